@@ -1,0 +1,205 @@
+//! One value that describes a run: everything that can change the number, nothing about the host.
+
+use crate::error::{Error, Result};
+use serde::{Deserialize, Serialize};
+use sha2::{Digest, Sha256};
+use std::collections::BTreeMap;
+
+/// Version of the meaning of a [`RunConfig`]. Raised when the same fields would train differently,
+/// so that old results are never taken for new ones.
+pub const FORMAT: u32 = 1;
+
+/// A complete run. Unknown fields in a file are an error.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct RunConfig {
+    /// See [`FORMAT`].
+    pub format: u32,
+    /// Seeds initial weights and dropout. The data has its own seed in the task.
+    pub seed: u64,
+    /// Which protocol filled the fields below; part of the identity and of every row.
+    pub protocol: Protocol,
+    /// The data.
+    pub task: TaskConfig,
+    /// The network.
+    pub model: ModelConfig,
+    /// The optimisation.
+    pub train: TrainConfig,
+}
+
+/// Where the choices that the paper leaves open come from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, clap::ValueEnum)]
+#[serde(rename_all = "lowercase")]
+pub enum Protocol {
+    /// The text of the paper's appendix J.1.
+    Paper,
+    /// The authors' released code: what the published numbers came from.
+    Reference,
+    /// One block for every mixer, so that only the mixer differs.
+    Matched,
+}
+
+/// A task and its sizes.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "name", rename_all = "lowercase")]
+pub enum TaskConfig {
+    /// Multi-query associative recall.
+    Mqar(MqarConfig),
+}
+
+/// Multi-query associative recall (Arora et al. 2023; the paper's J.1).
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct MqarConfig {
+    /// Which generator draws the examples.
+    pub data: Generator,
+    /// Seed of the data, apart from the model's seed: models vary over the same data.
+    pub data_seed: u64,
+    /// Vocabulary V; keys come from its lower half, values from its upper half, 0 is the filler.
+    pub vocab_size: usize,
+    /// Tokens an example, L.
+    pub seq_len: usize,
+    /// Key-value pairs an example, k.
+    pub kv_pairs: usize,
+    /// Training examples, generated once, used in the same order every epoch.
+    pub train_examples: usize,
+    /// Test examples.
+    pub test_examples: usize,
+}
+
+/// Two sources of the same distribution.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, clap::ValueEnum)]
+#[serde(rename_all = "lowercase")]
+pub enum Generator {
+    /// Our own: seeded, parallel, fast.
+    Native,
+    /// Bit for bit what numpy's legacy generator gives the released code.
+    Numpy,
+}
+
+/// The network: `n_layers` blocks around one kind of mixer.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ModelConfig {
+    /// A name of the registry.
+    pub mixer: String,
+    /// One of the mixer's variants.
+    pub variant: String,
+    /// Options that only this mixer knows, resolved, e.g. `dt_init = "zero"`.
+    pub options: BTreeMap<String, String>,
+    /// Embedding width, d.
+    pub d_model: usize,
+    /// State expansion, n; also the query/key width of attention.
+    pub d_state: usize,
+    /// Heads, s.
+    pub n_heads: usize,
+    /// Blocks.
+    pub n_layers: usize,
+    /// How mixer and norms sit on the residual stream.
+    pub layout: Layout,
+    /// What follows the mixer in a `transformer` block.
+    pub state_mixer: StateMixer,
+    /// Learnt position embeddings.
+    pub positions: bool,
+    /// Dropout on the embeddings.
+    pub embed_dropout: f64,
+    /// Dropout on attention weights; mixers without weights ignore it.
+    pub attn_dropout: f64,
+}
+
+/// Residual layouts of the released model.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Layout {
+    /// Norm, mixer, add, norm, state mixer, add.
+    Transformer,
+    /// Norm, mixer, add.
+    Mamba,
+}
+
+/// The second half of a `transformer` block.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum StateMixer {
+    /// Nothing at all (the `mamba` layout has no second half).
+    None,
+    /// The normed residual is added once more.
+    Identity,
+    /// Two linear maps of hidden width 4d around a GELU.
+    Mlp,
+}
+
+/// AdamW with betas (0.9, 0.999) and eps 1e-8 on every parameter.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct TrainConfig {
+    /// How the rate moves.
+    pub schedule: Schedule,
+    /// Peak learning rate.
+    pub lr: f64,
+    /// Epochs at most; also the period of the cosine.
+    pub epochs: usize,
+    /// Examples a step; the last batch of an epoch may be short.
+    pub batch_size: usize,
+    /// Decoupled weight decay.
+    pub weight_decay: f64,
+    /// Training ends after the epoch whose test accuracy exceeds this.
+    pub stop_above: f64,
+}
+
+/// Learning-rate schedules.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Schedule {
+    /// lr (1 + cos(pi e / epochs)) / 2, constant inside epoch e.
+    CosinePerEpoch,
+    /// Linear from 0 over the first tenth of all steps, then constant.
+    WarmupConstant,
+}
+
+impl RunConfig {
+    /// The canonical text: JSON with sorted keys and no blanks.
+    pub fn canonical(&self) -> String {
+        let value = serde_json::to_value(self).expect("a run config is plain data");
+        value.to_string() // serde_json's maps are ordered by key
+    }
+
+    /// Twelve hex digits of the SHA-256 over [`Self::canonical`]: the name of the run.
+    pub fn id(&self) -> String {
+        let digest = Sha256::digest(self.canonical().as_bytes());
+        digest[..6].iter().map(|b| format!("{b:02x}")).collect()
+    }
+
+    /// Parses what [`Self::canonical`] or a run's `config.json` holds. `place` names the source.
+    pub fn parse(text: &str, place: &str) -> Result<Self> {
+        let config: Self = serde_json::from_str(text)
+            .map_err(|e| Error::usage(format!("{place}: not a run config: {e}")))?;
+        if config.format != FORMAT {
+            return Err(Error::usage(format!(
+                "{place}: format {} is not the format {FORMAT} that this version trains",
+                config.format
+            )));
+        }
+        Ok(config)
+    }
+}
+
+impl TaskConfig {
+    /// The task's name as typed.
+    pub fn name(&self) -> &'static str {
+        match self {
+            Self::Mqar(_) => "mqar",
+        }
+    }
+}
+
+impl Protocol {
+    /// As typed and as written in rows.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Paper => "paper",
+            Self::Reference => "reference",
+            Self::Matched => "matched",
+        }
+    }
+}
