@@ -1,1 +1,213 @@
-//! The room `mixers`.
+//! The registry of sequence mixers. A newcomer writes one file that exports an [`Entry`] and adds
+//! one `mod` line and one line to [`MIXERS`]; tests, help and listings walk the table.
+//!
+//! | here | paper | meaning |
+//! |---|---|---|
+//! | `d_model` | d | width of the input and output |
+//! | `d_state` | n | state expansion; also the query/key width of attention |
+//! | `n_heads` | s | heads; m = n/s query features and e = d/s values each |
+//! | `x` → `y`, `h` | u, y, h | input, output and state |
+
+mod attention;
+mod gated_block;
+mod generalized_linear_attention;
+mod linear_attention;
+mod lstm;
+mod normalized_attention;
+mod qlstm;
+mod qlstm_reversed;
+mod rg_lru;
+mod s6;
+mod softmax_attention;
+mod ssd;
+mod ssd_mamba2;
+mod state_space;
+
+use crate::config::{Layout, ModelConfig, Protocol, StateMixer};
+use crate::error::{self, Error};
+use crate::ltv::Ltv;
+use crate::nn::{Cx, Params};
+use candle_core::{Result, Tensor};
+
+/// One causal map from `(batch, seq_len, d_model)` to the same shape, and its other views. Only
+/// the first two are compulsory; contract tests prove that the others agree with them.
+pub trait Mixer {
+    /// x `(batch, seq_len, d_model)` to y `(batch, rows, d_model)` at the rows that `cx` asks for.
+    fn forward(&self, x: &Tensor, cx: &Cx) -> Result<Tensor>;
+
+    /// Numbers kept per sequence while decoding a sequence of `seq_len`.
+    fn state_size(&self, seq_len: usize) -> usize;
+
+    /// The same map token by token.
+    fn recurrent(&self) -> Option<&dyn Recurrent> {
+        None
+    }
+
+    /// The matrices of equation (11) along u `(seq_len, d_model)`; `None` where no finite system
+    /// exists or the map is not of that form.
+    fn ltv(&self, _u: &Tensor) -> Result<Option<Ltv>> {
+        Ok(None)
+    }
+}
+
+/// A mixer that can be stepped through time.
+pub trait Recurrent {
+    /// The state before the first token.
+    fn init(&self, batch: usize) -> Result<State>;
+
+    /// x_t `(batch, d_model)` to y_t, advancing the state.
+    fn step(&self, x_t: &Tensor, state: &mut State) -> Result<Tensor>;
+}
+
+/// What a recurrent mixer remembers: tensors whose first axis is the batch.
+#[derive(Clone, Debug, Default)]
+pub struct State(pub Vec<Tensor>);
+
+impl State {
+    /// Numbers kept for one sequence.
+    pub fn size(&self) -> usize {
+        let batch = |t: &Tensor| t.dims().first().copied().unwrap_or(1).max(1);
+        self.0.iter().map(|t| t.elem_count() / batch(t)).sum()
+    }
+}
+
+/// A row of the registry.
+pub struct Entry {
+    /// Spelling in flags, configs and rows.
+    pub name: &'static str,
+    /// What it computes, in one line.
+    pub equation: &'static str,
+    /// The paper's equation, or another source.
+    pub cite: &'static str,
+    /// Variants; the first is what the protocols `reference` and `matched` take.
+    pub variants: &'static [&'static str],
+    /// The state of the DSF form of the variant named `paper` or `dsf`.
+    pub dsf: &'static str,
+    /// Whether `n_heads` may differ from 1.
+    pub heads: bool,
+    /// Whether `d_state` matters; where it does not, it is recorded as 1.
+    pub expands: bool,
+    /// What the released configs put around it.
+    pub home: Home,
+    /// Options that only this mixer knows.
+    pub options: &'static [MixerOption],
+    /// Stem of its golden files, `STEM_VARIANT`.
+    pub stem: &'static str,
+    /// Builds it with parameters from a scope.
+    pub build: fn(&ModelConfig, &Params) -> Result<Box<dyn Mixer>>,
+}
+
+/// The block of the released model around a mixer (protocol `reference`).
+#[derive(Clone, Copy, Debug)]
+pub struct Home {
+    /// Residual layout.
+    pub layout: Layout,
+    /// Second half of the block.
+    pub state_mixer: StateMixer,
+    /// Learnt positions.
+    pub positions: bool,
+    /// The released configs of the RNNs use half the batch of the others.
+    pub half_batch: bool,
+}
+
+impl Home {
+    const ATTENTION: Self = Self {
+        layout: Layout::Transformer,
+        state_mixer: StateMixer::Identity,
+        positions: true,
+        half_batch: false,
+    };
+    const STATE_SPACE: Self = Self {
+        layout: Layout::Mamba,
+        state_mixer: StateMixer::None,
+        positions: false,
+        half_batch: false,
+    };
+    const RNN: Self = Self {
+        half_batch: true,
+        ..Self::ATTENTION
+    };
+}
+
+/// An option of one mixer, set by `--option NAME=VALUE`.
+pub struct MixerOption {
+    /// Its name.
+    pub name: &'static str,
+    /// What it does and which values it takes.
+    pub help: &'static str,
+    /// The value under a protocol when none is given.
+    pub default: fn(Protocol) -> &'static str,
+    /// Whether a value is allowed.
+    pub accepts: fn(&str) -> bool,
+}
+
+/// Every mixer, in the order of the listing.
+pub static MIXERS: &[Entry] = &[
+    softmax_attention::ENTRY,
+    linear_attention::ENTRY,
+    generalized_linear_attention::ENTRY,
+    normalized_attention::EXP,
+    normalized_attention::SOFTPLUS,
+    normalized_attention::SIGMOID,
+    s6::ENTRY,
+    ssd::ENTRY,
+    ssd_mamba2::ENTRY,
+    lstm::ENTRY,
+    qlstm::ENTRY,
+    qlstm_reversed::ENTRY,
+    rg_lru::ENTRY,
+];
+
+/// The entry called `name`, or the sentence that says which names exist.
+pub fn find(name: &str) -> error::Result<&'static Entry> {
+    MIXERS
+        .iter()
+        .find(|e| e.name == name)
+        .ok_or_else(|| error::unknown("mixer", name, MIXERS.iter().map(|e| e.name)))
+}
+
+impl Entry {
+    /// The variant a protocol trains when none is named.
+    pub fn default_variant(&self, protocol: Protocol) -> &'static str {
+        match protocol {
+            Protocol::Paper if self.variants.contains(&"paper") => "paper",
+            _ => self.variants[0],
+        }
+    }
+
+    /// Refuses a variant that this mixer does not have.
+    pub fn check_variant(&self, variant: &str) -> error::Result<()> {
+        if self.variants.contains(&variant) {
+            return Ok(());
+        }
+        let kind = format!("variant of {}", self.name);
+        Err(error::unknown(&kind, variant, self.variants.iter().copied()))
+    }
+
+    /// Refuses sizes that this mixer cannot be built with.
+    pub fn check_sizes(&self, model: &ModelConfig) -> error::Result<()> {
+        let (d, n, s) = (model.d_model, model.d_state, model.n_heads);
+        if s == 1 {
+            return Ok(());
+        }
+        if !self.heads {
+            return Err(Error::usage(format!(
+                "mixer `{}` has no heads: --heads must be 1, not {s}",
+                self.name
+            )));
+        }
+        for (flag, size) in [("--d", d), ("--n", n)] {
+            if size % s != 0 && (flag == "--d" || self.expands) {
+                return Err(Error::usage(format!(
+                    "--heads {s} does not divide {flag} {size}: each head takes an equal share"
+                )));
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Standard deviation of the initial output projection, shrunk with depth (GPT-2's rule).
+fn output_std(model: &ModelConfig) -> f64 {
+    0.02 / ((2 * model.n_layers) as f64).sqrt()
+}

@@ -1,1 +1,78 @@
-//! The room `model`.
+//! The network around a mixer: embeddings, blocks, final norm, tied head. Exact only where it is
+//! asked: in the last block everything behind the mixer's state is computed at labelled rows.
+
+mod block;
+pub mod protocol;
+
+use crate::config::ModelConfig;
+use crate::mixers;
+use crate::nn::{linear, Cx, Init, LayerNorm, Params, Rows};
+use block::Block;
+use candle_core::{Result, Tensor};
+
+/// Shapes that the task gives.
+#[derive(Clone, Copy, Debug)]
+pub struct Io {
+    /// Vocabulary V.
+    pub vocab_size: usize,
+    /// Longest sequence L.
+    pub seq_len: usize,
+}
+
+/// A language model of the released shape (the paper's J.1).
+pub struct Model {
+    tokens: Tensor,
+    positions: Option<Tensor>,
+    blocks: Vec<Block>,
+    norm_f: LayerNorm,
+    embed_dropout: f64,
+}
+
+impl Model {
+    /// Builds the model with parameters from `params`. Building twice from the same parameters,
+    /// once of them detached, gives a training and an evaluation view of one set of weights.
+    pub fn new(config: &ModelConfig, io: Io, params: &Params) -> Result<Self> {
+        let (d, embed) = (config.d_model, params.scope("embed"));
+        let entry = mixers::find(&config.mixer).map_err(candle_core::Error::wrap)?;
+        let positions = || embed.get("pos", (io.seq_len, d), Init::Normal(0.02));
+        let layers = params.scope("layers");
+        let blocks = (0..config.n_layers)
+            .map(|layer| Block::new(config, entry, &layers.scope(layer)))
+            .collect::<Result<_>>()?;
+        Ok(Self {
+            tokens: embed.get("tok", (io.vocab_size, d), Init::Normal(0.02))?,
+            positions: config.positions.then(positions).transpose()?,
+            blocks,
+            norm_f: LayerNorm::new(d, &params.scope("norm_f"))?,
+            embed_dropout: config.embed_dropout,
+        })
+    }
+
+    /// Tokens `(batch, seq_len)` u32 to the normed residual, `(batch, rows, d_model)` at the rows
+    /// wanted (all when `None`).
+    pub fn hidden(&self, tokens: &Tensor, rows: Option<&Rows>, cx: &Cx) -> Result<Tensor> {
+        let (batch, seq_len) = tokens.dims2()?;
+        let embedded = self.tokens.index_select(&tokens.flatten_all()?, 0)?;
+        let mut hidden = embedded.reshape((batch, seq_len, ()))?;
+        if let Some(positions) = &self.positions {
+            hidden = hidden.broadcast_add(&positions.narrow(0, 0, seq_len)?)?;
+        }
+        let mut residual = cx.dropout(&hidden, "embed", self.embed_dropout)?;
+        let last = self.blocks.len() - 1;
+        for (layer, block) in self.blocks.iter().enumerate() {
+            let rows = rows.filter(|_| layer == last);
+            residual = block.forward(&residual, &cx.layer(layer).only(rows))?;
+        }
+        self.norm_f.forward(&residual)
+    }
+
+    /// Logits of the tied head, `(.., d_model)` to `(.., vocab_size)`.
+    pub fn logits(&self, hidden: &Tensor) -> Result<Tensor> {
+        linear(hidden, &self.tokens, None)
+    }
+
+    /// Numbers that one layer's mixer keeps per sequence while decoding `seq_len` tokens.
+    pub fn state_size(&self, seq_len: usize) -> usize {
+        self.blocks[0].mixer.state_size(seq_len)
+    }
+}

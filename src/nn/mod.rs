@@ -1,1 +1,72 @@
-//! The room `nn`.
+//! The small layers around a mixer: named parameters, linear maps, norms, and what a forward
+//! pass carries along. Own versions because candle's fused layers cut the gradient silently and
+//! its CPU generator cannot be seeded.
+
+mod cx;
+mod params;
+
+pub use cx::{Cx, Dropout, Rows};
+pub use params::{Init, Params};
+
+use crate::ops;
+use candle_core::{Result, Tensor};
+
+/// `x W^T + b` over the last axis. x `(.., in)`, w `(out, in)`, b `(out)`.
+pub fn linear(x: &Tensor, w: &Tensor, b: Option<&Tensor>) -> Result<Tensor> {
+    let (out, inner) = w.dims2()?;
+    let mut shape = x.dims().to_vec();
+    *shape.last_mut().expect("a linear map has an input axis") = out;
+    let y = x.reshape(((), inner))?.matmul(&w.t()?)?;
+    let y = match b {
+        Some(b) => y.broadcast_add(b)?,
+        None => y,
+    };
+    y.reshape(shape)
+}
+
+/// Layer norm with weight and bias, eps 1e-5.
+pub struct LayerNorm {
+    weight: Tensor,
+    bias: Tensor,
+}
+
+impl LayerNorm {
+    /// Weight 1 and bias 0 of width `d` under `params`.
+    pub fn new(d: usize, params: &Params) -> Result<Self> {
+        Ok(Self {
+            weight: params.get("weight", d, Init::Constant(1.0))?,
+            bias: params.get("bias", d, Init::Constant(0.0))?,
+        })
+    }
+
+    /// Normalises the last axis.
+    pub fn forward(&self, x: &Tensor) -> Result<Tensor> {
+        ops::layer_norm(x, &self.weight, &self.bias, 1e-5)
+    }
+}
+
+/// The feed-forward half of a block: `w2 gelu(w1 x + b1) + b2`, hidden width 4d.
+pub struct Mlp {
+    w1: Tensor,
+    b1: Tensor,
+    w2: Tensor,
+    b2: Tensor,
+}
+
+impl Mlp {
+    /// `output_std` is the spread of `w2`'s initial values.
+    pub fn new(d: usize, output_std: f64, params: &Params) -> Result<Self> {
+        Ok(Self {
+            w1: params.get("w1", (4 * d, d), Init::Normal(0.02))?,
+            b1: params.get("b1", 4 * d, Init::Constant(0.0))?,
+            w2: params.get("w2", (d, 4 * d), Init::Normal(output_std))?,
+            b2: params.get("b2", d, Init::Constant(0.0))?,
+        })
+    }
+
+    /// `(.., d)` in and out.
+    pub fn forward(&self, x: &Tensor) -> Result<Tensor> {
+        let hidden = ops::gelu(&linear(x, &self.w1, Some(&self.b1))?)?;
+        linear(&hidden, &self.w2, Some(&self.b2))
+    }
+}

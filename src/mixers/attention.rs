@@ -1,0 +1,146 @@
+//! What the attention mixers share: projections into heads, and the separable form (13) to (15).
+
+use super::output_std;
+use crate::config::ModelConfig;
+use crate::ltv::{Channels, Ltv};
+use crate::nn::{linear, Cx, Init, Params};
+use candle_core::{Result, Tensor};
+
+const G: Init = Init::Normal(0.02);
+const ZERO: Init = Init::Constant(0.0);
+
+/// Queries, keys, values and output. The variant `reference` has biases and an output projection,
+/// the variant `paper` has neither.
+pub(super) struct Projections {
+    wq: Tensor,
+    wk: Tensor,
+    wv: Tensor,
+    biases: Option<[Tensor; 3]>,
+    output: Option<(Tensor, Tensor)>,
+    pub n_heads: usize,
+    /// Query/key features a head, m = n/s.
+    pub head_features: usize,
+    /// Values a head, e = d/s.
+    pub head_dim: usize,
+    pub dropout: f64,
+}
+
+impl Projections {
+    pub fn new(model: &ModelConfig, params: &Params) -> Result<Self> {
+        let (d, n) = (model.d_model, model.d_state);
+        let reference = model.variant == "reference";
+        let biases = || -> Result<[Tensor; 3]> {
+            Ok([
+                params.get("bq", n, ZERO)?,
+                params.get("bk", n, ZERO)?,
+                params.get("bv", d, ZERO)?,
+            ])
+        };
+        let output = || -> Result<(Tensor, Tensor)> {
+            let std = Init::Normal(output_std(model));
+            Ok((params.get("wout", (d, d), std)?, params.get("bout", d, ZERO)?))
+        };
+        Ok(Self {
+            wq: params.get("wq", (n, d), G)?,
+            wk: params.get("wk", (n, d), G)?,
+            wv: params.get("wv", (d, d), G)?,
+            biases: reference.then(biases).transpose()?,
+            output: reference.then(output).transpose()?,
+            n_heads: model.n_heads,
+            head_features: n / model.n_heads,
+            head_dim: d / model.n_heads,
+            dropout: model.attn_dropout,
+        })
+    }
+
+    /// `(batch, heads, rows, m)` at the rows wanted.
+    pub fn queries(&self, x: &Tensor, cx: &Cx) -> Result<Tensor> {
+        self.split(&cx.select(x)?, &self.wq, 0)
+    }
+
+    /// `(batch, heads, seq_len, m)`.
+    pub fn keys(&self, x: &Tensor) -> Result<Tensor> {
+        self.split(x, &self.wk, 1)
+    }
+
+    /// `(batch, heads, seq_len, e)`.
+    pub fn values(&self, x: &Tensor) -> Result<Tensor> {
+        self.split(x, &self.wv, 2)
+    }
+
+    fn split(&self, x: &Tensor, w: &Tensor, which: usize) -> Result<Tensor> {
+        let y = linear(x, w, self.biases.as_ref().map(|b| &b[which]))?;
+        self.split_heads(&y)
+    }
+
+    fn split_heads(&self, y: &Tensor) -> Result<Tensor> {
+        let (batch, rows, width) = y.dims3()?;
+        let y = y.reshape((batch, rows, self.n_heads, width / self.n_heads))?;
+        y.transpose(1, 2)?.contiguous()
+    }
+
+    /// `(batch, heads, rows, e)` to `(batch, rows, d)`: heads side by side, then the projection.
+    pub fn output(&self, o: &Tensor) -> Result<Tensor> {
+        let (batch, heads, rows, e) = o.dims4()?;
+        let o = o.transpose(1, 2)?.reshape((batch, rows, heads * e))?;
+        match &self.output {
+            Some((w, b)) => linear(&o, w, Some(b)),
+            None => Ok(o),
+        }
+    }
+
+    /// Equations (15) and (28): the system of separable attention along one sequence.
+    ///
+    /// `phi`, `psi` `(1, heads, seq_len, m)`: query and key features; `eta` `(heads, seq_len)`.
+    pub fn separable(&self, phi: &Tensor, psi: &Tensor, eta: &Tensor) -> Result<Ltv> {
+        let eta = eta.t()?.unsqueeze(2)?; // (seq_len, heads, 1)
+        let seq_len = eta.dim(0)?;
+        // Λ_0 multiplies h_{-1} = 0 and is set to 0.
+        let first = eta.narrow(0, 0, 1)?.zeros_like()?;
+        let before = Tensor::cat(&[&first, &eta.narrow(0, 0, seq_len - 1)?], 0)?;
+        let per_channel = |x: &Tensor| -> Result<Tensor> {
+            let (l, s, m) = x.dims3()?;
+            x.unsqueeze(2)?
+                .broadcast_as((l, s, self.head_dim, m))?
+                .reshape((l, s * self.head_dim, m))
+        };
+        let features = |x: &Tensor| x.squeeze(0)?.transpose(0, 1); // (seq_len, heads, m)
+        let psi = features(psi)?.broadcast_div(&eta)?;
+        let ratio = (before / &eta)?.broadcast_as(psi.shape())?;
+        let value = match &self.biases {
+            Some([_, _, bv]) => Tensor::cat(&[&self.wv, &bv.unsqueeze(1)?], 1)?,
+            None => self.wv.clone(),
+        };
+        let mut system = Channels {
+            lambda: per_channel(&ratio)?,
+            write: per_channel(&psi)?,
+            read: per_channel(&features(phi)?)?,
+            value: Some(&value),
+            skip: None,
+            output: self.output.as_ref().map(|(w, _)| w),
+        }
+        .system()?;
+        if let Some((w, b)) = &self.output {
+            let column = Tensor::cat(&[&w.zeros_like()?, &b.unsqueeze(1)?], 1)?;
+            let (rows, columns) = column.dims2()?;
+            system.d = Some(column.broadcast_as((seq_len, rows, columns))?.contiguous()?);
+        }
+        Ok(system)
+    }
+
+    /// The matrix state of separable attention before the first token, `(batch, heads, m, e)`.
+    pub fn zero_state(&self, batch: usize) -> Result<Tensor> {
+        let shape = (batch, self.n_heads, self.head_features, self.head_dim);
+        Tensor::zeros(shape, self.wq.dtype(), self.wq.device())
+    }
+
+    /// Size of [`Self::zero_state`] a sequence: n d / s.
+    pub fn state_size(&self) -> usize {
+        self.n_heads * self.head_features * self.head_dim
+    }
+}
+
+/// S += psi(k) v^T for one token: psi `(batch, heads, 1, m)`, v `(batch, heads, 1, e)`.
+pub(super) fn accumulate(state: &Tensor, psi: &Tensor, v: &Tensor) -> Result<Tensor> {
+    state + psi.transpose(2, 3)?.contiguous()?.matmul(v)?
+}

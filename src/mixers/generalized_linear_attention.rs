@@ -1,0 +1,63 @@
+//! Generalized linear attention (17) with η = 1: o_i = Σ_{j≤i} (q_i·k_j) v_j, the bare recurrence
+//! that normalized attention divides.
+
+use super::attention::{accumulate, Projections};
+use super::{Entry, Home, Mixer, Recurrent, State};
+use crate::ltv::Ltv;
+use crate::nn::Cx;
+use crate::ops::{self, Weights};
+use candle_core::{Result, Tensor};
+
+pub(super) const ENTRY: Entry = Entry {
+    name: "generalized-linear",
+    equation: "o_i = Σ_j (q_i·k_j) v_j",
+    cite: "(17)",
+    variants: &["reference", "paper"],
+    dsf: "N = n d/s",
+    heads: true,
+    expands: true,
+    home: Home::ATTENTION,
+    options: &[],
+    stem: "generalized_linear_attention_none",
+    build: |model, params| Ok(Box::new(Generalized(Projections::new(model, params)?))),
+};
+
+struct Generalized(Projections);
+
+impl Mixer for Generalized {
+    fn forward(&self, x: &Tensor, cx: &Cx) -> Result<Tensor> {
+        let (q, k, v) = (self.0.queries(x, cx)?, self.0.keys(x)?, self.0.values(x)?);
+        let at = cx.rows().map(|r| &r.positions);
+        let mask = cx.mask("attention", self.0.dropout);
+        self.0.output(&ops::causal_attention(&q, &k, &v, at, Weights::Plain, mask)?)
+    }
+
+    fn state_size(&self, _seq_len: usize) -> usize {
+        self.0.state_size()
+    }
+
+    fn recurrent(&self) -> Option<&dyn Recurrent> {
+        Some(self)
+    }
+
+    fn ltv(&self, u: &Tensor) -> Result<Option<Ltv>> {
+        let x = u.unsqueeze(0)?;
+        let (phi, psi) = (self.0.queries(&x, &Cx::eval())?, self.0.keys(&x)?);
+        let eta = phi.sum(3)?.squeeze(0)?.ones_like()?;
+        self.0.separable(&phi, &psi, &eta).map(Some)
+    }
+}
+
+impl Recurrent for Generalized {
+    fn init(&self, batch: usize) -> Result<State> {
+        Ok(State(vec![self.0.zero_state(batch)?]))
+    }
+
+    fn step(&self, x_t: &Tensor, state: &mut State) -> Result<Tensor> {
+        let x = x_t.unsqueeze(1)?;
+        let s = accumulate(&state.0[0], &self.0.keys(&x)?, &self.0.values(&x)?)?;
+        let o = self.0.queries(&x, &Cx::eval())?.matmul(&s)?;
+        *state = State(vec![s]);
+        self.0.output(&o)?.squeeze(1)
+    }
+}

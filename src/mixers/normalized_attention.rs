@@ -1,0 +1,144 @@
+//! Normalized attention (22), (29), (30): o_i = (1/η_i) Σ_{j≤i} (q_i·k_j) v_j with a learnt η_i of
+//! the input alone. Scores may be negative; there is no scale and no sum to one.
+
+use super::attention::{accumulate, Projections};
+use super::{Entry, Home, Mixer, Recurrent, State};
+use crate::config::{ModelConfig, StateMixer};
+use crate::ltv::Ltv;
+use crate::nn::{linear, Cx, Init, Params};
+use crate::ops::{self, Weights};
+use candle_core::{Result, Tensor};
+
+/// η = e^z, the paper's choice.
+pub(super) const EXP: Entry = Entry {
+    name: "normalized",
+    equation: "o_i = Σ_j (q_i·k_j) v_j / η_i, η = e^(w·u_i)",
+    stem: "normalized_attention_exp",
+    build: |model, params| build(model, params, Eta::Exp),
+    ..SHARED
+};
+
+/// η = softplus(z).
+pub(super) const SOFTPLUS: Entry = Entry {
+    name: "normalized-softplus",
+    equation: "o_i = Σ_j (q_i·k_j) v_j / η_i, η = softplus(w·u_i)",
+    stem: "normalized_attention_softplus",
+    build: |model, params| build(model, params, Eta::Softplus),
+    ..SHARED
+};
+
+/// η = σ(z).
+pub(super) const SIGMOID: Entry = Entry {
+    name: "normalized-sigmoid",
+    equation: "o_i = Σ_j (q_i·k_j) v_j / η_i, η = σ(w·u_i)",
+    stem: "normalized_attention_sigmoid",
+    build: |model, params| build(model, params, Eta::Sigmoid),
+    ..SHARED
+};
+
+const SHARED: Entry = Entry {
+    name: "",
+    equation: "",
+    cite: "(22), (29), (30)",
+    variants: &["reference", "paper"],
+    dsf: "N = n d/s",
+    heads: true,
+    expands: true,
+    // Alone among the attentions, its released config keeps the feed-forward half.
+    home: Home {
+        state_mixer: StateMixer::Mlp,
+        ..Home::ATTENTION
+    },
+    options: &[],
+    stem: "",
+    build: |model, params| build(model, params, Eta::Exp),
+};
+
+#[derive(Clone, Copy)]
+enum Eta {
+    Exp,
+    Softplus,
+    Sigmoid,
+}
+
+impl Eta {
+    /// 1/η, written so that neither end overflows where the output is finite.
+    fn inverse(self, z: &Tensor) -> Result<Tensor> {
+        match self {
+            Eta::Exp => z.neg()?.exp(),
+            Eta::Softplus => ops::softplus(z)?.recip(),
+            Eta::Sigmoid => z.neg()?.exp()? + 1.0,
+        }
+    }
+}
+
+struct NormalizedAttention {
+    projections: Projections,
+    wn: Tensor,
+    bn: Option<Tensor>,
+    eta: Eta,
+}
+
+fn build(model: &ModelConfig, params: &Params, eta: Eta) -> Result<Box<dyn Mixer>> {
+    let (s, d) = (model.n_heads, model.d_model);
+    let bias = || params.get("bn", s, Init::Constant(0.0));
+    Ok(Box::new(NormalizedAttention {
+        projections: Projections::new(model, params)?,
+        wn: params.get("wn", (s, d), Init::Normal(0.02))?,
+        bn: (model.variant == "reference").then(bias).transpose()?,
+        eta,
+    }))
+}
+
+impl NormalizedAttention {
+    /// 1/η_i, `(batch, heads, rows, 1)`.
+    fn inverse_eta(&self, x: &Tensor, cx: &Cx) -> Result<Tensor> {
+        let z = linear(&cx.select(x)?, &self.wn, self.bn.as_ref())?;
+        self.eta.inverse(&z)?.transpose(1, 2)?.unsqueeze(3)
+    }
+}
+
+impl Mixer for NormalizedAttention {
+    fn forward(&self, x: &Tensor, cx: &Cx) -> Result<Tensor> {
+        let p = &self.projections;
+        let (q, k, v) = (p.queries(x, cx)?, p.keys(x)?, p.values(x)?);
+        let at = cx.rows().map(|r| &r.positions);
+        let mask = cx.mask("attention", p.dropout);
+        let o = ops::causal_attention(&q, &k, &v, at, Weights::Plain, mask)?;
+        p.output(&o.broadcast_mul(&self.inverse_eta(x, cx)?)?)
+    }
+
+    fn state_size(&self, _seq_len: usize) -> usize {
+        self.projections.state_size()
+    }
+
+    fn recurrent(&self) -> Option<&dyn Recurrent> {
+        Some(self)
+    }
+
+    fn ltv(&self, u: &Tensor) -> Result<Option<Ltv>> {
+        let x = u.unsqueeze(0)?;
+        let (phi, psi) = (
+            self.projections.queries(&x, &Cx::eval())?,
+            self.projections.keys(&x)?,
+        );
+        let eta = self.inverse_eta(&x, &Cx::eval())?.recip()?;
+        let eta = eta.squeeze(3)?.squeeze(0)?;
+        self.projections.separable(&phi, &psi, &eta).map(Some)
+    }
+}
+
+impl Recurrent for NormalizedAttention {
+    fn init(&self, batch: usize) -> Result<State> {
+        Ok(State(vec![self.projections.zero_state(batch)?]))
+    }
+
+    fn step(&self, x_t: &Tensor, state: &mut State) -> Result<Tensor> {
+        let (p, x) = (&self.projections, x_t.unsqueeze(1)?);
+        let s = accumulate(&state.0[0], &p.keys(&x)?, &p.values(&x)?)?;
+        let o = p.queries(&x, &Cx::eval())?.matmul(&s)?;
+        *state = State(vec![s]);
+        let o = o.broadcast_mul(&self.inverse_eta(&x, &Cx::eval())?)?;
+        p.output(&o)?.squeeze(1)
+    }
+}

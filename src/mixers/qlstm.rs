@@ -1,0 +1,218 @@
+//! The quasi-LSTM (8), (20), appendix F.2 (Stanić et al. 2023): gates of the input alone, so the
+//! recurrence is diagonal and linear in its state. Shared with its reversed sibling, which differs
+//! in the forget gate.
+
+use super::gated_block::GatedBlock;
+use super::{Entry, Home, Mixer, Recurrent, State};
+use crate::config::ModelConfig;
+use crate::ltv::{Channels, Ltv};
+use crate::nn::{linear, Cx, Init, Params};
+use crate::ops;
+use candle_core::{Result, Tensor};
+
+pub(super) const ENTRY: Entry = Entry {
+    name: "qlstm",
+    equation: "x_i = σ(z_f) x_{i-1} + σ(z_i) tanh(W u_i), y_i = σ(z_o) tanh(x_i)",
+    cite: "(8), (20)",
+    variants: &["reference", "paper", "dsf"],
+    dsf: "N = d (variant dsf)",
+    heads: false,
+    expands: false,
+    home: Home::RNN,
+    options: &[],
+    stem: "qlstm",
+    build: |model, params| {
+        // The released class holds this scalar too; the plain forget gate never reads it.
+        if model.variant == "reference" {
+            params.get("alpha", 1, Init::Constant(1.0))?;
+        }
+        build(model, params, Forget::Sigmoid)
+    },
+};
+
+/// The forget gate as a function of its pre-activation.
+pub(super) enum Forget {
+    /// f = σ(z).
+    Sigmoid,
+    /// f = σ(-z)^α = e^{-α softplus(z)} (23), the power taken in the exponent.
+    Reversed {
+        /// α `(1)`, as it acts: already clipped where the variant clips it.
+        alpha: Tensor,
+    },
+}
+
+impl Forget {
+    fn gate(&self, z: &Tensor) -> Result<Tensor> {
+        match self {
+            Forget::Sigmoid => ops::sigmoid(z),
+            Forget::Reversed { alpha } => ops::softplus(z)?.broadcast_mul(alpha)?.neg()?.exp(),
+        }
+    }
+}
+
+/// Builds the variant named by `model`.
+pub(super) fn build(
+    model: &ModelConfig,
+    params: &Params,
+    forget: Forget,
+) -> Result<Box<dyn Mixer>> {
+    Ok(if model.variant == "reference" {
+        let block = GatedBlock::new(model, params)?;
+        let width = block.width;
+        Box::new(Released {
+            wgates: params.get("wgates", (3 * width, width), Init::Normal(0.02))?,
+            bgates: params.get("bgates", 3 * width, Init::Constant(0.0))?,
+            block,
+            forget,
+        })
+    } else {
+        let d = model.d_model;
+        let weight = |name| params.get(name, (d, d), Init::Normal(0.02));
+        Box::new(Plain {
+            wu: weight("wu")?,
+            wf: weight("wf")?,
+            wi: weight("wi")?,
+            wo: weight("wo")?,
+            squash: model.variant == "paper",
+            forget,
+        })
+    })
+}
+
+/// Variants `paper` (with its two tanh) and `dsf` (without, equation (20)).
+struct Plain {
+    wu: Tensor,
+    wf: Tensor,
+    wi: Tensor,
+    wo: Tensor,
+    squash: bool,
+    forget: Forget,
+}
+
+impl Plain {
+    fn tanh(&self, x: Tensor) -> Result<Tensor> {
+        if self.squash {
+            ops::tanh(&x)
+        } else {
+            Ok(x)
+        }
+    }
+
+    /// Forget gate and driven input, both `(.., d)`.
+    fn drive(&self, u: &Tensor) -> Result<(Tensor, Tensor)> {
+        let forget = self.forget.gate(&linear(u, &self.wf, None)?)?;
+        let input = ops::sigmoid(&linear(u, &self.wi, None)?)?;
+        Ok((forget, (input * self.tanh(linear(u, &self.wu, None)?)?)?))
+    }
+
+    fn finish(&self, h: &Tensor, u: &Tensor) -> Result<Tensor> {
+        ops::sigmoid(&linear(u, &self.wo, None)?)? * self.tanh(h.clone())?
+    }
+}
+
+impl Mixer for Plain {
+    fn forward(&self, u: &Tensor, cx: &Cx) -> Result<Tensor> {
+        let (forget, input) = self.drive(u)?;
+        let h = ops::linear_scan(&forget, &input)?;
+        self.finish(&cx.select(&h)?, &cx.select(u)?)
+    }
+
+    fn state_size(&self, _seq_len: usize) -> usize {
+        self.wu.dims()[0]
+    }
+
+    fn recurrent(&self) -> Option<&dyn Recurrent> {
+        Some(self)
+    }
+
+    fn ltv(&self, u: &Tensor) -> Result<Option<Ltv>> {
+        if self.squash {
+            return Ok(None); // the tanh around the state is not of the form (11)
+        }
+        let column = |w: &Tensor| linear(u, w, None)?.unsqueeze(2);
+        let system = Channels {
+            lambda: self.forget.gate(&column(&self.wf)?)?,
+            write: ops::sigmoid(&column(&self.wi)?)?,
+            read: ops::sigmoid(&column(&self.wo)?)?,
+            value: Some(&self.wu),
+            skip: None,
+            output: None,
+        };
+        system.system().map(Some)
+    }
+}
+
+impl Recurrent for Plain {
+    fn init(&self, batch: usize) -> Result<State> {
+        let shape = (batch, self.wu.dim(0)?);
+        Ok(State(vec![Tensor::zeros(shape, self.wu.dtype(), self.wu.device())?]))
+    }
+
+    fn step(&self, x_t: &Tensor, state: &mut State) -> Result<Tensor> {
+        let (forget, input) = self.drive(x_t)?;
+        let h = ((&state.0[0] * forget)? + input)?;
+        let y = self.finish(&h, x_t)?;
+        *state = State(vec![h]);
+        Ok(y)
+    }
+}
+
+/// Variant `reference`: h_i = f h_{i-1} + σ(z_i) x_i inside the gated block, no tanh anywhere.
+struct Released {
+    block: GatedBlock,
+    wgates: Tensor,
+    bgates: Tensor,
+    forget: Forget,
+}
+
+impl Released {
+    /// Pre-activation of the gates `first .. first + count` of (forget, input, output).
+    fn gates(&self, x: &Tensor, first: usize, count: usize) -> Result<Tensor> {
+        let e = self.block.width;
+        let w = self.wgates.narrow(0, first * e, count * e)?;
+        linear(x, &w, Some(&self.bgates.narrow(0, first * e, count * e)?))
+    }
+
+    fn drive(&self, x: &Tensor) -> Result<(Tensor, Tensor)> {
+        let (z, e, axis) = (self.gates(x, 0, 2)?, self.block.width, x.rank() - 1);
+        let forget = self.forget.gate(&z.narrow(axis, 0, e)?)?;
+        Ok((forget, (ops::sigmoid(&z.narrow(axis, e, e)?)? * x)?))
+    }
+
+    fn read(&self, h: &Tensor, x: &Tensor) -> Result<Tensor> {
+        ops::sigmoid(&self.gates(x, 2, 1)?)? * h
+    }
+}
+
+impl Mixer for Released {
+    fn forward(&self, u: &Tensor, cx: &Cx) -> Result<Tensor> {
+        let x = self.block.drive(u)?;
+        let (forget, input) = self.drive(&x)?;
+        let h = ops::linear_scan(&forget, &input)?;
+        let h = self.read(&cx.select(&h)?, &cx.select(&x)?)?;
+        self.block.finish(&h, u, cx)
+    }
+
+    fn state_size(&self, _seq_len: usize) -> usize {
+        self.block.state_size()
+    }
+
+    fn recurrent(&self) -> Option<&dyn Recurrent> {
+        Some(self)
+    }
+}
+
+impl Recurrent for Released {
+    fn init(&self, batch: usize) -> Result<State> {
+        self.block.zero_state(batch)
+    }
+
+    fn step(&self, x_t: &Tensor, state: &mut State) -> Result<Tensor> {
+        let (x, window) = self.block.drive_step(x_t, &state.0[1])?;
+        let (forget, input) = self.drive(&x)?;
+        let h = ((&state.0[0] * forget)? + input)?;
+        let read = self.read(&h, &x)?;
+        *state = State(vec![h, window]);
+        self.block.finish_step(&read, x_t)
+    }
+}

@@ -1,0 +1,172 @@
+//! RG-LRU (9), (10), (21), appendix F.1; De et al. 2024:
+//! x_i = a_i x_{i-1} + √(1 - a_i²) g_i u_i with log a_i = -8 softplus(λ) r_i.
+
+use super::gated_block::GatedBlock;
+use super::{Entry, Home, Mixer, Recurrent, State};
+use crate::config::ModelConfig;
+use crate::ltv::{Channels, Ltv};
+use crate::nn::{linear, Cx, Init, Params};
+use crate::ops;
+use crate::rng::Stream;
+use candle_core::{Result, Tensor};
+
+pub(super) const ENTRY: Entry = Entry {
+    name: "rg-lru",
+    equation: "x_i = a_i x_{i-1} + √(1-a_i²) g_i u_i, a_i = e^(-8 softplus(λ) r_i)",
+    cite: "(9), (10), (21)",
+    variants: &["hawk", "paper"],
+    dsf: "N = d (variant paper)",
+    heads: false,
+    expands: false,
+    home: Home::RNN,
+    options: &[],
+    stem: "rg_lru",
+    build: |model, params| {
+        Ok(match model.variant.as_str() {
+            "paper" => Box::new(Plain::new(model, params)?),
+            _ => Box::new(Hawk::new(model, params)?),
+        })
+    },
+};
+
+/// Decay a and input scale √(1 - a² + eps) for recurrence gates r `(.., N)` and λ `(N)`.
+fn decay(r: &Tensor, lambda: &Tensor, eps: f64) -> Result<(Tensor, Tensor)> {
+    let log_a = r.broadcast_mul(&(ops::softplus(lambda)? * -8.0)?)?;
+    // 1 - a² through expm1, or the digits of a near 1 are lost.
+    let scale = (ops::one_minus_exp(&(&log_a * 2.0)?)? + eps)?.sqrt()?;
+    Ok((log_a.exp()?, scale))
+}
+
+/// λ such that the decay at r = 1 is uniform on [0.9, 0.999] (Griffin).
+fn griffin(_index: usize, stream: &mut Stream) -> f64 {
+    let a = 0.9 + 0.099 * stream.uniform();
+    (-a.ln() / 8.0).exp_m1().ln()
+}
+
+/// Variant `paper`.
+struct Plain {
+    wa: Tensor,
+    wu: Tensor,
+    lam: Tensor,
+}
+
+impl Plain {
+    fn new(model: &ModelConfig, params: &Params) -> Result<Self> {
+        let d = model.d_model;
+        Ok(Self {
+            wa: params.get("wa", (d, d), Init::Normal(0.02))?,
+            wu: params.get("wu", (d, d), Init::Normal(0.02))?,
+            lam: params.get("lam", d, Init::Each(&griffin))?,
+        })
+    }
+
+    /// a_i and √(1 - a_i²) g_i, both `(.., d)`.
+    fn gates(&self, u: &Tensor) -> Result<(Tensor, Tensor)> {
+        let r = ops::sigmoid(&linear(u, &self.wa, None)?)?;
+        let (a, scale) = decay(&r, &self.lam, 0.0)?;
+        Ok((a, (scale * ops::sigmoid(&linear(u, &self.wu, None)?)?)?))
+    }
+}
+
+impl Mixer for Plain {
+    fn forward(&self, u: &Tensor, cx: &Cx) -> Result<Tensor> {
+        let (a, g) = self.gates(u)?;
+        cx.select(&ops::linear_scan(&a, &(g * u)?)?)
+    }
+
+    fn state_size(&self, _seq_len: usize) -> usize {
+        self.lam.elem_count()
+    }
+
+    fn recurrent(&self) -> Option<&dyn Recurrent> {
+        Some(self)
+    }
+
+    fn ltv(&self, u: &Tensor) -> Result<Option<Ltv>> {
+        let (a, g) = self.gates(u)?;
+        let system = Channels {
+            lambda: a.unsqueeze(2)?,
+            read: g.ones_like()?.unsqueeze(2)?,
+            write: g.unsqueeze(2)?,
+            value: None,
+            skip: None,
+            output: None,
+        };
+        system.system().map(Some)
+    }
+}
+
+impl Recurrent for Plain {
+    fn init(&self, batch: usize) -> Result<State> {
+        let shape = (batch, self.lam.dim(0)?);
+        Ok(State(vec![Tensor::zeros(shape, self.lam.dtype(), self.lam.device())?]))
+    }
+
+    fn step(&self, x_t: &Tensor, state: &mut State) -> Result<Tensor> {
+        let (a, g) = self.gates(x_t)?;
+        let h = ((&state.0[0] * a)? + (g * x_t)?)?;
+        *state = State(vec![h.clone()]);
+        Ok(h)
+    }
+}
+
+/// Variant `hawk`: the recurrence inside the gated block of the released LRA code, which adds
+/// 1e-6 under the root.
+struct Hawk {
+    block: GatedBlock,
+    wgates: Tensor,
+    bgates: Tensor,
+    lam: Tensor,
+}
+
+impl Hawk {
+    fn new(model: &ModelConfig, params: &Params) -> Result<Self> {
+        let block = GatedBlock::new(model, params)?;
+        let e = block.width;
+        let spread = |i: usize, _: &mut Stream| -9.0 + (9.0 - 4.323) * i as f64 / (e - 1) as f64;
+        Ok(Self {
+            wgates: params.get("wgates", (2 * e, e), Init::Normal(0.02))?,
+            bgates: params.get("bgates", 2 * e, Init::Constant(0.0))?,
+            lam: params.get("lam", e, Init::Each(&spread))?,
+            block,
+        })
+    }
+
+    /// Decay and driven input for the convolved x `(.., E)`.
+    fn drive(&self, x: &Tensor) -> Result<(Tensor, Tensor)> {
+        let (e, axis) = (self.block.width, x.rank() - 1);
+        let z = ops::sigmoid(&linear(x, &self.wgates, Some(&self.bgates))?)?;
+        let (a, scale) = decay(&z.narrow(axis, 0, e)?, &self.lam, 1e-6)?;
+        Ok((a, ((scale * z.narrow(axis, e, e)?)? * x)?))
+    }
+}
+
+impl Mixer for Hawk {
+    fn forward(&self, u: &Tensor, cx: &Cx) -> Result<Tensor> {
+        let (a, input) = self.drive(&self.block.drive(u)?)?;
+        let h = cx.select(&ops::linear_scan(&a, &input)?)?;
+        self.block.finish(&h, u, cx)
+    }
+
+    fn state_size(&self, _seq_len: usize) -> usize {
+        self.block.state_size()
+    }
+
+    fn recurrent(&self) -> Option<&dyn Recurrent> {
+        Some(self)
+    }
+}
+
+impl Recurrent for Hawk {
+    fn init(&self, batch: usize) -> Result<State> {
+        self.block.zero_state(batch)
+    }
+
+    fn step(&self, x_t: &Tensor, state: &mut State) -> Result<Tensor> {
+        let (x, window) = self.block.drive_step(x_t, &state.0[1])?;
+        let (a, input) = self.drive(&x)?;
+        let h = ((&state.0[0] * a)? + input)?;
+        *state = State(vec![h.clone(), window]);
+        self.block.finish_step(&h, x_t)
+    }
+}

@@ -1,0 +1,70 @@
+//! Softmax attention (1), (2), (18): o_i = Σ_{j≤i} softmax_j(q_i·k_j / √m) v_j. Vaswani et al. 2017.
+
+use super::attention::Projections;
+use super::{Entry, Home, Mixer, Recurrent, State};
+use crate::nn::Cx;
+use crate::ops::{self, Weights};
+use candle_core::{Result, Tensor};
+
+pub(super) const ENTRY: Entry = Entry {
+    name: "softmax",
+    equation: "o_i = Σ_j softmax_j(q_i·k_j/√m) v_j",
+    cite: "(1), (2), (18)",
+    variants: &["reference", "paper"],
+    dsf: "no (N = ∞, Lemma 1)",
+    heads: true,
+    expands: true,
+    home: Home::ATTENTION,
+    options: &[],
+    stem: "softmax_attention",
+    build: |model, params| Ok(Box::new(SoftmaxAttention(Projections::new(model, params)?))),
+};
+
+struct SoftmaxAttention(Projections);
+
+impl SoftmaxAttention {
+    /// Queries with the scale 1/√m taken in.
+    fn queries(&self, x: &Tensor, cx: &Cx) -> Result<Tensor> {
+        self.0.queries(x, cx)? * (self.0.head_features as f64).powf(-0.5)
+    }
+}
+
+impl Mixer for SoftmaxAttention {
+    fn forward(&self, x: &Tensor, cx: &Cx) -> Result<Tensor> {
+        let q = self.queries(x, cx)?;
+        let (k, v) = (self.0.keys(x)?, self.0.values(x)?);
+        let at = cx.rows().map(|r| &r.positions);
+        let mask = cx.mask("attention", self.0.dropout);
+        self.0.output(&ops::causal_attention(&q, &k, &v, at, Weights::Softmax, mask)?)
+    }
+
+    fn state_size(&self, seq_len: usize) -> usize {
+        seq_len * self.0.n_heads * (self.0.head_features + self.0.head_dim)
+    }
+
+    fn recurrent(&self) -> Option<&dyn Recurrent> {
+        Some(self)
+    }
+}
+
+impl Recurrent for SoftmaxAttention {
+    fn init(&self, _batch: usize) -> Result<State> {
+        Ok(State::default())
+    }
+
+    fn step(&self, x_t: &Tensor, state: &mut State) -> Result<Tensor> {
+        let x = x_t.unsqueeze(1)?;
+        let q = self.queries(&x, &Cx::eval())?;
+        let (k, v) = (self.0.keys(&x)?, self.0.values(&x)?);
+        *state = match &state.0[..] {
+            [keys, values] => State(vec![
+                Tensor::cat(&[keys, &k], 2)?,
+                Tensor::cat(&[values, &v], 2)?,
+            ]),
+            _ => State(vec![k, v]),
+        };
+        let weights = q.matmul(&state.0[0].transpose(2, 3)?.contiguous()?)?;
+        let weights = candle_nn::ops::softmax(&weights, 3)?;
+        self.0.output(&weights.matmul(&state.0[1])?)?.squeeze(1)
+    }
+}

@@ -1,0 +1,116 @@
+//! SSD, the core of Mamba-2 (Dao & Gu 2024): one scalar decay a head. With one head this is the
+//! "scalar times identity" of section 4.2.
+
+use super::state_space::{mamba_step_bias, Drive};
+use super::{output_std, Entry, Home, Mixer, Recurrent, State};
+use crate::config::ModelConfig;
+use crate::ltv::Ltv;
+use crate::nn::{linear, Cx, Init, Params};
+use crate::ops;
+use candle_core::{Result, Tensor};
+
+pub(super) const ENTRY: Entry = Entry {
+    name: "ssd-mamba2",
+    equation: "S_i = e^(-Δ_i a) S_{i-1} + Δ_i b_i x_iᵀ per head, x = W_x u",
+    cite: "Dao & Gu 2024",
+    variants: &["mamba2"],
+    dsf: "N = n d",
+    heads: true,
+    expands: true,
+    home: Home::STATE_SPACE,
+    options: &[],
+    stem: "ssd",
+    build: |model, params| Ok(Box::new(SsdMamba2::new(model, params)?)),
+};
+
+struct SsdMamba2 {
+    wx: Tensor,
+    wb: Tensor,
+    wc: Tensor,
+    wdt: Tensor,
+    bdt: Tensor,
+    a_log: Tensor,
+    dskip: Tensor,
+    wout: Tensor,
+    head_dim: usize,
+}
+
+impl SsdMamba2 {
+    fn new(model: &ModelConfig, params: &Params) -> Result<Self> {
+        let (d, n, heads) = (model.d_model, model.d_state, model.n_heads);
+        let g = || Init::Normal(0.02);
+        let a_log = |_: usize, stream: &mut crate::rng::Stream| (1.0 + 15.0 * stream.uniform()).ln();
+        Ok(Self {
+            wx: params.get("wx", (d, d), g())?,
+            wb: params.get("wb", (n, d), g())?,
+            wc: params.get("wc", (n, d), g())?,
+            wdt: params.get("wdt", (heads, d), g())?,
+            bdt: params.get("bdt", heads, Init::Each(&mamba_step_bias))?,
+            a_log: params.get("a_log", heads, Init::Each(&a_log))?,
+            dskip: params.get("dskip", heads, Init::Constant(1.0))?,
+            wout: params.get("wout", (d, d), Init::Normal(output_std(model)))?,
+            head_dim: d / heads,
+        })
+    }
+
+    /// `(.., heads)` to `(.., heads · head_dim)`.
+    fn per_channel(&self, x: &Tensor) -> Result<Tensor> {
+        let mut shape = x.dims().to_vec();
+        let heads = *shape.last().expect("heads are an axis");
+        shape.push(self.head_dim);
+        let wide = x.unsqueeze(x.rank())?.broadcast_as(shape.as_slice())?;
+        shape.truncate(shape.len() - 2);
+        shape.push(heads * self.head_dim);
+        wide.reshape(shape)
+    }
+
+    fn drive(&self, u: &Tensor) -> Result<Drive> {
+        let step = linear(u, &self.wdt, Some(&self.bdt))?;
+        let a = self.a_log.exp()?.neg()?;
+        Ok(Drive {
+            x: linear(u, &self.wx, None)?,
+            delta: self.per_channel(&ops::softplus(&step)?)?,
+            a: self.per_channel(&a)?.unsqueeze(1)?,
+            b: linear(u, &self.wb, None)?,
+            c: linear(u, &self.wc, None)?,
+        })
+    }
+
+    fn finish(&self, o: &Tensor, x: &Tensor) -> Result<Tensor> {
+        let skip = self.per_channel(&self.dskip)?;
+        linear(&(o + x.broadcast_mul(&skip)?)?, &self.wout, None)
+    }
+}
+
+impl Mixer for SsdMamba2 {
+    fn forward(&self, u: &Tensor, cx: &Cx) -> Result<Tensor> {
+        let drive = self.drive(u)?;
+        self.finish(&cx.select(&drive.scan()?)?, &cx.select(&drive.x)?)
+    }
+
+    fn state_size(&self, _seq_len: usize) -> usize {
+        self.wb.elem_count()
+    }
+
+    fn recurrent(&self) -> Option<&dyn Recurrent> {
+        Some(self)
+    }
+
+    fn ltv(&self, u: &Tensor) -> Result<Option<Ltv>> {
+        let skip = u.ones_like()?.broadcast_mul(&self.per_channel(&self.dskip)?)?;
+        let drive = self.drive(&u.unsqueeze(0)?)?;
+        drive.system(Some(&self.wx), skip, Some(&self.wout)).map(Some)
+    }
+}
+
+impl Recurrent for SsdMamba2 {
+    fn init(&self, batch: usize) -> Result<State> {
+        Drive::zero_state(&self.wx, batch, self.wb.dim(0)?)
+    }
+
+    fn step(&self, x_t: &Tensor, state: &mut State) -> Result<Tensor> {
+        let drive = self.drive(&x_t.unsqueeze(1)?)?;
+        let o = drive.step(state)?;
+        self.finish(&o, &drive.x)?.squeeze(1)
+    }
+}

@@ -1,0 +1,75 @@
+//! What the state space mixers share: the driven system
+//! H_t[c,k] = e^{Δ_t[c] A[c,k]} H_{t-1}[c,k] + Δ_t[c] x_t[c] b_t[k],  o_t[c] = Σ_k H_t[c,k] c_t[k]
+//! in its three forms: whole sequence, one step, matrices.
+
+use super::State;
+use crate::ltv::{Channels, Ltv};
+use crate::ops;
+use crate::rng::Stream;
+use candle_core::{Result, Tensor, D};
+
+/// The inputs of the system: `x`, `delta` `(.., E)`, `b`, `c` `(.., n)`, all with the same leading
+/// axes, and `a` `(E, n)` or `(E, 1)`, negative.
+pub(super) struct Drive {
+    pub x: Tensor,
+    pub delta: Tensor,
+    pub a: Tensor,
+    pub b: Tensor,
+    pub c: Tensor,
+}
+
+impl Drive {
+    /// Leading axes `(batch, seq_len)`; gives o of the shape of x.
+    pub fn scan(&self) -> Result<Tensor> {
+        ops::selective_scan(&self.x, &self.delta, &self.a, &self.b, &self.c)
+    }
+
+    /// Leading axes `(batch, 1)`; gives o `(batch, 1, E)` and advances the state.
+    pub fn step(&self, state: &mut State) -> Result<Tensor> {
+        let column = |t: &Tensor| t.squeeze(1)?.unsqueeze(2); // (batch, E, 1)
+        let row = |t: &Tensor| t.squeeze(1)?.unsqueeze(1); // (batch, 1, n)
+        let delta = column(&self.delta)?;
+        let decay = delta.broadcast_mul(&self.a.unsqueeze(0)?)?.exp()?;
+        let write = (&delta * column(&self.x)?)?.broadcast_mul(&row(&self.b)?)?;
+        let h = (state.0[0].broadcast_mul(&decay)? + write)?;
+        let o = h.broadcast_mul(&row(&self.c)?)?.sum(D::Minus1)?.unsqueeze(1)?;
+        *state = State(vec![h]);
+        Ok(o)
+    }
+
+    /// The state before the first token, `(batch, E, n)`.
+    pub fn zero_state(a: &Tensor, batch: usize, d_state: usize) -> Result<State> {
+        let shape = (batch, a.dim(0)?, d_state);
+        Ok(State(vec![Tensor::zeros(shape, a.dtype(), a.device())?]))
+    }
+
+    /// Leading axes `(1, seq_len)`; the matrices of (19), with x = value·u, and what is added
+    /// past the state per channel, `skip` `(seq_len, E)`.
+    pub fn system(
+        &self,
+        value: Option<&Tensor>,
+        skip: Tensor,
+        output: Option<&Tensor>,
+    ) -> Result<Ltv> {
+        let delta = self.delta.squeeze(0)?.unsqueeze(2)?; // (seq_len, E, 1)
+        let b = self.b.squeeze(0)?.unsqueeze(1)?; // (seq_len, 1, n)
+        let write = delta.broadcast_mul(&b)?;
+        let lambda = delta.broadcast_mul(&self.a.unsqueeze(0)?)?.exp()?;
+        Channels {
+            lambda: lambda.broadcast_as(write.shape())?.contiguous()?,
+            read: self.c.squeeze(0)?.unsqueeze(1)?.broadcast_as(write.shape())?.contiguous()?,
+            write,
+            value,
+            skip: Some(skip),
+            output,
+        }
+        .system()
+    }
+}
+
+/// Mamba's initial step bias: softplus of it is log-uniform on [1e-3, 1e-1].
+pub(super) fn mamba_step_bias(_index: usize, stream: &mut Stream) -> f64 {
+    let (low, high) = (1e-3_f64.ln(), 1e-1_f64.ln());
+    let dt = (low + (high - low) * stream.uniform()).exp().max(1e-4);
+    dt + (-(-dt).exp_m1()).ln()
+}

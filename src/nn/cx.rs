@@ -1,0 +1,123 @@
+//! What a forward pass carries: whether it trains, its dropout masks, and which rows it is for.
+
+use crate::ops;
+use crate::rng::Stream;
+use candle_core::{Result, Tensor, D};
+
+/// Positions of each sequence at which an output is wanted.
+#[derive(Clone)]
+pub struct Rows {
+    /// `(batch, rows)` u32 times, ascending within a sequence.
+    pub positions: Tensor,
+    flat: Tensor,
+}
+
+impl Rows {
+    /// `positions` `(batch, rows)` u32, each below `seq_len`.
+    pub fn new(positions: Tensor, seq_len: usize) -> Result<Self> {
+        let (batch, _) = positions.dims2()?;
+        let starts: Vec<u32> = (0..batch).map(|b| (b * seq_len) as u32).collect();
+        let starts = Tensor::from_vec(starts, (batch, 1), positions.device())?;
+        let flat = positions.broadcast_add(&starts)?.flatten_all()?;
+        Ok(Self { positions, flat })
+    }
+
+    /// `(batch, seq_len, ..)` to `(batch, rows, ..)`.
+    pub fn select(&self, x: &Tensor) -> Result<Tensor> {
+        let (batch, rows) = self.positions.dims2()?;
+        let width = x.dim(D::Minus1)?;
+        let picked = x.reshape(((), width))?.index_select(&self.flat, 0)?;
+        picked.reshape((batch, rows, width))
+    }
+}
+
+/// One dropout mask: a probability and the address of its random bits.
+#[derive(Clone, Copy, Debug)]
+pub struct Dropout {
+    /// Probability of dropping; 0 in evaluation.
+    pub p: f64,
+    /// Key of the random stream.
+    pub key: [u32; 2],
+    /// Index in the stream: the optimiser step.
+    pub index: u64,
+}
+
+/// The context of one forward pass.
+#[derive(Clone)]
+pub struct Cx {
+    training: Option<(u64, u64)>,
+    rows: Option<Rows>,
+    layer: usize,
+}
+
+impl Cx {
+    /// Evaluation: no dropout, every row.
+    pub fn eval() -> Self {
+        Self {
+            training: None,
+            rows: None,
+            layer: 0,
+        }
+    }
+
+    /// Training: dropout masks are a function of (seed, place, step).
+    pub fn train(seed: u64, step: u64) -> Self {
+        Self {
+            training: Some((seed, step)),
+            ..Self::eval()
+        }
+    }
+
+    /// The same pass inside layer `layer`, for all rows.
+    pub fn layer(&self, layer: usize) -> Self {
+        Self {
+            layer,
+            rows: None,
+            training: self.training,
+        }
+    }
+
+    /// The same pass when only `rows` of the output are wanted.
+    pub fn only(self, rows: Option<&Rows>) -> Self {
+        Self {
+            rows: rows.cloned(),
+            ..self
+        }
+    }
+
+    /// The rows wanted; `None` is all.
+    pub fn rows(&self) -> Option<&Rows> {
+        self.rows.as_ref()
+    }
+
+    /// Keeps the wanted rows of `x` `(batch, seq_len, width)`. A mixer calls this at the point
+    /// from which on each position is computed for itself.
+    pub fn select(&self, x: &Tensor) -> Result<Tensor> {
+        match &self.rows {
+            Some(rows) => rows.select(x),
+            None => Ok(x.clone()),
+        }
+    }
+
+    /// The mask of `place` in this layer and step.
+    pub fn mask(&self, place: &str, p: f64) -> Dropout {
+        let Some((seed, step)) = self.training else {
+            return Dropout {
+                p: 0.0,
+                key: [0; 2],
+                index: 0,
+            };
+        };
+        Dropout {
+            p,
+            key: Stream::key(seed, &format!("dropout/{}/{place}", self.layer)),
+            index: step,
+        }
+    }
+
+    /// Drops elements of `x` with probability `p` in training and rescales the rest.
+    pub fn dropout(&self, x: &Tensor, place: &str, p: f64) -> Result<Tensor> {
+        let mask = self.mask(place, p);
+        ops::dropout(x, mask.p, mask.key, mask.index)
+    }
+}
