@@ -1,1 +1,211 @@
-//! The room `store`.
+//! Files under a results folder: one folder a run, one summary a task.
+//!
+//! ```text
+//! OUT/runs/<id>/config.json             the run's config, written first
+//!              /env.json                where and by what it is trained
+//!              /metrics.csv             one row an epoch
+//!              /checkpoint.safetensors  gone once the run is finished
+//!              /result.json             written last: its presence means done, or failed
+//!              /lock                    held while a process works on the run
+//! OUT/<task>.csv                        every finished run, one row each; safe to delete
+//! ```
+//!
+//! Every file appears by rename, so that a reader or a kill never meets half of one.
+
+mod columns;
+mod files;
+mod provenance;
+mod result;
+mod row;
+mod run_dir;
+#[cfg(test)]
+pub(crate) mod samples;
+mod summary;
+#[cfg(test)]
+mod tests;
+
+pub use columns::{Column, Role, COLUMNS, SCHEMA};
+pub use files::write_atomic;
+pub use provenance::{peak_memory_bytes, utc_now, Provenance};
+pub use result::{Outcome, RunResult, RunStatus};
+pub use row::Row;
+pub use run_dir::{EpochRow, RunDir};
+pub use summary::{read_summary, Scan};
+
+use crate::config::RunConfig;
+use crate::error::{Error, Result};
+use std::fs;
+use std::io::ErrorKind;
+use std::path::{Path, PathBuf};
+
+const RUNS: &str = "runs";
+const CONFIG: &str = "config.json";
+const RESULT: &str = "result.json";
+
+/// A results folder.
+#[derive(Clone, Debug)]
+pub struct Store {
+    out: PathBuf,
+}
+
+/// How far a run has come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Status {
+    /// Never begun.
+    Missing,
+    /// Begun; being worked on, or interrupted.
+    Started,
+    /// Finished with a number (which may be that of a diverged training).
+    Done,
+    /// Ended by an error.
+    Failed,
+}
+
+impl Store {
+    /// The results folder `out`, made if it is missing, ready to be written to.
+    pub fn open(out: &Path) -> Result<Self> {
+        refuse_non_folder(out)?;
+        let store = Self {
+            out: out.to_owned(),
+        };
+        fs::create_dir_all(out.join(RUNS))
+            .and_then(|()| tempfile::tempfile_in(out).map(drop))
+            .map_err(|e| {
+                Error::usage(format!(
+                    "cannot write to the results folder {}: {e}; \
+                     give --out a folder that can be written to",
+                    out.display()
+                ))
+            })?;
+        Ok(store)
+    }
+
+    /// The results folder `out` to read from; nothing is made or written.
+    pub fn existing(out: &Path) -> Result<Self> {
+        refuse_non_folder(out)?;
+        if !out.exists() {
+            return Err(Error::usage(format!(
+                "there is no results folder {}; give --out the folder that holds `{RUNS}`",
+                out.display()
+            )));
+        }
+        Ok(Self {
+            out: out.to_owned(),
+        })
+    }
+
+    /// How far the run `id` has come.
+    pub fn status(&self, id: &str) -> Result<Status> {
+        Ok(match self.result(id)? {
+            Some(result) if result.status == RunStatus::Failed => Status::Failed,
+            Some(_) => Status::Done,
+            None if self.run_folder(id).join(CONFIG).exists() => Status::Started,
+            None => Status::Missing,
+        })
+    }
+
+    /// The result of the run `id`, if it is finished.
+    pub fn result(&self, id: &str) -> Result<Option<RunResult>> {
+        let path = self.run_folder(id).join(RESULT);
+        let Some(bytes) = read_if_present(&path)? else {
+            return Ok(None);
+        };
+        serde_json::from_slice(&bytes).map(Some).map_err(|e| {
+            Error::usage(format!(
+                "{}: not the result of a run: {e}; delete this file to train the run again",
+                path.display()
+            ))
+        })
+    }
+
+    /// Takes up a run, new or interrupted, until the [`RunDir`] is dropped.
+    ///
+    /// A failed result is cleared, so that a retry that is killed counts as started. A finished
+    /// one stays until [`RunDir::finish`] replaces it.
+    pub fn begin(&self, config: &RunConfig, provenance: &Provenance) -> Result<RunDir> {
+        RunDir::begin(self, config, provenance)
+    }
+
+    /// Every finished run of `task`, sorted by run id, read from the run folders.
+    pub fn rows(&self, task: &str) -> Result<Scan> {
+        summary::scan(self, task)
+    }
+
+    /// Where the summary of `task` stands.
+    pub fn summary_path(&self, task: &str) -> PathBuf {
+        self.out.join(format!("{task}.csv"))
+    }
+
+    /// Writes the summary of `task` anew from the run folders.
+    pub fn refresh_summary(&self, task: &str) -> Result<()> {
+        summary::refresh(self, task)
+    }
+
+    /// The folder of the run `id`, whether or not it exists.
+    pub fn run_folder(&self, id: &str) -> PathBuf {
+        self.out.join(RUNS).join(id)
+    }
+}
+
+fn refuse_non_folder(out: &Path) -> Result<()> {
+    if out.exists() && !out.is_dir() {
+        return Err(Error::usage(format!(
+            "{} is a file, not a results folder; give --out a folder, or a name that is still free",
+            out.display()
+        )));
+    }
+    Ok(())
+}
+
+fn read_if_present(path: &Path) -> Result<Option<Vec<u8>>> {
+    match fs::read(path) {
+        Ok(bytes) => Ok(Some(bytes)),
+        Err(e) if e.kind() == ErrorKind::NotFound => Ok(None),
+        Err(e) => Err(Error::io("read", path)(e)),
+    }
+}
+
+#[cfg(test)]
+mod opening {
+    use super::*;
+
+    #[test]
+    fn a_store_opens_where_nothing_was() {
+        let dir = tempfile::tempdir().unwrap();
+        Store::open(&dir.path().join("a/b")).unwrap();
+        assert!(dir.path().join("a/b/runs").is_dir());
+    }
+
+    #[test]
+    fn a_store_refuses_a_file_as_its_folder_and_says_what_to_give() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        let message = Store::open(file.path()).unwrap_err().to_string();
+        assert!(message.contains("is a file"), "{message}");
+        assert!(message.contains("--out"), "{message}");
+    }
+
+    #[test]
+    fn a_store_below_a_file_cannot_be_made() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        let below = file.path().join("results");
+        let message = Store::open(&below).unwrap_err().to_string();
+        assert!(message.starts_with("cannot write to"), "{message}");
+        assert!(message.contains("--out"), "{message}");
+    }
+
+    #[test]
+    fn reading_a_missing_folder_says_so_and_makes_nothing() {
+        let dir = tempfile::tempdir().unwrap();
+        let out = dir.path().join("none");
+        let message = Store::existing(&out).unwrap_err().to_string();
+        assert!(message.contains("no results folder"), "{message}");
+        assert!(!out.exists());
+    }
+
+    #[test]
+    fn a_store_without_runs_has_no_rows() {
+        let dir = tempfile::tempdir().unwrap();
+        let scan = Store::existing(dir.path()).unwrap().rows("mqar").unwrap();
+        assert!(scan.rows.is_empty() && scan.warnings.is_empty());
+    }
+}

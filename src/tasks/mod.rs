@@ -1,1 +1,124 @@
-//! The room `tasks`.
+//! The data: a task makes two splits in host memory, once, before training.
+
+pub mod mqar;
+
+use crate::config::TaskConfig;
+use crate::error::Result;
+use std::ops::Range;
+
+/// The dense label of a position without one; the loss and the accuracy pass over it.
+pub const IGNORED: i64 = -100;
+
+/// One split: `N` examples of `L` tokens, each with `k` labelled positions; row-major.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Dataset {
+    seq_len: usize,
+    labels_per_example: usize,
+    tokens: Vec<u32>,
+    positions: Vec<u32>,
+    answers: Vec<u32>,
+}
+
+/// Consecutive examples of a [`Dataset`]. Each slice is row-major.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Batch<'a> {
+    /// (B, L) inputs.
+    pub tokens: &'a [u32],
+    /// (B, k) labelled positions within their example, ascending.
+    pub positions: &'a [u32],
+    /// (B, k) the right answer at each labelled position.
+    pub answers: &'a [u32],
+}
+
+/// Generates the training and the test split.
+pub fn load(config: &TaskConfig) -> Result<(Dataset, Dataset)> {
+    match config {
+        TaskConfig::Mqar(mqar) => mqar::load(mqar),
+    }
+}
+
+/// Refuses sizes from which no data can be made; [`load`] asks it first.
+pub fn check(config: &TaskConfig) -> Result<()> {
+    match config {
+        TaskConfig::Mqar(mqar) => mqar::check(mqar),
+    }
+}
+
+impl Dataset {
+    /// Examples, N.
+    pub fn len(&self) -> usize {
+        self.tokens.len() / self.seq_len
+    }
+
+    /// Whether there is no example at all.
+    pub fn is_empty(&self) -> bool {
+        self.tokens.is_empty()
+    }
+
+    /// Tokens an example, L.
+    pub fn seq_len(&self) -> usize {
+        self.seq_len
+    }
+
+    /// Labelled positions an example, k.
+    pub fn labels_per_example(&self) -> usize {
+        self.labels_per_example
+    }
+
+    /// The examples in `range`; like a slice, it panics past the end.
+    pub fn batch(&self, range: Range<usize>) -> Batch<'_> {
+        let rows = |width: usize| range.start * width..range.end * width;
+        Batch {
+            tokens: &self.tokens[rows(self.seq_len)],
+            positions: &self.positions[rows(self.labels_per_example)],
+            answers: &self.answers[rows(self.labels_per_example)],
+        }
+    }
+
+    /// (N, L) inputs.
+    pub fn tokens(&self) -> &[u32] {
+        &self.tokens
+    }
+
+    /// (N, L) labels as the released code stores them: [`IGNORED`] wherever nothing is asked.
+    pub fn dense_labels(&self) -> Vec<i64> {
+        let mut labels = vec![IGNORED; self.tokens.len()];
+        let k = self.labels_per_example;
+        let asked = self.positions.iter().zip(&self.answers).enumerate();
+        for (i, (&position, &answer)) in asked {
+            labels[i / k * self.seq_len + position as usize] = answer.into();
+        }
+        labels
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn two_examples() -> Dataset {
+        Dataset {
+            seq_len: 3,
+            labels_per_example: 1,
+            tokens: vec![1, 2, 3, 4, 5, 6],
+            positions: vec![0, 2],
+            answers: vec![7, 8],
+        }
+    }
+
+    #[test]
+    fn a_batch_holds_the_rows_of_its_range() {
+        let second = Batch {
+            tokens: &[4, 5, 6],
+            positions: &[2],
+            answers: &[8],
+        };
+        assert_eq!(two_examples().batch(1..2), second);
+    }
+
+    #[test]
+    fn dense_labels_hold_each_answer_at_its_position() {
+        let labels = two_examples().dense_labels();
+        assert_eq!(labels, [7, IGNORED, IGNORED, IGNORED, IGNORED, 8]);
+    }
+}

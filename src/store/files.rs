@@ -1,0 +1,118 @@
+//! Whole files or none.
+
+use crate::error::{Error, Result};
+use std::fs::{self, File};
+use std::io::{ErrorKind, Write};
+use std::path::Path;
+
+const UNFINISHED: &str = ".unfinished-";
+
+/// Puts `bytes` at `path`: a reader, or a machine that loses power, sees the old file or the new
+/// one, never a part.
+pub fn write_atomic(path: &Path, bytes: &[u8]) -> Result<()> {
+    let folder = match path.parent() {
+        Some(parent) if !parent.as_os_str().is_empty() => parent,
+        _ => Path::new("."),
+    };
+    publish(folder, path, bytes).map_err(Error::io("write", path))
+}
+
+fn publish(folder: &Path, path: &Path, bytes: &[u8]) -> std::io::Result<()> {
+    let mut builder = tempfile::Builder::new();
+    builder.prefix(UNFINISHED);
+    // Results are shared within a group on clusters; tempfile's own default is owner only.
+    #[cfg(unix)]
+    builder.permissions(std::os::unix::fs::PermissionsExt::from_mode(0o666));
+    let mut file = builder.tempfile_in(folder)?;
+    file.write_all(bytes)?;
+    file.as_file().sync_all()?;
+    file.persist(path).map_err(|e| e.error)?;
+    sync_folder(folder)
+}
+
+/// Makes the rename itself durable, where the file system knows how to.
+fn sync_folder(folder: &Path) -> std::io::Result<()> {
+    if cfg!(not(unix)) {
+        return Ok(());
+    }
+    match File::open(folder)?.sync_all() {
+        Err(e) if matches!(e.kind(), ErrorKind::InvalidInput | ErrorKind::Unsupported) => Ok(()),
+        other => other,
+    }
+}
+
+/// Removes what killed writers left in `folder`. Only for the holder of the folder's lock.
+pub(super) fn remove_unfinished(folder: &Path) -> Result<()> {
+    for entry in fs::read_dir(folder).map_err(Error::io("read", folder))? {
+        let entry = entry.map_err(Error::io("read", folder))?;
+        if entry.file_name().to_string_lossy().starts_with(UNFINISHED) {
+            remove_if_present(&entry.path())?;
+        }
+    }
+    Ok(())
+}
+
+pub(super) fn remove_if_present(path: &Path) -> Result<()> {
+    match fs::remove_file(path) {
+        Err(e) if e.kind() != ErrorKind::NotFound => Err(Error::io("remove", path)(e)),
+        _ => Ok(()),
+    }
+}
+
+/// An empty file to lock; it is never removed, since a lock goes with the file, not with its name.
+pub(super) fn open_lock(path: &Path) -> Result<File> {
+    File::options()
+        .create(true)
+        .write(true)
+        .truncate(false)
+        .open(path)
+        .map_err(Error::io("open", path))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_second_write_replaces_the_first_and_leaves_nothing_beside_it() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("a.txt");
+        write_atomic(&path, b"a longer first text").unwrap();
+        write_atomic(&path, b"second").unwrap();
+        assert_eq!(fs::read(&path).unwrap(), b"second");
+        assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 1);
+    }
+
+    #[test]
+    fn a_failed_write_names_the_path_and_leaves_nothing_behind() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("taken");
+        fs::create_dir_all(path.join("by a folder")).unwrap();
+        let message = write_atomic(&path, b"x").unwrap_err().to_string();
+        assert!(message.starts_with("cannot write "), "{message}");
+        assert!(message.contains("taken"), "{message}");
+        assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 1);
+    }
+
+    #[test]
+    fn leftovers_of_a_killed_writer_are_removed_and_nothing_else() {
+        let dir = tempfile::tempdir().unwrap();
+        fs::write(dir.path().join(".unfinished-abc"), b"half").unwrap();
+        fs::write(dir.path().join("kept"), b"whole").unwrap();
+        remove_unfinished(dir.path()).unwrap();
+        assert!(!dir.path().join(".unfinished-abc").exists());
+        assert!(dir.path().join("kept").exists());
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn files_are_as_readable_as_ordinary_ones() {
+        use std::os::unix::fs::MetadataExt;
+        let dir = tempfile::tempdir().unwrap();
+        let (ours, ordinary) = (dir.path().join("ours"), dir.path().join("ordinary"));
+        write_atomic(&ours, b"").unwrap();
+        fs::write(&ordinary, b"").unwrap();
+        let mode = |path: &Path| fs::metadata(path).unwrap().mode();
+        assert_eq!(mode(&ours), mode(&ordinary));
+    }
+}

@@ -1,0 +1,118 @@
+//! Where, when and by what a run was trained. Recorded, never part of a run's identity.
+
+use serde::{Deserialize, Serialize};
+use std::fs;
+
+/// What `env.json` holds.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Provenance {
+    /// Version of this program.
+    pub version: String,
+    /// Commit it was built from, or `unknown`.
+    pub git_commit: String,
+    /// Whether uncommitted changes were built in.
+    pub dirty: bool,
+    /// Name of the host.
+    pub host: String,
+    /// Model of its processor.
+    pub cpu: String,
+    /// Operating system and architecture.
+    pub os: String,
+    /// Device as chosen, e.g. `cpu` or `cuda:0`.
+    pub device: String,
+    /// Threads in use.
+    pub threads: usize,
+    /// When the run was first begun (UTC); kept over interruptions.
+    pub started: String,
+}
+
+impl Provenance {
+    /// The facts of this process, and the present time.
+    pub fn collect(device: &str, threads: usize) -> Self {
+        Self {
+            version: env!("CARGO_PKG_VERSION").into(),
+            git_commit: option_env!("DSF_GIT_COMMIT").unwrap_or("unknown").into(),
+            dirty: option_env!("DSF_GIT_DIRTY") == Some("true"),
+            host: host(),
+            cpu: cpu(),
+            os: format!("{} {}", std::env::consts::OS, std::env::consts::ARCH),
+            device: device.into(),
+            threads,
+            started: utc_now(),
+        }
+    }
+
+    /// The commit, marked as `git describe --dirty` does.
+    pub fn commit(&self) -> String {
+        let mark = if self.dirty { "-dirty" } else { "" };
+        format!("{}{mark}", self.git_commit)
+    }
+}
+
+/// Now, in UTC, to the second: `2026-01-31T23:59:59Z`.
+pub fn utc_now() -> String {
+    let now = jiff::Timestamp::now();
+    now.strftime("%Y-%m-%dT%H:%M:%SZ").to_string()
+}
+
+/// The most memory that this process has held so far, where the system tells.
+pub fn peak_memory_bytes() -> Option<u64> {
+    let status = fs::read_to_string("/proc/self/status").ok()?;
+    let kib = colon_field(&status, "VmHWM")?.split_whitespace().next()?;
+    Some(kib.parse::<u64>().ok()? * 1024)
+}
+
+fn host() -> String {
+    let kernel = fs::read_to_string("/proc/sys/kernel/hostname").ok();
+    let variable = |name| std::env::var(name).ok();
+    kernel
+        .or_else(|| variable("HOSTNAME"))
+        .or_else(|| variable("COMPUTERNAME"))
+        .map_or("unknown".into(), |name| name.trim().into())
+}
+
+fn cpu() -> String {
+    let text = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
+    colon_field(&text, "model name")
+        .unwrap_or("unknown")
+        .to_owned()
+}
+
+fn colon_field<'a>(text: &'a str, name: &str) -> Option<&'a str> {
+    let mut fields = text.lines().filter_map(|line| line.split_once(':'));
+    let (_, value) = fields.find(|(key, _)| key.trim() == name)?;
+    Some(value.trim())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn time_is_utc_to_the_second() {
+        let now = utc_now();
+        assert_eq!(now.len(), "2026-01-31T23:59:59Z".len(), "{now}");
+        now.parse::<jiff::Timestamp>().unwrap();
+    }
+
+    #[test]
+    fn fields_of_proc_files_are_found_by_their_whole_name() {
+        let text = "model\t\t: 85\nmodel name\t: Some CPU @ 2 GHz\n";
+        assert_eq!(colon_field(text, "model name"), Some("Some CPU @ 2 GHz"));
+        assert_eq!(colon_field(text, "stepping"), None);
+    }
+
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn peak_memory_is_more_than_a_megabyte() {
+        assert!(peak_memory_bytes().unwrap() > 1 << 20);
+    }
+
+    #[test]
+    fn a_build_with_changes_says_so_in_its_commit() {
+        let mut provenance = Provenance::collect("cpu", 2);
+        provenance.git_commit = "3f2c1e0".into();
+        provenance.dirty = true;
+        assert_eq!(provenance.commit(), "3f2c1e0-dirty");
+    }
+}

@@ -1,0 +1,68 @@
+//! What a run ends with.
+
+use super::Provenance;
+use serde::{Deserialize, Serialize};
+
+/// What `result.json` holds. Numbers that are not finite are `None`, since JSON has no word for
+/// them.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct RunResult {
+    /// Whether there is a number.
+    pub status: RunStatus,
+    /// How training ended; `None` if the run failed.
+    pub outcome: Option<Outcome>,
+    /// Why the run failed; empty otherwise.
+    pub reason: String,
+    /// Test accuracy after the last epoch, 0 to 1.
+    pub accuracy: Option<f64>,
+    /// The highest test accuracy after any epoch.
+    pub best_accuracy: Option<f64>,
+    /// The epoch of the highest accuracy, from 1.
+    pub best_epoch: Option<usize>,
+    /// Epochs trained.
+    pub epochs_run: usize,
+    /// Training loss of the last epoch.
+    pub train_loss: Option<f64>,
+    /// Test loss after the last epoch.
+    pub test_loss: Option<f64>,
+    /// Trained numbers of the model.
+    pub params: Option<usize>,
+    /// Numbers that the mixers carry from token to token, in all layers.
+    pub state_size: Option<usize>,
+    /// Optimizer steps.
+    pub steps: usize,
+    /// Seconds of training and testing, summed over interruptions.
+    pub seconds: f64,
+    /// Training tokens a second.
+    pub tokens_per_s: Option<f64>,
+    /// See [`super::peak_memory_bytes`].
+    pub peak_memory_bytes: Option<u64>,
+    /// When the run was first begun (UTC).
+    pub started: String,
+    /// When it ended (UTC).
+    pub ended: String,
+    /// Who trained the last part of it.
+    pub provenance: Provenance,
+}
+
+/// Whether a finished run has a number.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum RunStatus {
+    /// It has.
+    Done,
+    /// It ended by an error.
+    Failed,
+}
+
+/// How training ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Outcome {
+    /// The accuracy passed the threshold.
+    Converged,
+    /// All epochs were trained.
+    Finished,
+    /// The loss was no longer a number.
+    Diverged,
+}

@@ -1,0 +1,187 @@
+//! The folder of one run, while a process works on it.
+
+use super::files::{open_lock, remove_if_present, remove_unfinished};
+use super::summary::to_csv;
+use super::{read_if_present, write_atomic, Provenance, RunResult, RunStatus, Store};
+use super::{CONFIG, RESULT};
+use crate::config::RunConfig;
+use crate::error::{Error, Result};
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use std::fs::{self, File, TryLockError};
+use std::path::{Path, PathBuf};
+
+const ENV: &str = "env.json";
+const METRICS: &str = "metrics.csv";
+const CHECKPOINT: &str = "checkpoint.safetensors";
+const LOCK: &str = "lock";
+
+/// The right to work on one run. Dropped, or with its process killed, it frees the run.
+#[derive(Debug)]
+pub struct RunDir {
+    store: Store,
+    id: String,
+    task: &'static str,
+    folder: PathBuf,
+    started: String,
+    _lock: File,
+}
+
+/// One epoch of a run: a row of `metrics.csv`.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct EpochRow {
+    /// Which, from 1.
+    pub epoch: usize,
+    /// Mean training loss; may be NaN.
+    pub train_loss: f64,
+    /// Mean test loss after the epoch; may be NaN.
+    pub test_loss: f64,
+    /// Test accuracy after the epoch, 0 to 1.
+    pub accuracy: f64,
+    /// Learning rate of the epoch's last step.
+    pub lr: f64,
+    /// Seconds of this epoch, training and test.
+    pub seconds: f64,
+    /// Training tokens a second.
+    pub tokens_per_s: f64,
+}
+
+impl RunDir {
+    pub(super) fn begin(
+        store: &Store,
+        config: &RunConfig,
+        provenance: &Provenance,
+    ) -> Result<Self> {
+        let id = config.id();
+        let folder = store.run_folder(&id);
+        fs::create_dir_all(&folder).map_err(Error::io("create", &folder))?;
+        let lock = take(&folder.join(LOCK), &id)?;
+        remove_unfinished(&folder)?;
+        record_config(&folder.join(CONFIG), config)?;
+        let result = store.result(&id)?;
+        let started = if result.is_none() {
+            earlier_start(&folder.join(ENV))?.unwrap_or_else(|| provenance.started.clone())
+        } else {
+            provenance.started.clone()
+        };
+        if result.is_some_and(|r| r.status == RunStatus::Failed) {
+            remove_if_present(&folder.join(RESULT))?;
+        }
+        let provenance = Provenance {
+            started: started.clone(),
+            ..provenance.clone()
+        };
+        write_atomic(&folder.join(ENV), &pretty(&provenance))?;
+        Ok(Self {
+            store: store.clone(),
+            id,
+            task: config.task.name(),
+            folder,
+            started,
+            _lock: lock,
+        })
+    }
+
+    /// The run's id.
+    pub fn id(&self) -> &str {
+        &self.id
+    }
+
+    /// When the run was first begun (UTC): the start of an interrupted run outlives it.
+    pub fn started(&self) -> &str {
+        &self.started
+    }
+
+    /// The result, if another process finished the run before this one took it up.
+    pub fn result(&self) -> Result<Option<RunResult>> {
+        self.store.result(&self.id)
+    }
+
+    /// Writes all epochs so far. Whole, so that a resumed run has no doubled or torn rows.
+    pub fn write_metrics(&self, epochs: &[EpochRow]) -> Result<()> {
+        let path = self.folder.join(METRICS);
+        let bytes = to_csv(epochs, &path)?;
+        write_atomic(&path, &bytes)
+    }
+
+    /// The epochs so far.
+    pub fn read_metrics(&self) -> Result<Vec<EpochRow>> {
+        let path = self.folder.join(METRICS);
+        let Some(bytes) = read_if_present(&path)? else {
+            return Ok(Vec::new());
+        };
+        let rows: Result<Vec<EpochRow>, csv::Error> =
+            csv::Reader::from_reader(&bytes[..]).deserialize().collect();
+        rows.map_err(|e| {
+            Error::usage(format!(
+                "{}: not the epochs of a run: {e}; delete the folder {} to train it from the start",
+                path.display(),
+                self.folder.display()
+            ))
+        })
+    }
+
+    /// Writes what [`Self::read_checkpoint`] gives back after an interruption.
+    pub fn write_checkpoint(&self, bytes: &[u8]) -> Result<()> {
+        write_atomic(&self.checkpoint_path(), bytes)
+    }
+
+    /// Where the checkpoint stands while the run is unfinished.
+    pub fn checkpoint_path(&self) -> PathBuf {
+        self.folder.join(CHECKPOINT)
+    }
+
+    /// The checkpoint, if there is one.
+    pub fn read_checkpoint(&self) -> Result<Option<Vec<u8>>> {
+        read_if_present(&self.checkpoint_path())
+    }
+
+    /// Publishes the result, drops the checkpoint and brings the task's summary up to date.
+    ///
+    /// Once the result is written the run is finished, whatever becomes of the summary, which
+    /// any later run rebuilds.
+    pub fn finish(self, result: &RunResult) -> Result<()> {
+        write_atomic(&self.folder.join(RESULT), &pretty(result))?;
+        remove_if_present(&self.checkpoint_path())?;
+        self.store.refresh_summary(self.task)
+    }
+}
+
+fn take(path: &Path, id: &str) -> Result<File> {
+    let lock = open_lock(path)?;
+    match lock.try_lock() {
+        Ok(()) => Ok(lock),
+        Err(TryLockError::WouldBlock) => Err(Error::Busy(id.to_owned())),
+        Err(TryLockError::Error(e)) => Err(Error::io("lock", path)(e)),
+    }
+}
+
+fn record_config(path: &Path, config: &RunConfig) -> Result<()> {
+    let Some(bytes) = read_if_present(path)? else {
+        return write_atomic(path, &pretty(config));
+    };
+    let same = serde_json::from_slice::<Value>(&bytes)
+        .is_ok_and(|found| serde_json::to_value(config).is_ok_and(|wanted| found == wanted));
+    if !same {
+        return Err(Error::usage(format!(
+            "{} does not hold the config of run {}: it was edited or damaged; \
+             move its folder away, then try again",
+            path.display(),
+            config.id()
+        )));
+    }
+    Ok(())
+}
+
+/// A damaged `env.json` loses only its start, since it is about to be written anew.
+fn earlier_start(path: &Path) -> Result<Option<String>> {
+    let bytes = read_if_present(path)?.unwrap_or_default();
+    let earlier: Option<Provenance> = serde_json::from_slice(&bytes).ok();
+    Ok(earlier.map(|p| p.started))
+}
+
+fn pretty(value: &impl Serialize) -> Vec<u8> {
+    // By way of `Value`: its keys are sorted.
+    let value = serde_json::to_value(value).expect("plain data has a JSON form");
+    format!("{value:#}\n").into_bytes()
+}

@@ -1,0 +1,108 @@
+//! Small valid values for the tests of this room and of those above it.
+
+use super::{Outcome, Provenance, Row, RunResult, RunStatus};
+use crate::config::{
+    Generator, Layout, ModelConfig, MqarConfig, Protocol, RunConfig, Schedule, StateMixer,
+    TaskConfig, TrainConfig, FORMAT,
+};
+
+pub(crate) fn config() -> RunConfig {
+    RunConfig {
+        format: FORMAT,
+        seed: 0,
+        protocol: Protocol::Matched,
+        task: TaskConfig::Mqar(MqarConfig {
+            data: Generator::Native,
+            data_seed: 0,
+            vocab_size: 8192,
+            seq_len: 64,
+            kv_pairs: 4,
+            train_examples: 100_000,
+            test_examples: 3000,
+        }),
+        model: ModelConfig {
+            mixer: "linear".into(),
+            variant: "reference".into(),
+            options: [("dt_init".into(), "zero".into())].into(),
+            d_model: 64,
+            d_state: 32,
+            n_heads: 1,
+            n_layers: 2,
+            layout: Layout::Transformer,
+            state_mixer: StateMixer::Mlp,
+            positions: true,
+            embed_dropout: 0.1,
+            attn_dropout: 0.1,
+        },
+        train: TrainConfig {
+            schedule: Schedule::CosinePerEpoch,
+            lr: 1e-3,
+            epochs: 64,
+            batch_size: 512,
+            weight_decay: 0.1,
+            stop_above: 0.99,
+        },
+    }
+}
+
+pub(crate) fn provenance() -> Provenance {
+    Provenance {
+        version: "0.1.0".into(),
+        git_commit: "3f2c1e0".into(),
+        dirty: false,
+        host: "laptop".into(),
+        cpu: "Some CPU, 2 GHz".into(),
+        os: "linux x86_64".into(),
+        device: "cpu".into(),
+        threads: 2,
+        started: "2026-01-31T10:00:00Z".into(),
+    }
+}
+
+pub(crate) fn done(accuracy: f64) -> RunResult {
+    RunResult {
+        status: RunStatus::Done,
+        outcome: Some(Outcome::Finished),
+        reason: String::new(),
+        accuracy: Some(accuracy),
+        best_accuracy: Some(accuracy),
+        best_epoch: Some(64),
+        epochs_run: 64,
+        train_loss: Some(0.1),
+        test_loss: Some(1.0 / 3.0),
+        params: Some(600_000),
+        state_size: Some(4096),
+        steps: 12_544,
+        seconds: 31.2,
+        tokens_per_s: Some(1e6),
+        peak_memory_bytes: Some(1 << 28),
+        started: "2026-01-31T10:00:00Z".into(),
+        ended: "2026-01-31T10:00:32Z".into(),
+        provenance: provenance(),
+    }
+}
+
+pub(crate) fn diverged() -> RunResult {
+    RunResult {
+        outcome: Some(Outcome::Diverged),
+        train_loss: Some(f64::NAN),
+        test_loss: None,
+        ..done(0.001)
+    }
+}
+
+pub(crate) fn failed(reason: &str) -> RunResult {
+    RunResult {
+        status: RunStatus::Failed,
+        outcome: None,
+        reason: reason.into(),
+        accuracy: None,
+        best_accuracy: None,
+        best_epoch: None,
+        ..done(0.0)
+    }
+}
+
+pub(crate) fn row(accuracy: f64) -> Row {
+    Row::new(&config(), &done(accuracy))
+}

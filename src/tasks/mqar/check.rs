@@ -1,0 +1,216 @@
+//! Which sizes make data.
+
+use super::numpy;
+use crate::config::{Generator, MqarConfig};
+use crate::error::{Error, Result};
+
+/// Beyond this the embedding table alone outgrows any device.
+const MAX_VOCAB: usize = 1 << 24;
+
+/// Tokens a split, 8 GiB of host memory.
+const MAX_TOKENS: usize = 1 << 31;
+
+/// Refuses sizes from which no data can be made, naming the rule and the flag.
+///
+/// That the keys suffice needs no rule: V > L >= 4k leaves at least 2k of them.
+pub fn check(config: &MqarConfig) -> Result<()> {
+    check_example(config)?;
+    check_split("--train-examples", config.train_examples, config.seq_len)?;
+    check_split("--test-examples", config.test_examples, config.seq_len)?;
+    if config.data == Generator::Numpy {
+        numpy::seed(config)?;
+    }
+    Ok(())
+}
+
+fn check_example(config: &MqarConfig) -> Result<()> {
+    let (v, l, k) = (config.vocab_size, config.seq_len, config.kv_pairs);
+    let even = |n: usize| n.is_multiple_of(2);
+    require(k > 0, || {
+        format!("--kv-pairs {k} leaves nothing to recall. Give at least 1")
+    })?;
+    require(even(l), || {
+        format!("--seq-len {l} is odd, but slots are two positions wide. Give an even length")
+    })?;
+    require(k <= l / 4, || {
+        format!(
+            "--kv-pairs {k} with --seq-len {l}: each pair takes four positions, two to show it and \
+             two to ask for it. Give fewer pairs, or at least --seq-len {}",
+            k.saturating_mul(4)
+        )
+    })?;
+    require(even(v), || {
+        format!(
+            "--vocab-size {v} is odd, but keys and values share it in halves. Give an even size"
+        )
+    })?;
+    require(v > l, || {
+        format!("--vocab-size {v} must exceed --seq-len {l}. Give a larger vocabulary")
+    })?;
+    require(v <= MAX_VOCAB, || {
+        format!("--vocab-size {v} is beyond the largest vocabulary. Give at most {MAX_VOCAB}")
+    })
+}
+
+fn check_split(flag: &str, examples: usize, seq_len: usize) -> Result<()> {
+    require(examples > 0, || {
+        format!("{flag} {examples} leaves an empty split. Give at least 1")
+    })?;
+    require(examples <= MAX_TOKENS / seq_len, || {
+        format!(
+            "{flag} {examples} with --seq-len {seq_len}: a split holds at most {MAX_TOKENS} tokens. \
+             Give at most {flag} {}",
+            MAX_TOKENS / seq_len
+        )
+    })
+}
+
+fn require(rule: bool, broken: impl FnOnce() -> String) -> Result<()> {
+    rule.then_some(())
+        .ok_or_else(|| Error::usage(format!("mqar: {}", broken())))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The shortest task of the paper's J.1.
+    fn accepted() -> MqarConfig {
+        MqarConfig {
+            data: Generator::Numpy,
+            data_seed: 0,
+            vocab_size: 8192,
+            seq_len: 64,
+            kv_pairs: 4,
+            train_examples: 100_000,
+            test_examples: 3_000,
+        }
+    }
+
+    /// What `check` says to it after `change`, without the task's name.
+    fn refusal(change: impl FnOnce(&mut MqarConfig)) -> String {
+        let mut config = accepted();
+        change(&mut config);
+        let message = check(&config).unwrap_err().to_string();
+        message.strip_prefix("mqar: ").unwrap().to_owned()
+    }
+
+    #[test]
+    fn no_pairs_are_refused() {
+        let message = refusal(|c| c.kv_pairs = 0);
+        assert_eq!(
+            message,
+            "--kv-pairs 0 leaves nothing to recall. Give at least 1"
+        );
+    }
+
+    #[test]
+    fn an_odd_length_is_refused() {
+        let message = refusal(|c| c.seq_len = 63);
+        assert!(message.starts_with("--seq-len 63 is odd, "), "{message}");
+    }
+
+    #[test]
+    fn more_pairs_than_positions_are_refused() {
+        let message = refusal(|c| c.kv_pairs = 17);
+        let place = "--kv-pairs 17 with --seq-len 64: each pair takes four positions";
+        assert!(message.starts_with(place), "{message}");
+        assert!(message.ends_with("or at least --seq-len 68"), "{message}");
+    }
+
+    #[test]
+    fn more_pairs_than_a_machine_can_count_are_refused() {
+        let message = refusal(|c| c.kv_pairs = usize::MAX);
+        assert!(message.contains("four positions"), "{message}");
+    }
+
+    #[test]
+    fn an_odd_vocabulary_is_refused() {
+        let message = refusal(|c| c.vocab_size = 8191);
+        assert!(
+            message.starts_with("--vocab-size 8191 is odd, "),
+            "{message}"
+        );
+    }
+
+    #[test]
+    fn a_vocabulary_not_above_the_length_is_refused() {
+        let message = refusal(|c| c.vocab_size = 64);
+        assert!(
+            message.starts_with("--vocab-size 64 must exceed --seq-len 64"),
+            "{message}"
+        );
+    }
+
+    #[test]
+    fn too_few_keys_are_refused_by_the_vocabulary_rule() {
+        let message = refusal(|c| (c.kv_pairs, c.vocab_size) = (16, 32));
+        assert!(
+            message.starts_with("--vocab-size 32 must exceed"),
+            "{message}"
+        );
+    }
+
+    #[test]
+    fn a_vocabulary_beyond_every_device_is_refused() {
+        let message = refusal(|c| c.vocab_size = usize::MAX - 1);
+        assert!(
+            message.ends_with("beyond the largest vocabulary. Give at most 16777216"),
+            "{message}"
+        );
+    }
+
+    #[test]
+    fn empty_splits_are_refused() {
+        let message = refusal(|c| c.train_examples = 0);
+        assert_eq!(
+            message,
+            "--train-examples 0 leaves an empty split. Give at least 1"
+        );
+        let message = refusal(|c| c.test_examples = 0);
+        assert_eq!(
+            message,
+            "--test-examples 0 leaves an empty split. Give at least 1"
+        );
+    }
+
+    #[test]
+    fn splits_beyond_host_memory_are_refused() {
+        let message = refusal(|c| c.test_examples = usize::MAX);
+        assert!(
+            message.starts_with("--test-examples 18446744073709551615 with --seq-len 64"),
+            "{message}"
+        );
+        assert!(
+            message.ends_with("Give at most --test-examples 33554432"),
+            "{message}"
+        );
+    }
+
+    #[test]
+    fn a_length_beyond_every_device_is_refused_with_its_vocabulary() {
+        let message = refusal(|c| (c.seq_len, c.vocab_size) = (1 << 40, 1 << 41));
+        assert!(message.starts_with("--vocab-size"), "{message}");
+    }
+
+    #[test]
+    fn a_data_seed_that_numpy_cannot_take_is_refused() {
+        let message = refusal(|c| c.data_seed = 1 << 32);
+        assert!(
+            message.starts_with("--data-seed 4294967296 is beyond numpy's largest seed"),
+            "{message}"
+        );
+    }
+
+    #[test]
+    fn the_sizes_of_the_paper_are_accepted() {
+        for (seq_len, kv_pairs) in [(64, 4), (128, 8), (256, 16), (512, 64)] {
+            let task = MqarConfig {
+                seq_len,
+                kv_pairs,
+                ..accepted()
+            };
+            assert!(check(&task).is_ok(), "{seq_len}");
+        }
+    }
+}

@@ -1,0 +1,192 @@
+//! Claims about the data of either generator.
+
+use super::*;
+use proptest::prelude::*;
+use std::collections::{HashMap, HashSet};
+
+fn config(data: Generator, seq_len: usize, kv_pairs: usize, vocab_size: usize) -> MqarConfig {
+    MqarConfig {
+        data,
+        data_seed: 0,
+        vocab_size,
+        seq_len,
+        kv_pairs,
+        train_examples: 8,
+        test_examples: 3,
+    }
+}
+
+fn train(config: &MqarConfig) -> Dataset {
+    load(config).unwrap().0
+}
+
+fn generators() -> impl Strategy<Value = Generator> {
+    prop_oneof![Just(Generator::Native), Just(Generator::Numpy)]
+}
+
+prop_compose! {
+    fn valid_configs()(data in generators(), kv_pairs in 1..20_usize, seed in 0..1_u64 << 32)(
+        seq_len in (2 * kv_pairs..80).prop_map(|half| 2 * half),
+        spare in 1..100_usize,
+        data_seed in Just(seed),
+        data in Just(data),
+        kv_pairs in Just(kv_pairs),
+    ) -> MqarConfig {
+        MqarConfig { data_seed, ..config(data, seq_len, kv_pairs, seq_len + 2 * spare) }
+    }
+}
+
+/// Each example's tokens, positions and answers.
+fn examples(dataset: &Dataset) -> impl Iterator<Item = crate::tasks::Batch<'_>> {
+    (0..dataset.len()).map(|i| dataset.batch(i..i + 1))
+}
+
+fn column(context: &[u32], offset: usize) -> HashSet<u32> {
+    context.iter().copied().skip(offset).step_by(2).collect()
+}
+
+proptest! {
+    #[test]
+    fn every_answer_was_shown_with_its_key_before_it_is_asked(config in valid_configs()) {
+        for example in examples(&train(&config)) {
+            let context = &example.tokens[..2 * config.kv_pairs];
+            let shown: HashMap<_, _> = context.chunks_exact(2).map(|p| (p[0], p[1])).collect();
+            for (&position, answer) in example.positions.iter().zip(example.answers) {
+                let asked = example.tokens[position as usize];
+                prop_assert_eq!(shown.get(&asked), Some(answer));
+            }
+        }
+    }
+
+    #[test]
+    fn keys_and_values_are_distinct_and_from_their_halves(config in valid_configs()) {
+        let half = config.vocab_size as u32 / 2;
+        for example in examples(&train(&config)) {
+            let context = &example.tokens[..2 * config.kv_pairs];
+            let (keys, values) = (column(context, 0), column(context, 1));
+            prop_assert_eq!((keys.len(), values.len()), (config.kv_pairs, config.kv_pairs));
+            prop_assert!(keys.iter().all(|&key| 0 < key && key < half));
+            prop_assert!(values.iter().all(|&v| half <= v && v < 2 * half));
+        }
+    }
+
+    #[test]
+    fn labelled_positions_ascend_an_even_distance_behind_the_context(config in valid_configs()) {
+        let context = 2 * config.kv_pairs as u32;
+        for example in examples(&train(&config)) {
+            prop_assert_eq!(example.positions.len(), config.kv_pairs);
+            prop_assert!(example.positions.windows(2).all(|p| p[0] < p[1]));
+            prop_assert!(example.positions.iter().all(|p| *p >= context && p % 2 == 0));
+            prop_assert!(example.positions.iter().all(|p| (*p as usize) < config.seq_len));
+        }
+    }
+
+    #[test]
+    fn fillers_are_zero(config in valid_configs()) {
+        for example in examples(&train(&config)) {
+            let asked: HashSet<_> = example.positions.iter().map(|&p| p as usize).collect();
+            let behind_context = example.tokens.iter().enumerate().skip(2 * config.kv_pairs);
+            for (position, &token) in behind_context {
+                prop_assert_eq!(token != 0, asked.contains(&position));
+            }
+        }
+    }
+
+    #[test]
+    fn another_seed_draws_other_data(config in valid_configs()) {
+        // Enough tokens that two seeds do not agree by chance.
+        let config = MqarConfig { train_examples: 40, vocab_size: 4096, ..config };
+        let other = MqarConfig { data_seed: config.data_seed ^ 1, ..config.clone() };
+        prop_assert_ne!(train(&config), train(&other));
+    }
+
+    #[test]
+    fn the_seed_decides_the_data_however_many_threads_draw_it(config in valid_configs()) {
+        let config = MqarConfig { train_examples: 200, ..config };
+        let on = |threads| {
+            let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap();
+            pool.install(|| load(&config).unwrap())
+        };
+        prop_assert_eq!(on(1), on(2));
+    }
+}
+
+#[test]
+fn the_splits_have_their_sizes_and_share_no_beginning() {
+    for data in [Generator::Native, Generator::Numpy] {
+        let (train, test) = load(&config(data, 64, 4, 8192)).unwrap();
+        assert_eq!((train.len(), test.len()), (8, 3));
+        assert_ne!(train.batch(0..3), test.batch(0..3));
+    }
+}
+
+/// The slots of an example in the order of their draw: that in which the keys are shown.
+fn drawn_slots(tokens: &[u32], kv_pairs: usize) -> Vec<usize> {
+    let (context, queries) = tokens.split_at(2 * kv_pairs);
+    let slot_of = |key: u32| queries.iter().position(|&t| t == key).unwrap() / 2;
+    context.iter().step_by(2).map(|&key| slot_of(key)).collect()
+}
+
+/// Draw, remove, renormalise: the probability of drawing `slots` in this order.
+fn probability(slots: &[usize], weights: &[f64]) -> f64 {
+    let mut rest: f64 = weights.iter().sum();
+    slots.iter().fold(1.0, |probability, &slot| {
+        let step = weights[slot] / rest;
+        rest -= weights[slot];
+        probability * step
+    })
+}
+
+fn chi_square(counts: &HashMap<Vec<usize>, u32>, weights: &[f64], draws: usize) -> f64 {
+    let s = weights.len();
+    let triples = (0..s * s * s).map(|i| vec![i / (s * s), i / s % s, i % s]);
+    let distinct = triples.filter(|t| t[0] != t[1] && t[1] != t[2] && t[2] != t[0]);
+    let term = |triple: Vec<usize>| {
+        let expected = draws as f64 * probability(&triple, weights);
+        let count = f64::from(counts.get(&triple).copied().unwrap_or(0));
+        (count - expected).powi(2) / expected
+    };
+    distinct.map(term).sum()
+}
+
+#[test]
+fn slots_are_drawn_removed_and_renormalised() {
+    let draws = 60_000;
+    for data in [Generator::Native, Generator::Numpy] {
+        let config = MqarConfig {
+            train_examples: draws,
+            ..config(data, 16, 3, 18)
+        };
+        let mut counts = HashMap::new();
+        for example in examples(&train(&config)) {
+            *counts.entry(drawn_slots(example.tokens, 3)).or_default() += 1;
+        }
+        let weights = [1_f64, 2.0, 3.0, 4.0, 5.0].map(|g| g.powf(-0.99));
+        // 60 ordered triples, 59 degrees of freedom: above 103 in one of 3000 samples.
+        let statistic = chi_square(&counts, &weights, draws);
+        assert!(statistic < 103.0, "{data:?}: {statistic}");
+    }
+}
+
+#[test]
+fn native_draws_every_key_and_value_equally_often() {
+    let config = MqarConfig {
+        train_examples: 20_000,
+        ..config(Generator::Native, 16, 4, 18)
+    };
+    let mut counts = [0_u32; 18];
+    for example in examples(&train(&config)) {
+        example.tokens[..8]
+            .iter()
+            .for_each(|&t| counts[t as usize] += 1);
+    }
+    let (keys, values) = (&counts[1..9], &counts[9..]);
+    assert!(
+        keys.iter().all(|c| c.abs_diff(20_000 * 4 / 8) < 400),
+        "{keys:?}"
+    );
+    assert!(
+        values.iter().all(|c| c.abs_diff(20_000 * 4 / 9) < 400),
+        "{values:?}"
+    );
+}
