@@ -1,1 +1,248 @@
-//! The room `train`.
+//! The training loop, top to bottom: batch, loss, gradient, AdamW; test after every epoch; stop
+//! when the task is learnt, when the epochs are used up, or when the loss is no longer a number.
+
+mod adamw;
+mod checkpoint;
+mod schedule;
+
+pub use adamw::AdamW;
+pub use schedule::learning_rate;
+
+use crate::config::{RunConfig, TaskConfig};
+use crate::error::Result;
+use crate::model::{Io, Model};
+use crate::nn::{Cx, Params, Rows};
+use crate::ops;
+use crate::store::{EpochRow, Outcome};
+use crate::tasks::{Batch, Dataset};
+use candle_core::{DType, Device, Tensor, D};
+use serde::{Deserialize, Serialize};
+use std::time::Instant;
+
+/// Word of what happens, for the screen and the store.
+pub enum Event<'a> {
+    /// An optimiser step was made.
+    Step {
+        /// Mean loss of its batch.
+        loss: f64,
+    },
+    /// An epoch was trained and tested.
+    Epoch(&'a EpochRow),
+}
+
+/// How far training has come: everything beside the weights that a resumed run must know.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Progress {
+    /// Optimiser steps made.
+    pub step: usize,
+    /// Sum of the losses of this epoch's steps so far.
+    loss_sum: f64,
+    /// Seconds spent on this epoch so far.
+    epoch_seconds: f64,
+    /// The epochs that are over.
+    pub epochs: Vec<EpochRow>,
+}
+
+/// One run in training.
+pub struct Trainer<'a> {
+    config: &'a RunConfig,
+    train: &'a Dataset,
+    test: &'a Dataset,
+    device: Device,
+    params: Params,
+    model: Model,
+    /// The same weights without gradient tracking.
+    tested: Model,
+    optimizer: AdamW,
+    progress: Progress,
+}
+
+impl<'a> Trainer<'a> {
+    /// A run at its beginning, in f32 on `device`.
+    pub fn new(
+        config: &'a RunConfig,
+        (train, test): &'a (Dataset, Dataset),
+        device: &Device,
+    ) -> Result<Self> {
+        let params = Params::seeded(config.seed, DType::F32, device);
+        let io = io(&config.task);
+        let model = Model::new(&config.model, io, &params)?;
+        Ok(Self {
+            tested: Model::new(&config.model, io, &params.detached())?,
+            optimizer: AdamW::new(params.vars(), config.train.weight_decay)?,
+            config,
+            train,
+            test,
+            device: device.clone(),
+            params,
+            model,
+            progress: Progress::default(),
+        })
+    }
+
+    /// Trains to the end, telling `on` of every step and epoch. An error from `on` ends the run
+    /// where it stands; [`Self::checkpoint`] then holds all of it.
+    pub fn run(
+        &mut self,
+        on: &mut dyn FnMut(&Self, Event) -> Result<()>,
+    ) -> Result<Outcome> {
+        while self.progress.epochs.len() < self.config.train.epochs {
+            while self.step_in_epoch() < self.steps_per_epoch() {
+                let loss = self.timed_step()?;
+                if !loss.is_finite() {
+                    return Ok(Outcome::Diverged);
+                }
+                on(self, Event::Step { loss })?;
+            }
+            let row = self.finish_epoch()?;
+            if !row.test_loss.is_finite() {
+                return Ok(Outcome::Diverged);
+            }
+            on(self, Event::Epoch(&row))?;
+            if row.accuracy > self.config.train.stop_above {
+                return Ok(Outcome::Converged);
+            }
+        }
+        Ok(Outcome::Finished)
+    }
+
+    /// How far the run has come.
+    pub fn progress(&self) -> &Progress {
+        &self.progress
+    }
+
+    /// Steps an epoch; the last may be a short batch.
+    pub fn steps_per_epoch(&self) -> usize {
+        self.train.len().div_ceil(self.config.train.batch_size)
+    }
+
+    /// Steps made in the current epoch.
+    pub fn step_in_epoch(&self) -> usize {
+        self.progress.step - self.progress.epochs.len() * self.steps_per_epoch()
+    }
+
+    /// Seconds trained so far, over all interruptions.
+    pub fn seconds(&self) -> f64 {
+        let over: f64 = self.progress.epochs.iter().map(|e| e.seconds).sum();
+        over + self.progress.epoch_seconds
+    }
+
+    /// Mean loss of the current epoch so far.
+    pub fn mean_loss(&self) -> f64 {
+        self.progress.loss_sum / self.step_in_epoch().max(1) as f64
+    }
+
+    /// Trained numbers.
+    pub fn parameters(&self) -> usize {
+        self.params.count()
+    }
+
+    /// Numbers that all layers' mixers keep per sequence.
+    pub fn state_size(&self) -> usize {
+        let seq_len = self.train.seq_len();
+        self.config.model.n_layers * self.model.state_size(seq_len)
+    }
+
+    fn timed_step(&mut self) -> Result<f64> {
+        let start = Instant::now();
+        let first = self.step_in_epoch() * self.config.train.batch_size;
+        let last = (first + self.config.train.batch_size).min(self.train.len());
+        let batch = Labelled::new(self.train.batch(first..last), self.train, &self.device)?;
+        let cx = Cx::train(self.config.seed, self.progress.step as u64);
+        let loss = batch.loss(&self.model, &cx)?;
+        let value = f64::from(loss.to_scalar::<f32>()?);
+        if value.is_finite() {
+            let rate = learning_rate(&self.config.train, self.progress.step, self.steps_per_epoch());
+            self.optimizer.step(&loss.backward()?, rate)?;
+            self.progress.step += 1;
+            self.progress.loss_sum += value;
+        }
+        self.progress.epoch_seconds += start.elapsed().as_secs_f64();
+        Ok(value)
+    }
+
+    fn finish_epoch(&mut self) -> Result<EpochRow> {
+        let start = Instant::now();
+        let steps = self.steps_per_epoch();
+        let (test_loss, accuracy) = self.evaluate()?;
+        let tokens = (self.train.len() * self.train.seq_len()) as f64;
+        let trained = self.progress.epoch_seconds;
+        let row = EpochRow {
+            epoch: self.progress.epochs.len() + 1,
+            train_loss: self.progress.loss_sum / steps as f64,
+            test_loss,
+            accuracy,
+            lr: learning_rate(&self.config.train, self.progress.step - 1, steps),
+            seconds: trained + start.elapsed().as_secs_f64(),
+            tokens_per_s: tokens / trained,
+        };
+        self.progress.epochs.push(row);
+        self.progress.loss_sum = 0.0;
+        self.progress.epoch_seconds = 0.0;
+        Ok(row)
+    }
+
+    /// Mean loss over labelled positions, and the mean over examples of the fraction answered
+    /// rightly (every example has as many labels, so that is the fraction of all).
+    fn evaluate(&self) -> Result<(f64, f64)> {
+        let (mut loss, mut right, mut labels) = (0.0, 0.0, 0.0);
+        let size = self.config.train.batch_size;
+        for first in (0..self.test.len()).step_by(size) {
+            let range = first..(first + size).min(self.test.len());
+            let batch = Labelled::new(self.test.batch(range), self.test, &self.device)?;
+            let logits = batch.logits(&self.tested, &Cx::eval())?;
+            let rows = logits.dim(0)? as f64;
+            let mean = ops::cross_entropy(&logits, &batch.answers)?;
+            loss += f64::from(mean.to_scalar::<f32>()?) * rows;
+            let hits = logits.argmax(D::Minus1)?.eq(&batch.answers)?;
+            right += f64::from(hits.to_dtype(DType::F32)?.sum_all()?.to_scalar::<f32>()?);
+            labels += rows;
+        }
+        Ok((loss / labels, right / labels))
+    }
+}
+
+/// What a task's config says of the model's edges.
+pub fn io(task: &TaskConfig) -> Io {
+    match task {
+        TaskConfig::Mqar(mqar) => Io {
+            vocab_size: mqar.vocab_size,
+            seq_len: mqar.seq_len,
+        },
+    }
+}
+
+/// A batch on the device, with the rows that carry a label.
+pub struct Labelled {
+    /// `(batch, seq_len)` u32.
+    pub tokens: Tensor,
+    /// Where the labels are.
+    pub rows: Rows,
+    /// `(batch · labels)` u32.
+    pub answers: Tensor,
+}
+
+impl Labelled {
+    /// Uploads `batch`, which is part of `data`.
+    pub fn new(batch: Batch, data: &Dataset, device: &Device) -> Result<Self> {
+        let (seq_len, labels) = (data.seq_len(), data.labels_per_example());
+        let size = batch.tokens.len() / seq_len;
+        let positions = Tensor::from_slice(batch.positions, (size, labels), device)?;
+        Ok(Self {
+            tokens: Tensor::from_slice(batch.tokens, (size, seq_len), device)?,
+            rows: Rows::new(positions, seq_len)?,
+            answers: Tensor::from_slice(batch.answers, size * labels, device)?,
+        })
+    }
+
+    /// Logits of the labelled rows, `(batch · labels, vocab_size)`.
+    pub fn logits(&self, model: &Model, cx: &Cx) -> Result<Tensor> {
+        let hidden = model.hidden(&self.tokens, Some(&self.rows), cx)?;
+        Ok(model.logits(&hidden)?.flatten(0, 1)?)
+    }
+
+    /// Mean cross-entropy over the labelled rows.
+    pub fn loss(&self, model: &Model, cx: &Cx) -> Result<Tensor> {
+        Ok(ops::cross_entropy(&self.logits(model, cx)?, &self.answers)?)
+    }
+}

@@ -1,0 +1,50 @@
+//! How the learning rate moves.
+
+use crate::config::{Schedule, TrainConfig};
+use std::f64::consts::PI;
+
+/// The rate of optimiser step `step`, counted from 0 over the whole run.
+pub fn learning_rate(config: &TrainConfig, step: usize, steps_per_epoch: usize) -> f64 {
+    match config.schedule {
+        Schedule::CosinePerEpoch => {
+            let done = (step / steps_per_epoch) as f64 / config.epochs as f64;
+            config.lr * (1.0 + (PI * done).cos()) / 2.0
+        }
+        Schedule::WarmupConstant => {
+            let warmup = (config.epochs * steps_per_epoch).div_ceil(10);
+            config.lr * ((step + 1) as f64 / warmup as f64).min(1.0)
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn config(schedule: Schedule) -> TrainConfig {
+        TrainConfig {
+            schedule,
+            lr: 0.01,
+            epochs: 4,
+            batch_size: 8,
+            weight_decay: 0.1,
+            stop_above: 0.99,
+        }
+    }
+
+    #[test]
+    fn the_cosine_moves_once_an_epoch_and_starts_at_the_peak() {
+        let rate = |s| learning_rate(&config(Schedule::CosinePerEpoch), s, 5);
+        assert_eq!((rate(0), rate(4)), (0.01, 0.01));
+        assert!((rate(5) - 0.01 * (1.0 + (PI / 4.0).cos()) / 2.0).abs() < 1e-15);
+        assert!((rate(10) - 0.005).abs() < 1e-15);
+    }
+
+    #[test]
+    fn the_warm_up_is_a_tenth_of_all_steps() {
+        let rate = |s| learning_rate(&config(Schedule::WarmupConstant), s, 25);
+        assert!((rate(0) - 0.001).abs() < 1e-15);
+        assert!((rate(4) - 0.005).abs() < 1e-15);
+        assert_eq!((rate(9), rate(99)), (0.01, 0.01));
+    }
+}
