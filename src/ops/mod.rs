@@ -1,1 +1,19 @@
-//! The room `ops`.
+//! Differentiable operations that candle lacks, one public function each.
+//!
+//! Every op has a `reference` made of ordinary candle ops, which is its definition, and a fused CPU
+//! implementation with a backward pass written by hand. The fused one runs for f32 and f64 on the
+//! CPU; anything else takes the reference. Results do not depend on the number of threads: work is
+//! split at fixed places and partial sums are added in index order.
+
+mod float;
+mod fused;
+mod lanes;
+mod linear_scan;
+mod selective_scan;
+mod shape;
+
+#[cfg(test)]
+mod check;
+
+pub use linear_scan::linear_scan;
+pub use selective_scan::selective_scan;

@@ -1,0 +1,249 @@
+//! What every op must pass: same values and gradients as its reference, finite differences, the
+//! same bits on any number of threads, and gradients for whatever subset of inputs is tracked.
+
+use crate::rng::Stream;
+use candle_core::{DType, Device, Result, Tensor, Var};
+
+/// Named random inputs in f64.
+pub(crate) struct Case {
+    name: String,
+    inputs: Vec<Tensor>,
+}
+
+impl Case {
+    pub(crate) fn new(name: impl Into<String>) -> Self {
+        Self {
+            name: name.into(),
+            inputs: Vec::new(),
+        }
+    }
+
+    /// Adds an input of standard normals.
+    pub(crate) fn normal(self, name: &str, shape: &[usize]) -> Self {
+        self.filled(name, shape, |stream| stream.normals().0)
+    }
+
+    /// Adds an input of uniform numbers.
+    pub(crate) fn uniform(self, name: &str, shape: &[usize], low: f64, high: f64) -> Self {
+        self.filled(name, shape, |stream| low + (high - low) * stream.uniform())
+    }
+
+    /// Adds given numbers.
+    pub(crate) fn values(mut self, values: &[f64], shape: &[usize]) -> Self {
+        self.inputs
+            .push(Tensor::from_slice(values, shape, &Device::Cpu).unwrap());
+        self
+    }
+
+    fn filled(self, name: &str, shape: &[usize], draw: impl Fn(&mut Stream) -> f64) -> Self {
+        let mut stream = Stream::new(1, &format!("{}/{name}", self.name), 0);
+        let values: Vec<f64> = (0..shape.iter().product())
+            .map(|_| draw(&mut stream))
+            .collect();
+        self.values(&values, shape)
+    }
+
+    /// The inputs as variables of a type.
+    pub(crate) fn vars(&self, dtype: DType) -> Vec<Var> {
+        let var = |x: &Tensor| Var::from_tensor(&x.to_dtype(dtype).unwrap()).unwrap();
+        self.inputs.iter().map(var).collect()
+    }
+}
+
+/// A fixed random cotangent, so that every output element weighs differently.
+fn cotangent(like: &Tensor) -> Tensor {
+    let mut stream = Stream::new(2, "cotangent", 0);
+    let values: Vec<f64> = (0..like.elem_count()).map(|_| stream.normals().0).collect();
+    let cotangent = Tensor::from_vec(values, like.shape(), &Device::Cpu).unwrap();
+    cotangent.to_dtype(like.dtype()).unwrap()
+}
+
+/// The output, then the gradient of <output, cotangent> for each input.
+fn run(vars: &[Var], op: &impl Fn(&[Tensor]) -> Result<Tensor>) -> Vec<Tensor> {
+    let tensors: Vec<Tensor> = vars.iter().map(|v| v.as_tensor().clone()).collect();
+    let out = op(&tensors).unwrap();
+    let grads = (&out * cotangent(&out))
+        .unwrap()
+        .sum_all()
+        .unwrap()
+        .backward()
+        .unwrap();
+    let grad = |v: &Var| grads.get(v).expect("a gradient for every input").clone();
+    std::iter::once(out.detach())
+        .chain(vars.iter().map(grad))
+        .collect()
+}
+
+fn flat(x: &Tensor) -> Vec<f64> {
+    x.to_dtype(DType::F64)
+        .unwrap()
+        .flatten_all()
+        .unwrap()
+        .to_vec1()
+        .unwrap()
+}
+
+/// Largest difference, in units of the larger of 1 and the largest number.
+fn distance(x: &Tensor, y: &Tensor) -> f64 {
+    assert_eq!(x.dims(), y.dims());
+    let (x, y) = (flat(x), flat(y));
+    let scale = y.iter().fold(1.0, |m: f64, v| m.max(v.abs()));
+    let apart = |(x, y): (&f64, &f64)| (x - y).abs() / scale;
+    // fold instead of max: a NaN must win
+    x.iter()
+        .zip(&y)
+        .map(apart)
+        .fold(0.0, |m, d| if m >= d { m } else { d })
+}
+
+/// Output and gradients of `fused` and `reference` agree, in f64 and in f32.
+pub(crate) fn agree(
+    cases: &[Case],
+    fused: impl Fn(&[Tensor]) -> Result<Tensor>,
+    reference: impl Fn(&[Tensor]) -> Result<Tensor>,
+) {
+    for case in cases {
+        let expected = run(&case.vars(DType::F64), &reference);
+        for (dtype, tolerance) in [(DType::F64, 1e-11), (DType::F32, 2e-5)] {
+            let got = run(&case.vars(dtype), &fused);
+            for (i, (got, expected)) in got.iter().zip(&expected).enumerate() {
+                let apart = distance(got, expected);
+                assert!(
+                    apart <= tolerance,
+                    "{} in {dtype:?}, {}: {apart:e}",
+                    case.name,
+                    part(i)
+                );
+            }
+        }
+    }
+}
+
+fn part(i: usize) -> String {
+    match i {
+        0 => "output".into(),
+        i => format!("gradient of input {}", i - 1),
+    }
+}
+
+/// The gradients of `op` are the central differences of its output.
+pub(crate) fn finite_differences(case: &Case, op: impl Fn(&[Tensor]) -> Result<Tensor>) {
+    const STEP: f64 = 1e-5;
+    let value = |inputs: &[Tensor]| {
+        let out = op(inputs).unwrap();
+        let dot = (&out * cotangent(&out)).unwrap().sum_all().unwrap();
+        dot.to_scalar::<f64>().unwrap()
+    };
+    let grads = run(&case.vars(DType::F64), &op);
+    for (i, input) in case.inputs.iter().enumerate() {
+        let (values, grad) = (flat(input), flat(&grads[i + 1]));
+        for e in 0..values.len() {
+            let at = |shift: f64| {
+                let mut values = values.clone();
+                values[e] += shift;
+                let mut inputs = case.inputs.clone();
+                inputs[i] = Tensor::from_vec(values, input.shape(), &Device::Cpu).unwrap();
+                value(&inputs)
+            };
+            let slope = (at(STEP) - at(-STEP)) / (2.0 * STEP);
+            let apart = (slope - grad[e]).abs() / slope.abs().max(1.0);
+            assert!(
+                apart < 1e-8,
+                "input {i}, element {e}: {slope} by differences, {} by the op",
+                grad[e]
+            );
+        }
+    }
+}
+
+/// Output and gradients have the same bits with one thread, with two, and when repeated.
+pub(crate) fn same_bits(case: &Case, op: impl Fn(&[Tensor]) -> Result<Tensor> + Sync) {
+    let bits = |threads: usize| -> Vec<Vec<u64>> {
+        let pool = rayon::ThreadPoolBuilder::new()
+            .num_threads(threads)
+            .build()
+            .unwrap();
+        let results = pool.install(|| run(&case.vars(DType::F32), &op));
+        results
+            .iter()
+            .map(|x| flat(x).into_iter().map(f64::to_bits).collect())
+            .collect()
+    };
+    let one = bits(1);
+    assert_eq!(one, bits(2), "two threads");
+    assert_eq!(one, bits(1), "repeated");
+}
+
+/// Whatever subset of inputs is tracked, its gradients are those of the fully tracked run; also
+/// when the tracked inputs are results of other ops and not contiguous.
+pub(crate) fn partial_tracking(case: &Case, op: impl Fn(&[Tensor]) -> Result<Tensor>) {
+    let vars = case.vars(DType::F64);
+    let all = run(&vars, &op);
+    for subset in 1u32..1 << vars.len() {
+        let tracked = |i: usize| subset >> i & 1 == 1;
+        let input = |(i, v): (usize, &Var)| match tracked(i) {
+            true => strided(v.as_tensor()).unwrap(),
+            false => v.as_detached_tensor(),
+        };
+        let out = op(&vars.iter().enumerate().map(input).collect::<Vec<_>>()).unwrap();
+        let grads = (&out * cotangent(&out)).unwrap().backward().unwrap();
+        for (i, var) in vars.iter().enumerate() {
+            match grads.get(var) {
+                Some(grad) => assert_eq!(flat(grad), flat(&all[i + 1]), "subset {subset:b}"),
+                None => assert!(!tracked(i), "subset {subset:b}: no gradient for input {i}"),
+            }
+        }
+    }
+    assert!(
+        !op(&case.inputs).unwrap().track_op(),
+        "untracked inputs make an untracked output"
+    );
+}
+
+/// The same values behind other strides and an offset.
+fn strided(x: &Tensor) -> Result<Tensor> {
+    let last = x.rank() - 1;
+    let doubled = Tensor::cat(&[x, x], last)?;
+    let turned = doubled
+        .transpose(0, last)?
+        .contiguous()?
+        .transpose(0, last)?;
+    turned.narrow(last, x.dim(last)?, x.dim(last)?)
+}
+
+/// Inputs of these shapes are refused with a message that contains `message`.
+pub(crate) fn refuses(
+    shapes: &[&[usize]],
+    op: impl Fn(&[Tensor]) -> Result<Tensor>,
+    message: &str,
+) {
+    let zeros = |shape: &&[usize]| Tensor::zeros(*shape, DType::F32, &Device::Cpu).unwrap();
+    let inputs: Vec<Tensor> = shapes.iter().map(zeros).collect();
+    let error = op(&inputs)
+        .expect_err("these shapes do not fit")
+        .to_string();
+    assert!(error.contains(message), "{error}");
+}
+
+/// Prints the best of several times, one way and both ways, and `elements` per second both ways.
+pub(crate) fn speed(case: &Case, op: impl Fn(&[Tensor]) -> Result<Tensor>, elements: usize) {
+    let vars = case.vars(DType::F32);
+    let inputs: Vec<Tensor> = vars.iter().map(|v| v.as_tensor().clone()).collect();
+    let best = |f: &dyn Fn()| {
+        let timed = |_| {
+            let start = std::time::Instant::now();
+            f();
+            start.elapsed().as_secs_f64()
+        };
+        (0..15).map(timed).fold(f64::INFINITY, f64::min)
+    };
+    let forward = best(&|| drop(op(&inputs).unwrap()));
+    let both = best(&|| drop(op(&inputs).unwrap().backward().unwrap()));
+    println!(
+        "{}: forward {:.2} ms, both {:.2} ms, {:.0} M elements/s",
+        case.name,
+        forward * 1e3,
+        both * 1e3,
+        elements as f64 / both / 1e6
+    );
+}

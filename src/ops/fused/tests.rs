@@ -1,0 +1,83 @@
+use super::*;
+use candle_core::Var;
+
+/// Seven inputs of one element, two outputs: their sum and their product.
+struct SumAndProduct;
+
+impl FusedOp for SumAndProduct {
+    const NAME: &'static str = "sum_and_product";
+
+    fn out_shapes(&self) -> Vec<Shape> {
+        vec![Shape::from(1), Shape::from(1)]
+    }
+
+    fn forward<F: Float>(&self, ins: &[&[F]]) -> Vec<Vec<F>> {
+        let sum = ins.iter().fold(F::zero(), |sum, x| sum + x[0]);
+        let product = ins.iter().fold(F::one(), |product, x| product * x[0]);
+        vec![vec![sum], vec![product]]
+    }
+
+    fn backward<F: Float>(&self, ins: &[&[F]], outs: &[Option<Used<F>>]) -> Vec<Vec<F>> {
+        let of_sum = outs[0].map_or(F::zero(), |out| out.grad[0]);
+        let of_product = |x: F| outs[1].map_or(F::zero(), |out| out.grad[0] * out.value[0] / x);
+        ins.iter()
+            .map(|x| vec![of_sum + of_product(x[0])])
+            .collect()
+    }
+}
+
+fn variables() -> Vec<Var> {
+    (1..=7)
+        .map(|i| Var::new(&[f64::from(i)], &Device::Cpu).unwrap())
+        .collect()
+}
+
+fn run(ins: &[Tensor]) -> (Tensor, Tensor) {
+    let ins: Vec<&Tensor> = ins.iter().collect();
+    let mut outs = apply(SumAndProduct, &ins).unwrap().into_iter();
+    (outs.next().unwrap(), outs.next().unwrap())
+}
+
+fn number(x: &Tensor) -> f64 {
+    x.squeeze(0).unwrap().to_scalar().unwrap()
+}
+
+#[test]
+fn gradients_of_several_outputs_add_up() {
+    let vars = variables();
+    let ins: Vec<Tensor> = vars.iter().map(|v| v.as_tensor().clone()).collect();
+    let (sum, product) = run(&ins);
+    assert_eq!((number(&sum), number(&product)), (28.0, 5040.0));
+    let expect = |loss: &Tensor, expected: &dyn Fn(f64) -> f64| {
+        let grads = loss.backward().unwrap();
+        for (i, var) in (1..=7).zip(&vars) {
+            assert_eq!(
+                number(grads.get(var).unwrap()),
+                expected(f64::from(i)),
+                "input {i}"
+            );
+        }
+    };
+    expect(&sum, &|_| 1.0);
+    expect(&product, &|x| 5040.0 / x);
+    expect(&(&sum * 2.0).unwrap().add(&product).unwrap(), &|x| {
+        2.0 + 5040.0 / x
+    });
+}
+
+#[test]
+fn one_tensor_may_be_several_inputs_and_used_elsewhere() {
+    let x = Var::new(&[2.0], &Device::Cpu).unwrap();
+    let doubled = (x.as_tensor() * 1.0).unwrap();
+    let (sum, product) = run(&vec![doubled.clone(); 7]);
+    let loss = ((sum + product).unwrap() + doubled).unwrap();
+    let grads = loss.backward().unwrap();
+    assert_eq!(number(grads.get(&x).unwrap()), 7.0 + 7.0 * 64.0 + 1.0);
+}
+
+#[test]
+fn more_than_nine_inputs_are_refused() {
+    let x = Var::new(&[2.0], &Device::Cpu).unwrap();
+    let error = apply(SumAndProduct, &[x.as_tensor(); 10]).unwrap_err();
+    assert!(error.to_string().contains("10 inputs"), "{error}");
+}

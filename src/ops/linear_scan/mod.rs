@@ -1,0 +1,99 @@
+//! The scan of one number per channel: qLSTM, RG-LRU.
+
+mod cpu;
+mod reference;
+
+use super::fused::{apply_one, only, runs_on, FusedOp, Used};
+use super::{float::Float, shape};
+use candle_core::{Result, Shape, Tensor};
+
+/// h_t = a_t h_{t-1} + x_t elementwise, h_{-1} = 0.
+///
+/// `a`, `x`: (B, L, N); result (B, L, N).
+pub fn linear_scan(a: &Tensor, x: &Tensor) -> Result<Tensor> {
+    let [batch, len, width] = shape::dims(LinearScan::NAME, ("a", a))?;
+    shape::expect(LinearScan::NAME, ("x", x), ("a", a), &[batch, len, width])?;
+    if runs_on(a) {
+        apply_one(LinearScan { batch, len, width }, &[a, x])
+    } else {
+        reference::linear_scan(a, x)
+    }
+}
+
+struct LinearScan {
+    batch: usize,
+    len: usize,
+    width: usize,
+}
+
+impl FusedOp for LinearScan {
+    const NAME: &'static str = "linear_scan";
+
+    fn out_shapes(&self) -> Vec<Shape> {
+        vec![(self.batch, self.len, self.width).into()]
+    }
+
+    fn forward<F: Float>(&self, ins: &[&[F]]) -> Vec<Vec<F>> {
+        vec![cpu::forward(self, ins[0], ins[1])]
+    }
+
+    fn backward<F: Float>(&self, ins: &[&[F]], outs: &[Option<Used<F>>]) -> Vec<Vec<F>> {
+        cpu::backward(self, ins[0], only(outs))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ops::check::{self, Case};
+
+    fn cases() -> Vec<Case> {
+        let sizes = [1, 2, 63, 64, 65, 1000].map(|len| (1 + len % 2 * 6, len, 1 + len % 7 * 5));
+        let case = |(batch, len, width)| {
+            Case::new(format!("{batch} x {len} x {width}"))
+                .uniform("a", &[batch, len, width], 0.0, 1.0)
+                .normal("x", &[batch, len, width])
+        };
+        sizes.into_iter().map(case).collect()
+    }
+
+    fn fused(ins: &[Tensor]) -> Result<Tensor> {
+        linear_scan(&ins[0], &ins[1])
+    }
+
+    fn reference(ins: &[Tensor]) -> Result<Tensor> {
+        reference::linear_scan(&ins[0], &ins[1])
+    }
+
+    #[test]
+    fn fused_equals_reference() {
+        check::agree(&cases(), fused, reference);
+    }
+
+    #[test]
+    fn gradients_are_finite_differences() {
+        let case = Case::new("tiny")
+            .normal("a", &[2, 3, 2])
+            .normal("x", &[2, 3, 2]);
+        check::finite_differences(&case, fused);
+    }
+
+    #[test]
+    fn bits_do_not_depend_on_threads() {
+        check::same_bits(&cases()[4], fused);
+    }
+
+    #[test]
+    fn every_subset_of_inputs_can_be_tracked() {
+        check::partial_tracking(&cases()[2], fused);
+    }
+
+    #[test]
+    fn a_wrong_shape_is_named() {
+        check::refuses(
+            &[&[2, 3, 4], &[2, 3, 5]],
+            fused,
+            "linear_scan: x has shape [2, 3, 5]",
+        );
+    }
+}

@@ -1,0 +1,38 @@
+//! Shape errors: born in the wrappers, naming the op and both shapes.
+
+use candle_core::{bail, Result, Tensor};
+
+/// A tensor with the name it has in the op's signature.
+pub(crate) type Named<'a> = (&'a str, &'a Tensor);
+
+/// The sizes of a tensor that must have `RANK` axes, none of them empty.
+pub(crate) fn dims<const RANK: usize>(op: &str, (name, x): Named) -> Result<[usize; RANK]> {
+    match <[usize; RANK]>::try_from(x.dims()) {
+        Ok(dims) if !dims.contains(&0) => Ok(dims),
+        _ => bail!(
+            "{op}: {name} has shape {:?}, needed are {RANK} axes, none empty",
+            x.dims()
+        ),
+    }
+}
+
+/// `x` must have the shape `needed`, which follows from `by`; the number type must agree as well.
+pub(crate) fn expect(op: &str, (name, x): Named, by: Named, needed: &[usize]) -> Result<()> {
+    if x.dims() != needed {
+        bail!(
+            "{op}: {name} has shape {:?}, but {} of shape {:?} asks for {needed:?}",
+            x.dims(),
+            by.0,
+            by.1.dims()
+        );
+    }
+    if x.dtype() != by.1.dtype() {
+        bail!(
+            "{op}: {name} holds {:?}, but {} holds {:?}",
+            x.dtype(),
+            by.0,
+            by.1.dtype()
+        );
+    }
+    Ok(())
+}
