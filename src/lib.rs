@@ -13,12 +13,14 @@
 //! | 2 | `report` `nn` `ltv` |
 //! | 3 | `mixers` |
 //! | 4 | `model` |
-//! | 5 | `train` `sweep` |
-//! | 6 | `cli` |
+//! | 5 | `train` |
+//! | 6 | `sweep` `golden` |
+//! | 7 | `cli` |
 
 #![deny(unsafe_code)]
 #![warn(missing_docs)]
 
+pub mod alloc;
 pub mod config;
 pub mod error;
 pub mod rng;
@@ -35,7 +37,9 @@ pub mod mixers;
 
 pub mod model;
 
-pub mod sweep;
 pub mod train;
+
+pub mod golden;
+pub mod sweep;
 
 pub mod cli;

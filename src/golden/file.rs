@@ -1,0 +1,131 @@
+//! A golden file in memory: tensors by name, metadata by key.
+
+use crate::error::{Error, Result};
+use candle_core::{safetensors as io, DType, Device, Tensor};
+use safetensors::SafeTensors;
+use std::collections::{BTreeMap, HashMap};
+use std::fs;
+use std::path::Path;
+
+pub(super) struct File {
+    tensors: BTreeMap<String, Tensor>,
+    metadata: HashMap<String, String>,
+}
+
+impl File {
+    pub fn read(path: &Path) -> Result<Self> {
+        let bytes = fs::read(path).map_err(Error::io("read", path))?;
+        let broken = |e: String| Error::usage(format!("not a safetensors file: {e}"));
+        let (_, header) = SafeTensors::read_metadata(&bytes).map_err(|e| broken(e.to_string()))?;
+        let tensors =
+            io::load_buffer(&bytes, &Device::Cpu).map_err(|e| broken(e.to_string()))?;
+        Ok(Self {
+            tensors: tensors.into_iter().collect(),
+            metadata: header.metadata().clone().unwrap_or_default(),
+        })
+    }
+
+    pub fn tensor(&self, name: &str) -> Result<&Tensor> {
+        let missing = || Error::usage(format!("tensor {name} is missing"));
+        self.tensors.get(name).ok_or_else(missing)
+    }
+
+    pub fn has(&self, name: &str) -> bool {
+        self.tensors.contains_key(name)
+    }
+
+    /// The tensor in f64.
+    pub fn f64(&self, name: &str) -> Result<Tensor> {
+        Ok(self.tensor(name)?.to_dtype(DType::F64)?)
+    }
+
+    /// A vector in f64, whatever its shape.
+    pub fn vec(&self, name: &str) -> Result<Vec<f64>> {
+        Ok(self.f64(name)?.flatten_all()?.to_vec1()?)
+    }
+
+    /// A matrix in f64 as rows.
+    pub fn rows(&self, name: &str) -> Result<Vec<Vec<f64>>> {
+        Ok(self.f64(name)?.to_vec2()?)
+    }
+
+    /// All tensors under `prefix`, named without it.
+    pub fn under(&self, prefix: &str) -> HashMap<String, Tensor> {
+        self.tensors
+            .iter()
+            .filter_map(|(n, t)| Some((n.strip_prefix(prefix)?.to_owned(), t.clone())))
+            .collect()
+    }
+
+    /// The cases of the file: `x` for every tensor `x.SUFFIX`.
+    pub fn cases(&self, suffix: &str) -> Vec<String> {
+        let case = |name: &String| Some(name.strip_suffix(suffix)?.to_owned());
+        let cases = self.tensors.keys().filter_map(case);
+        cases.filter(|c| !c.contains('.')).collect()
+    }
+
+    pub fn metadata(&self, key: &str) -> Result<&str> {
+        let missing = || Error::usage(format!("metadata `{key}` is missing"));
+        self.metadata.get(key).map(String::as_str).ok_or_else(missing)
+    }
+
+    /// Metadata that is a JSON object.
+    pub fn object(&self, key: &str) -> Result<Object> {
+        let text = self.metadata(key)?;
+        let parsed = serde_json::from_str(text)
+            .map_err(|e| Error::usage(format!("metadata `{key}` is not a JSON object: {e}")))?;
+        Ok(Object(parsed))
+    }
+}
+
+/// A JSON object of metadata.
+pub(super) struct Object(serde_json::Map<String, serde_json::Value>);
+
+impl Object {
+    pub fn size(&self, key: &str) -> Result<usize> {
+        self.find_size(key)
+            .ok_or_else(|| Error::usage(format!("metadata holds no whole number `{key}`")))
+    }
+
+    pub fn find_size(&self, key: &str) -> Option<usize> {
+        self.0.get(key)?.as_u64().map(|x| x as usize)
+    }
+
+    pub fn number(&self, key: &str) -> Result<f64> {
+        let value = self.0.get(key).and_then(serde_json::Value::as_f64);
+        value.ok_or_else(|| Error::usage(format!("metadata holds no number `{key}`")))
+    }
+
+    pub fn text(&self, key: &str) -> Result<&str> {
+        let value = self.0.get(key).and_then(serde_json::Value::as_str);
+        value.ok_or_else(|| Error::usage(format!("metadata holds no text `{key}`")))
+    }
+}
+
+/// max |a - b| over two tensors of any float type.
+pub(super) fn distance(a: &Tensor, b: &Tensor) -> Result<f64> {
+    if a.dims() != b.dims() {
+        return Err(Error::usage(format!(
+            "shape {:?} where {:?} was expected",
+            a.dims(),
+            b.dims()
+        )));
+    }
+    let values = |t: &Tensor| t.to_dtype(DType::F64)?.flatten_all()?.to_vec1::<f64>();
+    let pairs = values(a)?.into_iter().zip(values(b)?);
+    Ok(pairs.fold(0.0, |worst, (a, b)| nan_max(worst, (a - b).abs())))
+}
+
+/// max |a|.
+pub(super) fn magnitude(a: &Tensor) -> Result<f64> {
+    distance(a, &a.zeros_like()?)
+}
+
+/// The larger of two, where not-a-number is larger than everything.
+pub(super) fn nan_max(a: f64, b: f64) -> f64 {
+    if a.is_nan() || b.is_nan() {
+        f64::NAN
+    } else {
+        a.max(b)
+    }
+}

@@ -1,0 +1,176 @@
+//! Mixer files: forward and gradients in f64 and f32, and the matrices of the DSF cases.
+
+use super::file::{distance, magnitude, File};
+use super::Worst;
+use crate::config::{Layout, ModelConfig, StateMixer};
+use crate::error::{Error, Result};
+use crate::ltv::Ltv;
+use crate::mixers::{Entry, MIXERS};
+use crate::nn::{Cx, Params};
+use candle_core::{DType, Device, Tensor, Var};
+use std::collections::BTreeMap;
+
+/// The registry's entry and variant for the file stem `STEM_VARIANT`, or a bare `STEM` for the
+/// variant `paper`.
+pub(super) fn entry(stem: &str) -> Option<(&'static Entry, &'static str)> {
+    let variant_of = |entry: &'static Entry| {
+        let rest = stem.strip_prefix(entry.stem)?;
+        let variant = if rest.is_empty() { "_paper" } else { rest };
+        let known = entry.variants.iter();
+        known.copied().find(|v| variant.strip_prefix('_') == Some(v))
+    };
+    MIXERS.iter().find_map(|e| Some((e, variant_of(e)?)))
+}
+
+/// A network of one bare mixer with the sizes that a file states.
+pub(super) fn model_config(
+    (entry, variant): (&Entry, &str),
+    (d_model, d_state, n_heads): (usize, usize, usize),
+    dt_rank: Option<usize>,
+) -> ModelConfig {
+    let rank = dt_rank.filter(|_| entry.options.iter().any(|o| o.name == "dt_rank"));
+    ModelConfig {
+        mixer: entry.name.to_owned(),
+        variant: variant.to_owned(),
+        options: rank
+            .map(|r| ("dt_rank".to_owned(), r.to_string()))
+            .into_iter()
+            .collect::<BTreeMap<_, _>>(),
+        d_model,
+        d_state,
+        n_heads,
+        n_layers: 1,
+        layout: Layout::Mamba,
+        state_mixer: StateMixer::None,
+        positions: false,
+        embed_dropout: 0.0,
+        attn_dropout: 0.0,
+    }
+}
+
+pub(super) fn check(file: &File, stem: &str) -> Result<Option<Worst>> {
+    let Some(found) = entry(stem) else {
+        return Ok(None);
+    };
+    let mut worst = Worst::default();
+    for case in file.cases(".u") {
+        let case = Case::new(file, case, found)?;
+        if file.has(&format!("{}.dsf.lambda", case.name)) {
+            worst.merge(case.matrices()?);
+        }
+        if file.has(&format!("{}.w", case.name)) {
+            worst.merge(case.gradients(DType::F64)?);
+            worst.merge(case.gradients(DType::F32)?);
+        }
+    }
+    Ok(Some(worst))
+}
+
+struct Case<'a> {
+    file: &'a File,
+    name: String,
+    entry: &'static Entry,
+    model: ModelConfig,
+}
+
+impl<'a> Case<'a> {
+    fn new(file: &'a File, name: String, found: (&'static Entry, &str)) -> Result<Self> {
+        let sizes = file.object(&name)?;
+        let heads = sizes.find_size("heads").unwrap_or(1);
+        let widths = (sizes.size("d")?, sizes.size("n")?, heads);
+        Ok(Self {
+            model: model_config(found, widths, sizes.find_size("dt_rank")),
+            entry: found.0,
+            file,
+            name,
+        })
+    }
+
+    fn tensor(&self, name: &str) -> Result<&Tensor> {
+        self.file.tensor(&format!("{}.{name}", self.name))
+    }
+
+    fn params(&self, dtype: DType) -> Params {
+        let given = self.file.under(&format!("{}.p.", self.name));
+        Params::given(given, dtype, &Device::Cpu)
+    }
+
+    fn what(&self, dtype: DType, name: &str) -> String {
+        let dtype = if dtype == DType::F64 { "f64" } else { "f32" };
+        format!("{dtype} {}.{name}", self.name)
+    }
+
+    /// Forward and every gradient of sum(y ⊙ w).
+    fn gradients(&self, dtype: DType) -> Result<Worst> {
+        let (forward, backward) = match dtype {
+            DType::F64 => (1e-11, 1e-9),
+            _ => (1e-5, 1e-4),
+        };
+        let params = self.params(dtype);
+        let mixer = (self.entry.build)(&self.model, &params)?;
+        let u = Var::from_tensor(&self.tensor("u")?.to_dtype(dtype)?)?;
+        let y = mixer.forward(u.as_tensor(), &Cx::eval())?;
+        let wanted = self.tensor("y")?;
+        let mut worst = Worst::default();
+        let scale = magnitude(wanted)?;
+        worst.add(self.what(dtype, "y"), distance(&y, wanted)?, forward * scale);
+        let loss = (y * self.tensor("w")?.to_dtype(dtype)?)?.sum_all()?;
+        let grads = loss.backward()?;
+        let mut vars = params.vars();
+        vars.push(("u".to_owned(), u));
+        let expected = self.file.under(&format!("{}.g.", self.name));
+        let mut largest: f64 = 0.0;
+        for gradient in expected.values() {
+            largest = largest.max(magnitude(gradient)?);
+        }
+        for (name, wanted) in &expected {
+            let var = vars.iter().find(|(n, _)| n == name);
+            let (_, var) = var.ok_or_else(|| {
+                Error::usage(format!("gradient of {name}, which is no parameter here"))
+            })?;
+            let got = match grads.get(var) {
+                Some(g) => g.clone(),
+                None => var.zeros_like()?,
+            };
+            let floor = magnitude(wanted)?.max(0.01 * largest);
+            let what = self.what(dtype, &format!("g.{name}"));
+            worst.add(what, distance(&got, wanted)?, backward * floor);
+        }
+        Ok(worst)
+    }
+
+    /// The matrices of (11), the recurrence and the kernel (12), in f64.
+    fn matrices(&self) -> Result<Worst> {
+        const TOLERANCE: f64 = 1e-10;
+        let mixer = (self.entry.build)(&self.model, &self.params(DType::F64))?;
+        let u = self.tensor("u")?.to_dtype(DType::F64)?;
+        let system = mixer.ltv(&u)?.ok_or_else(|| {
+            let (mixer, variant) = (self.entry.name, &self.model.variant);
+            Error::usage(format!("{mixer} {variant} has no system of the form (11)"))
+        })?;
+        let mut worst = Worst::default();
+        let mut compare = |name: &str, got: &Tensor, wanted: &Tensor| -> Result<()> {
+            let tolerance = TOLERANCE * magnitude(wanted)?.max(1.0);
+            worst.add(self.what(DType::F64, name), distance(got, wanted)?, tolerance);
+            Ok(())
+        };
+        let Ltv { lambda, b, c, d } = &system;
+        for (name, got) in [("lambda", lambda), ("b", b), ("c", c)] {
+            compare(name, got, self.tensor(&format!("dsf.{name}"))?)?;
+        }
+        let expected_d = self.tensor("dsf.d");
+        match (d, expected_d) {
+            (Some(d), Ok(wanted)) => compare("d", d, wanted)?,
+            (Some(d), Err(_)) => compare("d", d, &d.zeros_like()?)?,
+            (None, Ok(wanted)) => compare("d", &wanted.zeros_like()?, wanted)?,
+            (None, Err(_)) => {}
+        }
+        let (phi, y) = (system.kernel()?, self.tensor("y")?);
+        compare("phi", &phi, self.tensor("dsf.phi")?)?;
+        compare("recurrence", &system.run(&u)?, y)?;
+        compare("kernel", &system.apply_kernel(&phi, &u)?, y)?;
+        let forward = mixer.forward(&u.unsqueeze(0)?, &Cx::eval())?;
+        compare("forward", &forward.squeeze(0)?, y)?;
+        Ok(worst)
+    }
+}

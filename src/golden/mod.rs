@@ -1,0 +1,122 @@
+//! Holds the program against numbers computed elsewhere: a folder of safetensors files with
+//! inputs, parameters, outputs and gradients in f64. `dsf check golden DIR` and the tests read the
+//! same way.
+
+mod data;
+mod file;
+mod lemmas;
+mod mixer;
+mod trajectory;
+
+use crate::error::{Error, Result};
+use file::File;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// What became of one file.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Verdict {
+    /// Every number within its tolerance; the one closest to it.
+    Pass(Worst),
+    /// A number outside its tolerance.
+    Fail(Worst),
+    /// The file could not be judged, and why: that counts as a failure.
+    Broken(String),
+    /// A mixer that is not in the registry.
+    NotImplemented,
+}
+
+/// The comparison that used most of its tolerance.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Worst {
+    /// What was compared, e.g. `f32 a.g.wq`.
+    pub what: String,
+    /// Largest absolute difference.
+    pub error: f64,
+    /// What is allowed.
+    pub tolerance: f64,
+    /// Comparisons made.
+    pub count: usize,
+}
+
+impl Worst {
+    fn used(&self) -> f64 {
+        self.error / self.tolerance
+    }
+
+    /// Takes in another comparison; an error that is not a number is the worst of all.
+    fn add(&mut self, what: impl Into<String>, error: f64, tolerance: f64) {
+        let other = Self {
+            what: what.into(),
+            error: if error.is_nan() { f64::INFINITY } else { error },
+            tolerance,
+            count: 1,
+        };
+        self.merge(other);
+    }
+
+    fn merge(&mut self, other: Self) {
+        let count = self.count + other.count;
+        if self.count == 0 || other.used() > self.used() {
+            *self = other;
+        }
+        self.count = count;
+    }
+
+    fn verdict(self) -> Verdict {
+        if self.count == 0 {
+            Verdict::Broken("nothing to compare in it".into())
+        } else if self.error <= self.tolerance {
+            Verdict::Pass(self)
+        } else {
+            Verdict::Fail(self)
+        }
+    }
+}
+
+impl Verdict {
+    /// Whether the check as a whole must fail.
+    pub fn failed(&self) -> bool {
+        matches!(self, Verdict::Fail(_) | Verdict::Broken(_))
+    }
+}
+
+/// The golden files of a folder, sorted by name.
+pub fn files(dir: &Path) -> Result<Vec<PathBuf>> {
+    let entries = fs::read_dir(dir).map_err(Error::io("read", dir))?;
+    let mut files = Vec::new();
+    for entry in entries {
+        let path = entry.map_err(Error::io("read", dir))?.path();
+        if path.extension().is_some_and(|e| e == "safetensors") {
+            files.push(path);
+        }
+    }
+    if files.is_empty() {
+        return Err(Error::usage(format!(
+            "{}: no .safetensors file in it; give a folder of golden files",
+            dir.display()
+        )));
+    }
+    files.sort();
+    Ok(files)
+}
+
+/// Checks one file; its name says what it holds.
+pub fn check(path: &Path) -> Verdict {
+    let stem = path.file_stem().unwrap_or_default().to_string_lossy();
+    let judge = || -> Result<Option<Worst>> {
+        let file = File::read(path)?;
+        Ok(match &*stem {
+            "lemma1" => Some(lemmas::first(&file)?),
+            "lemma2" => Some(lemmas::second(&file)?),
+            name if name.starts_with("mqar") => Some(data::check(&file)?),
+            name if name.starts_with("trajectory") => trajectory::check(&file)?,
+            name => mixer::check(&file, name)?,
+        })
+    };
+    match judge() {
+        Ok(Some(worst)) => worst.verdict(),
+        Ok(None) => Verdict::NotImplemented,
+        Err(e) => Verdict::Broken(e.to_string()),
+    }
+}

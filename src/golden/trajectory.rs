@@ -1,0 +1,170 @@
+//! Trajectories: the whole model under the reference protocol, step by step. Loss and gradients go
+//! through the labelled rows only, as in training; the first logits come from the full head.
+
+use super::file::{distance, magnitude, File};
+use super::{mixer, Worst};
+use crate::config::{Layout, ModelConfig, StateMixer};
+use crate::error::{Error, Result};
+use crate::model::{Io, Model};
+use crate::nn::{Cx, Params, Rows};
+use crate::train::{AdamW, Labelled};
+use candle_core::backprop::GradStore;
+use candle_core::{DType, Device, IndexOp, Tensor};
+
+pub(super) fn check(file: &File) -> Result<Option<Worst>> {
+    let Some(found) = mixer::entry(file.metadata("mixer")?) else {
+        return Ok(None);
+    };
+    let mut worst = Worst::default();
+    for dtype in [DType::F64, DType::F32] {
+        worst.merge(Trajectory::new(file, found, dtype)?.follow()?);
+    }
+    Ok(Some(worst))
+}
+
+struct Trajectory<'a> {
+    file: &'a File,
+    dtype: DType,
+    params: Params,
+    model: Model,
+    optimizer: AdamW,
+    softmax: bool,
+}
+
+impl<'a> Trajectory<'a> {
+    fn new(
+        file: &'a File,
+        found: (&'static crate::mixers::Entry, &str),
+        dtype: DType,
+    ) -> Result<Self> {
+        let sizes = file.object("config")?;
+        let widths = (sizes.size("d")?, sizes.size("n")?, 1);
+        let (layout, state_mixer) = match file.metadata("state_mixer")? {
+            "absent" => (Layout::Mamba, StateMixer::None),
+            "None" => (Layout::Transformer, StateMixer::Identity),
+            "mlp" => (Layout::Transformer, StateMixer::Mlp),
+            other => return Err(Error::usage(format!("unknown state mixer `{other}`"))),
+        };
+        let config = ModelConfig {
+            n_layers: sizes.size("layers")?,
+            layout,
+            state_mixer,
+            positions: file.metadata("positions")? == "True",
+            ..mixer::model_config(found, widths, None)
+        };
+        let io = Io {
+            vocab_size: sizes.size("vocab")?,
+            seq_len: sizes.size("L")?,
+        };
+        let params = Params::given(file.under("init."), dtype, &Device::Cpu);
+        let model = Model::new(&config, io, &params)?;
+        Ok(Self {
+            optimizer: AdamW::new(params.vars(), sizes.number("wd")?)?,
+            softmax: found.0.name == "softmax",
+            file,
+            dtype,
+            params,
+            model,
+        })
+    }
+
+    fn what(&self, name: &str) -> String {
+        let dtype = if self.dtype == DType::F64 { "f64" } else { "f32" };
+        format!("{dtype} {name}")
+    }
+
+    fn follow(mut self) -> Result<Worst> {
+        let mut worst = Worst::default();
+        let batches = self.batches()?;
+        let logits = self.full_logits(&batches[0])?;
+        let wanted = self.file.tensor("logits0")?;
+        let tolerance = 1e-5 * magnitude(wanted)?;
+        worst.add(self.what("logits0"), distance(&logits, wanted)?, tolerance);
+        let rates = self.file.vec("lr")?;
+        for (step, (lr, wanted)) in rates.iter().zip(self.file.vec("loss")?).enumerate() {
+            let cx = Cx::train(0, step as u64);
+            let loss = batches[step % batches.len()].loss(&self.model, &cx)?;
+            let value = loss.to_dtype(DType::F64)?.to_scalar::<f64>()?;
+            let what = self.what(&format!("loss {step}"));
+            worst.add(what, (value - wanted).abs(), 1e-5 * wanted.abs());
+            let grads = loss.backward()?;
+            if step == 0 {
+                worst.merge(self.first_gradients(&grads)?);
+            }
+            self.optimizer.step(&grads, *lr)?;
+        }
+        worst.merge(self.final_weights()?);
+        Ok(worst)
+    }
+
+    /// One batch for every step of an epoch.
+    fn batches(&self) -> Result<Vec<Labelled>> {
+        let (inputs, labels) = (self.file.tensor("inputs")?, self.file.tensor("labels")?);
+        let (steps, _, seq_len) = inputs.dims3()?;
+        let batch = |step: usize| -> Result<Labelled> {
+            let labels = labels.i(step)?.to_vec2::<i64>()?;
+            let marked: Vec<Vec<(u32, u32)>> = labels
+                .iter()
+                .map(|row| {
+                    let marked = (0u32..).zip(row).filter(|(_, label)| **label >= 0);
+                    marked.map(|(i, label)| (i, *label as u32)).collect()
+                })
+                .collect();
+            let (size, count) = (marked.len(), marked.first().map_or(0, Vec::len));
+            if count == 0 || marked.iter().any(|m| m.len() != count) {
+                let what = "examples must carry the same number of labels, at least one";
+                return Err(Error::usage(what));
+            }
+            let (positions, answers): (Vec<u32>, Vec<u32>) = marked.into_iter().flatten().unzip();
+            let positions = Tensor::from_vec(positions, (size, count), &Device::Cpu)?;
+            Ok(Labelled {
+                tokens: inputs.i(step)?.to_dtype(DType::U32)?,
+                rows: Rows::new(positions, seq_len)?,
+                answers: Tensor::from_vec(answers, size * count, &Device::Cpu)?,
+            })
+        };
+        (0..steps).map(batch).collect()
+    }
+
+    fn full_logits(&self, batch: &Labelled) -> Result<Tensor> {
+        let hidden = self.model.hidden(&batch.tokens, None, &Cx::eval())?;
+        Ok(self.model.logits(&hidden)?)
+    }
+
+    fn first_gradients(&self, grads: &GradStore) -> Result<Worst> {
+        let mut worst = Worst::default();
+        let expected = self.file.under("grad0.");
+        let mut largest: f64 = 0.0;
+        for gradient in expected.values() {
+            largest = largest.max(magnitude(gradient)?);
+        }
+        for (name, var) in self.params.vars() {
+            let Some(wanted) = expected.get(&name) else {
+                continue;
+            };
+            let got = match grads.get(&var) {
+                Some(g) => g.clone(),
+                None => var.zeros_like()?,
+            };
+            let tolerance = 1e-4 * magnitude(wanted)?.max(0.01 * largest);
+            let what = self.what(&format!("grad0.{name}"));
+            worst.add(what, distance(&got, wanted)?, tolerance);
+        }
+        Ok(worst)
+    }
+
+    fn final_weights(&self) -> Result<Worst> {
+        let mut worst = Worst::default();
+        for (name, var) in self.params.vars() {
+            // Softmax's key bias cannot reach the loss; AdamW amplifies the rounding noise of its
+            // gradient, whose true value is zero.
+            if self.softmax && name.ends_with("mixer.bk") {
+                continue;
+            }
+            let wanted = self.file.tensor(&format!("final.{name}"))?;
+            let what = self.what(&format!("final.{name}"));
+            worst.add(what, distance(var.as_tensor(), wanted)?, 5e-5);
+        }
+        Ok(worst)
+    }
+}
