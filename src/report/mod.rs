@@ -1,1 +1,196 @@
-//! The room `report`.
+//! Rows of a summary become grids of accuracy, one panel a setting.
+//!
+//! A cell is one (d, n): the best over learning rates of the mean over seeds. Runs that differ in
+//! anything but d, n, learning rate and seed are never in one panel.
+
+mod cell;
+mod coverage;
+mod export;
+mod markdown;
+mod panel;
+mod table;
+#[cfg(test)]
+mod tests;
+mod text;
+
+pub use cell::{Cell, Edge, Score};
+pub use coverage::Coverage;
+pub use export::SCHEMA;
+pub use panel::Panel;
+
+use crate::config::{Protocol, RunConfig};
+use crate::error::{Error, Result};
+use crate::store::{Row, RunStatus};
+use clap::ValueEnum;
+use std::collections::btree_map::Entry;
+use std::collections::{BTreeMap, BTreeSet};
+
+const TASK: &str = "mqar";
+
+/// What `dsf report` prints.
+#[derive(Clone, Debug)]
+pub struct Report {
+    /// What the cells hold.
+    pub metric: Metric,
+    /// The grids, ordered by protocol, task size and mixer.
+    pub panels: Vec<Panel>,
+    /// What the grids rest on.
+    pub coverage: Coverage,
+}
+
+/// Which accuracy of a run counts.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub enum Metric {
+    /// After the last epoch.
+    #[default]
+    Accuracy,
+    /// The highest after any epoch.
+    #[value(name = "best_accuracy", alias = "best-accuracy")]
+    BestAccuracy,
+}
+
+/// What runs down and what runs across.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub enum Orient {
+    /// Rows n, columns d.
+    #[default]
+    Brief,
+    /// Rows d, columns n, as in the paper's figure 7.
+    Paper,
+}
+
+/// In which form a report is printed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub enum Format {
+    /// For a terminal.
+    #[default]
+    Text,
+    /// A table a panel.
+    Markdown,
+    /// A line a cell.
+    Csv,
+    /// One object.
+    Json,
+}
+
+/// Which runs are reported. An empty list lets all pass.
+#[derive(Clone, Debug, Default)]
+pub struct Filter {
+    /// Names of mixers.
+    pub mixers: Vec<String>,
+    /// Sequence lengths.
+    pub seq_lens: Vec<usize>,
+    /// Protocols.
+    pub protocols: Vec<Protocol>,
+}
+
+/// The accuracy grids of MQAR. With `planned`, they hold exactly the planned runs, done or not.
+pub fn mqar(
+    rows: &[Row],
+    planned: Option<&[RunConfig]>,
+    filter: &Filter,
+    metric: Metric,
+) -> Result<Report> {
+    let rows: Vec<&Row> = rows.iter().filter(|row| row.task == TASK).collect();
+    if rows.is_empty() {
+        return Err(Error::usage(
+            "there are no MQAR results here yet; `dsf mqar` makes one, `dsf sweep` a grid of them, \
+             and --out names the folder that holds them",
+        ));
+    }
+    let found: Vec<&Row> = rows.iter().copied().filter(|r| filter.passes(r)).collect();
+    if found.is_empty() {
+        return Err(filter.nothing_left(&rows));
+    }
+    let runs = joined(&found, planned, filter);
+    let listed: Vec<&Row> = runs.values().collect();
+    let panels = panel::panels(&listed, metric);
+    let mut coverage = Coverage::of(&listed);
+    coverage.planned = planned.map(|_| runs.len());
+    let outside: BTreeSet<&str> = found.iter().map(|row| row.run_id.as_str()).collect();
+    coverage.outside_plan = outside.iter().filter(|id| !runs.contains_key(**id)).count();
+    Ok(Report {
+        metric,
+        panels,
+        coverage,
+    })
+}
+
+/// One row a run: of two results for one run, one with a number wins over a failure.
+fn joined(found: &[&Row], planned: Option<&[RunConfig]>, filter: &Filter) -> BTreeMap<String, Row> {
+    let mut runs: BTreeMap<String, Row> = planned
+        .unwrap_or_default()
+        .iter()
+        .map(Row::planned)
+        .filter(|row| row.task == TASK && filter.passes(row))
+        .map(|row| (row.run_id.clone(), row))
+        .collect();
+    for &row in found {
+        match runs.entry(row.run_id.clone()) {
+            Entry::Occupied(mut known) if known.get().status != Some(RunStatus::Done) => {
+                known.insert(row.clone());
+            }
+            Entry::Vacant(free) if planned.is_none() => {
+                free.insert(row.clone());
+            }
+            _ => {}
+        }
+    }
+    runs
+}
+
+impl Report {
+    /// The whole report as text, with a newline at its end. Only `Text` knows colour.
+    pub fn render(&self, format: Format, orient: Orient, colour: bool) -> String {
+        match format {
+            Format::Text => text::render(self, orient, colour),
+            Format::Markdown => markdown::render(self, orient),
+            Format::Csv => export::csv(self),
+            Format::Json => export::json(self),
+        }
+    }
+}
+
+impl Metric {
+    /// As typed, and as the column of a summary is called.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Accuracy => "accuracy",
+            Self::BestAccuracy => "best_accuracy",
+        }
+    }
+
+    fn of(self, row: &Row) -> Option<f64> {
+        match self {
+            Self::Accuracy => row.accuracy,
+            Self::BestAccuracy => row.best_accuracy,
+        }
+    }
+}
+
+impl Filter {
+    fn passes(&self, row: &Row) -> bool {
+        let protocol = |p: &Protocol| p.as_str() == row.protocol;
+        (self.mixers.is_empty() || self.mixers.contains(&row.mixer))
+            && (self.seq_lens.is_empty() || self.seq_lens.contains(&row.seq_len))
+            && (self.protocols.is_empty() || self.protocols.iter().any(protocol))
+    }
+
+    fn nothing_left(&self, rows: &[&Row]) -> Error {
+        let mixers: BTreeSet<&str> = rows.iter().map(|row| row.mixer.as_str()).collect();
+        let seq_lens: BTreeSet<usize> = rows.iter().map(|row| row.seq_len).collect();
+        let protocols: BTreeSet<&str> = rows.iter().map(|row| row.protocol.as_str()).collect();
+        Error::usage(format!(
+            "no MQAR result passes the filter; there are results for --mixer {}, --seq-len {}, \
+             --protocol {}",
+            listed(mixers),
+            listed(seq_lens),
+            listed(protocols)
+        ))
+    }
+}
+
+fn listed<T: ToString>(values: impl IntoIterator<Item = T>) -> String {
+    let values: Vec<String> = values.into_iter().map(|v| v.to_string()).collect();
+    values.join(",")
+}

@@ -1,0 +1,135 @@
+//! What a report rests on: how many runs, of what, by which program.
+
+use super::cell::Edge;
+use super::Panel;
+use crate::store::{Outcome, Row, RunStatus};
+use std::collections::BTreeMap;
+
+/// Counts over the runs of a report.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Coverage {
+    /// Runs of the plan, if there was one.
+    pub planned: Option<usize>,
+    /// Runs with a result, diverged ones included.
+    pub done: usize,
+    /// Runs whose training diverged.
+    pub diverged: usize,
+    /// Failed runs by reason.
+    pub failed: BTreeMap<String, usize>,
+    /// Planned runs without a result.
+    pub not_run: usize,
+    /// Results left out because the plan does not name them.
+    pub outside_plan: usize,
+    /// Runs by the commit of the program.
+    pub commits: BTreeMap<String, usize>,
+    /// Seconds of training and testing.
+    pub seconds: f64,
+}
+
+impl Coverage {
+    pub(super) fn of(rows: &[&Row]) -> Self {
+        let mut coverage = Self::default();
+        for row in rows {
+            coverage.count(row);
+        }
+        coverage
+    }
+
+    fn count(&mut self, row: &Row) {
+        match row.status {
+            None => {
+                self.not_run += 1;
+                return;
+            }
+            Some(RunStatus::Done) => self.done += 1,
+            Some(RunStatus::Failed) => {
+                let reason = row.reason.lines().next().unwrap_or("no reason given");
+                *self.failed.entry(reason.to_owned()).or_default() += 1;
+            }
+        }
+        self.diverged += usize::from(row.outcome == Some(Outcome::Diverged));
+        *self.commits.entry(row.git_commit.clone()).or_default() += 1;
+        self.seconds += row.seconds;
+    }
+
+    /// The lines below the panels.
+    pub(super) fn notes(&self, panels: &[Panel]) -> Vec<String> {
+        let mut notes = vec![self.runs()];
+        notes.extend(self.failures());
+        if self.outside_plan > 0 {
+            let count = counted(self.outside_plan, "result");
+            notes.push(format!("{count} outside the plan left out"));
+        }
+        notes.extend(edges(panels));
+        notes.extend(self.program());
+        notes.push(format!("trained for {}", duration(self.seconds)));
+        notes
+    }
+
+    fn runs(&self) -> String {
+        let done = match self.planned {
+            Some(planned) => format!("{} of {} done", self.done, counted(planned, "run")),
+            None => format!("{} done", counted(self.done, "run")),
+        };
+        let failed = self.failed.values().sum();
+        let rest = [
+            (self.diverged, "of them diverged"),
+            (failed, "failed"),
+            (self.not_run, "not run"),
+        ];
+        let rest = rest.iter().filter(|(count, _)| *count > 0);
+        rest.fold(done, |line, (count, what)| {
+            format!("{line}, {count} {what}")
+        })
+    }
+
+    fn failures(&self) -> Vec<String> {
+        let reasons = self.failed.iter();
+        reasons
+            .map(|(reason, count)| format!("failed in {}: {reason}", counted(*count, "run")))
+            .collect()
+    }
+
+    fn program(&self) -> Option<String> {
+        let commits: Vec<String> = self
+            .commits
+            .iter()
+            .map(|(commit, runs)| format!("{commit} ({})", counted(*runs, "run")))
+            .collect();
+        match commits.len() {
+            0 => None,
+            1 => self.commits.keys().next().map(|only| format!("git {only}")),
+            many => Some(format!(
+                "warning: runs of {many} commits are mixed: {}",
+                commits.join(", ")
+            )),
+        }
+    }
+}
+
+fn edges(panels: &[Panel]) -> Option<String> {
+    let scores = panels.iter().flat_map(Panel::cells);
+    let edges: Vec<Edge> = scores.filter_map(|(_, _, c)| c.score()?.edge).collect();
+    let at = |edge| edges.iter().filter(|e| **e == edge).count();
+    let (lowest, highest) = (at(Edge::Lowest), at(Edge::Highest));
+    let place = match (lowest, highest) {
+        (0, 0) => return None,
+        (low, 0) => format!("the lowest rate tried won in {}", counted(low, "cell")),
+        (0, high) => format!("the highest rate tried won in {}", counted(high, "cell")),
+        (low, high) => format!("the lowest rate tried won in {low}, the highest in {high} cells"),
+    };
+    Some(format!("hint: {place}; a better one may lie outside"))
+}
+
+pub(super) fn counted(count: usize, noun: &str) -> String {
+    let plural = if count == 1 { "" } else { "s" };
+    format!("{count} {noun}{plural}")
+}
+
+fn duration(seconds: f64) -> String {
+    match seconds {
+        s if s < 120.0 => format!("{s:.1} s"),
+        s if s < 7200.0 => format!("{:.1} min", s / 60.0),
+        s => format!("{:.1} h", s / 3600.0),
+    }
+}
