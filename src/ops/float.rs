@@ -10,6 +10,16 @@ use std::ops::Neg;
 pub(crate) trait Float: WithDType + Neg<Output = Self> + Default {
     /// e^x within 2 ulp: 0 and infinity at the far ends, subnormals between, NaN stays NaN.
     fn exp(self) -> Self;
+    /// ln(1 + x) for 0 <= x <= 1, with a small relative error.
+    fn ln_1p_unit(self) -> Self;
+    /// tanh, with a small relative error.
+    fn tanh(self) -> Self;
+    /// The error function; in f32 within 2e-7.
+    fn erf(self) -> Self;
+    /// The square root.
+    fn sqrt(self) -> Self;
+    /// |x|.
+    fn abs(self) -> Self;
 
     /// The larger one; NaN in `self` stays.
     #[inline(always)]
@@ -37,6 +47,31 @@ impl Float for f64 {
     fn exp(self) -> Self {
         f64::exp(self)
     }
+
+    #[inline(always)]
+    fn ln_1p_unit(self) -> Self {
+        f64::ln_1p(self)
+    }
+
+    #[inline(always)]
+    fn tanh(self) -> Self {
+        f64::tanh(self)
+    }
+
+    #[inline(always)]
+    fn erf(self) -> Self {
+        libm::erf(self)
+    }
+
+    #[inline(always)]
+    fn sqrt(self) -> Self {
+        f64::sqrt(self)
+    }
+
+    #[inline(always)]
+    fn abs(self) -> Self {
+        f64::abs(self)
+    }
 }
 
 impl Float for f32 {
@@ -46,25 +81,115 @@ impl Float for f32 {
         const ROUND: f32 = 12_582_912.0; // 1.5 * 2^23: adding it leaves round(x) in the low bits
         const LN2_HIGH: f32 = 0.693_359_4; // 9 bits, so that k * LN2_HIGH is exact
         const LN2_LOW: f32 = -2.121_944_4e-4;
-        let x = self.at_least(-104.0).at_most(89.0);
-        let shifted = x * std::f32::consts::LOG2_E + ROUND;
-        let k = shifted - ROUND;
-        let r = x - k * LN2_HIGH - k * LN2_LOW;
-        let mut p = 1.987_569_1e-4;
-        for coefficient in [
+        const SERIES: [f32; 6] = [
+            1.987_569_1e-4,
             1.398_2e-3,
             8.333_452e-3,
             4.166_579_6e-2,
             1.666_666_5e-1,
             0.5,
-        ] {
-            p = p * r + coefficient;
-        }
+        ];
+        let x = self.at_least(-104.0).at_most(89.0);
+        let shifted = x * std::f32::consts::LOG2_E + ROUND;
+        let k = shifted - ROUND;
+        let r = x - k * LN2_HIGH - k * LN2_LOW;
         let k = (shifted.to_bits() as i32).wrapping_sub(ROUND.to_bits() as i32);
         // Two factors, for 2^k alone would miss the subnormals and the last binade.
         let half = k >> 1;
-        (p * r * r + r + 1.0) * power_of_two(half) * power_of_two(k.wrapping_sub(half))
+        (horner(r, SERIES) * r * r + r + 1.0)
+            * power_of_two(half)
+            * power_of_two(k.wrapping_sub(half))
     }
+
+    /// 2 artanh(z) with z = x / (2 + x) <= 1/3, by its series.
+    #[inline(always)]
+    fn ln_1p_unit(self) -> Self {
+        const SERIES: [f32; 7] = [
+            1.0 / 15.0,
+            1.0 / 13.0,
+            1.0 / 11.0,
+            1.0 / 9.0,
+            1.0 / 7.0,
+            1.0 / 5.0,
+            1.0 / 3.0,
+        ];
+        let z = self / (2.0 + self);
+        let square = z * z;
+        let half = z + z * square * horner(square, SERIES);
+        half + half
+    }
+
+    /// Through e^{-2|x|}; near zero, where that cancels, the polynomial of Cephes' tanhf.
+    #[inline(always)]
+    fn tanh(self) -> Self {
+        const SERIES: [f32; 5] = [
+            -5.704_988_7e-3,
+            2.063_909e-2,
+            -5.373_971_6e-2,
+            1.333_144_2e-1,
+            -3.333_328e-1,
+        ];
+        let size = self.abs();
+        let square = size * size;
+        let near = size + size * square * horner(square, SERIES);
+        let e = Float::exp(-2.0 * size);
+        let far = (1.0 - e) / (1.0 + e);
+        let size = if size < 0.625 { near } else { far };
+        size.copysign(self)
+    }
+
+    /// A polynomial below 1 and 1 - e^{-x^2} P(1/x^2) / x above, both of Cephes' ndtrf. P is made for
+    /// x < 2, but beyond 2 what it multiplies is small.
+    #[inline(always)]
+    fn erf(self) -> Self {
+        const NEAR: [f32; 7] = [
+            7.853_861e-5,
+            -8.010_193e-4,
+            5.188_328e-3,
+            -2.685_381e-2,
+            1.128_358_5e-1,
+            -3.761_262_6e-1,
+            std::f32::consts::FRAC_2_SQRT_PI,
+        ];
+        const FAR: [f32; 9] = [
+            2.326_82e-2,
+            -1.387_039_4e-1,
+            3.687_424_7e-1,
+            -5.824_733e-1,
+            6.210_004_6e-1,
+            -4.944_515e-1,
+            3.404_88e-1,
+            -2.741_127e-1,
+            5.638_259_4e-1,
+        ];
+        let size = self.abs();
+        let square = size * size;
+        let inverse = 1.0 / size;
+        let near = size * horner(square, NEAR);
+        let far = 1.0 - Float::exp(-square) * inverse * horner(inverse * inverse, FAR);
+        let size = if size < 1.0 { near } else { far };
+        size.copysign(self)
+    }
+
+    #[inline(always)]
+    fn sqrt(self) -> Self {
+        f32::sqrt(self)
+    }
+
+    #[inline(always)]
+    fn abs(self) -> Self {
+        f32::abs(self)
+    }
+}
+
+/// The polynomial in x with these coefficients, highest power first.
+#[inline(always)]
+fn horner<const N: usize>(x: f32, coefficients: [f32; N]) -> f32 {
+    let mut value = coefficients[0];
+    for coefficient in &coefficients[1..] {
+        value = value * x + coefficient;
+    }
+    value
 }
 
 /// 2^k for -126 <= k <= 127.
@@ -90,6 +215,37 @@ mod tests {
             .map(|x| ulps(Float::exp(x), f64::from(x).exp()))
             .fold(0.0, f64::max);
         assert!(worst <= 2.0, "{worst} ulp");
+    }
+
+    #[test]
+    fn ln_1p_is_within_three_ulp_on_the_unit_interval() {
+        let exponents = (0..80_000).map(|i| i as f32 * -1e-3);
+        let worst = exponents
+            .map(|x| x.exp2())
+            .map(|x| ulps(x.ln_1p_unit(), f64::from(x).ln_1p()))
+            .fold(0.0, f64::max);
+        assert!(worst <= 3.0, "{worst} ulp");
+        assert_eq!(0f32.ln_1p_unit(), 0.0);
+    }
+
+    #[test]
+    fn tanh_is_within_three_ulp() {
+        let worst = (-200_000..200_000)
+            .map(|i| i as f32 * 5e-5 + 1e-6)
+            .map(|x| ulps(Float::tanh(x), f64::from(x).tanh()))
+            .fold(0.0, f64::max);
+        assert!(worst <= 3.0, "{worst} ulp");
+        assert!(Float::tanh(f32::NAN).is_nan());
+    }
+
+    #[test]
+    fn erf_is_within_two_ten_millionths() {
+        let worst = (-60_000..60_000)
+            .map(|i| i as f32 * 1e-4)
+            .map(|x| (f64::from(Float::erf(x)) - libm::erf(f64::from(x))).abs())
+            .fold(0.0, f64::max);
+        assert!(worst <= 2e-7, "{worst:e}");
+        assert!(Float::erf(f32::NAN).is_nan());
     }
 
     #[test]

@@ -59,3 +59,29 @@ pub(crate) fn sum<F: Float>(x: &Lanes<F>) -> F {
     }
     x[0]
 }
+
+/// Σ f(i) over 0..count: sixteen running sums, then the tree.
+#[inline(always)]
+pub(crate) fn total<F: Float>(count: usize, f: impl Fn(usize) -> F) -> F {
+    let whole = count - count % LANES;
+    let mut sums = splat(F::zero());
+    for start in (0..whole).step_by(LANES) {
+        sums = each(|i| sums[i] + f(start + i));
+    }
+    for (i, sum) in (whole..count).zip(&mut sums) {
+        *sum += f(i);
+    }
+    sum(&sums)
+}
+
+/// The sum of `parts` of equal length, laid out one after another, in their order.
+pub(crate) fn sum_parts<F: Float>(parts: &[F], len: usize) -> Vec<F> {
+    let (first, rest) = parts.split_at(len);
+    let mut total = first.to_vec();
+    for part in rest.chunks_exact(len) {
+        for (total, &part) in total.iter_mut().zip(part) {
+            *total += part;
+        }
+    }
+    total
+}

@@ -5,15 +5,22 @@
 //! CPU; anything else takes the reference. Results do not depend on the number of threads: work is
 //! split at fixed places and partial sums are added in index order.
 
+mod dropout;
 mod float;
 mod fused;
 mod lanes;
+mod layer_norm;
 mod linear_scan;
+mod mask;
+mod pointwise;
 mod selective_scan;
 mod shape;
 
 #[cfg(test)]
 mod check;
 
+pub use dropout::dropout;
+pub use layer_norm::layer_norm;
 pub use linear_scan::linear_scan;
+pub use pointwise::{elu1, gelu, sigmoid, silu, softplus, tanh};
 pub use selective_scan::selective_scan;

@@ -1,0 +1,133 @@
+//! Dropout whose mask is a function of (key, index, element).
+
+use super::float::Float;
+use super::fused::{apply_one, only, runs_on, FusedOp, Used};
+use super::mask::Mask;
+use candle_core::{Result, Shape, Tensor};
+use multiversion::multiversion;
+use rayon::prelude::*;
+
+/// Elements per task, a multiple of the elements that the mask draws together.
+const CHUNK: usize = 1 << 14;
+
+/// x_e m_e / (1 - p), where m_e is 0 with probability p and 1 otherwise; any shape.
+///
+/// m is a function of (`key`, `index`, e): element e is kept if word e mod 4 of
+/// philox(\[e / 4, index\], key) is at least p 2^32. With p = 0 the result is `x`.
+pub fn dropout(x: &Tensor, p: f64, key: [u32; 2], index: u64) -> Result<Tensor> {
+    match Mask::new(Dropout::NAME, p, key, index)? {
+        None => Ok(x.clone()),
+        Some(mask) if runs_on(x) => apply_one(
+            Dropout {
+                mask,
+                shape: x.shape().clone(),
+            },
+            &[x],
+        ),
+        Some(mask) => reference(x, mask),
+    }
+}
+
+fn reference(x: &Tensor, mask: Mask) -> Result<Tensor> {
+    let factors = Tensor::from_vec(mask.factors(x.elem_count()), x.shape(), x.device())?;
+    x * factors.to_dtype(x.dtype())?
+}
+
+struct Dropout {
+    mask: Mask,
+    shape: Shape,
+}
+
+impl Dropout {
+    fn masked<F: Float>(&self, x: &[F]) -> Vec<F> {
+        let mut y = x.to_vec();
+        y.par_chunks_mut(CHUNK)
+            .enumerate()
+            .for_each(|(i, y)| mask_chunk(&self.mask, (i * CHUNK) as u64, y));
+        y
+    }
+}
+
+#[multiversion(targets("x86_64+avx512f", "x86_64+avx2+fma"))]
+fn mask_chunk<F: Float>(mask: &Mask, first: u64, x: &mut [F]) {
+    mask.apply(first, x);
+}
+
+impl FusedOp for Dropout {
+    const NAME: &'static str = "dropout";
+
+    fn out_shapes(&self) -> Vec<Shape> {
+        vec![self.shape.clone()]
+    }
+
+    fn forward<F: Float>(&self, ins: &[&[F]]) -> Vec<Vec<F>> {
+        vec![self.masked(ins[0])]
+    }
+
+    fn backward<F: Float>(&self, _: &[&[F]], outs: &[Option<Used<F>>]) -> Vec<Vec<F>> {
+        vec![self.masked(only(outs).grad)]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ops::check::{self, Case};
+    use candle_core::{DType, Device};
+
+    const KEY: [u32; 2] = [3, 5];
+
+    fn fused(ins: &[Tensor]) -> Result<Tensor> {
+        dropout(&ins[0], 0.3, KEY, 1 << 40)
+    }
+
+    #[test]
+    fn fused_equals_reference() {
+        let mask = Mask::new("test", 0.3, KEY, 1 << 40).unwrap().unwrap();
+        let cases = [1, 2, 63, 64, 65, 1000].map(|n| Case::new(n.to_string()).normal("x", &[n]));
+        check::agree(&cases, fused, |ins| reference(&ins[0], mask));
+    }
+
+    #[test]
+    fn bits_do_not_depend_on_threads() {
+        check::same_bits(&Case::new("large").normal("x", &[3, 3 * CHUNK + 7]), fused);
+    }
+
+    #[test]
+    fn a_mask_can_start_anywhere() {
+        let mask = Mask::new("test", 0.5, KEY, 9).unwrap().unwrap();
+        let whole = mask.factors(300);
+        for (first, len) in [(0, 1), (1, 2), (2, 9), (3, 200), (5, 130), (64, 64)] {
+            let mut part = vec![1.0; len];
+            mask.apply(first as u64, &mut part);
+            assert_eq!(
+                part,
+                whole[first..first + len],
+                "{first} .. {}",
+                first + len
+            );
+        }
+    }
+
+    #[test]
+    fn the_kept_fraction_is_one_minus_p() {
+        let x = Tensor::ones(1_000_000, DType::F32, &Device::Cpu).unwrap();
+        let mean = dropout(&x, 0.1, KEY, 0).unwrap().mean_all().unwrap();
+        let mean = mean.to_scalar::<f32>().unwrap();
+        assert!((mean - 1.0).abs() < 1.5e-3, "{mean}");
+    }
+
+    #[test]
+    fn nothing_dropped_is_the_tensor_itself() {
+        let x = Tensor::ones(4, DType::F32, &Device::Cpu).unwrap();
+        assert_eq!(dropout(&x, 0.0, KEY, 0).unwrap().id(), x.id());
+        assert!(dropout(&x, 1.0, KEY, 0).is_err());
+    }
+
+    #[test]
+    #[ignore = "a measurement"]
+    fn speed() {
+        let case = Case::new("dropout, 2 M").normal("x", &[1 << 21]);
+        check::speed(&case, fused, 1 << 21);
+    }
+}

@@ -1,0 +1,87 @@
+//! Random masks that are recomputed, never stored: element e of mask (key, index) depends on
+//! nothing else.
+
+use super::float::Float;
+use crate::rng::philox;
+use candle_core::{bail, Result};
+
+/// Blocks of four elements drawn together.
+const BLOCKS: usize = 16;
+
+/// A dropout mask: each element is 0 with probability p, else 1 / (1 - p).
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Mask {
+    key: [u32; 2],
+    index: u64,
+    threshold: u32,
+    scale: f64,
+}
+
+impl Mask {
+    /// `None` for p = 0, which drops nothing.
+    pub(crate) fn new(op: &str, p: f64, key: [u32; 2], index: u64) -> Result<Option<Self>> {
+        if !(0.0..1.0).contains(&p) {
+            bail!("{op}: dropout of {p}, needed is 0 <= p < 1");
+        }
+        let threshold = (p * 4_294_967_296.0) as u32;
+        let mask = Self {
+            key,
+            index,
+            threshold,
+            scale: 1.0 / (1.0 - p),
+        };
+        Ok((p > 0.0).then_some(mask))
+    }
+
+    /// The bits behind elements 4 block .. 4 block + 4.
+    #[inline(always)]
+    fn bits(&self, block: u64) -> [u32; 4] {
+        let counter = [block, block >> 32, self.index, self.index >> 32];
+        philox(counter.map(|word| word as u32), self.key)
+    }
+
+    /// Multiplies `x`, which are elements `first ..`, by the mask.
+    #[inline(always)]
+    pub(crate) fn apply<F: Float>(&self, first: u64, x: &mut [F]) {
+        let scale = F::from_f64(self.scale);
+        let factor = |bits: u32| {
+            if bits >= self.threshold {
+                scale
+            } else {
+                F::zero()
+            }
+        };
+        let inside = (first % 4) as usize;
+        let (head, body) = x.split_at_mut(((4 - inside) % 4).min(x.len()));
+        for (x, bits) in head.iter_mut().zip(&self.bits(first / 4)[inside..]) {
+            *x *= factor(*bits);
+        }
+        let mut block = first.div_ceil(4);
+        let (whole, rest) = body.as_chunks_mut::<{ 4 * BLOCKS }>();
+        for x in whole {
+            let mut bits = [[0; 4]; BLOCKS];
+            for (j, bits) in bits.iter_mut().enumerate() {
+                *bits = self.bits(block + j as u64);
+            }
+            for (x, bits) in x.iter_mut().zip(bits.as_flattened()) {
+                *x *= factor(*bits);
+            }
+            block += BLOCKS as u64;
+        }
+        for x in rest.chunks_mut(4) {
+            for (x, bits) in x.iter_mut().zip(self.bits(block)) {
+                *x *= factor(bits);
+            }
+            block += 1;
+        }
+    }
+
+    /// The factors of elements 0 .. count, one by one.
+    pub(crate) fn factors(&self, count: usize) -> Vec<f64> {
+        let factor = |e: usize| {
+            let kept = self.bits(e as u64 / 4)[e % 4] >= self.threshold;
+            f64::from(u8::from(kept)) * self.scale
+        };
+        (0..count).map(factor).collect()
+    }
+}

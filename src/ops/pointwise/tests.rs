@@ -1,0 +1,96 @@
+use super::*;
+use crate::ops::check::{self, Case};
+use candle_core::Device;
+
+type Op = fn(&Tensor) -> Result<Tensor>;
+
+/// Every function beside its reference.
+const ALL: [(Op, Op); 6] = [
+    (sigmoid, Sigmoid::reference),
+    (softplus, Softplus::reference),
+    (elu1, Elu1::reference),
+    (gelu, Gelu::reference),
+    (silu, Silu::reference),
+    (tanh, Tanh::reference),
+];
+
+fn case(count: usize) -> Case {
+    Case::new(count.to_string()).uniform("x", &[count], -9.0, 9.0)
+}
+
+#[test]
+fn fused_equals_reference() {
+    let cases = [1, 2, 63, 64, 65, 1000].map(case);
+    for (fused, reference) in ALL {
+        check::agree(&cases, |ins| fused(&ins[0]), |ins| reference(&ins[0]));
+    }
+}
+
+#[test]
+fn gradients_are_finite_differences() {
+    for (fused, _) in ALL {
+        check::finite_differences(&case(40), |ins| fused(&ins[0]));
+    }
+}
+
+#[test]
+fn bits_do_not_depend_on_threads() {
+    for (fused, _) in ALL {
+        check::same_bits(&case(3 * CHUNK + 11), |ins| fused(&ins[0]));
+    }
+}
+
+#[test]
+fn strided_inputs_are_read_in_order() {
+    for (fused, _) in ALL {
+        check::partial_tracking(&Case::new("strided").normal("x", &[3, 4]), |ins| {
+            fused(&ins[0])
+        });
+    }
+}
+
+fn at(f: Op, x: f32) -> f32 {
+    let x = Tensor::new(&[x], &Device::Cpu).unwrap();
+    f(&x).unwrap().to_vec1::<f32>().unwrap()[0]
+}
+
+#[test]
+fn softplus_is_e_to_the_x_far_to_the_left() {
+    for x in [-20.0, -50.0, -80.0] {
+        let exact = f64::from(x).exp();
+        assert!(
+            (f64::from(at(softplus, x)) - exact).abs() < 3e-7 * exact,
+            "{x}"
+        );
+    }
+    assert_eq!(at(softplus, 200.0), 200.0);
+}
+
+#[test]
+fn nothing_overflows_into_nan() {
+    for (fused, _) in ALL {
+        for x in [-1e30, -1e4, -100.0, 0.0, 100.0, 1e4, 1e30] {
+            let var = candle_core::Var::new(&[x as f32], &Device::Cpu).unwrap();
+            let y = fused(var.as_tensor()).unwrap();
+            let grads = y.backward().unwrap();
+            let slope = grads.get(&var).unwrap().to_vec1::<f32>().unwrap()[0];
+            let y = y.to_vec1::<f32>().unwrap()[0];
+            assert!(
+                y.is_finite() && slope.is_finite(),
+                "f({x}) = {y}, f' = {slope}"
+            );
+        }
+    }
+}
+
+#[test]
+#[ignore = "a measurement"]
+fn speed() {
+    for (name, (fused, _)) in ["sigmoid", "softplus", "elu1", "gelu", "silu", "tanh"]
+        .iter()
+        .zip(ALL)
+    {
+        let case = Case::new(format!("{name}, 2 M")).normal("x", &[1 << 21]);
+        check::speed(&case, |ins| fused(&ins[0]), 1 << 21);
+    }
+}
