@@ -1,1 +1,156 @@
-//! The room `cli`.
+//! The command line: one file a subcommand. stdout carries results, stderr carries talk.
+
+mod check;
+mod device;
+mod mixers;
+mod run;
+mod screen;
+mod worker;
+
+use crate::error::Error;
+use clap::{Args, CommandFactory, Parser, Subcommand, ValueEnum};
+use std::io;
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::Arc;
+
+/// How the program ends; documented in `--help`.
+mod exit {
+    pub const DONE: u8 = 0;
+    pub const FAILED: u8 = 1;
+    pub const MISUSED: u8 = 2;
+    pub const SOME_RUNS_FAILED: u8 = 3;
+    pub const CHECK_FAILED: u8 = 4;
+    pub const STOPPED: u8 = 75;
+}
+
+/// Train and compare sequence mixers (attention, state space models, RNNs) under one protocol and
+/// see them through one lens: h_i = Λ_i h_{i-1} + B_i u_i, y_i = C_i h_i + D_i u_i.
+#[derive(Parser)]
+#[command(
+    name = "dsf",
+    version,
+    after_help = "Exit codes: 0 done; 1 failed; 2 wrong usage; 3 some runs of a sweep failed, the \
+                  rest stand; 4 a check did not hold; 75 stopped by a signal after a checkpoint: \
+                  the same command continues; 130 stopped at once by a second Ctrl-C."
+)]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+    #[command(flatten)]
+    global: Global,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// List the sequence mixers: equation, variants, parameters, state.
+    Mixers(mixers::Arguments),
+    /// Hold the program against numbers computed elsewhere.
+    Check(check::Arguments),
+    /// Print the completions of a shell, to be sourced by it.
+    Completions {
+        /// Which shell.
+        shell: clap_complete::Shell,
+    },
+    /// Train the run whose config is the first line of stdin; end with stdin.
+    #[command(hide = true)]
+    Worker(worker::Arguments),
+}
+
+/// Flags that every subcommand takes.
+#[derive(Args, Clone)]
+struct Global {
+    /// Folder of results.
+    #[arg(short, long, global = true, value_name = "DIR", default_value = "results", env = "DSF_OUT")]
+    out: PathBuf,
+    /// Threads to compute with; results do not depend on it [default: all cores].
+    #[arg(long, global = true, value_name = "N")]
+    threads: Option<usize>,
+    /// Print events as JSON, one object a line, on stdout.
+    #[arg(long, global = true)]
+    json: bool,
+    /// Say nothing but results and errors.
+    #[arg(short, long, global = true)]
+    quiet: bool,
+    /// Colour the output.
+    #[arg(long, global = true, value_enum, default_value_t = Colour::Auto)]
+    color: Colour,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Colour {
+    /// In a terminal, unless NO_COLOR is set.
+    Auto,
+    /// Always.
+    Always,
+    /// Never.
+    Never,
+}
+
+impl Global {
+    /// Threads to use, at least one.
+    fn threads(&self) -> Result<usize, Error> {
+        let all = || std::thread::available_parallelism().map_or(1, usize::from);
+        match self.threads {
+            Some(n) if !(1..=1024).contains(&n) => Err(Error::usage(format!(
+                "--threads must be 1 to 1024, not {n}"
+            ))),
+            given => Ok(given.unwrap_or_else(all)),
+        }
+    }
+
+    /// Whether stdout takes colour.
+    fn coloured(&self) -> bool {
+        match self.color {
+            Colour::Always => true,
+            Colour::Never => false,
+            Colour::Auto => anstream::AutoStream::choice(&io::stdout()) != anstream::ColorChoice::Never,
+        }
+    }
+}
+
+/// Parses the process's arguments, does what they say, and returns its exit code.
+pub fn main() -> u8 {
+    let Cli { command, global } = match Cli::try_parse() {
+        Ok(cli) => cli,
+        Err(e) => {
+            // A reader that went away is no reason to complain.
+            let _ = e.print();
+            return e.exit_code() as u8;
+        }
+    };
+    let result = match command {
+        Command::Mixers(arguments) => mixers::main(arguments),
+        Command::Check(arguments) => check::main(arguments),
+        Command::Worker(arguments) => worker::main(arguments, &global),
+        Command::Completions { shell } => {
+            clap_complete::generate(shell, &mut Cli::command(), "dsf", &mut io::stdout());
+            Ok(exit::DONE)
+        }
+    };
+    result.unwrap_or_else(|e| {
+        eprintln!("error: {e}");
+        match e {
+            Error::Usage(_) => exit::MISUSED,
+            Error::Interrupted => exit::STOPPED,
+            Error::Io { .. } | Error::Tensor(_) | Error::Busy(_) => exit::FAILED,
+        }
+    })
+}
+
+/// A flag that rises at the first TERM, INT or USR1; a second INT ends the process at once.
+fn stop_flag() -> Result<Arc<AtomicBool>, Error> {
+    use signal_hook::{consts, flag};
+    let stop = Arc::new(AtomicBool::new(false));
+    let failed = |e| Error::usage(format!("cannot listen for signals: {e}"));
+    flag::register_conditional_shutdown(consts::SIGINT, 130, Arc::clone(&stop)).map_err(failed)?;
+    for signal in [consts::SIGTERM, consts::SIGINT, consts::SIGUSR1] {
+        flag::register(signal, Arc::clone(&stop)).map_err(failed)?;
+    }
+    Ok(stop)
+}
+
+/// Whether a flag from [`stop_flag`] is up.
+fn raised(stop: &AtomicBool) -> bool {
+    stop.load(Ordering::Relaxed)
+}

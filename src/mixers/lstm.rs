@@ -25,11 +25,19 @@ pub(super) const ENTRY: Entry = Entry {
 const GATES: [&str; 4] = ["u", "f", "i", "o"];
 
 struct Lstm {
-    /// Input weights, `(4d, d)`.
+    /// Input weights, `(d, d)` each.
+    w: [Tensor; 4],
+    /// Recurrent weights, `(d, d)` each.
+    u: [Tensor; 4],
+    /// `(d)` each.
+    b: [Tensor; 4],
+    d: usize,
+}
+
+/// The gates' weights side by side, so that one product serves all four.
+struct Stacked {
     w: Tensor,
-    /// Recurrent weights, `(4d, d)`.
     u: Tensor,
-    /// `(4d)`.
     b: Tensor,
     d: usize,
 }
@@ -38,29 +46,44 @@ impl Lstm {
     fn new(model: &ModelConfig, params: &Params) -> Result<Self> {
         let d = model.d_model;
         let edge = (d as f64).powf(-0.5);
-        let stacked = |kind: &str| -> Result<Tensor> {
-            let weight = |gate| {
-                let name = format!("{kind}{gate}");
-                params.get(&name, (d, d), Init::Uniform(-edge, edge))
-            };
-            Tensor::cat(&GATES.map(weight).into_iter().collect::<Result<Vec<_>>>()?, 0)
-        };
+        let weight = |name: String| params.get(&name, (d, d), Init::Uniform(-edge, edge));
         // A forget bias of 1 lets the state live from the start (Jozefowicz et al. 2015).
-        let bias = |gate| {
+        let bias = |gate: &str| {
             let init = if gate == "f" { 1.0 } else { 0.0 };
             params.get(&format!("b{gate}"), d, Init::Constant(init))
         };
+        let [u, f, i, o] = GATES;
+        let four = |kind: &str| -> Result<[Tensor; 4]> {
+            let gate = |g: &str| weight(format!("{kind}{g}"));
+            Ok([gate(u)?, gate(f)?, gate(i)?, gate(o)?])
+        };
         Ok(Self {
-            w: stacked("w")?,
-            u: stacked("u")?,
-            b: Tensor::cat(&GATES.map(bias).into_iter().collect::<Result<Vec<_>>>()?, 0)?,
+            w: four("w")?,
+            u: four("u")?,
+            b: [bias(u)?, bias(f)?, bias(i)?, bias(o)?],
             d,
         })
     }
 
+    fn stacked(&self) -> Result<Stacked> {
+        Ok(Stacked {
+            w: Tensor::cat(&self.w, 0)?,
+            u: Tensor::cat(&self.u, 0)?,
+            b: Tensor::cat(&self.b, 0)?,
+            d: self.d,
+        })
+    }
+}
+
+impl Stacked {
+    /// The input's share of the gates, `(.., 4d)`.
+    fn drive(&self, u: &Tensor) -> Result<Tensor> {
+        linear(u, &self.w, Some(&self.b))
+    }
+
     /// One step from the input's share of the gates, `(batch, 4d)`; gives (x, y).
-    fn advance(&self, wu: &Tensor, x: &Tensor, y: &Tensor) -> Result<(Tensor, Tensor)> {
-        let z = (wu + linear(y, &self.u, None)?)?;
+    fn advance(&self, drive: &Tensor, x: &Tensor, y: &Tensor) -> Result<(Tensor, Tensor)> {
+        let z = (drive + linear(y, &self.u, None)?)?;
         let gate = |i: usize| z.narrow(1, i * self.d, self.d);
         let kept = (ops::sigmoid(&gate(1)?)? * x)?;
         let x = (kept + (ops::sigmoid(&gate(2)?)? * ops::tanh(&gate(0)?)?)?)?;
@@ -72,12 +95,13 @@ impl Lstm {
 impl Mixer for Lstm {
     fn forward(&self, u: &Tensor, cx: &Cx) -> Result<Tensor> {
         let (batch, seq_len, _) = u.dims3()?;
-        let wu = linear(u, &self.w, Some(&self.b))?.transpose(0, 1)?.contiguous()?;
+        let gates = self.stacked()?;
+        let drive = gates.drive(u)?.transpose(0, 1)?.contiguous()?;
         let mut x = Tensor::zeros((batch, self.d), u.dtype(), u.device())?;
         let mut y = x.clone();
         let mut ys = Vec::with_capacity(seq_len);
         for i in 0..seq_len {
-            (x, y) = self.advance(&wu.i(i)?, &x, &y)?;
+            (x, y) = gates.advance(&drive.i(i)?, &x, &y)?;
             ys.push(y.clone());
         }
         cx.select(&Tensor::stack(&ys, 1)?)
@@ -94,13 +118,14 @@ impl Mixer for Lstm {
 
 impl Recurrent for Lstm {
     fn init(&self, batch: usize) -> Result<State> {
-        let zero = Tensor::zeros((batch, self.d), self.w.dtype(), self.w.device())?;
+        let like = &self.b[0];
+        let zero = Tensor::zeros((batch, self.d), like.dtype(), like.device())?;
         Ok(State(vec![zero.clone(), zero]))
     }
 
     fn step(&self, x_t: &Tensor, state: &mut State) -> Result<Tensor> {
-        let wu = linear(x_t, &self.w, Some(&self.b))?;
-        let (x, y) = self.advance(&wu, &state.0[0], &state.0[1])?;
+        let gates = self.stacked()?;
+        let (x, y) = gates.advance(&gates.drive(x_t)?, &state.0[0], &state.0[1])?;
         *state = State(vec![x, y.clone()]);
         Ok(y)
     }

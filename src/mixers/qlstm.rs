@@ -36,8 +36,10 @@ pub(super) enum Forget {
     Sigmoid,
     /// f = σ(-z)^α = e^{-α softplus(z)} (23), the power taken in the exponent.
     Reversed {
-        /// α `(1)`, as it acts: already clipped where the variant clips it.
+        /// α `(1)`.
         alpha: Tensor,
+        /// Whether α acts as max(α, 0), as in the released code.
+        clipped: bool,
     },
 }
 
@@ -45,7 +47,10 @@ impl Forget {
     fn gate(&self, z: &Tensor) -> Result<Tensor> {
         match self {
             Forget::Sigmoid => ops::sigmoid(z),
-            Forget::Reversed { alpha } => ops::softplus(z)?.broadcast_mul(alpha)?.neg()?.exp(),
+            Forget::Reversed { alpha, clipped } => {
+                let alpha = if *clipped { &alpha.relu()? } else { alpha };
+                ops::softplus(z)?.broadcast_mul(alpha)?.neg()?.exp()
+            }
         }
     }
 }

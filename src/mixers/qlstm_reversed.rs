@@ -18,11 +18,8 @@ pub(super) const ENTRY: Entry = Entry {
     stem: "qlstm_reversed",
     build: |model, params| {
         let alpha = params.get("alpha", 1, Init::Constant(1.0))?;
-        let alpha = match model.variant.as_str() {
-            "reference" => alpha.relu()?,
-            _ => alpha,
-        };
-        qlstm::build(model, params, Forget::Reversed { alpha })
+        let clipped = model.variant == "reference";
+        qlstm::build(model, params, Forget::Reversed { alpha, clipped })
     },
 };
 

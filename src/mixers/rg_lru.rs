@@ -32,8 +32,9 @@ pub(super) const ENTRY: Entry = Entry {
 /// Decay a and input scale √(1 - a² + eps) for recurrence gates r `(.., N)` and λ `(N)`.
 fn decay(r: &Tensor, lambda: &Tensor, eps: f64) -> Result<(Tensor, Tensor)> {
     let log_a = r.broadcast_mul(&(ops::softplus(lambda)? * -8.0)?)?;
-    // 1 - a² through expm1, or the digits of a near 1 are lost.
-    let scale = (ops::one_minus_exp(&(&log_a * 2.0)?)? + eps)?.sqrt()?;
+    // 1 - a² = -2t / (1 - t) with t = tanh(log a): the difference would lose the digits of a near 1.
+    let t = ops::tanh(&log_a)?;
+    let scale = (((&t * -2.0)? / (t.neg()? + 1.0)?)? + eps)?.sqrt()?;
     Ok((log_a.exp()?, scale))
 }
 

@@ -1,1 +1,3 @@
 //! One integration binary; a module a theme.
+
+mod golden;

@@ -1,0 +1,56 @@
+//! `dsf check golden DIR`.
+
+use super::exit;
+use crate::error::Result;
+use crate::golden::{self, Verdict};
+use clap::{Args, Subcommand};
+use std::path::PathBuf;
+
+#[derive(Args)]
+pub(super) struct Arguments {
+    #[command(subcommand)]
+    what: What,
+}
+
+#[derive(Subcommand)]
+enum What {
+    /// Golden files: inputs, outputs and gradients computed independently in f64.
+    Golden {
+        /// Folder of .safetensors files.
+        dir: PathBuf,
+    },
+}
+
+pub(super) fn main(arguments: Arguments) -> Result<u8> {
+    let What::Golden { dir } = arguments.what;
+    let files = golden::files(&dir)?;
+    let (mut passed, mut failed, mut missing) = (0, 0, 0);
+    let name = |file: &PathBuf| file.file_stem().unwrap_or_default().to_string_lossy().into_owned();
+    let width = files.iter().map(|f| name(f).chars().count()).max().unwrap_or(0);
+    for file in &files {
+        let verdict = golden::check(file);
+        match &verdict {
+            Verdict::Pass(_) => passed += 1,
+            Verdict::NotImplemented => missing += 1,
+            Verdict::Fail(_) | Verdict::Broken(_) => failed += 1,
+        }
+        anstream::println!("{:width$}  {}", name(file), describe(&verdict));
+    }
+    anstream::println!("{passed} passed, {failed} failed, {missing} not implemented");
+    Ok(if failed > 0 { exit::CHECK_FAILED } else { exit::DONE })
+}
+
+fn describe(verdict: &Verdict) -> String {
+    let numbers = |w: &golden::Worst| {
+        format!(
+            "worst of {}: {} off by {:.1e}, tolerance {:.1e}",
+            w.count, w.what, w.error, w.tolerance
+        )
+    };
+    match verdict {
+        Verdict::Pass(worst) => format!("pass             {}", numbers(worst)),
+        Verdict::Fail(worst) => format!("FAIL             {}", numbers(worst)),
+        Verdict::Broken(reason) => format!("FAIL             {reason}"),
+        Verdict::NotImplemented => "not implemented".to_owned(),
+    }
+}

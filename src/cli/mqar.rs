@@ -1,0 +1,129 @@
+//! `dsf mqar`: one run, from the flags to a sentence about what came of it.
+
+use super::device::{use_threads, Choice};
+use super::run::{execute, task_title, Host, Update};
+use super::screen::{duration, Screen};
+use super::worker::{done, emit, Events};
+use super::{exit, stop_flag, Global};
+use crate::config::{RunConfig, TaskConfig};
+use crate::error::Result;
+use crate::store::{Outcome, RunResult, RunStatus, Status, Store};
+use crate::sweep::{estimate, Flags};
+use clap::Args;
+
+#[derive(Args)]
+pub(super) struct Arguments {
+    #[command(flatten)]
+    flags: Flags,
+    /// Where to train: auto, cpu, cuda or cuda:1.
+    #[arg(long, default_value = "auto", value_name = "DEVICE")]
+    device: Choice,
+}
+
+pub(super) fn main(arguments: Arguments, global: &Global) -> Result<u8> {
+    let config = arguments.flags.single()?;
+    let threads = global.threads()?;
+    use_threads(threads);
+    let (device, device_name) = arguments.device.open()?;
+    let store = Store::open(&global.out)?;
+    let id = config.id();
+    let known = store.status(&id)? == Status::Done;
+    let TaskConfig::Mqar(task) = &config.task;
+    let tokens_per_step = config.train.batch_size.min(task.train_examples) * task.seq_len;
+    let mut screen = Screen::new(&config, tokens_per_step, global);
+    if !known {
+        screen.say(&title(&config));
+        screen.say(&estimate::sentence(&config, &device)?);
+    }
+    let stop = stop_flag()?;
+    let host = Host {
+        store: &store,
+        device: &device,
+        device_name: &device_name,
+        threads,
+        stop: &stop,
+    };
+    let mut events = Events::new(config.train.epochs);
+    let result = execute(&config, &host, &mut |update: Update| {
+        if global.json {
+            events.tell(&update)?;
+        }
+        screen.tell(&update)
+    });
+    screen.finish();
+    let result = result?;
+    if global.json {
+        emit(&done(&config, &result))?;
+    } else {
+        conclude(&config, &result, known, &store, global);
+    }
+    Ok(match result.status {
+        RunStatus::Done => exit::DONE,
+        RunStatus::Failed => exit::FAILED,
+    })
+}
+
+fn title(config: &RunConfig) -> String {
+    let (m, t) = (&config.model, &config.train);
+    let TaskConfig::Mqar(task) = &config.task;
+    format!(
+        "{} ({}) on {}: V = {}, d = {}, n = {}, {} layers, lr {}, batch {}, protocol {}, seed {}",
+        m.mixer,
+        m.variant,
+        task_title(&config.task),
+        task.vocab_size,
+        m.d_model,
+        m.d_state,
+        m.n_layers,
+        t.lr,
+        t.batch_size,
+        config.protocol.as_str(),
+        config.seed
+    )
+}
+
+/// The sentence about the result; then where it is, and what to type next.
+fn conclude(config: &RunConfig, result: &RunResult, known: bool, store: &Store, global: &Global) {
+    anstream::println!("{}", sentence(config, result));
+    if global.quiet {
+        return;
+    }
+    let folder = store.run_folder(&config.id());
+    let summary = store.summary_path(config.task.name());
+    if known {
+        let folder = folder.display();
+        anstream::println!("It was trained before; delete {folder} to train it again.");
+    }
+    anstream::println!("results: {} and {}", folder.display(), summary.display());
+    let out = match global.out.to_str() {
+        Some("results") => String::new(),
+        _ => format!(" --out {}", global.out.display()),
+    };
+    anstream::println!(
+        "next:    dsf report{out}    or    dsf sweep --task mqar --mixer {} --d 64,128 --n 32,64{out}",
+        config.model.mixer
+    );
+}
+
+fn sentence(config: &RunConfig, result: &RunResult) -> String {
+    let (mixer, task) = (&config.model.mixer, task_title(&config.task));
+    if result.status == RunStatus::Failed {
+        return format!("{mixer} on {task} failed: {}.", result.reason);
+    }
+    let epochs = result.epochs_run;
+    let after = format!(
+        "after {epochs} epoch{} ({})",
+        if epochs == 1 { "" } else { "s" },
+        duration(result.seconds)
+    );
+    let accuracy = 100.0 * result.accuracy.unwrap_or(0.0);
+    match result.outcome {
+        Some(Outcome::Converged) => {
+            format!("{mixer} learnt {task}: {accuracy:.1} % of the test answers right {after}.")
+        }
+        Some(Outcome::Diverged) => {
+            format!("{mixer} diverged on {task} {after}: the loss is no longer a number; try a smaller --lr.")
+        }
+        _ => format!("{mixer} on {task}: {accuracy:.1} % of the test answers right {after}."),
+    }
+}

@@ -1,0 +1,187 @@
+//! One run from its config to its result on disk: takes the folder, continues from a checkpoint,
+//! trains, records.
+
+use super::raised;
+use crate::config::{RunConfig, TaskConfig};
+use crate::error::{Error, Result};
+use crate::store::{
+    peak_memory_bytes, utc_now, EpochRow, Outcome, Provenance, RunDir, RunResult, RunStatus, Status,
+    Store,
+};
+use crate::tasks;
+use crate::train::{Event, Trainer};
+use candle_core::Device;
+use std::sync::atomic::AtomicBool;
+use std::time::{Duration, Instant};
+
+/// A kill costs at most this much work.
+const CHECKPOINT_EVERY: Duration = Duration::from_secs(30);
+
+/// Where and how a run is trained.
+pub(super) struct Host<'a> {
+    pub store: &'a Store,
+    pub device: &'a Device,
+    pub device_name: &'a str,
+    pub threads: usize,
+    pub stop: &'a AtomicBool,
+}
+
+/// What a run tells while it is trained.
+pub(super) enum Update<'a> {
+    /// Training begins, after `done` epochs of an earlier process.
+    Start {
+        parameters: usize,
+        steps_per_epoch: usize,
+        done: usize,
+    },
+    /// A step was made.
+    Step {
+        epoch: usize,
+        step: usize,
+        loss: f64,
+        seconds: f64,
+    },
+    /// An epoch is over.
+    Epoch(&'a EpochRow),
+    /// Something that the user should know but that stops nothing.
+    Warning(String),
+}
+
+/// Trains `config` to its end, or gives its result if that is known already. A tensor error
+/// becomes a failed result; a signal leaves a checkpoint and is [`Error::Interrupted`].
+pub(super) fn execute(
+    config: &RunConfig,
+    host: &Host,
+    on: &mut dyn FnMut(Update) -> Result<()>,
+) -> Result<RunResult> {
+    let provenance = Provenance::collect(host.device_name, host.threads);
+    let dir = host.store.begin(config, &provenance)?;
+    if let Some(result) = dir.result()? {
+        return Ok(result);
+    }
+    let result = match train(config, host, &dir, &provenance, on) {
+        Ok(result) => result,
+        Err(Error::Tensor(e)) => failed(&e.to_string(), &dir, provenance),
+        Err(e) => return Err(e),
+    };
+    let id = dir.id().to_owned();
+    match dir.finish(&result) {
+        // The result is safe; the summary is rebuilt by whoever finishes next.
+        Err(e) if host.store.status(&id)? != Status::Started => on(Update::Warning(e.to_string()))?,
+        finished => finished?,
+    }
+    Ok(result)
+}
+
+fn train(
+    config: &RunConfig,
+    host: &Host,
+    dir: &RunDir,
+    provenance: &Provenance,
+    on: &mut dyn FnMut(Update) -> Result<()>,
+) -> Result<RunResult> {
+    let data = tasks::load(&config.task)?;
+    let mut trainer = Trainer::new(config, &data, host.device)?;
+    if let Some(bytes) = dir.read_checkpoint()? {
+        trainer.restore(&bytes, &dir.checkpoint_path().display().to_string())?;
+    }
+    on(Update::Start {
+        parameters: trainer.parameters(),
+        steps_per_epoch: trainer.steps_per_epoch(),
+        done: trainer.progress().epochs.len(),
+    })?;
+    let mut saved = Instant::now();
+    let outcome = trainer.run(&mut |trainer, event| {
+        match event {
+            Event::Step { .. } => on(Update::Step {
+                epoch: trainer.progress().epochs.len() + 1,
+                step: trainer.step_in_epoch(),
+                loss: trainer.mean_loss(),
+                seconds: trainer.seconds(),
+            })?,
+            Event::Epoch(row) => {
+                keep(dir.write_metrics(&trainer.progress().epochs), on)?;
+                on(Update::Epoch(row))?;
+            }
+        }
+        let stop = raised(host.stop);
+        if stop || saved.elapsed() >= CHECKPOINT_EVERY {
+            let written = dir.write_checkpoint(&trainer.checkpoint()?);
+            if stop {
+                return Err(written.err().unwrap_or(Error::Interrupted));
+            }
+            keep(written, on)?;
+            saved = Instant::now();
+        }
+        Ok(())
+    })?;
+    Ok(finished(outcome, &trainer, dir, provenance))
+}
+
+/// A full disk in the middle of training costs the checkpoint, not the run.
+fn keep(written: Result<()>, on: &mut dyn FnMut(Update) -> Result<()>) -> Result<()> {
+    match written {
+        Ok(()) => Ok(()),
+        Err(e) => on(Update::Warning(format!("{e}; training goes on"))),
+    }
+}
+
+fn finished(
+    outcome: Outcome,
+    trainer: &Trainer,
+    dir: &RunDir,
+    provenance: &Provenance,
+) -> RunResult {
+    let epochs = &trainer.progress().epochs;
+    let last = epochs.last();
+    // Of equal accuracies the earliest epoch counts.
+    let best = epochs.iter().rev().max_by(|a, b| a.accuracy.total_cmp(&b.accuracy));
+    let finite = |x: f64| Some(x).filter(|x| x.is_finite());
+    RunResult {
+        status: RunStatus::Done,
+        outcome: Some(outcome),
+        accuracy: last.map(|e| e.accuracy),
+        best_accuracy: best.map(|e| e.accuracy),
+        best_epoch: best.map(|e| e.epoch),
+        epochs_run: epochs.len(),
+        train_loss: last.and_then(|e| finite(e.train_loss)),
+        test_loss: last.and_then(|e| finite(e.test_loss)),
+        params: Some(trainer.parameters()),
+        state_size: Some(trainer.state_size()),
+        steps: trainer.progress().step,
+        seconds: trainer.seconds(),
+        tokens_per_s: last.and_then(|e| finite(e.tokens_per_s)),
+        ..failed("", dir, provenance.clone())
+    }
+}
+
+/// The result of a run that broke, with nothing but its reason.
+fn failed(reason: &str, dir: &RunDir, provenance: Provenance) -> RunResult {
+    RunResult {
+        status: RunStatus::Failed,
+        outcome: None,
+        reason: reason.to_owned(),
+        accuracy: None,
+        best_accuracy: None,
+        best_epoch: None,
+        epochs_run: 0,
+        train_loss: None,
+        test_loss: None,
+        params: None,
+        state_size: None,
+        steps: 0,
+        seconds: 0.0,
+        tokens_per_s: None,
+        peak_memory_bytes: peak_memory_bytes(),
+        started: dir.started().to_owned(),
+        ended: utc_now(),
+        provenance,
+    }
+}
+
+/// The task as a person would name it: `MQAR (L = 64, 4 pairs)`.
+pub(super) fn task_title(task: &TaskConfig) -> String {
+    match task {
+        TaskConfig::Mqar(m) => format!("MQAR (L = {}, {} pairs)", m.seq_len, m.kv_pairs),
+    }
+}

@@ -1,0 +1,167 @@
+//! What a person sees while a run trains: one live line in a terminal, plain lines elsewhere.
+
+use super::run::Update;
+use super::Global;
+use crate::config::RunConfig;
+use crate::error::Result;
+use indicatif::{ProgressBar, ProgressStyle};
+use std::io::{self, IsTerminal};
+use std::time::{Duration, Instant};
+
+/// Off a terminal, word comes at least this often.
+const PLAIN_EVERY: Duration = Duration::from_secs(30);
+
+/// The screen of one run.
+pub(super) struct Screen {
+    mode: Mode,
+    epochs: usize,
+    steps: usize,
+    accuracy: Option<f64>,
+    tokens_per_step: f64,
+    /// Steps and seconds at the start of this process's part of the run.
+    origin: Option<(usize, f64)>,
+    last_plain: Instant,
+}
+
+enum Mode {
+    Bar(ProgressBar),
+    Plain,
+    Quiet,
+}
+
+impl Screen {
+    pub fn new(config: &RunConfig, tokens_per_step: usize, global: &Global) -> Self {
+        let mode = if global.quiet || global.json {
+            Mode::Quiet
+        } else if io::stderr().is_terminal() {
+            Mode::Bar(bar())
+        } else {
+            Mode::Plain
+        };
+        Self {
+            mode,
+            epochs: config.train.epochs,
+            steps: 0,
+            accuracy: None,
+            tokens_per_step: tokens_per_step as f64,
+            origin: None,
+            last_plain: Instant::now(),
+        }
+    }
+
+    /// Shows an update.
+    pub fn tell(&mut self, update: &Update) -> Result<()> {
+        match update {
+            Update::Start {
+                steps_per_epoch,
+                done,
+                ..
+            } => {
+                self.steps = *steps_per_epoch;
+                if let Mode::Bar(bar) = &self.mode {
+                    bar.set_length((self.steps * self.epochs) as u64);
+                }
+                if *done > 0 {
+                    self.say(&format!("continuing after epoch {done} from a checkpoint"));
+                }
+            }
+            Update::Step {
+                epoch,
+                step,
+                loss,
+                seconds,
+            } => self.step(*epoch, *step, *loss, *seconds),
+            Update::Epoch(row) => {
+                self.accuracy = Some(row.accuracy);
+                self.say(&format!(
+                    "epoch {:>3}/{}  loss {:.4}  test accuracy {:>5.1} %  {:.0} tokens/s  {}",
+                    row.epoch,
+                    self.epochs,
+                    row.train_loss,
+                    100.0 * row.accuracy,
+                    row.tokens_per_s,
+                    duration(row.seconds)
+                ));
+            }
+            Update::Warning(text) => self.say(&format!("warning: {text}")),
+        }
+        Ok(())
+    }
+
+    /// A line above the bar, or just a line.
+    pub fn say(&mut self, text: &str) {
+        match &self.mode {
+            Mode::Bar(bar) => bar.println(text),
+            Mode::Plain => anstream::eprintln!("{text}"),
+            Mode::Quiet => {}
+        }
+        self.last_plain = Instant::now();
+    }
+
+    /// Clears the live line.
+    pub fn finish(&self) {
+        if let Mode::Bar(bar) = &self.mode {
+            bar.finish_and_clear();
+        }
+    }
+
+    fn step(&mut self, epoch: usize, step: usize, loss: f64, seconds: f64) {
+        let done = (epoch - 1) * self.steps + step;
+        let (first, start) = *self.origin.get_or_insert((done, seconds));
+        let pace = (seconds - start) / (done - first).max(1) as f64;
+        let left = pace * (self.steps * self.epochs - done) as f64;
+        let accuracy = match self.accuracy {
+            Some(a) => format!("{:.1} %", 100.0 * a),
+            None => "-".to_owned(),
+        };
+        let rate = if pace > 0.0 { self.tokens_per_step / pace } else { 0.0 };
+        let line = format!(
+            "epoch {epoch}/{}  loss {loss:.4}  test accuracy {accuracy}  {rate:.0} tokens/s  \
+             at most {} left",
+            self.epochs,
+            duration(left)
+        );
+        match &self.mode {
+            Mode::Bar(bar) => {
+                bar.set_position(done as u64);
+                bar.set_message(line);
+            }
+            Mode::Plain if self.last_plain.elapsed() >= PLAIN_EVERY => self.say(&line),
+            Mode::Plain | Mode::Quiet => {}
+        }
+    }
+}
+
+fn bar() -> ProgressBar {
+    let style = ProgressStyle::with_template("{bar:24} {msg}");
+    let bar = ProgressBar::new(0);
+    bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
+    bar
+}
+
+/// Seconds as a person says them: `0.8 s`, `41 s`, `6 min 10 s`, `3 h 05 min`.
+pub(super) fn duration(seconds: f64) -> String {
+    if !seconds.is_finite() {
+        return "-".to_owned();
+    }
+    if seconds < 9.95 {
+        return format!("{seconds:.1} s");
+    }
+    let total = seconds.round() as u64;
+    match (total / 3600, total / 60 % 60, total % 60) {
+        (0, 0, s) => format!("{s} s"),
+        (0, m, s) => format!("{m} min {s:02} s"),
+        (h, m, _) => format!("{h} h {m:02} min"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::duration;
+
+    #[test]
+    fn durations_read_as_a_person_says_them() {
+        let said = [0.84, 41.2, 370.0, 11_100.0, f64::NAN].map(duration);
+        assert_eq!(said, ["0.8 s", "41 s", "6 min 10 s", "3 h 05 min", "-"]);
+    }
+}

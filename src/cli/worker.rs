@@ -1,0 +1,121 @@
+//! `dsf worker`: a child of a sweep. Its first line of stdin is a run config; when stdin ends it
+//! checkpoints and stops, so that a parent that dies leaves no orphan behind.
+
+use super::device::{use_threads, Choice};
+use super::run::{execute, Host, Update};
+use super::{exit, stop_flag, Global};
+use crate::config::RunConfig;
+use crate::error::{Error, Result};
+use crate::store::{RunResult, RunStatus, Store};
+use clap::Args;
+use serde_json::{json, Value};
+use std::io::{self, BufRead, Read, Write};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::Arc;
+use std::thread;
+use std::time::{Duration, Instant};
+
+/// Progress lines come at most this often.
+const PROGRESS_EVERY: Duration = Duration::from_millis(500);
+
+#[derive(Args)]
+pub(super) struct Arguments {
+    /// Where to train.
+    #[arg(long, default_value = "auto")]
+    device: Choice,
+}
+
+pub(super) fn main(arguments: Arguments, global: &Global) -> Result<u8> {
+    let threads = global.threads()?;
+    use_threads(threads);
+    let stop = stop_flag()?;
+    let mut line = String::new();
+    io::stdin()
+        .lock()
+        .read_line(&mut line)
+        .map_err(Error::io("read", "stdin"))?;
+    let config = RunConfig::parse(line.trim(), "stdin")?;
+    stop_with_stdin(Arc::clone(&stop));
+    let (device, device_name) = arguments.device.open()?;
+    let store = Store::open(&global.out)?;
+    let host = Host {
+        store: &store,
+        device: &device,
+        device_name: &device_name,
+        threads,
+        stop: &stop,
+    };
+    let mut events = Events::new(config.train.epochs);
+    let result = execute(&config, &host, &mut |update| events.tell(&update))?;
+    emit(&done(&config, &result))?;
+    Ok(match result.status {
+        RunStatus::Done => exit::DONE,
+        RunStatus::Failed => exit::FAILED,
+    })
+}
+
+fn stop_with_stdin(stop: Arc<AtomicBool>) {
+    thread::spawn(move || {
+        let mut rest = [0; 64];
+        while matches!(io::stdin().lock().read(&mut rest), Ok(n) if n > 0) {}
+        stop.store(true, Ordering::Relaxed);
+    });
+}
+
+/// The last event of a run.
+pub(super) fn done(config: &RunConfig, result: &RunResult) -> Value {
+    json!({ "event": "done", "schema": 1, "run": config.id(), "result": result })
+}
+
+/// Turns updates into JSON lines on stdout.
+pub(super) struct Events {
+    epochs: usize,
+    steps: usize,
+    last_progress: Option<Instant>,
+}
+
+impl Events {
+    pub fn new(epochs: usize) -> Self {
+        Self {
+            epochs,
+            steps: 0,
+            last_progress: None,
+        }
+    }
+
+    pub fn tell(&mut self, update: &Update) -> Result<()> {
+        let event = match update {
+            Update::Start {
+                parameters,
+                steps_per_epoch,
+                done,
+            } => {
+                self.steps = *steps_per_epoch;
+                json!({ "event": "start", "schema": 1, "epochs": self.epochs, "done": done,
+                        "steps": steps_per_epoch, "parameters": parameters })
+            }
+            Update::Step {
+                epoch, step, loss, seconds,
+            } => {
+                let due = |t: Instant| t.elapsed() >= PROGRESS_EVERY;
+                if !self.last_progress.is_none_or(due) {
+                    return Ok(());
+                }
+                self.last_progress = Some(Instant::now());
+                json!({ "event": "progress", "epoch": epoch, "epochs": self.epochs, "step": step,
+                        "steps": self.steps, "loss": loss, "seconds": seconds })
+            }
+            Update::Epoch(row) => json!({ "event": "epoch", "epoch": row.epoch,
+                "epochs": self.epochs, "loss": row.train_loss, "test_loss": row.test_loss,
+                "accuracy": row.accuracy, "lr": row.lr, "seconds": row.seconds,
+                "tokens_per_s": row.tokens_per_s }),
+            Update::Warning(text) => json!({ "event": "warning", "text": text }),
+        };
+        emit(&event)
+    }
+}
+
+/// One JSON line on stdout. A reader that went away ends the run at its next checkpoint.
+pub(super) fn emit(event: &Value) -> Result<()> {
+    writeln!(io::stdout().lock(), "{event}").map_err(Error::io("write", "stdout"))
+}
