@@ -5,6 +5,8 @@
 //! CPU; anything else takes the reference. Results do not depend on the number of threads: work is
 //! split at fixed places and partial sums are added in index order.
 
+mod causal_conv1d;
+mod cross_entropy;
 mod dropout;
 mod float;
 mod fused;
@@ -19,6 +21,8 @@ mod shape;
 #[cfg(test)]
 mod check;
 
+pub use causal_conv1d::causal_conv1d;
+pub use cross_entropy::cross_entropy;
 pub use dropout::dropout;
 pub use layer_norm::layer_norm;
 pub use linear_scan::linear_scan;
