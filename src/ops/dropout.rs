@@ -2,7 +2,7 @@
 
 use super::float::Float;
 use super::fused::{apply_one, only, runs_on, FusedOp, Used};
-use super::mask::Mask;
+use super::mask::{Dropout, Mask};
 use candle_core::{Result, Shape, Tensor};
 use multiversion::multiversion;
 use rayon::prelude::*;
@@ -15,10 +15,10 @@ const CHUNK: usize = 1 << 14;
 /// m is a function of (`key`, `index`, e): element e is kept if word e mod 4 of
 /// philox(\[e / 4, index\], key) is at least p 2^32. With p = 0 the result is `x`.
 pub fn dropout(x: &Tensor, p: f64, key: [u32; 2], index: u64) -> Result<Tensor> {
-    match Mask::new(Dropout::NAME, p, key, index)? {
+    match Mask::new(Masked::NAME, Dropout { p, key, index })? {
         None => Ok(x.clone()),
         Some(mask) if runs_on(x) => apply_one(
-            Dropout {
+            Masked {
                 mask,
                 shape: x.shape().clone(),
             },
@@ -33,12 +33,12 @@ fn reference(x: &Tensor, mask: Mask) -> Result<Tensor> {
     x * factors.to_dtype(x.dtype())?
 }
 
-struct Dropout {
+struct Masked {
     mask: Mask,
     shape: Shape,
 }
 
-impl Dropout {
+impl Masked {
     fn masked<F: Float>(&self, x: &[F]) -> Vec<F> {
         let mut y = x.to_vec();
         y.par_chunks_mut(CHUNK)
@@ -53,7 +53,7 @@ fn mask_chunk<F: Float>(mask: &Mask, first: u64, x: &mut [F]) {
     mask.apply(first, x);
 }
 
-impl FusedOp for Dropout {
+impl FusedOp for Masked {
     const NAME: &'static str = "dropout";
 
     fn out_shapes(&self) -> Vec<Shape> {
@@ -83,7 +83,16 @@ mod tests {
 
     #[test]
     fn fused_equals_reference() {
-        let mask = Mask::new("test", 0.3, KEY, 1 << 40).unwrap().unwrap();
+        let mask = Mask::new(
+            "test",
+            Dropout {
+                p: 0.3,
+                key: KEY,
+                index: 1 << 40,
+            },
+        )
+        .unwrap()
+        .unwrap();
         let cases = [1, 2, 63, 64, 65, 1000].map(|n| Case::new(n.to_string()).normal("x", &[n]));
         check::agree(&cases, fused, |ins| reference(&ins[0], mask));
     }
@@ -95,7 +104,16 @@ mod tests {
 
     #[test]
     fn a_mask_can_start_anywhere() {
-        let mask = Mask::new("test", 0.5, KEY, 9).unwrap().unwrap();
+        let mask = Mask::new(
+            "test",
+            Dropout {
+                p: 0.5,
+                key: KEY,
+                index: 9,
+            },
+        )
+        .unwrap()
+        .unwrap();
         let whole = mask.factors(300);
         for (first, len) in [(0, 1), (1, 2), (2, 9), (3, 200), (5, 130), (64, 64)] {
             let mut part = vec![1.0; len];

@@ -16,6 +16,8 @@ pub(crate) trait Float: WithDType + Neg<Output = Self> + Default {
     fn tanh(self) -> Self;
     /// The error function; in f32 within 2e-7.
     fn erf(self) -> Self;
+    /// The natural logarithm.
+    fn ln(self) -> Self;
     /// The square root.
     fn sqrt(self) -> Self;
     /// |x|.
@@ -61,6 +63,11 @@ impl Float for f64 {
     #[inline(always)]
     fn erf(self) -> Self {
         libm::erf(self)
+    }
+
+    #[inline(always)]
+    fn ln(self) -> Self {
+        f64::ln(self)
     }
 
     #[inline(always)]
@@ -169,6 +176,11 @@ impl Float for f32 {
         let far = 1.0 - Float::exp(-square) * inverse * horner(inverse * inverse, FAR);
         let size = if size < 1.0 { near } else { far };
         size.copysign(self)
+    }
+
+    #[inline(always)]
+    fn ln(self) -> Self {
+        f32::ln(self)
     }
 
     #[inline(always)]

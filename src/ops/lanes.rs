@@ -60,18 +60,31 @@ pub(crate) fn sum<F: Float>(x: &Lanes<F>) -> F {
     x[0]
 }
 
-/// Σ f(i) over 0..count: sixteen running sums, then the tree.
+/// Σ f over the elements of slices of one length: sixteen running sums, then the tree.
 #[inline(always)]
-pub(crate) fn total<F: Float>(count: usize, f: impl Fn(usize) -> F) -> F {
-    let whole = count - count % LANES;
+pub(crate) fn total<F: Float, const N: usize>(x: [&[F]; N], f: impl Fn([F; N]) -> F) -> F {
+    let parts = x.map(|x| x.as_chunks::<LANES>());
     let mut sums = splat(F::zero());
-    for start in (0..whole).step_by(LANES) {
-        sums = each(|i| sums[i] + f(start + i));
+    for j in 0..parts[0].0.len() {
+        let x = parts.map(|(whole, _)| &whole[j]);
+        sums = each(|i| sums[i] + f(x.map(|x| x[i])));
     }
-    for (i, sum) in (whole..count).zip(&mut sums) {
-        *sum += f(i);
+    for (i, sum) in sums.iter_mut().enumerate().take(parts[0].1.len()) {
+        *sum += f(parts.map(|(_, rest)| rest[i]));
     }
     sum(&sums)
+}
+
+/// The largest of some numbers; NaN is passed over.
+#[inline(always)]
+pub(crate) fn largest<F: Float>(x: &[F]) -> F {
+    let (whole, rest) = x.as_chunks::<LANES>();
+    let mut lanes = splat(x[0]);
+    for x in whole {
+        lanes = each(|i| lanes[i].at_least(x[i]));
+    }
+    let lanes = lanes.iter().chain(rest);
+    lanes.fold(x[0], |largest, &x| largest.at_least(x))
 }
 
 /// The sum of `parts` of equal length, laid out one after another, in their order.

@@ -81,9 +81,8 @@ impl FusedOp for LayerNorm {
 #[inline(always)]
 fn moments<F: Float>(x: &[F], eps: F) -> (F, F) {
     let count = F::from_f64(x.len() as f64);
-    let mean = total(x.len(), |i| x[i]) / count;
-    let square = |d: F| d * d;
-    let variance = total(x.len(), |i| square(x[i] - mean)) / count;
+    let mean = total([x], |[x]| x) / count;
+    let variance = total([x], |[x]| (x - mean) * (x - mean)) / count;
     (mean, F::one() / (variance + eps).sqrt())
 }
 
@@ -114,8 +113,10 @@ fn backward_rows<F: Float>(
     for ((x, gy), gx) in rows.zip(gx.chunks_exact_mut(width)) {
         let (mean, inverse) = moments(x, eps);
         // dL/dx = (g - mean(g) - normed mean(g normed)) / sqrt(var + eps) with g = gy weight
-        let along_mean = total(width, |i| gy[i] * weight[i]) / count;
-        let along_normed = total(width, |i| gy[i] * weight[i] * ((x[i] - mean) * inverse)) / count;
+        let along_mean = total([gy, weight], |[gy, weight]| gy * weight) / count;
+        let along_normed = total([gy, weight, x], |[gy, weight, x]| {
+            gy * weight * ((x - mean) * inverse)
+        }) / count;
         for i in 0..width {
             let normed = (x[i] - mean) * inverse;
             gx[i] = (gy[i] * weight[i] - along_mean - normed * along_normed) * inverse;

@@ -8,6 +8,17 @@ use candle_core::{bail, Result};
 /// Blocks of four elements drawn together.
 const BLOCKS: usize = 16;
 
+/// A request to drop elements: see [`dropout`](super::dropout()), which takes the same values.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Dropout {
+    /// The probability to drop an element, 0 <= p < 1.
+    pub p: f64,
+    /// Names the stream of random numbers.
+    pub key: [u32; 2],
+    /// Position in the stream: a mask of its own for every step.
+    pub index: u64,
+}
+
 /// A dropout mask: each element is 0 with probability p, else 1 / (1 - p).
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Mask {
@@ -19,7 +30,8 @@ pub(crate) struct Mask {
 
 impl Mask {
     /// `None` for p = 0, which drops nothing.
-    pub(crate) fn new(op: &str, p: f64, key: [u32; 2], index: u64) -> Result<Option<Self>> {
+    pub(crate) fn new(op: &str, dropout: Dropout) -> Result<Option<Self>> {
+        let Dropout { p, key, index } = dropout;
         if !(0.0..1.0).contains(&p) {
             bail!("{op}: dropout of {p}, needed is 0 <= p < 1");
         }

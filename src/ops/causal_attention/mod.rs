@@ -1,0 +1,149 @@
+//! Attention over the past, for every rule that turns scores into weights.
+
+mod backward;
+mod cpu;
+mod reference;
+
+use super::fused::{apply_one, only, runs_on, FusedOp, Used};
+use super::mask::{Dropout, Mask};
+use super::{float::Float, shape};
+use candle_core::{bail, Result, Shape, Tensor};
+
+/// How the scores s_ij = q_i . k_j become weights p_ij, for the j that row i sees.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Weights {
+    /// p_ij = e^{s_ij} / Σ_j e^{s_ij}, equation (2); the scale is in q already.
+    Softmax,
+    /// p_ij = s_ij / Σ_j s_ij, equation (16).
+    LinearNormalised,
+    /// p_ij = s_ij, equation (17); a normaliser, if any, is applied outside.
+    Plain,
+}
+
+/// o_i = Σ_{j <= pos_i} dropped(p_ij) v_j.
+///
+/// `q`: (B, s, R, m); `k`: (B, s, L, m); `v`: (B, s, L, e); result (B, s, R, e). `positions`: (B, R)
+/// of u32 below L, the time of each query row; without it R = L and row i is time i. The dropout
+/// mask is that of [`dropout`](super::dropout()) on a (B, s, R, L) tensor.
+pub fn causal_attention(
+    q: &Tensor,
+    k: &Tensor,
+    v: &Tensor,
+    positions: Option<&Tensor>,
+    weights: Weights,
+    dropout: Option<Dropout>,
+) -> Result<Tensor> {
+    let op = CausalAttention::check(q, k, v, positions, weights, dropout)?;
+    if runs_on(q) {
+        apply_one(op, &[q, k, v])
+    } else {
+        reference::causal_attention(q, k, v, &op)
+    }
+}
+
+/// The sizes, as in [`causal_attention`], and what else decides the result.
+struct CausalAttention {
+    batch: usize,
+    heads: usize,
+    rows: usize,
+    len: usize,
+    key_width: usize,
+    value_width: usize,
+    /// How many steps each row sees: one list for all, or one per batch element.
+    reach: Vec<usize>,
+    weights: Weights,
+    mask: Option<Mask>,
+}
+
+impl CausalAttention {
+    const OP: &'static str = "causal_attention";
+
+    fn check(
+        q: &Tensor,
+        k: &Tensor,
+        v: &Tensor,
+        positions: Option<&Tensor>,
+        weights: Weights,
+        dropout: Option<Dropout>,
+    ) -> Result<Self> {
+        let [batch, heads, rows, key_width] = shape::dims(Self::OP, ("q", q))?;
+        let [_, _, len, value_width] = shape::dims(Self::OP, ("v", v))?;
+        shape::expect(
+            Self::OP,
+            ("v", v),
+            ("q", q),
+            &[batch, heads, len, value_width],
+        )?;
+        shape::expect(
+            Self::OP,
+            ("k", k),
+            ("q", q),
+            &[batch, heads, len, key_width],
+        )?;
+        let reach = match positions {
+            Some(positions) => reaches(positions, [batch, rows], len)?,
+            None if rows == len => (1..=len).collect(),
+            None => bail!(
+                "{}: q has shape {:?} and v {:?}; without positions they have as many rows",
+                Self::OP,
+                q.dims(),
+                v.dims()
+            ),
+        };
+        let mask = match dropout {
+            Some(dropout) => Mask::new(Self::OP, dropout)?,
+            None => None,
+        };
+        Ok(Self {
+            batch,
+            heads,
+            rows,
+            len,
+            key_width,
+            value_width,
+            reach,
+            weights,
+            mask,
+        })
+    }
+
+    /// How many steps each row of sequence `item` (batch and head) sees.
+    fn reach_of(&self, item: usize) -> &[usize] {
+        let lists = self.reach.len() / self.rows;
+        &self.reach[(item / self.heads).min(lists - 1) * self.rows..][..self.rows]
+    }
+}
+
+fn reaches(positions: &Tensor, needed: [usize; 2], len: usize) -> Result<Vec<usize>> {
+    if positions.dims() != needed {
+        let given = positions.dims();
+        bail!("causal_attention: positions has shape {given:?}, but q asks for {needed:?}");
+    }
+    let positions: Vec<u32> = positions.flatten_all()?.to_vec1()?;
+    match positions.iter().find(|&&position| position as usize >= len) {
+        Some(late) => bail!("causal_attention: position {late}, but k has {len} steps"),
+        None => Ok(positions
+            .into_iter()
+            .map(|position| position as usize + 1)
+            .collect()),
+    }
+}
+
+impl FusedOp for CausalAttention {
+    const NAME: &'static str = Self::OP;
+
+    fn out_shapes(&self) -> Vec<Shape> {
+        vec![(self.batch, self.heads, self.rows, self.value_width).into()]
+    }
+
+    fn forward<F: Float>(&self, ins: &[&[F]]) -> Vec<Vec<F>> {
+        vec![cpu::forward(self, ins)]
+    }
+
+    fn backward<F: Float>(&self, ins: &[&[F]], outs: &[Option<Used<F>>]) -> Vec<Vec<F>> {
+        backward::backward(self, ins, only(outs).grad)
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,45 @@
+//! The definition: two matrix products with a mask between, in ordinary tensor ops.
+
+use super::{CausalAttention, Weights};
+use candle_core::{Result, Tensor, D};
+
+/// Subtracted from scores that must not count: e^{-1e30} is zero, and nothing becomes NaN.
+const FAR: f64 = 1e30;
+
+pub(super) fn causal_attention(
+    q: &Tensor,
+    k: &Tensor,
+    v: &Tensor,
+    op: &CausalAttention,
+) -> Result<Tensor> {
+    let scores = q.matmul(&k.transpose(2, 3)?.contiguous()?)?;
+    let seen = seen(op, q)?;
+    let weights = match op.weights {
+        Weights::Softmax => {
+            let hidden = seen.affine(FAR, -FAR)?;
+            candle_nn::ops::softmax(&scores.broadcast_add(&hidden)?, D::Minus1)?
+        }
+        Weights::LinearNormalised => {
+            let scores = scores.broadcast_mul(&seen)?;
+            scores.broadcast_div(&scores.sum_keepdim(D::Minus1)?)?
+        }
+        Weights::Plain => scores.broadcast_mul(&seen)?,
+    };
+    let weights = match &op.mask {
+        Some(mask) => {
+            let factors = mask.factors(weights.elem_count());
+            let factors = Tensor::from_vec(factors, weights.shape(), weights.device())?;
+            (&weights * factors.to_dtype(weights.dtype())?)?
+        }
+        None => weights,
+    };
+    weights.matmul(v)
+}
+
+/// 1 where row i sees step j, else 0: (B or 1, 1, R, L).
+fn seen(op: &CausalAttention, like: &Tensor) -> Result<Tensor> {
+    let row = |&reach: &usize| (0..op.len).map(move |j| f64::from(u8::from(j < reach)));
+    let values: Vec<f64> = op.reach.iter().flat_map(row).collect();
+    let shape = (op.reach.len() / op.rows, 1, op.rows, op.len);
+    Tensor::from_vec(values, shape, like.device())?.to_dtype(like.dtype())
+}

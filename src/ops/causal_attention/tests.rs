@@ -1,0 +1,169 @@
+use super::*;
+use crate::ops::check::{self, Case};
+use candle_core::Device;
+
+const RULES: [Weights; 3] = [Weights::Softmax, Weights::LinearNormalised, Weights::Plain];
+const DROPOUT: Dropout = Dropout {
+    p: 0.25,
+    key: [7, 8],
+    index: 3,
+};
+
+/// Batch, heads, rows, length, key width, value width.
+type Sizes = [usize; 6];
+
+/// Positive queries and keys, as the linear normalised rule wants them.
+fn case([batch, heads, rows, len, m, e]: Sizes) -> Case {
+    Case::new(format!(
+        "{batch} x {heads} x {rows} of {len}, {m} and {e} wide"
+    ))
+    .uniform("q", &[batch, heads, rows, m], 0.1, 1.0)
+    .uniform("k", &[batch, heads, len, m], 0.1, 1.0)
+    .normal("v", &[batch, heads, len, e])
+}
+
+/// Times out of order, the last one among them.
+fn positions([batch, _, rows, len, ..]: Sizes) -> Tensor {
+    let ids: Vec<u32> = (0..batch * rows)
+        .map(|i| (len - 1 - i * 5 % len) as u32)
+        .collect();
+    Tensor::from_vec(ids, (batch, rows), &Device::Cpu).unwrap()
+}
+
+fn agree(sizes: Sizes, positions: Option<&Tensor>, rule: Weights, dropout: Option<Dropout>) {
+    check::agree(
+        &[case(sizes)],
+        |x| causal_attention(&x[0], &x[1], &x[2], positions, rule, dropout),
+        |x| {
+            let op = CausalAttention::check(&x[0], &x[1], &x[2], positions, rule, dropout)?;
+            reference::causal_attention(&x[0], &x[1], &x[2], &op)
+        },
+    );
+}
+
+#[test]
+fn fused_equals_reference_at_all_lengths() {
+    for len in [1, 2, 63, 64, 65] {
+        for rule in RULES {
+            agree([7, 1, len, len, 3, 5], None, rule, None);
+            agree([1, 2, len, len, 4, 2], None, rule, Some(DROPOUT));
+        }
+    }
+    agree(
+        [1, 1, 1000, 1000, 2, 3],
+        None,
+        Weights::Softmax,
+        Some(DROPOUT),
+    );
+}
+
+#[test]
+fn fused_equals_reference_at_all_widths() {
+    for (m, e) in [(1, 1), (16, 100), (100, 16), (33, 64)] {
+        for rule in RULES {
+            agree([2, 3, 10, 10, m, e], None, rule, Some(DROPOUT));
+        }
+    }
+}
+
+#[test]
+fn fused_equals_reference_for_some_rows() {
+    for sizes in [
+        [2, 2, 1, 9, 3, 4],
+        [3, 2, 7, 40, 5, 17],
+        [1, 1, 70, 6, 2, 2],
+    ] {
+        for rule in RULES {
+            agree(sizes, Some(&positions(sizes)), rule, None);
+            agree(sizes, Some(&positions(sizes)), rule, Some(DROPOUT));
+        }
+    }
+}
+
+#[test]
+fn gradients_are_finite_differences() {
+    for rule in RULES {
+        check::finite_differences(&case([1, 2, 3, 3, 2, 2]), |x| {
+            causal_attention(&x[0], &x[1], &x[2], None, rule, Some(DROPOUT))
+        });
+    }
+}
+
+#[test]
+fn bits_do_not_depend_on_threads() {
+    for rule in RULES {
+        check::same_bits(&case([3, 2, 70, 70, 5, 6]), |x| {
+            causal_attention(&x[0], &x[1], &x[2], None, rule, Some(DROPOUT))
+        });
+    }
+}
+
+#[test]
+fn every_subset_of_inputs_can_be_tracked() {
+    check::partial_tracking(&case([2, 2, 4, 4, 3, 2]), |x| {
+        causal_attention(&x[0], &x[1], &x[2], None, Weights::Softmax, None)
+    });
+}
+
+#[test]
+fn a_row_does_not_see_what_comes_later() {
+    let x = |len: usize| Tensor::arange(0f64, (len * 3) as f64, &Device::Cpu).unwrap();
+    let whole = x(6).sin().unwrap().reshape((1, 1, 6, 3)).unwrap();
+    let past = whole.narrow(2, 0, 4).unwrap();
+    for rule in RULES {
+        let run = |x: &Tensor| causal_attention(x, x, x, None, rule, None).unwrap();
+        let rows = |x: &Tensor| x.flatten_all().unwrap().to_vec1::<f64>().unwrap();
+        assert_eq!(rows(&run(&whole))[..12], rows(&run(&past))[..]);
+    }
+}
+
+#[test]
+fn huge_scores_do_not_overflow() {
+    let x = |values: &[f32]| Tensor::from_slice(values, (1, 1, 2, 1), &Device::Cpu).unwrap();
+    let (q, v) = (x(&[1e18, -1e18]), x(&[3.0, 5.0]));
+    let o = causal_attention(&q, &q, &v, None, Weights::Softmax, None).unwrap();
+    assert_eq!(
+        o.flatten_all().unwrap().to_vec1::<f32>().unwrap(),
+        [3.0, 5.0]
+    );
+}
+
+#[test]
+fn wrong_shapes_and_positions_are_named() {
+    let refused = |shapes: [&[usize]; 3], message| {
+        let run = |x: &[Tensor]| causal_attention(&x[0], &x[1], &x[2], None, Weights::Plain, None);
+        check::refuses(&shapes, run, message);
+    };
+    let q = &[2, 1, 4, 3][..];
+    refused(
+        [q, &[2, 1, 4, 2], q],
+        "k has shape [2, 1, 4, 2], but q of shape [2, 1, 4, 3]",
+    );
+    refused(
+        [q, q, &[2, 2, 4, 3]],
+        "v has shape [2, 2, 4, 3], but q of shape [2, 1, 4, 3]",
+    );
+    refused([q, &[2, 1, 5, 3], &[2, 1, 5, 3]], "without positions");
+    let x = Tensor::ones((1, 1, 2, 2), candle_core::DType::F32, &Device::Cpu).unwrap();
+    let late = Tensor::new(&[[0u32, 2]], &Device::Cpu).unwrap();
+    let error = causal_attention(&x, &x, &x, Some(&late), Weights::Plain, None).unwrap_err();
+    assert!(
+        error.to_string().contains("position 2, but k has 2 steps"),
+        "{error}"
+    );
+}
+
+#[test]
+#[ignore = "a measurement"]
+fn speed() {
+    let sizes = [512, 1, 64, 64, 64, 64];
+    for (rule, dropout) in [
+        (Weights::Softmax, None),
+        (Weights::Softmax, Some(DROPOUT)),
+        (Weights::Plain, None),
+    ] {
+        println!("{rule:?}, {dropout:?}");
+        let run = |x: &[Tensor]| causal_attention(&x[0], &x[1], &x[2], None, rule, dropout);
+        check::speed(&case(sizes), run, 512 * 64 * 64);
+    }
+}
