@@ -1,6 +1,6 @@
 //! What a forward pass carries: whether it trains, its dropout masks, and which rows it is for.
 
-use crate::ops;
+use crate::ops::{self, Dropout};
 use crate::rng::Stream;
 use candle_core::{Result, Tensor, D};
 
@@ -29,17 +29,6 @@ impl Rows {
         let picked = x.reshape(((), width))?.index_select(&self.flat, 0)?;
         picked.reshape((batch, rows, width))
     }
-}
-
-/// One dropout mask: a probability and the address of its random bits.
-#[derive(Clone, Copy, Debug)]
-pub struct Dropout {
-    /// Probability of dropping; 0 in evaluation.
-    pub p: f64,
-    /// Key of the random stream.
-    pub key: [u32; 2],
-    /// Index in the stream: the optimiser step.
-    pub index: u64,
 }
 
 /// The context of one forward pass.
@@ -99,25 +88,21 @@ impl Cx {
         }
     }
 
-    /// The mask of `place` in this layer and step.
-    pub fn mask(&self, place: &str, p: f64) -> Dropout {
-        let Some((seed, step)) = self.training else {
-            return Dropout {
-                p: 0.0,
-                key: [0; 2],
-                index: 0,
-            };
-        };
-        Dropout {
+    /// What `place` in this layer drops at this step; nothing in evaluation.
+    pub fn mask(&self, place: &str, p: f64) -> Option<Dropout> {
+        let (seed, step) = self.training?;
+        Some(Dropout {
             p,
             key: Stream::key(seed, &format!("dropout/{}/{place}", self.layer)),
             index: step,
-        }
+        })
     }
 
     /// Drops elements of `x` with probability `p` in training and rescales the rest.
     pub fn dropout(&self, x: &Tensor, place: &str, p: f64) -> Result<Tensor> {
-        let mask = self.mask(place, p);
-        ops::dropout(x, mask.p, mask.key, mask.index)
+        match self.mask(place, p) {
+            Some(mask) => ops::dropout(x, mask.p, mask.key, mask.index),
+            None => Ok(x.clone()),
+        }
     }
 }

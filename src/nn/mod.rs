@@ -5,7 +5,7 @@
 mod cx;
 mod params;
 
-pub use cx::{Cx, Dropout, Rows};
+pub use cx::{Cx, Rows};
 pub use params::{Init, Params};
 
 use crate::ops;
