@@ -1,24 +1,24 @@
-//! Sixteen numbers that travel together: the unit of work that the compiler turns into vectors.
+//! Numbers that travel together: the unit of work that the compiler turns into vectors.
 //!
-//! Sixteen whatever the instruction set, so that sums over lanes are the same everywhere.
+//! Their count does not depend on the instruction set, so sums over lanes are the same everywhere.
 
 use super::float::Float;
 
-/// Width of [`Lanes`].
+/// The usual width: one AVX-512 register of f32.
 pub(crate) const LANES: usize = 16;
 
-/// Sixteen numbers, usually neighbouring channels.
+/// Lanes of the usual width.
 pub(crate) type Lanes<F> = [F; LANES];
 
 /// One value in every lane.
 #[inline(always)]
-pub(crate) fn splat<F: Float>(x: F) -> Lanes<F> {
-    [x; LANES]
+pub(crate) fn splat<F: Float, const W: usize>(x: F) -> [F; W] {
+    [x; W]
 }
 
-/// Up to sixteen numbers; lanes beyond `from` are zero.
+/// Up to `W` numbers; lanes beyond `from` are zero.
 #[inline(always)]
-pub(crate) fn load<F: Float>(from: &[F]) -> Lanes<F> {
+pub(crate) fn load<F: Float, const W: usize>(from: &[F]) -> [F; W] {
     match from.first_chunk() {
         Some(whole) => *whole,
         None => {
@@ -29,9 +29,9 @@ pub(crate) fn load<F: Float>(from: &[F]) -> Lanes<F> {
     }
 }
 
-/// The first `to.len()` lanes, at most sixteen.
+/// The first `to.len()` lanes, at most `W`.
 #[inline(always)]
-pub(crate) fn store<F: Float>(lanes: &Lanes<F>, to: &mut [F]) {
+pub(crate) fn store<F: Float, const W: usize>(lanes: &[F; W], to: &mut [F]) {
     match to.first_chunk_mut() {
         Some(whole) => *whole = *lanes,
         None => to.copy_from_slice(&lanes[..to.len()]),
@@ -40,7 +40,7 @@ pub(crate) fn store<F: Float>(lanes: &Lanes<F>, to: &mut [F]) {
 
 /// Lane by lane.
 #[inline(always)]
-pub(crate) fn each<F: Float>(f: impl Fn(usize) -> F) -> Lanes<F> {
+pub(crate) fn each<F: Float, const W: usize>(f: impl Fn(usize) -> F) -> [F; W] {
     let mut out = splat(F::zero());
     for (i, x) in out.iter_mut().enumerate() {
         *x = f(i);
@@ -48,14 +48,16 @@ pub(crate) fn each<F: Float>(f: impl Fn(usize) -> F) -> Lanes<F> {
     out
 }
 
-/// The sum over lanes, as a tree of fixed form.
+/// The sum over lanes (a power of two of them), as a tree of fixed form.
 #[inline(always)]
-pub(crate) fn sum<F: Float>(x: &Lanes<F>) -> F {
+pub(crate) fn sum<F: Float, const W: usize>(x: &[F; W]) -> F {
     let mut x = *x;
-    for half in [8, 4, 2, 1] {
+    let mut half = W / 2;
+    while half > 0 {
         for i in 0..half {
             x[i] += x[i + half];
         }
+        half /= 2;
     }
     x[0]
 }
@@ -64,7 +66,7 @@ pub(crate) fn sum<F: Float>(x: &Lanes<F>) -> F {
 #[inline(always)]
 pub(crate) fn total<F: Float, const N: usize>(x: [&[F]; N], f: impl Fn([F; N]) -> F) -> F {
     let parts = x.map(|x| x.as_chunks::<LANES>());
-    let mut sums = splat(F::zero());
+    let mut sums: Lanes<F> = splat(F::zero());
     for j in 0..parts[0].0.len() {
         let x = parts.map(|(whole, _)| &whole[j]);
         sums = each(|i| sums[i] + f(x.map(|x| x[i])));
@@ -79,7 +81,7 @@ pub(crate) fn total<F: Float, const N: usize>(x: [&[F]; N], f: impl Fn([F; N]) -
 #[inline(always)]
 pub(crate) fn largest<F: Float>(x: &[F]) -> F {
     let (whole, rest) = x.as_chunks::<LANES>();
-    let mut lanes = splat(x[0]);
+    let mut lanes: Lanes<F> = splat(x[0]);
     for x in whole {
         lanes = each(|i| lanes[i].at_least(x[i]));
     }

@@ -1,1 +1,19 @@
-//! The room `sweep`.
+//! From flags and experiment files to many runs: a grid is planned, refused or priced as a whole,
+//! then worked off by child processes, one run each.
+//!
+//! ```text
+//! flags, experiments/*.toml -> Plan -> run_all -> up to `jobs` children `dsf worker`
+//! ```
+
+mod flags;
+mod grid;
+mod preset;
+mod values;
+
+pub use flags::Flags;
+pub use grid::{check_task, Plan};
+pub use preset::Preset;
+pub use values::{MixerOption, Rate, Size, PAPER_RATES};
+
+#[cfg(test)]
+mod tests;

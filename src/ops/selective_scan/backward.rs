@@ -1,15 +1,15 @@
-//! The backward pass. It runs the recurrence again, keeps the state at every sixteenth step, and then
+//! The backward pass. It runs the recurrence again, keeps the state before every chunk, and then
 //! goes back chunk by chunk, so that memory does not grow with B.
 
-use super::cpu::{step, Group, Now, Sequence};
+use super::cpu::{step, Group, Lanes, Now, Sequence, WIDTH};
 use super::SelectiveScan;
 use crate::ops::float::Float;
-use crate::ops::lanes::{each, load, splat, store, sum, Lanes, LANES};
+use crate::ops::lanes::{each, load, splat, store, sum};
 use multiversion::multiversion;
 use rayon::prelude::*;
 use std::ops::Range;
 
-/// Steps between kept states.
+/// Steps in a chunk.
 const CHUNK: usize = 16;
 
 /// The gradients of one sequence; `a` is packed like the decay rates.
@@ -175,13 +175,16 @@ fn step_back<F: Float>(
     let decay = &scratch.decay[j * decays..][..decays];
     let (before, after) = scratch.h[j * n..][..2 * n].split_at(n);
     let carry = &mut scratch.carry[..n];
-    let (mut along_b, mut along_a) = (splat(F::zero()), splat(F::zero()));
+    let mut along_b: Lanes<F> = splat(F::zero());
+    let mut along_a: Lanes<F> = splat(F::zero());
     for k in 0..n {
         let r = k.min(decays - 1);
         let (b, c) = (now.b[k], now.c[k]);
         let gh: Lanes<F> = each(|i| gy[i] * c + carry[k][i]);
-        gc[k] += sum(&each(|i| gy[i] * after[k][i]));
-        gb[k] += sum(&each(|i| gh[i] * drive[i]));
+        let of_c: Lanes<F> = each(|i| gy[i] * after[k][i]);
+        let of_b: Lanes<F> = each(|i| gh[i] * drive[i]);
+        gc[k] += sum(&of_c);
+        gb[k] += sum(&of_b);
         along_b = each(|i| along_b[i] + gh[i] * b);
         carry[k] = each(|i| gh[i] * decay[r][i]);
         let exponent: Lanes<F> = each(|i| carry[k][i] * before[k][i]); // dL/d(δ a)
@@ -205,7 +208,7 @@ impl SelectiveScan {
         }
         let entry = |i: usize| {
             let (channel, k) = (i / self.decays, i % self.decays);
-            total[channel / LANES * self.decays + k][channel % LANES]
+            total[channel / WIDTH * self.decays + k][channel % WIDTH]
         };
         (0..self.channels * self.decays).map(entry).collect()
     }

@@ -1,0 +1,149 @@
+//! Every setting of a model and its training, as flags and as keys of an experiment file.
+
+use super::preset::Preset;
+use super::values::{number, whole, MixerOption, Rate, Size};
+use crate::config::{Generator, Protocol};
+
+const MODEL: &str = "Model (lists make a grid in `dsf sweep`)";
+const TASK: &str = "Task (lists make a grid in `dsf sweep`)";
+const TRAINING: &str = "Training (lists make a grid in `dsf sweep`)";
+
+/// What was asked for. An empty list is left to the preset, and the preset's `None`s to the
+/// protocol.
+#[derive(Clone, Debug, Default, PartialEq, clap::Args)]
+pub struct Flags {
+    /// Defaults to start from [default: quick].
+    #[arg(long, value_enum, value_name = "NAME", hide_default_value = true)]
+    pub preset: Option<Preset>,
+
+    /// Sequence mixer; `all` is every one of `dsf mixers`.
+    #[arg(long, value_delimiter = ',', value_name = "NAME", help_heading = MODEL)]
+    pub mixer: Vec<String>,
+    /// Variant of the mixer, e.g. `paper` or `reference` [default: by protocol].
+    #[arg(long, value_delimiter = ',', value_name = "NAME", help_heading = MODEL)]
+    pub variant: Vec<String>,
+    /// What fills the choices that the paper leaves open [default: reference].
+    #[arg(long, value_delimiter = ',', value_name = "NAME", help_heading = MODEL)]
+    pub protocol: Vec<Protocol>,
+    /// Embedding width d, in numbers a token.
+    #[arg(long, value_delimiter = ',', value_name = "N", value_parser = whole::<usize>, help_heading = MODEL, allow_negative_numbers = true)]
+    pub d: Vec<usize>,
+    /// State expansion n: states a channel; query and key width of attention.
+    #[arg(long, value_delimiter = ',', value_name = "N", value_parser = whole::<usize>, help_heading = MODEL, allow_negative_numbers = true)]
+    pub n: Vec<usize>,
+    /// Heads s, which share d and n evenly [default: 1].
+    #[arg(long, value_delimiter = ',', value_name = "N", value_parser = whole::<usize>, help_heading = MODEL, allow_negative_numbers = true)]
+    pub heads: Vec<usize>,
+    /// Blocks, one mixer each [default: 2].
+    #[arg(long, value_delimiter = ',', value_name = "N", value_parser = whole::<usize>, help_heading = MODEL, allow_negative_numbers = true)]
+    pub layers: Vec<usize>,
+    /// An option of one mixer, e.g. `dt_init=zero`; see `dsf mixers`.
+    #[arg(long, value_delimiter = ',', value_name = "NAME=VALUE", help_heading = MODEL)]
+    pub option: Vec<MixerOption>,
+
+    /// Sequence length L, in tokens an example.
+    #[arg(long, value_delimiter = ',', value_name = "N", value_parser = whole::<usize>, help_heading = TASK, allow_negative_numbers = true)]
+    pub seq_len: Vec<usize>,
+    /// Key-value pairs k, a fourth of L at most.
+    #[arg(long, value_delimiter = ',', value_name = "N", value_parser = whole::<usize>, help_heading = TASK, allow_negative_numbers = true)]
+    pub kv_pairs: Vec<usize>,
+    /// L and k together, e.g. `64:4,128:8`; instead of the two above.
+    #[arg(long, value_delimiter = ',', value_name = "L:k", help_heading = TASK, conflicts_with_all = ["seq_len", "kv_pairs"])]
+    pub sizes: Vec<Size>,
+    /// Vocabulary V, in tokens.
+    #[arg(long, value_delimiter = ',', value_name = "N", value_parser = whole::<usize>, help_heading = TASK, allow_negative_numbers = true)]
+    pub vocab_size: Vec<usize>,
+    /// Training examples, the same every epoch.
+    #[arg(long, value_delimiter = ',', value_name = "N", value_parser = whole::<usize>, help_heading = TASK, allow_negative_numbers = true)]
+    pub train_examples: Vec<usize>,
+    /// Test examples.
+    #[arg(long, value_delimiter = ',', value_name = "N", value_parser = whole::<usize>, help_heading = TASK, allow_negative_numbers = true)]
+    pub test_examples: Vec<usize>,
+    /// Generator of the examples: ours, or numpy's bit for bit [default: native].
+    #[arg(long, value_delimiter = ',', value_name = "NAME", help_heading = TASK)]
+    pub data: Vec<Generator>,
+    /// Seed of the examples [default: 0].
+    #[arg(long, value_delimiter = ',', value_name = "N", value_parser = whole::<u64>, help_heading = TASK, allow_negative_numbers = true)]
+    pub data_seed: Vec<u64>,
+
+    /// Peak learning rate; `paper` is the four of the paper, 1e-4 to 1e-2.
+    #[arg(long, value_delimiter = ',', value_name = "X", help_heading = TRAINING, allow_hyphen_values = true)]
+    pub lr: Vec<Rate>,
+    /// Epochs at most; training stops once test accuracy exceeds 0.99.
+    #[arg(long, value_delimiter = ',', value_name = "N", value_parser = whole::<usize>, help_heading = TRAINING, allow_negative_numbers = true)]
+    pub epochs: Vec<usize>,
+    /// Examples a step [default: by preset or protocol].
+    #[arg(long, value_delimiter = ',', value_name = "N", value_parser = whole::<usize>, help_heading = TRAINING, allow_negative_numbers = true)]
+    pub batch_size: Vec<usize>,
+    /// Decoupled weight decay of AdamW [default: 0.1].
+    #[arg(long, value_delimiter = ',', value_name = "X", value_parser = number, help_heading = TRAINING, allow_hyphen_values = true)]
+    pub weight_decay: Vec<f64>,
+    /// Dropout on embeddings and attention weights [default: by protocol].
+    #[arg(long, value_delimiter = ',', value_name = "P", value_parser = number, help_heading = TRAINING, allow_hyphen_values = true)]
+    pub dropout: Vec<f64>,
+    /// Seed of initial weights and dropout [default: 123].
+    #[arg(long, value_delimiter = ',', value_name = "N", value_parser = whole::<u64>, help_heading = TRAINING, allow_negative_numbers = true)]
+    pub seed: Vec<u64>,
+    /// Replicates: this many seeds, from the first on.
+    #[arg(long, value_name = "N", value_parser = whole::<u64>, help_heading = TRAINING, allow_negative_numbers = true)]
+    pub seeds: Option<u64>,
+}
+
+impl Flags {
+    /// These flags on top of `base`: what is given here wins, the rest stays.
+    ///
+    /// Where two flags speak of the same thing the upper one silences the lower: lengths or pairs
+    /// replace sizes and the reverse; seeds replace a count of seeds, and a count goes on from
+    /// the first of the seeds.
+    #[must_use]
+    pub fn over(&self, base: &Self) -> Self {
+        let mut base = base.clone();
+        if !self.sizes.is_empty() {
+            base.seq_len.clear();
+            base.kv_pairs.clear();
+        }
+        if !self.seq_len.is_empty() || !self.kv_pairs.is_empty() {
+            base.sizes.clear();
+        }
+        if !self.seed.is_empty() {
+            base.seeds = None;
+        }
+        if self.seeds.is_some() {
+            base.seed.truncate(1);
+        }
+        Self {
+            preset: self.preset.or(base.preset),
+            mixer: given(&self.mixer, base.mixer),
+            variant: given(&self.variant, base.variant),
+            protocol: given(&self.protocol, base.protocol),
+            d: given(&self.d, base.d),
+            n: given(&self.n, base.n),
+            heads: given(&self.heads, base.heads),
+            layers: given(&self.layers, base.layers),
+            option: given(&self.option, base.option),
+            seq_len: given(&self.seq_len, base.seq_len),
+            kv_pairs: given(&self.kv_pairs, base.kv_pairs),
+            sizes: given(&self.sizes, base.sizes),
+            vocab_size: given(&self.vocab_size, base.vocab_size),
+            train_examples: given(&self.train_examples, base.train_examples),
+            test_examples: given(&self.test_examples, base.test_examples),
+            data: given(&self.data, base.data),
+            data_seed: given(&self.data_seed, base.data_seed),
+            lr: given(&self.lr, base.lr),
+            epochs: given(&self.epochs, base.epochs),
+            batch_size: given(&self.batch_size, base.batch_size),
+            weight_decay: given(&self.weight_decay, base.weight_decay),
+            dropout: given(&self.dropout, base.dropout),
+            seed: given(&self.seed, base.seed),
+            seeds: self.seeds.or(base.seeds),
+        }
+    }
+}
+
+fn given<T: Clone>(upper: &[T], lower: Vec<T>) -> Vec<T> {
+    if upper.is_empty() {
+        lower
+    } else {
+        upper.to_vec()
+    }
+}

@@ -1,0 +1,23 @@
+//! What this room promises, claim by claim.
+
+mod flags;
+mod grid;
+
+use super::Flags;
+use clap::Parser;
+
+#[derive(Parser)]
+struct Line {
+    #[command(flatten)]
+    flags: Flags,
+}
+
+/// What a person typed behind `dsf sweep`, or what clap says to it.
+fn parse(line: &str) -> Result<Flags, clap::Error> {
+    let words = ["dsf"].into_iter().chain(line.split_whitespace());
+    Line::try_parse_from(words).map(|line| line.flags)
+}
+
+fn flags(line: &str) -> Flags {
+    parse(line).unwrap_or_else(|e| panic!("{line}: {e}"))
+}
