@@ -86,7 +86,10 @@ impl<'a> Trainer<'a> {
         &mut self,
         on: &mut dyn FnMut(&Self, Event) -> Result<()>,
     ) -> Result<Outcome> {
-        while self.progress.epochs.len() < self.config.train.epochs {
+        loop {
+            if let Some(outcome) = self.ended() {
+                return Ok(outcome);
+            }
             while self.step_in_epoch() < self.steps_per_epoch() {
                 let loss = self.timed_step()?;
                 if !loss.is_finite() {
@@ -99,11 +102,18 @@ impl<'a> Trainer<'a> {
                 return Ok(Outcome::Diverged);
             }
             on(self, Event::Epoch(&row))?;
-            if row.accuracy > self.config.train.stop_above {
-                return Ok(Outcome::Converged);
-            }
         }
-        Ok(Outcome::Finished)
+    }
+
+    /// Whether the epochs that are over end the run. Asked before each epoch, not after: a run may
+    /// have been interrupted between its last epoch and its end.
+    fn ended(&self) -> Option<Outcome> {
+        let (train, epochs) = (&self.config.train, &self.progress.epochs);
+        match epochs.last() {
+            Some(last) if last.accuracy > train.stop_above => Some(Outcome::Converged),
+            _ if epochs.len() >= train.epochs => Some(Outcome::Finished),
+            _ => None,
+        }
     }
 
     /// How far the run has come.
