@@ -1,3 +1,8 @@
 //! One integration binary; a module a theme.
 
+mod contracts;
 mod golden;
+mod gradients;
+mod lemma2;
+mod registry;
+mod world;
