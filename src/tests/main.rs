@@ -4,5 +4,7 @@ mod contracts;
 mod golden;
 mod gradients;
 mod lemma2;
+mod model;
+mod parameters;
 mod registry;
 mod world;
