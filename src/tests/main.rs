@@ -7,4 +7,7 @@ mod lemma2;
 mod model;
 mod parameters;
 mod registry;
+mod resume;
+mod threads;
+mod training;
 mod world;
