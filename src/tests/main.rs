@@ -1,5 +1,6 @@
 //! One integration binary; a module a theme.
 
+mod architecture;
 mod contracts;
 mod golden;
 mod gradients;
@@ -8,6 +9,7 @@ mod model;
 mod parameters;
 mod registry;
 mod resume;
+mod sources;
 mod threads;
 mod training;
 mod world;
