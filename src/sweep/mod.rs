@@ -5,11 +5,14 @@
 //! flags, experiments/*.toml -> Plan -> run_all -> up to `jobs` children `dsf worker`
 //! ```
 
+mod axes;
+mod experiment;
 mod flags;
 mod grid;
 mod preset;
 mod values;
 
+pub use experiment::Experiment;
 pub use flags::Flags;
 pub use grid::{check_task, Plan};
 pub use preset::Preset;
