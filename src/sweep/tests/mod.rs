@@ -3,6 +3,7 @@
 mod experiment;
 mod flags;
 mod grid;
+mod local;
 
 use super::Flags;
 use clap::Parser;
