@@ -1,7 +1,9 @@
 //! What this room promises, claim by claim.
 
+mod experiment;
 mod flags;
 mod grid;
+mod local;
 
 use super::Flags;
 use clap::Parser;
