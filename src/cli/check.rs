@@ -1,6 +1,6 @@
 //! `dsf check golden DIR`.
 
-use super::exit;
+use super::{exit, print};
 use crate::error::Result;
 use crate::golden::{self, Verdict};
 use clap::{Args, Subcommand};
@@ -43,9 +43,11 @@ pub(super) fn main(arguments: Arguments) -> Result<u8> {
             Verdict::NotImplemented => missing += 1,
             Verdict::Fail(_) | Verdict::Broken(_) => failed += 1,
         }
-        anstream::println!("{:width$}  {}", name(file), describe(&verdict));
+        print::line(&format!("{:width$}  {}", name(file), describe(&verdict)))?;
     }
-    anstream::println!("{passed} passed, {failed} failed, {missing} not implemented");
+    print::line(&format!(
+        "{passed} passed, {failed} failed, {missing} not implemented"
+    ))?;
     Ok(if failed > 0 {
         exit::CHECK_FAILED
     } else {

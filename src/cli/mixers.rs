@@ -1,6 +1,6 @@
 //! `dsf mixers`: the registry as a table.
 
-use super::exit;
+use super::{exit, print};
 use crate::config::{Generator, ModelConfig, MqarConfig, Protocol};
 use crate::error::Result;
 use crate::mixers::{Entry, MIXERS};
@@ -64,19 +64,22 @@ pub(super) fn main(arguments: Arguments) -> Result<u8> {
             .zip(widths)
             .map(|(cell, width)| format!("{cell:width$}"));
         let line: Vec<String> = padded.chain([row[6].clone()]).collect();
-        anstream::println!("{}", line.join("  "));
+        print::line(&line.join("  "))?;
     }
-    anstream::println!(
+    print::line(&format!(
         "\nPer layer, at d = {d}, n = {n}, one head; state in numbers kept per sequence while \
          decoding L = {seq_len} tokens.\nThe first variant is what the protocols `reference` and \
          `matched` train; `paper` trains the variant of that name where there is one."
-    );
+    ))?;
     for option in MIXERS
         .iter()
         .flat_map(|e| e.options.iter().map(move |o| (e.name, o)))
     {
         let (mixer, option) = option;
-        anstream::println!("--option {}=..  ({mixer})  {}", option.name, option.help);
+        print::line(&format!(
+            "--option {}=..  ({mixer})  {}",
+            option.name, option.help
+        ))?;
     }
     Ok(exit::DONE)
 }

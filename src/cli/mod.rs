@@ -4,6 +4,7 @@ mod check;
 mod device;
 mod mixers;
 mod mqar;
+mod print;
 mod report;
 mod run;
 mod screen;
@@ -104,6 +105,16 @@ enum Colour {
     Never,
 }
 
+impl Colour {
+    fn choice(self) -> anstream::ColorChoice {
+        match self {
+            Colour::Auto => anstream::ColorChoice::Auto,
+            Colour::Always => anstream::ColorChoice::Always,
+            Colour::Never => anstream::ColorChoice::Never,
+        }
+    }
+}
+
 impl Global {
     /// Threads to use, at least one.
     fn threads(&self) -> Result<usize, Error> {
@@ -116,15 +127,17 @@ impl Global {
         }
     }
 
+    /// The `--out` flag as it must be typed again; nothing where it is the default.
+    fn out_flag(&self) -> String {
+        match self.out.to_str() {
+            Some("results") => String::new(),
+            _ => format!(" --out {}", self.out.display()),
+        }
+    }
+
     /// Whether stdout takes colour.
     fn coloured(&self) -> bool {
-        match self.color {
-            Colour::Always => true,
-            Colour::Never => false,
-            Colour::Auto => {
-                anstream::AutoStream::choice(&io::stdout()) != anstream::ColorChoice::Never
-            }
-        }
+        anstream::AutoStream::choice(&io::stdout()) != anstream::ColorChoice::Never
     }
 }
 
@@ -138,6 +151,7 @@ pub fn main() -> u8 {
             return e.exit_code() as u8;
         }
     };
+    global.color.choice().write_global();
     let result = match command {
         Command::Mqar(arguments) => mqar::main(arguments, &global),
         Command::Sweep(arguments) => sweep::main(arguments, &global),
@@ -151,7 +165,7 @@ pub fn main() -> u8 {
         }
     };
     result.unwrap_or_else(|e| {
-        eprintln!("error: {e}");
+        print::talk(&format!("error: {e}"));
         match e {
             Error::Usage(_) => exit::MISUSED,
             Error::Interrupted => exit::STOPPED,

@@ -1,7 +1,7 @@
 //! What a person sees while a run trains: one live line in a terminal, plain lines elsewhere.
 
 use super::run::Update;
-use super::Global;
+use super::{print, Global};
 use crate::config::RunConfig;
 use crate::error::Result;
 use indicatif::{ProgressBar, ProgressStyle};
@@ -92,7 +92,7 @@ impl Screen {
     pub fn say(&mut self, text: &str) {
         match &self.mode {
             Mode::Bar(bar) => bar.println(text),
-            Mode::Plain => anstream::eprintln!("{text}"),
+            Mode::Plain => print::talk(text),
             Mode::Quiet => {}
         }
         self.last_plain = Instant::now();

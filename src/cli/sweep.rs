@@ -2,7 +2,7 @@
 
 use super::device::Choice;
 use super::screen::duration;
-use super::{exit, stop_flag, Global};
+use super::{exit, print, stop_flag, Global};
 use crate::config::{RunConfig, TaskConfig};
 use crate::error::{Error, Result};
 use crate::store::{Outcome, Row, Store};
@@ -63,7 +63,7 @@ pub(super) fn main(arguments: Arguments, global: &Global) -> Result<u8> {
     if arguments.dry_run {
         super::device::use_threads(options.threads);
         let text = estimate::dry_run(&plan, &global.out, &options, &device)?;
-        anstream::print!("{text}");
+        print::result(&text)?;
         return Ok(exit::DONE);
     }
     let store = Store::open(&global.out)?;
@@ -75,7 +75,9 @@ pub(super) fn main(arguments: Arguments, global: &Global) -> Result<u8> {
     });
     board.close();
     let tally = tally?;
-    conclude(&tally, &store, global);
+    if !(global.json || global.quiet) {
+        print::line(&conclusion(&tally, &store, global))?;
+    }
     Ok(if tally.failed > 0 {
         exit::SOME_RUNS_FAILED
     } else {
@@ -165,7 +167,8 @@ impl<'a> Board<'a> {
         if self.json {
             let event = json!({ "event": "run", "schema": 1, "run": run.id(), "status": status,
                                 "text": text, "over": self.over, "of": self.runs.len() });
-            anstream::println!("{event}");
+            // The sweep goes on when its listener has left; the results are in the store.
+            let _ = print::line(&event.to_string());
         } else if let Some(text) = text {
             let total = self.runs.len();
             let width = total.to_string().len();
@@ -183,7 +186,7 @@ impl<'a> Board<'a> {
     fn line(&self, text: &str) {
         match &self.bar {
             Some(bar) => bar.println(text),
-            None => anstream::eprintln!("{text}"),
+            None => print::talk(text),
         }
     }
 
@@ -245,10 +248,7 @@ fn finished(row: &Row) -> String {
     }
 }
 
-fn conclude(tally: &Tally, store: &Store, global: &Global) {
-    if global.json || global.quiet {
-        return;
-    }
+fn conclusion(tally: &Tally, store: &Store, global: &Global) -> String {
     let mut parts = vec![format!("{} finished", tally.finished)];
     for (count, what) in [
         (tally.failed, "failed"),
@@ -265,11 +265,11 @@ fn conclude(tally: &Tally, store: &Store, global: &Global) {
     }
     let total = tally.settled();
     let runs = if total == 1 { "run" } else { "runs" };
-    anstream::println!("{total} {runs}: {}.", parts.join(", "));
-    anstream::println!("results: {}", store.summary_path("mqar").display());
-    let out = match global.out.to_str() {
-        Some("results") => String::new(),
-        _ => format!(" --out {}", global.out.display()),
-    };
-    anstream::println!("next:    dsf report{out}");
+    let summary = store.summary_path("mqar");
+    format!(
+        "{total} {runs}: {}.\nresults: {}\nnext:    dsf report{}",
+        parts.join(", "),
+        summary.display(),
+        global.out_flag()
+    )
 }
