@@ -1,3 +1,4 @@
 //! One integration binary; a module a theme.
 
+mod cli;
 mod golden;
