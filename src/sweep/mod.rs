@@ -6,15 +6,20 @@
 //! ```
 
 mod axes;
+mod dry_run;
+pub mod estimate;
 mod experiment;
 mod flags;
 mod grid;
 mod local;
 mod preset;
 mod process;
+pub mod units;
 mod values;
+mod work;
 mod worker;
 
+pub use dry_run::{describe, Standing};
 pub use experiment::Experiment;
 pub use flags::Flags;
 pub use grid::{check_task, Plan};

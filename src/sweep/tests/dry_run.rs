@@ -1,0 +1,121 @@
+//! The text of a dry run.
+
+use super::flags;
+use crate::store::samples::{done, failed, provenance};
+use crate::store::Store;
+use crate::sweep::estimate::Cost;
+use crate::sweep::{describe, Options, Plan, Standing};
+use std::path::Path;
+
+fn plan() -> Plan {
+    Plan::of(&flags(
+        "--preset smoke --mixer ssd,qlstm --n 8,16 --seeds 3",
+    ))
+    .unwrap()
+}
+
+fn options() -> Options {
+    Options {
+        jobs: 2,
+        retry_failed: false,
+        threads: 1,
+        device: "cpu".to_owned(),
+    }
+}
+
+/// A store in which three runs of the plan were taken up: done, failed, begun.
+fn store_with_some(plan: &Plan) -> (tempfile::TempDir, Store) {
+    let folder = tempfile::tempdir().unwrap();
+    let store = Store::open(folder.path()).unwrap();
+    let begin = |index: usize| store.begin(&plan.runs[index], &provenance()).unwrap();
+    begin(0).finish(&done(0.5)).unwrap();
+    begin(1).finish(&failed("out of memory")).unwrap();
+    drop(begin(2));
+    (folder, store)
+}
+
+#[test]
+fn finished_and_failed_runs_are_not_to_be_done_and_begun_ones_are() {
+    let plan = plan();
+    let (_folder, store) = store_with_some(&plan);
+    let standing = Standing::of(&plan, Some(&store), false).unwrap();
+    assert_eq!((standing.done, standing.failed, standing.begun), (1, 1, 1));
+    assert_eq!(standing.to_do, plan.runs[2..]);
+    let retried = Standing::of(&plan, Some(&store), true).unwrap();
+    assert_eq!(retried.to_do, plan.runs[1..]);
+}
+
+#[test]
+fn a_folder_that_is_not_there_holds_no_run() {
+    let plan = plan();
+    let standing = Standing::of(&plan, None, false).unwrap();
+    assert_eq!(standing.to_do, plan.runs);
+}
+
+#[test]
+fn a_dry_run_says_count_axes_work_time_memory_and_place() {
+    let plan = plan();
+    let (_folder, store) = store_with_some(&plan);
+    let standing = Standing::of(&plan, Some(&store), false).unwrap();
+    let cost = Cost {
+        epoch_seconds: 2.0,
+        seconds: 100.0,
+        bytes: 3e8,
+    };
+    let small = Cost { bytes: 1e8, ..cost };
+    let costs = [vec![small; 6], vec![cost]].concat();
+    let text = describe(&plan, &standing, &costs, &options(), Path::new("results"));
+    let expected = "\
+plan    9 runs: 1 done, 1 failed, 7 to do (1 of them begun); 3 duplicates left out
+        mixer         ssd, qlstm
+        protocol      reference
+        d             16
+        n             8, 16, 1
+        L:k           16:2
+        V             32
+        examples      200
+        lr            0.002
+        epochs        1
+        batch         32
+        seed          123, 124, 125
+work    at most 49 steps and 22,400 tokens
+time    at most about 6 min 40 s on cpu with 2 jobs of 1 thread, less where a run learns sooner; 8.0 s for one epoch each
+memory  about 300 MB for the largest run, 400 MB for the largest at once
+out     results
+";
+    assert_eq!(text, expected);
+}
+
+#[test]
+fn long_lists_are_shortened_and_other_settings_shown_once_they_vary() {
+    let plan = Plan::of(&flags(
+        "--mixer ssd --seeds 10 --dropout 0,0.1 --layers 1,2",
+    ))
+    .unwrap();
+    let standing = Standing::default();
+    let text = describe(&plan, &standing, &[], &options(), Path::new("out"));
+    for line in [
+        "seed          123, 124, .. 132 (10 values)",
+        "dropout       0, 0.1",
+        "layers        1, 2",
+    ] {
+        assert!(text.contains(line), "{text}");
+    }
+    assert!(!text.contains("heads"), "{text}");
+}
+
+#[test]
+fn a_finished_plan_has_nothing_left_to_do() {
+    let text = describe(
+        &plan(),
+        &Standing {
+            done: 9,
+            ..Standing::default()
+        },
+        &[],
+        &options(),
+        Path::new("out"),
+    );
+    assert!(text.contains("9 done, 0 failed, 0 to do"), "{text}");
+    assert!(text.contains("nothing is left to do"), "{text}");
+}
