@@ -32,7 +32,15 @@ fn at_most_8192(text: &str) -> std::result::Result<usize, String> {
 
 pub(super) fn main(arguments: Arguments) -> Result<u8> {
     let Arguments { d, n, seq_len } = arguments;
-    let header = ["mixer", "variants", "parameters", "state", "finite DSF", "source", "equation"];
+    let header = [
+        "mixer",
+        "variants",
+        "parameters",
+        "state",
+        "finite DSF",
+        "source",
+        "equation",
+    ];
     let mut rows = vec![header.map(str::to_owned)];
     for entry in MIXERS {
         let (parameters, state) = sizes(entry, &arguments)?;
@@ -51,7 +59,10 @@ pub(super) fn main(arguments: Arguments) -> Result<u8> {
         rows.iter().map(width).max().unwrap_or(0)
     });
     for row in &rows {
-        let padded = row.iter().zip(widths).map(|(cell, width)| format!("{cell:width$}"));
+        let padded = row
+            .iter()
+            .zip(widths)
+            .map(|(cell, width)| format!("{cell:width$}"));
         let line: Vec<String> = padded.chain([row[6].clone()]).collect();
         anstream::println!("{}", line.join("  "));
     }
@@ -60,7 +71,10 @@ pub(super) fn main(arguments: Arguments) -> Result<u8> {
          decoding L = {seq_len} tokens.\nThe first variant is what the protocols `reference` and \
          `matched` train; `paper` trains the variant of that name where there is one."
     );
-    for option in MIXERS.iter().flat_map(|e| e.options.iter().map(move |o| (e.name, o))) {
+    for option in MIXERS
+        .iter()
+        .flat_map(|e| e.options.iter().map(move |o| (e.name, o)))
+    {
         let (mixer, option) = option;
         anstream::println!("--option {}=..  ({mixer})  {}", option.name, option.help);
     }

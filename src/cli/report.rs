@@ -5,7 +5,7 @@ use crate::config::Protocol;
 use crate::error::{Error, Result};
 use crate::report::{self, Filter, Format, Metric, Orient};
 use crate::store::{read_summary, Row, Store};
-use crate::sweep;
+use crate::sweep::{Experiment, Flags};
 use clap::Args;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
@@ -47,7 +47,7 @@ pub(super) fn main(arguments: Arguments, global: &Global) -> Result<u8> {
         protocols: arguments.protocol,
     };
     let planned = match &arguments.experiment {
-        Some(file) => Some(sweep::plan_file(file, &sweep::Flags::default())?.runs),
+        Some(file) => Some(Experiment::read(file)?.plan(&Flags::default())?.runs),
         None => None,
     };
     let mut rows = Vec::new();
@@ -60,12 +60,18 @@ pub(super) fn main(arguments: Arguments, global: &Global) -> Result<u8> {
         rows.extend(read(source)?);
     }
     let report = report::mqar(&rows, planned.as_deref(), &filter, arguments.metric)?;
-    let format = if global.json { Format::Json } else { arguments.format };
+    let format = if global.json {
+        Format::Json
+    } else {
+        arguments.format
+    };
     let text = report.render(format, arguments.orient, global.coloured());
     match io::stdout().lock().write_all(text.as_bytes()) {
         // A pager that was closed has seen enough.
         Err(e) if e.kind() == io::ErrorKind::BrokenPipe => Ok(exit::DONE),
-        written => written.map(|()| exit::DONE).map_err(Error::io("write", "stdout")),
+        written => written
+            .map(|()| exit::DONE)
+            .map_err(Error::io("write", "stdout")),
     }
 }
 

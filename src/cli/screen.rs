@@ -114,7 +114,11 @@ impl Screen {
             Some(a) => format!("{:.1} %", 100.0 * a),
             None => "-".to_owned(),
         };
-        let rate = if pace > 0.0 { self.tokens_per_step / pace } else { 0.0 };
+        let rate = if pace > 0.0 {
+            self.tokens_per_step / pace
+        } else {
+            0.0
+        };
         let line = format!(
             "epoch {epoch}/{}  loss {loss:.4}  test accuracy {accuracy}  {rate:.0} tokens/s  \
              at most {} left",

@@ -95,7 +95,10 @@ impl Events {
                         "steps": steps_per_epoch, "parameters": parameters })
             }
             Update::Step {
-                epoch, step, loss, seconds,
+                epoch,
+                step,
+                loss,
+                seconds,
             } => {
                 let due = |t: Instant| t.elapsed() >= PROGRESS_EVERY;
                 if !self.last_progress.is_none_or(due) {
