@@ -6,7 +6,6 @@
 //! ```
 
 mod axes;
-mod dry_run;
 pub mod estimate;
 mod experiment;
 mod flags;
@@ -14,12 +13,9 @@ mod grid;
 mod local;
 mod preset;
 mod process;
-pub mod units;
 mod values;
-mod work;
 mod worker;
 
-pub use dry_run::{describe, Standing};
 pub use experiment::Experiment;
 pub use flags::Flags;
 pub use grid::{check_task, Plan};

@@ -1,13 +1,22 @@
 //! How long runs will take and how much memory, from a few real steps on this machine.
 
-use super::units::{bytes, counted, duration};
-use super::work::{Atlas, Work};
+mod dry_run;
+#[cfg(test)]
+mod tests;
+mod units;
+mod work;
+
+pub use dry_run::{dry_run, headline};
+pub use units::duration;
+
 use crate::config::{Generator, RunConfig, TaskConfig};
 use crate::error::{Error, Result};
 use crate::tasks;
 use crate::train::{Event, Trainer};
 use candle_core::Device;
 use std::collections::BTreeMap;
+use units::{bytes, counted};
+use work::{Atlas, Work};
 
 /// Work of a timed step: a few tenths of a second on two cores.
 const PROBE: f64 = 2e10;
@@ -159,75 +168,5 @@ impl Probe {
             example: work.example,
             seconds_per_work: seconds / work.step(batch),
         })
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::sweep::{Flags, Plan, Preset};
-
-    #[test]
-    fn workers_take_the_next_run_as_soon_as_they_are_free() {
-        assert_eq!(makespan([4.0, 1.0, 1.0, 1.0], 2), 4.0);
-        assert_eq!(makespan([1.0, 1.0, 4.0], 2), 5.0);
-        assert_eq!(makespan([1.0, 2.0], 8), 2.0);
-        assert_eq!(makespan([], 2), 0.0);
-    }
-
-    #[test]
-    fn every_run_of_a_plan_gets_a_cost_and_larger_runs_a_larger_one() {
-        let flags = Flags {
-            preset: Some(Preset::Smoke),
-            mixer: vec!["ssd".to_owned(), "softmax".to_owned()],
-            d: vec![16, 128],
-            ..Flags::default()
-        };
-        let plan = Plan::of(&flags).unwrap();
-        let costs = costs(&plan.runs, &Device::Cpu).unwrap();
-        assert_eq!(costs.len(), 4);
-        assert!(costs
-            .iter()
-            .all(|cost| cost.seconds > 0.0 && cost.seconds == cost.epoch_seconds));
-        assert!(costs[1].bytes > costs[0].bytes && costs[3].bytes > costs[2].bytes);
-    }
-
-    #[test]
-    fn a_run_between_two_probes_is_timed_between_them() {
-        let run = Preset::Smoke.request().resolve().unwrap();
-        let probe = |example: f64, seconds_per_work: f64| Probe {
-            example,
-            seconds_per_work,
-        };
-        let pace = Pace {
-            small: probe(1e6, 4e-11),
-            large: probe(1e8, 2e-11),
-        };
-        let seconds = |example: f64| {
-            let work = Work {
-                example,
-                update: 0.0,
-                epoch: 1e11,
-                bytes: 0.0,
-            };
-            pace.cost(&run, &work).epoch_seconds
-        };
-        for (example, expected) in [(1e6, 4.0), (1e7, 3.0), (1e8, 2.0)] {
-            assert!((seconds(example) - expected).abs() < 1e-9, "{example}");
-        }
-    }
-
-    #[test]
-    fn the_sentence_of_a_run_says_that_it_is_an_upper_bound() {
-        let run = Preset::Smoke.request().resolve().unwrap();
-        let said = sentence(&run, &Device::Cpu).unwrap();
-        assert!(
-            said.contains("at most about") && said.contains("less if it"),
-            "{said}"
-        );
-        assert!(
-            said.contains("1 epoch,") && said.contains(" MB of memory"),
-            "{said}"
-        );
     }
 }

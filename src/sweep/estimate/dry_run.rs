@@ -1,20 +1,42 @@
 //! What a sweep would do, said before it does anything.
 
-use super::estimate::{makespan, Cost};
-use super::grid::Plan;
-use super::local::Options;
 use super::units::{bytes, counted, duration, grouped};
+use super::{costs, makespan, Cost};
 use crate::config::RunConfig;
 use crate::error::Result;
 use crate::store::{Row, Status, Store};
+use crate::sweep::{Options, Plan};
+use candle_core::Device;
+use std::collections::HashSet;
 use std::path::Path;
 
 /// A list is shown in full up to this many values.
 const MOST_SHOWN: usize = 8;
 
+/// What `plan` would do in the results folder `out`, which is not made if it is not there.
+pub fn dry_run(plan: &Plan, out: &Path, options: &Options, device: &Device) -> Result<String> {
+    let store = out.exists().then(|| Store::existing(out)).transpose()?;
+    let standing = Standing::of(plan, store.as_ref(), options.retry_failed)?;
+    let costs = costs(&standing.to_do, device)?;
+    Ok(describe(plan, &standing, &costs, options, out))
+}
+
+/// `plan` in one line: how many runs, and of what.
+pub fn headline(plan: &Plan) -> String {
+    let varied = axes(plan).into_iter().filter(|axis| axis.values.len() > 1);
+    let varied: Vec<String> = varied
+        .map(|axis| format!("{} {}", axis.name, axis.listed()))
+        .collect();
+    let runs = counted(plan.runs.len(), "run");
+    if varied.is_empty() {
+        return runs;
+    }
+    format!("{runs}: {}", varied.join("; "))
+}
+
 /// How far the runs of a plan have come.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Standing {
+pub(super) struct Standing {
     /// Finished.
     pub done: usize,
     /// Failed.
@@ -54,7 +76,7 @@ impl Standing {
 }
 
 /// What is printed instead of running `plan`. `costs` are those of `standing.to_do`.
-pub fn describe(
+pub(super) fn describe(
     plan: &Plan,
     standing: &Standing,
     costs: &[Cost],
@@ -62,7 +84,10 @@ pub fn describe(
     out: &Path,
 ) -> String {
     let mut lines = vec![format!("plan    {}", runs(plan, standing))];
-    lines.extend(axes(plan).iter().map(|axis| format!("        {axis}")));
+    let shown = axes(plan)
+        .into_iter()
+        .filter(|axis| axis.always || axis.values.len() > 1);
+    lines.extend(shown.map(|axis| format!("        {:<14}{}", axis.name, axis.listed())));
     if standing.to_do.is_empty() {
         lines.push("time    nothing is left to do".to_owned());
     } else {
@@ -123,61 +148,67 @@ fn memory(costs: &[Cost], options: &Options) -> String {
     format!("about {largest} for the largest run, {together} for the largest at once")
 }
 
-/// What varies over the plan, and what everyone wants to know.
-fn axes(plan: &Plan) -> Vec<String> {
-    let rows: Vec<Row> = plan.runs.iter().map(Row::planned).collect();
-    let shown = AXES.iter().filter_map(|axis| {
-        let mut values: Vec<String> = Vec::new();
-        for value in rows.iter().map(axis.of) {
-            if !values.contains(&value) {
-                values.push(value);
-            }
-        }
-        let told = !values.is_empty() && (axis.always || values.len() > 1);
-        told.then(|| format!("{:<14}{}", axis.name, listed(&values)))
-    });
-    shown.collect()
+/// A setting over a plan.
+struct Axis {
+    name: &'static str,
+    /// Whether everyone wants to know, even if it never varies.
+    always: bool,
+    values: Vec<String>,
 }
 
-fn listed(values: &[String]) -> String {
-    match values {
-        [first, second, .., last] if values.len() > MOST_SHOWN => {
-            format!("{first}, {second}, .. {last} ({} values)", values.len())
+impl Axis {
+    fn listed(&self) -> String {
+        match &self.values[..] {
+            [first, second, .., last] if self.values.len() > MOST_SHOWN => {
+                format!(
+                    "{first}, {second}, .. {last} ({} values)",
+                    self.values.len()
+                )
+            }
+            values => values.join(", "),
         }
-        _ => values.join(", "),
     }
 }
 
-struct Axis {
-    name: &'static str,
-    always: bool,
-    of: fn(&Row) -> String,
+/// The settings of a plan that has any run.
+fn axes(plan: &Plan) -> Vec<Axis> {
+    let rows: Vec<Row> = plan.runs.iter().map(Row::planned).collect();
+    let axes = AXES.iter().map(|&(name, always, value_of)| {
+        let mut seen = HashSet::new();
+        let mut values: Vec<String> = rows.iter().map(value_of).collect();
+        values.retain(|value| seen.insert(value.clone()));
+        Axis {
+            name,
+            always,
+            values,
+        }
+    });
+    axes.collect()
 }
 
-const fn axis(name: &'static str, always: bool, of: fn(&Row) -> String) -> Axis {
-    Axis { name, always, of }
-}
+type ValueOf = fn(&Row) -> String;
 
-static AXES: [Axis; 17] = [
-    axis("mixer", true, |row| row.mixer.clone()),
-    axis("variant", false, |row| row.variant.clone()),
-    axis("protocol", true, |row| row.protocol.clone()),
-    axis("d", true, |row| row.d.to_string()),
-    axis("n", true, |row| row.n.to_string()),
-    axis("heads", false, |row| row.heads.to_string()),
-    axis("layers", false, |row| row.layers.to_string()),
-    axis("L:k", true, |row| {
+/// Name, whether it is always shown, and what a run says to it.
+static AXES: [(&str, bool, ValueOf); 17] = [
+    ("mixer", true, |row| row.mixer.clone()),
+    ("variant", false, |row| row.variant.clone()),
+    ("protocol", true, |row| row.protocol.clone()),
+    ("d", true, |row| row.d.to_string()),
+    ("n", true, |row| row.n.to_string()),
+    ("heads", false, |row| row.heads.to_string()),
+    ("layers", false, |row| row.layers.to_string()),
+    ("L:k", true, |row| {
         format!("{}:{}", row.seq_len, row.kv_pairs)
     }),
-    axis("V", true, |row| row.vocab_size.to_string()),
-    axis("examples", true, |row| row.train_examples.to_string()),
-    axis("data", false, |row| {
+    ("V", true, |row| row.vocab_size.to_string()),
+    ("examples", true, |row| row.train_examples.to_string()),
+    ("data", false, |row| {
         format!("{} {}", row.data, row.data_seed)
     }),
-    axis("lr", true, |row| row.lr.to_string()),
-    axis("epochs", true, |row| row.epochs_max.to_string()),
-    axis("batch", true, |row| row.batch_size.to_string()),
-    axis("weight decay", false, |row| row.weight_decay.to_string()),
-    axis("dropout", false, |row| row.embed_dropout.to_string()),
-    axis("seed", true, |row| row.seed.to_string()),
+    ("lr", true, |row| row.lr.to_string()),
+    ("epochs", true, |row| row.epochs_max.to_string()),
+    ("batch", true, |row| row.batch_size.to_string()),
+    ("weight decay", false, |row| row.weight_decay.to_string()),
+    ("dropout", false, |row| row.embed_dropout.to_string()),
+    ("seed", true, |row| row.seed.to_string()),
 ];

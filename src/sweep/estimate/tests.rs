@@ -1,10 +1,11 @@
-//! The text of a dry run.
+//! Costs of runs, and the text of a dry run.
 
-use super::flags;
+use super::dry_run::{describe, Standing};
+use super::*;
 use crate::store::samples::{done, failed, provenance};
 use crate::store::Store;
-use crate::sweep::estimate::Cost;
-use crate::sweep::{describe, Options, Plan, Standing};
+use crate::sweep::tests::flags;
+use crate::sweep::{Options, Plan, Preset};
 use std::path::Path;
 
 fn plan() -> Plan {
@@ -118,4 +119,81 @@ fn a_finished_plan_has_nothing_left_to_do() {
     );
     assert!(text.contains("9 done, 0 failed, 0 to do"), "{text}");
     assert!(text.contains("nothing is left to do"), "{text}");
+}
+
+#[test]
+fn workers_take_the_next_run_as_soon_as_they_are_free() {
+    assert_eq!(makespan([4.0, 1.0, 1.0, 1.0], 2), 4.0);
+    assert_eq!(makespan([1.0, 1.0, 4.0], 2), 5.0);
+    assert_eq!(makespan([1.0, 2.0], 8), 2.0);
+    assert_eq!(makespan([], 2), 0.0);
+}
+
+#[test]
+fn every_run_of_a_plan_gets_a_cost_and_larger_runs_a_larger_one() {
+    let plan = Plan::of(&flags("--preset smoke --mixer ssd,softmax --d 16,128")).unwrap();
+    let costs = costs(&plan.runs, &Device::Cpu).unwrap();
+    assert_eq!(costs.len(), 4);
+    assert!(costs
+        .iter()
+        .all(|cost| cost.seconds > 0.0 && cost.seconds == cost.epoch_seconds));
+    assert!(costs[1].bytes > costs[0].bytes && costs[3].bytes > costs[2].bytes);
+}
+
+#[test]
+fn a_run_between_two_probes_is_timed_between_them() {
+    let run = Preset::Smoke.request().resolve().unwrap();
+    let probe = |example: f64, seconds_per_work: f64| Probe {
+        example,
+        seconds_per_work,
+    };
+    let pace = Pace {
+        small: probe(1e6, 4e-11),
+        large: probe(1e8, 2e-11),
+    };
+    let seconds = |example: f64| {
+        let work = Work {
+            example,
+            update: 0.0,
+            epoch: 1e11,
+            bytes: 0.0,
+        };
+        pace.cost(&run, &work).epoch_seconds
+    };
+    for (example, expected) in [(1e6, 4.0), (1e7, 3.0), (1e8, 2.0)] {
+        assert!((seconds(example) - expected).abs() < 1e-9, "{example}");
+    }
+}
+
+#[test]
+fn the_sentence_of_a_run_says_that_it_is_an_upper_bound() {
+    let run = Preset::Smoke.request().resolve().unwrap();
+    let said = sentence(&run, &Device::Cpu).unwrap();
+    assert!(
+        said.contains("at most about") && said.contains("less if it"),
+        "{said}"
+    );
+    assert!(
+        said.contains("1 epoch,") && said.contains(" MB of memory"),
+        "{said}"
+    );
+}
+
+#[test]
+fn a_dry_run_makes_no_folder() {
+    let folder = tempfile::tempdir().unwrap();
+    let out = folder.path().join("none");
+    let text = dry_run(&plan(), &out, &options(), &Device::Cpu).unwrap();
+    assert!(
+        text.starts_with("plan    9 runs: 0 done, 0 failed, 9 to do"),
+        "{text}"
+    );
+    assert!(!out.exists());
+}
+
+#[test]
+fn the_headline_names_the_count_and_what_varies() {
+    let expected = "9 runs: mixer ssd, qlstm; n 8, 16, 1; seed 123, 124, 125";
+    assert_eq!(headline(&plan()), expected);
+    assert_eq!(headline(&Plan::of(&flags("--mixer ssd")).unwrap()), "1 run");
 }
