@@ -45,6 +45,10 @@ impl Plan {
 
     /// Optimizer steps of all runs, if none stops early.
     pub fn steps(&self) -> u64 {
+        let steps = |run: &RunConfig| {
+            let TaskConfig::Mqar(task) = &run.task;
+            (run.train.epochs * task.train_examples.div_ceil(run.train.batch_size)) as u64
+        };
         self.runs.iter().map(steps).sum()
     }
 
@@ -93,12 +97,6 @@ impl Flags {
         }
         request.resolve()
     }
-}
-
-/// Optimizer steps of a run that does not stop early.
-pub(super) fn steps(run: &RunConfig) -> u64 {
-    let TaskConfig::Mqar(task) = &run.task;
-    (run.train.epochs * task.train_examples.div_ceil(run.train.batch_size)) as u64
 }
 
 /// Every combination, the last axis varying fastest.

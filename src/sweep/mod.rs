@@ -6,6 +6,7 @@
 //! ```
 
 mod axes;
+pub mod estimate;
 mod experiment;
 mod flags;
 mod grid;
