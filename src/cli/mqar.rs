@@ -2,13 +2,14 @@
 
 use super::device::{use_threads, Choice};
 use super::run::{execute, task_title, Host, Update};
-use super::screen::{duration, Screen};
+use super::screen::Screen;
 use super::worker::{done, emit, Events};
 use super::{exit, print, stop_flag, Global};
 use crate::config::{RunConfig, TaskConfig};
 use crate::error::Result;
 use crate::store::{Outcome, RunResult, RunStatus, Status, Store};
-use crate::sweep::{estimate, Flags};
+use crate::sweep::estimate::{self, duration};
+use crate::sweep::Flags;
 use clap::Args;
 
 #[derive(Args)]

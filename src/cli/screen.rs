@@ -4,6 +4,7 @@ use super::run::Update;
 use super::{print, Global};
 use crate::config::RunConfig;
 use crate::error::Result;
+use crate::sweep::estimate::duration;
 use indicatif::{ProgressBar, ProgressStyle};
 use std::io::{self, IsTerminal};
 use std::time::{Duration, Instant};
@@ -141,31 +142,4 @@ fn bar() -> ProgressBar {
     let bar = ProgressBar::new(0);
     bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
     bar
-}
-
-/// Seconds as a person says them: `0.8 s`, `41 s`, `6 min 10 s`, `3 h 05 min`.
-pub(super) fn duration(seconds: f64) -> String {
-    if !seconds.is_finite() {
-        return "-".to_owned();
-    }
-    if seconds < 9.95 {
-        return format!("{seconds:.1} s");
-    }
-    let total = seconds.round() as u64;
-    match (total / 3600, total / 60 % 60, total % 60) {
-        (0, 0, s) => format!("{s} s"),
-        (0, m, s) => format!("{m} min {s:02} s"),
-        (h, m, _) => format!("{h} h {m:02} min"),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::duration;
-
-    #[test]
-    fn durations_read_as_a_person_says_them() {
-        let said = [0.84, 41.2, 370.0, 11_100.0, f64::NAN].map(duration);
-        assert_eq!(said, ["0.8 s", "41 s", "6 min 10 s", "3 h 05 min", "-"]);
-    }
 }

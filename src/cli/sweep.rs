@@ -1,14 +1,13 @@
 //! `dsf sweep`: a grid of runs, planned as a whole and worked off by child processes.
 
 use super::device::Choice;
-use super::screen::duration;
 use super::{exit, print, stop_flag, Global};
 use crate::config::{RunConfig, TaskConfig};
 use crate::error::{Error, Result};
 use crate::store::{Outcome, Row, Store};
+use crate::sweep::estimate::{self, duration};
 use crate::sweep::{
-    check_task, estimate, run_all, Event, Experiment, Flags, Message, Options, Plan, Process, Skip,
-    Tally,
+    check_task, run_all, Event, Experiment, Flags, Message, Options, Plan, Process, Skip, Tally,
 };
 use clap::Args;
 use indicatif::{ProgressBar, ProgressStyle};

@@ -20,10 +20,17 @@ fn assert_says(line: &str, needles: &[&str]) {
 
 #[test]
 fn an_unknown_mixer_is_answered_with_the_nearest() {
-    let needles = ["unknown mixer `linnear`", "Did you mean `linear`?", "rg-lru"];
+    let needles = [
+        "unknown mixer `linnear`",
+        "Did you mean `linear`?",
+        "rg-lru",
+    ];
     assert_says("mqar --mixer linnear", &needles);
     assert_says("sweep --mixer softmax,linnear", &needles);
-    assert_says("mqar --mixer softmax --variant papr", &["Did you mean `paper`?"]);
+    assert_says(
+        "mqar --mixer softmax --variant papr",
+        &["Did you mean `paper`?"],
+    );
 }
 
 #[test]
@@ -54,15 +61,27 @@ fn sizes_that_the_task_forbids_name_the_rule() {
 
 #[test]
 fn heads_that_do_not_fit_are_refused() {
-    assert_says("mqar --mixer softmax --heads 3 --d 64", &["--heads 3 does not divide --d 64"]);
+    assert_says(
+        "mqar --mixer softmax --heads 3 --d 64",
+        &["--heads 3 does not divide --d 64"],
+    );
     assert_says("mqar --mixer s6 --heads 2", &["s6", "--heads"]);
 }
 
 #[test]
 fn options_that_do_not_exist_are_refused() {
-    assert_says("mqar --mixer s6 --option dt_inti=zero", &["Did you mean `dt_init`?"]);
-    assert_says("mqar --mixer s6 --option dt_init=one", &["dt_init=one", "zero"]);
-    assert_says("mqar --mixer softmax --option dt_init=zero", &["no options"]);
+    assert_says(
+        "mqar --mixer s6 --option dt_inti=zero",
+        &["Did you mean `dt_init`?"],
+    );
+    assert_says(
+        "mqar --mixer s6 --option dt_init=one",
+        &["dt_init=one", "zero"],
+    );
+    assert_says(
+        "mqar --mixer softmax --option dt_init=zero",
+        &["no options"],
+    );
 }
 
 #[test]
@@ -89,11 +108,20 @@ fn experiment_files_are_refused_with_file_and_place() {
     assert_says("sweep nowhere.toml", &["nowhere.toml"]);
     let world = World::new();
     for (text, needles) in [
-        ("task = \"mqar\"\n[[grid]]\nmixr = \"ssd\"\n", ["line 3", "mixr"]),
-        ("task = \"mqar\"\n[[grid]]\nd = \"wide\"\n", ["line 3", "wide"]),
+        (
+            "task = \"mqar\"\n[[grid]]\nmixr = \"ssd\"\n",
+            ["line 3", "mixr"],
+        ),
+        (
+            "task = \"mqar\"\n[[grid]]\nd = \"wide\"\n",
+            ["line 3", "wide"],
+        ),
         ("task = \"mqar\"\n[[grid]\n", ["line 2", "file.toml"]),
         ("task = \"mqar\"\n", ["grid", "file.toml"]),
-        ("task = \"mqar\"\n[[grid]]\nmixer = \"linnear\"\n", ["linnear", "linear"]),
+        (
+            "task = \"mqar\"\n[[grid]]\nmixer = \"linnear\"\n",
+            ["linnear", "linear"],
+        ),
         ("", ["task", "file.toml"]),
     ] {
         fs::write(world.path("file.toml"), text).unwrap();
@@ -122,7 +150,13 @@ fn a_results_place_that_cannot_be_written_to_is_refused_before_training() {
 #[test]
 fn a_worker_without_a_config_says_what_it_wants() {
     let world = World::new();
-    for stdin in [&b""[..], b"{}\n", b"not json\n", b"{\"format\": 999}\n", &[0xff, b'\n']] {
+    for stdin in [
+        &b""[..],
+        b"{}\n",
+        b"not json\n",
+        b"{\"format\": 999}\n",
+        &[0xff, b'\n'],
+    ] {
         let said = world.call(&["worker"], stdin);
         assert!(said.code == 1 || said.code == 2, "{}", said.err);
         assert!(said.err.starts_with("error: "), "{}", said.err);
@@ -133,11 +167,18 @@ fn a_worker_without_a_config_says_what_it_wants() {
 fn a_reader_that_leaves_early_is_no_error() {
     let world = World::new();
     let binary = assert_cmd::cargo::cargo_bin("dsf");
-    let line = format!("{} mixers | true; exit ${{PIPESTATUS[0]}}", binary.display());
+    let line = format!(
+        "{} mixers | true; exit ${{PIPESTATUS[0]}}",
+        binary.display()
+    );
     let output = std::process::Command::new("bash")
         .args(["-c", &line])
         .current_dir(world.path(""))
         .output()
         .unwrap();
-    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    assert!(
+        output.status.success(),
+        "{}",
+        String::from_utf8_lossy(&output.stderr)
+    );
 }

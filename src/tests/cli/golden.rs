@@ -24,7 +24,10 @@ fn a_good_file_passes_with_its_worst_error() {
     let said = check(&[("qlstm_paper", bytes)]).ok();
     assert!(said.starts_with("qlstm_paper  pass"), "{said}");
     assert!(said.contains("tolerance"), "{said}");
-    assert!(said.ends_with("1 passed, 0 failed, 0 not implemented\n"), "{said}");
+    assert!(
+        said.ends_with("1 passed, 0 failed, 0 not implemented\n"),
+        "{said}"
+    );
 }
 
 #[test]
@@ -42,7 +45,11 @@ fn an_unreadable_file_fails_and_the_rest_is_still_checked() {
     let good = fs::read(fixture("lemma2")).unwrap();
     let truncated = good[..good.len() / 2].to_vec();
     let garbage = vec![0xff; 100];
-    let said = check(&[("qlstm_paper", truncated), ("s6_paper", garbage), ("lemma2", good)]);
+    let said = check(&[
+        ("qlstm_paper", truncated),
+        ("s6_paper", garbage),
+        ("lemma2", good),
+    ]);
     assert_eq!(said.code, 4, "{}", said.out);
     assert!(said.out.contains("1 passed, 2 failed"), "{}", said.out);
     assert!(!said.err.contains("panicked"), "{}", said.err);

@@ -23,7 +23,9 @@ fn start(world: &World, line: &str) -> Child {
 }
 
 fn signal(child: &Child, name: &str) {
-    let status = Command::new("kill").args([name, &child.id().to_string()]).status();
+    let status = Command::new("kill")
+        .args([name, &child.id().to_string()])
+        .status();
     assert!(status.unwrap().success());
 }
 
@@ -32,7 +34,10 @@ fn wait_for_an_epoch(world: &World, out: &str) {
     let began = Instant::now();
     let has_epoch = |run: &std::path::PathBuf| run.join("metrics.csv").exists();
     while !(world.path(out).join("runs").exists() && world.runs(out).iter().any(has_epoch)) {
-        assert!(began.elapsed() < Duration::from_secs(60), "no epoch within a minute");
+        assert!(
+            began.elapsed() < Duration::from_secs(60),
+            "no epoch within a minute"
+        );
         sleep(Duration::from_millis(5));
     }
 }
@@ -49,7 +54,11 @@ fn a_terminated_run_checkpoints_and_goes_on_to_the_same_bits() {
     wait_for_an_epoch(&world, "cut");
     signal(&child, "-TERM");
     let status = child.wait().unwrap();
-    assert_eq!(status.code(), Some(75), "the run was over before the signal");
+    assert_eq!(
+        status.code(),
+        Some(75),
+        "the run was over before the signal"
+    );
     let run = world.only_run("cut");
     assert!(run.join("checkpoint.safetensors").exists() && !finished(&run));
     let said = world.dsf(&format!("{RUN} --out cut"));
@@ -67,7 +76,10 @@ fn a_killed_run_starts_again_and_loses_nothing_but_time() {
     child.kill().unwrap();
     child.wait().unwrap();
     world.dsf(&format!("{RUN} --out cut -q")).ok();
-    assert_eq!(numbers(&world.only_run("cut")), numbers(&world.only_run("whole")));
+    assert_eq!(
+        numbers(&world.only_run("cut")),
+        numbers(&world.only_run("whole"))
+    );
 }
 
 #[test]
@@ -85,7 +97,12 @@ fn a_killed_sweep_leaves_no_orphan_and_ends_like_an_unbroken_one() {
         if said.code == 0 && !said.out.contains("another process") {
             break;
         }
-        assert!(began.elapsed() < Duration::from_secs(60), "{}{}", said.out, said.err);
+        assert!(
+            began.elapsed() < Duration::from_secs(60),
+            "{}{}",
+            said.out,
+            said.err
+        );
         sleep(Duration::from_millis(100));
     }
     let (whole, cut) = (world.runs("whole"), world.runs("cut"));
@@ -119,7 +136,10 @@ fn two_sweeps_in_one_folder_train_every_run_once() {
     let runs = world.runs("results");
     assert_eq!(runs.len(), 12);
     let said = world.dsf(&line.replace(" -q", "")).ok();
-    assert!(said.contains("12 runs: 0 finished, 12 done before."), "{said}");
+    assert!(
+        said.contains("12 runs: 0 finished, 12 done before."),
+        "{said}"
+    );
     let summary = std::fs::read_to_string(world.path("results/mqar.csv")).unwrap();
     assert_eq!(summary.lines().count(), 13);
 }

@@ -5,7 +5,9 @@ use std::fs;
 
 fn swept() -> World {
     let world = World::new();
-    world.dsf("sweep --preset smoke --mixer ssd,softmax --d 8,16 --n 4,8 --lr 1e-3,1e-2 -q").ok();
+    world
+        .dsf("sweep --preset smoke --mixer ssd,softmax --d 8,16 --n 4,8 --lr 1e-3,1e-2 -q")
+        .ok();
     world
 }
 
@@ -13,7 +15,10 @@ fn swept() -> World {
 fn without_results_it_says_how_to_make_some() {
     let world = World::new();
     let message = world.dsf("report").refused();
-    assert!(message.contains("results") && message.contains("--out"), "{message}");
+    assert!(
+        message.contains("results") && message.contains("--out"),
+        "{message}"
+    );
     fs::create_dir(world.path("results")).unwrap();
     let message = world.dsf("report").refused();
     assert!(message.contains("dsf mqar"), "{message}");
@@ -24,7 +29,10 @@ fn grids_have_a_panel_a_mixer_and_name_their_axes() {
     let world = swept();
     let text = world.dsf("report").ok();
     assert_eq!(text.matches("n \\ d").count(), 2, "{text}");
-    assert!(text.contains("ssd, reference") && text.contains("softmax, reference"), "{text}");
+    assert!(
+        text.contains("ssd, reference") && text.contains("softmax, reference"),
+        "{text}"
+    );
     assert!(text.contains("16 runs done"), "{text}");
     assert!(!text.contains('\u{1b}'), "no colour into a pipe");
     let coloured = world.dsf("report --color always").ok();
@@ -71,10 +79,17 @@ fn broken_inputs_are_named() {
     fs::write(world.path("bad.csv"), "a,b\n1,2\n").unwrap();
     assert!(world.dsf("report bad.csv").refused().contains("bad.csv"));
     assert!(world.dsf("report nowhere").refused().contains("nowhere"));
-    assert!(world.dsf("report --mixer linnear").refused().contains("`linear`"));
+    assert!(world
+        .dsf("report --mixer linnear")
+        .refused()
+        .contains("`linear`"));
     let run = world.runs("results").remove(0);
     fs::write(run.join("result.json"), "{").unwrap();
     let said = world.dsf("report");
-    assert_eq!(said.code, 0, "one broken folder does not hide the others: {}", said.err);
+    assert_eq!(
+        said.code, 0,
+        "one broken folder does not hide the others: {}",
+        said.err
+    );
     assert!(said.err.contains("result.json"), "{}", said.err);
 }

@@ -13,9 +13,15 @@ fn a_grid_is_trained_once() {
     assert!(said.contains("8 runs: 8 finished."), "{said}");
     assert_eq!(world.runs("results").len(), 8);
     let again = world.dsf(GRID).ok();
-    assert!(again.contains("8 runs: 0 finished, 8 done before."), "{again}");
+    assert!(
+        again.contains("8 runs: 0 finished, 8 done before."),
+        "{again}"
+    );
     let wider = world.dsf(&GRID.replace("--d 8,16", "--d 8,16,32")).ok();
-    assert!(wider.contains("12 runs: 4 finished, 8 done before."), "{wider}");
+    assert!(
+        wider.contains("12 runs: 4 finished, 8 done before."),
+        "{wider}"
+    );
     let summary = fs::read_to_string(world.path("results/mqar.csv")).unwrap();
     assert_eq!(summary.lines().count(), 1 + 12);
 }
@@ -34,7 +40,9 @@ fn workers_side_by_side_give_the_numbers_of_one() {
 #[test]
 fn a_dry_run_counts_and_trains_nothing() {
     let world = World::new();
-    world.dsf("mqar --preset smoke --mixer ssd --d 8 --n 4 -q").ok();
+    world
+        .dsf("mqar --preset smoke --mixer ssd --d 8 --n 4 -q")
+        .ok();
     let said = world.dsf(&format!("{GRID} --dry-run")).ok();
     assert!(said.contains("8 runs") && said.contains("1 done"), "{said}");
     assert_eq!(world.runs("results").len(), 1);
@@ -43,10 +51,17 @@ fn a_dry_run_counts_and_trains_nothing() {
 #[test]
 fn every_shipped_experiment_plans_the_count_that_it_states() {
     let dir = Path::new(env!("CARGO_MANIFEST_DIR")).join("experiments");
-    let counts = [("figure1", 32), ("figure2", 80), ("figure3", 96), ("figure7", 1280)];
+    let counts = [
+        ("figure1", 32),
+        ("figure2", 80),
+        ("figure3", 96),
+        ("figure7", 1280),
+    ];
     for (name, count) in counts {
         let file = dir.join(format!("{name}.toml"));
-        let said = World::new().dsf(&format!("sweep {} --dry-run", file.display())).ok();
+        let said = World::new()
+            .dsf(&format!("sweep {} --dry-run", file.display()))
+            .ok();
         assert!(said.contains(&format!("{count} runs")), "{name}: {said}");
     }
 }
@@ -54,7 +69,9 @@ fn every_shipped_experiment_plans_the_count_that_it_states() {
 #[test]
 fn seeds_become_a_mean_and_a_spread() {
     let world = World::new();
-    world.dsf("sweep --preset smoke --mixer ssd --seeds 3 -q").ok();
+    world
+        .dsf("sweep --preset smoke --mixer ssd --seeds 3 -q")
+        .ok();
     assert_eq!(world.runs("results").len(), 3);
     let text = world.dsf("report").ok();
     assert!(text.contains('±'), "{text}");
@@ -64,15 +81,25 @@ fn seeds_become_a_mean_and_a_spread() {
 fn a_run_that_breaks_is_a_row_with_a_reason_and_the_rest_goes_on() {
     let world = World::new();
     // A run folder whose config belongs to nobody breaks exactly one run.
-    world.dsf("mqar --preset smoke --mixer ssd --d 8 --n 4 -q").ok();
+    world
+        .dsf("mqar --preset smoke --mixer ssd --d 8 --n 4 -q")
+        .ok();
     let run = world.only_run("results");
     fs::remove_file(run.join("result.json")).unwrap();
     fs::write(run.join("checkpoint.safetensors"), "not a checkpoint").unwrap();
     let said = world.dsf(GRID);
     assert_eq!(said.code, 3, "{}{}", said.out, said.err);
-    assert!(said.out.contains("8 runs: 7 finished, 1 failed."), "{}", said.out);
+    assert!(
+        said.out.contains("8 runs: 7 finished, 1 failed."),
+        "{}",
+        said.out
+    );
     let summary = fs::read_to_string(world.path("results/mqar.csv")).unwrap();
-    assert_eq!(summary.lines().filter(|l| l.contains(",failed,")).count(), 1, "{summary}");
+    assert_eq!(
+        summary.lines().filter(|l| l.contains(",failed,")).count(),
+        1,
+        "{summary}"
+    );
     assert!(summary.contains("checkpoint.safetensors"), "{summary}");
     let again = world.dsf(GRID).ok();
     assert!(again.contains("1 failed before"), "{again}");
