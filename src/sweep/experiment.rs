@@ -40,7 +40,10 @@ struct Grid {
 impl Experiment {
     /// Reads the file at `path`.
     pub fn read(path: &Path) -> Result<Self> {
-        let text = fs::read_to_string(path).map_err(Error::io("read", path))?;
+        let text = fs::read_to_string(path).map_err(|e| {
+            let path = path.display();
+            Error::usage(format!("cannot read the experiment file {path}: {e}"))
+        })?;
         Self::parse(&text, &path.display().to_string())
     }
 
