@@ -8,7 +8,9 @@ const STACK: usize = 1 << 30; // reserved, not touched: the system hands out pag
 
 fn main() -> ExitCode {
     dsf::alloc::keep_pages();
-    let work = thread::Builder::new().stack_size(STACK).spawn(dsf::cli::main);
+    let work = thread::Builder::new()
+        .stack_size(STACK)
+        .spawn(dsf::cli::main);
     match work.map(|thread| thread.join()) {
         Ok(Ok(code)) => ExitCode::from(code),
         Ok(Err(_)) => ExitCode::FAILURE, // the panic has already been printed

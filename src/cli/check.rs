@@ -1,6 +1,6 @@
 //! `dsf check golden DIR`.
 
-use super::exit;
+use super::{exit, print};
 use crate::error::Result;
 use crate::golden::{self, Verdict};
 use clap::{Args, Subcommand};
@@ -25,8 +25,17 @@ pub(super) fn main(arguments: Arguments) -> Result<u8> {
     let What::Golden { dir } = arguments.what;
     let files = golden::files(&dir)?;
     let (mut passed, mut failed, mut missing) = (0, 0, 0);
-    let name = |file: &PathBuf| file.file_stem().unwrap_or_default().to_string_lossy().into_owned();
-    let width = files.iter().map(|f| name(f).chars().count()).max().unwrap_or(0);
+    let name = |file: &PathBuf| {
+        file.file_stem()
+            .unwrap_or_default()
+            .to_string_lossy()
+            .into_owned()
+    };
+    let width = files
+        .iter()
+        .map(|f| name(f).chars().count())
+        .max()
+        .unwrap_or(0);
     for file in &files {
         let verdict = golden::check(file);
         match &verdict {
@@ -34,10 +43,16 @@ pub(super) fn main(arguments: Arguments) -> Result<u8> {
             Verdict::NotImplemented => missing += 1,
             Verdict::Fail(_) | Verdict::Broken(_) => failed += 1,
         }
-        anstream::println!("{:width$}  {}", name(file), describe(&verdict));
+        print::line(&format!("{:width$}  {}", name(file), describe(&verdict)))?;
     }
-    anstream::println!("{passed} passed, {failed} failed, {missing} not implemented");
-    Ok(if failed > 0 { exit::CHECK_FAILED } else { exit::DONE })
+    print::line(&format!(
+        "{passed} passed, {failed} failed, {missing} not implemented"
+    ))?;
+    Ok(if failed > 0 {
+        exit::CHECK_FAILED
+    } else {
+        exit::DONE
+    })
 }
 
 fn describe(verdict: &Verdict) -> String {

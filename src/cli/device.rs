@@ -23,7 +23,13 @@ impl FromStr for Choice {
             Some(("cuda", ordinal)) => Self::Cuda(ordinal.parse().map_err(|_| {
                 Error::usage(format!("`{ordinal}` is no device number; write cuda:0"))
             })?),
-            _ => return Err(error::unknown("device", text, ["auto", "cpu", "cuda", "cuda:1"])),
+            _ => {
+                return Err(error::unknown(
+                    "device",
+                    text,
+                    ["auto", "cpu", "cuda", "cuda:1"],
+                ))
+            }
         })
     }
 }

@@ -1,6 +1,6 @@
 //! `dsf mixers`: the registry as a table.
 
-use super::exit;
+use super::{exit, print};
 use crate::config::{Generator, ModelConfig, MqarConfig, Protocol};
 use crate::error::Result;
 use crate::mixers::{Entry, MIXERS};
@@ -32,7 +32,15 @@ fn at_most_8192(text: &str) -> std::result::Result<usize, String> {
 
 pub(super) fn main(arguments: Arguments) -> Result<u8> {
     let Arguments { d, n, seq_len } = arguments;
-    let header = ["mixer", "variants", "parameters", "state", "finite DSF", "source", "equation"];
+    let header = [
+        "mixer",
+        "variants",
+        "parameters",
+        "state",
+        "finite DSF",
+        "source",
+        "equation",
+    ];
     let mut rows = vec![header.map(str::to_owned)];
     for entry in MIXERS {
         let (parameters, state) = sizes(entry, &arguments)?;
@@ -51,18 +59,27 @@ pub(super) fn main(arguments: Arguments) -> Result<u8> {
         rows.iter().map(width).max().unwrap_or(0)
     });
     for row in &rows {
-        let padded = row.iter().zip(widths).map(|(cell, width)| format!("{cell:width$}"));
+        let padded = row
+            .iter()
+            .zip(widths)
+            .map(|(cell, width)| format!("{cell:width$}"));
         let line: Vec<String> = padded.chain([row[6].clone()]).collect();
-        anstream::println!("{}", line.join("  "));
+        print::line(&line.join("  "))?;
     }
-    anstream::println!(
+    print::line(&format!(
         "\nPer layer, at d = {d}, n = {n}, one head; state in numbers kept per sequence while \
          decoding L = {seq_len} tokens.\nThe first variant is what the protocols `reference` and \
          `matched` train; `paper` trains the variant of that name where there is one."
-    );
-    for option in MIXERS.iter().flat_map(|e| e.options.iter().map(move |o| (e.name, o))) {
+    ))?;
+    for option in MIXERS
+        .iter()
+        .flat_map(|e| e.options.iter().map(move |o| (e.name, o)))
+    {
         let (mixer, option) = option;
-        anstream::println!("--option {}=..  ({mixer})  {}", option.name, option.help);
+        print::line(&format!(
+            "--option {}=..  ({mixer})  {}",
+            option.name, option.help
+        ))?;
     }
     Ok(exit::DONE)
 }

@@ -3,8 +3,12 @@
 mod check;
 mod device;
 mod mixers;
+mod mqar;
+mod print;
+mod report;
 mod run;
 mod screen;
+mod sweep;
 mod worker;
 
 use crate::error::Error;
@@ -21,6 +25,7 @@ mod exit {
     pub const MISUSED: u8 = 2;
     pub const SOME_RUNS_FAILED: u8 = 3;
     pub const CHECK_FAILED: u8 = 4;
+    pub const BUSY: u8 = 69;
     pub const STOPPED: u8 = 75;
 }
 
@@ -31,7 +36,7 @@ mod exit {
     name = "dsf",
     version,
     after_help = "Exit codes: 0 done; 1 failed; 2 wrong usage; 3 some runs of a sweep failed, the \
-                  rest stand; 4 a check did not hold; 75 stopped by a signal after a checkpoint: \
+                  rest stand; 4 a check did not hold; 69 another process is working on the run; 75 stopped by a signal after a checkpoint: \
                   the same command continues; 130 stopped at once by a second Ctrl-C."
 )]
 struct Cli {
@@ -43,6 +48,12 @@ struct Cli {
 
 #[derive(Subcommand)]
 enum Command {
+    /// Train and test one model on multi-query associative recall.
+    Mqar(mqar::Arguments),
+    /// Train a grid of models; finished runs are never trained again.
+    Sweep(sweep::Arguments),
+    /// Draw accuracy grids from results.
+    Report(report::Arguments),
     /// List the sequence mixers: equation, variants, parameters, state.
     Mixers(mixers::Arguments),
     /// Hold the program against numbers computed elsewhere.
@@ -61,7 +72,14 @@ enum Command {
 #[derive(Args, Clone)]
 struct Global {
     /// Folder of results.
-    #[arg(short, long, global = true, value_name = "DIR", default_value = "results", env = "DSF_OUT")]
+    #[arg(
+        short,
+        long,
+        global = true,
+        value_name = "DIR",
+        default_value = "results",
+        env = "DSF_OUT"
+    )]
     out: PathBuf,
     /// Threads to compute with; results do not depend on it [default: all cores].
     #[arg(long, global = true, value_name = "N")]
@@ -87,6 +105,16 @@ enum Colour {
     Never,
 }
 
+impl Colour {
+    fn choice(self) -> anstream::ColorChoice {
+        match self {
+            Colour::Auto => anstream::ColorChoice::Auto,
+            Colour::Always => anstream::ColorChoice::Always,
+            Colour::Never => anstream::ColorChoice::Never,
+        }
+    }
+}
+
 impl Global {
     /// Threads to use, at least one.
     fn threads(&self) -> Result<usize, Error> {
@@ -99,13 +127,17 @@ impl Global {
         }
     }
 
+    /// The `--out` flag as it must be typed again; nothing where it is the default.
+    fn out_flag(&self) -> String {
+        match self.out.to_str() {
+            Some("results") => String::new(),
+            _ => format!(" --out {}", self.out.display()),
+        }
+    }
+
     /// Whether stdout takes colour.
     fn coloured(&self) -> bool {
-        match self.color {
-            Colour::Always => true,
-            Colour::Never => false,
-            Colour::Auto => anstream::AutoStream::choice(&io::stdout()) != anstream::ColorChoice::Never,
-        }
+        anstream::AutoStream::choice(&io::stdout()) != anstream::ColorChoice::Never
     }
 }
 
@@ -119,7 +151,11 @@ pub fn main() -> u8 {
             return e.exit_code() as u8;
         }
     };
+    global.color.choice().write_global();
     let result = match command {
+        Command::Mqar(arguments) => mqar::main(arguments, &global),
+        Command::Sweep(arguments) => sweep::main(arguments, &global),
+        Command::Report(arguments) => report::main(arguments, &global),
         Command::Mixers(arguments) => mixers::main(arguments),
         Command::Check(arguments) => check::main(arguments),
         Command::Worker(arguments) => worker::main(arguments, &global),
@@ -129,11 +165,12 @@ pub fn main() -> u8 {
         }
     };
     result.unwrap_or_else(|e| {
-        eprintln!("error: {e}");
+        print::talk(&format!("error: {e}"));
         match e {
             Error::Usage(_) => exit::MISUSED,
             Error::Interrupted => exit::STOPPED,
-            Error::Io { .. } | Error::Tensor(_) | Error::Busy(_) => exit::FAILED,
+            Error::Busy(_) => exit::BUSY,
+            Error::Io { .. } | Error::Tensor(_) => exit::FAILED,
         }
     })
 }

@@ -2,13 +2,14 @@
 
 use super::device::{use_threads, Choice};
 use super::run::{execute, task_title, Host, Update};
-use super::screen::{duration, Screen};
+use super::screen::Screen;
 use super::worker::{done, emit, Events};
-use super::{exit, stop_flag, Global};
+use super::{exit, print, stop_flag, Global};
 use crate::config::{RunConfig, TaskConfig};
 use crate::error::Result;
 use crate::store::{Outcome, RunResult, RunStatus, Status, Store};
-use crate::sweep::{estimate, Flags};
+use crate::sweep::estimate::{self, duration};
+use crate::sweep::Flags;
 use clap::Args;
 
 #[derive(Args)]
@@ -55,7 +56,7 @@ pub(super) fn main(arguments: Arguments, global: &Global) -> Result<u8> {
     if global.json {
         emit(&done(&config, &result))?;
     } else {
-        conclude(&config, &result, known, &store, global);
+        print::line(&conclusion(&config, &result, known, &store, global))?;
     }
     Ok(match result.status {
         RunStatus::Done => exit::DONE,
@@ -83,26 +84,32 @@ fn title(config: &RunConfig) -> String {
 }
 
 /// The sentence about the result; then where it is, and what to type next.
-fn conclude(config: &RunConfig, result: &RunResult, known: bool, store: &Store, global: &Global) {
-    anstream::println!("{}", sentence(config, result));
-    if global.quiet {
-        return;
-    }
+fn conclusion(
+    config: &RunConfig,
+    result: &RunResult,
+    known: bool,
+    store: &Store,
+    global: &Global,
+) -> String {
+    let mut lines = vec![sentence(config, result)];
     let folder = store.run_folder(&config.id());
-    let summary = store.summary_path(config.task.name());
+    let folder = folder.display();
     if known {
-        let folder = folder.display();
-        anstream::println!("It was trained before; delete {folder} to train it again.");
+        lines.push(format!(
+            "It was trained before; delete {folder} to train it again."
+        ));
     }
-    anstream::println!("results: {} and {}", folder.display(), summary.display());
-    let out = match global.out.to_str() {
-        Some("results") => String::new(),
-        _ => format!(" --out {}", global.out.display()),
-    };
-    anstream::println!(
-        "next:    dsf report{out}    or    dsf sweep --task mqar --mixer {} --d 64,128 --n 32,64{out}",
-        config.model.mixer
-    );
+    let summary = store.summary_path(config.task.name());
+    lines.push(format!("results: {folder} and {}", summary.display()));
+    let (mixer, out) = (&config.model.mixer, global.out_flag());
+    lines.push(format!(
+        "next:    dsf report{out}    or    \
+         dsf sweep --task mqar --mixer {mixer} --d 64,128 --n 32,64{out}"
+    ));
+    if global.quiet {
+        lines.truncate(1);
+    }
+    lines.join("\n")
 }
 
 fn sentence(config: &RunConfig, result: &RunResult) -> String {

@@ -1,13 +1,12 @@
 //! `dsf report`: results as accuracy grids.
 
-use super::{exit, Global};
+use super::{exit, print, Global};
 use crate::config::Protocol;
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::report::{self, Filter, Format, Metric, Orient};
 use crate::store::{read_summary, Row, Store};
-use crate::sweep;
+use crate::sweep::{Experiment, Flags};
 use clap::Args;
-use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
 #[derive(Args)]
@@ -47,7 +46,7 @@ pub(super) fn main(arguments: Arguments, global: &Global) -> Result<u8> {
         protocols: arguments.protocol,
     };
     let planned = match &arguments.experiment {
-        Some(file) => Some(sweep::plan_file(file, &sweep::Flags::default())?.runs),
+        Some(file) => Some(Experiment::read(file)?.plan(&Flags::default())?.runs),
         None => None,
     };
     let mut rows = Vec::new();
@@ -60,13 +59,14 @@ pub(super) fn main(arguments: Arguments, global: &Global) -> Result<u8> {
         rows.extend(read(source)?);
     }
     let report = report::mqar(&rows, planned.as_deref(), &filter, arguments.metric)?;
-    let format = if global.json { Format::Json } else { arguments.format };
+    let format = if global.json {
+        Format::Json
+    } else {
+        arguments.format
+    };
     let text = report.render(format, arguments.orient, global.coloured());
-    match io::stdout().lock().write_all(text.as_bytes()) {
-        // A pager that was closed has seen enough.
-        Err(e) if e.kind() == io::ErrorKind::BrokenPipe => Ok(exit::DONE),
-        written => written.map(|()| exit::DONE).map_err(Error::io("write", "stdout")),
-    }
+    print::result(&text)?;
+    Ok(exit::DONE)
 }
 
 fn read(source: &Path) -> Result<Vec<Row>> {
@@ -75,7 +75,7 @@ fn read(source: &Path) -> Result<Vec<Row>> {
     }
     let scan = Store::existing(source)?.rows("mqar")?;
     for warning in &scan.warnings {
-        anstream::eprintln!("warning: {warning}");
+        print::talk(&format!("warning: {warning}"));
     }
     Ok(scan.rows)
 }

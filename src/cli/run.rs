@@ -5,8 +5,8 @@ use super::raised;
 use crate::config::{RunConfig, TaskConfig};
 use crate::error::{Error, Result};
 use crate::store::{
-    peak_memory_bytes, utc_now, EpochRow, Outcome, Provenance, RunDir, RunResult, RunStatus, Status,
-    Store,
+    peak_memory_bytes, utc_now, EpochRow, Outcome, Provenance, RunDir, RunResult, RunStatus,
+    Status, Store,
 };
 use crate::tasks;
 use crate::train::{Event, Trainer};
@@ -135,7 +135,10 @@ fn finished(
     let epochs = &trainer.progress().epochs;
     let last = epochs.last();
     // Of equal accuracies the earliest epoch counts.
-    let best = epochs.iter().rev().max_by(|a, b| a.accuracy.total_cmp(&b.accuracy));
+    let best = epochs
+        .iter()
+        .rev()
+        .max_by(|a, b| a.accuracy.total_cmp(&b.accuracy));
     let finite = |x: f64| Some(x).filter(|x| x.is_finite());
     RunResult {
         status: RunStatus::Done,

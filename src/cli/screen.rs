@@ -1,9 +1,10 @@
 //! What a person sees while a run trains: one live line in a terminal, plain lines elsewhere.
 
 use super::run::Update;
-use super::Global;
+use super::{print, Global};
 use crate::config::RunConfig;
 use crate::error::Result;
+use crate::sweep::estimate::duration;
 use indicatif::{ProgressBar, ProgressStyle};
 use std::io::{self, IsTerminal};
 use std::time::{Duration, Instant};
@@ -92,7 +93,7 @@ impl Screen {
     pub fn say(&mut self, text: &str) {
         match &self.mode {
             Mode::Bar(bar) => bar.println(text),
-            Mode::Plain => anstream::eprintln!("{text}"),
+            Mode::Plain => print::talk(text),
             Mode::Quiet => {}
         }
         self.last_plain = Instant::now();
@@ -114,7 +115,11 @@ impl Screen {
             Some(a) => format!("{:.1} %", 100.0 * a),
             None => "-".to_owned(),
         };
-        let rate = if pace > 0.0 { self.tokens_per_step / pace } else { 0.0 };
+        let rate = if pace > 0.0 {
+            self.tokens_per_step / pace
+        } else {
+            0.0
+        };
         let line = format!(
             "epoch {epoch}/{}  loss {loss:.4}  test accuracy {accuracy}  {rate:.0} tokens/s  \
              at most {} left",
@@ -137,31 +142,4 @@ fn bar() -> ProgressBar {
     let bar = ProgressBar::new(0);
     bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
     bar
-}
-
-/// Seconds as a person says them: `0.8 s`, `41 s`, `6 min 10 s`, `3 h 05 min`.
-pub(super) fn duration(seconds: f64) -> String {
-    if !seconds.is_finite() {
-        return "-".to_owned();
-    }
-    if seconds < 9.95 {
-        return format!("{seconds:.1} s");
-    }
-    let total = seconds.round() as u64;
-    match (total / 3600, total / 60 % 60, total % 60) {
-        (0, 0, s) => format!("{s} s"),
-        (0, m, s) => format!("{m} min {s:02} s"),
-        (h, m, _) => format!("{h} h {m:02} min"),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::duration;
-
-    #[test]
-    fn durations_read_as_a_person_says_them() {
-        let said = [0.84, 41.2, 370.0, 11_100.0, f64::NAN].map(duration);
-        assert_eq!(said, ["0.8 s", "41 s", "6 min 10 s", "3 h 05 min", "-"]);
-    }
 }

@@ -3,13 +3,13 @@
 
 use super::device::{use_threads, Choice};
 use super::run::{execute, Host, Update};
-use super::{exit, stop_flag, Global};
+use super::{exit, print, stop_flag, Global};
 use crate::config::RunConfig;
 use crate::error::{Error, Result};
 use crate::store::{RunResult, RunStatus, Store};
 use clap::Args;
 use serde_json::{json, Value};
-use std::io::{self, BufRead, Read, Write};
+use std::io::{self, BufRead, Read};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::Arc;
 use std::thread;
@@ -95,7 +95,10 @@ impl Events {
                         "steps": steps_per_epoch, "parameters": parameters })
             }
             Update::Step {
-                epoch, step, loss, seconds,
+                epoch,
+                step,
+                loss,
+                seconds,
             } => {
                 let due = |t: Instant| t.elapsed() >= PROGRESS_EVERY;
                 if !self.last_progress.is_none_or(due) {
@@ -115,7 +118,7 @@ impl Events {
     }
 }
 
-/// One JSON line on stdout. A reader that went away ends the run at its next checkpoint.
+/// One JSON line on stdout.
 pub(super) fn emit(event: &Value) -> Result<()> {
-    writeln!(io::stdout().lock(), "{event}").map_err(Error::io("write", "stdout"))
+    print::line(&event.to_string())
 }

@@ -17,8 +17,7 @@ impl File {
         let bytes = fs::read(path).map_err(Error::io("read", path))?;
         let broken = |e: String| Error::usage(format!("not a safetensors file: {e}"));
         let (_, header) = SafeTensors::read_metadata(&bytes).map_err(|e| broken(e.to_string()))?;
-        let tensors =
-            io::load_buffer(&bytes, &Device::Cpu).map_err(|e| broken(e.to_string()))?;
+        let tensors = io::load_buffer(&bytes, &Device::Cpu).map_err(|e| broken(e.to_string()))?;
         Ok(Self {
             tensors: tensors.into_iter().collect(),
             metadata: header.metadata().clone().unwrap_or_default(),
@@ -66,7 +65,10 @@ impl File {
 
     pub fn metadata(&self, key: &str) -> Result<&str> {
         let missing = || Error::usage(format!("metadata `{key}` is missing"));
-        self.metadata.get(key).map(String::as_str).ok_or_else(missing)
+        self.metadata
+            .get(key)
+            .map(String::as_str)
+            .ok_or_else(missing)
     }
 
     /// Metadata that is a JSON object.

@@ -17,7 +17,9 @@ pub(super) fn entry(stem: &str) -> Option<(&'static Entry, &'static str)> {
         let rest = stem.strip_prefix(entry.stem)?;
         let variant = if rest.is_empty() { "_paper" } else { rest };
         let known = entry.variants.iter();
-        known.copied().find(|v| variant.strip_prefix('_') == Some(v))
+        known
+            .copied()
+            .find(|v| variant.strip_prefix('_') == Some(v))
     };
     MIXERS.iter().find_map(|e| Some((e, variant_of(e)?)))
 }
@@ -113,7 +115,11 @@ impl<'a> Case<'a> {
         let wanted = self.tensor("y")?;
         let mut worst = Worst::default();
         let scale = magnitude(wanted)?;
-        worst.add(self.what(dtype, "y"), distance(&y, wanted)?, forward * scale);
+        worst.add(
+            self.what(dtype, "y"),
+            distance(&y, wanted)?,
+            forward * scale,
+        );
         let loss = (y * self.tensor("w")?.to_dtype(dtype)?)?.sum_all()?;
         let grads = loss.backward()?;
         let mut vars = params.vars();
@@ -151,7 +157,11 @@ impl<'a> Case<'a> {
         let mut worst = Worst::default();
         let mut compare = |name: &str, got: &Tensor, wanted: &Tensor| -> Result<()> {
             let tolerance = TOLERANCE * magnitude(wanted)?.max(1.0);
-            worst.add(self.what(DType::F64, name), distance(got, wanted)?, tolerance);
+            worst.add(
+                self.what(DType::F64, name),
+                distance(got, wanted)?,
+                tolerance,
+            );
             Ok(())
         };
         let Ltv { lambda, b, c, d } = &system;

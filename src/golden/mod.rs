@@ -83,7 +83,8 @@ impl Verdict {
 
 /// The golden files of a folder, sorted by name.
 pub fn files(dir: &Path) -> Result<Vec<PathBuf>> {
-    let entries = fs::read_dir(dir).map_err(Error::io("read", dir))?;
+    let entries = fs::read_dir(dir)
+        .map_err(|e| Error::usage(format!("cannot read the folder {}: {e}", dir.display())))?;
     let mut files = Vec::new();
     for entry in entries {
         let path = entry.map_err(Error::io("read", dir))?.path();

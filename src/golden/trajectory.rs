@@ -69,7 +69,11 @@ impl<'a> Trajectory<'a> {
     }
 
     fn what(&self, name: &str) -> String {
-        let dtype = if self.dtype == DType::F64 { "f64" } else { "f32" };
+        let dtype = if self.dtype == DType::F64 {
+            "f64"
+        } else {
+            "f32"
+        };
         format!("{dtype} {name}")
     }
 

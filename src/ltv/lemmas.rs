@@ -136,7 +136,12 @@ impl Step {
                 .collect()
         };
         let mut lambda = padded(&self.lambda);
-        lambda.extend(lambda_bar.iter().zip(lambda_hat).map(|(a, b)| [&a[..], b].concat()));
+        lambda.extend(
+            lambda_bar
+                .iter()
+                .zip(lambda_hat)
+                .map(|(a, b)| [&a[..], b].concat()),
+        );
         Self {
             lambda,
             b: [&self.b[..], b_bar].concat(),
@@ -195,7 +200,10 @@ mod tests {
                 let full = dot(&tensor_features(q, order), &tensor_features(k, order));
                 let distinct = dot(&monomial_features(q, order), &monomial_features(k, order));
                 assert!((full - wanted).abs() < 1e-13, "{order}: {full} {wanted}");
-                assert!((distinct - wanted).abs() < 1e-13, "{order}: {distinct} {wanted}");
+                assert!(
+                    (distinct - wanted).abs() < 1e-13,
+                    "{order}: {distinct} {wanted}"
+                );
             }
         }
     }

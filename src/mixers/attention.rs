@@ -38,7 +38,10 @@ impl Projections {
         };
         let output = || -> Result<(Tensor, Tensor)> {
             let std = Init::Normal(output_std(model));
-            Ok((params.get("wout", (d, d), std)?, params.get("bout", d, ZERO)?))
+            Ok((
+                params.get("wout", (d, d), std)?,
+                params.get("bout", d, ZERO)?,
+            ))
         };
         Ok(Self {
             wq: params.get("wq", (n, d), G)?,
@@ -123,7 +126,11 @@ impl Projections {
         if let Some((w, b)) = &self.output {
             let column = Tensor::cat(&[&w.zeros_like()?, &b.unsqueeze(1)?], 1)?;
             let (rows, columns) = column.dims2()?;
-            system.d = Some(column.broadcast_as((seq_len, rows, columns))?.contiguous()?);
+            system.d = Some(
+                column
+                    .broadcast_as((seq_len, rows, columns))?
+                    .contiguous()?,
+            );
         }
         Ok(system)
     }

@@ -66,7 +66,10 @@ impl GatedBlock {
         let raw = self.raw(&x_t.unsqueeze(1)?)?;
         let seen = Tensor::cat(&[window, &raw], 1)?; // (batch, KERNEL, E)
         let taps = self.conv_w.t()?.unsqueeze(0)?;
-        let x = seen.broadcast_mul(&taps)?.sum(1)?.broadcast_add(&self.conv_b)?;
+        let x = seen
+            .broadcast_mul(&taps)?
+            .sum(1)?
+            .broadcast_add(&self.conv_b)?;
         Ok((x, seen.narrow(1, 1, KERNEL - 1)?))
     }
 

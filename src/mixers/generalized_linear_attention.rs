@@ -29,7 +29,14 @@ impl Mixer for Generalized {
         let (q, k, v) = (self.0.queries(x, cx)?, self.0.keys(x)?, self.0.values(x)?);
         let at = cx.rows().map(|r| &r.positions);
         let mask = cx.mask("attention", self.0.dropout);
-        self.0.output(&ops::causal_attention(&q, &k, &v, at, Weights::Plain, mask)?)
+        self.0.output(&ops::causal_attention(
+            &q,
+            &k,
+            &v,
+            at,
+            Weights::Plain,
+            mask,
+        )?)
     }
 
     fn state_size(&self, _seq_len: usize) -> usize {

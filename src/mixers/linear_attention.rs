@@ -30,7 +30,14 @@ impl Mixer for LinearAttention {
         let v = self.0.values(x)?;
         let at = cx.rows().map(|r| &r.positions);
         let mask = cx.mask("attention", self.0.dropout);
-        self.0.output(&ops::causal_attention(&q, &k, &v, at, Weights::LinearNormalised, mask)?)
+        self.0.output(&ops::causal_attention(
+            &q,
+            &k,
+            &v,
+            at,
+            Weights::LinearNormalised,
+            mask,
+        )?)
     }
 
     fn state_size(&self, _seq_len: usize) -> usize {

@@ -181,7 +181,11 @@ impl Entry {
             return Ok(());
         }
         let kind = format!("variant of {}", self.name);
-        Err(error::unknown(&kind, variant, self.variants.iter().copied()))
+        Err(error::unknown(
+            &kind,
+            variant,
+            self.variants.iter().copied(),
+        ))
     }
 
     /// Refuses sizes that this mixer cannot be built with.

@@ -150,7 +150,11 @@ impl Mixer for Plain {
 impl Recurrent for Plain {
     fn init(&self, batch: usize) -> Result<State> {
         let shape = (batch, self.wu.dim(0)?);
-        Ok(State(vec![Tensor::zeros(shape, self.wu.dtype(), self.wu.device())?]))
+        Ok(State(vec![Tensor::zeros(
+            shape,
+            self.wu.dtype(),
+            self.wu.device(),
+        )?]))
     }
 
     fn step(&self, x_t: &Tensor, state: &mut State) -> Result<Tensor> {

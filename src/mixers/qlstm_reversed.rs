@@ -34,7 +34,12 @@ mod tests {
         let a = 1.7;
         let power = ops::sigmoid(&z.neg().unwrap()).unwrap().powf(a).unwrap();
         let exponent = (ops::softplus(&z).unwrap() * -a).unwrap().exp().unwrap();
-        for (p, e) in power.to_vec1::<f64>().unwrap().iter().zip(exponent.to_vec1::<f64>().unwrap()) {
+        for (p, e) in power
+            .to_vec1::<f64>()
+            .unwrap()
+            .iter()
+            .zip(exponent.to_vec1::<f64>().unwrap())
+        {
             assert!((p - e).abs() <= 1e-14 * p, "{p} {e}");
         }
     }

@@ -100,7 +100,11 @@ impl Mixer for Plain {
 impl Recurrent for Plain {
     fn init(&self, batch: usize) -> Result<State> {
         let shape = (batch, self.lam.dim(0)?);
-        Ok(State(vec![Tensor::zeros(shape, self.lam.dtype(), self.lam.device())?]))
+        Ok(State(vec![Tensor::zeros(
+            shape,
+            self.lam.dtype(),
+            self.lam.device(),
+        )?]))
     }
 
     fn step(&self, x_t: &Tensor, state: &mut State) -> Result<Tensor> {

@@ -62,7 +62,9 @@ impl S6 {
         let (d, n) = (model.d_model, model.d_state);
         let option = |name: &str| model.options.get(name).map(String::as_str);
         let auto = d.div_ceil(16);
-        let rank = option("dt_rank").and_then(|v| v.parse().ok()).unwrap_or(auto);
+        let rank = option("dt_rank")
+            .and_then(|v| v.parse().ok())
+            .unwrap_or(auto);
         let g = || Init::Normal(0.02);
         let edge = (rank as f64).powf(-0.5);
         let (wdt, bdt) = match option("dt_init") {
@@ -104,9 +106,7 @@ impl S6 {
     fn finish(&self, o: &Tensor, u: &Tensor) -> Result<Tensor> {
         match &self.end {
             End::Paper { wd } => o + (linear(u, wd, None)? * u)?,
-            End::Reference { dskip, wout } => {
-                linear(&(o + u.broadcast_mul(dskip)?)?, wout, None)
-            }
+            End::Reference { dskip, wout } => linear(&(o + u.broadcast_mul(dskip)?)?, wout, None),
         }
     }
 }

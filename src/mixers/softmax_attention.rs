@@ -35,7 +35,14 @@ impl Mixer for SoftmaxAttention {
         let (k, v) = (self.0.keys(x)?, self.0.values(x)?);
         let at = cx.rows().map(|r| &r.positions);
         let mask = cx.mask("attention", self.0.dropout);
-        self.0.output(&ops::causal_attention(&q, &k, &v, at, Weights::Softmax, mask)?)
+        self.0.output(&ops::causal_attention(
+            &q,
+            &k,
+            &v,
+            at,
+            Weights::Softmax,
+            mask,
+        )?)
     }
 
     fn state_size(&self, seq_len: usize) -> usize {

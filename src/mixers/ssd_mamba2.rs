@@ -39,7 +39,8 @@ impl SsdMamba2 {
     fn new(model: &ModelConfig, params: &Params) -> Result<Self> {
         let (d, n, heads) = (model.d_model, model.d_state, model.n_heads);
         let g = || Init::Normal(0.02);
-        let a_log = |_: usize, stream: &mut crate::rng::Stream| (1.0 + 15.0 * stream.uniform()).ln();
+        let a_log =
+            |_: usize, stream: &mut crate::rng::Stream| (1.0 + 15.0 * stream.uniform()).ln();
         Ok(Self {
             wx: params.get("wx", (d, d), g())?,
             wb: params.get("wb", (n, d), g())?,
@@ -97,9 +98,13 @@ impl Mixer for SsdMamba2 {
     }
 
     fn ltv(&self, u: &Tensor) -> Result<Option<Ltv>> {
-        let skip = u.ones_like()?.broadcast_mul(&self.per_channel(&self.dskip)?)?;
+        let skip = u
+            .ones_like()?
+            .broadcast_mul(&self.per_channel(&self.dskip)?)?;
         let drive = self.drive(&u.unsqueeze(0)?)?;
-        drive.system(Some(&self.wx), skip, Some(&self.wout)).map(Some)
+        drive
+            .system(Some(&self.wx), skip, Some(&self.wout))
+            .map(Some)
     }
 }
 

@@ -32,7 +32,10 @@ impl Drive {
         let decay = delta.broadcast_mul(&self.a.unsqueeze(0)?)?.exp()?;
         let write = (&delta * column(&self.x)?)?.broadcast_mul(&row(&self.b)?)?;
         let h = (state.0[0].broadcast_mul(&decay)? + write)?;
-        let o = h.broadcast_mul(&row(&self.c)?)?.sum(D::Minus1)?.unsqueeze(1)?;
+        let o = h
+            .broadcast_mul(&row(&self.c)?)?
+            .sum(D::Minus1)?
+            .unsqueeze(1)?;
         *state = State(vec![h]);
         Ok(o)
     }
@@ -57,7 +60,12 @@ impl Drive {
         let lambda = delta.broadcast_mul(&self.a.unsqueeze(0)?)?.exp()?;
         Channels {
             lambda: lambda.broadcast_as(write.shape())?.contiguous()?,
-            read: self.c.squeeze(0)?.unsqueeze(1)?.broadcast_as(write.shape())?.contiguous()?,
+            read: self
+                .c
+                .squeeze(0)?
+                .unsqueeze(1)?
+                .broadcast_as(write.shape())?
+                .contiguous()?,
             write,
             value,
             skip: Some(skip),

@@ -26,13 +26,17 @@ impl Block {
             let mlp = || Mlp::new(d, std, &params.scope("mlp"));
             Ok(Second {
                 norm: LayerNorm::new(d, &params.scope("norm2"))?,
-                mlp: (config.state_mixer == StateMixer::Mlp).then(mlp).transpose()?,
+                mlp: (config.state_mixer == StateMixer::Mlp)
+                    .then(mlp)
+                    .transpose()?,
             })
         };
         Ok(Self {
             norm1: LayerNorm::new(d, &params.scope("norm1"))?,
             mixer: (entry.build)(config, &params.scope("mixer"))?,
-            second: (config.layout == Layout::Transformer).then(second).transpose()?,
+            second: (config.layout == Layout::Transformer)
+                .then(second)
+                .transpose()?,
         })
     }
 

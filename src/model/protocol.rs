@@ -87,7 +87,9 @@ impl Request {
                 schedule: self.protocol.schedule(),
                 lr: self.lr,
                 epochs: self.epochs,
-                batch_size: self.batch_size.unwrap_or_else(|| batch_size(self.task.seq_len, home)),
+                batch_size: self
+                    .batch_size
+                    .unwrap_or_else(|| batch_size(self.task.seq_len, home)),
                 weight_decay: self.weight_decay,
                 stop_above: 0.99,
             },
@@ -104,7 +106,11 @@ impl Request {
                         "--option {name}={value}: mixer `{mixer}` has no options"
                     )));
                 }
-                return Err(error::unknown(&format!("option of {}", entry.name), name, known));
+                return Err(error::unknown(
+                    &format!("option of {}", entry.name),
+                    name,
+                    known,
+                ));
             };
             if !(option.accepts)(value) {
                 return Err(Error::usage(format!(
@@ -132,17 +138,23 @@ impl Request {
         ];
         for (flag, size, most) in sizes {
             if !(1..=most).contains(&size) {
-                return Err(Error::usage(format!("{flag} must be 1 to {most}, not {size}")));
+                return Err(Error::usage(format!(
+                    "{flag} must be 1 to {most}, not {size}"
+                )));
             }
         }
         positive("--lr", self.lr)?;
         if !(self.weight_decay.is_finite() && self.weight_decay >= 0.0) {
             let w = self.weight_decay;
-            return Err(Error::usage(format!("--weight-decay must be 0 or more, not {w}")));
+            return Err(Error::usage(format!(
+                "--weight-decay must be 0 or more, not {w}"
+            )));
         }
         let p = self.dropout.unwrap_or(0.0);
         if !(0.0..1.0).contains(&p) {
-            return Err(Error::usage(format!("--dropout must be in [0, 1), not {p}")));
+            return Err(Error::usage(format!(
+                "--dropout must be in [0, 1), not {p}"
+            )));
         }
         Ok(())
     }
@@ -239,18 +251,56 @@ mod tests {
     fn the_reference_protocol_is_the_table_of_the_released_configs() {
         let of = |m: &str| request(m, Protocol::Reference).resolve().unwrap();
         for (mixer, layout, state_mixer, positions, batch) in [
-            ("softmax", Layout::Transformer, StateMixer::Identity, true, 512),
-            ("linear", Layout::Transformer, StateMixer::Identity, true, 512),
-            ("normalized", Layout::Transformer, StateMixer::Mlp, true, 512),
+            (
+                "softmax",
+                Layout::Transformer,
+                StateMixer::Identity,
+                true,
+                512,
+            ),
+            (
+                "linear",
+                Layout::Transformer,
+                StateMixer::Identity,
+                true,
+                512,
+            ),
+            (
+                "normalized",
+                Layout::Transformer,
+                StateMixer::Mlp,
+                true,
+                512,
+            ),
             ("s6", Layout::Mamba, StateMixer::None, false, 512),
             ("ssd", Layout::Mamba, StateMixer::None, false, 512),
-            ("qlstm", Layout::Transformer, StateMixer::Identity, true, 256),
-            ("qlstm-reversed", Layout::Transformer, StateMixer::Identity, true, 256),
+            (
+                "qlstm",
+                Layout::Transformer,
+                StateMixer::Identity,
+                true,
+                256,
+            ),
+            (
+                "qlstm-reversed",
+                Layout::Transformer,
+                StateMixer::Identity,
+                true,
+                256,
+            ),
         ] {
             let run = of(mixer);
             let m = &run.model;
-            assert_eq!((m.layout, m.state_mixer, m.positions), (layout, state_mixer, positions), "{mixer}");
-            assert_eq!((run.train.batch_size, m.variant.as_str()), (batch, "reference"), "{mixer}");
+            assert_eq!(
+                (m.layout, m.state_mixer, m.positions),
+                (layout, state_mixer, positions),
+                "{mixer}"
+            );
+            assert_eq!(
+                (run.train.batch_size, m.variant.as_str()),
+                (batch, "reference"),
+                "{mixer}"
+            );
             assert_eq!((m.embed_dropout, m.attn_dropout), (0.1, 0.1), "{mixer}");
         }
         assert_eq!(of("s6").model.options["dt_init"], "zero");
@@ -258,16 +308,33 @@ mod tests {
 
     #[test]
     fn the_paper_protocol_has_one_block_no_dropout_and_positions_for_attention_only() {
-        for (mixer, variant, positions) in
-            [("softmax", "paper", true), ("s6", "paper", false), ("qlstm", "paper", false), ("ssd", "reference", false)]
-        {
+        for (mixer, variant, positions) in [
+            ("softmax", "paper", true),
+            ("s6", "paper", false),
+            ("qlstm", "paper", false),
+            ("ssd", "reference", false),
+        ] {
             let run = request(mixer, Protocol::Paper).resolve().unwrap();
-            assert_eq!((run.model.variant.as_str(), run.model.positions), (variant, positions), "{mixer}");
-            assert_eq!((run.model.layout, run.model.state_mixer), (Layout::Transformer, StateMixer::Mlp));
+            assert_eq!(
+                (run.model.variant.as_str(), run.model.positions),
+                (variant, positions),
+                "{mixer}"
+            );
+            assert_eq!(
+                (run.model.layout, run.model.state_mixer),
+                (Layout::Transformer, StateMixer::Mlp)
+            );
             assert_eq!((run.model.embed_dropout, run.train.batch_size), (0.0, 512));
             assert_eq!(run.train.schedule, Schedule::WarmupConstant);
         }
-        assert_eq!(request("s6", Protocol::Paper).resolve().unwrap().model.options["dt_init"], "mamba");
+        assert_eq!(
+            request("s6", Protocol::Paper)
+                .resolve()
+                .unwrap()
+                .model
+                .options["dt_init"],
+            "mamba"
+        );
     }
 
     #[test]
@@ -275,7 +342,10 @@ mod tests {
         for entry in mixers::MIXERS {
             let run = request(entry.name, Protocol::Matched).resolve().unwrap();
             let m = &run.model;
-            assert_eq!((m.layout, m.state_mixer, m.positions), (Layout::Transformer, StateMixer::Mlp, true));
+            assert_eq!(
+                (m.layout, m.state_mixer, m.positions),
+                (Layout::Transformer, StateMixer::Mlp, true)
+            );
             assert_eq!((run.train.batch_size, m.embed_dropout), (512, 0.1));
         }
     }
@@ -306,7 +376,9 @@ mod tests {
             |c| c.model.d_state += 1,
             |c| c.protocol = Protocol::Matched,
             |c| drop(c.model.options.insert("dt_init".into(), "mamba".into())),
-            |c| match &mut c.task { TaskConfig::Mqar(m) => m.data_seed += 1 },
+            |c| match &mut c.task {
+                TaskConfig::Mqar(m) => m.data_seed += 1,
+            },
         ];
         for change in changes {
             let mut other = base.clone();
@@ -323,7 +395,10 @@ mod tests {
             r.resolve().unwrap_err().to_string()
         };
         let mixer = message(|r| r.mixer = "linnear".into());
-        assert!(mixer.contains("unknown mixer `linnear`. Did you mean `linear`?"), "{mixer}");
+        assert!(
+            mixer.contains("unknown mixer `linnear`. Did you mean `linear`?"),
+            "{mixer}"
+        );
         let variant = message(|r| r.variant = Some("papr".into()));
         assert!(variant.contains("Did you mean `paper`?"), "{variant}");
         assert!(message(|r| r.lr = -1.0).contains("--lr must be a positive number"));

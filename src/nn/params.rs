@@ -110,7 +110,10 @@ impl Params {
             None => self.create(&name, &shape, init)?,
         };
         if var.shape() != &shape {
-            bail!("parameter {name} has shape {:?}, asked for {shape:?}", var.shape());
+            bail!(
+                "parameter {name} has shape {:?}, asked for {shape:?}",
+                var.shape()
+            );
         }
         Ok(if self.tracked {
             var.as_tensor().clone()
@@ -175,7 +178,10 @@ mod tests {
         p.get("w", 5, Init::Constant(1.0)).unwrap();
         let d = p.detached().get("w", 5, Init::Constant(0.0)).unwrap();
         assert!(!d.track_op());
-        p.vars()[0].1.set(&Tensor::zeros(5, DType::F32, &Device::Cpu).unwrap()).unwrap();
+        p.vars()[0]
+            .1
+            .set(&Tensor::zeros(5, DType::F32, &Device::Cpu).unwrap())
+            .unwrap();
         assert_eq!(d.to_vec1::<f32>().unwrap(), [0.0; 5]);
     }
 

@@ -48,18 +48,29 @@ pub(crate) fn each<F: Float, const W: usize>(f: impl Fn(usize) -> F) -> [F; W] {
     out
 }
 
-/// The sum over lanes (a power of two of them), as a tree of fixed form.
+/// The sum over lanes (a power of two of them, at most 32), as a tree of fixed form.
+///
+/// Each level is a loop of constant length: the compiler must unroll it to see the vectors.
 #[inline(always)]
 pub(crate) fn sum<F: Float, const W: usize>(x: &[F; W]) -> F {
+    const { assert!(W.is_power_of_two() && W <= 32) };
     let mut x = *x;
-    let mut half = W / 2;
-    while half > 0 {
-        for i in 0..half {
-            x[i] += x[i + half];
-        }
-        half /= 2;
-    }
+    fold::<F, W, 16>(&mut x);
+    fold::<F, W, 8>(&mut x);
+    fold::<F, W, 4>(&mut x);
+    fold::<F, W, 2>(&mut x);
+    fold::<F, W, 1>(&mut x);
     x[0]
+}
+
+/// Adds lanes HALF .. 2 HALF to the first HALF, if there are that many.
+#[inline(always)]
+fn fold<F: Float, const W: usize, const HALF: usize>(x: &mut [F; W]) {
+    if 2 * HALF <= W {
+        for i in 0..HALF {
+            x[i] += x[i + HALF];
+        }
+    }
 }
 
 /// Σ f over the elements of slices of one length: sixteen running sums, then the tree.

@@ -1,6 +1,6 @@
 //! What a run ends with.
 
-use super::Provenance;
+use super::{utc_now, Provenance};
 use serde::{Deserialize, Serialize};
 
 /// What `result.json` holds. Numbers that are not finite are `None`, since JSON has no word for
@@ -65,4 +65,30 @@ pub enum Outcome {
     Finished,
     /// The loss was no longer a number.
     Diverged,
+}
+
+impl RunResult {
+    /// A run that broke off: nothing but its reason.
+    pub fn failed(reason: &str, started: &str, provenance: Provenance) -> Self {
+        Self {
+            status: RunStatus::Failed,
+            outcome: None,
+            reason: reason.to_owned(),
+            accuracy: None,
+            best_accuracy: None,
+            best_epoch: None,
+            epochs_run: 0,
+            train_loss: None,
+            test_loss: None,
+            params: None,
+            state_size: None,
+            steps: 0,
+            seconds: 0.0,
+            tokens_per_s: None,
+            peak_memory_bytes: None,
+            started: started.to_owned(),
+            ended: utc_now(),
+            provenance,
+        }
+    }
 }

@@ -5,15 +5,25 @@
 //! flags, experiments/*.toml -> Plan -> run_all -> up to `jobs` children `dsf worker`
 //! ```
 
+mod axes;
+pub mod estimate;
+mod experiment;
 mod flags;
 mod grid;
+mod local;
 mod preset;
+mod process;
 mod values;
+mod worker;
 
+pub use experiment::Experiment;
 pub use flags::Flags;
 pub use grid::{check_task, Plan};
+pub use local::{run_all, Event, Options, Skip, Tally};
 pub use preset::Preset;
+pub use process::Process;
 pub use values::{MixerOption, Rate, Size, PAPER_RATES};
+pub use worker::{Ending, Message, Worker, EXIT_BUSY, EXIT_INTERRUPTED};
 
 #[cfg(test)]
 mod tests;

@@ -1,6 +1,7 @@
 //! One integration binary; a module a theme.
 
 mod architecture;
+mod cli;
 mod contracts;
 mod golden;
 mod gradients;

@@ -67,20 +67,25 @@ fn test_modules(source: &Source) -> Vec<String> {
         .find_map(|name| folder.strip_suffix(name))
         .unwrap_or(folder);
     let lines: Vec<&str> = source.text.lines().map(str::trim).collect();
-    let pairs = lines.windows(2).filter(|w| w[0] == "#[cfg(test)]");
+    let pairs = lines.windows(2).filter(|w| tests_only(w[0]));
     let names = pairs.filter_map(|w| w[1].strip_suffix(';')?.split_once("mod "));
     names.map(|(_, name)| format!("{folder}/{name}")).collect()
 }
 
+/// Whether an attribute keeps what follows out of the program.
+fn tests_only(line: &str) -> bool {
+    line == "#[cfg(test)]" || line.starts_with("#[cfg(all(test,")
+}
+
 impl Source {
     /// Number and text of the lines that are compiled into the program: no comments, no items
-    /// under `#[cfg(test)]`.
+    /// for tests.
     pub fn code(&self) -> Vec<(usize, &str)> {
         let mut code = Vec::new();
         let mut lines = self.text.lines().enumerate();
         while let Some((i, line)) = lines.next() {
             let bare = line.trim_start();
-            if bare == "#[cfg(test)]" {
+            if tests_only(bare) {
                 let indent = &line[..line.len() - bare.len()];
                 let closing = format!("{indent}}}");
                 let first = lines.next().map_or("", |(_, l)| l);
@@ -103,13 +108,13 @@ impl Source {
 
 #[test]
 fn test_items_and_comments_are_no_code() {
-    let text = "use a;\n// b\n#[cfg(test)]\nmod tests {\n    fn c() {}\n}\nfn d() {}\n";
+    let text = "use a;\n// b\n#[cfg(test)]\nmod tests {\n    fn c() {}\n}\n#[cfg(all(test, unix))]\nuse e;\nfn d() {}\n";
     let source = Source {
         path: "src/x.rs".into(),
         text: text.into(),
         test: false,
     };
-    assert_eq!(source.code(), [(1, "use a;"), (7, "fn d() {}")]);
+    assert_eq!(source.code(), [(1, "use a;"), (9, "fn d() {}")]);
 }
 
 #[test]

@@ -12,6 +12,7 @@ fn wide(mixer: &str) -> Trace {
     let mut request = request(mixer, Protocol::Reference);
     (request.d_model, request.d_state) = (64, 16);
     (request.task.seq_len, request.task.vocab_size) = (64, 512);
+    (request.task.train_examples, request.task.test_examples) = (32, 16);
     (request.batch_size, request.epochs) = (Some(32), 1);
     let config = request.resolve().unwrap();
     trace(&config, &tasks::load(&config.task).unwrap())

@@ -195,6 +195,10 @@ mod tests {
         for (got, want) in var.to_vec1::<f64>().unwrap().iter().zip(expected) {
             assert!((got - want).abs() < 1e-9, "{got} {want}");
         }
-        assert_eq!(idle.to_vec1::<f64>().unwrap(), [5.0], "no gradient, no decay");
+        assert_eq!(
+            idle.to_vec1::<f64>().unwrap(),
+            [5.0],
+            "no gradient, no decay"
+        );
     }
 }

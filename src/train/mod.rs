@@ -82,10 +82,7 @@ impl<'a> Trainer<'a> {
 
     /// Trains to the end, telling `on` of every step and epoch. An error from `on` ends the run
     /// where it stands; [`Self::checkpoint`] then holds all of it.
-    pub fn run(
-        &mut self,
-        on: &mut dyn FnMut(&Self, Event) -> Result<()>,
-    ) -> Result<Outcome> {
+    pub fn run(&mut self, on: &mut dyn FnMut(&Self, Event) -> Result<()>) -> Result<Outcome> {
         loop {
             if let Some(outcome) = self.ended() {
                 return Ok(outcome);
@@ -162,7 +159,11 @@ impl<'a> Trainer<'a> {
         let loss = batch.loss(&self.model, &cx)?;
         let value = f64::from(loss.to_scalar::<f32>()?);
         if value.is_finite() {
-            let rate = learning_rate(&self.config.train, self.progress.step, self.steps_per_epoch());
+            let rate = learning_rate(
+                &self.config.train,
+                self.progress.step,
+                self.steps_per_epoch(),
+            );
             self.optimizer.step(&loss.backward()?, rate)?;
             self.progress.step += 1;
             self.progress.loss_sum += value;

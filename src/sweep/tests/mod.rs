@@ -1,7 +1,9 @@
 //! What this room promises, claim by claim.
 
+mod experiment;
 mod flags;
 mod grid;
+mod local;
 
 use super::Flags;
 use clap::Parser;
@@ -18,6 +20,6 @@ fn parse(line: &str) -> Result<Flags, clap::Error> {
     Line::try_parse_from(words).map(|line| line.flags)
 }
 
-fn flags(line: &str) -> Flags {
+pub(super) fn flags(line: &str) -> Flags {
     parse(line).unwrap_or_else(|e| panic!("{line}: {e}"))
 }

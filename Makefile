@@ -1,0 +1,20 @@
+# The commands worth remembering. Tests run in release: one build of the dependencies serves all.
+.PHONY: build run test lint bench ci
+
+build:      # the binary, target/release/dsf
+	cargo build --release --locked
+
+run:        # trains the default model: learns within a minute on a laptop
+	cargo run --release --locked -- mqar
+
+test:       # every test; no GPU, no network, no Python
+	cargo test --release --locked
+
+lint:       # formatting and clippy, as CI asks for them
+	cargo fmt --check && cargo clippy --release --locked --all-targets -- -D warnings
+
+bench:      # the fused ops: time a call and elements a second, on one thread
+	RAYON_NUM_THREADS=1 cargo test --release --locked --lib ops:: -- speed --ignored --nocapture --test-threads=1
+
+ci:         # what CI runs
+	bash .ci/run

@@ -1,0 +1,274 @@
+//! `dsf sweep`: a grid of runs, planned as a whole and worked off by child processes.
+
+use super::device::Choice;
+use super::{exit, print, stop_flag, Global};
+use crate::config::{RunConfig, TaskConfig};
+use crate::error::{Error, Result};
+use crate::store::{Outcome, Row, Store};
+use crate::sweep::estimate::{self, duration};
+use crate::sweep::{
+    check_task, run_all, Event, Experiment, Flags, Message, Options, Plan, Process, Skip, Tally,
+};
+use clap::Args;
+use indicatif::{ProgressBar, ProgressStyle};
+use serde_json::json;
+use std::collections::BTreeMap;
+use std::io::{self, IsTerminal};
+use std::path::PathBuf;
+use std::time::Instant;
+
+#[derive(Args)]
+pub(super) struct Arguments {
+    /// An experiment file; flags given as well take precedence over it.
+    experiment: Option<PathBuf>,
+    /// The task.
+    #[arg(long, default_value = "mqar", value_name = "NAME")]
+    task: String,
+    #[command(flatten)]
+    flags: Flags,
+    /// Where to train: auto, cpu, cuda or cuda:1.
+    #[arg(long, default_value = "auto", value_name = "DEVICE")]
+    device: Choice,
+    /// Runs at a time; they share the threads.
+    #[arg(short, long, default_value_t = 1, value_name = "N")]
+    jobs: usize,
+    /// Try runs again that failed before.
+    #[arg(long)]
+    retry_failed: bool,
+    /// Say what would be trained, what is done, and what it costs; train nothing.
+    #[arg(long)]
+    dry_run: bool,
+}
+
+pub(super) fn main(arguments: Arguments, global: &Global) -> Result<u8> {
+    check_task(&arguments.task)?;
+    let plan = match &arguments.experiment {
+        Some(file) => Experiment::read(file)?.plan(&arguments.flags)?,
+        None => Plan::of(&arguments.flags)?,
+    };
+    let (threads, jobs) = (global.threads()?, arguments.jobs);
+    if !(1..=1024).contains(&jobs) {
+        return Err(Error::usage(format!(
+            "--jobs must be 1 to 1024, not {jobs}"
+        )));
+    }
+    let (device, device_name) = arguments.device.open()?;
+    let options = Options {
+        jobs,
+        retry_failed: arguments.retry_failed,
+        threads: (threads / jobs).max(1),
+        device: device_name,
+    };
+    if arguments.dry_run {
+        super::device::use_threads(options.threads);
+        let text = estimate::dry_run(&plan, &global.out, &options, &device)?;
+        print::result(&text)?;
+        return Ok(exit::DONE);
+    }
+    let store = Store::open(&global.out)?;
+    let stop = stop_flag()?;
+    let worker = Process::new(&global.out, &options)?;
+    let mut board = Board::new(&plan, global);
+    let tally = run_all(&plan, &store, &worker, &options, &stop, &mut |i, event| {
+        board.tell(i, &event)
+    });
+    board.close();
+    let tally = tally?;
+    if !(global.json || global.quiet) {
+        print::line(&conclusion(&tally, &store, global))?;
+    }
+    Ok(if tally.failed > 0 {
+        exit::SOME_RUNS_FAILED
+    } else {
+        exit::DONE
+    })
+}
+
+/// What a person, or a program reading `--json`, sees of a sweep.
+struct Board<'a> {
+    runs: &'a [RunConfig],
+    json: bool,
+    quiet: bool,
+    bar: Option<ProgressBar>,
+    over: usize,
+    trained: usize,
+    began: Instant,
+    active: BTreeMap<usize, String>,
+}
+
+impl<'a> Board<'a> {
+    fn new(plan: &'a Plan, global: &Global) -> Self {
+        let live = !global.json && !global.quiet && io::stderr().is_terminal();
+        let board = Self {
+            runs: &plan.runs,
+            json: global.json,
+            quiet: global.quiet,
+            bar: live.then(|| bar(plan.runs.len())),
+            over: 0,
+            trained: 0,
+            began: Instant::now(),
+            active: BTreeMap::new(),
+        };
+        if !(global.json || global.quiet) {
+            board.line(&estimate::headline(plan));
+        }
+        board
+    }
+
+    fn tell(&mut self, index: usize, event: &Event) {
+        let name = describe(&self.runs[index]);
+        match event {
+            Event::Launched => {
+                self.active.insert(index, name);
+            }
+            Event::Told(Message::Epoch {
+                epoch,
+                epochs,
+                accuracy,
+                ..
+            }) => {
+                let accuracy = 100.0 * accuracy;
+                let now = format!("{name}  epoch {epoch}/{epochs}  {accuracy:.1} %");
+                self.active.insert(index, now);
+            }
+            Event::Told(Message::Warning { text }) => self.talk(&format!("{name}: {text}")),
+            Event::Told(Message::Progress { .. } | Message::Other) => {}
+            Event::Finished(row) => self.end(index, "finished", &finished(row)),
+            Event::Failed(reason) => self.end(index, "failed", &format!("FAILED: {reason}")),
+            Event::Interrupted => self.end(index, "interrupted", "stopped after a checkpoint"),
+            Event::Skipped(Skip::Done) => self.skip(index, "done", None),
+            Event::Skipped(Skip::Failed) => {
+                let note = "failed before; --retry-failed tries again";
+                self.skip(index, "failed-before", Some(note));
+            }
+            Event::Skipped(Skip::Busy) => {
+                self.skip(index, "busy", Some("another process is working on it"));
+            }
+        }
+        self.redraw();
+    }
+
+    fn end(&mut self, index: usize, status: &str, text: &str) {
+        self.active.remove(&index);
+        self.over += 1;
+        self.trained += 1;
+        self.report(index, status, Some(text));
+    }
+
+    fn skip(&mut self, index: usize, status: &str, note: Option<&str>) {
+        self.active.remove(&index);
+        self.over += 1;
+        self.report(index, status, note);
+    }
+
+    fn report(&self, index: usize, status: &str, text: Option<&str>) {
+        let run = &self.runs[index];
+        if self.json {
+            let event = json!({ "event": "run", "schema": 1, "run": run.id(), "status": status,
+                                "text": text, "over": self.over, "of": self.runs.len() });
+            // The sweep goes on when its listener has left; the results are in the store.
+            let _ = print::line(&event.to_string());
+        } else if let Some(text) = text {
+            let total = self.runs.len();
+            let width = total.to_string().len();
+            let (over, id, name) = (self.over, run.id(), describe(run));
+            self.talk(&format!("[{over:>width$}/{total}] {id}  {name}  {text}"));
+        }
+    }
+
+    fn talk(&self, text: &str) {
+        if !self.json && !self.quiet {
+            self.line(text);
+        }
+    }
+
+    fn line(&self, text: &str) {
+        match &self.bar {
+            Some(bar) => bar.println(text),
+            None => print::talk(text),
+        }
+    }
+
+    fn redraw(&self) {
+        let Some(bar) = &self.bar else { return };
+        let active: Vec<&str> = self.active.values().map(String::as_str).collect();
+        let left = match self.trained {
+            0 => String::new(),
+            trained => {
+                let each = self.began.elapsed().as_secs_f64() / trained as f64;
+                let left = each * (self.runs.len() - self.over) as f64;
+                format!("  about {} left", duration(left))
+            }
+        };
+        bar.set_position(self.over as u64);
+        bar.set_message(format!("{}{left}", active.join(" | ")));
+    }
+
+    fn close(&self) {
+        if let Some(bar) = &self.bar {
+            bar.finish_and_clear();
+        }
+    }
+}
+
+fn bar(runs: usize) -> ProgressBar {
+    let style = ProgressStyle::with_template("{bar:20} {pos}/{len} runs  {msg}");
+    let bar = ProgressBar::new(runs as u64);
+    bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
+    bar
+}
+
+/// A run by what usually tells it from its neighbours.
+fn describe(run: &RunConfig) -> String {
+    let TaskConfig::Mqar(task) = &run.task;
+    let model = &run.model;
+    format!(
+        "{}  d={} n={}  L={}/{}  lr={:.3e}  seed={}",
+        model.mixer,
+        model.d_model,
+        model.d_state,
+        task.seq_len,
+        task.kv_pairs,
+        run.train.lr,
+        run.seed
+    )
+}
+
+fn finished(row: &Row) -> String {
+    let seconds = duration(row.seconds);
+    match row.outcome {
+        Some(Outcome::Diverged) => format!("diverged after {seconds}"),
+        outcome => {
+            let accuracy = 100.0 * row.accuracy.unwrap_or(0.0);
+            let early = outcome == Some(Outcome::Converged);
+            let how = if early { "learnt, " } else { "" };
+            format!("{accuracy:.1} %  {how}{} epochs, {seconds}", row.epochs_run)
+        }
+    }
+}
+
+fn conclusion(tally: &Tally, store: &Store, global: &Global) -> String {
+    let mut parts = vec![format!("{} finished", tally.finished)];
+    for (count, what) in [
+        (tally.failed, "failed"),
+        (tally.done_before, "done before"),
+        (
+            tally.failed_before,
+            "failed before (--retry-failed tries them again)",
+        ),
+        (tally.busy, "in the hands of another process"),
+    ] {
+        if count > 0 {
+            parts.push(format!("{count} {what}"));
+        }
+    }
+    let total = tally.settled();
+    let runs = if total == 1 { "run" } else { "runs" };
+    let summary = store.summary_path("mqar");
+    format!(
+        "{total} {runs}: {}.\nresults: {}\nnext:    dsf report{}",
+        parts.join(", "),
+        summary.display(),
+        global.out_flag()
+    )
+}

@@ -1,0 +1,214 @@
+//! What a sweep would do, said before it does anything.
+
+use super::units::{bytes, counted, duration, grouped};
+use super::{costs, makespan, Cost};
+use crate::config::RunConfig;
+use crate::error::Result;
+use crate::store::{Row, Status, Store};
+use crate::sweep::{Options, Plan};
+use candle_core::Device;
+use std::collections::HashSet;
+use std::path::Path;
+
+/// A list is shown in full up to this many values.
+const MOST_SHOWN: usize = 8;
+
+/// What `plan` would do in the results folder `out`, which is not made if it is not there.
+pub fn dry_run(plan: &Plan, out: &Path, options: &Options, device: &Device) -> Result<String> {
+    let store = out.exists().then(|| Store::existing(out)).transpose()?;
+    let standing = Standing::of(plan, store.as_ref(), options.retry_failed)?;
+    let costs = costs(&standing.to_do, device)?;
+    Ok(describe(plan, &standing, &costs, options, out))
+}
+
+/// `plan` in one line: how many runs, and of what.
+pub fn headline(plan: &Plan) -> String {
+    let varied = axes(plan).into_iter().filter(|axis| axis.values.len() > 1);
+    let varied: Vec<String> = varied
+        .map(|axis| format!("{} {}", axis.name, axis.listed()))
+        .collect();
+    let runs = counted(plan.runs.len(), "run");
+    if varied.is_empty() {
+        return runs;
+    }
+    format!("{runs}: {}", varied.join("; "))
+}
+
+/// How far the runs of a plan have come.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(super) struct Standing {
+    /// Finished.
+    pub done: usize,
+    /// Failed.
+    pub failed: usize,
+    /// Begun, and continued from a checkpoint if there is one.
+    pub begun: usize,
+    /// What the sweep would train, in its order.
+    pub to_do: Vec<RunConfig>,
+}
+
+impl Standing {
+    /// Looks up every run of `plan`; without a store nothing was ever begun.
+    pub fn of(plan: &Plan, store: Option<&Store>, retry_failed: bool) -> Result<Self> {
+        let mut standing = Self::default();
+        for run in &plan.runs {
+            let status = match store {
+                Some(store) => store.status(&run.id())?,
+                None => Status::Missing,
+            };
+            match status {
+                Status::Done => standing.done += 1,
+                Status::Failed => standing.failed += 1,
+                Status::Started => standing.begun += 1,
+                Status::Missing => {}
+            }
+            let wanted = match status {
+                Status::Done => false,
+                Status::Failed => retry_failed,
+                Status::Started | Status::Missing => true,
+            };
+            if wanted {
+                standing.to_do.push(run.clone());
+            }
+        }
+        Ok(standing)
+    }
+}
+
+/// What is printed instead of running `plan`. `costs` are those of `standing.to_do`.
+pub(super) fn describe(
+    plan: &Plan,
+    standing: &Standing,
+    costs: &[Cost],
+    options: &Options,
+    out: &Path,
+) -> String {
+    let mut lines = vec![format!("plan    {}", runs(plan, standing))];
+    let shown = axes(plan)
+        .into_iter()
+        .filter(|axis| axis.always || axis.values.len() > 1);
+    lines.extend(shown.map(|axis| format!("        {:<14}{}", axis.name, axis.listed())));
+    if standing.to_do.is_empty() {
+        lines.push("time    nothing is left to do".to_owned());
+    } else {
+        lines.push(format!("work    {}", work(standing)));
+        lines.push(format!("time    {}", time(costs, options)));
+        lines.push(format!("memory  {}", memory(costs, options)));
+    }
+    lines.push(format!("out     {}", out.display()));
+    lines.join("\n") + "\n"
+}
+
+fn runs(plan: &Plan, standing: &Standing) -> String {
+    let mut said = format!(
+        "{}: {} done, {} failed, {} to do",
+        counted(plan.runs.len(), "run"),
+        grouped(standing.done as u64),
+        grouped(standing.failed as u64),
+        grouped(standing.to_do.len() as u64)
+    );
+    if standing.begun > 0 {
+        said += &format!(" ({} of them begun)", grouped(standing.begun as u64));
+    }
+    if plan.duplicates > 0 {
+        said += &format!("; {} left out", counted(plan.duplicates, "duplicate"));
+    }
+    said
+}
+
+fn work(standing: &Standing) -> String {
+    let rest = Plan {
+        runs: standing.to_do.clone(),
+        duplicates: 0,
+    };
+    let (steps, tokens) = (grouped(rest.steps()), grouped(rest.tokens()));
+    format!("at most {steps} steps and {tokens} tokens")
+}
+
+fn time(costs: &[Cost], options: &Options) -> String {
+    let all = duration(makespan(costs.iter().map(|c| c.seconds), options.jobs));
+    let once = duration(makespan(
+        costs.iter().map(|c| c.epoch_seconds),
+        options.jobs,
+    ));
+    let jobs = counted(options.jobs, "job");
+    let threads = counted(options.threads, "thread");
+    format!(
+        "at most about {all} on {} with {jobs} of {threads}, less where a run learns sooner; \
+         {once} for one epoch each",
+        options.device
+    )
+}
+
+fn memory(costs: &[Cost], options: &Options) -> String {
+    let mut needs: Vec<f64> = costs.iter().map(|cost| cost.bytes).collect();
+    needs.sort_by(|a, b| b.total_cmp(a));
+    let largest = bytes(needs.first().copied().unwrap_or(0.0));
+    let together = bytes(needs.iter().take(options.jobs.max(1)).sum());
+    format!("about {largest} for the largest run, {together} for the largest at once")
+}
+
+/// A setting over a plan.
+struct Axis {
+    name: &'static str,
+    /// Whether everyone wants to know, even if it never varies.
+    always: bool,
+    values: Vec<String>,
+}
+
+impl Axis {
+    fn listed(&self) -> String {
+        match &self.values[..] {
+            [first, second, .., last] if self.values.len() > MOST_SHOWN => {
+                format!(
+                    "{first}, {second}, .. {last} ({} values)",
+                    self.values.len()
+                )
+            }
+            values => values.join(", "),
+        }
+    }
+}
+
+/// The settings of a plan that has any run.
+fn axes(plan: &Plan) -> Vec<Axis> {
+    let rows: Vec<Row> = plan.runs.iter().map(Row::planned).collect();
+    let axes = AXES.iter().map(|&(name, always, value_of)| {
+        let mut seen = HashSet::new();
+        let mut values: Vec<String> = rows.iter().map(value_of).collect();
+        values.retain(|value| seen.insert(value.clone()));
+        Axis {
+            name,
+            always,
+            values,
+        }
+    });
+    axes.collect()
+}
+
+type ValueOf = fn(&Row) -> String;
+
+/// Name, whether it is always shown, and what a run says to it.
+static AXES: [(&str, bool, ValueOf); 17] = [
+    ("mixer", true, |row| row.mixer.clone()),
+    ("variant", false, |row| row.variant.clone()),
+    ("protocol", true, |row| row.protocol.clone()),
+    ("d", true, |row| row.d.to_string()),
+    ("n", true, |row| row.n.to_string()),
+    ("heads", false, |row| row.heads.to_string()),
+    ("layers", false, |row| row.layers.to_string()),
+    ("L:k", true, |row| {
+        format!("{}:{}", row.seq_len, row.kv_pairs)
+    }),
+    ("V", true, |row| row.vocab_size.to_string()),
+    ("examples", true, |row| row.train_examples.to_string()),
+    ("data", false, |row| {
+        format!("{} {}", row.data, row.data_seed)
+    }),
+    ("lr", true, |row| row.lr.to_string()),
+    ("epochs", true, |row| row.epochs_max.to_string()),
+    ("batch", true, |row| row.batch_size.to_string()),
+    ("weight decay", false, |row| row.weight_decay.to_string()),
+    ("dropout", false, |row| row.embed_dropout.to_string()),
+    ("seed", true, |row| row.seed.to_string()),
+];

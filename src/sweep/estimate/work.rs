@@ -1,0 +1,196 @@
+//! How much work and memory a run takes, counted from its sizes.
+
+use crate::config::{MqarConfig, RunConfig, TaskConfig};
+use crate::error::Result;
+use crate::model::{Io, Model};
+use crate::nn::Params;
+use candle_core::{DType, Device};
+use std::collections::HashMap;
+
+/// A multiply and an add, forward and twice backward.
+const FLOPS_PER_WEIGHT: f64 = 6.0;
+/// A state entry costs more than a weight: it is decayed, driven and read. Mixers differ widely
+/// (matrix products or exponentials), which is why [`super::estimate`] times each of them.
+const FLOPS_PER_STATE: f64 = 60.0;
+/// AdamW moves bytes rather than computes: five numbers a parameter, as long as so many flops.
+const FLOPS_PER_UPDATE: f64 = 500.0;
+/// An evaluation is a forward pass alone.
+const EVALUATION: f64 = 1.0 / 3.0;
+
+const FLOAT: f64 = 4.0;
+/// Weight, gradient, two moments, and the weight's successor.
+const FLOATS_PER_PARAMETER: f64 = 5.0;
+/// Logits, their exponentials, their gradient.
+const FLOATS_PER_LOGIT: f64 = 3.0;
+/// Residual stream, norms and dropout of a block, for each of its d channels.
+const FLOATS_PER_CHANNEL: f64 = 12.0;
+/// What a projection makes, what is made of that, and a gradient.
+const FLOATS_PER_FEATURE: f64 = 3.0;
+/// The program itself, its threads and scratch.
+const PROGRAM: f64 = 64e6;
+
+/// The sizes of a model that follow from its mixer.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Sizes {
+    /// Parameters of one block.
+    block: f64,
+    /// State of one mixer after a sequence of 1 and of 2.
+    state: [f64; 2],
+}
+
+impl Sizes {
+    /// Builds a model of one block, the only way to know what a mixer makes of its options.
+    fn of(run: &RunConfig) -> Result<Self> {
+        let model = crate::config::ModelConfig {
+            n_layers: 1,
+            positions: false,
+            ..run.model.clone()
+        };
+        let io = Io {
+            vocab_size: 2,
+            seq_len: 2,
+        };
+        let params = Params::seeded(0, DType::F32, &Device::Cpu);
+        let built = Model::new(&model, io, &params)?;
+        let embedding = io.vocab_size * model.d_model;
+        Ok(Self {
+            block: (params.count() - embedding) as f64,
+            state: [1, 2].map(|length| built.state_size(length) as f64),
+        })
+    }
+
+    /// State of one mixer after `length` tokens: constant, or linear in softmax attention.
+    fn state(&self, length: f64) -> f64 {
+        self.state[0] + (self.state[1] - self.state[0]) * (length - 1.0)
+    }
+}
+
+/// Sizes of models, each built once.
+#[derive(Default)]
+pub(super) struct Atlas(HashMap<String, Sizes>);
+
+impl Atlas {
+    pub fn sizes(&mut self, run: &RunConfig) -> Result<Sizes> {
+        let key = format!("{:?}", run.model);
+        if let Some(known) = self.0.get(&key) {
+            return Ok(*known);
+        }
+        let sizes = Sizes::of(run)?;
+        self.0.insert(key, sizes);
+        Ok(sizes)
+    }
+}
+
+/// A run in numbers; work is in flops, or what takes as long.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct Work {
+    /// Of one training example in one step.
+    pub example: f64,
+    /// Of one optimizer step, whatever its batch.
+    pub update: f64,
+    /// Of one epoch with its evaluation.
+    pub epoch: f64,
+    /// Most memory at once.
+    pub bytes: f64,
+}
+
+impl Work {
+    pub fn new(run: &RunConfig, sizes: Sizes) -> Self {
+        let TaskConfig::Mqar(task) = &run.task;
+        let (d, layers) = (run.model.d_model as f64, run.model.n_layers as f64);
+        let [length, labels] = [task.seq_len, task.kv_pairs].map(|x| x as f64);
+        let vocabulary = task.vocab_size as f64;
+        let positions = if run.model.positions { length } else { 0.0 };
+        let parameters = (vocabulary + positions) * d + layers * sizes.block;
+        let blocks = FLOPS_PER_WEIGHT * sizes.block + FLOPS_PER_STATE * sizes.state(length);
+        let head = FLOPS_PER_WEIGHT * labels * vocabulary * d;
+        let example = length * layers * blocks + head;
+        let update = FLOPS_PER_UPDATE * parameters;
+        let steps = task.train_examples.div_ceil(run.train.batch_size) as f64;
+        let evaluated = EVALUATION * task.test_examples as f64;
+        Self {
+            example,
+            update,
+            epoch: steps * update + (task.train_examples as f64 + evaluated) * example,
+            bytes: FLOAT * FLOATS_PER_PARAMETER * parameters
+                + data(task)
+                + batch(run, sizes)
+                + PROGRAM,
+        }
+    }
+
+    /// Of one step with `batch` examples.
+    pub fn step(&self, batch: usize) -> f64 {
+        self.update + batch as f64 * self.example
+    }
+}
+
+/// Bytes of both splits: tokens, and position and answer of every label.
+fn data(task: &MqarConfig) -> f64 {
+    let examples = task.train_examples + task.test_examples;
+    FLOAT * examples as f64 * (task.seq_len + 2 * task.kv_pairs) as f64
+}
+
+/// Bytes that a step keeps for its backward pass.
+fn batch(run: &RunConfig, sizes: Sizes) -> f64 {
+    let TaskConfig::Mqar(task) = &run.task;
+    let examples = run.train.batch_size.min(task.train_examples) as f64;
+    let (d, layers) = (run.model.d_model as f64, run.model.n_layers as f64);
+    // A map from d channels has as many features as it has weights for each of them.
+    let features = sizes.block / d;
+    let token = layers * (FLOATS_PER_CHANNEL * d + FLOATS_PER_FEATURE * features);
+    let label = FLOATS_PER_LOGIT * task.vocab_size as f64;
+    FLOAT * examples * (task.seq_len as f64 * token + task.kv_pairs as f64 * label)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sweep::Preset;
+
+    fn work(change: impl FnOnce(&mut crate::model::protocol::Request)) -> Work {
+        let mut request = Preset::Full.request();
+        request.batch_size = Some(512);
+        change(&mut request);
+        let run = request.resolve().unwrap();
+        Work::new(&run, Atlas::default().sizes(&run).unwrap())
+    }
+
+    #[test]
+    fn more_of_anything_is_more_work_and_memory() {
+        let base = work(|_| {});
+        for larger in [
+            work(|r| r.d_model = 128),
+            work(|r| r.d_state = 128),
+            work(|r| r.n_layers = 3),
+            work(|r| r.task.vocab_size = 16_384),
+            work(|r| r.task.kv_pairs = 8),
+            work(|r| r.task.seq_len = 66),
+        ] {
+            assert!(larger.example > base.example && larger.epoch > base.epoch);
+            assert!(larger.bytes > base.bytes, "{larger:?}");
+        }
+    }
+
+    #[test]
+    fn an_epoch_is_its_steps_and_an_evaluation() {
+        let work = work(|r| {
+            (r.task.train_examples, r.task.test_examples, r.batch_size) = (64, 30, Some(32))
+        });
+        let epoch = 2.0 * work.step(32) + 10.0 * work.example;
+        assert!((work.epoch / epoch - 1.0).abs() < 1e-12);
+    }
+
+    #[test]
+    fn the_state_of_softmax_attention_grows_with_the_sequence_and_that_of_ssd_does_not() {
+        let state = |mixer: &str| {
+            let mut request = Preset::Full.request();
+            request.mixer = mixer.to_owned();
+            let sizes = Atlas::default().sizes(&request.resolve().unwrap()).unwrap();
+            [64.0, 128.0].map(|length| sizes.state(length))
+        };
+        assert_eq!(state("softmax"), [64.0 * 128.0, 128.0 * 128.0]);
+        let [short, long] = state("ssd");
+        assert_eq!(short, long);
+    }
+}

@@ -1,0 +1,204 @@
+//! Experiment files: grids as data. A key is the long name of a flag, and means the same.
+//!
+//! ```toml
+//! task = "mqar"
+//! [defaults]                      # for every grid
+//! preset = "full"
+//! lr = "paper"
+//! [[grid]]                        # one or more; each is the product of its lists
+//! mixer = ["softmax", "linear"]
+//! sizes = ["256:16", "512:64"]
+//! ```
+//!
+//! What a grid says outweighs the defaults; what the command line says outweighs both.
+
+use super::flags::Flags;
+use super::grid::{check_task, Plan};
+use crate::error::{self, Error, Result};
+use clap::{Args, Command, FromArgMatches};
+use std::fs;
+use std::path::Path;
+use toml::de::{DeTable, DeValue};
+use toml::Spanned;
+
+const KEYS: [&str; 3] = ["task", "defaults", "grid"];
+
+/// What an experiment file asks for.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Experiment {
+    place: String,
+    grids: Vec<Grid>,
+}
+
+/// One `[[grid]]` on top of the defaults.
+#[derive(Clone, Debug, PartialEq)]
+struct Grid {
+    flags: Flags,
+    line: usize,
+}
+
+impl Experiment {
+    /// Reads the file at `path`.
+    pub fn read(path: &Path) -> Result<Self> {
+        let text = fs::read_to_string(path).map_err(|e| {
+            let path = path.display();
+            Error::usage(format!("cannot read the experiment file {path}: {e}"))
+        })?;
+        Self::parse(&text, &path.display().to_string())
+    }
+
+    /// Understands `text`, which errors call `place`.
+    pub fn parse(text: &str, place: &str) -> Result<Self> {
+        let source = Source { text, place };
+        let table = DeTable::parse(text).map_err(|e| {
+            let start = e.span().map_or(0, |span| span.start);
+            source.refuse(start, e.message())
+        })?;
+        let table = table.get_ref();
+        for key in table.keys() {
+            source.check_key(key, &KEYS)?;
+        }
+        source.check_task(table)?;
+        let defaults = match table.get("defaults") {
+            Some(section) => source.flags(section)?,
+            None => Flags::default(),
+        };
+        let grids = source.grids(table)?.iter().map(|section| {
+            let flags = source.flags(section)?.over(&defaults);
+            let line = source.line(section.span().start);
+            Ok(Grid { flags, line })
+        });
+        Ok(Self {
+            place: place.to_owned(),
+            grids: grids.collect::<Result<_>>()?,
+        })
+    }
+
+    /// The runs of all grids under the flags of the command line.
+    pub fn plan(&self, flags: &Flags) -> Result<Plan> {
+        let mut plan = Plan::default();
+        for grid in &self.grids {
+            let added = plan.extend(&flags.over(&grid.flags));
+            added.map_err(|e| {
+                let place = format!("{}: grid of line {}", self.place, grid.line);
+                Error::usage(format!("{place}: {e}"))
+            })?;
+        }
+        Ok(plan)
+    }
+}
+
+/// A file's text and its name in errors.
+struct Source<'a> {
+    text: &'a str,
+    place: &'a str,
+}
+
+type Value<'a> = Spanned<DeValue<'a>>;
+
+impl Source<'_> {
+    fn line(&self, offset: usize) -> usize {
+        let before = self.text.bytes().take(offset);
+        before.filter(|byte| *byte == b'\n').count() + 1
+    }
+
+    fn refuse(&self, offset: usize, message: impl std::fmt::Display) -> Error {
+        let line = self.line(offset);
+        Error::usage(format!("{}: line {line}: {message}", self.place))
+    }
+
+    fn check_key(&self, key: &Spanned<impl AsRef<str>>, known: &[&str]) -> Result<()> {
+        let name = key.get_ref().as_ref();
+        if known.contains(&name) {
+            return Ok(());
+        }
+        let unknown = error::unknown("key", name, known.iter().copied());
+        Err(self.refuse(key.span().start, unknown))
+    }
+
+    fn check_task(&self, table: &DeTable) -> Result<()> {
+        let Some(task) = table.get("task") else {
+            return Err(self.refuse(0, "no task; begin with: task = \"mqar\""));
+        };
+        let name = task.get_ref().as_str().unwrap_or_default();
+        check_task(name).map_err(|e| self.refuse(task.span().start, e))
+    }
+
+    fn grids<'t>(&self, table: &'t DeTable<'t>) -> Result<&'t [Value<'t>]> {
+        let example = "[[grid]]\n  mixer = \"ssd\"";
+        let Some(grids) = table.get("grid") else {
+            return Err(self.refuse(0, format!("no grid; add one, such as:\n  {example}")));
+        };
+        let sections = grids.get_ref().as_array().filter(|a| !a.is_empty());
+        let sections = sections.ok_or_else(|| {
+            let start = grids.span().start;
+            self.refuse(start, format!("a grid is a section, such as:\n  {example}"))
+        })?;
+        Ok(sections)
+    }
+
+    /// A section as the flags that it spells.
+    fn flags(&self, section: &Value) -> Result<Flags> {
+        let start = section.span().start;
+        let Some(table) = section.get_ref().as_table() else {
+            return Err(self.refuse(start, "not a section of `key = value` lines"));
+        };
+        let command = Flags::augment_args(Command::new("dsf").no_binary_name(true));
+        let known: Vec<&str> = command
+            .get_arguments()
+            .filter_map(|a| a.get_long())
+            .collect();
+        let mut words = Vec::new();
+        for (key, value) in table {
+            self.check_key(key, &known)?;
+            let word = format!("--{}={}", key.get_ref(), self.items(value)?.join(","));
+            parse(&command, std::slice::from_ref(&word))
+                .map_err(|e| self.refuse(key.span().start, e))?;
+            words.push(word);
+        }
+        parse(&command, &words).map_err(|e| self.refuse(start, e))
+    }
+
+    /// One value or a list of them, as typed behind a flag.
+    fn items(&self, value: &Value) -> Result<Vec<String>> {
+        let Some(list) = value.get_ref().as_array() else {
+            return Ok(vec![self.item(value)?]);
+        };
+        if list.is_empty() {
+            let message = "an empty list describes no run; leave the key out for the default";
+            return Err(self.refuse(value.span().start, message));
+        }
+        list.iter().map(|item| self.item(item)).collect()
+    }
+
+    fn item(&self, value: &Value) -> Result<String> {
+        match value.get_ref() {
+            DeValue::String(text) => Ok(text.to_string()),
+            DeValue::Integer(number) => Ok(number.to_string()),
+            DeValue::Float(number) => Ok(number.to_string()),
+            other => {
+                let what = other.type_str();
+                let message = format!("{what} where a number, a text or a list of them belongs");
+                Err(self.refuse(value.span().start, message))
+            }
+        }
+    }
+}
+
+/// `words` as on a command line; what clap says against them in one line.
+fn parse(command: &Command, words: &[String]) -> Result<Flags, String> {
+    let matches = command.clone().try_get_matches_from(words);
+    let flags = matches.and_then(|matches| Flags::from_arg_matches(&matches));
+    flags.map_err(|e| {
+        let text = e.to_string();
+        let text = text.strip_prefix("error: ").unwrap_or(&text);
+        let said = text
+            .lines()
+            .take_while(|line| !line.starts_with("Usage") && !line.starts_with("For more"));
+        let lines: Vec<&str> = said
+            .map(str::trim)
+            .filter(|line| !line.is_empty())
+            .collect();
+        lines.join(" ")
+    })
+}

@@ -1,0 +1,219 @@
+//! Works off a plan on this machine, several runs at a time. What is finished is skipped and what
+//! fails is recorded, so the same sweep can be started again after anything.
+
+use super::grid::Plan;
+use super::worker::{Ending, Message, Worker};
+use crate::config::RunConfig;
+use crate::error::{Error, Result};
+use crate::store::{Provenance, Row, RunResult, RunStatus, Store};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::mpsc::{self, Sender};
+use std::thread;
+
+/// How a plan is worked off.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// Runs at a time.
+    pub jobs: usize,
+    /// Whether runs that failed before are tried again.
+    pub retry_failed: bool,
+    /// Threads of each worker.
+    pub threads: usize,
+    /// Device of the workers, e.g. `cpu` or `cuda:0`.
+    pub device: String,
+}
+
+/// What happened to one run of the plan.
+#[derive(Clone, Debug)]
+pub enum Event {
+    /// A worker took it up.
+    Launched,
+    /// Its worker says something.
+    Told(Message),
+    /// It has a result, diverged or not.
+    Finished(Box<Row>),
+    /// It broke off, and why.
+    Failed(String),
+    /// It was left alone.
+    Skipped(Skip),
+    /// It was stopped; the same sweep continues it.
+    Interrupted,
+}
+
+/// Why a run was left alone.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Skip {
+    /// It was finished before.
+    Done,
+    /// It failed before.
+    Failed,
+    /// Another process works on it.
+    Busy,
+}
+
+/// How many runs of a plan came to which end.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Tally {
+    /// Finished in this sweep.
+    pub finished: usize,
+    /// Failed in this sweep.
+    pub failed: usize,
+    /// Finished before.
+    pub done_before: usize,
+    /// Failed before and left alone.
+    pub failed_before: usize,
+    /// In the hands of another process.
+    pub busy: usize,
+}
+
+impl Tally {
+    /// Runs that need no further work from this sweep.
+    pub fn settled(&self) -> usize {
+        self.finished + self.failed + self.done_before + self.failed_before + self.busy
+    }
+
+    fn count(&mut self, event: &Event) {
+        match event {
+            Event::Launched | Event::Told(_) | Event::Interrupted => {}
+            Event::Finished(_) => self.finished += 1,
+            Event::Failed(_) => self.failed += 1,
+            Event::Skipped(Skip::Done) => self.done_before += 1,
+            Event::Skipped(Skip::Failed) => self.failed_before += 1,
+            Event::Skipped(Skip::Busy) => self.busy += 1,
+        }
+    }
+}
+
+/// Works off `plan` in its order and tells `on` the index of each run and what becomes of it.
+///
+/// A failing run does not stop the rest. Once `stop` is raised no run is begun, those in work are
+/// stopped, and the end is [`Error::Interrupted`] unless all were over already.
+pub fn run_all(
+    plan: &Plan,
+    store: &Store,
+    worker: &dyn Worker,
+    options: &Options,
+    stop: &AtomicBool,
+    on: &mut dyn FnMut(usize, Event),
+) -> Result<Tally> {
+    let sweep = Sweep {
+        runs: &plan.runs,
+        next: AtomicUsize::new(0),
+        store,
+        worker,
+        options,
+        stop,
+    };
+    let mut tally = Tally::default();
+    let mut broken = None;
+    thread::scope(|scope| {
+        let (sender, events) = mpsc::channel();
+        for _ in 0..options.jobs.clamp(1, plan.runs.len().max(1)) {
+            let sender = sender.clone();
+            let sweep = &sweep;
+            scope.spawn(move || sweep.work_off(&sender));
+        }
+        drop(sender);
+        for (index, event) in events {
+            match event {
+                Ok(event) => {
+                    tally.count(&event);
+                    on(index, event);
+                }
+                Err(e) => broken = broken.take().or(Some(e)),
+            }
+        }
+    });
+    match broken {
+        Some(e) => Err(e),
+        None if tally.settled() < plan.runs.len() => Err(Error::Interrupted),
+        None => Ok(tally),
+    }
+}
+
+type Events = Sender<(usize, Result<Event>)>;
+
+struct Sweep<'a> {
+    runs: &'a [RunConfig],
+    next: AtomicUsize,
+    store: &'a Store,
+    worker: &'a dyn Worker,
+    options: &'a Options,
+    stop: &'a AtomicBool,
+}
+
+impl Sweep<'_> {
+    /// Takes run after run until none is left.
+    fn work_off(&self, events: &Events) {
+        while !self.stop.load(Ordering::Relaxed) {
+            let index = self.next.fetch_add(1, Ordering::Relaxed);
+            let Some(run) = self.runs.get(index) else {
+                return;
+            };
+            let tell = |event| {
+                // The receiver outlives every sender.
+                let _ = events.send((index, event));
+            };
+            let end = self.settle(run, &mut |event| tell(Ok(event)));
+            if end.is_err() {
+                self.stop.store(true, Ordering::Relaxed);
+            }
+            tell(end);
+        }
+    }
+
+    /// Brings one run to its end, which is the last event; errors stop the sweep.
+    fn settle(&self, run: &RunConfig, tell: &mut dyn FnMut(Event)) -> Result<Event> {
+        let id = run.id();
+        let earlier = match self.store.result(&id) {
+            Ok(earlier) => earlier,
+            Err(e) => return Ok(Event::Failed(e.to_string())),
+        };
+        match earlier.as_ref().map(|result| result.status) {
+            Some(RunStatus::Done) => return Ok(Event::Skipped(Skip::Done)),
+            Some(RunStatus::Failed) if !self.options.retry_failed => {
+                return Ok(Event::Skipped(Skip::Failed));
+            }
+            _ => tell(Event::Launched),
+        }
+        let ending = self
+            .worker
+            .work(run, self.stop, &mut |message| tell(Event::Told(message)))?;
+        let reason = match ending {
+            Ending::Interrupted => return Ok(Event::Interrupted),
+            Ending::Busy => return Ok(Event::Skipped(Skip::Busy)),
+            Ending::Finished => "the worker ended without a result".to_owned(),
+            Ending::Failed(reason) => reason,
+        };
+        Ok(match self.store.result(&id) {
+            Ok(Some(result)) if Some(&result) != earlier.as_ref() => end(run, &result),
+            Ok(_) => self.record_failure(run, reason),
+            Err(e) => Event::Failed(e.to_string()),
+        })
+    }
+
+    /// Writes the result that the worker could not write.
+    fn record_failure(&self, run: &RunConfig, reason: String) -> Event {
+        let provenance = Provenance::collect(&self.options.device, self.options.threads);
+        let recorded = self.store.begin(run, &provenance).and_then(|dir| {
+            if dir.result()?.is_some() {
+                return Ok(());
+            }
+            let result = RunResult::failed(&reason, dir.started(), provenance);
+            dir.finish(&result)
+        });
+        match (recorded, self.store.result(&run.id())) {
+            (Err(Error::Busy(_)), _) => Event::Skipped(Skip::Busy),
+            (_, Ok(Some(result))) => end(run, &result),
+            (Err(e), _) | (_, Err(e)) => Event::Failed(format!("{reason}; not recorded: {e}")),
+            (Ok(()), Ok(None)) => Event::Failed(reason),
+        }
+    }
+}
+
+fn end(run: &RunConfig, result: &RunResult) -> Event {
+    match result.status {
+        RunStatus::Done => Event::Finished(Box::new(Row::new(run, result))),
+        RunStatus::Failed => Event::Failed(result.reason.clone()),
+    }
+}

@@ -1,0 +1,395 @@
+//! Sweeps with a worker that only pretends to train.
+
+use super::flags;
+use crate::config::RunConfig;
+use crate::error::{Error, Result};
+use crate::store::samples::{done, failed, provenance};
+use crate::store::{read_summary, RunStatus, Status, Store};
+use crate::sweep::{run_all, Ending, Event, Message, Options, Plan, Skip, Tally, Worker};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::Mutex;
+use std::time::Duration;
+
+/// What a pretender does with a run, once it has it.
+type Act = fn(&RunConfig, &AtomicBool) -> Result<Ending>;
+
+struct Pretender {
+    store: Store,
+    act: Act,
+    trained: Mutex<Vec<String>>,
+    at_work: AtomicUsize,
+    most_at_work: AtomicUsize,
+}
+
+impl Pretender {
+    fn new(store: &Store, act: Act) -> Self {
+        Self {
+            store: store.clone(),
+            act,
+            trained: Mutex::default(),
+            at_work: AtomicUsize::new(0),
+            most_at_work: AtomicUsize::new(0),
+        }
+    }
+
+    fn trained(&self) -> Vec<String> {
+        let mut trained = self.trained.lock().unwrap().clone();
+        trained.sort();
+        trained
+    }
+}
+
+impl Worker for Pretender {
+    fn work(
+        &self,
+        run: &RunConfig,
+        stop: &AtomicBool,
+        on: &mut dyn FnMut(Message),
+    ) -> Result<Ending> {
+        let dir = match self.store.begin(run, &provenance()) {
+            Err(Error::Busy(_)) => return Ok(Ending::Busy),
+            dir => dir?,
+        };
+        if dir.result()?.is_some() {
+            return Ok(Ending::Finished);
+        }
+        let at_work = self.at_work.fetch_add(1, Ordering::SeqCst) + 1;
+        self.most_at_work.fetch_max(at_work, Ordering::SeqCst);
+        on(Message::Other);
+        std::thread::sleep(Duration::from_millis(5));
+        let ending = (self.act)(run, stop)?;
+        if ending == Ending::Finished {
+            self.trained.lock().unwrap().push(run.id());
+            dir.finish(&done(0.5))?;
+        }
+        self.at_work.fetch_sub(1, Ordering::SeqCst);
+        Ok(ending)
+    }
+}
+
+fn train(_: &RunConfig, _: &AtomicBool) -> Result<Ending> {
+    Ok(Ending::Finished)
+}
+
+/// Seed 124 breaks.
+fn break_one(run: &RunConfig, _: &AtomicBool) -> Result<Ending> {
+    Ok(match run.seed {
+        124 => Ending::Failed("killed by signal 9; out of memory?".to_owned()),
+        _ => Ending::Finished,
+    })
+}
+
+/// The signal comes while seed 125 is trained.
+fn interrupt(run: &RunConfig, stop: &AtomicBool) -> Result<Ending> {
+    stop.fetch_or(run.seed == 125, Ordering::Relaxed);
+    Ok(if stop.load(Ordering::Relaxed) {
+        Ending::Interrupted
+    } else {
+        Ending::Finished
+    })
+}
+
+fn vanish(_: &RunConfig, _: &AtomicBool) -> Result<Ending> {
+    Ok(Ending::Interrupted)
+}
+
+fn no_program(_: &RunConfig, _: &AtomicBool) -> Result<Ending> {
+    Err(Error::usage("cannot start workers"))
+}
+
+fn options(jobs: usize) -> Options {
+    Options {
+        jobs,
+        retry_failed: false,
+        threads: 1,
+        device: "cpu".to_owned(),
+    }
+}
+
+fn plan(runs: usize) -> Plan {
+    Plan::of(&flags(&format!(
+        "--preset smoke --mixer ssd --seeds {runs}"
+    )))
+    .unwrap()
+}
+
+fn ids(plan: &Plan) -> Vec<String> {
+    let mut ids: Vec<String> = plan.runs.iter().map(RunConfig::id).collect();
+    ids.sort();
+    ids
+}
+
+struct World {
+    _folder: tempfile::TempDir,
+    store: Store,
+    plan: Plan,
+}
+
+fn world(runs: usize) -> World {
+    let folder = tempfile::tempdir().unwrap();
+    World {
+        store: Store::open(folder.path()).unwrap(),
+        _folder: folder,
+        plan: plan(runs),
+    }
+}
+
+impl World {
+    fn sweep(&self, worker: &Pretender, options: &Options) -> (Result<Tally>, Vec<(usize, Event)>) {
+        let mut events = Vec::new();
+        let stop = AtomicBool::new(false);
+        let mut on = |index, event| events.push((index, event));
+        let tally = run_all(&self.plan, &self.store, worker, options, &stop, &mut on);
+        (tally, events)
+    }
+
+    fn tally(&self, act: Act, options: &Options) -> Tally {
+        self.sweep(&Pretender::new(&self.store, act), options)
+            .0
+            .unwrap()
+    }
+}
+
+#[test]
+fn every_run_is_launched_heard_and_finished() {
+    let world = world(3);
+    let worker = Pretender::new(&world.store, train);
+    let (tally, events) = world.sweep(&worker, &options(1));
+    assert_eq!(
+        tally.unwrap(),
+        Tally {
+            finished: 3,
+            ..Tally::default()
+        }
+    );
+    assert_eq!(events.len(), 9);
+    for (index, chunk) in events.chunks(3).enumerate() {
+        assert!(chunk.iter().all(|(i, _)| *i == index));
+        let [(_, Event::Launched), (_, Event::Told(Message::Other)), (_, Event::Finished(row))] =
+            chunk
+        else {
+            panic!("{chunk:?}");
+        };
+        assert_eq!(
+            (&row.run_id, row.accuracy),
+            (&world.plan.runs[index].id(), Some(0.5))
+        );
+    }
+}
+
+#[test]
+fn a_failing_run_is_a_row_with_its_reason_and_does_not_stop_the_rest() {
+    let world = world(4);
+    let tally = world.tally(break_one, &options(2));
+    assert_eq!(
+        tally,
+        Tally {
+            finished: 3,
+            failed: 1,
+            ..Tally::default()
+        }
+    );
+    let rows = read_summary(&world.store.summary_path("mqar")).unwrap();
+    let failed: Vec<_> = rows
+        .iter()
+        .filter(|r| r.status == Some(RunStatus::Failed))
+        .collect();
+    assert_eq!((rows.len(), failed.len(), failed[0].seed), (4, 1, 124));
+    assert_eq!(failed[0].reason, "killed by signal 9; out of memory?");
+}
+
+#[test]
+fn what_is_done_or_failed_is_left_alone_until_a_retry_is_asked_for() {
+    let world = world(4);
+    world.tally(break_one, &options(2));
+    let again = world.tally(train, &options(2));
+    assert_eq!(
+        again,
+        Tally {
+            done_before: 3,
+            failed_before: 1,
+            ..Tally::default()
+        }
+    );
+    let retry = Options {
+        retry_failed: true,
+        ..options(2)
+    };
+    assert_eq!(
+        world.tally(train, &retry),
+        Tally {
+            done_before: 3,
+            finished: 1,
+            ..Tally::default()
+        }
+    );
+}
+
+#[test]
+fn a_retry_that_fails_again_records_its_own_reason() {
+    let world = world(2);
+    world.tally(|_, _| Ok(Ending::Failed("first".to_owned())), &options(1));
+    let retry = Options {
+        retry_failed: true,
+        ..options(1)
+    };
+    world.tally(|_, _| Ok(Ending::Failed("second".to_owned())), &retry);
+    let scan = world.store.rows("mqar").unwrap();
+    assert!(scan.rows.iter().all(|row| row.reason == "second"));
+}
+
+#[test]
+fn an_interrupted_sweep_resumes_only_what_is_missing() {
+    let world = world(6);
+    let first = Pretender::new(&world.store, interrupt);
+    let (end, events) = world.sweep(&first, &options(1));
+    assert!(matches!(end, Err(Error::Interrupted)));
+    assert!(matches!(events.last(), Some((2, Event::Interrupted))));
+    assert_eq!(first.trained().len(), 2);
+    let second = Pretender::new(&world.store, train);
+    let (end, _) = world.sweep(&second, &options(2));
+    assert_eq!(
+        end.unwrap(),
+        Tally {
+            done_before: 2,
+            finished: 4,
+            ..Tally::default()
+        }
+    );
+    let mut all = [first.trained(), second.trained()].concat();
+    all.sort();
+    assert_eq!(all, ids(&world.plan));
+}
+
+#[test]
+fn a_run_stopped_from_elsewhere_leaves_the_sweep_unfinished_but_not_the_others() {
+    let world = world(3);
+    let (end, events) = world.sweep(&Pretender::new(&world.store, vanish), &options(1));
+    assert!(matches!(end, Err(Error::Interrupted)));
+    let interrupted = events
+        .iter()
+        .filter(|(_, e)| matches!(e, Event::Interrupted));
+    assert_eq!(interrupted.count(), 3);
+}
+
+#[test]
+fn two_sweeps_in_one_folder_never_train_a_run_twice() {
+    let world = world(24);
+    let workers = [train, train].map(|act| Pretender::new(&world.store, act));
+    let tallies = std::thread::scope(|scope| {
+        let sweeps = [0, 1].map(|i| {
+            let (world, worker) = (&world, &workers[i]);
+            scope.spawn(move || world.sweep(worker, &options(2)).0.unwrap())
+        });
+        sweeps.map(|sweep| sweep.join().unwrap())
+    });
+    let mut trained = [workers[0].trained(), workers[1].trained()].concat();
+    trained.sort();
+    assert_eq!(trained, ids(&world.plan));
+    assert!(
+        tallies.iter().all(|tally| tally.settled() == 24),
+        "{tallies:?}"
+    );
+}
+
+#[test]
+fn a_run_that_another_process_holds_is_left_to_it() {
+    let world = world(2);
+    let held = world
+        .store
+        .begin(&world.plan.runs[0], &provenance())
+        .unwrap();
+    let (tally, events) = world.sweep(&Pretender::new(&world.store, train), &options(1));
+    assert_eq!(
+        tally.unwrap(),
+        Tally {
+            finished: 1,
+            busy: 1,
+            ..Tally::default()
+        }
+    );
+    assert!(matches!(events[1], (0, Event::Skipped(Skip::Busy))));
+    assert_eq!(world.store.status(held.id()).unwrap(), Status::Started);
+}
+
+#[test]
+fn no_more_runs_than_jobs_are_in_work_at_once() {
+    let world = world(12);
+    let worker = Pretender::new(&world.store, train);
+    world.sweep(&worker, &options(3)).0.unwrap();
+    assert_eq!(worker.most_at_work.load(Ordering::SeqCst), 3);
+}
+
+#[test]
+fn a_damaged_result_fails_its_run_only() {
+    let world = world(3);
+    let folder = world.store.run_folder(&world.plan.runs[0].id());
+    std::fs::create_dir_all(&folder).unwrap();
+    std::fs::write(folder.join("result.json"), "{").unwrap();
+    let (tally, events) = world.sweep(&Pretender::new(&world.store, train), &options(1));
+    assert_eq!(
+        tally.unwrap(),
+        Tally {
+            finished: 2,
+            failed: 1,
+            ..Tally::default()
+        }
+    );
+    let (0, Event::Failed(reason)) = &events[0] else {
+        panic!("{events:?}")
+    };
+    assert!(reason.contains("result.json"), "{reason}");
+}
+
+/// Ends well but leaves nothing, or leaves a failure of its own.
+struct Careless<'a>(&'a Store);
+
+impl Worker for Careless<'_> {
+    fn work(&self, run: &RunConfig, _: &AtomicBool, _: &mut dyn FnMut(Message)) -> Result<Ending> {
+        if run.seed == 123 {
+            return Ok(Ending::Finished);
+        }
+        let dir = self.0.begin(run, &provenance())?;
+        dir.finish(&failed("a tensor operation failed"))?;
+        Ok(Ending::Failed("exit code 1".to_owned()))
+    }
+}
+
+#[test]
+fn a_worker_without_a_result_failed_and_its_own_record_of_a_failure_stands() {
+    let world = world(2);
+    let (stop, mut reasons) = (AtomicBool::new(false), Vec::new());
+    let mut on = |_, event| {
+        if let Event::Failed(reason) = event {
+            reasons.push(reason);
+        }
+    };
+    let worker = Careless(&world.store);
+    run_all(
+        &world.plan,
+        &world.store,
+        &worker,
+        &options(1),
+        &stop,
+        &mut on,
+    )
+    .unwrap();
+    assert_eq!(
+        reasons,
+        [
+            "the worker ended without a result",
+            "a tensor operation failed"
+        ]
+    );
+}
+
+#[test]
+fn workers_that_cannot_be_started_end_the_sweep_at_once() {
+    let world = world(4);
+    let (end, events) = world.sweep(&Pretender::new(&world.store, no_program), &options(1));
+    assert!(end
+        .unwrap_err()
+        .to_string()
+        .contains("cannot start workers"));
+    assert!(events.iter().all(|(index, _)| *index == 0), "{events:?}");
+}

@@ -1,0 +1,77 @@
+//! Who trains one run: in earnest a child process, in tests a pretender.
+
+use crate::config::RunConfig;
+use crate::error::Result;
+use serde::Deserialize;
+use std::sync::atomic::AtomicBool;
+
+/// Exit code of a worker that wrote a checkpoint and stopped (BSD's EX_TEMPFAIL).
+pub const EXIT_INTERRUPTED: i32 = 75;
+
+/// Exit code of a worker whose run is in another process's hands (BSD's EX_UNAVAILABLE).
+pub const EXIT_BUSY: i32 = 69;
+
+/// Trains one run at a time; several threads ask it at once.
+pub trait Worker: Sync {
+    /// Works on `run` until it ends or `stop` is raised, passing on what it tells. An error says
+    /// that no run at all can be worked on; what befalls this run alone is an [`Ending`].
+    fn work(
+        &self,
+        run: &RunConfig,
+        stop: &AtomicBool,
+        on: &mut dyn FnMut(Message),
+    ) -> Result<Ending>;
+}
+
+/// How the work on a run ended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Ending {
+    /// The result stands in the store.
+    Finished,
+    /// Stopped after a checkpoint, or before there was anything to keep.
+    Interrupted,
+    /// Another process has the run.
+    Busy,
+    /// Broken off, and why; a result may or may not stand in the store.
+    Failed(String),
+}
+
+/// What a worker tells, one JSON object a line.
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(tag = "event", rename_all = "lowercase")]
+pub enum Message {
+    /// Training goes on within an epoch.
+    Progress {
+        /// Which, from 1.
+        epoch: usize,
+        /// Epochs at most.
+        epochs: usize,
+        /// Steps made in this epoch.
+        step: usize,
+        /// Steps an epoch.
+        steps: usize,
+        /// Mean loss of this epoch's steps.
+        loss: f64,
+    },
+    /// An epoch was trained and tested.
+    Epoch {
+        /// Which, from 1.
+        epoch: usize,
+        /// Epochs at most.
+        epochs: usize,
+        /// Mean training loss.
+        loss: f64,
+        /// Test accuracy, 0 to 1.
+        accuracy: f64,
+        /// Seconds that it took.
+        seconds: f64,
+    },
+    /// Something that the user should know but that stops nothing.
+    Warning {
+        /// One sentence.
+        text: String,
+    },
+    /// What only other readers care for.
+    #[serde(other)]
+    Other,
+}

@@ -1,0 +1,184 @@
+//! What is refused, and in which words.
+
+use super::World;
+use std::fs;
+
+fn refusal(line: &str) -> String {
+    let world = World::new();
+    let message = world.dsf(line).refused();
+    let results = world.path("results");
+    assert!(!results.exists(), "{line}: a refusal makes nothing");
+    message
+}
+
+fn assert_says(line: &str, needles: &[&str]) {
+    let message = refusal(line);
+    for needle in needles {
+        assert!(message.contains(needle), "`dsf {line}` says: {message}");
+    }
+}
+
+#[test]
+fn an_unknown_mixer_is_answered_with_the_nearest() {
+    let needles = [
+        "unknown mixer `linnear`",
+        "Did you mean `linear`?",
+        "rg-lru",
+    ];
+    assert_says("mqar --mixer linnear", &needles);
+    assert_says("sweep --mixer softmax,linnear", &needles);
+    assert_says(
+        "mqar --mixer softmax --variant papr",
+        &["Did you mean `paper`?"],
+    );
+}
+
+#[test]
+fn bad_numbers_name_their_flag() {
+    assert_says("mqar --lr -1", &["--lr must be a positive number", "-1"]);
+    assert_says("mqar --lr nan", &["--lr"]);
+    assert_says("mqar --weight-decay -0.1", &["--weight-decay"]);
+    assert_says("mqar --dropout 1.5", &["--dropout", "1.5"]);
+    assert_says("mqar --d 0", &["--d"]);
+    assert_says("mqar --epochs 0", &["--epochs"]);
+    assert_says("mqar --threads 0", &["--threads"]);
+    assert_says("sweep --d 64,x", &["--d", "x"]);
+    assert_says("sweep --d 64,,128", &["--d"]);
+    assert_says("sweep --sizes 64-4", &["--sizes", "64-4"]);
+    assert_says("sweep --jobs 0", &["--jobs"]);
+    assert_says("mqar --d 99999999999999999999", &["--d"]);
+}
+
+#[test]
+fn sizes_that_the_task_forbids_name_the_rule() {
+    assert_says("mqar --seq-len 33", &["--seq-len", "33", "even"]);
+    assert_says("mqar --seq-len 32 --kv-pairs 9", &["--kv-pairs", "9"]);
+    assert_says("mqar --vocab-size 32 --seq-len 32", &["--vocab-size", "32"]);
+    assert_says("mqar --kv-pairs 0", &["--kv-pairs", "0"]);
+    assert_says("mqar --train-examples 0", &["--train-examples"]);
+    assert_says("mqar --train-examples 99999999999", &["--train-examples"]);
+}
+
+#[test]
+fn heads_that_do_not_fit_are_refused() {
+    assert_says(
+        "mqar --mixer softmax --heads 3 --d 64",
+        &["--heads 3 does not divide --d 64"],
+    );
+    assert_says("mqar --mixer s6 --heads 2", &["s6", "--heads"]);
+}
+
+#[test]
+fn options_that_do_not_exist_are_refused() {
+    assert_says(
+        "mqar --mixer s6 --option dt_inti=zero",
+        &["Did you mean `dt_init`?"],
+    );
+    assert_says(
+        "mqar --mixer s6 --option dt_init=one",
+        &["dt_init=one", "zero"],
+    );
+    assert_says(
+        "mqar --mixer softmax --option dt_init=zero",
+        &["no options"],
+    );
+}
+
+#[test]
+fn devices_that_are_not_there_are_refused() {
+    assert_says("mqar --device cuda", &["no CUDA support", "--device cpu"]);
+    assert_says("mqar --device gpu", &["unknown device `gpu`"]);
+    assert_says("mqar --device cuda:x", &["cuda:0"]);
+}
+
+#[test]
+fn a_list_in_a_single_run_points_to_sweep() {
+    assert_says("mqar --d 64,128", &["dsf sweep --task mqar", "--d"]);
+}
+
+#[test]
+fn tasks_and_subcommands_that_do_not_exist_are_refused() {
+    assert_says("sweep --task mqr", &["unknown task `mqr`", "mqar"]);
+    assert_says("mqra", &["mqra", "mqar"]);
+    assert_says("mqar --mixr ssd", &["--mixr", "--mixer"]);
+}
+
+#[test]
+fn experiment_files_are_refused_with_file_and_place() {
+    assert_says("sweep nowhere.toml", &["nowhere.toml"]);
+    let world = World::new();
+    for (text, needles) in [
+        (
+            "task = \"mqar\"\n[[grid]]\nmixr = \"ssd\"\n",
+            ["line 3", "mixr"],
+        ),
+        (
+            "task = \"mqar\"\n[[grid]]\nd = \"wide\"\n",
+            ["line 3", "wide"],
+        ),
+        ("task = \"mqar\"\n[[grid]\n", ["line 2", "file.toml"]),
+        ("task = \"mqar\"\n", ["grid", "file.toml"]),
+        (
+            "task = \"mqar\"\n[[grid]]\nmixer = \"linnear\"\n",
+            ["linnear", "linear"],
+        ),
+        ("", ["task", "file.toml"]),
+    ] {
+        fs::write(world.path("file.toml"), text).unwrap();
+        let message = world.dsf("sweep file.toml").refused();
+        for needle in needles {
+            assert!(message.contains(needle), "{text:?} says: {message}");
+        }
+    }
+    fs::write(world.path("binary.toml"), [0xff, 0xfe, 0x00]).unwrap();
+    assert!(world.dsf("sweep binary.toml").code != 0);
+}
+
+#[test]
+fn a_results_place_that_cannot_be_written_to_is_refused_before_training() {
+    let world = World::new();
+    fs::write(world.path("file"), "").unwrap();
+    for out in ["file", "file/below"] {
+        for command in ["mqar", "sweep --mixer ssd"] {
+            let line = format!("{command} --preset smoke --out {out}");
+            let message = world.dsf(&line).refused();
+            assert!(message.contains("--out"), "{line}: {message}");
+        }
+    }
+}
+
+#[test]
+fn a_worker_without_a_config_says_what_it_wants() {
+    let world = World::new();
+    for stdin in [
+        &b""[..],
+        b"{}\n",
+        b"not json\n",
+        b"{\"format\": 999}\n",
+        &[0xff, b'\n'],
+    ] {
+        let said = world.call(&["worker"], stdin);
+        assert!(said.code == 1 || said.code == 2, "{}", said.err);
+        assert!(said.err.starts_with("error: "), "{}", said.err);
+    }
+}
+
+#[test]
+fn a_reader_that_leaves_early_is_no_error() {
+    let world = World::new();
+    let binary = assert_cmd::cargo::cargo_bin("dsf");
+    let line = format!(
+        "{} mixers | true; exit ${{PIPESTATUS[0]}}",
+        binary.display()
+    );
+    let output = std::process::Command::new("bash")
+        .args(["-c", &line])
+        .current_dir(world.path(""))
+        .output()
+        .unwrap();
+    assert!(
+        output.status.success(),
+        "{}",
+        String::from_utf8_lossy(&output.stderr)
+    );
+}

@@ -1,0 +1,98 @@
+//! The binary as a person types it.
+
+mod errors;
+mod golden;
+mod recovery;
+mod report;
+mod runs;
+mod sweeps;
+
+use assert_cmd::Command;
+use std::fs;
+use std::path::{Path, PathBuf};
+use tempfile::TempDir;
+
+/// A folder of its own, and `dsf` called inside it.
+pub(crate) struct World {
+    dir: TempDir,
+}
+
+/// What a call came to.
+pub(crate) struct Said {
+    pub code: i32,
+    pub out: String,
+    pub err: String,
+}
+
+impl World {
+    pub fn new() -> Self {
+        Self {
+            dir: tempfile::tempdir().unwrap(),
+        }
+    }
+
+    pub fn path(&self, name: &str) -> PathBuf {
+        self.dir.path().join(name)
+    }
+
+    /// `dsf` with `line` split at blanks.
+    pub fn dsf(&self, line: &str) -> Said {
+        self.call(&line.split_whitespace().collect::<Vec<_>>(), b"")
+    }
+
+    pub fn call(&self, arguments: &[&str], stdin: &[u8]) -> Said {
+        let output = Command::cargo_bin("dsf")
+            .unwrap()
+            .args(arguments)
+            .current_dir(self.dir.path())
+            .env_remove("DSF_OUT")
+            .write_stdin(stdin)
+            .output()
+            .unwrap();
+        Said {
+            code: output.status.code().unwrap_or(-1),
+            out: String::from_utf8(output.stdout).unwrap(),
+            err: String::from_utf8(output.stderr).unwrap(),
+        }
+    }
+
+    /// The only run under `out`.
+    pub fn only_run(&self, out: &str) -> PathBuf {
+        let runs = self.runs(out);
+        assert_eq!(runs.len(), 1, "{runs:?}");
+        runs.into_iter().next().unwrap()
+    }
+
+    /// The folders of all runs under `out`, sorted.
+    pub fn runs(&self, out: &str) -> Vec<PathBuf> {
+        let entries = fs::read_dir(self.path(out).join("runs")).unwrap();
+        let mut runs: Vec<PathBuf> = entries.map(|e| e.unwrap().path()).collect();
+        runs.sort();
+        runs
+    }
+}
+
+impl Said {
+    /// Asserts success and gives stdout.
+    pub fn ok(self) -> String {
+        assert_eq!(self.code, 0, "stdout: {}\nstderr: {}", self.out, self.err);
+        self.out
+    }
+
+    /// Asserts refusal with exit code 2 and one clear sentence, and gives it.
+    pub fn refused(self) -> String {
+        assert_eq!(self.code, 2, "stdout: {}\nstderr: {}", self.out, self.err);
+        assert!(!self.err.contains("panicked"), "{}", self.err);
+        assert_eq!(self.out, "", "a refusal leaves stdout empty");
+        self.err
+    }
+}
+
+/// The epochs of a run without their times: every number that must repeat to the bit.
+pub(crate) fn numbers(run: &Path) -> Vec<String> {
+    let text = fs::read_to_string(run.join("metrics.csv")).unwrap();
+    let kept = |line: &str| line.split(',').take(5).collect::<Vec<_>>().join(",");
+    let numbers: Vec<String> = text.lines().map(kept).collect();
+    assert_eq!(numbers[0], "epoch,train_loss,test_loss,accuracy,lr");
+    numbers
+}

@@ -1,0 +1,145 @@
+//! Nothing is lost: kills, signals, two processes in one folder.
+
+use super::{numbers, World};
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+/// Long enough to be interrupted, short enough to wait for.
+const RUN: &str = "mqar --preset smoke --d 32 --train-examples 4000 --epochs 6 --lr 1e-4";
+const SWEEP: &str =
+    "sweep --preset smoke --d 32 --mixer ssd,softmax --train-examples 4000 --epochs 6 --lr 1e-4";
+
+fn start(world: &World, line: &str) -> Child {
+    Command::new(assert_cmd::cargo::cargo_bin("dsf"))
+        .args(line.split_whitespace())
+        .current_dir(world.path(""))
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap()
+}
+
+fn signal(child: &Child, name: &str) {
+    let status = Command::new("kill")
+        .args([name, &child.id().to_string()])
+        .status();
+    assert!(status.unwrap().success());
+}
+
+/// Waits until some run under `out` has written an epoch.
+fn wait_for_an_epoch(world: &World, out: &str) {
+    let began = Instant::now();
+    let has_epoch = |run: &std::path::PathBuf| run.join("metrics.csv").exists();
+    while !(world.path(out).join("runs").exists() && world.runs(out).iter().any(has_epoch)) {
+        assert!(
+            began.elapsed() < Duration::from_secs(60),
+            "no epoch within a minute"
+        );
+        sleep(Duration::from_millis(5));
+    }
+}
+
+fn finished(run: &Path) -> bool {
+    run.join("result.json").exists()
+}
+
+#[test]
+fn a_terminated_run_checkpoints_and_goes_on_to_the_same_bits() {
+    let world = World::new();
+    world.dsf(&format!("{RUN} --out whole -q")).ok();
+    let mut child = start(&world, &format!("{RUN} --out cut"));
+    wait_for_an_epoch(&world, "cut");
+    signal(&child, "-TERM");
+    let status = child.wait().unwrap();
+    assert_eq!(
+        status.code(),
+        Some(75),
+        "the run was over before the signal"
+    );
+    let run = world.only_run("cut");
+    assert!(run.join("checkpoint.safetensors").exists() && !finished(&run));
+    let said = world.dsf(&format!("{RUN} --out cut"));
+    assert!(said.err.contains("continuing"), "{}", said.err);
+    said.ok();
+    assert_eq!(numbers(&run), numbers(&world.only_run("whole")));
+}
+
+#[test]
+fn a_killed_run_starts_again_and_loses_nothing_but_time() {
+    let world = World::new();
+    world.dsf(&format!("{RUN} --out whole -q")).ok();
+    let mut child = start(&world, &format!("{RUN} --out cut"));
+    wait_for_an_epoch(&world, "cut");
+    child.kill().unwrap();
+    child.wait().unwrap();
+    world.dsf(&format!("{RUN} --out cut -q")).ok();
+    assert_eq!(
+        numbers(&world.only_run("cut")),
+        numbers(&world.only_run("whole"))
+    );
+}
+
+#[test]
+fn a_killed_sweep_leaves_no_orphan_and_ends_like_an_unbroken_one() {
+    let world = World::new();
+    world.dsf(&format!("{SWEEP} --out whole -q")).ok();
+    let mut child = start(&world, &format!("{SWEEP} --out cut"));
+    wait_for_an_epoch(&world, "cut");
+    child.kill().unwrap();
+    child.wait().unwrap();
+    // The worker notices that its parent is gone, writes a checkpoint and frees the run.
+    let began = Instant::now();
+    loop {
+        let said = world.dsf(&format!("{SWEEP} --out cut"));
+        if said.code == 0 && !said.out.contains("another process") {
+            break;
+        }
+        assert!(
+            began.elapsed() < Duration::from_secs(60),
+            "{}{}",
+            said.out,
+            said.err
+        );
+        sleep(Duration::from_millis(100));
+    }
+    let (whole, cut) = (world.runs("whole"), world.runs("cut"));
+    assert_eq!(whole.len(), 2);
+    for (whole, cut) in whole.iter().zip(&cut) {
+        assert_eq!(whole.file_name(), cut.file_name());
+        assert_eq!(numbers(whole), numbers(cut));
+    }
+}
+
+#[test]
+fn a_terminated_sweep_stops_its_workers_and_says_how_to_go_on() {
+    let world = World::new();
+    let mut child = start(&world, SWEEP);
+    wait_for_an_epoch(&world, "results");
+    signal(&child, "-TERM");
+    assert_eq!(child.wait().unwrap().code(), Some(75));
+    assert!(world.runs("results").iter().any(|run| !finished(run)));
+    let said = world.dsf(SWEEP).ok();
+    assert!(said.contains("2 runs:"), "{said}");
+}
+
+#[test]
+fn two_sweeps_in_one_folder_train_every_run_once() {
+    let world = World::new();
+    let line = "sweep --preset smoke --mixer ssd,softmax,linear --d 8,16 --seeds 2 -q --threads 1";
+    let (mut first, mut second) = (start(&world, line), start(&world, line));
+    for child in [&mut first, &mut second] {
+        assert_eq!(child.wait().unwrap().code(), Some(0));
+    }
+    let runs = world.runs("results");
+    assert_eq!(runs.len(), 12);
+    let said = world.dsf(&line.replace(" -q", "")).ok();
+    assert!(
+        said.contains("12 runs: 0 finished, 12 done before."),
+        "{said}"
+    );
+    let summary = std::fs::read_to_string(world.path("results/mqar.csv")).unwrap();
+    assert_eq!(summary.lines().count(), 13);
+}

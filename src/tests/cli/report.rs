@@ -1,0 +1,95 @@
+//! `dsf report`.
+
+use super::World;
+use std::fs;
+
+fn swept() -> World {
+    let world = World::new();
+    world
+        .dsf("sweep --preset smoke --mixer ssd,softmax --d 8,16 --n 4,8 --lr 1e-3,1e-2 -q")
+        .ok();
+    world
+}
+
+#[test]
+fn without_results_it_says_how_to_make_some() {
+    let world = World::new();
+    let message = world.dsf("report").refused();
+    assert!(
+        message.contains("results") && message.contains("--out"),
+        "{message}"
+    );
+    fs::create_dir(world.path("results")).unwrap();
+    let message = world.dsf("report").refused();
+    assert!(message.contains("dsf mqar"), "{message}");
+}
+
+#[test]
+fn grids_have_a_panel_a_mixer_and_name_their_axes() {
+    let world = swept();
+    let text = world.dsf("report").ok();
+    assert_eq!(text.matches("n \\ d").count(), 2, "{text}");
+    assert!(
+        text.contains("ssd, reference") && text.contains("softmax, reference"),
+        "{text}"
+    );
+    assert!(text.contains("16 runs done"), "{text}");
+    assert!(!text.contains('\u{1b}'), "no colour into a pipe");
+    let coloured = world.dsf("report --color always").ok();
+    assert!(coloured.contains('\u{1b}'));
+    let turned = world.dsf("report --orient paper --mixer ssd").ok();
+    assert_eq!(turned.matches("d \\ n").count(), 1, "{turned}");
+}
+
+#[test]
+fn the_other_formats_hold_the_same_cells() {
+    let world = swept();
+    let csv = world.dsf("report --format csv").ok();
+    assert_eq!(csv.lines().count(), 1 + 8, "{csv}");
+    let json: serde_json::Value =
+        serde_json::from_str(&world.dsf("report --format json").ok()).unwrap();
+    assert_eq!(json["schema"], 1);
+    assert_eq!(json["panels"].as_array().unwrap().len(), 2);
+    let markdown = world.dsf("report --format markdown").ok();
+    assert!(markdown.contains("| n \\ d |"), "{markdown}");
+}
+
+#[test]
+fn a_summary_file_reports_like_the_folder_it_came_from() {
+    let world = swept();
+    let folder = world.dsf("report results").ok();
+    fs::rename(world.path("results/mqar.csv"), world.path("kept.csv")).unwrap();
+    fs::remove_dir_all(world.path("results")).unwrap();
+    assert_eq!(world.dsf("report kept.csv").ok(), folder);
+}
+
+#[test]
+fn an_experiment_shows_what_is_missing() {
+    let world = World::new();
+    let file = "task = \"mqar\"\n[[grid]]\npreset = \"smoke\"\nmixer = \"ssd\"\nd = [8, 16]\n";
+    fs::write(world.path("grid.toml"), file).unwrap();
+    world.dsf("mqar --preset smoke --mixer ssd --d 8 -q").ok();
+    let text = world.dsf("report --experiment grid.toml").ok();
+    assert!(text.contains('·') && text.contains("1 of 2"), "{text}");
+}
+
+#[test]
+fn broken_inputs_are_named() {
+    let world = swept();
+    fs::write(world.path("bad.csv"), "a,b\n1,2\n").unwrap();
+    assert!(world.dsf("report bad.csv").refused().contains("bad.csv"));
+    assert!(world.dsf("report nowhere").refused().contains("nowhere"));
+    assert!(world
+        .dsf("report --mixer linnear")
+        .refused()
+        .contains("`linear`"));
+    let run = world.runs("results").remove(0);
+    fs::write(run.join("result.json"), "{").unwrap();
+    let said = world.dsf("report");
+    assert_eq!(
+        said.code, 0,
+        "one broken folder does not hide the others: {}",
+        said.err
+    );
+    assert!(said.err.contains("result.json"), "{}", said.err);
+}

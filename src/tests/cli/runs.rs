@@ -1,0 +1,160 @@
+//! `dsf mqar`, `dsf mixers`.
+
+use super::{numbers, World};
+use std::fs;
+
+const SMOKE: &str = "mqar --preset smoke --epochs 2";
+
+#[test]
+fn a_run_leaves_its_config_its_epochs_its_result_and_a_row() {
+    let world = World::new();
+    let said = world.dsf(SMOKE).ok();
+    assert!(
+        said.starts_with("ssd on MQAR (L = 16, 2 pairs): "),
+        "{said}"
+    );
+    assert!(said.contains("results: results/runs/"), "{said}");
+    assert!(said.contains("next:    dsf report"), "{said}");
+    let run = world.only_run("results");
+    for file in ["config.json", "env.json", "metrics.csv", "result.json"] {
+        assert!(run.join(file).is_file(), "{file}");
+    }
+    assert!(
+        !run.join("checkpoint.safetensors").exists(),
+        "a finished run needs none"
+    );
+    assert_eq!(numbers(&run).len(), 3);
+    let summary = fs::read_to_string(world.path("results/mqar.csv")).unwrap();
+    assert_eq!(summary.lines().count(), 2);
+    let id = run.file_name().unwrap().to_string_lossy().into_owned();
+    assert!(summary.contains(&id), "{summary}");
+}
+
+#[test]
+fn the_same_command_gives_the_same_bits_on_one_thread_and_on_two() {
+    let world = World::new();
+    for (out, threads) in [("a", 1), ("b", 1), ("c", 2)] {
+        world
+            .dsf(&format!("{SMOKE} --out {out} --threads {threads}"))
+            .ok();
+    }
+    let a = world.only_run("a");
+    assert_eq!(numbers(&a), numbers(&world.only_run("b")));
+    assert_eq!(numbers(&a), numbers(&world.only_run("c")));
+    world.dsf(&format!("{SMOKE} --out d --seed 9")).ok();
+    assert_ne!(numbers(&a), numbers(&world.only_run("d")));
+}
+
+#[test]
+fn a_finished_run_is_told_again_and_not_trained_again() {
+    let world = World::new();
+    let first = world.dsf(SMOKE).ok();
+    let result = world.only_run("results").join("result.json");
+    let before = fs::read(&result).unwrap();
+    let second = world.dsf(SMOKE).ok();
+    assert_eq!(first.lines().next(), second.lines().next());
+    assert!(second.contains("It was trained before"), "{second}");
+    assert_eq!(fs::read(&result).unwrap(), before);
+}
+
+#[test]
+fn every_mixer_trains_under_every_protocol() {
+    let world = World::new();
+    let listed = world.dsf("mixers").ok();
+    let names: Vec<&str> = listed
+        .lines()
+        .skip(1)
+        .take_while(|line| !line.is_empty())
+        .filter_map(|line| line.split_whitespace().next())
+        .collect();
+    assert_eq!(names.len(), dsf::mixers::MIXERS.len());
+    let mixers = names.join(",");
+    let line = format!(
+        "sweep --preset smoke --epochs 1 --train-examples 64 --mixer {mixers} \
+         --protocol paper,reference,matched -q"
+    );
+    world.dsf(&line).ok();
+    assert_eq!(world.runs("results").len(), 3 * names.len());
+}
+
+#[test]
+fn json_is_one_object_a_line_and_ends_with_the_result() {
+    let world = World::new();
+    let said = world.dsf(&format!("{SMOKE} --json"));
+    assert_eq!(said.err, "");
+    let events: Vec<serde_json::Value> = said
+        .out
+        .lines()
+        .map(|l| serde_json::from_str(l).unwrap())
+        .collect();
+    let names: Vec<&str> = events
+        .iter()
+        .map(|e| e["event"].as_str().unwrap())
+        .collect();
+    assert_eq!((names[0], *names.last().unwrap()), ("start", "done"));
+    assert_eq!(names.iter().filter(|n| **n == "epoch").count(), 2);
+    assert_eq!(events.last().unwrap()["result"]["status"], "done");
+}
+
+#[test]
+fn quiet_says_one_sentence_and_off_a_terminal_epochs_are_plain_lines() {
+    let world = World::new();
+    let quiet = world.dsf(&format!("{SMOKE} --quiet --out a"));
+    assert_eq!((quiet.err.as_str(), quiet.out.lines().count()), ("", 1));
+    let plain = world.dsf(&format!("{SMOKE} --out b"));
+    let epochs: Vec<&str> = plain
+        .err
+        .lines()
+        .filter(|l| l.starts_with("epoch"))
+        .collect();
+    assert_eq!(epochs.len(), 2, "{}", plain.err);
+    assert!(
+        epochs[0].contains("loss") && epochs[0].contains("tokens/s"),
+        "{}",
+        epochs[0]
+    );
+    assert!(!plain.err.contains('\u{1b}'), "no escapes off a terminal");
+}
+
+#[test]
+fn a_diverging_run_is_a_recorded_outcome() {
+    let world = World::new();
+    let said = world
+        .dsf("mqar --preset smoke --mixer normalized --lr 1e30 --epochs 30")
+        .ok();
+    assert!(said.contains("diverged"), "{said}");
+    let summary = fs::read_to_string(world.path("results/mqar.csv")).unwrap();
+    assert!(summary.contains(",diverged,"), "{summary}");
+}
+
+#[test]
+fn numpy_data_trains_other_numbers_than_native_data() {
+    let world = World::new();
+    world.dsf(&format!("{SMOKE} --out a")).ok();
+    world.dsf(&format!("{SMOKE} --out b --data numpy")).ok();
+    assert_ne!(numbers(&world.only_run("a")), numbers(&world.only_run("b")));
+}
+
+#[test]
+fn options_of_a_mixer_reach_it() {
+    let world = World::new();
+    for (out, init) in [("a", "zero"), ("b", "mamba")] {
+        world
+            .dsf(&format!(
+                "{SMOKE} --mixer s6 --option dt_init={init} --out {out}"
+            ))
+            .ok();
+    }
+    assert_ne!(numbers(&world.only_run("a")), numbers(&world.only_run("b")));
+}
+
+#[test]
+fn completions_name_the_subcommands() {
+    for shell in ["bash", "zsh", "fish"] {
+        let script = World::new().dsf(&format!("completions {shell}")).ok();
+        assert!(
+            script.contains("mqar") && script.contains("sweep"),
+            "{shell}"
+        );
+    }
+}

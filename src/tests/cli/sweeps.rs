@@ -1,0 +1,118 @@
+//! `dsf sweep`.
+
+use super::World;
+use std::fs;
+use std::path::Path;
+
+const GRID: &str = "sweep --task mqar --preset smoke --mixer ssd,softmax --d 8,16 --n 4,8";
+
+#[test]
+fn a_grid_is_trained_once() {
+    let world = World::new();
+    let said = world.dsf(GRID).ok();
+    assert!(said.contains("8 runs: 8 finished."), "{said}");
+    assert_eq!(world.runs("results").len(), 8);
+    let again = world.dsf(GRID).ok();
+    assert!(
+        again.contains("8 runs: 0 finished, 8 done before."),
+        "{again}"
+    );
+    let wider = world.dsf(&GRID.replace("--d 8,16", "--d 8,16,32")).ok();
+    assert!(
+        wider.contains("12 runs: 4 finished, 8 done before."),
+        "{wider}"
+    );
+    let summary = fs::read_to_string(world.path("results/mqar.csv")).unwrap();
+    assert_eq!(summary.lines().count(), 1 + 12);
+}
+
+#[test]
+fn workers_side_by_side_give_the_numbers_of_one() {
+    let world = World::new();
+    world.dsf(&format!("{GRID} --out a -q")).ok();
+    world.dsf(&format!("{GRID} --out b -q --jobs 2")).ok();
+    for (a, b) in world.runs("a").iter().zip(world.runs("b")) {
+        assert_eq!(a.file_name(), b.file_name());
+        assert_eq!(super::numbers(a), super::numbers(&b));
+    }
+}
+
+#[test]
+fn a_dry_run_counts_and_trains_nothing() {
+    let world = World::new();
+    world
+        .dsf("mqar --preset smoke --mixer ssd --d 8 --n 4 -q")
+        .ok();
+    let said = world.dsf(&format!("{GRID} --dry-run")).ok();
+    assert!(said.contains("8 runs") && said.contains("1 done"), "{said}");
+    assert_eq!(world.runs("results").len(), 1);
+}
+
+#[test]
+fn every_shipped_experiment_plans_the_count_that_it_states() {
+    let dir = Path::new(env!("CARGO_MANIFEST_DIR")).join("experiments");
+    let counts = [
+        ("smoke", 24),
+        ("figure1", 64),
+        ("figure2", 80),
+        ("figure3", 96),
+        ("table2", 12),
+    ];
+    for (name, count) in counts {
+        let file = dir.join(format!("{name}.toml"));
+        let said = World::new()
+            .dsf(&format!("sweep {} --dry-run", file.display()))
+            .ok();
+        assert!(said.contains(&format!("{count} runs")), "{name}: {said}");
+    }
+}
+
+#[test]
+fn seeds_become_a_mean_and_a_spread() {
+    let world = World::new();
+    world
+        .dsf("sweep --preset smoke --mixer ssd --seeds 3 -q")
+        .ok();
+    assert_eq!(world.runs("results").len(), 3);
+    let text = world.dsf("report").ok();
+    assert!(text.contains('±'), "{text}");
+}
+
+#[test]
+fn a_run_that_breaks_is_a_row_with_a_reason_and_the_rest_goes_on() {
+    let world = World::new();
+    // A run folder whose config belongs to nobody breaks exactly one run.
+    world
+        .dsf("mqar --preset smoke --mixer ssd --d 8 --n 4 -q")
+        .ok();
+    let run = world.only_run("results");
+    fs::remove_file(run.join("result.json")).unwrap();
+    fs::write(run.join("checkpoint.safetensors"), "not a checkpoint").unwrap();
+    let said = world.dsf(GRID);
+    assert_eq!(said.code, 3, "{}{}", said.out, said.err);
+    assert!(
+        said.out.contains("8 runs: 7 finished, 1 failed."),
+        "{}",
+        said.out
+    );
+    let summary = fs::read_to_string(world.path("results/mqar.csv")).unwrap();
+    assert_eq!(
+        summary.lines().filter(|l| l.contains(",failed,")).count(),
+        1,
+        "{summary}"
+    );
+    assert!(summary.contains("checkpoint.safetensors"), "{summary}");
+    let again = world.dsf(GRID).ok();
+    assert!(again.contains("1 failed before"), "{again}");
+    let retried = world.dsf(&format!("{GRID} --retry-failed")).ok();
+    assert!(retried.contains("1 finished, 7 done before"), "{retried}");
+}
+
+#[test]
+fn a_sweep_without_flags_says_what_it_trains() {
+    let said = World::new().dsf("sweep --dry-run").ok();
+    for mixer in ["softmax", "linear", "normalized", "s6", "ssd"] {
+        assert!(said.contains(mixer), "{said}");
+    }
+    assert!(said.contains("5 runs"), "{said}");
+}
