@@ -4,26 +4,28 @@
 //! system h_i = Λ_i h_{i-1} + B_i u_i, y_i = C_i h_i + D_i u_i (equation (11) of Sieber et al.,
 //! NeurIPS 2024), and the shape of Λ decides which algorithm computes it.
 //!
-//! Rooms, in floor order; a room uses only rooms above it in this list:
+//! Rooms, in floor order; a room uses only rooms on lower floors, never its neighbours:
 //!
 //! | floor | rooms |
 //! |---|---|
-//! | 0 | `error` `rng` `config` |
-//! | 1 | `store` `tasks` `ops` |
-//! | 2 | `report` `nn` `ltv` |
-//! | 3 | `mixers` |
-//! | 4 | `model` |
-//! | 5 | `train` |
-//! | 6 | `sweep` `golden` |
-//! | 7 | `cli` |
+//! | 0 | `alloc` `error` `rng` |
+//! | 1 | `config` |
+//! | 2 | `store` `tasks` `ops` |
+//! | 3 | `report` `nn` `ltv` |
+//! | 4 | `mixers` |
+//! | 5 | `model` |
+//! | 6 | `train` |
+//! | 7 | `sweep` `golden` |
+//! | 8 | `cli` |
 
 #![deny(unsafe_code)]
 #![warn(missing_docs)]
 
 pub mod alloc;
-pub mod config;
 pub mod error;
 pub mod rng;
+
+pub mod config;
 
 pub mod ops;
 pub mod store;

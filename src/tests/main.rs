@@ -1,4 +1,16 @@
 //! One integration binary; a module a theme.
 
+mod architecture;
 mod cli;
+mod contracts;
 mod golden;
+mod gradients;
+mod lemma2;
+mod model;
+mod parameters;
+mod registry;
+mod resume;
+mod sources;
+mod threads;
+mod training;
+mod world;

@@ -47,7 +47,8 @@ impl Trainer<'_> {
         let progress: Progress = metadata
             .get(PROGRESS)
             .and_then(|p| serde_json::from_str(p).ok())
-            .ok_or_else(|| broken("the progress is missing or unreadable".to_owned()))?;
+            .filter(|progress| self.can_reach(progress))
+            .ok_or_else(|| broken("the progress is missing or impossible".to_owned()))?;
         let tensors = io::load_buffer(bytes, &self.device).map_err(|e| broken(e.to_string()))?;
         for slot in self.optimizer.slots() {
             let find = |name: &str, like: &Tensor| {
@@ -61,6 +62,12 @@ impl Trainer<'_> {
         self.optimizer.resume(progress.step);
         self.progress = progress;
         Ok(())
+    }
+
+    /// Whether the steps and epochs of `progress` belong together.
+    fn can_reach(&self, progress: &Progress) -> bool {
+        let over = progress.epochs.len() * self.steps_per_epoch();
+        (over..=over + self.steps_per_epoch()).contains(&progress.step)
     }
 }
 

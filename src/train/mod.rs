@@ -83,7 +83,10 @@ impl<'a> Trainer<'a> {
     /// Trains to the end, telling `on` of every step and epoch. An error from `on` ends the run
     /// where it stands; [`Self::checkpoint`] then holds all of it.
     pub fn run(&mut self, on: &mut dyn FnMut(&Self, Event) -> Result<()>) -> Result<Outcome> {
-        while self.progress.epochs.len() < self.config.train.epochs {
+        loop {
+            if let Some(outcome) = self.ended() {
+                return Ok(outcome);
+            }
             while self.step_in_epoch() < self.steps_per_epoch() {
                 let loss = self.timed_step()?;
                 if !loss.is_finite() {
@@ -96,11 +99,18 @@ impl<'a> Trainer<'a> {
                 return Ok(Outcome::Diverged);
             }
             on(self, Event::Epoch(&row))?;
-            if row.accuracy > self.config.train.stop_above {
-                return Ok(Outcome::Converged);
-            }
         }
-        Ok(Outcome::Finished)
+    }
+
+    /// Whether the epochs that are over end the run. Asked before each epoch, not after: a run may
+    /// have been interrupted between its last epoch and its end.
+    fn ended(&self) -> Option<Outcome> {
+        let (train, epochs) = (&self.config.train, &self.progress.epochs);
+        match epochs.last() {
+            Some(last) if last.accuracy > train.stop_above => Some(Outcome::Converged),
+            _ if epochs.len() >= train.epochs => Some(Outcome::Finished),
+            _ => None,
+        }
     }
 
     /// How far the run has come.

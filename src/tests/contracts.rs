@@ -1,0 +1,221 @@
+//! What every mixer of the registry promises, in every variant, held against itself: a newcomer's
+//! row is tested by being there.
+
+use crate::world::{distance, normal, parameters, perturb, Case};
+use candle_core::{Device, Tensor};
+use dsf::mixers::State;
+use dsf::nn::{Cx, Rows};
+
+/// Lengths: one token, fewer than any block of an algorithm, one more than a power of two.
+const LENGTHS: [usize; 3] = [1, 7, 33];
+
+/// Calls `claim` with every mixer, input batch and length.
+fn for_each(claim: impl Fn(&Case, usize, usize)) {
+    for case in Case::all() {
+        for seq_len in LENGTHS {
+            for batch in [1, 3] {
+                claim(&case, batch, seq_len);
+            }
+        }
+    }
+}
+
+/// `x` with the token at (`example`, `time`) replaced.
+fn with_other_token(x: &Tensor, example: usize, time: usize) -> Tensor {
+    let token = normal("other", (1, 1, x.dim(2).unwrap()));
+    let range = [example..example + 1, time..time + 1, 0..x.dim(2).unwrap()];
+    x.slice_assign(&range, &token).unwrap()
+}
+
+#[test]
+fn an_output_depends_on_no_later_token_and_on_no_other_example() {
+    for_each(|case, batch, seq_len| {
+        let (mixer, _) = case.build();
+        let x = case.input(batch, seq_len);
+        let y = mixer.forward(&x, &Cx::eval()).unwrap();
+        let last = batch - 1;
+        for time in [0, seq_len / 2, seq_len.saturating_sub(2)] {
+            let other = with_other_token(&x, last, time);
+            let other = mixer.forward(&other, &Cx::eval()).unwrap();
+            let part = |y: &Tensor, first, count| {
+                let y = y.narrow(0, last, 1).unwrap();
+                y.narrow(1, first, count).unwrap()
+            };
+            let place = format!("{case}, L = {seq_len}, token {time}");
+            let before = distance(&part(&other, 0, time), &part(&y, 0, time));
+            assert!(before <= 1e-12, "{place}: the past moved by {before:e}");
+            let now = distance(&part(&other, time, 1), &part(&y, time, 1));
+            assert!(now > 1e-6, "{place}: its own output moved by {now:e} only");
+            let others = |y: &Tensor| y.narrow(0, 0, last).unwrap();
+            let beside = distance(&others(&other), &others(&y));
+            assert!(
+                beside <= 1e-12,
+                "{place}: other examples moved by {beside:e}"
+            );
+        }
+    });
+}
+
+/// Outputs `(batch, seq_len, d_model)` token by token, and the last state.
+fn stepped(case: &Case, x: &Tensor) -> Option<(Tensor, State)> {
+    let (mixer, _) = case.build();
+    let recurrent = mixer.recurrent()?;
+    let (batch, seq_len, _) = x.dims3().unwrap();
+    let mut state = recurrent.init(batch).unwrap();
+    let step = |i: usize| {
+        let x_t = x.narrow(1, i, 1).unwrap().squeeze(1).unwrap();
+        recurrent.step(&x_t, &mut state).unwrap()
+    };
+    let ys: Vec<Tensor> = (0..seq_len).map(step).collect();
+    Some((Tensor::stack(&ys, 1).unwrap(), state))
+}
+
+#[test]
+fn token_by_token_equals_the_whole_sequence() {
+    for_each(|case, batch, seq_len| {
+        let x = case.input(batch, seq_len);
+        let Some((stepped, _)) = stepped(case, &x) else {
+            return;
+        };
+        let whole = case.build().0.forward(&x, &Cx::eval()).unwrap();
+        let apart = distance(&stepped, &whole);
+        assert!(apart <= 1e-10, "{case}, L = {seq_len}: {apart:e}");
+    });
+}
+
+#[test]
+fn the_state_size_is_what_decoding_keeps() {
+    for_each(|case, batch, seq_len| {
+        let Some((_, state)) = stepped(case, &case.input(batch, seq_len)) else {
+            return;
+        };
+        let claimed = case.build().0.state_size(seq_len);
+        assert_eq!(
+            claimed,
+            state.size(),
+            "{case}, L = {seq_len}, batch {batch}"
+        );
+    });
+}
+
+/// Ascending times for each example, another choice for each.
+fn rows(batch: usize, seq_len: usize) -> Rows {
+    let of = |b: usize| match seq_len {
+        1 => [0, 0],
+        _ => [(b % (seq_len - 1)) as u32, seq_len as u32 - 1],
+    };
+    let times: Vec<u32> = (0..batch).flat_map(of).collect();
+    let times = Tensor::from_vec(times, (batch, 2), &Device::Cpu).unwrap();
+    Rows::new(times, seq_len).unwrap()
+}
+
+#[test]
+fn rows_asked_for_are_rows_of_the_whole_output() {
+    for_each(|case, batch, seq_len| {
+        let (mixer, _) = case.build();
+        let (x, rows) = (case.input(batch, seq_len), rows(batch, seq_len));
+        let whole = mixer.forward(&x, &Cx::eval()).unwrap();
+        let asked = mixer.forward(&x, &Cx::eval().only(Some(&rows))).unwrap();
+        let apart = distance(&asked, &rows.select(&whole).unwrap());
+        assert!(apart <= 1e-12, "{case}, L = {seq_len}: {apart:e}");
+    });
+}
+
+/// The N that the registry claims for a case; `None` where it claims no finite system.
+fn claimed_width(case: &Case) -> Option<usize> {
+    let (d, n, s) = (
+        case.config.d_model,
+        case.config.d_state,
+        case.config.n_heads,
+    );
+    let (formula, variant) = match case.entry.dsf.split_once(" (variant ") {
+        Some((formula, variant)) => (formula, variant.strip_suffix(')')),
+        None => (case.entry.dsf, None),
+    };
+    if variant.is_some_and(|v| v != case.config.variant) || formula.starts_with("no ") {
+        return None;
+    }
+    match formula {
+        "N = n d/s" => Some(n * d / s),
+        "N = n d" => Some(n * d),
+        "N = d" => Some(d),
+        other => panic!("{case}: `{other}` is not a formula that this test knows"),
+    }
+}
+
+#[test]
+fn a_finite_system_exists_where_the_table_says_and_is_as_wide() {
+    for_each(|case, _, seq_len| {
+        let u = case.input(1, seq_len).squeeze(0).unwrap();
+        let system = case.build().0.ltv(&u).unwrap();
+        let width = system.map(|s| s.lambda.dims2().unwrap().1);
+        assert_eq!(width, claimed_width(case), "{case}");
+    });
+}
+
+#[test]
+fn recurrence_and_kernel_of_the_system_are_the_forward_pass() {
+    for_each(|case, _, seq_len| {
+        let (mixer, _) = case.build();
+        let x = case.input(1, seq_len);
+        let u = x.squeeze(0).unwrap();
+        let Some(system) = mixer.ltv(&u).unwrap() else {
+            return;
+        };
+        let y = mixer.forward(&x, &Cx::eval()).unwrap().squeeze(0).unwrap();
+        let recurrence = distance(&system.run(&u).unwrap(), &y);
+        assert!(recurrence <= 1e-9, "{case}, recurrence: {recurrence:e}");
+        let kernel = system.kernel().unwrap();
+        let kernel = distance(&system.apply_kernel(&kernel, &u).unwrap(), &y);
+        assert!(kernel <= 1e-9, "{case}, kernel: {kernel:e}");
+    });
+}
+
+#[test]
+fn a_mixer_reads_its_parameters_when_it_runs_and_not_when_it_is_built() {
+    for case in Case::all() {
+        let params = parameters();
+        let (before, view) = (case.mixer(&params), case.mixer(&params.detached()));
+        perturb(&params);
+        let after = case.mixer(&params);
+        let x = case.input(3, 7);
+        let y = after.forward(&x, &Cx::eval()).unwrap();
+        for early in [before, view] {
+            let early = early.forward(&x, &Cx::eval()).unwrap();
+            assert_eq!(distance(&early, &y), 0.0, "{case}");
+        }
+    }
+}
+
+#[test]
+fn attention_drops_weights_in_training_by_seed_and_step_and_none_in_evaluation() {
+    for mut case in Case::all() {
+        let x = case.input(3, 7);
+        let exact = case.build().0.forward(&x, &Cx::eval()).unwrap();
+        case.config.attn_dropout = 0.4;
+        let (mixer, _) = case.build();
+        let run = |cx: Cx| mixer.forward(&x, &cx).unwrap();
+        assert_eq!(
+            distance(&run(Cx::eval()), &exact),
+            0.0,
+            "{case}: evaluation"
+        );
+        let first = run(Cx::train(1, 5));
+        assert_eq!(
+            distance(&run(Cx::train(1, 5)), &first),
+            0.0,
+            "{case}: again"
+        );
+        let differs = |cx: Cx| distance(&run(cx), &first) > 1e-3;
+        let others = [
+            Cx::train(1, 6),
+            Cx::train(2, 5),
+            Cx::train(1, 5).layer(1),
+            Cx::eval(),
+        ];
+        let drops = case.entry.stem.contains("attention");
+        for (i, cx) in others.into_iter().enumerate() {
+            assert_eq!(differs(cx), drops, "{case}: other mask {i}");
+        }
+    }
+}

@@ -1,0 +1,156 @@
+//! The network around the mixers.
+
+use crate::world::{distance, flat, parameters, perturb, request, PROTOCOLS};
+use candle_core::backprop::GradStore;
+use candle_core::{Device, Tensor};
+use dsf::config::{ModelConfig, RunConfig};
+use dsf::mixers::MIXERS;
+use dsf::model::Model;
+use dsf::nn::{Cx, Params, Rows};
+use dsf::ops;
+use dsf::train::{io, Labelled};
+
+const V: usize = 32;
+const L: usize = 16;
+
+/// Every mixer in every variant under every protocol.
+fn runs() -> Vec<RunConfig> {
+    let mut runs = Vec::new();
+    for entry in MIXERS {
+        for protocol in PROTOCOLS {
+            for variant in entry.variants {
+                let mut request = request(entry.name, protocol);
+                request.variant = Some((*variant).to_owned());
+                runs.push(request.resolve().unwrap());
+            }
+        }
+    }
+    runs
+}
+
+fn title(run: &RunConfig) -> String {
+    let (m, protocol) = (&run.model, run.protocol.as_str());
+    format!("{} {}, protocol {protocol}", m.mixer, m.variant)
+}
+
+/// Three examples with two labels each.
+fn batch() -> Labelled {
+    let tokens: Vec<u32> = (0..3 * L as u32)
+        .map(|i| (i * i + 5 * i) % V as u32)
+        .collect();
+    let positions = Tensor::new(&[[0u32, 9], [7, 15], [4, 5]], &Device::Cpu).unwrap();
+    Labelled {
+        tokens: Tensor::from_vec(tokens, (3, L), &Device::Cpu).unwrap(),
+        rows: Rows::new(positions, L).unwrap(),
+        answers: Tensor::new(&[3u32, 31, 0, 7, 7, 20], &Device::Cpu).unwrap(),
+    }
+}
+
+/// The loss as it is written down: logits everywhere, of which the labelled count.
+fn full_loss(model: &Model, batch: &Labelled) -> Tensor {
+    let hidden = model.hidden(&batch.tokens, None, &Cx::eval()).unwrap();
+    let logits = batch.rows.select(&model.logits(&hidden).unwrap()).unwrap();
+    ops::cross_entropy(&logits.flatten(0, 1).unwrap(), &batch.answers).unwrap()
+}
+
+#[test]
+fn labelled_rows_alone_give_the_loss_and_every_gradient_of_the_full_head() {
+    let batch = batch();
+    for run in runs() {
+        let params = parameters();
+        let model = Model::new(&run.model, io(&run.task), &params).unwrap();
+        perturb(&params);
+        let (short, full) = (
+            batch.loss(&model, &Cx::eval()).unwrap(),
+            full_loss(&model, &batch),
+        );
+        let apart = distance(&short, &full);
+        assert!(apart <= 1e-12, "{}, loss: {apart:e}", title(&run));
+        let (short, full) = (short.backward().unwrap(), full.backward().unwrap());
+        for (name, var) in params.vars() {
+            let grad = |of: &GradStore| of.get(&var).cloned();
+            match (grad(&short), grad(&full)) {
+                (Some(a), Some(b)) => {
+                    let apart = distance(&a, &b);
+                    assert!(apart <= 1e-12, "{}, {name}: {apart:e}", title(&run));
+                }
+                (None, None) => assert!(name.ends_with("alpha"), "{}, {name}", title(&run)),
+                _ => panic!("{}: {name} has a gradient on one path only", title(&run)),
+            }
+        }
+    }
+}
+
+#[test]
+fn a_model_built_before_its_parameters_change_computes_with_the_new_ones() {
+    let batch = batch();
+    for run in runs() {
+        let (params, io) = (parameters(), io(&run.task));
+        let build = |params: &Params| Model::new(&run.model, io, params).unwrap();
+        let early = [build(&params), build(&params.detached())];
+        perturb(&params);
+        let late = flat(&batch.logits(&build(&params), &Cx::eval()).unwrap());
+        for model in early {
+            let logits = flat(&batch.logits(&model, &Cx::eval()).unwrap());
+            assert_eq!(logits, late, "{}", title(&run));
+        }
+    }
+}
+
+#[test]
+fn dropout_acts_in_training_only_and_is_a_function_of_seed_and_step() {
+    let batch = batch();
+    for mut run in runs() {
+        run.model.embed_dropout = 0.3;
+        run.model.attn_dropout = 0.3;
+        let logits = |config: &ModelConfig, cx: Cx| {
+            let model = Model::new(config, io(&run.task), &parameters()).unwrap();
+            flat(&batch.logits(&model, &cx).unwrap())
+        };
+        let train = |seed, step| logits(&run.model, Cx::train(seed, step));
+        assert_eq!(train(1, 5), train(1, 5), "{}", title(&run));
+        assert_ne!(train(1, 5), train(1, 6), "{}", title(&run));
+        assert_ne!(train(1, 5), train(2, 5), "{}", title(&run));
+        let tested = logits(&run.model, Cx::eval());
+        assert_ne!(train(1, 5), tested, "{}", title(&run));
+        let mut plain = run.model.clone();
+        (plain.embed_dropout, plain.attn_dropout) = (0.0, 0.0);
+        assert_eq!(logits(&plain, Cx::eval()), tested, "{}", title(&run));
+        assert_eq!(logits(&plain, Cx::train(1, 5)), tested, "{}", title(&run));
+    }
+}
+
+#[test]
+fn the_model_is_causal() {
+    let batch = batch();
+    let token = Tensor::new(&[[1u32]], &Device::Cpu).unwrap();
+    let other = batch.tokens.slice_assign(&[2..3, 6..7], &token).unwrap();
+    for run in runs() {
+        let params = parameters();
+        let model = Model::new(&run.model, io(&run.task), &params).unwrap();
+        perturb(&params);
+        let hidden = |tokens: &Tensor| model.hidden(tokens, None, &Cx::eval()).unwrap();
+        let (a, b) = (hidden(&batch.tokens), hidden(&other));
+        let part = |y: &Tensor, example, first, count| {
+            y.narrow(0, example, 1)
+                .unwrap()
+                .narrow(1, first, count)
+                .unwrap()
+        };
+        assert!(
+            distance(&part(&a, 2, 0, 6), &part(&b, 2, 0, 6)) <= 1e-12,
+            "{}",
+            title(&run)
+        );
+        assert!(
+            distance(&part(&a, 1, 0, L), &part(&b, 1, 0, L)) <= 1e-12,
+            "{}",
+            title(&run)
+        );
+        assert!(
+            distance(&part(&a, 2, 6, 1), &part(&b, 2, 6, 1)) > 1e-3,
+            "{}",
+            title(&run)
+        );
+    }
+}

@@ -1,0 +1,76 @@
+//! The table of mixers as a table.
+
+use crate::world::PROTOCOLS;
+use dsf::mixers::{find, MIXERS};
+use std::collections::BTreeSet;
+
+#[test]
+fn names_are_unique_and_found() {
+    let names: BTreeSet<&str> = MIXERS.iter().map(|e| e.name).collect();
+    assert_eq!(names.len(), MIXERS.len());
+    for entry in MIXERS {
+        assert_eq!(find(entry.name).unwrap().equation, entry.equation);
+        let typed = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-';
+        assert!(entry.name.chars().all(typed), "{}", entry.name);
+    }
+}
+
+#[test]
+fn every_row_is_filled_in_and_fits_a_line() {
+    for entry in MIXERS {
+        let texts = [
+            entry.name,
+            entry.equation,
+            entry.cite,
+            entry.dsf,
+            entry.stem,
+        ];
+        for text in texts {
+            assert!(!text.trim().is_empty(), "{}", entry.name);
+            assert!(text.chars().count() < 80 && !text.contains('\n'), "{text}");
+        }
+    }
+}
+
+#[test]
+fn golden_names_tell_mixers_apart() {
+    let stems = MIXERS
+        .iter()
+        .flat_map(|e| e.variants.iter().map(|v| format!("{}_{v}", e.stem)));
+    let stems: Vec<String> = stems.collect();
+    let unique: BTreeSet<&String> = stems.iter().collect();
+    assert_eq!(unique.len(), stems.len(), "{stems:?}");
+}
+
+#[test]
+fn every_protocol_trains_a_variant_that_exists() {
+    for entry in MIXERS {
+        let unique: BTreeSet<&&str> = entry.variants.iter().collect();
+        assert_eq!(unique.len(), entry.variants.len(), "{}", entry.name);
+        for protocol in PROTOCOLS {
+            let variant = entry.default_variant(protocol);
+            entry.check_variant(variant).unwrap();
+        }
+    }
+}
+
+#[test]
+fn options_explain_themselves_and_accept_their_own_defaults_only() {
+    for entry in MIXERS {
+        for option in entry.options {
+            let place = format!("{} {}", entry.name, option.name);
+            assert!(
+                !option.name.is_empty() && !option.help.is_empty(),
+                "{place}"
+            );
+            for protocol in PROTOCOLS {
+                let default = (option.default)(protocol);
+                assert!((option.accepts)(default), "{place}: {default}");
+                assert!(option.help.contains(default), "{place}: {default}");
+            }
+            for wrong in ["", " ", "-1", "nonsense"] {
+                assert!(!(option.accepts)(wrong), "{place}: `{wrong}`");
+            }
+        }
+    }
+}

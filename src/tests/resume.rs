@@ -1,0 +1,153 @@
+//! Checkpoints: an interrupted run goes on as if nothing had happened, and what is not a checkpoint
+//! of the run is refused.
+
+use crate::training::{follow, trace, trainer, weights, world, Trace};
+use dsf::error::Error;
+use dsf::mixers::MIXERS;
+use dsf::rng::Stream;
+use dsf::store::Outcome;
+
+#[test]
+fn a_run_interrupted_after_any_step_or_epoch_ends_with_the_same_bits() {
+    for entry in MIXERS {
+        let (config, data) = world(entry.name);
+        let whole = trace(&config, &data);
+        for events in 1..=whole.losses.len() + whole.epochs.len() {
+            let mut parts = Trace::default();
+            let mut first = trainer(&config, &data);
+            follow(&mut first, events, &mut parts);
+            assert_eq!(parts.outcome, None);
+            let saved = first.checkpoint().unwrap();
+            let mut second = trainer(&config, &data);
+            second.restore(&saved, "checkpoint").unwrap();
+            assert_eq!(second.progress(), first.progress());
+            assert_eq!(weights(&second), parts.weights);
+            follow(&mut second, usize::MAX, &mut parts);
+            assert_eq!(parts, whole, "{} after event {events}", entry.name);
+        }
+    }
+}
+
+#[test]
+fn a_run_interrupted_at_every_step_and_epoch_ends_with_the_same_bits() {
+    let (config, data) = world("softmax");
+    let whole = trace(&config, &data);
+    let (mut parts, mut saved): (_, Option<Vec<u8>>) = (Trace::default(), None);
+    while parts.outcome.is_none() {
+        let mut trainer = trainer(&config, &data);
+        if let Some(saved) = &saved {
+            trainer.restore(saved, "checkpoint").unwrap();
+        }
+        follow(&mut trainer, 1, &mut parts);
+        saved = Some(trainer.checkpoint().unwrap());
+    }
+    assert_eq!(parts, whole);
+}
+
+#[test]
+fn a_run_interrupted_after_it_has_passed_the_threshold_trains_no_further() {
+    let (mut config, data) = world("softmax");
+    config.train.stop_above = -1.0;
+    let (whole, mut parts) = (trace(&config, &data), Trace::default());
+    let mut first = trainer(&config, &data);
+    follow(&mut first, whole.losses.len() + 1, &mut parts);
+    let mut second = trainer(&config, &data);
+    second
+        .restore(&first.checkpoint().unwrap(), "checkpoint")
+        .unwrap();
+    follow(&mut second, usize::MAX, &mut parts);
+    assert_eq!(parts.outcome, Some(Outcome::Converged));
+    assert_eq!(parts, whole);
+}
+
+/// A checkpoint of the run two steps in.
+fn saved(mixer: &str) -> Vec<u8> {
+    let (config, data) = world(mixer);
+    let mut trainer = trainer(&config, &data);
+    follow(&mut trainer, 2, &mut Trace::default());
+    trainer.checkpoint().unwrap()
+}
+
+/// What restoring `bytes` into a run of softmax attention says.
+fn refusal(bytes: &[u8]) -> String {
+    let (config, data) = world("softmax");
+    let refused = trainer(&config, &data).restore(bytes, "runs/a/checkpoint");
+    match refused {
+        Err(e @ Error::Usage(_)) => e.to_string(),
+        other => panic!("{} bytes: {other:?}", bytes.len()),
+    }
+}
+
+fn assert_clear(message: &str) {
+    assert!(message.starts_with("runs/a/checkpoint: "), "{message}");
+    assert!(
+        message.ends_with("delete it to train from the start"),
+        "{message}"
+    );
+}
+
+#[test]
+fn a_checkpoint_of_another_run_is_refused() {
+    let message = refusal(&saved("linear"));
+    assert_clear(&message);
+    assert!(message.contains("a checkpoint of another run"), "{message}");
+}
+
+#[test]
+fn a_truncated_checkpoint_is_refused() {
+    let whole = saved("softmax");
+    let inside = [0, 1, 7, 8, 9, 100, whole.len() / 2, whole.len() - 1];
+    for length in inside {
+        assert_clear(&refusal(&whole[..length]));
+    }
+    assert_clear(&refusal(&[&whole[..], &[0]].concat()));
+}
+
+#[test]
+fn random_bytes_are_refused() {
+    for length in [1, 8, 9, 64, 5000] {
+        let mut stream = Stream::new(1, "bytes", length);
+        let bytes: Vec<u8> = (0..length).map(|_| stream.next_u32() as u8).collect();
+        assert_clear(&refusal(&bytes));
+        // A header length that fits, and nonsense where the header should be.
+        let fitting = [&length.to_le_bytes()[..], &bytes].concat();
+        assert_clear(&refusal(&fitting));
+    }
+    assert_clear(&refusal(&u64::MAX.to_le_bytes()));
+}
+
+/// `text` in the header of a checkpoint replaced by as many other bytes.
+fn with_header(saved: &[u8], text: &str, other: &str) -> Vec<u8> {
+    assert_eq!(text.len(), other.len());
+    let at = saved.windows(text.len()).position(|w| w == text.as_bytes());
+    let at = at.unwrap_or_else(|| panic!("no {text} in the header"));
+    [&saved[..at], other.as_bytes(), &saved[at + text.len()..]].concat()
+}
+
+#[test]
+fn progress_that_no_run_can_have_made_is_refused() {
+    let saved = saved("softmax");
+    for (text, other) in [
+        (r#"\"step\":2"#, r#"\"step\":9"#),
+        (r#"\"step\":2"#, r#"\"stop\":2"#),
+        (r#"\"epochs\":[]"#, r#"\"epochs\":{}"#),
+    ] {
+        assert_clear(&refusal(&with_header(&saved, text, other)));
+    }
+}
+
+#[test]
+fn a_damaged_header_is_refused_or_harmless_and_never_a_panic() {
+    let whole = saved("softmax");
+    let header = 8 + u64::from_le_bytes(whole[..8].try_into().unwrap()) as usize;
+    let (config, data) = world("softmax");
+    let mut target = trainer(&config, &data);
+    for at in (0..header).step_by(3) {
+        let mut damaged = whole.clone();
+        damaged[at] ^= 1 << (at % 8);
+        if let Err(e) = target.restore(&damaged, "checkpoint") {
+            assert!(e.to_string().starts_with("checkpoint: "), "byte {at}: {e}");
+        }
+    }
+    target.restore(&whole, "checkpoint").unwrap();
+}

@@ -1,0 +1,146 @@
+//! Small worlds for tests to live in: seeded numbers, small networks, distances.
+
+use candle_core::{DType, Device, Shape, Tensor};
+use dsf::config::{Generator, Layout, ModelConfig, MqarConfig, Protocol, StateMixer};
+use dsf::mixers::{Entry, Mixer, MIXERS};
+use dsf::model::protocol::Request;
+use dsf::nn::Params;
+use dsf::rng::Stream;
+use std::collections::BTreeMap;
+
+/// All protocols.
+pub const PROTOCOLS: [Protocol; 3] = [Protocol::Paper, Protocol::Reference, Protocol::Matched];
+
+/// Normal numbers in f64, a function of `name`.
+pub fn normal(name: &str, shape: impl Into<Shape>) -> Tensor {
+    let (mut stream, shape) = (Stream::new(7, name, 0), shape.into());
+    let values: Vec<f64> = (0..shape.elem_count())
+        .map(|_| stream.normals().0)
+        .collect();
+    Tensor::from_vec(values, shape, &Device::Cpu).unwrap()
+}
+
+/// Moves every parameter away from its initial value, so that biases and gates matter.
+pub fn perturb(params: &Params) {
+    for (name, var) in params.vars() {
+        let noise = normal(&format!("perturb/{name}"), var.shape());
+        let noise = (noise * 0.3).unwrap().to_dtype(var.dtype()).unwrap();
+        var.set(&(var.as_tensor() + noise).unwrap()).unwrap();
+    }
+}
+
+/// Parameters of a fixed seed in f64.
+pub fn parameters() -> Params {
+    Params::seeded(3, DType::F64, &Device::Cpu)
+}
+
+/// All numbers of a tensor of floats, row-major.
+pub fn flat(x: &Tensor) -> Vec<f64> {
+    let x = x.to_dtype(DType::F64).unwrap().flatten_all().unwrap();
+    x.to_vec1().unwrap()
+}
+
+/// Largest difference, in units of the larger of 1 and the largest number of `b`.
+pub fn distance(a: &Tensor, b: &Tensor) -> f64 {
+    assert_eq!(a.dims(), b.dims());
+    let (a, b) = (flat(a), flat(b));
+    let scale = b.iter().fold(1.0, |m: f64, x| m.max(x.abs()));
+    let apart = a.iter().zip(&b).map(|(a, b)| (a - b).abs() / scale);
+    // A comparison that NaN fails: it must not pass for close.
+    apart.fold(0.0, |worst, d| if d <= worst { worst } else { d })
+}
+
+/// A mixer of the registry with a variant and sizes.
+pub struct Case {
+    pub entry: &'static Entry,
+    pub config: ModelConfig,
+}
+
+impl Case {
+    /// Every mixer in every variant, with one head and, where it has heads, with three.
+    pub fn all() -> Vec<Self> {
+        let heads = |e: &Entry| if e.heads { vec![1, 3] } else { vec![1] };
+        let of = |e: &'static Entry| {
+            let variants = e.variants.iter();
+            variants.flat_map(move |v| heads(e).into_iter().map(move |s| Self::new(e, v, s)))
+        };
+        MIXERS.iter().flat_map(of).collect()
+    }
+
+    /// d = 12, n = 6: numbers that three heads divide.
+    pub fn new(entry: &'static Entry, variant: &str, n_heads: usize) -> Self {
+        let option = |o: &dsf::mixers::MixerOption| {
+            let value = (o.default)(Protocol::Reference);
+            (o.name.to_owned(), value.to_owned())
+        };
+        let config = ModelConfig {
+            mixer: entry.name.to_owned(),
+            variant: variant.to_owned(),
+            options: entry.options.iter().map(option).collect(),
+            d_model: 12,
+            d_state: if entry.expands { 6 } else { 1 },
+            n_heads,
+            n_layers: 2,
+            layout: Layout::Mamba,
+            state_mixer: StateMixer::None,
+            positions: false,
+            embed_dropout: 0.0,
+            attn_dropout: 0.0,
+        };
+        Self { entry, config }
+    }
+
+    /// The mixer with `params` as they are.
+    pub fn mixer(&self, params: &Params) -> Box<dyn Mixer> {
+        (self.entry.build)(&self.config, params).unwrap()
+    }
+
+    /// The mixer with perturbed parameters.
+    pub fn build(&self) -> (Box<dyn Mixer>, Params) {
+        let params = parameters();
+        let mixer = self.mixer(&params);
+        perturb(&params);
+        (mixer, params)
+    }
+
+    /// A random input `(batch, seq_len, d_model)`.
+    pub fn input(&self, batch: usize, seq_len: usize) -> Tensor {
+        normal("input", (batch, seq_len, self.config.d_model))
+    }
+}
+
+impl std::fmt::Display for Case {
+    fn fmt(&self, f: &mut std::fmt::Formatter) -> std::fmt::Result {
+        let c = &self.config;
+        write!(f, "{} {}, {} heads", c.mixer, c.variant, c.n_heads)
+    }
+}
+
+/// A recall task that trains in milliseconds; three steps an epoch, the last one short.
+pub fn request(mixer: &str, protocol: Protocol) -> Request {
+    Request {
+        protocol,
+        mixer: mixer.to_owned(),
+        variant: None,
+        options: BTreeMap::new(),
+        d_model: 16,
+        d_state: 8,
+        n_heads: 1,
+        n_layers: 2,
+        task: MqarConfig {
+            data: Generator::Native,
+            data_seed: 0,
+            vocab_size: 32,
+            seq_len: 16,
+            kv_pairs: 2,
+            train_examples: 64,
+            test_examples: 40,
+        },
+        lr: 3e-3,
+        epochs: 2,
+        batch_size: Some(24),
+        weight_decay: 0.1,
+        dropout: None,
+        seed: 123,
+    }
+}
