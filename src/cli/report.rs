@@ -4,7 +4,7 @@ use super::{exit, print, Global};
 use crate::config::Protocol;
 use crate::error::Result;
 use crate::report::{self, Filter, Format, Metric, Orient};
-use crate::store::{read_summary, Row, Store};
+use crate::store::{read_summary, Row, Store, COLUMNS, SCHEMA};
 use crate::sweep::{Experiment, Flags};
 use clap::Args;
 use std::path::{Path, PathBuf};
@@ -13,6 +13,9 @@ use std::path::{Path, PathBuf};
 pub(super) struct Arguments {
     /// Results folders or summary CSV files [default: the folder of --out].
     results: Vec<PathBuf>,
+    /// Print what the columns of a summary mean, and stop.
+    #[arg(long)]
+    columns: bool,
     /// Report the runs that an experiment file plans, done or not.
     #[arg(long, value_name = "FILE")]
     experiment: Option<PathBuf>,
@@ -37,6 +40,10 @@ pub(super) struct Arguments {
 }
 
 pub(super) fn main(arguments: Arguments, global: &Global) -> Result<u8> {
+    if arguments.columns {
+        print::result(&columns())?;
+        return Ok(exit::DONE);
+    }
     for name in &arguments.mixer {
         crate::mixers::find(name)?;
     }
@@ -67,6 +74,22 @@ pub(super) fn main(arguments: Arguments, global: &Global) -> Result<u8> {
     let text = report.render(format, arguments.orient, global.coloured());
     print::result(&text)?;
     Ok(exit::DONE)
+}
+
+/// The schema of a summary, a line a column.
+fn columns() -> String {
+    let mut text =
+        format!("columns of a summary CSV, schema {SCHEMA}; empty means not applicable\n");
+    for column in COLUMNS {
+        let (name, unit, meaning) = (column.name, column.unit, column.meaning);
+        let unit = if unit.is_empty() {
+            String::new()
+        } else {
+            format!(" ({unit})")
+        };
+        text += &format!("  {name:18}  {meaning}{unit}\n");
+    }
+    text
 }
 
 fn read(source: &Path) -> Result<Vec<Row>> {

@@ -12,11 +12,11 @@ const TRAINING: &str = "Training (lists make a grid in `dsf sweep`)";
 /// protocol.
 #[derive(Clone, Debug, Default, PartialEq, clap::Args)]
 pub struct Flags {
-    /// Defaults to start from [default: quick].
-    #[arg(long, value_enum, value_name = "NAME", hide_default_value = true)]
+    /// Where everything comes from that no flag names [default: quick].
+    #[arg(long, value_enum, value_name = "NAME")]
     pub preset: Option<Preset>,
 
-    /// Sequence mixer; `all` is every one of `dsf mixers`.
+    /// Sequence mixer; `all` is every one of `dsf mixers` [default: ssd; five in `dsf sweep`].
     #[arg(long, value_delimiter = ',', value_name = "NAME", help_heading = MODEL)]
     pub mixer: Vec<String>,
     /// Variant of the mixer, e.g. `paper` or `reference` [default: by protocol].

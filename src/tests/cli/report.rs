@@ -93,3 +93,17 @@ fn broken_inputs_are_named() {
     );
     assert!(said.err.contains("result.json"), "{}", said.err);
 }
+
+#[test]
+fn the_columns_explain_every_field_of_the_header() {
+    let world = swept();
+    let text = world.dsf("report --columns").ok();
+    let summary = fs::read_to_string(world.path("results/mqar.csv")).unwrap();
+    for name in summary.lines().next().unwrap().split(',') {
+        let line = text.lines().find(|l| l.trim_start().starts_with(name));
+        assert!(
+            line.is_some_and(|l| l.split_whitespace().count() > 1),
+            "{name}: {text}"
+        );
+    }
+}
