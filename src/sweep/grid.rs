@@ -49,7 +49,7 @@ impl Plan {
             let TaskConfig::Mqar(task) = &run.task;
             (run.train.epochs * task.train_examples.div_ceil(run.train.batch_size)) as u64
         };
-        self.runs.iter().map(steps).sum()
+        self.runs.iter().map(steps).fold(0, u64::saturating_add)
     }
 
     /// Training tokens of all runs, if none stops early.
@@ -58,7 +58,7 @@ impl Plan {
             let TaskConfig::Mqar(task) = &run.task;
             (run.train.epochs * task.train_examples * task.seq_len) as u64
         };
-        self.runs.iter().map(tokens).sum()
+        self.runs.iter().map(tokens).fold(0, u64::saturating_add)
     }
 
     /// Adds the grid of `flags` behind what is planned already.

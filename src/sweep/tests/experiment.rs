@@ -140,10 +140,7 @@ fn a_file_that_cannot_be_read_is_named() {
     let message = Experiment::read(Path::new("no/such.toml"))
         .unwrap_err()
         .to_string();
-    assert!(
-        message.starts_with("cannot read no/such.toml: "),
-        "{message}"
-    );
+    assert!(message.contains("no/such.toml: "), "{message}");
 }
 
 /// What the comment of a shipped file promises: the number behind `before`.

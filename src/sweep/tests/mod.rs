@@ -4,6 +4,7 @@ mod experiment;
 mod flags;
 mod grid;
 mod local;
+mod pretender;
 
 use super::Flags;
 use clap::Parser;

@@ -1,0 +1,155 @@
+//! A worker that only pretends to train, and a small world to sweep in.
+
+use super::flags;
+use crate::config::RunConfig;
+use crate::error::{Error, Result};
+use crate::store::samples::{done, provenance};
+use crate::store::Store;
+use crate::sweep::{run_all, Ending, Event, Message, Options, Plan, Tally, Worker};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::Mutex;
+use std::time::Duration;
+
+/// What a pretender does with a run, once it has it.
+pub(super) type Act = fn(&RunConfig, &AtomicBool) -> Result<Ending>;
+
+pub(super) struct Pretender {
+    store: Store,
+    act: Act,
+    trained: Mutex<Vec<String>>,
+    at_work: AtomicUsize,
+    pub most_at_work: AtomicUsize,
+}
+
+impl Pretender {
+    pub fn new(store: &Store, act: Act) -> Self {
+        Self {
+            store: store.clone(),
+            act,
+            trained: Mutex::default(),
+            at_work: AtomicUsize::new(0),
+            most_at_work: AtomicUsize::new(0),
+        }
+    }
+
+    pub fn trained(&self) -> Vec<String> {
+        let mut trained = self.trained.lock().unwrap().clone();
+        trained.sort();
+        trained
+    }
+}
+
+impl Worker for Pretender {
+    fn work(
+        &self,
+        run: &RunConfig,
+        stop: &AtomicBool,
+        on: &mut dyn FnMut(Message),
+    ) -> Result<Ending> {
+        let dir = match self.store.begin(run, &provenance()) {
+            Err(Error::Busy(_)) => return Ok(Ending::Busy),
+            dir => dir?,
+        };
+        if dir.result()?.is_some() {
+            return Ok(Ending::Finished);
+        }
+        let at_work = self.at_work.fetch_add(1, Ordering::SeqCst) + 1;
+        self.most_at_work.fetch_max(at_work, Ordering::SeqCst);
+        on(Message::Other);
+        std::thread::sleep(Duration::from_millis(5));
+        let ending = (self.act)(run, stop)?;
+        if ending == Ending::Finished {
+            self.trained.lock().unwrap().push(run.id());
+            dir.finish(&done(0.5))?;
+        }
+        self.at_work.fetch_sub(1, Ordering::SeqCst);
+        Ok(ending)
+    }
+}
+
+pub(super) fn train(_: &RunConfig, _: &AtomicBool) -> Result<Ending> {
+    Ok(Ending::Finished)
+}
+
+/// Seed 124 breaks.
+pub(super) fn break_one(run: &RunConfig, _: &AtomicBool) -> Result<Ending> {
+    Ok(match run.seed {
+        124 => Ending::Failed("killed by signal 9; out of memory?".to_owned()),
+        _ => Ending::Finished,
+    })
+}
+
+/// The signal comes while seed 125 is trained.
+pub(super) fn interrupt(run: &RunConfig, stop: &AtomicBool) -> Result<Ending> {
+    stop.fetch_or(run.seed == 125, Ordering::Relaxed);
+    Ok(if stop.load(Ordering::Relaxed) {
+        Ending::Interrupted
+    } else {
+        Ending::Finished
+    })
+}
+
+pub(super) fn vanish(_: &RunConfig, _: &AtomicBool) -> Result<Ending> {
+    Ok(Ending::Interrupted)
+}
+
+pub(super) fn no_program(_: &RunConfig, _: &AtomicBool) -> Result<Ending> {
+    Err(Error::usage("cannot start workers"))
+}
+
+pub(super) fn options(jobs: usize) -> Options {
+    Options {
+        jobs,
+        retry_failed: false,
+        threads: 1,
+        device: "cpu".to_owned(),
+    }
+}
+
+fn plan(runs: usize) -> Plan {
+    Plan::of(&flags(&format!(
+        "--preset smoke --mixer ssd --seeds {runs}"
+    )))
+    .unwrap()
+}
+
+pub(super) fn ids(plan: &Plan) -> Vec<String> {
+    let mut ids: Vec<String> = plan.runs.iter().map(RunConfig::id).collect();
+    ids.sort();
+    ids
+}
+
+pub(super) struct World {
+    _folder: tempfile::TempDir,
+    pub store: Store,
+    pub plan: Plan,
+}
+
+pub(super) fn world(runs: usize) -> World {
+    let folder = tempfile::tempdir().unwrap();
+    World {
+        store: Store::open(folder.path()).unwrap(),
+        _folder: folder,
+        plan: plan(runs),
+    }
+}
+
+impl World {
+    pub fn sweep(
+        &self,
+        worker: &Pretender,
+        options: &Options,
+    ) -> (Result<Tally>, Vec<(usize, Event)>) {
+        let mut events = Vec::new();
+        let stop = AtomicBool::new(false);
+        let mut on = |index, event| events.push((index, event));
+        let tally = run_all(&self.plan, &self.store, worker, options, &stop, &mut on);
+        (tally, events)
+    }
+
+    pub fn tally(&self, act: Act, options: &Options) -> Tally {
+        self.sweep(&Pretender::new(&self.store, act), options)
+            .0
+            .unwrap()
+    }
+}
