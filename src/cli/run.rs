@@ -5,8 +5,7 @@ use super::raised;
 use crate::config::{RunConfig, TaskConfig};
 use crate::error::{Error, Result};
 use crate::store::{
-    peak_memory_bytes, utc_now, EpochRow, Outcome, Provenance, RunDir, RunResult, RunStatus,
-    Status, Store,
+    peak_memory_bytes, EpochRow, Outcome, Provenance, RunDir, RunResult, RunStatus, Status, Store,
 };
 use crate::tasks;
 use crate::train::{Event, Trainer};
@@ -61,7 +60,7 @@ pub(super) fn execute(
     }
     let result = match train(config, host, &dir, &provenance, on) {
         Ok(result) => result,
-        Err(Error::Tensor(e)) => failed(&e.to_string(), &dir, provenance),
+        Err(Error::Tensor(e)) => RunResult::failed(&e.to_string(), dir.started(), provenance),
         Err(e) => return Err(e),
     };
     let id = dir.id().to_owned();
@@ -154,31 +153,8 @@ fn finished(
         steps: trainer.progress().step,
         seconds: trainer.seconds(),
         tokens_per_s: last.and_then(|e| finite(e.tokens_per_s)),
-        ..failed("", dir, provenance.clone())
-    }
-}
-
-/// The result of a run that broke, with nothing but its reason.
-fn failed(reason: &str, dir: &RunDir, provenance: Provenance) -> RunResult {
-    RunResult {
-        status: RunStatus::Failed,
-        outcome: None,
-        reason: reason.to_owned(),
-        accuracy: None,
-        best_accuracy: None,
-        best_epoch: None,
-        epochs_run: 0,
-        train_loss: None,
-        test_loss: None,
-        params: None,
-        state_size: None,
-        steps: 0,
-        seconds: 0.0,
-        tokens_per_s: None,
         peak_memory_bytes: peak_memory_bytes(),
-        started: dir.started().to_owned(),
-        ended: utc_now(),
-        provenance,
+        ..RunResult::failed("", dir.started(), provenance.clone())
     }
 }
 

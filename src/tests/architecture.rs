@@ -11,16 +11,10 @@ use std::path::Path;
 const LONGEST: usize = 300;
 
 /// Files that are longer, and why they stay whole.
-const LONGER: &[(&str, &str)] = &[
-    (
-        "src/model/protocol.rs",
-        "what each protocol fills in, and the tests that hold it against the released configs",
-    ),
-    (
-        "src/sweep/tests/local.rs",
-        "one cast of pretending workers for every way in which a sweep can end",
-    ),
-];
+const LONGER: &[(&str, &str)] = &[(
+    "src/sweep/tests/local.rs",
+    "one cast of pretending workers for every way in which a sweep can end",
+)];
 
 fn source(path: &str) -> Source {
     let found = sources::all().into_iter().find(|s| s.path == path);

@@ -140,7 +140,10 @@ fn a_file_that_cannot_be_read_is_named() {
     let message = Experiment::read(Path::new("no/such.toml"))
         .unwrap_err()
         .to_string();
-    assert!(message.contains("no/such.toml: "), "{message}");
+    assert!(
+        message.contains("experiment file no/such.toml: "),
+        "{message}"
+    );
 }
 
 /// What the comment of a shipped file promises: the number behind `before`.
