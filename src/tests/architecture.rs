@@ -10,12 +10,6 @@ use std::path::Path;
 /// Most lines of a file.
 const LONGEST: usize = 300;
 
-/// Files that are longer, and why they stay whole.
-const LONGER: &[(&str, &str)] = &[(
-    "src/sweep/tests/local.rs",
-    "one cast of pretending workers for every way in which a sweep can end",
-)];
-
 fn source(path: &str) -> Source {
     let found = sources::all().into_iter().find(|s| s.path == path);
     found.unwrap_or_else(|| panic!("no {path}"))
@@ -168,18 +162,9 @@ fn the_scanner_sees_every_spelling_of_a_path() {
 
 #[test]
 fn no_file_is_too_long_to_read_in_one_sitting() {
-    let lines = |s: &Source| s.text.lines().count();
     for source in sources::all() {
-        let allowed = LONGER.iter().any(|(path, _)| *path == source.path);
-        let (path, lines) = (&source.path, lines(&source));
-        assert!(allowed || lines <= LONGEST, "{path} has {lines} lines");
-        assert!(
-            !allowed || lines > LONGEST,
-            "{path} is short: take it off the list"
-        );
-    }
-    for (path, reason) in LONGER {
-        assert!(!source(path).text.is_empty() && !reason.is_empty());
+        let (path, lines) = (&source.path, source.text.lines().count());
+        assert!(lines <= LONGEST, "{path} has {lines} lines");
     }
 }
 
