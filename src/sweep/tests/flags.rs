@@ -61,7 +61,7 @@ fn numbers_out_of_range_reach_the_rule_that_they_break() {
             "unknown variant of ssd `papr`",
         ),
         ("--seq-len 63", "--seq-len 63 is odd"),
-        ("--option speed=1", "--option speed=1: mixer `ssd`"),
+        ("--option speed=1", "--option speed=1: mixer `softmax`"),
     ] {
         let message = flags(line).single().unwrap_err().to_string();
         assert!(message.contains(rule), "{line}: {message}");

@@ -10,7 +10,7 @@ fn a_run_leaves_its_config_its_epochs_its_result_and_a_row() {
     let world = World::new();
     let said = world.dsf(SMOKE).ok();
     assert!(
-        said.starts_with("ssd on MQAR (L = 16, 2 pairs): "),
+        said.starts_with("softmax on MQAR (L = 16, 2 pairs): "),
         "{said}"
     );
     assert!(said.contains("results: results/runs/"), "{said}");
