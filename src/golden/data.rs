@@ -22,6 +22,11 @@ pub(super) fn check(file: &File) -> Result<Worst> {
             test_examples: 1,
         };
         mqar::check(&config)?;
+        let stored = file.tensor(&format!("{case}.inputs"))?.dims();
+        if stored != [config.train_examples, config.seq_len] {
+            let what = format!("{case}.inputs has shape {stored:?}, not what metadata says");
+            return Err(Error::usage(what));
+        }
         let seed = u32::try_from(seed).map_err(|_| Error::usage("the seed exceeds 32 bits"))?;
         let data = numpy::segment(
             seed,

@@ -84,13 +84,16 @@ impl File {
 pub(super) struct Object(serde_json::Map<String, serde_json::Value>);
 
 impl Object {
+    /// A positive whole number.
     pub fn size(&self, key: &str) -> Result<usize> {
         self.find_size(key)
-            .ok_or_else(|| Error::usage(format!("metadata holds no whole number `{key}`")))
+            .ok_or_else(|| Error::usage(format!("metadata holds no size `{key}` from 1 to 2^32")))
     }
 
+    /// A positive whole number, if there is one.
     pub fn find_size(&self, key: &str) -> Option<usize> {
-        self.0.get(key)?.as_u64().map(|x| x as usize)
+        let size = self.0.get(key)?.as_u64()?;
+        (1..=1 << 32).contains(&size).then_some(size as usize)
     }
 
     pub fn number(&self, key: &str) -> Result<f64> {

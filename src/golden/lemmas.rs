@@ -11,15 +11,23 @@ use crate::ltv::lemmas::{
 /// Tensor features are spelled out up to this order; their number grows as m^P.
 const FULL_FEATURES: usize = 5;
 
+/// max |a - b|; infinite if one is longer.
 fn apart<'a>(a: impl IntoIterator<Item = &'a f64>, b: impl IntoIterator<Item = &'a f64>) -> f64 {
-    let pairs = a.into_iter().zip(b);
-    pairs.fold(0.0, |worst, (a, b)| nan_max(worst, (a - b).abs()))
+    let (mut a, mut b) = (a.into_iter(), b.into_iter());
+    let mut worst: f64 = 0.0;
+    loop {
+        match (a.next(), b.next()) {
+            (Some(a), Some(b)) => worst = nan_max(worst, (a - b).abs()),
+            (None, None) => return worst,
+            _ => return f64::INFINITY,
+        }
+    }
 }
 
 /// Lemma 1, in f64.
 pub(super) fn first(file: &File) -> Result<Worst> {
     let (q, k, v) = (file.rows("q")?, file.rows("k")?, file.rows("v")?);
-    if q.is_empty() || q.len() != k.len() || q.len() != v.len() {
+    if q.is_empty() || q.len() != k.len() || q.len() != v.len() || q[0].len() != k[0].len() {
         return Err(Error::usage(
             "q, k and v must have the same, positive length",
         ));
@@ -31,6 +39,12 @@ pub(super) fn first(file: &File) -> Result<Worst> {
     let (errors, bounds) = (file.vec("err")?, file.vec("bound")?);
     let dims = file.rows("feature_dims")?;
     let truncated = file.f64("y_trunc")?.to_vec3::<f64>()?;
+    let orders = [errors.len(), bounds.len(), dims.len()];
+    if orders.iter().any(|n| *n != truncated.len()) || dims.iter().any(|d| d.len() != 2) {
+        return Err(Error::usage(
+            "err, bound, feature_dims and y_trunc differ in length",
+        ));
+    }
     for (order, wanted) in truncated.iter().enumerate() {
         let y = truncated_softmax(&q, &k, &v, order);
         let largest = wanted
@@ -146,7 +160,11 @@ pub(super) fn second(file: &File) -> Result<Worst> {
         1e-12,
     );
     worst.add("h_last", apart(&h, &h_wanted), 1e-12);
-    worst.add("first states", apart(&h_big, &h_wanted), 1e-12);
+    worst.add(
+        "first states",
+        apart(h_big.iter().take(h.len()), &h_wanted),
+        1e-12,
+    );
     worst.add("h_big_last", apart(&h_big, &file.vec("h_big_last")?), 1e-12);
     Ok(worst)
 }

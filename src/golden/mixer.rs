@@ -1,6 +1,6 @@
 //! Mixer files: forward and gradients in f64 and f32, and the matrices of the DSF cases.
 
-use super::file::{distance, magnitude, File};
+use super::file::{distance, magnitude, File, Object};
 use super::Worst;
 use crate::config::{Layout, ModelConfig, StateMixer};
 use crate::error::{Error, Result};
@@ -8,7 +8,6 @@ use crate::ltv::Ltv;
 use crate::mixers::{Entry, MIXERS};
 use crate::nn::{Cx, Params};
 use candle_core::{DType, Device, Tensor, Var};
-use std::collections::BTreeMap;
 
 /// The registry's entry and variant for the file stem `STEM_VARIANT`, or a bare `STEM` for the
 /// variant `paper`.
@@ -24,30 +23,34 @@ pub(super) fn entry(stem: &str) -> Option<(&'static Entry, &'static str)> {
     MIXERS.iter().find_map(|e| Some((e, variant_of(e)?)))
 }
 
-/// A network of one bare mixer with the sizes that a file states.
+/// A network of one bare mixer with the sizes that a file states. Mixers without heads are given
+/// files that state some.
 pub(super) fn model_config(
     (entry, variant): (&Entry, &str),
-    (d_model, d_state, n_heads): (usize, usize, usize),
-    dt_rank: Option<usize>,
-) -> ModelConfig {
-    let rank = dt_rank.filter(|_| entry.options.iter().any(|o| o.name == "dt_rank"));
-    ModelConfig {
+    sizes: &Object,
+) -> Result<ModelConfig> {
+    let heads = sizes.find_size("heads").filter(|_| entry.heads);
+    let rank = sizes.find_size("dt_rank");
+    let rank = rank.filter(|_| entry.options.iter().any(|o| o.name == "dt_rank"));
+    let model = ModelConfig {
         mixer: entry.name.to_owned(),
         variant: variant.to_owned(),
         options: rank
             .map(|r| ("dt_rank".to_owned(), r.to_string()))
             .into_iter()
-            .collect::<BTreeMap<_, _>>(),
-        d_model,
-        d_state,
-        n_heads,
+            .collect(),
+        d_model: sizes.size("d")?,
+        d_state: sizes.size("n")?,
+        n_heads: heads.unwrap_or(1),
         n_layers: 1,
         layout: Layout::Mamba,
         state_mixer: StateMixer::None,
         positions: false,
         embed_dropout: 0.0,
         attn_dropout: 0.0,
-    }
+    };
+    entry.check_sizes(&model)?;
+    Ok(model)
 }
 
 pub(super) fn check(file: &File, stem: &str) -> Result<Option<Worst>> {
@@ -78,10 +81,8 @@ struct Case<'a> {
 impl<'a> Case<'a> {
     fn new(file: &'a File, name: String, found: (&'static Entry, &str)) -> Result<Self> {
         let sizes = file.object(&name)?;
-        let heads = sizes.find_size("heads").unwrap_or(1);
-        let widths = (sizes.size("d")?, sizes.size("n")?, heads);
         Ok(Self {
-            model: model_config(found, widths, sizes.find_size("dt_rank")),
+            model: model_config(found, &sizes)?,
             entry: found.0,
             file,
             name,

@@ -38,7 +38,6 @@ impl<'a> Trajectory<'a> {
         dtype: DType,
     ) -> Result<Self> {
         let sizes = file.object("config")?;
-        let widths = (sizes.size("d")?, sizes.size("n")?, 1);
         let (layout, state_mixer) = match file.metadata("state_mixer")? {
             "absent" => (Layout::Mamba, StateMixer::None),
             "None" => (Layout::Transformer, StateMixer::Identity),
@@ -50,7 +49,7 @@ impl<'a> Trajectory<'a> {
             layout,
             state_mixer,
             positions: file.metadata("positions")? == "True",
-            ..mixer::model_config(found, widths, None)
+            ..mixer::model_config(found, &sizes)?
         };
         let io = Io {
             vocab_size: sizes.size("vocab")?,
@@ -127,6 +126,9 @@ impl<'a> Trajectory<'a> {
                 answers: Tensor::from_vec(answers, size * count, &Device::Cpu)?,
             })
         };
+        if steps == 0 {
+            return Err(Error::usage("there are no batches"));
+        }
         (0..steps).map(batch).collect()
     }
 

@@ -1,6 +1,8 @@
 //! The golden files of the project, each as `dsf check golden` judges it.
 
 use dsf::golden::{check, files, Verdict};
+use dsf::rng::Stream;
+use std::fs;
 use std::path::Path;
 
 #[test]
@@ -16,4 +18,44 @@ fn every_golden_file_passes() {
         }
     }
     assert!(failures.is_empty(), "{}", failures.join("\n"));
+}
+
+/// Damage of every kind in the header and the numbers: a verdict each time, never a panic.
+#[test]
+fn damaged_files_are_judged_and_never_panic() {
+    let dir = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/tests/golden");
+    let world = tempfile::tempdir().unwrap();
+    let mut stream = Stream::new(1, "damage", 0);
+    let names = [
+        "lemma1",
+        "lemma2",
+        "qlstm_paper",
+        "linear_attention_paper",
+        "mqar_numpy",
+    ];
+    for name in names.into_iter().chain(["trajectory_ssd", "s6_reference"]) {
+        let file = world.path().join(format!("{name}.safetensors"));
+        let whole = fs::read(dir.join(format!("{name}.safetensors"))).unwrap();
+        let header = 8 + u64::from_le_bytes(whole[..8].try_into().unwrap()) as usize;
+        for trial in 0..40 {
+            let mut bytes = whole.clone();
+            if trial % 8 == 0 {
+                bytes.truncate(stream.below(whole.len() as u32) as usize);
+            }
+            for _ in 0..1 + trial % 3 {
+                let at = stream.below(header as u32) as usize;
+                // Digits become other digits, so that sizes stay sizes and lie.
+                if let Some(byte) = bytes.get_mut(at) {
+                    let digit = b'0' + stream.below(10) as u8;
+                    *byte = if byte.is_ascii_digit() {
+                        digit
+                    } else {
+                        stream.next_u32() as u8
+                    };
+                }
+            }
+            fs::write(&file, &bytes).unwrap();
+            check(&file);
+        }
+    }
 }
