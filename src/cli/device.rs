@@ -46,9 +46,12 @@ impl Choice {
     }
 }
 
-/// Fixes the number of threads. Both of candle's pools read it once, at their first use.
+/// Fixes the number of threads before the pools read it, once, at their first use.
+///
+/// Products and our own ops share rayon's pool. Candle's second pool, for elementwise ops, spins at
+/// a barrier: beside any other load its threads wait for each other's time slices, and a step took
+/// up to twenty times as long. It gets one thread.
 pub(super) fn use_threads(n: usize) {
-    for variable in ["RAYON_NUM_THREADS", "CANDLE_NUM_THREADS"] {
-        std::env::set_var(variable, n.to_string());
-    }
+    std::env::set_var("RAYON_NUM_THREADS", n.to_string());
+    std::env::set_var("CANDLE_NUM_THREADS", "1");
 }

@@ -4,6 +4,7 @@ use super::output_std;
 use crate::config::ModelConfig;
 use crate::ltv::{Channels, Ltv};
 use crate::nn::{linear, Cx, Init, Params};
+use crate::ops::{self, Weights};
 use candle_core::{Result, Tensor};
 
 const G: Init = Init::Normal(0.02);
@@ -22,7 +23,7 @@ pub(super) struct Projections {
     pub head_features: usize,
     /// Values a head, e = d/s.
     pub head_dim: usize,
-    pub dropout: f64,
+    dropout: f64,
 }
 
 impl Projections {
@@ -80,6 +81,20 @@ impl Projections {
         let (batch, rows, width) = y.dims3()?;
         let y = y.reshape((batch, rows, self.n_heads, width / self.n_heads))?;
         y.transpose(1, 2)?.contiguous()
+    }
+
+    /// o `(batch, heads, rows, e)`: the values of x weighted by `weights` of q·k over the past,
+    /// with dropout on the weights.
+    pub fn attend(
+        &self,
+        (q, k): (&Tensor, &Tensor),
+        x: &Tensor,
+        weights: Weights,
+        cx: &Cx,
+    ) -> Result<Tensor> {
+        let at = cx.rows().map(|rows| &rows.positions);
+        let mask = cx.mask("attention", self.dropout);
+        ops::causal_attention(q, k, &self.values(x)?, at, weights, mask)
     }
 
     /// `(batch, heads, rows, e)` to `(batch, rows, d)`: heads side by side, then the projection.

@@ -5,7 +5,7 @@ use super::attention::{accumulate, Projections};
 use super::{Entry, Home, Mixer, Recurrent, State};
 use crate::ltv::Ltv;
 use crate::nn::Cx;
-use crate::ops::{self, Weights};
+use crate::ops::Weights;
 use candle_core::{Result, Tensor};
 
 pub(super) const ENTRY: Entry = Entry {
@@ -26,17 +26,9 @@ struct Generalized(Projections);
 
 impl Mixer for Generalized {
     fn forward(&self, x: &Tensor, cx: &Cx) -> Result<Tensor> {
-        let (q, k, v) = (self.0.queries(x, cx)?, self.0.keys(x)?, self.0.values(x)?);
-        let at = cx.rows().map(|r| &r.positions);
-        let mask = cx.mask("attention", self.0.dropout);
-        self.0.output(&ops::causal_attention(
-            &q,
-            &k,
-            &v,
-            at,
-            Weights::Plain,
-            mask,
-        )?)
+        let (q, k) = (self.0.queries(x, cx)?, self.0.keys(x)?);
+        self.0
+            .output(&self.0.attend((&q, &k), x, Weights::Plain, cx)?)
     }
 
     fn state_size(&self, _seq_len: usize) -> usize {

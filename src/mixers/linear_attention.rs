@@ -27,17 +27,8 @@ impl Mixer for LinearAttention {
     fn forward(&self, x: &Tensor, cx: &Cx) -> Result<Tensor> {
         let q = ops::elu1(&self.0.queries(x, cx)?)?;
         let k = ops::elu1(&self.0.keys(x)?)?;
-        let v = self.0.values(x)?;
-        let at = cx.rows().map(|r| &r.positions);
-        let mask = cx.mask("attention", self.0.dropout);
-        self.0.output(&ops::causal_attention(
-            &q,
-            &k,
-            &v,
-            at,
-            Weights::LinearNormalised,
-            mask,
-        )?)
+        let weights = Weights::LinearNormalised;
+        self.0.output(&self.0.attend((&q, &k), x, weights, cx)?)
     }
 
     fn state_size(&self, _seq_len: usize) -> usize {

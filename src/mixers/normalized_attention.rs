@@ -101,10 +101,8 @@ impl NormalizedAttention {
 impl Mixer for NormalizedAttention {
     fn forward(&self, x: &Tensor, cx: &Cx) -> Result<Tensor> {
         let p = &self.projections;
-        let (q, k, v) = (p.queries(x, cx)?, p.keys(x)?, p.values(x)?);
-        let at = cx.rows().map(|r| &r.positions);
-        let mask = cx.mask("attention", p.dropout);
-        let o = ops::causal_attention(&q, &k, &v, at, Weights::Plain, mask)?;
+        let (q, k) = (p.queries(x, cx)?, p.keys(x)?);
+        let o = p.attend((&q, &k), x, Weights::Plain, cx)?;
         p.output(&o.broadcast_mul(&self.inverse_eta(x, cx)?)?)
     }
 

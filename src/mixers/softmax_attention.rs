@@ -3,7 +3,7 @@
 use super::attention::Projections;
 use super::{Entry, Home, Mixer, Recurrent, State};
 use crate::nn::Cx;
-use crate::ops::{self, Weights};
+use crate::ops::Weights;
 use candle_core::{Result, Tensor};
 
 pub(super) const ENTRY: Entry = Entry {
@@ -31,18 +31,9 @@ impl SoftmaxAttention {
 
 impl Mixer for SoftmaxAttention {
     fn forward(&self, x: &Tensor, cx: &Cx) -> Result<Tensor> {
-        let q = self.queries(x, cx)?;
-        let (k, v) = (self.0.keys(x)?, self.0.values(x)?);
-        let at = cx.rows().map(|r| &r.positions);
-        let mask = cx.mask("attention", self.0.dropout);
-        self.0.output(&ops::causal_attention(
-            &q,
-            &k,
-            &v,
-            at,
-            Weights::Softmax,
-            mask,
-        )?)
+        let (q, k) = (self.queries(x, cx)?, self.0.keys(x)?);
+        self.0
+            .output(&self.0.attend((&q, &k), x, Weights::Softmax, cx)?)
     }
 
     fn state_size(&self, seq_len: usize) -> usize {
