@@ -101,7 +101,7 @@ impl Cx {
     /// Drops elements of `x` with probability `p` in training and rescales the rest.
     pub fn dropout(&self, x: &Tensor, place: &str, p: f64) -> Result<Tensor> {
         match self.mask(place, p) {
-            Some(mask) => ops::dropout(x, mask.p, mask.key, mask.index),
+            Some(mask) => ops::dropout(x, mask),
             None => Ok(x.clone()),
         }
     }

@@ -12,10 +12,10 @@ const CHUNK: usize = 1 << 14;
 
 /// x_e m_e / (1 - p), where m_e is 0 with probability p and 1 otherwise; any shape.
 ///
-/// m is a function of (`key`, `index`, e): element e is kept if word e mod 4 of
+/// m is a function of (key, index, e): element e is kept if word e mod 4 of
 /// philox(\[e / 4, index\], key) is at least p 2^32. With p = 0 the result is `x`.
-pub fn dropout(x: &Tensor, p: f64, key: [u32; 2], index: u64) -> Result<Tensor> {
-    match Mask::new(Masked::NAME, Dropout { p, key, index })? {
+pub fn dropout(x: &Tensor, what: Dropout) -> Result<Tensor> {
+    match Mask::new(Masked::NAME, what)? {
         None => Ok(x.clone()),
         Some(mask) if runs_on(x) => apply_one(
             Masked {
@@ -75,24 +75,18 @@ mod tests {
     use crate::ops::check::{self, Case};
     use candle_core::{DType, Device};
 
-    const KEY: [u32; 2] = [3, 5];
+    fn of(p: f64, index: u64) -> Dropout {
+        let key = [3, 5];
+        Dropout { p, key, index }
+    }
 
     fn fused(ins: &[Tensor]) -> Result<Tensor> {
-        dropout(&ins[0], 0.3, KEY, 1 << 40)
+        dropout(&ins[0], of(0.3, 1 << 40))
     }
 
     #[test]
     fn fused_equals_reference() {
-        let mask = Mask::new(
-            "test",
-            Dropout {
-                p: 0.3,
-                key: KEY,
-                index: 1 << 40,
-            },
-        )
-        .unwrap()
-        .unwrap();
+        let mask = Mask::new("test", of(0.3, 1 << 40)).unwrap().unwrap();
         let cases = [1, 2, 63, 64, 65, 1000].map(|n| Case::new(n.to_string()).normal("x", &[n]));
         check::agree(&cases, fused, |ins| reference(&ins[0], mask));
     }
@@ -104,16 +98,7 @@ mod tests {
 
     #[test]
     fn a_mask_can_start_anywhere() {
-        let mask = Mask::new(
-            "test",
-            Dropout {
-                p: 0.5,
-                key: KEY,
-                index: 9,
-            },
-        )
-        .unwrap()
-        .unwrap();
+        let mask = Mask::new("test", of(0.5, 9)).unwrap().unwrap();
         let whole = mask.factors(300);
         for (first, len) in [(0, 1), (1, 2), (2, 9), (3, 200), (5, 130), (64, 64)] {
             let mut part = vec![1.0; len];
@@ -130,7 +115,7 @@ mod tests {
     #[test]
     fn the_kept_fraction_is_one_minus_p() {
         let x = Tensor::ones(1_000_000, DType::F32, &Device::Cpu).unwrap();
-        let mean = dropout(&x, 0.1, KEY, 0).unwrap().mean_all().unwrap();
+        let mean = dropout(&x, of(0.1, 0)).unwrap().mean_all().unwrap();
         let mean = mean.to_scalar::<f32>().unwrap();
         assert!((mean - 1.0).abs() < 1.5e-3, "{mean}");
     }
@@ -138,8 +123,8 @@ mod tests {
     #[test]
     fn nothing_dropped_is_the_tensor_itself() {
         let x = Tensor::ones(4, DType::F32, &Device::Cpu).unwrap();
-        assert_eq!(dropout(&x, 0.0, KEY, 0).unwrap().id(), x.id());
-        assert!(dropout(&x, 1.0, KEY, 0).is_err());
+        assert_eq!(dropout(&x, of(0.0, 0)).unwrap().id(), x.id());
+        assert!(dropout(&x, of(1.0, 0)).is_err());
     }
 
     #[test]

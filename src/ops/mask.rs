@@ -8,7 +8,7 @@ use candle_core::{bail, Result};
 /// Blocks of four elements drawn together.
 const BLOCKS: usize = 16;
 
-/// A request to drop elements: see [`dropout`](super::dropout()), which takes the same values.
+/// A request to drop elements, as [`dropout`](super::dropout()) and attention take it.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Dropout {
     /// The probability to drop an element, 0 <= p < 1.
