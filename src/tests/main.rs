@@ -8,6 +8,7 @@ mod gradients;
 mod lemma2;
 mod model;
 mod parameters;
+mod precision;
 mod registry;
 mod resume;
 mod sources;
