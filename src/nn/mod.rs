@@ -18,7 +18,7 @@ pub fn linear(x: &Tensor, w: &Tensor, b: Option<&Tensor>) -> Result<Tensor> {
     *shape.last_mut().expect("a linear map has an input axis") = out;
     let y = x.reshape(((), inner))?.matmul(&w.t()?)?;
     let y = match b {
-        Some(b) => y.broadcast_add(b)?,
+        Some(b) => ops::add_bias(&y, b)?,
         None => y,
     };
     y.reshape(shape)

@@ -5,6 +5,7 @@
 //! CPU; anything else takes the reference. Results do not depend on the number of threads: work is
 //! split at fixed places and partial sums are added in index order.
 
+mod add_bias;
 mod causal_attention;
 mod causal_conv1d;
 mod cross_entropy;
@@ -23,6 +24,7 @@ mod shape;
 #[cfg(test)]
 mod check;
 
+pub use add_bias::add_bias;
 pub use causal_attention::{causal_attention, Weights};
 pub use causal_conv1d::causal_conv1d;
 pub use cross_entropy::cross_entropy;
