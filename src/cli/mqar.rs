@@ -8,7 +8,7 @@ use super::{exit, print, stop_flag, Global};
 use crate::config::{RunConfig, TaskConfig};
 use crate::error::Result;
 use crate::store::{Outcome, RunResult, RunStatus, Status, Store};
-use crate::sweep::estimate::{self, duration};
+use crate::sweep::estimate::{self, counted, duration};
 use crate::sweep::Flags;
 use clap::Args;
 
@@ -117,10 +117,9 @@ fn sentence(config: &RunConfig, result: &RunResult) -> String {
     if result.status == RunStatus::Failed {
         return format!("{mixer} on {task} failed: {}.", result.reason);
     }
-    let epochs = result.epochs_run;
     let after = format!(
-        "after {epochs} epoch{} ({})",
-        if epochs == 1 { "" } else { "s" },
+        "after {} ({})",
+        counted(result.epochs_run, "epoch"),
         duration(result.seconds)
     );
     let accuracy = 100.0 * result.accuracy.unwrap_or(0.0);

@@ -5,7 +5,7 @@ use super::{exit, print, stop_flag, Global};
 use crate::config::{RunConfig, TaskConfig};
 use crate::error::{Error, Result};
 use crate::store::{Outcome, Row, Store};
-use crate::sweep::estimate::{self, duration};
+use crate::sweep::estimate::{self, counted, duration};
 use crate::sweep::{
     check_task, run_all, Event, Experiment, Flags, Message, Options, Plan, Process, Skip, Tally,
 };
@@ -242,7 +242,8 @@ fn finished(row: &Row) -> String {
             let accuracy = 100.0 * row.accuracy.unwrap_or(0.0);
             let early = outcome == Some(Outcome::Converged);
             let how = if early { "learnt, " } else { "" };
-            format!("{accuracy:.1} %  {how}{} epochs, {seconds}", row.epochs_run)
+            let epochs = counted(row.epochs_run, "epoch");
+            format!("{accuracy:.1} %  {how}{epochs}, {seconds}")
         }
     }
 }
@@ -262,11 +263,10 @@ fn conclusion(tally: &Tally, store: &Store, global: &Global) -> String {
             parts.push(format!("{count} {what}"));
         }
     }
-    let total = tally.settled();
-    let runs = if total == 1 { "run" } else { "runs" };
+    let runs = counted(tally.settled(), "run");
     let summary = store.summary_path("mqar");
     format!(
-        "{total} {runs}: {}.\nresults: {}\nnext:    dsf report{}",
+        "{runs}: {}.\nresults: {}\nnext:    dsf report{}",
         parts.join(", "),
         summary.display(),
         global.out_flag()

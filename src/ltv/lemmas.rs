@@ -122,7 +122,7 @@ pub struct Step {
 }
 
 impl Step {
-    /// Lemma 2: Λ' = [[Λ,0],[Λ̄,Λ̂]], B' = [B; B̄], C' = [C, 0], D' = D. The output is the same.
+    /// Lemma 2: `Λ' = [[Λ,0],[Λ̄,Λ̂]]`, `B' = [B; B̄]`, `C' = [C, 0]`, `D' = D`. The output is the same.
     pub fn enlarged(
         &self,
         lambda_bar: &[Vec<f64>],
