@@ -1,11 +1,12 @@
 //! `dsf mixers`: the registry as a table.
 
 use super::{exit, print};
-use crate::config::{Generator, ModelConfig, MqarConfig, Protocol};
+use crate::config::ModelConfig;
 use crate::error::Result;
 use crate::mixers::{Entry, MIXERS};
 use crate::model::protocol::Request;
 use crate::nn::Params;
+use crate::sweep::Preset;
 use candle_core::{DType, Device};
 use clap::Args;
 
@@ -93,31 +94,12 @@ fn sizes(entry: &Entry, arguments: &Arguments) -> Result<(usize, usize)> {
 }
 
 fn model(entry: &Entry, arguments: &Arguments) -> Result<ModelConfig> {
-    let task = MqarConfig {
-        data: Generator::Native,
-        data_seed: 0,
-        vocab_size: 8192,
-        seq_len: 64,
-        kv_pairs: 4,
-        train_examples: 1,
-        test_examples: 1,
-    };
     let request = Request {
-        protocol: Protocol::Reference,
         mixer: entry.name.to_owned(),
-        variant: None,
-        options: Default::default(),
         d_model: arguments.d,
         d_state: arguments.n,
-        n_heads: 1,
         n_layers: 1,
-        task,
-        lr: 1e-3,
-        epochs: 1,
-        batch_size: None,
-        weight_decay: 0.0,
-        dropout: None,
-        seed: 0,
+        ..Preset::Full.request()
     };
     Ok(request.resolve()?.model)
 }

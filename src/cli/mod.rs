@@ -20,13 +20,15 @@ use std::sync::Arc;
 
 /// How the program ends; documented in `--help`.
 mod exit {
+    use crate::sweep::{EXIT_BUSY, EXIT_INTERRUPTED};
+
     pub const DONE: u8 = 0;
     pub const FAILED: u8 = 1;
     pub const MISUSED: u8 = 2;
     pub const SOME_RUNS_FAILED: u8 = 3;
     pub const CHECK_FAILED: u8 = 4;
-    pub const BUSY: u8 = 69;
-    pub const STOPPED: u8 = 75;
+    pub const BUSY: u8 = EXIT_BUSY as u8;
+    pub const STOPPED: u8 = EXIT_INTERRUPTED as u8;
 }
 
 /// Train and compare sequence mixers (attention, state space models, RNNs) under one protocol and

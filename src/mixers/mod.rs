@@ -212,6 +212,6 @@ impl Entry {
 }
 
 /// Standard deviation of the initial output projection, shrunk with depth (GPT-2's rule).
-fn output_std(model: &ModelConfig) -> f64 {
+pub(crate) fn output_std(model: &ModelConfig) -> f64 {
     0.02 / ((2 * model.n_layers) as f64).sqrt()
 }

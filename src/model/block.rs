@@ -1,7 +1,7 @@
 //! One block on the residual stream, in the released model's two layouts.
 
 use crate::config::{Layout, ModelConfig, StateMixer};
-use crate::mixers::{Entry, Mixer};
+use crate::mixers::{output_std, Entry, Mixer};
 use crate::nn::{Cx, LayerNorm, Mlp, Params};
 use candle_core::{Result, Tensor};
 
@@ -21,9 +21,8 @@ struct Second {
 impl Block {
     pub fn new(config: &ModelConfig, entry: &Entry, params: &Params) -> Result<Self> {
         let d = config.d_model;
-        let std = 0.02 / ((2 * config.n_layers) as f64).sqrt();
         let second = || -> Result<Second> {
-            let mlp = || Mlp::new(d, std, &params.scope("mlp"));
+            let mlp = || Mlp::new(d, output_std(config), &params.scope("mlp"));
             Ok(Second {
                 norm: LayerNorm::new(d, &params.scope("norm2"))?,
                 mlp: (config.state_mixer == StateMixer::Mlp)
