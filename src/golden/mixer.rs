@@ -1,7 +1,7 @@
 //! Mixer files: forward and gradients in f64 and f32, and the matrices of the DSF cases.
 
 use super::file::{distance, magnitude, File, Object};
-use super::Worst;
+use super::{gradients, Worst};
 use crate::config::{Layout, ModelConfig, StateMixer};
 use crate::error::{Error, Result};
 use crate::ltv::Ltv;
@@ -99,8 +99,7 @@ impl<'a> Case<'a> {
     }
 
     fn what(&self, dtype: DType, name: &str) -> String {
-        let dtype = if dtype == DType::F64 { "f64" } else { "f32" };
-        format!("{dtype} {}.{name}", self.name)
+        format!("{} {}.{name}", dtype.as_str(), self.name)
     }
 
     /// Forward and every gradient of sum(y ⊙ w).
@@ -126,23 +125,8 @@ impl<'a> Case<'a> {
         let mut vars = params.vars();
         vars.push(("u".to_owned(), u));
         let expected = self.file.under(&format!("{}.g.", self.name));
-        let mut largest: f64 = 0.0;
-        for gradient in expected.values() {
-            largest = largest.max(magnitude(gradient)?);
-        }
-        for (name, wanted) in &expected {
-            let var = vars.iter().find(|(n, _)| n == name);
-            let (_, var) = var.ok_or_else(|| {
-                Error::usage(format!("gradient of {name}, which is no parameter here"))
-            })?;
-            let got = match grads.get(var) {
-                Some(g) => g.clone(),
-                None => var.zeros_like()?,
-            };
-            let floor = magnitude(wanted)?.max(0.01 * largest);
-            let what = self.what(dtype, &format!("g.{name}"));
-            worst.add(what, distance(&got, wanted)?, backward * floor);
-        }
+        let what = |name: &str| self.what(dtype, &format!("g.{name}"));
+        worst.merge(gradients(&expected, &vars, &grads, backward, what)?);
         Ok(worst)
     }
 

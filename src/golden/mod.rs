@@ -9,7 +9,10 @@ mod mixer;
 mod trajectory;
 
 use crate::error::{Error, Result};
-use file::File;
+use candle_core::backprop::GradStore;
+use candle_core::{Tensor, Var};
+use file::{distance, magnitude, File};
+use std::collections::HashMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -79,6 +82,34 @@ impl Verdict {
     pub fn failed(&self) -> bool {
         matches!(self, Verdict::Fail(_) | Verdict::Broken(_))
     }
+}
+
+/// Gradients against the `expected` ones by name, within `tolerance` times the larger of a
+/// gradient's own size and a hundredth of the largest: some are zero by symmetry.
+fn gradients(
+    expected: &HashMap<String, Tensor>,
+    vars: &[(String, Var)],
+    grads: &GradStore,
+    tolerance: f64,
+    what: impl Fn(&str) -> String,
+) -> Result<Worst> {
+    let mut largest: f64 = 0.0;
+    for gradient in expected.values() {
+        largest = largest.max(magnitude(gradient)?);
+    }
+    let mut worst = Worst::default();
+    for (name, wanted) in expected {
+        let (_, var) = vars.iter().find(|(n, _)| n == name).ok_or_else(|| {
+            Error::usage(format!("gradient of {name}, which is no parameter here"))
+        })?;
+        let got = match grads.get(var) {
+            Some(gradient) => gradient.clone(),
+            None => var.zeros_like()?,
+        };
+        let floor = magnitude(wanted)?.max(0.01 * largest);
+        worst.add(what(name), distance(&got, wanted)?, tolerance * floor);
+    }
+    Ok(worst)
 }
 
 /// The golden files of a folder, sorted by name.

@@ -2,7 +2,7 @@
 //! through the labelled rows only, as in training; the first logits come from the full head.
 
 use super::file::{distance, magnitude, File};
-use super::{mixer, Worst};
+use super::{gradients, mixer, Worst};
 use crate::config::{Layout, ModelConfig, StateMixer};
 use crate::error::{Error, Result};
 use crate::model::{Io, Model};
@@ -68,12 +68,7 @@ impl<'a> Trajectory<'a> {
     }
 
     fn what(&self, name: &str) -> String {
-        let dtype = if self.dtype == DType::F64 {
-            "f64"
-        } else {
-            "f32"
-        };
-        format!("{dtype} {name}")
+        format!("{} {name}", self.dtype.as_str())
     }
 
     fn follow(mut self) -> Result<Worst> {
@@ -138,25 +133,9 @@ impl<'a> Trajectory<'a> {
     }
 
     fn first_gradients(&self, grads: &GradStore) -> Result<Worst> {
-        let mut worst = Worst::default();
         let expected = self.file.under("grad0.");
-        let mut largest: f64 = 0.0;
-        for gradient in expected.values() {
-            largest = largest.max(magnitude(gradient)?);
-        }
-        for (name, var) in self.params.vars() {
-            let Some(wanted) = expected.get(&name) else {
-                continue;
-            };
-            let got = match grads.get(&var) {
-                Some(g) => g.clone(),
-                None => var.zeros_like()?,
-            };
-            let tolerance = 1e-4 * magnitude(wanted)?.max(0.01 * largest);
-            let what = self.what(&format!("grad0.{name}"));
-            worst.add(what, distance(&got, wanted)?, tolerance);
-        }
-        Ok(worst)
+        let what = |name: &str| self.what(&format!("grad0.{name}"));
+        gradients(&expected, &self.params.vars(), grads, 1e-4, what)
     }
 
     fn final_weights(&self) -> Result<Worst> {
