@@ -8,21 +8,10 @@ mod params;
 pub use cx::{Cx, Rows};
 pub use params::{Init, Params};
 
+pub use crate::ops::{linear, linears};
+
 use crate::ops;
 use candle_core::{Result, Tensor};
-
-/// `x W^T + b` over the last axis. x `(.., in)`, w `(out, in)`, b `(out)`.
-pub fn linear(x: &Tensor, w: &Tensor, b: Option<&Tensor>) -> Result<Tensor> {
-    let (out, inner) = w.dims2()?;
-    let mut shape = x.dims().to_vec();
-    *shape.last_mut().expect("a linear map has an input axis") = out;
-    let y = x.reshape(((), inner))?.matmul(&w.t()?)?;
-    let y = match b {
-        Some(b) => ops::add_bias(&y, b)?,
-        None => y,
-    };
-    y.reshape(shape)
-}
 
 /// Layer norm with weight and bias, eps 1e-5.
 pub struct LayerNorm {

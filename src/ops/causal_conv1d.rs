@@ -1,7 +1,7 @@
 //! The short depthwise convolution in front of many recurrent mixers.
 
 use super::float::Float;
-use super::fused::{apply_one, only, runs_on, FusedOp, Used};
+use super::fused::{apply_one, runs_on, Backward, Forward, FusedOp};
 use super::lanes::sum_parts;
 use super::shape;
 use candle_core::{Result, Shape, Tensor};
@@ -56,7 +56,7 @@ impl FusedOp for CausalConv1d {
         vec![(self.batch, self.len, self.width).into()]
     }
 
-    fn forward<F: Float>(&self, ins: &[&[F]]) -> Vec<Vec<F>> {
+    fn forward<F: Float>(&self, Forward { ins, .. }: Forward<F>) -> Vec<Vec<F>> {
         let w = transposed(ins[1], self.taps);
         let mut y = vec![F::zero(); ins[0].len()];
         y.par_chunks_mut(self.len * self.width)
@@ -65,9 +65,9 @@ impl FusedOp for CausalConv1d {
         vec![y]
     }
 
-    fn backward<F: Float>(&self, ins: &[&[F]], outs: &[Option<Used<F>>]) -> Vec<Vec<F>> {
-        let w = transposed(ins[1], self.taps);
-        let mut gx = vec![F::zero(); ins[0].len()];
+    fn backward<F: Float>(&self, call: Backward<F>) -> Vec<Vec<F>> {
+        let w = transposed(call.ins[1], self.taps);
+        let mut gx = vec![F::zero(); call.ins[0].len()];
         let mut gw = vec![F::zero(); self.batch * w.len()];
         let mut gb = vec![F::zero(); self.batch * self.width];
         let sequence = self.len * self.width;
@@ -77,9 +77,9 @@ impl FusedOp for CausalConv1d {
                     .zip(gb.par_chunks_mut(self.width)),
             )
             .zip(
-                ins[0]
+                call.ins[0]
                     .par_chunks(sequence)
-                    .zip(only(outs).grad.par_chunks(sequence)),
+                    .zip(call.only().grad.par_chunks(sequence)),
             )
             .for_each(|((gx, (gw, gb)), (x, gy))| backward_sequence(x, &w, gy, gx, gw, gb));
         let gw = transposed(&sum_parts(&gw, w.len()), self.width);

@@ -1,7 +1,7 @@
 //! Cross entropy: one pass over the logits forward, one backward, and no copy of them between.
 
 use super::float::Float;
-use super::fused::{apply_one, only, runs_on, FusedOp, Used};
+use super::fused::{apply_one, runs_on, Backward, Forward, FusedOp};
 use super::lanes::{largest, total};
 use super::shape;
 use candle_core::{bail, Result, Shape, Tensor, D};
@@ -65,7 +65,7 @@ impl FusedOp for CrossEntropy {
         vec![Shape::from(())]
     }
 
-    fn forward<F: Float>(&self, ins: &[&[F]]) -> Vec<Vec<F>> {
+    fn forward<F: Float>(&self, Forward { ins, .. }: Forward<F>) -> Vec<Vec<F>> {
         let mut losses = vec![F::zero(); self.targets.len()];
         losses
             .par_chunks_mut(ROWS)
@@ -76,13 +76,13 @@ impl FusedOp for CrossEntropy {
         vec![vec![F::from_f64(sum / losses.len() as f64)]]
     }
 
-    fn backward<F: Float>(&self, ins: &[&[F]], outs: &[Option<Used<F>>]) -> Vec<Vec<F>> {
-        let scale = only(outs).grad[0] / F::from_f64(self.targets.len() as f64);
-        let mut grads = vec![F::zero(); ins[0].len()];
+    fn backward<F: Float>(&self, call: Backward<F>) -> Vec<Vec<F>> {
+        let scale = call.only().grad[0] / F::from_f64(self.targets.len() as f64);
+        let mut grads = vec![F::zero(); call.ins[0].len()];
         grads
             .par_chunks_mut(ROWS * self.classes)
             .zip(self.targets.par_chunks(ROWS))
-            .zip(ins[0].par_chunks(ROWS * self.classes))
+            .zip(call.ins[0].par_chunks(ROWS * self.classes))
             .for_each(|((grads, targets), logits)| backward_rows(logits, targets, scale, grads));
         vec![grads]
     }

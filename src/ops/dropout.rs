@@ -1,7 +1,7 @@
 //! Dropout whose mask is a function of (key, index, element).
 
 use super::float::Float;
-use super::fused::{apply_one, only, runs_on, FusedOp, Used};
+use super::fused::{apply_one, runs_on, Backward, Forward, FusedOp};
 use super::mask::{Dropout, Mask};
 use candle_core::{Result, Shape, Tensor};
 use multiversion::multiversion;
@@ -60,12 +60,12 @@ impl FusedOp for Masked {
         vec![self.shape.clone()]
     }
 
-    fn forward<F: Float>(&self, ins: &[&[F]]) -> Vec<Vec<F>> {
+    fn forward<F: Float>(&self, Forward { ins, .. }: Forward<F>) -> Vec<Vec<F>> {
         vec![self.masked(ins[0])]
     }
 
-    fn backward<F: Float>(&self, _: &[&[F]], outs: &[Option<Used<F>>]) -> Vec<Vec<F>> {
-        vec![self.masked(only(outs).grad)]
+    fn backward<F: Float>(&self, call: Backward<F>) -> Vec<Vec<F>> {
+        vec![self.masked(call.only().grad)]
     }
 }
 

@@ -3,11 +3,12 @@
 //! The f32 versions are polynomials without branches, so that a loop over them becomes vector
 //! code. No fused multiply-add is used: every instruction set then gives the same bits.
 
+use super::fused::Producers;
 use candle_core::WithDType;
 use std::ops::Neg;
 
 /// f32 or f64.
-pub(crate) trait Float: WithDType + Neg<Output = Self> + Default {
+pub(crate) trait Float: WithDType + Neg<Output = Self> + Default + Producers {
     /// e^x within 2 ulp: 0 and infinity at the far ends, subnormals between, NaN stays NaN.
     fn exp(self) -> Self;
     /// ln(1 + x) for 0 <= x <= 1, with a small relative error.

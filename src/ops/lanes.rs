@@ -3,9 +3,14 @@
 //! Their count does not depend on the instruction set, so sums over lanes are the same everywhere.
 
 use super::float::Float;
+use multiversion::multiversion;
+use rayon::prelude::*;
 
 /// The usual width: one AVX-512 register of f32.
 pub(crate) const LANES: usize = 16;
+
+/// Elements per task of a pass over memory.
+const CHUNK: usize = 1 << 16;
 
 /// Lanes of the usual width.
 pub(crate) type Lanes<F> = [F; LANES];
@@ -110,4 +115,35 @@ pub(crate) fn sum_parts<F: Float>(parts: &[F], len: usize) -> Vec<F> {
         }
     }
     total
+}
+
+/// `to += from`, element by element.
+pub(crate) fn add_to<F: Float>(to: &mut [F], from: &[F]) {
+    to.par_chunks_mut(CHUNK)
+        .zip(from.par_chunks(CHUNK))
+        .for_each(|(to, from)| {
+            for (to, &from) in to.iter_mut().zip(from) {
+                *to += from;
+            }
+        });
+}
+
+/// Adds `bias` to every row.
+#[multiversion(targets("x86_64+avx512f", "x86_64+avx2+fma"))]
+pub(crate) fn add_to_rows<F: Float>(y: &mut [F], bias: &[F]) {
+    for row in y.chunks_exact_mut(bias.len()) {
+        for (y, &bias) in row.iter_mut().zip(bias) {
+            *y += bias;
+        }
+    }
+}
+
+/// Adds every row to `sums`.
+#[multiversion(targets("x86_64+avx512f", "x86_64+avx2+fma"))]
+pub(crate) fn sum_rows<F: Float>(rows: &[F], sums: &mut [F]) {
+    for row in rows.chunks_exact(sums.len()) {
+        for (sum, &x) in sums.iter_mut().zip(row) {
+            *sum += x;
+        }
+    }
 }

@@ -1,7 +1,7 @@
 //! Layer normalisation; candle-nn's fused one has no backward pass.
 
 use super::float::Float;
-use super::fused::{apply_one, only, runs_on, FusedOp, Used};
+use super::fused::{apply_one, runs_on, Backward, Forward, FusedOp};
 use super::lanes::{sum_parts, total};
 use super::shape;
 use candle_core::{bail, Result, Shape, Tensor, D};
@@ -49,7 +49,7 @@ impl FusedOp for LayerNorm {
         vec![self.shape.clone()]
     }
 
-    fn forward<F: Float>(&self, ins: &[&[F]]) -> Vec<Vec<F>> {
+    fn forward<F: Float>(&self, Forward { ins, .. }: Forward<F>) -> Vec<Vec<F>> {
         let mut y = vec![F::zero(); ins[0].len()];
         let chunk = ROWS * self.width;
         y.par_chunks_mut(chunk)
@@ -58,8 +58,8 @@ impl FusedOp for LayerNorm {
         vec![y]
     }
 
-    fn backward<F: Float>(&self, ins: &[&[F]], outs: &[Option<Used<F>>]) -> Vec<Vec<F>> {
-        let (x, weight, gy) = (ins[0], ins[1], only(outs).grad);
+    fn backward<F: Float>(&self, call: Backward<F>) -> Vec<Vec<F>> {
+        let (x, weight, gy) = (call.ins[0], call.ins[1], call.only().grad);
         let chunk = ROWS * self.width;
         let mut gx = vec![F::zero(); x.len()];
         let parts = x.len().div_ceil(chunk) * self.width;

@@ -5,32 +5,35 @@
 //! CPU; anything else takes the reference. Results do not depend on the number of threads: work is
 //! split at fixed places and partial sums are added in index order.
 
-mod add_bias;
 mod causal_attention;
 mod causal_conv1d;
 mod cross_entropy;
 mod dropout;
 mod float;
 mod fused;
+mod gemm;
 mod lanes;
 mod layer_norm;
+mod linear;
 mod linear_scan;
 mod mask;
 mod matrix;
 mod pointwise;
+mod route;
 mod selective_scan;
 mod shape;
 
 #[cfg(test)]
 mod check;
 
-pub use add_bias::add_bias;
 pub use causal_attention::{causal_attention, Weights};
 pub use causal_conv1d::causal_conv1d;
 pub use cross_entropy::cross_entropy;
 pub use dropout::dropout;
 pub use layer_norm::layer_norm;
+pub use linear::{linear, linears};
 pub use linear_scan::linear_scan;
 pub use mask::Dropout;
 pub use pointwise::{elu1, gelu, sigmoid, silu, softplus, tanh};
+pub use route::{prefer, taken, Route};
 pub use selective_scan::selective_scan;

@@ -1,7 +1,7 @@
 //! Functions of one number with their exact derivatives: one pass forward, one pass backward.
 
 use super::float::Float;
-use super::fused::{apply_one, only, runs_on, FusedOp, Used};
+use super::fused::{apply_one, runs_on, Backward, Forward, FusedOp, Used};
 use candle_core::{Result, Shape, Tensor};
 use multiversion::multiversion;
 use rayon::prelude::*;
@@ -210,7 +210,7 @@ impl<P: Pointwise> FusedOp for Fused<P> {
         vec![self.0.clone()]
     }
 
-    fn forward<F: Float>(&self, ins: &[&[F]]) -> Vec<Vec<F>> {
+    fn forward<F: Float>(&self, Forward { ins, .. }: Forward<F>) -> Vec<Vec<F>> {
         let mut y = vec![F::zero(); ins[0].len()];
         y.par_chunks_mut(CHUNK)
             .zip(ins[0].par_chunks(CHUNK))
@@ -218,11 +218,11 @@ impl<P: Pointwise> FusedOp for Fused<P> {
         vec![y]
     }
 
-    fn backward<F: Float>(&self, ins: &[&[F]], outs: &[Option<Used<F>>]) -> Vec<Vec<F>> {
-        let Used { value, grad } = only(outs);
+    fn backward<F: Float>(&self, call: Backward<F>) -> Vec<Vec<F>> {
+        let Used { value, grad } = call.only();
         let mut gx = grad.to_vec();
         gx.par_chunks_mut(CHUNK)
-            .zip(ins[0].par_chunks(CHUNK).zip(value.par_chunks(CHUNK)))
+            .zip(call.ins[0].par_chunks(CHUNK).zip(value.par_chunks(CHUNK)))
             .for_each(|(gx, (x, y))| multiply_slopes::<P, F>(x, y, gx));
         vec![gx]
     }

@@ -1,6 +1,7 @@
 //! The three kinds of node that candle sees: taps, one root, outs.
 
-use super::{lock, FusedOp, State, UsedTensor};
+use super::producers::Sink;
+use super::{lock, slice, FusedOp, State};
 use crate::ops::float::Float;
 use candle_core::{bail, CpuStorage, CustomOp1, CustomOp2, CustomOp3, Layout};
 use candle_core::{Result, Shape, Tensor};
@@ -11,16 +12,16 @@ fn token() -> Result<(CpuStorage, Shape)> {
 }
 
 /// Stands for up to three inputs, `first` and its followers.
-pub(super) struct Tap<O, F> {
+pub(super) struct Tap<O, F: Float> {
     pub(super) state: Arc<State<O, F>>,
     pub(super) first: usize,
 }
 
 /// Stands for the whole application.
-pub(super) struct Root<O, F>(pub(super) Arc<State<O, F>>);
+pub(super) struct Root<O, F: Float>(pub(super) Arc<State<O, F>>);
 
 /// Stands for output `index`, computed before the op was recorded.
-pub(super) struct Out<O, F> {
+pub(super) struct Out<O: FusedOp, F: Float> {
     pub(super) state: Arc<State<O, F>>,
     pub(super) index: usize,
     pub(super) ready: Mutex<Option<(CpuStorage, Shape)>>,
@@ -38,13 +39,18 @@ impl<O: FusedOp, F: Float> CustomOp1 for Out<O, F> {
         }
     }
 
-    fn bwd(&self, token: &Tensor, value: &Tensor, grad: &Tensor) -> Result<Option<Tensor>> {
-        let used = UsedTensor {
-            value: value.detach(),
-            grad: grad.contiguous()?,
-        };
-        lock(&self.state.outs)[self.index] = Some(used);
+    fn bwd(&self, token: &Tensor, _: &Tensor, grad: &Tensor) -> Result<Option<Tensor>> {
+        let grad = grad.contiguous()?;
+        let (storage, layout) = grad.storage_and_layout();
+        let values = slice::<F>(&storage, layout)?.to_vec();
+        self.state.receive(self.index, values);
         Ok(Some(token.clone())) // nobody reads a token's gradient
+    }
+}
+
+impl<O: FusedOp, F: Float> Drop for Out<O, F> {
+    fn drop(&mut self) {
+        self.state.dropped(self.index);
     }
 }
 

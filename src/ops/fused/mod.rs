@@ -5,14 +5,22 @@
 //! taps and root carry a single dummy element, a token. Candle walks the graph backwards: every out
 //! stores its gradient, the root then runs the backward pass once, and the taps hand out what it
 //! found. No input or gradient is copied.
+//!
+//! Where the output of one fused op is an input of another, the tap hangs on the token of the
+//! former instead of its output and the gradient goes from op to op by a move: candle would add it
+//! to a fresh tensor of zeros, with one thread.
 
 mod graph;
+mod producers;
+mod state;
 
 use super::float::Float;
+use super::route;
 use candle_core::op::BackpropOp;
-use candle_core::{bail, DType, Device, Layout};
-use candle_core::{Result, Shape, Storage, Tensor, WithDType};
-use graph::{Out, Root, Tap};
+use candle_core::{bail, DType, Layout, Result, Shape, Storage, Tensor, WithDType};
+use graph::Out;
+pub(crate) use producers::Producers;
+use state::State;
 use std::ops::Deref;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -24,11 +32,31 @@ pub(crate) trait FusedOp: Send + Sync + 'static {
     /// The shapes of the outputs.
     fn out_shapes(&self) -> Vec<Shape>;
 
-    /// The outputs.
-    fn forward<F: Float>(&self, ins: &[&[F]]) -> Vec<Vec<F>>;
+    /// The outputs. What follows them is kept for the backward pass, if there will be one.
+    fn forward<F: Float>(&self, call: Forward<F>) -> Vec<Vec<F>>;
 
-    /// One gradient per input. An output that the loss does not use is `None`.
-    fn backward<F: Float>(&self, ins: &[&[F]], outs: &[Option<Used<F>>]) -> Vec<Vec<F>>;
+    /// One gradient per input; that of an input that wants none may be empty.
+    fn backward<F: Float>(&self, call: Backward<F>) -> Vec<Vec<F>>;
+}
+
+/// What a forward pass sees.
+#[derive(Clone, Copy)]
+pub(crate) struct Forward<'a, F> {
+    pub(crate) ins: &'a [&'a [F]],
+    /// Whether any gradient will be wanted.
+    pub(crate) tracked: bool,
+}
+
+/// What a backward pass sees.
+#[derive(Clone, Copy)]
+pub(crate) struct Backward<'a, F> {
+    pub(crate) ins: &'a [&'a [F]],
+    /// An output that the loss does not use is `None`.
+    pub(crate) outs: &'a [Option<Used<'a, F>>],
+    /// What the forward pass gave after its outputs.
+    pub(crate) kept: &'a [Vec<F>],
+    /// Which inputs want a gradient.
+    pub(crate) wanted: &'a [bool],
 }
 
 /// An output on the way back: what it was and the gradient of the loss with respect to it.
@@ -38,17 +66,20 @@ pub(crate) struct Used<'a, F> {
     pub(crate) grad: &'a [F],
 }
 
-/// For ops with one output: the root runs only because that output was used.
-pub(crate) fn only<'a, F>(outs: &[Option<Used<'a, F>>]) -> Used<'a, F> {
-    match outs {
-        [Some(used)] => Used { ..*used },
-        _ => unreachable!("the root of an op with one output runs after that output"),
+impl<'a, F> Backward<'a, F> {
+    /// For ops with one output: the root runs only because that output was used.
+    pub(crate) fn only(&self) -> Used<'a, F> {
+        match self.outs {
+            [Some(used)] => Used { ..*used },
+            _ => unreachable!("the root of an op with one output runs after that output"),
+        }
     }
 }
 
-/// Whether the fused implementations can run on `x`; the reference serves everything else.
+/// Whether the fused implementations run on `x`; the reference serves everything else.
 pub(crate) fn runs_on(x: &Tensor) -> bool {
-    x.device().is_cpu() && matches!(x.dtype(), DType::F32 | DType::F64)
+    let can = x.device().is_cpu() && matches!(x.dtype(), DType::F32 | DType::F64);
+    route::take(can)
 }
 
 /// Runs `op` and, if any input is tracked, records it for the backward pass.
@@ -72,22 +103,29 @@ fn apply_as<O: FusedOp, F: Float>(op: O, ins: &[&Tensor]) -> Result<Vec<Tensor>>
         .iter()
         .map(|x| x.contiguous())
         .collect::<Result<Vec<_>>>()?;
+    let tracked = ins.iter().any(Tensor::track_op);
     let guards: Vec<_> = ins.iter().map(Tensor::storage_and_layout).collect();
-    let values = op.forward(&slices::<F, _>(&guards)?);
+    let mut values = op.forward(Forward {
+        ins: &slices::<F, _>(&guards)?,
+        tracked,
+    });
     drop(guards);
-    let ready = op
-        .out_shapes()
+    let shapes = op.out_shapes();
+    let kept = values.split_off(shapes.len());
+    let ready = shapes
         .into_iter()
         .zip(values)
         .map(|(shape, values)| (F::to_cpu_storage_owned(values), shape));
-    if !ins.iter().any(Tensor::track_op) {
+    if !tracked {
         let bare = |(values, shape)| {
             Tensor::from_storage(Storage::Cpu(values), shape, BackpropOp::none(), false)
         };
         return Ok(ready.map(bare).collect());
     }
-    let state = Arc::new(State::<O, F>::new(op, &ins));
-    let root = state.root(&ins)?;
+    let producers = F::all();
+    let sources: Vec<_> = ins.iter().map(|x| producers.of(x)).collect();
+    let state = Arc::new(State::<O, F>::new(op, &ins, &sources, kept));
+    let root = state.root(&ins, &sources)?;
     ready
         .enumerate()
         .map(|(index, ready)| {
@@ -96,7 +134,9 @@ fn apply_as<O: FusedOp, F: Float>(op: O, ins: &[&Tensor]) -> Result<Vec<Tensor>>
                 index,
                 ready: Mutex::new(Some(ready)),
             };
-            root.apply_op1(out)
+            let out = root.apply_op1(out)?;
+            state.produced(index, &out, &root);
+            Ok(out)
         })
         .collect()
 }
@@ -119,103 +159,6 @@ fn slice<'a, F: WithDType>(storage: &'a Storage, layout: &Layout) -> Result<&'a 
             Ok(&F::cpu_storage_as_slice(storage)?[start..end])
         }
         _ => bail!("a fused op reads contiguous tensors on the CPU only"),
-    }
-}
-
-/// What the ops of one application share.
-struct State<O, F> {
-    op: O,
-    ins: Vec<Tensor>,
-    tracked: Vec<bool>,
-    outs: Mutex<Vec<Option<UsedTensor>>>,
-    grads: Mutex<Vec<Option<Vec<F>>>>,
-}
-
-struct UsedTensor {
-    value: Tensor,
-    grad: Tensor,
-}
-
-impl<O: FusedOp, F: Float> State<O, F> {
-    fn new(op: O, ins: &[Tensor]) -> Self {
-        Self {
-            outs: Mutex::new(op.out_shapes().iter().map(|_| None).collect()),
-            ins: ins.iter().map(Tensor::detach).collect(),
-            tracked: ins.iter().map(Tensor::track_op).collect(),
-            grads: Mutex::new(ins.iter().map(|_| None).collect()),
-            op,
-        }
-    }
-
-    fn root(self: &Arc<Self>, ins: &[Tensor]) -> Result<Tensor> {
-        let mut tokens = Vec::new();
-        for (third, ins) in ins.chunks(3).enumerate() {
-            let tap = Tap {
-                state: self.clone(),
-                first: 3 * third,
-            };
-            tokens.push(match ins {
-                [a, b, c] => a.apply_op3(b, c, tap)?,
-                [a, b] => a.apply_op2(b, tap)?,
-                [a] => a.apply_op1(tap)?,
-                _ => unreachable!("chunks of three"),
-            });
-        }
-        let root = Root(self.clone());
-        match &tokens[..] {
-            [a, b, c] => a.apply_op3(b, c, root),
-            [a, b] => a.apply_op2(b, root),
-            [a] => a.apply_op1(root),
-            _ => bail!(
-                "{}: {} inputs, one to nine are possible",
-                O::NAME,
-                ins.len()
-            ),
-        }
-    }
-
-    fn run_backward(&self) -> Result<()> {
-        let outs: Vec<_> = lock(&self.outs).iter_mut().map(Option::take).collect();
-        let ins: Vec<_> = self.ins.iter().map(Tensor::storage_and_layout).collect();
-        let guards: Vec<_> = outs
-            .iter()
-            .map(|out| out.as_ref().map(UsedTensor::guards))
-            .collect();
-        let views = guards
-            .iter()
-            .map(|out| match out {
-                None => Ok(None),
-                Some([value, grad]) => Ok(Some(Used {
-                    value: slice::<F>(&value.0, value.1)?,
-                    grad: slice(&grad.0, grad.1)?,
-                })),
-            })
-            .collect::<Result<Vec<_>>>()?;
-        let grads = self.op.backward(&slices::<F, _>(&ins)?, &views);
-        let wanted = grads
-            .into_iter()
-            .zip(&self.tracked)
-            .map(|(grad, &tracked)| tracked.then_some(grad));
-        *lock(&self.grads) = wanted.collect();
-        Ok(())
-    }
-
-    /// The gradient of input `index`. Candle wants one for every tracked input.
-    fn take_grad(&self, index: usize, input: &Tensor) -> Result<Option<Tensor>> {
-        match lock(&self.grads)[index].take() {
-            Some(grad) => Tensor::from_vec(grad, input.shape(), &Device::Cpu).map(Some),
-            None if input.track_op() => input.zeros_like().map(Some),
-            None => Ok(None),
-        }
-    }
-}
-
-impl UsedTensor {
-    fn guards(&self) -> [(impl Deref<Target = Storage> + '_, &Layout); 2] {
-        [
-            self.value.storage_and_layout(),
-            self.grad.storage_and_layout(),
-        ]
     }
 }
 

@@ -1,5 +1,5 @@
 use super::*;
-use candle_core::Var;
+use candle_core::{Device, Var};
 
 /// Seven inputs of one element, two outputs: their sum and their product.
 struct SumAndProduct;
@@ -11,16 +11,18 @@ impl FusedOp for SumAndProduct {
         vec![Shape::from(1), Shape::from(1)]
     }
 
-    fn forward<F: Float>(&self, ins: &[&[F]]) -> Vec<Vec<F>> {
+    fn forward<F: Float>(&self, Forward { ins, .. }: Forward<F>) -> Vec<Vec<F>> {
         let sum = ins.iter().fold(F::zero(), |sum, x| sum + x[0]);
         let product = ins.iter().fold(F::one(), |product, x| product * x[0]);
         vec![vec![sum], vec![product]]
     }
 
-    fn backward<F: Float>(&self, ins: &[&[F]], outs: &[Option<Used<F>>]) -> Vec<Vec<F>> {
-        let of_sum = outs[0].map_or(F::zero(), |out| out.grad[0]);
-        let of_product = |x: F| outs[1].map_or(F::zero(), |out| out.grad[0] * out.value[0] / x);
-        ins.iter()
+    fn backward<F: Float>(&self, call: Backward<F>) -> Vec<Vec<F>> {
+        let of_sum = call.outs[0].map_or(F::zero(), |out| out.grad[0]);
+        let of_product =
+            |x: F| call.outs[1].map_or(F::zero(), |out| out.grad[0] * out.value[0] / x);
+        call.ins
+            .iter()
             .map(|x| vec![of_sum + of_product(x[0])])
             .collect()
     }
@@ -80,4 +82,31 @@ fn more_than_nine_inputs_are_refused() {
     let x = Var::new(&[2.0], &Device::Cpu).unwrap();
     let error = apply(SumAndProduct, &[x.as_tensor(); 10]).unwrap_err();
     assert!(error.to_string().contains("10 inputs"), "{error}");
+}
+
+#[test]
+fn gradients_pass_between_fused_ops_and_candles_own() {
+    let x = Var::new(&[2.0], &Device::Cpu).unwrap();
+    let (six, _) = run(&vec![x.as_tensor().clone(); 6]); // 6x
+    let (sum, product) = run(&[six.clone(), six.clone(), x.as_tensor().clone()]); // 13x and 36x^3
+    let loss = ((sum * product).unwrap() + six.sqr().unwrap()).unwrap(); // 468x^4 + 36x^2
+    for _ in 0..2 {
+        let grads = loss.backward().unwrap();
+        let expected = 468.0 * 4.0 * 8.0 + 36.0 * 4.0;
+        assert_eq!(number(grads.get(&x).unwrap()), expected);
+    }
+}
+
+#[test]
+fn nothing_is_kept_when_the_outputs_are_gone() {
+    let x = Var::new(&[2.0], &Device::Cpu).unwrap();
+    let (sum, product) = run(&[x.as_tensor().clone()]);
+    let (second, _) = run(&[sum.clone(), product.clone()]);
+    assert!(f64::all().of(&sum).is_some() && f64::all().of(x.as_tensor()).is_none());
+    let weak = Arc::downgrade(&f64::all().of(&second).unwrap().sink);
+    let first = Arc::downgrade(&f64::all().of(&sum).unwrap().sink);
+    drop((sum, product));
+    assert!(first.upgrade().is_some(), "the second still needs it");
+    drop(second);
+    assert!(weak.upgrade().is_none() && first.upgrade().is_none());
 }

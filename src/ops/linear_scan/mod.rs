@@ -3,7 +3,7 @@
 mod cpu;
 mod reference;
 
-use super::fused::{apply_one, only, runs_on, FusedOp, Used};
+use super::fused::{apply_one, runs_on, Backward, Forward, FusedOp};
 use super::{float::Float, shape};
 use candle_core::{Result, Shape, Tensor};
 
@@ -33,12 +33,12 @@ impl FusedOp for LinearScan {
         vec![(self.batch, self.len, self.width).into()]
     }
 
-    fn forward<F: Float>(&self, ins: &[&[F]]) -> Vec<Vec<F>> {
+    fn forward<F: Float>(&self, Forward { ins, .. }: Forward<F>) -> Vec<Vec<F>> {
         vec![cpu::forward(self, ins[0], ins[1])]
     }
 
-    fn backward<F: Float>(&self, ins: &[&[F]], outs: &[Option<Used<F>>]) -> Vec<Vec<F>> {
-        cpu::backward(self, ins[0], only(outs))
+    fn backward<F: Float>(&self, call: Backward<F>) -> Vec<Vec<F>> {
+        cpu::backward(self, call.ins[0], call.only())
     }
 }
 

@@ -4,7 +4,7 @@ mod backward;
 mod cpu;
 mod reference;
 
-use super::fused::{apply_one, only, runs_on, FusedOp, Used};
+use super::fused::{apply_one, runs_on, Backward, Forward, FusedOp};
 use super::{float::Float, shape};
 use candle_core::{bail, Result, Shape, Tensor};
 
@@ -75,12 +75,12 @@ impl FusedOp for SelectiveScan {
         vec![(self.batch, self.len, self.channels).into()]
     }
 
-    fn forward<F: Float>(&self, ins: &[&[F]]) -> Vec<Vec<F>> {
+    fn forward<F: Float>(&self, Forward { ins, .. }: Forward<F>) -> Vec<Vec<F>> {
         vec![cpu::forward(self, ins)]
     }
 
-    fn backward<F: Float>(&self, ins: &[&[F]], outs: &[Option<Used<F>>]) -> Vec<Vec<F>> {
-        backward::backward(self, ins, only(outs).grad)
+    fn backward<F: Float>(&self, call: Backward<F>) -> Vec<Vec<F>> {
+        backward::backward(self, call.ins, call.only().grad)
     }
 }
 

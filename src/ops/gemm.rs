@@ -1,0 +1,131 @@
+//! The matrix product for large operands, by the crate behind candle's own `matmul`. It runs on the
+//! calling thread: ops split their work themselves, at places that no thread count moves.
+
+#![allow(unsafe_code)]
+
+use super::float::Float;
+
+/// A matrix laid out with a stride between rows and one between columns.
+#[derive(Clone, Copy)]
+pub(crate) struct View<'a, F> {
+    data: &'a [F],
+    rows: usize,
+    columns: usize,
+    row_stride: usize,
+    column_stride: usize,
+}
+
+impl<'a, F: Float> View<'a, F> {
+    /// Rows of `columns` numbers, one after another.
+    pub(crate) fn new(data: &'a [F], columns: usize) -> Self {
+        Self::strided(data, columns, columns)
+    }
+
+    /// The first `columns` numbers of rows of `width`.
+    pub(crate) fn strided(data: &'a [F], columns: usize, width: usize) -> Self {
+        assert!(columns <= width);
+        Self {
+            data,
+            rows: data.len().div_ceil(width),
+            columns,
+            row_stride: width,
+            column_stride: 1,
+        }
+    }
+
+    /// The transpose.
+    pub(crate) fn t(self) -> Self {
+        Self {
+            rows: self.columns,
+            columns: self.rows,
+            row_stride: self.column_stride,
+            column_stride: self.row_stride,
+            ..self
+        }
+    }
+
+    /// Where the last entry lies.
+    fn last(&self) -> usize {
+        (self.rows - 1) * self.row_stride + (self.columns - 1) * self.column_stride
+    }
+}
+
+/// `to = a b`, or `to += a b`; `to` has rows of `width` numbers, of which the first take part.
+pub(crate) fn product<F: Float>(to: &mut [F], width: usize, a: View<F>, b: View<F>, add: bool) {
+    if a.rows == 0 || b.columns == 0 {
+        return;
+    }
+    assert_eq!(a.columns, b.rows, "inner sizes");
+    assert!(b.columns <= width && (a.rows - 1) * width + b.columns <= to.len());
+    assert!(a.columns > 0 && a.last() < a.data.len() && b.last() < b.data.len());
+    // SAFETY: the assertions hold every index that the sizes and strides can form inside its slice;
+    // `to` is borrowed mutably, so it overlaps neither operand; F is f32 or f64, which the crate
+    // tells apart by type.
+    unsafe {
+        gemm::gemm(
+            a.rows,
+            b.columns,
+            a.columns,
+            to.as_mut_ptr(),
+            1,
+            width as isize,
+            add,
+            a.data.as_ptr(),
+            a.column_stride as isize,
+            a.row_stride as isize,
+            b.data.as_ptr(),
+            b.column_stride as isize,
+            b.row_stride as isize,
+            F::one(),
+            F::one(),
+            false,
+            false,
+            false,
+            gemm::Parallelism::None,
+        );
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn numbers(count: usize) -> Vec<f64> {
+        (0..count).map(|i| ((i * 7) % 11) as f64 - 5.0).collect()
+    }
+
+    #[test]
+    fn products_are_sums_of_products_in_every_layout() {
+        for (rows, inner, columns) in [(1, 1, 1), (4, 16, 16), (5, 17, 33), (129, 3, 70)] {
+            let (a, b) = (numbers(rows * inner), numbers(inner * columns));
+            let at: Vec<f64> = (0..inner * rows)
+                .map(|i| a[i % rows * inner + i / rows])
+                .collect();
+            let width = columns + 2;
+            let mut to = vec![1.0; rows * width];
+            let right = View::new(&b, columns);
+            product(&mut to, width, View::new(&a, inner), right, false);
+            product(&mut to, width, View::new(&at, rows).t(), right, true);
+            for (i, j) in (0..rows).flat_map(|i| (0..width).map(move |j| (i, j))) {
+                let sum = |j| (0..inner).map(move |k| k * columns + j);
+                let expected = match j < columns {
+                    true => {
+                        2.0 * sum(j)
+                            .enumerate()
+                            .map(|(k, at)| a[i * inner + k] * b[at])
+                            .sum::<f64>()
+                    }
+                    false => 1.0,
+                };
+                assert_eq!(to[i * width + j], expected);
+            }
+        }
+    }
+
+    #[test]
+    #[should_panic = "inner sizes"]
+    fn sizes_that_do_not_meet_are_refused() {
+        let (a, b) = (numbers(6), numbers(6));
+        product(&mut [0.0; 9], 3, View::new(&a, 3), View::new(&b, 3), false);
+    }
+}

@@ -1,0 +1,271 @@
+//! Linear maps of one input: one pass over its rows, forward and backward, whatever the number of
+//! weights. Candle would add the gradients of the maps, and those of the biases, in passes of their own.
+
+use super::float::Float;
+use super::fused::{apply, runs_on, Backward, Forward, FusedOp};
+use super::gemm::{product, View};
+use super::lanes::{add_to_rows, sum_parts, sum_rows};
+use super::shape;
+use candle_core::{bail, Result, Shape, Tensor};
+use rayon::prelude::*;
+
+/// Rows that go through all products together, so that they are still in cache for the next.
+const ROWS: usize = 256;
+
+/// Tasks at most, each with its own sum of the weights' gradients.
+const PARTS: usize = 16;
+
+/// x W^T + b over the last axis.
+///
+/// `x`: (..., in); `w`: (out, in); `b`: (out); result (..., out).
+pub fn linear(x: &Tensor, w: &Tensor, b: Option<&Tensor>) -> Result<Tensor> {
+    Ok(linears(x, &[(w, b)])?.remove(0))
+}
+
+/// [`linear`] for each of one to four weights and biases; either all have a bias or none has.
+pub fn linears(x: &Tensor, maps: &[(&Tensor, Option<&Tensor>)]) -> Result<Vec<Tensor>> {
+    let op = Linear::check(x, maps)?;
+    if runs_on(x) {
+        let weights = maps.iter().map(|(w, _)| *w);
+        let biases = maps.iter().filter_map(|(_, b)| *b);
+        let ins: Vec<&Tensor> = std::iter::once(x).chain(weights).chain(biases).collect();
+        apply(op, &ins)
+    } else {
+        maps.iter().map(|(w, b)| reference(x, w, *b)).collect()
+    }
+}
+
+fn reference(x: &Tensor, w: &Tensor, b: Option<&Tensor>) -> Result<Tensor> {
+    let (out, inner) = w.dims2()?;
+    let mut shape = x.dims().to_vec();
+    let rank = shape.len();
+    shape[rank - 1] = out;
+    let y = x.reshape(((), inner))?.matmul(&w.t()?)?.reshape(shape)?;
+    match b {
+        Some(b) => y.broadcast_add(b),
+        None => Ok(y),
+    }
+}
+
+struct Linear {
+    /// The axes of x before the last.
+    leading: Vec<usize>,
+    inner: usize,
+    outs: Vec<usize>,
+    biased: bool,
+}
+
+impl Linear {
+    fn check(x: &Tensor, maps: &[(&Tensor, Option<&Tensor>)]) -> Result<Self> {
+        let (leading, inner) = match x.dims() {
+            [leading @ .., inner] if x.elem_count() > 0 => (leading.to_vec(), *inner),
+            dims => bail!("linear: x has shape {dims:?}, needed is a last axis and no empty one"),
+        };
+        let biased = maps.first().is_some_and(|(_, b)| b.is_some());
+        let mut outs = Vec::new();
+        for (w, b) in maps {
+            let [out, _] = shape::dims(Self::NAME, ("w", w))?;
+            shape::expect(Self::NAME, ("w", w), ("x", x), &[out, inner])?;
+            if let Some(b) = b {
+                shape::expect(Self::NAME, ("b", b), ("w", w), &[out])?;
+            }
+            if b.is_some() != biased {
+                bail!("linear: either all maps of an input have a bias or none has");
+            }
+            outs.push(out);
+        }
+        Ok(Self {
+            leading,
+            inner,
+            outs,
+            biased,
+        })
+    }
+
+    fn rows(&self) -> usize {
+        self.leading.iter().product()
+    }
+
+    /// Rows a task: a function of the sizes alone.
+    fn task(&self) -> usize {
+        self.rows().div_ceil(PARTS).next_multiple_of(ROWS)
+    }
+
+    fn weight<'a, F: Float>(&self, ins: &[&'a [F]], map: usize) -> View<'a, F> {
+        View::new(ins[1 + map], self.inner)
+    }
+
+    /// The gradient of x: Σ over maps of gy W.
+    fn grad_x<F: Float>(&self, call: &Backward<F>) -> Vec<F> {
+        if !call.wanted[0] {
+            return Vec::new();
+        }
+        let mut gx = vec![F::zero(); self.rows() * self.inner];
+        gx.par_chunks_mut(ROWS * self.inner)
+            .enumerate()
+            .for_each(|(i, gx)| {
+                let rows = gx.len() / self.inner;
+                let mut add = false;
+                for (map, out) in self.outs.iter().enumerate() {
+                    if let Some(used) = call.outs[map] {
+                        let gy = &used.grad[i * ROWS * out..][..rows * out];
+                        let weight = self.weight(call.ins, map);
+                        product(gx, self.inner, View::new(gy, *out), weight, add);
+                        add = true;
+                    }
+                }
+            });
+        gx
+    }
+
+    /// The gradients of a weight and its bias: gy^T x and Σ gy over the rows.
+    fn grad_map<F: Float>(&self, call: &Backward<F>, map: usize) -> (Vec<F>, Vec<F>) {
+        let out = self.outs[map];
+        let size = out * self.inner;
+        let Some(used) = call.outs[map] else {
+            return (vec![F::zero(); size], vec![F::zero(); out]);
+        };
+        let (task, parts) = (self.task(), self.rows().div_ceil(self.task()));
+        let (mut gw, mut gb) = (vec![F::zero(); parts * size], vec![F::zero(); parts * out]);
+        gw.par_chunks_mut(size)
+            .zip(gb.par_chunks_mut(out))
+            .zip(call.ins[0].par_chunks(task * self.inner))
+            .zip(used.grad.par_chunks(task * out))
+            .for_each(|(((gw, gb), x), gy)| {
+                let (x_rows, gy_rows) = (View::new(x, self.inner), View::new(gy, out));
+                product(gw, self.inner, gy_rows.t(), x_rows, false);
+                if self.biased {
+                    sum_rows(gy, gb);
+                }
+            });
+        (sum_parts(&gw, size), sum_parts(&gb, out))
+    }
+}
+
+impl FusedOp for Linear {
+    const NAME: &'static str = "linear";
+
+    fn out_shapes(&self) -> Vec<Shape> {
+        let shape = |&out: &usize| [&self.leading[..], &[out]].concat().into();
+        self.outs.iter().map(shape).collect()
+    }
+
+    fn forward<F: Float>(&self, Forward { ins, .. }: Forward<F>) -> Vec<Vec<F>> {
+        let one = |(map, &out): (usize, &usize)| {
+            let mut y = vec![F::zero(); self.rows() * out];
+            let weight = self.weight(ins, map).t();
+            y.par_chunks_mut(ROWS * out)
+                .zip(ins[0].par_chunks(ROWS * self.inner))
+                .for_each(|(y, x)| {
+                    product(y, out, View::new(x, self.inner), weight, false);
+                    if self.biased {
+                        add_to_rows(y, ins[1 + self.outs.len() + map]);
+                    }
+                });
+            y
+        };
+        self.outs.iter().enumerate().map(one).collect()
+    }
+
+    fn backward<F: Float>(&self, call: Backward<F>) -> Vec<Vec<F>> {
+        let maps = (0..self.outs.len()).map(|map| self.grad_map(&call, map));
+        let (weights, mut biases): (Vec<_>, Vec<_>) = maps.unzip();
+        biases.truncate(if self.biased { biases.len() } else { 0 });
+        let mut grads = vec![self.grad_x(&call)];
+        grads.extend(weights);
+        grads.append(&mut biases);
+        grads
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ops::check::{self, Case};
+
+    fn case(x: &[usize], outs: [usize; 2]) -> Case {
+        let inner = x[x.len() - 1];
+        Case::new(format!("{x:?} to {outs:?}"))
+            .normal("x", x)
+            .normal("w1", &[outs[0], inner])
+            .normal("w2", &[outs[1], inner])
+            .normal("b1", &[outs[0]])
+            .normal("b2", &[outs[1]])
+    }
+
+    fn side_by_side(maps: Vec<Tensor>) -> Result<Tensor> {
+        Tensor::cat(&maps, maps[0].rank() - 1)
+    }
+
+    fn fused(ins: &[Tensor]) -> Result<Tensor> {
+        let [x, w1, w2, b1, b2] = ins else {
+            unreachable!("five inputs")
+        };
+        side_by_side(linears(x, &[(w1, Some(b1)), (w2, Some(b2))])?)
+    }
+
+    fn by_reference(ins: &[Tensor]) -> Result<Tensor> {
+        let one = |map: usize| reference(&ins[0], &ins[1 + map], Some(&ins[3 + map]));
+        side_by_side(vec![one(0)?, one(1)?])
+    }
+
+    #[test]
+    fn fused_equals_reference() {
+        let cases = [
+            case(&[1], [1, 2]),
+            case(&[7, 63, 16], [5, 64]),
+            case(&[2, 1000, 33], [17, 1]),
+            case(&[9000, 4], [3, 8]),
+        ];
+        check::agree(&cases, fused, by_reference);
+    }
+
+    #[test]
+    fn a_map_without_bias_is_a_product() {
+        let bare = |ins: &[Tensor]| linear(&ins[0], &ins[1], None);
+        let case = Case::new("bare")
+            .normal("x", &[3, 5, 4])
+            .normal("w", &[6, 4]);
+        check::agree(&[case], bare, |ins| reference(&ins[0], &ins[1], None));
+    }
+
+    #[test]
+    fn a_map_that_the_loss_does_not_use_gets_no_gradient() {
+        let first = |ins: &[Tensor]| {
+            let maps = [(&ins[1], Some(&ins[3])), (&ins[2], Some(&ins[4]))];
+            Ok(linears(&ins[0], &maps)?.remove(0))
+        };
+        check::finite_differences(&case(&[2, 3], [2, 4]), first);
+    }
+
+    #[test]
+    fn gradients_are_finite_differences() {
+        check::finite_differences(&case(&[2, 2, 3], [2, 4]), fused);
+    }
+
+    #[test]
+    fn bits_do_not_depend_on_threads() {
+        check::same_bits(&case(&[3, 700, 20], [24, 8]), fused);
+    }
+
+    #[test]
+    fn every_subset_of_inputs_can_be_tracked() {
+        check::partial_tracking(&case(&[3, 5], [2, 7]), fused);
+    }
+
+    #[test]
+    fn a_wrong_shape_is_named() {
+        let message = "linear: w has shape [4, 2], but x of shape [2, 3] asks for [4, 3]";
+        check::refuses(
+            &[&[2, 3], &[4, 2]],
+            |ins| linear(&ins[0], &ins[1], None),
+            message,
+        );
+    }
+
+    #[test]
+    #[ignore = "a measurement"]
+    fn speed() {
+        check::speed(&case(&[32_768, 64], [64, 64]), fused, 32_768 * 128);
+    }
+}
