@@ -81,7 +81,9 @@ impl<'a> Trajectory<'a> {
         let rates = self.file.vec("lr")?;
         for (step, (lr, wanted)) in rates.iter().zip(self.file.vec("loss")?).enumerate() {
             let cx = Cx::train(0, step as u64);
-            let loss = batches[step % batches.len()].loss(&self.model, &cx)?;
+            let loss = batches[step % batches.len()]
+                .classify(&self.model, &cx)?
+                .loss;
             let value = loss.to_dtype(DType::F64)?.to_scalar::<f64>()?;
             let what = self.what(&format!("loss {step}"));
             worst.add(what, (value - wanted).abs(), 1e-5 * wanted.abs());
@@ -98,7 +100,7 @@ impl<'a> Trajectory<'a> {
     /// One batch for every step of an epoch.
     fn batches(&self) -> Result<Vec<Labelled>> {
         let (inputs, labels) = (self.file.tensor("inputs")?, self.file.tensor("labels")?);
-        let (steps, _, seq_len) = inputs.dims3()?;
+        let (steps, _, _) = inputs.dims3()?;
         let batch = |step: usize| -> Result<Labelled> {
             let labels = labels.i(step)?.to_vec2::<i64>()?;
             let marked: Vec<Vec<(u32, u32)>> = labels
@@ -117,7 +119,7 @@ impl<'a> Trajectory<'a> {
             let positions = Tensor::from_vec(positions, (size, count), &Device::Cpu)?;
             Ok(Labelled {
                 tokens: inputs.i(step)?.to_dtype(DType::U32)?,
-                rows: Rows::new(positions, seq_len)?,
+                rows: Rows { positions },
                 answers: Tensor::from_vec(answers, size * count, &Device::Cpu)?,
             })
         };

@@ -3,7 +3,7 @@
 use super::output_std;
 use crate::config::ModelConfig;
 use crate::ltv::{Channels, Ltv};
-use crate::nn::{linear, Cx, Init, Params};
+use crate::nn::{linear, linears, Cx, Init, Params};
 use crate::ops::{self, Weights};
 use candle_core::{Result, Tensor};
 
@@ -72,9 +72,34 @@ impl Projections {
         self.split(x, &self.wv, 2)
     }
 
+    /// Queries at the rows wanted, keys and values: x is read once where it can be.
+    pub fn all(&self, x: &Tensor, cx: &Cx) -> Result<[Tensor; 3]> {
+        let [q, k, v] =
+            [(&self.wq, 0), (&self.wk, 1), (&self.wv, 2)].map(|(w, i)| (w, self.bias(i)));
+        let maps = match cx.rows() {
+            None => linears(x, &[q, k, v])?,
+            Some(rows) => {
+                let mut maps = linears(x, &[k, v])?;
+                maps.insert(0, linear(&rows.select(x)?, q.0, q.1)?);
+                maps
+            }
+        };
+        match &maps[..] {
+            [q, k, v] => Ok([
+                self.split_heads(q)?,
+                self.split_heads(k)?,
+                self.split_heads(v)?,
+            ]),
+            _ => unreachable!("three maps"),
+        }
+    }
+
+    fn bias(&self, which: usize) -> Option<&Tensor> {
+        self.biases.as_ref().map(|b| &b[which])
+    }
+
     fn split(&self, x: &Tensor, w: &Tensor, which: usize) -> Result<Tensor> {
-        let y = linear(x, w, self.biases.as_ref().map(|b| &b[which]))?;
-        self.split_heads(&y)
+        self.split_heads(&linear(x, w, self.bias(which))?)
     }
 
     fn split_heads(&self, y: &Tensor) -> Result<Tensor> {
@@ -83,18 +108,12 @@ impl Projections {
         y.transpose(1, 2)?.contiguous()
     }
 
-    /// o `(batch, heads, rows, e)`: the values of x weighted by `weights` of q·k over the past,
-    /// with dropout on the weights.
-    pub fn attend(
-        &self,
-        (q, k): (&Tensor, &Tensor),
-        x: &Tensor,
-        weights: Weights,
-        cx: &Cx,
-    ) -> Result<Tensor> {
+    /// o `(batch, heads, rows, e)`: the values weighted by `weights` of q·k over the past, with
+    /// dropout on the weights.
+    pub fn attend(&self, [q, k, v]: [&Tensor; 3], weights: Weights, cx: &Cx) -> Result<Tensor> {
         let at = cx.rows().map(|rows| &rows.positions);
         let mask = cx.mask("attention", self.dropout);
-        ops::causal_attention(q, k, &self.values(x)?, at, weights, mask)
+        ops::causal_attention(q, k, v, at, weights, mask)
     }
 
     /// `(batch, heads, rows, e)` to `(batch, rows, d)`: heads side by side, then the projection.

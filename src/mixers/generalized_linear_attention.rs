@@ -26,9 +26,9 @@ struct Generalized(Projections);
 
 impl Mixer for Generalized {
     fn forward(&self, x: &Tensor, cx: &Cx) -> Result<Tensor> {
-        let (q, k) = (self.0.queries(x, cx)?, self.0.keys(x)?);
+        let [q, k, v] = self.0.all(x, cx)?;
         self.0
-            .output(&self.0.attend((&q, &k), x, Weights::Plain, cx)?)
+            .output(&self.0.attend([&q, &k, &v], Weights::Plain, cx)?)
     }
 
     fn state_size(&self, _seq_len: usize) -> usize {

@@ -25,10 +25,10 @@ struct LinearAttention(Projections);
 
 impl Mixer for LinearAttention {
     fn forward(&self, x: &Tensor, cx: &Cx) -> Result<Tensor> {
-        let q = ops::elu1(&self.0.queries(x, cx)?)?;
-        let k = ops::elu1(&self.0.keys(x)?)?;
+        let [q, k, v] = self.0.all(x, cx)?;
+        let (q, k) = (ops::elu1(&q)?, ops::elu1(&k)?);
         let weights = Weights::LinearNormalised;
-        self.0.output(&self.0.attend((&q, &k), x, weights, cx)?)
+        self.0.output(&self.0.attend([&q, &k, &v], weights, cx)?)
     }
 
     fn state_size(&self, _seq_len: usize) -> usize {

@@ -101,8 +101,8 @@ impl NormalizedAttention {
 impl Mixer for NormalizedAttention {
     fn forward(&self, x: &Tensor, cx: &Cx) -> Result<Tensor> {
         let p = &self.projections;
-        let (q, k) = (p.queries(x, cx)?, p.keys(x)?);
-        let o = p.attend((&q, &k), x, Weights::Plain, cx)?;
+        let [q, k, v] = p.all(x, cx)?;
+        let o = p.attend([&q, &k, &v], Weights::Plain, cx)?;
         p.output(&o.broadcast_mul(&self.inverse_eta(x, cx)?)?)
     }
 

@@ -23,17 +23,18 @@ pub(super) const ENTRY: Entry = Entry {
 struct SoftmaxAttention(Projections);
 
 impl SoftmaxAttention {
-    /// Queries with the scale 1/√m taken in.
-    fn queries(&self, x: &Tensor, cx: &Cx) -> Result<Tensor> {
-        self.0.queries(x, cx)? * (self.0.head_features as f64).powf(-0.5)
+    /// 1/√m.
+    fn scale(&self) -> f64 {
+        (self.0.head_features as f64).powf(-0.5)
     }
 }
 
 impl Mixer for SoftmaxAttention {
     fn forward(&self, x: &Tensor, cx: &Cx) -> Result<Tensor> {
-        let (q, k) = (self.queries(x, cx)?, self.0.keys(x)?);
+        let [q, k, v] = self.0.all(x, cx)?;
+        let q = (q * self.scale())?;
         self.0
-            .output(&self.0.attend((&q, &k), x, Weights::Softmax, cx)?)
+            .output(&self.0.attend([&q, &k, &v], Weights::Softmax, cx)?)
     }
 
     fn state_size(&self, seq_len: usize) -> usize {
@@ -52,8 +53,8 @@ impl Recurrent for SoftmaxAttention {
 
     fn step(&self, x_t: &Tensor, state: &mut State) -> Result<Tensor> {
         let x = x_t.unsqueeze(1)?;
-        let q = self.queries(&x, &Cx::eval())?;
-        let (k, v) = (self.0.keys(&x)?, self.0.values(&x)?);
+        let [q, k, v] = self.0.all(&x, &Cx::eval())?;
+        let q = (q * self.scale())?;
         *state = match &state.0[..] {
             [keys, values] => State(vec![
                 Tensor::cat(&[keys, &k], 2)?,

@@ -5,6 +5,23 @@ use crate::mixers::{output_std, Entry, Mixer};
 use crate::nn::{Cx, LayerNorm, Mlp, Params};
 use candle_core::{Result, Tensor};
 
+/// The residual stream between half blocks.
+pub(super) struct Stream {
+    pub residual: Tensor,
+    /// What the half block before adds to the residual, left to the norm that reads the sum.
+    pub branch: Option<Tensor>,
+}
+
+impl Stream {
+    /// The residual, whole, and `norm` of it.
+    pub fn normed(self, norm: &LayerNorm) -> Result<(Tensor, Tensor)> {
+        match &self.branch {
+            Some(branch) => norm.add(&self.residual, branch),
+            None => Ok((self.residual.clone(), norm.forward(&self.residual)?)),
+        }
+    }
+}
+
 pub(super) struct Block {
     norm1: LayerNorm,
     pub mixer: Box<dyn Mixer>,
@@ -39,17 +56,24 @@ impl Block {
         })
     }
 
-    /// Residual `(batch, seq_len, d)` to residual `(batch, rows, d)`.
-    pub fn forward(&self, residual: &Tensor, cx: &Cx) -> Result<Tensor> {
-        let mixed = self.mixer.forward(&self.norm1.forward(residual)?, cx)?;
-        let residual = (cx.select(residual)? + mixed)?;
-        let Some(Second { norm, mlp }) = &self.second else {
-            return Ok(residual);
+    /// The stream of `(batch, seq_len, d)` behind this block, at the rows that `cx` asks for.
+    pub fn forward(&self, stream: Stream, cx: &Cx) -> Result<Stream> {
+        let (residual, normed) = stream.normed(&self.norm1)?;
+        let mixed = Stream {
+            branch: Some(self.mixer.forward(&normed, cx)?),
+            residual: cx.select(&residual)?,
         };
-        let normed = norm.forward(&residual)?;
-        match mlp {
-            Some(mlp) => residual + mlp.forward(&normed)?,
-            None => residual + normed,
-        }
+        let Some(Second { norm, mlp }) = &self.second else {
+            return Ok(mixed);
+        };
+        let (residual, normed) = mixed.normed(norm)?;
+        let branch = match mlp {
+            Some(mlp) => mlp.forward(&normed)?,
+            None => normed,
+        };
+        Ok(Stream {
+            residual,
+            branch: Some(branch),
+        })
     }
 }

@@ -7,7 +7,8 @@ pub mod protocol;
 use crate::config::ModelConfig;
 use crate::mixers;
 use crate::nn::{linear, Cx, Init, LayerNorm, Params, Rows};
-use block::Block;
+use crate::ops::{self, Classified};
+use block::{Block, Stream};
 use candle_core::{Result, Tensor};
 
 /// Shapes that the task gives.
@@ -51,19 +52,24 @@ impl Model {
     /// Tokens `(batch, seq_len)` u32 to the normed residual, `(batch, rows, d_model)` at the rows
     /// wanted (all when `None`).
     pub fn hidden(&self, tokens: &Tensor, rows: Option<&Rows>, cx: &Cx) -> Result<Tensor> {
-        let (batch, seq_len) = tokens.dims2()?;
-        let embedded = self.tokens.index_select(&tokens.flatten_all()?, 0)?;
-        let mut hidden = embedded.reshape((batch, seq_len, ()))?;
-        if let Some(positions) = &self.positions {
-            hidden = hidden.broadcast_add(&positions.narrow(0, 0, seq_len)?)?;
-        }
-        let mut residual = cx.dropout(&hidden, "embed", self.embed_dropout)?;
+        let mask = cx.mask("embed", self.embed_dropout);
+        let mut stream = Stream {
+            residual: ops::embedding(tokens, &self.tokens, self.positions.as_ref(), mask)?,
+            branch: None,
+        };
         let last = self.blocks.len() - 1;
         for (layer, block) in self.blocks.iter().enumerate() {
             let rows = rows.filter(|_| layer == last);
-            residual = block.forward(&residual, &cx.layer(layer).only(rows))?;
+            stream = block.forward(stream, &cx.layer(layer).only(rows))?;
         }
-        self.norm_f.forward(&residual)
+        Ok(stream.normed(&self.norm_f)?.1)
+    }
+
+    /// The mean cross-entropy of `answers` `(n)` u32 under the tied head, for `hidden`
+    /// `(.., d_model)` of n rows, and which of the answers are the most likely ones.
+    pub fn classify(&self, hidden: &Tensor, answers: &Tensor) -> Result<Classified> {
+        let hidden = hidden.reshape((answers.dim(0)?, ()))?;
+        ops::cross_entropy(&hidden, &self.tokens, answers)
     }
 
     /// Logits of the tied head, `(.., d_model)` to `(.., vocab_size)`.

@@ -2,32 +2,20 @@
 
 use crate::ops::{self, Dropout};
 use crate::rng::Stream;
-use candle_core::{Result, Tensor, D};
+use candle_core::{Result, Tensor};
 
-/// Positions of each sequence at which an output is wanted.
+/// Positions of each sequence at which an output is wanted: `(batch, rows)` u32 times, ascending
+/// within a sequence.
 #[derive(Clone)]
 pub struct Rows {
-    /// `(batch, rows)` u32 times, ascending within a sequence.
+    /// The times.
     pub positions: Tensor,
-    flat: Tensor,
 }
 
 impl Rows {
-    /// `positions` `(batch, rows)` u32, each below `seq_len`.
-    pub fn new(positions: Tensor, seq_len: usize) -> Result<Self> {
-        let (batch, _) = positions.dims2()?;
-        let starts: Vec<u32> = (0..batch).map(|b| (b * seq_len) as u32).collect();
-        let starts = Tensor::from_vec(starts, (batch, 1), positions.device())?;
-        let flat = positions.broadcast_add(&starts)?.flatten_all()?;
-        Ok(Self { positions, flat })
-    }
-
-    /// `(batch, seq_len, ..)` to `(batch, rows, ..)`.
+    /// `(batch, seq_len, width)` to `(batch, rows, width)`.
     pub fn select(&self, x: &Tensor) -> Result<Tensor> {
-        let (batch, rows) = self.positions.dims2()?;
-        let width = x.dim(D::Minus1)?;
-        let picked = x.reshape(((), width))?.index_select(&self.flat, 0)?;
-        picked.reshape((batch, rows, width))
+        ops::select_rows(x, &self.positions)
     }
 }
 

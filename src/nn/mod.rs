@@ -13,7 +13,10 @@ pub use crate::ops::{linear, linears};
 use crate::ops;
 use candle_core::{Result, Tensor};
 
-/// Layer norm with weight and bias, eps 1e-5.
+/// Added to the variance by [`LayerNorm`].
+const EPS: f64 = 1e-5;
+
+/// Layer norm with weight and bias.
 pub struct LayerNorm {
     weight: Tensor,
     bias: Tensor,
@@ -28,9 +31,14 @@ impl LayerNorm {
         })
     }
 
+    /// x + y, and that sum normalised: the two ends of a residual connection.
+    pub fn add(&self, x: &Tensor, y: &Tensor) -> Result<(Tensor, Tensor)> {
+        ops::add_layer_norm(x, y, &self.weight, &self.bias, EPS)
+    }
+
     /// Normalises the last axis.
     pub fn forward(&self, x: &Tensor) -> Result<Tensor> {
-        ops::layer_norm(x, &self.weight, &self.bias, 1e-5)
+        ops::layer_norm(x, &self.weight, &self.bias, EPS)
     }
 }
 

@@ -28,7 +28,7 @@ pub fn dropout(x: &Tensor, what: Dropout) -> Result<Tensor> {
     }
 }
 
-fn reference(x: &Tensor, mask: Mask) -> Result<Tensor> {
+pub(super) fn reference(x: &Tensor, mask: Mask) -> Result<Tensor> {
     let factors = Tensor::from_vec(mask.factors(x.elem_count()), x.shape(), x.device())?;
     x * factors.to_dtype(x.dtype())?
 }
@@ -48,8 +48,9 @@ impl Masked {
     }
 }
 
+/// Multiplies `x`, which are elements `first ..`, by the mask.
 #[multiversion(targets("x86_64+avx512f", "x86_64+avx2+fma"))]
-fn mask_chunk<F: Float>(mask: &Mask, first: u64, x: &mut [F]) {
+pub(super) fn mask_chunk<F: Float>(mask: &Mask, first: u64, x: &mut [F]) {
     mask.apply(first, x);
 }
 

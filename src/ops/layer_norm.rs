@@ -1,7 +1,7 @@
 //! Layer normalisation; candle-nn's fused one has no backward pass.
 
 use super::float::Float;
-use super::fused::{apply_one, runs_on, Backward, Forward, FusedOp};
+use super::fused::{apply, apply_one, runs_on, Backward, Forward, FusedOp};
 use super::lanes::{sum_parts, total};
 use super::shape;
 use candle_core::{bail, Result, Shape, Tensor, D};
@@ -15,18 +15,24 @@ const ROWS: usize = 64;
 ///
 /// `x`: (..., d); `weight`, `bias`: (d); result like `x`.
 pub fn layer_norm(x: &Tensor, weight: &Tensor, bias: &Tensor, eps: f64) -> Result<Tensor> {
-    let width = match x.dims() {
-        [.., width] if x.elem_count() > 0 => *width,
-        dims => bail!("layer_norm: x has shape {dims:?}, needed is a last axis and no empty one"),
-    };
-    shape::expect(LayerNorm::NAME, ("weight", weight), ("x", x), &[width])?;
-    shape::expect(LayerNorm::NAME, ("bias", bias), ("x", x), &[width])?;
+    let width = width(LayerNorm::NAME, x, weight, bias)?;
     if runs_on(x) {
         let shape = x.shape().clone();
         apply_one(LayerNorm { shape, width, eps }, &[x, weight, bias])
     } else {
         reference(x, weight, bias, eps)
     }
+}
+
+/// The size of the last axis, if the shapes fit.
+fn width(op: &str, x: &Tensor, weight: &Tensor, bias: &Tensor) -> Result<usize> {
+    let width = match x.dims() {
+        [.., width] if x.elem_count() > 0 => *width,
+        dims => bail!("{op}: x has shape {dims:?}, needed is a last axis and no empty one"),
+    };
+    shape::expect(op, ("weight", weight), ("x", x), &[width])?;
+    shape::expect(op, ("bias", bias), ("x", x), &[width])?;
+    Ok(width)
 }
 
 fn reference(x: &Tensor, weight: &Tensor, bias: &Tensor, eps: f64) -> Result<Tensor> {
@@ -36,10 +42,71 @@ fn reference(x: &Tensor, weight: &Tensor, bias: &Tensor, eps: f64) -> Result<Ten
     normed.broadcast_mul(weight)?.broadcast_add(bias)
 }
 
+/// The two ends of a residual connection: x + y, and [`layer_norm`] of that sum.
+///
+/// `x`, `y`: (..., d); `weight`, `bias`: (d); results like `x`.
+pub fn add_layer_norm(
+    x: &Tensor,
+    y: &Tensor,
+    weight: &Tensor,
+    bias: &Tensor,
+    eps: f64,
+) -> Result<(Tensor, Tensor)> {
+    let width = width(AddLayerNorm::NAME, x, weight, bias)?;
+    shape::expect(AddLayerNorm::NAME, ("y", y), ("x", x), x.dims())?;
+    if !runs_on(x) {
+        let sum = (x + y)?;
+        let normed = reference(&sum, weight, bias, eps)?;
+        return Ok((sum, normed));
+    }
+    let shape = x.shape().clone();
+    let op = AddLayerNorm(LayerNorm { shape, width, eps });
+    let [sum, normed] = <[Tensor; 2]>::try_from(apply(op, &[x, y, weight, bias])?)
+        .unwrap_or_else(|_| unreachable!("two outputs"));
+    Ok((sum, normed))
+}
+
 struct LayerNorm {
     shape: Shape,
     width: usize,
     eps: f64,
+}
+
+impl LayerNorm {
+    fn eps<F: Float>(&self) -> F {
+        F::from_f64(self.eps)
+    }
+
+    /// The gradients of x, weight and bias. `x_of` fills a chunk of x, `then` ends a chunk of its
+    /// gradient.
+    fn backward<F: Float>(
+        &self,
+        weight: &[F],
+        gy: &[F],
+        x_of: impl Fn(usize, &mut [F]) + Sync,
+        then: impl Fn(usize, &mut [F]) + Sync,
+    ) -> [Vec<F>; 3] {
+        let chunk = ROWS * self.width;
+        let mut gx = vec![F::zero(); gy.len()];
+        let parts = gy.len().div_ceil(chunk) * self.width;
+        let (mut gw, mut gb) = (vec![F::zero(); parts], vec![F::zero(); parts]);
+        let sums = gw.par_chunks_mut(self.width);
+        let sums = sums.zip(gb.par_chunks_mut(self.width));
+        gx.par_chunks_mut(chunk)
+            .zip(sums)
+            .zip(gy.par_chunks(chunk))
+            .enumerate()
+            .for_each_init(
+                || vec![F::zero(); chunk],
+                |x, (i, ((gx, (gw, gb)), gy))| {
+                    let x = &mut x[..gx.len()];
+                    x_of(i * chunk, x);
+                    backward_rows(x, weight, self.eps(), gy, gx, gw, gb);
+                    then(i * chunk, gx);
+                },
+            );
+        [gx, sum_parts(&gw, self.width), sum_parts(&gb, self.width)]
+    }
 }
 
 impl FusedOp for LayerNorm {
@@ -54,26 +121,76 @@ impl FusedOp for LayerNorm {
         let chunk = ROWS * self.width;
         y.par_chunks_mut(chunk)
             .zip(ins[0].par_chunks(chunk))
-            .for_each(|(y, x)| forward_rows(x, ins[1], ins[2], F::from_f64(self.eps), y));
+            .for_each(|(y, x)| forward_rows(x, ins[1], ins[2], self.eps(), y));
         vec![y]
     }
 
     fn backward<F: Float>(&self, call: Backward<F>) -> Vec<Vec<F>> {
-        let (x, weight, gy) = (call.ins[0], call.ins[1], call.only().grad);
-        let chunk = ROWS * self.width;
-        let mut gx = vec![F::zero(); x.len()];
-        let parts = x.len().div_ceil(chunk) * self.width;
-        let (mut gw, mut gb) = (vec![F::zero(); parts], vec![F::zero(); parts]);
-        gx.par_chunks_mut(chunk)
-            .zip(
-                gw.par_chunks_mut(self.width)
-                    .zip(gb.par_chunks_mut(self.width)),
-            )
-            .zip(x.par_chunks(chunk).zip(gy.par_chunks(chunk)))
-            .for_each(|((gx, (gw, gb)), (x, gy))| {
-                backward_rows(x, weight, F::from_f64(self.eps), gy, gx, gw, gb);
+        let (x, weight) = (call.ins[0], call.ins[1]);
+        let x_of = |at: usize, to: &mut [F]| to.copy_from_slice(&x[at..at + to.len()]);
+        self.backward(weight, call.only().grad, x_of, |_, _| ())
+            .into()
+    }
+}
+
+/// [`LayerNorm`] of the sum of its two first inputs; the sum is the other output.
+struct AddLayerNorm(LayerNorm);
+
+impl FusedOp for AddLayerNorm {
+    const NAME: &'static str = "add_layer_norm";
+
+    fn out_shapes(&self) -> Vec<Shape> {
+        vec![self.0.shape.clone(); 2]
+    }
+
+    fn forward<F: Float>(&self, Forward { ins, .. }: Forward<F>) -> Vec<Vec<F>> {
+        let mut sum = vec![F::zero(); ins[0].len()];
+        let mut normed = sum.clone();
+        let chunk = ROWS * self.0.width;
+        sum.par_chunks_mut(chunk)
+            .zip(normed.par_chunks_mut(chunk))
+            .zip(ins[0].par_chunks(chunk).zip(ins[1].par_chunks(chunk)))
+            .for_each(|((sum, normed), (x, y))| {
+                add(x, y, sum);
+                forward_rows(sum, ins[2], ins[3], self.0.eps(), normed);
             });
-        vec![gx, sum_parts(&gw, self.width), sum_parts(&gb, self.width)]
+        vec![sum, normed]
+    }
+
+    fn backward<F: Float>(&self, call: Backward<F>) -> Vec<Vec<F>> {
+        let [x, y, weight, _] = call.ins else {
+            unreachable!("four inputs")
+        };
+        let [of_sum, of_normed] = call.outs else {
+            unreachable!("two outputs")
+        };
+        let Some(normed) = of_normed else {
+            let grad = of_sum.map_or(Vec::new(), |sum| sum.grad.to_vec());
+            let zeros = vec![F::zero(); weight.len()];
+            return vec![grad.clone(), grad, zeros.clone(), zeros];
+        };
+        let x_of = |at: usize, to: &mut [F]| add(&x[at..][..to.len()], &y[at..][..to.len()], to);
+        let then = |at: usize, gx: &mut [F]| {
+            if let Some(sum) = of_sum {
+                add_chunk(&sum.grad[at..][..gx.len()], gx);
+            }
+        };
+        let [gx, gw, gb] = self.0.backward(weight, normed.grad, x_of, then);
+        vec![gx.clone(), gx, gw, gb]
+    }
+}
+
+#[multiversion(targets("x86_64+avx512f", "x86_64+avx2+fma"))]
+fn add<F: Float>(x: &[F], y: &[F], sum: &mut [F]) {
+    for ((sum, &x), &y) in sum.iter_mut().zip(x).zip(y) {
+        *sum = x + y;
+    }
+}
+
+#[multiversion(targets("x86_64+avx512f", "x86_64+avx2+fma"))]
+fn add_chunk<F: Float>(from: &[F], to: &mut [F]) {
+    for (to, &from) in to.iter_mut().zip(from) {
+        *to += from;
     }
 }
 
@@ -127,61 +244,4 @@ fn backward_rows<F: Float>(
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::ops::check::{self, Case};
-
-    fn case(shape: &[usize]) -> Case {
-        let width = &shape[shape.len() - 1..];
-        Case::new(format!("{shape:?}"))
-            .normal("x", shape)
-            .uniform("weight", width, 0.5, 1.5)
-            .normal("bias", width)
-    }
-
-    fn fused(ins: &[Tensor]) -> Result<Tensor> {
-        layer_norm(&ins[0], &ins[1], &ins[2], 1e-5)
-    }
-
-    #[test]
-    fn fused_equals_reference() {
-        let shapes: [&[usize]; 6] = [
-            &[5],
-            &[1, 2],
-            &[7, 63, 16],
-            &[2, 64, 64],
-            &[65, 17],
-            &[1, 1000, 33],
-        ];
-        check::agree(&shapes.map(case), fused, |ins| {
-            reference(&ins[0], &ins[1], &ins[2], 1e-5)
-        });
-    }
-
-    #[test]
-    fn gradients_are_finite_differences() {
-        check::finite_differences(&case(&[2, 3]), fused);
-    }
-
-    #[test]
-    fn bits_do_not_depend_on_threads() {
-        check::same_bits(&case(&[3, 100, 20]), fused);
-    }
-
-    #[test]
-    fn every_subset_of_inputs_can_be_tracked() {
-        check::partial_tracking(&case(&[3, 5]), fused);
-    }
-
-    #[test]
-    fn a_wrong_shape_is_named() {
-        let message = "layer_norm: bias has shape [4], but x of shape [2, 3]";
-        check::refuses(&[&[2, 3], &[3], &[4]], fused, message);
-    }
-
-    #[test]
-    #[ignore = "a measurement"]
-    fn speed() {
-        check::speed(&case(&[8192, 64]), fused, 8192 * 64);
-    }
-}
+mod tests;

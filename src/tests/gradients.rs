@@ -64,7 +64,7 @@ fn the_gradient_reaches_every_element_of_the_input_and_of_every_parameter() {
 fn the_gradient_is_the_derivative_with_dropout_and_chosen_rows_too() {
     const STEP: f64 = 1e-5;
     let times = Tensor::new(&[[0u32, 3], [2, 6], [1, 5]], &Device::Cpu).unwrap();
-    let cx = Cx::train(1, 2).only(Some(&Rows::new(times, 7).unwrap()));
+    let cx = Cx::train(1, 2).only(Some(&Rows { positions: times }));
     for mut case in Case::all() {
         case.config.attn_dropout = 0.3;
         let (mixer, params) = case.build();

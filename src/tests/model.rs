@@ -7,7 +7,6 @@ use dsf::config::{ModelConfig, RunConfig};
 use dsf::mixers::MIXERS;
 use dsf::model::Model;
 use dsf::nn::{Cx, Params, Rows};
-use dsf::ops;
 use dsf::train::{io, Labelled};
 
 const V: usize = 32;
@@ -41,7 +40,7 @@ fn batch() -> Labelled {
     let positions = Tensor::new(&[[0u32, 9], [7, 15], [4, 5]], &Device::Cpu).unwrap();
     Labelled {
         tokens: Tensor::from_vec(tokens, (3, L), &Device::Cpu).unwrap(),
-        rows: Rows::new(positions, L).unwrap(),
+        rows: Rows { positions },
         answers: Tensor::new(&[3u32, 31, 0, 7, 7, 20], &Device::Cpu).unwrap(),
     }
 }
@@ -50,7 +49,7 @@ fn batch() -> Labelled {
 fn full_loss(model: &Model, batch: &Labelled) -> Tensor {
     let hidden = model.hidden(&batch.tokens, None, &Cx::eval()).unwrap();
     let logits = batch.rows.select(&model.logits(&hidden).unwrap()).unwrap();
-    ops::cross_entropy(&logits.flatten(0, 1).unwrap(), &batch.answers).unwrap()
+    candle_nn::loss::cross_entropy(&logits.flatten(0, 1).unwrap(), &batch.answers).unwrap()
 }
 
 #[test]
@@ -61,7 +60,7 @@ fn labelled_rows_alone_give_the_loss_and_every_gradient_of_the_full_head() {
         let model = Model::new(&run.model, io(&run.task), &params).unwrap();
         perturb(&params);
         let (short, full) = (
-            batch.loss(&model, &Cx::eval()).unwrap(),
+            batch.classify(&model, &Cx::eval()).unwrap().loss,
             full_loss(&model, &batch),
         );
         let apart = distance(&short, &full);
@@ -89,10 +88,10 @@ fn a_model_built_before_its_parameters_change_computes_with_the_new_ones() {
         let build = |params: &Params| Model::new(&run.model, io, params).unwrap();
         let early = [build(&params), build(&params.detached())];
         perturb(&params);
-        let late = flat(&batch.logits(&build(&params), &Cx::eval()).unwrap());
+        let late = flat(&batch.hidden(&build(&params), &Cx::eval()).unwrap());
         for model in early {
-            let logits = flat(&batch.logits(&model, &Cx::eval()).unwrap());
-            assert_eq!(logits, late, "{}", title(&run));
+            let hidden = flat(&batch.hidden(&model, &Cx::eval()).unwrap());
+            assert_eq!(hidden, late, "{}", title(&run));
         }
     }
 }
@@ -103,20 +102,20 @@ fn dropout_acts_in_training_only_and_is_a_function_of_seed_and_step() {
     for mut run in runs() {
         run.model.embed_dropout = 0.3;
         run.model.attn_dropout = 0.3;
-        let logits = |config: &ModelConfig, cx: Cx| {
+        let hidden = |config: &ModelConfig, cx: Cx| {
             let model = Model::new(config, io(&run.task), &parameters()).unwrap();
-            flat(&batch.logits(&model, &cx).unwrap())
+            flat(&batch.hidden(&model, &cx).unwrap())
         };
-        let train = |seed, step| logits(&run.model, Cx::train(seed, step));
+        let train = |seed, step| hidden(&run.model, Cx::train(seed, step));
         assert_eq!(train(1, 5), train(1, 5), "{}", title(&run));
         assert_ne!(train(1, 5), train(1, 6), "{}", title(&run));
         assert_ne!(train(1, 5), train(2, 5), "{}", title(&run));
-        let tested = logits(&run.model, Cx::eval());
+        let tested = hidden(&run.model, Cx::eval());
         assert_ne!(train(1, 5), tested, "{}", title(&run));
         let mut plain = run.model.clone();
         (plain.embed_dropout, plain.attn_dropout) = (0.0, 0.0);
-        assert_eq!(logits(&plain, Cx::eval()), tested, "{}", title(&run));
-        assert_eq!(logits(&plain, Cx::train(1, 5)), tested, "{}", title(&run));
+        assert_eq!(hidden(&plain, Cx::eval()), tested, "{}", title(&run));
+        assert_eq!(hidden(&plain, Cx::train(1, 5)), tested, "{}", title(&run));
     }
 }
 

@@ -1,9 +1,12 @@
 //! AdamW (Loshchilov & Hutter 2019) with moments that can be saved. Decay falls on every parameter
 //! that has a gradient, as in the released trainer, and on no other.
 
+use candle_core::backend::BackendDevice;
 use candle_core::backprop::GradStore;
+use candle_core::cpu_backend::CpuDevice;
 use candle_core::{bail, CpuStorage, DType, InplaceOp2, Layout, Result, Shape, Tensor, Var};
 use rayon::prelude::*;
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 const BETA1: f64 = 0.9;
 const BETA2: f64 = 0.999;
@@ -22,15 +25,18 @@ pub struct AdamW {
 pub(super) struct Slot {
     pub name: String,
     pub var: Var,
-    /// First moments, then second: `(2, elements)`.
-    pub moments: Tensor,
+    /// First moments, then second, of the parameter's number type. Behind a lock because candle
+    /// hands an op that changes a tensor no other mutable thing.
+    moments: Mutex<CpuStorage>,
 }
 
 impl AdamW {
     /// Moments at zero for `vars`.
     pub fn new(vars: Vec<(String, Var)>, weight_decay: f64) -> Result<Self> {
         let slot = |(name, var): (String, Var)| {
-            let moments = Tensor::zeros((2, var.elem_count()), var.dtype(), var.device())?;
+            let zeros = Shape::from((2, var.elem_count()));
+            let moments = CpuDevice.zeros_impl(&zeros, var.dtype())?;
+            let moments = Mutex::new(moments);
             Ok(Slot { name, var, moments })
         };
         Ok(Self {
@@ -43,15 +49,15 @@ impl AdamW {
     /// One step at rate `lr`. Call it after `backward`, never between forward and backward.
     pub fn step(&mut self, grads: &GradStore, lr: f64) -> Result<()> {
         self.steps += 1;
-        let update = Update {
-            rate: lr / (1.0 - BETA1.powi(self.steps)),
-            correction: (1.0 - BETA2.powi(self.steps)).sqrt(),
-            decay: 1.0 - lr * self.weight_decay,
-        };
         for slot in &self.slots {
             if let Some(grad) = grads.get(&slot.var) {
-                slot.moments.inplace_op2(&grad.contiguous()?, &Moments)?;
-                slot.var.inplace_op2(&slot.moments, &update)?;
+                let step = Step {
+                    moments: &slot.moments,
+                    rate: lr / (1.0 - BETA1.powi(self.steps)),
+                    correction: (1.0 - BETA2.powi(self.steps)).sqrt(),
+                    decay: 1.0 - lr * self.weight_decay,
+                };
+                slot.var.inplace_op2(&grad.contiguous()?, &step)?;
             }
         }
         Ok(())
@@ -67,92 +73,87 @@ impl AdamW {
     }
 }
 
-/// m ← β₁ m + (1-β₁) g,  v ← β₂ v + (1-β₂) g².
-struct Moments;
-
-/// θ ← θ·decay - rate · m / (√v / correction + eps).
-struct Update {
+/// m ← β₁ m + (1-β₁) g,  v ← β₂ v + (1-β₂) g²,  θ ← θ·decay - rate · m / (√v / correction + eps),
+/// in one pass over memory.
+struct Step<'a> {
+    moments: &'a Mutex<CpuStorage>,
     rate: f64,
     correction: f64,
     decay: f64,
 }
 
-macro_rules! kernels {
-    ($moments:ident, $update:ident, $float:ty) => {
-        fn $moments(mv: &mut [$float], grad: &[$float]) {
-            let (b1, b2) = (BETA1 as $float, BETA2 as $float);
-            let (m, v) = mv.split_at_mut(grad.len());
-            m.par_chunks_mut(CHUNK)
-                .zip(v.par_chunks_mut(CHUNK))
-                .zip(grad.par_chunks(CHUNK))
-                .for_each(|((m, v), g)| {
-                    for ((m, v), g) in m.iter_mut().zip(v).zip(g) {
-                        *m = b1 * *m + (1.0 - b1) * g;
-                        *v = b2 * *v + (1.0 - b2) * g * g;
-                    }
-                });
-        }
-
-        fn $update(theta: &mut [$float], mv: &[$float], by: &Update) {
+macro_rules! kernel {
+    ($name:ident, $float:ty) => {
+        fn $name(theta: &mut [$float], moments: &mut [$float], grad: &[$float], by: &Step) {
+            let (b1, b2, eps) = (BETA1 as $float, BETA2 as $float, EPS as $float);
             let (rate, decay) = (by.rate as $float, by.decay as $float);
-            let (correction, eps) = (by.correction as $float, EPS as $float);
-            let (m, v) = mv.split_at(theta.len());
+            let correction = by.correction as $float;
+            let (m, v) = moments.split_at_mut(theta.len());
             theta
                 .par_chunks_mut(CHUNK)
-                .zip(m.par_chunks(CHUNK))
-                .zip(v.par_chunks(CHUNK))
-                .for_each(|((theta, m), v)| {
-                    for ((theta, m), v) in theta.iter_mut().zip(m).zip(v) {
-                        *theta = *theta * decay - rate * m / (v.sqrt() / correction + eps);
+                .zip(m.par_chunks_mut(CHUNK).zip(v.par_chunks_mut(CHUNK)))
+                .zip(grad.par_chunks(CHUNK))
+                .for_each(|((theta, (m, v)), g)| {
+                    for ((theta, g), (m, v)) in theta.iter_mut().zip(g).zip(m.iter_mut().zip(v)) {
+                        *m = b1 * *m + (1.0 - b1) * g;
+                        *v = b2 * *v + (1.0 - b2) * g * g;
+                        *theta = *theta * decay - rate * *m / (v.sqrt() / correction + eps);
                     }
                 });
         }
     };
 }
 
-kernels!(moments_f32, update_f32, f32);
-kernels!(moments_f64, update_f64, f64);
+kernel!(step_f32, f32);
+kernel!(step_f64, f64);
 
-impl InplaceOp2 for Moments {
+impl InplaceOp2 for Step<'_> {
     fn name(&self) -> &'static str {
-        "adamw-moments"
-    }
-
-    fn cpu_fwd(
-        &self,
-        mv: &mut CpuStorage,
-        mv_layout: &Layout,
-        grad: &CpuStorage,
-        grad_layout: &Layout,
-    ) -> Result<()> {
-        let (to, from) = (span(mv_layout)?, span(grad_layout)?);
-        match (mv, grad) {
-            (CpuStorage::F32(mv), CpuStorage::F32(g)) => moments_f32(&mut mv[to], &g[from]),
-            (CpuStorage::F64(mv), CpuStorage::F64(g)) => moments_f64(&mut mv[to], &g[from]),
-            _ => bail!("adamw works on f32 or f64 parameters with gradients of the same type"),
-        }
-        Ok(())
-    }
-}
-
-impl InplaceOp2 for Update {
-    fn name(&self) -> &'static str {
-        "adamw-update"
+        "adamw"
     }
 
     fn cpu_fwd(
         &self,
         theta: &mut CpuStorage,
         theta_layout: &Layout,
-        mv: &CpuStorage,
-        mv_layout: &Layout,
+        grad: &CpuStorage,
+        grad_layout: &Layout,
     ) -> Result<()> {
-        let (to, from) = (span(theta_layout)?, span(mv_layout)?);
-        match (theta, mv) {
-            (CpuStorage::F32(t), CpuStorage::F32(mv)) => update_f32(&mut t[to], &mv[from], self),
-            (CpuStorage::F64(t), CpuStorage::F64(mv)) => update_f64(&mut t[to], &mv[from], self),
-            _ => bail!("adamw works on f32 or f64 parameters"),
+        let (to, from) = (span(theta_layout)?, span(grad_layout)?);
+        match (theta, &mut *lock(self.moments), grad) {
+            (CpuStorage::F32(theta), CpuStorage::F32(moments), CpuStorage::F32(grad)) => {
+                step_f32(&mut theta[to], moments, &grad[from], self);
+            }
+            (CpuStorage::F64(theta), CpuStorage::F64(moments), CpuStorage::F64(grad)) => {
+                step_f64(&mut theta[to], moments, &grad[from], self);
+            }
+            _ => bail!("adamw works on f32 or f64 parameters with gradients of the same type"),
         }
+        Ok(())
+    }
+}
+
+fn lock(moments: &Mutex<CpuStorage>) -> MutexGuard<'_, CpuStorage> {
+    moments.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Slot {
+    /// The shape of the saved moments.
+    pub fn moments_shape(&self) -> Shape {
+        (2, self.var.elem_count()).into()
+    }
+
+    /// The moments as bytes of f32.
+    pub fn moments_bytes(&self) -> Result<Vec<u8>> {
+        match &*lock(&self.moments) {
+            CpuStorage::F32(values) => Ok(le_bytes(values)),
+            _ => bail!("checkpoints hold f32"),
+        }
+    }
+
+    /// Takes up moments of [`Self::moments_shape`].
+    pub fn set_moments(&self, saved: &Tensor) -> Result<()> {
+        *lock(&self.moments) = CpuStorage::F32(saved.flatten_all()?.to_vec1()?);
         Ok(())
     }
 }
@@ -170,8 +171,11 @@ pub(super) fn bytes(tensor: &Tensor) -> Result<(Vec<u8>, Shape)> {
         bail!("checkpoints hold f32, not {:?}", tensor.dtype());
     }
     let values = tensor.flatten_all()?.to_vec1::<f32>()?;
-    let bytes = values.iter().flat_map(|v| v.to_le_bytes()).collect();
-    Ok((bytes, tensor.shape().clone()))
+    Ok((le_bytes(&values), tensor.shape().clone()))
+}
+
+fn le_bytes(values: &[f32]) -> Vec<u8> {
+    values.iter().flat_map(|v| v.to_le_bytes()).collect()
 }
 
 #[cfg(test)]

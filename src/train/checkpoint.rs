@@ -3,7 +3,7 @@
 
 use super::{adamw, Progress, Trainer};
 use crate::error::{Error, Result};
-use candle_core::{safetensors as io, Tensor};
+use candle_core::{safetensors as io, Shape};
 use safetensors::tensor::{Dtype, TensorView};
 use safetensors::SafeTensors;
 use std::collections::HashMap;
@@ -17,7 +17,8 @@ impl Trainer<'_> {
         let mut tensors = Vec::new();
         for slot in self.optimizer.slots() {
             tensors.push((slot.name.clone(), adamw::bytes(&slot.var)?));
-            tensors.push((moments(&slot.name), adamw::bytes(&slot.moments)?));
+            let saved = (slot.moments_bytes()?, slot.moments_shape());
+            tensors.push((moments(&slot.name), saved));
         }
         let views = tensors.iter().map(|(name, (bytes, shape))| {
             let view = TensorView::new(Dtype::F32, shape.dims().to_vec(), bytes);
@@ -51,13 +52,12 @@ impl Trainer<'_> {
             .ok_or_else(|| broken("the progress is missing or impossible".to_owned()))?;
         let tensors = io::load_buffer(bytes, &self.device).map_err(|e| broken(e.to_string()))?;
         for slot in self.optimizer.slots() {
-            let find = |name: &str, like: &Tensor| {
-                let found = tensors.get(name).filter(|t| t.shape() == like.shape());
+            let find = |name: &str, shape: &Shape| {
+                let found = tensors.get(name).filter(|t| t.shape() == shape);
                 found.ok_or_else(|| broken(format!("tensor {name} is missing or misshapen")))
             };
-            slot.var.set(find(&slot.name, &slot.var)?)?;
-            let saved = find(&moments(&slot.name), &slot.moments)?;
-            slot.moments.slice_set(saved, 0, 0)?;
+            slot.var.set(find(&slot.name, slot.var.shape())?)?;
+            slot.set_moments(find(&moments(&slot.name), &slot.moments_shape())?)?;
         }
         self.optimizer.resume(progress.step);
         self.progress = progress;

@@ -12,10 +12,10 @@ use crate::config::{RunConfig, TaskConfig};
 use crate::error::Result;
 use crate::model::{Io, Model};
 use crate::nn::{Cx, Params, Rows};
-use crate::ops;
+use crate::ops::Classified;
 use crate::store::{EpochRow, Outcome};
 use crate::tasks::{Batch, Dataset};
-use candle_core::{DType, Device, Tensor, D};
+use candle_core::{DType, Device, Tensor};
 use serde::{Deserialize, Serialize};
 use std::time::Instant;
 
@@ -156,7 +156,7 @@ impl<'a> Trainer<'a> {
         let last = (first + self.config.train.batch_size).min(self.train.len());
         let batch = Labelled::new(self.train.batch(first..last), self.train, &self.device)?;
         let cx = Cx::train(self.config.seed, self.progress.step as u64);
-        let loss = batch.loss(&self.model, &cx)?;
+        let loss = batch.classify(&self.model, &cx)?.loss;
         let value = f64::from(loss.to_scalar::<f32>()?);
         if value.is_finite() {
             let rate = learning_rate(
@@ -201,12 +201,10 @@ impl<'a> Trainer<'a> {
         for first in (0..self.test.len()).step_by(size) {
             let range = first..(first + size).min(self.test.len());
             let batch = Labelled::new(self.test.batch(range), self.test, &self.device)?;
-            let logits = batch.logits(&self.tested, &Cx::eval())?;
-            let rows = logits.dim(0)? as f64;
-            let mean = ops::cross_entropy(&logits, &batch.answers)?;
-            loss += f64::from(mean.to_scalar::<f32>()?) * rows;
-            let hits = logits.argmax(D::Minus1)?.eq(&batch.answers)?;
-            right += f64::from(hits.to_dtype(DType::F32)?.sum_all()?.to_scalar::<f32>()?);
+            let found = batch.classify(&self.tested, &Cx::eval())?;
+            let rows = batch.answers.dim(0)? as f64;
+            loss += f64::from(found.loss.to_scalar::<f32>()?) * rows;
+            right += f64::from(found.right.sum_all()?.to_scalar::<f32>()?);
             labels += rows;
         }
         Ok((loss / labels, right / labels))
@@ -241,19 +239,18 @@ impl Labelled {
         let positions = Tensor::from_slice(batch.positions, (size, labels), device)?;
         Ok(Self {
             tokens: Tensor::from_slice(batch.tokens, (size, seq_len), device)?,
-            rows: Rows::new(positions, seq_len)?,
+            rows: Rows { positions },
             answers: Tensor::from_slice(batch.answers, size * labels, device)?,
         })
     }
 
-    /// Logits of the labelled rows, `(batch · labels, vocab_size)`.
-    pub fn logits(&self, model: &Model, cx: &Cx) -> Result<Tensor> {
-        let hidden = model.hidden(&self.tokens, Some(&self.rows), cx)?;
-        Ok(model.logits(&hidden)?.flatten(0, 1)?)
+    /// The last hidden layer at the labelled rows, `(batch, labels, d_model)`.
+    pub fn hidden(&self, model: &Model, cx: &Cx) -> Result<Tensor> {
+        Ok(model.hidden(&self.tokens, Some(&self.rows), cx)?)
     }
 
-    /// Mean cross-entropy over the labelled rows.
-    pub fn loss(&self, model: &Model, cx: &Cx) -> Result<Tensor> {
-        Ok(ops::cross_entropy(&self.logits(model, cx)?, &self.answers)?)
+    /// Mean cross-entropy over the labelled rows, and which of them are answered rightly.
+    pub fn classify(&self, model: &Model, cx: &Cx) -> Result<Classified> {
+        Ok(model.classify(&self.hidden(model, cx)?, &self.answers)?)
     }
 }

@@ -1,0 +1,103 @@
+use super::*;
+use crate::ops::check::{self, Case};
+use candle_core::Device;
+
+/// Targets that visit every class.
+fn targets(ins: &[Tensor]) -> Tensor {
+    let (rows, classes) = (ins[0].dim(0).unwrap(), ins[1].dim(0).unwrap());
+    let ids: Vec<u32> = (0..rows).map(|row| (row * 7 % classes) as u32).collect();
+    Tensor::new(ids, &Device::Cpu).unwrap()
+}
+
+fn fused(ins: &[Tensor]) -> Result<Tensor> {
+    Ok(cross_entropy(&ins[0], &ins[1], &targets(ins))?.loss)
+}
+
+fn case(rows: usize, width: usize, classes: usize) -> Case {
+    Case::new(format!("{rows} x {width} x {classes}"))
+        .normal("hidden", &[rows, width])
+        .uniform("weight", &[classes, width], -3.0, 3.0)
+}
+
+fn matrix(rows: &[[f32; 3]]) -> Tensor {
+    Tensor::from_slice(rows.as_flattened(), (rows.len(), 3), &Device::Cpu).unwrap()
+}
+
+#[test]
+fn fused_equals_reference() {
+    let sizes = [
+        (1, 1, 1),
+        (1, 3, 2),
+        (2, 16, 63),
+        (7, 5, 64),
+        (65, 33, 65),
+        (300, 4, 1000),
+    ];
+    let cases = sizes.map(|(rows, width, classes)| case(rows, width, classes));
+    let by_reference = |ins: &[Tensor]| Ok(reference(&ins[0], &ins[1], &targets(ins))?.loss);
+    check::agree(&cases, fused, by_reference);
+}
+
+#[test]
+fn the_first_of_equal_logits_is_the_answer() {
+    let (hidden, weight) = (matrix(&[[1.0, 0.0, 0.0]; 3]), matrix(&[[2.0, 0.0, 0.0]; 3]));
+    let targets = Tensor::new(&[0u32, 1, 2], &Device::Cpu).unwrap();
+    for found in [
+        cross_entropy(&hidden, &weight, &targets).unwrap(),
+        reference(&hidden, &weight, &targets).unwrap(),
+    ] {
+        assert_eq!(found.right.to_vec1::<f32>().unwrap(), [1.0, 0.0, 0.0]);
+    }
+}
+
+#[test]
+fn gradients_are_finite_differences() {
+    check::finite_differences(&case(3, 2, 4), fused);
+    let tripled = |ins: &[Tensor]| fused(ins)? * 3.0;
+    check::finite_differences(&case(3, 2, 4), tripled);
+}
+
+#[test]
+fn bits_do_not_depend_on_threads() {
+    check::same_bits(&case(300, 8, 770), fused);
+}
+
+#[test]
+fn every_subset_of_inputs_can_be_tracked() {
+    check::partial_tracking(&case(3, 2, 4), fused);
+}
+
+#[test]
+fn large_logits_do_not_overflow() {
+    let (hidden, weight) = (matrix(&[[1e30, 0.0, 0.0]]), matrix(&[[1.0; 3], [-1.0; 3]]));
+    let target = Tensor::new(&[0u32], &Device::Cpu).unwrap();
+    let loss = cross_entropy(&hidden, &weight, &target).unwrap().loss;
+    assert_eq!(loss.to_scalar::<f32>().unwrap(), 0.0);
+}
+
+#[test]
+fn a_target_beyond_the_classes_is_an_error() {
+    let targets = Tensor::new(&[1u32, 2], &Device::Cpu).unwrap();
+    let weight = matrix(&[[0.0; 3]; 2]);
+    let error = cross_entropy(&matrix(&[[0.0; 3]; 2]), &weight, &targets);
+    let error = error.err().map(|e| e.to_string()).unwrap_or_default();
+    assert!(
+        error.contains("target 2 in row 1, but there are 2 classes"),
+        "{error}"
+    );
+}
+
+#[test]
+fn a_wrong_shape_is_named() {
+    check::refuses(
+        &[&[2, 3], &[5, 3], &[3]],
+        |ins| Ok(cross_entropy(&ins[0], &ins[1], &ins[2])?.loss),
+        "cross_entropy: targets has shape [3], but hidden of shape [2, 3]",
+    );
+}
+
+#[test]
+#[ignore = "a measurement"]
+fn speed() {
+    check::speed(&case(2048, 64, 8192), fused, 2048 * 8192);
+}

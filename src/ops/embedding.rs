@@ -1,0 +1,202 @@
+//! Rows of a table: tokens, their positions and the dropout behind them in one pass. The gradient
+//! of the table goes class by class, where candle's walks all tokens with one thread.
+
+use super::float::Float;
+use super::fused::{apply_one, runs_on, Backward, Forward, FusedOp};
+use super::lanes::sum_parts;
+use super::mask::{Dropout, Mask};
+use super::shape;
+use candle_core::{bail, Result, Shape, Tensor};
+use multiversion::multiversion;
+use rayon::prelude::*;
+
+/// Sequences per task, and per partial sum of the gradient of the positions.
+const SEQUENCES: usize = 32;
+/// Tasks among which the rows of the table are shared out.
+const PARTS: usize = 16;
+
+/// dropped(table\[token_i\] + positions\[i\]).
+///
+/// `tokens`: (B, L) of u32 below V; `table`: (V, d); `positions`: (at least L, d); result (B, L, d).
+/// The mask is that of [`dropout`](super::dropout()).
+pub fn embedding(
+    tokens: &Tensor,
+    table: &Tensor,
+    positions: Option<&Tensor>,
+    dropout: Option<Dropout>,
+) -> Result<Tensor> {
+    let op = Embedding::check(tokens, table, positions, dropout)?;
+    if runs_on(table) {
+        match positions {
+            Some(positions) => apply_one(op, &[table, positions]),
+            None => apply_one(op, &[table]),
+        }
+    } else {
+        op.reference(tokens, table, positions)
+    }
+}
+
+struct Embedding {
+    tokens: Vec<u32>,
+    len: usize,
+    width: usize,
+    rows: usize,
+    /// Rows of the positions; 0 without them.
+    places: usize,
+    mask: Option<Mask>,
+}
+
+impl Embedding {
+    fn check(
+        tokens: &Tensor,
+        table: &Tensor,
+        positions: Option<&Tensor>,
+        dropout: Option<Dropout>,
+    ) -> Result<Self> {
+        let [_, len] = shape::dims(Self::NAME, ("tokens", tokens))?;
+        let [rows, width] = shape::dims(Self::NAME, ("table", table))?;
+        let places = match positions {
+            Some(positions) => {
+                let [places, _] = shape::dims(Self::NAME, ("positions", positions))?;
+                let needed = [places.max(len), width];
+                shape::expect(
+                    Self::NAME,
+                    ("positions", positions),
+                    ("table", table),
+                    &needed,
+                )?;
+                places
+            }
+            None => 0,
+        };
+        let tokens: Vec<u32> = tokens.flatten_all()?.to_vec1()?;
+        if let Some(token) = tokens.iter().find(|&&token| token as usize >= rows) {
+            bail!("embedding: token {token}, but the table has {rows} rows");
+        }
+        let mask = match dropout {
+            Some(dropout) => Mask::new(Self::NAME, dropout)?,
+            None => None,
+        };
+        Ok(Self {
+            tokens,
+            len,
+            width,
+            rows,
+            places,
+            mask,
+        })
+    }
+
+    fn reference(
+        &self,
+        tokens: &Tensor,
+        table: &Tensor,
+        places: Option<&Tensor>,
+    ) -> Result<Tensor> {
+        let (batch, len) = tokens.dims2()?;
+        let embedded = table.index_select(&tokens.flatten_all()?, 0)?;
+        let mut x = embedded.reshape((batch, len, self.width))?;
+        if let Some(places) = places {
+            x = x.broadcast_add(&places.narrow(0, 0, len)?)?;
+        }
+        match self.mask {
+            Some(mask) => super::dropout::reference(&x, mask),
+            None => Ok(x),
+        }
+    }
+
+    /// Numbers in the sequences of a task.
+    fn chunk(&self) -> usize {
+        SEQUENCES * self.len * self.width
+    }
+
+    fn masked<F: Float>(&self, task: usize, x: &mut [F]) {
+        if let Some(mask) = &self.mask {
+            super::dropout::mask_chunk(mask, (task * self.chunk()) as u64, x);
+        }
+    }
+
+    /// The gradient of the table: each task adds up the tokens of its own range of rows, in order.
+    fn grad_table<F: Float>(&self, gx: &[F]) -> Vec<F> {
+        let mut grad = vec![F::zero(); self.rows * self.width];
+        let part = self.rows.div_ceil(PARTS);
+        grad.par_chunks_mut(part * self.width)
+            .enumerate()
+            .for_each(|(i, grad)| {
+                let first = i * part;
+                let rows = first..first + grad.len() / self.width;
+                let mine = |(_, token): &(usize, &u32)| rows.contains(&(**token as usize));
+                for (at, &token) in self.tokens.iter().enumerate().filter(mine) {
+                    let row = (token as usize - first) * self.width;
+                    let to = &mut grad[row..row + self.width];
+                    for (to, &from) in to.iter_mut().zip(&gx[at * self.width..]) {
+                        *to += from;
+                    }
+                }
+            });
+        grad
+    }
+
+    /// The gradient of the positions: sums over sequences.
+    fn grad_positions<F: Float>(&self, gx: &[F]) -> Vec<F> {
+        let size = self.len * self.width;
+        let mut parts = vec![F::zero(); gx.len().div_ceil(self.chunk()) * size];
+        parts
+            .par_chunks_mut(size)
+            .zip(gx.par_chunks(self.chunk()))
+            .for_each(|(part, gx)| super::lanes::sum_rows(gx, part));
+        let mut grad = sum_parts(&parts, size);
+        grad.resize(self.places * self.width, F::zero());
+        grad
+    }
+}
+
+impl FusedOp for Embedding {
+    const NAME: &'static str = "embedding";
+
+    fn out_shapes(&self) -> Vec<Shape> {
+        let batch = self.tokens.len() / self.len;
+        vec![(batch, self.len, self.width).into()]
+    }
+
+    fn forward<F: Float>(&self, Forward { ins, .. }: Forward<F>) -> Vec<Vec<F>> {
+        let mut x = vec![F::zero(); self.tokens.len() * self.width];
+        x.par_chunks_mut(self.chunk())
+            .zip(self.tokens.par_chunks(SEQUENCES * self.len))
+            .enumerate()
+            .for_each(|(task, (x, tokens))| {
+                look_up(tokens, self.len, self.width, ins, x);
+                self.masked(task, x);
+            });
+        vec![x]
+    }
+
+    fn backward<F: Float>(&self, call: Backward<F>) -> Vec<Vec<F>> {
+        let mut gx = call.only().grad.to_vec();
+        gx.par_chunks_mut(self.chunk())
+            .enumerate()
+            .for_each(|(task, gx)| self.masked(task, gx));
+        let mut grads = vec![self.grad_table(&gx)];
+        if self.places > 0 {
+            grads.push(self.grad_positions(&gx));
+        }
+        grads
+    }
+}
+
+/// Fills `x` with the rows of `tokens`; `ins` are the table and, perhaps, the positions.
+#[multiversion(targets("x86_64+avx512f", "x86_64+avx2+fma"))]
+fn look_up<F: Float>(tokens: &[u32], len: usize, width: usize, ins: &[&[F]], x: &mut [F]) {
+    let rows = x.chunks_exact_mut(width);
+    for (i, (x, &token)) in rows.zip(tokens).enumerate() {
+        x.copy_from_slice(&ins[0][token as usize * width..][..width]);
+        if let Some(positions) = ins.get(1) {
+            for (x, &place) in x.iter_mut().zip(&positions[i % len * width..]) {
+                *x += place;
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,93 @@
+use super::*;
+use crate::ops::check::{self, Case};
+use candle_core::Device;
+
+const DROPPED: Dropout = Dropout {
+    p: 0.3,
+    key: [3, 5],
+    index: 2,
+};
+
+fn tokens(batch: usize, len: usize, rows: usize) -> Tensor {
+    // Half of them zero, as filler is, and each row used somewhere.
+    let token = |i: usize| (i % 2 * (i / 2 % rows)) as u32;
+    let ids: Vec<u32> = (0..batch * len).map(token).collect();
+    Tensor::from_vec(ids, (batch, len), &Device::Cpu).unwrap()
+}
+
+fn both(batch: usize, len: usize) -> impl Fn(&[Tensor]) -> Result<Tensor> + Sync {
+    move |ins| {
+        let tokens = tokens(batch, len, ins[0].dim(0)?);
+        embedding(&tokens, &ins[0], Some(&ins[1]), Some(DROPPED))
+    }
+}
+
+fn case(rows: usize, places: usize, width: usize) -> Case {
+    Case::new(format!("{rows}, {places} x {width}"))
+        .normal("table", &[rows, width])
+        .normal("positions", &[places, width])
+}
+
+#[test]
+fn fused_equals_reference() {
+    for (batch, len, rows, places, width) in [
+        (1, 1, 1, 1, 1),
+        (7, 65, 40, 70, 5),
+        (33, 2, 100, 2, 64),
+        (1, 1000, 9, 1000, 17),
+    ] {
+        let by_reference = |ins: &[Tensor]| {
+            let tokens = tokens(batch, len, rows);
+            let op = Embedding::check(&tokens, &ins[0], Some(&ins[1]), Some(DROPPED))?;
+            op.reference(&tokens, &ins[0], Some(&ins[1]))
+        };
+        check::agree(&[case(rows, places, width)], both(batch, len), by_reference);
+    }
+}
+
+#[test]
+fn positions_and_dropout_are_optional() {
+    let case = Case::new("table").normal("table", &[9, 4]);
+    let bare = |ins: &[Tensor]| embedding(&tokens(3, 5, 9), &ins[0], None, None);
+    check::agree(&[case], bare, |ins| {
+        let rows = ins[0].index_select(&tokens(3, 5, 9).flatten_all()?, 0)?;
+        rows.reshape((3, 5, 4))
+    });
+}
+
+#[test]
+fn gradients_are_finite_differences() {
+    check::finite_differences(&case(3, 4, 2), both(2, 3));
+}
+
+#[test]
+fn bits_do_not_depend_on_threads() {
+    check::same_bits(&case(50, 20, 8), both(100, 20));
+}
+
+#[test]
+fn every_subset_of_inputs_can_be_tracked() {
+    check::partial_tracking(&case(3, 4, 2), both(2, 3));
+}
+
+#[test]
+fn a_token_beyond_the_table_and_missing_positions_are_errors() {
+    let error = |places: usize| {
+        let table = Tensor::zeros((2, 3), candle_core::DType::F32, &Device::Cpu).unwrap();
+        let positions = Tensor::zeros((places, 3), table.dtype(), &Device::Cpu).unwrap();
+        let tokens = tokens(1, 8, 4);
+        embedding(&tokens, &table, Some(&positions), None)
+            .unwrap_err()
+            .to_string()
+    };
+    assert!(error(8).contains("token 2, but the table has 2 rows"));
+    assert!(
+        error(7).contains("positions has shape [7, 3], but table of shape [2, 3] asks for [8, 3]")
+    );
+}
+
+#[test]
+#[ignore = "a measurement"]
+fn speed() {
+    check::speed(&case(8192, 64, 64), both(512, 64), 32_768 * 64);
+}

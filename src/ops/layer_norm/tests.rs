@@ -1,0 +1,96 @@
+use super::*;
+use crate::ops::check::{self, Case};
+
+fn case(shape: &[usize]) -> Case {
+    let width = &shape[shape.len() - 1..];
+    Case::new(format!("{shape:?}"))
+        .normal("x", shape)
+        .uniform("weight", width, 0.5, 1.5)
+        .normal("bias", width)
+}
+
+fn fused(ins: &[Tensor]) -> Result<Tensor> {
+    layer_norm(&ins[0], &ins[1], &ins[2], 1e-5)
+}
+
+#[test]
+fn fused_equals_reference() {
+    let shapes: [&[usize]; 6] = [
+        &[5],
+        &[1, 2],
+        &[7, 63, 16],
+        &[2, 64, 64],
+        &[65, 17],
+        &[1, 1000, 33],
+    ];
+    check::agree(&shapes.map(case), fused, |ins| {
+        reference(&ins[0], &ins[1], &ins[2], 1e-5)
+    });
+}
+
+#[test]
+fn gradients_are_finite_differences() {
+    check::finite_differences(&case(&[2, 3]), fused);
+}
+
+fn sums(shape: &[usize]) -> Case {
+    let width = &shape[shape.len() - 1..];
+    Case::new(format!("sum of {shape:?}"))
+        .normal("x", shape)
+        .normal("y", shape)
+        .uniform("weight", width, 0.5, 1.5)
+        .normal("bias", width)
+}
+
+/// Both outputs side by side.
+fn added(ins: &[Tensor]) -> Result<Tensor> {
+    let (sum, normed) = add_layer_norm(&ins[0], &ins[1], &ins[2], &ins[3], 1e-5)?;
+    Tensor::cat(&[sum, normed], 0)
+}
+
+#[test]
+fn the_sum_and_its_norm_equal_their_reference() {
+    let shapes: [&[usize]; 4] = [&[5], &[1, 2], &[7, 63, 16], &[1, 1000, 33]];
+    let of_sum = |ins: &[Tensor]| {
+        let sum = (&ins[0] + &ins[1])?;
+        let normed = reference(&sum, &ins[2], &ins[3], 1e-5)?;
+        Tensor::cat(&[sum, normed], 0)
+    };
+    check::agree(&shapes.map(sums), added, of_sum);
+    check::finite_differences(&sums(&[2, 3]), added);
+    check::same_bits(&sums(&[3, 100, 20]), added);
+    check::partial_tracking(&sums(&[3, 5]), added);
+}
+
+#[test]
+fn either_output_may_be_unused() {
+    for unused in [0, 1] {
+        let one = |ins: &[Tensor]| {
+            let (sum, normed) = add_layer_norm(&ins[0], &ins[1], &ins[2], &ins[3], 1e-5)?;
+            Ok([normed, sum][unused].clone())
+        };
+        check::finite_differences(&sums(&[2, 3]), one);
+    }
+}
+
+#[test]
+fn bits_do_not_depend_on_threads() {
+    check::same_bits(&case(&[3, 100, 20]), fused);
+}
+
+#[test]
+fn every_subset_of_inputs_can_be_tracked() {
+    check::partial_tracking(&case(&[3, 5]), fused);
+}
+
+#[test]
+fn a_wrong_shape_is_named() {
+    let message = "layer_norm: bias has shape [4], but x of shape [2, 3]";
+    check::refuses(&[&[2, 3], &[3], &[4]], fused, message);
+}
+
+#[test]
+#[ignore = "a measurement"]
+fn speed() {
+    check::speed(&case(&[8192, 64]), fused, 8192 * 64);
+}

@@ -1,0 +1,136 @@
+//! Some steps of every sequence; candle's own gradient of such a choice takes one thread and four
+//! passes over the whole sequence.
+
+use super::float::Float;
+use super::fused::{apply_one, runs_on, Backward, Forward, FusedOp};
+use super::shape;
+use candle_core::{bail, Result, Shape, Tensor};
+use rayon::prelude::*;
+
+/// y\[b, r\] = x\[b, positions\[b, r\]\].
+///
+/// `x`: (B, L, d); `positions`: (B, R) of u32 below L; result (B, R, d).
+pub fn select_rows(x: &Tensor, positions: &Tensor) -> Result<Tensor> {
+    let [batch, len, width] = shape::dims(SelectRows::NAME, ("x", x))?;
+    let [_, rows] = shape::dims(SelectRows::NAME, ("positions", positions))?;
+    if positions.dim(0)? != batch {
+        bail!(
+            "select_rows: positions has shape {:?}, but x has a batch of {batch}",
+            positions.dims()
+        );
+    }
+    let chosen: Vec<u32> = positions.flatten_all()?.to_vec1()?;
+    if let Some(late) = chosen.iter().find(|&&step| step as usize >= len) {
+        bail!("select_rows: position {late}, but x has {len} steps");
+    }
+    if runs_on(x) {
+        let op = SelectRows {
+            positions: chosen,
+            rows,
+            len,
+            width,
+        };
+        apply_one(op, &[x])
+    } else {
+        reference(x, positions)
+    }
+}
+
+fn reference(x: &Tensor, positions: &Tensor) -> Result<Tensor> {
+    let index = positions.unsqueeze(2)?;
+    let (batch, rows, _) = index.dims3()?;
+    let index = index.broadcast_as((batch, rows, x.dim(2)?))?;
+    x.gather(&index.contiguous()?, 1)
+}
+
+struct SelectRows {
+    positions: Vec<u32>,
+    rows: usize,
+    len: usize,
+    width: usize,
+}
+
+impl FusedOp for SelectRows {
+    const NAME: &'static str = "select_rows";
+
+    fn out_shapes(&self) -> Vec<Shape> {
+        let batch = self.positions.len() / self.rows;
+        vec![(batch, self.rows, self.width).into()]
+    }
+
+    fn forward<F: Float>(&self, Forward { ins, .. }: Forward<F>) -> Vec<Vec<F>> {
+        let mut y = Vec::with_capacity(self.positions.len() * self.width);
+        let sequences = ins[0].chunks_exact(self.len * self.width);
+        for (x, positions) in sequences.zip(self.positions.chunks_exact(self.rows)) {
+            for &step in positions {
+                y.extend_from_slice(&x[step as usize * self.width..][..self.width]);
+            }
+        }
+        vec![y]
+    }
+
+    fn backward<F: Float>(&self, call: Backward<F>) -> Vec<Vec<F>> {
+        let mut gx = vec![F::zero(); call.ins[0].len()];
+        gx.par_chunks_mut(self.len * self.width)
+            .zip(self.positions.par_chunks(self.rows))
+            .zip(call.only().grad.par_chunks(self.rows * self.width))
+            .for_each(|((gx, positions), gy)| {
+                for (&step, gy) in positions.iter().zip(gy.chunks_exact(self.width)) {
+                    let to = &mut gx[step as usize * self.width..][..self.width];
+                    for (to, &gy) in to.iter_mut().zip(gy) {
+                        *to += gy;
+                    }
+                }
+            });
+        vec![gx]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ops::check::{self, Case};
+    use candle_core::Device;
+
+    fn positions(batch: usize, rows: usize, len: usize) -> Tensor {
+        let steps: Vec<u32> = (0..batch * rows).map(|i| (i * 7 % len) as u32).collect();
+        Tensor::from_vec(steps, (batch, rows), &Device::Cpu).unwrap()
+    }
+
+    fn fused(ins: &[Tensor]) -> Result<Tensor> {
+        let (batch, len, _) = ins[0].dims3()?;
+        select_rows(&ins[0], &positions(batch, 4, len))
+    }
+
+    fn case(shape: &[usize]) -> Case {
+        Case::new(format!("{shape:?}")).normal("x", shape)
+    }
+
+    #[test]
+    fn fused_equals_reference() {
+        let shapes: [&[usize]; 4] = [&[1, 1, 1], &[7, 2, 3], &[2, 65, 64], &[1, 1000, 5]];
+        check::agree(&shapes.map(case), fused, |ins| {
+            let (batch, len, _) = ins[0].dims3()?;
+            reference(&ins[0], &positions(batch, 4, len))
+        });
+    }
+
+    #[test]
+    fn gradients_add_up_where_a_step_is_chosen_twice() {
+        check::finite_differences(&case(&[2, 3, 2]), fused);
+    }
+
+    #[test]
+    fn bits_do_not_depend_on_threads() {
+        check::same_bits(&case(&[9, 65, 3]), fused);
+    }
+
+    #[test]
+    fn a_step_beyond_the_sequence_and_another_batch_are_errors() {
+        let late = |ins: &[Tensor]| select_rows(&ins[0], &positions(2, 4, 9));
+        let message = "select_rows: position 7, but x has 3 steps";
+        check::refuses(&[&[2, 3, 4]], late, message);
+        let message = "select_rows: positions has shape [2, 4], but x has a batch of 5";
+        check::refuses(&[&[5, 3, 4]], late, message);
+    }
+}
