@@ -63,7 +63,6 @@ impl Mlp {
 
     /// `(.., d)` in and out.
     pub fn forward(&self, x: &Tensor) -> Result<Tensor> {
-        let hidden = ops::gelu(&linear(x, &self.w1, Some(&self.b1))?)?;
-        linear(&hidden, &self.w2, Some(&self.b2))
+        ops::mlp(x, [&self.w1, &self.b1], [&self.w2, &self.b2])
     }
 }

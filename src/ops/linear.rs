@@ -13,7 +13,7 @@ use rayon::prelude::*;
 const ROWS: usize = 256;
 
 /// Tasks at most, each with its own sum of the weights' gradients.
-const PARTS: usize = 16;
+pub(super) const PARTS: usize = 16;
 
 /// x W^T + b over the last axis.
 ///

@@ -7,6 +7,7 @@
 
 mod causal_attention;
 mod causal_conv1d;
+mod channels;
 mod cross_entropy;
 mod dropout;
 mod embedding;
@@ -19,6 +20,7 @@ mod linear;
 mod linear_scan;
 mod mask;
 mod matrix;
+mod mlp;
 mod pointwise;
 mod route;
 mod select_rows;
@@ -30,6 +32,7 @@ mod check;
 
 pub use causal_attention::{causal_attention, Weights};
 pub use causal_conv1d::causal_conv1d;
+pub use channels::{add_scaled, scale_heads, softplus_biased};
 pub use cross_entropy::{cross_entropy, Classified};
 pub use dropout::dropout;
 pub use embedding::embedding;
@@ -37,6 +40,7 @@ pub use layer_norm::{add_layer_norm, layer_norm};
 pub use linear::{linear, linears};
 pub use linear_scan::linear_scan;
 pub use mask::Dropout;
+pub use mlp::mlp;
 pub use pointwise::{elu1, gelu, sigmoid, silu, softplus, tanh};
 pub use route::{prefer, taken, Route};
 pub use select_rows::select_rows;

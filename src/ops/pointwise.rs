@@ -11,7 +11,7 @@ use std::marker::PhantomData;
 const CHUNK: usize = 1 << 14;
 
 /// A function, its derivative, and its definition in tensor ops.
-trait Pointwise: Send + Sync + 'static {
+pub(super) trait Pointwise: Send + Sync + 'static {
     const NAME: &'static str;
     fn value<F: Float>(x: F) -> F;
     /// The derivative at `x`, where the value is `y`.
@@ -52,9 +52,9 @@ pub fn tanh(x: &Tensor) -> Result<Tensor> {
 }
 
 struct Sigmoid;
-struct Softplus;
+pub(super) struct Softplus;
 struct Elu1;
-struct Gelu;
+pub(super) struct Gelu;
 struct Silu;
 struct Tanh;
 
@@ -228,15 +228,17 @@ impl<P: Pointwise> FusedOp for Fused<P> {
     }
 }
 
+/// `y = f(x)`.
 #[multiversion(targets("x86_64+avx512f", "x86_64+avx2+fma"))]
-fn values<P: Pointwise, F: Float>(x: &[F], y: &mut [F]) {
+pub(super) fn values<P: Pointwise, F: Float>(x: &[F], y: &mut [F]) {
     for (y, &x) in y.iter_mut().zip(x) {
         *y = P::value(x);
     }
 }
 
+/// `gx *= f'(x)`, with `y = f(x)` for the functions whose slope needs it.
 #[multiversion(targets("x86_64+avx512f", "x86_64+avx2+fma"))]
-fn multiply_slopes<P: Pointwise, F: Float>(x: &[F], y: &[F], gx: &mut [F]) {
+pub(super) fn multiply_slopes<P: Pointwise, F: Float>(x: &[F], y: &[F], gx: &mut [F]) {
     for ((gx, &x), &y) in gx.iter_mut().zip(x).zip(y) {
         *gx *= P::slope(x, y);
     }

@@ -1,0 +1,281 @@
+//! Elementwise steps in which one operand is repeated along an axis. Candle's broadcast copies it
+//! first, and sums its gradient with one thread.
+
+use super::float::Float;
+use super::fused::{apply_one, runs_on, Backward, Forward, FusedOp};
+use super::lanes::{sum_parts, total};
+use super::pointwise::{self, Pointwise, Softplus};
+use super::shape;
+use candle_core::{bail, Result, Shape, Tensor, D};
+use multiversion::multiversion;
+use rayon::prelude::*;
+
+/// Rows per task, and per partial sum of a channel's gradient.
+const ROWS: usize = 256;
+
+/// x + scale ⊙ y, one scale a channel. `x`, `y`: (..., d); `scale`: (d); result like `x`.
+pub fn add_scaled(x: &Tensor, y: &Tensor, scale: &Tensor) -> Result<Tensor> {
+    let width = last_axis(AddScaled::NAME, x)?;
+    shape::expect(AddScaled::NAME, ("y", y), ("x", x), x.dims())?;
+    shape::expect(AddScaled::NAME, ("scale", scale), ("x", x), &[width])?;
+    if runs_on(x) {
+        let shape = x.shape().clone();
+        apply_one(AddScaled { shape, width }, &[x, y, scale])
+    } else {
+        x + y.broadcast_mul(scale)?
+    }
+}
+
+/// softplus(x + bias), one bias a channel. `x`: (..., d), or (..., 1) for the same number in every
+/// channel; `bias`: (d); result (..., d).
+pub fn softplus_biased(x: &Tensor, bias: &Tensor) -> Result<Tensor> {
+    let given = last_axis(SoftplusBiased::NAME, x)?;
+    let [width] = shape::dims(SoftplusBiased::NAME, ("bias", bias))?;
+    if given != width && given != 1 {
+        bail!(
+            "softplus_biased: bias has shape [{width}], but x of shape {:?} asks for [{given}]",
+            x.dims()
+        );
+    }
+    if !runs_on(x) {
+        return pointwise::softplus(&x.broadcast_add(bias)?);
+    }
+    let leading = x.dims()[..x.rank() - 1].to_vec();
+    let op = SoftplusBiased {
+        leading,
+        given,
+        width,
+    };
+    apply_one(op, &[x, bias])
+}
+
+/// Every head of x by its own number: y\[.., s, e\] = x\[.., s, e\] scale\[.., s\].
+///
+/// `x`: (..., d) with `d` a multiple of the heads; `scale`: (..., heads); result like `x`.
+pub fn scale_heads(x: &Tensor, scale: &Tensor) -> Result<Tensor> {
+    let width = last_axis(ScaleHeads::NAME, x)?;
+    let heads = last_axis(ScaleHeads::NAME, scale)?;
+    let leading = &x.dims()[..x.rank() - 1];
+    let needed = [leading, &[heads]].concat();
+    shape::expect(ScaleHeads::NAME, ("scale", scale), ("x", x), &needed)?;
+    if width % heads != 0 {
+        bail!("scale_heads: x has {width} channels, which {heads} heads cannot share equally");
+    }
+    let head = width / heads;
+    let shape = x.shape().clone();
+    if runs_on(x) {
+        apply_one(ScaleHeads { shape, head }, &[x, scale])
+    } else {
+        let split = x.reshape([leading, &[heads, head]].concat())?;
+        split
+            .broadcast_mul(&scale.unsqueeze(D::Minus1)?)?
+            .reshape(shape)
+    }
+}
+
+fn last_axis(op: &str, x: &Tensor) -> Result<usize> {
+    match x.dims() {
+        [.., width] if x.elem_count() > 0 => Ok(*width),
+        dims => bail!("{op}: a shape is {dims:?}, needed is a last axis and no empty one"),
+    }
+}
+
+struct AddScaled {
+    shape: Shape,
+    width: usize,
+}
+
+impl FusedOp for AddScaled {
+    const NAME: &'static str = "add_scaled";
+
+    fn out_shapes(&self) -> Vec<Shape> {
+        vec![self.shape.clone()]
+    }
+
+    fn forward<F: Float>(&self, Forward { ins, .. }: Forward<F>) -> Vec<Vec<F>> {
+        let mut out = ins[0].to_vec();
+        let chunk = ROWS * self.width;
+        out.par_chunks_mut(chunk)
+            .zip(ins[1].par_chunks(chunk))
+            .for_each(|(out, y)| add_scaled_rows(out, y, ins[2]));
+        vec![out]
+    }
+
+    fn backward<F: Float>(&self, call: Backward<F>) -> Vec<Vec<F>> {
+        let (y, scale, grad) = (call.ins[1], call.ins[2], call.only().grad);
+        let chunk = ROWS * self.width;
+        let mut gy = vec![F::zero(); y.len()];
+        let mut parts = vec![F::zero(); y.len().div_ceil(chunk) * self.width];
+        gy.par_chunks_mut(chunk)
+            .zip(parts.par_chunks_mut(self.width))
+            .zip(y.par_chunks(chunk).zip(grad.par_chunks(chunk)))
+            .for_each(|((gy, part), (y, grad))| {
+                add_scaled_rows(gy, grad, scale);
+                sum_products(y, grad, part);
+            });
+        vec![grad.to_vec(), gy, sum_parts(&parts, self.width)]
+    }
+}
+
+/// `to += scale ⊙ from` for every row.
+#[multiversion(targets("x86_64+avx512f", "x86_64+avx2+fma"))]
+fn add_scaled_rows<F: Float>(to: &mut [F], from: &[F], scale: &[F]) {
+    let rows = to.chunks_exact_mut(scale.len());
+    for (to, from) in rows.zip(from.chunks_exact(scale.len())) {
+        for ((to, &from), &scale) in to.iter_mut().zip(from).zip(scale) {
+            *to += from * scale;
+        }
+    }
+}
+
+/// Adds x ⊙ y of every row to `sums`.
+#[multiversion(targets("x86_64+avx512f", "x86_64+avx2+fma"))]
+fn sum_products<F: Float>(x: &[F], y: &[F], sums: &mut [F]) {
+    let rows = x.chunks_exact(sums.len());
+    for (x, y) in rows.zip(y.chunks_exact(sums.len())) {
+        for ((sum, &x), &y) in sums.iter_mut().zip(x).zip(y) {
+            *sum += x * y;
+        }
+    }
+}
+
+struct SoftplusBiased {
+    /// The axes of x before the last.
+    leading: Vec<usize>,
+    /// Channels of x: 1 or `width`.
+    given: usize,
+    width: usize,
+}
+
+impl FusedOp for SoftplusBiased {
+    const NAME: &'static str = "softplus_biased";
+
+    fn out_shapes(&self) -> Vec<Shape> {
+        vec![[&self.leading[..], &[self.width]].concat().into()]
+    }
+
+    fn forward<F: Float>(&self, Forward { ins, .. }: Forward<F>) -> Vec<Vec<F>> {
+        let rows = ins[0].len() / self.given;
+        let mut y = vec![F::zero(); rows * self.width];
+        y.par_chunks_mut(ROWS * self.width)
+            .zip(ins[0].par_chunks(ROWS * self.given))
+            .for_each(|(y, x)| softplus_rows(x, ins[1], y));
+        vec![y]
+    }
+
+    fn backward<F: Float>(&self, call: Backward<F>) -> Vec<Vec<F>> {
+        let (x, bias, grad) = (call.ins[0], call.ins[1], call.only().grad);
+        let (chunk, given) = (ROWS * self.width, ROWS * self.given);
+        let mut gx = vec![F::zero(); x.len()];
+        let mut parts = vec![F::zero(); grad.len().div_ceil(chunk) * self.width];
+        gx.par_chunks_mut(given)
+            .zip(parts.par_chunks_mut(self.width))
+            .zip(x.par_chunks(given).zip(grad.par_chunks(chunk)))
+            .for_each(|((gx, part), (x, grad))| softplus_rows_back(x, bias, grad, gx, part));
+        vec![gx, sum_parts(&parts, self.width)]
+    }
+}
+
+#[multiversion(targets("x86_64+avx512f", "x86_64+avx2+fma"))]
+fn softplus_rows<F: Float>(x: &[F], bias: &[F], y: &mut [F]) {
+    let given = x.len() * bias.len() / y.len();
+    for (x, y) in x.chunks_exact(given).zip(y.chunks_exact_mut(bias.len())) {
+        if let [x] = x {
+            for (y, &bias) in y.iter_mut().zip(bias) {
+                *y = Softplus::value(*x + bias);
+            }
+        } else {
+            for ((y, &x), &bias) in y.iter_mut().zip(x).zip(bias) {
+                *y = Softplus::value(x + bias);
+            }
+        }
+    }
+}
+
+/// `gb` starts at zero and receives the sum over rows.
+#[multiversion(targets("x86_64+avx512f", "x86_64+avx2+fma"))]
+fn softplus_rows_back<F: Float>(x: &[F], bias: &[F], grad: &[F], gx: &mut [F], gb: &mut [F]) {
+    let (width, given) = (bias.len(), x.len() * bias.len() / grad.len());
+    let mut slopes = vec![F::zero(); width];
+    let rows = x.chunks_exact(given).zip(gx.chunks_exact_mut(given));
+    for ((x, gx), grad) in rows.zip(grad.chunks_exact(width)) {
+        for (i, (slope, &grad)) in slopes.iter_mut().zip(grad).enumerate() {
+            let z = if given == 1 { x[0] } else { x[i] } + bias[i];
+            *slope = grad * Softplus::slope(z, F::zero());
+        }
+        if let [gx] = gx {
+            *gx = total([&slopes], |[slope]| slope);
+        } else {
+            gx.copy_from_slice(&slopes);
+        }
+        for (gb, &slope) in gb.iter_mut().zip(&slopes) {
+            *gb += slope;
+        }
+    }
+}
+
+struct ScaleHeads {
+    shape: Shape,
+    /// Channels a head.
+    head: usize,
+}
+
+impl FusedOp for ScaleHeads {
+    const NAME: &'static str = "scale_heads";
+
+    fn out_shapes(&self) -> Vec<Shape> {
+        vec![self.shape.clone()]
+    }
+
+    fn forward<F: Float>(&self, Forward { ins, .. }: Forward<F>) -> Vec<Vec<F>> {
+        let mut y = vec![F::zero(); ins[0].len()];
+        y.par_chunks_mut(ROWS * self.head)
+            .zip(
+                ins[0]
+                    .par_chunks(ROWS * self.head)
+                    .zip(ins[1].par_chunks(ROWS)),
+            )
+            .for_each(|(y, (x, scale))| scaled(x, scale, y));
+        vec![y]
+    }
+
+    fn backward<F: Float>(&self, call: Backward<F>) -> Vec<Vec<F>> {
+        let (x, scale, grad) = (call.ins[0], call.ins[1], call.only().grad);
+        let (mut gx, mut gs) = (vec![F::zero(); x.len()], vec![F::zero(); scale.len()]);
+        let chunk = ROWS * self.head;
+        gx.par_chunks_mut(chunk)
+            .zip(gs.par_chunks_mut(ROWS))
+            .zip(x.par_chunks(chunk).zip(scale.par_chunks(ROWS)))
+            .zip(grad.par_chunks(chunk))
+            .for_each(|(((gx, gs), (x, scale)), grad)| {
+                scaled(grad, scale, gx);
+                products(x, grad, gs);
+            });
+        vec![gx, gs]
+    }
+}
+
+/// Each piece of `x` by its own number.
+#[multiversion(targets("x86_64+avx512f", "x86_64+avx2+fma"))]
+fn scaled<F: Float>(x: &[F], scale: &[F], y: &mut [F]) {
+    let head = x.len() / scale.len();
+    let pieces = y.chunks_exact_mut(head).zip(x.chunks_exact(head));
+    for ((y, x), &scale) in pieces.zip(scale) {
+        for (y, &x) in y.iter_mut().zip(x) {
+            *y = x * scale;
+        }
+    }
+}
+
+/// The inner products of the pieces of `x` and `y`.
+#[multiversion(targets("x86_64+avx512f", "x86_64+avx2+fma"))]
+fn products<F: Float>(x: &[F], y: &[F], to: &mut [F]) {
+    let head = x.len() / to.len();
+    let pieces = x.chunks_exact(head).zip(y.chunks_exact(head));
+    for (to, (x, y)) in to.iter_mut().zip(pieces) {
+        *to = total([x, y], |[x, y]| x * y);
+    }
+}
+
+#[cfg(test)]
+mod tests;

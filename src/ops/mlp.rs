@@ -1,0 +1,238 @@
+//! The feed-forward half of a block. Its hidden layer, four times as wide as the input, lives for a
+//! few rows at a time: stored, it would be most of the memory of a step, written and read six times.
+
+use super::float::Float;
+use super::fused::{apply_one, runs_on, Backward, Forward, FusedOp};
+use super::gemm::{product, View};
+use super::lanes::{add_to_rows, sum_parts, sum_rows};
+use super::linear::{linear, PARTS};
+use super::pointwise::{gelu, multiply_slopes, values, Gelu};
+use super::shape;
+use candle_core::{bail, Result, Shape, Tensor};
+use rayon::prelude::*;
+
+/// Rows whose hidden layer exists at one time on a thread.
+const ROWS: usize = 128;
+
+/// gelu(x W1^T + b1) W2^T + b2 over the last axis.
+///
+/// `x`: (..., in); `w1`: (hidden, in); `b1`: (hidden); `w2`: (out, hidden); `b2`: (out); result
+/// (..., out).
+pub fn mlp(x: &Tensor, [w1, b1]: [&Tensor; 2], [w2, b2]: [&Tensor; 2]) -> Result<Tensor> {
+    let op = Mlp::check(x, [w1, b1], [w2, b2])?;
+    if runs_on(x) {
+        apply_one(op, &[x, w1, b1, w2, b2])
+    } else {
+        linear(&gelu(&linear(x, w1, Some(b1))?)?, w2, Some(b2))
+    }
+}
+
+struct Mlp {
+    /// The axes of x before the last.
+    leading: Vec<usize>,
+    inner: usize,
+    hidden: usize,
+    out: usize,
+}
+
+/// The hidden layer of some rows, before and after its nonlinearity.
+struct Hidden<F> {
+    z: Vec<F>,
+    a: Vec<F>,
+}
+
+impl Mlp {
+    fn check(x: &Tensor, [w1, b1]: [&Tensor; 2], [w2, b2]: [&Tensor; 2]) -> Result<Self> {
+        let (leading, inner) = match x.dims() {
+            [leading @ .., inner] if x.elem_count() > 0 => (leading.to_vec(), *inner),
+            dims => bail!("mlp: x has shape {dims:?}, needed is a last axis and no empty one"),
+        };
+        let [hidden, _] = shape::dims(Self::NAME, ("w1", w1))?;
+        let [out, _] = shape::dims(Self::NAME, ("w2", w2))?;
+        shape::expect(Self::NAME, ("w1", w1), ("x", x), &[hidden, inner])?;
+        shape::expect(Self::NAME, ("b1", b1), ("w1", w1), &[hidden])?;
+        shape::expect(Self::NAME, ("w2", w2), ("w1", w1), &[out, hidden])?;
+        shape::expect(Self::NAME, ("b2", b2), ("w2", w2), &[out])?;
+        Ok(Self {
+            leading,
+            inner,
+            hidden,
+            out,
+        })
+    }
+
+    fn rows(&self) -> usize {
+        self.leading.iter().product()
+    }
+
+    fn set_hidden<F: Float>(&self, x: &[F], ins: &[&[F]], to: &mut Hidden<F>) {
+        let size = x.len() / self.inner * self.hidden;
+        to.z.resize(size, F::zero());
+        to.a.resize(size, F::zero());
+        let (x, w1) = (View::new(x, self.inner), View::new(ins[1], self.inner));
+        product(&mut to.z, self.hidden, x, w1.t(), false);
+        add_to_rows(&mut to.z, ins[2]);
+        values::<Gelu, F>(&to.z, &mut to.a);
+    }
+
+    /// Adds the gradients of some rows to `grads` (of w1, b1, w2, b2) and writes that of x.
+    fn backward_rows<F: Float>(
+        &self,
+        (x, gy): (&[F], &[F]),
+        ins: &[&[F]],
+        kept: &mut Hidden<F>,
+        gx: &mut [F],
+        [gw1, gb1, gw2, gb2]: [&mut [F]; 4],
+    ) {
+        let (inner, hidden, out) = (self.inner, self.hidden, self.out);
+        self.set_hidden(x, ins, kept);
+        let gy_rows = View::new(gy, out);
+        product(gw2, hidden, gy_rows.t(), View::new(&kept.a, hidden), true);
+        sum_rows(gy, gb2);
+        let gz = &mut kept.a; // its values have been used
+        product(gz, hidden, gy_rows, View::new(ins[3], hidden), false);
+        multiply_slopes::<Gelu, F>(&kept.z, &kept.z, gz); // gelu's slope needs x alone
+        sum_rows(gz, gb1);
+        let gz = View::new(gz, hidden);
+        product(gw1, inner, gz.t(), View::new(x, inner), true);
+        product(gx, inner, gz, View::new(ins[1], inner), false);
+    }
+}
+
+impl FusedOp for Mlp {
+    const NAME: &'static str = "mlp";
+
+    fn out_shapes(&self) -> Vec<Shape> {
+        vec![[&self.leading[..], &[self.out]].concat().into()]
+    }
+
+    fn forward<F: Float>(&self, Forward { ins, .. }: Forward<F>) -> Vec<Vec<F>> {
+        let mut y = vec![F::zero(); self.rows() * self.out];
+        let scratch = || Hidden {
+            z: Vec::new(),
+            a: Vec::new(),
+        };
+        y.par_chunks_mut(ROWS * self.out)
+            .zip(ins[0].par_chunks(ROWS * self.inner))
+            .for_each_init(scratch, |kept, (y, x)| {
+                self.set_hidden(x, ins, kept);
+                let (a, w2) = (
+                    View::new(&kept.a, self.hidden),
+                    View::new(ins[3], self.hidden),
+                );
+                product(y, self.out, a, w2.t(), false);
+                add_to_rows(y, ins[4]);
+            });
+        vec![y]
+    }
+
+    fn backward<F: Float>(&self, call: Backward<F>) -> Vec<Vec<F>> {
+        let (x, gy) = (call.ins[0], call.only().grad);
+        let task = self.rows().div_ceil(PARTS).next_multiple_of(ROWS);
+        let parts = self.rows().div_ceil(task);
+        let sizes = [1, 2, 3, 4].map(|i| call.ins[i].len());
+        let mut sums = sizes.map(|size| vec![F::zero(); parts * size]);
+        let [gw1, gb1, gw2, gb2] = &mut sums;
+        let mut gx = vec![F::zero(); x.len()];
+        (
+            gw1.par_chunks_mut(sizes[0]),
+            gb1.par_chunks_mut(sizes[1]),
+            gw2.par_chunks_mut(sizes[2]),
+            gb2.par_chunks_mut(sizes[3]),
+            gx.par_chunks_mut(task * self.inner),
+        )
+            .into_par_iter()
+            .zip(x.par_chunks(task * self.inner))
+            .zip(gy.par_chunks(task * self.out))
+            .for_each(|(((gw1, gb1, gw2, gb2, gx), x), gy)| {
+                let mut kept = Hidden {
+                    z: Vec::new(),
+                    a: Vec::new(),
+                };
+                let blocks = gx
+                    .chunks_mut(ROWS * self.inner)
+                    .zip(x.chunks(ROWS * self.inner))
+                    .zip(gy.chunks(ROWS * self.out));
+                for ((gx, x), gy) in blocks {
+                    let grads = [&mut *gw1, &mut *gb1, &mut *gw2, &mut *gb2];
+                    self.backward_rows((x, gy), call.ins, &mut kept, gx, grads);
+                }
+            });
+        let mut grads = vec![gx];
+        grads.extend(
+            sums.iter()
+                .zip(sizes)
+                .map(|(sum, size)| sum_parts(sum, size)),
+        );
+        grads
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ops::check::{self, Case};
+
+    fn case(x: &[usize], hidden: usize, out: usize) -> Case {
+        let inner = x[x.len() - 1];
+        Case::new(format!("{x:?}, {hidden}, {out}"))
+            .normal("x", x)
+            .normal("w1", &[hidden, inner])
+            .normal("b1", &[hidden])
+            .uniform("w2", &[out, hidden], -0.2, 0.2)
+            .normal("b2", &[out])
+    }
+
+    fn fused(ins: &[Tensor]) -> Result<Tensor> {
+        mlp(&ins[0], [&ins[1], &ins[2]], [&ins[3], &ins[4]])
+    }
+
+    fn reference(ins: &[Tensor]) -> Result<Tensor> {
+        let layer = |x: &Tensor, w: &Tensor, b: &Tensor| {
+            let inner = x.dim(x.rank() - 1)?;
+            x.reshape(((), inner))?.matmul(&w.t()?)?.broadcast_add(b)
+        };
+        let z = layer(&ins[0], &ins[1], &ins[2])?;
+        let below = (((&z * std::f64::consts::FRAC_1_SQRT_2)?.erf()? + 1.0)? * 0.5)?;
+        let y = layer(&(z * below)?, &ins[3], &ins[4])?;
+        let leading = &ins[0].dims()[..ins[0].rank() - 1];
+        y.reshape([leading, &[ins[3].dim(0)?]].concat())
+    }
+
+    #[test]
+    fn fused_equals_reference() {
+        let cases = [
+            case(&[1], 1, 2),
+            case(&[7, 63, 16], 20, 5),
+            case(&[2, 1000, 3], 12, 3),
+        ];
+        check::agree(&cases, fused, reference);
+    }
+
+    #[test]
+    fn gradients_are_finite_differences() {
+        check::finite_differences(&case(&[2, 3], 4, 2), fused);
+    }
+
+    #[test]
+    fn bits_do_not_depend_on_threads() {
+        check::same_bits(&case(&[3, 700, 8], 32, 8), fused);
+    }
+
+    #[test]
+    fn every_subset_of_inputs_can_be_tracked() {
+        check::partial_tracking(&case(&[3, 2], 5, 2), fused);
+    }
+
+    #[test]
+    fn a_wrong_shape_is_named() {
+        let message = "mlp: w2 has shape [2, 5], but w1 of shape [4, 3] asks for [2, 4]";
+        check::refuses(&[&[2, 3], &[4, 3], &[4], &[2, 5], &[2]], fused, message);
+    }
+
+    #[test]
+    #[ignore = "a measurement"]
+    fn speed() {
+        check::speed(&case(&[32_768, 64], 256, 64), fused, 32_768 * 256);
+    }
+}
