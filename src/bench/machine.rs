@@ -1,5 +1,6 @@
 //! What a measurement ran on, and what else ran there.
 
+use crate::error::{Error, Result};
 use crate::store::Provenance;
 use serde::Serialize;
 use std::fs;
@@ -52,8 +53,20 @@ fn load_average() -> Option<f64> {
     text.split_whitespace().next()?.parse().ok()
 }
 
+/// Refuses `what` if it needs more bytes than this machine has; `give` is the remedy.
+pub(super) fn fits(needed: f64, what: &str, give: &str) -> Result<()> {
+    match memory_bytes() {
+        Some(there) if needed > there => Err(Error::usage(format!(
+            "{what} would take at least {:.0} GB of memory, and this machine has {:.0}: give {give}",
+            needed / 1e9,
+            there / 1e9
+        ))),
+        _ => Ok(()),
+    }
+}
+
 /// Bytes of main memory, where the system tells.
-pub(super) fn memory_bytes() -> Option<f64> {
+fn memory_bytes() -> Option<f64> {
     let text = fs::read_to_string("/proc/meminfo").ok()?;
     let line = text.lines().find_map(|l| l.strip_prefix("MemTotal:"))?;
     let kib: f64 = line.split_whitespace().next()?.parse().ok()?;

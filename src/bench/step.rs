@@ -2,6 +2,7 @@
 
 use super::clock::{timed, Timing};
 use super::machine::{self, Machine};
+use super::{floors, route};
 use crate::config::{RunConfig, TaskConfig};
 use crate::error::{Error, Result};
 use crate::mixers;
@@ -55,6 +56,7 @@ impl Step {
             spans.push(span);
         }
         let time = Timing::of(&spans[WARM_UP..]);
+        let floor = floors::step(&self.config);
         let (config, TaskConfig::Mqar(task)) = (&self.config, &self.config.task);
         Ok(StepReport {
             bench: "step",
@@ -75,6 +77,8 @@ impl Step {
             route: route(),
             tokens_per_cpu_second: self.tokens() / time.cpu_seconds,
             state_elements_per_cpu_second: elements.map(|e| e / time.cpu_seconds),
+            floor_seconds: floor,
+            fraction_of_floor: floor.map(|floor| floor / time.cpu_seconds),
             time,
             peak_memory_bytes: peak_memory_bytes(),
             parameters: trainer.parameters(),
@@ -101,11 +105,6 @@ impl Step {
     }
 }
 
-/// How the ops were computed.
-fn route() -> &'static str {
-    "fused"
-}
-
 /// Refuses what no step can do without: weights, moments and gradients, and in every layer the
 /// residual stream and the mixer's inputs.
 fn fits(config: &RunConfig) -> Result<()> {
@@ -114,15 +113,7 @@ fn fits(config: &RunConfig) -> Result<()> {
     let tokens = config.train.batch_size as f64 * task.seq_len as f64;
     let weights = task.vocab_size as f64 * d + layers * d * d;
     let needed = 4.0 * (4.0 * weights + tokens * layers * (2.0 * d + n));
-    match machine::memory_bytes() {
-        Some(there) if needed > there => Err(Error::usage(format!(
-            "a step of these sizes needs at least {:.0} GB of memory, and this machine has {:.0}: \
-             give a smaller --batch-size, --d or --n",
-            needed / 1e9,
-            there / 1e9
-        ))),
-        _ => Ok(()),
-    }
+    machine::fits(needed, "a step", "a smaller --batch-size, --d or --n")
 }
 
 /// What a training step takes, and of which kind it was.
@@ -168,6 +159,10 @@ pub struct StepReport {
     /// State entries of all layers, forward and backward once each, over the CPU seconds; absent
     /// where the state grows with the sequence.
     pub state_elements_per_cpu_second: Option<f64>,
+    /// CPU seconds below which no step of these sizes gets; absent for mixers without a formula.
+    pub floor_seconds: Option<f64>,
+    /// The floor over the median: 1 would be perfect.
+    pub fraction_of_floor: Option<f64>,
     /// The most memory this process has held.
     pub peak_memory_bytes: Option<u64>,
     /// Trained numbers.

@@ -1,5 +1,6 @@
 //! `dsf bench`: how fast it is.
 
+mod op;
 mod step;
 mod text;
 
@@ -16,11 +17,14 @@ pub(super) struct Arguments {
 #[derive(Subcommand)]
 enum What {
     /// A whole training step: forward, backward, optimiser.
-    Step(step::Arguments),
+    Step(Box<step::Arguments>),
+    /// A single op, forward and backward, beside the floor of its arithmetic.
+    Op(op::Arguments),
 }
 
 pub(super) fn main(arguments: Arguments, global: &Global) -> Result<u8> {
     match arguments.what {
+        What::Op(arguments) => op::main(arguments, global),
         What::Step(arguments) => step::main(&arguments, global),
     }
 }

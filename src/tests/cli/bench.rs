@@ -67,6 +67,54 @@ fn the_first_loss_is_that_of_the_run_itself() {
 }
 
 #[test]
+fn every_op_that_is_listed_can_be_timed() {
+    let help = World::new().dsf("bench op --help").ok();
+    let listed = help.split("Ops:\n").nth(1).unwrap();
+    let names = listed.lines().filter(|line| !line.starts_with(' '));
+    let names: Vec<&str> = names.filter_map(|line| line.split(' ').next()).collect();
+    assert!(names.len() > 10, "{names:?}");
+    for name in names {
+        let r = report(&format!(
+            "bench op {name} --shape 2,16,8,4 --repeats 2 --threads 1"
+        ));
+        assert_eq!(
+            (r["bench"].as_str(), r["op"].as_str()),
+            (Some("op"), Some(name))
+        );
+        let elements = positive(&r, "elements");
+        let rate = elements / positive(&r, "cpu_seconds");
+        assert!((positive(&r, "elements_per_cpu_second") / rate - 1.0).abs() < 1e-9);
+        let fraction = positive(&r, "floor_seconds") / positive(&r, "cpu_seconds");
+        assert!((positive(&r, "fraction_of_floor") / fraction - 1.0).abs() < 1e-9);
+        positive(&r["forward"], "cpu_seconds");
+        positive(&r["forward"], "floor_seconds");
+        assert!(r["checksum"].as_f64().unwrap() != 0.0);
+        assert!(r["gradient_checksum"].is_f64());
+    }
+}
+
+#[test]
+fn an_op_gives_the_same_sums_on_one_thread_and_on_two() {
+    let sums = |threads: usize| {
+        let line =
+            format!("bench op selective_scan --shape 3,33,20,8 --repeats 1 --threads {threads}");
+        let r = report(&line);
+        [r["checksum"].clone(), r["gradient_checksum"].clone()]
+    };
+    assert_eq!(sums(1), sums(2));
+}
+
+#[test]
+fn wider_numbers_and_heads_reach_the_op() {
+    let line = "bench op causal_attention --shape 2,8,8,4 --repeats 1 --threads 1";
+    let of = |more: &str| report(&format!("{line} {more}"));
+    let (plain, wide, split) = (of(""), of("--dtype f64"), of("--heads 2"));
+    let sum = |r: &Value| r["checksum"].as_f64().unwrap();
+    assert!((sum(&plain) - sum(&wide)).abs() < 1e-4 && wide["dtype"] == "f64");
+    assert!((sum(&plain) - sum(&split)).abs() > 1e-4 && split["heads"] == 2);
+}
+
+#[test]
 fn a_table_is_for_people() {
     let out = World::new().dsf(STEP).ok();
     for needle in [
@@ -90,6 +138,23 @@ fn what_cannot_be_timed_is_refused_in_a_sentence() {
             "--attn-dropout must be in [0, 1)",
         ),
         ("bench step --d 64,128", "--d 64,128"),
+        ("bench op selectve_scan", "Did you mean `selective_scan`?"),
+        (
+            "bench op ssd --shape 2,3,4",
+            "--shape must be B,L,d,n for ssd",
+        ),
+        (
+            "bench op tanh --shape 2,3",
+            "--shape must be B,L,d for tanh",
+        ),
+        ("bench op tanh --shape 0,2,3", "from 1 to"),
+        ("bench op tanh --shape 1000000,1000000,10", "GB of memory"),
+        ("bench op tanh --heads 2", "tanh has no heads"),
+        (
+            "bench op causal_attention --heads 3",
+            "--heads 3 does not divide",
+        ),
+        ("bench op tanh --repeats 0", "--repeats must be"),
     ] {
         let message = World::new().dsf(line).refused();
         assert!(message.contains(needle), "{line}: {message}");
