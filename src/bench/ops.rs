@@ -88,7 +88,7 @@ impl Op {
 pub(super) static OPS: &[Op] = &[
     Op {
         name: "selective_scan",
-        about: "u and delta (B, L, d), a (d, n), b and c (B, L, n); elements B L d n",
+        about: "u, delta (B, L, d), a (d, n), b, c (B, L, n); elements B L d n",
         states: true,
         inputs: |s| scan(s, (vec![s.width, s.states], Fill::Harmonics)),
         run: selective_scan,
@@ -98,7 +98,7 @@ pub(super) static OPS: &[Op] = &[
     },
     Op {
         name: "ssd",
-        about: "the same with one decay a channel, a (d, 1); elements B L d n",
+        about: "the same, a (d, 1); elements B L d n",
         states: true,
         inputs: |s| scan(s, (vec![s.width, 1], Fill::Harmonics)),
         run: selective_scan,
@@ -119,7 +119,7 @@ pub(super) static OPS: &[Op] = &[
     },
     Op {
         name: "causal_attention",
-        about: "softmax: q and k (B, s, L, n/s), v (B, s, L, d/s); elements B L (L + 1) / 2 scores",
+        about: "q, k (B, s, L, n/s), v (B, s, L, d/s); elements B L (L + 1) / 2",
         run: |x| attention(x, Weights::Softmax),
         elements: |e| e.tokens() * (e.len + 1.0) / 2.0,
         floor: floors::softmax,
@@ -127,13 +127,13 @@ pub(super) static OPS: &[Op] = &[
     },
     Op {
         name: "causal_attention_linear",
-        about: "the same, scores over their sum: linear attention; elements B L d n",
+        about: "the same, scores over their sum; elements B L d n",
         run: |x| attention(x, Weights::LinearNormalised),
         ..ATTENTION
     },
     Op {
         name: "causal_attention_plain",
-        about: "the same, scores as they are: normalized attention; elements B L d n",
+        about: "the same, scores as they are; elements B L d n",
         run: |x| attention(x, Weights::Plain),
         ..ATTENTION
     },
