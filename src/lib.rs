@@ -15,7 +15,7 @@
 //! | 4 | `mixers` |
 //! | 5 | `model` |
 //! | 6 | `train` |
-//! | 7 | `sweep` `golden` |
+//! | 7 | `sweep` `golden` `bench` |
 //! | 8 | `cli` |
 
 #![deny(unsafe_code)]
@@ -41,6 +41,7 @@ pub mod model;
 
 pub mod train;
 
+pub mod bench;
 pub mod golden;
 pub mod sweep;
 

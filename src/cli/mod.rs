@@ -1,5 +1,6 @@
 //! The command line: one file a subcommand. stdout carries results, stderr carries talk.
 
+mod bench;
 mod check;
 mod device;
 mod mixers;
@@ -60,6 +61,8 @@ enum Command {
     Mixers(mixers::Arguments),
     /// Hold the program against numbers computed elsewhere.
     Check(check::Arguments),
+    /// Time training steps and single ops.
+    Bench(bench::Arguments),
     /// Print the completions of a shell, to be sourced by it.
     Completions {
         /// Which shell.
@@ -160,6 +163,7 @@ pub fn main() -> u8 {
         Command::Report(arguments) => report::main(arguments, &global),
         Command::Mixers(arguments) => mixers::main(arguments),
         Command::Check(arguments) => check::main(arguments),
+        Command::Bench(arguments) => bench::main(arguments, &global),
         Command::Worker(arguments) => worker::main(arguments, &global),
         Command::Completions { shell } => {
             clap_complete::generate(shell, &mut Cli::command(), "dsf", &mut io::stdout());

@@ -88,7 +88,7 @@ impl<'a> Trainer<'a> {
                 return Ok(outcome);
             }
             while self.step_in_epoch() < self.steps_per_epoch() {
-                let loss = self.timed_step()?;
+                let loss = self.step()?;
                 if !loss.is_finite() {
                     return Ok(Outcome::Diverged);
                 }
@@ -150,7 +150,9 @@ impl<'a> Trainer<'a> {
         self.config.model.n_layers * self.model.state_size(seq_len)
     }
 
-    fn timed_step(&mut self) -> Result<f64> {
+    /// One optimiser step on the next batch of the epoch: its loss, which if it is no number has
+    /// changed nothing. [`Self::run`] tests between epochs; a caller of this stops there.
+    pub fn step(&mut self) -> Result<f64> {
         let start = Instant::now();
         let first = self.step_in_epoch() * self.config.train.batch_size;
         let last = (first + self.config.train.batch_size).min(self.train.len());

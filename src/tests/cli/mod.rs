@@ -1,5 +1,6 @@
 //! The binary as a person types it.
 
+mod bench;
 mod errors;
 mod golden;
 mod recovery;
