@@ -70,7 +70,19 @@ impl Passes {
         }
     }
 
-    /// Matrix products: the way back has two for each and makes the scores, half of them, again.
+    /// A linear map of `flops`: the way back has two products for its one.
+    pub fn dense(flops: f64) -> Self {
+        let work = |times: f64| Work {
+            flops: times * flops,
+            ..Work::default()
+        };
+        Self {
+            forward: work(1.0),
+            both: work(3.0),
+        }
+    }
+
+    /// Matrix products between sequences: the way back has two for each and makes the scores, half of them, again.
     fn products(flops: f64) -> Self {
         let work = |times: f64| Work {
             flops: times * flops,

@@ -160,14 +160,17 @@ pub(super) static OPS: &[Op] = &[
         ..POINTWISE
     },
     Op {
-        name: "add_bias",
-        about: "x (B, L, d); elements B L d",
+        name: "linear",
+        about: "x (B, L, d), to n features with a bias; elements B L d n",
+        states: true,
         inputs: |s| {
-            let bias = (vec![s.width], Fill::Normal(1.0));
-            vec![(s.sequence(s.width), Fill::Normal(1.0)), bias]
+            let weight = (vec![s.states, s.width], Fill::Normal(0.02));
+            let bias = (vec![s.states], Fill::Normal(1.0));
+            vec![(s.sequence(s.width), Fill::Normal(1.0)), weight, bias]
         },
-        run: |x| ops::add_bias(&x[0], &x[1]),
-        floor: |e| Passes::moves(e.channels(), 2.0, 3.0),
+        run: |x| ops::linear(&x[0], &x[1], Some(&x[2])),
+        elements: Extent::elements,
+        floor: |e| Passes::dense(2.0 * e.elements()),
         ..POINTWISE
     },
     Op {
@@ -182,14 +185,17 @@ pub(super) static OPS: &[Op] = &[
     },
     Op {
         name: "cross_entropy",
-        about: "logits (B L, d) of d classes; elements B L d",
+        about: "hidden (B L, d), a head of n classes; elements B L n",
+        states: true,
         inputs: |s| {
             let rows = s.batch * s.len;
-            let classes = (vec![rows], Fill::Classes(s.width));
-            vec![(vec![rows, s.width], Fill::Normal(1.0)), classes]
+            let head = (vec![s.states, s.width], Fill::Normal(0.02));
+            let classes = (vec![rows], Fill::Classes(s.states));
+            vec![(vec![rows, s.width], Fill::Normal(1.0)), head, classes]
         },
-        run: |x| ops::cross_entropy(&x[0], &x[1]),
-        floor: |e| Passes::moves(e.channels(), 1.0, 3.0),
+        run: |x| Ok(ops::cross_entropy(&x[0], &x[1], &x[2])?.loss),
+        elements: |e| e.tokens() * e.states,
+        floor: |e| Passes::dense(2.0 * e.elements()),
         ..POINTWISE
     },
     Op {
