@@ -12,8 +12,3 @@ pub use clock::{Spread, Timing};
 pub use machine::Machine;
 pub use op::{op_names, Number, OpBench, OpReport, OpRequest, Pass};
 pub use step::{Step, StepReport};
-
-/// How the ops were computed.
-fn route() -> &'static str {
-    "fused"
-}

@@ -3,8 +3,8 @@
 use super::clock::{timed, Timing};
 use super::machine::{self, Machine};
 use super::ops::{Fill, Input, Op, Shape, OPS};
-use super::route;
 use crate::error::{Error, Result};
+use crate::ops::taken as route;
 use crate::rng::Stream;
 use crate::store::peak_memory_bytes;
 use candle_core::{DType, Device, Tensor, Var};

@@ -1,12 +1,13 @@
 //! A training step as [`Trainer`] makes it: batch, forward, backward, AdamW.
 
 use super::clock::{timed, Timing};
+use super::floors;
 use super::machine::{self, Machine};
-use super::{floors, route};
 use crate::config::{RunConfig, TaskConfig};
 use crate::error::{Error, Result};
 use crate::mixers;
 use crate::nn::Params;
+use crate::ops::taken as route;
 use crate::store::peak_memory_bytes;
 use crate::tasks;
 use crate::train::Trainer;

@@ -13,6 +13,7 @@ mod sweep;
 mod worker;
 
 use crate::error::Error;
+use crate::ops::{self, Route};
 use clap::{Args, CommandFactory, Parser, Subcommand, ValueEnum};
 use std::io;
 use std::path::PathBuf;
@@ -89,6 +90,16 @@ struct Global {
     /// Threads to compute with; results do not depend on it [default: all cores].
     #[arg(long, global = true, value_name = "N")]
     threads: Option<usize>,
+    /// What computes: hand-written ops where there are some, or the definitions behind them alone.
+    #[arg(
+        long,
+        global = true,
+        value_enum,
+        default_value_t = Ops::Fused,
+        env = Ops::VARIABLE,
+        hide_env_values = true
+    )]
+    ops: Ops,
     /// Print events as JSON, one object a line, on stdout.
     #[arg(long, global = true)]
     json: bool,
@@ -98,6 +109,28 @@ struct Global {
     /// Colour the output.
     #[arg(long, global = true, value_enum, default_value_t = Colour::Auto)]
     color: Colour,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Ops {
+    /// One pass over memory for each op, with a backward pass written by hand.
+    Fused,
+    /// Ordinary tensor ops: slow, and what the others are checked against.
+    Reference,
+}
+
+impl Ops {
+    const VARIABLE: &str = "DSF_OPS";
+
+    /// Decides for this process and for the workers that it starts.
+    fn prefer(self) {
+        let (route, name) = match self {
+            Ops::Fused => (Route::Fused, "fused"),
+            Ops::Reference => (Route::Reference, "reference"),
+        };
+        std::env::set_var(Self::VARIABLE, name);
+        ops::prefer(route);
+    }
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -157,6 +190,7 @@ pub fn main() -> u8 {
         }
     };
     global.color.choice().write_global();
+    global.ops.prefer();
     let result = match command {
         Command::Mqar(arguments) => mqar::main(arguments, &global),
         Command::Sweep(arguments) => sweep::main(arguments, &global),

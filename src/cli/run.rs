@@ -4,6 +4,7 @@
 use super::raised;
 use crate::config::{RunConfig, TaskConfig};
 use crate::error::{Error, Result};
+use crate::ops;
 use crate::store::{
     peak_memory_bytes, EpochRow, Outcome, Provenance, RunDir, RunResult, RunStatus, Status, Store,
 };
@@ -154,6 +155,7 @@ fn finished(
         seconds: trainer.seconds(),
         tokens_per_s: last.and_then(|e| finite(e.tokens_per_s)),
         peak_memory_bytes: peak_memory_bytes(),
+        ops: ops::taken().to_owned(),
         ..RunResult::failed("", dir.started(), provenance.clone())
     }
 }

@@ -108,4 +108,5 @@ pub const COLUMNS: &[Column] = &[
     Column::new("git_commit", "", Role::Origin, "commit it was built from, -dirty with changes"),
     Column::new("started", "UTC", Role::Origin, "when the run was first begun"),
     Column::new("ended", "UTC", Role::Origin, "when it ended"),
+    Column::new("ops", "", Role::Origin, "implementations that the ops took: fused, reference or both"),
 ];

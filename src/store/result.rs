@@ -37,6 +37,10 @@ pub struct RunResult {
     pub tokens_per_s: Option<f64>,
     /// See [`super::peak_memory_bytes`].
     pub peak_memory_bytes: Option<u64>,
+    /// Which implementations the ops took in the process that ended the run; empty for runs older
+    /// than this field.
+    #[serde(default)]
+    pub ops: String,
     /// When the run was first begun (UTC).
     pub started: String,
     /// When it ended (UTC).
@@ -86,6 +90,7 @@ impl RunResult {
             seconds: 0.0,
             tokens_per_s: None,
             peak_memory_bytes: None,
+            ops: String::new(),
             started: started.to_owned(),
             ended: utc_now(),
             provenance,

@@ -118,6 +118,8 @@ pub struct Row {
     pub started: String,
     /// When it ended.
     pub ended: String,
+    /// Which implementations the ops took.
+    pub ops: String,
 }
 
 impl Row {
@@ -148,6 +150,7 @@ impl Row {
             git_commit: origin.commit(),
             started: result.started.clone(),
             ended: result.ended.clone(),
+            ops: result.ops.clone(),
             ..Self::planned(config)
         }
     }

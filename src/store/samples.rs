@@ -76,6 +76,7 @@ pub(crate) fn done(accuracy: f64) -> RunResult {
         seconds: 31.2,
         tokens_per_s: Some(1e6),
         peak_memory_bytes: Some(1 << 28),
+        ops: "fused".into(),
         started: "2026-01-31T10:00:00Z".into(),
         ended: "2026-01-31T10:00:32Z".into(),
         provenance: provenance(),

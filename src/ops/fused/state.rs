@@ -15,11 +15,14 @@ pub(super) struct State<O, F: Float> {
     ins: Vec<Tensor>,
     wanted: Vec<bool>,
     /// Who made an input, if a fused op did.
-    sources: Vec<Option<(Arc<dyn Sink<F>>, usize)>>,
+    sources: Vec<Option<Maker<F>>>,
     kept: Vec<Vec<F>>,
     outs: Mutex<Vec<Output<F>>>,
     grads: Mutex<Vec<Option<Vec<F>>>>,
 }
+
+/// A fused op and which of its outputs.
+type Maker<F> = (Arc<dyn Sink<F>>, usize);
 
 /// An output: its name and value while somebody holds it, and the gradient that has arrived.
 struct Output<F> {
