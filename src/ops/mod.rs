@@ -8,6 +8,7 @@
 mod add_bias;
 mod causal_attention;
 mod causal_conv1d;
+mod chunked;
 mod cross_entropy;
 mod dropout;
 mod float;
@@ -20,6 +21,7 @@ mod matrix;
 mod pointwise;
 mod selective_scan;
 mod shape;
+mod ssd;
 
 #[cfg(test)]
 mod check;
@@ -34,3 +36,4 @@ pub use linear_scan::linear_scan;
 pub use mask::Dropout;
 pub use pointwise::{elu1, gelu, sigmoid, silu, softplus, tanh};
 pub use selective_scan::selective_scan;
+pub use ssd::ssd;
