@@ -155,14 +155,15 @@ impl<F: Float> Chunk<'_, F> {
         }
     }
 
-    /// Visits the rows at `steps` with the product of the decays from the first of these steps to
-    /// the row's own.
+    /// Sets, or adds to, the rows at `steps` of `to` those of `from`, times the decays from the
+    /// first of these steps to the row's own.
     #[inline(always)]
-    pub(super) fn after(
+    pub(super) fn decay_rows<const ADD: bool>(
         &self,
         decay: &Matrix<F>,
         steps: &Range<usize>,
-        mut visit: impl FnMut(usize, usize, &Lanes<F>),
+        from: &Matrix<F>,
+        to: &mut Matrix<F>,
     ) {
         let rows = self.rows_at(steps);
         for g in 0..decay.groups() {
@@ -173,24 +174,25 @@ impl<F: Float> Chunk<'_, F> {
                     product = each(|i| product[i] * now[i]);
                     next += 1;
                 }
-                visit(r, g, &product);
+                put::<F, ADD>(&product, from.at(r, g), to.at_mut(r, g));
             }
         }
     }
 
-    /// Visits `steps`, the last one first, with the product of the decays of the steps that follow
-    /// among them.
+    /// Sets, or adds to, the `steps` of `to` those of `from`, times the decays of the steps that
+    /// follow among them.
     #[inline(always)]
-    pub(super) fn before(
+    pub(super) fn decay_steps<const ADD: bool>(
         &self,
         decay: &Matrix<F>,
         steps: &Range<usize>,
-        mut visit: impl FnMut(usize, usize, &Lanes<F>),
+        from: &Matrix<F>,
+        to: &mut Matrix<F>,
     ) {
         for g in 0..decay.groups() {
             let mut product = splat(F::one());
             for s in steps.clone().rev() {
-                visit(s, g, &product);
+                put::<F, ADD>(&product, from.at(s, g), to.at_mut(s, g));
                 let now = decay.at(s, g);
                 product = each(|i| product[i] * now[i]);
             }
@@ -207,4 +209,12 @@ impl<F: Float> Chunk<'_, F> {
         }
         product
     }
+}
+
+#[inline(always)]
+fn put<F: Float, const ADD: bool>(factor: &Lanes<F>, from: &Lanes<F>, to: &mut Lanes<F>) {
+    *to = match ADD {
+        true => each(|i| to[i] + factor[i] * from[i]),
+        false => each(|i| factor[i] * from[i]),
+    };
 }

@@ -41,13 +41,10 @@ pub(super) fn gradient<F: Float>(
         clear(&mut work.g_exponent, steps);
         let [before, after] = states.map(|state| state.get(i));
         if let Some(before) = before {
-            state_read(chunk, before, work);
+            state_read(chunk, before, after, work);
         }
         if let Some(after) = after {
             state_written(chunk, after, work);
-        }
-        if let (Some(before), Some(after)) = (before, after) {
-            state_passed(chunk, before, after, work);
         }
         chunk_read(chunk, work);
         work.g_value.copy_into(out.v, op.channels, part.clone());
@@ -60,25 +57,28 @@ pub(super) fn gradient<F: Float>(
     work.g_c.copy_to(out.c, op.states);
 }
 
-/// Rows read the state before the chunk.
+/// Rows read the state before the chunk, and it passes to the state after it.
 #[inline(always)]
-fn state_read<F: Float>(chunk: &Chunk<F>, before: &Matrix<F>, work: &mut Work<F>) {
+fn state_read<F: Float>(
+    chunk: &Chunk<F>,
+    before: &Matrix<F>,
+    after: Option<&Matrix<F>>,
+    work: &mut Work<F>,
+) {
     let (op, rows, all) = (chunk.op, 0..chunk.rows(), 0..chunk.steps());
-    if rows.is_empty() {
-        return;
+    if !rows.is_empty() {
+        work.set_right(chunk, &all);
+        work.set_state_t(op.states, before);
+        let width = 0..op.width();
+        let bounds = |_| (0..op.states, width.clone());
+        work.product
+            .set_product(rows.clone(), &work.c, before, bounds);
+        let bounds = |_| (width.clone(), 0..op.states);
+        work.g_c
+            .add_product(rows, &work.right, &work.state_t, bounds);
     }
-    work.set_right(chunk, &all);
-    work.set_state_t(op.states, before);
-    let width = 0..op.width();
-    work.product
-        .set_product(rows.clone(), &work.c, before, |_| {
-            (0..op.states, width.clone())
-        });
-    work.g_c.add_product(rows, &work.right, &work.state_t, |_| {
-        (width.clone(), 0..op.states)
-    });
     if chunk.decay.is_some() {
-        work.passed_to_rows(chunk, &all);
+        work.passed_to_rows(chunk, &all, after.map(|after| [before, after]));
     }
 }
 
@@ -97,31 +97,6 @@ fn state_written<F: Float>(chunk: &Chunk<F>, after: &Matrix<F>, work: &mut Work<
             (width.clone(), 0..op.states)
         });
     work.left_back(chunk, &all);
-}
-
-/// The state passes the whole chunk.
-#[inline(always)]
-fn state_passed<F: Float>(
-    chunk: &Chunk<F>,
-    before: &Matrix<F>,
-    after: &Matrix<F>,
-    work: &mut Work<F>,
-) {
-    if chunk.decay.is_none() {
-        return;
-    }
-    for g in 0..work.decay.groups() {
-        let mut passed: Lanes<F> = splat(F::zero());
-        for k in 0..chunk.op.states {
-            let (before, after) = (before.at(k, g), after.at(k, g));
-            passed = each(|i| passed[i] + before[i] * after[i]);
-        }
-        let whole = chunk.whole(&work.decay, g);
-        for t in 0..chunk.steps() {
-            let exponent = work.g_exponent.at_mut(t, g);
-            *exponent = each(|i| exponent[i] + whole[i] * passed[i]);
-        }
-    }
 }
 
 /// Rows read the steps of the chunk.
@@ -171,7 +146,7 @@ fn span_read<F: Float>(chunk: &Chunk<F>, span: &Span, work: &mut Work<F>) {
     let bounds = |_| (span.left.clone(), width.clone());
     work.product
         .set_product(rows.clone(), &work.scores, &work.left, bounds);
-    work.passed_to_rows(chunk, &span.right);
+    work.passed_to_rows(chunk, &span.right, None);
     let left = &work.left;
     work.left_t
         .set_transposed(span.left.clone(), left.groups(), |s, g| *left.at(s, g));
@@ -207,21 +182,13 @@ impl<F: Float> Work<F> {
     /// Values of `steps`, decayed to their end.
     #[inline(always)]
     fn set_left(&mut self, chunk: &Chunk<F>, steps: &Range<usize>) {
-        let (left, value) = (&mut self.left, &self.value);
-        chunk.before(&self.decay, steps, |s, g, product| {
-            let value = value.at(s, g);
-            *left.at_mut(s, g) = each(|i| product[i] * value[i]);
-        });
+        chunk.decay_steps::<false>(&self.decay, steps, &self.value, &mut self.left);
     }
 
     /// Gradients of the rows at `steps`, decayed to their start.
     #[inline(always)]
     fn set_right(&mut self, chunk: &Chunk<F>, steps: &Range<usize>) {
-        let (right, gy) = (&mut self.right, &self.y);
-        chunk.after(&self.decay, steps, |r, g, product| {
-            let gy = gy.at(r, g);
-            *right.at_mut(r, g) = each(|i| product[i] * gy[i]);
-        });
+        chunk.decay_rows::<false>(&self.decay, steps, &self.y, &mut self.right);
     }
 
     #[inline(always)]
@@ -230,12 +197,26 @@ impl<F: Float> Work<F> {
             .set_transposed(0..states, state.groups(), |k, g| *state.at(k, g));
     }
 
-    /// With `product` what the rows at `steps` read at their start: adds what passed each decay.
+    /// With `product` what the rows at `steps` read at their start: adds what passed each decay,
+    /// on its way to a row or, from the state before the chunk, to the state after it.
     #[inline(always)]
-    fn passed_to_rows(&mut self, chunk: &Chunk<F>, steps: &Range<usize>) {
+    fn passed_to_rows(
+        &mut self,
+        chunk: &Chunk<F>,
+        steps: &Range<usize>,
+        states: Option<[&Matrix<F>; 2]>,
+    ) {
         let rows = chunk.rows_at(steps);
         for g in 0..self.decay.groups() {
             let (mut passed, mut row): (Lanes<F>, _) = (splat(F::zero()), rows.end);
+            if let Some([before, after]) = states {
+                for k in 0..chunk.op.states {
+                    let (before, after) = (before.at(k, g), after.at(k, g));
+                    passed = each(|i| passed[i] + before[i] * after[i]);
+                }
+                let whole = chunk.whole(&self.decay, g);
+                passed = each(|i| whole[i] * passed[i]);
+            }
             for t in steps.clone().rev() {
                 while row > rows.start && chunk.time(row - 1) == t {
                     row -= 1;
@@ -251,11 +232,7 @@ impl<F: Float> Work<F> {
     /// With `product` the gradient of `left`: adds to those of values and decays.
     #[inline(always)]
     fn left_back(&mut self, chunk: &Chunk<F>, steps: &Range<usize>) {
-        let (g_value, g_left) = (&mut self.g_value, &self.product);
-        chunk.before(&self.decay, steps, |s, g, product| {
-            let (value, left) = (g_value.at_mut(s, g), g_left.at(s, g));
-            *value = each(|i| value[i] + product[i] * left[i]);
-        });
+        chunk.decay_steps::<true>(&self.decay, steps, &self.product, &mut self.g_value);
         if chunk.decay.is_none() {
             return;
         }

@@ -39,6 +39,7 @@ pub(crate) struct Chunked {
 }
 
 /// The steps at which rows are wanted, ascending.
+#[derive(Clone)]
 pub(crate) struct Times {
     list: Vec<usize>,
     /// Rows of a sequence.
@@ -114,6 +115,12 @@ pub(crate) struct Grads<F> {
 }
 
 impl Chunked {
+    /// Multiplications of a sequence, about.
+    pub(crate) fn products(&self) -> usize {
+        let (n, d) = (self.states, self.channels);
+        self.len * n * d + self.times.rows * (n * d + CHUNK / 2 * (n + d))
+    }
+
     /// y, (sequences, R, d).
     pub(crate) fn forward<F: Float>(&self, ins: &Inputs<F>) -> Vec<F> {
         let size = self.times.rows * self.channels;

@@ -4,7 +4,6 @@ use super::chunk::Chunk;
 use super::leaf;
 use super::work::{clear, Work};
 use crate::ops::float::Float;
-use crate::ops::lanes::each;
 use crate::ops::matrix::Matrix;
 use multiversion::multiversion;
 
@@ -43,12 +42,10 @@ fn read_state<F: Float>(chunk: &Chunk<F>, state: Option<&Matrix<F>>, work: &mut 
         return;
     };
     let (n, width) = (chunk.op.states, chunk.op.width());
-    work.y
+    work.product
         .set_product(0..chunk.rows(), &work.c, state, |_| (0..n, 0..width));
-    chunk.after(&work.decay, &(0..chunk.steps()), |r, g, product| {
-        let y = work.y.at_mut(r, g);
-        *y = each(|i| product[i] * y[i]);
-    });
+    let all = 0..chunk.steps();
+    chunk.decay_rows::<false>(&work.decay, &all, &work.product, &mut work.y);
 }
 
 /// What the steps of the chunk give to each row.
@@ -60,19 +57,11 @@ fn read_chunk<F: Float>(chunk: &Chunk<F>, work: &mut Work<F>) {
         if rows.is_empty() {
             continue;
         }
-        let (left, value) = (&mut work.left, &work.value);
-        chunk.before(&work.decay, &span.left, |s, g, product| {
-            let value = value.at(s, g);
-            *left.at_mut(s, g) = each(|i| product[i] * value[i]);
-        });
+        chunk.decay_steps::<false>(&work.decay, &span.left, &work.value, &mut work.left);
         let bounds = |_| (span.left.clone(), 0..width);
         work.product
             .set_product(rows, &work.scores, &work.left, bounds);
-        let (y, read) = (&mut work.y, &work.product);
-        chunk.after(&work.decay, &span.right, |r, g, product| {
-            let (y, read) = (y.at_mut(r, g), read.at(r, g));
-            *y = each(|i| y[i] + product[i] * read[i]);
-        });
+        chunk.decay_rows::<true>(&work.decay, &span.right, &work.product, &mut work.y);
     }
     for steps in chunk.leaves() {
         leaf::read(chunk, steps, work);

@@ -98,10 +98,7 @@ fn forth<F: Float>(chunk: &Chunk<F>, work: &mut Work<F>) -> Passage<F> {
             value, decay, left, ..
         } = work;
         chunk.drive(&part, value, decay);
-        chunk.before(decay, &steps, |s, g, product| {
-            let value = value.at(s, g);
-            *left.at_mut(s, g) = each(|i| product[i] * value[i]);
-        });
+        chunk.decay_steps::<false>(decay, &steps, value, left);
         all.extend((0..decay.groups()).map(|g| chunk.whole(decay, g)));
         let mut state = Matrix::zeros(op.states, op.width());
         state.add_transposed_product(0..op.states, &work.b, left, |_| steps.clone());
@@ -124,10 +121,7 @@ fn back<F: Float>(chunk: &Chunk<F>, gy: &[F], work: &mut Work<F>) -> Passage<F> 
         } = work;
         chunk.drive(&part, value, decay);
         work.y.set_rows(gy, op.channels, part);
-        chunk.after(decay, &(0..chunk.steps()), |r, g, product| {
-            let gy = work.y.at(r, g);
-            *right.at_mut(r, g) = each(|i| product[i] * gy[i]);
-        });
+        chunk.decay_rows::<false>(decay, &(0..chunk.steps()), &work.y, right);
         all.extend((0..decay.groups()).map(|g| chunk.whole(decay, g)));
         let mut state = Matrix::zeros(op.states, op.width());
         state.add_transposed_product(0..op.states, &work.c, right, |_| 0..chunk.rows());

@@ -1,9 +1,9 @@
 //! The matrices of a chunk, allocated once for many chunks.
 
-use super::chunk::{Chunk, LEAF};
+use super::chunk::Chunk;
 use super::{Chunked, CHUNK};
 use crate::ops::float::Float;
-use crate::ops::lanes::{splat, Lanes, LANES};
+use crate::ops::lanes::{splat, LANES};
 use crate::ops::matrix::Matrix;
 
 /// Nothing of it outlives a chunk. Steps, rows, states and channels are those of a chunk.
@@ -38,9 +38,6 @@ pub(super) struct Work<F> {
     pub(super) g_value: Matrix<F>,
     /// With respect to the exponent of each decay, (steps, channels).
     pub(super) g_exponent: Matrix<F>,
-    /// The states of a leaf at each of its steps, and sums of a leaf.
-    pub(super) walk: Vec<Lanes<F>>,
-    pub(super) dots: Vec<Lanes<F>>,
 }
 
 impl<F: Float> Work<F> {
@@ -68,8 +65,6 @@ impl<F: Float> Work<F> {
             g_scores: of_rows(steps),
             g_value: of_steps(width),
             g_exponent: of_steps(width),
-            walk: vec![splat(F::zero()); LEAF * LEAF],
-            dots: Vec::new(),
         }
     }
 
