@@ -49,7 +49,8 @@ impl Ssd {
         })
     }
 
-    fn drive(&self, u: &Tensor) -> Result<Drive> {
+    /// The drive along u, read at the rows wanted.
+    fn drive(&self, u: &Tensor, cx: &Cx) -> Result<Drive> {
         let d = self.bdt.dim(0)?;
         let step = linear(u, &self.wu, None)?.broadcast_add(&self.bdt)?;
         Ok(Drive {
@@ -57,7 +58,7 @@ impl Ssd {
             delta: ops::softplus(&step)?,
             a: self.a_log.exp()?.neg()?.broadcast_as((d, 1))?,
             b: linear(u, &self.wb, None)?,
-            c: linear(u, &self.wc, None)?,
+            c: linear(&cx.select(u)?, &self.wc, None)?,
         })
     }
 
@@ -69,8 +70,8 @@ impl Ssd {
 
 impl Mixer for Ssd {
     fn forward(&self, u: &Tensor, cx: &Cx) -> Result<Tensor> {
-        let o = self.drive(u)?.scan()?;
-        self.finish(&cx.select(&o)?, &cx.select(u)?)
+        let o = self.drive(u, cx)?.scan_rows(cx)?;
+        self.finish(&o, &cx.select(u)?)
     }
 
     fn state_size(&self, _seq_len: usize) -> usize {
@@ -83,7 +84,7 @@ impl Mixer for Ssd {
 
     fn ltv(&self, u: &Tensor) -> Result<Option<Ltv>> {
         let skip = u.ones_like()?.broadcast_mul(&self.dskip)?;
-        let drive = self.drive(&u.unsqueeze(0)?)?;
+        let drive = self.drive(&u.unsqueeze(0)?, &Cx::eval())?;
         drive.system(None, skip, Some(&self.wout)).map(Some)
     }
 }
@@ -95,7 +96,7 @@ impl Recurrent for Ssd {
 
     fn step(&self, x_t: &Tensor, state: &mut State) -> Result<Tensor> {
         let u = x_t.unsqueeze(1)?;
-        let o = self.drive(&u)?.step(state)?;
+        let o = self.drive(&u, &Cx::eval())?.step(state)?;
         self.finish(&o, &u)?.squeeze(1)
     }
 }

@@ -65,7 +65,8 @@ impl SsdMamba2 {
         wide.reshape(shape)
     }
 
-    fn drive(&self, u: &Tensor) -> Result<Drive> {
+    /// The drive along u, read at the rows wanted.
+    fn drive(&self, u: &Tensor, cx: &Cx) -> Result<Drive> {
         let step = linear(u, &self.wdt, Some(&self.bdt))?;
         let a = self.a_log.exp()?.neg()?;
         Ok(Drive {
@@ -73,7 +74,7 @@ impl SsdMamba2 {
             delta: self.per_channel(&ops::softplus(&step)?)?,
             a: self.per_channel(&a)?.unsqueeze(1)?,
             b: linear(u, &self.wb, None)?,
-            c: linear(u, &self.wc, None)?,
+            c: linear(&cx.select(u)?, &self.wc, None)?,
         })
     }
 
@@ -85,8 +86,8 @@ impl SsdMamba2 {
 
 impl Mixer for SsdMamba2 {
     fn forward(&self, u: &Tensor, cx: &Cx) -> Result<Tensor> {
-        let drive = self.drive(u)?;
-        self.finish(&cx.select(&drive.scan()?)?, &cx.select(&drive.x)?)
+        let drive = self.drive(u, cx)?;
+        self.finish(&drive.scan_rows(cx)?, &cx.select(&drive.x)?)
     }
 
     fn state_size(&self, _seq_len: usize) -> usize {
@@ -101,7 +102,7 @@ impl Mixer for SsdMamba2 {
         let skip = u
             .ones_like()?
             .broadcast_mul(&self.per_channel(&self.dskip)?)?;
-        let drive = self.drive(&u.unsqueeze(0)?)?;
+        let drive = self.drive(&u.unsqueeze(0)?, &Cx::eval())?;
         drive
             .system(Some(&self.wx), skip, Some(&self.wout))
             .map(Some)
@@ -114,7 +115,7 @@ impl Recurrent for SsdMamba2 {
     }
 
     fn step(&self, x_t: &Tensor, state: &mut State) -> Result<Tensor> {
-        let drive = self.drive(&x_t.unsqueeze(1)?)?;
+        let drive = self.drive(&x_t.unsqueeze(1)?, &Cx::eval())?;
         let o = drive.step(state)?;
         self.finish(&o, &drive.x)?.squeeze(1)
     }

@@ -4,6 +4,7 @@
 
 use super::State;
 use crate::ltv::{Channels, Ltv};
+use crate::nn::Cx;
 use crate::ops;
 use crate::rng::Stream;
 use candle_core::{Result, Tensor, D};
@@ -22,6 +23,12 @@ impl Drive {
     /// Leading axes `(batch, seq_len)`; gives o of the shape of x.
     pub fn scan(&self) -> Result<Tensor> {
         ops::selective_scan(&self.x, &self.delta, &self.a, &self.b, &self.c)
+    }
+
+    /// [`Self::scan`] with `a` `(E, 1)`, at the rows wanted, which are those of `c`.
+    pub fn scan_rows(&self, cx: &Cx) -> Result<Tensor> {
+        let (a, at) = (self.a.squeeze(1)?, cx.rows().map(|rows| &rows.positions));
+        ops::ssd(&self.x, &self.delta, &a, &self.b, &self.c, at)
     }
 
     /// Leading axes `(batch, 1)`; gives o `(batch, 1, E)` and advances the state.

@@ -8,6 +8,7 @@
 mod causal_attention;
 mod causal_conv1d;
 mod channels;
+mod chunked;
 mod cross_entropy;
 mod dropout;
 mod embedding;
@@ -26,6 +27,7 @@ mod route;
 mod select_rows;
 mod selective_scan;
 mod shape;
+mod ssd;
 
 #[cfg(test)]
 mod check;
@@ -45,3 +47,4 @@ pub use pointwise::{elu1, gelu, sigmoid, silu, softplus, tanh};
 pub use route::{prefer, taken, Route};
 pub use select_rows::select_rows;
 pub use selective_scan::selective_scan;
+pub use ssd::ssd;

@@ -41,8 +41,8 @@ fn backward_item<F: Float>(item: &Item<F>, go: &[F], [gq, gk, gv]: [&mut [F]; 3]
         let go = &go[block.rows.start * value_width..block.rows.end * value_width];
         let go = Matrix::from_rows(go, value_width);
         let (mut p, mut gs) = (Matrix::zeros(rows, op.len), Matrix::zeros(rows, op.len));
-        gs.set_product(&go, &values_t, rows, |top| {
-            (value_width, block.panel_reach(top))
+        gs.set_product(0..rows, &go, &values_t, |top| {
+            (0..value_width, 0..block.panel_reach(top))
         });
         let mut factors = vec![F::one(); op.len];
         block.weigh(op.weights, &keys_t, key_width, &mut p, |i, p, sum| {
@@ -53,10 +53,12 @@ fn backward_item<F: Float>(item: &Item<F>, go: &[F], [gq, gk, gv]: [&mut [F]; 3]
             item.mask_row(block.rows.start + i, factors);
             row_back(op.weights, sum, factors, p, gs);
         });
-        sum_v.add_transposed_product(&p, &go, |first| seen_from(&block, first));
-        sum_k.add_transposed_product(&gs, &block.q, |first| seen_from(&block, first));
+        sum_v.add_transposed_product(0..op.len, &p, &go, |first| seen_from(&block, first));
+        sum_k.add_transposed_product(0..op.len, &gs, &block.q, |first| seen_from(&block, first));
         let mut product = Matrix::zeros(rows, key_width);
-        product.set_product(&gs, &keys, rows, |top| (block.panel_reach(top), key_width));
+        product.set_product(0..rows, &gs, &keys, |top| {
+            (0..block.panel_reach(top), 0..key_width)
+        });
         let gq = &mut gq[block.rows.start * key_width..block.rows.end * key_width];
         product.copy_to(gq, key_width);
     }

@@ -83,8 +83,8 @@ impl<F: Float> Block<'_, F> {
         p: &mut Matrix<F>,
         mut done: impl FnMut(usize, &mut [F], F),
     ) {
-        p.set_product(&self.q, keys, self.reach.len(), |top| {
-            (key_width, self.panel_reach(top))
+        p.set_product(0..self.reach.len(), &self.q, keys, |top| {
+            (0..key_width, 0..self.panel_reach(top))
         });
         for (i, &reach) in self.reach.iter().enumerate() {
             let (seen, hidden) = p.row_mut(i).split_at_mut(reach);
@@ -135,8 +135,8 @@ fn forward_item<F: Float>(item: &Item<F>, out: &mut [F]) {
         block.weigh(op.weights, &keys, op.key_width, &mut p, |i, row, _| {
             item.mask_row(block.rows.start + i, row);
         });
-        let bounds = |top| (block.panel_reach(top), op.value_width);
-        o.set_product(&p, &values, block.reach.len(), bounds);
+        let bounds = |top| (0..block.panel_reach(top), 0..op.value_width);
+        o.set_product(0..block.reach.len(), &p, &values, bounds);
         let out = &mut out[block.rows.start * op.value_width..block.rows.end * op.value_width];
         o.copy_to(out, op.value_width);
     }

@@ -80,6 +80,34 @@ fn fused_equals_reference_for_some_rows() {
     }
 }
 
+/// Long enough for the chunked sum, which these rules take where it costs less.
+#[test]
+fn fused_equals_reference_where_time_is_linear() {
+    let ascending = |[batch, _, rows, len, ..]: Sizes| {
+        let ids: Vec<u32> = (0..batch * rows)
+            .map(|i| (i % rows * len / rows + i / rows) as u32)
+            .collect();
+        Tensor::from_vec(ids, (batch, rows), &Device::Cpu).unwrap()
+    };
+    for rule in [Weights::LinearNormalised, Weights::Plain] {
+        let whole = [2, 2, 300, 300, 5, 3];
+        let some = [2, 2, 100, 300, 3, 20];
+        for (sizes, positions) in [(whole, None), (some, Some(ascending(some)))] {
+            let x: Vec<Tensor> = case(sizes)
+                .vars(candle_core::DType::F64)
+                .iter()
+                .map(|x| x.as_tensor().clone())
+                .collect();
+            let op = CausalAttention::check(&x[0], &x[1], &x[2], positions.as_ref(), rule, None);
+            assert!(linear::sums(&op.unwrap()).is_some(), "{sizes:?}");
+            agree(sizes, positions.as_ref(), rule, None);
+        }
+        check::same_bits(&case([1, 1, 300, 300, 5, 6]), |x| {
+            causal_attention(&x[0], &x[1], &x[2], None, rule, None)
+        });
+    }
+}
+
 #[test]
 fn gradients_are_finite_differences() {
     for rule in RULES {

@@ -1,0 +1,102 @@
+//! Weights that are scores, or scores over their sum, in time linear in L: the chunked sum.
+
+use super::{CausalAttention, Weights};
+use crate::ops::chunked::{Chunked, Inputs, Times};
+use crate::ops::float::Float;
+use crate::ops::fused::Used;
+use crate::ops::lanes::total;
+use rayon::prelude::*;
+
+/// The chunked sum of the values, where it applies and costs less than all pairs.
+pub(super) fn sums(op: &CausalAttention) -> Option<Chunked> {
+    let linear = op.weights != Weights::Softmax && op.mask.is_none();
+    let mut lists = op.reach.chunks_exact(op.rows);
+    if !linear || !lists.all(|reach| reach.is_sorted()) {
+        return None;
+    }
+    let lists = op.reach.len() / op.rows;
+    let times = op.reach.iter().map(|reach| reach - 1).collect();
+    let sums = Chunked {
+        sequences: op.batch * op.heads,
+        len: op.len,
+        channels: op.value_width,
+        states: op.key_width,
+        times: Times::lists(times, op.rows, op.batch * op.heads / lists),
+    };
+    let pairs: usize = op.reach.iter().sum();
+    let direct = pairs / lists * (op.key_width + op.value_width);
+    (sums.products() < direct).then_some(sums)
+}
+
+pub(super) fn forward<F: Float>(op: &CausalAttention, sums: Chunked, ins: &[&[F]]) -> Vec<F> {
+    let mut o = sums.forward(&inputs(ins, ins[2]));
+    if op.weights == Weights::LinearNormalised {
+        let rows = o.par_chunks_mut(op.value_width);
+        rows.zip(shares(op, sums, ins)).for_each(|(o, share)| {
+            for o in o {
+                *o *= share;
+            }
+        });
+    }
+    o
+}
+
+pub(super) fn backward<F: Float>(
+    op: &CausalAttention,
+    sums: Chunked,
+    ins: &[&[F]],
+    out: Used<F>,
+) -> Vec<Vec<F>> {
+    if op.weights == Weights::Plain {
+        let grads = sums.backward(&inputs(ins, ins[2]), out.grad);
+        return vec![grads.c, grads.b, grads.v];
+    }
+    // A further value, one everywhere, carries the gradient of the sum of weights.
+    let (e, wide) = (op.value_width, op.value_width + 1);
+    let mut v = vec![F::one(); ins[2].len() / e * wide];
+    let rows = v.par_chunks_mut(wide).zip(ins[2].par_chunks(e));
+    rows.for_each(|(wide, v)| wide[..e].copy_from_slice(v));
+    let sums = Chunked {
+        channels: wide,
+        ..sums
+    };
+    let ones = Chunked {
+        channels: 1,
+        times: sums.times.clone(),
+        ..sums
+    };
+    let mut go = vec![F::zero(); out.grad.len() / e * wide];
+    let rows = go.par_chunks_mut(wide).zip(shares(op, ones, ins));
+    rows.zip(out.grad.par_chunks(e).zip(out.value.par_chunks(e)))
+        .for_each(|((wide, share), (go, o))| {
+            for (wide, &go) in wide.iter_mut().zip(go) {
+                *wide = go * share;
+            }
+            wide[e] = -total([go, o], |[go, o]| go * o) * share;
+        });
+    let grads = sums.backward(&inputs(ins, &v), &go);
+    let mut gv = vec![F::zero(); ins[2].len()];
+    let rows = gv.par_chunks_mut(e).zip(grads.v.par_chunks(wide));
+    rows.for_each(|(gv, wide)| gv.copy_from_slice(&wide[..e]));
+    vec![grads.c, grads.b, gv]
+}
+
+/// 1 / Σ_j s_ij for each row.
+fn shares<F: Float>(op: &CausalAttention, sums: Chunked, ins: &[&[F]]) -> Vec<F> {
+    let sums = Chunked {
+        channels: 1,
+        ..sums
+    };
+    let ones = vec![F::one(); op.batch * op.heads * op.len];
+    let sums = sums.forward(&inputs(ins, &ones));
+    sums.into_iter().map(|sum| F::one() / sum).collect()
+}
+
+fn inputs<'a, F>(ins: &[&'a [F]], v: &'a [F]) -> Inputs<'a, F> {
+    Inputs {
+        b: ins[1],
+        c: ins[0],
+        x: v,
+        decay: None,
+    }
+}

@@ -1,0 +1,74 @@
+//! Pairs of steps inside a leaf. Each row looks back step by step, with the product of the decays
+//! that lie between in a register.
+
+use super::chunk::{Chunk, LEAF};
+use super::work::Work;
+use crate::ops::float::Float;
+use crate::ops::lanes::{each, splat, sum, Lanes};
+use std::ops::Range;
+
+/// Adds what the steps of a leaf give to its rows.
+#[inline(always)]
+pub(super) fn read<F: Float>(chunk: &Chunk<F>, steps: Range<usize>, work: &mut Work<F>) {
+    for row in chunk.rows_at(&steps) {
+        let seen = steps.start..chunk.time(row) + 1;
+        let scores = &work.scores.row(row)[..seen.end];
+        for g in 0..work.value.groups() {
+            let mut y = *work.y.at(row, g);
+            let mut product: Lanes<F> = splat(F::one());
+            for s in seen.clone().rev() {
+                let (value, decay) = (work.value.at(s, g), work.decay.at(s, g));
+                y = each(|i| y[i] + scores[s] * (product[i] * value[i]));
+                product = each(|i| product[i] * decay[i]);
+            }
+            *work.y.at_mut(row, g) = y;
+        }
+    }
+}
+
+/// Adds to the gradients of scores, values and exponents what the pairs of a leaf contribute.
+#[inline(always)]
+pub(super) fn read_back<F: Float>(chunk: &Chunk<F>, steps: Range<usize>, work: &mut Work<F>) {
+    for row in chunk.rows_at(&steps) {
+        let seen = steps.start..chunk.time(row) + 1;
+        let mut dots: [Lanes<F>; LEAF] = [splat(F::zero()); LEAF];
+        for g in 0..work.value.groups() {
+            row_back(row, &seen, g, work, &mut dots);
+        }
+        let scores = &mut work.g_scores.row_mut(row)[seen];
+        for (score, dots) in scores.iter_mut().zip(&dots) {
+            *score += sum(dots);
+        }
+    }
+}
+
+/// For one row and group; adds to `dots` what sums to the gradients of the row's scores.
+#[inline(always)]
+fn row_back<F: Float>(
+    row: usize,
+    seen: &Range<usize>,
+    g: usize,
+    work: &mut Work<F>,
+    dots: &mut [Lanes<F>; LEAF],
+) {
+    let gy = work.y.at(row, g);
+    let scores = &work.scores.row(row)[..seen.end];
+    let mut reached: [Lanes<F>; LEAF] = [splat(F::zero()); LEAF];
+    let mut now: Lanes<F> = *gy;
+    for (s, reached) in seen.clone().zip(&mut reached).rev() {
+        *reached = now;
+        let decay = work.decay.at(s, g);
+        now = each(|i| now[i] * decay[i]);
+    }
+    let mut passed: Lanes<F> = splat(F::zero());
+    for (s, (reached, dot)) in seen.clone().zip(reached.iter().zip(dots)) {
+        let value = work.value.at(s, g);
+        let product: Lanes<F> = each(|i| reached[i] * value[i]);
+        *dot = each(|i| dot[i] + product[i]);
+        let g_value = work.g_value.at_mut(s, g);
+        *g_value = each(|i| g_value[i] + scores[s] * reached[i]);
+        let exponent = work.g_exponent.at_mut(s, g);
+        *exponent = each(|i| exponent[i] + passed[i]);
+        passed = each(|i| passed[i] + scores[s] * product[i]);
+    }
+}

@@ -1,0 +1,238 @@
+//! Causal sums with separable scores, chunk by chunk, in time linear in L:
+//! y_t\[c\] = Σ_{s <= t} (c_t · b_s) e^{P_t\[c\] - P_s\[c\]} v_s\[c\].
+//!
+//! Inside a chunk the scores c_t · b_s are a matrix that all channels share; what lies before a
+//! chunk acts through a state H of (n, d). A pair of steps s < t meets at the one boundary m that
+//! separates its two sides: there its decay is the product of the decays from s to m and of those
+//! from m to t, so that a block of pairs is a plain matrix product between rows scaled by decays.
+//! Only products of decays occur, never their inverses: nothing overflows, whatever the decay, and
+//! the gradient of a decay is a sum of what really passed it, without cancellation.
+
+mod chunk;
+mod gradient;
+mod leaf;
+mod output;
+mod state;
+mod work;
+
+use super::float::Float;
+use candle_core::{bail, Result, Tensor};
+use chunk::Chunk;
+use gradient::Out;
+use rayon::prelude::*;
+use std::ops::Range;
+use work::Work;
+
+/// Steps in a chunk.
+const CHUNK: usize = 64;
+
+/// State numbers kept at a time; beyond it, sequences go in slabs of as many as fit, at least one.
+const KEPT: usize = 1 << 24;
+
+/// The sizes of the sum.
+pub(crate) struct Chunked {
+    pub(crate) sequences: usize,
+    pub(crate) len: usize,
+    pub(crate) channels: usize,
+    pub(crate) states: usize,
+    pub(crate) times: Times,
+}
+
+/// The steps at which rows are wanted, ascending.
+#[derive(Clone)]
+pub(crate) struct Times {
+    list: Vec<usize>,
+    /// Rows of a sequence.
+    pub(crate) rows: usize,
+    /// Neighbouring sequences that share a list.
+    shared: usize,
+}
+
+impl Times {
+    /// Every step.
+    pub(crate) fn all(len: usize) -> Self {
+        Self {
+            list: (0..len).collect(),
+            rows: len,
+            shared: usize::MAX,
+        }
+    }
+
+    /// Lists of `rows` ascending steps, each for `shared` neighbouring sequences.
+    pub(crate) fn lists(list: Vec<usize>, rows: usize, shared: usize) -> Self {
+        Self { list, rows, shared }
+    }
+
+    /// From `positions` (B, R) of u32, each row ascending and below `len`.
+    pub(crate) fn at(op: &str, positions: &Tensor, batch: usize, len: usize) -> Result<Self> {
+        let rows = match positions.dims() {
+            &[lists, rows] if lists == batch && rows > 0 => rows,
+            given => bail!("{op}: positions has shape {given:?}, needed are {batch} rows"),
+        };
+        let list: Vec<u32> = positions.flatten_all()?.to_vec1()?;
+        if let Some(&late) = list.iter().find(|&&time| time as usize >= len) {
+            bail!("{op}: position {late}, but u has {len} steps");
+        }
+        if !list.chunks_exact(rows).all(|times| times.is_sorted()) {
+            bail!("{op}: positions must ascend in each sequence");
+        }
+        let list = list.into_iter().map(|time| time as usize).collect();
+        Ok(Self::lists(list, rows, 1))
+    }
+
+    fn of(&self, sequence: usize) -> &[usize] {
+        &self.list[sequence / self.shared * self.rows..][..self.rows]
+    }
+}
+
+/// What the sum reads.
+pub(crate) struct Inputs<'a, F> {
+    /// (sequences, L, n).
+    pub(crate) b: &'a [F],
+    /// (sequences, R, n).
+    pub(crate) c: &'a [F],
+    /// (sequences, L, d).
+    pub(crate) x: &'a [F],
+    pub(crate) decay: Option<Decay<'a, F>>,
+}
+
+/// With it v = step · x and P is the running sum of step · rate; without it v = x and P = 0.
+pub(crate) struct Decay<'a, F> {
+    /// (sequences, L, d).
+    pub(crate) step: &'a [F],
+    /// (d), negative.
+    pub(crate) rate: &'a [F],
+}
+
+/// Gradients, of the shapes of what they belong to.
+pub(crate) struct Grads<F> {
+    pub(crate) b: Vec<F>,
+    pub(crate) c: Vec<F>,
+    /// With respect to v.
+    pub(crate) v: Vec<F>,
+    /// With respect to step · rate; empty without decay.
+    pub(crate) exponent: Vec<F>,
+}
+
+impl Chunked {
+    /// Multiplications of a sequence, about.
+    pub(crate) fn products(&self) -> usize {
+        let (n, d) = (self.states, self.channels);
+        self.len * n * d + self.times.rows * (n * d + CHUNK / 2 * (n + d))
+    }
+
+    /// y, (sequences, R, d).
+    pub(crate) fn forward<F: Float>(&self, ins: &Inputs<F>) -> Vec<F> {
+        let size = self.times.rows * self.channels;
+        let mut y = vec![F::zero(); self.sequences * size];
+        let slabs = y.chunks_mut(self.slab() * size);
+        for (slab, y) in self.slabs().zip(slabs) {
+            let chunks = self.chunks(ins, slab);
+            let before = state::before(self, &chunks);
+            let parts = split(y, &chunks, |chunk| chunk.times.len() * self.channels);
+            let most = most_rows(&chunks);
+            (&chunks, before, parts).into_par_iter().for_each_init(
+                || Work::new(self, most),
+                |work, (chunk, before, y)| output::output(chunk, &before, work, y),
+            );
+        }
+        y
+    }
+
+    /// The gradients, given that with respect to y.
+    pub(crate) fn backward<F: Float>(&self, ins: &Inputs<F>, gy: &[F]) -> Grads<F> {
+        let zeros = |len: usize| vec![F::zero(); len];
+        let exponents = ins.decay.as_ref().map_or(0, |_| ins.x.len());
+        let mut grads = Grads {
+            b: zeros(ins.b.len()),
+            c: zeros(ins.c.len()),
+            v: zeros(ins.x.len()),
+            exponent: zeros(exponents),
+        };
+        for slab in self.slabs() {
+            let chunks = self.chunks(ins, slab.clone());
+            let before = state::before(self, &chunks);
+            let after = state::after(self, &chunks, gy);
+            let outs = self.outs(&mut grads, slab, &chunks);
+            let most = most_rows(&chunks);
+            (&chunks, before, after, outs)
+                .into_par_iter()
+                .for_each_init(
+                    || Work::new(self, most),
+                    |work, (chunk, before, after, out)| {
+                        gradient::gradient(chunk, [&before, &after], chunk.of_rows(gy), work, out);
+                    },
+                );
+        }
+        grads
+    }
+
+    /// The part of the gradients that each chunk of a slab fills.
+    fn outs<'a, F>(
+        &self,
+        grads: &'a mut Grads<F>,
+        slab: Range<usize>,
+        chunks: &[Chunk<F>],
+    ) -> Vec<Out<'a, F>> {
+        let (n, d) = (self.states, self.channels);
+        let exponents = if grads.exponent.is_empty() { 0 } else { d };
+        let part = |of_one: usize| slab.start * of_one..slab.end * of_one;
+        let b = &mut grads.b[part(self.len * n)];
+        let c = &mut grads.c[part(self.times.rows * n)];
+        let v = &mut grads.v[part(self.len * d)];
+        let exponent = &mut grads.exponent[part(self.len * exponents)];
+        let b = split(b, chunks, |chunk| chunk.steps() * n);
+        let c = split(c, chunks, |chunk| chunk.rows() * n);
+        let v = split(v, chunks, |chunk| chunk.steps() * d);
+        let exponent = split(exponent, chunks, |chunk| chunk.steps() * exponents);
+        let parts = b.into_iter().zip(c).zip(v).zip(exponent);
+        parts
+            .map(|(((b, c), v), exponent)| Out { b, c, v, exponent })
+            .collect()
+    }
+
+    /// Chunks of a sequence.
+    fn pieces(&self) -> usize {
+        self.len.div_ceil(CHUNK)
+    }
+
+    /// Sequences in a slab.
+    fn slab(&self) -> usize {
+        match self.pieces() {
+            1 => self.sequences,
+            pieces => (KEPT / (pieces * self.states * self.channels)).max(1),
+        }
+    }
+
+    fn slabs(&self) -> impl Iterator<Item = Range<usize>> + use<'_> {
+        let end = |start: usize| (start + self.slab()).min(self.sequences);
+        let starts = (0..self.sequences).step_by(self.slab());
+        starts.map(move |start| start..end(start))
+    }
+
+    fn chunks<'a, F>(&'a self, ins: &Inputs<'a, F>, slab: Range<usize>) -> Vec<Chunk<'a, F>> {
+        let of = |sequence| {
+            let pieces = (0..self.len).step_by(CHUNK);
+            pieces.map(move |start| Chunk::new(self, ins, sequence, start))
+        };
+        slab.flat_map(of).collect()
+    }
+}
+
+fn most_rows<F>(chunks: &[Chunk<F>]) -> usize {
+    chunks.iter().map(Chunk::rows).max().unwrap_or(0)
+}
+
+/// Cuts `x` into parts of the sizes that the chunks ask for.
+fn split<'a, F>(
+    mut x: &'a mut [F],
+    chunks: &[Chunk<F>],
+    size: impl Fn(&Chunk<F>) -> usize,
+) -> Vec<&'a mut [F]> {
+    let cut = |chunk| {
+        let (part, rest) = std::mem::take(&mut x).split_at_mut(size(chunk));
+        x = rest;
+        part
+    };
+    chunks.iter().map(cut).collect()
+}

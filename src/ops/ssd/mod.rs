@@ -1,0 +1,146 @@
+//! The scan in which all states of a channel share one decay: SSD, released or Mamba-2.
+
+mod reference;
+
+use super::chunked::{Chunked, Decay, Inputs, Times};
+use super::fused::{apply_one, runs_on, Backward, Forward, FusedOp};
+use super::lanes::{each, load, splat, store, sum_parts, Lanes, LANES};
+use super::{float::Float, shape};
+use candle_core::{Result, Shape, Tensor};
+use multiversion::multiversion;
+use rayon::prelude::*;
+
+/// y_t\[c\] = Σ_k h_t\[c,k\] c_t\[k\] with h_t\[c,k\] = exp(δ_t\[c\] a\[c\]) h_{t-1}\[c,k\] + δ_t\[c\] u_t\[c\] b_t\[k\].
+///
+/// `u`, `delta`: (B, L, d); `a`: (d); `b`: (B, L, n); `c`: (B, L, n), result (B, L, d). With
+/// `positions`, (B, R) of u32 that ascend in each sequence, `c` is (B, R, n) at these steps and so
+/// is the result, (B, R, d). This is [`selective_scan`](super::selective_scan()) with one decay a
+/// channel, as matrix products: Dao & Gu 2024, with the decay inside each channel. The decay must
+/// not grow: δ a <= 0. Beyond 64 steps one state a 64 steps is kept in either direction, for as
+/// many sequences as fit into a fixed memory.
+pub fn ssd(
+    u: &Tensor,
+    delta: &Tensor,
+    a: &Tensor,
+    b: &Tensor,
+    c: &Tensor,
+    positions: Option<&Tensor>,
+) -> Result<Tensor> {
+    let op = Ssd::check(u, delta, a, b, c, positions)?;
+    if runs_on(u) {
+        apply_one(op, &[u, delta, a, b, c])
+    } else {
+        reference::ssd(u, delta, a, b, c, positions)
+    }
+}
+
+struct Ssd(Chunked);
+
+impl Ssd {
+    const OP: &'static str = "ssd";
+
+    fn check(
+        u: &Tensor,
+        delta: &Tensor,
+        a: &Tensor,
+        b: &Tensor,
+        c: &Tensor,
+        positions: Option<&Tensor>,
+    ) -> Result<Self> {
+        let [batch, len, channels] = shape::dims(Self::OP, ("u", u))?;
+        let [_, _, states] = shape::dims(Self::OP, ("b", b))?;
+        let times = match positions {
+            Some(positions) => Times::at(Self::OP, positions, batch, len)?,
+            None => Times::all(len),
+        };
+        let by = ("u", u);
+        shape::expect(Self::OP, ("delta", delta), by, &[batch, len, channels])?;
+        shape::expect(Self::OP, ("a", a), by, &[channels])?;
+        shape::expect(Self::OP, ("b", b), by, &[batch, len, states])?;
+        shape::expect(Self::OP, ("c", c), ("b", b), &[batch, times.rows, states])?;
+        Ok(Self(Chunked {
+            sequences: batch,
+            len,
+            channels,
+            states,
+            times,
+        }))
+    }
+}
+
+impl FusedOp for Ssd {
+    const NAME: &'static str = Self::OP;
+
+    fn out_shapes(&self) -> Vec<Shape> {
+        let Self(op) = self;
+        vec![(op.sequences, op.times.rows, op.channels).into()]
+    }
+
+    fn forward<F: Float>(&self, Forward { ins, .. }: Forward<F>) -> Vec<Vec<F>> {
+        vec![self.0.forward(&inputs(ins))]
+    }
+
+    fn backward<F: Float>(&self, call: Backward<F>) -> Vec<Vec<F>> {
+        let grads = self.0.backward(&inputs(call.ins), call.only().grad);
+        // They become those of u and δ in place, a slab of steps at a time.
+        let (mut u, mut delta) = (grads.v, grads.exponent);
+        let d = self.0.channels;
+        let slab = SLAB * d;
+        let mut parts = vec![F::zero(); call.ins[0].len().div_ceil(slab) * d];
+        (
+            u.par_chunks_mut(slab),
+            delta.par_chunks_mut(slab),
+            parts.par_chunks_mut(d),
+        )
+            .into_par_iter()
+            .zip((call.ins[0].par_chunks(slab), call.ins[1].par_chunks(slab)))
+            .for_each(|(grads, (u, delta))| of_inputs(u, delta, call.ins[2], grads));
+        vec![u, delta, sum_parts(&parts, d), grads.b, grads.c]
+    }
+}
+
+/// Steps whose gradients of a are summed together.
+const SLAB: usize = 64;
+
+fn inputs<'a, F>(ins: &[&'a [F]]) -> Inputs<'a, F> {
+    let [u, delta, a, b, c] = *ins else {
+        unreachable!("five inputs")
+    };
+    let decay = Some(Decay {
+        step: delta,
+        rate: a,
+    });
+    Inputs { b, c, x: u, decay }
+}
+
+/// Turns the gradients of v = δ u and of the exponent δ a, of some steps, into those of u and δ,
+/// and adds up that of a.
+#[multiversion(targets("x86_64+avx512f", "x86_64+avx2+fma"))]
+fn of_inputs<F: Float>(
+    u: &[F],
+    delta: &[F],
+    a: &[F],
+    (value, exponent, g_a): (&mut [F], &mut [F], &mut [F]),
+) {
+    let d = a.len();
+    for start in (0..d).step_by(LANES) {
+        let rate: Lanes<F> = load(&a[start..]);
+        let mut total: Lanes<F> = splat(F::zero());
+        for row in (0..u.len()).step_by(d) {
+            let here = row + start..row + (start + LANES).min(d);
+            let (u, delta): (Lanes<F>, Lanes<F>) =
+                (load(&u[here.clone()]), load(&delta[here.clone()]));
+            let (v, e): (Lanes<F>, Lanes<F>) =
+                (load(&value[here.clone()]), load(&exponent[here.clone()]));
+            total = each(|i| total[i] + delta[i] * e[i]);
+            let of_u: Lanes<F> = each(|i| delta[i] * v[i]);
+            let of_delta: Lanes<F> = each(|i| rate[i] * e[i] + u[i] * v[i]);
+            store(&of_u, &mut value[here.clone()]);
+            store(&of_delta, &mut exponent[here]);
+        }
+        store(&total, &mut g_a[start..(start + LANES).min(d)]);
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,192 @@
+use super::*;
+use crate::ops::check::{self, Case};
+use candle_core::{DType, Device, Var};
+
+fn case(batch: usize, len: usize, channels: usize, states: usize) -> Case {
+    rows_case(batch, [len, len], channels, states)
+}
+
+fn rows_case(batch: usize, [len, rows]: [usize; 2], channels: usize, states: usize) -> Case {
+    Case::new(format!(
+        "{batch} x {rows} of {len} x {channels}, {states} states"
+    ))
+    .normal("u", &[batch, len, channels])
+    .uniform("delta", &[batch, len, channels], 0.0, 1.5)
+    .uniform("a", &[channels], -2.0, 0.0)
+    .normal("b", &[batch, len, states])
+    .normal("c", &[batch, rows, states])
+}
+
+fn fused(x: &[Tensor]) -> Result<Tensor> {
+    ssd(&x[0], &x[1], &x[2], &x[3], &x[4], None)
+}
+
+fn reference(x: &[Tensor]) -> Result<Tensor> {
+    reference::ssd(&x[0], &x[1], &x[2], &x[3], &x[4], None)
+}
+
+/// Ascending times for each sequence, another choice for each.
+fn positions(batch: usize, len: usize, rows: usize) -> Tensor {
+    let time = |b: usize, r: usize| (r * len / rows + b % (len / rows)) as u32;
+    let times: Vec<u32> = (0..batch)
+        .flat_map(|b| (0..rows).map(move |r| time(b, r)))
+        .collect();
+    Tensor::from_vec(times, (batch, rows), &Device::Cpu).unwrap()
+}
+
+fn agree_at(case: &Case, positions: &Tensor) {
+    let at = Some(positions);
+    check::agree(
+        std::slice::from_ref(case),
+        |x| ssd(&x[0], &x[1], &x[2], &x[3], &x[4], at),
+        |x| reference::ssd(&x[0], &x[1], &x[2], &x[3], &x[4], at),
+    );
+}
+
+#[test]
+fn fused_equals_reference_at_all_lengths() {
+    let lengths = [
+        (7, 1),
+        (1, 2),
+        (7, 63),
+        (2, 64),
+        (1, 65),
+        (1, 129),
+        (1, 1000),
+    ];
+    check::agree(
+        &lengths.map(|(batch, len)| case(batch, len, 3, 4)),
+        fused,
+        reference,
+    );
+}
+
+#[test]
+fn fused_equals_reference_at_all_widths() {
+    let states = [(1, 17), (4, 33), (16, 80), (100, 81), (256, 5), (1024, 3)];
+    check::agree(
+        &states.map(|(states, channels)| case(2, 70, channels, states)),
+        fused,
+        reference,
+    );
+}
+
+#[test]
+fn fused_equals_reference_for_some_rows() {
+    for (batch, len, rows) in [(7, 1, 1), (3, 64, 4), (2, 65, 16), (1, 300, 2), (7, 20, 20)] {
+        let case = rows_case(batch, [len, rows], 18, 5);
+        agree_at(&case, &positions(batch, len, rows));
+    }
+    let early = Tensor::new(&[[0u32, 0, 7, 70, 70]], &Device::Cpu).unwrap();
+    agree_at(&rows_case(1, [300, 5], 18, 5), &early);
+}
+
+/// Steps whose decay is none, almost none, e^{-30} and zero, in turn and together.
+#[test]
+fn extreme_decays_are_exact() {
+    let (batch, len, channels, states) = (2, 150, 4, 3);
+    let steps: Vec<f64> = (0..batch * len * channels)
+        .map(|i| [0.0, 1e-8, 30.0, 1e4, 0.1, 1e-8, 0.0][i * i % 11 % 7])
+        .collect();
+    let given = |shape: &[usize]| -> Vec<f64> {
+        let count = shape.iter().product();
+        (0..count).map(|i| (i as f64 * 0.7).sin()).collect()
+    };
+    let (wide, narrow) = ([batch, len, channels], [batch, len, states]);
+    let case = Case::new("extreme")
+        .values(&given(&wide), &wide)
+        .values(&steps, &wide)
+        .values(&[-1.0, -0.5, -300.0, -1e-3], &[channels])
+        .values(&given(&narrow), &narrow)
+        .normal("c", &narrow);
+    check::agree(&[case], fused, reference);
+}
+
+#[test]
+fn gradients_are_finite_differences() {
+    check::finite_differences(&case(2, 3, 2, 2), fused);
+    check::finite_differences(&case(1, 18, 1, 1), fused);
+    check::finite_differences(&case(1, 66, 1, 1), fused);
+}
+
+#[test]
+fn bits_do_not_depend_on_threads() {
+    check::same_bits(&case(7, 35, 20, 5), fused);
+    check::same_bits(&case(1, 200, 90, 5), fused);
+}
+
+#[test]
+fn every_subset_of_inputs_can_be_tracked() {
+    check::partial_tracking(&case(2, 5, 3, 2), fused);
+}
+
+#[test]
+fn wrong_shapes_and_positions_are_named() {
+    let refused = |shapes: [&[usize]; 5], message| check::refuses(&shapes, fused, message);
+    let (x, a, b) = (&[2, 5, 3][..], &[3][..], &[2, 5, 4][..]);
+    refused(
+        [x, &[2, 5, 4], a, b, b],
+        "ssd: delta has shape [2, 5, 4], but u of shape [2, 5, 3]",
+    );
+    refused(
+        [x, x, &[3, 1], b, b],
+        "ssd: a has shape [3, 1], but u of shape [2, 5, 3]",
+    );
+    refused(
+        [x, x, a, b, &[2, 5, 5]],
+        "ssd: c has shape [2, 5, 5], but b of shape [2, 5, 4]",
+    );
+    let at = |times: &Tensor| {
+        let tensor = |shape: &[usize]| Tensor::zeros(shape, DType::F32, &Device::Cpu).unwrap();
+        let (x, b) = (tensor(&[1, 4, 3]), tensor(&[1, 4, 2]));
+        let c = b.narrow(1, 0, 2).unwrap();
+        ssd(&x, &x, &tensor(&[3]), &b, &c, Some(times))
+            .unwrap_err()
+            .to_string()
+    };
+    let times = |times: &[u32]| Tensor::from_slice(times, (1, times.len()), &Device::Cpu).unwrap();
+    assert!(at(&times(&[0, 4])).contains("position 4, but u has 4 steps"));
+    assert!(at(&times(&[2, 1])).contains("must ascend"));
+    assert!(at(&times(&[1, 2, 3])).contains("c has shape [1, 2, 2]"));
+}
+
+/// With a decay of e^{-300} the state is the last drive alone, and no rounding reaches a.
+#[test]
+fn a_decay_that_underflows_forgets_exactly() {
+    let tensor = |values: &[f32], shape: &[usize]| {
+        let values: Vec<f32> = values.to_vec();
+        Var::from_vec(values, shape, &Device::Cpu).unwrap()
+    };
+    let u = tensor(&[1.0, 2.0, 3.0], &[1, 3, 1]);
+    let ones = tensor(&[1.0; 3], &[1, 3, 1]);
+    let delta = tensor(&[1.0; 3], &[1, 3, 1]);
+    let a = tensor(&[-300.0], &[1]);
+    let y = ssd(&u, &delta, &a, &ones, &ones, None).unwrap();
+    let values = |x: &Tensor| x.flatten_all().unwrap().to_vec1::<f32>().unwrap();
+    assert_eq!(values(&y), [1.0, 2.0, 3.0]);
+    let grads = y.backward().unwrap();
+    assert_eq!(values(grads.get(&u).unwrap()), [1.0; 3]);
+    assert_eq!(values(grads.get(&delta).unwrap()), [1.0, 2.0, 3.0]);
+    assert_eq!(values(grads.get(&a).unwrap()), [0.0]);
+}
+
+/// Not a test of anything: times this op and the selective scan with one decay a channel.
+/// `RAYON_NUM_THREADS=1 cargo test --release --lib ops::ssd::tests::speed -- --ignored --nocapture`
+#[test]
+#[ignore = "a measurement"]
+fn speed() {
+    for (batch, len, channels, states) in [
+        (512, 64, 64, 64),
+        (64, 512, 128, 128),
+        (2, 16384, 64, 64),
+        (16, 512, 512, 256),
+    ] {
+        let case = case(batch, len, channels, states);
+        check::speed(&case, fused, batch * len * channels * states);
+    }
+    let (batch, len, rows) = (512, 64, 4);
+    let at = positions(batch, len, rows);
+    let case = rows_case(batch, [len, rows], 64, 64);
+    let some = |x: &[Tensor]| ssd(&x[0], &x[1], &x[2], &x[3], &x[4], Some(&at));
+    check::speed(&case, some, batch * len * 64 * 64);
+}
