@@ -92,14 +92,15 @@ impl S6 {
         })
     }
 
-    fn drive(&self, u: &Tensor) -> Result<Drive> {
+    /// Reads out at the rows of `cx`.
+    fn drive(&self, u: &Tensor, cx: &Cx) -> Result<Drive> {
         let step = linear(&linear(u, &self.wu, None)?, &self.wdt, Some(&self.bdt))?;
         Ok(Drive {
             x: u.clone(),
             delta: ops::softplus(&step)?,
             a: self.a_log.exp()?.neg()?,
             b: linear(u, &self.wb, None)?,
-            c: linear(u, &self.wc, None)?,
+            c: linear(&cx.select(u)?, &self.wc, None)?,
         })
     }
 
@@ -113,8 +114,9 @@ impl S6 {
 
 impl Mixer for S6 {
     fn forward(&self, u: &Tensor, cx: &Cx) -> Result<Tensor> {
-        let o = self.drive(u)?.scan()?;
-        self.finish(&cx.select(&o)?, &cx.select(u)?)
+        let at = cx.rows().map(|rows| &rows.positions);
+        let o = self.drive(u, cx)?.scan(at)?;
+        self.finish(&o, &cx.select(u)?)
     }
 
     fn state_size(&self, _seq_len: usize) -> usize {
@@ -126,7 +128,7 @@ impl Mixer for S6 {
     }
 
     fn ltv(&self, u: &Tensor) -> Result<Option<Ltv>> {
-        let drive = self.drive(&u.unsqueeze(0)?)?;
+        let drive = self.drive(&u.unsqueeze(0)?, &Cx::eval())?;
         let system = match &self.end {
             End::Paper { wd } => drive.system(None, linear(u, wd, None)?, None),
             End::Reference { dskip, wout } => {
@@ -144,7 +146,7 @@ impl Recurrent for S6 {
 
     fn step(&self, x_t: &Tensor, state: &mut State) -> Result<Tensor> {
         let u = x_t.unsqueeze(1)?;
-        let o = self.drive(&u)?.step(state)?;
+        let o = self.drive(&u, &Cx::eval())?.step(state)?;
         self.finish(&o, &u)?.squeeze(1)
     }
 }

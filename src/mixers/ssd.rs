@@ -69,7 +69,7 @@ impl Ssd {
 
 impl Mixer for Ssd {
     fn forward(&self, u: &Tensor, cx: &Cx) -> Result<Tensor> {
-        let o = self.drive(u)?.scan()?;
+        let o = self.drive(u)?.scan(None)?;
         self.finish(&cx.select(&o)?, &cx.select(u)?)
     }
 

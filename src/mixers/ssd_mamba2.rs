@@ -86,7 +86,7 @@ impl SsdMamba2 {
 impl Mixer for SsdMamba2 {
     fn forward(&self, u: &Tensor, cx: &Cx) -> Result<Tensor> {
         let drive = self.drive(u)?;
-        self.finish(&cx.select(&drive.scan()?)?, &cx.select(&drive.x)?)
+        self.finish(&cx.select(&drive.scan(None)?)?, &cx.select(&drive.x)?)
     }
 
     fn state_size(&self, _seq_len: usize) -> usize {

@@ -19,9 +19,11 @@ pub(super) struct Drive {
 }
 
 impl Drive {
-    /// Leading axes `(batch, seq_len)`; gives o of the shape of x.
-    pub fn scan(&self) -> Result<Tensor> {
-        ops::selective_scan(&self.x, &self.delta, &self.a, &self.b, &self.c)
+    /// Leading axes `(batch, seq_len)`; gives o of the shape of x, or its rows at `positions`, where
+    /// `c` then is already.
+    pub fn scan(&self, positions: Option<&Tensor>) -> Result<Tensor> {
+        let a = &self.a.broadcast_as((self.x.dim(2)?, self.b.dim(2)?))?;
+        ops::selective_scan(&self.x, &self.delta, a, &self.b, &self.c, positions)
     }
 
     /// Leading axes `(batch, 1)`; gives o `(batch, 1, E)` and advances the state.

@@ -10,6 +10,9 @@ use std::ops::Neg;
 pub(crate) trait Float: WithDType + Neg<Output = Self> + Default {
     /// e^x within 2 ulp: 0 and infinity at the far ends, subnormals between, NaN stays NaN.
     fn exp(self) -> Self;
+    /// 2^x for x <= 0, within 1.25 ulp: exactly 1 at zero; results below the normal numbers are 0 or
+    /// subnormal, and exactly 0 from -127 on; NaN stays NaN.
+    fn exp2(self) -> Self;
     /// ln(1 + x) for 0 <= x <= 1, with a small relative error.
     fn ln_1p_unit(self) -> Self;
     /// tanh, with a small relative error.
@@ -48,6 +51,11 @@ impl Float for f64 {
     #[inline(always)]
     fn exp(self) -> Self {
         f64::exp(self)
+    }
+
+    #[inline(always)]
+    fn exp2(self) -> Self {
+        f64::exp2(self)
     }
 
     #[inline(always)]
@@ -106,6 +114,26 @@ impl Float for f32 {
         (horner(r, SERIES) * r * r + r + 1.0)
             * power_of_two(half)
             * power_of_two(k.wrapping_sub(half))
+    }
+
+    /// 2^k 2^r with |r| <= 1/2; the polynomial for 2^r has the least relative error, 2e-9, of those
+    /// of its degree that are 1 at zero.
+    #[inline(always)]
+    fn exp2(self) -> Self {
+        // Adding it leaves round(x) + 127, the exponent bits of 2^k, in the low bits.
+        const ROUND: f32 = 12_582_912.0 + 127.0; // 1.5 * 2^23 + 127
+        const SERIES: [f32; 6] = [
+            1.535_336_2e-4,
+            1.339_887_4e-3,
+            9.618_437e-3,
+            5.550_332_4e-2,
+            2.402_264_8e-1,
+            std::f32::consts::LN_2,
+        ];
+        let x = self.at_least(-127.0);
+        let shifted = x + ROUND;
+        let r = x - (shifted - ROUND);
+        (horner(r, SERIES) * r + 1.0) * f32::from_bits(shifted.to_bits() << 23)
     }
 
     /// 2 artanh(z) with z = x / (2 + x) <= 1/3, by its series.
@@ -227,6 +255,28 @@ mod tests {
             .map(|x| ulps(Float::exp(x), f64::from(x).exp()))
             .fold(0.0, f64::max);
         assert!(worst <= 2.0, "{worst} ulp");
+    }
+
+    #[test]
+    fn exp2_is_within_five_quarters_of_an_ulp_of_the_exact_value() {
+        let worst = (0..126_000)
+            .map(|i| i as f32 * -1e-3 + 3.3e-5)
+            .chain((0..1_000_000).map(|i| i as f32 * -1e-6))
+            .map(|x| ulps(Float::exp2(x), f64::from(x).exp2()))
+            .fold(0.0, f64::max);
+        assert!(worst <= 1.25, "{worst} ulp");
+    }
+
+    #[test]
+    fn exp2_is_exact_at_zero_and_below_the_normal_numbers() {
+        assert_eq!(Float::exp2(0f32), 1.0);
+        assert_eq!(Float::exp2(-0f32), 1.0);
+        assert_eq!(Float::exp2(-126f32), f32::MIN_POSITIVE);
+        for far in [-127.0, -1e3, -1e30, f32::NEG_INFINITY] {
+            assert_eq!(Float::exp2(far), 0.0, "{far}");
+        }
+        assert!(Float::exp2(f32::NAN).is_nan());
+        assert!(Float::exp2(-f32::NAN).is_nan());
     }
 
     #[test]
