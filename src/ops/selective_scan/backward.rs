@@ -6,7 +6,7 @@
 //! tile of 64 states every 64 steps, and some hundred kilobytes.
 
 use super::kernel::Vector;
-use super::layout::{columns, Sequence, PANEL};
+use super::layout::{columns, Sequence};
 use super::panel::{Panel, Scratch, TILE};
 use super::SelectiveScan;
 use crate::ops::float::Float;
@@ -16,7 +16,7 @@ use rayon::prelude::*;
 use std::ops::Range;
 
 /// Most tasks that sequences are dealt out to: each keeps a gradient of `a` of its own.
-const TASKS: usize = 64;
+pub(super) const TASKS: usize = 64;
 
 /// The gradients of one span of channels of one sequence; those of b and c are its share.
 pub(super) struct Part<'a, F> {
@@ -39,7 +39,7 @@ pub(super) fn backward<F: Float>(scan: &SelectiveScan, ins: &[&[F]], gy: &[F]) -
     let (mut u, mut delta) = (zeros(ins[0].len()), zeros(ins[1].len()));
     let (mut b, mut c) = (zeros(ins[3].len() * spans), zeros(ins[4].len() * spans));
     // A task has one span of one sequence, or several sequences, which then have one span each.
-    let share = (scan.batch * spans).div_ceil(TASKS);
+    let share = scan.batch.div_ceil(TASKS);
     let tasks = (scan.batch * spans).div_ceil(share);
     let mut a = vec![Vector(splat(F::zero())); tasks * span * scan.states];
     let shape = (scan.len, scan.channels);
@@ -90,13 +90,13 @@ fn backward_span<F: Float>(
     grads: &mut Grads<F>,
     scratch: &mut Scratch<F>,
 ) {
-    for group in span.clone().step_by(PANEL) {
+    for group in span.clone().step_by(scan.panel()) {
         for state in (0..scan.states).step_by(TILE) {
             Panel {
                 scan,
                 seq,
                 gy,
-                groups: group..(group + PANEL).min(span.end),
+                groups: group..(group + scan.panel()).min(span.end),
                 first: span.start,
                 states: state..(state + TILE).min(scan.states),
             }

@@ -1,7 +1,7 @@
 //! The forward pass, one task per sequence and span of channels.
 
 use super::kernel::{walk, Driven, ReadOut, Vector, BLOCK, CHUNK};
-use super::layout::{blank, columns, gather, of_group, put, take, Chunk, Sequence, Steps, PANEL};
+use super::layout::{blank, columns, gather, of_group, put, take, Chunk, Sequence, Steps};
 use super::SelectiveScan;
 use crate::ops::float::Float;
 use crate::ops::lanes::{splat, store, LANES};
@@ -20,7 +20,7 @@ struct Scratch<F> {
 
 impl<F: Float> Scratch<F> {
     fn new(scan: &SelectiveScan) -> Self {
-        let groups = scan.span().min(PANEL);
+        let groups = scan.panel();
         Self {
             steps: vec![Steps::blank(); groups],
             b: [blank().0[0]; CHUNK * BLOCK],
@@ -60,8 +60,8 @@ fn forward_span<F: Float>(
     scratch: &mut Scratch<F>,
     y: &mut [&mut [F]],
 ) {
-    for first in span.clone().step_by(PANEL) {
-        let groups = first..(first + PANEL).min(span.end);
+    for first in span.clone().step_by(scan.panel()) {
+        let groups = first..(first + scan.panel()).min(span.end);
         scratch.h.fill(Vector(splat(F::zero())));
         for index in 0..seq.chunks() {
             let chunk = seq.chunk(index);

@@ -73,8 +73,8 @@ impl<F: Float, const K: usize> Visit<F, K> for ReadOut<'_, F, K> {
     fn visit(&mut self, j: usize, _: &[Lanes<F>; K], _: &[Lanes<F>; K], h: &[Lanes<F>; K]) {
         if self.read[j] {
             let mut sum: Lanes<F> = splat(F::zero());
-            for k in 0..K {
-                sum = each(|i| sum[i] + h[k][i] * self.c[j][k]);
+            for (h, &c) in h.iter().zip(&self.c[j]) {
+                sum = each(|i| sum[i] + h[i] * c);
             }
             let y = &mut self.y[j].0;
             *y = each(|i| y[i] + sum[i]);

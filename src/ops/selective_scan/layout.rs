@@ -7,11 +7,11 @@ use crate::ops::float::Float;
 use crate::ops::lanes::{each, load, splat, LANES};
 use std::ops::Range;
 
-/// Groups of channels that share a pass over the states.
-pub(super) const PANEL: usize = 8;
+/// Most groups of channels in a panel; what a panel reads in a chunk must stay in cache.
+const PANEL: usize = 8;
 
-/// With fewer sequences than this, channels are spread over several tasks.
-const TASKS: usize = 8;
+/// With fewer sequences than this, panels are smaller, so that there is work for several threads.
+const FEW: usize = 4;
 
 /// A vector before anything is written to it. In tests nothing must be read from it.
 pub(super) fn blank<F: Float>() -> Vector<F> {
@@ -190,10 +190,20 @@ impl SelectiveScan {
         self.channels.div_ceil(LANES)
     }
 
-    /// Groups in a span, the channels of one task. It follows from the shapes alone, so that sums
-    /// over spans do not depend on the number of threads.
+    /// Groups in a panel. Sums over channels are taken inside a panel first and over panels in their
+    /// order then, so this must follow from the shapes alone.
+    pub(super) fn panel(&self) -> usize {
+        let panels = (FEW / self.batch).max(1);
+        self.groups().div_ceil(panels).min(PANEL)
+    }
+
+    /// Groups in a span, the channels of one task: a panel where there are more threads than
+    /// sequences, and all otherwise. Either way the same numbers are added in the same order.
     pub(super) fn span(&self) -> usize {
-        self.groups().div_ceil((TASKS / self.batch).max(1))
+        match self.split {
+            true => self.panel(),
+            false => self.groups(),
+        }
     }
 
     pub(super) fn spans(&self) -> usize {

@@ -44,6 +44,8 @@ struct SelectiveScan {
     rows: usize,
     /// The time of each row: one list for all, or one per sequence.
     times: Vec<usize>,
+    /// Whether the channels of a sequence are spread over several tasks.
+    split: bool,
 }
 
 impl SelectiveScan {
@@ -72,6 +74,7 @@ impl SelectiveScan {
             states,
             rows,
             times,
+            split: batch < rayon::current_num_threads().min(backward::TASKS),
         })
     }
 

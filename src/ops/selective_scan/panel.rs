@@ -4,16 +4,17 @@ use super::backward::Grads;
 use super::kernel::{
     blocks, walk, walk_back, Carried, Column, Driven, Read, Sheet, Sums, Tape, Vector, BLOCK, CHUNK,
 };
-use super::layout::{blank, gather, of_group, put, take, Chunk, Sequence, Steps, PANEL};
+use super::layout::{blank, gather, of_group, put, take, Chunk, Sequence, Steps};
 use super::SelectiveScan;
 use crate::ops::float::Float;
 use crate::ops::lanes::{each, load, splat, store, sum, Lanes, LANES};
+use std::hint::black_box;
 use std::ops::Range;
 
 /// States in a tile.
 pub(super) const TILE: usize = 64;
 
-/// What a task works on. States are laid out as (groups of the panel, states of the tile).
+/// What a task works on.
 pub(super) struct Scratch<F> {
     steps: Vec<Steps<F>>,
     /// The state before each chunk.
@@ -28,7 +29,7 @@ pub(super) struct Scratch<F> {
 
 impl<F: Float> Scratch<F> {
     pub(super) fn new(scan: &SelectiveScan) -> Self {
-        let groups = scan.span().min(PANEL);
+        let groups = scan.panel();
         let tile = groups * scan.states.min(TILE);
         let sheet = [blank(); CHUNK * BLOCK];
         Self {
@@ -74,9 +75,10 @@ impl<F: Float> Panel<'_, F> {
         self.groups.len() * self.states.len()
     }
 
-    /// Where in a state of the panel state `k` of the `g`-th group lies.
-    fn at(&self, g: usize, k: usize) -> usize {
-        g * self.states.len() + k - self.states.start
+    /// Where in a state of the panel the block at state `k` of the `g`-th group lies: in the order of
+    /// use, so that what is kept streams into the cache.
+    fn at<const K: usize>(&self, g: usize, k: usize) -> usize {
+        (k - self.states.start) * self.groups.len() + g * K
     }
 
     /// Where whole blocks of states end; the states after it go one by one.
@@ -121,7 +123,7 @@ impl<F: Float> Panel<'_, F> {
         let b = self.gather_b::<K>(chunk, k, b);
         for (g, group) in self.groups.clone().enumerate() {
             let by = self.driven((group, k), &steps[g].delta, &steps[g].drive, b);
-            let at = self.at(g, k);
+            let at = self.at::<K>(g, k);
             let h = walk(&by, take(kept, (index - 1) * self.size() + at), ());
             put(&h, kept, index * self.size() + at);
         }
@@ -194,7 +196,7 @@ impl<F: Float> Panel<'_, F> {
         scratch.gb[..len * K].fill(Vector(splat(F::zero())));
         scratch.gc[..len * K].fill(Vector(splat(F::zero())));
         for (g, group) in self.groups.clone().enumerate() {
-            let (at, of_a) = (self.at(g, k), (group - self.first) * n + k);
+            let (at, of_a) = (self.at::<K>(g, k), (group - self.first) * n + k);
             let steps = &mut scratch.steps[g];
             let by = self.driven((group, k), &steps.delta, &steps.drive, b);
             let tape = &mut scratch.tape;
@@ -261,7 +263,8 @@ fn add_sums<F: Float, const K: usize>(
     let sheet = blocks::<F, K>(sheet);
     for (row, j) in rows {
         for (to, lanes) in to[row * width + k..][..K].iter_mut().zip(&sheet[j]) {
-            *to += sum(&lanes.0);
+            // Opaque, or the compiler mixes several sums into one long shuffle, half as fast.
+            *to += sum(black_box(&lanes.0));
         }
     }
 }
