@@ -10,8 +10,9 @@ use std::ops::Range;
 /// Most groups of channels in a panel; what a panel reads in a chunk must stay in cache.
 const PANEL: usize = 8;
 
-/// With fewer sequences than this, panels are smaller, so that there is work for several threads.
-const FEW: usize = 4;
+/// With fewer sequences than this, panels are smaller, so that there is work for two threads even
+/// where there are few channels.
+const FEW: usize = 2;
 
 /// A vector before anything is written to it. In tests nothing must be read from it.
 pub(super) fn blank<F: Float>() -> Vector<F> {
