@@ -98,10 +98,10 @@ pub(super) static OPS: &[Op] = &[
     },
     Op {
         name: "ssd",
-        about: "the same, a (d, 1); elements B L d n",
+        about: "the same, a (d); elements B L d n",
         states: true,
-        inputs: |s| scan(s, (vec![s.width, 1], Fill::Harmonics)),
-        run: selective_scan,
+        inputs: |s| scan(s, (vec![s.width], Fill::Uniform(-1.5, -0.5))),
+        run: |x| ops::ssd(&x[0], &x[1], &x[2], &x[3], &x[4], None),
         elements: Extent::elements,
         floor: floors::chunked,
         ..POINTWISE
@@ -276,5 +276,5 @@ fn scan(s: &Shape, decays: Input) -> Vec<Input> {
 }
 
 fn selective_scan(x: &[Tensor]) -> candle_core::Result<Tensor> {
-    ops::selective_scan(&x[0], &x[1], &x[2], &x[3], &x[4])
+    ops::selective_scan(&x[0], &x[1], &x[2], &x[3], &x[4], None)
 }

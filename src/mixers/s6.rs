@@ -1,7 +1,7 @@
 //! S6, the selective state space model (4), (19); Gu & Dao 2023. Δ, b and c depend on the input,
 //! every channel and state has its own decay.
 
-use super::state_space::{mamba_step_bias, Drive};
+use super::state_space::{mamba_step_bias, project, Drive};
 use super::{output_std, Entry, Home, Mixer, MixerOption, Recurrent, State};
 use crate::config::{ModelConfig, Protocol};
 use crate::ltv::Ltv;
@@ -92,29 +92,31 @@ impl S6 {
         })
     }
 
-    fn drive(&self, u: &Tensor) -> Result<Drive> {
-        let step = linear(&linear(u, &self.wu, None)?, &self.wdt, Some(&self.bdt))?;
-        Ok(Drive {
+    /// What drives the state, and u at the rows of `cx`, where it is read.
+    fn drive(&self, u: &Tensor, cx: &Cx) -> Result<(Drive, Tensor)> {
+        let (maps, seen) = project(u, &[&self.wu, &self.wb], &self.wc, cx)?;
+        let drive = Drive {
             x: u.clone(),
-            delta: ops::softplus(&step)?,
+            delta: ops::softplus_biased(&linear(&maps[0], &self.wdt, None)?, &self.bdt)?,
             a: self.a_log.exp()?.neg()?,
-            b: linear(u, &self.wb, None)?,
-            c: linear(u, &self.wc, None)?,
-        })
+            b: maps[1].clone(),
+            c: maps[2].clone(),
+        };
+        Ok((drive, seen))
     }
 
     fn finish(&self, o: &Tensor, u: &Tensor) -> Result<Tensor> {
         match &self.end {
             End::Paper { wd } => o + (linear(u, wd, None)? * u)?,
-            End::Reference { dskip, wout } => linear(&(o + u.broadcast_mul(dskip)?)?, wout, None),
+            End::Reference { dskip, wout } => linear(&ops::add_scaled(o, u, dskip)?, wout, None),
         }
     }
 }
 
 impl Mixer for S6 {
     fn forward(&self, u: &Tensor, cx: &Cx) -> Result<Tensor> {
-        let o = self.drive(u)?.scan()?;
-        self.finish(&cx.select(&o)?, &cx.select(u)?)
+        let (drive, seen) = self.drive(u, cx)?;
+        self.finish(&drive.scan(cx)?, &seen)
     }
 
     fn state_size(&self, _seq_len: usize) -> usize {
@@ -126,7 +128,7 @@ impl Mixer for S6 {
     }
 
     fn ltv(&self, u: &Tensor) -> Result<Option<Ltv>> {
-        let drive = self.drive(&u.unsqueeze(0)?)?;
+        let (drive, _) = self.drive(&u.unsqueeze(0)?, &Cx::eval())?;
         let system = match &self.end {
             End::Paper { wd } => drive.system(None, linear(u, wd, None)?, None),
             End::Reference { dskip, wout } => {
@@ -144,7 +146,8 @@ impl Recurrent for S6 {
 
     fn step(&self, x_t: &Tensor, state: &mut State) -> Result<Tensor> {
         let u = x_t.unsqueeze(1)?;
-        let o = self.drive(&u)?.step(state)?;
+        let (drive, _) = self.drive(&u, &Cx::eval())?;
+        let o = drive.step(state)?;
         self.finish(&o, &u)?.squeeze(1)
     }
 }

@@ -2,7 +2,7 @@
 //! channel. The bias gives each channel its own decay, all driven by one number, so Λ is not the
 //! scalar that section 4.2 of the paper describes; that one is `ssd-mamba2`.
 
-use super::state_space::Drive;
+use super::state_space::{project, Drive};
 use super::{output_std, Entry, Home, Mixer, Recurrent, State};
 use crate::config::ModelConfig;
 use crate::ltv::Ltv;
@@ -49,29 +49,30 @@ impl Ssd {
         })
     }
 
-    /// The drive along u, read at the rows wanted.
-    fn drive(&self, u: &Tensor, cx: &Cx) -> Result<Drive> {
-        let d = self.bdt.dim(0)?;
-        let step = linear(u, &self.wu, None)?.broadcast_add(&self.bdt)?;
-        Ok(Drive {
+    /// What drives the state, and u at the rows of `cx`, where it is read.
+    fn drive(&self, u: &Tensor, cx: &Cx) -> Result<(Drive, Tensor)> {
+        let (maps, seen) = project(u, &[&self.wu, &self.wb], &self.wc, cx)?;
+        let a = self.a_log.exp()?.neg()?;
+        let drive = Drive {
             x: u.clone(),
-            delta: ops::softplus(&step)?,
-            a: self.a_log.exp()?.neg()?.broadcast_as((d, 1))?,
-            b: linear(u, &self.wb, None)?,
-            c: linear(&cx.select(u)?, &self.wc, None)?,
-        })
+            delta: ops::softplus_biased(&maps[0], &self.bdt)?,
+            a: a.broadcast_as((self.bdt.dim(0)?, 1))?,
+            b: maps[1].clone(),
+            c: maps[2].clone(),
+        };
+        Ok((drive, seen))
     }
 
     fn finish(&self, o: &Tensor, u: &Tensor) -> Result<Tensor> {
-        let skipped = (o + u.broadcast_mul(&self.dskip)?)?;
+        let skipped = ops::add_scaled(o, u, &self.dskip)?;
         linear(&skipped, &self.wout, None)
     }
 }
 
 impl Mixer for Ssd {
     fn forward(&self, u: &Tensor, cx: &Cx) -> Result<Tensor> {
-        let o = self.drive(u, cx)?.scan_rows(cx)?;
-        self.finish(&o, &cx.select(u)?)
+        let (drive, seen) = self.drive(u, cx)?;
+        self.finish(&drive.scan(cx)?, &seen)
     }
 
     fn state_size(&self, _seq_len: usize) -> usize {
@@ -84,7 +85,7 @@ impl Mixer for Ssd {
 
     fn ltv(&self, u: &Tensor) -> Result<Option<Ltv>> {
         let skip = u.ones_like()?.broadcast_mul(&self.dskip)?;
-        let drive = self.drive(&u.unsqueeze(0)?, &Cx::eval())?;
+        let (drive, _) = self.drive(&u.unsqueeze(0)?, &Cx::eval())?;
         drive.system(None, skip, Some(&self.wout)).map(Some)
     }
 }
@@ -96,7 +97,8 @@ impl Recurrent for Ssd {
 
     fn step(&self, x_t: &Tensor, state: &mut State) -> Result<Tensor> {
         let u = x_t.unsqueeze(1)?;
-        let o = self.drive(&u, &Cx::eval())?.step(state)?;
+        let (drive, _) = self.drive(&u, &Cx::eval())?;
+        let o = drive.step(state)?;
         self.finish(&o, &u)?.squeeze(1)
     }
 }

@@ -1,7 +1,7 @@
 //! SSD, the core of Mamba-2 (Dao & Gu 2024): one scalar decay a head. With one head this is the
 //! "scalar times identity" of section 4.2.
 
-use super::state_space::{mamba_step_bias, Drive};
+use super::state_space::{mamba_step_bias, project, Drive};
 use super::{output_std, Entry, Home, Mixer, Recurrent, State};
 use crate::config::ModelConfig;
 use crate::ltv::Ltv;
@@ -67,27 +67,28 @@ impl SsdMamba2 {
 
     /// The drive along u, read at the rows wanted.
     fn drive(&self, u: &Tensor, cx: &Cx) -> Result<Drive> {
-        let step = linear(u, &self.wdt, Some(&self.bdt))?;
+        let (maps, _) = project(u, &[&self.wdt, &self.wx, &self.wb], &self.wc, cx)?;
+        let step = ops::softplus_biased(&maps[0], &self.bdt)?;
         let a = self.a_log.exp()?.neg()?;
         Ok(Drive {
-            x: linear(u, &self.wx, None)?,
-            delta: self.per_channel(&ops::softplus(&step)?)?,
+            x: maps[1].clone(),
+            delta: self.per_channel(&step)?,
             a: self.per_channel(&a)?.unsqueeze(1)?,
-            b: linear(u, &self.wb, None)?,
-            c: linear(&cx.select(u)?, &self.wc, None)?,
+            b: maps[2].clone(),
+            c: maps[3].clone(),
         })
     }
 
     fn finish(&self, o: &Tensor, x: &Tensor) -> Result<Tensor> {
         let skip = self.per_channel(&self.dskip)?;
-        linear(&(o + x.broadcast_mul(&skip)?)?, &self.wout, None)
+        linear(&ops::add_scaled(o, x, &skip)?, &self.wout, None)
     }
 }
 
 impl Mixer for SsdMamba2 {
     fn forward(&self, u: &Tensor, cx: &Cx) -> Result<Tensor> {
         let drive = self.drive(u, cx)?;
-        self.finish(&drive.scan_rows(cx)?, &cx.select(&drive.x)?)
+        self.finish(&drive.scan(cx)?, &cx.select(&drive.x)?)
     }
 
     fn state_size(&self, _seq_len: usize) -> usize {

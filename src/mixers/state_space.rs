@@ -4,7 +4,7 @@
 
 use super::State;
 use crate::ltv::{Channels, Ltv};
-use crate::nn::Cx;
+use crate::nn::{linear, linears, Cx};
 use crate::ops;
 use crate::rng::Stream;
 use candle_core::{Result, Tensor, D};
@@ -19,16 +19,33 @@ pub(super) struct Drive {
     pub c: Tensor,
 }
 
-impl Drive {
-    /// Leading axes `(batch, seq_len)`; gives o of the shape of x.
-    pub fn scan(&self) -> Result<Tensor> {
-        ops::selective_scan(&self.x, &self.delta, &self.a, &self.b, &self.c)
+/// Linear maps of u: everywhere by `maps`, and by `read` at the rows wanted, which come last.
+pub(super) fn project(
+    u: &Tensor,
+    maps: &[&Tensor],
+    read: &Tensor,
+    cx: &Cx,
+) -> Result<(Vec<Tensor>, Tensor)> {
+    let mut maps: Vec<_> = maps.iter().map(|w| (*w, None)).collect();
+    let seen = cx.select(u)?;
+    if cx.rows().is_some() {
+        let mut outs = linears(u, &maps)?;
+        outs.push(linear(&seen, read, None)?);
+        return Ok((outs, seen));
     }
+    maps.push((read, None));
+    Ok((linears(u, &maps)?, seen))
+}
 
-    /// [`Self::scan`] with `a` `(E, 1)`, at the rows wanted, which are those of `c`.
-    pub fn scan_rows(&self, cx: &Cx) -> Result<Tensor> {
-        let (a, at) = (self.a.squeeze(1)?, cx.rows().map(|rows| &rows.positions));
-        ops::ssd(&self.x, &self.delta, &a, &self.b, &self.c, at)
+impl Drive {
+    /// Leading axes `(batch, seq_len)`, for `c` `(batch, rows)`; gives o `(batch, rows, E)` at the
+    /// rows that `cx` wants. A decay for each state is a walk, one a channel a matrix product.
+    pub fn scan(&self, cx: &Cx) -> Result<Tensor> {
+        let (Self { x, delta, a, b, c }, at) = (self, cx.rows().map(|rows| &rows.positions));
+        match a.dim(1)? {
+            1 => ops::ssd(x, delta, &a.squeeze(1)?, b, c, at),
+            _ => ops::selective_scan(x, delta, a, b, c, at),
+        }
     }
 
     /// Leading axes `(batch, 1)`; gives o `(batch, 1, E)` and advances the state.

@@ -4,8 +4,8 @@ use crate::ops::{self, Dropout};
 use crate::rng::Stream;
 use candle_core::{Result, Tensor};
 
-/// Positions of each sequence at which an output is wanted: `(batch, rows)` u32 times, ascending
-/// within a sequence.
+/// Positions of each sequence at which an output is wanted: `(batch, rows)` u32 times, strictly
+/// ascending within a sequence.
 #[derive(Clone)]
 pub struct Rows {
     /// The times.

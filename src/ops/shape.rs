@@ -36,3 +36,22 @@ pub(crate) fn expect(op: &str, (name, x): Named, by: Named, needed: &[usize]) ->
     }
     Ok(())
 }
+
+/// The times (B, R) of u32 of some rows; `needed` is B and R, which follow from `by`, and every
+/// time must be one of the `len` steps of `of`.
+pub(crate) fn times(
+    op: &str,
+    positions: &Tensor,
+    (by, needed): (&str, [usize; 2]),
+    (of, len): (&str, usize),
+) -> Result<Vec<usize>> {
+    if positions.dims() != needed {
+        let given = positions.dims();
+        bail!("{op}: positions has shape {given:?}, but {by} asks for {needed:?}");
+    }
+    let times: Vec<u32> = positions.flatten_all()?.to_vec1()?;
+    match times.iter().find(|&&time| time as usize >= len) {
+        Some(late) => bail!("{op}: position {late}, but {of} has {len} steps"),
+        None => Ok(times.into_iter().map(|time| time as usize).collect()),
+    }
+}

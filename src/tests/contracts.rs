@@ -101,11 +101,12 @@ fn the_state_size_is_what_decoding_keeps() {
 /// Ascending times for each example, another choice for each.
 fn rows(batch: usize, seq_len: usize) -> Rows {
     let of = |b: usize| match seq_len {
-        1 => [0, 0],
-        _ => [(b % (seq_len - 1)) as u32, seq_len as u32 - 1],
+        1 => vec![0],
+        _ => vec![(b % (seq_len - 1)) as u32, seq_len as u32 - 1],
     };
     let times: Vec<u32> = (0..batch).flat_map(of).collect();
-    let times = Tensor::from_vec(times, (batch, 2), &Device::Cpu).unwrap();
+    let shape = (batch, times.len() / batch);
+    let times = Tensor::from_vec(times, shape, &Device::Cpu).unwrap();
     Rows { positions: times }
 }
 

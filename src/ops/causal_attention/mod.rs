@@ -84,7 +84,11 @@ impl CausalAttention {
             &[batch, heads, len, key_width],
         )?;
         let reach = match positions {
-            Some(positions) => reaches(positions, [batch, rows], len)?,
+            Some(positions) => {
+                let by = ("q", [batch, rows]);
+                let times = shape::times(Self::OP, positions, by, ("k", len))?;
+                times.into_iter().map(|time| time + 1).collect()
+            }
             None if rows == len => (1..=len).collect(),
             None => bail!(
                 "{}: q has shape {:?} and v {:?}; without positions they have as many rows",
@@ -114,21 +118,6 @@ impl CausalAttention {
     fn reach_of(&self, item: usize) -> &[usize] {
         let lists = self.reach.len() / self.rows;
         &self.reach[(item / self.heads).min(lists - 1) * self.rows..][..self.rows]
-    }
-}
-
-fn reaches(positions: &Tensor, needed: [usize; 2], len: usize) -> Result<Vec<usize>> {
-    if positions.dims() != needed {
-        let given = positions.dims();
-        bail!("causal_attention: positions has shape {given:?}, but q asks for {needed:?}");
-    }
-    let positions: Vec<u32> = positions.flatten_all()?.to_vec1()?;
-    match positions.iter().find(|&&position| position as usize >= len) {
-        Some(late) => bail!("causal_attention: position {late}, but k has {len} steps"),
-        None => Ok(positions
-            .into_iter()
-            .map(|position| position as usize + 1)
-            .collect()),
     }
 }
 

@@ -1,215 +1,126 @@
-//! The backward pass. It runs the recurrence again, keeps the state before every chunk, and then
-//! goes back chunk by chunk, so that memory does not grow with B.
+//! The backward pass. It runs the recurrence once and keeps the state before every chunk, then goes
+//! back chunk by chunk: forward through the chunk with every state and decay on a tape, and back.
+//! A sequence of one chunk needs no first run.
+//!
+//! Memory of a task, whatever B, d and n are: the kept states, one of a panel of 128 channels and a
+//! tile of 64 states every 64 steps, and some hundred kilobytes.
 
-use super::cpu::{step, Group, Lanes, Now, Sequence, WIDTH};
+use super::kernel::Vector;
+use super::layout::{columns, Sequence};
+use super::panel::{Panel, Scratch, TILE};
 use super::SelectiveScan;
 use crate::ops::float::Float;
-use crate::ops::lanes::{each, load, splat, store, sum};
+use crate::ops::lanes::{each, splat, sum_parts, LANES};
 use multiversion::multiversion;
 use rayon::prelude::*;
 use std::ops::Range;
 
-/// Steps in a chunk.
-const CHUNK: usize = 16;
+/// Most tasks that sequences are dealt out to: each keeps a gradient of `a` of its own.
+pub(super) const TASKS: usize = 64;
 
-/// The gradients of one sequence; `a` is packed like the decay rates.
-struct Grads<'a, F> {
-    u: &'a mut [F],
-    delta: &'a mut [F],
-    b: &'a mut [F],
-    c: &'a mut [F],
-    a: &'a mut [Lanes<F>],
+/// The gradients of one span of channels of one sequence; those of b and c are its share.
+pub(super) struct Part<'a, F> {
+    pub(super) u: Vec<&'a mut [F]>,
+    pub(super) delta: Vec<&'a mut [F]>,
+    pub(super) b: &'a mut [F],
+    pub(super) c: &'a mut [F],
+}
+
+/// All gradients; that of `a` is packed, and shared by the sequences of a task.
+pub(super) struct Grads<'a, 'b, F> {
+    pub(super) part: &'a mut Part<'b, F>,
+    pub(super) a: &'a mut [Vector<F>],
 }
 
 pub(super) fn backward<F: Float>(scan: &SelectiveScan, ins: &[&[F]], gy: &[F]) -> Vec<Vec<F>> {
-    let a = scan.pack(ins[2]);
-    let zeros = |like: &[F]| vec![F::zero(); like.len()];
-    let (mut u, mut delta, mut b, mut c) =
-        (zeros(ins[0]), zeros(ins[1]), zeros(ins[3]), zeros(ins[4]));
-    let mut partial = vec![splat(F::zero()); scan.batch * a.len()];
-    let (wide, narrow) = (scan.len * scan.channels, scan.len * scan.states);
-    (
-        u.par_chunks_mut(wide),
-        delta.par_chunks_mut(wide),
-        b.par_chunks_mut(narrow),
-        c.par_chunks_mut(narrow),
-    )
-        .into_par_iter()
-        .zip(partial.par_chunks_mut(a.len()))
-        .zip(gy.par_chunks(wide))
+    let packed = scan.pack(ins[2]);
+    let (spans, span) = (scan.spans(), scan.span());
+    let zeros = |count: usize| vec![F::zero(); count];
+    let (mut u, mut delta) = (zeros(ins[0].len()), zeros(ins[1].len()));
+    let (mut b, mut c) = (zeros(ins[3].len() * spans), zeros(ins[4].len() * spans));
+    // A task has one span of one sequence, or several sequences, which then have one span each.
+    let share = scan.batch.div_ceil(TASKS);
+    let tasks = (scan.batch * spans).div_ceil(share);
+    let mut a = vec![Vector(splat(F::zero())); tasks * span * scan.states];
+    let shape = (scan.len, scan.channels);
+    let mut parts: Vec<Part<F>> = columns(&mut u, shape, span * LANES)
+        .into_iter()
+        .zip(columns(&mut delta, shape, span * LANES))
+        .zip(b.chunks_mut(scan.len * scan.states))
+        .zip(c.chunks_mut(scan.rows * scan.states))
+        .map(|(((u, delta), b), c)| Part { u, delta, b, c })
+        .collect();
+    (parts.par_chunks_mut(share))
+        .zip(a.par_chunks_mut(span * scan.states))
         .enumerate()
-        .for_each(|(i, (((u, delta, b, c), a_part), gy))| {
-            let mut grads = Grads {
-                u,
-                delta,
-                b,
-                c,
-                a: a_part,
-            };
-            backward_sequence(scan, &Sequence::of(scan, ins, &a, i), gy, &mut grads);
-        });
-    let a = scan.unpack_sum(&partial);
-    vec![u, delta, a, b, c]
+        .for_each_init(
+            || Scratch::new(scan),
+            |scratch, (task, (parts, a))| {
+                for (i, part) in (task * share..).zip(parts) {
+                    let seq = &Sequence::of(scan, ins, &packed, i / spans);
+                    let gy = &gy[i / spans * scan.rows * scan.channels..];
+                    let groups = scan.groups_of(i % spans);
+                    backward_span(scan, (seq, gy), groups, &mut Grads { part, a }, scratch);
+                }
+            },
+        );
+    drop(parts);
+    let (b, c) = (
+        add_spans(b, spans, scan.batch),
+        add_spans(c, spans, scan.batch),
+    );
+    vec![u, delta, scan.unpack_sum(&a), b, c]
 }
 
-/// What the backward pass of a group keeps.
-struct Scratch<F> {
-    /// The state before each chunk: (chunks, n).
-    kept: Vec<Lanes<F>>,
-    /// Decays inside a chunk: (CHUNK, decays).
-    decay: Vec<Lanes<F>>,
-    /// States inside a chunk, the one before it first: (CHUNK + 1, n).
-    h: Vec<Lanes<F>>,
-    /// exp(δ_{t+1} a) dL/dh_{t+1}: (n).
-    carry: Vec<Lanes<F>>,
-}
-
-impl<F: Float> Scratch<F> {
-    fn new(scan: &SelectiveScan) -> Self {
-        let zeros = |count| vec![splat(F::zero()); count];
-        Self {
-            kept: zeros(scan.len.div_ceil(CHUNK) * scan.states),
-            decay: zeros(CHUNK * scan.decays),
-            h: zeros((CHUNK + 1) * scan.states),
-            carry: zeros(scan.states),
-        }
+/// Sums over the spans of each sequence, in their order.
+fn add_spans<F: Float>(parts: Vec<F>, spans: usize, batch: usize) -> Vec<F> {
+    if spans == 1 {
+        return parts;
     }
+    let len = parts.len() / spans / batch;
+    let sequences = parts.chunks_exact(len * spans);
+    sequences.flat_map(|parts| sum_parts(parts, len)).collect()
 }
 
 #[multiversion(targets("x86_64+avx512f", "x86_64+avx2+fma"))]
-fn backward_sequence<F: Float>(
+fn backward_span<F: Float>(
     scan: &SelectiveScan,
-    seq: &Sequence<F>,
-    gy: &[F],
+    (seq, gy): (&Sequence<F>, &[F]),
+    span: Range<usize>,
     grads: &mut Grads<F>,
+    scratch: &mut Scratch<F>,
 ) {
-    let mut scratch = Scratch::new(scan);
-    for group in scan.groups() {
-        keep_states(scan, seq, &group, &mut scratch);
-        scratch.carry.fill(splat(F::zero()));
-        let ga = &mut grads.a[group.index * scan.decays..][..scan.decays];
-        for chunk in (0..scan.len.div_ceil(CHUNK)).rev() {
-            let times = chunk * CHUNK..((chunk + 1) * CHUNK).min(scan.len);
-            replay(scan, seq, &group, times.clone(), &mut scratch);
-            for t in times.clone().rev() {
-                let (range, row) = (group.range(scan, t), t * scan.states..(t + 1) * scan.states);
-                let back = Back {
-                    gy: load(&gy[range.clone()]),
-                    ga: &mut *ga,
-                    gb: &mut grads.b[row.clone()],
-                    gc: &mut grads.c[row],
-                };
-                let (gu, gdelta) =
-                    step_back(&group.at(scan, seq, t), back, t - times.start, &mut scratch);
-                store(&gu, &mut grads.u[range.clone()]);
-                store(&gdelta, &mut grads.delta[range]);
+    for group in span.clone().step_by(scan.panel()) {
+        for state in (0..scan.states).step_by(TILE) {
+            Panel {
+                scan,
+                seq,
+                gy,
+                groups: group..(group + scan.panel()).min(span.end),
+                first: span.start,
+                states: state..(state + TILE).min(scan.states),
             }
+            .backward(grads, scratch);
         }
     }
-}
-
-/// Runs the recurrence once and keeps the state before every chunk.
-#[inline(always)]
-fn keep_states<F: Float>(
-    scan: &SelectiveScan,
-    seq: &Sequence<F>,
-    group: &Group,
-    scratch: &mut Scratch<F>,
-) {
-    let h = &mut scratch.carry;
-    h.fill(splat(F::zero()));
-    for (chunk, kept) in scratch.kept.chunks_exact_mut(scan.states).enumerate() {
-        kept.copy_from_slice(h);
-        for t in chunk * CHUNK..((chunk + 1) * CHUNK).min(scan.len) {
-            step(&group.at(scan, seq, t), h);
-        }
-    }
-}
-
-/// Runs one chunk again and writes its decays and states.
-#[inline(always)]
-fn replay<F: Float>(
-    scan: &SelectiveScan,
-    seq: &Sequence<F>,
-    group: &Group,
-    times: Range<usize>,
-    scratch: &mut Scratch<F>,
-) {
-    let n = scan.states;
-    scratch.h[..n].copy_from_slice(&scratch.kept[times.start / CHUNK * n..][..n]);
-    for (j, t) in times.enumerate() {
-        let now = group.at(scan, seq, t);
-        let drive = now.drive();
-        let decays = &mut scratch.decay[j * scan.decays..][..scan.decays];
-        for (decay, a) in decays.iter_mut().zip(now.a) {
-            *decay = now.decay(a);
-        }
-        let (before, after) = scratch.h.split_at_mut((j + 1) * n);
-        let before = &before[j * n..];
-        for (k, ((after, before), &b)) in after.iter_mut().zip(before).zip(now.b).enumerate() {
-            let decay = &decays[k.min(scan.decays - 1)];
-            *after = each(|i| decay[i] * before[i] + drive[i] * b);
-        }
-    }
-}
-
-/// The gradients that one step back reads and adds to.
-struct Back<'a, F> {
-    gy: Lanes<F>,
-    ga: &'a mut [Lanes<F>],
-    gb: &'a mut [F],
-    gc: &'a mut [F],
-}
-
-/// One step back of one group, the `j`-th of its chunk; returns the gradients of u_t and δ_t.
-#[inline(always)]
-fn step_back<F: Float>(
-    now: &Now<F>,
-    back: Back<F>,
-    j: usize,
-    scratch: &mut Scratch<F>,
-) -> (Lanes<F>, Lanes<F>) {
-    let (n, decays) = (now.b.len(), now.a.len());
-    let Back { gy, ga, gb, gc } = back;
-    let drive = now.drive();
-    let decay = &scratch.decay[j * decays..][..decays];
-    let (before, after) = scratch.h[j * n..][..2 * n].split_at(n);
-    let carry = &mut scratch.carry[..n];
-    let mut along_b: Lanes<F> = splat(F::zero());
-    let mut along_a: Lanes<F> = splat(F::zero());
-    for k in 0..n {
-        let r = k.min(decays - 1);
-        let (b, c) = (now.b[k], now.c[k]);
-        let gh: Lanes<F> = each(|i| gy[i] * c + carry[k][i]);
-        let of_c: Lanes<F> = each(|i| gy[i] * after[k][i]);
-        let of_b: Lanes<F> = each(|i| gh[i] * drive[i]);
-        gc[k] += sum(&of_c);
-        gb[k] += sum(&of_b);
-        along_b = each(|i| along_b[i] + gh[i] * b);
-        carry[k] = each(|i| gh[i] * decay[r][i]);
-        let exponent: Lanes<F> = each(|i| carry[k][i] * before[k][i]); // dL/d(δ a)
-        along_a = each(|i| along_a[i] + exponent[i] * now.a[r][i]);
-        ga[r] = each(|i| ga[r][i] + exponent[i] * now.delta[i]);
-    }
-    let gu = each(|i| now.delta[i] * along_b[i]);
-    let gdelta = each(|i| along_a[i] + now.u[i] * along_b[i]);
-    (gu, gdelta)
 }
 
 impl SelectiveScan {
-    /// The reverse of `pack`, of the sum over sequences in their order.
-    fn unpack_sum<F: Float>(&self, partial: &[Lanes<F>]) -> Vec<F> {
-        let (first, rest) = partial.split_at(partial.len() / self.batch);
+    /// The reverse of `pack`, of the sum over tasks in their order; `parts` holds, for each task,
+    /// the gradient of its span.
+    fn unpack_sum<F: Float>(&self, parts: &[Vector<F>]) -> Vec<F> {
+        let (span, spans) = (self.span() * self.states, self.spans());
+        let (first, rest) = parts.split_at(span * spans);
         let mut total = first.to_vec();
-        for part in rest.chunks_exact(first.len()) {
-            for (total, part) in total.iter_mut().zip(part) {
+        for part in rest.chunks_exact(span * spans) {
+            for (Vector(total), Vector(part)) in total.iter_mut().zip(part) {
                 *total = each(|i| total[i] + part[i]);
             }
         }
         let entry = |i: usize| {
-            let (channel, k) = (i / self.decays, i % self.decays);
-            total[channel / WIDTH * self.decays + k][channel % WIDTH]
+            let (channel, k) = (i / self.states, i % self.states);
+            total[channel / LANES * self.states + k].0[channel % LANES]
         };
-        (0..self.channels * self.decays).map(entry).collect()
+        (0..self.channels * self.states).map(entry).collect()
     }
 }

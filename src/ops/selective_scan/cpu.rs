@@ -1,158 +1,116 @@
-//! The forward pass, one task per sequence. Channels go in groups, and the states of a group stay
-//! in cache while time runs.
+//! The forward pass, one task per sequence and span of channels.
 
+use super::kernel::{walk, Driven, ReadOut, Vector, BLOCK, CHUNK};
+use super::layout::{blank, columns, gather, of_group, put, take, Chunk, Sequence, Steps};
 use super::SelectiveScan;
 use crate::ops::float::Float;
-use crate::ops::lanes::{each, load, splat, store};
+use crate::ops::lanes::{splat, store, LANES};
 use multiversion::multiversion;
 use rayon::prelude::*;
 use std::ops::Range;
 
-/// Channels in a group. Two AVX-512 registers: the gradients of b and c take a sum over lanes per
-/// state, which wider lanes make rarer (16: 15.5 ms where 32 takes 10.6; 64 gains nothing more).
-pub(super) const WIDTH: usize = 32;
-
-/// A number of each channel of a group.
-pub(super) type Lanes<F> = [F; WIDTH];
-
-/// The inputs of one sequence, and the packed decay rates that all sequences share.
-pub(super) struct Sequence<'a, F> {
-    u: &'a [F],
-    delta: &'a [F],
-    b: &'a [F],
-    c: &'a [F],
-    a: &'a [Lanes<F>],
+/// What a task of the forward pass works on.
+struct Scratch<F> {
+    steps: Vec<Steps<F>>,
+    b: [F; CHUNK * BLOCK],
+    c: [F; CHUNK * BLOCK],
+    /// The states: (groups, n).
+    h: Vec<Vector<F>>,
 }
 
-impl<'a, F: Float> Sequence<'a, F> {
-    pub(super) fn of(
-        scan: &SelectiveScan,
-        ins: &[&'a [F]],
-        a: &'a [Lanes<F>],
-        index: usize,
-    ) -> Self {
-        let [u, delta, _, b, c] = ins else {
-            unreachable!("five inputs")
-        };
-        let part = |x: &'a [F], width: usize| &x[index * scan.len * width..][..scan.len * width];
+impl<F: Float> Scratch<F> {
+    fn new(scan: &SelectiveScan) -> Self {
+        let groups = scan.panel();
         Self {
-            u: part(u, scan.channels),
-            delta: part(delta, scan.channels),
-            b: part(b, scan.states),
-            c: part(c, scan.states),
-            a,
+            steps: vec![Steps::blank(); groups],
+            b: [blank().0[0]; CHUNK * BLOCK],
+            c: [blank().0[0]; CHUNK * BLOCK],
+            h: vec![blank(); groups * scan.states],
         }
-    }
-}
-
-/// Neighbouring channels.
-pub(super) struct Group {
-    pub(super) index: usize,
-}
-
-/// What a group reads at one step.
-pub(super) struct Now<'a, F> {
-    pub(super) delta: Lanes<F>,
-    pub(super) u: Lanes<F>,
-    pub(super) a: &'a [Lanes<F>],
-    pub(super) b: &'a [F],
-    pub(super) c: &'a [F],
-}
-
-impl Group {
-    /// Where the group lies in a (len, channels) array at step `t`.
-    #[inline(always)]
-    pub(super) fn range(&self, scan: &SelectiveScan, t: usize) -> Range<usize> {
-        let start = self.index * WIDTH;
-        let end = (start + WIDTH).min(scan.channels);
-        t * scan.channels + start..t * scan.channels + end
-    }
-
-    #[inline(always)]
-    pub(super) fn at<'a, F: Float>(
-        &self,
-        scan: &SelectiveScan,
-        seq: &Sequence<'a, F>,
-        t: usize,
-    ) -> Now<'a, F> {
-        let range = self.range(scan, t);
-        let row = t * scan.states..(t + 1) * scan.states;
-        Now {
-            delta: load(&seq.delta[range.clone()]),
-            u: load(&seq.u[range]),
-            a: &seq.a[self.index * scan.decays..][..scan.decays],
-            b: &seq.b[row.clone()],
-            c: &seq.c[row],
-        }
-    }
-}
-
-impl<F: Float> Now<'_, F> {
-    #[inline(always)]
-    pub(super) fn drive(&self) -> Lanes<F> {
-        each(|i| self.delta[i] * self.u[i])
-    }
-
-    #[inline(always)]
-    pub(super) fn decay(&self, a: &Lanes<F>) -> Lanes<F> {
-        each(|i| (self.delta[i] * a[i]).exp())
-    }
-}
-
-impl SelectiveScan {
-    pub(super) fn groups(&self) -> impl Iterator<Item = Group> {
-        (0..self.channels.div_ceil(WIDTH)).map(|index| Group { index })
-    }
-
-    /// (d, decays) to (groups, decays, its channels), zero where there is no channel.
-    pub(super) fn pack<F: Float>(&self, a: &[F]) -> Vec<Lanes<F>> {
-        let mut packed = vec![splat(F::zero()); self.channels.div_ceil(WIDTH) * self.decays];
-        for (i, &a) in a.iter().enumerate() {
-            let (channel, k) = (i / self.decays, i % self.decays);
-            packed[channel / WIDTH * self.decays + k][channel % WIDTH] = a;
-        }
-        packed
     }
 }
 
 pub(super) fn forward<F: Float>(scan: &SelectiveScan, ins: &[&[F]]) -> Vec<F> {
     let a = scan.pack(ins[2]);
-    let mut y = vec![F::zero(); ins[0].len()];
-    y.par_chunks_mut(scan.len * scan.channels)
+    let mut y = vec![F::zero(); scan.batch * scan.rows * scan.channels];
+    columns(&mut y, (scan.rows, scan.channels), scan.span() * LANES)
+        .into_par_iter()
         .enumerate()
-        .for_each(|(i, y)| forward_sequence(scan, &Sequence::of(scan, ins, &a, i), y));
+        .for_each_init(
+            || Scratch::new(scan),
+            |scratch, (i, mut y)| {
+                let seq = Sequence::of(scan, ins, &a, i / scan.spans());
+                forward_span(
+                    scan,
+                    &seq,
+                    scan.groups_of(i % scan.spans()),
+                    scratch,
+                    &mut y,
+                );
+            },
+        );
     y
 }
 
 #[multiversion(targets("x86_64+avx512f", "x86_64+avx2+fma"))]
-fn forward_sequence<F: Float>(scan: &SelectiveScan, seq: &Sequence<F>, y: &mut [F]) {
-    let mut h = vec![splat(F::zero()); scan.states];
-    for group in scan.groups() {
-        h.fill(splat(F::zero()));
-        for t in 0..scan.len {
-            let out = step(&group.at(scan, seq, t), &mut h);
-            store(&out, &mut y[group.range(scan, t)]);
+fn forward_span<F: Float>(
+    scan: &SelectiveScan,
+    seq: &Sequence<F>,
+    span: Range<usize>,
+    scratch: &mut Scratch<F>,
+    y: &mut [&mut [F]],
+) {
+    for first in span.clone().step_by(scan.panel()) {
+        let groups = first..(first + scan.panel()).min(span.end);
+        scratch.h.fill(Vector(splat(F::zero())));
+        for index in 0..seq.chunks() {
+            let chunk = seq.chunk(index);
+            for (group, steps) in groups.clone().zip(&mut scratch.steps) {
+                steps.load(scan, seq, group, chunk.steps.clone());
+                steps.y.fill(Vector(splat(F::zero())));
+            }
+            let whole = scan.states / BLOCK * BLOCK;
+            for k in (0..whole).step_by(BLOCK) {
+                forward_block::<F, BLOCK>(scan, seq, &chunk, (groups.clone(), k), scratch);
+            }
+            for k in whole..scan.states {
+                forward_block::<F, 1>(scan, seq, &chunk, (groups.clone(), k), scratch);
+            }
+            for (group, steps) in groups.clone().zip(&scratch.steps) {
+                for (row, j) in chunk.rows() {
+                    store(&steps.y[j].0, of_group(y[row], group - span.start));
+                }
+            }
         }
     }
 }
 
-/// One step of one group: advances `h` and returns the read-out.
+/// `K` states from `k` on of each group, through one chunk.
 #[inline(always)]
-pub(super) fn step<F: Float>(now: &Now<F>, h: &mut [Lanes<F>]) -> Lanes<F> {
-    let drive = now.drive();
-    let mut y = splat(F::zero());
-    let mut advance = |decay: &Lanes<F>, h: &mut Lanes<F>, b: F, c: F| {
-        *h = each(|i| decay[i] * h[i] + drive[i] * b);
-        y = each(|i| y[i] + h[i] * c);
-    };
-    let terms = h.iter_mut().zip(now.b).zip(now.c);
-    if let [a] = now.a {
-        let decay = now.decay(a);
-        terms.for_each(|((h, &b), &c)| advance(&decay, h, b, c));
-    } else {
-        terms
-            .zip(now.a)
-            .for_each(|(((h, &b), &c), a)| advance(&now.decay(a), h, b, c));
+fn forward_block<F: Float, const K: usize>(
+    scan: &SelectiveScan,
+    seq: &Sequence<F>,
+    chunk: &Chunk,
+    (groups, k): (Range<usize>, usize),
+    scratch: &mut Scratch<F>,
+) {
+    let (n, len) = (scan.states, chunk.steps.len());
+    gather::<F, K>(seq.b, (n, k), chunk.steps.clone().zip(0..), &mut scratch.b);
+    gather::<F, K>(seq.c, (n, k), chunk.rows(), &mut scratch.c);
+    let (reads, c) = (chunk.reads(), scratch.c.as_chunks::<K>().0);
+    for (g, (group, steps)) in groups.zip(&mut scratch.steps).enumerate() {
+        let by = Driven {
+            a: take(seq.a, group * n + k),
+            delta: &steps.delta[..len],
+            drive: &steps.drive[..len],
+            b: &scratch.b.as_chunks::<K>().0[..len],
+        };
+        let read_out = ReadOut {
+            read: &reads[..len],
+            c: &c[..len],
+            y: &mut steps.y[..len],
+        };
+        let h = walk(&by, take(&scratch.h, g * n + k), read_out);
+        put(&h, &mut scratch.h, g * n + k);
     }
-    y
 }

@@ -2,6 +2,9 @@
 
 mod backward;
 mod cpu;
+mod kernel;
+mod layout;
+mod panel;
 mod reference;
 
 use super::fused::{apply_one, runs_on, Backward, Forward, FusedOp};
@@ -10,61 +13,93 @@ use candle_core::{bail, Result, Shape, Tensor};
 
 /// y_t\[c\] = Σ_k h_t\[c,k\] c_t\[k\] with h_t\[c,k\] = exp(δ_t\[c\] a\[c,k\]) h_{t-1}\[c,k\] + δ_t\[c\] u_t\[c\] b_t\[k\].
 ///
-/// `u`, `delta`: (B, L, d); `a`: (d, n), or (d, 1) when the n states of a channel share a decay;
-/// `b`, `c`: (B, L, n); result (B, L, d). Equation (4) without the skip, and h_{-1} = 0. The decay
-/// must not grow: δ a <= 0. No (B, L, d, n) tensor is formed in either direction.
+/// `u`, `delta`: (B, L, d); `a`: (d, n); `b`: (B, L, n); `c`: (B, R, n); result (B, R, d). Equation
+/// (4) without the skip, and h_{-1} = 0. `positions`: (B, R) of u32, ascending and below L, the time
+/// of each row of `c` and of the result; without it R = L and row i is time i. The decay must not
+/// grow: δ a <= 0; one below 2^-126 counts as 0 in f32. No (B, L, d, n) tensor is formed in either
+/// direction.
 pub fn selective_scan(
     u: &Tensor,
     delta: &Tensor,
     a: &Tensor,
     b: &Tensor,
     c: &Tensor,
+    positions: Option<&Tensor>,
 ) -> Result<Tensor> {
-    let scan = SelectiveScan::check(u, delta, a, b, c)?;
+    let ins = [u, delta, a, b, c];
+    let scan = SelectiveScan::check(ins, positions)?;
     if runs_on(u) {
-        apply_one(scan, &[u, delta, a, b, c])
+        apply_one(scan, &ins)
     } else {
-        reference::selective_scan(u, delta, a, b, c)
+        reference::selective_scan(ins, &scan)
     }
 }
 
-/// The sizes: batch, length, channels, states per channel, decays per channel (1 or `states`).
-#[derive(Clone, Copy)]
+/// The sizes: batch, length, channels, states per channel, rows read out.
 struct SelectiveScan {
     batch: usize,
     len: usize,
     channels: usize,
     states: usize,
-    decays: usize,
+    rows: usize,
+    /// The time of each row: one list for all, or one per sequence.
+    times: Vec<usize>,
+    /// Whether the channels of a sequence are spread over several tasks.
+    split: bool,
 }
 
 impl SelectiveScan {
     const OP: &'static str = "selective_scan";
 
-    fn check(u: &Tensor, delta: &Tensor, a: &Tensor, b: &Tensor, c: &Tensor) -> Result<Self> {
+    fn check([u, delta, a, b, c]: [&Tensor; 5], positions: Option<&Tensor>) -> Result<Self> {
         let [batch, len, channels] = shape::dims(Self::OP, ("u", u))?;
         let [_, _, states] = shape::dims(Self::OP, ("b", b))?;
-        let [_, decays] = shape::dims(Self::OP, ("a", a))?;
-        if decays != 1 && decays != states {
-            bail!(
-                "{}: a has shape {:?}, but b of shape {:?} asks for 1 or {states} columns",
-                Self::OP,
-                a.dims(),
-                b.dims()
-            );
-        }
         let by = ("u", u);
         shape::expect(Self::OP, ("delta", delta), by, &[batch, len, channels])?;
-        shape::expect(Self::OP, ("a", a), by, &[channels, decays])?;
         shape::expect(Self::OP, ("b", b), by, &[batch, len, states])?;
-        shape::expect(Self::OP, ("c", c), ("b", b), &[batch, len, states])?;
+        shape::expect(Self::OP, ("a", a), ("b", b), &[channels, states])?;
+        let rows = match positions {
+            Some(_) => shape::dims::<3>(Self::OP, ("c", c))?[1],
+            None => len,
+        };
+        shape::expect(Self::OP, ("c", c), ("b", b), &[batch, rows, states])?;
+        let times = match positions {
+            Some(positions) => Self::ascending(positions, [batch, rows], len)?,
+            None => (0..len).collect(),
+        };
         Ok(Self {
             batch,
             len,
             channels,
             states,
-            decays,
+            rows,
+            times,
+            split: batch < rayon::current_num_threads().min(backward::TASKS),
         })
+    }
+
+    fn ascending(positions: &Tensor, shape: [usize; 2], len: usize) -> Result<Vec<usize>> {
+        let times = shape::times(Self::OP, positions, ("c", shape), ("u", len))?;
+        let wrong = |row: &[usize]| {
+            row.windows(2)
+                .find(|pair| pair[0] >= pair[1])
+                .map(Vec::from)
+        };
+        match times.chunks_exact(shape[1]).find_map(wrong) {
+            Some(pair) => bail!(
+                "{}: position {} follows {}, but positions of a sequence must ascend",
+                Self::OP,
+                pair[1],
+                pair[0]
+            ),
+            None => Ok(times),
+        }
+    }
+
+    /// The times of the rows of a sequence.
+    fn times_of(&self, sequence: usize) -> &[usize] {
+        let lists = self.times.len() / self.rows;
+        &self.times[sequence.min(lists - 1) * self.rows..][..self.rows]
     }
 }
 
@@ -72,7 +107,7 @@ impl FusedOp for SelectiveScan {
     const NAME: &'static str = Self::OP;
 
     fn out_shapes(&self) -> Vec<Shape> {
-        vec![(self.batch, self.len, self.channels).into()]
+        vec![(self.batch, self.rows, self.channels).into()]
     }
 
     fn forward<F: Float>(&self, Forward { ins, .. }: Forward<F>) -> Vec<Vec<F>> {

@@ -1,17 +1,16 @@
 //! The definition: a loop over time in ordinary tensor ops.
 
+use super::SelectiveScan;
 use candle_core::{Result, Tensor};
 
-pub(super) fn selective_scan(
-    u: &Tensor,
-    delta: &Tensor,
-    a: &Tensor,
-    b: &Tensor,
-    c: &Tensor,
-) -> Result<Tensor> {
-    let (batch, len, channels) = u.dims3()?;
-    let states = b.dim(2)?;
-    let a = a.unsqueeze(0)?; // (1, d, n or 1)
+pub(super) fn selective_scan(ins: [&Tensor; 5], scan: &SelectiveScan) -> Result<Tensor> {
+    let [u, delta, a, b, c] = ins;
+    let (batch, len, channels, states) = (scan.batch, scan.len, scan.channels, scan.states);
+    let rows = flat_rows(scan, u)?;
+    let c = Tensor::zeros((batch * len, states), u.dtype(), u.device())?
+        .index_add(&rows, &c.reshape(((), states))?, 0)?
+        .reshape((batch, len, states))?;
+    let a = a.unsqueeze(0)?; // (1, d, n)
     let mut h = Tensor::zeros((batch, channels, states), u.dtype(), u.device())?;
     let mut y = Vec::with_capacity(len);
     for t in 0..len {
@@ -22,5 +21,17 @@ pub(super) fn selective_scan(
         h = (decay.broadcast_mul(&h)? + drive)?;
         y.push(h.broadcast_mul(&c.narrow(1, t, 1)?)?.sum(2)?);
     }
-    Tensor::stack(&y, 1)
+    let y = Tensor::stack(&y, 1)?.reshape(((), channels))?;
+    y.index_select(&rows, 0)?
+        .reshape((batch, scan.rows, channels))
+}
+
+/// Where the rows lie among all steps of all sequences.
+fn flat_rows(scan: &SelectiveScan, like: &Tensor) -> Result<Tensor> {
+    let of = |b: usize| {
+        let times = scan.times_of(b).iter();
+        times.map(move |time| (b * scan.len + time) as u32)
+    };
+    let rows: Vec<u32> = (0..scan.batch).flat_map(of).collect();
+    Tensor::new(rows, like.device())
 }

@@ -2,79 +2,166 @@ use super::*;
 use crate::ops::check::{self, Case};
 use candle_core::Device;
 
-fn case(batch: usize, len: usize, channels: usize, states: usize, decays: usize) -> Case {
+fn case_of_rows(batch: usize, len: usize, rows: usize, channels: usize, states: usize) -> Case {
     Case::new(format!(
-        "{batch} x {len} x {channels}, {states} states, {decays} decays"
+        "{batch} x {len} x {channels}, {states} states, {rows} rows"
     ))
     .normal("u", &[batch, len, channels])
     .uniform("delta", &[batch, len, channels], 0.0, 1.5)
-    .uniform("a", &[channels, decays], -2.0, 0.0)
+    .uniform("a", &[channels, states], -2.0, 0.0)
     .normal("b", &[batch, len, states])
-    .normal("c", &[batch, len, states])
+    .normal("c", &[batch, rows, states])
+}
+
+fn case(batch: usize, len: usize, channels: usize, states: usize) -> Case {
+    case_of_rows(batch, len, len, channels, states)
 }
 
 fn fused(ins: &[Tensor]) -> Result<Tensor> {
-    selective_scan(&ins[0], &ins[1], &ins[2], &ins[3], &ins[4])
+    fused_at(None)(ins)
 }
 
-fn reference(ins: &[Tensor]) -> Result<Tensor> {
-    reference::selective_scan(&ins[0], &ins[1], &ins[2], &ins[3], &ins[4])
+fn fused_at(positions: Option<&Tensor>) -> impl Fn(&[Tensor]) -> Result<Tensor> + Sync + '_ {
+    move |ins| selective_scan(&ins[0], &ins[1], &ins[2], &ins[3], &ins[4], positions)
+}
+
+fn agree(case: Case, positions: Option<&Tensor>) {
+    let reference = |ins: &[Tensor]| {
+        let ins = [&ins[0], &ins[1], &ins[2], &ins[3], &ins[4]];
+        let scan = SelectiveScan::check(ins, positions)?;
+        reference::selective_scan(ins, &scan)
+    };
+    check::agree(&[case], fused_at(positions), reference);
+}
+
+fn positions(times: &[&[u32]]) -> Tensor {
+    Tensor::new(times.concat(), &Device::Cpu)
+        .unwrap()
+        .reshape((times.len(), times[0].len()))
+        .unwrap()
 }
 
 #[test]
 fn fused_equals_reference_at_all_lengths() {
-    let lengths = [(7, 1), (1, 2), (7, 63), (2, 64), (1, 65), (1, 1000)];
-    let own = lengths.map(|(batch, len)| case(batch, len, 3, 4, 4));
-    let shared = lengths.map(|(batch, len)| case(batch, len, 3, 4, 1));
-    check::agree(&own, fused, reference);
-    check::agree(&shared, fused, reference);
+    for (batch, len) in [(7, 1), (1, 2), (7, 63), (2, 64), (1, 65), (1, 1000)] {
+        agree(case(batch, len, 3, 5), None);
+    }
+}
+
+/// States around the block and the tile; channels around the group, the span and the panel.
+#[test]
+fn fused_equals_reference_at_all_state_sizes_and_widths() {
+    for (batch, channels, states) in [
+        (7, 17, 1),
+        (1, 33, 4),
+        (9, 140, 3),
+        (1, 290, 6),
+        (2, 16, 16),
+        (1, 17, 100),
+        (1, 3, 256),
+        (1, 2, 1024),
+    ] {
+        agree(case(batch, 19, channels, states), None);
+    }
+    agree(case(2, 130, 33, 69), None);
 }
 
 #[test]
-fn fused_equals_reference_at_all_state_sizes() {
-    let own = [1, 4, 16, 100, 256].map(|states| case(2, 19, 17, states, states));
-    let shared = [1, 4, 16, 100, 256].map(|states| case(2, 19, 33, states, 1));
-    check::agree(&own, fused, reference);
-    check::agree(&shared, fused, reference);
+fn rows_at_positions_are_those_of_the_reference() {
+    agree(case_of_rows(1, 1, 1, 3, 5), Some(&positions(&[&[0]])));
+    agree(case_of_rows(1, 200, 1, 3, 5), Some(&positions(&[&[63]])));
+    let times: [&[u32]; 2] = [&[5, 64, 65, 199], &[0, 1, 2, 130]];
+    agree(case_of_rows(2, 200, 4, 20, 6), Some(&positions(&times)));
+    let shared = [&times[0], &times[1]].repeat(4);
+    let shared: Vec<&[u32]> = shared.into_iter().copied().collect();
+    agree(case_of_rows(8, 200, 4, 20, 66), Some(&positions(&shared)));
 }
 
 #[test]
 fn gradients_are_finite_differences() {
-    check::finite_differences(&case(2, 3, 2, 2, 2), fused);
-    check::finite_differences(&case(2, 3, 2, 2, 1), fused);
+    check::finite_differences(&case(2, 3, 2, 2), fused);
+    let positions = positions(&[&[1, 3]]);
+    check::finite_differences(&case_of_rows(1, 5, 2, 2, 5), fused_at(Some(&positions)));
+}
+
+/// Seventy sequences make tasks of two; one sequence makes tasks of one group.
+#[test]
+fn bits_do_not_depend_on_threads() {
+    check::same_bits(&case(7, 35, 20, 5), fused);
+    check::same_bits(&case(1, 70, 60, 5), fused);
+    check::same_bits(&case(70, 5, 20, 5), fused);
 }
 
 #[test]
-fn bits_do_not_depend_on_threads() {
-    check::same_bits(&case(7, 35, 20, 5, 5), fused);
-    check::same_bits(&case(7, 35, 20, 5, 1), fused);
+fn many_sequences_share_a_task() {
+    agree(case(130, 5, 18, 5), None);
 }
 
 #[test]
 fn every_subset_of_inputs_can_be_tracked() {
-    check::partial_tracking(&case(2, 5, 3, 2, 2), fused);
+    check::partial_tracking(&case(2, 5, 3, 2), fused);
 }
 
 #[test]
-fn wrong_shapes_are_named() {
-    let refused = |shapes: [&[usize]; 5], message| check::refuses(&shapes, fused, message);
+fn wrong_shapes_and_positions_are_named() {
+    let refused = |shapes: [&[usize]; 5], at: Option<&Tensor>, message| {
+        check::refuses(&shapes, fused_at(at), message);
+    };
     let (x, a, b) = (&[2, 5, 3][..], &[3, 4][..], &[2, 5, 4][..]);
     refused(
         [x, &[2, 5, 4], a, b, b],
+        None,
         "selective_scan: delta has shape [2, 5, 4], but u of shape [2, 5, 3]",
     );
     refused(
         [x, x, &[3, 2], b, b],
-        "selective_scan: a has shape [3, 2], but b of shape [2, 5, 4]",
+        None,
+        "selective_scan: a has shape [3, 2], but b of shape [2, 5, 4] asks for [3, 4]",
     );
     refused(
-        [x, x, a, b, &[2, 5, 5]],
-        "selective_scan: c has shape [2, 5, 5], but b of shape [2, 5, 4]",
+        [x, x, a, b, &[2, 2, 4]],
+        None,
+        "selective_scan: c has shape [2, 2, 4], but b of shape [2, 5, 4] asks for [2, 5, 4]",
     );
     refused(
         [x, x, &[3], b, b],
-        "selective_scan: a has shape [3], needed are 2 axes",
+        None,
+        "selective_scan: a has shape [3], but b of shape [2, 5, 4]",
     );
+    let rows = [x, x, a, b, &[2, 2, 4]];
+    let refusals: [(&[u32], &str); 3] = [
+        (
+            [[0, 1, 2], [0, 1, 2]].as_flattened(),
+            "positions has shape [2, 3], but c asks for [2, 2]",
+        ),
+        (
+            [[0, 1], [0, 5]].as_flattened(),
+            "position 5, but u has 5 steps",
+        ),
+        (
+            [[0, 1], [3, 3]].as_flattened(),
+            "position 3 follows 3, but positions of a sequence must ascend",
+        ),
+    ];
+    for (times, message) in refusals {
+        let positions = Tensor::new(times, &Device::Cpu).unwrap();
+        let positions = positions.reshape((2, times.len() / 2)).unwrap();
+        refused(rows, Some(&positions), message);
+    }
+}
+
+/// Exponents from 0 to -1e4, in one state each; the reference meets the same numbers.
+#[test]
+fn extreme_decays_agree_with_the_reference() {
+    let (len, rates) = (70, [0.0, -1e-30, -1e-3, -80.0, -87.5, -126.5, -300.0, -1e4]);
+    let ramp: Vec<f64> = (0..len).map(|t| t as f64 / len as f64).collect();
+    let case = Case::new("extreme")
+        .normal("u", &[1, len, 1])
+        .values(&ramp, &[1, len, 1])
+        .values(&rates, &[1, rates.len()])
+        .normal("b", &[1, len, rates.len()])
+        .normal("c", &[1, len, rates.len()]);
+    agree(case, None);
 }
 
 /// With a decay of e^{-300} the state is the last drive alone.
@@ -88,7 +175,7 @@ fn a_decay_that_underflows_forgets_exactly() {
     let delta = tensor(&[1.0; 3], &[1, 3, 1]);
     let a = tensor(&[-300.0], &[1, 1]);
     let ones = tensor(&[1.0; 3], &[1, 3, 1]);
-    let y = selective_scan(&u, &delta, &a, &ones, &ones).unwrap();
+    let y = selective_scan(&u, &delta, &a, &ones, &ones, None).unwrap();
     assert_eq!(
         y.flatten_all().unwrap().to_vec1::<f32>().unwrap(),
         [1.0, 2.0, 3.0]
@@ -109,12 +196,19 @@ fn a_decay_that_underflows_forgets_exactly() {
 #[test]
 #[ignore = "a measurement"]
 fn speed() {
-    for (batch, len, channels, states, decays) in [
-        (32, 64, 64, 64, 64),
-        (32, 64, 64, 64, 1),
-        (32, 256, 128, 16, 16),
+    for (batch, len, channels, states) in [
+        (32, 64, 64, 64),
+        (8, 512, 128, 64),
+        (32, 256, 128, 16),
+        (8, 64, 64, 1024),
+        (512, 64, 64, 64),
+        (1, 4096, 512, 256),
+        (2, 16384, 64, 64),
     ] {
-        let case = case(batch, len, channels, states, decays);
+        let case = case(batch, len, channels, states);
         check::speed(&case, fused, batch * len * channels * states);
     }
+    let at = positions(&[&[8, 24, 40, 60][..]; 32]);
+    let case = case_of_rows(32, 64, 4, 64, 64);
+    check::speed(&case, fused_at(Some(&at)), 32 * 64 * 64 * 64);
 }

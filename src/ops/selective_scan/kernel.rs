@@ -1,0 +1,199 @@
+//! The innermost loops: `K` states of one group of channels through one chunk of time. States,
+//! carries and the gradient of `a` stay in registers while time runs.
+
+use crate::ops::float::Float;
+use crate::ops::lanes::{each, splat, Lanes};
+
+/// Steps in a chunk.
+pub(super) const CHUNK: usize = 64;
+
+/// States that run together, so that what belongs to a channel is loaded once for all of them.
+pub(super) const BLOCK: usize = 4;
+
+/// A number of each channel of a group, on whole cache lines.
+#[derive(Clone, Copy)]
+#[repr(align(64))]
+pub(super) struct Vector<F>(pub(super) Lanes<F>);
+
+/// A vector at each step of a chunk.
+pub(super) type Column<F> = [Vector<F>; CHUNK];
+
+/// A vector for each step and state of a block.
+pub(super) type Sheet<F> = [Vector<F>; CHUNK * BLOCK];
+
+/// What drives `K` states of a group: `a` log2(e) of each, and δ, δ u, b at each step.
+pub(super) struct Driven<'a, F, const K: usize> {
+    pub(super) a: [Lanes<F>; K],
+    pub(super) delta: &'a [Vector<F>],
+    pub(super) drive: &'a [Vector<F>],
+    pub(super) b: &'a [[F; K]],
+}
+
+/// What becomes of each step of [`walk`]. A trait, for closures cannot be made to be inlined.
+pub(super) trait Visit<F, const K: usize> {
+    /// Step `j`: the states before it, the decays, and the states after it.
+    fn visit(&mut self, j: usize, before: &[Lanes<F>; K], decay: &[Lanes<F>; K], h: &[Lanes<F>; K]);
+}
+
+/// Nothing: the last state is what counts.
+impl<F, const K: usize> Visit<F, K> for () {
+    #[inline(always)]
+    fn visit(&mut self, _: usize, _: &[Lanes<F>; K], _: &[Lanes<F>; K], _: &[Lanes<F>; K]) {}
+}
+
+/// Runs the recurrence over the steps from `h` and returns the last state.
+#[inline(always)]
+pub(super) fn walk<F: Float, const K: usize>(
+    by: &Driven<F, K>,
+    mut h: [Lanes<F>; K],
+    mut visitor: impl Visit<F, K>,
+) -> [Lanes<F>; K] {
+    let steps = by.delta.iter().zip(by.drive).zip(by.b);
+    for (j, ((Vector(delta), Vector(drive)), b)) in steps.enumerate() {
+        let before = h;
+        let mut decay = [splat(F::zero()); K];
+        for k in 0..K {
+            decay[k] = each(|i| (delta[i] * by.a[k][i]).exp2());
+            h[k] = each(|i| decay[k][i] * before[k][i] + drive[i] * b[k]);
+        }
+        visitor.visit(j, &before, &decay, &h);
+    }
+    h
+}
+
+/// Reads out: y_t += Σ_k h_t\[k\] c_t\[k\] at the steps that have a row.
+pub(super) struct ReadOut<'a, F, const K: usize> {
+    pub(super) read: &'a [bool],
+    pub(super) c: &'a [[F; K]],
+    pub(super) y: &'a mut [Vector<F>],
+}
+
+impl<F: Float, const K: usize> Visit<F, K> for ReadOut<'_, F, K> {
+    #[inline(always)]
+    fn visit(&mut self, j: usize, _: &[Lanes<F>; K], _: &[Lanes<F>; K], h: &[Lanes<F>; K]) {
+        if self.read[j] {
+            let mut sum: Lanes<F> = splat(F::zero());
+            for (h, &c) in h.iter().zip(&self.c[j]) {
+                sum = each(|i| sum[i] + h[i] * c);
+            }
+            let y = &mut self.y[j].0;
+            *y = each(|i| y[i] + sum[i]);
+        }
+    }
+}
+
+/// What a chunk of a block remembers on the way forward for the way back.
+pub(super) struct Tape<F> {
+    pub(super) decay: Sheet<F>,
+    /// The states before each step.
+    pub(super) before: Sheet<F>,
+}
+
+impl<F: Float, const K: usize> Visit<F, K> for &mut Tape<F> {
+    #[inline(always)]
+    fn visit(
+        &mut self,
+        j: usize,
+        before: &[Lanes<F>; K],
+        decay: &[Lanes<F>; K],
+        _: &[Lanes<F>; K],
+    ) {
+        let (befores, decays) = (
+            blocks_mut::<F, K>(&mut self.before),
+            blocks_mut::<F, K>(&mut self.decay),
+        );
+        for k in 0..K {
+            befores[j][k].0 = before[k];
+            decays[j][k].0 = decay[k];
+        }
+    }
+}
+
+/// What the way back reads at each step besides [`Driven`].
+pub(super) struct Read<'a, F, const K: usize> {
+    /// Whether the step is read out; at others `c` and `gy` hold nothing.
+    pub(super) read: &'a [bool],
+    pub(super) c: &'a [[F; K]],
+    pub(super) gy: &'a [Vector<F>],
+}
+
+/// The sums that the way back adds to.
+pub(super) struct Sums<'a, F> {
+    /// Σ over states of dL/dh b and, over log2(e), of dL/d(δ a) a, at each step.
+    pub(super) along_b: &'a mut [Vector<F>],
+    pub(super) along_a: &'a mut [Vector<F>],
+    /// The gradients of b and c at each step and state, lane by lane: summed over groups.
+    pub(super) b: &'a mut Sheet<F>,
+    pub(super) c: &'a mut Sheet<F>,
+}
+
+/// What goes from one chunk to the one before it.
+#[derive(Clone, Copy)]
+pub(super) struct Carried<F, const K: usize> {
+    /// exp(δ_{t+1} a) dL/dh_{t+1}.
+    pub(super) carry: [Lanes<F>; K],
+    /// The gradient of `a` so far.
+    pub(super) ga: [Lanes<F>; K],
+}
+
+/// The way back over the steps on `tape`; `after` is the state after the last one.
+#[inline(always)]
+pub(super) fn walk_back<F: Float, const K: usize>(
+    by: &Driven<F, K>,
+    read: &Read<F, K>,
+    tape: &Tape<F>,
+    mut after: [Lanes<F>; K],
+    carried: &mut Carried<F, K>,
+    sums: &mut Sums<F>,
+) {
+    let Carried { mut carry, mut ga } = *carried;
+    let len = by.delta.len();
+    let tapes = (&blocks(&tape.decay)[..len], &blocks(&tape.before)[..len]);
+    let (gb, gc) = (
+        &mut blocks_mut(sums.b)[..len],
+        &mut blocks_mut(sums.c)[..len],
+    );
+    let steps = (by.delta.iter().zip(by.drive).zip(by.b))
+        .zip(read.read.iter().zip(read.c).zip(read.gy))
+        .zip(tapes.0.iter().zip(tapes.1))
+        .zip(sums.along_b.iter_mut().zip(sums.along_a.iter_mut()))
+        .zip(gb.iter_mut().zip(gc));
+    for ((((drive, read), tape), along), sums) in steps.rev() {
+        let ((Vector(delta), Vector(drive)), b) = drive;
+        let ((&read, c), Vector(gy)) = read;
+        let (decay, before): (&[Vector<F>; K], &[Vector<F>; K]) = tape;
+        let (gb, gc): (&mut [Vector<F>; K], &mut [Vector<F>; K]) = sums;
+        let mut gh = carry;
+        if read {
+            for k in 0..K {
+                gh[k] = each(|i| gy[i] * c[k] + gh[k][i]);
+                gc[k].0 = each(|i| gc[k].0[i] + gy[i] * after[k][i]);
+            }
+        }
+        let (mut along_b, mut along_a): (Lanes<F>, Lanes<F>) = (splat(F::zero()), splat(F::zero()));
+        for k in 0..K {
+            gb[k].0 = each(|i| gb[k].0[i] + gh[k][i] * drive[i]);
+            along_b = each(|i| along_b[i] + gh[k][i] * b[k]);
+            carry[k] = each(|i| gh[k][i] * decay[k].0[i]);
+            let exponent: Lanes<F> = each(|i| carry[k][i] * before[k].0[i]); // dL/d(δ a)
+            along_a = each(|i| along_a[i] + exponent[i] * by.a[k][i]);
+            ga[k] = each(|i| ga[k][i] + exponent[i] * delta[i]);
+            after[k] = before[k].0;
+        }
+        along.0 .0 = each(|i| along.0 .0[i] + along_b[i]);
+        along.1 .0 = each(|i| along.1 .0[i] + along_a[i]);
+    }
+    *carried = Carried { carry, ga };
+}
+
+/// The vectors of each step, `K` states a step.
+#[inline(always)]
+pub(super) fn blocks<F, const K: usize>(sheet: &Sheet<F>) -> &[[Vector<F>; K]] {
+    sheet.as_chunks().0
+}
+
+/// As [`blocks`].
+#[inline(always)]
+pub(super) fn blocks_mut<F, const K: usize>(sheet: &mut Sheet<F>) -> &mut [[Vector<F>; K]] {
+    sheet.as_chunks_mut().0
+}

@@ -1,0 +1,253 @@
+//! How the work is cut up: spans of channels for the tasks, panels of groups, tiles of states and
+//! chunks of time for the caches; and how numbers get from rows into vectors and back.
+
+use super::kernel::{Column, Vector, BLOCK, CHUNK};
+use super::SelectiveScan;
+use crate::ops::float::Float;
+use crate::ops::lanes::{each, load, splat, LANES};
+use std::ops::Range;
+
+/// Most groups of channels in a panel; what a panel reads in a chunk must stay in cache.
+const PANEL: usize = 8;
+
+/// With fewer sequences than this, panels are smaller, so that there is work for two threads even
+/// where there are few channels.
+const FEW: usize = 2;
+
+/// A vector before anything is written to it. In tests nothing must be read from it.
+pub(super) fn blank<F: Float>() -> Vector<F> {
+    Vector(splat(match cfg!(test) {
+        true => F::from_f64(f64::NAN),
+        false => F::zero(),
+    }))
+}
+
+/// The inputs of one sequence. `times` are those of its rows of `c`; `a` is packed.
+pub(super) struct Sequence<'a, F> {
+    pub(super) u: &'a [F],
+    pub(super) delta: &'a [F],
+    pub(super) a: &'a [Vector<F>],
+    pub(super) b: &'a [F],
+    pub(super) c: &'a [F],
+    pub(super) times: &'a [usize],
+}
+
+impl<'a, F: Float> Sequence<'a, F> {
+    pub(super) fn of(
+        scan: &'a SelectiveScan,
+        ins: &[&'a [F]],
+        a: &'a [Vector<F>],
+        index: usize,
+    ) -> Self {
+        let [u, delta, _, b, c] = ins else {
+            unreachable!("five inputs")
+        };
+        let part = |x: &'a [F], count: usize| &x[index * count..][..count];
+        Self {
+            u: part(u, scan.len * scan.channels),
+            delta: part(delta, scan.len * scan.channels),
+            a,
+            b: part(b, scan.len * scan.states),
+            c: part(c, scan.rows * scan.states),
+            times: scan.times_of(index),
+        }
+    }
+
+    /// Chunks up to the last row; nothing after it matters.
+    pub(super) fn chunks(&self) -> usize {
+        self.steps().div_ceil(CHUNK)
+    }
+
+    fn steps(&self) -> usize {
+        self.times.last().map_or(0, |last| last + 1)
+    }
+
+    /// The steps of a chunk and the rows among them.
+    pub(super) fn chunk(&self, index: usize) -> Chunk<'a> {
+        let steps = index * CHUNK..((index + 1) * CHUNK).min(self.steps());
+        let before = |step: usize| self.times.partition_point(|&time| time < step);
+        let rows = before(steps.start)..before(steps.end);
+        let times = &self.times[rows.clone()];
+        Chunk { steps, rows, times }
+    }
+}
+
+/// Steps, and the rows that lie at them.
+pub(super) struct Chunk<'a> {
+    pub(super) steps: Range<usize>,
+    rows: Range<usize>,
+    times: &'a [usize],
+}
+
+impl Chunk<'_> {
+    /// Each row with the index of its step inside the chunk.
+    #[inline(always)]
+    pub(super) fn rows(&self) -> impl Iterator<Item = (usize, usize)> + '_ {
+        let start = self.steps.start;
+        let inside = self.times.iter().map(move |time| time - start);
+        self.rows.clone().zip(inside)
+    }
+
+    /// Which steps have a row.
+    pub(super) fn reads(&self) -> [bool; CHUNK] {
+        let mut reads = [false; CHUNK];
+        for (_, j) in self.rows() {
+            reads[j] = true;
+        }
+        reads
+    }
+}
+
+/// `K` states from `k` on of a row of `x`, at each step of the chunk.
+#[inline(always)]
+pub(super) fn gather<F: Float, const K: usize>(
+    x: &[F],
+    (width, k): (usize, usize),
+    rows: impl Iterator<Item = (usize, usize)>,
+    to: &mut [F; CHUNK * BLOCK],
+) {
+    let to = to.as_chunks_mut::<K>().0;
+    for (row, j) in rows {
+        to[j].copy_from_slice(&x[row * width + k..][..K]);
+    }
+}
+
+/// What one group reads, and what it adds up, at the steps of a chunk.
+#[derive(Clone)]
+pub(super) struct Steps<F> {
+    pub(super) u: Column<F>,
+    pub(super) delta: Column<F>,
+    /// δ u.
+    pub(super) drive: Column<F>,
+    /// The read-out, or its gradient.
+    pub(super) y: Column<F>,
+    pub(super) along_a: Column<F>,
+    pub(super) along_b: Column<F>,
+}
+
+impl<F: Float> Steps<F> {
+    pub(super) fn blank() -> Self {
+        let column = [blank(); CHUNK];
+        Self {
+            u: column,
+            delta: column,
+            drive: column,
+            y: column,
+            along_a: column,
+            along_b: column,
+        }
+    }
+
+    /// Reads u and δ of channels `group` on.
+    #[inline(always)]
+    pub(super) fn load(
+        &mut self,
+        scan: &SelectiveScan,
+        seq: &Sequence<F>,
+        group: usize,
+        steps: Range<usize>,
+    ) {
+        for (j, t) in steps.enumerate() {
+            let row = t * scan.channels..(t + 1) * scan.channels;
+            let u = load(&seq.u[row.clone()][group * LANES..]);
+            let delta = load(&seq.delta[row][group * LANES..]);
+            self.drive[j] = Vector(each(|i| delta[i] * u[i]));
+            self.u[j] = Vector(u);
+            self.delta[j] = Vector(delta);
+        }
+    }
+}
+
+/// The part of a row that belongs to a group.
+#[inline(always)]
+pub(super) fn of_group<F>(row: &mut [F], group: usize) -> &mut [F] {
+    let end = ((group + 1) * LANES).min(row.len());
+    &mut row[group * LANES..end]
+}
+
+/// Cuts an array of sequences of `rows` rows, each `width` long, into columns of `span`: sequence by
+/// sequence, in each span by span, the rows of that span.
+pub(super) fn columns<F>(
+    x: &mut [F],
+    (rows, width): (usize, usize),
+    span: usize,
+) -> Vec<Vec<&mut [F]>> {
+    let cut = |sequence| {
+        let empty = || Vec::with_capacity(rows);
+        let mut spans: Vec<Vec<&mut [F]>> = Vec::new();
+        spans.resize_with(width.div_ceil(span), empty);
+        for row in <[F]>::chunks_mut(sequence, width) {
+            for (span, part) in spans.iter_mut().zip(row.chunks_mut(span)) {
+                span.push(part);
+            }
+        }
+        spans
+    };
+    x.chunks_mut(rows * width).flat_map(cut).collect()
+}
+
+impl SelectiveScan {
+    pub(super) fn groups(&self) -> usize {
+        self.channels.div_ceil(LANES)
+    }
+
+    /// Groups in a panel. Sums over channels are taken inside a panel first and over panels in their
+    /// order then, so this must follow from the shapes alone.
+    pub(super) fn panel(&self) -> usize {
+        let panels = (FEW / self.batch).max(1);
+        self.groups().div_ceil(panels).min(PANEL)
+    }
+
+    /// Groups in a span, the channels of one task: a panel where there are more threads than
+    /// sequences, and all otherwise. Either way the same numbers are added in the same order.
+    pub(super) fn span(&self) -> usize {
+        match self.split {
+            true => self.panel(),
+            false => self.groups(),
+        }
+    }
+
+    pub(super) fn spans(&self) -> usize {
+        self.groups().div_ceil(self.span())
+    }
+
+    /// The groups of a span.
+    pub(super) fn groups_of(&self, span: usize) -> Range<usize> {
+        span * self.span()..((span + 1) * self.span()).min(self.groups())
+    }
+
+    /// (d, n) to (groups, n, its channels), zero where there is no channel, times log2(e).
+    pub(super) fn pack<F: Float>(&self, a: &[F]) -> Vec<Vector<F>> {
+        let mut packed = vec![Vector(splat(F::zero())); self.groups() * self.states];
+        let log2_e = F::from_f64(std::f64::consts::LOG2_E);
+        for (channel, a) in a.chunks_exact(self.states).enumerate() {
+            let group = &mut packed[channel / LANES * self.states..];
+            for (packed, &a) in group.iter_mut().zip(a) {
+                packed.0[channel % LANES] = a * log2_e;
+            }
+        }
+        packed
+    }
+}
+
+/// `K` vectors from `at` on.
+#[inline(always)]
+pub(super) fn take<F: Float, const K: usize>(x: &[Vector<F>], at: usize) -> [[F; LANES]; K] {
+    let mut taken = [splat(F::zero()); K];
+    for (taken, x) in taken.iter_mut().zip(&x[at..][..K]) {
+        *taken = x.0;
+    }
+    taken
+}
+
+/// Writes `K` vectors from `at` on.
+#[inline(always)]
+pub(super) fn put<F: Float, const K: usize>(
+    from: &[[F; LANES]; K],
+    x: &mut [Vector<F>],
+    at: usize,
+) {
+    for (x, from) in x[at..][..K].iter_mut().zip(from) {
+        x.0 = *from;
+    }
+}
