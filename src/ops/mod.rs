@@ -12,6 +12,8 @@ mod cross_entropy;
 mod dropout;
 mod float;
 mod fused;
+mod gated_readout;
+mod gated_scan;
 mod lanes;
 mod layer_norm;
 mod linear_scan;
@@ -20,6 +22,7 @@ mod matrix;
 mod pointwise;
 mod selective_scan;
 mod shape;
+mod strips;
 
 #[cfg(test)]
 mod check;
@@ -29,6 +32,8 @@ pub use causal_attention::{causal_attention, Weights};
 pub use causal_conv1d::causal_conv1d;
 pub use cross_entropy::cross_entropy;
 pub use dropout::dropout;
+pub use gated_readout::gated_readout;
+pub use gated_scan::{gated_scan, Gates};
 pub use layer_norm::layer_norm;
 pub use linear_scan::linear_scan;
 pub use mask::Dropout;

@@ -11,7 +11,7 @@ use std::marker::PhantomData;
 const CHUNK: usize = 1 << 14;
 
 /// A function, its derivative, and its definition in tensor ops.
-trait Pointwise: Send + Sync + 'static {
+pub(super) trait Pointwise: Send + Sync + 'static {
     const NAME: &'static str;
     fn value<F: Float>(x: F) -> F;
     /// The derivative at `x`, where the value is `y`.
@@ -51,10 +51,10 @@ pub fn tanh(x: &Tensor) -> Result<Tensor> {
     pointwise::<Tanh>(x)
 }
 
-struct Sigmoid;
-struct Softplus;
+pub(super) struct Sigmoid;
+pub(super) struct Softplus;
 struct Elu1;
-struct Gelu;
+pub(super) struct Gelu;
 struct Silu;
 struct Tanh;
 
