@@ -23,6 +23,7 @@ mod pointwise;
 mod selective_scan;
 mod shape;
 mod strips;
+mod time_steps;
 
 #[cfg(test)]
 mod check;
@@ -35,7 +36,8 @@ pub use dropout::dropout;
 pub use gated_readout::gated_readout;
 pub use gated_scan::{gated_scan, Gates};
 pub use layer_norm::layer_norm;
-pub use linear_scan::linear_scan;
+pub use linear_scan::{complex_scan, linear_scan};
 pub use mask::Dropout;
 pub use pointwise::{elu1, gelu, sigmoid, silu, softplus, tanh};
 pub use selective_scan::selective_scan;
+pub use time_steps::time_steps;

@@ -7,13 +7,11 @@ use super::lanes::{splat, Lanes, LANES};
 use rayon::prelude::*;
 use std::array;
 
-/// From this many sequences on, they alone are enough tasks.
-const MANY: usize = 16;
-
-/// Channels of a strip when sequences are few.
+/// Channels of a strip of a single sequence. Each further one widens the strips, for short rows
+/// cost time.
 const NARROW: usize = 64;
 
-/// Channels of a strip otherwise: what a task keeps for them must fit into the second-level cache.
+/// The most channels of a strip: what a task keeps for them must fit into the second-level cache.
 const WIDE: usize = 256;
 
 /// Sequences of `width` channels, and the channels of a task.
@@ -38,11 +36,10 @@ pub(crate) type Rows<'a, F> = Vec<&'a mut [F]>;
 
 impl Strips {
     pub(crate) fn new(batch: usize, width: usize) -> Self {
-        let most = if batch < MANY { NARROW } else { WIDE };
         Self {
             batch,
             width,
-            strip: most.min(width),
+            strip: (NARROW * batch).min(WIDE).min(width),
         }
     }
 

@@ -1,6 +1,7 @@
 //! The scan whose decay and input scale are gates: qLSTM, its reversed sibling, RG-LRU. From the
 //! linear map's output to the state in one pass, and back in one pass.
 
+mod backward;
 mod cpu;
 mod reference;
 mod rules;
@@ -149,7 +150,7 @@ impl<R: Rule> FusedOp for Scan<R> {
     }
 
     fn backward<F: Float>(&self, ins: &[&[F]], outs: &[Option<Used<F>>]) -> Vec<Vec<F>> {
-        cpu::backward(self, ins, only(outs))
+        backward::backward(self, ins, only(outs))
     }
 }
 

@@ -2,9 +2,9 @@ use super::*;
 use crate::ops::check::{self, Case};
 use candle_core::{Device, Var};
 
-/// Every rule, given the third input; the last with and without the term under the root.
 type Make = fn(&[Tensor]) -> Gates;
 
+/// Every rule, given the third input; the last without and with the term under the root.
 const RULES: [Make; 4] = [
     |_| Gates::Sigmoid,
     |ins| Gates::Reversed {
@@ -175,12 +175,12 @@ fn rows_must_be_ascending_times_of_every_sequence() {
 #[ignore = "a measurement"]
 fn speed() {
     for (batch, len, width) in [(512, 64, 128), (2, 16384, 128)] {
-        for rule in 0..RULES.len() {
+        for (rule, gates) in RULES.iter().enumerate() {
             let case = case(rule, batch, len, width);
             let elements = batch * len * width;
             check::speed(&case, fused(rule, None), elements);
             let composed =
-                |ins: &[Tensor]| reference::gated_scan(&ins[0], &ins[1], &RULES[rule](ins), None);
+                |ins: &[Tensor]| reference::gated_scan(&ins[0], &ins[1], &gates(ins), None);
             check::speed(&case, composed, elements);
         }
         check::speed(
