@@ -145,7 +145,7 @@ pub(super) static OPS: &[Op] = &[
             let bias = (vec![s.width], Fill::Uniform(-0.5, 0.5));
             vec![(s.sequence(s.width), Fill::Normal(1.0)), taps, bias]
         },
-        run: |x| ops::causal_conv1d(&x[0], &x[1], &x[2]),
+        run: |x| ops::causal_conv1d(&x[0], &x[1], Some(&x[2])),
         ..POINTWISE
     },
     Op {

@@ -40,13 +40,20 @@ impl GatedBlock {
 
     /// The recurrence's input, `(batch, seq_len, E)`.
     pub fn drive(&self, u: &Tensor) -> Result<Tensor> {
-        ops::causal_conv1d(&self.raw(u)?, &self.conv_w, &self.conv_b)
+        ops::causal_conv1d(&self.raw(u)?, &self.conv_w, Some(&self.conv_b))
     }
 
-    /// The recurrence's output `h` `(batch, rows, E)` gated and projected, at the rows wanted.
-    pub fn finish(&self, h: &Tensor, u: &Tensor, cx: &Cx) -> Result<Tensor> {
+    /// The recurrence's output `h` `(batch, rows, E)`, times σ(`output`) if given, gated and
+    /// projected, at the rows wanted.
+    pub fn finish(
+        &self,
+        h: &Tensor,
+        output: Option<&Tensor>,
+        u: &Tensor,
+        cx: &Cx,
+    ) -> Result<Tensor> {
         let gate = linear(&cx.select(u)?, &self.win.narrow(0, 0, self.width)?, None)?;
-        linear(&(ops::gelu(&gate)? * h)?, &self.wout, None)
+        linear(&ops::gated_readout(h, &gate, output)?, &self.wout, None)
     }
 
     /// State before the first token: h `(batch, E)` and the window `(batch, 3, E)` of past inputs.
@@ -74,8 +81,10 @@ impl GatedBlock {
     }
 
     /// [`Self::finish`] for one token.
-    pub fn finish_step(&self, h: &Tensor, x_t: &Tensor) -> Result<Tensor> {
-        let h = h.unsqueeze(1)?;
-        self.finish(&h, &x_t.unsqueeze(1)?, &Cx::eval())?.squeeze(1)
+    pub fn finish_step(&self, h: &Tensor, output: Option<&Tensor>, x_t: &Tensor) -> Result<Tensor> {
+        let at = |x: &Tensor| x.unsqueeze(1);
+        let output = output.map(at).transpose()?;
+        let y = self.finish(&at(h)?, output.as_ref(), &at(x_t)?, &Cx::eval())?;
+        y.squeeze(1)
     }
 }

@@ -5,7 +5,7 @@ use super::{Entry, Home, Mixer, Recurrent, State};
 use crate::config::ModelConfig;
 use crate::nn::{linear, Cx, Init, Params};
 use crate::ops;
-use candle_core::{IndexOp, Result, Tensor};
+use candle_core::{Result, Tensor};
 
 pub(super) const ENTRY: Entry = Entry {
     name: "lstm",
@@ -96,12 +96,11 @@ impl Mixer for Lstm {
     fn forward(&self, u: &Tensor, cx: &Cx) -> Result<Tensor> {
         let (batch, seq_len, _) = u.dims3()?;
         let gates = self.stacked()?;
-        let drive = gates.drive(u)?.transpose(0, 1)?.contiguous()?;
         let mut x = Tensor::zeros((batch, self.d), u.dtype(), u.device())?;
         let mut y = x.clone();
         let mut ys = Vec::with_capacity(seq_len);
-        for i in 0..seq_len {
-            (x, y) = gates.advance(&drive.i(i)?, &x, &y)?;
+        for drive in ops::time_steps(&gates.drive(u)?)? {
+            (x, y) = gates.advance(&drive, &x, &y)?;
             ys.push(y.clone());
         }
         cx.select(&Tensor::stack(&ys, 1)?)

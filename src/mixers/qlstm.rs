@@ -7,7 +7,7 @@ use super::{Entry, Home, Mixer, Recurrent, State};
 use crate::config::ModelConfig;
 use crate::ltv::{Channels, Ltv};
 use crate::nn::{linear, Cx, Init, Params};
-use crate::ops;
+use crate::ops::{self, Gates};
 use candle_core::{Result, Tensor};
 
 pub(super) const ENTRY: Entry = Entry {
@@ -44,14 +44,17 @@ pub(super) enum Forget {
 }
 
 impl Forget {
-    fn gate(&self, z: &Tensor) -> Result<Tensor> {
-        match self {
-            Forget::Sigmoid => ops::sigmoid(z),
-            Forget::Reversed { alpha, clipped } => {
-                let alpha = if *clipped { &alpha.relu()? } else { alpha };
-                ops::softplus(z)?.broadcast_mul(alpha)?.neg()?.exp()
-            }
-        }
+    fn gates(&self) -> Result<Gates> {
+        Ok(match self {
+            Forget::Sigmoid => Gates::Sigmoid,
+            Forget::Reversed { alpha, clipped } => Gates::Reversed {
+                alpha: if *clipped {
+                    alpha.relu()?
+                } else {
+                    alpha.clone()
+                },
+            },
+        })
     }
 }
 
@@ -103,11 +106,10 @@ impl Plain {
         }
     }
 
-    /// Forget gate and driven input, both `(.., d)`.
+    /// Pre-activations of forget and input gate, `(.., 2d)`, and the input `(.., d)`.
     fn drive(&self, u: &Tensor) -> Result<(Tensor, Tensor)> {
-        let forget = self.forget.gate(&linear(u, &self.wf, None)?)?;
-        let input = ops::sigmoid(&linear(u, &self.wi, None)?)?;
-        Ok((forget, (input * self.tanh(linear(u, &self.wu, None)?)?)?))
+        let z = linear(u, &Tensor::cat(&[&self.wf, &self.wi], 0)?, None)?;
+        Ok((z, self.tanh(linear(u, &self.wu, None)?)?))
     }
 
     fn finish(&self, h: &Tensor, u: &Tensor) -> Result<Tensor> {
@@ -117,9 +119,14 @@ impl Plain {
 
 impl Mixer for Plain {
     fn forward(&self, u: &Tensor, cx: &Cx) -> Result<Tensor> {
-        let (forget, input) = self.drive(u)?;
-        let h = ops::linear_scan(&forget, &input)?;
-        self.finish(&cx.select(&h)?, &cx.select(u)?)
+        let (z, x) = self.drive(u)?;
+        let h = ops::gated_scan(
+            &z,
+            &x,
+            &self.forget.gates()?,
+            cx.rows().map(|rows| &rows.positions),
+        )?;
+        self.finish(&h, &cx.select(u)?)
     }
 
     fn state_size(&self, _seq_len: usize) -> usize {
@@ -134,11 +141,12 @@ impl Mixer for Plain {
         if self.squash {
             return Ok(None); // the tanh around the state is not of the form (11)
         }
-        let column = |w: &Tensor| linear(u, w, None)?.unsqueeze(2);
+        let (z, _) = self.drive(u)?;
+        let (forget, input) = self.forget.gates()?.values(&z)?;
         let system = Channels {
-            lambda: self.forget.gate(&column(&self.wf)?)?,
-            write: ops::sigmoid(&column(&self.wi)?)?,
-            read: ops::sigmoid(&column(&self.wo)?)?,
+            lambda: forget.unsqueeze(2)?,
+            write: input.unsqueeze(2)?,
+            read: ops::sigmoid(&linear(u, &self.wo, None)?)?.unsqueeze(2)?,
             value: Some(&self.wu),
             skip: None,
             output: None,
@@ -158,8 +166,9 @@ impl Recurrent for Plain {
     }
 
     fn step(&self, x_t: &Tensor, state: &mut State) -> Result<Tensor> {
-        let (forget, input) = self.drive(x_t)?;
-        let h = ((&state.0[0] * forget)? + input)?;
+        let (z, x) = self.drive(x_t)?;
+        let (forget, input) = self.forget.gates()?.values(&z)?;
+        let h = ((&state.0[0] * forget)? + (input * x)?)?;
         let y = self.finish(&h, x_t)?;
         *state = State(vec![h]);
         Ok(y)
@@ -181,25 +190,20 @@ impl Released {
         let w = self.wgates.narrow(0, first * e, count * e)?;
         linear(x, &w, Some(&self.bgates.narrow(0, first * e, count * e)?))
     }
-
-    fn drive(&self, x: &Tensor) -> Result<(Tensor, Tensor)> {
-        let (z, e, axis) = (self.gates(x, 0, 2)?, self.block.width, x.rank() - 1);
-        let forget = self.forget.gate(&z.narrow(axis, 0, e)?)?;
-        Ok((forget, (ops::sigmoid(&z.narrow(axis, e, e)?)? * x)?))
-    }
-
-    fn read(&self, h: &Tensor, x: &Tensor) -> Result<Tensor> {
-        ops::sigmoid(&self.gates(x, 2, 1)?)? * h
-    }
 }
 
 impl Mixer for Released {
     fn forward(&self, u: &Tensor, cx: &Cx) -> Result<Tensor> {
         let x = self.block.drive(u)?;
-        let (forget, input) = self.drive(&x)?;
-        let h = ops::linear_scan(&forget, &input)?;
-        let h = self.read(&cx.select(&h)?, &cx.select(&x)?)?;
-        self.block.finish(&h, u, cx)
+        let z = self.gates(&x, 0, 2)?;
+        let h = ops::gated_scan(
+            &z,
+            &x,
+            &self.forget.gates()?,
+            cx.rows().map(|rows| &rows.positions),
+        )?;
+        let output = self.gates(&cx.select(&x)?, 2, 1)?;
+        self.block.finish(&h, Some(&output), u, cx)
     }
 
     fn state_size(&self, _seq_len: usize) -> usize {
@@ -218,10 +222,11 @@ impl Recurrent for Released {
 
     fn step(&self, x_t: &Tensor, state: &mut State) -> Result<Tensor> {
         let (x, window) = self.block.drive_step(x_t, &state.0[1])?;
-        let (forget, input) = self.drive(&x)?;
-        let h = ((&state.0[0] * forget)? + input)?;
-        let read = self.read(&h, &x)?;
-        *state = State(vec![h, window]);
-        self.block.finish_step(&read, x_t)
+        let z = self.gates(&x, 0, 2)?;
+        let (forget, input) = self.forget.gates()?.values(&z)?;
+        let h = ((&state.0[0] * forget)? + (input * &x)?)?;
+        let output = self.gates(&x, 2, 1)?;
+        *state = State(vec![h.clone(), window]);
+        self.block.finish_step(&h, Some(&output), x_t)
     }
 }

@@ -6,7 +6,7 @@ use super::{Entry, Home, Mixer, Recurrent, State};
 use crate::config::ModelConfig;
 use crate::ltv::{Channels, Ltv};
 use crate::nn::{linear, Cx, Init, Params};
-use crate::ops;
+use crate::ops::{self, Gates};
 use crate::rng::Stream;
 use candle_core::{Result, Tensor};
 
@@ -28,15 +28,6 @@ pub(super) const ENTRY: Entry = Entry {
         })
     },
 };
-
-/// Decay a and input scale √(1 - a² + eps) for recurrence gates r `(.., N)` and λ `(N)`.
-fn decay(r: &Tensor, lambda: &Tensor, eps: f64) -> Result<(Tensor, Tensor)> {
-    let log_a = r.broadcast_mul(&(ops::softplus(lambda)? * -8.0)?)?;
-    // 1 - a² = -2t / (1 - t) with t = tanh(log a): the difference would lose the digits of a near 1.
-    let t = ops::tanh(&log_a)?;
-    let scale = (((&t * -2.0)? / (t.neg()? + 1.0)?)? + eps)?.sqrt()?;
-    Ok((log_a.exp()?, scale))
-}
 
 /// λ such that the decay at r = 1 is uniform on [0.9, 0.999] (Griffin).
 fn griffin(_index: usize, stream: &mut Stream) -> f64 {
@@ -61,18 +52,27 @@ impl Plain {
         })
     }
 
-    /// a_i and √(1 - a_i²) g_i, both `(.., d)`.
-    fn gates(&self, u: &Tensor) -> Result<(Tensor, Tensor)> {
-        let r = ops::sigmoid(&linear(u, &self.wa, None)?)?;
-        let (a, scale) = decay(&r, &self.lam, 0.0)?;
-        Ok((a, (scale * ops::sigmoid(&linear(u, &self.wu, None)?)?)?))
+    /// Pre-activations of both gates, `(.., 2d)`.
+    fn drive(&self, u: &Tensor) -> Result<Tensor> {
+        linear(u, &Tensor::cat(&[&self.wa, &self.wu], 0)?, None)
+    }
+
+    fn gates(&self) -> Gates {
+        Gates::RgLru {
+            lambda: self.lam.clone(),
+            eps: 0.0,
+        }
     }
 }
 
 impl Mixer for Plain {
     fn forward(&self, u: &Tensor, cx: &Cx) -> Result<Tensor> {
-        let (a, g) = self.gates(u)?;
-        cx.select(&ops::linear_scan(&a, &(g * u)?)?)
+        ops::gated_scan(
+            &self.drive(u)?,
+            u,
+            &self.gates(),
+            cx.rows().map(|rows| &rows.positions),
+        )
     }
 
     fn state_size(&self, _seq_len: usize) -> usize {
@@ -84,7 +84,7 @@ impl Mixer for Plain {
     }
 
     fn ltv(&self, u: &Tensor) -> Result<Option<Ltv>> {
-        let (a, g) = self.gates(u)?;
+        let (a, g) = self.gates().values(&self.drive(u)?)?;
         let system = Channels {
             lambda: a.unsqueeze(2)?,
             read: g.ones_like()?.unsqueeze(2)?,
@@ -108,7 +108,7 @@ impl Recurrent for Plain {
     }
 
     fn step(&self, x_t: &Tensor, state: &mut State) -> Result<Tensor> {
-        let (a, g) = self.gates(x_t)?;
+        let (a, g) = self.gates().values(&self.drive(x_t)?)?;
         let h = ((&state.0[0] * a)? + (g * x_t)?)?;
         *state = State(vec![h.clone()]);
         Ok(h)
@@ -137,20 +137,29 @@ impl Hawk {
         })
     }
 
-    /// Decay and driven input for the convolved x `(.., E)`.
-    fn drive(&self, x: &Tensor) -> Result<(Tensor, Tensor)> {
-        let (e, axis) = (self.block.width, x.rank() - 1);
-        let z = ops::sigmoid(&linear(x, &self.wgates, Some(&self.bgates))?)?;
-        let (a, scale) = decay(&z.narrow(axis, 0, e)?, &self.lam, 1e-6)?;
-        Ok((a, ((scale * z.narrow(axis, e, e)?)? * x)?))
+    /// Pre-activations of both gates for the convolved x `(.., E)`: `(.., 2E)`.
+    fn drive(&self, x: &Tensor) -> Result<Tensor> {
+        linear(x, &self.wgates, Some(&self.bgates))
+    }
+
+    fn gates(&self) -> Gates {
+        Gates::RgLru {
+            lambda: self.lam.clone(),
+            eps: 1e-6,
+        }
     }
 }
 
 impl Mixer for Hawk {
     fn forward(&self, u: &Tensor, cx: &Cx) -> Result<Tensor> {
-        let (a, input) = self.drive(&self.block.drive(u)?)?;
-        let h = cx.select(&ops::linear_scan(&a, &input)?)?;
-        self.block.finish(&h, u, cx)
+        let x = self.block.drive(u)?;
+        let h = ops::gated_scan(
+            &self.drive(&x)?,
+            &x,
+            &self.gates(),
+            cx.rows().map(|rows| &rows.positions),
+        )?;
+        self.block.finish(&h, None, u, cx)
     }
 
     fn state_size(&self, _seq_len: usize) -> usize {
@@ -169,9 +178,9 @@ impl Recurrent for Hawk {
 
     fn step(&self, x_t: &Tensor, state: &mut State) -> Result<Tensor> {
         let (x, window) = self.block.drive_step(x_t, &state.0[1])?;
-        let (a, input) = self.drive(&x)?;
-        let h = ((&state.0[0] * a)? + input)?;
+        let (a, g) = self.gates().values(&self.drive(&x)?)?;
+        let h = ((&state.0[0] * a)? + (g * x)?)?;
         *state = State(vec![h.clone(), window]);
-        self.block.finish_step(&h, x_t)
+        self.block.finish_step(&h, None, x_t)
     }
 }

@@ -2,39 +2,51 @@
 
 use super::float::Float;
 use super::fused::{apply_one, runs_on, Backward, Forward, FusedOp};
-use super::lanes::sum_parts;
+use super::lanes::{each, load, splat, store, sum_parts, Groups, Lanes, LANES};
 use super::shape;
 use candle_core::{Result, Shape, Tensor};
 use multiversion::multiversion;
 use rayon::prelude::*;
+use std::array;
+
+/// Rows per task: long sequences are shared out by time.
+const BLOCK: usize = 256;
+
+/// The usual number of taps, for which loops are unrolled.
+const USUAL: usize = 4;
 
 /// y_i = b + Σ_t w\[:,t\] x_{i-K+1+t}, with x_j = 0 for j < 0; w\[:,K-1\] meets the current step.
 ///
-/// `x`: (B, L, C); `w`: (C, K); `b`: (C); result (B, L, C).
-pub fn causal_conv1d(x: &Tensor, w: &Tensor, b: &Tensor) -> Result<Tensor> {
+/// `x`: (B, L, C); `w`: (C, K); `b`: (C), zero if there is none; result (B, L, C).
+pub fn causal_conv1d(x: &Tensor, w: &Tensor, b: Option<&Tensor>) -> Result<Tensor> {
     let [batch, len, width] = shape::dims(CausalConv1d::NAME, ("x", x))?;
     let [_, taps] = shape::dims(CausalConv1d::NAME, ("w", w))?;
     shape::expect(CausalConv1d::NAME, ("w", w), ("x", x), &[width, taps])?;
-    shape::expect(CausalConv1d::NAME, ("b", b), ("x", x), &[width])?;
-    if runs_on(x) {
-        apply_one(
-            CausalConv1d {
-                batch,
-                len,
-                width,
-                taps,
-            },
-            &[x, w, b],
-        )
-    } else {
-        reference(x, w, b)
+    if let Some(b) = b {
+        shape::expect(CausalConv1d::NAME, ("b", b), ("x", x), &[width])?;
+    }
+    if !runs_on(x) {
+        return reference(x, w, b);
+    }
+    let conv = CausalConv1d {
+        batch,
+        len,
+        width,
+        taps,
+    };
+    match b {
+        Some(b) => apply_one(conv, &[x, w, b]),
+        None => apply_one(conv, &[x, w]),
     }
 }
 
-fn reference(x: &Tensor, w: &Tensor, b: &Tensor) -> Result<Tensor> {
+fn reference(x: &Tensor, w: &Tensor, b: Option<&Tensor>) -> Result<Tensor> {
     let (len, taps) = (x.dim(1)?, w.dim(1)?);
     let padded = x.pad_with_zeros(1, taps - 1, 0)?;
-    let mut y = x.zeros_like()?.broadcast_add(b)?;
+    let mut y = x.zeros_like()?;
+    if let Some(b) = b {
+        y = y.broadcast_add(b)?;
+    }
     for t in 0..taps {
         let weight = w.narrow(1, t, 1)?.squeeze(1)?;
         y = (y + padded.narrow(1, t, len)?.broadcast_mul(&weight)?)?;
@@ -49,6 +61,26 @@ struct CausalConv1d {
     taps: usize,
 }
 
+impl CausalConv1d {
+    /// Elements of a sequence, and of one task's rows.
+    fn sizes(&self) -> (usize, usize) {
+        let block = BLOCK.min(self.len);
+        (self.len * self.width, block * self.width)
+    }
+
+    /// The weights as (K, groups of channels) and the bias as groups.
+    fn pack<F: Float>(&self, ins: &[&[F]]) -> Kernel<F> {
+        let w = transposed(ins[1], self.taps);
+        let zero = vec![F::zero(); self.width];
+        let groups = |row: &[F]| row.chunks(LANES).map(load).collect::<Vec<Lanes<F>>>();
+        Kernel {
+            width: self.width,
+            w: w.chunks_exact(self.width).flat_map(groups).collect(),
+            b: groups(ins.get(2).unwrap_or(&&zero[..])),
+        }
+    }
+}
+
 impl FusedOp for CausalConv1d {
     const NAME: &'static str = "causal_conv1d";
 
@@ -57,33 +89,49 @@ impl FusedOp for CausalConv1d {
     }
 
     fn forward<F: Float>(&self, Forward { ins, .. }: Forward<F>) -> Vec<Vec<F>> {
-        let w = transposed(ins[1], self.taps);
+        let kernel = self.pack(ins);
+        let (sequence, block) = self.sizes();
         let mut y = vec![F::zero(); ins[0].len()];
-        y.par_chunks_mut(self.len * self.width)
-            .zip(ins[0].par_chunks(self.len * self.width))
-            .for_each(|(y, x)| forward_sequence(x, &w, ins[2], y));
+        let sequences = y.par_chunks_mut(sequence).zip(ins[0].par_chunks(sequence));
+        sequences.for_each(|(y, x)| {
+            let blocks = y.par_chunks_mut(block).enumerate();
+            blocks.for_each(|(i, y)| forward_block(&kernel, x, i * BLOCK, y));
+        });
         vec![y]
     }
 
     fn backward<F: Float>(&self, call: Backward<F>) -> Vec<Vec<F>> {
-        let w = transposed(call.ins[1], self.taps);
+        let kernel = self.pack(call.ins);
+        let (sequence, block) = self.sizes();
+        let part = kernel.w.len() + kernel.b.len();
+        let parts = self.len.div_ceil(BLOCK) * part;
         let mut gx = vec![F::zero(); call.ins[0].len()];
-        let mut gw = vec![F::zero(); self.batch * w.len()];
-        let mut gb = vec![F::zero(); self.batch * self.width];
-        let sequence = self.len * self.width;
-        gx.par_chunks_mut(sequence)
-            .zip(
-                gw.par_chunks_mut(w.len())
-                    .zip(gb.par_chunks_mut(self.width)),
-            )
-            .zip(
-                call.ins[0]
-                    .par_chunks(sequence)
-                    .zip(call.only().grad.par_chunks(sequence)),
-            )
-            .for_each(|((gx, (gw, gb)), (x, gy))| backward_sequence(x, &w, gy, gx, gw, gb));
-        let gw = transposed(&sum_parts(&gw, w.len()), self.width);
-        vec![gx, gw, sum_parts(&gb, self.width)]
+        let mut sums = vec![splat(F::zero()); self.batch * parts];
+        let gy = call.only().grad.par_chunks(sequence);
+        let reads = call.ins[0].par_chunks(sequence).zip(gy);
+        let writes = gx.par_chunks_mut(sequence).zip(sums.par_chunks_mut(parts));
+        writes.zip(reads).for_each(|((gx, sums), (x, gy))| {
+            let blocks = gx.par_chunks_mut(block).zip(sums.par_chunks_mut(part));
+            let blocks = blocks.enumerate();
+            blocks.for_each(|(i, (gx, sums))| {
+                backward_block(&kernel, x, gy, i * BLOCK, gx, sums);
+            });
+        });
+        let mut sums = self.unpack_sum(&sums, part);
+        let gb = sums.split_off(self.taps * self.width);
+        let mut grads = vec![gx, transposed(&sums, self.width)];
+        grads.extend(call.ins.get(2).map(|_| gb));
+        grads
+    }
+}
+
+impl CausalConv1d {
+    /// The sum of all parts, each K rows of w and one of b in groups, as plain rows.
+    fn unpack_sum<F: Float>(&self, parts: &[Lanes<F>], part: usize) -> Vec<F> {
+        let sums = sum_parts(parts.as_flattened(), part * LANES);
+        let padded = self.width.next_multiple_of(LANES);
+        let rows = sums.chunks_exact(padded);
+        rows.flat_map(|row| &row[..self.width]).copied().collect()
     }
 }
 
@@ -93,121 +141,156 @@ fn transposed<F: Float>(x: &[F], columns: usize) -> Vec<F> {
     (0..columns).flat_map(column).copied().collect()
 }
 
-/// Calls `f(tap, step read, step written)` for every pair of steps that a tap connects.
+/// Weights (K, groups) and bias (groups) of `width` channels.
+struct Kernel<F> {
+    width: usize,
+    w: Vec<Lanes<F>>,
+    b: Vec<Lanes<F>>,
+}
+
+impl<F: Float> Kernel<F> {
+    fn taps(&self) -> usize {
+        self.w.len() / self.b.len()
+    }
+
+    /// The weights of the taps `first .. first + N`.
+    #[inline(always)]
+    fn rows<const N: usize>(&self, first: usize) -> [&[Lanes<F>]; N] {
+        let groups = self.b.len();
+        array::from_fn(|k| &self.w[(first + k) * groups..][..groups])
+    }
+}
+
+/// Rows `first .. first + N` of a sequence.
 #[inline(always)]
-fn connections(len: usize, taps: usize, mut f: impl FnMut(usize, usize, usize)) {
-    for to in 0..len {
-        for tap in taps.saturating_sub(to + 1)..taps {
-            f(tap, to + 1 + tap - taps, to);
+fn rows<F, const N: usize>(x: &[F], width: usize, first: usize) -> [Groups<'_, F>; N] {
+    array::from_fn(|i| x[(first + i) * width..][..width].as_chunks())
+}
+
+/// `y` are the rows from `first` on of the convolution of the whole sequence `x`.
+#[multiversion(targets("x86_64+avx512f", "x86_64+avx2+fma"))]
+fn forward_block<F: Float>(kernel: &Kernel<F>, x: &[F], first: usize, y: &mut [F]) {
+    let (taps, width) = (kernel.taps(), kernel.width);
+    for (t, y) in (first..).zip(y.chunks_exact_mut(width)) {
+        y.copy_from_slice(&kernel.b.as_flattened()[..width]);
+        if taps == USUAL && t + 1 >= USUAL {
+            add_taps::<F, USUAL>(kernel, 0, rows(x, width, t + 1 - USUAL), y);
+            continue;
+        }
+        for tap in taps.saturating_sub(t + 1)..taps {
+            add_taps::<F, 1>(kernel, tap, rows(x, width, t + 1 + tap - taps), y);
         }
     }
 }
 
-/// `w`: (K, C).
-#[multiversion(targets("x86_64+avx512f", "x86_64+avx2+fma"))]
-fn forward_sequence<F: Float>(x: &[F], w: &[F], b: &[F], y: &mut [F]) {
-    let width = b.len();
-    for y in y.chunks_exact_mut(width) {
-        y.copy_from_slice(b);
-    }
-    connections(x.len() / width, w.len() / width, |tap, from, to| {
-        let (x, w) = (&x[from * width..][..width], &w[tap * width..][..width]);
-        for ((y, &x), &w) in y[to * width..][..width].iter_mut().zip(x).zip(w) {
-            *y += w * x;
-        }
-    });
-}
-
-/// `w`, `gw`: (K, C); all gradients start at zero.
-#[multiversion(targets("x86_64+avx512f", "x86_64+avx2+fma"))]
-fn backward_sequence<F: Float>(
-    x: &[F],
-    w: &[F],
-    gy: &[F],
-    gx: &mut [F],
-    gw: &mut [F],
-    gb: &mut [F],
+/// Adds what the taps from `first` on give to one row of y.
+#[inline(always)]
+fn add_taps<F: Float, const N: usize>(
+    kernel: &Kernel<F>,
+    first: usize,
+    x: [Groups<F>; N],
+    y: &mut [F],
 ) {
-    let width = gb.len();
-    for gy in gy.chunks_exact(width) {
-        for (gb, &gy) in gb.iter_mut().zip(gy) {
+    let w = kernel.rows::<N>(first);
+    let (whole, rest) = y.as_chunks_mut();
+    for (g, y) in whole.iter_mut().enumerate() {
+        *y = convolve(*y, w.map(|w| &w[g]), x.map(|(whole, _)| &whole[g]));
+    }
+    if !rest.is_empty() {
+        let g = whole.len();
+        let x = x.map(|(_, rest)| load(rest));
+        let y = convolve(load(rest), w.map(|w| &w[g]), x.each_ref());
+        store(&y, rest);
+    }
+}
+
+/// `y` + Σ w x, in this order.
+#[inline(always)]
+fn convolve<F: Float, const N: usize>(
+    mut y: Lanes<F>,
+    w: [&Lanes<F>; N],
+    x: [&Lanes<F>; N],
+) -> Lanes<F> {
+    for k in 0..N {
+        y = each(|i| y[i] + w[k][i] * x[k][i]);
+    }
+    y
+}
+
+/// `gx`, zero before, are the rows from `first` on of the sequence's gradient; `sums`, zero before,
+/// are what these rows of x give to the gradients of w (K, groups) and of b (groups).
+#[multiversion(targets("x86_64+avx512f", "x86_64+avx2+fma"))]
+fn backward_block<F: Float>(
+    kernel: &Kernel<F>,
+    x: &[F],
+    gy: &[F],
+    first: usize,
+    gx: &mut [F],
+    sums: &mut [Lanes<F>],
+) {
+    let (taps, width) = (kernel.taps(), kernel.width);
+    let (gw, gb) = sums.split_at_mut(kernel.w.len());
+    for (t, gx) in (first..).zip(gx.chunks_exact_mut(width)) {
+        let left = gy.len() / width - t;
+        for (gb, &gy) in gb
+            .as_flattened_mut()
+            .iter_mut()
+            .zip(&gy[t * width..][..width])
+        {
             *gb += gy;
         }
-    }
-    connections(x.len() / width, w.len() / width, |tap, from, to| {
-        let (x, gx) = (
-            &x[from * width..][..width],
-            &mut gx[from * width..][..width],
-        );
-        let (w, gw) = (&w[tap * width..][..width], &mut gw[tap * width..][..width]);
-        let gy = &gy[to * width..][..width];
-        for i in 0..width {
-            gx[i] += w[i] * gy[i];
-            gw[i] += x[i] * gy[i];
+        let [x] = rows(x, width, t);
+        if taps == USUAL && left >= USUAL {
+            let tap = taps - USUAL;
+            back_taps::<F, USUAL>(kernel, tap, (x, rows(gy, width, t)), gx, gw);
+            continue;
         }
-    });
+        for ahead in 0..left.min(taps) {
+            let (tap, gy) = (taps - 1 - ahead, rows(gy, width, t + ahead));
+            back_taps::<F, 1>(kernel, tap, (x, gy), gx, gw);
+        }
+    }
+}
+
+/// Adds what a row of x met by the taps from `first` on; the last of them in the first row of gy.
+#[inline(always)]
+fn back_taps<F: Float, const N: usize>(
+    kernel: &Kernel<F>,
+    first: usize,
+    (x, gy): (Groups<F>, [Groups<F>; N]),
+    gx: &mut [F],
+    gw: &mut [Lanes<F>],
+) {
+    let groups = kernel.b.len();
+    let w = kernel.rows::<N>(first);
+    let gw = &mut gw[first * groups..][..N * groups];
+    let (whole, rest) = gx.as_chunks_mut();
+    for (g, gx) in whole.iter_mut().enumerate() {
+        let gy: [&Lanes<F>; N] = array::from_fn(|k| &gy[N - 1 - k].0[g]);
+        *gx = convolve(*gx, w.map(|w| &w[g]), gy);
+        correlate(&x.0[g], gy, &mut gw[g..], groups);
+    }
+    if !rest.is_empty() {
+        let g = whole.len();
+        let gy: [Lanes<F>; N] = array::from_fn(|k| load(gy[N - 1 - k].1));
+        store(&convolve(load(rest), w.map(|w| &w[g]), gy.each_ref()), rest);
+        correlate(&load(x.1), gy.each_ref(), &mut gw[g..], groups);
+    }
+}
+
+/// Adds x gy to the sums of each tap, which lie `stride` apart.
+#[inline(always)]
+fn correlate<F: Float, const N: usize>(
+    x: &Lanes<F>,
+    gy: [&Lanes<F>; N],
+    sums: &mut [Lanes<F>],
+    stride: usize,
+) {
+    for (k, gy) in gy.into_iter().enumerate() {
+        let sum = &mut sums[k * stride];
+        *sum = each(|i| sum[i] + x[i] * gy[i]);
+    }
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::ops::check::{self, Case};
-
-    fn case(batch: usize, len: usize, width: usize, taps: usize) -> Case {
-        Case::new(format!("{batch} x {len} x {width}, {taps} taps"))
-            .normal("x", &[batch, len, width])
-            .normal("w", &[width, taps])
-            .normal("b", &[width])
-    }
-
-    fn fused(ins: &[Tensor]) -> Result<Tensor> {
-        causal_conv1d(&ins[0], &ins[1], &ins[2])
-    }
-
-    #[test]
-    fn fused_equals_reference() {
-        let own = [1, 2, 63, 64, 65, 1000].map(|len| case(1 + len % 2 * 6, len, 5, 4));
-        let odd = [case(2, 3, 17, 1), case(2, 3, 1, 3), case(1, 2, 33, 7)];
-        let reference = |ins: &[Tensor]| reference(&ins[0], &ins[1], &ins[2]);
-        check::agree(&own, fused, reference);
-        check::agree(&odd, fused, reference);
-    }
-
-    #[test]
-    fn gradients_are_finite_differences() {
-        check::finite_differences(&case(2, 5, 2, 3), fused);
-    }
-
-    #[test]
-    fn bits_do_not_depend_on_threads() {
-        check::same_bits(&case(7, 30, 20, 4), fused);
-    }
-
-    #[test]
-    fn every_subset_of_inputs_can_be_tracked() {
-        check::partial_tracking(&case(2, 5, 3, 4), fused);
-    }
-
-    #[test]
-    fn the_last_weight_meets_the_current_step() {
-        let row = |values: &[f32], shape: &[usize]| {
-            Tensor::from_slice(values, shape, &candle_core::Device::Cpu).unwrap()
-        };
-        let x = row(&[1.0, 10.0, 100.0], &[1, 3, 1]);
-        let y = causal_conv1d(&x, &row(&[2.0, 3.0], &[1, 2]), &row(&[0.5], &[1])).unwrap();
-        let y = y.flatten_all().unwrap().to_vec1::<f32>().unwrap();
-        assert_eq!(y, [3.5, 32.5, 320.5]);
-    }
-
-    #[test]
-    fn a_wrong_shape_is_named() {
-        let message = "causal_conv1d: w has shape [4, 4], but x of shape [1, 2, 3]";
-        check::refuses(&[&[1, 2, 3], &[4, 4], &[3]], fused, message);
-    }
-
-    #[test]
-    #[ignore = "a measurement"]
-    fn speed() {
-        check::speed(&case(32, 64, 128, 4), fused, 32 * 64 * 128);
-    }
-}
+mod tests;

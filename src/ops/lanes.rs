@@ -53,6 +53,12 @@ pub(crate) fn each<F: Float, const W: usize>(f: impl Fn(usize) -> F) -> [F; W] {
     out
 }
 
+/// A row as whole groups of lanes and a rest that is shorter than a group.
+///
+/// A hot loop runs over whole groups and calls the same function once more for the rest, filled up
+/// with zeros: a choice inside the loop would send lanes through memory.
+pub(crate) type Groups<'a, F> = (&'a [Lanes<F>], &'a [F]);
+
 /// The sum over lanes (a power of two of them, at most 32), as a tree of fixed form.
 ///
 /// Each level is a loop of constant length: the compiler must unroll it to see the vectors.

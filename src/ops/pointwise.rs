@@ -51,7 +51,7 @@ pub fn tanh(x: &Tensor) -> Result<Tensor> {
     pointwise::<Tanh>(x)
 }
 
-struct Sigmoid;
+pub(super) struct Sigmoid;
 pub(super) struct Softplus;
 struct Elu1;
 pub(super) struct Gelu;

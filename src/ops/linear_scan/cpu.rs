@@ -1,58 +1,68 @@
-//! Forward and backward, one task per sequence. Row t is computed from row t-1 in place, so the
-//! inner loop runs over channels.
+//! Forward and backward of one strip of channels. Row t is computed from row t-1, so the inner
+//! loops run over channels.
 
 use super::LinearScan;
 use crate::ops::float::Float;
 use crate::ops::fused::Used;
+use crate::ops::strips::{Rows, Strip, Strips};
 use multiversion::multiversion;
-use rayon::prelude::*;
 
 pub(super) fn forward<F: Float>(scan: &LinearScan, a: &[F], x: &[F]) -> Vec<F> {
-    let mut h = x.to_vec();
-    let sequence = scan.len * scan.width;
-    h.par_chunks_mut(sequence)
-        .zip(a.par_chunks(sequence))
-        .for_each(|(h, a)| forward_sequence(scan.width, a, h));
+    let mut h = vec![F::zero(); x.len()];
+    Strips::new(scan.batch, scan.width).run([&mut h], |strip, [h]| {
+        forward_strip(scan.len, strip, [a, x], h);
+    });
     h
 }
 
-/// `h` holds x and becomes the states.
 #[multiversion(targets("x86_64+avx512f", "x86_64+avx2+fma"))]
-fn forward_sequence<F: Float>(width: usize, a: &[F], h: &mut [F]) {
-    for start in (width..h.len()).step_by(width) {
-        let (before, now) = h.split_at_mut(start);
-        let before = &before[start - width..];
-        for ((now, &before), &a) in now.iter_mut().zip(before).zip(&a[start..]) {
-            *now += a * before;
-        }
+fn forward_strip<F: Float>(len: usize, strip: Strip, [a, x]: [&[F]; 2], mut h: Rows<F>) {
+    h[0].copy_from_slice(strip.row(x, len, 0));
+    for t in 1..len {
+        let [a, x] = [a, x].map(|x| strip.row(x, len, t));
+        let (before, now) = h.split_at_mut(t);
+        add_product(&mut *now[0], x, a, &*before[t - 1]);
+    }
+}
+
+/// `to` = `x` + `a` `b`.
+#[inline(always)]
+fn add_product<F: Float>(to: &mut [F], x: &[F], a: &[F], b: &[F]) {
+    for (((to, &x), &a), &b) in to.iter_mut().zip(x).zip(a).zip(b) {
+        *to = x + a * b;
     }
 }
 
 pub(super) fn backward<F: Float>(scan: &LinearScan, a: &[F], h: Used<F>) -> Vec<Vec<F>> {
-    let mut gx = h.grad.to_vec();
     let mut ga = vec![F::zero(); a.len()];
-    let sequence = scan.len * scan.width;
-    gx.par_chunks_mut(sequence)
-        .zip(ga.par_chunks_mut(sequence))
-        .zip(a.par_chunks(sequence))
-        .zip(h.value.par_chunks(sequence))
-        .for_each(|(((gx, ga), a), h)| backward_sequence(scan.width, a, h, gx, ga));
+    let mut gx = vec![F::zero(); a.len()];
+    let strips = Strips::new(scan.batch, scan.width);
+    strips.run([&mut ga, &mut gx], |strip, [ga, gx]| {
+        backward_strip(scan.len, strip, a, h, ga, gx);
+    });
     vec![ga, gx]
 }
 
-/// `gx` holds the gradient of the states and becomes that of x, which is the same with what
-/// arrives from later steps. `ga` is zero and stays so in the first row, for h_{-1} = 0.
+/// The gradient of x_t is that of h_t with what arrives from later steps. `ga` is zero and stays so
+/// in the first row, for h_{-1} = 0.
 #[multiversion(targets("x86_64+avx512f", "x86_64+avx2+fma"))]
-fn backward_sequence<F: Float>(width: usize, a: &[F], h: &[F], gx: &mut [F], ga: &mut [F]) {
-    for start in (width..gx.len()).step_by(width).rev() {
-        let (before, now) = gx.split_at_mut(start);
-        let before = &mut before[start - width..];
-        for ((before, &now), &a) in before.iter_mut().zip(&*now).zip(&a[start..]) {
-            *before += a * now;
+fn backward_strip<F: Float>(
+    len: usize,
+    strip: Strip,
+    a: &[F],
+    h: Used<F>,
+    mut ga: Rows<F>,
+    mut gx: Rows<F>,
+) {
+    gx[len - 1].copy_from_slice(strip.row(h.grad, len, len - 1));
+    for t in (1..len).rev() {
+        let (a, before) = (strip.row(a, len, t), strip.row(h.value, len, t - 1));
+        let (earlier, now) = gx.split_at_mut(t);
+        let now = &*now[0];
+        for ((ga, &now), &before) in ga[t].iter_mut().zip(now).zip(before) {
+            *ga = now * before;
         }
-        let now = now.iter().zip(&h[start - width..start]);
-        for (ga, (&now, &h)) in ga[start..].iter_mut().zip(now) {
-            *ga = now * h;
-        }
+        let gh = strip.row(h.grad, len, t - 1);
+        add_product(&mut *earlier[t - 1], gh, a, now);
     }
 }

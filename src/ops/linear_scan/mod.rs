@@ -1,7 +1,10 @@
-//! The scan of one number per channel: qLSTM, RG-LRU.
+//! The scan of one number per channel, real or complex, given its decays.
 
+mod complex;
 mod cpu;
 mod reference;
+
+pub use complex::complex_scan;
 
 use super::fused::{apply_one, runs_on, Backward, Forward, FusedOp};
 use super::{float::Float, shape};
@@ -81,6 +84,8 @@ mod tests {
     #[test]
     fn bits_do_not_depend_on_threads() {
         check::same_bits(&cases()[4], fused);
+        let long = Case::new("long").uniform("a", &[1, 70, 200], 0.0, 1.0);
+        check::same_bits(&long.normal("x", &[1, 70, 200]), fused);
     }
 
     #[test]
@@ -95,5 +100,16 @@ mod tests {
             fused,
             "linear_scan: x has shape [2, 3, 5]",
         );
+    }
+
+    #[test]
+    #[ignore = "a measurement"]
+    fn speed() {
+        for (batch, len) in [(512, 64), (2, 16384)] {
+            let case = Case::new(format!("{batch} x {len} x 128"))
+                .uniform("a", &[batch, len, 128], 0.0, 1.0)
+                .normal("x", &[batch, len, 128]);
+            check::speed(&case, fused, batch * len * 128);
+        }
     }
 }

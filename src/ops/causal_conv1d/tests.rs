@@ -1,0 +1,67 @@
+use super::*;
+use crate::ops::check::{self, Case};
+
+fn bare(batch: usize, len: usize, width: usize, taps: usize) -> Case {
+    Case::new(format!("{batch} x {len} x {width}, {taps} taps"))
+        .normal("x", &[batch, len, width])
+        .normal("w", &[width, taps])
+}
+
+fn case(batch: usize, len: usize, width: usize, taps: usize) -> Case {
+    bare(batch, len, width, taps).normal("b", &[width])
+}
+
+fn fused(ins: &[Tensor]) -> Result<Tensor> {
+    causal_conv1d(&ins[0], &ins[1], ins.get(2))
+}
+
+#[test]
+fn fused_equals_reference() {
+    let own = [1, 2, 63, 64, 65, 1000].map(|len| case(1 + len % 2 * 6, len, 5, 4));
+    let odd = [case(2, 3, 17, 1), case(2, 3, 1, 3), case(1, 2, 33, 7)];
+    let reference = |ins: &[Tensor]| reference(&ins[0], &ins[1], ins.get(2));
+    check::agree(&own, fused, reference);
+    check::agree(&odd, fused, reference);
+    check::agree(&[bare(2, 300, 17, 4), bare(1, 2, 3, 4)], fused, reference);
+}
+
+#[test]
+fn gradients_are_finite_differences() {
+    check::finite_differences(&case(2, 5, 2, 3), fused);
+}
+
+#[test]
+fn bits_do_not_depend_on_threads() {
+    check::same_bits(&case(7, 30, 20, 4), fused);
+    check::same_bits(&case(1, 700, 20, 4), fused);
+}
+
+#[test]
+fn every_subset_of_inputs_can_be_tracked() {
+    check::partial_tracking(&case(2, 5, 3, 4), fused);
+}
+
+#[test]
+fn the_last_weight_meets_the_current_step() {
+    let row = |values: &[f32], shape: &[usize]| {
+        Tensor::from_slice(values, shape, &candle_core::Device::Cpu).unwrap()
+    };
+    let x = row(&[1.0, 10.0, 100.0], &[1, 3, 1]);
+    let y = causal_conv1d(&x, &row(&[2.0, 3.0], &[1, 2]), Some(&row(&[0.5], &[1]))).unwrap();
+    let y = y.flatten_all().unwrap().to_vec1::<f32>().unwrap();
+    assert_eq!(y, [3.5, 32.5, 320.5]);
+}
+
+#[test]
+fn a_wrong_shape_is_named() {
+    let message = "causal_conv1d: w has shape [4, 4], but x of shape [1, 2, 3]";
+    check::refuses(&[&[1, 2, 3], &[4, 4], &[3]], fused, message);
+}
+
+#[test]
+#[ignore = "a measurement"]
+fn speed() {
+    for (batch, len) in [(32, 64), (512, 64), (2, 16384)] {
+        check::speed(&case(batch, len, 128, 4), fused, batch * len * 128);
+    }
+}

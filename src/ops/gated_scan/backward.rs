@@ -1,0 +1,221 @@
+//! The backward pass of one strip of channels. It runs the recurrence again, a chunk of rows at a
+//! time, and keeps gates and states of that chunk only.
+
+use super::cpu::{add, copy, step, Strand};
+use super::rules::{At, Rule};
+use super::Scan;
+use crate::ops::float::Float;
+use crate::ops::fused::Used;
+use crate::ops::lanes::{each, load, splat, store, sum_parts, Lanes, LANES};
+use crate::ops::strips::Rows;
+use multiversion::multiversion;
+use std::ops::Range;
+
+/// Steps in a chunk.
+const CHUNK: usize = 64;
+
+pub(super) fn backward<R: Rule, F: Float>(
+    scan: &Scan<R>,
+    ins: &[&[F]],
+    out: Used<F>,
+) -> Vec<Vec<F>> {
+    let numbers = scan.numbers(ins);
+    let sizes = &scan.sizes;
+    let mut gz = vec![F::zero(); ins[0].len()];
+    let mut gx = vec![F::zero(); ins[1].len()];
+    let mut gp = vec![F::zero(); sizes.batch * sizes.width];
+    let outs = [&mut gz[..], &mut gx, &mut gp];
+    sizes.strips().run(outs, |strip, grads| {
+        backward_strip(scan, &scan.strand(strip, ins, &numbers), out, grads);
+    });
+    let mut grads = vec![gz, gx];
+    if R::LEARNT {
+        let gp = sum_parts(&gp, sizes.width);
+        grads.push(scan.rule.learn(ins[2], gp));
+    }
+    grads
+}
+
+/// What the backward pass of a strip keeps; every row is the strip's groups of lanes.
+struct Scratch<F> {
+    /// The state before each chunk.
+    kept: Vec<Lanes<F>>,
+    /// Decays and input scales inside a chunk.
+    gates: [Vec<Lanes<F>>; 2],
+    /// States inside a chunk, the one before it first.
+    h: Vec<Lanes<F>>,
+    /// The gradient of the state.
+    carry: Vec<Lanes<F>>,
+    /// The gradient of the channels' numbers.
+    gp: Vec<Lanes<F>>,
+}
+
+impl<F: Float> Scratch<F> {
+    fn new(strand: &Strand<F>) -> Self {
+        let rows = strand.len.min(CHUNK);
+        let lanes = |rows| strand.strip.lanes(rows);
+        Self {
+            kept: lanes(strand.len.div_ceil(CHUNK)),
+            gates: [lanes(rows), lanes(rows)],
+            h: lanes(rows + 1),
+            carry: lanes(1),
+            gp: lanes(1),
+        }
+    }
+}
+
+#[multiversion(targets("x86_64+avx512f", "x86_64+avx2+fma"))]
+fn backward_strip<R: Rule, F: Float>(
+    scan: &Scan<R>,
+    strand: &Strand<F>,
+    out: Used<F>,
+    [mut gz, mut gx, mut gp]: [Rows<F>; 3],
+) {
+    let (sizes, sequence) = (&scan.sizes, strand.strip.sequence);
+    let mut scratch = Scratch::new(strand);
+    let mut rows = sizes.rows();
+    let end = sizes.time(sequence, rows - 1) + 1; // no gradient comes from later
+    keep_states(scan, strand, out.value, end, &mut scratch);
+    for start in (0..end).step_by(CHUNK).rev() {
+        let times = start..(start + CHUNK).min(end);
+        replay(scan.rule, strand, times.clone(), &mut scratch);
+        for t in times.rev() {
+            while rows > 0 && sizes.time(sequence, rows - 1) == t {
+                rows -= 1;
+                let gh = strand.strip.row(out.grad, sizes.rows(), rows);
+                add(gh, &mut scratch.carry);
+            }
+            let [gzf, gzi] = &mut gz[2 * t..2 * t + 2] else {
+                unreachable!("two rows were taken")
+            };
+            step_back(scan.rule, strand, t, &mut scratch, [gzf, gzi, gx[t]]);
+        }
+    }
+    copy(&scratch.gp, gp[0]);
+}
+
+/// Fills in the state before each chunk that ends by `end`: from the output where that holds every
+/// state, by running the recurrence otherwise.
+#[inline(always)]
+fn keep_states<R: Rule, F: Float>(
+    scan: &Scan<R>,
+    strand: &Strand<F>,
+    h: &[F],
+    end: usize,
+    scratch: &mut Scratch<F>,
+) {
+    let groups = strand.groups();
+    let chunks = scratch.kept.chunks_exact_mut(groups).enumerate();
+    let chunks = chunks.skip(1).take(end.saturating_sub(1) / CHUNK);
+    let state = &mut scratch.h[..groups];
+    state.fill(splat(F::zero()));
+    for (chunk, kept) in chunks {
+        if scan.sizes.wanted.is_none() {
+            let row = strand.strip.row(h, strand.len, chunk * CHUNK - 1);
+            kept.fill(splat(F::zero()));
+            add(row, kept);
+        } else {
+            for t in (chunk - 1) * CHUNK..chunk * CHUNK {
+                step(scan.rule, strand, t, state, |_, _| {});
+            }
+            kept.copy_from_slice(state);
+        }
+    }
+}
+
+/// Runs one chunk again and writes its gates and states.
+#[inline(always)]
+fn replay<R: Rule, F: Float>(
+    rule: R,
+    strand: &Strand<F>,
+    times: Range<usize>,
+    scratch: &mut Scratch<F>,
+) {
+    let groups = strand.groups();
+    let Scratch {
+        kept,
+        gates: [f, s],
+        h,
+        carry: _,
+        gp: _,
+    } = scratch;
+    let before = &kept[times.start / CHUNK * groups..][..groups];
+    h[..groups].copy_from_slice(before);
+    for (j, t) in times.enumerate() {
+        let (first, rest) = h.split_at_mut((j + 1) * groups);
+        let state = &mut rest[..groups];
+        state.copy_from_slice(&first[j * groups..]);
+        step(rule, strand, t, state, |g, gates| {
+            [f[j * groups + g], s[j * groups + g]] = gates;
+        });
+    }
+}
+
+/// One step back; `to` are the rows for the gradients of z_f, z_i and x.
+#[inline(always)]
+fn step_back<R: Rule, F: Float>(
+    rule: R,
+    strand: &Strand<F>,
+    t: usize,
+    scratch: &mut Scratch<F>,
+    to: [&mut [F]; 3],
+) {
+    let groups = strand.groups();
+    let j = t % CHUNK * groups;
+    let Scratch {
+        gates: [f, s],
+        h,
+        carry,
+        gp,
+        ..
+    } = scratch;
+    let kept = [&f[j..][..groups], &s[j..][..groups], &h[j..][..groups]];
+    let (carry, gp) = (&mut carry[..groups], &mut gp[..groups]);
+    let rows = strand.at(t).map(|row| row.as_chunks());
+    let whole = rows[0].0.len();
+    let [gzf, gzi, gx] = to.map(|row| row.as_chunks_mut());
+    for g in 0..whole {
+        let now = rows.map(|(whole, _)| &whole[g]);
+        let kept = kept.map(|kept| &kept[g]);
+        [gzf.0[g], gzi.0[g], gx.0[g]] = retreat(rule, now, kept, &mut carry[g], &mut gp[g]);
+    }
+    if whole < groups {
+        let now = rows.map(|(_, rest)| load(rest));
+        let kept = kept.map(|kept| &kept[whole]);
+        let (carry, gp) = (&mut carry[whole], &mut gp[whole]);
+        let grads = retreat(rule, now.each_ref(), kept, carry, gp);
+        store(&grads[0], gzf.1);
+        store(&grads[1], gzi.1);
+        store(&grads[2], gx.1);
+    }
+}
+
+/// One step back of a group, given its gates and the state before; returns the gradients of z_f,
+/// z_i and x.
+#[inline(always)]
+fn retreat<R: Rule, F: Float>(
+    rule: R,
+    [zf, zi, p, x]: [&Lanes<F>; 4],
+    [f, s, before]: [&Lanes<F>; 3],
+    carry: &mut Lanes<F>,
+    gp: &mut Lanes<F>,
+) -> [Lanes<F>; 3] {
+    let gh = *carry;
+    let mut gzf: Lanes<F> = splat(F::zero());
+    let mut gzi: Lanes<F> = splat(F::zero());
+    let mut of_p: Lanes<F> = splat(F::zero());
+    for i in 0..LANES {
+        let at = At {
+            zf: zf[i],
+            zi: zi[i],
+            p: p[i],
+        };
+        let of_gates = [gh[i] * before[i], gh[i] * x[i]];
+        [gzf[i], gzi[i], of_p[i]] = rule.slopes(at, [f[i], s[i]], of_gates);
+    }
+    *carry = each(|i| gh[i] * f[i]);
+    if R::LEARNT {
+        *gp = each(|i| gp[i] + of_p[i]);
+    }
+    [gzf, gzi, each(|i| gh[i] * s[i])]
+}

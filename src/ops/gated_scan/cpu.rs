@@ -1,0 +1,135 @@
+//! The forward pass of one strip of channels, row after row.
+
+use super::rules::{At, Rule};
+use super::Scan;
+use crate::ops::float::Float;
+use crate::ops::lanes::{each, load, splat, store, Lanes, LANES};
+use crate::ops::strips::{Rows, Strip};
+use multiversion::multiversion;
+
+/// The inputs of a strip.
+pub(super) struct Strand<'a, F> {
+    pub(super) strip: Strip,
+    pub(super) len: usize,
+    z: &'a [F],
+    x: &'a [F],
+    numbers: &'a [F],
+}
+
+impl<'a, F: Float> Strand<'a, F> {
+    /// What the strip reads at step `t`: z_f, z_i, the channels' numbers, x. z is an array of
+    /// (B, 2L, N).
+    #[inline(always)]
+    pub(super) fn at(&self, t: usize) -> [&'a [F]; 4] {
+        let z = |i: usize| self.strip.row(self.z, 2 * self.len, 2 * t + i);
+        let x = self.strip.row(self.x, self.len, t);
+        [z(0), z(1), self.numbers, x]
+    }
+
+    /// How many groups of lanes the strip has.
+    pub(super) fn groups(&self) -> usize {
+        self.strip.channels.div_ceil(LANES)
+    }
+}
+
+impl<R: Rule> Scan<R> {
+    pub(super) fn numbers<F: Float>(&self, ins: &[&[F]]) -> Vec<F> {
+        self.rule.numbers(ins.get(2).copied(), self.sizes.width)
+    }
+
+    pub(super) fn strand<'a, F>(
+        &self,
+        strip: Strip,
+        ins: &[&'a [F]],
+        numbers: &'a [F],
+    ) -> Strand<'a, F> {
+        Strand {
+            strip,
+            len: self.sizes.len,
+            z: ins[0],
+            x: ins[1],
+            numbers: strip.of(numbers),
+        }
+    }
+}
+
+pub(super) fn forward<R: Rule, F: Float>(scan: &Scan<R>, ins: &[&[F]]) -> Vec<F> {
+    let numbers = scan.numbers(ins);
+    let sizes = &scan.sizes;
+    let mut h = vec![F::zero(); sizes.batch * sizes.rows() * sizes.width];
+    sizes.strips().run([&mut h], |strip, [h]| {
+        forward_strip(scan, &scan.strand(strip, ins, &numbers), h);
+    });
+    h
+}
+
+#[multiversion(targets("x86_64+avx512f", "x86_64+avx2+fma"))]
+fn forward_strip<R: Rule, F: Float>(scan: &Scan<R>, strand: &Strand<F>, h: Rows<F>) {
+    let mut state = strand.strip.lanes(1);
+    let mut t = 0;
+    for (row, h) in h.into_iter().enumerate() {
+        while t <= scan.sizes.time(strand.strip.sequence, row) {
+            step(scan.rule, strand, t, &mut state, |_, _| {});
+            t += 1;
+        }
+        copy(&state, h);
+    }
+}
+
+/// Advances the states by step `t`; `keep` is told each group's gates.
+#[inline(always)]
+pub(super) fn step<R: Rule, F: Float>(
+    rule: R,
+    strand: &Strand<F>,
+    t: usize,
+    state: &mut [Lanes<F>],
+    mut keep: impl FnMut(usize, [Lanes<F>; 2]),
+) {
+    let rows = strand.at(t).map(|row| row.as_chunks());
+    let whole = rows[0].0.len();
+    for g in 0..whole {
+        let now = rows.map(|(whole, _)| &whole[g]);
+        keep(g, advance(rule, now, &mut state[g]));
+    }
+    if let Some(state) = state.get_mut(whole) {
+        let now = rows.map(|(_, rest)| load(rest));
+        keep(whole, advance(rule, now.each_ref(), state));
+    }
+}
+
+/// One step of a group; returns its gates.
+#[inline(always)]
+fn advance<R: Rule, F: Float>(
+    rule: R,
+    [zf, zi, p, x]: [&Lanes<F>; 4],
+    h: &mut Lanes<F>,
+) -> [Lanes<F>; 2] {
+    let mut f: Lanes<F> = splat(F::zero());
+    let mut s: Lanes<F> = splat(F::zero());
+    for i in 0..LANES {
+        let at = At {
+            zf: zf[i],
+            zi: zi[i],
+            p: p[i],
+        };
+        [f[i], s[i]] = rule.gates(at);
+    }
+    *h = each(|i| f[i] * h[i] + s[i] * x[i]);
+    [f, s]
+}
+
+#[inline(always)]
+pub(super) fn copy<F: Float>(from: &[Lanes<F>], row: &mut [F]) {
+    let (whole, rest) = row.as_chunks_mut();
+    whole.copy_from_slice(&from[..whole.len()]);
+    if let Some(from) = from.get(whole.len()) {
+        store(from, rest);
+    }
+}
+
+#[inline(always)]
+pub(super) fn add<F: Float>(row: &[F], to: &mut [Lanes<F>]) {
+    for (x, to) in row.iter().zip(to.as_flattened_mut()) {
+        *to += *x;
+    }
+}

@@ -1,0 +1,158 @@
+//! The scan whose decay and input scale are gates: qLSTM, its reversed sibling, RG-LRU. From the
+//! linear map's output to the state in one pass, and back in one pass.
+
+mod backward;
+mod cpu;
+mod reference;
+mod rules;
+
+use super::fused::{apply_one, runs_on, Backward, Forward, FusedOp};
+use super::strips::Strips;
+use super::{float::Float, shape};
+use candle_core::{bail, DType, Result, Shape, Tensor};
+use rules::{Gated, Reversed, RgLru, Rule};
+
+/// How pre-activations become the decay f and the input scale s of a step; s = σ(z_i) unless said.
+pub enum Gates {
+    /// f = σ(z_f): equation (8).
+    Sigmoid,
+    /// f = σ(-z_f)^α = e^{-α softplus(z_f)}: equation (23).
+    Reversed {
+        /// α `(1)`.
+        alpha: Tensor,
+    },
+    /// f = e^{-8 softplus(λ) σ(z_f)}, s = √(1 - f² + eps) σ(z_i): equations (9), (10).
+    RgLru {
+        /// λ `(N)`.
+        lambda: Tensor,
+        /// What is added under the root.
+        eps: f64,
+    },
+}
+
+impl Gates {
+    /// f and s, `(.., N)`, for z `(.., 2N)`: the pre-activations z_f, then z_i.
+    pub fn values(&self, z: &Tensor) -> Result<(Tensor, Tensor)> {
+        reference::gates(self, z)
+    }
+}
+
+/// h_t = f_t h_{t-1} + s_t x_t elementwise, h_{-1} = 0, with f and s from `gates`.
+///
+/// `z`: (B, L, 2N), z_f before z_i; `x`: (B, L, N). With `rows` (B, R) u32, ascending times in each
+/// sequence, the result is (B, R, N), the states at those times; without, (B, L, N). Refused are
+/// other shapes, and times that descend or lie beyond L.
+pub fn gated_scan(z: &Tensor, x: &Tensor, gates: &Gates, rows: Option<&Tensor>) -> Result<Tensor> {
+    let sizes = Sizes::check(z, x, rows)?;
+    let by = ("x", x);
+    match gates {
+        Gates::Reversed { alpha } => shape::expect(OP, ("alpha", alpha), by, &[1])?,
+        Gates::RgLru { lambda, .. } => shape::expect(OP, ("lambda", lambda), by, &[sizes.width])?,
+        Gates::Sigmoid => {}
+    }
+    if !runs_on(x) {
+        return reference::gated_scan(z, x, gates, rows);
+    }
+    match gates {
+        Gates::Sigmoid => apply_one(Scan { sizes, rule: Gated }, &[z, x]),
+        Gates::Reversed { alpha } => {
+            let rule = Reversed;
+            apply_one(Scan { sizes, rule }, &[z, x, alpha])
+        }
+        Gates::RgLru { lambda, eps } => {
+            let rule = RgLru { eps: *eps };
+            apply_one(Scan { sizes, rule }, &[z, x, lambda])
+        }
+    }
+}
+
+const OP: &str = "gated_scan";
+
+/// What is scanned, and the times wanted of each sequence, one after another; `None` is all.
+struct Sizes {
+    batch: usize,
+    len: usize,
+    width: usize,
+    wanted: Option<Vec<u32>>,
+}
+
+impl Sizes {
+    fn check(z: &Tensor, x: &Tensor, rows: Option<&Tensor>) -> Result<Self> {
+        let [batch, len, width] = shape::dims(OP, ("x", x))?;
+        shape::expect(OP, ("z", z), ("x", x), &[batch, len, 2 * width])?;
+        let wanted = match rows {
+            Some(rows) => Some(times(rows, batch, len)?),
+            None => None,
+        };
+        Ok(Self {
+            batch,
+            len,
+            width,
+            wanted,
+        })
+    }
+
+    /// States wanted of a sequence.
+    fn rows(&self) -> usize {
+        match &self.wanted {
+            Some(wanted) => wanted.len() / self.batch,
+            None => self.len,
+        }
+    }
+
+    /// The time of state `row` of a sequence.
+    #[inline(always)]
+    fn time(&self, sequence: usize, row: usize) -> usize {
+        match &self.wanted {
+            Some(wanted) => wanted[sequence * self.rows() + row] as usize,
+            None => row,
+        }
+    }
+
+    fn strips(&self) -> Strips {
+        Strips::new(self.batch, self.width)
+    }
+}
+
+/// The numbers of `rows`, which must be times of each sequence in their order.
+fn times(rows: &Tensor, batch: usize, len: usize) -> Result<Vec<u32>> {
+    let [sequences, count] = shape::dims(OP, ("rows", rows))?;
+    if sequences != batch || rows.dtype() != DType::U32 {
+        bail!(
+            "{OP}: rows are {:?} of {:?}, needed are {batch} lists of u32",
+            rows.dims(),
+            rows.dtype()
+        );
+    }
+    let times: Vec<u32> = rows.flatten_all()?.to_vec1()?;
+    let sound = |times: &[u32]| times.is_sorted() && (times[count - 1] as usize) < len;
+    if !times.chunks_exact(count).all(sound) {
+        bail!("{OP}: rows must ascend in each sequence and stay below its length {len}");
+    }
+    Ok(times)
+}
+
+struct Scan<R> {
+    sizes: Sizes,
+    rule: R,
+}
+
+impl<R: Rule> FusedOp for Scan<R> {
+    const NAME: &'static str = OP;
+
+    fn out_shapes(&self) -> Vec<Shape> {
+        let sizes = &self.sizes;
+        vec![(sizes.batch, sizes.rows(), sizes.width).into()]
+    }
+
+    fn forward<F: Float>(&self, Forward { ins, .. }: Forward<F>) -> Vec<Vec<F>> {
+        vec![cpu::forward(self, ins)]
+    }
+
+    fn backward<F: Float>(&self, call: Backward<F>) -> Vec<Vec<F>> {
+        backward::backward(self, call.ins, call.only())
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,46 @@
+//! The definition: gates as tensors, the plain scan, and a pick of rows.
+
+use super::Gates;
+use crate::ops::linear_scan::linear_scan;
+use crate::ops::pointwise::{sigmoid, softplus, tanh};
+use candle_core::{Result, Tensor, D};
+
+pub(super) fn gates(gates: &Gates, z: &Tensor) -> Result<(Tensor, Tensor)> {
+    let width = z.dim(D::Minus1)? / 2;
+    let part = |i: usize| z.narrow(D::Minus1, i * width, width);
+    let (zf, input) = (part(0)?, sigmoid(&part(1)?)?);
+    match gates {
+        Gates::Sigmoid => Ok((sigmoid(&zf)?, input)),
+        Gates::Reversed { alpha } => {
+            let f = softplus(&zf)?.broadcast_mul(alpha)?.neg()?.exp()?;
+            Ok((f, input))
+        }
+        Gates::RgLru { lambda, eps } => {
+            let rate = (softplus(lambda)? * -8.0)?;
+            let log_f = sigmoid(&zf)?.broadcast_mul(&rate)?;
+            // 1 - f² = -2t / (1 - t) with t = tanh(log f): no digits are lost near f = 1.
+            let t = tanh(&log_f)?;
+            let scale = (((&t * -2.0)? / (t.neg()? + 1.0)?)? + *eps)?.sqrt()?;
+            Ok((log_f.exp()?, (scale * input)?))
+        }
+    }
+}
+
+pub(super) fn gated_scan(
+    z: &Tensor,
+    x: &Tensor,
+    rule: &Gates,
+    rows: Option<&Tensor>,
+) -> Result<Tensor> {
+    let (f, s) = gates(rule, z)?;
+    let h = linear_scan(&f, &(s * x)?)?;
+    let Some(rows) = rows else {
+        return Ok(h);
+    };
+    let (batch, len, width) = h.dims3()?;
+    let starts = (0..batch).map(|b| (b * len) as u32);
+    let starts = Tensor::from_iter(starts, rows.device())?.unsqueeze(1)?;
+    let flat = rows.broadcast_add(&starts)?.flatten_all()?;
+    let picked = h.reshape(((), width))?.index_select(&flat, 0)?;
+    picked.reshape((batch, (), width))
+}

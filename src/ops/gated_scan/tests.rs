@@ -1,0 +1,192 @@
+use super::*;
+use crate::ops::check::{self, Case};
+use candle_core::{Device, Var};
+
+type Make = fn(&[Tensor]) -> Gates;
+
+/// Every rule, given the third input; the last without and with the term under the root.
+const RULES: [Make; 4] = [
+    |_| Gates::Sigmoid,
+    |ins| Gates::Reversed {
+        alpha: ins[2].clone(),
+    },
+    |ins| rg_lru(ins, 0.0),
+    |ins| rg_lru(ins, 1e-6),
+];
+
+fn rg_lru(ins: &[Tensor], eps: f64) -> Gates {
+    let lambda = ins[2].clone();
+    Gates::RgLru { lambda, eps }
+}
+
+fn case(rule: usize, batch: usize, len: usize, width: usize) -> Case {
+    let case = Case::new(format!("rule {rule}, {batch} x {len} x {width}"))
+        .uniform("z", &[batch, len, 2 * width], -4.0, 4.0)
+        .normal("x", &[batch, len, width]);
+    match rule {
+        0 => case,
+        1 => case.uniform("alpha", &[1], 0.5, 2.0),
+        _ => case.uniform("lambda", &[width], -4.0, 1.0),
+    }
+}
+
+fn fused(rule: usize, rows: Option<&Tensor>) -> impl Fn(&[Tensor]) -> Result<Tensor> + use<'_> {
+    move |ins| gated_scan(&ins[0], &ins[1], &RULES[rule](ins), rows)
+}
+
+/// Some times of each sequence, one of them twice.
+fn some(batch: usize, len: usize) -> Tensor {
+    let of = |b: usize| {
+        [
+            len / 3,
+            len / 2,
+            len / 2,
+            (len / 2).max(len - 1 - b % len.min(2)),
+        ]
+    };
+    let times = (0..batch).flat_map(of).map(|t| t as u32);
+    let times = Tensor::from_iter(times, &Device::Cpu).unwrap();
+    times.reshape((batch, 4)).unwrap()
+}
+
+#[test]
+fn fused_equals_reference() {
+    let sizes = [
+        (7, 1, 3),
+        (1, 2, 16),
+        (7, 63, 5),
+        (1, 64, 100),
+        (17, 65, 33),
+    ];
+    for (rule, gates) in RULES.iter().enumerate() {
+        for (batch, len, width) in sizes {
+            let rows = some(batch, len);
+            for rows in [None, Some(&rows)] {
+                let reference =
+                    |ins: &[Tensor]| reference::gated_scan(&ins[0], &ins[1], &gates(ins), rows);
+                let case = [case(rule, batch, len, width)];
+                check::agree(&case, fused(rule, rows), reference);
+            }
+        }
+    }
+}
+
+#[test]
+fn long_and_wide_ones_equal_the_reference_too() {
+    for (rule, (len, width)) in [
+        (0, (1000, 70)),
+        (1, (1000, 1)),
+        (3, (130, 256)),
+        (2, (5, 1024)),
+    ] {
+        let rows = some(1, len);
+        for rows in [None, Some(&rows)] {
+            let reference =
+                |ins: &[Tensor]| reference::gated_scan(&ins[0], &ins[1], &RULES[rule](ins), rows);
+            check::agree(&[case(rule, 1, len, width)], fused(rule, rows), reference);
+        }
+    }
+}
+
+#[test]
+fn gradients_are_finite_differences() {
+    let rows = some(2, 4);
+    for rule in 0..RULES.len() {
+        check::finite_differences(&case(rule, 2, 4, 2), fused(rule, None));
+        check::finite_differences(&case(rule, 2, 4, 2), fused(rule, Some(&rows)));
+    }
+}
+
+#[test]
+fn bits_do_not_depend_on_threads() {
+    for rule in 0..RULES.len() {
+        check::same_bits(&case(rule, 1, 70, 200), fused(rule, None));
+        check::same_bits(&case(rule, 17, 30, 20), fused(rule, Some(&some(17, 30))));
+    }
+}
+
+#[test]
+fn every_subset_of_inputs_can_be_tracked() {
+    for rule in 0..RULES.len() {
+        check::partial_tracking(&case(rule, 2, 5, 3), fused(rule, None));
+    }
+}
+
+#[test]
+fn gates_at_their_ends_give_no_nan() {
+    let ends = [-1e30f32, -200.0, -90.0, 0.0, 90.0, 200.0, 1e30];
+    let (len, third) = (ends.len(), [0.0f32, -200.0, 50.0]);
+    let z: Vec<f32> = (0..2 * len)
+        .map(|i| ends[(i / 2 + i % 2 * 3) % len])
+        .collect();
+    for (rule, gates) in RULES.iter().enumerate() {
+        for third in third {
+            let var = |values: &[f32], shape: &[usize]| {
+                Var::from_slice(values, shape, &Device::Cpu).unwrap()
+            };
+            let vars = [
+                var(&z, &[1, len, 2]),
+                var(&vec![1.0; len], &[1, len, 1]),
+                var(&[third.abs()], &[1]),
+            ];
+            let third = var(&[third], &[1]);
+            let last = if rule == 1 { &vars[2] } else { &third };
+            let ins = [&vars[0], &vars[1], last].map(|v| v.as_tensor().clone());
+            let h = gated_scan(&ins[0], &ins[1], &gates(&ins), None).unwrap();
+            let grads = h.backward().unwrap();
+            for x in [
+                Some(&h),
+                grads.get(&ins[0]),
+                grads.get(&ins[1]),
+                grads.get(last),
+            ] {
+                let Some(x) = x else { continue };
+                let x = x.flatten_all().unwrap().to_vec1::<f32>().unwrap();
+                assert!(x.iter().all(|x| x.is_finite()), "rule {rule}: {x:?}");
+            }
+        }
+    }
+}
+
+#[test]
+fn a_wrong_shape_is_named() {
+    let message = "gated_scan: z has shape [2, 3, 4], but x of shape [2, 3, 4] asks for [2, 3, 8]";
+    check::refuses(&[&[2, 3, 4], &[2, 3, 4]], fused(0, None), message);
+    let message = "gated_scan: alpha has shape [2]";
+    check::refuses(&[&[2, 3, 8], &[2, 3, 4], &[2]], fused(1, None), message);
+}
+
+#[test]
+fn rows_must_be_ascending_times_of_every_sequence() {
+    let zeros = Tensor::zeros((2, 3, 2), DType::F32, &Device::Cpu).unwrap();
+    let x = zeros.narrow(2, 0, 1).unwrap();
+    let refused = |rows: &Tensor| {
+        let error = gated_scan(&zeros, &x, &Gates::Sigmoid, Some(rows)).unwrap_err();
+        error.to_string()
+    };
+    let rows = |times: &[[u32; 2]; 2]| Tensor::new(times, &Device::Cpu).unwrap();
+    assert!(refused(&rows(&[[0, 1], [1, 0]])).contains("must ascend"));
+    assert!(refused(&rows(&[[0, 1], [1, 3]])).contains("below its length 3"));
+    let one = rows(&[[0, 1], [0, 1]]).narrow(0, 0, 1).unwrap();
+    assert!(refused(&one).contains("needed are 2 lists"));
+}
+
+#[test]
+#[ignore = "a measurement"]
+fn speed() {
+    for (batch, len, width) in [(512, 64, 128), (2, 16384, 128)] {
+        for (rule, gates) in RULES.iter().enumerate() {
+            let case = case(rule, batch, len, width);
+            let elements = batch * len * width;
+            check::speed(&case, fused(rule, None), elements);
+            let composed =
+                |ins: &[Tensor]| reference::gated_scan(&ins[0], &ins[1], &gates(ins), None);
+            check::speed(&case, composed, elements);
+        }
+        check::speed(
+            &case(0, batch, len, width),
+            fused(0, Some(&some(batch, len))),
+            batch * len * width,
+        );
+    }
+}

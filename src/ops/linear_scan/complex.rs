@@ -1,0 +1,197 @@
+//! The same scan of complex numbers: LRU and its kin.
+
+use super::reference;
+use crate::ops::float::Float;
+use crate::ops::fused::{apply_one, runs_on, Backward, Forward, FusedOp};
+use crate::ops::shape;
+use crate::ops::strips::{Rows, Strip, Strips};
+use candle_core::{bail, Result, Shape, Tensor};
+use multiversion::multiversion;
+
+/// h_t = a_t h_{t-1} + x_t elementwise in complex numbers, h_{-1} = 0.
+///
+/// `a`, `x`: (B, L, 2, N), real parts before imaginary parts, as one linear map of width 2N gives
+/// them; result (B, L, 2, N). Gradients are those of real and imaginary parts.
+pub fn complex_scan(a: &Tensor, x: &Tensor) -> Result<Tensor> {
+    let [batch, len, parts, width] = shape::dims(ComplexScan::NAME, ("a", a))?;
+    if parts != 2 {
+        bail!(
+            "{}: a has shape {:?}, needed are a real and an imaginary part on the third axis",
+            ComplexScan::NAME,
+            a.dims()
+        );
+    }
+    let needed = [batch, len, 2, width];
+    shape::expect(ComplexScan::NAME, ("x", x), ("a", a), &needed)?;
+    if runs_on(a) {
+        apply_one(ComplexScan { batch, len, width }, &[a, x])
+    } else {
+        reference::complex_scan(a, x)
+    }
+}
+
+struct ComplexScan {
+    batch: usize,
+    len: usize,
+    width: usize,
+}
+
+impl FusedOp for ComplexScan {
+    const NAME: &'static str = "complex_scan";
+
+    fn out_shapes(&self) -> Vec<Shape> {
+        vec![(self.batch, self.len, 2, self.width).into()]
+    }
+
+    fn forward<F: Float>(&self, Forward { ins, .. }: Forward<F>) -> Vec<Vec<F>> {
+        let mut h = vec![F::zero(); ins[1].len()];
+        Strips::new(self.batch, self.width).run([&mut h], |strip, [h]| {
+            forward_strip(self.len, strip, [ins[0], ins[1]], h);
+        });
+        vec![h]
+    }
+
+    fn backward<F: Float>(&self, call: Backward<F>) -> Vec<Vec<F>> {
+        let (a, h) = (call.ins[0], call.only());
+        let mut ga = vec![F::zero(); a.len()];
+        let mut gx = vec![F::zero(); a.len()];
+        let strips = Strips::new(self.batch, self.width);
+        strips.run([&mut ga, &mut gx], |strip, [ga, gx]| {
+            backward_strip(self.len, strip, [a, h.value, h.grad], ga, gx);
+        });
+        vec![ga, gx]
+    }
+}
+
+/// Real and imaginary row of a strip at time `t`.
+#[inline(always)]
+fn pair<F>(strip: Strip, x: &[F], len: usize, t: usize) -> [&[F]; 2] {
+    [0, 1].map(|part| strip.row(x, 2 * len, 2 * t + part))
+}
+
+/// `to` += `a` `b` + sign `c` `d`.
+#[inline(always)]
+fn add_products<F: Float>(to: &mut [F], [a, b]: [&[F]; 2], sign: F, [c, d]: [&[F]; 2]) {
+    let products = a.iter().zip(b).zip(c).zip(d);
+    for (to, (((&a, &b), &c), &d)) in to.iter_mut().zip(products) {
+        *to += a * b + sign * c * d;
+    }
+}
+
+#[multiversion(targets("x86_64+avx512f", "x86_64+avx2+fma"))]
+fn forward_strip<F: Float>(len: usize, strip: Strip, [a, x]: [&[F]; 2], mut h: Rows<F>) {
+    for t in 0..len {
+        let [x_re, x_im] = pair(strip, x, len, t);
+        h[2 * t].copy_from_slice(x_re);
+        h[2 * t + 1].copy_from_slice(x_im);
+        let (before, now) = h.split_at_mut(2 * t);
+        let ([.., re, im], [h_re, h_im, ..]) = (before, now) else {
+            continue; // nothing before the first step
+        };
+        let ([a_re, a_im], re, im) = (pair(strip, a, len, t), &**re, &**im);
+        add_products(h_re, [a_re, re], -F::one(), [a_im, im]);
+        add_products(h_im, [a_re, im], F::one(), [a_im, re]);
+    }
+}
+
+/// The reverse: conj(a) takes the gradient to the step before, conj(h) to a. Both gradients are
+/// zero before.
+#[multiversion(targets("x86_64+avx512f", "x86_64+avx2+fma"))]
+fn backward_strip<F: Float>(
+    len: usize,
+    strip: Strip,
+    [a, h, gh]: [&[F]; 3],
+    mut ga: Rows<F>,
+    mut gx: Rows<F>,
+) {
+    for t in (0..len).rev() {
+        for (part, gh) in pair(strip, gh, len, t).into_iter().enumerate() {
+            for (gx, &gh) in gx[2 * t + part].iter_mut().zip(gh) {
+                *gx += gh;
+            }
+        }
+        let (before, now) = gx.split_at_mut(2 * t);
+        let ([.., to_re, to_im], [re, im, ..]) = (before, now) else {
+            continue; // nothing before the first step
+        };
+        let ([a_re, a_im], re, im) = (pair(strip, a, len, t), &**re, &**im);
+        add_products(to_re, [a_re, re], F::one(), [a_im, im]);
+        add_products(to_im, [a_re, im], -F::one(), [a_im, re]);
+        let [h_re, h_im] = pair(strip, h, len, t - 1);
+        add_products(ga[2 * t], [re, h_re], F::one(), [im, h_im]);
+        add_products(ga[2 * t + 1], [im, h_re], -F::one(), [re, h_im]);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ops::check::{self, Case};
+
+    /// Decays inside the unit circle.
+    fn case(batch: usize, len: usize, width: usize) -> Case {
+        Case::new(format!("{batch} x {len} x {width}"))
+            .uniform("a", &[batch, len, 2, width], -0.7, 0.7)
+            .normal("x", &[batch, len, 2, width])
+    }
+
+    fn fused(ins: &[Tensor]) -> Result<Tensor> {
+        complex_scan(&ins[0], &ins[1])
+    }
+
+    #[test]
+    fn fused_equals_reference() {
+        let sizes = [1, 2, 63, 64, 65, 1000].map(|len| case(1 + len % 2 * 6, len, 1 + len % 7 * 5));
+        let reference = |ins: &[Tensor]| reference::complex_scan(&ins[0], &ins[1]);
+        check::agree(&sizes, fused, reference);
+    }
+
+    #[test]
+    fn a_constant_decay_turns_an_impulse_around_the_circle() {
+        let (len, angle) = (9, 0.7f64);
+        let values = |f: &dyn Fn(usize) -> [f64; 2]| {
+            let values: Vec<f64> = (0..len).flat_map(f).collect();
+            Tensor::from_vec(values, (1, len, 2, 1), &candle_core::Device::Cpu).unwrap()
+        };
+        let a = values(&|_| [0.9 * angle.cos(), 0.9 * angle.sin()]);
+        let h = complex_scan(&a, &values(&|t| [f64::from(t == 0), 0.0])).unwrap();
+        let h = h.flatten_all().unwrap().to_vec1::<f64>().unwrap();
+        for (t, h) in h.chunks_exact(2).enumerate() {
+            let (size, angle) = (0.9f64.powi(t as i32), angle * t as f64);
+            assert!((h[0] - size * angle.cos()).abs() < 1e-14, "{t}");
+            assert!((h[1] - size * angle.sin()).abs() < 1e-14, "{t}");
+        }
+    }
+
+    #[test]
+    fn gradients_are_finite_differences() {
+        check::finite_differences(&case(2, 4, 2), fused);
+    }
+
+    #[test]
+    fn bits_do_not_depend_on_threads() {
+        check::same_bits(&case(1, 30, 200), fused);
+        check::same_bits(&case(20, 30, 10), fused);
+    }
+
+    #[test]
+    fn every_subset_of_inputs_can_be_tracked() {
+        check::partial_tracking(&case(2, 5, 3), fused);
+    }
+
+    #[test]
+    fn a_wrong_shape_is_named() {
+        let message = "complex_scan: x has shape [2, 3, 2, 5]";
+        check::refuses(&[&[2, 3, 2, 4], &[2, 3, 2, 5]], fused, message);
+        let message = "a real and an imaginary part";
+        check::refuses(&[&[2, 3, 3, 4], &[2, 3, 3, 4]], fused, message);
+    }
+
+    #[test]
+    #[ignore = "a measurement"]
+    fn speed() {
+        for (batch, len) in [(512, 64), (2, 16384)] {
+            check::speed(&case(batch, len, 64), fused, batch * len * 64);
+        }
+    }
+}

@@ -1,0 +1,94 @@
+//! A sequence as one tensor per step, for recurrences that no scan can compute. Of a slice per
+//! step, candle would pad each one's gradient to the whole sequence: quadratic in its length.
+
+use super::float::Float;
+use super::fused::{apply, runs_on, Backward, Forward, FusedOp};
+use super::shape;
+use candle_core::{Result, Shape, Tensor};
+use rayon::prelude::*;
+
+/// The steps of `x` (B, L, N): L tensors (B, N).
+pub fn time_steps(x: &Tensor) -> Result<Vec<Tensor>> {
+    let [batch, len, width] = shape::dims(TimeSteps::NAME, ("x", x))?;
+    if runs_on(x) {
+        apply(TimeSteps { batch, len, width }, &[x])
+    } else {
+        reference(x)
+    }
+}
+
+fn reference(x: &Tensor) -> Result<Vec<Tensor>> {
+    (0..x.dim(1)?)
+        .map(|t| x.narrow(1, t, 1)?.squeeze(1))
+        .collect()
+}
+
+struct TimeSteps {
+    batch: usize,
+    len: usize,
+    width: usize,
+}
+
+impl FusedOp for TimeSteps {
+    const NAME: &'static str = "time_steps";
+
+    fn out_shapes(&self) -> Vec<Shape> {
+        vec![(self.batch, self.width).into(); self.len]
+    }
+
+    fn forward<F: Float>(&self, Forward { ins, .. }: Forward<F>) -> Vec<Vec<F>> {
+        let sequences = || ins[0].chunks_exact(self.len * self.width);
+        let step = |t: usize| sequences().flat_map(move |x| &x[t * self.width..][..self.width]);
+        let steps = (0..self.len).into_par_iter();
+        steps.map(|t| step(t).copied().collect()).collect()
+    }
+
+    fn backward<F: Float>(&self, call: Backward<F>) -> Vec<Vec<F>> {
+        let mut gx = vec![F::zero(); call.ins[0].len()];
+        let sequences = gx.par_chunks_exact_mut(self.len * self.width).enumerate();
+        sequences.for_each(|(sequence, gx)| {
+            for (gx, out) in gx.chunks_exact_mut(self.width).zip(call.outs) {
+                if let Some(out) = out {
+                    gx.copy_from_slice(&out.grad[sequence * self.width..][..self.width]);
+                }
+            }
+        });
+        vec![gx]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ops::check::{self, Case};
+
+    fn case(batch: usize, len: usize, width: usize) -> Case {
+        Case::new(format!("{batch} x {len} x {width}")).normal("x", &[batch, len, width])
+    }
+
+    /// Every step but the first weighs in.
+    fn but_one(steps: Vec<Tensor>) -> Result<Tensor> {
+        let weighed = steps.iter().enumerate().map(|(t, x)| x * t as f64);
+        Tensor::stack(&weighed.skip(1).collect::<Result<Vec<_>>>()?, 1)
+    }
+
+    fn fused(ins: &[Tensor]) -> Result<Tensor> {
+        but_one(time_steps(&ins[0])?)
+    }
+
+    #[test]
+    fn fused_equals_reference() {
+        let cases = [case(7, 2, 5), case(1, 64, 3), case(2, 65, 1)];
+        check::agree(&cases, fused, |ins| but_one(super::reference(&ins[0])?));
+    }
+
+    #[test]
+    fn bits_do_not_depend_on_threads() {
+        check::same_bits(&case(7, 9, 5), fused);
+    }
+
+    #[test]
+    fn a_wrong_shape_is_named() {
+        check::refuses(&[&[2, 3]], fused, "time_steps: x has shape [2, 3]");
+    }
+}
