@@ -2,6 +2,7 @@
 //! what the processor could do at most.
 
 mod clock;
+mod export;
 mod floors;
 mod machine;
 mod op;
