@@ -84,6 +84,8 @@ impl Step {
             batch_size: config.train.batch_size,
             embed_dropout: config.model.embed_dropout,
             attn_dropout: config.model.attn_dropout,
+            lr: config.train.lr,
+            weight_decay: config.train.weight_decay,
             steps: self.steps,
             route: route(),
             tokens_per_cpu_second: self.tokens() / time.cpu_seconds,
@@ -173,6 +175,10 @@ pub struct StepReport {
     pub embed_dropout: f64,
     /// Dropout on attention weights.
     pub attn_dropout: f64,
+    /// Peak learning rate.
+    pub lr: f64,
+    /// Weight decay.
+    pub weight_decay: f64,
     /// Timed steps, after two that are not.
     pub steps: usize,
     /// How the ops were computed.
