@@ -128,7 +128,8 @@ def load(path):
         if name != "__metadata__":
             first, last = entry["data_offsets"]
             values = numpy.frombuffer(data[first:last], kinds[entry["dtype"]]).reshape(entry["shape"])
-            tensors[name] = torch.from_numpy(values.astype("i8" if entry["dtype"] == "U32" else values.dtype))
+            values = torch.from_numpy(values.astype("i8" if entry["dtype"] == "U32" else values.dtype))
+            tensors[name] = values.clone()  # where PyTorch aligns it for its vector loads
     return tensors
 
 
