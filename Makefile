@@ -1,5 +1,5 @@
 # The commands worth remembering. Tests run in release: one build of the dependencies serves all.
-.PHONY: build run test lint bench ci
+.PHONY: build run test lint bench bench-ops ci
 
 build:      # the binary, target/release/dsf
 	cargo build --release --locked
@@ -13,7 +13,11 @@ test:       # every test; no GPU, no network, no Python
 lint:       # formatting and clippy, as CI asks for them
 	cargo fmt --check && cargo clippy --release --locked --all-targets -- -D warnings
 
-bench:      # the fused ops: time a call and elements a second, on one thread
+bench:      # steps and ops beside their floors, one thread; PYTHON=FILE (with torch): PyTorch by turns
+	cargo build --release --locked
+	target/release/dsf bench all --threads 1 $(if $(PYTHON),--python $(PYTHON)) $(BENCH)
+
+bench-ops:  # the fused ops inside the tests: time a call and elements a second, on one thread
 	RAYON_NUM_THREADS=1 cargo test --release --locked --lib ops:: -- speed --ignored --nocapture --test-threads=1
 
 ci:         # what CI runs

@@ -1,6 +1,7 @@
 //! One op alone: forward, and forward with backward.
 
 use super::clock::{timed, Timing};
+use super::export::save;
 use super::machine::{self, Machine};
 use super::ops::{Fill, Input, Op, Shape, OPS};
 use crate::error::{Error, Result};
@@ -9,6 +10,7 @@ use crate::rng::Stream;
 use crate::store::peak_memory_bytes;
 use candle_core::{DType, Device, Tensor, Var};
 use serde::Serialize;
+use std::path::Path;
 
 /// Calls before the clock starts.
 const WARM_UP: usize = 2;
@@ -86,7 +88,9 @@ impl OpBench {
     }
 
     /// Times the op.
-    pub fn measure(&self, threads: usize) -> Result<OpReport> {
+    ///
+    /// `export` names a safetensors file for its inputs, `input.0` and on.
+    pub fn measure(&self, threads: usize, export: Option<&Path>) -> Result<OpReport> {
         let machine = Machine::now(threads);
         let (op, dtype) = (self.op, self.request.number.dtype());
         let inputs = (op.inputs)(&self.shape);
@@ -95,6 +99,11 @@ impl OpBench {
             .enumerate()
             .map(|(index, input)| fill(index, input, dtype))
             .collect::<Result<_>>()?;
+        if let Some(path) = export {
+            let named = inputs.iter().enumerate();
+            let named = named.map(|(i, x)| (format!("input.{i}"), x.clone()));
+            save(path, named.collect())?;
+        }
         let plain: Vec<Tensor> = inputs.iter().map(Tensor::detach).collect();
         let (out, forward) = self.repeat(|| Ok((op.run)(&plain)?))?;
         let (grads, both) = self.repeat(|| Ok((op.run)(&inputs)?.backward()?))?;
@@ -192,9 +201,9 @@ fn fill(index: usize, (dims, fill): &Input, dtype: DType) -> Result<Tensor> {
     Ok(Var::from_tensor(&values)?.into_inner())
 }
 
-/// The sum of all elements: a result that somebody reads cannot be left out.
+/// The sum of all magnitudes: a result that somebody reads cannot be left out.
 fn total(x: &Tensor) -> Result<f64> {
-    let sum = x.to_dtype(DType::F64)?.sum_all()?;
+    let sum = x.to_dtype(DType::F64)?.abs()?.sum_all()?;
     Ok(sum.to_scalar()?)
 }
 
@@ -247,9 +256,9 @@ pub struct OpReport {
     /// Forward and backward.
     #[serde(flatten)]
     pub both: Pass,
-    /// The sum of the output.
+    /// The sum of the output's magnitudes.
     pub checksum: f64,
-    /// The sum of all gradients.
+    /// The sum of all gradients' magnitudes.
     pub gradient_checksum: f64,
     /// The most memory this process has held.
     pub peak_memory_bytes: Option<u64>,

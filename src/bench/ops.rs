@@ -265,7 +265,8 @@ fn scan(s: &Shape, decays: Input) -> Vec<Input> {
         s.sequence(s.states),
         Fill::Normal((s.states as f64).powf(-0.5)),
     );
-    let steps = (x.clone(), Fill::Uniform(0.01, 1.0));
+    // The range of Mamba's initial steps: no decay underflows, which would slow some forms down.
+    let steps = (x.clone(), Fill::Uniform(0.001, 0.1));
     vec![
         (x, Fill::Normal(1.0)),
         steps,

@@ -1,6 +1,7 @@
 //! A training step as [`Trainer`] makes it: batch, forward, backward, AdamW.
 
 use super::clock::{timed, Timing};
+use super::export::save;
 use super::floors;
 use super::machine::{self, Machine};
 use crate::config::{RunConfig, TaskConfig};
@@ -9,10 +10,11 @@ use crate::mixers;
 use crate::nn::Params;
 use crate::ops::taken as route;
 use crate::store::peak_memory_bytes;
-use crate::tasks;
+use crate::tasks::{self, Dataset};
 use crate::train::Trainer;
-use candle_core::{DType, Device};
+use candle_core::{DType, Device, Tensor};
 use serde::Serialize;
+use std::path::Path;
 
 /// Steps before the clock starts: the first touches fresh memory, the second finds it warm.
 const WARM_UP: usize = 2;
@@ -45,11 +47,20 @@ impl Step {
     }
 
     /// Makes the steps.
-    pub fn measure(&self, threads: usize) -> Result<StepReport> {
+    ///
+    /// `export` names a safetensors file for what another program needs to make the same steps:
+    /// the weights before the first, `data.tokens` u32 and `data.labels` i64, (steps, B, L) each,
+    /// a label being -100 where nothing is asked.
+    pub fn measure(&self, threads: usize, export: Option<&Path>) -> Result<StepReport> {
         let machine = Machine::now(threads);
         let elements = self.state_elements()?;
         let data = tasks::load(&self.config.task)?;
         let mut trainer = Trainer::new(&self.config, &data, &Device::Cpu)?;
+        if let Some(path) = export {
+            let weights = trainer.weights().into_iter();
+            let weights = weights.map(|(name, var)| (name, var.into_inner()));
+            save(path, weights.chain(self.batches(&data.0)?).collect())?;
+        }
         let (mut losses, mut spans) = (Vec::new(), Vec::new());
         for _ in 0..WARM_UP + self.steps {
             let (loss, span) = timed(|| trainer.step())?;
@@ -74,6 +85,8 @@ impl Step {
             batch_size: config.train.batch_size,
             embed_dropout: config.model.embed_dropout,
             attn_dropout: config.model.attn_dropout,
+            lr: config.train.lr,
+            weight_decay: config.train.weight_decay,
             steps: self.steps,
             route: route(),
             tokens_per_cpu_second: self.tokens() / time.cpu_seconds,
@@ -85,8 +98,23 @@ impl Step {
             parameters: trainer.parameters(),
             first_loss: losses[0],
             loss: losses[losses.len() - 1],
+            losses,
             machine,
         })
+    }
+
+    fn batches(&self, data: &Dataset) -> Result<[(String, Tensor); 2]> {
+        let shape = (
+            WARM_UP + self.steps,
+            self.config.train.batch_size,
+            data.seq_len(),
+        );
+        let tokens = Tensor::from_slice(data.tokens(), shape, &Device::Cpu)?;
+        let labels = Tensor::from_vec(data.dense_labels(), shape, &Device::Cpu)?;
+        Ok([
+            ("data.tokens".to_owned(), tokens),
+            ("data.labels".to_owned(), labels),
+        ])
     }
 
     fn tokens(&self) -> f64 {
@@ -148,6 +176,10 @@ pub struct StepReport {
     pub embed_dropout: f64,
     /// Dropout on attention weights.
     pub attn_dropout: f64,
+    /// Peak learning rate.
+    pub lr: f64,
+    /// Weight decay.
+    pub weight_decay: f64,
     /// Timed steps, after two that are not.
     pub steps: usize,
     /// How the ops were computed.
@@ -172,6 +204,8 @@ pub struct StepReport {
     pub first_loss: f64,
     /// Loss of the last step.
     pub loss: f64,
+    /// Losses of all steps, also those before the clock started.
+    pub losses: Vec<f64>,
     /// Where it ran.
     #[serde(flatten)]
     pub machine: Machine,

@@ -15,7 +15,7 @@ use crate::nn::{Cx, Params, Rows};
 use crate::ops::Classified;
 use crate::store::{EpochRow, Outcome};
 use crate::tasks::{Batch, Dataset};
-use candle_core::{DType, Device, Tensor};
+use candle_core::{DType, Device, Tensor, Var};
 use serde::{Deserialize, Serialize};
 use std::time::Instant;
 
@@ -142,6 +142,11 @@ impl<'a> Trainer<'a> {
     /// Trained numbers.
     pub fn parameters(&self) -> usize {
         self.params.count()
+    }
+
+    /// The weights as they are now, by name.
+    pub fn weights(&self) -> Vec<(String, Var)> {
+        self.params.vars()
     }
 
     /// Numbers that all layers' mixers keep per sequence.

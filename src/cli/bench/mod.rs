@@ -1,6 +1,10 @@
 //! `dsf bench`: how fast it is.
 
+mod all;
+mod compare;
+mod lengths;
 mod op;
+mod rows;
 mod step;
 mod text;
 
@@ -20,10 +24,19 @@ enum What {
     Step(Box<step::Arguments>),
     /// A single op, forward and backward, beside the floor of its arithmetic.
     Op(op::Arguments),
+    /// The standard steps and ops in one table, each in a process of its own.
+    All(all::Arguments),
+    /// Steps of as many tokens in ever longer sequences.
+    Lengths(lengths::Arguments),
+    /// A step or an op beside another program that does the same, by turns.
+    Compare(compare::Arguments),
 }
 
 pub(super) fn main(arguments: Arguments, global: &Global) -> Result<u8> {
     match arguments.what {
+        What::All(arguments) => all::main(&arguments, global),
+        What::Lengths(arguments) => lengths::main(&arguments, global),
+        What::Compare(arguments) => compare::main(&arguments, global),
         What::Op(arguments) => op::main(arguments, global),
         What::Step(arguments) => step::main(&arguments, global),
     }

@@ -6,6 +6,7 @@ use crate::cli::device::use_threads;
 use crate::cli::{exit, print, Global};
 use crate::error::Result;
 use clap::Args;
+use std::path::PathBuf;
 
 #[derive(Args)]
 #[command(after_help = list())]
@@ -25,6 +26,9 @@ pub(super) struct Arguments {
     /// Timed calls of each kind, after two that are not.
     #[arg(long, default_value_t = 9, value_name = "N")]
     repeats: usize,
+    /// Write the inputs to a safetensors file, for another program to do the same.
+    #[arg(long, value_name = "FILE")]
+    export: Option<PathBuf>,
 }
 
 fn list() -> String {
@@ -42,7 +46,7 @@ pub(super) fn main(arguments: Arguments, global: &Global) -> Result<u8> {
         number: arguments.dtype,
         repeats: arguments.repeats,
     })?;
-    let report = bench.measure(threads)?;
+    let report = bench.measure(threads, arguments.export.as_deref())?;
     print::line(&if global.json {
         super::json(&report)
     } else {

@@ -8,6 +8,7 @@ use crate::config::RunConfig;
 use crate::error::{Error, Result};
 use crate::sweep::Flags;
 use clap::Args;
+use std::path::PathBuf;
 
 #[derive(Args)]
 pub(super) struct Arguments {
@@ -16,6 +17,9 @@ pub(super) struct Arguments {
     /// Timed steps, after two that are not.
     #[arg(long, default_value_t = 5, value_name = "K")]
     steps: usize,
+    /// Write weights and batches to a safetensors file, for another program to do the same.
+    #[arg(long, value_name = "FILE")]
+    export: Option<PathBuf>,
 }
 
 /// The run whose steps are made, as `dsf mqar` would make them.
@@ -47,7 +51,7 @@ pub(super) fn main(arguments: &Arguments, global: &Global) -> Result<u8> {
     let threads = global.threads()?;
     use_threads(threads);
     let step = Step::new(arguments.model.config()?, arguments.steps)?;
-    let report = step.measure(threads)?;
+    let report = step.measure(threads, arguments.export.as_deref())?;
     print::line(&if global.json {
         super::json(&report)
     } else {

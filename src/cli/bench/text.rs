@@ -9,6 +9,27 @@ pub(super) fn lines(rows: &[(&str, String)]) -> String {
     rows.iter().map(line).collect::<Vec<_>>().join("\n")
 }
 
+/// Rows of cells below each other, aligned to the right but for the last column.
+pub(super) fn columns(rows: &[Vec<String>]) -> String {
+    let length = |cell: &String| cell.chars().count();
+    let count = rows.iter().map(Vec::len).max().unwrap_or(0);
+    let width = |column: usize| rows.iter().filter_map(|r| r.get(column)).map(length).max();
+    let widths: Vec<usize> = (0..count).map(|c| width(c).unwrap_or(0)).collect();
+    let mut text = String::new();
+    for row in rows {
+        let cells = row
+            .iter()
+            .zip(&widths)
+            .enumerate()
+            .map(|(c, (cell, &width))| match c + 1 == count {
+                true => cell.clone(),
+                false => format!("{cell:>width$}"),
+            });
+        text += &(cells.collect::<Vec<_>>().join("  ") + "\n");
+    }
+    text
+}
+
 /// Seconds with what they strayed between.
 pub(super) fn spread(median: f64, min: f64, max: f64) -> String {
     format!("{} ({} to {})", seconds(median), seconds(min), seconds(max))

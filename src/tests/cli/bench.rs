@@ -154,10 +154,128 @@ fn what_cannot_be_timed_is_refused_in_a_sentence() {
             "bench op causal_attention --heads 3",
             "--heads 3 does not divide",
         ),
+        ("bench all --only nothing", "no case contains it"),
+        ("bench all --rounds 0", "--rounds must be"),
+        ("bench lengths --seq-len 64,100", "divide --tokens 32768"),
+        ("bench lengths --mixer linnear", "Did you mean `linear`?"),
         ("bench op tanh --repeats 0", "--repeats must be"),
     ] {
         let message = World::new().dsf(line).refused();
         assert!(message.contains(needle), "{line}: {message}");
         assert_eq!(message.lines().count(), 1, "{message}");
     }
+}
+
+/// A peer that prints `report`, whatever it is asked.
+fn compare(world: &World, report: &str, more: &str) -> super::Said {
+    std::fs::write(world.path("peer.sh"), format!("echo '{report}'\n")).unwrap();
+    let line = format!(
+        "bench compare --peer sh|peer.sh --rounds 2 --threads 1 {more} -- step --preset smoke --steps 1"
+    );
+    let words: Vec<String> = line.split(' ').map(|w| w.replace('|', " ")).collect();
+    let words: Vec<&str> = words
+        .iter()
+        .map(String::as_str)
+        .filter(|w| !w.is_empty())
+        .collect();
+    world.call(&words, b"")
+}
+
+#[test]
+fn a_peer_is_timed_by_turns_once_its_losses_agree() {
+    let world = World::new();
+    let losses =
+        report("bench step --preset smoke --steps 1 --threads 1 --dropout 0")["losses"].clone();
+    let said = format!("{{\"cpu_s_per_step\": 1.5, \"losses\": {losses}, \"peak_bytes\": 5e9}}");
+    let row: Value = serde_json::from_str(&compare(&world, &said, "--json").ok()).unwrap();
+    assert_eq!(
+        (row["rounds"].as_u64(), row["loss_difference"].as_f64()),
+        (Some(2), Some(0.0))
+    );
+    let ratio = 1.5 / positive(&row, "cpu_seconds");
+    assert!((positive(&row, "ratio") / ratio - 1.0).abs() < 1e-9);
+    assert!(positive(&row, "ratio_min") <= positive(&row, "ratio_max"));
+    let table = compare(&world, &said, "--quiet").ok();
+    assert!(
+        table.contains("peer CPU") && table.contains("sh peer.sh"),
+        "{table}"
+    );
+}
+
+#[test]
+fn a_peer_that_computes_something_else_fails_the_check() {
+    let world = World::new();
+    for losses in ["[3.4]", "[null]"] {
+        let said = format!("{{\"cpu_s_per_step\": 1, \"losses\": {losses}}}");
+        let said = compare(&world, &said, "--quiet");
+        assert_eq!(said.code, 4, "{}{}", said.out, said.err);
+        assert!(said.err.contains("results differ by"), "{}", said.err);
+    }
+    let own = compare(&world, "{\"cpu_s_per_step\": 1}", "--quiet --own-data").ok();
+    assert!(own.contains("ratio"), "{own}");
+}
+
+#[test]
+fn a_peer_that_cannot_be_used_is_named() {
+    let world = World::new();
+    for (report, needle) in [
+        ("nothing", "no JSON object"),
+        ("{}", "no list `losses`"),
+        ("{\"losses\": [1]}", "no number `cpu_s_per_step`"),
+    ] {
+        let message = compare(&world, report, "--quiet").refused();
+        assert!(message.contains(needle), "{report}: {message}");
+    }
+    let twice = world
+        .dsf("bench compare --peer x -q -- op tanh --repeats 0")
+        .refused();
+    assert!(twice.contains("--repeats must be 1"), "{twice}");
+    let neither = world.dsf("bench compare --peer x -q -- all").refused();
+    assert!(neither.contains("neither a step nor an op"), "{neither}");
+    let missing = world.dsf("bench compare --peer ./nobody -q -- op tanh --shape 1,2,3");
+    assert_eq!(missing.code, 1, "{}", missing.err);
+    assert!(missing.err.contains("./nobody"), "{}", missing.err);
+}
+
+#[test]
+fn what_is_exported_holds_the_weights_and_the_batches() {
+    let world = World::new();
+    world
+        .dsf(&format!("{STEP} --mixer s6 --export step.safetensors"))
+        .ok();
+    let read =
+        |name: &str| candle_core::safetensors::load(world.path(name), &candle_core::Device::Cpu);
+    let step = read("step.safetensors").unwrap();
+    assert_eq!(step["data.tokens"].dims(), [4, 32, 16]);
+    assert_eq!(step["data.labels"].dims(), [4, 32, 16]);
+    assert_eq!(step["embed.tok"].dims(), [32, 16]);
+    assert!(step.contains_key("layers.1.mixer.a_log"));
+    world
+        .dsf("bench op tanh --shape 2,3,4 --export op.safetensors")
+        .ok();
+    assert_eq!(read("op.safetensors").unwrap()["input.0"].dims(), [2, 3, 4]);
+    let nowhere = world.dsf("bench op tanh --shape 2,3,4 --export no/where.safetensors");
+    assert!(
+        nowhere.code != 0 && nowhere.err.contains("no/where.safetensors"),
+        "{}",
+        nowhere.err
+    );
+}
+
+#[test]
+fn tables_of_many_cases_are_printed_and_written() {
+    let world = World::new();
+    let all = world
+        .dsf("bench all --only tanh --rounds 1 --threads 1 --csv all.csv -q")
+        .ok();
+    assert!(all.contains("of floor") && all.contains("op tanh"), "{all}");
+    let csv = std::fs::read_to_string(world.path("all.csv")).unwrap();
+    assert!(csv.starts_with("case,threads,cpu_seconds,"), "{csv}");
+    assert_eq!(csv.lines().count(), 2);
+    let lengths =
+        "bench lengths --mixer ssd,qlstm --seq-len 16,64 --tokens 128 --steps 1 --threads 1 -q";
+    let grid = world.dsf(lengths).ok();
+    assert!(grid.contains("L = 64") && grid.contains("qlstm"), "{grid}");
+    let rows = world.dsf(&format!("{lengths} --json")).ok();
+    assert_eq!(rows.lines().count(), 4, "{rows}");
 }
