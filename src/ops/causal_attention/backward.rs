@@ -1,6 +1,6 @@
-//! The backward pass, one task per (batch, head); the weights are computed again.
+//! The backward pass, a block of rows at a time; the weights are computed again.
 
-use super::cpu::{Block, Item};
+use super::cpu::{Block, Item, BLOCK};
 use super::{CausalAttention, Weights};
 use crate::ops::float::Float;
 use crate::ops::lanes::total;
@@ -8,6 +8,9 @@ use crate::ops::matrix::Matrix;
 use multiversion::multiversion;
 use rayon::prelude::*;
 use std::ops::Range;
+
+/// Tasks wanted: an item of a batch smaller than this is split into as many parts as make up for it.
+const TASKS: usize = 16;
 
 pub(super) fn backward<F: Float>(op: &CausalAttention, ins: &[&[F]], go: &[F]) -> Vec<Vec<F>> {
     let zeros = |like: &[F]| vec![F::zero(); like.len()];
@@ -23,47 +26,93 @@ pub(super) fn backward<F: Float>(op: &CausalAttention, ins: &[&[F]], go: &[F]) -
     vec![gq, gk, gv]
 }
 
-#[multiversion(targets("x86_64+avx512f", "x86_64+avx2+fma"))]
+/// The blocks of an item go to parts in turn, for later blocks see more; the sums of the parts are
+/// added in their order. How many parts there are depends on shapes alone.
 fn backward_item<F: Float>(item: &Item<F>, go: &[F], [gq, gk, gv]: [&mut [F]; 3]) {
     let op = item.op;
-    let (key_width, value_width) = (op.key_width, op.value_width);
-    let keys = Matrix::from_rows(item.k, key_width);
-    let (keys_t, values_t) = (
-        Matrix::transposed(item.k, key_width),
-        Matrix::transposed(item.v, value_width),
-    );
-    let (mut sum_k, mut sum_v) = (
-        Matrix::zeros(op.len, key_width),
-        Matrix::zeros(op.len, value_width),
-    );
-    for block in item.blocks() {
-        let rows = block.reach.len();
-        let go = &go[block.rows.start * value_width..block.rows.end * value_width];
-        let go = Matrix::from_rows(go, value_width);
-        let (mut p, mut gs) = (Matrix::zeros(rows, op.len), Matrix::zeros(rows, op.len));
-        gs.set_product(0..rows, &go, &values_t, |top| {
-            (0..value_width, 0..block.panel_reach(top))
-        });
-        let mut factors = vec![F::one(); op.len];
-        block.weigh(op.weights, &keys_t, key_width, &mut p, |i, p, sum| {
-            let (gs, hidden) = gs.row_mut(i).split_at_mut(p.len());
-            hidden.fill(F::zero());
-            let factors = &mut factors[..p.len()];
-            factors.fill(F::one());
-            item.mask_row(block.rows.start + i, factors);
-            row_back(op.weights, sum, factors, p, gs);
-        });
-        sum_v.add_transposed_product(0..op.len, &p, &go, |first| seen_from(&block, first));
-        sum_k.add_transposed_product(0..op.len, &gs, &block.q, |first| seen_from(&block, first));
-        let mut product = Matrix::zeros(rows, key_width);
-        product.set_product(0..rows, &gs, &keys, |top| {
-            (0..block.panel_reach(top), 0..key_width)
-        });
-        let gq = &mut gq[block.rows.start * key_width..block.rows.end * key_width];
-        product.copy_to(gq, key_width);
+    let parts = TASKS.div_ceil(op.batch * op.heads).min(item.blocks());
+    let mut shares: Vec<_> = (0..parts).map(|_| Vec::new()).collect();
+    let rows = gq.chunks_mut(BLOCK * op.key_width);
+    let blocks = rows.zip(go.chunks(BLOCK * op.value_width)).enumerate();
+    for (index, (gq, go)) in blocks {
+        shares[index % parts].push((index, gq, go));
     }
-    sum_k.copy_to(gk, key_width);
-    sum_v.copy_to(gv, value_width);
+    let past = past(item);
+    let sums = shares.into_par_iter().map(|blocks| {
+        let mut sums = Sums {
+            k: Matrix::zeros(op.len, op.key_width),
+            v: Matrix::zeros(op.len, op.value_width),
+        };
+        for (index, gq, go) in blocks {
+            backward_block(item, &past, index, go, gq, &mut sums);
+        }
+        sums
+    });
+    let sums: Vec<_> = sums.collect();
+    for sums in &sums {
+        sums.k.add_to(gk, op.key_width);
+        sums.v.add_to(gv, op.value_width);
+    }
+}
+
+/// Keys and values, as every block of an item reads them.
+struct Past<F> {
+    keys: Matrix<F>,
+    keys_t: Matrix<F>,
+    values_t: Matrix<F>,
+}
+
+#[multiversion(targets("x86_64+avx512f", "x86_64+avx2+fma"))]
+fn past<F: Float>(item: &Item<F>) -> Past<F> {
+    let op = item.op;
+    Past {
+        keys: Matrix::from_rows(item.k, op.key_width),
+        keys_t: Matrix::transposed(item.k, op.key_width),
+        values_t: Matrix::transposed(item.v, op.value_width),
+    }
+}
+
+/// Gradients of keys and values, summed over blocks.
+struct Sums<F> {
+    k: Matrix<F>,
+    v: Matrix<F>,
+}
+
+#[multiversion(targets("x86_64+avx512f", "x86_64+avx2+fma"))]
+fn backward_block<F: Float>(
+    item: &Item<F>,
+    past: &Past<F>,
+    index: usize,
+    go: &[F],
+    gq: &mut [F],
+    sums: &mut Sums<F>,
+) {
+    let (op, block) = (item.op, item.block(index));
+    let rows = block.reach.len();
+    let go = Matrix::from_rows(go, op.value_width);
+    let (mut p, mut gs) = (Matrix::zeros(rows, op.len), Matrix::zeros(rows, op.len));
+    gs.set_product(0..rows, &go, &past.values_t, |top| {
+        (0..op.value_width, 0..block.panel_reach(top))
+    });
+    let mut factors = vec![F::one(); op.len];
+    let done = |i: usize, p: &mut [F], sum: F| {
+        let (gs, hidden) = gs.row_mut(i).split_at_mut(p.len());
+        hidden.fill(F::zero());
+        let factors = &mut factors[..p.len()];
+        factors.fill(F::one());
+        item.mask_row(block.rows.start + i, factors);
+        row_back(op.weights, sum, factors, p, gs);
+    };
+    block.weigh(op.weights, &past.keys_t, op.key_width, &mut p, done);
+    let from = |first| seen_from(&block, first);
+    sums.v.add_transposed_product(0..op.len, &p, &go, from);
+    sums.k
+        .add_transposed_product(0..op.len, &gs, &block.q, from);
+    let mut product = Matrix::zeros(rows, op.key_width);
+    product.set_product(0..rows, &gs, &past.keys, |top| {
+        (0..block.panel_reach(top), 0..op.key_width)
+    });
+    product.copy_to(gq, op.key_width);
 }
 
 /// The rows of a block that may see step `first` or a later one.

@@ -1,5 +1,4 @@
-//! The forward pass, one task per (batch, head), a block of rows at a time: the weights of a block
-//! stay in cache and the (B, s, R, L) tensor is never formed.
+//! The forward pass, a block of rows at a time: the weights of a block stay in cache and the (B, s, R, L) tensor is never formed.
 
 use super::{CausalAttention, Weights};
 use crate::ops::float::Float;
@@ -10,7 +9,7 @@ use rayon::prelude::*;
 use std::ops::Range;
 
 /// Query rows in a block.
-const BLOCK: usize = 64;
+pub(super) const BLOCK: usize = 64;
 
 /// The inputs of one (batch, head).
 pub(super) struct Item<'a, F> {
@@ -41,18 +40,21 @@ impl<'a, F: Float> Item<'a, F> {
         }
     }
 
+    /// The number of blocks.
+    pub(super) fn blocks(&self) -> usize {
+        self.op.rows.div_ceil(BLOCK)
+    }
+
     #[inline(always)]
-    pub(super) fn blocks(&self) -> impl Iterator<Item = Block<'a, F>> {
-        let (op, q, reach) = (self.op, self.q, self.op.reach_of(self.index));
-        (0..op.rows).step_by(BLOCK).map(move |start| {
-            let rows = start..(start + BLOCK).min(op.rows);
-            let q = &q[rows.start * op.key_width..rows.end * op.key_width];
-            Block {
-                reach: &reach[rows.clone()],
-                rows,
-                q: Matrix::from_rows(q, op.key_width),
-            }
-        })
+    pub(super) fn block(&self, index: usize) -> Block<'a, F> {
+        let op = self.op;
+        let rows = index * BLOCK..((index + 1) * BLOCK).min(op.rows);
+        let q = &self.q[rows.start * op.key_width..rows.end * op.key_width];
+        Block {
+            reach: &op.reach_of(self.index)[rows.clone()],
+            rows,
+            q: Matrix::from_rows(q, op.key_width),
+        }
     }
 
     /// Multiplies row `i` of the item, as far as it reaches, by the dropout mask.
@@ -118,26 +120,62 @@ fn weigh_row<F: Float>(rule: Weights, row: &mut [F]) -> F {
 pub(super) fn forward<F: Float>(op: &CausalAttention, ins: &[&[F]]) -> Vec<F> {
     let size = op.rows * op.value_width;
     let mut out = vec![F::zero(); op.batch * op.heads * size];
-    out.par_chunks_mut(size)
-        .enumerate()
-        .for_each(|(i, out)| forward_item(&Item::of(op, ins, i), out));
+    out.par_chunks_mut(size).enumerate().for_each(|(i, out)| {
+        let item = Item::of(op, ins, i);
+        let past = past(&item);
+        out.par_chunks_mut(BLOCK * op.value_width)
+            .enumerate()
+            .for_each_init(
+                || Weighed::new(op),
+                |weighed, (index, out)| forward_block(&item, &past, index, weighed, out),
+            );
+    });
     out
 }
 
+/// Keys and values, as every block of an item reads them.
+struct Past<F> {
+    keys_t: Matrix<F>,
+    values: Matrix<F>,
+}
+
 #[multiversion(targets("x86_64+avx512f", "x86_64+avx2+fma"))]
-fn forward_item<F: Float>(item: &Item<F>, out: &mut [F]) {
-    let op = item.op;
-    let keys = Matrix::transposed(item.k, op.key_width);
-    let values = Matrix::from_rows(item.v, op.value_width);
-    let mut p = Matrix::zeros(BLOCK.min(op.rows), op.len);
-    let mut o = Matrix::zeros(BLOCK.min(op.rows), op.value_width);
-    for block in item.blocks() {
-        block.weigh(op.weights, &keys, op.key_width, &mut p, |i, row, _| {
-            item.mask_row(block.rows.start + i, row);
-        });
-        let bounds = |top| (0..block.panel_reach(top), 0..op.value_width);
-        o.set_product(0..block.reach.len(), &p, &values, bounds);
-        let out = &mut out[block.rows.start * op.value_width..block.rows.end * op.value_width];
-        o.copy_to(out, op.value_width);
+fn past<F: Float>(item: &Item<F>) -> Past<F> {
+    Past {
+        keys_t: Matrix::transposed(item.k, item.op.key_width),
+        values: Matrix::from_rows(item.v, item.op.value_width),
     }
+}
+
+/// The weights and the results of a block.
+struct Weighed<F> {
+    p: Matrix<F>,
+    o: Matrix<F>,
+}
+
+impl<F: Float> Weighed<F> {
+    fn new(op: &CausalAttention) -> Self {
+        let rows = BLOCK.min(op.rows);
+        Self {
+            p: Matrix::zeros(rows, op.len),
+            o: Matrix::zeros(rows, op.value_width),
+        }
+    }
+}
+
+#[multiversion(targets("x86_64+avx512f", "x86_64+avx2+fma"))]
+fn forward_block<F: Float>(
+    item: &Item<F>,
+    past: &Past<F>,
+    index: usize,
+    weighed: &mut Weighed<F>,
+    out: &mut [F],
+) {
+    let (op, block, Weighed { p, o }) = (item.op, item.block(index), weighed);
+    block.weigh(op.weights, &past.keys_t, op.key_width, p, |i, row, _| {
+        item.mask_row(block.rows.start + i, row);
+    });
+    let bounds = |top| (0..block.panel_reach(top), 0..op.value_width);
+    o.set_product(0..block.reach.len(), p, &past.values, bounds);
+    o.copy_to(out, op.value_width);
 }

@@ -1,7 +1,7 @@
 //! Pairs of steps inside a leaf. Each row looks back step by step, with the product of the decays
 //! that lie between in a register.
 
-use super::chunk::{Chunk, LEAF};
+use super::chunk::Chunk;
 use super::work::Work;
 use crate::ops::float::Float;
 use crate::ops::lanes::{each, splat, sum, Lanes};
@@ -31,12 +31,12 @@ pub(super) fn read<F: Float>(chunk: &Chunk<F>, steps: Range<usize>, work: &mut W
 pub(super) fn read_back<F: Float>(chunk: &Chunk<F>, steps: Range<usize>, work: &mut Work<F>) {
     for row in chunk.rows_at(&steps) {
         let seen = steps.start..chunk.time(row) + 1;
-        let mut dots: [Lanes<F>; LEAF] = [splat(F::zero()); LEAF];
+        work.dots[..seen.len()].fill(splat(F::zero()));
         for g in 0..work.value.groups() {
-            row_back(row, &seen, g, work, &mut dots);
+            row_back(row, &seen, g, work);
         }
         let scores = &mut work.g_scores.row_mut(row)[seen];
-        for (score, dots) in scores.iter_mut().zip(&dots) {
+        for (score, dots) in scores.iter_mut().zip(&work.dots) {
             *score += sum(dots);
         }
     }
@@ -44,24 +44,17 @@ pub(super) fn read_back<F: Float>(chunk: &Chunk<F>, steps: Range<usize>, work: &
 
 /// For one row and group; adds to `dots` what sums to the gradients of the row's scores.
 #[inline(always)]
-fn row_back<F: Float>(
-    row: usize,
-    seen: &Range<usize>,
-    g: usize,
-    work: &mut Work<F>,
-    dots: &mut [Lanes<F>; LEAF],
-) {
-    let gy = work.y.at(row, g);
+fn row_back<F: Float>(row: usize, seen: &Range<usize>, g: usize, work: &mut Work<F>) {
     let scores = &work.scores.row(row)[..seen.end];
-    let mut reached: [Lanes<F>; LEAF] = [splat(F::zero()); LEAF];
-    let mut now: Lanes<F> = *gy;
-    for (s, reached) in seen.clone().zip(&mut reached).rev() {
+    let reached = &mut work.reached[..seen.len()];
+    let mut now: Lanes<F> = *work.y.at(row, g);
+    for (s, reached) in seen.clone().zip(&mut *reached).rev() {
         *reached = now;
         let decay = work.decay.at(s, g);
         now = each(|i| now[i] * decay[i]);
     }
     let mut passed: Lanes<F> = splat(F::zero());
-    for (s, (reached, dot)) in seen.clone().zip(reached.iter().zip(dots)) {
+    for (s, (reached, dot)) in seen.clone().zip(reached.iter().zip(&mut work.dots)) {
         let value = work.value.at(s, g);
         let product: Lanes<F> = each(|i| reached[i] * value[i]);
         *dot = each(|i| dot[i] + product[i]);

@@ -26,8 +26,9 @@ use work::Work;
 /// Steps in a chunk.
 const CHUNK: usize = 64;
 
-/// State numbers kept at a time; beyond it, sequences go in slabs of as many as fit, at least one.
-const KEPT: usize = 1 << 24;
+/// State numbers kept at a time, few enough to stay in cache; beyond it, sequences go in slabs of
+/// as many as fit, at least one.
+const KEPT: usize = 1 << 20;
 
 /// The sizes of the sum.
 pub(crate) struct Chunked {

@@ -1,9 +1,9 @@
 //! The matrices of a chunk, allocated once for many chunks.
 
-use super::chunk::Chunk;
+use super::chunk::{Chunk, LEAF};
 use super::{Chunked, CHUNK};
 use crate::ops::float::Float;
-use crate::ops::lanes::{splat, LANES};
+use crate::ops::lanes::{splat, Lanes, LANES};
 use crate::ops::matrix::Matrix;
 
 /// Nothing of it outlives a chunk. Steps, rows, states and channels are those of a chunk.
@@ -38,6 +38,10 @@ pub(super) struct Work<F> {
     pub(super) g_value: Matrix<F>,
     /// With respect to the exponent of each decay, (steps, channels).
     pub(super) g_exponent: Matrix<F>,
+    /// Of one row, for each step of a leaf: its gradient decayed to there, and lanes that sum to
+    /// the gradient of the score.
+    pub(super) reached: Vec<Lanes<F>>,
+    pub(super) dots: Vec<Lanes<F>>,
 }
 
 impl<F: Float> Work<F> {
@@ -65,6 +69,8 @@ impl<F: Float> Work<F> {
             g_scores: of_rows(steps),
             g_value: of_steps(width),
             g_exponent: of_steps(width),
+            reached: vec![splat(F::zero()); LEAF],
+            dots: vec![splat(F::zero()); LEAF],
         }
     }
 
