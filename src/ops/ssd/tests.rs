@@ -170,7 +170,7 @@ fn a_decay_that_underflows_forgets_exactly() {
     assert_eq!(values(grads.get(&a).unwrap()), [0.0]);
 }
 
-/// Not a test of anything: times this op and the selective scan with one decay a channel.
+/// Not a test of anything: prints state elements per second of forward and backward.
 /// `RAYON_NUM_THREADS=1 cargo test --release --lib ops::ssd::tests::speed -- --ignored --nocapture`
 #[test]
 #[ignore = "a measurement"]
