@@ -10,6 +10,9 @@ use candle_core::{Result, Tensor};
 const G: Init = Init::Normal(0.02);
 const ZERO: Init = Init::Constant(0.0);
 
+/// A weight and its bias.
+pub(super) type Map<'a> = (&'a Tensor, Option<&'a Tensor>);
+
 /// Queries, keys, values and output. The variant `reference` has biases and an output projection,
 /// the variant `paper` has neither.
 pub(super) struct Projections {
@@ -57,73 +60,80 @@ impl Projections {
         })
     }
 
-    /// `(batch, heads, rows, m)` at the rows wanted.
-    pub fn queries(&self, x: &Tensor, cx: &Cx) -> Result<Tensor> {
-        self.split(&cx.select(x)?, &self.wq, 0)
+    /// Queries at the rows wanted `(batch, rows, n)`, keys `(batch, seq_len, n)` and values
+    /// `(batch, seq_len, d)`, heads side by side.
+    pub fn maps(&self, x: &Tensor, cx: &Cx) -> Result<[Tensor; 3]> {
+        Ok(self.maps_and(x, cx, &[])?.0)
     }
 
-    /// `(batch, heads, seq_len, m)`.
-    pub fn keys(&self, x: &Tensor) -> Result<Tensor> {
-        self.split(x, &self.wk, 1)
-    }
-
-    /// `(batch, heads, seq_len, e)`.
-    pub fn values(&self, x: &Tensor) -> Result<Tensor> {
-        self.split(x, &self.wv, 2)
-    }
-
-    /// Queries at the rows wanted, keys and values: x is read once where it can be.
-    pub fn all(&self, x: &Tensor, cx: &Cx) -> Result<[Tensor; 3]> {
-        let [q, k, v] =
-            [(&self.wq, 0), (&self.wk, 1), (&self.wv, 2)].map(|(w, i)| (w, self.bias(i)));
-        let maps = match cx.rows() {
-            None => linears(x, &[q, k, v])?,
-            Some(rows) => {
-                let mut maps = linears(x, &[k, v])?;
-                maps.insert(0, linear(&rows.select(x)?, q.0, q.1)?);
-                maps
+    /// [`Self::maps`], and what further weights and biases make of x at the rows wanted. All of
+    /// them read x together.
+    pub fn maps_and(
+        &self,
+        x: &Tensor,
+        cx: &Cx,
+        further: &[Map],
+    ) -> Result<([Tensor; 3], Vec<Tensor>)> {
+        let bias = |i: usize| self.biases.as_ref().map(|b| &b[i]);
+        let [q, k, v] = [
+            (&self.wq, bias(0)),
+            (&self.wk, bias(1)),
+            (&self.wv, bias(2)),
+        ];
+        let reads = [&[q], further].concat();
+        let (mut everywhere, mut read) = match cx.rows() {
+            None => {
+                let mut all = linears(x, &[&[k, v], &reads[..]].concat())?;
+                let read = all.split_off(2);
+                (all, read)
             }
+            Some(rows) => (linears(x, &[k, v])?, linears(&rows.select(x)?, &reads)?),
         };
-        match &maps[..] {
-            [q, k, v] => Ok([
-                self.split_heads(q)?,
-                self.split_heads(k)?,
-                self.split_heads(v)?,
-            ]),
-            _ => unreachable!("three maps"),
-        }
+        let (v, k) = (everywhere.remove(1), everywhere.remove(0));
+        Ok(([read.remove(0), k, v], read))
     }
 
-    fn bias(&self, which: usize) -> Option<&Tensor> {
-        self.biases.as_ref().map(|b| &b[which])
+    /// [`Self::maps`] of x `(batch, seq_len, d)` at every row, as `(batch, heads, seq_len, width)`.
+    pub fn heads(&self, x: &Tensor) -> Result<[Tensor; 3]> {
+        let [q, k, v] = self.maps(x, &Cx::eval())?;
+        Ok([self.split(&q)?, self.split(&k)?, self.split(&v)?])
     }
 
-    fn split(&self, x: &Tensor, w: &Tensor, which: usize) -> Result<Tensor> {
-        self.split_heads(&linear(x, w, self.bias(which))?)
-    }
-
-    fn split_heads(&self, y: &Tensor) -> Result<Tensor> {
+    fn split(&self, y: &Tensor) -> Result<Tensor> {
         let (batch, rows, width) = y.dims3()?;
         let y = y.reshape((batch, rows, self.n_heads, width / self.n_heads))?;
         y.transpose(1, 2)?.contiguous()
     }
 
-    /// o `(batch, heads, rows, e)`: the values weighted by `weights` of q·k over the past, with
-    /// dropout on the weights.
-    pub fn attend(&self, [q, k, v]: [&Tensor; 3], weights: Weights, cx: &Cx) -> Result<Tensor> {
-        let at = cx.rows().map(|rows| &rows.positions);
-        let mask = cx.mask("attention", self.dropout);
-        ops::causal_attention(q, k, v, at, weights, mask)
+    fn merge(&self, o: &Tensor) -> Result<Tensor> {
+        let (batch, heads, rows, e) = o.dims4()?;
+        o.transpose(1, 2)?.reshape((batch, rows, heads * e))
     }
 
-    /// `(batch, heads, rows, e)` to `(batch, rows, d)`: heads side by side, then the projection.
-    pub fn output(&self, o: &Tensor) -> Result<Tensor> {
-        let (batch, heads, rows, e) = o.dims4()?;
-        let o = o.transpose(1, 2)?.reshape((batch, rows, heads * e))?;
-        match &self.output {
-            Some((w, b)) => linear(&o, w, Some(b)),
-            None => Ok(o),
+    /// o `(batch, rows, d)` for queries, keys and values as [`Self::maps`] gives them: the values
+    /// weighted by `weights` of q·k over the past, with dropout on the weights.
+    pub fn attend(&self, maps: [&Tensor; 3], weights: Weights, cx: &Cx) -> Result<Tensor> {
+        let at = cx.rows().map(|rows| &rows.positions);
+        let mask = cx.mask("attention", self.dropout);
+        let [q, k, v] = maps;
+        if self.n_heads == 1 {
+            return ops::causal_attention(q, k, v, at, weights, mask);
         }
+        let [q, k, v] = [self.split(q)?, self.split(k)?, self.split(v)?];
+        self.merge(&ops::causal_attention(&q, &k, &v, at, weights, mask)?)
+    }
+
+    /// The projection of o `(.., d)`.
+    pub fn output(&self, o: &Tensor) -> Result<Tensor> {
+        match &self.output {
+            Some((w, b)) => linear(o, w, Some(b)),
+            None => Ok(o.clone()),
+        }
+    }
+
+    /// [`Self::output`] of one step, o `(batch, heads, 1, e)`; `(batch, d)`.
+    pub fn output_step(&self, o: &Tensor) -> Result<Tensor> {
+        self.output(&self.merge(o)?)?.squeeze(1)
     }
 
     /// Equations (15) and (28): the system of separable attention along one sequence.

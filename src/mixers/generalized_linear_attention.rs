@@ -26,7 +26,7 @@ struct Generalized(Projections);
 
 impl Mixer for Generalized {
     fn forward(&self, x: &Tensor, cx: &Cx) -> Result<Tensor> {
-        let [q, k, v] = self.0.all(x, cx)?;
+        let [q, k, v] = self.0.maps(x, cx)?;
         self.0
             .output(&self.0.attend([&q, &k, &v], Weights::Plain, cx)?)
     }
@@ -41,7 +41,7 @@ impl Mixer for Generalized {
 
     fn ltv(&self, u: &Tensor) -> Result<Option<Ltv>> {
         let x = u.unsqueeze(0)?;
-        let (phi, psi) = (self.0.queries(&x, &Cx::eval())?, self.0.keys(&x)?);
+        let [phi, psi, _] = self.0.heads(&x)?;
         let eta = phi.sum(3)?.squeeze(0)?.ones_like()?;
         self.0.separable(&phi, &psi, &eta).map(Some)
     }
@@ -54,9 +54,10 @@ impl Recurrent for Generalized {
 
     fn step(&self, x_t: &Tensor, state: &mut State) -> Result<Tensor> {
         let x = x_t.unsqueeze(1)?;
-        let s = accumulate(&state.0[0], &self.0.keys(&x)?, &self.0.values(&x)?)?;
-        let o = self.0.queries(&x, &Cx::eval())?.matmul(&s)?;
+        let [q, k, v] = self.0.heads(&x)?;
+        let s = accumulate(&state.0[0], &k, &v)?;
+        let o = q.matmul(&s)?;
         *state = State(vec![s]);
-        self.0.output(&o)?.squeeze(1)
+        self.0.output_step(&o)
     }
 }

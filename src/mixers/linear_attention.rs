@@ -25,7 +25,7 @@ struct LinearAttention(Projections);
 
 impl Mixer for LinearAttention {
     fn forward(&self, x: &Tensor, cx: &Cx) -> Result<Tensor> {
-        let [q, k, v] = self.0.all(x, cx)?;
+        let [q, k, v] = self.0.maps(x, cx)?;
         let (q, k) = (ops::elu1(&q)?, ops::elu1(&k)?);
         let weights = Weights::LinearNormalised;
         self.0.output(&self.0.attend([&q, &k, &v], weights, cx)?)
@@ -41,8 +41,8 @@ impl Mixer for LinearAttention {
 
     fn ltv(&self, u: &Tensor) -> Result<Option<Ltv>> {
         let x = u.unsqueeze(0)?;
-        let phi = ops::elu1(&self.0.queries(&x, &Cx::eval())?)?;
-        let psi = ops::elu1(&self.0.keys(&x)?)?;
+        let [q, k, _] = self.0.heads(&x)?;
+        let (phi, psi) = (ops::elu1(&q)?, ops::elu1(&k)?);
         let eta = (&phi * psi.cumsum(2)?)?.sum(3)?.squeeze(0)?;
         self.0.separable(&phi, &psi, &eta).map(Some)
     }
@@ -57,13 +57,13 @@ impl Recurrent for LinearAttention {
 
     fn step(&self, x_t: &Tensor, state: &mut State) -> Result<Tensor> {
         let x = x_t.unsqueeze(1)?;
-        let q = ops::elu1(&self.0.queries(&x, &Cx::eval())?)?;
-        let k = ops::elu1(&self.0.keys(&x)?)?;
-        let s = accumulate(&state.0[0], &k, &self.0.values(&x)?)?;
+        let [q, k, v] = self.0.heads(&x)?;
+        let (q, k) = (ops::elu1(&q)?, ops::elu1(&k)?);
+        let s = accumulate(&state.0[0], &k, &v)?;
         let z = (&state.0[1] + &k)?;
         let eta = (&q * &z)?.sum_keepdim(3)?;
         let o = q.matmul(&s)?.broadcast_div(&eta)?;
         *state = State(vec![s, z]);
-        self.0.output(&o)?.squeeze(1)
+        self.0.output_step(&o)
     }
 }

@@ -91,19 +91,18 @@ fn build(model: &ModelConfig, params: &Params, eta: Eta) -> Result<Box<dyn Mixer
 }
 
 impl NormalizedAttention {
-    /// 1/η_i, `(batch, heads, rows, 1)`.
-    fn inverse_eta(&self, x: &Tensor, cx: &Cx) -> Result<Tensor> {
-        let z = linear(&cx.select(x)?, &self.wn, self.bn.as_ref())?;
-        self.eta.inverse(&z)?.transpose(1, 2)?.unsqueeze(3)
+    /// 1/η_i at every row, `(batch, rows, heads)`.
+    fn inverse_eta(&self, x: &Tensor) -> Result<Tensor> {
+        self.eta.inverse(&linear(x, &self.wn, self.bn.as_ref())?)
     }
 }
 
 impl Mixer for NormalizedAttention {
     fn forward(&self, x: &Tensor, cx: &Cx) -> Result<Tensor> {
         let p = &self.projections;
-        let [q, k, v] = p.all(x, cx)?;
+        let ([q, k, v], z) = p.maps_and(x, cx, &[(&self.wn, self.bn.as_ref())])?;
         let o = p.attend([&q, &k, &v], Weights::Plain, cx)?;
-        p.output(&o.broadcast_mul(&self.inverse_eta(x, cx)?)?)
+        p.output(&ops::scale_heads(&o, &self.eta.inverse(&z[0])?)?)
     }
 
     fn state_size(&self, _seq_len: usize) -> usize {
@@ -116,12 +115,9 @@ impl Mixer for NormalizedAttention {
 
     fn ltv(&self, u: &Tensor) -> Result<Option<Ltv>> {
         let x = u.unsqueeze(0)?;
-        let (phi, psi) = (
-            self.projections.queries(&x, &Cx::eval())?,
-            self.projections.keys(&x)?,
-        );
-        let eta = self.inverse_eta(&x, &Cx::eval())?.recip()?;
-        let eta = eta.squeeze(3)?.squeeze(0)?;
+        let [phi, psi, _] = self.projections.heads(&x)?;
+        let eta = self.inverse_eta(&x)?.recip()?;
+        let eta = eta.squeeze(0)?.t()?;
         self.projections.separable(&phi, &psi, &eta).map(Some)
     }
 }
@@ -133,10 +129,11 @@ impl Recurrent for NormalizedAttention {
 
     fn step(&self, x_t: &Tensor, state: &mut State) -> Result<Tensor> {
         let (p, x) = (&self.projections, x_t.unsqueeze(1)?);
-        let s = accumulate(&state.0[0], &p.keys(&x)?, &p.values(&x)?)?;
-        let o = p.queries(&x, &Cx::eval())?.matmul(&s)?;
+        let [q, k, v] = p.heads(&x)?;
+        let s = accumulate(&state.0[0], &k, &v)?;
+        let o = q.matmul(&s)?;
         *state = State(vec![s]);
-        let o = o.broadcast_mul(&self.inverse_eta(&x, &Cx::eval())?)?;
-        p.output(&o)?.squeeze(1)
+        let inverse = self.inverse_eta(&x)?;
+        p.output_step(&o.broadcast_mul(&inverse.transpose(1, 2)?.unsqueeze(3)?)?)
     }
 }

@@ -22,17 +22,9 @@ pub(super) const ENTRY: Entry = Entry {
 
 struct SoftmaxAttention(Projections);
 
-impl SoftmaxAttention {
-    /// 1/√m.
-    fn scale(&self) -> f64 {
-        (self.0.head_features as f64).powf(-0.5)
-    }
-}
-
 impl Mixer for SoftmaxAttention {
     fn forward(&self, x: &Tensor, cx: &Cx) -> Result<Tensor> {
-        let [q, k, v] = self.0.all(x, cx)?;
-        let q = (q * self.scale())?;
+        let [q, k, v] = self.0.maps(x, cx)?;
         self.0
             .output(&self.0.attend([&q, &k, &v], Weights::Softmax, cx)?)
     }
@@ -53,8 +45,8 @@ impl Recurrent for SoftmaxAttention {
 
     fn step(&self, x_t: &Tensor, state: &mut State) -> Result<Tensor> {
         let x = x_t.unsqueeze(1)?;
-        let [q, k, v] = self.0.all(&x, &Cx::eval())?;
-        let q = (q * self.scale())?;
+        let [q, k, v] = self.0.heads(&x)?;
+        let q = (q * (self.0.head_features as f64).powf(-0.5))?;
         *state = match &state.0[..] {
             [keys, values] => State(vec![
                 Tensor::cat(&[keys, &k], 2)?,
@@ -64,6 +56,6 @@ impl Recurrent for SoftmaxAttention {
         };
         let weights = q.matmul(&state.0[0].transpose(2, 3)?.contiguous()?)?;
         let weights = candle_nn::ops::softmax(&weights, 3)?;
-        self.0.output(&weights.matmul(&state.0[1])?)?.squeeze(1)
+        self.0.output_step(&weights.matmul(&state.0[1])?)
     }
 }

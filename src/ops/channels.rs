@@ -199,13 +199,15 @@ fn softplus_rows_back<F: Float>(x: &[F], bias: &[F], grad: &[F], gx: &mut [F], g
     let mut slopes = vec![F::zero(); width];
     let rows = x.chunks_exact(given).zip(gx.chunks_exact_mut(given));
     for ((x, gx), grad) in rows.zip(grad.chunks_exact(width)) {
-        for (i, (slope, &grad)) in slopes.iter_mut().zip(grad).enumerate() {
-            let z = if given == 1 { x[0] } else { x[i] } + bias[i];
-            *slope = grad * Softplus::slope(z, F::zero());
-        }
-        if let [gx] = gx {
+        if let ([x], [gx]) = (x, &mut *gx) {
+            for ((slope, &grad), &bias) in slopes.iter_mut().zip(grad).zip(bias) {
+                *slope = grad * Softplus::slope(*x + bias, F::zero());
+            }
             *gx = total([&slopes], |[slope]| slope);
         } else {
+            for (((slope, &grad), &bias), &x) in slopes.iter_mut().zip(grad).zip(bias).zip(x) {
+                *slope = grad * Softplus::slope(x + bias, F::zero());
+            }
             gx.copy_from_slice(&slopes);
         }
         for (gb, &slope) in gb.iter_mut().zip(&slopes) {

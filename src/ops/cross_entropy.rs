@@ -4,7 +4,7 @@
 use super::float::Float;
 use super::fused::{apply, runs_on, Backward, Forward, FusedOp};
 use super::gemm::{product, View};
-use super::lanes::{largest, total};
+use super::lanes::{largest, sum_parts, total};
 use super::shape;
 use candle_core::{bail, Result, Shape, Tensor, D};
 use multiversion::multiversion;
@@ -12,9 +12,7 @@ use rayon::prelude::*;
 
 /// Rows whose logits exist at one time: enough to make the products efficient.
 const BLOCK: usize = 128;
-/// Rows per task.
-const ROWS: usize = 16;
-/// Classes per task.
+/// Classes per task. The logits of a block and a task's classes, a tile, stay in its cache.
 const CLASSES: usize = 512;
 
 /// What [`cross_entropy`] finds.
@@ -92,43 +90,77 @@ impl CrossEntropy {
         })
     }
 
-    /// Writes the logits of `hidden` rows.
-    fn set_logits<F: Float>(&self, hidden: &[F], weight: &[F], logits: &mut [F]) {
-        logits
-            .par_chunks_mut(ROWS * self.classes)
-            .zip(hidden.par_chunks(ROWS * self.width))
-            .for_each(|(logits, hidden)| {
-                for first in (0..self.classes).step_by(CLASSES) {
-                    let last = (first + CLASSES).min(self.classes);
-                    let weight = &weight[first * self.width..last * self.width];
-                    let hidden = View::new(hidden, self.width);
-                    let weight = View::new(weight, self.width).t();
-                    product(&mut logits[first..], self.classes, hidden, weight, false);
-                }
-            });
-    }
-
-    /// Adds the gradients that `slopes`, the gradient of a block's logits, sends back.
-    fn add_grads<F: Float>(
+    /// Fills a tile with e^{x - top} for its classes from `first` on, and says what it found.
+    fn fill<F: Float>(
         &self,
-        slopes: &[F],
         (hidden, weight): (&[F], &[F]),
-        (gh, gw): (&mut [F], &mut [F]),
-    ) {
-        let (width, classes) = (self.width, self.classes);
-        gh.par_chunks_mut(ROWS * width)
-            .zip(slopes.par_chunks(ROWS * classes))
-            .for_each(|(gh, slopes)| {
-                let weight = View::new(weight, width);
-                product(gh, width, View::new(slopes, classes), weight, false);
-            });
-        gw.par_chunks_mut(CLASSES * width)
-            .enumerate()
-            .for_each(|(i, gw)| {
-                let slopes = View::strided(&slopes[i * CLASSES..], gw.len() / width, classes);
-                product(gw, width, slopes.t(), View::new(hidden, width), true);
-            });
+        targets: &[u32],
+        first: usize,
+        tile: &mut [F],
+    ) -> Vec<Found<F>> {
+        let classes = weight.len() / self.width;
+        let weight = View::new(weight, self.width).t();
+        product(tile, classes, View::new(hidden, self.width), weight, false);
+        let mut found = vec![Found::default(); targets.len()];
+        exponentiate(tile, targets, first, &mut found);
+        found
     }
+}
+
+/// One row of a tile: its largest logit, Σ e^{x - top}, and of the target, where it is among the
+/// tile's classes, the logit and whether it is the first of the largest.
+#[derive(Clone, Copy, Default)]
+struct Found<F> {
+    top: F,
+    sum: F,
+    target: Option<(F, bool)>,
+}
+
+/// One row of all tiles: its loss, whether the target comes first, and the factor that makes
+/// probabilities of each tile's exponentials.
+struct Row<F> {
+    loss: F,
+    right: F,
+    factors: Vec<F>,
+}
+
+impl<F: Float> Row<F> {
+    fn of(tiles: &[Vec<Found<F>>], row: usize) -> Self {
+        let found = |tile: &Vec<Found<F>>| tile[row];
+        let top = tiles.iter().map(found).map(|found| found.top);
+        let top = top.reduce(F::at_least).unwrap_or_default();
+        let mut factors: Vec<F> = tiles
+            .iter()
+            .map(|tile| (tile[row].top - top).exp())
+            .collect();
+        let mut sum = F::zero();
+        let (mut target, mut right, mut beaten) = (F::zero(), false, false);
+        for (found, &factor) in tiles.iter().map(found).zip(&factors) {
+            sum += found.sum * factor;
+            if let Some((logit, first)) = found.target {
+                target = logit;
+                right = first && found.top == top && !beaten;
+            }
+            beaten |= found.top == top;
+        }
+        for factor in &mut factors {
+            *factor *= F::one() / sum;
+        }
+        Self {
+            loss: sum.ln() + top - target,
+            right: if right { F::one() } else { F::zero() },
+            factors,
+        }
+    }
+}
+
+/// The tiles of `logits` for `rows` rows, each with the number of its first class.
+fn tiles<F: Float>(
+    logits: &mut [F],
+    rows: usize,
+) -> impl IndexedParallelIterator<Item = (usize, &mut [F])> {
+    let tiles = logits.par_chunks_mut(rows * CLASSES).enumerate();
+    tiles.map(|(i, tile)| (i * CLASSES, tile))
 }
 
 impl FusedOp for CrossEntropy {
@@ -140,34 +172,39 @@ impl FusedOp for CrossEntropy {
 
     /// Keeps the gradients of the loss: they come almost for free while the logits are at hand.
     fn forward<F: Float>(&self, Forward { ins, tracked }: Forward<F>) -> Vec<Vec<F>> {
-        let (hidden, weight) = (ins[0], ins[1]);
-        let rows = self.targets.len();
-        let (mut losses, mut right) = (vec![F::zero(); rows], vec![F::zero(); rows]);
-        let grads = |like: &[F]| vec![F::zero(); if tracked { like.len() } else { 0 }];
-        let (mut gh, mut gw) = (grads(hidden), grads(weight));
-        let mut logits = vec![F::zero(); BLOCK.min(rows) * self.classes];
-        let share = F::from_f64(1.0 / rows as f64);
-        for first in (0..rows).step_by(BLOCK) {
-            let block = first..(first + BLOCK).min(rows);
-            let hidden = &hidden[block.start * self.width..block.end * self.width];
-            let logits = &mut logits[..block.len() * self.classes];
-            self.set_logits(hidden, weight, logits);
-            let share = tracked.then_some(share);
-            logits
-                .par_chunks_mut(ROWS * self.classes)
-                .zip(self.targets[block.clone()].par_chunks(ROWS))
-                .zip(losses[block.clone()].par_chunks_mut(ROWS))
-                .zip(right[block.clone()].par_chunks_mut(ROWS))
-                .for_each(|(((x, targets), losses), right)| {
-                    classify(x, targets, share, losses, right)
-                });
-            if tracked {
-                let gh = &mut gh[block.start * self.width..block.end * self.width];
-                self.add_grads(logits, (hidden, weight), (gh, &mut gw));
+        let (weight, width) = (ins[1], self.width);
+        let share = F::from_f64(1.0 / self.targets.len() as f64);
+        let mut gw = vec![F::zero(); if tracked { weight.len() } else { 0 }];
+        let (mut gh, mut right, mut loss) = (Vec::new(), Vec::new(), 0.0);
+        let mut logits = vec![F::zero(); BLOCK.min(self.targets.len()) * self.classes];
+        let blocks = ins[0].chunks(BLOCK * width);
+        for (hidden, targets) in blocks.zip(self.targets.chunks(BLOCK)) {
+            let logits = &mut logits[..targets.len() * self.classes];
+            let found: Vec<_> = tiles(logits, targets.len())
+                .zip(weight.par_chunks(CLASSES * width))
+                .map(|((first, tile), weight)| self.fill((hidden, weight), targets, first, tile))
+                .collect();
+            let rows: Vec<_> = (0..targets.len()).map(|r| Row::of(&found, r)).collect();
+            loss += rows.iter().map(|row| row.loss.to_f64()).sum::<f64>();
+            right.extend(rows.iter().map(|row| row.right));
+            if !tracked {
+                continue;
             }
+            let parts: Vec<Vec<F>> = tiles(logits, targets.len())
+                .zip(weight.par_chunks(CLASSES * width))
+                .zip(gw.par_chunks_mut(CLASSES * width))
+                .map(|(((first, tile), weight), gw)| {
+                    slopes(tile, &rows, targets, first, share);
+                    let slopes = View::new(tile, weight.len() / width);
+                    product(gw, width, slopes.t(), View::new(hidden, width), true);
+                    let mut gh = vec![F::zero(); hidden.len()];
+                    product(&mut gh, width, slopes, View::new(weight, width), false);
+                    gh
+                })
+                .collect();
+            gh.extend(sum_parts(&parts.concat(), hidden.len()));
         }
-        let sum: f64 = losses.iter().map(|loss| loss.to_f64()).sum();
-        let loss = vec![F::from_f64(sum / rows as f64)];
+        let loss = vec![F::from_f64(loss / self.targets.len() as f64)];
         vec![loss, right, gh, gw]
     }
 
@@ -178,34 +215,35 @@ impl FusedOp for CrossEntropy {
     }
 }
 
-/// Loss and correctness of some rows; their logits become `share` times the gradient of the loss.
+/// `tile` holds logits and becomes e^{x - top}, row by row.
 #[multiversion(targets("x86_64+avx512f", "x86_64+avx2+fma"))]
-fn classify<F: Float>(
-    logits: &mut [F],
-    targets: &[u32],
-    share: Option<F>,
-    losses: &mut [F],
-    right: &mut [F],
-) {
-    let rows = logits.chunks_exact_mut(logits.len() / targets.len());
-    let found = losses.iter_mut().zip(right);
-    for ((x, &target), (loss, right)) in rows.zip(targets).zip(found) {
-        let (target, top) = (target as usize, largest(x));
-        let of_target = x[target];
-        if of_target == top && !x[..target].contains(&top) {
-            *right = F::one();
-        }
+fn exponentiate<F: Float>(tile: &mut [F], targets: &[u32], first: usize, found: &mut [Found<F>]) {
+    let rows = tile.chunks_exact_mut(tile.len() / targets.len());
+    for ((x, &target), found) in rows.zip(targets).zip(found) {
+        let top = largest(x);
+        let inside = (target as usize).wrapping_sub(first);
+        found.target = x.get(inside).map(|&logit| {
+            let leads = logit == top && !x[..inside].contains(&top);
+            (logit, leads)
+        });
         for x in x.iter_mut() {
             *x = (*x - top).exp();
         }
-        let sum = total([x], |[x]| x);
-        *loss = sum.ln() + top - of_target;
-        if let Some(share) = share {
-            let scale = share / sum;
-            for x in x.iter_mut() {
-                *x *= scale;
-            }
-            x[target] -= share;
+        (found.top, found.sum) = (top, total([x], |[x]| x));
+    }
+}
+
+/// `tile` holds exponentials and becomes the gradient of the mean loss.
+#[multiversion(targets("x86_64+avx512f", "x86_64+avx2+fma"))]
+fn slopes<F: Float>(tile: &mut [F], of: &[Row<F>], targets: &[u32], first: usize, share: F) {
+    let rows = tile.chunks_exact_mut(tile.len() / targets.len());
+    for ((x, &target), row) in rows.zip(targets).zip(of) {
+        let factor = row.factors[first / CLASSES] * share;
+        for x in x.iter_mut() {
+            *x *= factor;
+        }
+        if let Some(x) = x.get_mut((target as usize).wrapping_sub(first)) {
+            *x -= share;
         }
     }
 }

@@ -10,7 +10,7 @@ use candle_core::{bail, Result, Shape, Tensor};
 use rayon::prelude::*;
 
 /// Rows that go through all products together, so that they are still in cache for the next.
-const ROWS: usize = 256;
+const ROWS: usize = 512;
 
 /// Tasks at most, each with its own sum of the weights' gradients.
 pub(super) const PARTS: usize = 16;

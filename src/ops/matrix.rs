@@ -85,6 +85,14 @@ impl<F: Float> Matrix<F> {
         self.copy_into(to, columns, 0..columns);
     }
 
+    /// Multiplies every entry.
+    #[inline(always)]
+    pub(crate) fn scale(&mut self, by: F) {
+        for x in self.cells.as_flattened_mut() {
+            *x *= by;
+        }
+    }
+
     /// Writes the first rows into the columns `part` of rows of `stride` numbers.
     #[inline(always)]
     pub(crate) fn copy_into(&self, to: &mut [F], stride: usize, part: Range<usize>) {

@@ -12,7 +12,7 @@ use candle_core::{bail, Result, Shape, Tensor};
 use rayon::prelude::*;
 
 /// Rows whose hidden layer exists at one time on a thread.
-const ROWS: usize = 128;
+const ROWS: usize = 256;
 
 /// gelu(x W1^T + b1) W2^T + b2 over the last axis.
 ///

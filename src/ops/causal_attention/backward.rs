@@ -112,6 +112,7 @@ fn backward_block<F: Float>(
     product.set_product(0..rows, &gs, &past.keys, |top| {
         (0..block.panel_reach(top), 0..op.key_width)
     });
+    product.scale(op.scale());
     product.copy_to(gq, op.key_width);
 }
 

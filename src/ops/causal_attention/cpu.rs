@@ -1,4 +1,5 @@
-//! The forward pass, a block of rows at a time: the weights of a block stay in cache and the (B, s, R, L) tensor is never formed.
+//! The forward pass, a block of rows at a time: the weights of a block stay in cache and the
+//! (B, s, R, L) tensor is never formed.
 
 use super::{CausalAttention, Weights};
 use crate::ops::float::Float;
@@ -25,6 +26,7 @@ pub(super) struct Block<'a, F> {
     pub(super) rows: Range<usize>,
     /// How many steps each row sees.
     pub(super) reach: &'a [usize],
+    /// With the scale of the scores taken in.
     pub(super) q: Matrix<F>,
 }
 
@@ -50,10 +52,12 @@ impl<'a, F: Float> Item<'a, F> {
         let op = self.op;
         let rows = index * BLOCK..((index + 1) * BLOCK).min(op.rows);
         let q = &self.q[rows.start * op.key_width..rows.end * op.key_width];
+        let mut q = Matrix::from_rows(q, op.key_width);
+        q.scale(op.scale());
         Block {
             reach: &op.reach_of(self.index)[rows.clone()],
             rows,
-            q: Matrix::from_rows(q, op.key_width),
+            q,
         }
     }
 

@@ -10,10 +10,10 @@ use super::mask::{Dropout, Mask};
 use super::{float::Float, shape};
 use candle_core::{bail, Result, Shape, Tensor};
 
-/// How the scores s_ij = q_i . k_j become weights p_ij, for the j that row i sees.
+/// How the products s_ij = q_i . k_j become weights p_ij, for the j that row i sees.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Weights {
-    /// p_ij = e^{s_ij} / Σ_j e^{s_ij}, equation (2); the scale is in q already.
+    /// p_ij = softmax_j(s_ij / sqrt(m)), equation (2).
     Softmax,
     /// p_ij = s_ij / Σ_j s_ij, equation (16).
     LinearNormalised,
@@ -23,7 +23,8 @@ pub enum Weights {
 
 /// o_i = Σ_{j <= pos_i} dropped(p_ij) v_j.
 ///
-/// `q`: (B, s, R, m); `k`: (B, s, L, m); `v`: (B, s, L, e); result (B, s, R, e). `positions`: (B, R)
+/// `q`: (B, s, R, m); `k`: (B, s, L, m); `v`: (B, s, L, e); result (B, s, R, e); for a single head
+/// all of them may leave out the axis s. `positions`: (B, R)
 /// of u32 below L, the time of each query row; without it R = L and row i is time i. The dropout
 /// mask is that of [`dropout`](super::dropout()) on a (B, s, R, L) tensor. Without dropout and with
 /// rows in ascending order, the two rules without a softmax take time linear in L where that is
@@ -48,6 +49,8 @@ pub fn causal_attention(
 struct CausalAttention {
     batch: usize,
     heads: usize,
+    /// Whether the heads are an axis.
+    headed: bool,
     rows: usize,
     len: usize,
     key_width: usize,
@@ -69,20 +72,22 @@ impl CausalAttention {
         weights: Weights,
         dropout: Option<Dropout>,
     ) -> Result<Self> {
-        let [batch, heads, rows, key_width] = shape::dims(Self::OP, ("q", q))?;
-        let [_, _, len, value_width] = shape::dims(Self::OP, ("v", v))?;
-        shape::expect(
-            Self::OP,
-            ("v", v),
-            ("q", q),
-            &[batch, heads, len, value_width],
-        )?;
-        shape::expect(
-            Self::OP,
-            ("k", k),
-            ("q", q),
-            &[batch, heads, len, key_width],
-        )?;
+        let (headed, [batch, heads, rows, key_width]) = match q.rank() {
+            3 => {
+                let [batch, rows, key_width] = shape::dims(Self::OP, ("q", q))?;
+                (false, [batch, 1, rows, key_width])
+            }
+            _ => (true, shape::dims(Self::OP, ("q", q))?),
+        };
+        let (len, value_width) = match v.dims() {
+            [.., len, width] if v.elem_count() > 0 => (*len, *width),
+            dims => bail!("{}: v has shape {dims:?}, needed are those of q", Self::OP),
+        };
+        let leading = &q.dims()[..q.rank() - 2];
+        let v_shape = [leading, &[len, value_width]].concat();
+        shape::expect(Self::OP, ("v", v), ("q", q), &v_shape)?;
+        let k_shape = [leading, &[len, key_width]].concat();
+        shape::expect(Self::OP, ("k", k), ("q", q), &k_shape)?;
         let reach = match positions {
             Some(positions) => {
                 let by = ("q", [batch, rows]);
@@ -104,6 +109,7 @@ impl CausalAttention {
         Ok(Self {
             batch,
             heads,
+            headed,
             rows,
             len,
             key_width,
@@ -112,6 +118,14 @@ impl CausalAttention {
             weights,
             mask,
         })
+    }
+
+    /// What the products of queries and keys are multiplied by.
+    fn scale<F: Float>(&self) -> F {
+        match self.weights {
+            Weights::Softmax => F::from_f64((self.key_width as f64).powf(-0.5)),
+            Weights::LinearNormalised | Weights::Plain => F::one(),
+        }
     }
 
     /// How many steps each row of sequence `item` (batch and head) sees.
@@ -125,7 +139,11 @@ impl FusedOp for CausalAttention {
     const NAME: &'static str = Self::OP;
 
     fn out_shapes(&self) -> Vec<Shape> {
-        vec![(self.batch, self.heads, self.rows, self.value_width).into()]
+        let (batch, rows, width) = (self.batch, self.rows, self.value_width);
+        vec![match self.headed {
+            true => (batch, self.heads, rows, width).into(),
+            false => (batch, rows, width).into(),
+        }]
     }
 
     fn forward<F: Float>(&self, Forward { ins, .. }: Forward<F>) -> Vec<Vec<F>> {

@@ -12,7 +12,15 @@ pub(super) fn causal_attention(
     v: &Tensor,
     op: &CausalAttention,
 ) -> Result<Tensor> {
-    let scores = q.matmul(&k.transpose(2, 3)?.contiguous()?)?;
+    if !op.headed {
+        let [q, k, v] = [q.unsqueeze(1)?, k.unsqueeze(1)?, v.unsqueeze(1)?];
+        return headed(&q, &k, &v, op)?.squeeze(1);
+    }
+    headed(q, k, v, op)
+}
+
+fn headed(q: &Tensor, k: &Tensor, v: &Tensor, op: &CausalAttention) -> Result<Tensor> {
+    let scores = (q.matmul(&k.transpose(2, 3)?.contiguous()?)? * op.scale::<f64>())?;
     let seen = seen(op, q)?;
     let weights = match op.weights {
         Weights::Softmax => {

@@ -109,6 +109,22 @@ fn fused_equals_reference_where_time_is_linear() {
 }
 
 #[test]
+fn a_single_head_needs_no_axis() {
+    let bare = |x: &[Tensor], rule| {
+        let [q, k, v] = [0, 1, 2].map(|i| x[i].squeeze(1).unwrap());
+        causal_attention(&q, &k, &v, None, rule, Some(DROPOUT))?.unsqueeze(1)
+    };
+    for rule in RULES {
+        let sizes = [3, 1, 70, 70, 5, 6];
+        let with_axis = |x: &[Tensor]| {
+            let op = CausalAttention::check(&x[0], &x[1], &x[2], None, rule, Some(DROPOUT))?;
+            reference::causal_attention(&x[0], &x[1], &x[2], &op)
+        };
+        check::agree(&[case(sizes)], |x| bare(x, rule), with_axis);
+    }
+}
+
+#[test]
 fn gradients_are_finite_differences() {
     for rule in RULES {
         check::finite_differences(&case([1, 2, 3, 3, 2, 2]), |x| {

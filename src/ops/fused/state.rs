@@ -12,13 +12,18 @@ const MOST: usize = 9;
 
 pub(super) struct State<O, F: Float> {
     op: O,
-    ins: Vec<Tensor>,
+    /// What the backward pass reads; it runs once, and then lets go of it.
+    saved: Mutex<Option<Saved<F>>>,
     wanted: Vec<bool>,
     /// Who made an input, if a fused op did.
     sources: Vec<Option<Maker<F>>>,
-    kept: Vec<Vec<F>>,
     outs: Mutex<Vec<Output<F>>>,
     grads: Mutex<Vec<Option<Vec<F>>>>,
+}
+
+struct Saved<F> {
+    ins: Vec<Tensor>,
+    kept: Vec<Vec<F>>,
 }
 
 /// A fused op and which of its outputs.
@@ -46,11 +51,13 @@ impl<O: FusedOp, F: Float> State<O, F> {
         let source = |s: &Option<Source<F>>| s.as_ref().map(|s| (s.sink.clone(), s.index));
         Self {
             outs: Mutex::new(op.out_shapes().iter().map(empty).collect()),
-            ins: ins.iter().map(Tensor::detach).collect(),
+            saved: Mutex::new(Some(Saved {
+                ins: ins.iter().map(Tensor::detach).collect(),
+                kept,
+            })),
             wanted: ins.iter().map(Tensor::track_op).collect(),
             sources: sources.iter().map(source).collect(),
             grads: Mutex::new(ins.iter().map(|_| None).collect()),
-            kept,
             op,
         }
     }
@@ -110,11 +117,14 @@ impl<O: FusedOp, F: Float> State<O, F> {
     }
 
     pub(super) fn run_backward(&self) -> Result<()> {
+        let Some(saved) = lock(&self.saved).take() else {
+            bail!("{}: the backward pass of a graph runs once", O::NAME);
+        };
         let outs: Vec<_> = lock(&self.outs)
             .iter_mut()
-            .map(|out| out.grad.take().zip(out.value.clone()))
+            .map(|out| out.grad.take().zip(out.value.take()))
             .collect();
-        let ins: Vec<_> = self.ins.iter().map(Tensor::storage_and_layout).collect();
+        let ins: Vec<_> = saved.ins.iter().map(Tensor::storage_and_layout).collect();
         let guards: Vec<_> = outs
             .iter()
             .map(|out| out.as_ref().map(|(_, value)| value.storage_and_layout()))
@@ -133,12 +143,9 @@ impl<O: FusedOp, F: Float> State<O, F> {
         let grads = self.op.backward(Backward {
             ins: &slices::<F, _>(&ins)?,
             outs: &views,
-            kept: &self.kept,
+            kept: &saved.kept,
             wanted: &self.wanted,
         });
-        drop(views);
-        drop(guards);
-        drop(outs);
         for (index, grad) in grads.into_iter().enumerate() {
             match (&self.sources[index], self.wanted[index]) {
                 (_, false) => {}
