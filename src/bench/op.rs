@@ -3,7 +3,7 @@
 use super::clock::{timed, Timing};
 use super::export::save;
 use super::machine::{self, Machine};
-use super::ops::{Fill, Input, Op, Shape, OPS};
+use super::ops::{self, Fill, Input, Op, Shape};
 use crate::error::{Error, Result};
 use crate::ops::taken as route;
 use crate::rng::Stream;
@@ -64,7 +64,7 @@ pub struct OpBench {
 
 /// Names of the ops that can be timed, and what each is given.
 pub fn op_names() -> impl Iterator<Item = (&'static str, &'static str)> {
-    OPS.iter().map(|op| (op.name, op.about))
+    ops::all().map(|op| (op.name, op.about))
 }
 
 impl OpBench {

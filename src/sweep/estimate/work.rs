@@ -20,12 +20,12 @@ const EVALUATION: f64 = 1.0 / 3.0;
 const FLOAT: f64 = 4.0;
 /// Weight, gradient, two moments, and the weight's successor.
 const FLOATS_PER_PARAMETER: f64 = 5.0;
-/// Logits, their exponentials, their gradient.
-const FLOATS_PER_LOGIT: f64 = 3.0;
-/// Residual stream, norms and dropout of a block, for each of its d channels.
-const FLOATS_PER_CHANNEL: f64 = 12.0;
-/// What a projection makes, what is made of that, and a gradient.
-const FLOATS_PER_FEATURE: f64 = 3.0;
+/// Labelled rows whose logits exist at one time.
+const HEAD_ROWS: f64 = 128.0;
+/// Residual stream, norms and their gradients in a block, for each of its d channels.
+const FLOATS_PER_CHANNEL: f64 = 7.0;
+/// What a projection makes, and sometimes what is made of that.
+const FLOATS_PER_FEATURE: f64 = 1.25;
 /// The program itself, its threads and scratch.
 const PROGRAM: f64 = 64e6;
 
@@ -139,8 +139,8 @@ fn batch(run: &RunConfig, sizes: Sizes) -> f64 {
     // A map from d channels has as many features as it has weights for each of them.
     let features = sizes.block / d;
     let token = layers * (FLOATS_PER_CHANNEL * d + FLOATS_PER_FEATURE * features);
-    let label = FLOATS_PER_LOGIT * task.vocab_size as f64;
-    FLOAT * examples * (task.seq_len as f64 * token + task.kv_pairs as f64 * label)
+    let head = HEAD_ROWS * task.vocab_size as f64;
+    FLOAT * (examples * task.seq_len as f64 * token + head)
 }
 
 #[cfg(test)]
