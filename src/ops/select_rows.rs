@@ -4,7 +4,7 @@
 use super::float::Float;
 use super::fused::{apply_one, runs_on, Backward, Forward, FusedOp};
 use super::shape;
-use candle_core::{bail, Result, Shape, Tensor};
+use candle_core::{Result, Shape, Tensor};
 use rayon::prelude::*;
 
 /// y\[b, r\] = x\[b, positions\[b, r\]\].
@@ -13,19 +13,15 @@ use rayon::prelude::*;
 pub fn select_rows(x: &Tensor, positions: &Tensor) -> Result<Tensor> {
     let [batch, len, width] = shape::dims(SelectRows::NAME, ("x", x))?;
     let [_, rows] = shape::dims(SelectRows::NAME, ("positions", positions))?;
-    if positions.dim(0)? != batch {
-        bail!(
-            "select_rows: positions has shape {:?}, but x has a batch of {batch}",
-            positions.dims()
-        );
-    }
-    let chosen: Vec<u32> = positions.flatten_all()?.to_vec1()?;
-    if let Some(late) = chosen.iter().find(|&&step| step as usize >= len) {
-        bail!("select_rows: position {late}, but x has {len} steps");
-    }
+    let times = shape::times(
+        SelectRows::NAME,
+        positions,
+        ("x", [batch, rows]),
+        ("x", len),
+    )?;
     if runs_on(x) {
         let op = SelectRows {
-            positions: chosen,
+            positions: times,
             rows,
             len,
             width,
@@ -44,7 +40,7 @@ fn reference(x: &Tensor, positions: &Tensor) -> Result<Tensor> {
 }
 
 struct SelectRows {
-    positions: Vec<u32>,
+    positions: Vec<usize>,
     rows: usize,
     len: usize,
     width: usize,
@@ -63,7 +59,7 @@ impl FusedOp for SelectRows {
         let sequences = ins[0].chunks_exact(self.len * self.width);
         for (x, positions) in sequences.zip(self.positions.chunks_exact(self.rows)) {
             for &step in positions {
-                y.extend_from_slice(&x[step as usize * self.width..][..self.width]);
+                y.extend_from_slice(&x[step * self.width..][..self.width]);
             }
         }
         vec![y]
@@ -76,7 +72,7 @@ impl FusedOp for SelectRows {
             .zip(call.only().grad.par_chunks(self.rows * self.width))
             .for_each(|((gx, positions), gy)| {
                 for (&step, gy) in positions.iter().zip(gy.chunks_exact(self.width)) {
-                    let to = &mut gx[step as usize * self.width..][..self.width];
+                    let to = &mut gx[step * self.width..][..self.width];
                     for (to, &gy) in to.iter_mut().zip(gy) {
                         *to += gy;
                     }
@@ -130,7 +126,7 @@ mod tests {
         let late = |ins: &[Tensor]| select_rows(&ins[0], &positions(2, 4, 9));
         let message = "select_rows: position 7, but x has 3 steps";
         check::refuses(&[&[2, 3, 4]], late, message);
-        let message = "select_rows: positions has shape [2, 4], but x has a batch of 5";
+        let message = "select_rows: positions has shape [2, 4], but x asks for [5, 4]";
         check::refuses(&[&[5, 3, 4]], late, message);
     }
 }

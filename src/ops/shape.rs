@@ -55,3 +55,25 @@ pub(crate) fn times(
         None => Ok(times.into_iter().map(|time| time as usize).collect()),
     }
 }
+
+/// [`times`], each at least `apart` steps after the one before it in its sequence.
+pub(crate) fn ascending(
+    op: &str,
+    positions: &Tensor,
+    by: (&str, [usize; 2]),
+    of: (&str, usize),
+    apart: usize,
+) -> Result<Vec<usize>> {
+    let times = times(op, positions, by, of)?;
+    let pairs = |row: &'_ [usize]| {
+        row.windows(2)
+            .find(|w| w[0] + apart > w[1])
+            .map(|w| (w[0], w[1]))
+    };
+    match times.chunks_exact(by.1[1]).find_map(pairs) {
+        Some((before, next)) => {
+            bail!("{op}: position {next} follows {before}, but positions of a sequence must ascend")
+        }
+        None => Ok(times),
+    }
+}

@@ -16,7 +16,6 @@ mod state;
 mod work;
 
 use super::float::Float;
-use candle_core::{bail, Result, Tensor};
 use chunk::Chunk;
 use gradient::Out;
 use rayon::prelude::*;
@@ -62,23 +61,6 @@ impl Times {
     /// Lists of `rows` ascending steps, each for `shared` neighbouring sequences.
     pub(crate) fn lists(list: Vec<usize>, rows: usize, shared: usize) -> Self {
         Self { list, rows, shared }
-    }
-
-    /// From `positions` (B, R) of u32, each row ascending and below `len`.
-    pub(crate) fn at(op: &str, positions: &Tensor, batch: usize, len: usize) -> Result<Self> {
-        let rows = match positions.dims() {
-            &[lists, rows] if lists == batch && rows > 0 => rows,
-            given => bail!("{op}: positions has shape {given:?}, needed are {batch} rows"),
-        };
-        let list: Vec<u32> = positions.flatten_all()?.to_vec1()?;
-        if let Some(&late) = list.iter().find(|&&time| time as usize >= len) {
-            bail!("{op}: position {late}, but u has {len} steps");
-        }
-        if !list.chunks_exact(rows).all(|times| times.is_sorted()) {
-            bail!("{op}: positions must ascend in each sequence");
-        }
-        let list = list.into_iter().map(|time| time as usize).collect();
-        Ok(Self::lists(list, rows, 1))
     }
 
     fn of(&self, sequence: usize) -> &[usize] {

@@ -9,7 +9,7 @@ mod rules;
 use super::fused::{apply_one, runs_on, Backward, Forward, FusedOp};
 use super::strips::Strips;
 use super::{float::Float, shape};
-use candle_core::{bail, DType, Result, Shape, Tensor};
+use candle_core::{Result, Shape, Tensor};
 use rules::{Gated, Reversed, RgLru, Rule};
 
 /// How pre-activations become the decay f and the input scale s of a step; s = σ(z_i) unless said.
@@ -73,7 +73,7 @@ struct Sizes {
     batch: usize,
     len: usize,
     width: usize,
-    wanted: Option<Vec<u32>>,
+    wanted: Option<Vec<usize>>,
 }
 
 impl Sizes {
@@ -81,7 +81,11 @@ impl Sizes {
         let [batch, len, width] = shape::dims(OP, ("x", x))?;
         shape::expect(OP, ("z", z), ("x", x), &[batch, len, 2 * width])?;
         let wanted = match rows {
-            Some(rows) => Some(times(rows, batch, len)?),
+            Some(rows) => {
+                let [_, count] = shape::dims(OP, ("rows", rows))?;
+                let needed = ("x", [batch, count]);
+                Some(shape::ascending(OP, rows, needed, ("x", len), 0)?)
+            }
             None => None,
         };
         Ok(Self {
@@ -104,7 +108,7 @@ impl Sizes {
     #[inline(always)]
     fn time(&self, sequence: usize, row: usize) -> usize {
         match &self.wanted {
-            Some(wanted) => wanted[sequence * self.rows() + row] as usize,
+            Some(wanted) => wanted[sequence * self.rows() + row],
             None => row,
         }
     }
@@ -112,24 +116,6 @@ impl Sizes {
     fn strips(&self) -> Strips {
         Strips::new(self.batch, self.width)
     }
-}
-
-/// The numbers of `rows`, which must be times of each sequence in their order.
-fn times(rows: &Tensor, batch: usize, len: usize) -> Result<Vec<u32>> {
-    let [sequences, count] = shape::dims(OP, ("rows", rows))?;
-    if sequences != batch || rows.dtype() != DType::U32 {
-        bail!(
-            "{OP}: rows are {:?} of {:?}, needed are {batch} lists of u32",
-            rows.dims(),
-            rows.dtype()
-        );
-    }
-    let times: Vec<u32> = rows.flatten_all()?.to_vec1()?;
-    let sound = |times: &[u32]| times.is_sorted() && (times[count - 1] as usize) < len;
-    if !times.chunks_exact(count).all(sound) {
-        bail!("{OP}: rows must ascend in each sequence and stay below its length {len}");
-    }
-    Ok(times)
 }
 
 struct Scan<R> {

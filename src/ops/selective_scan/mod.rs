@@ -9,7 +9,7 @@ mod reference;
 
 use super::fused::{apply_one, runs_on, Backward, Forward, FusedOp};
 use super::{float::Float, shape};
-use candle_core::{bail, Result, Shape, Tensor};
+use candle_core::{Result, Shape, Tensor};
 
 /// y_t\[c\] = Σ_k h_t\[c,k\] c_t\[k\] with h_t\[c,k\] = exp(δ_t\[c\] a\[c,k\]) h_{t-1}\[c,k\] + δ_t\[c\] u_t\[c\] b_t\[k\].
 ///
@@ -64,7 +64,9 @@ impl SelectiveScan {
         };
         shape::expect(Self::OP, ("c", c), ("b", b), &[batch, rows, states])?;
         let times = match positions {
-            Some(positions) => Self::ascending(positions, [batch, rows], len)?,
+            Some(positions) => {
+                shape::ascending(Self::OP, positions, ("c", [batch, rows]), ("u", len), 1)?
+            }
             None => (0..len).collect(),
         };
         Ok(Self {
@@ -76,24 +78,6 @@ impl SelectiveScan {
             times,
             split: batch < rayon::current_num_threads().min(backward::TASKS),
         })
-    }
-
-    fn ascending(positions: &Tensor, shape: [usize; 2], len: usize) -> Result<Vec<usize>> {
-        let times = shape::times(Self::OP, positions, ("c", shape), ("u", len))?;
-        let wrong = |row: &[usize]| {
-            row.windows(2)
-                .find(|pair| pair[0] >= pair[1])
-                .map(Vec::from)
-        };
-        match times.chunks_exact(shape[1]).find_map(wrong) {
-            Some(pair) => bail!(
-                "{}: position {} follows {}, but positions of a sequence must ascend",
-                Self::OP,
-                pair[1],
-                pair[0]
-            ),
-            None => Ok(times),
-        }
     }
 
     /// The times of the rows of a sequence.

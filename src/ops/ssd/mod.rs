@@ -49,8 +49,13 @@ impl Ssd {
     ) -> Result<Self> {
         let [batch, len, channels] = shape::dims(Self::OP, ("u", u))?;
         let [_, _, states] = shape::dims(Self::OP, ("b", b))?;
+        let [_, rows, _] = shape::dims(Self::OP, ("c", c))?;
         let times = match positions {
-            Some(positions) => Times::at(Self::OP, positions, batch, len)?,
+            Some(positions) => {
+                let (by, of) = (("c", [batch, rows]), ("u", len));
+                let times = shape::ascending(Self::OP, positions, by, of, 0)?;
+                Times::lists(times, rows, 1)
+            }
             None => Times::all(len),
         };
         let by = ("u", u);

@@ -147,7 +147,7 @@ fn wrong_shapes_and_positions_are_named() {
     let times = |times: &[u32]| Tensor::from_slice(times, (1, times.len()), &Device::Cpu).unwrap();
     assert!(at(&times(&[0, 4])).contains("position 4, but u has 4 steps"));
     assert!(at(&times(&[2, 1])).contains("must ascend"));
-    assert!(at(&times(&[1, 2, 3])).contains("c has shape [1, 2, 2]"));
+    assert!(at(&times(&[1, 2, 3])).contains("positions has shape [1, 3], but c asks for [1, 2]"));
 }
 
 /// With a decay of e^{-300} the state is the last drive alone, and no rounding reaches a.
