@@ -3,15 +3,12 @@
 use super::output_std;
 use crate::config::ModelConfig;
 use crate::ltv::{Channels, Ltv};
-use crate::nn::{linear, linears, Cx, Init, Params};
+use crate::nn::{linear, project, Cx, Init, Map, Params};
 use crate::ops::{self, Weights};
 use candle_core::{Result, Tensor};
 
 const G: Init = Init::Normal(0.02);
 const ZERO: Init = Init::Constant(0.0);
-
-/// A weight and its bias.
-pub(super) type Map<'a> = (&'a Tensor, Option<&'a Tensor>);
 
 /// Queries, keys, values and output. The variant `reference` has biases and an output projection,
 /// the variant `paper` has neither.
@@ -80,15 +77,8 @@ impl Projections {
             (&self.wk, bias(1)),
             (&self.wv, bias(2)),
         ];
-        let reads = [&[q], further].concat();
-        let (mut everywhere, mut read) = match cx.rows() {
-            None => {
-                let mut all = linears(x, &[&[k, v], &reads[..]].concat())?;
-                let read = all.split_off(2);
-                (all, read)
-            }
-            Some(rows) => (linears(x, &[k, v])?, linears(&rows.select(x)?, &reads)?),
-        };
+        let maps = project(x, &[k, v], &[&[q], further].concat(), cx)?;
+        let (mut everywhere, mut read) = (maps.everywhere, maps.read);
         let (v, k) = (everywhere.remove(1), everywhere.remove(0));
         Ok(([read.remove(0), k, v], read))
     }

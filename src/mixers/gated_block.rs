@@ -3,7 +3,7 @@
 
 use super::State;
 use crate::config::ModelConfig;
-use crate::nn::{linear, Cx, Init, Params};
+use crate::nn::{linear, project, Cx, Init, Params};
 use crate::ops;
 use candle_core::{Result, Tensor};
 
@@ -33,27 +33,25 @@ impl GatedBlock {
         })
     }
 
-    /// The recurrence's input before the convolution, `(.., E)`.
-    fn raw(&self, u: &Tensor) -> Result<Tensor> {
-        linear(u, &self.win.narrow(0, self.width, self.width)?, None)
+    /// The weights of the recurrence's input and of the gate.
+    fn halves(&self) -> Result<[Tensor; 2]> {
+        let half = |first: usize| self.win.narrow(0, first, self.width);
+        Ok([half(self.width)?, half(0)?])
     }
 
-    /// The recurrence's input, `(batch, seq_len, E)`.
-    pub fn drive(&self, u: &Tensor) -> Result<Tensor> {
-        ops::causal_conv1d(&self.raw(u)?, &self.conv_w, Some(&self.conv_b))
+    /// The recurrence's input `(batch, seq_len, E)`, and the gate's `(batch, rows, E)` at the rows
+    /// wanted.
+    pub fn drive(&self, u: &Tensor, cx: &Cx) -> Result<(Tensor, Tensor)> {
+        let [input, gate] = self.halves()?;
+        let mut maps = project(u, &[(&input, None)], &[(&gate, None)], cx)?;
+        let raw = &maps.everywhere[0];
+        let x = ops::causal_conv1d(raw, &self.conv_w, Some(&self.conv_b))?;
+        Ok((x, maps.read.remove(0)))
     }
 
-    /// The recurrence's output `h` `(batch, rows, E)`, times σ(`output`) if given, gated and
-    /// projected, at the rows wanted.
-    pub fn finish(
-        &self,
-        h: &Tensor,
-        output: Option<&Tensor>,
-        u: &Tensor,
-        cx: &Cx,
-    ) -> Result<Tensor> {
-        let gate = linear(&cx.select(u)?, &self.win.narrow(0, 0, self.width)?, None)?;
-        linear(&ops::gated_readout(h, &gate, output)?, &self.wout, None)
+    /// The recurrence's output `h` `(.., E)`, times σ(`output`) if given, gated and projected.
+    pub fn finish(&self, h: &Tensor, output: Option<&Tensor>, gate: &Tensor) -> Result<Tensor> {
+        linear(&ops::gated_readout(h, gate, output)?, &self.wout, None)
     }
 
     /// State before the first token: h `(batch, E)` and the window `(batch, 3, E)` of past inputs.
@@ -68,23 +66,18 @@ impl GatedBlock {
         KERNEL * self.width
     }
 
-    /// [`Self::drive`] for one token `(batch, d)`: the input `(batch, E)` and the moved window.
-    pub fn drive_step(&self, x_t: &Tensor, window: &Tensor) -> Result<(Tensor, Tensor)> {
-        let raw = self.raw(&x_t.unsqueeze(1)?)?;
+    /// [`Self::drive`] for one token `(batch, d)`: the input and the gate, `(batch, E)` each, and
+    /// the moved window.
+    pub fn drive_step(&self, x_t: &Tensor, window: &Tensor) -> Result<[Tensor; 3]> {
+        let [input, gate] = self.halves()?;
+        let raw = linear(x_t, &input, None)?.unsqueeze(1)?;
         let seen = Tensor::cat(&[window, &raw], 1)?; // (batch, KERNEL, E)
         let taps = self.conv_w.t()?.unsqueeze(0)?;
         let x = seen
             .broadcast_mul(&taps)?
             .sum(1)?
             .broadcast_add(&self.conv_b)?;
-        Ok((x, seen.narrow(1, 1, KERNEL - 1)?))
-    }
-
-    /// [`Self::finish`] for one token.
-    pub fn finish_step(&self, h: &Tensor, output: Option<&Tensor>, x_t: &Tensor) -> Result<Tensor> {
-        let at = |x: &Tensor| x.unsqueeze(1);
-        let output = output.map(at).transpose()?;
-        let y = self.finish(&at(h)?, output.as_ref(), &at(x_t)?, &Cx::eval())?;
-        y.squeeze(1)
+        let window = seen.narrow(1, 1, KERNEL - 1)?;
+        Ok([x, linear(x_t, &gate, None)?, window])
     }
 }

@@ -6,7 +6,7 @@ use super::gated_block::GatedBlock;
 use super::{Entry, Home, Mixer, Recurrent, State};
 use crate::config::ModelConfig;
 use crate::ltv::{Channels, Ltv};
-use crate::nn::{linear, Cx, Init, Params};
+use crate::nn::{linear, project, Cx, Init, Params};
 use crate::ops::{self, Gates};
 use candle_core::{Result, Tensor};
 
@@ -184,26 +184,29 @@ struct Released {
 }
 
 impl Released {
-    /// Pre-activation of the gates `first .. first + count` of (forget, input, output).
-    fn gates(&self, x: &Tensor, first: usize, count: usize) -> Result<Tensor> {
+    /// Weights and biases of the gates (forget, input), and of the output gate.
+    fn maps(&self) -> Result<[[Tensor; 2]; 2]> {
         let e = self.block.width;
-        let w = self.wgates.narrow(0, first * e, count * e)?;
-        linear(x, &w, Some(&self.bgates.narrow(0, first * e, count * e)?))
+        let part = |first: usize, count: usize| -> Result<[Tensor; 2]> {
+            let w = self.wgates.narrow(0, first * e, count * e)?;
+            Ok([w, self.bgates.narrow(0, first * e, count * e)?])
+        };
+        Ok([part(0, 2)?, part(2, 1)?])
     }
 }
 
 impl Mixer for Released {
     fn forward(&self, u: &Tensor, cx: &Cx) -> Result<Tensor> {
-        let x = self.block.drive(u)?;
-        let z = self.gates(&x, 0, 2)?;
+        let (x, gate) = self.block.drive(u, cx)?;
+        let [[wz, bz], [wo, bo]] = self.maps()?;
+        let maps = project(&x, &[(&wz, Some(&bz))], &[(&wo, Some(&bo))], cx)?;
         let h = ops::gated_scan(
-            &z,
+            &maps.everywhere[0],
             &x,
             &self.forget.gates()?,
             cx.rows().map(|rows| &rows.positions),
         )?;
-        let output = self.gates(&cx.select(&x)?, 2, 1)?;
-        self.block.finish(&h, Some(&output), u, cx)
+        self.block.finish(&h, Some(&maps.read[0]), &gate)
     }
 
     fn state_size(&self, _seq_len: usize) -> usize {
@@ -221,12 +224,13 @@ impl Recurrent for Released {
     }
 
     fn step(&self, x_t: &Tensor, state: &mut State) -> Result<Tensor> {
-        let (x, window) = self.block.drive_step(x_t, &state.0[1])?;
-        let z = self.gates(&x, 0, 2)?;
+        let [x, gate, window] = self.block.drive_step(x_t, &state.0[1])?;
+        let [[wz, bz], [wo, bo]] = self.maps()?;
+        let z = linear(&x, &wz, Some(&bz))?;
         let (forget, input) = self.forget.gates()?.values(&z)?;
         let h = ((&state.0[0] * forget)? + (input * &x)?)?;
-        let output = self.gates(&x, 2, 1)?;
+        let output = linear(&x, &wo, Some(&bo))?;
         *state = State(vec![h.clone(), window]);
-        self.block.finish_step(&h, Some(&output), x_t)
+        self.block.finish(&h, Some(&output), &gate)
     }
 }

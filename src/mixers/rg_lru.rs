@@ -152,14 +152,14 @@ impl Hawk {
 
 impl Mixer for Hawk {
     fn forward(&self, u: &Tensor, cx: &Cx) -> Result<Tensor> {
-        let x = self.block.drive(u)?;
+        let (x, gate) = self.block.drive(u, cx)?;
         let h = ops::gated_scan(
             &self.drive(&x)?,
             &x,
             &self.gates(),
             cx.rows().map(|rows| &rows.positions),
         )?;
-        self.block.finish(&h, None, u, cx)
+        self.block.finish(&h, None, &gate)
     }
 
     fn state_size(&self, _seq_len: usize) -> usize {
@@ -177,10 +177,10 @@ impl Recurrent for Hawk {
     }
 
     fn step(&self, x_t: &Tensor, state: &mut State) -> Result<Tensor> {
-        let (x, window) = self.block.drive_step(x_t, &state.0[1])?;
+        let [x, gate, window] = self.block.drive_step(x_t, &state.0[1])?;
         let (a, g) = self.gates().values(&self.drive(&x)?)?;
         let h = ((&state.0[0] * a)? + (g * x)?)?;
         *state = State(vec![h.clone(), window]);
-        self.block.finish_step(&h, None, x_t)
+        self.block.finish(&h, None, &gate)
     }
 }

@@ -1,11 +1,11 @@
 //! S6, the selective state space model (4), (19); Gu & Dao 2023. Δ, b and c depend on the input,
 //! every channel and state has its own decay.
 
-use super::state_space::{mamba_step_bias, project, Drive};
+use super::state_space::{mamba_step_bias, Drive};
 use super::{output_std, Entry, Home, Mixer, MixerOption, Recurrent, State};
 use crate::config::{ModelConfig, Protocol};
 use crate::ltv::Ltv;
-use crate::nn::{linear, Cx, Init, Params};
+use crate::nn::{linear, project, Cx, Init, Params};
 use crate::ops;
 use candle_core::{Result, Tensor};
 
@@ -94,15 +94,16 @@ impl S6 {
 
     /// What drives the state, and u at the rows of `cx`, where it is read.
     fn drive(&self, u: &Tensor, cx: &Cx) -> Result<(Drive, Tensor)> {
-        let (maps, seen) = project(u, &[&self.wu, &self.wb], &self.wc, cx)?;
+        let maps = [(&self.wu, None), (&self.wb, None)];
+        let maps = project(u, &maps, &[(&self.wc, None)], cx)?;
         let drive = Drive {
             x: u.clone(),
-            delta: ops::softplus_biased(&linear(&maps[0], &self.wdt, None)?, &self.bdt)?,
+            delta: ops::softplus_biased(&linear(&maps.everywhere[0], &self.wdt, None)?, &self.bdt)?,
             a: self.a_log.exp()?.neg()?,
-            b: maps[1].clone(),
-            c: maps[2].clone(),
+            b: maps.everywhere[1].clone(),
+            c: maps.read[0].clone(),
         };
-        Ok((drive, seen))
+        Ok((drive, maps.seen))
     }
 
     fn finish(&self, o: &Tensor, u: &Tensor) -> Result<Tensor> {

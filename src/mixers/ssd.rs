@@ -2,11 +2,11 @@
 //! channel. The bias gives each channel its own decay, all driven by one number, so Λ is not the
 //! scalar that section 4.2 of the paper describes; that one is `ssd-mamba2`.
 
-use super::state_space::{project, Drive};
+use super::state_space::Drive;
 use super::{output_std, Entry, Home, Mixer, Recurrent, State};
 use crate::config::ModelConfig;
 use crate::ltv::Ltv;
-use crate::nn::{linear, Cx, Init, Params};
+use crate::nn::{linear, project, Cx, Init, Params};
 use crate::ops;
 use candle_core::{Result, Tensor};
 
@@ -51,16 +51,17 @@ impl Ssd {
 
     /// What drives the state, and u at the rows of `cx`, where it is read.
     fn drive(&self, u: &Tensor, cx: &Cx) -> Result<(Drive, Tensor)> {
-        let (maps, seen) = project(u, &[&self.wu, &self.wb], &self.wc, cx)?;
+        let maps = [(&self.wu, None), (&self.wb, None)];
+        let maps = project(u, &maps, &[(&self.wc, None)], cx)?;
         let a = self.a_log.exp()?.neg()?;
         let drive = Drive {
             x: u.clone(),
-            delta: ops::softplus_biased(&maps[0], &self.bdt)?,
+            delta: ops::softplus_biased(&maps.everywhere[0], &self.bdt)?,
             a: a.broadcast_as((self.bdt.dim(0)?, 1))?,
-            b: maps[1].clone(),
-            c: maps[2].clone(),
+            b: maps.everywhere[1].clone(),
+            c: maps.read[0].clone(),
         };
-        Ok((drive, seen))
+        Ok((drive, maps.seen))
     }
 
     fn finish(&self, o: &Tensor, u: &Tensor) -> Result<Tensor> {

@@ -1,11 +1,11 @@
 //! SSD, the core of Mamba-2 (Dao & Gu 2024): one scalar decay a head. With one head this is the
 //! "scalar times identity" of section 4.2.
 
-use super::state_space::{mamba_step_bias, project, Drive};
+use super::state_space::{mamba_step_bias, Drive};
 use super::{output_std, Entry, Home, Mixer, Recurrent, State};
 use crate::config::ModelConfig;
 use crate::ltv::Ltv;
-use crate::nn::{linear, Cx, Init, Params};
+use crate::nn::{linear, project, Cx, Init, Params};
 use crate::ops;
 use candle_core::{Result, Tensor};
 
@@ -67,15 +67,16 @@ impl SsdMamba2 {
 
     /// The drive along u, read at the rows wanted.
     fn drive(&self, u: &Tensor, cx: &Cx) -> Result<Drive> {
-        let (maps, _) = project(u, &[&self.wdt, &self.wx, &self.wb], &self.wc, cx)?;
-        let step = ops::softplus_biased(&maps[0], &self.bdt)?;
+        let maps = [&self.wdt, &self.wx, &self.wb].map(|w| (w, None));
+        let maps = project(u, &maps, &[(&self.wc, None)], cx)?;
+        let step = ops::softplus_biased(&maps.everywhere[0], &self.bdt)?;
         let a = self.a_log.exp()?.neg()?;
         Ok(Drive {
-            x: maps[1].clone(),
+            x: maps.everywhere[1].clone(),
             delta: self.per_channel(&step)?,
             a: self.per_channel(&a)?.unsqueeze(1)?,
-            b: maps[2].clone(),
-            c: maps[3].clone(),
+            b: maps.everywhere[2].clone(),
+            c: maps.read[0].clone(),
         })
     }
 

@@ -4,7 +4,7 @@
 
 use super::State;
 use crate::ltv::{Channels, Ltv};
-use crate::nn::{linear, linears, Cx};
+use crate::nn::Cx;
 use crate::ops;
 use crate::rng::Stream;
 use candle_core::{Result, Tensor, D};
@@ -17,24 +17,6 @@ pub(super) struct Drive {
     pub a: Tensor,
     pub b: Tensor,
     pub c: Tensor,
-}
-
-/// Linear maps of u: everywhere by `maps`, and by `read` at the rows wanted, which come last.
-pub(super) fn project(
-    u: &Tensor,
-    maps: &[&Tensor],
-    read: &Tensor,
-    cx: &Cx,
-) -> Result<(Vec<Tensor>, Tensor)> {
-    let mut maps: Vec<_> = maps.iter().map(|w| (*w, None)).collect();
-    let seen = cx.select(u)?;
-    if cx.rows().is_some() {
-        let mut outs = linears(u, &maps)?;
-        outs.push(linear(&seen, read, None)?);
-        return Ok((outs, seen));
-    }
-    maps.push((read, None));
-    Ok((linears(u, &maps)?, seen))
 }
 
 impl Drive {

@@ -13,6 +13,38 @@ pub use crate::ops::{linear, linears};
 use crate::ops;
 use candle_core::{Result, Tensor};
 
+/// A weight `(out, in)` and its bias `(out)`.
+pub type Map<'a> = (&'a Tensor, Option<&'a Tensor>);
+
+/// What [`project`] gives.
+pub struct Projected {
+    /// `(batch, seq_len, out)` for each map that is wanted everywhere.
+    pub everywhere: Vec<Tensor>,
+    /// `(batch, rows, out)` for each of the others.
+    pub read: Vec<Tensor>,
+    /// x at the rows wanted.
+    pub seen: Tensor,
+}
+
+/// Linear maps of x `(batch, seq_len, in)`: some wanted at every step, some only at the rows of
+/// `cx`. They share passes over x wherever they can; all have a bias or none has.
+pub fn project(x: &Tensor, everywhere: &[Map], read: &[Map], cx: &Cx) -> Result<Projected> {
+    let seen = cx.select(x)?;
+    let (everywhere, read) = match cx.rows() {
+        Some(_) => (linears(x, everywhere)?, linears(&seen, read)?),
+        None => {
+            let mut outs = linears(x, &[everywhere, read].concat())?;
+            let read = outs.split_off(everywhere.len());
+            (outs, read)
+        }
+    };
+    Ok(Projected {
+        everywhere,
+        read,
+        seen,
+    })
+}
+
 /// Added to the variance by [`LayerNorm`].
 const EPS: f64 = 1e-5;
 

@@ -1,14 +1,16 @@
-//! The feed-forward half of a block. Its hidden layer, four times as wide as the input, lives for a
-//! few rows at a time: stored, it would be most of the memory of a step, written and read six times.
+//! The feed-forward half of a block. Of its hidden layer, four times as wide as the input, one number
+//! each is kept; all else lives for a few rows at a time, where candle would store it six times.
 
 use super::float::Float;
 use super::fused::{apply_one, runs_on, Backward, Forward, FusedOp};
 use super::gemm::{product, View};
 use super::lanes::{add_to_rows, sum_parts, sum_rows};
 use super::linear::{linear, PARTS};
-use super::pointwise::{gelu, multiply_slopes, values, Gelu};
+use super::pointwise::{gelu, values, Gelu};
+
 use super::shape;
 use candle_core::{bail, Result, Shape, Tensor};
+use multiversion::multiversion;
 use rayon::prelude::*;
 
 /// Rows whose hidden layer exists at one time on a thread.
@@ -35,12 +37,6 @@ struct Mlp {
     out: usize,
 }
 
-/// The hidden layer of some rows, before and after its nonlinearity.
-struct Hidden<F> {
-    z: Vec<F>,
-    a: Vec<F>,
-}
-
 impl Mlp {
     fn check(x: &Tensor, [w1, b1]: [&Tensor; 2], [w2, b2]: [&Tensor; 2]) -> Result<Self> {
         let (leading, inner) = match x.dims() {
@@ -65,33 +61,45 @@ impl Mlp {
         self.leading.iter().product()
     }
 
-    fn set_hidden<F: Float>(&self, x: &[F], ins: &[&[F]], to: &mut Hidden<F>) {
-        let size = x.len() / self.inner * self.hidden;
-        to.z.resize(size, F::zero());
-        to.a.resize(size, F::zero());
-        let (x, w1) = (View::new(x, self.inner), View::new(ins[1], self.inner));
-        product(&mut to.z, self.hidden, x, w1.t(), false);
-        add_to_rows(&mut to.z, ins[2]);
-        values::<Gelu, F>(&to.z, &mut to.a);
+    /// Rows a task of the backward pass: a function of the sizes alone.
+    fn task(&self) -> usize {
+        self.rows().div_ceil(PARTS).next_multiple_of(ROWS)
+    }
+
+    /// `z`, the hidden layer of `x` before its nonlinearity, and `y`; `a` is scratch.
+    fn forward_rows<F: Float>(&self, x: &[F], ins: &[&[F]], z: &mut [F], a: &mut [F], y: &mut [F]) {
+        let (inner, hidden) = (self.inner, self.hidden);
+        product(
+            z,
+            hidden,
+            View::new(x, inner),
+            View::new(ins[1], inner).t(),
+            false,
+        );
+        add_to_rows(z, ins[2]);
+        values::<Gelu, F>(z, a);
+        let (a, w2) = (View::new(a, hidden), View::new(ins[3], hidden));
+        product(y, self.out, a, w2.t(), false);
+        add_to_rows(y, ins[4]);
     }
 
     /// Adds the gradients of some rows to `grads` (of w1, b1, w2, b2) and writes that of x.
     fn backward_rows<F: Float>(
         &self,
-        (x, gy): (&[F], &[F]),
+        [x, z, gy]: [&[F]; 3],
         ins: &[&[F]],
-        kept: &mut Hidden<F>,
+        [a, slopes]: [&mut [F]; 2],
         gx: &mut [F],
         [gw1, gb1, gw2, gb2]: [&mut [F]; 4],
     ) {
         let (inner, hidden, out) = (self.inner, self.hidden, self.out);
-        self.set_hidden(x, ins, kept);
+        gelu_with_slope(z, a, slopes);
         let gy_rows = View::new(gy, out);
-        product(gw2, hidden, gy_rows.t(), View::new(&kept.a, hidden), true);
+        product(gw2, hidden, gy_rows.t(), View::new(a, hidden), true);
         sum_rows(gy, gb2);
-        let gz = &mut kept.a; // its values have been used
+        let gz = a; // its values have been used
         product(gz, hidden, gy_rows, View::new(ins[3], hidden), false);
-        multiply_slopes::<Gelu, F>(&kept.z, &kept.z, gz); // gelu's slope needs x alone
+        multiply(slopes, gz);
         sum_rows(gz, gb1);
         let gz = View::new(gz, hidden);
         product(gw1, inner, gz.t(), View::new(x, inner), true);
@@ -106,29 +114,37 @@ impl FusedOp for Mlp {
         vec![[&self.leading[..], &[self.out]].concat().into()]
     }
 
-    fn forward<F: Float>(&self, Forward { ins, .. }: Forward<F>) -> Vec<Vec<F>> {
+    /// Keeps the hidden layer before its nonlinearity: cheaper than a product to have it again.
+    fn forward<F: Float>(&self, Forward { ins, tracked }: Forward<F>) -> Vec<Vec<F>> {
+        let (block, wide) = (ROWS * self.inner, ROWS * self.hidden);
         let mut y = vec![F::zero(); self.rows() * self.out];
-        let scratch = || Hidden {
-            z: Vec::new(),
-            a: Vec::new(),
-        };
-        y.par_chunks_mut(ROWS * self.out)
-            .zip(ins[0].par_chunks(ROWS * self.inner))
-            .for_each_init(scratch, |kept, (y, x)| {
-                self.set_hidden(x, ins, kept);
-                let (a, w2) = (
-                    View::new(&kept.a, self.hidden),
-                    View::new(ins[3], self.hidden),
-                );
-                product(y, self.out, a, w2.t(), false);
-                add_to_rows(y, ins[4]);
+        let scratch = || vec![F::zero(); wide];
+        let blocks = y
+            .par_chunks_mut(ROWS * self.out)
+            .zip(ins[0].par_chunks(block));
+        if !tracked {
+            blocks.for_each_init(
+                || [scratch(), scratch()],
+                |[z, a], (y, x)| {
+                    let size = x.len() / self.inner * self.hidden;
+                    self.forward_rows(x, ins, &mut z[..size], &mut a[..size], y);
+                },
+            );
+            return vec![y];
+        }
+        let mut z = vec![F::zero(); self.rows() * self.hidden];
+        blocks
+            .zip(z.par_chunks_mut(wide))
+            .for_each_init(scratch, |a, ((y, x), z)| {
+                let a = &mut a[..z.len()];
+                self.forward_rows(x, ins, z, a, y);
             });
-        vec![y]
+        vec![y, z]
     }
 
     fn backward<F: Float>(&self, call: Backward<F>) -> Vec<Vec<F>> {
-        let (x, gy) = (call.ins[0], call.only().grad);
-        let task = self.rows().div_ceil(PARTS).next_multiple_of(ROWS);
+        let (x, z, gy) = (call.ins[0], &call.kept[0], call.only().grad);
+        let (inner, hidden, out, task) = (self.inner, self.hidden, self.out, self.task());
         let parts = self.rows().div_ceil(task);
         let sizes = [1, 2, 3, 4].map(|i| call.ins[i].len());
         let mut sums = sizes.map(|size| vec![F::zero(); parts * size]);
@@ -139,23 +155,20 @@ impl FusedOp for Mlp {
             gb1.par_chunks_mut(sizes[1]),
             gw2.par_chunks_mut(sizes[2]),
             gb2.par_chunks_mut(sizes[3]),
-            gx.par_chunks_mut(task * self.inner),
+            gx.par_chunks_mut(task * inner),
+            x.par_chunks(task * inner),
+            z.par_chunks(task * hidden),
+            gy.par_chunks(task * out),
         )
             .into_par_iter()
-            .zip(x.par_chunks(task * self.inner))
-            .zip(gy.par_chunks(task * self.out))
-            .for_each(|(((gw1, gb1, gw2, gb2, gx), x), gy)| {
-                let mut kept = Hidden {
-                    z: Vec::new(),
-                    a: Vec::new(),
-                };
-                let blocks = gx
-                    .chunks_mut(ROWS * self.inner)
-                    .zip(x.chunks(ROWS * self.inner))
-                    .zip(gy.chunks(ROWS * self.out));
-                for ((gx, x), gy) in blocks {
+            .for_each(|(gw1, gb1, gw2, gb2, gx, x, z, gy)| {
+                let mut scratch = [0, 1].map(|_| vec![F::zero(); ROWS * hidden]);
+                let reads = x.chunks(ROWS * inner).zip(gy.chunks(ROWS * out));
+                let blocks = gx.chunks_mut(ROWS * inner).zip(z.chunks(ROWS * hidden));
+                for ((gx, z), (x, gy)) in blocks.zip(reads) {
+                    let scratch = scratch.each_mut().map(|s| &mut s[..z.len()]);
                     let grads = [&mut *gw1, &mut *gb1, &mut *gw2, &mut *gb2];
-                    self.backward_rows((x, gy), call.ins, &mut kept, gx, grads);
+                    self.backward_rows([x, z, gy], call.ins, scratch, gx, grads);
                 }
             });
         let mut grads = vec![gx];
@@ -165,6 +178,22 @@ impl FusedOp for Mlp {
                 .map(|(sum, size)| sum_parts(sum, size)),
         );
         grads
+    }
+}
+
+/// gelu(z) and its slope, which share the error function.
+#[multiversion(targets("x86_64+avx512f", "x86_64+avx2+fma"))]
+fn gelu_with_slope<F: Float>(z: &[F], a: &mut [F], slopes: &mut [F]) {
+    for ((a, slope), &z) in a.iter_mut().zip(slopes).zip(z) {
+        (*a, *slope) = Gelu::value_and_slope(z);
+    }
+}
+
+/// `to *= by`, element by element.
+#[multiversion(targets("x86_64+avx512f", "x86_64+avx2+fma"))]
+fn multiply<F: Float>(by: &[F], to: &mut [F]) {
+    for (to, &by) in to.iter_mut().zip(by) {
+        *to *= by;
     }
 }
 

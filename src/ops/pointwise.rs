@@ -135,6 +135,16 @@ fn normal_below<F: Float>(x: F) -> F {
     half + half * (x * F::from_f64(std::f64::consts::FRAC_1_SQRT_2)).erf()
 }
 
+impl Gelu {
+    #[inline(always)]
+    pub(super) fn value_and_slope<F: Float>(x: F) -> (F, F) {
+        let below = normal_below(x);
+        let density = (F::from_f64(-0.5) * x * x).exp();
+        let slope = below + x * density * F::from_f64(0.398_942_280_401_432_7); // 1 / sqrt(2 pi)
+        (x * below, slope)
+    }
+}
+
 impl Pointwise for Gelu {
     const NAME: &'static str = "gelu";
 
@@ -145,8 +155,7 @@ impl Pointwise for Gelu {
 
     #[inline(always)]
     fn slope<F: Float>(x: F, _: F) -> F {
-        let density = (F::from_f64(-0.5) * x * x).exp();
-        normal_below(x) + x * density * F::from_f64(0.398_942_280_401_432_7) // 1 / sqrt(2 pi)
+        Self::value_and_slope(x).1
     }
 
     /// Not candle's `gelu_erf`: its gradient is off by 3e-8, from a constant cut to six digits.
@@ -238,7 +247,7 @@ pub(super) fn values<P: Pointwise, F: Float>(x: &[F], y: &mut [F]) {
 
 /// `gx *= f'(x)`, with `y = f(x)` for the functions whose slope needs it.
 #[multiversion(targets("x86_64+avx512f", "x86_64+avx2+fma"))]
-pub(super) fn multiply_slopes<P: Pointwise, F: Float>(x: &[F], y: &[F], gx: &mut [F]) {
+fn multiply_slopes<P: Pointwise, F: Float>(x: &[F], y: &[F], gx: &mut [F]) {
     for ((gx, &x), &y) in gx.iter_mut().zip(x).zip(y) {
         *gx *= P::slope(x, y);
     }
