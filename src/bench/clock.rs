@@ -99,16 +99,17 @@ mod tests {
         assert_eq!(of(&[4.0, 1.0, 9.0, 2.0]), 3.0);
     }
 
+    /// Only from below: the process's other threads, other tests among them, count as well.
     #[test]
-    fn work_costs_cpu_time_and_sleep_does_not() {
+    fn work_costs_cpu_time_and_waiting_costs_wall_time() {
         let nap = || {
             std::thread::sleep(std::time::Duration::from_millis(20));
             Ok(())
         };
         let ((), span) = timed(nap).unwrap();
-        assert!(span.wall >= 0.02 && span.cpu < span.wall, "{span:?}");
+        assert!(span.wall >= 0.02, "{span:?}");
         let sum = || Ok((0..3_000_000u64).fold(0, |a, b| std::hint::black_box(a ^ b)));
         let (_, span) = timed(sum).unwrap();
-        assert!(span.cpu > 1e-4, "{span:?}");
+        assert!(span.cpu > 1e-4 && span.wall > 1e-4, "{span:?}");
     }
 }

@@ -4,7 +4,7 @@
 use super::float::Float;
 use super::fused::{apply, runs_on, Backward, Forward, FusedOp};
 use super::gemm::{product, View};
-use super::lanes::{largest, sum_parts, total};
+use super::lanes::{blank, largest, sum_parts, total};
 use super::shape;
 use candle_core::{bail, Result, Shape, Tensor, D};
 use multiversion::multiversion;
@@ -176,7 +176,7 @@ impl FusedOp for CrossEntropy {
         let share = F::from_f64(1.0 / self.targets.len() as f64);
         let mut gw = vec![F::zero(); if tracked { weight.len() } else { 0 }];
         let (mut gh, mut right, mut loss) = (Vec::new(), Vec::new(), 0.0);
-        let mut logits = vec![F::zero(); BLOCK.min(self.targets.len()) * self.classes];
+        let mut logits = vec![blank::<F>(); BLOCK.min(self.targets.len()) * self.classes];
         let blocks = ins[0].chunks(BLOCK * width);
         for (hidden, targets) in blocks.zip(self.targets.chunks(BLOCK)) {
             let logits = &mut logits[..targets.len() * self.classes];

@@ -15,6 +15,16 @@ const CHUNK: usize = 1 << 16;
 /// Lanes of the usual width.
 pub(crate) type Lanes<F> = [F; LANES];
 
+/// What scratch memory holds before anything is written to it. In tests nothing must be read from
+/// it.
+#[inline(always)]
+pub(crate) fn blank<F: Float>() -> F {
+    match cfg!(test) {
+        true => F::from_f64(f64::NAN),
+        false => F::zero(),
+    }
+}
+
 /// One value in every lane.
 #[inline(always)]
 pub(crate) fn splat<F: Float, const W: usize>(x: F) -> [F; W] {

@@ -2,7 +2,7 @@
 
 use super::float::Float;
 use super::fused::{apply, apply_one, runs_on, Backward, Forward, FusedOp};
-use super::lanes::{sum_parts, total};
+use super::lanes::{blank, sum_parts, total};
 use super::shape;
 use candle_core::{bail, Result, Shape, Tensor, D};
 use multiversion::multiversion;
@@ -97,7 +97,7 @@ impl LayerNorm {
             .zip(gy.par_chunks(chunk))
             .enumerate()
             .for_each_init(
-                || vec![F::zero(); chunk],
+                || vec![blank::<F>(); chunk],
                 |x, (i, ((gx, (gw, gb)), gy))| {
                     let x = &mut x[..gx.len()];
                     x_of(i * chunk, x);

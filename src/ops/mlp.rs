@@ -4,7 +4,7 @@
 use super::float::Float;
 use super::fused::{apply_one, runs_on, Backward, Forward, FusedOp};
 use super::gemm::{product, View};
-use super::lanes::{add_to_rows, sum_parts, sum_rows};
+use super::lanes::{add_to_rows, blank, sum_parts, sum_rows};
 use super::linear::{linear, PARTS};
 use super::pointwise::{gelu, values, Gelu};
 
@@ -118,7 +118,7 @@ impl FusedOp for Mlp {
     fn forward<F: Float>(&self, Forward { ins, tracked }: Forward<F>) -> Vec<Vec<F>> {
         let (block, wide) = (ROWS * self.inner, ROWS * self.hidden);
         let mut y = vec![F::zero(); self.rows() * self.out];
-        let scratch = || vec![F::zero(); wide];
+        let scratch = || vec![blank::<F>(); wide];
         let blocks = y
             .par_chunks_mut(ROWS * self.out)
             .zip(ins[0].par_chunks(block));
@@ -132,7 +132,7 @@ impl FusedOp for Mlp {
             );
             return vec![y];
         }
-        let mut z = vec![F::zero(); self.rows() * self.hidden];
+        let mut z = vec![blank::<F>(); self.rows() * self.hidden];
         blocks
             .zip(z.par_chunks_mut(wide))
             .for_each_init(scratch, |a, ((y, x), z)| {
@@ -162,7 +162,7 @@ impl FusedOp for Mlp {
         )
             .into_par_iter()
             .for_each(|(gw1, gb1, gw2, gb2, gx, x, z, gy)| {
-                let mut scratch = [0, 1].map(|_| vec![F::zero(); ROWS * hidden]);
+                let mut scratch = [0, 1].map(|_| vec![blank::<F>(); ROWS * hidden]);
                 let reads = x.chunks(ROWS * inner).zip(gy.chunks(ROWS * out));
                 let blocks = gx.chunks_mut(ROWS * inner).zip(z.chunks(ROWS * hidden));
                 for ((gx, z), (x, gy)) in blocks.zip(reads) {

@@ -4,7 +4,7 @@
 use super::kernel::{Column, Vector, BLOCK, CHUNK};
 use super::SelectiveScan;
 use crate::ops::float::Float;
-use crate::ops::lanes::{each, load, splat, LANES};
+use crate::ops::lanes::{self, each, load, splat, LANES};
 use std::ops::Range;
 
 /// Most groups of channels in a panel; what a panel reads in a chunk must stay in cache.
@@ -14,12 +14,9 @@ const PANEL: usize = 8;
 /// where there are few channels.
 const FEW: usize = 2;
 
-/// A vector before anything is written to it. In tests nothing must be read from it.
+/// A vector before anything is written to it.
 pub(super) fn blank<F: Float>() -> Vector<F> {
-    Vector(splat(match cfg!(test) {
-        true => F::from_f64(f64::NAN),
-        false => F::zero(),
-    }))
+    Vector(splat(lanes::blank()))
 }
 
 /// The inputs of one sequence. `times` are those of its rows of `c`; `a` is packed.
