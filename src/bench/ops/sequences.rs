@@ -18,7 +18,7 @@ pub(super) static OPS: &[Op] = &[
     },
     Op {
         name: "ssd",
-        about: "the same, a (d); elements B L d n",
+        about: "u, delta (B, L, d), a (d), b, c (B, L, n); elements B L d n",
         states: true,
         inputs: |s| scan(s, (vec![s.width], Fill::Uniform(-1.5, -0.5))),
         run: |x| ops::ssd(&x[0], &x[1], &x[2], &x[3], &x[4], None),

@@ -59,7 +59,7 @@ fn fused_equals_reference_at_all_lengths() {
 
 #[test]
 fn fused_equals_reference_at_all_widths() {
-    for (m, e) in [(1, 1), (16, 100), (100, 16), (33, 64)] {
+    for (m, e) in [(1, 1), (16, 100), (100, 16), (33, 64), (256, 4), (4, 1024)] {
         for rule in RULES {
             agree([2, 3, 10, 10, m, e], None, rule, Some(DROPOUT));
         }
