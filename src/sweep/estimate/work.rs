@@ -27,7 +27,7 @@ const FLOATS_PER_CHANNEL: f64 = 7.0;
 /// What a projection makes, and sometimes what is made of that.
 const FLOATS_PER_FEATURE: f64 = 1.25;
 /// The program itself, its threads and scratch.
-const PROGRAM: f64 = 64e6;
+const PROGRAM: f64 = 96e6;
 
 /// The sizes of a model that follow from its mixer.
 #[derive(Clone, Copy, Debug)]
