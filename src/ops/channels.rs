@@ -15,7 +15,7 @@ const ROWS: usize = 256;
 
 /// x + scale ⊙ y, one scale a channel. `x`, `y`: (..., d); `scale`: (d); result like `x`.
 pub fn add_scaled(x: &Tensor, y: &Tensor, scale: &Tensor) -> Result<Tensor> {
-    let width = last_axis(AddScaled::NAME, x)?;
+    let (_, width) = shape::rows(AddScaled::NAME, ("x", x))?;
     shape::expect(AddScaled::NAME, ("y", y), ("x", x), x.dims())?;
     shape::expect(AddScaled::NAME, ("scale", scale), ("x", x), &[width])?;
     if runs_on(x) {
@@ -29,7 +29,7 @@ pub fn add_scaled(x: &Tensor, y: &Tensor, scale: &Tensor) -> Result<Tensor> {
 /// softplus(x + bias), one bias a channel. `x`: (..., d), or (..., 1) for the same number in every
 /// channel; `bias`: (d); result (..., d).
 pub fn softplus_biased(x: &Tensor, bias: &Tensor) -> Result<Tensor> {
-    let given = last_axis(SoftplusBiased::NAME, x)?;
+    let (leading, given) = shape::rows(SoftplusBiased::NAME, ("x", x))?;
     let [width] = shape::dims(SoftplusBiased::NAME, ("bias", bias))?;
     if given != width && given != 1 {
         bail!(
@@ -40,9 +40,8 @@ pub fn softplus_biased(x: &Tensor, bias: &Tensor) -> Result<Tensor> {
     if !runs_on(x) {
         return pointwise::softplus(&x.broadcast_add(bias)?);
     }
-    let leading = x.dims()[..x.rank() - 1].to_vec();
     let op = SoftplusBiased {
-        leading,
+        leading: leading.to_vec(),
         given,
         width,
     };
@@ -53,9 +52,8 @@ pub fn softplus_biased(x: &Tensor, bias: &Tensor) -> Result<Tensor> {
 ///
 /// `x`: (..., d) with `d` a multiple of the heads; `scale`: (..., heads); result like `x`.
 pub fn scale_heads(x: &Tensor, scale: &Tensor) -> Result<Tensor> {
-    let width = last_axis(ScaleHeads::NAME, x)?;
-    let heads = last_axis(ScaleHeads::NAME, scale)?;
-    let leading = &x.dims()[..x.rank() - 1];
+    let (leading, width) = shape::rows(ScaleHeads::NAME, ("x", x))?;
+    let (_, heads) = shape::rows(ScaleHeads::NAME, ("scale", scale))?;
     let needed = [leading, &[heads]].concat();
     shape::expect(ScaleHeads::NAME, ("scale", scale), ("x", x), &needed)?;
     if width % heads != 0 {
@@ -70,13 +68,6 @@ pub fn scale_heads(x: &Tensor, scale: &Tensor) -> Result<Tensor> {
         split
             .broadcast_mul(&scale.unsqueeze(D::Minus1)?)?
             .reshape(shape)
-    }
-}
-
-fn last_axis(op: &str, x: &Tensor) -> Result<usize> {
-    match x.dims() {
-        [.., width] if x.elem_count() > 0 => Ok(*width),
-        dims => bail!("{op}: a shape is {dims:?}, needed is a last axis and no empty one"),
     }
 }
 

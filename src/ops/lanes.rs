@@ -137,11 +137,15 @@ pub(crate) fn sum_parts<F: Float>(parts: &[F], len: usize) -> Vec<F> {
 pub(crate) fn add_to<F: Float>(to: &mut [F], from: &[F]) {
     to.par_chunks_mut(CHUNK)
         .zip(from.par_chunks(CHUNK))
-        .for_each(|(to, from)| {
-            for (to, &from) in to.iter_mut().zip(from) {
-                *to += from;
-            }
-        });
+        .for_each(|(to, from)| add_chunk(to, from));
+}
+
+/// [`add_to`] on the calling thread.
+#[multiversion(targets("x86_64+avx512f", "x86_64+avx2+fma"))]
+pub(crate) fn add_chunk<F: Float>(to: &mut [F], from: &[F]) {
+    for (to, &from) in to.iter_mut().zip(from) {
+        *to += from;
+    }
 }
 
 /// Adds `bias` to every row.

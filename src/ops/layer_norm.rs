@@ -2,9 +2,9 @@
 
 use super::float::Float;
 use super::fused::{apply, apply_one, runs_on, Backward, Forward, FusedOp};
-use super::lanes::{blank, sum_parts, total};
+use super::lanes::{add_chunk, blank, sum_parts, total};
 use super::shape;
-use candle_core::{bail, Result, Shape, Tensor, D};
+use candle_core::{Result, Shape, Tensor, D};
 use multiversion::multiversion;
 use rayon::prelude::*;
 
@@ -26,10 +26,7 @@ pub fn layer_norm(x: &Tensor, weight: &Tensor, bias: &Tensor, eps: f64) -> Resul
 
 /// The size of the last axis, if the shapes fit.
 fn width(op: &str, x: &Tensor, weight: &Tensor, bias: &Tensor) -> Result<usize> {
-    let width = match x.dims() {
-        [.., width] if x.elem_count() > 0 => *width,
-        dims => bail!("{op}: x has shape {dims:?}, needed is a last axis and no empty one"),
-    };
+    let (_, width) = shape::rows(op, ("x", x))?;
     shape::expect(op, ("weight", weight), ("x", x), &[width])?;
     shape::expect(op, ("bias", bias), ("x", x), &[width])?;
     Ok(width)
@@ -172,7 +169,7 @@ impl FusedOp for AddLayerNorm {
         let x_of = |at: usize, to: &mut [F]| add(&x[at..][..to.len()], &y[at..][..to.len()], to);
         let then = |at: usize, gx: &mut [F]| {
             if let Some(sum) = of_sum {
-                add_chunk(&sum.grad[at..][..gx.len()], gx);
+                add_chunk(gx, &sum.grad[at..][..gx.len()]);
             }
         };
         let [gx, gw, gb] = self.0.backward(weight, normed.grad, x_of, then);
@@ -184,13 +181,6 @@ impl FusedOp for AddLayerNorm {
 fn add<F: Float>(x: &[F], y: &[F], sum: &mut [F]) {
     for ((sum, &x), &y) in sum.iter_mut().zip(x).zip(y) {
         *sum = x + y;
-    }
-}
-
-#[multiversion(targets("x86_64+avx512f", "x86_64+avx2+fma"))]
-fn add_chunk<F: Float>(from: &[F], to: &mut [F]) {
-    for (to, &from) in to.iter_mut().zip(from) {
-        *to += from;
     }
 }
 

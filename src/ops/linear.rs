@@ -57,10 +57,7 @@ struct Linear {
 
 impl Linear {
     fn check(x: &Tensor, maps: &[(&Tensor, Option<&Tensor>)]) -> Result<Self> {
-        let (leading, inner) = match x.dims() {
-            [leading @ .., inner] if x.elem_count() > 0 => (leading.to_vec(), *inner),
-            dims => bail!("linear: x has shape {dims:?}, needed is a last axis and no empty one"),
-        };
+        let (leading, inner) = shape::rows(Self::NAME, ("x", x))?;
         let biased = maps.first().is_some_and(|(_, b)| b.is_some());
         let mut outs = Vec::new();
         for (w, b) in maps {
@@ -75,7 +72,7 @@ impl Linear {
             outs.push(out);
         }
         Ok(Self {
-            leading,
+            leading: leading.to_vec(),
             inner,
             outs,
             biased,

@@ -9,7 +9,7 @@ use super::linear::{linear, PARTS};
 use super::pointwise::{gelu, values, Gelu};
 
 use super::shape;
-use candle_core::{bail, Result, Shape, Tensor};
+use candle_core::{Result, Shape, Tensor};
 use multiversion::multiversion;
 use rayon::prelude::*;
 
@@ -39,10 +39,7 @@ struct Mlp {
 
 impl Mlp {
     fn check(x: &Tensor, [w1, b1]: [&Tensor; 2], [w2, b2]: [&Tensor; 2]) -> Result<Self> {
-        let (leading, inner) = match x.dims() {
-            [leading @ .., inner] if x.elem_count() > 0 => (leading.to_vec(), *inner),
-            dims => bail!("mlp: x has shape {dims:?}, needed is a last axis and no empty one"),
-        };
+        let (leading, inner) = shape::rows(Self::NAME, ("x", x))?;
         let [hidden, _] = shape::dims(Self::NAME, ("w1", w1))?;
         let [out, _] = shape::dims(Self::NAME, ("w2", w2))?;
         shape::expect(Self::NAME, ("w1", w1), ("x", x), &[hidden, inner])?;
@@ -50,7 +47,7 @@ impl Mlp {
         shape::expect(Self::NAME, ("w2", w2), ("w1", w1), &[out, hidden])?;
         shape::expect(Self::NAME, ("b2", b2), ("w2", w2), &[out])?;
         Ok(Self {
-            leading,
+            leading: leading.to_vec(),
             inner,
             hidden,
             out,

@@ -16,6 +16,14 @@ pub(crate) fn dims<const RANK: usize>(op: &str, (name, x): Named) -> Result<[usi
     }
 }
 
+/// The axes before the last, and the last: for ops on rows of any tensor that has one.
+pub(crate) fn rows<'a>(op: &str, (name, x): Named<'a>) -> Result<(&'a [usize], usize)> {
+    match x.dims() {
+        [leading @ .., width] if x.elem_count() > 0 => Ok((leading, *width)),
+        dims => bail!("{op}: {name} has shape {dims:?}, needed is a last axis and no empty one"),
+    }
+}
+
 /// `x` must have the shape `needed`, which follows from `by`; the number type must agree as well.
 pub(crate) fn expect(op: &str, (name, x): Named, by: Named, needed: &[usize]) -> Result<()> {
     if x.dims() != needed {
