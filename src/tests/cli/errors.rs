@@ -86,7 +86,9 @@ fn options_that_do_not_exist_are_refused() {
 
 #[test]
 fn devices_that_are_not_there_are_refused() {
-    assert_says("mqar --device cuda", &["no CUDA support", "--device cpu"]);
+    let remedies = &["no CUDA support", "make cuda", "--device cpu"];
+    assert_says("mqar --device cuda", remedies);
+    assert_says("sweep --device cuda:1 --dry-run", remedies);
     assert_says("mqar --device gpu", &["unknown device `gpu`"]);
     assert_says("mqar --device cuda:x", &["cuda:0"]);
 }
