@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # The CUDA toolkit that builds the kernels: an installed one, else NVIDIA's wheels in .cuda/.
-#   toolkit.sh fetch    makes sure there is one; downloads 105 MB if there is none
-#   toolkit.sh where    prints its folder
+#   toolkit.sh fetch        makes sure there is one; downloads 105 MB if there is none
+#   toolkit.sh where        prints its folder
+#   toolkit.sh libraries    downloads what a machine with a driver alone lacks to run dsf-cuda, 480 MB
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 fetched=$(dirname "$here")/.cuda
@@ -26,34 +27,39 @@ installed() {
     return 1
 }
 
-# The stamp, written last, is what makes a fetched toolkit complete and of these versions.
-complete() { cmp -s "$here/toolkit.txt" "$fetched/toolkit/toolkit.txt"; }
+# The list, copied last, is what makes a fetched folder complete and of these versions.
+complete() { cmp -s "$here/$1.txt" "$fetched/$1/$1.txt"; }
 
+# fetch NAME: the packages of cuda/NAME.txt into .cuda/NAME
 fetch() {
+    complete "$1" && return
     command -v python3 >/dev/null && python3 -m pip --version >/dev/null 2>&1 ||
-        fail "fetching the CUDA compiler needs python3 with pip; install them, or a CUDA toolkit of 12.8 or later"
-    local wheels=$fetched/wheels unpacked=$fetched/unpacked
+        fail "fetching NVIDIA's packages needs python3 with pip; install them, or a CUDA toolkit of 12.8 or later"
+    local wheels=$fetched/wheels-$1 unpacked=$fetched/unpacked-$1
     local pip=(python3 -m pip --disable-pip-version-check --quiet)
     # Whole wheels stay if the download is interrupted, and are not fetched twice.
-    "${pip[@]}" download --no-deps --only-binary=:all: --require-hashes -r "$here/toolkit.txt" -d "$wheels" ||
-        fail "could not download the packages of cuda/toolkit.txt; the same command goes on from here"
-    rm -rf "$unpacked" "$fetched/toolkit"
-    "${pip[@]}" install --no-deps --no-index --find-links "$wheels" --require-hashes \
-        -r "$here/toolkit.txt" --target "$unpacked"
-    mv "$unpacked/nvidia/cu13" "$fetched/toolkit"
-    ln -s lib "$fetched/toolkit/lib64"
+    "${pip[@]}" download --no-deps --only-binary=:all: --require-hashes -r "$here/$1.txt" -d "$wheels" ||
+        fail "could not download the packages of cuda/$1.txt; the same command goes on from here"
+    rm -rf "$unpacked" "${fetched:?}/$1"
+    PIP_ROOT_USER_ACTION=ignore "${pip[@]}" install --no-deps --no-index --find-links "$wheels" \
+        --require-hashes -r "$here/$1.txt" --target "$unpacked"
+    mv "$unpacked/nvidia/cu13" "$fetched/$1"
+    ln -s lib "$fetched/$1/lib64"
     rm -rf "$unpacked" "$wheels"
-    cp "$here/toolkit.txt" "$fetched/toolkit/toolkit.txt"
+    cp "$here/$1.txt" "$fetched/$1/$1.txt"
 }
 
 case "${1:-}" in
     fetch)
         if root=$(installed); then echo "CUDA toolkit: $root (installed)"; exit; fi
-        complete || fetch
+        fetch toolkit
         serves "$fetched/toolkit" || fail "$fetched/toolkit/bin/nvcc does not run on this machine"
         echo "CUDA toolkit: $fetched/toolkit (fetched)" ;;
     where)
-        installed || { complete && echo "$fetched/toolkit"; } ||
+        installed || { complete toolkit && echo "$fetched/toolkit"; } ||
             fail "no CUDA toolkit of 12.8 or later here; \`make cuda-toolkit\` fetches the compiler" ;;
-    *) fail "usage: toolkit.sh fetch | where" ;;
+    libraries)
+        fetch libraries
+        echo "CUDA libraries: $fetched/libraries/lib, where dsf-cuda looks for them" ;;
+    *) fail "usage: toolkit.sh fetch | where | libraries" ;;
 esac

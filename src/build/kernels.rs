@@ -213,6 +213,8 @@ pub fn build(root: &Path) -> Result<(), Vec<String>> {
     ] {
         println!("cargo::rustc-env={name}={}", variable(of).map_err(one)?);
     }
+    let rpath = variable("DSF_CUDA_RPATH").map_err(one)?;
+    println!("cargo::rustc-link-arg-bins=-Wl,-rpath,{rpath}");
     let out = PathBuf::from(variable("OUT_DIR").map_err(one)?);
     let shown = PathBuf::from(variable("DSF_CUDA_OUT").map_err(one)?).join("kernels.csv");
     let setup = Setup::read().map_err(one)?;

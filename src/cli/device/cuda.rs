@@ -61,7 +61,39 @@ fn gpu(ordinal: c_int) -> Result<(i32, String), driver::result::DriverError> {
 }
 
 fn driver_says(e: driver::result::DriverError) -> String {
-    format!("the NVIDIA driver refuses: {e}")
+    let words = e.error_string().map(|words| words.to_string_lossy());
+    let words = words.unwrap_or_else(|_| format!("{e:?}").into());
+    format!("the NVIDIA driver refuses: {words}; use --device cpu")
+}
+
+/// 12040 as 12.4.
+fn version(v: i32) -> String {
+    format!("{}.{}", v / 1000, v % 1000 / 10)
+}
+
+/// 75 as 7.5.
+fn tenths(v: i32) -> String {
+    format!("{}.{}", v / 10, v % 10)
+}
+
+/// Why a GPU is too old for this build, and what would serve it. Our
+/// kernels start at 7.5, and Candle's where they were told to.
+fn too_old(name: &str, capability: i32, floor: i32) -> String {
+    let remedy = if capability >= 75 {
+        "build it with `make cuda COMPUTE_CAP=75`"
+    } else {
+        "use --device cpu"
+    };
+    let (capability, floor) = (tenths(capability), tenths(floor));
+    format!("{name} has compute capability {capability} and this build starts at {floor}; {remedy}")
+}
+
+fn missing(library: &str, major: i32) -> String {
+    let fetched = match major {
+        13 => ", or run `make cuda-libraries`", // which fetches those of CUDA 13
+        _ => "",
+    };
+    format!("{library} of CUDA {major} is missing; install it{fetched}")
 }
 
 /// Whether GPU `ordinal` of this machine can run this build. Errors: why not, and the remedy.
@@ -74,8 +106,7 @@ pub(super) fn check(ordinal: usize) -> Result<(), String> {
     }
     let (served, built) = (served(), BUILT_WITH.parse().unwrap_or(0));
     if served < built {
-        let name = |v: i32| format!("{}.{}", v / 1000, v % 1000 / 10);
-        let (served, built) = (name(served), name(built));
+        let (served, built) = (version(served), version(built));
         return Err(format!(
             "the NVIDIA driver serves CUDA {served} and this build needs {built}; update the driver, \
              or build with an older toolkit"
@@ -92,18 +123,9 @@ pub(super) fn check(ordinal: usize) -> Result<(), String> {
         });
     };
     let (capability, name) = gpu(index).map_err(driver_says)?;
-    if capability < CAPABILITY.parse().unwrap_or(0) {
-        return Err(format!(
-            "{name} has compute capability {}.{} and this build starts at {CAPABILITY}; build it with \
-             `make cuda COMPUTE_CAP={capability}`",
-            capability / 10,
-            capability % 10
-        ));
+    let floor = CAPABILITY.parse().unwrap_or(0);
+    if capability < floor {
+        return Err(too_old(&name, capability, floor));
     }
-    missing_library().map_or(Ok(()), |library| {
-        Err(format!(
-            "{library} of CUDA {} is missing; install it, or run `make cuda-libraries`",
-            built / 1000
-        ))
-    })
+    missing_library().map_or(Ok(()), |library| Err(missing(library, built / 1000)))
 }
