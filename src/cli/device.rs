@@ -1,5 +1,11 @@
 //! `--device`: where tensors live, and how many threads compute.
 
+#[cfg(feature = "cuda")]
+mod cuda;
+#[cfg(not(feature = "cuda"))]
+#[path = "device/no_cuda.rs"]
+mod cuda;
+
 use crate::error::{self, Error, Result};
 use candle_core::Device;
 use std::str::FromStr;
@@ -35,15 +41,22 @@ impl FromStr for Choice {
 }
 
 impl Choice {
-    /// The device and its name in results.
+    /// The device and its name in results. `auto` is the first GPU, if this build can use one and the
+    /// machine has one.
     pub fn open(self) -> Result<(Device, String)> {
         match self {
-            Self::Auto | Self::Cpu => Ok((Device::Cpu, "cpu".to_owned())),
-            Self::Cuda(_) => Err(Error::usage(
-                "this build of dsf has no CUDA support; use --device cpu",
-            )),
+            Self::Cpu => Ok((Device::Cpu, "cpu".to_owned())),
+            Self::Auto if cuda::has_gpu() => open_cuda(0),
+            Self::Auto => Self::Cpu.open(),
+            Self::Cuda(ordinal) => open_cuda(ordinal),
         }
     }
+}
+
+/// A GPU that has passed every check, so that nothing below meets a missing library.
+fn open_cuda(ordinal: usize) -> Result<(Device, String)> {
+    cuda::check(ordinal).map_err(|why| Error::usage(format!("--device cuda: {why}")))?;
+    Ok((Device::new_cuda(ordinal)?, format!("cuda:{ordinal}")))
 }
 
 /// Fixes the number of threads before the pools read it, once, at their first use.

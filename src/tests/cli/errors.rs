@@ -84,9 +84,16 @@ fn options_that_do_not_exist_are_refused() {
     );
 }
 
+#[cfg(not(feature = "cuda"))]
 #[test]
-fn devices_that_are_not_there_are_refused() {
-    assert_says("mqar --device cuda", &["no CUDA support", "--device cpu"]);
+fn a_build_without_cuda_says_how_to_make_one_with_it() {
+    let remedies = &["no CUDA support", "make cuda", "--device cpu"];
+    assert_says("mqar --device cuda", remedies);
+    assert_says("sweep --device cuda:1 --dry-run", remedies);
+}
+
+#[test]
+fn devices_that_do_not_exist_are_refused() {
     assert_says("mqar --device gpu", &["unknown device `gpu`"]);
     assert_says("mqar --device cuda:x", &["cuda:0"]);
 }
