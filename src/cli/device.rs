@@ -6,9 +6,12 @@ mod cuda;
 #[path = "device/no_cuda.rs"]
 mod cuda;
 
+use crate::config::RunConfig;
 use crate::error::{self, Error, Result};
 use crate::gpu;
 use candle_core::Device;
+use clap::builder::PossibleValue;
+use clap::ValueEnum;
 use std::str::FromStr;
 
 /// What `--device` takes.
@@ -75,6 +78,19 @@ impl Choice {
                 "--per-gpu shares GPUs: add --device cuda (all of them) or, say, cuda:1",
             )),
         }
+    }
+
+    /// Refuses a run that this device cannot compute as asked.
+    pub fn serves(self, run: &RunConfig) -> Result<()> {
+        let precision = run.train.precision;
+        if precision.is_usual() || self.ordinal().is_some() {
+            return Ok(());
+        }
+        let name = precision.to_possible_value();
+        let name = name.as_ref().map_or("", PossibleValue::get_name);
+        Err(Error::usage(format!(
+            "--precision {name} needs a GPU: add --device cuda, or compute in f32"
+        )))
     }
 
     fn ordinal(self) -> Option<usize> {

@@ -49,6 +49,8 @@ pub(super) fn main(arguments: Arguments, global: &Global) -> Result<u8> {
         Some(file) => Experiment::read(file)?.plan(&arguments.flags)?,
         None => Plan::of(&arguments.flags)?,
     };
+    let device = arguments.device;
+    plan.runs.iter().try_for_each(|run| device.serves(run))?;
     let (devices, jobs) = arguments.places()?;
     let options = Options {
         jobs,

@@ -93,6 +93,14 @@ fn a_build_without_cuda_says_how_to_make_one_with_it() {
 }
 
 #[test]
+fn lower_precision_needs_a_gpu() {
+    let remedy = &["--precision bf16", "--device cuda"];
+    assert_says("mqar --precision bf16 --device cpu", remedy);
+    assert_says("sweep --precision f32,bf16 --device cpu", remedy);
+    assert_says("mqar --precision f8", &["f32", "tf32", "bf16"]);
+}
+
+#[test]
 fn runs_per_gpu_need_a_gpu() {
     let remedy = &["--per-gpu", "--device cuda"];
     assert_says("sweep --per-gpu 4 --dry-run", remedy);
