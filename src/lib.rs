@@ -8,7 +8,7 @@
 //!
 //! | floor | rooms |
 //! |---|---|
-//! | 0 | `alloc` `error` `rng` |
+//! | 0 | `alloc` `error` `rng` `gpu` |
 //! | 1 | `config` |
 //! | 2 | `store` `tasks` `ops` |
 //! | 3 | `report` `nn` `ltv` |
@@ -23,6 +23,7 @@
 
 pub mod alloc;
 pub mod error;
+mod gpu;
 pub mod rng;
 
 pub mod config;

@@ -25,7 +25,7 @@ pub fn causal_conv1d(x: &Tensor, w: &Tensor, b: Option<&Tensor>) -> Result<Tenso
     if let Some(b) = b {
         shape::expect(CausalConv1d::NAME, ("b", b), ("x", x), &[width])?;
     }
-    if !runs_on(x) {
+    if !runs_on::<CausalConv1d>(x) {
         return reference(x, w, b);
     }
     let conv = CausalConv1d {

@@ -18,7 +18,7 @@ pub fn add_scaled(x: &Tensor, y: &Tensor, scale: &Tensor) -> Result<Tensor> {
     let (_, width) = shape::rows(AddScaled::NAME, ("x", x))?;
     shape::expect(AddScaled::NAME, ("y", y), ("x", x), x.dims())?;
     shape::expect(AddScaled::NAME, ("scale", scale), ("x", x), &[width])?;
-    if runs_on(x) {
+    if runs_on::<AddScaled>(x) {
         let shape = x.shape().clone();
         apply_one(AddScaled { shape, width }, &[x, y, scale])
     } else {
@@ -37,7 +37,7 @@ pub fn softplus_biased(x: &Tensor, bias: &Tensor) -> Result<Tensor> {
             x.dims()
         );
     }
-    if !runs_on(x) {
+    if !runs_on::<SoftplusBiased>(x) {
         return pointwise::softplus(&x.broadcast_add(bias)?);
     }
     let op = SoftplusBiased {
@@ -61,7 +61,7 @@ pub fn scale_heads(x: &Tensor, scale: &Tensor) -> Result<Tensor> {
     }
     let head = width / heads;
     let shape = x.shape().clone();
-    if runs_on(x) {
+    if runs_on::<ScaleHeads>(x) {
         apply_one(ScaleHeads { shape, head }, &[x, scale])
     } else {
         let split = x.reshape([leading, &[heads, head]].concat())?;

@@ -1,6 +1,8 @@
 //! What every op must pass: same values and gradients as its reference, finite differences, the
-//! same bits on any number of threads, and gradients for whatever subset of inputs is tracked.
+//! same bits on any number of threads, and gradients for whatever subset of inputs is tracked; from
+//! its kernels as well.
 
+use crate::gpu::emulated::{emulated, launches};
 use crate::rng::Stream;
 use candle_core::{DType, Device, Result, Tensor, Var};
 
@@ -8,6 +10,8 @@ use candle_core::{DType, Device, Result, Tensor, Var};
 pub(crate) struct Case {
     name: String,
     inputs: Vec<Tensor>,
+    /// Which inputs are parameters: f32 beside activations of 16 bits.
+    parameters: Vec<usize>,
 }
 
 impl Case {
@@ -15,6 +19,7 @@ impl Case {
         Self {
             name: name.into(),
             inputs: Vec::new(),
+            parameters: Vec::new(),
         }
     }
 
@@ -26,6 +31,29 @@ impl Case {
     /// Adds an input of uniform numbers.
     pub(crate) fn uniform(self, name: &str, shape: &[usize], low: f64, high: f64) -> Self {
         self.filled(name, shape, |stream| low + (high - low) * stream.uniform())
+    }
+
+    /// The input added last is a parameter of a model: in f32 whatever the activations are.
+    pub(crate) fn parameter(mut self) -> Self {
+        self.parameters.push(self.inputs.len() - 1);
+        self
+    }
+
+    /// The same case with what `dtype` makes of its activations, as exact numbers.
+    fn rounded_to(&self, dtype: DType) -> Self {
+        let mut case = Self::new(self.name.clone());
+        for (i, x) in self.inputs.iter().enumerate() {
+            let rounded = x.to_dtype(self.dtype_of(i, dtype)).unwrap();
+            case.inputs.push(rounded.to_dtype(DType::F64).unwrap());
+        }
+        case
+    }
+
+    fn dtype_of(&self, input: usize, activations: DType) -> DType {
+        match activations {
+            DType::BF16 if self.parameters.contains(&input) => DType::F32,
+            dtype => dtype,
+        }
     }
 
     /// Adds given numbers.
@@ -45,8 +73,10 @@ impl Case {
 
     /// The inputs as variables of a type.
     pub(crate) fn vars(&self, dtype: DType) -> Vec<Var> {
-        let var = |x: &Tensor| Var::from_tensor(&x.to_dtype(dtype).unwrap()).unwrap();
-        self.inputs.iter().map(var).collect()
+        let var = |(i, x): (usize, &Tensor)| {
+            Var::from_tensor(&x.to_dtype(self.dtype_of(i, dtype)).unwrap()).unwrap()
+        };
+        self.inputs.iter().enumerate().map(var).collect()
     }
 }
 
@@ -106,17 +136,37 @@ pub(crate) fn agree(
         let expected = run(&case.vars(DType::F64), &reference);
         for (dtype, tolerance) in [(DType::F64, 1e-11), (DType::F32, 2e-5)] {
             let got = run(&case.vars(dtype), &fused);
-            for (i, (got, expected)) in got.iter().zip(&expected).enumerate() {
-                let apart = distance(got, expected);
-                assert!(
-                    apart <= tolerance,
-                    "{} in {dtype:?}, {}: {apart:e}",
-                    case.name,
-                    part(i)
-                );
-            }
+            compare(&format!("{} in {dtype:?}", case.name), &got, &expected, tolerance);
         }
     }
+}
+
+fn compare(what: &str, got: &[Tensor], expected: &[Tensor], tolerance: f64) {
+    for (i, (got, expected)) in got.iter().zip(expected).enumerate() {
+        let apart = distance(got, expected);
+        assert!(apart <= tolerance, "{what}, {}: {apart:e}", part(i));
+    }
+}
+
+/// Output and gradients of the kernels of `fused` agree with `reference`, for activations in f32 and
+/// in bf16 (there up to the rounding of what is read and written), and for every subset of tracked
+/// inputs of the first case. The kernels' accesses are checked on the way.
+pub(crate) fn kernels_agree(
+    cases: &[Case],
+    fused: impl Fn(&[Tensor]) -> Result<Tensor>,
+    reference: impl Fn(&[Tensor]) -> Result<Tensor>,
+) {
+    for case in cases {
+        for (dtype, tolerance) in [(DType::F32, 2e-5), (DType::BF16, 1.2e-2)] {
+            let expected = run(&case.rounded_to(dtype).vars(DType::F64), &reference);
+            let before = launches();
+            let got = emulated(|| run(&case.vars(dtype), &fused));
+            assert!(launches() > before + 1, "no kernels forward and backward");
+            let what = format!("{} by kernels in {dtype:?}", case.name);
+            compare(&what, &got, &expected, tolerance);
+        }
+    }
+    emulated(|| partial_tracking_in(DType::F32, &cases[0], &fused));
 }
 
 fn part(i: usize) -> String {
@@ -177,7 +227,11 @@ pub(crate) fn same_bits(case: &Case, op: impl Fn(&[Tensor]) -> Result<Tensor> + 
 /// Whatever subset of inputs is tracked, its gradients are those of the fully tracked run; also
 /// when the tracked inputs are results of other ops and not contiguous.
 pub(crate) fn partial_tracking(case: &Case, op: impl Fn(&[Tensor]) -> Result<Tensor>) {
-    let vars = case.vars(DType::F64);
+    partial_tracking_in(DType::F64, case, op);
+}
+
+fn partial_tracking_in(dtype: DType, case: &Case, op: impl Fn(&[Tensor]) -> Result<Tensor>) {
+    let vars = case.vars(dtype);
     let all = run(&vars, &op);
     for subset in 1u32..1 << vars.len() {
         let tracked = |i: usize| subset >> i & 1 == 1;
@@ -194,8 +248,9 @@ pub(crate) fn partial_tracking(case: &Case, op: impl Fn(&[Tensor]) -> Result<Ten
             }
         }
     }
+    let untracked: Vec<_> = vars.iter().map(Var::as_detached_tensor).collect();
     assert!(
-        !op(&case.inputs).unwrap().track_op(),
+        !op(&untracked).unwrap().track_op(),
         "untracked inputs make an untracked output"
     );
 }

@@ -29,7 +29,7 @@ pub struct Classified {
 /// `hidden`: (R, d); `weight`: (V, d); `targets`: (R) of u32 below V.
 pub fn cross_entropy(hidden: &Tensor, weight: &Tensor, targets: &Tensor) -> Result<Classified> {
     let op = CrossEntropy::check(hidden, weight, targets)?;
-    if !runs_on(hidden) {
+    if !runs_on::<CrossEntropy>(hidden) {
         return reference(hidden, weight, targets);
     }
     let mut outs = apply(op, &[hidden, weight])?.into_iter();

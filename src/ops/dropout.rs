@@ -17,7 +17,7 @@ const CHUNK: usize = 1 << 14;
 pub fn dropout(x: &Tensor, what: Dropout) -> Result<Tensor> {
     match Mask::new(Masked::NAME, what)? {
         None => Ok(x.clone()),
-        Some(mask) if runs_on(x) => apply_one(
+        Some(mask) if runs_on::<Masked>(x) => apply_one(
             Masked {
                 mask,
                 shape: x.shape().clone(),

@@ -26,7 +26,7 @@ pub fn embedding(
     dropout: Option<Dropout>,
 ) -> Result<Tensor> {
     let op = Embedding::check(tokens, table, positions, dropout)?;
-    if runs_on(table) {
+    if runs_on::<Embedding>(table) {
         match positions {
             Some(positions) => apply_one(op, &[table, positions]),
             None => apply_one(op, &[table]),

@@ -3,12 +3,11 @@
 //! The f32 versions are polynomials without branches, so that a loop over them becomes vector
 //! code. No fused multiply-add is used: every instruction set then gives the same bits.
 
-use super::fused::Producers;
 use candle_core::WithDType;
 use std::ops::Neg;
 
 /// f32 or f64.
-pub(crate) trait Float: WithDType + Neg<Output = Self> + Default + Producers {
+pub(crate) trait Float: WithDType + Neg<Output = Self> + Default {
     /// e^x within 2 ulp: 0 and infinity at the far ends, subnormals between, NaN stays NaN.
     fn exp(self) -> Self;
     /// 2^x for x <= 0, within 1.25 ulp: exactly 1 at zero; results below the normal numbers are 0 or

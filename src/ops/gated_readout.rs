@@ -19,7 +19,7 @@ pub fn gated_readout(h: &Tensor, gate: &Tensor, output: Option<&Tensor>) -> Resu
     if let Some(output) = output {
         shape::expect(Readout::NAME, ("output", output), ("h", h), h.dims())?;
     }
-    if !runs_on(h) {
+    if !runs_on::<Readout>(h) {
         return reference(h, gate, output);
     }
     let readout = Readout(h.shape().clone());

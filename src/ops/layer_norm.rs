@@ -16,7 +16,7 @@ const ROWS: usize = 64;
 /// `x`: (..., d); `weight`, `bias`: (d); result like `x`.
 pub fn layer_norm(x: &Tensor, weight: &Tensor, bias: &Tensor, eps: f64) -> Result<Tensor> {
     let width = width(LayerNorm::NAME, x, weight, bias)?;
-    if runs_on(x) {
+    if runs_on::<LayerNorm>(x) {
         let shape = x.shape().clone();
         apply_one(LayerNorm { shape, width, eps }, &[x, weight, bias])
     } else {
@@ -51,7 +51,7 @@ pub fn add_layer_norm(
 ) -> Result<(Tensor, Tensor)> {
     let width = width(AddLayerNorm::NAME, x, weight, bias)?;
     shape::expect(AddLayerNorm::NAME, ("y", y), ("x", x), x.dims())?;
-    if !runs_on(x) {
+    if !runs_on::<AddLayerNorm>(x) {
         let sum = (x + y)?;
         let normed = reference(&sum, weight, bias, eps)?;
         return Ok((sum, normed));

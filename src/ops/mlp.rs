@@ -22,7 +22,7 @@ const ROWS: usize = 256;
 /// (..., out).
 pub fn mlp(x: &Tensor, [w1, b1]: [&Tensor; 2], [w2, b2]: [&Tensor; 2]) -> Result<Tensor> {
     let op = Mlp::check(x, [w1, b1], [w2, b2])?;
-    if runs_on(x) {
+    if runs_on::<Mlp>(x) {
         apply_one(op, &[x, w1, b1, w2, b2])
     } else {
         linear(&gelu(&linear(x, w1, Some(b1))?)?, w2, Some(b2))

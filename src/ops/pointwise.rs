@@ -1,7 +1,8 @@
 //! Functions of one number with their exact derivatives: one pass forward, one pass backward.
 
 use super::float::Float;
-use super::fused::{apply_one, runs_on, Backward, Forward, FusedOp, Used};
+use super::fused::{apply_one, runs_on, Backward, Forward, FusedOp, Launch, LaunchBackward, Used};
+use crate::gpu::{Buffer, Grid, Kernel};
 use candle_core::{Result, Shape, Tensor};
 use multiversion::multiversion;
 use rayon::prelude::*;
@@ -203,7 +204,7 @@ impl Pointwise for Tanh {
 }
 
 fn pointwise<P: Pointwise>(x: &Tensor) -> Result<Tensor> {
-    if runs_on(x) {
+    if runs_on::<Fused<P>>(x) {
         apply_one(Fused::<P>(x.shape().clone(), PhantomData), &[x])
     } else {
         P::reference(x)
@@ -214,6 +215,7 @@ struct Fused<P>(Shape, PhantomData<P>);
 
 impl<P: Pointwise> FusedOp for Fused<P> {
     const NAME: &'static str = P::NAME;
+    const KERNELS: bool = true;
 
     fn out_shapes(&self) -> Vec<Shape> {
         vec![self.0.clone()]
@@ -234,6 +236,26 @@ impl<P: Pointwise> FusedOp for Fused<P> {
             .zip(call.ins[0].par_chunks(CHUNK).zip(value.par_chunks(CHUNK)))
             .for_each(|(gx, (x, y))| multiply_slopes::<P, F>(x, y, gx));
         vec![gx]
+    }
+
+    fn launch(&self, Launch { gpu, ins, .. }: Launch) -> Result<Vec<Buffer>> {
+        let (io, count) = (ins[0].dtype(), ins[0].len());
+        let mut y = gpu.alloc(io, count)?;
+        let kernel = Kernel::of("pointwise", &format!("{}_forward", P::NAME), io);
+        let args = [ins[0].into(), (&mut y).into(), count.into()];
+        gpu.launch(kernel, Grid::for_each(count), &args)?;
+        Ok(vec![y])
+    }
+
+    fn launch_backward(&self, call: LaunchBackward) -> Result<Vec<Option<Buffer>>> {
+        let Used { value, grad } = call.only();
+        let (io, count) = (value.dtype(), value.len());
+        let mut gx = call.gpu.alloc(io, count)?;
+        let kernel = Kernel::of("pointwise", &format!("{}_backward", P::NAME), io);
+        let x = call.ins[0];
+        let args = [x.into(), value.into(), grad.into(), (&mut gx).into(), count.into()];
+        call.gpu.launch(kernel, Grid::for_each(count), &args)?;
+        Ok(vec![Some(gx)])
     }
 }
 

@@ -19,7 +19,7 @@ pub fn select_rows(x: &Tensor, positions: &Tensor) -> Result<Tensor> {
         ("x", [batch, rows]),
         ("x", len),
     )?;
-    if runs_on(x) {
+    if runs_on::<SelectRows>(x) {
         let op = SelectRows {
             positions: times,
             rows,

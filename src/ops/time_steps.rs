@@ -10,7 +10,7 @@ use rayon::prelude::*;
 /// The steps of `x` (B, L, N): L tensors (B, N).
 pub fn time_steps(x: &Tensor) -> Result<Vec<Tensor>> {
     let [batch, len, width] = shape::dims(TimeSteps::NAME, ("x", x))?;
-    if runs_on(x) {
+    if runs_on::<TimeSteps>(x) {
         apply(TimeSteps { batch, len, width }, &[x])
     } else {
         reference(x)

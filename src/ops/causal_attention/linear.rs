@@ -45,7 +45,7 @@ pub(super) fn backward<F: Float>(
     op: &CausalAttention,
     sums: Chunked,
     ins: &[&[F]],
-    out: Used<F>,
+    out: Used<&[F]>,
 ) -> Vec<Vec<F>> {
     if op.weights == Weights::Plain {
         let grads = sums.backward(&inputs(ins, ins[2]), out.grad);

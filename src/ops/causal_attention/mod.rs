@@ -38,7 +38,7 @@ pub fn causal_attention(
     dropout: Option<Dropout>,
 ) -> Result<Tensor> {
     let op = CausalAttention::check(q, k, v, positions, weights, dropout)?;
-    if runs_on(q) {
+    if runs_on::<CausalAttention>(q) {
         apply_one(op, &[q, k, v])
     } else {
         reference::causal_attention(q, k, v, &op)

@@ -1,10 +1,11 @@
 //! The three kinds of node that candle sees: taps, one root, outs.
 
 use super::producers::Sink;
-use super::{lock, slice, FusedOp, State};
-use crate::ops::float::Float;
-use candle_core::{bail, CpuStorage, CustomOp1, CustomOp2, CustomOp3, Layout};
-use candle_core::{Result, Shape, Tensor};
+use super::values::Values;
+use super::{lock, FusedOp, State};
+use crate::gpu;
+use candle_core::{bail, CpuStorage, CudaStorage, CustomOp1, CustomOp2, CustomOp3, Layout};
+use candle_core::{Result, Shape, Storage, Tensor};
 use std::sync::{Arc, Mutex};
 
 fn token() -> Result<(CpuStorage, Shape)> {
@@ -12,43 +13,48 @@ fn token() -> Result<(CpuStorage, Shape)> {
 }
 
 /// Stands for up to three inputs, `first` and its followers.
-pub(super) struct Tap<O, F: Float> {
-    pub(super) state: Arc<State<O, F>>,
+pub(super) struct Tap<O, V: Values> {
+    pub(super) state: Arc<State<O, V>>,
     pub(super) first: usize,
 }
 
 /// Stands for the whole application.
-pub(super) struct Root<O, F: Float>(pub(super) Arc<State<O, F>>);
+pub(super) struct Root<O, V: Values>(pub(super) Arc<State<O, V>>);
 
 /// Stands for output `index`, computed before the op was recorded.
-pub(super) struct Out<O: FusedOp, F: Float> {
-    pub(super) state: Arc<State<O, F>>,
+pub(super) struct Out<O: FusedOp, V: Values> {
+    pub(super) state: Arc<State<O, V>>,
     pub(super) index: usize,
-    pub(super) ready: Mutex<Option<(CpuStorage, Shape)>>,
+    pub(super) ready: Mutex<Option<(Storage, Shape)>>,
 }
 
-impl<O: FusedOp, F: Float> CustomOp1 for Out<O, F> {
+impl<O: FusedOp, V: Values> CustomOp1 for Out<O, V> {
     fn name(&self) -> &'static str {
         O::NAME
     }
 
     fn cpu_fwd(&self, _: &CpuStorage, _: &Layout) -> Result<(CpuStorage, Shape)> {
         match lock(&self.ready).take() {
-            Some(ready) => Ok(ready),
-            None => bail!("{}: output {} was moved out before", O::NAME, self.index),
+            Some((Storage::Cpu(values), shape)) => Ok((values, shape)),
+            _ => bail!("{}: output {} is not on the CPU", O::NAME, self.index),
+        }
+    }
+
+    fn cuda_fwd(&self, _: &CudaStorage, _: &Layout) -> Result<(CudaStorage, Shape)> {
+        match lock(&self.ready).take() {
+            Some((Storage::Cuda(values), shape)) => Ok((values, shape)),
+            _ => bail!("{}: output {} is not on a GPU", O::NAME, self.index),
         }
     }
 
     fn bwd(&self, token: &Tensor, _: &Tensor, grad: &Tensor) -> Result<Option<Tensor>> {
-        let grad = grad.contiguous()?;
-        let (storage, layout) = grad.storage_and_layout();
-        let values = slice::<F>(&storage, layout)?.to_vec();
-        self.state.receive(self.index, values);
+        self.state
+            .receive(self.index, V::copy(&grad.contiguous()?)?)?;
         Ok(Some(token.clone())) // nobody reads a token's gradient
     }
 }
 
-impl<O: FusedOp, F: Float> Drop for Out<O, F> {
+impl<O: FusedOp, V: Values> Drop for Out<O, V> {
     fn drop(&mut self) {
         self.state.dropped(self.index);
     }
@@ -61,18 +67,28 @@ macro_rules! storage {
     ($arg:ident) => {
         &CpuStorage
     };
+    ($arg:ident on a gpu) => {
+        &CudaStorage
+    };
 }
 
 /// Taps and roots with as many arguments as candle's trait has.
 macro_rules! custom_ops {
     ($custom:ident, $grads:ty, $($arg:ident $offset:literal),+) => {
-        impl<O: FusedOp, F: Float> $custom for Tap<O, F> {
+        impl<O: FusedOp, V: Values> $custom for Tap<O, V> {
             fn name(&self) -> &'static str {
                 O::NAME
             }
 
             fn cpu_fwd(&self, $(_: storage!($arg), _: &Layout),+) -> Result<(CpuStorage, Shape)> {
                 token()
+            }
+
+            fn cuda_fwd(
+                &self,
+                $($arg: storage!($arg on a gpu), _: &Layout),+
+            ) -> Result<(CudaStorage, Shape)> {
+                gpu::token([$($arg),+][0])
             }
 
             #[allow(clippy::needless_question_mark)] // needless for one argument only
@@ -81,13 +97,20 @@ macro_rules! custom_ops {
             }
         }
 
-        impl<O: FusedOp, F: Float> $custom for Root<O, F> {
+        impl<O: FusedOp, V: Values> $custom for Root<O, V> {
             fn name(&self) -> &'static str {
                 O::NAME
             }
 
             fn cpu_fwd(&self, $(_: storage!($arg), _: &Layout),+) -> Result<(CpuStorage, Shape)> {
                 token()
+            }
+
+            fn cuda_fwd(
+                &self,
+                $($arg: storage!($arg on a gpu), _: &Layout),+
+            ) -> Result<(CudaStorage, Shape)> {
+                gpu::token([$($arg),+][0])
             }
 
             fn bwd(&self, $($arg: &Tensor,)+ _: &Tensor, _: &Tensor) -> Result<$grads> {

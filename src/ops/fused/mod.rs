@@ -13,21 +13,26 @@
 mod graph;
 mod producers;
 mod state;
+mod values;
 
 use super::float::Float;
 use super::route;
+use crate::gpu::{self, Buffer, Gpu, View};
 use candle_core::op::BackpropOp;
-use candle_core::{bail, DType, Layout, Result, Shape, Storage, Tensor, WithDType};
+use candle_core::{bail, DType, Result, Shape, Tensor};
 use graph::Out;
-pub(crate) use producers::Producers;
 use state::State;
-use std::ops::Deref;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use values::Values;
 
-/// An operation on slices. Inputs are contiguous and of one number type.
+/// An operation on slices of the CPU, of one number type, and on memory of a GPU. Inputs are
+/// contiguous.
 pub(crate) trait FusedOp: Send + Sync + 'static {
     /// For messages and profiles.
     const NAME: &'static str;
+
+    /// Whether kernels compute it on a GPU.
+    const KERNELS: bool = false;
 
     /// The shapes of the outputs.
     fn out_shapes(&self) -> Vec<Shape>;
@@ -37,6 +42,16 @@ pub(crate) trait FusedOp: Send + Sync + 'static {
 
     /// One gradient per input; that of an input that wants none may be empty.
     fn backward<F: Float>(&self, call: Backward<F>) -> Vec<Vec<F>>;
+
+    /// [`FusedOp::forward`] on a GPU.
+    fn launch(&self, _: Launch) -> Result<Vec<Buffer>> {
+        bail!("{}: no kernels", Self::NAME)
+    }
+
+    /// [`FusedOp::backward`] on a GPU: one gradient per input that wants one.
+    fn launch_backward(&self, _: LaunchBackward) -> Result<Vec<Option<Buffer>>> {
+        bail!("{}: no kernels", Self::NAME)
+    }
 }
 
 /// What a forward pass sees.
@@ -52,7 +67,7 @@ pub(crate) struct Forward<'a, F> {
 pub(crate) struct Backward<'a, F> {
     pub(crate) ins: &'a [&'a [F]],
     /// An output that the loss does not use is `None`.
-    pub(crate) outs: &'a [Option<Used<'a, F>>],
+    pub(crate) outs: &'a [Option<Used<&'a [F]>>],
     /// What the forward pass gave after its outputs.
     pub(crate) kept: &'a [Vec<F>],
     /// Which inputs want a gradient.
@@ -61,32 +76,69 @@ pub(crate) struct Backward<'a, F> {
 
 /// An output on the way back: what it was and the gradient of the loss with respect to it.
 #[derive(Clone, Copy)]
-pub(crate) struct Used<'a, F> {
-    pub(crate) value: &'a [F],
-    pub(crate) grad: &'a [F],
+pub(crate) struct Used<T> {
+    pub(crate) value: T,
+    pub(crate) grad: T,
 }
 
-impl<'a, F> Backward<'a, F> {
-    /// For ops with one output: the root runs only because that output was used.
-    pub(crate) fn only(&self) -> Used<'a, F> {
-        match self.outs {
-            [Some(used)] => Used { ..*used },
-            _ => unreachable!("the root of an op with one output runs after that output"),
-        }
+/// What a forward pass on a GPU sees.
+#[derive(Clone, Copy)]
+pub(crate) struct Launch<'a> {
+    pub(crate) gpu: &'a Gpu,
+    pub(crate) ins: &'a [View<'a>],
+    /// Whether any gradient will be wanted.
+    pub(crate) tracked: bool,
+}
+
+/// What a backward pass on a GPU sees; as [`Backward`].
+#[derive(Clone, Copy)]
+pub(crate) struct LaunchBackward<'a> {
+    pub(crate) gpu: &'a Gpu,
+    pub(crate) ins: &'a [View<'a>],
+    pub(crate) outs: &'a [Option<Used<View<'a>>>],
+    pub(crate) kept: &'a [Buffer],
+    pub(crate) wanted: &'a [bool],
+}
+
+/// For ops with one output: the root runs only because that output was used.
+fn only<T: Copy>(outs: &[Option<Used<T>>]) -> Used<T> {
+    match outs {
+        [Some(used)] => *used,
+        _ => unreachable!("the root of an op with one output runs after that output"),
     }
 }
 
-/// Whether the fused implementations run on `x`; the reference serves everything else.
-pub(crate) fn runs_on(x: &Tensor) -> bool {
-    let can = x.device().is_cpu() && matches!(x.dtype(), DType::F32 | DType::F64);
+impl<'a, F> Backward<'a, F> {
+    /// The output of an op that has one.
+    pub(crate) fn only(&self) -> Used<&'a [F]> {
+        only(self.outs)
+    }
+}
+
+impl<'a> LaunchBackward<'a> {
+    /// The output of an op that has one.
+    pub(crate) fn only(&self) -> Used<View<'a>> {
+        only(self.outs)
+    }
+}
+
+/// Whether the fused implementation of `O` runs on `x`; the reference serves everything else.
+pub(crate) fn runs_on<O: FusedOp>(x: &Tensor) -> bool {
+    let can = match gpu::of(x) {
+        Some(_) => O::KERNELS && matches!(x.dtype(), DType::F32 | DType::BF16),
+        None => x.device().is_cpu() && matches!(x.dtype(), DType::F32 | DType::F64),
+    };
     route::take(can)
 }
 
 /// Runs `op` and, if any input is tracked, records it for the backward pass.
 pub(crate) fn apply<O: FusedOp>(op: O, ins: &[&Tensor]) -> Result<Vec<Tensor>> {
+    if gpu::of(ins[0]).is_some() {
+        return apply_as::<O, Buffer>(op, ins);
+    }
     match ins[0].dtype() {
-        DType::F32 => apply_as::<O, f32>(op, ins),
-        DType::F64 => apply_as::<O, f64>(op, ins),
+        DType::F32 => apply_as::<O, Vec<f32>>(op, ins),
+        DType::F64 => apply_as::<O, Vec<f64>>(op, ins),
         other => bail!("{}: no implementation for {other:?}", O::NAME),
     }
 }
@@ -98,33 +150,27 @@ pub(crate) fn apply_one<O: FusedOp>(op: O, ins: &[&Tensor]) -> Result<Tensor> {
         .ok_or_else(|| candle_core::Error::Msg(format!("{}: no output", O::NAME)))
 }
 
-fn apply_as<O: FusedOp, F: Float>(op: O, ins: &[&Tensor]) -> Result<Vec<Tensor>> {
+fn apply_as<O: FusedOp, V: Values>(op: O, ins: &[&Tensor]) -> Result<Vec<Tensor>> {
     let ins = ins
         .iter()
         .map(|x| x.contiguous())
         .collect::<Result<Vec<_>>>()?;
     let tracked = ins.iter().any(Tensor::track_op);
-    let guards: Vec<_> = ins.iter().map(Tensor::storage_and_layout).collect();
-    let mut values = op.forward(Forward {
-        ins: &slices::<F, _>(&guards)?,
-        tracked,
-    });
-    drop(guards);
+    let mut values = V::forward(&op, &ins, tracked)?;
     let shapes = op.out_shapes();
     let kept = values.split_off(shapes.len());
     let ready = shapes
         .into_iter()
         .zip(values)
-        .map(|(shape, values)| (F::to_cpu_storage_owned(values), shape));
+        .map(|(shape, values)| (values.into_storage(), shape));
     if !tracked {
-        let bare = |(values, shape)| {
-            Tensor::from_storage(Storage::Cpu(values), shape, BackpropOp::none(), false)
-        };
+        let bare =
+            |(values, shape)| Tensor::from_storage(values, shape, BackpropOp::none(), false);
         return Ok(ready.map(bare).collect());
     }
-    let producers = F::all();
+    let producers = V::registry();
     let sources: Vec<_> = ins.iter().map(|x| producers.of(x)).collect();
-    let state = Arc::new(State::<O, F>::new(op, &ins, &sources, kept));
+    let state = Arc::new(State::<O, V>::new(op, &ins, &sources, kept));
     let root = state.root(&ins, &sources)?;
     ready
         .enumerate()
@@ -139,27 +185,6 @@ fn apply_as<O: FusedOp, F: Float>(op: O, ins: &[&Tensor]) -> Result<Vec<Tensor>>
             Ok(out)
         })
         .collect()
-}
-
-/// The elements of tensors whose storages are held by guards `G`.
-fn slices<'a, F, G>(guards: &'a [(G, &Layout)]) -> Result<Vec<&'a [F]>>
-where
-    F: WithDType,
-    G: Deref<Target = Storage>,
-{
-    guards
-        .iter()
-        .map(|(storage, layout)| slice(storage, layout))
-        .collect()
-}
-
-fn slice<'a, F: WithDType>(storage: &'a Storage, layout: &Layout) -> Result<&'a [F]> {
-    match (storage, layout.contiguous_offsets()) {
-        (Storage::Cpu(storage), Some((start, end))) => {
-            Ok(&F::cpu_storage_as_slice(storage)?[start..end])
-        }
-        _ => bail!("a fused op reads contiguous tensors on the CPU only"),
-    }
 }
 
 /// A panic elsewhere leaves no half-written state here, so poison does not matter.

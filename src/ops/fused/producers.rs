@@ -1,41 +1,43 @@
 //! Which fused op made which tensor, as long as the tensor lives.
 
 use super::lock;
-use candle_core::{Tensor, TensorId};
+use candle_core::{Result, Tensor, TensorId};
 use std::collections::HashMap;
-use std::sync::{Arc, LazyLock, Mutex, Weak};
+use std::sync::{Arc, Mutex, Weak};
 
 /// The receiving end of a gradient: an application of a fused op.
-pub(crate) trait Sink<F>: Send + Sync {
+pub(super) trait Sink<V>: Send + Sync {
     /// Adds to the gradient of output `index`.
-    fn receive(&self, index: usize, grad: Vec<F>);
+    fn receive(&self, index: usize, grad: V) -> Result<()>;
 }
 
 /// Where a tensor came from: its op, which of its outputs, and the token that stands for it.
 #[derive(Clone)]
-pub(super) struct Source<F> {
-    pub(super) sink: Arc<dyn Sink<F>>,
+pub(super) struct Source<V> {
+    pub(super) sink: Arc<dyn Sink<V>>,
     pub(super) index: usize,
     pub(super) token: Tensor,
 }
 
 /// The living outputs of fused ops.
-pub(crate) struct Registry<F>(Mutex<HashMap<TensorId, Living<F>>>);
+pub(super) struct Registry<V>(Mutex<HashMap<TensorId, Living<V>>>);
 
 /// [`Source`] without a hold on the op: the output itself has one.
-struct Living<F> {
-    sink: Weak<dyn Sink<F>>,
+struct Living<V> {
+    sink: Weak<dyn Sink<V>>,
     index: usize,
     token: Tensor,
 }
 
-impl<F> Registry<F> {
-    fn new() -> Self {
+impl<V> Default for Registry<V> {
+    fn default() -> Self {
         Self(Mutex::default())
     }
+}
 
+impl<V> Registry<V> {
     /// Where `x` came from; `None` for variables and results of candle's own ops.
-    pub(super) fn of(&self, x: &Tensor) -> Option<Source<F>> {
+    pub(super) fn of(&self, x: &Tensor) -> Option<Source<V>> {
         let living = lock(&self.0);
         let Living { sink, index, token } = living.get(&x.id())?;
         Some(Source {
@@ -45,7 +47,7 @@ impl<F> Registry<F> {
         })
     }
 
-    pub(super) fn insert(&self, x: &Tensor, sink: Weak<dyn Sink<F>>, index: usize, token: Tensor) {
+    pub(super) fn insert(&self, x: &Tensor, sink: Weak<dyn Sink<V>>, index: usize, token: Tensor) {
         lock(&self.0).insert(x.id(), Living { sink, index, token });
     }
 
@@ -55,22 +57,3 @@ impl<F> Registry<F> {
         drop(gone); // after the lock: the token may be the last hold on other outputs
     }
 }
-
-/// The registry of a number type.
-pub(crate) trait Producers: Sized + 'static {
-    fn all() -> &'static Registry<Self>;
-}
-
-macro_rules! producers {
-    ($float:ty) => {
-        impl Producers for $float {
-            fn all() -> &'static Registry<Self> {
-                static ALL: LazyLock<Registry<$float>> = LazyLock::new(Registry::new);
-                &ALL
-            }
-        }
-    };
-}
-
-producers!(f32);
-producers!(f64);

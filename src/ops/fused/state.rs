@@ -2,53 +2,54 @@
 
 use super::graph::{Root, Tap};
 use super::producers::{Sink, Source};
-use super::{lock, slice, slices, Backward, FusedOp, Used};
-use crate::ops::float::Float;
-use candle_core::{bail, Device, Result, Tensor, TensorId};
+use super::values::{Arrived, Values};
+use super::{lock, FusedOp};
+use candle_core::op::BackpropOp;
+use candle_core::{bail, Result, Tensor, TensorId};
 use std::sync::{Arc, Mutex, Weak};
 
 /// The most inputs that taps and a root can carry.
 const MOST: usize = 9;
 
-pub(super) struct State<O, F: Float> {
+pub(super) struct State<O, V: Values> {
     op: O,
     /// What the backward pass reads; it runs once, and then lets go of it.
-    saved: Mutex<Option<Saved<F>>>,
+    saved: Mutex<Option<Saved<V>>>,
     wanted: Vec<bool>,
     /// Who made an input, if a fused op did.
-    sources: Vec<Option<Maker<F>>>,
-    outs: Mutex<Vec<Output<F>>>,
-    grads: Mutex<Vec<Option<Vec<F>>>>,
+    sources: Vec<Option<Maker<V>>>,
+    outs: Mutex<Vec<Output<V>>>,
+    grads: Mutex<Vec<Option<V>>>,
 }
 
-struct Saved<F> {
+struct Saved<V> {
     ins: Vec<Tensor>,
-    kept: Vec<Vec<F>>,
+    kept: Vec<V>,
 }
 
 /// A fused op and which of its outputs.
-type Maker<F> = (Arc<dyn Sink<F>>, usize);
+type Maker<V> = (Arc<dyn Sink<V>>, usize);
 
 /// An output: its name and value while somebody holds it, and the gradient that has arrived.
-struct Output<F> {
+struct Output<V> {
     id: Option<TensorId>,
     value: Option<Tensor>,
-    grad: Option<Vec<F>>,
+    grad: Option<V>,
 }
 
-impl<O: FusedOp, F: Float> State<O, F> {
+impl<O: FusedOp, V: Values> State<O, V> {
     pub(super) fn new(
         op: O,
         ins: &[Tensor],
-        sources: &[Option<Source<F>>],
-        kept: Vec<Vec<F>>,
+        sources: &[Option<Source<V>>],
+        kept: Vec<V>,
     ) -> Self {
         let empty = |_| Output {
             id: None,
             value: None,
             grad: None,
         };
-        let source = |s: &Option<Source<F>>| s.as_ref().map(|s| (s.sink.clone(), s.index));
+        let source = |s: &Option<Source<V>>| s.as_ref().map(|s| (s.sink.clone(), s.index));
         Self {
             outs: Mutex::new(op.out_shapes().iter().map(empty).collect()),
             saved: Mutex::new(Some(Saved {
@@ -66,13 +67,13 @@ impl<O: FusedOp, F: Float> State<O, F> {
     pub(super) fn root(
         self: &Arc<Self>,
         ins: &[Tensor],
-        sources: &[Option<Source<F>>],
+        sources: &[Option<Source<V>>],
     ) -> Result<Tensor> {
         if ins.len() > MOST {
             let given = ins.len();
             bail!("{}: {given} inputs, one to {MOST} are possible", O::NAME);
         }
-        let tied = |(x, source): (&Tensor, &Option<Source<F>>)| match source {
+        let tied = |(x, source): (&Tensor, &Option<Source<V>>)| match source {
             Some(source) => source.token.clone(),
             None => x.clone(),
         };
@@ -102,7 +103,7 @@ impl<O: FusedOp, F: Float> State<O, F> {
     /// Output `index` has become the tensor `out`, which hangs on the token `root`.
     pub(super) fn produced(self: &Arc<Self>, index: usize, out: &Tensor, root: &Tensor) {
         let weak: Weak<Self> = Arc::downgrade(self);
-        F::all().insert(out, weak, index, root.clone());
+        V::registry().insert(out, weak, index, root.clone());
         let mut outs = lock(&self.outs);
         outs[index].id = Some(out.id());
         outs[index].value = Some(out.detach());
@@ -112,7 +113,7 @@ impl<O: FusedOp, F: Float> State<O, F> {
     pub(super) fn dropped(&self, index: usize) {
         let id = lock(&self.outs)[index].id.take();
         if let Some(id) = id {
-            F::all().remove(id);
+            V::registry().remove(id);
         }
     }
 
@@ -120,37 +121,16 @@ impl<O: FusedOp, F: Float> State<O, F> {
         let Some(saved) = lock(&self.saved).take() else {
             bail!("{}: the backward pass of a graph runs once", O::NAME);
         };
-        let outs: Vec<_> = lock(&self.outs)
+        let outs: Vec<Arrived<V>> = lock(&self.outs)
             .iter_mut()
             .map(|out| out.grad.take().zip(out.value.take()))
             .collect();
-        let ins: Vec<_> = saved.ins.iter().map(Tensor::storage_and_layout).collect();
-        let guards: Vec<_> = outs
-            .iter()
-            .map(|out| out.as_ref().map(|(_, value)| value.storage_and_layout()))
-            .collect();
-        let views = guards
-            .iter()
-            .zip(&outs)
-            .map(|(guard, out)| match (guard, out) {
-                (Some(value), Some((grad, _))) => Ok(Some(Used {
-                    value: slice::<F>(&value.0, value.1)?,
-                    grad,
-                })),
-                _ => Ok(None),
-            })
-            .collect::<Result<Vec<_>>>()?;
-        let grads = self.op.backward(Backward {
-            ins: &slices::<F, _>(&ins)?,
-            outs: &views,
-            kept: &saved.kept,
-            wanted: &self.wanted,
-        });
+        let grads = V::backward(&self.op, &saved.ins, &outs, &saved.kept, &self.wanted)?;
         for (index, grad) in grads.into_iter().enumerate() {
-            match (&self.sources[index], self.wanted[index]) {
-                (_, false) => {}
-                (Some((sink, output)), true) => sink.receive(*output, grad),
-                (None, true) => lock(&self.grads)[index] = Some(grad),
+            match (&self.sources[index], grad) {
+                (_, None) => {}
+                (Some((sink, output)), Some(grad)) => sink.receive(*output, grad)?,
+                (None, grad) => lock(&self.grads)[index] = grad,
             }
         }
         Ok(())
@@ -163,19 +143,25 @@ impl<O: FusedOp, F: Float> State<O, F> {
             return Ok(Some(tied.clone()));
         }
         match lock(&self.grads)[index].take() {
-            Some(grad) => Tensor::from_vec(grad, tied.shape(), &Device::Cpu).map(Some),
+            Some(grad) => {
+                let (storage, shape) = (grad.into_storage(), tied.shape().clone());
+                let grad = Tensor::from_storage(storage, shape, BackpropOp::none(), false);
+                Ok(Some(grad))
+            }
             None if tied.track_op() => tied.zeros_like().map(Some),
             None => Ok(None),
         }
     }
 }
 
-impl<O: FusedOp, F: Float> Sink<F> for State<O, F> {
-    fn receive(&self, index: usize, grad: Vec<F>) {
-        let mut outs = lock(&self.outs);
-        match &mut outs[index].grad {
-            Some(sum) => crate::ops::lanes::add_to(sum, &grad),
-            empty => *empty = Some(grad),
+impl<O: FusedOp, V: Values> Sink<V> for State<O, V> {
+    fn receive(&self, index: usize, grad: V) -> Result<()> {
+        match &mut lock(&self.outs)[index].grad {
+            Some(sum) => V::add(sum, grad),
+            empty => {
+                *empty = Some(grad);
+                Ok(())
+            }
         }
     }
 }

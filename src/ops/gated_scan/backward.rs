@@ -17,7 +17,7 @@ const CHUNK: usize = 64;
 pub(super) fn backward<R: Rule, F: Float>(
     scan: &Scan<R>,
     ins: &[&[F]],
-    out: Used<F>,
+    out: Used<&[F]>,
 ) -> Vec<Vec<F>> {
     let numbers = scan.numbers(ins);
     let sizes = &scan.sizes;
@@ -68,7 +68,7 @@ impl<F: Float> Scratch<F> {
 fn backward_strip<R: Rule, F: Float>(
     scan: &Scan<R>,
     strand: &Strand<F>,
-    out: Used<F>,
+    out: Used<&[F]>,
     [mut gz, mut gx, mut gp]: [Rows<F>; 3],
 ) {
     let (sizes, sequence) = (&scan.sizes, strand.strip.sequence);

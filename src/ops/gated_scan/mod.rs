@@ -50,7 +50,7 @@ pub fn gated_scan(z: &Tensor, x: &Tensor, gates: &Gates, rows: Option<&Tensor>) 
         Gates::RgLru { lambda, .. } => shape::expect(OP, ("lambda", lambda), by, &[sizes.width])?,
         Gates::Sigmoid => {}
     }
-    if !runs_on(x) {
+    if !runs_on::<Scan<Gated>>(x) {
         return reference::gated_scan(z, x, gates, rows);
     }
     match gates {

@@ -23,7 +23,7 @@ pub fn complex_scan(a: &Tensor, x: &Tensor) -> Result<Tensor> {
     }
     let needed = [batch, len, 2, width];
     shape::expect(ComplexScan::NAME, ("x", x), ("a", a), &needed)?;
-    if runs_on(a) {
+    if runs_on::<ComplexScan>(a) {
         apply_one(ComplexScan { batch, len, width }, &[a, x])
     } else {
         reference::complex_scan(a, x)

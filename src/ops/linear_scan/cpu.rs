@@ -33,7 +33,7 @@ fn add_product<F: Float>(to: &mut [F], x: &[F], a: &[F], b: &[F]) {
     }
 }
 
-pub(super) fn backward<F: Float>(scan: &LinearScan, a: &[F], h: Used<F>) -> Vec<Vec<F>> {
+pub(super) fn backward<F: Float>(scan: &LinearScan, a: &[F], h: Used<&[F]>) -> Vec<Vec<F>> {
     let mut ga = vec![F::zero(); a.len()];
     let mut gx = vec![F::zero(); a.len()];
     let strips = Strips::new(scan.batch, scan.width);
@@ -50,7 +50,7 @@ fn backward_strip<F: Float>(
     len: usize,
     strip: Strip,
     a: &[F],
-    h: Used<F>,
+    h: Used<&[F]>,
     mut ga: Rows<F>,
     mut gx: Rows<F>,
 ) {

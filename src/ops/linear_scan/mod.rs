@@ -16,7 +16,7 @@ use candle_core::{Result, Shape, Tensor};
 pub fn linear_scan(a: &Tensor, x: &Tensor) -> Result<Tensor> {
     let [batch, len, width] = shape::dims(LinearScan::NAME, ("a", a))?;
     shape::expect(LinearScan::NAME, ("x", x), ("a", a), &[batch, len, width])?;
-    if runs_on(a) {
+    if runs_on::<LinearScan>(a) {
         apply_one(LinearScan { batch, len, width }, &[a, x])
     } else {
         reference::linear_scan(a, x)

@@ -27,6 +27,14 @@ fn fused_equals_reference() {
 }
 
 #[test]
+fn kernels_equal_the_reference() {
+    let cases = [1, 1000].map(case);
+    for (fused, reference) in ALL {
+        check::kernels_agree(&cases, |ins| fused(&ins[0]), |ins| reference(&ins[0]));
+    }
+}
+
+#[test]
 fn gradients_are_finite_differences() {
     for (fused, _) in ALL {
         check::finite_differences(&case(40), |ins| fused(&ins[0]));

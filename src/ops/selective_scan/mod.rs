@@ -28,7 +28,7 @@ pub fn selective_scan(
 ) -> Result<Tensor> {
     let ins = [u, delta, a, b, c];
     let scan = SelectiveScan::check(ins, positions)?;
-    if runs_on(u) {
+    if runs_on::<SelectiveScan>(u) {
         apply_one(scan, &ins)
     } else {
         reference::selective_scan(ins, &scan)

@@ -27,7 +27,7 @@ pub fn ssd(
     positions: Option<&Tensor>,
 ) -> Result<Tensor> {
     let op = Ssd::check(u, delta, a, b, c, positions)?;
-    if runs_on(u) {
+    if runs_on::<Ssd>(u) {
         apply_one(op, &[u, delta, a, b, c])
     } else {
         reference::ssd(u, delta, a, b, c, positions)

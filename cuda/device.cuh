@@ -1,0 +1,128 @@
+// What every kernel is written in: plain CUDA C++ through the few names below, so that the same
+// source runs on a GPU (nvcc) and, thread by thread and checked, on a CPU (emulation/).
+//
+// Rules for kernels
+// - Pointers to tensors are Global<T> in the parameters and Ptr<T> in device functions; elements are
+//   read into typed locals (`float x = p[i];`, never `auto`). Parameters are Global<T>, uint32_t,
+//   float or Table<T, N>; offsets into tensors are computed in 64 bits.
+// - Shared memory is SHARED(T, name, count) or dynamic_shared<T>(byte offset, count), 48 KiB a block.
+// - Threads a block are a multiple of 32; warp functions are called by all lanes of a warp.
+// - No atomics on floats: partial sums are written out and added in a fixed order.
+#pragma once
+
+#ifdef __CUDACC__
+
+#include <cuda_bf16.h>
+
+#include <cstdint>
+
+#define DEVICE __device__ __forceinline__
+
+// A kernel that is launched with at most `threads` threads a block.
+#define KERNEL(name, threads, ...) extern "C" __global__ void __launch_bounds__(threads) name(__VA_ARGS__)
+
+#define SHARED(T, name, count) __shared__ __align__(16) T name[count]
+
+using bf16 = __nv_bfloat16;
+
+template <class T>
+using Ptr = T*;
+template <class T>
+using Global = T* __restrict__;
+
+// Pointers passed by value, for kernels over many tensors.
+template <class T, int N>
+struct Table {
+    T* at[N];
+    DEVICE T* operator[](int i) const { return at[i]; }
+};
+
+template <class T>
+DEVICE T* dynamic_shared(uint32_t offset, uint32_t) {
+    extern __shared__ __align__(16) unsigned char dynamic_bytes[];
+    return reinterpret_cast<T*>(dynamic_bytes + offset);
+}
+
+DEVICE float to_float(float x) { return x; }
+DEVICE float to_float(bf16 x) { return __bfloat162float(x); }
+template <class T>
+DEVICE T from_float(float x);
+template <>
+DEVICE float from_float<float>(float x) { return x; }
+template <>
+DEVICE bf16 from_float<bf16>(float x) { return __float2bfloat16_rn(x); }
+
+template <class T>
+DEVICE T shuffle(T x, int lane) { return __shfl_sync(0xffffffffu, x, lane); }
+template <class T>
+DEVICE T shuffle_xor(T x, int mask) { return __shfl_xor_sync(0xffffffffu, x, mask); }
+template <class T>
+DEVICE T shuffle_up(T x, int by) { return __shfl_up_sync(0xffffffffu, x, by); }
+template <class T>
+DEVICE T shuffle_down(T x, int by) { return __shfl_down_sync(0xffffffffu, x, by); }
+
+// 2^x, within 2 ulp; results below 2^-126 are 0.
+DEVICE float exp2_fast(float x) {
+    float y;
+    asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+    return y;
+}
+
+struct alignas(16) Four {
+    float v[4];
+};
+
+// Four neighbours at once; p is aligned to their size.
+DEVICE Four load4(const float* p) {
+    float4 x = *reinterpret_cast<const float4*>(p);
+    return {x.x, x.y, x.z, x.w};
+}
+DEVICE Four load4(const bf16* p) {
+    uint2 x = *reinterpret_cast<const uint2*>(p);
+    return {__uint_as_float(x.x << 16), __uint_as_float(x.x & 0xffff0000u),
+            __uint_as_float(x.y << 16), __uint_as_float(x.y & 0xffff0000u)};
+}
+DEVICE void store4(float* p, Four x) {
+    *reinterpret_cast<float4*>(p) = make_float4(x.v[0], x.v[1], x.v[2], x.v[3]);
+}
+DEVICE void store4(bf16* p, Four x) {
+    __nv_bfloat162 pairs[2] = {__floats2bfloat162_rn(x.v[0], x.v[1]),
+                               __floats2bfloat162_rn(x.v[2], x.v[3])};
+    *reinterpret_cast<uint2*>(p) = *reinterpret_cast<uint2*>(pairs);
+}
+
+#else
+#include "emulation/emulation.hpp"
+#endif
+
+constexpr int WARP = 32;
+constexpr float LOG2E = 1.4426950408889634f;
+
+DEVICE float warp_sum(float x) {
+#pragma unroll
+    for (int mask = WARP / 2; mask > 0; mask /= 2) x += shuffle_xor(x, mask);
+    return x;
+}
+
+DEVICE float warp_max(float x) {
+#pragma unroll
+    for (int mask = WARP / 2; mask > 0; mask /= 2) x = fmaxf(x, shuffle_xor(x, mask));
+    return x;
+}
+
+// The sum over a block of THREADS threads, in all of them. A barrier before and after.
+template <int THREADS>
+DEVICE float block_sum(float x) {
+    constexpr int WARPS = THREADS / WARP;
+    SHARED(float, parts, WARPS);
+    x = warp_sum(x);
+    __syncthreads();
+    if (threadIdx.x % WARP == 0) parts[threadIdx.x / WARP] = x;
+    __syncthreads();
+    float sum = 0.0f;
+#pragma unroll
+    for (int i = 0; i < WARPS; ++i) sum += parts[i];
+    return sum;
+}
+
+DEVICE float sigmoid(float x) { return 1.0f / (1.0f + exp2_fast(-LOG2E * x)); }

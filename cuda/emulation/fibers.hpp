@@ -1,0 +1,163 @@
+// The threads of a block as fibers of one thread of the operating system.
+#pragma once
+
+#include <csetjmp>
+#include <cstdarg>
+#include <cstdint>
+#include <cstdio>
+#include <functional>
+#include <memory>
+#include <vector>
+
+#include <ucontext.h>
+
+namespace emulation {
+
+struct Index {
+    uint32_t x = 0, y = 0, z = 0;
+};
+
+// What the lanes of a warp, or all threads of a block, wait for together.
+struct Meeting {
+    uint32_t members = 0, arrived = 0, epoch = 0;
+    uint64_t values[2][32] = {};
+};
+
+// Where in the launch the running fiber is.
+struct Place {
+    Index thread, block, threads, blocks;
+    uint32_t block_index = 0;
+    Meeting *in_block = nullptr, *in_warp = nullptr;
+    uint32_t block_epoch() const { return in_block->epoch; }
+    uint32_t warp_epoch() const { return in_warp->epoch; }
+};
+
+// A suspended thread. Fibers serve one block after another, so that their stacks are made once.
+struct Fiber {
+    Place place;
+    jmp_buf resume;
+    bool started = false, finished = false;
+    const Meeting* awaits = nullptr;  // until its epoch is no longer this one:
+    uint32_t epoch = 0;
+    std::unique_ptr<char[]> stack;
+    ucontext_t context;
+};
+
+struct Scheduler {
+    std::vector<std::unique_ptr<Fiber>> fibers;
+    Fiber* running = nullptr;
+    jmp_buf back;
+    std::function<void()> kernel;
+    char message[512] = {};
+    bool failed = false;
+
+    void run_block(uint32_t count, const Place& place);
+};
+
+inline Scheduler& scheduler() {
+    static thread_local Scheduler it;
+    return it;
+}
+
+inline const Place& here() { return scheduler().running->place; }
+
+inline void suspend() {
+    Scheduler& s = scheduler();
+    if (!_setjmp(s.running->resume)) _longjmp(s.back, 1);
+}
+
+// Ends the launch with a message; fibers are dropped where they stand.
+[[noreturn]] inline void fail(const char* format, ...) {
+    Scheduler& s = scheduler();
+    va_list values;
+    va_start(values, format);
+    vsnprintf(s.message, sizeof s.message, format, values);
+    va_end(values);
+    s.failed = true;
+    _longjmp(s.back, 1);
+}
+
+inline void meet(Meeting& meeting) {
+    uint32_t epoch = meeting.epoch;
+    if (++meeting.arrived == meeting.members) {
+        meeting.arrived = 0;
+        ++meeting.epoch;
+        return;
+    }
+    Fiber& fiber = *scheduler().running;
+    fiber.awaits = &meeting;
+    fiber.epoch = epoch;
+    suspend();
+}
+
+inline void barrier() { meet(*scheduler().running->place.in_block); }
+
+// All lanes bring a value and leave with that of lane `source`. Two sets of places: a lane writes
+// to a set again only after all lanes have read from it and met at the other one.
+inline uint64_t exchange(uint64_t value, int source) {
+    Meeting& warp = *scheduler().running->place.in_warp;
+    uint64_t* values = warp.values[warp.epoch & 1];
+    values[here().thread.x % 32] = value;
+    meet(warp);
+    return values[source];
+}
+
+// A fiber's whole life: a thread of one block after another.
+inline void live() {
+    for (;;) {
+        Scheduler& s = scheduler();
+        s.kernel();
+        s.running->finished = true;
+        suspend();
+    }
+}
+
+inline void Scheduler::run_block(uint32_t count, const Place& place) {
+    constexpr size_t STACK = 256 * 1024;
+    Meeting block;
+    block.members = count;
+    std::vector<Meeting> warps(count / 32);
+    for (uint32_t i = 0; i < count; ++i) {
+        if (i == fibers.size()) {
+            fibers.push_back(std::make_unique<Fiber>());
+            fibers[i]->stack.reset(new char[STACK]);
+        }
+        Fiber& fiber = *fibers[i];
+        fiber.place = place;
+        fiber.place.thread.x = i;
+        fiber.place.in_block = &block;
+        fiber.place.in_warp = &warps[i / 32];
+        warps[i / 32].members = 32;
+        fiber.finished = false;
+        fiber.awaits = nullptr;
+    }
+    // As long as any fiber gets further in a round, go round.
+    volatile bool moved = true;
+    volatile uint32_t left = count;
+    while (left > 0) {
+        if (!moved)
+            fail("deadlock: %u of %u threads of block %u wait for threads that have ended or wait elsewhere",
+                 unsigned(left), count, place.block_index);
+        moved = false;
+        for (volatile uint32_t i = 0; i < count; i = i + 1) {
+            Fiber& fiber = *fibers[i];
+            if (fiber.finished || (fiber.awaits && fiber.awaits->epoch == fiber.epoch)) continue;
+            fiber.awaits = nullptr;
+            moved = true;
+            running = &fiber;
+            if (!_setjmp(back)) {
+                if (fiber.started) _longjmp(fiber.resume, 1);
+                fiber.started = true;
+                getcontext(&fiber.context);
+                fiber.context.uc_stack.ss_sp = fiber.stack.get();
+                fiber.context.uc_stack.ss_size = STACK;
+                makecontext(&fiber.context, live, 0);
+                setcontext(&fiber.context);
+            }
+            if (failed) return;
+            if (fibers[i]->finished) left = left - 1;
+        }
+    }
+}
+
+}  // namespace emulation

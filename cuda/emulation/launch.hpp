@@ -1,0 +1,205 @@
+// Kernels by name, with arguments that say what they are.
+#pragma once
+
+#include "checked.hpp"
+
+#include <map>
+#include <utility>
+
+namespace emulation {
+
+// An argument as the caller sends it; the same layout stands in the loader of the tests.
+struct Argument {
+    enum Kind : uint32_t { POINTER, U32, F32, TABLE };
+    Kind kind;
+    uint32_t element;  // bytes of an element behind a pointer
+    uint64_t value;    // address, bits of the number, or address of the entries of a table
+    uint64_t count;    // elements behind a pointer, entries of a table
+};
+
+constexpr size_t SHARED_BYTES = 48 * 1024;
+
+// Shared memory of one block. It begins as NaN in every type, so that nothing is read unwritten.
+struct Shared {
+    std::vector<uint64_t> bytes;
+    Region region;
+
+    Shared(size_t size, size_t grain)
+        : bytes((size + 15) / 16 * 2 + 1, ~uint64_t(0)),
+          region("shared memory", (char*)((uintptr_t(bytes.data()) + 15) & ~uintptr_t(15)), size, grain) {}
+};
+
+// The memory of one launch.
+struct Memory {
+    std::map<uint64_t, std::unique_ptr<Region>> tensors;
+    std::map<const void*, std::unique_ptr<Shared>> shared;
+    size_t dynamic = 0, in_use = 0;
+
+    // Two arguments may name the same tensor; its region reaches as far as the longer of them.
+    void add(const Argument& a, const std::string& name) {
+        if (a.kind == Argument::TABLE)
+            for (uint64_t i = 0; i < a.count; ++i)
+                add(((const Argument*)a.value)[i], name + "[" + std::to_string(i) + "]");
+        if (a.kind != Argument::POINTER || !a.value) return;
+        auto& region = tensors[a.value];
+        if (!region || region->bytes < a.count * a.element)
+            region.reset(new Region(name, (char*)a.value, a.count * a.element, a.element));
+    }
+
+    void next_block() {
+        shared.clear();
+        in_use = 0;
+    }
+
+    Region* shared_at(const void* tag, size_t size, size_t grain) {
+        auto& part = shared[tag];
+        if (!part) {
+            in_use += size;
+            if (in_use > SHARED_BYTES) fail("%zu bytes of shared memory, a block has %zu", in_use, SHARED_BYTES);
+            part.reset(new Shared(size, grain));
+        }
+        return &part->region;
+    }
+};
+
+inline Memory*& memory() {
+    static thread_local Memory* it = nullptr;
+    return it;
+}
+
+template <class T>
+Checked<T> shared(const void* tag, size_t count) {
+    Region* region = memory()->shared_at(tag, count * sizeof(T), sizeof(T));
+    return Checked<T>(region, region->base);
+}
+
+template <class T>
+Checked<T> dynamic_part(uint32_t offset, uint32_t count) {
+    if (offset + count * sizeof(T) > memory()->dynamic)
+        fail("bytes %u to %zu of dynamic shared memory, launched with %zu", offset, offset + count * sizeof(T), memory()->dynamic);
+    if (offset % sizeof(T)) fail("dynamic shared memory at byte %u is not aligned", offset);
+    Region* region = memory()->shared_at(&memory()->dynamic, memory()->dynamic, 2);
+    return Checked<T>(region, region->base + offset);
+}
+
+// From an argument to a parameter of the kernel.
+template <class P>
+struct Unpack;
+
+template <>
+struct Unpack<uint32_t> {
+    static uint32_t from(const Argument& a, uint32_t index) {
+        if (a.kind != Argument::U32) fail("argument %u is not the u32 that the kernel takes", index);
+        return uint32_t(a.value);
+    }
+};
+
+template <>
+struct Unpack<float> {
+    static float from(const Argument& a, uint32_t index) {
+        if (a.kind != Argument::F32) fail("argument %u is not the f32 that the kernel takes", index);
+        uint32_t bits = uint32_t(a.value);
+        float x;
+        memcpy(&x, &bits, 4);
+        return x;
+    }
+};
+
+template <class T>
+struct Unpack<Checked<T>> {
+    static Checked<T> from(const Argument& a, uint32_t index) {
+        if (a.kind != Argument::POINTER) fail("argument %u is not the pointer that the kernel takes", index);
+        if (!a.value) return nullptr;
+        if (a.element != sizeof(T)) fail("argument %u has elements of %u bytes, the kernel's have %zu", index, a.element, sizeof(T));
+        return Checked<T>(memory()->tensors[a.value].get(), (char*)a.value);
+    }
+};
+
+template <class T, int N>
+struct Unpack<Table<T, N>> {
+    static Table<T, N> from(const Argument& a, uint32_t index) {
+        if (a.kind != Argument::TABLE) fail("argument %u is not the table that the kernel takes", index);
+        if (a.count != N) fail("argument %u has %zu entries, the kernel's table %d", index, size_t(a.count), N);
+        Table<T, N> table;
+        for (int i = 0; i < N; ++i) table.at[i] = Unpack<Checked<T>>::from(((const Argument*)a.value)[i], index);
+        return table;
+    }
+};
+
+using Run = void (*)(const Argument*, size_t, const Place&, uint32_t);
+
+template <auto F>
+struct Entry;
+
+template <class... P, void (*F)(P...)>
+struct Entry<F> {
+    static void run(const Argument* arguments, size_t count, const Place& place, uint32_t threads) {
+        run_with(arguments, count, place, threads, std::index_sequence_for<P...>());
+    }
+    template <size_t... I>
+    static void run_with(const Argument* a, size_t count, const Place& place, uint32_t threads, std::index_sequence<I...>) {
+        Scheduler& s = scheduler();
+        s.kernel = [=] {
+            if (count != sizeof...(P)) fail("%zu arguments, the kernel takes %zu", count, sizeof...(P));
+            F(Unpack<P>::from(a[I], I)...);
+        };
+        s.run_block(threads, place);
+    }
+};
+
+struct Kernel {
+    uint32_t most;
+    Run run;
+};
+
+inline std::map<std::string, Kernel>& kernels() {
+    static std::map<std::string, Kernel> all;
+    return all;
+}
+
+struct Registered {
+    Registered(const char* name, uint32_t most, Run run) { kernels()[name] = {most, run}; }
+};
+
+}  // namespace emulation
+
+// Runs a kernel; true if it went well, else `message` says what was wrong.
+extern "C" inline __attribute__((used, visibility("default"))) bool emulation_launch(
+    const char* name, const uint32_t blocks[3], uint32_t threads, uint32_t dynamic,
+    const emulation::Argument* arguments, size_t count, char* message, size_t room) {
+    using namespace emulation;
+    Scheduler& s = scheduler();
+    s.failed = false;
+    s.message[0] = 0;
+    auto found = kernels().find(name);
+    auto refuse = [&](const char* why) {
+        snprintf(message, room, "%s: %s", name, why);
+        return false;
+    };
+    if (found == kernels().end()) return refuse("no such kernel");
+    if (threads == 0 || threads % 32 || threads > found->second.most)
+        return refuse("the number of threads is no multiple of 32 or above the kernel's bound");
+    if (blocks[0] == 0 || blocks[1] == 0 || blocks[2] == 0 || blocks[1] > 65535 || blocks[2] > 65535)
+        return refuse("no blocks, or more than 65535 along y or z");
+    Memory memory_of_launch;
+    memory_of_launch.dynamic = dynamic;
+    for (size_t i = 0; i < count; ++i) memory_of_launch.add(arguments[i], "argument " + std::to_string(i));
+    memory() = &memory_of_launch;
+    Place place;
+    place.threads = {threads, 1, 1};
+    place.blocks = {blocks[0], blocks[1], blocks[2]};
+    for (uint32_t z = 0; z < blocks[2] && !s.failed; ++z)
+        for (uint32_t y = 0; y < blocks[1] && !s.failed; ++y)
+            for (uint32_t x = 0; x < blocks[0] && !s.failed; ++x) {
+                memory_of_launch.next_block();
+                place.block = {x, y, z};
+                place.block_index = x + blocks[0] * (y + blocks[1] * z);
+                found->second.run(arguments, count, place, threads);
+            }
+    memory() = nullptr;
+    if (s.failed) {
+        s.fibers.clear();  // they stand where they failed
+        return refuse(s.message);
+    }
+    return true;
+}

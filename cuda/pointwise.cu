@@ -1,0 +1,55 @@
+// Functions of one number, sums of gradients, changes of type: a thread for each element.
+#include "pointwise.cuh"
+
+template <class F, class T>
+DEVICE void forward(Ptr<const T> x, Ptr<T> y, uint32_t count) {
+    uint32_t i = blockIdx.x * blockDim.x + threadIdx.x;
+    if (i < count) y[i] = from_float<T>(F::value(to_float(x[i])));
+}
+
+template <class F, class T>
+DEVICE void backward(Ptr<const T> x, Ptr<const T> y, Ptr<const T> gy, Ptr<T> gx, uint32_t count) {
+    uint32_t i = blockIdx.x * blockDim.x + threadIdx.x;
+    if (i < count)
+        gx[i] = from_float<T>(to_float(gy[i]) * F::slope(to_float(x[i]), to_float(y[i])));
+}
+
+#define FUNCTION(name, F, io, T)                                                              \
+    KERNEL(name##_forward_##io, 256, Global<const T> x, Global<T> y, uint32_t count) {        \
+        forward<F, T>(x, y, count);                                                           \
+    }                                                                                         \
+    KERNEL(name##_backward_##io, 256, Global<const T> x, Global<const T> y, Global<const T> gy, \
+           Global<T> gx, uint32_t count) {                                                    \
+        backward<F, T>(x, y, gy, gx, count);                                                  \
+    }
+
+#define FUNCTIONS(io, T)              \
+    FUNCTION(sigmoid, Sigmoid, io, T)   \
+    FUNCTION(softplus, Softplus, io, T) \
+    FUNCTION(elu1, Elu1, io, T)         \
+    FUNCTION(gelu, Gelu, io, T)         \
+    FUNCTION(silu, Silu, io, T)         \
+    FUNCTION(tanh, Tanh, io, T)
+
+FUNCTIONS(f32, float)
+FUNCTIONS(bf16, bf16)
+
+// sum += more
+#define ADD_TO(io, T)                                                                        \
+    KERNEL(add_to_##io, 256, Global<const T> more, Global<T> sum, uint32_t count) {          \
+        uint32_t i = blockIdx.x * blockDim.x + threadIdx.x;                                  \
+        if (i < count) sum[i] = from_float<T>(to_float(sum[i]) + to_float(more[i]));         \
+    }
+
+ADD_TO(f32, float)
+ADD_TO(bf16, bf16)
+
+KERNEL(narrow, 256, Global<const float> x, Global<bf16> y, uint32_t count) {
+    uint32_t i = blockIdx.x * blockDim.x + threadIdx.x;
+    if (i < count) y[i] = from_float<bf16>(x[i]);
+}
+
+KERNEL(widen, 256, Global<const bf16> x, Global<float> y, uint32_t count) {
+    uint32_t i = blockIdx.x * blockDim.x + threadIdx.x;
+    if (i < count) y[i] = to_float(x[i]);
+}

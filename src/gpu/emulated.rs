@@ -1,0 +1,259 @@
+//! Kernels on the CPU: `cuda/NAME.cu`, compiled by the C++ compiler against `cuda/emulation`, runs on
+//! CPU tensors. Every access is checked for bounds and races (see there).
+
+#![allow(unsafe_code)] // a compiled library is loaded and given addresses
+
+mod multiply;
+
+use super::{Arg, Buffer, Gpu, Grid, Kernel, Machine, Product, View};
+use candle_core::{bail, CpuStorage, DType, Result, Storage};
+use half::bf16;
+use libloading::Library;
+use sha2::{Digest, Sha256};
+use std::cell::Cell;
+use std::collections::HashMap;
+use std::ffi::{c_char, CStr, CString};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::{Arc, LazyLock, Mutex};
+
+thread_local! {
+    static ACTIVE: Cell<bool> = const { Cell::new(false) };
+    static LAUNCHES: Cell<usize> = const { Cell::new(0) };
+}
+
+/// How many kernels this thread has launched.
+pub(crate) fn launches() -> usize {
+    LAUNCHES.get()
+}
+
+/// Whether ops of this thread run kernels.
+pub(super) fn active() -> bool {
+    ACTIVE.get()
+}
+
+/// Lets the ops that `f` runs on this thread run their kernels.
+pub(crate) fn emulated<T>(f: impl FnOnce() -> T) -> T {
+    struct Restore(bool);
+    impl Drop for Restore {
+        fn drop(&mut self) {
+            ACTIVE.set(self.0);
+        }
+    }
+    let _restore = Restore(ACTIVE.replace(true));
+    f()
+}
+
+/// The emulated GPU of all tests.
+pub(super) fn gpu() -> Gpu {
+    static GPU: LazyLock<Gpu> = LazyLock::new(|| Gpu(Arc::new(Emulation::of(sources()))));
+    GPU.clone()
+}
+
+fn sources() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("cuda")
+}
+
+/// An emulated GPU with kernels from a folder.
+pub(crate) struct Emulation {
+    folder: PathBuf,
+    modules: Mutex<HashMap<String, Arc<Library>>>,
+}
+
+impl Emulation {
+    pub(crate) fn of(folder: PathBuf) -> Self {
+        Self {
+            folder,
+            modules: Mutex::default(),
+        }
+    }
+
+    pub(crate) fn gpu(self) -> Gpu {
+        Gpu(Arc::new(self))
+    }
+
+    fn module(&self, name: &str) -> Result<Arc<Library>> {
+        let mut modules = self.modules.lock().unwrap();
+        if let Some(module) = modules.get(name) {
+            return Ok(module.clone());
+        }
+        let file = compile(&self.folder.join(format!("{name}.cu")))?;
+        // SAFETY: the library is ours; its constructors fill a table of kernels.
+        let library = unsafe { Library::new(&file) }.map_err(candle_core::Error::wrap)?;
+        let library = Arc::new(library);
+        modules.insert(name.to_owned(), library.clone());
+        Ok(library)
+    }
+}
+
+/// Compiles a file of kernels, unless the same text has been compiled before.
+fn compile(source: &Path) -> Result<PathBuf> {
+    let read = |path: &Path| {
+        std::fs::read(path).map_err(|e| candle_core::Error::msg(format!("{}: {e}", path.display())))
+    };
+    let mut digest = Sha256::new();
+    digest.update(read(source)?);
+    for folder in [sources(), sources().join("emulation")] {
+        let mut headers: Vec<_> = std::fs::read_dir(folder)?
+            .map(|entry| entry.map(|entry| entry.path()))
+            .collect::<std::io::Result<_>>()?;
+        headers.retain(|path| path.extension().is_some_and(|e| e == "cuh" || e == "hpp"));
+        headers.sort();
+        for header in headers {
+            digest.update(read(&header)?);
+        }
+    }
+    let hash: String = digest.finalize()[..8].iter().map(|b| format!("{b:02x}")).collect();
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("target/emulation");
+    std::fs::create_dir_all(&folder)?;
+    let stem = source.file_stem().unwrap_or_default().to_string_lossy();
+    let file = folder.join(format!("{stem}-{hash}.so"));
+    if !file.exists() {
+        let partial = folder.join(format!("{stem}-{hash}-{}.so", std::process::id()));
+        let output = Command::new("g++")
+            .args(["-std=c++17", "-O2", "-fPIC", "-shared", "-ffp-contract=off"])
+            // each file has its own table of kernels
+            .args(["-fvisibility=hidden", "-fno-gnu-unique"])
+            .args(["-Wall", "-Werror", "-Wno-unknown-pragmas", "-x", "c++"])
+            .arg("-I")
+            .arg(sources())
+            .arg(source)
+            .arg("-o")
+            .arg(&partial)
+            .output()
+            .map_err(|e| candle_core::Error::msg(format!("g++ does not start: {e}")))?;
+        if !output.status.success() {
+            bail!("{}", String::from_utf8_lossy(&output.stderr));
+        }
+        std::fs::rename(partial, &file)?;
+    }
+    Ok(file)
+}
+
+/// The layout of `emulation::Argument`.
+#[repr(C)]
+struct Argument {
+    kind: u32,
+    element: u32,
+    value: u64,
+    count: u64,
+}
+
+type Launch = unsafe extern "C" fn(
+    *const c_char,
+    *const u32,
+    u32,
+    u32,
+    *const Argument,
+    usize,
+    *mut c_char,
+    usize,
+) -> bool;
+
+/// `tables` keeps the entries that an argument points to.
+fn argument(arg: &Arg, tables: &mut Vec<Vec<Argument>>) -> Argument {
+    let (kind, element, value, count) = match arg {
+        Arg::Pointer(p) => (0, p.dtype.size_in_bytes(), p.address, p.count),
+        Arg::Null | Arg::TooLarge(_) => (0, 0, 0, 0),
+        Arg::U32(value) => (1, 0, u64::from(*value), 0),
+        Arg::F32(value) => (2, 0, u64::from(value.to_bits()), 0),
+        Arg::Table(entries) => {
+            let entries: Vec<_> = entries.iter().map(|e| argument(e, tables)).collect();
+            let found = (3, 0, entries.as_ptr() as u64, entries.len());
+            tables.push(entries);
+            found
+        }
+    };
+    Argument {
+        kind,
+        element: element as u32,
+        value,
+        count: count as u64,
+    }
+}
+
+impl Machine for Emulation {
+    fn allocate(&self, dtype: DType, count: usize) -> Result<Storage> {
+        Ok(Storage::Cpu(match dtype {
+            DType::F32 => CpuStorage::F32(vec![f32::NAN; count]),
+            DType::BF16 => CpuStorage::BF16(vec![bf16::NAN; count]),
+            DType::U32 => CpuStorage::U32(vec![u32::MAX; count]),
+            other => bail!("kernels do not know {other:?}"),
+        }))
+    }
+
+    fn address(&self, storage: &Storage) -> Result<u64> {
+        let Storage::Cpu(storage) = storage else {
+            bail!("the emulation reads CPU tensors");
+        };
+        Ok(match storage {
+            CpuStorage::F32(values) => values.as_ptr() as u64,
+            CpuStorage::BF16(values) => values.as_ptr() as u64,
+            CpuStorage::U32(values) => values.as_ptr() as u64,
+            _ => bail!("kernels do not know {:?}", storage_dtype(storage)),
+        })
+    }
+
+    fn launch(&self, kernel: &Kernel, grid: Grid, args: &[Arg]) -> Result<()> {
+        LAUNCHES.set(LAUNCHES.get() + 1);
+        let library = self.module(kernel.module)?;
+        // SAFETY: the symbol has this type in cuda/emulation/launch.hpp.
+        let launch = unsafe { library.get::<Launch>(b"emulation_launch") };
+        let launch = launch.map_err(candle_core::Error::wrap)?;
+        let name = CString::new(kernel.name.as_str()).map_err(candle_core::Error::wrap)?;
+        let mut tables = Vec::new();
+        let args: Vec<_> = args.iter().map(|arg| argument(arg, &mut tables)).collect();
+        let mut message = [0 as c_char; 512];
+        // SAFETY: addresses and counts are those of living buffers; the emulation checks each
+        // access against them. Nothing else uses the memory of buffers meanwhile.
+        let ran = unsafe {
+            launch(
+                name.as_ptr(),
+                grid.blocks.map(|blocks| blocks as u32).as_ptr(),
+                grid.threads as u32,
+                grid.shared as u32,
+                args.as_ptr(),
+                args.len(),
+                message.as_mut_ptr(),
+                message.len(),
+            )
+        };
+        if !ran {
+            // SAFETY: the emulation ends its message with a zero.
+            let message = unsafe { CStr::from_ptr(message.as_ptr()) };
+            bail!("{}", message.to_string_lossy());
+        }
+        Ok(())
+    }
+
+    fn multiply(&self, product: Product, to: &mut Buffer) -> Result<()> {
+        multiply::run(product, to)
+    }
+
+    fn copy(&self, view: View) -> Result<Storage> {
+        let pointer = view.pointer();
+        let storage = self.allocate(view.dtype(), view.len())?;
+        let bytes = view.len() * view.dtype().size_in_bytes();
+        // SAFETY: both hold that many bytes, and the new one is nobody else's.
+        unsafe {
+            std::ptr::copy_nonoverlapping(
+                pointer.address as *const u8,
+                self.address(&storage)? as *mut u8,
+                bytes,
+            );
+        }
+        Ok(storage)
+    }
+
+    fn upload(&self, values: &[u32]) -> Result<Storage> {
+        Ok(Storage::Cpu(CpuStorage::U32(values.to_vec())))
+    }
+}
+
+fn storage_dtype(storage: &CpuStorage) -> DType {
+    use candle_core::backend::BackendStorage;
+    storage.dtype()
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,67 @@
+//! The library's matrix product, as plain loops.
+
+use super::super::{Buffer, Product, View};
+use candle_core::{DType, Result};
+use half::bf16;
+
+/// The elements as f32.
+fn read(view: View) -> Vec<f32> {
+    let address = view.pointer().address;
+    let count = view.len();
+    // SAFETY: the view's lender keeps that many elements of the type.
+    unsafe {
+        match view.dtype() {
+            DType::F32 => std::slice::from_raw_parts(address as *const f32, count).to_vec(),
+            _ => std::slice::from_raw_parts(address as *const bf16, count)
+                .iter()
+                .map(|x| x.to_f32())
+                .collect(),
+        }
+    }
+}
+
+fn write(to: &mut Buffer, values: &[f32]) {
+    let address = to.view().pointer().address;
+    // SAFETY: as above; the buffer is lent to us alone.
+    unsafe {
+        match to.dtype() {
+            DType::F32 => std::slice::from_raw_parts_mut(address as *mut f32, values.len())
+                .copy_from_slice(values),
+            _ => std::slice::from_raw_parts_mut(address as *mut bf16, values.len())
+                .iter_mut()
+                .zip(values)
+                .for_each(|(to, &value)| *to = bf16::from_f32(value)),
+        }
+    }
+}
+
+pub(super) fn run(product: Product, to: &mut Buffer) -> Result<()> {
+    let (left, right) = (read(product.left.values), read(product.right.values));
+    let mut sums = match product.add {
+        true => read(to.view()),
+        false => vec![0.0; to.len()],
+    };
+    let Product { rows, inner, columns, .. } = product;
+    for (index, sums) in sums.chunks_exact_mut(rows * columns).enumerate() {
+        let left = &left[index * product.left_stride()..];
+        let right = &right[index * product.right_stride()..];
+        for i in 0..rows {
+            let sums = &mut sums[i * columns..][..columns];
+            for k in 0..inner {
+                let factor = match product.left.transposed {
+                    true => left[k * rows + i],
+                    false => left[i * inner + k],
+                };
+                for (j, sum) in sums.iter_mut().enumerate() {
+                    *sum += factor
+                        * match product.right.transposed {
+                            true => right[j * inner + k],
+                            false => right[k * columns + j],
+                        };
+                }
+            }
+        }
+    }
+    write(to, &sums);
+    Ok(())
+}

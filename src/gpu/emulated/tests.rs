@@ -1,0 +1,142 @@
+use super::super::{Gpu, Grid, Kernel};
+use super::*;
+use std::fs;
+
+/// A GPU with one kernel, of a text of our own.
+fn gpu_with(kernel: &str) -> (tempfile::TempDir, Gpu) {
+    let folder = tempfile::tempdir().unwrap();
+    let text = format!("#include \"device.cuh\"\n{kernel}");
+    fs::write(folder.path().join("planted.cu"), text).unwrap();
+    let gpu = Emulation::of(folder.path().to_owned()).gpu();
+    (folder, gpu)
+}
+
+/// Runs a kernel of 64 threads on y of `count` numbers.
+fn run(kernel: &str, blocks: usize, count: usize) -> Result<Vec<f32>> {
+    let (_folder, gpu) = gpu_with(kernel);
+    let mut y = gpu.alloc(DType::F32, count)?;
+    let planted = Kernel::new("planted", "planted");
+    gpu.launch(planted, Grid::of(blocks, 64), &[(&mut y).into(), count.into()])?;
+    y.into_tensor(count).to_vec1()
+}
+
+fn refused(kernel: &str, blocks: usize, count: usize, message: &str) {
+    let error = run(kernel, blocks, count).unwrap_err().to_string();
+    assert!(error.contains(message), "{error}");
+}
+
+/// Sums 64 numbers through shared memory; `{barrier}` stands between writing and reading.
+fn summing(barrier: &str) -> String {
+    format!(
+        "KERNEL(planted, 64, Global<float> y, uint32_t count) {{
+             SHARED(float, parts, 64);
+             parts[threadIdx.x] = float(threadIdx.x);
+             {barrier}
+             float sum = 0.0f;
+             for (int i = 0; i < 64; ++i) sum += parts[i];
+             if (threadIdx.x < count) y[threadIdx.x] = sum;
+         }}"
+    )
+}
+
+#[test]
+fn threads_share_memory_across_a_barrier() {
+    assert_eq!(run(&summing("__syncthreads();"), 1, 3).unwrap(), [2016.0; 3]);
+}
+
+#[test]
+fn a_missing_barrier_is_a_race() {
+    refused(&summing(""), 1, 3, "race: thread");
+}
+
+#[test]
+fn a_barrier_of_a_warp_orders_only_that_warp() {
+    refused(&summing("__syncwarp();"), 1, 3, "race: thread");
+    let within = "KERNEL(planted, 64, Global<float> y, uint32_t count) {
+        SHARED(float, parts, 64);
+        parts[threadIdx.x] = float(threadIdx.x);
+        __syncwarp();
+        y[threadIdx.x] = parts[threadIdx.x ^ 1];
+    }";
+    assert_eq!(run(within, 1, 64).unwrap()[..4], [1.0, 0.0, 3.0, 2.0]);
+}
+
+#[test]
+fn two_blocks_that_write_one_element_are_a_race() {
+    let kernel = "KERNEL(planted, 64, Global<float> y, uint32_t count) {
+        if (threadIdx.x < count) y[threadIdx.x] = 1.0f;
+    }";
+    assert_eq!(run(kernel, 1, 5).unwrap(), [1.0; 5]);
+    refused(kernel, 2, 5, "race: thread 0 of block 1 writes what thread 0 of block 0");
+}
+
+#[test]
+fn an_access_beyond_the_end_is_found() {
+    let kernel = "KERNEL(planted, 64, Global<float> y, uint32_t count) {
+        if (threadIdx.x <= count) y[threadIdx.x] = 1.0f;
+    }";
+    refused(kernel, 1, 5, "out of bounds: thread 5 of block 0 touches element 5 of argument 0, which has 5");
+}
+
+#[test]
+fn an_access_beyond_shared_memory_is_found() {
+    let kernel = "KERNEL(planted, 64, Global<float> y, uint32_t count) {
+        SHARED(float, parts, 63);
+        parts[threadIdx.x] = 1.0f;
+    }";
+    refused(kernel, 1, 5, "touches element 63 of shared memory");
+}
+
+#[test]
+fn what_was_not_written_is_nan() {
+    let kernel = "KERNEL(planted, 64, Global<float> y, uint32_t count) {
+        SHARED(float, parts, 64);
+        if (threadIdx.x == 1) y[1] = parts[7];
+    }";
+    let y = run(kernel, 1, 2).unwrap();
+    assert!(y[0].is_nan() && y[1].is_nan());
+}
+
+#[test]
+fn a_barrier_that_some_threads_miss_is_found() {
+    let kernel = "KERNEL(planted, 64, Global<float> y, uint32_t count) {
+        if (threadIdx.x < 32) __syncthreads();
+    }";
+    refused(kernel, 1, 1, "deadlock: 32 of 64 threads of block 0");
+}
+
+#[test]
+fn arguments_are_those_of_the_kernel() {
+    let kernel = "KERNEL(planted, 64, Global<float> y, float count) {}";
+    refused(kernel, 1, 1, "argument 1 is not the f32 that the kernel takes");
+    let kernel = "KERNEL(planted, 64, Global<bf16> y, uint32_t count) {}";
+    refused(kernel, 1, 1, "argument 0 has elements of 4 bytes, the kernel's have 2");
+    let kernel = "KERNEL(planted, 32, Global<float> y, uint32_t count) {}";
+    refused(kernel, 1, 1, "above the kernel's bound");
+    let kernel = "KERNEL(other, 64, Global<float> y, uint32_t count) {}";
+    refused(kernel, 1, 1, "planted: no such kernel");
+}
+
+#[test]
+fn a_block_has_48_kib_of_shared_memory() {
+    let kernel = "KERNEL(planted, 64, Global<float> y, uint32_t count) {
+        SHARED(float, parts, 12289);
+        parts[0] = 1.0f;
+    }";
+    refused(kernel, 1, 1, "49156 bytes of shared memory, a block has 49152");
+}
+
+#[test]
+fn lanes_trade_values() {
+    let kernel = "KERNEL(planted, 64, Global<float> y, uint32_t count) {
+        float lane = float(threadIdx.x % 32);
+        float sum = warp_sum(lane) + block_sum<64>(1.0f);
+        y[threadIdx.x] = sum + 1000.0f * shuffle_down(lane, 1) + 100000.0f * shuffle_up(lane, 1);
+    }";
+    let y = run(kernel, 1, 64).unwrap();
+    let expected = |lane: usize| {
+        let (below, above) = (lane.max(1) - 1, (lane + 1).min(31));
+        (496 + 64 + 1000 * above + 100_000 * below) as f32
+    };
+    assert!(y.iter().enumerate().all(|(i, &y)| y == expected(i % 32)));
+}

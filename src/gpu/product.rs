@@ -1,0 +1,81 @@
+//! Matrix products, which a library computes.
+
+use super::{Buffer, View};
+use candle_core::{bail, DType, Result};
+
+/// A row-major matrix, or a batch of them one after another.
+#[derive(Clone, Copy)]
+pub(crate) struct Matrix<'a> {
+    pub(crate) values: View<'a>,
+    /// Whether it enters the product transposed.
+    pub(crate) transposed: bool,
+}
+
+impl<'a> Matrix<'a> {
+    /// As it lies there.
+    pub(crate) fn plain(values: View<'a>) -> Self {
+        let transposed = false;
+        Self { values, transposed }
+    }
+
+    /// Rows for columns.
+    pub(crate) fn transposed(values: View<'a>) -> Self {
+        let transposed = true;
+        Self { values, transposed }
+    }
+}
+
+/// to = left right (+ to), for each of a batch. Both factors hold f32, or both bf16; the result holds
+/// either. Sums are f32.
+#[derive(Clone, Copy)]
+pub(crate) struct Product<'a> {
+    /// Products; a factor with a single matrix serves all of them.
+    pub(crate) batch: usize,
+    /// Rows of left and of the result.
+    pub(crate) rows: usize,
+    /// Columns of left, rows of right.
+    pub(crate) inner: usize,
+    /// Columns of right and of the result.
+    pub(crate) columns: usize,
+    pub(crate) left: Matrix<'a>,
+    pub(crate) right: Matrix<'a>,
+    /// Whether the result is added to what is there.
+    pub(crate) add: bool,
+}
+
+impl Product<'_> {
+    /// Elements from one left matrix of the batch to the next.
+    pub(super) fn left_stride(&self) -> usize {
+        stride(&self.left, self.rows * self.inner)
+    }
+
+    /// Elements from one right matrix of the batch to the next.
+    pub(super) fn right_stride(&self) -> usize {
+        stride(&self.right, self.inner * self.columns)
+    }
+
+    pub(super) fn check(&self, to: &Buffer) -> Result<()> {
+        let fits = |m: &Matrix, one: usize| m.values.len() == one || m.values.len() == self.batch * one;
+        let types = (self.left.values.dtype(), self.right.values.dtype(), to.dtype());
+        let known = matches!(
+            types,
+            (DType::F32, DType::F32, DType::F32)
+                | (DType::BF16, DType::BF16, DType::F32 | DType::BF16)
+        );
+        if !known
+            || !fits(&self.left, self.rows * self.inner)
+            || !fits(&self.right, self.inner * self.columns)
+            || to.len() != self.batch * self.rows * self.columns
+        {
+            bail!("a matrix product does not fit its {types:?} factors and result");
+        }
+        Ok(())
+    }
+}
+
+fn stride(matrix: &Matrix, one: usize) -> usize {
+    match matrix.values.len() == one {
+        true => 0,
+        false => one,
+    }
+}

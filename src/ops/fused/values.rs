@@ -1,0 +1,218 @@
+//! What carries the values of a fused op: numbers of the CPU, or memory of a GPU.
+
+use super::producers::Registry;
+use super::{Backward, Forward, FusedOp, Launch, LaunchBackward, Used};
+use crate::gpu::{self, Buffer, Gpu, View};
+use crate::ops::float::Float;
+use candle_core::{bail, Layout, Result, Storage, Tensor, WithDType};
+use std::ops::Deref;
+use std::sync::LazyLock;
+
+/// An output whose gradient has arrived: the gradient, and what the output was.
+pub(super) type Arrived<V> = Option<(V, Tensor)>;
+
+/// The values of one tensor.
+pub(super) trait Values: Sized + Send + Sync + 'static {
+    /// The living outputs whose gradients are such values.
+    fn registry() -> &'static Registry<Self>;
+
+    /// The outputs of an op and what it keeps.
+    fn forward<O: FusedOp>(op: &O, ins: &[Tensor], tracked: bool) -> Result<Vec<Self>>;
+
+    /// A gradient for each wanted input.
+    fn backward<O: FusedOp>(
+        op: &O,
+        ins: &[Tensor],
+        outs: &[Arrived<Self>],
+        kept: &[Self],
+        wanted: &[bool],
+    ) -> Result<Vec<Option<Self>>>;
+
+    /// Adds gradients of one tensor.
+    fn add(sum: &mut Self, more: Self) -> Result<()>;
+
+    /// The values of a contiguous tensor.
+    fn copy(of: &Tensor) -> Result<Self>;
+
+    /// For candle.
+    fn into_storage(self) -> Storage;
+}
+
+macro_rules! on_the_cpu {
+    ($float:ty) => {
+        impl Values for Vec<$float> {
+            fn registry() -> &'static Registry<Self> {
+                static ALL: LazyLock<Registry<Vec<$float>>> = LazyLock::new(Registry::default);
+                &ALL
+            }
+
+            fn forward<O: FusedOp>(op: &O, ins: &[Tensor], tracked: bool) -> Result<Vec<Self>> {
+                let guards: Vec<_> = ins.iter().map(Tensor::storage_and_layout).collect();
+                let ins = &slices::<$float, _>(&guards)?;
+                Ok(op.forward(Forward { ins, tracked }))
+            }
+
+            fn backward<O: FusedOp>(
+                op: &O,
+                ins: &[Tensor],
+                outs: &[Arrived<Self>],
+                kept: &[Self],
+                wanted: &[bool],
+            ) -> Result<Vec<Option<Self>>> {
+                backward_on_cpu::<O, $float>(op, ins, outs, kept, wanted)
+            }
+
+            fn add(sum: &mut Self, more: Self) -> Result<()> {
+                crate::ops::lanes::add_to(sum, &more);
+                Ok(())
+            }
+
+            fn copy(of: &Tensor) -> Result<Self> {
+                let (storage, layout) = of.storage_and_layout();
+                Ok(slice::<$float>(&storage, layout)?.to_vec())
+            }
+
+            fn into_storage(self) -> Storage {
+                Storage::Cpu(<$float>::to_cpu_storage_owned(self))
+            }
+        }
+    };
+}
+
+on_the_cpu!(f32);
+on_the_cpu!(f64);
+
+fn backward_on_cpu<O: FusedOp, F: Float>(
+    op: &O,
+    ins: &[Tensor],
+    outs: &[Arrived<Vec<F>>],
+    kept: &[Vec<F>],
+    wanted: &[bool],
+) -> Result<Vec<Option<Vec<F>>>> {
+    let guards: Vec<_> = ins.iter().map(Tensor::storage_and_layout).collect();
+    let values = guards_of(outs);
+    let used = values
+        .iter()
+        .zip(outs)
+        .map(|(value, out)| match (value, out) {
+            (Some(value), Some((grad, _))) => Ok(Some(Used {
+                value: slice::<F>(&value.0, value.1)?,
+                grad,
+            })),
+            _ => Ok(None),
+        })
+        .collect::<Result<Vec<_>>>()?;
+    let grads = op.backward(Backward {
+        ins: &slices::<F, _>(&guards)?,
+        outs: &used,
+        kept,
+        wanted,
+    });
+    let of_wanted = |(grad, &wanted): (Vec<F>, &bool)| wanted.then_some(grad);
+    Ok(grads.into_iter().zip(wanted).map(of_wanted).collect())
+}
+
+impl Values for Buffer {
+    fn registry() -> &'static Registry<Self> {
+        static ALL: LazyLock<Registry<Buffer>> = LazyLock::new(Registry::default);
+        &ALL
+    }
+
+    fn forward<O: FusedOp>(op: &O, ins: &[Tensor], tracked: bool) -> Result<Vec<Self>> {
+        let gpu = &gpu_of(&ins[0])?;
+        let guards: Vec<_> = ins.iter().map(Tensor::storage_and_layout).collect();
+        let ins = &views(gpu, &guards)?;
+        op.launch(Launch { gpu, ins, tracked })
+    }
+
+    fn backward<O: FusedOp>(
+        op: &O,
+        ins: &[Tensor],
+        outs: &[Arrived<Self>],
+        kept: &[Self],
+        wanted: &[bool],
+    ) -> Result<Vec<Option<Self>>> {
+        let gpu = &gpu_of(&ins[0])?;
+        let guards: Vec<_> = ins.iter().map(Tensor::storage_and_layout).collect();
+        let values = guards_of(outs);
+        let used = values
+            .iter()
+            .zip(outs)
+            .map(|(value, out)| match (value, out) {
+                (Some(value), Some((grad, _))) => Ok(Some(Used {
+                    value: gpu.view(&value.0, value.1)?,
+                    grad: grad.view(),
+                })),
+                _ => Ok(None),
+            })
+            .collect::<Result<Vec<_>>>()?;
+        op.launch_backward(LaunchBackward {
+            gpu,
+            ins: &views(gpu, &guards)?,
+            outs: &used,
+            kept,
+            wanted,
+        })
+    }
+
+    fn add(sum: &mut Self, more: Self) -> Result<()> {
+        sum.add(&more)
+    }
+
+    fn copy(of: &Tensor) -> Result<Self> {
+        let (storage, layout) = of.storage_and_layout();
+        let gpu = gpu_of(of)?;
+        gpu.copy(gpu.view(&storage, layout)?)
+    }
+
+    fn into_storage(self) -> Storage {
+        Buffer::into_storage(self)
+    }
+}
+
+fn gpu_of(x: &Tensor) -> Result<Gpu> {
+    match gpu::of(x) {
+        Some(gpu) => Ok(gpu),
+        None => bail!("an op on a GPU met a tensor that is not there"),
+    }
+}
+
+/// The storages of the outputs that were used, held for reading.
+fn guards_of<V>(
+    outs: &[Arrived<V>],
+) -> Vec<Option<(impl Deref<Target = Storage> + '_, &Layout)>> {
+    outs.iter()
+        .map(|out| out.as_ref().map(|(_, value)| value.storage_and_layout()))
+        .collect()
+}
+
+/// The elements of tensors whose storages are held by guards `G`.
+fn slices<'a, F, G>(guards: &'a [(G, &Layout)]) -> Result<Vec<&'a [F]>>
+where
+    F: WithDType,
+    G: Deref<Target = Storage>,
+{
+    guards
+        .iter()
+        .map(|(storage, layout)| slice(storage, layout))
+        .collect()
+}
+
+fn slice<'a, F: WithDType>(storage: &'a Storage, layout: &Layout) -> Result<&'a [F]> {
+    match (storage, layout.contiguous_offsets()) {
+        (Storage::Cpu(storage), Some((start, end))) => {
+            Ok(&F::cpu_storage_as_slice(storage)?[start..end])
+        }
+        _ => bail!("a fused op reads contiguous tensors on the CPU only"),
+    }
+}
+
+fn views<'a, G>(gpu: &Gpu, guards: &'a [(G, &Layout)]) -> Result<Vec<View<'a>>>
+where
+    G: Deref<Target = Storage>,
+{
+    guards
+        .iter()
+        .map(|(storage, layout)| gpu.view(storage, layout))
+        .collect()
+}
