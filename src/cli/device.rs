@@ -56,7 +56,7 @@ impl Choice {
 /// A GPU that has passed every check, so that nothing below meets a missing library.
 fn open_cuda(ordinal: usize) -> Result<(Device, String)> {
     cuda::check(ordinal).map_err(|why| Error::usage(format!("--device cuda: {why}")))?;
-    Ok((Device::new_cuda(ordinal)?, format!("cuda:{ordinal}")))
+    Ok((crate::gpu::open(ordinal)?, format!("cuda:{ordinal}")))
 }
 
 /// Fixes the number of threads before the pools read it, once, at their first use.
