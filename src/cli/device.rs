@@ -7,6 +7,7 @@ mod cuda;
 mod cuda;
 
 use crate::error::{self, Error, Result};
+use crate::gpu;
 use candle_core::Device;
 use std::str::FromStr;
 
@@ -15,7 +16,8 @@ use std::str::FromStr;
 pub(super) enum Choice {
     Auto,
     Cpu,
-    Cuda(usize),
+    /// The GPU of this number; without one the first, or all where several can be used.
+    Cuda(Option<usize>),
 }
 
 impl FromStr for Choice {
@@ -25,10 +27,10 @@ impl FromStr for Choice {
         Ok(match text.split_once(':') {
             None if text == "auto" => Self::Auto,
             None if text == "cpu" => Self::Cpu,
-            None if text == "cuda" => Self::Cuda(0),
-            Some(("cuda", ordinal)) => Self::Cuda(ordinal.parse().map_err(|_| {
+            None if text == "cuda" => Self::Cuda(None),
+            Some(("cuda", ordinal)) => Self::Cuda(Some(ordinal.parse().map_err(|_| {
                 Error::usage(format!("`{ordinal}` is no device number; write cuda:0"))
-            })?),
+            })?)),
             _ => {
                 return Err(error::unknown(
                     "device",
@@ -44,19 +46,50 @@ impl Choice {
     /// The device and its name in results. `auto` is the first GPU, if this build can use one and the
     /// machine has one.
     pub fn open(self) -> Result<(Device, String)> {
+        let name = self.name()?;
+        let device = match self.ordinal() {
+            Some(ordinal) => gpu::open(ordinal)?,
+            None => Device::Cpu,
+        };
+        Ok((device, name))
+    }
+
+    /// The name that [`Self::open`] would give, with its checks, without taking memory of a GPU.
+    pub fn name(self) -> Result<String> {
+        match self.ordinal() {
+            Some(ordinal) => check(ordinal),
+            None => Ok("cpu".to_owned()),
+        }
+    }
+
+    /// The names of the GPUs meant; at least one.
+    pub fn gpus(self) -> Result<Vec<String>> {
         match self {
-            Self::Cpu => Ok((Device::Cpu, "cpu".to_owned())),
-            Self::Auto if cuda::has_gpu() => open_cuda(0),
-            Self::Auto => Self::Cpu.open(),
-            Self::Cuda(ordinal) => open_cuda(ordinal),
+            Self::Cuda(Some(ordinal)) => Ok(vec![check(ordinal)?]),
+            Self::Cuda(None) => {
+                let first = check(0)?;
+                let others = (1..cuda::gpus()).map(check);
+                std::iter::once(Ok(first)).chain(others).collect()
+            }
+            Self::Auto | Self::Cpu => Err(Error::usage(
+                "--per-gpu shares GPUs: add --device cuda (all of them) or, say, cuda:1",
+            )),
+        }
+    }
+
+    fn ordinal(self) -> Option<usize> {
+        match self {
+            Self::Auto => (cuda::gpus() > 0).then_some(0),
+            Self::Cpu => None,
+            Self::Cuda(ordinal) => Some(ordinal.unwrap_or(0)),
         }
     }
 }
 
-/// A GPU that has passed every check, so that nothing below meets a missing library.
-fn open_cuda(ordinal: usize) -> Result<(Device, String)> {
+/// The name of a GPU that has passed every check, so that nothing below meets a missing library.
+fn check(ordinal: usize) -> Result<String> {
     cuda::check(ordinal).map_err(|why| Error::usage(format!("--device cuda: {why}")))?;
-    Ok((crate::gpu::open(ordinal)?, format!("cuda:{ordinal}")))
+    Ok(format!("cuda:{ordinal}"))
 }
 
 /// Fixes the number of threads before the pools read it, once, at their first use.

@@ -6,6 +6,7 @@ mod capture;
 mod multiply;
 
 use super::{Arg, Buffer, Gpu, Grid, Kernel, Machine, Product, Recording, View};
+use candle_core::backend::BackendStorage;
 use candle_core::cuda_backend::cudarc::driver::{
     result, sys, CudaFunction, CudaModule, CudaSlice, CudaStream, DevicePtr, DeviceRepr,
     LaunchConfig, PushKernelArg,

@@ -10,10 +10,16 @@ const BUILT_WITH: &str = env!("DSF_CUDA_VERSION");
 /// The lowest compute capability that Candle's kernels were built for, such as 80 for 8.0.
 const CAPABILITY: &str = env!("CUDA_COMPUTE_CAP");
 
-/// Whether a driver is there and finds a GPU.
-pub(super) fn has_gpu() -> bool {
-    let count = || driver::result::init().and_then(|()| driver::result::device::get_count());
-    has_driver() && count().is_ok_and(|n| n > 0)
+/// How many GPUs a driver finds; none without a driver.
+pub(super) fn gpus() -> usize {
+    if !has_driver() {
+        return 0;
+    }
+    let count = driver::result::init().and_then(|()| driver::result::device::get_count());
+    count
+        .ok()
+        .and_then(|n| usize::try_from(n).ok())
+        .unwrap_or(0)
 }
 
 #[allow(unsafe_code)]

@@ -136,7 +136,7 @@ fn time(costs: &[Cost], options: &Options) -> String {
     format!(
         "at most about {all} on {} with {jobs} of {threads}, less where a run learns sooner; \
          {once} for one epoch each",
-        options.device
+        options.devices.join(", ")
     )
 }
 

@@ -93,6 +93,19 @@ fn a_build_without_cuda_says_how_to_make_one_with_it() {
 }
 
 #[test]
+fn runs_per_gpu_need_a_gpu() {
+    let remedy = &["--per-gpu", "--device cuda"];
+    assert_says("sweep --per-gpu 4 --dry-run", remedy);
+    assert_says("sweep --per-gpu 4 --device cpu", remedy);
+    assert_says("sweep --per-gpu 4 --device cuda", &["no CUDA support"]);
+    assert_says(
+        "sweep --per-gpu 0 --device cuda",
+        &["--per-gpu must be 1 to 1024, not 0"],
+    );
+    assert_says("sweep --per-gpu 2 --jobs 2", &["--per-gpu", "--jobs"]);
+}
+
+#[test]
 fn devices_that_do_not_exist_are_refused() {
     assert_says("mqar --device gpu", &["unknown device `gpu`"]);
     assert_says("mqar --device cuda:x", &["cuda:0"]);
