@@ -27,7 +27,9 @@ ln -sfn "$runtime" "$links/libcudart.a"
 
 export CUDA_HOME=$root NVCC=$root/bin/nvcc PATH=$root/bin:$PATH
 export CUDA_COMPUTE_CAP=${COMPUTE_CAP:-80}
-export CUDARC_CUDA_VERSION=$((major * 1000 + minor * 10))
+export DSF_CUDA_VERSION=$((major * 1000 + minor * 10))
+# The latest that cudarc has bindings for will do for later ones.
+export CUDARC_CUDA_VERSION=$((DSF_CUDA_VERSION < 13040 ? DSF_CUDA_VERSION : 13040))
 export CUDAFORGE_THREADS=${CUDAFORGE_THREADS:-$(nproc)} # compilers at a time, for candle's kernels
 export RUSTC_WRAPPER=$PWD/cuda/rustc.sh DSF_CUDA_OUT=$target
 export DSF_CUDA_RPATH=$PWD/.cuda/libraries/lib:$root/lib64 # where the binary looks for them besides

@@ -207,11 +207,8 @@ fn usages(kernels: &[Kernel]) -> Result<Vec<Usage>, String> {
 /// Errors: one sentence each.
 pub fn build(root: &Path) -> Result<(), Vec<String>> {
     let one = |e| vec![e];
-    for (name, of) in [
-        ("DSF_CUDA_VERSION", "CUDARC_CUDA_VERSION"),
-        ("DSF_CUDA_CAPABILITY", "CUDA_COMPUTE_CAP"),
-    ] {
-        println!("cargo::rustc-env={name}={}", variable(of).map_err(one)?);
+    for name in ["DSF_CUDA_VERSION", "CUDA_COMPUTE_CAP"] {
+        println!("cargo::rustc-env={name}={}", variable(name).map_err(one)?);
     }
     let rpath = variable("DSF_CUDA_RPATH").map_err(one)?;
     println!("cargo::rustc-link-arg-bins=-Wl,-rpath,{rpath}");
