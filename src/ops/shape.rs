@@ -1,5 +1,6 @@
 //! Shape errors: born in the wrappers, naming the op and both shapes.
 
+use crate::gpu;
 use candle_core::{bail, DType, Result, Tensor};
 
 /// A tensor with the name it has in the op's signature.
@@ -42,6 +43,12 @@ pub(crate) fn expect(op: &str, (name, x): Named, by: Named, needed: &[usize]) ->
 pub(crate) fn parameter(op: &str, named: Named, by: Named, needed: &[usize]) -> Result<()> {
     match (named.1.dtype(), by.1.dtype()) {
         (DType::F32, DType::BF16) => fits(op, named, by, needed),
+        (DType::BF16, DType::BF16) if gpu::of(named.1).is_some() => {
+            bail!(
+                "{op}: {} holds bf16, but kernels read parameters of f32",
+                named.0
+            )
+        }
         _ => expect(op, named, by, needed),
     }
 }
