@@ -65,6 +65,15 @@ fn fits(op: &str, (name, x): Named, by: Named, needed: &[usize]) -> Result<()> {
     Ok(())
 }
 
+/// The numbers of a tensor of u32, for checks and for loops of the CPU. Empty for one on a GPU, which
+/// would have to wait for them: whoever has made it has checked it.
+pub(crate) fn on_the_cpu(ids: &Tensor) -> Result<Vec<u32>> {
+    match ids.device().is_cuda() {
+        true => Ok(Vec::new()),
+        false => ids.flatten_all()?.to_vec1(),
+    }
+}
+
 /// The times (B, R) of u32 of some rows; `needed` is B and R, which follow from `by`, and every
 /// time must be one of the `len` steps of `of`.
 pub(crate) fn times(
