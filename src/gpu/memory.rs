@@ -104,6 +104,12 @@ impl<'a> View<'a> {
         self.dtype
     }
 
+    /// Whether it starts at a multiple of `count` elements, so that vectors of as many can be read.
+    pub(crate) fn aligned(&self, count: usize) -> bool {
+        let bytes = count * self.dtype.size_in_bytes();
+        self.address.is_multiple_of(bytes as u64)
+    }
+
     /// `count` elements from `start` on.
     pub(crate) fn part(&self, start: usize, count: usize) -> Self {
         assert!(start + count <= self.count, "part of a view");

@@ -53,8 +53,9 @@ impl Model {
     /// wanted (all when `None`).
     pub fn hidden(&self, tokens: &Tensor, rows: Option<&Rows>, cx: &Cx) -> Result<Tensor> {
         let mask = cx.mask("embed", self.embed_dropout);
+        let (table, positions) = (&self.tokens, self.positions.as_ref());
         let mut stream = Stream {
-            residual: ops::embedding(tokens, &self.tokens, self.positions.as_ref(), mask)?,
+            residual: ops::embedding(tokens, table, positions, mask, table.dtype())?,
             branch: None,
         };
         let last = self.blocks.len() - 1;

@@ -1,6 +1,7 @@
 //! Shape errors: born in the wrappers, naming the op and both shapes.
 
-use candle_core::{bail, Result, Tensor};
+use crate::gpu;
+use candle_core::{bail, DType, Result, Tensor};
 
 /// A tensor with the name it has in the op's signature.
 pub(crate) type Named<'a> = (&'a str, &'a Tensor);
@@ -26,14 +27,7 @@ pub(crate) fn rows<'a>(op: &str, (name, x): Named<'a>) -> Result<(&'a [usize], u
 
 /// `x` must have the shape `needed`, which follows from `by`; the number type must agree as well.
 pub(crate) fn expect(op: &str, (name, x): Named, by: Named, needed: &[usize]) -> Result<()> {
-    if x.dims() != needed {
-        bail!(
-            "{op}: {name} has shape {:?}, but {} of shape {:?} asks for {needed:?}",
-            x.dims(),
-            by.0,
-            by.1.dims()
-        );
-    }
+    fits(op, (name, x), by, needed)?;
     if x.dtype() != by.1.dtype() {
         bail!(
             "{op}: {name} holds {:?}, but {} holds {:?}",
@@ -43,6 +37,41 @@ pub(crate) fn expect(op: &str, (name, x): Named, by: Named, needed: &[usize]) ->
         );
     }
     Ok(())
+}
+
+/// [`expect`] for a parameter of a model: it may hold f32 beside activations of bf16.
+pub(crate) fn parameter(op: &str, named: Named, by: Named, needed: &[usize]) -> Result<()> {
+    match (named.1.dtype(), by.1.dtype()) {
+        (DType::F32, DType::BF16) => fits(op, named, by, needed),
+        (DType::BF16, DType::BF16) if gpu::of(named.1).is_some() => {
+            bail!(
+                "{op}: {} holds bf16, but kernels read parameters of f32",
+                named.0
+            )
+        }
+        _ => expect(op, named, by, needed),
+    }
+}
+
+fn fits(op: &str, (name, x): Named, by: Named, needed: &[usize]) -> Result<()> {
+    if x.dims() != needed {
+        bail!(
+            "{op}: {name} has shape {:?}, but {} of shape {:?} asks for {needed:?}",
+            x.dims(),
+            by.0,
+            by.1.dims()
+        );
+    }
+    Ok(())
+}
+
+/// The numbers of a tensor of u32, for checks and for loops of the CPU. Empty for one on a GPU, which
+/// would have to wait for them: whoever has made it has checked it.
+pub(crate) fn on_the_cpu(ids: &Tensor) -> Result<Vec<u32>> {
+    match ids.device().is_cuda() {
+        true => Ok(Vec::new()),
+        false => ids.flatten_all()?.to_vec1(),
+    }
 }
 
 /// The times (B, R) of u32 of some rows; `needed` is B and R, which follow from `by`, and every
