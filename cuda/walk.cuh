@@ -4,21 +4,23 @@
 #include "device.cuh"
 
 // step(i, load(i)) for i from `from` to `to`, in this order. While STEPS of them are computed, what
-// the next STEPS need is on its way.
+// the next STEPS need is on its way; past the end, the last is loaded again, which costs less than
+// STEPS conditions.
 template <int STEPS, class Load, class Step>
 DEVICE void walk(uint32_t from, uint32_t to, Load load, Step step) {
     using Loaded = decltype(load(from));
-    Loaded next[STEPS] = {};
+    if (from >= to) return;
+    Loaded next[STEPS];
 #pragma unroll
-    for (int u = 0; u < STEPS; ++u)
-        if (from + u < to) next[u] = load(from + u);
+    for (int u = 0; u < STEPS; ++u) next[u] = load(min(from + u, to - 1));
     for (uint32_t i = from; i < to; i += STEPS) {
         Loaded now[STEPS];
 #pragma unroll
         for (int u = 0; u < STEPS; ++u) now[u] = next[u];
+        if (i + STEPS < to) {
 #pragma unroll
-        for (int u = 0; u < STEPS; ++u)
-            if (i + STEPS + u < to) next[u] = load(i + STEPS + u);
+            for (int u = 0; u < STEPS; ++u) next[u] = load(min(i + STEPS + u, to - 1));
+        }
 #pragma unroll
         for (int u = 0; u < STEPS; ++u)
             if (i + u < to) step(i + u, now[u]);

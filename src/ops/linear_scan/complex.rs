@@ -74,11 +74,11 @@ impl FusedOp for ComplexScan {
     }
 
     fn launch(&self, call: Launch) -> Result<Vec<Buffer>> {
-        launch::forward(call, (Self::NAME, 2), self.0)
+        launch::forward(call, launch::COMPLEX, self.0)
     }
 
     fn launch_backward(&self, call: LaunchBackward) -> Result<Vec<Option<Buffer>>> {
-        launch::backward(call, (Self::NAME, 2), self.0)
+        launch::backward(call, launch::COMPLEX, self.0)
     }
 }
 

@@ -23,6 +23,15 @@ pub(in crate::ops) struct Extent {
     steps: usize,
 }
 
+/// A kind of number, by the scan that knows it, and its parts.
+pub(in crate::ops) type Kind = (&'static str, usize);
+
+/// Real numbers.
+pub(in crate::ops) const REAL: Kind = ("linear_scan", 1);
+
+/// Complex numbers.
+pub(super) const COMPLEX: Kind = ("complex_scan", 2);
+
 /// Which way a scan goes.
 #[derive(Clone, Copy)]
 pub(in crate::ops) enum Way {
@@ -76,11 +85,11 @@ impl Extent {
     }
 
     /// What each piece receives from those it follows on its `way`, nothing if it is the only one.
-    /// `scan` names the kind of number, of `parts` parts; `find` finds the pieces' lines.
+    /// `find` finds the pieces' lines.
     pub(in crate::ops) fn starts(
         &self,
         gpu: &Gpu,
-        (scan, parts): (&str, usize),
+        (scan, parts): Kind,
         way: Way,
         find: impl FnOnce(&mut Buffer) -> Result<()>,
     ) -> Result<Option<Buffer>> {
@@ -108,15 +117,11 @@ impl Extent {
     }
 }
 
-/// The scan `name` of numbers with `parts` parts.
-pub(super) fn forward(
-    call: Launch,
-    (name, parts): (&str, usize),
-    extent: Extent,
-) -> Result<Vec<Buffer>> {
+/// The scan of numbers of a kind.
+pub(super) fn forward(call: Launch, kind: Kind, extent: Extent) -> Result<Vec<Buffer>> {
     let (gpu, [a, x]) = (call.gpu, [call.ins[0], call.ins[1]]);
-    let run = |part: &str, args: &[Arg]| run(gpu, name, part, a.dtype(), extent, args);
-    let starts = extent.starts(gpu, (name, parts), Way::Forward, |lines| {
+    let run = |part: &str, args: &[Arg]| run(gpu, kind, part, a.dtype(), extent, args);
+    let starts = extent.starts(gpu, kind, Way::Forward, |lines| {
         run("forward_lines", &[a.into(), x.into(), lines.into()])
     })?;
     let mut h = gpu.alloc(x.dtype(), x.len())?;
@@ -131,13 +136,13 @@ pub(super) fn forward(
 /// The way back of [`forward`].
 pub(super) fn backward(
     call: LaunchBackward,
-    (name, parts): (&str, usize),
+    kind: Kind,
     extent: Extent,
 ) -> Result<Vec<Option<Buffer>>> {
     let (gpu, a): (_, View) = (call.gpu, call.ins[0]);
     let Used { value: h, grad: gh } = call.only();
-    let run = |part: &str, args: &[Arg]| run(gpu, name, part, a.dtype(), extent, args);
-    let starts = extent.starts(gpu, (name, parts), Way::Backward, |lines| {
+    let run = |part: &str, args: &[Arg]| run(gpu, kind, part, a.dtype(), extent, args);
+    let starts = extent.starts(gpu, kind, Way::Backward, |lines| {
         run("backward_lines", &[a.into(), gh.into(), lines.into()])
     })?;
     let mut ga = gpu.alloc(a.dtype(), a.len())?;
@@ -151,7 +156,14 @@ pub(super) fn backward(
     Ok(vec![Some(ga), Some(gx)])
 }
 
-fn run(gpu: &Gpu, name: &str, part: &str, io: DType, extent: Extent, args: &[Arg]) -> Result<()> {
+fn run(
+    gpu: &Gpu,
+    (name, _): Kind,
+    part: &str,
+    io: DType,
+    extent: Extent,
+    args: &[Arg],
+) -> Result<()> {
     let kernel = Kernel::of("linear_scan", &format!("{name}_{part}"), io);
     gpu.launch(kernel, extent.grid(), &[args, &extent.args()].concat())
 }

@@ -6,7 +6,7 @@ mod launch;
 mod reference;
 
 pub use complex::complex_scan;
-pub(super) use launch::{Extent, Way};
+pub(super) use launch::{Extent, Way, REAL};
 
 use super::fused::{apply_one, runs_on, Backward, Forward, FusedOp, Launch, LaunchBackward};
 use super::{float::Float, shape};
@@ -52,11 +52,11 @@ impl FusedOp for LinearScan {
     }
 
     fn launch(&self, call: Launch) -> Result<Vec<Buffer>> {
-        launch::forward(call, (Self::NAME, 1), self.0)
+        launch::forward(call, REAL, self.0)
     }
 
     fn launch_backward(&self, call: LaunchBackward) -> Result<Vec<Option<Buffer>>> {
-        launch::backward(call, (Self::NAME, 1), self.0)
+        launch::backward(call, REAL, self.0)
     }
 }
 
