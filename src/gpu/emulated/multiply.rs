@@ -20,7 +20,7 @@ fn read(view: View) -> Vec<f32> {
     }
 }
 
-fn write(to: &mut Buffer, values: &[f32]) {
+pub(super) fn write(to: &mut Buffer, values: &[f32]) {
     let address = to.view().pointer().address;
     // SAFETY: as above; the buffer is lent to us alone.
     unsafe {
