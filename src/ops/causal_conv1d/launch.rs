@@ -17,7 +17,7 @@ impl CausalConv1d {
     /// Channels of a thread: what it can read at once.
     fn group(&self, tensors: &[View]) -> usize {
         const WIDE: usize = 4;
-        match self.width.is_multiple_of(WIDE) && tensors.iter().all(|x| x.is_aligned(WIDE)) {
+        match self.width.is_multiple_of(WIDE) && tensors.iter().all(|x| x.aligned(WIDE)) {
             true => WIDE,
             false => 1,
         }
