@@ -20,7 +20,7 @@ fn read(view: View) -> Vec<f32> {
     }
 }
 
-fn write(to: View, values: &[f32]) {
+pub(super) fn write(to: View, values: &[f32]) {
     let address = to.pointer().address;
     // SAFETY: as above; only we have the result.
     unsafe {

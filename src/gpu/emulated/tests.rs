@@ -2,6 +2,8 @@ use super::super::{Gpu, Grid, Kernel};
 use super::*;
 use std::fs;
 
+mod mma;
+
 /// A GPU with one kernel, of a text of our own.
 fn gpu_with(kernel: &str) -> (tempfile::TempDir, Gpu) {
     let folder = tempfile::tempdir().unwrap();
