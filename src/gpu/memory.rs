@@ -24,12 +24,7 @@ pub(crate) struct View<'a> {
 }
 
 impl Buffer {
-    pub(super) fn new(
-        gpu: &Gpu,
-        storage: Storage,
-        dtype: DType,
-        count: usize,
-    ) -> Result<Self> {
+    pub(super) fn new(gpu: &Gpu, storage: Storage, dtype: DType, count: usize) -> Result<Self> {
         let address = gpu.0.address(&storage)?;
         Ok(Self {
             gpu: gpu.clone(),
@@ -107,6 +102,12 @@ impl<'a> View<'a> {
     /// The type of its elements.
     pub(crate) fn dtype(&self) -> DType {
         self.dtype
+    }
+
+    /// Whether it starts at a multiple of `count` elements, so that vectors of as many can be read.
+    pub(crate) fn aligned(&self, count: usize) -> bool {
+        let bytes = count * self.dtype.size_in_bytes();
+        self.address.is_multiple_of(bytes as u64)
     }
 
     /// `count` elements from `start` on.

@@ -2,6 +2,7 @@
 //! nothing else.
 
 use super::float::Float;
+use crate::gpu::{Buffer, Gpu};
 use crate::rng::philox;
 use candle_core::{bail, Result};
 
@@ -86,6 +87,14 @@ impl Mask {
             }
             block += 1;
         }
+    }
+
+    /// The mask as kernels read it, see `cuda/mask.cuh`.
+    pub(crate) fn upload(&self, gpu: &Gpu) -> Result<Buffer> {
+        let index = [self.index as u32, (self.index >> 32) as u32];
+        let scale = (self.scale as f32).to_bits();
+        let [k0, k1] = self.key;
+        gpu.upload(&[k0, k1, index[0], index[1], self.threshold, scale])
     }
 
     /// The factors of elements 0 .. count, one by one.

@@ -31,6 +31,7 @@ mod selective_scan;
 mod shape;
 mod ssd;
 mod strips;
+mod sums;
 mod time_steps;
 
 #[cfg(test)]

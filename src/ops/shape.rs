@@ -1,6 +1,6 @@
 //! Shape errors: born in the wrappers, naming the op and both shapes.
 
-use candle_core::{bail, Result, Tensor};
+use candle_core::{bail, DType, Result, Tensor};
 
 /// A tensor with the name it has in the op's signature.
 pub(crate) type Named<'a> = (&'a str, &'a Tensor);
@@ -26,14 +26,7 @@ pub(crate) fn rows<'a>(op: &str, (name, x): Named<'a>) -> Result<(&'a [usize], u
 
 /// `x` must have the shape `needed`, which follows from `by`; the number type must agree as well.
 pub(crate) fn expect(op: &str, (name, x): Named, by: Named, needed: &[usize]) -> Result<()> {
-    if x.dims() != needed {
-        bail!(
-            "{op}: {name} has shape {:?}, but {} of shape {:?} asks for {needed:?}",
-            x.dims(),
-            by.0,
-            by.1.dims()
-        );
-    }
+    fits(op, (name, x), by, needed)?;
     if x.dtype() != by.1.dtype() {
         bail!(
             "{op}: {name} holds {:?}, but {} holds {:?}",
@@ -45,8 +38,28 @@ pub(crate) fn expect(op: &str, (name, x): Named, by: Named, needed: &[usize]) ->
     Ok(())
 }
 
+/// [`expect`] for a parameter of a model: it may hold f32 beside activations of bf16.
+pub(crate) fn parameter(op: &str, named: Named, by: Named, needed: &[usize]) -> Result<()> {
+    match (named.1.dtype(), by.1.dtype()) {
+        (DType::F32, DType::BF16) => fits(op, named, by, needed),
+        _ => expect(op, named, by, needed),
+    }
+}
+
+fn fits(op: &str, (name, x): Named, by: Named, needed: &[usize]) -> Result<()> {
+    if x.dims() != needed {
+        bail!(
+            "{op}: {name} has shape {:?}, but {} of shape {:?} asks for {needed:?}",
+            x.dims(),
+            by.0,
+            by.1.dims()
+        );
+    }
+    Ok(())
+}
+
 /// The times (B, R) of u32 of some rows; `needed` is B and R, which follow from `by`, and every
-/// time must be one of the `len` steps of `of`.
+/// time must be one of the `len` steps of `of`. Times on a GPU stay there, unseen: none are returned.
 pub(crate) fn times(
     op: &str,
     positions: &Tensor,
@@ -56,6 +69,9 @@ pub(crate) fn times(
     if positions.dims() != needed {
         let given = positions.dims();
         bail!("{op}: positions has shape {given:?}, but {by} asks for {needed:?}");
+    }
+    if positions.device().is_cuda() {
+        return Ok(Vec::new());
     }
     let times: Vec<u32> = positions.flatten_all()?.to_vec1()?;
     match times.iter().find(|&&time| time as usize >= len) {

@@ -1,0 +1,78 @@
+//! Sums over rows by kernels, always in the same order.
+
+use crate::gpu::{Buffer, Gpu, Grid, Kernel, View, WARP};
+use candle_core::{DType, Result};
+
+/// Rows that one block adds up, unless all rows are few.
+const EACH: usize = 256;
+/// So many rows are left to single blocks.
+const FEW: usize = 1024;
+/// Threads of a block, as `cuda/sums.cu` has them.
+const THREADS: usize = 512;
+
+/// Adds partial sums of `width` numbers each, in f32.
+pub(crate) fn sum_parts(gpu: &Gpu, parts: &Buffer, width: usize) -> Result<Buffer> {
+    sum_rows(gpu, parts.view(), width)
+}
+
+/// The sum of the rows of a matrix (.., width), in f32: of a bias, the gradient.
+pub(crate) fn sum_rows(gpu: &Gpu, x: View, width: usize) -> Result<Buffer> {
+    let rows = x.len() / width;
+    if rows <= FEW {
+        return sum_groups(gpu, x, width, rows);
+    }
+    let groups = sum_groups(gpu, x, width, EACH)?;
+    sum_rows(gpu, groups.view(), width)
+}
+
+/// A row of sums for every `each` rows.
+fn sum_groups(gpu: &Gpu, x: View, width: usize, each: usize) -> Result<Buffer> {
+    let rows = x.len() / width;
+    let groups = rows.div_ceil(each);
+    let mut sums = gpu.alloc(DType::F32, groups * width)?;
+    let grid = Grid {
+        blocks: [width.div_ceil(WARP), groups, 1],
+        threads: THREADS,
+        shared: 0,
+    };
+    let sizes = [rows.into(), width.into(), each.into()];
+    let args = [&[x.into(), (&mut sums).into()], &sizes[..]].concat();
+    gpu.launch(Kernel::of("sums", "sum_rows", x.dtype()), grid, &args)?;
+    Ok(sums)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::gpu::{self, emulated::emulated};
+    use crate::rng::Stream;
+    use candle_core::{Device, Tensor};
+
+    /// The largest difference from sums in f64, in units of the number of rows.
+    fn error(rows: usize, width: usize, dtype: DType) -> f64 {
+        let mut stream = Stream::new(1, "sums", 0);
+        let x: Vec<f64> = (0..rows * width).map(|_| stream.uniform()).collect();
+        let x = Tensor::from_vec(x, (rows, width), &Device::Cpu).unwrap();
+        let x = x.to_dtype(dtype).unwrap();
+        let sums = emulated(|| {
+            let gpu = gpu::of(&x).unwrap();
+            let (storage, layout) = x.storage_and_layout();
+            let view = gpu.view(&storage, layout).unwrap();
+            sum_rows(&gpu, view, width).unwrap().into_tensor(width)
+        });
+        let exact = x.to_dtype(DType::F64).unwrap().sum(0).unwrap();
+        let apart = (sums.to_dtype(DType::F64).unwrap() - exact).unwrap();
+        let apart = apart.abs().unwrap().max(0).unwrap();
+        apart.to_scalar::<f64>().unwrap() / rows as f64
+    }
+
+    #[test]
+    fn rows_are_added_at_one_level_and_at_two() {
+        for (rows, width) in [(1, 1), (2, 33), (17, 64), (1025, 5), (2000, 31)] {
+            for dtype in [DType::F32, DType::BF16] {
+                let error = error(rows, width, dtype);
+                assert!(error < 5e-7, "{rows} x {width} of {dtype:?}: {error}");
+            }
+        }
+    }
+}
