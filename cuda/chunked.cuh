@@ -86,7 +86,7 @@ struct Drive {
 template <uint32_t COLUMNS, class P, class F>
 DEVICE void load_tile(Ptr<float> to, uint32_t stride, uint32_t rows, P from, F offset,
                       uint32_t first, uint32_t width) {
-    if (width % 4 == 0) {
+    if (width % 4 == 0 && aligned4(from)) {
         for (uint32_t e = threadIdx.x; e < rows * (COLUMNS / 4); e += THREADS) {
             uint32_t i = e / (COLUMNS / 4), j = e % (COLUMNS / 4) * 4;
             uint64_t at = offset(i);

@@ -1,5 +1,5 @@
 // Causal sums, backward: the gradients of b and c, from those of scores and of the states at both
-// ends of a chunk; sums of the gradients of rates.
+// ends of a chunk.
 //
 // What bounds it: 2 n products a step and channel for the states and 128 n a step for the scores, on
 // tensor cores; both states are read once, values and decays once for each 64 states. Predicted:
@@ -127,22 +127,3 @@ KEYS(f32, float, ssd, true)
 KEYS(f32, float, sum, false)
 KEYS(bf16, bf16, ssd, true)
 KEYS(bf16, bf16, sum, false)
-
-// Sums of `count` rows in groups of `group` neighbours, in the order of the rows within each warp and
-// then of warps.
-KERNEL(chunked_sum_rows, 256, Global<const float> parts, Global<float> sums, uint32_t count,
-       uint32_t group, uint32_t width) {
-    SHARED(float, of_warps, 256);
-    uint32_t tiles = (width + WARP - 1) / WARP, warp = threadIdx.x / WARP;
-    uint32_t column = blockIdx.x % tiles * WARP + lane(), first = blockIdx.x / tiles * group;
-    float sum = 0.0f;
-    if (column < width)
-        for (uint32_t row = first + warp; row < first + group && row < count; row += 8)
-            sum += value_at(parts, uint64_t(row) * width + column);
-    of_warps[threadIdx.x] = sum;
-    __syncthreads();
-    if (warp > 0 || column >= width) return;
-    float all = 0.0f;
-    for (uint32_t i = 0; i < 8; ++i) all += value_at(of_warps, i * WARP + lane());
-    sums[uint64_t(blockIdx.x / tiles) * width + column] = all;
-}
