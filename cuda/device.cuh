@@ -94,6 +94,10 @@ struct alignas(16) Four {
     float v[4];
 };
 
+// Whether four elements from p on may be read at once.
+template <class T>
+DEVICE bool aligned4(const T* p) { return reinterpret_cast<uintptr_t>(p) % (4 * sizeof(T)) == 0; }
+
 // Four neighbours at once; p is aligned to their size.
 DEVICE Four load4(const float* p) {
     float4 x = *reinterpret_cast<const float4*>(p);

@@ -237,6 +237,45 @@ struct WarpTile {
                 for (int e = 0; e < 4; ++e) sum[i][j][e] = 0.0f;
     }
 
+    // Each column times f(column).
+    template <class F>
+    DEVICE void scale_columns(F f) {
+        uint32_t q = lane_quad();
+#pragma unroll
+        for (int j = 0; j < N / 8; ++j)
+#pragma unroll
+            for (int e = 0; e < 2; ++e) {
+                float factor = f(8 * j + 2 * q + e);
+#pragma unroll
+                for (int i = 0; i < M / 16; ++i) {
+                    sum[i][j][e] *= factor;
+                    sum[i][j][e + 2] *= factor;
+                }
+            }
+    }
+
+    // to(column, sum over the rows of f(row, column) times this); all lanes call it, one a column
+    // stores.
+    template <class F, class To>
+    DEVICE void dot_columns(F f, To to) const {
+        uint32_t g = lane_group(), q = lane_quad();
+#pragma unroll
+        for (int j = 0; j < N / 8; ++j)
+#pragma unroll
+            for (int e = 0; e < 2; ++e) {
+                uint32_t column = 8 * j + 2 * q + e;
+                float dot = 0.0f;
+#pragma unroll
+                for (int i = 0; i < M / 16; ++i) {
+                    dot += f(16 * i + g, column) * sum[i][j][e];
+                    dot += f(16 * i + g + 8, column) * sum[i][j][e + 2];
+                }
+#pragma unroll
+                for (int mask = 4; mask < WARP; mask *= 2) dot += shuffle_xor(dot, mask);
+                if (g == 0) to(column, dot);
+            }
+    }
+
     // += A (rows from `row`, k from `first` to `end`) B (columns from `column`); the range of k is a
     // multiple of 16, or of 8 for products of tf32. All lanes of the warp call it.
     template <class P, class A, class B>

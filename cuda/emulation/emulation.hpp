@@ -116,6 +116,8 @@ struct Four {
 };
 
 template <class T>
+bool aligned4(Ptr<T> p) { return uintptr_t(p.address()) % (4 * sizeof(T)) == 0; }
+template <class T>
 Four load4(Ptr<T> p) {
     p.aligned(4);
     return {to_float(p[0]), to_float(p[1]), to_float(p[2]), to_float(p[3])};

@@ -73,6 +73,12 @@ impl<'a> From<&'a Buffer> for Arg<'a> {
     }
 }
 
+impl<'a> From<Option<&'a Buffer>> for Arg<'a> {
+    fn from(buffer: Option<&'a Buffer>) -> Self {
+        buffer.map_or(Self::Null, Self::from)
+    }
+}
+
 /// Memory that the kernel writes.
 impl<'a> From<&'a mut Buffer> for Arg<'a> {
     fn from(buffer: &'a mut Buffer) -> Self {
