@@ -68,7 +68,7 @@ impl Step {
             spans.push(span);
         }
         let time = Timing::of(&spans[WARM_UP..]);
-        let floor = floors::step(&self.config);
+        let floor = floors::step(&self.config, &floors::CORE, 4.0);
         let (config, TaskConfig::Mqar(task)) = (&self.config, &self.config.task);
         Ok(StepReport {
             bench: "step",
