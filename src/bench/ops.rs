@@ -6,7 +6,7 @@ mod sequences;
 mod sizes;
 
 pub(super) use fill::{filled, Fill};
-pub(super) use sizes::Sizes;
+pub(super) use sizes::{Sizes, PAIRS, TASKS, VOCABULARY};
 
 use super::floors::{Extent, Passes};
 use crate::error::{self, Result};
@@ -92,6 +92,23 @@ impl Op {
     pub fn find(name: &str) -> Result<&'static Self> {
         let found = all().find(|op| op.name == name);
         found.ok_or_else(|| error::unknown("op", name, all().map(|op| op.name)))
+    }
+
+    /// `shape` with heads only where the op has them.
+    pub fn heads_of(&self, shape: Shape) -> Shape {
+        let heads = if self.heads { shape.heads } else { 1 };
+        Shape { heads, ..shape }
+    }
+
+    /// B,L,d and, where it matters, n.
+    pub fn sizes_of(&self, shape: &Shape) -> String {
+        let Shape {
+            batch, len, width, ..
+        } = shape;
+        match self.states {
+            true => format!("{batch},{len},{width},{}", shape.states),
+            false => format!("{batch},{len},{width}"),
+        }
     }
 
     pub fn elements(&self, shape: &Shape) -> f64 {
