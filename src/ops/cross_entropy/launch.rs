@@ -83,15 +83,8 @@ impl CrossEntropy {
         let (gpu, io) = (head.gpu, tile.hidden.dtype());
         let rows = tile.hidden.len() / self.width;
         let mut logits = gpu.alloc(DType::F32, rows * self.classes)?;
-        let product = Product {
-            batch: 1,
-            rows,
-            inner: self.width,
-            columns: self.classes,
-            left: Matrix::plain(tile.hidden),
-            right: Matrix::transposed(head.weight),
-            add: false,
-        };
+        let (hidden, weight) = (Matrix::plain(tile.hidden), Matrix::transposed(head.weight));
+        let product = Product::one([rows, self.width, self.classes], hidden, weight);
         gpu.multiply(product, &mut logits)?;
         let mut narrow = match io {
             DType::F32 => None,
@@ -113,15 +106,9 @@ impl CrossEntropy {
 
     /// Adds a tile's part of the gradient of the weight, slopes^T h.
     fn add_gradient(&self, head: &Head, tile: &Tile, slopes: View, gw: &mut Buffer) -> Result<()> {
-        let product = Product {
-            batch: 1,
-            rows: self.classes,
-            inner: tile.hidden.len() / self.width,
-            columns: self.width,
-            left: Matrix::transposed(slopes),
-            right: Matrix::plain(tile.hidden),
-            add: tile.first > 0,
-        };
+        let sizes = [self.classes, tile.hidden.len() / self.width, self.width];
+        let (slopes, hidden) = (Matrix::transposed(slopes), Matrix::plain(tile.hidden));
+        let product = Product::one(sizes, slopes, hidden).added(tile.first > 0);
         head.gpu.multiply(product, gw)
     }
 
@@ -129,16 +116,10 @@ impl CrossEntropy {
     fn gradient(&self, head: &Head, tile: &Tile, slopes: View) -> Result<Buffer> {
         let hidden = tile.hidden;
         let mut gh = head.gpu.alloc(hidden.dtype(), hidden.len())?;
-        let product = Product {
-            batch: 1,
-            rows: hidden.len() / self.width,
-            inner: self.classes,
-            columns: self.width,
-            left: Matrix::plain(slopes),
-            right: Matrix::plain(head.weight),
-            add: false,
-        };
-        head.gpu.multiply(product, &mut gh)?;
+        let sizes = [hidden.len() / self.width, self.classes, self.width];
+        let (slopes, weight) = (Matrix::plain(slopes), Matrix::plain(head.weight));
+        head.gpu
+            .multiply(Product::one(sizes, slopes, weight), &mut gh)?;
         Ok(gh)
     }
 
