@@ -66,6 +66,24 @@ impl<'a> Product<'a> {
         Self { add, ..self }
     }
 
+    /// The same without a hold on the memory.
+    #[cfg(test)]
+    pub(super) fn kept(&self) -> Product<'static> {
+        let kept = |m: &Matrix| Matrix {
+            values: m.values.kept(),
+            transposed: m.transposed,
+        };
+        Product {
+            left: kept(&self.left),
+            right: kept(&self.right),
+            batch: self.batch,
+            rows: self.rows,
+            inner: self.inner,
+            columns: self.columns,
+            add: self.add,
+        }
+    }
+
     /// Elements from one left matrix of the batch to the next.
     pub(super) fn left_stride(&self) -> usize {
         stride(&self.left, self.rows * self.inner)

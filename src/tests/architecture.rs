@@ -39,7 +39,7 @@ fn floors() -> BTreeMap<String, usize> {
 /// The room that a file belongs to; none for the roots of library, program and build script.
 fn room(path: &str) -> Option<&str> {
     let inside = path.strip_prefix("src/")?;
-    let roots = ["lib.rs", "main.rs", "build.rs"];
+    let roots = ["lib.rs", "main.rs", "build"];
     let name = inside.split('/').next()?;
     (!roots.contains(&name)).then(|| name.strip_suffix(".rs").unwrap_or(name))
 }
