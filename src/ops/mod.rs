@@ -24,6 +24,7 @@ mod linear_scan;
 mod mask;
 mod matrix;
 mod mlp;
+mod narrow;
 mod pointwise;
 mod route;
 mod select_rows;
