@@ -26,7 +26,7 @@ pub fn add_scaled(x: &Tensor, y: &Tensor, scale: &Tensor) -> Result<Tensor> {
         let shape = x.shape().clone();
         apply_one(AddScaled { shape, width }, &[x, y, scale])
     } else {
-        x + y.broadcast_mul(scale)?
+        x + y.broadcast_mul(&scale.to_dtype(x.dtype())?)?
     }
 }
 
@@ -41,8 +41,9 @@ pub fn softplus_biased(x: &Tensor, bias: &Tensor) -> Result<Tensor> {
             x.dims()
         );
     }
+    shape::parameter(SoftplusBiased::NAME, ("bias", bias), ("x", x), &[width])?;
     if !runs_on::<SoftplusBiased>(x) {
-        return pointwise::softplus(&x.broadcast_add(bias)?);
+        return pointwise::softplus(&x.broadcast_add(&bias.to_dtype(x.dtype())?)?);
     }
     let op = SoftplusBiased {
         leading: leading.to_vec(),
