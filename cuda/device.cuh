@@ -61,6 +61,28 @@ DEVICE T shuffle_up(T x, int by) { return __shfl_up_sync(0xffffffffu, x, by); }
 template <class T>
 DEVICE T shuffle_down(T x, int by) { return __shfl_down_sync(0xffffffffu, x, by); }
 
+// What the lanes of a warp hold in N registers.
+template <int N>
+struct Lanes {
+    uint32_t mine[N];
+    DEVICE uint32_t get(int i, int lane) const { return shuffle(mine[i], lane); }
+};
+// All lanes of the warp give theirs, and then all get from each other equally often.
+template <int N>
+DEVICE Lanes<N> trade(Lanes<N> mine) { return mine; }
+
+// Two bf16 in a register, the first in its lower half.
+DEVICE uint32_t pair(float low, float high) {
+    __nv_bfloat162 x = __floats2bfloat162_rn(low, high);
+    return *reinterpret_cast<uint32_t*>(&x);
+}
+DEVICE uint32_t pair(bf16 low, bf16 high) {
+    __nv_bfloat162 x(low, high);
+    return *reinterpret_cast<uint32_t*>(&x);
+}
+DEVICE uint32_t pair_at(const float* p) { return pair(p[0], p[1]); }
+DEVICE uint32_t pair_at(const bf16* p) { return *reinterpret_cast<const uint32_t*>(p); }
+
 // 2^x, within 2 ulp; results below 2^-126 are 0.
 DEVICE float exp2_fast(float x) {
     float y;
@@ -71,6 +93,10 @@ DEVICE float exp2_fast(float x) {
 struct alignas(16) Four {
     float v[4];
 };
+
+// Whether four elements from p on may be read at once.
+template <class T>
+DEVICE bool aligned4(const T* p) { return reinterpret_cast<uintptr_t>(p) % (4 * sizeof(T)) == 0; }
 
 // Four neighbours at once; p is aligned to their size.
 DEVICE Four load4(const float* p) {

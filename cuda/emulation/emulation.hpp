@@ -74,6 +74,27 @@ T shuffle_up(T x, int by) { return shuffled(x, lane_of_thread() < by ? lane_of_t
 template <class T>
 T shuffle_down(T x, int by) { return shuffled(x, lane_of_thread() + by > 31 ? lane_of_thread() : lane_of_thread() + by); }
 
+template <int N>
+struct Given {
+    uint32_t mine[N];
+};
+template <int N>
+struct Lanes {
+    const uint32_t (*all)[emulation::WORDS];
+    uint32_t get(int i, int lane) const { return all[lane & 31][i]; }
+};
+template <int N>
+Lanes<N> trade(Given<N> given) { return {emulation::exchange_words(given.mine, N)}; }
+
+inline uint32_t pair(bf16 low, bf16 high) { return uint32_t(high.bits) << 16 | low.bits; }
+inline uint32_t pair(float low, float high) { return pair(bf16::of(low), bf16::of(high)); }
+template <class T>
+uint32_t pair_at(Ptr<T> p) {
+    p.aligned(2);
+    std::remove_const_t<T> low = p[0], high = p[1];
+    return pair(low, high);
+}
+
 inline float exp2_fast(float x) {
     float y = exp2f(x);
     return y < 1.17549435e-38f ? 0.0f : y;
@@ -94,6 +115,8 @@ struct Four {
     float v[4];
 };
 
+template <class T>
+bool aligned4(Ptr<T> p) { return uintptr_t(p.address()) % (4 * sizeof(T)) == 0; }
 template <class T>
 Four load4(Ptr<T> p) {
     p.aligned(4);

@@ -17,10 +17,14 @@ struct Index {
     uint32_t x = 0, y = 0, z = 0;
 };
 
+// The most words that a lane shows the others at once.
+constexpr int WORDS = 8;
+
 // What the lanes of a warp, or all threads of a block, wait for together.
 struct Meeting {
     uint32_t members = 0, arrived = 0, epoch = 0;
     uint64_t values[2][32] = {};
+    uint32_t words[2][32][WORDS] = {};
 };
 
 // Where in the launch the running fiber is.
@@ -100,6 +104,15 @@ inline uint64_t exchange(uint64_t value, int source) {
     values[here().thread.x % 32] = value;
     meet(warp);
     return values[source];
+}
+
+// As exchange, of several words that every lane may read until it next meets the others.
+inline const uint32_t (*exchange_words(const uint32_t* mine, int count))[WORDS] {
+    Meeting& warp = *scheduler().running->place.in_warp;
+    auto words = warp.words[warp.epoch & 1];
+    for (int i = 0; i < count; ++i) words[here().thread.x % 32][i] = mine[i];
+    meet(warp);
+    return words;
 }
 
 // A fiber's whole life: a thread of one block after another.

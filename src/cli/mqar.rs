@@ -23,6 +23,7 @@ pub(super) struct Arguments {
 
 pub(super) fn main(arguments: Arguments, global: &Global) -> Result<u8> {
     let config = arguments.flags.single()?;
+    arguments.device.serves(&config)?;
     let threads = global.threads()?;
     use_threads(threads);
     let (device, device_name) = arguments.device.open()?;

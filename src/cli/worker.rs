@@ -35,6 +35,7 @@ pub(super) fn main(arguments: Arguments, global: &Global) -> Result<u8> {
         .read_line(&mut line)
         .map_err(Error::io("read", "stdin"))?;
     let config = RunConfig::parse(line.trim(), "stdin")?;
+    arguments.device.serves(&config)?;
     stop_with_stdin(Arc::clone(&stop));
     let (device, device_name) = arguments.device.open()?;
     let store = Store::open(&global.out)?;

@@ -24,13 +24,8 @@ pub(crate) struct View<'a> {
 }
 
 impl Buffer {
-    pub(super) fn new(
-        gpu: &Gpu,
-        storage: Storage,
-        dtype: DType,
-        count: usize,
-    ) -> Result<Self> {
-        let address = gpu.0.address(&storage)?;
+    pub(super) fn new(gpu: &Gpu, storage: Storage, dtype: DType, count: usize) -> Result<Self> {
+        let address = gpu.0.machine.address(&storage)?;
         Ok(Self {
             gpu: gpu.clone(),
             storage,
@@ -109,6 +104,12 @@ impl<'a> View<'a> {
         self.dtype
     }
 
+    /// Whether it starts at a multiple of `count` elements, so that vectors of as many can be read.
+    pub(crate) fn aligned(&self, count: usize) -> bool {
+        let bytes = count * self.dtype.size_in_bytes();
+        self.address.is_multiple_of(bytes as u64)
+    }
+
     /// `count` elements from `start` on.
     pub(crate) fn part(&self, start: usize, count: usize) -> Self {
         assert!(start + count <= self.count, "part of a view");
@@ -117,6 +118,17 @@ impl<'a> View<'a> {
             address: self.address + bytes as u64,
             count,
             ..*self
+        }
+    }
+
+    /// The same without a hold on the memory.
+    #[cfg(test)]
+    pub(super) fn kept(&self) -> View<'static> {
+        View {
+            address: self.address,
+            dtype: self.dtype,
+            count: self.count,
+            held: PhantomData,
         }
     }
 

@@ -44,6 +44,24 @@ pub(crate) struct Product<'a> {
 }
 
 impl Product<'_> {
+    /// The same without a hold on the memory.
+    #[cfg(test)]
+    pub(super) fn kept(&self) -> Product<'static> {
+        let kept = |m: &Matrix| Matrix {
+            values: m.values.kept(),
+            transposed: m.transposed,
+        };
+        Product {
+            left: kept(&self.left),
+            right: kept(&self.right),
+            batch: self.batch,
+            rows: self.rows,
+            inner: self.inner,
+            columns: self.columns,
+            add: self.add,
+        }
+    }
+
     /// Elements from one left matrix of the batch to the next.
     pub(super) fn left_stride(&self) -> usize {
         stride(&self.left, self.rows * self.inner)
@@ -55,8 +73,13 @@ impl Product<'_> {
     }
 
     pub(super) fn check(&self, to: &Buffer) -> Result<()> {
-        let fits = |m: &Matrix, one: usize| m.values.len() == one || m.values.len() == self.batch * one;
-        let types = (self.left.values.dtype(), self.right.values.dtype(), to.dtype());
+        let fits =
+            |m: &Matrix, one: usize| m.values.len() == one || m.values.len() == self.batch * one;
+        let types = (
+            self.left.values.dtype(),
+            self.right.values.dtype(),
+            to.dtype(),
+        );
         let known = matches!(
             types,
             (DType::F32, DType::F32, DType::F32)

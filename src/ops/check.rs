@@ -136,7 +136,12 @@ pub(crate) fn agree(
         let expected = run(&case.vars(DType::F64), &reference);
         for (dtype, tolerance) in [(DType::F64, 1e-11), (DType::F32, 2e-5)] {
             let got = run(&case.vars(dtype), &fused);
-            compare(&format!("{} in {dtype:?}", case.name), &got, &expected, tolerance);
+            compare(
+                &format!("{} in {dtype:?}", case.name),
+                &got,
+                &expected,
+                tolerance,
+            );
         }
     }
 }

@@ -1,8 +1,9 @@
 //! Dropout whose mask is a function of (key, index, element).
 
 use super::float::Float;
-use super::fused::{apply_one, runs_on, Backward, Forward, FusedOp};
+use super::fused::{apply_one, runs_on, Backward, Forward, FusedOp, Launch, LaunchBackward};
 use super::mask::{Dropout, Mask};
+use crate::gpu::{Buffer, Gpu, Grid, Kernel, View};
 use candle_core::{Result, Shape, Tensor};
 use multiversion::multiversion;
 use rayon::prelude::*;
@@ -48,6 +49,19 @@ impl Masked {
     }
 }
 
+/// The elements times the mask, by a kernel.
+pub(super) fn masked_on(gpu: &Gpu, mask: &Mask, x: View) -> Result<Buffer> {
+    let (io, count) = (x.dtype(), x.len());
+    let mut y = gpu.alloc(io, count)?;
+    let vector = x.aligned(4) && y.view().aligned(4);
+    let words = mask.upload(gpu)?;
+    let sizes = [count.into(), vector.into()];
+    let args = [&[x.into(), (&words).into(), (&mut y).into()], &sizes[..]].concat();
+    let grid = Grid::for_each(count.div_ceil(4));
+    gpu.launch(Kernel::of("dropout", "dropout", io), grid, &args)?;
+    Ok(y)
+}
+
 /// Multiplies `x`, which are elements `first ..`, by the mask.
 #[multiversion(targets("x86_64+avx512f", "x86_64+avx2+fma"))]
 pub(super) fn mask_chunk<F: Float>(mask: &Mask, first: u64, x: &mut [F]) {
@@ -56,6 +70,7 @@ pub(super) fn mask_chunk<F: Float>(mask: &Mask, first: u64, x: &mut [F]) {
 
 impl FusedOp for Masked {
     const NAME: &'static str = "dropout";
+    const KERNELS: bool = true;
 
     fn out_shapes(&self) -> Vec<Shape> {
         vec![self.shape.clone()]
@@ -68,11 +83,21 @@ impl FusedOp for Masked {
     fn backward<F: Float>(&self, call: Backward<F>) -> Vec<Vec<F>> {
         vec![self.masked(call.only().grad)]
     }
+
+    fn launch(&self, Launch { gpu, ins, .. }: Launch) -> Result<Vec<Buffer>> {
+        Ok(vec![masked_on(gpu, &self.mask, ins[0])?])
+    }
+
+    fn launch_backward(&self, call: LaunchBackward) -> Result<Vec<Option<Buffer>>> {
+        let grad = call.only().grad;
+        Ok(vec![Some(masked_on(call.gpu, &self.mask, grad)?)])
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::gpu::emulated::emulated;
     use crate::ops::check::{self, Case};
     use candle_core::{DType, Device};
 
@@ -90,6 +115,26 @@ mod tests {
         let mask = Mask::new("test", of(0.3, 1 << 40)).unwrap().unwrap();
         let cases = [1, 2, 63, 64, 65, 1000].map(|n| Case::new(n.to_string()).normal("x", &[n]));
         check::agree(&cases, fused, |ins| reference(&ins[0], mask));
+    }
+
+    #[test]
+    fn kernels_equal_the_reference() {
+        let mask = Mask::new("test", of(0.3, 1 << 40)).unwrap().unwrap();
+        let cases = [1, 2, 65, 1000].map(|n| Case::new(n.to_string()).normal("x", &[n]));
+        check::kernels_agree(&cases, fused, |ins| reference(&ins[0], mask));
+    }
+
+    #[test]
+    fn kernels_give_the_same_bits() {
+        let x = Tensor::ones(9999, DType::F32, &Device::Cpu).unwrap();
+        let x = x.narrow(0, 1, 9998).unwrap(); // not aligned
+        let masked = || {
+            dropout(&x, of(0.1, (7 << 32) + 9))
+                .unwrap()
+                .to_vec1::<f32>()
+                .unwrap()
+        };
+        assert_eq!(emulated(masked), masked());
     }
 
     #[test]

@@ -8,8 +8,9 @@ mod schedule;
 pub use adamw::AdamW;
 pub use schedule::learning_rate;
 
-use crate::config::{RunConfig, TaskConfig};
+use crate::config::{Precision, RunConfig, TaskConfig};
 use crate::error::Result;
+use crate::gpu;
 use crate::model::{Io, Model};
 use crate::nn::{Cx, Params, Rows};
 use crate::ops::Classified;
@@ -58,13 +59,19 @@ pub struct Trainer<'a> {
 }
 
 impl<'a> Trainer<'a> {
-    /// A run at its beginning, in f32 on `device`.
+    /// A run at its beginning, on `device`.
     pub fn new(
         config: &'a RunConfig,
         (train, test): &'a (Dataset, Dataset),
         device: &Device,
     ) -> Result<Self> {
+        let precision = config.train.precision;
+        gpu::products_in_tf32(precision == Precision::Tf32);
         let params = Params::seeded(config.seed, DType::F32, device);
+        let params = params.for_activations(match precision {
+            Precision::Bf16 => DType::BF16,
+            Precision::F32 | Precision::Tf32 => DType::F32,
+        });
         let io = io(&config.task);
         let model = Model::new(&config.model, io, &params)?;
         Ok(Self {
@@ -261,3 +268,6 @@ impl Labelled {
         Ok(model.classify(&self.hidden(model, cx)?, &self.answers)?)
     }
 }
+
+#[cfg(test)]
+mod tests;

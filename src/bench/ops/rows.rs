@@ -125,7 +125,7 @@ pub(super) static OPS: &[Op] = &[
             let table = (vec![s.states, s.width], Fill::Normal(0.02));
             vec![(vec![s.batch, s.len], Fill::Classes(s.states)), table]
         },
-        run: |x| ops::embedding(&x[0], &x[1], None, None),
+        run: |x| ops::embedding(&x[0], &x[1], None, None, x[1].dtype()),
         floor: |e| Passes::moves(e.channels(), 2.0, 4.0),
         ..POINTWISE
     },

@@ -164,8 +164,7 @@ fn apply_as<O: FusedOp, V: Values>(op: O, ins: &[&Tensor]) -> Result<Vec<Tensor>
         .zip(values)
         .map(|(shape, values)| (values.into_storage(), shape));
     if !tracked {
-        let bare =
-            |(values, shape)| Tensor::from_storage(values, shape, BackpropOp::none(), false);
+        let bare = |(values, shape)| Tensor::from_storage(values, shape, BackpropOp::none(), false);
         return Ok(ready.map(bare).collect());
     }
     let producers = V::registry();

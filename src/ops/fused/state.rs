@@ -38,12 +38,7 @@ struct Output<V> {
 }
 
 impl<O: FusedOp, V: Values> State<O, V> {
-    pub(super) fn new(
-        op: O,
-        ins: &[Tensor],
-        sources: &[Option<Source<V>>],
-        kept: Vec<V>,
-    ) -> Self {
+    pub(super) fn new(op: O, ins: &[Tensor], sources: &[Option<Source<V>>], kept: Vec<V>) -> Self {
         let empty = |_| Output {
             id: None,
             value: None,

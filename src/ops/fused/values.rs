@@ -178,9 +178,7 @@ fn gpu_of(x: &Tensor) -> Result<Gpu> {
 }
 
 /// The storages of the outputs that were used, held for reading.
-fn guards_of<V>(
-    outs: &[Arrived<V>],
-) -> Vec<Option<(impl Deref<Target = Storage> + '_, &Layout)>> {
+fn guards_of<V>(outs: &[Arrived<V>]) -> Vec<Option<(impl Deref<Target = Storage> + '_, &Layout)>> {
     outs.iter()
         .map(|out| out.as_ref().map(|(_, value)| value.storage_and_layout()))
         .collect()

@@ -1,0 +1,48 @@
+// Dropout masks, bit for bit those of src/ops/mask.rs: element e of a mask is word e mod 4 of
+// philox([e / 4, index], key), kept if it reaches a threshold.
+#pragma once
+
+#include "device.cuh"
+
+struct Mask {
+    uint32_t key[2];
+    uint32_t index[2];
+    uint32_t threshold;  // p 2^32
+    float scale;         // 1 / (1 - p)
+    bool any;
+};
+
+// The mask in device memory, so that a captured graph can be replayed with another; none where
+// `words` is null.
+DEVICE Mask read_mask(Ptr<const uint32_t> words) {
+    if (words == nullptr) return {{0, 0}, {0, 0}, 0, 1.0f, false};
+    return {{words[0], words[1]}, {words[2], words[3]}, words[4], __uint_as_float(words[5]), true};
+}
+
+// The factors of elements 4 block .. 4 block + 4.
+DEVICE Four mask_factors(const Mask& mask, uint64_t block) {
+    uint32_t c0 = uint32_t(block), c1 = uint32_t(block >> 32), c2 = mask.index[0], c3 = mask.index[1];
+    uint32_t k0 = mask.key[0], k1 = mask.key[1];
+#pragma unroll
+    for (int round = 0; round < 10; ++round) {
+        uint32_t a = 0xD2511F53u * c0, a_high = __umulhi(0xD2511F53u, c0);
+        uint32_t b = 0xCD9E8D57u * c2, b_high = __umulhi(0xCD9E8D57u, c2);
+        c0 = b_high ^ c1 ^ k0;
+        c2 = a_high ^ c3 ^ k1;
+        c1 = b;
+        c3 = a;
+        k0 += 0x9E3779B9u;
+        k1 += 0xBB67AE85u;
+    }
+    return {c0 >= mask.threshold ? mask.scale : 0.0f, c1 >= mask.threshold ? mask.scale : 0.0f,
+            c2 >= mask.threshold ? mask.scale : 0.0f, c3 >= mask.threshold ? mask.scale : 0.0f};
+}
+
+// The factor of one element; for four neighbours, mask_factors costs as much as this.
+DEVICE float mask_factor(const Mask& mask, uint64_t element) {
+    Four factors = mask_factors(mask, element / 4);
+    uint32_t word = uint32_t(element) % 4;
+    float low = word == 0 ? factors.v[0] : factors.v[1];
+    float high = word == 2 ? factors.v[2] : factors.v[3];
+    return word < 2 ? low : high;
+}

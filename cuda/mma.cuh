@@ -1,0 +1,309 @@
+// Products of small matrices by the tensor cores: C (M x N of a warp) += A (M x K) B (K x N).
+//
+// How factors are rounded is a type: Tf32x3 (each f32 as a sum of two tf32, three products: nearly
+// f32), Tf32 or Bf16; sums are f32. Factors come from views, usually of shared memory: Rows (row
+// major) or Columns (its transpose). Free of bank conflicts are, of f32: A in Rows and B in Columns
+// with a leading dimension of 4 more than a multiple of 32 (PAD_ALONG), A in Columns and B in Rows
+// with 8 more (PAD_ACROSS); of bf16: A in Rows and B in Columns with 8 more than a multiple of 64.
+//
+// Without tensor cores (compute capability 7.5, emulation) the lanes trade the same registers, so
+// that a wrong layout of fragments gives wrong products there as well.
+#pragma once
+
+#include "device.cuh"
+
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
+#define TENSOR_CORES 1
+#else
+#define TENSOR_CORES 0
+#endif
+
+constexpr uint32_t PAD_ALONG = 4;
+constexpr uint32_t PAD_ACROSS = 8;
+
+// Where a lane's elements lie: A (16 x K) rows g and g + 8; B (K x 8) column g;
+// C (16 x 8) rows g and g + 8, columns 2 q and 2 q + 1.
+DEVICE int lane_group() { return int(threadIdx.x % WARP) / 4; }
+DEVICE int lane_quad() { return int(threadIdx.x % WARP) % 4; }
+
+// Rounded to 10 bits after the point, ties away from zero; as bits.
+DEVICE uint32_t tf32(float x) {
+#if TENSOR_CORES
+    uint32_t y;
+    asm("cvt.rna.tf32.f32 %0, %1;" : "=r"(y) : "f"(x));
+    return y;
+#else
+    uint32_t bits = __float_as_uint(x);
+    return x != x ? bits : (bits + 0x1000u) & 0xffffe000u;
+#endif
+}
+
+#if !TENSOR_CORES
+// What the tensor cores see of a tf32.
+DEVICE float seen_tf32(uint32_t x) {
+    float y = __uint_as_float(x);
+    return y != y ? y : __uint_as_float(x & 0xffffe000u);
+}
+#endif
+
+// c += a b with a (16 x 8) and b (8 x 8) of tf32: a0 (g, q), a1 (g + 8, q), a2 (g, q + 4),
+// a3 (g + 8, q + 4); b0 (q, g), b1 (q + 4, g).
+DEVICE void mma(float (&c)[4], const uint32_t (&a)[4], const uint32_t (&b)[2]) {
+#if TENSOR_CORES
+    asm("mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, "
+        "{%8, %9}, {%0, %1, %2, %3};"
+        : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
+        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
+#else
+    Lanes<6> of = trade<6>({{a[0], a[1], a[2], a[3], b[0], b[1]}});
+    int row = 4 * lane_group(), column = 8 * lane_quad();
+#pragma unroll
+    for (int k = 0; k < 8; ++k) {
+        int half = k / 4;
+        float upper = seen_tf32(of.get(2 * half, row + k % 4));
+        float lower = seen_tf32(of.get(2 * half + 1, row + k % 4));
+        float left = seen_tf32(of.get(4 + half, column + k % 4));
+        float right = seen_tf32(of.get(4 + half, column + 4 + k % 4));
+        c[0] += upper * left;
+        c[1] += upper * right;
+        c[2] += lower * left;
+        c[3] += lower * right;
+    }
+#endif
+}
+
+// c += a b with a (16 x 16) and b (16 x 8) of bf16, two neighbours along K a register: a0 (g, 2q),
+// a1 (g + 8, 2q), a2 (g, 2q + 8), a3 (g + 8, 2q + 8); b0 (2q, g), b1 (2q + 8, g).
+DEVICE void mma_bf16(float (&c)[4], const uint32_t (&a)[4], const uint32_t (&b)[2]) {
+#if TENSOR_CORES
+    asm("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, "
+        "{%8, %9}, {%0, %1, %2, %3};"
+        : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
+        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
+#else
+    Lanes<6> of = trade<6>({{a[0], a[1], a[2], a[3], b[0], b[1]}});
+    int row = 4 * lane_group(), column = 8 * lane_quad();
+#pragma unroll
+    for (int k = 0; k < 16; ++k) {
+        int half = k / 8, lane = k % 8 / 2, shift = 16 * (1 - k % 2);
+        auto value = [&](int i, int from) {
+            return __uint_as_float(of.get(i, from) << shift & 0xffff0000u);
+        };
+        float upper = value(2 * half, row + lane), lower = value(2 * half + 1, row + lane);
+        float left = value(4 + half, column + lane), right = value(4 + half, column + 4 + lane);
+        c[0] += upper * left;
+        c[1] += upper * right;
+        c[2] += lower * left;
+        c[3] += lower * right;
+    }
+#endif
+}
+
+// A matrix whose element (i, j) is at p[i * stride + j].
+template <class T>
+struct Rows {
+    Ptr<T> p;
+    uint32_t stride;
+    DEVICE float at(uint32_t i, uint32_t j) const {
+        T x = p[i * stride + j];
+        return to_float(x);
+    }
+    // (i, j) and (i, j + 1) as bf16, j even
+    DEVICE uint32_t along(uint32_t i, uint32_t j) const { return pair_at(p + (i * stride + j)); }
+    // (i, j) and (i + 1, j)
+    DEVICE uint32_t down(uint32_t i, uint32_t j) const { return pair(at(i, j), at(i + 1, j)); }
+};
+
+// A matrix whose element (i, j) is at p[j * stride + i].
+template <class T>
+struct Columns {
+    Ptr<T> p;
+    uint32_t stride;
+    DEVICE float at(uint32_t i, uint32_t j) const {
+        T x = p[j * stride + i];
+        return to_float(x);
+    }
+    DEVICE uint32_t along(uint32_t i, uint32_t j) const { return pair(at(i, j), at(i, j + 1)); }
+    DEVICE uint32_t down(uint32_t i, uint32_t j) const { return pair_at(p + (j * stride + i)); }
+};
+
+// A view whose elements are f(i, j), computed as they are read.
+template <class F>
+struct Computed {
+    F f;
+    DEVICE float at(uint32_t i, uint32_t j) const { return f(i, j); }
+    DEVICE uint32_t along(uint32_t i, uint32_t j) const { return pair(f(i, j), f(i, j + 1)); }
+    DEVICE uint32_t down(uint32_t i, uint32_t j) const { return pair(f(i, j), f(i + 1, j)); }
+};
+template <class F>
+DEVICE Computed<F> computed(F f) { return {f}; }
+
+struct Tf32 {
+    static constexpr int K = 8;
+    template <int COUNT>
+    struct Fragment {
+        uint32_t of[COUNT];
+        DEVICE void set(int i, float x) { of[i] = tf32(x); }
+    };
+    static DEVICE void multiply(float (&c)[4], const Fragment<4>& a, const Fragment<2>& b) {
+        mma(c, a.of, b.of);
+    }
+};
+
+struct Tf32x3 {
+    static constexpr int K = 8;
+    template <int COUNT>
+    struct Fragment {
+        uint32_t high[COUNT], low[COUNT];
+        DEVICE void set(int i, float x) {
+            high[i] = tf32(x);
+            low[i] = tf32(x - __uint_as_float(high[i]));
+        }
+    };
+    // The small products first.
+    static DEVICE void multiply(float (&c)[4], const Fragment<4>& a, const Fragment<2>& b) {
+        mma(c, a.low, b.high);
+        mma(c, a.high, b.low);
+        mma(c, a.high, b.high);
+    }
+};
+
+struct Bf16 {
+    static constexpr int K = 16;
+    template <int COUNT>
+    struct Fragment {
+        uint32_t of[COUNT];
+    };
+    static DEVICE void multiply(float (&c)[4], const Fragment<4>& a, const Fragment<2>& b) {
+        mma_bf16(c, a.of, b.of);
+    }
+};
+
+// The products for tensors of T.
+template <class T>
+struct Products;
+template <>
+struct Products<float> {
+    using Type = Tf32x3;
+};
+template <>
+struct Products<bf16> {
+    using Type = Bf16;
+};
+
+// This lane's part of A from (row, k) on.
+template <class P, class View>
+DEVICE typename P::template Fragment<4> left_fragment(const View& a, uint32_t row, uint32_t k) {
+    typename P::template Fragment<4> to;
+    uint32_t g = row + lane_group(), q = lane_quad();
+#pragma unroll
+    for (uint32_t i = 0; i < 4; ++i) {
+        uint32_t r = g + i % 2 * 8;
+        if constexpr (P::K == 8)
+            to.set(i, a.at(r, k + q + i / 2 * 4));
+        else
+            to.of[i] = a.along(r, k + 2 * q + i / 2 * 8);
+    }
+    return to;
+}
+
+// This lane's part of B from (k, column) on.
+template <class P, class View>
+DEVICE typename P::template Fragment<2> right_fragment(const View& b, uint32_t k, uint32_t column) {
+    typename P::template Fragment<2> to;
+    uint32_t g = column + lane_group(), q = lane_quad();
+#pragma unroll
+    for (uint32_t i = 0; i < 2; ++i) {
+        if constexpr (P::K == 8)
+            to.set(i, b.at(k + q + i * 4, g));
+        else
+            to.of[i] = b.down(k + 2 * q + i * 8, g);
+    }
+    return to;
+}
+
+// The sums of a warp.
+template <int M, int N>
+struct WarpTile {
+    static_assert(M % 16 == 0 && N % 8 == 0, "a tile consists of 16 x 8");
+    float sum[M / 16][N / 8][4];
+
+    DEVICE void clear() {
+#pragma unroll
+        for (int i = 0; i < M / 16; ++i)
+#pragma unroll
+            for (int j = 0; j < N / 8; ++j)
+#pragma unroll
+                for (int e = 0; e < 4; ++e) sum[i][j][e] = 0.0f;
+    }
+
+    // Each column times f(column).
+    template <class F>
+    DEVICE void scale_columns(F f) {
+        uint32_t q = lane_quad();
+#pragma unroll
+        for (int j = 0; j < N / 8; ++j)
+#pragma unroll
+            for (int e = 0; e < 2; ++e) {
+                float factor = f(8 * j + 2 * q + e);
+#pragma unroll
+                for (int i = 0; i < M / 16; ++i) {
+                    sum[i][j][e] *= factor;
+                    sum[i][j][e + 2] *= factor;
+                }
+            }
+    }
+
+    // to(column, sum over the rows of f(row, column) times this); all lanes call it, one a column
+    // stores.
+    template <class F, class To>
+    DEVICE void dot_columns(F f, To to) const {
+        uint32_t g = lane_group(), q = lane_quad();
+#pragma unroll
+        for (int j = 0; j < N / 8; ++j)
+#pragma unroll
+            for (int e = 0; e < 2; ++e) {
+                uint32_t column = 8 * j + 2 * q + e;
+                float dot = 0.0f;
+#pragma unroll
+                for (int i = 0; i < M / 16; ++i) {
+                    dot += f(16 * i + g, column) * sum[i][j][e];
+                    dot += f(16 * i + g + 8, column) * sum[i][j][e + 2];
+                }
+#pragma unroll
+                for (int mask = 4; mask < WARP; mask *= 2) dot += shuffle_xor(dot, mask);
+                if (g == 0) to(column, dot);
+            }
+    }
+
+    // += A (rows from `row`, k from `first` to `end`) B (columns from `column`); the range of k is a
+    // multiple of 16, or of 8 for products of tf32. All lanes of the warp call it.
+    template <class P, class A, class B>
+    DEVICE void add_product(const A& a, uint32_t row, const B& b, uint32_t column, uint32_t first,
+                            uint32_t end) {
+        for (uint32_t k = first; k < end; k += P::K) {
+            typename P::template Fragment<4> left[M / 16];
+#pragma unroll
+            for (int i = 0; i < M / 16; ++i) left[i] = left_fragment<P>(a, row + 16 * i, k);
+#pragma unroll
+            for (int j = 0; j < N / 8; ++j) {
+                auto right = right_fragment<P>(b, k, column + 8 * j);
+#pragma unroll
+                for (int i = 0; i < M / 16; ++i) P::multiply(sum[i][j], left[i], right);
+            }
+        }
+    }
+
+    // f(row, column, sum) for each sum that this lane holds; rows and columns of the tile.
+    template <class F>
+    DEVICE void each(F f) {
+        uint32_t g = lane_group(), q = lane_quad();
+#pragma unroll
+        for (int i = 0; i < M / 16; ++i)
+#pragma unroll
+            for (int j = 0; j < N / 8; ++j)
+#pragma unroll
+                for (int e = 0; e < 4; ++e)
+                    f(16 * i + g + e / 2 * 8, 8 * j + 2 * q + e % 2, sum[i][j][e]);
+    }
+};

@@ -1,0 +1,78 @@
+//! Training by kernels, emulated, beside training on the CPU.
+
+use super::Trainer;
+use crate::config::{Generator, MqarConfig, Precision, Protocol, RunConfig};
+use crate::gpu::emulated::{emulated, launches};
+use crate::mixers::MIXERS;
+use crate::model::protocol::Request;
+use crate::tasks;
+use candle_core::Device;
+use std::collections::BTreeMap;
+
+const STEPS: usize = 3;
+
+/// A recall task of three steps, with dropout everywhere.
+fn config(mixer: &str, n_heads: usize, precision: Precision) -> RunConfig {
+    let request = Request {
+        protocol: Protocol::Reference,
+        mixer: mixer.to_owned(),
+        variant: None,
+        options: BTreeMap::new(),
+        d_model: 12,
+        d_state: 8,
+        n_heads,
+        n_layers: 2,
+        task: MqarConfig {
+            data: Generator::Native,
+            data_seed: 0,
+            vocab_size: 48,
+            seq_len: 20,
+            kv_pairs: 3,
+            train_examples: 3 * STEPS,
+            test_examples: 3,
+        },
+        lr: 3e-3,
+        epochs: 1,
+        batch_size: Some(3),
+        weight_decay: 0.1,
+        precision,
+        dropout: Some(0.1),
+        seed: 123,
+    };
+    request.resolve().unwrap()
+}
+
+fn losses(config: &RunConfig) -> Vec<f64> {
+    let data = tasks::load(&config.task).unwrap();
+    let mut trainer = Trainer::new(config, &data, &Device::Cpu).unwrap();
+    (0..STEPS).map(|_| trainer.step().unwrap()).collect()
+}
+
+fn agree(mixer: &str, n_heads: usize, precision: Precision, tolerance: f64) {
+    let expected = losses(&config(mixer, n_heads, Precision::F32));
+    let before = launches();
+    let got = emulated(|| losses(&config(mixer, n_heads, precision)));
+    assert!(launches() > before, "no kernels in {mixer}");
+    for (got, expected) in got.iter().zip(&expected) {
+        let apart = (got - expected).abs() / expected;
+        assert!(
+            apart <= tolerance,
+            "{mixer}, {n_heads} heads, {precision:?}: {got} and {expected}"
+        );
+    }
+}
+
+#[test]
+fn every_mixer_trains_by_kernels_as_on_the_cpu() {
+    for entry in MIXERS {
+        agree(entry.name, 1, Precision::F32, 1e-5);
+    }
+    agree("softmax", 2, Precision::F32, 1e-5);
+}
+
+#[test]
+fn every_mixer_trains_in_16_bits() {
+    for entry in MIXERS {
+        agree(entry.name, 1, Precision::Bf16, 2e-2);
+    }
+}
