@@ -1,13 +1,16 @@
 //! The short depthwise convolution in front of many recurrent mixers.
 
+mod cpu;
+mod launch;
+
 use super::float::Float;
-use super::fused::{apply_one, runs_on, Backward, Forward, FusedOp};
-use super::lanes::{each, load, splat, store, sum_parts, Groups, Lanes, LANES};
+use super::fused::{apply_one, runs_on, Backward, Forward, FusedOp, Launch, LaunchBackward};
+use super::lanes::{load, splat, sum_parts, Lanes, LANES};
 use super::shape;
+use crate::gpu::Buffer;
 use candle_core::{Result, Shape, Tensor};
-use multiversion::multiversion;
+use cpu::{backward_block, forward_block, Kernel};
 use rayon::prelude::*;
-use std::array;
 
 /// Rows per task: long sequences are shared out by time.
 const BLOCK: usize = 256;
@@ -21,9 +24,9 @@ const USUAL: usize = 4;
 pub fn causal_conv1d(x: &Tensor, w: &Tensor, b: Option<&Tensor>) -> Result<Tensor> {
     let [batch, len, width] = shape::dims(CausalConv1d::NAME, ("x", x))?;
     let [_, taps] = shape::dims(CausalConv1d::NAME, ("w", w))?;
-    shape::expect(CausalConv1d::NAME, ("w", w), ("x", x), &[width, taps])?;
+    shape::parameter(CausalConv1d::NAME, ("w", w), ("x", x), &[width, taps])?;
     if let Some(b) = b {
-        shape::expect(CausalConv1d::NAME, ("b", b), ("x", x), &[width])?;
+        shape::parameter(CausalConv1d::NAME, ("b", b), ("x", x), &[width])?;
     }
     if !runs_on::<CausalConv1d>(x) {
         return reference(x, w, b);
@@ -83,6 +86,7 @@ impl CausalConv1d {
 
 impl FusedOp for CausalConv1d {
     const NAME: &'static str = "causal_conv1d";
+    const KERNELS: bool = true;
 
     fn out_shapes(&self) -> Vec<Shape> {
         vec![(self.batch, self.len, self.width).into()]
@@ -123,6 +127,14 @@ impl FusedOp for CausalConv1d {
         grads.extend(call.ins.get(2).map(|_| gb));
         grads
     }
+
+    fn launch(&self, call: Launch) -> Result<Vec<Buffer>> {
+        launch::forward(self, call)
+    }
+
+    fn launch_backward(&self, call: LaunchBackward) -> Result<Vec<Option<Buffer>>> {
+        launch::backward(self, call)
+    }
 }
 
 impl CausalConv1d {
@@ -139,157 +151,6 @@ impl CausalConv1d {
 fn transposed<F: Float>(x: &[F], columns: usize) -> Vec<F> {
     let column = |c: usize| x.iter().skip(c).step_by(columns);
     (0..columns).flat_map(column).copied().collect()
-}
-
-/// Weights (K, groups) and bias (groups) of `width` channels.
-struct Kernel<F> {
-    width: usize,
-    w: Vec<Lanes<F>>,
-    b: Vec<Lanes<F>>,
-}
-
-impl<F: Float> Kernel<F> {
-    fn taps(&self) -> usize {
-        self.w.len() / self.b.len()
-    }
-
-    /// The weights of the taps `first .. first + N`.
-    #[inline(always)]
-    fn rows<const N: usize>(&self, first: usize) -> [&[Lanes<F>]; N] {
-        let groups = self.b.len();
-        array::from_fn(|k| &self.w[(first + k) * groups..][..groups])
-    }
-}
-
-/// Rows `first .. first + N` of a sequence.
-#[inline(always)]
-fn rows<F, const N: usize>(x: &[F], width: usize, first: usize) -> [Groups<'_, F>; N] {
-    array::from_fn(|i| x[(first + i) * width..][..width].as_chunks())
-}
-
-/// `y` are the rows from `first` on of the convolution of the whole sequence `x`.
-#[multiversion(targets("x86_64+avx512f", "x86_64+avx2+fma"))]
-fn forward_block<F: Float>(kernel: &Kernel<F>, x: &[F], first: usize, y: &mut [F]) {
-    let (taps, width) = (kernel.taps(), kernel.width);
-    for (t, y) in (first..).zip(y.chunks_exact_mut(width)) {
-        y.copy_from_slice(&kernel.b.as_flattened()[..width]);
-        if taps == USUAL && t + 1 >= USUAL {
-            add_taps::<F, USUAL>(kernel, 0, rows(x, width, t + 1 - USUAL), y);
-            continue;
-        }
-        for tap in taps.saturating_sub(t + 1)..taps {
-            add_taps::<F, 1>(kernel, tap, rows(x, width, t + 1 + tap - taps), y);
-        }
-    }
-}
-
-/// Adds what the taps from `first` on give to one row of y.
-#[inline(always)]
-fn add_taps<F: Float, const N: usize>(
-    kernel: &Kernel<F>,
-    first: usize,
-    x: [Groups<F>; N],
-    y: &mut [F],
-) {
-    let w = kernel.rows::<N>(first);
-    let (whole, rest) = y.as_chunks_mut();
-    for (g, y) in whole.iter_mut().enumerate() {
-        *y = convolve(*y, w.map(|w| &w[g]), x.map(|(whole, _)| &whole[g]));
-    }
-    if !rest.is_empty() {
-        let g = whole.len();
-        let x = x.map(|(_, rest)| load(rest));
-        let y = convolve(load(rest), w.map(|w| &w[g]), x.each_ref());
-        store(&y, rest);
-    }
-}
-
-/// `y` + Σ w x, in this order.
-#[inline(always)]
-fn convolve<F: Float, const N: usize>(
-    mut y: Lanes<F>,
-    w: [&Lanes<F>; N],
-    x: [&Lanes<F>; N],
-) -> Lanes<F> {
-    for k in 0..N {
-        y = each(|i| y[i] + w[k][i] * x[k][i]);
-    }
-    y
-}
-
-/// `gx`, zero before, are the rows from `first` on of the sequence's gradient; `sums`, zero before,
-/// are what these rows of x give to the gradients of w (K, groups) and of b (groups).
-#[multiversion(targets("x86_64+avx512f", "x86_64+avx2+fma"))]
-fn backward_block<F: Float>(
-    kernel: &Kernel<F>,
-    x: &[F],
-    gy: &[F],
-    first: usize,
-    gx: &mut [F],
-    sums: &mut [Lanes<F>],
-) {
-    let (taps, width) = (kernel.taps(), kernel.width);
-    let (gw, gb) = sums.split_at_mut(kernel.w.len());
-    for (t, gx) in (first..).zip(gx.chunks_exact_mut(width)) {
-        let left = gy.len() / width - t;
-        for (gb, &gy) in gb
-            .as_flattened_mut()
-            .iter_mut()
-            .zip(&gy[t * width..][..width])
-        {
-            *gb += gy;
-        }
-        let [x] = rows(x, width, t);
-        if taps == USUAL && left >= USUAL {
-            let tap = taps - USUAL;
-            back_taps::<F, USUAL>(kernel, tap, (x, rows(gy, width, t)), gx, gw);
-            continue;
-        }
-        for ahead in 0..left.min(taps) {
-            let (tap, gy) = (taps - 1 - ahead, rows(gy, width, t + ahead));
-            back_taps::<F, 1>(kernel, tap, (x, gy), gx, gw);
-        }
-    }
-}
-
-/// Adds what a row of x met by the taps from `first` on; the last of them in the first row of gy.
-#[inline(always)]
-fn back_taps<F: Float, const N: usize>(
-    kernel: &Kernel<F>,
-    first: usize,
-    (x, gy): (Groups<F>, [Groups<F>; N]),
-    gx: &mut [F],
-    gw: &mut [Lanes<F>],
-) {
-    let groups = kernel.b.len();
-    let w = kernel.rows::<N>(first);
-    let gw = &mut gw[first * groups..][..N * groups];
-    let (whole, rest) = gx.as_chunks_mut();
-    for (g, gx) in whole.iter_mut().enumerate() {
-        let gy: [&Lanes<F>; N] = array::from_fn(|k| &gy[N - 1 - k].0[g]);
-        *gx = convolve(*gx, w.map(|w| &w[g]), gy);
-        correlate(&x.0[g], gy, &mut gw[g..], groups);
-    }
-    if !rest.is_empty() {
-        let g = whole.len();
-        let gy: [Lanes<F>; N] = array::from_fn(|k| load(gy[N - 1 - k].1));
-        store(&convolve(load(rest), w.map(|w| &w[g]), gy.each_ref()), rest);
-        correlate(&load(x.1), gy.each_ref(), &mut gw[g..], groups);
-    }
-}
-
-/// Adds x gy to the sums of each tap, which lie `stride` apart.
-#[inline(always)]
-fn correlate<F: Float, const N: usize>(
-    x: &Lanes<F>,
-    gy: [&Lanes<F>; N],
-    sums: &mut [Lanes<F>],
-    stride: usize,
-) {
-    for (k, gy) in gy.into_iter().enumerate() {
-        let sum = &mut sums[k * stride];
-        *sum = each(|i| sum[i] + x[i] * gy[i]);
-    }
 }
 
 #[cfg(test)]

@@ -2,12 +2,14 @@
 
 mod backward;
 mod cpu;
+mod launch;
 mod linear;
 mod reference;
 
-use super::fused::{apply_one, runs_on, Backward, Forward, FusedOp};
+use super::fused::{apply_one, runs_on, Backward, Forward, FusedOp, Launch, LaunchBackward};
 use super::mask::{Dropout, Mask};
 use super::{float::Float, shape};
+use crate::gpu::Buffer;
 use candle_core::{bail, Result, Shape, Tensor};
 
 /// How the products s_ij = q_i . k_j become weights p_ij, for the j that row i sees.
@@ -55,8 +57,10 @@ struct CausalAttention {
     len: usize,
     key_width: usize,
     value_width: usize,
-    /// How many steps each row sees: one list for all, or one per batch element.
+    /// How many steps each row sees: one list for all, or one per batch element. Empty where the
+    /// positions are on a GPU.
     reach: Vec<usize>,
+    positions: Option<Tensor>,
     weights: Weights,
     mask: Option<Mask>,
 }
@@ -115,6 +119,7 @@ impl CausalAttention {
             key_width,
             value_width,
             reach,
+            positions: positions.map(Tensor::contiguous).transpose()?,
             weights,
             mask,
         })
@@ -137,6 +142,7 @@ impl CausalAttention {
 
 impl FusedOp for CausalAttention {
     const NAME: &'static str = Self::OP;
+    const KERNELS: bool = true;
 
     fn out_shapes(&self) -> Vec<Shape> {
         let (batch, rows, width) = (self.batch, self.rows, self.value_width);
@@ -158,6 +164,14 @@ impl FusedOp for CausalAttention {
             Some(sums) => linear::backward(self, sums, call.ins, call.only()),
             None => backward::backward(self, call.ins, call.only().grad),
         }
+    }
+
+    fn launch(&self, call: Launch) -> Result<Vec<Buffer>> {
+        launch::forward(self, call)
+    }
+
+    fn launch_backward(&self, call: LaunchBackward) -> Result<Vec<Option<Buffer>>> {
+        launch::backward(self, call)
     }
 }
 

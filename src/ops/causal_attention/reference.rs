@@ -46,8 +46,10 @@ fn headed(q: &Tensor, k: &Tensor, v: &Tensor, op: &CausalAttention) -> Result<Te
 
 /// 1 where row i sees step j, else 0: (B or 1, 1, R, L).
 fn seen(op: &CausalAttention, like: &Tensor) -> Result<Tensor> {
-    let row = |&reach: &usize| (0..op.len).map(move |j| f64::from(u8::from(j < reach)));
-    let values: Vec<f64> = op.reach.iter().flat_map(row).collect();
-    let shape = (op.reach.len() / op.rows, 1, op.rows, op.len);
-    Tensor::from_vec(values, shape, like.device())?.to_dtype(like.dtype())
+    let times = match &op.positions {
+        Some(positions) => positions.reshape((op.batch, 1, op.rows, 1))?,
+        None => Tensor::arange(0, op.rows as u32, like.device())?.reshape((1, 1, op.rows, 1))?,
+    };
+    let steps = Tensor::arange(0, op.len as u32, like.device())?;
+    times.broadcast_ge(&steps)?.to_dtype(like.dtype())
 }

@@ -30,6 +30,23 @@ fn positions([batch, _, rows, len, ..]: Sizes) -> Tensor {
     Tensor::from_vec(ids, (batch, rows), &Device::Cpu).unwrap()
 }
 
+fn kernels_agree(
+    sizes: &[Sizes],
+    positions: Option<&Tensor>,
+    rule: Weights,
+    dropout: Option<Dropout>,
+) {
+    let cases: Vec<Case> = sizes.iter().copied().map(case).collect();
+    check::kernels_agree(
+        &cases,
+        |x| causal_attention(&x[0], &x[1], &x[2], positions, rule, dropout),
+        |x| {
+            let op = CausalAttention::check(&x[0], &x[1], &x[2], positions, rule, dropout)?;
+            reference::causal_attention(&x[0], &x[1], &x[2], &op)
+        },
+    );
+}
+
 fn agree(sizes: Sizes, positions: Option<&Tensor>, rule: Weights, dropout: Option<Dropout>) {
     check::agree(
         &[case(sizes)],
@@ -62,6 +79,40 @@ fn fused_equals_reference_at_all_widths() {
     for (m, e) in [(1, 1), (16, 100), (100, 16), (33, 64), (256, 4), (4, 1024)] {
         for rule in RULES {
             agree([2, 3, 10, 10, m, e], None, rule, Some(DROPOUT));
+        }
+    }
+}
+
+#[test]
+fn kernels_equal_the_reference() {
+    for rule in RULES {
+        kernels_agree(
+            &[[2, 1, 3, 3, 4, 5], [1, 1, 65, 65, 20, 12]],
+            None,
+            rule,
+            None,
+        );
+        kernels_agree(
+            &[[1, 2, 33, 33, 5, 3], [7, 1, 1, 1, 4, 4]],
+            None,
+            rule,
+            Some(DROPOUT),
+        );
+    }
+}
+
+#[test]
+fn kernels_equal_the_reference_at_all_widths() {
+    for (rule, sizes) in RULES.into_iter().zip([[100, 68], [257, 16], [16, 300]]) {
+        kernels_agree(&[[1, 1, 20, 20, sizes[0], sizes[1]]], None, rule, None);
+    }
+}
+
+#[test]
+fn kernels_equal_the_reference_for_some_rows() {
+    for sizes in [[2, 2, 1, 9, 3, 4], [2, 1, 20, 70, 5, 17]] {
+        for rule in RULES {
+            kernels_agree(&[sizes], Some(&positions(sizes)), rule, Some(DROPOUT));
         }
     }
 }

@@ -1,0 +1,3 @@
+#include "causal_attention.cuh"
+
+ATTEND_ALL(y, Y)

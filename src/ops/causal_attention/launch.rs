@@ -1,0 +1,179 @@
+//! The kernels of `cuda/causal_attention*`: all pairs of queries and keys in tiles.
+
+use super::{CausalAttention, Weights};
+use crate::gpu::{Arg, Buffer, Gpu, Grid, Kernel, View};
+use crate::ops::fused::{FusedOp, Launch, LaunchBackward};
+use candle_core::{DType, Result};
+
+/// Threads of a block.
+const THREADS: usize = 256;
+/// Rows that a block of the kernel for dot products handles.
+const DOT_ROWS: usize = 8;
+/// Keys of a tile.
+const KEYS: usize = 64;
+/// Queries of a tile, where they are many and where they are few.
+const MANY: usize = 64;
+const FEW: usize = 16;
+/// Columns of the result of a block.
+const WIDE: usize = 256;
+const NARROW: usize = 64;
+/// With fewer blocks than this, a GPU is not full.
+const FULL: usize = 264;
+
+/// Outputs, then what the way back needs of each row's weights: see `stats` there.
+pub(super) fn forward(op: &CausalAttention, call: Launch) -> Result<Vec<Buffer>> {
+    let (gpu, [q, k, v]) = (call.gpu, [call.ins[0], call.ins[1], call.ins[2]]);
+    let items = op.batch * op.heads;
+    let mut y = gpu.alloc(v.dtype(), items * op.rows * op.value_width)?;
+    let mut stats = match call.tracked && op.weights != Weights::Plain {
+        true => Some(gpu.alloc(DType::F32, items * op.rows)?),
+        false => None,
+    };
+    let pairs = Pairs {
+        op,
+        gpu,
+        ins: [q, k, v],
+        gy: None,
+        stats: None,
+        dots: None,
+    };
+    pairs.launch(Out::Y, &mut y, stats.as_mut())?;
+    Ok([Some(y), stats].into_iter().flatten().collect())
+}
+
+pub(super) fn backward(op: &CausalAttention, call: LaunchBackward) -> Result<Vec<Option<Buffer>>> {
+    let (gpu, out) = (call.gpu, call.only());
+    let dots = match op.weights {
+        Weights::Plain => None,
+        _ => Some(dots(op, gpu, out.grad, out.value)?),
+    };
+    let pairs = Pairs {
+        op,
+        gpu,
+        ins: [call.ins[0], call.ins[1], call.ins[2]],
+        gy: Some(out.grad),
+        stats: call.kept.first().map(Buffer::view),
+        dots: dots.as_ref().map(Buffer::view),
+    };
+    let outs = [Out::Gq, Out::Gk, Out::Gv].into_iter().zip(call.ins);
+    let grads = outs.zip(call.wanted).map(|((out, like), &wanted)| {
+        if !wanted {
+            return Ok(None);
+        }
+        let mut to = gpu.alloc(like.dtype(), like.len())?;
+        pairs.launch(out, &mut to, None)?;
+        Ok(Some(to))
+    });
+    grads.collect()
+}
+
+/// gy . y of each row: what the normalised rules take out of the gradient of each weight.
+fn dots(op: &CausalAttention, gpu: &Gpu, gy: View, y: View) -> Result<Buffer> {
+    let rows = op.batch * op.heads * op.rows;
+    let mut to = gpu.alloc(DType::F32, rows)?;
+    let grid = Grid::of(rows.div_ceil(DOT_ROWS), THREADS);
+    let kernel = Kernel::of("causal_attention_past", "causal_attention_dots", y.dtype());
+    let args = [
+        gy.into(),
+        y.into(),
+        (&mut to).into(),
+        rows.into(),
+        op.value_width.into(),
+    ];
+    gpu.launch(kernel, grid, &args)?;
+    Ok(to)
+}
+
+/// What a kernel computes.
+#[derive(Clone, Copy, PartialEq)]
+enum Out {
+    Y,
+    Gq,
+    Gk,
+    Gv,
+}
+
+/// What all kernels read.
+struct Pairs<'a> {
+    op: &'a CausalAttention,
+    gpu: &'a Gpu,
+    ins: [View<'a>; 3],
+    gy: Option<View<'a>>,
+    /// Of each row: the logarithm to the base 2 of the softmax's sum, or one over the sum of scores.
+    stats: Option<View<'a>>,
+    dots: Option<View<'a>>,
+}
+
+impl Pairs<'_> {
+    fn launch(&self, out: Out, to: &mut Buffer, stats_to: Option<&mut Buffer>) -> Result<()> {
+        let op = self.op;
+        let mask = op.mask.map(|mask| mask.upload(self.gpu)).transpose()?;
+        let held = op.positions.as_ref().map(|x| x.storage_and_layout());
+        let positions = held
+            .as_ref()
+            .map(|(storage, layout)| self.gpu.view(storage, layout));
+        let [q, k, v] = self.ins;
+        let tensors = [
+            q.into(),
+            k.into(),
+            v.into(),
+            self.gy.into(),
+            positions.transpose()?.into(),
+            self.stats.into(),
+            self.dots.into(),
+            mask.as_ref().map(Buffer::view).into(),
+            Arg::from(&mut *to),
+            stats_to.into(),
+        ];
+        let sizes = [op.heads, op.rows, op.len, op.key_width, op.value_width].map(Arg::from);
+        let rule = match op.weights {
+            Weights::Softmax => 0u32,
+            Weights::LinearNormalised => 1,
+            Weights::Plain => 2,
+        };
+        let rest = [rule.into(), self.by_four().into(), Arg::F32(op.scale())];
+        let (grid, kernel) = self.shape(out);
+        self.gpu
+            .launch(kernel, grid, &[&tensors[..], &sizes, &rest].concat())
+    }
+
+    /// Whether the rows of all tensors can be read four elements at a time.
+    fn by_four(&self) -> bool {
+        let widths = [self.op.key_width, self.op.value_width];
+        let tensors = self.ins.iter().chain(&self.gy);
+        widths.iter().all(|width| width.is_multiple_of(4))
+            && tensors.into_iter().all(|x| x.aligned(4))
+    }
+
+    /// The tiles: few queries where there are few, or where otherwise there would be few blocks.
+    fn shape(&self, out: Out) -> (Grid, Kernel) {
+        let op = self.op;
+        let (name, module, width) = match out {
+            Out::Y => ("y", "causal_attention", op.value_width),
+            Out::Gq => ("gq", "causal_attention_back", op.key_width),
+            Out::Gk => ("gk", "causal_attention_past", op.key_width),
+            Out::Gv => ("gv", "causal_attention_past", op.value_width),
+        };
+        let columns = if width > NARROW { WIDE } else { NARROW };
+        let over_keys = matches!(out, Out::Y | Out::Gq);
+        let blocks = |queries: usize| {
+            let tiles = match over_keys {
+                true => op.rows.div_ceil(queries),
+                false => op.len.div_ceil(KEYS),
+            };
+            [op.batch * op.heads * tiles, width.div_ceil(columns), 1]
+        };
+        let full = blocks(MANY)[..2].iter().product::<usize>() >= FULL;
+        let queries = match op.rows <= FEW || over_keys && !full {
+            true => FEW,
+            false => MANY,
+        };
+        let name = format!("{}_{name}_{queries}_{columns}", CausalAttention::NAME);
+        let grid = Grid {
+            blocks: blocks(queries),
+            threads: THREADS,
+            shared: 0,
+        };
+        (grid, Kernel::of(module, &name, self.ins[0].dtype()))
+    }
+}

@@ -1,0 +1,87 @@
+//! The kernels of `cuda/causal_conv1d.cu`.
+
+use super::CausalConv1d;
+use crate::gpu::{Arg, Buffer, Grid, Kernel, View};
+use crate::ops::fused::{FusedOp, Launch, LaunchBackward};
+use crate::ops::sums::sum_parts;
+use candle_core::{DType, Result};
+
+/// Groups of channels and runs of steps of a block.
+const LANES: usize = 16;
+const RUNS: usize = 8;
+/// Steps of a run.
+const FORWARD_RUN: usize = 4;
+const BACKWARD_RUN: usize = 8;
+
+impl CausalConv1d {
+    /// Channels of a thread: what it can read at once.
+    fn group(&self, tensors: &[View]) -> usize {
+        const WIDE: usize = 4;
+        match self.width.is_multiple_of(WIDE) && tensors.iter().all(|x| x.aligned(WIDE)) {
+            true => WIDE,
+            false => 1,
+        }
+    }
+
+    fn grid(&self, run: usize, group: usize) -> Grid {
+        let runs = self.batch * self.len.div_ceil(run);
+        Grid {
+            blocks: [runs.div_ceil(RUNS), self.width.div_ceil(LANES * group), 1],
+            threads: LANES * RUNS,
+            shared: 0,
+        }
+    }
+
+    fn arguments(&self) -> [Arg<'static>; 4] {
+        [self.batch, self.len, self.width, self.taps].map(Arg::from)
+    }
+}
+
+fn kernel(way: &str, group: usize, io: DType) -> Kernel {
+    let name = format!("{}_{way}_{group}", CausalConv1d::NAME);
+    Kernel::of(CausalConv1d::NAME, &name, io)
+}
+
+pub(super) fn forward(conv: &CausalConv1d, call: Launch) -> Result<Vec<Buffer>> {
+    let [x, w] = [call.ins[0], call.ins[1]];
+    let b = call.ins.get(2).copied();
+    let mut y = call.gpu.alloc(x.dtype(), x.len())?;
+    let group = conv.group(&[x]);
+    let tensors = [x.into(), w.into(), b.into(), (&mut y).into()];
+    let args = [&tensors[..], &conv.arguments()].concat();
+    let kernel = kernel("forward", group, x.dtype());
+    call.gpu
+        .launch(kernel, conv.grid(FORWARD_RUN, group), &args)?;
+    Ok(vec![y])
+}
+
+pub(super) fn backward(conv: &CausalConv1d, call: LaunchBackward) -> Result<Vec<Option<Buffer>>> {
+    let (gpu, [x, w]) = (call.gpu, [call.ins[0], call.ins[1]]);
+    let gy = call.only().grad;
+    let group = conv.group(&[x, gy]);
+    let grid = conv.grid(BACKWARD_RUN, group);
+    let wants = |input: usize| call.wanted.get(input) == Some(&true);
+    let sums = |input: usize, width: usize| {
+        let parts = || gpu.alloc(DType::F32, grid.blocks[0] * width);
+        wants(input).then(parts).transpose()
+    };
+    let mut gx = wants(0)
+        .then(|| gpu.alloc(x.dtype(), x.len()))
+        .transpose()?;
+    let mut gw = sums(1, w.len())?;
+    let mut gb = sums(2, conv.width)?;
+    let grads = [&mut gx, &mut gw, &mut gb].map(|to| Arg::from(to.as_mut()));
+    let args = [
+        &[x.into(), w.into(), gy.into()],
+        &grads[..],
+        &conv.arguments(),
+    ]
+    .concat();
+    gpu.launch(kernel("backward", group, x.dtype()), grid, &args)?;
+    let total = |parts: Option<Buffer>, width| {
+        let total = |parts: Buffer| sum_parts(gpu, &parts, width);
+        parts.map(total).transpose()
+    };
+    let grads = [gx, total(gw, w.len())?, total(gb, conv.width)?];
+    Ok(grads.into_iter().take(call.ins.len()).collect())
+}
