@@ -24,7 +24,7 @@ thread_local! {
     static LAUNCHES: Cell<usize> = const { Cell::new(0) };
 }
 
-/// How many kernels this thread has launched.
+/// How many kernels this thread has launched, products among them.
 pub(crate) fn launches() -> usize {
     LAUNCHES.get()
 }
@@ -225,6 +225,7 @@ impl Machine for Emulation {
     }
 
     fn multiply(&self, product: Product, to: &mut Buffer) -> Result<()> {
+        LAUNCHES.set(LAUNCHES.get() + 1);
         self.take(Action::Multiply(product.kept(), to.view().kept()))
     }
 

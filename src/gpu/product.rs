@@ -43,7 +43,29 @@ pub(crate) struct Product<'a> {
     pub(crate) add: bool,
 }
 
-impl Product<'_> {
+impl<'a> Product<'a> {
+    /// One product, of rows x inner and inner x columns.
+    pub(crate) fn one(
+        [rows, inner, columns]: [usize; 3],
+        left: Matrix<'a>,
+        right: Matrix<'a>,
+    ) -> Self {
+        Self {
+            batch: 1,
+            rows,
+            inner,
+            columns,
+            left,
+            right,
+            add: false,
+        }
+    }
+
+    /// The same, added to what is there if `add`.
+    pub(crate) fn added(self, add: bool) -> Self {
+        Self { add, ..self }
+    }
+
     /// The same without a hold on the memory.
     #[cfg(test)]
     pub(super) fn kept(&self) -> Product<'static> {

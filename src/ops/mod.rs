@@ -24,6 +24,7 @@ mod linear_scan;
 mod mask;
 mod matrix;
 mod mlp;
+mod narrow;
 mod pointwise;
 mod route;
 mod select_rows;
@@ -32,6 +33,7 @@ mod shape;
 mod ssd;
 mod strips;
 mod sums;
+mod tile;
 mod time_steps;
 
 #[cfg(test)]

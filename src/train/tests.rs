@@ -1,7 +1,7 @@
 //! Training by kernels, emulated, beside training on the CPU.
 
 use super::Trainer;
-use crate::config::{Generator, MqarConfig, Precision, Protocol, RunConfig};
+use crate::config::{Generator, MqarConfig, Precision, Protocol, RunConfig, TaskConfig};
 use crate::gpu::emulated::{emulated, launches};
 use crate::mixers::MIXERS;
 use crate::model::protocol::Request;
@@ -43,9 +43,15 @@ fn config(mixer: &str, n_heads: usize, precision: Precision) -> RunConfig {
 }
 
 fn losses(config: &RunConfig) -> Vec<f64> {
+    train(config, |_| ())
+}
+
+fn train(config: &RunConfig, prepare: impl Fn(&mut Trainer)) -> Vec<f64> {
     let data = tasks::load(&config.task).unwrap();
     let mut trainer = Trainer::new(config, &data, &Device::Cpu).unwrap();
-    (0..STEPS).map(|_| trainer.step().unwrap()).collect()
+    prepare(&mut trainer);
+    let steps = trainer.steps_per_epoch();
+    (0..steps).map(|_| trainer.step().unwrap()).collect()
 }
 
 fn agree(mixer: &str, n_heads: usize, precision: Precision, tolerance: f64) {
@@ -75,4 +81,43 @@ fn every_mixer_trains_in_16_bits() {
     for entry in MIXERS {
         agree(entry.name, 1, Precision::Bf16, 2e-2);
     }
+}
+
+/// Three whole batches are replayed, and a last one that is not whole is launched.
+#[test]
+fn a_recorded_step_is_the_step_to_the_bit() {
+    for mixer in ["softmax", "linear"] {
+        let mut config = config(mixer, 1, Precision::F32);
+        let TaskConfig::Mqar(task) = &mut config.task;
+        task.train_examples = 5 * 3 + 2;
+        let launched = emulated(|| train(&config, |_| ()));
+        let before = launches();
+        let recorded = emulated(|| train(&config, |trainer| trainer.record_steps()));
+        assert_eq!(recorded, launched, "{mixer}");
+        let each = (launches() - before) / launched.len();
+        assert!(each > 0 && launched.len() == 6);
+    }
+}
+
+#[test]
+fn a_loss_that_is_no_number_moves_nothing_in_a_recorded_step() {
+    let config = config("softmax", 1, Precision::F32);
+    let data = tasks::load(&config.task).unwrap();
+    emulated(|| {
+        let mut trainer = Trainer::new(&config, &data, &Device::Cpu).unwrap();
+        trainer.record_steps();
+        trainer.step().unwrap();
+        trainer.step().unwrap();
+        let (name, norm) = trainer.weights().pop().unwrap();
+        let broken = (norm.as_tensor() * f64::NAN).unwrap();
+        norm.set(&broken).unwrap();
+        let weights = |trainer: &Trainer| -> Vec<Vec<f32>> {
+            let vars = trainer.weights().into_iter().filter(|(n, _)| *n != name);
+            let flat = |(_, var): (String, candle_core::Var)| var.flatten_all()?.to_vec1();
+            vars.map(flat).collect::<Result<_, _>>().unwrap()
+        };
+        let before = weights(&trainer);
+        assert!(trainer.step().unwrap().is_nan());
+        assert_eq!((weights(&trainer), trainer.progress().step), (before, 2));
+    });
 }

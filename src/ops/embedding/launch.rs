@@ -85,7 +85,7 @@ impl Embedding {
         let mut table = gpu.alloc(DType::F32, self.rows * width)?;
         let columns = match width {
             ..=64 => 2,
-            ..=128 => 4,
+            65..=128 => 4,
             _ => 8,
         };
         let run = |name: &str, warps: usize, args: &[Arg]| {

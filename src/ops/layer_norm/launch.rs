@@ -18,10 +18,10 @@ fn kernels(width: usize, views: &[Option<View>]) -> (&'static str, usize) {
     match width {
         _ if !width.is_multiple_of(4) || !aligned => ("any", 1),
         ..=64 => ("64", THREADS / 16),
-        ..=128 => ("128", THREADS / 32),
-        ..=256 => ("256", THREADS / 32),
-        ..=512 => ("512", THREADS / 32),
-        ..=1024 => ("1024", THREADS / 32),
+        65..=128 => ("128", THREADS / 32),
+        129..=256 => ("256", THREADS / 32),
+        257..=512 => ("512", THREADS / 32),
+        513..=1024 => ("1024", THREADS / 32),
         _ => ("any", 1),
     }
 }
