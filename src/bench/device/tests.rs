@@ -6,7 +6,7 @@ use crate::bench::ops;
 use crate::gpu::emulated::{emulated, launches};
 use candle_core::{DType, Device};
 
-/// Ops that have no kernels yet.
+/// Ops whose kernels are none of ours.
 const WITHOUT: &[&str] = &[];
 
 #[test]
