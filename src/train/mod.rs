@@ -16,6 +16,7 @@ use crate::error::Result;
 use crate::gpu::{self, Gpu};
 use crate::model::{Io, Model};
 use crate::nn::{Cx, Params};
+use crate::ops;
 use crate::store::{EpochRow, Outcome};
 use crate::tasks::{Batch, Dataset};
 use candle_core::{DType, Device, Var};
@@ -218,7 +219,7 @@ impl<'a> Trainer<'a> {
         let value = f64::from(loss.to_scalar::<f32>()?);
         if value.is_finite() {
             let rate = self.rate();
-            self.optimizer.step(&loss.backward()?, rate)?;
+            self.optimizer.step(&ops::backward(&loss)?, rate)?;
         }
         self.steps.launched();
         Ok(value)
