@@ -2,12 +2,14 @@
 //! nothing else.
 
 use super::float::Float;
-use crate::gpu::{Buffer, Gpu};
+use crate::gpu::{Arg, Buffer, Gpu, Grid, Kernel, WARP};
 use crate::rng::philox;
-use candle_core::{bail, Result};
+use candle_core::{bail, DType, Result};
 
 /// Blocks of four elements drawn together.
 const BLOCKS: usize = 16;
+/// Words of a mask in memory of a GPU.
+const WORDS: usize = 6;
 
 /// A request to drop elements, as [`dropout`](super::dropout()) and attention take it.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -89,12 +91,17 @@ impl Mask {
         }
     }
 
-    /// The mask as kernels read it, see `cuda/mask.cuh`.
+    /// The mask as kernels read it, see `cuda/mask.cuh`. Its index is that of [`Gpu::set_step`] when a
+    /// recording is replayed.
     pub(crate) fn upload(&self, gpu: &Gpu) -> Result<Buffer> {
-        let index = [self.index as u32, (self.index >> 32) as u32];
-        let scale = (self.scale as f32).to_bits();
-        let [k0, k1] = self.key;
-        gpu.upload(&[k0, k1, index[0], index[1], self.threshold, scale])
+        let mut words = gpu.alloc(DType::U32, WORDS)?;
+        gpu.with_step(self.index, |step| {
+            let mut args: Vec<Arg> = vec![step.into(), (&mut words).into()];
+            args.extend(self.key.map(Arg::from));
+            args.extend([self.threshold.into(), (self.scale as f32).into()]);
+            gpu.launch(Kernel::new("dropout", "mask"), Grid::of(1, WARP), &args)
+        })?;
+        Ok(words)
     }
 
     /// The factors of elements 0 .. count, one by one.
