@@ -12,9 +12,13 @@ constexpr float BETA1 = 0.9f, BETA2 = 0.999f, EPS = 1e-8f;
 
 // m <- b1 m + (1 - b1) g, v <- b2 v + (1 - b2) g^2, theta <- theta decay - rate m / (sqrt(v) / correction
 // + eps). `blocks`: for each block its parameter, its first number and how many the parameter has;
-// `rates`: rate, correction, decay. Moments are first all m, then all v. Without a gradient nothing moves.
+// `rates`: rate, correction, decay. Moments are first all m, then all v. Without a gradient nothing moves, nor does anything
+// if `loss` is given and no number.
 KERNEL(step, THREADS, Table<float, TENSORS> parameters, Table<const float, TENSORS> grads,
-       Table<float, TENSORS> moments, Global<const uint32_t> blocks, Global<const float> rates) {
+       Table<float, TENSORS> moments, Global<const uint32_t> blocks, Global<const float> rates,
+       Global<const float> loss) {
+    // Written so that it holds for NaN.
+    if (loss != nullptr && !(fabsf(loss[0]) <= 3.4e38f)) return;
     uint32_t which = blocks[3 * blockIdx.x], first = blocks[3 * blockIdx.x + 1];
     uint32_t count = blocks[3 * blockIdx.x + 2];
     Ptr<const float> grad = grads[which];
@@ -45,4 +49,9 @@ KERNEL(step, THREADS, Table<float, TENSORS> parameters, Table<const float, TENSO
             v[at] = square[i];
         }
     }
+}
+
+// The loss of a recorded step, put where it outlives the step.
+KERNEL(keep_loss, 32, Global<const float> loss, Global<float> kept) {
+    if (threadIdx.x == 0) kept[0] = loss[0];
 }

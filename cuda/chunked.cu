@@ -54,7 +54,7 @@ DEVICE void join(WarpTile<LEAF, WIDTH>& sums, Ptr<float> factor, Ptr<float> valu
         uint32_t j = BACK ? LEAVES - 1 - i : i;
         if constexpr (DECAYS)
             sums.scale_columns([&](uint32_t c) { return value_at(totals, j * WIDTH + c); });
-        sums.template add_product<typename Products<T>::Type>(left, leaf() * LEAF, right, 0, j * LEAF,
+        sums.template add_product<typename Mixed<T>::Type>(left, leaf() * LEAF, right, 0, j * LEAF,
                                                               j * LEAF + LEAF);
     }
 }
@@ -138,7 +138,7 @@ DEVICE void back(Ptr<const T> c, Ptr<const T> gy, Drive<T, DECAYS> drive, Rowed 
 template <class T, bool DECAYS>
 DEVICE void output(Ptr<const T> c, Drive<T, DECAYS> drive, Rowed rowed, Ptr<const float> scores,
                    Ptr<const float> before, Ptr<T> y, uint32_t states) {
-    using P = typename Products<T>::Type;
+    using P = typename Mixed<T>::Type;
     SHARED(uint32_t, words, SLOT_WORDS);
     SHARED(float, values, CHUNK * ACROSS);
     SHARED(float, reached, CHUNK * ACROSS);

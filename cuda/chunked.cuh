@@ -25,6 +25,18 @@ constexpr uint32_t ACROSS = WIDTH + PAD_ACROSS;
 constexpr uint32_t WIDE = CHUNK + PAD_ALONG;
 constexpr uint32_t WIDE_ACROSS = CHUNK + PAD_ACROSS;
 
+// Products with states, scores and decayed values, which are f32. For tensors of bf16 they are
+// rounded to tf32, not bf16: gradients are sums of both signs, and four times less exact factors
+// would show in them.
+template <class T>
+struct Mixed {
+    using Type = Tf32x3;
+};
+template <>
+struct Mixed<bf16> {
+    using Type = Tf32;
+};
+
 constexpr uint32_t NONE = ~0u;
 constexpr uint64_t NOWHERE = ~uint64_t(0);
 
@@ -96,6 +108,7 @@ DEVICE void load_tile(Ptr<float> to, uint32_t stride, uint32_t rows, P from, F o
         }
         return;
     }
+#pragma unroll 1
     for (uint32_t e = threadIdx.x; e < rows * COLUMNS; e += THREADS) {
         uint32_t i = e / COLUMNS, j = e % COLUMNS;
         uint64_t at = offset(i);

@@ -35,7 +35,7 @@ DEVICE void times_states(WarpTile<LEAF, CHUNK>& sums, const Work& work, const Ti
         __syncthreads();
         Rows<float> left = {at.values, ALONG};
         Columns<float> right = {at.states, ALONG};
-        sums.template add_product<typename Products<T>::Type>(left, leaf() * LEAF, right, 0, 0, WIDTH);
+        sums.template add_product<typename Mixed<T>::Type>(left, leaf() * LEAF, right, 0, 0, WIDTH);
         __syncthreads();
     }
 }
@@ -57,7 +57,7 @@ template <class T, bool DECAYS>
 DEVICE void keys(Ptr<const T> b, Ptr<const T> c, Ptr<const T> gy, Drive<T, DECAYS> drive, Rowed rowed,
                  Ptr<const float> before, Ptr<const float> after, Ptr<const float> gscores, Ptr<T> gb,
                  Ptr<T> gc, uint32_t states) {
-    using P = typename Products<T>::Type;
+    using P = typename Mixed<T>::Type;
     SHARED(uint32_t, words, SLOT_WORDS);
     SHARED(float, wide, CHUNK * WIDE_ACROSS);
     SHARED(float, weights, CHUNK * WIDE);

@@ -12,18 +12,20 @@
 #include "chunked.cuh"
 
 // x[i] summed over the warp, to lanes 2 i and 2 i + 1.
-DEVICE float fold(float (&x)[LEAF]) {
-    uint32_t at = lane();
+template <int COUNT>
+DEVICE float fold(float (&x)[COUNT]) {
+    if constexpr (COUNT == 1) {
+        return x[0] + shuffle_xor(x[0], 1);
+    } else {
+        bool upper = lane() & COUNT;
+        float half[COUNT / 2];
 #pragma unroll
-    for (int half = LEAF / 2; half > 0; half /= 2) {
-        bool upper = at & (2 * half);
-#pragma unroll
-        for (int i = 0; i < half; ++i) {
-            float keep = upper ? x[i + half] : x[i], give = upper ? x[i] : x[i + half];
-            x[i] = keep + shuffle_xor(give, 2 * half);
+        for (int i = 0; i < COUNT / 2; ++i) {
+            float keep = upper ? x[i + COUNT / 2] : x[i], give = upper ? x[i] : x[i + COUNT / 2];
+            half[i] = keep + shuffle_xor(give, COUNT);
         }
+        return fold(half);
     }
-    return x[0] + shuffle_xor(x[0], 1);
 }
 
 template <class T>
@@ -50,7 +52,7 @@ DEVICE void times_state(WarpTile<LEAF, WIDTH>& sums, const Work& work, const Til
         load_tile<WIDTH>(tile, ACROSS, WIDTH, state, of, work.part * WIDTH, channels);
         __syncthreads();
         Rows<float> left = {factor, ALONG}, right = {tile, ACROSS};
-        sums.template add_product<typename Products<T>::Type>(left, leaf() * LEAF, right, 0, 0, WIDTH);
+        sums.template add_product<typename Mixed<T>::Type>(left, leaf() * LEAF, right, 0, 0, WIDTH);
         __syncthreads();
     }
 }
@@ -105,7 +107,7 @@ DEVICE void score_gradients(const Work& work, const Tiles& at, Ptr<float> gscore
                 for (uint32_t i = j + 1; i < leaf(); ++i) x *= value_at(at.totals, i * WIDTH + c);
             return x;
         });
-        sums.template add_product<typename Products<T>::Type>(left, mine, right, 0, 0, WIDTH);
+        sums.template add_product<typename Mixed<T>::Type>(left, mine, right, 0, 0, WIDTH);
         sums.each([&](uint32_t i, uint32_t s, float sum) {
             uint32_t row = at.slots.row(mine + i);
             if (row != NONE) gscores[(first_row + row) * CHUNK + j * LEAF + s] = sum;
@@ -122,7 +124,7 @@ DEVICE void reach(WarpTile<LEAF, WIDTH>& sums, const Tiles& at) {
         sums.dot_columns([&](uint32_t i, uint32_t c) { return value_at(at.rows, (mine + i) * ACROSS + c); },
                          [&](uint32_t c, float dot) { at.passed[(leaf() * LEAVES + j) * WIDTH + c] = dot; });
         sums.scale_columns([&](uint32_t c) { return value_at(at.totals, j * WIDTH + c); });
-        sums.template add_product<typename Products<T>::Type>(weights, mine, values, 0, j * LEAF,
+        sums.template add_product<typename Mixed<T>::Type>(weights, mine, values, 0, j * LEAF,
                                                               j * LEAF + LEAF);
     }
 }
@@ -140,7 +142,7 @@ DEVICE void sent(WarpTile<LEAF, WIDTH>& sums, const Tiles& at) {
         uint32_t j = k - 1;
         if constexpr (DECAYS)
             sums.scale_columns([&](uint32_t c) { return value_at(at.totals, j * WIDTH + c); });
-        sums.template add_product<typename Products<T>::Type>(weights, mine, rows, 0, j * LEAF,
+        sums.template add_product<typename Mixed<T>::Type>(weights, mine, rows, 0, j * LEAF,
                                                               j * LEAF + LEAF);
     }
 }

@@ -281,6 +281,7 @@ struct WarpTile {
     template <class P, class A, class B>
     DEVICE void add_product(const A& a, uint32_t row, const B& b, uint32_t column, uint32_t first,
                             uint32_t end) {
+#pragma unroll 1  // else constant ranges are unrolled whole and registers do not suffice
         for (uint32_t k = first; k < end; k += P::K) {
             typename P::template Fragment<4> left[M / 16];
 #pragma unroll

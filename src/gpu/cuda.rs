@@ -76,6 +76,11 @@ pub(super) fn of(x: &Tensor) -> Option<Gpu> {
     Some(gpu)
 }
 
+/// Whether the library's products of f32 round their factors to TF32 from now on.
+pub(crate) fn products_in_tf32(yes: bool) {
+    candle_core::cuda_backend::set_gemm_reduced_precision_f32(yes);
+}
+
 /// One element on the device of `like`; nobody reads it.
 pub(crate) fn token(like: &CudaStorage) -> Result<(CudaStorage, Shape)> {
     let device = &like.device;

@@ -122,7 +122,7 @@ pub(crate) fn of(x: &Tensor) -> Option<Gpu> {
     cuda::of(x)
 }
 
-pub(crate) use cuda::{open, token};
+pub(crate) use cuda::{open, products_in_tf32, token};
 
 impl Gpu {
     fn new(machine: impl Machine + 'static) -> Self {

@@ -13,6 +13,9 @@ pub(crate) fn open(_: usize) -> Result<Device> {
     bail!("this build has no CUDA support")
 }
 
+/// There are no products on a GPU.
+pub(crate) fn products_in_tf32(_: bool) {}
+
 /// Never called.
 pub(crate) fn token(_: &CudaStorage) -> Result<(CudaStorage, Shape)> {
     bail!("this build has no CUDA support")

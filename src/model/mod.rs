@@ -9,7 +9,7 @@ use crate::mixers;
 use crate::nn::{linear, Cx, Init, LayerNorm, Params, Rows};
 use crate::ops::{self, Classified};
 use block::{Block, Stream};
-use candle_core::{Result, Tensor};
+use candle_core::{DType, Result, Tensor};
 
 /// Shapes that the task gives.
 #[derive(Clone, Copy, Debug)]
@@ -27,6 +27,8 @@ pub struct Model {
     blocks: Vec<Block>,
     norm_f: LayerNorm,
     embed_dropout: f64,
+    /// The type of the residual stream.
+    activations: DType,
 }
 
 impl Model {
@@ -46,6 +48,7 @@ impl Model {
             blocks,
             norm_f: LayerNorm::new(d, &params.scope("norm_f"))?,
             embed_dropout: config.embed_dropout,
+            activations: params.activations(),
         })
     }
 
@@ -55,7 +58,7 @@ impl Model {
         let mask = cx.mask("embed", self.embed_dropout);
         let (table, positions) = (&self.tokens, self.positions.as_ref());
         let mut stream = Stream {
-            residual: ops::embedding(tokens, table, positions, mask, table.dtype())?,
+            residual: ops::embedding(tokens, table, positions, mask, self.activations)?,
             branch: None,
         };
         let last = self.blocks.len() - 1;

@@ -80,10 +80,12 @@ impl Case {
     }
 }
 
-/// A fixed random cotangent, so that every output element weighs differently.
+/// A fixed random cotangent, so that every output element weighs differently; the same numbers in
+/// every type, for bf16 holds them.
 fn cotangent(like: &Tensor) -> Tensor {
     let mut stream = Stream::new(2, "cotangent", 0);
-    let values: Vec<f64> = (0..like.elem_count()).map(|_| stream.normals().0).collect();
+    let mut draw = || half::bf16::from_f64(stream.normals().0).to_f64();
+    let values: Vec<f64> = (0..like.elem_count()).map(|_| draw()).collect();
     let cotangent = Tensor::from_vec(values, like.shape(), &Device::Cpu).unwrap();
     cotangent.to_dtype(like.dtype()).unwrap()
 }

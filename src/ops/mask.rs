@@ -2,14 +2,12 @@
 //! nothing else.
 
 use super::float::Float;
-use crate::gpu::{Arg, Buffer, Gpu, Grid, Kernel, WARP};
+use crate::gpu::{Buffer, Gpu, Grid, Kernel, WARP};
 use crate::rng::philox;
 use candle_core::{bail, DType, Result};
 
 /// Blocks of four elements drawn together.
 const BLOCKS: usize = 16;
-/// Words of a mask in memory of a GPU.
-const WORDS: usize = 6;
 
 /// A request to drop elements, as [`dropout`](super::dropout()) and attention take it.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -91,15 +89,24 @@ impl Mask {
         }
     }
 
-    /// The mask as kernels read it, see `cuda/mask.cuh`. Its index is that of [`Gpu::set_step`] when a
-    /// recording is replayed.
+    /// The mask as kernels read it, see `cuda/mask.cuh`. A kernel writes it, with the step that lies
+    /// in memory by then: in a recording, that of each replay.
     pub(crate) fn upload(&self, gpu: &Gpu) -> Result<Buffer> {
-        let mut words = gpu.alloc(DType::U32, WORDS)?;
+        let scale = (self.scale as f32).to_bits();
+        let [k0, k1] = self.key;
+        let mut words = gpu.alloc(DType::U32, 6)?;
         gpu.with_step(self.index, |step| {
-            let mut args: Vec<Arg> = vec![step.into(), (&mut words).into()];
-            args.extend(self.key.map(Arg::from));
-            args.extend([self.threshold.into(), (self.scale as f32).into()]);
-            gpu.launch(Kernel::new("dropout", "mask"), Grid::of(1, WARP), &args)
+            let kernel = Kernel::new("dropout", "write_mask");
+            let (k0, k1, threshold) = (k0.into(), k1.into(), self.threshold.into());
+            let args = [
+                step.into(),
+                k0,
+                k1,
+                threshold,
+                scale.into(),
+                (&mut words).into(),
+            ];
+            gpu.launch(kernel, Grid::of(1, WARP), &args)
         })?;
         Ok(words)
     }

@@ -33,6 +33,7 @@ mod shape;
 mod ssd;
 mod strips;
 mod sums;
+mod tile;
 mod time_steps;
 
 #[cfg(test)]

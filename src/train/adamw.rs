@@ -89,9 +89,32 @@ impl AdamW {
         match &self.on_gpu {
             Some(on_gpu) => {
                 on_gpu.set_rates(&rates)?;
-                on_gpu.launch(&self.slots, grads)
+                on_gpu.launch(&self.slots, grads, None)
             }
             None => self.step_on_cpu(grads, &rates),
+        }
+    }
+
+    /// Tells the launches of [`Self::launch`] that the next step, at rate `lr`, is theirs.
+    pub(super) fn set_rates(&mut self, lr: f64) -> Result<()> {
+        let rates = self.next_rates(lr);
+        self.on_gpu()?.set_rates(&rates)
+    }
+
+    /// Undoes [`Self::set_rates`]: the step was not made.
+    pub(super) fn unset_rates(&mut self) {
+        self.steps -= 1;
+    }
+
+    /// The launches of a step, for a recording; they move nothing if `loss` is no number.
+    pub(super) fn launch(&self, grads: &GradStore, loss: Option<&Tensor>) -> Result<()> {
+        self.on_gpu()?.launch(&self.slots, grads, loss)
+    }
+
+    fn on_gpu(&self) -> Result<&OnGpu> {
+        match &self.on_gpu {
+            Some(on_gpu) => Ok(on_gpu),
+            None => bail!("the parameters are not on a GPU"),
         }
     }
 

@@ -3,19 +3,23 @@
 
 mod adamw;
 mod checkpoint;
+mod labelled;
+mod recorded;
 mod schedule;
 
 pub use adamw::AdamW;
+pub use labelled::Labelled;
 pub use schedule::learning_rate;
 
-use crate::config::{RunConfig, TaskConfig};
+use crate::config::{Precision, RunConfig, TaskConfig};
 use crate::error::Result;
+use crate::gpu::{self, Gpu};
 use crate::model::{Io, Model};
-use crate::nn::{Cx, Params, Rows};
-use crate::ops::Classified;
+use crate::nn::{Cx, Params};
 use crate::store::{EpochRow, Outcome};
 use crate::tasks::{Batch, Dataset};
-use candle_core::{DType, Device, Tensor, Var};
+use candle_core::{DType, Device, Var};
+use recorded::{Recorded, Steps};
 use serde::{Deserialize, Serialize};
 use std::time::Instant;
 
@@ -54,17 +58,24 @@ pub struct Trainer<'a> {
     /// The same weights without gradient tracking.
     tested: Model,
     optimizer: AdamW,
+    steps: Steps,
     progress: Progress,
 }
 
 impl<'a> Trainer<'a> {
-    /// A run at its beginning, in f32 on `device`.
+    /// A run at its beginning, on `device`.
     pub fn new(
         config: &'a RunConfig,
         (train, test): &'a (Dataset, Dataset),
         device: &Device,
     ) -> Result<Self> {
+        let precision = config.train.precision;
+        gpu::products_in_tf32(precision == Precision::Tf32);
         let params = Params::seeded(config.seed, DType::F32, device);
+        let params = params.for_activations(match precision {
+            Precision::Bf16 => DType::BF16,
+            Precision::F32 | Precision::Tf32 => DType::F32,
+        });
         let io = io(&config.task);
         let model = Model::new(&config.model, io, &params)?;
         Ok(Self {
@@ -76,6 +87,7 @@ impl<'a> Trainer<'a> {
             device: device.clone(),
             params,
             model,
+            steps: Steps::default(),
             progress: Progress::default(),
         })
     }
@@ -161,21 +173,78 @@ impl<'a> Trainer<'a> {
         let start = Instant::now();
         let first = self.step_in_epoch() * self.config.train.batch_size;
         let last = (first + self.config.train.batch_size).min(self.train.len());
-        let batch = Labelled::new(self.train.batch(first..last), self.train, &self.device)?;
-        let cx = Cx::train(self.config.seed, self.progress.step as u64);
-        let loss = batch.classify(&self.model, &cx)?.loss;
-        let value = f64::from(loss.to_scalar::<f32>()?);
+        let batch = self.train.batch(first..last);
+        let whole = last - first == self.config.train.batch_size;
+        if whole && self.steps.are_warm() {
+            self.record(&batch)?;
+        }
+        let value = match &self.steps {
+            Steps::Recorded(_) if whole => self.replay(&batch)?,
+            _ => self.launch(batch)?,
+        };
         if value.is_finite() {
-            let rate = learning_rate(
-                &self.config.train,
-                self.progress.step,
-                self.steps_per_epoch(),
-            );
-            self.optimizer.step(&loss.backward()?, rate)?;
             self.progress.step += 1;
             self.progress.loss_sum += value;
         }
         self.progress.epoch_seconds += start.elapsed().as_secs_f64();
+        Ok(value)
+    }
+
+    /// From now on, steps of whole batches on a GPU are recorded once and then replayed.
+    pub fn record_steps(&mut self) {
+        if self.gpu().is_some() {
+            self.steps = Steps::to_be_recorded();
+        }
+    }
+
+    fn gpu(&self) -> Option<Gpu> {
+        let vars = self.params.vars();
+        vars.first().and_then(|(_, var)| gpu::of(var))
+    }
+
+    fn rate(&self) -> f64 {
+        let (config, step) = (&self.config.train, self.progress.step);
+        learning_rate(config, step, self.steps_per_epoch())
+    }
+
+    fn cx(&self) -> Cx {
+        Cx::train(self.config.seed, self.progress.step as u64)
+    }
+
+    /// A step op by op.
+    fn launch(&mut self, batch: Batch) -> Result<f64> {
+        let batch = Labelled::new(batch, self.train, &self.device)?;
+        let loss = batch.classify(&self.model, &self.cx())?.loss;
+        let value = f64::from(loss.to_scalar::<f32>()?);
+        if value.is_finite() {
+            let rate = self.rate();
+            self.optimizer.step(&loss.backward()?, rate)?;
+        }
+        self.steps.launched();
+        Ok(value)
+    }
+
+    fn record(&mut self, batch: &Batch) -> Result<()> {
+        let Some(gpu) = self.gpu() else {
+            return Ok(());
+        };
+        gpu.set_step(self.progress.step as u64)?;
+        let batch = Labelled::new(*batch, self.train, &self.device)?;
+        let recorded = Recorded::new(gpu, batch, &self.model, &self.optimizer, &self.cx())?;
+        self.steps = Steps::Recorded(recorded);
+        Ok(())
+    }
+
+    fn replay(&mut self, batch: &Batch) -> Result<f64> {
+        let Steps::Recorded(recorded) = &self.steps else {
+            unreachable!("asked before");
+        };
+        let rate = self.rate();
+        self.optimizer.set_rates(rate)?;
+        let value = recorded.replay(batch, self.progress.step as u64)?;
+        if !value.is_finite() {
+            self.optimizer.unset_rates();
+        }
         Ok(value)
     }
 
@@ -228,36 +297,5 @@ pub fn io(task: &TaskConfig) -> Io {
     }
 }
 
-/// A batch on the device, with the rows that carry a label.
-pub struct Labelled {
-    /// `(batch, seq_len)` u32.
-    pub tokens: Tensor,
-    /// Where the labels are.
-    pub rows: Rows,
-    /// `(batch · labels)` u32.
-    pub answers: Tensor,
-}
-
-impl Labelled {
-    /// Uploads `batch`, which is part of `data`.
-    pub fn new(batch: Batch, data: &Dataset, device: &Device) -> Result<Self> {
-        let (seq_len, labels) = (data.seq_len(), data.labels_per_example());
-        let size = batch.tokens.len() / seq_len;
-        let positions = Tensor::from_slice(batch.positions, (size, labels), device)?;
-        Ok(Self {
-            tokens: Tensor::from_slice(batch.tokens, (size, seq_len), device)?,
-            rows: Rows { positions },
-            answers: Tensor::from_slice(batch.answers, size * labels, device)?,
-        })
-    }
-
-    /// The last hidden layer at the labelled rows, `(batch, labels, d_model)`.
-    pub fn hidden(&self, model: &Model, cx: &Cx) -> Result<Tensor> {
-        Ok(model.hidden(&self.tokens, Some(&self.rows), cx)?)
-    }
-
-    /// Mean cross-entropy over the labelled rows, and which of them are answered rightly.
-    pub fn classify(&self, model: &Model, cx: &Cx) -> Result<Classified> {
-        Ok(model.classify(&self.hidden(model, cx)?, &self.answers)?)
-    }
-}
+#[cfg(test)]
+mod tests;

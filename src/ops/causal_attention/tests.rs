@@ -1,6 +1,6 @@
 use super::*;
 use crate::ops::check::{self, Case};
-use candle_core::Device;
+use candle_core::{DType, Device};
 
 const RULES: [Weights; 3] = [Weights::Softmax, Weights::LinearNormalised, Weights::Plain];
 const DROPOUT: Dropout = Dropout {
@@ -113,6 +113,23 @@ fn kernels_equal_the_reference_for_some_rows() {
     for sizes in [[2, 2, 1, 9, 3, 4], [2, 1, 20, 70, 5, 17]] {
         for rule in RULES {
             kernels_agree(&[sizes], Some(&positions(sizes)), rule, Some(DROPOUT));
+        }
+    }
+}
+
+/// Long enough for chunks.
+#[test]
+fn kernels_equal_the_reference_in_linear_time() {
+    for rule in [Weights::Plain, Weights::LinearNormalised] {
+        for sizes in [[1, 2, 200, 200, 4, 3], [1, 1, 129, 129, 5, 34]] {
+            let [batch, heads, rows, len, m, e] = sizes;
+            let zeros =
+                |dims: [usize; 4]| Tensor::zeros(&dims[..], DType::F32, &Device::Cpu).unwrap();
+            let (q, k) = ([batch, heads, rows, m], [batch, heads, len, m]);
+            let [q, k, v] = [q, k, [batch, heads, len, e]].map(zeros);
+            let op = CausalAttention::check(&q, &k, &v, None, rule, None).unwrap();
+            assert!(launch_linear::applies(&op));
+            kernels_agree(&[sizes], None, rule, None);
         }
     }
 }

@@ -45,12 +45,17 @@ impl OnGpu {
         self.gpu.write(&words, self.rates.view())
     }
 
-    /// One step on every slot that has a gradient.
-    pub(super) fn launch(&self, slots: &[Slot], grads: &GradStore) -> Result<()> {
+    /// One step on every slot that has a gradient; none if `loss` is given and no number.
+    pub(super) fn launch(
+        &self,
+        slots: &[Slot],
+        grads: &GradStore,
+        loss: Option<&Tensor>,
+    ) -> Result<()> {
         for (slots, blocks) in slots.chunks(TENSORS).zip(&self.blocks) {
             let grad = |slot: &Slot| grads.get(&slot.var).map(Tensor::contiguous).transpose();
             let grads = slots.iter().map(grad).collect::<Result<Vec<_>>>()?;
-            self.launch_table(slots, &grads, blocks)?;
+            self.launch_table(slots, &grads, blocks, loss)?;
         }
         Ok(())
     }
@@ -60,6 +65,7 @@ impl OnGpu {
         slots: &[Slot],
         grads: &[Option<Tensor>],
         blocks: &Buffer,
+        loss: Option<&Tensor>,
     ) -> Result<()> {
         let vars = slots.iter().map(|slot| Some(slot.var.as_tensor()));
         let vars = held(vars.collect());
@@ -67,7 +73,10 @@ impl OnGpu {
         let moments = held(slots.iter().map(|slot| slot.moments.on_gpu()).collect());
         let tables = [&vars, &grads, &moments].map(|tensors| self.table(tensors));
         let mut args = tables.into_iter().collect::<Result<Vec<Arg>>>()?;
-        args.extend([blocks.into(), (&self.rates).into()]);
+        let loss = held(vec![loss]);
+        let loss = loss[0].as_ref().map(|(s, l)| self.gpu.view(s, l));
+        let loss = loss.transpose()?;
+        args.extend([blocks.into(), (&self.rates).into(), loss.into()]);
         let grid = Grid::of(blocks.len() / 3, THREADS);
         self.gpu.launch(Kernel::new("adamw", "step"), grid, &args)
     }
