@@ -18,7 +18,9 @@
 // the sums over lanes and 4 for loads of shared memory, 22 in all against 14 cycles of the exponential
 // unit; shared memory and shuffles take about 22 as well. Predicted on an H200: 60 % of that, which is
 // 45 % of the floor of two exponentials an element; parts of gradients take a tenth of the time.
-// Registers: at most 128, so that two blocks of 256 threads fit an SM; the bound of 512 threads says so.
+// Registers: at most 128, so that two blocks of 256 threads fit an SM; that is why the bound says 512
+// threads. Loops that only read or write tensors are hardly unrolled: what they compute ahead would
+// stay in registers that the quads need.
 //
 // Few sequences: chunks of time in parallel, as in the forward pass. `ends_back` and `join_back` find
 // what comes from later chunks; the states before are known.
@@ -28,9 +30,11 @@ constexpr uint32_t QUAD = 4;    // steps in registers
 constexpr uint32_t WIDTH = 64;  // channels of a block
 constexpr uint32_t DEPTH = 32;  // its states, at most
 constexpr uint32_t SIDE = 16;   // channels, and states, of a warp
-constexpr uint32_t ACROSS = WIDTH / SIDE;                 // warps along the channels
+constexpr uint32_t ACROSS = WIDTH / SIDE; // warps along the channels
 constexpr uint32_t THREADS = ACROSS * (DEPTH / SIDE) * WARP; // at most
 constexpr int K = 4;            // states of a thread
+constexpr uint32_t QUADS = SPAN / QUAD;
+constexpr uint32_t LAST = QUADS - 2; // of the slots for states before quads
 
 // What a block writes: parts of gradients, null where not wanted.
 struct Parts {
@@ -67,14 +71,6 @@ struct Panel {
     // States of the block.
     DEVICE uint32_t depth() const { return blockDim.x / (ACROSS * WARP) * SIDE; }
 
-    // Where a lane's j-th channel and i-th state stand in the block.
-    DEVICE uint32_t channel_of(uint32_t lane, uint32_t j) const {
-        return warp_c * SIDE + (j ^ (lane / 8 & 1)) * 8 + lane % 8;
-    }
-    DEVICE uint32_t state_of(uint32_t lane, uint32_t i) const {
-        return warp_s * SIDE + lane / 8 * K + (i ^ (lane & 3));
-    }
-
     DEVICE void start() {
         uint32_t warp = threadIdx.x / WARP, lane = threadIdx.x % WARP;
         warp_c = warp % ACROSS;
@@ -84,9 +80,9 @@ struct Panel {
         first_channel = blockIdx.y * WIDTH;
         first_state = blockIdx.z * depth();
 #pragma unroll
-        for (uint32_t j = 0; j < 2; ++j) channel[j] = channel_of(lane, j);
+        for (uint32_t j = 0; j < 2; ++j) channel[j] = warp_c * SIDE + (j ^ (lane_s & 1)) * 8 + lane_c;
 #pragma unroll
-        for (uint32_t i = 0; i < K; ++i) k[i] = state_of(lane, i);
+        for (uint32_t i = 0; i < K; ++i) k[i] = warp_s * SIDE + lane_s * K + (i ^ (lane_c & 3));
 #pragma unroll
         for (int j = 0; j < 2; ++j)
 #pragma unroll
@@ -97,23 +93,20 @@ struct Panel {
             }
     }
 
-    // The lane comes from a shuffle with itself: otherwise addresses are computed once and kept, in
-    // registers that the quads need.
-    DEVICE void load(Ptr<const float> from, uint32_t index, uint32_t count, float (&to)[2][K]) const {
-        uint32_t lane = shuffle(threadIdx.x % WARP, int(threadIdx.x % WARP));
+    DEVICE void load_carry(Ptr<const float> from, uint32_t index, uint32_t count) {
 #pragma unroll
-        for (uint32_t j = 0; j < 2; ++j)
+        for (int j = 0; j < 2; ++j)
 #pragma unroll
-            for (uint32_t i = 0; i < K; ++i) {
-                uint32_t at = first_channel + channel_of(lane, j), state = first_state + state_of(lane, i);
-                to[j][i] = 0.0f;
+            for (int i = 0; i < K; ++i) {
+                uint32_t at = first_channel + channel[j], state = first_state + k[i];
                 if (!in.inside(state, at)) continue;
                 float value = from[in.state(index, count, state, at)];
-                to[j][i] = value;
+                carry[j][i] = value;
             }
     }
 
     DEVICE void stage(uint32_t t0) {
+#pragma unroll 2
         for (uint32_t i = threadIdx.x; i < SPAN * WIDTH; i += blockDim.x) {
             uint32_t t = t0 + i / WIDTH, at = i % WIDTH;
             float d = in.step(in.delta, t, first_channel + at, in.channels);
@@ -121,6 +114,7 @@ struct Panel {
             drive[i] = d * in.step(in.u, t, first_channel + at, in.channels);
             gy[i] = in.read_out(in.gy, t, first_channel + at, in.channels);
         }
+#pragma unroll 2
         for (uint32_t i = threadIdx.x; i < SPAN * DEPTH; i += blockDim.x) {
             uint32_t t = t0 + i / DEPTH, at = i % DEPTH;
             if (at >= depth()) continue;
@@ -129,18 +123,31 @@ struct Panel {
         }
     }
 
-    DEVICE Ptr<float> quad_at(uint32_t slot, int e) const {
-        return quads + ((slot * 2 * K + e) * blockDim.x + threadIdx.x);
+    // Where a slot has a state of the block: the lanes of a warp meet all banks of shared memory.
+    static DEVICE uint32_t in_slot(uint32_t slot, uint32_t k, uint32_t channel) {
+        return (slot * DEPTH + k) * WIDTH + (channel ^ (k & 8) * 2);
+    }
+    // All states of the block, by all threads together.
+    DEVICE void fetch(Ptr<const float> from, uint32_t index, uint32_t count, uint32_t slot) {
+        Ptr<const float> block = from + in.state(index, count, first_state, first_channel);
+#pragma unroll 2
+        for (uint32_t i = threadIdx.x; i < depth() * WIDTH; i += blockDim.x) {
+            uint32_t at = i % WIDTH, state = i / WIDTH;
+            float value = 0.0f;
+            if (in.inside(first_state + state, first_channel + at))
+                value = block[state * in.channels + at];
+            quads[in_slot(slot, state, at)] = value;
+        }
     }
     DEVICE void keep_quad(uint32_t slot) {
 #pragma unroll
-        for (int e = 0; e < 2 * K; ++e) quad_at(slot, e)[0] = h[e / K][e % K];
+        for (int e = 0; e < 2 * K; ++e) quads[in_slot(slot, k[e % K], channel[e / K])] = h[e / K][e % K];
     }
-    DEVICE void take_quad(uint32_t slot, float (&to)[2][K]) const {
+    DEVICE void take_quad(uint32_t slot) {
 #pragma unroll
         for (int e = 0; e < 2 * K; ++e) {
-            float state = quad_at(slot, e)[0];
-            to[e / K][e % K] = state;
+            float state = quads[in_slot(slot, k[e % K], channel[e / K])];
+            h[e / K][e % K] = state;
         }
     }
 
@@ -209,7 +216,8 @@ struct Panel {
 
     // The sums over warps of the quad that begins at t0.
     DEVICE void write_sums(uint32_t t0, uint32_t sequences) {
-        uint64_t steps = uint64_t(sequences) * in.len, rows = uint64_t(sequences) * in.row_count;
+        uint64_t along_channels = blockIdx.y * sequences + in.sequence;
+        uint64_t along_states = blockIdx.z * sequences + in.sequence;
         for (uint32_t i = threadIdx.x; i < QUAD * DEPTH; i += blockDim.x) {
             uint32_t s = i / DEPTH, at = i % DEPTH, t = t0 + s, state = first_state + at;
             if (at >= depth() || state >= in.states || t >= in.len) continue;
@@ -218,16 +226,16 @@ struct Panel {
                 of_b += b_sums[(s * ACROSS + w) * DEPTH + at];
                 of_c += c_sums[(s * ACROSS + w) * DEPTH + at];
             }
-            uint64_t step = steps * blockIdx.y + uint64_t(in.sequence) * in.len + t;
+            uint64_t step = along_channels * in.len + t;
             if (parts.b != nullptr) parts.b[step * in.states + state] = of_b;
             uint32_t row = in.row_at(t);
-            uint64_t place = rows * blockIdx.y + uint64_t(in.sequence) * in.row_count + row - 1;
+            uint64_t place = along_channels * in.row_count + row - 1;
             if (parts.c != nullptr && row > 0) parts.c[place * in.states + state] = of_c;
         }
         for (uint32_t i = threadIdx.x; i < QUAD * WIDTH; i += blockDim.x) {
             uint32_t t = t0 + i / WIDTH, at = i % WIDTH, channel = first_channel + at;
             if (channel >= in.channels || t >= in.len) continue;
-            uint64_t step = steps * blockIdx.z + uint64_t(in.sequence) * in.len + t;
+            uint64_t step = along_states * in.len + t;
             float of_a = 0.0f, of_drive = 0.0f;
             for (uint32_t w = 0; w < depth() / SIDE; ++w) {
                 of_a += along_sums[w * 2 * QUAD * WIDTH + i];
@@ -238,26 +246,22 @@ struct Panel {
         }
     }
 
-    // Through one span. The states before the last three quads stand in shared memory; those before
-    // the first are read once more.
+    // Through one span. Shared memory has slots for three of the states before its four quads: those
+    // before the first are fetched once more while the second is taken.
     DEVICE void span_back(Ptr<const float> kept, uint32_t span, uint32_t spans, uint32_t sequences) {
-        constexpr uint32_t QUADS = SPAN / QUAD;
-        load(kept, span, spans, h);
+        take_quad(LAST);
+        __syncthreads();
 #pragma unroll 1
-        for (uint32_t quad = 1; quad < QUADS; ++quad) {
+        for (uint32_t quad = 0; quad < QUADS - 1; ++quad) {
             float decay[2][K];
 #pragma unroll
-            for (uint32_t s = 0; s < QUAD; ++s) advance((quad - 1) * QUAD + s, decay);
-            keep_quad(quad - 1);
+            for (uint32_t s = 0; s < QUAD; ++s) advance(quad * QUAD + s, decay);
+            keep_quad(quad);
         }
 #pragma unroll 1
         for (uint32_t quad = QUADS; quad-- > 0;) {
-            uint32_t slot = quad > 0 ? quad - 1 : 0;
-            if (quad == 0) {
-                load(kept, span, spans, h);
-                keep_quad(slot);
-            }
-            quad_back(quad, slot);
+            if (quad == 1) fetch(kept, span, spans, LAST);
+            quad_back(quad, quad > 0 ? quad - 1 : LAST);
             __syncthreads();
             write_sums(span * SPAN + quad * QUAD, sequences);
             __syncthreads();
@@ -266,7 +270,7 @@ struct Panel {
 
     DEVICE void quad_back(uint32_t quad, uint32_t slot) {
         float after[QUAD - 1][2][K], decay[QUAD][2][K];
-        take_quad(slot, h);
+        take_quad(slot);
 #pragma unroll
         for (uint32_t s = 0; s < QUAD; ++s) {
             advance(quad * QUAD + s, decay[s]);
@@ -279,7 +283,7 @@ struct Panel {
 #pragma unroll
         for (uint32_t s = QUAD; s-- > 0;) {
             __syncwarp();
-            if (s == 0) take_quad(slot, h);
+            if (s == 0) take_quad(slot);
             back(quad * QUAD + s, s > 0 ? after[s - 1] : h, decay[s]);
         }
     }
@@ -293,7 +297,7 @@ DEVICE void walk_back(Inputs<T> in, const Parts& parts, Ptr<const float> kept, P
     SHARED(float, gy, SPAN * WIDTH);
     SHARED(float, b, SPAN * DEPTH);
     SHARED(float, c, SPAN * DEPTH);
-    SHARED(float, quads, (SPAN / QUAD - 1) * 2 * K * THREADS);
+    SHARED(float, quads, (LAST + 1) * DEPTH * WIDTH);
     SHARED(float, along_sums, DEPTH / SIDE * 2 * QUAD * WIDTH);
     SHARED(float, b_sums, QUAD * ACROSS * DEPTH);
     SHARED(float, c_sums, QUAD * ACROSS * DEPTH);
@@ -311,9 +315,10 @@ DEVICE void walk_back(Inputs<T> in, const Parts& parts, Ptr<const float> kept, P
     panel.b_sums = b_sums;
     panel.c_sums = c_sums;
     panel.start();
-    if (carries != nullptr) panel.load(carries, index, chunks, panel.carry);
+    if (carries != nullptr) panel.load_carry(carries, index, chunks);
     for (uint32_t span = min(first + chunk / SPAN, spans); span-- > first;) {
         panel.stage(span * SPAN);
+        panel.fetch(kept, span, spans, LAST);
         __syncthreads();
         panel.span_back(kept, span, spans, sequences);
     }
