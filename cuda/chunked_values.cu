@@ -98,6 +98,7 @@ DEVICE float passing_leaf(const Tiles& at) {
 template <class T, bool DECAYS>
 DEVICE void score_gradients(const Work& work, const Tiles& at, Ptr<float> gscores, uint64_t first_row) {
     uint32_t mine = leaf() * LEAF;
+#pragma unroll 1
     for (uint32_t j = 0; j < leaf() + !DECAYS; ++j) {
         WarpTile<LEAF, LEAF> sums;
         sums.clear();
@@ -139,6 +140,7 @@ DEVICE void sent(WarpTile<LEAF, WIDTH>& sums, const Tiles& at) {
     if constexpr (DECAYS)
         sums.dot_columns([&](uint32_t i, uint32_t c) { return value_at(at.values, (mine + i) * ACROSS + c); },
                          [&](uint32_t c, float dot) { at.written[leaf() * WIDTH + c] = dot; });
+#pragma unroll 1
     for (uint32_t k = LEAVES; k > leaf() + DECAYS; --k) {
         uint32_t j = k - 1;
         if constexpr (DECAYS)

@@ -123,7 +123,8 @@ fn kernels_equal_the_reference_in_linear_time() {
     for rule in [Weights::Plain, Weights::LinearNormalised] {
         for sizes in [[1, 2, 200, 200, 4, 3], [1, 1, 129, 129, 5, 34]] {
             let [batch, heads, rows, len, m, e] = sizes;
-            let zeros = |dims: [usize; 4]| Tensor::zeros(&dims[..], DType::F32, &Device::Cpu).unwrap();
+            let zeros =
+                |dims: [usize; 4]| Tensor::zeros(&dims[..], DType::F32, &Device::Cpu).unwrap();
             let (q, k) = ([batch, heads, rows, m], [batch, heads, len, m]);
             let [q, k, v] = [q, k, [batch, heads, len, e]].map(zeros);
             let op = CausalAttention::check(&q, &k, &v, None, rule, None).unwrap();
