@@ -252,8 +252,4 @@ impl Machine for Cuda {
     fn record(&self, work: &mut dyn FnMut() -> Result<()>) -> Result<Box<dyn Recording>> {
         capture::record(&self.stream(), work)
     }
-
-    fn synchronize(&self) -> Result<()> {
-        self.stream().synchronize().w()
-    }
 }
