@@ -1,12 +1,14 @@
 // Causal sums, forward: scores, what each chunk adds to the state and passes back to it, the walk
 // over chunks, rows.
 //
-// What bounds them, for (sequences, L, d, n): chunked_rows and chunked_states do n products a step
-// and channel each, on tensor cores (three of tf32 for each of f32); states cross memory four times
-// (4 n d / 16 bytes a step: 0.22 ms at (64, 512, 512, 256) on an H200, where the products take 0.13
-// ms with tf32 x 3). Scores are computed once for all channels. Fragments are rounded as they are
-// loaded, 48 instructions beside 12 products: predicted are 40 % of the floor of the products and
-// 70 % of that of memory.
+// What bounds them, at (sequences, L, d, n) = (64, 512, 512, 256) in f32 on an H200: states cross
+// memory four times, n d / 4 bytes a step (0.22 ms), inputs twice (0.07 ms); products are n a step
+// and channel in chunked_forth and n + 24 in chunked_rows, three times over on tensor cores (0.11
+// ms). At one chunk there are no states and products of scores alone. Scores are computed once for
+// all channels. Fragments are rounded as they are loaded, some 48 instructions beside 12 products,
+// so at n = 64 in one chunk instructions bound it. Predicted: 60 % of the floor of memory at long L,
+// 30 % of that of the products in one chunk. What would do better at long L: where sequences times
+// d / 32 fill the GPU, one block could walk all chunks with its states in shared memory.
 #include "chunked.cuh"
 
 // scores[r][s] = c_r . b_s for the steps s of row r's chunk that it sees, else 0; (rows, 64).
@@ -196,7 +198,7 @@ DEVICE void output(Ptr<const T> c, Drive<T, DECAYS> drive, Rowed rowed, Ptr<cons
 }
 
 #define CAUSAL(io, T)                                                                              \
-    KERNEL(chunked_scores_##io, THREADS, Global<const T> b, Global<const T> c,                     \
+    KERNEL_FITTING(chunked_scores_##io, THREADS, 2, Global<const T> b, Global<const T> c,          \
            Global<const uint32_t> positions, Global<float> scores, uint32_t len, uint32_t rows,    \
            uint32_t shared, uint32_t states) {                                                     \
         score<T>(b, c, {positions, rows, shared}, scores, len, states);                            \
@@ -205,19 +207,19 @@ DEVICE void output(Ptr<const T> c, Drive<T, DECAYS> drive, Rowed rowed, Ptr<cons
     OVER_DRIVES(io, T, sum, false)
 
 #define OVER_DRIVES(io, T, name, DECAYS)                                                           \
-    KERNEL(chunked_forth_##name##_##io, THREADS, Global<const T> b, Global<const T> x,             \
+    KERNEL_FITTING(chunked_forth_##name##_##io, THREADS, 2, Global<const T> b, Global<const T> x,  \
            Global<const T> step, Global<const float> rate, Global<float> own,                      \
            Global<float> wholes, uint32_t len, uint32_t channels, uint32_t states) {               \
         forth<T, DECAYS>(b, {x, step, rate, len, channels}, own, wholes, states);                  \
     }                                                                                              \
-    KERNEL(chunked_back_##name##_##io, THREADS, Global<const T> c, Global<const T> gy,             \
+    KERNEL_FITTING(chunked_back_##name##_##io, THREADS, 2, Global<const T> c, Global<const T> gy,  \
            Global<const T> x, Global<const T> step, Global<const float> rate,                      \
            Global<const uint32_t> positions, Global<float> own, uint32_t len, uint32_t channels,   \
            uint32_t rows, uint32_t shared, uint32_t states) {                                      \
         back<T, DECAYS>(c, gy, {x, step, rate, len, channels}, {positions, rows, shared}, own,     \
                         states);                                                                   \
     }                                                                                              \
-    KERNEL(chunked_rows_##name##_##io, THREADS, Global<const T> c, Global<const T> x,              \
+    KERNEL_FITTING(chunked_rows_##name##_##io, THREADS, 2, Global<const T> c, Global<const T> x,   \
            Global<const T> step, Global<const float> rate, Global<const uint32_t> positions,       \
            Global<const float> scores, Global<const float> before, Global<T> y, uint32_t len,      \
            uint32_t channels, uint32_t rows, uint32_t shared, uint32_t states) {                   \

@@ -1,10 +1,11 @@
 // Causal sums, backward: the gradients of values and decays, and of scores as far as 32 channels
 // carry them (chunked_keys.cu adds those up).
 //
-// What bounds it: 2 n + 150 products a step and channel on tensor cores, and inside leaves some 8 n-free
-// pairs a step and channel of about 12 instructions, of which the sums over channels are half (they
-// are folded, 16 sums in 16 shuffles). At n = 256 products dominate, at n = 64 both weigh the same;
-// states are read once each. Predicted: 35 % of the floor of the products at n = 256, 25 % at 64.
+// What bounds it: 2 n + 70 products a step and channel on tensor cores, and inside leaves 8.5 pairs a
+// step and channel of about 12 instructions each, half of them for sums over channels (which are
+// folded: 16 sums in 16 shuffles). At n = 256 the products weigh more (0.15 ms at (64, 512, 512, 256)
+// with three of tf32, beside 0.11 ms to read both states), at n = 64 the pairs. Predicted: 35 % of
+// the floor of the products at n = 256, 25 % of that of instructions at 64.
 //
 // The gradient of the exponent of a step is the sum of what passes its decay, without cancellation:
 // pairs inside the leaf, rows of the leaf that read what came before, steps of the leaf read later,
@@ -97,6 +98,7 @@ DEVICE float passing_leaf(const Tiles& at) {
 template <class T, bool DECAYS>
 DEVICE void score_gradients(const Work& work, const Tiles& at, Ptr<float> gscores, uint64_t first_row) {
     uint32_t mine = leaf() * LEAF;
+#pragma unroll 1
     for (uint32_t j = 0; j < leaf() + !DECAYS; ++j) {
         WarpTile<LEAF, LEAF> sums;
         sums.clear();
@@ -138,6 +140,7 @@ DEVICE void sent(WarpTile<LEAF, WIDTH>& sums, const Tiles& at) {
     if constexpr (DECAYS)
         sums.dot_columns([&](uint32_t i, uint32_t c) { return value_at(at.values, (mine + i) * ACROSS + c); },
                          [&](uint32_t c, float dot) { at.written[leaf() * WIDTH + c] = dot; });
+#pragma unroll 1
     for (uint32_t k = LEAVES; k > leaf() + DECAYS; --k) {
         uint32_t j = k - 1;
         if constexpr (DECAYS)
@@ -281,7 +284,7 @@ DEVICE void gradient(Ptr<const T> b, Ptr<const T> c, Ptr<const T> gy, Drive<T, D
 }
 
 #define GRADIENTS(io, T, name, DECAYS)                                                             \
-    KERNEL(chunked_values_##name##_##io, THREADS, Global<const T> b, Global<const T> c,            \
+    KERNEL_FITTING(chunked_values_##name##_##io, THREADS, 2, Global<const T> b, Global<const T> c, \
            Global<const T> gy, Global<const T> x, Global<const T> step, Global<const float> rate,  \
            Global<const uint32_t> positions, Global<const float> scores,                           \
            Global<const float> before, Global<const float> after, Global<T> gx, Global<T> gstep,   \

@@ -21,6 +21,11 @@
 // A kernel that is launched with at most `threads` threads a block.
 #define KERNEL(name, threads, ...) extern "C" __global__ void __launch_bounds__(threads) name(__VA_ARGS__)
 
+// The same, of which `blocks` shall fit on a multiprocessor: registers are then given up to that
+// number of blocks, where the compiler would otherwise aim for more blocks and spill.
+#define KERNEL_FITTING(name, threads, blocks, ...) \
+    extern "C" __global__ void __launch_bounds__(threads, blocks) name(__VA_ARGS__)
+
 #define SHARED(T, name, count) __shared__ __align__(16) T name[count]
 
 using bf16 = __nv_bfloat16;

@@ -83,10 +83,40 @@ DEVICE void gelu_back(Ptr<const T> z, Ptr<T> grad, Ptr<T> a, uint32_t count, boo
     write_group<T>(grad, first, group, whole, g);
 }
 
+// Maps of one input go together, a map along y.
+constexpr int MAPS = 4;
+
+// What belongs to the map of this block. No index is computed: that would put tables into local memory.
+template <class T>
+DEVICE T own(T a, T b, T c, T d) {
+    T low = blockIdx.y == 0 ? a : b, high = blockIdx.y == 2 ? c : d;
+    return blockIdx.y < 2 ? low : high;
+}
+
+template <class T>
+DEVICE Ptr<T> own(const Table<T, MAPS>& of) {
+    return own<Ptr<T>>(of[0], of[1], of[2], of[3]);
+}
+
+// Weights as factors for narrower activations; counts of their numbers.
+KERNEL(narrow_maps, 256, Table<const float, MAPS> from, Table<bf16, MAPS> to, uint32_t a, uint32_t b,
+       uint32_t c, uint32_t d) {
+    Ptr<const float> x = own(from);
+    Ptr<bf16> y = own(to);
+    uint32_t i = blockIdx.x * blockDim.x + threadIdx.x;
+    if (i < own(a, b, c, d)) y[i] = from_float<bf16>(x[i]);
+}
+
 #define LINEAR(io, T)                                                                              \
     KERNEL(add_bias_##io, 256, Global<T> y, Global<const float> bias, Global<T> a, uint32_t count, \
            uint32_t width, uint32_t vector) {                                                      \
         add_bias<T>(y, bias, a, count, width, vector != 0);                                        \
+    }                                                                                              \
+    KERNEL(add_biases_##io, 256, Table<T, MAPS> ys, Table<const float, MAPS> biases, uint32_t rows, \
+           uint32_t vector, uint32_t a, uint32_t b, uint32_t c, uint32_t d) {                      \
+        Ptr<T> none = nullptr;                                                                     \
+        uint32_t width = own(a, b, c, d);                                                          \
+        add_bias<T>(own(ys), own(biases), none, rows * width, width, vector != 0);                 \
     }                                                                                              \
     KERNEL(gelu_back_##io, 256, Global<const T> z, Global<T> grad, Global<T> a, uint32_t count,    \
            uint32_t vector) {                                                                      \

@@ -17,6 +17,12 @@
 #else
 #define TENSOR_CORES 0
 #endif
+// A GPU without them multiplies f32 as it is; the emulation does what tensor cores do.
+#if defined(__CUDACC__) && !TENSOR_CORES
+#define SPLIT 0
+#else
+#define SPLIT 1
+#endif
 
 constexpr uint32_t PAD_ALONG = 4;
 constexpr uint32_t PAD_ACROSS = 8;
@@ -42,7 +48,7 @@ DEVICE uint32_t tf32(float x) {
 // What the tensor cores see of a tf32.
 DEVICE float seen_tf32(uint32_t x) {
     float y = __uint_as_float(x);
-    return y != y ? y : __uint_as_float(x & 0xffffe000u);
+    return y != y || !SPLIT ? y : __uint_as_float(x & 0xffffe000u);
 }
 #endif
 
@@ -154,16 +160,23 @@ struct Tf32x3 {
     static constexpr int K = 8;
     template <int COUNT>
     struct Fragment {
+#if SPLIT
         uint32_t high[COUNT], low[COUNT];
         DEVICE void set(int i, float x) {
             high[i] = tf32(x);
             low[i] = tf32(x - __uint_as_float(high[i]));
         }
+#else
+        uint32_t high[COUNT];
+        DEVICE void set(int i, float x) { high[i] = __float_as_uint(x); }
+#endif
     };
     // The small products first.
     static DEVICE void multiply(float (&c)[4], const Fragment<4>& a, const Fragment<2>& b) {
+#if SPLIT
         mma(c, a.low, b.high);
         mma(c, a.high, b.low);
+#endif
         mma(c, a.high, b.high);
     }
 };

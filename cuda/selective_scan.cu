@@ -28,18 +28,28 @@ struct Walker {
     uint32_t tile, channel, first_state;
     float al[2][STATES], h[2][STATES];
 
+    // Neighbouring lanes read neighbouring rates, and find theirs in shared memory: WIDTH rows of
+    // the block's states and one more.
     template <class T>
-    DEVICE void start(const Inputs<T>& in) {
+    DEVICE void start(const Inputs<T>& in, Ptr<float> rates) {
         tile = threadIdx.x / WARP;
         channel = blockIdx.y * WIDTH + threadIdx.x % WARP;
-        first_state = (blockIdx.z * (blockDim.x / WARP) + tile) * STATES;
+        uint32_t depth = blockDim.x / WARP * STATES;
+        first_state = blockIdx.z * depth + tile * STATES;
+        uint32_t i = threadIdx.x % depth, first = threadIdx.x / depth;
+#pragma unroll 4
+        for (uint32_t c = first; c < WIDTH; c += WARP / STATES)
+            rates[c * (depth + 1) + i] = in.exponent(blockIdx.y * WIDTH + c, blockIdx.z * depth + i);
+        __syncthreads();
 #pragma unroll
         for (int j = 0; j < 2; ++j)
 #pragma unroll
             for (int k = 0; k < STATES; ++k) {
-                al[j][k] = in.exponent(channel + j * WARP, first_state + k);
+                float rate = rates[(threadIdx.x % WARP + j * WARP) * (depth + 1) + tile * STATES + k];
+                al[j][k] = rate;
                 h[j][k] = 0.0f;
             }
+        __syncthreads();
     }
     template <class T>
     DEVICE void load(const Inputs<T>& in, Ptr<const float> from, uint32_t index, uint32_t count) {
@@ -66,7 +76,7 @@ struct Walker {
 // delta and its product with u; on the way back delta and the gradient of y.
 template <class T, bool BACK>
 DEVICE void stage_channels(const Inputs<T>& in, uint32_t t0, Ptr<float> delta, Ptr<float> drive) {
-#pragma unroll 2
+#pragma unroll(BACK ? 1 : 2)
     for (uint32_t i = threadIdx.x; i < STEPS * WIDTH; i += blockDim.x) {
         uint32_t t = t0 + i / WIDTH, channel = blockIdx.y * WIDTH + i % WIDTH;
         float d = in.step(in.delta, t, channel, in.channels);
@@ -98,11 +108,11 @@ DEVICE void walk(Inputs<T> in, Ptr<const float> starts, Ptr<float> kept, Ptr<T> 
     SHARED(float, b, STEPS * DEPTH);
     SHARED(float, c, STEPS * DEPTH);
     uint32_t tiles = blockDim.x / WARP, lane = threadIdx.x % WARP;
-    auto sums = dynamic_shared<float>(0, tiles * STEPS * WIDTH);
+    auto sums = dynamic_shared<float>(0, tiles * STEPS * WIDTH + WIDTH); // or the rates
     in.sequence = blockIdx.x / chunks;
     uint32_t index = blockIdx.x % chunks, spans = (in.len + SPAN - 1) / SPAN;
     Walker walker;
-    walker.start(in);
+    walker.start(in, sums);
     if (starts != nullptr) walker.load(in, starts, index, chunks);
     uint32_t last = min((index + 1) * chunk, in.len);
     for (uint32_t t0 = index * chunk; t0 < last; t0 += STEPS) {
@@ -158,7 +168,7 @@ DEVICE void ends(Inputs<T> in, Ptr<float> to, Ptr<float> delta_sums, uint32_t ch
     in.sequence = blockIdx.x / chunks;
     uint32_t index = blockIdx.x % chunks;
     Walker walker;
-    walker.start(in);
+    walker.start(in, dynamic_shared<float>(0, blockDim.x / WARP * STATES * WIDTH + WIDTH));
     uint32_t first = index * chunk, last = min(first + chunk, in.len);
     uint32_t stages = (last - first + STEPS - 1) / STEPS;
     float sum0 = 0.0f, sum1 = 0.0f;

@@ -18,272 +18,13 @@
 // the sums over lanes and 4 for loads of shared memory, 22 in all against 14 cycles of the exponential
 // unit; shared memory and shuffles take about 22 as well. Predicted on an H200: 60 % of that, which is
 // 45 % of the floor of two exponentials an element; parts of gradients take a tenth of the time.
-// Registers: at most 128, so that two blocks of 256 threads fit an SM; the bound of 512 threads says so.
+// Registers: at most 128, so that two blocks of 256 threads fit an SM; that is why the bound says 512
+// threads. Loops that only read or write tensors are hardly unrolled: what they compute ahead would
+// stay in registers that the quads need.
 //
 // Few sequences: chunks of time in parallel, as in the forward pass. `ends_back` and `join_back` find
 // what comes from later chunks; the states before are known.
-#include "selective_scan.cuh"
-
-constexpr uint32_t QUAD = 4;    // steps in registers
-constexpr uint32_t WIDTH = 64;  // channels of a block
-constexpr uint32_t DEPTH = 32;  // its states, at most
-constexpr uint32_t SIDE = 16;   // channels, and states, of a warp
-constexpr uint32_t ACROSS = WIDTH / SIDE;                 // warps along the channels
-constexpr uint32_t THREADS = ACROSS * (DEPTH / SIDE) * WARP; // at most
-constexpr int K = 4;            // states of a thread
-
-// What a block writes: parts of gradients, null where not wanted.
-struct Parts {
-    Ptr<float> along_a, along_b; // (blocks along states, B, L, d)
-    Ptr<float> b;                // (blocks along channels, B, L, n)
-    Ptr<float> c;                // (blocks along channels, B, R, n)
-    Ptr<float> a;                // (B chunks, d, n)
-};
-
-// Numbers of 4 states, of which this lane keeps the sum over the 16 channels of its warp.
-DEVICE float over_channels(float (&v)[K]) {
-    float keep = v[0] + shuffle_xor(v[2], 2), send = v[1] + shuffle_xor(v[3], 2);
-    keep += shuffle_xor(send, 1);
-    return keep + shuffle_xor(keep, 4);
-}
-
-// Numbers of 2 channels, of which this lane keeps the sum over the 16 states of its warp.
-DEVICE float over_states(float (&v)[2]) {
-    float keep = v[0] + shuffle_xor(v[1], 8);
-    return keep + shuffle_xor(keep, 16);
-}
-
-template <class T>
-struct Panel {
-    const Inputs<T>& in;
-    const Parts& parts;
-    uint32_t warp_c, warp_s;      // of this warp, its place along channels and along states
-    uint32_t lane_c, lane_s;      // of this lane
-    uint32_t channel[2], k[K];    // in the block
-    uint32_t first_channel, first_state; // of the block
-    float al[2][K], h[2][K], carry[2][K], ga[2][K];
-    Ptr<float> delta, drive, gy, b, c, quads, along_sums, b_sums, c_sums;
-
-    // States of the block.
-    DEVICE uint32_t depth() const { return blockDim.x / (ACROSS * WARP) * SIDE; }
-
-    // Where a lane's j-th channel and i-th state stand in the block.
-    DEVICE uint32_t channel_of(uint32_t lane, uint32_t j) const {
-        return warp_c * SIDE + (j ^ (lane / 8 & 1)) * 8 + lane % 8;
-    }
-    DEVICE uint32_t state_of(uint32_t lane, uint32_t i) const {
-        return warp_s * SIDE + lane / 8 * K + (i ^ (lane & 3));
-    }
-
-    DEVICE void start() {
-        uint32_t warp = threadIdx.x / WARP, lane = threadIdx.x % WARP;
-        warp_c = warp % ACROSS;
-        warp_s = warp / ACROSS;
-        lane_c = lane % 8;
-        lane_s = lane / 8;
-        first_channel = blockIdx.y * WIDTH;
-        first_state = blockIdx.z * depth();
-#pragma unroll
-        for (uint32_t j = 0; j < 2; ++j) channel[j] = channel_of(lane, j);
-#pragma unroll
-        for (uint32_t i = 0; i < K; ++i) k[i] = state_of(lane, i);
-#pragma unroll
-        for (int j = 0; j < 2; ++j)
-#pragma unroll
-            for (int i = 0; i < K; ++i) {
-                al[j][i] = in.exponent(first_channel + channel[j], first_state + k[i]);
-                carry[j][i] = 0.0f;
-                ga[j][i] = 0.0f;
-            }
-    }
-
-    // The lane comes from a shuffle with itself: otherwise addresses are computed once and kept, in
-    // registers that the quads need.
-    DEVICE void load(Ptr<const float> from, uint32_t index, uint32_t count, float (&to)[2][K]) const {
-        uint32_t lane = shuffle(threadIdx.x % WARP, int(threadIdx.x % WARP));
-#pragma unroll
-        for (uint32_t j = 0; j < 2; ++j)
-#pragma unroll
-            for (uint32_t i = 0; i < K; ++i) {
-                uint32_t at = first_channel + channel_of(lane, j), state = first_state + state_of(lane, i);
-                to[j][i] = 0.0f;
-                if (!in.inside(state, at)) continue;
-                float value = from[in.state(index, count, state, at)];
-                to[j][i] = value;
-            }
-    }
-
-    DEVICE void stage(uint32_t t0) {
-        for (uint32_t i = threadIdx.x; i < SPAN * WIDTH; i += blockDim.x) {
-            uint32_t t = t0 + i / WIDTH, at = i % WIDTH;
-            float d = in.step(in.delta, t, first_channel + at, in.channels);
-            delta[i] = d;
-            drive[i] = d * in.step(in.u, t, first_channel + at, in.channels);
-            gy[i] = in.read_out(in.gy, t, first_channel + at, in.channels);
-        }
-        for (uint32_t i = threadIdx.x; i < SPAN * DEPTH; i += blockDim.x) {
-            uint32_t t = t0 + i / DEPTH, at = i % DEPTH;
-            if (at >= depth()) continue;
-            b[i] = in.step(in.b, t, first_state + at, in.states);
-            c[i] = in.read_out(in.c, t, first_state + at, in.states);
-        }
-    }
-
-    DEVICE Ptr<float> quad_at(uint32_t slot, int e) const {
-        return quads + ((slot * 2 * K + e) * blockDim.x + threadIdx.x);
-    }
-    DEVICE void keep_quad(uint32_t slot) {
-#pragma unroll
-        for (int e = 0; e < 2 * K; ++e) quad_at(slot, e)[0] = h[e / K][e % K];
-    }
-    DEVICE void take_quad(uint32_t slot, float (&to)[2][K]) const {
-#pragma unroll
-        for (int e = 0; e < 2 * K; ++e) {
-            float state = quad_at(slot, e)[0];
-            to[e / K][e % K] = state;
-        }
-    }
-
-    // The states of step s from those before it, and the decays.
-    DEVICE void advance(uint32_t s, float (&decay)[2][K]) {
-        float d[2], v[2];
-#pragma unroll
-        for (int j = 0; j < 2; ++j) {
-            d[j] = delta[s * WIDTH + channel[j]];
-            v[j] = drive[s * WIDTH + channel[j]];
-        }
-#pragma unroll
-        for (int i = 0; i < K; ++i) {
-            float drives = b[s * DEPTH + k[i]];
-#pragma unroll
-            for (int j = 0; j < 2; ++j) {
-                decay[j][i] = exp2_fast(d[j] * al[j][i]);
-                h[j][i] = decay[j][i] * h[j][i] + v[j] * drives;
-            }
-        }
-    }
-
-    // The gradient of c at step s, from the states there.
-    DEVICE void read(uint32_t s) {
-        float g[2], v[K];
-#pragma unroll
-        for (int j = 0; j < 2; ++j) g[j] = gy[s * WIDTH + channel[j]];
-#pragma unroll
-        for (int i = 0; i < K; ++i) v[i] = g[0] * h[0][i] + g[1] * h[1][i];
-        float sum = over_channels(v);
-        if (lane_c < K) c_sums[(s % QUAD * ACROSS + warp_c) * DEPTH + k[0]] = sum;
-    }
-
-    // Step s on the way back.
-    DEVICE void back(uint32_t s, const float (&before)[2][K], const float (&decay)[2][K]) {
-        float along_a[2] = {0.0f, 0.0f}, along_b[2] = {0.0f, 0.0f}, v[K];
-        float d[2], du[2], g[2];
-#pragma unroll
-        for (int j = 0; j < 2; ++j) {
-            d[j] = delta[s * WIDTH + channel[j]];
-            du[j] = drive[s * WIDTH + channel[j]];
-            g[j] = gy[s * WIDTH + channel[j]];
-        }
-#pragma unroll
-        for (int i = 0; i < K; ++i) {
-            float reads = c[s * DEPTH + k[i]], drives = b[s * DEPTH + k[i]];
-            v[i] = 0.0f;
-#pragma unroll
-            for (int j = 0; j < 2; ++j) {
-                float of_h = reads * g[j] + carry[j][i];
-                carry[j][i] = decay[j][i] * of_h;
-                float q = carry[j][i] * before[j][i];
-                along_a[j] += q * al[j][i];
-                ga[j][i] += q * d[j];
-                along_b[j] += of_h * drives;
-                v[i] += of_h * du[j];
-            }
-        }
-        float of_b = over_channels(v);
-        if (lane_c < K) b_sums[(s % QUAD * ACROSS + warp_c) * DEPTH + k[0]] = of_b;
-        float of_a = over_states(along_a), of_drive = over_states(along_b);
-        uint32_t which = lane_s / 2; // half of the lanes write either sum
-        uint32_t at = ((warp_s * 2 + which) * QUAD + s % QUAD) * WIDTH + channel[0];
-        along_sums[at] = which == 0 ? of_a : of_drive;
-    }
-
-    // The sums over warps of the quad that begins at t0.
-    DEVICE void write_sums(uint32_t t0, uint32_t sequences) {
-        uint64_t steps = uint64_t(sequences) * in.len, rows = uint64_t(sequences) * in.row_count;
-        for (uint32_t i = threadIdx.x; i < QUAD * DEPTH; i += blockDim.x) {
-            uint32_t s = i / DEPTH, at = i % DEPTH, t = t0 + s, state = first_state + at;
-            if (at >= depth() || state >= in.states || t >= in.len) continue;
-            float of_b = 0.0f, of_c = 0.0f;
-            for (uint32_t w = 0; w < ACROSS; ++w) {
-                of_b += b_sums[(s * ACROSS + w) * DEPTH + at];
-                of_c += c_sums[(s * ACROSS + w) * DEPTH + at];
-            }
-            uint64_t step = steps * blockIdx.y + uint64_t(in.sequence) * in.len + t;
-            if (parts.b != nullptr) parts.b[step * in.states + state] = of_b;
-            uint32_t row = in.row_at(t);
-            uint64_t place = rows * blockIdx.y + uint64_t(in.sequence) * in.row_count + row - 1;
-            if (parts.c != nullptr && row > 0) parts.c[place * in.states + state] = of_c;
-        }
-        for (uint32_t i = threadIdx.x; i < QUAD * WIDTH; i += blockDim.x) {
-            uint32_t t = t0 + i / WIDTH, at = i % WIDTH, channel = first_channel + at;
-            if (channel >= in.channels || t >= in.len) continue;
-            uint64_t step = steps * blockIdx.z + uint64_t(in.sequence) * in.len + t;
-            float of_a = 0.0f, of_drive = 0.0f;
-            for (uint32_t w = 0; w < depth() / SIDE; ++w) {
-                of_a += along_sums[w * 2 * QUAD * WIDTH + i];
-                of_drive += along_sums[(w * 2 + 1) * QUAD * WIDTH + i];
-            }
-            if (parts.along_a != nullptr) parts.along_a[step * in.channels + channel] = of_a;
-            if (parts.along_b != nullptr) parts.along_b[step * in.channels + channel] = of_drive;
-        }
-    }
-
-    // Through one span. The states before the last three quads stand in shared memory; those before
-    // the first are read once more.
-    DEVICE void span_back(Ptr<const float> kept, uint32_t span, uint32_t spans, uint32_t sequences) {
-        constexpr uint32_t QUADS = SPAN / QUAD;
-        load(kept, span, spans, h);
-#pragma unroll 1
-        for (uint32_t quad = 1; quad < QUADS; ++quad) {
-            float decay[2][K];
-#pragma unroll
-            for (uint32_t s = 0; s < QUAD; ++s) advance((quad - 1) * QUAD + s, decay);
-            keep_quad(quad - 1);
-        }
-#pragma unroll 1
-        for (uint32_t quad = QUADS; quad-- > 0;) {
-            uint32_t slot = quad > 0 ? quad - 1 : 0;
-            if (quad == 0) {
-                load(kept, span, spans, h);
-                keep_quad(slot);
-            }
-            quad_back(quad, slot);
-            __syncthreads();
-            write_sums(span * SPAN + quad * QUAD, sequences);
-            __syncthreads();
-        }
-    }
-
-    DEVICE void quad_back(uint32_t quad, uint32_t slot) {
-        float after[QUAD - 1][2][K], decay[QUAD][2][K];
-        take_quad(slot, h);
-#pragma unroll
-        for (uint32_t s = 0; s < QUAD; ++s) {
-            advance(quad * QUAD + s, decay[s]);
-            read(quad * QUAD + s);
-            if (s == QUAD - 1) break;
-#pragma unroll
-            for (int e = 0; e < 2 * K; ++e) after[s][e / K][e % K] = h[e / K][e % K];
-            __syncwarp(); // loads of the next step stay behind it: registers are few
-        }
-#pragma unroll
-        for (uint32_t s = QUAD; s-- > 0;) {
-            __syncwarp();
-            if (s == 0) take_quad(slot, h);
-            back(quad * QUAD + s, s > 0 ? after[s - 1] : h, decay[s]);
-        }
-    }
-};
+#include "selective_scan_panel.cuh"
 
 template <class T>
 DEVICE void walk_back(Inputs<T> in, const Parts& parts, Ptr<const float> kept, Ptr<const float> carries,
@@ -293,7 +34,7 @@ DEVICE void walk_back(Inputs<T> in, const Parts& parts, Ptr<const float> kept, P
     SHARED(float, gy, SPAN * WIDTH);
     SHARED(float, b, SPAN * DEPTH);
     SHARED(float, c, SPAN * DEPTH);
-    SHARED(float, quads, (SPAN / QUAD - 1) * 2 * K * THREADS);
+    SHARED(float, quads, (LAST + 1) * DEPTH * WIDTH);
     SHARED(float, along_sums, DEPTH / SIDE * 2 * QUAD * WIDTH);
     SHARED(float, b_sums, QUAD * ACROSS * DEPTH);
     SHARED(float, c_sums, QUAD * ACROSS * DEPTH);
@@ -311,9 +52,10 @@ DEVICE void walk_back(Inputs<T> in, const Parts& parts, Ptr<const float> kept, P
     panel.b_sums = b_sums;
     panel.c_sums = c_sums;
     panel.start();
-    if (carries != nullptr) panel.load(carries, index, chunks, panel.carry);
+    if (carries != nullptr) panel.load_carry(carries, index, chunks);
     for (uint32_t span = min(first + chunk / SPAN, spans); span-- > first;) {
         panel.stage(span * SPAN);
+        panel.fetch(kept, span, spans, LAST);
         __syncthreads();
         panel.span_back(kept, span, spans, sequences);
     }

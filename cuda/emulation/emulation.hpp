@@ -22,6 +22,8 @@
     static const emulation::Registered name##_registered(#name, most, &emulation::Entry<&name>::run); \
     static void name(__VA_ARGS__)
 
+#define KERNEL_FITTING(name, most, blocks, ...) KERNEL(name, most, __VA_ARGS__)
+
 #define SHARED(T, name, count)  \
     static const char name##_tag = 0; \
     emulation::Checked<T> name = emulation::shared<T>(&name##_tag, count)

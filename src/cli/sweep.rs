@@ -35,6 +35,10 @@ pub(super) struct Arguments {
     /// Runs at a time on each GPU, a process each: small models leave most of a GPU idle.
     #[arg(long, value_name = "N")]
     per_gpu: Option<usize>,
+    /// On a GPU, record a training step once as a CUDA graph and replay it: saves what launching
+    /// costs, which at small d is most of a step.
+    #[arg(long)]
+    cuda_graph: bool,
     /// Try runs again that failed before.
     #[arg(long)]
     retry_failed: bool,
@@ -57,6 +61,7 @@ pub(super) fn main(arguments: Arguments, global: &Global) -> Result<u8> {
         retry_failed: arguments.retry_failed,
         threads: (global.threads()? / jobs).max(1),
         devices,
+        cuda_graph: arguments.cuda_graph,
     };
     if arguments.dry_run {
         super::device::use_threads(options.threads);

@@ -23,6 +23,9 @@ pub(super) struct Arguments {
     /// Where to train.
     #[arg(long, default_value = "auto")]
     device: Choice,
+    /// Whether steps on a GPU are recorded.
+    #[arg(long)]
+    cuda_graph: bool,
 }
 
 pub(super) fn main(arguments: Arguments, global: &Global) -> Result<u8> {
@@ -43,6 +46,7 @@ pub(super) fn main(arguments: Arguments, global: &Global) -> Result<u8> {
         store: &store,
         device: &device,
         device_name: &device_name,
+        cuda_graph: arguments.cuda_graph,
         threads,
         stop: &stop,
     };

@@ -30,6 +30,9 @@ pub(crate) fn open(ordinal: usize) -> Result<Device> {
     if let Device::Cuda(cuda) = &device {
         // SAFETY: everything runs on this device's one stream.
         unsafe { cuda.disable_event_tracking() };
+        // Sizes and strides that candle's own kernels read are uploaded once for this thread, which
+        // a recording needs and every launch gains by; so the guard is kept for good.
+        std::mem::forget(cuda.enable_cuda_graph_htod_cache());
         keep_memory(ordinal)?;
         multiply::fix_workspace(cuda)?;
     }
@@ -242,18 +245,12 @@ impl Machine for Cuda {
 
     fn write(&self, values: &[u32], to: View) -> Result<()> {
         let stream = self.stream();
-        // SAFETY: `to` holds as many elements of four bytes.
-        unsafe { result::memcpy_htod_async(to.pointer().address, values, stream.cu_stream()) }
-            .w()?;
-        // The source is the caller's.
-        stream.synchronize().w()
+        // SAFETY: `to` holds as many elements of four bytes. The driver has copied ordinary host
+        // memory aside when this returns.
+        unsafe { result::memcpy_htod_async(to.pointer().address, values, stream.cu_stream()) }.w()
     }
 
     fn record(&self, work: &mut dyn FnMut() -> Result<()>) -> Result<Box<dyn Recording>> {
         capture::record(&self.stream(), work)
-    }
-
-    fn synchronize(&self) -> Result<()> {
-        self.stream().synchronize().w()
     }
 }

@@ -254,10 +254,6 @@ impl Machine for Emulation {
     fn record(&self, work: &mut dyn FnMut() -> Result<()>) -> Result<Box<dyn Recording>> {
         self.0.recorder.record(self.clone(), work)
     }
-
-    fn synchronize(&self) -> Result<()> {
-        Ok(())
-    }
 }
 
 fn storage_dtype(storage: &CpuStorage) -> DType {

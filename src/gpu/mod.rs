@@ -94,8 +94,6 @@ trait Machine: Send + Sync {
     fn write(&self, values: &[u32], to: View) -> Result<()>;
     /// What `work` launches, without running it.
     fn record(&self, work: &mut dyn FnMut() -> Result<()>) -> Result<Box<dyn Recording>>;
-    /// Waits until everything launched so far has run.
-    fn synchronize(&self) -> Result<()>;
 }
 
 /// Launches that can be made again, with whatever the memory they read holds by then.
@@ -169,11 +167,6 @@ impl Gpu {
         mut work: impl FnMut() -> Result<()>,
     ) -> Result<Box<dyn Recording>> {
         self.0.machine.record(&mut work)
-    }
-
-    /// Waits until everything launched so far has run.
-    pub(crate) fn synchronize(&self) -> Result<()> {
-        self.0.machine.synchronize()
     }
 
     /// Puts numbers of four bytes into memory that exists.

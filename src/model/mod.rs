@@ -69,10 +69,16 @@ impl Model {
         Ok(stream.normed(&self.norm_f)?.1)
     }
 
-    /// The mean cross-entropy of `answers` `(n)` u32 under the tied head, for `hidden`
-    /// `(.., d_model)` of n rows, and which of the answers are the most likely ones.
-    pub fn classify(&self, hidden: &Tensor, answers: &Tensor) -> Result<Classified> {
-        let hidden = hidden.reshape((answers.dim(0)?, ()))?;
+    /// The mean cross-entropy of `answers` `(batch · rows)` u32 at `rows` of `tokens` under the tied
+    /// head, and which of the answers are the most likely ones.
+    pub fn classify(
+        &self,
+        tokens: &Tensor,
+        rows: &Rows,
+        answers: &Tensor,
+        cx: &Cx,
+    ) -> Result<Classified> {
+        let hidden = self.hidden(tokens, Some(rows), cx)?;
         ops::cross_entropy(&hidden, &self.tokens, answers)
     }
 

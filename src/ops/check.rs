@@ -2,9 +2,11 @@
 //! same bits on any number of threads, and gradients for whatever subset of inputs is tracked; from
 //! its kernels as well.
 
-use crate::gpu::emulated::{emulated, launches};
+mod kernels;
+
 use crate::rng::Stream;
 use candle_core::{DType, Device, Result, Tensor, Var};
+pub(crate) use kernels::kernels_agree;
 
 /// Named random inputs in f64.
 pub(crate) struct Case {
@@ -153,27 +155,6 @@ fn compare(what: &str, got: &[Tensor], expected: &[Tensor], tolerance: f64) {
         let apart = distance(got, expected);
         assert!(apart <= tolerance, "{what}, {}: {apart:e}", part(i));
     }
-}
-
-/// Output and gradients of the kernels of `fused` agree with `reference`, for activations in f32 and
-/// in bf16 (there up to the rounding of what is read and written), and for every subset of tracked
-/// inputs of the first case. The kernels' accesses are checked on the way.
-pub(crate) fn kernels_agree(
-    cases: &[Case],
-    fused: impl Fn(&[Tensor]) -> Result<Tensor>,
-    reference: impl Fn(&[Tensor]) -> Result<Tensor>,
-) {
-    for case in cases {
-        for (dtype, tolerance) in [(DType::F32, 2e-5), (DType::BF16, 1.2e-2)] {
-            let expected = run(&case.rounded_to(dtype).vars(DType::F64), &reference);
-            let before = launches();
-            let got = emulated(|| run(&case.vars(dtype), &fused));
-            assert!(launches() > before + 1, "no kernels forward and backward");
-            let what = format!("{} by kernels in {dtype:?}", case.name);
-            compare(&what, &got, &expected, tolerance);
-        }
-    }
-    emulated(|| partial_tracking_in(DType::F32, &cases[0], &fused));
 }
 
 fn part(i: usize) -> String {

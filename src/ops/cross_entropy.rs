@@ -29,7 +29,7 @@ pub struct Classified {
 
 /// The loss of the classes `targets` under the logits x = h W^T.
 ///
-/// `hidden`: (R, d); `weight`: (V, d); `targets`: (R) of u32 below V. Kernels give f32 whatever the
+/// `hidden`: R rows (.., d); `weight`: (V, d); `targets`: (R) of u32 below V. Kernels give f32 whatever the
 /// hidden layer holds.
 pub fn cross_entropy(hidden: &Tensor, weight: &Tensor, targets: &Tensor) -> Result<Classified> {
     let op = CrossEntropy::check(hidden, weight, targets)?;
@@ -47,6 +47,7 @@ pub fn cross_entropy(hidden: &Tensor, weight: &Tensor, targets: &Tensor) -> Resu
 }
 
 fn reference(hidden: &Tensor, weight: &Tensor, targets: &Tensor) -> Result<Classified> {
+    let hidden = hidden.reshape((targets.dim(0)?, ()))?;
     let logits = hidden.matmul(&weight.t()?)?;
     let target = logits.gather(&targets.unsqueeze(1)?, 1)?;
     let largest = logits.max_keepdim(D::Minus1)?.detach();
@@ -71,7 +72,8 @@ struct CrossEntropy {
 
 impl CrossEntropy {
     fn check(hidden: &Tensor, weight: &Tensor, targets: &Tensor) -> Result<Self> {
-        let [rows, width] = shape::dims(Self::NAME, ("hidden", hidden))?;
+        let (leading, width) = shape::rows(Self::NAME, ("hidden", hidden))?;
+        let rows: usize = leading.iter().product();
         let [classes, _] = shape::dims(Self::NAME, ("weight", weight))?;
         let by = ("hidden", hidden);
         shape::parameter(Self::NAME, ("weight", weight), by, &[classes, width])?;

@@ -21,6 +21,8 @@ pub struct Options {
     pub threads: usize,
     /// Devices that the runs share in turn, e.g. `cpu`, or `cuda:0` and `cuda:1`; at least one.
     pub devices: Vec<String>,
+    /// Whether steps on a GPU are recorded once and replayed.
+    pub cuda_graph: bool,
 }
 
 /// What happened to one run of the plan.

@@ -37,17 +37,17 @@ impl Process {
                 "cannot find this program's own file to start workers: {e}"
             ))
         })?;
-        let arguments = [
+        let mut arguments: Vec<OsString> = vec![
             "worker".into(),
             "--out".into(),
             out.into(),
             "--threads".into(),
             options.threads.to_string().into(),
         ];
-        Ok(Self {
-            program,
-            arguments: arguments.into(),
-        })
+        if options.cuda_graph {
+            arguments.push("--cuda-graph".into());
+        }
+        Ok(Self { program, arguments })
     }
 
     fn start(&self, device: &str) -> Result<Child> {

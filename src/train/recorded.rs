@@ -9,6 +9,7 @@ use super::{AdamW, Labelled};
 use crate::gpu::{Gpu, Grid, Kernel, Recording, WARP};
 use crate::model::Model;
 use crate::nn::Cx;
+use crate::ops;
 use crate::tasks::Batch;
 use candle_core::{DType, Result, Tensor};
 
@@ -67,7 +68,7 @@ impl Recorded {
         let work = || {
             let found = batch.classify(model, cx)?.loss;
             keep(&gpu, &found, &loss)?;
-            optimizer.launch(&found.backward()?, Some(&loss))
+            optimizer.launch(&ops::backward(&found)?, Some(&loss))
         };
         let recording = gpu.record(work)?;
         Ok(Self {

@@ -96,7 +96,7 @@ fn step(size: Size, mixer: &'static str, peer: &'static str, form: Form) -> Task
     })
 }
 
-fn scan(sizes: [usize; 4], peer: &'static str) -> Task {
+pub(super) fn scan(sizes: [usize; 4], peer: &'static str) -> Task {
     let [batch, len, width, states] = sizes;
     let case = format!("selective_scan {batch},{len},{width},{states} both");
     let mut row = DeviceRow::new(Kind::Op, case, DType::F32);

@@ -3,30 +3,82 @@
 use super::Linear;
 use crate::gpu::{Arg, Buffer, Gpu, Grid, Kernel, Matrix, Product, View};
 use crate::ops::fused::{Launch, LaunchBackward};
-use crate::ops::narrow::narrowed;
 use crate::ops::sums::sum_rows;
-use candle_core::{DType, Result};
+use candle_core::{bail, DType, Result};
+
+/// Maps of one launch, as `cuda/linear.cu` has them.
+const MAPS: usize = 4;
 
 impl Linear {
     /// The maps; then, if tracked, the weights as the products read them, where they had to be made.
     pub(super) fn launch_maps(&self, call: Launch) -> Result<Vec<Buffer>> {
-        let (gpu, x) = (call.gpu, call.ins[0]);
-        let (mut outs, mut narrow) = (Vec::new(), Vec::new());
-        for (map, &out) in self.outs.iter().enumerate() {
-            let weight = call.ins[1 + map];
-            let own = narrowed(gpu, weight, x.dtype())?;
-            let weight = Matrix::transposed(own.as_ref().map_or(weight, Buffer::view));
-            let mut y = gpu.alloc(x.dtype(), self.rows() * out)?;
-            let product = Product::one([self.rows(), self.inner, out], Matrix::plain(x), weight);
-            gpu.multiply(product, &mut y)?;
-            if self.biased {
-                add_bias(gpu, &mut y, call.ins[1 + self.outs.len() + map], None)?;
-            }
-            outs.push(y);
-            narrow.extend(own.filter(|_| call.tracked));
+        let (gpu, x, maps) = (call.gpu, call.ins[0], self.outs.len());
+        if maps > MAPS {
+            bail!("linear: {maps} maps of one input, kernels take up to {MAPS}");
         }
-        outs.append(&mut narrow);
+        let mut narrow = self.narrowed(&call)?;
+        let mut outs = Vec::new();
+        for (map, &out) in self.outs.iter().enumerate() {
+            let weight = narrow.get(map).map_or(call.ins[1 + map], Buffer::view);
+            let mut y = gpu.alloc(x.dtype(), self.rows() * out)?;
+            let (x, weight) = (Matrix::plain(x), Matrix::transposed(weight));
+            gpu.multiply(
+                Product::one([self.rows(), self.inner, out], x, weight),
+                &mut y,
+            )?;
+            outs.push(y);
+        }
+        if self.biased {
+            self.add_biases(gpu, &mut outs, &call.ins[1 + maps..])?;
+        }
+        if call.tracked {
+            outs.append(&mut narrow);
+        }
         Ok(outs)
+    }
+
+    /// The weights in the number type of x; none if that is theirs.
+    fn narrowed(&self, call: &Launch) -> Result<Vec<Buffer>> {
+        let (gpu, io) = (call.gpu, call.ins[0].dtype());
+        let weights = &call.ins[1..][..self.outs.len()];
+        if io == DType::F32 {
+            return Ok(Vec::new());
+        }
+        let alloc = |weight: &View| gpu.alloc(io, weight.len());
+        let mut narrow = weights.iter().map(alloc).collect::<Result<Vec<_>>>()?;
+        let counts = weights.iter().map(View::len);
+        let grid = self.grid(counts.clone().max().unwrap_or_default());
+        let mut args = vec![table(weights.iter().copied()), table(narrow.iter_mut())];
+        args.extend(padded(counts));
+        gpu.launch(Kernel::new("linear", "narrow_maps"), grid, &args)?;
+        Ok(narrow)
+    }
+
+    fn add_biases(&self, gpu: &Gpu, outs: &mut [Buffer], biases: &[View]) -> Result<()> {
+        let io = outs[0].dtype();
+        let whole = outs.iter().all(|y| y.view().aligned(4))
+            && biases
+                .iter()
+                .all(|bias| bias.aligned(4) && bias.len().is_multiple_of(4));
+        let widest = outs.iter().map(Buffer::len).max().unwrap_or_default();
+        u32::try_from(widest).map_err(candle_core::Error::wrap)?; // the kernel counts in 32 bits
+        let ys = table(outs.iter_mut());
+        let mut args = vec![
+            ys,
+            table(biases.iter().copied()),
+            self.rows().into(),
+            whole.into(),
+        ];
+        args.extend(padded(self.outs.iter().copied()));
+        let grid = self.grid(widest.div_ceil(4));
+        gpu.launch(Kernel::of("linear", "add_biases", io), grid, &args)
+    }
+
+    /// A thread for each of `count` elements of each map.
+    fn grid(&self, count: usize) -> Grid {
+        let mut grid = Grid::for_each(count);
+        grid.blocks[1] = self.outs.len();
+        grid
     }
 
     pub(super) fn launch_gradients(&self, call: LaunchBackward) -> Result<Vec<Option<Buffer>>> {
@@ -69,6 +121,22 @@ impl Linear {
         }
         Ok(Some(gx))
     }
+}
+
+/// One pointer for each map that there can be.
+fn table<'a>(maps: impl Iterator<Item = impl Into<Arg<'a>>>) -> Arg<'a> {
+    let mut entries: Vec<Arg> = maps.map(Into::into).collect();
+    entries.resize(MAPS, Arg::Null);
+    Arg::Table(entries)
+}
+
+/// One size for each map that there can be.
+fn padded(sizes: impl Iterator<Item = usize>) -> Vec<Arg<'static>> {
+    let sizes = sizes.map(Arg::from);
+    sizes
+        .chain(std::iter::repeat(Arg::U32(0)))
+        .take(MAPS)
+        .collect()
 }
 
 /// y += bias, row by row, and then a = gelu(y) if there is an a.

@@ -59,6 +59,27 @@ fn kernels_equal_the_reference() {
 }
 
 #[test]
+fn four_maps_go_together() {
+    let case = Case::new("four").normal("x", &[5, 8]);
+    let case = [3, 8, 1, 12].iter().fold(case, |case, &out| {
+        let case = case.normal(&format!("w{out}"), &[out, 8]).parameter();
+        case.normal(&format!("b{out}"), &[out]).parameter()
+    });
+    let maps = |ins: &[Tensor]| [1, 3, 5, 7].map(|i| (ins[i].clone(), ins[i + 1].clone()));
+    let fused = |ins: &[Tensor]| {
+        let maps = maps(ins);
+        let maps = maps.each_ref().map(|(w, b)| (w, Some(b)));
+        side_by_side(linears(&ins[0], &maps)?)
+    };
+    let by_reference = |ins: &[Tensor]| {
+        let maps = maps(ins);
+        let outs = maps.iter().map(|(w, b)| reference(&ins[0], w, Some(b)));
+        side_by_side(outs.collect::<Result<_>>()?)
+    };
+    check::kernels_agree(&[case], fused, by_reference);
+}
+
+#[test]
 fn a_map_without_bias_is_a_product() {
     let bare = |ins: &[Tensor]| linear(&ins[0], &ins[1], None);
     let case = Case::new("bare")

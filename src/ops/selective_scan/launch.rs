@@ -40,9 +40,7 @@ pub(super) fn forward(scan: &SelectiveScan, call: Launch) -> Result<Vec<Buffer>>
         kept.as_mut().into(),
     ];
     let args = [&driven[..], &read, &to, &blocks.sizes(scan)].concat();
-    let mut grid = blocks.grid(scan);
-    grid.shared = grid.threads * 64; // a warp's sums: 8 steps of 64 channels
-    gpu.launch(Kernel::of(MODULE, "walk", io), grid, &args)?;
+    gpu.launch(Kernel::of(MODULE, "walk", io), blocks.grid(scan), &args)?;
     let y = add_parts(gpu, y, blocks.along_states, io)?;
     Ok([Some(y), kept, rows].into_iter().flatten().collect())
 }

@@ -21,6 +21,7 @@ fn options() -> Options {
         retry_failed: false,
         threads: 1,
         devices: vec!["cpu".to_owned()],
+        cuda_graph: false,
     }
 }
 

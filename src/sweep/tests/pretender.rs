@@ -109,6 +109,7 @@ pub(super) fn options(jobs: usize) -> Options {
         retry_failed: false,
         threads: 1,
         devices: vec!["cpu".to_owned()],
+        cuda_graph: false,
     }
 }
 

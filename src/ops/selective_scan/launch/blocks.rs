@@ -25,8 +25,8 @@ struct Cut {
 const SCHEDULERS: usize = 4 * 132;
 /// Eight warps a scheduler, or two rounds of the four that fit in the backward pass.
 const ENOUGH: usize = 8 * SCHEDULERS;
-/// Steps of the shortest chunk: there it writes and reads as much for its ends as for its steps at
-/// 16 states.
+/// Steps of the shortest chunk: its ends are 16 bytes a state written and read, a fifth of the time
+/// that its exponentials take.
 const SHORTEST: usize = 64;
 /// Two warps a scheduler, with 16 independent elements a thread, come near to filling the exponential
 /// unit; chunks cost twice the exponentials. So they pay where less than about half of it were used.
@@ -42,7 +42,9 @@ const BACKWARD: Cut = Cut {
 pub(super) struct Blocks {
     pub(super) along_channels: usize,
     pub(super) along_states: usize,
-    pub(super) threads: usize,
+    threads: usize,
+    /// Bytes of shared memory.
+    shared: usize,
     /// Steps of a chunk, a multiple of [`SPAN`].
     pub(super) chunk: usize,
     pub(super) chunks: usize,
@@ -53,7 +55,11 @@ impl Blocks {
         let tiles = scan.states.div_ceil(TILE);
         let along_states = tiles.div_ceil(MOST_TILES);
         let warps = tiles.div_ceil(along_states);
-        Self::new(scan, &FORWARD, along_states, warps)
+        Self {
+            // the sums of 8 steps a warp, or as many rates and a row
+            shared: (warps * 8 + 1) * WIDTH * size_of::<f32>(),
+            ..Self::new(scan, &FORWARD, along_states, warps)
+        }
     }
 
     pub(super) fn backward(scan: &SelectiveScan) -> Self {
@@ -81,6 +87,7 @@ impl Blocks {
             along_channels,
             along_states,
             threads: warps * WARP,
+            shared: 0,
             chunk,
             chunks: scan.len.div_ceil(chunk),
         }
@@ -103,7 +110,7 @@ impl Blocks {
                 self.along_states,
             ],
             threads: self.threads,
-            shared: 0,
+            shared: self.shared,
         }
     }
 

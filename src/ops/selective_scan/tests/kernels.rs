@@ -26,68 +26,70 @@ fn kernels_agree(cases: &[Case], positions: Option<&Tensor>, chunk: Option<usize
     check::kernels_agree(cases, fused_in(chunk, positions), reference);
 }
 
+/// With a first case, of which all subsets of inputs are tracked, that is small.
+fn after_a_small_one(chunk: Option<usize>, cases: impl IntoIterator<Item = Case>) {
+    let cases: Vec<_> = std::iter::once(case(1, 2, 2, 2)).chain(cases).collect();
+    kernels_agree(&cases, None, chunk);
+}
+
 /// Lengths around the stage of 8 steps, the span of 16 and chunks of one and more spans.
 #[test]
 fn they_agree_at_all_lengths() {
     let shapes = [(2, 5), (7, 1), (1, 15), (1, 17), (2, 33), (1, 64), (1, 65)];
-    let cases = shapes.map(|(batch, len)| case(batch, len, 3, 5));
     for chunk in [WHOLE, Some(16), Some(32)] {
-        kernels_agree(&cases, None, chunk);
+        after_a_small_one(chunk, shapes.map(|(batch, len)| case(batch, len, 3, 5)));
     }
 }
 
 #[test]
 fn they_agree_at_a_long_length() {
     for chunk in [WHOLE, Some(208), None] {
-        kernels_agree(&[case(1, 1000, 2, 3)], None, chunk);
+        after_a_small_one(chunk, [case(1, 1000, 2, 3)]);
     }
 }
 
 /// States around the tile, the warp's side, and the block of either pass.
 #[test]
 fn they_agree_at_all_state_sizes() {
-    let cases = [1, 4, 16, 17, 100, 129, 256].map(|states| case(1, 18, 2, states));
     for chunk in [WHOLE, Some(16)] {
-        kernels_agree(&cases, None, chunk);
+        let states = [1, 4, 16, 17, 100, 129, 256];
+        after_a_small_one(chunk, states.map(|states| case(1, 18, 2, states)));
     }
 }
 
 #[test]
 fn they_agree_at_1024_states() {
     for chunk in [WHOLE, Some(16)] {
-        kernels_agree(&[case(1, 17, 1, 1024)], None, chunk);
+        after_a_small_one(chunk, [case(1, 17, 1, 1024)]);
     }
 }
 
 /// Channels around the halves of a warp and the block.
 #[test]
 fn they_agree_at_all_widths() {
-    let cases = [8, 17, 33, 64, 65, 130].map(|channels| case(1, 9, channels, 9));
-    for chunk in [WHOLE, None] {
-        kernels_agree(&cases, None, chunk);
-    }
-    kernels_agree(&[case(2, 18, 70, 40)], None, Some(16));
+    let channels = [8, 17, 33, 64, 65, 130];
+    after_a_small_one(None, channels.map(|channels| case(1, 9, channels, 9)));
+    after_a_small_one(Some(16), [case(2, 18, 70, 40)]);
 }
 
 #[test]
 fn they_agree_with_rows_at_positions() {
+    kernels_agree(
+        &[case_of_rows(1, 1, 1, 1, 1)],
+        Some(&positions(&[&[0]])),
+        WHOLE,
+    );
+    let times = positions(&[&[5, 15, 16, 18], &[0, 1, 2, 17]]);
+    let cases = [1, 130].map(|states| case_of_rows(2, 19, 4, 2, states));
     for chunk in [WHOLE, Some(16)] {
-        kernels_agree(
-            &[case_of_rows(1, 1, 1, 3, 5)],
-            Some(&positions(&[&[0]])),
-            chunk,
-        );
-        let times: [&[u32]; 2] = [&[5, 15, 16, 69], &[0, 1, 2, 40]];
-        let times = positions(&times);
-        kernels_agree(&[case_of_rows(2, 70, 4, 20, 6)], Some(&times), chunk);
-        kernels_agree(&[case_of_rows(2, 70, 4, 2, 130)], Some(&times), chunk);
+        kernels_agree(&cases, Some(&times), chunk);
     }
 }
 
 #[test]
 fn they_agree_at_extreme_decays() {
     for chunk in [WHOLE, Some(16)] {
-        kernels_agree(&[extreme()], None, chunk);
+        after_a_small_one(chunk, [extreme()]);
     }
 }
 

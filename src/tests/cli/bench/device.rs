@@ -2,7 +2,6 @@
 
 use crate::cli::World;
 use serde_json::Value;
-use std::fs;
 use std::path::Path;
 
 const CHECK: &str = "bench --device cpu --threads 1 --only";
@@ -13,7 +12,7 @@ fn rows(path: &Path) -> Vec<std::collections::HashMap<String, String>> {
     reader.deserialize().map(|row| row.unwrap()).collect()
 }
 
-fn call(world: &World, only: &str, more: &[&str]) -> super::super::Said {
+fn call(world: &World, only: &str, more: &[&str]) -> crate::cli::Said {
     let words: Vec<&str> = CHECK
         .split(' ')
         .chain([only])
@@ -90,48 +89,9 @@ fn when_the_time_is_over_the_rest_is_named() {
     said.ok();
 }
 
-/// A Python that prints `report`, whatever it is asked.
-fn peer(world: &World, report: &str) -> super::super::Said {
-    let python = world.path("python.sh");
-    fs::write(&python, format!("#!/bin/sh\necho '{report}'\n")).unwrap();
-    let mode = std::os::unix::fs::PermissionsExt::from_mode(0o755);
-    fs::set_permissions(&python, mode).unwrap();
-    let only = "op selective_scan 8,2048,1536,16 both f32 beside scan.py --form mamba";
-    call(
-        world,
-        only,
-        &[
-            "--python",
-            python.to_str().unwrap(),
-            "-q",
-            "--csv",
-            "peer.csv",
-        ],
-    )
-}
-
-#[test]
-#[ignore = "several seconds of scans; `make gpu-test` is its place"]
-fn a_peer_that_is_absent_or_computes_something_else_is_said() {
-    let world = World::new();
-    let absent = peer(&world, r#"{"absent": "no mamba_ssm"}"#).ok();
-    assert!(absent.contains("absent: no mamba_ssm"), "{absent}");
-    let wrong = peer(&world, r#"{"s_per_step": 1, "losses": [1, 2]}"#);
-    assert_eq!(wrong.code, 4, "{}", wrong.err);
-    assert!(
-        wrong.err.contains("both sides compute something else"),
-        "{}",
-        wrong.err
-    );
-}
-
 #[test]
 fn what_cannot_be_measured_is_refused_in_a_sentence() {
     for (line, needle) in [
-        (
-            "bench --device cuda",
-            "this build of dsf has no CUDA support",
-        ),
         ("bench --device cpu", "add --only TEXT"),
         ("bench --device auto", "name cuda, cuda:1 or cpu"),
         ("bench --device gpu", "Did you mean"),
@@ -149,4 +109,15 @@ fn what_cannot_be_measured_is_refused_in_a_sentence() {
         let message = World::new().dsf(line).refused();
         assert!(message.contains(needle), "{line}: {message}");
     }
+}
+
+#[cfg(not(feature = "cuda"))]
+#[test]
+fn a_build_without_cuda_says_so() {
+    let message = World::new().dsf("bench --device cuda").refused();
+    assert!(
+        message.contains("this build of dsf has no CUDA support"),
+        "{message}"
+    );
+    assert_eq!(message.lines().count(), 1, "{message}");
 }
