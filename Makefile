@@ -1,5 +1,5 @@
 # The commands worth remembering. Tests run in release: one build of the dependencies serves all.
-.PHONY: build run test lint bench bench-ops ci cuda-toolkit cuda-libraries cuda cuda-report cuda-lint
+.PHONY: build run test lint bench bench-ops ci cuda-toolkit cuda-libraries cuda cuda-report cuda-lint gpu-test
 
 build:      # the binary, target/release/dsf
 	cargo build --release --locked
@@ -35,6 +35,9 @@ cuda-report:    # registers, stack and spills of the kernels that `make cuda` co
 
 cuda-lint:  # clippy over what the feature `cuda` compiles
 	bash cuda/cargo.sh clippy --all-targets -- -D warnings
+
+gpu-test:   # on a machine with a GPU: what it computes and how fast, results/bench-gpu.csv; PYTHON=FILE, BENCH=FLAGS
+	PYTHON="$(PYTHON)" BENCH="$(BENCH)" bash cuda/gpu-test.sh
 
 ci:         # what CI runs
 	bash .ci/run

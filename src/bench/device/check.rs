@@ -1,6 +1,6 @@
 //! Every op on the device: output and all gradients beside the CPU's in f64, and the same bits twice.
 
-use super::{by_reference, DeviceBench, DeviceRow, Kind, Task};
+use super::{by_reference, DeviceRow, Kind, Task};
 use crate::bench::ops::{self, filled, Op, Shape};
 use crate::error::{Error, Result};
 use candle_core::{DType, Device, Tensor, Var};
@@ -32,27 +32,19 @@ pub(super) fn tasks(types: &'static [DType]) -> Vec<Task> {
                 let shape = op.heads_of(shape);
                 let case = format!("{size} {} {}", op.name, op.sizes_of(&shape));
                 let row = DeviceRow::new(Kind::Check, case, io);
-                tasks.push(Task::new(row, move |row, bench| match size {
-                    "small" => check(row, op, &shape, io, bench, by_reference),
-                    _ => check(row, op, &shape, io, bench, |work| work()),
+                tasks.push(Task::new(row, move |row, bench| {
+                    let inputs = inputs(op, &shape, io)?;
+                    let mut on_the_cpu = || results(op, &inputs, DType::F64, &Device::Cpu);
+                    let expected = match size {
+                        "small" => by_reference(&mut on_the_cpu),
+                        _ => on_the_cpu(),
+                    };
+                    compare(row, op, &inputs, io, &bench.device, &expected?)
                 }));
             }
         }
     }
     tasks
-}
-
-fn check(
-    row: &mut DeviceRow,
-    op: &'static Op,
-    shape: &Shape,
-    io: DType,
-    bench: &DeviceBench,
-    on_the_cpu: fn(&mut dyn FnMut() -> Result<Vec<Tensor>>) -> Result<Vec<Tensor>>,
-) -> Result<()> {
-    let inputs = inputs(op, shape, io)?;
-    let expected = on_the_cpu(&mut || results(op, &inputs, DType::F64, &Device::Cpu))?;
-    compare(row, op, &inputs, io, &bench.device, &expected)
 }
 
 /// Holds `op` on the device against what is expected.

@@ -15,6 +15,7 @@ mod time;
 mod timings;
 
 pub use row::{DeviceRow, Kind};
+use steps::Form;
 
 use crate::config::TaskConfig;
 use crate::error::Result;
@@ -132,11 +133,11 @@ impl DeviceBench {
 
     fn tasks(&self) -> Vec<Task> {
         let mut tasks = check::tasks(self.types());
-        tasks.extend(models::tasks(self.types()));
+        tasks.extend(models::tasks(self));
         tasks.extend(timings::tasks(self.types()));
-        tasks.extend(steps::tasks(self.types()));
+        tasks.extend(steps::tasks(self));
         if self.python.is_some() {
-            tasks.extend(peers::tasks());
+            tasks.extend(peers::tasks(self));
         }
         tasks.retain(|task| task.row.title().contains(&self.only));
         tasks
@@ -148,6 +149,19 @@ impl DeviceBench {
             Device::Cpu => &[DType::F32],
             _ => &[DType::F32, DType::BF16],
         }
+    }
+
+    /// The forms that steps can take here.
+    fn forms(&self) -> &'static [Form] {
+        match self.device {
+            Device::Cpu => &[Form::Launched],
+            _ => &[Form::Launched, Form::Recorded],
+        }
+    }
+
+    /// The form that runs take.
+    fn best_form(&self) -> Form {
+        self.forms()[self.forms().len() - 1]
     }
 }
 

@@ -2,7 +2,7 @@
 
 use super::check::{self, inputs};
 use super::sizes::{of_the_paper, Size};
-use super::steps;
+use super::steps::{Form, Steps};
 use super::timings::{self, Way};
 use super::{DeviceBench, DeviceRow, Kind, Task};
 use crate::bench::driver::{call, difference, number};
@@ -49,7 +49,7 @@ const SCANS: &[&str] = &[
 /// A usual layer of Mamba.
 const MAMBA: [usize; 4] = [8, 2048, 1536, 16];
 
-pub(super) fn tasks() -> Vec<Task> {
+pub(super) fn tasks(bench: &DeviceBench) -> Vec<Task> {
     let [first, second, third, last] = of_the_paper();
     let mut tasks = Vec::new();
     for sizes in [TASKS[0], TASKS[3], MAMBA] {
@@ -57,34 +57,46 @@ pub(super) fn tasks() -> Vec<Task> {
     }
     for size in [first, last, second, third] {
         for (mixer, peers) in MODELS {
-            tasks.extend(peers.iter().map(|peer| step(size, mixer, peer)));
+            tasks.extend(
+                peers
+                    .iter()
+                    .map(|peer| step(size, mixer, peer, bench.best_form())),
+            );
         }
     }
     tasks
 }
 
-fn step(size: Size, mixer: &'static str, peer: &'static str) -> Task {
-    let mut row = DeviceRow::new(Kind::Step, size.case(mixer), DType::F32);
+fn step(size: Size, mixer: &'static str, peer: &'static str, form: Form) -> Task {
+    let of = Steps {
+        size,
+        mixer,
+        io: DType::F32,
+        form,
+        dropout: Some(0.0),
+    };
+    let case = format!("{} {}", size.case(mixer), form.name());
+    let mut row = DeviceRow::new(Kind::Step, case, DType::F32);
     row.peer = peer.to_owned();
     Task::new(row, move |row, bench| {
         let folder = tempfile::tempdir().map_err(Error::io("create", "a temporary folder"))?;
         let file = folder.path().join("step.safetensors");
-        let config = size.config(mixer, STEPS, DType::F32, Some(0.0))?;
+        let config = of.config(STEPS)?;
         let data = bench.data(&config.task)?;
         let mut trainer = Trainer::new(&config, &data, &bench.device)?;
+        form.prepare(&mut trainer);
         export(&file, &trainer, &data.0, config.train.batch_size)?;
         let losses = (0..STEPS).map(|_| trainer.step());
         let losses = losses.collect::<Result<Vec<f64>>>()?;
         drop(trainer);
         let (lr, decay) = (config.train.lr, config.train.weight_decay);
         let more = format!("--mixer {mixer} --lr {lr} --wd {decay} --dropout 0 --warm 4 --steps 6");
-        let ours =
-            |row: &mut DeviceRow| steps::fused(row, size, mixer, DType::F32, Some(0.0), bench);
+        let ours = |row: &mut DeviceRow| of.time(row, bench);
         by_turns(row, bench, &[peer, &more].join(" "), &file, &losses, &ours)
     })
 }
 
-fn scan(sizes: [usize; 4], peer: &'static str) -> Task {
+pub(super) fn scan(sizes: [usize; 4], peer: &'static str) -> Task {
     let [batch, len, width, states] = sizes;
     let case = format!("selective_scan {batch},{len},{width},{states} both");
     let mut row = DeviceRow::new(Kind::Op, case, DType::F32);

@@ -66,10 +66,13 @@ pub(super) fn measure(
     device: &Device,
 ) -> Result<()> {
     let inputs = inputs(op, shape, io, way, device)?;
-    let seconds = match way {
-        Way::Forward => time(device, &mut || Ok(drop((op.run)(&inputs, io)?))),
-        Way::Both => time(device, &mut || Ok(drop((op.run)(&inputs, io)?.backward()?))),
-    }?;
+    let seconds = time(device, &mut || {
+        let out = (op.run)(&inputs, io)?;
+        if way == Way::Both {
+            out.backward()?;
+        }
+        Ok(())
+    })?;
     let floor = match way {
         Way::Forward => op.floor(shape).forward,
         Way::Both => op.floor(shape).both,

@@ -105,7 +105,7 @@ mod tests {
             let floor = step(&request.resolve().unwrap(), &H200, 2.0);
             floor.map(|seconds| (1e6 * seconds).round())
         };
-        for (mixer, expected) in [("softmax", 63.0), ("ssd", 63.0), ("s6", 257.0)] {
+        for (mixer, expected) in [("softmax", 63.0), ("ssd", 63.0), ("s6", 256.0)] {
             assert_eq!(floor(mixer), Some(expected), "{mixer}");
         }
     }
