@@ -43,7 +43,7 @@ Ptr<T> dynamic_shared(uint32_t offset, uint32_t count) {
 }
 
 inline void __syncthreads() { emulation::barrier(); }
-inline void __syncwarp() { emulation::exchange(0, 0); }
+inline void __syncwarp() { emulation::warp_barrier(); }
 
 inline float to_float(float x) { return x; }
 inline float to_float(bf16 x) { return x.wide(); }

@@ -71,6 +71,17 @@ fn a_barrier_of_a_warp_orders_only_that_warp() {
 }
 
 #[test]
+fn a_shuffle_orders_no_memory() {
+    let kernel = "KERNEL(planted, 64, Global<float> y, uint32_t count) {
+        SHARED(float, parts, 64);
+        parts[threadIdx.x] = shuffle_xor(float(threadIdx.x), 1);
+        float other = shuffle_xor(1.0f, 1);
+        y[threadIdx.x] = parts[threadIdx.x ^ 1] + other;
+    }";
+    refused(kernel, 1, 64, "race: thread");
+}
+
+#[test]
 fn two_blocks_that_write_one_element_are_a_race() {
     let kernel = "KERNEL(planted, 64, Global<float> y, uint32_t count) {
         if (threadIdx.x < count) y[threadIdx.x] = 1.0f;
