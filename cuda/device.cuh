@@ -20,6 +20,9 @@
 
 // A kernel that is launched with at most `threads` threads a block.
 #define KERNEL(name, threads, ...) extern "C" __global__ void __launch_bounds__(threads) name(__VA_ARGS__)
+// One whose registers are chosen for that many blocks a multiprocessor, rather than by the compiler.
+#define KERNEL_FOR(name, threads, blocks, ...) \
+    extern "C" __global__ void __launch_bounds__(threads, blocks) name(__VA_ARGS__)
 
 #define SHARED(T, name, count) __shared__ __align__(16) T name[count]
 
@@ -94,6 +97,26 @@ struct alignas(16) Four {
     float v[4];
 };
 
+// Four neighbours as they lie in memory; p is aligned to their size.
+template <class T>
+struct Packed {
+    uint32_t word[sizeof(T)];
+};
+DEVICE Packed<float> load_packed(const float* p) {
+    uint4 x = *reinterpret_cast<const uint4*>(p);
+    return {x.x, x.y, x.z, x.w};
+}
+DEVICE Packed<bf16> load_packed(const bf16* p) {
+    uint2 x = *reinterpret_cast<const uint2*>(p);
+    return {x.x, x.y};
+}
+DEVICE void store_packed(float* p, Packed<float> x) {
+    *reinterpret_cast<uint4*>(p) = make_uint4(x.word[0], x.word[1], x.word[2], x.word[3]);
+}
+DEVICE void store_packed(bf16* p, Packed<bf16> x) {
+    *reinterpret_cast<uint2*>(p) = make_uint2(x.word[0], x.word[1]);
+}
+
 // Four neighbours at once; p is aligned to their size.
 DEVICE Four load4(const float* p) {
     float4 x = *reinterpret_cast<const float4*>(p);
@@ -116,6 +139,12 @@ DEVICE void store4(bf16* p, Four x) {
 #else
 #include "emulation/emulation.hpp"
 #endif
+
+// Four elements as they would lie in memory.
+DEVICE Packed<float> packed(float a, float b, float c, float d) {
+    return {{__float_as_uint(a), __float_as_uint(b), __float_as_uint(c), __float_as_uint(d)}};
+}
+DEVICE Packed<bf16> packed(bf16 a, bf16 b, bf16 c, bf16 d) { return {{pair(a, b), pair(c, d)}}; }
 
 constexpr int WARP = 32;
 constexpr float LOG2E = 1.4426950408889634f;
