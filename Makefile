@@ -1,5 +1,5 @@
 # The commands worth remembering. Tests run in release: one build of the dependencies serves all.
-.PHONY: build run test lint bench bench-ops ci
+.PHONY: build run test lint bench bench-ops ci cuda-toolkit cuda-libraries cuda cuda-report cuda-lint gpu-test
 
 build:      # the binary, target/release/dsf
 	cargo build --release --locked
@@ -19,6 +19,25 @@ bench:      # steps and ops beside their floors, one thread; PYTHON=FILE (with t
 
 bench-ops:  # the fused ops inside the tests: time a call and elements a second, on one thread
 	RAYON_NUM_THREADS=1 cargo test --release --locked --lib ops:: -- speed --ignored --nocapture --test-threads=1
+
+cuda-toolkit:   # a compiler for the kernels: an installed CUDA toolkit of 12.8 or later, else 105 MB into .cuda/
+	bash cuda/toolkit.sh fetch
+
+cuda:       # the binary for NVIDIA GPUs, target/cuda/dsf-cuda; COMPUTE_CAP=75 for GPUs before Ampere
+	bash cuda/cargo.sh build --bin dsf
+	ln -f target/cuda/release/dsf target/cuda/dsf-cuda
+
+cuda-libraries: # cuBLAS and cuRAND for a machine with a driver and no CUDA toolkit: 480 MB into .cuda/
+	bash cuda/toolkit.sh libraries
+
+cuda-report:    # registers, stack and spills of the kernels that `make cuda` compiled, the worst first
+	@bash cuda/report.sh target/cuda/kernels.csv
+
+cuda-lint:  # clippy over what the feature `cuda` compiles
+	bash cuda/cargo.sh clippy --all-targets -- -D warnings
+
+gpu-test:   # on a machine with a GPU: what it computes and how fast, results/bench-gpu.csv; PYTHON=FILE, BENCH=FLAGS
+	PYTHON="$(PYTHON)" BENCH="$(BENCH)" bash cuda/gpu-test.sh
 
 ci:         # what CI runs
 	bash .ci/run

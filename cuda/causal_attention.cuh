@@ -230,12 +230,12 @@ DEVICE void attend(Ptr<const T> q, Ptr<const T> k, Ptr<const T> v, Ptr<const T> 
 #endif
 
 #define ATTEND(name, OF, queries, columns, blocks, io, T)                                                     \
-    KERNEL_FOR(causal_attention_##name##_##queries##_##columns##_##io, THREADS, RESIDENT(blocks),             \
-               Global<const T> q, Global<const T> k, Global<const T> v, Global<const T> gy,                   \
-               Global<const uint32_t> positions, Global<const float> stats, Global<const float> dots,         \
-               Global<const uint32_t> mask,                                                                   \
-               Global<T> to, Global<float> stats_to, uint32_t heads, uint32_t rows, uint32_t len,             \
-               uint32_t key_width, uint32_t value_width, uint32_t rule, uint32_t by_four, float scale) {      \
+    KERNEL_FITTING(causal_attention_##name##_##queries##_##columns##_##io, THREADS, RESIDENT(blocks),         \
+                   Global<const T> q, Global<const T> k, Global<const T> v, Global<const T> gy,               \
+                   Global<const uint32_t> positions, Global<const float> stats, Global<const float> dots,     \
+                   Global<const uint32_t> mask, Global<T> to, Global<float> stats_to, uint32_t heads,         \
+                   uint32_t rows, uint32_t len, uint32_t key_width, uint32_t value_width, uint32_t rule,      \
+                   uint32_t by_four, float scale) {                                                           \
         attend<T, Result::OF, queries, columns>(q, k, v, gy, positions, stats, dots, mask, to, stats_to,      \
                                                 heads, rows, len, key_width, value_width, rule, by_four,      \
                                                 scale);                                                       \

@@ -20,8 +20,10 @@
 
 // A kernel that is launched with at most `threads` threads a block.
 #define KERNEL(name, threads, ...) extern "C" __global__ void __launch_bounds__(threads) name(__VA_ARGS__)
-// One whose registers are chosen for that many blocks a multiprocessor, rather than by the compiler.
-#define KERNEL_FOR(name, threads, blocks, ...) \
+
+// The same, of which `blocks` shall fit on a multiprocessor: registers are then given up to that
+// number of blocks, where the compiler would otherwise aim for more blocks and spill.
+#define KERNEL_FITTING(name, threads, blocks, ...) \
     extern "C" __global__ void __launch_bounds__(threads, blocks) name(__VA_ARGS__)
 
 #define SHARED(T, name, count) __shared__ __align__(16) T name[count]
@@ -116,6 +118,10 @@ DEVICE void store_packed(float* p, Packed<float> x) {
 DEVICE void store_packed(bf16* p, Packed<bf16> x) {
     *reinterpret_cast<uint2*>(p) = make_uint2(x.word[0], x.word[1]);
 }
+
+// Whether four elements from p on may be read at once.
+template <class T>
+DEVICE bool aligned4(const T* p) { return reinterpret_cast<uintptr_t>(p) % (4 * sizeof(T)) == 0; }
 
 // Four neighbours at once; p is aligned to their size.
 DEVICE Four load4(const float* p) {

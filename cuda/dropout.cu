@@ -34,3 +34,15 @@ DEVICE void dropout(Ptr<const T> x, Ptr<const uint32_t> words, Ptr<T> y, uint32_
 
 DROPOUT(f32, float)
 DROPOUT(bf16, bf16)
+
+// What read_mask reads, from a key and the step that lies in memory.
+KERNEL(write_mask, 32, Global<const uint32_t> step, uint32_t key0, uint32_t key1, uint32_t threshold,
+       uint32_t scale, Global<uint32_t> words) {
+    if (threadIdx.x > 0) return;
+    words[0] = key0;
+    words[1] = key1;
+    words[2] = step[0];
+    words[3] = step[1];
+    words[4] = threshold;
+    words[5] = scale;
+}

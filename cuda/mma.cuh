@@ -17,6 +17,12 @@
 #else
 #define TENSOR_CORES 0
 #endif
+// A GPU without them multiplies f32 as it is; the emulation does what tensor cores do.
+#if defined(__CUDACC__) && !TENSOR_CORES
+#define SPLIT 0
+#else
+#define SPLIT 1
+#endif
 
 constexpr uint32_t PAD_ALONG = 4;
 constexpr uint32_t PAD_ACROSS = 8;
@@ -42,7 +48,7 @@ DEVICE uint32_t tf32(float x) {
 // What the tensor cores see of a tf32.
 DEVICE float seen_tf32(uint32_t x) {
     float y = __uint_as_float(x);
-    return y != y ? y : __uint_as_float(x & 0xffffe000u);
+    return y != y || !SPLIT ? y : __uint_as_float(x & 0xffffe000u);
 }
 #endif
 
@@ -154,16 +160,23 @@ struct Tf32x3 {
     static constexpr int K = 8;
     template <int COUNT>
     struct Fragment {
+#if SPLIT
         uint32_t high[COUNT], low[COUNT];
         DEVICE void set(int i, float x) {
             high[i] = tf32(x);
             low[i] = tf32(x - __uint_as_float(high[i]));
         }
+#else
+        uint32_t high[COUNT];
+        DEVICE void set(int i, float x) { high[i] = __float_as_uint(x); }
+#endif
     };
     // The small products first.
     static DEVICE void multiply(float (&c)[4], const Fragment<4>& a, const Fragment<2>& b) {
+#if SPLIT
         mma(c, a.low, b.high);
         mma(c, a.high, b.low);
+#endif
         mma(c, a.high, b.high);
     }
 };
@@ -237,11 +250,51 @@ struct WarpTile {
                 for (int e = 0; e < 4; ++e) sum[i][j][e] = 0.0f;
     }
 
+    // Each column times f(column).
+    template <class F>
+    DEVICE void scale_columns(F f) {
+        uint32_t q = lane_quad();
+#pragma unroll
+        for (int j = 0; j < N / 8; ++j)
+#pragma unroll
+            for (int e = 0; e < 2; ++e) {
+                float factor = f(8 * j + 2 * q + e);
+#pragma unroll
+                for (int i = 0; i < M / 16; ++i) {
+                    sum[i][j][e] *= factor;
+                    sum[i][j][e + 2] *= factor;
+                }
+            }
+    }
+
+    // to(column, sum over the rows of f(row, column) times this); all lanes call it, one a column
+    // stores.
+    template <class F, class To>
+    DEVICE void dot_columns(F f, To to) const {
+        uint32_t g = lane_group(), q = lane_quad();
+#pragma unroll
+        for (int j = 0; j < N / 8; ++j)
+#pragma unroll
+            for (int e = 0; e < 2; ++e) {
+                uint32_t column = 8 * j + 2 * q + e;
+                float dot = 0.0f;
+#pragma unroll
+                for (int i = 0; i < M / 16; ++i) {
+                    dot += f(16 * i + g, column) * sum[i][j][e];
+                    dot += f(16 * i + g + 8, column) * sum[i][j][e + 2];
+                }
+#pragma unroll
+                for (int mask = 4; mask < WARP; mask *= 2) dot += shuffle_xor(dot, mask);
+                if (g == 0) to(column, dot);
+            }
+    }
+
     // += A (rows from `row`, k from `first` to `end`) B (columns from `column`); the range of k is a
     // multiple of 16, or of 8 for products of tf32. All lanes of the warp call it.
     template <class P, class A, class B>
     DEVICE void add_product(const A& a, uint32_t row, const B& b, uint32_t column, uint32_t first,
                             uint32_t end) {
+#pragma unroll 1  // else constant ranges are unrolled whole and registers do not suffice
         for (uint32_t k = first; k < end; k += P::K) {
             typename P::template Fragment<4> left[M / 16];
 #pragma unroll

@@ -22,7 +22,7 @@
     static const emulation::Registered name##_registered(#name, most, &emulation::Entry<&name>::run); \
     static void name(__VA_ARGS__)
 
-#define KERNEL_FOR(name, most, blocks, ...) KERNEL(name, most, __VA_ARGS__)
+#define KERNEL_FITTING(name, most, blocks, ...) KERNEL(name, most, __VA_ARGS__)
 
 #define SHARED(T, name, count)  \
     static const char name##_tag = 0; \
@@ -43,7 +43,7 @@ Ptr<T> dynamic_shared(uint32_t offset, uint32_t count) {
 }
 
 inline void __syncthreads() { emulation::barrier(); }
-inline void __syncwarp() { emulation::exchange(0, 0); }
+inline void __syncwarp() { emulation::warp_barrier(); }
 
 inline float to_float(float x) { return x; }
 inline float to_float(bf16 x) { return x.wide(); }
@@ -137,6 +137,8 @@ struct Four {
     float v[4];
 };
 
+template <class T>
+bool aligned4(Ptr<T> p) { return uintptr_t(p.address()) % (4 * sizeof(T)) == 0; }
 template <class T>
 Four load4(Ptr<T> p) {
     p.aligned(4);

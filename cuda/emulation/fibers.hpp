@@ -23,6 +23,7 @@ constexpr int WORDS = 8;
 // What the lanes of a warp, or all threads of a block, wait for together.
 struct Meeting {
     uint32_t members = 0, arrived = 0, epoch = 0;
+    uint32_t barriers = 0;  // those of the meetings that order memory
     uint64_t values[2][32] = {};
     uint32_t words[2][32][WORDS] = {};
 };
@@ -32,8 +33,8 @@ struct Place {
     Index thread, block, threads, blocks;
     uint32_t block_index = 0;
     Meeting *in_block = nullptr, *in_warp = nullptr;
-    uint32_t block_epoch() const { return in_block->epoch; }
-    uint32_t warp_epoch() const { return in_warp->epoch; }
+    uint32_t block_epoch() const { return in_block->barriers; }
+    uint32_t warp_epoch() const { return in_warp->barriers; }
 };
 
 // A suspended thread. Fibers serve one block after another, so that their stacks are made once.
@@ -81,11 +82,12 @@ inline void suspend() {
     _longjmp(s.back, 1);
 }
 
-inline void meet(Meeting& meeting) {
+inline void meet(Meeting& meeting, bool orders_memory) {
     uint32_t epoch = meeting.epoch;
     if (++meeting.arrived == meeting.members) {
         meeting.arrived = 0;
         ++meeting.epoch;
+        meeting.barriers += orders_memory;
         return;
     }
     Fiber& fiber = *scheduler().running;
@@ -94,7 +96,9 @@ inline void meet(Meeting& meeting) {
     suspend();
 }
 
-inline void barrier() { meet(*scheduler().running->place.in_block); }
+inline void barrier() { meet(*scheduler().running->place.in_block, true); }
+
+inline void warp_barrier() { meet(*scheduler().running->place.in_warp, true); }
 
 // All lanes bring a value and leave with that of lane `source`. Two sets of places: a lane writes
 // to a set again only after all lanes have read from it and met at the other one.
@@ -102,7 +106,7 @@ inline uint64_t exchange(uint64_t value, int source) {
     Meeting& warp = *scheduler().running->place.in_warp;
     uint64_t* values = warp.values[warp.epoch & 1];
     values[here().thread.x % 32] = value;
-    meet(warp);
+    meet(warp, false);  // a shuffle promises nothing about memory
     return values[source];
 }
 
@@ -111,7 +115,7 @@ inline const uint32_t (*exchange_words(const uint32_t* mine, int count))[WORDS] 
     Meeting& warp = *scheduler().running->place.in_warp;
     auto words = warp.words[warp.epoch & 1];
     for (int i = 0; i < count; ++i) words[here().thread.x % 32][i] = mine[i];
-    meet(warp);
+    meet(warp, false);
     return words;
 }
 

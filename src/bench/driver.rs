@@ -184,22 +184,24 @@ impl Pair<'_> {
         let ours = self.ours(&[&["--export", &self.file], still].concat())?;
         let none = if is_step { 0.into() } else { Value::Null };
         let theirs = self.theirs(peer, &ours, &none)?;
-        let apart = |(a, b): (f64, f64)| (a - b).abs() / a.abs().max(f64::MIN_POSITIVE);
-        let pairs: Vec<f64> = losses(&ours)
-            .into_iter()
-            .zip(losses(&theirs))
-            .map(apart)
-            .collect();
-        if pairs.is_empty() {
-            let peer = peer.command.join(" ");
-            return Err(Error::usage(format!(
-                "{peer}: its report has no list `losses`"
-            )));
-        }
-        // A NaN must not pass for agreement.
-        let worst = |worst: f64, d: &f64| if *d <= worst { worst } else { *d };
-        Ok(Some(pairs.iter().fold(0.0, worst)))
+        difference(&losses(&ours), &theirs, &peer.command).map(Some)
     }
+}
+
+/// Largest relative difference between our losses and those in the report of a peer.
+pub(super) fn difference(ours: &[f64], report: &Value, peer: &[String]) -> Result<f64> {
+    let theirs = losses(report);
+    let apart = |(a, b): (&f64, f64)| (a - b).abs() / a.abs().max(f64::MIN_POSITIVE);
+    let pairs: Vec<f64> = ours.iter().zip(theirs).map(apart).collect();
+    if pairs.is_empty() {
+        let peer = peer.join(" ");
+        return Err(Error::usage(format!(
+            "{peer}: its report has no list `losses`"
+        )));
+    }
+    // A NaN must not pass for agreement.
+    let worst = |worst: f64, d: &f64| if *d <= worst { worst } else { *d };
+    Ok(pairs.iter().fold(0.0, worst))
 }
 
 /// What both sides computed, in the same order: losses of a step, sums of an op.
@@ -218,7 +220,7 @@ fn losses(report: &Value) -> Vec<f64> {
 }
 
 /// Runs `command` to its end; the last line of its stdout is its report.
-fn call(command: &[String]) -> Result<Value> {
+pub(super) fn call(command: &[String]) -> Result<Value> {
     let (title, [program, arguments @ ..]) = (command.join(" "), command) else {
         return Err(Error::usage("--peer names no program"));
     };
@@ -243,7 +245,7 @@ fn call(command: &[String]) -> Result<Value> {
         .map_err(|_| Error::usage(format!("{title}: its last line is no JSON object: {last}")))
 }
 
-fn number(report: &Value, key: &str) -> Result<f64> {
+pub(super) fn number(report: &Value, key: &str) -> Result<f64> {
     let number = report[key].as_f64();
     number.ok_or_else(|| Error::usage(format!("a report has no number `{key}`: {report}")))
 }

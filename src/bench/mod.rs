@@ -3,6 +3,7 @@
 
 mod cases;
 mod clock;
+mod device;
 mod driver;
 mod export;
 mod floors;
@@ -14,6 +15,7 @@ mod step;
 
 pub use cases::{all, of_length, Case};
 pub use clock::{Spread, Timing};
+pub use device::{DeviceBench, DeviceRow, Kind};
 pub use driver::{measure, Beside, Measured, Peer, LOSS_TOLERANCE};
 pub use machine::Machine;
 pub use op::{op_names, Number, OpBench, OpReport, OpRequest, Pass};

@@ -2,13 +2,13 @@
 
 use super::clock::{timed, Timing};
 use super::export::save;
+use super::floors::CORE;
 use super::machine::{self, Machine};
-use super::ops::{self, Fill, Input, Op, Shape};
+use super::ops::{self, filled, Input, Op, Shape};
 use crate::error::{Error, Result};
 use crate::ops::taken as route;
-use crate::rng::Stream;
 use crate::store::peak_memory_bytes;
-use candle_core::{DType, Device, Tensor, Var};
+use candle_core::{DType, Tensor, Var};
 use serde::Serialize;
 use std::path::Path;
 
@@ -80,7 +80,7 @@ impl OpBench {
         }
         let sizes = (op.inputs)(&shape);
         let count = |dims: &[usize]| dims.iter().map(|&size| size as f64).product::<f64>();
-        let numbers: f64 = sizes.iter().map(|(dims, _)| count(dims)).sum();
+        let numbers: f64 = sizes.iter().map(|input| count(&input.dims)).sum();
         // Every input has a gradient.
         let needed = 2.0 * numbers * request.number.dtype().size_in_bytes() as f64;
         machine::fits(needed, "these inputs", "a smaller --shape")?;
@@ -97,7 +97,7 @@ impl OpBench {
         let inputs: Vec<Tensor> = inputs
             .iter()
             .enumerate()
-            .map(|(index, input)| fill(index, input, dtype))
+            .map(|(index, input)| tracked(index, input, dtype))
             .collect::<Result<_>>()?;
         if let Some(path) = export {
             let named = inputs.iter().enumerate();
@@ -105,8 +105,8 @@ impl OpBench {
             save(path, named.collect())?;
         }
         let plain: Vec<Tensor> = inputs.iter().map(Tensor::detach).collect();
-        let (out, forward) = self.repeat(|| Ok((op.run)(&plain)?))?;
-        let (grads, both) = self.repeat(|| Ok((op.run)(&inputs)?.backward()?))?;
+        let (out, forward) = self.repeat(|| Ok((op.run)(&plain, dtype)?))?;
+        let (grads, both) = self.repeat(|| Ok((op.run)(&inputs, dtype)?.backward()?))?;
         let grads = inputs.iter().filter_map(|x| grads.get(x));
         let gradient_checksum = grads.map(total).sum::<Result<f64>>()?;
         let (floor, elements) = (op.floor(&self.shape), op.elements(&self.shape));
@@ -120,8 +120,8 @@ impl OpBench {
             repeats: self.request.repeats,
             route: route(),
             elements,
-            forward: Pass::new(forward, elements, floor.forward.seconds(word)),
-            both: Pass::new(both, elements, floor.both.seconds(word)),
+            forward: Pass::new(forward, elements, CORE.seconds(floor.forward, word)),
+            both: Pass::new(both, elements, CORE.seconds(floor.both, word)),
             checksum: total(&out)?,
             gradient_checksum,
             peak_memory_bytes: peak_memory_bytes(),
@@ -181,24 +181,12 @@ fn shape(op: &Op, request: &OpRequest) -> Result<Shape> {
 }
 
 /// An input with numbers in it; all but class numbers are tracked.
-fn fill(index: usize, (dims, fill): &Input, dtype: DType) -> Result<Tensor> {
-    let count: usize = dims.iter().product();
-    let last = dims.last().copied().unwrap_or(1);
-    let mut stream = Stream::new(0, "bench", index as u64);
-    let cpu = Device::Cpu;
-    if let Fill::Classes(classes) = fill {
-        let values: Vec<u32> = (0..count).map(|i| (i % classes) as u32).collect();
-        return Ok(Tensor::from_vec(values, dims.as_slice(), &cpu)?);
+fn tracked(index: usize, input: &Input, dtype: DType) -> Result<Tensor> {
+    let values = filled(index, input, usize::MAX)?;
+    match values.dtype() {
+        DType::U32 => Ok(values),
+        _ => Ok(Var::from_tensor(&values.to_dtype(dtype)?)?.into_inner()),
     }
-    let mut draw = |i: usize| match *fill {
-        Fill::Normal(std) => (std * stream.normals().0) as f32,
-        Fill::Uniform(low, high) => (low + (high - low) * stream.uniform()) as f32,
-        Fill::Harmonics => -((i % last + 1) as f32),
-        Fill::Classes(_) => unreachable!("class numbers are not drawn"),
-    };
-    let values: Vec<f32> = (0..count).map(&mut draw).collect();
-    let values = Tensor::from_vec(values, dims.as_slice(), &cpu)?.to_dtype(dtype)?;
-    Ok(Var::from_tensor(&values)?.into_inner())
 }
 
 /// The sum of all magnitudes: a result that somebody reads cannot be left out.

@@ -1,11 +1,16 @@
 //! The ops that can be timed: adding one is an entry of a table.
 
+mod fill;
 mod rows;
 mod sequences;
+mod sizes;
+
+pub(super) use fill::{filled, Fill};
+pub(super) use sizes::{Sizes, PAIRS, TASKS, VOCABULARY};
 
 use super::floors::{Extent, Passes};
 use crate::error::{self, Result};
-use candle_core::Tensor;
+use candle_core::{DType, Tensor};
 
 /// Sizes that an op is timed at. Ops without states read no `states`, ops without heads no `heads`.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -38,21 +43,31 @@ impl Shape {
     }
 }
 
-/// What an input is filled with.
-#[derive(Clone, Copy, Debug)]
-pub(super) enum Fill {
-    /// Normal numbers of this standard deviation.
-    Normal(f64),
-    /// Uniform numbers between two bounds.
-    Uniform(f64, f64),
-    /// -1, -2, .. along the last axis, the decays of S6.
-    Harmonics,
-    /// Class numbers below this, which no gradient reaches.
-    Classes(usize),
+/// An input's shape and what is in it.
+#[derive(Clone, Debug)]
+pub(super) struct Input {
+    pub dims: Vec<usize>,
+    pub fill: Fill,
+    /// A parameter of a model: f32 beside activations of 16 bits.
+    pub parameter: bool,
 }
 
-/// An input's shape and what is in it.
-pub(super) type Input = (Vec<usize>, Fill);
+/// An activation, which has the type of the numbers that were asked for.
+fn input(dims: impl Into<Vec<usize>>, fill: Fill) -> Input {
+    Input {
+        dims: dims.into(),
+        fill,
+        parameter: false,
+    }
+}
+
+/// A parameter of a model.
+fn parameter(dims: impl Into<Vec<usize>>, fill: Fill) -> Input {
+    Input {
+        parameter: true,
+        ..input(dims, fill)
+    }
+}
 
 /// An op, the inputs it is given, and what it can be held against.
 pub(super) struct Op {
@@ -65,7 +80,9 @@ pub(super) struct Op {
     /// Whether heads matter.
     pub heads: bool,
     pub inputs: fn(&Shape) -> Vec<Input>,
-    pub run: fn(&[Tensor]) -> candle_core::Result<Tensor>,
+    pub sizes: Sizes,
+    /// Also told the type of activations, which inputs that are all parameters do not show.
+    pub run: fn(&[Tensor], DType) -> candle_core::Result<Tensor>,
     pub elements: fn(Extent) -> f64,
     pub floor: fn(Extent) -> Passes,
 }
@@ -75,6 +92,23 @@ impl Op {
     pub fn find(name: &str) -> Result<&'static Self> {
         let found = all().find(|op| op.name == name);
         found.ok_or_else(|| error::unknown("op", name, all().map(|op| op.name)))
+    }
+
+    /// `shape` with heads only where the op has them.
+    pub fn heads_of(&self, shape: Shape) -> Shape {
+        let heads = if self.heads { shape.heads } else { 1 };
+        Shape { heads, ..shape }
+    }
+
+    /// B,L,d and, where it matters, n.
+    pub fn sizes_of(&self, shape: &Shape) -> String {
+        let Shape {
+            batch, len, width, ..
+        } = shape;
+        match self.states {
+            true => format!("{batch},{len},{width},{}", shape.states),
+            false => format!("{batch},{len},{width}"),
+        }
     }
 
     pub fn elements(&self, shape: &Shape) -> f64 {
@@ -97,8 +131,9 @@ const POINTWISE: Op = Op {
     about: "x (B, L, d); elements B L d",
     states: false,
     heads: false,
-    inputs: |s| vec![(s.sequence(s.width), Fill::Normal(1.0))],
-    run: |x| Ok(x[0].clone()),
+    inputs: |s| vec![input(s.sequence(s.width), Fill::Normal(1.0))],
+    sizes: Sizes::Numbers,
+    run: |x, _| Ok(x[0].clone()),
     elements: Extent::channels,
     floor: |e| Passes::moves(e.channels(), 2.0, 5.0),
 };

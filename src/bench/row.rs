@@ -110,7 +110,7 @@ impl Row {
 }
 
 /// Writes `rows` with a header, over what was there.
-pub fn write_csv(path: &Path, rows: &[Row]) -> Result<()> {
+pub fn write_csv(path: &Path, rows: &[impl Serialize]) -> Result<()> {
     let broken = |e: csv::Error| Error::io("write", path)(std::io::Error::other(e));
     let mut writer = csv::Writer::from_writer(Vec::new());
     for row in rows {

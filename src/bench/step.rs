@@ -57,9 +57,7 @@ impl Step {
         let data = tasks::load(&self.config.task)?;
         let mut trainer = Trainer::new(&self.config, &data, &Device::Cpu)?;
         if let Some(path) = export {
-            let weights = trainer.weights().into_iter();
-            let weights = weights.map(|(name, var)| (name, var.into_inner()));
-            save(path, weights.chain(self.batches(&data.0)?).collect())?;
+            self::export(path, &trainer, &data.0, self.config.train.batch_size)?;
         }
         let (mut losses, mut spans) = (Vec::new(), Vec::new());
         for _ in 0..WARM_UP + self.steps {
@@ -68,7 +66,7 @@ impl Step {
             spans.push(span);
         }
         let time = Timing::of(&spans[WARM_UP..]);
-        let floor = floors::step(&self.config);
+        let floor = floors::step(&self.config, &floors::CORE, 4.0);
         let (config, TaskConfig::Mqar(task)) = (&self.config, &self.config.task);
         Ok(StepReport {
             bench: "step",
@@ -103,20 +101,6 @@ impl Step {
         })
     }
 
-    fn batches(&self, data: &Dataset) -> Result<[(String, Tensor); 2]> {
-        let shape = (
-            WARM_UP + self.steps,
-            self.config.train.batch_size,
-            data.seq_len(),
-        );
-        let tokens = Tensor::from_slice(data.tokens(), shape, &Device::Cpu)?;
-        let labels = Tensor::from_vec(data.dense_labels(), shape, &Device::Cpu)?;
-        Ok([
-            ("data.tokens".to_owned(), tokens),
-            ("data.labels".to_owned(), labels),
-        ])
-    }
-
     fn tokens(&self) -> f64 {
         let TaskConfig::Mqar(task) = &self.config.task;
         (self.config.train.batch_size * task.seq_len) as f64
@@ -132,6 +116,19 @@ impl Step {
         let all = (one * model.n_layers) as f64 * self.tokens();
         Ok((one == two).then_some(all))
     }
+}
+
+/// Writes the weights as they are and the batches of all steps that there are data for.
+pub(super) fn export(path: &Path, trainer: &Trainer, data: &Dataset, batch: usize) -> Result<()> {
+    let shape = (data.len() / batch, batch, data.seq_len());
+    let tokens = Tensor::from_slice(data.tokens(), shape, &Device::Cpu)?;
+    let labels = Tensor::from_vec(data.dense_labels(), shape, &Device::Cpu)?;
+    let batches = [("data.tokens", tokens), ("data.labels", labels)];
+    let batches = batches.map(|(name, x)| (name.to_owned(), x));
+    let weights = trainer.weights().into_iter();
+    let weights = weights.map(|(name, var)| Ok((name, var.to_device(&Device::Cpu)?)));
+    let weights = weights.collect::<Result<Vec<_>>>()?;
+    save(path, weights.into_iter().chain(batches).collect())
 }
 
 /// Refuses what no step can do without: weights, moments and gradients, and in every layer the

@@ -1,7 +1,17 @@
 //! `--device`: where tensors live, and how many threads compute.
 
+#[cfg(feature = "cuda")]
+mod cuda;
+#[cfg(not(feature = "cuda"))]
+#[path = "device/no_cuda.rs"]
+mod cuda;
+
+use crate::config::RunConfig;
 use crate::error::{self, Error, Result};
+use crate::gpu;
 use candle_core::Device;
+use clap::builder::PossibleValue;
+use clap::ValueEnum;
 use std::str::FromStr;
 
 /// What `--device` takes.
@@ -9,7 +19,8 @@ use std::str::FromStr;
 pub(super) enum Choice {
     Auto,
     Cpu,
-    Cuda(usize),
+    /// The GPU of this number; without one the first, or all where several can be used.
+    Cuda(Option<usize>),
 }
 
 impl FromStr for Choice {
@@ -19,10 +30,10 @@ impl FromStr for Choice {
         Ok(match text.split_once(':') {
             None if text == "auto" => Self::Auto,
             None if text == "cpu" => Self::Cpu,
-            None if text == "cuda" => Self::Cuda(0),
-            Some(("cuda", ordinal)) => Self::Cuda(ordinal.parse().map_err(|_| {
+            None if text == "cuda" => Self::Cuda(None),
+            Some(("cuda", ordinal)) => Self::Cuda(Some(ordinal.parse().map_err(|_| {
                 Error::usage(format!("`{ordinal}` is no device number; write cuda:0"))
-            })?),
+            })?)),
             _ => {
                 return Err(error::unknown(
                     "device",
@@ -35,15 +46,66 @@ impl FromStr for Choice {
 }
 
 impl Choice {
-    /// The device and its name in results.
+    /// The device and its name in results. `auto` is the first GPU, if this build can use one and the
+    /// machine has one.
     pub fn open(self) -> Result<(Device, String)> {
+        let name = self.name()?;
+        let device = match self.ordinal() {
+            Some(ordinal) => gpu::open(ordinal)?,
+            None => Device::Cpu,
+        };
+        Ok((device, name))
+    }
+
+    /// The name that [`Self::open`] would give, with its checks, without taking memory of a GPU.
+    pub fn name(self) -> Result<String> {
+        match self.ordinal() {
+            Some(ordinal) => check(ordinal),
+            None => Ok("cpu".to_owned()),
+        }
+    }
+
+    /// The names of the GPUs meant; at least one.
+    pub fn gpus(self) -> Result<Vec<String>> {
         match self {
-            Self::Auto | Self::Cpu => Ok((Device::Cpu, "cpu".to_owned())),
-            Self::Cuda(_) => Err(Error::usage(
-                "this build of dsf has no CUDA support; use --device cpu",
+            Self::Cuda(Some(ordinal)) => Ok(vec![check(ordinal)?]),
+            Self::Cuda(None) => {
+                let first = check(0)?;
+                let others = (1..cuda::gpus()).map(check);
+                std::iter::once(Ok(first)).chain(others).collect()
+            }
+            Self::Auto | Self::Cpu => Err(Error::usage(
+                "--per-gpu shares GPUs: add --device cuda (all of them) or, say, cuda:1",
             )),
         }
     }
+
+    /// Refuses a run that this device cannot compute as asked.
+    pub fn serves(self, run: &RunConfig) -> Result<()> {
+        let precision = run.train.precision;
+        if precision.is_usual() || self.ordinal().is_some() {
+            return Ok(());
+        }
+        let name = precision.to_possible_value();
+        let name = name.as_ref().map_or("", PossibleValue::get_name);
+        Err(Error::usage(format!(
+            "--precision {name} needs a GPU: add --device cuda, or compute in f32"
+        )))
+    }
+
+    fn ordinal(self) -> Option<usize> {
+        match self {
+            Self::Auto => (cuda::gpus() > 0).then_some(0),
+            Self::Cpu => None,
+            Self::Cuda(ordinal) => Some(ordinal.unwrap_or(0)),
+        }
+    }
+}
+
+/// The name of a GPU that has passed every check, so that nothing below meets a missing library.
+fn check(ordinal: usize) -> Result<String> {
+    cuda::check(ordinal).map_err(|why| Error::usage(format!("--device cuda: {why}")))?;
+    Ok(format!("cuda:{ordinal}"))
 }
 
 /// Fixes the number of threads before the pools read it, once, at their first use.

@@ -22,6 +22,8 @@ pub(super) struct Host<'a> {
     pub store: &'a Store,
     pub device: &'a Device,
     pub device_name: &'a str,
+    /// Whether steps on a GPU are recorded.
+    pub cuda_graph: bool,
     pub threads: usize,
     pub stop: &'a AtomicBool,
 }
@@ -82,6 +84,9 @@ fn train(
 ) -> Result<RunResult> {
     let data = tasks::load(&config.task)?;
     let mut trainer = Trainer::new(config, &data, host.device)?;
+    if host.cuda_graph {
+        trainer.record_steps();
+    }
     if let Some(bytes) = dir.read_checkpoint()? {
         trainer.restore(&bytes, &dir.checkpoint_path().display().to_string())?;
     }

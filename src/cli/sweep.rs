@@ -26,12 +26,19 @@ pub(super) struct Arguments {
     task: String,
     #[command(flatten)]
     flags: Flags,
-    /// Where to train: auto, cpu, cuda or cuda:1.
+    /// Where to train: auto, cpu, cuda or cuda:1; with --per-gpu, cuda is every GPU.
     #[arg(long, default_value = "auto", value_name = "DEVICE")]
     device: Choice,
-    /// Runs at a time; they share the threads.
-    #[arg(short, long, default_value_t = 1, value_name = "N")]
-    jobs: usize,
+    /// Runs at a time; they share the threads [default: 1].
+    #[arg(short, long, value_name = "N", conflicts_with = "per_gpu")]
+    jobs: Option<usize>,
+    /// Runs at a time on each GPU, a process each: small models leave most of a GPU idle.
+    #[arg(long, value_name = "N")]
+    per_gpu: Option<usize>,
+    /// On a GPU, record a training step once as a CUDA graph and replay it: saves what launching
+    /// costs, which at small d is most of a step.
+    #[arg(long)]
+    cuda_graph: bool,
     /// Try runs again that failed before.
     #[arg(long)]
     retry_failed: bool,
@@ -46,21 +53,19 @@ pub(super) fn main(arguments: Arguments, global: &Global) -> Result<u8> {
         Some(file) => Experiment::read(file)?.plan(&arguments.flags)?,
         None => Plan::of(&arguments.flags)?,
     };
-    let (threads, jobs) = (global.threads()?, arguments.jobs);
-    if !(1..=1024).contains(&jobs) {
-        return Err(Error::usage(format!(
-            "--jobs must be 1 to 1024, not {jobs}"
-        )));
-    }
-    let (device, device_name) = arguments.device.open()?;
+    let device = arguments.device;
+    plan.runs.iter().try_for_each(|run| device.serves(run))?;
+    let (devices, jobs) = arguments.places()?;
     let options = Options {
         jobs,
         retry_failed: arguments.retry_failed,
-        threads: (threads / jobs).max(1),
-        device: device_name,
+        threads: (global.threads()? / jobs).max(1),
+        devices,
+        cuda_graph: arguments.cuda_graph,
     };
     if arguments.dry_run {
         super::device::use_threads(options.threads);
+        let (device, _) = arguments.device.open()?;
         let text = estimate::dry_run(&plan, &global.out, &options, &device)?;
         print::result(&text)?;
         return Ok(exit::DONE);
@@ -82,6 +87,24 @@ pub(super) fn main(arguments: Arguments, global: &Global) -> Result<u8> {
     } else {
         exit::DONE
     })
+}
+
+impl Arguments {
+    /// Devices that the runs share, and how many runs they take at a time.
+    fn places(&self) -> Result<(Vec<String>, usize)> {
+        let within = |flag: &str, n: usize| match n {
+            1..=1024 => Ok(n),
+            _ => Err(Error::usage(format!("{flag} must be 1 to 1024, not {n}"))),
+        };
+        let Some(each) = self.per_gpu else {
+            let jobs = within("--jobs", self.jobs.unwrap_or(1))?;
+            return Ok((vec![self.device.name()?], jobs));
+        };
+        let each = within("--per-gpu", each)?;
+        let gpus = self.device.gpus()?;
+        let jobs = each * gpus.len();
+        Ok((gpus, jobs))
+    }
 }
 
 /// What a person, or a program reading `--json`, sees of a sweep.

@@ -23,6 +23,9 @@ pub(super) struct Arguments {
     /// Where to train.
     #[arg(long, default_value = "auto")]
     device: Choice,
+    /// Whether steps on a GPU are recorded.
+    #[arg(long)]
+    cuda_graph: bool,
 }
 
 pub(super) fn main(arguments: Arguments, global: &Global) -> Result<u8> {
@@ -35,6 +38,7 @@ pub(super) fn main(arguments: Arguments, global: &Global) -> Result<u8> {
         .read_line(&mut line)
         .map_err(Error::io("read", "stdin"))?;
     let config = RunConfig::parse(line.trim(), "stdin")?;
+    arguments.device.serves(&config)?;
     stop_with_stdin(Arc::clone(&stop));
     let (device, device_name) = arguments.device.open()?;
     let store = Store::open(&global.out)?;
@@ -42,6 +46,7 @@ pub(super) fn main(arguments: Arguments, global: &Global) -> Result<u8> {
         store: &store,
         device: &device,
         device_name: &device_name,
+        cuda_graph: arguments.cuda_graph,
         threads,
         stop: &stop,
     };

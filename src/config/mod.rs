@@ -143,8 +143,31 @@ pub struct TrainConfig {
     pub batch_size: usize,
     /// Decoupled weight decay.
     pub weight_decay: f64,
+    /// Of activations and products; the text of a config leaves out the usual one.
+    #[serde(default, skip_serializing_if = "Precision::is_usual")]
+    pub precision: Precision,
     /// Training ends after the epoch whose test accuracy exceeds this.
     pub stop_above: f64,
+}
+
+/// Numbers that a model computes with. Weights, moments, states and sums are f32 in each.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, clap::ValueEnum)]
+#[serde(rename_all = "lowercase")]
+pub enum Precision {
+    /// f32 throughout, as in the released code.
+    #[default]
+    F32,
+    /// f32, but dense products round their factors to 11 bits; on a GPU only.
+    Tf32,
+    /// Activations and factors of products in bf16; on a GPU only.
+    Bf16,
+}
+
+impl Precision {
+    /// Whether it goes without saying.
+    pub fn is_usual(&self) -> bool {
+        *self == Self::F32
+    }
 }
 
 /// Learning-rate schedules.

@@ -31,6 +31,22 @@ pub(crate) enum Arg<'a> {
 }
 
 impl Arg<'_> {
+    /// The same without a hold on the memory.
+    #[cfg(test)]
+    pub(super) fn kept(&self) -> Arg<'static> {
+        match self {
+            Arg::Pointer(p) => Arg::Pointer(Pointer {
+                held: PhantomData,
+                ..*p
+            }),
+            Arg::Null => Arg::Null,
+            Arg::U32(value) => Arg::U32(*value),
+            Arg::F32(value) => Arg::F32(*value),
+            Arg::Table(entries) => Arg::Table(entries.iter().map(Arg::kept).collect()),
+            Arg::TooLarge(size) => Arg::TooLarge(*size),
+        }
+    }
+
     pub(super) fn too_large(&self) -> Option<usize> {
         match self {
             Self::TooLarge(size) => Some(*size),
@@ -54,6 +70,12 @@ impl<'a> From<Option<View<'a>>> for Arg<'a> {
 impl<'a> From<&'a Buffer> for Arg<'a> {
     fn from(buffer: &'a Buffer) -> Self {
         buffer.view().into()
+    }
+}
+
+impl<'a> From<Option<&'a Buffer>> for Arg<'a> {
+    fn from(buffer: Option<&'a Buffer>) -> Self {
+        buffer.map_or(Self::Null, Self::from)
     }
 }
 

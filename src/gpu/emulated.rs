@@ -3,26 +3,28 @@
 
 #![allow(unsafe_code)] // a compiled library is loaded and given addresses
 
+mod compile;
 mod multiply;
+mod record;
 
-use super::{Arg, Buffer, Gpu, Grid, Kernel, Machine, Product, View};
+use super::{Arg, Buffer, Gpu, Grid, Kernel, Machine, Product, Recording, View};
 use candle_core::{bail, CpuStorage, DType, Result, Storage};
+use compile::{compile, sources};
 use half::bf16;
 use libloading::Library;
-use sha2::{Digest, Sha256};
+use record::{Action, Recorder};
 use std::cell::Cell;
 use std::collections::HashMap;
 use std::ffi::{c_char, CStr, CString};
-use std::path::{Path, PathBuf};
-use std::process::Command;
-use std::sync::{Arc, LazyLock, Mutex};
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex};
 
 thread_local! {
     static ACTIVE: Cell<bool> = const { Cell::new(false) };
     static LAUNCHES: Cell<usize> = const { Cell::new(0) };
 }
 
-/// How many kernels this thread has launched.
+/// How many kernels this thread has launched, products among them.
 pub(crate) fn launches() -> usize {
     LAUNCHES.get()
 }
@@ -44,90 +46,49 @@ pub(crate) fn emulated<T>(f: impl FnOnce() -> T) -> T {
     f()
 }
 
-/// The emulated GPU of all tests.
+/// The emulated GPU of this thread: a test sees nothing of the others.
 pub(super) fn gpu() -> Gpu {
-    static GPU: LazyLock<Gpu> = LazyLock::new(|| Gpu(Arc::new(Emulation::of(sources()))));
-    GPU.clone()
-}
-
-fn sources() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("cuda")
+    thread_local! {
+        static GPU: Gpu = Emulation::of(sources()).gpu();
+    }
+    GPU.with(Gpu::clone)
 }
 
 /// An emulated GPU with kernels from a folder.
-pub(crate) struct Emulation {
+#[derive(Clone)]
+pub(crate) struct Emulation(Arc<Inner>);
+
+struct Inner {
     folder: PathBuf,
     modules: Mutex<HashMap<String, Arc<Library>>>,
+    recorder: Recorder,
 }
 
 impl Emulation {
     pub(crate) fn of(folder: PathBuf) -> Self {
-        Self {
+        Self(Arc::new(Inner {
             folder,
             modules: Mutex::default(),
-        }
+            recorder: Recorder::default(),
+        }))
     }
 
     pub(crate) fn gpu(self) -> Gpu {
-        Gpu(Arc::new(self))
+        Gpu::new(self)
     }
 
     fn module(&self, name: &str) -> Result<Arc<Library>> {
-        let mut modules = self.modules.lock().unwrap();
+        let mut modules = self.0.modules.lock().unwrap();
         if let Some(module) = modules.get(name) {
             return Ok(module.clone());
         }
-        let file = compile(&self.folder.join(format!("{name}.cu")))?;
+        let file = compile(&self.0.folder.join(format!("{name}.cu")))?;
         // SAFETY: the library is ours; its constructors fill a table of kernels.
         let library = unsafe { Library::new(&file) }.map_err(candle_core::Error::wrap)?;
         let library = Arc::new(library);
         modules.insert(name.to_owned(), library.clone());
         Ok(library)
     }
-}
-
-/// Compiles a file of kernels, unless the same text has been compiled before.
-fn compile(source: &Path) -> Result<PathBuf> {
-    let read = |path: &Path| {
-        std::fs::read(path).map_err(|e| candle_core::Error::msg(format!("{}: {e}", path.display())))
-    };
-    let mut digest = Sha256::new();
-    digest.update(read(source)?);
-    for folder in [sources(), sources().join("emulation")] {
-        let mut headers: Vec<_> = std::fs::read_dir(folder)?
-            .map(|entry| entry.map(|entry| entry.path()))
-            .collect::<std::io::Result<_>>()?;
-        headers.retain(|path| path.extension().is_some_and(|e| e == "cuh" || e == "hpp"));
-        headers.sort();
-        for header in headers {
-            digest.update(read(&header)?);
-        }
-    }
-    let hash: String = digest.finalize()[..8].iter().map(|b| format!("{b:02x}")).collect();
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("target/emulation");
-    std::fs::create_dir_all(&folder)?;
-    let stem = source.file_stem().unwrap_or_default().to_string_lossy();
-    let file = folder.join(format!("{stem}-{hash}.so"));
-    if !file.exists() {
-        let partial = folder.join(format!("{stem}-{hash}-{}.so", std::process::id()));
-        let output = Command::new("g++")
-            .args(["-std=c++17", "-O2", "-fPIC", "-shared", "-ffp-contract=off"])
-            // each file has its own table of kernels
-            .args(["-fvisibility=hidden", "-fno-gnu-unique"])
-            .args(["-Wall", "-Werror", "-Wno-unknown-pragmas", "-x", "c++"])
-            .arg("-I")
-            .arg(sources())
-            .arg(source)
-            .arg("-o")
-            .arg(&partial)
-            .output()
-            .map_err(|e| candle_core::Error::msg(format!("g++ does not start: {e}")))?;
-        if !output.status.success() {
-            bail!("{}", String::from_utf8_lossy(&output.stderr));
-        }
-        std::fs::rename(partial, &file)?;
-    }
-    Ok(file)
 }
 
 /// The layout of `emulation::Argument`.
@@ -172,30 +133,38 @@ fn argument(arg: &Arg, tables: &mut Vec<Vec<Argument>>) -> Argument {
     }
 }
 
-impl Machine for Emulation {
-    fn allocate(&self, dtype: DType, count: usize) -> Result<Storage> {
-        Ok(Storage::Cpu(match dtype {
-            DType::F32 => CpuStorage::F32(vec![f32::NAN; count]),
-            DType::BF16 => CpuStorage::BF16(vec![bf16::NAN; count]),
-            DType::U32 => CpuStorage::U32(vec![u32::MAX; count]),
-            other => bail!("kernels do not know {other:?}"),
-        }))
+impl Emulation {
+    /// Does something now, or when what is being recorded is replayed.
+    fn take(&self, action: Action) -> Result<()> {
+        match self.0.recorder.take(action) {
+            Some(action) => self.perform(&action),
+            None => Ok(()),
+        }
     }
 
-    fn address(&self, storage: &Storage) -> Result<u64> {
-        let Storage::Cpu(storage) = storage else {
-            bail!("the emulation reads CPU tensors");
-        };
-        Ok(match storage {
-            CpuStorage::F32(values) => values.as_ptr() as u64,
-            CpuStorage::BF16(values) => values.as_ptr() as u64,
-            CpuStorage::U32(values) => values.as_ptr() as u64,
-            _ => bail!("kernels do not know {:?}", storage_dtype(storage)),
-        })
+    fn perform(&self, action: &Action) -> Result<()> {
+        match action {
+            Action::Launch(kernel, grid, args) => self.run(kernel, *grid, args),
+            Action::Multiply(product, to) => {
+                multiply::run(*product, *to);
+                Ok(())
+            }
+            Action::Copy(from, to) => {
+                let bytes = from.len() * from.dtype().size_in_bytes();
+                // SAFETY: both hold that many bytes, and the new one is nobody else's.
+                unsafe {
+                    std::ptr::copy_nonoverlapping(
+                        from.pointer().address as *const u8,
+                        to.pointer().address as *mut u8,
+                        bytes,
+                    );
+                }
+                Ok(())
+            }
+        }
     }
 
-    fn launch(&self, kernel: &Kernel, grid: Grid, args: &[Arg]) -> Result<()> {
-        LAUNCHES.set(LAUNCHES.get() + 1);
+    fn run(&self, kernel: &Kernel, grid: Grid, args: &[Arg]) -> Result<()> {
         let library = self.module(kernel.module)?;
         // SAFETY: the symbol has this type in cuda/emulation/launch.hpp.
         let launch = unsafe { library.get::<Launch>(b"emulation_launch") };
@@ -225,28 +194,65 @@ impl Machine for Emulation {
         }
         Ok(())
     }
+}
+
+impl Machine for Emulation {
+    fn allocate(&self, dtype: DType, count: usize) -> Result<Storage> {
+        Ok(Storage::Cpu(match dtype {
+            DType::F32 => CpuStorage::F32(vec![f32::NAN; count]),
+            DType::BF16 => CpuStorage::BF16(vec![bf16::NAN; count]),
+            DType::U32 => CpuStorage::U32(vec![u32::MAX; count]),
+            other => bail!("kernels do not know {other:?}"),
+        }))
+    }
+
+    fn address(&self, storage: &Storage) -> Result<u64> {
+        let Storage::Cpu(storage) = storage else {
+            bail!("the emulation reads CPU tensors");
+        };
+        Ok(match storage {
+            CpuStorage::F32(values) => values.as_ptr() as u64,
+            CpuStorage::BF16(values) => values.as_ptr() as u64,
+            CpuStorage::U32(values) => values.as_ptr() as u64,
+            _ => bail!("kernels do not know {:?}", storage_dtype(storage)),
+        })
+    }
+
+    fn launch(&self, kernel: &Kernel, grid: Grid, args: &[Arg]) -> Result<()> {
+        LAUNCHES.set(LAUNCHES.get() + 1);
+        let args = args.iter().map(Arg::kept).collect();
+        self.take(Action::Launch(kernel.clone(), grid, args))
+    }
 
     fn multiply(&self, product: Product, to: &mut Buffer) -> Result<()> {
-        multiply::run(product, to)
+        LAUNCHES.set(LAUNCHES.get() + 1);
+        self.take(Action::Multiply(product.kept(), to.view().kept()))
     }
 
     fn copy(&self, view: View) -> Result<Storage> {
-        let pointer = view.pointer();
         let storage = self.allocate(view.dtype(), view.len())?;
-        let bytes = view.len() * view.dtype().size_in_bytes();
-        // SAFETY: both hold that many bytes, and the new one is nobody else's.
-        unsafe {
-            std::ptr::copy_nonoverlapping(
-                pointer.address as *const u8,
-                self.address(&storage)? as *mut u8,
-                bytes,
-            );
-        }
+        let to = View::new(self.address(&storage)?, view.dtype(), 0, view.len())?;
+        self.take(Action::Copy(view.kept(), to))?;
         Ok(storage)
     }
 
     fn upload(&self, values: &[u32]) -> Result<Storage> {
+        self.0.recorder.refuse("an upload")?;
         Ok(Storage::Cpu(CpuStorage::U32(values.to_vec())))
+    }
+
+    fn write(&self, values: &[u32], to: View) -> Result<()> {
+        self.0.recorder.refuse("a write")?;
+        // SAFETY: `to` holds as many elements of four bytes, and nobody reads it meanwhile.
+        unsafe {
+            let to = to.pointer().address as *mut u32;
+            std::ptr::copy_nonoverlapping(values.as_ptr(), to, values.len());
+        }
+        Ok(())
+    }
+
+    fn record(&self, work: &mut dyn FnMut() -> Result<()>) -> Result<Box<dyn Recording>> {
+        self.0.recorder.record(self.clone(), work)
     }
 }
 
@@ -255,5 +261,4 @@ fn storage_dtype(storage: &CpuStorage) -> DType {
     storage.dtype()
 }
 
-#[cfg(test)]
 mod tests;

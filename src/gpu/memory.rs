@@ -25,7 +25,7 @@ pub(crate) struct View<'a> {
 
 impl Buffer {
     pub(super) fn new(gpu: &Gpu, storage: Storage, dtype: DType, count: usize) -> Result<Self> {
-        let address = gpu.0.address(&storage)?;
+        let address = gpu.0.machine.address(&storage)?;
         Ok(Self {
             gpu: gpu.clone(),
             storage,
@@ -118,6 +118,17 @@ impl<'a> View<'a> {
             address: self.address + bytes as u64,
             count,
             ..*self
+        }
+    }
+
+    /// The same without a hold on the memory.
+    #[cfg(test)]
+    pub(super) fn kept(&self) -> View<'static> {
+        View {
+            address: self.address,
+            dtype: self.dtype,
+            count: self.count,
+            held: PhantomData,
         }
     }
 

@@ -25,7 +25,7 @@ pub(crate) use arg::{Arg, Pointer};
 use candle_core::{bail, DType, Result, Storage, Tensor};
 pub(crate) use memory::{Buffer, View};
 pub(crate) use product::{Matrix, Product};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 /// Threads of a warp.
 pub(crate) const WARP: usize = 32;
@@ -90,11 +90,26 @@ trait Machine: Send + Sync {
     fn copy(&self, view: View) -> Result<Storage>;
     /// Memory that holds the given numbers.
     fn upload(&self, values: &[u32]) -> Result<Storage>;
+    /// Puts numbers of four bytes into memory that exists.
+    fn write(&self, values: &[u32], to: View) -> Result<()>;
+    /// What `work` launches, without running it.
+    fn record(&self, work: &mut dyn FnMut() -> Result<()>) -> Result<Box<dyn Recording>>;
+}
+
+/// Launches that can be made again, with whatever the memory they read holds by then.
+pub(crate) trait Recording {
+    fn replay(&self) -> Result<()>;
 }
 
 /// A GPU, or what stands for one.
 #[derive(Clone)]
-pub(crate) struct Gpu(Arc<dyn Machine>);
+pub(crate) struct Gpu(Arc<Shared>);
+
+struct Shared {
+    machine: Box<dyn Machine>,
+    /// The step that dropout masks are drawn for, in memory of the GPU.
+    step: Mutex<Option<(u64, Storage)>>,
+}
 
 /// The GPU that holds `x`, if one does.
 pub(crate) fn of(x: &Tensor) -> Option<Gpu> {
@@ -105,23 +120,82 @@ pub(crate) fn of(x: &Tensor) -> Option<Gpu> {
     cuda::of(x)
 }
 
-pub(crate) use cuda::token;
+pub(crate) use cuda::{open, products_in_tf32, token};
 
 impl Gpu {
+    fn new(machine: impl Machine + 'static) -> Self {
+        Self(Arc::new(Shared {
+            machine: Box::new(machine),
+            step: Mutex::default(),
+        }))
+    }
+
+    /// Lets `read` see two words of memory, low and high, that hold `step`. Kernels that take their
+    /// step from there are right in a recording too, if [`Self::set_step`] precedes each replay.
+    pub(crate) fn with_step<T>(
+        &self,
+        step: u64,
+        read: impl FnOnce(View) -> Result<T>,
+    ) -> Result<T> {
+        self.set_step(step)?;
+        match &*self.0.step.lock().unwrap_or_else(PoisonError::into_inner) {
+            Some((_, words)) => read(View::new(self.0.machine.address(words)?, DType::U32, 0, 2)?),
+            None => bail!("no step was set"),
+        }
+    }
+
+    /// Sets the step of the kernels launched or replayed from now on.
+    pub(crate) fn set_step(&self, step: u64) -> Result<()> {
+        let words = [step as u32, (step >> 32) as u32];
+        let mut held = self.0.step.lock().unwrap_or_else(PoisonError::into_inner);
+        match &mut *held {
+            Some((current, _)) if *current == step => {}
+            Some((current, storage)) => {
+                let to = View::new(self.0.machine.address(storage)?, DType::U32, 0, 2)?;
+                self.0.machine.write(&words, to)?;
+                *current = step;
+            }
+            None => *held = Some((step, self.0.machine.upload(&words)?)),
+        }
+        Ok(())
+    }
+
+    /// What `work` launches, for [`Recording::replay`]; nothing of it runs now. All memory that it
+    /// allocates is freed when it ends.
+    pub(crate) fn record(
+        &self,
+        mut work: impl FnMut() -> Result<()>,
+    ) -> Result<Box<dyn Recording>> {
+        self.0.machine.record(&mut work)
+    }
+
+    /// Puts numbers of four bytes into memory that exists.
+    pub(crate) fn write(&self, values: &[u32], to: View) -> Result<()> {
+        if to.len() != values.len() || to.dtype() == DType::BF16 {
+            bail!(
+                "{} words do not fit into {} of {:?}",
+                values.len(),
+                to.len(),
+                to.dtype()
+            );
+        }
+        self.0.machine.write(values, to)
+    }
+
     /// Memory for `count` elements that a kernel will write.
     pub(crate) fn alloc(&self, dtype: DType, count: usize) -> Result<Buffer> {
-        Buffer::new(self, self.0.allocate(dtype, count)?, dtype, count)
+        Buffer::new(self, self.0.machine.allocate(dtype, count)?, dtype, count)
     }
 
     /// A copy of some elements.
     pub(crate) fn copy(&self, view: View) -> Result<Buffer> {
-        let storage = self.0.copy(view)?;
+        let storage = self.0.machine.copy(view)?;
         Buffer::new(self, storage, view.dtype(), view.len())
     }
 
     /// Memory that holds `values`.
     pub(crate) fn upload(&self, values: &[u32]) -> Result<Buffer> {
-        let storage = self.0.upload(values)?;
+        let storage = self.0.machine.upload(values)?;
         Buffer::new(self, storage, DType::U32, values.len())
     }
 
@@ -134,7 +208,12 @@ impl Gpu {
         let Some((start, end)) = layout.contiguous_offsets() else {
             bail!("a kernel reads contiguous tensors only");
         };
-        View::new(self.0.address(storage)?, storage.dtype(), start, end - start)
+        View::new(
+            self.0.machine.address(storage)?,
+            storage.dtype(),
+            start,
+            end - start,
+        )
     }
 
     /// Runs a kernel. The grid and the arguments fit the kernel, or this is an error (in tests; on a
@@ -147,12 +226,12 @@ impl Gpu {
         if grid.blocks.contains(&0) {
             return Ok(()); // nothing to do
         }
-        self.0.launch(&kernel, grid, args)
+        self.0.machine.launch(&kernel, grid, args)
     }
 
     /// A matrix product, or many.
     pub(crate) fn multiply(&self, product: Product, to: &mut Buffer) -> Result<()> {
         product.check(to)?;
-        self.0.multiply(product, to)
+        self.0.machine.multiply(product, to)
     }
 }

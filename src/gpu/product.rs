@@ -43,7 +43,47 @@ pub(crate) struct Product<'a> {
     pub(crate) add: bool,
 }
 
-impl Product<'_> {
+impl<'a> Product<'a> {
+    /// One product, of rows x inner and inner x columns.
+    pub(crate) fn one(
+        [rows, inner, columns]: [usize; 3],
+        left: Matrix<'a>,
+        right: Matrix<'a>,
+    ) -> Self {
+        Self {
+            batch: 1,
+            rows,
+            inner,
+            columns,
+            left,
+            right,
+            add: false,
+        }
+    }
+
+    /// The same, added to what is there if `add`.
+    pub(crate) fn added(self, add: bool) -> Self {
+        Self { add, ..self }
+    }
+
+    /// The same without a hold on the memory.
+    #[cfg(test)]
+    pub(super) fn kept(&self) -> Product<'static> {
+        let kept = |m: &Matrix| Matrix {
+            values: m.values.kept(),
+            transposed: m.transposed,
+        };
+        Product {
+            left: kept(&self.left),
+            right: kept(&self.right),
+            batch: self.batch,
+            rows: self.rows,
+            inner: self.inner,
+            columns: self.columns,
+            add: self.add,
+        }
+    }
+
     /// Elements from one left matrix of the batch to the next.
     pub(super) fn left_stride(&self) -> usize {
         stride(&self.left, self.rows * self.inner)
@@ -55,8 +95,13 @@ impl Product<'_> {
     }
 
     pub(super) fn check(&self, to: &Buffer) -> Result<()> {
-        let fits = |m: &Matrix, one: usize| m.values.len() == one || m.values.len() == self.batch * one;
-        let types = (self.left.values.dtype(), self.right.values.dtype(), to.dtype());
+        let fits =
+            |m: &Matrix, one: usize| m.values.len() == one || m.values.len() == self.batch * one;
+        let types = (
+            self.left.values.dtype(),
+            self.right.values.dtype(),
+            to.dtype(),
+        );
         let known = matches!(
             types,
             (DType::F32, DType::F32, DType::F32)

@@ -9,7 +9,7 @@ use crate::mixers;
 use crate::nn::{linear, Cx, Init, LayerNorm, Params, Rows};
 use crate::ops::{self, Classified};
 use block::{Block, Stream};
-use candle_core::{Result, Tensor};
+use candle_core::{DType, Result, Tensor};
 
 /// Shapes that the task gives.
 #[derive(Clone, Copy, Debug)]
@@ -27,6 +27,8 @@ pub struct Model {
     blocks: Vec<Block>,
     norm_f: LayerNorm,
     embed_dropout: f64,
+    /// The type of the residual stream.
+    activations: DType,
 }
 
 impl Model {
@@ -46,6 +48,7 @@ impl Model {
             blocks,
             norm_f: LayerNorm::new(d, &params.scope("norm_f"))?,
             embed_dropout: config.embed_dropout,
+            activations: params.activations(),
         })
     }
 
@@ -53,8 +56,9 @@ impl Model {
     /// wanted (all when `None`).
     pub fn hidden(&self, tokens: &Tensor, rows: Option<&Rows>, cx: &Cx) -> Result<Tensor> {
         let mask = cx.mask("embed", self.embed_dropout);
+        let (table, positions) = (&self.tokens, self.positions.as_ref());
         let mut stream = Stream {
-            residual: ops::embedding(tokens, &self.tokens, self.positions.as_ref(), mask)?,
+            residual: ops::embedding(tokens, table, positions, mask, self.activations)?,
             branch: None,
         };
         let last = self.blocks.len() - 1;
@@ -65,10 +69,16 @@ impl Model {
         Ok(stream.normed(&self.norm_f)?.1)
     }
 
-    /// The mean cross-entropy of `answers` `(n)` u32 under the tied head, for `hidden`
-    /// `(.., d_model)` of n rows, and which of the answers are the most likely ones.
-    pub fn classify(&self, hidden: &Tensor, answers: &Tensor) -> Result<Classified> {
-        let hidden = hidden.reshape((answers.dim(0)?, ()))?;
+    /// The mean cross-entropy of `answers` `(batch · rows)` u32 at `rows` of `tokens` under the tied
+    /// head, and which of the answers are the most likely ones.
+    pub fn classify(
+        &self,
+        tokens: &Tensor,
+        rows: &Rows,
+        answers: &Tensor,
+        cx: &Cx,
+    ) -> Result<Classified> {
+        let hidden = self.hidden(tokens, Some(rows), cx)?;
         ops::cross_entropy(&hidden, &self.tokens, answers)
     }
 

@@ -2,8 +2,8 @@
 
 use super::mixers;
 use crate::config::{
-    Layout, ModelConfig, MqarConfig, Protocol, RunConfig, Schedule, StateMixer, TaskConfig,
-    TrainConfig, FORMAT,
+    Layout, ModelConfig, MqarConfig, Precision, Protocol, RunConfig, Schedule, StateMixer,
+    TaskConfig, TrainConfig, FORMAT,
 };
 use crate::error::{self, Error, Result};
 use crate::mixers::{Entry, Home};
@@ -43,6 +43,8 @@ pub struct Request {
     pub batch_size: Option<usize>,
     /// Weight decay.
     pub weight_decay: f64,
+    /// Numbers to compute with.
+    pub precision: Precision,
     /// Dropout on embeddings and on attention weights.
     pub dropout: Option<f64>,
     /// Seed of weights and dropout.
@@ -91,6 +93,7 @@ impl Request {
                     .batch_size
                     .unwrap_or_else(|| batch_size(self.task.seq_len, home)),
                 weight_decay: self.weight_decay,
+                precision: self.precision,
                 stop_above: 0.99,
             },
         })

@@ -38,6 +38,7 @@ impl Init<'_> {
 }
 
 /// Where values come from when a parameter is asked for the first time.
+#[derive(Clone)]
 enum Source {
     /// Each parameter draws from a stream of its own name, so that adding one moves no other.
     Seed(u64),
@@ -49,6 +50,7 @@ struct Shared {
     vars: RefCell<BTreeMap<String, Var>>,
     source: Source,
     dtype: DType,
+    activations: DType,
     device: Device,
 }
 
@@ -76,6 +78,7 @@ impl Params {
             vars: RefCell::default(),
             source,
             dtype,
+            activations: dtype,
             device: device.clone(),
         };
         Self {
@@ -83,6 +86,27 @@ impl Params {
             prefix: String::new(),
             tracked: true,
         }
+    }
+
+    /// The same parameters for a model whose activations are of `dtype`; asked before any parameter.
+    pub fn for_activations(self, dtype: DType) -> Self {
+        let Shared { source, device, .. } = &*self.shared;
+        let shared = Shared {
+            vars: RefCell::default(),
+            source: source.clone(),
+            dtype: self.shared.dtype,
+            activations: dtype,
+            device: device.clone(),
+        };
+        Self {
+            shared: Rc::new(shared),
+            ..self
+        }
+    }
+
+    /// The type of activations in a model of these parameters.
+    pub fn activations(&self) -> DType {
+        self.shared.activations
     }
 
     /// The scope `name` below this one.

@@ -1,13 +1,17 @@
 //! Elementwise steps in which one operand is repeated along an axis. Candle's broadcast copies it
 //! first, and sums its gradient with one thread.
 
+mod cpu;
+mod launch;
+
 use super::float::Float;
-use super::fused::{apply_one, runs_on, Backward, Forward, FusedOp};
-use super::lanes::{sum_parts, total};
-use super::pointwise::{self, Pointwise, Softplus};
+use super::fused::{apply_one, runs_on, Backward, Forward, FusedOp, Launch, LaunchBackward};
+use super::lanes::sum_parts;
+use super::pointwise;
 use super::shape;
+use crate::gpu::Buffer;
 use candle_core::{bail, Result, Shape, Tensor, D};
-use multiversion::multiversion;
+use cpu::{add_scaled_rows, products, scaled, softplus_rows, softplus_rows_back, sum_products};
 use rayon::prelude::*;
 
 /// Rows per task, and per partial sum of a channel's gradient.
@@ -17,12 +21,12 @@ const ROWS: usize = 256;
 pub fn add_scaled(x: &Tensor, y: &Tensor, scale: &Tensor) -> Result<Tensor> {
     let (_, width) = shape::rows(AddScaled::NAME, ("x", x))?;
     shape::expect(AddScaled::NAME, ("y", y), ("x", x), x.dims())?;
-    shape::expect(AddScaled::NAME, ("scale", scale), ("x", x), &[width])?;
+    shape::parameter(AddScaled::NAME, ("scale", scale), ("x", x), &[width])?;
     if runs_on::<AddScaled>(x) {
         let shape = x.shape().clone();
         apply_one(AddScaled { shape, width }, &[x, y, scale])
     } else {
-        x + y.broadcast_mul(scale)?
+        x + y.broadcast_mul(&scale.to_dtype(x.dtype())?)?
     }
 }
 
@@ -37,8 +41,9 @@ pub fn softplus_biased(x: &Tensor, bias: &Tensor) -> Result<Tensor> {
             x.dims()
         );
     }
+    shape::parameter(SoftplusBiased::NAME, ("bias", bias), ("x", x), &[width])?;
     if !runs_on::<SoftplusBiased>(x) {
-        return pointwise::softplus(&x.broadcast_add(bias)?);
+        return pointwise::softplus(&x.broadcast_add(&bias.to_dtype(x.dtype())?)?);
     }
     let op = SoftplusBiased {
         leading: leading.to_vec(),
@@ -78,6 +83,7 @@ struct AddScaled {
 
 impl FusedOp for AddScaled {
     const NAME: &'static str = "add_scaled";
+    const KERNELS: bool = true;
 
     fn out_shapes(&self) -> Vec<Shape> {
         vec![self.shape.clone()]
@@ -106,27 +112,13 @@ impl FusedOp for AddScaled {
             });
         vec![grad.to_vec(), gy, sum_parts(&parts, self.width)]
     }
-}
 
-/// `to += scale ⊙ from` for every row.
-#[multiversion(targets("x86_64+avx512f", "x86_64+avx2+fma"))]
-fn add_scaled_rows<F: Float>(to: &mut [F], from: &[F], scale: &[F]) {
-    let rows = to.chunks_exact_mut(scale.len());
-    for (to, from) in rows.zip(from.chunks_exact(scale.len())) {
-        for ((to, &from), &scale) in to.iter_mut().zip(from).zip(scale) {
-            *to += from * scale;
-        }
+    fn launch(&self, call: Launch) -> Result<Vec<Buffer>> {
+        Ok(vec![self.launch_forward(call)?])
     }
-}
 
-/// Adds x ⊙ y of every row to `sums`.
-#[multiversion(targets("x86_64+avx512f", "x86_64+avx2+fma"))]
-fn sum_products<F: Float>(x: &[F], y: &[F], sums: &mut [F]) {
-    let rows = x.chunks_exact(sums.len());
-    for (x, y) in rows.zip(y.chunks_exact(sums.len())) {
-        for ((sum, &x), &y) in sums.iter_mut().zip(x).zip(y) {
-            *sum += x * y;
-        }
+    fn launch_backward(&self, call: LaunchBackward) -> Result<Vec<Option<Buffer>>> {
+        self.launch_back(call)
     }
 }
 
@@ -140,6 +132,7 @@ struct SoftplusBiased {
 
 impl FusedOp for SoftplusBiased {
     const NAME: &'static str = "softplus_biased";
+    const KERNELS: bool = true;
 
     fn out_shapes(&self) -> Vec<Shape> {
         vec![[&self.leading[..], &[self.width]].concat().into()]
@@ -165,45 +158,13 @@ impl FusedOp for SoftplusBiased {
             .for_each(|((gx, part), (x, grad))| softplus_rows_back(x, bias, grad, gx, part));
         vec![gx, sum_parts(&parts, self.width)]
     }
-}
 
-#[multiversion(targets("x86_64+avx512f", "x86_64+avx2+fma"))]
-fn softplus_rows<F: Float>(x: &[F], bias: &[F], y: &mut [F]) {
-    let given = x.len() * bias.len() / y.len();
-    for (x, y) in x.chunks_exact(given).zip(y.chunks_exact_mut(bias.len())) {
-        if let [x] = x {
-            for (y, &bias) in y.iter_mut().zip(bias) {
-                *y = Softplus::value(*x + bias);
-            }
-        } else {
-            for ((y, &x), &bias) in y.iter_mut().zip(x).zip(bias) {
-                *y = Softplus::value(x + bias);
-            }
-        }
+    fn launch(&self, call: Launch) -> Result<Vec<Buffer>> {
+        Ok(vec![self.launch_forward(call)?])
     }
-}
 
-/// `gb` starts at zero and receives the sum over rows.
-#[multiversion(targets("x86_64+avx512f", "x86_64+avx2+fma"))]
-fn softplus_rows_back<F: Float>(x: &[F], bias: &[F], grad: &[F], gx: &mut [F], gb: &mut [F]) {
-    let (width, given) = (bias.len(), x.len() * bias.len() / grad.len());
-    let mut slopes = vec![F::zero(); width];
-    let rows = x.chunks_exact(given).zip(gx.chunks_exact_mut(given));
-    for ((x, gx), grad) in rows.zip(grad.chunks_exact(width)) {
-        if let ([x], [gx]) = (x, &mut *gx) {
-            for ((slope, &grad), &bias) in slopes.iter_mut().zip(grad).zip(bias) {
-                *slope = grad * Softplus::slope(*x + bias, F::zero());
-            }
-            *gx = total([&slopes], |[slope]| slope);
-        } else {
-            for (((slope, &grad), &bias), &x) in slopes.iter_mut().zip(grad).zip(bias).zip(x) {
-                *slope = grad * Softplus::slope(x + bias, F::zero());
-            }
-            gx.copy_from_slice(&slopes);
-        }
-        for (gb, &slope) in gb.iter_mut().zip(&slopes) {
-            *gb += slope;
-        }
+    fn launch_backward(&self, call: LaunchBackward) -> Result<Vec<Option<Buffer>>> {
+        self.launch_back(call)
     }
 }
 
@@ -215,6 +176,7 @@ struct ScaleHeads {
 
 impl FusedOp for ScaleHeads {
     const NAME: &'static str = "scale_heads";
+    const KERNELS: bool = true;
 
     fn out_shapes(&self) -> Vec<Shape> {
         vec![self.shape.clone()]
@@ -246,27 +208,13 @@ impl FusedOp for ScaleHeads {
             });
         vec![gx, gs]
     }
-}
 
-/// Each piece of `x` by its own number.
-#[multiversion(targets("x86_64+avx512f", "x86_64+avx2+fma"))]
-fn scaled<F: Float>(x: &[F], scale: &[F], y: &mut [F]) {
-    let head = x.len() / scale.len();
-    let pieces = y.chunks_exact_mut(head).zip(x.chunks_exact(head));
-    for ((y, x), &scale) in pieces.zip(scale) {
-        for (y, &x) in y.iter_mut().zip(x) {
-            *y = x * scale;
-        }
+    fn launch(&self, call: Launch) -> Result<Vec<Buffer>> {
+        Ok(vec![self.launch_forward(call)?])
     }
-}
 
-/// The inner products of the pieces of `x` and `y`.
-#[multiversion(targets("x86_64+avx512f", "x86_64+avx2+fma"))]
-fn products<F: Float>(x: &[F], y: &[F], to: &mut [F]) {
-    let head = x.len() / to.len();
-    let pieces = x.chunks_exact(head).zip(y.chunks_exact(head));
-    for (to, (x, y)) in to.iter_mut().zip(pieces) {
-        *to = total([x, y], |[x, y]| x * y);
+    fn launch_backward(&self, call: LaunchBackward) -> Result<Vec<Option<Buffer>>> {
+        self.launch_back(call)
     }
 }
 

@@ -2,13 +2,16 @@
 //! (R, V) logits, many times larger than everything else in a small model, never exist.
 
 use super::float::Float;
-use super::fused::{apply, runs_on, Backward, Forward, FusedOp};
+use super::fused::{apply, runs_on, Backward, Forward, FusedOp, Launch, LaunchBackward};
 use super::gemm::{product, View};
 use super::lanes::{blank, largest, sum_parts, total};
 use super::shape;
+use crate::gpu::Buffer;
 use candle_core::{bail, Result, Shape, Tensor, D};
 use multiversion::multiversion;
 use rayon::prelude::*;
+
+mod launch;
 
 /// Rows whose logits exist at one time: enough to make the products efficient.
 const BLOCK: usize = 128;
@@ -26,7 +29,8 @@ pub struct Classified {
 
 /// The loss of the classes `targets` under the logits x = h W^T.
 ///
-/// `hidden`: (R, d); `weight`: (V, d); `targets`: (R) of u32 below V.
+/// `hidden`: R rows (.., d); `weight`: (V, d); `targets`: (R) of u32 below V. Kernels give f32 whatever the
+/// hidden layer holds.
 pub fn cross_entropy(hidden: &Tensor, weight: &Tensor, targets: &Tensor) -> Result<Classified> {
     let op = CrossEntropy::check(hidden, weight, targets)?;
     if !runs_on::<CrossEntropy>(hidden) {
@@ -43,6 +47,7 @@ pub fn cross_entropy(hidden: &Tensor, weight: &Tensor, targets: &Tensor) -> Resu
 }
 
 fn reference(hidden: &Tensor, weight: &Tensor, targets: &Tensor) -> Result<Classified> {
+    let hidden = hidden.reshape((targets.dim(0)?, ()))?;
     let logits = hidden.matmul(&weight.t()?)?;
     let target = logits.gather(&targets.unsqueeze(1)?, 1)?;
     let largest = logits.max_keepdim(D::Minus1)?.detach();
@@ -60,15 +65,18 @@ fn reference(hidden: &Tensor, weight: &Tensor, targets: &Tensor) -> Result<Class
 struct CrossEntropy {
     width: usize,
     classes: usize,
+    ids: Tensor,
+    /// The same for the CPU; empty for targets on a GPU.
     targets: Vec<u32>,
 }
 
 impl CrossEntropy {
     fn check(hidden: &Tensor, weight: &Tensor, targets: &Tensor) -> Result<Self> {
-        let [rows, width] = shape::dims(Self::NAME, ("hidden", hidden))?;
+        let (leading, width) = shape::rows(Self::NAME, ("hidden", hidden))?;
+        let rows: usize = leading.iter().product();
         let [classes, _] = shape::dims(Self::NAME, ("weight", weight))?;
         let by = ("hidden", hidden);
-        shape::expect(Self::NAME, ("weight", weight), by, &[classes, width])?;
+        shape::parameter(Self::NAME, ("weight", weight), by, &[classes, width])?;
         if targets.dims() != [rows] {
             bail!(
                 "cross_entropy: targets has shape {:?}, but hidden of shape {:?} asks for [{rows}]",
@@ -76,7 +84,8 @@ impl CrossEntropy {
                 hidden.dims()
             );
         }
-        let targets: Vec<u32> = targets.to_vec1()?;
+        let ids = targets.contiguous()?;
+        let targets = shape::on_the_cpu(&ids)?;
         if let Some(row) = targets.iter().position(|&id| id as usize >= classes) {
             bail!(
                 "cross_entropy: target {} in row {row}, but there are {classes} classes",
@@ -86,6 +95,7 @@ impl CrossEntropy {
         Ok(Self {
             width,
             classes,
+            ids,
             targets,
         })
     }
@@ -165,9 +175,10 @@ fn tiles<F: Float>(
 
 impl FusedOp for CrossEntropy {
     const NAME: &'static str = "cross_entropy";
+    const KERNELS: bool = true;
 
     fn out_shapes(&self) -> Vec<Shape> {
-        vec![Shape::from(()), Shape::from(self.targets.len())]
+        vec![Shape::from(()), self.ids.shape().clone()]
     }
 
     /// Keeps the gradients of the loss: they come almost for free while the logits are at hand.
@@ -212,6 +223,14 @@ impl FusedOp for CrossEntropy {
         let scale = call.outs[0].map_or(F::zero(), |loss| loss.grad[0]);
         let scaled = |grad: &Vec<F>| grad.iter().map(|&g| g * scale).collect();
         call.kept.iter().map(scaled).collect()
+    }
+
+    fn launch(&self, call: Launch) -> Result<Vec<Buffer>> {
+        self.launch_tiles(call)
+    }
+
+    fn launch_backward(&self, call: LaunchBackward) -> Result<Vec<Option<Buffer>>> {
+        self.launch_scaled(call)
     }
 }
 

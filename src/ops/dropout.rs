@@ -97,7 +97,7 @@ impl FusedOp for Masked {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::gpu::emulated::emulated;
+    use crate::gpu::{self, emulated::emulated};
     use crate::ops::check::{self, Case};
     use candle_core::{DType, Device};
 
@@ -135,6 +135,26 @@ mod tests {
                 .unwrap()
         };
         assert_eq!(emulated(masked), masked());
+    }
+
+    #[test]
+    fn a_recording_masks_by_the_step_of_its_replay() {
+        let x = Tensor::ones(999, DType::F32, &Device::Cpu).unwrap();
+        let gpu = emulated(|| gpu::of(&x)).unwrap();
+        let mask = |index| Mask::new("test", of(0.3, index)).unwrap().unwrap();
+        let (storage, layout) = x.storage_and_layout();
+        let view = gpu.view(&storage, layout).unwrap();
+        let mut masked = None;
+        gpu.set_step(1).unwrap();
+        let recording = gpu.record(|| {
+            masked = Some(masked_on(&gpu, &mask(1), view)?);
+            Ok(())
+        });
+        gpu.set_step(5 << 32 | 2).unwrap();
+        recording.unwrap().replay().unwrap();
+        let masked = masked.unwrap().into_tensor(999).to_vec1::<f32>().unwrap();
+        let expected = dropout(&x, of(0.3, 5 << 32 | 2)).unwrap();
+        assert_eq!(masked, expected.to_vec1::<f32>().unwrap());
     }
 
     #[test]

@@ -2,13 +2,16 @@
 //! of the table goes class by class, where candle's walks all tokens with one thread.
 
 use super::float::Float;
-use super::fused::{apply_one, runs_on, Backward, Forward, FusedOp};
+use super::fused::{apply_one, runs_on, Backward, Forward, FusedOp, Launch, LaunchBackward};
 use super::lanes::sum_parts;
 use super::mask::{Dropout, Mask};
 use super::shape;
-use candle_core::{bail, Result, Shape, Tensor};
+use crate::gpu::{self, Buffer};
+use candle_core::{bail, DType, Result, Shape, Tensor};
 use multiversion::multiversion;
 use rayon::prelude::*;
+
+mod launch;
 
 /// Sequences per task, and per partial sum of the gradient of the positions.
 const SEQUENCES: usize = 32;
@@ -17,27 +20,34 @@ const PARTS: usize = 16;
 
 /// dropped(table\[token_i\] + positions\[i\]).
 ///
-/// `tokens`: (B, L) of u32 below V; `table`: (V, d); `positions`: (at least L, d); result (B, L, d).
-/// The mask is that of [`dropout`](super::dropout()).
+/// `tokens`: (B, L) of u32 below V; `table`: (V, d); `positions`: (at least L, d); result (B, L, d) of
+/// `dtype`, which is where activations can begin to be narrower than parameters. The mask is that of
+/// [`dropout`](super::dropout()).
 pub fn embedding(
     tokens: &Tensor,
     table: &Tensor,
     positions: Option<&Tensor>,
     dropout: Option<Dropout>,
+    dtype: DType,
 ) -> Result<Tensor> {
-    let op = Embedding::check(tokens, table, positions, dropout)?;
-    if runs_on::<Embedding>(table) {
+    let op = Embedding::check(tokens, table, positions, dropout, dtype)?;
+    // on the CPU, the fused one gives what it gets
+    let given = gpu::of(table).is_some() || dtype == table.dtype();
+    if given && runs_on::<Embedding>(table) {
         match positions {
             Some(positions) => apply_one(op, &[table, positions]),
             None => apply_one(op, &[table]),
         }
     } else {
-        op.reference(tokens, table, positions)
+        op.reference(table, positions)
     }
 }
 
 struct Embedding {
+    ids: Tensor,
+    /// The same for the CPU; empty for tokens on a GPU.
     tokens: Vec<u32>,
+    dtype: DType,
     len: usize,
     width: usize,
     rows: usize,
@@ -52,6 +62,7 @@ impl Embedding {
         table: &Tensor,
         positions: Option<&Tensor>,
         dropout: Option<Dropout>,
+        dtype: DType,
     ) -> Result<Self> {
         let [_, len] = shape::dims(Self::NAME, ("tokens", tokens))?;
         let [rows, width] = shape::dims(Self::NAME, ("table", table))?;
@@ -69,7 +80,8 @@ impl Embedding {
             }
             None => 0,
         };
-        let tokens: Vec<u32> = tokens.flatten_all()?.to_vec1()?;
+        let ids = tokens.contiguous()?;
+        let tokens = shape::on_the_cpu(&ids)?;
         if let Some(token) = tokens.iter().find(|&&token| token as usize >= rows) {
             bail!("embedding: token {token}, but the table has {rows} rows");
         }
@@ -78,7 +90,9 @@ impl Embedding {
             None => None,
         };
         Ok(Self {
+            ids,
             tokens,
+            dtype,
             len,
             width,
             rows,
@@ -87,22 +101,17 @@ impl Embedding {
         })
     }
 
-    fn reference(
-        &self,
-        tokens: &Tensor,
-        table: &Tensor,
-        places: Option<&Tensor>,
-    ) -> Result<Tensor> {
-        let (batch, len) = tokens.dims2()?;
-        let embedded = table.index_select(&tokens.flatten_all()?, 0)?;
+    fn reference(&self, table: &Tensor, places: Option<&Tensor>) -> Result<Tensor> {
+        let (batch, len) = self.ids.dims2()?;
+        let embedded = table.index_select(&self.ids.flatten_all()?, 0)?;
         let mut x = embedded.reshape((batch, len, self.width))?;
         if let Some(places) = places {
             x = x.broadcast_add(&places.narrow(0, 0, len)?)?;
         }
-        match self.mask {
-            Some(mask) => super::dropout::reference(&x, mask),
-            None => Ok(x),
+        if let Some(mask) = self.mask {
+            x = super::dropout::reference(&x, mask)?;
         }
+        x.to_dtype(self.dtype)
     }
 
     /// Numbers in the sequences of a task.
@@ -153,9 +162,10 @@ impl Embedding {
 
 impl FusedOp for Embedding {
     const NAME: &'static str = "embedding";
+    const KERNELS: bool = true;
 
     fn out_shapes(&self) -> Vec<Shape> {
-        let batch = self.tokens.len() / self.len;
+        let batch = self.ids.elem_count() / self.len;
         vec![(batch, self.len, self.width).into()]
     }
 
@@ -181,6 +191,14 @@ impl FusedOp for Embedding {
             grads.push(self.grad_positions(&gx));
         }
         grads
+    }
+
+    fn launch(&self, call: Launch) -> Result<Vec<Buffer>> {
+        self.launch_rows(call)
+    }
+
+    fn launch_backward(&self, call: LaunchBackward) -> Result<Vec<Option<Buffer>>> {
+        self.launch_gradients(call)
     }
 }
 

@@ -1,9 +1,10 @@
 //! What gated recurrences put behind their state, in one pass.
 
 use super::float::Float;
-use super::fused::{apply_one, runs_on, Backward, Forward, FusedOp};
+use super::fused::{apply_one, runs_on, Backward, Forward, FusedOp, Launch, LaunchBackward};
 use super::pointwise::{gelu, sigmoid, Gelu, Pointwise, Sigmoid};
 use super::shape;
+use crate::gpu::{Arg, Buffer, Gpu, Grid, Kernel, View};
 use candle_core::{Result, Shape, Tensor};
 use multiversion::multiversion;
 use rayon::prelude::*;
@@ -41,6 +42,7 @@ struct Readout(Shape);
 
 impl FusedOp for Readout {
     const NAME: &'static str = "gated_readout";
+    const KERNELS: bool = true;
 
     fn out_shapes(&self) -> Vec<Shape> {
         vec![self.0.clone()]
@@ -77,6 +79,34 @@ impl FusedOp for Readout {
         );
         grads
     }
+
+    fn launch(&self, Launch { gpu, ins, .. }: Launch) -> Result<Vec<Buffer>> {
+        let mut y = gpu.alloc(ins[0].dtype(), ins[0].len())?;
+        run(gpu, "forward", ins, &[(&mut y).into()])?;
+        Ok(vec![y])
+    }
+
+    fn launch_backward(&self, call: LaunchBackward) -> Result<Vec<Option<Buffer>>> {
+        let (gpu, gy) = (call.gpu, call.only().grad);
+        let grads = call.ins.iter().map(|x| gpu.alloc(x.dtype(), x.len()));
+        let mut grads = grads.collect::<Result<Vec<_>>>()?;
+        let mut to = grads.iter_mut();
+        let to = [(); 3].map(|()| to.next().into());
+        run(gpu, "backward", call.ins, &[&[gy.into()], &to[..]].concat())?;
+        Ok(grads.into_iter().map(Some).collect())
+    }
+}
+
+/// Launches a kernel that takes h, g, z or nothing, `args` and the number of elements.
+fn run(gpu: &Gpu, part: &str, ins: &[View], args: &[Arg]) -> Result<()> {
+    /// Elements a thread, as `cuda/gated_readout.cu` has them.
+    const EACH: usize = 4;
+    let (io, count) = (ins[0].dtype(), ins[0].len());
+    let output = ins.get(2).copied();
+    let ins = [ins[0].into(), ins[1].into(), output.into()];
+    let args = [&ins[..], args, &[count.into()]].concat();
+    let kernel = Kernel::of("gated_readout", &format!("gated_readout_{part}"), io);
+    gpu.launch(kernel, Grid::for_each(count.div_ceil(EACH)), &args)
 }
 
 /// Chunk `index` of every input.
@@ -145,6 +175,16 @@ mod tests {
         for inputs in [2, 3] {
             let cases = [1, 2, 63, 64, 65, 1000].map(|count| case(inputs, count));
             check::agree(&cases, fused, |ins| {
+                super::reference(&ins[0], &ins[1], ins.get(2))
+            });
+        }
+    }
+
+    #[test]
+    fn kernels_equal_the_reference() {
+        for inputs in [2, 3] {
+            let cases = [1, 63, 1000, 1025].map(|count| case(inputs, count));
+            check::kernels_agree(&cases, fused, |ins| {
                 super::reference(&ins[0], &ins[1], ins.get(2))
             });
         }

@@ -1,12 +1,17 @@
 //! Layer normalisation; candle-nn's fused one has no backward pass.
 
 use super::float::Float;
-use super::fused::{apply, apply_one, runs_on, Backward, Forward, FusedOp};
+use super::fused::{apply, apply_one, runs_on, Backward, Forward, FusedOp, Launch, LaunchBackward};
 use super::lanes::{add_chunk, blank, sum_parts, total};
 use super::shape;
+use crate::gpu::Buffer;
 use candle_core::{Result, Shape, Tensor, D};
 use multiversion::multiversion;
 use rayon::prelude::*;
+
+mod launch;
+
+use launch::Whole;
 
 /// Rows per task, and per partial sum of the gradients of weight and bias.
 const ROWS: usize = 64;
@@ -27,8 +32,8 @@ pub fn layer_norm(x: &Tensor, weight: &Tensor, bias: &Tensor, eps: f64) -> Resul
 /// The size of the last axis, if the shapes fit.
 fn width(op: &str, x: &Tensor, weight: &Tensor, bias: &Tensor) -> Result<usize> {
     let (_, width) = shape::rows(op, ("x", x))?;
-    shape::expect(op, ("weight", weight), ("x", x), &[width])?;
-    shape::expect(op, ("bias", bias), ("x", x), &[width])?;
+    shape::parameter(op, ("weight", weight), ("x", x), &[width])?;
+    shape::parameter(op, ("bias", bias), ("x", x), &[width])?;
     Ok(width)
 }
 
@@ -108,6 +113,7 @@ impl LayerNorm {
 
 impl FusedOp for LayerNorm {
     const NAME: &'static str = "layer_norm";
+    const KERNELS: bool = true;
 
     fn out_shapes(&self) -> Vec<Shape> {
         vec![self.shape.clone()]
@@ -128,6 +134,21 @@ impl FusedOp for LayerNorm {
         self.backward(weight, call.only().grad, x_of, |_, _| ())
             .into()
     }
+
+    fn launch(&self, Launch { gpu, ins, .. }: Launch) -> Result<Vec<Buffer>> {
+        self.launch_rows(gpu, (ins[0], None), [ins[1], ins[2]])
+    }
+
+    fn launch_backward(&self, call: LaunchBackward) -> Result<Vec<Option<Buffer>>> {
+        let (x, weight) = (call.ins[0], call.ins[1]);
+        let of = Whole {
+            x,
+            y: None,
+            grad: None,
+        };
+        let grads = self.launch_gradients(call.gpu, of, weight, call.only().grad, false)?;
+        Ok(vec![Some(grads.x), Some(grads.weight), Some(grads.bias)])
+    }
 }
 
 /// [`LayerNorm`] of the sum of its two first inputs; the sum is the other output.
@@ -135,6 +156,7 @@ struct AddLayerNorm(LayerNorm);
 
 impl FusedOp for AddLayerNorm {
     const NAME: &'static str = "add_layer_norm";
+    const KERNELS: bool = true;
 
     fn out_shapes(&self) -> Vec<Shape> {
         vec![self.0.shape.clone(); 2]
@@ -174,6 +196,15 @@ impl FusedOp for AddLayerNorm {
         };
         let [gx, gw, gb] = self.0.backward(weight, normed.grad, x_of, then);
         vec![gx.clone(), gx, gw, gb]
+    }
+
+    fn launch(&self, Launch { gpu, ins, .. }: Launch) -> Result<Vec<Buffer>> {
+        self.0
+            .launch_rows(gpu, (ins[0], Some(ins[1])), [ins[2], ins[3]])
+    }
+
+    fn launch_backward(&self, call: LaunchBackward) -> Result<Vec<Option<Buffer>>> {
+        self.0.launch_gradients_of_sum(&call)
     }
 }
 

@@ -2,12 +2,15 @@
 //! weights. Candle would add the gradients of the maps, and those of the biases, in passes of their own.
 
 use super::float::Float;
-use super::fused::{apply, runs_on, Backward, Forward, FusedOp};
+use super::fused::{apply, runs_on, Backward, Forward, FusedOp, Launch, LaunchBackward};
 use super::gemm::{product, View};
 use super::lanes::{add_to_rows, sum_parts, sum_rows};
 use super::shape;
+use crate::gpu::Buffer;
 use candle_core::{bail, Result, Shape, Tensor};
 use rayon::prelude::*;
+
+pub(super) mod launch;
 
 /// Rows that go through all products together, so that they are still in cache for the next.
 const ROWS: usize = 512;
@@ -62,7 +65,7 @@ impl Linear {
         let mut outs = Vec::new();
         for (w, b) in maps {
             let [out, _] = shape::dims(Self::NAME, ("w", w))?;
-            shape::expect(Self::NAME, ("w", w), ("x", x), &[out, inner])?;
+            shape::parameter(Self::NAME, ("w", w), ("x", x), &[out, inner])?;
             if let Some(b) = b {
                 shape::expect(Self::NAME, ("b", b), ("w", w), &[out])?;
             }
@@ -141,6 +144,7 @@ impl Linear {
 
 impl FusedOp for Linear {
     const NAME: &'static str = "linear";
+    const KERNELS: bool = true;
 
     fn out_shapes(&self) -> Vec<Shape> {
         let shape = |&out: &usize| [&self.leading[..], &[out]].concat().into();
@@ -173,96 +177,15 @@ impl FusedOp for Linear {
         grads.append(&mut biases);
         grads
     }
+
+    fn launch(&self, call: Launch) -> Result<Vec<Buffer>> {
+        self.launch_maps(call)
+    }
+
+    fn launch_backward(&self, call: LaunchBackward) -> Result<Vec<Option<Buffer>>> {
+        self.launch_gradients(call)
+    }
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::ops::check::{self, Case};
-
-    fn case(x: &[usize], outs: [usize; 2]) -> Case {
-        let inner = x[x.len() - 1];
-        Case::new(format!("{x:?} to {outs:?}"))
-            .normal("x", x)
-            .normal("w1", &[outs[0], inner])
-            .normal("w2", &[outs[1], inner])
-            .normal("b1", &[outs[0]])
-            .normal("b2", &[outs[1]])
-    }
-
-    fn side_by_side(maps: Vec<Tensor>) -> Result<Tensor> {
-        Tensor::cat(&maps, maps[0].rank() - 1)
-    }
-
-    fn fused(ins: &[Tensor]) -> Result<Tensor> {
-        let [x, w1, w2, b1, b2] = ins else {
-            unreachable!("five inputs")
-        };
-        side_by_side(linears(x, &[(w1, Some(b1)), (w2, Some(b2))])?)
-    }
-
-    fn by_reference(ins: &[Tensor]) -> Result<Tensor> {
-        let one = |map: usize| reference(&ins[0], &ins[1 + map], Some(&ins[3 + map]));
-        side_by_side(vec![one(0)?, one(1)?])
-    }
-
-    #[test]
-    fn fused_equals_reference() {
-        let cases = [
-            case(&[1], [1, 2]),
-            case(&[7, 63, 16], [5, 64]),
-            case(&[2, 1000, 33], [17, 1]),
-            case(&[9000, 4], [3, 8]),
-        ];
-        check::agree(&cases, fused, by_reference);
-    }
-
-    #[test]
-    fn a_map_without_bias_is_a_product() {
-        let bare = |ins: &[Tensor]| linear(&ins[0], &ins[1], None);
-        let case = Case::new("bare")
-            .normal("x", &[3, 5, 4])
-            .normal("w", &[6, 4]);
-        check::agree(&[case], bare, |ins| reference(&ins[0], &ins[1], None));
-    }
-
-    #[test]
-    fn a_map_that_the_loss_does_not_use_gets_no_gradient() {
-        let first = |ins: &[Tensor]| {
-            let maps = [(&ins[1], Some(&ins[3])), (&ins[2], Some(&ins[4]))];
-            Ok(linears(&ins[0], &maps)?.remove(0))
-        };
-        check::finite_differences(&case(&[2, 3], [2, 4]), first);
-    }
-
-    #[test]
-    fn gradients_are_finite_differences() {
-        check::finite_differences(&case(&[2, 2, 3], [2, 4]), fused);
-    }
-
-    #[test]
-    fn bits_do_not_depend_on_threads() {
-        check::same_bits(&case(&[3, 700, 20], [24, 8]), fused);
-    }
-
-    #[test]
-    fn every_subset_of_inputs_can_be_tracked() {
-        check::partial_tracking(&case(&[3, 5], [2, 7]), fused);
-    }
-
-    #[test]
-    fn a_wrong_shape_is_named() {
-        let message = "linear: w has shape [4, 2], but x of shape [2, 3] asks for [4, 3]";
-        check::refuses(
-            &[&[2, 3], &[4, 2]],
-            |ins| linear(&ins[0], &ins[1], None),
-            message,
-        );
-    }
-
-    #[test]
-    #[ignore = "a measurement"]
-    fn speed() {
-        check::speed(&case(&[32_768, 64], [64, 64]), fused, 32_768 * 128);
-    }
-}
+mod tests;

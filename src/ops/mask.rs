@@ -2,9 +2,9 @@
 //! nothing else.
 
 use super::float::Float;
-use crate::gpu::{Buffer, Gpu};
+use crate::gpu::{Buffer, Gpu, Grid, Kernel, WARP};
 use crate::rng::philox;
-use candle_core::{bail, Result};
+use candle_core::{bail, DType, Result};
 
 /// Blocks of four elements drawn together.
 const BLOCKS: usize = 16;
@@ -89,12 +89,26 @@ impl Mask {
         }
     }
 
-    /// The mask as kernels read it, see `cuda/mask.cuh`.
+    /// The mask as kernels read it, see `cuda/mask.cuh`. A kernel writes it, with the step that lies
+    /// in memory by then: in a recording, that of each replay.
     pub(crate) fn upload(&self, gpu: &Gpu) -> Result<Buffer> {
-        let index = [self.index as u32, (self.index >> 32) as u32];
         let scale = (self.scale as f32).to_bits();
         let [k0, k1] = self.key;
-        gpu.upload(&[k0, k1, index[0], index[1], self.threshold, scale])
+        let mut words = gpu.alloc(DType::U32, 6)?;
+        gpu.with_step(self.index, |step| {
+            let kernel = Kernel::new("dropout", "write_mask");
+            let (k0, k1, threshold) = (k0.into(), k1.into(), self.threshold.into());
+            let args = [
+                step.into(),
+                k0,
+                k1,
+                threshold,
+                scale.into(),
+                (&mut words).into(),
+            ];
+            gpu.launch(kernel, Grid::of(1, WARP), &args)
+        })?;
+        Ok(words)
     }
 
     /// The factors of elements 0 .. count, one by one.

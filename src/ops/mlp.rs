@@ -2,16 +2,18 @@
 //! each is kept; all else lives for a few rows at a time, where candle would store it six times.
 
 use super::float::Float;
-use super::fused::{apply_one, runs_on, Backward, Forward, FusedOp};
+use super::fused::{apply_one, runs_on, Backward, Forward, FusedOp, Launch, LaunchBackward};
 use super::gemm::{product, View};
 use super::lanes::{add_to_rows, blank, sum_parts, sum_rows};
 use super::linear::{linear, PARTS};
 use super::pointwise::{gelu, values, Gelu};
-
 use super::shape;
+use crate::gpu::Buffer;
 use candle_core::{Result, Shape, Tensor};
 use multiversion::multiversion;
 use rayon::prelude::*;
+
+mod launch;
 
 /// Rows whose hidden layer exists at one time on a thread.
 const ROWS: usize = 256;
@@ -42,7 +44,7 @@ impl Mlp {
         let (leading, inner) = shape::rows(Self::NAME, ("x", x))?;
         let [hidden, _] = shape::dims(Self::NAME, ("w1", w1))?;
         let [out, _] = shape::dims(Self::NAME, ("w2", w2))?;
-        shape::expect(Self::NAME, ("w1", w1), ("x", x), &[hidden, inner])?;
+        shape::parameter(Self::NAME, ("w1", w1), ("x", x), &[hidden, inner])?;
         shape::expect(Self::NAME, ("b1", b1), ("w1", w1), &[hidden])?;
         shape::expect(Self::NAME, ("w2", w2), ("w1", w1), &[out, hidden])?;
         shape::expect(Self::NAME, ("b2", b2), ("w2", w2), &[out])?;
@@ -106,6 +108,7 @@ impl Mlp {
 
 impl FusedOp for Mlp {
     const NAME: &'static str = "mlp";
+    const KERNELS: bool = true;
 
     fn out_shapes(&self) -> Vec<Shape> {
         vec![[&self.leading[..], &[self.out]].concat().into()]
@@ -176,6 +179,14 @@ impl FusedOp for Mlp {
         );
         grads
     }
+
+    fn launch(&self, call: Launch) -> Result<Vec<Buffer>> {
+        self.launch_layers(call)
+    }
+
+    fn launch_backward(&self, call: LaunchBackward) -> Result<Vec<Option<Buffer>>> {
+        self.launch_gradients(call)
+    }
 }
 
 /// gelu(z) and its slope, which share the error function.
@@ -195,70 +206,4 @@ fn multiply<F: Float>(by: &[F], to: &mut [F]) {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::ops::check::{self, Case};
-
-    fn case(x: &[usize], hidden: usize, out: usize) -> Case {
-        let inner = x[x.len() - 1];
-        Case::new(format!("{x:?}, {hidden}, {out}"))
-            .normal("x", x)
-            .normal("w1", &[hidden, inner])
-            .normal("b1", &[hidden])
-            .uniform("w2", &[out, hidden], -0.2, 0.2)
-            .normal("b2", &[out])
-    }
-
-    fn fused(ins: &[Tensor]) -> Result<Tensor> {
-        mlp(&ins[0], [&ins[1], &ins[2]], [&ins[3], &ins[4]])
-    }
-
-    fn reference(ins: &[Tensor]) -> Result<Tensor> {
-        let layer = |x: &Tensor, w: &Tensor, b: &Tensor| {
-            let inner = x.dim(x.rank() - 1)?;
-            x.reshape(((), inner))?.matmul(&w.t()?)?.broadcast_add(b)
-        };
-        let z = layer(&ins[0], &ins[1], &ins[2])?;
-        let below = (((&z * std::f64::consts::FRAC_1_SQRT_2)?.erf()? + 1.0)? * 0.5)?;
-        let y = layer(&(z * below)?, &ins[3], &ins[4])?;
-        let leading = &ins[0].dims()[..ins[0].rank() - 1];
-        y.reshape([leading, &[ins[3].dim(0)?]].concat())
-    }
-
-    #[test]
-    fn fused_equals_reference() {
-        let cases = [
-            case(&[1], 1, 2),
-            case(&[7, 63, 16], 20, 5),
-            case(&[2, 1000, 3], 12, 3),
-        ];
-        check::agree(&cases, fused, reference);
-    }
-
-    #[test]
-    fn gradients_are_finite_differences() {
-        check::finite_differences(&case(&[2, 3], 4, 2), fused);
-    }
-
-    #[test]
-    fn bits_do_not_depend_on_threads() {
-        check::same_bits(&case(&[3, 700, 8], 32, 8), fused);
-    }
-
-    #[test]
-    fn every_subset_of_inputs_can_be_tracked() {
-        check::partial_tracking(&case(&[3, 2], 5, 2), fused);
-    }
-
-    #[test]
-    fn a_wrong_shape_is_named() {
-        let message = "mlp: w2 has shape [2, 5], but w1 of shape [4, 3] asks for [2, 4]";
-        check::refuses(&[&[2, 3], &[4, 3], &[4], &[2, 5], &[2]], fused, message);
-    }
-
-    #[test]
-    #[ignore = "a measurement"]
-    fn speed() {
-        check::speed(&case(&[32_768, 64], 256, 64), fused, 32_768 * 256);
-    }
-}
+mod tests;

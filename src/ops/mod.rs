@@ -24,6 +24,7 @@ mod linear_scan;
 mod mask;
 mod matrix;
 mod mlp;
+mod narrow;
 mod pointwise;
 mod route;
 mod select_rows;
@@ -32,6 +33,7 @@ mod shape;
 mod ssd;
 mod strips;
 mod sums;
+mod tile;
 mod time_steps;
 
 #[cfg(test)]
@@ -43,6 +45,7 @@ pub use channels::{add_scaled, scale_heads, softplus_biased};
 pub use cross_entropy::{cross_entropy, Classified};
 pub use dropout::dropout;
 pub use embedding::embedding;
+pub use fused::backward;
 pub use gated_readout::gated_readout;
 pub use gated_scan::{gated_scan, Gates};
 pub use layer_norm::{add_layer_norm, layer_norm};

@@ -2,9 +2,11 @@
 //! passes over the whole sequence.
 
 use super::float::Float;
-use super::fused::{apply_one, runs_on, Backward, Forward, FusedOp};
+use super::fused::{apply_one, runs_on, Backward, Forward, FusedOp, Launch, LaunchBackward};
 use super::shape;
-use candle_core::{Result, Shape, Tensor};
+use super::tile::Tiles;
+use crate::gpu::{Arg, Buffer, Gpu, Grid, Kernel, View};
+use candle_core::{DType, Result, Shape, Tensor};
 use rayon::prelude::*;
 
 /// y\[b, r\] = x\[b, positions\[b, r\]\].
@@ -13,15 +15,13 @@ use rayon::prelude::*;
 pub fn select_rows(x: &Tensor, positions: &Tensor) -> Result<Tensor> {
     let [batch, len, width] = shape::dims(SelectRows::NAME, ("x", x))?;
     let [_, rows] = shape::dims(SelectRows::NAME, ("positions", positions))?;
-    let times = shape::times(
-        SelectRows::NAME,
-        positions,
-        ("x", [batch, rows]),
-        ("x", len),
-    )?;
+    let needed = ("x", [batch, rows]);
+    let times = shape::times(SelectRows::NAME, positions, needed, ("x", len))?;
     if runs_on::<SelectRows>(x) {
         let op = SelectRows {
-            positions: times,
+            known: times,
+            positions: positions.contiguous()?,
+            batch,
             rows,
             len,
             width,
@@ -40,7 +40,11 @@ fn reference(x: &Tensor, positions: &Tensor) -> Result<Tensor> {
 }
 
 struct SelectRows {
-    positions: Vec<usize>,
+    /// On the CPU, one sequence after another.
+    known: Vec<usize>,
+    /// (B, R), where x is.
+    positions: Tensor,
+    batch: usize,
     rows: usize,
     len: usize,
     width: usize,
@@ -48,16 +52,16 @@ struct SelectRows {
 
 impl FusedOp for SelectRows {
     const NAME: &'static str = "select_rows";
+    const KERNELS: bool = true;
 
     fn out_shapes(&self) -> Vec<Shape> {
-        let batch = self.positions.len() / self.rows;
-        vec![(batch, self.rows, self.width).into()]
+        vec![(self.batch, self.rows, self.width).into()]
     }
 
     fn forward<F: Float>(&self, Forward { ins, .. }: Forward<F>) -> Vec<Vec<F>> {
-        let mut y = Vec::with_capacity(self.positions.len() * self.width);
+        let mut y = Vec::with_capacity(self.known.len() * self.width);
         let sequences = ins[0].chunks_exact(self.len * self.width);
-        for (x, positions) in sequences.zip(self.positions.chunks_exact(self.rows)) {
+        for (x, positions) in sequences.zip(self.known.chunks_exact(self.rows)) {
             for &step in positions {
                 y.extend_from_slice(&x[step * self.width..][..self.width]);
             }
@@ -68,7 +72,7 @@ impl FusedOp for SelectRows {
     fn backward<F: Float>(&self, call: Backward<F>) -> Vec<Vec<F>> {
         let mut gx = vec![F::zero(); call.ins[0].len()];
         gx.par_chunks_mut(self.len * self.width)
-            .zip(self.positions.par_chunks(self.rows))
+            .zip(self.known.par_chunks(self.rows))
             .zip(call.only().grad.par_chunks(self.rows * self.width))
             .for_each(|((gx, positions), gy)| {
                 for (&step, gy) in positions.iter().zip(gy.chunks_exact(self.width)) {
@@ -79,6 +83,53 @@ impl FusedOp for SelectRows {
                 }
             });
         vec![gx]
+    }
+
+    fn launch(&self, Launch { gpu, ins, .. }: Launch) -> Result<Vec<Buffer>> {
+        let (io, rows) = (ins[0].dtype(), self.batch * self.rows);
+        let mut y = gpu.alloc(io, rows * self.width)?;
+        self.with_positions(gpu, |positions| {
+            let args = [ins[0].into(), positions.into(), (&mut y).into()];
+            self.run(gpu, "forward", io, rows, &args)
+        })?;
+        Ok(vec![y])
+    }
+
+    fn launch_backward(&self, call: LaunchBackward) -> Result<Vec<Option<Buffer>>> {
+        let (gpu, gy, steps) = (call.gpu, call.only().grad, self.batch * self.len);
+        let mut first = gpu.alloc(DType::U32, steps)?;
+        let mut next = gpu.alloc(DType::U32, self.batch * self.rows)?;
+        self.with_positions(gpu, |positions| {
+            let lists = [positions.into(), (&mut first).into(), (&mut next).into()];
+            let sizes = [self.batch, self.len, self.rows].map(Arg::from);
+            let grid = Grid::for_each(steps + self.batch * self.rows);
+            let kernel = Kernel::new("select_rows", "select_rows_lists");
+            gpu.launch(kernel, grid, &[lists, sizes].concat())
+        })?;
+        let mut gx = gpu.alloc(gy.dtype(), call.ins[0].len())?;
+        let args = [gy.into(), (&first).into(), (&next).into(), (&mut gx).into()];
+        self.run(gpu, "backward", gy.dtype(), steps, &args)?;
+        Ok(vec![Some(gx)])
+    }
+}
+
+impl SelectRows {
+    /// Calls `f` with the positions in memory of the GPU.
+    fn with_positions<T>(&self, gpu: &Gpu, f: impl FnOnce(View) -> Result<T>) -> Result<T> {
+        let (storage, layout) = self.positions.storage_and_layout();
+        f(gpu.view(&storage, layout)?)
+    }
+
+    /// Launches a kernel on `rows` rows.
+    fn run(&self, gpu: &Gpu, part: &str, io: DType, rows: usize, args: &[Arg]) -> Result<()> {
+        let tiles = Tiles::of(rows, self.width);
+        let sizes = [self.rows.into(), self.len.into()];
+        let kernel = Kernel::of("select_rows", &format!("select_rows_{part}"), io);
+        gpu.launch(
+            kernel,
+            tiles.grid(),
+            &[args, &sizes, &tiles.args()].concat(),
+        )
     }
 }
 
@@ -106,6 +157,15 @@ mod tests {
     fn fused_equals_reference() {
         let shapes: [&[usize]; 4] = [&[1, 1, 1], &[7, 2, 3], &[2, 65, 64], &[1, 1000, 5]];
         check::agree(&shapes.map(case), fused, |ins| {
+            let (batch, len, _) = ins[0].dims3()?;
+            reference(&ins[0], &positions(batch, 4, len))
+        });
+    }
+
+    #[test]
+    fn kernels_equal_the_reference() {
+        let shapes: [&[usize]; 4] = [&[1, 1, 1], &[7, 2, 3], &[2, 65, 40], &[1, 300, 5]];
+        check::kernels_agree(&shapes.map(case), fused, |ins| {
             let (batch, len, _) = ins[0].dims3()?;
             reference(&ins[0], &positions(batch, 4, len))
         });

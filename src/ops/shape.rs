@@ -1,5 +1,6 @@
 //! Shape errors: born in the wrappers, naming the op and both shapes.
 
+use crate::gpu;
 use candle_core::{bail, DType, Result, Tensor};
 
 /// A tensor with the name it has in the op's signature.
@@ -42,6 +43,12 @@ pub(crate) fn expect(op: &str, (name, x): Named, by: Named, needed: &[usize]) ->
 pub(crate) fn parameter(op: &str, named: Named, by: Named, needed: &[usize]) -> Result<()> {
     match (named.1.dtype(), by.1.dtype()) {
         (DType::F32, DType::BF16) => fits(op, named, by, needed),
+        (DType::BF16, DType::BF16) if gpu::of(named.1).is_some() => {
+            bail!(
+                "{op}: {} holds bf16, but kernels read parameters of f32",
+                named.0
+            )
+        }
         _ => expect(op, named, by, needed),
     }
 }
@@ -56,6 +63,15 @@ fn fits(op: &str, (name, x): Named, by: Named, needed: &[usize]) -> Result<()> {
         );
     }
     Ok(())
+}
+
+/// The numbers of a tensor of u32, for checks and for loops of the CPU. Empty for one on a GPU, which
+/// would have to wait for them: whoever has made it has checked it.
+pub(crate) fn on_the_cpu(ids: &Tensor) -> Result<Vec<u32>> {
+    match ids.device().is_cuda() {
+        true => Ok(Vec::new()),
+        false => ids.flatten_all()?.to_vec1(),
+    }
 }
 
 /// The times (B, R) of u32 of some rows; `needed` is B and R, which follow from `by`, and every

@@ -2,8 +2,10 @@
 //! step, candle would pad each one's gradient to the whole sequence: quadratic in its length.
 
 use super::float::Float;
-use super::fused::{apply, runs_on, Backward, Forward, FusedOp};
+use super::fused::{apply, runs_on, Backward, Forward, FusedOp, Launch, LaunchBackward};
 use super::shape;
+use super::tile::Tiles;
+use crate::gpu::{Arg, Buffer, Gpu, Kernel};
 use candle_core::{Result, Shape, Tensor};
 use rayon::prelude::*;
 
@@ -31,6 +33,7 @@ struct TimeSteps {
 
 impl FusedOp for TimeSteps {
     const NAME: &'static str = "time_steps";
+    const KERNELS: bool = true;
 
     fn out_shapes(&self) -> Vec<Shape> {
         vec![(self.batch, self.width).into(); self.len]
@@ -54,6 +57,54 @@ impl FusedOp for TimeSteps {
             }
         });
         vec![gx]
+    }
+
+    fn launch(&self, Launch { gpu, ins, .. }: Launch) -> Result<Vec<Buffer>> {
+        let (io, count) = (ins[0].dtype(), self.batch * self.width);
+        let steps = (0..self.len).map(|_| gpu.alloc(io, count));
+        let mut steps = steps.collect::<Result<Vec<_>>>()?;
+        for (i, steps) in steps.chunks_mut(AT_ONCE).enumerate() {
+            let steps = steps.iter_mut().map(Arg::from).collect();
+            let kernel = Kernel::of("time_steps", "time_steps_forward", io);
+            self.run(gpu, kernel, i, steps, |steps| [ins[0].into(), steps])?;
+        }
+        Ok(steps)
+    }
+
+    fn launch_backward(&self, call: LaunchBackward) -> Result<Vec<Option<Buffer>>> {
+        let (io, count) = (call.ins[0].dtype(), call.ins[0].len());
+        let mut gx = call.gpu.alloc(io, count)?;
+        for (i, outs) in call.outs.chunks(AT_ONCE).enumerate() {
+            let grads = outs.iter().map(|out| out.map(|out| out.grad).into());
+            let kernel = Kernel::of("time_steps", "time_steps_backward", io);
+            let to = &mut gx;
+            self.run(call.gpu, kernel, i, grads.collect(), |grads| {
+                [grads, to.into()]
+            })?;
+        }
+        Ok(vec![Some(gx)])
+    }
+}
+
+/// Steps a launch, as `cuda/time_steps.cu` has them.
+const AT_ONCE: usize = 64;
+
+impl TimeSteps {
+    /// Launches a kernel on group `index` of the steps, which `place` puts beside x or its gradient.
+    fn run<'a>(
+        &self,
+        gpu: &Gpu,
+        kernel: Kernel,
+        index: usize,
+        mut steps: Vec<Arg<'a>>,
+        place: impl FnOnce(Arg<'a>) -> [Arg<'a>; 2],
+    ) -> Result<()> {
+        let tiles = Tiles::of(self.batch, self.width);
+        let grid = tiles.grids(steps.len());
+        steps.resize(AT_ONCE, Arg::Null);
+        let sizes = [(index * AT_ONCE).into(), self.len.into()];
+        let args = [&place(Arg::Table(steps))[..], &sizes, &tiles.args()].concat();
+        gpu.launch(kernel, grid, &args)
     }
 }
 
@@ -80,6 +131,12 @@ mod tests {
     fn fused_equals_reference() {
         let cases = [case(7, 2, 5), case(1, 64, 3), case(2, 65, 1)];
         check::agree(&cases, fused, |ins| but_one(super::reference(&ins[0])?));
+    }
+
+    #[test]
+    fn kernels_equal_the_reference() {
+        let cases = [case(7, 2, 5), case(1, 64, 3), case(2, 65, 40)];
+        check::kernels_agree(&cases, fused, |ins| but_one(super::reference(&ins[0])?));
     }
 
     #[test]

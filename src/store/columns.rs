@@ -78,6 +78,7 @@ pub const COLUMNS: &[Column] = &[
     Column::new("data_seed", "", Role::Setting, "seed of the data"),
     Column::new("lr", "", Role::Rate, "peak learning rate"),
     Column::new("weight_decay", "", Role::Setting, "decoupled weight decay"),
+    Column::new("precision", "", Role::Setting, "numbers computed with: f32, tf32 or bf16"),
     Column::new("embed_dropout", "", Role::Setting, "dropout on the embeddings"),
     Column::new("attn_dropout", "", Role::Setting, "dropout on attention weights"),
     Column::new("schedule", "", Role::Setting, "how the learning rate moves"),

@@ -2,7 +2,7 @@
 
 use super::columns::{Column, Role, COLUMNS, SCHEMA};
 use super::{Outcome, RunResult, RunStatus};
-use crate::config::{MqarConfig, RunConfig, TaskConfig};
+use crate::config::{MqarConfig, Precision, RunConfig, TaskConfig};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use std::collections::BTreeMap;
@@ -58,6 +58,9 @@ pub struct Row {
     pub lr: f64,
     /// Decoupled weight decay.
     pub weight_decay: f64,
+    /// Numbers computed with.
+    #[serde(default = "usual_precision")]
+    pub precision: String,
     /// Dropout on the embeddings.
     pub embed_dropout: f64,
     /// Dropout on attention weights.
@@ -177,6 +180,7 @@ impl Row {
             positions: model.positions,
             lr: train.lr,
             weight_decay: train.weight_decay,
+            precision: spelling(&train.precision),
             embed_dropout: model.embed_dropout,
             attn_dropout: model.attn_dropout,
             schedule: spelling(&train.schedule),
@@ -209,6 +213,11 @@ impl Row {
     }
 }
 
+/// That of files written before there was a choice.
+fn usual_precision() -> String {
+    spelling(&Precision::default())
+}
+
 fn joined(options: &BTreeMap<String, String>) -> String {
     let pairs: Vec<String> = options.iter().map(|(k, v)| format!("{k}={v}")).collect();
     pairs.join(";")
@@ -223,61 +232,4 @@ fn spelling(value: &impl Serialize) -> String {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::super::samples::{config, row};
-    use super::*;
-
-    #[test]
-    fn the_table_names_the_fields_of_a_row_in_order() {
-        let mut writer = csv::Writer::from_writer(Vec::new());
-        writer.serialize(row(0.5)).unwrap();
-        let text = String::from_utf8(writer.into_inner().unwrap()).unwrap();
-        let header: Vec<&str> = text.lines().next().unwrap().split(',').collect();
-        let table: Vec<&str> = COLUMNS.iter().map(|column| column.name).collect();
-        assert_eq!(header, table);
-    }
-
-    /// A setting that a row left out would let two different trainings share a cell.
-    #[test]
-    fn every_setting_of_a_config_shows_in_its_row() {
-        let whole = serde_json::to_value(config()).unwrap();
-        let paths = leaves(&whole, String::new());
-        assert!(paths.len() > 25, "{paths:?}");
-        for path in paths.iter().filter(|p| *p != "/format") {
-            let changed = changed_at(&whole, path);
-            let row = Row {
-                run_id: config().id(),
-                ..Row::planned(&changed)
-            };
-            assert_ne!(row, Row::planned(&config()), "{path} does not show");
-        }
-    }
-
-    fn leaves(value: &Value, path: String) -> Vec<String> {
-        match value {
-            Value::Object(fields) => fields
-                .iter()
-                .flat_map(|(name, field)| leaves(field, format!("{path}/{name}")))
-                .filter(|leaf| leaf != "/task/name") // there is but one task
-                .collect(),
-            _ => vec![path],
-        }
-    }
-
-    fn changed_at(whole: &Value, path: &str) -> RunConfig {
-        let candidates: Vec<Value> = match whole.pointer(path).unwrap() {
-            Value::Bool(b) => vec![(!b).into()],
-            Value::Number(n) if n.is_f64() => vec![(n.as_f64().unwrap() + 0.5).into()],
-            Value::Number(n) => vec![(n.as_u64().unwrap() + 1).into()],
-            _ => ["paper", "numpy", "mamba", "none", "warmup-constant"]
-                .map(Value::from)
-                .into(),
-        };
-        let parsed = candidates.into_iter().find_map(|candidate| {
-            let mut changed = whole.clone();
-            *changed.pointer_mut(path).unwrap() = candidate;
-            serde_json::from_value(changed).ok()
-        });
-        parsed.unwrap_or_else(|| panic!("no other value known for {path}"))
-    }
-}
+mod tests;

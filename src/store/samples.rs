@@ -2,8 +2,8 @@
 
 use super::{Outcome, Provenance, Row, RunResult, RunStatus};
 use crate::config::{
-    Generator, Layout, ModelConfig, MqarConfig, Protocol, RunConfig, Schedule, StateMixer,
-    TaskConfig, TrainConfig, FORMAT,
+    Generator, Layout, ModelConfig, MqarConfig, Precision, Protocol, RunConfig, Schedule,
+    StateMixer, TaskConfig, TrainConfig, FORMAT,
 };
 
 pub(crate) fn config() -> RunConfig {
@@ -40,6 +40,7 @@ pub(crate) fn config() -> RunConfig {
             epochs: 64,
             batch_size: 512,
             weight_decay: 0.1,
+            precision: Precision::F32,
             stop_above: 0.99,
         },
     }

@@ -68,7 +68,7 @@ fn task(flags: &Flags) -> [Axis; 8] {
     ]
 }
 
-fn training(flags: &Flags) -> Result<[Axis; 6]> {
+fn training(flags: &Flags) -> Result<[Axis; 7]> {
     let rates: Vec<f64> = flags.lr.iter().copied().flat_map(Rate::values).collect();
     Ok([
         typed("lr", joined(&flags.lr), &rates, |r, v| r.lr = v),
@@ -79,6 +79,7 @@ fn training(flags: &Flags) -> Result<[Axis; 6]> {
         axis("weight-decay", &flags.weight_decay, |r, v| {
             r.weight_decay = v
         }),
+        named("precision", &flags.precision, |r, v| r.precision = v),
         axis("dropout", &flags.dropout, |r, v| r.dropout = Some(v)),
         seeds(flags)?,
     ])

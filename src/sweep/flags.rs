@@ -2,7 +2,7 @@
 
 use super::preset::Preset;
 use super::values::{number, whole, MixerOption, Rate, Size};
-use crate::config::{Generator, Protocol};
+use crate::config::{Generator, Precision, Protocol};
 
 const MODEL: &str = "Model (lists make a grid in `dsf sweep`)";
 const TASK: &str = "Task (lists make a grid in `dsf sweep`)";
@@ -78,6 +78,9 @@ pub struct Flags {
     /// Decoupled weight decay of AdamW [default: 0.1].
     #[arg(long, value_delimiter = ',', value_name = "X", value_parser = number, help_heading = TRAINING, allow_hyphen_values = true)]
     pub weight_decay: Vec<f64>,
+    /// Numbers to compute with; tf32 and bf16 need a GPU [default: f32].
+    #[arg(long, value_delimiter = ',', value_name = "NAME", help_heading = TRAINING)]
+    pub precision: Vec<Precision>,
     /// Dropout on embeddings and attention weights [default: by protocol].
     #[arg(long, value_delimiter = ',', value_name = "P", value_parser = number, help_heading = TRAINING, allow_hyphen_values = true)]
     pub dropout: Vec<f64>,
@@ -133,6 +136,7 @@ impl Flags {
             epochs: given(&self.epochs, base.epochs),
             batch_size: given(&self.batch_size, base.batch_size),
             weight_decay: given(&self.weight_decay, base.weight_decay),
+            precision: given(&self.precision, base.precision),
             dropout: given(&self.dropout, base.dropout),
             seed: given(&self.seed, base.seed),
             seeds: self.seeds.or(base.seeds),

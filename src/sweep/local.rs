@@ -19,8 +19,10 @@ pub struct Options {
     pub retry_failed: bool,
     /// Threads of each worker.
     pub threads: usize,
-    /// Device of the workers, e.g. `cpu` or `cuda:0`.
-    pub device: String,
+    /// Devices that the runs share in turn, e.g. `cpu`, or `cuda:0` and `cuda:1`; at least one.
+    pub devices: Vec<String>,
+    /// Whether steps on a GPU are recorded once and replayed.
+    pub cuda_graph: bool,
 }
 
 /// What happened to one run of the plan.
@@ -108,10 +110,11 @@ pub fn run_all(
     let mut broken = None;
     thread::scope(|scope| {
         let (sender, events) = mpsc::channel();
-        for _ in 0..options.jobs.clamp(1, plan.runs.len().max(1)) {
+        let jobs = options.jobs.clamp(1, plan.runs.len().max(1));
+        for device in options.devices.iter().cycle().take(jobs) {
             let sender = sender.clone();
             let sweep = &sweep;
-            scope.spawn(move || sweep.work_off(&sender));
+            scope.spawn(move || sweep.work_off(device, &sender));
         }
         drop(sender);
         for (index, event) in events {
@@ -143,8 +146,8 @@ struct Sweep<'a> {
 }
 
 impl Sweep<'_> {
-    /// Takes run after run until none is left.
-    fn work_off(&self, events: &Events) {
+    /// Takes run after run to `device` until none is left.
+    fn work_off(&self, device: &str, events: &Events) {
         while !self.stop.load(Ordering::Relaxed) {
             let index = self.next.fetch_add(1, Ordering::Relaxed);
             let Some(run) = self.runs.get(index) else {
@@ -154,7 +157,7 @@ impl Sweep<'_> {
                 // The receiver outlives every sender.
                 let _ = events.send((index, event));
             };
-            let end = self.settle(run, &mut |event| tell(Ok(event)));
+            let end = self.settle(run, device, &mut |event| tell(Ok(event)));
             if end.is_err() {
                 self.stop.store(true, Ordering::Relaxed);
             }
@@ -163,7 +166,7 @@ impl Sweep<'_> {
     }
 
     /// Brings one run to its end, which is the last event; errors stop the sweep.
-    fn settle(&self, run: &RunConfig, tell: &mut dyn FnMut(Event)) -> Result<Event> {
+    fn settle(&self, run: &RunConfig, device: &str, tell: &mut dyn FnMut(Event)) -> Result<Event> {
         let id = run.id();
         let earlier = match self.store.result(&id) {
             Ok(earlier) => earlier,
@@ -176,9 +179,8 @@ impl Sweep<'_> {
             }
             _ => tell(Event::Launched),
         }
-        let ending = self
-            .worker
-            .work(run, self.stop, &mut |message| tell(Event::Told(message)))?;
+        let mut told = |message| tell(Event::Told(message));
+        let ending = self.worker.work(run, device, self.stop, &mut told)?;
         let reason = match ending {
             Ending::Interrupted => return Ok(Event::Interrupted),
             Ending::Busy => return Ok(Event::Skipped(Skip::Busy)),
@@ -187,14 +189,14 @@ impl Sweep<'_> {
         };
         Ok(match self.store.result(&id) {
             Ok(Some(result)) if Some(&result) != earlier.as_ref() => end(run, &result),
-            Ok(_) => self.record_failure(run, reason),
+            Ok(_) => self.record_failure(run, device, reason),
             Err(e) => Event::Failed(e.to_string()),
         })
     }
 
     /// Writes the result that the worker could not write.
-    fn record_failure(&self, run: &RunConfig, reason: String) -> Event {
-        let provenance = Provenance::collect(&self.options.device, self.options.threads);
+    fn record_failure(&self, run: &RunConfig, device: &str, reason: String) -> Event {
+        let provenance = Provenance::collect(device, self.options.threads);
         let recorded = self.store.begin(run, &provenance).and_then(|dir| {
             if dir.result()?.is_some() {
                 return Ok(());

@@ -1,7 +1,7 @@
 //! Complete sets of defaults, so that every command works with no flag at all.
 
 use super::values::PAPER_RATES;
-use crate::config::{Generator, MqarConfig, Protocol};
+use crate::config::{Generator, MqarConfig, Precision, Protocol};
 use crate::model::protocol::Request;
 use std::collections::BTreeMap;
 
@@ -102,6 +102,7 @@ impl Preset {
             epochs: row.epochs,
             batch_size: row.batch_size,
             weight_decay: 0.1,
+            precision: Precision::F32,
             dropout: None,
             seed: 123,
         }

@@ -37,25 +37,24 @@ impl Process {
                 "cannot find this program's own file to start workers: {e}"
             ))
         })?;
-        let arguments = [
+        let mut arguments: Vec<OsString> = vec![
             "worker".into(),
             "--out".into(),
             out.into(),
             "--threads".into(),
             options.threads.to_string().into(),
-            "--device".into(),
-            options.device.clone().into(),
         ];
-        Ok(Self {
-            program,
-            arguments: arguments.into(),
-        })
+        if options.cuda_graph {
+            arguments.push("--cuda-graph".into());
+        }
+        Ok(Self { program, arguments })
     }
 
-    fn start(&self) -> Result<Child> {
+    fn start(&self, device: &str) -> Result<Child> {
         let mut command = Command::new(&self.program);
         command
             .args(&self.arguments)
+            .args(["--device", device])
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped());
@@ -69,10 +68,11 @@ impl Worker for Process {
     fn work(
         &self,
         run: &RunConfig,
+        device: &str,
         stop: &AtomicBool,
         on: &mut dyn FnMut(Message),
     ) -> Result<Ending> {
-        let mut child = self.start()?;
+        let mut child = self.start(device)?;
         let messages = child.stdout.take().map(read_messages);
         let stderr = child.stderr.take();
         let last_words = thread::spawn(move || stderr.map(last_words).unwrap_or_default());
@@ -178,7 +178,8 @@ mod tests {
     fn work(script: &str) -> (Ending, Vec<Message>) {
         let run = Preset::Smoke.request().resolve().unwrap();
         let mut messages = Vec::new();
-        let ending = worker(script).work(&run, &AtomicBool::new(false), &mut |m| messages.push(m));
+        let stop = AtomicBool::new(false);
+        let ending = worker(script).work(&run, "cuda:7", &stop, &mut |m| messages.push(m));
         (ending.unwrap(), messages)
     }
 
@@ -192,6 +193,13 @@ mod tests {
             (ending, messages),
             (Ending::Finished, vec![Message::Warning { text }])
         );
+    }
+
+    #[test]
+    fn the_device_is_the_last_argument() {
+        let (_, messages) = work(r#"printf '{"event":"warning","text":"%s"}\n' "$0 $1""#);
+        let text = "--device cuda:7".to_owned();
+        assert_eq!(messages, vec![Message::Warning { text }]);
     }
 
     #[test]
@@ -259,8 +267,9 @@ mod tests {
         let stop = Arc::new(AtomicBool::new(false));
         let script = r#"read -r _; echo '{"event":"other"}'; cat; exit 75"#;
         let raise = Arc::clone(&stop);
-        let ending =
-            worker(script).work(&run, &stop, &mut |_| raise.store(true, Ordering::Relaxed));
+        let ending = worker(script).work(&run, "cpu", &stop, &mut |_| {
+            raise.store(true, Ordering::Relaxed)
+        });
         assert_eq!(ending.unwrap(), Ending::Interrupted);
     }
 
@@ -272,7 +281,7 @@ mod tests {
         };
         let run = Preset::Smoke.request().resolve().unwrap();
         let error = process
-            .work(&run, &AtomicBool::new(false), &mut |_| {})
+            .work(&run, "cpu", &AtomicBool::new(false), &mut |_| {})
             .unwrap_err();
         assert!(
             error

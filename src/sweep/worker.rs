@@ -13,11 +13,12 @@ pub const EXIT_BUSY: i32 = 69;
 
 /// Trains one run at a time; several threads ask it at once.
 pub trait Worker: Sync {
-    /// Works on `run` until it ends or `stop` is raised, passing on what it tells. An error says
+    /// Works on `run`, on `device`, until it ends or `stop` is raised, passing on what it tells. An error says
     /// that no run at all can be worked on; what befalls this run alone is an [`Ending`].
     fn work(
         &self,
         run: &RunConfig,
+        device: &str,
         stop: &AtomicBool,
         on: &mut dyn FnMut(Message),
     ) -> Result<Ending>;

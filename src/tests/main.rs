@@ -5,6 +5,7 @@ mod cli;
 mod contracts;
 mod golden;
 mod gradients;
+mod kernels;
 mod lemma2;
 mod model;
 mod parameters;

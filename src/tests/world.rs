@@ -140,6 +140,7 @@ pub fn request(mixer: &str, protocol: Protocol) -> Request {
         epochs: 2,
         batch_size: Some(24),
         weight_decay: 0.1,
+        precision: Default::default(),
         dropout: None,
         seed: 123,
     }

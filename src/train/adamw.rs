@@ -1,10 +1,14 @@
 //! AdamW (Loshchilov & Hutter 2019) with moments that can be saved. Decay falls on every parameter
 //! that has a gradient, as in the released trainer, and on no other.
 
+mod on_gpu;
+
+use crate::gpu;
 use candle_core::backend::BackendDevice;
 use candle_core::backprop::GradStore;
 use candle_core::cpu_backend::CpuDevice;
 use candle_core::{bail, CpuStorage, DType, InplaceOp2, Layout, Result, Shape, Tensor, Var};
+use on_gpu::OnGpu;
 use rayon::prelude::*;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -19,28 +23,61 @@ pub struct AdamW {
     slots: Vec<Slot>,
     weight_decay: f64,
     steps: i32,
+    on_gpu: Option<OnGpu>,
 }
 
 /// A parameter and its moments.
 pub(super) struct Slot {
     pub name: String,
     pub var: Var,
-    /// First moments, then second, of the parameter's number type. Behind a lock because candle
-    /// hands an op that changes a tensor no other mutable thing.
-    moments: Mutex<CpuStorage>,
+    moments: Moments,
+}
+
+/// First moments, then second, of the parameter's number type.
+enum Moments {
+    /// Behind a lock because candle hands an op that changes a tensor no other mutable thing.
+    Cpu(Mutex<CpuStorage>),
+    /// Where the parameter lies.
+    Gpu(Var),
+}
+
+impl Moments {
+    /// At zero.
+    fn of(var: &Var) -> Result<Self> {
+        let shape = moments_shape(var);
+        match gpu::of(var) {
+            Some(_) => Ok(Self::Gpu(Var::zeros(shape, var.dtype(), var.device())?)),
+            None => {
+                let zeros = CpuDevice.zeros_impl(&shape, var.dtype())?;
+                Ok(Self::Cpu(Mutex::new(zeros)))
+            }
+        }
+    }
+
+    fn on_gpu(&self) -> Option<&Tensor> {
+        match self {
+            Self::Gpu(moments) => Some(moments),
+            Self::Cpu(_) => None,
+        }
+    }
+}
+
+fn moments_shape(var: &Var) -> Shape {
+    (2, var.elem_count()).into()
 }
 
 impl AdamW {
     /// Moments at zero for `vars`.
     pub fn new(vars: Vec<(String, Var)>, weight_decay: f64) -> Result<Self> {
         let slot = |(name, var): (String, Var)| {
-            let zeros = Shape::from((2, var.elem_count()));
-            let moments = CpuDevice.zeros_impl(&zeros, var.dtype())?;
-            let moments = Mutex::new(moments);
+            let moments = Moments::of(&var)?;
             Ok(Slot { name, var, moments })
         };
+        let slots: Vec<Slot> = vars.into_iter().map(slot).collect::<Result<_>>()?;
+        let gpu = slots.first().and_then(|slot| gpu::of(&slot.var));
         Ok(Self {
-            slots: vars.into_iter().map(slot).collect::<Result<_>>()?,
+            on_gpu: gpu.map(|gpu| OnGpu::new(gpu, &slots)).transpose()?,
+            slots,
             weight_decay,
             steps: 0,
         })
@@ -48,15 +85,53 @@ impl AdamW {
 
     /// One step at rate `lr`. Call it after `backward`, never between forward and backward.
     pub fn step(&mut self, grads: &GradStore, lr: f64) -> Result<()> {
+        let rates = self.next_rates(lr);
+        match &self.on_gpu {
+            Some(on_gpu) => {
+                on_gpu.set_rates(&rates)?;
+                on_gpu.launch(&self.slots, grads, None)
+            }
+            None => self.step_on_cpu(grads, &rates),
+        }
+    }
+
+    /// Tells the launches of [`Self::launch`] that the next step, at rate `lr`, is theirs.
+    pub(super) fn set_rates(&mut self, lr: f64) -> Result<()> {
+        let rates = self.next_rates(lr);
+        self.on_gpu()?.set_rates(&rates)
+    }
+
+    /// Undoes [`Self::set_rates`]: the step was not made.
+    pub(super) fn unset_rates(&mut self) {
+        self.steps -= 1;
+    }
+
+    /// The launches of a step, for a recording; they move nothing if `loss` is no number.
+    pub(super) fn launch(&self, grads: &GradStore, loss: Option<&Tensor>) -> Result<()> {
+        self.on_gpu()?.launch(&self.slots, grads, loss)
+    }
+
+    fn on_gpu(&self) -> Result<&OnGpu> {
+        match &self.on_gpu {
+            Some(on_gpu) => Ok(on_gpu),
+            None => bail!("the parameters are not on a GPU"),
+        }
+    }
+
+    /// What the step to come, at rate `lr`, has of its own.
+    fn next_rates(&mut self, lr: f64) -> Rates {
         self.steps += 1;
+        Rates {
+            rate: lr / (1.0 - BETA1.powi(self.steps)),
+            correction: (1.0 - BETA2.powi(self.steps)).sqrt(),
+            decay: 1.0 - lr * self.weight_decay,
+        }
+    }
+
+    fn step_on_cpu(&self, grads: &GradStore, rates: &Rates) -> Result<()> {
         for slot in &self.slots {
-            if let Some(grad) = grads.get(&slot.var) {
-                let step = Step {
-                    moments: &slot.moments,
-                    rate: lr / (1.0 - BETA1.powi(self.steps)),
-                    correction: (1.0 - BETA2.powi(self.steps)).sqrt(),
-                    decay: 1.0 - lr * self.weight_decay,
-                };
+            if let (Moments::Cpu(moments), Some(grad)) = (&slot.moments, grads.get(&slot.var)) {
+                let step = Step { moments, rates };
                 slot.var.inplace_op2(&grad.contiguous()?, &step)?;
             }
         }
@@ -77,6 +152,11 @@ impl AdamW {
 /// in one pass over memory.
 struct Step<'a> {
     moments: &'a Mutex<CpuStorage>,
+    rates: &'a Rates,
+}
+
+/// The numbers of a step that do not depend on the parameter.
+struct Rates {
     rate: f64,
     correction: f64,
     decay: f64,
@@ -84,7 +164,7 @@ struct Step<'a> {
 
 macro_rules! kernel {
     ($name:ident, $float:ty) => {
-        fn $name(theta: &mut [$float], moments: &mut [$float], grad: &[$float], by: &Step) {
+        fn $name(theta: &mut [$float], moments: &mut [$float], grad: &[$float], by: &Rates) {
             let (b1, b2, eps) = (BETA1 as $float, BETA2 as $float, EPS as $float);
             let (rate, decay) = (by.rate as $float, by.decay as $float);
             let correction = by.correction as $float;
@@ -122,10 +202,10 @@ impl InplaceOp2 for Step<'_> {
         let (to, from) = (span(theta_layout)?, span(grad_layout)?);
         match (theta, &mut *lock(self.moments), grad) {
             (CpuStorage::F32(theta), CpuStorage::F32(moments), CpuStorage::F32(grad)) => {
-                step_f32(&mut theta[to], moments, &grad[from], self);
+                step_f32(&mut theta[to], moments, &grad[from], self.rates);
             }
             (CpuStorage::F64(theta), CpuStorage::F64(moments), CpuStorage::F64(grad)) => {
-                step_f64(&mut theta[to], moments, &grad[from], self);
+                step_f64(&mut theta[to], moments, &grad[from], self.rates);
             }
             _ => bail!("adamw works on f32 or f64 parameters with gradients of the same type"),
         }
@@ -140,20 +220,28 @@ fn lock(moments: &Mutex<CpuStorage>) -> MutexGuard<'_, CpuStorage> {
 impl Slot {
     /// The shape of the saved moments.
     pub fn moments_shape(&self) -> Shape {
-        (2, self.var.elem_count()).into()
+        moments_shape(&self.var)
     }
 
     /// The moments as bytes of f32.
     pub fn moments_bytes(&self) -> Result<Vec<u8>> {
-        match &*lock(&self.moments) {
-            CpuStorage::F32(values) => Ok(le_bytes(values)),
-            _ => bail!("checkpoints hold f32"),
+        match &self.moments {
+            Moments::Gpu(moments) => Ok(bytes(moments)?.0),
+            Moments::Cpu(moments) => match &*lock(moments) {
+                CpuStorage::F32(values) => Ok(le_bytes(values)),
+                _ => bail!("checkpoints hold f32"),
+            },
         }
     }
 
     /// Takes up moments of [`Self::moments_shape`].
     pub fn set_moments(&self, saved: &Tensor) -> Result<()> {
-        *lock(&self.moments) = CpuStorage::F32(saved.flatten_all()?.to_vec1()?);
+        match &self.moments {
+            Moments::Gpu(moments) => moments.set(saved)?,
+            Moments::Cpu(moments) => {
+                *lock(moments) = CpuStorage::F32(saved.flatten_all()?.to_vec1()?);
+            }
+        }
         Ok(())
     }
 }
@@ -179,30 +267,4 @@ fn le_bytes(values: &[f32]) -> Vec<u8> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use candle_core::Device;
-
-    #[test]
-    fn the_first_step_moves_by_the_rate_against_the_sign_and_decays() {
-        let var = Var::new(&[1.0f64, -2.0, 3.0], &Device::Cpu).unwrap();
-        let idle = Var::new(&[5.0f64], &Device::Cpu).unwrap();
-        let vars = vec![("a".into(), var.clone()), ("idle".into(), idle.clone())];
-        let mut adamw = AdamW::new(vars, 0.1).unwrap();
-        let weights = Tensor::new(&[2.0f64, 4.0, -1.0], &Device::Cpu).unwrap();
-        let loss = (var.as_tensor() * weights).unwrap().sum_all().unwrap();
-        adamw.step(&loss.backward().unwrap(), 0.01).unwrap();
-        let expected = [1.0f64, -2.0, 3.0]
-            .iter()
-            .zip([1.0, 1.0, -1.0])
-            .map(|(x, sign)| x * (1.0 - 0.001) - 0.01 * sign);
-        for (got, want) in var.to_vec1::<f64>().unwrap().iter().zip(expected) {
-            assert!((got - want).abs() < 1e-9, "{got} {want}");
-        }
-        assert_eq!(
-            idle.to_vec1::<f64>().unwrap(),
-            [5.0],
-            "no gradient, no decay"
-        );
-    }
-}
+mod tests;

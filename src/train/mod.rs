@@ -3,19 +3,24 @@
 
 mod adamw;
 mod checkpoint;
+mod labelled;
+mod recorded;
 mod schedule;
+mod steps;
 
 pub use adamw::AdamW;
+pub use labelled::Labelled;
 pub use schedule::learning_rate;
 
-use crate::config::{RunConfig, TaskConfig};
+use crate::config::{Precision, RunConfig, TaskConfig};
 use crate::error::Result;
+use crate::gpu;
 use crate::model::{Io, Model};
-use crate::nn::{Cx, Params, Rows};
-use crate::ops::Classified;
+use crate::nn::{Cx, Params};
 use crate::store::{EpochRow, Outcome};
-use crate::tasks::{Batch, Dataset};
-use candle_core::{DType, Device, Tensor, Var};
+use crate::tasks::Dataset;
+use candle_core::{DType, Device, Var};
+use recorded::Steps;
 use serde::{Deserialize, Serialize};
 use std::time::Instant;
 
@@ -54,17 +59,24 @@ pub struct Trainer<'a> {
     /// The same weights without gradient tracking.
     tested: Model,
     optimizer: AdamW,
+    steps: Steps,
     progress: Progress,
 }
 
 impl<'a> Trainer<'a> {
-    /// A run at its beginning, in f32 on `device`.
+    /// A run at its beginning, on `device`.
     pub fn new(
         config: &'a RunConfig,
         (train, test): &'a (Dataset, Dataset),
         device: &Device,
     ) -> Result<Self> {
+        let precision = config.train.precision;
+        gpu::products_in_tf32(precision == Precision::Tf32);
         let params = Params::seeded(config.seed, DType::F32, device);
+        let params = params.for_activations(match precision {
+            Precision::Bf16 => DType::BF16,
+            Precision::F32 | Precision::Tf32 => DType::F32,
+        });
         let io = io(&config.task);
         let model = Model::new(&config.model, io, &params)?;
         Ok(Self {
@@ -76,6 +88,7 @@ impl<'a> Trainer<'a> {
             device: device.clone(),
             params,
             model,
+            steps: Steps::default(),
             progress: Progress::default(),
         })
     }
@@ -155,30 +168,6 @@ impl<'a> Trainer<'a> {
         self.config.model.n_layers * self.model.state_size(seq_len)
     }
 
-    /// One optimiser step on the next batch of the epoch: its loss, which if it is no number has
-    /// changed nothing. [`Self::run`] tests between epochs; a caller of this stops there.
-    pub fn step(&mut self) -> Result<f64> {
-        let start = Instant::now();
-        let first = self.step_in_epoch() * self.config.train.batch_size;
-        let last = (first + self.config.train.batch_size).min(self.train.len());
-        let batch = Labelled::new(self.train.batch(first..last), self.train, &self.device)?;
-        let cx = Cx::train(self.config.seed, self.progress.step as u64);
-        let loss = batch.classify(&self.model, &cx)?.loss;
-        let value = f64::from(loss.to_scalar::<f32>()?);
-        if value.is_finite() {
-            let rate = learning_rate(
-                &self.config.train,
-                self.progress.step,
-                self.steps_per_epoch(),
-            );
-            self.optimizer.step(&loss.backward()?, rate)?;
-            self.progress.step += 1;
-            self.progress.loss_sum += value;
-        }
-        self.progress.epoch_seconds += start.elapsed().as_secs_f64();
-        Ok(value)
-    }
-
     fn finish_epoch(&mut self) -> Result<EpochRow> {
         let start = Instant::now();
         let steps = self.steps_per_epoch();
@@ -228,36 +217,5 @@ pub fn io(task: &TaskConfig) -> Io {
     }
 }
 
-/// A batch on the device, with the rows that carry a label.
-pub struct Labelled {
-    /// `(batch, seq_len)` u32.
-    pub tokens: Tensor,
-    /// Where the labels are.
-    pub rows: Rows,
-    /// `(batch · labels)` u32.
-    pub answers: Tensor,
-}
-
-impl Labelled {
-    /// Uploads `batch`, which is part of `data`.
-    pub fn new(batch: Batch, data: &Dataset, device: &Device) -> Result<Self> {
-        let (seq_len, labels) = (data.seq_len(), data.labels_per_example());
-        let size = batch.tokens.len() / seq_len;
-        let positions = Tensor::from_slice(batch.positions, (size, labels), device)?;
-        Ok(Self {
-            tokens: Tensor::from_slice(batch.tokens, (size, seq_len), device)?,
-            rows: Rows { positions },
-            answers: Tensor::from_slice(batch.answers, size * labels, device)?,
-        })
-    }
-
-    /// The last hidden layer at the labelled rows, `(batch, labels, d_model)`.
-    pub fn hidden(&self, model: &Model, cx: &Cx) -> Result<Tensor> {
-        Ok(model.hidden(&self.tokens, Some(&self.rows), cx)?)
-    }
-
-    /// Mean cross-entropy over the labelled rows, and which of them are answered rightly.
-    pub fn classify(&self, model: &Model, cx: &Cx) -> Result<Classified> {
-        Ok(model.classify(&self.hidden(model, cx)?, &self.answers)?)
-    }
-}
+#[cfg(test)]
+mod tests;

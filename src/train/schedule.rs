@@ -20,6 +20,7 @@ pub fn learning_rate(config: &TrainConfig, step: usize, steps_per_epoch: usize) 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::config::Precision;
 
     fn config(schedule: Schedule) -> TrainConfig {
         TrainConfig {
@@ -28,6 +29,7 @@ mod tests {
             epochs: 4,
             batch_size: 8,
             weight_decay: 0.1,
+            precision: Precision::F32,
             stop_above: 0.99,
         }
     }

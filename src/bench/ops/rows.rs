@@ -1,39 +1,42 @@
 //! Ops on each row for itself: linear maps, norms, the head, functions of one number.
 
-use super::{Fill, Op, POINTWISE};
+use super::{input, parameter, Fill, Op, Sizes, POINTWISE};
 use crate::bench::floors::{Extent, Passes};
 use crate::ops::{self, Dropout};
 
 pub(super) static OPS: &[Op] = &[
     Op {
         name: "layer_norm",
+        sizes: Sizes::Rows,
         about: "x (B, L, d), over d; elements B L d",
         inputs: |s| {
-            let weight = (vec![s.width], Fill::Uniform(0.5, 1.5));
-            let bias = (vec![s.width], Fill::Normal(1.0));
-            vec![(s.sequence(s.width), Fill::Normal(1.0)), weight, bias]
+            let weight = parameter([s.width], Fill::Uniform(0.5, 1.5));
+            let bias = parameter([s.width], Fill::Normal(1.0));
+            vec![input(s.sequence(s.width), Fill::Normal(1.0)), weight, bias]
         },
-        run: |x| ops::layer_norm(&x[0], &x[1], &x[2], 1e-5),
+        run: |x, _| ops::layer_norm(&x[0], &x[1], &x[2], 1e-5),
         ..POINTWISE
     },
     Op {
         name: "linear",
+        sizes: Sizes::Square,
         about: "x (B, L, d), to n features with a bias; elements B L d n",
         states: true,
         inputs: |s| {
-            let weight = (vec![s.states, s.width], Fill::Normal(0.02));
-            let bias = (vec![s.states], Fill::Normal(1.0));
-            vec![(s.sequence(s.width), Fill::Normal(1.0)), weight, bias]
+            let weight = parameter([s.states, s.width], Fill::Normal(0.02));
+            let bias = parameter([s.states], Fill::Normal(1.0));
+            vec![input(s.sequence(s.width), Fill::Normal(1.0)), weight, bias]
         },
-        run: |x| ops::linear(&x[0], &x[1], Some(&x[2])),
+        run: |x, _| ops::linear(&x[0], &x[1], Some(&x[2])),
         elements: Extent::elements,
-        floor: |e| Passes::dense(2.0 * e.elements()),
+        floor: |e| Passes::dense(2.0 * e.elements(), e.tokens() * (e.width + e.states)),
         ..POINTWISE
     },
     Op {
         name: "dropout",
+        sizes: Sizes::Rows,
         about: "x (B, L, d), p = 0.1; elements B L d",
-        run: |x| {
+        run: |x, _| {
             let (p, key, index) = (0.1, [1, 2], 3);
             ops::dropout(&x[0], Dropout { p, key, index })
         },
@@ -42,91 +45,140 @@ pub(super) static OPS: &[Op] = &[
     },
     Op {
         name: "cross_entropy",
+        sizes: Sizes::Labels,
         about: "hidden (B L, d), a head of n classes; elements B L n",
         states: true,
         inputs: |s| {
             let rows = s.batch * s.len;
-            let head = (vec![s.states, s.width], Fill::Normal(0.02));
-            let classes = (vec![rows], Fill::Classes(s.states));
-            vec![(vec![rows, s.width], Fill::Normal(1.0)), head, classes]
+            let head = parameter([s.states, s.width], Fill::Normal(0.02));
+            let classes = input([rows], Fill::Classes(s.states));
+            vec![input([rows, s.width], Fill::Normal(1.0)), head, classes]
         },
-        run: |x| Ok(ops::cross_entropy(&x[0], &x[1], &x[2])?.loss),
+        run: |x, _| Ok(ops::cross_entropy(&x[0], &x[1], &x[2])?.loss),
         elements: |e| e.tokens() * e.states,
-        floor: |e| Passes::dense(2.0 * e.elements()),
+        floor: |e| Passes::dense(2.0 * e.elements(), e.channels() + e.states * e.width),
         ..POINTWISE
     },
     Op {
         name: "sigmoid",
-        run: |x| ops::sigmoid(&x[0]),
+        run: |x, _| ops::sigmoid(&x[0]),
         ..POINTWISE
     },
     Op {
         name: "softplus",
-        run: |x| ops::softplus(&x[0]),
+        run: |x, _| ops::softplus(&x[0]),
         ..POINTWISE
     },
     Op {
         name: "elu1",
-        run: |x| ops::elu1(&x[0]),
+        run: |x, _| ops::elu1(&x[0]),
         ..POINTWISE
     },
     Op {
         name: "gelu",
-        run: |x| ops::gelu(&x[0]),
+        run: |x, _| ops::gelu(&x[0]),
         ..POINTWISE
     },
     Op {
         name: "silu",
-        run: |x| ops::silu(&x[0]),
+        run: |x, _| ops::silu(&x[0]),
         ..POINTWISE
     },
     Op {
         name: "tanh",
-        run: |x| ops::tanh(&x[0]),
+        run: |x, _| ops::tanh(&x[0]),
         ..POINTWISE
     },
     Op {
         name: "add_layer_norm",
+        sizes: Sizes::Rows,
         about: "x, y (B, L, d), their sum and its norm; elements B L d",
         inputs: |s| {
-            let x = (s.sequence(s.width), Fill::Normal(1.0));
-            let weight = (vec![s.width], Fill::Uniform(0.5, 1.5));
-            let bias = (vec![s.width], Fill::Normal(1.0));
+            let x = input(s.sequence(s.width), Fill::Normal(1.0));
+            let weight = parameter([s.width], Fill::Uniform(0.5, 1.5));
+            let bias = parameter([s.width], Fill::Normal(1.0));
             vec![x.clone(), x, weight, bias]
         },
-        run: |x| Ok(ops::add_layer_norm(&x[0], &x[1], &x[2], &x[3], 1e-5)?.1),
+        run: |x, _| Ok(ops::add_layer_norm(&x[0], &x[1], &x[2], &x[3], 1e-5)?.1),
         floor: |e| Passes::moves(e.channels(), 4.0, 9.0),
         ..POINTWISE
     },
     Op {
         name: "mlp",
+        sizes: Sizes::Wide,
         about: "x (B, L, d) through n hidden features; elements B L d n",
         states: true,
         inputs: |s| {
             let [up, down] = [[s.states, s.width], [s.width, s.states]];
             vec![
-                (s.sequence(s.width), Fill::Normal(1.0)),
-                (up.to_vec(), Fill::Normal(0.1)),
-                (vec![s.states], Fill::Normal(1.0)),
-                (down.to_vec(), Fill::Normal(0.1)),
-                (vec![s.width], Fill::Normal(1.0)),
+                input(s.sequence(s.width), Fill::Normal(1.0)),
+                parameter(up, Fill::Normal(0.1)),
+                parameter([s.states], Fill::Normal(1.0)),
+                parameter(down, Fill::Normal(0.1)),
+                parameter([s.width], Fill::Normal(1.0)),
             ]
         },
-        run: |x| ops::mlp(&x[0], [&x[1], &x[2]], [&x[3], &x[4]]),
+        run: |x, _| ops::mlp(&x[0], [&x[1], &x[2]], [&x[3], &x[4]]),
         elements: Extent::elements,
-        floor: |e| Passes::dense(4.0 * e.elements()),
+        floor: |e| Passes::dense(4.0 * e.elements(), 2.0 * e.channels()),
         ..POINTWISE
     },
     Op {
         name: "embedding",
+        sizes: Sizes::Tokens,
         about: "tokens (B, L), a table of n rows of d; elements B L d",
         states: true,
         inputs: |s| {
-            let table = (vec![s.states, s.width], Fill::Normal(0.02));
-            vec![(vec![s.batch, s.len], Fill::Classes(s.states)), table]
+            let table = parameter([s.states, s.width], Fill::Normal(0.02));
+            vec![input([s.batch, s.len], Fill::Classes(s.states)), table]
         },
-        run: |x| ops::embedding(&x[0], &x[1], None, None),
+        run: |x, io| ops::embedding(&x[0], &x[1], None, None, io),
         floor: |e| Passes::moves(e.channels(), 2.0, 4.0),
+        ..POINTWISE
+    },
+    Op {
+        name: "softplus_biased",
+        about: "x (B, L, 1), a bias a channel; elements B L d",
+        sizes: Sizes::Rows,
+        inputs: |s| {
+            let bias = parameter([s.width], Fill::Normal(1.0));
+            vec![input(s.sequence(1), Fill::Normal(1.0)), bias]
+        },
+        run: |x, _| ops::softplus_biased(&x[0], &x[1]),
+        floor: |e| Passes::moves(e.channels(), 1.0, 2.0),
+        ..POINTWISE
+    },
+    Op {
+        name: "add_scaled",
+        about: "x, y (B, L, d), a scale a channel; elements B L d",
+        sizes: Sizes::Rows,
+        inputs: |s| {
+            let x = input(s.sequence(s.width), Fill::Normal(1.0));
+            vec![x.clone(), x, parameter([s.width], Fill::Normal(1.0))]
+        },
+        run: |x, _| ops::add_scaled(&x[0], &x[1], &x[2]),
+        floor: |e| Passes::moves(e.channels(), 3.0, 6.0),
+        ..POINTWISE
+    },
+    Op {
+        name: "scale_heads",
+        about: "x (B, L, d), a scale for each head of it; elements B L d",
+        heads: true,
+        sizes: Sizes::Rows,
+        inputs: |s| {
+            let scale = input(s.sequence(s.heads), Fill::Uniform(0.5, 1.5));
+            vec![input(s.sequence(s.width), Fill::Normal(1.0)), scale]
+        },
+        run: |x, _| ops::scale_heads(&x[0], &x[1]),
+        ..POINTWISE
+    },
+    Op {
+        name: "gated_readout",
+        about: "h, g and an output gate (B, L, d); elements B L d",
+        sizes: Sizes::Rows,
+        inputs: |s| vec![input(s.sequence(s.width), Fill::Normal(1.0)); 3],
+        run: |x, _| ops::gated_readout(&x[0], &x[1], Some(&x[2])),
+        floor: |e| Passes::moves(e.channels(), 4.0, 11.0),
         ..POINTWISE
     },
 ];

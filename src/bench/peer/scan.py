@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""The selective scan in plain PyTorch, in four forms, to be timed beside `dsf bench op selective_scan`.
+"""The selective scan in PyTorch, in several forms, to be timed beside `dsf bench op selective_scan`.
 
     h_t = exp(delta_t a) * h_{t-1} + delta_t u_t b_t,   y_t = h_t . c_t
 
@@ -7,6 +7,9 @@ u, delta: (B, L, d); a: (d, n); b, c: (B, L, n); y: (B, L, d).
 
     dsf bench op selective_scan --shape 8,512,128,64 --export scan.safetensors --repeats 1
     python scan.py --load scan.safetensors --form compiled
+
+`--device cuda` computes on a GPU, where the clock waits for it. The form `mamba` is the CUDA kernel of
+the package mamba_ssm; where that cannot be imported, the report says `absent`.
 """
 import argparse
 import json
@@ -114,7 +117,34 @@ def compiled(u, delta, a, b, c, stretch=16):
     return torch.cat(ys, 1)
 
 
-FORMS = {"loop": loop, "walk": walk, "replay": replay, "compiled": compiled}
+def mamba(u, delta, a, b, c):
+    """The public CUDA kernel, which wants time last and gives back rounding of its own."""
+    from mamba_ssm.ops.selective_scan_interface import selective_scan_fn
+
+    last = [x.mT.contiguous() for x in (u, delta, b, c)]
+    return selective_scan_fn(last[0], last[1], a, last[2], last[3]).mT
+
+
+FORMS = {"loop": loop, "walk": walk, "replay": replay, "compiled": compiled, "mamba": mamba}
+
+
+def absent(form):
+    """Prints why a form cannot be had here, and whether that is so."""
+    if form != "mamba":
+        return False
+    try:
+        from mamba_ssm.ops import selective_scan_interface  # noqa: F401
+    except Exception as e:  # a package built for another torch fails in its own ways
+        print(json.dumps({"absent": f"mamba_ssm cannot be imported: {e}"}))
+        return True
+    return False
+
+
+def settle(device):
+    """The full precision of f32, which is torch's own choice for products but not for convolutions."""
+    torch.backends.cudnn.allow_tf32 = False
+    torch.backends.cuda.matmul.allow_tf32 = False
+    return torch.device(device)
 
 
 def load(path):
@@ -133,12 +163,15 @@ def load(path):
     return tensors
 
 
-def timed(work, warm, times):
+def timed(work, warm, times, device=torch.device("cpu")):
     """Results of all calls; wall and CPU seconds of those after the first `warm`."""
+    wait = torch.cuda.synchronize if device.type == "cuda" else lambda: None
     results, wall, cpu = [], [], []
     for _ in range(warm + times):
+        wait()
         start = time.perf_counter(), time.process_time()
         results.append(work())
+        wait()
         wall.append(time.perf_counter() - start[0])
         cpu.append(time.process_time() - start[1])
     return results, wall[warm:], cpu[warm:]
@@ -151,6 +184,8 @@ def summary(wall, cpu):
         "cpu_s_min": min(cpu),
         "cpu_s_max": max(cpu),
         "s_per_step": statistics.median(wall),
+        "s_min": min(wall),
+        "s_max": max(wall),
         "peak_bytes": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024,
         "torch": torch.__version__,
         "threads": torch.get_num_threads(),
@@ -164,10 +199,13 @@ def main():
     parser.add_argument("--steps", type=int, default=5)
     parser.add_argument("--warm", type=int, default=1)
     parser.add_argument("--threads", type=int, default=1)
+    parser.add_argument("--device", default="cpu", help="cpu, cuda or cuda:1")
     given = parser.parse_args()
+    if absent(given.form):
+        return
     torch.set_num_threads(given.threads)
-    tensors = load(given.load)
-    inputs = [tensors[f"input.{i}"].requires_grad_() for i in range(len(tensors))]
+    device, tensors = settle(given.device), load(given.load)
+    inputs = [tensors[f"input.{i}"].to(device).requires_grad_() for i in range(len(tensors))]
 
     def both():
         for x in inputs:
@@ -176,7 +214,7 @@ def main():
         y.backward(torch.ones_like(y))
         return y.detach()
 
-    ys, wall, cpu = timed(both, given.warm, given.steps)
+    ys, wall, cpu = timed(both, given.warm, given.steps, device)
     sums = [ys[-1].double().abs().sum(), sum(x.grad.double().abs().sum() for x in inputs)]
     print(json.dumps(summary(wall, cpu) | {"losses": [float(s) for s in sums]}))
 

@@ -34,7 +34,7 @@ class Attention(nn.Module):
 
     def forward(self, x):
         q, k = self.qk(x).chunk(2, -1)
-        future = torch.ones(x.shape[1], x.shape[1], dtype=torch.bool).triu(1)
+        future = torch.ones(x.shape[1], x.shape[1], dtype=torch.bool, device=x.device).triu(1)
         if self.kind == "softmax":
             scores = (q @ k.mT / math.sqrt(q.shape[-1])).masked_fill(future, -1e4)
             weights = torch.softmax(scores, -1)
@@ -210,10 +210,14 @@ def main():
     parser.add_argument("--steps", type=int, default=3)
     parser.add_argument("--warm", type=int, default=1)
     parser.add_argument("--threads", type=int, default=1)
+    parser.add_argument("--device", default="cpu", help="cpu, cuda or cuda:1")
     given = parser.parse_args()
+    if scan.absent(given.form):
+        return
     torch.set_num_threads(given.threads)
     torch.manual_seed(0)
-    tensors = scan.load(given.load)
+    device = scan.settle(given.device)
+    tensors = {name: x.to(device) for name, x in scan.load(given.load).items()}
     ids, labels = tensors.pop("data.tokens"), tensors.pop("data.labels")
     model = Model(tensors, given.mixer, given.form, given.dropout)
     optimizer = torch.optim.AdamW(model.parameters(), lr=given.lr, weight_decay=given.wd, fused=True)
@@ -233,7 +237,7 @@ def main():
         optimizer.step()
         return loss
 
-    losses, wall, cpu = scan.timed(step, given.warm, given.steps)
+    losses, wall, cpu = scan.timed(step, given.warm, given.steps, device)
     print(json.dumps(scan.summary(wall, cpu) | {"loss": losses[-1], "losses": losses}))
 
 

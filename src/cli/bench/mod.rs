@@ -2,6 +2,7 @@
 
 mod all;
 mod compare;
+mod device;
 mod lengths;
 mod op;
 mod rows;
@@ -9,13 +10,16 @@ mod step;
 mod text;
 
 use super::Global;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use clap::{Args, Subcommand};
 
 #[derive(Args)]
+#[command(subcommand_negates_reqs = true, arg_required_else_help = true)]
 pub(super) struct Arguments {
     #[command(subcommand)]
-    what: What,
+    what: Option<What>,
+    #[command(flatten)]
+    whole: device::Arguments,
 }
 
 #[derive(Subcommand)]
@@ -33,7 +37,15 @@ enum What {
 }
 
 pub(super) fn main(arguments: Arguments, global: &Global) -> Result<u8> {
-    match arguments.what {
+    let Some(what) = arguments.what else {
+        return device::main(&arguments.whole, global);
+    };
+    if arguments.whole.given() {
+        return Err(Error::usage(
+            "--device stands for itself: a step or an op alone is timed on the CPU",
+        ));
+    }
+    match what {
         What::All(arguments) => all::main(&arguments, global),
         What::Lengths(arguments) => lengths::main(&arguments, global),
         What::Compare(arguments) => compare::main(&arguments, global),

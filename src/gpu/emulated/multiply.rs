@@ -1,7 +1,7 @@
 //! The library's matrix product, as plain loops.
 
-use super::super::{Buffer, Product, View};
-use candle_core::{DType, Result};
+use super::super::{Product, View};
+use candle_core::DType;
 use half::bf16;
 
 /// The elements as f32.
@@ -20,9 +20,9 @@ fn read(view: View) -> Vec<f32> {
     }
 }
 
-pub(super) fn write(to: &mut Buffer, values: &[f32]) {
-    let address = to.view().pointer().address;
-    // SAFETY: as above; the buffer is lent to us alone.
+pub(super) fn write(to: View, values: &[f32]) {
+    let address = to.pointer().address;
+    // SAFETY: as above; only we have the result.
     unsafe {
         match to.dtype() {
             DType::F32 => std::slice::from_raw_parts_mut(address as *mut f32, values.len())
@@ -35,13 +35,18 @@ pub(super) fn write(to: &mut Buffer, values: &[f32]) {
     }
 }
 
-pub(super) fn run(product: Product, to: &mut Buffer) -> Result<()> {
+pub(super) fn run(product: Product, to: View) {
     let (left, right) = (read(product.left.values), read(product.right.values));
     let mut sums = match product.add {
-        true => read(to.view()),
+        true => read(to),
         false => vec![0.0; to.len()],
     };
-    let Product { rows, inner, columns, .. } = product;
+    let Product {
+        rows,
+        inner,
+        columns,
+        ..
+    } = product;
     for (index, sums) in sums.chunks_exact_mut(rows * columns).enumerate() {
         let left = &left[index * product.left_stride()..];
         let right = &right[index * product.right_stride()..];
@@ -63,5 +68,4 @@ pub(super) fn run(product: Product, to: &mut Buffer) -> Result<()> {
         }
     }
     write(to, &sums);
-    Ok(())
 }

@@ -18,7 +18,11 @@ fn run(kernel: &str, blocks: usize, count: usize) -> Result<Vec<f32>> {
     let (_folder, gpu) = gpu_with(kernel);
     let mut y = gpu.alloc(DType::F32, count)?;
     let planted = Kernel::new("planted", "planted");
-    gpu.launch(planted, Grid::of(blocks, 64), &[(&mut y).into(), count.into()])?;
+    gpu.launch(
+        planted,
+        Grid::of(blocks, 64),
+        &[(&mut y).into(), count.into()],
+    )?;
     y.into_tensor(count).to_vec1()
 }
 
@@ -43,7 +47,10 @@ fn summing(barrier: &str) -> String {
 
 #[test]
 fn threads_share_memory_across_a_barrier() {
-    assert_eq!(run(&summing("__syncthreads();"), 1, 3).unwrap(), [2016.0; 3]);
+    assert_eq!(
+        run(&summing("__syncthreads();"), 1, 3).unwrap(),
+        [2016.0; 3]
+    );
 }
 
 #[test]
@@ -64,12 +71,28 @@ fn a_barrier_of_a_warp_orders_only_that_warp() {
 }
 
 #[test]
+fn a_shuffle_orders_no_memory() {
+    let kernel = "KERNEL(planted, 64, Global<float> y, uint32_t count) {
+        SHARED(float, parts, 64);
+        parts[threadIdx.x] = shuffle_xor(float(threadIdx.x), 1);
+        float other = shuffle_xor(1.0f, 1);
+        y[threadIdx.x] = parts[threadIdx.x ^ 1] + other;
+    }";
+    refused(kernel, 1, 64, "race: thread");
+}
+
+#[test]
 fn two_blocks_that_write_one_element_are_a_race() {
     let kernel = "KERNEL(planted, 64, Global<float> y, uint32_t count) {
         if (threadIdx.x < count) y[threadIdx.x] = 1.0f;
     }";
     assert_eq!(run(kernel, 1, 5).unwrap(), [1.0; 5]);
-    refused(kernel, 2, 5, "race: thread 0 of block 1 writes what thread 0 of block 0");
+    refused(
+        kernel,
+        2,
+        5,
+        "race: thread 0 of block 1 writes what thread 0 of block 0",
+    );
 }
 
 #[test]
@@ -77,7 +100,12 @@ fn an_access_beyond_the_end_is_found() {
     let kernel = "KERNEL(planted, 64, Global<float> y, uint32_t count) {
         if (threadIdx.x <= count) y[threadIdx.x] = 1.0f;
     }";
-    refused(kernel, 1, 5, "out of bounds: thread 5 of block 0 touches element 5 of argument 0, which has 5");
+    refused(
+        kernel,
+        1,
+        5,
+        "out of bounds: thread 5 of block 0 touches element 5 of argument 0, which has 5",
+    );
 }
 
 #[test]
@@ -110,9 +138,19 @@ fn a_barrier_that_some_threads_miss_is_found() {
 #[test]
 fn arguments_are_those_of_the_kernel() {
     let kernel = "KERNEL(planted, 64, Global<float> y, float count) {}";
-    refused(kernel, 1, 1, "argument 1 is not the f32 that the kernel takes");
+    refused(
+        kernel,
+        1,
+        1,
+        "argument 1 is not the f32 that the kernel takes",
+    );
     let kernel = "KERNEL(planted, 64, Global<bf16> y, uint32_t count) {}";
-    refused(kernel, 1, 1, "argument 0 has elements of 4 bytes, the kernel's have 2");
+    refused(
+        kernel,
+        1,
+        1,
+        "argument 0 has elements of 4 bytes, the kernel's have 2",
+    );
     let kernel = "KERNEL(planted, 32, Global<float> y, uint32_t count) {}";
     refused(kernel, 1, 1, "above the kernel's bound");
     let kernel = "KERNEL(other, 64, Global<float> y, uint32_t count) {}";
@@ -125,7 +163,12 @@ fn a_block_has_48_kib_of_shared_memory() {
         SHARED(float, parts, 12289);
         parts[0] = 1.0f;
     }";
-    refused(kernel, 1, 1, "49156 bytes of shared memory, a block has 49152");
+    refused(
+        kernel,
+        1,
+        1,
+        "49156 bytes of shared memory, a block has 49152",
+    );
 }
 
 #[test]
@@ -141,4 +184,71 @@ fn lanes_trade_values() {
         (496 + 64 + 1000 * above + 100_000 * below) as f32
     };
     assert!(y.iter().enumerate().all(|(i, &y)| y == expected(i % 32)));
+}
+
+#[test]
+fn what_is_recorded_runs_when_it_is_replayed() {
+    let kernel = "KERNEL(planted, 64, Global<const float> x, Global<float> y, uint32_t count) {
+        if (threadIdx.x < count) y[threadIdx.x] = 2.0f * x[threadIdx.x];
+    }";
+    let (_folder, gpu) = gpu_with(kernel);
+    let bits = |x: f32| x.to_bits();
+    let x = gpu.upload(&[bits(1.0), bits(3.0)]).unwrap();
+    let x = View::new(x.view().pointer().address, DType::F32, 0, 2)
+        .unwrap()
+        .kept();
+    let last = std::cell::Cell::new(0);
+    let double = || -> Result<()> {
+        let mut once = gpu.alloc(DType::F32, 2)?;
+        let mut twice = gpu.alloc(DType::F32, 2)?;
+        let planted = || Kernel::new("planted", "planted");
+        gpu.launch(
+            planted(),
+            Grid::of(1, 64),
+            &[x.into(), (&mut once).into(), 2usize.into()],
+        )?;
+        gpu.launch(
+            planted(),
+            Grid::of(1, 64),
+            &[(&once).into(), (&mut twice).into(), 2usize.into()],
+        )?;
+        last.set(twice.view().pointer().address);
+        Ok(())
+    };
+    let recording = gpu.record(double).unwrap();
+    let results = View::new(last.get(), DType::F32, 0, 2).unwrap();
+    let read = || {
+        gpu.copy(results)
+            .unwrap()
+            .into_tensor(2)
+            .to_vec1::<f32>()
+            .unwrap()
+    };
+    assert!(read()[0].is_nan(), "nothing ran yet");
+    recording.replay().unwrap();
+    assert_eq!(read(), [4.0, 12.0]);
+    gpu.write(&[bits(5.0), bits(7.0)], x).unwrap();
+    recording.replay().unwrap();
+    assert_eq!(read(), [20.0, 28.0]);
+    let upload = gpu.record(|| gpu.upload(&[1]).map(drop));
+    assert!(upload.is_err_and(|e| e
+        .to_string()
+        .contains("an upload while launches are recorded")));
+}
+
+#[test]
+fn the_step_lies_in_memory_that_stays() {
+    let gpu = Emulation::of(sources()).gpu();
+    let read = |step: u64| {
+        let words = |view: View| {
+            Ok((
+                view.pointer().address,
+                gpu.copy(view)?.into_tensor(2).to_vec1::<u32>()?,
+            ))
+        };
+        gpu.with_step(step, words).unwrap()
+    };
+    let (place, words) = read(7);
+    assert_eq!(words, [7, 0]);
+    assert_eq!(read(3 << 32 | 5), (place, vec![5, 3]));
 }

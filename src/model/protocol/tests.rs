@@ -26,6 +26,7 @@ fn request(mixer: &str, protocol: Protocol) -> Request {
         epochs: 64,
         batch_size: None,
         weight_decay: 0.1,
+        precision: Precision::F32,
         dropout: None,
         seed: 123,
     }

@@ -21,8 +21,7 @@ const NARROW: usize = 64;
 const FULL: usize = if cfg!(test) { 4 } else { 264 };
 
 /// The output, then what the way back needs of each row's weights ([`Pairs::stats`]), if there will
-/// be one. All pairs, for every rule: a sum in time linear in L, as [`super::linear`] has it for the
-/// rules without a softmax, would branch off here and in [`backward`].
+/// be one.
 pub(super) fn forward(op: &CausalAttention, call: Launch) -> Result<Vec<Buffer>> {
     let (gpu, [q, k, v]) = (call.gpu, [call.ins[0], call.ins[1], call.ins[2]]);
     let items = op.batch * op.heads;

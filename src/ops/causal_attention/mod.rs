@@ -3,6 +3,7 @@
 mod backward;
 mod cpu;
 mod launch;
+mod launch_linear;
 mod linear;
 mod reference;
 
@@ -167,11 +168,17 @@ impl FusedOp for CausalAttention {
     }
 
     fn launch(&self, call: Launch) -> Result<Vec<Buffer>> {
-        launch::forward(self, call)
+        match launch_linear::applies(self) {
+            true => launch_linear::forward(self, call),
+            false => launch::forward(self, call),
+        }
     }
 
     fn launch_backward(&self, call: LaunchBackward) -> Result<Vec<Option<Buffer>>> {
-        launch::backward(self, call)
+        match launch_linear::applies(self) {
+            true => launch_linear::backward(self, call),
+            false => launch::backward(self, call),
+        }
     }
 }
 

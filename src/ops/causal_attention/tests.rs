@@ -1,6 +1,6 @@
 use super::*;
 use crate::ops::check::{self, Case};
-use candle_core::Device;
+use candle_core::{DType, Device};
 
 const RULES: [Weights; 3] = [Weights::Softmax, Weights::LinearNormalised, Weights::Plain];
 const DROPOUT: Dropout = Dropout {
@@ -156,6 +156,23 @@ fn kernels_need_no_axis_of_heads_and_bear_huge_scores() {
             .max_all()
             .unwrap();
         assert!(apart.to_scalar::<f32>().unwrap() < 1e-5);
+    }
+}
+
+/// Long enough for chunks.
+#[test]
+fn kernels_equal_the_reference_in_linear_time() {
+    for rule in [Weights::Plain, Weights::LinearNormalised] {
+        for sizes in [[1, 2, 200, 200, 4, 3], [1, 1, 129, 129, 5, 34]] {
+            let [batch, heads, rows, len, m, e] = sizes;
+            let zeros =
+                |dims: [usize; 4]| Tensor::zeros(&dims[..], DType::F32, &Device::Cpu).unwrap();
+            let (q, k) = ([batch, heads, rows, m], [batch, heads, len, m]);
+            let [q, k, v] = [q, k, [batch, heads, len, e]].map(zeros);
+            let op = CausalAttention::check(&q, &k, &v, None, rule, None).unwrap();
+            assert!(launch_linear::applies(&op));
+            kernels_agree(&[sizes], None, rule, None);
+        }
     }
 }
 

@@ -3,11 +3,15 @@ use crate::ops::check::{self, Case};
 
 const SHAPES: [&[usize]; 4] = [&[4], &[7, 63, 16], &[2, 300, 8], &[1, 1000, 12]];
 
+/// For kernels: more rows than a tile has, more columns than a warp.
+const SMALLER: [&[usize]; 4] = [&[4], &[7, 11, 16], &[130, 40], &[2, 3, 132]];
+
 fn skip_case(shape: &[usize]) -> Case {
     Case::new(format!("{shape:?}"))
         .normal("x", shape)
         .normal("y", shape)
         .normal("scale", &shape[shape.len() - 1..])
+        .parameter()
 }
 
 fn skip(ins: &[Tensor]) -> Result<Tensor> {
@@ -18,6 +22,7 @@ fn skip(ins: &[Tensor]) -> Result<Tensor> {
 fn add_scaled_is_a_broadcast_product_and_a_sum() {
     let reference = |ins: &[Tensor]| &ins[0] + ins[1].broadcast_mul(&ins[2])?;
     check::agree(&SHAPES.map(skip_case), skip, reference);
+    check::kernels_agree(&SMALLER.map(skip_case), skip, reference);
     check::finite_differences(&skip_case(&[2, 3]), skip);
     check::same_bits(&skip_case(&[3, 700, 5]), skip);
     check::partial_tracking(&skip_case(&[3, 4]), skip);
@@ -29,6 +34,7 @@ fn step_case(shape: &[usize], width: usize) -> Case {
     Case::new(format!("{shape:?}, {width}"))
         .uniform("x", shape, -20.0, 20.0)
         .normal("bias", &[width])
+        .parameter()
 }
 
 fn step(ins: &[Tensor]) -> Result<Tensor> {
@@ -53,6 +59,14 @@ fn softplus_biased_repeats_a_single_channel() {
         check::finite_differences(&step_case(&shape, 3), step);
         check::partial_tracking(&step_case(&shape, 3), step);
     }
+    let cases = SMALLER.map(|shape| step_case(shape, shape[shape.len() - 1]));
+    check::kernels_agree(&cases, step, of_sum);
+    let cases = [([7, 20, 1], 16), ([1, 70, 1], 140), ([1, 1, 1], 1)];
+    check::kernels_agree(
+        &cases.map(|(shape, width)| step_case(&shape, width)),
+        step,
+        of_sum,
+    );
     check::same_bits(&step_case(&[3, 700, 1], 5), step);
     let message = "softplus_biased: bias has shape [4], but x of shape [2, 3] asks for [3]";
     check::refuses(&[&[2, 3], &[4]], step, message);
@@ -82,6 +96,10 @@ fn scale_heads_multiplies_each_head_by_its_own_number() {
     };
     let cases = SHAPES.map(|shape| heads_case(shape, shape[shape.len() - 1] / 4));
     check::agree(&cases, heads, reference);
+    let cases = SMALLER.map(|shape| heads_case(shape, shape[shape.len() - 1] / 4));
+    check::kernels_agree(&cases, heads, reference);
+    let cases = [heads_case(&[3, 140], 1), heads_case(&[3, 140], 2)];
+    check::kernels_agree(&cases, heads, reference);
     check::finite_differences(&heads_case(&[2, 3, 4], 2), heads);
     check::same_bits(&heads_case(&[3, 700, 6], 1), heads);
     check::partial_tracking(&heads_case(&[3, 4], 2), heads);

@@ -10,6 +10,7 @@
 
 mod chunk;
 mod gradient;
+pub(crate) mod launch;
 mod leaf;
 mod output;
 mod state;

@@ -1,4 +1,5 @@
 use super::*;
+use crate::gpu::emulated::emulated;
 use crate::ops::check::{self, Case};
 use candle_core::Device;
 
@@ -13,10 +14,15 @@ fn fused(ins: &[Tensor]) -> Result<Tensor> {
     Ok(cross_entropy(&ins[0], &ins[1], &targets(ins))?.loss)
 }
 
+fn by_reference(ins: &[Tensor]) -> Result<Tensor> {
+    Ok(reference(&ins[0], &ins[1], &targets(ins))?.loss)
+}
+
 fn case(rows: usize, width: usize, classes: usize) -> Case {
     Case::new(format!("{rows} x {width} x {classes}"))
         .normal("hidden", &[rows, width])
         .uniform("weight", &[classes, width], -3.0, 3.0)
+        .parameter()
 }
 
 fn matrix(rows: &[[f32; 3]]) -> Tensor {
@@ -34,8 +40,22 @@ fn fused_equals_reference() {
         (300, 4, 1000),
     ];
     let cases = sizes.map(|(rows, width, classes)| case(rows, width, classes));
-    let by_reference = |ins: &[Tensor]| Ok(reference(&ins[0], &ins[1], &targets(ins))?.loss);
     check::agree(&cases, fused, by_reference);
+}
+
+#[test]
+fn kernels_equal_the_reference() {
+    let sizes = [
+        (3, 2, 4),
+        (1, 1, 1),
+        (2, 16, 63),
+        (65, 33, 130),
+        (7, 8, 5000),
+    ];
+    let cases = sizes.map(|(rows, width, classes)| case(rows, width, classes));
+    check::kernels_agree(&cases, fused, by_reference);
+    let tripled = |op: fn(&[Tensor]) -> Result<Tensor>| move |ins: &[Tensor]| op(ins)? * 3.0;
+    check::kernels_agree(&cases[..1], tripled(fused), tripled(by_reference));
 }
 
 #[test]
@@ -45,6 +65,7 @@ fn the_first_of_equal_logits_is_the_answer() {
     for found in [
         cross_entropy(&hidden, &weight, &targets).unwrap(),
         reference(&hidden, &weight, &targets).unwrap(),
+        emulated(|| cross_entropy(&hidden, &weight, &targets)).unwrap(),
     ] {
         assert_eq!(found.right.to_vec1::<f32>().unwrap(), [1.0, 0.0, 0.0]);
     }
@@ -71,8 +92,11 @@ fn every_subset_of_inputs_can_be_tracked() {
 fn large_logits_do_not_overflow() {
     let (hidden, weight) = (matrix(&[[1e30, 0.0, 0.0]]), matrix(&[[1.0; 3], [-1.0; 3]]));
     let target = Tensor::new(&[0u32], &Device::Cpu).unwrap();
-    let loss = cross_entropy(&hidden, &weight, &target).unwrap().loss;
-    assert_eq!(loss.to_scalar::<f32>().unwrap(), 0.0);
+    let loss = || {
+        let found = cross_entropy(&hidden, &weight, &target).unwrap();
+        found.loss.to_scalar::<f32>().unwrap()
+    };
+    assert_eq!((loss(), emulated(loss)), (0.0, 0.0));
 }
 
 #[test]

@@ -1,4 +1,5 @@
 use super::*;
+use crate::gpu::emulated::emulated;
 use crate::ops::check::{self, Case};
 use candle_core::Device;
 
@@ -18,14 +19,26 @@ fn tokens(batch: usize, len: usize, rows: usize) -> Tensor {
 fn both(batch: usize, len: usize) -> impl Fn(&[Tensor]) -> Result<Tensor> + Sync {
     move |ins| {
         let tokens = tokens(batch, len, ins[0].dim(0)?);
-        embedding(&tokens, &ins[0], Some(&ins[1]), Some(DROPPED))
+        let dtype = ins[0].dtype();
+        embedding(&tokens, &ins[0], Some(&ins[1]), Some(DROPPED), dtype)
+    }
+}
+
+fn by_reference(batch: usize, len: usize) -> impl Fn(&[Tensor]) -> Result<Tensor> {
+    move |ins| {
+        let tokens = tokens(batch, len, ins[0].dim(0)?);
+        let dtype = ins[0].dtype();
+        let op = Embedding::check(&tokens, &ins[0], Some(&ins[1]), Some(DROPPED), dtype)?;
+        op.reference(&ins[0], Some(&ins[1]))
     }
 }
 
 fn case(rows: usize, places: usize, width: usize) -> Case {
     Case::new(format!("{rows}, {places} x {width}"))
         .normal("table", &[rows, width])
+        .parameter()
         .normal("positions", &[places, width])
+        .parameter()
 }
 
 #[test]
@@ -36,19 +49,60 @@ fn fused_equals_reference() {
         (33, 2, 100, 2, 64),
         (1, 1000, 9, 1000, 17),
     ] {
-        let by_reference = |ins: &[Tensor]| {
-            let tokens = tokens(batch, len, rows);
-            let op = Embedding::check(&tokens, &ins[0], Some(&ins[1]), Some(DROPPED))?;
-            op.reference(&tokens, &ins[0], Some(&ins[1]))
-        };
-        check::agree(&[case(rows, places, width)], both(batch, len), by_reference);
+        let case = case(rows, places, width);
+        check::agree(&[case], both(batch, len), by_reference(batch, len));
+    }
+}
+
+#[test]
+fn kernels_equal_the_reference() {
+    // many tokens of one row, cut and long segments, several chunks, columns beyond one tile
+    for (batch, len, rows, places, width) in [
+        (1, 1, 1, 1, 1),
+        (7, 65, 40, 70, 5),
+        (9, 80, 100, 80, 8),
+        (2, 1100, 9, 1100, 3),
+        (3, 40, 21, 41, 66),
+        (2, 17, 5, 17, 132),
+    ] {
+        let case = case(rows, places, width);
+        check::kernels_agree(&[case], both(batch, len), by_reference(batch, len));
+    }
+}
+
+#[test]
+fn activations_can_be_narrower_than_the_table() {
+    let case = case(12, 20, 8);
+    let narrow = |ins: &[Tensor]| {
+        let tokens = tokens(5, 20, 12);
+        embedding(&tokens, &ins[0], Some(&ins[1]), Some(DROPPED), DType::BF16)
+    };
+    let run = || {
+        let vars = case.vars(DType::F32);
+        let x = narrow(&[vars[0].as_tensor().clone(), vars[1].as_tensor().clone()]).unwrap();
+        let grads = x.sqr().unwrap().backward().unwrap();
+        let grads = vars.iter().map(|var| grads.get(var).unwrap().clone());
+        std::iter::once(x.detach()).chain(grads).collect::<Vec<_>>()
+    };
+    for (got, expected) in emulated(run).iter().zip(run()) {
+        assert_eq!(got.dtype(), expected.dtype());
+        let [got, expected] = [got, &expected].map(|x| x.to_dtype(DType::F32).unwrap());
+        let apart = (&got - &expected)
+            .unwrap()
+            .abs()
+            .unwrap()
+            .max_all()
+            .unwrap();
+        let most = expected.abs().unwrap().max_all().unwrap();
+        let [apart, most] = [apart, most].map(|x| x.to_scalar::<f32>().unwrap());
+        assert!(apart <= 1e-2 * most, "{apart} of {most}");
     }
 }
 
 #[test]
 fn positions_and_dropout_are_optional() {
     let case = Case::new("table").normal("table", &[9, 4]);
-    let bare = |ins: &[Tensor]| embedding(&tokens(3, 5, 9), &ins[0], None, None);
+    let bare = |ins: &[Tensor]| embedding(&tokens(3, 5, 9), &ins[0], None, None, ins[0].dtype());
     check::agree(&[case], bare, |ins| {
         let rows = ins[0].index_select(&tokens(3, 5, 9).flatten_all()?, 0)?;
         rows.reshape((3, 5, 4))
@@ -76,7 +130,7 @@ fn a_token_beyond_the_table_and_missing_positions_are_errors() {
         let table = Tensor::zeros((2, 3), candle_core::DType::F32, &Device::Cpu).unwrap();
         let positions = Tensor::zeros((places, 3), table.dtype(), &Device::Cpu).unwrap();
         let tokens = tokens(1, 8, 4);
-        embedding(&tokens, &table, Some(&positions), None)
+        embedding(&tokens, &table, Some(&positions), None, table.dtype())
             .unwrap_err()
             .to_string()
     };

@@ -11,6 +11,7 @@
 //! to a fresh tensor of zeros, with one thread.
 
 mod graph;
+mod leaves;
 mod producers;
 mod state;
 mod values;
@@ -21,6 +22,7 @@ use crate::gpu::{self, Buffer, Gpu, View};
 use candle_core::op::BackpropOp;
 use candle_core::{bail, DType, Result, Shape, Tensor};
 use graph::Out;
+pub use leaves::backward;
 use state::State;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use values::Values;
@@ -164,8 +166,7 @@ fn apply_as<O: FusedOp, V: Values>(op: O, ins: &[&Tensor]) -> Result<Vec<Tensor>
         .zip(values)
         .map(|(shape, values)| (values.into_storage(), shape));
     if !tracked {
-        let bare =
-            |(values, shape)| Tensor::from_storage(values, shape, BackpropOp::none(), false);
+        let bare = |(values, shape)| Tensor::from_storage(values, shape, BackpropOp::none(), false);
         return Ok(ready.map(bare).collect());
     }
     let producers = V::registry();

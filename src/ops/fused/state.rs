@@ -4,7 +4,6 @@ use super::graph::{Root, Tap};
 use super::producers::{Sink, Source};
 use super::values::{Arrived, Values};
 use super::{lock, FusedOp};
-use candle_core::op::BackpropOp;
 use candle_core::{bail, Result, Tensor, TensorId};
 use std::sync::{Arc, Mutex, Weak};
 
@@ -38,12 +37,7 @@ struct Output<V> {
 }
 
 impl<O: FusedOp, V: Values> State<O, V> {
-    pub(super) fn new(
-        op: O,
-        ins: &[Tensor],
-        sources: &[Option<Source<V>>],
-        kept: Vec<V>,
-    ) -> Self {
+    pub(super) fn new(op: O, ins: &[Tensor], sources: &[Option<Source<V>>], kept: Vec<V>) -> Self {
         let empty = |_| Output {
             id: None,
             value: None,
@@ -142,15 +136,12 @@ impl<O: FusedOp, V: Values> State<O, V> {
         if self.sources[index].is_some() {
             return Ok(Some(tied.clone()));
         }
-        match lock(&self.grads)[index].take() {
-            Some(grad) => {
-                let (storage, shape) = (grad.into_storage(), tied.shape().clone());
-                let grad = Tensor::from_storage(storage, shape, BackpropOp::none(), false);
-                Ok(Some(grad))
-            }
-            None if tied.track_op() => tied.zeros_like().map(Some),
-            None => Ok(None),
-        }
+        let Some(grad) = lock(&self.grads)[index].take() else {
+            let zeros = tied.track_op().then(|| tied.zeros_like());
+            return zeros.transpose();
+        };
+        let grad = V::leaves(|leaves| leaves.take(tied, grad))?;
+        Ok(grad.map(|grad| grad.into_tensor(tied.shape())))
     }
 }
 

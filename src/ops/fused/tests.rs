@@ -103,7 +103,10 @@ fn nothing_is_kept_when_the_outputs_are_gone() {
     let x = Var::new(&[2.0], &Device::Cpu).unwrap();
     let (sum, product) = run(&[x.as_tensor().clone()]);
     let (second, _) = run(&[sum.clone(), product.clone()]);
-    assert!(<Vec<f64> as Values>::registry().of(&sum).is_some() && <Vec<f64> as Values>::registry().of(x.as_tensor()).is_none());
+    assert!(
+        <Vec<f64> as Values>::registry().of(&sum).is_some()
+            && <Vec<f64> as Values>::registry().of(x.as_tensor()).is_none()
+    );
     let weak = Arc::downgrade(&<Vec<f64> as Values>::registry().of(&second).unwrap().sink);
     let first = Arc::downgrade(&<Vec<f64> as Values>::registry().of(&sum).unwrap().sink);
     drop((sum, product));

@@ -1,10 +1,12 @@
 //! What carries the values of a fused op: numbers of the CPU, or memory of a GPU.
 
+use super::leaves::Leaves;
 use super::producers::Registry;
 use super::{Backward, Forward, FusedOp, Launch, LaunchBackward, Used};
 use crate::gpu::{self, Buffer, Gpu, View};
 use crate::ops::float::Float;
-use candle_core::{bail, Layout, Result, Storage, Tensor, WithDType};
+use candle_core::op::BackpropOp;
+use candle_core::{bail, Layout, Result, Shape, Storage, Tensor, WithDType};
 use std::ops::Deref;
 use std::sync::LazyLock;
 
@@ -15,6 +17,9 @@ pub(super) type Arrived<V> = Option<(V, Tensor)>;
 pub(super) trait Values: Sized + Send + Sync + 'static {
     /// The living outputs whose gradients are such values.
     fn registry() -> &'static Registry<Self>;
+
+    /// The variables of this thread that such gradients have reached.
+    fn leaves<T>(read: impl FnOnce(&Leaves<Self>) -> T) -> T;
 
     /// The outputs of an op and what it keeps.
     fn forward<O: FusedOp>(op: &O, ins: &[Tensor], tracked: bool) -> Result<Vec<Self>>;
@@ -36,6 +41,11 @@ pub(super) trait Values: Sized + Send + Sync + 'static {
 
     /// For candle.
     fn into_storage(self) -> Storage;
+
+    /// A tensor outside any graph.
+    fn into_tensor(self, shape: &Shape) -> Tensor {
+        Tensor::from_storage(self.into_storage(), shape, BackpropOp::none(), false)
+    }
 }
 
 macro_rules! on_the_cpu {
@@ -44,6 +54,13 @@ macro_rules! on_the_cpu {
             fn registry() -> &'static Registry<Self> {
                 static ALL: LazyLock<Registry<Vec<$float>>> = LazyLock::new(Registry::default);
                 &ALL
+            }
+
+            fn leaves<T>(read: impl FnOnce(&Leaves<Self>) -> T) -> T {
+                thread_local! {
+                    static LEAVES: Leaves<Vec<$float>> = const { Leaves::new() };
+                }
+                LEAVES.with(read)
             }
 
             fn forward<O: FusedOp>(op: &O, ins: &[Tensor], tracked: bool) -> Result<Vec<Self>> {
@@ -118,6 +135,13 @@ impl Values for Buffer {
         &ALL
     }
 
+    fn leaves<T>(read: impl FnOnce(&Leaves<Self>) -> T) -> T {
+        thread_local! {
+            static LEAVES: Leaves<Buffer> = const { Leaves::new() };
+        }
+        LEAVES.with(read)
+    }
+
     fn forward<O: FusedOp>(op: &O, ins: &[Tensor], tracked: bool) -> Result<Vec<Self>> {
         let gpu = &gpu_of(&ins[0])?;
         let guards: Vec<_> = ins.iter().map(Tensor::storage_and_layout).collect();
@@ -178,9 +202,7 @@ fn gpu_of(x: &Tensor) -> Result<Gpu> {
 }
 
 /// The storages of the outputs that were used, held for reading.
-fn guards_of<V>(
-    outs: &[Arrived<V>],
-) -> Vec<Option<(impl Deref<Target = Storage> + '_, &Layout)>> {
+fn guards_of<V>(outs: &[Arrived<V>]) -> Vec<Option<(impl Deref<Target = Storage> + '_, &Layout)>> {
     outs.iter()
         .map(|out| out.as_ref().map(|(_, value)| value.storage_and_layout()))
         .collect()

@@ -23,14 +23,14 @@ pub(super) fn backward<R: Rule, F: Float>(
     let sizes = &scan.sizes;
     let mut gz = vec![F::zero(); ins[0].len()];
     let mut gx = vec![F::zero(); ins[1].len()];
-    let mut gp = vec![F::zero(); sizes.batch * sizes.width];
+    let mut gp = vec![F::zero(); sizes.extent.batch * sizes.extent.width];
     let outs = [&mut gz[..], &mut gx, &mut gp];
     sizes.strips().run(outs, |strip, grads| {
         backward_strip(scan, &scan.strand(strip, ins, &numbers), out, grads);
     });
     let mut grads = vec![gz, gx];
     if R::LEARNT {
-        let gp = sum_parts(&gp, sizes.width);
+        let gp = sum_parts(&gp, sizes.extent.width);
         grads.push(scan.rule.learn(ins[2], gp));
     }
     grads

@@ -34,7 +34,8 @@ impl<'a, F: Float> Strand<'a, F> {
 
 impl<R: Rule> Scan<R> {
     pub(super) fn numbers<F: Float>(&self, ins: &[&[F]]) -> Vec<F> {
-        self.rule.numbers(ins.get(2).copied(), self.sizes.width)
+        self.rule
+            .numbers(ins.get(2).copied(), self.sizes.extent.width)
     }
 
     pub(super) fn strand<'a, F>(
@@ -45,7 +46,7 @@ impl<R: Rule> Scan<R> {
     ) -> Strand<'a, F> {
         Strand {
             strip,
-            len: self.sizes.len,
+            len: self.sizes.extent.len,
             z: ins[0],
             x: ins[1],
             numbers: strip.of(numbers),
@@ -56,7 +57,7 @@ impl<R: Rule> Scan<R> {
 pub(super) fn forward<R: Rule, F: Float>(scan: &Scan<R>, ins: &[&[F]]) -> Vec<F> {
     let numbers = scan.numbers(ins);
     let sizes = &scan.sizes;
-    let mut h = vec![F::zero(); sizes.batch * sizes.rows() * sizes.width];
+    let mut h = vec![F::zero(); sizes.extent.batch * sizes.rows() * sizes.extent.width];
     sizes.strips().run([&mut h], |strip, [h]| {
         forward_strip(scan, &scan.strand(strip, ins, &numbers), h);
     });

@@ -3,12 +3,15 @@
 
 mod backward;
 mod cpu;
+mod launch;
 mod reference;
 mod rules;
 
-use super::fused::{apply_one, runs_on, Backward, Forward, FusedOp};
+use super::fused::{apply_one, runs_on, Backward, Forward, FusedOp, Launch, LaunchBackward};
+use super::linear_scan::Extent;
 use super::strips::Strips;
 use super::{float::Float, shape};
+use crate::gpu::Buffer;
 use candle_core::{Result, Shape, Tensor};
 use rules::{Gated, Reversed, RgLru, Rule};
 
@@ -46,13 +49,20 @@ pub fn gated_scan(z: &Tensor, x: &Tensor, gates: &Gates, rows: Option<&Tensor>) 
     let sizes = Sizes::check(z, x, rows)?;
     let by = ("x", x);
     match gates {
-        Gates::Reversed { alpha } => shape::expect(OP, ("alpha", alpha), by, &[1])?,
-        Gates::RgLru { lambda, .. } => shape::expect(OP, ("lambda", lambda), by, &[sizes.width])?,
+        Gates::Reversed { alpha } => shape::parameter(OP, ("alpha", alpha), by, &[1])?,
+        Gates::RgLru { lambda, .. } => {
+            shape::parameter(OP, ("lambda", lambda), by, &[sizes.extent.width])?;
+        }
         Gates::Sigmoid => {}
     }
-    if !runs_on::<Scan<Gated>>(x) {
-        return reference::gated_scan(z, x, gates, rows);
+    if runs_on::<Scan<Gated>>(x) {
+        scan(sizes, z, x, gates)
+    } else {
+        reference::gated_scan(z, x, gates, rows)
     }
+}
+
+fn scan(sizes: Sizes, z: &Tensor, x: &Tensor, gates: &Gates) -> Result<Tensor> {
     match gates {
         Gates::Sigmoid => apply_one(Scan { sizes, rule: Gated }, &[z, x]),
         Gates::Reversed { alpha } => {
@@ -68,12 +78,19 @@ pub fn gated_scan(z: &Tensor, x: &Tensor, gates: &Gates, rows: Option<&Tensor>) 
 
 const OP: &str = "gated_scan";
 
-/// What is scanned, and the times wanted of each sequence, one after another; `None` is all.
+/// What is scanned, and the states that are wanted; `None` is all.
 struct Sizes {
-    batch: usize,
-    len: usize,
-    width: usize,
-    wanted: Option<Vec<usize>>,
+    extent: Extent,
+    wanted: Option<Wanted>,
+}
+
+/// The times of the states that are wanted, `rows` of each sequence.
+struct Wanted {
+    rows: usize,
+    /// On the CPU, one sequence after another.
+    known: Vec<usize>,
+    /// (B, rows), where x is.
+    times: Tensor,
 }
 
 impl Sizes {
@@ -81,40 +98,39 @@ impl Sizes {
         let [batch, len, width] = shape::dims(OP, ("x", x))?;
         shape::expect(OP, ("z", z), ("x", x), &[batch, len, 2 * width])?;
         let wanted = match rows {
-            Some(rows) => {
-                let [_, count] = shape::dims(OP, ("rows", rows))?;
-                let needed = ("x", [batch, count]);
-                Some(shape::ascending(OP, rows, needed, ("x", len), 0)?)
+            Some(times) => {
+                let [_, rows] = shape::dims(OP, ("rows", times))?;
+                let needed = ("x", [batch, rows]);
+                Some(Wanted {
+                    rows,
+                    known: shape::ascending(OP, times, needed, ("x", len), 0)?,
+                    times: times.contiguous()?,
+                })
             }
             None => None,
         };
-        Ok(Self {
-            batch,
-            len,
-            width,
-            wanted,
-        })
+        let extent = Extent::of(batch, len, width);
+        Ok(Self { extent, wanted })
     }
 
     /// States wanted of a sequence.
     fn rows(&self) -> usize {
-        match &self.wanted {
-            Some(wanted) => wanted.len() / self.batch,
-            None => self.len,
-        }
+        self.wanted
+            .as_ref()
+            .map_or(self.extent.len, |wanted| wanted.rows)
     }
 
     /// The time of state `row` of a sequence.
     #[inline(always)]
     fn time(&self, sequence: usize, row: usize) -> usize {
         match &self.wanted {
-            Some(wanted) => wanted[sequence * self.rows() + row],
+            Some(wanted) => wanted.known[sequence * wanted.rows + row],
             None => row,
         }
     }
 
     fn strips(&self) -> Strips {
-        Strips::new(self.batch, self.width)
+        Strips::new(self.extent.batch, self.extent.width)
     }
 }
 
@@ -125,10 +141,11 @@ struct Scan<R> {
 
 impl<R: Rule> FusedOp for Scan<R> {
     const NAME: &'static str = OP;
+    const KERNELS: bool = true;
 
     fn out_shapes(&self) -> Vec<Shape> {
         let sizes = &self.sizes;
-        vec![(sizes.batch, sizes.rows(), sizes.width).into()]
+        vec![(sizes.extent.batch, sizes.rows(), sizes.extent.width).into()]
     }
 
     fn forward<F: Float>(&self, Forward { ins, .. }: Forward<F>) -> Vec<Vec<F>> {
@@ -137,6 +154,15 @@ impl<R: Rule> FusedOp for Scan<R> {
 
     fn backward<F: Float>(&self, call: Backward<F>) -> Vec<Vec<F>> {
         backward::backward(self, call.ins, call.only())
+    }
+
+    /// Keeps all states where only some are wanted.
+    fn launch(&self, call: Launch) -> Result<Vec<Buffer>> {
+        self.launch_forward(call)
+    }
+
+    fn launch_backward(&self, call: LaunchBackward) -> Result<Vec<Option<Buffer>>> {
+        self.launch_back(call)
     }
 }
 

@@ -16,6 +16,14 @@ pub(super) trait Rule: Copy + Send + Sync + 'static {
     /// Whether there is a parameter behind the channels' numbers.
     const LEARNT: bool;
 
+    /// How the names of its kernels begin.
+    const KERNELS: &'static str;
+
+    /// What is added under its root.
+    fn eps(&self) -> f32 {
+        0.0
+    }
+
     /// The number of each of `width` channels, given the parameter.
     fn numbers<F: Float>(&self, parameter: Option<&[F]>, width: usize) -> Vec<F>;
 
@@ -41,6 +49,7 @@ pub(super) struct Gated;
 
 impl Rule for Gated {
     const LEARNT: bool = false;
+    const KERNELS: &'static str = "sigmoid";
 
     fn numbers<F: Float>(&self, _: Option<&[F]>, width: usize) -> Vec<F> {
         vec![F::zero(); width]
@@ -67,6 +76,7 @@ pub(super) struct Reversed;
 
 impl Rule for Reversed {
     const LEARNT: bool = true;
+    const KERNELS: &'static str = "reversed";
 
     fn numbers<F: Float>(&self, parameter: Option<&[F]>, width: usize) -> Vec<F> {
         vec![parameter.map_or(F::zero(), |alpha| alpha[0]); width]
@@ -112,6 +122,11 @@ impl RgLru {
 
 impl Rule for RgLru {
     const LEARNT: bool = true;
+    const KERNELS: &'static str = "rg_lru";
+
+    fn eps(&self) -> f32 {
+        self.eps as f32
+    }
 
     fn numbers<F: Float>(&self, parameter: Option<&[F]>, _: usize) -> Vec<F> {
         let number = |&lambda: &F| F::from_f64(-8.0) * Softplus::value(lambda);

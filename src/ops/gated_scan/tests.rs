@@ -1,4 +1,5 @@
 use super::*;
+use crate::gpu::emulated::emulated;
 use crate::ops::check::{self, Case};
 use candle_core::{DType, Device, Var};
 
@@ -25,8 +26,8 @@ fn case(rule: usize, batch: usize, len: usize, width: usize) -> Case {
         .normal("x", &[batch, len, width]);
     match rule {
         0 => case,
-        1 => case.uniform("alpha", &[1], 0.5, 2.0),
-        _ => case.uniform("lambda", &[width], -4.0, 1.0),
+        1 => case.uniform("alpha", &[1], 0.5, 2.0).parameter(),
+        _ => case.uniform("lambda", &[width], -4.0, 1.0).parameter(),
     }
 }
 
@@ -88,6 +89,49 @@ fn long_and_wide_ones_equal_the_reference_too() {
     }
 }
 
+/// Case, times and pieces of time for each rule.
+fn kernels_agree(rule: usize, (batch, len, width): (usize, usize, usize), pieces: usize) {
+    let rows = some(batch, len);
+    for rows in [None, Some(&rows)] {
+        let in_pieces = |ins: &[Tensor]| {
+            let sizes = Sizes::check(&ins[0], &ins[1], rows)?;
+            let extent = sizes.extent.cut(pieces);
+            scan(
+                Sizes { extent, ..sizes },
+                &ins[0],
+                &ins[1],
+                &RULES[rule](ins),
+            )
+        };
+        let reference =
+            |ins: &[Tensor]| reference::gated_scan(&ins[0], &ins[1], &RULES[rule](ins), rows);
+        check::kernels_agree(&[case(rule, batch, len, width)], in_pieces, reference);
+    }
+}
+
+#[test]
+fn kernels_equal_the_reference() {
+    for rule in 0..RULES.len() {
+        for (size, pieces) in [
+            ((7, 1, 3), 1),
+            ((1, 2, 16), 2),
+            ((7, 63, 5), 1),
+            ((1, 64, 40), 3),
+            ((3, 65, 33), 65),
+        ] {
+            kernels_agree(rule, size, pieces);
+        }
+    }
+}
+
+#[test]
+fn kernels_equal_the_reference_for_long_and_wide_ones() {
+    kernels_agree(0, (1, 1000, 20), 1);
+    kernels_agree(1, (1, 1000, 1), 31);
+    kernels_agree(2, (1, 5, 1024), 1);
+    kernels_agree(3, (2, 130, 70), 4);
+}
+
 #[test]
 fn gradients_are_finite_differences() {
     let rows = some(2, 4);
@@ -114,6 +158,11 @@ fn every_subset_of_inputs_can_be_tracked() {
 
 #[test]
 fn gates_at_their_ends_give_no_nan() {
+    no_nan();
+    emulated(no_nan);
+}
+
+fn no_nan() {
     let ends = [-1e30f32, -200.0, -90.0, 0.0, 90.0, 200.0, 1e30];
     let (len, third) = (ends.len(), [0.0f32, -200.0, 50.0]);
     let z: Vec<f32> = (0..2 * len)

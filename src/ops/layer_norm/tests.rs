@@ -6,7 +6,9 @@ fn case(shape: &[usize]) -> Case {
     Case::new(format!("{shape:?}"))
         .normal("x", shape)
         .uniform("weight", width, 0.5, 1.5)
+        .parameter()
         .normal("bias", width)
+        .parameter()
 }
 
 fn fused(ins: &[Tensor]) -> Result<Tensor> {
@@ -39,7 +41,9 @@ fn sums(shape: &[usize]) -> Case {
         .normal("x", shape)
         .normal("y", shape)
         .uniform("weight", width, 0.5, 1.5)
+        .parameter()
         .normal("bias", width)
+        .parameter()
 }
 
 /// Both outputs side by side.
@@ -48,14 +52,21 @@ fn added(ins: &[Tensor]) -> Result<Tensor> {
     Tensor::cat(&[sum, normed], 0)
 }
 
+fn of_sum(ins: &[Tensor]) -> Result<Tensor> {
+    let sum = (&ins[0] + &ins[1])?;
+    let normed = reference(&sum, &ins[2], &ins[3], 1e-5)?;
+    Tensor::cat(&[sum, normed], 0)
+}
+
+/// The output that is used.
+fn one_of_two(ins: &[Tensor], unused: usize) -> Result<Tensor> {
+    let (sum, normed) = add_layer_norm(&ins[0], &ins[1], &ins[2], &ins[3], 1e-5)?;
+    Ok([normed, sum][unused].clone())
+}
+
 #[test]
 fn the_sum_and_its_norm_equal_their_reference() {
     let shapes: [&[usize]; 4] = [&[5], &[1, 2], &[7, 63, 16], &[1, 1000, 33]];
-    let of_sum = |ins: &[Tensor]| {
-        let sum = (&ins[0] + &ins[1])?;
-        let normed = reference(&sum, &ins[2], &ins[3], 1e-5)?;
-        Tensor::cat(&[sum, normed], 0)
-    };
     check::agree(&shapes.map(sums), added, of_sum);
     check::finite_differences(&sums(&[2, 3]), added);
     check::same_bits(&sums(&[3, 100, 20]), added);
@@ -63,13 +74,37 @@ fn the_sum_and_its_norm_equal_their_reference() {
 }
 
 #[test]
+fn kernels_equal_the_reference() {
+    let shapes: [&[usize]; 9] = [
+        &[3, 5],
+        &[1, 2],
+        &[3, 11, 16],
+        &[130, 64],
+        &[7, 100],
+        &[2, 256],
+        &[9, 384],
+        &[33, 1024],
+        &[2, 1030],
+    ];
+    let of_x = |ins: &[Tensor]| reference(&ins[0], &ins[1], &ins[2], 1e-5);
+    check::kernels_agree(&shapes.map(case), fused, of_x);
+    check::kernels_agree(&shapes.map(sums), added, of_sum);
+}
+
+#[test]
+fn either_output_of_kernels_may_be_unused() {
+    for unused in [0, 1] {
+        let again = |x: &Tensor, ins: &[Tensor]| layer_norm(x, &ins[2], &ins[3], 1e-5);
+        let one = |ins: &[Tensor]| again(&one_of_two(ins, unused)?, ins);
+        let by_reference = |ins: &[Tensor]| again(&of_sum(ins)?.chunk(2, 0)?[1 - unused], ins);
+        check::kernels_agree(&[sums(&[4, 8])], one, by_reference);
+    }
+}
+
+#[test]
 fn either_output_may_be_unused() {
     for unused in [0, 1] {
-        let one = |ins: &[Tensor]| {
-            let (sum, normed) = add_layer_norm(&ins[0], &ins[1], &ins[2], &ins[3], 1e-5)?;
-            Ok([normed, sum][unused].clone())
-        };
-        check::finite_differences(&sums(&[2, 3]), one);
+        check::finite_differences(&sums(&[2, 3]), |ins| one_of_two(ins, unused));
     }
 }
 

@@ -1,8 +1,9 @@
 //! The same scan of complex numbers: LRU and its kin.
 
-use super::reference;
+use super::{launch, reference, Extent};
+use crate::gpu::Buffer;
 use crate::ops::float::Float;
-use crate::ops::fused::{apply_one, runs_on, Backward, Forward, FusedOp};
+use crate::ops::fused::{apply_one, runs_on, Backward, Forward, FusedOp, Launch, LaunchBackward};
 use crate::ops::shape;
 use crate::ops::strips::{Rows, Strip, Strips};
 use candle_core::{bail, Result, Shape, Tensor};
@@ -13,40 +14,47 @@ use multiversion::multiversion;
 /// `a`, `x`: (B, L, 2, N), real parts before imaginary parts, as one linear map of width 2N gives
 /// them; result (B, L, 2, N). Gradients are those of real and imaginary parts.
 pub fn complex_scan(a: &Tensor, x: &Tensor) -> Result<Tensor> {
-    let [batch, len, parts, width] = shape::dims(ComplexScan::NAME, ("a", a))?;
-    if parts != 2 {
-        bail!(
-            "{}: a has shape {:?}, needed are a real and an imaginary part on the third axis",
-            ComplexScan::NAME,
-            a.dims()
-        );
-    }
-    let needed = [batch, len, 2, width];
-    shape::expect(ComplexScan::NAME, ("x", x), ("a", a), &needed)?;
+    let scan = ComplexScan::check(a, x)?;
     if runs_on::<ComplexScan>(a) {
-        apply_one(ComplexScan { batch, len, width }, &[a, x])
+        apply_one(scan, &[a, x])
     } else {
         reference::complex_scan(a, x)
     }
 }
 
-struct ComplexScan {
-    batch: usize,
-    len: usize,
-    width: usize,
+struct ComplexScan(Extent);
+
+impl ComplexScan {
+    fn check(a: &Tensor, x: &Tensor) -> Result<Self> {
+        let [batch, len, parts, width] = shape::dims(Self::NAME, ("a", a))?;
+        if parts != 2 {
+            bail!(
+                "{}: a has shape {:?}, needed are a real and an imaginary part on the third axis",
+                Self::NAME,
+                a.dims()
+            );
+        }
+        let needed = [batch, len, 2, width];
+        shape::expect(Self::NAME, ("x", x), ("a", a), &needed)?;
+        Ok(Self(Extent::of(batch, len, width)))
+    }
 }
 
 impl FusedOp for ComplexScan {
     const NAME: &'static str = "complex_scan";
+    const KERNELS: bool = true;
 
     fn out_shapes(&self) -> Vec<Shape> {
-        vec![(self.batch, self.len, 2, self.width).into()]
+        vec![(self.0.batch, self.0.len, 2, self.0.width).into()]
     }
 
     fn forward<F: Float>(&self, Forward { ins, .. }: Forward<F>) -> Vec<Vec<F>> {
         let mut h = vec![F::zero(); ins[1].len()];
-        Strips::new(self.batch, self.width).run([&mut h], |strip, [h]| {
-            forward_strip(self.len, strip, [ins[0], ins[1]], h);
+        let Extent {
+            batch, len, width, ..
+        } = self.0;
+        Strips::new(batch, width).run([&mut h], |strip, [h]| {
+            forward_strip(len, strip, [ins[0], ins[1]], h);
         });
         vec![h]
     }
@@ -55,11 +63,22 @@ impl FusedOp for ComplexScan {
         let (a, h) = (call.ins[0], call.only());
         let mut ga = vec![F::zero(); a.len()];
         let mut gx = vec![F::zero(); a.len()];
-        let strips = Strips::new(self.batch, self.width);
+        let Extent {
+            batch, len, width, ..
+        } = self.0;
+        let strips = Strips::new(batch, width);
         strips.run([&mut ga, &mut gx], |strip, [ga, gx]| {
-            backward_strip(self.len, strip, [a, h.value, h.grad], ga, gx);
+            backward_strip(len, strip, [a, h.value, h.grad], ga, gx);
         });
         vec![ga, gx]
+    }
+
+    fn launch(&self, call: Launch) -> Result<Vec<Buffer>> {
+        launch::forward(call, launch::COMPLEX, self.0)
+    }
+
+    fn launch_backward(&self, call: LaunchBackward) -> Result<Vec<Option<Buffer>>> {
+        launch::backward(call, launch::COMPLEX, self.0)
     }
 }
 
@@ -135,15 +154,37 @@ mod tests {
             .normal("x", &[batch, len, 2, width])
     }
 
+    fn cases() -> [Case; 6] {
+        [1, 2, 63, 64, 65, 1000].map(|len| case(1 + len % 2 * 6, len, 1 + len % 7 * 5))
+    }
+
     fn fused(ins: &[Tensor]) -> Result<Tensor> {
         complex_scan(&ins[0], &ins[1])
     }
 
+    fn reference(ins: &[Tensor]) -> Result<Tensor> {
+        reference::complex_scan(&ins[0], &ins[1])
+    }
+
     #[test]
     fn fused_equals_reference() {
-        let sizes = [1, 2, 63, 64, 65, 1000].map(|len| case(1 + len % 2 * 6, len, 1 + len % 7 * 5));
-        let reference = |ins: &[Tensor]| reference::complex_scan(&ins[0], &ins[1]);
-        check::agree(&sizes, fused, reference);
+        check::agree(&cases(), fused, reference);
+    }
+
+    #[test]
+    fn kernels_equal_the_reference() {
+        check::kernels_agree(&cases(), fused, reference);
+    }
+
+    #[test]
+    fn kernels_agree_in_any_number_of_pieces() {
+        for pieces in [1, 2, 31] {
+            let in_pieces = |ins: &[Tensor]| {
+                let scan = ComplexScan::check(&ins[0], &ins[1])?;
+                apply_one(ComplexScan(scan.0.cut(pieces)), &[&ins[0], &ins[1]])
+            };
+            check::kernels_agree(&cases()[1..5], in_pieces, reference);
+        }
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! Forward and backward of one strip of channels. Row t is computed from row t-1, so the inner
 //! loops run over channels.
 
-use super::LinearScan;
+use super::{Extent, LinearScan};
 use crate::ops::float::Float;
 use crate::ops::fused::Used;
 use crate::ops::strips::{Rows, Strip, Strips};
@@ -9,8 +9,11 @@ use multiversion::multiversion;
 
 pub(super) fn forward<F: Float>(scan: &LinearScan, a: &[F], x: &[F]) -> Vec<F> {
     let mut h = vec![F::zero(); x.len()];
-    Strips::new(scan.batch, scan.width).run([&mut h], |strip, [h]| {
-        forward_strip(scan.len, strip, [a, x], h);
+    let Extent {
+        batch, len, width, ..
+    } = scan.0;
+    Strips::new(batch, width).run([&mut h], |strip, [h]| {
+        forward_strip(len, strip, [a, x], h);
     });
     h
 }
@@ -36,9 +39,12 @@ fn add_product<F: Float>(to: &mut [F], x: &[F], a: &[F], b: &[F]) {
 pub(super) fn backward<F: Float>(scan: &LinearScan, a: &[F], h: Used<&[F]>) -> Vec<Vec<F>> {
     let mut ga = vec![F::zero(); a.len()];
     let mut gx = vec![F::zero(); a.len()];
-    let strips = Strips::new(scan.batch, scan.width);
+    let Extent {
+        batch, len, width, ..
+    } = scan.0;
+    let strips = Strips::new(batch, width);
     strips.run([&mut ga, &mut gx], |strip, [ga, gx]| {
-        backward_strip(scan.len, strip, a, h, ga, gx);
+        backward_strip(len, strip, a, h, ga, gx);
     });
     vec![ga, gx]
 }

@@ -2,38 +2,45 @@
 
 mod complex;
 mod cpu;
+mod launch;
 mod reference;
 
 pub use complex::complex_scan;
+pub(super) use launch::{Extent, Way, REAL};
 
-use super::fused::{apply_one, runs_on, Backward, Forward, FusedOp};
+use super::fused::{apply_one, runs_on, Backward, Forward, FusedOp, Launch, LaunchBackward};
 use super::{float::Float, shape};
+use crate::gpu::Buffer;
 use candle_core::{Result, Shape, Tensor};
 
 /// h_t = a_t h_{t-1} + x_t elementwise, h_{-1} = 0.
 ///
 /// `a`, `x`: (B, L, N); result (B, L, N).
 pub fn linear_scan(a: &Tensor, x: &Tensor) -> Result<Tensor> {
-    let [batch, len, width] = shape::dims(LinearScan::NAME, ("a", a))?;
-    shape::expect(LinearScan::NAME, ("x", x), ("a", a), &[batch, len, width])?;
+    let scan = LinearScan::check(a, x)?;
     if runs_on::<LinearScan>(a) {
-        apply_one(LinearScan { batch, len, width }, &[a, x])
+        apply_one(scan, &[a, x])
     } else {
         reference::linear_scan(a, x)
     }
 }
 
-struct LinearScan {
-    batch: usize,
-    len: usize,
-    width: usize,
+struct LinearScan(Extent);
+
+impl LinearScan {
+    fn check(a: &Tensor, x: &Tensor) -> Result<Self> {
+        let [batch, len, width] = shape::dims(Self::NAME, ("a", a))?;
+        shape::expect(Self::NAME, ("x", x), ("a", a), &[batch, len, width])?;
+        Ok(Self(Extent::of(batch, len, width)))
+    }
 }
 
 impl FusedOp for LinearScan {
     const NAME: &'static str = "linear_scan";
+    const KERNELS: bool = true;
 
     fn out_shapes(&self) -> Vec<Shape> {
-        vec![(self.batch, self.len, self.width).into()]
+        vec![(self.0.batch, self.0.len, self.0.width).into()]
     }
 
     fn forward<F: Float>(&self, Forward { ins, .. }: Forward<F>) -> Vec<Vec<F>> {
@@ -42,6 +49,14 @@ impl FusedOp for LinearScan {
 
     fn backward<F: Float>(&self, call: Backward<F>) -> Vec<Vec<F>> {
         cpu::backward(self, call.ins[0], call.only())
+    }
+
+    fn launch(&self, call: Launch) -> Result<Vec<Buffer>> {
+        launch::forward(call, REAL, self.0)
+    }
+
+    fn launch_backward(&self, call: LaunchBackward) -> Result<Vec<Option<Buffer>>> {
+        launch::backward(call, REAL, self.0)
     }
 }
 
@@ -71,6 +86,32 @@ mod tests {
     #[test]
     fn fused_equals_reference() {
         check::agree(&cases(), fused, reference);
+    }
+
+    #[test]
+    fn kernels_equal_the_reference() {
+        check::kernels_agree(&cases(), fused, reference);
+    }
+
+    #[test]
+    fn kernels_agree_in_any_number_of_pieces() {
+        for pieces in [1, 2, 4, 31] {
+            let in_pieces = |ins: &[Tensor]| {
+                let scan = LinearScan::check(&ins[0], &ins[1])?;
+                apply_one(LinearScan(scan.0.cut(pieces)), &[&ins[0], &ins[1]])
+            };
+            check::kernels_agree(&cases()[1..5], in_pieces, reference);
+        }
+    }
+
+    #[test]
+    fn many_channels_take_one_piece_and_few_take_more() {
+        let pieces = |batch, len, width| Extent::of(batch, len, width).slots() / (batch * width);
+        assert_eq!(pieces(512, 64, 64), 1);
+        assert_eq!(pieces(64, 512, 512), 1);
+        assert_eq!(pieces(1, 20, 64), 1);
+        assert_eq!(pieces(1, 4096, 128), 128);
+        assert_eq!(pieces(8, 4096, 512), 16);
     }
 
     #[test]

@@ -3,12 +3,14 @@
 mod backward;
 mod cpu;
 mod kernel;
+mod launch;
 mod layout;
 mod panel;
 mod reference;
 
-use super::fused::{apply_one, runs_on, Backward, Forward, FusedOp};
+use super::fused::{apply_one, runs_on, Backward, Forward, FusedOp, Launch, LaunchBackward};
 use super::{float::Float, shape};
+use crate::gpu::Buffer;
 use candle_core::{Result, Shape, Tensor};
 
 /// y_t\[c\] = Σ_k h_t\[c,k\] c_t\[k\] with h_t\[c,k\] = exp(δ_t\[c\] a\[c,k\]) h_{t-1}\[c,k\] + δ_t\[c\] u_t\[c\] b_t\[k\].
@@ -17,7 +19,8 @@ use candle_core::{Result, Shape, Tensor};
 /// (4) without the skip, and h_{-1} = 0. `positions`: (B, R) of u32, ascending and below L, the time
 /// of each row of `c` and of the result; without it R = L and row i is time i. The decay must not
 /// grow: δ a <= 0; one below 2^-126 counts as 0 in f32. No (B, L, d, n) tensor is formed in either
-/// direction.
+/// direction; on a GPU, what will have gradients keeps a sixteenth of one. There `a` is f32 whatever
+/// the others are.
 pub fn selective_scan(
     u: &Tensor,
     delta: &Tensor,
@@ -42,8 +45,12 @@ struct SelectiveScan {
     channels: usize,
     states: usize,
     rows: usize,
-    /// The time of each row: one list for all, or one per sequence.
+    /// The time of each row: one list for all, or one per sequence. None if they lie on a GPU.
     times: Vec<usize>,
+    /// The times of rows as they were given.
+    positions: Option<Tensor>,
+    /// Steps of the chunks that kernels cut time into; by the shapes if not given.
+    chunk: Option<usize>,
     /// Whether the channels of a sequence are spread over several tasks.
     split: bool,
 }
@@ -57,7 +64,7 @@ impl SelectiveScan {
         let by = ("u", u);
         shape::expect(Self::OP, ("delta", delta), by, &[batch, len, channels])?;
         shape::expect(Self::OP, ("b", b), by, &[batch, len, states])?;
-        shape::expect(Self::OP, ("a", a), ("b", b), &[channels, states])?;
+        shape::parameter(Self::OP, ("a", a), ("b", b), &[channels, states])?;
         let rows = match positions {
             Some(_) => shape::dims::<3>(Self::OP, ("c", c))?[1],
             None => len,
@@ -76,6 +83,8 @@ impl SelectiveScan {
             states,
             rows,
             times,
+            positions: positions.map(Tensor::contiguous).transpose()?,
+            chunk: None,
             split: batch < rayon::current_num_threads().min(backward::TASKS),
         })
     }
@@ -89,6 +98,7 @@ impl SelectiveScan {
 
 impl FusedOp for SelectiveScan {
     const NAME: &'static str = Self::OP;
+    const KERNELS: bool = true;
 
     fn out_shapes(&self) -> Vec<Shape> {
         vec![(self.batch, self.rows, self.channels).into()]
@@ -100,6 +110,14 @@ impl FusedOp for SelectiveScan {
 
     fn backward<F: Float>(&self, call: Backward<F>) -> Vec<Vec<F>> {
         backward::backward(self, call.ins, call.only().grad)
+    }
+
+    fn launch(&self, call: Launch) -> Result<Vec<Buffer>> {
+        launch::forward(self, call)
+    }
+
+    fn launch_backward(&self, call: LaunchBackward) -> Result<Vec<Option<Buffer>>> {
+        launch::backward(self, call)
     }
 }
 

@@ -10,7 +10,7 @@ pub(super) fn selective_scan(ins: [&Tensor; 5], scan: &SelectiveScan) -> Result<
     let c = Tensor::zeros((batch * len, states), u.dtype(), u.device())?
         .index_add(&rows, &c.reshape(((), states))?, 0)?
         .reshape((batch, len, states))?;
-    let a = a.unsqueeze(0)?; // (1, d, n)
+    let a = a.to_dtype(u.dtype())?.unsqueeze(0)?; // (1, d, n)
     let mut h = Tensor::zeros((batch, channels, states), u.dtype(), u.device())?;
     let mut y = Vec::with_capacity(len);
     for t in 0..len {
@@ -28,10 +28,11 @@ pub(super) fn selective_scan(ins: [&Tensor; 5], scan: &SelectiveScan) -> Result<
 
 /// Where the rows lie among all steps of all sequences.
 fn flat_rows(scan: &SelectiveScan, like: &Tensor) -> Result<Tensor> {
-    let of = |b: usize| {
-        let times = scan.times_of(b).iter();
-        times.map(move |time| (b * scan.len + time) as u32)
+    let (batch, len) = (scan.batch as u32, scan.len as u32);
+    let Some(positions) = &scan.positions else {
+        return Tensor::arange(0, batch * len, like.device());
     };
-    let rows: Vec<u32> = (0..scan.batch).flat_map(of).collect();
-    Tensor::new(rows, like.device())
+    let first: Vec<u32> = (0..batch).map(|b| b * len).collect();
+    let first = Tensor::new(first, like.device())?.unsqueeze(1)?;
+    positions.broadcast_add(&first)?.flatten_all()
 }

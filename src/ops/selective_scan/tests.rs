@@ -1,3 +1,5 @@
+mod kernels;
+
 use super::*;
 use crate::ops::check::{self, Case};
 use candle_core::Device;
@@ -9,6 +11,7 @@ fn case_of_rows(batch: usize, len: usize, rows: usize, channels: usize, states: 
     .normal("u", &[batch, len, channels])
     .uniform("delta", &[batch, len, channels], 0.0, 1.5)
     .uniform("a", &[channels, states], -2.0, 0.0)
+    .parameter()
     .normal("b", &[batch, len, states])
     .normal("c", &[batch, rows, states])
 }
@@ -151,17 +154,21 @@ fn wrong_shapes_and_positions_are_named() {
 }
 
 /// Exponents from 0 to -1e4, in one state each; the reference meets the same numbers.
-#[test]
-fn extreme_decays_agree_with_the_reference() {
+fn extreme() -> Case {
     let (len, rates) = (70, [0.0, -1e-30, -1e-3, -80.0, -87.5, -126.5, -300.0, -1e4]);
     let ramp: Vec<f64> = (0..len).map(|t| t as f64 / len as f64).collect();
-    let case = Case::new("extreme")
+    Case::new("extreme")
         .normal("u", &[1, len, 1])
         .values(&ramp, &[1, len, 1])
         .values(&rates, &[1, rates.len()])
+        .parameter()
         .normal("b", &[1, len, rates.len()])
-        .normal("c", &[1, len, rates.len()]);
-    agree(case, None);
+        .normal("c", &[1, len, rates.len()])
+}
+
+#[test]
+fn extreme_decays_agree_with_the_reference() {
+    agree(extreme(), None);
 }
 
 /// With a decay of e^{-300} the state is the last drive alone.

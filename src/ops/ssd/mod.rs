@@ -1,11 +1,13 @@
 //! The scan in which all states of a channel share one decay: SSD, released or Mamba-2.
 
+mod launch;
 mod reference;
 
 use super::chunked::{Chunked, Decay, Inputs, Times};
-use super::fused::{apply_one, runs_on, Backward, Forward, FusedOp};
+use super::fused::{apply_one, runs_on, Backward, Forward, FusedOp, Launch, LaunchBackward};
 use super::lanes::{each, load, splat, store, sum_parts, Lanes, LANES};
 use super::{float::Float, shape};
+use crate::gpu::Buffer;
 use candle_core::{Result, Shape, Tensor};
 use multiversion::multiversion;
 use rayon::prelude::*;
@@ -34,7 +36,11 @@ pub fn ssd(
     }
 }
 
-struct Ssd(Chunked);
+struct Ssd {
+    sums: Chunked,
+    /// The times of the rows, for kernels.
+    positions: Option<Tensor>,
+}
 
 impl Ssd {
     const OP: &'static str = "ssd";
@@ -60,36 +66,39 @@ impl Ssd {
         };
         let by = ("u", u);
         shape::expect(Self::OP, ("delta", delta), by, &[batch, len, channels])?;
-        shape::expect(Self::OP, ("a", a), by, &[channels])?;
+        shape::parameter(Self::OP, ("a", a), by, &[channels])?;
         shape::expect(Self::OP, ("b", b), by, &[batch, len, states])?;
         shape::expect(Self::OP, ("c", c), ("b", b), &[batch, times.rows, states])?;
-        Ok(Self(Chunked {
+        let sums = Chunked {
             sequences: batch,
             len,
             channels,
             states,
             times,
-        }))
+        };
+        let positions = positions.map(Tensor::contiguous).transpose()?;
+        Ok(Self { sums, positions })
     }
 }
 
 impl FusedOp for Ssd {
     const NAME: &'static str = Self::OP;
+    const KERNELS: bool = true;
 
     fn out_shapes(&self) -> Vec<Shape> {
-        let Self(op) = self;
+        let op = &self.sums;
         vec![(op.sequences, op.times.rows, op.channels).into()]
     }
 
     fn forward<F: Float>(&self, Forward { ins, .. }: Forward<F>) -> Vec<Vec<F>> {
-        vec![self.0.forward(&inputs(ins))]
+        vec![self.sums.forward(&inputs(ins))]
     }
 
     fn backward<F: Float>(&self, call: Backward<F>) -> Vec<Vec<F>> {
-        let grads = self.0.backward(&inputs(call.ins), call.only().grad);
+        let grads = self.sums.backward(&inputs(call.ins), call.only().grad);
         // They become those of u and δ in place, a slab of steps at a time.
         let (mut u, mut delta) = (grads.v, grads.exponent);
-        let d = self.0.channels;
+        let d = self.sums.channels;
         let slab = SLAB * d;
         let mut parts = vec![F::zero(); call.ins[0].len().div_ceil(slab) * d];
         (
@@ -101,6 +110,14 @@ impl FusedOp for Ssd {
             .zip((call.ins[0].par_chunks(slab), call.ins[1].par_chunks(slab)))
             .for_each(|(grads, (u, delta))| of_inputs(u, delta, call.ins[2], grads));
         vec![u, delta, sum_parts(&parts, d), grads.b, grads.c]
+    }
+
+    fn launch(&self, call: Launch) -> Result<Vec<Buffer>> {
+        launch::forward(self, call)
+    }
+
+    fn launch_backward(&self, call: LaunchBackward) -> Result<Vec<Option<Buffer>>> {
+        launch::backward(self, call)
     }
 }
 

@@ -13,6 +13,7 @@ fn rows_case(batch: usize, [len, rows]: [usize; 2], channels: usize, states: usi
     .normal("u", &[batch, len, channels])
     .uniform("delta", &[batch, len, channels], 0.0, 1.5)
     .uniform("a", &[channels], -2.0, 0.0)
+    .parameter()
     .normal("b", &[batch, len, states])
     .normal("c", &[batch, rows, states])
 }
@@ -81,10 +82,72 @@ fn fused_equals_reference_for_some_rows() {
     agree_at(&rows_case(1, [300, 5], 18, 5), &early);
 }
 
+fn kernels_agree_at(case: Case, positions: &Tensor) {
+    let at = Some(positions);
+    check::kernels_agree(
+        &[case],
+        |x| ssd(&x[0], &x[1], &x[2], &x[3], &x[4], at),
+        |x| reference::ssd(&x[0], &x[1], &x[2], &x[3], &x[4], at),
+    );
+}
+
+#[test]
+fn kernels_equal_the_reference_at_all_lengths() {
+    let lengths = [(2, 2), (7, 1), (1, 33), (1, 64), (2, 65), (1, 200)];
+    let cases = lengths.map(|(batch, len)| case(batch, len, 3, 4));
+    check::kernels_agree(&cases, fused, reference);
+}
+
+#[test]
+fn kernels_equal_the_reference_at_all_widths() {
+    let widths = [(70, 33, 1), (130, 5, 16), (70, 40, 100), (70, 3, 256)];
+    let cases = widths.map(|(len, channels, states)| case(1, len, channels, states));
+    check::kernels_agree(&cases, fused, reference);
+}
+
+#[test]
+fn kernels_equal_the_reference_for_some_rows() {
+    for (batch, len, rows) in [(2, 1, 1), (1, 65, 16), (1, 130, 3)] {
+        let case = rows_case(batch, [len, rows], 3, 5);
+        kernels_agree_at(case, &positions(batch, len, rows));
+    }
+    let early = Tensor::new(&[[0u32, 0, 7, 70, 70]], &Device::Cpu).unwrap();
+    kernels_agree_at(rows_case(1, [130, 5], 2, 5), &early);
+    let crowded: Vec<u32> = (0..40).map(|r| 3 + r / 18 * 30).collect();
+    let crowded = Tensor::from_vec(crowded, (1, 40), &Device::Cpu).unwrap();
+    kernels_agree_at(rows_case(1, [66, 40], 2, 5), &crowded);
+}
+
 /// Steps whose decay is none, almost none, e^{-30} and zero, in turn and together.
 #[test]
 fn extreme_decays_are_exact() {
-    let (batch, len, channels, states) = (2, 150, 4, 3);
+    let case = extreme(2);
+    check::agree(&[case], fused, reference);
+}
+
+#[test]
+fn extreme_decays_are_exact_by_kernels() {
+    check::kernels_agree(&[extreme(1)], fused, reference);
+    let (wide, narrow) = ([1, 100, 4], [1, 100, 4]);
+    let strong = |name: &str, rate: f64| {
+        Case::new(name)
+            .normal("u", &wide)
+            .uniform("delta", &wide, 0.5, 1.0)
+            .values(&[rate; 4], &[4])
+            .parameter()
+            .normal("b", &narrow)
+            .normal("c", &narrow)
+    };
+    let cases = [
+        strong("strong", -50.0),
+        strong("weak", -1.0),
+        strong("none", 0.0),
+    ];
+    check::kernels_agree(&cases, fused, reference);
+}
+
+fn extreme(batch: usize) -> Case {
+    let (len, channels, states) = (150, 4, 3);
     let steps: Vec<f64> = (0..batch * len * channels)
         .map(|i| [0.0, 1e-8, 30.0, 1e4, 0.1, 1e-8, 0.0][i * i % 11 % 7])
         .collect();
@@ -93,13 +156,13 @@ fn extreme_decays_are_exact() {
         (0..count).map(|i| (i as f64 * 0.7).sin()).collect()
     };
     let (wide, narrow) = ([batch, len, channels], [batch, len, states]);
-    let case = Case::new("extreme")
+    Case::new("extreme")
         .values(&given(&wide), &wide)
         .values(&steps, &wide)
         .values(&[-1.0, -0.5, -300.0, -1e-3], &[channels])
+        .parameter()
         .values(&given(&narrow), &narrow)
-        .normal("c", &narrow);
-    check::agree(&[case], fused, reference);
+        .normal("c", &narrow)
 }
 
 #[test]

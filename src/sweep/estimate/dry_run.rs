@@ -136,7 +136,7 @@ fn time(costs: &[Cost], options: &Options) -> String {
     format!(
         "at most about {all} on {} with {jobs} of {threads}, less where a run learns sooner; \
          {once} for one epoch each",
-        options.device
+        options.devices.join(", ")
     )
 }
 
@@ -189,7 +189,7 @@ fn axes(plan: &Plan) -> Vec<Axis> {
 type ValueOf = fn(&Row) -> String;
 
 /// Name, whether it is always shown, and what a run says to it.
-static AXES: [(&str, bool, ValueOf); 17] = [
+static AXES: [(&str, bool, ValueOf); 18] = [
     ("mixer", true, |row| row.mixer.clone()),
     ("variant", false, |row| row.variant.clone()),
     ("protocol", true, |row| row.protocol.clone()),
@@ -209,6 +209,7 @@ static AXES: [(&str, bool, ValueOf); 17] = [
     ("epochs", true, |row| row.epochs_max.to_string()),
     ("batch", true, |row| row.batch_size.to_string()),
     ("weight decay", false, |row| row.weight_decay.to_string()),
+    ("precision", false, |row| row.precision.clone()),
     ("dropout", false, |row| row.embed_dropout.to_string()),
     ("seed", true, |row| row.seed.to_string()),
 ];

@@ -20,7 +20,8 @@ fn options() -> Options {
         jobs: 2,
         retry_failed: false,
         threads: 1,
-        device: "cpu".to_owned(),
+        devices: vec!["cpu".to_owned()],
+        cuda_graph: false,
     }
 }
 

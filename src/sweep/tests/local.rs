@@ -181,6 +181,21 @@ fn no_more_runs_than_jobs_are_in_work_at_once() {
 }
 
 #[test]
+fn runs_are_spread_over_the_devices() {
+    let world = world(12);
+    let worker = Pretender::new(&world.store, train);
+    let devices = vec!["cuda:0".to_owned(), "cuda:1".to_owned()];
+    let options = Options {
+        devices: devices.clone(),
+        ..options(4)
+    };
+    world.sweep(&worker, &options).0.unwrap();
+    let used: Vec<_> = worker.devices.lock().unwrap().iter().cloned().collect();
+    assert_eq!(used, devices);
+    assert_eq!(worker.most_at_work.load(Ordering::SeqCst), 4);
+}
+
+#[test]
 fn a_damaged_result_fails_its_run_only() {
     let world = world(3);
     let folder = world.store.run_folder(&world.plan.runs[0].id());
@@ -205,7 +220,13 @@ fn a_damaged_result_fails_its_run_only() {
 struct Careless<'a>(&'a Store);
 
 impl Worker for Careless<'_> {
-    fn work(&self, run: &RunConfig, _: &AtomicBool, _: &mut dyn FnMut(Message)) -> Result<Ending> {
+    fn work(
+        &self,
+        run: &RunConfig,
+        _: &str,
+        _: &AtomicBool,
+        _: &mut dyn FnMut(Message),
+    ) -> Result<Ending> {
         if run.seed == 123 {
             return Ok(Ending::Finished);
         }

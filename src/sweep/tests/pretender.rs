@@ -6,6 +6,7 @@ use crate::error::{Error, Result};
 use crate::store::samples::{done, provenance};
 use crate::store::Store;
 use crate::sweep::{run_all, Ending, Event, Message, Options, Plan, Tally, Worker};
+use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::Mutex;
 use std::time::Duration;
@@ -19,6 +20,8 @@ pub(super) struct Pretender {
     trained: Mutex<Vec<String>>,
     at_work: AtomicUsize,
     pub most_at_work: AtomicUsize,
+    /// The devices that runs were sent to.
+    pub devices: Mutex<BTreeSet<String>>,
 }
 
 impl Pretender {
@@ -29,6 +32,7 @@ impl Pretender {
             trained: Mutex::default(),
             at_work: AtomicUsize::new(0),
             most_at_work: AtomicUsize::new(0),
+            devices: Mutex::default(),
         }
     }
 
@@ -43,6 +47,7 @@ impl Worker for Pretender {
     fn work(
         &self,
         run: &RunConfig,
+        device: &str,
         stop: &AtomicBool,
         on: &mut dyn FnMut(Message),
     ) -> Result<Ending> {
@@ -55,6 +60,7 @@ impl Worker for Pretender {
         }
         let at_work = self.at_work.fetch_add(1, Ordering::SeqCst) + 1;
         self.most_at_work.fetch_max(at_work, Ordering::SeqCst);
+        self.devices.lock().unwrap().insert(device.to_owned());
         on(Message::Other);
         std::thread::sleep(Duration::from_millis(5));
         let ending = (self.act)(run, stop)?;
@@ -102,7 +108,8 @@ pub(super) fn options(jobs: usize) -> Options {
         jobs,
         retry_failed: false,
         threads: 1,
-        device: "cpu".to_owned(),
+        devices: vec!["cpu".to_owned()],
+        cuda_graph: false,
     }
 }
 

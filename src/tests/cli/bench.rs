@@ -1,5 +1,7 @@
 //! `dsf bench`.
 
+mod device;
+
 use super::World;
 use serde_json::Value;
 

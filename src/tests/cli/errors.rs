@@ -84,9 +84,37 @@ fn options_that_do_not_exist_are_refused() {
     );
 }
 
+#[cfg(not(feature = "cuda"))]
 #[test]
-fn devices_that_are_not_there_are_refused() {
-    assert_says("mqar --device cuda", &["no CUDA support", "--device cpu"]);
+fn a_build_without_cuda_says_how_to_make_one_with_it() {
+    let remedies = &["no CUDA support", "make cuda", "--device cpu"];
+    assert_says("mqar --device cuda", remedies);
+    assert_says("sweep --device cuda:1 --dry-run", remedies);
+}
+
+#[test]
+fn lower_precision_needs_a_gpu() {
+    let remedy = &["--precision bf16", "--device cuda"];
+    assert_says("mqar --precision bf16 --device cpu", remedy);
+    assert_says("sweep --precision f32,bf16 --device cpu", remedy);
+    assert_says("mqar --precision f8", &["f32", "tf32", "bf16"]);
+}
+
+#[test]
+fn runs_per_gpu_need_a_gpu() {
+    let remedy = &["--per-gpu", "--device cuda"];
+    assert_says("sweep --per-gpu 4 --dry-run", remedy);
+    assert_says("sweep --per-gpu 4 --device cpu", remedy);
+    assert_says("sweep --per-gpu 4 --device cuda", &["no CUDA support"]);
+    assert_says(
+        "sweep --per-gpu 0 --device cuda",
+        &["--per-gpu must be 1 to 1024, not 0"],
+    );
+    assert_says("sweep --per-gpu 2 --jobs 2", &["--per-gpu", "--jobs"]);
+}
+
+#[test]
+fn devices_that_do_not_exist_are_refused() {
     assert_says("mqar --device gpu", &["unknown device `gpu`"]);
     assert_says("mqar --device cuda:x", &["cuda:0"]);
 }

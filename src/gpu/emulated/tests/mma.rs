@@ -106,8 +106,8 @@ fn factor(count: usize, seed: u64) -> Vec<f32> {
 
 fn product(gpu: &Gpu, factors: &Factors, a: &[f32], b: &[f32]) -> Vec<f32> {
     let upload = |values: &[f32]| {
-        let mut buffer = gpu.alloc(DType::F32, values.len()).unwrap();
-        multiply::write(&mut buffer, values);
+        let buffer = gpu.alloc(DType::F32, values.len()).unwrap();
+        multiply::write(buffer.view(), values);
         buffer
     };
     let (a, b) = (upload(a), upload(b));

@@ -1,4 +1,12 @@
-//! Writes the git commit into the binary, so that every result can name what produced it.
+//! Writes the git commit into the binary, so that every result can name what produced it; with the
+//! feature `cuda` it also compiles the kernels.
+
+#[cfg(feature = "cuda")]
+mod kernels;
+#[cfg(feature = "cuda")]
+mod limits;
+#[cfg(feature = "cuda")]
+mod report;
 
 use std::process::Command;
 
@@ -8,7 +16,7 @@ fn git(arguments: &[&str]) -> Option<String> {
     output.status.success().then(|| text.trim().to_owned())
 }
 
-fn main() {
+fn tell_commit() {
     // Outside a git checkout the commit stays unknown.
     if let Some(commit) = git(&["rev-parse", "--short=12", "HEAD"]) {
         let changed = git(&[
@@ -33,4 +41,15 @@ fn main() {
     }
     println!("cargo::rerun-if-changed=src");
     println!("cargo::rerun-if-changed=cuda");
+}
+
+fn main() {
+    tell_commit();
+    #[cfg(feature = "cuda")]
+    for error in kernels::build(std::path::Path::new(env!("CARGO_MANIFEST_DIR")))
+        .err()
+        .unwrap_or_default()
+    {
+        println!("cargo::error={error}");
+    }
 }

@@ -1,0 +1,39 @@
+#!/usr/bin/env bash
+# Cargo with the feature `cuda` and all that its build needs: `cuda/cargo.sh build`, `... clippy`.
+# What it builds lies in target/cuda, apart from the default build, and starts without CUDA.
+#   COMPUTE_CAP=75          GPUs from Turing on; the default, 80, is Ampere and has bf16
+#   DSF_CUDA_ARCHS=80,90    our own kernels for these only, for quick work
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+root=$(bash cuda/toolkit.sh where)
+command -v g++ >/dev/null || { echo "error: nvcc needs g++; install a C++ compiler" >&2; exit 1; }
+release=$("$root/bin/nvcc" --version | sed -n 's/.*release \([0-9]*\)\.\([0-9]*\),.*/\1 \2/p')
+read -r major minor <<<"$release"
+
+target=$PWD/target/cuda
+links=$target/links
+mkdir -p "$links"
+# Libraries of the driver and of CUDA are opened when a GPU is asked for (see rustc.sh), so nothing
+# refers to them; the flags that name them need a file each, and an empty one will do.
+for name in cuda cublas cublasLt curand nvrtc; do
+    [ -e "$links/lib$name.a" ] || ar rc "$links/lib$name.a"
+done
+# The runtime that candle's compiled kernels call goes into the binary.
+runtime=$(find -L "$root/lib64" "$root/lib" "$root"/targets/*/lib "$root"/lib/*-linux-gnu \
+    -maxdepth 1 -name libcudart_static.a -print -quit 2>/dev/null || true)
+[ -n "$runtime" ] || { echo "error: $root has no libcudart_static.a; install the CUDA runtime's development files" >&2; exit 1; }
+ln -sfn "$runtime" "$links/libcudart.a"
+
+export CUDA_HOME=$root NVCC=$root/bin/nvcc PATH=$root/bin:$PATH
+export CUDA_COMPUTE_CAP=${COMPUTE_CAP:-80}
+export DSF_CUDA_VERSION=$((major * 1000 + minor * 10))
+# The latest that cudarc has bindings for will do for later ones.
+export CUDARC_CUDA_VERSION=$((DSF_CUDA_VERSION < 13040 ? DSF_CUDA_VERSION : 13040))
+export CUDAFORGE_THREADS=${CUDAFORGE_THREADS:-$(nproc)} # compilers at a time, for candle's kernels
+export RUSTC_WRAPPER=$PWD/cuda/rustc.sh DSF_CUDA_OUT=$target
+export DSF_CUDA_RPATH=$PWD/.cuda/libraries/lib:$root/lib64 # where the binary looks for them besides
+unset CUDA_PATH CUDA_ROOT CUDA_TOOLKIT_ROOT_DIR
+command=$1
+shift
+exec cargo "$command" --release --locked --features cuda --target-dir "$target" "$@"

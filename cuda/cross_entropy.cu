@@ -1,0 +1,128 @@
+// Loss, answers and slopes of rows of logits, which a product has just written.
+//
+// Of the whole head, products take 6 d FLOP a logit; beside them the logits are written (4 bytes), read
+// here, and their slopes written (2 bytes in bf16) and read by two products: 12 to 16 bytes a logit that
+// stay in the L2 cache, because the caller makes tiles of rows that fit. A block has a row, whose second
+// reading comes from its L1 cache; two exponentials a logit are 9 us for 2048 x 8192. Predicted on an
+// H200: 60 % of the bandwidth of L2 here, and 25 % of the head's floor at d = 64, where the logits
+// alone cost 40 us, 60 % at d = 512.
+#include "device.cuh"
+
+constexpr int THREADS = 512;
+constexpr int MANY = 8;  // logits of a thread that share one change of the largest
+
+// The largest logit, the first class that has it, and the sum of e^(x - largest).
+struct Found {
+    float top;
+    uint32_t at;
+    float sum;
+};
+
+DEVICE float scaled_to(float sum, float from, float to) { return sum * exp2_fast(LOG2E * (from - to)); }
+
+DEVICE Found join(Found a, Found b) {
+    bool first = a.top > b.top || (a.top == b.top && a.at < b.at);
+    float top = fmaxf(a.top, b.top);
+    return {top, first ? a.at : b.at, scaled_to(a.sum, a.top, top) + scaled_to(b.sum, b.top, top)};
+}
+
+DEVICE Found look_at(Ptr<const float> row, uint32_t classes) {
+    Found found = {-3.402823466e38f, 0xffffffffu, 0.0f};
+    for (uint32_t first = threadIdx.x; first < classes; first += MANY * THREADS) {
+        float x[MANY], top = found.top;
+#pragma unroll
+        for (int i = 0; i < MANY; ++i) {
+            uint32_t c = first + i * THREADS;
+            x[i] = -INFINITY;
+            if (c < classes) x[i] = row[c];
+        }
+#pragma unroll
+        for (int i = 0; i < MANY; ++i) {
+            if (x[i] > top) found.at = first + i * THREADS;
+            top = fmaxf(top, x[i]);
+        }
+        found.sum = scaled_to(found.sum, found.top, top);
+        found.top = top;
+#pragma unroll
+        for (int i = 0; i < MANY; ++i) found.sum += exp2_fast(LOG2E * (x[i] - top));
+    }
+    return found;
+}
+
+// What the threads of a block have found, in a fixed order, in all of them.
+DEVICE Found joined(Found found) {
+    constexpr int WARPS = THREADS / WARP;
+    SHARED(float, tops, WARPS);
+    SHARED(uint32_t, firsts, WARPS);
+    SHARED(float, sums, WARPS);
+#pragma unroll
+    for (int mask = WARP / 2; mask > 0; mask /= 2)
+        found = join(found, {shuffle_xor(found.top, mask), shuffle_xor(found.at, mask),
+                             shuffle_xor(found.sum, mask)});
+    if (threadIdx.x % WARP == 0) {
+        tops[threadIdx.x / WARP] = found.top;
+        firsts[threadIdx.x / WARP] = found.at;
+        sums[threadIdx.x / WARP] = found.sum;
+    }
+    __syncthreads();
+    found = {tops[0], firsts[0], sums[0]};
+    for (int i = 1; i < WARPS; ++i) found = join(found, {tops[i], firsts[i], sums[i]});
+    return found;
+}
+
+// Row `blockIdx.x` of a tile is row `first + blockIdx.x` of all. With slopes, share (softmax - one hot)
+// is written, share being 1 / rows of all; they may take the place of the logits.
+template <class T>
+DEVICE void slopes_of(Ptr<float> logits, Ptr<const uint32_t> targets, Ptr<float> losses, Ptr<float> right,
+                      Ptr<T> slopes, uint32_t first, uint32_t classes, float share) {
+    uint64_t begin = uint64_t(blockIdx.x) * classes;
+    Ptr<const float> row = logits + begin;
+    uint32_t index = first + blockIdx.x, target = targets[index];
+    float of_target = 0.0f;
+    if (threadIdx.x == 0) of_target = row[target];
+    Found found = joined(look_at(row, classes));
+    if (threadIdx.x == 0) {
+        losses[index] = logf(found.sum) + found.top - of_target;
+        right[index] = found.at == target ? 1.0f : 0.0f;
+    }
+    if (slopes == nullptr) return;
+    float factor = share / found.sum;
+    for (uint32_t c = threadIdx.x; c < classes; c += THREADS) {
+        float probability = exp2_fast(LOG2E * (row[c] - found.top)) * factor;
+        slopes[begin + c] = from_float<T>(probability - (c == target ? share : 0.0f));
+    }
+}
+
+// In place of the logits, if they are `wanted`.
+KERNEL(slopes_f32, THREADS, Global<float> logits, Global<const uint32_t> targets, Global<float> losses,
+       Global<float> right, uint32_t wanted, uint32_t first, uint32_t classes, float share) {
+    Ptr<float> none = nullptr;
+    Ptr<float> slopes = wanted ? logits : none;
+    slopes_of<float>(logits, targets, losses, right, slopes, first, classes, share);
+}
+
+KERNEL(slopes_bf16, THREADS, Global<float> logits, Global<const uint32_t> targets, Global<float> losses,
+       Global<float> right, Global<bf16> slopes, uint32_t first, uint32_t classes, float share) {
+    slopes_of<bf16>(logits, targets, losses, right, slopes, first, classes, share);
+}
+
+// By one block.
+KERNEL(mean, 1024, Global<const float> x, Global<float> to, uint32_t count) {
+    float sum = 0.0f;
+#pragma unroll 4
+    for (uint32_t i = threadIdx.x; i < count; i += 1024) sum += x[i];
+    sum = block_sum<1024>(sum);
+    if (threadIdx.x == 0) to[0] = sum / float(count);
+}
+
+// x times a number that lies in device memory, to elements `first ..`.
+#define SCALE(io, T)                                                                             \
+    KERNEL(scale_##io, 256, Global<const T> x, Global<const float> by, Global<T> to,             \
+           uint32_t count, uint32_t first) {                                                     \
+        uint32_t i = blockIdx.x * blockDim.x + threadIdx.x;                                      \
+        float factor = by[0];                                                                    \
+        if (i < count) to[uint64_t(first) + i] = from_float<T>(to_float(x[i]) * factor);         \
+    }
+
+SCALE(f32, float)
+SCALE(bf16, bf16)

@@ -1,0 +1,97 @@
+// What linear and gated scans share: the pieces of time that threads take, and what passes between
+// pieces.
+//
+// A thread walks one channel of one sequence through one piece of time. With a single piece that is
+// all. With several, a first kernel finds for every piece what it does to the number that it
+// receives, a line c -> product c + end; `join` follows the lines from piece to piece; and the walk
+// begins in each piece with what it receives.
+#pragma once
+
+#include "walk.cuh"
+
+constexpr int SCAN_THREADS = 64;
+
+// The numbers that a scan carries. In tensors their parts lie `stride` apart.
+struct Real {
+    static constexpr int PARTS = 1;
+    float re;
+
+    static DEVICE Real of(float re) { return {re}; }
+    template <class T>
+    static DEVICE Real load(Ptr<const T> p, uint64_t at, uint32_t) {
+        return {to_float(p[at])};
+    }
+    template <class T>
+    DEVICE void store(Ptr<T> p, uint64_t at, uint32_t) const {
+        p[at] = from_float<T>(re);
+    }
+    DEVICE Real operator+(Real y) const { return {re + y.re}; }
+    DEVICE Real operator*(Real y) const { return {re * y.re}; }
+    DEVICE Real conjugate() const { return *this; }
+};
+
+struct Complex {
+    static constexpr int PARTS = 2;
+    float re, im;
+
+    static DEVICE Complex of(float re) { return {re, 0.0f}; }
+    template <class T>
+    static DEVICE Complex load(Ptr<const T> p, uint64_t at, uint32_t stride) {
+        return {to_float(p[at]), to_float(p[at + stride])};
+    }
+    template <class T>
+    DEVICE void store(Ptr<T> p, uint64_t at, uint32_t stride) const {
+        p[at] = from_float<T>(re);
+        p[at + stride] = from_float<T>(im);
+    }
+    DEVICE Complex operator+(Complex y) const { return {re + y.re, im + y.im}; }
+    DEVICE Complex operator*(Complex y) const {
+        return {re * y.re - im * y.im, re * y.im + im * y.re};
+    }
+    DEVICE Complex conjugate() const { return {re, -im}; }
+};
+
+// A channel of a sequence in a piece of time.
+struct Piece {
+    uint64_t sequence, row /* sequences times pieces, in order */;
+    uint32_t channel, index, from, to;
+
+    // Where element (sequence, t, part, channel) of (.., len, parts, width) lies, for the first part.
+    DEVICE uint64_t at(uint32_t t, uint32_t len, uint32_t width, int parts) const {
+        return (sequence * len + t) * parts * width + channel;
+    }
+    // The same for what is kept of each piece, (batch, pieces, parts, width).
+    DEVICE uint64_t slot(uint32_t width, int parts) const { return row * parts * width + channel; }
+};
+
+// The piece of this thread, which may lie beyond the last sequence.
+DEVICE Piece piece_of_thread(uint32_t len, uint32_t width, uint32_t pieces, uint32_t steps) {
+    uint32_t i = blockIdx.x * blockDim.x + threadIdx.x;
+    uint32_t row = i / width, index = row % pieces;
+    uint32_t from = index * steps;
+    return {row / pieces, row, i % width, index, from, min(from + steps, len)};
+}
+
+// What a piece does to the number that it receives; (batch, pieces, 2, parts, width).
+template <class V>
+struct Line {
+    V product, end;
+
+    static DEVICE Line load(Ptr<const float> lines, Piece piece, uint32_t width) {
+        uint64_t at = piece.slot(width, 2 * V::PARTS);
+        return {V::template load<float>(lines, at, width),
+                V::template load<float>(lines, at + V::PARTS * width, width)};
+    }
+    DEVICE void store(Ptr<float> lines, Piece piece, uint32_t width) const {
+        uint64_t at = piece.slot(width, 2 * V::PARTS);
+        product.template store<float>(lines, at, width);
+        end.template store<float>(lines, at + V::PARTS * width, width);
+    }
+};
+
+// What a piece receives, from (batch, pieces, parts, width); 0 without pieces.
+template <class V>
+DEVICE V received(Ptr<const float> starts, Piece piece, uint32_t width) {
+    if (starts == nullptr) return V::of(0.0f);
+    return V::template load<float>(starts, piece.slot(width, V::PARTS), width);
+}

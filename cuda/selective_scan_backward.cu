@@ -1,0 +1,107 @@
+// The selective scan, backward. With G_t the gradient of the loss with respect to h_t and decay_t =
+// exp(delta_t a): G_t = c_t gy_t + decay_{t+1} G_{t+1}, gc_t = sum_c gy_t h_t, gb_t = sum_c G_t delta_t u_t,
+// gu_t = delta_t sum_k G_t b_t, gdelta_t = sum_k q_t a + u_t sum_k G_t b_t and ga = sum_t q_t delta_t
+// with q_t = G_t decay_t h_{t-1}.
+//
+// No states of all times: the forward pass kept one every 16 steps (1/16 of them, written while the
+// exponential unit is busy; to find them again would take another exponential an element). Span by
+// span from the end a block replays 16 steps, leaves the state of every fourth in shared memory, then
+// takes quads from the last to the first: four steps forward with decays and states in registers, and
+// the same four steps back. 1.75 exponentials an element.
+//
+// A block holds 64 channels x 32 states (or 16) in warps of 16 x 16; a thread has 2 channels x 4 states.
+// Sums over channels run through 8 lanes, sums over states through 4, and neither needs a select: lanes
+// hold their states (channels) in an order such that what a lane keeps always stands first. Then come
+// warps, in order through shared memory, then blocks, whose parts other kernels add in order.
+//
+// The bound is instruction issue: an element takes 3 in the first replay, 5 forward and 7 back, 3 for
+// the sums over lanes and 4 for loads of shared memory, 22 in all against 14 cycles of the exponential
+// unit; shared memory and shuffles take about 22 as well. Predicted on an H200: 60 % of that, which is
+// 45 % of the floor of two exponentials an element; parts of gradients take a tenth of the time.
+// Registers: at most 128, so that two blocks of 256 threads fit an SM; that is why the bound says 512
+// threads. Loops that only read or write tensors are hardly unrolled: what they compute ahead would
+// stay in registers that the quads need.
+//
+// Few sequences: chunks of time in parallel, as in the forward pass. `ends_back` and `join_back` find
+// what comes from later chunks; the states before are known.
+#include "selective_scan_panel.cuh"
+
+template <class T>
+DEVICE void walk_back(Inputs<T> in, const Parts& parts, Ptr<const float> kept, Ptr<const float> carries,
+                      uint32_t chunk, uint32_t chunks) {
+    SHARED(float, delta, SPAN * WIDTH);
+    SHARED(float, drive, SPAN * WIDTH);
+    SHARED(float, gy, SPAN * WIDTH);
+    SHARED(float, b, SPAN * DEPTH);
+    SHARED(float, c, SPAN * DEPTH);
+    SHARED(float, quads, (LAST + 1) * DEPTH * WIDTH);
+    SHARED(float, along_sums, DEPTH / SIDE * 2 * QUAD * WIDTH);
+    SHARED(float, b_sums, QUAD * ACROSS * DEPTH);
+    SHARED(float, c_sums, QUAD * ACROSS * DEPTH);
+    in.sequence = blockIdx.x / chunks;
+    uint32_t index = blockIdx.x % chunks, sequences = gridDim.x / chunks;
+    uint32_t spans = (in.len + SPAN - 1) / SPAN, first = index * (chunk / SPAN);
+    Panel<T> panel{in, parts};
+    panel.delta = delta;
+    panel.drive = drive;
+    panel.gy = gy;
+    panel.b = b;
+    panel.c = c;
+    panel.quads = quads;
+    panel.along_sums = along_sums;
+    panel.b_sums = b_sums;
+    panel.c_sums = c_sums;
+    panel.start();
+    if (carries != nullptr) panel.load_carry(carries, index, chunks);
+    for (uint32_t span = min(first + chunk / SPAN, spans); span-- > first;) {
+        panel.stage(span * SPAN);
+        panel.fetch(kept, span, spans, LAST);
+        __syncthreads();
+        panel.span_back(kept, span, spans, sequences);
+    }
+    if (parts.a == nullptr) return;
+#pragma unroll
+    for (int j = 0; j < 2; ++j)
+#pragma unroll
+        for (int i = 0; i < K; ++i) {
+            uint32_t channel = panel.first_channel + panel.channel[j], k = panel.first_state + panel.k[i];
+            uint64_t at = (uint64_t(blockIdx.x) * in.channels + channel) * in.states + k;
+            if (in.inside(k, channel)) parts.a[at] = panel.ga[j][i];
+        }
+}
+
+// From the sums along the states to the gradients of u and delta; `a` in them is in powers of 2.
+template <class T>
+DEVICE void along(Ptr<const T> u, Ptr<const T> delta, Ptr<const float> along_a, Ptr<const float> along_b,
+                  Ptr<T> gu, Ptr<T> gdelta, uint32_t part_count, uint32_t count) {
+    uint32_t i = blockIdx.x * blockDim.x + threadIdx.x;
+    if (i >= count) return;
+    float of_a = 0.0f, of_drive = 0.0f;
+    for (uint32_t part = 0; part < part_count; ++part) {
+        if (along_a != nullptr) of_a += along_a[uint64_t(part) * count + i];
+        of_drive += along_b[uint64_t(part) * count + i];
+    }
+    if (gu != nullptr) gu[i] = from_float<T>(to_float(delta[i]) * of_drive);
+    if (gdelta != nullptr)
+        gdelta[i] = from_float<T>(of_a * (1.0f / LOG2E) + to_float(u[i]) * of_drive);
+}
+
+#define BACK(io, T)                                                                             \
+    KERNEL(walk_back_##io, 2 * THREADS, Global<const T> u, Global<const T> delta,               \
+           Global<const float> a, Global<const T> b, Global<const T> c, Global<const T> gy,     \
+           Global<const uint32_t> rows, Global<const float> kept, Global<const float> carries,  \
+           Global<float> along_a, Global<float> along_b, Global<float> gb, Global<float> gc,    \
+           Global<float> ga, uint32_t len, uint32_t channels, uint32_t states,                  \
+           uint32_t row_count, uint32_t chunk, uint32_t chunks) {              \
+        Inputs<T> in{u, delta, b, c, gy, a, rows, len, channels, states, row_count, 0};         \
+        Parts parts{along_a, along_b, gb, gc, ga};                                              \
+        walk_back<T>(in, parts, kept, carries, chunk, chunks);                                  \
+    }                                                                                           \
+    KERNEL(along_##io, 256, Global<const T> u, Global<const T> delta, Global<const float> along_a, \
+           Global<const float> along_b, Global<T> gu, Global<T> gdelta, uint32_t part_count,    \
+           uint32_t count) {                                                                    \
+        along<T>(u, delta, along_a, along_b, gu, gdelta, part_count, count);                    \
+    }
+
+BACK(f32, float)
+BACK(bf16, bf16)

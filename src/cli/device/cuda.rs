@@ -1,0 +1,137 @@
+//! What `--device cuda` needs of a machine, asked one by one: the libraries are opened only now, and
+//! where one is missing the crates below would panic.
+
+use candle_core::cuda_backend::cudarc::{cublas, curand, driver};
+use driver::sys::CUdevice_attribute as Attribute;
+use std::ffi::c_int;
+
+/// The version of CUDA this was built with, such as 13000 for 13.0.
+const BUILT_WITH: &str = env!("DSF_CUDA_VERSION");
+/// The lowest compute capability that Candle's kernels were built for, such as 80 for 8.0.
+const CAPABILITY: &str = env!("CUDA_COMPUTE_CAP");
+
+/// How many GPUs a driver finds; none without a driver.
+pub(super) fn gpus() -> usize {
+    if !has_driver() {
+        return 0;
+    }
+    let count = driver::result::init().and_then(|()| driver::result::device::get_count());
+    count
+        .ok()
+        .and_then(|n| usize::try_from(n).ok())
+        .unwrap_or(0)
+}
+
+#[allow(unsafe_code)]
+fn has_driver() -> bool {
+    // SAFETY: runs the initialisers of NVIDIA's library, as in every program linked to it.
+    unsafe { driver::sys::is_culib_present() }
+}
+
+/// The libraries beside the driver that Candle opens with a device.
+#[allow(unsafe_code)]
+fn missing_library() -> Option<&'static str> {
+    // SAFETY: as for the driver.
+    let (cublas, curand) = unsafe {
+        (
+            cublas::sys::is_culib_present(),
+            curand::sys::is_culib_present(),
+        )
+    };
+    let missing = [(cublas, "libcublas"), (curand, "libcurand")];
+    missing
+        .iter()
+        .find(|(there, _)| !there)
+        .map(|(_, name)| *name)
+}
+
+/// The latest version of CUDA that the driver serves, 0 if it does not say.
+#[allow(unsafe_code)]
+fn served() -> i32 {
+    let mut version: c_int = 0;
+    // SAFETY: the driver is there, and writes one number.
+    let _ = unsafe { driver::sys::cuDriverGetVersion(&mut version) };
+    version
+}
+
+/// Compute capability times ten, and the name of a GPU.
+#[allow(unsafe_code)]
+fn gpu(ordinal: c_int) -> Result<(i32, String), driver::result::DriverError> {
+    let device = driver::result::device::get(ordinal)?;
+    let name = driver::result::device::get_name(device)?;
+    // SAFETY: the device is the driver's own.
+    let ask = |what| unsafe { driver::result::device::get_attribute(device, what) };
+    let major = ask(Attribute::CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR)?;
+    let minor = ask(Attribute::CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR)?;
+    Ok((10 * major + minor, name))
+}
+
+fn driver_says(e: driver::result::DriverError) -> String {
+    let words = e.error_string().map(|words| words.to_string_lossy());
+    let words = words.unwrap_or_else(|_| format!("{e:?}").into());
+    format!("the NVIDIA driver refuses: {words}; use --device cpu")
+}
+
+/// 12040 as 12.4.
+fn version(v: i32) -> String {
+    format!("{}.{}", v / 1000, v % 1000 / 10)
+}
+
+/// 75 as 7.5.
+fn tenths(v: i32) -> String {
+    format!("{}.{}", v / 10, v % 10)
+}
+
+/// Why a GPU is too old for this build, and what would serve it. Our
+/// kernels start at 7.5, and Candle's where they were told to.
+fn too_old(name: &str, capability: i32, floor: i32) -> String {
+    let remedy = if capability >= 75 {
+        "build it with `make cuda COMPUTE_CAP=75`"
+    } else {
+        "use --device cpu"
+    };
+    let (capability, floor) = (tenths(capability), tenths(floor));
+    format!("{name} has compute capability {capability} and this build starts at {floor}; {remedy}")
+}
+
+fn missing(library: &str, major: i32) -> String {
+    let fetched = match major {
+        13 => ", or run `make cuda-libraries`", // which fetches those of CUDA 13
+        _ => "",
+    };
+    format!("{library} of CUDA {major} is missing; install it{fetched}")
+}
+
+/// Whether GPU `ordinal` of this machine can run this build. Errors: why not, and the remedy.
+pub(super) fn check(ordinal: usize) -> Result<(), String> {
+    if !has_driver() {
+        return Err(
+            "no NVIDIA driver on this machine (libcuda.so.1 is missing); use --device cpu"
+                .to_owned(),
+        );
+    }
+    let (served, built) = (served(), BUILT_WITH.parse().unwrap_or(0));
+    if served < built {
+        let (served, built) = (version(served), version(built));
+        return Err(format!(
+            "the NVIDIA driver serves CUDA {served} and this build needs {built}; update the driver, \
+             or build with an older toolkit"
+        ));
+    }
+    driver::result::init().map_err(driver_says)?;
+    let count = driver::result::device::get_count().map_err(driver_says)?;
+    let inside = c_int::try_from(ordinal).ok().filter(|&i| i < count);
+    let Some(index) = inside else {
+        return Err(match count {
+            0 => "the NVIDIA driver finds no GPU; use --device cpu".to_owned(),
+            1 => format!("there is no GPU {ordinal}, only GPU 0"),
+            _ => format!("there is no GPU {ordinal}, only 0 to {}", count - 1),
+        });
+    };
+    let (capability, name) = gpu(index).map_err(driver_says)?;
+    let floor = CAPABILITY.parse().unwrap_or(0);
+    if capability < floor {
+        return Err(too_old(&name, capability, floor));
+    }
+    missing_library().map_or(Ok(()), |library| Err(missing(library, built / 1000)))
+}

@@ -1,0 +1,256 @@
+//! NVIDIA GPUs, through the cudarc that candle re-exports. The only place that calls the driver.
+
+#![allow(unsafe_code)] // kernels and libraries are given addresses
+
+mod capture;
+mod multiply;
+
+use super::{Arg, Buffer, Gpu, Grid, Kernel, Machine, Product, Recording, View};
+use candle_core::backend::BackendStorage;
+use candle_core::cuda_backend::cudarc::driver::{
+    result, sys, CudaFunction, CudaModule, CudaSlice, CudaStream, DevicePtr, DeviceRepr,
+    LaunchConfig, PushKernelArg,
+};
+use candle_core::cuda_backend::cudarc::nvrtc::Ptx;
+use candle_core::cuda_backend::{CudaDType, DeviceId, WrapErr};
+use candle_core::{bail, CudaDevice, CudaStorage, DType, Device, Result, Shape, Storage, Tensor};
+use half::bf16;
+use std::collections::HashMap;
+use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError};
+
+include!(concat!(env!("OUT_DIR"), "/kernels.rs"));
+
+/// Opens a GPU for candle and for our kernels.
+///
+/// One stream serves a device, so events between allocations are not needed, freed memory stays
+/// with the process, and the products' workspace is one fixed piece: cuBLAS then gives the same
+/// bits each time and can be captured.
+pub(crate) fn open(ordinal: usize) -> Result<Device> {
+    let device = Device::new_cuda(ordinal)?;
+    if let Device::Cuda(cuda) = &device {
+        // SAFETY: everything runs on this device's one stream.
+        unsafe { cuda.disable_event_tracking() };
+        // Sizes and strides that candle's own kernels read are uploaded once for this thread, which
+        // a recording needs and every launch gains by; so the guard is kept for good.
+        std::mem::forget(cuda.enable_cuda_graph_htod_cache());
+        keep_memory(ordinal)?;
+        multiply::fix_workspace(cuda)?;
+    }
+    Ok(device)
+}
+
+/// Tells the driver to keep memory that was freed.
+fn keep_memory(ordinal: usize) -> Result<()> {
+    let ordinal = i32::try_from(ordinal).map_err(candle_core::Error::wrap)?;
+    let device = result::device::get(ordinal).w()?;
+    let mut pool = std::ptr::null_mut();
+    let mut all = u64::MAX;
+    // SAFETY: the device exists; the pool is its own, and the attribute is a u64.
+    unsafe {
+        sys::cuDeviceGetDefaultMemPool(&mut pool, device)
+            .result()
+            .w()?;
+        sys::cuMemPoolSetAttribute(
+            pool,
+            sys::CUmemPool_attribute::CU_MEMPOOL_ATTR_RELEASE_THRESHOLD,
+            (&raw mut all).cast(),
+        )
+        .result()
+        .w()
+    }
+}
+
+/// The GPU that holds `x`.
+pub(super) fn of(x: &Tensor) -> Option<Gpu> {
+    static OPEN: LazyLock<Mutex<Vec<(DeviceId, Gpu)>>> = LazyLock::new(Mutex::default);
+    let Device::Cuda(device) = x.device() else {
+        return None;
+    };
+    let mut open = lock(&OPEN);
+    if let Some((_, gpu)) = open.iter().find(|(id, _)| *id == device.id()) {
+        return Some(gpu.clone());
+    }
+    let gpu = Gpu::new(Cuda {
+        device: device.clone(),
+        modules: Mutex::default(),
+        functions: Mutex::default(),
+    });
+    open.push((device.id(), gpu.clone()));
+    Some(gpu)
+}
+
+/// Whether the library's products of f32 round their factors to TF32 from now on.
+pub(crate) fn products_in_tf32(yes: bool) {
+    candle_core::cuda_backend::set_gemm_reduced_precision_f32(yes);
+}
+
+/// One element on the device of `like`; nobody reads it.
+pub(crate) fn token(like: &CudaStorage) -> Result<(CudaStorage, Shape)> {
+    let device = &like.device;
+    // SAFETY: nobody reads it.
+    let slice = unsafe { device.alloc::<f32>(1) }?;
+    let storage = CudaStorage::wrap_cuda_slice(slice, device.clone());
+    Ok((storage, Shape::from(1)))
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+struct Cuda {
+    device: CudaDevice,
+    modules: Mutex<HashMap<&'static str, Arc<CudaModule>>>,
+    functions: Mutex<HashMap<String, CudaFunction>>,
+}
+
+impl Cuda {
+    fn stream(&self) -> Arc<CudaStream> {
+        self.device.cuda_stream()
+    }
+
+    fn module(&self, name: &'static str) -> Result<Arc<CudaModule>> {
+        let mut modules = lock(&self.modules);
+        if let Some(module) = modules.get(name) {
+            return Ok(module.clone());
+        }
+        let Some((_, binary)) = MODULES.iter().find(|(module, _)| *module == name) else {
+            bail!("this build holds no kernels of cuda/{name}.cu");
+        };
+        let binary = Ptx::from_binary(binary.to_vec());
+        let module = self.stream().context().load_module(binary).w()?;
+        modules.insert(name, module.clone());
+        Ok(module)
+    }
+
+    fn function(&self, kernel: &Kernel) -> Result<CudaFunction> {
+        if let Some(function) = lock(&self.functions).get(&kernel.name) {
+            return Ok(function.clone());
+        }
+        let function = self
+            .module(kernel.module)?
+            .load_function(&kernel.name)
+            .w()?;
+        lock(&self.functions).insert(kernel.name.clone(), function.clone());
+        Ok(function)
+    }
+
+    fn storage<T: CudaDType + DeviceRepr>(&self, count: usize) -> Result<Storage> {
+        // SAFETY: whoever allocates has a kernel write before anything reads.
+        let slice = unsafe { self.device.alloc::<T>(count.max(1)) }?;
+        Ok(self.wrap(slice))
+    }
+
+    fn wrap<T: CudaDType>(&self, slice: CudaSlice<T>) -> Storage {
+        Storage::Cuda(CudaStorage::wrap_cuda_slice(slice, self.device.clone()))
+    }
+}
+
+/// Arguments as the driver wants them: an address each, of a value that lives until the launch.
+enum Packed {
+    Address(u64),
+    U32(u32),
+    F32(f32),
+    Table(Vec<u64>),
+}
+
+impl Packed {
+    fn of(arg: &Arg) -> Result<Self> {
+        Ok(match arg {
+            Arg::Pointer(pointer) => Self::Address(pointer.address),
+            Arg::Null => Self::Address(0),
+            Arg::U32(value) => Self::U32(*value),
+            Arg::F32(value) => Self::F32(*value),
+            Arg::Table(entries) => {
+                Self::Table(entries.iter().map(address_of).collect::<Result<_>>()?)
+            }
+            Arg::TooLarge(_) => bail!("a size beyond 32 bits reached a launch"),
+        })
+    }
+}
+
+fn address_of(entry: &Arg) -> Result<u64> {
+    match Packed::of(entry)? {
+        Packed::Address(address) => Ok(address),
+        _ => bail!("a table holds pointers"),
+    }
+}
+
+impl Machine for Cuda {
+    fn allocate(&self, dtype: DType, count: usize) -> Result<Storage> {
+        match dtype {
+            DType::F32 => self.storage::<f32>(count),
+            DType::BF16 => self.storage::<bf16>(count),
+            DType::U32 => self.storage::<u32>(count),
+            other => bail!("kernels do not know {other:?}"),
+        }
+    }
+
+    fn address(&self, storage: &Storage) -> Result<u64> {
+        let Storage::Cuda(storage) = storage else {
+            bail!("a kernel was given a tensor that is not on the GPU");
+        };
+        let stream = self.stream();
+        Ok(match storage.dtype() {
+            DType::F32 => storage.as_cuda_slice::<f32>()?.device_ptr(&stream).0,
+            DType::BF16 => storage.as_cuda_slice::<bf16>()?.device_ptr(&stream).0,
+            DType::U32 => storage.as_cuda_slice::<u32>()?.device_ptr(&stream).0,
+            other => bail!("kernels do not know {other:?}"),
+        })
+    }
+
+    fn launch(&self, kernel: &Kernel, grid: Grid, args: &[Arg]) -> Result<()> {
+        let function = self.function(kernel)?;
+        let stream = self.stream();
+        let packed: Vec<_> = args.iter().map(Packed::of).collect::<Result<_>>()?;
+        let mut launch = stream.launch_builder(&function);
+        for arg in &packed {
+            match arg {
+                Packed::Address(value) => launch.arg(value),
+                Packed::U32(value) => launch.arg(value),
+                Packed::F32(value) => launch.arg(value),
+                // The driver copies the whole parameter from where its first entry lies.
+                Packed::Table(entries) => launch.arg(&entries[0]),
+            };
+        }
+        let [x, y, z] = grid.blocks.map(|blocks| blocks as u32);
+        let config = LaunchConfig {
+            grid_dim: (x, y, z),
+            block_dim: (grid.threads as u32, 1, 1),
+            shared_mem_bytes: grid.shared as u32,
+        };
+        // SAFETY: the emulation has checked in tests that the arguments are those of the kernel and
+        // that it stays inside them; all memory is alive until the stream is past the launch.
+        unsafe { launch.launch(config) }.w()?;
+        Ok(())
+    }
+
+    fn multiply(&self, product: Product, to: &mut Buffer) -> Result<()> {
+        multiply::run(&self.device, product, to)
+    }
+
+    fn copy(&self, view: View) -> Result<Storage> {
+        let storage = self.allocate(view.dtype(), view.len())?;
+        let to = self.address(&storage)?;
+        let bytes = view.len() * view.dtype().size_in_bytes();
+        let stream = self.stream();
+        // SAFETY: both hold that many bytes, and the new one is nobody else's.
+        unsafe { result::memcpy_dtod_async(to, view.pointer().address, bytes, stream.cu_stream()) }
+            .w()?;
+        Ok(storage)
+    }
+
+    fn upload(&self, values: &[u32]) -> Result<Storage> {
+        Ok(self.wrap(self.stream().clone_htod(values).w()?))
+    }
+
+    fn write(&self, values: &[u32], to: View) -> Result<()> {
+        let stream = self.stream();
+        // SAFETY: `to` holds as many elements of four bytes. The driver has copied ordinary host
+        // memory aside when this returns.
+        unsafe { result::memcpy_htod_async(to.pointer().address, values, stream.cu_stream()) }.w()
+    }
+
+    fn record(&self, work: &mut dyn FnMut() -> Result<()>) -> Result<Box<dyn Recording>> {
+        capture::record(&self.stream(), work)
+    }
+}

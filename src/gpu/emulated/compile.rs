@@ -1,0 +1,59 @@
+//! From `cuda/NAME.cu` to a library of the host's.
+
+use candle_core::{bail, Result};
+use sha2::{Digest, Sha256};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// Where the project's kernels are.
+pub(super) fn sources() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("cuda")
+}
+
+/// Compiles a file of kernels, unless the same text has been compiled before.
+pub(super) fn compile(source: &Path) -> Result<PathBuf> {
+    let read = |path: &Path| {
+        std::fs::read(path).map_err(|e| candle_core::Error::msg(format!("{}: {e}", path.display())))
+    };
+    let mut digest = Sha256::new();
+    digest.update(read(source)?);
+    for folder in [sources(), sources().join("emulation")] {
+        let mut headers: Vec<_> = std::fs::read_dir(folder)?
+            .map(|entry| entry.map(|entry| entry.path()))
+            .collect::<std::io::Result<_>>()?;
+        headers.retain(|path| path.extension().is_some_and(|e| e == "cuh" || e == "hpp"));
+        headers.sort();
+        for header in headers {
+            digest.update(read(&header)?);
+        }
+    }
+    let hash: String = digest.finalize()[..8]
+        .iter()
+        .map(|b| format!("{b:02x}"))
+        .collect();
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("target/emulation");
+    std::fs::create_dir_all(&folder)?;
+    let stem = source.file_stem().unwrap_or_default().to_string_lossy();
+    let file = folder.join(format!("{stem}-{hash}.so"));
+    if !file.exists() {
+        // Under a name of its own first: other tests may want the same file at the same time.
+        let partial = tempfile::NamedTempFile::new_in(&folder)?;
+        let output = Command::new("g++")
+            .args(["-std=c++17", "-O2", "-fPIC", "-shared", "-ffp-contract=off"])
+            // each file has its own table of kernels
+            .args(["-fvisibility=hidden", "-fno-gnu-unique"])
+            .args(["-Wall", "-Werror", "-Wno-unknown-pragmas", "-x", "c++"])
+            .arg("-I")
+            .arg(sources())
+            .arg(source)
+            .arg("-o")
+            .arg(partial.path())
+            .output()
+            .map_err(|e| candle_core::Error::msg(format!("g++ does not start: {e}")))?;
+        if !output.status.success() {
+            bail!("{}", String::from_utf8_lossy(&output.stderr));
+        }
+        partial.persist(&file).map_err(|e| e.error)?;
+    }
+    Ok(file)
+}

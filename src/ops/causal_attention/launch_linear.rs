@@ -1,0 +1,135 @@
+//! Weights that are scores, or scores over their sum, by the kernels of chunked sums.
+
+use super::{linear, CausalAttention, Weights};
+use crate::gpu::{Buffer, Gpu, Grid, Kernel, View, WARP};
+use crate::ops::chunked::launch::{Launched, Rows};
+use crate::ops::fused::{Launch, LaunchBackward};
+use candle_core::{bail, DType, Result};
+
+/// Up to this length all pairs are computed.
+const SHORT: usize = 128;
+
+/// Whether the chunked sum applies and costs less than all pairs. Positions are on the GPU, where
+/// nobody has seen whether they ascend.
+pub(super) fn applies(op: &CausalAttention) -> bool {
+    op.positions.is_none() && op.len > SHORT && linear::sums(op).is_some()
+}
+
+/// The result; for weights over their sum, then one over the sum for each row.
+pub(super) fn forward(op: &CausalAttention, call: Launch) -> Result<Vec<Buffer>> {
+    let (gpu, [q, k, v]) = (call.gpu, inputs(call.ins)?);
+    let e = op.value_width;
+    if op.weights == Weights::Plain {
+        return Ok(vec![sum(op, gpu, [q, k, v], e).forward()?]);
+    }
+    let io = v.dtype();
+    let [q, k, v] = [widened(gpu, q)?, widened(gpu, k)?, with_ones(gpu, v, e)?];
+    let wide = sum(op, gpu, [q.view(), k.view(), v.view()], e + 1).forward()?;
+    let rows = wide.len() / (e + 1);
+    let mut y = gpu.alloc(io, rows * e)?;
+    let mut shares = gpu.alloc(DType::F32, rows)?;
+    let out = [(&wide).into(), (&mut y).into(), (&mut shares).into()];
+    let args = [&out[..], &[rows.into(), e.into()]].concat();
+    gpu.launch(kernel("divide", io), Grid::for_each(rows * WARP), &args)?;
+    Ok(vec![y, shares])
+}
+
+pub(super) fn backward(op: &CausalAttention, call: LaunchBackward) -> Result<Vec<Option<Buffer>>> {
+    let (gpu, [q, k, v], out) = (call.gpu, inputs(call.ins)?, call.only());
+    let e = op.value_width;
+    if op.weights == Weights::Plain {
+        let grads = sum(op, gpu, [q, k, v], e).backward(out.grad)?;
+        return Ok([grads.c, grads.b, grads.x].map(Some).into());
+    }
+    let Some(shares) = call.kept.first() else {
+        bail!("{}: the sums of weights were not kept", CausalAttention::OP);
+    };
+    let (io, rows, count) = (v.dtype(), shares.len(), v.len());
+    let mut gy = gpu.alloc(DType::F32, rows * (e + 1))?;
+    let read = [out.grad.into(), out.value.into(), shares.into()];
+    let args = [&read[..], &[(&mut gy).into(), rows.into(), e.into()]].concat();
+    let grid = Grid::for_each(rows * WARP);
+    gpu.launch(kernel("divide_back", io), grid, &args)?;
+    let [q, k, v] = [widened(gpu, q)?, widened(gpu, k)?, with_ones(gpu, v, e)?];
+    let grads = sum(op, gpu, [q.view(), k.view(), v.view()], e + 1).backward(gy.view())?;
+    let mut gv = gpu.alloc(io, count)?;
+    let args = [(&grads.x).into(), (&mut gv).into(), count.into(), e.into()];
+    gpu.launch(kernel("leave_last", io), Grid::for_each(count), &args)?;
+    let [gq, gk] = [grads.c, grads.b].map(|grad| narrowed(gpu, grad, io));
+    Ok(vec![Some(gq?), Some(gk?), Some(gv)])
+}
+
+fn inputs<'a>(ins: &[View<'a>]) -> Result<[View<'a>; 3]> {
+    match *ins {
+        [q, k, v] => Ok([q, k, v]),
+        _ => bail!(
+            "{}: {} inputs instead of three",
+            CausalAttention::OP,
+            ins.len()
+        ),
+    }
+}
+
+fn kernel(name: &str, io: DType) -> Kernel {
+    Kernel::of("causal_attention_linear", &format!("linear_{name}"), io)
+}
+
+/// Values in f32, and one more a row, which is one.
+fn with_ones(gpu: &Gpu, v: View, width: usize) -> Result<Buffer> {
+    let count = v.len() / width * (width + 1);
+    let mut wide = gpu.alloc(DType::F32, count)?;
+    let args = [v.into(), (&mut wide).into(), count.into(), width.into()];
+    let grid = Grid::for_each(count);
+    gpu.launch(kernel("append_ones", v.dtype()), grid, &args)?;
+    Ok(wide)
+}
+
+/// A copy in f32.
+fn widened(gpu: &Gpu, x: View) -> Result<Buffer> {
+    if x.dtype() == DType::F32 {
+        return gpu.copy(x);
+    }
+    let mut wide = gpu.alloc(DType::F32, x.len())?;
+    let args = [x.into(), (&mut wide).into(), x.len().into()];
+    let grid = Grid::for_each(x.len());
+    gpu.launch(Kernel::new("pointwise", "widen"), grid, &args)?;
+    Ok(wide)
+}
+
+/// f32 as another type.
+fn narrowed(gpu: &Gpu, x: Buffer, to: DType) -> Result<Buffer> {
+    if to == DType::F32 {
+        return Ok(x);
+    }
+    let mut narrow = gpu.alloc(to, x.len())?;
+    let args = [(&x).into(), (&mut narrow).into(), x.len().into()];
+    let grid = Grid::for_each(x.len());
+    gpu.launch(Kernel::new("pointwise", "narrow"), grid, &args)?;
+    Ok(narrow)
+}
+
+/// The sum of values of some width.
+fn sum<'a>(
+    op: &CausalAttention,
+    gpu: &'a Gpu,
+    [q, k, v]: [View<'a>; 3],
+    width: usize,
+) -> Launched<'a> {
+    let rows = Rows {
+        count: op.rows,
+        positions: None,
+        shared: 1,
+    };
+    Launched {
+        gpu,
+        sequences: op.batch * op.heads,
+        len: op.len,
+        channels: width,
+        states: op.key_width,
+        rows,
+        b: k,
+        c: q,
+        x: v,
+        decay: None,
+    }
+}

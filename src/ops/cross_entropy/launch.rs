@@ -1,0 +1,154 @@
+//! The loss by kernels, for tiles of rows whose logits stay in the cache of a GPU.
+
+use super::CrossEntropy;
+use crate::gpu::{Arg, Buffer, Gpu, Grid, Kernel, Matrix, Product, View};
+use crate::ops::fused::{Launch, LaunchBackward};
+use crate::ops::narrow::narrowed;
+use candle_core::{DType, Result};
+
+/// Bytes of logits and slopes that exist at one time: most of the L2 cache of a large GPU, and in
+/// tests so few that there are several tiles.
+const BYTES: usize = if cfg!(test) { 1 << 14 } else { 32 << 20 };
+/// Threads of a block that has a row, as `cuda/cross_entropy.cu` has them.
+const THREADS: usize = 512;
+
+/// Some rows: the first of them, their targets, and their hidden layer.
+struct Tile<'a> {
+    first: usize,
+    hidden: View<'a>,
+}
+
+/// What all tiles read, and what each writes for its rows.
+struct Head<'a> {
+    gpu: &'a Gpu,
+    weight: View<'a>,
+    targets: View<'a>,
+    tracked: bool,
+}
+
+impl CrossEntropy {
+    /// Rows a tile: a function of the sizes alone, and about as many in each tile.
+    fn tile(&self, rows: usize, io: DType) -> usize {
+        let bytes = match io {
+            DType::F32 => 4,
+            _ => 4 + 2,
+        };
+        let most = (BYTES / bytes / self.classes).max(1);
+        rows.div_ceil(rows.div_ceil(most))
+    }
+
+    /// Loss and answers, then, if tracked, the gradient of the weight and those of the tiles' rows.
+    pub(super) fn launch_tiles(&self, call: Launch) -> Result<Vec<Buffer>> {
+        let (gpu, hidden, weight) = (call.gpu, call.ins[0], call.ins[1]);
+        let (storage, layout) = self.ids.storage_and_layout();
+        let targets = gpu.view(&storage, layout)?;
+        let rows = targets.len();
+        let narrow = narrowed(gpu, weight, hidden.dtype())?;
+        let head = Head {
+            gpu,
+            weight: narrow.as_ref().map_or(weight, Buffer::view),
+            targets,
+            tracked: call.tracked,
+        };
+        let mut losses = gpu.alloc(DType::F32, rows)?;
+        let mut right = gpu.alloc(DType::F32, rows)?;
+        let size = if call.tracked { weight.len() } else { 0 };
+        let (mut gw, mut ghs) = (gpu.alloc(DType::F32, size)?, Vec::new());
+        let tile = self.tile(rows, hidden.dtype());
+        for first in (0..rows).step_by(tile) {
+            let some = tile.min(rows - first);
+            let hidden = hidden.part(first * self.width, some * self.width);
+            let tile = Tile { first, hidden };
+            let slopes = self.slopes(&head, &tile, &mut losses, &mut right)?;
+            if call.tracked {
+                self.add_gradient(&head, &tile, slopes.view(), &mut gw)?;
+                ghs.push(self.gradient(&head, &tile, slopes.view())?);
+            }
+        }
+        let mut loss = gpu.alloc(DType::F32, 1)?;
+        let args = [(&losses).into(), (&mut loss).into(), rows.into()];
+        gpu.launch(kernel("mean"), Grid::of(1, 1024), &args)?;
+        let kept = call.tracked.then_some(gw).into_iter().chain(ghs);
+        Ok([loss, right].into_iter().chain(kept).collect())
+    }
+
+    /// The slopes of the mean loss along a tile's logits; untracked, whatever is in their place.
+    fn slopes(
+        &self,
+        head: &Head,
+        tile: &Tile,
+        losses: &mut Buffer,
+        right: &mut Buffer,
+    ) -> Result<Buffer> {
+        let (gpu, io) = (head.gpu, tile.hidden.dtype());
+        let rows = tile.hidden.len() / self.width;
+        let mut logits = gpu.alloc(DType::F32, rows * self.classes)?;
+        let (hidden, weight) = (Matrix::plain(tile.hidden), Matrix::transposed(head.weight));
+        let product = Product::one([rows, self.width, self.classes], hidden, weight);
+        gpu.multiply(product, &mut logits)?;
+        let mut narrow = match io {
+            DType::F32 => None,
+            _ if !head.tracked => None,
+            io => Some(gpu.alloc(io, logits.len())?),
+        };
+        let share = 1.0 / head.targets.len() as f32;
+        let mut args: Vec<Arg> = vec![(&mut logits).into(), head.targets.into()];
+        args.extend([losses.into(), right.into()]);
+        args.push(match io {
+            DType::F32 => head.tracked.into(),
+            _ => narrow.as_mut().into(),
+        });
+        args.extend([tile.first.into(), self.classes.into(), share.into()]);
+        let kernel = Kernel::of("cross_entropy", "slopes", io);
+        gpu.launch(kernel, Grid::of(rows, THREADS), &args)?;
+        Ok(narrow.unwrap_or(logits))
+    }
+
+    /// Adds a tile's part of the gradient of the weight, slopes^T h.
+    fn add_gradient(&self, head: &Head, tile: &Tile, slopes: View, gw: &mut Buffer) -> Result<()> {
+        let sizes = [self.classes, tile.hidden.len() / self.width, self.width];
+        let (slopes, hidden) = (Matrix::transposed(slopes), Matrix::plain(tile.hidden));
+        let product = Product::one(sizes, slopes, hidden).added(tile.first > 0);
+        head.gpu.multiply(product, gw)
+    }
+
+    /// The gradient of a tile's hidden layer, slopes W.
+    fn gradient(&self, head: &Head, tile: &Tile, slopes: View) -> Result<Buffer> {
+        let hidden = tile.hidden;
+        let mut gh = head.gpu.alloc(hidden.dtype(), hidden.len())?;
+        let sizes = [hidden.len() / self.width, self.classes, self.width];
+        let (slopes, weight) = (Matrix::plain(slopes), Matrix::plain(head.weight));
+        head.gpu
+            .multiply(Product::one(sizes, slopes, weight), &mut gh)?;
+        Ok(gh)
+    }
+
+    /// What was kept, times the gradient of the loss.
+    pub(super) fn launch_scaled(&self, call: LaunchBackward) -> Result<Vec<Option<Buffer>>> {
+        let (Some(loss), [gw, ghs @ ..]) = (call.outs[0], call.kept) else {
+            return Ok(vec![None, None]); // no loss, no gradients
+        };
+        let scaled = |parts: &[Buffer], to: View| {
+            let mut all = call.gpu.alloc(to.dtype(), to.len())?;
+            let mut first = 0;
+            for part in parts {
+                let args = [part.into(), loss.grad.into(), (&mut all).into()];
+                let args = [&args[..], &[part.len().into(), first.into()]].concat();
+                let kernel = Kernel::of("cross_entropy", "scale", to.dtype());
+                call.gpu.launch(kernel, Grid::for_each(part.len()), &args)?;
+                first += part.len();
+            }
+            Ok(all)
+        };
+        let hidden = call.wanted[0].then(|| scaled(ghs, call.ins[0]));
+        let weight = call.wanted[1].then(|| scaled(std::slice::from_ref(gw), call.ins[1]));
+        [hidden, weight]
+            .into_iter()
+            .map(Option::transpose)
+            .collect()
+    }
+}
+
+fn kernel(name: &str) -> Kernel {
+    Kernel::new("cross_entropy", name)
+}

@@ -1,0 +1,159 @@
+//! The gated scan on a GPU.
+
+use super::rules::Rule;
+use super::Scan;
+use crate::gpu::{Arg, Buffer, Gpu, Grid, Kernel, View};
+use crate::ops::fused::{Launch, LaunchBackward, Used};
+use crate::ops::linear_scan::{Way, REAL};
+use crate::ops::sums::sum_parts;
+use candle_core::{Result, Storage};
+use std::ops::Deref;
+
+/// A launch of one rule's kernels on given inputs.
+struct Call<'a, R: Rule> {
+    scan: &'a Scan<R>,
+    gpu: &'a Gpu,
+    ins: &'a [View<'a>],
+    /// The times that are wanted, if not all are.
+    times: Option<View<'a>>,
+}
+
+impl<'a, R: Rule> Call<'a, R> {
+    fn run(&self, part: &str, args: &[Arg]) -> Result<()> {
+        let parameter = self.ins.get(2).copied();
+        let inputs = [
+            self.ins[0].into(),
+            self.ins[1].into(),
+            parameter.into(),
+            self.scan.rule.eps().into(),
+        ];
+        let extent = &self.scan.sizes.extent;
+        let kernel = format!("{}_{part}", R::KERNELS);
+        let kernel = Kernel::of("gated_scan", &kernel, self.ins[1].dtype());
+        let args = [&inputs[..], args, &extent.args()].concat();
+        self.gpu.launch(kernel, extent.grid(), &args)
+    }
+
+    /// The last arguments of kernels that know of wanted times.
+    fn wanted(&self) -> [Arg<'a>; 2] {
+        [self.times.into(), self.scan.sizes.rows().into()]
+    }
+
+    fn starts(
+        &self,
+        way: Way,
+        lines: impl FnOnce(&mut Buffer) -> Result<()>,
+    ) -> Result<Option<Buffer>> {
+        self.scan.sizes.extent.starts(self.gpu, REAL, way, lines)
+    }
+
+    /// The states wanted and, if not all are and a backward pass will follow, all states.
+    fn forward(&self, tracked: bool) -> Result<Vec<Buffer>> {
+        let starts = self.starts(Way::Forward, |lines| {
+            self.run("forward_lines", &[lines.into()])
+        })?;
+        let x = self.ins[1];
+        let mut all = match self.times.is_none() || tracked {
+            true => Some(self.gpu.alloc(x.dtype(), x.len())?),
+            false => None,
+        };
+        let mut picked = match self.times {
+            Some(times) => {
+                let count = times.len() * self.scan.sizes.extent.width;
+                Some(self.gpu.alloc(x.dtype(), count)?)
+            }
+            None => None,
+        };
+        let [times, rows] = self.wanted();
+        let starts = starts.as_ref().map(Buffer::view);
+        let to = [all.as_mut().into(), picked.as_mut().into()];
+        self.run(
+            "forward",
+            &[&[starts.into(), times, rows], &to[..]].concat(),
+        )?;
+        Ok(picked.into_iter().chain(all).collect())
+    }
+
+    fn backward(&self, h: View, gh: View) -> Result<Vec<Option<Buffer>>> {
+        let [times, rows] = self.wanted();
+        let starts = self.starts(Way::Backward, |lines| {
+            let args = [gh.into(), times.clone(), rows.clone(), lines.into()];
+            self.run("backward_lines", &args)
+        })?;
+        let (gpu, extent) = (self.gpu, &self.scan.sizes.extent);
+        let grad = |of: View| gpu.alloc(of.dtype(), of.len());
+        let (mut gz, mut gx) = (grad(self.ins[0])?, grad(self.ins[1])?);
+        let mut numbers = match self.ins.get(2) {
+            Some(parameter) => Some(gpu.alloc(parameter.dtype(), extent.slots())?),
+            None => None,
+        };
+        let starts = starts.as_ref().map(Buffer::view);
+        let to = [(&mut gz).into(), (&mut gx).into(), numbers.as_mut().into()];
+        let ins = [h.into(), gh.into(), starts.into(), times, rows];
+        self.run("backward", &[&ins[..], &to[..]].concat())?;
+        let mut grads = vec![Some(gz), Some(gx)];
+        if let (Some(parameter), Some(numbers)) = (self.ins.get(2), numbers) {
+            grads.push(Some(self.learn(*parameter, &numbers)?));
+        }
+        Ok(grads)
+    }
+
+    /// The gradient of the parameter, given those of the channels' numbers in each piece.
+    fn learn(&self, parameter: View, numbers: &Buffer) -> Result<Buffer> {
+        let width = self.scan.sizes.extent.width;
+        let numbers = sum_parts(self.gpu, numbers, width)?;
+        let mut grad = self.gpu.alloc(parameter.dtype(), parameter.len())?;
+        let kernel = Kernel::new("gated_scan", format!("{}_learn", R::KERNELS));
+        let args = [
+            parameter.into(),
+            (&numbers).into(),
+            (&mut grad).into(),
+            width.into(),
+        ];
+        self.gpu
+            .launch(kernel, Grid::for_each(parameter.len()), &args)?;
+        Ok(grad)
+    }
+}
+
+impl<R: Rule> Scan<R> {
+    /// Calls `f` with the times that are wanted, in memory of the GPU.
+    fn with_times<T>(&self, gpu: &Gpu, f: impl FnOnce(Option<View>) -> Result<T>) -> Result<T> {
+        let Some(wanted) = &self.sizes.wanted else {
+            return f(None);
+        };
+        let (storage, layout) = wanted.times.storage_and_layout();
+        let storage: &Storage = storage.deref();
+        f(Some(gpu.view(storage, layout)?))
+    }
+
+    pub(super) fn launch_forward(&self, call: Launch) -> Result<Vec<Buffer>> {
+        let Launch { gpu, ins, tracked } = call;
+        self.with_times(gpu, |times| {
+            let scan = self;
+            Call {
+                scan,
+                gpu,
+                ins,
+                times,
+            }
+            .forward(tracked)
+        })
+    }
+
+    pub(super) fn launch_back(&self, call: LaunchBackward) -> Result<Vec<Option<Buffer>>> {
+        let Used { value, grad } = call.only();
+        let states = call.kept.first().map_or(value, Buffer::view);
+        let LaunchBackward { gpu, ins, .. } = call;
+        self.with_times(gpu, |times| {
+            let scan = self;
+            Call {
+                scan,
+                gpu,
+                ins,
+                times,
+            }
+            .backward(states, grad)
+        })
+    }
+}

@@ -1,0 +1,128 @@
+//! Layer norm by kernels.
+
+use super::LayerNorm;
+use crate::gpu::{Arg, Buffer, Gpu, Grid, Kernel, View};
+use crate::ops::fused::{LaunchBackward, Used};
+use crate::ops::sums::sum_parts;
+use candle_core::{DType, Result};
+
+/// Threads of a block, as `cuda/layer_norm.cu` has them.
+const THREADS: usize = 256;
+/// Blocks of a backward pass, each with partial sums of its own: four for each multiprocessor of a
+/// large GPU, and in tests so few that each has several rows.
+const BLOCKS: usize = if cfg!(test) { 2 } else { 528 };
+
+/// Which kernels serve rows of some width: their name, and the rows that a block has at one time.
+fn kernels(width: usize, views: &[Option<View>]) -> (&'static str, usize) {
+    let aligned = views.iter().flatten().all(|view| view.aligned(4));
+    match width {
+        _ if !width.is_multiple_of(4) || !aligned => ("any", 1),
+        ..=64 => ("64", THREADS / 16),
+        65..=128 => ("128", THREADS / 32),
+        129..=256 => ("256", THREADS / 32),
+        257..=512 => ("512", THREADS / 32),
+        513..=1024 => ("1024", THREADS / 32),
+        _ => ("any", 1),
+    }
+}
+
+/// What is normalised on the way back: x, plus y if there is one, and the gradient of that sum.
+pub(super) struct Whole<'a> {
+    pub(super) x: View<'a>,
+    pub(super) y: Option<View<'a>>,
+    pub(super) grad: Option<View<'a>>,
+}
+
+/// Gradients of x, weight and bias, and that of x once more.
+pub(super) struct Grads {
+    pub(super) x: Buffer,
+    pub(super) weight: Buffer,
+    pub(super) bias: Buffer,
+    pub(super) again: Option<Buffer>,
+}
+
+impl LayerNorm {
+    /// The norm of x, or of x + y; then that sum comes first.
+    pub(super) fn launch_rows(
+        &self,
+        gpu: &Gpu,
+        (x, y): (View, Option<View>),
+        [weight, bias]: [View; 2],
+    ) -> Result<Vec<Buffer>> {
+        let (io, width, rows) = (x.dtype(), self.width, x.len() / self.width);
+        let mut sum = y.map(|_| gpu.alloc(io, x.len())).transpose()?;
+        let mut normed = gpu.alloc(io, x.len())?;
+        let outs = [sum.as_ref().map(Buffer::view), Some(normed.view())];
+        let ins = [Some(x), y, Some(weight), Some(bias)];
+        let (name, together) = kernels(width, &[&ins[..], &outs[..]].concat());
+        let mut args: Vec<Arg> = ins.map(Arg::from).into();
+        args.extend([sum.as_mut().into(), (&mut normed).into()]);
+        args.extend([rows.into(), width.into(), (self.eps as f32).into()]);
+        let kernel = Kernel::of("layer_norm", &format!("forward_{name}"), io);
+        gpu.launch(kernel, Grid::of(rows.div_ceil(together), THREADS), &args)?;
+        Ok(sum.into_iter().chain([normed]).collect())
+    }
+
+    /// What follows from the gradient `gy` of the norm; the gradient of x `twice` if asked for.
+    pub(super) fn launch_gradients(
+        &self,
+        gpu: &Gpu,
+        of: Whole,
+        weight: View,
+        gy: View,
+        twice: bool,
+    ) -> Result<Grads> {
+        let (io, width, rows) = (gy.dtype(), self.width, gy.len() / self.width);
+        let mut x = gpu.alloc(io, gy.len())?;
+        let mut again = twice.then(|| gpu.alloc(io, gy.len())).transpose()?;
+        let ins = [Some(of.x), of.y, Some(weight), of.grad, Some(gy)];
+        let outs = [Some(x.view()), again.as_ref().map(Buffer::view)];
+        let (name, together) = kernels(width, &[&ins[..], &outs[..]].concat());
+        let blocks = rows.div_ceil(together).min(BLOCKS);
+        let mut parts_w = gpu.alloc(DType::F32, blocks * width)?;
+        let mut parts_b = gpu.alloc(DType::F32, blocks * width)?;
+        let mut args: Vec<Arg> = ins.map(Arg::from).into();
+        args.extend([(&mut x).into(), again.as_mut().into()]);
+        args.extend([(&mut parts_w).into(), (&mut parts_b).into()]);
+        args.extend([rows.into(), width.into(), (self.eps as f32).into()]);
+        let kernel = Kernel::of("layer_norm", &format!("backward_{name}"), io);
+        gpu.launch(kernel, Grid::of(blocks, THREADS), &args)?;
+        Ok(Grads {
+            x,
+            weight: sum_parts(gpu, &parts_w, width)?,
+            bias: sum_parts(gpu, &parts_b, width)?,
+            again,
+        })
+    }
+
+    /// The gradients of x, y, weight and bias from those of the sum and of its norm.
+    pub(super) fn launch_gradients_of_sum(
+        &self,
+        call: &LaunchBackward,
+    ) -> Result<Vec<Option<Buffer>>> {
+        let (gpu, [sum, normed]) = (call.gpu, [call.outs[0], call.outs[1]]);
+        let Some(Used { grad: gy, .. }) = normed else {
+            let grad = |_| sum.map(|sum| gpu.copy(sum.grad)).transpose();
+            return Ok(vec![grad(0)?, grad(1)?, None, None]);
+        };
+        let of = match sum {
+            Some(Used { value, grad }) => Whole {
+                x: value,
+                y: None,
+                grad: Some(grad),
+            },
+            None => Whole {
+                x: call.ins[0],
+                y: Some(call.ins[1]),
+                grad: None,
+            },
+        };
+        let both = call.wanted[0] && call.wanted[1];
+        let grads = self.launch_gradients(gpu, of, call.ins[2], gy, both)?;
+        let (x, y) = match call.wanted[0] {
+            true => (Some(grads.x), grads.again),
+            false => (None, Some(grads.x)),
+        };
+        Ok(vec![x, y, Some(grads.weight), Some(grads.bias)])
+    }
+}

@@ -1,0 +1,134 @@
+use super::*;
+use crate::ops::check::{self, Case};
+use candle_core::D;
+
+fn case(x: &[usize], outs: [usize; 2]) -> Case {
+    let inner = x[x.len() - 1];
+    Case::new(format!("{x:?} to {outs:?}"))
+        .normal("x", x)
+        .normal("w1", &[outs[0], inner])
+        .parameter()
+        .normal("w2", &[outs[1], inner])
+        .parameter()
+        .normal("b1", &[outs[0]])
+        .parameter()
+        .normal("b2", &[outs[1]])
+        .parameter()
+}
+
+fn side_by_side(maps: Vec<Tensor>) -> Result<Tensor> {
+    Tensor::cat(&maps, maps[0].rank() - 1)
+}
+
+fn fused(ins: &[Tensor]) -> Result<Tensor> {
+    let [x, w1, w2, b1, b2] = ins else {
+        unreachable!("five inputs")
+    };
+    side_by_side(linears(x, &[(w1, Some(b1)), (w2, Some(b2))])?)
+}
+
+fn by_reference(ins: &[Tensor]) -> Result<Tensor> {
+    let one = |map: usize| reference(&ins[0], &ins[1 + map], Some(&ins[3 + map]));
+    side_by_side(vec![one(0)?, one(1)?])
+}
+
+#[test]
+fn fused_equals_reference() {
+    let cases = [
+        case(&[1], [1, 2]),
+        case(&[7, 63, 16], [5, 64]),
+        case(&[2, 1000, 33], [17, 1]),
+        case(&[9000, 4], [3, 8]),
+    ];
+    check::agree(&cases, fused, by_reference);
+}
+
+#[test]
+fn kernels_equal_the_reference() {
+    let cases = [
+        case(&[3, 5], [2, 7]),
+        case(&[1], [1, 2]),
+        case(&[7, 63, 16], [5, 64]),
+        case(&[1100, 8], [4, 12]),
+    ];
+    check::kernels_agree(&cases, fused, by_reference);
+    let bare = |ins: &[Tensor]| linear(&ins[0], &ins[1], None);
+    let case = Case::new("bare").normal("x", &[3, 5, 4]);
+    let case = case.normal("w", &[6, 4]).parameter();
+    check::kernels_agree(&[case], bare, |ins| reference(&ins[0], &ins[1], None));
+}
+
+#[test]
+fn four_maps_go_together() {
+    let case = Case::new("four").normal("x", &[5, 8]);
+    let case = [3, 8, 1, 12].iter().fold(case, |case, &out| {
+        let case = case.normal(&format!("w{out}"), &[out, 8]).parameter();
+        case.normal(&format!("b{out}"), &[out]).parameter()
+    });
+    let maps = |ins: &[Tensor]| [1, 3, 5, 7].map(|i| (ins[i].clone(), ins[i + 1].clone()));
+    let fused = |ins: &[Tensor]| {
+        let maps = maps(ins);
+        let maps = maps.each_ref().map(|(w, b)| (w, Some(b)));
+        side_by_side(linears(&ins[0], &maps)?)
+    };
+    let by_reference = |ins: &[Tensor]| {
+        let maps = maps(ins);
+        let outs = maps.iter().map(|(w, b)| reference(&ins[0], w, Some(b)));
+        side_by_side(outs.collect::<Result<_>>()?)
+    };
+    check::kernels_agree(&[case], fused, by_reference);
+}
+
+#[test]
+fn a_map_without_bias_is_a_product() {
+    let bare = |ins: &[Tensor]| linear(&ins[0], &ins[1], None);
+    let case = Case::new("bare")
+        .normal("x", &[3, 5, 4])
+        .normal("w", &[6, 4]);
+    check::agree(&[case], bare, |ins| reference(&ins[0], &ins[1], None));
+}
+
+#[test]
+fn a_map_that_the_loss_does_not_use_gets_no_gradient() {
+    let first = |ins: &[Tensor]| {
+        let maps = [(&ins[1], Some(&ins[3])), (&ins[2], Some(&ins[4]))];
+        Ok(linears(&ins[0], &maps)?.remove(0))
+    };
+    check::finite_differences(&case(&[2, 3], [2, 4]), first);
+    check::kernels_agree(&[case(&[2, 3], [2, 4])], first, |ins| {
+        // candle gives a gradient only to what takes part, however little
+        let [one, other] = [0, 1].map(|map| reference(&ins[0], &ins[1 + map], Some(&ins[3 + map])));
+        one?.broadcast_add(&(other?.sum_keepdim(D::Minus1)? * 1e-30)?)
+    });
+}
+
+#[test]
+fn gradients_are_finite_differences() {
+    check::finite_differences(&case(&[2, 2, 3], [2, 4]), fused);
+}
+
+#[test]
+fn bits_do_not_depend_on_threads() {
+    check::same_bits(&case(&[3, 700, 20], [24, 8]), fused);
+}
+
+#[test]
+fn every_subset_of_inputs_can_be_tracked() {
+    check::partial_tracking(&case(&[3, 5], [2, 7]), fused);
+}
+
+#[test]
+fn a_wrong_shape_is_named() {
+    let message = "linear: w has shape [4, 2], but x of shape [2, 3] asks for [4, 3]";
+    check::refuses(
+        &[&[2, 3], &[4, 2]],
+        |ins| linear(&ins[0], &ins[1], None),
+        message,
+    );
+}
+
+#[test]
+#[ignore = "a measurement"]
+fn speed() {
+    check::speed(&case(&[32_768, 64], [64, 64]), fused, 32_768 * 128);
+}

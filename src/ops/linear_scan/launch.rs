@@ -1,0 +1,169 @@
+//! Scans on a GPU: pieces of time, and the kernels of the plain scans.
+
+use crate::gpu::{Arg, Buffer, Gpu, Grid, Kernel, View};
+use crate::ops::fused::{Launch, LaunchBackward, Used};
+use candle_core::{DType, Result};
+
+/// Threads a block, as `cuda/scan.cuh` has them.
+const THREADS: usize = 64;
+
+/// How many threads keep the memory of a large GPU busy.
+const ENOUGH: usize = 1 << 15;
+
+/// The least that a piece of time is worth.
+const SHORTEST: usize = 32;
+
+/// What is scanned, and the pieces that its time is cut into.
+#[derive(Clone, Copy, Debug)]
+pub(in crate::ops) struct Extent {
+    pub(in crate::ops) batch: usize,
+    pub(in crate::ops) len: usize,
+    pub(in crate::ops) width: usize,
+    pieces: usize,
+    steps: usize,
+}
+
+/// A kind of number, by the scan that knows it, and its parts.
+pub(in crate::ops) type Kind = (&'static str, usize);
+
+/// Real numbers.
+pub(in crate::ops) const REAL: Kind = ("linear_scan", 1);
+
+/// Complex numbers.
+pub(super) const COMPLEX: Kind = ("complex_scan", 2);
+
+/// Which way a scan goes.
+#[derive(Clone, Copy)]
+pub(in crate::ops) enum Way {
+    Forward,
+    Backward,
+}
+
+impl Extent {
+    /// As many pieces as make enough threads: one where there are about enough channels already, for
+    /// several pieces read everything twice.
+    pub(in crate::ops) fn of(batch: usize, len: usize, width: usize) -> Self {
+        let channels = batch * width;
+        let pieces = match 2 * channels > ENOUGH {
+            true => 1,
+            false => (2 * ENOUGH / channels).min(len / SHORTEST),
+        };
+        Self {
+            batch,
+            len,
+            width,
+            pieces: 1,
+            steps: len,
+        }
+        .cut(pieces)
+    }
+
+    /// The same in at most so many pieces, none empty.
+    pub(in crate::ops) fn cut(self, pieces: usize) -> Self {
+        let steps = self.len.div_ceil(pieces.max(1));
+        let pieces = self.len.div_ceil(steps);
+        Self {
+            pieces,
+            steps,
+            ..self
+        }
+    }
+
+    /// Numbers of a buffer that holds one for each channel in each piece.
+    pub(in crate::ops) fn slots(&self) -> usize {
+        self.batch * self.pieces * self.width
+    }
+
+    /// A thread for each channel in each piece.
+    pub(in crate::ops) fn grid(&self) -> Grid {
+        Grid::of(self.slots().div_ceil(THREADS), THREADS)
+    }
+
+    /// The last arguments of every kernel that walks pieces.
+    pub(in crate::ops) fn args(&self) -> [Arg<'static>; 5] {
+        [self.batch, self.len, self.width, self.pieces, self.steps].map(Arg::from)
+    }
+
+    /// What each piece receives from those it follows on its `way`, nothing if it is the only one.
+    /// `find` finds the pieces' lines.
+    pub(in crate::ops) fn starts(
+        &self,
+        gpu: &Gpu,
+        (scan, parts): Kind,
+        way: Way,
+        find: impl FnOnce(&mut Buffer) -> Result<()>,
+    ) -> Result<Option<Buffer>> {
+        if self.pieces == 1 {
+            return Ok(None);
+        }
+        let mut lines = gpu.alloc(DType::F32, 2 * parts * self.slots())?;
+        find(&mut lines)?;
+        let mut starts = gpu.alloc(DType::F32, parts * self.slots())?;
+        let args = [
+            (&lines).into(),
+            (&mut starts).into(),
+            self.batch.into(),
+            self.width.into(),
+            self.pieces.into(),
+            matches!(way, Way::Backward).into(),
+        ];
+        let grid = Grid::of((self.batch * self.width).div_ceil(THREADS), THREADS);
+        gpu.launch(
+            Kernel::new("linear_scan", format!("{scan}_join")),
+            grid,
+            &args,
+        )?;
+        Ok(Some(starts))
+    }
+}
+
+/// The scan of numbers of a kind.
+pub(super) fn forward(call: Launch, kind: Kind, extent: Extent) -> Result<Vec<Buffer>> {
+    let (gpu, [a, x]) = (call.gpu, [call.ins[0], call.ins[1]]);
+    let run = |part: &str, args: &[Arg]| run(gpu, kind, part, a.dtype(), extent, args);
+    let starts = extent.starts(gpu, kind, Way::Forward, |lines| {
+        run("forward_lines", &[a.into(), x.into(), lines.into()])
+    })?;
+    let mut h = gpu.alloc(x.dtype(), x.len())?;
+    let starts = starts.as_ref().map(Buffer::view);
+    run(
+        "forward",
+        &[a.into(), x.into(), starts.into(), (&mut h).into()],
+    )?;
+    Ok(vec![h])
+}
+
+/// The way back of [`forward`].
+pub(super) fn backward(
+    call: LaunchBackward,
+    kind: Kind,
+    extent: Extent,
+) -> Result<Vec<Option<Buffer>>> {
+    let (gpu, a): (_, View) = (call.gpu, call.ins[0]);
+    let Used { value: h, grad: gh } = call.only();
+    let run = |part: &str, args: &[Arg]| run(gpu, kind, part, a.dtype(), extent, args);
+    let starts = extent.starts(gpu, kind, Way::Backward, |lines| {
+        run("backward_lines", &[a.into(), gh.into(), lines.into()])
+    })?;
+    let mut ga = gpu.alloc(a.dtype(), a.len())?;
+    let mut gx = gpu.alloc(a.dtype(), a.len())?;
+    let starts = starts.as_ref().map(Buffer::view);
+    let ins = [a.into(), h.into(), gh.into(), starts.into()];
+    run(
+        "backward",
+        &[&ins[..], &[(&mut ga).into(), (&mut gx).into()]].concat(),
+    )?;
+    Ok(vec![Some(ga), Some(gx)])
+}
+
+fn run(
+    gpu: &Gpu,
+    (name, _): Kind,
+    part: &str,
+    io: DType,
+    extent: Extent,
+    args: &[Arg],
+) -> Result<()> {
+    let kernel = Kernel::of("linear_scan", &format!("{name}_{part}"), io);
+    gpu.launch(kernel, extent.grid(), &[args, &extent.args()].concat())
+}

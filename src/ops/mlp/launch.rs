@@ -1,0 +1,79 @@
+//! The feed-forward half of a block by the library's products, with kernels between them.
+
+use super::Mlp;
+use crate::gpu::{Buffer, Grid, Kernel, Matrix, Product};
+use crate::ops::fused::{Launch, LaunchBackward};
+use crate::ops::linear::launch::add_bias;
+use crate::ops::narrow::narrowed;
+use crate::ops::sums::sum_rows;
+use candle_core::{DType, Result};
+
+impl Mlp {
+    /// The result; then, if tracked, the hidden layer before its nonlinearity, and the weights as the
+    /// products read them, where they had to be made.
+    pub(super) fn launch_layers(&self, call: Launch) -> Result<Vec<Buffer>> {
+        let (gpu, x, rows) = (call.gpu, call.ins[0], self.rows());
+        let io = x.dtype();
+        let [own1, own2] = [1, 3].map(|i| narrowed(gpu, call.ins[i], io));
+        let (own1, own2) = (own1?, own2?);
+        let [w1, w2] = [(1, &own1), (3, &own2)]
+            .map(|(i, own)| Matrix::transposed(own.as_ref().map_or(call.ins[i], Buffer::view)));
+        let mut z = gpu.alloc(io, rows * self.hidden)?;
+        let mut a = gpu.alloc(io, rows * self.hidden)?;
+        let mut y = gpu.alloc(io, rows * self.out)?;
+        let product = Product::one([rows, self.inner, self.hidden], Matrix::plain(x), w1);
+        gpu.multiply(product, &mut z)?;
+        add_bias(gpu, &mut z, call.ins[2], Some(&mut a))?;
+        let product = Product::one([rows, self.hidden, self.out], Matrix::plain(a.view()), w2);
+        gpu.multiply(product, &mut y)?;
+        add_bias(gpu, &mut y, call.ins[4], None)?;
+        let kept = [Some(z), own1, own2].into_iter().flatten();
+        let kept = kept.filter(|_| call.tracked);
+        Ok([y].into_iter().chain(kept).collect())
+    }
+
+    pub(super) fn launch_gradients(&self, call: LaunchBackward) -> Result<Vec<Option<Buffer>>> {
+        let (gpu, rows, gy) = (call.gpu, self.rows(), call.only().grad);
+        let (inner, hidden, out) = (self.inner, self.hidden, self.out);
+        let weight = |i: usize, kept: usize| {
+            Matrix::plain(call.kept.get(kept).map_or(call.ins[i], Buffer::view))
+        };
+        let [mut a, mut gz] = self.blank_layers(&call)?;
+        let product = Product::one([rows, out, hidden], Matrix::plain(gy), weight(3, 2));
+        gpu.multiply(product, &mut gz)?;
+        let z = call.kept[0].view();
+        let vector = [z, gz.view(), a.view()].iter().all(|view| view.aligned(4));
+        let args = [z.into(), (&mut gz).into(), (&mut a).into()];
+        let args = [&args[..], &[z.len().into(), vector.into()]].concat();
+        let kernel = Kernel::of("linear", "gelu_back", z.dtype());
+        gpu.launch(kernel, Grid::for_each(z.len().div_ceil(4)), &args)?;
+        let product = |dtype: DType, sizes: [usize; 3], left: Matrix, right: Matrix| {
+            let mut to = gpu.alloc(dtype, sizes[0] * sizes[2])?;
+            gpu.multiply(Product::one(sizes, left, right), &mut to)?;
+            Ok::<_, candle_core::Error>(Some(to))
+        };
+        let (x, a, gz) = (call.ins[0], a.view(), gz.view());
+        let [to_gy, to_gz] = [gy, gz].map(Matrix::transposed);
+        Ok(vec![
+            product(
+                x.dtype(),
+                [rows, hidden, inner],
+                Matrix::plain(gz),
+                weight(1, 1),
+            )?,
+            product(DType::F32, [hidden, rows, inner], to_gz, Matrix::plain(x))?,
+            Some(sum_rows(gpu, gz, hidden)?),
+            product(DType::F32, [out, rows, hidden], to_gy, Matrix::plain(a))?,
+            Some(sum_rows(gpu, gy, out)?),
+        ])
+    }
+
+    /// Memory for two hidden layers.
+    fn blank_layers(&self, call: &LaunchBackward) -> Result<[Buffer; 2]> {
+        let one = || {
+            call.gpu
+                .alloc(call.ins[0].dtype(), self.rows() * self.hidden)
+        };
+        Ok([one()?, one()?])
+    }
+}

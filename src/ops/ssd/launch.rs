@@ -1,0 +1,56 @@
+//! The scan by the kernels of chunked sums.
+
+use super::Ssd;
+use crate::gpu::{Buffer, Gpu, View};
+use crate::ops::chunked::launch::{Decay, Gradients, Launched, Rows};
+use crate::ops::fused::{Launch, LaunchBackward};
+use candle_core::{bail, Result};
+
+pub(super) fn forward(op: &Ssd, Launch { gpu, ins, .. }: Launch) -> Result<Vec<Buffer>> {
+    with_sum(op, gpu, ins, |sum| Ok(vec![sum.forward()?]))
+}
+
+pub(super) fn backward(op: &Ssd, call: LaunchBackward) -> Result<Vec<Option<Buffer>>> {
+    with_sum(op, call.gpu, call.ins, |sum| {
+        let Gradients { b, c, x, decay } = sum.backward(call.only().grad)?;
+        let Some([step, rate]) = decay else {
+            bail!("ssd: a scan without decays");
+        };
+        Ok([x, step, rate, b, c].map(Some).into())
+    })
+}
+
+fn with_sum<R>(
+    op: &Ssd,
+    gpu: &Gpu,
+    ins: &[View],
+    run: impl FnOnce(Launched) -> Result<R>,
+) -> Result<R> {
+    let &[u, delta, a, b, c] = ins else {
+        bail!("ssd: {} inputs instead of five", ins.len());
+    };
+    let guard = op.positions.as_ref().map(|at| at.storage_and_layout());
+    let positions = match &guard {
+        Some((storage, layout)) => Some(gpu.view(storage, layout)?),
+        None => None,
+    };
+    run(Launched {
+        gpu,
+        sequences: op.sums.sequences,
+        len: op.sums.len,
+        channels: op.sums.channels,
+        states: op.sums.states,
+        rows: Rows {
+            count: op.sums.times.rows,
+            positions,
+            shared: 1,
+        },
+        b,
+        c,
+        x: u,
+        decay: Some(Decay {
+            step: delta,
+            rate: a,
+        }),
+    })
+}

@@ -1,0 +1,123 @@
+//! `dsf bench --device`, on the one device that every machine has.
+
+use crate::cli::World;
+use serde_json::Value;
+use std::path::Path;
+
+const CHECK: &str = "bench --device cpu --threads 1 --only";
+
+/// The rows of a CSV file as maps from column to text.
+fn rows(path: &Path) -> Vec<std::collections::HashMap<String, String>> {
+    let mut reader = csv::Reader::from_path(path).unwrap();
+    reader.deserialize().map(|row| row.unwrap()).collect()
+}
+
+fn call(world: &World, only: &str, more: &[&str]) -> crate::cli::Said {
+    let words: Vec<&str> = CHECK
+        .split(' ')
+        .chain([only])
+        .chain(more.iter().copied())
+        .collect();
+    world.call(&words, b"")
+}
+
+#[test]
+fn every_op_is_held_against_its_definition() {
+    let world = World::new();
+    let said = call(&world, "check small", &[]);
+    assert!(said
+        .err
+        .contains("check small selective_scan 3,37,21,9 f32"));
+    assert!(said.ok().contains("checks held"));
+    let rows = rows(&world.path("results/bench-gpu.csv"));
+    let listed = world.dsf("bench op --help").ok();
+    let names = listed.split("Ops:\n").nth(1).unwrap().lines();
+    let names = names.filter(|line| !line.starts_with(' ') && !line.is_empty());
+    assert_eq!(rows.len(), names.count(), "a row for every op");
+    for row in rows {
+        assert_eq!((&*row["kind"], &*row["device"]), ("check", "cpu"));
+        assert_eq!((&*row["passed"], &*row["tolerance"]), ("true", "0.00002"));
+        let distance: f64 = row["distance"].parse().unwrap();
+        assert!((0.0..2e-5).contains(&distance), "{}", row["case"]);
+        assert!(!row["commit"].is_empty() && !row["note"].is_empty());
+    }
+}
+
+#[test]
+fn models_and_times_are_rows_of_their_own() {
+    let world = World::new();
+    call(&world, "model s", &["--csv", "models.csv", "-q"]).ok();
+    let models = rows(&world.path("models.csv"));
+    assert!(models.len() >= 4 && models.iter().all(|row| row["distance"] == "0.0"));
+    let table = call(&world, "op cross_entropy 512,4,64,8192 forward", &["-q"]).ok();
+    assert!(
+        table.contains("of floor") && table.contains("expected"),
+        "{table}"
+    );
+    let out = call(&world, "op softplus_biased 8,2048", &["--json"]).ok();
+    assert_eq!(out.lines().count(), 2, "forward and both ways: {out}");
+    for line in out.lines() {
+        let row: Value = serde_json::from_str(line).unwrap();
+        let number = |key: &str| {
+            row[key]
+                .as_f64()
+                .unwrap_or_else(|| panic!("{key} in {row}"))
+        };
+        assert_eq!(
+            number("elements_per_second"),
+            8.0 * 2048.0 * 1536.0 / number("seconds")
+        );
+        assert_eq!(
+            number("fraction_of_floor"),
+            number("floor_seconds") / number("seconds")
+        );
+        assert!(
+            number("seconds_min") <= number("seconds")
+                && number("seconds") <= number("seconds_max")
+        );
+        assert_eq!(row["kind"], "op");
+    }
+}
+
+#[test]
+fn when_the_time_is_over_the_rest_is_named() {
+    let world = World::new();
+    let said = call(&world, "check small", &["--minutes", "0"]);
+    assert!(said
+        .err
+        .contains("left out after 0 minutes, from `check small selective_scan"));
+    said.ok();
+}
+
+#[test]
+fn what_cannot_be_measured_is_refused_in_a_sentence() {
+    for (line, needle) in [
+        ("bench --device cpu", "add --only TEXT"),
+        ("bench --device auto", "name cuda, cuda:1 or cpu"),
+        ("bench --device gpu", "Did you mean"),
+        (
+            "bench --device cpu --only nothing",
+            "no measurement contains it",
+        ),
+        (
+            "bench --device cpu --only check --minutes=-1",
+            "--minutes must be",
+        ),
+        ("bench --device cpu op tanh", "--device stands for itself"),
+        ("bench --only check", "--device"),
+    ] {
+        let message = World::new().dsf(line).refused();
+        assert!(message.contains(needle), "{line}: {message}");
+    }
+}
+
+#[cfg(not(feature = "cuda"))]
+#[test]
+fn a_build_without_cuda_says_so() {
+    let message = World::new().dsf("bench --device cuda").refused();
+    assert!(
+        message.contains("this build of dsf has no CUDA support"),
+        "{message}"
+    );
+    assert_eq!(message.lines().count(), 1, "{message}");
+}

@@ -1,0 +1,114 @@
+//! The optimiser's step by a kernel: one launch for up to 64 parameters.
+
+use super::{Rates, Slot};
+use crate::gpu::{Arg, Buffer, Gpu, Grid, Kernel};
+use candle_core::backprop::GradStore;
+use candle_core::{bail, DType, Layout, Result, Storage, Tensor};
+use std::ops::Deref;
+
+/// As `cuda/adamw.cu` has them: parameters of a launch, threads of a block, numbers of a block.
+const TENSORS: usize = 64;
+const THREADS: usize = 256;
+const NUMBERS: usize = 8 * THREADS;
+
+/// What launches read beside parameters and gradients.
+pub(super) struct OnGpu {
+    gpu: Gpu,
+    /// What changes from step to step.
+    rates: Buffer,
+    /// For every 64 slots the numbers that each block serves.
+    blocks: Vec<Buffer>,
+}
+
+impl OnGpu {
+    pub(super) fn new(gpu: Gpu, slots: &[Slot]) -> Result<Self> {
+        let blocks = |slots: &[Slot]| {
+            let mut blocks = Vec::new();
+            for (which, slot) in slots.iter().enumerate() {
+                let count = slot.var.elem_count();
+                let firsts = (0..count).step_by(NUMBERS);
+                blocks.extend(firsts.flat_map(|first| [which, first, count]));
+            }
+            let words: Result<Vec<u32>> = blocks.into_iter().map(word).collect();
+            gpu.upload(&words?)
+        };
+        Ok(Self {
+            rates: gpu.alloc(DType::F32, 3)?,
+            blocks: slots.chunks(TENSORS).map(blocks).collect::<Result<_>>()?,
+            gpu,
+        })
+    }
+
+    /// The rates of all launches from now on, replayed ones among them.
+    pub(super) fn set_rates(&self, by: &Rates) -> Result<()> {
+        let words = [by.rate, by.correction, by.decay].map(|x| (x as f32).to_bits());
+        self.gpu.write(&words, self.rates.view())
+    }
+
+    /// One step on every slot that has a gradient; none if `loss` is given and no number.
+    pub(super) fn launch(
+        &self,
+        slots: &[Slot],
+        grads: &GradStore,
+        loss: Option<&Tensor>,
+    ) -> Result<()> {
+        for (slots, blocks) in slots.chunks(TENSORS).zip(&self.blocks) {
+            let grad = |slot: &Slot| grads.get(&slot.var).map(Tensor::contiguous).transpose();
+            let grads = slots.iter().map(grad).collect::<Result<Vec<_>>>()?;
+            self.launch_table(slots, &grads, blocks, loss)?;
+        }
+        Ok(())
+    }
+
+    fn launch_table(
+        &self,
+        slots: &[Slot],
+        grads: &[Option<Tensor>],
+        blocks: &Buffer,
+        loss: Option<&Tensor>,
+    ) -> Result<()> {
+        let vars = slots.iter().map(|slot| Some(slot.var.as_tensor()));
+        let vars = held(vars.collect());
+        let grads = held(grads.iter().map(Option::as_ref).collect());
+        let moments = held(slots.iter().map(|slot| slot.moments.on_gpu()).collect());
+        let tables = [&vars, &grads, &moments].map(|tensors| self.table(tensors));
+        let mut args = tables.into_iter().collect::<Result<Vec<Arg>>>()?;
+        let loss = held(vec![loss]);
+        let loss = loss[0].as_ref().map(|(s, l)| self.gpu.view(s, l));
+        let loss = loss.transpose()?;
+        args.extend([blocks.into(), (&self.rates).into(), loss.into()]);
+        let grid = Grid::of(blocks.len() / 3, THREADS);
+        self.gpu.launch(Kernel::new("adamw", "step"), grid, &args)
+    }
+
+    /// Tensors as an argument, filled up with nothing.
+    fn table<'a, G: Deref<Target = Storage>>(
+        &self,
+        held: &'a [Option<(G, &Layout)>],
+    ) -> Result<Arg<'a>> {
+        let mut entries = Vec::new();
+        for tensor in held {
+            entries.push(match tensor {
+                Some((storage, _)) if storage.dtype() != DType::F32 => {
+                    bail!("adamw on a GPU works on f32, not on {:?}", storage.dtype())
+                }
+                Some((storage, layout)) => self.gpu.view(storage, layout)?.into(),
+                None => Arg::Null,
+            });
+        }
+        entries.resize(TENSORS, Arg::Null);
+        Ok(Arg::Table(entries))
+    }
+}
+
+/// The storages of tensors, held while a launch is made.
+fn held<'a>(
+    tensors: Vec<Option<&'a Tensor>>,
+) -> Vec<Option<(impl Deref<Target = Storage> + 'a, &'a Layout)>> {
+    let hold = |x: Option<&'a Tensor>| x.map(Tensor::storage_and_layout);
+    tensors.into_iter().map(hold).collect()
+}
+
+fn word(size: usize) -> Result<u32> {
+    u32::try_from(size).map_err(candle_core::Error::wrap)
+}
