@@ -10,100 +10,10 @@
 // that a wrong layout of fragments gives wrong products there as well.
 #pragma once
 
-#include "device.cuh"
-
-#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
-#define TENSOR_CORES 1
-#else
-#define TENSOR_CORES 0
-#endif
-// A GPU without them multiplies f32 as it is; the emulation does what tensor cores do.
-#if defined(__CUDACC__) && !TENSOR_CORES
-#define SPLIT 0
-#else
-#define SPLIT 1
-#endif
+#include "mma_instructions.cuh"
 
 constexpr uint32_t PAD_ALONG = 4;
 constexpr uint32_t PAD_ACROSS = 8;
-
-// Where a lane's elements lie: A (16 x K) rows g and g + 8; B (K x 8) column g;
-// C (16 x 8) rows g and g + 8, columns 2 q and 2 q + 1.
-DEVICE int lane_group() { return int(threadIdx.x % WARP) / 4; }
-DEVICE int lane_quad() { return int(threadIdx.x % WARP) % 4; }
-
-// Rounded to 10 bits after the point, ties away from zero; as bits.
-DEVICE uint32_t tf32(float x) {
-#if TENSOR_CORES
-    uint32_t y;
-    asm("cvt.rna.tf32.f32 %0, %1;" : "=r"(y) : "f"(x));
-    return y;
-#else
-    uint32_t bits = __float_as_uint(x);
-    return x != x ? bits : (bits + 0x1000u) & 0xffffe000u;
-#endif
-}
-
-#if !TENSOR_CORES
-// What the tensor cores see of a tf32.
-DEVICE float seen_tf32(uint32_t x) {
-    float y = __uint_as_float(x);
-    return y != y || !SPLIT ? y : __uint_as_float(x & 0xffffe000u);
-}
-#endif
-
-// c += a b with a (16 x 8) and b (8 x 8) of tf32: a0 (g, q), a1 (g + 8, q), a2 (g, q + 4),
-// a3 (g + 8, q + 4); b0 (q, g), b1 (q + 4, g).
-DEVICE void mma(float (&c)[4], const uint32_t (&a)[4], const uint32_t (&b)[2]) {
-#if TENSOR_CORES
-    asm("mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, "
-        "{%8, %9}, {%0, %1, %2, %3};"
-        : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
-        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
-#else
-    Lanes<6> of = trade<6>({{a[0], a[1], a[2], a[3], b[0], b[1]}});
-    int row = 4 * lane_group(), column = 8 * lane_quad();
-#pragma unroll
-    for (int k = 0; k < 8; ++k) {
-        int half = k / 4;
-        float upper = seen_tf32(of.get(2 * half, row + k % 4));
-        float lower = seen_tf32(of.get(2 * half + 1, row + k % 4));
-        float left = seen_tf32(of.get(4 + half, column + k % 4));
-        float right = seen_tf32(of.get(4 + half, column + 4 + k % 4));
-        c[0] += upper * left;
-        c[1] += upper * right;
-        c[2] += lower * left;
-        c[3] += lower * right;
-    }
-#endif
-}
-
-// c += a b with a (16 x 16) and b (16 x 8) of bf16, two neighbours along K a register: a0 (g, 2q),
-// a1 (g + 8, 2q), a2 (g, 2q + 8), a3 (g + 8, 2q + 8); b0 (2q, g), b1 (2q + 8, g).
-DEVICE void mma_bf16(float (&c)[4], const uint32_t (&a)[4], const uint32_t (&b)[2]) {
-#if TENSOR_CORES
-    asm("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, "
-        "{%8, %9}, {%0, %1, %2, %3};"
-        : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
-        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
-#else
-    Lanes<6> of = trade<6>({{a[0], a[1], a[2], a[3], b[0], b[1]}});
-    int row = 4 * lane_group(), column = 8 * lane_quad();
-#pragma unroll
-    for (int k = 0; k < 16; ++k) {
-        int half = k / 8, lane = k % 8 / 2, shift = 16 * (1 - k % 2);
-        auto value = [&](int i, int from) {
-            return __uint_as_float(of.get(i, from) << shift & 0xffff0000u);
-        };
-        float upper = value(2 * half, row + lane), lower = value(2 * half + 1, row + lane);
-        float left = value(4 + half, column + lane), right = value(4 + half, column + 4 + lane);
-        c[0] += upper * left;
-        c[1] += upper * right;
-        c[2] += lower * left;
-        c[3] += lower * right;
-    }
-#endif
-}
 
 // A matrix whose element (i, j) is at p[i * stride + j].
 template <class T>
