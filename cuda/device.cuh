@@ -99,6 +99,26 @@ struct alignas(16) Four {
     float v[4];
 };
 
+// Four neighbours as they lie in memory; p is aligned to their size.
+template <class T>
+struct Packed {
+    uint32_t word[sizeof(T)];
+};
+DEVICE Packed<float> load_packed(const float* p) {
+    uint4 x = *reinterpret_cast<const uint4*>(p);
+    return {x.x, x.y, x.z, x.w};
+}
+DEVICE Packed<bf16> load_packed(const bf16* p) {
+    uint2 x = *reinterpret_cast<const uint2*>(p);
+    return {x.x, x.y};
+}
+DEVICE void store_packed(float* p, Packed<float> x) {
+    *reinterpret_cast<uint4*>(p) = make_uint4(x.word[0], x.word[1], x.word[2], x.word[3]);
+}
+DEVICE void store_packed(bf16* p, Packed<bf16> x) {
+    *reinterpret_cast<uint2*>(p) = make_uint2(x.word[0], x.word[1]);
+}
+
 // Whether four elements from p on may be read at once.
 template <class T>
 DEVICE bool aligned4(const T* p) { return reinterpret_cast<uintptr_t>(p) % (4 * sizeof(T)) == 0; }
@@ -125,6 +145,12 @@ DEVICE void store4(bf16* p, Four x) {
 #else
 #include "emulation/emulation.hpp"
 #endif
+
+// Four elements as they would lie in memory.
+DEVICE Packed<float> packed(float a, float b, float c, float d) {
+    return {{__float_as_uint(a), __float_as_uint(b), __float_as_uint(c), __float_as_uint(d)}};
+}
+DEVICE Packed<bf16> packed(bf16 a, bf16 b, bf16 c, bf16 d) { return {{pair(a, b), pair(c, d)}}; }
 
 constexpr int WARP = 32;
 constexpr float LOG2E = 1.4426950408889634f;

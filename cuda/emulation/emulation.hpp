@@ -113,6 +113,26 @@ T min(T x, T y) { return y < x ? y : x; }
 template <class T>
 T max(T x, T y) { return x < y ? y : x; }
 
+template <class T>
+struct Packed {
+    uint32_t word[sizeof(T)];
+};
+template <class T>
+Packed<std::remove_const_t<T>> load_packed(Ptr<T> p) {
+    p.aligned(4);
+    std::remove_const_t<T> x[4] = {p[0], p[1], p[2], p[3]};
+    Packed<std::remove_const_t<T>> y;
+    memcpy(y.word, x, sizeof x);
+    return y;
+}
+template <class T>
+void store_packed(Ptr<T> p, Packed<T> x) {
+    p.aligned(4);
+    T y[4];
+    memcpy(y, x.word, sizeof y);
+    for (int i = 0; i < 4; ++i) p[i] = y[i];
+}
+
 struct Four {
     float v[4];
 };

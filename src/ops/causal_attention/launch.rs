@@ -17,10 +17,11 @@ const FEW: usize = 16;
 /// Columns of the result of a block.
 const WIDE: usize = 256;
 const NARROW: usize = 64;
-/// With fewer blocks than this, a GPU is not full.
-const FULL: usize = 264;
+/// With fewer blocks than this, a GPU is not full. Tests see both sides of it.
+const FULL: usize = if cfg!(test) { 4 } else { 264 };
 
-/// Outputs, then what the way back needs of each row's weights: see `stats` there.
+/// The output, then what the way back needs of each row's weights ([`Pairs::stats`]), if there will
+/// be one.
 pub(super) fn forward(op: &CausalAttention, call: Launch) -> Result<Vec<Buffer>> {
     let (gpu, [q, k, v]) = (call.gpu, [call.ins[0], call.ins[1], call.ins[2]]);
     let items = op.batch * op.heads;
@@ -36,6 +37,7 @@ pub(super) fn forward(op: &CausalAttention, call: Launch) -> Result<Vec<Buffer>>
         gy: None,
         stats: None,
         dots: None,
+        mask: op.mask.map(|mask| mask.upload(gpu)).transpose()?,
     };
     pairs.launch(Out::Y, &mut y, stats.as_mut())?;
     Ok([Some(y), stats].into_iter().flatten().collect())
@@ -54,6 +56,7 @@ pub(super) fn backward(op: &CausalAttention, call: LaunchBackward) -> Result<Vec
         gy: Some(out.grad),
         stats: call.kept.first().map(Buffer::view),
         dots: dots.as_ref().map(Buffer::view),
+        mask: op.mask.map(|mask| mask.upload(gpu)).transpose()?,
     };
     let outs = [Out::Gq, Out::Gk, Out::Gv].into_iter().zip(call.ins);
     let grads = outs.zip(call.wanted).map(|((out, like), &wanted)| {
@@ -72,7 +75,7 @@ fn dots(op: &CausalAttention, gpu: &Gpu, gy: View, y: View) -> Result<Buffer> {
     let rows = op.batch * op.heads * op.rows;
     let mut to = gpu.alloc(DType::F32, rows)?;
     let grid = Grid::of(rows.div_ceil(DOT_ROWS), THREADS);
-    let kernel = Kernel::of("causal_attention_past", "causal_attention_dots", y.dtype());
+    let kernel = Kernel::of("causal_attention", "causal_attention_dots", y.dtype());
     let args = [
         gy.into(),
         y.into(),
@@ -101,13 +104,14 @@ struct Pairs<'a> {
     gy: Option<View<'a>>,
     /// Of each row: the logarithm to the base 2 of the softmax's sum, or one over the sum of scores.
     stats: Option<View<'a>>,
+    /// Of each row, gy . y.
     dots: Option<View<'a>>,
+    mask: Option<Buffer>,
 }
 
 impl Pairs<'_> {
     fn launch(&self, out: Out, to: &mut Buffer, stats_to: Option<&mut Buffer>) -> Result<()> {
         let op = self.op;
-        let mask = op.mask.map(|mask| mask.upload(self.gpu)).transpose()?;
         let held = op.positions.as_ref().map(|x| x.storage_and_layout());
         let positions = held
             .as_ref()
@@ -121,7 +125,7 @@ impl Pairs<'_> {
             positions.transpose()?.into(),
             self.stats.into(),
             self.dots.into(),
-            mask.as_ref().map(Buffer::view).into(),
+            self.mask.as_ref().map(Buffer::view).into(),
             Arg::from(&mut *to),
             stats_to.into(),
         ];
@@ -150,9 +154,9 @@ impl Pairs<'_> {
         let op = self.op;
         let (name, module, width) = match out {
             Out::Y => ("y", "causal_attention", op.value_width),
-            Out::Gq => ("gq", "causal_attention_back", op.key_width),
-            Out::Gk => ("gk", "causal_attention_past", op.key_width),
-            Out::Gv => ("gv", "causal_attention_past", op.value_width),
+            Out::Gq => ("gq", "causal_attention_gq", op.key_width),
+            Out::Gk => ("gk", "causal_attention_gk", op.key_width),
+            Out::Gv => ("gv", "causal_attention_gv", op.value_width),
         };
         let columns = if width > NARROW { WIDE } else { NARROW };
         let over_keys = matches!(out, Out::Y | Out::Gq);
@@ -164,7 +168,8 @@ impl Pairs<'_> {
             [op.batch * op.heads * tiles, width.div_ceil(columns), 1]
         };
         let full = blocks(MANY)[..2].iter().product::<usize>() >= FULL;
-        let queries = match op.rows <= FEW || over_keys && !full {
+        let few = op.rows <= FEW && (over_keys || columns == NARROW);
+        let queries = match few || over_keys && !full {
             true => FEW,
             false => MANY,
         };

@@ -83,6 +83,7 @@ fn fused_equals_reference_at_all_widths() {
     }
 }
 
+/// Few queries and many, tiles that are full and not, with heads beside each other.
 #[test]
 fn kernels_equal_the_reference() {
     for rule in RULES {
@@ -102,9 +103,22 @@ fn kernels_equal_the_reference() {
 }
 
 #[test]
+fn kernels_equal_the_reference_over_many_tiles() {
+    let sizes = [
+        [4, 1, 2, 2, 1, 1],
+        [2, 2, 64, 64, 12, 8],
+        [1, 2, 130, 130, 4, 6],
+    ];
+    kernels_agree(&sizes, None, Weights::Softmax, Some(DROPOUT));
+    kernels_agree(&[[1, 1, 300, 300, 4, 8]], None, Weights::Softmax, None);
+}
+
+#[test]
 fn kernels_equal_the_reference_at_all_widths() {
-    for (rule, sizes) in RULES.into_iter().zip([[100, 68], [257, 16], [16, 300]]) {
-        kernels_agree(&[[1, 1, 20, 20, sizes[0], sizes[1]]], None, rule, None);
+    let widths = [(100, 68), (257, 16), (16, 300), (64, 64), (4, 1024)];
+    for (i, (m, e)) in widths.into_iter().enumerate() {
+        let (batch, rows) = if i % 2 == 0 { (1, 20) } else { (4, 9) };
+        kernels_agree(&[[batch, 1, rows, rows, m, e]], None, RULES[i % 3], None);
     }
 }
 
@@ -114,6 +128,34 @@ fn kernels_equal_the_reference_for_some_rows() {
         for rule in RULES {
             kernels_agree(&[sizes], Some(&positions(sizes)), rule, Some(DROPOUT));
         }
+    }
+    let sizes = [4, 1, 70, 100, 8, 8];
+    kernels_agree(&[sizes], Some(&positions(sizes)), Weights::Softmax, None);
+}
+
+#[test]
+fn kernels_need_no_axis_of_heads_and_bear_huge_scores() {
+    let sizes = [3, 1, 20, 20, 5, 6];
+    let run = |x: &[Tensor], q: f64| {
+        let [q, k, v] = [(x[0].squeeze(1)? * q)?, x[1].squeeze(1)?, x[2].squeeze(1)?];
+        causal_attention(&q, &k, &v, None, Weights::Softmax, None)
+    };
+    let with_axis = |x: &[Tensor]| {
+        let op = CausalAttention::check(&x[0], &x[1], &x[2], None, Weights::Softmax, None)?;
+        reference::causal_attention(&x[0], &x[1], &x[2], &op)
+    };
+    check::kernels_agree(&[case(sizes)], |x| run(x, 1.0)?.unsqueeze(1), with_axis);
+    let vars = case(sizes).vars(candle_core::DType::F32);
+    let x: Vec<Tensor> = vars.iter().map(|x| x.as_detached_tensor()).collect();
+    for far in [1e30, -1e30] {
+        let y = crate::gpu::emulated::emulated(|| run(&x, far).unwrap());
+        let apart = (y - run(&x, far).unwrap())
+            .unwrap()
+            .abs()
+            .unwrap()
+            .max_all()
+            .unwrap();
+        assert!(apart.to_scalar::<f32>().unwrap() < 1e-5);
     }
 }
 

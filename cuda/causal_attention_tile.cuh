@@ -1,0 +1,250 @@
+// A tile of pairs of queries and keys: their scores, weights and the gradients of these.
+#pragma once
+
+#include "mask.cuh"
+#include "mma.cuh"
+
+// As in src/ops/causal_attention/launch.rs.
+constexpr uint32_t SOFTMAX = 0, LINEAR_NORMALISED = 1, PLAIN = 2;
+
+constexpr int THREADS = 256;
+constexpr int KEYS = 64;
+constexpr uint32_t STAGED = 18432;  // bytes of what is staged at a time
+
+// A row-major matrix of one sequence.
+template <class T>
+struct Matrix {
+    Ptr<const T> p;
+    uint32_t rows, width;
+    bool by_four;  // rows are aligned to four elements
+
+    // Elements (row, column ..), zero outside; column is a multiple of 4.
+    DEVICE Packed<T> four(uint32_t row, uint32_t column) const {
+        Packed<T> x = {};
+        if (row >= rows || column >= width) return x;
+        Ptr<const T> at = p + (uint64_t(row) * width + column);
+        if (by_four) return load_packed(at);
+        T none = from_float<T>(0.0f), one = none, two = none, three = none;
+        if (column + 1 < width) one = at[1];
+        if (column + 2 < width) two = at[2];
+        if (column + 3 < width) three = at[3];
+        T first = at[0];
+        return packed(first, one, two, three);
+    }
+};
+
+// R rows and C columns to shared memory, whose rows lie `stride` apart. All loads are under way
+// before the first of them is waited for.
+template <int R, int C, class T>
+DEVICE void stage(Ptr<T> to, uint32_t stride, const Matrix<T>& from, uint32_t row, uint32_t column) {
+    constexpr uint32_t FOURS = R * C / 4, EACH = (FOURS + THREADS - 1) / THREADS;
+    Packed<T> x[EACH];
+#pragma unroll
+    for (uint32_t n = 0; n < EACH; ++n) {
+        uint32_t i = n * THREADS + threadIdx.x;
+        if (i < FOURS) x[n] = from.four(row + i / (C / 4), column + i % (C / 4) * 4);
+    }
+#pragma unroll
+    for (uint32_t n = 0; n < EACH; ++n) {
+        uint32_t i = n * THREADS + threadIdx.x;
+        if (i < FOURS) store_packed(to + (i / (C / 4) * stride + i % (C / 4) * 4), x[n]);
+    }
+}
+
+DEVICE uint32_t up_to_16(uint32_t x) { return (x + 15) / 16 * 16; }
+
+// tile += A B; so many steps at once, for more take registers.
+template <class P, int STEPS, class Tile, class A, class B>
+DEVICE void add_product(Tile& tile, const A& a, uint32_t row, const B& b, uint32_t column, uint32_t end) {
+#pragma unroll STEPS
+    for (uint32_t k = 0; k < end; k += P::K) tile.template add_product<P>(a, row, b, column, k, k + P::K);
+}
+
+// Whether two neighbours are kept, as two bits.
+DEVICE uint32_t kept_pair(const Mask& mask, uint64_t element) {
+    uint32_t word = uint32_t(element) % 4;
+    Four four = mask_factors(mask, element / 4);
+    uint32_t bits = 0;
+#pragma unroll
+    for (int i = 0; i < 4; ++i) bits |= uint32_t(four.v[i] > 0.0f) << i;
+    bits >>= word;
+    if (word == 3) bits |= uint32_t(mask_factors(mask, element / 4 + 1).v[0] > 0.0f) << 1;
+    return bits & 3;
+}
+
+// What a block is given; the sequence's part of each tensor.
+template <class T>
+struct Inputs {
+    Matrix<T> q, k, v, gy;
+    Ptr<const uint32_t> positions;  // null: row i is time i
+    // of each query: the log of the softmax's sum to the base 2, or one over the sum of scores
+    Ptr<const float> stats;
+    Ptr<const float> dots;  // gy_i . y_i
+    Ptr<const uint32_t> mask;
+    uint32_t sequence;  // batch and head
+    uint32_t rule;
+    float scale;  // of the products of queries and keys
+};
+
+// The part of a block's pairs that a lane holds, in the layout of WarpTile, and what all of them share.
+template <class T, int QUERIES, uint32_t WEIGHT_STRIDE, bool GRADIENT>
+struct Tile {
+    using P = typename Products<T>::Type;
+    // queries and keys of a warp, and how many warps share a query
+    static constexpr int PM = QUERIES == 64 ? 32 : 16, ACROSS = THREADS / WARP / (QUERIES / PM), PN = KEYS / ACROSS;
+    static constexpr int SLOTS = PM / 8;  // queries of which a lane holds pairs
+    // slices of the width
+    static constexpr uint32_t SLICE = 128 / sizeof(T), SLICE_STRIDE = SLICE + 16 / sizeof(T);
+    static constexpr int STEPS = GRADIENT || sizeof(T) == 4 ? 1 : 2;
+    static_assert((QUERIES + KEYS) * SLICE_STRIDE * sizeof(T) <= STAGED, "two slices");
+
+    using Pairs = WarpTile<PM, PN>;
+
+    const Inputs<T>& in;
+    Ptr<T> staged, weights;
+    Ptr<uint32_t> reach;  // how many keys each query of the tile sees
+    Ptr<float> parts;     // (ACROSS, QUERIES)
+    uint32_t query_row, key_column;  // of this warp's pairs
+
+    // f(slot, local query) for each query of which this lane holds pairs.
+    template <class F>
+    DEVICE void each_query(F f) const {
+#pragma unroll
+        for (int slot = 0; slot < SLOTS; ++slot) f(slot, query_row + lane_group() + 8 * slot);
+    }
+
+    // Fills `reach`; the largest of them.
+    DEVICE uint32_t look(uint32_t first_query) {
+        __syncthreads();
+        if (threadIdx.x < QUERIES) {
+            uint32_t query = first_query + threadIdx.x, sees = 0;
+            if (query < in.q.rows) {
+                sees = query + 1;
+                if (in.positions != nullptr) sees = in.positions[query] + 1;
+            }
+            reach[threadIdx.x] = sees;
+        }
+        __syncthreads();
+        uint32_t lane = threadIdx.x % WARP;
+        uint32_t one = reach[lane % QUERIES], other = reach[(lane + WARP) % QUERIES], most = max(one, other);
+#pragma unroll
+        for (int by = WARP / 2; by > 0; by /= 2) most = max(most, shuffle_xor(most, by));
+        return most;
+    }
+
+    // pairs += a_i . b_j
+    DEVICE void multiply(Pairs& pairs, const Matrix<T>& a, uint32_t query, const Matrix<T>& b, uint32_t key) {
+        Ptr<T> left = staged, right = staged + QUERIES * SLICE_STRIDE;
+#pragma unroll 1
+        for (uint32_t first = 0; first < a.width; first += SLICE) {
+            __syncthreads();
+            stage<QUERIES, SLICE>(left, SLICE_STRIDE, a, query, first);
+            stage<KEYS, SLICE>(right, SLICE_STRIDE, b, key, first);
+            __syncthreads();
+            Rows<T> a_rows = {left, SLICE_STRIDE};
+            Columns<T> b_columns = {right, SLICE_STRIDE};
+            uint32_t end = min(SLICE, up_to_16(a.width - first));
+            add_product<P, STEPS>(pairs, a_rows, query_row, b_columns, key_column, end);
+        }
+    }
+
+    // x = f(slot, local query, local key, x, whether it is seen) for each pair of the lane.
+    template <class F>
+    DEVICE void each_pair(Pairs& pairs, uint32_t first_key, F f) const {
+        each_query([&](int slot, uint32_t query) {
+            uint32_t sees = reach[query];
+#pragma unroll
+            for (int j = 0; j < PN / 8; ++j)
+#pragma unroll
+                for (int e = 0; e < 2; ++e) {
+                    float& x = pairs.sum[slot / 2][j][slot % 2 * 2 + e];
+                    uint32_t key = key_column + 8 * j + 2 * lane_quad() + e;
+                    x = f(slot, query, key, x, first_key + key < sees);
+                }
+        });
+    }
+
+    // The largest or the sum of `x` over all lanes with pairs of a query.
+    template <class F>
+    DEVICE void over_keys(float (&x)[SLOTS], F join) {
+        each_query([&](int slot, uint32_t query) {
+            x[slot] = join(x[slot], shuffle_xor(x[slot], 1));
+            x[slot] = join(x[slot], shuffle_xor(x[slot], 2));
+            if (lane_quad() == 0) parts[key_column / PN * QUERIES + query] = x[slot];
+        });
+        __syncthreads();
+        each_query([&](int slot, uint32_t query) {
+            x[slot] = parts[query];
+#pragma unroll
+            for (int i = 1; i < ACROSS; ++i) x[slot] = join(x[slot], float(parts[i * QUERIES + query]));
+        });
+    }
+
+    // Scores to final weights.
+    DEVICE void weigh(Pairs& pairs, uint32_t first_query, uint32_t first_key) const {
+        float stats[SLOTS];
+        read(in.stats, first_query, stats);
+        float scale = in.rule == SOFTMAX ? in.scale * LOG2E : in.scale;
+        each_pair(pairs, first_key, [&](int slot, uint32_t, uint32_t, float x, bool seen) {
+            if (!seen) return 0.0f;
+            if (in.rule == SOFTMAX) return exp2_fast(x * scale - stats[slot]);
+            return in.rule == PLAIN ? x * scale : x * scale * stats[slot];
+        });
+    }
+
+    // Of each query of the lane, a number; 0 without numbers and beyond the queries.
+    DEVICE void read(Ptr<const float> from, uint32_t first_query, float (&to)[SLOTS]) const {
+        each_query([&](int slot, uint32_t query) {
+            to[slot] = 0.0f;
+            if (from != nullptr && first_query + query < in.q.rows) to[slot] = from[first_query + query];
+        });
+    }
+
+    // Products gy_i . v_j, dropped, to gradients of scores; a softmax's weights are in `weights`.
+    DEVICE void differentiate(Pairs& pairs, uint32_t first_query, uint32_t first_key) const {
+        float dots[SLOTS], slopes[SLOTS];
+        read(in.dots, first_query, dots);
+        read(in.rule == LINEAR_NORMALISED ? in.stats : nullptr, first_query, slopes);
+        each_pair(pairs, first_key, [&](int slot, uint32_t query, uint32_t key, float x, bool seen) {
+            float slope = in.rule == PLAIN ? 1.0f : slopes[slot];
+            if (in.rule == SOFTMAX) {
+                T weight = weights[query * WEIGHT_STRIDE + key];
+                slope = to_float(weight);
+            }
+            return seen ? (x - dots[slot]) * slope : 0.0f;
+        });
+    }
+
+    // Leaves them in shared memory.
+    DEVICE void leave(const Pairs& pairs) const {
+        each_query([&](int slot, uint32_t query) {
+            Ptr<T> row = weights + (query * WEIGHT_STRIDE + key_column + 2 * lane_quad());
+#pragma unroll
+            for (int j = 0; j < PN / 8; ++j)
+#pragma unroll
+                for (int e = 0; e < 2; ++e)
+                    row[8 * j + e] = from_float<T>(pairs.sum[slot / 2][j][slot % 2 * 2 + e]);
+        });
+    }
+
+    // Multiplies by the dropout mask.
+    DEVICE void drop(Pairs& pairs, uint32_t first_query, uint32_t first_key) const {
+        if (in.mask == nullptr) return;
+        Mask mask = read_mask(in.mask);
+        // bits first, in a loop that is not unrolled: the generator is long
+        uint64_t row = uint64_t(in.sequence) * in.q.rows + first_query + query_row + lane_group();
+        uint64_t first = row * in.k.rows + first_key + key_column + 2 * lane_quad();
+        uint32_t kept = 0;
+#pragma unroll 1
+        for (uint32_t n = 0; n < SLOTS * PN / 8; ++n)
+            kept |= kept_pair(mask, first + uint64_t(n / (PN / 8) * 8) * in.k.rows + n % (PN / 8) * 8) << 2 * n;
+#pragma unroll
+        for (uint32_t n = 0; n < SLOTS * PN / 8; ++n)
+#pragma unroll
+            for (int e = 0; e < 2; ++e) {
+                int slot = n / (PN / 8);
+                float factor = kept >> (2 * n + e) & 1 ? mask.scale : 0.0f;
+                pairs.sum[slot / 2][n % (PN / 8)][slot % 2 * 2 + e] *= factor;
+            }
+    }
+};
