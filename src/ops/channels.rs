@@ -22,7 +22,7 @@ pub fn add_scaled(x: &Tensor, y: &Tensor, scale: &Tensor) -> Result<Tensor> {
     let (_, width) = shape::rows(AddScaled::NAME, ("x", x))?;
     shape::expect(AddScaled::NAME, ("y", y), ("x", x), x.dims())?;
     shape::parameter(AddScaled::NAME, ("scale", scale), ("x", x), &[width])?;
-    if runs_on::<AddScaled>(x) {
+    if runs_on(x) {
         let shape = x.shape().clone();
         apply_one(AddScaled { shape, width }, &[x, y, scale])
     } else {
@@ -42,7 +42,7 @@ pub fn softplus_biased(x: &Tensor, bias: &Tensor) -> Result<Tensor> {
         );
     }
     shape::parameter(SoftplusBiased::NAME, ("bias", bias), ("x", x), &[width])?;
-    if !runs_on::<SoftplusBiased>(x) {
+    if !runs_on(x) {
         return pointwise::softplus(&x.broadcast_add(&bias.to_dtype(x.dtype())?)?);
     }
     let op = SoftplusBiased {
@@ -66,7 +66,7 @@ pub fn scale_heads(x: &Tensor, scale: &Tensor) -> Result<Tensor> {
     }
     let head = width / heads;
     let shape = x.shape().clone();
-    if runs_on::<ScaleHeads>(x) {
+    if runs_on(x) {
         apply_one(ScaleHeads { shape, head }, &[x, scale])
     } else {
         let split = x.reshape([leading, &[heads, head]].concat())?;
@@ -83,7 +83,6 @@ struct AddScaled {
 
 impl FusedOp for AddScaled {
     const NAME: &'static str = "add_scaled";
-    const KERNELS: bool = true;
 
     fn out_shapes(&self) -> Vec<Shape> {
         vec![self.shape.clone()]
@@ -132,7 +131,6 @@ struct SoftplusBiased {
 
 impl FusedOp for SoftplusBiased {
     const NAME: &'static str = "softplus_biased";
-    const KERNELS: bool = true;
 
     fn out_shapes(&self) -> Vec<Shape> {
         vec![[&self.leading[..], &[self.width]].concat().into()]
@@ -176,7 +174,6 @@ struct ScaleHeads {
 
 impl FusedOp for ScaleHeads {
     const NAME: &'static str = "scale_heads";
-    const KERNELS: bool = true;
 
     fn out_shapes(&self) -> Vec<Shape> {
         vec![self.shape.clone()]

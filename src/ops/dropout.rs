@@ -18,7 +18,7 @@ const CHUNK: usize = 1 << 14;
 pub fn dropout(x: &Tensor, what: Dropout) -> Result<Tensor> {
     match Mask::new(Masked::NAME, what)? {
         None => Ok(x.clone()),
-        Some(mask) if runs_on::<Masked>(x) => apply_one(
+        Some(mask) if runs_on(x) => apply_one(
             Masked {
                 mask,
                 shape: x.shape().clone(),
@@ -70,7 +70,6 @@ pub(super) fn mask_chunk<F: Float>(mask: &Mask, first: u64, x: &mut [F]) {
 
 impl FusedOp for Masked {
     const NAME: &'static str = "dropout";
-    const KERNELS: bool = true;
 
     fn out_shapes(&self) -> Vec<Shape> {
         vec![self.shape.clone()]

@@ -33,7 +33,7 @@ pub fn embedding(
     let op = Embedding::check(tokens, table, positions, dropout, dtype)?;
     // on the CPU, the fused one gives what it gets
     let given = gpu::of(table).is_some() || dtype == table.dtype();
-    if given && runs_on::<Embedding>(table) {
+    if given && runs_on(table) {
         match positions {
             Some(positions) => apply_one(op, &[table, positions]),
             None => apply_one(op, &[table]),
@@ -162,7 +162,6 @@ impl Embedding {
 
 impl FusedOp for Embedding {
     const NAME: &'static str = "embedding";
-    const KERNELS: bool = true;
 
     fn out_shapes(&self) -> Vec<Shape> {
         let batch = self.ids.elem_count() / self.len;

@@ -21,7 +21,7 @@ const ROWS: usize = 64;
 /// `x`: (..., d); `weight`, `bias`: (d); result like `x`.
 pub fn layer_norm(x: &Tensor, weight: &Tensor, bias: &Tensor, eps: f64) -> Result<Tensor> {
     let width = width(LayerNorm::NAME, x, weight, bias)?;
-    if runs_on::<LayerNorm>(x) {
+    if runs_on(x) {
         let shape = x.shape().clone();
         apply_one(LayerNorm { shape, width, eps }, &[x, weight, bias])
     } else {
@@ -56,7 +56,7 @@ pub fn add_layer_norm(
 ) -> Result<(Tensor, Tensor)> {
     let width = width(AddLayerNorm::NAME, x, weight, bias)?;
     shape::expect(AddLayerNorm::NAME, ("y", y), ("x", x), x.dims())?;
-    if !runs_on::<AddLayerNorm>(x) {
+    if !runs_on(x) {
         let sum = (x + y)?;
         let normed = reference(&sum, weight, bias, eps)?;
         return Ok((sum, normed));
@@ -113,7 +113,6 @@ impl LayerNorm {
 
 impl FusedOp for LayerNorm {
     const NAME: &'static str = "layer_norm";
-    const KERNELS: bool = true;
 
     fn out_shapes(&self) -> Vec<Shape> {
         vec![self.shape.clone()]
@@ -156,7 +155,6 @@ struct AddLayerNorm(LayerNorm);
 
 impl FusedOp for AddLayerNorm {
     const NAME: &'static str = "add_layer_norm";
-    const KERNELS: bool = true;
 
     fn out_shapes(&self) -> Vec<Shape> {
         vec![self.0.shape.clone(); 2]

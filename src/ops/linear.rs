@@ -28,7 +28,7 @@ pub fn linear(x: &Tensor, w: &Tensor, b: Option<&Tensor>) -> Result<Tensor> {
 /// [`linear`] for each of one to four weights and biases; either all have a bias or none has.
 pub fn linears(x: &Tensor, maps: &[(&Tensor, Option<&Tensor>)]) -> Result<Vec<Tensor>> {
     let op = Linear::check(x, maps)?;
-    if runs_on::<Linear>(x) {
+    if runs_on(x) {
         let weights = maps.iter().map(|(w, _)| *w);
         let biases = maps.iter().filter_map(|(_, b)| *b);
         let ins: Vec<&Tensor> = std::iter::once(x).chain(weights).chain(biases).collect();
@@ -144,7 +144,6 @@ impl Linear {
 
 impl FusedOp for Linear {
     const NAME: &'static str = "linear";
-    const KERNELS: bool = true;
 
     fn out_shapes(&self) -> Vec<Shape> {
         let shape = |&out: &usize| [&self.leading[..], &[out]].concat().into();

@@ -24,7 +24,7 @@ const ROWS: usize = 256;
 /// (..., out).
 pub fn mlp(x: &Tensor, [w1, b1]: [&Tensor; 2], [w2, b2]: [&Tensor; 2]) -> Result<Tensor> {
     let op = Mlp::check(x, [w1, b1], [w2, b2])?;
-    if runs_on::<Mlp>(x) {
+    if runs_on(x) {
         apply_one(op, &[x, w1, b1, w2, b2])
     } else {
         linear(&gelu(&linear(x, w1, Some(b1))?)?, w2, Some(b2))
@@ -108,7 +108,6 @@ impl Mlp {
 
 impl FusedOp for Mlp {
     const NAME: &'static str = "mlp";
-    const KERNELS: bool = true;
 
     fn out_shapes(&self) -> Vec<Shape> {
         vec![[&self.leading[..], &[self.out]].concat().into()]

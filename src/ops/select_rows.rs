@@ -17,7 +17,7 @@ pub fn select_rows(x: &Tensor, positions: &Tensor) -> Result<Tensor> {
     let [_, rows] = shape::dims(SelectRows::NAME, ("positions", positions))?;
     let needed = ("x", [batch, rows]);
     let times = shape::times(SelectRows::NAME, positions, needed, ("x", len))?;
-    if runs_on::<SelectRows>(x) {
+    if runs_on(x) {
         let op = SelectRows {
             known: times,
             positions: positions.contiguous()?,
@@ -52,7 +52,6 @@ struct SelectRows {
 
 impl FusedOp for SelectRows {
     const NAME: &'static str = "select_rows";
-    const KERNELS: bool = true;
 
     fn out_shapes(&self) -> Vec<Shape> {
         vec![(self.batch, self.rows, self.width).into()]

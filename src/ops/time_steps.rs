@@ -12,7 +12,7 @@ use rayon::prelude::*;
 /// The steps of `x` (B, L, N): L tensors (B, N).
 pub fn time_steps(x: &Tensor) -> Result<Vec<Tensor>> {
     let [batch, len, width] = shape::dims(TimeSteps::NAME, ("x", x))?;
-    if runs_on::<TimeSteps>(x) {
+    if runs_on(x) {
         apply(TimeSteps { batch, len, width }, &[x])
     } else {
         reference(x)
@@ -33,7 +33,6 @@ struct TimeSteps {
 
 impl FusedOp for TimeSteps {
     const NAME: &'static str = "time_steps";
-    const KERNELS: bool = true;
 
     fn out_shapes(&self) -> Vec<Shape> {
         vec![(self.batch, self.width).into(); self.len]

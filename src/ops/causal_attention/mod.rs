@@ -41,7 +41,7 @@ pub fn causal_attention(
     dropout: Option<Dropout>,
 ) -> Result<Tensor> {
     let op = CausalAttention::check(q, k, v, positions, weights, dropout)?;
-    if runs_on::<CausalAttention>(q) {
+    if runs_on(q) {
         apply_one(op, &[q, k, v])
     } else {
         reference::causal_attention(q, k, v, &op)
@@ -143,7 +143,6 @@ impl CausalAttention {
 
 impl FusedOp for CausalAttention {
     const NAME: &'static str = Self::OP;
-    const KERNELS: bool = true;
 
     fn out_shapes(&self) -> Vec<Shape> {
         let (batch, rows, width) = (self.batch, self.rows, self.value_width);

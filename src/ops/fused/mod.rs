@@ -33,9 +33,6 @@ pub(crate) trait FusedOp: Send + Sync + 'static {
     /// For messages and profiles.
     const NAME: &'static str;
 
-    /// Whether kernels compute it on a GPU.
-    const KERNELS: bool = false;
-
     /// The shapes of the outputs.
     fn out_shapes(&self) -> Vec<Shape>;
 
@@ -46,14 +43,10 @@ pub(crate) trait FusedOp: Send + Sync + 'static {
     fn backward<F: Float>(&self, call: Backward<F>) -> Vec<Vec<F>>;
 
     /// [`FusedOp::forward`] on a GPU.
-    fn launch(&self, _: Launch) -> Result<Vec<Buffer>> {
-        bail!("{}: no kernels", Self::NAME)
-    }
+    fn launch(&self, call: Launch) -> Result<Vec<Buffer>>;
 
     /// [`FusedOp::backward`] on a GPU: one gradient per input that wants one.
-    fn launch_backward(&self, _: LaunchBackward) -> Result<Vec<Option<Buffer>>> {
-        bail!("{}: no kernels", Self::NAME)
-    }
+    fn launch_backward(&self, call: LaunchBackward) -> Result<Vec<Option<Buffer>>>;
 }
 
 /// What a forward pass sees.
@@ -124,10 +117,10 @@ impl<'a> LaunchBackward<'a> {
     }
 }
 
-/// Whether the fused implementation of `O` runs on `x`; the reference serves everything else.
-pub(crate) fn runs_on<O: FusedOp>(x: &Tensor) -> bool {
+/// Whether the fused implementations run on `x`; the reference serves everything else.
+pub(crate) fn runs_on(x: &Tensor) -> bool {
     let can = match gpu::of(x) {
-        Some(_) => O::KERNELS && matches!(x.dtype(), DType::F32 | DType::BF16),
+        Some(_) => matches!(x.dtype(), DType::F32 | DType::BF16),
         None => x.device().is_cpu() && matches!(x.dtype(), DType::F32 | DType::F64),
     };
     route::take(can)

@@ -55,7 +55,7 @@ pub fn gated_scan(z: &Tensor, x: &Tensor, gates: &Gates, rows: Option<&Tensor>) 
         }
         Gates::Sigmoid => {}
     }
-    if runs_on::<Scan<Gated>>(x) {
+    if runs_on(x) {
         scan(sizes, z, x, gates)
     } else {
         reference::gated_scan(z, x, gates, rows)
@@ -141,7 +141,6 @@ struct Scan<R> {
 
 impl<R: Rule> FusedOp for Scan<R> {
     const NAME: &'static str = OP;
-    const KERNELS: bool = true;
 
     fn out_shapes(&self) -> Vec<Shape> {
         let sizes = &self.sizes;

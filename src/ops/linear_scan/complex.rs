@@ -15,7 +15,7 @@ use multiversion::multiversion;
 /// them; result (B, L, 2, N). Gradients are those of real and imaginary parts.
 pub fn complex_scan(a: &Tensor, x: &Tensor) -> Result<Tensor> {
     let scan = ComplexScan::check(a, x)?;
-    if runs_on::<ComplexScan>(a) {
+    if runs_on(a) {
         apply_one(scan, &[a, x])
     } else {
         reference::complex_scan(a, x)
@@ -42,7 +42,6 @@ impl ComplexScan {
 
 impl FusedOp for ComplexScan {
     const NAME: &'static str = "complex_scan";
-    const KERNELS: bool = true;
 
     fn out_shapes(&self) -> Vec<Shape> {
         vec![(self.0.batch, self.0.len, 2, self.0.width).into()]

@@ -18,7 +18,7 @@ use candle_core::{Result, Shape, Tensor};
 /// `a`, `x`: (B, L, N); result (B, L, N).
 pub fn linear_scan(a: &Tensor, x: &Tensor) -> Result<Tensor> {
     let scan = LinearScan::check(a, x)?;
-    if runs_on::<LinearScan>(a) {
+    if runs_on(a) {
         apply_one(scan, &[a, x])
     } else {
         reference::linear_scan(a, x)
@@ -37,7 +37,6 @@ impl LinearScan {
 
 impl FusedOp for LinearScan {
     const NAME: &'static str = "linear_scan";
-    const KERNELS: bool = true;
 
     fn out_shapes(&self) -> Vec<Shape> {
         vec![(self.0.batch, self.0.len, self.0.width).into()]

@@ -31,7 +31,7 @@ pub fn selective_scan(
 ) -> Result<Tensor> {
     let ins = [u, delta, a, b, c];
     let scan = SelectiveScan::check(ins, positions)?;
-    if runs_on::<SelectiveScan>(u) {
+    if runs_on(u) {
         apply_one(scan, &ins)
     } else {
         reference::selective_scan(ins, &scan)
@@ -98,7 +98,6 @@ impl SelectiveScan {
 
 impl FusedOp for SelectiveScan {
     const NAME: &'static str = Self::OP;
-    const KERNELS: bool = true;
 
     fn out_shapes(&self) -> Vec<Shape> {
         vec![(self.batch, self.rows, self.channels).into()]

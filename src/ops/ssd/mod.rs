@@ -29,7 +29,7 @@ pub fn ssd(
     positions: Option<&Tensor>,
 ) -> Result<Tensor> {
     let op = Ssd::check(u, delta, a, b, c, positions)?;
-    if runs_on::<Ssd>(u) {
+    if runs_on(u) {
         apply_one(op, &[u, delta, a, b, c])
     } else {
         reference::ssd(u, delta, a, b, c, positions)
@@ -83,7 +83,6 @@ impl Ssd {
 
 impl FusedOp for Ssd {
     const NAME: &'static str = Self::OP;
-    const KERNELS: bool = true;
 
     fn out_shapes(&self) -> Vec<Shape> {
         let op = &self.sums;
