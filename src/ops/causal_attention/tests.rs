@@ -2,6 +2,8 @@ use super::*;
 use crate::ops::check::{self, Case};
 use candle_core::{DType, Device};
 
+mod kernels;
+
 const RULES: [Weights; 3] = [Weights::Softmax, Weights::LinearNormalised, Weights::Plain];
 const DROPOUT: Dropout = Dropout {
     p: 0.25,
@@ -28,23 +30,6 @@ fn positions([batch, _, rows, len, ..]: Sizes) -> Tensor {
         .map(|i| (len - 1 - i * 5 % len) as u32)
         .collect();
     Tensor::from_vec(ids, (batch, rows), &Device::Cpu).unwrap()
-}
-
-fn kernels_agree(
-    sizes: &[Sizes],
-    positions: Option<&Tensor>,
-    rule: Weights,
-    dropout: Option<Dropout>,
-) {
-    let cases: Vec<Case> = sizes.iter().copied().map(case).collect();
-    check::kernels_agree(
-        &cases,
-        |x| causal_attention(&x[0], &x[1], &x[2], positions, rule, dropout),
-        |x| {
-            let op = CausalAttention::check(&x[0], &x[1], &x[2], positions, rule, dropout)?;
-            reference::causal_attention(&x[0], &x[1], &x[2], &op)
-        },
-    );
 }
 
 fn agree(sizes: Sizes, positions: Option<&Tensor>, rule: Weights, dropout: Option<Dropout>) {
@@ -79,99 +64,6 @@ fn fused_equals_reference_at_all_widths() {
     for (m, e) in [(1, 1), (16, 100), (100, 16), (33, 64), (256, 4), (4, 1024)] {
         for rule in RULES {
             agree([2, 3, 10, 10, m, e], None, rule, Some(DROPOUT));
-        }
-    }
-}
-
-/// Few queries and many, tiles that are full and not, with heads beside each other.
-#[test]
-fn kernels_equal_the_reference() {
-    for rule in RULES {
-        kernels_agree(
-            &[[2, 1, 3, 3, 4, 5], [1, 1, 65, 65, 20, 12]],
-            None,
-            rule,
-            None,
-        );
-        kernels_agree(
-            &[[1, 2, 33, 33, 5, 3], [7, 1, 1, 1, 4, 4]],
-            None,
-            rule,
-            Some(DROPOUT),
-        );
-    }
-}
-
-#[test]
-fn kernels_equal_the_reference_over_many_tiles() {
-    let sizes = [
-        [4, 1, 2, 2, 1, 1],
-        [2, 2, 64, 64, 12, 8],
-        [1, 2, 130, 130, 4, 6],
-    ];
-    kernels_agree(&sizes, None, Weights::Softmax, Some(DROPOUT));
-    kernels_agree(&[[1, 1, 300, 300, 4, 8]], None, Weights::Softmax, None);
-}
-
-#[test]
-fn kernels_equal_the_reference_at_all_widths() {
-    let widths = [(100, 68), (257, 16), (16, 300), (64, 64), (4, 1024)];
-    for (i, (m, e)) in widths.into_iter().enumerate() {
-        let (batch, rows) = if i % 2 == 0 { (1, 20) } else { (4, 9) };
-        kernels_agree(&[[batch, 1, rows, rows, m, e]], None, RULES[i % 3], None);
-    }
-}
-
-#[test]
-fn kernels_equal_the_reference_for_some_rows() {
-    for sizes in [[2, 2, 1, 9, 3, 4], [2, 1, 20, 70, 5, 17]] {
-        for rule in RULES {
-            kernels_agree(&[sizes], Some(&positions(sizes)), rule, Some(DROPOUT));
-        }
-    }
-    let sizes = [4, 1, 70, 100, 8, 8];
-    kernels_agree(&[sizes], Some(&positions(sizes)), Weights::Softmax, None);
-}
-
-#[test]
-fn kernels_need_no_axis_of_heads_and_bear_huge_scores() {
-    let sizes = [3, 1, 20, 20, 5, 6];
-    let run = |x: &[Tensor], q: f64| {
-        let [q, k, v] = [(x[0].squeeze(1)? * q)?, x[1].squeeze(1)?, x[2].squeeze(1)?];
-        causal_attention(&q, &k, &v, None, Weights::Softmax, None)
-    };
-    let with_axis = |x: &[Tensor]| {
-        let op = CausalAttention::check(&x[0], &x[1], &x[2], None, Weights::Softmax, None)?;
-        reference::causal_attention(&x[0], &x[1], &x[2], &op)
-    };
-    check::kernels_agree(&[case(sizes)], |x| run(x, 1.0)?.unsqueeze(1), with_axis);
-    let vars = case(sizes).vars(candle_core::DType::F32);
-    let x: Vec<Tensor> = vars.iter().map(|x| x.as_detached_tensor()).collect();
-    for far in [1e30, -1e30] {
-        let y = crate::gpu::emulated::emulated(|| run(&x, far).unwrap());
-        let apart = (y - run(&x, far).unwrap())
-            .unwrap()
-            .abs()
-            .unwrap()
-            .max_all()
-            .unwrap();
-        assert!(apart.to_scalar::<f32>().unwrap() < 1e-5);
-    }
-}
-
-/// Long enough for chunks.
-#[test]
-fn kernels_equal_the_reference_in_linear_time() {
-    for rule in [Weights::Plain, Weights::LinearNormalised] {
-        for sizes in [[1, 2, 200, 200, 4, 3], [1, 1, 129, 129, 5, 34]] {
-            let [batch, heads, rows, len, m, e] = sizes;
-            let zeros =
-                |dims: [usize; 4]| Tensor::zeros(&dims[..], DType::F32, &Device::Cpu).unwrap();
-            let (q, k) = ([batch, heads, rows, m], [batch, heads, len, m]);
-            let [q, k, v] = [q, k, [batch, heads, len, e]].map(zeros);
-            let op = CausalAttention::check(&q, &k, &v, None, rule, None).unwrap();
-            assert!(launch_linear::applies(&op));
-            kernels_agree(&[sizes], None, rule, None);
         }
     }
 }
