@@ -6,6 +6,7 @@ use std::marker::PhantomData;
 
 /// Memory that a kernel reads or writes.
 #[derive(Clone, Copy, Debug)]
+#[cfg_attr(not(test), allow(dead_code))] // a driver asks for the address alone
 pub(crate) struct Pointer<'a> {
     pub(super) address: u64,
     pub(super) dtype: DType,
