@@ -58,6 +58,7 @@ struct Region {
     char* base;
     size_t bytes, grain;
     std::vector<Shadow> shadow;
+    bool restricted = false;  // two arguments name it, each as if it were the only one
 
     Region(std::string name, char* base, size_t bytes, size_t grain)
         : name(std::move(name)), base(base), bytes(bytes), grain(grain), shadow((bytes + grain - 1) / grain) {}
@@ -73,6 +74,7 @@ struct Region {
     }
 
     void writing(size_t at, size_t size) {
+        if (restricted) fail("%s is written and another argument names the same memory", name.c_str());
         Access now = Access::now();
         for (size_t i = at / grain; i * grain < at + size; ++i) {
             Shadow& s = shadow[i];

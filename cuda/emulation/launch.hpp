@@ -42,8 +42,10 @@ struct Memory {
                 add(((const Argument*)a.value)[i], name + "[" + std::to_string(i) + "]");
         if (a.kind != Argument::POINTER || !a.value) return;
         auto& region = tensors[a.value];
+        bool again = bool(region);
         if (!region || region->bytes < a.count * a.element)
             region.reset(new Region(name, (char*)a.value, a.count * a.element, a.element));
+        region->restricted = again;
     }
 
     void next_block() {

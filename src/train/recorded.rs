@@ -65,6 +65,8 @@ impl Recorded {
         cx: &Cx,
     ) -> Result<Self> {
         let loss = gpu.alloc(DType::F32, 1)?.into_tensor(1);
+        // The one kernel that the steps before have not loaded; a recording should load none.
+        keep(&gpu, &gpu.alloc(DType::F32, 1)?.into_tensor(1), &loss)?;
         let work = || {
             let found = batch.classify(model, cx)?.loss;
             keep(&gpu, &found, &loss)?;

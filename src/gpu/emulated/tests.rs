@@ -158,6 +158,22 @@ fn arguments_are_those_of_the_kernel() {
 }
 
 #[test]
+fn memory_that_is_written_has_one_name() {
+    let kernel = "KERNEL(planted, 64, Global<const float> x, Global<float> y) {
+        if (threadIdx.x == 0) y[0] = 1.0f + x[0];
+    }";
+    let (_folder, gpu) = gpu_with(kernel);
+    let y = gpu.alloc(DType::F32, 1).unwrap();
+    let args = [(&y).into(), (&y).into()];
+    let error = gpu.launch(Kernel::new("planted", "planted"), Grid::of(1, 64), &args);
+    let error = error.unwrap_err().to_string();
+    assert!(
+        error.contains("another argument names the same memory"),
+        "{error}"
+    );
+}
+
+#[test]
 fn a_block_has_48_kib_of_shared_memory() {
     let kernel = "KERNEL(planted, 64, Global<float> y, uint32_t count) {
         SHARED(float, parts, 12289);
