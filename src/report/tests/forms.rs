@@ -195,7 +195,7 @@ fn csv_has_a_line_a_cell_with_all_settings() {
     let expected = format!(
         "format,task,protocol,mixer,variant,options,heads,layers,layout,state_mixer,positions,\
          seq_len,kv_pairs,vocab_size,train_examples,test_examples,data,data_seed,weight_decay,\
-         embed_dropout,attn_dropout,schedule,batch_size,epochs_max,stop_above,\
+         precision,embed_dropout,attn_dropout,schedule,batch_size,epochs_max,stop_above,\
          d,n,metric,mean,std,seeds,lr,status\n\
          {settings},64,32,accuracy,0.625,0.1767766952966369,2,0.001,done\n\
          {settings},128,32,accuracy,,,,,not_run\n\
