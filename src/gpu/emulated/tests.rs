@@ -174,6 +174,19 @@ fn memory_that_is_written_has_one_name() {
 }
 
 #[test]
+fn an_optional_tensor_that_is_not_there_is_not_read() {
+    let kernel = "KERNEL(planted, 64, Global<const float> x) {
+        float y = x[threadIdx.x];
+        if (y > 0.0f) __syncthreads();
+    }";
+    let (_folder, gpu) = gpu_with(kernel);
+    let planted = Kernel::new("planted", "planted");
+    let error = gpu.launch(planted, Grid::of(1, 64), &[Arg::Null]);
+    let error = error.unwrap_err().to_string();
+    assert!(error.contains("follows a null pointer"), "{error}");
+}
+
+#[test]
 fn a_block_has_48_kib_of_shared_memory() {
     let kernel = "KERNEL(planted, 64, Global<float> y, uint32_t count) {
         SHARED(float, parts, 12289);
