@@ -156,7 +156,7 @@ pub(super) fn linear_scan(e: Extent) -> Passes {
 mod tests {
     use super::*;
 
-    const CELL: Extent = Extent {
+    pub(super) const CELL: Extent = Extent {
         batch: 512.0,
         len: 64.0,
         width: 64.0,

@@ -38,7 +38,6 @@ impl Init<'_> {
 }
 
 /// Where values come from when a parameter is asked for the first time.
-#[derive(Clone)]
 enum Source {
     /// Each parameter draws from a stream of its own name, so that adding one moves no other.
     Seed(u64),
@@ -50,7 +49,6 @@ struct Shared {
     vars: RefCell<BTreeMap<String, Var>>,
     source: Source,
     dtype: DType,
-    activations: DType,
     device: Device,
 }
 
@@ -60,6 +58,7 @@ pub struct Params {
     shared: Rc<Shared>,
     prefix: String,
     tracked: bool,
+    activations: DType,
 }
 
 impl Params {
@@ -78,35 +77,27 @@ impl Params {
             vars: RefCell::default(),
             source,
             dtype,
-            activations: dtype,
             device: device.clone(),
         };
         Self {
             shared: Rc::new(shared),
             prefix: String::new(),
             tracked: true,
+            activations: dtype,
         }
     }
 
-    /// The same parameters for a model whose activations are of `dtype`; asked before any parameter.
+    /// The same parameters for layers whose activations are of `dtype`.
     pub fn for_activations(self, dtype: DType) -> Self {
-        let Shared { source, device, .. } = &*self.shared;
-        let shared = Shared {
-            vars: RefCell::default(),
-            source: source.clone(),
-            dtype: self.shared.dtype,
-            activations: dtype,
-            device: device.clone(),
-        };
         Self {
-            shared: Rc::new(shared),
+            activations: dtype,
             ..self
         }
     }
 
-    /// The type of activations in a model of these parameters.
+    /// The type of activations in layers of these parameters; unless told otherwise, their own.
     pub fn activations(&self) -> DType {
-        self.shared.activations
+        self.activations
     }
 
     /// The scope `name` below this one.

@@ -51,15 +51,7 @@ mod tests {
     fn predictions_are_fractions_of_ops_that_exist() {
         let mut found = 0;
         for op in ops::all() {
-            for [batch, len, width, states] in op.sizes.shapes() {
-                let heads = 1;
-                let shape = Shape {
-                    batch,
-                    len,
-                    width,
-                    states,
-                    heads,
-                };
+            for shape in op.sizes.shapes() {
                 for (io, way) in [(DType::F32, Way::Forward), (DType::BF16, Way::Both)] {
                     if let Some(fraction) = predicted(op.name, &shape, io, way) {
                         assert!((0.05..1.0).contains(&fraction), "{}", op.name);

@@ -14,15 +14,7 @@ const DISTINCT: usize = 1 << 16;
 pub(super) fn tasks(types: &'static [DType]) -> Vec<Task> {
     let mut tasks = Vec::new();
     for op in ops::all() {
-        for [batch, len, width, states] in op.sizes.shapes() {
-            let heads = 1;
-            let shape = Shape {
-                batch,
-                len,
-                width,
-                states,
-                heads,
-            };
+        for shape in op.sizes.shapes() {
             for &io in types {
                 for way in [Way::Forward, Way::Both] {
                     let sizes = op.sizes_of(&shape);

@@ -94,15 +94,9 @@ impl Rates {
 
 #[cfg(test)]
 mod tests {
-    use super::super::{linear_scan, selective_scan, Extent, Passes};
+    use super::super::tests::CELL;
+    use super::super::{linear_scan, selective_scan, Passes};
     use super::*;
-
-    const CELL: Extent = Extent {
-        batch: 512.0,
-        len: 64.0,
-        width: 64.0,
-        states: 64.0,
-    };
 
     #[test]
     fn a_scan_takes_twelve_instructions_an_element_and_thirty_six_both_ways() {

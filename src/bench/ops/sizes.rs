@@ -1,5 +1,7 @@
 //! The shapes that ops are timed at on a GPU.
 
+use super::Shape;
+
 /// Which of them.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(in crate::bench) enum Sizes {
@@ -42,8 +44,20 @@ const LONG: [usize; 4] = [1, 16384, 512, 64];
 const MAMBA: [usize; 4] = [8, 2048, 1536, 16];
 
 impl Sizes {
+    /// Each of them, with one head.
+    pub fn shapes(self) -> Vec<Shape> {
+        let shape = |[batch, len, width, states]: [usize; 4]| Shape {
+            batch,
+            len,
+            width,
+            states,
+            heads: 1,
+        };
+        self.numbers().into_iter().map(shape).collect()
+    }
+
     /// B, L, d, n of each; ops without states do not read n.
-    pub fn shapes(self) -> Vec<[usize; 4]> {
+    fn numbers(self) -> Vec<[usize; 4]> {
         let rows = || TASKS.iter().copied().chain([MAMBA]);
         match self {
             Self::States => TASKS

@@ -108,17 +108,7 @@ fn backward_on_cpu<O: FusedOp, F: Float>(
 ) -> Result<Vec<Option<Vec<F>>>> {
     let guards: Vec<_> = ins.iter().map(Tensor::storage_and_layout).collect();
     let values = guards_of(outs);
-    let used = values
-        .iter()
-        .zip(outs)
-        .map(|(value, out)| match (value, out) {
-            (Some(value), Some((grad, _))) => Ok(Some(Used {
-                value: slice::<F>(&value.0, value.1)?,
-                grad,
-            })),
-            _ => Ok(None),
-        })
-        .collect::<Result<Vec<_>>>()?;
+    let used = used(outs, &values, |grad| &grad[..], slice::<F>)?;
     let grads = op.backward(Backward {
         ins: &slices::<F, _>(&guards)?,
         outs: &used,
@@ -159,17 +149,7 @@ impl Values for Buffer {
         let gpu = &gpu_of(&ins[0])?;
         let guards: Vec<_> = ins.iter().map(Tensor::storage_and_layout).collect();
         let values = guards_of(outs);
-        let used = values
-            .iter()
-            .zip(outs)
-            .map(|(value, out)| match (value, out) {
-                (Some(value), Some((grad, _))) => Ok(Some(Used {
-                    value: gpu.view(&value.0, value.1)?,
-                    grad: grad.view(),
-                })),
-                _ => Ok(None),
-            })
-            .collect::<Result<Vec<_>>>()?;
+        let used = used(outs, &values, Buffer::view, |s, l| gpu.view(s, l))?;
         op.launch_backward(LaunchBackward {
             gpu,
             ins: &views(gpu, &guards)?,
@@ -206,6 +186,26 @@ fn guards_of<V>(outs: &[Arrived<V>]) -> Vec<Option<(impl Deref<Target = Storage>
     outs.iter()
         .map(|out| out.as_ref().map(|(_, value)| value.storage_and_layout()))
         .collect()
+}
+
+/// The outputs that were used, as `grad` and `read` show their gradients and their values.
+fn used<'a, V, G, T>(
+    outs: &'a [Arrived<V>],
+    values: &'a [Option<(G, &Layout)>],
+    grad: impl Fn(&'a V) -> T,
+    read: impl Fn(&'a Storage, &Layout) -> Result<T>,
+) -> Result<Vec<Option<Used<T>>>>
+where
+    G: Deref<Target = Storage>,
+{
+    let used = |(out, value): (&'a Arrived<V>, &'a Option<(G, &Layout)>)| {
+        let (Some((arrived, _)), Some((storage, layout))) = (out, value) else {
+            return Ok(None);
+        };
+        let (value, grad) = (read(storage, layout)?, grad(arrived));
+        Ok(Some(Used { value, grad }))
+    };
+    outs.iter().zip(values).map(used).collect()
 }
 
 /// The elements of tensors whose storages are held by guards `G`.
