@@ -1,5 +1,11 @@
 //! One value that describes a run: everything that can change the number, nothing about the host.
 
+mod lra;
+mod mqar;
+
+pub use lra::{ClassifierConfig, Dual, Head, Input, Loss, LraConfig, LraDataset, Pool};
+pub use mqar::{Generator, MqarConfig};
+
 use crate::error::{Error, Result};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
@@ -45,36 +51,8 @@ pub enum Protocol {
 pub enum TaskConfig {
     /// Multi-query associative recall.
     Mqar(MqarConfig),
-}
-
-/// Multi-query associative recall (Arora et al. 2023; the paper's J.1).
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct MqarConfig {
-    /// Which generator draws the examples.
-    pub data: Generator,
-    /// Seed of the data, apart from the model's seed: models vary over the same data.
-    pub data_seed: u64,
-    /// Vocabulary V; keys come from its lower half, values from its upper half, 0 is the filler.
-    pub vocab_size: usize,
-    /// Tokens an example, L.
-    pub seq_len: usize,
-    /// Key-value pairs an example, k.
-    pub kv_pairs: usize,
-    /// Training examples, generated once, used in the same order every epoch.
-    pub train_examples: usize,
-    /// Test examples.
-    pub test_examples: usize,
-}
-
-/// Two sources of the same distribution.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, clap::ValueEnum)]
-#[serde(rename_all = "lowercase")]
-pub enum Generator {
-    /// Our own: seeded, parallel, fast.
-    Native,
-    /// Bit for bit what numpy's legacy generator gives the released code.
-    Numpy,
+    /// One task of the Long Range Arena.
+    Lra(LraConfig),
 }
 
 /// The network: `n_layers` blocks around one kind of mixer.
@@ -105,6 +83,12 @@ pub struct ModelConfig {
     pub embed_dropout: f64,
     /// Dropout on attention weights; mixers without weights ignore it.
     pub attn_dropout: f64,
+    /// Inner width over `d_model` in mixers that widen; `None` is the mixer's own.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub expand: Option<f64>,
+    /// What a classifier has beyond a language model; `None` in a language model.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub classifier: Option<ClassifierConfig>,
 }
 
 /// Residual layouts of the released model.
@@ -115,6 +99,15 @@ pub enum Layout {
     Transformer,
     /// Norm, mixer, add.
     Mamba,
+    /// As `transformer`, but both norms of a block are one: the released classifier of attention.
+    Shared,
+    /// Norm, mixer, GELU, dropout, state mixer, dropout, add: the released classifier of state space
+    /// models with `prenorm`.
+    Prenorm,
+    /// The same with the norm behind the sum.
+    Postnorm,
+    /// As `transformer`, with RMS norms and dropout behind each sum: the released Hawk.
+    Hawk,
 }
 
 /// The second half of a `transformer` block.
@@ -125,8 +118,13 @@ pub enum StateMixer {
     None,
     /// The normed residual is added once more.
     Identity,
-    /// Two linear maps of hidden width 4d around a GELU.
+    /// Two linear maps around a GELU, of hidden width 4d in a language model.
     Mlp,
+    /// A linear map to 2d, one half gated by the sigmoid of the other.
+    Glu,
+    /// A linear map to twice the hidden width, one half times the GELU of the other, a linear map to d.
+    #[serde(rename = "gated-mlp")]
+    GatedMlp,
 }
 
 /// AdamW with betas (0.9, 0.999) and eps 1e-8 on every parameter.
@@ -137,6 +135,9 @@ pub struct TrainConfig {
     pub schedule: Schedule,
     /// Peak learning rate.
     pub lr: f64,
+    /// Epochs over which `warmup-cosine` rises; 0 is none.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub warmup_epochs: usize,
     /// Epochs at most; also the period of the cosine.
     pub epochs: usize,
     /// Examples a step; the last batch of an epoch may be short.
@@ -146,6 +147,9 @@ pub struct TrainConfig {
     /// Of activations and products; the text of a config leaves out the usual one.
     #[serde(default, skip_serializing_if = "Precision::is_usual")]
     pub precision: Precision,
+    /// Examples of a step whose activations exist at one time; `None` is all of them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub micro_batch: Option<usize>,
     /// Training ends after the epoch whose test accuracy exceeds this.
     pub stop_above: f64,
 }
@@ -163,6 +167,10 @@ pub enum Precision {
     Bf16,
 }
 
+fn is_zero(n: &usize) -> bool {
+    *n == 0
+}
+
 impl Precision {
     /// Whether it goes without saying.
     pub fn is_usual(&self) -> bool {
@@ -178,6 +186,9 @@ pub enum Schedule {
     CosinePerEpoch,
     /// Linear from 0 over the first tenth of all steps, then constant.
     WarmupConstant,
+    /// The released schedule of the classifiers: in epoch e of E, with W = `warmup_epochs`, and a floor
+    /// of 5e-6, (floor + (lr - floor) (1 + cos(pi e / E)) / 2) min(1, (e + 1) / W).
+    WarmupCosine,
 }
 
 impl RunConfig {
@@ -212,6 +223,55 @@ impl TaskConfig {
     pub fn name(&self) -> &'static str {
         match self {
             Self::Mqar(_) => "mqar",
+            Self::Lra(_) => "lra",
+        }
+    }
+
+    /// Training examples.
+    pub fn train_examples(&self) -> usize {
+        match self {
+            Self::Mqar(mqar) => mqar.train_examples,
+            Self::Lra(lra) => lra.train_examples,
+        }
+    }
+
+    /// Examples that are tested after an epoch.
+    pub fn tested_examples(&self) -> usize {
+        match self {
+            Self::Mqar(mqar) => mqar.test_examples,
+            Self::Lra(lra) => lra.val_examples + lra.test_examples,
+        }
+    }
+
+    /// Rows of the token table, V.
+    pub fn vocab_size(&self) -> usize {
+        match self {
+            Self::Mqar(mqar) => mqar.vocab_size,
+            Self::Lra(lra) => lra.vocab_size,
+        }
+    }
+
+    /// Tokens of the longest sequence, L.
+    pub fn seq_len(&self) -> usize {
+        match self {
+            Self::Mqar(mqar) => mqar.seq_len,
+            Self::Lra(lra) => lra.seq_len,
+        }
+    }
+
+    /// Tokens of an example at most.
+    pub fn tokens_per_example(&self) -> usize {
+        match self {
+            Self::Mqar(mqar) => mqar.seq_len,
+            Self::Lra(lra) => lra.seq_len * lra.dataset.documents(),
+        }
+    }
+
+    /// Answers asked of an example.
+    pub fn labels_per_example(&self) -> usize {
+        match self {
+            Self::Mqar(mqar) => mqar.kv_pairs,
+            Self::Lra(_) => 1,
         }
     }
 }

@@ -1,9 +1,11 @@
 //! The data: a task makes two splits in host memory, once, before training.
 
+pub mod lra;
 pub mod mqar;
 
 use crate::config::TaskConfig;
 use crate::error::Result;
+use sha2::{Digest, Sha256};
 use std::ops::Range;
 
 /// The dense label of a position without one; the loss and the accuracy pass over it.
@@ -42,6 +44,16 @@ pub fn check(config: &TaskConfig) -> Result<()> {
     match config {
         TaskConfig::Mqar(mqar) => mqar::check(mqar),
     }
+}
+
+/// Twelve hex digits of the SHA-256 over `parts`, one behind the other.
+fn fingerprint(parts: impl Iterator<Item = Vec<u8>>) -> String {
+    let mut hash = Sha256::new();
+    parts.for_each(|part| hash.update(part));
+    hash.finalize()[..6]
+        .iter()
+        .map(|b| format!("{b:02x}"))
+        .collect()
 }
 
 impl Dataset {

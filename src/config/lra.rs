@@ -1,0 +1,198 @@
+//! The five tasks of the Long Range Arena (Tay et al. 2021) and what a classifier has beyond a mixer.
+
+use super::Generator;
+use serde::{Deserialize, Serialize};
+
+/// Examples of one task. The sizes are those used, so that a run on part of the data is another run
+/// than one on all of it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct LraConfig {
+    /// Which of the five.
+    pub dataset: LraDataset,
+    /// Files of the released data, or our own generator (listops and pathfinder).
+    pub data: Generator,
+    /// Seed of generated examples; without meaning for files.
+    pub data_seed: u64,
+    /// Rows of the token table, V.
+    pub vocab_size: usize,
+    /// Longest document with its end token, l_max; longer ones are cut.
+    pub seq_len: usize,
+    /// Training examples.
+    pub train_examples: usize,
+    /// Examples that choose the epoch; 0 without a validation split.
+    pub val_examples: usize,
+    /// Test examples.
+    pub test_examples: usize,
+}
+
+/// The tasks of Table 3.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, clap::ValueEnum)]
+#[serde(rename_all = "lowercase")]
+pub enum LraDataset {
+    /// Nested operations on digits; ten answers.
+    Listops,
+    /// IMDB reviews, character by character; good or bad.
+    Text,
+    /// Pairs of AAN papers, character by character; whether one cites the other.
+    Retrieval,
+    /// CIFAR-10 in gray, pixel by pixel; ten classes.
+    Image,
+    /// Two discs among dashed paths of 32 x 32 pixels; whether one path joins them.
+    Pathfinder,
+}
+
+impl LraDataset {
+    /// In the order of Table 3.
+    pub const ALL: [Self; 5] = [
+        Self::Listops,
+        Self::Text,
+        Self::Retrieval,
+        Self::Image,
+        Self::Pathfinder,
+    ];
+
+    /// As typed and as written in rows.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Listops => "listops",
+            Self::Text => "text",
+            Self::Retrieval => "retrieval",
+            Self::Image => "image",
+            Self::Pathfinder => "pathfinder",
+        }
+    }
+
+    /// Answers, C.
+    pub fn classes(self) -> usize {
+        match self {
+            Self::Listops | Self::Image => 10,
+            Self::Text | Self::Retrieval | Self::Pathfinder => 2,
+        }
+    }
+
+    /// Documents an example.
+    pub fn documents(self) -> usize {
+        if self == Self::Retrieval {
+            2
+        } else {
+            1
+        }
+    }
+
+    /// Whether every example has the same length and its tokens are gray values.
+    pub fn is_picture(self) -> bool {
+        matches!(self, Self::Image | Self::Pathfinder)
+    }
+
+    /// Rows of the token table for the whole data.
+    pub fn vocab_size(self) -> usize {
+        match self {
+            Self::Listops => 18,
+            Self::Text => 134,
+            Self::Retrieval => 98,
+            Self::Image | Self::Pathfinder => 256,
+        }
+    }
+
+    /// Longest document with its end token.
+    pub fn seq_len(self) -> usize {
+        match self {
+            Self::Listops => 2048,
+            Self::Text | Self::Retrieval => 4096,
+            Self::Image | Self::Pathfinder => 1024,
+        }
+    }
+
+    /// Examples of the official splits: training, validation, test. Text has no validation split.
+    pub fn examples(self) -> [usize; 3] {
+        match self {
+            Self::Listops => [96_000, 2_000, 2_000],
+            Self::Text => [25_000, 0, 25_000],
+            Self::Retrieval => [147_086, 18_090, 17_437],
+            Self::Image => [45_000, 5_000, 10_000],
+            Self::Pathfinder => [160_000, 20_000, 20_000],
+        }
+    }
+
+    /// Whether there is a generator for it.
+    pub fn can_be_generated(self) -> bool {
+        matches!(self, Self::Listops | Self::Pathfinder)
+    }
+}
+
+/// What stands around the blocks of a classifier, and what it is trained on.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ClassifierConfig {
+    /// How a token becomes a vector.
+    pub input: Input,
+    /// Hidden width of feed-forward halves and of heads, m.
+    pub mlp_width: usize,
+    /// Dropout inside and behind feed-forward halves, and behind mixers.
+    pub dropout: f64,
+    /// Whether a learnt number scales the residual beside each mixer, as in the newest released code.
+    pub lambda_skip: bool,
+    /// How positions become one vector.
+    pub pool: Pool,
+    /// Whether pooling leaves out padding.
+    pub mask: bool,
+    /// From the pooled vector to classes.
+    pub head: Head,
+    /// What of two documents meets.
+    pub dual: Dual,
+    /// What is minimised.
+    pub loss: Loss,
+}
+
+/// How a token becomes a vector of width d.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, clap::ValueEnum)]
+#[serde(rename_all = "lowercase")]
+pub enum Input {
+    /// A row of a learnt table.
+    Embedding,
+    /// A linear map of one number: the gray value, or the token's id as it stands.
+    Scalar,
+}
+
+/// How positions become one vector.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, clap::ValueEnum)]
+#[serde(rename_all = "lowercase")]
+pub enum Pool {
+    /// Their mean.
+    Mean,
+    /// The last one.
+    Last,
+    /// The largest value in each channel.
+    Max,
+}
+
+/// From the pooled vector to classes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Head {
+    /// d to m, ReLU, m to C.
+    Mlp,
+    /// d to C.
+    Linear,
+}
+
+/// What of two documents meets in a task of pairs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, clap::ValueEnum)]
+#[serde(rename_all = "lowercase")]
+pub enum Dual {
+    /// The two outputs of the head for each of them, as in the released code.
+    Logits,
+    /// Their pooled vectors.
+    Features,
+}
+
+/// What is minimised.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, clap::ValueEnum)]
+#[serde(rename_all = "kebab-case")]
+pub enum Loss {
+    /// Cross-entropy of the classes.
+    Ce,
+    /// Cross-entropy whose logits are probabilities already, as in the released code.
+    DoubleSoftmax,
+}
