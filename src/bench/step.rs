@@ -10,7 +10,7 @@ use crate::mixers;
 use crate::nn::Params;
 use crate::ops::taken as route;
 use crate::store::peak_memory_bytes;
-use crate::tasks::{self, Dataset};
+use crate::tasks::{self, Data};
 use crate::train::Trainer;
 use candle_core::{DType, Device, Tensor};
 use serde::Serialize;
@@ -39,7 +39,9 @@ impl Step {
         }
         fits(&config)?;
         let mut config = config;
-        let TaskConfig::Mqar(task) = &mut config.task;
+        let TaskConfig::Mqar(task) = &mut config.task else {
+            return Err(Error::usage("steps are timed on --task mqar alone"));
+        };
         task.train_examples = (WARM_UP + steps).saturating_mul(config.train.batch_size);
         task.test_examples = 1;
         tasks::check(&config.task)?;
@@ -54,10 +56,10 @@ impl Step {
     pub fn measure(&self, threads: usize, export: Option<&Path>) -> Result<StepReport> {
         let machine = Machine::now(threads);
         let elements = self.state_elements()?;
-        let data = tasks::load(&self.config.task)?;
+        let data = tasks::load(&self.config.task, None)?;
         let mut trainer = Trainer::new(&self.config, &data, &Device::Cpu)?;
         if let Some(path) = export {
-            self::export(path, &trainer, &data.0, self.config.train.batch_size)?;
+            self::export(path, &trainer, &data, self.config.train.batch_size)?;
         }
         let (mut losses, mut spans) = (Vec::new(), Vec::new());
         for _ in 0..WARM_UP + self.steps {
@@ -67,7 +69,7 @@ impl Step {
         }
         let time = Timing::of(&spans[WARM_UP..]);
         let floor = floors::step(&self.config, &floors::CORE, 4.0);
-        let (config, TaskConfig::Mqar(task)) = (&self.config, &self.config.task);
+        let (config, task) = (&self.config, &self.config.task);
         Ok(StepReport {
             bench: "step",
             mixer: config.model.mixer.clone(),
@@ -77,9 +79,9 @@ impl Step {
             n: config.model.d_state,
             heads: config.model.n_heads,
             layers: config.model.n_layers,
-            seq_len: task.seq_len,
-            kv_pairs: task.kv_pairs,
-            vocab_size: task.vocab_size,
+            seq_len: task.seq_len(),
+            kv_pairs: task.labels_per_example(),
+            vocab_size: task.vocab_size(),
             batch_size: config.train.batch_size,
             embed_dropout: config.model.embed_dropout,
             attn_dropout: config.model.attn_dropout,
@@ -102,8 +104,7 @@ impl Step {
     }
 
     fn tokens(&self) -> f64 {
-        let TaskConfig::Mqar(task) = &self.config.task;
-        (self.config.train.batch_size * task.seq_len) as f64
+        (self.config.train.batch_size * self.config.task.seq_len()) as f64
     }
 
     /// State entries that a step walks through, B L N a layer; `None` where the state grows with
@@ -119,7 +120,10 @@ impl Step {
 }
 
 /// Writes the weights as they are and the batches of all steps that there are data for.
-pub(super) fn export(path: &Path, trainer: &Trainer, data: &Dataset, batch: usize) -> Result<()> {
+pub(super) fn export(path: &Path, trainer: &Trainer, data: &Data, batch: usize) -> Result<()> {
+    let Data::Recall { train: data, .. } = data else {
+        return Err(Error::usage("only the data of MQAR is exported"));
+    };
     let shape = (data.len() / batch, batch, data.seq_len());
     let tokens = Tensor::from_slice(data.tokens(), shape, &Device::Cpu)?;
     let labels = Tensor::from_vec(data.dense_labels(), shape, &Device::Cpu)?;
@@ -134,10 +138,10 @@ pub(super) fn export(path: &Path, trainer: &Trainer, data: &Dataset, batch: usiz
 /// Refuses what no step can do without: weights, moments and gradients, and in every layer the
 /// residual stream and the mixer's inputs.
 fn fits(config: &RunConfig) -> Result<()> {
-    let (m, TaskConfig::Mqar(task)) = (&config.model, &config.task);
+    let (m, task) = (&config.model, &config.task);
     let [d, n, layers] = [m.d_model, m.d_state, m.n_layers].map(|x| x as f64);
-    let tokens = config.train.batch_size as f64 * task.seq_len as f64;
-    let weights = task.vocab_size as f64 * d + layers * d * d;
+    let tokens = config.train.batch_size as f64 * task.seq_len() as f64;
+    let weights = task.vocab_size() as f64 * d + layers * d * d;
     let needed = 4.0 * (4.0 * weights + tokens * layers * (2.0 * d + n));
     machine::fits(needed, "a step", "a smaller --batch-size, --d or --n")
 }

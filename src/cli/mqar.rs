@@ -5,7 +5,7 @@ use super::run::{execute, task_title, Host, Update};
 use super::screen::Screen;
 use super::worker::{done, emit, Events};
 use super::{exit, print, stop_flag, Global};
-use crate::config::{RunConfig, TaskConfig};
+use crate::config::RunConfig;
 use crate::error::Result;
 use crate::store::{Outcome, RunResult, RunStatus, Status, Store};
 use crate::sweep::estimate::{self, counted, duration};
@@ -34,8 +34,9 @@ pub(super) fn main(arguments: Arguments, global: &Global) -> Result<u8> {
     let store = Store::open(&global.out)?;
     let id = config.id();
     let known = store.status(&id)? == Status::Done;
-    let TaskConfig::Mqar(task) = &config.task;
-    let tokens_per_step = config.train.batch_size.min(task.train_examples) * task.seq_len;
+    let task = &config.task;
+    let examples = config.train.batch_size.min(task.train_examples());
+    let tokens_per_step = examples * task.tokens_per_example();
     let mut screen = Screen::new(&config, tokens_per_step, global);
     if !known {
         screen.say(&title(&config));
@@ -72,13 +73,12 @@ pub(super) fn main(arguments: Arguments, global: &Global) -> Result<u8> {
 
 fn title(config: &RunConfig) -> String {
     let (m, t) = (&config.model, &config.train);
-    let TaskConfig::Mqar(task) = &config.task;
     format!(
         "{} ({}) on {}: V = {}, d = {}, n = {}, {} layers, lr {}, batch {}, protocol {}, seed {}",
         m.mixer,
         m.variant,
         task_title(&config.task),
-        task.vocab_size,
+        config.task.vocab_size(),
         m.d_model,
         m.d_state,
         m.n_layers,

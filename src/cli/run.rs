@@ -82,7 +82,7 @@ fn train(
     provenance: &Provenance,
     on: &mut dyn FnMut(Update) -> Result<()>,
 ) -> Result<RunResult> {
-    let data = tasks::load(&config.task)?;
+    let data = tasks::load(&config.task, None)?;
     let mut trainer = Trainer::new(config, &data, host.device)?;
     if host.cuda_graph {
         trainer.record_steps();
@@ -169,5 +169,6 @@ fn finished(
 pub(super) fn task_title(task: &TaskConfig) -> String {
     match task {
         TaskConfig::Mqar(m) => format!("MQAR (L = {}, {} pairs)", m.seq_len, m.kv_pairs),
+        TaskConfig::Lra(lra) => format!("LRA {}", lra.dataset.name()),
     }
 }

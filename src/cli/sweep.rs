@@ -243,17 +243,14 @@ fn bar(runs: usize) -> ProgressBar {
 
 /// A run by what usually tells it from its neighbours.
 fn describe(run: &RunConfig) -> String {
-    let TaskConfig::Mqar(task) = &run.task;
+    let task = match &run.task {
+        TaskConfig::Mqar(mqar) => format!("L={}/{}", mqar.seq_len, mqar.kv_pairs),
+        TaskConfig::Lra(lra) => lra.dataset.name().to_owned(),
+    };
     let model = &run.model;
     format!(
-        "{}  d={} n={}  L={}/{}  lr={:.3e}  seed={}",
-        model.mixer,
-        model.d_model,
-        model.d_state,
-        task.seq_len,
-        task.kv_pairs,
-        run.train.lr,
-        run.seed
+        "{}  d={} n={}  {task}  lr={:.3e}  seed={}",
+        model.mixer, model.d_model, model.d_state, run.train.lr, run.seed
     )
 }
 

@@ -48,6 +48,8 @@ pub(super) fn model_config(
         positions: false,
         embed_dropout: 0.0,
         attn_dropout: 0.0,
+        expand: None,
+        classifier: None,
     };
     entry.check_sizes(&model)?;
     Ok(model)

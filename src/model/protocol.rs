@@ -77,6 +77,8 @@ impl Request {
             positions: home.positions,
             embed_dropout: dropout,
             attn_dropout: dropout,
+            expand: None,
+            classifier: None,
         };
         entry.check_sizes(&model)?;
         Ok(RunConfig {
@@ -88,12 +90,14 @@ impl Request {
             train: TrainConfig {
                 schedule: self.protocol.schedule(),
                 lr: self.lr,
+                warmup_epochs: 0,
                 epochs: self.epochs,
                 batch_size: self
                     .batch_size
                     .unwrap_or_else(|| batch_size(self.task.seq_len, home)),
                 weight_decay: self.weight_decay,
                 precision: self.precision,
+                micro_batch: None,
                 stop_above: 0.99,
             },
         })

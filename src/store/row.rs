@@ -2,7 +2,7 @@
 
 use super::columns::{Column, Role, COLUMNS, SCHEMA};
 use super::{Outcome, RunResult, RunStatus};
-use crate::config::{MqarConfig, Precision, RunConfig, TaskConfig};
+use crate::config::{Precision, RunConfig, TaskConfig};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use std::collections::BTreeMap;
@@ -160,7 +160,6 @@ impl Row {
 
     /// The row of a run without a result: its settings alone.
     pub fn planned(config: &RunConfig) -> Self {
-        let TaskConfig::Mqar(mqar) = &config.task;
         let (model, train) = (&config.model, &config.train);
         Self {
             schema: SCHEMA,
@@ -188,20 +187,31 @@ impl Row {
             epochs_max: train.epochs,
             stop_above: train.stop_above,
             seed: config.seed,
-            ..Self::of_mqar(mqar)
+            ..Self::of_task(&config.task)
         }
     }
 
-    fn of_mqar(task: &MqarConfig) -> Self {
-        Self {
-            seq_len: task.seq_len,
-            kv_pairs: task.kv_pairs,
-            vocab_size: task.vocab_size,
-            train_examples: task.train_examples,
-            test_examples: task.test_examples,
-            data: spelling(&task.data),
-            data_seed: task.data_seed,
+    fn of_task(task: &TaskConfig) -> Self {
+        let common = Self {
+            seq_len: task.seq_len(),
+            vocab_size: task.vocab_size(),
+            train_examples: task.train_examples(),
             ..Self::default()
+        };
+        match task {
+            TaskConfig::Mqar(mqar) => Self {
+                kv_pairs: mqar.kv_pairs,
+                test_examples: mqar.test_examples,
+                data: spelling(&mqar.data),
+                data_seed: mqar.data_seed,
+                ..common
+            },
+            TaskConfig::Lra(lra) => Self {
+                test_examples: lra.test_examples,
+                data: spelling(&lra.data),
+                data_seed: lra.data_seed,
+                ..common
+            },
         }
     }
 

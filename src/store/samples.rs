@@ -33,14 +33,18 @@ pub(crate) fn config() -> RunConfig {
             positions: true,
             embed_dropout: 0.1,
             attn_dropout: 0.1,
+            expand: None,
+            classifier: None,
         },
         train: TrainConfig {
             schedule: Schedule::CosinePerEpoch,
             lr: 1e-3,
+            warmup_epochs: 0,
             epochs: 64,
             batch_size: 512,
             weight_decay: 0.1,
             precision: Precision::F32,
+            micro_batch: None,
             stop_above: 0.99,
         },
     }

@@ -2,7 +2,7 @@
 
 use super::axes::{axes, Axis, MOST_RUNS};
 use super::flags::Flags;
-use crate::config::{RunConfig, TaskConfig};
+use crate::config::RunConfig;
 use crate::error::{self, Error, Result};
 use crate::model::protocol::Request;
 use std::collections::HashSet;
@@ -46,8 +46,8 @@ impl Plan {
     /// Optimizer steps of all runs, if none stops early.
     pub fn steps(&self) -> u64 {
         let steps = |run: &RunConfig| {
-            let TaskConfig::Mqar(task) = &run.task;
-            (run.train.epochs * task.train_examples.div_ceil(run.train.batch_size)) as u64
+            let examples = run.task.train_examples();
+            (run.train.epochs * examples.div_ceil(run.train.batch_size)) as u64
         };
         self.runs.iter().map(steps).fold(0, u64::saturating_add)
     }
@@ -55,8 +55,8 @@ impl Plan {
     /// Training tokens of all runs, if none stops early.
     pub fn tokens(&self) -> u64 {
         let tokens = |run: &RunConfig| {
-            let TaskConfig::Mqar(task) = &run.task;
-            (run.train.epochs * task.train_examples * task.seq_len) as u64
+            let epoch = run.task.train_examples() * run.task.tokens_per_example();
+            (run.train.epochs * epoch) as u64
         };
         self.runs.iter().map(tokens).fold(0, u64::saturating_add)
     }

@@ -7,6 +7,7 @@ use crate::config::TaskConfig;
 use crate::error::Result;
 use sha2::{Digest, Sha256};
 use std::ops::Range;
+use std::path::Path;
 
 /// The dense label of a position without one; the loss and the accuracy pass over it.
 pub const IGNORED: i64 = -100;
@@ -32,10 +33,28 @@ pub struct Batch<'a> {
     pub answers: &'a [u32],
 }
 
-/// Generates the training and the test split.
-pub fn load(config: &TaskConfig) -> Result<(Dataset, Dataset)> {
+/// The splits of a task.
+#[derive(Clone, Debug)]
+pub enum Data {
+    /// Sequences of one length, with labels at some of their positions.
+    Recall {
+        /// What is trained on.
+        train: Dataset,
+        /// What is reported.
+        test: Dataset,
+    },
+    /// Labelled documents.
+    Documents(lra::Splits),
+}
+
+/// Generates the splits, or reads them from under `data_dir`; `None` is where downloads lie.
+pub fn load(config: &TaskConfig, data_dir: Option<&Path>) -> Result<Data> {
     match config {
-        TaskConfig::Mqar(mqar) => mqar::load(mqar),
+        TaskConfig::Mqar(mqar) => {
+            let (train, test) = mqar::load(mqar)?;
+            Ok(Data::Recall { train, test })
+        }
+        TaskConfig::Lra(lra) => lra::load(lra, data_dir).map(Data::Documents),
     }
 }
 
@@ -43,6 +62,7 @@ pub fn load(config: &TaskConfig) -> Result<(Dataset, Dataset)> {
 pub fn check(config: &TaskConfig) -> Result<()> {
     match config {
         TaskConfig::Mqar(mqar) => mqar::check(mqar),
+        TaskConfig::Lra(lra) => lra::check(lra),
     }
 }
 

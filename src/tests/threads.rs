@@ -15,7 +15,7 @@ fn wide(mixer: &str) -> Trace {
     (request.task.train_examples, request.task.test_examples) = (32, 16);
     (request.batch_size, request.epochs) = (Some(32), 1);
     let config = request.resolve().unwrap();
-    trace(&config, &tasks::load(&config.task).unwrap())
+    trace(&config, &tasks::load(&config.task, None).unwrap())
 }
 
 #[test]

@@ -86,6 +86,8 @@ impl Case {
             positions: false,
             embed_dropout: 0.0,
             attn_dropout: 0.0,
+            expand: None,
+            classifier: None,
         };
         Self { entry, config }
     }

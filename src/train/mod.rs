@@ -18,7 +18,7 @@ use crate::gpu;
 use crate::model::{Io, Model};
 use crate::nn::{Cx, Params};
 use crate::store::{EpochRow, Outcome};
-use crate::tasks::Dataset;
+use crate::tasks::{Data, Dataset};
 use candle_core::{DType, Device, Var};
 use recorded::Steps;
 use serde::{Deserialize, Serialize};
@@ -65,11 +65,10 @@ pub struct Trainer<'a> {
 
 impl<'a> Trainer<'a> {
     /// A run at its beginning, on `device`.
-    pub fn new(
-        config: &'a RunConfig,
-        (train, test): &'a (Dataset, Dataset),
-        device: &Device,
-    ) -> Result<Self> {
+    pub fn new(config: &'a RunConfig, data: &'a Data, device: &Device) -> Result<Self> {
+        let Data::Recall { train, test } = data else {
+            return Err(crate::error::Error::usage("no trainer"));
+        };
         let precision = config.train.precision;
         gpu::products_in_tf32(precision == Precision::Tf32);
         let params = Params::seeded(config.seed, DType::F32, device);
@@ -209,11 +208,9 @@ impl<'a> Trainer<'a> {
 
 /// What a task's config says of the model's edges.
 pub fn io(task: &TaskConfig) -> Io {
-    match task {
-        TaskConfig::Mqar(mqar) => Io {
-            vocab_size: mqar.vocab_size,
-            seq_len: mqar.seq_len,
-        },
+    Io {
+        vocab_size: task.vocab_size(),
+        seq_len: task.seq_len(),
     }
 }
 

@@ -3,12 +3,21 @@
 use crate::config::{Schedule, TrainConfig};
 use std::f64::consts::PI;
 
+/// Where the released cosine of the classifiers ends.
+const FLOOR: f64 = 5e-6;
+
 /// The rate of optimiser step `step`, counted from 0 over the whole run.
 pub fn learning_rate(config: &TrainConfig, step: usize, steps_per_epoch: usize) -> f64 {
     match config.schedule {
         Schedule::CosinePerEpoch => {
             let done = (step / steps_per_epoch) as f64 / config.epochs as f64;
             config.lr * (1.0 + (PI * done).cos()) / 2.0
+        }
+        Schedule::WarmupCosine => {
+            let epoch = (step / steps_per_epoch) as f64;
+            let cosine = (1.0 + (PI * epoch / config.epochs as f64).cos()) / 2.0;
+            let rate = FLOOR + (config.lr - FLOOR) * cosine;
+            rate * ((epoch + 1.0) / config.warmup_epochs.max(1) as f64).min(1.0)
         }
         Schedule::WarmupConstant => {
             let warmup = (config.epochs * steps_per_epoch).div_ceil(10);
@@ -26,10 +35,12 @@ mod tests {
         TrainConfig {
             schedule,
             lr: 0.01,
+            warmup_epochs: 0,
             epochs: 4,
             batch_size: 8,
             weight_decay: 0.1,
             precision: Precision::F32,
+            micro_batch: None,
             stop_above: 0.99,
         }
     }

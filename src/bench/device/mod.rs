@@ -21,7 +21,7 @@ use crate::config::TaskConfig;
 use crate::error::Result;
 use crate::ops::{prefer, Route};
 use crate::store::Provenance;
-use crate::tasks::{self, Dataset};
+use crate::tasks;
 use candle_core::{DType, Device};
 use std::cell::RefCell;
 use std::path::PathBuf;
@@ -44,7 +44,7 @@ pub struct DeviceBench {
 }
 
 /// Examples to train on and to test with.
-type Data = Rc<(Dataset, Dataset)>;
+type Data = Rc<tasks::Data>;
 
 /// One measurement still to be made: a row that knows what it is about, and what fills it.
 struct Task {
@@ -126,7 +126,7 @@ impl DeviceBench {
         if let Some((_, data)) = held.as_ref().filter(|(of, _)| of == task) {
             return Ok(data.clone());
         }
-        let data = Rc::new(tasks::load(task)?);
+        let data = Rc::new(tasks::load(task, None)?);
         *held = Some((task.clone(), data.clone()));
         Ok(data)
     }

@@ -48,7 +48,7 @@ fn tolerance(io: DType) -> f64 {
 
 fn losses(mixer: &str, io: DType, form: Form, device: &Device) -> Result<Vec<f64>> {
     let config = SMALL.config(mixer, STEPS, io, None)?;
-    let data = tasks::load(&config.task)?;
+    let data = tasks::load(&config.task, None)?;
     let mut trainer = Trainer::new(&config, &data, device)?;
     form.prepare(&mut trainer);
     (0..STEPS).map(|_| trainer.step()).collect()

@@ -85,7 +85,7 @@ fn step(size: Size, mixer: &'static str, peer: &'static str, form: Form) -> Task
         let data = bench.data(&config.task)?;
         let mut trainer = Trainer::new(&config, &data, &bench.device)?;
         form.prepare(&mut trainer);
-        export(&file, &trainer, &data.0, config.train.batch_size)?;
+        export(&file, &trainer, &data, config.train.batch_size)?;
         let losses = (0..STEPS).map(|_| trainer.step());
         let losses = losses.collect::<Result<Vec<f64>>>()?;
         drop(trainer);

@@ -1,7 +1,7 @@
 //! The least time of a whole training step.
 
 use super::{chunked, linear_scan, selective_scan, softmax, Extent, Passes, Rates, Work};
-use crate::config::{ModelConfig, RunConfig, StateMixer, TaskConfig};
+use crate::config::{ModelConfig, RunConfig, StateMixer};
 
 /// Bytes of a weight.
 const F32: f64 = 4.0;
@@ -9,25 +9,25 @@ const F32: f64 = 4.0;
 /// Seconds of one training step, with activations of `bytes` bytes; `None` for a mixer whose
 /// arithmetic is not listed here.
 pub(in crate::bench) fn step(config: &RunConfig, rates: &Rates, bytes: f64) -> Option<f64> {
-    let (model, TaskConfig::Mqar(task)) = (&config.model, &config.task);
+    let (model, task) = (&config.model, &config.task);
     let layers = model.n_layers as f64;
     let (core, features) = mixer(model)?;
     let e = Extent {
         batch: config.train.batch_size as f64,
-        len: task.seq_len as f64,
+        len: task.seq_len() as f64,
         width: model.d_model as f64,
         states: model.d_state as f64,
     };
     let mlp = match model.state_mixer {
         StateMixer::Mlp => 8.0 * e.width * e.width,
-        StateMixer::None | StateMixer::Identity => 0.0,
+        _ => 0.0,
     };
-    let labelled = e.batch * task.kv_pairs as f64;
-    let vocabulary = task.vocab_size as f64 * e.width;
+    let labelled = e.batch * task.labels_per_example() as f64;
+    let vocabulary = task.vocab_size() as f64 * e.width;
     // The residual stream, norms and projections in and out, both ways.
     let streams = match model.state_mixer {
         StateMixer::Mlp => 26.0,
-        StateMixer::None | StateMixer::Identity => 14.0,
+        _ => 14.0,
     };
     // A weight multiplies and adds forward, and does both twice on the way back.
     let rows = Work {

@@ -96,8 +96,9 @@ fn a_title_says_only_what_tells_its_panel_from_others() {
 fn panels_are_ordered_by_size_as_numbers_and_then_by_mixer() {
     let rows = [
         changed(|c| {
-            let crate::config::TaskConfig::Mqar(task) = &mut c.task;
-            task.seq_len = 256;
+            if let crate::config::TaskConfig::Mqar(task) = &mut c.task {
+                task.seq_len = 256;
+            }
         }),
         changed(|c| c.model.mixer = "softmax".into()),
         changed(|_| {}),

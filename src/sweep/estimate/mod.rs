@@ -140,11 +140,12 @@ impl Probe {
         let batch = fair.clamp(1, run.train.batch_size);
         let mut run = run.clone();
         run.train.batch_size = batch;
-        let TaskConfig::Mqar(task) = &mut run.task;
-        task.data = Generator::Native;
-        task.train_examples = STEPS * batch;
-        task.test_examples = 1;
-        let data = tasks::load(&run.task)?;
+        if let TaskConfig::Mqar(task) = &mut run.task {
+            task.data = Generator::Native;
+            task.train_examples = STEPS * batch;
+            task.test_examples = 1;
+        }
+        let data = tasks::load(&run.task, None)?;
         let mut trainer = Trainer::new(&run, &data, device)?;
         let (mut before, mut fastest) = (0.0, f64::INFINITY);
         let mut timed = |trainer: &Trainer, event: Event| {

@@ -1,6 +1,6 @@
 //! How much work and memory a run takes, counted from its sizes.
 
-use crate::config::{MqarConfig, RunConfig, TaskConfig};
+use crate::config::{RunConfig, TaskConfig};
 use crate::error::Result;
 use crate::model::{Io, Model};
 use crate::nn::Params;
@@ -96,22 +96,23 @@ pub(super) struct Work {
 
 impl Work {
     pub fn new(run: &RunConfig, sizes: Sizes) -> Self {
-        let TaskConfig::Mqar(task) = &run.task;
+        let task = &run.task;
         let (d, layers) = (run.model.d_model as f64, run.model.n_layers as f64);
-        let [length, labels] = [task.seq_len, task.kv_pairs].map(|x| x as f64);
-        let vocabulary = task.vocab_size as f64;
+        let [length, labels] =
+            [task.tokens_per_example(), task.labels_per_example()].map(|x| x as f64);
+        let vocabulary = task.vocab_size() as f64;
         let positions = if run.model.positions { length } else { 0.0 };
         let parameters = (vocabulary + positions) * d + layers * sizes.block;
         let blocks = FLOPS_PER_WEIGHT * sizes.block + FLOPS_PER_STATE * sizes.state(length);
         let head = FLOPS_PER_WEIGHT * labels * vocabulary * d;
         let example = length * layers * blocks + head;
         let update = FLOPS_PER_UPDATE * parameters;
-        let steps = task.train_examples.div_ceil(run.train.batch_size) as f64;
-        let evaluated = EVALUATION * task.test_examples as f64;
+        let steps = task.train_examples().div_ceil(run.train.batch_size) as f64;
+        let evaluated = EVALUATION * task.tested_examples() as f64;
         Self {
             example,
             update,
-            epoch: steps * update + (task.train_examples as f64 + evaluated) * example,
+            epoch: steps * update + (task.train_examples() as f64 + evaluated) * example,
             bytes: FLOAT * FLOATS_PER_PARAMETER * parameters
                 + data(task)
                 + batch(run, sizes)
@@ -126,21 +127,25 @@ impl Work {
 }
 
 /// Bytes of both splits: tokens, and position and answer of every label.
-fn data(task: &MqarConfig) -> f64 {
-    let examples = task.train_examples + task.test_examples;
-    FLOAT * examples as f64 * (task.seq_len + 2 * task.kv_pairs) as f64
+fn data(task: &TaskConfig) -> f64 {
+    let examples = (task.train_examples() + task.tested_examples()) as f64;
+    match task {
+        TaskConfig::Mqar(mqar) => FLOAT * examples * (mqar.seq_len + 2 * mqar.kv_pairs) as f64,
+        TaskConfig::Lra(_) => examples * task.tokens_per_example() as f64,
+    }
 }
 
 /// Bytes that a step keeps for its backward pass.
 fn batch(run: &RunConfig, sizes: Sizes) -> f64 {
-    let TaskConfig::Mqar(task) = &run.task;
-    let examples = run.train.batch_size.min(task.train_examples) as f64;
+    let task = &run.task;
+    let step = run.train.micro_batch.unwrap_or(run.train.batch_size);
+    let examples = step.min(task.train_examples()) as f64;
     let (d, layers) = (run.model.d_model as f64, run.model.n_layers as f64);
     // A map from d channels has as many features as it has weights for each of them.
     let features = sizes.block / d;
     let token = layers * (FLOATS_PER_CHANNEL * d + FLOATS_PER_FEATURE * features);
-    let head = HEAD_ROWS * task.vocab_size as f64;
-    FLOAT * (examples * task.seq_len as f64 * token + head)
+    let head = HEAD_ROWS * task.vocab_size() as f64;
+    FLOAT * (examples * task.tokens_per_example() as f64 * token + head)
 }
 
 #[cfg(test)]

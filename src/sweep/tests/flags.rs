@@ -79,7 +79,9 @@ fn the_full_preset_is_the_papers_smallest_cell() {
     let run = flags("--preset full --lr paper").single();
     assert!(run.unwrap_err().to_string().contains("--lr paper"));
     let run = flags("--preset full").single().unwrap();
-    let TaskConfig::Mqar(task) = &run.task;
+    let TaskConfig::Mqar(task) = &run.task else {
+        panic!("not MQAR");
+    };
     assert_eq!(
         (task.vocab_size, task.seq_len, task.kv_pairs),
         (8192, 64, 4)
@@ -93,7 +95,9 @@ fn the_full_preset_is_the_papers_smallest_cell() {
 fn flags_change_the_run_of_their_preset() {
     let run = flags("--preset smoke --d 32 --sizes 24:4 --seed 5 --seeds 1 --dropout 0").single();
     let run = run.unwrap();
-    let TaskConfig::Mqar(task) = &run.task;
+    let TaskConfig::Mqar(task) = &run.task else {
+        panic!("not MQAR");
+    };
     assert_eq!((run.model.d_model, run.model.d_state, run.seed), (32, 8, 5));
     assert_eq!((task.seq_len, task.kv_pairs, task.vocab_size), (24, 4, 32));
 }

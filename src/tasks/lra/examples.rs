@@ -131,7 +131,7 @@ mod tests {
         let examples = two_pairs();
         assert_eq!(examples.document(0, 0), [1, 2]);
         assert_eq!(examples.document(0, 1), [3]);
-        assert_eq!(examples.document(1, 0), []);
+        assert!(examples.document(1, 0).is_empty());
         assert_eq!(examples.document(1, 1), [4, 5, 6]);
         assert_eq!((examples.longest(0), examples.longest(1)), (2, 3));
         assert_eq!((examples.len(), examples.tokens()), (2, 6));

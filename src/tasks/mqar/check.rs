@@ -17,10 +17,13 @@ pub fn check(config: &MqarConfig) -> Result<()> {
     check_example(config)?;
     check_split("--train-examples", config.train_examples, config.seq_len)?;
     check_split("--test-examples", config.test_examples, config.seq_len)?;
-    if config.data == Generator::Numpy {
-        numpy::seed(config)?;
+    match config.data {
+        Generator::Native => Ok(()),
+        Generator::Numpy => numpy::seed(config).map(drop),
+        Generator::Files => Err(Error::usage(
+            "--data files: MQAR is generated; take --data native or numpy",
+        )),
     }
-    Ok(())
 }
 
 fn check_example(config: &MqarConfig) -> Result<()> {

@@ -39,6 +39,7 @@ pub fn load(config: &MqarConfig) -> Result<(Dataset, Dataset)> {
     match config.data {
         Generator::Native => Ok(native::load(config)),
         Generator::Numpy => numpy::load(config),
+        Generator::Files => unreachable!("refused by check"),
     }
 }
 

@@ -1,0 +1,125 @@
+//! Sizes from which no data can be made.
+
+use crate::config::{Generator, LraConfig};
+use crate::error::{Error, Result};
+
+/// Refuses them, in a sentence that names the flag.
+pub fn check(config: &LraConfig) -> Result<()> {
+    let name = config.dataset.name();
+    match config.data {
+        Generator::Files => {}
+        Generator::Native if config.dataset.can_be_generated() => {}
+        Generator::Native => {
+            return Err(Error::usage(format!(
+                "--data native: {name} cannot be generated; take --data files"
+            )))
+        }
+        Generator::Numpy => {
+            return Err(Error::usage(
+                "--data numpy is a generator of MQAR; the Long Range Arena has native and files",
+            ))
+        }
+    }
+    check_sizes(config)
+}
+
+fn check_sizes(config: &LraConfig) -> Result<()> {
+    let most = config.dataset.seq_len();
+    let sizes = [
+        ("--train-examples", config.train_examples, 1, 10_000_000),
+        ("--val-examples", config.val_examples, 0, 10_000_000),
+        ("--test-examples", config.test_examples, 1, 10_000_000),
+        ("--vocab-size", config.vocab_size, 4, 256),
+    ];
+    for (flag, size, least, most) in sizes {
+        if !(least..=most).contains(&size) {
+            return Err(Error::usage(format!(
+                "{flag} must be {least} to {most}, not {size}"
+            )));
+        }
+    }
+    if config.dataset.is_picture() {
+        if config.seq_len != most || config.vocab_size != 256 {
+            return Err(Error::usage(format!(
+                "{} has 32 x 32 pixels of 256 grays: leave out --seq-len and --vocab-size",
+                config.dataset.name()
+            )));
+        }
+    } else if !(16..=65_536).contains(&config.seq_len) {
+        return Err(Error::usage(format!(
+            "--seq-len must be 16 to 65536, not {}",
+            config.seq_len
+        )));
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::LraDataset;
+
+    fn of(dataset: LraDataset) -> LraConfig {
+        let [train_examples, val_examples, test_examples] = dataset.examples();
+        LraConfig {
+            dataset,
+            data: Generator::Files,
+            data_seed: 0,
+            vocab_size: dataset.vocab_size(),
+            seq_len: dataset.seq_len(),
+            train_examples,
+            val_examples,
+            test_examples,
+        }
+    }
+
+    #[test]
+    fn the_official_sizes_pass() {
+        for dataset in LraDataset::ALL {
+            check(&of(dataset)).unwrap();
+        }
+    }
+
+    #[test]
+    fn what_cannot_be_is_refused_by_its_flag() {
+        let refused = |config: LraConfig, flag: &str| {
+            let message = check(&config).unwrap_err().to_string();
+            assert!(message.starts_with(flag), "{message}");
+        };
+        let text = of(LraDataset::Text);
+        refused(
+            LraConfig {
+                data: Generator::Native,
+                ..text.clone()
+            },
+            "--data native",
+        );
+        refused(
+            LraConfig {
+                data: Generator::Numpy,
+                ..text.clone()
+            },
+            "--data numpy",
+        );
+        refused(
+            LraConfig {
+                train_examples: 0,
+                ..text.clone()
+            },
+            "--train-examples",
+        );
+        refused(
+            LraConfig {
+                vocab_size: 300,
+                ..text.clone()
+            },
+            "--vocab-size",
+        );
+        refused(LraConfig { seq_len: 3, ..text }, "--seq-len");
+        let image = LraConfig {
+            seq_len: 1000,
+            ..of(LraDataset::Image)
+        };
+        refused(image, "image has 32 x 32 pixels");
+    }
+}
