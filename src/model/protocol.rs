@@ -67,7 +67,7 @@ impl Request {
         let model = ModelConfig {
             mixer: self.mixer.clone(),
             variant: variant.to_owned(),
-            options: self.options(entry)?,
+            options: self.options(entry, variant)?,
             d_model: self.d_model,
             d_state: if entry.expands { self.d_state } else { 1 },
             n_heads: self.n_heads,
@@ -103,7 +103,7 @@ impl Request {
         })
     }
 
-    fn options(&self, entry: &Entry) -> Result<BTreeMap<String, String>> {
+    fn options(&self, entry: &Entry, variant: &str) -> Result<BTreeMap<String, String>> {
         for (name, value) in &self.options {
             let Some(option) = entry.options.iter().find(|o| o.name == name) else {
                 let known: Vec<&str> = entry.options.iter().map(|o| o.name).collect();
@@ -119,6 +119,13 @@ impl Request {
                     known,
                 ));
             };
+            if !option.is_of(variant) {
+                return Err(Error::usage(format!(
+                    "--option {name}={value}: variant `{variant}` of {} has no {name}; {} has it",
+                    entry.name,
+                    option.variants.join(", ")
+                )));
+            }
             if !(option.accepts)(value) {
                 return Err(Error::usage(format!(
                     "--option {name}={value}: not a value of {name}. {}: {}",
@@ -126,10 +133,11 @@ impl Request {
                 )));
             }
         }
-        let resolved = entry.options.iter().map(|o| {
-            let given = self.options.get(o.name).cloned();
-            let value = given.unwrap_or_else(|| (o.default)(self.protocol).to_owned());
-            (o.name.to_owned(), value)
+        let resolved = entry.options.iter().filter_map(|o| {
+            let default = (o.default)(self.protocol);
+            let value = self.options.get(o.name).map_or(default, String::as_str);
+            let recorded = o.is_of(variant) && !(o.implied && value == default);
+            recorded.then(|| (o.name.to_owned(), value.to_owned()))
         });
         Ok(resolved.collect())
     }

@@ -6,7 +6,7 @@ mod cx;
 mod params;
 
 pub use cx::{Cx, Rows};
-pub use params::{Init, Params};
+pub use params::{Init, Params, Scheme};
 
 pub use crate::ops::{linear, linears};
 
