@@ -2,6 +2,8 @@
 
 mod check;
 mod examples;
+mod parquet;
+mod place;
 
 pub use check::check;
 pub use examples::{Examples, Splits};
