@@ -1,7 +1,7 @@
 //! The two columns of a labelled Parquet file: bytes and a whole number.
 
 use crate::error::{Error, Result};
-use parquet::basic::Type;
+use parquet::basic::{Encoding, Type};
 use parquet::column::page::{Page, PageMetadata, PageReader};
 use parquet::column::reader::{get_column_reader, get_typed_column_reader};
 use parquet::data_type::{ByteArray, ByteArrayType, DataType, Int32Type, Int64Type};
@@ -15,6 +15,14 @@ use std::sync::Once;
 
 /// Rows decoded at once: no count that a broken file declares is believed any further.
 const CHUNK: usize = 1024;
+
+/// How bytes and numbers are commonly stored.
+const READ: [Encoding; 4] = [
+    Encoding::PLAIN,
+    Encoding::PLAIN_DICTIONARY,
+    Encoding::RLE_DICTIONARY,
+    Encoding::DELTA_BINARY_PACKED,
+];
 
 /// The first `most` rows of the file at `path`: column `content` (a leaf of bytes, such as `text`
 /// or `img.bytes`) beside the whole number in column `label`.
@@ -55,7 +63,10 @@ enum Fault {
 
 impl From<ParquetError> for Fault {
     fn from(error: ParquetError) -> Self {
-        Self::Broken(error.to_string())
+        match error {
+            ParquetError::NYI(what) => Self::Columns(what),
+            error => Self::Broken(error.to_string()),
+        }
     }
 }
 
@@ -176,8 +187,8 @@ fn column<T: DataType>(
     Ok(values)
 }
 
-/// Pages of a column whose declared sizes have been compared with what is there: the decoder makes
-/// room for a dictionary before it reads it.
+/// Pages of a column that the decoder needs no more room for than the file has bytes: it makes room
+/// for a dictionary, and for the lengths of a delta encoding, before it reads them.
 struct Checked(Box<dyn PageReader>);
 
 impl PageReader for Checked {
@@ -189,6 +200,10 @@ impl PageReader for Checked {
             }) if *num_values as usize > buf.len() => Err(ParquetError::General(format!(
                 "a dictionary of {} bytes declares {num_values} entries",
                 buf.len()
+            ))),
+            Some(page) if !READ.contains(&page.encoding()) => Err(ParquetError::NYI(format!(
+                "pages encoded as {} are not read here",
+                page.encoding()
             ))),
             _ => Ok(page),
         }
