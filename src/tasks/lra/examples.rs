@@ -80,6 +80,17 @@ impl Examples {
         self.tokens.len()
     }
 
+    /// Every token of every document, one behind the other.
+    pub(super) fn all(&self) -> &[u8] {
+        &self.tokens
+    }
+
+    /// Puts `table[token]` in the place of every token.
+    pub(super) fn replace(&mut self, table: &[u8; 256]) {
+        let tokens = self.tokens.iter_mut();
+        tokens.for_each(|token| *token = table[usize::from(*token)]);
+    }
+
     /// The examples at `indices`, in their order.
     #[must_use]
     pub fn select(&self, indices: impl IntoIterator<Item = usize>) -> Self {

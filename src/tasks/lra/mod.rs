@@ -2,9 +2,20 @@
 
 mod check;
 mod examples;
+mod lines;
+mod listops;
+mod parquet;
+mod part;
+mod place;
+mod retrieval;
+#[cfg(test)]
+mod testing;
+mod text;
+mod vocab;
 
 pub use check::check;
 pub use examples::{Examples, Splits};
+pub use retrieval::write_stand_in;
 
 use crate::config::LraConfig;
 use crate::error::{Error, Result};
