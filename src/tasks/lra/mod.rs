@@ -2,6 +2,10 @@
 
 mod check;
 mod examples;
+mod image;
+mod pathfinder;
+mod permutation;
+mod picture;
 
 pub use check::check;
 pub use examples::{Examples, Splits};
