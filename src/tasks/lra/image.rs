@@ -2,10 +2,12 @@
 //! Face.
 
 use super::permutation::{first, permutation, tenth};
-use super::picture::PIXELS;
-use super::{Examples, Splits};
+use super::picture::{self, PIXELS};
+use super::{parquet, place, Examples, Splits};
 use crate::config::{LraConfig, LraDataset};
 use crate::error::{Error, Result};
+use png::ColorType;
+use rayon::prelude::*;
 use std::fs::File;
 use std::io::{BufReader, Read};
 use std::path::Path;
@@ -15,22 +17,28 @@ const RECORD: usize = 1 + 3 * PIXELS;
 
 const CLASSES: u8 = 10;
 
-/// The binary batches in the order of the released code.
-const TRAIN: [&str; 5] = [
-    "cifar-10-batches-bin/data_batch_1.bin",
-    "cifar-10-batches-bin/data_batch_2.bin",
-    "cifar-10-batches-bin/data_batch_3.bin",
-    "cifar-10-batches-bin/data_batch_4.bin",
-    "cifar-10-batches-bin/data_batch_5.bin",
+/// The binary batches in the order of the released code, those for training first.
+const BATCHES: [&str; 6] = [
+    "data_batch_1.bin",
+    "data_batch_2.bin",
+    "data_batch_3.bin",
+    "data_batch_4.bin",
+    "data_batch_5.bin",
+    "test_batch.bin",
 ];
-const TEST: &str = "cifar-10-batches-bin/test_batch.bin";
+
+/// The files of Hugging Face, that for training first.
+const PARQUET: [&str; 2] = [
+    "train-00000-of-00001.parquet",
+    "test-00000-of-00001.parquet",
+];
 
 /// What brings files that are whole.
 const REMEDY: &str = "fetch it again: dsf data fetch lra --dataset image";
 
-/// The pictures under `dir`: of those for training, 90 % train and 10 % validate as the released code
-/// deals them out, when they come from the binary batches. Of each part the first examples are taken, as
-/// many as `config` says.
+/// The pictures under `dir`: of those for training, nine tenths train and the last one validates, in the
+/// permutation of the released code. Its split is that of the binary batches; the parquet files have an
+/// order of their own. Of each part the first examples are taken, as many as `config` says.
 ///
 /// # Errors
 /// A file that is missing or is not what it should be, by its name and record; sizes beyond what was found.
@@ -50,14 +58,27 @@ pub(super) fn load(config: &LraConfig, dir: &Path) -> Result<Splits> {
     })
 }
 
-/// All pictures for training and all for testing, in the order of their files.
+/// All pictures for training and all for testing, in the order of their files; of two editions the
+/// binary one.
 fn read(dir: &Path) -> Result<(Examples, Examples)> {
-    let (mut train, mut test) = (Examples::new(1), Examples::new(1));
-    for batch in TRAIN {
-        read_batch(&dir.join(batch), &mut train)?;
+    let batches = place::find(dir, LraDataset::Image, &BATCHES);
+    let parquet = place::look(dir, LraDataset::Image, &PARQUET);
+    match (batches, parquet) {
+        (Ok(folder), _) => {
+            let (mut train, mut test) = (Examples::new(1), Examples::new(1));
+            let [one, two, three, four, five, last] = BATCHES.map(|batch| folder.join(batch));
+            for batch in [one, two, three, four, five] {
+                read_batch(&batch, &mut train)?;
+            }
+            read_batch(&last, &mut test)?;
+            Ok((train, test))
+        }
+        (Err(_), Some(folder)) => {
+            let [train, test] = PARQUET.map(|name| read_parquet(&folder.join(name)));
+            Ok((train?, test?))
+        }
+        (Err(missing), None) => Err(missing),
     }
-    read_batch(&dir.join(TEST), &mut test)?;
-    Ok((train, test))
 }
 
 /// Adds the records of a binary batch.
@@ -89,6 +110,29 @@ fn read_batch(path: &Path, examples: &mut Examples) -> Result<()> {
         examples.push(&[&pixels], label);
     }
     Ok(())
+}
+
+/// The rows of a parquet file of PNG pictures.
+fn read_parquet(path: &Path) -> Result<Examples> {
+    let rows = parquet::rows(path, "img.bytes", usize::MAX)?;
+    let pictures: Vec<Result<Vec<u8>, String>> = rows
+        .par_iter()
+        .map(|(png, _)| picture::decode(png, ColorType::Rgb))
+        .collect();
+    let mut examples = Examples::new(1);
+    for (number, (colors, (_, label))) in pictures.into_iter().zip(rows).enumerate() {
+        let label = check_label(label, path, number as u64)?;
+        let colors = colors.map_err(|why| {
+            Error::usage(format!(
+                "{}, record {number}: {why}; {REMEDY}",
+                path.display()
+            ))
+        })?;
+        let (colors, _) = colors.as_chunks();
+        let pixels: Vec<u8> = colors.iter().map(|&color| gray(color)).collect();
+        examples.push(&[&pixels], label);
+    }
+    Ok(examples)
 }
 
 fn check_label(label: i64, path: &Path, record: u64) -> Result<u8> {

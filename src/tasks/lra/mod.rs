@@ -3,9 +3,11 @@
 mod check;
 mod examples;
 mod image;
+mod parquet;
 mod pathfinder;
 mod permutation;
 mod picture;
+mod place;
 
 pub use check::check;
 pub use examples::{Examples, Splits};

@@ -2,9 +2,8 @@
 //! file a folder that lists their labels.
 
 use super::permutation::{first, permutation, tenth};
-use super::picture;
-use super::{Examples, Splits};
-use crate::config::LraConfig;
+use super::{picture, place, Examples, Splits};
+use crate::config::{LraConfig, LraDataset};
 use crate::error::{Error, Result};
 use png::ColorType;
 use rayon::prelude::*;
@@ -12,7 +11,7 @@ use std::fs;
 use std::path::{Component, Path, PathBuf};
 
 /// The hard level, the only one that is trained on.
-const LEVEL: &str = "pathfinder32/curv_contour_length_14";
+const LEVEL: &str = "curv_contour_length_14";
 
 /// Pictures that are decoded before they are moved to where they stay.
 const AT_ONCE: usize = 4096;
@@ -33,7 +32,7 @@ struct Listed {
 /// # Errors
 /// A file that is missing or is not what it should be, by its name and line; sizes beyond what was found.
 pub(super) fn load(config: &LraConfig, dir: &Path) -> Result<Splits> {
-    let level = dir.join(LEVEL);
+    let level = place::find(dir, LraDataset::Pathfinder, &[LEVEL])?.join(LEVEL);
     let (listed, warnings) = without_empty(list(&level)?)?;
     let order = permutation(listed.len());
     let tenth = tenth(listed.len());
@@ -101,12 +100,14 @@ fn metadata_files(folder: &Path) -> Result<Vec<PathBuf>> {
     Ok(files.into_iter().map(|(_, path)| path).collect())
 }
 
-/// Picture and label of a line `imgs/0 sample_0.png 0 1 ..`, whose path leads down only.
+/// Picture and label of a line `imgs/0 sample_0.png 0 1 ..`, whose path leads down only and can be printed.
 fn parse(line: &[u8]) -> Option<(PathBuf, u8)> {
     let mut fields = std::str::from_utf8(line).ok()?.split_ascii_whitespace();
-    let picture = Path::new(fields.next()?).join(fields.next()?);
-    let mut parts = picture.components();
-    if !parts.all(|part| matches!(part, Component::Normal(_))) {
+    let (folder, file) = (fields.next()?, fields.next()?);
+    let picture = Path::new(folder).join(file);
+    let leads_down = |part| matches!(part, Component::Normal(_));
+    let printable = |name: &str| !name.contains(char::is_control);
+    if !picture.components().all(leads_down) || !printable(folder) || !printable(file) {
         return None;
     }
     let label = match fields.nth(1)? {

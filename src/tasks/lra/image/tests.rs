@@ -1,7 +1,12 @@
 use super::*;
 use crate::config::Generator;
+use ::parquet::data_type::{ByteArray, ByteArrayType, Int64Type};
+use ::parquet::file::writer::SerializedFileWriter;
+use ::parquet::schema::parser::parse_message_type;
+use picture::encode;
 use proptest::prelude::*;
 use std::fs;
+use std::sync::Arc;
 use tempfile::TempDir;
 
 fn config(train_examples: usize, val_examples: usize, test_examples: usize) -> LraConfig {
@@ -25,21 +30,21 @@ fn record(value: u8) -> Vec<u8> {
 }
 
 fn write(dir: &TempDir, name: &str, bytes: &[u8]) {
-    let path = dir.path().join(name);
-    fs::create_dir_all(path.parent().unwrap()).unwrap();
-    fs::write(path, bytes).unwrap();
+    let folder = dir.path().join("cifar-10-batches-bin");
+    fs::create_dir_all(&folder).unwrap();
+    fs::write(folder.join(name), bytes).unwrap();
 }
 
 /// Ten records for training with values 0 to 9, two in each batch; three for testing from 100 on.
 fn world() -> TempDir {
     let dir = tempfile::tempdir().unwrap();
-    for (batch, name) in TRAIN.iter().enumerate() {
+    for (batch, name) in BATCHES[..5].iter().enumerate() {
         let first = 2 * batch as u8;
         write(&dir, name, &[record(first), record(first + 1)].concat());
     }
     write(
         &dir,
-        TEST,
+        BATCHES[5],
         &[record(100), record(101), record(102)].concat(),
     );
     dir
@@ -97,7 +102,7 @@ fn a_cut_record_is_named() {
         (vec![], "record 0: expected 3073 bytes, found 0"),
     ] {
         let dir = world();
-        write(&dir, TRAIN[3], &bytes);
+        write(&dir, BATCHES[3], &bytes);
         let message = refusal(&dir);
         assert!(
             message.contains(&format!("data_batch_4.bin, {part}")),
@@ -111,7 +116,7 @@ fn a_label_without_a_class_is_named() {
     let dir = world();
     let mut bytes = record(3).repeat(3);
     bytes[2 * RECORD] = 10;
-    write(&dir, TEST, &bytes);
+    write(&dir, BATCHES[5], &bytes);
     let message = refusal(&dir);
     let part = "test_batch.bin, record 2: expected a label of 0 to 9, found 10";
     assert!(message.contains(part), "{message}");
@@ -120,8 +125,85 @@ fn a_label_without_a_class_is_named() {
 #[test]
 fn a_missing_batch_is_named() {
     let dir = world();
-    fs::remove_file(dir.path().join(TRAIN[2])).unwrap();
-    assert!(refusal(&dir).contains("data_batch_3.bin"));
+    let batch = dir.path().join("cifar-10-batches-bin").join(BATCHES[2]);
+    fs::remove_file(batch).unwrap();
+    assert!(refusal(&dir).contains("there is no data_batch_3.bin"));
+}
+
+/// The edition of Hugging Face: the file of training holds `train`, that of testing one gray picture.
+fn parquet_world(train: &[(Vec<u8>, i64)]) -> TempDir {
+    let dir = tempfile::tempdir().unwrap();
+    let folder = dir.path().join("plain_text");
+    fs::create_dir_all(&folder).unwrap();
+    let one = encode(32, ColorType::Rgb, |_| 100);
+    fs::write(folder.join(PARQUET[0]), parquet_of(train)).unwrap();
+    fs::write(folder.join(PARQUET[1]), parquet_of(&[(one, 0)])).unwrap();
+    dir
+}
+
+fn parquet_of(rows: &[(Vec<u8>, i64)]) -> Vec<u8> {
+    let schema =
+        "message m { optional group img { optional binary bytes; } optional int64 label; }";
+    let schema = Arc::new(parse_message_type(schema).unwrap());
+    let mut writer = SerializedFileWriter::new(Vec::new(), schema, Arc::default()).unwrap();
+    let mut group = writer.next_row_group().unwrap();
+    let pictures: Vec<ByteArray> = rows.iter().map(|(png, _)| png.clone().into()).collect();
+    let labels: Vec<i64> = rows.iter().map(|(_, label)| *label).collect();
+    let mut column = group.next_column().unwrap().unwrap();
+    let levels = vec![2; rows.len()];
+    column
+        .typed::<ByteArrayType>()
+        .write_batch(&pictures, Some(&levels), None)
+        .unwrap();
+    column.close().unwrap();
+    let mut column = group.next_column().unwrap().unwrap();
+    let levels = vec![1; rows.len()];
+    column
+        .typed::<Int64Type>()
+        .write_batch(&labels, Some(&levels), None)
+        .unwrap();
+    column.close().unwrap();
+    group.close().unwrap();
+    writer.into_inner().unwrap()
+}
+
+#[test]
+fn parquet_files_are_read_where_there_are_no_batches() {
+    let row = |value: u8| (encode(32, ColorType::Rgb, |_| value), i64::from(value % 10));
+    let dir = parquet_world(&(0..10).map(row).collect::<Vec<_>>());
+    let splits = load(&config(9, 1, 1), dir.path()).unwrap();
+    assert_eq!(values(&splits.train), [2, 6, 1, 8, 4, 5, 0, 9, 3]);
+    assert_eq!(values(&splits.val), [7]);
+    assert_eq!(values(&splits.test), [100]);
+}
+
+#[test]
+fn the_channels_of_a_parquet_picture_stand_pixel_by_pixel() {
+    let red = |i: usize| if i.is_multiple_of(3) { 255 } else { 0 };
+    let dir = parquet_world(&[(encode(32, ColorType::Rgb, red), 0)]);
+    let splits = load(&config(1, 0, 1), dir.path()).unwrap();
+    assert_eq!(splits.train.document(0, 0), [76; PIXELS]);
+}
+
+#[test]
+fn a_wrong_row_of_a_parquet_file_is_named() {
+    let good = (encode(32, ColorType::Rgb, |_| 3), 3);
+    let wrong = [
+        ((b"GIF89a".to_vec(), 3), "record 1: a damaged PNG"),
+        (
+            (encode(32, ColorType::Grayscale, |_| 3), 3),
+            "found 32 x 32 pixels, Grayscale",
+        ),
+        (
+            (good.0.clone(), -1),
+            "record 1: expected a label of 0 to 9, found -1",
+        ),
+    ];
+    for (row, part) in wrong {
+        let message = refusal(&parquet_world(&[good.clone(), row]));
+        assert!(message.contains(PARQUET[0]), "{message}");
+        assert!(message.contains(part), "{message}");
+    }
 }
 
 #[test]
@@ -173,7 +255,7 @@ proptest! {
         let mut bytes = record(3).repeat(2);
         bytes[at] = value;
         bytes.truncate(keep);
-        write(&dir, TRAIN[4], &bytes);
+        write(&dir, BATCHES[4], &bytes);
         match load(&config(1, 0, 1), dir.path()) {
             Ok(splits) => prop_assert_eq!(splits.train.tokens(), PIXELS),
             Err(error) => prop_assert!(error.to_string().contains("data_batch_5.bin, record")),

@@ -1,5 +1,5 @@
 use super::*;
-use crate::config::{Generator, LraDataset};
+use crate::config::Generator;
 use picture::{encode, PIXELS};
 use proptest::prelude::*;
 use tempfile::TempDir;
@@ -43,7 +43,7 @@ impl World {
     }
 
     fn file(&self, name: &str) -> PathBuf {
-        self.0.path().join(LEVEL).join(name)
+        self.0.path().join("pathfinder32").join(LEVEL).join(name)
     }
 
     fn picture(&self, k: usize, i: usize) -> PathBuf {
@@ -149,7 +149,7 @@ fn a_missing_picture_is_named() {
 #[test]
 fn a_line_that_lists_no_picture_is_named() {
     let good = b"imgs/0 sample_0.png 0 1 1.0\n";
-    let wrong: [&[u8]; 7] = [
+    let wrong: [&[u8]; 8] = [
         b"imgs/0 sample_0.png 0",
         b"imgs/0 sample_0.png 0 2 1.0",
         b"imgs/0 sample_0.png 0 1.0 1.0",
@@ -157,6 +157,7 @@ fn a_line_that_lists_no_picture_is_named() {
         b"/etc passwd 0 1",
         b"\x93NUMPY\x01\x00v\x00{'descr': '<f8'}",
         b"imgs/0 sample_\xFF.png 0 1",
+        b"imgs/0 sample_\x00.png 0 1",
     ];
     for line in wrong {
         let world = World::of(&[&[1]]);
@@ -181,6 +182,16 @@ fn a_name_without_a_number_is_refused_and_a_hidden_one_passed_over() {
     fs::write(world.file("metadata/all.npy"), b"").unwrap();
     let message = world.refusal();
     assert!(message.contains("all.npy: expected a number"), "{message}");
+}
+
+#[test]
+fn missing_data_are_named_with_what_gets_them() {
+    let dir = tempfile::tempdir().unwrap();
+    let message = load(&config(1, 0, 0), dir.path()).unwrap_err().to_string();
+    assert!(
+        message.contains("there is no curv_contour_length_14"),
+        "{message}"
+    );
 }
 
 #[test]
@@ -245,7 +256,7 @@ proptest! {
             Ok(splits) => prop_assert_eq!(splits.train.len(), 1),
             Err(error) => {
                 let message = error.to_string();
-                let named = ["0.npy", "imgs", "--train-examples"];
+                let named = ["0.npy, line ", LEVEL, "--train-examples"];
                 prop_assert!(named.iter().any(|name| message.contains(name)), "{}", message);
             }
         }
