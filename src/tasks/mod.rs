@@ -2,6 +2,7 @@
 
 pub mod lra;
 pub mod mqar;
+mod mt19937;
 
 use crate::config::TaskConfig;
 use crate::error::Result;

@@ -2,20 +2,15 @@
 
 mod check;
 mod examples;
-mod lines;
-mod listops;
+mod image;
 mod parquet;
-mod part;
+mod pathfinder;
+mod permutation;
+mod picture;
 mod place;
-mod retrieval;
-#[cfg(test)]
-mod testing;
-mod text;
-mod vocab;
 
 pub use check::check;
 pub use examples::{Examples, Splits};
-pub use retrieval::write_stand_in;
 
 use crate::config::LraConfig;
 use crate::error::{Error, Result};
