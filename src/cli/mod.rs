@@ -2,6 +2,7 @@
 
 mod bench;
 mod check;
+mod data;
 mod device;
 mod mixers;
 mod mqar;
@@ -62,6 +63,8 @@ enum Command {
     Mixers(mixers::Arguments),
     /// Hold the program against numbers computed elsewhere.
     Check(check::Arguments),
+    /// Download data, and see what is there.
+    Data(data::Arguments),
     /// Time training steps and single ops.
     Bench(bench::Arguments),
     /// Print the completions of a shell, to be sourced by it.
@@ -197,6 +200,7 @@ pub fn main() -> u8 {
         Command::Report(arguments) => report::main(arguments, &global),
         Command::Mixers(arguments) => mixers::main(arguments),
         Command::Check(arguments) => check::main(arguments),
+        Command::Data(arguments) => data::main(arguments, &global),
         Command::Bench(arguments) => bench::main(arguments, &global),
         Command::Worker(arguments) => worker::main(arguments, &global),
         Command::Completions { shell } => {
