@@ -59,6 +59,32 @@ pub fn load(config: &TaskConfig, data_dir: Option<&Path>) -> Result<Data> {
     }
 }
 
+impl Data {
+    /// What the reader of files should know but that stops nothing.
+    pub fn warnings(&self) -> &[String] {
+        match self {
+            Self::Recall { .. } => &[],
+            Self::Documents(splits) => &splits.warnings,
+        }
+    }
+
+    /// What the commonest answer scores on the test split, in a task of classes.
+    pub fn majority(&self) -> Option<f64> {
+        match self {
+            Self::Recall { .. } => None,
+            Self::Documents(splits) => Some(splits.test.majority()),
+        }
+    }
+
+    /// Digits over all examples where they may come from files; empty where the config says it all.
+    pub fn digest(&self) -> String {
+        match self {
+            Self::Recall { .. } => String::new(),
+            Self::Documents(splits) => splits.fingerprint(),
+        }
+    }
+}
+
 /// Refuses sizes from which no data can be made; [`load`] asks it first.
 pub fn check(config: &TaskConfig) -> Result<()> {
     match config {

@@ -3,22 +3,46 @@
 mod check;
 mod examples;
 mod image;
+mod lines;
+mod listops;
 mod parquet;
+mod part;
 mod pathfinder;
 mod permutation;
 mod picture;
 mod place;
+mod retrieval;
+#[cfg(test)]
+mod testing;
+mod text;
+mod vocab;
 
 pub use check::check;
 pub use examples::{Examples, Splits};
+pub use retrieval::write_stand_in;
 
-use crate::config::LraConfig;
-use crate::error::{Error, Result};
+use crate::cache;
+use crate::config::{LraConfig, LraDataset};
+use crate::error::Result;
 use std::path::Path;
 
-/// The splits of `config`, generated, or read from files under `data_dir` (see `dsf data fetch`).
+/// The splits of `config`, generated, or read from files under `data_dir`; `None` is where
+/// `dsf data fetch` puts them.
 pub fn load(config: &LraConfig, data_dir: Option<&Path>) -> Result<Splits> {
     check(config)?;
-    let _ = data_dir;
-    Err(Error::usage("no loader"))
+    let downloads;
+    let dir = match data_dir {
+        Some(dir) => dir,
+        None => {
+            downloads = cache::lra()?;
+            &downloads
+        }
+    };
+    match config.dataset {
+        LraDataset::Listops => listops::load(config, dir),
+        LraDataset::Text => text::load(config, dir),
+        LraDataset::Retrieval => retrieval::load(config, dir),
+        LraDataset::Image => image::load(config, dir),
+        LraDataset::Pathfinder => pathfinder::load(config, dir),
+    }
 }

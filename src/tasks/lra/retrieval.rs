@@ -29,6 +29,7 @@ pub(super) fn load(config: &LraConfig, dir: &Path) -> Result<Splits> {
         train: part(Part::Train, FILES[0], config.train_examples)?,
         val: part(Part::Val, FILES[1], config.val_examples)?,
         test: part(Part::Test, FILES[2], config.test_examples)?,
+        warnings: Vec::new(),
     };
     encode(&mut splits, config)?;
     Ok(splits)

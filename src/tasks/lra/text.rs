@@ -58,6 +58,7 @@ pub(super) fn load(config: &LraConfig, dir: &Path) -> Result<Splits> {
         train: encode(&used),
         val: encode(&held_out),
         test: encode(&tests),
+        warnings: Vec::new(),
     })
 }
 

@@ -106,6 +106,7 @@ mod tests {
             train: of(&[&[7, 7, RAW_END], &[9, RAW_END]]),
             val: of(&[]),
             test: of(&[&[9, 8, RAW_END]]),
+            warnings: Vec::new(),
         };
         encode(&mut splits, &config).unwrap();
         assert_eq!(splits.train, of(&[&[3, 3, END], &[4, END]]));
