@@ -58,8 +58,8 @@ fn parse(line: Line, seq_len: usize) -> Result<(Vec<u8>, u8), String> {
             excerpt(line.text)
         ));
     };
-    // Four bytes of a line are no less than a token.
-    let mut document = Vec::with_capacity(source.len() / 4 + 2);
+    // About six bytes of a line make a token.
+    let mut document = Vec::with_capacity(source.len() / 6 + 2);
     let mut open = 0_usize;
     for word in source.split(u8::is_ascii_whitespace) {
         let Some(code) = code(word)? else { continue };
@@ -72,8 +72,11 @@ fn parse(line: Line, seq_len: usize) -> Result<(Vec<u8>, u8), String> {
             open = open.checked_sub(1).ok_or("a `]` closes no operator")?;
         }
     }
-    if document.is_empty() || open > 0 {
-        return Err(format!("{open} operators are not closed"));
+    if document.is_empty() {
+        return Err("the expression is empty".to_owned());
+    }
+    if open > 0 {
+        return Err(format!("operators without a `]`: {open}"));
     }
     document.truncate(seq_len - 1);
     document.push(RAW_END);

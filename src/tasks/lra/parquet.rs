@@ -27,6 +27,7 @@ const READ: [Encoding; 4] = [
 /// The first `most` rows of the file at `path`: column `content` (a leaf of bytes, such as `text`
 /// or `img.bytes`) beside the whole number in column `label`.
 pub(super) fn rows(path: &Path, content: &str, most: usize) -> Result<Vec<(Vec<u8>, i64)>> {
+    let most = most.min(i64::MAX as usize);
     let file = File::open(path).map_err(Error::io("read", path))?;
     // The decoder trusts page headers and panics on some that contradict each other, such as an
     // entry of a dictionary in a column without one. All that it works on is dropped here.
@@ -95,13 +96,17 @@ fn read(file: File, content: &str, most: usize) -> Result<Vec<(Vec<u8>, i64)>, F
         if wanted == 0 {
             break;
         }
+        let declared = reader.metadata().row_group(group).num_rows();
         let contents = bytes(&reader, group, content, wanted)?;
         let labels = numbers(&reader, group, wanted)?;
-        if contents.len() != labels.len() {
+        let held = [contents.len(), labels.len()];
+        if held
+            .iter()
+            .any(|n| *n as i64 != declared.min(wanted as i64))
+        {
+            let [contents, labels] = held;
             return Err(Fault::Broken(format!(
-                "`{content}` has {} rows and `label` has {}",
-                contents.len(),
-                labels.len()
+                "of {declared} rows it has {contents} of `{content}` and {labels} of `label`"
             )));
         }
         rows.extend(contents.into_iter().zip(labels));

@@ -33,10 +33,11 @@ pub(super) fn look(dir: &Path, dataset: LraDataset, names: &[&str]) -> Option<Pa
 
 /// As [`look`]; none is an error that names the first file missing and how to get it.
 pub(super) fn find(dir: &Path, dataset: LraDataset, names: &[&str]) -> Result<PathBuf> {
-    look(dir, dataset, names).ok_or_else(|| missing(dir, dataset, names))
+    look(dir, dataset, names).ok_or_else(|| Error::usage(missing(dir, dataset, names)))
 }
 
-fn missing(dir: &Path, dataset: LraDataset, names: &[&str]) -> Error {
+/// The sentence about the first of `names` that is missing.
+pub(super) fn missing(dir: &Path, dataset: LraDataset, names: &[&str]) -> String {
     let begun = |folder: &PathBuf| names.first().is_some_and(|n| folder.join(n).exists());
     let begun = candidates(dir, dataset).into_iter().find(begun);
     let place = begun.clone().unwrap_or_else(|| dir.to_owned());
@@ -54,11 +55,11 @@ fn missing(dir: &Path, dataset: LraDataset, names: &[&str]) -> Error {
     } else {
         String::new()
     };
-    Error::usage(format!(
+    format!(
         "{name}: there is no {} in {looked}; `dsf data fetch lra --dataset {name}` gets the data, \
          {generate}and --data-dir DIR names the folder of data that lies elsewhere",
         absent.copied().unwrap_or("file"),
-    ))
+    )
 }
 
 #[cfg(test)]

@@ -71,13 +71,10 @@ fn find(dir: &Path) -> Result<[PathBuf; 2]> {
     if let Some(dir) = place::look(dir, LraDataset::Text, &folders) {
         return Ok(["train", "test"].map(|name| dir.join(name)));
     }
-    Err(match place::find(dir, LraDataset::Text, &FILES) {
-        Err(Error::Usage(sentence)) => Error::usage(format!(
-            "{sentence}; the folder form, aclImdb/{{train,test}}/{{neg,pos}}/*.txt, serves as well"
-        )),
-        Err(error) => error,
-        Ok(dir) => Error::usage(format!("{} is being changed", dir.display())),
-    })
+    Err(Error::usage(format!(
+        "{}; the folder form, aclImdb/{{train,test}}/{{neg,pos}}/*.txt, serves as well",
+        place::missing(dir, LraDataset::Text, &FILES)
+    )))
 }
 
 fn read(path: &Path) -> Result<Vec<Review>> {

@@ -58,10 +58,10 @@ fn broken_rows_are_refused_by_file_and_line() {
     refused(b"[MEAN 1 2 ]\t1\n", "unknown symbol `[MEAN`");
     refused(b"[MIN 1 \xff\xfe ]\t1\n", "unknown symbol");
     refused(b"[MIN 12 ]\t1\n", "unknown symbol `12`");
-    refused(b"[MIN 1 2\t1\n", "1 operators are not closed");
+    refused(b"[MIN 1 2\t1\n", "operators without a `]`: 1");
     refused(b"[MIN 1 ] ]\t1\n", "more behind the end");
     refused(b"]\t1\n", "closes no operator");
-    refused(b"\t1\n", "0 operators are not closed");
+    refused(b"\t1\n", "the expression is empty");
     refused(b"( ( [MIN 1 ) 2 ", "the file ends inside this line");
 }
 

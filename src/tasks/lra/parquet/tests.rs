@@ -107,6 +107,53 @@ fn what_is_no_parquet_file_is_to_be_got_again() {
     }
 }
 
+/// Hands out one page.
+struct One(Option<Page>);
+
+impl Iterator for One {
+    type Item = Parquet<Page>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        self.get_next_page().transpose()
+    }
+}
+
+impl PageReader for One {
+    fn get_next_page(&mut self) -> Parquet<Option<Page>> {
+        Ok(self.0.take())
+    }
+
+    fn peek_next_page(&mut self) -> Parquet<Option<PageMetadata>> {
+        Ok(None)
+    }
+
+    fn skip_next_page(&mut self) -> Parquet<()> {
+        Ok(())
+    }
+}
+
+#[test]
+fn no_room_is_made_for_more_entries_than_a_page_has_bytes() {
+    let dictionary = |num_values, encoding| {
+        let page = Page::DictionaryPage {
+            buf: vec![0; 8].into(),
+            num_values,
+            encoding,
+            is_sorted: false,
+        };
+        let page = Checked(Box::new(One(Some(page)))).get_next_page();
+        page.map(|page| page.is_some()).map_err(|e| e.to_string())
+    };
+    assert_eq!(dictionary(2, Encoding::PLAIN), Ok(true));
+    let message = dictionary(u32::MAX, Encoding::PLAIN).unwrap_err();
+    assert!(
+        message.contains("8 bytes declares 4294967295 entries"),
+        "{message}"
+    );
+    let message = dictionary(2, Encoding::DELTA_BYTE_ARRAY).unwrap_err();
+    assert!(message.contains("are not read here"), "{message}");
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(400))]
 
