@@ -106,6 +106,6 @@ impl Mlp {
 
     /// `(.., d)` in and out.
     pub fn forward(&self, x: &Tensor) -> Result<Tensor> {
-        ops::mlp(x, [&self.w1, &self.b1], [&self.w2, &self.b2])
+        ops::mlp(x, [&self.w1, &self.b1], [&self.w2, &self.b2], [None; 2])
     }
 }
