@@ -116,11 +116,14 @@ fn small(etag: &str, commit: &str) -> Answer {
 
 #[test]
 fn a_hub_that_refuses_or_is_none_is_one_sentence() {
+    let mut nowhere = small("abc", COMMIT);
+    nowhere.status = 302;
     for (answer, says) in [
         (Answer::status(404), "404 Not Found"),
         (Answer::status(401), "wants a login"),
         (Answer::ok(b"<html>"), "is this a Hugging Face hub?"),
         (Answer::status(500), "500 Internal"),
+        (nowhere, "makes no sense"),
         (
             small("../../../evil", COMMIT),
             "`../../../evil`, which is none",

@@ -5,6 +5,7 @@ use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread::{self, JoinHandle};
+use std::time::Duration;
 
 #[derive(Clone, Debug)]
 pub struct Request {
@@ -35,6 +36,8 @@ pub struct Answer {
     pub body: Vec<u8>,
     /// Hang up after so many bytes of the body.
     pub cut: Option<usize>,
+    /// After that, say nothing more, but do not hang up either.
+    pub hang: bool,
     /// Say nothing about the length.
     pub lengthless: bool,
 }
@@ -117,6 +120,9 @@ impl Server {
                 let answer = answer(&request, before);
                 requests.lock().unwrap().push(request);
                 let _ = write(&mut stream, &answer); // the client may have gone
+                while answer.hang && !ended.load(Ordering::SeqCst) {
+                    thread::sleep(Duration::from_millis(10));
+                }
             }
         });
         Self {
