@@ -1,6 +1,6 @@
 //! Datasets out of an archive: one download and one unpacking for all that share it.
 
-use super::catalogue::{Entry, Origin, State};
+use super::catalogue::{Entry, State};
 use super::checksum::Checksum;
 use super::download::{download, failed, Wanted};
 use super::host::Host;
@@ -9,30 +9,6 @@ use super::{make_folder, record, unpack, Order, Source};
 use crate::error::{Error, Result};
 use std::fs;
 use std::path::{Path, PathBuf};
-
-/// An archive and what is published about it.
-pub(super) struct Published {
-    pub file: &'static str,
-    pub url: &'static str,
-    pub bytes: Option<u64>,
-    pub md5: Option<&'static str>,
-}
-
-/// CIFAR-10 in binary form.
-pub(super) const CIFAR: Published = Published {
-    file: "cifar-10-binary.tar.gz",
-    url: "https://www.cs.toronto.edu/~kriz/cifar-10-binary.tar.gz",
-    bytes: Some(170_052_171),
-    md5: Some("c32a1d4ab5d03f1284b67883e8d87530"),
-};
-
-/// The Long Range Arena; nothing is published about its bytes.
-pub(super) const LRA: Published = Published {
-    file: "lra_release.gz",
-    url: "https://storage.googleapis.com/long-range-arena/lra_release.gz",
-    bytes: None,
-    md5: None,
-};
 
 /// Where archives and everything unfinished lie below a data root.
 pub(super) const FOLDER: &str = "archives";
@@ -45,7 +21,7 @@ pub(super) fn fetch(
     host: &mut Host,
 ) -> Result<()> {
     let folder = order.root.join(FOLDER);
-    let archive = folder.join(&source.file);
+    let archive = folder.join(source.file);
     if order.force || !archive.exists() {
         get(&archive, source, order, host)?;
     }
@@ -119,14 +95,5 @@ fn remove_folder(folder: &Path) -> Result<()> {
     match fs::remove_dir_all(folder) {
         Err(e) if e.kind() != std::io::ErrorKind::NotFound => Err(Error::io("remove", folder)(e)),
         _ => Ok(()),
-    }
-}
-
-/// The archive of `origin`; none for the hub.
-pub(super) fn published(origin: Origin) -> Option<&'static Published> {
-    match origin {
-        Origin::Hub => None,
-        Origin::Cifar => Some(&CIFAR),
-        Origin::Lra => Some(&LRA),
     }
 }

@@ -3,13 +3,12 @@
 
 use super::checksum::Checksum;
 use super::host::Host;
-use super::http::{self, Failure};
+use super::http::{self, Failure, Piece, Request, SILENCE};
 use super::part::{Part, Version};
 use crate::error::{Error, Result};
-use std::io::{self, Read};
+use std::io;
 use std::path::Path;
 use ureq::http::{header, Response, StatusCode};
-use ureq::{Agent, Body};
 
 /// Failures in a row, without a byte between them, after which a download is given up.
 const TRIES: u32 = 4;
@@ -22,7 +21,7 @@ pub(super) struct Wanted<'a> {
     /// Its published length.
     pub bytes: Option<u64>,
     pub checksum: Checksum,
-    /// Told to the host of `url` alone.
+    /// See [`Request::token`].
     pub token: Option<&'a str>,
 }
 
@@ -69,11 +68,10 @@ pub(super) fn failed(url: &str, reason: String) -> Error {
 
 /// Attempts until the part is whole.
 fn persist(wanted: &Wanted, part: &mut Part, host: &mut Host) -> Result<()> {
-    let agent = http::agent();
     let mut failures = 0;
     loop {
         let before = part.len();
-        let reason = match attempt(wanted, &agent, part, host)? {
+        let reason = match attempt(wanted, part, host)? {
             Ok(()) => return Ok(()),
             Err(Failure::Final(reason)) => return Err(failed(wanted.url, reason)),
             Err(Failure::Passing(reason)) => reason,
@@ -89,35 +87,49 @@ fn persist(wanted: &Wanted, part: &mut Part, host: &mut Host) -> Result<()> {
 }
 
 /// One request and what it brings. The outer error ends the download, the inner one the attempt.
-fn attempt(
-    wanted: &Wanted,
-    agent: &Agent,
-    part: &mut Part,
-    host: &mut Host,
-) -> Result<Result<(), Failure>> {
+fn attempt(wanted: &Wanted, part: &mut Part, host: &mut Host) -> Result<Result<(), Failure>> {
     host.go_on()?;
     let from = part.len();
     if from > 0 && part.whole() == Some(from) {
         return Ok(Ok(())); // stopped between the last byte and the checksum
     }
-    let answer = http::get(agent, wanted.url, wanted.token, from, part.validator());
-    let response = match answer {
-        Ok(response) => response,
-        Err(failure) => return Ok(Err(failure)),
-    };
-    if let Err(failure) = accept(wanted, &response, part)? {
-        return Ok(Err(failure));
+    let answer = http::ask(Request {
+        url: wanted.url.to_owned(),
+        token: wanted.token.map(str::to_owned),
+        from,
+        validator: part.validator().map(str::to_owned),
+    });
+    let mut accepted = false;
+    loop {
+        // The client itself knows when a server has been silent for too long.
+        let Ok(piece) = host.receive(&answer, 4 * SILENCE)? else {
+            return Ok(Err(broke_off(part, "no answer")));
+        };
+        match piece {
+            Piece::Head(head) => {
+                if let Err(failure) = accept(wanted, &head, part)? {
+                    return Ok(Err(failure));
+                }
+                accepted = true;
+                if let Some(whole) = part.whole() {
+                    host.watch.total(whole);
+                }
+            }
+            Piece::Bytes(bytes) => part.append(&bytes)?,
+            Piece::End => return check_length(part),
+            Piece::Failed(Failure::Passing(reason)) if accepted => {
+                return Ok(Err(broke_off(part, &reason)));
+            }
+            Piece::Failed(failure) => return Ok(Err(failure)),
+        }
+        host.watch.reach(part.len());
     }
-    if let Some(whole) = part.whole() {
-        host.watch.total(whole);
-    }
-    copy(response.into_body(), part, host)
 }
 
 /// Makes `part` ready for the body of `response`, or says why that body is not wanted.
 fn accept(
     wanted: &Wanted,
-    response: &Response<Body>,
+    response: &Response<()>,
     part: &mut Part,
 ) -> Result<Result<(), Failure>> {
     let from = part.len();
@@ -155,20 +167,8 @@ fn accept(
     }
 }
 
-/// Appends a body to the part.
-fn copy(body: Body, part: &mut Part, host: &mut Host) -> Result<Result<(), Failure>> {
-    let mut reader = body.into_reader();
-    let mut buffer = vec![0; 1 << 17];
-    loop {
-        host.watch.reach(part.len());
-        host.go_on()?;
-        match reader.read(&mut buffer) {
-            Ok(0) => break,
-            Ok(n) => part.append(&buffer[..n])?,
-            Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
-            Err(e) => return Ok(Err(broke_off(part, &e.to_string()))),
-        }
-    }
+/// A body that ended is all that was announced, or another attempt is needed.
+fn check_length(part: &mut Part) -> Result<Result<(), Failure>> {
     match part.whole() {
         Some(whole) if part.len() < whole => Ok(Err(broke_off(part, "the server closed it"))),
         Some(whole) if part.len() > whole => {

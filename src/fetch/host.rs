@@ -2,6 +2,7 @@
 
 use crate::error::{Error, Result};
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::time::{Duration, Instant};
 
 /// Hears how far a download or an unpacking is.
@@ -38,6 +39,23 @@ impl Host<'_> {
             return Err(Error::Interrupted);
         }
         Ok(())
+    }
+
+    /// What another thread sends, which may wait for a network that cannot be hurried; within
+    /// `limit`, unless stopped.
+    pub(super) fn receive<T>(
+        &self,
+        sent: &Receiver<T>,
+        limit: Duration,
+    ) -> Result<Result<T, RecvTimeoutError>> {
+        let end = Instant::now() + limit;
+        loop {
+            self.go_on()?;
+            match sent.recv_timeout(LOOK) {
+                Err(RecvTimeoutError::Timeout) if Instant::now() < end => {}
+                other => return Ok(other),
+            }
+        }
     }
 
     /// Sleeps, unless stopped.

@@ -1,5 +1,8 @@
 //! One request, and which of its failures pass.
 
+use std::io::{ErrorKind, Read};
+use std::sync::mpsc::{sync_channel, Receiver, SyncSender};
+use std::thread;
 use std::time::Duration;
 use ureq::config::RedirectAuthHeaders;
 use ureq::http::{header, Response, StatusCode};
@@ -7,7 +10,11 @@ use ureq::{Agent, Body};
 
 const CONNECT: Duration = Duration::from_secs(20);
 /// A server that says nothing for so long has gone.
-const SILENCE: Duration = Duration::from_secs(60);
+pub(super) const SILENCE: Duration = Duration::from_secs(60);
+/// Bytes read at once.
+const PIECE: usize = 1 << 17;
+/// Pieces that may wait for the disk.
+const PIECES: usize = 16;
 
 /// Why an attempt came to nothing.
 #[derive(Debug)]
@@ -19,7 +26,7 @@ pub(super) enum Failure {
 }
 
 /// A client that follows redirections, with proxies from the usual variables.
-pub(super) fn agent() -> Agent {
+fn agent() -> Agent {
     Agent::config_builder()
         .http_status_as_error(false)
         .redirect_auth_headers(RedirectAuthHeaders::SameHost)
@@ -32,21 +39,71 @@ pub(super) fn agent() -> Agent {
         .into()
 }
 
-/// Asks for `url`, from byte `from` on if that is not 0 and the file is still that of `validator`.
-pub(super) fn get(
-    agent: &Agent,
-    url: &str,
-    token: Option<&str>,
-    from: u64,
-    validator: Option<&str>,
-) -> Result<Response<Body>, Failure> {
-    let mut request = agent.get(url);
-    if let Some(token) = token {
+/// What is asked for.
+pub(super) struct Request {
+    pub url: String,
+    /// Told to the host of `url` alone.
+    pub token: Option<String>,
+    /// The first byte that is wanted.
+    pub from: u64,
+    /// The version that a part has to be of, see [`validator`].
+    pub validator: Option<String>,
+}
+
+/// What comes in answer, one after the other.
+pub(super) enum Piece {
+    /// Status and headers.
+    Head(Box<Response<()>>),
+    /// Some of the body.
+    Bytes(Vec<u8>),
+    /// Its end.
+    End,
+    /// What went wrong.
+    Failed(Failure),
+}
+
+/// Asks on a thread of its own, which ends once nobody receives: a read from a silent server cannot
+/// be stopped.
+pub(super) fn ask(request: Request) -> Receiver<Piece> {
+    let (sender, receiver) = sync_channel(PIECES);
+    thread::spawn(move || {
+        let last = match fetch(&request, &sender) {
+            Ok(()) => Piece::End,
+            Err(failure) => Piece::Failed(failure),
+        };
+        let _ = sender.send(last); // nobody receives after a stop
+    });
+    receiver
+}
+
+fn fetch(request: &Request, sender: &SyncSender<Piece>) -> Result<(), Failure> {
+    let (head, body) = get(request)?.into_parts();
+    let head = Piece::Head(Box::new(Response::from_parts(head, ())));
+    let mut going = sender.send(head).is_ok();
+    let mut reader = body.into_reader();
+    while going {
+        let mut buffer = vec![0; PIECE];
+        match reader.read(&mut buffer) {
+            Ok(0) => return Ok(()),
+            Ok(n) => {
+                buffer.truncate(n);
+                going = sender.send(Piece::Bytes(buffer)).is_ok();
+            }
+            Err(e) if e.kind() == ErrorKind::Interrupted => {}
+            Err(e) => return Err(Failure::Passing(e.to_string())),
+        }
+    }
+    Ok(())
+}
+
+fn get(asked: &Request) -> Result<Response<Body>, Failure> {
+    let mut request = agent().get(&asked.url);
+    if let Some(token) = &asked.token {
         request = request.header(header::AUTHORIZATION, format!("Bearer {token}"));
     }
-    if from > 0 {
-        request = request.header(header::RANGE, format!("bytes={from}-"));
-        if let Some(validator) = validator {
+    if asked.from > 0 {
+        request = request.header(header::RANGE, format!("bytes={}-", asked.from));
+        if let Some(validator) = &asked.validator {
             request = request.header(header::IF_RANGE, validator);
         }
     }
@@ -99,12 +156,12 @@ pub(super) fn refusal(status: StatusCode) -> Failure {
 }
 
 /// A header's text.
-pub(super) fn text<'a>(response: &'a Response<Body>, name: header::HeaderName) -> Option<&'a str> {
+pub(super) fn text<'a>(response: &'a Response<()>, name: header::HeaderName) -> Option<&'a str> {
     response.headers().get(name)?.to_str().ok()
 }
 
 /// The first byte and the whole length of a `Content-Range: bytes 5-9/10`.
-pub(super) fn content_range(response: &Response<Body>) -> Option<(u64, u64)> {
+pub(super) fn content_range(response: &Response<()>) -> Option<(u64, u64)> {
     parse_range(text(response, header::CONTENT_RANGE)?)
 }
 
@@ -115,7 +172,7 @@ fn parse_range(text: &str) -> Option<(u64, u64)> {
 }
 
 /// What tells this version of a file from others: a strong ETag, else the time of its last change.
-pub(super) fn validator(response: &Response<Body>) -> Option<String> {
+pub(super) fn validator(response: &Response<()>) -> Option<String> {
     let strong = text(response, header::ETAG).filter(|tag| tag.starts_with('"'));
     let found = strong.or_else(|| text(response, header::LAST_MODIFIED));
     found.map(str::to_owned)

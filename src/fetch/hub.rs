@@ -13,7 +13,7 @@ use hf_hub::{Cache, CacheRepo, Repo};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::{channel, RecvTimeoutError};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 const REPOSITORY: &str = "stanfordnlp/imdb";
 /// Folder of the files in the repository.
@@ -133,22 +133,17 @@ fn ask(api: &Api, url: &str, host: &mut Host) -> Result<Result<Facts, Failure>> 
     std::thread::spawn(move || {
         let _ = sender.send(api.metadata(&address)); // nobody listens after a stop
     });
-    let end = Instant::now() + PATIENCE;
-    loop {
-        host.go_on()?;
-        match answer.recv_timeout(Duration::from_millis(20)) {
-            Ok(Ok(metadata)) => return Ok(Facts::of(&metadata).map_err(Failure::Final)),
-            Ok(Err(e)) => return Ok(Err(failure(e))),
-            Err(RecvTimeoutError::Timeout) if Instant::now() < end => {}
-            Err(RecvTimeoutError::Timeout) => {
-                return Ok(Err(Failure::Passing("the hub does not answer".to_owned())))
-            }
-            Err(RecvTimeoutError::Disconnected) => {
-                let reason = "the answer makes no sense: is this a Hugging Face hub?";
-                return Ok(Err(Failure::Final(reason.to_owned())));
-            }
+    Ok(match host.receive(&answer, PATIENCE)? {
+        Ok(Ok(metadata)) => Facts::of(&metadata).map_err(Failure::Final),
+        Ok(Err(e)) => Err(failure(e)),
+        Err(RecvTimeoutError::Timeout) => {
+            Err(Failure::Passing("the hub does not answer".to_owned()))
         }
-    }
+        Err(RecvTimeoutError::Disconnected) => {
+            let reason = "the answer makes no sense: is this a Hugging Face hub?";
+            Err(Failure::Final(reason.to_owned()))
+        }
+    })
 }
 
 fn failure(error: ApiError) -> Failure {

@@ -32,7 +32,7 @@ use std::path::{Path, PathBuf};
 #[derive(Clone, Debug)]
 pub struct Source {
     /// Its name below `archives/`.
-    pub file: String,
+    pub file: &'static str,
     /// http or https.
     pub url: String,
     /// Its length.
@@ -42,15 +42,24 @@ pub struct Source {
 }
 
 impl Source {
-    /// The usual source of `origin`; none for the hub.
-    pub fn of(origin: Origin) -> Option<Self> {
-        let published = archive::published(origin)?;
-        Some(Self {
-            file: published.file.to_owned(),
-            url: published.url.to_owned(),
-            bytes: published.bytes,
-            md5: published.md5.map(str::to_owned),
-        })
+    /// CIFAR-10 in binary form, from its authors.
+    pub fn cifar() -> Self {
+        Self {
+            file: "cifar-10-binary.tar.gz",
+            url: "https://www.cs.toronto.edu/~kriz/cifar-10-binary.tar.gz".to_owned(),
+            bytes: Some(170_052_171),
+            md5: Some("c32a1d4ab5d03f1284b67883e8d87530".to_owned()),
+        }
+    }
+
+    /// The Long Range Arena; nothing is published about its bytes.
+    pub fn lra() -> Self {
+        Self {
+            file: "lra_release.gz",
+            url: "https://storage.googleapis.com/long-range-arena/lra_release.gz".to_owned(),
+            bytes: None,
+            md5: None,
+        }
     }
 }
 

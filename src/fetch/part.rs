@@ -152,3 +152,25 @@ pub(super) fn remove(path: &Path) -> Result<()> {
         _ => Ok(()),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_full_disk_says_how_much_is_missing_and_how_to_go_on() {
+        let dir = tempfile::tempdir().unwrap();
+        let mut part = Part::open(&dir.path().join("file"), "http://x/y").unwrap();
+        let version = Version {
+            url: "http://x/y".to_owned(),
+            validator: None,
+            bytes: Some(10),
+        };
+        part.restart(version).unwrap();
+        part.append(b"abc").unwrap();
+        let message = part.no_room(ErrorKind::StorageFull.into()).to_string();
+        assert!(message.contains("file.part"), "{message}");
+        assert!(message.contains("7 bytes more are needed"), "{message}");
+        assert!(message.contains("the same command continues"), "{message}");
+    }
+}

@@ -100,8 +100,7 @@ fn catalogue() -> Result<u8> {
 }
 
 fn order(arguments: Arguments) -> Result<Order> {
-    let source = |origin| Source::of(origin).expect("an archive");
-    let (mut cifar, mut lra) = (source(Origin::Cifar), source(Origin::Lra));
+    let (mut cifar, mut lra) = (Source::cifar(), Source::lra());
     if let Some(url) = arguments.url {
         match mirrored(&arguments.dataset)? {
             Origin::Cifar => cifar.url = address("--url", url)?,

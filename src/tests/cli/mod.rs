@@ -1,6 +1,7 @@
 //! The binary as a person types it.
 
 mod bench;
+mod data;
 mod errors;
 mod golden;
 mod recovery;
