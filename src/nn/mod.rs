@@ -96,12 +96,8 @@ impl Mlp {
 
     /// [`Self::forward`] with dropout on the hidden layer and behind the map back.
     pub fn forward_dropped(&self, x: &Tensor, p: f64, cx: &Cx) -> Result<Tensor> {
-        if p == 0.0 || cx.mask("mlp", p).is_none() {
-            return self.forward(x);
-        }
-        let hidden = ops::gelu(&linear(x, &self.w1, Some(&self.b1))?)?;
-        let hidden = cx.dropout(&hidden, "mlp/hidden", p)?;
-        cx.dropout(&linear(&hidden, &self.w2, Some(&self.b2))?, "mlp", p)
+        let masks = [cx.mask("mlp/hidden", p), cx.mask("mlp", p)];
+        ops::mlp(x, [&self.w1, &self.b1], [&self.w2, &self.b2], masks)
     }
 
     /// `(.., d)` in and out.

@@ -5,15 +5,9 @@ use crate::error::{Error, Result};
 
 /// Refuses them, in a sentence that names the flag.
 pub fn check(config: &LraConfig) -> Result<()> {
-    let name = config.dataset.name();
     match config.data {
         Generator::Files => {}
-        Generator::Native if config.dataset.can_be_generated() => {}
-        Generator::Native => {
-            return Err(Error::usage(format!(
-                "--data native: {name} cannot be generated; take --data files"
-            )))
-        }
+        Generator::Native => super::generate::check(config)?,
         Generator::Numpy => {
             return Err(Error::usage(
                 "--data numpy is a generator of MQAR; the Long Range Arena has native and files",

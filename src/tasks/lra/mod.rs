@@ -2,6 +2,7 @@
 
 mod check;
 mod examples;
+pub mod generate;
 mod image;
 mod lines;
 mod listops;
@@ -22,7 +23,7 @@ pub use examples::{Examples, Splits};
 pub use retrieval::write_stand_in;
 
 use crate::cache;
-use crate::config::{LraConfig, LraDataset};
+use crate::config::{Generator, LraConfig, LraDataset};
 use crate::error::Result;
 use std::path::Path;
 
@@ -30,6 +31,9 @@ use std::path::Path;
 /// `dsf data fetch` puts them.
 pub fn load(config: &LraConfig, data_dir: Option<&Path>) -> Result<Splits> {
     check(config)?;
+    if config.data == Generator::Native {
+        return generate::splits(config);
+    }
     let downloads;
     let dir = match data_dir {
         Some(dir) => dir,
