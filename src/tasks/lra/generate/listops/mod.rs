@@ -6,9 +6,9 @@
 //! 2048, rounded down.
 
 mod encode;
-mod text;
 #[cfg(test)]
 mod tests;
+mod text;
 mod tree;
 
 pub use text::write;
