@@ -1,10 +1,11 @@
 //! A dashed path: paddles, each in nearly the direction of the one before, none on another.
 
-use super::grid::{Mask, Point, CELLS, SIDE};
+use super::grid::{Mask, Point, CELLS};
 use super::stencil::End;
 use super::{LENGTH, MARGIN};
 use crate::rng::Stream;
 use std::f64::consts::{FRAC_PI_2, PI};
+use std::sync::LazyLock;
 
 /// Tries at each of the choices that may fail.
 const TRIES: usize = 3;
@@ -49,7 +50,8 @@ impl Snake {
         taken.add_frame(frame);
         for _ in 0..TRIES {
             let angle = whole_degrees(stream);
-            let places = taken.room_for(&End::towards(angle).stencil().first);
+            let first = End::towards(angle).stencil().first.as_ref()?;
+            let places = taken.room_for(first);
             if places.is_empty() {
                 return None;
             }
@@ -146,12 +148,14 @@ impl Candidates {
     /// The cells on a circle around `pivot`; `None` if there is no room on it.
     fn around(pivot: Point, angle: f64, mask: &Mask) -> Option<Self> {
         let mut total = 0.0;
-        let weigh = |point: Point| {
-            let direction = libm::atan2(f64::from(point.y - pivot.y), f64::from(point.x - pivot.x));
-            total += likelihood(direction, angle) * room(mask, point);
-            (point, direction, total)
-        };
-        let places = circle(pivot).into_iter().map(weigh).collect();
+        let mut places = Vec::with_capacity(CIRCLE.len());
+        for &(offset, direction) in CIRCLE.iter() {
+            let point = pivot.moved(offset);
+            if point.cell().is_some() {
+                total += likelihood(direction, angle) * room(mask, point);
+                places.push((point, direction, total));
+            }
+        }
         (total >= 1e-4).then_some(Self { places })
     }
 
@@ -164,26 +168,22 @@ impl Candidates {
     }
 }
 
-/// The distinct cells of the picture on a circle of radius [`STEP`], a point for each pixel of arc.
-fn circle(pivot: Point) -> Vec<Point> {
+/// The distinct cells on a circle of radius [`STEP`], a point for each pixel of arc, and their
+/// directions.
+static CIRCLE: LazyLock<Vec<((i32, i32), f64)>> = LazyLock::new(|| {
     let radius = f64::from(STEP);
-    let count = (2.0 * PI * radius).ceil() as i32;
-    let inside = 0.0..SIDE as f64;
-    let point = |i: i32| {
+    let points = (2.0 * PI * radius).ceil() as i32;
+    let cell = |i: i32| {
         let angle = f64::from(i) / radius;
-        let y = f64::from(pivot.y) + radius * libm::sin(angle);
-        let x = f64::from(pivot.x) + radius * libm::cos(angle);
-        let (y_inside, x_inside) = (inside.contains(&y), inside.contains(&x));
-        (y_inside && x_inside).then_some(Point {
-            y: y as i32,
-            x: x as i32,
-        })
+        let coordinate = |c: f64| (radius * c).floor() as i32;
+        (coordinate(libm::sin(angle)), coordinate(libm::cos(angle)))
     };
-    let mut cells: Vec<Point> = (0..count).filter_map(point).collect();
+    let mut cells: Vec<(i32, i32)> = (0..points).map(cell).collect();
     cells.sort_unstable();
     cells.dedup();
-    cells
-}
+    let direction = |(dy, dx): (i32, i32)| libm::atan2(f64::from(dy), f64::from(dx));
+    cells.into_iter().map(|c| (c, direction(c))).collect()
+});
 
 /// The squared cosine of the turn; 0 from a right angle on.
 fn likelihood(direction: f64, last: f64) -> f64 {

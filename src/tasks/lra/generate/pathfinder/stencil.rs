@@ -23,10 +23,11 @@ pub(super) struct Stencil {
     pub line: Vec<((i32, i32), u8)>,
     /// Cells that it occupies: the line and a margin around it.
     pub footprint: Vec<((i32, i32), u8)>,
-    /// Cells that must be free where a snake begins with it. They are the fully occupied ones of a
-    /// window as wide as a paddle with its margin, moved by one down and to the right: so the
-    /// pictures of the task were made.
-    pub first: Vec<(i32, i32)>,
+    /// Cells that must be free where a snake begins with it: the fully occupied ones of a window as
+    /// wide as a paddle with its margin, moved by one down and to the right. `None` if for some cell
+    /// of the picture all of them lie outside; then no snake begins with it. So the pictures of the
+    /// task were made: their snakes begin upwards to the left, and most tries at short ones fail.
+    pub first: Option<Vec<(i32, i32)>>,
 }
 
 /// Where a paddle ends on the fine grid, seen from its start.
@@ -75,10 +76,20 @@ impl Stencil {
         let first = moved.filter(|(dy, dx)| *dy <= window && *dx <= window);
         Self {
             line: reduced(&fine),
-            first: first.collect(),
+            first: Some(first.collect()).filter(|first| reaches_every_cell(first)),
             footprint,
         }
     }
+}
+
+/// Whether some cell at `offsets` from it lies in the picture, for each cell: the corners decide.
+fn reaches_every_cell(offsets: &Vec<(i32, i32)>) -> bool {
+    let last = SIDE as i32 - 1;
+    let corners = [(0, 0), (0, last), (last, 0), (last, last)];
+    corners.iter().all(|&(y, x)| {
+        let corner = Point { y, x };
+        offsets.iter().any(|&o| corner.moved(o).cell().is_some())
+    })
 }
 
 fn offsets(reach: i32) -> impl Iterator<Item = (i32, i32)> {
