@@ -182,4 +182,19 @@ DEVICE float block_sum(float x) {
     return sum;
 }
 
+// The largest number of a block of THREADS threads, in all of them; NaN is passed over. A barrier before
+// and after.
+template <int THREADS>
+DEVICE float block_max(float x) {
+    constexpr int WARPS = THREADS / WARP;
+    SHARED(float, parts, WARPS);
+    x = warp_max(x);
+    __syncthreads();
+    if (threadIdx.x % WARP == 0) parts[threadIdx.x / WARP] = x;
+    __syncthreads();
+#pragma unroll
+    for (int i = 0; i < WARPS; ++i) x = fmaxf(x, parts[i]);
+    return x;
+}
+
 DEVICE float sigmoid(float x) { return 1.0f / (1.0f + exp2_fast(-LOG2E * x)); }

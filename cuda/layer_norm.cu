@@ -7,74 +7,28 @@
 // bias are summed in registers over the rows of a block, then once over blocks by sums.cu. Predicted on
 // an H200: 80 % of the floor at d = 512, 50 % at d = 64, where 16 MB take 4 us and a launch counts.
 // Other widths are left to a block a row, which reads its row from the cache again: 40 %.
-#include "device.cuh"
+#include "row.cuh"
 
-constexpr int THREADS = 256;
-
-// The sum over LANES neighbours, in all of them.
-template <int LANES>
-DEVICE float group_sum(float x) {
-#pragma unroll
-    for (int mask = LANES / 2; mask > 0; mask /= 2) x += shuffle_xor(x, mask);
-    return x;
-}
-
-// A row in the registers of LANES lanes, zero beyond its width.
+// Becomes (x - mean) / sqrt(var + eps), whose factor is the result.
 template <int LANES, int K>
-struct Row {
-    Four part[K];
-
-    static DEVICE uint32_t column(int k) { return (k * LANES + threadIdx.x % LANES) * 4; }
-
-    template <class T>
-    DEVICE void load(Ptr<const T> from, uint32_t width) {
+DEVICE float normalise(Row<LANES, K>& row, uint32_t width, float eps) {
+    float sum = 0.0f;
 #pragma unroll
-        for (int k = 0; k < K; ++k) {
-            part[k] = {0.0f, 0.0f, 0.0f, 0.0f};
-            if (column(k) < width) part[k] = load4(from + column(k));
+    for (int k = 0; k < K; ++k)
+#pragma unroll
+        for (int i = 0; i < 4; ++i) sum += row.part[k].v[i];
+    float mean = group_sum<LANES>(sum) / float(width), squares = 0.0f;
+#pragma unroll
+    for (int k = 0; k < K; ++k)
+#pragma unroll
+        for (int i = 0; i < 4; ++i) {
+            row.part[k].v[i] = row.column(k) < width ? row.part[k].v[i] - mean : 0.0f;
+            squares += row.part[k].v[i] * row.part[k].v[i];
         }
-    }
-
-    template <class T>
-    DEVICE void add(Ptr<const T> from, uint32_t width) {
-        Row more;
-        more.load(from, width);
-#pragma unroll
-        for (int k = 0; k < K; ++k)
-#pragma unroll
-            for (int i = 0; i < 4; ++i) part[k].v[i] += more.part[k].v[i];
-    }
-
-    template <class T>
-    DEVICE void store(Ptr<T> to, uint32_t width) const {
-#pragma unroll
-        for (int k = 0; k < K; ++k)
-            if (column(k) < width) store4(to + column(k), part[k]);
-    }
-
-    // Becomes (x - mean) / sqrt(var + eps), whose factor is the result.
-    DEVICE float normalise(uint32_t width, float eps) {
-        float sum = 0.0f;
-#pragma unroll
-        for (int k = 0; k < K; ++k)
-#pragma unroll
-            for (int i = 0; i < 4; ++i) sum += part[k].v[i];
-        float mean = group_sum<LANES>(sum) / float(width), squares = 0.0f;
-#pragma unroll
-        for (int k = 0; k < K; ++k)
-#pragma unroll
-            for (int i = 0; i < 4; ++i) {
-                part[k].v[i] = column(k) < width ? part[k].v[i] - mean : 0.0f;
-                squares += part[k].v[i] * part[k].v[i];
-            }
-        float inverse = rsqrtf(group_sum<LANES>(squares) / float(width) + eps);
-#pragma unroll
-        for (int k = 0; k < K; ++k)
-#pragma unroll
-            for (int i = 0; i < 4; ++i) part[k].v[i] *= inverse;
-        return inverse;
-    }
-};
+    float inverse = rsqrtf(group_sum<LANES>(squares) / float(width) + eps);
+    row.scale(inverse);
+    return inverse;
+}
 
 // Without y, x alone is normalised; the sum is written if anybody wants it. Each group of lanes has
 // one row; groups beyond the last one repeat it and write nothing.
@@ -88,37 +42,11 @@ DEVICE void forward(Ptr<const T> x, Ptr<const T> y, Ptr<const float> weight, Ptr
     values.template load<T>(x + at, width);
     if (y != nullptr) values.template add<T>(y + at, width);
     if (sum != nullptr && inside) values.template store<T>(sum + at, width);
-    values.normalise(width, eps);
+    normalise(values, width, eps);
     factors.template load<float>(weight, width);
-#pragma unroll
-    for (int k = 0; k < K; ++k)
-#pragma unroll
-        for (int i = 0; i < 4; ++i) values.part[k].v[i] *= factors.part[k].v[i];
+    values.multiply(factors);
     values.template add<float>(bias, width);
     if (inside) values.template store<T>(normed + at, width);
-}
-
-// One group after the other adds its part of a sum over rows; the last one writes it.
-template <int LANES, int K>
-DEVICE void write_sum(const Row<LANES, K>& part, Ptr<float> to, uint32_t width) {
-    SHARED(float, sums, LANES * K * 4);
-    constexpr uint32_t GROUPS = THREADS / LANES;
-    uint32_t group = threadIdx.x / LANES;
-    for (uint32_t turn = 0; turn < GROUPS; ++turn) {
-        if (turn == group) {
-#pragma unroll
-            for (int k = 0; k < K; ++k)
-#pragma unroll
-                for (int i = 0; i < 4; ++i) {
-                    uint32_t c = Row<LANES, K>::column(k) + i;
-                    float before = turn == 0 ? 0.0f : sums[c];
-                    sums[c] = before + part.part[k].v[i];
-                }
-        }
-        __syncthreads();
-    }
-    for (uint32_t c = threadIdx.x; c < width; c += THREADS) to[c] = sums[c];
-    __syncthreads();
 }
 
 // gx = (g - mean(g) - xhat mean(g xhat)) / sqrt(var + eps) + gradient of the sum, g = gy weight.
@@ -138,7 +66,7 @@ DEVICE void backward(Ptr<const T> x, Ptr<const T> y, Ptr<const float> weight, Pt
         if (y != nullptr) values.template add<T>(y + at, width);
         grad.template load<T>(gy + at, width);
         slopes.template load<float>(weight, width);
-        float inverse = values.normalise(width, eps);
+        float inverse = normalise(values, width, eps);
         float along_mean = 0.0f, along_normed = 0.0f;
 #pragma unroll
         for (int k = 0; k < K; ++k)

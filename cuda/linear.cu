@@ -1,10 +1,11 @@
 // What products of a library leave to be done beside linear maps: biases, and the nonlinearity of a
-// feed-forward layer.
+// feed-forward layer with its dropout.
 //
 // Memory is the bound: every number is read and written once, 8 bytes an element in f32 and 4 in bf16;
 // a hidden layer on the way back 16 and 8. The error function takes some 25 instructions, under half
-// of the time of the memory. Four neighbours a thread where rows are whole groups of four. Predicted on
+// of the time of the memory, and a mask as many again (dropout.cu). Four neighbours a thread where rows are whole groups of four. Predicted on
 // an H200: 80 % of the floor at 32,768 x 512 and more, a launch below.
+#include "mask.cuh"
 #include "pointwise.cuh"
 
 // Columns of the four elements from `first` on.
@@ -41,9 +42,16 @@ DEVICE void write_group(Ptr<T> x, uint64_t first, const Group& group, bool vecto
         if (group.inside[i]) x[first + i] = from_float<T>(values.v[i]);
 }
 
-// y += bias, and a = gelu(y) if there is an a. `vector`: rows are whole groups of four, all aligned.
+DEVICE void multiply(Four& values, Four by) {
+#pragma unroll
+    for (int i = 0; i < 4; ++i) values.v[i] *= by.v[i];
+}
+
+// y += bias, and a = gelu(y) if there is an a; the last of them times its mask. `vector`: rows are whole
+// groups of four, all aligned.
 template <class T>
-DEVICE void add_bias(Ptr<T> y, Ptr<const float> bias, Ptr<T> a, uint32_t count, uint32_t width, bool vector) {
+DEVICE void add_bias(Ptr<T> y, Ptr<const float> bias, Ptr<T> a, Ptr<const uint32_t> words,
+                     uint32_t count, uint32_t width, bool vector) {
     uint64_t first = (uint64_t(blockIdx.x) * blockDim.x + threadIdx.x) * 4;
     if (first >= count) return;
     Group group = group_at(first, count, width);
@@ -58,16 +66,22 @@ DEVICE void add_bias(Ptr<T> y, Ptr<const float> bias, Ptr<T> a, uint32_t count, 
         for (int i = 0; i < 4; ++i)
             if (group.inside[i]) values.v[i] += bias[group.column[i]];
     }
+    Mask mask = read_mask(words);
+    if (a == nullptr) {
+        if (mask.any) multiply(values, mask_factors(mask, first / 4));
+        return write_group<T>(y, first, group, vector, values);
+    }
     write_group<T>(y, first, group, vector, values);
-    if (a == nullptr) return;
 #pragma unroll
     for (int i = 0; i < 4; ++i) values.v[i] = Gelu::value(values.v[i]);
+    if (mask.any) multiply(values, mask_factors(mask, first / 4));
     write_group<T>(a, first, group, vector, values);
 }
 
-// From z and the gradient of gelu(z): gelu(z), and the gradient of z in place of that.
+// From z and the gradient of gelu(z) times its mask: that product, and the gradient of z in place of its.
 template <class T>
-DEVICE void gelu_back(Ptr<const T> z, Ptr<T> grad, Ptr<T> a, uint32_t count, bool vector) {
+DEVICE void gelu_back(Ptr<const T> z, Ptr<T> grad, Ptr<T> a, Ptr<const uint32_t> words, uint32_t count,
+                      bool vector) {
     uint64_t first = (uint64_t(blockIdx.x) * blockDim.x + threadIdx.x) * 4;
     if (first >= count) return;
     Group group = group_at(first, count, 1);
@@ -78,6 +92,12 @@ DEVICE void gelu_back(Ptr<const T> z, Ptr<T> grad, Ptr<T> a, uint32_t count, boo
     for (int i = 0; i < 4; ++i) {
         values.v[i] = Gelu::value(x.v[i]);
         g.v[i] *= Gelu::slope(x.v[i], values.v[i]);
+    }
+    Mask mask = read_mask(words);
+    if (mask.any) {
+        Four factors = mask_factors(mask, first / 4);
+        multiply(values, factors);
+        multiply(g, factors);
     }
     write_group<T>(a, first, group, whole, values);
     write_group<T>(grad, first, group, whole, g);
@@ -108,19 +128,20 @@ KERNEL(narrow_maps, 256, Table<const float, MAPS> from, Table<bf16, MAPS> to, ui
 }
 
 #define LINEAR(io, T)                                                                              \
-    KERNEL(add_bias_##io, 256, Global<T> y, Global<const float> bias, Global<T> a, uint32_t count, \
-           uint32_t width, uint32_t vector) {                                                      \
-        add_bias<T>(y, bias, a, count, width, vector != 0);                                        \
+    KERNEL(add_bias_##io, 256, Global<T> y, Global<const float> bias, Global<T> a,                 \
+           Global<const uint32_t> mask, uint32_t count, uint32_t width, uint32_t vector) {         \
+        add_bias<T>(y, bias, a, mask, count, width, vector != 0);                                  \
     }                                                                                              \
     KERNEL(add_biases_##io, 256, Table<T, MAPS> ys, Table<const float, MAPS> biases, uint32_t rows, \
            uint32_t vector, uint32_t a, uint32_t b, uint32_t c, uint32_t d) {                      \
         Ptr<T> none = nullptr;                                                                     \
+        Ptr<const uint32_t> no_mask = nullptr;                                                     \
         uint32_t width = own(a, b, c, d);                                                          \
-        add_bias<T>(own(ys), own(biases), none, rows * width, width, vector != 0);                 \
+        add_bias<T>(own(ys), own(biases), none, no_mask, rows * width, width, vector != 0);        \
     }                                                                                              \
-    KERNEL(gelu_back_##io, 256, Global<const T> z, Global<T> grad, Global<T> a, uint32_t count,    \
-           uint32_t vector) {                                                                      \
-        gelu_back<T>(z, grad, a, count, vector != 0);                                              \
+    KERNEL(gelu_back_##io, 256, Global<const T> z, Global<T> grad, Global<T> a,                    \
+           Global<const uint32_t> mask, uint32_t count, uint32_t vector) {                         \
+        gelu_back<T>(z, grad, a, mask, count, vector != 0);                                        \
     }
 
 LINEAR(f32, float)

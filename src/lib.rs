@@ -9,8 +9,8 @@
 //! | floor | rooms |
 //! |---|---|
 //! | 0 | `alloc` `error` `rng` `gpu` |
-//! | 1 | `config` |
-//! | 2 | `store` `tasks` `ops` |
+//! | 1 | `cache` `config` |
+//! | 2 | `store` `tasks` `ops` `fetch` |
 //! | 3 | `report` `nn` `ltv` |
 //! | 4 | `mixers` |
 //! | 5 | `model` |
@@ -26,8 +26,10 @@ pub mod error;
 mod gpu;
 pub mod rng;
 
+pub mod cache;
 pub mod config;
 
+pub mod fetch;
 pub mod ops;
 pub mod store;
 pub mod tasks;

@@ -2,19 +2,21 @@
 
 mod bench;
 mod check;
+mod data;
 mod device;
 mod mixers;
-mod mqar;
 mod print;
 mod report;
 mod run;
 mod screen;
+mod single;
 mod sweep;
 mod worker;
 
 use crate::error::Error;
 use crate::ops::{self, Route};
-use clap::{Args, CommandFactory, Parser, Subcommand, ValueEnum};
+use crate::sweep::Task;
+use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum};
 use std::io;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -53,7 +55,9 @@ struct Cli {
 #[derive(Subcommand)]
 enum Command {
     /// Train and test one model on multi-query associative recall.
-    Mqar(mqar::Arguments),
+    Mqar(single::Arguments),
+    /// Train and test one classifier of the Long Range Arena.
+    Lra(single::Arguments),
     /// Train a grid of models; finished runs are never trained again.
     Sweep(sweep::Arguments),
     /// Draw accuracy grids from results.
@@ -62,6 +66,8 @@ enum Command {
     Mixers(mixers::Arguments),
     /// Hold the program against numbers computed elsewhere.
     Check(check::Arguments),
+    /// Download data, and see what is there.
+    Data(data::Arguments),
     /// Time training steps and single ops.
     Bench(bench::Arguments),
     /// Print the completions of a shell, to be sourced by it.
@@ -179,9 +185,20 @@ impl Global {
     }
 }
 
+/// All commands. Those of one task do not speak of what only another knows.
+fn tree() -> clap::Command {
+    let tree = Cli::command();
+    Task::ALL.into_iter().fold(tree, |tree, task| {
+        tree.mut_subcommand(task.name(), |command| {
+            single::Arguments::hidden(command, task)
+        })
+    })
+}
+
 /// Parses the process's arguments, does what they say, and returns its exit code.
 pub fn main() -> u8 {
-    let Cli { command, global } = match Cli::try_parse() {
+    let parsed = tree().try_get_matches();
+    let Cli { command, global } = match parsed.and_then(|found| Cli::from_arg_matches(&found)) {
         Ok(cli) => cli,
         Err(e) => {
             // A reader that went away is no reason to complain.
@@ -192,15 +209,17 @@ pub fn main() -> u8 {
     global.color.choice().write_global();
     global.ops.prefer();
     let result = match command {
-        Command::Mqar(arguments) => mqar::main(arguments, &global),
+        Command::Mqar(arguments) => single::main(arguments, Task::Mqar, &global),
+        Command::Lra(arguments) => single::main(arguments, Task::Lra, &global),
         Command::Sweep(arguments) => sweep::main(arguments, &global),
         Command::Report(arguments) => report::main(arguments, &global),
         Command::Mixers(arguments) => mixers::main(arguments),
         Command::Check(arguments) => check::main(arguments),
+        Command::Data(arguments) => data::main(arguments, &global),
         Command::Bench(arguments) => bench::main(arguments, &global),
         Command::Worker(arguments) => worker::main(arguments, &global),
         Command::Completions { shell } => {
-            clap_complete::generate(shell, &mut Cli::command(), "dsf", &mut io::stdout());
+            clap_complete::generate(shell, &mut tree(), "dsf", &mut io::stdout());
             Ok(exit::DONE)
         }
     };

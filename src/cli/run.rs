@@ -11,6 +11,8 @@ use crate::store::{
 use crate::tasks;
 use crate::train::{Event, Trainer};
 use candle_core::Device;
+use std::cmp::Ordering::Equal;
+use std::path::Path;
 use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
 
@@ -24,6 +26,8 @@ pub(super) struct Host<'a> {
     pub device_name: &'a str,
     /// Whether steps on a GPU are recorded.
     pub cuda_graph: bool,
+    /// Where data that is not generated lies, if not where downloads do.
+    pub data_dir: Option<&'a Path>,
     pub threads: usize,
     pub stop: &'a AtomicBool,
 }
@@ -82,7 +86,10 @@ fn train(
     provenance: &Provenance,
     on: &mut dyn FnMut(Update) -> Result<()>,
 ) -> Result<RunResult> {
-    let data = tasks::load(&config.task, None)?;
+    let data = tasks::load(&config.task, host.data_dir)?;
+    for warning in data.warnings() {
+        on(Update::Warning(warning.clone()))?;
+    }
     let mut trainer = Trainer::new(config, &data, host.device)?;
     if host.cuda_graph {
         trainer.record_steps();
@@ -120,7 +127,11 @@ fn train(
         }
         Ok(())
     })?;
-    Ok(finished(outcome, &trainer, dir, provenance))
+    Ok(RunResult {
+        majority: data.majority(),
+        data_digest: data.digest(),
+        ..finished(outcome, &trainer, dir, provenance)
+    })
 }
 
 /// A full disk in the middle of training costs the checkpoint, not the run.
@@ -144,6 +155,12 @@ fn finished(
         .iter()
         .rev()
         .max_by(|a, b| a.accuracy.total_cmp(&b.accuracy));
+    let validated = epochs
+        .iter()
+        .rev()
+        .filter(|epoch| epoch.val_accuracy.is_some());
+    let selected =
+        validated.max_by(|a, b| a.val_accuracy.partial_cmp(&b.val_accuracy).unwrap_or(Equal));
     let finite = |x: f64| Some(x).filter(|x| x.is_finite());
     RunResult {
         status: RunStatus::Done,
@@ -161,6 +178,9 @@ fn finished(
         tokens_per_s: last.and_then(|e| finite(e.tokens_per_s)),
         peak_memory_bytes: peak_memory_bytes(),
         ops: ops::taken().to_owned(),
+        val_accuracy: selected.and_then(|e| e.val_accuracy),
+        selected_epoch: selected.map(|e| e.epoch),
+        selected_accuracy: selected.map(|e| e.accuracy),
         ..RunResult::failed("", dir.started(), provenance.clone())
     }
 }

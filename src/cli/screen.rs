@@ -75,11 +75,14 @@ impl Screen {
             Update::Epoch(row) => {
                 self.accuracy = Some(row.accuracy);
                 self.say(&format!(
-                    "epoch {:>3}/{}  loss {:.4}  test accuracy {:>5.1} %  {:.0} tokens/s  {}",
+                    "epoch {:>3}/{}  loss {:.4}  test accuracy {:>5.1} %{}  {:.0} tokens/s  {}",
                     row.epoch,
                     self.epochs,
                     row.train_loss,
                     100.0 * row.accuracy,
+                    row.val_accuracy.map_or(String::new(), |accuracy| {
+                        format!("  validation {:>5.1} %", 100.0 * accuracy)
+                    }),
                     row.tokens_per_s,
                     duration(row.seconds)
                 ));

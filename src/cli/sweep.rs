@@ -7,7 +7,7 @@ use crate::error::{Error, Result};
 use crate::store::{Outcome, Row, Store};
 use crate::sweep::estimate::{self, counted, duration};
 use crate::sweep::{
-    check_task, run_all, Event, Experiment, Flags, Message, Options, Plan, Process, Skip, Tally,
+    run_all, Event, Experiment, Flags, Message, Options, Plan, Process, Skip, Tally, Task,
 };
 use clap::Args;
 use indicatif::{ProgressBar, ProgressStyle};
@@ -39,6 +39,9 @@ pub(super) struct Arguments {
     /// costs, which at small d is most of a step.
     #[arg(long)]
     cuda_graph: bool,
+    /// Where data that is not generated lies [default: where `dsf data fetch` puts it].
+    #[arg(long, value_name = "DIR", env = "DSF_DATA", hide_env_values = true)]
+    data_dir: Option<PathBuf>,
     /// Try runs again that failed before.
     #[arg(long)]
     retry_failed: bool,
@@ -48,10 +51,10 @@ pub(super) struct Arguments {
 }
 
 pub(super) fn main(arguments: Arguments, global: &Global) -> Result<u8> {
-    check_task(&arguments.task)?;
+    let task = Task::find(&arguments.task)?;
     let plan = match &arguments.experiment {
         Some(file) => Experiment::read(file)?.plan(&arguments.flags)?,
-        None => Plan::of(&arguments.flags)?,
+        None => Plan::of(task, &arguments.flags)?,
     };
     let device = arguments.device;
     plan.runs.iter().try_for_each(|run| device.serves(run))?;
@@ -62,6 +65,7 @@ pub(super) fn main(arguments: Arguments, global: &Global) -> Result<u8> {
         threads: (global.threads()? / jobs).max(1),
         devices,
         cuda_graph: arguments.cuda_graph,
+        data_dir: arguments.data_dir.clone(),
     };
     if arguments.dry_run {
         super::device::use_threads(options.threads);
@@ -80,7 +84,7 @@ pub(super) fn main(arguments: Arguments, global: &Global) -> Result<u8> {
     board.close();
     let tally = tally?;
     if !(global.json || global.quiet) {
-        print::line(&conclusion(&tally, &store, global))?;
+        print::line(&conclusion(&tally, &plan, &store, global))?;
     }
     Ok(if tally.failed > 0 {
         exit::SOME_RUNS_FAILED
@@ -268,7 +272,7 @@ fn finished(row: &Row) -> String {
     }
 }
 
-fn conclusion(tally: &Tally, store: &Store, global: &Global) -> String {
+fn conclusion(tally: &Tally, plan: &Plan, store: &Store, global: &Global) -> String {
     let mut parts = vec![format!("{} finished", tally.finished)];
     for (count, what) in [
         (tally.failed, "failed"),
@@ -284,9 +288,11 @@ fn conclusion(tally: &Tally, store: &Store, global: &Global) -> String {
         }
     }
     let runs = counted(tally.settled(), "run");
-    let summary = store.summary_path("mqar");
+    let task = plan.runs.first().map_or("mqar", |run| run.task.name());
+    let summary = store.summary_path(task);
+    let table = if task == "lra" { " --table 3" } else { "" };
     format!(
-        "{runs}: {}.\nresults: {}\nnext:    dsf report{}",
+        "{runs}: {}.\nresults: {}\nnext:    dsf report{table}{}",
         parts.join(", "),
         summary.display(),
         global.out_flag()

@@ -10,6 +10,7 @@ use crate::store::{RunResult, RunStatus, Store};
 use clap::Args;
 use serde_json::{json, Value};
 use std::io::{self, BufRead, Read};
+use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::Arc;
 use std::thread;
@@ -26,6 +27,9 @@ pub(super) struct Arguments {
     /// Whether steps on a GPU are recorded.
     #[arg(long)]
     cuda_graph: bool,
+    /// Where the data lies.
+    #[arg(long, env = "DSF_DATA")]
+    data_dir: Option<PathBuf>,
 }
 
 pub(super) fn main(arguments: Arguments, global: &Global) -> Result<u8> {
@@ -47,6 +51,7 @@ pub(super) fn main(arguments: Arguments, global: &Global) -> Result<u8> {
         device: &device,
         device_name: &device_name,
         cuda_graph: arguments.cuda_graph,
+        data_dir: arguments.data_dir.as_deref(),
         threads,
         stop: &stop,
     };
@@ -115,7 +120,7 @@ impl Events {
             }
             Update::Epoch(row) => json!({ "event": "epoch", "epoch": row.epoch,
                 "epochs": self.epochs, "loss": row.train_loss, "test_loss": row.test_loss,
-                "accuracy": row.accuracy, "lr": row.lr, "seconds": row.seconds,
+                "accuracy": row.accuracy, "val_loss": row.val_loss, "val_accuracy": row.val_accuracy, "lr": row.lr, "seconds": row.seconds,
                 "tokens_per_s": row.tokens_per_s }),
             Update::Warning(text) => json!({ "event": "warning", "text": text }),
         };

@@ -85,6 +85,15 @@ impl LraDataset {
         matches!(self, Self::Image | Self::Pathfinder)
     }
 
+    /// Token t as one number, `scale t + shift`: grays about 0, ids as they stand.
+    pub fn scalar(self) -> (f64, f64) {
+        match self {
+            Self::Listops | Self::Text | Self::Retrieval => (1.0, 0.0),
+            Self::Image => (1.0 / 61.0, -122.6 / 61.0),
+            Self::Pathfinder => (2.0 / 255.0, -1.0),
+        }
+    }
+
     /// Rows of the token table for the whole data.
     pub fn vocab_size(self) -> usize {
         match self {
@@ -137,6 +146,8 @@ pub struct ClassifierConfig {
     pub pool: Pool,
     /// Whether pooling leaves out padding.
     pub mask: bool,
+    /// Whether every document is padded to the longest that the task allows, not just to its batch.
+    pub pad_to_longest: bool,
     /// From the pooled vector to classes.
     pub head: Head,
     /// What of two documents meets.

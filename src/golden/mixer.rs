@@ -32,6 +32,7 @@ pub(super) fn model_config(
     let heads = sizes.find_size("heads").filter(|_| entry.heads);
     let rank = sizes.find_size("dt_rank");
     let rank = rank.filter(|_| entry.options.iter().any(|o| o.name == "dt_rank"));
+    let expand = sizes.find_size("expand").filter(|_| entry.widens);
     let model = ModelConfig {
         mixer: entry.name.to_owned(),
         variant: variant.to_owned(),
@@ -48,7 +49,7 @@ pub(super) fn model_config(
         positions: false,
         embed_dropout: 0.0,
         attn_dropout: 0.0,
-        expand: None,
+        expand: expand.map(|e| e as f64),
         classifier: None,
     };
     entry.check_sizes(&model)?;

@@ -1,14 +1,11 @@
 //! What the attention mixers share: projections into heads, and the separable form (13) to (15).
 
-use super::output_std;
+use super::{output_std, STD};
 use crate::config::ModelConfig;
 use crate::ltv::{Channels, Ltv};
-use crate::nn::{linear, project, Cx, Init, Map, Params};
-use crate::ops::{self, Weights};
+use crate::nn::{linear, project, Cx, Map, Params};
+use crate::ops::{self, Dropout, Weights};
 use candle_core::{Result, Tensor};
-
-const G: Init = Init::Normal(0.02);
-const ZERO: Init = Init::Constant(0.0);
 
 /// Queries, keys, values and output. The variant `reference` has biases and an output projection,
 /// the variant `paper` has neither.
@@ -24,6 +21,9 @@ pub(super) struct Projections {
     /// Values a head, e = d/s.
     pub head_dim: usize,
     dropout: f64,
+    /// Whether rules without a softmax drop elements of o and not weights, as in the released
+    /// classifiers: there are no weights in their running sums.
+    drops_output: bool,
 }
 
 impl Projections {
@@ -32,28 +32,28 @@ impl Projections {
         let reference = model.variant == "reference";
         let biases = || -> Result<[Tensor; 3]> {
             Ok([
-                params.get("bq", n, ZERO)?,
-                params.get("bk", n, ZERO)?,
-                params.get("bv", d, ZERO)?,
+                params.bias("bq", n, d)?,
+                params.bias("bk", n, d)?,
+                params.bias("bv", d, d)?,
             ])
         };
         let output = || -> Result<(Tensor, Tensor)> {
-            let std = Init::Normal(output_std(model));
             Ok((
-                params.get("wout", (d, d), std)?,
-                params.get("bout", d, ZERO)?,
+                params.weight("wout", (d, d), output_std(model))?,
+                params.bias("bout", d, d)?,
             ))
         };
         Ok(Self {
-            wq: params.get("wq", (n, d), G)?,
-            wk: params.get("wk", (n, d), G)?,
-            wv: params.get("wv", (d, d), G)?,
+            wq: params.weight("wq", (n, d), STD)?,
+            wk: params.weight("wk", (n, d), STD)?,
+            wv: params.weight("wv", (d, d), STD)?,
             biases: reference.then(biases).transpose()?,
             output: reference.then(output).transpose()?,
             n_heads: model.n_heads,
             head_features: n / model.n_heads,
             head_dim: d / model.n_heads,
             dropout: model.attn_dropout,
+            drops_output: model.classifier.is_some(),
         })
     }
 
@@ -101,11 +101,24 @@ impl Projections {
     }
 
     /// o `(batch, rows, d)` for queries, keys and values as [`Self::maps`] gives them: the values
-    /// weighted by `weights` of q·k over the past, with dropout on the weights.
+    /// weighted by `weights` of q·k over the past, with dropout on the weights or, in classifiers
+    /// without a softmax, on o.
     pub fn attend(&self, maps: [&Tensor; 3], weights: Weights, cx: &Cx) -> Result<Tensor> {
+        if self.drops_output && weights != Weights::Softmax {
+            let o = self.weigh(maps, weights, cx, None)?;
+            return cx.dropout(&o, "attention", self.dropout);
+        }
+        self.weigh(maps, weights, cx, cx.mask("attention", self.dropout))
+    }
+
+    fn weigh(
+        &self,
+        [q, k, v]: [&Tensor; 3],
+        weights: Weights,
+        cx: &Cx,
+        mask: Option<Dropout>,
+    ) -> Result<Tensor> {
         let at = cx.rows().map(|rows| &rows.positions);
-        let mask = cx.mask("attention", self.dropout);
-        let [q, k, v] = maps;
         if self.n_heads == 1 {
             return ops::causal_attention(q, k, v, at, weights, mask);
         }

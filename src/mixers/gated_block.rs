@@ -1,34 +1,29 @@
 //! The wrapping that the released code gives its RNNs: doubled width, a short convolution before
 //! the recurrence and a GELU gate behind it.
 
-use super::State;
+use super::short_conv::ShortConv;
+use super::{inner_width, State, STD};
 use crate::config::ModelConfig;
-use crate::nn::{linear, project, Cx, Init, Params};
+use crate::nn::{linear, project, Cx, Params};
 use crate::ops;
 use candle_core::{Result, Tensor};
-
-/// Taps of the causal convolution.
-const KERNEL: usize = 4;
 
 /// u ↦ `wout (gelu(g) ⊙ recurrence(conv(x)))` with `g, x = split(win u)`.
 pub(super) struct GatedBlock {
     win: Tensor,
-    conv_w: Tensor,
-    conv_b: Tensor,
+    conv: ShortConv,
     wout: Tensor,
-    /// Inner width E = 2d.
+    /// Inner width E, usually 2d.
     pub width: usize,
 }
 
 impl GatedBlock {
     pub fn new(model: &ModelConfig, params: &Params) -> Result<Self> {
-        let (d, width) = (model.d_model, 2 * model.d_model);
-        let edge = || Init::Uniform(-0.5, 0.5); // 1/√taps
+        let (d, width) = (model.d_model, inner_width(model));
         Ok(Self {
-            win: params.get("win", (2 * width, d), Init::Normal(0.02))?,
-            conv_w: params.get("conv_w", (width, KERNEL), edge())?,
-            conv_b: params.get("conv_b", width, edge())?,
-            wout: params.get("wout", (d, width), Init::Normal(0.02))?,
+            win: params.weight("win", (2 * width, d), STD)?,
+            conv: ShortConv::new(width, params)?,
+            wout: params.weight("wout", (d, width), STD)?,
             width,
         })
     }
@@ -44,8 +39,7 @@ impl GatedBlock {
     pub fn drive(&self, u: &Tensor, cx: &Cx) -> Result<(Tensor, Tensor)> {
         let [input, gate] = self.halves()?;
         let mut maps = project(u, &[(&input, None)], &[(&gate, None)], cx)?;
-        let raw = &maps.everywhere[0];
-        let x = ops::causal_conv1d(raw, &self.conv_w, Some(&self.conv_b))?;
+        let x = self.conv.forward(&maps.everywhere[0])?;
         Ok((x, maps.read.remove(0)))
     }
 
@@ -56,28 +50,20 @@ impl GatedBlock {
 
     /// State before the first token: h `(batch, E)` and the window `(batch, 3, E)` of past inputs.
     pub fn zero_state(&self, batch: usize) -> Result<State> {
-        let zeros = |shape: &[usize]| Tensor::zeros(shape, self.win.dtype(), self.win.device());
-        let window = zeros(&[batch, KERNEL - 1, self.width])?;
-        Ok(State(vec![zeros(&[batch, self.width])?, window]))
+        let h = Tensor::zeros((batch, self.width), self.win.dtype(), self.win.device())?;
+        Ok(State(vec![h, self.conv.window(batch)?]))
     }
 
     /// Size of [`Self::zero_state`] a sequence.
     pub fn state_size(&self) -> usize {
-        KERNEL * self.width
+        self.width + self.conv.state_size()
     }
 
     /// [`Self::drive`] for one token `(batch, d)`: the input and the gate, `(batch, E)` each, and
     /// the moved window.
     pub fn drive_step(&self, x_t: &Tensor, window: &Tensor) -> Result<[Tensor; 3]> {
         let [input, gate] = self.halves()?;
-        let raw = linear(x_t, &input, None)?.unsqueeze(1)?;
-        let seen = Tensor::cat(&[window, &raw], 1)?; // (batch, KERNEL, E)
-        let taps = self.conv_w.t()?.unsqueeze(0)?;
-        let x = seen
-            .broadcast_mul(&taps)?
-            .sum(1)?
-            .broadcast_add(&self.conv_b)?;
-        let window = seen.narrow(1, 1, KERNEL - 1)?;
+        let (x, window) = self.conv.step(&linear(x_t, &input, None)?, window)?;
         Ok([x, linear(x_t, &gate, None)?, window])
     }
 }

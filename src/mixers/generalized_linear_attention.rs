@@ -16,6 +16,7 @@ pub(super) const ENTRY: Entry = Entry {
     dsf: "N = n d/s",
     heads: true,
     expands: true,
+    widens: false,
     home: Home::ATTENTION,
     options: &[],
     stem: "generalized_linear_attention_none",

@@ -15,6 +15,7 @@ pub(super) const ENTRY: Entry = Entry {
     dsf: "N = n d/s",
     heads: true,
     expands: true,
+    widens: false,
     home: Home::ATTENTION,
     options: &[],
     stem: "linear_attention",

@@ -15,6 +15,7 @@ pub(super) const ENTRY: Entry = Entry {
     dsf: "no (gates read y_{i-1})",
     heads: false,
     expands: false,
+    widens: false,
     home: Home::RNN,
     options: &[],
     stem: "lstm",
@@ -48,9 +49,9 @@ impl Lstm {
         let edge = (d as f64).powf(-0.5);
         let weight = |name: String| params.get(&name, (d, d), Init::Uniform(-edge, edge));
         // A forget bias of 1 lets the state live from the start (Jozefowicz et al. 2015).
-        let bias = |gate: &str| {
-            let init = if gate == "f" { 1.0 } else { 0.0 };
-            params.get(&format!("b{gate}"), d, Init::Constant(init))
+        let bias = |gate: &str| match gate {
+            "f" => params.get("bf", d, Init::Constant(1.0)),
+            _ => params.bias(&format!("b{gate}"), d, d),
         };
         let [u, f, i, o] = GATES;
         let four = |kind: &str| -> Result<[Tensor; 4]> {

@@ -13,11 +13,13 @@ mod gated_block;
 mod generalized_linear_attention;
 mod linear_attention;
 mod lstm;
+mod mamba;
 mod normalized_attention;
 mod qlstm;
 mod qlstm_reversed;
 mod rg_lru;
 mod s6;
+mod short_conv;
 mod softmax_attention;
 mod ssd;
 mod ssd_mamba2;
@@ -87,6 +89,8 @@ pub struct Entry {
     pub heads: bool,
     /// Whether `d_state` matters; where it does not, it is recorded as 1.
     pub expands: bool,
+    /// Whether the first variant has an inner width that `expand` sets.
+    pub widens: bool,
     /// What the released configs put around it.
     pub home: Home,
     /// Options that only this mixer knows.
@@ -139,6 +143,18 @@ pub struct MixerOption {
     pub default: fn(Protocol) -> &'static str,
     /// Whether a value is allowed.
     pub accepts: fn(&str) -> bool,
+    /// Variants that have it; all where it names none.
+    pub variants: &'static [&'static str],
+    /// Whether the default goes without saying: a run that takes it is described and named as if
+    /// there were no such option.
+    pub implied: bool,
+}
+
+impl MixerOption {
+    /// Whether `variant` has it.
+    pub fn is_of(&self, variant: &str) -> bool {
+        self.variants.is_empty() || self.variants.contains(&variant)
+    }
 }
 
 /// Every mixer, in the order of the listing.
@@ -150,6 +166,7 @@ pub static MIXERS: &[Entry] = &[
     normalized_attention::SOFTPLUS,
     normalized_attention::SIGMOID,
     s6::ENTRY,
+    mamba::ENTRY,
     ssd::ENTRY,
     ssd_mamba2::ENTRY,
     lstm::ENTRY,
@@ -190,6 +207,7 @@ impl Entry {
 
     /// Refuses sizes that this mixer cannot be built with.
     pub fn check_sizes(&self, model: &ModelConfig) -> error::Result<()> {
+        self.check_expand(model)?;
         let (d, n, s) = (model.d_model, model.d_state, model.n_heads);
         if s == 1 {
             return Ok(());
@@ -209,9 +227,41 @@ impl Entry {
         }
         Ok(())
     }
+
+    fn check_expand(&self, model: &ModelConfig) -> error::Result<()> {
+        let Some(expand) = model.expand else {
+            return Ok(());
+        };
+        if !self.widens || model.variant != self.variants[0] {
+            return Err(Error::usage(format!(
+                "--expand {expand}: mixer `{}`, variant `{}`, has no inner width; leave --expand out",
+                self.name, model.variant
+            )));
+        }
+        // A width that is not a number is no width either.
+        if expand.is_finite() && expand <= MOST_EXPAND && inner_width(model) >= 1 {
+            return Ok(());
+        }
+        Err(Error::usage(format!(
+            "--expand must be at most {MOST_EXPAND} and make of --d {} an inner width of at least 1, \
+             not {expand}",
+            model.d_model
+        )))
+    }
 }
+
+/// Largest inner width over d.
+const MOST_EXPAND: f64 = 64.0;
+
+/// Inner width E of the mixers that widen, rounded down: 2d unless told otherwise.
+fn inner_width(model: &ModelConfig) -> usize {
+    (model.expand.unwrap_or(2.0) * model.d_model as f64) as usize
+}
+
+/// Standard deviation of initial weights in the released language model.
+const STD: f64 = 0.02;
 
 /// Standard deviation of the initial output projection, shrunk with depth (GPT-2's rule).
 pub(crate) fn output_std(model: &ModelConfig) -> f64 {
-    0.02 / ((2 * model.n_layers) as f64).sqrt()
+    STD / ((2 * model.n_layers) as f64).sqrt()
 }

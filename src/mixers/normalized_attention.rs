@@ -2,10 +2,10 @@
 //! the input alone. Scores may be negative; there is no scale and no sum to one.
 
 use super::attention::{accumulate, Projections};
-use super::{Entry, Home, Mixer, Recurrent, State};
+use super::{Entry, Home, Mixer, Recurrent, State, STD};
 use crate::config::{ModelConfig, StateMixer};
 use crate::ltv::Ltv;
-use crate::nn::{linear, Cx, Init, Params};
+use crate::nn::{linear, Cx, Params};
 use crate::ops::{self, Weights};
 use candle_core::{Result, Tensor};
 
@@ -44,6 +44,7 @@ const SHARED: Entry = Entry {
     dsf: "N = n d/s",
     heads: true,
     expands: true,
+    widens: false,
     // Alone among the attentions, its released config keeps the feed-forward half.
     home: Home {
         state_mixer: StateMixer::Mlp,
@@ -81,10 +82,10 @@ struct NormalizedAttention {
 
 fn build(model: &ModelConfig, params: &Params, eta: Eta) -> Result<Box<dyn Mixer>> {
     let (s, d) = (model.n_heads, model.d_model);
-    let bias = || params.get("bn", s, Init::Constant(0.0));
+    let bias = || params.bias("bn", s, d);
     Ok(Box::new(NormalizedAttention {
         projections: Projections::new(model, params)?,
-        wn: params.get("wn", (s, d), Init::Normal(0.02))?,
+        wn: params.weight("wn", (s, d), STD)?,
         bn: (model.variant == "reference").then(bias).transpose()?,
         eta,
     }))

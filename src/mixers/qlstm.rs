@@ -3,7 +3,7 @@
 //! in the forget gate.
 
 use super::gated_block::GatedBlock;
-use super::{Entry, Home, Mixer, Recurrent, State};
+use super::{Entry, Home, Mixer, Recurrent, State, STD};
 use crate::config::ModelConfig;
 use crate::ltv::{Channels, Ltv};
 use crate::nn::{linear, project, Cx, Init, Params};
@@ -18,6 +18,7 @@ pub(super) const ENTRY: Entry = Entry {
     dsf: "N = d (variant dsf)",
     heads: false,
     expands: false,
+    widens: true,
     home: Home::RNN,
     options: &[],
     stem: "qlstm",
@@ -68,14 +69,14 @@ pub(super) fn build(
         let block = GatedBlock::new(model, params)?;
         let width = block.width;
         Box::new(Released {
-            wgates: params.get("wgates", (3 * width, width), Init::Normal(0.02))?,
-            bgates: params.get("bgates", 3 * width, Init::Constant(0.0))?,
+            wgates: params.weight("wgates", (3 * width, width), STD)?,
+            bgates: params.bias("bgates", 3 * width, width)?,
             block,
             forget,
         })
     } else {
         let d = model.d_model;
-        let weight = |name| params.get(name, (d, d), Init::Normal(0.02));
+        let weight = |name| params.weight(name, (d, d), STD);
         Box::new(Plain {
             wu: weight("wu")?,
             wf: weight("wf")?,

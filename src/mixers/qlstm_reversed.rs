@@ -13,6 +13,7 @@ pub(super) const ENTRY: Entry = Entry {
     dsf: "N = d (variant dsf)",
     heads: false,
     expands: false,
+    widens: true,
     home: Home::RNN,
     options: &[],
     stem: "qlstm_reversed",

@@ -2,7 +2,7 @@
 //! x_i = a_i x_{i-1} + √(1 - a_i²) g_i u_i with log a_i = -8 softplus(λ) r_i.
 
 use super::gated_block::GatedBlock;
-use super::{Entry, Home, Mixer, Recurrent, State};
+use super::{Entry, Home, Mixer, MixerOption, Recurrent, State, STD};
 use crate::config::ModelConfig;
 use crate::ltv::{Channels, Ltv};
 use crate::nn::{linear, Cx, Init, Params};
@@ -18,8 +18,17 @@ pub(super) const ENTRY: Entry = Entry {
     dsf: "N = d (variant paper)",
     heads: false,
     expands: false,
+    widens: true,
     home: Home::RNN,
-    options: &[],
+    options: &[MixerOption {
+        name: "lambda_init",
+        help:
+            "initial λ from -9 to -4.323: `exp` (evenly) or `uniform` (as log(e^t - 1), t evenly)",
+        default: |_| "exp",
+        accepts: |v| v == "exp" || v == "uniform",
+        variants: &["hawk"],
+        implied: true,
+    }],
     stem: "rg_lru",
     build: |model, params| {
         Ok(match model.variant.as_str() {
@@ -35,6 +44,16 @@ fn griffin(_index: usize, stream: &mut Stream) -> f64 {
     (-a.ln() / 8.0).exp_m1().ln()
 }
 
+/// Lowest initial λ of the released code, and how far the highest, -4.323, lies above it.
+const LOWEST: f64 = -9.0;
+const HIGHEST_ABOVE: f64 = 9.0 - 4.323;
+
+/// log(e^t - 1) for t from 0.001 to 0.1 as `part` goes from 0 to 1, rescaled to 0 to 1.
+fn bent(part: f64) -> f64 {
+    let curve = |part: f64| (0.001 + 0.099 * part).exp_m1().ln();
+    (curve(part) - curve(0.0)) / (curve(1.0) - curve(0.0))
+}
+
 /// Variant `paper`.
 struct Plain {
     wa: Tensor,
@@ -46,8 +65,8 @@ impl Plain {
     fn new(model: &ModelConfig, params: &Params) -> Result<Self> {
         let d = model.d_model;
         Ok(Self {
-            wa: params.get("wa", (d, d), Init::Normal(0.02))?,
-            wu: params.get("wu", (d, d), Init::Normal(0.02))?,
+            wa: params.weight("wa", (d, d), STD)?,
+            wu: params.weight("wu", (d, d), STD)?,
             lam: params.get("lam", d, Init::Each(&griffin))?,
         })
     }
@@ -128,10 +147,21 @@ impl Hawk {
     fn new(model: &ModelConfig, params: &Params) -> Result<Self> {
         let block = GatedBlock::new(model, params)?;
         let e = block.width;
-        let spread = |i: usize, _: &mut Stream| -9.0 + (9.0 - 4.323) * i as f64 / (e - 1) as f64;
+        let uniform = model
+            .options
+            .get("lambda_init")
+            .is_some_and(|v| v == "uniform");
+        let spread = |i: usize, _: &mut Stream| {
+            let (at, last) = (i as f64, (e - 1).max(1) as f64);
+            if uniform {
+                LOWEST + HIGHEST_ABOVE * bent(at / last)
+            } else {
+                LOWEST + HIGHEST_ABOVE * at / last
+            }
+        };
         Ok(Self {
-            wgates: params.get("wgates", (2 * e, e), Init::Normal(0.02))?,
-            bgates: params.get("bgates", 2 * e, Init::Constant(0.0))?,
+            wgates: params.weight("wgates", (2 * e, e), STD)?,
+            bgates: params.bias("bgates", 2 * e, e)?,
             lam: params.get("lam", e, Init::Each(&spread))?,
             block,
         })

@@ -1,11 +1,11 @@
 //! S6, the selective state space model (4), (19); Gu & Dao 2023. Δ, b and c depend on the input,
 //! every channel and state has its own decay.
 
-use super::state_space::{mamba_step_bias, Drive};
-use super::{output_std, Entry, Home, Mixer, MixerOption, Recurrent, State};
+use super::state_space::{Selective, DT_RANK};
+use super::{output_std, Entry, Home, Mixer, MixerOption, Recurrent, State, STD};
 use crate::config::{ModelConfig, Protocol};
 use crate::ltv::Ltv;
-use crate::nn::{linear, project, Cx, Init, Params};
+use crate::nn::{linear, Cx, Init, Params};
 use crate::ops;
 use candle_core::{Result, Tensor};
 
@@ -17,6 +17,7 @@ pub(super) const ENTRY: Entry = Entry {
     dsf: "N = n d",
     heads: false,
     expands: true,
+    widens: false,
     home: Home::STATE_SPACE,
     options: &[
         MixerOption {
@@ -27,25 +28,17 @@ pub(super) const ENTRY: Entry = Entry {
                 Protocol::Reference | Protocol::Matched => "zero",
             },
             accepts: |v| v == "zero" || v == "mamba",
+            variants: &[],
+            implied: false,
         },
-        MixerOption {
-            name: "dt_rank",
-            help: "rank of the step projection: `auto` (d/16, rounded up) or a positive number",
-            default: |_| "auto",
-            accepts: |v| v == "auto" || v.parse::<u16>().is_ok_and(|r| r > 0),
-        },
+        DT_RANK,
     ],
     stem: "s6",
     build: |model, params| Ok(Box::new(S6::new(model, params)?)),
 };
 
 struct S6 {
-    wu: Tensor,
-    wdt: Tensor,
-    bdt: Tensor,
-    wb: Tensor,
-    wc: Tensor,
-    a_log: Tensor,
+    core: Selective,
     end: End,
 }
 
@@ -59,51 +52,21 @@ enum End {
 
 impl S6 {
     fn new(model: &ModelConfig, params: &Params) -> Result<Self> {
-        let (d, n) = (model.d_model, model.d_state);
-        let option = |name: &str| model.options.get(name).map(String::as_str);
-        let auto = d.div_ceil(16);
-        let rank = option("dt_rank")
-            .and_then(|v| v.parse().ok())
-            .unwrap_or(auto);
-        let g = || Init::Normal(0.02);
-        let edge = (rank as f64).powf(-0.5);
-        let (wdt, bdt) = match option("dt_init") {
-            Some("mamba") => (Init::Uniform(-edge, edge), Init::Each(&mamba_step_bias)),
-            _ => (g(), Init::Constant(0.0)),
-        };
+        let d = model.d_model;
         let end = match model.variant.as_str() {
             "paper" => End::Paper {
-                wd: params.get("wd", (d, d), g())?,
+                wd: params.weight("wd", (d, d), STD)?,
             },
             _ => End::Reference {
                 dskip: params.get("dskip", d, Init::Constant(1.0))?,
-                wout: params.get("wout", (d, d), Init::Normal(output_std(model)))?,
+                wout: params.weight("wout", (d, d), output_std(model))?,
             },
         };
-        let harmonics = |i: usize, _: &mut _| ((i % n + 1) as f64).ln();
+        let mamba = model.options.get("dt_init").is_some_and(|v| v == "mamba");
         Ok(Self {
-            wu: params.get("wu", (rank, d), g())?,
-            wdt: params.get("wdt", (d, rank), wdt)?,
-            bdt: params.get("bdt", d, bdt)?,
-            wb: params.get("wb", (n, d), g())?,
-            wc: params.get("wc", (n, d), g())?,
-            a_log: params.get("a_log", (d, n), Init::Each(&harmonics))?,
+            core: Selective::new(model, d, mamba, params)?,
             end,
         })
-    }
-
-    /// What drives the state, and u at the rows of `cx`, where it is read.
-    fn drive(&self, u: &Tensor, cx: &Cx) -> Result<(Drive, Tensor)> {
-        let maps = [(&self.wu, None), (&self.wb, None)];
-        let maps = project(u, &maps, &[(&self.wc, None)], cx)?;
-        let drive = Drive {
-            x: u.clone(),
-            delta: ops::softplus_biased(&linear(&maps.everywhere[0], &self.wdt, None)?, &self.bdt)?,
-            a: self.a_log.exp()?.neg()?,
-            b: maps.everywhere[1].clone(),
-            c: maps.read[0].clone(),
-        };
-        Ok((drive, maps.seen))
     }
 
     fn finish(&self, o: &Tensor, u: &Tensor) -> Result<Tensor> {
@@ -116,12 +79,12 @@ impl S6 {
 
 impl Mixer for S6 {
     fn forward(&self, u: &Tensor, cx: &Cx) -> Result<Tensor> {
-        let (drive, seen) = self.drive(u, cx)?;
+        let (drive, seen) = self.core.drive(u, cx)?;
         self.finish(&drive.scan(cx)?, &seen)
     }
 
     fn state_size(&self, _seq_len: usize) -> usize {
-        self.a_log.elem_count()
+        self.core.a_log.elem_count()
     }
 
     fn recurrent(&self) -> Option<&dyn Recurrent> {
@@ -129,7 +92,7 @@ impl Mixer for S6 {
     }
 
     fn ltv(&self, u: &Tensor) -> Result<Option<Ltv>> {
-        let (drive, _) = self.drive(&u.unsqueeze(0)?, &Cx::eval())?;
+        let (drive, _) = self.core.drive(&u.unsqueeze(0)?, &Cx::eval())?;
         let system = match &self.end {
             End::Paper { wd } => drive.system(None, linear(u, wd, None)?, None),
             End::Reference { dskip, wout } => {
@@ -142,12 +105,12 @@ impl Mixer for S6 {
 
 impl Recurrent for S6 {
     fn init(&self, batch: usize) -> Result<State> {
-        Drive::zero_state(&self.a_log, batch, self.a_log.dim(1)?)
+        self.core.zero_state(batch)
     }
 
     fn step(&self, x_t: &Tensor, state: &mut State) -> Result<Tensor> {
         let u = x_t.unsqueeze(1)?;
-        let (drive, _) = self.drive(&u, &Cx::eval())?;
+        let (drive, _) = self.core.drive(&u, &Cx::eval())?;
         let o = drive.step(state)?;
         self.finish(&o, &u)?.squeeze(1)
     }

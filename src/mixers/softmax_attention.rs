@@ -14,6 +14,7 @@ pub(super) const ENTRY: Entry = Entry {
     dsf: "no (N = ∞, Lemma 1)",
     heads: true,
     expands: true,
+    widens: false,
     home: Home::ATTENTION,
     options: &[],
     stem: "softmax_attention",

@@ -3,7 +3,7 @@
 //! scalar that section 4.2 of the paper describes; that one is `ssd-mamba2`.
 
 use super::state_space::Drive;
-use super::{output_std, Entry, Home, Mixer, Recurrent, State};
+use super::{output_std, Entry, Home, Mixer, Recurrent, State, STD};
 use crate::config::ModelConfig;
 use crate::ltv::Ltv;
 use crate::nn::{linear, project, Cx, Init, Params};
@@ -18,6 +18,7 @@ pub(super) const ENTRY: Entry = Entry {
     dsf: "N = n d",
     heads: false,
     expands: true,
+    widens: false,
     home: Home::STATE_SPACE,
     options: &[],
     stem: "ssd",
@@ -37,15 +38,14 @@ struct Ssd {
 impl Ssd {
     fn new(model: &ModelConfig, params: &Params) -> Result<Self> {
         let (d, n) = (model.d_model, model.d_state);
-        let g = || Init::Normal(0.02);
         Ok(Self {
-            wu: params.get("wu", (1, d), g())?,
+            wu: params.weight("wu", (1, d), STD)?,
             bdt: params.get("bdt", d, Init::Constant(0.0))?,
-            wb: params.get("wb", (n, d), g())?,
-            wc: params.get("wc", (n, d), g())?,
+            wb: params.weight("wb", (n, d), STD)?,
+            wc: params.weight("wc", (n, d), STD)?,
             a_log: params.get("a_log", 1, Init::Constant(0.0))?,
             dskip: params.get("dskip", d, Init::Constant(1.0))?,
-            wout: params.get("wout", (d, d), Init::Normal(output_std(model)))?,
+            wout: params.weight("wout", (d, d), output_std(model))?,
         })
     }
 

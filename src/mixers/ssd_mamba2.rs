@@ -2,7 +2,7 @@
 //! "scalar times identity" of section 4.2.
 
 use super::state_space::{mamba_step_bias, Drive};
-use super::{output_std, Entry, Home, Mixer, Recurrent, State};
+use super::{output_std, Entry, Home, Mixer, Recurrent, State, STD};
 use crate::config::ModelConfig;
 use crate::ltv::Ltv;
 use crate::nn::{linear, project, Cx, Init, Params};
@@ -17,6 +17,7 @@ pub(super) const ENTRY: Entry = Entry {
     dsf: "N = n d",
     heads: true,
     expands: true,
+    widens: false,
     home: Home::STATE_SPACE,
     options: &[],
     stem: "ssd",
@@ -38,18 +39,17 @@ struct SsdMamba2 {
 impl SsdMamba2 {
     fn new(model: &ModelConfig, params: &Params) -> Result<Self> {
         let (d, n, heads) = (model.d_model, model.d_state, model.n_heads);
-        let g = || Init::Normal(0.02);
         let a_log =
             |_: usize, stream: &mut crate::rng::Stream| (1.0 + 15.0 * stream.uniform()).ln();
         Ok(Self {
-            wx: params.get("wx", (d, d), g())?,
-            wb: params.get("wb", (n, d), g())?,
-            wc: params.get("wc", (n, d), g())?,
-            wdt: params.get("wdt", (heads, d), g())?,
+            wx: params.weight("wx", (d, d), STD)?,
+            wb: params.weight("wb", (n, d), STD)?,
+            wc: params.weight("wc", (n, d), STD)?,
+            wdt: params.weight("wdt", (heads, d), STD)?,
             bdt: params.get("bdt", heads, Init::Each(&mamba_step_bias))?,
             a_log: params.get("a_log", heads, Init::Each(&a_log))?,
             dskip: params.get("dskip", heads, Init::Constant(1.0))?,
-            wout: params.get("wout", (d, d), Init::Normal(output_std(model)))?,
+            wout: params.weight("wout", (d, d), output_std(model))?,
             head_dim: d / heads,
         })
     }

@@ -2,9 +2,10 @@
 //! H_t[c,k] = e^{Δ_t[c] A[c,k]} H_{t-1}[c,k] + Δ_t[c] x_t[c] b_t[k],  o_t[c] = Σ_k H_t[c,k] c_t[k]
 //! in its three forms: whole sequence, one step, matrices.
 
-use super::State;
+use super::{MixerOption, State, STD};
+use crate::config::ModelConfig;
 use crate::ltv::{Channels, Ltv};
-use crate::nn::Cx;
+use crate::nn::{linear, project, Cx, Init, Params};
 use crate::ops;
 use crate::rng::Stream;
 use candle_core::{Result, Tensor, D};
@@ -78,6 +79,78 @@ impl Drive {
             output,
         }
         .system()
+    }
+}
+
+/// The bottleneck of the step.
+pub(super) const DT_RANK: MixerOption = MixerOption {
+    name: "dt_rank",
+    help: "rank of the step projection: `auto` (d/16, rounded up) or a positive number",
+    default: |_| "auto",
+    accepts: |v| v == "auto" || v.parse::<u16>().is_ok_and(|r| r > 0),
+    variants: &[],
+    implied: false,
+};
+
+/// What S6 reads off its input x of width E: a step a channel, through a bottleneck, and the vectors
+/// that write and read the state.
+pub(super) struct Selective {
+    wu: Tensor,
+    wdt: Tensor,
+    bdt: Tensor,
+    wb: Tensor,
+    wc: Tensor,
+    /// Logarithm of minus the continuous decays, `(E, n)`.
+    pub a_log: Tensor,
+}
+
+impl Selective {
+    /// For x of `width`; steps start as in Mamba, or near ln 2.
+    pub fn new(model: &ModelConfig, width: usize, mamba: bool, params: &Params) -> Result<Self> {
+        let n = model.d_state;
+        let given = model.options.get("dt_rank").and_then(|v| v.parse().ok());
+        let rank: usize = given.unwrap_or(model.d_model.div_ceil(16));
+        let edge = (rank as f64).powf(-0.5);
+        let (wdt, bdt) = if mamba {
+            (
+                params.get("wdt", (width, rank), Init::Uniform(-edge, edge))?,
+                params.get("bdt", width, Init::Each(&mamba_step_bias))?,
+            )
+        } else {
+            (
+                params.weight("wdt", (width, rank), STD)?,
+                params.get("bdt", width, Init::Constant(0.0))?,
+            )
+        };
+        let harmonics = |i: usize, _: &mut _| ((i % n + 1) as f64).ln();
+        Ok(Self {
+            wu: params.weight("wu", (rank, width), STD)?,
+            wdt,
+            bdt,
+            wb: params.weight("wb", (n, width), STD)?,
+            wc: params.weight("wc", (n, width), STD)?,
+            a_log: params.get("a_log", (width, n), Init::Each(&harmonics))?,
+        })
+    }
+
+    /// What drives the state along x `(batch, seq_len, E)`, and x at the rows of `cx`, where the
+    /// state is read.
+    pub fn drive(&self, x: &Tensor, cx: &Cx) -> Result<(Drive, Tensor)> {
+        let maps = [(&self.wu, None), (&self.wb, None)];
+        let maps = project(x, &maps, &[(&self.wc, None)], cx)?;
+        let drive = Drive {
+            x: x.clone(),
+            delta: ops::softplus_biased(&linear(&maps.everywhere[0], &self.wdt, None)?, &self.bdt)?,
+            a: self.a_log.exp()?.neg()?,
+            b: maps.everywhere[1].clone(),
+            c: maps.read[0].clone(),
+        };
+        Ok((drive, maps.seen))
+    }
+
+    /// The state before the first token, `(batch, E, n)`.
+    pub fn zero_state(&self, batch: usize) -> Result<State> {
+        Drive::zero_state(&self.a_log, batch, self.a_log.dim(1)?)
     }
 }
 

@@ -20,6 +20,14 @@ impl Stream {
             None => Ok((self.residual.clone(), norm.forward(&self.residual)?)),
         }
     }
+
+    /// The residual with what is still to be added to it.
+    pub fn whole(self) -> Result<Tensor> {
+        match self.branch {
+            Some(branch) => self.residual + branch,
+            None => Ok(self.residual),
+        }
+    }
 }
 
 pub(super) struct Block {
@@ -39,7 +47,7 @@ impl Block {
     pub fn new(config: &ModelConfig, entry: &Entry, params: &Params) -> Result<Self> {
         let d = config.d_model;
         let second = || -> Result<Second> {
-            let mlp = || Mlp::new(d, output_std(config), &params.scope("mlp"));
+            let mlp = || Mlp::new([d, 4 * d], output_std(config), &params.scope("mlp"));
             Ok(Second {
                 norm: LayerNorm::new(d, &params.scope("norm2"))?,
                 mlp: (config.state_mixer == StateMixer::Mlp)

@@ -2,14 +2,16 @@
 //! asked: in the last block everything behind the mixer's state is computed at labelled rows.
 
 mod block;
+mod classifier;
 pub mod protocol;
 
-use crate::config::ModelConfig;
+use crate::config::{ModelConfig, TaskConfig};
 use crate::mixers;
 use crate::nn::{linear, Cx, Init, LayerNorm, Params, Rows};
 use crate::ops::{self, Classified};
 use block::{Block, Stream};
 use candle_core::{DType, Result, Tensor};
+pub use classifier::Classifier;
 
 /// Shapes that the task gives.
 #[derive(Clone, Copy, Debug)]
@@ -18,6 +20,16 @@ pub struct Io {
     pub vocab_size: usize,
     /// Longest sequence L.
     pub seq_len: usize,
+}
+
+impl Io {
+    /// What a task says of the model's edges.
+    pub fn of(task: &TaskConfig) -> Self {
+        Self {
+            vocab_size: task.vocab_size(),
+            seq_len: task.seq_len(),
+        }
+    }
 }
 
 /// A language model of the released shape (the paper's J.1).

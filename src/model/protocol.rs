@@ -1,12 +1,22 @@
 //! What a protocol fills in: from the few things a person names to a complete [`RunConfig`].
 
+mod asked;
+mod lra;
+mod preset;
+mod rows;
+mod rules;
+
+pub use asked::{Asked, Task};
+pub use preset::{Preset, PAPER_RATES};
+
 use super::mixers;
 use crate::config::{
     Layout, ModelConfig, MqarConfig, Precision, Protocol, RunConfig, Schedule, StateMixer,
     TaskConfig, TrainConfig, FORMAT,
 };
-use crate::error::{self, Error, Result};
-use crate::mixers::{Entry, Home};
+use crate::error::{Error, Result};
+use crate::mixers::Home;
+use rules::{check_decay, check_dropout, options, positive};
 use std::collections::BTreeMap;
 
 /// Tokens a step in every config of the paper: 32,768.
@@ -41,12 +51,18 @@ pub struct Request {
     pub epochs: usize,
     /// Examples a step.
     pub batch_size: Option<usize>,
+    /// Examples of a step whose activations exist at one time.
+    pub micro_batch: Option<usize>,
     /// Weight decay.
     pub weight_decay: f64,
     /// Numbers to compute with.
     pub precision: Precision,
     /// Dropout on embeddings and on attention weights.
     pub dropout: Option<f64>,
+    /// Dropout on attention weights, where it differs.
+    pub attn_dropout: Option<f64>,
+    /// Inner width over d, of mixers that widen.
+    pub expand: Option<f64>,
     /// Seed of weights and dropout.
     pub seed: u64,
 }
@@ -64,10 +80,13 @@ impl Request {
         crate::tasks::mqar::check(&self.task)?;
         let home = self.protocol.home(entry.home);
         let dropout = self.dropout.unwrap_or(self.protocol.dropout());
+        let batch_size = self
+            .batch_size
+            .unwrap_or_else(|| batch_size(self.task.seq_len, home));
         let model = ModelConfig {
             mixer: self.mixer.clone(),
             variant: variant.to_owned(),
-            options: self.options(entry)?,
+            options: options(entry, variant, &self.options, self.protocol)?,
             d_model: self.d_model,
             d_state: if entry.expands { self.d_state } else { 1 },
             n_heads: self.n_heads,
@@ -76,8 +95,8 @@ impl Request {
             state_mixer: home.state_mixer,
             positions: home.positions,
             embed_dropout: dropout,
-            attn_dropout: dropout,
-            expand: None,
+            attn_dropout: self.attn_dropout.unwrap_or(dropout),
+            expand: self.expand,
             classifier: None,
         };
         entry.check_sizes(&model)?;
@@ -92,46 +111,13 @@ impl Request {
                 lr: self.lr,
                 warmup_epochs: 0,
                 epochs: self.epochs,
-                batch_size: self
-                    .batch_size
-                    .unwrap_or_else(|| batch_size(self.task.seq_len, home)),
+                batch_size,
                 weight_decay: self.weight_decay,
                 precision: self.precision,
-                micro_batch: None,
+                micro_batch: self.micro_batch.filter(|&size| size < batch_size),
                 stop_above: 0.99,
             },
         })
-    }
-
-    fn options(&self, entry: &Entry) -> Result<BTreeMap<String, String>> {
-        for (name, value) in &self.options {
-            let Some(option) = entry.options.iter().find(|o| o.name == name) else {
-                let known: Vec<&str> = entry.options.iter().map(|o| o.name).collect();
-                if known.is_empty() {
-                    let mixer = entry.name;
-                    return Err(Error::usage(format!(
-                        "--option {name}={value}: mixer `{mixer}` has no options"
-                    )));
-                }
-                return Err(error::unknown(
-                    &format!("option of {}", entry.name),
-                    name,
-                    known,
-                ));
-            };
-            if !(option.accepts)(value) {
-                return Err(Error::usage(format!(
-                    "--option {name}={value}: not a value of {name}. {}: {}",
-                    option.name, option.help
-                )));
-            }
-        }
-        let resolved = entry.options.iter().map(|o| {
-            let given = self.options.get(o.name).cloned();
-            let value = given.unwrap_or_else(|| (o.default)(self.protocol).to_owned());
-            (o.name.to_owned(), value)
-        });
-        Ok(resolved.collect())
     }
 
     fn check_numbers(&self) -> Result<()> {
@@ -142,6 +128,7 @@ impl Request {
             ("--layers", self.n_layers, 1_000),
             ("--epochs", self.epochs, 1_000_000),
             ("--batch-size", self.batch_size.unwrap_or(1), 1_000_000),
+            ("--micro-batch", self.micro_batch.unwrap_or(1), 1_000_000),
         ];
         for (flag, size, most) in sizes {
             if !(1..=most).contains(&size) {
@@ -151,29 +138,10 @@ impl Request {
             }
         }
         positive("--lr", self.lr)?;
-        if !(self.weight_decay.is_finite() && self.weight_decay >= 0.0) {
-            let w = self.weight_decay;
-            return Err(Error::usage(format!(
-                "--weight-decay must be 0 or more, not {w}"
-            )));
-        }
-        let p = self.dropout.unwrap_or(0.0);
-        if !(0.0..1.0).contains(&p) {
-            return Err(Error::usage(format!(
-                "--dropout must be in [0, 1), not {p}"
-            )));
-        }
-        Ok(())
+        check_decay(self.weight_decay)?;
+        check_dropout("--dropout", self.dropout)?;
+        check_dropout("--attn-dropout", self.attn_dropout)
     }
-}
-
-fn positive(flag: &str, value: f64) -> Result<()> {
-    if value.is_finite() && value > 0.0 {
-        return Ok(());
-    }
-    Err(Error::usage(format!(
-        "{flag} must be a positive number, such as 2e-3, not {value}"
-    )))
 }
 
 impl Protocol {

@@ -25,6 +25,7 @@ pub struct Cx {
     training: Option<(u64, u64)>,
     rows: Option<Rows>,
     layer: usize,
+    part: usize,
 }
 
 impl Cx {
@@ -34,6 +35,7 @@ impl Cx {
             training: None,
             rows: None,
             layer: 0,
+            part: 0,
         }
     }
 
@@ -50,8 +52,13 @@ impl Cx {
         Self {
             layer,
             rows: None,
-            training: self.training,
+            ..self.clone()
         }
+    }
+
+    /// The same step, in its part `part`: the parts of a step drop differently.
+    pub fn part(self, part: usize) -> Self {
+        Self { part, ..self }
     }
 
     /// The same pass when only `rows` of the output are wanted.
@@ -79,9 +86,13 @@ impl Cx {
     /// What `place` in this layer drops at this step; nothing in evaluation.
     pub fn mask(&self, place: &str, p: f64) -> Option<Dropout> {
         let (seed, step) = self.training?;
+        let part = match self.part {
+            0 => String::new(),
+            part => format!("/{part}"),
+        };
         Some(Dropout {
             p,
-            key: Stream::key(seed, &format!("dropout/{}/{place}", self.layer)),
+            key: Stream::key(seed, &format!("dropout/{}/{place}{part}", self.layer)),
             index: step,
         })
     }

@@ -6,7 +6,7 @@ mod cx;
 mod params;
 
 pub use cx::{Cx, Rows};
-pub use params::{Init, Params};
+pub use params::{Init, Params, Scheme};
 
 pub use crate::ops::{linear, linears};
 
@@ -74,7 +74,7 @@ impl LayerNorm {
     }
 }
 
-/// The feed-forward half of a block: `w2 gelu(w1 x + b1) + b2`, hidden width 4d.
+/// The feed-forward half of a block: `w2 gelu(w1 x + b1) + b2`.
 pub struct Mlp {
     w1: Tensor,
     b1: Tensor,
@@ -83,18 +83,25 @@ pub struct Mlp {
 }
 
 impl Mlp {
-    /// `output_std` is the spread of `w2`'s initial values.
-    pub fn new(d: usize, output_std: f64, params: &Params) -> Result<Self> {
+    /// From `d` to `hidden` and back. `output_std` is the spread of `w2`'s initial values in a language
+    /// model.
+    pub fn new([d, hidden]: [usize; 2], output_std: f64, params: &Params) -> Result<Self> {
         Ok(Self {
-            w1: params.get("w1", (4 * d, d), Init::Normal(0.02))?,
-            b1: params.get("b1", 4 * d, Init::Constant(0.0))?,
-            w2: params.get("w2", (d, 4 * d), Init::Normal(output_std))?,
-            b2: params.get("b2", d, Init::Constant(0.0))?,
+            w1: params.weight("w1", (hidden, d), 0.02)?,
+            b1: params.bias("b1", hidden, d)?,
+            w2: params.weight("w2", (d, hidden), output_std)?,
+            b2: params.bias("b2", d, hidden)?,
         })
+    }
+
+    /// [`Self::forward`] with dropout on the hidden layer and behind the map back.
+    pub fn forward_dropped(&self, x: &Tensor, p: f64, cx: &Cx) -> Result<Tensor> {
+        let masks = [cx.mask("mlp/hidden", p), cx.mask("mlp", p)];
+        ops::mlp(x, [&self.w1, &self.b1], [&self.w2, &self.b2], masks)
     }
 
     /// `(.., d)` in and out.
     pub fn forward(&self, x: &Tensor) -> Result<Tensor> {
-        ops::mlp(x, [&self.w1, &self.b1], [&self.w2, &self.b2])
+        ops::mlp(x, [&self.w1, &self.b1], [&self.w2, &self.b2], [None; 2])
     }
 }

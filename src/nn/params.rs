@@ -37,6 +37,18 @@ impl Init<'_> {
     }
 }
 
+/// How linear maps start. Everything else has initial values of its own.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Scheme {
+    /// Weights normal with a spread that the caller names, biases zero: the released language model.
+    #[default]
+    Gpt,
+    /// Weights and biases uniform in ± fan_in^-1/2: PyTorch's default.
+    Torch,
+    /// Weights normal with a spread of fan_in^-1/2, biases zero: the released Hawk.
+    FanIn,
+}
+
 /// Where values come from when a parameter is asked for the first time.
 enum Source {
     /// Each parameter draws from a stream of its own name, so that adding one moves no other.
@@ -59,6 +71,7 @@ pub struct Params {
     prefix: String,
     tracked: bool,
     activations: DType,
+    scheme: Scheme,
 }
 
 impl Params {
@@ -84,6 +97,7 @@ impl Params {
             prefix: String::new(),
             tracked: true,
             activations: dtype,
+            scheme: Scheme::default(),
         }
     }
 
@@ -98,6 +112,32 @@ impl Params {
     /// The type of activations in layers of these parameters; unless told otherwise, their own.
     pub fn activations(&self) -> DType {
         self.activations
+    }
+
+    /// The same parameters whose linear maps start by `scheme`.
+    pub fn with_scheme(self, scheme: Scheme) -> Self {
+        Self { scheme, ..self }
+    }
+
+    /// The weight `name` `(out, in)` of a linear map; `std` is its spread under [`Scheme::Gpt`].
+    pub fn weight(&self, name: &str, (out, fan_in): (usize, usize), std: f64) -> Result<Tensor> {
+        let edge = (fan_in as f64).powf(-0.5);
+        let init = match self.scheme {
+            Scheme::Gpt => Init::Normal(std),
+            Scheme::Torch => Init::Uniform(-edge, edge),
+            Scheme::FanIn => Init::Normal(edge),
+        };
+        self.get(name, (out, fan_in), init)
+    }
+
+    /// The bias `name` `(out)` of a linear map that reads `fan_in` numbers.
+    pub fn bias(&self, name: &str, out: usize, fan_in: usize) -> Result<Tensor> {
+        let edge = (fan_in as f64).powf(-0.5);
+        let init = match self.scheme {
+            Scheme::Torch => Init::Uniform(-edge, edge),
+            Scheme::Gpt | Scheme::FanIn => Init::Constant(0.0),
+        };
+        self.get(name, out, init)
     }
 
     /// The scope `name` below this one.
@@ -185,6 +225,36 @@ mod tests {
         assert_eq!(x, values(&b, "w", Init::Normal(1.0)));
         assert_ne!(x, values(&b, "other", Init::Normal(1.0)));
         assert_ne!(x, values(&b.scope("s"), "w", Init::Normal(1.0)));
+    }
+
+    #[test]
+    fn linear_maps_start_by_the_scheme_and_nothing_else_does() {
+        let of = |scheme| {
+            let p = Params::seeded(1, DType::F64, &Device::Cpu).with_scheme(scheme);
+            let p = p.scope("s").detached();
+            let w = p.weight("w", (100, 64), 0.02).unwrap();
+            let b = p.bias("b", 100, 64).unwrap();
+            let other = p.get("other", 5, Init::Normal(1.0)).unwrap();
+            let flat = |x: Tensor| x.flatten_all().unwrap().to_vec1::<f64>().unwrap();
+            (flat(w), flat(b), flat(other))
+        };
+        let largest = |x: &[f64]| x.iter().fold(0f64, |m, x| m.max(x.abs()));
+        let spread = |x: &[f64]| (x.iter().map(|x| x * x).sum::<f64>() / x.len() as f64).sqrt();
+        let (w, b, other) = of(Scheme::Gpt);
+        assert!((spread(&w) - 0.02).abs() < 1e-3 && b == [0.0; 100]);
+        let (torch, bias, same) = of(Scheme::Torch);
+        for x in [&torch, &bias] {
+            assert!(largest(x) <= 0.125 && largest(x) > 0.12);
+            assert!((spread(x) - 0.125 / 3f64.sqrt()).abs() < 1e-2);
+        }
+        assert_eq!(same, other);
+        let (fan_in, bias, same) = of(Scheme::FanIn);
+        assert!((spread(&fan_in) - 0.125).abs() < 5e-3 && bias == [0.0; 100]);
+        assert_eq!(same, other);
+        let given = Params::seeded(1, DType::F64, &Device::Cpu).scope("s");
+        let given = given.get("w", (100, 64), Init::Normal(0.02)).unwrap();
+        let given = given.flatten_all().unwrap().to_vec1::<f64>().unwrap();
+        assert_eq!(given, w, "the usual scheme changes no bit");
     }
 
     #[test]

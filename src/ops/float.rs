@@ -25,6 +25,8 @@ pub(crate) trait Float: WithDType + Neg<Output = Self> + Default {
     fn sqrt(self) -> Self;
     /// |x|.
     fn abs(self) -> Self;
+    /// Whether it is no number.
+    fn is_nan(self) -> bool;
 
     /// The larger one; NaN in `self` stays.
     #[inline(always)]
@@ -86,6 +88,11 @@ impl Float for f64 {
     #[inline(always)]
     fn abs(self) -> Self {
         f64::abs(self)
+    }
+
+    #[inline(always)]
+    fn is_nan(self) -> bool {
+        f64::is_nan(self)
     }
 }
 
@@ -219,6 +226,11 @@ impl Float for f32 {
     #[inline(always)]
     fn abs(self) -> Self {
         f32::abs(self)
+    }
+
+    #[inline(always)]
+    fn is_nan(self) -> bool {
+        f32::is_nan(self)
     }
 }
 

@@ -112,13 +112,20 @@ pub(crate) fn total<F: Float, const N: usize>(x: [&[F]; N], f: impl Fn([F; N]) -
 /// The largest of some numbers; NaN is passed over.
 #[inline(always)]
 pub(crate) fn largest<F: Float>(x: &[F]) -> F {
+    largest_of(x, |x| x)
+}
+
+/// The largest of f of some numbers; NaN is passed over.
+#[inline(always)]
+pub(crate) fn largest_of<F: Float>(x: &[F], f: impl Fn(F) -> F) -> F {
     let (whole, rest) = x.as_chunks::<LANES>();
-    let mut lanes: Lanes<F> = splat(x[0]);
+    let mut lanes: Lanes<F> = splat(f(x[0]));
     for x in whole {
-        lanes = each(|i| lanes[i].at_least(x[i]));
+        lanes = each(|i| lanes[i].at_least(f(x[i])));
     }
-    let lanes = lanes.iter().chain(rest);
-    lanes.fold(x[0], |largest, &x| largest.at_least(x))
+    let rest = rest.iter().map(|&x| f(x));
+    let lanes = lanes.into_iter().chain(rest);
+    lanes.fold(f(x[0]), |largest, x| largest.at_least(x))
 }
 
 /// The sum of `parts` of equal length, laid out one after another, in their order.

@@ -9,7 +9,7 @@ use candle_core::{Result, Shape, Tensor, D};
 use multiversion::multiversion;
 use rayon::prelude::*;
 
-mod launch;
+pub(super) mod launch;
 
 use launch::Whole;
 

@@ -1,11 +1,13 @@
 //! The feed-forward half of a block. Of its hidden layer, four times as wide as the input, one number
 //! each is kept; all else lives for a few rows at a time, where candle would store it six times.
 
+use super::dropout::mask_chunk;
 use super::float::Float;
 use super::fused::{apply_one, runs_on, Backward, Forward, FusedOp, Launch, LaunchBackward};
 use super::gemm::{product, View};
 use super::lanes::{add_to_rows, blank, sum_parts, sum_rows};
 use super::linear::{linear, PARTS};
+use super::mask::{Dropout, Mask};
 use super::pointwise::{gelu, values, Gelu};
 use super::shape;
 use crate::gpu::Buffer;
@@ -21,14 +23,24 @@ const ROWS: usize = 256;
 /// gelu(x W1^T + b1) W2^T + b2 over the last axis.
 ///
 /// `x`: (..., in); `w1`: (hidden, in); `b1`: (hidden); `w2`: (out, hidden); `b2`: (out); result
-/// (..., out).
-pub fn mlp(x: &Tensor, [w1, b1]: [&Tensor; 2], [w2, b2]: [&Tensor; 2]) -> Result<Tensor> {
-    let op = Mlp::check(x, [w1, b1], [w2, b2])?;
+/// (..., out). The hidden layer and the result may each be dropped out, with the masks of
+/// [`dropout`](super::dropout()).
+pub fn mlp(
+    x: &Tensor,
+    [w1, b1]: [&Tensor; 2],
+    [w2, b2]: [&Tensor; 2],
+    dropout: [Option<Dropout>; 2],
+) -> Result<Tensor> {
+    let op = Mlp::check(x, [w1, b1], [w2, b2], dropout)?;
     if runs_on(x) {
-        apply_one(op, &[x, w1, b1, w2, b2])
-    } else {
-        linear(&gelu(&linear(x, w1, Some(b1))?)?, w2, Some(b2))
+        return apply_one(op, &[x, w1, b1, w2, b2]);
     }
+    let dropped = |x: Tensor, mask: Option<Mask>| match mask {
+        Some(mask) => super::dropout::reference(&x, mask),
+        None => Ok(x),
+    };
+    let hidden = dropped(gelu(&linear(x, w1, Some(b1))?)?, op.masks[0])?;
+    dropped(linear(&hidden, w2, Some(b2))?, op.masks[1])
 }
 
 struct Mlp {
@@ -37,10 +49,17 @@ struct Mlp {
     inner: usize,
     hidden: usize,
     out: usize,
+    /// Of the hidden layer and of the result.
+    masks: [Option<Mask>; 2],
 }
 
 impl Mlp {
-    fn check(x: &Tensor, [w1, b1]: [&Tensor; 2], [w2, b2]: [&Tensor; 2]) -> Result<Self> {
+    fn check(
+        x: &Tensor,
+        [w1, b1]: [&Tensor; 2],
+        [w2, b2]: [&Tensor; 2],
+        dropout: [Option<Dropout>; 2],
+    ) -> Result<Self> {
         let (leading, inner) = shape::rows(Self::NAME, ("x", x))?;
         let [hidden, _] = shape::dims(Self::NAME, ("w1", w1))?;
         let [out, _] = shape::dims(Self::NAME, ("w2", w2))?;
@@ -48,11 +67,16 @@ impl Mlp {
         shape::expect(Self::NAME, ("b1", b1), ("w1", w1), &[hidden])?;
         shape::expect(Self::NAME, ("w2", w2), ("w1", w1), &[out, hidden])?;
         shape::expect(Self::NAME, ("b2", b2), ("w2", w2), &[out])?;
+        let mask = |what: Option<Dropout>| match what {
+            Some(what) => Mask::new(Self::NAME, what),
+            None => Ok(None),
+        };
         Ok(Self {
             leading: leading.to_vec(),
             inner,
             hidden,
             out,
+            masks: [mask(dropout[0])?, mask(dropout[1])?],
         })
     }
 
@@ -65,8 +89,23 @@ impl Mlp {
         self.rows().div_ceil(PARTS).next_multiple_of(ROWS)
     }
 
-    /// `z`, the hidden layer of `x` before its nonlinearity, and `y`; `a` is scratch.
-    fn forward_rows<F: Float>(&self, x: &[F], ins: &[&[F]], z: &mut [F], a: &mut [F], y: &mut [F]) {
+    /// Multiplies rows from `first` on of the hidden layer (0) or of the result (1) by their mask.
+    fn drop<F: Float>(&self, which: usize, first: usize, rows: &mut [F]) {
+        if let Some(mask) = &self.masks[which] {
+            let width = [self.hidden, self.out][which];
+            mask_chunk(mask, (first * width) as u64, rows);
+        }
+    }
+
+    /// `z`, the hidden layer of `x` before its nonlinearity, and `y`; `a` is scratch. These are the rows
+    /// from `first` on.
+    fn forward_rows<F: Float>(
+        &self,
+        first: usize,
+        x: &[F],
+        ins: &[&[F]],
+        [z, a, y]: [&mut [F]; 3],
+    ) {
         let (inner, hidden) = (self.inner, self.hidden);
         product(
             z,
@@ -77,22 +116,35 @@ impl Mlp {
         );
         add_to_rows(z, ins[2]);
         values::<Gelu, F>(z, a);
+        self.drop(0, first, a);
         let (a, w2) = (View::new(a, hidden), View::new(ins[3], hidden));
         product(y, self.out, a, w2.t(), false);
         add_to_rows(y, ins[4]);
+        self.drop(1, first, y);
     }
 
-    /// Adds the gradients of some rows to `grads` (of w1, b1, w2, b2) and writes that of x.
+    /// Adds the gradients of the rows from `first` on to `grads` (of w1, b1, w2, b2) and writes that of x;
+    /// `masked` is room for that of the result times its mask.
     fn backward_rows<F: Float>(
         &self,
+        first: usize,
         [x, z, gy]: [&[F]; 3],
         ins: &[&[F]],
-        [a, slopes]: [&mut [F]; 2],
+        [a, slopes, masked]: [&mut [F]; 3],
         gx: &mut [F],
         [gw1, gb1, gw2, gb2]: [&mut [F]; 4],
     ) {
         let (inner, hidden, out) = (self.inner, self.hidden, self.out);
-        gelu_with_slope(z, a, slopes);
+        a.fill(F::one());
+        self.drop(0, first, a);
+        multiply_gelu_with_slope(z, a, slopes);
+        let gy = if self.masks[1].is_some() {
+            masked.copy_from_slice(gy);
+            self.drop(1, first, masked);
+            masked
+        } else {
+            gy
+        };
         let gy_rows = View::new(gy, out);
         product(gw2, hidden, gy_rows.t(), View::new(a, hidden), true);
         sum_rows(gy, gb2);
@@ -120,13 +172,14 @@ impl FusedOp for Mlp {
         let scratch = || vec![blank::<F>(); wide];
         let blocks = y
             .par_chunks_mut(ROWS * self.out)
-            .zip(ins[0].par_chunks(block));
+            .zip(ins[0].par_chunks(block))
+            .enumerate();
         if !tracked {
             blocks.for_each_init(
                 || [scratch(), scratch()],
-                |[z, a], (y, x)| {
+                |[z, a], (i, (y, x))| {
                     let size = x.len() / self.inner * self.hidden;
-                    self.forward_rows(x, ins, &mut z[..size], &mut a[..size], y);
+                    self.forward_rows(i * ROWS, x, ins, [&mut z[..size], &mut a[..size], y]);
                 },
             );
             return vec![y];
@@ -134,9 +187,9 @@ impl FusedOp for Mlp {
         let mut z = vec![blank::<F>(); self.rows() * self.hidden];
         blocks
             .zip(z.par_chunks_mut(wide))
-            .for_each_init(scratch, |a, ((y, x), z)| {
+            .for_each_init(scratch, |a, ((i, (y, x)), z)| {
                 let a = &mut a[..z.len()];
-                self.forward_rows(x, ins, z, a, y);
+                self.forward_rows(i * ROWS, x, ins, [z, a, y]);
             });
         vec![y, z]
     }
@@ -160,14 +213,23 @@ impl FusedOp for Mlp {
             gy.par_chunks(task * out),
         )
             .into_par_iter()
-            .for_each(|(gw1, gb1, gw2, gb2, gx, x, z, gy)| {
-                let mut scratch = [0, 1].map(|_| vec![blank::<F>(); ROWS * hidden]);
+            .enumerate()
+            .for_each(|(i, (gw1, gb1, gw2, gb2, gx, x, z, gy))| {
+                let sizes = [hidden, hidden, self.masks[1].map_or(0, |_| out)];
+                let mut scratch = sizes.map(|width| vec![blank::<F>(); ROWS * width]);
                 let reads = x.chunks(ROWS * inner).zip(gy.chunks(ROWS * out));
                 let blocks = gx.chunks_mut(ROWS * inner).zip(z.chunks(ROWS * hidden));
-                for ((gx, z), (x, gy)) in blocks.zip(reads) {
-                    let scratch = scratch.each_mut().map(|s| &mut s[..z.len()]);
+                for (j, ((gx, z), (x, gy))) in blocks.zip(reads).enumerate() {
+                    let [a, slopes, masked] = &mut scratch;
+                    let masked_size = masked.len().min(gy.len());
+                    let scratch = [
+                        &mut a[..z.len()],
+                        &mut slopes[..z.len()],
+                        &mut masked[..masked_size],
+                    ];
                     let grads = [&mut *gw1, &mut *gb1, &mut *gw2, &mut *gb2];
-                    self.backward_rows([x, z, gy], call.ins, scratch, gx, grads);
+                    let first = i * task + j * ROWS;
+                    self.backward_rows(first, [x, z, gy], call.ins, scratch, gx, grads);
                 }
             });
         let mut grads = vec![gx];
@@ -188,11 +250,13 @@ impl FusedOp for Mlp {
     }
 }
 
-/// gelu(z) and its slope, which share the error function.
+/// gelu(z) and its slope, which share the error function, times what `a` holds.
 #[multiversion(targets("x86_64+avx512f", "x86_64+avx2+fma"))]
-fn gelu_with_slope<F: Float>(z: &[F], a: &mut [F], slopes: &mut [F]) {
+fn multiply_gelu_with_slope<F: Float>(z: &[F], a: &mut [F], slopes: &mut [F]) {
     for ((a, slope), &z) in a.iter_mut().zip(slopes).zip(z) {
-        (*a, *slope) = Gelu::value_and_slope(z);
+        let (value, slope_at_z) = Gelu::value_and_slope(z);
+        *slope = *a * slope_at_z;
+        *a *= value;
     }
 }
 

@@ -41,6 +41,21 @@ pub struct RunResult {
     /// than this field.
     #[serde(default)]
     pub ops: String,
+    /// The highest validation accuracy after any epoch, where there is a validation split.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub val_accuracy: Option<f64>,
+    /// The epoch of the highest validation accuracy, from 1.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub selected_epoch: Option<usize>,
+    /// Test accuracy after that epoch.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub selected_accuracy: Option<f64>,
+    /// What the commonest answer scores on the test split, in a task of classes.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub majority: Option<f64>,
+    /// Digits over the examples seen, where they may come from files.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub data_digest: String,
     /// When the run was first begun (UTC).
     pub started: String,
     /// When it ended (UTC).
@@ -91,6 +106,11 @@ impl RunResult {
             tokens_per_s: None,
             peak_memory_bytes: None,
             ops: String::new(),
+            val_accuracy: None,
+            selected_epoch: None,
+            selected_accuracy: None,
+            majority: None,
+            data_digest: String::new(),
             started: started.to_owned(),
             ended: utc_now(),
             provenance,

@@ -1,11 +1,13 @@
 //! One run as one row of a summary.
 
-use super::columns::{Column, Role, COLUMNS, SCHEMA};
-use super::{Outcome, RunResult, RunStatus};
-use crate::config::{Precision, RunConfig, TaskConfig};
+mod fill;
+
+use super::columns::{Column, Role, COLUMNS};
+use super::{Outcome, RunStatus};
+use crate::config::Precision;
+use fill::spelling;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
-use std::collections::BTreeMap;
 
 /// A run and its result, flat. What the columns mean stands in [`COLUMNS`].
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -123,98 +125,63 @@ pub struct Row {
     pub ended: String,
     /// Which implementations the ops took.
     pub ops: String,
+    /// Task of the Long Range Arena.
+    #[serde(default)]
+    pub dataset: String,
+    /// Validation examples.
+    #[serde(default)]
+    pub val_examples: Option<usize>,
+    /// Inner width over d.
+    #[serde(default)]
+    pub expand: Option<f64>,
+    /// Examples whose activations exist at one time.
+    #[serde(default)]
+    pub micro_batch: Option<usize>,
+    /// Epochs over which the rate rises.
+    #[serde(default)]
+    pub warmup_epochs: Option<usize>,
+    /// How a token becomes a vector.
+    #[serde(default)]
+    pub input: String,
+    /// Hidden width of feed-forward halves and heads.
+    #[serde(default)]
+    pub mlp_width: Option<usize>,
+    /// Dropout behind mixers and feed-forward halves.
+    #[serde(default)]
+    pub dropout: Option<f64>,
+    /// Whether a learnt number scales residuals.
+    #[serde(default)]
+    pub lambda_skip: Option<bool>,
+    /// How positions become one vector.
+    #[serde(default)]
+    pub pool: String,
+    /// Whether pooling leaves out padding.
+    #[serde(default)]
+    pub mask: Option<bool>,
+    /// What of two documents meets.
+    #[serde(default)]
+    pub dual: String,
+    /// What is minimised.
+    #[serde(default)]
+    pub loss: String,
+    /// Highest validation accuracy after any epoch.
+    #[serde(default)]
+    pub val_accuracy: Option<f64>,
+    /// Epoch of the highest validation accuracy.
+    #[serde(default)]
+    pub selected_epoch: Option<usize>,
+    /// Test accuracy after that epoch.
+    #[serde(default)]
+    pub selected_accuracy: Option<f64>,
+    /// What the commonest answer scores on the test split.
+    #[serde(default)]
+    pub majority: Option<f64>,
+    /// Digits over the examples seen.
+    #[serde(default)]
+    pub data_digest: String,
 }
 
 impl Row {
-    /// The row of a finished run.
-    pub fn new(config: &RunConfig, result: &RunResult) -> Self {
-        let origin = &result.provenance;
-        Self {
-            status: Some(result.status),
-            outcome: result.outcome,
-            reason: result.reason.clone(),
-            accuracy: result.accuracy,
-            best_accuracy: result.best_accuracy,
-            best_epoch: result.best_epoch,
-            epochs_run: result.epochs_run,
-            train_loss: result.train_loss,
-            test_loss: result.test_loss,
-            params: result.params,
-            state_size: result.state_size,
-            steps: result.steps,
-            seconds: result.seconds,
-            tokens_per_s: result.tokens_per_s,
-            peak_memory_bytes: result.peak_memory_bytes,
-            device: origin.device.clone(),
-            threads: origin.threads,
-            host: origin.host.clone(),
-            cpu: origin.cpu.clone(),
-            version: origin.version.clone(),
-            git_commit: origin.commit(),
-            started: result.started.clone(),
-            ended: result.ended.clone(),
-            ops: result.ops.clone(),
-            ..Self::planned(config)
-        }
-    }
-
-    /// The row of a run without a result: its settings alone.
-    pub fn planned(config: &RunConfig) -> Self {
-        let (model, train) = (&config.model, &config.train);
-        Self {
-            schema: SCHEMA,
-            run_id: config.id(),
-            format: config.format,
-            task: config.task.name().into(),
-            protocol: config.protocol.as_str().into(),
-            mixer: model.mixer.clone(),
-            variant: model.variant.clone(),
-            options: joined(&model.options),
-            d: model.d_model,
-            n: model.d_state,
-            heads: model.n_heads,
-            layers: model.n_layers,
-            layout: spelling(&model.layout),
-            state_mixer: spelling(&model.state_mixer),
-            positions: model.positions,
-            lr: train.lr,
-            weight_decay: train.weight_decay,
-            precision: spelling(&train.precision),
-            embed_dropout: model.embed_dropout,
-            attn_dropout: model.attn_dropout,
-            schedule: spelling(&train.schedule),
-            batch_size: train.batch_size,
-            epochs_max: train.epochs,
-            stop_above: train.stop_above,
-            seed: config.seed,
-            ..Self::of_task(&config.task)
-        }
-    }
-
-    fn of_task(task: &TaskConfig) -> Self {
-        let common = Self {
-            seq_len: task.seq_len(),
-            vocab_size: task.vocab_size(),
-            train_examples: task.train_examples(),
-            ..Self::default()
-        };
-        match task {
-            TaskConfig::Mqar(mqar) => Self {
-                kv_pairs: mqar.kv_pairs,
-                test_examples: mqar.test_examples,
-                data: spelling(&mqar.data),
-                data_seed: mqar.data_seed,
-                ..common
-            },
-            TaskConfig::Lra(lra) => Self {
-                test_examples: lra.test_examples,
-                data: spelling(&lra.data),
-                data_seed: lra.data_seed,
-                ..common
-            },
-        }
-    }
-
     /// The columns of one role with their values, in the order of the table.
     pub fn values(&self, role: Role) -> Vec<(&'static Column, Value)> {
         let row = serde_json::to_value(self).expect("a row is plain data");
@@ -226,19 +193,6 @@ impl Row {
 /// That of files written before there was a choice.
 fn usual_precision() -> String {
     spelling(&Precision::default())
-}
-
-fn joined(options: &BTreeMap<String, String>) -> String {
-    let pairs: Vec<String> = options.iter().map(|(k, v)| format!("{k}={v}")).collect();
-    pairs.join(";")
-}
-
-/// An enum's value as its config spells it.
-fn spelling(value: &impl Serialize) -> String {
-    match serde_json::to_value(value) {
-        Ok(Value::String(name)) => name,
-        other => unreachable!("a unit variant is a string, not {other:?}"),
-    }
 }
 
 #[cfg(test)]

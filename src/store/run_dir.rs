@@ -44,6 +44,12 @@ pub struct EpochRow {
     pub seconds: f64,
     /// Training tokens a second.
     pub tokens_per_s: f64,
+    /// Mean loss on the validation split, where there is one.
+    #[serde(default)]
+    pub val_loss: Option<f64>,
+    /// Accuracy on the validation split.
+    #[serde(default)]
+    pub val_accuracy: Option<f64>,
 }
 
 impl RunDir {

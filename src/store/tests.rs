@@ -26,6 +26,8 @@ const EPOCH: EpochRow = EpochRow {
     lr: 1e-4,
     seconds: 1.5,
     tokens_per_s: 1e6,
+    val_loss: None,
+    val_accuracy: None,
 };
 
 #[test]

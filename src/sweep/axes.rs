@@ -1,10 +1,10 @@
 //! One axis a flag: its values, and what each of them changes in a run.
 
-use super::flags::Flags;
+use super::flags::{ClassifierFlags, Flags};
 use super::values::{MixerOption, Rate};
 use crate::error::{Error, Result};
 use crate::mixers::MIXERS;
-use crate::model::protocol::Request;
+use crate::model::protocol::{Asked, Task};
 use clap::ValueEnum;
 use std::fmt::Display;
 
@@ -19,76 +19,107 @@ pub(super) struct Axis {
     pub settings: Vec<Setting>,
 }
 
-pub(super) type Setting = Box<dyn Fn(&mut Request)>;
+pub(super) type Setting = Box<dyn Fn(&mut Asked)>;
 
 /// The flags that were given, slowest first.
-pub(super) fn axes(flags: &Flags) -> Result<Vec<Axis>> {
+pub(super) fn axes(flags: &Flags, task: Task) -> Result<Vec<Axis>> {
     check_alternatives(flags)?;
     let mut axes = model(flags);
-    axes.extend(task(flags));
-    axes.extend(training(flags)?);
+    axes.extend(data(flags));
+    axes.extend(training(flags));
+    axes.extend(classifier(&flags.classifier));
+    axes.push(seeds(flags, task)?);
     axes.retain(|axis| !axis.settings.is_empty());
     Ok(axes)
 }
 
 fn model(flags: &Flags) -> Vec<Axis> {
     let mut axes = vec![
-        typed("mixer", joined(&flags.mixer), &mixers(flags), |r, v| {
-            r.mixer = v
+        named("dataset", &flags.classifier.dataset, |a, v| {
+            a.dataset = Some(v)
         }),
-        axis("variant", &flags.variant, |r, v| r.variant = Some(v)),
-        named("protocol", &flags.protocol, |r, v| r.protocol = v),
-        axis("d", &flags.d, |r, v| r.d_model = v),
-        axis("n", &flags.n, |r, v| r.d_state = v),
-        axis("heads", &flags.heads, |r, v| r.n_heads = v),
-        axis("layers", &flags.layers, |r, v| r.n_layers = v),
+        typed("mixer", joined(&flags.mixer), &mixers(flags), |a, v| {
+            a.mixer = Some(v)
+        }),
+        axis("variant", &flags.variant, |a, v| a.variant = Some(v)),
+        named("protocol", &flags.protocol, |a, v| a.protocol = Some(v)),
+        axis("d", &flags.d, |a, v| a.d = Some(v)),
+        axis("n", &flags.n, |a, v| a.n = Some(v)),
+        axis("heads", &flags.heads, |a, v| a.heads = Some(v)),
+        axis("layers", &flags.layers, |a, v| a.layers = Some(v)),
+        axis("expand", &flags.expand, |a, v| a.expand = Some(v)),
     ];
     axes.extend(options(&flags.option));
     axes
 }
 
-fn task(flags: &Flags) -> [Axis; 8] {
+fn data(flags: &Flags) -> [Axis; 8] {
     [
-        axis("seq-len", &flags.seq_len, |r, v| r.task.seq_len = v),
-        axis("kv-pairs", &flags.kv_pairs, |r, v| r.task.kv_pairs = v),
-        axis("sizes", &flags.sizes, |r, v| {
-            (r.task.seq_len, r.task.kv_pairs) = (v.seq_len, v.kv_pairs)
+        axis("seq-len", &flags.seq_len, |a, v| a.seq_len = Some(v)),
+        axis("kv-pairs", &flags.kv_pairs, |a, v| a.kv_pairs = Some(v)),
+        axis("sizes", &flags.sizes, |a, v| {
+            (a.seq_len, a.kv_pairs) = (Some(v.seq_len), Some(v.kv_pairs))
         }),
-        axis("vocab-size", &flags.vocab_size, |r, v| {
-            r.task.vocab_size = v
+        axis("vocab-size", &flags.vocab_size, |a, v| {
+            a.vocab_size = Some(v)
         }),
-        axis("train-examples", &flags.train_examples, |r, v| {
-            r.task.train_examples = v
+        axis("train-examples", &flags.train_examples, |a, v| {
+            a.train_examples = Some(v)
         }),
-        axis("test-examples", &flags.test_examples, |r, v| {
-            r.task.test_examples = v
+        axis("test-examples", &flags.test_examples, |a, v| {
+            a.test_examples = Some(v)
         }),
-        named("data", &flags.data, |r, v| r.task.data = v),
-        axis("data-seed", &flags.data_seed, |r, v| r.task.data_seed = v),
+        named("data", &flags.data, |a, v| a.data = Some(v)),
+        axis("data-seed", &flags.data_seed, |a, v| a.data_seed = Some(v)),
     ]
 }
 
-fn training(flags: &Flags) -> Result<[Axis; 7]> {
+fn training(flags: &Flags) -> [Axis; 8] {
     let rates: Vec<f64> = flags.lr.iter().copied().flat_map(Rate::values).collect();
-    Ok([
-        typed("lr", joined(&flags.lr), &rates, |r, v| r.lr = v),
-        axis("epochs", &flags.epochs, |r, v| r.epochs = v),
-        axis("batch-size", &flags.batch_size, |r, v| {
-            r.batch_size = Some(v)
+    [
+        typed("lr", joined(&flags.lr), &rates, |a, v| a.lr = Some(v)),
+        axis("epochs", &flags.epochs, |a, v| a.epochs = Some(v)),
+        axis("batch-size", &flags.batch_size, |a, v| {
+            a.batch_size = Some(v)
         }),
-        axis("weight-decay", &flags.weight_decay, |r, v| {
-            r.weight_decay = v
+        axis("micro-batch", &flags.micro_batch, |a, v| {
+            a.micro_batch = Some(v)
         }),
-        named("precision", &flags.precision, |r, v| r.precision = v),
-        axis("dropout", &flags.dropout, |r, v| r.dropout = Some(v)),
-        seeds(flags)?,
-    ])
+        axis("weight-decay", &flags.weight_decay, |a, v| {
+            a.weight_decay = Some(v)
+        }),
+        named("precision", &flags.precision, |a, v| a.precision = Some(v)),
+        axis("dropout", &flags.dropout, |a, v| a.dropout = Some(v)),
+        axis("attn-dropout", &flags.attn_dropout, |a, v| {
+            a.attn_dropout = Some(v)
+        }),
+    ]
+}
+
+fn classifier(flags: &ClassifierFlags) -> [Axis; 9] {
+    [
+        axis("val-examples", &flags.val_examples, |a, v| {
+            a.val_examples = Some(v)
+        }),
+        axis("warmup-epochs", &flags.warmup_epochs, |a, v| {
+            a.warmup_epochs = Some(v)
+        }),
+        axis("mlp-width", &flags.mlp_width, |a, v| a.mlp_width = Some(v)),
+        named("input", &flags.input, |a, v| a.input = Some(v)),
+        named("pool", &flags.pool, |a, v| a.pool = Some(v)),
+        axis("mask", &flags.mask, |a, v| a.mask = Some(v)),
+        named("dual", &flags.dual, |a, v| a.dual = Some(v)),
+        named("loss", &flags.loss, |a, v| a.loss = Some(v)),
+        axis("lambda-skip", &flags.lambda_skip, |a, v| {
+            a.lambda_skip = Some(v)
+        }),
+    ]
 }
 
 fn axis<T: Clone + Display + 'static>(
     flag: &'static str,
     values: &[T],
-    set: fn(&mut Request, T),
+    set: fn(&mut Asked, T),
 ) -> Axis {
     typed(flag, joined(values), values, set)
 }
@@ -98,7 +129,7 @@ fn typed<T: Clone + 'static>(
     flag: &'static str,
     text: String,
     values: &[T],
-    set: fn(&mut Request, T),
+    set: fn(&mut Asked, T),
 ) -> Axis {
     let setting = |value: &T| -> Setting {
         let value = value.clone();
@@ -112,11 +143,7 @@ fn typed<T: Clone + 'static>(
 }
 
 /// An axis of an enum's values.
-fn named<T: ValueEnum + 'static>(
-    flag: &'static str,
-    values: &[T],
-    set: fn(&mut Request, T),
-) -> Axis {
+fn named<T: ValueEnum + 'static>(flag: &'static str, values: &[T], set: fn(&mut Asked, T)) -> Axis {
     let names = values.iter().filter_map(T::to_possible_value);
     let names: Vec<String> = names.map(|v| v.get_name().to_owned()).collect();
     typed(flag, joined(&names), values, set)
@@ -138,7 +165,7 @@ fn options(given: &[MixerOption]) -> Vec<Axis> {
     let of = |name: &&str| -> Vec<MixerOption> {
         given.iter().filter(|o| o.name == *name).cloned().collect()
     };
-    let set = |r: &mut Request, o: MixerOption| drop(r.options.insert(o.name, o.value));
+    let set = |a: &mut Asked, o: MixerOption| drop(a.options.insert(o.name, o.value));
     names
         .iter()
         .map(|name| axis("option", &of(name), set))
@@ -153,8 +180,8 @@ fn mixers(flags: &Flags) -> Vec<String> {
     flags.mixer.iter().flat_map(named).collect()
 }
 
-fn seeds(flags: &Flags) -> Result<Axis> {
-    let set = |r: &mut Request, v| r.seed = v;
+fn seeds(flags: &Flags, task: Task) -> Result<Axis> {
+    let set = |a: &mut Asked, v| a.seed = Some(v);
     let Some(count) = flags.seeds else {
         return Ok(axis("seed", &flags.seed, set));
     };
@@ -163,7 +190,7 @@ fn seeds(flags: &Flags) -> Result<Axis> {
             "--seeds must be 1 to {MOST_RUNS}, not {count}"
         )));
     }
-    let default = flags.preset.unwrap_or_default().request().seed;
+    let default = task.seed(flags.preset);
     let first = flags.seed.first().copied().unwrap_or(default);
     let Some(end) = first.checked_add(count) else {
         return Err(Error::usage(format!(

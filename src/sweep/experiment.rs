@@ -13,8 +13,9 @@
 //! What a grid says outweighs the defaults; what the command line says outweighs both.
 
 use super::flags::Flags;
-use super::grid::{check_task, Plan};
+use super::grid::Plan;
 use crate::error::{self, Error, Result};
+use crate::model::protocol::Task;
 use clap::{Args, Command, FromArgMatches};
 use std::fs;
 use std::path::Path;
@@ -27,6 +28,7 @@ const KEYS: [&str; 3] = ["task", "defaults", "grid"];
 #[derive(Clone, Debug, PartialEq)]
 pub struct Experiment {
     place: String,
+    task: Task,
     grids: Vec<Grid>,
 }
 
@@ -58,7 +60,7 @@ impl Experiment {
         for key in table.keys() {
             source.check_key(key, &KEYS)?;
         }
-        source.check_task(table)?;
+        let task = source.task(table)?;
         let defaults = match table.get("defaults") {
             Some(section) => source.flags(section)?,
             None => Flags::default(),
@@ -70,6 +72,7 @@ impl Experiment {
         });
         Ok(Self {
             place: place.to_owned(),
+            task,
             grids: grids.collect::<Result<_>>()?,
         })
     }
@@ -78,7 +81,7 @@ impl Experiment {
     pub fn plan(&self, flags: &Flags) -> Result<Plan> {
         let mut plan = Plan::default();
         for grid in &self.grids {
-            let added = plan.extend(&flags.over(&grid.flags));
+            let added = plan.extend(self.task, &flags.over(&grid.flags));
             added.map_err(|e| {
                 let place = format!("{}: grid of line {}", self.place, grid.line);
                 Error::usage(format!("{place}: {e}"))
@@ -116,12 +119,12 @@ impl Source<'_> {
         Err(self.refuse(key.span().start, unknown))
     }
 
-    fn check_task(&self, table: &DeTable) -> Result<()> {
+    fn task(&self, table: &DeTable) -> Result<Task> {
         let Some(task) = table.get("task") else {
             return Err(self.refuse(0, "no task; begin with: task = \"mqar\""));
         };
         let name = task.get_ref().as_str().unwrap_or_default();
-        check_task(name).map_err(|e| self.refuse(task.span().start, e))
+        Task::find(name).map_err(|e| self.refuse(task.span().start, e))
     }
 
     fn grids<'t>(&self, table: &'t DeTable<'t>) -> Result<&'t [Value<'t>]> {
@@ -176,6 +179,7 @@ impl Source<'_> {
             DeValue::String(text) => Ok(text.to_string()),
             DeValue::Integer(number) => Ok(number.to_string()),
             DeValue::Float(number) => Ok(number.to_string()),
+            DeValue::Boolean(value) => Ok(value.to_string()),
             other => {
                 let what = other.type_str();
                 let message = format!("{what} where a number, a text or a list of them belongs");

@@ -1,8 +1,12 @@
 //! Every setting of a model and its training, as flags and as keys of an experiment file.
 
-use super::preset::Preset;
 use super::values::{number, whole, MixerOption, Rate, Size};
 use crate::config::{Generator, Precision, Protocol};
+use crate::model::protocol::Preset;
+
+mod classifier;
+
+pub use classifier::{ClassifierFlags, CLASSIFIERS};
 
 const MODEL: &str = "Model (lists make a grid in `dsf sweep`)";
 const TASK: &str = "Task (lists make a grid in `dsf sweep`)";
@@ -12,7 +16,7 @@ const TRAINING: &str = "Training (lists make a grid in `dsf sweep`)";
 /// protocol.
 #[derive(Clone, Debug, Default, PartialEq, clap::Args)]
 pub struct Flags {
-    /// Where everything comes from that no flag names [default: quick].
+    /// Where everything comes from that no flag names [default: quick; full in LRA].
     #[arg(long, value_enum, value_name = "NAME")]
     pub preset: Option<Preset>,
 
@@ -31,17 +35,20 @@ pub struct Flags {
     /// State expansion n: states a channel; query and key width of attention.
     #[arg(long, value_delimiter = ',', value_name = "N", value_parser = whole::<usize>, help_heading = MODEL, allow_negative_numbers = true)]
     pub n: Vec<usize>,
-    /// Heads s, which share d and n evenly [default: 1].
+    /// Heads s, which share d and n evenly [default: 1; in LRA by dataset and mixer].
     #[arg(long, value_delimiter = ',', value_name = "N", value_parser = whole::<usize>, help_heading = MODEL, allow_negative_numbers = true)]
     pub heads: Vec<usize>,
-    /// Blocks, one mixer each [default: 2].
+    /// Blocks, one mixer each [default: 2; in LRA by dataset and mixer].
     #[arg(long, value_delimiter = ',', value_name = "N", value_parser = whole::<usize>, help_heading = MODEL, allow_negative_numbers = true)]
     pub layers: Vec<usize>,
+    /// Inner width over d, of mixers that widen: mamba, rg-lru [default: by task].
+    #[arg(long, value_delimiter = ',', value_name = "X", value_parser = number, help_heading = MODEL, allow_hyphen_values = true)]
+    pub expand: Vec<f64>,
     /// An option of one mixer, e.g. `dt_init=zero`; see `dsf mixers`.
     #[arg(long, value_delimiter = ',', value_name = "NAME=VALUE", help_heading = MODEL)]
     pub option: Vec<MixerOption>,
 
-    /// Sequence length L, in tokens an example.
+    /// Sequence length L, in tokens an example; in LRA the longest, with the end token.
     #[arg(long, value_delimiter = ',', value_name = "N", value_parser = whole::<usize>, help_heading = TASK, allow_negative_numbers = true)]
     pub seq_len: Vec<usize>,
     /// Key-value pairs k, a fourth of L at most.
@@ -59,7 +66,8 @@ pub struct Flags {
     /// Test examples.
     #[arg(long, value_delimiter = ',', value_name = "N", value_parser = whole::<usize>, help_heading = TASK, allow_negative_numbers = true)]
     pub test_examples: Vec<usize>,
-    /// Generator of the examples: ours, or numpy's bit for bit [default: native].
+    /// Our generator (MQAR, listops, pathfinder), numpy's bit for bit (MQAR), or files of the released
+    /// data (LRA) [default: native where there is one].
     #[arg(long, value_delimiter = ',', value_name = "NAME", help_heading = TASK)]
     pub data: Vec<Generator>,
     /// Seed of the examples [default: 0].
@@ -69,27 +77,39 @@ pub struct Flags {
     /// Peak learning rate; `paper` is the four of the paper, 1e-4 to 1e-2.
     #[arg(long, value_delimiter = ',', value_name = "X", help_heading = TRAINING, allow_hyphen_values = true)]
     pub lr: Vec<Rate>,
-    /// Epochs at most; training stops once test accuracy exceeds 0.99.
+    /// Epochs at most; MQAR stops once test accuracy exceeds 0.99.
     #[arg(long, value_delimiter = ',', value_name = "N", value_parser = whole::<usize>, help_heading = TRAINING, allow_negative_numbers = true)]
     pub epochs: Vec<usize>,
     /// Examples a step [default: by preset or protocol].
     #[arg(long, value_delimiter = ',', value_name = "N", value_parser = whole::<usize>, help_heading = TRAINING, allow_negative_numbers = true)]
     pub batch_size: Vec<usize>,
-    /// Decoupled weight decay of AdamW [default: 0.1].
+    /// Examples of a step whose activations exist at one time; the step is the same [default: by task].
+    #[arg(long, value_delimiter = ',', value_name = "N", value_parser = whole::<usize>, help_heading = TRAINING, allow_negative_numbers = true)]
+    pub micro_batch: Vec<usize>,
+    /// Decoupled weight decay of AdamW [default: 0.1; in LRA by dataset and mixer].
     #[arg(long, value_delimiter = ',', value_name = "X", value_parser = number, help_heading = TRAINING, allow_hyphen_values = true)]
     pub weight_decay: Vec<f64>,
     /// Numbers to compute with; tf32 and bf16 need a GPU [default: f32].
     #[arg(long, value_delimiter = ',', value_name = "NAME", help_heading = TRAINING)]
     pub precision: Vec<Precision>,
-    /// Dropout on embeddings and attention weights [default: by protocol].
+    /// Dropout on embeddings and attention weights; in LRA behind embeddings, mixers and feed-forward
+    /// halves [default: by protocol].
     #[arg(long, value_delimiter = ',', value_name = "P", value_parser = number, help_heading = TRAINING, allow_hyphen_values = true)]
     pub dropout: Vec<f64>,
-    /// Seed of initial weights and dropout [default: 123].
+    /// Dropout of attention where it differs: on its weights; in LRA's linear and normalized attention on
+    /// what they give.
+    #[arg(long, value_delimiter = ',', value_name = "P", value_parser = number, help_heading = TRAINING, allow_hyphen_values = true)]
+    pub attn_dropout: Vec<f64>,
+    /// Seed of initial weights, dropout and, in LRA, the order of examples [default: 123; 1919 in LRA].
     #[arg(long, value_delimiter = ',', value_name = "N", value_parser = whole::<u64>, help_heading = TRAINING, allow_negative_numbers = true)]
     pub seed: Vec<u64>,
     /// Replicates: this many seeds, from the first on.
     #[arg(long, value_name = "N", value_parser = whole::<u64>, help_heading = TRAINING, allow_negative_numbers = true)]
     pub seeds: Option<u64>,
+
+    /// What only classifiers know.
+    #[command(flatten)]
+    pub classifier: ClassifierFlags,
 }
 
 impl Flags {
@@ -123,6 +143,7 @@ impl Flags {
             n: given(&self.n, base.n),
             heads: given(&self.heads, base.heads),
             layers: given(&self.layers, base.layers),
+            expand: given(&self.expand, base.expand),
             option: given(&self.option, base.option),
             seq_len: given(&self.seq_len, base.seq_len),
             kv_pairs: given(&self.kv_pairs, base.kv_pairs),
@@ -135,9 +156,12 @@ impl Flags {
             lr: given(&self.lr, base.lr),
             epochs: given(&self.epochs, base.epochs),
             batch_size: given(&self.batch_size, base.batch_size),
+            micro_batch: given(&self.micro_batch, base.micro_batch),
             weight_decay: given(&self.weight_decay, base.weight_decay),
             precision: given(&self.precision, base.precision),
             dropout: given(&self.dropout, base.dropout),
+            attn_dropout: given(&self.attn_dropout, base.attn_dropout),
+            classifier: self.classifier.over(&base.classifier),
             seed: given(&self.seed, base.seed),
             seeds: self.seeds.or(base.seeds),
         }

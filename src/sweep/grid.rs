@@ -2,24 +2,10 @@
 
 use super::axes::{axes, Axis, MOST_RUNS};
 use super::flags::Flags;
-use crate::config::RunConfig;
-use crate::error::{self, Error, Result};
-use crate::model::protocol::Request;
+use crate::config::{LraDataset, RunConfig};
+use crate::error::{Error, Result};
+use crate::model::protocol::{Asked, Task};
 use std::collections::HashSet;
-
-/// What a sweep trains when no mixer is named: the five of the paper's figures 2 and 7.
-const COMPARED: [&str; 5] = ["softmax", "linear", "normalized", "s6", "ssd"];
-
-/// The tasks that can be swept.
-const TASKS: [&str; 1] = ["mqar"];
-
-/// Refuses a task that does not exist.
-pub fn check_task(name: &str) -> Result<()> {
-    if TASKS.contains(&name) {
-        return Ok(());
-    }
-    Err(error::unknown("task", name, TASKS))
-}
 
 /// Runs in the order in which they are started, each of them once.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -32,14 +18,13 @@ pub struct Plan {
 }
 
 impl Plan {
-    /// The grid of `flags`; the paper's five mixers where none is named. The first run that
+    /// The grid of `flags`; the paper's five mixers where none is named, and every dataset. The first run that
     /// cannot be trained refuses the whole plan.
     ///
-    /// Flags vary in the order of `--help`: mixers slowest, then variant, protocol, d, n, heads,
-    /// layers and options, then the task, then lr and the rest of training; seeds fastest.
-    pub fn of(flags: &Flags) -> Result<Self> {
+    /// Datasets vary slowest, then mixers, then the other flags in the order of `--help`; seeds fastest.
+    pub fn of(task: Task, flags: &Flags) -> Result<Self> {
         let mut plan = Self::default();
-        plan.extend(flags)?;
+        plan.extend(task, flags)?;
         Ok(plan)
     }
 
@@ -62,14 +47,17 @@ impl Plan {
     }
 
     /// Adds the grid of `flags` behind what is planned already.
-    pub(super) fn extend(&mut self, flags: &Flags) -> Result<()> {
+    pub(super) fn extend(&mut self, task: Task, flags: &Flags) -> Result<()> {
         let mut flags = flags.clone();
         if flags.mixer.is_empty() {
-            flags.mixer = COMPARED.map(str::to_owned).into();
+            flags.mixer = task.compared().map(str::to_owned).into();
+        }
+        if task == Task::Lra && flags.classifier.dataset.is_empty() {
+            flags.classifier.dataset = LraDataset::ALL.into();
         }
         let mut seen: HashSet<String> = self.runs.iter().map(RunConfig::id).collect();
-        for request in product(&flags)? {
-            let run = request.resolve()?;
+        for asked in product(task, &flags)? {
+            let run = asked.resolve(task)?;
             if seen.insert(run.id()) {
                 self.runs.push(run);
             } else {
@@ -82,26 +70,27 @@ impl Plan {
 
 impl Flags {
     /// The one run that these flags describe, on top of their preset.
-    pub fn single(&self) -> Result<RunConfig> {
-        let axes = axes(self)?;
+    pub fn single(&self, task: Task) -> Result<RunConfig> {
+        let axes = axes(self, task)?;
         if let Some(axis) = axes.iter().find(|axis| axis.settings.len() > 1) {
             let Axis { flag, text, .. } = axis;
             return Err(Error::usage(format!(
                 "--{flag} {text}: one run takes one value; \
-                 `dsf sweep --task mqar --{flag} {text}` trains them all"
+                 `dsf sweep --task {} --{flag} {text}` trains them all",
+                task.name()
             )));
         }
-        let mut request = self.preset.unwrap_or_default().request();
+        let mut asked = first(self);
         for setting in axes.iter().flat_map(|axis| &axis.settings) {
-            setting(&mut request);
+            setting(&mut asked);
         }
-        request.resolve()
+        asked.resolve(task)
     }
 }
 
 /// Every combination, the last axis varying fastest.
-fn product(flags: &Flags) -> Result<Vec<Request>> {
-    let axes = axes(flags)?;
+fn product(task: Task, flags: &Flags) -> Result<Vec<Asked>> {
+    let axes = axes(flags, task)?;
     let size = axes.iter().try_fold(1usize, |size, axis| {
         size.checked_mul(axis.settings.len())
             .filter(|size| *size <= MOST_RUNS)
@@ -116,16 +105,24 @@ fn product(flags: &Flags) -> Result<Vec<Request>> {
             axes.join(" ")
         )));
     }
-    let mut requests = vec![flags.preset.unwrap_or_default().request()];
+    let mut all = vec![first(flags)];
     for axis in &axes {
-        let varied = requests.iter().flat_map(|request| {
+        let varied = all.iter().flat_map(|asked| {
             axis.settings.iter().map(|setting| {
-                let mut request = request.clone();
-                setting(&mut request);
-                request
+                let mut asked = asked.clone();
+                setting(&mut asked);
+                asked
             })
         });
-        requests = varied.collect();
+        all = varied.collect();
     }
-    Ok(requests)
+    Ok(all)
+}
+
+/// What all axes start from.
+fn first(flags: &Flags) -> Asked {
+    Asked {
+        preset: flags.preset,
+        ..Asked::default()
+    }
 }

@@ -6,6 +6,7 @@ use super::worker::{Ending, Message, Worker};
 use crate::config::RunConfig;
 use crate::error::{Error, Result};
 use crate::store::{Provenance, Row, RunResult, RunStatus, Store};
+use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::mpsc::{self, Sender};
 use std::thread;
@@ -23,6 +24,8 @@ pub struct Options {
     pub devices: Vec<String>,
     /// Whether steps on a GPU are recorded once and replayed.
     pub cuda_graph: bool,
+    /// Where data that is not generated lies, if not where downloads do.
+    pub data_dir: Option<PathBuf>,
 }
 
 /// What happened to one run of the plan.

@@ -11,19 +11,19 @@ mod experiment;
 mod flags;
 mod grid;
 mod local;
-mod preset;
 mod process;
 mod values;
 mod worker;
 
 pub use experiment::Experiment;
-pub use flags::Flags;
-pub use grid::{check_task, Plan};
+pub use flags::{Flags, CLASSIFIERS};
+pub use grid::Plan;
 pub use local::{run_all, Event, Options, Skip, Tally};
-pub use preset::Preset;
 pub use process::Process;
-pub use values::{MixerOption, Rate, Size, PAPER_RATES};
+pub use values::{MixerOption, Rate, Size};
 pub use worker::{Ending, Message, Worker, EXIT_BUSY, EXIT_INTERRUPTED};
+
+pub use crate::model::protocol::{Preset, Task, PAPER_RATES};
 
 #[cfg(test)]
 mod tests;

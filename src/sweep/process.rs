@@ -47,6 +47,9 @@ impl Process {
         if options.cuda_graph {
             arguments.push("--cuda-graph".into());
         }
+        if let Some(dir) = &options.data_dir {
+            arguments.extend(["--data-dir".into(), dir.into()]);
+        }
         Ok(Self { program, arguments })
     }
 

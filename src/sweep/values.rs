@@ -1,16 +1,8 @@
 //! The values that flags and keys of experiment files take, one item of a list at a time.
 
+use crate::model::protocol::PAPER_RATES;
 use std::fmt;
 use std::str::FromStr;
-
-/// The paper's grid of learning rates, 10^-4 to 10^-2 in equal steps of the exponent. Written
-/// out, so that a run has the same id whatever a platform's `pow` rounds to.
-pub const PAPER_RATES: [f64; 4] = [
-    1e-4,
-    4.641_588_833_612_779e-4,
-    2.154_434_690_031_884e-3,
-    1e-2,
-];
 
 /// A learning rate, or all of [`PAPER_RATES`].
 #[derive(Clone, Copy, Debug, PartialEq)]

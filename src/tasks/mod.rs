@@ -2,6 +2,7 @@
 
 pub mod lra;
 pub mod mqar;
+mod mt19937;
 
 use crate::config::TaskConfig;
 use crate::error::Result;
@@ -55,6 +56,32 @@ pub fn load(config: &TaskConfig, data_dir: Option<&Path>) -> Result<Data> {
             Ok(Data::Recall { train, test })
         }
         TaskConfig::Lra(lra) => lra::load(lra, data_dir).map(Data::Documents),
+    }
+}
+
+impl Data {
+    /// What the reader of files should know but that stops nothing.
+    pub fn warnings(&self) -> &[String] {
+        match self {
+            Self::Recall { .. } => &[],
+            Self::Documents(splits) => &splits.warnings,
+        }
+    }
+
+    /// What the commonest answer scores on the test split, in a task of classes.
+    pub fn majority(&self) -> Option<f64> {
+        match self {
+            Self::Recall { .. } => None,
+            Self::Documents(splits) => Some(splits.test.majority()),
+        }
+    }
+
+    /// Digits over all examples where they may come from files; empty where the config says it all.
+    pub fn digest(&self) -> String {
+        match self {
+            Self::Recall { .. } => String::new(),
+            Self::Documents(splits) => splits.fingerprint(),
+        }
     }
 }
 

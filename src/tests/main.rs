@@ -1,10 +1,12 @@
 //! One integration binary; a module a theme.
 
 mod architecture;
+mod classifiers;
 mod cli;
 mod contracts;
 mod golden;
 mod gradients;
+mod initial;
 mod kernels;
 mod lemma2;
 mod model;

@@ -5,11 +5,11 @@ use candle_core::{safetensors, DType, Device, Tensor, D};
 use dsf::config::{Protocol, RunConfig};
 use dsf::error::{Error, Result};
 use dsf::mixers::MIXERS;
-use dsf::model::Model;
+use dsf::model::{Io, Model};
 use dsf::nn::{Cx, Params};
 use dsf::store::{EpochRow, Outcome};
 use dsf::tasks::{self, Data, Dataset, IGNORED};
-use dsf::train::{io, Event, Trainer};
+use dsf::train::{Event, Trainer};
 use std::collections::BTreeMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
 
@@ -214,7 +214,7 @@ fn test_loss_and_accuracy_are_those_of_the_full_model_over_all_labels() {
         follow(&mut trained, usize::MAX, &mut Trace::default());
         let saved = safetensors::load_buffer(&trained.checkpoint().unwrap(), &Device::Cpu);
         let params = Params::given(saved.unwrap(), DType::F64, &Device::Cpu);
-        let model = Model::new(&config.model, io(&config.task), &params).unwrap();
+        let model = Model::new(&config.model, Io::of(&config.task), &params).unwrap();
         let (loss, accuracy) = by_hand(&model, tested(&data));
         let row = trained.progress().epochs[0];
         assert!(

@@ -144,6 +144,9 @@ pub fn request(mixer: &str, protocol: Protocol) -> Request {
         weight_decay: 0.1,
         precision: Default::default(),
         dropout: None,
+        attn_dropout: None,
+        expand: None,
+        micro_batch: None,
         seed: 123,
     }
 }

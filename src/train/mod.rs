@@ -3,26 +3,31 @@
 
 mod adamw;
 mod checkpoint;
+mod documents;
 mod labelled;
+mod recall;
 mod recorded;
 mod schedule;
 mod steps;
+mod subject;
 
 pub use adamw::AdamW;
 pub use labelled::Labelled;
 pub use schedule::learning_rate;
 
 use crate::config::{Precision, RunConfig, TaskConfig};
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::gpu;
-use crate::model::{Io, Model};
-use crate::nn::{Cx, Params};
+use crate::nn::Params;
 use crate::store::{EpochRow, Outcome};
-use crate::tasks::{Data, Dataset};
+use crate::tasks::Data;
 use candle_core::{DType, Device, Var};
+use documents::Documents;
+use recall::Recall;
 use recorded::Steps;
 use serde::{Deserialize, Serialize};
 use std::time::Instant;
+use subject::Subject;
 
 /// Word of what happens, for the screen and the store.
 pub enum Event<'a> {
@@ -51,13 +56,9 @@ pub struct Progress {
 /// One run in training.
 pub struct Trainer<'a> {
     config: &'a RunConfig,
-    train: &'a Dataset,
-    test: &'a Dataset,
     device: Device,
     params: Params,
-    model: Model,
-    /// The same weights without gradient tracking.
-    tested: Model,
+    subject: Box<dyn Subject + 'a>,
     optimizer: AdamW,
     steps: Steps,
     progress: Progress,
@@ -66,9 +67,6 @@ pub struct Trainer<'a> {
 impl<'a> Trainer<'a> {
     /// A run at its beginning, on `device`.
     pub fn new(config: &'a RunConfig, data: &'a Data, device: &Device) -> Result<Self> {
-        let Data::Recall { train, test } = data else {
-            return Err(crate::error::Error::usage("no trainer"));
-        };
         let precision = config.train.precision;
         gpu::products_in_tf32(precision == Precision::Tf32);
         let params = Params::seeded(config.seed, DType::F32, device);
@@ -76,17 +74,21 @@ impl<'a> Trainer<'a> {
             Precision::Bf16 => DType::BF16,
             Precision::F32 | Precision::Tf32 => DType::F32,
         });
-        let io = io(&config.task);
-        let model = Model::new(&config.model, io, &params)?;
+        let subject: Box<dyn Subject> = match (&config.task, data) {
+            (TaskConfig::Mqar(_), Data::Recall { train, test }) => {
+                Box::new(Recall::new(config, [train, test], &params, device)?)
+            }
+            (TaskConfig::Lra(task), Data::Documents(splits)) => {
+                Box::new(Documents::new((config, task), splits, &params, device)?)
+            }
+            _ => return Err(Error::usage("the data are those of another task")),
+        };
         Ok(Self {
-            tested: Model::new(&config.model, io, &params.detached())?,
+            subject,
             optimizer: AdamW::new(params.vars(), config.train.weight_decay)?,
             config,
-            train,
-            test,
             device: device.clone(),
             params,
-            model,
             steps: Steps::default(),
             progress: Progress::default(),
         })
@@ -132,7 +134,8 @@ impl<'a> Trainer<'a> {
 
     /// Steps an epoch; the last may be a short batch.
     pub fn steps_per_epoch(&self) -> usize {
-        self.train.len().div_ceil(self.config.train.batch_size)
+        let examples = self.subject.examples();
+        examples.div_ceil(self.config.train.batch_size)
     }
 
     /// Steps made in the current epoch.
@@ -163,54 +166,29 @@ impl<'a> Trainer<'a> {
 
     /// Numbers that all layers' mixers keep per sequence.
     pub fn state_size(&self) -> usize {
-        let seq_len = self.train.seq_len();
-        self.config.model.n_layers * self.model.state_size(seq_len)
+        self.subject.state_size()
     }
 
     fn finish_epoch(&mut self) -> Result<EpochRow> {
         let start = Instant::now();
         let steps = self.steps_per_epoch();
-        let (test_loss, accuracy) = self.evaluate()?;
-        let tokens = (self.train.len() * self.train.seq_len()) as f64;
+        let tested = self.subject.evaluate()?;
         let trained = self.progress.epoch_seconds;
         let row = EpochRow {
             epoch: self.progress.epochs.len() + 1,
             train_loss: self.progress.loss_sum / steps as f64,
-            test_loss,
-            accuracy,
+            test_loss: tested.test.loss,
+            accuracy: tested.test.accuracy,
             lr: learning_rate(&self.config.train, self.progress.step - 1, steps),
             seconds: trained + start.elapsed().as_secs_f64(),
-            tokens_per_s: tokens / trained,
+            tokens_per_s: self.subject.tokens() as f64 / trained,
+            val_loss: tested.val.map(|val| val.loss),
+            val_accuracy: tested.val.map(|val| val.accuracy),
         };
         self.progress.epochs.push(row);
         self.progress.loss_sum = 0.0;
         self.progress.epoch_seconds = 0.0;
         Ok(row)
-    }
-
-    /// Mean loss over labelled positions, and the mean over examples of the fraction answered
-    /// rightly (every example has as many labels, so that is the fraction of all).
-    fn evaluate(&self) -> Result<(f64, f64)> {
-        let (mut loss, mut right, mut labels) = (0.0, 0.0, 0.0);
-        let size = self.config.train.batch_size;
-        for first in (0..self.test.len()).step_by(size) {
-            let range = first..(first + size).min(self.test.len());
-            let batch = Labelled::new(self.test.batch(range), self.test, &self.device)?;
-            let found = batch.classify(&self.tested, &Cx::eval())?;
-            let rows = batch.answers.dim(0)? as f64;
-            loss += f64::from(found.loss.to_scalar::<f32>()?) * rows;
-            right += f64::from(found.right.sum_all()?.to_scalar::<f32>()?);
-            labels += rows;
-        }
-        Ok((loss / labels, right / labels))
-    }
-}
-
-/// What a task's config says of the model's edges.
-pub fn io(task: &TaskConfig) -> Io {
-    Io {
-        vocab_size: task.vocab_size(),
-        seq_len: task.seq_len(),
     }
 }
 

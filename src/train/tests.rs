@@ -37,6 +37,9 @@ fn config(mixer: &str, n_heads: usize, precision: Precision) -> RunConfig {
         weight_decay: 0.1,
         precision,
         dropout: Some(0.1),
+        attn_dropout: None,
+        expand: None,
+        micro_batch: None,
         seed: 123,
     };
     request.resolve().unwrap()

@@ -72,12 +72,15 @@ impl Size {
             lr: 1e-3,
             epochs: 1,
             batch_size: Some(batch),
+            micro_batch: None,
             weight_decay: 0.1,
             precision: match io {
                 DType::BF16 => Precision::Bf16,
                 _ => Precision::F32,
             },
             dropout,
+            attn_dropout: None,
+            expand: None,
             seed: 123,
         };
         request.resolve()

@@ -118,7 +118,7 @@ pub(super) static OPS: &[Op] = &[
                 parameter([s.width], Fill::Normal(1.0)),
             ]
         },
-        run: |x, _| ops::mlp(&x[0], [&x[1], &x[2]], [&x[3], &x[4]]),
+        run: |x, _| ops::mlp(&x[0], [&x[1], &x[2]], [&x[3], &x[4]], [None; 2]),
         elements: Extent::elements,
         floor: |e| Passes::dense(4.0 * e.elements(), 2.0 * e.channels()),
         ..POINTWISE

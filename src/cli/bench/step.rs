@@ -6,7 +6,7 @@ use crate::cli::device::use_threads;
 use crate::cli::{exit, print, Global};
 use crate::config::RunConfig;
 use crate::error::{Error, Result};
-use crate::sweep::Flags;
+use crate::sweep::{Flags, Task};
 use clap::Args;
 use std::path::PathBuf;
 
@@ -34,7 +34,7 @@ pub(super) struct Model {
 
 impl Model {
     pub fn config(&self) -> Result<RunConfig> {
-        let mut config = self.flags.single()?;
+        let mut config = self.flags.single(Task::Mqar)?;
         if let Some(p) = self.attn_dropout {
             if !(0.0..1.0).contains(&p) {
                 return Err(Error::usage(format!(

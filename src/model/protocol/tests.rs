@@ -25,9 +25,12 @@ fn request(mixer: &str, protocol: Protocol) -> Request {
         lr: 1e-3,
         epochs: 64,
         batch_size: None,
+        micro_batch: None,
         weight_decay: 0.1,
         precision: Precision::F32,
         dropout: None,
+        attn_dropout: None,
+        expand: None,
         seed: 123,
     }
 }

@@ -6,14 +6,14 @@ use crate::ops::fused::{LaunchBackward, Used};
 use crate::ops::sums::sum_parts;
 use candle_core::{DType, Result};
 
-/// Threads of a block, as `cuda/layer_norm.cu` has them.
-const THREADS: usize = 256;
+/// Threads of a block, as `cuda/row.cuh` has them.
+pub(in crate::ops) const THREADS: usize = 256;
 /// Blocks of a backward pass, each with partial sums of its own: four for each multiprocessor of a
 /// large GPU, and in tests so few that each has several rows.
-const BLOCKS: usize = if cfg!(test) { 2 } else { 528 };
+pub(in crate::ops) const BLOCKS: usize = if cfg!(test) { 2 } else { 528 };
 
 /// Which kernels serve rows of some width: their name, and the rows that a block has at one time.
-fn kernels(width: usize, views: &[Option<View>]) -> (&'static str, usize) {
+pub(in crate::ops) fn kernels(width: usize, views: &[Option<View>]) -> (&'static str, usize) {
     let aligned = views.iter().flatten().all(|view| view.aligned(4));
     match width {
         _ if !width.is_multiple_of(4) || !aligned => ("any", 1),

@@ -3,6 +3,7 @@
 use super::Linear;
 use crate::gpu::{Arg, Buffer, Gpu, Grid, Kernel, Matrix, Product, View};
 use crate::ops::fused::{Launch, LaunchBackward};
+use crate::ops::mask::Mask;
 use crate::ops::sums::sum_rows;
 use candle_core::{bail, DType, Result};
 
@@ -139,18 +140,21 @@ fn padded(sizes: impl Iterator<Item = usize>) -> Vec<Arg<'static>> {
         .collect()
 }
 
-/// y += bias, row by row, and then a = gelu(y) if there is an a.
+/// y += bias, row by row, and then a = gelu(y) if there is an a; the last of them is masked.
 pub(in crate::ops) fn add_bias(
     gpu: &Gpu,
     y: &mut Buffer,
     bias: View,
     a: Option<&mut Buffer>,
+    mask: Option<&Mask>,
 ) -> Result<()> {
     let (io, count, width) = (y.dtype(), y.len(), bias.len());
     let views = [Some(y.view()), Some(bias), a.as_ref().map(|a| a.view())];
     let aligned = views.iter().flatten().all(|view| view.aligned(4));
-    let mut args: Vec<Arg> = vec![y.into(), bias.into(), a.into(), count.into()];
-    args.extend([width.into(), (aligned && width.is_multiple_of(4)).into()]);
+    let words = mask.map(|mask| mask.upload(gpu)).transpose()?;
+    let vector = aligned && width.is_multiple_of(4);
+    let mut args: Vec<Arg> = vec![y.into(), bias.into(), a.into(), words.as_ref().into()];
+    args.extend([count.into(), width.into(), vector.into()]);
     let grid = Grid::for_each(count.div_ceil(4));
     gpu.launch(Kernel::of("linear", "add_bias", io), grid, &args)
 }

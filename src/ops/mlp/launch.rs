@@ -1,7 +1,8 @@
 //! The feed-forward half of a block by the library's products, with kernels between them.
 
 use super::Mlp;
-use crate::gpu::{Buffer, Grid, Kernel, Matrix, Product};
+use crate::gpu::{Buffer, Gpu, Grid, Kernel, Matrix, Product, View};
+use crate::ops::dropout::masked_on;
 use crate::ops::fused::{Launch, LaunchBackward};
 use crate::ops::linear::launch::add_bias;
 use crate::ops::narrow::narrowed;
@@ -23,10 +24,11 @@ impl Mlp {
         let mut y = gpu.alloc(io, rows * self.out)?;
         let product = Product::one([rows, self.inner, self.hidden], Matrix::plain(x), w1);
         gpu.multiply(product, &mut z)?;
-        add_bias(gpu, &mut z, call.ins[2], Some(&mut a))?;
+        let [inside, behind] = self.masks.each_ref().map(Option::as_ref);
+        add_bias(gpu, &mut z, call.ins[2], Some(&mut a), inside)?;
         let product = Product::one([rows, self.hidden, self.out], Matrix::plain(a.view()), w2);
         gpu.multiply(product, &mut y)?;
-        add_bias(gpu, &mut y, call.ins[4], None)?;
+        add_bias(gpu, &mut y, call.ins[4], None, behind)?;
         let kept = [Some(z), own1, own2].into_iter().flatten();
         let kept = kept.filter(|_| call.tracked);
         Ok([y].into_iter().chain(kept).collect())
@@ -34,6 +36,9 @@ impl Mlp {
 
     pub(super) fn launch_gradients(&self, call: LaunchBackward) -> Result<Vec<Option<Buffer>>> {
         let (gpu, rows, gy) = (call.gpu, self.rows(), call.only().grad);
+        let masked = self.masks[1].map(|mask| masked_on(gpu, &mask, gy));
+        let masked = masked.transpose()?;
+        let gy = masked.as_ref().map_or(gy, Buffer::view);
         let (inner, hidden, out) = (self.inner, self.hidden, self.out);
         let weight = |i: usize, kept: usize| {
             Matrix::plain(call.kept.get(kept).map_or(call.ins[i], Buffer::view))
@@ -41,12 +46,7 @@ impl Mlp {
         let [mut a, mut gz] = self.blank_layers(&call)?;
         let product = Product::one([rows, out, hidden], Matrix::plain(gy), weight(3, 2));
         gpu.multiply(product, &mut gz)?;
-        let z = call.kept[0].view();
-        let vector = [z, gz.view(), a.view()].iter().all(|view| view.aligned(4));
-        let args = [z.into(), (&mut gz).into(), (&mut a).into()];
-        let args = [&args[..], &[z.len().into(), vector.into()]].concat();
-        let kernel = Kernel::of("linear", "gelu_back", z.dtype());
-        gpu.launch(kernel, Grid::for_each(z.len().div_ceil(4)), &args)?;
+        self.launch_slopes(gpu, call.kept[0].view(), [&mut gz, &mut a])?;
         let product = |dtype: DType, sizes: [usize; 3], left: Matrix, right: Matrix| {
             let mut to = gpu.alloc(dtype, sizes[0] * sizes[2])?;
             gpu.multiply(Product::one(sizes, left, right), &mut to)?;
@@ -66,6 +66,16 @@ impl Mlp {
             product(DType::F32, [out, rows, hidden], to_gy, Matrix::plain(a))?,
             Some(sum_rows(gpu, gy, out)?),
         ])
+    }
+
+    /// The hidden layer from `z`, what it was before its nonlinearity, and the gradient of that from its own.
+    fn launch_slopes(&self, gpu: &Gpu, z: View, [gz, a]: [&mut Buffer; 2]) -> Result<()> {
+        let vector = [z, gz.view(), a.view()].iter().all(|view| view.aligned(4));
+        let words = self.masks[0].map(|mask| mask.upload(gpu)).transpose()?;
+        let args = [z.into(), gz.into(), a.into(), words.as_ref().into()];
+        let args = [&args[..], &[z.len().into(), vector.into()]].concat();
+        let kernel = Kernel::of("linear", "gelu_back", z.dtype());
+        gpu.launch(kernel, Grid::for_each(z.len().div_ceil(4)), &args)
     }
 
     /// Memory for two hidden layers.

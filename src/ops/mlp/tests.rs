@@ -1,5 +1,6 @@
 use super::*;
 use crate::ops::check::{self, Case};
+use candle_core::DType;
 
 fn case(x: &[usize], hidden: usize, out: usize) -> Case {
     let inner = x[x.len() - 1];
@@ -15,18 +16,51 @@ fn case(x: &[usize], hidden: usize, out: usize) -> Case {
         .parameter()
 }
 
-fn fused(ins: &[Tensor]) -> Result<Tensor> {
-    mlp(&ins[0], [&ins[1], &ins[2]], [&ins[3], &ins[4]])
+/// Masks that differ, so that they cannot be mistaken for each other.
+fn dropped() -> [Option<Dropout>; 2] {
+    let what = |p: f64, index: u64| {
+        let key = [3, 5];
+        Some(Dropout { p, key, index })
+    };
+    [what(0.3, 1 << 40), what(0.2, 7)]
 }
 
-fn reference(ins: &[Tensor]) -> Result<Tensor> {
+/// No mask, each alone, and both.
+fn choices() -> [[Option<Dropout>; 2]; 4] {
+    let [inside, behind] = dropped();
+    [
+        [None, None],
+        [inside, None],
+        [None, behind],
+        [inside, behind],
+    ]
+}
+
+fn by(dropout: [Option<Dropout>; 2]) -> impl Fn(&[Tensor]) -> Result<Tensor> + Sync {
+    move |ins| mlp(&ins[0], [&ins[1], &ins[2]], [&ins[3], &ins[4]], dropout)
+}
+
+fn fused(ins: &[Tensor]) -> Result<Tensor> {
+    by([None, None])(ins)
+}
+
+fn reference(dropout: [Option<Dropout>; 2]) -> impl Fn(&[Tensor]) -> Result<Tensor> {
+    move |ins| by_definition(ins, dropout)
+}
+
+fn by_definition(ins: &[Tensor], dropout: [Option<Dropout>; 2]) -> Result<Tensor> {
+    let masked = |x: Tensor, what: Option<Dropout>| match what {
+        Some(what) => crate::ops::dropout::reference(&x, Mask::new("test", what)?.unwrap()),
+        None => Ok(x),
+    };
     let layer = |x: &Tensor, w: &Tensor, b: &Tensor| {
         let inner = x.dim(x.rank() - 1)?;
         x.reshape(((), inner))?.matmul(&w.t()?)?.broadcast_add(b)
     };
     let z = layer(&ins[0], &ins[1], &ins[2])?;
     let below = (((&z * std::f64::consts::FRAC_1_SQRT_2)?.erf()? + 1.0)? * 0.5)?;
-    let y = layer(&(z * below)?, &ins[3], &ins[4])?;
+    let hidden = masked((z * below)?, dropout[0])?;
+    let y = masked(layer(&hidden, &ins[3], &ins[4])?, dropout[1])?;
     let leading = &ins[0].dims()[..ins[0].rank() - 1];
     y.reshape([leading, &[ins[3].dim(0)?]].concat())
 }
@@ -38,7 +72,9 @@ fn fused_equals_reference() {
         case(&[7, 63, 16], 20, 5),
         case(&[2, 1000, 3], 12, 3),
     ];
-    check::agree(&cases, fused, reference);
+    for dropout in choices() {
+        check::agree(&cases, by(dropout), reference(dropout));
+    }
 }
 
 #[test]
@@ -49,28 +85,63 @@ fn kernels_equal_the_reference() {
         case(&[7, 63, 8], 20, 5),
         case(&[65, 16], 64, 16),
     ];
-    check::kernels_agree(&cases, fused, reference);
+    for dropout in choices() {
+        check::kernels_agree(&cases, by(dropout), reference(dropout));
+    }
 }
 
 #[test]
 fn gradients_are_finite_differences() {
     check::finite_differences(&case(&[2, 3], 4, 2), fused);
+    check::finite_differences(&case(&[5, 3], 4, 2), by(dropped()));
 }
 
 #[test]
 fn bits_do_not_depend_on_threads() {
-    check::same_bits(&case(&[3, 700, 8], 32, 8), fused);
+    for dropout in [[None; 2], dropped()] {
+        check::same_bits(&case(&[3, 700, 8], 32, 8), by(dropout));
+    }
 }
 
 #[test]
 fn every_subset_of_inputs_can_be_tracked() {
-    check::partial_tracking(&case(&[3, 2], 5, 2), fused);
+    for dropout in [[None; 2], dropped()] {
+        check::partial_tracking(&case(&[3, 2], 5, 2), by(dropout));
+    }
 }
 
 #[test]
 fn a_wrong_shape_is_named() {
     let message = "mlp: w2 has shape [2, 5], but w1 of shape [4, 3] asks for [2, 4]";
     check::refuses(&[&[2, 3], &[4, 3], &[4], &[2, 5], &[2]], fused, message);
+}
+
+#[test]
+fn a_result_is_masked_as_by_dropout_bit_for_bit() {
+    let vars = case(&[300, 7], 9, 5).vars(DType::F32);
+    let ins: Vec<Tensor> = vars.iter().map(|var| var.as_tensor().clone()).collect();
+    let [_, behind] = dropped();
+    let bits = |x: Result<Tensor>| x.unwrap().to_vec2::<f32>().unwrap();
+    let masked = crate::ops::dropout(&fused(&ins).unwrap(), behind.unwrap());
+    assert_eq!(bits(by([None, behind])(&ins)), bits(masked));
+    let nothing = Dropout {
+        p: 0.0,
+        key: [1, 2],
+        index: 3,
+    };
+    assert_eq!(bits(by([Some(nothing); 2])(&ins)), bits(fused(&ins)));
+}
+
+#[test]
+fn a_wrong_probability_is_named() {
+    let certain = Dropout {
+        p: 1.0,
+        key: [1, 2],
+        index: 3,
+    };
+    let shapes: [&[usize]; 5] = [&[2, 3], &[4, 3], &[4], &[2, 4], &[2]];
+    let message = "mlp: dropout of 1, needed is 0 <= p < 1";
+    check::refuses(&shapes, by([None, Some(certain)]), message);
 }
 
 #[test]

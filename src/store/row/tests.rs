@@ -1,5 +1,6 @@
 use super::super::samples::{config, row};
 use super::*;
+use crate::config::RunConfig;
 
 #[test]
 fn the_table_names_the_fields_of_a_row_in_order() {

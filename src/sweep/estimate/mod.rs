@@ -11,7 +11,8 @@ pub use units::{counted, duration};
 
 use crate::config::{Generator, RunConfig, TaskConfig};
 use crate::error::{Error, Result};
-use crate::tasks;
+use crate::tasks::lra::{Examples, Splits};
+use crate::tasks::{self, Data};
 use crate::train::{Event, Trainer};
 use candle_core::Device;
 use std::collections::BTreeMap;
@@ -133,6 +134,29 @@ impl Pace {
     }
 }
 
+/// Makes `task` one of `examples` examples that need no file, and them: full length, whatever they say.
+fn some_data(task: &mut TaskConfig, examples: usize) -> Result<Data> {
+    match task {
+        TaskConfig::Mqar(mqar) => {
+            mqar.data = Generator::Native;
+            (mqar.train_examples, mqar.test_examples) = (examples, 1);
+            tasks::load(task, None)
+        }
+        TaskConfig::Lra(lra) => {
+            let document = vec![1; lra.seq_len];
+            let documents = vec![&document[..]; lra.dataset.documents()];
+            let mut train = Examples::new(documents.len());
+            (0..examples).for_each(|_| train.push(&documents, 0));
+            Ok(Data::Documents(Splits {
+                test: train.select([0]),
+                val: Examples::new(documents.len()),
+                train,
+                warnings: Vec::new(),
+            }))
+        }
+    }
+}
+
 impl Probe {
     /// Trains a few steps of `run` on as small a batch as gives a fair time.
     fn measure(run: &RunConfig, work: &Work, device: &Device) -> Result<Self> {
@@ -140,12 +164,7 @@ impl Probe {
         let batch = fair.clamp(1, run.train.batch_size);
         let mut run = run.clone();
         run.train.batch_size = batch;
-        if let TaskConfig::Mqar(task) = &mut run.task {
-            task.data = Generator::Native;
-            task.train_examples = STEPS * batch;
-            task.test_examples = 1;
-        }
-        let data = tasks::load(&run.task, None)?;
+        let data = some_data(&mut run.task, STEPS * batch)?;
         let mut trainer = Trainer::new(&run, &data, device)?;
         let (mut before, mut fastest) = (0.0, f64::INFINITY);
         let mut timed = |trainer: &Trainer, event: Event| {

@@ -5,13 +5,14 @@ use super::*;
 use crate::store::samples::{done, failed, provenance};
 use crate::store::Store;
 use crate::sweep::tests::flags;
-use crate::sweep::{Options, Plan, Preset};
+use crate::sweep::{Options, Plan, Preset, Task};
 use std::path::Path;
 
 fn plan() -> Plan {
-    Plan::of(&flags(
-        "--preset smoke --mixer ssd,qlstm --n 8,16 --seeds 3",
-    ))
+    Plan::of(
+        Task::Mqar,
+        &flags("--preset smoke --mixer ssd,qlstm --n 8,16 --seeds 3"),
+    )
     .unwrap()
 }
 
@@ -22,6 +23,7 @@ fn options() -> Options {
         threads: 1,
         devices: vec!["cpu".to_owned()],
         cuda_graph: false,
+        data_dir: None,
     }
 }
 
@@ -90,9 +92,10 @@ out     results
 
 #[test]
 fn long_lists_are_shortened_and_other_settings_shown_once_they_vary() {
-    let plan = Plan::of(&flags(
-        "--mixer ssd --seeds 10 --dropout 0,0.1 --layers 1,2",
-    ))
+    let plan = Plan::of(
+        Task::Mqar,
+        &flags("--mixer ssd --seeds 10 --dropout 0,0.1 --layers 1,2"),
+    )
     .unwrap();
     let standing = Standing::default();
     let text = describe(&plan, &standing, &[], &options(), Path::new("out"));
@@ -132,7 +135,11 @@ fn workers_take_the_next_run_as_soon_as_they_are_free() {
 
 #[test]
 fn every_run_of_a_plan_gets_a_cost_and_larger_runs_a_larger_one() {
-    let plan = Plan::of(&flags("--preset smoke --mixer ssd,softmax --d 16,128")).unwrap();
+    let plan = Plan::of(
+        Task::Mqar,
+        &flags("--preset smoke --mixer ssd,softmax --d 16,128"),
+    )
+    .unwrap();
     let costs = costs(&plan.runs, &Device::Cpu).unwrap();
     assert_eq!(costs.len(), 4);
     assert!(costs
@@ -196,5 +203,8 @@ fn a_dry_run_makes_no_folder() {
 fn the_headline_names_the_count_and_what_varies() {
     let expected = "9 runs: mixer ssd, qlstm; n 8, 16, 1; seed 123, 124, 125";
     assert_eq!(headline(&plan()), expected);
-    assert_eq!(headline(&Plan::of(&flags("--mixer ssd")).unwrap()), "1 run");
+    assert_eq!(
+        headline(&Plan::of(Task::Mqar, &flags("--mixer ssd")).unwrap()),
+        "1 run"
+    );
 }

@@ -1,8 +1,8 @@
 //! How much work and memory a run takes, counted from its sizes.
 
-use crate::config::{RunConfig, TaskConfig};
+use crate::config::{LraConfig, ModelConfig, RunConfig, TaskConfig};
 use crate::error::Result;
-use crate::model::{Io, Model};
+use crate::model::{Classifier, Io, Model};
 use crate::nn::Params;
 use candle_core::{DType, Device};
 use std::collections::HashMap;
@@ -34,17 +34,26 @@ const PROGRAM: f64 = 96e6;
 pub(super) struct Sizes {
     /// Parameters of one block.
     block: f64,
+    /// Parameters beside the blocks of a classifier.
+    around: Option<f64>,
     /// State of one mixer after a sequence of 1 and of 2.
     state: [f64; 2],
 }
 
 impl Sizes {
-    /// Builds a model of one block, the only way to know what a mixer makes of its options.
+    /// Builds models of one block, the only way to know what a mixer makes of its options.
     fn of(run: &RunConfig) -> Result<Self> {
-        let model = crate::config::ModelConfig {
+        match &run.task {
+            TaskConfig::Mqar(_) => Self::of_language_model(&run.model),
+            TaskConfig::Lra(task) => Self::of_classifier(&run.model, task),
+        }
+    }
+
+    fn of_language_model(model: &ModelConfig) -> Result<Self> {
+        let model = ModelConfig {
             n_layers: 1,
             positions: false,
-            ..run.model.clone()
+            ..model.clone()
         };
         let io = Io {
             vocab_size: 2,
@@ -55,6 +64,25 @@ impl Sizes {
         let embedding = io.vocab_size * model.d_model;
         Ok(Self {
             block: (params.count() - embedding) as f64,
+            around: None,
+            state: [1, 2].map(|length| built.state_size(length) as f64),
+        })
+    }
+
+    fn of_classifier(model: &ModelConfig, task: &LraConfig) -> Result<Self> {
+        let of = |n_layers: usize| -> Result<(usize, Classifier)> {
+            let model = ModelConfig {
+                n_layers,
+                ..model.clone()
+            };
+            let params = Params::seeded(0, DType::F32, &Device::Cpu);
+            let built = Classifier::new(&model, task, &params)?;
+            Ok((params.count(), built))
+        };
+        let ((one, built), (two, _)) = (of(1)?, of(2)?);
+        Ok(Self {
+            block: (two - one) as f64,
+            around: Some((2 * one - two) as f64),
             state: [1, 2].map(|length| built.state_size(length) as f64),
         })
     }
@@ -71,7 +99,10 @@ pub(super) struct Atlas(HashMap<String, Sizes>);
 
 impl Atlas {
     pub fn sizes(&mut self, run: &RunConfig) -> Result<Sizes> {
-        let key = format!("{:?}", run.model);
+        let key = match &run.task {
+            TaskConfig::Mqar(_) => format!("{:?}", run.model),
+            TaskConfig::Lra(task) => format!("{:?} {}", run.model, task.dataset.name()),
+        };
         if let Some(known) = self.0.get(&key) {
             return Ok(*known);
         }
@@ -102,9 +133,13 @@ impl Work {
             [task.tokens_per_example(), task.labels_per_example()].map(|x| x as f64);
         let vocabulary = task.vocab_size() as f64;
         let positions = if run.model.positions { length } else { 0.0 };
-        let parameters = (vocabulary + positions) * d + layers * sizes.block;
+        let around = sizes.around.unwrap_or((vocabulary + positions) * d);
+        let parameters = around + layers * sizes.block;
         let blocks = FLOPS_PER_WEIGHT * sizes.block + FLOPS_PER_STATE * sizes.state(length);
-        let head = FLOPS_PER_WEIGHT * labels * vocabulary * d;
+        let head = match sizes.around {
+            Some(_) => 0.0,
+            None => FLOPS_PER_WEIGHT * labels * vocabulary * d,
+        };
         let example = length * layers * blocks + head;
         let update = FLOPS_PER_UPDATE * parameters;
         let steps = task.train_examples().div_ceil(run.train.batch_size) as f64;
@@ -144,7 +179,10 @@ fn batch(run: &RunConfig, sizes: Sizes) -> f64 {
     // A map from d channels has as many features as it has weights for each of them.
     let features = sizes.block / d;
     let token = layers * (FLOATS_PER_CHANNEL * d + FLOATS_PER_FEATURE * features);
-    let head = HEAD_ROWS * task.vocab_size() as f64;
+    let head = match sizes.around {
+        Some(_) => 0.0,
+        None => HEAD_ROWS * task.vocab_size() as f64,
+    };
     FLOAT * (examples * task.tokens_per_example() as f64 * token + head)
 }
 

@@ -1,7 +1,7 @@
 //! Experiment files: what they mean, what is refused, and those that are shipped.
 
 use super::flags;
-use crate::sweep::{Experiment, Flags, Plan};
+use crate::sweep::{Experiment, Flags, Plan, Task};
 use std::path::Path;
 
 const SMALL: &str = "\
@@ -39,10 +39,15 @@ fn plan(text: &str, line: &str) -> Plan {
 
 #[test]
 fn a_file_plans_what_the_same_flags_plan() {
-    let mut same = Plan::of(&flags("--preset smoke --mixer ssd,s6 --d 16,32")).unwrap();
+    let mut same = Plan::of(
+        Task::Mqar,
+        &flags("--preset smoke --mixer ssd,s6 --d 16,32"),
+    )
+    .unwrap();
     let second =
         flags("--preset smoke --mixer softmax --d 32 --lr 1e-3,paper --train-examples 100");
-    same.runs.extend(Plan::of(&second).unwrap().runs);
+    same.runs
+        .extend(Plan::of(Task::Mqar, &second).unwrap().runs);
     assert_eq!(plan(SMALL, ""), same);
 }
 

@@ -2,7 +2,7 @@
 
 use super::{flags, parse};
 use crate::config::TaskConfig;
-use crate::sweep::{Preset, Rate, Size, PAPER_RATES};
+use crate::sweep::{Preset, Rate, Size, Task, PAPER_RATES};
 
 fn refusal(line: &str) -> String {
     parse(line).unwrap_err().to_string()
@@ -63,22 +63,22 @@ fn numbers_out_of_range_reach_the_rule_that_they_break() {
         ("--seq-len 63", "--seq-len 63 is odd"),
         ("--option speed=1", "--option speed=1: mixer `softmax`"),
     ] {
-        let message = flags(line).single().unwrap_err().to_string();
+        let message = flags(line).single(Task::Mqar).unwrap_err().to_string();
         assert!(message.contains(rule), "{line}: {message}");
     }
 }
 
 #[test]
 fn no_flag_at_all_is_the_quick_preset() {
-    let run = flags("").single().unwrap();
+    let run = flags("").single(Task::Mqar).unwrap();
     assert_eq!(run, Preset::Quick.request().resolve().unwrap());
 }
 
 #[test]
 fn the_full_preset_is_the_papers_smallest_cell() {
-    let run = flags("--preset full --lr paper").single();
+    let run = flags("--preset full --lr paper").single(Task::Mqar);
     assert!(run.unwrap_err().to_string().contains("--lr paper"));
-    let run = flags("--preset full").single().unwrap();
+    let run = flags("--preset full").single(Task::Mqar).unwrap();
     let TaskConfig::Mqar(task) = &run.task else {
         panic!("not MQAR");
     };
@@ -93,7 +93,8 @@ fn the_full_preset_is_the_papers_smallest_cell() {
 
 #[test]
 fn flags_change_the_run_of_their_preset() {
-    let run = flags("--preset smoke --d 32 --sizes 24:4 --seed 5 --seeds 1 --dropout 0").single();
+    let run = flags("--preset smoke --d 32 --sizes 24:4 --seed 5 --seeds 1 --dropout 0")
+        .single(Task::Mqar);
     let run = run.unwrap();
     let TaskConfig::Mqar(task) = &run.task else {
         panic!("not MQAR");
@@ -112,7 +113,7 @@ fn a_list_for_one_run_names_the_command_for_many() {
         ("--protocol paper,matched", "--protocol paper,matched"),
         ("--sizes 64:4,128:8", "--sizes 64:4,128:8"),
     ] {
-        let message = flags(line).single().unwrap_err().to_string();
+        let message = flags(line).single(Task::Mqar).unwrap_err().to_string();
         assert!(message.contains(hint), "{line}: {message}");
     }
 }

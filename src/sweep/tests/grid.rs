@@ -2,15 +2,15 @@
 
 use super::flags;
 use crate::mixers::MIXERS;
-use crate::sweep::{check_task, Flags, Plan, Rate, PAPER_RATES};
+use crate::sweep::{Flags, Plan, Rate, Task, PAPER_RATES};
 use proptest::prelude::*;
 
 fn plan(line: &str) -> Plan {
-    Plan::of(&flags(line)).unwrap_or_else(|e| panic!("{line}: {e}"))
+    Plan::of(Task::Mqar, &flags(line)).unwrap_or_else(|e| panic!("{line}: {e}"))
 }
 
 fn refusal(line: &str) -> String {
-    Plan::of(&flags(line)).unwrap_err().to_string()
+    Plan::of(Task::Mqar, &flags(line)).unwrap_err().to_string()
 }
 
 #[test]
@@ -107,7 +107,7 @@ fn a_list_of_seeds_and_a_count_of_seeds_exclude_each_other() {
 
 #[test]
 fn an_unknown_task_is_refused_with_the_known_ones() {
-    let message = check_task("mqra").unwrap_err().to_string();
+    let message = Task::find("mqra").unwrap_err().to_string();
     assert!(
         message.contains("unknown task `mqra`. Did you mean `mqar`?"),
         "{message}"
@@ -130,7 +130,7 @@ proptest! {
         let size = 5 * d.len() * n.len() * layers.len() * seeds as usize * lr.len();
         let lr = lr.into_iter().map(Rate::Of).collect();
         let flags = Flags { d, n, layers, lr, seeds: Some(seeds), ..Flags::default() };
-        let plan = Plan::of(&flags).unwrap();
+        let plan = Plan::of(Task::Mqar, &flags).unwrap();
         prop_assert_eq!((plan.runs.len(), plan.duplicates), (size, 0));
     }
 

@@ -5,7 +5,7 @@ use crate::config::RunConfig;
 use crate::error::{Error, Result};
 use crate::store::samples::{done, provenance};
 use crate::store::Store;
-use crate::sweep::{run_all, Ending, Event, Message, Options, Plan, Tally, Worker};
+use crate::sweep::{run_all, Ending, Event, Message, Options, Plan, Tally, Task, Worker};
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::Mutex;
@@ -110,13 +110,15 @@ pub(super) fn options(jobs: usize) -> Options {
         threads: 1,
         devices: vec!["cpu".to_owned()],
         cuda_graph: false,
+        data_dir: None,
     }
 }
 
 fn plan(runs: usize) -> Plan {
-    Plan::of(&flags(&format!(
-        "--preset smoke --mixer ssd --seeds {runs}"
-    )))
+    Plan::of(
+        Task::Mqar,
+        &flags(&format!("--preset smoke --mixer ssd --seeds {runs}")),
+    )
     .unwrap()
 }
 

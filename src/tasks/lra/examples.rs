@@ -13,7 +13,7 @@ pub struct Examples {
 }
 
 /// The splits of a task.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Splits {
     /// What is trained on.
     pub train: Examples,
@@ -21,6 +21,8 @@ pub struct Splits {
     pub val: Examples,
     /// What is reported.
     pub test: Examples,
+    /// What was left out of the files and why, a sentence each.
+    pub warnings: Vec<String>,
 }
 
 impl Examples {
@@ -78,6 +80,17 @@ impl Examples {
     /// Tokens of all documents.
     pub fn tokens(&self) -> usize {
         self.tokens.len()
+    }
+
+    /// Every token of every document, one behind the other.
+    pub(super) fn all(&self) -> &[u8] {
+        &self.tokens
+    }
+
+    /// Puts `table[token]` in the place of every token.
+    pub(super) fn replace(&mut self, table: &[u8; 256]) {
+        let tokens = self.tokens.iter_mut();
+        tokens.for_each(|token| *token = table[usize::from(*token)]);
     }
 
     /// The examples at `indices`, in their order.
@@ -157,6 +170,7 @@ mod tests {
             train,
             val: Examples::new(1),
             test: Examples::new(1),
+            warnings: Vec::new(),
         };
         let of = |documents: [&[u8]; 2], label: u8| {
             let mut examples = Examples::new(1);

@@ -3,20 +3,50 @@
 mod check;
 mod examples;
 pub mod generate;
+mod image;
+mod lines;
+mod listops;
+mod parquet;
+mod part;
+mod pathfinder;
+mod permutation;
+mod picture;
+mod place;
+mod retrieval;
+#[cfg(test)]
+mod testing;
+mod text;
+mod vocab;
 
 pub use check::check;
 pub use examples::{Examples, Splits};
+pub use retrieval::write_stand_in;
 
-use crate::config::{Generator, LraConfig};
-use crate::error::{Error, Result};
+use crate::cache;
+use crate::config::{Generator, LraConfig, LraDataset};
+use crate::error::Result;
 use std::path::Path;
 
-/// The splits of `config`, generated, or read from files under `data_dir` (see `dsf data fetch`).
+/// The splits of `config`, generated, or read from files under `data_dir`; `None` is where
+/// `dsf data fetch` puts them.
 pub fn load(config: &LraConfig, data_dir: Option<&Path>) -> Result<Splits> {
     check(config)?;
     if config.data == Generator::Native {
         return generate::splits(config);
     }
-    let _ = data_dir;
-    Err(Error::usage("no loader"))
+    let downloads;
+    let dir = match data_dir {
+        Some(dir) => dir,
+        None => {
+            downloads = cache::lra()?;
+            &downloads
+        }
+    };
+    match config.dataset {
+        LraDataset::Listops => listops::load(config, dir),
+        LraDataset::Text => text::load(config, dir),
+        LraDataset::Retrieval => retrieval::load(config, dir),
+        LraDataset::Image => image::load(config, dir),
+        LraDataset::Pathfinder => pathfinder::load(config, dir),
+    }
 }

@@ -16,7 +16,6 @@
 //! distinct slots; slot g stands at position 2k + 2g.
 
 mod check;
-mod mt19937;
 mod native;
 pub mod numpy;
 #[cfg(test)]

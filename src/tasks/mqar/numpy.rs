@@ -3,10 +3,10 @@
 //! A segment seeds a fresh generator and draws the keys of all examples, then all values, then
 //! all slots. Training and test segment have seeds of their own, drawn from the data seed.
 
-use super::mt19937::Mt19937;
 use super::{lay_out, Pair, Sizes, POWER};
 use crate::config::MqarConfig;
 use crate::error::{Error, Result};
+use crate::tasks::mt19937::Mt19937;
 use crate::tasks::Dataset;
 use std::ops::Range;
 

@@ -1,7 +1,9 @@
 //! The binary as a person types it.
 
 mod bench;
+mod data;
 mod errors;
+mod generate;
 mod golden;
 mod recovery;
 mod report;

@@ -64,5 +64,6 @@ pub(super) fn splits(config: &LraConfig) -> Result<Splits> {
         train: split(config.train_examples),
         val: split(config.val_examples),
         test: split(config.test_examples),
+        warnings: Vec::new(),
     })
 }

@@ -1,8 +1,10 @@
 //! Scenes followed paddle by paddle, and pictures against the figures of the original.
 
-use super::grid::{Point, SIDE};
+use super::grid::Point;
 use super::snake::Snake;
 use super::*;
+use crate::config::{Generator, LraDataset};
+use crate::tasks::lra::{load, testing};
 
 fn scenes(count: u64) -> Vec<Scene> {
     let stream = Stream::new(0, "lra/pathfinder", 0);
@@ -127,14 +129,9 @@ fn a_reduced_line_has_the_levels_of_an_image_library() {
 #[test]
 fn splits_are_consecutive_pictures() {
     let config = LraConfig {
-        dataset: crate::config::LraDataset::Pathfinder,
-        data: crate::config::Generator::Native,
+        data: Generator::Native,
         data_seed: 7,
-        vocab_size: 256,
-        seq_len: SIDE * SIDE,
-        train_examples: 6,
-        val_examples: 2,
-        test_examples: 3,
+        ..testing::config(LraDataset::Pathfinder, [6, 2, 3])
     };
     let splits = splits(&config).unwrap();
     let all = pictures(7, 0..11);
@@ -142,6 +139,34 @@ fn splits_are_consecutive_pictures() {
     assert_eq!(splits.val.document(0, 0), all[6].pixels);
     assert_eq!(splits.test.label(2), all[10].label);
     assert_eq!(splits.fingerprint(), "");
+}
+
+#[test]
+fn written_files_load_with_every_picture_and_its_label() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut told = 0;
+    let mut progress = |more| {
+        told += more;
+        Ok(())
+    };
+    write(7, 1010, dir.path(), &mut progress).unwrap();
+    assert_eq!(told, 1010);
+    let config = testing::config(LraDataset::Pathfinder, [800, 100, 110]);
+    let target = tempfile::tempdir().unwrap();
+    let level = target.path().join(FOLDER);
+    std::fs::create_dir_all(level.parent().unwrap()).unwrap();
+    std::fs::rename(dir.path(), &level).unwrap();
+    let loaded = load(&config, Some(target.path())).unwrap();
+    let splits = [&loaded.train, &loaded.val, &loaded.test];
+    let read = splits
+        .iter()
+        .flat_map(|s| (0..s.len()).map(|i| (s.document(i, 0), s.label(i))));
+    let mut read: Vec<(&[u8], u8)> = read.collect();
+    read.sort_unstable();
+    let pictures = pictures(7, 0..1010);
+    let mut drawn: Vec<(&[u8], u8)> = pictures.iter().map(|p| (&p.pixels[..], p.label)).collect();
+    drawn.sort_unstable();
+    assert_eq!(read, drawn);
 }
 
 #[test]

@@ -1,10 +1,10 @@
-//! The Mersenne Twister (Matsumoto and Nishimura 1998) with the draws of numpy's legacy
-//! `RandomState`.
+//! The Mersenne Twister (Matsumoto and Nishimura 1998): the bits of PyTorch's generator on a CPU, and
+//! the draws of numpy's legacy `RandomState`.
 
 const N: usize = 624;
 const M: usize = 397;
 
-/// numpy's `RandomState(seed)`.
+/// numpy's `RandomState(seed)`, PyTorch's `Generator().manual_seed(seed)`.
 pub(super) struct Mt19937 {
     state: [u32; N],
     /// The state, tempered.
@@ -13,7 +13,7 @@ pub(super) struct Mt19937 {
 }
 
 impl Mt19937 {
-    /// `init_genrand` of the authors' code, which numpy uses for a whole number.
+    /// `init_genrand` of the authors' code, which both use for a whole number.
     pub(super) fn new(seed: u32) -> Self {
         let mut state = [seed; N];
         for i in 1..N {
@@ -29,8 +29,9 @@ impl Mt19937 {
         }
     }
 
+    /// The next word; PyTorch's `random()`.
     #[inline]
-    fn next_u32(&mut self) -> u32 {
+    pub(super) fn next_u32(&mut self) -> u32 {
         if self.used == N {
             self.refill();
         }

@@ -1,16 +1,17 @@
-//! `dsf mqar`: one run, from the flags to a sentence about what came of it.
+//! `dsf mqar` and `dsf lra`: one run, from the flags to a sentence about what came of it.
 
 use super::device::{use_threads, Choice};
 use super::run::{execute, task_title, Host, Update};
 use super::screen::Screen;
 use super::worker::{done, emit, Events};
 use super::{exit, print, stop_flag, Global};
-use crate::config::RunConfig;
+use crate::config::{RunConfig, TaskConfig};
 use crate::error::Result;
 use crate::store::{Outcome, RunResult, RunStatus, Status, Store};
 use crate::sweep::estimate::{self, counted, duration};
-use crate::sweep::Flags;
+use crate::sweep::{Flags, Task, CLASSIFIERS};
 use clap::Args;
+use std::path::PathBuf;
 
 #[derive(Args)]
 pub(super) struct Arguments {
@@ -23,10 +24,28 @@ pub(super) struct Arguments {
     /// costs, which at small d is most of a step.
     #[arg(long)]
     cuda_graph: bool,
+    /// Where the data lies [default: where `dsf data fetch` puts it].
+    #[arg(long, value_name = "DIR", env = "DSF_DATA", hide_env_values = true)]
+    data_dir: Option<PathBuf>,
 }
 
-pub(super) fn main(arguments: Arguments, global: &Global) -> Result<u8> {
-    let config = arguments.flags.single()?;
+impl Arguments {
+    /// `command` with what means nothing to `task` left out of its help.
+    pub fn hidden(command: clap::Command, task: Task) -> clap::Command {
+        command.mut_args(|arg| {
+            let of_classifiers = arg.get_help_heading() == Some(CLASSIFIERS);
+            let hidden = match (task, arg.get_id().as_str()) {
+                (Task::Mqar, "data_dir") => true,
+                (Task::Mqar, _) => of_classifiers,
+                (Task::Lra, id) => ["kv_pairs", "sizes", "cuda_graph"].contains(&id),
+            };
+            arg.hide(hidden)
+        })
+    }
+}
+
+pub(super) fn main(arguments: Arguments, task: Task, global: &Global) -> Result<u8> {
+    let config = arguments.flags.single(task)?;
     arguments.device.serves(&config)?;
     let threads = global.threads()?;
     use_threads(threads);
@@ -48,6 +67,7 @@ pub(super) fn main(arguments: Arguments, global: &Global) -> Result<u8> {
         device: &device,
         device_name: &device_name,
         cuda_graph: arguments.cuda_graph,
+        data_dir: arguments.data_dir.as_deref(),
         threads,
         stop: &stop,
     };
@@ -108,9 +128,14 @@ fn conclusion(
     let summary = store.summary_path(config.task.name());
     lines.push(format!("results: {folder} and {}", summary.display()));
     let (mixer, out) = (&config.model.mixer, global.out_flag());
+    let task = config.task.name();
+    let more = match &config.task {
+        TaskConfig::Mqar(_) => "--d 64,128 --n 32,64".to_owned(),
+        TaskConfig::Lra(lra) => format!("--dataset {} --seeds 3", lra.dataset.name()),
+    };
     lines.push(format!(
-        "next:    dsf report{out}    or    \
-         dsf sweep --task mqar --mixer {mixer} --d 64,128 --n 32,64{out}"
+        "next:    dsf report{}{out}    or    dsf sweep --task {task} --mixer {mixer} {more}{out}",
+        report_flag(config)
     ));
     if global.quiet {
         lines.truncate(1);
@@ -129,6 +154,17 @@ fn sentence(config: &RunConfig, result: &RunResult) -> String {
         duration(result.seconds)
     );
     let accuracy = 100.0 * result.accuracy.unwrap_or(0.0);
+    if let Some(majority) = result
+        .majority
+        .filter(|_| result.outcome != Some(Outcome::Diverged))
+    {
+        let chosen = chosen(result);
+        return format!(
+            "{mixer} on {task}: {accuracy:.1} % of the test answers right {after}{chosen}; the commonest \
+             answer alone scores {:.1} %.",
+            100.0 * majority
+        );
+    }
     match result.outcome {
         Some(Outcome::Converged) => {
             format!("{mixer} learnt {task}: {accuracy:.1} % of the test answers right {after}.")
@@ -137,5 +173,31 @@ fn sentence(config: &RunConfig, result: &RunResult) -> String {
             format!("{mixer} diverged on {task} {after}: the loss is no longer a number; try a smaller --lr.")
         }
         _ => format!("{mixer} on {task}: {accuracy:.1} % of the test answers right {after}."),
+    }
+}
+
+/// The accuracies beside that of the last epoch: where validation chose, and the highest.
+fn chosen(result: &RunResult) -> String {
+    let percent = |accuracy: Option<f64>| 100.0 * accuracy.unwrap_or(0.0);
+    let selected = result.selected_epoch.map_or(String::new(), |epoch| {
+        format!(
+            ", {:.1} % where validation was best (epoch {epoch})",
+            percent(result.selected_accuracy)
+        )
+    });
+    let best = result.best_epoch.map_or(String::new(), |epoch| {
+        format!(
+            ", {:.1} % at best (epoch {epoch})",
+            percent(result.best_accuracy)
+        )
+    });
+    selected + &best
+}
+
+/// What makes `dsf report` show runs of this task.
+fn report_flag(config: &RunConfig) -> &'static str {
+    match &config.task {
+        TaskConfig::Mqar(_) => "",
+        TaskConfig::Lra(_) => " --table 3",
     }
 }

@@ -1,19 +1,29 @@
 //! Complete sets of defaults, so that every command works with no flag at all.
 
-use super::values::PAPER_RATES;
+use super::Request;
 use crate::config::{Generator, MqarConfig, Precision, Protocol};
-use crate::model::protocol::Request;
 use std::collections::BTreeMap;
+
+/// The paper's grid of learning rates, 10^-4 to 10^-2 in equal steps of the exponent. Written
+/// out, so that a run has the same id whatever a platform's `pow` rounds to.
+pub const PAPER_RATES: [f64; 4] = [
+    1e-4,
+    4.641_588_833_612_779e-4,
+    2.154_434_690_031_884e-3,
+    1e-2,
+];
 
 /// What the flags start from.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
 pub enum Preset {
-    /// Learns within a minute on a laptop: V 128, L 32, 4 pairs, 10,000 examples.
+    /// Learns within a minute on a laptop (MQAR: V 128, L 32, 4 pairs, 10,000 examples), or within
+    /// minutes (LRA).
     #[default]
     Quick,
-    /// Ends within seconds and learns nothing: for tests of the machinery.
+    /// Ends within seconds and learns next to nothing: for tests of the machinery.
     Smoke,
-    /// The paper's setting: V 8192, L 64, 4 pairs, 100,000 examples, 64 epochs.
+    /// The paper's setting (MQAR: V 8192, L 64, 4 pairs, 100,000 examples, 64 epochs; LRA: the row of
+    /// the dataset and the mixer).
     Full,
 }
 
@@ -73,7 +83,7 @@ const FULL: Row = Row {
 };
 
 impl Preset {
-    /// The run that a preset describes; flags then change it.
+    /// The run of MQAR that a preset describes; flags then change it.
     pub fn request(self) -> Request {
         let row = match self {
             Self::Quick => QUICK,
@@ -101,9 +111,12 @@ impl Preset {
             lr: row.lr,
             epochs: row.epochs,
             batch_size: row.batch_size,
+            micro_batch: None,
             weight_decay: 0.1,
             precision: Precision::F32,
             dropout: None,
+            attn_dropout: None,
+            expand: None,
             seed: 123,
         }
     }

@@ -1,0 +1,66 @@
+//! Where downloaded data lies: beside the cache of Hugging Face, by the variables that move that one.
+
+use crate::error::{Error, Result};
+use std::ffi::OsString;
+use std::path::PathBuf;
+
+/// The data root of the Long Range Arena where no `--data-dir` is given.
+///
+/// # Errors
+/// Where no home folder is known and no variable names another place.
+pub fn lra() -> Result<PathBuf> {
+    Ok(home()?.join("dsf").join("lra"))
+}
+
+/// The hub's own cache, which Python's libraries share.
+///
+/// # Errors
+/// As [`lra`].
+pub fn hub() -> Result<PathBuf> {
+    match variable("HF_HUB_CACHE") {
+        Some(folder) => Ok(folder.into()),
+        None => Ok(home()?.join("hub")),
+    }
+}
+
+/// The folder of Hugging Face, where a token lies too.
+///
+/// # Errors
+/// As [`lra`].
+pub fn home() -> Result<PathBuf> {
+    home_from(variable).ok_or_else(|| {
+        Error::usage("no home folder is known: say where data lies by --data-dir or HF_HOME")
+    })
+}
+
+fn home_from(variable: impl Fn(&str) -> Option<OsString>) -> Option<PathBuf> {
+    let named = variable("HF_HOME").map(PathBuf::from);
+    let cache = || variable("XDG_CACHE_HOME").map(PathBuf::from);
+    let usual = || std::env::home_dir().map(|home| home.join(".cache"));
+    named.or_else(|| Some(cache().or_else(usual)?.join("huggingface")))
+}
+
+/// A variable that is set to something.
+fn variable(name: &str) -> Option<OsString> {
+    std::env::var_os(name).filter(|value| !value.is_empty())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn home_with(set: &[(&str, &str)]) -> Option<PathBuf> {
+        let value = |name: &str| Some(set.iter().find(|(n, _)| *n == name)?.1.into());
+        home_from(value)
+    }
+
+    #[test]
+    fn hf_home_comes_before_xdg_cache_home_and_that_before_the_home_folder() {
+        let xdg = ("XDG_CACHE_HOME", "/x");
+        let both = home_with(&[xdg, ("HF_HOME", "/h")]);
+        assert_eq!(both, Some(PathBuf::from("/h")));
+        assert_eq!(home_with(&[xdg]), Some(PathBuf::from("/x/huggingface")));
+        let usual = std::env::home_dir().map(|home| home.join(".cache").join("huggingface"));
+        assert_eq!(home_with(&[]), usual);
+    }
+}

@@ -1,0 +1,181 @@
+//! `dsf data fetch lra`.
+
+use super::progress::Progress;
+use crate::cache;
+use crate::cli::{exit, print, stop_flag, Global};
+use crate::config::LraDataset;
+use crate::error::{Error, Result};
+use crate::fetch::{self, entry, Host, Hub, Order, Origin, Source, CATALOGUE};
+use clap::{Args, ValueEnum};
+use serde_json::json;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+#[derive(Args)]
+pub(super) struct Arguments {
+    /// For which task.
+    #[arg(value_enum)]
+    task: Task,
+    /// Which datasets, with commas between them; without it they are listed.
+    #[arg(long, value_enum, value_delimiter = ',', value_name = "NAME")]
+    dataset: Vec<LraDataset>,
+    /// Where it shall lie [default: dsf/lra below HF_HOME].
+    #[arg(long, value_name = "DIR")]
+    data_dir: Option<PathBuf>,
+    /// A mirror of the archive that the datasets come from; for the hub there is HF_ENDPOINT.
+    #[arg(long)]
+    url: Option<String>,
+    /// Open no socket; DSF_OFFLINE=1 and HF_HUB_OFFLINE=1 say the same.
+    #[arg(long)]
+    offline: bool,
+    /// Download and replace what is there.
+    #[arg(long)]
+    force: bool,
+    /// Remove the archive once it is unpacked; otherwise it serves the next dataset that is in it.
+    #[arg(long)]
+    delete_archive: bool,
+}
+
+#[derive(Clone, Copy, ValueEnum)]
+enum Task {
+    /// The Long Range Arena.
+    Lra,
+}
+
+/// Before a broken download is tried again for the first time.
+const PAUSE: Duration = Duration::from_secs(1);
+
+pub(super) fn main(arguments: Arguments, global: &Global) -> Result<u8> {
+    let Task::Lra = arguments.task;
+    if arguments.dataset.is_empty() {
+        return catalogue();
+    }
+    let order = order(arguments)?;
+    let stop = stop_flag()?;
+    let mut progress = Progress::new(global.quiet);
+    let mut host = Host {
+        watch: &mut progress,
+        stop: &stop,
+        pause: PAUSE,
+    };
+    let fetched = fetch::fetch(&order, &mut host)?;
+    for entry in { CATALOGUE }
+        .iter()
+        .filter(|e| order.datasets.contains(&e.dataset))
+    {
+        let state = if fetched.contains(&entry.dataset) {
+            "fetched"
+        } else {
+            "is there already"
+        };
+        print::line(&done(
+            entry.dataset,
+            state,
+            &entry.path(&order.root),
+            global.json,
+        ))?;
+    }
+    Ok(exit::DONE)
+}
+
+fn done(dataset: LraDataset, state: &str, folder: &Path, as_json: bool) -> String {
+    let name = dataset.name();
+    if as_json {
+        let event = json!({
+            "event": "data", "schema": 1, "dataset": name, "state": state, "path": folder,
+        });
+        return event.to_string();
+    }
+    format!("{name}: {state}, {}", folder.display())
+}
+
+/// What there is, a line each.
+fn catalogue() -> Result<u8> {
+    for entry in &CATALOGUE {
+        let name = entry.dataset.name();
+        print::line(&format!("{name:10}  {}; {}", entry.about, entry.licence))?;
+    }
+    print::line("\nChoose by --dataset NAME[,NAME]; `dsf data list` says what is there already.")?;
+    Ok(exit::DONE)
+}
+
+fn order(arguments: Arguments) -> Result<Order> {
+    let (mut cifar, mut lra) = (Source::cifar(), Source::lra());
+    if let Some(url) = arguments.url {
+        match mirrored(&arguments.dataset)? {
+            Origin::Cifar => cifar.url = address("--url", url)?,
+            _ => lra.url = address("--url", url)?,
+        }
+    }
+    let endpoint = variable("HF_ENDPOINT").unwrap_or("https://huggingface.co".to_owned());
+    let endpoint = address("HF_ENDPOINT", endpoint)?;
+    Ok(Order {
+        root: arguments.data_dir.map_or_else(cache::lra, Ok)?,
+        cifar,
+        lra,
+        hub: Hub {
+            endpoint: endpoint.trim_end_matches('/').to_owned(),
+            token: token()?,
+            cache: cache::hub()?,
+        },
+        offline: arguments.offline || set("DSF_OFFLINE") || set("HF_HUB_OFFLINE"),
+        force: arguments.force,
+        delete_archive: arguments.delete_archive,
+        datasets: arguments.dataset,
+    })
+}
+
+/// The one archive that `datasets` come from.
+fn mirrored(datasets: &[LraDataset]) -> Result<Origin> {
+    let origin = entry(datasets[0]).origin;
+    if datasets.iter().any(|d| entry(*d).origin != origin) {
+        return Err(Error::usage(
+            "--url names one archive, but the datasets come from several: fetch them one by one",
+        ));
+    }
+    if origin == Origin::Hub {
+        return Err(Error::usage(
+            "--url is for archives; text comes from a Hugging Face hub, named by HF_ENDPOINT",
+        ));
+    }
+    Ok(origin)
+}
+
+/// A web address, or the sentence that it is none.
+fn address(what: &str, url: String) -> Result<String> {
+    let parsed = url.parse::<ureq::http::Uri>().ok();
+    let web = parsed.is_some_and(|uri| {
+        let scheme = matches!(uri.scheme_str(), Some("http" | "https"));
+        scheme && uri.host().is_some_and(|host| !host.is_empty())
+    });
+    if !web {
+        return Err(Error::usage(format!(
+            "{what} must be an address like https://example.org/file, not `{url}`"
+        )));
+    }
+    Ok(url)
+}
+
+/// HF_TOKEN, else what a login has left beside the cache.
+fn token() -> Result<Option<String>> {
+    let file = || std::fs::read_to_string(cache::home().ok()?.join("token")).ok();
+    let token = variable("HF_TOKEN").or_else(file);
+    let token = token.map(|t| t.trim().to_owned()).filter(|t| !t.is_empty());
+    match token {
+        Some(token) if !token.bytes().all(|b| b.is_ascii_graphic()) => Err(Error::usage(
+            "HF_TOKEN, or the file `token` in HF_HOME, holds no token: it has blanks or control \
+             characters",
+        )),
+        token => Ok(token),
+    }
+}
+
+fn variable(name: &str) -> Option<String> {
+    std::env::var(name).ok().filter(|value| !value.is_empty())
+}
+
+/// Whether a variable says yes, in the hub's own words.
+fn set(name: &str) -> bool {
+    let value = variable(name).unwrap_or_default().to_lowercase();
+    ["1", "true", "yes", "on"].contains(&value.as_str())
+}

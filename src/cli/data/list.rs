@@ -1,0 +1,40 @@
+//! `dsf data list`.
+
+use crate::cache;
+use crate::cli::{exit, print, Global};
+use crate::error::Result;
+use crate::fetch::{State, CATALOGUE};
+use clap::Args;
+use serde_json::json;
+use std::path::PathBuf;
+
+#[derive(Args)]
+pub(super) struct Arguments {
+    /// The data root [default: dsf/lra below HF_HOME].
+    #[arg(long, value_name = "DIR")]
+    data_dir: Option<PathBuf>,
+}
+
+pub(super) fn main(arguments: Arguments, global: &Global) -> Result<u8> {
+    let root = arguments.data_dir.map_or_else(cache::lra, Ok)?;
+    for entry in &CATALOGUE {
+        let (name, folder) = (entry.dataset.name(), entry.path(&root));
+        let (state, bytes) = match entry.state(&root) {
+            State::Absent => ("absent".to_owned(), 0),
+            State::Present => ("present".to_owned(), entry.bytes(&root)),
+            State::Lacks(part) => (format!("lacks {}", part.display()), entry.bytes(&root)),
+        };
+        let line = if global.json {
+            let event = json!({
+                "event": "data", "schema": 1, "dataset": name, "state": state,
+                "path": folder, "bytes": bytes,
+            });
+            event.to_string()
+        } else {
+            let size = indicatif::DecimalBytes(bytes).to_string();
+            format!("{name:10}  {state:7}  {size:>10}  {}", folder.display())
+        };
+        print::line(&line)?;
+    }
+    Ok(exit::DONE)
+}

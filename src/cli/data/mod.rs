@@ -1,0 +1,34 @@
+//! `dsf data`: the data of the Long Range Arena.
+
+mod fetch;
+mod generate;
+mod list;
+mod progress;
+
+use super::Global;
+use crate::error::Result;
+use clap::{Args, Subcommand};
+
+#[derive(Args)]
+pub(super) struct Arguments {
+    #[command(subcommand)]
+    what: What,
+}
+
+#[derive(Subcommand)]
+enum What {
+    /// Download data to where `dsf lra` looks for it.
+    Fetch(fetch::Arguments),
+    /// Make data of the same kind without a download, and write it as the released files.
+    Generate(generate::Arguments),
+    /// List what is there, where, and how big.
+    List(list::Arguments),
+}
+
+pub(super) fn main(arguments: Arguments, global: &Global) -> Result<u8> {
+    match arguments.what {
+        What::Fetch(arguments) => fetch::main(arguments, global),
+        What::Generate(arguments) => generate::main(arguments, global),
+        What::List(arguments) => list::main(arguments, global),
+    }
+}

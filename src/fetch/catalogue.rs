@@ -1,0 +1,172 @@
+//! What there is to fetch, from where, and which files it comes to under a data root.
+
+use crate::config::LraDataset;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// One dataset as it can be had.
+pub struct Entry {
+    /// Which.
+    pub dataset: LraDataset,
+    /// Where it comes from.
+    pub origin: Origin,
+    /// Its folder below the data root.
+    pub folder: &'static str,
+    /// Files or folders without which it is not whole, below `folder`.
+    pub parts: &'static [&'static str],
+    /// What it is and how much is downloaded.
+    pub about: &'static str,
+    /// What may be done with it.
+    pub licence: &'static str,
+}
+
+/// Where datasets come from; some share an archive.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Origin {
+    /// The dataset `stanfordnlp/imdb` of the Hugging Face hub.
+    Hub,
+    /// The archive of CIFAR-10's authors.
+    Cifar,
+    /// The archive of the Long Range Arena.
+    Lra,
+}
+
+const LRA_ABOUT: &str = "in the archive of the Long Range Arena, 7.7 GB for all three of it";
+
+/// The five, in the order of [`LraDataset::ALL`].
+pub const CATALOGUE: [Entry; 5] = [
+    Entry {
+        dataset: LraDataset::Listops,
+        origin: Origin::Lra,
+        folder: "lra_release/lra_release/listops-1000",
+        parts: &["basic_train.tsv", "basic_val.tsv", "basic_test.tsv"],
+        about: LRA_ABOUT,
+        licence: "synthetic, can be generated without a download; cite Nangia and Bowman 2018",
+    },
+    Entry {
+        dataset: LraDataset::Text,
+        origin: Origin::Hub,
+        folder: "text/plain_text",
+        parts: &[
+            "train-00000-of-00001.parquet",
+            "test-00000-of-00001.parquet",
+        ],
+        about: "IMDB reviews from the Hugging Face hub (stanfordnlp/imdb), 42 MB",
+        licence: "for research; cite Maas et al. 2011",
+    },
+    Entry {
+        dataset: LraDataset::Retrieval,
+        origin: Origin::Lra,
+        folder: "lra_release/lra_release/tsv_data",
+        parts: &[
+            "new_aan_pairs.train.tsv",
+            "new_aan_pairs.eval.tsv",
+            "new_aan_pairs.test.tsv",
+        ],
+        about: LRA_ABOUT,
+        licence:
+            "texts of the ACL Anthology Network, which the archive holds although its makers \
+                  say that they may not pass them on: for your own research; cite Radev et al. 2013",
+    },
+    Entry {
+        dataset: LraDataset::Image,
+        origin: Origin::Cifar,
+        folder: "image/cifar-10-batches-bin",
+        parts: &[
+            "data_batch_1.bin",
+            "data_batch_2.bin",
+            "data_batch_3.bin",
+            "data_batch_4.bin",
+            "data_batch_5.bin",
+            "test_batch.bin",
+        ],
+        about: "CIFAR-10 from its authors, 170 MB",
+        licence: "for research; cite Krizhevsky 2009",
+    },
+    Entry {
+        dataset: LraDataset::Pathfinder,
+        origin: Origin::Lra,
+        folder: "lra_release/lra_release/pathfinder32/curv_contour_length_14",
+        parts: &["metadata", "imgs"],
+        about: LRA_ABOUT,
+        licence: "synthetic, can be generated without a download; cite Linsley et al. 2018",
+    },
+];
+
+/// The entry of `dataset`.
+pub fn entry(dataset: LraDataset) -> &'static Entry {
+    let mut entries = CATALOGUE.iter();
+    entries
+        .find(|e| e.dataset == dataset)
+        .expect("the catalogue holds every dataset")
+}
+
+/// How much of a dataset lies under a data root.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum State {
+    /// All of it.
+    Present,
+    /// Its folder, without this part of it.
+    Lacks(PathBuf),
+    /// Not even its folder.
+    Absent,
+}
+
+impl Entry {
+    /// Its folder under `root`.
+    pub fn path(&self, root: &Path) -> PathBuf {
+        root.join(self.folder)
+    }
+
+    /// How much of it lies under `root`.
+    pub fn state(&self, root: &Path) -> State {
+        let folder = self.path(root);
+        if !folder.exists() {
+            return State::Absent;
+        }
+        let parts = self.parts.iter().map(|part| folder.join(part));
+        match { parts }.find(|part| !part.exists()) {
+            Some(part) => State::Lacks(part),
+            None => State::Present,
+        }
+    }
+
+    /// Bytes of all files in its folder under `root`.
+    pub fn bytes(&self, root: &Path) -> u64 {
+        bytes_below(&self.path(root))
+    }
+}
+
+/// A folder that cannot be read counts nothing: the number is for a list only.
+fn bytes_below(path: &Path) -> u64 {
+    match fs::read_dir(path) {
+        Ok(entries) => { entries.flatten() }.map(|e| bytes_below(&e.path())).sum(),
+        Err(_) => fs::metadata(path).map_or(0, |m| m.len()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_catalogue_has_every_dataset_once_and_in_order() {
+        assert_eq!({ CATALOGUE }.map(|e| e.dataset), LraDataset::ALL);
+    }
+
+    #[test]
+    fn a_dataset_is_present_once_its_last_part_is() {
+        let root = tempfile::tempdir().unwrap();
+        let image = entry(LraDataset::Image);
+        assert_eq!(image.state(root.path()), State::Absent);
+        let folder = image.path(root.path());
+        fs::create_dir_all(&folder).unwrap();
+        for part in image.parts {
+            let lacks = image.state(root.path());
+            assert_eq!(lacks, State::Lacks(folder.join(part)));
+            fs::write(folder.join(part), b"abc").unwrap();
+        }
+        assert_eq!(image.state(root.path()), State::Present);
+        assert_eq!(image.bytes(root.path()), 18);
+    }
+}

@@ -1,0 +1,163 @@
+//! The data of the Long Range Arena, downloaded to where its loaders look.
+//!
+//! Below a data root: `text/plain_text/*.parquet`, `image/cifar-10-batches-bin/*.bin`,
+//! `lra_release/lra_release/...`; `archives/` holds what is kept or unfinished, `fetched/` a record
+//! of each fetch. A dataset is there once its folder is: folders are unpacked elsewhere and renamed.
+
+mod archive;
+mod catalogue;
+mod checksum;
+mod download;
+mod host;
+mod http;
+mod hub;
+mod lock;
+mod part;
+mod record;
+mod unpack;
+
+#[cfg(test)]
+mod tests;
+
+pub use catalogue::{entry, Entry, Origin, State, CATALOGUE};
+pub use host::{Host, Watch};
+pub use hub::Hub;
+
+use crate::config::LraDataset;
+use crate::error::{Error, Result};
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// Where an archive is and what is published about it.
+#[derive(Clone, Debug)]
+pub struct Source {
+    /// Its name below `archives/`.
+    pub file: &'static str,
+    /// http or https.
+    pub url: String,
+    /// Its length.
+    pub bytes: Option<u64>,
+    /// Its MD5, in small hexadecimal digits.
+    pub md5: Option<String>,
+}
+
+impl Source {
+    /// CIFAR-10 in binary form, from its authors.
+    pub fn cifar() -> Self {
+        Self {
+            file: "cifar-10-binary.tar.gz",
+            url: "https://www.cs.toronto.edu/~kriz/cifar-10-binary.tar.gz".to_owned(),
+            bytes: Some(170_052_171),
+            md5: Some("c32a1d4ab5d03f1284b67883e8d87530".to_owned()),
+        }
+    }
+
+    /// The Long Range Arena; nothing is published about its bytes.
+    pub fn lra() -> Self {
+        Self {
+            file: "lra_release.gz",
+            url: "https://storage.googleapis.com/long-range-arena/lra_release.gz".to_owned(),
+            bytes: None,
+            md5: None,
+        }
+    }
+}
+
+/// What is wanted.
+#[derive(Clone, Debug)]
+pub struct Order {
+    /// Which datasets.
+    pub datasets: Vec<LraDataset>,
+    /// The data root.
+    pub root: PathBuf,
+    /// The archive of CIFAR-10.
+    pub cifar: Source,
+    /// The archive of the Long Range Arena.
+    pub lra: Source,
+    /// The hub.
+    pub hub: Hub,
+    /// Open no socket.
+    pub offline: bool,
+    /// Fetch even what is there.
+    pub force: bool,
+    /// Remove an archive once it is unpacked.
+    pub delete_archive: bool,
+}
+
+/// Fetches what is not there yet and gives the datasets that were fetched.
+///
+/// # Errors
+/// [`Error::Usage`] for what is missing offline and for a folder that is there in part,
+/// [`Error::Io`] for what the network, a server or the disk refused, [`Error::Interrupted`] once
+/// the host's flag is up; the same order then continues.
+pub fn fetch(order: &Order, host: &mut Host) -> Result<Vec<LraDataset>> {
+    let mut fetched = Vec::new();
+    for origin in [Origin::Hub, Origin::Cifar, Origin::Lra] {
+        let wanted: Vec<&Entry> = CATALOGUE
+            .iter()
+            .filter(|e| e.origin == origin && order.datasets.contains(&e.dataset))
+            .collect();
+        if missing(&wanted, order)?.is_empty() {
+            continue;
+        }
+        let folder = order.root.join(archive::FOLDER);
+        make_folder(&folder)?;
+        let _lock = lock::take(&folder.join(lock_name(origin)), host)?;
+        // Another process may have done it in the meantime.
+        let wanted = missing(&wanted, order)?;
+        match origin {
+            Origin::Cifar if !wanted.is_empty() => {
+                archive::fetch(&wanted, &order.cifar, order, host)?;
+            }
+            Origin::Lra if !wanted.is_empty() => archive::fetch(&wanted, &order.lra, order, host)?,
+            _ => {
+                for entry in &wanted {
+                    hub::fetch(entry, &order.hub, order, host)?;
+                }
+            }
+        }
+        fetched.extend(wanted.iter().map(|e| e.dataset));
+    }
+    Ok(fetched)
+}
+
+fn lock_name(origin: Origin) -> &'static str {
+    match origin {
+        Origin::Hub => "hub.lock",
+        Origin::Cifar => "cifar.lock",
+        Origin::Lra => "lra.lock",
+    }
+}
+
+/// Those of `entries` that have to be fetched.
+fn missing<'a>(entries: &[&'a Entry], order: &Order) -> Result<Vec<&'a Entry>> {
+    let mut missing = Vec::new();
+    for entry in entries {
+        match entry.state(&order.root) {
+            _ if order.force => missing.push(*entry),
+            State::Present => {}
+            State::Absent => missing.push(*entry),
+            // One file after the other: those that are there stay.
+            State::Lacks(_) if entry.origin == Origin::Hub => missing.push(*entry),
+            State::Lacks(part) => {
+                return Err(Error::usage(format!(
+                    "{} is there without {}: move it away, or --force to replace it",
+                    entry.path(&order.root).display(),
+                    part.display()
+                )));
+            }
+        }
+    }
+    Ok(missing)
+}
+
+fn make_folder(folder: &Path) -> Result<()> {
+    fs::create_dir_all(folder).map_err(Error::io("create", folder))
+}
+
+fn offline_without(what: &str) -> Error {
+    Error::usage(format!(
+        "{what} is not there, and nothing is downloaded under --offline, DSF_OFFLINE or \
+         HF_HUB_OFFLINE: fetch it once without them"
+    ))
+}

@@ -1,0 +1,176 @@
+//! The part of a file that has been downloaded, and of which version it is.
+
+use crate::error::{Error, Result};
+use serde::{Deserialize, Serialize};
+use std::fs::{self, File};
+use std::io::{ErrorKind, Write};
+use std::path::{Path, PathBuf};
+
+/// What is known of a file of which a part is there.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Version {
+    pub url: String,
+    /// See [`super::http::validator`].
+    pub validator: Option<String>,
+    /// Length of the whole.
+    pub bytes: Option<u64>,
+}
+
+/// `NAME.part`, open for appending, with a [`Version`] beside it.
+pub(super) struct Part {
+    path: PathBuf,
+    file: File,
+    len: u64,
+    version: Option<Version>,
+}
+
+impl Part {
+    /// Opens the part of `target`; one that came from elsewhere than `url`, or whose whole length
+    /// is not known, is begun anew.
+    pub fn open(target: &Path, url: &str) -> Result<Self> {
+        let path = with_suffix(target, ".part");
+        let file = File::options()
+            .create(true)
+            .append(true)
+            .open(&path)
+            .map_err(Error::io("write", &path))?;
+        let len = file.metadata().map_err(Error::io("read", &path))?.len();
+        let version = read_version(&path);
+        let mut part = Self {
+            path,
+            file,
+            len,
+            version,
+        };
+        let usable = part.version.as_ref().is_some_and(|v| {
+            let fits = v.bytes.is_some_and(|whole| len <= whole);
+            v.url == url && fits
+        });
+        if !usable {
+            part.clear()?;
+        }
+        Ok(part)
+    }
+
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Bytes that are there.
+    pub fn len(&self) -> u64 {
+        self.len
+    }
+
+    /// Length of the whole, once a server has said it.
+    pub fn whole(&self) -> Option<u64> {
+        self.version.as_ref()?.bytes
+    }
+
+    pub fn validator(&self) -> Option<&str> {
+        self.version.as_ref()?.validator.as_deref()
+    }
+
+    /// Begins anew with a file of this version.
+    pub fn restart(&mut self, version: Version) -> Result<()> {
+        self.clear()?;
+        let beside = beside(&self.path);
+        let text = serde_json::to_string(&version).expect("a version is plain data");
+        fs::write(&beside, text).map_err(Error::io("write", &beside))?;
+        self.version = Some(version);
+        Ok(())
+    }
+
+    /// Forgets everything. The version goes first: bytes without one are never continued.
+    pub fn clear(&mut self) -> Result<()> {
+        self.version = None;
+        remove(&beside(&self.path))?;
+        let cut = self.file.set_len(0);
+        cut.map_err(Error::io("write", &self.path))?;
+        self.len = 0;
+        Ok(())
+    }
+
+    pub fn append(&mut self, bytes: &[u8]) -> Result<()> {
+        let written = self.file.write_all(bytes);
+        // A write that failed half-way, on a full disk, leaves bytes that count as well.
+        self.len = self.file.metadata().map_or(self.len, |m| m.len());
+        written.map_err(|e| self.no_room(e))
+    }
+
+    fn no_room(&self, error: std::io::Error) -> Error {
+        let full = matches!(
+            error.kind(),
+            ErrorKind::StorageFull | ErrorKind::QuotaExceeded | ErrorKind::FileTooLarge
+        );
+        if !full {
+            return Error::io("write", &self.path)(error);
+        }
+        let missing = match self.whole() {
+            Some(whole) => format!(", {} bytes more are needed", whole - self.len.min(whole)),
+            None => String::new(),
+        };
+        let said = format!("{error}{missing}; make room and the same command continues");
+        Error::io("write", &self.path)(std::io::Error::new(error.kind(), said))
+    }
+
+    /// Makes the part the file itself.
+    pub fn finish(self, target: &Path) -> Result<()> {
+        self.file
+            .sync_all()
+            .map_err(Error::io("write", &self.path))?;
+        fs::rename(&self.path, target).map_err(Error::io("write", target))?;
+        remove(&beside(&self.path))
+    }
+
+    /// Leaves nothing.
+    pub fn remove(self) -> Result<()> {
+        remove(&beside(&self.path))?;
+        remove(&self.path)
+    }
+}
+
+fn read_version(part: &Path) -> Option<Version> {
+    let text = fs::read_to_string(beside(part)).ok()?;
+    serde_json::from_str(&text).ok()
+}
+
+/// Where the version of a part stands.
+fn beside(part: &Path) -> PathBuf {
+    with_suffix(part, ".json")
+}
+
+pub(super) fn with_suffix(path: &Path, suffix: &str) -> PathBuf {
+    let mut name = path.as_os_str().to_owned();
+    name.push(suffix);
+    name.into()
+}
+
+/// Removes a file that may not be there.
+pub(super) fn remove(path: &Path) -> Result<()> {
+    match fs::remove_file(path) {
+        Err(e) if e.kind() != ErrorKind::NotFound => Err(Error::io("remove", path)(e)),
+        _ => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_full_disk_says_how_much_is_missing_and_how_to_go_on() {
+        let dir = tempfile::tempdir().unwrap();
+        let mut part = Part::open(&dir.path().join("file"), "http://x/y").unwrap();
+        let version = Version {
+            url: "http://x/y".to_owned(),
+            validator: None,
+            bytes: Some(10),
+        };
+        part.restart(version).unwrap();
+        part.append(b"abc").unwrap();
+        let message = part.no_room(ErrorKind::StorageFull.into()).to_string();
+        assert!(message.contains("file.part"), "{message}");
+        assert!(message.contains("7 bytes more are needed"), "{message}");
+        assert!(message.contains("the same command continues"), "{message}");
+    }
+}

@@ -1,0 +1,171 @@
+//! Files of a hub, in the layout of its cache.
+
+use super::server::{Answer, Request, Server};
+use super::{bytes, sha256, World};
+use crate::config::LraDataset::{Listops, Text};
+use crate::error::Error;
+use std::fs;
+use std::net::TcpListener;
+
+const COMMIT: &str = "e6281661ce1c48d982bc483cf8a173c1bbeb5d31";
+const RESOLVE: &str = "/hub/datasets/stanfordnlp/imdb/resolve/main/plain_text/";
+const FILES: [&str; 2] = [
+    "train-00000-of-00001.parquet",
+    "test-00000-of-00001.parquet",
+];
+
+fn body(name: &str) -> Vec<u8> {
+    bytes(if name.starts_with("train") {
+        9_000
+    } else {
+        5_000
+    })
+}
+
+/// As the hub answers: large files lie elsewhere, and their SHA-256 stands in a header.
+fn hub(request: &Request) -> Answer {
+    if let Some(name) = request.path.strip_prefix(RESOLVE) {
+        return Answer::redirect(format!(
+            "http://{}/cdn/{name}",
+            request.header("host").unwrap()
+        ))
+        .with("ETag", "\"of the pointer\"")
+        .with("X-Linked-Etag", format!("\"{}\"", sha256(&body(name))))
+        .with("X-Repo-Commit", COMMIT);
+    }
+    match request.path.strip_prefix("/cdn/") {
+        Some(name) => Answer::file(request, &body(name), "cdn"),
+        None => Answer::status(404),
+    }
+}
+
+#[test]
+fn reviews_come_through_the_cache_of_the_hub() {
+    let server = Server::start(|request, _| hub(request));
+    let mut world = World::new(&server, &[Text]);
+    assert_eq!(world.fetch().unwrap(), [Text]);
+    let cache = world.order.hub.cache.join("datasets--stanfordnlp--imdb");
+    assert_eq!(fs::read_to_string(cache.join("refs/main")).unwrap(), COMMIT);
+    for name in FILES {
+        assert_eq!(fs::read(world.folder(Text).join(name)).unwrap(), body(name));
+        let snapshot = cache
+            .join("snapshots")
+            .join(COMMIT)
+            .join("plain_text")
+            .join(name);
+        assert_eq!(fs::read(snapshot).unwrap(), body(name));
+        let blob = cache.join("blobs").join(sha256(&body(name)));
+        assert_eq!(fs::read(blob).unwrap(), body(name));
+    }
+    let record = fs::read_to_string(world.order.root.join("fetched/text.json")).unwrap();
+    assert!(record.contains(COMMIT), "{record}");
+    let asked = server.seen();
+    let token = |r: &Request| r.header("authorization") == Some("Bearer secret");
+    assert!(asked
+        .iter()
+        .filter(|r| r.path.starts_with("/hub"))
+        .all(token));
+    assert_eq!(world.fetch().unwrap(), []);
+    world.order.root = world.dir.path().join("another");
+    world.order.offline = true;
+    assert_eq!(world.fetch().unwrap(), [Text], "out of the cache");
+    assert_eq!(server.seen().len(), asked.len(), "without a request");
+}
+
+#[test]
+fn a_file_of_the_hub_is_continued_too() {
+    let server = Server::start(|request, _| {
+        let whole = request.path.starts_with("/cdn/train") && request.range().is_none();
+        let answer = hub(request);
+        if whole {
+            answer.cut(1_000)
+        } else {
+            answer
+        }
+    });
+    let mut world = World::new(&server, &[Text]);
+    world.fetch().unwrap();
+    let rest = |r: &Request| r.path.starts_with("/cdn/train") && r.range() == Some((1_000, None));
+    assert!(server.seen().iter().any(rest), "{:?}", server.seen());
+    let train = world.folder(Text).join(FILES[0]);
+    assert_eq!(fs::read(train).unwrap(), body(FILES[0]));
+}
+
+/// What is said about a hub that gives `answer` to everything.
+fn refused(answer: Answer) -> String {
+    let server = Server::start(move |_, _| answer.clone());
+    let mut world = World::new(&server, &[Text]);
+    let message = world.refusal();
+    assert!(
+        message.starts_with("cannot download http://127."),
+        "{message}"
+    );
+    assert!(!world.folder(Text).exists());
+    message
+}
+
+/// A file as a hub without large files sends it.
+fn small(etag: &str, commit: &str) -> Answer {
+    let mut answer = Answer::ok(b"x");
+    answer.status = 206;
+    answer
+        .with("Content-Range", "bytes 0-0/1")
+        .with("ETag", format!("\"{etag}\""))
+        .with("X-Repo-Commit", commit)
+}
+
+#[test]
+fn a_hub_that_refuses_or_is_none_is_one_sentence() {
+    let mut nowhere = small("abc", COMMIT);
+    nowhere.status = 302;
+    for (answer, says) in [
+        (Answer::status(404), "404 Not Found"),
+        (Answer::status(401), "wants a login"),
+        (Answer::ok(b"<html>"), "is this a Hugging Face hub?"),
+        (Answer::status(500), "500 Internal"),
+        (nowhere, "makes no sense"),
+        (
+            small("../../../evil", COMMIT),
+            "`../../../evil`, which is none",
+        ),
+        (small("abc", "../.."), "the commit `../..`, which is none"),
+        (small("", COMMIT), "no file"),
+    ] {
+        let message = refused(answer);
+        assert!(message.contains(says), "{message}");
+    }
+}
+
+#[test]
+fn a_file_that_is_not_the_one_that_the_hub_named_is_not_kept() {
+    let server = Server::start(|request, _| {
+        let answer = hub(request);
+        match request.path.starts_with("/cdn/") {
+            true => Answer::file(request, &vec![0; 9_000], "cdn"),
+            false => answer,
+        }
+    });
+    let mut world = World::new(&server, &[Text]);
+    let message = world.refusal();
+    assert!(message.contains("SHA-256"), "{message}");
+    assert!(!world.folder(Text).exists());
+}
+
+#[test]
+fn offline_opens_no_socket() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    listener.set_nonblocking(true).unwrap();
+    let here = format!("http://{}", listener.local_addr().unwrap());
+    let server = Server::start(|_, _| Answer::status(404));
+    for dataset in [Text, Listops] {
+        let mut world = World::new(&server, &[dataset]);
+        world.order.offline = true;
+        world.order.hub.endpoint.clone_from(&here);
+        world.order.lra.url.clone_from(&here);
+        let refused = world.fetch().unwrap_err();
+        assert!(matches!(refused, Error::Usage(_)), "{refused}");
+        assert!(refused.to_string().contains("--offline"), "{refused}");
+    }
+    let nobody = listener.accept().map(|_| ()).unwrap_err();
+    assert_eq!(nobody.kind(), std::io::ErrorKind::WouldBlock);
+}

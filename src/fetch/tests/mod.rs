@@ -1,0 +1,141 @@
+//! Against a server on loopback; nothing here touches a network.
+
+mod archives;
+mod downloads;
+mod hubs;
+mod refusals;
+mod server;
+
+use super::catalogue::entry;
+use super::checksum::hex;
+use super::host::{Host, Watch};
+use super::{fetch, Hub, Order, Source};
+use crate::config::LraDataset;
+use crate::error::Result;
+use server::Server;
+use sha2::{Digest, Sha256};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+use tempfile::TempDir;
+
+/// Hears everything, and stops at a byte.
+#[derive(Default)]
+struct Listener {
+    said: Vec<String>,
+    begun: Vec<String>,
+    stop: AtomicBool,
+    stop_at: Option<u64>,
+}
+
+struct Ear<'a>(
+    &'a mut Vec<String>,
+    &'a mut Vec<String>,
+    &'a AtomicBool,
+    Option<u64>,
+);
+
+impl Watch for Ear<'_> {
+    fn say(&mut self, line: &str) {
+        self.0.push(line.to_owned());
+    }
+    fn start(&mut self, what: &str, _: u64, _: Option<u64>) {
+        self.1.push(what.to_owned());
+    }
+    fn total(&mut self, _: u64) {}
+    fn reach(&mut self, done: u64) {
+        if self.3.is_some_and(|at| done >= at) {
+            self.2.store(true, Ordering::Relaxed);
+        }
+    }
+    fn end(&mut self) {}
+}
+
+impl Listener {
+    /// Calls `work` with a host that tells this listener.
+    fn host<T>(&mut self, work: impl FnOnce(&mut Host) -> T) -> T {
+        self.stop.store(false, Ordering::Relaxed);
+        let mut ear = Ear(&mut self.said, &mut self.begun, &self.stop, self.stop_at);
+        let mut host = Host {
+            watch: &mut ear,
+            stop: &self.stop,
+            pause: Duration::from_millis(1),
+        };
+        work(&mut host)
+    }
+
+    fn said(&self, needle: &str) -> bool {
+        self.said.iter().any(|line| line.contains(needle))
+    }
+}
+
+/// A data root and a hub's cache, with every source at one server.
+struct World {
+    dir: TempDir,
+    order: Order,
+    ear: Listener,
+}
+
+impl World {
+    fn new(server: &Server, datasets: &[LraDataset]) -> Self {
+        let dir = tempfile::tempdir().unwrap();
+        let source = |file: &'static str| Source {
+            file,
+            url: server.url(file),
+            bytes: None,
+            md5: None,
+        };
+        let order = Order {
+            datasets: datasets.to_vec(),
+            root: dir.path().join("root"),
+            cifar: source("cifar-10-binary.tar.gz"),
+            lra: source("lra_release.gz"),
+            hub: Hub {
+                endpoint: server.url("hub"),
+                token: Some("secret".to_owned()),
+                cache: dir.path().join("cache"),
+            },
+            offline: false,
+            force: false,
+            delete_archive: false,
+        };
+        let ear = Listener::default();
+        Self { dir, order, ear }
+    }
+
+    fn fetch(&mut self) -> Result<Vec<LraDataset>> {
+        let Self { order, ear, .. } = self;
+        ear.host(|host| fetch(order, host))
+    }
+
+    fn refusal(&mut self) -> String {
+        self.fetch().unwrap_err().to_string()
+    }
+
+    fn folder(&self, dataset: LraDataset) -> PathBuf {
+        entry(dataset).path(&self.order.root)
+    }
+}
+
+fn sha256(bytes: &[u8]) -> String {
+    hex(&Sha256::digest(bytes))
+}
+
+/// Bytes that do not repeat and do not compress.
+fn bytes(n: usize) -> Vec<u8> {
+    let mut x = 1_u32;
+    let mut next = || {
+        x = x.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+        (x >> 24) as u8
+    };
+    (0..n).map(|_| next()).collect()
+}
+
+/// Names in a folder, sorted.
+fn names(folder: &Path) -> Vec<String> {
+    let entries = std::fs::read_dir(folder).unwrap();
+    let name = |e: std::io::Result<std::fs::DirEntry>| e.unwrap().file_name();
+    let mut names: Vec<String> = entries.map(|e| name(e).into_string().unwrap()).collect();
+    names.sort();
+    names
+}

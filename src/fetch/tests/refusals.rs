@@ -1,0 +1,111 @@
+//! Downloads that cannot come to a good end, and what is said and left then.
+
+use super::downloads::Target;
+use super::server::{Answer, Server};
+use super::{bytes, sha256};
+use crate::fetch::checksum::Checksum;
+use std::net::TcpListener;
+
+fn refusal(target: &mut Target, server: &Server) -> String {
+    let message = target.get(&server.url("file")).unwrap_err().to_string();
+    assert!(
+        message.starts_with("cannot download http://127."),
+        "{message}"
+    );
+    assert!(!target.path().exists());
+    message
+}
+
+#[test]
+fn a_wrong_sum_is_named_beside_the_right_one_and_nothing_is_kept() {
+    let server = Server::start(|request, _| Answer::file(request, &bytes(99), "v1"));
+    let found = sha256(&bytes(99));
+    for (expected, found) in [
+        (Checksum::Sha256("00ff".to_owned()), found.as_str()),
+        (Checksum::Md5("00ff".to_owned()), "its MD5 is "),
+    ] {
+        let mut target = Target::new();
+        target.checksum = expected;
+        let message = refusal(&mut target, &server);
+        assert!(
+            message.contains(found) && message.contains("00ff"),
+            "{message}"
+        );
+        assert_eq!(target.names(), [""; 0]);
+    }
+}
+
+#[test]
+fn the_right_sums_pass() {
+    let server = Server::start(|request, _| Answer::file(request, b"abc", "v1"));
+    let mut target = Target::new();
+    target.checksum = Checksum::Md5("900150983cd24fb0d6963f7d28e17f72".to_owned());
+    target.get(&server.url("file")).unwrap();
+    target.checksum = Checksum::Sha256(sha256(b"abc"));
+    target.get(&server.url("file")).unwrap();
+}
+
+#[test]
+fn what_is_not_there_is_asked_for_once() {
+    let server = Server::start(|_, _| Answer::status(404));
+    let message = refusal(&mut Target::new(), &server);
+    assert!(message.contains("404 Not Found"), "{message}");
+    assert_eq!(server.seen().len(), 1);
+}
+
+#[test]
+fn a_server_that_stays_broken_is_given_up() {
+    let server = Server::start(|_, _| Answer::status(500));
+    let message = refusal(&mut Target::new(), &server);
+    assert!(message.contains("500 Internal Server Error"), "{message}");
+    assert_eq!(server.seen().len(), 4);
+}
+
+#[test]
+fn a_body_that_is_always_cut_leaves_a_part_to_continue() {
+    let server = Server::start(|_, _| Answer::ok(&bytes(90_000)).cut(40_000));
+    let mut target = Target::new();
+    let message = refusal(&mut target, &server);
+    assert!(message.contains("40000 of 90000 bytes"), "{message}");
+    assert!(target.ear.said("kept 40000 bytes"), "{:?}", target.ear.said);
+    assert_eq!(target.part(), 40_000);
+}
+
+#[test]
+fn a_file_of_another_length_than_published_is_refused_before_it_is_read() {
+    let server = Server::start(|request, _| Answer::file(request, &bytes(90), "v1"));
+    let mut target = Target::new();
+    target.bytes = Some(91);
+    let message = refusal(&mut target, &server);
+    assert!(message.contains("90 bytes, not 91"), "{message}");
+}
+
+#[test]
+fn a_redirection_without_end_is_given_up() {
+    let server = Server::start(|_, _| Answer::redirect("/file".to_owned()));
+    let message = refusal(&mut Target::new(), &server);
+    assert!(message.contains("redirects"), "{message}");
+}
+
+#[test]
+fn nobody_at_the_address_is_one_sentence() {
+    let port = TcpListener::bind("127.0.0.1:0")
+        .unwrap()
+        .local_addr()
+        .unwrap();
+    let gone = format!("http://{port}/file");
+    let mut target = Target::new();
+    let message = target.get(&gone).unwrap_err().to_string();
+    assert!(message.contains("refused"), "{message}");
+}
+
+#[test]
+fn a_folder_that_takes_no_file_is_named() {
+    let server = Server::start(|_, _| Answer::ok(b"abc"));
+    let mut target = Target::new();
+    std::fs::create_dir(target.path().with_extension("part")).unwrap();
+    let message = target.get(&server.url("file")).unwrap_err().to_string();
+    assert!(message.starts_with("cannot write "), "{message}");
+    assert!(message.contains("file.part"), "{message}");
+    assert_eq!(server.seen().len(), 0);
+}

@@ -1,0 +1,99 @@
+//! Mamba, the layer around S6 as its authors train it (Gu & Dao 2023): doubled width, a short
+//! convolution with SiLU before the state and a SiLU gate behind it.
+
+use super::short_conv::ShortConv;
+use super::state_space::{Selective, DT_RANK};
+use super::{inner_width, output_std, Entry, Home, Mixer, Recurrent, State, STD};
+use crate::config::ModelConfig;
+use crate::nn::{linear, project, Cx, Init, Params};
+use crate::ops;
+use candle_core::{Result, Tensor};
+
+pub(super) const ENTRY: Entry = Entry {
+    name: "mamba",
+    equation: "y = W ((S6(x) + D x) ⊙ silu(z)), x = silu(conv(W_x u)), z = W_z u",
+    cite: "Gu & Dao 2023",
+    variants: &["block"],
+    dsf: "no (none is derived here)",
+    heads: false,
+    expands: true,
+    widens: true,
+    home: Home::STATE_SPACE,
+    options: &[DT_RANK],
+    stem: "mamba",
+    build: |model, params| Ok(Box::new(Mamba::new(model, params)?)),
+};
+
+struct Mamba {
+    /// Rows of x, then of z.
+    win: Tensor,
+    conv: ShortConv,
+    core: Selective,
+    dskip: Tensor,
+    wout: Tensor,
+    width: usize,
+}
+
+impl Mamba {
+    fn new(model: &ModelConfig, params: &Params) -> Result<Self> {
+        let (d, width) = (model.d_model, inner_width(model));
+        Ok(Self {
+            win: params.weight("win", (2 * width, d), STD)?,
+            conv: ShortConv::new(width, params)?,
+            core: Selective::new(model, width, true, params)?,
+            dskip: params.get("dskip", width, Init::Constant(1.0))?,
+            wout: params.weight("wout", (d, width), output_std(model))?,
+            width,
+        })
+    }
+
+    /// The weights of x and of the gate z.
+    fn halves(&self) -> Result<[Tensor; 2]> {
+        let half = |first: usize| self.win.narrow(0, first, self.width);
+        Ok([half(0)?, half(self.width)?])
+    }
+
+    /// o and x of what is read `(.., E)`, and the gate, to `(.., d)`.
+    fn finish(&self, o: &Tensor, x: &Tensor, gate: &Tensor) -> Result<Tensor> {
+        let y = ops::add_scaled(o, x, &self.dskip)?;
+        linear(&(y * ops::silu(gate)?)?, &self.wout, None)
+    }
+}
+
+impl Mixer for Mamba {
+    fn forward(&self, u: &Tensor, cx: &Cx) -> Result<Tensor> {
+        let [input, gate] = self.halves()?;
+        let maps = project(u, &[(&input, None)], &[(&gate, None)], cx)?;
+        let x = ops::silu(&self.conv.forward(&maps.everywhere[0])?)?;
+        let (drive, seen) = self.core.drive(&x, cx)?;
+        self.finish(&drive.scan(cx)?, &seen, &maps.read[0])
+    }
+
+    fn state_size(&self, _seq_len: usize) -> usize {
+        self.core.a_log.elem_count() + self.conv.state_size()
+    }
+
+    fn recurrent(&self) -> Option<&dyn Recurrent> {
+        Some(self)
+    }
+}
+
+impl Recurrent for Mamba {
+    /// The state `(batch, E, n)` and the window of the convolution.
+    fn init(&self, batch: usize) -> Result<State> {
+        let mut state = self.core.zero_state(batch)?;
+        state.0.push(self.conv.window(batch)?);
+        Ok(state)
+    }
+
+    fn step(&self, x_t: &Tensor, state: &mut State) -> Result<Tensor> {
+        let [input, gate] = self.halves()?;
+        let (x, window) = self.conv.step(&linear(x_t, &input, None)?, &state.0[1])?;
+        let x = ops::silu(&x)?.unsqueeze(1)?;
+        let (drive, _) = self.core.drive(&x, &Cx::eval())?;
+        let o = drive.step(state)?;
+        state.0.push(window);
+        let gate = linear(x_t, &gate, None)?.unsqueeze(1)?;
+        self.finish(&o, &x, &gate)?.squeeze(1)
+    }
+}

@@ -1,0 +1,48 @@
+//! The causal convolution of a few steps, each channel for itself, in front of recurrences.
+
+use crate::nn::{Init, Params};
+use crate::ops;
+use candle_core::{Result, Tensor};
+
+/// Taps.
+const KERNEL: usize = 4;
+
+/// Weights `(E, 4)` and biases `(E)`; the last tap meets the current step.
+pub(super) struct ShortConv {
+    w: Tensor,
+    b: Tensor,
+}
+
+impl ShortConv {
+    pub fn new(width: usize, params: &Params) -> Result<Self> {
+        let edge = || Init::Uniform(-0.5, 0.5); // 1/√taps
+        Ok(Self {
+            w: params.get("conv_w", (width, KERNEL), edge())?,
+            b: params.get("conv_b", width, edge())?,
+        })
+    }
+
+    /// `(batch, seq_len, E)` to the same shape.
+    pub fn forward(&self, raw: &Tensor) -> Result<Tensor> {
+        ops::causal_conv1d(raw, &self.w, Some(&self.b))
+    }
+
+    /// The inputs `(batch, 3, E)` before the first token.
+    pub fn window(&self, batch: usize) -> Result<Tensor> {
+        let shape = (batch, KERNEL - 1, self.b.dim(0)?);
+        Tensor::zeros(shape, self.b.dtype(), self.b.device())
+    }
+
+    /// Size of [`Self::window`] a sequence.
+    pub fn state_size(&self) -> usize {
+        (KERNEL - 1) * self.b.elem_count()
+    }
+
+    /// One token `(batch, E)` behind the inputs in `window`: the output and the moved window.
+    pub fn step(&self, raw: &Tensor, window: &Tensor) -> Result<(Tensor, Tensor)> {
+        let seen = Tensor::cat(&[window, &raw.unsqueeze(1)?], 1)?; // (batch, KERNEL, E)
+        let taps = self.w.t()?.unsqueeze(0)?;
+        let x = seen.broadcast_mul(&taps)?.sum(1)?.broadcast_add(&self.b)?;
+        Ok((x, seen.narrow(1, 1, KERNEL - 1)?))
+    }
+}

@@ -1,0 +1,53 @@
+//! One block of a classifier on the residual stream.
+
+use super::frame::Frame;
+use super::hawk::Hawk;
+use super::transformer::Transformer;
+use crate::config::{ClassifierConfig, Layout, ModelConfig};
+use crate::mixers::{Entry, Mixer};
+pub(super) use crate::model::block::Stream;
+use crate::nn::{Cx, Init, Params};
+use candle_core::{Result, Tensor};
+
+/// One block.
+pub(super) trait Block {
+    /// The stream of `(batch, seq_len, d)` behind it.
+    fn forward(&self, stream: Stream, cx: &Cx) -> Result<Stream>;
+
+    /// The mixer inside.
+    fn mixer(&self) -> &dyn Mixer;
+}
+
+/// The block of a layout.
+pub(super) fn build(
+    model: &ModelConfig,
+    config: &ClassifierConfig,
+    entry: &Entry,
+    params: &Params,
+) -> Result<Box<dyn Block>> {
+    Ok(match model.layout {
+        Layout::Transformer | Layout::Shared => {
+            Box::new(Transformer::new(model, config, entry, params)?)
+        }
+        Layout::Prenorm | Layout::Postnorm => Box::new(Frame::new(model, config, entry, params)?),
+        Layout::Hawk => Box::new(Hawk::new(model, config, entry, params)?),
+        Layout::Mamba => candle_core::bail!("classifiers have no layout `mamba`"),
+    })
+}
+
+/// λ: a learnt number before the residual beside a mixer, 1 at first.
+pub(super) struct Skip(Option<Tensor>);
+
+impl Skip {
+    pub fn new(config: &ClassifierConfig, params: &Params) -> Result<Self> {
+        let lambda = || params.get("lambda", 1, Init::Constant(1.0));
+        Ok(Self(config.lambda_skip.then(lambda).transpose()?))
+    }
+
+    pub fn scaled(&self, residual: &Tensor) -> Result<Tensor> {
+        match &self.0 {
+            Some(lambda) => residual.broadcast_mul(&lambda.to_dtype(residual.dtype())?),
+            None => Ok(residual.clone()),
+        }
+    }
+}

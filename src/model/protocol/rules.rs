@@ -1,0 +1,76 @@
+//! Rules that numbers and options keep, whatever the task.
+
+use crate::config::Protocol;
+use crate::error::{self, Error, Result};
+use crate::mixers::Entry;
+use std::collections::BTreeMap;
+
+/// The options of `entry` in `variant`, resolved: given, or the protocol's.
+pub(super) fn options(
+    entry: &Entry,
+    variant: &str,
+    given: &BTreeMap<String, String>,
+    protocol: Protocol,
+) -> Result<BTreeMap<String, String>> {
+    for (name, value) in given {
+        let Some(option) = entry.options.iter().find(|o| o.name == name) else {
+            let known: Vec<&str> = entry.options.iter().map(|o| o.name).collect();
+            if known.is_empty() {
+                let mixer = entry.name;
+                return Err(Error::usage(format!(
+                    "--option {name}={value}: mixer `{mixer}` has no options"
+                )));
+            }
+            return Err(error::unknown(
+                &format!("option of {}", entry.name),
+                name,
+                known,
+            ));
+        };
+        if !option.is_of(variant) {
+            return Err(Error::usage(format!(
+                "--option {name}={value}: variant `{variant}` of {} has no {name}; {} has it",
+                entry.name,
+                option.variants.join(", ")
+            )));
+        }
+        if !(option.accepts)(value) {
+            return Err(Error::usage(format!(
+                "--option {name}={value}: not a value of {name}. {}: {}",
+                option.name, option.help
+            )));
+        }
+    }
+    let resolved = entry.options.iter().filter_map(|o| {
+        let default = (o.default)(protocol);
+        let value = given.get(o.name).map_or(default, String::as_str);
+        let recorded = o.is_of(variant) && !(o.implied && value == default);
+        recorded.then(|| (o.name.to_owned(), value.to_owned()))
+    });
+    Ok(resolved.collect())
+}
+
+pub(super) fn positive(flag: &str, value: f64) -> Result<()> {
+    if value.is_finite() && value > 0.0 {
+        return Ok(());
+    }
+    Err(Error::usage(format!(
+        "{flag} must be a positive number, such as 2e-3, not {value}"
+    )))
+}
+
+pub(super) fn check_decay(weight_decay: f64) -> Result<()> {
+    if weight_decay.is_finite() && weight_decay >= 0.0 {
+        return Ok(());
+    }
+    Err(Error::usage(format!(
+        "--weight-decay must be 0 or more, not {weight_decay}"
+    )))
+}
+
+pub(super) fn check_dropout(flag: &str, p: Option<f64>) -> Result<()> {
+    match p.filter(|p| !(0.0..1.0).contains(p)) {
+        Some(p) => Err(Error::usage(format!("{flag} must be in [0, 1), not {p}"))),
+        None => Ok(()),
+    }
+}

@@ -1,0 +1,119 @@
+//! Pooling by kernels: pieces of sequences, which are then merged.
+
+use super::Pooled;
+use crate::config::Pool;
+use crate::gpu::{Arg, Buffer, Gpu, Grid, Kernel, View};
+use crate::ops::fused::{Launch, LaunchBackward};
+use candle_core::{DType, Result};
+
+/// Steps of a block; in tests so few that sequences have several pieces.
+const EACH: usize = if cfg!(test) { 32 } else { 256 };
+/// Threads and channels of a block, as `cuda/pool.cu` has them.
+const THREADS: usize = 256;
+const COLUMNS: usize = 64;
+
+impl Pooled {
+    /// The rows; then, for the largest, the steps that they are from.
+    pub(super) fn launch_rows(&self, Launch { gpu, ins, .. }: Launch) -> Result<Vec<Buffer>> {
+        let (x, count) = (ins[0], self.batch * self.width);
+        let mut y = gpu.alloc(x.dtype(), count)?;
+        let mut kept = None;
+        self.with_lengths(gpu, |lengths| match self.pool {
+            Pool::Mean => {
+                let parts = self.pieces(gpu, x, lengths, "sum", None)?;
+                let args = [(&parts).into(), lengths.into(), (&mut y).into()];
+                self.merge(gpu, "mean", x.dtype(), &args, Some(EACH))
+            }
+            Pool::Last => {
+                let args = [x.into(), lengths.into(), (&mut y).into()];
+                self.merge(gpu, "last", x.dtype(), &args, None)
+            }
+            Pool::Max => {
+                let mut steps = gpu.alloc(DType::U32, self.parts())?;
+                let mut chosen = gpu.alloc(DType::U32, count)?;
+                let parts = self.pieces(gpu, x, lengths, "max", Some(&mut steps))?;
+                let ins = [(&parts).into(), (&steps).into(), lengths.into()];
+                let args = [&ins[..], &[(&mut y).into(), (&mut chosen).into()]].concat();
+                self.merge(gpu, "max", x.dtype(), &args, Some(EACH))?;
+                kept = Some(chosen);
+                Ok(())
+            }
+        })?;
+        Ok([y].into_iter().chain(kept).collect())
+    }
+
+    pub(super) fn launch_gradient(&self, call: LaunchBackward) -> Result<Vec<Option<Buffer>>> {
+        let (gpu, gy, count) = (call.gpu, call.only().grad, call.ins[0].len());
+        let mut gx = gpu.alloc(gy.dtype(), count)?;
+        let views = [gy, gx.view()];
+        let vector = self.width.is_multiple_of(4) && views.iter().all(|view| view.aligned(4));
+        let shared = self.pool == Pool::Mean;
+        self.with_lengths(gpu, |lengths| {
+            let mut args: Vec<Arg> = vec![gy.into(), lengths.into(), call.kept.first().into()];
+            args.extend([(&mut gx).into(), count.into(), self.len.into()]);
+            args.extend([self.width.into(), shared.into(), vector.into()]);
+            let kernel = Kernel::of("pool", "pool_backward", gy.dtype());
+            gpu.launch(kernel, Grid::for_each(count.div_ceil(4)), &args)
+        })?;
+        Ok(vec![Some(gx)])
+    }
+
+    /// Calls `f` with the lengths, if there are any, in memory of the GPU.
+    fn with_lengths<T>(&self, gpu: &Gpu, f: impl FnOnce(Option<View>) -> Result<T>) -> Result<T> {
+        let Some(lengths) = &self.lengths else {
+            return f(None);
+        };
+        let (storage, layout) = lengths.storage_and_layout();
+        f(Some(gpu.view(&storage, layout)?))
+    }
+
+    /// Numbers of all pieces.
+    fn parts(&self) -> usize {
+        self.batch * self.len.div_ceil(EACH) * self.width
+    }
+
+    /// What each piece of each sequence comes to; `steps` gets where that is from.
+    fn pieces(
+        &self,
+        gpu: &Gpu,
+        x: View,
+        lengths: Option<View>,
+        part: &str,
+        steps: Option<&mut Buffer>,
+    ) -> Result<Buffer> {
+        let mut parts = gpu.alloc(DType::F32, self.parts())?;
+        let vector = self.width.is_multiple_of(4) && x.aligned(4);
+        let mut args: Vec<Arg> = vec![x.into(), lengths.into(), (&mut parts).into()];
+        args.extend(steps.map(Arg::from));
+        args.extend([self.len, self.width, EACH].map(Arg::from));
+        args.push(vector.into());
+        let grid = Grid {
+            blocks: [
+                self.batch,
+                self.len.div_ceil(EACH),
+                self.width.div_ceil(COLUMNS),
+            ],
+            threads: THREADS,
+            shared: 0,
+        };
+        let kernel = Kernel::of("pool", &format!("pool_{part}_pieces"), x.dtype());
+        gpu.launch(kernel, grid, &args)?;
+        Ok(parts)
+    }
+
+    /// A thread for each number of the result; `each` are the steps of a piece.
+    fn merge(
+        &self,
+        gpu: &Gpu,
+        name: &str,
+        io: DType,
+        args: &[Arg],
+        each: Option<usize>,
+    ) -> Result<()> {
+        let count = self.batch * self.width;
+        let sizes = [count, self.len, self.width];
+        let sizes: Vec<Arg> = sizes.into_iter().chain(each).map(Arg::from).collect();
+        let kernel = Kernel::of("pool", &format!("pool_{name}"), io);
+        gpu.launch(kernel, Grid::for_each(count), &[args, &sizes].concat())
+    }
+}

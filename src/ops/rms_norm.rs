@@ -1,0 +1,124 @@
+//! The norm of Hawk: rows of one length, without an eps.
+
+use super::float::Float;
+use super::fused::{apply_one, runs_on, Backward, Forward, FusedOp, Launch, LaunchBackward};
+use super::lanes::{largest_of, sum_parts, total};
+use super::shape;
+use crate::gpu::Buffer;
+use candle_core::{Result, Shape, Tensor, D};
+use multiversion::multiversion;
+use rayon::prelude::*;
+
+mod launch;
+
+/// Rows per task, and per partial sum of the gradient of gamma.
+const ROWS: usize = 64;
+
+/// gamma sqrt(d) x / |x| over the last axis (De et al. 2024, as the released Hawk has it: no eps).
+///
+/// `x`: (..., d); `gamma`: (d); result like `x`. A row of zeros, and one without a number above 2^-126,
+/// gives zeros and gets a gradient of zeros; other rows may be as large or as small as they like.
+pub fn rms_norm(x: &Tensor, gamma: &Tensor) -> Result<Tensor> {
+    let (_, width) = shape::rows(RmsNorm::NAME, ("x", x))?;
+    shape::parameter(RmsNorm::NAME, ("gamma", gamma), ("x", x), &[width])?;
+    if runs_on(x) {
+        let shape = x.shape().clone();
+        apply_one(RmsNorm { shape, width }, &[x, gamma])
+    } else {
+        reference(x, &gamma.to_dtype(x.dtype())?)
+    }
+}
+
+fn reference(x: &Tensor, gamma: &Tensor) -> Result<Tensor> {
+    let squares = x.sqr()?.sum_keepdim(D::Minus1)?;
+    let zero = squares.eq(0.0)?.to_dtype(x.dtype())?;
+    let root = ((x.dim(D::Minus1)? as f64).sqrt() * (1.0 - &zero)?)?;
+    // sqrt has no slope at zero, so rows of zeros take that at one, and then none
+    let factor = (root / (squares + zero)?.sqrt()?)?;
+    x.broadcast_mul(&factor)?.broadcast_mul(gamma)
+}
+
+struct RmsNorm {
+    shape: Shape,
+    width: usize,
+}
+
+impl FusedOp for RmsNorm {
+    const NAME: &'static str = "rms_norm";
+
+    fn out_shapes(&self) -> Vec<Shape> {
+        vec![self.shape.clone()]
+    }
+
+    fn forward<F: Float>(&self, Forward { ins, .. }: Forward<F>) -> Vec<Vec<F>> {
+        let mut y = vec![F::zero(); ins[0].len()];
+        let chunk = ROWS * self.width;
+        y.par_chunks_mut(chunk)
+            .zip(ins[0].par_chunks(chunk))
+            .for_each(|(y, x)| forward_rows(x, ins[1], y));
+        vec![y]
+    }
+
+    fn backward<F: Float>(&self, call: Backward<F>) -> Vec<Vec<F>> {
+        let (x, gamma, gy) = (call.ins[0], call.ins[1], call.only().grad);
+        let chunk = ROWS * self.width;
+        let mut gx = vec![F::zero(); x.len()];
+        let mut parts = vec![F::zero(); x.len().div_ceil(chunk) * self.width];
+        gx.par_chunks_mut(chunk)
+            .zip(parts.par_chunks_mut(self.width))
+            .zip(x.par_chunks(chunk).zip(gy.par_chunks(chunk)))
+            .for_each(|((gx, part), (x, gy))| backward_rows(x, gamma, gy, gx, part));
+        vec![gx, sum_parts(&parts, self.width)]
+    }
+
+    fn launch(&self, call: Launch) -> Result<Vec<Buffer>> {
+        self.launch_rows(call)
+    }
+
+    fn launch_backward(&self, call: LaunchBackward) -> Result<Vec<Option<Buffer>>> {
+        self.launch_gradients(call)
+    }
+}
+
+/// sqrt(d) / |x|. The squares are those of x / largest, for those of x could leave the range of floats.
+#[inline(always)]
+fn factor<F: Float>(x: &[F]) -> F {
+    let most = largest_of(x, F::abs);
+    if most < F::from_f64(f64::from(f32::MIN_POSITIVE)) {
+        return F::zero();
+    }
+    let inverse = F::one() / most;
+    let squares = total([x], |[x]| (x * inverse) * (x * inverse));
+    inverse * (F::from_f64(x.len() as f64) / squares).sqrt()
+}
+
+#[multiversion(targets("x86_64+avx512f", "x86_64+avx2+fma"))]
+fn forward_rows<F: Float>(x: &[F], gamma: &[F], y: &mut [F]) {
+    let rows = x.chunks_exact(gamma.len());
+    for (x, y) in rows.zip(y.chunks_exact_mut(gamma.len())) {
+        let factor = factor(x);
+        for ((y, &x), &gamma) in y.iter_mut().zip(x).zip(gamma) {
+            *y = x * factor * gamma;
+        }
+    }
+}
+
+#[multiversion(targets("x86_64+avx512f", "x86_64+avx2+fma"))]
+fn backward_rows<F: Float>(x: &[F], gamma: &[F], gy: &[F], gx: &mut [F], sums: &mut [F]) {
+    let width = gamma.len();
+    let count = F::from_f64(width as f64);
+    let rows = x.chunks_exact(width).zip(gy.chunks_exact(width));
+    for ((x, gy), gx) in rows.zip(gx.chunks_exact_mut(width)) {
+        // dL/dx = (g - n mean(g n)) sqrt(d) / |x|, with n = sqrt(d) x / |x| and g = gy gamma
+        let factor = factor(x);
+        let along = total([x, gamma, gy], |[x, gamma, gy]| gy * gamma * (x * factor)) / count;
+        for i in 0..width {
+            let normed = x[i] * factor;
+            gx[i] = (gy[i] * gamma[i] - normed * along) * factor;
+            sums[i] += gy[i] * normed;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,201 @@
+//! Large files of one example a line, block by block, the lines of a block at once.
+
+use crate::error::{Error, Result};
+use rayon::prelude::*;
+use std::fs::File;
+use std::io::{ErrorKind, Read};
+use std::path::Path;
+
+/// Bytes read at once: enough lines to share among threads, little beside the tokens.
+const BLOCK: usize = 16 << 20;
+
+/// Longest line: a file without line ends is not taken for one line.
+const LONGEST: usize = 64 << 20;
+
+/// One line without its end.
+#[derive(Clone, Copy)]
+pub(super) struct Line<'a> {
+    /// What stands on it.
+    pub(super) text: &'a [u8],
+    /// Whether a line end follows; the last line of a file may lack one.
+    pub(super) ended: bool,
+}
+
+/// Hands what `parse` makes of each of the first `most` lines to `take`, in order, and says how many
+/// there were. Before them stands the line `header`, where there is one. `parse` says what is wrong
+/// with a line; the error names file and line.
+pub(super) fn read<T: Send>(
+    path: &Path,
+    header: Option<&str>,
+    most: usize,
+    parse: impl Fn(Line) -> Result<T, String> + Sync,
+    mut take: impl FnMut(T),
+) -> Result<usize> {
+    let mut blocks = Blocks::open(path)?;
+    let (mut number, mut taken) = (0, 0);
+    while let Some(block) = blocks.next()? {
+        let mut lines = split(block);
+        if let (0, Some(header)) = (number, header) {
+            number = 1;
+            check_header(path, lines.remove(0), header)?;
+        }
+        lines.truncate(most - taken);
+        let parsed: Vec<_> = lines.par_iter().map(|line| parse(*line)).collect();
+        for (line, parsed) in lines.iter().zip(parsed) {
+            number += 1;
+            take(parsed.map_err(|reason| fault(path, number, *line, &reason))?);
+        }
+        taken += lines.len();
+        if taken == most {
+            break;
+        }
+    }
+    Ok(taken)
+}
+
+fn check_header(path: &Path, line: Line, header: &str) -> Result<()> {
+    if line.text == header.as_bytes() {
+        return Ok(());
+    }
+    let (expected, found) = (header.escape_debug(), excerpt(line.text));
+    let reason = format!("the header must be `{expected}`, not `{found}`");
+    Err(fault(path, 1, line, &reason))
+}
+
+fn fault(path: &Path, number: usize, line: Line, reason: &str) -> Error {
+    let path = path.display();
+    let cut = if line.ended {
+        ""
+    } else {
+        "; the file ends inside this line: get it again"
+    };
+    Error::usage(format!("{path}, line {number}: {reason}{cut}"))
+}
+
+/// The beginning of bytes that may be anything, as it can be shown in a sentence.
+pub(super) fn excerpt(bytes: &[u8]) -> String {
+    let text = String::from_utf8_lossy(&bytes[..bytes.len().min(160)]);
+    let shown: String = text.chars().take(40).collect();
+    let more = if shown.len() < bytes.len() { "..." } else { "" };
+    format!("{}{more}", shown.escape_debug())
+}
+
+/// The lines of a block, without LF or CR LF.
+fn split(block: &[u8]) -> Vec<Line<'_>> {
+    let lines = block.split_inclusive(|byte| *byte == b'\n');
+    lines
+        .map(|line| {
+            let text = line.strip_suffix(b"\n");
+            let (text, ended) = (text.unwrap_or(line), text.is_some());
+            let text = text.strip_suffix(b"\r").unwrap_or(text);
+            Line { text, ended }
+        })
+        .collect()
+}
+
+/// Whole lines of a file, many at once.
+struct Blocks<'a> {
+    path: &'a Path,
+    file: File,
+    /// Whole lines handed out, then the beginning of a line.
+    buffer: Vec<u8>,
+    /// Bytes of `buffer` that were handed out.
+    used: usize,
+}
+
+impl<'a> Blocks<'a> {
+    fn open(path: &'a Path) -> Result<Self> {
+        Ok(Self {
+            path,
+            file: File::open(path).map_err(Error::io("read", path))?,
+            buffer: Vec::new(),
+            used: 0,
+        })
+    }
+
+    /// At least one line, and only the last line of the file may lack its end.
+    fn next(&mut self) -> Result<Option<&[u8]>> {
+        self.buffer.drain(..self.used);
+        self.used = 0;
+        loop {
+            let begun = self.buffer.len();
+            let more = self.fill()?;
+            let end = self.buffer[begun..].iter().rposition(|b| *b == b'\n');
+            self.used = match end {
+                Some(end) => begun + end + 1,
+                None if !more => self.buffer.len(),
+                None if self.buffer.len() > LONGEST => {
+                    return Err(Error::usage(format!(
+                        "{}: {} MiB without a line end; expected is one example a line",
+                        self.path.display(),
+                        LONGEST >> 20
+                    )))
+                }
+                None => continue,
+            };
+            return Ok((self.used > 0).then_some(&self.buffer[..self.used]));
+        }
+    }
+
+    /// Whether the file goes on behind the block that was read.
+    fn fill(&mut self) -> Result<bool> {
+        let mut block = self.file.by_ref().take(BLOCK as u64);
+        match block.read_to_end(&mut self.buffer) {
+            Ok(read) => Ok(read == BLOCK),
+            Err(error) if error.kind() == ErrorKind::IsADirectory => Err(Error::usage(format!(
+                "{} is a folder, not a file",
+                self.path.display()
+            ))),
+            Err(error) => Err(Error::io("read", self.path)(error)),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn lines(content: &str, header: Option<&str>, most: usize) -> Result<Vec<String>> {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        std::fs::write(file.path(), content).unwrap();
+        let text = |line: Line| String::from_utf8(line.text.to_vec()).map_err(|e| e.to_string());
+        let text = |line: Line| match line.text {
+            b"bad" => Err("it is bad".to_owned()),
+            _ => text(line),
+        };
+        let mut all = Vec::new();
+        let n = read(file.path(), header, most, text, |line| all.push(line))?;
+        assert_eq!(n, all.len());
+        Ok(all)
+    }
+
+    #[test]
+    fn lines_come_in_order_without_their_ends() {
+        assert_eq!(lines("a\r\n\nb", None, 9).unwrap(), ["a", "", "b"]);
+        assert_eq!(lines("h\r\na\r\n", Some("h"), 9).unwrap(), ["a"]);
+        assert_eq!(lines("a\nb\nbad\n", None, 2).unwrap(), ["a", "b"]);
+        assert!(lines("", Some("h"), 2).unwrap().is_empty());
+    }
+
+    #[test]
+    fn errors_name_the_line_and_a_cut_file() {
+        let message = |content: &str| lines(content, Some("h"), 9).unwrap_err().to_string();
+        assert!(message("h\na\nbad\n").ends_with(", line 3: it is bad"));
+        assert!(message("h\na\nbad").contains("the file ends inside this line"));
+        let header = message("x\u{1}\n");
+        assert!(
+            header.contains("line 1: the header must be `h`, not `x\\u{1}`"),
+            "{header}"
+        );
+    }
+
+    #[test]
+    fn a_line_may_cross_blocks_but_not_go_on_for_ever() {
+        let long = "x".repeat(BLOCK + 5);
+        let all = lines(&format!("a\n{long}\nb\n"), None, 9).unwrap();
+        assert_eq!((all.len(), all[1].len()), (3, long.len()));
+        let endless = "x".repeat(LONGEST + BLOCK + 1);
+        let message = lines(&endless, None, 9).unwrap_err().to_string();
+        assert!(message.contains("without a line end"), "{message}");
+    }
+}

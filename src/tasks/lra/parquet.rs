@@ -1,0 +1,235 @@
+//! The two columns of a labelled Parquet file: bytes and a whole number.
+
+use crate::error::{Error, Result};
+use parquet::basic::{Encoding, Type};
+use parquet::column::page::{Page, PageMetadata, PageReader};
+use parquet::column::reader::{get_column_reader, get_typed_column_reader};
+use parquet::data_type::{ByteArray, ByteArrayType, DataType, Int32Type, Int64Type};
+use parquet::errors::{ParquetError, Result as Parquet};
+use parquet::file::reader::{FileReader, SerializedFileReader};
+use std::cell::Cell;
+use std::fs::File;
+use std::panic::{self, AssertUnwindSafe};
+use std::path::Path;
+use std::sync::Once;
+
+/// Rows decoded at once: no count that a broken file declares is believed any further.
+const CHUNK: usize = 1024;
+
+/// How bytes and numbers are commonly stored.
+const READ: [Encoding; 4] = [
+    Encoding::PLAIN,
+    Encoding::PLAIN_DICTIONARY,
+    Encoding::RLE_DICTIONARY,
+    Encoding::DELTA_BINARY_PACKED,
+];
+
+/// The first `most` rows of the file at `path`: column `content` (a leaf of bytes, such as `text`
+/// or `img.bytes`) beside the whole number in column `label`.
+pub(super) fn rows(path: &Path, content: &str, most: usize) -> Result<Vec<(Vec<u8>, i64)>> {
+    let most = most.min(i64::MAX as usize);
+    let file = File::open(path).map_err(Error::io("read", path))?;
+    // The decoder trusts page headers and panics on some that contradict each other, such as an
+    // entry of a dictionary in a column without one. All that it works on is dropped here.
+    let read = caught(|| read(file, content, most));
+    read.unwrap_or_else(|| Err(Fault::Broken("its pages contradict each other".to_owned())))
+        .map_err(|fault| fault.at(path, content))
+}
+
+/// What `f` returns; `None` where it panics, about which nothing is printed.
+fn caught<T>(f: impl FnOnce() -> T) -> Option<T> {
+    thread_local!(static QUIET: Cell<bool> = const { Cell::new(false) });
+    static HOOK: Once = Once::new();
+    HOOK.call_once(|| {
+        let before = panic::take_hook();
+        panic::set_hook(Box::new(move |info| {
+            if !QUIET.get() {
+                before(info);
+            }
+        }));
+    });
+    QUIET.set(true);
+    let value = panic::catch_unwind(AssertUnwindSafe(f));
+    QUIET.set(false);
+    value.ok()
+}
+
+/// Why a file cannot be read.
+enum Fault {
+    /// It is damaged.
+    Broken(String),
+    /// It is about something else.
+    Columns(String),
+}
+
+impl From<ParquetError> for Fault {
+    fn from(error: ParquetError) -> Self {
+        match error {
+            ParquetError::NYI(what) => Self::Columns(what),
+            error => Self::Broken(error.to_string()),
+        }
+    }
+}
+
+impl Fault {
+    fn at(self, path: &Path, content: &str) -> Error {
+        let path = path.display();
+        Error::usage(match self {
+            Self::Broken(why) => {
+                format!("{path} is not a whole Parquet file ({why}): get it again")
+            }
+            Self::Columns(why) => format!(
+                "{path}: {why}; expected are the columns `{content}` (text or bytes) and `label` \
+                 (whole numbers)"
+            ),
+        })
+    }
+}
+
+type Reader = SerializedFileReader<File>;
+
+fn read(file: File, content: &str, most: usize) -> Result<Vec<(Vec<u8>, i64)>, Fault> {
+    let reader = Reader::new(file)?;
+    let mut rows = Vec::new();
+    for group in 0..reader.num_row_groups() {
+        let wanted = most - rows.len();
+        if wanted == 0 {
+            break;
+        }
+        let declared = reader.metadata().row_group(group).num_rows();
+        let contents = bytes(&reader, group, content, wanted)?;
+        let labels = numbers(&reader, group, wanted)?;
+        let held = [contents.len(), labels.len()];
+        if held
+            .iter()
+            .any(|n| *n as i64 != declared.min(wanted as i64))
+        {
+            let [contents, labels] = held;
+            return Err(Fault::Broken(format!(
+                "of {declared} rows it has {contents} of `{content}` and {labels} of `label`"
+            )));
+        }
+        rows.extend(contents.into_iter().zip(labels));
+    }
+    Ok(rows)
+}
+
+fn bytes(reader: &Reader, group: usize, name: &str, most: usize) -> Result<Vec<Vec<u8>>, Fault> {
+    match physical(reader, name)? {
+        (at, Type::BYTE_ARRAY) => {
+            let values = column::<ByteArrayType>(reader, group, at, name, most)?;
+            Ok(values
+                .iter()
+                .map(|v: &ByteArray| v.data().to_vec())
+                .collect())
+        }
+        (_, other) => Err(Fault::Columns(format!("column `{name}` is {other}"))),
+    }
+}
+
+fn numbers(reader: &Reader, group: usize, most: usize) -> Result<Vec<i64>, Fault> {
+    match physical(reader, "label")? {
+        (at, Type::INT64) => column::<Int64Type>(reader, group, at, "label", most),
+        (at, Type::INT32) => {
+            let values = column::<Int32Type>(reader, group, at, "label", most)?;
+            Ok(values.into_iter().map(i64::from).collect())
+        }
+        (_, other) => Err(Fault::Columns(format!("column `label` is {other}"))),
+    }
+}
+
+/// Where the column `name` stands and how its values are stored.
+fn physical(reader: &Reader, name: &str) -> Result<(usize, Type), Fault> {
+    let schema = reader.metadata().file_metadata().schema_descr();
+    let columns = schema.columns();
+    let Some(at) = columns.iter().position(|c| c.path().string() == name) else {
+        let names: Vec<String> = columns.iter().map(|c| c.path().string()).collect();
+        let names = names.join(", ");
+        return Err(Fault::Columns(format!(
+            "there is no column `{name}` among {names}"
+        )));
+    };
+    if columns[at].max_rep_level() > 0 {
+        return Err(Fault::Columns(format!("column `{name}` holds lists")));
+    }
+    Ok((at, columns[at].physical_type()))
+}
+
+/// At most `most` values of column `at` in row group `group`, none of them null.
+fn column<T: DataType>(
+    reader: &Reader,
+    group: usize,
+    at: usize,
+    name: &str,
+    most: usize,
+) -> Result<Vec<T::T>, Fault> {
+    let group = reader.get_row_group(group)?;
+    if group.num_columns() <= at {
+        let columns = group.num_columns();
+        return Err(Fault::Broken(format!("a row group has {columns} columns")));
+    }
+    let stored = group.metadata().column(at).column_type();
+    if stored != T::get_physical_type() {
+        return Err(Fault::Broken(format!("`{name}` is stored as {stored}")));
+    }
+    let schema = reader.metadata().file_metadata().schema_descr();
+    let pages = Checked(group.get_column_page_reader(at)?);
+    let mut column =
+        get_typed_column_reader::<T>(get_column_reader(schema.column(at), Box::new(pages)));
+    let mut values = Vec::new();
+    while values.len() < most {
+        let mut levels = Vec::new();
+        let wanted = CHUNK.min(most - values.len());
+        let (rows, present, _) =
+            column.read_records(wanted, Some(&mut levels), None, &mut values)?;
+        if present < rows {
+            return Err(Fault::Columns(format!("`{name}` is empty in some row")));
+        }
+        if rows == 0 {
+            break;
+        }
+    }
+    Ok(values)
+}
+
+/// Pages of a column that the decoder needs no more room for than the file has bytes: it makes room
+/// for a dictionary, and for the lengths of a delta encoding, before it reads them.
+struct Checked(Box<dyn PageReader>);
+
+impl PageReader for Checked {
+    fn get_next_page(&mut self) -> Parquet<Option<Page>> {
+        let page = self.0.get_next_page()?;
+        match &page {
+            Some(Page::DictionaryPage {
+                buf, num_values, ..
+            }) if *num_values as usize > buf.len() => Err(ParquetError::General(format!(
+                "a dictionary of {} bytes declares {num_values} entries",
+                buf.len()
+            ))),
+            Some(page) if !READ.contains(&page.encoding()) => Err(ParquetError::NYI(format!(
+                "pages encoded as {} are not read here",
+                page.encoding()
+            ))),
+            _ => Ok(page),
+        }
+    }
+
+    fn peek_next_page(&mut self) -> Parquet<Option<PageMetadata>> {
+        self.0.peek_next_page()
+    }
+
+    fn skip_next_page(&mut self) -> Parquet<()> {
+        self.0.skip_next_page()
+    }
+}
+
+impl Iterator for Checked {
+    type Item = Parquet<Page>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        self.get_next_page().transpose()
+    }
+}
+
+#[cfg(test)]
+mod tests;

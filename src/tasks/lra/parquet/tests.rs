@@ -1,0 +1,181 @@
+use super::*;
+use parquet::basic::{Compression, ZstdLevel};
+use parquet::file::properties::WriterProperties;
+use parquet::file::writer::SerializedFileWriter;
+use parquet::schema::parser::parse_message_type;
+use proptest::prelude::*;
+use std::fs;
+use std::path::PathBuf;
+use std::sync::Arc;
+use tempfile::TempDir;
+
+const TEXTS: &str = "message m { optional binary text (UTF8); optional int64 label; }";
+const PICTURES: &str =
+    "message m { optional group img { optional binary bytes; optional binary path (UTF8); } \
+     optional int64 label; }";
+
+/// A file with 8 rows in two row groups; every leaf of bytes holds `text of row i`.
+fn written(schema: &str, compression: Compression) -> Vec<u8> {
+    let schema = Arc::new(parse_message_type(schema).unwrap());
+    let properties = WriterProperties::builder().set_compression(compression);
+    let properties = Arc::new(properties.build());
+    let mut writer = SerializedFileWriter::new(Vec::new(), schema, properties).unwrap();
+    for group in 0..2_i64 {
+        let mut rows = writer.next_row_group().unwrap();
+        while let Some(mut column) = rows.next_column().unwrap() {
+            let numbers: Vec<i64> = (4 * group..4 * group + 4).collect();
+            let levels = |n: i16| vec![n; 4];
+            use parquet::column::writer::ColumnWriter::*;
+            match column.untyped() {
+                Int64ColumnWriter(w) => {
+                    w.write_batch(&numbers, Some(&levels(1)), None).unwrap();
+                }
+                ByteArrayColumnWriter(w) => {
+                    let depth = w.get_descriptor().max_def_level();
+                    let of = |n: &i64| ByteArray::from(format!("text of row {n}").as_str());
+                    let texts: Vec<ByteArray> = numbers.iter().map(of).collect();
+                    w.write_batch(&texts, Some(&levels(depth)), None).unwrap();
+                }
+                _ => panic!("only bytes and numbers are written here"),
+            }
+            column.close().unwrap();
+        }
+        rows.close().unwrap();
+    }
+    writer.into_inner().unwrap()
+}
+
+fn file(bytes: &[u8]) -> (TempDir, PathBuf) {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("some.parquet");
+    fs::write(&path, bytes).unwrap();
+    (dir, path)
+}
+
+fn expected(n: usize) -> Vec<(Vec<u8>, i64)> {
+    (0..n as i64)
+        .map(|i| (format!("text of row {i}").into_bytes(), i))
+        .collect()
+}
+
+#[test]
+fn rows_come_back_from_plain_and_nested_columns_of_every_compression() {
+    let zstd = Compression::ZSTD(ZstdLevel::default());
+    for compression in [Compression::UNCOMPRESSED, Compression::SNAPPY, zstd] {
+        for (schema, content) in [(TEXTS, "text"), (PICTURES, "img.bytes")] {
+            let (_dir, path) = file(&written(schema, compression));
+            assert_eq!(rows(&path, content, usize::MAX).unwrap(), expected(8));
+        }
+    }
+}
+
+#[test]
+fn no_more_rows_are_read_than_wanted() {
+    let (_dir, path) = file(&written(TEXTS, Compression::SNAPPY));
+    for most in [0, 1, 4, 5] {
+        assert_eq!(rows(&path, "text", most).unwrap(), expected(most));
+    }
+}
+
+fn refused(bytes: &[u8], content: &str) -> String {
+    let (_dir, path) = file(bytes);
+    let message = rows(&path, content, usize::MAX).unwrap_err().to_string();
+    assert!(
+        message.starts_with(&path.display().to_string()),
+        "{message}"
+    );
+    message
+}
+
+#[test]
+fn other_columns_are_listed() {
+    let message = refused(&written(PICTURES, Compression::SNAPPY), "text");
+    assert!(
+        message.contains("no column `text` among img.bytes, img.path, label"),
+        "{message}"
+    );
+    let message = refused(&written(TEXTS, Compression::SNAPPY), "label");
+    assert!(message.contains("column `label` is INT64"), "{message}");
+}
+
+#[test]
+fn what_is_no_parquet_file_is_to_be_got_again() {
+    let whole = written(TEXTS, Compression::SNAPPY);
+    for bytes in [&b""[..], b"<html>", &whole[..whole.len() / 2]] {
+        let message = refused(bytes, "text");
+        assert!(message.ends_with("get it again"), "{message}");
+    }
+}
+
+/// Hands out one page.
+struct One(Option<Page>);
+
+impl Iterator for One {
+    type Item = Parquet<Page>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        self.get_next_page().transpose()
+    }
+}
+
+impl PageReader for One {
+    fn get_next_page(&mut self) -> Parquet<Option<Page>> {
+        Ok(self.0.take())
+    }
+
+    fn peek_next_page(&mut self) -> Parquet<Option<PageMetadata>> {
+        Ok(None)
+    }
+
+    fn skip_next_page(&mut self) -> Parquet<()> {
+        Ok(())
+    }
+}
+
+#[test]
+fn no_room_is_made_for_more_entries_than_a_page_has_bytes() {
+    let dictionary = |num_values, encoding| {
+        let page = Page::DictionaryPage {
+            buf: vec![0; 8].into(),
+            num_values,
+            encoding,
+            is_sorted: false,
+        };
+        let page = Checked(Box::new(One(Some(page)))).get_next_page();
+        page.map(|page| page.is_some()).map_err(|e| e.to_string())
+    };
+    assert_eq!(dictionary(2, Encoding::PLAIN), Ok(true));
+    let message = dictionary(u32::MAX, Encoding::PLAIN).unwrap_err();
+    assert!(
+        message.contains("8 bytes declares 4294967295 entries"),
+        "{message}"
+    );
+    let message = dictionary(2, Encoding::DELTA_BYTE_ARRAY).unwrap_err();
+    assert!(message.contains("are not read here"), "{message}");
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(400))]
+
+    #[test]
+    fn damaged_files_give_rows_or_one_sentence(
+        zstd in any::<bool>(),
+        changes in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 1..6),
+        cut in prop::option::of(any::<prop::sample::Index>()),
+    ) {
+        let zstd = zstd.then(|| Compression::ZSTD(ZstdLevel::default()));
+        let mut bytes = written(TEXTS, zstd.unwrap_or(Compression::SNAPPY));
+        for (at, byte) in changes {
+            let at = at.index(bytes.len());
+            bytes[at] = byte;
+        }
+        if let Some(cut) = cut {
+            bytes.truncate(cut.index(bytes.len()));
+        }
+        let (_dir, path) = file(&bytes);
+        if let Err(error) = rows(&path, "text", usize::MAX) {
+            let message = error.to_string();
+            prop_assert!(message.contains("some.parquet"), "{}", message);
+        }
+    }
+}

@@ -1,0 +1,92 @@
+//! Pairs of papers of the ACL Anthology (Radev et al. 2013), character by character: whether one
+//! cites the other.
+
+mod stand_in;
+
+pub use stand_in::write_stand_in;
+
+use super::lines::{self, excerpt, Line};
+use super::part::Part;
+use super::vocab::{encode, RAW_END};
+use super::{place, Examples, Splits};
+use crate::config::{LraConfig, LraDataset};
+use crate::error::Result;
+use std::path::Path;
+
+const FILES: [&str; 3] = [
+    "new_aan_pairs.train.tsv",
+    "new_aan_pairs.eval.tsv",
+    "new_aan_pairs.test.tsv",
+];
+
+/// The splits in the folder at or below `dir`: the first examples of each file. Texts stay as they
+/// are printed, with the escapes of a byte string. The files are gigabytes, so only the bytes that
+/// become tokens are kept, and they become tokens in their place.
+pub(super) fn load(config: &LraConfig, dir: &Path) -> Result<Splits> {
+    let dir = place::find(dir, LraDataset::Retrieval, &FILES)?;
+    let part = |part, name: &str, wanted| split(&dir.join(name), part, wanted, config.seq_len);
+    let mut splits = Splits {
+        train: part(Part::Train, FILES[0], config.train_examples)?,
+        val: part(Part::Val, FILES[1], config.val_examples)?,
+        test: part(Part::Test, FILES[2], config.test_examples)?,
+        warnings: Vec::new(),
+    };
+    encode(&mut splits, config)?;
+    Ok(splits)
+}
+
+fn split(path: &Path, part: Part, wanted: usize, seq_len: usize) -> Result<Examples> {
+    let mut examples = Examples::new(2);
+    let held = lines::read(
+        path,
+        None,
+        wanted,
+        |line| parse(line, seq_len),
+        |([first, second], label): ([Vec<u8>; 2], u8)| examples.push(&[&first, &second], label),
+    )?;
+    part.enough(path, held, wanted)?;
+    Ok(examples)
+}
+
+/// Both texts, cut and with their end, and whether one paper cites the other.
+fn parse(line: Line, seq_len: usize) -> Result<([Vec<u8>; 2], u8), String> {
+    let fields: Vec<&[u8]> = line.text.split(|byte| *byte == b'\t').take(6).collect();
+    let &[label, _, _, first, second] = fields.as_slice() else {
+        return Err(format!(
+            "expected are five fields with tabs between them (label, two ids, two texts), not `{}`",
+            excerpt(line.text)
+        ));
+    };
+    if let Some(at) = line.text.iter().position(|byte| !byte.is_ascii()) {
+        return Err(format!(
+            "byte {} is not ASCII, as all of the data is",
+            at + 1
+        ));
+    }
+    let value = std::str::from_utf8(label).ok();
+    let value = value.and_then(|label| label.parse::<f64>().ok());
+    let label = match value {
+        Some(value) if value == 0.0 => 0,
+        Some(value) if value == 1.0 => 1,
+        _ => {
+            return Err(format!(
+                "the label must be 0.0 or 1.0, not `{}`",
+                excerpt(label)
+            ))
+        }
+    };
+    // A byte string ends in the quote that follows its b.
+    if !line.ended && second.get(1) != second.last() {
+        return Err("the second text has no end".to_owned());
+    }
+    let document = |text: &[u8]| {
+        let mut document = Vec::with_capacity(text.len().min(seq_len - 1) + 1);
+        document.extend_from_slice(&text[..text.len().min(seq_len - 1)]);
+        document.push(RAW_END);
+        document
+    };
+    Ok(([first, second].map(document), label))
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,167 @@
+//! Pairs of text for when the papers cannot be had: halves of encyclopaedia articles, whose question
+//! is whether both are of one article.
+
+use super::FILES;
+use crate::error::{Error, Result};
+use crate::rng::Stream;
+use std::fs;
+use std::io::{BufWriter, Write};
+use std::path::Path;
+
+/// Most bytes of a half before they are printed.
+const HALF: usize = 4000;
+
+/// Shorter articles have no halves to speak of.
+const SHORTEST: usize = 400;
+
+/// Writes the three files of the task, of `sizes` pairs, into the folder `out`. `text` is plain
+/// text in the form of WikiText, where an article begins at a line ` = Title = `. Half of the pairs
+/// are parts of the two halves of one article, the others of two articles, in turn; no article
+/// serves two files. The files are a function of the text, `sizes` and `seed`.
+pub fn write_stand_in(text: &Path, out: &Path, sizes: [usize; 3], seed: u64) -> Result<()> {
+    let bytes = fs::read(text).map_err(Error::io("read", text))?;
+    let mut articles = articles(&bytes);
+    let needed = 2 * sizes.iter().filter(|size| **size > 0).count();
+    if articles.len() < needed {
+        return Err(Error::usage(format!(
+            "{} holds {} articles of at least {SHORTEST} bytes, and two for each split, {needed}, \
+             are needed; an article begins at a line ` = Title = `, as in WikiText",
+            text.display(),
+            articles.len()
+        )));
+    }
+    let mut stream = Stream::new(seed, "lra/retrieval/stand-in/articles", 0);
+    for last in (1..articles.len()).rev() {
+        let other = stream.below(last as u32 + 1) as usize;
+        articles.swap(last, other);
+    }
+    fs::create_dir_all(out).map_err(Error::io("create", out))?;
+    let mut rest = articles.as_slice();
+    for (i, share) in shares(sizes, articles.len()).into_iter().enumerate() {
+        let (own, others) = rest.split_at(share);
+        rest = others;
+        write(&out.join(FILES[i]), own, sizes[i], seed, i as u64)?;
+    }
+    Ok(())
+}
+
+/// How many of `articles` each split has: as it has pairs, but two at least.
+fn shares(sizes: [usize; 3], articles: usize) -> [usize; 3] {
+    let pairs = sizes.iter().sum::<usize>().max(1) as f64;
+    let least = sizes.map(|size| if size > 0 { 2 } else { 0 });
+    let spare = (articles - least.iter().sum::<usize>()) as f64;
+    [0, 1, 2].map(|i| least[i] + (sizes[i] as f64 / pairs * spare) as usize)
+}
+
+/// An article: its place in the text and its bytes.
+type Article<'a> = (usize, &'a [u8]);
+
+fn articles(text: &[u8]) -> Vec<Article<'_>> {
+    let (mut starts, mut at) = (Vec::new(), 0);
+    for line in text.split_inclusive(|byte| *byte == b'\n') {
+        if is_title(line) {
+            starts.push(at);
+        }
+        at += line.len();
+    }
+    let ends = starts.iter().skip(1).chain([&at]);
+    let articles = starts.iter().zip(ends).map(|(from, to)| &text[*from..*to]);
+    let long = articles.enumerate().filter(|(_, a)| a.len() >= SHORTEST);
+    long.collect()
+}
+
+/// ` = Title = `; a section within an article has more signs.
+fn is_title(line: &[u8]) -> bool {
+    let inner = line.trim_ascii().strip_prefix(b"= ");
+    let inner = inner.and_then(|line| line.strip_suffix(b" ="));
+    inner.is_some_and(|title| !title.starts_with(b"=") && !title.ends_with(b"="))
+}
+
+fn write(path: &Path, articles: &[Article], pairs: usize, seed: u64, split: u64) -> Result<()> {
+    let failed = |error: std::io::Error| Error::io("write", path)(error);
+    let folder = path.parent().unwrap_or(Path::new("."));
+    let mut file = BufWriter::new(tempfile::NamedTempFile::new_in(folder).map_err(failed)?);
+    let streams = Stream::new(seed, "lra/retrieval/stand-in/pairs", 0);
+    for i in 0..pairs as u64 {
+        let mut stream = streams.at(split << 48 | i);
+        let same = i % 2 == 0;
+        let first = stream.below(articles.len() as u32) as usize;
+        let step = 1 + stream.below(articles.len() as u32 - 1) as usize;
+        let second = if same {
+            first
+        } else {
+            (first + step) % articles.len()
+        };
+        let [(a, one), (b, two)] = [first, second].map(|i| articles[i]);
+        let texts = [
+            part(&one[..one.len() / 2], &mut stream),
+            part(&two[two.len() / 2..], &mut stream),
+        ];
+        let [one, two] = texts.map(printed);
+        let label = if same { "1.0" } else { "0.0" };
+        writeln!(file, "{label}\tA{a}\tA{b}\t{one}\t{two}").map_err(failed)?;
+    }
+    let file = file
+        .into_inner()
+        .map_err(|error| failed(error.into_error()))?;
+    file.persist(path).map_err(|error| failed(error.error))?;
+    Ok(())
+}
+
+/// At most [`HALF`] bytes of a half of an article, from a place of their own.
+fn part<'a>(half: &'a [u8], stream: &mut Stream) -> &'a [u8] {
+    let spare = half.len().saturating_sub(HALF);
+    let from = stream.below(spare.min(u32::MAX as usize - 1) as u32 + 1) as usize;
+    &half[from..half.len().min(from + HALF)]
+}
+
+/// As Python prints a byte string.
+fn printed(text: &[u8]) -> String {
+    let double = text.contains(&b'\'') && !text.contains(&b'"');
+    let quote = if double { '"' } else { '\'' };
+    let mut shown = format!("b{quote}");
+    for &byte in text {
+        match byte {
+            b'\\' => shown.push_str("\\\\"),
+            b'\n' => shown.push_str("\\n"),
+            b'\r' => shown.push_str("\\r"),
+            b'\t' => shown.push_str("\\t"),
+            b' '..=b'~' => {
+                if char::from(byte) == quote {
+                    shown.push('\\');
+                }
+                shown.push(char::from(byte));
+            }
+            _ => shown.push_str(&format!("\\x{byte:02x}")),
+        }
+    }
+    shown.push(quote);
+    shown
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bytes_are_printed_as_python_prints_them() {
+        assert_eq!(printed(b"a\n\xe2\\"), r"b'a\n\xe2\\'");
+        assert_eq!(printed(b"it's"), "b\"it's\"");
+        assert_eq!(printed(b"'\""), "b'\\'\"'");
+    }
+
+    #[test]
+    fn an_article_begins_at_a_title_of_the_first_level() {
+        assert!(is_title(b" = York City = \n"));
+        for line in [&b" = = History = = \n"[..], b" a = b \n", b" = \n", b"\n"] {
+            assert!(!is_title(line));
+        }
+    }
+
+    #[test]
+    fn every_split_has_two_articles_of_its_own() {
+        assert_eq!(shares([96, 2, 2], 6), [2, 2, 2]);
+        assert_eq!(shares([50, 25, 25], 106), [52, 27, 27]);
+        assert_eq!(shares([10, 0, 10], 5), [2, 0, 2]);
+    }
+}

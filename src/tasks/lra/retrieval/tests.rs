@@ -1,0 +1,173 @@
+use super::super::testing::config;
+use super::super::vocab::END;
+use super::*;
+use crate::config::LraDataset;
+use proptest::prelude::*;
+use std::fs;
+use tempfile::TempDir;
+
+/// A folder whose three files begin with the same lines.
+fn folder(lines: &[u8]) -> TempDir {
+    let dir = tempfile::tempdir().unwrap();
+    for name in FILES {
+        fs::write(dir.path().join(name), lines).unwrap();
+    }
+    dir
+}
+
+fn loaded(lines: &[u8], examples: [usize; 3]) -> Result<Splits> {
+    let dir = folder(lines);
+    load(&config(LraDataset::Retrieval, examples), dir.path())
+}
+
+#[test]
+fn texts_stay_as_printed_and_ids_go_by_count() {
+    let lines = b"1.0\tP1\tP2\tb'aab'\tb'a'\r\n0.0\tP1\tP3\tb'\"'\tb''\n";
+    let splits = loaded(lines, [2, 1, 2]).unwrap();
+    assert_eq!(splits.val.len(), 1);
+    assert_eq!((splits.test.label(0), splits.test.label(1)), (1, 0));
+    // Quotes eight times, b five, a three, the double quote once.
+    assert_eq!(splits.train.document(0, 0), [4, 3, 5, 5, 4, 3, END]);
+    assert_eq!(splits.train.document(1, 0), [4, 3, 6, 3, END]);
+    assert_eq!(splits.train, splits.test);
+}
+
+#[test]
+fn long_texts_are_cut_before_the_end() {
+    let line = format!("1.0\tA\tB\tb'{}'\tb''\n", "x".repeat(9000));
+    let splits = loaded(line.as_bytes(), [1, 0, 1]).unwrap();
+    assert_eq!(splits.train.document(0, 0).len(), 4096);
+    assert_eq!(splits.train.document(0, 0)[4095], END);
+}
+
+#[test]
+fn broken_lines_are_refused_by_file_and_line() {
+    let good = "1.0\tA\tB\tb'x'\tb'y'\n";
+    let refused = |line: &[u8], reason: &str| {
+        let lines = [good.as_bytes(), line].concat();
+        let message = loaded(&lines, [2, 0, 2]).unwrap_err().to_string();
+        let place = "new_aan_pairs.train.tsv, line 2: ";
+        assert!(
+            message.contains(place) && message.contains(reason),
+            "{message}"
+        );
+    };
+    refused(b"1.0\tA\tB\tb'x'\n", "five fields");
+    refused(b"1.0\tA\tB\tb'x'\tb'y'\tz\n", "five fields");
+    refused(
+        b"0.5\tA\tB\tb'x'\tb'y'\n",
+        "the label must be 0.0 or 1.0, not `0.5`",
+    );
+    refused(b"NaN\tA\tB\tb'x'\tb'y'\n", "the label must be");
+    refused(b"1.0\tA\tB\tb'x'\tb'\xff'\n", "is not ASCII");
+    refused(
+        b"1.0\tA\tB\tb'x'\tb'it is c",
+        "the file ends inside this line",
+    );
+}
+
+#[test]
+fn fewer_pairs_than_asked_for_are_refused_with_the_flag() {
+    let good = b"1.0\tA\tB\tb'x'\tb'y'\n";
+    let message = |sizes| loaded(good, sizes).unwrap_err().to_string();
+    assert!(message([2, 0, 1])
+        .contains("train.tsv holds 1 training examples, not 2: give --train-examples 1 "));
+    assert!(message([1, 3, 1]).contains("--val-examples 1 "));
+    assert!(message([1, 1, 3]).contains("--test-examples 1 "));
+    let empty = loaded(b"", [1, 0, 1]).unwrap_err().to_string();
+    assert!(empty.contains("holds no training examples"), "{empty}");
+}
+
+/// Articles of which each has a letter of its own.
+fn encyclopaedia(dir: &TempDir, articles: u8) -> std::path::PathBuf {
+    let path = dir.path().join("train.txt");
+    let article = |i: u8| {
+        let letters = char::from(b'a' + i).to_string().repeat(300);
+        format!(" \n = Title {i} = \n\n {letters}\n = = Part = = \n {letters} \u{e9} it's\n")
+    };
+    let text: String = (0..articles).map(article).collect();
+    fs::write(&path, text).unwrap();
+    path
+}
+
+#[test]
+fn the_stand_in_is_balanced_seeded_and_split_by_articles() {
+    let dir = tempfile::tempdir().unwrap();
+    let text = encyclopaedia(&dir, 12);
+    let written = |name: &str, seed| {
+        let out = dir.path().join(name);
+        write_stand_in(&text, &out, [40, 10, 10], seed).unwrap();
+        FILES.map(|file| fs::read_to_string(out.join(file)).unwrap())
+    };
+    let files = written("one", 7);
+    assert_eq!(files, written("two", 7));
+    assert_ne!(files, written("three", 8));
+    let mut seen = std::collections::HashMap::new();
+    for (split, file) in files.iter().enumerate() {
+        let mut same = 0;
+        for line in file.lines() {
+            let fields: Vec<&str> = line.split('\t').collect();
+            assert_eq!(fields[0] == "1.0", fields[1] == fields[2]);
+            same += usize::from(fields[0] == "1.0");
+            for id in &fields[1..3] {
+                assert_eq!(*seen.entry(id.to_string()).or_insert(split), split);
+            }
+        }
+        assert_eq!(2 * same, file.lines().count());
+    }
+    let config = config(LraDataset::Retrieval, [40, 10, 10]);
+    let splits = load(&config, &dir.path().join("one")).unwrap();
+    assert_eq!(
+        [&splits.train, &splits.val, &splits.test].map(Examples::len),
+        [40, 10, 10]
+    );
+    assert_eq!(splits.train.majority(), 0.5);
+}
+
+#[test]
+fn a_text_without_articles_makes_no_stand_in() {
+    let dir = tempfile::tempdir().unwrap();
+    let text = encyclopaedia(&dir, 3);
+    let message = write_stand_in(&text, dir.path(), [4, 4, 4], 0).unwrap_err();
+    assert!(
+        message.to_string().contains("holds 3 articles"),
+        "{message}"
+    );
+}
+
+#[test]
+fn real_articles_make_pairs_that_load() {
+    let Some(dir) = super::super::testing::real("wikitext-2/train.txt") else {
+        return;
+    };
+    if !dir.exists() {
+        return eprintln!("skipped: DSF_TEST_DATA has no wikitext-2");
+    }
+    let out = tempfile::tempdir().unwrap();
+    write_stand_in(&dir, out.path(), [60, 20, 20], 1).unwrap();
+    let config = config(LraDataset::Retrieval, [60, 20, 20]);
+    let splits = load(&config, out.path()).unwrap();
+    let longest = (0..60).map(|i| splits.train.longest(i)).max().unwrap();
+    assert!((3900..=4096).contains(&longest), "{longest}");
+}
+
+proptest! {
+    #[test]
+    fn damaged_files_give_pairs_or_one_sentence(
+        changes in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 0..4),
+        cut in any::<prop::sample::Index>(),
+        noise in prop::collection::vec(any::<u8>(), 0..80),
+    ) {
+        let mut lines = b"1.0\tA\tB\tb'some text'\tb\"it's\"\n0.0\tA\tC\tb'x'\tb'yy'\n".to_vec();
+        for (at, byte) in changes {
+            let at = at.index(lines.len());
+            lines[at] = byte;
+        }
+        lines.truncate(cut.index(lines.len()) + 1);
+        lines.extend(noise);
+        if let Err(error) = loaded(&lines, [2, 1, 1]) {
+            let message = error.to_string();
+            prop_assert!(message.contains("new_aan_pairs.") || message.contains("--vocab-size"), "{}", message);
+        }
+    }
+}

@@ -1,0 +1,132 @@
+//! The ids of tokens: padding, unknown and end, then what occurs in the training examples.
+
+use super::Splits;
+use crate::config::LraConfig;
+use crate::error::{Error, Result};
+use std::collections::HashMap;
+use std::hash::Hash;
+
+/// The id of a token that the training examples lack. Before it stands the id of padding, 0.
+const UNKNOWN: u8 = 1;
+
+/// The id behind every document.
+pub(super) const END: u8 = 2;
+
+/// Ids that are no token.
+const SPECIAL: usize = 3;
+
+/// Stands for [`END`] behind documents whose bytes are not ids yet.
+pub(super) const RAW_END: u8 = u8::MAX;
+
+/// Ids by falling count, ties in the order of the tokens.
+pub(super) struct Vocabulary<T> {
+    ids: HashMap<T, u8>,
+}
+
+impl<T: Copy + Ord + Hash> Vocabulary<T> {
+    /// Of the tokens that occur at least `least` times. More than `config` has rows for are refused.
+    pub(super) fn new(
+        counts: impl IntoIterator<Item = (T, u64)>,
+        least: u64,
+        config: &LraConfig,
+    ) -> Result<Self> {
+        let mut tokens: Vec<(T, u64)> = counts.into_iter().collect();
+        tokens.retain(|(_, count)| *count >= least);
+        let (entries, most) = (SPECIAL + tokens.len(), config.vocab_size.min(256));
+        if entries > most {
+            return Err(Error::usage(format!(
+                "--vocab-size {most} is too small: the training examples have {entries} tokens \
+                 with padding, unknown and end{}",
+                if entries > 256 {
+                    ", and 256 is the most; the files are another task's or damaged"
+                } else {
+                    ""
+                }
+            )));
+        }
+        tokens.sort_unstable_by(|a, b| b.1.cmp(&a.1).then(a.0.cmp(&b.0)));
+        let ids = (SPECIAL as u8..=u8::MAX).zip(tokens);
+        Ok(Self {
+            ids: ids.map(|(id, (token, _))| (token, id)).collect(),
+        })
+    }
+
+    /// The id of `token`.
+    pub(super) fn id(&self, token: T) -> u8 {
+        self.ids.get(&token).copied().unwrap_or(UNKNOWN)
+    }
+}
+
+/// Turns bytes into ids, whose vocabulary are the bytes of the training examples. Each document
+/// has [`RAW_END`] behind it.
+pub(super) fn encode(splits: &mut Splits, config: &LraConfig) -> Result<()> {
+    let mut counts = [0_u64; RAW_END as usize + 1];
+    for byte in splits.train.all() {
+        counts[usize::from(*byte)] += 1;
+    }
+    let tokens = (0..RAW_END).map(|byte| (byte, counts[usize::from(byte)]));
+    let vocabulary = Vocabulary::new(tokens, 1, config)?;
+    let mut table = [END; RAW_END as usize + 1];
+    for byte in 0..RAW_END {
+        table[usize::from(byte)] = vocabulary.id(byte);
+    }
+    for split in [&mut splits.train, &mut splits.val, &mut splits.test] {
+        split.replace(&table);
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::testing::config;
+    use super::super::Examples;
+    use super::*;
+    use crate::config::LraDataset;
+
+    #[test]
+    fn ids_go_by_falling_count_and_then_by_token() {
+        let config = config(LraDataset::Text, [1, 0, 1]);
+        let counts = [('z', 20), ('b', 15), ('a', 15), ('q', 14)];
+        let vocabulary = Vocabulary::new(counts, 15, &config).unwrap();
+        assert_eq!(
+            ['z', 'a', 'b', 'q'].map(|c| vocabulary.id(c)),
+            [3, 4, 5, UNKNOWN]
+        );
+    }
+
+    #[test]
+    fn what_only_the_test_split_holds_is_unknown() {
+        let config = config(LraDataset::Listops, [1, 0, 1]);
+        let of = |documents: &[&[u8]]| {
+            let mut examples = Examples::new(1);
+            documents.iter().for_each(|d| examples.push(&[d], 0));
+            examples
+        };
+        let mut splits = Splits {
+            train: of(&[&[7, 7, RAW_END], &[9, RAW_END]]),
+            val: of(&[]),
+            test: of(&[&[9, 8, RAW_END]]),
+            warnings: Vec::new(),
+        };
+        encode(&mut splits, &config).unwrap();
+        assert_eq!(splits.train, of(&[&[3, 3, END], &[4, END]]));
+        assert_eq!(splits.test, of(&[&[4, UNKNOWN, END]]));
+    }
+
+    #[test]
+    fn a_table_that_is_too_small_is_refused_with_both_numbers() {
+        let config = config(LraDataset::Listops, [1, 0, 1]);
+        let refused = |n: u32| {
+            let counts = (0..n).map(|i| (i, 1));
+            let message = Vocabulary::new(counts, 1, &config).err().unwrap();
+            message.to_string()
+        };
+        assert!(Vocabulary::new((0..15).map(|i| (i, 1)), 1, &config).is_ok());
+        let message = refused(16);
+        assert!(
+            message.contains("--vocab-size 18") && message.contains("have 19 tokens"),
+            "{message}"
+        );
+        assert!(refused(400).contains("256 is the most"));
+    }
+}

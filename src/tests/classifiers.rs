@@ -1,0 +1,199 @@
+//! What the mixers do for classifiers: inner widths, options and dropout that a language model does
+//! without.
+
+use crate::initial::{case, values};
+use crate::world::{distance, flat, request, Case};
+use candle_core::Tensor;
+use dsf::config::{
+    ClassifierConfig, Dual, Head, Input, Loss, ModelConfig, Pool, Protocol, RunConfig,
+};
+use dsf::mixers::{find, Mixer};
+use dsf::nn::{Cx, Scheme};
+use dsf::ops;
+
+#[test]
+fn an_inner_width_is_a_multiple_of_d_rounded_down() {
+    for (mixer, variant) in [
+        ("mamba", "block"),
+        ("rg-lru", "hawk"),
+        ("qlstm", "reference"),
+        ("qlstm-reversed", "reference"),
+    ] {
+        for (expand, width) in [(0.09, 1), (1.0, 12), (2.3, 27)] {
+            let mut case = case(mixer, variant);
+            case.config.expand = Some(expand);
+            case.entry.check_sizes(&case.config).unwrap();
+            let start = values(&case, Scheme::Gpt);
+            assert_eq!(start["wout"].dims(), [12, width], "{mixer}");
+            let numbers = start.values().flat_map(flat).collect::<Vec<f64>>();
+            assert!(numbers.iter().all(|x| x.is_finite()), "{mixer} {width}");
+            agrees_with_its_steps(&case);
+        }
+        let mut two = case(mixer, variant);
+        two.config.expand = Some(2.0);
+        let usual = values(&case(mixer, variant), Scheme::Gpt);
+        for (name, value) in values(&two, Scheme::Gpt) {
+            assert_eq!(flat(&value), flat(&usual[&name]), "{mixer} {name}");
+        }
+    }
+}
+
+fn agrees_with_its_steps(case: &Case) {
+    let (mixer, _) = case.build();
+    let x = case.input(2, 9);
+    let whole = mixer.forward(&x, &Cx::eval()).unwrap();
+    let steps = mixer.recurrent().unwrap();
+    let mut state = steps.init(2).unwrap();
+    assert_eq!(state.size(), mixer.state_size(9), "{case}");
+    let step = |i| {
+        let x = x.narrow(1, i, 1).unwrap().squeeze(1).unwrap();
+        steps.step(&x, &mut state).unwrap()
+    };
+    let stepped = Tensor::stack(&(0..9).map(step).collect::<Vec<_>>(), 1).unwrap();
+    assert!(distance(&stepped, &whole) <= 1e-10, "{case}");
+}
+
+#[test]
+fn an_inner_width_that_cannot_be_is_refused_in_one_sentence() {
+    let refusal = |mixer: &str, variant: &str, expand: f64| {
+        let mut case = case(mixer, variant);
+        case.config.expand = Some(expand);
+        case.entry
+            .check_sizes(&case.config)
+            .unwrap_err()
+            .to_string()
+    };
+    for expand in [0.0, -1.0, 0.01, 64.5, f64::NAN, f64::INFINITY] {
+        let said = refusal("mamba", "block", expand);
+        assert!(said.contains("--expand must be at most 64"), "{said}");
+        assert!(said.ends_with(&format!("not {expand}")), "{said}");
+    }
+    for (mixer, variant) in [("s6", "reference"), ("qlstm", "dsf"), ("softmax", "paper")] {
+        let said = refusal(mixer, variant, 2.0);
+        assert!(
+            said.contains("has no inner width; leave --expand out"),
+            "{said}"
+        );
+    }
+}
+
+fn resolved(mixer: &str, change: impl Fn(&mut dsf::model::protocol::Request)) -> RunConfig {
+    let mut request = request(mixer, Protocol::Reference);
+    change(&mut request);
+    request.resolve().unwrap()
+}
+
+#[test]
+fn an_option_whose_default_goes_without_saying_renames_no_run() {
+    let with = |value: &str| {
+        resolved("rg-lru", |r| {
+            r.options.insert("lambda_init".into(), value.into());
+        })
+    };
+    let usual = resolved("rg-lru", |_| ());
+    assert!(usual.model.options.is_empty());
+    assert_eq!(with("exp").id(), usual.id());
+    assert_ne!(with("uniform").id(), usual.id());
+    assert_eq!(with("uniform").model.options["lambda_init"], "uniform");
+    let mut plain = request("rg-lru", Protocol::Reference);
+    plain.variant = Some("paper".into());
+    assert!(plain.resolve().unwrap().model.options.is_empty());
+    plain.options.insert("lambda_init".into(), "exp".into());
+    let said = plain.resolve().unwrap_err().to_string();
+    assert!(
+        said.contains("variant `paper` of rg-lru has no lambda_init; hawk has it"),
+        "{said}"
+    );
+}
+
+#[test]
+fn lambda_spreads_between_its_bounds_in_both_ways() {
+    let lambda = |init: Option<&str>| {
+        let mut case = case("rg-lru", "hawk");
+        case.config.options.clear();
+        if let Some(init) = init {
+            case.config
+                .options
+                .insert("lambda_init".into(), init.into());
+        }
+        flat(&values(&case, Scheme::Gpt)["lam"])
+    };
+    assert_eq!(lambda(None), lambda(Some("exp")));
+    let (even, bent) = (lambda(None), lambda(Some("uniform")));
+    for (lambda, middle) in [(even, -6.661_5), (bent, -5.035_4)] {
+        assert_eq!(lambda.len(), 24);
+        assert!((lambda[0] + 9.0).abs() < 1e-12 && (lambda[23] + 4.323).abs() < 1e-12);
+        assert!(lambda.windows(2).all(|w| w[0] < w[1]));
+        let between = (lambda[11] + lambda[12]) / 2.0;
+        assert!((between - middle).abs() < 0.02, "{between}");
+    }
+}
+
+fn classifier() -> ClassifierConfig {
+    ClassifierConfig {
+        input: Input::Embedding,
+        mlp_width: 8,
+        dropout: 0.0,
+        lambda_skip: false,
+        pool: Pool::Mean,
+        mask: false,
+        head: Head::Mlp,
+        dual: Dual::Logits,
+        loss: Loss::Ce,
+    }
+}
+
+fn with_classifier(case: &mut Case) {
+    let config: &mut ModelConfig = &mut case.config;
+    config.classifier = Some(classifier());
+}
+
+#[test]
+fn classifiers_drop_outputs_where_there_is_no_softmax() {
+    const P: f64 = 0.4;
+    for (mixer, heads) in [
+        ("softmax", 1),
+        ("linear", 1),
+        ("linear", 3),
+        ("generalized-linear", 1),
+        ("normalized", 3),
+        ("normalized-softplus", 1),
+    ] {
+        // The variant without an output projection: what is dropped is seen.
+        let mut case = Case::new(find(mixer).unwrap(), "paper", heads);
+        case.config.attn_dropout = P;
+        let weights = case.build().0;
+        with_classifier(&mut case);
+        let outputs = case.build().0;
+        let x = case.input(3, 40);
+        let run = |m: &dyn Mixer, cx: &Cx| m.forward(&x, cx).unwrap();
+        let cx = Cx::train(1, 5);
+        let (exact, got) = (run(&*outputs, &Cx::eval()), run(&*outputs, &cx));
+        assert_eq!(
+            distance(&exact, &run(&*weights, &Cx::eval())),
+            0.0,
+            "{case}"
+        );
+        if mixer == "softmax" {
+            assert_eq!(distance(&got, &run(&*weights, &cx)), 0.0, "{case}");
+            continue;
+        }
+        assert!(distance(&got, &run(&*weights, &cx)) > 1e-3, "{case}");
+        let mask = cx.mask("attention", P).unwrap();
+        let wanted = ops::dropout(&exact, mask).unwrap();
+        assert!(distance(&got, &wanted) <= 1e-12, "{case}");
+        let zeros = flat(&got).iter().filter(|y| **y == 0.0).count() as f64;
+        assert!(
+            (zeros / (3.0 * 40.0 * 12.0) - P).abs() < 0.05,
+            "{case}: {zeros}"
+        );
+        let mut projected = Case::new(case.entry, "reference", heads);
+        projected.config.attn_dropout = P;
+        with_classifier(&mut projected);
+        let behind = run(&*projected.build().0, &cx);
+        assert!(
+            flat(&behind).iter().all(|y| *y != 0.0),
+            "{case}: projected after it"
+        );
+    }
+}

@@ -1,0 +1,122 @@
+//! Initial values of linear maps by scheme, and how many numbers mixers of the classifiers have.
+
+use crate::world::{flat, parameters, Case};
+use candle_core::{DType, Device, Tensor};
+use dsf::mixers::find;
+use dsf::nn::{Params, Scheme};
+use std::collections::BTreeMap;
+
+/// A mixer with one head.
+pub fn case(mixer: &str, variant: &str) -> Case {
+    Case::new(find(mixer).unwrap(), variant, 1)
+}
+
+/// Initial values by name.
+pub fn values(case: &Case, scheme: Scheme) -> BTreeMap<String, Tensor> {
+    let params = parameters().with_scheme(scheme);
+    case.mixer(&params);
+    let vars = params.vars().into_iter();
+    vars.map(|(name, var)| (name, var.as_detached_tensor()))
+        .collect()
+}
+
+/// The first number of some parameters with seed 3, before there were schemes.
+const FIRST: [(&str, &str, &str, f64); 6] = [
+    ("softmax", "reference", "wq", 0.029220437143586322),
+    ("linear", "reference", "wout", -0.0006004874391368224),
+    ("normalized", "paper", "wn", 0.021975811824250166),
+    ("ssd", "reference", "wu", -0.032537878220225316),
+    ("rg-lru", "hawk", "wgates", -0.006774428240548662),
+    ("qlstm", "reference", "win", 0.008119065879555833),
+];
+
+/// Whether a parameter is no linear map, or one with a start of its own in every scheme.
+fn starts_alone(case: &Case, name: &str) -> bool {
+    let always = ["a_log", "bdt", "lam", "conv_w", "conv_b", "dskip", "alpha"];
+    let recurrent =
+        case.entry.name == "lstm" && (name == "bf" || name.len() == 2 && &name[..1] != "b");
+    let step = case.entry.name == "mamba" && name == "wdt";
+    always.contains(&name) || recurrent || step
+}
+
+#[test]
+fn the_language_model_starts_from_the_numbers_it_always_started_from() {
+    let first = |mixer: &str, variant: &str, name: &str| {
+        flat(&values(&case(mixer, variant), Scheme::Gpt)[name])[0]
+    };
+    for (mixer, variant, name, expected) in FIRST {
+        let got = first(mixer, variant, name);
+        let apart = (got - expected).abs();
+        assert!(
+            apart <= 1e-15 * expected.abs(),
+            "{mixer} {variant} {name}: {got:e}"
+        );
+    }
+}
+
+#[test]
+fn every_linear_map_follows_the_scheme_and_nothing_else_does() {
+    for case in Case::all() {
+        let [gpt, torch, fan_in] =
+            [Scheme::Gpt, Scheme::Torch, Scheme::FanIn].map(|scheme| values(&case, scheme));
+        for (name, usual) in gpt {
+            let place = format!("{case}: {name}");
+            let (a, b, c) = (flat(&usual), flat(&torch[&name]), flat(&fan_in[&name]));
+            if starts_alone(&case, &name) {
+                assert!(a == b && a == c, "{place}");
+                continue;
+            }
+            let bias = usual.rank() == 1;
+            assert_eq!(a.iter().all(|x| *x == 0.0), bias, "{place}");
+            assert_eq!(c.iter().all(|x| *x == 0.0), bias, "{place}");
+            assert!(bias || a != c, "{place}");
+            let reads = match usual.dims() {
+                [_, reads] => *reads,
+                _ if name == "bgates" => 2 * case.config.d_model,
+                _ => case.config.d_model,
+            };
+            let edge = (reads as f64).powf(-0.5);
+            assert!(b.iter().all(|x| x.abs() <= edge && *x != 0.0), "{place}");
+            let largest = b.iter().fold(0f64, |m, x| m.max(x.abs()));
+            assert!(b.len() < 30 || largest > 0.9 * edge, "{place}: {largest}");
+        }
+    }
+}
+
+/// Numbers of one mixer at sizes d, n and, where it widens, `expand`.
+fn count(mixer: &str, d: usize, n: usize, expand: Option<f64>) -> usize {
+    let mut case = case(mixer, find(mixer).unwrap().variants[0]);
+    let config = &mut case.config;
+    (config.d_model, config.d_state, config.expand) = (d, n, expand);
+    let params = Params::seeded(0, DType::F32, &Device::Cpu);
+    case.mixer(&params);
+    params.count()
+}
+
+#[test]
+fn mamba_has_the_parameters_of_the_released_classifiers() {
+    let pairs = 4 * 512 + 512 + 512 * 256 + 256 + 256 * 2 + 2;
+    for (layers, d, expand, classes, further, total) in [
+        (10, 64, 3.0, 10, 0, 851_348),
+        (6, 64, 2.5, 2, 0, 433_992),
+        (6, 256, 1.5, 2, pairs, 3_229_706),
+        (2, 256, 2.0, 10, 0, 1_290_252),
+        (6, 128, 4.0, 2, 0, 2_040_328),
+    ] {
+        let glu = 2 * d * d + 2 * d;
+        let block = count("mamba", d, 64, Some(expand)) + glu + 2 * d + 1;
+        let got = layers * block + 2 * d + d * classes + classes + further;
+        assert_eq!(got, total, "{layers} layers, d = {d}, expand {expand}");
+    }
+}
+
+#[test]
+fn the_cores_without_a_gate_have_the_parameters_of_the_released_classifiers() {
+    let (d, n) = (128, 64);
+    let rank = d / 16;
+    let s6 = d * (rank + 2 * n) + rank * d + d + n * d + d + d * d;
+    assert_eq!(count("s6", d, n, None), s6);
+    let heads = 1;
+    let ssd = d * (d + 2 * n + heads) + 3 * heads + d * d;
+    assert_eq!(count("ssd-mamba2", d, n, None), ssd);
+}
