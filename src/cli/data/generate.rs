@@ -47,7 +47,7 @@ struct Listops {
 
 #[derive(Args)]
 struct Pathfinder {
-    /// Pictures, which a run deals out to its splits by lot.
+    /// Pictures; a run deals them out by lot, a tenth each to validation and test.
     #[arg(long, value_name = "N", default_value_t = 200_000)]
     examples: usize,
     #[command(flatten)]
@@ -106,9 +106,9 @@ impl Job {
 
     fn pathfinder(given: &Pathfinder) -> Result<Self> {
         let n = given.examples;
-        if !(10..=10_000_000).contains(&n) {
+        if !(10..=10_000_000).contains(&n) || n % 10 != 0 {
             return Err(Error::usage(format!(
-                "--examples must be 10 to 10000000, not {n}"
+                "--examples must be a multiple of 10 up to 10000000, not {n}"
             )));
         }
         let tenth = n / 10;

@@ -72,7 +72,7 @@ fn sizes_without_sense_are_refused_by_their_flag_and_make_nothing() {
         ("listops --seq-len 20000", "--seq-len"),
         ("listops --seq-len 3", "--seq-len"),
         ("listops --train-examples 0", "--train-examples"),
-        ("pathfinder --examples 9", "--examples must be 10"),
+        ("pathfinder --examples 9", "--examples must be a multiple"),
         ("text", "text"),
     ];
     for (arguments, needle) in refused {

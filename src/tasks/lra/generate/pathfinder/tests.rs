@@ -20,7 +20,7 @@ fn distance(a: Point, b: Point) -> f64 {
 fn followed(snake: &Snake) -> Point {
     let mut at = snake.paddles[0].start;
     for paddle in &snake.paddles[1..] {
-        if distance(at, paddle.start) > 8.0 {
+        if distance(at, paddle.start) > 9.5 {
             break;
         }
         at = paddle.start;
@@ -138,7 +138,7 @@ fn splits_are_consecutive_pictures() {
     assert_eq!(splits.train.document(5, 0), all[5].pixels);
     assert_eq!(splits.val.document(0, 0), all[6].pixels);
     assert_eq!(splits.test.label(2), all[10].label);
-    assert_eq!(splits.fingerprint(), "");
+    assert_eq!(splits.fingerprint(), "b400ae5b0ee0");
 }
 
 #[test]
@@ -151,7 +151,7 @@ fn written_files_load_with_every_picture_and_its_label() {
     };
     write(7, 1010, dir.path(), &mut progress).unwrap();
     assert_eq!(told, 1010);
-    let config = testing::config(LraDataset::Pathfinder, [800, 100, 110]);
+    let config = testing::config(LraDataset::Pathfinder, [808, 101, 101]);
     let target = tempfile::tempdir().unwrap();
     let level = target.path().join(FOLDER);
     std::fs::create_dir_all(level.parent().unwrap()).unwrap();
@@ -167,16 +167,4 @@ fn written_files_load_with_every_picture_and_its_label() {
     let mut drawn: Vec<(&[u8], u8)> = pictures.iter().map(|p| (&p.pixels[..], p.label)).collect();
     drawn.sort_unstable();
     assert_eq!(read, drawn);
-}
-
-#[test]
-#[ignore = "a measurement, and pictures to look at"]
-fn dump() {
-    let began = std::time::Instant::now();
-    let pictures = pictures(0, 0..2000);
-    println!("{:?}", began.elapsed());
-    let bytes: Vec<u8> = pictures.iter().flat_map(|p| p.pixels).collect();
-    std::fs::write("/tmp/gen_ours.bin", bytes).unwrap();
-    let labels: Vec<u8> = pictures.iter().map(|p| p.label).collect();
-    std::fs::write("/tmp/gen_labels.bin", labels).unwrap();
 }
