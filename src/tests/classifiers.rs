@@ -135,6 +135,7 @@ fn classifier() -> ClassifierConfig {
         mlp_width: 8,
         dropout: 0.0,
         lambda_skip: false,
+        pad_to_longest: false,
         pool: Pool::Mean,
         mask: false,
         head: Head::Mlp,
