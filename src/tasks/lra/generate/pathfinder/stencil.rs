@@ -83,7 +83,7 @@ impl Stencil {
 }
 
 /// Whether some cell at `offsets` from it lies in the picture, for each cell: the corners decide.
-fn reaches_every_cell(offsets: &Vec<(i32, i32)>) -> bool {
+fn reaches_every_cell(offsets: &[(i32, i32)]) -> bool {
     let last = SIDE as i32 - 1;
     let corners = [(0, 0), (0, last), (last, 0), (last, last)];
     corners.iter().all(|&(y, x)| {
