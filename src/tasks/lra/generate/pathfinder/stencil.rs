@@ -74,9 +74,10 @@ impl Stencil {
         let full = footprint.iter().filter(|(_, level)| *level == u8::MAX);
         let moved = full.map(|((dy, dx), _)| (dy + 1, dx + 1));
         let first = moved.filter(|(dy, dx)| *dy <= window && *dx <= window);
+        let first: Vec<_> = first.collect();
         Self {
             line: reduced(&fine),
-            first: Some(first.collect()).filter(|first| reaches_every_cell(first)),
+            first: reaches_every_cell(&first).then_some(first),
             footprint,
         }
     }
