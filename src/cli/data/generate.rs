@@ -75,7 +75,13 @@ pub(super) fn main(arguments: Arguments, global: &Global) -> Result<u8> {
     job.check()?;
     use_threads(global.threads()?);
     let root = place.data_dir.clone().map_or_else(cache::lra, Ok)?;
-    let folder = job.write(&root, place.force, global)?;
+    let folder = match job.write(&root, place.force, global) {
+        Err(Error::Interrupted) => {
+            print::talk("stopped by a signal; nothing was written, the same command begins anew");
+            return Ok(exit::STOPPED);
+        }
+        written => written?,
+    };
     print::line(&job.conclusion(&folder, &place, global.json))?;
     Ok(exit::DONE)
 }
@@ -106,7 +112,7 @@ impl Job {
 
     fn pathfinder(given: &Pathfinder) -> Result<Self> {
         let n = given.examples;
-        if !(10..=10_000_000).contains(&n) || n % 10 != 0 {
+        if !(10..=10_000_000).contains(&n) || !n.is_multiple_of(10) {
             return Err(Error::usage(format!(
                 "--examples must be a multiple of 10 up to 10000000, not {n}"
             )));
@@ -169,9 +175,7 @@ impl Job {
         let mut tell = |more: usize| {
             bar.inc(more as u64);
             if raised(&stop) {
-                return Err(Error::usage(
-                    "stopped by a signal; nothing was written, the same command begins anew",
-                ));
+                return Err(Error::Interrupted);
             }
             Ok(())
         };
