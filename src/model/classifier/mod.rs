@@ -89,12 +89,13 @@ impl Classifier {
         labels: &Tensor,
         cx: &Cx,
     ) -> Result<Classified> {
-        let logits = self.logits(tokens, lengths, cx)?.to_dtype(DType::F32)?;
+        let logits = self.logits(tokens, lengths, cx)?;
+        let logits = logits.to_dtype(at_least_f32(logits.dtype()))?;
         let logits = match self.config.loss {
             Loss::Ce => logits,
             Loss::DoubleSoftmax => candle_nn::ops::softmax(&logits, 1)?,
         };
-        let identity = Tensor::eye(self.classes, DType::F32, logits.device())?;
+        let identity = Tensor::eye(self.classes, logits.dtype(), logits.device())?;
         ops::cross_entropy(&logits.unsqueeze(1)?, &identity, labels)
     }
 
@@ -133,11 +134,20 @@ impl Classifier {
                 scale,
                 shift,
             } => {
-                let x = tokens.to_dtype(DType::F32)?.affine(*scale, *shift)?;
+                let x = tokens.to_dtype(at_least_f32(weight.dtype()))?;
+                let x = x.affine(*scale, *shift)?;
                 let x = linear(&x.unsqueeze(2)?, weight, Some(bias))?;
                 x.to_dtype(self.activations)
             }
         }
+    }
+}
+
+/// What stays exact: numbers and losses of narrower layers are f32.
+fn at_least_f32(layers: DType) -> DType {
+    match layers {
+        DType::F64 => DType::F64,
+        _ => DType::F32,
     }
 }
 
