@@ -1,5 +1,6 @@
 //! `dsf data generate`: ListOps and Pathfinder of our own as files.
 
+use super::stand_in;
 use crate::cache;
 use crate::cli::device::use_threads;
 use crate::cli::{exit, print, raised, stop_flag, Global};
@@ -25,6 +26,8 @@ enum What {
     Listops(Listops),
     /// Two discs among dashed paths, whether one path joins them: PNG files and their labels.
     Pathfinder(Pathfinder),
+    /// Halves of articles, whether both are of one: stands in for pairs of papers.
+    Retrieval(stand_in::Arguments),
 }
 
 #[derive(Args)]
@@ -50,6 +53,9 @@ struct Pathfinder {
     /// Pictures; a run deals them out by lot, a tenth each to validation and test.
     #[arg(long, value_name = "N", default_value_t = 200_000)]
     examples: usize,
+    /// Paddles of the long paths: 6, 9 or 14, the released levels [default: 14].
+    #[arg(long, value_name = "N")]
+    contour_length: Option<usize>,
     #[command(flatten)]
     place: Place,
 }
@@ -71,6 +77,7 @@ pub(super) fn main(arguments: Arguments, global: &Global) -> Result<u8> {
     let (job, place) = match arguments.what {
         What::Listops(given) => (Job::listops(&given), given.place),
         What::Pathfinder(given) => (Job::pathfinder(&given)?, given.place),
+        What::Retrieval(given) => return stand_in::main(given, global),
     };
     job.check()?;
     use_threads(global.threads()?);
@@ -119,6 +126,7 @@ impl Job {
         }
         let tenth = n / 10;
         let config = LraConfig {
+            contour_length: given.contour_length,
             data_seed: given.place.data_seed,
             ..config(LraDataset::Pathfinder, [n - 2 * tenth, tenth, tenth])
         };
@@ -136,8 +144,11 @@ impl Job {
         ];
         let other = sizes.iter().filter(|(_, size, official)| size != official);
         let sizes = other.map(|(flag, size, _)| format!(" {flag} {size}"));
+        let level = config
+            .contour_length
+            .map(|n| format!(" --contour-length {n}"));
         Self {
-            sizes: sizes.collect(),
+            sizes: sizes.chain(level).collect(),
             config,
         }
     }
@@ -153,7 +164,7 @@ impl Job {
 
     /// Makes the files below `root` and gives their folder.
     fn write(&self, root: &Path, force: bool, global: &Global) -> Result<PathBuf> {
-        let folder = root.join(generate::folder(self.config.dataset).unwrap_or(Path::new("")));
+        let folder = root.join(generate::folder(&self.config));
         let known = [
             "basic_train.tsv",
             "basic_val.tsv",
@@ -188,7 +199,8 @@ impl Job {
     fn fill(&self, folder: &Path, progress: Progress) -> Result<()> {
         match self.config.dataset {
             LraDataset::Pathfinder => {
-                pathfinder::write(self.config.data_seed, self.examples(), folder, progress)
+                let drawn = (self.config.data_seed, self.config.contour_length());
+                pathfinder::write(drawn, self.examples(), folder, progress)
             }
             _ => listops::write(&self.config, folder, progress),
         }
@@ -222,6 +234,7 @@ fn config(
     LraConfig {
         dataset,
         data: Generator::Native,
+        contour_length: None,
         data_seed: 0,
         vocab_size: dataset.vocab_size(),
         seq_len: dataset.seq_len(),
