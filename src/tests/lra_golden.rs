@@ -232,6 +232,26 @@ fn every_golden_classifier_is_looked_at() {
 }
 
 #[test]
+fn documents_meet_in_the_width_of_the_config_and_in_512_beside_hawk() {
+    for (mixer, m) in [("softmax", 6), ("s6", 6), ("rg-lru", 512)] {
+        let params = Params::seeded(3, DType::F32, &Device::Cpu);
+        let asked = asked(mixer, LraDataset::Retrieval);
+        let asked = Asked {
+            n: Some(8),
+            heads: Some(1),
+            ..asked
+        };
+        built(&asked.resolve(Task::Lra).unwrap(), &params);
+        let shape = |name: &str| {
+            let found = params.vars().into_iter().find(|(of, _)| of == name);
+            found.unwrap().1.dims().to_vec()
+        };
+        assert_eq!(shape("match.w1"), [m, 4], "{mixer}");
+        assert_eq!(shape("match.w2"), [m / 2, m], "{mixer}");
+    }
+}
+
+#[test]
 fn no_hidden_row_knows_a_later_token() {
     const LEN: usize = 70;
     let layouts = [Protocol::Reference, Protocol::Paper];
