@@ -53,7 +53,7 @@ struct Pathfinder {
     /// Pictures; a run deals them out by lot, a tenth each to validation and test.
     #[arg(long, value_name = "N", default_value_t = 200_000)]
     examples: usize,
-    /// Paddles of the long paths: 6, 9 or 14, the released levels [default: 14].
+    /// Paddles of the long paths, 3 to 14; the released levels have 6, 9 and 14 [default: 14].
     #[arg(long, value_name = "N")]
     contour_length: Option<usize>,
     #[command(flatten)]

@@ -13,7 +13,7 @@ pub struct ClassifierFlags {
     /// Task of the Long Range Arena [default: listops; all five in `dsf sweep`].
     #[arg(long, value_delimiter = ',', value_name = "NAME", help_heading = CLASSIFIERS)]
     pub dataset: Vec<LraDataset>,
-    /// Paddles of Pathfinder's long paths: 6, 9 or 14, its levels [default: 14].
+    /// Paddles of Pathfinder's long paths: 6, 9 or 14 in its released levels, 3 to 14 in ours [default: 14].
     #[arg(long, value_delimiter = ',', value_name = "N", value_parser = whole::<usize>, help_heading = CLASSIFIERS, allow_negative_numbers = true)]
     pub contour_length: Vec<usize>,
     /// Validation examples, which choose the epoch; 0 is none [default: the official split's].

@@ -11,12 +11,10 @@ use std::fs;
 use std::path::{Component, Path, PathBuf};
 
 /// The folder of a level, by the paddles of its long paths.
-pub(super) fn level(contour_length: usize) -> Option<&'static str> {
+pub(super) fn level(contour_length: usize) -> String {
     match contour_length {
-        6 => Some("curv_baseline"),
-        9 => Some("curv_contour_length_9"),
-        14 => Some("curv_contour_length_14"),
-        _ => None,
+        6 => "curv_baseline".to_owned(),
+        paddles => format!("curv_contour_length_{paddles}"),
     }
 }
 
@@ -39,8 +37,8 @@ struct Listed {
 /// # Errors
 /// A file that is missing or is not what it should be, by its name and line; sizes beyond what was found.
 pub(super) fn load(config: &LraConfig, dir: &Path) -> Result<Splits> {
-    let level = level(config.contour_length()).unwrap_or_default();
-    let level = place::find(dir, LraDataset::Pathfinder, &[level])?.join(level);
+    let level = level(config.contour_length());
+    let level = place::find(dir, LraDataset::Pathfinder, &[&level])?.join(level);
     let (listed, warnings) = without_empty(list(&level)?)?;
     let order = permutation(listed.len());
     let tenth = tenth(listed.len());

@@ -5,6 +5,7 @@ mod data;
 mod errors;
 mod generate;
 mod golden;
+mod lra;
 mod recovery;
 mod report;
 mod runs;

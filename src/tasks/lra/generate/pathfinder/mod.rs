@@ -26,8 +26,7 @@ use std::path::{Path, PathBuf};
 
 /// Where the files of a level lie under a data folder.
 pub fn folder(contour_length: usize) -> PathBuf {
-    let level = pathfinder::level(contour_length).unwrap_or_default();
-    Path::new("pathfinder/pathfinder32").join(level)
+    Path::new("pathfinder/pathfinder32").join(pathfinder::level(contour_length))
 }
 
 /// Length of a paddle and free space before and behind it, in pixels.

@@ -1,0 +1,190 @@
+//! `dsf lra`, and its data from `dsf data generate` or from a folder.
+
+use super::{numbers, World};
+use std::fmt::Write;
+use std::fs;
+
+const SMOKE: &str = "lra --preset smoke --dataset listops --seq-len 128 --train-examples 60 \
+                     --val-examples 20 --test-examples 20";
+
+#[test]
+fn a_run_says_its_accuracies_beside_that_of_the_commonest_answer() {
+    let world = World::new();
+    let said = world.dsf(&format!("{SMOKE} --mixer mamba")).ok();
+    assert!(said.starts_with("mamba on LRA listops: "), "{said}");
+    assert!(said.contains("where validation was best (epoch "), "{said}");
+    assert!(said.contains("the commonest answer alone scores"), "{said}");
+    assert!(said.contains("next:    dsf report --table 3"), "{said}");
+    let summary = fs::read_to_string(world.path("results/lra.csv")).unwrap();
+    let mut reader = csv::Reader::from_reader(summary.as_bytes());
+    let header = reader.headers().unwrap().clone();
+    let row = reader.records().next().unwrap().unwrap();
+    let value = |name: &str| row[header.iter().position(|h| h == name).unwrap()].to_owned();
+    assert_eq!(
+        (value("task"), value("dataset")),
+        ("lra".into(), "listops".into())
+    );
+    assert_eq!(
+        (value("input"), value("loss")),
+        ("scalar".into(), "double-softmax".into())
+    );
+    assert_eq!(value("data_digest").len(), 12);
+    for number in [
+        "accuracy",
+        "best_accuracy",
+        "selected_accuracy",
+        "val_accuracy",
+        "majority",
+    ] {
+        assert!(value(number).parse::<f64>().is_ok(), "{number}");
+    }
+    let again = world.dsf(&format!("{SMOKE} --mixer mamba")).ok();
+    assert!(again.contains("It was trained before"), "{again}");
+}
+
+#[test]
+fn the_same_command_gives_the_same_bits_on_one_thread_and_on_two() {
+    let world = World::new();
+    for (out, threads) in [("a", 1), ("b", 2)] {
+        let line =
+            format!("{SMOKE} --mixer linear --micro-batch 5 --out {out} --threads {threads}");
+        world.dsf(&line).ok();
+    }
+    assert_eq!(numbers(&world.only_run("a")), numbers(&world.only_run("b")));
+}
+
+#[test]
+fn a_sweep_trains_datasets_and_mixers() {
+    let world = World::new();
+    let line = format!("sweep --task {SMOKE} --mixer softmax,s6 --protocol matched --epochs 1");
+    let said = world.dsf(&line).ok();
+    assert!(said.contains("2 finished"), "{said}");
+    assert_eq!(world.runs("results").len(), 2);
+    let plan = world.dsf("sweep --task lra --preset smoke --dataset listops,pathfinder --dry-run");
+    assert!(plan.ok().contains("10 runs"));
+}
+
+#[test]
+fn missing_data_is_named_with_the_way_to_it() {
+    let world = World::new();
+    fs::create_dir(world.path("none")).unwrap();
+    for (dataset, file) in [
+        ("text", "train-00000-of-00001.parquet"),
+        ("retrieval", "new_aan_pairs.train.tsv"),
+        ("image", "data_batch_1.bin"),
+        ("listops --data files", "basic_train.tsv"),
+        ("pathfinder --data files", "curv_contour_length_14"),
+    ] {
+        let said = world.dsf(&format!(
+            "lra --preset smoke --dataset {dataset} --data-dir none"
+        ));
+        assert_eq!(said.code, 2, "{dataset}: {}", said.err);
+        let name = dataset.split(' ').next().unwrap();
+        let remedy = format!("dsf data fetch lra --dataset {name}");
+        assert!(
+            said.err.contains(file) && said.err.contains(&remedy),
+            "{}",
+            said.err
+        );
+        assert!(!world.path("results/lra.csv").exists());
+    }
+}
+
+#[test]
+fn each_task_speaks_of_its_own_flags() {
+    let world = World::new();
+    let (mqar, lra) = (world.dsf("mqar --help").ok(), world.dsf("lra --help").ok());
+    assert!(
+        mqar.contains("--kv-pairs") && !mqar.contains("--dataset"),
+        "{mqar}"
+    );
+    assert!(
+        lra.contains("--dataset") && !lra.contains("--kv-pairs"),
+        "{lra}"
+    );
+    let said = world.dsf("lra --kv-pairs 4");
+    assert_eq!(said.code, 2);
+    assert!(
+        said.err
+            .contains("--kv-pairs means nothing to the task lra"),
+        "{}",
+        said.err
+    );
+    let said = world.dsf("mqar --pool max");
+    assert!(
+        said.err.contains("--pool means nothing to the task mqar"),
+        "{}",
+        said.err
+    );
+}
+
+#[test]
+fn articles_stand_in_for_papers() {
+    let world = World::new();
+    let mut text = String::new();
+    for article in 0..12 {
+        write!(text, " = Article {article} = \n\n").unwrap();
+        for line in 0..30 {
+            writeln!(
+                text,
+                " The {article}th of them says the same {line} times . "
+            )
+            .unwrap();
+        }
+    }
+    fs::write(world.path("articles.txt"), text).unwrap();
+    let sizes = "--train-examples 24 --val-examples 8 --test-examples 8";
+    let line = format!("data generate retrieval --from articles.txt --data-dir d {sizes}");
+    let said = world.dsf(&line).ok();
+    assert!(
+        said.contains("they stand in for the task's papers"),
+        "{said}"
+    );
+    let again = world.dsf(&line);
+    assert!(
+        again.code == 2 && again.err.contains("--force"),
+        "{}",
+        again.err
+    );
+    let train = "lra --preset smoke --dataset retrieval --data-dir d --seq-len 200 --epochs 1";
+    for more in ["--mixer softmax", "--mixer mamba --dual features"] {
+        world.dsf(&format!("{train} {sizes} {more}")).ok();
+    }
+    let said = world.dsf("data generate retrieval --from none.txt --data-dir e");
+    assert!(
+        said.code != 0 && said.err.contains("none.txt"),
+        "{}",
+        said.err
+    );
+    assert!(!world.path("e/retrieval").exists());
+}
+
+/// Training losses of the first and the last epoch.
+fn losses(world: &World) -> [f64; 2] {
+    let rows = numbers(&world.only_run("results"));
+    let loss = |row: &str| row.split(',').nth(1).unwrap().parse().unwrap();
+    [loss(&rows[1]), loss(rows.last().unwrap())]
+}
+
+#[test]
+fn every_task_learns_something_from_real_files_within_seconds() {
+    let Ok(data) = std::env::var("DSF_TEST_DATA") else {
+        println!("skipped: DSF_TEST_DATA is not set");
+        return;
+    };
+    for (dataset, folder) in [
+        ("listops --data files", "listops-generated"),
+        ("text", "imdb"),
+        ("image", "cifar-10/jpeg-decoded"),
+        ("pathfinder --data files", "pathfinder32-generated"),
+    ] {
+        let world = World::new();
+        let line = format!(
+            "lra --preset smoke --dataset {dataset} --data-dir {data}/{folder} --mixer mamba \
+             --protocol matched --lr 3e-3"
+        );
+        world.dsf(&line).ok();
+        let [first, last] = losses(&world);
+        assert!(last < first, "{dataset}: {first} to {last}");
+    }
+}
