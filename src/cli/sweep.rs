@@ -12,7 +12,7 @@ use crate::sweep::{
 use clap::Args;
 use indicatif::{ProgressBar, ProgressStyle};
 use serde_json::json;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io::{self, IsTerminal};
 use std::path::PathBuf;
 use std::time::Instant;
@@ -273,28 +273,29 @@ fn finished(row: &Row) -> String {
 }
 
 fn conclusion(tally: &Tally, plan: &Plan, store: &Store, global: &Global) -> String {
-    let mut parts = vec![format!("{} finished", tally.finished)];
-    for (count, what) in [
+    let failed_before = "failed before (--retry-failed tries them again)";
+    let others = [
         (tally.failed, "failed"),
         (tally.done_before, "done before"),
-        (
-            tally.failed_before,
-            "failed before (--retry-failed tries them again)",
-        ),
+        (tally.failed_before, failed_before),
         (tally.busy, "in the hands of another process"),
-    ] {
-        if count > 0 {
-            parts.push(format!("{count} {what}"));
-        }
-    }
+    ];
+    let mut parts = vec![format!("{} finished", tally.finished)];
+    let others = others.iter().filter(|(count, _)| *count > 0);
+    parts.extend(others.map(|(count, what)| format!("{count} {what}")));
     let runs = counted(tally.settled(), "run");
-    let task = plan.runs.first().map_or("mqar", |run| run.task.name());
-    let summary = store.summary_path(task);
-    let table = if task == "lra" { " --table 3" } else { "" };
+    let tasks: BTreeSet<&str> = plan.runs.iter().map(|run| run.task.name()).collect();
+    let summaries = tasks.iter().map(|task| store.summary_path(task));
+    let summaries: Vec<String> = summaries.map(|path| path.display().to_string()).collect();
+    let report = |task: &&str| {
+        let table = if *task == "lra" { " --table 3" } else { "" };
+        format!("dsf report{table}{}", global.out_flag())
+    };
+    let reports: Vec<String> = tasks.iter().map(report).collect();
     format!(
-        "{runs}: {}.\nresults: {}\nnext:    dsf report{table}{}",
+        "{runs}: {}.\nresults: {}\nnext:    {}",
         parts.join(", "),
-        summary.display(),
-        global.out_flag()
+        summaries.join(", "),
+        reports.join(", ")
     )
 }
