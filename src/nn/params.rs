@@ -109,6 +109,11 @@ impl Params {
         }
     }
 
+    /// The type of the parameters.
+    pub fn dtype(&self) -> DType {
+        self.shared.dtype
+    }
+
     /// The type of activations in layers of these parameters; unless told otherwise, their own.
     pub fn activations(&self) -> DType {
         self.activations

@@ -5,7 +5,7 @@ use std::fs::{self, File};
 use std::io::{ErrorKind, Write};
 use std::path::Path;
 
-const UNFINISHED: &str = ".unfinished-";
+pub(super) const UNFINISHED: &str = ".unfinished-";
 
 /// Puts `bytes` at `path`: a reader, or a machine that loses power, sees the old file or the new
 /// one, never a part.
@@ -31,7 +31,7 @@ fn publish(folder: &Path, path: &Path, bytes: &[u8]) -> std::io::Result<()> {
 }
 
 /// Makes the rename itself durable, where the file system knows how to.
-fn sync_folder(folder: &Path) -> std::io::Result<()> {
+pub(super) fn sync_folder(folder: &Path) -> std::io::Result<()> {
     if cfg!(not(unix)) {
         return Ok(());
     }
@@ -46,7 +46,12 @@ pub(super) fn remove_unfinished(folder: &Path) -> Result<()> {
     for entry in fs::read_dir(folder).map_err(Error::io("read", folder))? {
         let entry = entry.map_err(Error::io("read", folder))?;
         if entry.file_name().to_string_lossy().starts_with(UNFINISHED) {
-            remove_if_present(&entry.path())?;
+            let path = entry.path();
+            if path.is_dir() {
+                fs::remove_dir_all(&path).map_err(Error::io("remove", &path))?;
+            } else {
+                remove_if_present(&path)?;
+            }
         }
     }
     Ok(())

@@ -23,6 +23,7 @@ pub(crate) mod samples;
 mod summary;
 #[cfg(test)]
 mod tests;
+mod unfinished;
 
 pub use columns::{Column, Role, COLUMNS, SCHEMA};
 pub use files::write_atomic;
@@ -31,6 +32,7 @@ pub use result::{Outcome, RunResult, RunStatus};
 pub use row::Row;
 pub use run_dir::{EpochRow, RunDir};
 pub use summary::{read_summary, Scan};
+pub use unfinished::Unfinished;
 
 use crate::config::RunConfig;
 use crate::error::{Error, Result};

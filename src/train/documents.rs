@@ -181,3 +181,6 @@ impl Subject for Documents<'_> {
         })
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -27,8 +27,11 @@ pub(super) fn predicted(op: &str, shape: &Shape, io: DType, way: Way) -> Option<
         "gated_scan" | "gated_scan_reversed" if full => Some(ways(0.55, 0.5, 1.0 / 3.0)),
         "gated_scan_rg_lru" if full => Some(0.4),
         "causal_conv1d" => Some(ways(0.75, 0.65, 2.0 / 5.0)),
-        "layer_norm" | "add_layer_norm" if shape.width > 1024 => Some(0.4),
-        "layer_norm" | "add_layer_norm" => by_width(0.8, 0.5),
+        "layer_norm" | "add_layer_norm" | "rms_norm" if shape.width > 1024 => Some(0.4),
+        "layer_norm" | "add_layer_norm" | "rms_norm" => by_width(0.8, 0.5),
+        "glu_sigmoid" | "glu_gelu" => by_width(0.8, 0.55),
+        "residual" => Some(by_type(0.8, 0.6)),
+        "pool_mean" | "pool_max" => by_width(ways(by_type(0.7, 0.6), 0.8, 1.0 / 3.0), 0.4),
         "dropout" => Some(by_type(0.8, 0.6)),
         "embedding" if wide => Some(ways(0.6, 0.5, 0.5)),
         "softplus_biased" | "add_scaled" | "scale_heads" => {

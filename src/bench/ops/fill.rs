@@ -16,9 +16,11 @@ pub(in crate::bench) enum Fill {
     Harmonics,
     /// Class numbers below this, which no gradient reaches.
     Classes(usize),
+    /// Lengths of sequences, evenly up to this, which no gradient reaches.
+    Lengths(usize),
 }
 
-/// Input `index` of an op on the CPU: f32, and u32 for class numbers. After `distinct` random numbers
+/// Input `index` of an op on the CPU: f32, and u32 for class numbers and lengths. After `distinct` random numbers
 /// they start again, since drawing takes longer than what is timed.
 pub(in crate::bench) fn filled(index: usize, input: &Input, distinct: usize) -> Result<Tensor> {
     let Input { dims, fill, .. } = input;
@@ -31,14 +33,16 @@ pub(in crate::bench) fn filled(index: usize, input: &Input, distinct: usize) -> 
             .collect();
         drawn.iter().copied().cycle().take(count).collect()
     };
+    let whole = |value: &dyn Fn(usize) -> usize| {
+        let values: Vec<u32> = (0..count).map(|i| value(i) as u32).collect();
+        Ok(Tensor::from_vec(values, dims.as_slice(), &Device::Cpu)?)
+    };
     let values: Vec<f32> = match *fill {
         Fill::Normal(std) => draw(&mut |stream| std * stream.normals().0),
         Fill::Uniform(low, high) => draw(&mut |stream| low + (high - low) * stream.uniform()),
         Fill::Harmonics => (0..count).map(|i| -((i % last + 1) as f32)).collect(),
-        Fill::Classes(classes) => {
-            let values: Vec<u32> = (0..count).map(|i| (i % classes) as u32).collect();
-            return Ok(Tensor::from_vec(values, dims.as_slice(), &Device::Cpu)?);
-        }
+        Fill::Classes(classes) => return whole(&|i| i % classes),
+        Fill::Lengths(longest) => return whole(&|i| (longest * (i + 1)).div_ceil(count)),
     };
     Ok(Tensor::from_vec(values, dims.as_slice(), &Device::Cpu)?)
 }

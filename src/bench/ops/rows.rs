@@ -2,7 +2,7 @@
 
 use super::{input, parameter, Fill, Op, Sizes, POINTWISE};
 use crate::bench::floors::{Extent, Passes};
-use crate::ops::{self, Dropout};
+use crate::ops::{self, Dropout, Glu};
 
 pub(super) static OPS: &[Op] = &[
     Op {
@@ -36,10 +36,7 @@ pub(super) static OPS: &[Op] = &[
         name: "dropout",
         sizes: Sizes::Rows,
         about: "x (B, L, d), p = 0.1; elements B L d",
-        run: |x, _| {
-            let (p, key, index) = (0.1, [1, 2], 3);
-            ops::dropout(&x[0], Dropout { p, key, index })
-        },
+        run: |x, _| ops::dropout(&x[0], DROPPED),
         floor: |e| Passes::moves(e.channels(), 2.0, 4.0),
         ..POINTWISE
     },
@@ -105,23 +102,18 @@ pub(super) static OPS: &[Op] = &[
     },
     Op {
         name: "mlp",
-        sizes: Sizes::Wide,
-        about: "x (B, L, d) through n hidden features; elements B L d n",
-        states: true,
-        inputs: |s| {
-            let [up, down] = [[s.states, s.width], [s.width, s.states]];
-            vec![
-                input(s.sequence(s.width), Fill::Normal(1.0)),
-                parameter(up, Fill::Normal(0.1)),
-                parameter([s.states], Fill::Normal(1.0)),
-                parameter(down, Fill::Normal(0.1)),
-                parameter([s.width], Fill::Normal(1.0)),
-            ]
-        },
         run: |x, _| ops::mlp(&x[0], [&x[1], &x[2]], [&x[3], &x[4]], [None; 2]),
-        elements: Extent::elements,
-        floor: |e| Passes::dense(4.0 * e.elements(), 2.0 * e.channels()),
-        ..POINTWISE
+        ..MLP
+    },
+    Op {
+        name: "mlp_dropped",
+        about: "mlp with dropout, p = 0.1, inside and behind; elements B L d n",
+        run: |x, _| {
+            let mask = |index| Dropout { index, ..DROPPED };
+            let masks = [Some(mask(3)), Some(mask(4))];
+            ops::mlp(&x[0], [&x[1], &x[2]], [&x[3], &x[4]], masks)
+        },
+        ..MLP
     },
     Op {
         name: "embedding",
@@ -181,4 +173,73 @@ pub(super) static OPS: &[Op] = &[
         floor: |e| Passes::moves(e.channels(), 4.0, 11.0),
         ..POINTWISE
     },
+    Op {
+        name: "rms_norm",
+        sizes: Sizes::Rows,
+        about: "x (B, L, d), over d; elements B L d",
+        inputs: |s| {
+            let gamma = parameter([s.width], Fill::Uniform(0.5, 1.5));
+            vec![input(s.sequence(s.width), Fill::Normal(1.0)), gamma]
+        },
+        run: |x, _| ops::rms_norm(&x[0], &x[1]),
+        ..POINTWISE
+    },
+    Op {
+        name: "glu_sigmoid",
+        run: |x, _| ops::glu(&x[0], Glu::Sigmoid),
+        ..GLU
+    },
+    Op {
+        name: "glu_gelu",
+        run: |x, _| ops::glu(&x[0], Glu::Gelu),
+        ..GLU
+    },
+    Op {
+        name: "residual",
+        sizes: Sizes::Rows,
+        about: "scale x + branch, all (B, L, d), p = 0.1; elements B L d",
+        inputs: |s| {
+            let x = input(s.sequence(s.width), Fill::Normal(1.0));
+            vec![x.clone(), x, parameter([1], Fill::Uniform(0.5, 1.5))]
+        },
+        run: |x, _| ops::residual(&x[0], &x[1], Some(DROPPED), Some(&x[2])),
+        floor: |e| Passes::moves(e.channels(), 3.0, 7.0),
+        ..POINTWISE
+    },
 ];
+
+/// A tenth of the elements.
+const DROPPED: Dropout = Dropout {
+    p: 0.1,
+    key: [1, 2],
+    index: 3,
+};
+
+/// Two linear maps and a function between them.
+const MLP: Op = Op {
+    sizes: Sizes::Wide,
+    about: "x (B, L, d) through n hidden features; elements B L d n",
+    states: true,
+    inputs: |s| {
+        let [up, down] = [[s.states, s.width], [s.width, s.states]];
+        vec![
+            input(s.sequence(s.width), Fill::Normal(1.0)),
+            parameter(up, Fill::Normal(0.1)),
+            parameter([s.states], Fill::Normal(1.0)),
+            parameter(down, Fill::Normal(0.1)),
+            parameter([s.width], Fill::Normal(1.0)),
+        ]
+    },
+    elements: Extent::elements,
+    floor: |e| Passes::dense(4.0 * e.elements(), 2.0 * e.channels()),
+    ..POINTWISE
+};
+
+/// Two numbers read for each that is written; on the way back three read and two written.
+const GLU: Op = Op {
+    sizes: Sizes::Rows,
+    about: "x (B, L, 2 d), a function of one half times the other; elements B L d",
+    inputs: |s| vec![input(s.sequence(2 * s.width), Fill::Normal(1.0))],
+    floor: |e| Passes::moves(e.channels(), 3.0, 8.0),
+    ..POINTWISE
+};

@@ -2,6 +2,7 @@
 
 use super::{input, parameter, Fill, Input, Op, Shape, Sizes, POINTWISE};
 use crate::bench::floors::{self, Extent, Passes, Work};
+use crate::config::Pool;
 use crate::ops::{self, Gates, Weights};
 use candle_core::Tensor;
 
@@ -143,7 +144,35 @@ pub(super) static OPS: &[Op] = &[
         },
         ..POINTWISE
     },
+    Op {
+        name: "pool_mean",
+        run: |x, _| ops::pool(&x[0], Some(&x[1]), Pool::Mean),
+        ..POOL
+    },
+    Op {
+        name: "pool_last",
+        run: |x, _| ops::pool(&x[0], Some(&x[1]), Pool::Last),
+        floor: |e| Passes::moves(e.channels(), 2.0 / e.len, 1.0),
+        ..POOL
+    },
+    Op {
+        name: "pool_max",
+        run: |x, _| ops::pool(&x[0], Some(&x[1]), Pool::Max),
+        ..POOL
+    },
 ];
+
+/// On average half of a sequence counts; its gradient has to be written everywhere.
+const POOL: Op = Op {
+    sizes: Sizes::Sequences,
+    about: "x (B, L, d) up to lengths evenly below L; elements B L d",
+    inputs: |s| {
+        let lengths = input([s.batch], Fill::Lengths(s.len));
+        vec![input(s.sequence(s.width), Fill::Normal(1.0)), lengths]
+    },
+    floor: |e| Passes::moves(e.channels(), 0.5, 1.5),
+    ..POINTWISE
+};
 
 /// Queries and keys above zero, so that a sum of scores is never one.
 const ATTENTION: Op = Op {

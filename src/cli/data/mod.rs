@@ -1,6 +1,7 @@
 //! `dsf data`: the data of the Long Range Arena.
 
 mod fetch;
+mod generate;
 mod list;
 mod progress;
 
@@ -18,6 +19,8 @@ pub(super) struct Arguments {
 enum What {
     /// Download data to where `dsf lra` looks for it.
     Fetch(fetch::Arguments),
+    /// Make data of the same kind without a download, and write it as the released files.
+    Generate(generate::Arguments),
     /// List what is there, where, and how big.
     List(list::Arguments),
 }
@@ -25,6 +28,7 @@ enum What {
 pub(super) fn main(arguments: Arguments, global: &Global) -> Result<u8> {
     match arguments.what {
         What::Fetch(arguments) => fetch::main(arguments, global),
+        What::Generate(arguments) => generate::main(arguments, global),
         What::List(arguments) => list::main(arguments, global),
     }
 }

@@ -7,6 +7,7 @@ use crate::config::{ClassifierConfig, Layout, ModelConfig};
 use crate::mixers::{Entry, Mixer};
 pub(super) use crate::model::block::Stream;
 use crate::nn::{Cx, Init, Params};
+use crate::ops::{self, Dropout};
 use candle_core::{Result, Tensor};
 
 /// One block.
@@ -44,10 +45,13 @@ impl Skip {
         Ok(Self(config.lambda_skip.then(lambda).transpose()?))
     }
 
-    pub fn scaled(&self, residual: &Tensor) -> Result<Tensor> {
-        match &self.0 {
-            Some(lambda) => residual.broadcast_mul(&lambda.to_dtype(residual.dtype())?),
-            None => Ok(residual.clone()),
-        }
+    /// λ x + dropped(y), left open where nothing is scaled or dropped: a norm then adds on its way.
+    pub fn add(&self, x: &Tensor, y: Tensor, mask: Option<Dropout>) -> Result<Stream> {
+        let mask = mask.filter(|mask| mask.p > 0.0);
+        let (residual, branch) = match (&self.0, mask) {
+            (None, None) => (x.clone(), Some(y)),
+            (lambda, mask) => (ops::residual(x, &y, mask, lambda.as_ref())?, None),
+        };
+        Ok(Stream { residual, branch })
     }
 }

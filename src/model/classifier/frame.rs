@@ -60,17 +60,13 @@ impl Block for Frame {
             Some([w, b]) => ops::glu(&linear(&v, w, Some(b))?, Glu::Sigmoid)?,
             None => v,
         };
-        let (x, v) = (self.skip.scaled(&x)?, cx.dropout(&v, "glu", self.dropout)?);
-        Ok(if self.prenorm {
-            Stream {
-                residual: x,
-                branch: Some(v),
-            }
-        } else {
-            Stream {
-                residual: self.norm.add(&x, &v)?.1,
-                branch: None,
-            }
+        let sum = self.skip.add(&x, v, cx.mask("glu", self.dropout))?;
+        if self.prenorm {
+            return Ok(sum);
+        }
+        Ok(Stream {
+            residual: sum.normed(&self.norm)?.1,
+            branch: None,
         })
     }
 

@@ -25,6 +25,8 @@ pub struct Classifier {
     config: ClassifierConfig,
     embed_dropout: f64,
     activations: DType,
+    /// The type of parameters, and of the loss.
+    parameters: DType,
     classes: usize,
 }
 
@@ -67,6 +69,7 @@ impl Classifier {
             config: config.clone(),
             embed_dropout: model.embed_dropout,
             activations: params.activations(),
+            parameters: params.dtype(),
             classes: task.dataset.classes(),
         })
     }
@@ -89,12 +92,14 @@ impl Classifier {
         labels: &Tensor,
         cx: &Cx,
     ) -> Result<Classified> {
-        let logits = self.logits(tokens, lengths, cx)?.to_dtype(DType::F32)?;
+        let logits = self
+            .logits(tokens, lengths, cx)?
+            .to_dtype(self.parameters)?;
         let logits = match self.config.loss {
             Loss::Ce => logits,
             Loss::DoubleSoftmax => candle_nn::ops::softmax(&logits, 1)?,
         };
-        let identity = Tensor::eye(self.classes, DType::F32, logits.device())?;
+        let identity = Tensor::eye(self.classes, self.parameters, logits.device())?;
         ops::cross_entropy(&logits.unsqueeze(1)?, &identity, labels)
     }
 
@@ -133,7 +138,7 @@ impl Classifier {
                 scale,
                 shift,
             } => {
-                let x = tokens.to_dtype(DType::F32)?.affine(*scale, *shift)?;
+                let x = tokens.to_dtype(weight.dtype())?.affine(*scale, *shift)?;
                 let x = linear(&x.unsqueeze(2)?, weight, Some(bias))?;
                 x.to_dtype(self.activations)
             }

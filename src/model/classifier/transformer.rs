@@ -42,9 +42,9 @@ impl Block for Transformer {
     fn forward(&self, stream: Stream, cx: &Cx) -> Result<Stream> {
         let (residual, normed) = stream.normed(&self.norm1)?;
         let mixed = self.mixer.forward(&normed, cx)?;
-        let mixed = cx.dropout(&mixed, "mixer", self.dropout)?;
+        let mask = cx.mask("mixer", self.dropout);
         let norm2 = self.norm2.as_ref().unwrap_or(&self.norm1);
-        let (residual, normed) = norm2.add(&self.skip.scaled(&residual)?, &mixed)?;
+        let (residual, normed) = self.skip.add(&residual, mixed, mask)?.normed(norm2)?;
         let branch = self.mlp.forward_dropped(&normed, self.dropout, cx)?;
         Ok(Stream {
             residual,

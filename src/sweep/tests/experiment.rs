@@ -88,7 +88,8 @@ fn a_wrong_value_is_refused_with_its_line_and_key() {
         ("d = [64, \"x\"]", "--d <N>': not a whole number"),
         ("d = []", "an empty list"),
         ("d = [[64]]", "array where a number"),
-        ("d = true", "boolean where a number"),
+        ("d = true", "--d <N>': not a whole number"),
+        ("d = 1979-05-27", "datetime where a number"),
         ("d = { a = 1 }", "table where a number"),
         ("n = -1", "--n <N>': not a whole number"),
         ("sizes = \"64:\"", "L:k"),
@@ -120,7 +121,7 @@ fn alternatives_in_one_grid_are_refused() {
 #[test]
 fn a_file_without_task_or_grid_is_refused_with_an_example() {
     assert!(refusal("[[grid]]\nd = 64").contains("task = \"mqar\""));
-    assert!(refusal("task = \"lra\"\n[[grid]]\nd = 64").contains("unknown task `lra`"));
+    assert!(refusal("task = \"lrb\"\n[[grid]]\nd = 64").contains("unknown task `lrb`"));
     assert!(refusal("task = 1\n[[grid]]\nd = 64").contains("unknown task"));
     assert!(refusal("task = \"mqar\"").contains("[[grid]]"));
     assert!(refusal("task = \"mqar\"\n[grid]\nd = 64").contains("line 2: a grid is a section"));

@@ -3,6 +3,7 @@
 mod bench;
 mod data;
 mod errors;
+mod generate;
 mod golden;
 mod recovery;
 mod report;

@@ -5,7 +5,6 @@
 //! before it was the same. For a `seq_len` other than 2048 both bounds are scaled by `seq_len` /
 //! 2048, rounded down.
 
-mod encode;
 #[cfg(test)]
 mod tests;
 mod text;
@@ -17,6 +16,7 @@ use super::Progress;
 use crate::config::LraConfig;
 use crate::error::{Error, Result};
 use crate::rng::Stream;
+use crate::tasks::lra::vocab::{encode, RAW_END};
 use crate::tasks::lra::{Examples, Splits};
 use rayon::prelude::*;
 use sha2::{Digest, Sha256};
@@ -54,17 +54,22 @@ fn lengths(seq_len: usize) -> Range<usize> {
 /// The splits that a loader of the written files would give.
 pub(super) fn splits(config: &LraConfig) -> Result<Splits> {
     let mut splits = [(); 3].map(|()| Examples::new(1));
+    let mut document = Vec::new();
     each(config, &mut |split, tree| {
-        splits[split].push(&[&tree.symbols], tree.value);
+        document.clone_from(&tree.symbols);
+        document.push(RAW_END);
+        splits[split].push(&[&document], tree.value);
         Ok(())
     })?;
     let [train, val, test] = splits;
-    Ok(encode::by_frequency(&Splits {
+    let mut splits = Splits {
         train,
         val,
         test,
-        ..Splits::default()
-    }))
+        warnings: Vec::new(),
+    };
+    encode(&mut splits, config)?;
+    Ok(splits)
 }
 
 /// Gives every tree to `keep` with its split (0, 1, 2: training, validation, test), in order.

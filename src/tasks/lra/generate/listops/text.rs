@@ -1,6 +1,6 @@
 //! The three files of the release.
 
-use super::tree::{ALPHABET, END, MIN};
+use super::tree::{ALPHABET, END, MAX};
 use super::{each, Progress};
 use crate::config::LraConfig;
 use crate::error::{Error, Result};
@@ -49,7 +49,7 @@ pub(super) fn expression(symbols: &[u8]) -> String {
                 text.push_str("] ) ");
                 depth -= 1;
             }
-            _ if symbol >= MIN => {
+            _ if symbol >= MAX => {
                 text.push_str(&"( ".repeat(arguments + 1));
                 depth += 1;
             }
@@ -59,7 +59,7 @@ pub(super) fn expression(symbols: &[u8]) -> String {
             text.push_str(ALPHABET[usize::from(symbol)]);
             text.push(' ');
         }
-        let ends_an_argument = symbol < MIN || symbol == END;
+        let ends_an_argument = symbol <= END;
         if ends_an_argument && depth > 0 {
             text.push_str(") ");
         }
@@ -81,7 +81,7 @@ fn counts_of_arguments(symbols: &[u8]) -> Vec<usize> {
             let count: &mut usize = &mut counts[operator];
             *count += 1;
         }
-        if symbol >= MIN {
+        if symbol >= MAX {
             open.push(place);
         }
     }

@@ -2,14 +2,17 @@
 
 use crate::rng::Stream;
 
-/// What a tree is written in; a symbol is a place in here. Digits stand at their value.
+/// What a tree is written in; a symbol is a place in here. Code point order, as ties in the
+/// vocabulary are broken.
 pub(super) const ALPHABET: [&str; 15] = [
-    "0", "1", "2", "3", "4", "5", "6", "7", "8", "9", "[MIN", "[MAX", "[MED", "[SM", "X",
+    "0", "1", "2", "3", "4", "5", "6", "7", "8", "9", "X", "[MAX", "[MED", "[MIN", "[SM",
 ];
-/// The place of the first operator.
-pub(super) const MIN: u8 = 10;
 /// The place of what ends an operator's arguments.
-pub(super) const END: u8 = 14;
+pub(super) const END: u8 = 10;
+/// The places of the operators.
+pub(super) const MAX: u8 = 11;
+const MED: u8 = 12;
+const MIN: u8 = 13;
 
 const DEEPEST: usize = 10;
 const MOST_ARGUMENTS: usize = 10;
@@ -44,7 +47,7 @@ fn grow(stream: &mut Stream, symbols: &mut Vec<u8>, depth: usize, limit: usize) 
     }
     let mut arguments = [0; MOST_ARGUMENTS];
     let count = 2 + stream.below(MOST_ARGUMENTS as u32 - 1) as usize;
-    let operator = MIN + stream.below(4) as u8;
+    let operator = MAX + stream.below(4) as u8;
     symbols.push(operator);
     for argument in &mut arguments[..count] {
         *argument = grow(stream, symbols, depth + 1, limit)?;
@@ -57,11 +60,11 @@ fn grow(stream: &mut Stream, symbols: &mut Vec<u8>, depth: usize, limit: usize) 
 fn apply(operator: u8, arguments: &mut [u8]) -> u8 {
     arguments.sort_unstable();
     let (count, middle) = (arguments.len(), arguments.len() / 2);
-    match operator - MIN {
-        0 => arguments[0],
-        1 => arguments[count - 1],
-        2 if count % 2 == 1 => arguments[middle],
-        2 => (arguments[middle - 1] + arguments[middle]) / 2,
+    match operator {
+        MIN => arguments[0],
+        MAX => arguments[count - 1],
+        MED if count % 2 == 1 => arguments[middle],
+        MED => (arguments[middle - 1] + arguments[middle]) / 2,
         _ => arguments.iter().sum::<u8>() % 10,
     }
 }

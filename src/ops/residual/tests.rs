@@ -1,0 +1,113 @@
+use super::*;
+use crate::ops::check::{self, Case};
+use candle_core::Device;
+
+const DROPPED: Dropout = Dropout {
+    p: 0.3,
+    key: [3, 5],
+    index: 1 << 40,
+};
+
+/// With a scale; without, its case has two inputs.
+fn scaled(shape: &[usize]) -> Case {
+    plain(shape).normal("scale", &[1]).parameter()
+}
+
+fn plain(shape: &[usize]) -> Case {
+    Case::new(format!("{shape:?}"))
+        .normal("x", shape)
+        .normal("branch", shape)
+}
+
+fn by(dropout: Option<Dropout>) -> impl Fn(&[Tensor]) -> Result<Tensor> + Sync {
+    move |ins| residual(&ins[0], &ins[1], dropout, ins.get(2))
+}
+
+fn reference(dropout: Option<Dropout>) -> impl Fn(&[Tensor]) -> Result<Tensor> {
+    move |ins| {
+        let branch = match dropout {
+            Some(what) => dropped(&ins[1], Mask::new("test", what)?.unwrap())?,
+            None => ins[1].clone(),
+        };
+        match ins.get(2) {
+            Some(scale) => ins[0].broadcast_mul(scale)? + branch,
+            None => &ins[0] + branch,
+        }
+    }
+}
+
+fn each(f: impl Fn(fn(&[usize]) -> Case, Option<Dropout>)) {
+    for case in [scaled as fn(&[usize]) -> Case, plain] {
+        for dropout in [None, Some(DROPPED)] {
+            f(case, dropout);
+        }
+    }
+}
+
+#[test]
+fn fused_equals_reference() {
+    let shapes: [&[usize]; 5] = [&[1], &[7, 3], &[2, 65, 5], &[64, 64], &[40, 1000]];
+    each(|case, dropout| check::agree(&shapes.map(case), by(dropout), reference(dropout)));
+}
+
+#[test]
+fn kernels_equal_the_reference() {
+    // a last group that is not full, several turns of a block
+    let shapes: [&[usize]; 4] = [&[1], &[7, 3], &[2, 65, 8], &[5, 1001]];
+    for (case, dropout) in [
+        (scaled as fn(&[usize]) -> Case, None),
+        (scaled, Some(DROPPED)),
+        (plain, Some(DROPPED)),
+    ] {
+        check::kernels_agree(&shapes.map(case), by(dropout), reference(dropout));
+    }
+    // alone, it has a kernel forward only
+    let twice =
+        |op: &dyn Fn(&[Tensor]) -> Result<Tensor>, ins: &[Tensor]| op(&[op(ins)?, ins[1].clone()]);
+    check::kernels_agree(
+        &shapes.map(plain),
+        |ins| twice(&by(None), ins),
+        |ins| twice(&reference(None), ins),
+    );
+}
+
+#[test]
+fn gradients_are_finite_differences() {
+    each(|case, dropout| check::finite_differences(&case(&[3, 5]), by(dropout)));
+}
+
+#[test]
+fn bits_do_not_depend_on_threads() {
+    each(|case, dropout| check::same_bits(&case(&[3, CHUNK + 7]), by(dropout)));
+}
+
+#[test]
+fn every_subset_of_inputs_can_be_tracked() {
+    each(|case, dropout| check::partial_tracking(&case(&[3, 4]), by(dropout)));
+}
+
+#[test]
+fn wrong_inputs_are_named() {
+    let message = "residual: branch has shape [2, 4], but x of shape [2, 3] asks for [2, 3]";
+    check::refuses(&[&[2, 3], &[2, 4]], by(None), message);
+    let message = "residual: scale has shape [3], but x of shape [2, 3] asks for [1]";
+    check::refuses(&[&[2, 3], &[2, 3], &[3]], by(None), message);
+    let certain = Dropout { p: 1.0, ..DROPPED };
+    let message = "residual: dropout of 1, needed is 0 <= p < 1";
+    check::refuses(&[&[2, 3], &[2, 3]], by(Some(certain)), message);
+}
+
+#[test]
+fn nothing_is_a_residual_of_nothing() {
+    let nothing = Tensor::zeros((0, 3), DType::F32, &Device::Cpu).unwrap();
+    let y = residual(&nothing, &nothing, Some(DROPPED), None).unwrap();
+    assert_eq!(y.dims(), [0, 3]);
+}
+
+#[test]
+#[ignore = "a measurement"]
+fn speed() {
+    for dropout in [None, Some(DROPPED)] {
+        check::speed(&scaled(&[1 << 21]), by(dropout), 1 << 21);
+    }
+}

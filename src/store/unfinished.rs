@@ -1,0 +1,82 @@
+//! Several files that appear together.
+
+use super::files::{remove_unfinished, sync_folder, UNFINISHED};
+use crate::error::{Error, Result};
+use std::fs;
+use std::io::ErrorKind;
+use std::path::{Path, PathBuf};
+
+/// Entries of a folder that are made under a temporary name; dropped unpublished, they are removed.
+pub struct Unfinished {
+    staging: tempfile::TempDir,
+    folder: PathBuf,
+}
+
+impl Unfinished {
+    /// For entries of `folder`, which is made where it is missing. What killed writers left there is
+    /// removed.
+    pub fn of(folder: &Path) -> Result<Self> {
+        fs::create_dir_all(folder).map_err(Error::io("create", folder))?;
+        remove_unfinished(folder)?;
+        let mut builder = tempfile::Builder::new();
+        builder.prefix(UNFINISHED);
+        let staging = builder.tempdir_in(folder);
+        Ok(Self {
+            staging: staging.map_err(Error::io("write to", folder))?,
+            folder: folder.to_owned(),
+        })
+    }
+
+    /// An empty folder, in which to make them.
+    pub fn path(&self) -> &Path {
+        self.staging.path()
+    }
+
+    /// Moves them where they belong, in place of those of the same name.
+    pub fn publish(self) -> Result<()> {
+        let staging = self.staging.path();
+        let replaced = tempfile::tempdir_in(staging).map_err(Error::io("write to", staging))?;
+        for entry in fs::read_dir(staging).map_err(Error::io("read", staging))? {
+            let entry = entry.map_err(Error::io("read", staging))?;
+            if entry.path() == replaced.path() {
+                continue;
+            }
+            let target = self.folder.join(entry.file_name());
+            match fs::rename(&target, replaced.path().join(entry.file_name())) {
+                Err(e) if e.kind() != ErrorKind::NotFound => {
+                    return Err(Error::io("replace", &target)(e))
+                }
+                _ => fs::rename(entry.path(), &target).map_err(Error::io("write", &target))?,
+            }
+        }
+        sync_folder(&self.folder).map_err(Error::io("write", &self.folder))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn entries_replace_those_of_their_names_and_nothing_else() {
+        let dir = tempfile::tempdir().unwrap();
+        fs::create_dir(dir.path().join("a")).unwrap();
+        fs::write(dir.path().join("a/old"), "").unwrap();
+        fs::write(dir.path().join("other"), "").unwrap();
+        let new = Unfinished::of(dir.path()).unwrap();
+        fs::create_dir(new.path().join("a")).unwrap();
+        fs::write(new.path().join("a/new"), "").unwrap();
+        new.publish().unwrap();
+        assert!(dir.path().join("a/new").exists() && !dir.path().join("a/old").exists());
+        assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 2);
+    }
+
+    #[test]
+    fn what_is_not_published_leaves_nothing_and_so_does_a_kill_in_the_end() {
+        let dir = tempfile::tempdir().unwrap();
+        fs::create_dir(dir.path().join(".unfinished-abc")).unwrap();
+        fs::write(dir.path().join(".unfinished-abc/half"), "").unwrap();
+        drop(Unfinished::of(dir.path()).unwrap());
+        assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 0);
+    }
+}

@@ -1,0 +1,98 @@
+//! The picture's cells, and how occupied they are.
+
+/// Pixels a side.
+pub(super) const SIDE: usize = 32;
+/// Pixels of a picture.
+pub(super) const CELLS: usize = SIDE * SIDE;
+/// Above 0.3 of 255 a cell counts as occupied when a first paddle looks for its place.
+const TAKEN: u8 = 76;
+
+/// A cell, or a place outside the picture.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Point {
+    pub y: i32,
+    pub x: i32,
+}
+
+impl Point {
+    /// The cell `distance` away at `angle`, each coordinate rounded up.
+    pub fn shift(self, angle: f64, distance: f64) -> Self {
+        let (sin, cos) = (libm::sin(angle), libm::cos(angle));
+        Self {
+            y: (f64::from(self.y) + distance * sin).ceil() as i32,
+            x: (f64::from(self.x) + distance * cos).ceil() as i32,
+        }
+    }
+
+    /// The place that lies `dy` down and `dx` to the right.
+    pub fn moved(self, (dy, dx): (i32, i32)) -> Self {
+        Self {
+            y: self.y + dy,
+            x: self.x + dx,
+        }
+    }
+
+    /// Its index in a picture; `None` outside.
+    pub fn cell(self) -> Option<usize> {
+        let inside = |c: i32| usize::try_from(c).ok().filter(|&c| c < SIDE);
+        Some(inside(self.y)? * SIDE + inside(self.x)?)
+    }
+
+    /// Every cell of a picture, row by row.
+    pub fn all() -> impl Iterator<Item = Self> {
+        let side = SIDE as i32;
+        (0..side).flat_map(move |y| (0..side).map(move |x| Self { y, x }))
+    }
+}
+
+/// The occupied part of the picture, from 0 to 255 a cell.
+#[derive(Clone)]
+pub(super) struct Mask([u8; CELLS]);
+
+impl Mask {
+    /// Only a frame of `width` cells on every side is occupied.
+    pub fn framed(width: usize) -> Self {
+        let mut mask = Self([0; CELLS]);
+        mask.add_frame(width);
+        mask
+    }
+
+    /// Occupies `width` cells on every side.
+    pub fn add_frame(&mut self, width: usize) {
+        let inner = width as i32..(SIDE - width) as i32;
+        for (cell, point) in self.0.iter_mut().zip(Point::all()) {
+            if !(inner.contains(&point.y) && inner.contains(&point.x)) {
+                *cell = u8::MAX;
+            }
+        }
+    }
+
+    /// How occupied the cell at `point` is; nothing is known outside.
+    pub fn at(&self, point: Point) -> Option<u8> {
+        point.cell().map(|cell| self.0[cell])
+    }
+
+    /// Occupies the cell at `point` to at least `level`.
+    pub fn raise(&mut self, point: Point, level: u8) {
+        if let Some(cell) = point.cell() {
+            self.0[cell] = self.0[cell].max(level);
+        }
+    }
+
+    /// Cells that are free.
+    pub fn free(&self) -> usize {
+        self.0.iter().filter(|level| **level <= TAKEN).count()
+    }
+
+    /// The most that any of the cells at `offsets` from `point` is occupied.
+    pub fn highest(&self, point: Point, offsets: &[(i32, i32)]) -> u8 {
+        let levels = offsets.iter().filter_map(|&o| self.at(point.moved(o)));
+        levels.max().unwrap_or(0)
+    }
+
+    /// Cells around which all of `offsets` are free.
+    pub fn room_for(&self, offsets: &[(i32, i32)]) -> Vec<Point> {
+        let fits = |point: &Point| self.highest(*point, offsets) <= TAKEN;
+        Point::all().filter(fits).collect()
+    }
+}

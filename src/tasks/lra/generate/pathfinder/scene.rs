@@ -1,0 +1,111 @@
+//! What is on a picture, and the picture.
+
+use super::grid::Point;
+use super::grid::{Mask, CELLS};
+use super::snake::Snake;
+use super::stencil;
+use crate::rng::Stream;
+
+/// Paddles of each of the two long snakes, of which one or two end in discs.
+const TARGET_PADDLES: usize = 14;
+/// Short snakes.
+const DISTRACTORS: usize = 5;
+const DISTRACTOR_PADDLES: usize = 4;
+/// Further tries at a short snake before the picture goes without it.
+const RETRIES: usize = 4;
+/// Between the tails of the long snakes.
+const SEED_DISTANCE: u8 = 7;
+
+/// Contrasts of long snakes, short ones and discs, 1.5, 2 and 1, in halves.
+const TARGET: u16 = 3;
+const DISTRACTOR: u16 = 4;
+const DISC: u16 = 2;
+
+/// Two long snakes, some short ones, and discs at two ends of long ones.
+#[derive(Clone, Debug)]
+pub(super) struct Scene {
+    /// 1 if the discs are at the ends of the same snake.
+    pub label: u8,
+    /// The long snakes.
+    pub targets: [Snake; 2],
+    /// The short ones.
+    pub distractors: Vec<Snake>,
+    /// Where the discs are.
+    pub discs: [Point; 2],
+}
+
+impl Scene {
+    /// The scene of `stream`.
+    pub fn draw(mut stream: Stream) -> Self {
+        let label = stream.below(2) as u8;
+        let (targets, mut mask) = loop {
+            if let Some(pair) = pair(&mut stream) {
+                break pair;
+            }
+        };
+        let mut distractors = Vec::new();
+        for _ in 0..DISTRACTORS {
+            let snake =
+                (0..=RETRIES).find_map(|_| Snake::grown(&mut stream, &mask, DISTRACTOR_PADDLES));
+            if let Some((snake, with_it)) = snake {
+                distractors.push(snake);
+                mask = with_it;
+            }
+        }
+        let from = stream.below(2) as usize;
+        let to = if label == 1 { from } else { 1 - from };
+        Self {
+            label,
+            discs: [targets[from].tail(), targets[to].tip()],
+            targets,
+            distractors,
+        }
+    }
+
+    /// (32, 32) gray values; the brightest is 255.
+    pub fn pixels(&self) -> [u8; CELLS] {
+        let mut levels = [0_u16; CELLS];
+        let mut brighten = |cell: usize, level: u8, contrast: u16| {
+            levels[cell] = levels[cell].max(contrast * u16::from(level));
+        };
+        let targets = self.targets.iter().map(|snake| (snake, TARGET));
+        let distractors = self.distractors.iter().map(|snake| (snake, DISTRACTOR));
+        for (snake, contrast) in targets.chain(distractors) {
+            for paddle in &snake.paddles {
+                for (offset, level) in &paddle.end.stencil().line {
+                    if let Some(cell) = paddle.start.moved(*offset).cell() {
+                        brighten(cell, *level, contrast);
+                    }
+                }
+            }
+        }
+        for centre in self.discs {
+            for (cell, level) in stencil::disc(centre).into_iter().enumerate() {
+                brighten(cell, level, DISC);
+            }
+        }
+        stretched(&levels)
+    }
+}
+
+/// The two long snakes, grown by turns, and what they occupy. The last paddle of the first one is
+/// missing there, as it was when the pictures of the task were made.
+fn pair(stream: &mut Stream) -> Option<([Snake; 2], Mask)> {
+    let mut mask = Mask::framed(1);
+    let first = Snake::seed(stream, &mask, 2 * usize::from(SEED_DISTANCE))?;
+    let second = Snake::seed_beside(stream, first.tail(), f64::from(SEED_DISTANCE))?;
+    let mut snakes = [first, second];
+    for _ in 1..TARGET_PADDLES {
+        for snake in &mut snakes {
+            snake.extend(stream, &mut mask)?;
+        }
+    }
+    snakes[1].occupy(&mut mask);
+    Some((snakes, mask))
+}
+
+/// Levels scaled so that the highest becomes 255.
+fn stretched(levels: &[u16; CELLS]) -> [u8; CELLS] {
+    let highest = u32::from(levels.iter().copied().max().unwrap_or(0).max(1));
+    levels.map(|level| ((510 * u32::from(level) + highest) / (2 * highest)) as u8)
+}

@@ -1,0 +1,212 @@
+//! A dashed path: paddles, each in nearly the direction of the one before, none on another.
+
+use super::grid::{Mask, Point, CELLS};
+use super::stencil::End;
+use super::{LENGTH, MARGIN};
+use crate::rng::Stream;
+use std::f64::consts::{FRAC_PI_2, PI};
+use std::sync::LazyLock;
+
+/// Tries at each of the choices that may fail.
+const TRIES: usize = 3;
+/// From the start of a paddle to the pivot on its other side.
+const STEP: i32 = LENGTH + MARGIN;
+/// A mask and a footprint may add up to less than this: 1.8 times 255.
+const TOO_CLOSE: u16 = 459;
+
+/// A short line.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Paddle {
+    /// The outer end in a snake: the first paddle starts at its tail, the others at their tip.
+    pub start: Point,
+    /// Where it leads.
+    pub end: End,
+}
+
+/// A path from its tail to its tip.
+#[derive(Clone, Debug)]
+pub(super) struct Snake {
+    /// From the tail on.
+    pub paddles: Vec<Paddle>,
+    /// The joint behind the last paddle and the direction from there to its tip.
+    pivot: Point,
+    angle: f64,
+}
+
+impl Snake {
+    /// Where the path begins.
+    pub fn tail(&self) -> Point {
+        self.paddles[0].start
+    }
+
+    /// Where the path ends.
+    pub fn tip(&self) -> Point {
+        self.paddles[self.paddles.len() - 1].start
+    }
+
+    /// One paddle anywhere off the mask and off a frame of `frame` cells.
+    pub fn seed(stream: &mut Stream, mask: &Mask, frame: usize) -> Option<Self> {
+        let mut taken = mask.clone();
+        taken.add_frame(frame);
+        for _ in 0..TRIES {
+            let angle = whole_degrees(stream);
+            let first = End::towards(angle).stencil().first.as_ref()?;
+            let places = taken.room_for(first);
+            if places.is_empty() {
+                return None;
+            }
+            let tail = places[stream.below(places.len() as u32) as usize];
+            if let Some(snake) = Self::starting(tail, angle) {
+                return Some(snake);
+            }
+        }
+        None
+    }
+
+    /// One paddle at `distance` from `tail`.
+    pub fn seed_beside(stream: &mut Stream, tail: Point, distance: f64) -> Option<Self> {
+        (0..TRIES).find_map(|_| {
+            let angle = whole_degrees(stream);
+            let direction = whole_degrees(stream);
+            let (sin, cos) = (libm::sin(direction), libm::cos(direction));
+            let beside = Point {
+                y: libm::rint(f64::from(tail.y) + distance * sin) as i32,
+                x: libm::rint(f64::from(tail.x) + distance * cos) as i32,
+            };
+            Self::starting(beside, angle)
+        })
+    }
+
+    fn starting(tail: Point, angle: f64) -> Option<Self> {
+        let head = tail.shift(angle, f64::from(LENGTH));
+        let pivot = head.shift(opposite(angle), f64::from(STEP));
+        head.cell().and(pivot.cell())?;
+        let end = End::towards(angle);
+        Some(Self {
+            paddles: vec![Paddle { start: tail, end }],
+            pivot,
+            angle,
+        })
+    }
+
+    /// Adds a paddle. The one before it joins the mask only now, or it would stand in its own way.
+    pub fn extend(&mut self, stream: &mut Stream, mask: &mut Mask) -> Option<()> {
+        let pivot = self.pivot.shift(self.angle, f64::from(LENGTH + 2 * MARGIN));
+        let candidates = Candidates::around(pivot, self.angle, mask)?;
+        let (paddle, angle) = (0..TRIES).find_map(|_| {
+            let (start, angle) = candidates.draw(stream);
+            let end = End::towards(opposite(angle));
+            let paddle = Paddle { start, end };
+            paddle.fits(mask).then_some((paddle, angle))
+        })?;
+        self.occupy(mask);
+        self.paddles.push(paddle);
+        (self.pivot, self.angle) = (pivot, angle);
+        Some(())
+    }
+
+    /// Adds the last paddle to the mask.
+    pub fn occupy(&self, mask: &mut Mask) {
+        let paddle = &self.paddles[self.paddles.len() - 1];
+        for (offset, level) in &paddle.end.stencil().footprint {
+            mask.raise(paddle.start.moved(*offset), *level);
+        }
+    }
+
+    /// A path of `paddles` paddles anywhere off the mask, and the mask with it.
+    pub fn grown(stream: &mut Stream, mask: &Mask, paddles: usize) -> Option<(Self, Mask)> {
+        if 100 * mask.free() < CELLS {
+            return None;
+        }
+        let mut snake = Self::seed(stream, mask, 1)?;
+        let mut mask = mask.clone();
+        for _ in 1..paddles {
+            snake.extend(stream, &mut mask)?;
+        }
+        snake.occupy(&mut mask);
+        Some((snake, mask))
+    }
+}
+
+impl Paddle {
+    fn fits(&self, mask: &Mask) -> bool {
+        let footprint = self.end.stencil().footprint.iter();
+        footprint.copied().all(|(offset, level)| {
+            let there = mask.at(self.start.moved(offset)).unwrap_or(0);
+            u16::from(there) + u16::from(level) < TOO_CLOSE
+        })
+    }
+}
+
+/// Where the next tip may lie, and how likely each place is.
+struct Candidates {
+    /// The tip, its direction from the pivot, and the weight of it and all before it.
+    places: Vec<(Point, f64, f64)>,
+}
+
+impl Candidates {
+    /// The cells on a circle around `pivot`; `None` if there is no room on it.
+    fn around(pivot: Point, angle: f64, mask: &Mask) -> Option<Self> {
+        let mut total = 0.0;
+        let mut places = Vec::with_capacity(CIRCLE.len());
+        for &(offset, direction) in CIRCLE.iter() {
+            let point = pivot.moved(offset);
+            if point.cell().is_some() {
+                total += likelihood(direction, angle) * room(mask, point);
+                places.push((point, direction, total));
+            }
+        }
+        (total >= 1e-4).then_some(Self { places })
+    }
+
+    fn draw(&self, stream: &mut Stream) -> (Point, f64) {
+        let total = self.places[self.places.len() - 1].2;
+        let mark = stream.uniform() * total;
+        let place = self.places.partition_point(|place| place.2 <= mark);
+        let (point, direction, _) = self.places[place.min(self.places.len() - 1)];
+        (point, direction)
+    }
+}
+
+/// The distinct cells on a circle of radius [`STEP`], a point for each pixel of arc, and their
+/// directions.
+static CIRCLE: LazyLock<Vec<((i32, i32), f64)>> = LazyLock::new(|| {
+    let radius = f64::from(STEP);
+    let points = (2.0 * PI * radius).ceil() as i32;
+    let cell = |i: i32| {
+        let angle = f64::from(i) / radius;
+        let coordinate = |c: f64| (radius * c).floor() as i32;
+        (coordinate(libm::sin(angle)), coordinate(libm::cos(angle)))
+    };
+    let mut cells: Vec<(i32, i32)> = (0..points).map(cell).collect();
+    cells.sort_unstable();
+    cells.dedup();
+    let direction = |(dy, dx): (i32, i32)| libm::atan2(f64::from(dy), f64::from(dx));
+    cells.into_iter().map(|c| (c, direction(c))).collect()
+});
+
+/// The squared cosine of the turn; 0 from a right angle on.
+fn likelihood(direction: f64, last: f64) -> f64 {
+    let between = (direction - last).abs();
+    let turn = between.min(2.0 * PI - between).min(FRAC_PI_2);
+    libm::cos(turn).max(0.0).powi(2)
+}
+
+/// 1 where a cell and those beside it are free, 0 where one of them is fully occupied.
+fn room(mask: &Mask, point: Point) -> f64 {
+    const CROSS: [(i32, i32); 5] = [(0, 0), (-1, 0), (1, 0), (0, -1), (0, 1)];
+    1.0 - f64::from(mask.highest(point, &CROSS)) / 255.0
+}
+
+/// Uniform over the whole degrees of a turn.
+fn whole_degrees(stream: &mut Stream) -> f64 {
+    (f64::from(stream.below(360)) - 180.0) * PI / 180.0
+}
+
+fn opposite(angle: f64) -> f64 {
+    if angle < 0.0 {
+        angle + PI
+    } else {
+        angle - PI
+    }
+}

@@ -1,0 +1,170 @@
+//! Scenes followed paddle by paddle, and pictures against the figures of the original.
+
+use super::grid::Point;
+use super::snake::Snake;
+use super::*;
+use crate::config::{Generator, LraDataset};
+use crate::tasks::lra::{load, testing};
+
+fn scenes(count: u64) -> Vec<Scene> {
+    let stream = Stream::new(0, "lra/pathfinder", 0);
+    let numbers = (0..count).into_par_iter();
+    numbers.map(|i| Scene::draw(stream.at(i))).collect()
+}
+
+fn distance(a: Point, b: Point) -> f64 {
+    f64::from((a.y - b.y).pow(2) + (a.x - b.x).pow(2)).sqrt()
+}
+
+/// Follows `snake` from its tail as far as each paddle begins within reach of the one before.
+fn followed(snake: &Snake) -> Point {
+    let mut at = snake.paddles[0].start;
+    for paddle in &snake.paddles[1..] {
+        if distance(at, paddle.start) > 9.5 {
+            break;
+        }
+        at = paddle.start;
+    }
+    at
+}
+
+#[test]
+fn following_a_path_from_one_disc_leads_to_the_other_for_label_1_alone() {
+    for scene in scenes(200) {
+        let [from, to] = scene.discs;
+        let tails = scene.targets.iter().filter(|s| s.paddles[0].start == from);
+        let ends: Vec<Point> = tails.map(followed).collect();
+        assert_eq!(ends.len(), 1, "one path begins at the first disc");
+        assert_eq!(u8::from(ends[0] == to), scene.label);
+        let others = scene.targets.iter().filter(|s| followed(s) == to);
+        assert_eq!(others.count(), 1, "one path ends at the second disc");
+    }
+}
+
+#[test]
+fn long_paths_have_fourteen_paddles_and_short_ones_four() {
+    for scene in scenes(100) {
+        assert!(scene.targets.iter().all(|s| s.paddles.len() == 14));
+        assert!(scene.distractors.iter().all(|s| s.paddles.len() == 4));
+        let [a, b] = [&scene.targets[0], &scene.targets[1]];
+        let apart = distance(a.paddles[0].start, b.paddles[0].start);
+        assert!((apart - 7.0).abs() < 0.8, "{apart}");
+    }
+}
+
+#[test]
+fn every_paddle_and_both_discs_are_on_the_picture() {
+    for scene in scenes(100) {
+        let pixels = scene.pixels();
+        assert_eq!(pixels.iter().max(), Some(&255));
+        let snakes = scene.targets.iter().chain(&scene.distractors);
+        for paddle in snakes.flat_map(|s| &s.paddles) {
+            let Some(cell) = paddle.start.cell() else {
+                continue;
+            };
+            assert!(pixels[cell] > 50, "a paddle begins with {}", pixels[cell]);
+        }
+        for disc in scene.discs {
+            assert!(pixels[disc.cell().unwrap()] >= 200);
+        }
+    }
+}
+
+struct Figures {
+    mean: f64,
+    bins: [f64; 5],
+}
+
+/// Mean pixel, and the shares in % of 0, 1-31, 32-127, 128-200 and above.
+fn figures<'a>(pictures: impl Iterator<Item = &'a [u8]>) -> Figures {
+    let (mut sum, mut n, mut bins) = (0.0, 0.0, [0.0; 5]);
+    for &pixel in pictures.flatten() {
+        sum += f64::from(pixel);
+        n += 1.0;
+        let bounds = [1, 32, 128, 201];
+        bins[bounds.iter().filter(|b| pixel >= **b).count()] += 1.0;
+    }
+    Figures {
+        mean: sum / n,
+        bins: bins.map(|b| 100.0 * b / n),
+    }
+}
+
+#[test]
+fn the_pictures_have_the_figures_of_the_original() {
+    let pictures = pictures(0, 0..600);
+    let figures = figures(pictures.iter().map(|p| &p.pixels[..]));
+    assert!((figures.mean - 20.0).abs() < 0.5, "mean {}", figures.mean);
+    let expected = [66.2, 19.4, 5.9, 6.9, 1.6];
+    for (got, expected) in figures.bins.iter().zip(expected) {
+        assert!((got - expected).abs() < 0.7, "{:?}", figures.bins);
+    }
+    let positive = pictures.iter().filter(|p| p.label == 1).count();
+    assert!((250..350).contains(&positive), "{positive} of 600");
+}
+
+#[test]
+fn one_thread_and_many_draw_the_same_pictures() {
+    let on = |threads| {
+        let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build();
+        let draw = || pictures(5, 10..30).iter().map(|p| p.pixels).collect();
+        let drawn: Vec<_> = pool.unwrap().install(draw);
+        drawn
+    };
+    assert_eq!(on(1), on(3));
+}
+
+#[test]
+fn a_reduced_line_has_the_levels_of_an_image_library() {
+    // Pillow 13: a line from (8, 8) to (12, 8) in 17 x 17, resized to 9 x 9 with LANCZOS.
+    let level = |dy, dx| {
+        let line = &stencil::End(0, 4).stencil().line;
+        let cell = line.iter().find(|(offset, _)| *offset == (dy, dx));
+        cell.map_or(0, |(_, level)| *level)
+    };
+    let row: Vec<u8> = (-4..=4).map(|dx| level(0, dx)).collect();
+    assert_eq!(row, [0, 0, 2, 0, 102, 135, 116, 0, 0]);
+}
+
+#[test]
+fn splits_are_consecutive_pictures() {
+    let config = LraConfig {
+        data: Generator::Native,
+        data_seed: 7,
+        ..testing::config(LraDataset::Pathfinder, [6, 2, 3])
+    };
+    let splits = splits(&config).unwrap();
+    let all = pictures(7, 0..11);
+    assert_eq!(splits.train.document(5, 0), all[5].pixels);
+    assert_eq!(splits.val.document(0, 0), all[6].pixels);
+    assert_eq!(splits.test.label(2), all[10].label);
+    assert_eq!(splits.fingerprint(), "b400ae5b0ee0");
+}
+
+#[test]
+fn written_files_load_with_every_picture_and_its_label() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut told = 0;
+    let mut progress = |more| {
+        told += more;
+        Ok(())
+    };
+    write(7, 1010, dir.path(), &mut progress).unwrap();
+    assert_eq!(told, 1010);
+    let config = testing::config(LraDataset::Pathfinder, [808, 101, 101]);
+    let target = tempfile::tempdir().unwrap();
+    let level = target.path().join(FOLDER);
+    std::fs::create_dir_all(level.parent().unwrap()).unwrap();
+    std::fs::rename(dir.path(), &level).unwrap();
+    let loaded = load(&config, Some(target.path())).unwrap();
+    let splits = [&loaded.train, &loaded.val, &loaded.test];
+    let read = splits
+        .iter()
+        .flat_map(|s| (0..s.len()).map(|i| (s.document(i, 0), s.label(i))));
+    let mut read: Vec<(&[u8], u8)> = read.collect();
+    read.sort_unstable();
+    let pictures = pictures(7, 0..1010);
+    let mut drawn: Vec<(&[u8], u8)> = pictures.iter().map(|p| (&p.pixels[..], p.label)).collect();
+    drawn.sort_unstable();
+    assert_eq!(read, drawn);
+}

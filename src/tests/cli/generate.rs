@@ -1,0 +1,85 @@
+//! `dsf data generate`, at sizes of a moment.
+
+use super::World;
+use std::fs;
+
+const LISTOPS: &str = "data generate listops --data-dir d --train-examples 20 --val-examples 5 \
+                       --test-examples 5 --seq-len 256";
+
+#[test]
+fn listops_are_written_as_the_released_files_and_the_next_command_is_named() {
+    let world = World::new();
+    let said = world.dsf(LISTOPS).ok();
+    assert!(said.starts_with("listops: 30 examples written"), "{said}");
+    let next = "dsf lra --dataset listops --data files --data-dir d --train-examples 20 \
+                --val-examples 5 --test-examples 5 --seq-len 256`";
+    assert!(said.contains(next), "{said}");
+    for (name, rows) in [("train", 20), ("val", 5), ("test", 5)] {
+        let path = world.path(&format!("d/listops/basic_{name}.tsv"));
+        let text = fs::read_to_string(path).unwrap();
+        assert_eq!(text.matches("\r\n").count(), rows + 1);
+    }
+    let entries = fs::read_dir(world.path("d/listops")).unwrap();
+    assert_eq!(entries.count(), 3, "nothing but the files");
+}
+
+#[test]
+fn the_same_seed_writes_the_same_files_on_any_number_of_threads() {
+    let world = World::new();
+    world.dsf(&format!("{LISTOPS} --threads 1")).ok();
+    let path = world.path("d/listops/basic_train.tsv");
+    let first = fs::read(&path).unwrap();
+    world.dsf(&format!("{LISTOPS} --threads 3 --force")).ok();
+    assert_eq!(fs::read(&path).unwrap(), first);
+    world.dsf(&format!("{LISTOPS} --data-seed 1 --force")).ok();
+    assert_ne!(fs::read(&path).unwrap(), first);
+}
+
+#[test]
+fn pathfinder_is_written_as_the_released_folders() {
+    let world = World::new();
+    let line = "data generate pathfinder --data-dir d --examples 30";
+    let said = world.dsf(line).ok();
+    assert!(
+        said.contains("--train-examples 24 --val-examples 3"),
+        "{said}"
+    );
+    let level = world.path("d/pathfinder/pathfinder32/curv_contour_length_14");
+    let table = fs::read_to_string(level.join("metadata/0.npy")).unwrap();
+    assert_eq!(table.lines().count(), 30);
+    assert!(table.starts_with("imgs/0 sample_0.png 0 "), "{table}");
+    assert_eq!(fs::read_dir(level.join("imgs/0")).unwrap().count(), 30);
+    let message = world.dsf(line).refused();
+    assert!(message.contains("is there already"), "{message}");
+}
+
+#[test]
+fn what_is_there_is_replaced_by_force_alone() {
+    let world = World::new();
+    world.dsf(LISTOPS).ok();
+    let message = world.dsf(LISTOPS).refused();
+    assert!(
+        message.contains("basic_train.tsv is there already"),
+        "{message}"
+    );
+    assert!(message.contains("--force"), "{message}");
+    world.dsf(&format!("{LISTOPS} --force")).ok();
+}
+
+#[test]
+fn sizes_without_sense_are_refused_by_their_flag_and_make_nothing() {
+    let refused = [
+        ("listops --seq-len 20000", "--seq-len"),
+        ("listops --seq-len 3", "--seq-len"),
+        ("listops --train-examples 0", "--train-examples"),
+        ("pathfinder --examples 9", "--examples must be a multiple"),
+        ("text", "text"),
+    ];
+    for (arguments, needle) in refused {
+        let world = World::new();
+        let line = format!("data generate {arguments}");
+        let message = world.dsf(&format!("{line} --data-dir d")).refused();
+        assert!(message.contains(needle), "{message}");
+        assert!(!world.path("d").exists(), "{line}");
+    }
+}

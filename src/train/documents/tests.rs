@@ -1,0 +1,276 @@
+//! Steps over documents: what padding, parts and order may change, and what not.
+
+use super::*;
+use crate::config::{Loss, LraDataset, Pool, Protocol, TaskConfig};
+use crate::gpu::emulated::{emulated, launches};
+use crate::model::protocol::{Asked, Preset, Task};
+use crate::ops;
+use crate::tasks::Data;
+use crate::train::Trainer;
+use candle_core::DType;
+
+fn asked(dataset: LraDataset, mixer: &str, protocol: Protocol) -> Asked {
+    Asked {
+        preset: Some(Preset::Smoke),
+        dataset: Some(dataset),
+        mixer: Some(mixer.to_owned()),
+        protocol: Some(protocol),
+        d: Some(8),
+        n: Some(4),
+        batch_size: Some(6),
+        epochs: Some(2),
+        seq_len: (!dataset.is_picture()).then_some(32),
+        dropout: Some(0.0),
+        attn_dropout: Some(0.0),
+        ..Asked::default()
+    }
+}
+
+fn run(asked: &Asked) -> RunConfig {
+    asked.resolve(Task::Lra).unwrap()
+}
+
+/// Documents of 3 to 20 tokens.
+fn splits(documents: usize) -> Splits {
+    let mut stream = Stream::new(5, "documents", 0);
+    let mut split = |count: usize| {
+        let mut examples = Examples::new(documents);
+        for _ in 0..count {
+            let drawn: Vec<Vec<u8>> = (0..documents)
+                .map(|_| {
+                    let len = 3 + stream.below(18) as usize;
+                    (0..len).map(|_| 3 + stream.below(15) as u8).collect()
+                })
+                .collect();
+            let parts: Vec<&[u8]> = drawn.iter().map(Vec::as_slice).collect();
+            examples.push(&parts, stream.below(2) as u8);
+        }
+        examples
+    };
+    Splits {
+        train: split(20),
+        val: split(7),
+        test: split(9),
+        ..Splits::default()
+    }
+}
+
+fn documents<'a>(run: &'a RunConfig, splits: &'a Splits, params: &Params) -> Documents<'a> {
+    let TaskConfig::Lra(task) = &run.task else {
+        panic!("not of the Long Range Arena");
+    };
+    Documents::new((run, task), splits, params, &Device::Cpu).unwrap()
+}
+
+fn span(epoch: usize, range: std::ops::Range<usize>) -> Span {
+    Span { epoch, range }
+}
+
+/// The loss of a step and the gradient of every parameter.
+fn step(run: &RunConfig, splits: &Splits) -> (f64, Vec<Vec<f64>>) {
+    let params = Params::seeded(1, DType::F64, &Device::Cpu);
+    let subject = documents(run, splits, &params);
+    let (span, cx) = (span(0, 0..6), Cx::train(0, 0));
+    let mut sum = (0.0, vec![Vec::new(); params.vars().len()]);
+    for (part, share) in subject.shares(&span).into_iter().enumerate() {
+        let loss = (subject.loss(&span, part, &cx).unwrap() * share).unwrap();
+        sum.0 += loss.to_scalar::<f64>().unwrap();
+        let grads = ops::backward(&loss).unwrap();
+        for ((name, var), sum) in params.vars().iter().zip(&mut sum.1) {
+            let Some(grad) = grads.get(var) else {
+                panic!("no gradient reaches {name}");
+            };
+            let grad: Vec<f64> = grad.flatten_all().unwrap().to_vec1().unwrap();
+            sum.resize(grad.len(), 0.0);
+            sum.iter_mut()
+                .zip(grad)
+                .for_each(|(sum, grad)| *sum += grad);
+        }
+    }
+    sum
+}
+
+#[test]
+fn a_step_in_parts_is_the_step_in_one() {
+    use LraDataset::{Listops, Retrieval};
+    for (dataset, mixer, protocol) in [
+        (Listops, "linear", Protocol::Reference),
+        (Listops, "mamba", Protocol::Matched),
+        (Listops, "s6", Protocol::Reference),
+        (Listops, "rg-lru", Protocol::Reference),
+        (Retrieval, "softmax", Protocol::Matched),
+        (Retrieval, "normalized", Protocol::Reference),
+    ] {
+        let splits = splits(dataset.documents());
+        let whole = asked(dataset, mixer, protocol);
+        let (loss, grads) = step(&run(&whole), &splits);
+        for micro in [1, 4] {
+            let parts = run(&Asked {
+                micro_batch: Some(micro),
+                ..whole.clone()
+            });
+            let (in_parts, of_parts) = step(&parts, &splits);
+            assert!(
+                (in_parts - loss).abs() < 1e-12,
+                "{mixer}: {in_parts} {loss}"
+            );
+            for (a, b) in grads.concat().iter().zip(of_parts.concat()) {
+                assert!((a - b).abs() < 1e-11, "{mixer} in {micro}: {a} {b}");
+            }
+        }
+    }
+}
+
+#[test]
+fn padding_is_seen_unless_it_is_masked() {
+    let splits = splits(1);
+    for (protocol, pool, seen) in [
+        (Protocol::Reference, Pool::Mean, true),
+        (Protocol::Matched, Pool::Mean, false),
+        (Protocol::Matched, Pool::Last, false),
+        (Protocol::Matched, Pool::Max, false),
+    ] {
+        let run = run(&Asked {
+            pool: Some(pool),
+            ..asked(LraDataset::Listops, "s6", protocol)
+        });
+        let params = Params::seeded(1, DType::F64, &Device::Cpu);
+        let subject = documents(&run, &splits, &params);
+        let loss = |len: usize| {
+            let part = Part {
+                examples: vec![0, 1, 2],
+                len,
+            };
+            let cx = Cx::eval();
+            let found = subject.classify(&subject.tested, &splits.train, &part, &cx);
+            found.unwrap().loss.to_scalar::<f64>().unwrap()
+        };
+        let apart = (loss(20) - loss(30)).abs();
+        assert_eq!(apart > 1e-9, seen, "{protocol:?} {pool:?}: {apart}");
+        assert!(seen || apart < 1e-12);
+    }
+}
+
+#[test]
+fn every_epoch_shows_every_example_once_in_an_order_of_its_own() {
+    let (run, splits) = (
+        run(&asked(LraDataset::Listops, "s6", Protocol::Matched)),
+        splits(1),
+    );
+    let params = Params::seeded(1, DType::F32, &Device::Cpu);
+    let subject = documents(&run, &splits, &params);
+    let epoch = |epoch: usize| -> Vec<usize> {
+        let steps = [0..6, 6..12, 12..18, 18..20];
+        let drawn = steps.map(|range| subject.drawn(&span(epoch, range)));
+        drawn.concat()
+    };
+    let (first, second) = (epoch(0), epoch(1));
+    assert_ne!(first, second);
+    assert_eq!(first, epoch(0));
+    for mut order in [first, second] {
+        order.sort_unstable();
+        assert!(order.into_iter().eq(0..20));
+    }
+}
+
+#[test]
+fn parts_hold_like_lengths_where_padding_is_masked_and_one_length_where_it_is_seen() {
+    let splits = splits(1);
+    let of = |protocol: Protocol| {
+        let run = run(&Asked {
+            micro_batch: Some(2),
+            ..asked(LraDataset::Listops, "s6", protocol)
+        });
+        let params = Params::seeded(1, DType::F32, &Device::Cpu);
+        let subject = documents(&run, &splits, &params);
+        let parts = subject.parts(&splits.train, (0..6).collect());
+        parts.iter().map(|part| part.len).collect::<Vec<_>>()
+    };
+    let longest = (0..6).map(|i| splits.train.longest(i)).max().unwrap();
+    assert_eq!(of(Protocol::Reference), [longest; 3]);
+    let masked = of(Protocol::Matched);
+    assert!(masked.is_sorted_by(|a, b| a >= b) && masked[0] == longest && masked[2] < longest);
+}
+
+#[test]
+fn a_stopped_run_goes_on_bit_for_bit() {
+    let run = run(&Asked {
+        dropout: Some(0.1),
+        micro_batch: Some(4),
+        ..asked(LraDataset::Listops, "linear", Protocol::Matched)
+    });
+    let data = Data::Documents(splits(1));
+    let mut whole = Trainer::new(&run, &data, &Device::Cpu).unwrap();
+    let mut losses = Vec::new();
+    let outcome = whole.run(&mut |trainer, _| {
+        losses.push((trainer.progress().step, trainer.mean_loss()));
+        Ok(())
+    });
+    outcome.unwrap();
+    for stop in [1, 3, 5] {
+        let mut first = Trainer::new(&run, &data, &Device::Cpu).unwrap();
+        let stopped = first.run(&mut |trainer, _| match trainer.progress().step {
+            step if step == stop => Err(crate::error::Error::Interrupted),
+            _ => Ok(()),
+        });
+        assert!(stopped.is_err());
+        let saved = first.checkpoint().unwrap();
+        let mut second = Trainer::new(&run, &data, &Device::Cpu).unwrap();
+        second.restore(&saved, "here").unwrap();
+        second.run(&mut |_, _| Ok(())).unwrap();
+        let bits = |trainer: &Trainer| -> Vec<Vec<f32>> {
+            let weights = trainer.weights().into_iter();
+            weights
+                .map(|(_, var)| var.flatten_all().unwrap().to_vec1().unwrap())
+                .collect()
+        };
+        assert_eq!(bits(&second), bits(&whole), "stopped after step {stop}");
+        let rows = |trainer: &Trainer| -> Vec<_> {
+            let epochs = trainer.progress().epochs.iter();
+            epochs
+                .map(|e| (e.train_loss, e.accuracy, e.val_accuracy))
+                .collect()
+        };
+        assert_eq!(rows(&second), rows(&whole));
+    }
+    assert!(whole.progress().epochs[0].val_accuracy.is_some());
+}
+
+/// Losses of two steps and the test after them.
+fn trained(run: &RunConfig, data: &Data) -> Vec<f64> {
+    let mut trainer = Trainer::new(run, data, &Device::Cpu).unwrap();
+    let mut losses: Vec<f64> = (0..2).map(|_| trainer.step().unwrap()).collect();
+    losses.push(trainer.subject.evaluate().unwrap().test.loss);
+    losses
+}
+
+#[test]
+fn classifiers_train_by_kernels_as_on_the_cpu() {
+    use LraDataset::{Listops, Retrieval};
+    for (dataset, mixer, protocol, loss) in [
+        (Listops, "linear", Protocol::Reference, None),
+        (Listops, "mamba", Protocol::Reference, None),
+        (Listops, "rg-lru", Protocol::Reference, Some(Loss::Ce)),
+        (Listops, "softmax", Protocol::Matched, None),
+        (Retrieval, "s6", Protocol::Matched, None),
+    ] {
+        let run = run(&Asked {
+            loss,
+            dropout: Some(0.1),
+            micro_batch: Some(4),
+            lambda_skip: Some(true),
+            ..asked(dataset, mixer, protocol)
+        });
+        let data = Data::Documents(splits(dataset.documents()));
+        let expected = trained(&run, &data);
+        let before = launches();
+        let found = emulated(|| trained(&run, &data));
+        assert!(launches() > before, "no kernels in {mixer}");
+        for (a, b) in found.iter().zip(&expected) {
+            assert!(
+                (a / b - 1.0).abs() < 2e-5,
+                "{mixer}: {found:?} {expected:?}"
+            );
+        }
+    }
+}
