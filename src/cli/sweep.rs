@@ -1,5 +1,7 @@
 //! `dsf sweep`: a grid of runs, planned as a whole and worked off by child processes.
 
+mod conclusion;
+
 use super::device::Choice;
 use super::{exit, print, stop_flag, Global};
 use crate::config::{RunConfig, TaskConfig};
@@ -7,12 +9,13 @@ use crate::error::{Error, Result};
 use crate::store::{Outcome, Row, Store};
 use crate::sweep::estimate::{self, counted, duration};
 use crate::sweep::{
-    run_all, Event, Experiment, Flags, Message, Options, Plan, Process, Skip, Tally, Task,
+    run_all, Event, Experiment, Flags, Message, Options, Plan, Process, Skip, Task,
 };
 use clap::Args;
+use conclusion::conclusion;
 use indicatif::{ProgressBar, ProgressStyle};
 use serde_json::json;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::io::{self, IsTerminal};
 use std::path::PathBuf;
 use std::time::Instant;
@@ -270,32 +273,4 @@ fn finished(row: &Row) -> String {
             format!("{accuracy:.1} %  {how}{epochs}, {seconds}")
         }
     }
-}
-
-fn conclusion(tally: &Tally, plan: &Plan, store: &Store, global: &Global) -> String {
-    let failed_before = "failed before (--retry-failed tries them again)";
-    let others = [
-        (tally.failed, "failed"),
-        (tally.done_before, "done before"),
-        (tally.failed_before, failed_before),
-        (tally.busy, "in the hands of another process"),
-    ];
-    let mut parts = vec![format!("{} finished", tally.finished)];
-    let others = others.iter().filter(|(count, _)| *count > 0);
-    parts.extend(others.map(|(count, what)| format!("{count} {what}")));
-    let runs = counted(tally.settled(), "run");
-    let tasks: BTreeSet<&str> = plan.runs.iter().map(|run| run.task.name()).collect();
-    let summaries = tasks.iter().map(|task| store.summary_path(task));
-    let summaries: Vec<String> = summaries.map(|path| path.display().to_string()).collect();
-    let report = |task: &&str| {
-        let table = if *task == "lra" { " --table 3" } else { "" };
-        format!("dsf report{table}{}", global.out_flag())
-    };
-    let reports: Vec<String> = tasks.iter().map(report).collect();
-    format!(
-        "{runs}: {}.\nresults: {}\nnext:    {}",
-        parts.join(", "),
-        summaries.join(", "),
-        reports.join(", ")
-    )
 }

@@ -20,7 +20,7 @@ impl Tables {
             Some(Metric::BestAccuracy) => "(%), the best of any epoch",
         };
         let beside = if self.tables.iter().any(|table| table.whole) {
-            "; the paper's below ours"
+            ";\nthe paper's below ours"
         } else {
             ""
         };

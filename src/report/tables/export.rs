@@ -153,6 +153,6 @@ fn baselines(majority: Option<[f64; 2]>, paper: Option<f64>) -> [Value; 3] {
     [
         json!(majority.map(|m| m[0])),
         json!(majority.map(|m| m[1])),
-        json!(paper.map(|percent| percent / 100.0)),
+        json!(paper.map(|percent| (100.0 * percent).round() / 1e4)),
     ]
 }

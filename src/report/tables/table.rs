@@ -62,6 +62,9 @@ pub(super) fn tables(
 impl Table {
     fn of(group: &[&Setting], paper: &'static Paper, columns: &[Column], filter: &Filter) -> Self {
         let whole = group[0].whole;
+        // On part of the data a task without runs is of no interest.
+        let shown = |c: &&Column| whole || group.iter().any(|s| s.column == **c);
+        let columns: Vec<Column> = columns.iter().filter(shown).copied().collect();
         let losses = group.iter().map(|s| s.row.loss.clone());
         let mut table = Self {
             whole,
@@ -69,8 +72,8 @@ impl Table {
             preset: group[0].preset,
             settings: group[0].of_table.clone(),
             losses: losses.filter(|loss| !loss.is_empty()).collect(),
-            columns: columns.to_vec(),
             majority: columns.iter().map(|c| majority(group, *c)).collect(),
+            columns,
             lines: Vec::new(),
             footnotes: Vec::new(),
         };
