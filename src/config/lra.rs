@@ -12,6 +12,9 @@ pub struct LraConfig {
     pub dataset: LraDataset,
     /// Files of the released data, or our own generator (listops and pathfinder).
     pub data: Generator,
+    /// Paddles of each long path of Pathfinder; other tasks, and the hard set, leave it out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub contour_length: Option<usize>,
     /// Seed of generated examples; without meaning for files.
     pub data_seed: u64,
     /// Rows of the token table, V.
@@ -41,6 +44,16 @@ pub enum LraDataset {
     /// Two discs among dashed paths of 32 x 32 pixels; whether one path joins them.
     Pathfinder,
 }
+
+impl LraConfig {
+    /// Paddles of each long path of Pathfinder.
+    pub fn contour_length(&self) -> usize {
+        self.contour_length.unwrap_or(HARD_CONTOUR)
+    }
+}
+
+/// Paddles of the long paths in Pathfinder's hard set, the one of Table 3.
+pub const HARD_CONTOUR: usize = 14;
 
 impl LraDataset {
     /// In the order of Table 3.

@@ -3,7 +3,9 @@
 mod lra;
 mod mqar;
 
-pub use lra::{ClassifierConfig, Dual, Head, Input, Loss, LraConfig, LraDataset, Pool};
+pub use lra::{
+    ClassifierConfig, Dual, Head, Input, Loss, LraConfig, LraDataset, Pool, HARD_CONTOUR,
+};
 pub use mqar::{Generator, MqarConfig};
 
 use crate::error::{Error, Result};

@@ -137,10 +137,10 @@ impl Entry {
     }
 }
 
-/// A folder that cannot be read counts nothing: the number is for a list only.
-fn bytes_below(path: &Path) -> u64 {
+/// Bytes of all files below `path`. What cannot be read counts nothing: the number is for a list only.
+pub fn bytes_below(path: &Path) -> u64 {
     match fs::read_dir(path) {
-        Ok(entries) => { entries.flatten() }.map(|e| bytes_below(&e.path())).sum(),
+        Ok(entries) => entries.flatten().map(|e| bytes_below(&e.path())).sum(),
         Err(_) => fs::metadata(path).map_or(0, |m| m.len()),
     }
 }

@@ -156,7 +156,7 @@ pub(super) fn refusal(status: StatusCode) -> Failure {
 }
 
 /// A header's text.
-pub(super) fn text<'a>(response: &'a Response<()>, name: header::HeaderName) -> Option<&'a str> {
+pub(super) fn text(response: &Response<()>, name: header::HeaderName) -> Option<&str> {
     response.headers().get(name)?.to_str().ok()
 }
 

@@ -19,7 +19,7 @@ mod unpack;
 #[cfg(test)]
 mod tests;
 
-pub use catalogue::{entry, Entry, Origin, State, CATALOGUE};
+pub use catalogue::{bytes_below, entry, Entry, Origin, State, CATALOGUE};
 pub use host::{Host, Watch};
 pub use hub::Hub;
 

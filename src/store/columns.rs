@@ -111,6 +111,7 @@ pub const COLUMNS: &[Column] = &[
     Column::new("ended", "UTC", Role::Origin, "when it ended"),
     Column::new("ops", "", Role::Origin, "implementations that the ops took: fused, reference or both"),
     Column::new("dataset", "", Role::Setting, "task of the Long Range Arena"),
+    Column::new("contour_length", "", Role::Setting, "paddles of Pathfinder's long paths, 14 in the hard set"),
     Column::new("val_examples", "", Role::Setting, "validation examples, which choose an epoch"),
     Column::new("expand", "", Role::Setting, "inner width over d, of mixers that widen"),
     Column::new("micro_batch", "", Role::Setting, "examples of a step whose activations exist at one time"),

@@ -128,6 +128,9 @@ pub struct Row {
     /// Task of the Long Range Arena.
     #[serde(default)]
     pub dataset: String,
+    /// Paddles of Pathfinder's long paths.
+    #[serde(default)]
+    pub contour_length: Option<usize>,
     /// Validation examples.
     #[serde(default)]
     pub val_examples: Option<usize>,

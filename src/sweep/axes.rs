@@ -96,8 +96,11 @@ fn training(flags: &Flags) -> [Axis; 8] {
     ]
 }
 
-fn classifier(flags: &ClassifierFlags) -> [Axis; 9] {
+fn classifier(flags: &ClassifierFlags) -> [Axis; 10] {
     [
+        axis("contour-length", &flags.contour_length, |a, v| {
+            a.contour_length = Some(v)
+        }),
         axis("val-examples", &flags.val_examples, |a, v| {
             a.val_examples = Some(v)
         }),

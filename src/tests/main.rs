@@ -9,6 +9,7 @@ mod gradients;
 mod initial;
 mod kernels;
 mod lemma2;
+mod lra_golden;
 mod model;
 mod parameters;
 mod precision;

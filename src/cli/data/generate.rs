@@ -1,5 +1,6 @@
 //! `dsf data generate`: ListOps and Pathfinder of our own as files.
 
+use super::stand_in;
 use crate::cache;
 use crate::cli::device::use_threads;
 use crate::cli::{exit, print, raised, stop_flag, Global};
@@ -25,6 +26,8 @@ enum What {
     Listops(Listops),
     /// Two discs among dashed paths, whether one path joins them: PNG files and their labels.
     Pathfinder(Pathfinder),
+    /// Halves of articles, whether both are of one: stands in for pairs of papers.
+    Retrieval(stand_in::Arguments),
 }
 
 #[derive(Args)]
@@ -50,6 +53,9 @@ struct Pathfinder {
     /// Pictures; a run deals them out by lot, a tenth each to validation and test.
     #[arg(long, value_name = "N", default_value_t = 200_000)]
     examples: usize,
+    /// Paddles of the long paths: 6, 9 or 14, the released levels [default: 14].
+    #[arg(long, value_name = "N")]
+    contour_length: Option<usize>,
     #[command(flatten)]
     place: Place,
 }
@@ -71,11 +77,18 @@ pub(super) fn main(arguments: Arguments, global: &Global) -> Result<u8> {
     let (job, place) = match arguments.what {
         What::Listops(given) => (Job::listops(&given), given.place),
         What::Pathfinder(given) => (Job::pathfinder(&given)?, given.place),
+        What::Retrieval(given) => return stand_in::main(given, global),
     };
     job.check()?;
     use_threads(global.threads()?);
     let root = place.data_dir.clone().map_or_else(cache::lra, Ok)?;
-    let folder = job.write(&root, place.force, global)?;
+    let folder = match job.write(&root, place.force, global) {
+        Err(Error::Interrupted) => {
+            print::talk("stopped by a signal; nothing was written, the same command begins anew");
+            return Ok(exit::STOPPED);
+        }
+        written => written?,
+    };
     print::line(&job.conclusion(&folder, &place, global.json))?;
     Ok(exit::DONE)
 }
@@ -106,13 +119,14 @@ impl Job {
 
     fn pathfinder(given: &Pathfinder) -> Result<Self> {
         let n = given.examples;
-        if !(10..=10_000_000).contains(&n) || n % 10 != 0 {
+        if !(10..=10_000_000).contains(&n) || !n.is_multiple_of(10) {
             return Err(Error::usage(format!(
                 "--examples must be a multiple of 10 up to 10000000, not {n}"
             )));
         }
         let tenth = n / 10;
         let config = LraConfig {
+            contour_length: given.contour_length,
             data_seed: given.place.data_seed,
             ..config(LraDataset::Pathfinder, [n - 2 * tenth, tenth, tenth])
         };
@@ -130,8 +144,11 @@ impl Job {
         ];
         let other = sizes.iter().filter(|(_, size, official)| size != official);
         let sizes = other.map(|(flag, size, _)| format!(" {flag} {size}"));
+        let level = config
+            .contour_length
+            .map(|n| format!(" --contour-length {n}"));
         Self {
-            sizes: sizes.collect(),
+            sizes: sizes.chain(level).collect(),
             config,
         }
     }
@@ -147,7 +164,7 @@ impl Job {
 
     /// Makes the files below `root` and gives their folder.
     fn write(&self, root: &Path, force: bool, global: &Global) -> Result<PathBuf> {
-        let folder = root.join(generate::folder(self.config.dataset).unwrap_or(Path::new("")));
+        let folder = root.join(generate::folder(&self.config));
         let known = [
             "basic_train.tsv",
             "basic_val.tsv",
@@ -169,9 +186,7 @@ impl Job {
         let mut tell = |more: usize| {
             bar.inc(more as u64);
             if raised(&stop) {
-                return Err(Error::usage(
-                    "stopped by a signal; nothing was written, the same command begins anew",
-                ));
+                return Err(Error::Interrupted);
             }
             Ok(())
         };
@@ -184,7 +199,8 @@ impl Job {
     fn fill(&self, folder: &Path, progress: Progress) -> Result<()> {
         match self.config.dataset {
             LraDataset::Pathfinder => {
-                pathfinder::write(self.config.data_seed, self.examples(), folder, progress)
+                let drawn = (self.config.data_seed, self.config.contour_length());
+                pathfinder::write(drawn, self.examples(), folder, progress)
             }
             _ => listops::write(&self.config, folder, progress),
         }
@@ -218,6 +234,7 @@ fn config(
     LraConfig {
         dataset,
         data: Generator::Native,
+        contour_length: None,
         data_seed: 0,
         vocab_size: dataset.vocab_size(),
         seq_len: dataset.seq_len(),

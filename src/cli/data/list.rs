@@ -3,7 +3,8 @@
 use crate::cache;
 use crate::cli::{exit, print, Global};
 use crate::error::Result;
-use crate::fetch::{State, CATALOGUE};
+use crate::fetch::{bytes_below, State, CATALOGUE};
+use crate::tasks::lra;
 use clap::Args;
 use serde_json::json;
 use std::path::PathBuf;
@@ -18,9 +19,15 @@ pub(super) struct Arguments {
 pub(super) fn main(arguments: Arguments, global: &Global) -> Result<u8> {
     let root = arguments.data_dir.map_or_else(cache::lra, Ok)?;
     for entry in &CATALOGUE {
-        let (name, folder) = (entry.dataset.name(), entry.path(&root));
+        let (name, mut folder) = (entry.dataset.name(), entry.path(&root));
         let (state, bytes) = match entry.state(&root) {
-            State::Absent => ("absent".to_owned(), 0),
+            State::Absent => match lra::found(entry.dataset, &root) {
+                Some(elsewhere) => {
+                    folder = elsewhere;
+                    ("present".to_owned(), bytes_below(&folder))
+                }
+                None => ("absent".to_owned(), 0),
+            },
             State::Present => ("present".to_owned(), entry.bytes(&root)),
             State::Lacks(part) => (format!("lacks {}", part.display()), entry.bytes(&root)),
         };

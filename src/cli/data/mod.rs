@@ -4,6 +4,7 @@ mod fetch;
 mod generate;
 mod list;
 mod progress;
+mod stand_in;
 
 use super::Global;
 use crate::error::Result;
@@ -19,7 +20,7 @@ pub(super) struct Arguments {
 enum What {
     /// Download data to where `dsf lra` looks for it.
     Fetch(fetch::Arguments),
-    /// Make data of the same kind without a download, and write it as the released files.
+    /// Make data of the same kind, and write it as the released files.
     Generate(generate::Arguments),
     /// List what is there, where, and how big.
     List(list::Arguments),

@@ -1,11 +1,11 @@
 //! From pooled vectors to classes, for one document and for two.
 
-use crate::config::{self, ClassifierConfig, Dual, LraDataset, ModelConfig};
+use crate::config::{self, ClassifierConfig, Dual, Layout, LraDataset, ModelConfig};
 use crate::nn::{linear, Params};
 use candle_core::{Result, Tensor};
 
-/// m of MATCH in every released config.
-const MATCH: usize = 512;
+/// m of MATCH beside Hawk, whose config has no such width of its own.
+const HAWK_MATCH: usize = 512;
 
 /// Linear maps with a ReLU between each two of them.
 pub(super) struct Layers(Vec<[Tensor; 2]>);
@@ -57,7 +57,11 @@ impl Head {
             config::Head::Linear => Layers::new(&[d, classes], &params.scope("head")),
         };
         let both = |width: usize| {
-            let widths = [dataset.documents() * width, MATCH, MATCH / 2, classes];
+            let m = match model.layout {
+                Layout::Hawk => HAWK_MATCH,
+                _ => m,
+            };
+            let widths = [dataset.documents() * width, m, (m / 2).max(1), classes];
             Layers::new(&widths, &params.scope("match"))
         };
         Ok(match (dataset.documents(), config.dual) {

@@ -66,6 +66,7 @@ pub struct Asked {
     pub heads: Option<usize>,
     pub layers: Option<usize>,
     pub dataset: Option<LraDataset>,
+    pub contour_length: Option<usize>,
     pub seq_len: Option<usize>,
     pub kv_pairs: Option<usize>,
     pub vocab_size: Option<usize>,
@@ -118,9 +119,10 @@ impl Asked {
     }
 
     /// What only classifiers know.
-    fn of_classifiers(&self) -> [(&'static str, bool); 10] {
+    fn of_classifiers(&self) -> [(&'static str, bool); 11] {
         [
             ("--dataset", self.dataset.is_some()),
+            ("--contour-length", self.contour_length.is_some()),
             ("--val-examples", self.val_examples.is_some()),
             ("--warmup-epochs", self.warmup_epochs.is_some()),
             ("--mlp-width", self.mlp_width.is_some()),

@@ -17,6 +17,7 @@ use super::{mixers, rules, Asked, Preset};
 use crate::config::{
     ClassifierConfig, Dual, Generator, Head, Input, Layout, Loss, LraConfig, LraDataset,
     ModelConfig, Pool, Protocol, RunConfig, Schedule, StateMixer, TaskConfig, TrainConfig, FORMAT,
+    HARD_CONTOUR,
 };
 use crate::error::{Error, Result};
 use crate::mixers::Entry;
@@ -102,6 +103,9 @@ impl Chosen {
         LraConfig {
             dataset: self.dataset,
             data,
+            contour_length: asked
+                .contour_length
+                .filter(|&length| length != HARD_CONTOUR),
             data_seed: asked.data_seed.unwrap_or(0),
             vocab_size: asked.vocab_size.unwrap_or(self.dataset.vocab_size()),
             seq_len: asked.seq_len.unwrap_or(seq_len),

@@ -3,7 +3,7 @@
 use super::super::columns::SCHEMA;
 use super::super::RunResult;
 use super::Row;
-use crate::config::{RunConfig, TaskConfig};
+use crate::config::{LraDataset, RunConfig, TaskConfig};
 use serde::Serialize;
 use serde_json::Value;
 use std::collections::BTreeMap;
@@ -118,6 +118,8 @@ impl Row {
             },
             TaskConfig::Lra(lra) => Self {
                 dataset: lra.dataset.name().into(),
+                contour_length: (lra.dataset == LraDataset::Pathfinder)
+                    .then(|| lra.contour_length()),
                 val_examples: Some(lra.val_examples),
                 test_examples: lra.test_examples,
                 data: spelling(&lra.data),

@@ -13,6 +13,9 @@ pub struct ClassifierFlags {
     /// Task of the Long Range Arena [default: listops; all five in `dsf sweep`].
     #[arg(long, value_delimiter = ',', value_name = "NAME", help_heading = CLASSIFIERS)]
     pub dataset: Vec<LraDataset>,
+    /// Paddles of Pathfinder's long paths: 6, 9 or 14, its levels [default: 14].
+    #[arg(long, value_delimiter = ',', value_name = "N", value_parser = whole::<usize>, help_heading = CLASSIFIERS, allow_negative_numbers = true)]
+    pub contour_length: Vec<usize>,
     /// Validation examples, which choose the epoch; 0 is none [default: the official split's].
     #[arg(long, value_delimiter = ',', value_name = "N", value_parser = whole::<usize>, help_heading = CLASSIFIERS, allow_negative_numbers = true)]
     pub val_examples: Vec<usize>,
@@ -49,6 +52,7 @@ impl ClassifierFlags {
         let base = base.clone();
         Self {
             dataset: given(&self.dataset, base.dataset),
+            contour_length: given(&self.contour_length, base.contour_length),
             val_examples: given(&self.val_examples, base.val_examples),
             warmup_epochs: given(&self.warmup_epochs, base.warmup_epochs),
             mlp_width: given(&self.mlp_width, base.mlp_width),

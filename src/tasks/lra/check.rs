@@ -1,6 +1,6 @@
 //! Sizes from which no data can be made.
 
-use crate::config::{Generator, LraConfig};
+use crate::config::{Generator, LraConfig, LraDataset};
 use crate::error::{Error, Result};
 
 /// Refuses them, in a sentence that names the flag.
@@ -32,6 +32,7 @@ fn check_sizes(config: &LraConfig) -> Result<()> {
             )));
         }
     }
+    check_contour(config)?;
     if config.dataset.is_picture() {
         if config.seq_len != most || config.vocab_size != 256 {
             return Err(Error::usage(format!(
@@ -48,16 +49,34 @@ fn check_sizes(config: &LraConfig) -> Result<()> {
     Ok(())
 }
 
+fn check_contour(config: &LraConfig) -> Result<()> {
+    let Some(contour_length) = config.contour_length else {
+        return Ok(());
+    };
+    if config.dataset != LraDataset::Pathfinder {
+        let name = config.dataset.name();
+        return Err(Error::usage(format!(
+            "--contour-length is of Pathfinder; leave it out with --dataset {name}"
+        )));
+    }
+    match super::pathfinder::level(contour_length) {
+        Some(_) => Ok(()),
+        None => Err(Error::usage(format!(
+            "--contour-length must be 6, 9 or 14 paddles, the released levels, not {contour_length}"
+        ))),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::config::LraDataset;
 
     fn of(dataset: LraDataset) -> LraConfig {
         let [train_examples, val_examples, test_examples] = dataset.examples();
         LraConfig {
             dataset,
             data: Generator::Files,
+            contour_length: None,
             data_seed: 0,
             vocab_size: dataset.vocab_size(),
             seq_len: dataset.seq_len(),

@@ -25,7 +25,35 @@ pub use retrieval::write_stand_in;
 use crate::cache;
 use crate::config::{Generator, LraConfig, LraDataset};
 use crate::error::Result;
-use std::path::Path;
+use std::path::{Path, PathBuf};
+
+/// The folder under `dir` in which files of `dataset` lie, in any of the forms that [`load`] reads.
+pub fn found(dataset: LraDataset, dir: &Path) -> Option<PathBuf> {
+    let forms: &[&[&str]] = match dataset {
+        LraDataset::Listops => &[&["basic_train.tsv", "basic_val.tsv", "basic_test.tsv"]],
+        LraDataset::Text => &[
+            &[
+                "train-00000-of-00001.parquet",
+                "test-00000-of-00001.parquet",
+            ],
+            &["train/pos", "train/neg", "test/pos", "test/neg"],
+        ],
+        LraDataset::Retrieval => &[&[
+            "new_aan_pairs.train.tsv",
+            "new_aan_pairs.eval.tsv",
+            "new_aan_pairs.test.tsv",
+        ]],
+        LraDataset::Image => &[&["data_batch_1.bin", "test_batch.bin"]],
+        LraDataset::Pathfinder => &[
+            &["curv_contour_length_14"],
+            &["curv_contour_length_9"],
+            &["curv_baseline"],
+        ],
+    };
+    forms
+        .iter()
+        .find_map(|names| place::look(dir, dataset, names))
+}
 
 /// The splits of `config`, generated, or read from files under `data_dir`; `None` is where
 /// `dsf data fetch` puts them.

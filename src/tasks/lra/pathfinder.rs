@@ -1,4 +1,4 @@
-//! Pathfinder-32 of the released archive, its hard level: pictures in numbered folders, and a text
+//! Pathfinder-32 of the released archive: pictures in numbered folders, and a text
 //! file a folder that lists their labels.
 
 use super::permutation::{first, permutation, tenth};
@@ -10,8 +10,15 @@ use rayon::prelude::*;
 use std::fs;
 use std::path::{Component, Path, PathBuf};
 
-/// The hard level, the only one that is trained on.
-const LEVEL: &str = "curv_contour_length_14";
+/// The folder of a level, by the paddles of its long paths.
+pub(super) fn level(contour_length: usize) -> Option<&'static str> {
+    match contour_length {
+        6 => Some("curv_baseline"),
+        9 => Some("curv_contour_length_9"),
+        14 => Some("curv_contour_length_14"),
+        _ => None,
+    }
+}
 
 /// Pictures that are decoded before they are moved to where they stay.
 const AT_ONCE: usize = 4096;
@@ -32,7 +39,8 @@ struct Listed {
 /// # Errors
 /// A file that is missing or is not what it should be, by its name and line; sizes beyond what was found.
 pub(super) fn load(config: &LraConfig, dir: &Path) -> Result<Splits> {
-    let level = place::find(dir, LraDataset::Pathfinder, &[LEVEL])?.join(LEVEL);
+    let level = level(config.contour_length()).unwrap_or_default();
+    let level = place::find(dir, LraDataset::Pathfinder, &[level])?.join(level);
     let (listed, warnings) = without_empty(list(&level)?)?;
     let order = permutation(listed.len());
     let tenth = tenth(listed.len());

@@ -66,8 +66,8 @@ fn parse(line: Line, seq_len: usize) -> Result<([Vec<u8>; 2], u8), String> {
     let value = std::str::from_utf8(label).ok();
     let value = value.and_then(|label| label.parse::<f64>().ok());
     let label = match value {
-        Some(value) if value == 0.0 => 0,
-        Some(value) if value == 1.0 => 1,
+        Some(0.0) => 0,
+        Some(1.0) => 1,
         _ => {
             return Err(format!(
                 "the label must be 0.0 or 1.0, not `{}`",

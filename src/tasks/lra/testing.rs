@@ -9,6 +9,7 @@ pub(super) fn config(dataset: LraDataset, examples: [usize; 3]) -> LraConfig {
     LraConfig {
         dataset,
         data: Generator::Files,
+        contour_length: None,
         data_seed: 0,
         vocab_size: dataset.vocab_size(),
         seq_len: dataset.seq_len(),

@@ -7,17 +7,16 @@ pub mod pathfinder;
 use super::Splits;
 use crate::config::{LraConfig, LraDataset};
 use crate::error::{Error, Result};
-use std::path::Path;
+use std::path::PathBuf;
 
 /// Hears of examples as they are finished: how many more.
 pub type Progress<'a> = &'a mut dyn FnMut(usize) -> Result<()>;
 
-/// Where the files of a generated task lie under a data folder; `None` for a task without generator.
-pub fn folder(dataset: LraDataset) -> Option<&'static Path> {
-    match dataset {
-        LraDataset::Listops => Some(Path::new(listops::FOLDER)),
-        LraDataset::Pathfinder => Some(Path::new(pathfinder::FOLDER)),
-        LraDataset::Text | LraDataset::Retrieval | LraDataset::Image => None,
+/// Where the files of a generated task lie under a data folder.
+pub fn folder(config: &LraConfig) -> PathBuf {
+    match config.dataset {
+        LraDataset::Pathfinder => pathfinder::folder(config.contour_length()),
+        _ => listops::FOLDER.into(),
     }
 }
 

@@ -13,6 +13,7 @@ fn config(train_examples: usize, val_examples: usize, test_examples: usize) -> L
     LraConfig {
         dataset: LraDataset::Image,
         data: Generator::Files,
+        contour_length: None,
         data_seed: 0,
         vocab_size: 256,
         seq_len: 1024,

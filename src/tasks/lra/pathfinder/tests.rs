@@ -1,4 +1,6 @@
 use super::*;
+
+const LEVEL: &str = "curv_contour_length_14";
 use crate::config::Generator;
 use picture::{encode, PIXELS};
 use proptest::prelude::*;
@@ -8,6 +10,7 @@ fn config(train_examples: usize, val_examples: usize, test_examples: usize) -> L
     LraConfig {
         dataset: LraDataset::Pathfinder,
         data: Generator::Files,
+        contour_length: None,
         data_seed: 0,
         vocab_size: 256,
         seq_len: 1024,

@@ -10,6 +10,7 @@ use std::fs;
 fn config(train_examples: usize, seq_len: usize) -> LraConfig {
     LraConfig {
         data: Generator::Native,
+        contour_length: None,
         data_seed: 3,
         seq_len,
         ..testing::config(LraDataset::Listops, [train_examples, 20, 30])

@@ -9,30 +9,41 @@ use std::path::Path;
 
 const PICTURES_A_FOLDER: usize = 1000;
 
-/// Writes the pictures 0 .. `pictures` under `folder`: `imgs/<k>/sample_<i>.png`, a thousand to each
+/// Writes the pictures 0 .. `pictures`, long snakes having `paddles` paddles, under `folder`: `imgs/<k>/sample_<i>.png`, a thousand to each
 /// k, and `metadata/<k>.npy`, which is text.
-pub fn write(seed: u64, pictures: usize, folder: &Path, progress: Progress) -> Result<()> {
+pub fn write(
+    (seed, paddles): (u64, usize),
+    pictures: usize,
+    folder: &Path,
+    progress: Progress,
+) -> Result<()> {
     let metadata = folder.join("metadata");
     fs::create_dir_all(&metadata).map_err(Error::io("create", &metadata))?;
     for (k, first) in (0..pictures).step_by(PICTURES_A_FOLDER).enumerate() {
         let end = pictures.min(first + PICTURES_A_FOLDER);
-        write_folder(seed, k, first..end, folder)?;
+        write_folder((seed, paddles), k, first..end, folder)?;
         progress(end - first)?;
     }
     Ok(())
 }
 
-fn write_folder(seed: u64, k: usize, numbers: std::ops::Range<usize>, folder: &Path) -> Result<()> {
+fn write_folder(
+    (seed, paddles): (u64, usize),
+    k: usize,
+    numbers: std::ops::Range<usize>,
+    folder: &Path,
+) -> Result<()> {
     let images = folder.join(format!("imgs/{k}"));
     fs::create_dir_all(&images).map_err(Error::io("create", &images))?;
     let mut table = String::new();
-    for (i, picture) in pictures(seed, numbers).iter().enumerate() {
+    for (i, picture) in pictures(seed, paddles, numbers).iter().enumerate() {
         let name = format!("sample_{i}.png");
         let path = images.join(&name);
         fs::write(&path, png(picture)).map_err(Error::io("write", &path))?;
         // Continuity, paddles of long and of short snakes, length, thickness, margin, contrasts.
         let label = picture.label;
-        let row = format_args!("imgs/{k} {name} {i} {label} 1.0 14 4 2 0.5 1 1");
+        let short = paddles / 3;
+        let row = format_args!("imgs/{k} {name} {i} {label} 1.0 {paddles} {short} 2 0.5 1 1");
         writeln!(table, "{row}").expect("a string takes every text");
     }
     let path = folder.join(format!("metadata/{k}.npy"));

@@ -1,5 +1,5 @@
 //! Pathfinder (Linsley et al. 2018; Houtkamp and Roelfsema 2010) at 32 x 32 pixels with the
-//! parameters of the Long Range Arena's hard set: two snakes of 14 paddles that wind about each
+//! parameters of the Long Range Arena: two snakes, of 14 paddles in the hard set, that wind about each
 //! other, short ones that distract, and two discs, on one snake or on both.
 
 mod files;
@@ -17,14 +17,18 @@ use super::Progress;
 use crate::config::LraConfig;
 use crate::error::Result;
 use crate::rng::Stream;
-use crate::tasks::lra::{Examples, Splits};
+use crate::tasks::lra::{pathfinder, Examples, Splits};
 use grid::CELLS;
 use rayon::prelude::*;
 use scene::Scene;
 use std::ops::Range;
+use std::path::{Path, PathBuf};
 
-/// Where the files lie under a data folder.
-pub const FOLDER: &str = "pathfinder/pathfinder32/curv_contour_length_14";
+/// Where the files of a level lie under a data folder.
+pub fn folder(contour_length: usize) -> PathBuf {
+    let level = pathfinder::level(contour_length).unwrap_or_default();
+    Path::new("pathfinder/pathfinder32").join(level)
+}
 
 /// Length of a paddle and free space before and behind it, in pixels.
 const LENGTH: i32 = 2;
@@ -37,10 +41,10 @@ struct Picture {
 }
 
 /// The pictures with these numbers, in order.
-fn pictures(seed: u64, numbers: Range<usize>) -> Vec<Picture> {
+fn pictures(seed: u64, paddles: usize, numbers: Range<usize>) -> Vec<Picture> {
     let stream = Stream::new(seed, "lra/pathfinder", 0);
     let picture = |number: usize| {
-        let scene = Scene::draw(stream.at(number as u64));
+        let scene = Scene::draw(stream.at(number as u64), paddles);
         Picture {
             pixels: scene.pixels(),
             label: scene.label,
@@ -54,7 +58,11 @@ pub(super) fn splits(config: &LraConfig) -> Result<Splits> {
     let mut first = 0;
     let mut split = |size: usize| {
         let mut examples = Examples::new(1);
-        for picture in pictures(config.data_seed, first..first + size) {
+        for picture in pictures(
+            config.data_seed,
+            config.contour_length(),
+            first..first + size,
+        ) {
             examples.push(&[&picture.pixels], picture.label);
         }
         first += size;

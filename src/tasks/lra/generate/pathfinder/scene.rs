@@ -6,11 +6,9 @@ use super::snake::Snake;
 use super::stencil;
 use crate::rng::Stream;
 
-/// Paddles of each of the two long snakes, of which one or two end in discs.
-const TARGET_PADDLES: usize = 14;
-/// Short snakes.
-const DISTRACTORS: usize = 5;
-const DISTRACTOR_PADDLES: usize = 4;
+/// A third of the paddles of a long snake makes a short one, of which there are so many that this many
+/// paddles distract.
+const DISTRACTING: usize = 20;
 /// Further tries at a short snake before the picture goes without it.
 const RETRIES: usize = 4;
 /// Between the tails of the long snakes.
@@ -35,18 +33,18 @@ pub(super) struct Scene {
 }
 
 impl Scene {
-    /// The scene of `stream`.
-    pub fn draw(mut stream: Stream) -> Self {
+    /// The scene of `stream` with long snakes of `paddles` paddles.
+    pub fn draw(mut stream: Stream, paddles: usize) -> Self {
+        let short = paddles / 3;
         let label = stream.below(2) as u8;
         let (targets, mut mask) = loop {
-            if let Some(pair) = pair(&mut stream) {
+            if let Some(pair) = pair(&mut stream, paddles) {
                 break pair;
             }
         };
         let mut distractors = Vec::new();
-        for _ in 0..DISTRACTORS {
-            let snake =
-                (0..=RETRIES).find_map(|_| Snake::grown(&mut stream, &mask, DISTRACTOR_PADDLES));
+        for _ in 0..DISTRACTING / short {
+            let snake = (0..=RETRIES).find_map(|_| Snake::grown(&mut stream, &mask, short));
             if let Some((snake, with_it)) = snake {
                 distractors.push(snake);
                 mask = with_it;
@@ -90,12 +88,12 @@ impl Scene {
 
 /// The two long snakes, grown by turns, and what they occupy. The last paddle of the first one is
 /// missing there, as it was when the pictures of the task were made.
-fn pair(stream: &mut Stream) -> Option<([Snake; 2], Mask)> {
+fn pair(stream: &mut Stream, paddles: usize) -> Option<([Snake; 2], Mask)> {
     let mut mask = Mask::framed(1);
     let first = Snake::seed(stream, &mask, 2 * usize::from(SEED_DISTANCE))?;
     let second = Snake::seed_beside(stream, first.tail(), f64::from(SEED_DISTANCE))?;
     let mut snakes = [first, second];
-    for _ in 1..TARGET_PADDLES {
+    for _ in 1..paddles {
         for snake in &mut snakes {
             snake.extend(stream, &mut mask)?;
         }

@@ -74,16 +74,17 @@ impl Stencil {
         let full = footprint.iter().filter(|(_, level)| *level == u8::MAX);
         let moved = full.map(|((dy, dx), _)| (dy + 1, dx + 1));
         let first = moved.filter(|(dy, dx)| *dy <= window && *dx <= window);
+        let first: Vec<_> = first.collect();
         Self {
             line: reduced(&fine),
-            first: Some(first.collect()).filter(|first| reaches_every_cell(first)),
+            first: reaches_every_cell(&first).then_some(first),
             footprint,
         }
     }
 }
 
 /// Whether some cell at `offsets` from it lies in the picture, for each cell: the corners decide.
-fn reaches_every_cell(offsets: &Vec<(i32, i32)>) -> bool {
+fn reaches_every_cell(offsets: &[(i32, i32)]) -> bool {
     let last = SIDE as i32 - 1;
     let corners = [(0, 0), (0, last), (last, 0), (last, last)];
     corners.iter().all(|&(y, x)| {

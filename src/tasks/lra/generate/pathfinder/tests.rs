@@ -9,7 +9,7 @@ use crate::tasks::lra::{load, testing};
 fn scenes(count: u64) -> Vec<Scene> {
     let stream = Stream::new(0, "lra/pathfinder", 0);
     let numbers = (0..count).into_par_iter();
-    numbers.map(|i| Scene::draw(stream.at(i))).collect()
+    numbers.map(|i| Scene::draw(stream.at(i), 14)).collect()
 }
 
 fn distance(a: Point, b: Point) -> f64 {
@@ -92,7 +92,7 @@ fn figures<'a>(pictures: impl Iterator<Item = &'a [u8]>) -> Figures {
 
 #[test]
 fn the_pictures_have_the_figures_of_the_original() {
-    let pictures = pictures(0, 0..600);
+    let pictures = pictures(0, 14, 0..600);
     let figures = figures(pictures.iter().map(|p| &p.pixels[..]));
     assert!((figures.mean - 20.0).abs() < 0.5, "mean {}", figures.mean);
     let expected = [66.2, 19.4, 5.9, 6.9, 1.6];
@@ -107,7 +107,7 @@ fn the_pictures_have_the_figures_of_the_original() {
 fn one_thread_and_many_draw_the_same_pictures() {
     let on = |threads| {
         let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build();
-        let draw = || pictures(5, 10..30).iter().map(|p| p.pixels).collect();
+        let draw = || pictures(5, 14, 10..30).iter().map(|p| p.pixels).collect();
         let drawn: Vec<_> = pool.unwrap().install(draw);
         drawn
     };
@@ -130,11 +130,12 @@ fn a_reduced_line_has_the_levels_of_an_image_library() {
 fn splits_are_consecutive_pictures() {
     let config = LraConfig {
         data: Generator::Native,
+        contour_length: None,
         data_seed: 7,
         ..testing::config(LraDataset::Pathfinder, [6, 2, 3])
     };
     let splits = splits(&config).unwrap();
-    let all = pictures(7, 0..11);
+    let all = pictures(7, 14, 0..11);
     assert_eq!(splits.train.document(5, 0), all[5].pixels);
     assert_eq!(splits.val.document(0, 0), all[6].pixels);
     assert_eq!(splits.test.label(2), all[10].label);
@@ -149,11 +150,11 @@ fn written_files_load_with_every_picture_and_its_label() {
         told += more;
         Ok(())
     };
-    write(7, 1010, dir.path(), &mut progress).unwrap();
+    write((7, 14), 1010, dir.path(), &mut progress).unwrap();
     assert_eq!(told, 1010);
     let config = testing::config(LraDataset::Pathfinder, [808, 101, 101]);
     let target = tempfile::tempdir().unwrap();
-    let level = target.path().join(FOLDER);
+    let level = target.path().join(folder(14));
     std::fs::create_dir_all(level.parent().unwrap()).unwrap();
     std::fs::rename(dir.path(), &level).unwrap();
     let loaded = load(&config, Some(target.path())).unwrap();
@@ -163,7 +164,7 @@ fn written_files_load_with_every_picture_and_its_label() {
         .flat_map(|s| (0..s.len()).map(|i| (s.document(i, 0), s.label(i))));
     let mut read: Vec<(&[u8], u8)> = read.collect();
     read.sort_unstable();
-    let pictures = pictures(7, 0..1010);
+    let pictures = pictures(7, 14, 0..1010);
     let mut drawn: Vec<(&[u8], u8)> = pictures.iter().map(|p| (&p.pixels[..], p.label)).collect();
     drawn.sort_unstable();
     assert_eq!(read, drawn);

@@ -1,0 +1,84 @@
+//! `dsf data generate retrieval`: pairs of text in the place of papers that cannot be had.
+
+use crate::cache;
+use crate::cli::{exit, print, Global};
+use crate::error::{Error, Result};
+use crate::store::Unfinished;
+use crate::tasks::lra::write_stand_in;
+use clap::Args;
+use serde_json::json;
+use std::path::PathBuf;
+
+/// Below the data root.
+const FOLDER: &str = "retrieval";
+
+#[derive(Args)]
+pub(super) struct Arguments {
+    /// Plain text in which an article begins at a line ` = Title = `, such as that of WikiText.
+    #[arg(long, value_name = "FILE")]
+    from: PathBuf,
+    /// Training pairs.
+    #[arg(long, value_name = "N", default_value_t = 2_000)]
+    train_examples: usize,
+    /// Validation pairs.
+    #[arg(long, value_name = "N", default_value_t = 200)]
+    val_examples: usize,
+    /// Test pairs.
+    #[arg(long, value_name = "N", default_value_t = 400)]
+    test_examples: usize,
+    /// The data root [default: dsf/lra below HF_HOME].
+    #[arg(long, value_name = "DIR")]
+    data_dir: Option<PathBuf>,
+    /// Other numbers give other pairs.
+    #[arg(long, value_name = "S", default_value_t = 0)]
+    data_seed: u64,
+    /// Replace what is there.
+    #[arg(long)]
+    force: bool,
+}
+
+pub(super) fn main(arguments: Arguments, global: &Global) -> Result<u8> {
+    let sizes = [
+        ("--train-examples", arguments.train_examples),
+        ("--val-examples", arguments.val_examples),
+        ("--test-examples", arguments.test_examples),
+    ];
+    if let Some((flag, size)) = sizes.iter().find(|(_, size)| *size > 10_000_000) {
+        return Err(Error::usage(format!(
+            "{flag} must be at most 10000000, not {size}"
+        )));
+    }
+    let root = arguments.data_dir.clone().map_or_else(cache::lra, Ok)?;
+    let folder = root.join(FOLDER);
+    if folder.exists() && !arguments.force {
+        return Err(Error::usage(format!(
+            "{} is there already; --force replaces it, --data-dir DIR names another place",
+            folder.display()
+        )));
+    }
+    let sizes = sizes.map(|(_, size)| size);
+    let files = Unfinished::of(&folder)?;
+    write_stand_in(&arguments.from, files.path(), sizes, arguments.data_seed)?;
+    files.publish()?;
+    let [train, val, test] = sizes;
+    if global.json {
+        let event = json!({
+            "event": "data", "schema": 1, "dataset": "retrieval", "state": "generated",
+            "path": folder, "examples": train + val + test,
+        });
+        print::line(&event.to_string())?;
+        return Ok(exit::DONE);
+    }
+    let dir = arguments.data_dir.as_ref();
+    let dir = dir.map_or(String::new(), |dir| {
+        format!(" --data-dir {}", dir.display())
+    });
+    print::line(&format!(
+        "retrieval: {} pairs written, {}; use them by `dsf lra --dataset retrieval{dir} \
+         --train-examples {train} --val-examples {val} --test-examples {test}`; they stand in for \
+         the task's papers, and what is learnt from them says nothing about those",
+        train + val + test,
+        folder.display()
+    ))?;
+    Ok(exit::DONE)
+}
