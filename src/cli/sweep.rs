@@ -1,5 +1,7 @@
 //! `dsf sweep`: a grid of runs, planned as a whole and worked off by child processes.
 
+mod conclusion;
+
 use super::device::Choice;
 use super::{exit, print, stop_flag, Global};
 use crate::config::{RunConfig, TaskConfig};
@@ -7,9 +9,10 @@ use crate::error::{Error, Result};
 use crate::store::{Outcome, Row, Store};
 use crate::sweep::estimate::{self, counted, duration};
 use crate::sweep::{
-    run_all, Event, Experiment, Flags, Message, Options, Plan, Process, Skip, Tally, Task,
+    run_all, Event, Experiment, Flags, Message, Options, Plan, Process, Skip, Task,
 };
 use clap::Args;
+use conclusion::conclusion;
 use indicatif::{ProgressBar, ProgressStyle};
 use serde_json::json;
 use std::collections::BTreeMap;
@@ -270,31 +273,4 @@ fn finished(row: &Row) -> String {
             format!("{accuracy:.1} %  {how}{epochs}, {seconds}")
         }
     }
-}
-
-fn conclusion(tally: &Tally, plan: &Plan, store: &Store, global: &Global) -> String {
-    let mut parts = vec![format!("{} finished", tally.finished)];
-    for (count, what) in [
-        (tally.failed, "failed"),
-        (tally.done_before, "done before"),
-        (
-            tally.failed_before,
-            "failed before (--retry-failed tries them again)",
-        ),
-        (tally.busy, "in the hands of another process"),
-    ] {
-        if count > 0 {
-            parts.push(format!("{count} {what}"));
-        }
-    }
-    let runs = counted(tally.settled(), "run");
-    let task = plan.runs.first().map_or("mqar", |run| run.task.name());
-    let summary = store.summary_path(task);
-    let table = if task == "lra" { " --table 3" } else { "" };
-    format!(
-        "{runs}: {}.\nresults: {}\nnext:    dsf report{table}{}",
-        parts.join(", "),
-        summary.display(),
-        global.out_flag()
-    )
 }

@@ -5,9 +5,11 @@ mod lra;
 mod preset;
 mod rows;
 mod rules;
+mod usual;
 
 pub use asked::{Asked, Task};
 pub use preset::{Preset, PAPER_RATES};
+pub use usual::presets_of;
 
 use super::mixers;
 use crate::config::{

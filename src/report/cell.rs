@@ -1,4 +1,4 @@
-//! One (d, n) of a panel: the best over learning rates of the mean over seeds.
+//! One cell of a panel or a table: the best over learning rates of the mean over seeds.
 
 use super::Metric;
 use crate::store::{Outcome, Row, RunStatus};
@@ -6,7 +6,7 @@ use crate::store::{Outcome, Row, RunStatus};
 /// Above this an accuracy is shown as `>99`: the rule of the paper's figure 7.
 const SATURATED: f64 = 0.99;
 
-/// What is known of one (d, n).
+/// What is known of runs that differ in learning rate and seed only.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Cell {
     /// No result, and some rate may still give one.
@@ -46,23 +46,34 @@ pub enum Edge {
 /// The seeds of one learning rate.
 struct Rate {
     lr: f64,
+    /// By which rates are compared.
     scores: Vec<f64>,
+    /// What is shown of each of them.
+    shown: Vec<f64>,
     diverged: usize,
     failed: usize,
     not_run: usize,
 }
 
 impl Cell {
-    /// Of runs that differ in learning rate and seed only.
+    /// The best rate by what it shows.
     pub(super) fn of(runs: &[&Row], metric: Metric) -> Self {
+        Self::chosen(runs, metric, metric)
+    }
+
+    /// `shown` at the rate that is best by `by`.
+    pub(super) fn chosen(runs: &[&Row], by: Metric, shown: Metric) -> Self {
         let mut runs = runs.to_vec();
         runs.sort_by(|a, b| a.lr.total_cmp(&b.lr));
         let rates: Vec<Rate> = runs
             .chunk_by(|a, b| a.lr == b.lr)
-            .map(|seeds| Rate::of(seeds, metric))
+            .map(|seeds| Rate::of(seeds, by, shown))
             .collect();
         if let Some(best) = best(&rates) {
-            return Self::Scored(best.score(&rates));
+            return match best.shown[..] {
+                [] => Self::Failed,
+                _ => Self::Scored(best.score(&rates)),
+            };
         }
         let any = |count: fn(&Rate) -> usize| rates.iter().any(|rate| count(rate) > 0);
         if any(|rate| rate.failed) {
@@ -84,6 +95,16 @@ impl Cell {
         }
     }
 
+    /// For programs.
+    pub(super) fn status(&self) -> &'static str {
+        match self {
+            Self::NotRun => "not_run",
+            Self::Failed => "failed",
+            Self::Diverged => "diverged",
+            Self::Scored(_) => "done",
+        }
+    }
+
     /// The number, if there is one.
     pub fn score(&self) -> Option<&Score> {
         match self {
@@ -100,6 +121,11 @@ impl Score {
         } else {
             format!("{:.1}", 100.0 * self.mean)
         };
+        mean + &self.spread(seeds)
+    }
+
+    /// What follows the mean: the deviation, and the seeds if others have more.
+    pub(super) fn spread(&self, seeds: usize) -> String {
         let std = self
             .std
             .map_or(String::new(), |std| format!("±{:.1}", 100.0 * std));
@@ -108,7 +134,7 @@ impl Score {
         } else {
             String::new()
         };
-        format!("{mean}{std}{fewer}")
+        format!("{std}{fewer}")
     }
 }
 
@@ -123,20 +149,24 @@ fn best(rates: &[Rate]) -> Option<&Rate> {
 }
 
 impl Rate {
-    fn of(seeds: &[&Row], metric: Metric) -> Self {
+    fn of(seeds: &[&Row], by: Metric, shown: Metric) -> Self {
         let mut rate = Self {
             lr: seeds[0].lr,
             scores: Vec::new(),
+            shown: Vec::new(),
             diverged: 0,
             failed: 0,
             not_run: 0,
         };
         for row in seeds {
-            match (row.status, row.outcome, metric.of(row)) {
+            match (row.status, row.outcome, by.of(row)) {
                 (None, ..) => rate.not_run += 1,
                 (Some(RunStatus::Failed), ..) => rate.failed += 1,
                 (_, Some(Outcome::Diverged), _) => rate.diverged += 1,
-                (_, _, Some(score)) if score.is_finite() => rate.scores.push(score),
+                (_, _, Some(score)) if score.is_finite() => {
+                    rate.scores.push(score);
+                    rate.shown.extend(shown.of(row).filter(|s| s.is_finite()));
+                }
                 _ => rate.failed += 1,
             }
         }
@@ -148,11 +178,11 @@ impl Rate {
     }
 
     fn score(&self, rates: &[Rate]) -> Score {
-        let mean = mean(&self.scores);
+        let mean = mean(&self.shown);
         Score {
             mean,
-            std: sample_std(&self.scores, mean),
-            seeds: self.scores.len(),
+            std: sample_std(&self.shown, mean),
+            seeds: self.shown.len(),
             lr: self.lr,
             edge: self.edge(rates).filter(|_| mean <= SATURATED),
         }

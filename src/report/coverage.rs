@@ -1,7 +1,6 @@
 //! What a report rests on: how many runs, of what, by which program.
 
-use super::cell::Edge;
-use super::Panel;
+use super::cell::{Cell, Edge};
 use crate::store::{Outcome, Row, RunStatus};
 use std::collections::BTreeMap;
 
@@ -52,15 +51,15 @@ impl Coverage {
         self.seconds += row.seconds;
     }
 
-    /// The lines below the panels.
-    pub(super) fn notes(&self, panels: &[Panel]) -> Vec<String> {
+    /// The lines below what shows `cells`.
+    pub(super) fn notes(&self, cells: impl Iterator<Item = Cell>) -> Vec<String> {
         let mut notes = vec![self.runs()];
         notes.extend(self.failures());
         if self.outside_plan > 0 {
             let count = counted(self.outside_plan, "result");
             notes.push(format!("{count} outside the plan left out"));
         }
-        notes.extend(edges(panels));
+        notes.extend(edges(cells));
         notes.extend(self.program());
         notes.push(format!("trained for {}", duration(self.seconds)));
         notes
@@ -107,9 +106,8 @@ impl Coverage {
     }
 }
 
-fn edges(panels: &[Panel]) -> Option<String> {
-    let scores = panels.iter().flat_map(Panel::cells);
-    let edges: Vec<Edge> = scores.filter_map(|(_, _, c)| c.score()?.edge).collect();
+fn edges(cells: impl Iterator<Item = Cell>) -> Option<String> {
+    let edges: Vec<Edge> = cells.filter_map(|cell| cell.score()?.edge).collect();
     let at = |edge| edges.iter().filter(|e| **e == edge).count();
     let (lowest, highest) = (at(Edge::Lowest), at(Edge::Highest));
     let place = match (lowest, highest) {

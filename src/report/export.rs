@@ -11,20 +11,26 @@ const CELL_COLUMNS: [&str; 8] = ["d", "n", "metric", "mean", "std", "seeds", "lr
 
 /// A line a cell, with the panel's settings in front.
 pub(super) fn csv(report: &Report) -> String {
-    let mut writer = csv::Writer::from_writer(Vec::new());
-    let mut write = |record: Vec<String>| {
-        let written = writer.write_record(record);
-        written.expect("memory takes lines of equal length");
-    };
     let settings = report.panels.first().map_or(&[][..], |p| &p.settings);
     let names = settings.iter().map(|(column, _)| column.name);
-    write(names.chain(CELL_COLUMNS).map(String::from).collect());
-    for panel in &report.panels {
-        for (d, n, cell) in panel.cells() {
+    let names: Vec<&str> = names.chain(CELL_COLUMNS).collect();
+    let lines = report.panels.iter().flat_map(|panel| {
+        panel.cells().map(move |(d, n, cell)| {
             let settings = panel.settings.iter().map(|(_, value)| text(value));
             let values = cell_values(d, n, &cell, report.metric.as_str());
-            write(settings.chain(values.iter().map(text)).collect());
-        }
+            settings.chain(values.iter().map(text)).collect()
+        })
+    });
+    csv_of(&names, lines)
+}
+
+/// Lines under a header.
+pub(super) fn csv_of(header: &[&str], lines: impl Iterator<Item = Vec<String>>) -> String {
+    let mut writer = csv::Writer::from_writer(Vec::new());
+    let header = header.iter().map(|name| (*name).to_owned()).collect();
+    for record in std::iter::once(header).chain(lines) {
+        let written = writer.write_record(record);
+        written.expect("memory takes lines of equal length");
     }
     let bytes = writer.into_inner().expect("memory can be flushed");
     String::from_utf8(bytes).expect("settings and numbers are text")
@@ -61,12 +67,6 @@ fn panel(panel: &Panel, metric: &str) -> Value {
 
 /// In the order of [`CELL_COLUMNS`].
 fn cell_values(d: usize, n: usize, cell: &Cell, metric: &str) -> [Value; 8] {
-    let status = match cell {
-        Cell::NotRun => "not_run",
-        Cell::Failed => "failed",
-        Cell::Diverged => "diverged",
-        Cell::Scored(_) => "done",
-    };
     let score = cell.score();
     [
         json!(d),
@@ -76,11 +76,11 @@ fn cell_values(d: usize, n: usize, cell: &Cell, metric: &str) -> [Value; 8] {
         json!(score.and_then(|s| s.std)),
         json!(score.map(|s| s.seeds)),
         json!(score.map(|s| s.lr)),
-        json!(status),
+        json!(cell.status()),
     ]
 }
 
-fn coverage(coverage: &Coverage) -> Value {
+pub(super) fn coverage(coverage: &Coverage) -> Value {
     json!({
         "planned": coverage.planned,
         "done": coverage.done,
@@ -94,7 +94,7 @@ fn coverage(coverage: &Coverage) -> Value {
 }
 
 /// A field of CSV; what does not apply is empty.
-fn text(value: &Value) -> String {
+pub(super) fn text(value: &Value) -> String {
     match value {
         Value::Null => String::new(),
         Value::String(text) => text.clone(),

@@ -11,7 +11,7 @@ pub(super) fn render(report: &Report, orient: Orient) -> String {
         blocks.extend(panel.caption());
     }
     blocks.extend(legend(report));
-    let notes = report.coverage.notes(&report.panels);
+    let notes = report.coverage.notes(report.cells());
     let items: Vec<String> = notes.iter().map(|note| format!("- {note}")).collect();
     blocks.push(items.join("\n"));
     blocks.join("\n\n") + "\n"

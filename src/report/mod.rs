@@ -9,6 +9,7 @@ mod export;
 mod markdown;
 mod panel;
 mod table;
+mod tables;
 #[cfg(test)]
 mod tests;
 mod text;
@@ -17,8 +18,9 @@ pub use cell::{Cell, Edge, Score};
 pub use coverage::Coverage;
 pub use export::SCHEMA;
 pub use panel::Panel;
+pub use tables::{paper_table, Asked, PaperTable, PresetsOf, Tables};
 
-use crate::config::{Protocol, RunConfig};
+use crate::config::{LraDataset, Protocol, RunConfig};
 use crate::error::{Error, Result};
 use crate::store::{Row, RunStatus};
 use clap::ValueEnum;
@@ -47,6 +49,12 @@ pub enum Metric {
     /// The highest after any epoch.
     #[value(name = "best_accuracy", alias = "best-accuracy")]
     BestAccuracy,
+    /// After the epoch with the highest validation accuracy (tables only).
+    #[value(name = "selected_accuracy", alias = "selected-accuracy")]
+    SelectedAccuracy,
+    /// The highest validation accuracy: what rates are chosen by, never what is shown.
+    #[value(skip)]
+    ValAccuracy,
 }
 
 /// What runs down and what runs across.
@@ -82,6 +90,8 @@ pub struct Filter {
     pub seq_lens: Vec<usize>,
     /// Protocols.
     pub protocols: Vec<Protocol>,
+    /// Datasets of the Long Range Arena.
+    pub datasets: Vec<LraDataset>,
 }
 
 /// The accuracy grids of MQAR. With `planned`, they hold exactly the planned runs, done or not.
@@ -91,24 +101,31 @@ pub fn mqar(
     filter: &Filter,
     metric: Metric,
 ) -> Result<Report> {
+    if matches!(metric, Metric::SelectedAccuracy | Metric::ValAccuracy) {
+        return Err(Error::usage(
+            "--metric selected_accuracy needs a validation split, which MQAR does not have: \
+             take accuracy or best_accuracy",
+        ));
+    }
+    let others = rows.iter().any(|row| row.task != TASK);
     let rows: Vec<&Row> = rows.iter().filter(|row| row.task == TASK).collect();
     if rows.is_empty() {
-        return Err(Error::usage(
+        return Err(Error::usage(if others {
+            "there are no MQAR results here, but some of the Long Range Arena: \
+             type `dsf report --table 3`"
+        } else {
             "there are no MQAR results here yet; `dsf mqar` makes one, `dsf sweep` a grid of them, \
-             and --out names the folder that holds them",
-        ));
+             and --out names the folder that holds them"
+        }));
     }
     let found: Vec<&Row> = rows.iter().copied().filter(|r| filter.passes(r)).collect();
     if found.is_empty() {
         return Err(filter.nothing_left(&rows));
     }
-    let runs = joined(&found, planned, filter);
+    let keep = |row: &Row| row.task == TASK && filter.passes(row);
+    let (runs, coverage) = joined(&found, planned, &keep);
     let listed: Vec<&Row> = runs.values().collect();
     let panels = panel::panels(&listed, metric);
-    let mut coverage = Coverage::of(&listed);
-    coverage.planned = planned.map(|_| runs.len());
-    let outside: BTreeSet<&str> = found.iter().map(|row| row.run_id.as_str()).collect();
-    coverage.outside_plan = outside.iter().filter(|id| !runs.contains_key(**id)).count();
     Ok(Report {
         metric,
         panels,
@@ -116,13 +133,18 @@ pub fn mqar(
     })
 }
 
-/// One row a run: of two results for one run, one with a number wins over a failure.
-fn joined(found: &[&Row], planned: Option<&[RunConfig]>, filter: &Filter) -> BTreeMap<String, Row> {
+/// One row a run, by run id: of two results for one run, one with a number wins over a failure. With
+/// `planned`, exactly the planned runs that `keep` passes.
+fn joined(
+    found: &[&Row],
+    planned: Option<&[RunConfig]>,
+    keep: &dyn Fn(&Row) -> bool,
+) -> (BTreeMap<String, Row>, Coverage) {
     let mut runs: BTreeMap<String, Row> = planned
         .unwrap_or_default()
         .iter()
         .map(Row::planned)
-        .filter(|row| row.task == TASK && filter.passes(row))
+        .filter(|row| keep(row))
         .map(|row| (row.run_id.clone(), row))
         .collect();
     for &row in found {
@@ -136,10 +158,20 @@ fn joined(found: &[&Row], planned: Option<&[RunConfig]>, filter: &Filter) -> BTr
             _ => {}
         }
     }
-    runs
+    let mut coverage = Coverage::of(&runs.values().collect::<Vec<_>>());
+    coverage.planned = planned.map(|_| runs.len());
+    let outside: BTreeSet<&str> = found.iter().map(|row| row.run_id.as_str()).collect();
+    coverage.outside_plan = outside.iter().filter(|id| !runs.contains_key(**id)).count();
+    (runs, coverage)
 }
 
 impl Report {
+    /// Every cell of every panel.
+    fn cells(&self) -> impl Iterator<Item = Cell> + '_ {
+        let cells = self.panels.iter().flat_map(Panel::cells);
+        cells.map(|(_, _, cell)| cell)
+    }
+
     /// The whole report as text, with a newline at its end. Only `Text` knows colour.
     pub fn render(&self, format: Format, orient: Orient, colour: bool) -> String {
         match format {
@@ -157,6 +189,8 @@ impl Metric {
         match self {
             Self::Accuracy => "accuracy",
             Self::BestAccuracy => "best_accuracy",
+            Self::SelectedAccuracy => "selected_accuracy",
+            Self::ValAccuracy => "val_accuracy",
         }
     }
 
@@ -164,6 +198,8 @@ impl Metric {
         match self {
             Self::Accuracy => row.accuracy,
             Self::BestAccuracy => row.best_accuracy,
+            Self::SelectedAccuracy => row.selected_accuracy,
+            Self::ValAccuracy => row.val_accuracy,
         }
     }
 }
@@ -174,6 +210,7 @@ impl Filter {
         (self.mixers.is_empty() || self.mixers.contains(&row.mixer))
             && (self.seq_lens.is_empty() || self.seq_lens.contains(&row.seq_len))
             && (self.protocols.is_empty() || self.protocols.iter().any(protocol))
+            && (self.datasets.is_empty() || self.datasets.iter().any(|d| d.name() == row.dataset))
     }
 
     fn nothing_left(&self, rows: &[&Row]) -> Error {

@@ -48,21 +48,23 @@ pub(super) fn heading(metric: Metric) -> &'static str {
     match metric {
         Metric::Accuracy => "MQAR: test accuracy (%) after the last epoch, at the best rate",
         Metric::BestAccuracy => "MQAR: best test accuracy (%) of any epoch, at the best rate",
+        _ => unreachable!("MQAR has no validation split, and `mqar` refuses metrics that need one"),
     }
 }
 
 /// What the marks in the cells mean, as far as there are any.
 pub(super) fn legend(report: &Report) -> Option<String> {
+    marks(&report.cells().collect::<Vec<_>>())
+}
+
+/// What the marks among `cells` mean.
+pub(super) fn marks(cells: &[Cell]) -> Option<String> {
     const MARKS: [(Cell, &str); 3] = [
         (Cell::NotRun, "· not run"),
         (Cell::Failed, "x failed"),
         (Cell::Diverged, "div diverged at every rate"),
     ];
-    let shown = |mark: &Cell| {
-        let mut cells = report.panels.iter().flat_map(Panel::cells);
-        cells.any(|(_, _, cell)| cell == *mark)
-    };
-    let used = MARKS.iter().filter(|(mark, _)| shown(mark));
+    let used = MARKS.iter().filter(|(mark, _)| cells.contains(mark));
     let words: Vec<&str> = used.map(|(_, word)| *word).collect();
     (!words.is_empty()).then(|| words.join(", "))
 }

@@ -19,7 +19,7 @@ pub(super) fn render(report: &Report, orient: Orient, colour: bool) -> String {
     }
     lines.push(String::new());
     lines.extend(legend(report));
-    lines.extend(report.coverage.notes(&report.panels));
+    lines.extend(report.coverage.notes(report.cells()));
     lines.join("\n") + "\n"
 }
 
@@ -57,7 +57,7 @@ fn painted(entry: &Entry, width: usize, colour: bool) -> String {
     }
 }
 
-fn style(accuracy: f64) -> Style {
+pub(super) fn style(accuracy: f64) -> Style {
     let step = ((accuracy * 10.0) as usize).min(SCALE.len() - 1);
     let ink = if step < SCALE.len() / 2 { WHITE } else { BLACK };
     Style::new()

@@ -128,9 +128,9 @@ impl Store {
         RunDir::begin(self, config, provenance)
     }
 
-    /// Every finished run of `task`, sorted by run id, read from the run folders.
-    pub fn rows(&self, task: &str) -> Result<Scan> {
-        summary::scan(self, task)
+    /// Every finished run of `tasks`, sorted by run id, read from the run folders.
+    pub fn rows(&self, tasks: &[&str]) -> Result<Scan> {
+        summary::scan(self, tasks)
     }
 
     /// Where the summary of `task` stands.
@@ -207,7 +207,10 @@ mod opening {
     #[test]
     fn a_store_without_runs_has_no_rows() {
         let dir = tempfile::tempdir().unwrap();
-        let scan = Store::existing(dir.path()).unwrap().rows("mqar").unwrap();
+        let scan = Store::existing(dir.path())
+            .unwrap()
+            .rows(&["mqar"])
+            .unwrap();
         assert!(scan.rows.is_empty() && scan.warnings.is_empty());
     }
 }

@@ -20,10 +20,10 @@ pub struct Scan {
     pub warnings: Vec<String>,
 }
 
-pub(super) fn scan(store: &Store, task: &str) -> Result<Scan> {
+pub(super) fn scan(store: &Store, tasks: &[&str]) -> Result<Scan> {
     let mut scan = Scan::default();
     for folder in run_folders(&store.out.join(RUNS))? {
-        match read_run(store, &folder, task) {
+        match read_run(store, &folder, tasks) {
             Ok(row) => scan.rows.extend(row),
             Err(e) => scan.warnings.push(e.to_string()),
         }
@@ -46,7 +46,7 @@ fn run_folders(runs: &Path) -> Result<Vec<String>> {
     Ok(names)
 }
 
-fn read_run(store: &Store, folder: &str, task: &str) -> Result<Option<Row>> {
+fn read_run(store: &Store, folder: &str, tasks: &[&str]) -> Result<Option<Row>> {
     let path = store.run_folder(folder).join(CONFIG);
     let Some(bytes) = read_if_present(&path)? else {
         let place = store.run_folder(folder);
@@ -63,7 +63,7 @@ fn read_run(store: &Store, folder: &str, task: &str) -> Result<Option<Row>> {
             config.id()
         )));
     }
-    if config.task.name() != task {
+    if !tasks.contains(&config.task.name()) {
         return Ok(None);
     }
     let result = store.result(folder)?;
@@ -78,7 +78,7 @@ pub(super) fn refresh(store: &Store, task: &str) -> Result<()> {
     lock.lock().map_err(Error::io("lock", &lock_path))?;
     remove_unfinished(&store.out)?;
     let path = store.summary_path(task);
-    let rows = scan(store, task)?.rows;
+    let rows = scan(store, &[task])?.rows;
     write_atomic(&path, &to_csv(&rows, &path)?)
 }
 

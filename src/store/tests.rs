@@ -241,7 +241,7 @@ fn finished_runs_are_rows_and_started_ones_are_not() {
     let (_dir, store) = store();
     begin(&store, &config()).finish(&done(0.9)).unwrap();
     drop(begin(&store, &with_seed(1)));
-    let scan = store.rows("mqar").unwrap();
+    let scan = store.rows(&["mqar"]).unwrap();
     assert_eq!(scan.rows, [Row::new(&config(), &done(0.9))]);
     assert!(scan.warnings.is_empty());
 }
@@ -258,7 +258,7 @@ fn foreign_and_damaged_folders_are_warnings() {
     folder("foreign");
     fs::write(folder("copied").join("config.json"), config().canonical()).unwrap();
     fs::write(folder("damaged").join("config.json"), "{").unwrap();
-    let scan = store.rows("mqar").unwrap();
+    let scan = store.rows(&["mqar"]).unwrap();
     assert_eq!(scan.rows.len(), 1);
     assert_eq!(scan.warnings.len(), 3);
     for (warning, name) in scan.warnings.iter().zip(["copied", "damaged", "foreign"]) {

@@ -5,7 +5,7 @@
 //! [defaults]                      # for every grid
 //! preset = "full"
 //! lr = "paper"
-//! [[grid]]                        # one or more; each is the product of its lists
+//! [[grid]]                        # one or more; each is the product of its lists, and may have a task of its own
 //! mixer = ["softmax", "linear"]
 //! sizes = ["256:16", "512:64"]
 //! ```
@@ -22,19 +22,20 @@ use std::path::Path;
 use toml::de::{DeTable, DeValue};
 use toml::Spanned;
 
-const KEYS: [&str; 3] = ["task", "defaults", "grid"];
+const TASK: &str = "task";
+const KEYS: [&str; 3] = [TASK, "defaults", "grid"];
 
 /// What an experiment file asks for.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Experiment {
     place: String,
-    task: Task,
     grids: Vec<Grid>,
 }
 
 /// One `[[grid]]` on top of the defaults.
 #[derive(Clone, Debug, PartialEq)]
 struct Grid {
+    task: Task,
     flags: Flags,
     line: usize,
 }
@@ -62,17 +63,19 @@ impl Experiment {
         }
         let task = source.task(table)?;
         let defaults = match table.get("defaults") {
-            Some(section) => source.flags(section)?,
+            Some(section) => source.flags(section, &[])?,
             None => Flags::default(),
         };
         let grids = source.grids(table)?.iter().map(|section| {
-            let flags = source.flags(section)?.over(&defaults);
-            let line = source.line(section.span().start);
-            Ok(Grid { flags, line })
+            let own = section.get_ref().as_table().and_then(|grid| grid.get(TASK));
+            Ok(Grid {
+                task: own.map_or(Ok(task), |own| source.named(own))?,
+                flags: source.flags(section, &[TASK])?.over(&defaults),
+                line: source.line(section.span().start),
+            })
         });
         Ok(Self {
             place: place.to_owned(),
-            task,
             grids: grids.collect::<Result<_>>()?,
         })
     }
@@ -81,7 +84,7 @@ impl Experiment {
     pub fn plan(&self, flags: &Flags) -> Result<Plan> {
         let mut plan = Plan::default();
         for grid in &self.grids {
-            let added = plan.extend(self.task, &flags.over(&grid.flags));
+            let added = plan.extend(grid.task, &flags.over(&grid.flags));
             added.map_err(|e| {
                 let place = format!("{}: grid of line {}", self.place, grid.line);
                 Error::usage(format!("{place}: {e}"))
@@ -120,9 +123,13 @@ impl Source<'_> {
     }
 
     fn task(&self, table: &DeTable) -> Result<Task> {
-        let Some(task) = table.get("task") else {
+        let Some(task) = table.get(TASK) else {
             return Err(self.refuse(0, "no task; begin with: task = \"mqar\""));
         };
+        self.named(task)
+    }
+
+    fn named(&self, task: &Value) -> Result<Task> {
         let name = task.get_ref().as_str().unwrap_or_default();
         Task::find(name).map_err(|e| self.refuse(task.span().start, e))
     }
@@ -140,8 +147,8 @@ impl Source<'_> {
         Ok(sections)
     }
 
-    /// A section as the flags that it spells.
-    fn flags(&self, section: &Value) -> Result<Flags> {
+    /// A section as the flags that it spells, `aside` from keys that are no flags.
+    fn flags(&self, section: &Value, aside: &[&str]) -> Result<Flags> {
         let start = section.span().start;
         let Some(table) = section.get_ref().as_table() else {
             return Err(self.refuse(start, "not a section of `key = value` lines"));
@@ -152,7 +159,9 @@ impl Source<'_> {
             .filter_map(|a| a.get_long())
             .collect();
         let mut words = Vec::new();
-        for (key, value) in table {
+        let keys = table.iter();
+        let keys = keys.filter(|(key, _)| !aside.contains(&key.get_ref().as_ref()));
+        for (key, value) in keys {
             self.check_key(key, &known)?;
             let word = format!("--{}={}", key.get_ref(), self.items(value)?.join(","));
             parse(&command, std::slice::from_ref(&word))

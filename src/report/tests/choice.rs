@@ -107,6 +107,28 @@ fn without_results_one_sentence_says_how_to_make_some() {
 }
 
 #[test]
+fn without_results_of_recall_but_some_of_the_arena_it_says_what_to_type() {
+    let mut row = changed(|_| {});
+    row.task = "lra".into();
+    let message = mqar(&[row], None, &Filter::default(), Metric::Accuracy)
+        .unwrap_err()
+        .to_string();
+    assert!(message.contains("`dsf report --table 3`"), "{message}");
+}
+
+#[test]
+fn recall_has_no_epoch_chosen_on_validation_data() {
+    let refused = mqar(
+        &[changed(|_| {})],
+        None,
+        &Filter::default(),
+        Metric::SelectedAccuracy,
+    );
+    let message = refused.unwrap_err().to_string();
+    assert!(message.contains("--metric selected_accuracy"), "{message}");
+}
+
+#[test]
 fn a_filter_keeps_what_it_names() {
     let rows = [
         changed(|_| {}),
@@ -117,6 +139,7 @@ fn a_filter_keeps_what_it_names() {
         mixers: vec!["softmax".into()],
         seq_lens: vec![64],
         protocols: vec![Protocol::Matched],
+        ..Filter::default()
     });
     assert_eq!(softmax.unwrap().panels.len(), 1);
     let nothing = only(Filter {

@@ -84,9 +84,7 @@ pub(super) fn describe(
     out: &Path,
 ) -> String {
     let mut lines = vec![format!("plan    {}", runs(plan, standing))];
-    let shown = axes(plan)
-        .into_iter()
-        .filter(|axis| axis.always || axis.values.len() > 1);
+    let shown = axes(plan).into_iter().filter(Axis::shown);
     lines.extend(shown.map(|axis| format!("        {:<14}{}", axis.name, axis.listed())));
     if standing.to_do.is_empty() {
         lines.push("time    nothing is left to do".to_owned());
@@ -157,6 +155,10 @@ struct Axis {
 }
 
 impl Axis {
+    fn shown(&self) -> bool {
+        self.values.len() > usize::from(!self.always)
+    }
+
     fn listed(&self) -> String {
         match &self.values[..] {
             [first, second, .., last] if self.values.len() > MOST_SHOWN => {
@@ -176,7 +178,7 @@ fn axes(plan: &Plan) -> Vec<Axis> {
     let axes = AXES.iter().map(|&(name, always, value_of)| {
         let mut seen = HashSet::new();
         let mut values: Vec<String> = rows.iter().map(value_of).collect();
-        values.retain(|value| seen.insert(value.clone()));
+        values.retain(|value| !value.is_empty() && seen.insert(value.clone()));
         Axis {
             name,
             always,
@@ -188,8 +190,10 @@ fn axes(plan: &Plan) -> Vec<Axis> {
 
 type ValueOf = fn(&Row) -> String;
 
-/// Name, whether it is always shown, and what a run says to it.
-static AXES: [(&str, bool, ValueOf); 18] = [
+/// Name, whether it is always shown, and what a run says to it: nothing where it means nothing to its
+/// task.
+static AXES: [(&str, bool, ValueOf); 25] = [
+    ("dataset", true, |row| row.dataset.clone()),
     ("mixer", true, |row| row.mixer.clone()),
     ("variant", false, |row| row.variant.clone()),
     ("protocol", true, |row| row.protocol.clone()),
@@ -197,8 +201,13 @@ static AXES: [(&str, bool, ValueOf); 18] = [
     ("n", true, |row| row.n.to_string()),
     ("heads", false, |row| row.heads.to_string()),
     ("layers", false, |row| row.layers.to_string()),
-    ("L:k", true, |row| {
-        format!("{}:{}", row.seq_len, row.kv_pairs)
+    ("L:k", true, |row| match row.kv_pairs {
+        0 => String::new(),
+        pairs => format!("{}:{pairs}", row.seq_len),
+    }),
+    ("L", true, |row| match row.kv_pairs {
+        0 => row.seq_len.to_string(),
+        _ => String::new(),
     }),
     ("V", true, |row| row.vocab_size.to_string()),
     ("examples", true, |row| row.train_examples.to_string()),
@@ -211,5 +220,12 @@ static AXES: [(&str, bool, ValueOf); 18] = [
     ("weight decay", false, |row| row.weight_decay.to_string()),
     ("precision", false, |row| row.precision.clone()),
     ("dropout", false, |row| row.embed_dropout.to_string()),
+    ("input", false, |row| row.input.clone()),
+    ("pool", false, |row| row.pool.clone()),
+    ("mask", false, |row| {
+        row.mask.map_or(String::new(), |m| m.to_string())
+    }),
+    ("dual", false, |row| row.dual.clone()),
+    ("loss", false, |row| row.loss.clone()),
     ("seed", true, |row| row.seed.to_string()),
 ];

@@ -91,6 +91,39 @@ out     results
 }
 
 #[test]
+fn a_dry_run_of_the_arena_names_its_datasets_first_and_no_pairs() {
+    let line = "--preset smoke --dataset listops,pathfinder --mixer ssd";
+    let arena = Plan::of(Task::Lra, &flags(line)).unwrap();
+    let text = describe(
+        &arena,
+        &Standing::default(),
+        &[],
+        &options(),
+        Path::new("out"),
+    );
+    let second = text.lines().nth(1).unwrap().trim();
+    assert_eq!(second, "dataset       listops, pathfinder");
+    assert!(
+        text.contains("        L             2048, 1024\n"),
+        "{text}"
+    );
+    assert!(!text.contains("L:k"), "{text}");
+    assert!(headline(&arena).starts_with("2 runs: dataset listops, pathfinder; L 2048, 1024"));
+    let mixed = Plan {
+        runs: [arena.runs, plan().runs].concat(),
+        duplicates: 0,
+    };
+    let text = describe(
+        &mixed,
+        &Standing::default(),
+        &[],
+        &options(),
+        Path::new("out"),
+    );
+    assert!(text.contains("        L:k           16:2\n"), "{text}");
+}
+
+#[test]
 fn long_lists_are_shortened_and_other_settings_shown_once_they_vary() {
     let plan = Plan::of(
         Task::Mqar,

@@ -69,6 +69,24 @@ fn runs_that_two_grids_share_are_planned_once() {
 }
 
 #[test]
+fn a_grid_may_have_a_task_of_its_own() {
+    let text = "task = \"mqar\"\n[[grid]]\nmixer = \"ssd\"\n\
+                [[grid]]\ntask = \"lra\"\nmixer = \"ssd\"\ndataset = \"image\"\n";
+    let tasks: Vec<&str> = plan(text, "")
+        .runs
+        .iter()
+        .map(|run| run.task.name())
+        .collect();
+    assert_eq!(tasks, ["mqar", "lra"]);
+    for wrong in ["task = \"chess\"", "task = 1"] {
+        let message = refusal_in_grid(wrong);
+        assert!(message.contains("line 4: unknown task"), "{message}");
+    }
+    let message = refusal("task = \"mqar\"\n[defaults]\ntask = \"lra\"\n");
+    assert!(message.contains("line 3: unknown key `task`"), "{message}");
+}
+
+#[test]
 fn an_unknown_key_is_refused_with_its_line_and_the_nearest_known_one() {
     let message = refusal_in_grid("seqlen = 64");
     assert!(
@@ -186,7 +204,7 @@ fn every_shipped_file_plans_what_its_comment_promises() {
         assert_eq!(plan.tokens(), promised(&text, "steps and"), "{name}");
         files += 1;
     }
-    assert_eq!(files, 6);
+    assert_eq!(files, 8);
 }
 
 #[test]

@@ -94,7 +94,7 @@ fn a_retry_that_fails_again_records_its_own_reason() {
         ..options(1)
     };
     world.tally(|_, _| Ok(Ending::Failed("second".to_owned())), &retry);
-    let scan = world.store.rows("mqar").unwrap();
+    let scan = world.store.rows(&["mqar"]).unwrap();
     assert!(scan.rows.iter().all(|row| row.reason == "second"));
 }
 

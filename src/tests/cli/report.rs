@@ -42,6 +42,42 @@ fn grids_have_a_panel_a_mixer_and_name_their_axes() {
 }
 
 #[test]
+fn the_arena_is_reported_as_the_third_table() {
+    let world = World::new();
+    let tiny = "--preset smoke --dataset listops --mixer linear --epochs 1 --seq-len 64 \
+                --train-examples 16 --val-examples 4 --test-examples 4";
+    world.dsf(&format!("lra {tiny} -q")).ok();
+    let asked = world.dsf("report").refused();
+    assert!(asked.contains("--table 3"), "{asked}");
+    let text = world.dsf("report --table 3").ok();
+    assert!(text.starts_with("Table 3, Long Range Arena"), "{text}");
+    assert!(
+        text.contains("on part of the data, protocol reference, preset smoke"),
+        "{text}"
+    );
+    assert!(
+        !text.contains("16.12"),
+        "part of the data stands alone: {text}"
+    );
+    assert_eq!(world.dsf("report --table 3 results/lra.csv").ok(), text);
+    let csv = world.dsf("report --table 3 --format csv").ok();
+    assert!(
+        csv.contains("3,part,reference,smoke,double-softmax,,linear,listops,"),
+        "{csv}"
+    );
+    let second = world.dsf("report --table 2").refused();
+    assert!(second.contains("experiments/table2.toml"), "{second}");
+    for wrong in ["--seq-len 64", "--orient paper"] {
+        let message = world.dsf(&format!("report --table 3 {wrong}")).refused();
+        assert!(message.contains("--table"), "{message}");
+    }
+    let message = world.dsf("report --dataset image").refused();
+    assert!(message.contains("--table 3"), "{message}");
+    let message = world.dsf("report --table 3 --dataset image").refused();
+    assert!(message.contains("results of listops"), "{message}");
+}
+
+#[test]
 fn the_other_formats_hold_the_same_cells() {
     let world = swept();
     let csv = world.dsf("report --format csv").ok();
