@@ -16,8 +16,9 @@ const SHORTEST: usize = 400;
 
 /// Writes the three files of the task, of `sizes` pairs, into the folder `out`. `text` is plain
 /// text in the form of WikiText, where an article begins at a line ` = Title = `. Half of the pairs
-/// are parts of the two halves of one article, the others of two articles, in turn; no article
-/// serves two files. The files are a function of the text, `sizes` and `seed`.
+/// are the two halves of one article, the others the first halves of two articles, in turn; no article
+/// serves two files. A model may learn what the articles are about, or just that a second document which
+/// begins like an article is another's. The files are a function of the text, `sizes` and `seed`.
 pub fn write_stand_in(text: &Path, out: &Path, sizes: [usize; 3], seed: u64) -> Result<()> {
     let bytes = fs::read(text).map_err(Error::io("read", text))?;
     let mut articles = articles(&bytes);
@@ -93,11 +94,9 @@ fn write(path: &Path, articles: &[Article], pairs: usize, seed: u64, split: u64)
             (first + step) % articles.len()
         };
         let [(a, one), (b, two)] = [first, second].map(|i| articles[i]);
-        let texts = [
-            part(&one[..one.len() / 2], &mut stream),
-            part(&two[two.len() / 2..], &mut stream),
-        ];
-        let [one, two] = texts.map(printed);
+        let middle = two.len() / 2;
+        let second = if same { &two[middle..] } else { &two[..middle] };
+        let [one, two] = [&one[..one.len() / 2], second].map(|half| printed(beginning(half)));
         let label = if same { "1.0" } else { "0.0" };
         writeln!(file, "{label}\tA{a}\tA{b}\t{one}\t{two}").map_err(failed)?;
     }
@@ -108,11 +107,9 @@ fn write(path: &Path, articles: &[Article], pairs: usize, seed: u64, split: u64)
     Ok(())
 }
 
-/// At most [`HALF`] bytes of a half of an article, from a place of their own.
-fn part<'a>(half: &'a [u8], stream: &mut Stream) -> &'a [u8] {
-    let spare = half.len().saturating_sub(HALF);
-    let from = stream.below(spare.min(u32::MAX as usize - 1) as u32 + 1) as usize;
-    &half[from..half.len().min(from + HALF)]
+/// At most [`HALF`] bytes of a half of an article.
+fn beginning(half: &[u8]) -> &[u8] {
+    &half[..half.len().min(HALF)]
 }
 
 /// As Python prints a byte string.
