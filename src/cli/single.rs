@@ -10,6 +10,7 @@ use crate::error::Result;
 use crate::store::{Outcome, RunResult, RunStatus, Status, Store};
 use crate::sweep::estimate::{self, counted, duration};
 use crate::sweep::{Flags, Task, CLASSIFIERS};
+use crate::tasks;
 use clap::Args;
 use std::path::PathBuf;
 
@@ -58,6 +59,7 @@ pub(super) fn main(arguments: Arguments, task: Task, global: &Global) -> Result<
     let tokens_per_step = examples * task.tokens_per_example();
     let mut screen = Screen::new(&config, tokens_per_step, global);
     if !known {
+        tasks::ready(&config.task, arguments.data_dir.as_deref())?;
         screen.say(&title(&config));
         screen.say(&estimate::sentence(&config, &device)?);
     }

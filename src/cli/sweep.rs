@@ -11,6 +11,7 @@ use crate::sweep::estimate::{self, counted, duration};
 use crate::sweep::{
     run_all, Event, Experiment, Flags, Message, Options, Plan, Process, Skip, Task,
 };
+use crate::tasks;
 use clap::Args;
 use conclusion::conclusion;
 use indicatif::{ProgressBar, ProgressStyle};
@@ -77,6 +78,10 @@ pub(super) fn main(arguments: Arguments, global: &Global) -> Result<u8> {
         print::result(&text)?;
         return Ok(exit::DONE);
     }
+    let data_dir = options.data_dir.as_deref();
+    plan.runs
+        .iter()
+        .try_for_each(|run| tasks::ready(&run.task, data_dir))?;
     let store = Store::open(&global.out)?;
     let stop = stop_flag()?;
     let worker = Process::new(&global.out, &options)?;

@@ -85,6 +85,14 @@ impl Data {
     }
 }
 
+/// Refuses a task whose files are not there: see [`load`].
+pub fn ready(config: &TaskConfig, data_dir: Option<&Path>) -> Result<()> {
+    match config {
+        TaskConfig::Mqar(_) => Ok(()),
+        TaskConfig::Lra(lra) => lra::ready(lra, data_dir),
+    }
+}
+
 /// Refuses sizes from which no data can be made; [`load`] asks it first.
 pub fn check(config: &TaskConfig) -> Result<()> {
     match config {

@@ -55,6 +55,19 @@ pub fn found(dataset: LraDataset, dir: &Path) -> Option<PathBuf> {
         .find_map(|names| place::look(dir, dataset, names))
 }
 
+/// Refuses a task whose files are not there, before anything else is done.
+pub fn ready(config: &LraConfig, data_dir: Option<&Path>) -> Result<()> {
+    if config.data == Generator::Native || found(config.dataset, &root(data_dir)?).is_some() {
+        return Ok(());
+    }
+    // The loaders know best what they miss.
+    load(config, data_dir).map(drop)
+}
+
+fn root(data_dir: Option<&Path>) -> Result<PathBuf> {
+    data_dir.map_or_else(cache::lra, |dir| Ok(dir.to_owned()))
+}
+
 /// The splits of `config`, generated, or read from files under `data_dir`; `None` is where
 /// `dsf data fetch` puts them.
 pub fn load(config: &LraConfig, data_dir: Option<&Path>) -> Result<Splits> {
@@ -62,14 +75,7 @@ pub fn load(config: &LraConfig, data_dir: Option<&Path>) -> Result<Splits> {
     if config.data == Generator::Native {
         return generate::splits(config);
     }
-    let downloads;
-    let dir = match data_dir {
-        Some(dir) => dir,
-        None => {
-            downloads = cache::lra()?;
-            &downloads
-        }
-    };
+    let dir = &root(data_dir)?;
     match config.dataset {
         LraDataset::Listops => listops::load(config, dir),
         LraDataset::Text => text::load(config, dir),
