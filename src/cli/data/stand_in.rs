@@ -11,6 +11,8 @@ use std::path::PathBuf;
 
 /// Below the data root.
 const FOLDER: &str = "retrieval";
+/// Of the files there.
+const FIRST: &str = "new_aan_pairs.train.tsv";
 
 #[derive(Args)]
 pub(super) struct Arguments {
@@ -50,7 +52,7 @@ pub(super) fn main(arguments: Arguments, global: &Global) -> Result<u8> {
     }
     let root = arguments.data_dir.clone().map_or_else(cache::lra, Ok)?;
     let folder = root.join(FOLDER);
-    if folder.exists() && !arguments.force {
+    if folder.join(FIRST).exists() && !arguments.force {
         return Err(Error::usage(format!(
             "{} is there already; --force replaces it, --data-dir DIR names another place",
             folder.display()

@@ -156,7 +156,7 @@ fn articles_stand_in_for_papers() {
         "{}",
         said.err
     );
-    assert!(!world.path("e/retrieval").exists());
+    assert!(!world.path("e/retrieval/new_aan_pairs.train.tsv").exists());
 }
 
 /// Training losses of the first and the last epoch.
