@@ -188,3 +188,16 @@ fn every_task_learns_something_from_real_files_within_seconds() {
         assert!(last < first, "{dataset}: {first} to {last}");
     }
 }
+
+/// A table of weights would take 2 GiB a layer here.
+#[test]
+fn long_documents_need_no_quadratic_memory() {
+    let world = World::new();
+    let line = "lra --dataset listops --preset smoke --seq-len 4096 --d 64 --n 64 --heads 8 \
+                --batch-size 4 --micro-batch 4 --train-examples 8 --val-examples 0 --test-examples 2 \
+                --epochs 1 --mixer softmax --json";
+    let said = world.dsf(line).ok();
+    let done: serde_json::Value = serde_json::from_str(said.lines().last().unwrap()).unwrap();
+    let peak = done["result"]["peak_memory_bytes"].as_u64().unwrap();
+    assert!(peak < 1 << 30, "{peak} bytes");
+}
