@@ -132,11 +132,16 @@ fn conclusion(
     let (mixer, out) = (&config.model.mixer, global.out_flag());
     let task = config.task.name();
     let more = match &config.task {
-        TaskConfig::Mqar(_) => "--d 64,128 --n 32,64".to_owned(),
-        TaskConfig::Lra(lra) => format!("--dataset {} --seeds 3", lra.dataset.name()),
+        TaskConfig::Mqar(_) => format!("--mixer {mixer} --d 64,128 --n 32,64"),
+        TaskConfig::Lra(lra) => {
+            format!(
+                "--preset quick --mixer all --dataset {}",
+                lra.dataset.name()
+            )
+        }
     };
     lines.push(format!(
-        "next:    dsf report{}{out}    or    dsf sweep --task {task} --mixer {mixer} {more}{out}",
+        "next:    dsf report{}{out}    or    dsf sweep --task {task} {more}{out}",
         report_flag(config)
     ));
     if global.quiet {
