@@ -16,7 +16,7 @@ use super::rows::{row, Kind, Row};
 use super::{mixers, rules, Asked, Preset};
 use crate::config::{
     ClassifierConfig, Dual, Generator, Head, Input, Layout, Loss, LraConfig, LraDataset,
-    ModelConfig, Pool, Protocol, RunConfig, Schedule, StateMixer, TaskConfig, TrainConfig, FORMAT,
+    ModelConfig, Protocol, RunConfig, Schedule, StateMixer, TaskConfig, TrainConfig, FORMAT,
     HARD_CONTOUR,
 };
 use crate::error::{Error, Result};
@@ -105,6 +105,7 @@ impl Chosen {
             data,
             contour_length: asked
                 .contour_length
+                .or(self.preset.contour_length(self.dataset, data))
                 .filter(|&length| length != HARD_CONTOUR),
             data_seed: asked.data_seed.unwrap_or(0),
             vocab_size: asked.vocab_size.unwrap_or(self.dataset.vocab_size()),
@@ -202,7 +203,7 @@ impl Chosen {
             mlp_width: asked.mlp_width.unwrap_or(self.row.mlp),
             dropout,
             lambda_skip: asked.lambda_skip.unwrap_or(false),
-            pool: asked.pool.unwrap_or(Pool::Mean),
+            pool: asked.pool.unwrap_or(self.preset.pool(self.dataset)),
             mask: asked.mask.unwrap_or(self.protocol == Protocol::Matched),
             pad_to_longest: hawk && !self.dataset.is_picture(),
             head: if mlp_head { Head::Mlp } else { Head::Linear },

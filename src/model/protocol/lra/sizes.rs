@@ -1,7 +1,7 @@
 //! How much of a dataset a preset takes, and how small a model.
 
 use super::{Preset, Row};
-use crate::config::{Generator, LraDataset};
+use crate::config::{Generator, LraDataset, Pool};
 
 impl Preset {
     /// Training, validation and test examples. Text has no validation split: where one is to choose
@@ -13,6 +13,7 @@ impl Preset {
             (Self::Quick, LraDataset::Text) => [480, 120, 300],
             (Self::Quick, LraDataset::Image) => [900, 100, 300],
             (Self::Quick, LraDataset::Retrieval) => [2_000, 200, 400],
+            (Self::Quick, LraDataset::Pathfinder) => [20_000, 500, 1_000],
             (Self::Quick, _) => [8_000, 500, 1_000],
             (Self::Smoke, LraDataset::Listops) => [200, 40, 40],
             (Self::Smoke, LraDataset::Pathfinder) => [128, 16, 16],
@@ -29,10 +30,39 @@ impl Preset {
         }
     }
 
+    /// Paddles of Pathfinder's long paths: a quick run takes paths that a small model can follow.
+    pub(super) fn contour_length(self, dataset: LraDataset, data: Generator) -> Option<usize> {
+        let drawn = dataset == LraDataset::Pathfinder && data == Generator::Native;
+        (self == Self::Quick && drawn).then_some(3)
+    }
+
+    /// The mean, but where what tells lies in a few pixels of a thousand and training is short.
+    pub(super) fn pool(self, dataset: LraDataset) -> Pool {
+        if self == Self::Quick && dataset == LraDataset::Pathfinder {
+            Pool::Max
+        } else {
+            Pool::Mean
+        }
+    }
+
     /// `row` as small as the preset.
     pub(super) fn shrunk(self, row: Row, dataset: LraDataset) -> Row {
         match self {
             Self::Full => row,
+            Self::Quick if dataset == LraDataset::Pathfinder => Row {
+                layers: 2,
+                d: 32,
+                n: 16,
+                heads: row.heads.min(2),
+                mlp: 64,
+                attn_dropout: 0.0,
+                dropout: 0.0,
+                lr: 2e-3,
+                batch: 32,
+                epochs: 8,
+                warmup: 0,
+                ..row
+            },
             Self::Quick => Row {
                 layers: 2,
                 d: 64,

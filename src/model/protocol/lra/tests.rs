@@ -1,6 +1,7 @@
 //! The released configs, by the sizes that follow from them, and what protocols change.
 
 use super::*;
+use crate::config::Pool;
 use crate::mixers::MIXERS;
 use crate::model::protocol::Task;
 use crate::model::Classifier;
@@ -173,4 +174,24 @@ fn what_means_nothing_or_cannot_be_is_refused_by_its_flag() {
     );
     let mqar = image().resolve(Task::Mqar).unwrap_err().to_string();
     assert!(mqar.starts_with("--dataset means nothing"), "{mqar}");
+}
+
+#[test]
+fn a_quick_pathfinder_has_short_paths_unless_it_reads_files() {
+    let of = |data| {
+        let run = run(&Asked {
+            preset: Some(Preset::Quick),
+            data,
+            ..asked(LraDataset::Pathfinder, "s6")
+        });
+        match run.task {
+            TaskConfig::Lra(task) => (task.contour_length(), run.model.classifier),
+            TaskConfig::Mqar(_) => panic!("not of the Long Range Arena"),
+        }
+    };
+    assert_eq!(of(None).0, 3);
+    assert_eq!(of(Some(Generator::Files)).0, 14);
+    let full = run(&asked(LraDataset::Pathfinder, "s6"));
+    assert_eq!(full.model.classifier.unwrap().pool, Pool::Mean);
+    assert_eq!(of(None).1.unwrap().pool, Pool::Max);
 }
