@@ -46,6 +46,22 @@ pub enum LraDataset {
 }
 
 impl LraConfig {
+    /// So many training, validation and test examples of `dataset`; everything else as it is officially.
+    pub fn of(dataset: LraDataset, data: Generator, examples: [usize; 3]) -> Self {
+        let [train_examples, val_examples, test_examples] = examples;
+        Self {
+            dataset,
+            data,
+            contour_length: None,
+            data_seed: 0,
+            vocab_size: dataset.vocab_size(),
+            seq_len: dataset.seq_len(),
+            train_examples,
+            val_examples,
+            test_examples,
+        }
+    }
+
     /// Paddles of each long path of Pathfinder.
     pub fn contour_length(&self) -> usize {
         self.contour_length.unwrap_or(HARD_CONTOUR)

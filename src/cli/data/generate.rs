@@ -60,17 +60,32 @@ struct Pathfinder {
     place: Place,
 }
 
+/// Where generated files go, and which they are.
 #[derive(Args)]
-struct Place {
+pub(super) struct Place {
     /// The data root [default: dsf/lra below HF_HOME].
     #[arg(long, value_name = "DIR")]
-    data_dir: Option<PathBuf>,
+    pub data_dir: Option<PathBuf>,
     /// Other numbers give other examples.
     #[arg(long, value_name = "S", default_value_t = 0)]
-    data_seed: u64,
+    pub data_seed: u64,
     /// Replace what is there.
     #[arg(long)]
-    force: bool,
+    pub force: bool,
+}
+
+impl Place {
+    pub fn root(&self) -> Result<PathBuf> {
+        self.data_dir.clone().map_or_else(cache::lra, Ok)
+    }
+
+    /// The flag as it must be typed again.
+    pub fn flag(&self) -> String {
+        let dir = self.data_dir.as_ref();
+        dir.map_or(String::new(), |dir| {
+            format!(" --data-dir {}", dir.display())
+        })
+    }
 }
 
 pub(super) fn main(arguments: Arguments, global: &Global) -> Result<u8> {
@@ -81,7 +96,7 @@ pub(super) fn main(arguments: Arguments, global: &Global) -> Result<u8> {
     };
     job.check()?;
     use_threads(global.threads()?);
-    let root = place.data_dir.clone().map_or_else(cache::lra, Ok)?;
+    let root = place.root()?;
     let folder = match job.write(&root, place.force, global) {
         Err(Error::Interrupted) => {
             print::talk("stopped by a signal; nothing was written, the same command begins anew");
@@ -105,8 +120,9 @@ impl Job {
         let config = LraConfig {
             seq_len: given.seq_len,
             data_seed: given.place.data_seed,
-            ..config(
+            ..LraConfig::of(
                 LraDataset::Listops,
+                Generator::Native,
                 [
                     given.train_examples,
                     given.val_examples,
@@ -128,7 +144,11 @@ impl Job {
         let config = LraConfig {
             contour_length: given.contour_length,
             data_seed: given.place.data_seed,
-            ..config(LraDataset::Pathfinder, [n - 2 * tenth, tenth, tenth])
+            ..LraConfig::of(
+                LraDataset::Pathfinder,
+                Generator::Native,
+                [n - 2 * tenth, tenth, tenth],
+            )
         };
         Ok(Self::of(config))
     }
@@ -215,32 +235,13 @@ impl Job {
             });
             return event.to_string();
         }
-        let dir = place.data_dir.as_ref();
-        let dir = dir.map_or(String::new(), |d| format!(" --data-dir {}", d.display()));
+        let dir = place.flag();
         format!(
             "{name}: {examples} examples written, {}; use them by \
              `dsf lra --dataset {name} --data files{dir}{}`",
             folder.display(),
             self.sizes
         )
-    }
-}
-
-/// Official sizes but for the examples.
-fn config(
-    dataset: LraDataset,
-    [train_examples, val_examples, test_examples]: [usize; 3],
-) -> LraConfig {
-    LraConfig {
-        dataset,
-        data: Generator::Native,
-        contour_length: None,
-        data_seed: 0,
-        vocab_size: dataset.vocab_size(),
-        seq_len: dataset.seq_len(),
-        train_examples,
-        val_examples,
-        test_examples,
     }
 }
 

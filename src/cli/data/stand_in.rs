@@ -1,6 +1,6 @@
 //! `dsf data generate retrieval`: pairs of text in the place of papers that cannot be had.
 
-use crate::cache;
+use super::generate::Place;
 use crate::cli::{exit, print, Global};
 use crate::error::{Error, Result};
 use crate::store::Unfinished;
@@ -28,15 +28,8 @@ pub(super) struct Arguments {
     /// Test pairs.
     #[arg(long, value_name = "N", default_value_t = 400)]
     test_examples: usize,
-    /// The data root [default: dsf/lra below HF_HOME].
-    #[arg(long, value_name = "DIR")]
-    data_dir: Option<PathBuf>,
-    /// Other numbers give other pairs.
-    #[arg(long, value_name = "S", default_value_t = 0)]
-    data_seed: u64,
-    /// Replace what is there.
-    #[arg(long)]
-    force: bool,
+    #[command(flatten)]
+    place: Place,
 }
 
 pub(super) fn main(arguments: Arguments, global: &Global) -> Result<u8> {
@@ -50,9 +43,10 @@ pub(super) fn main(arguments: Arguments, global: &Global) -> Result<u8> {
             "{flag} must be at most 10000000, not {size}"
         )));
     }
-    let root = arguments.data_dir.clone().map_or_else(cache::lra, Ok)?;
+    let place = &arguments.place;
+    let root = place.root()?;
     let folder = root.join(FOLDER);
-    if folder.join(FIRST).exists() && !arguments.force {
+    if folder.join(FIRST).exists() && !place.force {
         return Err(Error::usage(format!(
             "{} is there already; --force replaces it, --data-dir DIR names another place",
             folder.display()
@@ -60,7 +54,7 @@ pub(super) fn main(arguments: Arguments, global: &Global) -> Result<u8> {
     }
     let sizes = sizes.map(|(_, size)| size);
     let files = Unfinished::of(&folder)?;
-    write_stand_in(&arguments.from, files.path(), sizes, arguments.data_seed)?;
+    write_stand_in(&arguments.from, files.path(), sizes, place.data_seed)?;
     files.publish()?;
     let [train, val, test] = sizes;
     if global.json {
@@ -71,10 +65,7 @@ pub(super) fn main(arguments: Arguments, global: &Global) -> Result<u8> {
         print::line(&event.to_string())?;
         return Ok(exit::DONE);
     }
-    let dir = arguments.data_dir.as_ref();
-    let dir = dir.map_or(String::new(), |dir| {
-        format!(" --data-dir {}", dir.display())
-    });
+    let dir = place.flag();
     print::line(&format!(
         "retrieval: {} pairs written, {}; use them by `dsf lra --dataset retrieval{dir} \
          --train-examples {train} --val-examples {val} --test-examples {test}`; they stand in for \

@@ -78,18 +78,7 @@ mod tests {
     use super::*;
 
     fn of(dataset: LraDataset) -> LraConfig {
-        let [train_examples, val_examples, test_examples] = dataset.examples();
-        LraConfig {
-            dataset,
-            data: Generator::Files,
-            contour_length: None,
-            data_seed: 0,
-            vocab_size: dataset.vocab_size(),
-            seq_len: dataset.seq_len(),
-            train_examples,
-            val_examples,
-            test_examples,
-        }
+        LraConfig::of(dataset, Generator::Files, dataset.examples())
     }
 
     #[test]

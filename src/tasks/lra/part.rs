@@ -1,5 +1,8 @@
 //! How many examples a file has to hold.
 
+use super::vocab::encode;
+use super::{Examples, Splits};
+use crate::config::LraConfig;
 use crate::error::{Error, Result};
 use std::path::Path;
 
@@ -12,6 +15,23 @@ pub(super) enum Part {
     Val,
     /// What is reported.
     Test,
+}
+
+/// The splits whose `files` lie in `dir`, one each, as ids: `split` reads as many examples as are wanted.
+pub(super) fn of_files(
+    dir: &Path,
+    files: [&str; 3],
+    config: &LraConfig,
+    split: impl Fn(&Path, Part, usize) -> Result<Examples>,
+) -> Result<Splits> {
+    let mut splits = Splits {
+        train: split(&dir.join(files[0]), Part::Train, config.train_examples)?,
+        val: split(&dir.join(files[1]), Part::Val, config.val_examples)?,
+        test: split(&dir.join(files[2]), Part::Test, config.test_examples)?,
+        warnings: Vec::new(),
+    };
+    encode(&mut splits, config)?;
+    Ok(splits)
 }
 
 impl Part {

@@ -6,8 +6,8 @@ mod stand_in;
 pub use stand_in::write_stand_in;
 
 use super::lines::{self, excerpt, Line};
-use super::part::Part;
-use super::vocab::{encode, RAW_END};
+use super::part::{self, Part};
+use super::vocab::RAW_END;
 use super::{place, Examples, Splits};
 use crate::config::{LraConfig, LraDataset};
 use crate::error::Result;
@@ -24,15 +24,9 @@ const FILES: [&str; 3] = [
 /// become tokens are kept, and they become tokens in their place.
 pub(super) fn load(config: &LraConfig, dir: &Path) -> Result<Splits> {
     let dir = place::find(dir, LraDataset::Retrieval, &FILES)?;
-    let part = |part, name: &str, wanted| split(&dir.join(name), part, wanted, config.seq_len);
-    let mut splits = Splits {
-        train: part(Part::Train, FILES[0], config.train_examples)?,
-        val: part(Part::Val, FILES[1], config.val_examples)?,
-        test: part(Part::Test, FILES[2], config.test_examples)?,
-        warnings: Vec::new(),
-    };
-    encode(&mut splits, config)?;
-    Ok(splits)
+    part::of_files(&dir, FILES, config, |path, part, wanted| {
+        split(path, part, wanted, config.seq_len)
+    })
 }
 
 fn split(path: &Path, part: Part, wanted: usize, seq_len: usize) -> Result<Examples> {

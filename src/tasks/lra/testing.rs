@@ -5,18 +5,7 @@ use std::path::PathBuf;
 
 /// The official sizes but for the examples.
 pub(super) fn config(dataset: LraDataset, examples: [usize; 3]) -> LraConfig {
-    let [train_examples, val_examples, test_examples] = examples;
-    LraConfig {
-        dataset,
-        data: Generator::Files,
-        contour_length: None,
-        data_seed: 0,
-        vocab_size: dataset.vocab_size(),
-        seq_len: dataset.seq_len(),
-        train_examples,
-        val_examples,
-        test_examples,
-    }
+    LraConfig::of(dataset, Generator::Files, examples)
 }
 
 /// The folder `name` of real data; `None`, and a line that says so, where there is none.

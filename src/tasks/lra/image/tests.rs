@@ -1,5 +1,5 @@
+use super::super::testing;
 use super::*;
-use crate::config::Generator;
 use ::parquet::data_type::{ByteArray, ByteArrayType, Int64Type};
 use ::parquet::file::writer::SerializedFileWriter;
 use ::parquet::schema::parser::parse_message_type;
@@ -9,18 +9,8 @@ use std::fs;
 use std::sync::Arc;
 use tempfile::TempDir;
 
-fn config(train_examples: usize, val_examples: usize, test_examples: usize) -> LraConfig {
-    LraConfig {
-        dataset: LraDataset::Image,
-        data: Generator::Files,
-        contour_length: None,
-        data_seed: 0,
-        vocab_size: 256,
-        seq_len: 1024,
-        train_examples,
-        val_examples,
-        test_examples,
-    }
+fn config(train: usize, val: usize, test: usize) -> LraConfig {
+    testing::config(LraDataset::Image, [train, val, test])
 }
 
 /// A record of one gray value whose label is the value's last digit.

@@ -1,23 +1,13 @@
 use super::*;
 
 const LEVEL: &str = "curv_contour_length_14";
-use crate::config::Generator;
+use super::super::testing;
 use picture::{encode, PIXELS};
 use proptest::prelude::*;
 use tempfile::TempDir;
 
-fn config(train_examples: usize, val_examples: usize, test_examples: usize) -> LraConfig {
-    LraConfig {
-        dataset: LraDataset::Pathfinder,
-        data: Generator::Files,
-        contour_length: None,
-        data_seed: 0,
-        vocab_size: 256,
-        seq_len: 1024,
-        train_examples,
-        val_examples,
-        test_examples,
-    }
+fn config(train: usize, val: usize, test: usize) -> LraConfig {
+    testing::config(LraDataset::Pathfinder, [train, val, test])
 }
 
 /// A folder of pictures, each of which is one gray value; the label is its lowest bit.
