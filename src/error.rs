@@ -25,7 +25,7 @@ pub enum Error {
     #[error("tensor operation failed: {0}")]
     Tensor(#[from] candle_core::Error),
     /// A run was interrupted by a signal after its checkpoint was written.
-    #[error("stopped by a signal; the same command continues from the checkpoint")]
+    #[error("stopped by a signal; the same command continues from there")]
     Interrupted,
     /// Another process is working on this run.
     #[error("run {0} is being worked on by another process")]

@@ -16,7 +16,7 @@ const TRAINING: &str = "Training (lists make a grid in `dsf sweep`)";
 /// protocol.
 #[derive(Clone, Debug, Default, PartialEq, clap::Args)]
 pub struct Flags {
-    /// Where everything comes from that no flag names [default: quick; full in LRA].
+    /// Where everything comes from that no flag names [default: quick; full in LRA where a dataset is named].
     #[arg(long, value_enum, value_name = "NAME")]
     pub preset: Option<Preset>,
 

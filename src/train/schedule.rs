@@ -54,6 +54,25 @@ mod tests {
     }
 
     #[test]
+    fn the_classifiers_cosine_ends_at_a_floor_and_rises_epoch_by_epoch() {
+        let rate = |warmup_epochs: usize, step: usize| {
+            let config = TrainConfig {
+                warmup_epochs,
+                ..config(Schedule::WarmupCosine)
+            };
+            learning_rate(&config, step, 5)
+        };
+        let at = |epoch: f64| 5e-6 + (0.01 - 5e-6) * (1.0 + (PI * epoch / 4.0).cos()) / 2.0;
+        for (epoch, share) in [(0, 0.5), (1, 1.0), (2, 1.0), (3, 1.0)] {
+            for step in [0, 4] {
+                let expected = at(epoch as f64) * share;
+                assert!((rate(2, 5 * epoch + step) - expected).abs() < 1e-15);
+            }
+        }
+        assert_eq!(rate(0, 0), 0.01);
+    }
+
+    #[test]
     fn the_warm_up_is_a_tenth_of_all_steps() {
         let rate = |s| learning_rate(&config(Schedule::WarmupConstant), s, 25);
         assert!((rate(0) - 0.001).abs() < 1e-15);

@@ -195,11 +195,14 @@ impl Chosen {
         let hawk = reference && self.kind == Kind::Hawk;
         let mlp_head = self.attention || !reference;
         ClassifierConfig {
-            input: asked.input.unwrap_or(if scalar {
-                Input::Scalar
-            } else {
-                Input::Embedding
-            }),
+            input: asked
+                .input
+                .or(self.preset.input(self.dataset))
+                .unwrap_or(if scalar {
+                    Input::Scalar
+                } else {
+                    Input::Embedding
+                }),
             mlp_width: asked.mlp_width.unwrap_or(self.row.mlp),
             dropout,
             lambda_skip: asked.lambda_skip.unwrap_or(false),

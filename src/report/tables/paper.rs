@@ -1,6 +1,6 @@
 //! What the paper prints, and of which tasks.
 
-use crate::config::LraDataset;
+use crate::config::{LraDataset, HARD_CONTOUR};
 use crate::store::Row;
 use clap::ValueEnum;
 
@@ -153,7 +153,7 @@ impl Column {
         }
     }
 
-    /// Whether `row` saw as much data as the paper's runs. What the data was cannot be told.
+    /// Whether `row` saw as much data as the paper's runs, and as hard. What the data was cannot be told.
     pub fn whole(self, row: &Row) -> bool {
         let (train, test) = (row.train_examples, row.test_examples);
         match self {
@@ -166,7 +166,12 @@ impl Column {
                 } else {
                     0
                 };
-                train + held_out >= all && test >= tested && row.seq_len >= dataset.seq_len()
+                // Pathfinder's easier levels are other tasks.
+                let hard = row
+                    .contour_length
+                    .is_none_or(|paddles| paddles == HARD_CONTOUR);
+                let enough = train + held_out >= all && test >= tested;
+                enough && hard && row.seq_len >= dataset.seq_len()
             }
         }
     }

@@ -1,7 +1,7 @@
 //! How much of a dataset a preset takes, and how small a model.
 
 use super::{Preset, Row};
-use crate::config::{Generator, LraDataset, Pool};
+use crate::config::{Generator, Input, LraDataset, Pool};
 
 impl Preset {
     /// Training, validation and test examples. Text has no validation split: where one is to choose
@@ -34,6 +34,11 @@ impl Preset {
     pub(super) fn contour_length(self, dataset: LraDataset, data: Generator) -> Option<usize> {
         let drawn = dataset == LraDataset::Pathfinder && data == Generator::Native;
         (self == Self::Quick && drawn).then_some(3)
+    }
+
+    /// A table of grays tells a disc at once, where a number would first have to be bent.
+    pub(super) fn input(self, dataset: LraDataset) -> Option<Input> {
+        (self == Self::Quick && dataset == LraDataset::Pathfinder).then_some(Input::Embedding)
     }
 
     /// The mean, but where what tells lies in a few pixels of a thousand and training is short.

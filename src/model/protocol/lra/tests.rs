@@ -193,5 +193,6 @@ fn a_quick_pathfinder_has_short_paths_unless_it_reads_files() {
     assert_eq!(of(Some(Generator::Files)).0, 14);
     let full = run(&asked(LraDataset::Pathfinder, "s6"));
     assert_eq!(full.model.classifier.unwrap().pool, Pool::Mean);
-    assert_eq!(of(None).1.unwrap().pool, Pool::Max);
+    let quick = of(None).1.unwrap();
+    assert_eq!((quick.pool, quick.input), (Pool::Max, Input::Embedding));
 }

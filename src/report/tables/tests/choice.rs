@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::config::{Dual, Generator, Input, Loss, Pool, Precision};
-use LraDataset::{Image, Listops, Retrieval, Text};
+use LraDataset::{Image, Listops, Pathfinder, Retrieval, Text};
 
 /// What makes a run another one.
 type Change = fn(&mut Wish);
@@ -88,6 +88,15 @@ fn a_run_on_part_of_the_data_never_stands_beside_the_papers_numbers() {
         );
         assert!(!text.contains("35.72") && !text.contains("paper"), "{text}");
     }
+}
+
+#[test]
+fn an_easier_pathfinder_never_stands_beside_the_papers_numbers() {
+    let of = |paddles| {
+        let row = changed(Pathfinder, |w| w.contour_length = paddles);
+        third(&[row]).tables[0].whole
+    };
+    assert!(of(None) && of(Some(14)) && !of(Some(9)));
 }
 
 #[test]
