@@ -7,6 +7,7 @@ mod mt19937;
 use crate::config::TaskConfig;
 use crate::error::Result;
 use sha2::{Digest, Sha256};
+use std::borrow::Cow;
 use std::ops::Range;
 use std::path::Path;
 
@@ -102,7 +103,7 @@ pub fn check(config: &TaskConfig) -> Result<()> {
 }
 
 /// Twelve hex digits of the SHA-256 over `parts`, one behind the other.
-fn fingerprint(parts: impl Iterator<Item = Vec<u8>>) -> String {
+fn fingerprint<'a>(parts: impl Iterator<Item = Cow<'a, [u8]>>) -> String {
     let mut hash = Sha256::new();
     parts.for_each(|part| hash.update(part));
     hash.finalize()[..6]

@@ -1,6 +1,7 @@
 //! Documents of different lengths, one behind the other in memory.
 
 use crate::tasks::fingerprint;
+use std::borrow::Cow;
 
 /// One split: labelled documents, or pairs of them, whose tokens are below 256.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -122,8 +123,16 @@ impl Splits {
     pub fn fingerprint(&self) -> String {
         let parts = [&self.train, &self.val, &self.test];
         fingerprint(parts.iter().flat_map(|split| {
-            let ends = split.ends.iter().flat_map(|end| end.to_le_bytes());
-            [split.tokens.clone(), ends.collect(), split.labels.clone()]
+            let ends: Vec<u8> = split
+                .ends
+                .iter()
+                .flat_map(|end| end.to_le_bytes())
+                .collect();
+            [
+                Cow::from(&split.tokens),
+                ends.into(),
+                Cow::from(&split.labels),
+            ]
         }))
     }
 }

@@ -57,7 +57,7 @@ mod tests {
         ];
         for (n, digits) in of_pytorch {
             let order = permutation(n).into_iter();
-            let bytes = order.map(|i| (i as u32).to_le_bytes().to_vec());
+            let bytes = order.map(|i| (i as u32).to_le_bytes().to_vec().into());
             assert_eq!(fingerprint(bytes), digits, "{n}");
         }
     }
