@@ -102,6 +102,14 @@ impl Stream {
         }
     }
 
+    /// Puts `items`, fewer than 2^32, into a random order (Fisher and Yates).
+    pub fn shuffle<T>(&mut self, items: &mut [T]) {
+        for last in (1..items.len()).rev() {
+            let other = self.below(last as u32 + 1) as usize;
+            items.swap(last, other);
+        }
+    }
+
     /// A pair of independent standard normals (Box and Muller 1958).
     #[inline]
     pub fn normals(&mut self) -> (f64, f64) {

@@ -61,8 +61,9 @@ impl<'a> Documents<'a> {
         let mut order = self.order.borrow_mut();
         let known = order.take().filter(|(epoch, _)| *epoch == span.epoch);
         let (_, all) = order.insert(known.unwrap_or_else(|| {
-            let stream = Stream::new(self.config.seed, "lra/order", span.epoch as u64);
-            (span.epoch, shuffled(self.splits.train.len(), stream))
+            let mut drawn: Vec<usize> = (0..self.splits.train.len()).collect();
+            Stream::new(self.config.seed, "lra/order", span.epoch as u64).shuffle(&mut drawn);
+            (span.epoch, drawn)
         }));
         all[span.range.clone()].to_vec()
     }
@@ -134,15 +135,6 @@ impl<'a> Documents<'a> {
         }
         Ok(tally)
     }
-}
-
-/// 0..n in an order drawn from `stream` (Fisher and Yates).
-fn shuffled(n: usize, mut stream: Stream) -> Vec<usize> {
-    let mut order: Vec<usize> = (0..n).collect();
-    for i in (1..n).rev() {
-        order.swap(i, stream.below(i as u32 + 1) as usize);
-    }
-    order
 }
 
 impl Subject for Documents<'_> {

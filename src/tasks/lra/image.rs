@@ -10,7 +10,7 @@ use png::ColorType;
 use rayon::prelude::*;
 use std::fs::File;
 use std::io::{BufReader, Read};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 /// A label, then the red, the green and the blue of every pixel.
 const RECORD: usize = 1 + 3 * PIXELS;
@@ -58,13 +58,26 @@ pub(super) fn load(config: &LraConfig, dir: &Path) -> Result<Splits> {
     })
 }
 
-/// All pictures for training and all for testing, in the order of their files; of two editions the
-/// binary one.
+/// A folder of pictures, in one of two forms.
+pub(super) enum Edition {
+    Batches(PathBuf),
+    Parquet(PathBuf),
+}
+
+/// The edition at or below `dir`; of two the binary one.
+pub(super) fn find(dir: &Path) -> Result<Edition> {
+    place::find(dir, LraDataset::Image, &BATCHES)
+        .map(Edition::Batches)
+        .or_else(|missing| {
+            let parquet = place::look(dir, LraDataset::Image, &PARQUET);
+            parquet.map(Edition::Parquet).ok_or(missing)
+        })
+}
+
+/// All pictures for training and all for testing, in the order of their files.
 fn read(dir: &Path) -> Result<(Examples, Examples)> {
-    let batches = place::find(dir, LraDataset::Image, &BATCHES);
-    let parquet = place::look(dir, LraDataset::Image, &PARQUET);
-    match (batches, parquet) {
-        (Ok(folder), _) => {
+    match find(dir)? {
+        Edition::Batches(folder) => {
             let (mut train, mut test) = (Examples::new(1), Examples::new(1));
             let [one, two, three, four, five, last] = BATCHES.map(|batch| folder.join(batch));
             for batch in [one, two, three, four, five] {
@@ -73,11 +86,10 @@ fn read(dir: &Path) -> Result<(Examples, Examples)> {
             read_batch(&last, &mut test)?;
             Ok((train, test))
         }
-        (Err(_), Some(folder)) => {
+        Edition::Parquet(folder) => {
             let [train, test] = PARQUET.map(|name| read_parquet(&folder.join(name)));
             Ok((train?, test?))
         }
-        (Err(missing), None) => Err(missing),
     }
 }
 

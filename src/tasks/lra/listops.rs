@@ -6,7 +6,7 @@ use super::vocab::RAW_END;
 use super::{place, Examples, Splits};
 use crate::config::{LraConfig, LraDataset};
 use crate::error::Result;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 const FILES: [&str; 3] = ["basic_train.tsv", "basic_val.tsv", "basic_test.tsv"];
 
@@ -21,10 +21,15 @@ const OPERATORS: u8 = 11;
 
 /// The splits in the folder at or below `dir`: the first examples of each file.
 pub(super) fn load(config: &LraConfig, dir: &Path) -> Result<Splits> {
-    let dir = place::find(dir, LraDataset::Listops, &FILES)?;
+    let dir = find(dir)?;
     part::of_files(&dir, FILES, config, |path, part, wanted| {
         split(path, part, wanted, config.seq_len)
     })
+}
+
+/// The folder at or below `dir` in which the files lie.
+pub(super) fn find(dir: &Path) -> Result<PathBuf> {
+    place::find(dir, LraDataset::Listops, &FILES)
 }
 
 fn split(path: &Path, part: Part, wanted: usize, seq_len: usize) -> Result<Examples> {

@@ -27,41 +27,37 @@ use crate::config::{Generator, LraConfig, LraDataset};
 use crate::error::Result;
 use std::path::{Path, PathBuf};
 
-/// The folder under `dir` in which files of `dataset` lie, in any of the forms that [`load`] reads.
+/// The folder at or below `dir` in which files of `dataset` lie, in any of the forms that [`load`] reads.
+/// Pictures as Parquet are not looked for: their files have the names of the reviews'.
 pub fn found(dataset: LraDataset, dir: &Path) -> Option<PathBuf> {
-    let forms: &[&[&str]] = match dataset {
-        LraDataset::Listops => &[&["basic_train.tsv", "basic_val.tsv", "basic_test.tsv"]],
-        LraDataset::Text => &[
-            &[
-                "train-00000-of-00001.parquet",
-                "test-00000-of-00001.parquet",
-            ],
-            &["train/pos", "train/neg", "test/pos", "test/neg"],
-        ],
-        LraDataset::Retrieval => &[&[
-            "new_aan_pairs.train.tsv",
-            "new_aan_pairs.eval.tsv",
-            "new_aan_pairs.test.tsv",
-        ]],
-        LraDataset::Image => &[&["data_batch_1.bin", "test_batch.bin"]],
-        LraDataset::Pathfinder => &[
-            &["curv_contour_length_14"],
-            &["curv_contour_length_9"],
-            &["curv_baseline"],
-        ],
-    };
-    forms
-        .iter()
-        .find_map(|names| place::look(dir, dataset, names))
+    match dataset {
+        LraDataset::Listops => listops::find(dir).ok(),
+        LraDataset::Text => text::find(dir).ok()?[0].parent().map(Path::to_owned),
+        LraDataset::Retrieval => retrieval::find(dir).ok(),
+        LraDataset::Image => match image::find(dir).ok()? {
+            image::Edition::Batches(folder) => Some(folder),
+            image::Edition::Parquet(_) => None,
+        },
+        LraDataset::Pathfinder => {
+            let mut levels = [14, 9, 6].into_iter();
+            levels.find_map(|paddles| pathfinder::find(dir, paddles).ok())
+        }
+    }
 }
 
 /// Refuses a task whose files are not there, before anything else is done.
 pub fn ready(config: &LraConfig, data_dir: Option<&Path>) -> Result<()> {
-    if config.data == Generator::Native || found(config.dataset, &root(data_dir)?).is_some() {
+    if config.data == Generator::Native {
         return Ok(());
     }
-    // The loaders know best what they miss.
-    load(config, data_dir).map(drop)
+    let dir = &root(data_dir)?;
+    match config.dataset {
+        LraDataset::Listops => listops::find(dir).map(drop),
+        LraDataset::Text => text::find(dir).map(drop),
+        LraDataset::Retrieval => retrieval::find(dir).map(drop),
+        LraDataset::Image => image::find(dir).map(drop),
+        LraDataset::Pathfinder => pathfinder::find(dir, config.contour_length()).map(drop),
+    }
 }
 
 fn root(data_dir: Option<&Path>) -> Result<PathBuf> {

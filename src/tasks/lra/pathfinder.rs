@@ -37,8 +37,7 @@ struct Listed {
 /// # Errors
 /// A file that is missing or is not what it should be, by its name and line; sizes beyond what was found.
 pub(super) fn load(config: &LraConfig, dir: &Path) -> Result<Splits> {
-    let level = level(config.contour_length());
-    let level = place::find(dir, LraDataset::Pathfinder, &[&level])?.join(level);
+    let level = find(dir, config.contour_length())?;
     let (listed, warnings) = without_empty(list(&level)?)?;
     let order = permutation(listed.len());
     let tenth = tenth(listed.len());
@@ -53,6 +52,12 @@ pub(super) fn load(config: &LraConfig, dir: &Path) -> Result<Splits> {
         test: decode(&listed, test)?,
         warnings,
     })
+}
+
+/// The folder of a level at or below `dir`.
+pub(super) fn find(dir: &Path, contour_length: usize) -> Result<PathBuf> {
+    let level = level(contour_length);
+    Ok(place::find(dir, LraDataset::Pathfinder, &[&level])?.join(level))
 }
 
 /// The pictures in the order of the numbers of their metadata files and of the lines in them.

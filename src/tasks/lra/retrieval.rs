@@ -11,7 +11,7 @@ use super::vocab::RAW_END;
 use super::{place, Examples, Splits};
 use crate::config::{LraConfig, LraDataset};
 use crate::error::Result;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 const FILES: [&str; 3] = [
     "new_aan_pairs.train.tsv",
@@ -23,10 +23,15 @@ const FILES: [&str; 3] = [
 /// are printed, with the escapes of a byte string. The files are gigabytes, so only the bytes that
 /// become tokens are kept, and they become tokens in their place.
 pub(super) fn load(config: &LraConfig, dir: &Path) -> Result<Splits> {
-    let dir = place::find(dir, LraDataset::Retrieval, &FILES)?;
+    let dir = find(dir)?;
     part::of_files(&dir, FILES, config, |path, part, wanted| {
         split(path, part, wanted, config.seq_len)
     })
+}
+
+/// The folder at or below `dir` in which the files lie.
+pub(super) fn find(dir: &Path) -> Result<PathBuf> {
+    place::find(dir, LraDataset::Retrieval, &FILES)
 }
 
 fn split(path: &Path, part: Part, wanted: usize, seq_len: usize) -> Result<Examples> {

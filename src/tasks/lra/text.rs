@@ -62,8 +62,8 @@ pub(super) fn load(config: &LraConfig, dir: &Path) -> Result<Splits> {
     })
 }
 
-/// Files or folders of training and test reviews.
-fn find(dir: &Path) -> Result<[PathBuf; 2]> {
+/// The reviews for training and for testing at or below `dir`, a file or a folder each.
+pub(super) fn find(dir: &Path) -> Result<[PathBuf; 2]> {
     let folders = ["train/neg", "train/pos", "test/neg", "test/pos"];
     if let Some(dir) = place::look(dir, LraDataset::Text, &FILES) {
         return Ok(FILES.map(|name| dir.join(name)));

@@ -31,11 +31,7 @@ pub fn write_stand_in(text: &Path, out: &Path, sizes: [usize; 3], seed: u64) -> 
             articles.len()
         )));
     }
-    let mut stream = Stream::new(seed, "lra/retrieval/stand-in/articles", 0);
-    for last in (1..articles.len()).rev() {
-        let other = stream.below(last as u32 + 1) as usize;
-        articles.swap(last, other);
-    }
+    Stream::new(seed, "lra/retrieval/stand-in/articles", 0).shuffle(&mut articles);
     fs::create_dir_all(out).map_err(Error::io("create", out))?;
     let mut rest = articles.as_slice();
     for (i, share) in shares(sizes, articles.len()).into_iter().enumerate() {

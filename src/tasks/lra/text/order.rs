@@ -14,7 +14,7 @@ pub(super) fn stratified(reviews: &[Review], file: u64) -> Vec<usize> {
         let own = (0..reviews.len()).filter(|i| reviews[*i].label == label);
         let mut own: Vec<usize> = own.collect();
         let index = 2 * file + u64::from(label);
-        shuffle(&mut own, &mut Stream::new(SEED, "lra/text/split", index));
+        Stream::new(SEED, "lra/text/split", index).shuffle(&mut own);
         // The k-th of n stands at (2k + 1) / 2n of the way, whatever its label.
         let n = own.len();
         let placed = own.into_iter().enumerate();
@@ -22,11 +22,4 @@ pub(super) fn stratified(reviews: &[Review], file: u64) -> Vec<usize> {
     }
     order.sort_unstable_by(|a, b| a.0.total_cmp(&b.0).then(a.1.cmp(&b.1)));
     order.into_iter().map(|(_, _, i)| i).collect()
-}
-
-fn shuffle(items: &mut [usize], stream: &mut Stream) {
-    for last in (1..items.len()).rev() {
-        let other = stream.below(last as u32 + 1) as usize;
-        items.swap(last, other);
-    }
 }
