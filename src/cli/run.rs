@@ -190,5 +190,13 @@ pub(super) fn task_title(task: &TaskConfig) -> String {
     match task {
         TaskConfig::Mqar(m) => format!("MQAR (L = {}, {} pairs)", m.seq_len, m.kv_pairs),
         TaskConfig::Lra(lra) => format!("LRA {}", lra.dataset.name()),
+        TaskConfig::Wikitext(text) => {
+            format!(
+                "{} (L = {}, {})",
+                text.corpus.name(),
+                text.seq_len,
+                text.tokenizer
+            )
+        }
     }
 }

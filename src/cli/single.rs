@@ -139,6 +139,7 @@ fn conclusion(
                 lra.dataset.name()
             )
         }
+        TaskConfig::Wikitext(text) => format!("--mixer all --corpus {}", text.corpus.name()),
     };
     lines.push(format!(
         "next:    dsf report{}{out}    or    dsf sweep --task {task} {more}{out}",
@@ -206,5 +207,6 @@ fn report_flag(config: &RunConfig) -> &'static str {
     match &config.task {
         TaskConfig::Mqar(_) => "",
         TaskConfig::Lra(_) => " --table 3",
+        TaskConfig::Wikitext(_) => " --table 1",
     }
 }

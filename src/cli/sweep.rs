@@ -258,6 +258,7 @@ fn describe(run: &RunConfig) -> String {
     let task = match &run.task {
         TaskConfig::Mqar(mqar) => format!("L={}/{}", mqar.seq_len, mqar.kv_pairs),
         TaskConfig::Lra(lra) => lra.dataset.name().to_owned(),
+        TaskConfig::Wikitext(text) => text.corpus.name().to_owned(),
     };
     let model = &run.model;
     format!(

@@ -1,17 +1,24 @@
 //! One value that describes a run: everything that can change the number, nothing about the host.
 
 mod lra;
+mod model;
 mod mqar;
+mod train;
+mod wikitext;
 
 pub use lra::{
     ClassifierConfig, Dual, Head, Input, Loss, LraConfig, LraDataset, Pool, HARD_CONTOUR,
 };
+pub use model::{Layout, ModelConfig, StateMixer};
 pub use mqar::{Generator, MqarConfig};
+pub use train::{Precision, Schedule, TrainConfig};
+pub use wikitext::{
+    AdamConfig, Corpus, Decay, InitScheme, LanguageConfig, Rotary, Tokenizer, WikitextConfig,
+};
 
 use crate::error::{Error, Result};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
-use std::collections::BTreeMap;
 
 /// Version of the meaning of a [`RunConfig`]. Raised when the same fields would train differently,
 /// so that old results are never taken for new ones.
@@ -55,142 +62,8 @@ pub enum TaskConfig {
     Mqar(MqarConfig),
     /// One task of the Long Range Arena.
     Lra(LraConfig),
-}
-
-/// The network: `n_layers` blocks around one kind of mixer.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct ModelConfig {
-    /// A name of the registry.
-    pub mixer: String,
-    /// One of the mixer's variants.
-    pub variant: String,
-    /// Options that only this mixer knows, resolved, e.g. `dt_init = "zero"`.
-    pub options: BTreeMap<String, String>,
-    /// Embedding width, d.
-    pub d_model: usize,
-    /// State expansion, n; also the query/key width of attention.
-    pub d_state: usize,
-    /// Heads, s.
-    pub n_heads: usize,
-    /// Blocks.
-    pub n_layers: usize,
-    /// How mixer and norms sit on the residual stream.
-    pub layout: Layout,
-    /// What follows the mixer in a `transformer` block.
-    pub state_mixer: StateMixer,
-    /// Learnt position embeddings.
-    pub positions: bool,
-    /// Dropout on the embeddings.
-    pub embed_dropout: f64,
-    /// Dropout on attention weights; mixers without weights ignore it.
-    pub attn_dropout: f64,
-    /// Inner width over `d_model` in mixers that widen; `None` is the mixer's own.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub expand: Option<f64>,
-    /// What a classifier has beyond a language model; `None` in a language model.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub classifier: Option<ClassifierConfig>,
-}
-
-/// Residual layouts of the released model.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Layout {
-    /// Norm, mixer, add, norm, state mixer, add.
-    Transformer,
-    /// Norm, mixer, add.
-    Mamba,
-    /// As `transformer`, but both norms of a block are one: the released classifier of attention.
-    Shared,
-    /// Norm, mixer, GELU, dropout, state mixer, dropout, add: the released classifier of state space
-    /// models with `prenorm`.
-    Prenorm,
-    /// The same with the norm behind the sum.
-    Postnorm,
-    /// As `transformer`, with RMS norms and dropout behind each sum: the released Hawk.
-    Hawk,
-}
-
-/// The second half of a `transformer` block.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum StateMixer {
-    /// Nothing at all (the `mamba` layout has no second half).
-    None,
-    /// The normed residual is added once more.
-    Identity,
-    /// Two linear maps around a GELU, of hidden width 4d in a language model.
-    Mlp,
-    /// A linear map to 2d, one half gated by the sigmoid of the other.
-    Glu,
-    /// A linear map to twice the hidden width, one half times the GELU of the other, a linear map to d.
-    #[serde(rename = "gated-mlp")]
-    GatedMlp,
-}
-
-/// AdamW with betas (0.9, 0.999) and eps 1e-8 on every parameter.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct TrainConfig {
-    /// How the rate moves.
-    pub schedule: Schedule,
-    /// Peak learning rate.
-    pub lr: f64,
-    /// Epochs over which `warmup-cosine` rises; 0 is none.
-    #[serde(default, skip_serializing_if = "is_zero")]
-    pub warmup_epochs: usize,
-    /// Epochs at most; also the period of the cosine.
-    pub epochs: usize,
-    /// Examples a step; the last batch of an epoch may be short.
-    pub batch_size: usize,
-    /// Decoupled weight decay.
-    pub weight_decay: f64,
-    /// Of activations and products; the text of a config leaves out the usual one.
-    #[serde(default, skip_serializing_if = "Precision::is_usual")]
-    pub precision: Precision,
-    /// Examples of a step whose activations exist at one time; `None` is all of them.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub micro_batch: Option<usize>,
-    /// Training ends after the epoch whose test accuracy exceeds this.
-    pub stop_above: f64,
-}
-
-/// Numbers that a model computes with. Weights, moments, states and sums are f32 in each.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, clap::ValueEnum)]
-#[serde(rename_all = "lowercase")]
-pub enum Precision {
-    /// f32 throughout, as in the released code.
-    #[default]
-    F32,
-    /// f32, but dense products round their factors to 11 bits; on a GPU only.
-    Tf32,
-    /// Activations and factors of products in bf16; on a GPU only.
-    Bf16,
-}
-
-fn is_zero(n: &usize) -> bool {
-    *n == 0
-}
-
-impl Precision {
-    /// Whether it goes without saying.
-    pub fn is_usual(&self) -> bool {
-        *self == Self::F32
-    }
-}
-
-/// Learning-rate schedules.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Schedule {
-    /// lr (1 + cos(pi e / epochs)) / 2, constant inside epoch e.
-    CosinePerEpoch,
-    /// Linear from 0 over the first tenth of all steps, then constant.
-    WarmupConstant,
-    /// The released schedule of the classifiers: in epoch e of E, with W = `warmup_epochs`, and a floor
-    /// of 5e-6, (floor + (lr - floor) (1 + cos(pi e / E)) / 2) min(1, (e + 1) / W).
-    WarmupCosine,
+    /// Language modelling on WikiText.
+    Wikitext(WikitextConfig),
 }
 
 impl RunConfig {
@@ -226,22 +99,25 @@ impl TaskConfig {
         match self {
             Self::Mqar(_) => "mqar",
             Self::Lra(_) => "lra",
+            Self::Wikitext(_) => "wikitext",
         }
     }
 
-    /// Training examples.
+    /// Training examples; of a text that is not limited, about so many.
     pub fn train_examples(&self) -> usize {
         match self {
             Self::Mqar(mqar) => mqar.train_examples,
             Self::Lra(lra) => lra.train_examples,
+            Self::Wikitext(text) => text.windows()[0],
         }
     }
 
-    /// Examples that are tested after an epoch.
+    /// Examples that are tested after an epoch; of a text that is not limited, about so many.
     pub fn tested_examples(&self) -> usize {
         match self {
             Self::Mqar(mqar) => mqar.test_examples,
             Self::Lra(lra) => lra.val_examples + lra.test_examples,
+            Self::Wikitext(text) => text.windows()[1] + text.windows()[2],
         }
     }
 
@@ -250,6 +126,7 @@ impl TaskConfig {
         match self {
             Self::Mqar(mqar) => mqar.vocab_size,
             Self::Lra(lra) => lra.vocab_size,
+            Self::Wikitext(text) => text.vocab_size,
         }
     }
 
@@ -258,6 +135,7 @@ impl TaskConfig {
         match self {
             Self::Mqar(mqar) => mqar.seq_len,
             Self::Lra(lra) => lra.seq_len,
+            Self::Wikitext(text) => text.seq_len,
         }
     }
 
@@ -266,6 +144,7 @@ impl TaskConfig {
         match self {
             Self::Mqar(mqar) => mqar.seq_len,
             Self::Lra(lra) => lra.seq_len * lra.dataset.documents(),
+            Self::Wikitext(text) => text.seq_len,
         }
     }
 
@@ -274,6 +153,7 @@ impl TaskConfig {
         match self {
             Self::Mqar(mqar) => mqar.kv_pairs,
             Self::Lra(_) => 1,
+            Self::Wikitext(text) => text.seq_len,
         }
     }
 }

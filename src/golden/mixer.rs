@@ -51,6 +51,7 @@ pub(super) fn model_config(
         attn_dropout: 0.0,
         expand: expand.map(|e| e as f64),
         classifier: None,
+        language: None,
     };
     entry.check_sizes(&model)?;
     Ok(model)

@@ -100,6 +100,7 @@ impl Request {
             attn_dropout: self.attn_dropout.unwrap_or(dropout),
             expand: self.expand,
             classifier: None,
+            language: None,
         };
         entry.check_sizes(&model)?;
         Ok(RunConfig {
@@ -117,6 +118,7 @@ impl Request {
                 weight_decay: self.weight_decay,
                 precision: self.precision,
                 micro_batch: self.micro_batch.filter(|&size| size < batch_size),
+                adam: None,
                 stop_above: 0.99,
             },
         })

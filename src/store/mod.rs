@@ -28,7 +28,7 @@ mod unfinished;
 pub use columns::{Column, Role, COLUMNS, SCHEMA};
 pub use files::write_atomic;
 pub use provenance::{peak_memory_bytes, utc_now, Provenance};
-pub use result::{Outcome, RunResult, RunStatus};
+pub use result::{LanguageScores, Outcome, RunResult, RunStatus};
 pub use row::Row;
 pub use run_dir::{EpochRow, RunDir};
 pub use summary::{read_summary, Scan};

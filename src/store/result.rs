@@ -53,6 +53,9 @@ pub struct RunResult {
     /// What the commonest answer scores on the test split, in a task of classes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub majority: Option<f64>,
+    /// Perplexities, in a run on text.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub language: Option<LanguageScores>,
     /// Digits over the examples seen, where they may come from files.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub data_digest: String,
@@ -62,6 +65,36 @@ pub struct RunResult {
     pub ended: String,
     /// Who trained the last part of it.
     pub provenance: Provenance,
+}
+
+/// What a run on text ends with; exponentials of mean cross-entropies. `None` is no number.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct LanguageScores {
+    /// Per token, as logged while the last epoch was trained: the paper's number.
+    pub train_ppl: Option<f64>,
+    /// Per token of a hundredth of the training windows, under the final weights.
+    pub train_ppl_eval: Option<f64>,
+    /// Per token of the validation split, in windows that do not overlap, under the final weights.
+    pub val_ppl: Option<f64>,
+    /// The lowest of these after any epoch.
+    pub best_val_ppl: Option<f64>,
+    /// Per token of the test split, under the final weights.
+    pub test_ppl: Option<f64>,
+    /// Per token of the test split, after the epoch of `best_val_ppl`.
+    pub selected_test_ppl: Option<f64>,
+    /// Per word, an end of line being one, with every token but the first predicted once.
+    pub val_word_ppl: Option<f64>,
+    /// The same of the test split.
+    pub test_word_ppl: Option<f64>,
+    /// Bits a byte of the validation split, tokens as in `val_word_ppl`.
+    pub val_bits_per_byte: Option<f64>,
+    /// The same of the test split.
+    pub test_bits_per_byte: Option<f64>,
+    /// Per token of the test split, of a model that knows nothing but how often each token occurs in
+    /// the training windows (add-one smoothed over the vocabulary).
+    pub unigram_ppl: Option<f64>,
+    /// Training tokens an epoch.
+    pub train_tokens: usize,
 }
 
 /// Whether a finished run has a number.
@@ -111,6 +144,7 @@ impl RunResult {
             selected_accuracy: None,
             majority: None,
             data_digest: String::new(),
+            language: None,
             started: started.to_owned(),
             ended: utc_now(),
             provenance,

@@ -35,6 +35,7 @@ pub(crate) fn config() -> RunConfig {
             attn_dropout: 0.1,
             expand: None,
             classifier: None,
+            language: None,
         },
         train: TrainConfig {
             schedule: Schedule::CosinePerEpoch,
@@ -45,6 +46,7 @@ pub(crate) fn config() -> RunConfig {
             weight_decay: 0.1,
             precision: Precision::F32,
             micro_batch: None,
+            adam: None,
             stop_above: 0.99,
         },
     }
@@ -87,6 +89,7 @@ pub(crate) fn done(accuracy: f64) -> RunResult {
         selected_accuracy: None,
         majority: None,
         data_digest: String::new(),
+        language: None,
         started: "2026-01-31T10:00:00Z".into(),
         ended: "2026-01-31T10:00:32Z".into(),
         provenance: provenance(),

@@ -3,6 +3,7 @@
 pub mod lra;
 pub mod mqar;
 mod mt19937;
+pub mod wikitext;
 
 use crate::config::TaskConfig;
 use crate::error::Result;
@@ -47,6 +48,8 @@ pub enum Data {
     },
     /// Labelled documents.
     Documents(lra::Splits),
+    /// Windows of a text.
+    Text(wikitext::Splits),
 }
 
 /// Generates the splits, or reads them from under `data_dir`; `None` is where downloads lie.
@@ -57,6 +60,7 @@ pub fn load(config: &TaskConfig, data_dir: Option<&Path>) -> Result<Data> {
             Ok(Data::Recall { train, test })
         }
         TaskConfig::Lra(lra) => lra::load(lra, data_dir).map(Data::Documents),
+        TaskConfig::Wikitext(text) => wikitext::load(text, data_dir).map(Data::Text),
     }
 }
 
@@ -66,13 +70,14 @@ impl Data {
         match self {
             Self::Recall { .. } => &[],
             Self::Documents(splits) => &splits.warnings,
+            Self::Text(splits) => &splits.warnings,
         }
     }
 
     /// What the commonest answer scores on the test split, in a task of classes.
     pub fn majority(&self) -> Option<f64> {
         match self {
-            Self::Recall { .. } => None,
+            Self::Recall { .. } | Self::Text(_) => None,
             Self::Documents(splits) => Some(splits.test.majority()),
         }
     }
@@ -82,6 +87,7 @@ impl Data {
         match self {
             Self::Recall { .. } => String::new(),
             Self::Documents(splits) => splits.fingerprint(),
+            Self::Text(splits) => splits.fingerprint(),
         }
     }
 }
@@ -91,6 +97,7 @@ pub fn ready(config: &TaskConfig, data_dir: Option<&Path>) -> Result<()> {
     match config {
         TaskConfig::Mqar(_) => Ok(()),
         TaskConfig::Lra(lra) => lra::ready(lra, data_dir),
+        TaskConfig::Wikitext(text) => wikitext::ready(text, data_dir),
     }
 }
 
@@ -99,6 +106,7 @@ pub fn check(config: &TaskConfig) -> Result<()> {
     match config {
         TaskConfig::Mqar(mqar) => mqar::check(mqar),
         TaskConfig::Lra(lra) => lra::check(lra),
+        TaskConfig::Wikitext(text) => wikitext::check(text),
     }
 }
 

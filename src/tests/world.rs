@@ -88,6 +88,7 @@ impl Case {
             attn_dropout: 0.0,
             expand: None,
             classifier: None,
+            language: None,
         };
         Self { entry, config }
     }

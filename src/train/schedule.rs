@@ -6,6 +6,9 @@ use std::f64::consts::PI;
 /// Where the released cosine of the classifiers ends.
 const FLOOR: f64 = 5e-6;
 
+/// What Pythia's schedule leaves of the peak.
+const LEAST_SHARE: f64 = 0.1;
+
 /// The rate of optimiser step `step`, counted from 0 over the whole run.
 pub fn learning_rate(config: &TrainConfig, step: usize, steps_per_epoch: usize) -> f64 {
     match config.schedule {
@@ -19,11 +22,26 @@ pub fn learning_rate(config: &TrainConfig, step: usize, steps_per_epoch: usize) 
             let rate = FLOOR + (config.lr - FLOOR) * cosine;
             rate * ((epoch + 1.0) / config.warmup_epochs.max(1) as f64).min(1.0)
         }
-        Schedule::WarmupConstant => {
-            let warmup = (config.epochs * steps_per_epoch).div_ceil(10);
-            config.lr * ((step + 1) as f64 / warmup as f64).min(1.0)
+        Schedule::WarmupConstant => config.lr * risen(config, step, steps_per_epoch),
+        Schedule::Cosine | Schedule::Linear => {
+            let all = config.epochs * steps_per_epoch;
+            let warmup = all.div_ceil(10);
+            // 0 at the end of the warm-up, 1 at the last step.
+            let way = (step + 1).saturating_sub(warmup) as f64 / (all - warmup).max(1) as f64;
+            let left = match config.schedule {
+                Schedule::Linear => 1.0 - way,
+                _ => (1.0 + (PI * way).cos()) / 2.0,
+            };
+            let share = LEAST_SHARE + (1.0 - LEAST_SHARE) * left;
+            config.lr * share * risen(config, step, steps_per_epoch)
         }
     }
+}
+
+/// How much of a warm-up over the first tenth of all steps step `step` has behind it, 1 at most.
+fn risen(config: &TrainConfig, step: usize, steps_per_epoch: usize) -> f64 {
+    let warmup = (config.epochs * steps_per_epoch).div_ceil(10);
+    ((step + 1) as f64 / warmup as f64).min(1.0)
 }
 
 #[cfg(test)]
@@ -41,6 +59,7 @@ mod tests {
             weight_decay: 0.1,
             precision: Precision::F32,
             micro_batch: None,
+            adam: None,
             stop_above: 0.99,
         }
     }
@@ -70,6 +89,23 @@ mod tests {
             }
         }
         assert_eq!(rate(0, 0), 0.01);
+    }
+
+    #[test]
+    fn pythias_schedules_rise_over_a_tenth_and_end_at_a_tenth_of_the_peak() {
+        for schedule in [Schedule::Cosine, Schedule::Linear] {
+            let rate = |step| learning_rate(&config(schedule), step, 25);
+            assert!((rate(4) - 0.005).abs() < 1e-15);
+            assert_eq!(rate(9), 0.01);
+            assert!(
+                (rate(54) - 0.0055).abs() < 1e-12,
+                "half the way: half the height"
+            );
+            assert!((rate(99) - 0.001).abs() < 1e-15);
+            assert!((10..99).all(|step| rate(step) > rate(step + 1)));
+        }
+        let quarter = |schedule| learning_rate(&config(schedule), 29, 25);
+        assert!(quarter(Schedule::Cosine) > quarter(Schedule::Linear));
     }
 
     #[test]

@@ -32,7 +32,9 @@ pub(super) fn build(
         }
         Layout::Prenorm | Layout::Postnorm => Box::new(Frame::new(model, config, entry, params)?),
         Layout::Hawk => Box::new(Hawk::new(model, config, entry, params)?),
-        Layout::Mamba => candle_core::bail!("classifiers have no layout `mamba`"),
+        Layout::Mamba | Layout::Parallel => {
+            candle_core::bail!("classifiers have no layout `mamba` or `parallel`")
+        }
     })
 }
 

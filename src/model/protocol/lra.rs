@@ -152,6 +152,7 @@ impl Chosen {
             attn_dropout: asked.attn_dropout.unwrap_or(row.attn_dropout),
             expand: asked.expand.or(expand),
             classifier: Some(self.classifier(asked, dropout)),
+            language: None,
         })
     }
 
@@ -242,6 +243,7 @@ impl Chosen {
             micro_batch: asked
                 .micro_batch
                 .map_or(fitting, |size| (size < batch_size).then_some(size)),
+            adam: None,
             stop_above: 1.0,
         }
     }

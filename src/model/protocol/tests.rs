@@ -166,7 +166,7 @@ fn every_part_of_the_config_changes_the_id_and_field_order_does_not() {
         |c| drop(c.model.options.insert("dt_init".into(), "mamba".into())),
         |c| match &mut c.task {
             TaskConfig::Mqar(m) => m.data_seed += 1,
-            TaskConfig::Lra(_) => unreachable!("a run of MQAR"),
+            _ => unreachable!("a run of MQAR"),
         },
     ];
     for change in changes {

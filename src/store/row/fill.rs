@@ -126,6 +126,10 @@ impl Row {
                 data_seed: lra.data_seed,
                 ..common
             },
+            TaskConfig::Wikitext(text) => Self {
+                dataset: text.corpus.name().into(),
+                ..common
+            },
         }
     }
 }

@@ -12,6 +12,7 @@ pub use units::{counted, duration};
 use crate::config::{Generator, RunConfig, TaskConfig};
 use crate::error::{Error, Result};
 use crate::tasks::lra::{Examples, Splits};
+use crate::tasks::wikitext::{self, Counts, Ids, Text};
 use crate::tasks::{self, Data};
 use crate::train::{Event, Trainer};
 use candle_core::Device;
@@ -151,6 +152,19 @@ fn some_data(task: &mut TaskConfig, examples: usize) -> Result<Data> {
                 test: train.select([0]),
                 val: Examples::new(documents.len()),
                 train,
+                warnings: Vec::new(),
+            }))
+        }
+        TaskConfig::Wikitext(config) => {
+            let window = config.seq_len;
+            let text = |windows: usize| {
+                let ids = Ids::Held(vec![1; windows * window + 1].into());
+                Text::new(ids, Counts::default(), window, None)
+            };
+            Ok(Data::Text(wikitext::Splits {
+                train: text(examples),
+                val: text(1),
+                test: text(1),
                 warnings: Vec::new(),
             }))
         }

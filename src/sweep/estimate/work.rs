@@ -44,7 +44,7 @@ impl Sizes {
     /// Builds models of one block, the only way to know what a mixer makes of its options.
     fn of(run: &RunConfig) -> Result<Self> {
         match &run.task {
-            TaskConfig::Mqar(_) => Self::of_language_model(&run.model),
+            TaskConfig::Mqar(_) | TaskConfig::Wikitext(_) => Self::of_language_model(&run.model),
             TaskConfig::Lra(task) => Self::of_classifier(&run.model, task),
         }
     }
@@ -100,7 +100,7 @@ pub(super) struct Atlas(HashMap<String, Sizes>);
 impl Atlas {
     pub fn sizes(&mut self, run: &RunConfig) -> Result<Sizes> {
         let key = match &run.task {
-            TaskConfig::Mqar(_) => format!("{:?}", run.model),
+            TaskConfig::Mqar(_) | TaskConfig::Wikitext(_) => format!("{:?}", run.model),
             TaskConfig::Lra(task) => format!("{:?} {}", run.model, task.dataset.name()),
         };
         if let Some(known) = self.0.get(&key) {
@@ -167,6 +167,8 @@ fn data(task: &TaskConfig) -> f64 {
     match task {
         TaskConfig::Mqar(mqar) => FLOAT * examples * (mqar.seq_len + 2 * mqar.kv_pairs) as f64,
         TaskConfig::Lra(_) => examples * task.tokens_per_example() as f64,
+        // A map of a file costs none.
+        TaskConfig::Wikitext(_) => 0.0,
     }
 }
 

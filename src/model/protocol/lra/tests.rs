@@ -186,7 +186,7 @@ fn a_quick_pathfinder_has_short_paths_unless_it_reads_files() {
         });
         match run.task {
             TaskConfig::Lra(task) => (task.contour_length(), run.model.classifier),
-            TaskConfig::Mqar(_) => panic!("not of the Long Range Arena"),
+            _ => panic!("not of the Long Range Arena"),
         }
     };
     assert_eq!(of(None).0, 3);
