@@ -125,7 +125,7 @@ pub struct Row {
     pub ended: String,
     /// Which implementations the ops took.
     pub ops: String,
-    /// Task of the Long Range Arena.
+    /// Task of the Long Range Arena, or corpus.
     #[serde(default)]
     pub dataset: String,
     /// Paddles of Pathfinder's long paths.
@@ -182,6 +182,72 @@ pub struct Row {
     /// Digits over the examples seen.
     #[serde(default)]
     pub data_digest: String,
+    /// What makes ids of a text.
+    #[serde(default)]
+    pub tokenizer: String,
+    /// Whether id 0 stands before each article.
+    #[serde(default)]
+    pub eos_between_articles: Option<bool>,
+    /// Where rotary positions enter.
+    #[serde(default)]
+    pub rotary: String,
+    /// Channels of each head that they turn.
+    #[serde(default)]
+    pub rotary_dims: Option<usize>,
+    /// Spread of initial weights.
+    #[serde(default)]
+    pub init: String,
+    /// Decay of the mean of gradients.
+    #[serde(default)]
+    pub beta1: Option<f64>,
+    /// Decay of the mean of their squares.
+    #[serde(default)]
+    pub beta2: Option<f64>,
+    /// Added to the root of that.
+    #[serde(default)]
+    pub eps: Option<f64>,
+    /// Norm that gradients are scaled down to; 0 is none.
+    #[serde(default)]
+    pub clip: Option<f64>,
+    /// What decays.
+    #[serde(default)]
+    pub decay: String,
+    /// Training perplexity as logged.
+    #[serde(default)]
+    pub train_ppl: Option<f64>,
+    /// Under the final weights.
+    #[serde(default)]
+    pub train_ppl_eval: Option<f64>,
+    /// Validation perplexity.
+    #[serde(default)]
+    pub val_ppl: Option<f64>,
+    /// Lowest after any epoch.
+    #[serde(default)]
+    pub best_val_ppl: Option<f64>,
+    /// Test perplexity.
+    #[serde(default)]
+    pub test_ppl: Option<f64>,
+    /// After the epoch of the lowest on validation data.
+    #[serde(default)]
+    pub selected_test_ppl: Option<f64>,
+    /// Validation perplexity a word.
+    #[serde(default)]
+    pub val_word_ppl: Option<f64>,
+    /// Test perplexity a word.
+    #[serde(default)]
+    pub test_word_ppl: Option<f64>,
+    /// Bits a byte of the validation split.
+    #[serde(default)]
+    pub val_bits_per_byte: Option<f64>,
+    /// Bits a byte of the test split.
+    #[serde(default)]
+    pub test_bits_per_byte: Option<f64>,
+    /// Test perplexity of token frequencies alone.
+    #[serde(default)]
+    pub unigram_ppl: Option<f64>,
+    /// Training tokens an epoch.
+    #[serde(default)]
+    pub train_tokens: Option<usize>,
 }
 
 impl Row {

@@ -1,9 +1,10 @@
 //! Small valid values for the tests of this room and of those above it.
 
-use super::{Outcome, Provenance, Row, RunResult, RunStatus};
+use super::{LanguageScores, Outcome, Provenance, Row, RunResult, RunStatus};
 use crate::config::{
-    Generator, Layout, ModelConfig, MqarConfig, Precision, Protocol, RunConfig, Schedule,
-    StateMixer, TaskConfig, TrainConfig, FORMAT,
+    AdamConfig, Corpus, Decay, Generator, InitScheme, LanguageConfig, Layout, ModelConfig,
+    MqarConfig, Precision, Protocol, Rotary, RunConfig, Schedule, StateMixer, TaskConfig,
+    Tokenizer, TrainConfig, WikitextConfig, FORMAT,
 };
 
 pub(crate) fn config() -> RunConfig {
@@ -52,6 +53,57 @@ pub(crate) fn config() -> RunConfig {
     }
 }
 
+/// Linear attention in the body of Pythia-70M, as in Table 1.
+pub(crate) fn text_config() -> RunConfig {
+    let small = config();
+    RunConfig {
+        protocol: Protocol::Paper,
+        task: TaskConfig::Wikitext(WikitextConfig {
+            corpus: Corpus::Wikitext103Raw,
+            tokenizer: Tokenizer::GptNeox,
+            vocab_size: 50_304,
+            seq_len: 1024,
+            eos_between_articles: false,
+            train_examples: None,
+            test_examples: None,
+        }),
+        model: ModelConfig {
+            options: [].into(),
+            d_model: 512,
+            d_state: 512,
+            n_heads: 8,
+            n_layers: 6,
+            layout: Layout::Parallel,
+            positions: false,
+            embed_dropout: 0.0,
+            attn_dropout: 0.0,
+            language: Some(LanguageConfig {
+                mlp_width: 2048,
+                rotary: Rotary::Pre,
+                rotary_dims: 16,
+                init: InitScheme::Pythia,
+            }),
+            ..small.model
+        },
+        train: TrainConfig {
+            schedule: Schedule::Cosine,
+            epochs: 50,
+            batch_size: 128,
+            micro_batch: Some(8),
+            adam: Some(AdamConfig {
+                beta1: 0.9,
+                beta2: 0.95,
+                eps: 1e-8,
+                clip: Some(1.0),
+                decay: Decay::Matrices,
+            }),
+            stop_above: 1.0,
+            ..small.train
+        },
+        ..small
+    }
+}
+
 pub(crate) fn provenance() -> Provenance {
     Provenance {
         version: "0.1.0".into(),
@@ -93,6 +145,29 @@ pub(crate) fn done(accuracy: f64) -> RunResult {
         started: "2026-01-31T10:00:00Z".into(),
         ended: "2026-01-31T10:00:32Z".into(),
         provenance: provenance(),
+    }
+}
+
+/// A run on text of this training perplexity; the others are multiples of it.
+pub(crate) fn read(train_ppl: f64) -> RunResult {
+    let times = |factor: f64| Some(factor * train_ppl);
+    RunResult {
+        epochs_run: 50,
+        language: Some(LanguageScores {
+            train_ppl: times(1.0),
+            train_ppl_eval: times(0.75),
+            val_ppl: times(2.0),
+            best_val_ppl: times(1.25),
+            test_ppl: times(2.5),
+            selected_test_ppl: times(1.5),
+            val_word_ppl: times(4.0),
+            test_word_ppl: times(5.0),
+            val_bits_per_byte: Some(1.0),
+            test_bits_per_byte: Some(1.25),
+            unigram_ppl: Some(1100.0),
+            train_tokens: 119_000_000,
+        }),
+        ..done(0.5)
     }
 }
 

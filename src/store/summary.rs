@@ -150,7 +150,7 @@ fn broken(path: &Path, error: &csv::Error, header: Option<&StringRecord>) -> Err
 
 #[cfg(test)]
 mod tests {
-    use super::super::samples::{config, diverged, done, failed, provenance};
+    use super::super::samples::{config, diverged, done, failed, provenance, read, text_config};
     use super::*;
     use std::path::PathBuf;
 
@@ -177,6 +177,7 @@ mod tests {
         let mut awkward = failed("out of memory, \"really\"\nat step 3");
         awkward.seconds = 0.1 + 0.2;
         let rows = [done(1.0 / 3.0), awkward, done(1e-12)].map(|r| Row::new(&config(), &r));
+        let rows = [&rows[..], &[Row::new(&text_config(), &read(17.42))]].concat();
         let (_dir, path) = summary_of(&text_of(&rows));
         assert_eq!(read_summary(&path).unwrap(), rows);
     }
@@ -201,6 +202,21 @@ mod tests {
         let wider: String = text.lines().map(|line| format!("{line},new\n")).collect();
         let (_dir, path) = summary_of(&wider);
         assert_eq!(read_summary(&path).unwrap().len(), 1);
+    }
+
+    #[test]
+    fn a_summary_from_before_texts_is_still_read() {
+        let row = Row::new(&config(), &done(0.5));
+        let old: String = text_of(std::slice::from_ref(&row))
+            .lines()
+            .map(|line| line.rsplitn(23, ',').last().unwrap().to_owned() + "\n")
+            .collect();
+        assert!(
+            old.lines().next().unwrap().ends_with(",data_digest"),
+            "{old}"
+        );
+        let (_dir, path) = summary_of(&old);
+        assert_eq!(read_summary(&path).unwrap(), [row]);
     }
 
     #[test]

@@ -12,6 +12,7 @@ impl Row {
     /// The row of a finished run.
     pub fn new(config: &RunConfig, result: &RunResult) -> Self {
         let origin = &result.provenance;
+        let language = result.language.unwrap_or_default();
         Self {
             status: Some(result.status),
             outcome: result.outcome,
@@ -42,6 +43,18 @@ impl Row {
             selected_accuracy: result.selected_accuracy,
             majority: result.majority,
             data_digest: result.data_digest.clone(),
+            train_ppl: language.train_ppl,
+            train_ppl_eval: language.train_ppl_eval,
+            val_ppl: language.val_ppl,
+            best_val_ppl: language.best_val_ppl,
+            test_ppl: language.test_ppl,
+            selected_test_ppl: language.selected_test_ppl,
+            val_word_ppl: language.val_word_ppl,
+            test_word_ppl: language.test_word_ppl,
+            val_bits_per_byte: language.val_bits_per_byte,
+            test_bits_per_byte: language.test_bits_per_byte,
+            unigram_ppl: language.unigram_ppl,
+            train_tokens: result.language.map(|scores| scores.train_tokens),
             ..Self::planned(config)
         }
     }
@@ -77,7 +90,38 @@ impl Row {
             seed: config.seed,
             expand: model.expand,
             micro_batch: train.micro_batch,
-            ..Self::of_classifier(config)
+            ..Self::of_optimizer(config)
+        }
+    }
+
+    /// What only a run with an optimiser of its own has, and the rest.
+    fn of_optimizer(config: &RunConfig) -> Self {
+        let model = Self::of_language(config);
+        let Some(adam) = &config.train.adam else {
+            return model;
+        };
+        Self {
+            beta1: Some(adam.beta1),
+            beta2: Some(adam.beta2),
+            eps: Some(adam.eps),
+            clip: Some(adam.clip.unwrap_or(0.0)),
+            decay: spelling(&adam.decay),
+            ..model
+        }
+    }
+
+    /// What only models of text have, and the rest.
+    fn of_language(config: &RunConfig) -> Self {
+        let rest = Self::of_classifier(config);
+        let Some(language) = &config.model.language else {
+            return rest;
+        };
+        Self {
+            mlp_width: Some(language.mlp_width),
+            rotary: spelling(&language.rotary),
+            rotary_dims: Some(language.rotary_dims),
+            init: spelling(&language.init),
+            ..rest
         }
     }
 
@@ -128,6 +172,10 @@ impl Row {
             },
             TaskConfig::Wikitext(text) => Self {
                 dataset: text.corpus.name().into(),
+                tokenizer: text.tokenizer.to_string(),
+                eos_between_articles: Some(text.eos_between_articles),
+                train_examples: text.train_examples.unwrap_or(0),
+                test_examples: text.test_examples.unwrap_or(0),
                 ..common
             },
         }

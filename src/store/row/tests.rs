@@ -1,6 +1,6 @@
-use super::super::samples::{config, row};
+use super::super::samples::{config, read, row, text_config};
 use super::*;
-use crate::config::RunConfig;
+use crate::config::{RunConfig, TaskConfig};
 
 #[test]
 fn the_table_names_the_fields_of_a_row_in_order() {
@@ -15,17 +15,72 @@ fn the_table_names_the_fields_of_a_row_in_order() {
 /// A setting that a row left out would let two different trainings share a cell.
 #[test]
 fn every_setting_of_a_config_shows_in_its_row() {
-    let whole = serde_json::to_value(config()).unwrap();
-    let paths = leaves(&whole, String::new());
-    assert!(paths.len() > 25, "{paths:?}");
-    for path in paths.iter().filter(|p| *p != "/format") {
-        let changed = changed_at(&whole, path);
-        let row = Row {
-            run_id: config().id(),
-            ..Row::planned(&changed)
-        };
-        assert_ne!(row, Row::planned(&config()), "{path} does not show");
+    let mut text = text_config();
+    if let TaskConfig::Wikitext(task) = &mut text.task {
+        task.eos_between_articles = true;
+        (task.train_examples, task.test_examples) = (Some(9), Some(5));
     }
+    for (config, fields) in [(config(), 25), (text, 35)] {
+        let whole = serde_json::to_value(&config).unwrap();
+        let paths = leaves(&whole, String::new());
+        assert!(paths.len() > fields, "{paths:?}");
+        for path in paths.iter().filter(|p| *p != "/format") {
+            let changed = changed_at(&whole, path);
+            let row = Row {
+                run_id: config.id(),
+                ..Row::planned(&changed)
+            };
+            assert_ne!(row, Row::planned(&config), "{path} does not show");
+        }
+    }
+}
+
+#[test]
+fn a_run_on_the_whole_text_has_no_number_of_windows() {
+    let row = Row::planned(&text_config());
+    assert_eq!((row.train_examples, row.test_examples), (0, 0));
+    assert_eq!(
+        (row.dataset.as_str(), row.mlp_width),
+        ("wikitext-103-raw", Some(2048))
+    );
+}
+
+#[test]
+fn perplexities_show_in_a_row_and_a_run_without_any_has_none() {
+    let row = Row::new(&text_config(), &read(16.0));
+    assert_eq!(
+        (row.train_ppl, row.train_ppl_eval),
+        (Some(16.0), Some(12.0))
+    );
+    assert_eq!((row.val_ppl, row.best_val_ppl), (Some(32.0), Some(20.0)));
+    assert_eq!(
+        (row.test_ppl, row.selected_test_ppl),
+        (Some(40.0), Some(24.0))
+    );
+    assert_eq!(
+        (row.val_word_ppl, row.test_word_ppl),
+        (Some(64.0), Some(80.0))
+    );
+    assert_eq!(
+        (row.val_bits_per_byte, row.test_bits_per_byte),
+        (Some(1.0), Some(1.25))
+    );
+    assert_eq!(
+        (row.unigram_ppl, row.train_tokens),
+        (Some(1100.0), Some(119_000_000))
+    );
+    let recall = super::super::samples::row(0.5);
+    assert_eq!((recall.train_ppl, recall.train_tokens), (None, None));
+}
+
+#[test]
+fn no_clipping_is_a_norm_of_zero_and_the_released_optimiser_says_nothing() {
+    let mut config = text_config();
+    assert_eq!(Row::planned(&config).clip, Some(1.0));
+    config.train.adam.as_mut().unwrap().clip = None;
+    assert_eq!(Row::planned(&config).clip, Some(0.0));
+    config.train.adam = None;
+    assert_eq!(Row::planned(&config).clip, None);
 }
 
 #[test]
@@ -49,14 +104,34 @@ fn leaves(value: &Value, path: String) -> Vec<String> {
     }
 }
 
+/// Of every enum of a config at least two.
+const OTHERS: [&str; 13] = [
+    "paper",
+    "matched",
+    "numpy",
+    "mamba",
+    "none",
+    "warmup-constant",
+    "sample",
+    "bytes",
+    "post",
+    "hf",
+    "all",
+    "bf16",
+    "matrices",
+];
+
 fn changed_at(whole: &Value, path: &str) -> RunConfig {
     let candidates: Vec<Value> = match whole.pointer(path).unwrap() {
         Value::Bool(b) => vec![(!b).into()],
         Value::Number(n) if n.is_f64() => vec![(n.as_f64().unwrap() + 0.5).into()],
         Value::Number(n) => vec![(n.as_u64().unwrap() + 1).into()],
-        _ => ["paper", "numpy", "mamba", "none", "warmup-constant"]
+        Value::String(held) => OTHERS
+            .into_iter()
+            .filter(|other| other != held)
             .map(Value::from)
-            .into(),
+            .collect(),
+        held => panic!("{path} holds {held}"),
     };
     let parsed = candidates.into_iter().find_map(|candidate| {
         let mut changed = whole.clone();
