@@ -1,4 +1,4 @@
-//! `dsf report`: results as accuracy grids, or as tables of the paper.
+//! `dsf report`: results as grids of accuracies, or as tables of the paper.
 
 use super::{exit, print, Global};
 use crate::config::{LraDataset, Protocol, RunConfig};
@@ -12,11 +12,12 @@ use std::path::{Path, PathBuf};
 
 #[derive(Args)]
 pub(super) struct Arguments {
-    /// Results folders or summary CSV files (`mqar.csv`, `lra.csv`) [default: the folder of --out].
+    /// Results folders or summary CSV files (`mqar.csv`, `lra.csv`, `wikitext.csv`) [default: the folder of --out].
     results: Vec<PathBuf>,
-    /// A table of the paper, beside its numbers, instead of the grids of MQAR: 2, normalisers of
-    /// normalized attention; 3, the Long Range Arena. Runs on part of the data, or under another
-    /// protocol or loss, are in tables of their own; what else differs from the preset is footnoted.
+    /// A table of the paper, beside its numbers, instead of the grids of MQAR: 1, perplexities on
+    /// WikiText; 2, normalisers of normalized attention; 3, the Long Range Arena. Runs on part of the
+    /// data, in other sizes, or under another protocol or loss, are in tables of their own; what else
+    /// differs from the preset is said.
     #[arg(long, value_enum, value_name = "N")]
     table: Option<PaperTable>,
     /// Print what the columns of a summary mean, and stop.
@@ -31,8 +32,9 @@ pub(super) struct Arguments {
     /// Rows n and columns d, or as in the paper's figures rows d and columns n [default: brief].
     #[arg(long, value_enum, conflicts_with = "table")]
     orient: Option<Orient>,
-    /// Which test accuracy counts [default: accuracy; in tables selected_accuracy, and the best where
-    /// there is no validation split; Markdown, CSV and JSON have all three].
+    /// Which number counts [default: accuracy; in tables 2 and 3 selected_accuracy, and the best where
+    /// there is no validation split; Markdown, CSV and JSON have all three; in table 1, which shows all
+    /// perplexities, the one that learning rates are chosen by: train_ppl].
     #[arg(long, value_enum)]
     metric: Option<Metric>,
     /// Only these mixers.

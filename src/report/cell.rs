@@ -22,7 +22,7 @@ pub enum Cell {
 /// The number of a cell.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Score {
-    /// Mean over seeds at the best rate, 0 to 1.
+    /// Mean over seeds at the best rate; of accuracies 0 to 1.
     pub mean: f64,
     /// Sample standard deviation over seeds; `None` for a single seed.
     pub std: Option<f64>,
@@ -69,10 +69,10 @@ impl Cell {
             .chunk_by(|a, b| a.lr == b.lr)
             .map(|seeds| Rate::of(seeds, by, shown))
             .collect();
-        if let Some(best) = best(&rates) {
+        if let Some(best) = best(&rates, by) {
             return match best.shown[..] {
                 [] => Self::Failed,
-                _ => Self::Scored(best.score(&rates)),
+                _ => Self::Scored(best.score(&rates, shown)),
             };
         }
         let any = |count: fn(&Rate) -> usize| rates.iter().any(|rate| count(rate) > 0);
@@ -126,9 +126,14 @@ impl Score {
 
     /// What follows the mean: the deviation, and the seeds if others have more.
     pub(super) fn spread(&self, seeds: usize) -> String {
+        self.spread_as(seeds, |std| format!("{:.1}", 100.0 * std))
+    }
+
+    /// The same with a deviation that `write` writes.
+    pub(super) fn spread_as(&self, seeds: usize, write: impl Fn(f64) -> String) -> String {
         let std = self
             .std
-            .map_or(String::new(), |std| format!("±{:.1}", 100.0 * std));
+            .map_or(String::new(), |std| "±".to_owned() + &write(std));
         let fewer = if self.seeds < seeds {
             format!(" ({})", self.seeds)
         } else {
@@ -140,11 +145,11 @@ impl Score {
 
 /// A rate at which no seed diverged comes before any other: the survivors of an unstable rate
 /// would look better than it is. Of equals the lowest rate wins.
-fn best(rates: &[Rate]) -> Option<&Rate> {
+fn best(rates: &[Rate], by: Metric) -> Option<&Rate> {
     let scored = rates.iter().rev().filter(|rate| !rate.scores.is_empty());
     scored.max_by(|a, b| {
         let stable = (a.diverged == 0).cmp(&(b.diverged == 0));
-        stable.then(mean(&a.scores).total_cmp(&mean(&b.scores)))
+        stable.then(by.compare(mean(&a.scores), mean(&b.scores)))
     })
 }
 
@@ -177,14 +182,15 @@ impl Rate {
         self.diverged > 0 || !self.scores.is_empty()
     }
 
-    fn score(&self, rates: &[Rate]) -> Score {
+    fn score(&self, rates: &[Rate], shown: Metric) -> Score {
         let mean = mean(&self.shown);
+        let saturated = shown.is_accuracy() && mean > SATURATED;
         Score {
             mean,
             std: sample_std(&self.shown, mean),
             seeds: self.shown.len(),
             lr: self.lr,
-            edge: self.edge(rates).filter(|_| mean <= SATURATED),
+            edge: self.edge(rates).filter(|_| !saturated),
         }
     }
 

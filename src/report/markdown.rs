@@ -11,9 +11,7 @@ pub(super) fn render(report: &Report, orient: Orient) -> String {
         blocks.extend(panel.caption());
     }
     blocks.extend(legend(report));
-    let notes = report.coverage.notes(report.cells());
-    let items: Vec<String> = notes.iter().map(|note| format!("- {note}")).collect();
-    blocks.push(items.join("\n"));
+    blocks.extend(items(&report.coverage.notes(report.cells())));
     blocks.join("\n\n") + "\n"
 }
 
@@ -27,4 +25,10 @@ fn grid(table: &Table) -> String {
         lines.push(format!("| {name} | {} |", labels.join(" | ")));
     }
     lines.join("\n")
+}
+
+/// Notes as a list, if there are any.
+pub(super) fn items(notes: &[String]) -> Option<String> {
+    let items: Vec<String> = notes.iter().map(|note| format!("- {note}")).collect();
+    (!items.is_empty()).then(|| items.join("\n"))
 }

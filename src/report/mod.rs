@@ -1,13 +1,16 @@
-//! Rows of a summary become grids of accuracy, one panel a setting.
+//! Rows of a summary become grids of accuracy, one panel a setting, or tables of the paper.
 //!
 //! A cell is one (d, n): the best over learning rates of the mean over seeds. Runs that differ in
 //! anything but d, n, learning rate and seed are never in one panel.
 
 mod cell;
 mod coverage;
+mod difference;
 mod export;
 mod markdown;
+mod metric;
 mod panel;
+mod perplexity;
 mod table;
 mod tables;
 #[cfg(test)]
@@ -16,9 +19,12 @@ mod text;
 
 pub use cell::{Cell, Edge, Score};
 pub use coverage::Coverage;
+pub use difference::PresetsOf;
 pub use export::SCHEMA;
+pub use metric::Metric;
 pub use panel::Panel;
-pub use tables::{paper_table, Asked, PaperTable, PresetsOf, Tables};
+pub use perplexity::Perplexities;
+pub use tables::Tables;
 
 use crate::config::{LraDataset, Protocol, RunConfig};
 use crate::error::{Error, Result};
@@ -40,21 +46,36 @@ pub struct Report {
     pub coverage: Coverage,
 }
 
-/// Which accuracy of a run counts.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
-pub enum Metric {
-    /// After the last epoch.
-    #[default]
-    Accuracy,
-    /// The highest after any epoch.
-    #[value(name = "best_accuracy", alias = "best-accuracy")]
-    BestAccuracy,
-    /// After the epoch with the highest validation accuracy (tables only).
-    #[value(name = "selected_accuracy", alias = "selected-accuracy")]
-    SelectedAccuracy,
-    /// The highest validation accuracy: what rates are chosen by, never what is shown.
-    #[value(skip)]
-    ValAccuracy,
+/// A table of the paper (Sieber et al. 2024).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum PaperTable {
+    /// Perplexities of three attentions in the body of Pythia-70M, on WikiText-103.
+    #[value(name = "1")]
+    Language,
+    /// Three normalisers of normalized attention, on LRA Image and on MQAR with L = 512, k = 64.
+    #[value(name = "2")]
+    Normalisers,
+    /// Models on the five tasks of the Long Range Arena.
+    #[value(name = "3")]
+    LongRangeArena,
+}
+
+/// What is asked of a table.
+#[derive(Clone, Debug, Default)]
+pub struct Asked {
+    /// Which runs.
+    pub filter: Filter,
+    /// Of accuracies, the one that is shown: `None` is that of the epoch chosen on validation data, and the
+    /// best test accuracy where there are none. Of perplexities, the one that learning rates are chosen by.
+    pub metric: Option<Metric>,
+}
+
+/// A table of the paper from results.
+pub enum PaperReport {
+    /// Table 1.
+    Perplexities(Perplexities),
+    /// Tables 2 and 3.
+    Accuracies(Tables),
 }
 
 /// What runs down and what runs across.
@@ -107,12 +128,16 @@ pub fn mqar(
              take accuracy or best_accuracy",
         ));
     }
-    let others = rows.iter().any(|row| row.task != TASK);
+    metric.require_accuracy()?;
+    let other = |task: &str| rows.iter().any(|row| row.task == task);
+    let (arena, text) = (other("lra"), other("wikitext"));
     let rows: Vec<&Row> = rows.iter().filter(|row| row.task == TASK).collect();
     if rows.is_empty() {
-        return Err(Error::usage(if others {
+        return Err(Error::usage(if arena {
             "there are no MQAR results here, but some of the Long Range Arena: \
              type `dsf report --table 3`"
+        } else if text {
+            "there are no MQAR results here, but some of WikiText: type `dsf report --table 1`"
         } else {
             "there are no MQAR results here yet; `dsf mqar` makes one, `dsf sweep` a grid of them, \
              and --out names the folder that holds them"
@@ -131,6 +156,38 @@ pub fn mqar(
         panels,
         coverage,
     })
+}
+
+/// The table `which` from `rows`. With `planned`, it holds exactly the planned runs, done or not.
+pub fn paper_table(
+    which: PaperTable,
+    rows: &[Row],
+    planned: Option<&[RunConfig]>,
+    presets: PresetsOf,
+    asked: &Asked,
+) -> Result<PaperReport> {
+    let accuracies = |paper| {
+        let tables = tables::accuracies(paper, rows, planned, presets, asked);
+        tables.map(PaperReport::Accuracies)
+    };
+    match which {
+        PaperTable::Language => {
+            let tables = perplexity::perplexities(rows, planned, presets, asked);
+            tables.map(PaperReport::Perplexities)
+        }
+        PaperTable::Normalisers => accuracies(&tables::NORMALISERS),
+        PaperTable::LongRangeArena => accuracies(&tables::LONG_RANGE_ARENA),
+    }
+}
+
+impl PaperReport {
+    /// The whole report as text, with a newline at its end. Only `Text` knows colour.
+    pub fn render(&self, format: Format, colour: bool) -> String {
+        match self {
+            Self::Perplexities(tables) => tables.render(format),
+            Self::Accuracies(tables) => tables.render(format, colour),
+        }
+    }
 }
 
 /// One row a run, by run id: of two results for one run, one with a number wins over a failure. With
@@ -179,27 +236,6 @@ impl Report {
             Format::Markdown => markdown::render(self, orient),
             Format::Csv => export::csv(self),
             Format::Json => export::json(self),
-        }
-    }
-}
-
-impl Metric {
-    /// As typed, and as the column of a summary is called.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Accuracy => "accuracy",
-            Self::BestAccuracy => "best_accuracy",
-            Self::SelectedAccuracy => "selected_accuracy",
-            Self::ValAccuracy => "val_accuracy",
-        }
-    }
-
-    fn of(self, row: &Row) -> Option<f64> {
-        match self {
-            Self::Accuracy => row.accuracy,
-            Self::BestAccuracy => row.best_accuracy,
-            Self::SelectedAccuracy => row.selected_accuracy,
-            Self::ValAccuracy => row.val_accuracy,
         }
     }
 }

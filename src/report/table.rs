@@ -48,7 +48,7 @@ pub(super) fn heading(metric: Metric) -> &'static str {
     match metric {
         Metric::Accuracy => "MQAR: test accuracy (%) after the last epoch, at the best rate",
         Metric::BestAccuracy => "MQAR: best test accuracy (%) of any epoch, at the best rate",
-        _ => unreachable!("MQAR has no validation split, and `mqar` refuses metrics that need one"),
+        _ => unreachable!("`mqar` refuses perplexities, and metrics that need a validation split"),
     }
 }
 

@@ -18,6 +18,7 @@ impl Tables {
             }
             Some(Metric::Accuracy) => "(%) after the last epoch",
             Some(Metric::BestAccuracy) => "(%), the best of any epoch",
+            Some(_) => unreachable!("`accuracies` refuses perplexities"),
         };
         let beside = if self.tables.iter().any(|table| table.whole) {
             ";\nthe paper's below ours"

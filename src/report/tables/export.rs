@@ -1,9 +1,9 @@
 //! For other programs: every number unrounded, 0 to 1; the paper's as well.
 
+use super::super::difference::{listed, Difference};
 use super::super::export::{coverage, csv_of, text};
 use super::super::{Metric, SCHEMA};
 use super::place::{Place, SHOWN};
-use super::setting::{listed, Difference};
 use super::table::{Line, Table};
 use super::Tables;
 use serde_json::{json, Map, Value};

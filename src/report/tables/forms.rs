@@ -1,9 +1,9 @@
 //! What text and Markdown have in common: how the places of a table are written.
 
 use super::super::cell::Cell;
+use super::super::difference::Difference;
 use super::super::Metric;
 use super::place::{Place, SHOWN};
-use super::setting::Difference;
 use super::table::{Line, Table};
 use super::Tables;
 

@@ -1,5 +1,6 @@
 //! A table for a page; without a metric, with all three numbers in a place.
 
+use super::super::markdown::items;
 use super::forms::{Scribe, Written};
 use super::Tables;
 
@@ -14,15 +15,10 @@ pub(super) fn render(tables: &Tables) -> String {
             metric: tables.metric,
         };
         blocks.push(grid(&scribe, all_three));
-        blocks.extend(items(scribe.notes()));
+        blocks.extend(items(&scribe.notes()));
     }
-    blocks.extend(items(tables.closing(all_three)));
+    blocks.extend(items(&tables.closing(all_three)));
     blocks.join("\n\n") + "\n"
-}
-
-fn items(notes: Vec<String>) -> Option<String> {
-    let items: Vec<String> = notes.iter().map(|note| format!("- {note}")).collect();
-    (!items.is_empty()).then(|| items.join("\n"))
 }
 
 fn grid(scribe: &Scribe, all_three: bool) -> String {

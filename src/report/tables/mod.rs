@@ -17,11 +17,11 @@ mod table;
 mod tests;
 mod text;
 
-pub use paper::PaperTable;
-pub use setting::PresetsOf;
+pub(super) use paper::{LONG_RANGE_ARENA, NORMALISERS};
 
 use super::cell::Cell;
-use super::{joined, listed, Coverage, Filter, Format, Metric};
+use super::difference::PresetsOf;
+use super::{joined, listed, Asked, Coverage, Filter, Format, Metric};
 use crate::config::RunConfig;
 use crate::error::{Error, Result};
 use crate::store::Row;
@@ -29,16 +29,6 @@ use paper::Paper;
 use setting::Setting;
 use std::collections::BTreeSet;
 use table::Table;
-
-/// What is asked of a table.
-#[derive(Clone, Debug, Default)]
-pub struct Asked {
-    /// Which runs.
-    pub filter: Filter,
-    /// Which number of them; `None` is that of the epoch chosen on validation data, and the best test
-    /// accuracy where there are none.
-    pub metric: Option<Metric>,
-}
 
 /// A table of the paper, once for each protocol and setting that there are runs of.
 pub struct Tables {
@@ -48,15 +38,17 @@ pub struct Tables {
     coverage: Coverage,
 }
 
-/// The table `which` from `rows`. With `planned`, it holds exactly the planned runs, done or not.
-pub fn paper_table(
-    which: PaperTable,
+/// The table `paper` from `rows`. With `planned`, it holds exactly the planned runs, done or not.
+pub(super) fn accuracies(
+    paper: &'static Paper,
     rows: &[Row],
     planned: Option<&[RunConfig]>,
     presets: PresetsOf,
     asked: &Asked,
 ) -> Result<Tables> {
-    let paper = which.paper();
+    if let Some(metric) = asked.metric {
+        metric.require_accuracy()?;
+    }
     let rows: Vec<&Row> = rows.iter().filter(|row| paper.holds(row)).collect();
     if rows.is_empty() && planned.is_none() {
         return Err(Error::usage(format!(

@@ -2,26 +2,14 @@
 
 use crate::config::{LraDataset, HARD_CONTOUR};
 use crate::store::Row;
-use clap::ValueEnum;
-
-/// A table of the paper (Sieber et al. 2024).
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum PaperTable {
-    /// Three normalisers of normalized attention, on LRA Image and on MQAR with L = 512, k = 64.
-    #[value(name = "2")]
-    Normalisers,
-    /// Models on the five tasks of the Long Range Arena.
-    #[value(name = "3")]
-    LongRangeArena,
-}
 
 /// A table as the paper has it.
-pub(super) struct Paper {
+pub(in super::super) struct Paper {
     pub number: u8,
     /// What it is about.
     pub about: &'static str,
-    pub columns: &'static [Column],
-    pub models: &'static [Model],
+    pub(super) columns: &'static [Column],
+    pub(super) models: &'static [Model],
     /// Accuracies of a guess in %, as printed; the last one is the average.
     pub random: Option<&'static [f64]>,
     /// Whether the last of the printed numbers is the average over the columns.
@@ -50,7 +38,8 @@ pub(super) enum Column {
 
 const S6: [f64; 6] = [38.02, 81.34, 80.50, 65.08, 69.26, 66.84];
 
-const TABLE_2: Paper = Paper {
+/// Three normalisers of normalized attention, on LRA Image and on MQAR with L = 512, k = 64.
+pub(in super::super) static NORMALISERS: Paper = Paper {
     number: 2,
     about: "normalisers of normalized attention",
     columns: &[Column::Arena(LraDataset::Image), Column::Recall],
@@ -69,7 +58,8 @@ const TABLE_2: Paper = Paper {
     remedy: "`dsf sweep experiments/table2.toml` trains what it needs",
 };
 
-const TABLE_3: Paper = Paper {
+/// Models on the five tasks of the Long Range Arena.
+pub(in super::super) static LONG_RANGE_ARENA: Paper = Paper {
     number: 3,
     about: "Long Range Arena",
     columns: &[
@@ -104,15 +94,6 @@ const TABLE_3: Paper = Paper {
     remedy:
         "`dsf lra --dataset listops` makes one, `dsf sweep experiments/table3.toml` all of them",
 };
-
-impl PaperTable {
-    pub(super) fn paper(self) -> &'static Paper {
-        match self {
-            Self::Normalisers => &TABLE_2,
-            Self::LongRangeArena => &TABLE_3,
-        }
-    }
-}
 
 impl Model {
     const fn new(mixer: &'static str, label: &'static str, accuracies: &'static [f64]) -> Self {

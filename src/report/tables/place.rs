@@ -1,8 +1,9 @@
 //! One model on one task: the numbers of its runs.
 
 use super::super::cell::{Cell, Score};
+use super::super::difference::Difference;
 use super::super::Metric;
-use super::setting::{Difference, Setting};
+use super::setting::Setting;
 use crate::store::Row;
 
 /// What is known of one model on one task in one setting.

@@ -1,9 +1,10 @@
 //! Runs of one protocol and one setting as models by tasks.
 
+use super::super::difference::{listed, Difference};
 use super::super::{Filter, Metric};
 use super::paper::{Column, Model, Paper};
 use super::place::Place;
-use super::setting::{listed, Difference, Setting};
+use super::setting::Setting;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// In the order in which tables are shown; a protocol that is not among them comes last.

@@ -1,6 +1,7 @@
 //! Which runs a cell rests on.
 
 use super::*;
+use crate::store::samples::{read, text_config};
 
 #[test]
 fn the_rate_is_chosen_by_its_mean_over_seeds_and_not_by_the_luckiest_seed() {
@@ -114,6 +115,21 @@ fn without_results_of_recall_but_some_of_the_arena_it_says_what_to_type() {
         .unwrap_err()
         .to_string();
     assert!(message.contains("`dsf report --table 3`"), "{message}");
+}
+
+#[test]
+fn results_of_text_alone_point_to_the_table_that_shows_them() {
+    let text = Row::new(&text_config(), &read(17.0));
+    let refused = mqar(&[text], None, &Filter::default(), Metric::Accuracy);
+    let message = refused.unwrap_err().to_string();
+    assert!(message.contains("`dsf report --table 1`"), "{message}");
+}
+
+#[test]
+fn recall_has_no_perplexity() {
+    let refused = mqar(&[changed(|_| {})], None, &Filter::default(), Metric::ValPpl);
+    let message = refused.unwrap_err().to_string();
+    assert!(message.contains("--metric val_ppl"), "{message}");
 }
 
 #[test]

@@ -146,7 +146,7 @@ fn without_validation_split_the_best_test_accuracy_is_shown_and_said() {
             metric: Some(metric),
             ..Asked::default()
         };
-        text(&super::asked(PaperTable::LongRangeArena, &rows, &asked))
+        text(&super::asked(&LONG_RANGE_ARENA, &rows, &asked))
     };
     let none = of(Metric::SelectedAccuracy);
     assert!(!none.contains("70.0") && !none.contains("60.0"), "{none}");
@@ -188,7 +188,7 @@ fn an_average_needs_all_five_tasks_in_one_setting() {
         },
         ..Asked::default()
     };
-    let some = text(&super::asked(PaperTable::LongRangeArena, &rows, &some));
+    let some = text(&super::asked(&LONG_RANGE_ARENA, &rows, &some));
     assert!(
         !some.contains("average") && !some.contains("Retrieval"),
         "{some}"
@@ -233,17 +233,17 @@ fn a_mixer_that_this_version_does_not_know_has_all_its_settings_said() {
 #[test]
 fn without_results_one_sentence_says_how_to_get_some() {
     let refused = |which, rows: &[Row], asked: &Asked| {
-        let refused = paper_table(which, rows, None, &presets_of, asked);
+        let refused = accuracies(which, rows, None, &presets_of, asked);
         refused.err().unwrap().to_string()
     };
     let none = Asked::default();
-    let third = refused(PaperTable::LongRangeArena, &[], &none);
+    let third = refused(&LONG_RANGE_ARENA, &[], &none);
     assert!(
         third.contains("`dsf sweep experiments/table3.toml`"),
         "{third}"
     );
     let image = [usual("softmax", Image)];
-    let second = refused(PaperTable::Normalisers, &image, &none);
+    let second = refused(&NORMALISERS, &image, &none);
     assert!(
         second.contains("`dsf sweep experiments/table2.toml`"),
         "{second}"
@@ -255,9 +255,23 @@ fn without_results_one_sentence_says_how_to_get_some() {
         },
         ..none
     };
-    let filtered = refused(PaperTable::LongRangeArena, &image, &matched);
+    let filtered = refused(&LONG_RANGE_ARENA, &image, &matched);
     let there = "there are results of image, for --mixer softmax, --protocol reference";
     assert!(filtered.contains(there), "{filtered}");
+}
+
+#[test]
+fn perplexities_are_refused_with_what_to_take() {
+    let asked = Asked {
+        metric: Some(Metric::ValPpl),
+        ..Asked::default()
+    };
+    let refused = accuracies(&LONG_RANGE_ARENA, &[], None, &presets_of, &asked);
+    let message = refused.err().unwrap().to_string();
+    assert!(
+        message.contains("--metric val_ppl") && message.contains("--table 1"),
+        "{message}"
+    );
 }
 
 #[test]
@@ -265,8 +279,8 @@ fn a_plan_shows_what_is_missing_and_leaves_out_the_rest() {
     let planned = ["softmax", "linear"].map(|m| wish(m, Image).resolve(Task::Lra).unwrap());
     let rows = [usual("softmax", Image), usual("s6", Image)];
     let of = |rows: &[Row]| {
-        let which = PaperTable::LongRangeArena;
-        let tables = paper_table(which, rows, Some(&planned), &presets_of, &Asked::default());
+        let which = &LONG_RANGE_ARENA;
+        let tables = accuracies(which, rows, Some(&planned), &presets_of, &Asked::default());
         text(&tables.unwrap())
     };
     let text = of(&rows);

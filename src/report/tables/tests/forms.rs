@@ -64,7 +64,7 @@ fn markdown_has_all_three_numbers_in_a_place_and_one_by_a_metric() {
         metric: Some(Metric::BestAccuracy),
         ..Asked::default()
     };
-    let best = super::asked(PaperTable::LongRangeArena, &rows, &asked);
+    let best = super::asked(&LONG_RANGE_ARENA, &rows, &asked);
     let best = best.render(Format::Markdown, false);
     assert!(best.contains("| softmax | 70.0‡ | 70.0 | · |"), "{best}");
 }
@@ -143,7 +143,7 @@ fn the_second_table_has_image_and_recall_and_says_at_which_d_and_n() {
         usual("normalized", Image),
         usual("normalized", Listops),
     ];
-    let second = asked(PaperTable::Normalisers, &rows, &Asked::default());
+    let second = asked(&NORMALISERS, &rows, &Asked::default());
     let text = text(&second);
     assert_eq!(second.coverage.done, 2, "{text}");
     let words = |line: &str| {

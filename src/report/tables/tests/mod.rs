@@ -45,12 +45,12 @@ fn changed(dataset: LraDataset, change: impl FnOnce(&mut Wish)) -> Row {
     row(&wish, [0.5, 0.6, 0.7])
 }
 
-fn asked(which: PaperTable, rows: &[Row], asked: &Asked) -> Tables {
-    paper_table(which, rows, None, &presets_of, asked).unwrap()
+fn asked(which: &'static Paper, rows: &[Row], asked: &Asked) -> Tables {
+    accuracies(which, rows, None, &presets_of, asked).unwrap()
 }
 
 fn third(rows: &[Row]) -> Tables {
-    asked(PaperTable::LongRangeArena, rows, &Asked::default())
+    asked(&LONG_RANGE_ARENA, rows, &Asked::default())
 }
 
 fn text(tables: &Tables) -> String {
