@@ -78,6 +78,25 @@ fn the_arena_is_reported_as_the_third_table() {
 }
 
 #[test]
+fn the_first_table_has_perplexities_and_says_how_to_get_some() {
+    let world = swept();
+    let none = world.dsf("report --table 1").refused();
+    assert!(none.contains("experiments/table1.toml"), "{none}");
+    let message = world.dsf("report --table 1 --metric accuracy").refused();
+    assert!(message.contains("train_ppl"), "{message}");
+    for table in ["", "--table 2", "--table 3"] {
+        let asked = world.dsf(&format!("report {table} --metric test-word-ppl"));
+        let message = asked.refused();
+        assert!(message.contains("--table 1"), "{message}");
+    }
+    let help = world.dsf("report --help").ok();
+    assert!(
+        help.contains("train_ppl") && !help.contains("selected_test_ppl"),
+        "{help}"
+    );
+}
+
+#[test]
 fn the_other_formats_hold_the_same_cells() {
     let world = swept();
     let csv = world.dsf("report --format csv").ok();

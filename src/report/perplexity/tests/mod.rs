@@ -2,6 +2,7 @@
 
 mod choice;
 mod forms;
+mod missing;
 
 use super::gap::Gap;
 use super::*;
