@@ -1,8 +1,12 @@
 //! The data: a task makes two splits in host memory, once, before training.
 
+mod lines;
 pub mod lra;
 pub mod mqar;
 mod mt19937;
+mod parquet;
+#[cfg(test)]
+mod testing;
 pub mod wikitext;
 
 use crate::config::TaskConfig;
