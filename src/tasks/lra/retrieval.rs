@@ -5,12 +5,12 @@ mod stand_in;
 
 pub use stand_in::write_stand_in;
 
-use crate::tasks::lines::{self, excerpt, Line};
 use super::part::{self, Part};
 use super::vocab::RAW_END;
 use super::{place, Examples, Splits};
 use crate::config::{LraConfig, LraDataset};
 use crate::error::Result;
+use crate::tasks::lines::{self, excerpt, Line};
 use std::path::{Path, PathBuf};
 
 const FILES: [&str; 3] = [
