@@ -53,6 +53,7 @@ pub(super) fn main(arguments: Arguments, global: &Global) -> Result<u8> {
         cuda_graph: arguments.cuda_graph,
         data_dir: arguments.data_dir.as_deref(),
         threads,
+        checkpoint_every: None,
         stop: &stop,
     };
     let mut events = Events::new(config.train.epochs);

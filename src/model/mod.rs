@@ -86,11 +86,11 @@ impl Model {
     pub fn classify(
         &self,
         tokens: &Tensor,
-        rows: &Rows,
+        rows: Option<&Rows>,
         answers: &Tensor,
         cx: &Cx,
     ) -> Result<Classified> {
-        let hidden = self.hidden(tokens, Some(rows), cx)?;
+        let hidden = self.hidden(tokens, rows, cx)?;
         ops::cross_entropy(&hidden, &self.tokens, answers)
     }
 
