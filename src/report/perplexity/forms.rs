@@ -74,7 +74,7 @@ impl Table {
                 self.row(String::new(), String::new(), &only),
             )
         }));
-        if self.has_attention() {
+        if self.compares() {
             let share = |metric| percent(self.gap(metric));
             let row = self.row(percent(self.paper_gap()), String::new(), &share);
             lines.push(("gap closed".to_owned(), row));
@@ -113,9 +113,10 @@ impl Table {
         (line.label(), self.row(paper, rate, &shown))
     }
 
-    fn has_attention(&self) -> bool {
-        let printed = |line: &Line| PAPER.iter().any(|(mixer, _)| *mixer == line.mixer);
-        self.lines.iter().any(printed)
+    /// Whether a gap is of interest: beside the paper's, and where two of its attentions were trained.
+    fn compares(&self) -> bool {
+        let trained = |mixer: &str| self.lines.iter().any(|line| line.mixer == mixer);
+        self.beside() || PAPER.iter().filter(|(mixer, _)| trained(mixer)).count() > 1
     }
 
     fn seeds(&self) -> usize {
@@ -134,8 +135,7 @@ impl Table {
         notes.extend(self.about_gap());
         if !self.beside() {
             notes.push(format!(
-                "no numbers of the paper, which are of WikiText-103 in GPT-NeoX tokens, preset full, \
-                 50 epochs: this is {}",
+                "without the paper's numbers, whose runs were others: {}",
                 self.elsewhere.join(", ")
             ));
         }
@@ -162,7 +162,7 @@ impl Table {
     }
 
     fn about_gap(&self) -> Vec<String> {
-        if !self.has_attention() {
+        if !self.compares() {
             return Vec::new();
         }
         let mut notes = vec!["gap closed: (linear - normalized) / (linear - softmax)".to_owned()];

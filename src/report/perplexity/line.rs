@@ -15,14 +15,15 @@ pub(super) struct Line {
     pub differences: Vec<Difference>,
     /// In the order of [`ALL`]; `None` where there are runs and they have no such number.
     cells: [Option<Cell>; ALL.len()],
-    /// Learning rates that there are runs of, planned ones included.
+    /// Learning rates that there are results of.
     pub rates: usize,
 }
 
 impl Line {
     /// Of runs that differ in learning rate and seed only; the rate is the best one by `by`.
     pub fn of(mixer: &str, differences: &[Difference], rows: &[&Row], by: Metric) -> Self {
-        let mut rates: Vec<f64> = rows.iter().map(|row| row.lr).collect();
+        let ended = rows.iter().filter(|row| row.status.is_some());
+        let mut rates: Vec<f64> = ended.map(|row| row.lr).collect();
         rates.sort_by(f64::total_cmp);
         rates.dedup();
         Self {

@@ -97,6 +97,31 @@ fn the_first_table_has_perplexities_and_says_how_to_get_some() {
 }
 
 #[test]
+fn perplexities_of_texts_are_reported_as_the_first_table() {
+    let world = World::new();
+    world
+        .dsf("sweep --task wikitext --preset smoke --mixer softmax,linear -q")
+        .ok();
+    let asked = world.dsf("report").refused();
+    assert!(asked.contains("--table 1"), "{asked}");
+    let text = world.dsf("report --table 1").ok();
+    let title = "\nsample, tokenizer bytes, preset smoke, f32\n";
+    assert!(text.contains(title) && text.contains("unigram"), "{text}");
+    assert!(
+        text.contains("no gap without a number of normalized"),
+        "{text}"
+    );
+    assert!(!text.contains("17.42"), "a small run stands alone: {text}");
+    let file = world.dsf("report --table 1 results/wikitext.csv").ok();
+    assert_eq!(file, text);
+    let json = world.dsf("report --table 1 --mixer linear --json").ok();
+    let json: serde_json::Value = serde_json::from_str(&json).unwrap();
+    let cell = &json["tables"][0]["cells"][0];
+    assert!(cell["train_ppl"].as_f64().unwrap() > 1.0, "{cell}");
+    assert!(cell["val_ppl"].as_f64().unwrap() > 1.0, "{cell}");
+}
+
+#[test]
 fn the_other_formats_hold_the_same_cells() {
     let world = swept();
     let csv = world.dsf("report --format csv").ok();

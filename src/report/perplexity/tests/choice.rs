@@ -113,8 +113,11 @@ fn without_the_papers_numbers_a_line_says_why() {
         !text.contains("17.42") && !text.contains("paper  "),
         "{text}"
     );
-    assert!(text.contains("50 epochs: this is epochs_max=2"), "{text}");
-    let reasons = "this is corpus sample, tokenizer bytes, preset quick";
+    assert!(
+        text.contains("whose runs were others: epochs_max=2"),
+        "{text}"
+    );
+    let reasons = "others: corpus sample, tokenizer bytes, preset quick";
     assert!(text.contains(reasons), "{text}");
 }
 
@@ -194,7 +197,7 @@ fn a_mixer_that_this_version_does_not_know_has_all_its_settings_said() {
         text.contains("telepathy") && text.contains("d=512"),
         "{text}"
     );
-    assert!(text.contains("no numbers of the paper"), "{text}");
+    assert!(text.contains("without the paper's numbers"), "{text}");
 }
 
 #[test]

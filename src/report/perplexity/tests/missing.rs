@@ -103,16 +103,27 @@ fn only_the_mixers_asked_for_are_shown() {
 
 #[test]
 fn a_plan_shows_what_is_missing_and_leaves_out_the_rest() {
-    let planned = ["softmax", "linear"].map(config);
+    let mut planned = ["softmax", "linear", "linear"].map(config);
+    planned[2].train.lr = 3e-3;
     let of = |rows: &[Row]| {
         let report = perplexities(rows, Some(&planned), &presets, &Asked::default());
         text(&report.unwrap())
     };
     let text = of(&[row("softmax", 13.0), row("s6", 14.0)]);
-    assert!(text.contains("1 of 2 runs done, 1 not run"), "{text}");
+    assert!(text.contains("1 of 3 runs done, 2 not run"), "{text}");
     assert!(
         text.contains("1 result outside the plan left out"),
         "{text}"
     );
-    assert!(of(&[]).contains("0 of 2 runs done, 2 not run"));
+    let none = of(&[]);
+    assert!(none.contains("0 of 3 runs done, 3 not run"), "{none}");
+    assert!(!none.contains("tried"), "{none}");
+}
+
+#[test]
+fn one_attention_of_other_runs_than_the_papers_has_no_gap_to_speak_of() {
+    let alone = text_of(&[Row::new(&small("linear"), &read(8.0))]);
+    assert!(!alone.contains("gap"), "{alone}");
+    let two = ["linear", "softmax"].map(|mixer| Row::new(&small(mixer), &read(8.0)));
+    assert!(text_of(&two).contains("gap closed"));
 }
