@@ -11,6 +11,7 @@ mod run;
 mod screen;
 mod single;
 mod sweep;
+mod tokens;
 mod wikitext;
 mod worker;
 
@@ -60,7 +61,7 @@ enum Command {
     Mqar(single::Arguments),
     /// Train and test one classifier of the Long Range Arena.
     Lra(single::Arguments),
-    /// Train and test one language model on WikiText, with Pythia's body; see its own subcommands.
+    /// Train and test one language model on WikiText, in Pythia's body; use and convert trained ones.
     Wikitext(wikitext::Arguments),
     /// Train a grid of models; finished runs are never trained again.
     Sweep(sweep::Arguments),

@@ -4,9 +4,9 @@ use super::device::{use_threads, Choice};
 use super::run::{execute, task_title, Host, Update};
 use super::screen::Screen;
 use super::worker::{done, emit, Events};
-use super::{exit, minutes, print, stop_flag, Global};
+use super::{exit, minutes, print, raised, stop_flag, tokens, Global};
 use crate::config::{RunConfig, TaskConfig};
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::store::{Outcome, RunResult, RunStatus, Status, Store};
 use crate::sweep::estimate::{self, counted, duration};
 use crate::sweep::{Flags, Task, CLASSIFIERS, LANGUAGE};
@@ -71,22 +71,31 @@ pub(super) fn main(mut arguments: Arguments, task: Task, global: &Global) -> Res
     let store = Store::open(&global.out)?;
     let id = config.id();
     let known = store.status(&id)? == Status::Done;
-    let task = &config.task;
-    let examples = config.train.batch_size.min(task.train_examples());
-    let tokens_per_step = examples * task.tokens_per_example();
+    let stop = stop_flag()?;
+    let data_dir = arguments.data_dir.as_deref();
+    let mut sized = config.clone();
+    if !known {
+        tasks::ready(&config.task, data_dir)?;
+        let quiet = global.quiet || global.json;
+        tokens::prepare([&config.task], data_dir, quiet, &stop)?;
+        sized.task = tokens::sized(&config.task, data_dir)?;
+    }
+    let examples = config.train.batch_size.min(sized.task.train_examples());
+    let tokens_per_step = examples * config.task.tokens_per_example();
     let mut screen = Screen::new(&config, tokens_per_step, global);
     if !known {
-        tasks::ready(&config.task, arguments.data_dir.as_deref())?;
         screen.say(&title(&config));
-        screen.say(&estimate::sentence(&config, &device)?);
+        screen.say(&estimate::sentence(&sized, &device)?);
     }
-    let stop = stop_flag()?;
+    if raised(&stop) {
+        return Err(Error::Interrupted);
+    }
     let host = Host {
         store: &store,
         device: &device,
         device_name: &device_name,
         cuda_graph: arguments.cuda_graph,
-        data_dir: arguments.data_dir.as_deref(),
+        data_dir,
         checkpoint_every: arguments.checkpoint_every,
         threads,
         stop: &stop,
