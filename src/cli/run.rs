@@ -27,9 +27,9 @@ pub(super) struct Host<'a> {
     pub cuda_graph: bool,
     /// Where data that is not generated lies, if not where downloads do.
     pub data_dir: Option<&'a Path>,
+    pub threads: usize,
     /// Time between checkpoints, if not the usual one.
     pub checkpoint_every: Option<Duration>,
-    pub threads: usize,
     pub stop: &'a AtomicBool,
 }
 
