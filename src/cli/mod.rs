@@ -5,6 +5,7 @@ mod check;
 mod data;
 mod device;
 mod mixers;
+mod perplexity;
 mod print;
 mod report;
 mod run;

@@ -1,6 +1,7 @@
 //! `dsf mqar`, `dsf lra` and `dsf wikitext`: one run, from the flags to a sentence about what came of it.
 
 use super::device::{use_threads, Choice};
+use super::perplexity;
 use super::run::{execute, task_title, Host, Update};
 use super::screen::Screen;
 use super::worker::{done, emit, Events};
@@ -100,7 +101,7 @@ pub(super) fn main(mut arguments: Arguments, task: Task, global: &Global) -> Res
         threads,
         stop: &stop,
     };
-    let mut events = Events::new(config.train.epochs);
+    let mut events = Events::new(&config);
     let result = execute(&config, &host, &mut |update: Update| {
         if global.json {
             events.tell(&update)?;
@@ -148,14 +149,15 @@ fn conclusion(
 ) -> String {
     let mut lines = vec![sentence(config, result)];
     let folder = store.run_folder(&config.id());
-    let folder = folder.display();
+    let place = folder.display();
     if known {
         lines.push(format!(
-            "It was trained before; delete {folder} to train it again."
+            "It was trained before; delete {place} to train it again."
         ));
     }
     let summary = store.summary_path(config.task.name());
-    lines.push(format!("results: {folder} and {}", summary.display()));
+    lines.push(format!("results: {place} and {}", summary.display()));
+    lines.extend(perplexity::weights(&folder));
     let (mixer, out) = (&config.model.mixer, global.out_flag());
     let task = config.task.name();
     let more = match &config.task {
@@ -189,10 +191,11 @@ fn sentence(config: &RunConfig, result: &RunResult) -> String {
         duration(result.seconds)
     );
     let accuracy = 100.0 * result.accuracy.unwrap_or(0.0);
-    if let Some(majority) = result
-        .majority
-        .filter(|_| result.outcome != Some(Outcome::Diverged))
-    {
+    let diverged = result.outcome == Some(Outcome::Diverged);
+    if let Some(scores) = result.language.as_ref().filter(|_| !diverged) {
+        return perplexity::sentence(config, result, scores);
+    }
+    if let Some(majority) = result.majority.filter(|_| !diverged) {
         let chosen = chosen(result);
         return format!(
             "{mixer} on {task}: {accuracy:.1} % of the test answers right {after}{chosen}; the commonest \
