@@ -204,7 +204,30 @@ fn every_shipped_file_plans_what_its_comment_promises() {
         assert_eq!(plan.tokens(), promised(&text, "steps and"), "{name}");
         files += 1;
     }
-    assert_eq!(files, 8);
+    assert_eq!(files, 9);
+}
+
+#[test]
+fn every_setting_of_text_is_a_key() {
+    let text = "task = \"wikitext\"\n[[grid]]\npreset = \"pythia-70m\"\nmixer = \"linear\"\n\
+                corpus = [\"wikitext-2\", \"wikitext-2-raw\"]\ntokenizer = \"bytes\"\nlr = \"paper\"\n\
+                rotary = [\"pre\", \"post\", \"none\"]\ninit = \"hf\"\nschedule = \"constant\"\nclip = 0\n\
+                decay = \"all\"\nbeta2 = 0.999\neos-between-articles = true\nmlp-width = 512\n";
+    let flags =
+        "--preset full --mixer linear --corpus wikitext-2,wikitext-2-raw --tokenizer bytes \
+                 --lr 3e-4,1e-3,3e-3,1e-2 --rotary pre,post,none --init hf --schedule constant \
+                 --clip 0 --decay all --beta2 0.999 --eos-between-articles true --mlp-width 512";
+    let planned = plan(text, "");
+    assert_eq!(planned.runs.len(), 24);
+    let same = Plan::of(Task::Wikitext, &super::flags(flags)).unwrap();
+    assert_eq!(planned, same);
+}
+
+#[test]
+fn a_sweep_of_text_compares_the_three_attentions() {
+    let plan = Plan::of(Task::Wikitext, &Flags::default()).unwrap();
+    let mixers: Vec<&str> = plan.runs.iter().map(|r| r.model.mixer.as_str()).collect();
+    assert_eq!(mixers, ["softmax", "linear", "normalized"]);
 }
 
 #[test]
