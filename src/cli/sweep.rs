@@ -1,13 +1,14 @@
 //! `dsf sweep`: a grid of runs, planned as a whole and worked off by child processes.
 
 mod conclusion;
+mod words;
 
 use super::device::Choice;
 use super::{exit, minutes, print, stop_flag, tokens, Global};
 use crate::config::{RunConfig, TaskConfig};
 use crate::error::{Error, Result};
-use crate::store::{Outcome, Row, Store};
-use crate::sweep::estimate::{self, counted, duration};
+use crate::store::Store;
+use crate::sweep::estimate::{self, duration};
 use crate::sweep::{
     run_all, Event, Experiment, Flags, Message, Options, Plan, Process, Skip, Task,
 };
@@ -20,6 +21,7 @@ use std::collections::BTreeMap;
 use std::io::{self, IsTerminal};
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
+use words::{describe, finished};
 
 #[derive(Args)]
 pub(super) struct Arguments {
@@ -168,10 +170,16 @@ impl<'a> Board<'a> {
                 epoch,
                 epochs,
                 accuracy,
+                loss,
                 ..
             }) => {
-                let accuracy = 100.0 * accuracy;
-                let now = format!("{name}  epoch {epoch}/{epochs}  {accuracy:.1} %");
+                let text = matches!(self.runs[index].task, TaskConfig::Wikitext(_));
+                let learnt = if text {
+                    format!("train ppl {:.2}", loss.exp())
+                } else {
+                    format!("{:.1} %", 100.0 * accuracy)
+                };
+                let now = format!("{name}  epoch {epoch}/{epochs}  {learnt}");
                 self.active.insert(index, now);
             }
             Event::Told(Message::Warning { text }) => self.talk(&format!("{name}: {text}")),
@@ -259,32 +267,4 @@ fn bar(runs: usize) -> ProgressBar {
     let bar = ProgressBar::new(runs as u64);
     bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
     bar
-}
-
-/// A run by what usually tells it from its neighbours.
-fn describe(run: &RunConfig) -> String {
-    let task = match &run.task {
-        TaskConfig::Mqar(mqar) => format!("L={}/{}", mqar.seq_len, mqar.kv_pairs),
-        TaskConfig::Lra(lra) => lra.dataset.name().to_owned(),
-        TaskConfig::Wikitext(text) => text.corpus.name().to_owned(),
-    };
-    let model = &run.model;
-    format!(
-        "{}  d={} n={}  {task}  lr={:.3e}  seed={}",
-        model.mixer, model.d_model, model.d_state, run.train.lr, run.seed
-    )
-}
-
-fn finished(row: &Row) -> String {
-    let seconds = duration(row.seconds);
-    match row.outcome {
-        Some(Outcome::Diverged) => format!("diverged after {seconds}"),
-        outcome => {
-            let accuracy = 100.0 * row.accuracy.unwrap_or(0.0);
-            let early = outcome == Some(Outcome::Converged);
-            let how = if early { "learnt, " } else { "" };
-            let epochs = counted(row.epochs_run, "epoch");
-            format!("{accuracy:.1} %  {how}{epochs}, {seconds}")
-        }
-    }
 }

@@ -25,7 +25,11 @@ pub(super) fn conclusion(tally: &Tally, plan: &Plan, store: &Store, global: &Glo
     let summary = |task: &&str| store.summary_path(task).display().to_string();
     let summaries: Vec<String> = tasks.iter().map(summary).collect();
     let report = |task: &&str| {
-        let table = if *task == "lra" { " --table 3" } else { "" };
+        let table = match *task {
+            "lra" => " --table 3",
+            "wikitext" => " --table 1",
+            _ => "",
+        };
         format!("dsf report{table}{}", global.out_flag())
     };
     let reports: Vec<String> = tasks.iter().map(report).collect();

@@ -67,10 +67,12 @@ pub fn sentence(run: &RunConfig, device: &Device) -> Result<String> {
         let (epoch, all) = (duration(cost.epoch_seconds), duration(cost.seconds));
         let epochs = counted(run.train.epochs, "epoch");
         let memory = bytes(cost.bytes);
-        format!(
-            "estimate: {epoch} an epoch, at most about {all} for {epochs}, less if it learns \
-             sooner; about {memory} of memory"
-        )
+        let time = if run.train.stop_above < 1.0 {
+            format!("at most about {all} for {epochs}, less if it learns sooner")
+        } else {
+            format!("about {all} for {epochs}")
+        };
+        format!("estimate: {epoch} an epoch, {time}; about {memory} of memory")
     });
     Ok(said.collect())
 }

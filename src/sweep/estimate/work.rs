@@ -61,7 +61,7 @@ impl Sizes {
         };
         let params = Params::seeded(0, DType::F32, &Device::Cpu);
         let built = Model::new(&model, io, &params)?;
-        let embedding = io.vocab_size * model.d_model;
+        let embedding = tables(&model) * io.vocab_size * model.d_model;
         Ok(Self {
             block: (params.count() - embedding) as f64,
             around: None,
@@ -91,6 +91,11 @@ impl Sizes {
     fn state(&self, length: f64) -> f64 {
         self.state[0] + (self.state[1] - self.state[0]) * (length - 1.0)
     }
+}
+
+/// Tables of V rows in a language model: one for tokens, which may serve the head as well.
+fn tables(model: &ModelConfig) -> usize {
+    1 + usize::from(model.language.is_some())
 }
 
 /// Sizes of models, each built once.
@@ -133,7 +138,8 @@ impl Work {
             [task.tokens_per_example(), task.labels_per_example()].map(|x| x as f64);
         let vocabulary = task.vocab_size() as f64;
         let positions = if run.model.positions { length } else { 0.0 };
-        let around = sizes.around.unwrap_or((vocabulary + positions) * d);
+        let rows = tables(&run.model) as f64 * vocabulary + positions;
+        let around = sizes.around.unwrap_or(rows * d);
         let parameters = around + layers * sizes.block;
         let blocks = FLOPS_PER_WEIGHT * sizes.block + FLOPS_PER_STATE * sizes.state(length);
         let head = match sizes.around {
@@ -191,7 +197,8 @@ fn batch(run: &RunConfig, sizes: Sizes) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::sweep::Preset;
+    use crate::model::protocol::Asked;
+    use crate::sweep::{Preset, Task};
 
     fn work(change: impl FnOnce(&mut crate::model::protocol::Request)) -> Work {
         let mut request = Preset::Full.request();
@@ -215,6 +222,19 @@ mod tests {
             assert!(larger.example > base.example && larger.epoch > base.epoch);
             assert!(larger.bytes > base.bytes, "{larger:?}");
         }
+    }
+
+    /// Its final norm is counted in every block.
+    #[test]
+    fn the_parameters_of_pythia_70m_are_those_of_two_tables_and_six_blocks() {
+        let run = Asked {
+            preset: Some(Preset::Full),
+            ..Asked::default()
+        };
+        let run = run.resolve(Task::Wikitext).unwrap();
+        let work = Work::new(&run, Atlas::default().sizes(&run).unwrap());
+        let parameters = work.update / FLOPS_PER_UPDATE;
+        assert_eq!(parameters, 70_426_624.0 + 5.0 * 1024.0);
     }
 
     #[test]

@@ -10,6 +10,7 @@ mod recovery;
 mod report;
 mod runs;
 mod sweeps;
+mod wikitext;
 
 use assert_cmd::Command;
 use std::fs;
@@ -50,6 +51,8 @@ impl World {
             .args(arguments)
             .current_dir(self.dir.path())
             .env_remove("DSF_OUT")
+            .env_remove("DSF_DATA")
+            .env("HF_HOME", self.path("home"))
             .write_stdin(stdin)
             .output()
             .unwrap();

@@ -1,0 +1,40 @@
+//! What a sweep says of one run.
+
+use crate::config::{RunConfig, TaskConfig};
+use crate::store::{Outcome, Row};
+use crate::sweep::estimate::{counted, duration};
+
+/// A run by what usually tells it from its neighbours.
+pub(super) fn describe(run: &RunConfig) -> String {
+    let task = match &run.task {
+        TaskConfig::Mqar(mqar) => format!("L={}/{}", mqar.seq_len, mqar.kv_pairs),
+        TaskConfig::Lra(lra) => lra.dataset.name().to_owned(),
+        TaskConfig::Wikitext(text) => text.corpus.name().to_owned(),
+    };
+    let model = &run.model;
+    format!(
+        "{}  d={} n={}  {task}  lr={:.3e}  seed={}",
+        model.mixer, model.d_model, model.d_state, run.train.lr, run.seed
+    )
+}
+
+pub(super) fn finished(row: &Row) -> String {
+    let seconds = duration(row.seconds);
+    let epochs = counted(row.epochs_run, "epoch");
+    match row.outcome {
+        Some(Outcome::Diverged) => format!("diverged after {seconds}"),
+        _ if row.task == "wikitext" => {
+            let [train, test] = [row.train_loss, row.test_loss].map(|loss| {
+                let perplexity = loss.map_or(f64::NAN, f64::exp);
+                format!("{perplexity:.2}")
+            });
+            format!("train ppl {train}, test ppl {test}  {epochs}, {seconds}")
+        }
+        outcome => {
+            let accuracy = 100.0 * row.accuracy.unwrap_or(0.0);
+            let early = outcome == Some(Outcome::Converged);
+            let how = if early { "learnt, " } else { "" };
+            format!("{accuracy:.1} %  {how}{epochs}, {seconds}")
+        }
+    }
+}
