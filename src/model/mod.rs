@@ -4,6 +4,7 @@
 mod block;
 mod classifier;
 pub mod protocol;
+pub mod weights;
 
 use crate::config::{ModelConfig, TaskConfig};
 use crate::mixers;
