@@ -102,6 +102,10 @@ inline float exp2_fast(float x) {
     return y < 1.17549435e-38f ? 0.0f : y;
 }
 inline float rsqrtf(float x) { return 1.0f / sqrtf(x); }
+inline void sincospif(float x, float* sin, float* cos) {
+    *sin = float(::sin(M_PI * x));
+    *cos = float(::cos(M_PI * x));
+}
 inline float __expf(float x) { return exp2_fast(1.4426950408889634f * x); }
 inline float __logf(float x) { return logf(x); }
 inline float __fdividef(float x, float y) { return x / y; }

@@ -1,6 +1,7 @@
 //! What the attention mixers share: projections into heads, and the separable form (13) to (15).
 
-use super::{output_std, STD};
+use super::rotary::{Places, Turn};
+use super::{input_std, output_std};
 use crate::config::ModelConfig;
 use crate::ltv::{Channels, Ltv};
 use crate::nn::{linear, project, Cx, Map, Params};
@@ -20,6 +21,8 @@ pub(super) struct Projections {
     pub head_features: usize,
     /// Values a head, e = d/s.
     pub head_dim: usize,
+    /// Turns queries and keys as soon as they are there.
+    pub turn: Option<Turn>,
     dropout: f64,
     /// Whether rules without a softmax drop elements of o and not weights, as in the released
     /// classifiers: there are no weights in their running sums.
@@ -44,21 +47,22 @@ impl Projections {
             ))
         };
         Ok(Self {
-            wq: params.weight("wq", (n, d), STD)?,
-            wk: params.weight("wk", (n, d), STD)?,
-            wv: params.weight("wv", (d, d), STD)?,
+            wq: params.weight("wq", (n, d), input_std(model))?,
+            wk: params.weight("wk", (n, d), input_std(model))?,
+            wv: params.weight("wv", (d, d), input_std(model))?,
             biases: reference.then(biases).transpose()?,
             output: reference.then(output).transpose()?,
             n_heads: model.n_heads,
             head_features: n / model.n_heads,
             head_dim: d / model.n_heads,
+            turn: Turn::new(model),
             dropout: model.attn_dropout,
             drops_output: model.classifier.is_some(),
         })
     }
 
     /// Queries at the rows wanted `(batch, rows, n)`, keys `(batch, seq_len, n)` and values
-    /// `(batch, seq_len, d)`, heads side by side.
+    /// `(batch, seq_len, d)`, heads side by side; queries and keys turned, where they are.
     pub fn maps(&self, x: &Tensor, cx: &Cx) -> Result<[Tensor; 3]> {
         Ok(self.maps_and(x, cx, &[])?.0)
     }
@@ -71,6 +75,21 @@ impl Projections {
         cx: &Cx,
         further: &[Map],
     ) -> Result<([Tensor; 3], Vec<Tensor>)> {
+        self.placed(x, cx, &Places::Rows(cx), further)
+    }
+
+    /// [`Self::maps`] of one token of each sequence, x `(batch, 1, d)`, that stands at `at`.
+    pub fn maps_of_token(&self, x: &Tensor, at: usize) -> Result<[Tensor; 3]> {
+        Ok(self.placed(x, &Cx::eval(), &Places::Token(at), &[])?.0)
+    }
+
+    fn placed(
+        &self,
+        x: &Tensor,
+        cx: &Cx,
+        places: &Places,
+        further: &[Map],
+    ) -> Result<([Tensor; 3], Vec<Tensor>)> {
         let bias = |i: usize| self.biases.as_ref().map(|b| &b[i]);
         let [q, k, v] = [
             (&self.wq, bias(0)),
@@ -79,17 +98,30 @@ impl Projections {
         ];
         let maps = project(x, &[k, v], &[&[q], further].concat(), cx)?;
         let (mut everywhere, mut read) = (maps.everywhere, maps.read);
-        let (v, k) = (everywhere.remove(1), everywhere.remove(0));
-        Ok(([read.remove(0), k, v], read))
+        let (v, k, q) = (everywhere.remove(1), everywhere.remove(0), read.remove(0));
+        let [q, k] = match &self.turn {
+            Some(turn) => turn.apply([&q, &k], places)?,
+            None => [q, k],
+        };
+        Ok(([q, k, v], read))
     }
 
     /// [`Self::maps`] of x `(batch, seq_len, d)` at every row, as `(batch, heads, seq_len, width)`.
     pub fn heads(&self, x: &Tensor) -> Result<[Tensor; 3]> {
-        let [q, k, v] = self.maps(x, &Cx::eval())?;
+        self.split_all(self.maps(x, &Cx::eval())?)
+    }
+
+    /// [`Self::maps_of_token`], as `(batch, heads, 1, width)`.
+    pub fn heads_of_token(&self, x: &Tensor, at: usize) -> Result<[Tensor; 3]> {
+        self.split_all(self.maps_of_token(x, at)?)
+    }
+
+    fn split_all(&self, [q, k, v]: [Tensor; 3]) -> Result<[Tensor; 3]> {
         Ok([self.split(&q)?, self.split(&k)?, self.split(&v)?])
     }
 
-    fn split(&self, y: &Tensor) -> Result<Tensor> {
+    /// `(batch, rows, heads · width)` to `(batch, heads, rows, width)`.
+    pub fn split(&self, y: &Tensor) -> Result<Tensor> {
         let (batch, rows, width) = y.dims3()?;
         let y = y.reshape((batch, rows, self.n_heads, width / self.n_heads))?;
         y.transpose(1, 2)?.contiguous()
@@ -109,6 +141,13 @@ impl Projections {
             return cx.dropout(&o, "attention", self.dropout);
         }
         self.weigh(maps, weights, cx, cx.mask("attention", self.dropout))
+    }
+
+    /// Σ_j q·k_j over the past `(batch, rows, heads)`, for q and k as [`Self::maps`] gives them.
+    pub fn sums(&self, q: &Tensor, k: &Tensor, cx: &Cx) -> Result<Tensor> {
+        let (batch, seq_len, _) = k.dims3()?;
+        let ones = Tensor::ones((batch, seq_len, self.n_heads), k.dtype(), k.device())?;
+        self.weigh([q, k, &ones], Weights::Plain, cx, None)
     }
 
     fn weigh(

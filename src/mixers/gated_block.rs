@@ -2,7 +2,7 @@
 //! the recurrence and a GELU gate behind it.
 
 use super::short_conv::ShortConv;
-use super::{inner_width, State, STD};
+use super::{inner_width, input_std, output_std, State};
 use crate::config::ModelConfig;
 use crate::nn::{linear, project, Cx, Params};
 use crate::ops;
@@ -20,10 +20,15 @@ pub(super) struct GatedBlock {
 impl GatedBlock {
     pub fn new(model: &ModelConfig, params: &Params) -> Result<Self> {
         let (d, width) = (model.d_model, inner_width(model));
+        // The released block does not shrink its map back to the residual stream.
+        let back = match &model.language {
+            Some(_) => output_std(model),
+            None => input_std(model),
+        };
         Ok(Self {
-            win: params.weight("win", (2 * width, d), STD)?,
+            win: params.weight("win", (2 * width, d), input_std(model))?,
             conv: ShortConv::new(width, params)?,
-            wout: params.weight("wout", (d, width), STD)?,
+            wout: params.weight("wout", (d, width), back)?,
             width,
         })
     }

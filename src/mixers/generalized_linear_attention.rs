@@ -17,6 +17,7 @@ pub(super) const ENTRY: Entry = Entry {
     heads: true,
     expands: true,
     widens: false,
+    rotary: true,
     home: Home::ATTENTION,
     options: &[],
     stem: "generalized_linear_attention_none",
@@ -53,9 +54,9 @@ impl Recurrent for Generalized {
         Ok(State(vec![self.0.zero_state(batch)?]))
     }
 
-    fn step(&self, x_t: &Tensor, state: &mut State) -> Result<Tensor> {
+    fn step(&self, x_t: &Tensor, at: usize, state: &mut State) -> Result<Tensor> {
         let x = x_t.unsqueeze(1)?;
-        let [q, k, v] = self.0.heads(&x)?;
+        let [q, k, v] = self.0.heads_of_token(&x, at)?;
         let s = accumulate(&state.0[0], &k, &v)?;
         let o = q.matmul(&s)?;
         *state = State(vec![s]);

@@ -16,6 +16,7 @@ pub(super) const ENTRY: Entry = Entry {
     heads: false,
     expands: false,
     widens: false,
+    rotary: false,
     home: Home::RNN,
     options: &[],
     stem: "lstm",
@@ -123,7 +124,7 @@ impl Recurrent for Lstm {
         Ok(State(vec![zero.clone(), zero]))
     }
 
-    fn step(&self, x_t: &Tensor, state: &mut State) -> Result<Tensor> {
+    fn step(&self, x_t: &Tensor, _at: usize, state: &mut State) -> Result<Tensor> {
         let gates = self.stacked()?;
         let (x, y) = gates.advance(&gates.drive(x_t)?, &state.0[0], &state.0[1])?;
         *state = State(vec![x, y.clone()]);

@@ -3,7 +3,7 @@
 
 use super::short_conv::ShortConv;
 use super::state_space::{Selective, DT_RANK};
-use super::{inner_width, output_std, Entry, Home, Mixer, Recurrent, State, STD};
+use super::{inner_width, input_std, output_std, Entry, Home, Mixer, Recurrent, State};
 use crate::config::ModelConfig;
 use crate::nn::{linear, project, Cx, Init, Params};
 use crate::ops;
@@ -18,6 +18,7 @@ pub(super) const ENTRY: Entry = Entry {
     heads: false,
     expands: true,
     widens: true,
+    rotary: false,
     home: Home::STATE_SPACE,
     options: &[DT_RANK],
     stem: "mamba",
@@ -38,7 +39,7 @@ impl Mamba {
     fn new(model: &ModelConfig, params: &Params) -> Result<Self> {
         let (d, width) = (model.d_model, inner_width(model));
         Ok(Self {
-            win: params.weight("win", (2 * width, d), STD)?,
+            win: params.weight("win", (2 * width, d), input_std(model))?,
             conv: ShortConv::new(width, params)?,
             core: Selective::new(model, width, true, params)?,
             dskip: params.get("dskip", width, Init::Constant(1.0))?,
@@ -86,7 +87,7 @@ impl Recurrent for Mamba {
         Ok(state)
     }
 
-    fn step(&self, x_t: &Tensor, state: &mut State) -> Result<Tensor> {
+    fn step(&self, x_t: &Tensor, _at: usize, state: &mut State) -> Result<Tensor> {
         let [input, gate] = self.halves()?;
         let (x, window) = self.conv.step(&linear(x_t, &input, None)?, &state.0[1])?;
         let x = ops::silu(&x)?.unsqueeze(1)?;

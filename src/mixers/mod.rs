@@ -18,18 +18,23 @@ mod normalized_attention;
 mod qlstm;
 mod qlstm_reversed;
 mod rg_lru;
+mod rotary;
 mod s6;
 mod short_conv;
+mod sizes;
 mod softmax_attention;
+mod spread;
 mod ssd;
 mod ssd_mamba2;
 mod state_space;
 
 use crate::config::{Layout, ModelConfig, Protocol, StateMixer};
-use crate::error::{self, Error};
+use crate::error;
 use crate::ltv::Ltv;
 use crate::nn::{Cx, Params};
 use candle_core::{Result, Tensor};
+use sizes::inner_width;
+pub(crate) use spread::{input_std, output_std};
 
 /// One causal map from `(batch, seq_len, d_model)` to the same shape, and its other views. Only
 /// the first two are compulsory; contract tests prove that the others agree with them.
@@ -57,8 +62,8 @@ pub trait Recurrent {
     /// The state before the first token.
     fn init(&self, batch: usize) -> Result<State>;
 
-    /// x_t `(batch, d_model)` to y_t, advancing the state.
-    fn step(&self, x_t: &Tensor, state: &mut State) -> Result<Tensor>;
+    /// x_t `(batch, d_model)`, token `at` of each sequence, to y_t, advancing the state.
+    fn step(&self, x_t: &Tensor, at: usize, state: &mut State) -> Result<Tensor>;
 }
 
 /// What a recurrent mixer remembers: tensors whose first axis is the batch.
@@ -91,6 +96,8 @@ pub struct Entry {
     pub expands: bool,
     /// Whether the first variant has an inner width that `expand` sets.
     pub widens: bool,
+    /// Whether it has queries and keys that rotary positions can turn.
+    pub rotary: bool,
     /// What the released configs put around it.
     pub home: Home,
     /// Options that only this mixer knows.
@@ -204,64 +211,4 @@ impl Entry {
             self.variants.iter().copied(),
         ))
     }
-
-    /// Refuses sizes that this mixer cannot be built with.
-    pub fn check_sizes(&self, model: &ModelConfig) -> error::Result<()> {
-        self.check_expand(model)?;
-        let (d, n, s) = (model.d_model, model.d_state, model.n_heads);
-        if s == 1 {
-            return Ok(());
-        }
-        if !self.heads {
-            return Err(Error::usage(format!(
-                "mixer `{}` has no heads: --heads must be 1, not {s}",
-                self.name
-            )));
-        }
-        for (flag, size) in [("--d", d), ("--n", n)] {
-            if size % s != 0 && (flag == "--d" || self.expands) {
-                return Err(Error::usage(format!(
-                    "--heads {s} does not divide {flag} {size}: each head takes an equal share"
-                )));
-            }
-        }
-        Ok(())
-    }
-
-    fn check_expand(&self, model: &ModelConfig) -> error::Result<()> {
-        let Some(expand) = model.expand else {
-            return Ok(());
-        };
-        if !self.widens || model.variant != self.variants[0] {
-            return Err(Error::usage(format!(
-                "--expand {expand}: mixer `{}`, variant `{}`, has no inner width; leave --expand out",
-                self.name, model.variant
-            )));
-        }
-        // A width that is not a number is no width either.
-        if expand.is_finite() && expand <= MOST_EXPAND && inner_width(model) >= 1 {
-            return Ok(());
-        }
-        Err(Error::usage(format!(
-            "--expand must be at most {MOST_EXPAND} and make of --d {} an inner width of at least 1, \
-             not {expand}",
-            model.d_model
-        )))
-    }
-}
-
-/// Largest inner width over d.
-const MOST_EXPAND: f64 = 64.0;
-
-/// Inner width E of the mixers that widen, rounded down: 2d unless told otherwise.
-fn inner_width(model: &ModelConfig) -> usize {
-    (model.expand.unwrap_or(2.0) * model.d_model as f64) as usize
-}
-
-/// Standard deviation of initial weights in the released language model.
-const STD: f64 = 0.02;
-
-/// Standard deviation of the initial output projection, shrunk with depth (GPT-2's rule).
-pub(crate) fn output_std(model: &ModelConfig) -> f64 {
-    STD / ((2 * model.n_layers) as f64).sqrt()
 }

@@ -2,7 +2,7 @@
 //! the input alone. Scores may be negative; there is no scale and no sum to one.
 
 use super::attention::{accumulate, Projections};
-use super::{Entry, Home, Mixer, Recurrent, State, STD};
+use super::{input_std, Entry, Home, Mixer, Recurrent, State};
 use crate::config::{ModelConfig, StateMixer};
 use crate::ltv::Ltv;
 use crate::nn::{linear, Cx, Params};
@@ -45,6 +45,7 @@ const SHARED: Entry = Entry {
     heads: true,
     expands: true,
     widens: false,
+    rotary: true,
     // Alone among the attentions, its released config keeps the feed-forward half.
     home: Home {
         state_mixer: StateMixer::Mlp,
@@ -85,7 +86,7 @@ fn build(model: &ModelConfig, params: &Params, eta: Eta) -> Result<Box<dyn Mixer
     let bias = || params.bias("bn", s, d);
     Ok(Box::new(NormalizedAttention {
         projections: Projections::new(model, params)?,
-        wn: params.weight("wn", (s, d), STD)?,
+        wn: params.weight("wn", (s, d), input_std(model))?,
         bn: (model.variant == "reference").then(bias).transpose()?,
         eta,
     }))
@@ -128,9 +129,9 @@ impl Recurrent for NormalizedAttention {
         Ok(State(vec![self.projections.zero_state(batch)?]))
     }
 
-    fn step(&self, x_t: &Tensor, state: &mut State) -> Result<Tensor> {
+    fn step(&self, x_t: &Tensor, at: usize, state: &mut State) -> Result<Tensor> {
         let (p, x) = (&self.projections, x_t.unsqueeze(1)?);
-        let [q, k, v] = p.heads(&x)?;
+        let [q, k, v] = p.heads_of_token(&x, at)?;
         let s = accumulate(&state.0[0], &k, &v)?;
         let o = q.matmul(&s)?;
         *state = State(vec![s]);

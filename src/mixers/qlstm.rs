@@ -3,7 +3,7 @@
 //! in the forget gate.
 
 use super::gated_block::GatedBlock;
-use super::{Entry, Home, Mixer, Recurrent, State, STD};
+use super::{input_std, Entry, Home, Mixer, Recurrent, State};
 use crate::config::ModelConfig;
 use crate::ltv::{Channels, Ltv};
 use crate::nn::{linear, project, Cx, Init, Params};
@@ -19,6 +19,7 @@ pub(super) const ENTRY: Entry = Entry {
     heads: false,
     expands: false,
     widens: true,
+    rotary: false,
     home: Home::RNN,
     options: &[],
     stem: "qlstm",
@@ -69,14 +70,14 @@ pub(super) fn build(
         let block = GatedBlock::new(model, params)?;
         let width = block.width;
         Box::new(Released {
-            wgates: params.weight("wgates", (3 * width, width), STD)?,
+            wgates: params.weight("wgates", (3 * width, width), input_std(model))?,
             bgates: params.bias("bgates", 3 * width, width)?,
             block,
             forget,
         })
     } else {
         let d = model.d_model;
-        let weight = |name| params.weight(name, (d, d), STD);
+        let weight = |name| params.weight(name, (d, d), input_std(model));
         Box::new(Plain {
             wu: weight("wu")?,
             wf: weight("wf")?,
@@ -166,7 +167,7 @@ impl Recurrent for Plain {
         )?]))
     }
 
-    fn step(&self, x_t: &Tensor, state: &mut State) -> Result<Tensor> {
+    fn step(&self, x_t: &Tensor, _at: usize, state: &mut State) -> Result<Tensor> {
         let (z, x) = self.drive(x_t)?;
         let (forget, input) = self.forget.gates()?.values(&z)?;
         let h = ((&state.0[0] * forget)? + (input * x)?)?;
@@ -224,7 +225,7 @@ impl Recurrent for Released {
         self.block.zero_state(batch)
     }
 
-    fn step(&self, x_t: &Tensor, state: &mut State) -> Result<Tensor> {
+    fn step(&self, x_t: &Tensor, _at: usize, state: &mut State) -> Result<Tensor> {
         let [x, gate, window] = self.block.drive_step(x_t, &state.0[1])?;
         let [[wz, bz], [wo, bo]] = self.maps()?;
         let z = linear(&x, &wz, Some(&bz))?;

@@ -14,6 +14,7 @@ pub(super) const ENTRY: Entry = Entry {
     heads: false,
     expands: false,
     widens: true,
+    rotary: false,
     home: Home::RNN,
     options: &[],
     stem: "qlstm_reversed",

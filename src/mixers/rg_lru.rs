@@ -2,7 +2,7 @@
 //! x_i = a_i x_{i-1} + √(1 - a_i²) g_i u_i with log a_i = -8 softplus(λ) r_i.
 
 use super::gated_block::GatedBlock;
-use super::{Entry, Home, Mixer, MixerOption, Recurrent, State, STD};
+use super::{input_std, Entry, Home, Mixer, MixerOption, Recurrent, State};
 use crate::config::ModelConfig;
 use crate::ltv::{Channels, Ltv};
 use crate::nn::{linear, Cx, Init, Params};
@@ -19,6 +19,7 @@ pub(super) const ENTRY: Entry = Entry {
     heads: false,
     expands: false,
     widens: true,
+    rotary: false,
     home: Home::RNN,
     options: &[MixerOption {
         name: "lambda_init",
@@ -65,8 +66,8 @@ impl Plain {
     fn new(model: &ModelConfig, params: &Params) -> Result<Self> {
         let d = model.d_model;
         Ok(Self {
-            wa: params.weight("wa", (d, d), STD)?,
-            wu: params.weight("wu", (d, d), STD)?,
+            wa: params.weight("wa", (d, d), input_std(model))?,
+            wu: params.weight("wu", (d, d), input_std(model))?,
             lam: params.get("lam", d, Init::Each(&griffin))?,
         })
     }
@@ -126,7 +127,7 @@ impl Recurrent for Plain {
         )?]))
     }
 
-    fn step(&self, x_t: &Tensor, state: &mut State) -> Result<Tensor> {
+    fn step(&self, x_t: &Tensor, _at: usize, state: &mut State) -> Result<Tensor> {
         let (a, g) = self.gates().values(&self.drive(x_t)?)?;
         let h = ((&state.0[0] * a)? + (g * x_t)?)?;
         *state = State(vec![h.clone()]);
@@ -160,7 +161,7 @@ impl Hawk {
             }
         };
         Ok(Self {
-            wgates: params.weight("wgates", (2 * e, e), STD)?,
+            wgates: params.weight("wgates", (2 * e, e), input_std(model))?,
             bgates: params.bias("bgates", 2 * e, e)?,
             lam: params.get("lam", e, Init::Each(&spread))?,
             block,
@@ -206,7 +207,7 @@ impl Recurrent for Hawk {
         self.block.zero_state(batch)
     }
 
-    fn step(&self, x_t: &Tensor, state: &mut State) -> Result<Tensor> {
+    fn step(&self, x_t: &Tensor, _at: usize, state: &mut State) -> Result<Tensor> {
         let [x, gate, window] = self.block.drive_step(x_t, &state.0[1])?;
         let (a, g) = self.gates().values(&self.drive(&x)?)?;
         let h = ((&state.0[0] * a)? + (g * x)?)?;

@@ -2,7 +2,7 @@
 //! every channel and state has its own decay.
 
 use super::state_space::{Selective, DT_RANK};
-use super::{output_std, Entry, Home, Mixer, MixerOption, Recurrent, State, STD};
+use super::{input_std, output_std, Entry, Home, Mixer, MixerOption, Recurrent, State};
 use crate::config::{ModelConfig, Protocol};
 use crate::ltv::Ltv;
 use crate::nn::{linear, Cx, Init, Params};
@@ -18,6 +18,7 @@ pub(super) const ENTRY: Entry = Entry {
     heads: false,
     expands: true,
     widens: false,
+    rotary: false,
     home: Home::STATE_SPACE,
     options: &[
         MixerOption {
@@ -55,7 +56,7 @@ impl S6 {
         let d = model.d_model;
         let end = match model.variant.as_str() {
             "paper" => End::Paper {
-                wd: params.weight("wd", (d, d), STD)?,
+                wd: params.weight("wd", (d, d), input_std(model))?,
             },
             _ => End::Reference {
                 dskip: params.get("dskip", d, Init::Constant(1.0))?,
@@ -108,7 +109,7 @@ impl Recurrent for S6 {
         self.core.zero_state(batch)
     }
 
-    fn step(&self, x_t: &Tensor, state: &mut State) -> Result<Tensor> {
+    fn step(&self, x_t: &Tensor, _at: usize, state: &mut State) -> Result<Tensor> {
         let u = x_t.unsqueeze(1)?;
         let (drive, _) = self.core.drive(&u, &Cx::eval())?;
         let o = drive.step(state)?;

@@ -15,6 +15,7 @@ pub(super) const ENTRY: Entry = Entry {
     heads: true,
     expands: true,
     widens: false,
+    rotary: true,
     home: Home::ATTENTION,
     options: &[],
     stem: "softmax_attention",
@@ -44,9 +45,9 @@ impl Recurrent for SoftmaxAttention {
         Ok(State::default())
     }
 
-    fn step(&self, x_t: &Tensor, state: &mut State) -> Result<Tensor> {
+    fn step(&self, x_t: &Tensor, at: usize, state: &mut State) -> Result<Tensor> {
         let x = x_t.unsqueeze(1)?;
-        let [q, k, v] = self.0.heads(&x)?;
+        let [q, k, v] = self.0.heads_of_token(&x, at)?;
         let q = (q * (self.0.head_features as f64).powf(-0.5))?;
         *state = match &state.0[..] {
             [keys, values] => State(vec![

@@ -3,7 +3,7 @@
 //! scalar that section 4.2 of the paper describes; that one is `ssd-mamba2`.
 
 use super::state_space::Drive;
-use super::{output_std, Entry, Home, Mixer, Recurrent, State, STD};
+use super::{input_std, output_std, Entry, Home, Mixer, Recurrent, State};
 use crate::config::ModelConfig;
 use crate::ltv::Ltv;
 use crate::nn::{linear, project, Cx, Init, Params};
@@ -19,6 +19,7 @@ pub(super) const ENTRY: Entry = Entry {
     heads: false,
     expands: true,
     widens: false,
+    rotary: false,
     home: Home::STATE_SPACE,
     options: &[],
     stem: "ssd",
@@ -39,10 +40,10 @@ impl Ssd {
     fn new(model: &ModelConfig, params: &Params) -> Result<Self> {
         let (d, n) = (model.d_model, model.d_state);
         Ok(Self {
-            wu: params.weight("wu", (1, d), STD)?,
+            wu: params.weight("wu", (1, d), input_std(model))?,
             bdt: params.get("bdt", d, Init::Constant(0.0))?,
-            wb: params.weight("wb", (n, d), STD)?,
-            wc: params.weight("wc", (n, d), STD)?,
+            wb: params.weight("wb", (n, d), input_std(model))?,
+            wc: params.weight("wc", (n, d), input_std(model))?,
             a_log: params.get("a_log", 1, Init::Constant(0.0))?,
             dskip: params.get("dskip", d, Init::Constant(1.0))?,
             wout: params.weight("wout", (d, d), output_std(model))?,
@@ -96,7 +97,7 @@ impl Recurrent for Ssd {
         Drive::zero_state(&self.bdt, batch, self.wb.dim(0)?)
     }
 
-    fn step(&self, x_t: &Tensor, state: &mut State) -> Result<Tensor> {
+    fn step(&self, x_t: &Tensor, _at: usize, state: &mut State) -> Result<Tensor> {
         let u = x_t.unsqueeze(1)?;
         let (drive, _) = self.drive(&u, &Cx::eval())?;
         let o = drive.step(state)?;

@@ -2,7 +2,7 @@
 //! "scalar times identity" of section 4.2.
 
 use super::state_space::{mamba_step_bias, Drive};
-use super::{output_std, Entry, Home, Mixer, Recurrent, State, STD};
+use super::{input_std, output_std, Entry, Home, Mixer, Recurrent, State};
 use crate::config::ModelConfig;
 use crate::ltv::Ltv;
 use crate::nn::{linear, project, Cx, Init, Params};
@@ -18,6 +18,7 @@ pub(super) const ENTRY: Entry = Entry {
     heads: true,
     expands: true,
     widens: false,
+    rotary: false,
     home: Home::STATE_SPACE,
     options: &[],
     stem: "ssd",
@@ -42,10 +43,10 @@ impl SsdMamba2 {
         let a_log =
             |_: usize, stream: &mut crate::rng::Stream| (1.0 + 15.0 * stream.uniform()).ln();
         Ok(Self {
-            wx: params.weight("wx", (d, d), STD)?,
-            wb: params.weight("wb", (n, d), STD)?,
-            wc: params.weight("wc", (n, d), STD)?,
-            wdt: params.weight("wdt", (heads, d), STD)?,
+            wx: params.weight("wx", (d, d), input_std(model))?,
+            wb: params.weight("wb", (n, d), input_std(model))?,
+            wc: params.weight("wc", (n, d), input_std(model))?,
+            wdt: params.weight("wdt", (heads, d), input_std(model))?,
             bdt: params.get("bdt", heads, Init::Each(&mamba_step_bias))?,
             a_log: params.get("a_log", heads, Init::Each(&a_log))?,
             dskip: params.get("dskip", heads, Init::Constant(1.0))?,
@@ -116,7 +117,7 @@ impl Recurrent for SsdMamba2 {
         Drive::zero_state(&self.wx, batch, self.wb.dim(0)?)
     }
 
-    fn step(&self, x_t: &Tensor, state: &mut State) -> Result<Tensor> {
+    fn step(&self, x_t: &Tensor, _at: usize, state: &mut State) -> Result<Tensor> {
         let drive = self.drive(&x_t.unsqueeze(1)?, &Cx::eval())?;
         let o = drive.step(state)?;
         self.finish(&o, &drive.x)?.squeeze(1)

@@ -2,7 +2,7 @@
 //! H_t[c,k] = e^{Δ_t[c] A[c,k]} H_{t-1}[c,k] + Δ_t[c] x_t[c] b_t[k],  o_t[c] = Σ_k H_t[c,k] c_t[k]
 //! in its three forms: whole sequence, one step, matrices.
 
-use super::{MixerOption, State, STD};
+use super::{input_std, MixerOption, State};
 use crate::config::ModelConfig;
 use crate::ltv::{Channels, Ltv};
 use crate::nn::{linear, project, Cx, Init, Params};
@@ -118,17 +118,17 @@ impl Selective {
             )
         } else {
             (
-                params.weight("wdt", (width, rank), STD)?,
+                params.weight("wdt", (width, rank), input_std(model))?,
                 params.get("bdt", width, Init::Constant(0.0))?,
             )
         };
         let harmonics = |i: usize, _: &mut _| ((i % n + 1) as f64).ln();
         Ok(Self {
-            wu: params.weight("wu", (rank, width), STD)?,
+            wu: params.weight("wu", (rank, width), input_std(model))?,
             wdt,
             bdt,
-            wb: params.weight("wb", (n, width), STD)?,
-            wc: params.weight("wc", (n, width), STD)?,
+            wb: params.weight("wb", (n, width), input_std(model))?,
+            wc: params.weight("wc", (n, width), input_std(model))?,
             a_log: params.get("a_log", (width, n), Init::Each(&harmonics))?,
         })
     }

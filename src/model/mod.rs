@@ -1,18 +1,20 @@
-//! The network around a mixer: embeddings, blocks, final norm, tied head. Exact only where it is
-//! asked: in the last block everything behind the mixer's state is computed at labelled rows.
+//! The network around a mixer: embeddings, blocks, final norm, head. Exact only where it is asked: in the
+//! last block everything behind the mixer's state is computed at labelled rows.
 
 mod block;
 mod classifier;
+mod decoder;
 pub mod protocol;
 pub mod weights;
 
 use crate::config::{ModelConfig, TaskConfig};
-use crate::mixers;
+use crate::mixers::{self, input_std};
 use crate::nn::{linear, Cx, Init, LayerNorm, Params, Rows};
 use crate::ops::{self, Classified};
 use block::{Block, Stream};
 use candle_core::{DType, Result, Tensor};
 pub use classifier::Classifier;
+pub use decoder::Decoder;
 
 /// Shapes that the task gives.
 #[derive(Clone, Copy, Debug)]
@@ -33,12 +35,14 @@ impl Io {
     }
 }
 
-/// A language model of the released shape (the paper's J.1).
+/// A language model: of the released shape (the paper's J.1), or Pythia's (J.3).
 pub struct Model {
     tokens: Tensor,
     positions: Option<Tensor>,
     blocks: Vec<Block>,
     norm_f: LayerNorm,
+    /// The rows of the head `(V, d)`, which are those of the tokens unless it has its own.
+    head: Tensor,
     embed_dropout: f64,
     /// The type of the residual stream.
     activations: DType,
@@ -55,8 +59,16 @@ impl Model {
         let blocks = (0..config.n_layers)
             .map(|layer| Block::new(config, entry, &layers.scope(layer)))
             .collect::<Result<_>>()?;
+        let table = |name: &str, params: &Params| {
+            params.get(name, (io.vocab_size, d), Init::Normal(input_std(config)))
+        };
+        let tokens = table("tok", &embed)?;
         Ok(Self {
-            tokens: embed.get("tok", (io.vocab_size, d), Init::Normal(0.02))?,
+            head: match &config.language {
+                Some(_) => table("weight", &params.scope("head"))?,
+                None => tokens.clone(),
+            },
+            tokens,
             positions: config.positions.then(positions).transpose()?,
             blocks,
             norm_f: LayerNorm::new(d, &params.scope("norm_f"))?,
@@ -82,22 +94,31 @@ impl Model {
         Ok(stream.normed(&self.norm_f)?.1)
     }
 
-    /// The mean cross-entropy of `answers` `(batch · rows)` u32 at `rows` of `tokens` under the tied
-    /// head, and which of the answers are the most likely ones.
+    /// The mean cross-entropy of `answers` `(batch · rows)` u32 at `rows` of `tokens` (all when `None`), and
+    /// which of the answers are the most likely ones.
     pub fn classify(
         &self,
         tokens: &Tensor,
-        rows: &Rows,
+        rows: Option<&Rows>,
         answers: &Tensor,
         cx: &Cx,
     ) -> Result<Classified> {
-        let hidden = self.hidden(tokens, Some(rows), cx)?;
-        ops::cross_entropy(&hidden, &self.tokens, answers)
+        let hidden = self.hidden(tokens, rows, cx)?;
+        ops::cross_entropy(&hidden, &self.head, answers)
     }
 
-    /// Logits of the tied head, `(.., d_model)` to `(.., vocab_size)`.
+    /// Logits of the head, `(.., d_model)` to `(.., vocab_size)`.
     pub fn logits(&self, hidden: &Tensor) -> Result<Tensor> {
-        linear(hidden, &self.tokens, None)
+        linear(hidden, &self.head, None)
+    }
+
+    /// Logits `(batch, vocab_size)` of what follows the last of `tokens` `(batch, seq_len)` u32.
+    pub fn last_logits(&self, tokens: &Tensor) -> Result<Tensor> {
+        let (batch, seq_len) = tokens.dims2()?;
+        let last = Tensor::full(seq_len as u32 - 1, (batch, 1), tokens.device())?;
+        let rows = Rows { positions: last };
+        let hidden = self.hidden(tokens, Some(&rows), &Cx::eval())?;
+        self.logits(&hidden.squeeze(1)?)
     }
 
     /// Numbers that one layer's mixer keeps per sequence while decoding `seq_len` tokens.

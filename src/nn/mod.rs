@@ -83,13 +83,13 @@ pub struct Mlp {
 }
 
 impl Mlp {
-    /// From `d` to `hidden` and back. `output_std` is the spread of `w2`'s initial values in a language
+    /// From `d` to `hidden` and back. `stds` are the spreads of the two maps' initial values in a language
     /// model.
-    pub fn new([d, hidden]: [usize; 2], output_std: f64, params: &Params) -> Result<Self> {
+    pub fn new([d, hidden]: [usize; 2], stds: [f64; 2], params: &Params) -> Result<Self> {
         Ok(Self {
-            w1: params.weight("w1", (hidden, d), 0.02)?,
+            w1: params.weight("w1", (hidden, d), stds[0])?,
             b1: params.bias("b1", hidden, d)?,
-            w2: params.weight("w2", (d, hidden), output_std)?,
+            w2: params.weight("w2", (d, hidden), stds[1])?,
             b2: params.bias("b2", d, hidden)?,
         })
     }

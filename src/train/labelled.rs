@@ -36,6 +36,6 @@ impl Labelled {
 
     /// Mean cross-entropy over the labelled rows, and which of them are answered rightly.
     pub fn classify(&self, model: &Model, cx: &Cx) -> Result<Classified> {
-        model.classify(&self.tokens, &self.rows, &self.answers, cx)
+        model.classify(&self.tokens, Some(&self.rows), &self.answers, cx)
     }
 }

@@ -31,6 +31,7 @@ pub(super) fn predicted(op: &str, shape: &Shape, io: DType, way: Way) -> Option<
         "layer_norm" | "add_layer_norm" | "rms_norm" => by_width(0.8, 0.5),
         "glu_sigmoid" | "glu_gelu" => by_width(0.8, 0.55),
         "residual" => Some(by_type(0.8, 0.6)),
+        "rotary" if wide => Some(by_type(0.75, 0.6)),
         "pool_mean" | "pool_max" => by_width(ways(by_type(0.7, 0.6), 0.8, 1.0 / 3.0), 0.4),
         "dropout" => Some(by_type(0.8, 0.6)),
         "embedding" if wide => Some(ways(0.6, 0.5, 0.5)),

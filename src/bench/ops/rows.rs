@@ -165,6 +165,17 @@ pub(super) static OPS: &[Op] = &[
         ..POINTWISE
     },
     Op {
+        name: "rotary",
+        about: "x (B, L, d), a quarter of each 64 channels turned; elements B L d",
+        sizes: Sizes::Rows,
+        run: |x, _| {
+            let width = x[0].dim(2)?;
+            let heads = if width % 64 == 0 { width / 64 } else { 1 };
+            ops::rotary(&x[0], heads, (width / heads / 8).max(1) * 2, None)
+        },
+        ..POINTWISE
+    },
+    Op {
         name: "gated_readout",
         about: "h, g and an output gate (B, L, d); elements B L d",
         sizes: Sizes::Rows,

@@ -31,7 +31,7 @@ impl Transformer {
             norm1: LayerNorm::new(d, &params.scope("norm1"))?,
             norm2: own.then(norm2).transpose()?,
             mixer: (entry.build)(model, &params.scope("mixer"))?,
-            mlp: Mlp::new([d, config.mlp_width], 1.0, &params.scope("mlp"))?,
+            mlp: Mlp::new([d, config.mlp_width], [1.0; 2], &params.scope("mlp"))?,
             skip: Skip::new(config, params)?,
             dropout: config.dropout,
         })
