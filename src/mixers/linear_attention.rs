@@ -81,7 +81,9 @@ impl Mixer for LinearAttention {
         let (p, cx) = (&self.projections, Cx::eval());
         let [q, k, _] = p.maps(&u.unsqueeze(0)?, &cx)?;
         let [[q, k], [read, write]] = self.features([&q, &k], &Places::Rows(&cx))?;
-        let eta = (p.split(&q)? * p.split(&k)?.cumsum(2)?)?.sum(3)?.squeeze(0)?;
+        let eta = (p.split(&q)? * p.split(&k)?.cumsum(2)?)?
+            .sum(3)?
+            .squeeze(0)?;
         p.separable(&p.split(&read)?, &p.split(&write)?, &eta)
             .map(Some)
     }

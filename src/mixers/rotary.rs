@@ -52,8 +52,13 @@ fn rotary(x: &Tensor, heads: usize, dims: usize, at: Option<&Tensor>) -> Result<
     let (batch, rows, width) = x.dims3()?;
     let head = width / heads;
     let places: Vec<f64> = match at {
-        Some(at) => at.to_dtype(candle_core::DType::F64)?.flatten_all()?.to_vec1()?,
-        None => (0..batch).flat_map(|_| (0..rows).map(|i| i as f64)).collect(),
+        Some(at) => at
+            .to_dtype(candle_core::DType::F64)?
+            .flatten_all()?
+            .to_vec1()?,
+        None => (0..batch)
+            .flat_map(|_| (0..rows).map(|i| i as f64))
+            .collect(),
     };
     let half = dims / 2;
     let table = |f: fn(f64) -> f64| -> Result<Tensor> {

@@ -75,9 +75,7 @@ impl Block {
         Ok(Self {
             norm1: LayerNorm::new(config.d_model, &params.scope("norm1"))?,
             mixer: (entry.build)(config, &params.scope("mixer"))?,
-            second: halves
-                .then(|| Second::new(config, params))
-                .transpose()?,
+            second: halves.then(|| Second::new(config, params)).transpose()?,
             parallel,
         })
     }

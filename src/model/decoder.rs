@@ -65,6 +65,13 @@ impl Model {
         let tokens = tokens.unsqueeze(1)?;
         let place = |positions: &Tensor| positions.narrow(0, at, 1);
         let place = self.positions.as_ref().map(place).transpose()?;
-        ops::embedding(&tokens, &self.tokens, place.as_ref(), None, self.activations)?.squeeze(1)
+        ops::embedding(
+            &tokens,
+            &self.tokens,
+            place.as_ref(),
+            None,
+            self.activations,
+        )?
+        .squeeze(1)
     }
 }

@@ -4,6 +4,7 @@
 mod block;
 mod classifier;
 mod decoder;
+pub mod generate;
 pub mod protocol;
 pub mod weights;
 

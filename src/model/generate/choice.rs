@@ -156,7 +156,10 @@ mod tests {
             top_k: Some(2),
             ..sampling()
         });
-        assert!(k[1] > 0.45 && k[3] > 0.45 && k[0] + k[2] + k[4] == 0.0, "{k:?}");
+        assert!(
+            k[1] > 0.45 && k[3] > 0.45 && k[0] + k[2] + k[4] == 0.0,
+            "{k:?}"
+        );
         // The two likeliest have 0.455 each: the second completes 0.6, and the third 0.92.
         for (p, drawn) in [(0.4, 1), (0.6, 2), (0.92, 3), (1.0, 5)] {
             let found = shares(Sampling {
@@ -186,15 +189,29 @@ mod tests {
                 temperature,
                 ..sampling()
             });
-            assert!(message.contains("--temperature") && message.contains("--greedy"), "{message}");
+            assert!(
+                message.contains("--temperature") && message.contains("--greedy"),
+                "{message}"
+            );
         }
         let top_k = Some(0);
-        assert!(refused(Sampling { top_k, ..sampling() }).contains("--top-k"));
+        assert!(refused(Sampling {
+            top_k,
+            ..sampling()
+        })
+        .contains("--top-k"));
         for p in [0.0, 1.1, f64::NAN] {
             let top_p = Some(p);
-            assert!(refused(Sampling { top_p, ..sampling() }).contains("--top-p"));
+            assert!(refused(Sampling {
+                top_p,
+                ..sampling()
+            })
+            .contains("--top-p"));
         }
-        let message = Choice::Greedy.of(&[0.0, f32::NAN], 0).unwrap_err().to_string();
+        let message = Choice::Greedy
+            .of(&[0.0, f32::NAN], 0)
+            .unwrap_err()
+            .to_string();
         assert!(message.contains("not numbers"), "{message}");
     }
 }

@@ -127,12 +127,8 @@ impl Checkpoint {
     pub fn model(&self, device: &Device) -> Result<Model> {
         let bf16 = self.config.train.precision == Precision::Bf16 && !device.is_cpu();
         let activations = if bf16 { DType::BF16 } else { DType::F32 };
-        self.model_of(DType::F32, activations, device)
-    }
-
-    fn model_of(&self, weights: DType, activations: DType, device: &Device) -> Result<Model> {
         let refused = |why: &str| Error::usage(format!("{}: {why}", self.place.display()));
-        let params = Params::given(self.values.clone(), weights, device)
+        let params = Params::given(self.values.clone(), DType::F32, device)
             .for_activations(activations)
             .detached();
         let io = Io::of(&self.config.task);
