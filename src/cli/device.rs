@@ -80,10 +80,15 @@ impl Choice {
         }
     }
 
+    /// Whether a GPU is meant.
+    pub fn is_gpu(self) -> bool {
+        self.ordinal().is_some()
+    }
+
     /// Refuses a run that this device cannot compute as asked.
     pub fn serves(self, run: &RunConfig) -> Result<()> {
         let precision = run.train.precision;
-        if precision.is_usual() || self.ordinal().is_some() {
+        if precision.is_usual() || self.is_gpu() {
             return Ok(());
         }
         let name = precision.to_possible_value();

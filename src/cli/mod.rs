@@ -11,6 +11,7 @@ mod run;
 mod screen;
 mod single;
 mod sweep;
+mod wikitext;
 mod worker;
 
 use crate::error::Error;
@@ -21,6 +22,7 @@ use std::io;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::Arc;
+use std::time::Duration;
 
 /// How the program ends; documented in `--help`.
 mod exit {
@@ -58,6 +60,8 @@ enum Command {
     Mqar(single::Arguments),
     /// Train and test one classifier of the Long Range Arena.
     Lra(single::Arguments),
+    /// Train and test one language model on WikiText, with Pythia's body; see its own subcommands.
+    Wikitext(wikitext::Arguments),
     /// Train a grid of models; finished runs are never trained again.
     Sweep(sweep::Arguments),
     /// Draw accuracy grids from results.
@@ -211,6 +215,7 @@ pub fn main() -> u8 {
     let result = match command {
         Command::Mqar(arguments) => single::main(arguments, Task::Mqar, &global),
         Command::Lra(arguments) => single::main(arguments, Task::Lra, &global),
+        Command::Wikitext(arguments) => wikitext::main(arguments, &global),
         Command::Sweep(arguments) => sweep::main(arguments, &global),
         Command::Report(arguments) => report::main(arguments, &global),
         Command::Mixers(arguments) => mixers::main(arguments),
@@ -232,6 +237,14 @@ pub fn main() -> u8 {
             Error::Io { .. } | Error::Tensor(_) => exit::FAILED,
         }
     })
+}
+
+/// A span given in minutes, at least a second.
+fn minutes(text: &str) -> Result<Duration, String> {
+    let span = text.parse().ok().map(|minutes: f64| 60.0 * minutes);
+    let span = span.filter(|seconds| *seconds >= 1.0);
+    let span = span.and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
+    span.ok_or_else(|| "not a number of minutes, a second at least, such as 5".to_owned())
 }
 
 /// A flag that rises at the first TERM, INT or USR1; a second INT ends the process at once.

@@ -28,6 +28,8 @@ pub(super) struct Host<'a> {
     pub cuda_graph: bool,
     /// Where data that is not generated lies, if not where downloads do.
     pub data_dir: Option<&'a Path>,
+    /// Between checkpoints.
+    pub checkpoint_every: Option<Duration>,
     pub threads: usize,
     pub stop: &'a AtomicBool,
 }
@@ -117,7 +119,7 @@ fn train(
             }
         }
         let stop = raised(host.stop);
-        if stop || saved.elapsed() >= CHECKPOINT_EVERY {
+        if stop || saved.elapsed() >= host.checkpoint_every.unwrap_or(CHECKPOINT_EVERY) {
             let written = dir.write_checkpoint(&trainer.checkpoint()?);
             if stop {
                 return Err(written.err().unwrap_or(Error::Interrupted));

@@ -1,18 +1,19 @@
-//! `dsf mqar` and `dsf lra`: one run, from the flags to a sentence about what came of it.
+//! `dsf mqar`, `dsf lra` and `dsf wikitext`: one run, from the flags to a sentence about what came of it.
 
 use super::device::{use_threads, Choice};
 use super::run::{execute, task_title, Host, Update};
 use super::screen::Screen;
 use super::worker::{done, emit, Events};
-use super::{exit, print, stop_flag, Global};
+use super::{exit, minutes, print, stop_flag, Global};
 use crate::config::{RunConfig, TaskConfig};
 use crate::error::Result;
 use crate::store::{Outcome, RunResult, RunStatus, Status, Store};
 use crate::sweep::estimate::{self, counted, duration};
-use crate::sweep::{Flags, Task, CLASSIFIERS};
+use crate::sweep::{Flags, Task, CLASSIFIERS, LANGUAGE};
 use crate::tasks;
 use clap::Args;
 use std::path::PathBuf;
+use std::time::Duration;
 
 #[derive(Args)]
 pub(super) struct Arguments {
@@ -28,6 +29,10 @@ pub(super) struct Arguments {
     /// Where the data lies [default: where `dsf data fetch` puts it].
     #[arg(long, value_name = "DIR", env = "DSF_DATA", hide_env_values = true)]
     data_dir: Option<PathBuf>,
+    /// Minutes between checkpoints, which a stopped run continues from [default: half a minute, or
+    /// more where one takes long to write].
+    #[arg(long, value_name = "MINUTES", value_parser = minutes)]
+    checkpoint_every: Option<Duration>,
 }
 
 impl Arguments {
@@ -35,17 +40,29 @@ impl Arguments {
     pub fn hidden(command: clap::Command, task: Task) -> clap::Command {
         command.mut_args(|arg| {
             let of_classifiers = arg.get_help_heading() == Some(CLASSIFIERS);
-            let hidden = match (task, arg.get_id().as_str()) {
-                (Task::Mqar, "data_dir") => true,
-                (Task::Mqar, _) => of_classifiers,
-                (Task::Lra, id) => ["kv_pairs", "sizes", "cuda_graph"].contains(&id),
+            let of_text = arg.get_help_heading() == Some(LANGUAGE);
+            let id = arg.get_id().as_str();
+            let hidden = match task {
+                Task::Mqar => of_classifiers || of_text || OF_READERS.contains(&id),
+                Task::Lra => of_text || OF_RECALL.contains(&id),
+                Task::Wikitext => {
+                    of_classifiers || OF_RECALL.contains(&id) || OF_EXAMPLES.contains(&id)
+                }
             };
             arg.hide(hidden)
         })
     }
 }
 
-pub(super) fn main(arguments: Arguments, task: Task, global: &Global) -> Result<u8> {
+/// Flags of every task but MQAR.
+const OF_READERS: [&str; 2] = ["data_dir", "mlp_width"];
+/// Flags of MQAR alone.
+const OF_RECALL: [&str; 3] = ["kv_pairs", "sizes", "cuda_graph"];
+/// Flags that text has no use for: its protocol is one, and nothing of it is generated.
+const OF_EXAMPLES: [&str; 3] = ["protocol", "data", "data_seed"];
+
+pub(super) fn main(mut arguments: Arguments, task: Task, global: &Global) -> Result<u8> {
+    arguments.flags.gpu = arguments.device.is_gpu();
     let config = arguments.flags.single(task)?;
     arguments.device.serves(&config)?;
     let threads = global.threads()?;
@@ -70,6 +87,7 @@ pub(super) fn main(arguments: Arguments, task: Task, global: &Global) -> Result<
         device_name: &device_name,
         cuda_graph: arguments.cuda_graph,
         data_dir: arguments.data_dir.as_deref(),
+        checkpoint_every: arguments.checkpoint_every,
         threads,
         stop: &stop,
     };

@@ -3,7 +3,7 @@
 mod conclusion;
 
 use super::device::Choice;
-use super::{exit, print, stop_flag, Global};
+use super::{exit, minutes, print, stop_flag, Global};
 use crate::config::{RunConfig, TaskConfig};
 use crate::error::{Error, Result};
 use crate::store::{Outcome, Row, Store};
@@ -19,7 +19,7 @@ use serde_json::json;
 use std::collections::BTreeMap;
 use std::io::{self, IsTerminal};
 use std::path::PathBuf;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 #[derive(Args)]
 pub(super) struct Arguments {
@@ -46,6 +46,10 @@ pub(super) struct Arguments {
     /// Where data that is not generated lies [default: where `dsf data fetch` puts it].
     #[arg(long, value_name = "DIR", env = "DSF_DATA", hide_env_values = true)]
     data_dir: Option<PathBuf>,
+    /// Minutes between checkpoints, which a stopped run continues from [default: half a minute, or
+    /// more where one takes long to write].
+    #[arg(long, value_name = "MINUTES", value_parser = minutes)]
+    checkpoint_every: Option<Duration>,
     /// Try runs again that failed before.
     #[arg(long)]
     retry_failed: bool,
@@ -54,7 +58,8 @@ pub(super) struct Arguments {
     dry_run: bool,
 }
 
-pub(super) fn main(arguments: Arguments, global: &Global) -> Result<u8> {
+pub(super) fn main(mut arguments: Arguments, global: &Global) -> Result<u8> {
+    arguments.flags.gpu = arguments.device.is_gpu();
     let task = Task::find(&arguments.task)?;
     let plan = match &arguments.experiment {
         Some(file) => Experiment::read(file)?.plan(&arguments.flags)?,
@@ -70,6 +75,7 @@ pub(super) fn main(arguments: Arguments, global: &Global) -> Result<u8> {
         devices,
         cuda_graph: arguments.cuda_graph,
         data_dir: arguments.data_dir.clone(),
+        checkpoint_every: arguments.checkpoint_every,
     };
     if arguments.dry_run {
         super::device::use_threads(options.threads);

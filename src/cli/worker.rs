@@ -3,7 +3,7 @@
 
 use super::device::{use_threads, Choice};
 use super::run::{execute, Host, Update};
-use super::{exit, print, stop_flag, Global};
+use super::{exit, minutes, print, stop_flag, Global};
 use crate::config::RunConfig;
 use crate::error::{Error, Result};
 use crate::store::{RunResult, RunStatus, Store};
@@ -30,6 +30,9 @@ pub(super) struct Arguments {
     /// Where the data lies.
     #[arg(long, env = "DSF_DATA")]
     data_dir: Option<PathBuf>,
+    /// Minutes between checkpoints.
+    #[arg(long, value_parser = minutes)]
+    checkpoint_every: Option<Duration>,
 }
 
 pub(super) fn main(arguments: Arguments, global: &Global) -> Result<u8> {
@@ -52,6 +55,7 @@ pub(super) fn main(arguments: Arguments, global: &Global) -> Result<u8> {
         device_name: &device_name,
         cuda_graph: arguments.cuda_graph,
         data_dir: arguments.data_dir.as_deref(),
+        checkpoint_every: arguments.checkpoint_every,
         threads,
         stop: &stop,
     };

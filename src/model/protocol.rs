@@ -6,19 +6,21 @@ mod preset;
 mod rows;
 mod rules;
 mod usual;
+mod wikitext;
 
 pub use asked::{Asked, Task};
 pub use preset::{Preset, PAPER_RATES};
 pub use usual::presets_of;
+pub use wikitext::{BYTES, GPT_NEOX};
 
 use super::mixers;
 use crate::config::{
     Layout, ModelConfig, MqarConfig, Precision, Protocol, RunConfig, Schedule, StateMixer,
     TaskConfig, TrainConfig, FORMAT,
 };
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::mixers::Home;
-use rules::{check_decay, check_dropout, options, positive};
+use rules::{check_decay, check_dropout, options, positive, within};
 use std::collections::BTreeMap;
 
 /// Tokens a step in every config of the paper: 32,768.
@@ -125,22 +127,15 @@ impl Request {
     }
 
     fn check_numbers(&self) -> Result<()> {
-        let sizes = [
-            ("--d", self.d_model, 65_536),
-            ("--n", self.d_state, 65_536),
-            ("--heads", self.n_heads, 65_536),
-            ("--layers", self.n_layers, 1_000),
-            ("--epochs", self.epochs, 1_000_000),
-            ("--batch-size", self.batch_size.unwrap_or(1), 1_000_000),
-            ("--micro-batch", self.micro_batch.unwrap_or(1), 1_000_000),
-        ];
-        for (flag, size, most) in sizes {
-            if !(1..=most).contains(&size) {
-                return Err(Error::usage(format!(
-                    "{flag} must be 1 to {most}, not {size}"
-                )));
-            }
-        }
+        within(&[
+            ("--d", Some(self.d_model), 65_536),
+            ("--n", Some(self.d_state), 65_536),
+            ("--heads", Some(self.n_heads), 65_536),
+            ("--layers", Some(self.n_layers), 1_000),
+            ("--epochs", Some(self.epochs), 1_000_000),
+            ("--batch-size", self.batch_size, 1_000_000),
+            ("--micro-batch", self.micro_batch, 1_000_000),
+        ])?;
         positive("--lr", self.lr)?;
         check_decay(self.weight_decay)?;
         check_dropout("--dropout", self.dropout)?;

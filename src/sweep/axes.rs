@@ -1,7 +1,7 @@
 //! One axis a flag: its values, and what each of them changes in a run.
 
-use super::flags::{ClassifierFlags, Flags};
-use super::values::{MixerOption, Rate};
+use super::flags::{ClassifierFlags, Flags, LanguageFlags};
+use super::values::{MixerOption, TokenizerName};
 use crate::error::{Error, Result};
 use crate::mixers::MIXERS;
 use crate::model::protocol::{Asked, Task};
@@ -25,9 +25,11 @@ pub(super) type Setting = Box<dyn Fn(&mut Asked)>;
 pub(super) fn axes(flags: &Flags, task: Task) -> Result<Vec<Axis>> {
     check_alternatives(flags)?;
     let mut axes = model(flags);
+    axes.extend(text(&flags.language)?);
     axes.extend(data(flags));
-    axes.extend(training(flags));
+    axes.extend(training(flags, task));
     axes.extend(classifier(&flags.classifier));
+    axes.extend(language(&flags.language));
     axes.push(seeds(flags, task)?);
     axes.retain(|axis| !axis.settings.is_empty());
     Ok(axes)
@@ -47,6 +49,7 @@ fn model(flags: &Flags) -> Vec<Axis> {
         axis("n", &flags.n, |a, v| a.n = Some(v)),
         axis("heads", &flags.heads, |a, v| a.heads = Some(v)),
         axis("layers", &flags.layers, |a, v| a.layers = Some(v)),
+        axis("mlp-width", &flags.mlp_width, |a, v| a.mlp_width = Some(v)),
         axis("expand", &flags.expand, |a, v| a.expand = Some(v)),
     ];
     axes.extend(options(&flags.option));
@@ -74,8 +77,9 @@ fn data(flags: &Flags) -> [Axis; 8] {
     ]
 }
 
-fn training(flags: &Flags) -> [Axis; 8] {
-    let rates: Vec<f64> = flags.lr.iter().copied().flat_map(Rate::values).collect();
+fn training(flags: &Flags, task: Task) -> [Axis; 8] {
+    let rates = flags.lr.iter().flat_map(|rate| rate.values(task));
+    let rates: Vec<f64> = rates.collect();
     [
         typed("lr", joined(&flags.lr), &rates, |a, v| a.lr = Some(v)),
         axis("epochs", &flags.epochs, |a, v| a.epochs = Some(v)),
@@ -96,7 +100,7 @@ fn training(flags: &Flags) -> [Axis; 8] {
     ]
 }
 
-fn classifier(flags: &ClassifierFlags) -> [Axis; 10] {
+fn classifier(flags: &ClassifierFlags) -> [Axis; 9] {
     [
         axis("contour-length", &flags.contour_length, |a, v| {
             a.contour_length = Some(v)
@@ -107,7 +111,6 @@ fn classifier(flags: &ClassifierFlags) -> [Axis; 10] {
         axis("warmup-epochs", &flags.warmup_epochs, |a, v| {
             a.warmup_epochs = Some(v)
         }),
-        axis("mlp-width", &flags.mlp_width, |a, v| a.mlp_width = Some(v)),
         named("input", &flags.input, |a, v| a.input = Some(v)),
         named("pool", &flags.pool, |a, v| a.pool = Some(v)),
         axis("mask", &flags.mask, |a, v| a.mask = Some(v)),
@@ -116,6 +119,35 @@ fn classifier(flags: &ClassifierFlags) -> [Axis; 10] {
         axis("lambda-skip", &flags.lambda_skip, |a, v| {
             a.lambda_skip = Some(v)
         }),
+    ]
+}
+
+/// What is read; a tokenizer's file is looked into.
+fn text(flags: &LanguageFlags) -> Result<[Axis; 3]> {
+    let tokenizers = flags.tokenizer.iter().map(TokenizerName::resolve);
+    let tokenizers: Vec<_> = tokenizers.collect::<Result<_>>()?;
+    let names = joined(&flags.tokenizer);
+    Ok([
+        named("corpus", &flags.corpus, |a, v| a.corpus = Some(v)),
+        typed("tokenizer", names, &tokenizers, |a, v| {
+            a.tokenizer = Some(v)
+        }),
+        axis(
+            "eos-between-articles",
+            &flags.eos_between_articles,
+            |a, v| a.eos_between_articles = Some(v),
+        ),
+    ])
+}
+
+fn language(flags: &LanguageFlags) -> [Axis; 6] {
+    [
+        named("rotary", &flags.rotary, |a, v| a.rotary = Some(v)),
+        named("init", &flags.init, |a, v| a.init = Some(v)),
+        named("schedule", &flags.schedule, |a, v| a.schedule = Some(v)),
+        axis("clip", &flags.clip, |a, v| a.clip = Some(v)),
+        named("decay", &flags.decay, |a, v| a.decay = Some(v)),
+        axis("beta2", &flags.beta2, |a, v| a.beta2 = Some(v)),
     ]
 }
 

@@ -5,8 +5,10 @@ use crate::config::{Generator, Precision, Protocol};
 use crate::model::protocol::Preset;
 
 mod classifier;
+mod language;
 
 pub use classifier::{ClassifierFlags, CLASSIFIERS};
+pub use language::{LanguageFlags, LANGUAGE};
 
 const MODEL: &str = "Model (lists make a grid in `dsf sweep`)";
 const TASK: &str = "Task (lists make a grid in `dsf sweep`)";
@@ -26,7 +28,7 @@ pub struct Flags {
     /// Variant of the mixer, e.g. `paper` or `reference` [default: by protocol].
     #[arg(long, value_delimiter = ',', value_name = "NAME", help_heading = MODEL)]
     pub variant: Vec<String>,
-    /// What fills the choices that the paper leaves open [default: reference].
+    /// What fills the choices that the paper leaves open [default: reference; paper in WikiText].
     #[arg(long, value_delimiter = ',', value_name = "NAME", help_heading = MODEL)]
     pub protocol: Vec<Protocol>,
     /// Embedding width d, in numbers a token.
@@ -35,12 +37,17 @@ pub struct Flags {
     /// State expansion n: states a channel; query and key width of attention.
     #[arg(long, value_delimiter = ',', value_name = "N", value_parser = whole::<usize>, help_heading = MODEL, allow_negative_numbers = true)]
     pub n: Vec<usize>,
-    /// Heads s, which share d and n evenly [default: 1; in LRA by dataset and mixer].
+    /// Heads s, which share d and n evenly [default: 1; in LRA by dataset and mixer; 4 in
+    /// WikiText, 8 in preset full].
     #[arg(long, value_delimiter = ',', value_name = "N", value_parser = whole::<usize>, help_heading = MODEL, allow_negative_numbers = true)]
     pub heads: Vec<usize>,
-    /// Blocks, one mixer each [default: 2; in LRA by dataset and mixer].
+    /// Blocks, one mixer each [default: 2; in LRA by dataset and mixer; 6 in WikiText's preset full].
     #[arg(long, value_delimiter = ',', value_name = "N", value_parser = whole::<usize>, help_heading = MODEL, allow_negative_numbers = true)]
     pub layers: Vec<usize>,
+    /// Hidden width of feed-forward halves and, in LRA, of heads [default: 4 d in WikiText; in LRA by
+    /// dataset and mixer].
+    #[arg(long, value_delimiter = ',', value_name = "N", value_parser = whole::<usize>, help_heading = MODEL, allow_negative_numbers = true)]
+    pub mlp_width: Vec<usize>,
     /// Inner width over d, of mixers that widen: mamba, rg-lru [default: by task].
     #[arg(long, value_delimiter = ',', value_name = "X", value_parser = number, help_heading = MODEL, allow_hyphen_values = true)]
     pub expand: Vec<f64>,
@@ -57,13 +64,13 @@ pub struct Flags {
     /// L and k together, e.g. `64:4,128:8`; instead of the two above.
     #[arg(long, value_delimiter = ',', value_name = "L:k", help_heading = TASK, conflicts_with_all = ["seq_len", "kv_pairs"])]
     pub sizes: Vec<Size>,
-    /// Vocabulary V, in tokens.
+    /// Vocabulary V, in tokens [default: in WikiText by tokenizer].
     #[arg(long, value_delimiter = ',', value_name = "N", value_parser = whole::<usize>, help_heading = TASK, allow_negative_numbers = true)]
     pub vocab_size: Vec<usize>,
-    /// Training examples, the same every epoch.
+    /// Training examples, the same every epoch; in WikiText the first windows [default there: all].
     #[arg(long, value_delimiter = ',', value_name = "N", value_parser = whole::<usize>, help_heading = TASK, allow_negative_numbers = true)]
     pub train_examples: Vec<usize>,
-    /// Test examples.
+    /// Test examples; in WikiText also those of validation [default there: all].
     #[arg(long, value_delimiter = ',', value_name = "N", value_parser = whole::<usize>, help_heading = TASK, allow_negative_numbers = true)]
     pub test_examples: Vec<usize>,
     /// Our generator (MQAR, listops, pathfinder), numpy's bit for bit (MQAR), or files of the released
@@ -74,7 +81,8 @@ pub struct Flags {
     #[arg(long, value_delimiter = ',', value_name = "N", value_parser = whole::<u64>, help_heading = TASK, allow_negative_numbers = true)]
     pub data_seed: Vec<u64>,
 
-    /// Peak learning rate; `paper` is the four of the paper, 1e-4 to 1e-2.
+    /// Peak learning rate; `paper` is the four of the paper, 1e-4 to 1e-2, in WikiText 3e-4, 1e-3, 3e-3
+    /// and 1e-2.
     #[arg(long, value_delimiter = ',', value_name = "X", help_heading = TRAINING, allow_hyphen_values = true)]
     pub lr: Vec<Rate>,
     /// Epochs at most; MQAR stops once test accuracy exceeds 0.99.
@@ -89,7 +97,8 @@ pub struct Flags {
     /// Decoupled weight decay of AdamW [default: 0.1; in LRA by dataset and mixer].
     #[arg(long, value_delimiter = ',', value_name = "X", value_parser = number, help_heading = TRAINING, allow_hyphen_values = true)]
     pub weight_decay: Vec<f64>,
-    /// Numbers to compute with; tf32 and bf16 need a GPU [default: f32].
+    /// Numbers to compute with; tf32 and bf16 need a GPU [default: f32; bf16 for WikiText on a
+    /// GPU].
     #[arg(long, value_delimiter = ',', value_name = "NAME", help_heading = TRAINING)]
     pub precision: Vec<Precision>,
     /// Dropout on embeddings and attention weights; in LRA behind embeddings, mixers and feed-forward
@@ -100,7 +109,8 @@ pub struct Flags {
     /// what they give.
     #[arg(long, value_delimiter = ',', value_name = "P", value_parser = number, help_heading = TRAINING, allow_hyphen_values = true)]
     pub attn_dropout: Vec<f64>,
-    /// Seed of initial weights, dropout and, in LRA, the order of examples [default: 123; 1919 in LRA].
+    /// Seed of initial weights, dropout and, but for MQAR, the order of examples [default: 123; 1919 in LRA, 1234
+    /// in WikiText].
     #[arg(long, value_delimiter = ',', value_name = "N", value_parser = whole::<u64>, help_heading = TRAINING, allow_negative_numbers = true)]
     pub seed: Vec<u64>,
     /// Replicates: this many seeds, from the first on.
@@ -110,6 +120,13 @@ pub struct Flags {
     /// What only classifiers know.
     #[command(flatten)]
     pub classifier: ClassifierFlags,
+    /// What only text knows.
+    #[command(flatten)]
+    pub language: LanguageFlags,
+
+    /// No flag: whether a GPU computes, on which text is trained in bf16 unless told otherwise.
+    #[arg(skip)]
+    pub gpu: bool,
 }
 
 impl Flags {
@@ -143,6 +160,7 @@ impl Flags {
             n: given(&self.n, base.n),
             heads: given(&self.heads, base.heads),
             layers: given(&self.layers, base.layers),
+            mlp_width: given(&self.mlp_width, base.mlp_width),
             expand: given(&self.expand, base.expand),
             option: given(&self.option, base.option),
             seq_len: given(&self.seq_len, base.seq_len),
@@ -162,6 +180,8 @@ impl Flags {
             dropout: given(&self.dropout, base.dropout),
             attn_dropout: given(&self.attn_dropout, base.attn_dropout),
             classifier: self.classifier.over(&base.classifier),
+            language: self.language.over(&base.language),
+            gpu: self.gpu || base.gpu,
             seed: given(&self.seed, base.seed),
             seeds: self.seeds.or(base.seeds),
         }

@@ -18,7 +18,7 @@ pub struct Plan {
 }
 
 impl Plan {
-    /// The grid of `flags`; the paper's five mixers where none is named, and every dataset. The first run that
+    /// The grid of `flags`; the mixers that the paper compares where none is named, and every dataset. The first run that
     /// cannot be trained refuses the whole plan.
     ///
     /// Datasets vary slowest, then mixers, then the other flags in the order of `--help`; seeds fastest.
@@ -50,7 +50,11 @@ impl Plan {
     pub(super) fn extend(&mut self, task: Task, flags: &Flags) -> Result<()> {
         let mut flags = flags.clone();
         if flags.mixer.is_empty() {
-            flags.mixer = task.compared().map(str::to_owned).into();
+            flags.mixer = task
+                .compared()
+                .iter()
+                .map(|&name| name.to_owned())
+                .collect();
         }
         if task == Task::Lra && flags.classifier.dataset.is_empty() {
             flags.classifier.dataset = LraDataset::ALL.into();
@@ -123,6 +127,7 @@ fn product(task: Task, flags: &Flags) -> Result<Vec<Asked>> {
 fn first(flags: &Flags) -> Asked {
     Asked {
         preset: flags.preset,
+        gpu: flags.gpu,
         ..Asked::default()
     }
 }

@@ -10,6 +10,7 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::mpsc::{self, Sender};
 use std::thread;
+use std::time::Duration;
 
 /// How a plan is worked off.
 #[derive(Clone, Debug)]
@@ -26,6 +27,8 @@ pub struct Options {
     pub cuda_graph: bool,
     /// Where data that is not generated lies, if not where downloads do.
     pub data_dir: Option<PathBuf>,
+    /// Between checkpoints of a run; `None` leaves it to the worker.
+    pub checkpoint_every: Option<Duration>,
 }
 
 /// What happened to one run of the plan.

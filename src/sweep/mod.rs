@@ -16,11 +16,11 @@ mod values;
 mod worker;
 
 pub use experiment::Experiment;
-pub use flags::{Flags, CLASSIFIERS};
+pub use flags::{Flags, CLASSIFIERS, LANGUAGE};
 pub use grid::Plan;
 pub use local::{run_all, Event, Options, Skip, Tally};
 pub use process::Process;
-pub use values::{MixerOption, Rate, Size};
+pub use values::{MixerOption, Rate, Size, TokenizerName};
 pub use worker::{Ending, Message, Worker, EXIT_BUSY, EXIT_INTERRUPTED};
 
 pub use crate::model::protocol::{Preset, Task, PAPER_RATES};

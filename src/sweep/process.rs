@@ -50,6 +50,10 @@ impl Process {
         if let Some(dir) = &options.data_dir {
             arguments.extend(["--data-dir".into(), dir.into()]);
         }
+        if let Some(span) = options.checkpoint_every {
+            let minutes = span.as_secs_f64() / 60.0;
+            arguments.extend(["--checkpoint-every".into(), minutes.to_string().into()]);
+        }
         Ok(Self { program, arguments })
     }
 

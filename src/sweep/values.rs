@@ -1,10 +1,14 @@
 //! The values that flags and keys of experiment files take, one item of a list at a time.
 
-use crate::model::protocol::PAPER_RATES;
+use crate::config::Tokenizer;
+use crate::error;
+use crate::model::protocol::{Task, BYTES, GPT_NEOX};
+use crate::tasks::wikitext::adopt;
 use std::fmt;
+use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
-/// A learning rate, or all of [`PAPER_RATES`].
+/// A learning rate, or all of [`Task::paper_rates`].
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Rate {
     /// The word `paper`.
@@ -14,10 +18,10 @@ pub enum Rate {
 }
 
 impl Rate {
-    /// The rates meant.
-    pub fn values(self) -> Vec<f64> {
+    /// The rates meant in a task.
+    pub fn values(self, task: Task) -> Vec<f64> {
         match self {
-            Self::Paper => PAPER_RATES.into(),
+            Self::Paper => task.paper_rates().into(),
             Self::Of(rate) => vec![rate],
         }
     }
@@ -102,6 +106,52 @@ impl fmt::Display for MixerOption {
     }
 }
 
+/// What makes ids of a text, as typed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum TokenizerName {
+    /// The word `bytes`.
+    Bytes,
+    /// The word `gpt-neox`.
+    GptNeox,
+    /// A file of the `tokenizers` library.
+    File(PathBuf),
+}
+
+impl TokenizerName {
+    /// The tokenizer meant, of which a file is kept so that later runs find it, and the rows that a
+    /// table of tokens needs for it.
+    pub fn resolve(&self) -> error::Result<(Tokenizer, usize)> {
+        match self {
+            Self::Bytes => Ok(BYTES),
+            Self::GptNeox => Ok(GPT_NEOX),
+            Self::File(path) => adopt(path),
+        }
+    }
+}
+
+impl FromStr for TokenizerName {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        match Tokenizer::from(text.to_owned()) {
+            Tokenizer::Bytes => Ok(Self::Bytes),
+            Tokenizer::GptNeox => Ok(Self::GptNeox),
+            Tokenizer::File(path) if Path::new(&path).is_file() => Ok(Self::File(path.into())),
+            Tokenizer::File(_) => Err("neither `bytes`, `gpt-neox` nor a file".to_owned()),
+        }
+    }
+}
+
+impl fmt::Display for TokenizerName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Bytes => BYTES.0.fmt(f),
+            Self::GptNeox => GPT_NEOX.0.fmt(f),
+            Self::File(path) => path.display().fmt(f),
+        }
+    }
+}
+
 /// A whole number of 0 or more.
 pub(super) fn whole<T: FromStr>(text: &str) -> Result<T, String> {
     let refused = |_| "not a whole number of 0 or more, such as 64".to_owned();
@@ -117,6 +167,30 @@ pub(super) fn number(text: &str) -> Result<f64, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::model::protocol::PAPER_RATES;
+
+    #[test]
+    fn a_tokenizer_is_a_name_or_a_file_that_is_there() {
+        for (text, name) in [
+            ("bytes", TokenizerName::Bytes),
+            ("gpt-neox", TokenizerName::GptNeox),
+        ] {
+            assert_eq!(name.to_string(), text);
+            assert_eq!(text.parse(), Ok(name));
+        }
+        let refusal = "gpt-neo".parse::<TokenizerName>().unwrap_err();
+        assert!(refusal.contains("nor a file"), "{refusal}");
+        let file = tempfile::NamedTempFile::new().unwrap();
+        let name: TokenizerName = file.path().to_str().unwrap().parse().unwrap();
+        assert_eq!(name, TokenizerName::File(file.path().into()));
+    }
+
+    #[test]
+    fn the_rates_of_the_paper_are_those_of_the_task() {
+        assert_eq!(Rate::Paper.values(Task::Mqar), PAPER_RATES);
+        let rates = Rate::Paper.values(Task::Wikitext);
+        assert_eq!(rates, [3e-4, 1e-3, 3e-3, 1e-2]);
+    }
 
     #[test]
     fn the_papers_rates_are_equal_steps_of_the_exponent() {

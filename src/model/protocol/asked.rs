@@ -1,8 +1,9 @@
 //! What one run was asked to be, whatever its task; `None` is left to preset and protocol.
 
-use super::{lra, Preset, Request};
+use super::{lra, wikitext, Preset, Request, PAPER_RATES};
 use crate::config::{
-    Dual, Generator, Input, Loss, LraDataset, Pool, Precision, Protocol, RunConfig,
+    Corpus, Decay, Dual, Generator, InitScheme, Input, Loss, LraDataset, Pool, Precision, Protocol,
+    Rotary, RunConfig, Schedule, Tokenizer,
 };
 use crate::error::{self, Error, Result};
 use std::collections::BTreeMap;
@@ -14,17 +15,20 @@ pub enum Task {
     Mqar,
     /// The Long Range Arena.
     Lra,
+    /// Language modelling on WikiText.
+    Wikitext,
 }
 
 impl Task {
     /// Every one.
-    pub const ALL: [Self; 2] = [Self::Mqar, Self::Lra];
+    pub const ALL: [Self; 3] = [Self::Mqar, Self::Lra, Self::Wikitext];
 
     /// As typed.
     pub fn name(self) -> &'static str {
         match self {
             Self::Mqar => "mqar",
             Self::Lra => "lra",
+            Self::Wikitext => "wikitext",
         }
     }
 
@@ -40,14 +44,24 @@ impl Task {
         match self {
             Self::Mqar => preset.unwrap_or_default().request().seed,
             Self::Lra => lra::SEED,
+            Self::Wikitext => wikitext::SEED,
+        }
+    }
+
+    /// The learning rates that the paper tries.
+    pub fn paper_rates(self) -> [f64; 4] {
+        match self {
+            Self::Mqar | Self::Lra => PAPER_RATES,
+            Self::Wikitext => wikitext::RATES,
         }
     }
 
     /// What a sweep trains when no mixer is named: the rows of the paper's figures and tables.
-    pub fn compared(self) -> [&'static str; 5] {
+    pub fn compared(self) -> &'static [&'static str] {
         match self {
-            Self::Mqar => ["softmax", "linear", "normalized", "s6", "ssd"],
-            Self::Lra => ["softmax", "linear", "normalized", "s6", "mamba"],
+            Self::Mqar => &["softmax", "linear", "normalized", "s6", "ssd"],
+            Self::Lra => &["softmax", "linear", "normalized", "s6", "mamba"],
+            Self::Wikitext => &["softmax", "linear", "normalized"],
         }
     }
 }
@@ -93,6 +107,18 @@ pub struct Asked {
     pub dual: Option<Dual>,
     pub loss: Option<Loss>,
     pub lambda_skip: Option<bool>,
+    pub corpus: Option<Corpus>,
+    /// With the rows that a table of tokens needs for it.
+    pub tokenizer: Option<(Tokenizer, usize)>,
+    pub eos_between_articles: Option<bool>,
+    pub rotary: Option<Rotary>,
+    pub init: Option<InitScheme>,
+    pub schedule: Option<Schedule>,
+    pub beta2: Option<f64>,
+    pub clip: Option<f64>,
+    pub decay: Option<Decay>,
+    /// No flag: whether a GPU computes, on which text is trained in bf16 unless told otherwise.
+    pub gpu: bool,
 }
 
 /// `to` becomes what was asked for, if anything was.
@@ -105,27 +131,36 @@ fn set<T: Clone>(to: &mut T, asked: &Option<T>) {
 impl Asked {
     /// The complete run of a task, or the rule that it breaks.
     pub fn resolve(&self, task: Task) -> Result<RunConfig> {
+        self.refuse(task)?;
         match task {
-            Task::Lra => {
-                self.refuse(task, &[("--kv-pairs", self.kv_pairs.is_some())])?;
-                lra::resolve(self)
-            }
-            Task::Mqar => {
-                self.refuse(task, &self.of_classifiers())?;
-                self.over(self.preset.unwrap_or_default().request())
-                    .resolve()
-            }
+            Task::Lra => lra::resolve(self),
+            Task::Wikitext => wikitext::resolve(self),
+            Task::Mqar => self
+                .over(self.preset.unwrap_or_default().request())
+                .resolve(),
         }
     }
 
+    /// What only recall knows.
+    fn of_recall(&self) -> [(&'static str, bool); 1] {
+        [("--kv-pairs", self.kv_pairs.is_some())]
+    }
+
+    /// What only generated data have, or files of examples.
+    fn of_examples(&self) -> [(&'static str, bool); 2] {
+        [
+            ("--data", self.data.is_some()),
+            ("--data-seed", self.data_seed.is_some()),
+        ]
+    }
+
     /// What only classifiers know.
-    fn of_classifiers(&self) -> [(&'static str, bool); 11] {
+    fn of_classifiers(&self) -> [(&'static str, bool); 10] {
         [
             ("--dataset", self.dataset.is_some()),
             ("--contour-length", self.contour_length.is_some()),
             ("--val-examples", self.val_examples.is_some()),
             ("--warmup-epochs", self.warmup_epochs.is_some()),
-            ("--mlp-width", self.mlp_width.is_some()),
             ("--input", self.input.is_some()),
             ("--pool", self.pool.is_some()),
             ("--mask", self.mask.is_some()),
@@ -135,8 +170,38 @@ impl Asked {
         ]
     }
 
-    fn refuse(&self, task: Task, flags: &[(&str, bool)]) -> Result<()> {
-        match flags.iter().find(|(_, given)| *given) {
+    /// What only text knows.
+    fn of_text(&self) -> [(&'static str, bool); 9] {
+        [
+            ("--corpus", self.corpus.is_some()),
+            ("--tokenizer", self.tokenizer.is_some()),
+            (
+                "--eos-between-articles",
+                self.eos_between_articles.is_some(),
+            ),
+            ("--rotary", self.rotary.is_some()),
+            ("--init", self.init.is_some()),
+            ("--schedule", self.schedule.is_some()),
+            ("--beta2", self.beta2.is_some()),
+            ("--clip", self.clip.is_some()),
+            ("--decay", self.decay.is_some()),
+        ]
+    }
+
+    /// Refuses what means nothing to `task`.
+    fn refuse(&self, task: Task) -> Result<()> {
+        let width = ("--mlp-width", self.mlp_width.is_some());
+        let strange = match task {
+            Task::Mqar => [&self.of_classifiers()[..], &self.of_text(), &[width]].concat(),
+            Task::Lra => [&self.of_recall()[..], &self.of_text()].concat(),
+            Task::Wikitext => [
+                &self.of_recall()[..],
+                &self.of_examples(),
+                &self.of_classifiers(),
+            ]
+            .concat(),
+        };
+        match strange.iter().find(|(_, given)| *given) {
             Some((flag, _)) => Err(Error::usage(format!(
                 "{flag} means nothing to the task {}: leave it out",
                 task.name()

@@ -158,21 +158,13 @@ impl Chosen {
 
     /// Options of the mixer; what the released classifiers start from where it is not MQAR's.
     fn options(&self, asked: &Asked, variant: &str) -> BTreeMap<String, String> {
-        let mut options = asked.options.clone();
-        let mut usual = |name: &str, value: &str| {
-            let mut known = self.entry.options.iter();
-            if known.any(|option| option.name == name && option.is_of(variant)) {
-                options
-                    .entry(name.to_owned())
-                    .or_insert_with(|| value.to_owned());
-            }
-        };
-        usual("dt_init", "mamba");
         let uniform = matches!(self.dataset, LraDataset::Listops | LraDataset::Image);
-        if uniform && self.kind == Kind::Hawk {
-            usual("lambda_init", "uniform");
-        }
-        options
+        let usual: &[_] = if uniform && self.kind == Kind::Hawk {
+            &[rules::SMALL_STEPS, ("lambda_init", "uniform")]
+        } else {
+            &[rules::SMALL_STEPS]
+        };
+        rules::with_usual(self.entry, variant, &asked.options, usual)
     }
 
     fn block(&self) -> (Layout, StateMixer) {
@@ -249,7 +241,7 @@ impl Chosen {
     }
 
     fn check_numbers(&self, asked: &Asked) -> Result<()> {
-        let sizes = [
+        rules::within(&[
             ("--d", asked.d, 65_536),
             ("--n", asked.n, 65_536),
             ("--heads", asked.heads, 65_536),
@@ -258,14 +250,7 @@ impl Chosen {
             ("--epochs", asked.epochs, 1_000_000),
             ("--batch-size", asked.batch_size, 1_000_000),
             ("--micro-batch", asked.micro_batch, 1_000_000),
-        ];
-        for (flag, size, most) in sizes {
-            if let Some(size) = size.filter(|size| !(1..=most).contains(size)) {
-                return Err(Error::usage(format!(
-                    "{flag} must be 1 to {most}, not {size}"
-                )));
-            }
-        }
+        ])?;
         rules::positive("--lr", asked.lr.unwrap_or(1.0))?;
         rules::check_decay(asked.weight_decay.unwrap_or(0.0))?;
         rules::check_dropout("--dropout", asked.dropout)?;

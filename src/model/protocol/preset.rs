@@ -17,13 +17,16 @@ pub const PAPER_RATES: [f64; 4] = [
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
 pub enum Preset {
     /// Learns within a minute on a laptop (MQAR: V 128, L 32, 4 pairs, 10,000 examples), or within
-    /// minutes (LRA).
+    /// minutes (LRA; WikiText: d 128, 2 layers, L 256, bytes of the sample). Also called `tiny`.
     #[default]
+    #[value(alias = "tiny")]
     Quick,
     /// Ends within seconds and learns next to nothing: for tests of the machinery.
     Smoke,
     /// The paper's setting (MQAR: V 8192, L 64, 4 pairs, 100,000 examples, 64 epochs; LRA: the row of
-    /// the dataset and the mixer).
+    /// the dataset and the mixer; WikiText: 70 M parameters, L 1024, 50 epochs). Also called
+    /// `pythia-70m`.
+    #[value(alias = "pythia-70m")]
     Full,
 }
 

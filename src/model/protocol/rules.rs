@@ -50,6 +50,39 @@ pub(super) fn options(
     Ok(resolved.collect())
 }
 
+/// Steps of a state space model that start as small as in Mamba.
+pub(super) const SMALL_STEPS: (&str, &str) = ("dt_init", "mamba");
+
+/// `given`, and of `usual` what `entry` knows in `variant` and nobody gave.
+pub(super) fn with_usual(
+    entry: &Entry,
+    variant: &str,
+    given: &BTreeMap<String, String>,
+    usual: &[(&str, &str)],
+) -> BTreeMap<String, String> {
+    let mut all = given.clone();
+    for &(name, value) in usual {
+        let mut known = entry.options.iter();
+        if known.any(|option| option.name == name && option.is_of(variant)) {
+            all.entry(name.to_owned())
+                .or_insert_with(|| value.to_owned());
+        }
+    }
+    all
+}
+
+/// Refuses the first size that was given and is not 1 to its most.
+pub(super) fn within(sizes: &[(&str, Option<usize>, usize)]) -> Result<()> {
+    for &(flag, size, most) in sizes {
+        if let Some(size) = size.filter(|size| !(1..=most).contains(size)) {
+            return Err(Error::usage(format!(
+                "{flag} must be 1 to {most}, not {size}"
+            )));
+        }
+    }
+    Ok(())
+}
+
 pub(super) fn positive(flag: &str, value: f64) -> Result<()> {
     if value.is_finite() && value > 0.0 {
         return Ok(());

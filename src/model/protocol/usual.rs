@@ -1,7 +1,7 @@
 //! What the presets would have made of a run, for reports that say how it differs.
 
 use super::{Asked, Preset, Task};
-use crate::config::{Generator, LraDataset, Protocol};
+use crate::config::{Corpus, Generator, LraDataset, Precision, Protocol};
 use crate::error::Result;
 use crate::store::Row;
 use clap::ValueEnum;
@@ -41,6 +41,7 @@ fn planned(row: &Row, preset: Preset) -> Result<Option<Row>> {
     match task {
         Task::Mqar => of_recall(row, asked).map(Some),
         Task::Lra => of_arena(row, asked),
+        Task::Wikitext => of_text(row, asked),
     }
 }
 
@@ -74,6 +75,21 @@ fn of_arena(row: &Row, asked: Asked) -> Result<Option<Row>> {
     Ok(Some(Row::planned(&asked.resolve(Task::Lra)?)))
 }
 
+/// The corpus is that of `row`, and so are the numbers computed with, which the device chooses.
+fn of_text(row: &Row, asked: Asked) -> Result<Option<Row>> {
+    let corpus = Corpus::from_str(&row.dataset, false);
+    let precision = Precision::from_str(&row.precision, false);
+    let (Ok(corpus), Ok(precision)) = (corpus, precision) else {
+        return Ok(None);
+    };
+    let asked = Asked {
+        corpus: Some(corpus),
+        precision: Some(precision),
+        ..asked
+    };
+    Ok(Some(Row::planned(&asked.resolve(Task::Wikitext)?)))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -96,6 +112,22 @@ mod tests {
                 assert_eq!(presets_of(&row)[i], (preset.name(), row));
             }
         }
+    }
+
+    #[test]
+    fn a_preset_of_text_keeps_corpus_and_precision() {
+        let asked = Asked {
+            corpus: Some(Corpus::Wikitext2),
+            mixer: Some("linear".into()),
+            gpu: true,
+            ..Asked::default()
+        };
+        let row = row(asked, Task::Wikitext);
+        let presets = presets_of(&row);
+        assert_eq!(presets[1], ("quick", row));
+        let full = &presets[0].1;
+        assert_eq!((full.d, full.seq_len, full.vocab_size), (512, 1024, 50_304));
+        assert_eq!((&*full.dataset, &*full.precision), ("wikitext-2", "bf16"));
     }
 
     #[test]

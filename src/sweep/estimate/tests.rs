@@ -24,6 +24,7 @@ fn options() -> Options {
         devices: vec!["cpu".to_owned()],
         cuda_graph: false,
         data_dir: None,
+        checkpoint_every: None,
     }
 }
 

@@ -22,9 +22,6 @@ pub struct ClassifierFlags {
     /// Epochs over which the rate rises [default: by dataset and mixer].
     #[arg(long, value_delimiter = ',', value_name = "N", value_parser = whole::<usize>, help_heading = CLASSIFIERS, allow_negative_numbers = true)]
     pub warmup_epochs: Vec<usize>,
-    /// Hidden width m of feed-forward halves and heads [default: by dataset and mixer].
-    #[arg(long, value_delimiter = ',', value_name = "N", value_parser = whole::<usize>, help_heading = CLASSIFIERS, allow_negative_numbers = true)]
-    pub mlp_width: Vec<usize>,
     /// A table of tokens, or one number each [default: by protocol and mixer].
     #[arg(long, value_delimiter = ',', value_name = "NAME", help_heading = CLASSIFIERS)]
     pub input: Vec<Input>,
@@ -55,7 +52,6 @@ impl ClassifierFlags {
             contour_length: given(&self.contour_length, base.contour_length),
             val_examples: given(&self.val_examples, base.val_examples),
             warmup_epochs: given(&self.warmup_epochs, base.warmup_epochs),
-            mlp_width: given(&self.mlp_width, base.mlp_width),
             input: given(&self.input, base.input),
             pool: given(&self.pool, base.pool),
             mask: given(&self.mask, base.mask),

@@ -111,6 +111,7 @@ pub(super) fn options(jobs: usize) -> Options {
         devices: vec!["cpu".to_owned()],
         cuda_graph: false,
         data_dir: None,
+        checkpoint_every: None,
     }
 }
 

@@ -43,3 +43,8 @@ pub fn ready(_config: &WikitextConfig, _data_dir: Option<&Path>) -> Result<()> {
 pub fn check(_config: &WikitextConfig) -> Result<()> {
     Ok(())
 }
+
+/// Keeps a copy of the tokenizer in `path`.
+pub fn adopt(path: &Path) -> Result<(crate::config::Tokenizer, usize)> {
+    Err(Error::usage(format!("{}: not read yet", path.display())))
+}
