@@ -12,6 +12,14 @@ pub fn lra() -> Result<PathBuf> {
     Ok(home()?.join("dsf").join("lra"))
 }
 
+/// The data root of WikiText where no `--data-dir` is given; token files lie there in any case.
+///
+/// # Errors
+/// As [`lra`].
+pub fn wikitext() -> Result<PathBuf> {
+    Ok(home()?.join("dsf").join("wikitext"))
+}
+
 /// The hub's own cache, which Python's libraries share.
 ///
 /// # Errors

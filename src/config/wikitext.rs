@@ -85,7 +85,7 @@ impl WikitextConfig {
             .corpus
             .tokens(&self.tokenizer)
             .map(|tokens| tokens / self.seq_len.max(1));
-        [0, 1, 2].map(|split| limits[split].unwrap_or(usize::MAX).min(whole[split].max(1)))
+        [0, 1, 2].map(|split| limits[split].unwrap_or(whole[split].max(1)))
     }
 }
 

@@ -1,8 +1,12 @@
 //! The data: a task makes two splits in host memory, once, before training.
 
+mod lines;
 pub mod lra;
 pub mod mqar;
 mod mt19937;
+mod parquet;
+#[cfg(test)]
+mod testing;
 pub mod wikitext;
 
 use crate::config::TaskConfig;
@@ -114,10 +118,12 @@ pub fn check(config: &TaskConfig) -> Result<()> {
 fn fingerprint<'a>(parts: impl Iterator<Item = Cow<'a, [u8]>>) -> String {
     let mut hash = Sha256::new();
     parts.for_each(|part| hash.update(part));
-    hash.finalize()[..6]
-        .iter()
-        .map(|b| format!("{b:02x}"))
-        .collect()
+    hex(&hash.finalize()[..6])
+}
+
+/// Small hexadecimal digits.
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|b| format!("{b:02x}")).collect()
 }
 
 impl Dataset {

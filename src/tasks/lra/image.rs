@@ -3,9 +3,10 @@
 
 use super::permutation::{first, permutation, tenth};
 use super::picture::{self, PIXELS};
-use super::{parquet, place, Examples, Splits};
+use super::{place, Examples, Splits};
 use crate::config::{LraConfig, LraDataset};
 use crate::error::{Error, Result};
+use crate::tasks::parquet;
 use png::ColorType;
 use rayon::prelude::*;
 use std::fs::File;

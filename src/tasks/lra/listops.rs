@@ -1,11 +1,11 @@
 //! ListOps (Nangia and Bowman 2018) as the Long Range Arena prints it: a tree a line, and its value.
 
-use super::lines::{self, excerpt, Line};
 use super::part::{self, Part};
 use super::vocab::RAW_END;
 use super::{place, Examples, Splits};
 use crate::config::{LraConfig, LraDataset};
 use crate::error::Result;
+use crate::tasks::lines::{self, excerpt, Line};
 use std::path::{Path, PathBuf};
 
 const FILES: [&str; 3] = ["basic_train.tsv", "basic_val.tsv", "basic_test.tsv"];
@@ -39,7 +39,10 @@ fn split(path: &Path, part: Part, wanted: usize, seq_len: usize) -> Result<Examp
         Some(HEADER),
         wanted,
         |line| parse(line, seq_len),
-        |(document, label): (Vec<u8>, u8)| examples.push(&[&document], label),
+        |(document, label): (Vec<u8>, u8)| {
+            examples.push(&[&document], label);
+            Ok(())
+        },
     )?;
     part.enough(path, held, wanted)?;
     Ok(examples)

@@ -5,12 +5,12 @@ mod stand_in;
 
 pub use stand_in::write_stand_in;
 
-use super::lines::{self, excerpt, Line};
 use super::part::{self, Part};
 use super::vocab::RAW_END;
 use super::{place, Examples, Splits};
 use crate::config::{LraConfig, LraDataset};
 use crate::error::Result;
+use crate::tasks::lines::{self, excerpt, Line};
 use std::path::{Path, PathBuf};
 
 const FILES: [&str; 3] = [
@@ -41,7 +41,10 @@ fn split(path: &Path, part: Part, wanted: usize, seq_len: usize) -> Result<Examp
         None,
         wanted,
         |line| parse(line, seq_len),
-        |([first, second], label): ([Vec<u8>; 2], u8)| examples.push(&[&first, &second], label),
+        |([first, second], label): ([Vec<u8>; 2], u8)| {
+            examples.push(&[&first, &second], label);
+            Ok(())
+        },
     )?;
     part.enough(path, held, wanted)?;
     Ok(examples)

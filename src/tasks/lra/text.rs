@@ -5,9 +5,10 @@ mod order;
 
 use super::part::Part;
 use super::vocab::{Vocabulary, END};
-use super::{parquet, place, Examples, Splits};
+use super::{place, Examples, Splits};
 use crate::config::{LraConfig, LraDataset};
 use crate::error::{Error, Result};
+use crate::tasks::parquet;
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 

@@ -1,12 +1,44 @@
 //! Language modelling: a text as ids, cut into windows whose targets are their inputs shifted by one.
+//!
+//! Below the data root: `<config of the hub>/*.parquet` as fetched, `tokenizers/<name>.json` as adopted,
+//! `tokens/<corpus>-<tokenizer>-<digest>/{train,val,test}.tokens` as made by [`prepare`].
 
+mod encode;
+mod files;
+mod layout;
+mod place;
+mod rows;
+mod sample;
 mod text;
+mod tokens;
+mod vocabulary;
 
 pub use text::{Counts, Ids, Text};
+pub use vocabulary::{adopt, Vocabulary};
 
-use crate::config::WikitextConfig;
+use crate::config::{Corpus, Tokenizer, WikitextConfig};
 use crate::error::{Error, Result};
-use std::path::Path;
+use crate::tasks::fingerprint;
+use layout::SPLITS;
+use place::Place;
+use std::borrow::Cow;
+use std::path::{Path, PathBuf};
+use tokens::Tokens;
+use vocabulary::Found;
+
+/// How far the making of token files is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Progress {
+    /// `train`, `val` or `test`; empty while another process makes them.
+    pub split: &'static str,
+    /// Bytes of its files that have been read.
+    pub done: u64,
+    /// Bytes of its files.
+    pub total: u64,
+}
+
+/// Hears it, and may give up.
+pub type Watch<'a> = &'a mut dyn FnMut(Progress) -> Result<()>;
 
 /// The three splits of a corpus.
 #[derive(Clone, Debug)]
@@ -24,27 +56,186 @@ pub struct Splits {
 impl Splits {
     /// Twelve hex digits over all ids.
     pub fn fingerprint(&self) -> String {
-        String::new()
+        let splits = [&self.train, &self.val, &self.test];
+        let digests = splits.map(|split| Cow::Owned(split.digest().into_bytes()));
+        fingerprint(digests.into_iter())
     }
 }
 
-/// The splits of `config`, from files under `data_dir`; `None` is where `dsf data fetch` puts them.
-pub fn load(config: &WikitextConfig, _data_dir: Option<&Path>) -> Result<Splits> {
+/// Makes the token files of `config` that are not there, in one process of all that ask, and tells `watch`
+/// how far it is. [`Corpus::Sample`] needs none.
+///
+/// # Errors
+/// Those of [`load`], what the disk refuses, and what `watch` returns.
+pub fn prepare(config: &WikitextConfig, data_dir: Option<&Path>, watch: Watch) -> Result<()> {
     check(config)?;
-    Err(Error::usage("not read yet"))
+    match config.corpus {
+        Corpus::Sample => Ok(()),
+        _ => Tokens::of(config, &Place::new(data_dir)?)?.make(watch),
+    }
+}
+
+/// The splits of `config`, from files under `data_dir`; `None` is where `dsf data fetch` puts them. Token
+/// files are made where [`prepare`] has not done so.
+///
+/// # Errors
+/// A corpus or a tokenizer that is not there, what is no text, token files that are damaged, and fewer
+/// windows than asked.
+pub fn load(config: &WikitextConfig, data_dir: Option<&Path>) -> Result<Splits> {
+    check(config)?;
+    match config.corpus {
+        Corpus::Sample => splits(config, sample::load(config, data_dir)?),
+        _ => load_from(config, &Place::new(data_dir)?),
+    }
+}
+
+fn load_from(config: &WikitextConfig, place: &Place) -> Result<Splits> {
+    let tokens = Tokens::of(config, place)?;
+    tokens.make(&mut |_| Ok(()))?;
+    splits(config, tokens.load()?)
+}
+
+/// The token file of each split, made or not.
+///
+/// # Errors
+/// Those of [`ready`]; a [`Corpus::Sample`] has none.
+pub fn token_files(config: &WikitextConfig, data_dir: Option<&Path>) -> Result<[PathBuf; 3]> {
+    if config.corpus == Corpus::Sample {
+        return Err(Error::usage(
+            "--corpus sample is part of the program and has no token files",
+        ));
+    }
+    Ok(Tokens::of(config, &Place::new(data_dir)?)?.paths())
+}
+
+/// The same config with as many windows as there are, for an estimate: limits are never more.
+///
+/// # Errors
+/// Those of [`load`].
+pub fn sized(config: &WikitextConfig, data_dir: Option<&Path>) -> Result<WikitextConfig> {
+    let Splits {
+        train, val, test, ..
+    } = load(config, data_dir)?;
+    Ok(WikitextConfig {
+        train_examples: Some(train.windows()),
+        // One number stands for both: their mean, so that the sum is right.
+        test_examples: Some((val.windows() + test.windows()).div_ceil(2)),
+        ..config.clone()
+    })
 }
 
 /// Refuses a corpus whose files are not there, before anything else is done.
-pub fn ready(_config: &WikitextConfig, _data_dir: Option<&Path>) -> Result<()> {
-    Ok(())
+pub fn ready(config: &WikitextConfig, data_dir: Option<&Path>) -> Result<()> {
+    if config.tokenizer != Tokenizer::Bytes {
+        Found::find(&config.tokenizer, &Place::new(data_dir)?)?;
+    }
+    match config.corpus {
+        Corpus::Sample => Ok(()),
+        corpus => Place::new(data_dir)?.sources(corpus).map(drop),
+    }
 }
 
 /// Refuses sizes from which no windows can be cut.
-pub fn check(_config: &WikitextConfig) -> Result<()> {
+pub fn check(config: &WikitextConfig) -> Result<()> {
+    vocabulary::check_size(&config.tokenizer, config.vocab_size)?;
+    let sizes = [
+        ("--seq-len", Some(config.seq_len), 65_536),
+        ("--train-examples", config.train_examples, usize::MAX),
+        ("--test-examples", config.test_examples, usize::MAX),
+    ];
+    for (flag, size, most) in sizes {
+        if size.is_some_and(|size| !(1..=most).contains(&size)) {
+            let range = match most {
+                usize::MAX => "1 or more windows".to_owned(),
+                most => format!("1 to {most}"),
+            };
+            let size = size.unwrap_or(0);
+            return Err(Error::usage(format!("{flag} must be {range}, not {size}")));
+        }
+    }
     Ok(())
 }
 
-/// Keeps a copy of the tokenizer in `path`.
-pub fn adopt(path: &Path) -> Result<(crate::config::Tokenizer, usize)> {
-    Err(Error::usage(format!("{}: not read yet", path.display())))
+/// Refuses a split with an id that the token table has no row for.
+fn fits(config: &WikitextConfig, split: usize, largest: u16) -> Result<()> {
+    let (rows, needed) = (config.vocab_size, usize::from(largest) + 1);
+    if needed <= rows {
+        return Ok(());
+    }
+    Err(Error::usage(format!(
+        "--vocab-size {rows} is too small: ids of the {} split need {needed}",
+        SPLITS[split]
+    )))
 }
+
+/// The windows of one split.
+fn cut(ids: Ids, counts: Counts, config: &WikitextConfig, split: usize) -> Text {
+    let most = [
+        config.train_examples,
+        config.test_examples,
+        config.test_examples,
+    ][split];
+    Text::new(ids, counts, config.seq_len, most)
+}
+
+fn splits(config: &WikitextConfig, texts: [Text; 3]) -> Result<Splits> {
+    let mut warnings = Vec::new();
+    for (split, text) in texts.iter().enumerate() {
+        enough(config, split, text)?;
+        warnings.extend(incomplete(config.corpus, split, text));
+    }
+    let [train, val, test] = texts;
+    Ok(Splits {
+        train,
+        val,
+        test,
+        warnings,
+    })
+}
+
+/// Refuses a split that has no window, or fewer than asked.
+fn enough(config: &WikitextConfig, split: usize, text: &Text) -> Result<()> {
+    let (name, tokens, length) = (SPLITS[split], text.ids().len(), config.seq_len);
+    let windows = tokens.saturating_sub(1) / length;
+    if windows == 0 {
+        let advice = match tokens {
+            0 | 1 => "it needs more text".to_owned(),
+            _ => format!("give --seq-len {} or less", tokens - 1),
+        };
+        return Err(Error::usage(format!(
+            "the {name} split has {tokens} tokens, and a window of --seq-len {length} takes {}: {advice}",
+            length + 1
+        )));
+    }
+    let (flag, asked) = match split {
+        0 => ("--train-examples", config.train_examples),
+        _ => ("--test-examples", config.test_examples),
+    };
+    match asked.filter(|asked| *asked > windows) {
+        None => Ok(()),
+        Some(asked) => Err(Error::usage(format!(
+            "{flag} {asked} is too many: the {name} split has {windows} windows of {length} tokens"
+        ))),
+    }
+}
+
+/// A sentence where a split has not as many words as the whole of it.
+fn incomplete(corpus: Corpus, split: usize, text: &Text) -> Option<String> {
+    let train = match corpus {
+        Corpus::Wikitext103Raw | Corpus::Wikitext103 => 101_425_671,
+        Corpus::Wikitext2Raw | Corpus::Wikitext2 => 2_051_910,
+        Corpus::Text | Corpus::Sample => return None,
+    };
+    let (whole, words) = ([train, 213_886, 241_211][split], text.counts().words);
+    (words != whole).then(|| {
+        format!(
+            "the {} split has {words} words, not the {whole} of {}: it is a part or another edition, and \
+             its perplexity is not comparable",
+            SPLITS[split],
+            corpus.name()
+        )
+    })
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,6 +1,8 @@
 //! One split as ids in memory, or in a file that is mapped into it.
 
+use crate::tasks::hex;
 use memmap2::Mmap;
+use sha2::{Digest, Sha256};
 use std::fmt;
 use std::sync::Arc;
 
@@ -33,6 +35,8 @@ pub struct Text {
     seq_len: usize,
     /// Windows at most.
     most: usize,
+    /// Hexadecimal digits over all ids, where they are known already.
+    digest: Option<String>,
 }
 
 impl Text {
@@ -43,7 +47,22 @@ impl Text {
             counts,
             seq_len,
             most: most.unwrap_or(usize::MAX),
+            digest: None,
         }
+    }
+
+    /// With what [`Self::digest`] would give, so that it need not read all ids.
+    pub(super) fn with_digest(self, digest: String) -> Self {
+        Self {
+            digest: Some(digest),
+            ..self
+        }
+    }
+
+    /// SHA-256 over all ids as they lie in memory, in hexadecimal digits.
+    pub fn digest(&self) -> String {
+        let of_ids = || hex(&Sha256::digest(bytemuck::cast_slice(self.ids())));
+        self.digest.clone().unwrap_or_else(of_ids)
     }
 
     /// Windows: their last target may be the first input of the next, and a ragged tail belongs to none.

@@ -1,4 +1,4 @@
-//! The two columns of a labelled Parquet file: bytes and a whole number.
+//! Columns of a Parquet file: bytes, alone or beside a whole number.
 
 use crate::error::{Error, Result};
 use parquet::basic::{Encoding, Type};
@@ -28,12 +28,53 @@ const READ: [Encoding; 4] = [
 /// or `img.bytes`) beside the whole number in column `label`.
 pub(super) fn rows(path: &Path, content: &str, most: usize) -> Result<Vec<(Vec<u8>, i64)>> {
     let most = most.min(i64::MAX as usize);
-    let file = File::open(path).map_err(Error::io("read", path))?;
-    // The decoder trusts page headers and panics on some that contradict each other, such as an
-    // entry of a dictionary in a column without one. All that it works on is dropped here.
-    let read = caught(|| read(file, content, most));
-    read.unwrap_or_else(|| Err(Fault::Broken("its pages contradict each other".to_owned())))
-        .map_err(|fault| fault.at(path, content))
+    let beside = " and `label` (whole numbers)";
+    whole(path, content, beside, || read(open(path)?, content, most))
+}
+
+/// Hands column `content` of the file at `path`, a leaf of bytes, to `take`: the values of one row group
+/// after the other, with the share of the rows that this comes to.
+pub(super) fn each_group(
+    path: &Path,
+    content: &str,
+    mut take: impl FnMut(Vec<Vec<u8>>, f64) -> Result<()>,
+) -> Result<()> {
+    let reader = whole(path, content, "", || open(path))?;
+    let (mut held, all) = (0, reader.metadata().file_metadata().num_rows());
+    for group in 0..reader.num_row_groups() {
+        let values = whole(path, content, "", || {
+            let values = bytes(&reader, group, content, i64::MAX as usize)?;
+            let (n, declared) = (values.len(), reader.metadata().row_group(group).num_rows());
+            if n as i64 != declared {
+                let why = format!("of {declared} rows it has {n} of `{content}`");
+                return Err(Fault::Broken(why));
+            }
+            Ok(values)
+        })?;
+        held += values.len();
+        take(values, held as f64 / all.max(1) as f64)?;
+    }
+    Ok(())
+}
+
+fn open(path: &Path) -> Result<Reader, Fault> {
+    let file = File::open(path).map_err(|e| Fault::Unread(Error::io("read", path)(e)))?;
+    Ok(Reader::new(file)?)
+}
+
+/// What `work` reads of the file at `path`. The decoder trusts page headers and panics on some that
+/// contradict each other, such as an entry of a dictionary in a column without one; nothing that it
+/// worked on is used after that.
+fn whole<T>(
+    path: &Path,
+    content: &str,
+    beside: &str,
+    work: impl FnOnce() -> Result<T, Fault>,
+) -> Result<T> {
+    let contradiction = || Err(Fault::Broken("its pages contradict each other".to_owned()));
+    caught(work)
+        .unwrap_or_else(contradiction)
+        .map_err(|fault| fault.at(path, content, beside))
 }
 
 /// What `f` returns; `None` where it panics, about which nothing is printed.
@@ -56,6 +97,8 @@ fn caught<T>(f: impl FnOnce() -> T) -> Option<T> {
 
 /// Why a file cannot be read.
 enum Fault {
+    /// The system refused it.
+    Unread(Error),
     /// It is damaged.
     Broken(String),
     /// It is about something else.
@@ -72,24 +115,23 @@ impl From<ParquetError> for Fault {
 }
 
 impl Fault {
-    fn at(self, path: &Path, content: &str) -> Error {
+    fn at(self, path: &Path, content: &str, beside: &str) -> Error {
         let path = path.display();
-        Error::usage(match self {
-            Self::Broken(why) => {
-                format!("{path} is not a whole Parquet file ({why}): get it again")
-            }
-            Self::Columns(why) => format!(
-                "{path}: {why}; expected are the columns `{content}` (text or bytes) and `label` \
-                 (whole numbers)"
-            ),
-        })
+        match self {
+            Self::Unread(error) => error,
+            Self::Broken(why) => Error::usage(format!(
+                "{path} is not a whole Parquet file ({why}): get it again"
+            )),
+            Self::Columns(why) => Error::usage(format!(
+                "{path}: {why}; expected is `{content}` (text or bytes){beside}"
+            )),
+        }
     }
 }
 
 type Reader = SerializedFileReader<File>;
 
-fn read(file: File, content: &str, most: usize) -> Result<Vec<(Vec<u8>, i64)>, Fault> {
-    let reader = Reader::new(file)?;
+fn read(reader: Reader, content: &str, most: usize) -> Result<Vec<(Vec<u8>, i64)>, Fault> {
     let mut rows = Vec::new();
     for group in 0..reader.num_row_groups() {
         let wanted = most - rows.len();

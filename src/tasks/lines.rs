@@ -1,4 +1,4 @@
-//! Large files of one example a line, block by block, the lines of a block at once.
+//! Large files of one example or row a line, block by block, the lines of a block at once.
 
 use crate::error::{Error, Result};
 use rayon::prelude::*;
@@ -7,7 +7,7 @@ use std::io::{ErrorKind, Read};
 use std::path::Path;
 
 /// Bytes read at once: enough lines to share among threads, little beside the tokens.
-const BLOCK: usize = 16 << 20;
+const BLOCK: usize = 4 << 20;
 
 /// Longest line: a file without line ends is not taken for one line.
 const LONGEST: usize = 64 << 20;
@@ -29,7 +29,7 @@ pub(super) fn read<T: Send>(
     header: Option<&str>,
     most: usize,
     parse: impl Fn(Line) -> Result<T, String> + Sync,
-    mut take: impl FnMut(T),
+    mut take: impl FnMut(T) -> Result<()>,
 ) -> Result<usize> {
     let mut blocks = Blocks::open(path)?;
     let (mut number, mut taken) = (0, 0);
@@ -43,7 +43,7 @@ pub(super) fn read<T: Send>(
         let parsed: Vec<_> = lines.par_iter().map(|line| parse(*line)).collect();
         for (line, parsed) in lines.iter().zip(parsed) {
             number += 1;
-            take(parsed.map_err(|reason| fault(path, number, *line, &reason))?);
+            take(parsed.map_err(|reason| fault(path, number, *line, &reason))?)?;
         }
         taken += lines.len();
         if taken == most {
@@ -164,7 +164,10 @@ mod tests {
             _ => text(line),
         };
         let mut all = Vec::new();
-        let n = read(file.path(), header, most, text, |line| all.push(line))?;
+        let n = read(file.path(), header, most, text, |line| {
+            all.push(line);
+            Ok(())
+        })?;
         assert_eq!(n, all.len());
         Ok(all)
     }

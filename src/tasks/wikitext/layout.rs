@@ -1,0 +1,160 @@
+//! Where the files of a corpus lie below the folder that was given.
+
+use crate::config::Corpus;
+use crate::error::{Error, Result};
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// The splits as they are called in messages, and the names of their files.
+pub(super) const SPLITS: [&str; 3] = ["train", "val", "test"];
+
+/// The folder of a corpus in `Salesforce/wikitext` on the hub.
+pub(super) fn hub_config(corpus: Corpus) -> Option<&'static str> {
+    Some(match corpus {
+        Corpus::Wikitext103Raw => "wikitext-103-raw-v1",
+        Corpus::Wikitext103 => "wikitext-103-v1",
+        Corpus::Wikitext2Raw => "wikitext-2-raw-v1",
+        Corpus::Wikitext2 => "wikitext-2-v1",
+        Corpus::Text | Corpus::Sample => return None,
+    })
+}
+
+/// The files of each split, in order, in the first folder at or below `dir` that has them all.
+pub(super) fn find(corpus: Corpus, dir: &Path) -> Result<[Vec<PathBuf>; 3]> {
+    let looked: Vec<Found> = candidates(corpus, dir)
+        .into_iter()
+        .map(|folder| Found::look(corpus, folder))
+        .collect();
+    if let Some(found) = looked.iter().find(|found| found.splits() == 3) {
+        return Ok(found.files.clone());
+    }
+    // Of equally incomplete folders, the first.
+    let fullest = looked.iter().rev().max_by_key(|found| found.splits());
+    Err(Error::usage(missing(corpus, dir, fullest)))
+}
+
+/// Every folder in which the files may lie, the likeliest first.
+fn candidates(corpus: Corpus, dir: &Path) -> Vec<PathBuf> {
+    let mut folders = vec![dir.to_owned()];
+    if let Some(config) = hub_config(corpus) {
+        folders.extend([config, corpus.name()].map(|name| dir.join(name)));
+        folders.push(dir.join(corpus.name()).join(config));
+    }
+    folders
+}
+
+/// What one folder has.
+struct Found {
+    folder: PathBuf,
+    /// Of each split; none where there is no file or a shard is missing.
+    files: [Vec<PathBuf>; 3],
+    /// The first shard that is missing.
+    lacks: Option<String>,
+}
+
+impl Found {
+    fn look(corpus: Corpus, folder: PathBuf) -> Self {
+        let mut lacks = None;
+        let files = [0, 1, 2].map(|split| {
+            let plain = plain_names(corpus, split).into_iter();
+            if let Some(path) = { plain }.map(|n| folder.join(n)).find(|p| p.is_file()) {
+                return vec![path];
+            }
+            shards(&folder, split).unwrap_or_else(|missing| {
+                lacks.get_or_insert(missing);
+                Vec::new()
+            })
+        });
+        Self {
+            folder,
+            files,
+            lacks,
+        }
+    }
+
+    fn splits(&self) -> usize {
+        self.files.iter().filter(|files| !files.is_empty()).count()
+    }
+}
+
+/// Names that a split has as plain text.
+fn plain_names(corpus: Corpus, split: usize) -> Vec<String> {
+    let stem = ["train", "valid", "test"][split];
+    let mut names = vec![format!("{stem}.txt")];
+    if split == 1 {
+        names.push("validation.txt".to_owned());
+    }
+    let endings: &[&str] = match corpus {
+        Corpus::Wikitext103Raw | Corpus::Wikitext2Raw => &["raw"],
+        Corpus::Wikitext103 | Corpus::Wikitext2 => &["tokens"],
+        Corpus::Text | Corpus::Sample => &["raw", "tokens"],
+    };
+    names.extend(endings.iter().map(|ending| format!("wiki.{stem}.{ending}")));
+    names
+}
+
+/// How the hub names the Parquet files of a split.
+const STEMS: [&str; 3] = ["train", "validation", "test"];
+
+/// `train-00000-of-00002.parquet` and so on, or the name of the first one that is missing.
+fn shards(folder: &Path, split: usize) -> Result<Vec<PathBuf>, String> {
+    let Ok(entries) = fs::read_dir(folder) else {
+        return Ok(Vec::new());
+    };
+    let names = entries.flatten().map(|entry| entry.file_name());
+    let parts = names.filter_map(|name| part(name.to_str()?, STEMS[split]));
+    let parts: BTreeMap<usize, usize> = parts.collect();
+    let Some(n) = parts.values().max() else {
+        return Ok(Vec::new());
+    };
+    let name = |i: usize| format!("{}-{i:05}-of-{n:05}.parquet", STEMS[split]);
+    let absent = (0..*n).map(name).find(|name| !folder.join(name).is_file());
+    match absent {
+        Some(name) => Err(name),
+        None => Ok((0..*n).map(|i| folder.join(name(i))).collect()),
+    }
+}
+
+/// Which of how many `name` is: `train-00001-of-00002.parquet` is (1, 2).
+fn part(name: &str, stem: &str) -> Option<(usize, usize)> {
+    let numbers = name.strip_prefix(stem)?.strip_prefix('-')?;
+    let (at, of) = numbers.strip_suffix(".parquet")?.split_once("-of-")?;
+    Some((at.parse().ok()?, of.parse().ok()?))
+}
+
+/// The sentence about the first file that is missing, and how to get it.
+fn missing(corpus: Corpus, dir: &Path, fullest: Option<&Found>) -> String {
+    let name = corpus.name();
+    let begun = fullest.filter(|found| found.splits() > 0 || found.lacks.is_some());
+    let what = match begun {
+        Some(found) => {
+            let split = found.files.iter().position(Vec::is_empty).unwrap_or(0);
+            let file = found.lacks.clone();
+            let file = file.unwrap_or_else(|| plain_names(corpus, split).swap_remove(0));
+            let folder = found.folder.display();
+            let called = ["training", "validation", "test"][split];
+            format!("{name}: {folder} lacks {file}, the {called} split")
+        }
+        None => {
+            let folders = candidates(corpus, dir);
+            let folders: Vec<String> = folders.iter().map(|f| f.display().to_string()).collect();
+            format!(
+                "{name}: there is no train.txt and no train-00000-of-0000N.parquet in {}",
+                folders.join(" nor in ")
+            )
+        }
+    };
+    match hub_config(corpus) {
+        Some(_) => format!(
+            "{what}; `dsf data fetch wikitext --corpus {name}` gets the corpus, and --data-dir DIR \
+             names the folder of one that lies elsewhere"
+        ),
+        None => {
+            format!("{what}; --data-dir DIR names the folder of train.txt, valid.txt and test.txt")
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,102 @@
+use super::*;
+use tempfile::TempDir;
+
+fn with(files: &[&str]) -> TempDir {
+    let dir = tempfile::tempdir().unwrap();
+    for file in files {
+        let path = dir.path().join(file);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, "").unwrap();
+    }
+    dir
+}
+
+fn names(corpus: Corpus, files: &[&str]) -> [Vec<String>; 3] {
+    let dir = with(files);
+    let found = find(corpus, dir.path()).unwrap();
+    found.map(|paths| {
+        let below = |p: &PathBuf| p.strip_prefix(dir.path()).unwrap().display().to_string();
+        paths.iter().map(below).collect()
+    })
+}
+
+#[test]
+fn every_published_layout_is_found() {
+    let raw = Corpus::Wikitext2Raw;
+    for folder in [
+        "",
+        "wikitext-2-raw-v1/",
+        "wikitext-2-raw/",
+        "wikitext-2-raw/wikitext-2-raw-v1/",
+    ] {
+        for files in [
+            ["train.txt", "valid.txt", "test.txt"],
+            ["train.txt", "validation.txt", "test.txt"],
+            ["wiki.train.raw", "wiki.valid.raw", "wiki.test.raw"],
+        ] {
+            let files = files.map(|name| format!("{folder}{name}"));
+            let found = names(raw, &files.each_ref().map(String::as_str));
+            assert_eq!(found, files.map(|name| vec![name]));
+        }
+    }
+}
+
+#[test]
+fn shards_come_in_order() {
+    let found = names(
+        Corpus::Wikitext103Raw,
+        &[
+            "train-00001-of-00002.parquet",
+            "train-00000-of-00002.parquet",
+            "validation-00000-of-00001.parquet",
+            "test-00000-of-00001.parquet",
+        ],
+    );
+    let train = [
+        "train-00000-of-00002.parquet",
+        "train-00001-of-00002.parquet",
+    ];
+    assert_eq!(found[0], train);
+}
+
+fn refused(corpus: Corpus, files: &[&str]) -> String {
+    find(corpus, with(files).path()).unwrap_err().to_string()
+}
+
+#[test]
+fn what_is_missing_is_named_with_what_gets_it() {
+    let message = refused(Corpus::Wikitext2, &[]);
+    for part in [
+        "no train.txt",
+        "wikitext-2-v1",
+        "`dsf data fetch wikitext --corpus wikitext-2`",
+        "--data-dir DIR",
+    ] {
+        assert!(message.contains(part), "{message}");
+    }
+    let message = refused(Corpus::Wikitext2, &["valid.txt", "test.txt"]);
+    assert!(
+        message.contains("lacks train.txt, the training split"),
+        "{message}"
+    );
+    let message = refused(Corpus::Text, &["train.txt", "test.txt"]);
+    assert!(
+        message.contains("lacks valid.txt, the validation split"),
+        "{message}"
+    );
+    assert!(!message.contains("fetch"), "{message}");
+    let shards = ["train-00000-of-00002.parquet", "valid.txt", "test.txt"];
+    let message = refused(Corpus::Wikitext103, &shards);
+    assert!(
+        message.contains("lacks train-00001-of-00002.parquet"),
+        "{message}"
+    );
+}
+
+#[test]
+fn a_corpus_with_rare_words_is_not_read_as_the_one_without() {
+    let tokens = ["wiki.train.tokens", "wiki.valid.tokens", "wiki.test.tokens"];
+    assert_eq!(names(Corpus::Wikitext2, &tokens)[0], ["wiki.train.tokens"]);
+    assert!(refused(Corpus::Wikitext2Raw, &tokens).contains("no train.txt"));
+    assert_eq!(names(Corpus::Text, &tokens)[0], ["wiki.train.tokens"]);
+}

@@ -1,0 +1,39 @@
+//! A few pages of our own in the form of WikiText, for first steps without a download.
+
+use super::encode::{Encoder, Tally};
+use super::text::{Ids, Text};
+use super::vocabulary::Vocabulary;
+use super::{cut, fits, rows};
+use crate::config::WikitextConfig;
+use crate::error::{Error, Result};
+use std::path::Path;
+
+const PAGES: [&str; 3] = [
+    include_str!("train.txt"),
+    include_str!("valid.txt"),
+    include_str!("test.txt"),
+];
+
+/// Its splits; the tokenizer's file is looked for as for any other corpus.
+pub(super) fn load(config: &WikitextConfig, data_dir: Option<&Path>) -> Result<[Text; 3]> {
+    let encoder = Encoder {
+        vocabulary: Vocabulary::open(&config.tokenizer, data_dir)?,
+        eos: config.eos_between_articles,
+    };
+    let [train, val, test] = [0, 1, 2].map(|split| {
+        let mut tally = Tally::new(Vec::new());
+        for row in rows::of(PAGES[split]) {
+            let row = encoder.row(row).map_err(Error::usage)?;
+            tally.push(&row).expect("memory takes every row");
+        }
+        fits(config, split, tally.largest)?;
+        let counts = tally.counts;
+        let (bytes, digest) = tally.end();
+        let ids = bytes
+            .chunks_exact(2)
+            .map(|b| u16::from_le_bytes([b[0], b[1]]));
+        let ids = Ids::Held(ids.collect());
+        Ok(cut(ids, counts, config, split).with_digest(digest))
+    });
+    Ok([train?, val?, test?])
+}

@@ -1,0 +1,212 @@
+//! Token files: a split as ids, made once and mapped ever after.
+
+mod header;
+mod map;
+
+use super::encode::{Encoder, Tally};
+use super::layout::SPLITS;
+use super::place::Place;
+use super::text::{Ids, Text};
+use super::vocabulary::{Found, Vocabulary};
+use super::{files, rows, Progress, Watch};
+use crate::config::{Tokenizer, WikitextConfig};
+use crate::error::{Error, Result};
+use header::{Header, Source};
+use memmap2::Mmap;
+use rayon::prelude::*;
+use std::fs;
+use std::io::{BufWriter, Seek, SeekFrom, Write};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::SystemTime;
+
+/// The token files of one config.
+pub(super) struct Tokens<'a> {
+    config: &'a WikitextConfig,
+    sources: [Vec<PathBuf>; 3],
+    /// None for bytes.
+    tokenizer: Option<Found>,
+    folder: PathBuf,
+}
+
+impl<'a> Tokens<'a> {
+    /// Where they are or will be: another file of text, or one that was changed, has another folder.
+    pub(super) fn of(config: &'a WikitextConfig, place: &Place) -> Result<Self> {
+        let sources = place.sources(config.corpus)?;
+        let tokenizer = match &config.tokenizer {
+            Tokenizer::Bytes => None,
+            file => Some(Found::find(file, place)?),
+        };
+        let mut stamp = format!("{}", header::VERSION);
+        if let Some(found) = &tokenizer {
+            stamp += &found.sha256;
+        }
+        for path in sources.iter().flatten() {
+            stamp += &stamp_of(path).map_err(Error::io("read", path))?;
+        }
+        let digest = files::sha256(stamp.as_bytes());
+        let folder = place.tokens(config, &digest[..12]);
+        Ok(Self {
+            config,
+            sources,
+            tokenizer,
+            folder,
+        })
+    }
+
+    /// The file of each split.
+    pub(super) fn paths(&self) -> [PathBuf; 3] {
+        SPLITS.map(|split| self.folder.join(format!("{split}.tokens")))
+    }
+
+    /// Makes those that are not there, in one process of all that ask.
+    pub(super) fn make(&self, watch: Watch) -> Result<()> {
+        let there = || self.paths().iter().all(|path| path.is_file());
+        if there() {
+            return Ok(());
+        }
+        let all = rows::bytes(&self.sources.concat())?;
+        let waiting = || {
+            watch(Progress {
+                split: "",
+                done: 0,
+                total: all,
+            })
+        };
+        let _lock = files::lock(&self.folder.with_extension("lock"), waiting)?;
+        if there() {
+            return Ok(()); // made in the meantime
+        }
+        let vocabulary = match &self.tokenizer {
+            None => Vocabulary::bytes(),
+            Some(found) => found.vocabulary()?,
+        };
+        let encoder = Encoder {
+            vocabulary,
+            eos: self.config.eos_between_articles,
+        };
+        for (split, path) in self.paths().iter().enumerate() {
+            if !path.is_file() {
+                self.make_split(split, path, &encoder, watch)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn make_split(&self, split: usize, path: &Path, encoder: &Encoder, watch: Watch) -> Result<()> {
+        let total = rows::bytes(&self.sources[split])?;
+        let mut at = |done| {
+            watch(Progress {
+                split: SPLITS[split],
+                done,
+                total,
+            })
+        };
+        let sources = named(&self.sources[split], || at(0))?;
+        let failed = || Error::io("write", path);
+        let mut file = files::begin(path)?;
+        file.write_all(&[b' '; header::BYTES]).map_err(failed())?;
+        let mut tally = Tally::new(BufWriter::with_capacity(1 << 20, file));
+        rows::read(
+            &self.sources[split],
+            |row| encoder.row(row),
+            |row, done| {
+                tally.push(&row).map_err(failed())?;
+                at(done)
+            },
+        )?;
+        let mut header = Header {
+            format: header::FORMAT.to_owned(),
+            version: header::VERSION,
+            corpus: self.config.corpus,
+            split: SPLITS[split].to_owned(),
+            tokenizer: self.config.tokenizer.clone(),
+            tokenizer_sha256: self.tokenizer.as_ref().map(|found| found.sha256.clone()),
+            eos_between_articles: self.config.eos_between_articles,
+            tokens: tally.tokens,
+            counts: tally.counts,
+            articles: tally.articles,
+            largest: tally.largest,
+            sha256: String::new(),
+            sources,
+        };
+        let (writer, sha256) = tally.end();
+        header.sha256 = sha256;
+        let mut file = writer.into_inner().map_err(|e| failed()(e.into_error()))?;
+        file.seek(SeekFrom::Start(0)).map_err(failed())?;
+        file.write_all(&header.to_bytes()).map_err(failed())?;
+        files::publish(file, path)
+    }
+
+    /// The splits, mapped and checked.
+    pub(super) fn load(&self) -> Result<[Text; 3]> {
+        let paths = self.paths();
+        let open = |split: usize| self.open(split, &paths[split]);
+        Ok([open(0)?, open(1)?, open(2)?])
+    }
+
+    fn open(&self, split: usize, path: &Path) -> Result<Text> {
+        let map = map::map(path)?;
+        let header = self.check(split, &map).map_err(|why| {
+            Error::usage(format!(
+                "{} is not as it was made: {why}; delete it, and it is made again",
+                path.display()
+            ))
+        })?;
+        super::fits(self.config, split, header.largest)?;
+        let ids = Ids::Mapped(Arc::new(map), header::BYTES);
+        Ok(super::cut(ids, header.counts, self.config, split).with_digest(header.sha256))
+    }
+
+    /// What is wrong with the file of a split.
+    fn check(&self, split: usize, map: &Mmap) -> Result<Header, String> {
+        let header = Header::parse(map)?;
+        let ours = header.split == SPLITS[split]
+            && header.corpus == self.config.corpus
+            && header.tokenizer == self.config.tokenizer
+            && header.tokenizer_sha256 == self.tokenizer.as_ref().map(|f| f.sha256.clone())
+            && header.eos_between_articles == self.config.eos_between_articles;
+        if !ours {
+            return Err("it is of another text or tokenizer".to_owned());
+        }
+        let ids: &[u16] = bytemuck::cast_slice(&map[header::BYTES..]);
+        let largest = ids.par_chunks(1 << 20).map(|part| part.iter().max()).max();
+        match largest.flatten().copied().unwrap_or(0) {
+            largest if largest == header.largest => Ok(header),
+            largest => Err(format!(
+                "its largest id is {largest}, not {}",
+                header.largest
+            )),
+        }
+    }
+}
+
+/// What tells a file of text from another one without reading it.
+fn stamp_of(path: &Path) -> std::io::Result<String> {
+    let (whole, about) = (fs::canonicalize(path)?, fs::metadata(path)?);
+    let age = about.modified()?.duration_since(SystemTime::UNIX_EPOCH);
+    let nanoseconds = age.map_or(0, |age| age.as_nanos());
+    Ok(format!(
+        "\0{}\0{}\0{nanoseconds}",
+        whole.display(),
+        about.len()
+    ))
+}
+
+fn named(sources: &[PathBuf], mut go_on: impl FnMut() -> Result<()>) -> Result<Vec<Source>> {
+    let name = |path: &Path| {
+        let name = path.file_name().unwrap_or_default().to_string_lossy();
+        name.chars().take(60).collect()
+    };
+    let sources = sources.iter().map(|path| {
+        Ok(Source {
+            name: name(path),
+            bytes: rows::bytes(std::slice::from_ref(path))?,
+            sha256: files::sha256_of(path, &mut go_on)?,
+        })
+    });
+    Ok(header::brief(sources.collect::<Result<_>>()?))
+}
+
+#[cfg(test)]
+mod tests;

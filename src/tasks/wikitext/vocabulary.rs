@@ -1,0 +1,265 @@
+//! Tokenizers: bytes, GPT-NeoX's file, or another file of the `tokenizers` library.
+
+use super::files;
+use super::place::Place;
+use crate::config::Tokenizer;
+use crate::error::{Error, Result};
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// SHA-256 of `utils/20B_tokenizer.json` of EleutherAI/pythia.
+const GPT_NEOX: &str = "56ac4821e129d2c520fdaba60abd920fa852ada51b45c0dd52bbb6bd8c985ade";
+
+/// SHA-256 over its tokens by id, each with a zero byte behind it: the hub's copy of the file is printed
+/// another way.
+const GPT_NEOX_TOKENS: &str = "@@@";
+
+/// What the merges of GPT-NeoX make of a few strings, beside its tokens.
+const GPT_NEOX_ENCODES: [(&str, &[u32]); 2] = [
+    (
+        " = Valkyria Chronicles III = \n",
+        &[426, 657, 1278, 90, 5182, 28289, 868, 6490, 426, 2490],
+    ),
+    ("naïve café", &[2072, 30180, 36241]),
+];
+
+/// Ids that have a token.
+const GPT_NEOX_SIZE: usize = 50_277;
+
+/// Ids are stored as two bytes.
+const MOST: usize = 1 << 16;
+
+/// Text to ids and back.
+pub struct Vocabulary {
+    kind: Kind,
+    size: usize,
+}
+
+enum Kind {
+    Bytes,
+    File(Box<tokenizers::Tokenizer>),
+}
+
+impl Vocabulary {
+    /// That of `tokenizer`. Its file is looked for where [`adopt`] keeps it, in `data_dir` and beside it,
+    /// where `dsf data fetch` puts it, and in the cache of the hub.
+    ///
+    /// # Errors
+    /// A file that is nowhere, or is another one.
+    pub fn open(tokenizer: &Tokenizer, data_dir: Option<&Path>) -> Result<Self> {
+        match tokenizer {
+            Tokenizer::Bytes => Ok(Self::bytes()),
+            file => Found::find(file, &Place::new(data_dir)?)?.vocabulary(),
+        }
+    }
+
+    /// The 256 bytes.
+    pub(super) fn bytes() -> Self {
+        Self {
+            kind: Kind::Bytes,
+            size: 256,
+        }
+    }
+
+    /// Ids of `text`; nothing is added to them.
+    ///
+    /// # Errors
+    /// A zero byte where bytes are ids, since that one separates articles; what the file's own model
+    /// refuses.
+    pub fn encode(&self, text: &str) -> Result<Vec<u16>> {
+        match &self.kind {
+            Kind::Bytes if text.contains('\0') => Err(Error::usage(
+                "the text holds a zero byte, whose id separates articles: remove it or take another \
+                 --tokenizer",
+            )),
+            Kind::Bytes => Ok(text.bytes().map(u16::from).collect()),
+            Kind::File(file) => {
+                let encoded = file.encode_fast(text, false);
+                let encoded = encoded.map_err(|e| Error::usage(format!("the tokenizer says: {e}")))?;
+                // Every id was found small enough when the file was read.
+                Ok(encoded.get_ids().iter().map(|id| *id as u16).collect())
+            }
+        }
+    }
+
+    /// The text of `ids`; bytes that are no UTF-8 and ids without a token do not stop it.
+    pub fn decode(&self, ids: &[u16]) -> String {
+        match &self.kind {
+            Kind::Bytes => {
+                let bytes = ids.iter().filter_map(|id| u8::try_from(*id).ok());
+                String::from_utf8_lossy(&bytes.collect::<Vec<u8>>()).into_owned()
+            }
+            Kind::File(file) => {
+                let ids: Vec<u32> = ids.iter().map(|id| u32::from(*id)).collect();
+                file.decode(&ids, false).unwrap_or_default()
+            }
+        }
+    }
+
+    /// Ids that may have a token: one more than the largest.
+    pub fn size(&self) -> usize {
+        self.size
+    }
+
+    /// The id between articles.
+    pub fn eos(&self) -> u16 {
+        0
+    }
+
+    /// Of the `tokenizer.json` at `path`, whose bytes are `content`.
+    fn parse(content: &[u8], path: &Path) -> Result<Self> {
+        let refused = |why: String| {
+            Error::usage(format!(
+                "{} is no tokenizer.json that can be used here: {why}",
+                path.display()
+            ))
+        };
+        let file = tokenizers::Tokenizer::from_bytes(content);
+        let mut file = file.map_err(|e| refused(e.to_string()))?;
+        file.with_truncation(None)
+            .map_err(|e| refused(e.to_string()))?;
+        file.with_padding(None);
+        let largest = file.get_vocab(true).into_values().max();
+        match largest.map(|id| id as usize + 1) {
+            None => Err(refused("it has no tokens".to_owned())),
+            Some(size) if size > MOST => Err(refused(format!(
+                "its ids go up to {}, and ids are kept in two bytes, up to {}",
+                size - 1,
+                MOST - 1
+            ))),
+            Some(size) => Ok(Self {
+                kind: Kind::File(Box::new(file)),
+                size,
+            }),
+        }
+    }
+
+    /// Whether it is GPT-NeoX's, however its file is printed.
+    fn is_gpt_neox(&self) -> bool {
+        let Kind::File(file) = &self.kind else {
+            return false;
+        };
+        let mut tokens: Vec<(u32, String)> = file
+            .get_vocab(true)
+            .into_iter()
+            .map(|(t, id)| (id, t))
+            .collect();
+        tokens.sort_unstable();
+        let joined: String = tokens.iter().flat_map(|(_, token)| [token, "\0"]).collect();
+        let encodes = |(text, ids): (&str, &[u32])| {
+            let encoded = file.encode_fast(text, false);
+            encoded.is_ok_and(|encoded| encoded.get_ids() == ids)
+        };
+        files::sha256(joined.as_bytes()) == GPT_NEOX_TOKENS
+            && GPT_NEOX_ENCODES.into_iter().all(encodes)
+    }
+}
+
+/// A tokenizer's file, read.
+pub(super) struct Found {
+    path: PathBuf,
+    content: Vec<u8>,
+    /// SHA-256 in hexadecimal digits.
+    pub(super) sha256: String,
+}
+
+impl Found {
+    fn read(path: &Path) -> Result<Self> {
+        let content = fs::read(path).map_err(Error::io("read", path))?;
+        Ok(Self {
+            path: path.to_owned(),
+            sha256: files::sha256(&content),
+            content,
+        })
+    }
+
+    pub(super) fn vocabulary(&self) -> Result<Vocabulary> {
+        Vocabulary::parse(&self.content, &self.path)
+    }
+
+    /// Whether it is the file of `tokenizer`.
+    fn is(&self, tokenizer: &Tokenizer) -> bool {
+        match tokenizer {
+            Tokenizer::Bytes => false,
+            Tokenizer::GptNeox => {
+                let known = self.sha256 == GPT_NEOX;
+                known || self.vocabulary().is_ok_and(|file| file.is_gpt_neox())
+            }
+            Tokenizer::File(digest) => digest.len() >= 12 && self.sha256.starts_with(digest),
+        }
+    }
+
+    /// The file of `tokenizer`, which is not bytes.
+    pub(super) fn find(tokenizer: &Tokenizer, place: &Place) -> Result<Self> {
+        let mut other = None;
+        for path in place.tokenizer_files(tokenizer) {
+            if !path.is_file() {
+                continue;
+            }
+            let found = Self::read(&path)?;
+            if found.is(tokenizer) {
+                return Ok(found);
+            }
+            other.get_or_insert(found);
+        }
+        let other = other.map_or(String::new(), |other| {
+            let (path, digest) = (other.path.display(), &other.sha256[..12]);
+            format!(" ({path} is another one, with the digest {digest})")
+        });
+        Err(Error::usage(match tokenizer {
+            Tokenizer::File(digest) => format!(
+                "the tokenizer.json with the digest {digest} is not kept here{other}: name the file \
+                 again by --tokenizer FILE"
+            ),
+            _ => format!(
+                "the tokenizer of GPT-NeoX is not here{other}: `dsf data fetch wikitext --tokenizer` \
+                 gets it, --tokenizer FILE names one that lies elsewhere, and --tokenizer bytes needs \
+                 none"
+            ),
+        }))
+    }
+}
+
+/// Reads the `tokenizer.json` at `path` and keeps a copy, so that later processes find it. Gives its name
+/// in a config, and the rows of a table that has one for each id, rounded up to a multiple of 128 as
+/// Pythia's 50,304 are.
+///
+/// # Errors
+/// What is no such file, or has ids above 65,535.
+pub fn adopt(path: &Path) -> Result<(Tokenizer, usize)> {
+    adopt_into(path, &Place::new(None)?)
+}
+
+pub(super) fn adopt_into(path: &Path, place: &Place) -> Result<(Tokenizer, usize)> {
+    let found = Found::read(path)?;
+    let vocabulary = found.vocabulary()?;
+    let tokenizer = if found.is(&Tokenizer::GptNeox) {
+        Tokenizer::GptNeox
+    } else {
+        Tokenizer::File(found.sha256[..12].to_owned())
+    };
+    let kept = place.kept(&tokenizer);
+    let there = fs::read(&kept).is_ok_and(|content| content == found.content);
+    if !there {
+        files::write(&kept, &found.content)?;
+    }
+    Ok((tokenizer, vocabulary.size.next_multiple_of(128)))
+}
+
+/// Refuses a token table with too few rows, where that is known without the file.
+pub(super) fn check_size(tokenizer: &Tokenizer, vocab_size: usize) -> Result<()> {
+    let least = match tokenizer {
+        Tokenizer::Bytes => 256,
+        Tokenizer::GptNeox => GPT_NEOX_SIZE,
+        Tokenizer::File(_) => 1,
+    };
+    if (least..=MOST).contains(&vocab_size) {
+        return Ok(());
+    }
+    Err(Error::usage(format!(
+        "--vocab-size must be {least} to {MOST} with the tokenizer {tokenizer}, not {vocab_size}"
+    )))
+}
+
+#[cfg(test)]
+mod tests;
