@@ -47,7 +47,7 @@ fn agrees_with_its_steps(case: &Case) {
     assert_eq!(state.size(), mixer.state_size(9), "{case}");
     let step = |i| {
         let x = x.narrow(1, i, 1).unwrap().squeeze(1).unwrap();
-        steps.step(&x, &mut state).unwrap()
+        steps.step(&x, i, &mut state).unwrap()
     };
     let stepped = Tensor::stack(&(0..9).map(step).collect::<Vec<_>>(), 1).unwrap();
     assert!(distance(&stepped, &whole) <= 1e-10, "{case}");

@@ -64,7 +64,7 @@ fn stepped(case: &Case, x: &Tensor) -> Option<(Tensor, State)> {
     let mut state = recurrent.init(batch).unwrap();
     let step = |i: usize| {
         let x_t = x.narrow(1, i, 1).unwrap().squeeze(1).unwrap();
-        recurrent.step(&x_t, &mut state).unwrap()
+        recurrent.step(&x_t, i, &mut state).unwrap()
     };
     let ys: Vec<Tensor> = (0..seq_len).map(step).collect();
     Some((Tensor::stack(&ys, 1).unwrap(), state))

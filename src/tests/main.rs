@@ -8,6 +8,7 @@ mod golden;
 mod gradients;
 mod initial;
 mod kernels;
+mod language;
 mod lemma2;
 mod lra_golden;
 mod model;

@@ -73,6 +73,9 @@ fn f32_stays_within_the_golden_tolerances_at_odd_sizes() {
         for (d_model, d_state) in [(12, 6), (3, 3), (51, 33)] {
             case.config.d_model = d_model;
             case.config.d_state = if case.entry.expands { d_state } else { 1 };
+            if case.entry.check_sizes(&case.config).is_err() {
+                continue; // a head of one channel has no pair of them to turn
+            }
             for seq_len in [1, 2, 33] {
                 assert_close(&case, seq_len);
             }

@@ -1,7 +1,10 @@
 //! Small worlds for tests to live in: seeded numbers, small networks, distances.
 
 use candle_core::{DType, Device, Shape, Tensor};
-use dsf::config::{Generator, Layout, ModelConfig, MqarConfig, Protocol, StateMixer};
+use dsf::config::{
+    Generator, InitScheme, LanguageConfig, Layout, ModelConfig, MqarConfig, Protocol, Rotary,
+    StateMixer,
+};
 use dsf::mixers::{Entry, Mixer, MIXERS};
 use dsf::model::protocol::Request;
 use dsf::nn::Params;
@@ -50,6 +53,15 @@ pub fn distance(a: &Tensor, b: &Tensor) -> f64 {
     apart.fold(0.0, |worst, d| if d <= worst { worst } else { d })
 }
 
+/// The options of a mixer at their defaults.
+fn options(entry: &Entry) -> BTreeMap<String, String> {
+    let option = |o: &dsf::mixers::MixerOption| {
+        let value = (o.default)(Protocol::Reference);
+        (o.name.to_owned(), value.to_owned())
+    };
+    entry.options.iter().map(option).collect()
+}
+
 /// A mixer of the registry with a variant and sizes.
 pub struct Case {
     pub entry: &'static Entry,
@@ -57,26 +69,45 @@ pub struct Case {
 }
 
 impl Case {
-    /// Every mixer in every variant, with one head and, where it has heads, with three.
+    /// Every mixer in every variant, with one head and, where it has heads, with three; where positions
+    /// can turn its queries and keys, also turned in either place.
     pub fn all() -> Vec<Self> {
         let heads = |e: &Entry| if e.heads { vec![1, 3] } else { vec![1] };
         let of = |e: &'static Entry| {
             let variants = e.variants.iter();
             variants.flat_map(move |v| heads(e).into_iter().map(move |s| Self::new(e, v, s)))
         };
-        MIXERS.iter().flat_map(of).collect()
+        let turned = |case: Self| match case.entry.rotary {
+            true => vec![case.turned(Rotary::Pre), case.turned(Rotary::Post), case],
+            false => vec![case],
+        };
+        MIXERS.iter().flat_map(of).flat_map(turned).collect()
+    }
+
+    /// Two channels a head turned.
+    pub fn turned(&self, rotary: Rotary) -> Self {
+        let language = LanguageConfig {
+            mlp_width: 10,
+            rotary,
+            rotary_dims: 2,
+            init: InitScheme::Pythia,
+        };
+        let config = ModelConfig {
+            language: Some(language),
+            ..self.config.clone()
+        };
+        Self {
+            entry: self.entry,
+            config,
+        }
     }
 
     /// d = 12, n = 6: numbers that three heads divide.
     pub fn new(entry: &'static Entry, variant: &str, n_heads: usize) -> Self {
-        let option = |o: &dsf::mixers::MixerOption| {
-            let value = (o.default)(Protocol::Reference);
-            (o.name.to_owned(), value.to_owned())
-        };
         let config = ModelConfig {
             mixer: entry.name.to_owned(),
             variant: variant.to_owned(),
-            options: entry.options.iter().map(option).collect(),
+            options: options(entry),
             d_model: 12,
             d_state: if entry.expands { 6 } else { 1 },
             n_heads,
@@ -115,8 +146,53 @@ impl Case {
 impl std::fmt::Display for Case {
     fn fmt(&self, f: &mut std::fmt::Formatter) -> std::fmt::Result {
         let c = &self.config;
-        write!(f, "{} {}, {} heads", c.mixer, c.variant, c.n_heads)
+        write!(f, "{} {}, {} heads", c.mixer, c.variant, c.n_heads)?;
+        match &c.language {
+            Some(language) => write!(f, ", rotary {:?}", language.rotary),
+            None => Ok(()),
+        }
     }
+}
+
+/// Pythia's body around a mixer, at sizes for tests: two layers, two heads of 8 channels where the mixer
+/// has heads.
+pub fn pythia(entry: &Entry, variant: &str, rotary: Rotary) -> ModelConfig {
+    ModelConfig {
+        mixer: entry.name.to_owned(),
+        variant: variant.to_owned(),
+        options: options(entry),
+        d_model: 16,
+        d_state: if entry.expands { 16 } else { 1 },
+        n_heads: if entry.heads { 2 } else { 1 },
+        n_layers: 2,
+        layout: Layout::Parallel,
+        state_mixer: StateMixer::Mlp,
+        positions: false,
+        embed_dropout: 0.0,
+        attn_dropout: 0.0,
+        expand: None,
+        classifier: None,
+        language: Some(LanguageConfig {
+            mlp_width: 32,
+            rotary,
+            rotary_dims: if rotary == Rotary::None { 0 } else { 4 },
+            init: InitScheme::Pythia,
+        }),
+    }
+}
+
+/// Every mixer in every variant inside Pythia's body, in all three settings of positions where queries and
+/// keys can be turned.
+pub fn pythias() -> Vec<ModelConfig> {
+    let mut all = Vec::new();
+    for entry in MIXERS {
+        for variant in entry.variants {
+            let turned = [Rotary::None, Rotary::Pre, Rotary::Post];
+            let settings = &turned[..if entry.rotary { 3 } else { 1 }];
+            all.extend(settings.iter().map(|&r| pythia(entry, variant, r)));
+        }
+    }
+    all
 }
 
 /// A recall task that trains in milliseconds; three steps an epoch, the last one short.

@@ -133,11 +133,14 @@ fn model(asked: &Asked, entry: &Entry, row: &Row) -> Result<ModelConfig> {
     };
     entry.check_variant(variant)?;
     let given = rules::with_usual(entry, variant, &asked.options, &[rules::SMALL_STEPS]);
-    let attention = entry.home.positions && !entry.home.half_batch;
     let d_model = asked.d.unwrap_or(row.d);
     let heads = asked.heads.unwrap_or(row.heads);
     // As wide as one of attention's heads, the state has as many numbers as that of linear attention.
-    let n = if attention { d_model } else { d_model / heads };
+    let n = if entry.rotary {
+        d_model
+    } else {
+        d_model / heads
+    };
     let d_state = if entry.expands {
         asked.n.unwrap_or(n.max(1))
     } else {

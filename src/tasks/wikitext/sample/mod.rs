@@ -20,7 +20,7 @@ pub(super) fn load(config: &WikitextConfig, data_dir: Option<&Path>) -> Result<[
         vocabulary: Vocabulary::open(&config.tokenizer, data_dir)?,
         eos: config.eos_between_articles,
     };
-    let [train, val, test] = [0, 1, 2].map(|split| {
+    let text = |split: usize| -> Result<Text> {
         let mut tally = Tally::new(Vec::new());
         for row in rows::of(PAGES[split]) {
             let row = encoder.row(row).map_err(Error::usage)?;
@@ -29,11 +29,9 @@ pub(super) fn load(config: &WikitextConfig, data_dir: Option<&Path>) -> Result<[
         fits(config, split, tally.largest)?;
         let counts = tally.counts;
         let (bytes, digest) = tally.end();
-        let ids = bytes
-            .chunks_exact(2)
-            .map(|b| u16::from_le_bytes([b[0], b[1]]));
-        let ids = Ids::Held(ids.collect());
-        Ok(cut(ids, counts, config, split).with_digest(digest))
-    });
-    Ok([train?, val?, test?])
+        let ids = bytes.chunks_exact(2);
+        let ids = ids.map(|b| u16::from_le_bytes([b[0], b[1]])).collect();
+        Ok(cut(Ids::Held(ids), counts, config, split).with_digest(digest))
+    };
+    Ok([text(0)?, text(1)?, text(2)?])
 }
