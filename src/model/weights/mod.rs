@@ -120,6 +120,15 @@ impl Checkpoint {
         }
     }
 
+    /// How many numbers the model has.
+    ///
+    /// # Errors
+    /// Those of [`Self::model`].
+    pub fn check(&self) -> Result<usize> {
+        self.model(&Device::Cpu)?;
+        Ok(self.values.values().map(Tensor::elem_count).sum())
+    }
+
     /// The model, without gradients, in the precision that its run had on `device`.
     ///
     /// # Errors
