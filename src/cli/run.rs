@@ -1,6 +1,8 @@
 //! One run from its config to its result on disk: takes the folder, continues from a checkpoint,
 //! trains, records.
 
+mod keeper;
+
 use super::raised;
 use crate::config::{RunConfig, TaskConfig};
 use crate::error::{Error, Result};
@@ -11,13 +13,10 @@ use crate::store::{
 use crate::tasks;
 use crate::train::{Event, Trainer};
 use candle_core::Device;
-use std::cmp::Ordering::Equal;
+use keeper::Keeper;
 use std::path::Path;
 use std::sync::atomic::AtomicBool;
-use std::time::{Duration, Instant};
-
-/// A kill costs at most this much work.
-const CHECKPOINT_EVERY: Duration = Duration::from_secs(30);
+use std::time::Duration;
 
 /// Where and how a run is trained.
 pub(super) struct Host<'a> {
@@ -28,9 +27,9 @@ pub(super) struct Host<'a> {
     pub cuda_graph: bool,
     /// Where data that is not generated lies, if not where downloads do.
     pub data_dir: Option<&'a Path>,
-    /// Between checkpoints.
-    pub checkpoint_every: Option<Duration>,
     pub threads: usize,
+    /// Time between checkpoints, if not the usual one.
+    pub checkpoint_every: Option<Duration>,
     pub stop: &'a AtomicBool,
 }
 
@@ -104,44 +103,53 @@ fn train(
         steps_per_epoch: trainer.steps_per_epoch(),
         done: trainer.progress().epochs.len(),
     })?;
-    let mut saved = Instant::now();
+    let steps = trainer.progress().step;
+    let mut keeper = Keeper::new(dir, config, steps, host.checkpoint_every)?;
+    if let Some(warning) = keeper.warning() {
+        on(Update::Warning(warning))?;
+    }
     let outcome = trainer.run(&mut |trainer, event| {
         match event {
-            Event::Step { .. } => on(Update::Step {
-                epoch: trainer.progress().epochs.len() + 1,
-                step: trainer.step_in_epoch(),
-                loss: trainer.mean_loss(),
-                seconds: trainer.seconds(),
-            })?,
+            Event::Step { loss, lr } => {
+                keeper.step(trainer, loss, lr);
+                on(Update::Step {
+                    epoch: trainer.progress().epochs.len() + 1,
+                    step: trainer.step_in_epoch(),
+                    loss: trainer.mean_loss(),
+                    seconds: trainer.seconds(),
+                })?;
+            }
             Event::Epoch(row) => {
-                keep(dir.write_metrics(&trainer.progress().epochs), on)?;
+                keep(keeper.epoch(trainer), on)?;
                 on(Update::Epoch(row))?;
             }
         }
         let stop = raised(host.stop);
-        if stop || saved.elapsed() >= host.checkpoint_every.unwrap_or(CHECKPOINT_EVERY) {
-            let written = dir.write_checkpoint(&trainer.checkpoint()?);
+        if stop || keeper.is_due() {
+            let written = keeper.checkpoint(trainer);
             if stop {
                 return Err(written.err().unwrap_or(Error::Interrupted));
             }
-            keep(written, on)?;
-            saved = Instant::now();
+            keep([written], on)?;
         }
         Ok(())
     })?;
+    keep(keeper.end(&trainer, outcome), on)?;
     Ok(RunResult {
         majority: data.majority(),
         data_digest: data.digest(),
+        language: trainer.language_scores(outcome)?,
         ..finished(outcome, &trainer, dir, provenance)
     })
 }
 
-/// A full disk in the middle of training costs the checkpoint, not the run.
-fn keep(written: Result<()>, on: &mut dyn FnMut(Update) -> Result<()>) -> Result<()> {
-    match written {
-        Ok(()) => Ok(()),
-        Err(e) => on(Update::Warning(format!("{e}; training goes on"))),
-    }
+/// A full disk in the middle of training costs what was to be written, not the run.
+fn keep<const N: usize>(
+    written: [Result<()>; N],
+    on: &mut dyn FnMut(Update) -> Result<()>,
+) -> Result<()> {
+    let mut failed = written.into_iter().filter_map(Result::err);
+    failed.try_for_each(|e| on(Update::Warning(format!("{e}; training goes on"))))
 }
 
 fn finished(
@@ -157,12 +165,7 @@ fn finished(
         .iter()
         .rev()
         .max_by(|a, b| a.accuracy.total_cmp(&b.accuracy));
-    let validated = epochs
-        .iter()
-        .rev()
-        .filter(|epoch| epoch.val_accuracy.is_some());
-    let selected =
-        validated.max_by(|a, b| a.val_accuracy.partial_cmp(&b.val_accuracy).unwrap_or(Equal));
+    let selected = trainer.selected();
     let finite = |x: f64| Some(x).filter(|x| x.is_finite());
     RunResult {
         status: RunStatus::Done,

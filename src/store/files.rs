@@ -2,7 +2,7 @@
 
 use crate::error::{Error, Result};
 use std::fs::{self, File};
-use std::io::{ErrorKind, Write};
+use std::io::{self, BufWriter, ErrorKind, Write};
 use std::path::Path;
 
 pub(super) const UNFINISHED: &str = ".unfinished-";
@@ -10,28 +10,43 @@ pub(super) const UNFINISHED: &str = ".unfinished-";
 /// Puts `bytes` at `path`: a reader, or a machine that loses power, sees the old file or the new
 /// one, never a part.
 pub fn write_atomic(path: &Path, bytes: &[u8]) -> Result<()> {
+    write_atomic_by(path, |out| out.write_all(bytes))
+}
+
+/// The same for a file too large to have in memory: `write` is given where its bytes go.
+pub fn write_atomic_by(
+    path: &Path,
+    write: impl FnOnce(&mut dyn Write) -> io::Result<()>,
+) -> Result<()> {
     let folder = match path.parent() {
         Some(parent) if !parent.as_os_str().is_empty() => parent,
         _ => Path::new("."),
     };
-    publish(folder, path, bytes).map_err(Error::io("write", path))
+    publish(folder, path, write).map_err(Error::io("write", path))
 }
 
-fn publish(folder: &Path, path: &Path, bytes: &[u8]) -> std::io::Result<()> {
+fn publish(
+    folder: &Path,
+    path: &Path,
+    write: impl FnOnce(&mut dyn Write) -> io::Result<()>,
+) -> io::Result<()> {
     let mut builder = tempfile::Builder::new();
     builder.prefix(UNFINISHED);
     // Results are shared within a group on clusters; tempfile's own default is owner only.
     #[cfg(unix)]
     builder.permissions(std::os::unix::fs::PermissionsExt::from_mode(0o666));
-    let mut file = builder.tempfile_in(folder)?;
-    file.write_all(bytes)?;
+    let file = builder.tempfile_in(folder)?;
+    let mut buffered = BufWriter::new(file.as_file());
+    write(&mut buffered)?;
+    buffered.flush()?;
+    drop(buffered);
     file.as_file().sync_all()?;
     file.persist(path).map_err(|e| e.error)?;
     sync_folder(folder)
 }
 
 /// Makes the rename itself durable, where the file system knows how to.
-pub(super) fn sync_folder(folder: &Path) -> std::io::Result<()> {
+pub(super) fn sync_folder(folder: &Path) -> io::Result<()> {
     if cfg!(not(unix)) {
         return Ok(());
     }
@@ -96,6 +111,21 @@ mod tests {
         let message = write_atomic(&path, b"x").unwrap_err().to_string();
         assert!(message.starts_with("cannot write "), "{message}");
         assert!(message.contains("taken"), "{message}");
+        assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 1);
+    }
+
+    #[test]
+    fn a_file_that_fails_half_way_leaves_the_old_one_and_nothing_beside_it() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("a.txt");
+        write_atomic(&path, b"old").unwrap();
+        let written = write_atomic_by(&path, |out| {
+            out.write_all(&[b'x'; 100_000])?;
+            Err(io::Error::other("the source is gone"))
+        });
+        let message = written.unwrap_err().to_string();
+        assert!(message.contains("a.txt: the source is gone"), "{message}");
+        assert_eq!(fs::read(&path).unwrap(), b"old");
         assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 1);
     }
 

@@ -4,16 +4,21 @@
 //! OUT/runs/<id>/config.json             the run's config, written first
 //!              /env.json                where and by what it is trained
 //!              /metrics.csv             one row an epoch
+//!              /losses.csv              one row a step; in runs on text only, as are the next two
+//!              /best.safetensors        the weights that validation chooses
+//!              /weights.safetensors     the weights at the end
 //!              /checkpoint.safetensors  gone once the run is finished
 //!              /result.json             written last: its presence means done, or failed
 //!              /lock                    held while a process works on the run
 //! OUT/<task>.csv                        every finished run, one row each; safe to delete
 //! ```
 //!
-//! Every file appears by rename, so that a reader or a kill never meets half of one.
+//! Every file but `losses.csv` and the lock appears by rename, so that a reader or a kill never meets half of
+//! one.
 
 mod columns;
 mod files;
+mod losses;
 mod provenance;
 mod result;
 mod row;
@@ -27,10 +32,11 @@ mod unfinished;
 
 pub use columns::{Column, Role, COLUMNS, SCHEMA};
 pub use files::write_atomic;
+pub use losses::Losses;
 pub use provenance::{peak_memory_bytes, utc_now, Provenance};
 pub use result::{LanguageScores, Outcome, RunResult, RunStatus};
 pub use row::Row;
-pub use run_dir::{EpochRow, RunDir};
+pub use run_dir::{EpochRow, RunDir, Weights};
 pub use summary::{read_summary, Scan};
 pub use unfinished::Unfinished;
 

@@ -1,6 +1,7 @@
 //! The folder of one run, while a process works on it.
 
-use super::files::{open_lock, remove_if_present, remove_unfinished};
+use super::files::{open_lock, remove_if_present, remove_unfinished, write_atomic_by};
+use super::losses::Losses;
 use super::summary::to_csv;
 use super::{read_if_present, write_atomic, Provenance, RunResult, RunStatus, Store};
 use super::{CONFIG, RESULT};
@@ -9,10 +10,12 @@ use crate::error::{Error, Result};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use std::fs::{self, File, TryLockError};
+use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
 const ENV: &str = "env.json";
 const METRICS: &str = "metrics.csv";
+const LOSSES: &str = "losses.csv";
 const CHECKPOINT: &str = "checkpoint.safetensors";
 const LOCK: &str = "lock";
 
@@ -50,6 +53,25 @@ pub struct EpochRow {
     /// Accuracy on the validation split.
     #[serde(default)]
     pub val_accuracy: Option<f64>,
+}
+
+/// Weights that a run on text leaves behind.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Weights {
+    /// Those at the end.
+    Last,
+    /// Those of the epoch that validation chooses.
+    Best,
+}
+
+impl Weights {
+    /// The name of their file in the folder of a run.
+    pub fn file(self) -> &'static str {
+        match self {
+            Self::Last => "weights.safetensors",
+            Self::Best => "best.safetensors",
+        }
+    }
 }
 
 impl RunDir {
@@ -127,9 +149,26 @@ impl RunDir {
         })
     }
 
+    /// The losses of a run on text, those of its first `steps` steps kept.
+    pub fn losses(&self, steps: usize) -> Result<Losses> {
+        Losses::open(&self.folder.join(LOSSES), steps)
+    }
+
+    /// Keeps weights beside the results.
+    pub fn write_weights(
+        &self,
+        which: Weights,
+        write: impl FnOnce(&mut dyn Write) -> io::Result<()>,
+    ) -> Result<()> {
+        write_atomic_by(&self.folder.join(which.file()), write)
+    }
+
     /// Writes what [`Self::read_checkpoint`] gives back after an interruption.
-    pub fn write_checkpoint(&self, bytes: &[u8]) -> Result<()> {
-        write_atomic(&self.checkpoint_path(), bytes)
+    pub fn write_checkpoint(
+        &self,
+        write: impl FnOnce(&mut dyn Write) -> io::Result<()>,
+    ) -> Result<()> {
+        write_atomic_by(&self.checkpoint_path(), write)
     }
 
     /// Where the checkpoint stands while the run is unfinished.

@@ -47,7 +47,8 @@ fn an_interrupted_run_is_started_and_keeps_checkpoint_metrics_and_start() {
     let (_dir, store) = store();
     let run = begin(&store, &config());
     run.write_metrics(&[EPOCH]).unwrap();
-    run.write_checkpoint(b"weights").unwrap();
+    run.write_checkpoint(|out| out.write_all(b"weights"))
+        .unwrap();
     drop(run);
 
     assert_eq!(store.status(&config().id()).unwrap(), Status::Started);
@@ -66,7 +67,8 @@ fn a_finished_run_has_no_checkpoint() {
     let (_dir, store) = store();
     let run = begin(&store, &config());
     let path = run.checkpoint_path();
-    run.write_checkpoint(b"weights").unwrap();
+    run.write_checkpoint(|out| out.write_all(b"weights"))
+        .unwrap();
     assert!(path.exists());
     run.finish(&done(0.9)).unwrap();
     assert!(!path.exists());
@@ -153,7 +155,8 @@ const HOLD: &str = "DSF_TEST_HOLD_RUN_IN";
 fn a_killed_worker_frees_its_run() {
     if let Ok(out) = std::env::var(HOLD) {
         let run = begin(&Store::open(Path::new(&out)).unwrap(), &config());
-        run.write_checkpoint(b"weights").unwrap();
+        run.write_checkpoint(|out| out.write_all(b"weights"))
+            .unwrap();
         std::thread::sleep(std::time::Duration::from_secs(60));
         return;
     }

@@ -1,36 +1,63 @@
 //! A run on disk: weights, moments and progress in one safetensors file, from which training goes
-//! on bit for bit. Random numbers need no saving: they are functions of seed and step.
+//! on bit for bit. Random numbers need no saving: they are functions of seed and step. Weights alone make
+//! another file, which says of itself what model they are of.
 
+use super::archive::Archive;
 use super::{adamw, Progress, Trainer};
 use crate::error::{Error, Result};
-use candle_core::{safetensors as io, Shape};
-use safetensors::tensor::{Dtype, TensorView};
+use candle_core::safetensors::Load;
+use candle_core::{Shape, Tensor};
 use safetensors::SafeTensors;
-use std::collections::HashMap;
+use std::io::{self, Write};
 
 const PROGRESS: &str = "progress";
 const RUN: &str = "run";
+const CONFIG: &str = "config";
+const EPOCH: &str = "epoch";
+const STEP: &str = "step";
 
 impl Trainer<'_> {
     /// Everything that [`Self::restore`] needs.
     pub fn checkpoint(&self) -> Result<Vec<u8>> {
-        let mut tensors = Vec::new();
-        for slot in self.optimizer.slots() {
-            tensors.push((slot.name.clone(), adamw::bytes(&slot.var)?));
-            let saved = (slot.moments_bytes()?, slot.moments_shape());
-            tensors.push((moments(&slot.name), saved));
-        }
-        let views = tensors.iter().map(|(name, (bytes, shape))| {
-            let view = TensorView::new(Dtype::F32, shape.dims().to_vec(), bytes);
-            Ok((name, view.map_err(candle_core::Error::wrap)?))
-        });
+        in_memory(|out| self.write_checkpoint(out))
+    }
+
+    /// The same as a file, without a copy of it in memory.
+    pub fn write_checkpoint(&self, out: &mut dyn Write) -> io::Result<()> {
         let progress = serde_json::to_string(&self.progress).expect("progress is plain data");
-        let metadata = HashMap::from([
-            (PROGRESS.to_owned(), progress),
-            (RUN.to_owned(), self.config.id()),
+        let mut archive = Archive::new([(PROGRESS, progress), (RUN, self.config.id())]);
+        for slot in self.optimizer.slots() {
+            self.add(&mut archive, &slot.name, &slot.var);
+            let moments = moments(&slot.name);
+            let shape = slot.moments_shape();
+            archive.add(moments, shape.dims(), || slot.moments_bytes());
+        }
+        archive.write(out)
+    }
+
+    /// The weights as they are as a safetensors file, whose metadata hold the run's config as canonical
+    /// JSON, its id, and the epochs and steps that are over.
+    pub fn write_weights(&self, out: &mut dyn Write) -> io::Result<()> {
+        let mut archive = Archive::new([
+            (CONFIG, self.config.canonical()),
+            (RUN, self.config.id()),
+            (EPOCH, self.progress.epochs.len().to_string()),
+            (STEP, self.progress.step.to_string()),
         ]);
-        let bytes = safetensors::serialize(views.collect::<Result<Vec<_>>>()?, Some(metadata));
-        Ok(bytes.map_err(candle_core::Error::wrap)?)
+        for slot in self.optimizer.slots() {
+            self.add(&mut archive, &slot.name, &slot.var);
+        }
+        archive.write(out)
+    }
+
+    /// What [`Self::write_weights`] writes.
+    pub fn weights_bytes(&self) -> Result<Vec<u8>> {
+        in_memory(|out| self.write_weights(out))
+    }
+
+    fn add<'a>(&self, archive: &mut Archive<'a>, name: &str, tensor: &'a Tensor) {
+        let bytes = || Ok(adamw::bytes(tensor)?.0);
+        archive.add(name.to_owned(), tensor.dims(), bytes);
     }
 
     /// Goes back to the state of a checkpoint. `place` names it in errors.
@@ -50,14 +77,17 @@ impl Trainer<'_> {
             .and_then(|p| serde_json::from_str(p).ok())
             .filter(|progress| self.can_reach(progress))
             .ok_or_else(|| broken("the progress is missing or impossible".to_owned()))?;
-        let tensors = io::load_buffer(bytes, &self.device).map_err(|e| broken(e.to_string()))?;
+        let tensors = SafeTensors::deserialize(bytes).map_err(|e| broken(e.to_string()))?;
         for slot in self.optimizer.slots() {
             let find = |name: &str, shape: &Shape| {
-                let found = tensors.get(name).filter(|t| t.shape() == shape);
-                found.ok_or_else(|| broken(format!("tensor {name} is missing or misshapen")))
+                let found = tensors.tensor(name).ok();
+                let found = found.and_then(|view| view.load(&self.device).ok());
+                found
+                    .filter(|tensor| tensor.shape() == shape)
+                    .ok_or_else(|| broken(format!("tensor {name} is missing or misshapen")))
             };
-            slot.var.set(find(&slot.name, slot.var.shape())?)?;
-            slot.set_moments(find(&moments(&slot.name), &slot.moments_shape())?)?;
+            slot.var.set(&find(&slot.name, slot.var.shape())?)?;
+            slot.set_moments(&find(&moments(&slot.name), &slot.moments_shape())?)?;
         }
         self.optimizer.resume(progress.step);
         self.progress = progress;
@@ -69,6 +99,12 @@ impl Trainer<'_> {
         let over = progress.epochs.len() * self.steps_per_epoch();
         (over..=over + self.steps_per_epoch()).contains(&progress.step)
     }
+}
+
+fn in_memory(write: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    write(&mut bytes).map_err(candle_core::Error::wrap)?;
+    Ok(bytes)
 }
 
 fn moments(name: &str) -> String {

@@ -5,15 +5,14 @@
 //! (pooling over padding too), every part is padded to the longest example of the whole step. Either
 //! way the loss is the one that the whole step would have in one batch.
 
-use super::subject::{groups, Span, Subject, Tally, Tested};
+use super::order::Order;
+use super::subject::{groups, shares, Span, Subject, Tally, Tested};
 use crate::config::{LraConfig, RunConfig};
 use crate::model::Classifier;
 use crate::nn::{Cx, Params};
 use crate::ops::Classified;
-use crate::rng::Stream;
 use crate::tasks::lra::{Examples, Splits};
 use candle_core::{Device, Result, Tensor};
-use std::cell::RefCell;
 
 pub(super) struct Documents<'a> {
     config: &'a RunConfig,
@@ -22,8 +21,7 @@ pub(super) struct Documents<'a> {
     model: Classifier,
     /// The same weights without gradient tracking.
     tested: Classifier,
-    /// The order of one epoch.
-    order: RefCell<Option<(usize, Vec<usize>)>>,
+    order: Order,
     /// Whether padding changes nothing.
     masked: bool,
     pad_to_longest: bool,
@@ -50,22 +48,10 @@ impl<'a> Documents<'a> {
             device: device.clone(),
             model: Classifier::new(&config.model, task, params)?,
             tested: Classifier::new(&config.model, task, &params.detached())?,
-            order: RefCell::default(),
+            order: Order::new(config.seed, "lra/order", splits.train.len()),
             masked: classifier.is_some_and(|classifier| classifier.mask),
             pad_to_longest: classifier.is_some_and(|classifier| classifier.pad_to_longest),
         })
-    }
-
-    /// The training examples of a step.
-    fn drawn(&self, span: &Span) -> Vec<usize> {
-        let mut order = self.order.borrow_mut();
-        let known = order.take().filter(|(epoch, _)| *epoch == span.epoch);
-        let (_, all) = order.insert(known.unwrap_or_else(|| {
-            let mut drawn: Vec<usize> = (0..self.splits.train.len()).collect();
-            Stream::new(self.config.seed, "lra/order", span.epoch as u64).shuffle(&mut drawn);
-            (span.epoch, drawn)
-        }));
-        all[span.range.clone()].to_vec()
     }
 
     /// `examples` of `split` in parts.
@@ -153,14 +139,12 @@ impl Subject for Documents<'_> {
 
     fn shares(&self, span: &Span) -> Vec<f64> {
         let count = span.range.len();
-        let most = self.config.train.micro_batch.unwrap_or(count);
-        let parts = groups(count, most);
-        parts.map(|part| part.len() as f64 / count as f64).collect()
+        shares(count, self.config.train.micro_batch.unwrap_or(count))
     }
 
     fn loss(&self, span: &Span, part: usize, cx: &Cx) -> Result<Tensor> {
         let train = &self.splits.train;
-        let parts = self.parts(train, self.drawn(span));
+        let parts = self.parts(train, self.order.drawn(span));
         Ok(self.classify(&self.model, train, &parts[part], cx)?.loss)
     }
 

@@ -2,32 +2,40 @@
 //! when the task is learnt, when the epochs are used up, or when the loss is no longer a number.
 
 mod adamw;
+mod archive;
 mod checkpoint;
 mod documents;
 mod labelled;
+mod order;
+mod perplexity;
+mod progress;
 mod recall;
 mod recorded;
 mod schedule;
+mod shifted;
 mod steps;
 mod subject;
+mod windows;
 
 pub use adamw::AdamW;
 pub use labelled::Labelled;
+pub use perplexity::{score, unigram_ppl, Scored, Scoring};
+pub use progress::Progress;
 pub use schedule::learning_rate;
 
 use crate::config::{Precision, RunConfig, TaskConfig};
 use crate::error::{Error, Result};
 use crate::gpu;
 use crate::nn::Params;
-use crate::store::{EpochRow, Outcome};
+use crate::store::{EpochRow, LanguageScores, Outcome};
 use crate::tasks::Data;
 use candle_core::{DType, Device, Var};
 use documents::Documents;
 use recall::Recall;
 use recorded::Steps;
-use serde::{Deserialize, Serialize};
 use std::time::Instant;
 use subject::Subject;
+use windows::Windows;
 
 /// Word of what happens, for the screen and the store.
 pub enum Event<'a> {
@@ -35,22 +43,11 @@ pub enum Event<'a> {
     Step {
         /// Mean loss of its batch.
         loss: f64,
+        /// Its learning rate.
+        lr: f64,
     },
     /// An epoch was trained and tested.
     Epoch(&'a EpochRow),
-}
-
-/// How far training has come: everything beside the weights that a resumed run must know.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct Progress {
-    /// Optimiser steps made.
-    pub step: usize,
-    /// Sum of the losses of this epoch's steps so far.
-    loss_sum: f64,
-    /// Seconds spent on this epoch so far.
-    epoch_seconds: f64,
-    /// The epochs that are over.
-    pub epochs: Vec<EpochRow>,
 }
 
 /// One run in training.
@@ -81,6 +78,9 @@ impl<'a> Trainer<'a> {
             (TaskConfig::Lra(task), Data::Documents(splits)) => {
                 Box::new(Documents::new((config, task), splits, &params, device)?)
             }
+            (TaskConfig::Wikitext(task), Data::Text(splits)) => {
+                Box::new(Windows::new((config, task), splits, &params, device)?)
+            }
             _ => return Err(Error::usage("the data are those of another task")),
         };
         Ok(Self {
@@ -106,7 +106,8 @@ impl<'a> Trainer<'a> {
                 if !loss.is_finite() {
                     return Ok(Outcome::Diverged);
                 }
-                on(self, Event::Step { loss })?;
+                let lr = self.rate_of(self.progress.step - 1);
+                on(self, Event::Step { loss, lr })?;
             }
             let row = self.finish_epoch()?;
             if !row.test_loss.is_finite() {
@@ -149,9 +150,10 @@ impl<'a> Trainer<'a> {
         over + self.progress.epoch_seconds
     }
 
-    /// Mean loss of the current epoch so far.
+    /// Mean loss of the current epoch's examples so far.
     pub fn mean_loss(&self) -> f64 {
-        self.progress.loss_sum / self.step_in_epoch().max(1) as f64
+        let seen = self.step_in_epoch() * self.config.train.batch_size;
+        self.progress.summed_loss / seen.clamp(1, self.subject.examples()) as f64
     }
 
     /// Trained numbers.
@@ -169,24 +171,40 @@ impl<'a> Trainer<'a> {
         self.subject.state_size()
     }
 
+    /// The epoch that validation chooses, where there is a validation split.
+    pub fn selected(&self) -> Option<&EpochRow> {
+        progress::selected(&self.config.task, &self.progress.epochs)
+    }
+
+    /// The perplexities of a run on text that ended by `outcome`; `None` in other tasks. It takes about
+    /// as long as a test of the weights.
+    pub fn language_scores(&self, outcome: Outcome) -> Result<Option<LanguageScores>> {
+        let diverged = outcome == Outcome::Diverged;
+        Ok(self.subject.conclude(&self.progress.epochs, diverged)?)
+    }
+
+    /// The learning rate of step `step`, from 0.
+    fn rate_of(&self, step: usize) -> f64 {
+        learning_rate(&self.config.train, step, self.steps_per_epoch())
+    }
+
     fn finish_epoch(&mut self) -> Result<EpochRow> {
         let start = Instant::now();
-        let steps = self.steps_per_epoch();
         let tested = self.subject.evaluate()?;
         let trained = self.progress.epoch_seconds;
         let row = EpochRow {
             epoch: self.progress.epochs.len() + 1,
-            train_loss: self.progress.loss_sum / steps as f64,
+            train_loss: self.progress.summed_loss / self.subject.examples() as f64,
             test_loss: tested.test.loss,
             accuracy: tested.test.accuracy,
-            lr: learning_rate(&self.config.train, self.progress.step - 1, steps),
+            lr: self.rate_of(self.progress.step - 1),
             seconds: trained + start.elapsed().as_secs_f64(),
             tokens_per_s: self.subject.tokens() as f64 / trained,
             val_loss: tested.val.map(|val| val.loss),
             val_accuracy: tested.val.map(|val| val.accuracy),
         };
         self.progress.epochs.push(row);
-        self.progress.loss_sum = 0.0;
+        self.progress.summed_loss = 0.0;
         self.progress.epoch_seconds = 0.0;
         Ok(row)
     }

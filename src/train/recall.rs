@@ -1,6 +1,6 @@
 //! Sequences of one length with labels at some of their positions, in the same order every epoch.
 
-use super::subject::{groups, Span, Subject, Tally, Tested};
+use super::subject::{groups, shares, Span, Subject, Tally, Tested};
 use super::Labelled;
 use crate::config::RunConfig;
 use crate::model::{Io, Model};
@@ -74,9 +74,8 @@ impl Subject for Recall<'_> {
     }
 
     fn shares(&self, span: &Span) -> Vec<f64> {
-        let all = span.range.len() as f64;
-        let parts = self.parts(span).into_iter();
-        parts.map(|part| part.len() as f64 / all).collect()
+        let count = span.range.len();
+        shares(count, self.config.train.micro_batch.unwrap_or(count))
     }
 
     fn loss(&self, span: &Span, part: usize, cx: &Cx) -> Result<Tensor> {

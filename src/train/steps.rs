@@ -2,7 +2,7 @@
 
 use super::recorded::{Recorded, Steps};
 use super::subject::Span;
-use super::{learning_rate, Trainer};
+use super::Trainer;
 use crate::error::Result;
 use crate::gpu::{self, Gpu};
 use crate::nn::Cx;
@@ -33,7 +33,7 @@ impl Trainer<'_> {
         };
         if value.is_finite() {
             self.progress.step += 1;
-            self.progress.loss_sum += value;
+            self.progress.summed_loss += value * span.range.len() as f64;
         }
         self.progress.epoch_seconds += start.elapsed().as_secs_f64();
         Ok(value)
@@ -53,8 +53,7 @@ impl Trainer<'_> {
     }
 
     fn rate(&self) -> f64 {
-        let (config, step) = (&self.config.train, self.progress.step);
-        learning_rate(config, step, self.steps_per_epoch())
+        self.rate_of(self.progress.step)
     }
 
     fn cx(&self) -> Cx {

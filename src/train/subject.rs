@@ -3,6 +3,7 @@
 use super::recall::Recall;
 use crate::nn::Cx;
 use crate::ops::Classified;
+use crate::store::{EpochRow, LanguageScores};
 use candle_core::{Result, Tensor};
 use std::ops::Range;
 
@@ -35,6 +36,12 @@ pub(super) trait Subject {
 
     /// Tests the weights as they are.
     fn evaluate(&self) -> Result<Tested>;
+
+    /// What a run over text ends with, after `epochs` and under the weights as they are; those are not
+    /// scored if the run `diverged`.
+    fn conclude(&self, _epochs: &[EpochRow], _diverged: bool) -> Result<Option<LanguageScores>> {
+        Ok(None)
+    }
 
     /// Itself, if all whole steps have one shape and one part.
     fn one_shape(&self) -> Option<&Recall<'_>> {
@@ -81,6 +88,12 @@ impl Tally {
             accuracy: self.right / self.labels,
         }
     }
+}
+
+/// The shares that `count` examples in groups of at most `most` have in their mean.
+pub(super) fn shares(count: usize, most: usize) -> Vec<f64> {
+    let parts = groups(count, most);
+    parts.map(|part| part.len() as f64 / count as f64).collect()
 }
 
 /// `count` examples in groups of at most `most`, as even as that allows.

@@ -12,7 +12,7 @@ use std::collections::BTreeMap;
 const STEPS: usize = 3;
 
 /// A recall task of three steps, with dropout everywhere.
-fn config(mixer: &str, n_heads: usize, precision: Precision) -> RunConfig {
+pub(super) fn config(mixer: &str, n_heads: usize, precision: Precision) -> RunConfig {
     let request = Request {
         protocol: Protocol::Reference,
         mixer: mixer.to_owned(),

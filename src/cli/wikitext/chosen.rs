@@ -54,8 +54,8 @@ pub(super) fn open(path: &Path, global: &Global) -> Result<Checkpoint> {
         return Checkpoint::open(path);
     }
     let run = path.to_str().filter(|name| is_id(name));
-    let folder = run.map(|id| Ok(Store::existing(&global.out)?.run_folder(id)));
-    match folder.transpose()? {
+    let folder = |id: &str| -> Result<PathBuf> { Ok(Store::existing(&global.out)?.run_folder(id)) };
+    match run.map(folder).transpose()? {
         Some(folder) if folder.is_dir() => Checkpoint::open(&folder),
         Some(_) => Err(Error::usage(format!(
             "there is no run {} in {}; --out names another results folder",

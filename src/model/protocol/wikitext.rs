@@ -149,9 +149,11 @@ fn model(asked: &Asked, entry: &Entry, row: &Row) -> Result<ModelConfig> {
     let usual_heads = if entry.heads { heads } else { 1 };
     let n_heads = asked.heads.unwrap_or(usual_heads);
     let dropout = asked.dropout.unwrap_or(0.0);
-    let rotary = asked
-        .rotary
-        .unwrap_or(if attention { Rotary::Pre } else { Rotary::None });
+    let rotary = asked.rotary.unwrap_or(if entry.rotary {
+        Rotary::Pre
+    } else {
+        Rotary::None
+    });
     Ok(ModelConfig {
         mixer: entry.name.to_owned(),
         variant: variant.to_owned(),

@@ -5,6 +5,7 @@ use crate::config::{Loss, LraDataset, Pool, Protocol, TaskConfig};
 use crate::gpu::emulated::{emulated, launches};
 use crate::model::protocol::{Asked, Preset, Task};
 use crate::ops;
+use crate::rng::Stream;
 use crate::tasks::Data;
 use crate::train::Trainer;
 use candle_core::DType;
@@ -161,7 +162,7 @@ fn every_epoch_shows_every_example_once_in_an_order_of_its_own() {
     let subject = documents(&run, &splits, &params);
     let epoch = |epoch: usize| -> Vec<usize> {
         let steps = [0..6, 6..12, 12..18, 18..20];
-        let drawn = steps.map(|range| subject.drawn(&span(epoch, range)));
+        let drawn = steps.map(|range| subject.order.drawn(&span(epoch, range)));
         drawn.concat()
     };
     let (first, second) = (epoch(0), epoch(1));

@@ -12,6 +12,7 @@ use crate::config::{
 };
 use crate::error::{Error, Result};
 use crate::store::write_atomic;
+use crate::tasks::wikitext;
 use candle_core::{DType, Tensor};
 use config::Shape;
 use serde::Deserialize;
@@ -131,8 +132,12 @@ fn remembered(file: &Mapped, shape: &Shape) -> Option<(RunConfig, Origin)> {
 }
 
 /// The tokenizer that lies beside the weights; that of every Pythia where none does.
-fn tokenizer(_folder: &Path) -> Result<Tokenizer> {
-    Ok(Tokenizer::GptNeox)
+fn tokenizer(folder: &Path) -> Result<Tokenizer> {
+    let path = folder.join(TOKENIZER);
+    if !path.is_file() {
+        return Ok(Tokenizer::GptNeox);
+    }
+    Ok(wikitext::adopt(&path)?.0)
 }
 
 /// A run that did not happen here: its training has no steps.
