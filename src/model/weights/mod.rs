@@ -11,10 +11,10 @@ use super::{Io, Model};
 use crate::config::{Precision, RunConfig, TaskConfig, WikitextConfig};
 use crate::error::{Error, Result};
 use crate::nn::Params;
-use crate::store::write_atomic;
+use crate::store::{write_atomic_by, Archive};
 use candle_core::{DType, Device, Tensor};
 use mapped::Mapped;
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::path::{Path, PathBuf};
 
 /// A run's weights at the epoch that validation likes best.
@@ -153,22 +153,23 @@ impl Checkpoint {
 
     /// Writes the weights to a file of ours, in f32.
     pub fn save(&self, path: &Path) -> Result<()> {
-        let values: candle_core::Result<Vec<_>> = self
-            .values
-            .iter()
-            .map(|(name, value)| Ok((name.clone(), value.to_dtype(DType::F32)?)))
-            .collect();
-        write_atomic(path, &serialized(values?, self.metadata())?)
+        let mut archive = Archive::new(self.metadata());
+        let names: BTreeSet<&String> = self.values.keys().collect();
+        for name in names {
+            let value = &self.values[name];
+            archive.add(name.clone(), value.dims(), || bytes(value));
+        }
+        write_atomic_by(path, |out| archive.write(out))
     }
 
-    fn metadata(&self) -> HashMap<String, String> {
+    fn metadata(&self) -> [(&'static str, String); 4] {
         let Origin { run, epoch, step } = &self.origin;
-        HashMap::from([
-            (CONFIG.to_owned(), self.config.canonical()),
-            (RUN.to_owned(), run.clone().unwrap_or_default()),
-            (EPOCH.to_owned(), epoch.to_string()),
-            (STEP.to_owned(), step.to_string()),
-        ])
+        [
+            (CONFIG, self.config.canonical()),
+            (RUN, run.clone().unwrap_or_default()),
+            (EPOCH, epoch.to_string()),
+            (STEP, step.to_string()),
+        ]
     }
 }
 
@@ -184,12 +185,14 @@ fn foreign(file: &Mapped) -> &'static str {
     "neither weights of `dsf wikitext` nor of a GPT-NeoX model"
 }
 
-fn serialized(
-    tensors: Vec<(String, Tensor)>,
-    metadata: HashMap<String, String>,
-) -> Result<Vec<u8>> {
-    let bytes = safetensors::serialize(tensors, Some(metadata));
-    Ok(bytes.map_err(candle_core::Error::wrap)?)
+/// The f32 of a tensor, little-endian.
+fn bytes(tensor: &Tensor) -> candle_core::Result<Vec<u8>> {
+    let values = tensor.to_dtype(DType::F32)?.flatten_all()?;
+    Ok(values
+        .to_vec1::<f32>()?
+        .into_iter()
+        .flat_map(f32::to_le_bytes)
+        .collect())
 }
 
 #[cfg(test)]

@@ -131,7 +131,7 @@ fn a_file_that_is_none_of_ours_is_named_with_what_it_is() {
         let pairs = pairs
             .map(|(k, v)| ((*k).to_owned(), (*v).to_owned()))
             .collect();
-        fs::write(&path, serialized(tensors.collect(), pairs).unwrap()).unwrap();
+        fs::write(&path, safetensors::serialize(tensors, Some(pairs)).unwrap()).unwrap();
         refusal(&path)
     };
     let one = Tensor::ones(2, DType::F32, &Device::Cpu).unwrap();

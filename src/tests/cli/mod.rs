@@ -10,6 +10,7 @@ mod recovery;
 mod report;
 mod runs;
 mod sweeps;
+mod wikitext_tools;
 
 use assert_cmd::Command;
 use std::fs;

@@ -5,15 +5,15 @@ mod config;
 mod names;
 
 use super::mapped::Mapped;
-use super::{Checkpoint, Origin};
+use super::{bytes, Checkpoint, Origin};
 use crate::config::{
     Corpus, ModelConfig, Precision, Protocol, RunConfig, Schedule, TaskConfig, Tokenizer,
     TrainConfig, WikitextConfig, FORMAT,
 };
 use crate::error::{Error, Result};
-use crate::store::write_atomic;
+use crate::store::{write_atomic, write_atomic_by, Archive};
 use crate::tasks::wikitext;
-use candle_core::{DType, Tensor};
+use candle_core::Tensor;
 use config::Shape;
 use serde::Deserialize;
 use std::collections::{BTreeSet, HashMap};
@@ -192,21 +192,21 @@ impl Checkpoint {
     pub fn export(&self, folder: &Path, tokenizer: Option<&Path>) -> Result<()> {
         let config = described(&self.config)
             .map_err(|e| Error::usage(format!("{} {e}", self.place.display())))?;
-        let mut theirs = Vec::new();
-        let model = &self.config.model;
+        let (model, mut theirs) = (&self.config.model, Archive::new(self.header()));
         for (ours, name) in names::alone(model.n_layers) {
-            theirs.push((name, self.f32(&ours)?));
+            let value = self.value(&ours)?;
+            theirs.add(name, value.dims(), || bytes(value));
         }
         for (ours, name) in names::fused(model.n_layers) {
-            let [q, k, v] = [&ours[0], &ours[1], &ours[2]].map(|name| self.f32(name));
-            theirs.push((name, names::fuse([&q?, &k?, &v?], model.n_heads)?));
+            let [q, k, v] = [&ours[0], &ours[1], &ours[2]].map(|name| self.value(name));
+            let parts = [q?, k?, v?];
+            let mut shape = parts[0].dims().to_vec();
+            shape[0] *= parts.len();
+            let fused = move || bytes(&names::fuse(parts, model.n_heads)?);
+            theirs.add(name, &shape, fused);
         }
-        let mut metadata = self.metadata();
-        // Without it `transformers` refuses the file.
-        metadata.insert("format".to_owned(), "pt".to_owned());
         fs::create_dir_all(folder).map_err(Error::io("create", folder))?;
-        let bytes = super::serialized(theirs, metadata)?;
-        write_atomic(&folder.join(WHOLE), &bytes)?;
+        write_atomic_by(&folder.join(WHOLE), |out| theirs.write(out))?;
         if let Some(file) = tokenizer {
             let bytes = fs::read(file).map_err(Error::io("read", file))?;
             write_atomic(&folder.join(TOKENIZER), &bytes)?;
@@ -214,15 +214,20 @@ impl Checkpoint {
         write_atomic(&folder.join(CONFIG), config.as_bytes())
     }
 
-    fn f32(&self, name: &str) -> Result<Tensor> {
-        let found = self.values.get(name);
+    /// As in a file of ours, and what `transformers` wants to see.
+    fn header(&self) -> impl Iterator<Item = (&'static str, String)> {
+        let format = [("format", "pt".to_owned())];
+        self.metadata().into_iter().chain(format)
+    }
+
+    fn value(&self, name: &str) -> Result<&Tensor> {
         let missing = || {
             Error::usage(format!(
                 "{}: tensor {name} is missing",
                 self.place.display()
             ))
         };
-        Ok(found.ok_or_else(missing)?.to_dtype(DType::F32)?)
+        self.values.get(name).ok_or_else(missing)
     }
 }
 
