@@ -5,12 +5,14 @@ mod check;
 mod data;
 mod device;
 mod mixers;
+mod perplexity;
 mod print;
 mod report;
 mod run;
 mod screen;
 mod single;
 mod sweep;
+mod tokens;
 mod wikitext;
 mod worker;
 
@@ -60,7 +62,7 @@ enum Command {
     Mqar(single::Arguments),
     /// Train and test one classifier of the Long Range Arena.
     Lra(single::Arguments),
-    /// Train and test one language model on WikiText, with Pythia's body; see its own subcommands.
+    /// Train and test one language model on WikiText, in Pythia's body; use and convert trained ones.
     Wikitext(wikitext::Arguments),
     /// Train a grid of models; finished runs are never trained again.
     Sweep(sweep::Arguments),

@@ -1,9 +1,10 @@
 //! What a person sees while a run trains: one live line in a terminal, plain lines elsewhere.
 
 use super::run::Update;
-use super::{print, Global};
-use crate::config::RunConfig;
+use super::{perplexity, print, Global};
+use crate::config::{RunConfig, TaskConfig};
 use crate::error::Result;
+use crate::store::EpochRow;
 use crate::sweep::estimate::duration;
 use indicatif::{ProgressBar, ProgressStyle};
 use std::io::{self, IsTerminal};
@@ -18,6 +19,8 @@ pub(super) struct Screen {
     epochs: usize,
     steps: usize,
     accuracy: Option<f64>,
+    /// Whether it is a run on text.
+    text: bool,
     tokens_per_step: f64,
     /// Steps and seconds at the start of this process's part of the run.
     origin: Option<(usize, f64)>,
@@ -44,6 +47,7 @@ impl Screen {
             epochs: config.train.epochs,
             steps: 0,
             accuracy: None,
+            text: matches!(config.task, TaskConfig::Wikitext(_)),
             tokens_per_step: tokens_per_step as f64,
             origin: None,
             last_plain: Instant::now(),
@@ -75,14 +79,13 @@ impl Screen {
             Update::Epoch(row) => {
                 self.accuracy = Some(row.accuracy);
                 self.say(&format!(
-                    "epoch {:>3}/{}  loss {:.4}  test accuracy {:>5.1} %{}  {:.0} tokens/s  {}",
+                    "epoch {:>3}/{}  {}  {:.0} tokens/s  {}",
                     row.epoch,
                     self.epochs,
-                    row.train_loss,
-                    100.0 * row.accuracy,
-                    row.val_accuracy.map_or(String::new(), |accuracy| {
-                        format!("  validation {:>5.1} %", 100.0 * accuracy)
-                    }),
+                    match self.text {
+                        true => perplexity::epoch(row),
+                        false => answers(row),
+                    },
                     row.tokens_per_s,
                     duration(row.seconds)
                 ));
@@ -114,9 +117,10 @@ impl Screen {
         let (first, start) = *self.origin.get_or_insert((done, seconds));
         let pace = (seconds - start) / (done - first).max(1) as f64;
         let left = pace * (self.steps * self.epochs - done) as f64;
-        let accuracy = match self.accuracy {
-            Some(a) => format!("{:.1} %", 100.0 * a),
-            None => "-".to_owned(),
+        let so_far = match (self.text, self.accuracy) {
+            (true, _) => format!("ppl {:.2}", loss.exp()),
+            (false, Some(a)) => format!("test accuracy {:.1} %", 100.0 * a),
+            (false, None) => "test accuracy -".to_owned(),
         };
         let rate = if pace > 0.0 {
             self.tokens_per_step / pace
@@ -124,7 +128,7 @@ impl Screen {
             0.0
         };
         let line = format!(
-            "epoch {epoch}/{}  loss {loss:.4}  test accuracy {accuracy}  {rate:.0} tokens/s  \
+            "epoch {epoch}/{}  loss {loss:.4}  {so_far}  {rate:.0} tokens/s  \
              at most {} left",
             self.epochs,
             duration(left)
@@ -138,6 +142,18 @@ impl Screen {
             Mode::Plain | Mode::Quiet => {}
         }
     }
+}
+
+/// An epoch of a task with right answers.
+fn answers(row: &EpochRow) -> String {
+    let validation = row.val_accuracy.map_or(String::new(), |accuracy| {
+        format!("  validation {:>5.1} %", 100.0 * accuracy)
+    });
+    format!(
+        "loss {:.4}  test accuracy {:>5.1} %{validation}",
+        row.train_loss,
+        100.0 * row.accuracy
+    )
 }
 
 fn bar() -> ProgressBar {

@@ -1,12 +1,13 @@
 //! `dsf mqar`, `dsf lra` and `dsf wikitext`: one run, from the flags to a sentence about what came of it.
 
 use super::device::{use_threads, Choice};
+use super::perplexity;
 use super::run::{execute, task_title, Host, Update};
 use super::screen::Screen;
 use super::worker::{done, emit, Events};
-use super::{exit, minutes, print, stop_flag, Global};
+use super::{exit, minutes, print, raised, stop_flag, tokens, Global};
 use crate::config::{RunConfig, TaskConfig};
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::store::{Outcome, RunResult, RunStatus, Status, Store};
 use crate::sweep::estimate::{self, counted, duration};
 use crate::sweep::{Flags, Task, CLASSIFIERS, LANGUAGE};
@@ -71,27 +72,36 @@ pub(super) fn main(mut arguments: Arguments, task: Task, global: &Global) -> Res
     let store = Store::open(&global.out)?;
     let id = config.id();
     let known = store.status(&id)? == Status::Done;
-    let task = &config.task;
-    let examples = config.train.batch_size.min(task.train_examples());
-    let tokens_per_step = examples * task.tokens_per_example();
+    let stop = stop_flag()?;
+    let data_dir = arguments.data_dir.as_deref();
+    let mut sized = config.clone();
+    if !known {
+        tasks::ready(&config.task, data_dir)?;
+        let quiet = global.quiet || global.json;
+        tokens::prepare([&config.task], data_dir, quiet, &stop)?;
+        sized.task = tokens::sized(&config.task, data_dir)?;
+    }
+    let examples = config.train.batch_size.min(sized.task.train_examples());
+    let tokens_per_step = examples * config.task.tokens_per_example();
     let mut screen = Screen::new(&config, tokens_per_step, global);
     if !known {
-        tasks::ready(&config.task, arguments.data_dir.as_deref())?;
         screen.say(&title(&config));
-        screen.say(&estimate::sentence(&config, &device)?);
+        screen.say(&estimate::sentence(&sized, &device)?);
     }
-    let stop = stop_flag()?;
+    if raised(&stop) {
+        return Err(Error::Interrupted);
+    }
     let host = Host {
         store: &store,
         device: &device,
         device_name: &device_name,
         cuda_graph: arguments.cuda_graph,
-        data_dir: arguments.data_dir.as_deref(),
+        data_dir,
         checkpoint_every: arguments.checkpoint_every,
         threads,
         stop: &stop,
     };
-    let mut events = Events::new(config.train.epochs);
+    let mut events = Events::new(&config);
     let result = execute(&config, &host, &mut |update: Update| {
         if global.json {
             events.tell(&update)?;
@@ -139,14 +149,15 @@ fn conclusion(
 ) -> String {
     let mut lines = vec![sentence(config, result)];
     let folder = store.run_folder(&config.id());
-    let folder = folder.display();
+    let place = folder.display();
     if known {
         lines.push(format!(
-            "It was trained before; delete {folder} to train it again."
+            "It was trained before; delete {place} to train it again."
         ));
     }
     let summary = store.summary_path(config.task.name());
-    lines.push(format!("results: {folder} and {}", summary.display()));
+    lines.push(format!("results: {place} and {}", summary.display()));
+    lines.extend(perplexity::weights(&folder));
     let (mixer, out) = (&config.model.mixer, global.out_flag());
     let task = config.task.name();
     let more = match &config.task {
@@ -180,10 +191,11 @@ fn sentence(config: &RunConfig, result: &RunResult) -> String {
         duration(result.seconds)
     );
     let accuracy = 100.0 * result.accuracy.unwrap_or(0.0);
-    if let Some(majority) = result
-        .majority
-        .filter(|_| result.outcome != Some(Outcome::Diverged))
-    {
+    let diverged = result.outcome == Some(Outcome::Diverged);
+    if let Some(scores) = result.language.as_ref().filter(|_| !diverged) {
+        return perplexity::sentence(config, result, scores);
+    }
+    if let Some(majority) = result.majority.filter(|_| !diverged) {
         let chosen = chosen(result);
         return format!(
             "{mixer} on {task}: {accuracy:.1} % of the test answers right {after}{chosen}; the commonest \

@@ -3,7 +3,7 @@
 mod conclusion;
 
 use super::device::Choice;
-use super::{exit, minutes, print, stop_flag, Global};
+use super::{exit, minutes, print, stop_flag, tokens, Global};
 use crate::config::{RunConfig, TaskConfig};
 use crate::error::{Error, Result};
 use crate::store::{Outcome, Row, Store};
@@ -90,6 +90,8 @@ pub(super) fn main(mut arguments: Arguments, global: &Global) -> Result<u8> {
         .try_for_each(|run| tasks::ready(&run.task, data_dir))?;
     let store = Store::open(&global.out)?;
     let stop = stop_flag()?;
+    let texts = plan.runs.iter().map(|run| &run.task);
+    tokens::prepare(texts, data_dir, global.quiet || global.json, &stop)?;
     let worker = Process::new(&global.out, &options)?;
     let mut board = Board::new(&plan, global);
     let tally = run_all(&plan, &store, &worker, &options, &stop, &mut |i, event| {

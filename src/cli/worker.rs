@@ -2,11 +2,12 @@
 //! checkpoints and stops, so that a parent that dies leaves no orphan behind.
 
 use super::device::{use_threads, Choice};
+use super::perplexity;
 use super::run::{execute, Host, Update};
 use super::{exit, minutes, print, stop_flag, Global};
-use crate::config::RunConfig;
+use crate::config::{RunConfig, TaskConfig};
 use crate::error::{Error, Result};
-use crate::store::{RunResult, RunStatus, Store};
+use crate::store::{EpochRow, RunResult, RunStatus, Store};
 use clap::Args;
 use serde_json::{json, Value};
 use std::io::{self, BufRead, Read};
@@ -59,7 +60,7 @@ pub(super) fn main(arguments: Arguments, global: &Global) -> Result<u8> {
         threads,
         stop: &stop,
     };
-    let mut events = Events::new(config.train.epochs);
+    let mut events = Events::new(&config);
     let result = execute(&config, &host, &mut |update| events.tell(&update))?;
     emit(&done(&config, &result))?;
     Ok(match result.status {
@@ -84,14 +85,17 @@ pub(super) fn done(config: &RunConfig, result: &RunResult) -> Value {
 /// Turns updates into JSON lines on stdout.
 pub(super) struct Events {
     epochs: usize,
+    /// Whether it is a run on text.
+    text: bool,
     steps: usize,
     last_progress: Option<Instant>,
 }
 
 impl Events {
-    pub fn new(epochs: usize) -> Self {
+    pub fn new(config: &RunConfig) -> Self {
         Self {
-            epochs,
+            epochs: config.train.epochs,
+            text: matches!(config.task, TaskConfig::Wikitext(_)),
             steps: 0,
             last_progress: None,
         }
@@ -122,13 +126,24 @@ impl Events {
                 json!({ "event": "progress", "epoch": epoch, "epochs": self.epochs, "step": step,
                         "steps": self.steps, "loss": loss, "seconds": seconds })
             }
-            Update::Epoch(row) => json!({ "event": "epoch", "epoch": row.epoch,
-                "epochs": self.epochs, "loss": row.train_loss, "test_loss": row.test_loss,
-                "accuracy": row.accuracy, "val_loss": row.val_loss, "val_accuracy": row.val_accuracy, "lr": row.lr, "seconds": row.seconds,
-                "tokens_per_s": row.tokens_per_s }),
+            Update::Epoch(row) => self.epoch(row),
             Update::Warning(text) => json!({ "event": "warning", "text": text }),
         };
         emit(&event)
+    }
+
+    fn epoch(&self, row: &EpochRow) -> Value {
+        let mut event = json!({ "event": "epoch", "epoch": row.epoch, "epochs": self.epochs,
+            "loss": row.train_loss, "test_loss": row.test_loss, "accuracy": row.accuracy,
+            "val_loss": row.val_loss, "val_accuracy": row.val_accuracy, "lr": row.lr,
+            "seconds": row.seconds, "tokens_per_s": row.tokens_per_s });
+        if self.text {
+            let [train, val, test] = perplexity::of_epoch(row);
+            event["train_ppl"] = json!(train);
+            event["val_ppl"] = json!(val);
+            event["test_ppl"] = json!(test);
+        }
+        event
     }
 }
 

@@ -22,7 +22,8 @@ pub struct Flags {
     #[arg(long, value_enum, value_name = "NAME")]
     pub preset: Option<Preset>,
 
-    /// Sequence mixer; `all` is every one of `dsf mixers` [default: softmax; five in `dsf sweep`].
+    /// Sequence mixer; `all` is every one of `dsf mixers` [default: softmax; those that the paper
+    /// compares in `dsf sweep`].
     #[arg(long, value_delimiter = ',', value_name = "NAME", help_heading = MODEL)]
     pub mixer: Vec<String>,
     /// Variant of the mixer, e.g. `paper` or `reference` [default: by protocol].

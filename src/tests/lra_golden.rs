@@ -1,6 +1,7 @@
 //! The classifiers of the Long Range Arena against golden files that PyTorch made from the equations
 //! (`golden/lra/make.py`), each built as `dsf lra` builds it from flags.
 
+use crate::pytorch::{files, names, Golden};
 use crate::world::flat;
 use candle_core::{DType, Device, Tensor};
 use dsf::config::{Dual, Generator, LraDataset, Pool, Protocol, RunConfig, TaskConfig};
@@ -9,9 +10,6 @@ use dsf::model::protocol::{Asked, Preset, Task};
 use dsf::model::Classifier;
 use dsf::nn::{Cx, Params};
 use dsf::train::AdamW;
-use std::collections::HashMap;
-use std::fs;
-use std::path::{Path, PathBuf};
 
 /// What all golden files have in common.
 fn asked(mixer: &str, dataset: LraDataset) -> Asked {
@@ -110,10 +108,6 @@ fn cases() -> Vec<(&'static str, Asked)> {
     ]
 }
 
-fn folder() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("src/tests/golden/lra")
-}
-
 fn built(config: &RunConfig, params: &Params) -> Classifier {
     let TaskConfig::Lra(task) = &config.task else {
         panic!("the Long Range Arena was asked for");
@@ -121,48 +115,12 @@ fn built(config: &RunConfig, params: &Params) -> Classifier {
     Classifier::new(&config.model, task, params).unwrap()
 }
 
-/// A golden file.
-struct Golden(HashMap<String, Tensor>);
-
-impl Golden {
-    fn load(name: &str) -> Self {
-        let file = folder().join(format!("{name}.safetensors"));
-        Self(candle_core::safetensors::load(file, &Device::Cpu).unwrap())
-    }
-
-    fn ids(&self, name: &str) -> Tensor {
-        self.0[name].to_dtype(DType::U32).unwrap()
-    }
-
-    /// What stands under `kind/`, without that.
-    fn named(&self, kind: &str) -> HashMap<String, Tensor> {
-        let named = self
-            .0
-            .iter()
-            .filter_map(|(name, value)| Some((name.strip_prefix(kind)?.to_owned(), value.clone())));
-        named.collect()
-    }
-}
-
-/// Largest difference in units of the largest number of `b`, or of `least`.
-fn apart(a: &Tensor, b: &Tensor, least: f64) -> f64 {
-    assert_eq!(a.dims(), b.dims());
-    let (a, b) = (flat(a), flat(b));
-    let scale = b.iter().fold(least, |m, x| m.max(x.abs()));
-    let apart = a.iter().zip(&b).map(|(a, b)| (a - b).abs() / scale);
-    // A comparison that NaN fails: it must not pass for close.
-    apart.fold(0.0, |worst, d| if d <= worst { worst } else { d })
-}
-
 /// Everything that is not within `close` of the file.
 fn differences(name: &str, asked: &Asked, dtype: DType, close: f64) -> Vec<String> {
-    let golden = Golden::load(name);
+    let golden = Golden::load("lra", name);
     let params = Params::given(golden.named("param/"), dtype, &Device::Cpu);
     let model = built(&asked.resolve(Task::Lra).unwrap(), &params);
-    let names: Vec<String> = params.vars().into_iter().map(|(name, _)| name).collect();
-    let mut wanted: Vec<String> = golden.named("param/").into_keys().collect();
-    wanted.sort();
-    assert_eq!(names, wanted, "{name}");
+    assert_eq!(names(&params), golden.parameters(), "{name}");
 
     let [tokens, lengths, labels] = ["tokens", "lengths", "labels"].map(|ids| golden.ids(ids));
     let loss = || {
@@ -170,32 +128,17 @@ fn differences(name: &str, asked: &Asked, dtype: DType, close: f64) -> Vec<Strin
         found.unwrap().loss
     };
     let (before, grads) = (loss(), loss().backward().unwrap());
-    let mut found = vec![
-        (
-            "logits".to_owned(),
-            model.logits(&tokens, &lengths, &Cx::eval()).unwrap(),
-        ),
-        ("loss".to_owned(), before),
-    ];
-    for (name, var) in params.vars() {
-        let grad = grads.get(&var).unwrap_or_else(|| panic!("{name}"));
-        found.push((format!("grad/{name}"), grad.clone()));
-    }
+    let mut found = golden.gradients(&params, &grads);
+    let logits = model.logits(&tokens, &lengths, &Cx::eval()).unwrap();
+    found.extend([("logits".to_owned(), logits), ("loss".to_owned(), before)]);
     let mut optimiser = AdamW::new(params.vars(), 0.1).unwrap();
     optimiser.step(&grads, 1e-3).unwrap();
     found.push(("loss_after".to_owned(), loss()));
 
-    // The gradient of a key's bias under softmax is zero but for rounding.
-    let gradients = golden.named("grad/").into_values();
-    let steepest = gradients
-        .flat_map(|g| flat(&g))
-        .fold(0.0, |m: f64, g| m.max(g.abs()));
-    let far = found.into_iter().filter_map(|(what, x)| {
-        let distance = apart(&x, &golden.0[&what], 1e-2 * steepest);
-        let near = distance <= close;
-        (!near).then(|| format!("{name}: {what} is {distance:.1e} apart"))
-    });
-    far.collect()
+    let far = golden.far(found, close);
+    far.into_iter()
+        .map(|what| format!("{name}: {what}"))
+        .collect()
 }
 
 #[test]
@@ -215,20 +158,12 @@ fn classifiers_are_those_of_the_equations() {
 
 #[test]
 fn every_golden_classifier_is_looked_at() {
-    let files = fs::read_dir(folder())
-        .unwrap()
-        .map(|file| file.unwrap().path());
-    let mut files: Vec<String> = files
-        .filter(|file| file.extension().is_some_and(|e| e == "safetensors"))
-        .map(|file| file.file_stem().unwrap().to_str().unwrap().to_owned())
-        .collect();
     let mut named: Vec<String> = cases()
         .into_iter()
         .map(|(name, _)| name.to_owned())
         .collect();
-    files.sort();
     named.sort();
-    assert_eq!(files, named);
+    assert_eq!(files("lra"), named);
 }
 
 #[test]

@@ -2,6 +2,7 @@
 //! of the run is refused.
 
 use crate::training::{follow, trace, trainer, weights, world, Trace};
+use dsf::config::{AdamConfig, Decay};
 use dsf::error::Error;
 use dsf::mixers::MIXERS;
 use dsf::rng::Stream;
@@ -30,7 +31,14 @@ fn a_run_interrupted_after_any_step_or_epoch_ends_with_the_same_bits() {
 
 #[test]
 fn a_run_interrupted_at_every_step_and_epoch_ends_with_the_same_bits() {
-    let (config, data) = world("softmax");
+    let (mut config, data) = world("softmax");
+    config.train.adam = Some(AdamConfig {
+        beta1: 0.9,
+        beta2: 0.95,
+        eps: 1e-8,
+        clip: Some(0.5),
+        decay: Decay::Matrices,
+    });
     let whole = trace(&config, &data);
     let (mut parts, mut saved): (_, Option<Vec<u8>>) = (Trace::default(), None);
     while parts.outcome.is_none() {

@@ -1,26 +1,31 @@
-//! AdamW (Loshchilov & Hutter 2019) with moments that can be saved. Decay falls on every parameter
-//! that has a gradient, as in the released trainer, and on no other.
+//! AdamW (Loshchilov & Hutter 2019) with moments that can be saved. What has no gradient stays as it
+//! is: it neither moves nor decays.
 
+mod on_cpu;
 mod on_gpu;
 
+use crate::config::{AdamConfig, Decay, TrainConfig};
 use crate::gpu;
 use candle_core::backend::BackendDevice;
 use candle_core::backprop::GradStore;
 use candle_core::cpu_backend::CpuDevice;
-use candle_core::{bail, CpuStorage, DType, InplaceOp2, Layout, Result, Shape, Tensor, Var};
+use candle_core::{bail, CpuStorage, DType, Result, Shape, Tensor, Var};
 use on_gpu::OnGpu;
-use rayon::prelude::*;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-const BETA1: f64 = 0.9;
-const BETA2: f64 = 0.999;
-const EPS: f64 = 1e-8;
-/// Elements a task; a step is elementwise, so the split cannot change a bit.
-const CHUNK: usize = 1 << 14;
+/// That of the released trainer.
+const RELEASED: AdamConfig = AdamConfig {
+    beta1: 0.9,
+    beta2: 0.999,
+    eps: 1e-8,
+    clip: None,
+    decay: Decay::All,
+};
 
 /// The optimiser of one set of parameters.
 pub struct AdamW {
     slots: Vec<Slot>,
+    config: AdamConfig,
     weight_decay: f64,
     steps: i32,
     on_gpu: Option<OnGpu>,
@@ -31,6 +36,8 @@ pub(super) struct Slot {
     pub name: String,
     pub var: Var,
     moments: Moments,
+    /// Whether weight decay falls on it.
+    decays: bool,
 }
 
 /// First moments, then second, of the parameter's number type.
@@ -67,17 +74,37 @@ fn moments_shape(var: &Var) -> Shape {
 }
 
 impl AdamW {
-    /// Moments at zero for `vars`.
+    /// The released trainer's, with moments at zero for `vars`.
     pub fn new(vars: Vec<(String, Var)>, weight_decay: f64) -> Result<Self> {
+        Self::of(vars, weight_decay, RELEASED)
+    }
+
+    /// A run's, with moments at zero for `vars`.
+    pub fn configured(vars: Vec<(String, Var)>, train: &TrainConfig) -> Result<Self> {
+        let config = train.adam.clone().unwrap_or(RELEASED);
+        Self::of(vars, train.weight_decay, config)
+    }
+
+    fn of(vars: Vec<(String, Var)>, weight_decay: f64, config: AdamConfig) -> Result<Self> {
         let slot = |(name, var): (String, Var)| {
-            let moments = Moments::of(&var)?;
-            Ok(Slot { name, var, moments })
+            Ok(Slot {
+                moments: Moments::of(&var)?,
+                decays: match config.decay {
+                    Decay::All => true,
+                    Decay::Matrices => var.rank() >= 2,
+                },
+                name,
+                var,
+            })
         };
         let slots: Vec<Slot> = vars.into_iter().map(slot).collect::<Result<_>>()?;
         let gpu = slots.first().and_then(|slot| gpu::of(&slot.var));
         Ok(Self {
-            on_gpu: gpu.map(|gpu| OnGpu::new(gpu, &slots)).transpose()?,
+            on_gpu: gpu
+                .map(|gpu| OnGpu::new(gpu, &config, &slots))
+                .transpose()?,
             slots,
+            config,
             weight_decay,
             steps: 0,
         })
@@ -91,7 +118,7 @@ impl AdamW {
                 on_gpu.set_rates(&rates)?;
                 on_gpu.launch(&self.slots, grads, None)
             }
-            None => self.step_on_cpu(grads, &rates),
+            None => on_cpu::step(&self.slots, grads, &self.config, &rates),
         }
     }
 
@@ -122,20 +149,10 @@ impl AdamW {
     fn next_rates(&mut self, lr: f64) -> Rates {
         self.steps += 1;
         Rates {
-            rate: lr / (1.0 - BETA1.powi(self.steps)),
-            correction: (1.0 - BETA2.powi(self.steps)).sqrt(),
+            rate: lr / (1.0 - self.config.beta1.powi(self.steps)),
+            correction: (1.0 - self.config.beta2.powi(self.steps)).sqrt(),
             decay: 1.0 - lr * self.weight_decay,
         }
-    }
-
-    fn step_on_cpu(&self, grads: &GradStore, rates: &Rates) -> Result<()> {
-        for slot in &self.slots {
-            if let (Moments::Cpu(moments), Some(grad)) = (&slot.moments, grads.get(&slot.var)) {
-                let step = Step { moments, rates };
-                slot.var.inplace_op2(&grad.contiguous()?, &step)?;
-            }
-        }
-        Ok(())
     }
 
     pub(super) fn slots(&self) -> &[Slot] {
@@ -148,69 +165,12 @@ impl AdamW {
     }
 }
 
-/// m ← β₁ m + (1-β₁) g,  v ← β₂ v + (1-β₂) g²,  θ ← θ·decay - rate · m / (√v / correction + eps),
-/// in one pass over memory.
-struct Step<'a> {
-    moments: &'a Mutex<CpuStorage>,
-    rates: &'a Rates,
-}
-
 /// The numbers of a step that do not depend on the parameter.
 struct Rates {
     rate: f64,
     correction: f64,
+    /// What a parameter that decays is multiplied by.
     decay: f64,
-}
-
-macro_rules! kernel {
-    ($name:ident, $float:ty) => {
-        fn $name(theta: &mut [$float], moments: &mut [$float], grad: &[$float], by: &Rates) {
-            let (b1, b2, eps) = (BETA1 as $float, BETA2 as $float, EPS as $float);
-            let (rate, decay) = (by.rate as $float, by.decay as $float);
-            let correction = by.correction as $float;
-            let (m, v) = moments.split_at_mut(theta.len());
-            theta
-                .par_chunks_mut(CHUNK)
-                .zip(m.par_chunks_mut(CHUNK).zip(v.par_chunks_mut(CHUNK)))
-                .zip(grad.par_chunks(CHUNK))
-                .for_each(|((theta, (m, v)), g)| {
-                    for ((theta, g), (m, v)) in theta.iter_mut().zip(g).zip(m.iter_mut().zip(v)) {
-                        *m = b1 * *m + (1.0 - b1) * g;
-                        *v = b2 * *v + (1.0 - b2) * g * g;
-                        *theta = *theta * decay - rate * *m / (v.sqrt() / correction + eps);
-                    }
-                });
-        }
-    };
-}
-
-kernel!(step_f32, f32);
-kernel!(step_f64, f64);
-
-impl InplaceOp2 for Step<'_> {
-    fn name(&self) -> &'static str {
-        "adamw"
-    }
-
-    fn cpu_fwd(
-        &self,
-        theta: &mut CpuStorage,
-        theta_layout: &Layout,
-        grad: &CpuStorage,
-        grad_layout: &Layout,
-    ) -> Result<()> {
-        let (to, from) = (span(theta_layout)?, span(grad_layout)?);
-        match (theta, &mut *lock(self.moments), grad) {
-            (CpuStorage::F32(theta), CpuStorage::F32(moments), CpuStorage::F32(grad)) => {
-                step_f32(&mut theta[to], moments, &grad[from], self.rates);
-            }
-            (CpuStorage::F64(theta), CpuStorage::F64(moments), CpuStorage::F64(grad)) => {
-                step_f64(&mut theta[to], moments, &grad[from], self.rates);
-            }
-            _ => bail!("adamw works on f32 or f64 parameters with gradients of the same type"),
-        }
-        Ok(())
-    }
 }
 
 fn lock(moments: &Mutex<CpuStorage>) -> MutexGuard<'_, CpuStorage> {
@@ -243,13 +203,6 @@ impl Slot {
             }
         }
         Ok(())
-    }
-}
-
-fn span(layout: &Layout) -> Result<std::ops::Range<usize>> {
-    match layout.contiguous_offsets() {
-        Some((start, end)) => Ok(start..end),
-        None => bail!("adamw works on contiguous tensors"),
     }
 }
 

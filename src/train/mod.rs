@@ -84,7 +84,7 @@ impl<'a> Trainer<'a> {
         };
         Ok(Self {
             subject,
-            optimizer: AdamW::new(params.vars(), config.train.weight_decay)?,
+            optimizer: AdamW::configured(params.vars(), &config.train)?,
             config,
             device: device.clone(),
             params,

@@ -1,7 +1,9 @@
 //! Training by kernels, emulated, beside training on the CPU.
 
 use super::Trainer;
-use crate::config::{Generator, MqarConfig, Precision, Protocol, RunConfig, TaskConfig};
+use crate::config::{
+    AdamConfig, Decay, Generator, MqarConfig, Precision, Protocol, RunConfig, TaskConfig,
+};
 use crate::gpu::emulated::{emulated, launches};
 use crate::mixers::MIXERS;
 use crate::model::protocol::Request;
@@ -89,8 +91,16 @@ fn every_mixer_trains_in_16_bits() {
 /// Three whole batches are replayed, and a last one that is not whole is launched.
 #[test]
 fn a_recorded_step_is_the_step_to_the_bit() {
-    for mixer in ["softmax", "linear"] {
+    let clipped = AdamConfig {
+        beta1: 0.9,
+        beta2: 0.95,
+        eps: 1e-8,
+        clip: Some(0.5),
+        decay: Decay::Matrices,
+    };
+    for (mixer, adam) in [("softmax", None), ("linear", Some(clipped))] {
         let mut config = config(mixer, 1, Precision::F32);
+        config.train.adam = adam;
         let TaskConfig::Mqar(task) = &mut config.task else {
             unreachable!("a run of MQAR");
         };

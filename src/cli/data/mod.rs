@@ -3,7 +3,7 @@
 mod fetch;
 mod generate;
 mod list;
-mod progress;
+pub(super) mod progress;
 mod stand_in;
 
 use super::Global;

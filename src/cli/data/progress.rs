@@ -7,7 +7,7 @@ use std::io::{self, IsTerminal};
 use std::time::{Duration, Instant};
 
 /// Told to stderr.
-pub(super) enum Progress {
+pub(in crate::cli) enum Progress {
     Nothing,
     Bar(Option<ProgressBar>),
     Lines(Option<Lines>),
@@ -96,7 +96,7 @@ fn begin(done: u64, total: Option<u64>) -> ProgressBar {
 }
 
 /// A line every tenth, or every half minute of a slow one.
-pub(super) struct Lines {
+pub(in crate::cli) struct Lines {
     total: Option<u64>,
     done: u64,
     said: u64,

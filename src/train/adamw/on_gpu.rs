@@ -1,40 +1,70 @@
 //! The optimiser's step by a kernel: one launch for up to 64 parameters.
 
 use super::{Rates, Slot};
+use crate::config::AdamConfig;
 use crate::gpu::{Arg, Buffer, Gpu, Grid, Kernel};
 use candle_core::backprop::GradStore;
 use candle_core::{bail, DType, Layout, Result, Storage, Tensor};
 use std::ops::Deref;
 
-/// As `cuda/adamw.cu` has them: parameters of a launch, threads of a block, numbers of a block.
+/// As `cuda/adamw.cu` has them: parameters of a launch, threads of a block, numbers of a block, words
+/// that say which they are.
 const TENSORS: usize = 64;
 const THREADS: usize = 256;
 const NUMBERS: usize = 8 * THREADS;
+const WORDS: usize = 4;
 
 /// What launches read beside parameters and gradients.
 pub(super) struct OnGpu {
     gpu: Gpu,
     /// What changes from step to step.
     rates: Buffer,
+    /// Betas and eps.
+    constants: [f32; 3],
     /// For every 64 slots the numbers that each block serves.
     blocks: Vec<Buffer>,
+    clip: Option<Clip>,
+}
+
+/// What the gradients of a step are multiplied by, in memory that recorded launches share.
+struct Clip {
+    /// The largest norm.
+    most: f32,
+    /// Of each block the sum of squares.
+    parts: Buffer,
+    /// One number.
+    scale: Buffer,
 }
 
 impl OnGpu {
-    pub(super) fn new(gpu: Gpu, slots: &[Slot]) -> Result<Self> {
+    pub(super) fn new(gpu: Gpu, config: &AdamConfig, slots: &[Slot]) -> Result<Self> {
         let blocks = |slots: &[Slot]| {
             let mut blocks = Vec::new();
             for (which, slot) in slots.iter().enumerate() {
                 let count = slot.var.elem_count();
                 let firsts = (0..count).step_by(NUMBERS);
-                blocks.extend(firsts.flat_map(|first| [which, first, count]));
+                blocks.extend(firsts.flat_map(|first| [which, first, count, slot.decays.into()]));
             }
             let words: Result<Vec<u32>> = blocks.into_iter().map(word).collect();
             gpu.upload(&words?)
         };
+        let blocks = slots
+            .chunks(TENSORS)
+            .map(blocks)
+            .collect::<Result<Vec<_>>>()?;
+        let parts: usize = blocks.iter().map(|blocks| blocks.len() / WORDS).sum();
+        let clip = |most: f64| -> Result<Clip> {
+            Ok(Clip {
+                most: most as f32,
+                parts: gpu.alloc(DType::F32, parts)?,
+                scale: gpu.alloc(DType::F32, 1)?,
+            })
+        };
         Ok(Self {
             rates: gpu.alloc(DType::F32, 3)?,
-            blocks: slots.chunks(TENSORS).map(blocks).collect::<Result<_>>()?,
+            constants: [config.beta1, config.beta2, config.eps].map(|x| x as f32),
+            clip: config.clip.map(clip).transpose()?,
+            blocks,
             gpu,
         })
     }
@@ -52,12 +82,35 @@ impl OnGpu {
         grads: &GradStore,
         loss: Option<&Tensor>,
     ) -> Result<()> {
-        for (slots, blocks) in slots.chunks(TENSORS).zip(&self.blocks) {
-            let grad = |slot: &Slot| grads.get(&slot.var).map(Tensor::contiguous).transpose();
-            let grads = slots.iter().map(grad).collect::<Result<Vec<_>>>()?;
-            self.launch_table(slots, &grads, blocks, loss)?;
+        let grad = |slot: &Slot| grads.get(&slot.var).map(Tensor::contiguous).transpose();
+        let grads = slots.iter().map(grad).collect::<Result<Vec<_>>>()?;
+        if let Some(clip) = &self.clip {
+            self.launch_clip(&grads, clip)?;
+        }
+        let slots = slots.chunks(TENSORS).zip(grads.chunks(TENSORS));
+        for ((slots, grads), blocks) in slots.zip(&self.blocks) {
+            self.launch_table(slots, grads, blocks, loss)?;
         }
         Ok(())
+    }
+
+    /// Finds out what gradients are multiplied by.
+    fn launch_clip(&self, grads: &[Option<Tensor>], clip: &Clip) -> Result<()> {
+        let mut first = 0;
+        for (grads, blocks) in grads.chunks(TENSORS).zip(&self.blocks) {
+            let grads = held(grads.iter().map(Option::as_ref).collect());
+            let count = blocks.len() / WORDS;
+            let parts = clip.parts.view().part(first, count);
+            let args = [self.table(&grads)?, blocks.into(), parts.into()];
+            let kernel = Kernel::new("adamw", "sum_squares");
+            self.gpu.launch(kernel, Grid::of(count, THREADS), &args)?;
+            first += count;
+        }
+        let parts = clip.parts.view();
+        let sizes = [first.into(), clip.most.into()];
+        let args = [&[parts.into(), clip.scale.view().into()], &sizes[..]].concat();
+        let kernel = Kernel::new("adamw", "clip_scale");
+        self.gpu.launch(kernel, Grid::of(1, THREADS), &args)
     }
 
     fn launch_table(
@@ -76,8 +129,11 @@ impl OnGpu {
         let loss = held(vec![loss]);
         let loss = loss[0].as_ref().map(|(s, l)| self.gpu.view(s, l));
         let loss = loss.transpose()?;
-        args.extend([blocks.into(), (&self.rates).into(), loss.into()]);
-        let grid = Grid::of(blocks.len() / 3, THREADS);
+        let scale = self.clip.as_ref().map(|clip| &clip.scale);
+        args.extend([blocks.into(), (&self.rates).into(), scale.into()]);
+        args.push(loss.into());
+        args.extend(self.constants.map(Arg::from));
+        let grid = Grid::of(blocks.len() / WORDS, THREADS);
         self.gpu.launch(Kernel::new("adamw", "step"), grid, &args)
     }
 

@@ -26,22 +26,78 @@ fn the_first_step_moves_by_the_rate_against_the_sign_and_decays() {
     );
 }
 
-/// Odd sizes, several blocks of a parameter, and more parameters than one launch takes.
+/// That of Table 1, with a larger eps.
+const CLIPPED: AdamConfig = AdamConfig {
+    beta1: 0.9,
+    beta2: 0.95,
+    eps: 1e-6,
+    clip: Some(1.0),
+    decay: Decay::Matrices,
+};
+
+/// Two steps that are clipped and two that are not, by PyTorch 2.15:
+///
+///     w = torch.tensor([[0.5, -1.0, 1.5], [2.0, -0.25, 0.75]], requires_grad=True)
+///     b = torch.tensor([1.25, -0.5, 0.1], requires_grad=True)
+///     groups = [dict(params=[w], weight_decay=0.1), dict(params=[b], weight_decay=0.0)]
+///     adam = torch.optim.AdamW(groups, betas=(0.9, 0.95), eps=1e-6)
+///     for lr, by in [(0.1, 1.0), (0.2, 0.01), (0.1, 3.0), (0.05, 0.02)]:
+///         for group in adam.param_groups: group["lr"] = lr
+///         adam.zero_grad()
+///         (by * ((w ** 4).sum() + (b ** 4).sum())).backward()
+///         torch.nn.utils.clip_grad_norm_([w, b], 1.0)
+///         adam.step()
+///     print(w.flatten().tolist(), b.tolist())
+#[test]
+fn clipped_steps_that_decay_matrices_alone_are_those_of_pytorch() {
+    let cpu = &Device::Cpu;
+    let w = Var::new(&[[0.5f64, -1.0, 1.5], [2.0, -0.25, 0.75]], cpu).unwrap();
+    let b = Var::new(&[1.25f64, -0.5, 0.1], cpu).unwrap();
+    let vars = vec![("w".into(), w.clone()), ("b".into(), b.clone())];
+    let mut adamw = AdamW::of(vars, 0.1, CLIPPED).unwrap();
+    for (rate, by) in [(0.1, 1.0), (0.2, 0.01), (0.1, 3.0), (0.05, 0.02)] {
+        let fourth = |var: &Var| var.sqr().unwrap().sqr().unwrap().sum_all().unwrap();
+        let loss = ((fourth(&w) + fourth(&b)).unwrap() * by).unwrap();
+        adamw.step(&loss.backward().unwrap(), rate).unwrap();
+    }
+    let expected = [
+        0.12146176534042943,
+        -0.5643453216285765,
+        1.0343359346860812,
+        1.5096817106655305,
+        0.08213959374581938,
+        0.33639815955883134,
+        0.8449267940292374,
+        -0.13403809492007163,
+        -0.06125413345864423,
+    ];
+    let flat = |var: &Var| var.flatten_all().unwrap().to_vec1::<f64>().unwrap();
+    for (got, expected) in [flat(&w), flat(&b)].concat().iter().zip(expected) {
+        assert!((got - expected).abs() < 1e-12, "{got} {expected}");
+    }
+}
+
+/// Odd sizes, a matrix, several blocks of a parameter, and more parameters than one launch takes.
 fn parameters() -> Vec<(String, Var)> {
     let mut stream = Stream::new(1, "adamw", 0);
     let sizes = [1, 7, 2048, 2049, 5000].into_iter().chain([3; 66]);
     let var = |(i, size): (usize, usize)| {
         let values: Vec<f32> = (0..size).map(|_| stream.normals().0 as f32).collect();
-        let values = Tensor::new(values, &Device::Cpu).unwrap();
+        let shape = if size == 2048 {
+            vec![32, 64]
+        } else {
+            vec![size]
+        };
+        let values = Tensor::from_vec(values, shape, &Device::Cpu).unwrap();
         (format!("p{i}"), Var::from_tensor(&values).unwrap())
     };
     sizes.enumerate().map(var).collect()
 }
 
 /// Some steps on x⁴ of all parameters but one.
-fn trained(steps: usize) -> AdamW {
+fn trained(config: &AdamConfig, steps: usize) -> AdamW {
     let vars = parameters();
-    let mut adamw = AdamW::new(vars.clone(), 0.1).unwrap();
+    let mut adamw = AdamW::of(vars.clone(), 0.1, config.clone()).unwrap();
     for step in 0..steps {
         let used = vars.iter().enumerate().filter(|(i, _)| *i != 1);
         let losses: Vec<Tensor> = used
@@ -62,29 +118,71 @@ fn saved(slot: &Slot) -> [Vec<f32>; 2] {
     })
 }
 
+/// All that a checkpoint has.
+fn all(adamw: &AdamW) -> Vec<[Vec<f32>; 2]> {
+    adamw.slots.iter().map(saved).collect()
+}
+
 #[test]
 fn the_kernel_steps_as_the_cpu_does() {
-    let (by_kernel, by_cpu) = (emulated(|| trained(4)), trained(4));
-    assert!(by_kernel.on_gpu.is_some());
-    for (got, expected) in by_kernel.slots.iter().zip(&by_cpu.slots) {
-        for (got, expected) in saved(got).iter().zip(saved(expected)) {
+    for config in [RELEASED, CLIPPED] {
+        let by_kernel = emulated(|| trained(&config, 4));
+        assert!(by_kernel.on_gpu.is_some());
+        let by_cpu = all(&trained(&config, 4));
+        for (got, expected) in all(&by_kernel).concat().iter().zip(by_cpu.concat()) {
             assert_eq!(got.len(), expected.len());
             for (got, expected) in got.iter().zip(expected) {
                 let apart = (got - expected).abs();
                 assert!(apart <= 1e-6 * expected.abs().max(1.0), "{got} {expected}");
             }
         }
+        let untouched = saved(&trained(&config, 0).slots[1]);
+        assert_eq!(saved(&by_kernel.slots[1]), untouched, "no gradient");
+        let again = emulated(|| trained(&config, 4));
+        assert_eq!(all(&by_kernel), all(&again), "repeated");
     }
-    assert_eq!(
-        saved(&by_kernel.slots[1]),
-        saved(&trained(0).slots[1]),
-        "no gradient"
-    );
+}
+
+#[test]
+fn a_norm_below_the_limit_changes_no_bit() {
+    let config = AdamConfig {
+        clip: Some(1e9),
+        ..RELEASED
+    };
+    assert_eq!(all(&trained(&config, 3)), all(&trained(&RELEASED, 3)));
+    let by_kernel = |config| emulated(|| all(&trained(config, 3)));
+    assert_eq!(by_kernel(&config), by_kernel(&RELEASED));
+}
+
+#[test]
+fn clipped_bits_do_not_depend_on_threads() {
+    let by = |threads| {
+        let pool = rayon::ThreadPoolBuilder::new().num_threads(threads);
+        let pool = pool.build().unwrap();
+        pool.install(|| all(&trained(&CLIPPED, 3)))
+    };
+    assert_eq!(by(1), by(2));
+}
+
+/// PyTorch's clipping would make every parameter no number as well.
+#[test]
+fn a_gradient_that_is_no_number_is_not_hidden_by_clipping() {
+    let step = || {
+        let var = Var::new(&[1.0f32, 2.0], &Device::Cpu).unwrap();
+        let vars = vec![("a".into(), var.clone())];
+        let mut adamw = AdamW::of(vars, 0.1, CLIPPED).unwrap();
+        let loss = (var.as_tensor() * f64::NAN).unwrap().sum_all().unwrap();
+        adamw.step(&loss.backward().unwrap(), 0.01).unwrap();
+        var.to_vec1::<f32>().unwrap()
+    };
+    for values in [step(), emulated(step)] {
+        assert!(values.iter().all(|value| value.is_nan()), "{values:?}");
+    }
 }
 
 #[test]
 fn moments_on_a_gpu_can_be_saved_and_restored() {
-    let (from, to) = (emulated(|| trained(2)), emulated(|| trained(0)));
+    let [from, to] = [2, 0].map(|steps| emulated(|| trained(&RELEASED, steps)));
     for (from, to) in from.slots.iter().zip(&to.slots) {
         let [_, moments] = saved(from);
         let moments = Tensor::from_vec(moments, to.moments_shape(), &Device::Cpu).unwrap();

@@ -1,0 +1,93 @@
+//! What a person is told of a run on text.
+
+use super::run::task_title;
+use crate::config::RunConfig;
+use crate::store::{EpochRow, LanguageScores, RunResult, Weights};
+use crate::sweep::estimate::{counted, duration};
+use std::path::Path;
+
+/// Of an epoch: perplexities of the three splits.
+pub(super) fn of_epoch(row: &EpochRow) -> [f64; 3] {
+    let val_loss = row.val_loss.unwrap_or(f64::NAN);
+    [row.train_loss, val_loss, row.test_loss].map(f64::exp)
+}
+
+/// The same in words.
+pub(super) fn epoch(row: &EpochRow) -> String {
+    let [train, val, test] = of_epoch(row);
+    format!("train ppl {train:>8.2}  validation ppl {val:>8.2}  test ppl {test:>8.2}")
+}
+
+/// What came of a run.
+pub(super) fn sentence(config: &RunConfig, result: &RunResult, scores: &LanguageScores) -> String {
+    let selected = result.selected_epoch.map_or(String::new(), |epoch| {
+        let ppl = shown(scores.selected_test_ppl);
+        format!(" ({ppl} where validation was best, after epoch {epoch})")
+    });
+    let words = scores.test_word_ppl.map_or(String::new(), |ppl| {
+        let bits = shown(scores.test_bits_per_byte);
+        format!(", which is {ppl:.2} a word and {bits} bits a byte")
+    });
+    format!(
+        "{} on {} after {} ({}): perplexity {} on the training text, {} on the validation and {} on the test \
+         text{selected}{words}; knowing no more than how common each token is scores {}.",
+        config.model.mixer,
+        task_title(&config.task),
+        counted(result.epochs_run, "epoch"),
+        duration(result.seconds),
+        shown(scores.train_ppl),
+        shown(scores.val_ppl),
+        shown(scores.test_ppl),
+        shown(scores.unigram_ppl),
+    )
+}
+
+/// What to do with the weights in the `folder` of a run; nothing where none were kept.
+pub(super) fn weights(folder: &Path) -> Option<String> {
+    let kept = [
+        (Weights::Best, "the best by validation"),
+        (Weights::Last, "the last"),
+    ];
+    let kept: Vec<String> = kept
+        .into_iter()
+        .filter(|(which, _)| folder.join(which.file()).exists())
+        .map(|(which, what)| format!("{} ({what})", which.file()))
+        .collect();
+    let folder = folder.display();
+    (!kept.is_empty()).then(|| {
+        format!(
+            "weights: {} there; try\n         dsf wikitext eval --checkpoint {folder}\n         \
+             dsf wikitext generate --checkpoint {folder} --prompt \"The \"",
+            kept.join(" and ")
+        )
+    })
+}
+
+fn shown(number: Option<f64>) -> String {
+    number.map_or("-".to_owned(), |number| format!("{number:.2}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn weights_are_told_of_where_they_were_kept() {
+        let dir = tempfile::tempdir().unwrap();
+        assert_eq!(weights(dir.path()), None);
+        std::fs::write(dir.path().join("best.safetensors"), b"").unwrap();
+        let said = weights(dir.path()).unwrap();
+        assert!(
+            said.contains("best.safetensors") && !said.contains("the last"),
+            "{said}"
+        );
+        std::fs::write(dir.path().join("weights.safetensors"), b"").unwrap();
+        let said = weights(dir.path()).unwrap();
+        let folder = dir.path().display();
+        assert!(said.contains("weights.safetensors (the last)"), "{said}");
+        assert!(
+            said.contains(&format!("eval --checkpoint {folder}")),
+            "{said}"
+        );
+    }
+}
