@@ -1,1 +1,272 @@
 use super::*;
+use crate::tasks::testing::real;
+use std::fs;
+use tempfile::TempDir;
+
+fn config(corpus: Corpus) -> WikitextConfig {
+    WikitextConfig {
+        corpus,
+        tokenizer: Tokenizer::Bytes,
+        vocab_size: 256,
+        seq_len: 32,
+        eos_between_articles: false,
+        train_examples: None,
+        test_examples: None,
+    }
+}
+
+/// A data root and a user's folder, both empty.
+fn world() -> (TempDir, Place) {
+    let dir = tempfile::tempdir().unwrap();
+    let place = Place {
+        data_dir: Some(dir.path().join("data")),
+        root: dir.path().join("root"),
+        hub: dir.path().join("hub"),
+    };
+    fs::create_dir(dir.path().join("data")).unwrap();
+    (dir, place)
+}
+
+fn with(texts: [&str; 3]) -> (TempDir, Place) {
+    let (dir, place) = world();
+    for (name, text) in ["train.txt", "valid.txt", "test.txt"].iter().zip(texts) {
+        fs::write(place.folder().join(name), text).unwrap();
+    }
+    (dir, place)
+}
+
+#[test]
+fn the_sample_needs_no_files_and_its_windows_overlap_by_one() {
+    let splits = load(&config(Corpus::Sample), None).unwrap();
+    let train = &splits.train;
+    assert!(train.windows() > 256 && splits.val.windows() > 32 && splits.test.windows() > 32);
+    for i in 1..train.windows() {
+        assert_eq!(train.window(i - 1)[32], train.window(i)[0]);
+    }
+    let text = Vocabulary::bytes().decode(train.ids());
+    assert!(text.starts_with(" = State space model = \n"), "{text:.80}");
+    assert_eq!(text.len() as u64, train.counts().bytes);
+    assert_eq!(text.split_whitespace().count() as u64, train.counts().words);
+    assert!(splits.warnings.is_empty());
+    let again = load(&config(Corpus::Sample), None).unwrap();
+    assert_eq!(splits.fingerprint(), again.fingerprint());
+    assert_eq!(splits.fingerprint().len(), 12);
+}
+
+#[test]
+fn an_id_stands_before_each_article_when_asked() {
+    let with_eos = WikitextConfig {
+        eos_between_articles: true,
+        ..config(Corpus::Sample)
+    };
+    let [plain, separated] = [config(Corpus::Sample), with_eos].map(|c| load(&c, None).unwrap());
+    let ids = separated.train.ids();
+    let zeros: Vec<usize> = (0..ids.len()).filter(|i| ids[*i] == 0).collect();
+    assert_eq!(ids.len(), plain.train.ids().len() + zeros.len());
+    assert!(zeros.len() > 4, "{zeros:?}");
+    for at in zeros {
+        assert_eq!(Vocabulary::bytes().decode(&ids[at + 1..][..3]), " = ");
+        assert_ne!(ids[at + 4], u16::from(b'='));
+    }
+    assert_eq!(separated.train.counts(), plain.train.counts());
+    assert_ne!(separated.fingerprint(), plain.fingerprint());
+}
+
+#[test]
+fn limits_are_obeyed_and_more_than_there_is_refused() {
+    let asked = WikitextConfig {
+        train_examples: Some(3),
+        test_examples: Some(2),
+        ..config(Corpus::Sample)
+    };
+    let splits = load(&asked, None).unwrap();
+    let windows = [&splits.train, &splits.val, &splits.test].map(Text::windows);
+    assert_eq!(windows, [3, 2, 2]);
+    let sized = sized(&config(Corpus::Sample), None).unwrap();
+    let whole = load(&config(Corpus::Sample), None).unwrap();
+    assert_eq!(sized.windows()[0], whole.train.windows());
+    let tested = whole.val.windows() + whole.test.windows();
+    assert!((sized.windows()[1] + sized.windows()[2]).abs_diff(tested) < 2);
+    for (asked, says) in [
+        (
+            WikitextConfig {
+                train_examples: Some(100_000),
+                ..config(Corpus::Sample)
+            },
+            "--train-examples 100000 is too many: the train split has ",
+        ),
+        (
+            WikitextConfig {
+                test_examples: Some(100_000),
+                ..config(Corpus::Sample)
+            },
+            "--test-examples 100000 is too many: the val split has ",
+        ),
+        (
+            WikitextConfig {
+                seq_len: 60_000,
+                ..config(Corpus::Sample)
+            },
+            "--seq-len 60000 takes 60001: give --seq-len ",
+        ),
+    ] {
+        let message = load(&asked, None).unwrap_err().to_string();
+        assert!(message.contains(says), "{message}");
+    }
+}
+
+#[test]
+fn sizes_that_cannot_be_are_refused_by_their_flag() {
+    let refused = |config: WikitextConfig, says: &str| {
+        let message = check(&config).unwrap_err().to_string();
+        assert!(message.contains(says), "{message}");
+    };
+    let sample = || config(Corpus::Sample);
+    refused(
+        WikitextConfig {
+            seq_len: 0,
+            ..sample()
+        },
+        "--seq-len must be 1 to 65536, not 0",
+    );
+    refused(
+        WikitextConfig {
+            train_examples: Some(0),
+            ..sample()
+        },
+        "--train-examples must be 1 or more windows, not 0",
+    );
+    refused(
+        WikitextConfig {
+            vocab_size: 255,
+            ..sample()
+        },
+        "--vocab-size must be 256 to 65536 with the tokenizer bytes, not 255",
+    );
+    let neox = WikitextConfig {
+        tokenizer: Tokenizer::GptNeox,
+        ..sample()
+    };
+    refused(neox, "--vocab-size must be 50277 to 65536");
+}
+
+#[test]
+fn a_text_of_the_users_is_read_from_the_named_folder_alone() {
+    let text = config(Corpus::Text);
+    let message = load(&text, None).unwrap_err().to_string();
+    assert!(
+        message.contains("--corpus text needs --data-dir"),
+        "{message}"
+    );
+    let body = "all the words of a small text\n".repeat(4);
+    let (_dir, place) = with([&body, &body, &body]);
+    let splits = load_from(&text, &place).unwrap();
+    assert_eq!(Vocabulary::bytes().decode(splits.train.ids()), body);
+    let counts = Counts {
+        bytes: 120,
+        words: 28,
+        lines: 4,
+    };
+    assert_eq!(splits.train.counts(), counts);
+    assert_eq!(splits.val.windows(), 3);
+}
+
+#[test]
+fn a_zero_byte_is_refused_with_its_line() {
+    let (_dir, place) = with(["a\nb\0c\n", "x\n", "x\n"]);
+    let message = load_from(&config(Corpus::Text), &place)
+        .unwrap_err()
+        .to_string();
+    assert!(
+        message.contains("train.txt, line 2: the text holds a zero byte"),
+        "{message}"
+    );
+    assert!(fs::read_dir(place.root.join("tokens")).unwrap().count() <= 2);
+}
+
+#[test]
+fn an_empty_split_and_a_part_of_a_corpus_are_told() {
+    let body = "words ".repeat(40);
+    let (_dir, place) = with([&body, "", &body]);
+    let message = load_from(&config(Corpus::Text), &place)
+        .unwrap_err()
+        .to_string();
+    assert!(message.contains("the val split has 0 tokens"), "{message}");
+    assert!(message.ends_with("it needs more text"), "{message}");
+    let (_dir, place) = with([&body, &body, &body]);
+    let splits = load_from(&config(Corpus::Wikitext2), &place).unwrap();
+    assert_eq!(splits.warnings.len(), 3);
+    let warning = &splits.warnings[0];
+    assert!(
+        warning.contains("40 words, not the 2051910 of wikitext-2"),
+        "{warning}"
+    );
+}
+
+/// Tokens, words and lines of the splits of `corpus` below `data`, by GPT-NeoX.
+fn neox(corpus: Corpus, data: &Path, eos: bool) -> [[u64; 3]; 3] {
+    let (_dir, mut place) = world();
+    let file = real("gpt-neox-20b-tokenizer/tokenizer.json").unwrap();
+    vocabulary::adopt_into(&file, &place).unwrap();
+    place.data_dir = Some(data.to_owned());
+    let config = WikitextConfig {
+        tokenizer: Tokenizer::GptNeox,
+        vocab_size: 50_304,
+        eos_between_articles: eos,
+        ..config(corpus)
+    };
+    let splits = load_from(&config, &place).unwrap();
+    [splits.train, splits.val, splits.test].map(|text| {
+        let counts = text.counts();
+        [text.ids().len() as u64, counts.words, counts.lines]
+    })
+}
+
+#[test]
+fn text_and_parquet_give_the_same_tokens() {
+    let Some(data) = real("wikitext-2") else {
+        return;
+    };
+    let text = neox(Corpus::Wikitext2, &data, false);
+    let parquet = neox(Corpus::Wikitext2, &data.join("wikitext-2-v1"), false);
+    assert_eq!(text[1..], parquet[1..]);
+    // The first 45 and 30 of 60 articles each; of the training split, 555 of 615 chunks and 60 articles.
+    // Counted with the Python library as well.
+    let whole = [
+        [2_206_462, 1_858_130, 33_145],
+        [179_681, 149_525, 2_693],
+        [150_187, 122_695, 2_248],
+    ];
+    assert_eq!(text, whole);
+    assert_eq!(parquet[0], [217_216, 179_739, 3_213]);
+}
+
+/// The raw test split, which has no others beside it.
+#[test]
+fn half_of_the_raw_test_split_has_the_same_tokens_in_both_forms() {
+    let Some(data) = real("wikitext-2-raw") else {
+        return;
+    };
+    let forms = ["test.txt", "wikitext-2-raw-v1/test-00000-of-00001.parquet"];
+    let [text, parquet] = forms.map(|form| {
+        let dir = tempfile::tempdir().unwrap();
+        let ending = Path::new(form).extension().unwrap().to_str().unwrap();
+        let names = match ending {
+            "txt" => ["train.txt", "valid.txt", "test.txt"],
+            _ => [
+                "train-00000-of-00001.parquet",
+                "validation-00000-of-00001.parquet",
+                "test-00000-of-00001.parquet",
+            ],
+        };
+        for name in names {
+            fs::copy(data.join(form), dir.path().join(name)).unwrap();
+        }
+        let [_, _, test] = neox(Corpus::Wikitext2Raw, dir.path(), false);
+        let [_, _, separated] = neox(Corpus::Wikitext2Raw, dir.path(), true);
+        (test, separated)
+    });
+    assert_eq!(text, parquet);
+    // 30 articles and two lines that look like headings.
+    assert_eq!(text, ([146_592, 122_695, 2_248], [146_624, 122_695, 2_248]));
+}

@@ -12,7 +12,7 @@ const GPT_NEOX: &str = "56ac4821e129d2c520fdaba60abd920fa852ada51b45c0dd52bbb6bd
 
 /// SHA-256 over its tokens by id, each with a zero byte behind it: the hub's copy of the file is printed
 /// another way.
-const GPT_NEOX_TOKENS: &str = "@@@";
+const GPT_NEOX_TOKENS: &str = "7c550c4fbc7109c5535b6849c3aaff481a8b1cf71eafb6b7cf3f6e6c6e68a1e3";
 
 /// What the merges of GPT-NeoX make of a few strings, beside its tokens.
 const GPT_NEOX_ENCODES: [(&str, &[u32]); 2] = [

@@ -1,1 +1,199 @@
 use super::*;
+use crate::config::Corpus;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use tempfile::TempDir;
+
+const BODY: &str = " = A = \n \n some words of a page\n = B = \n";
+
+fn config() -> WikitextConfig {
+    WikitextConfig {
+        corpus: Corpus::Text,
+        tokenizer: Tokenizer::Bytes,
+        vocab_size: 256,
+        seq_len: 8,
+        eos_between_articles: false,
+        train_examples: None,
+        test_examples: None,
+    }
+}
+
+fn world(body: &str) -> (TempDir, Place) {
+    let dir = tempfile::tempdir().unwrap();
+    let place = Place {
+        data_dir: Some(dir.path().to_owned()),
+        root: dir.path().join("root"),
+        hub: dir.path().join("hub"),
+    };
+    for name in ["train.txt", "valid.txt", "test.txt"] {
+        fs::write(dir.path().join(name), body).unwrap();
+    }
+    (dir, place)
+}
+
+#[test]
+fn the_head_of_a_file_says_what_it_holds() {
+    let (_dir, place) = world(BODY);
+    let config = WikitextConfig {
+        eos_between_articles: true,
+        ..config()
+    };
+    let tokens = Tokens::of(&config, &place).unwrap();
+    tokens.make(&mut |_| Ok(())).unwrap();
+    let whole = fs::read(&tokens.paths()[0]).unwrap();
+    let head = std::str::from_utf8(&whole[..4096]).unwrap();
+    assert!(head.starts_with('{') && head.ends_with(" \n"), "{head}");
+    let header = Header::parse(&whole).unwrap();
+    // A line of blanks is no text; an id stands before each of two articles.
+    let bytes = BODY.len() as u64 - 2;
+    assert_eq!((header.tokens, header.articles), (bytes + 2, 2));
+    assert_eq!((header.counts.bytes, header.counts.lines), (bytes, 4));
+    assert_eq!(header.counts.words, 11);
+    assert_eq!(header.largest, u16::from(b's'.max(b'w')));
+    assert_eq!(header.sources[0].name, "train.txt");
+    assert_eq!(header.sources[0].sha256, files::sha256(BODY.as_bytes()));
+    assert_eq!(header.sha256, files::sha256(&whole[4096..]));
+    assert_eq!(tokens.load().unwrap()[0].digest(), header.sha256);
+}
+
+#[test]
+fn many_files_are_named_as_one() {
+    let source = |i: usize| Source {
+        name: format!("train-{i:05}.parquet"),
+        bytes: 10,
+        sha256: "ab".repeat(32),
+    };
+    assert_eq!(header::brief((0..4).map(source).collect()).len(), 4);
+    let brief = header::brief((0..5).map(source).collect());
+    assert_eq!(brief.len(), 1);
+    assert_eq!(brief[0].bytes, 50);
+    assert!(brief[0].name.starts_with("5 files"), "{}", brief[0].name);
+}
+
+#[test]
+fn files_are_made_once_by_all_who_ask() {
+    let (_dir, place) = world(&BODY.repeat(2000));
+    let config = config();
+    let made = AtomicUsize::new(0);
+    std::thread::scope(|scope| {
+        for _ in 0..4 {
+            scope.spawn(|| {
+                let tokens = Tokens::of(&config, &place).unwrap();
+                let mut begun = false;
+                tokens
+                    .make(&mut |progress| {
+                        begun |= progress.split == "train" && progress.done > 0;
+                        Ok(())
+                    })
+                    .unwrap();
+                made.fetch_add(usize::from(begun), Ordering::Relaxed);
+                tokens.load().unwrap();
+            });
+        }
+    });
+    assert_eq!(made.into_inner(), 1);
+}
+
+#[test]
+fn the_end_is_heard_and_a_stop_leaves_nothing_half() {
+    let (_dir, place) = world(BODY);
+    let config = config();
+    let tokens = Tokens::of(&config, &place).unwrap();
+    let stopped = tokens.make(&mut |progress| match progress.split {
+        "val" => Err(Error::Interrupted),
+        _ => Ok(()),
+    });
+    assert!(matches!(stopped, Err(Error::Interrupted)));
+    let left: Vec<_> = fs::read_dir(&tokens.folder).unwrap().flatten().collect();
+    assert_eq!(left.len(), 1, "{left:?}");
+    let mut ends = Vec::new();
+    tokens
+        .make(&mut |progress| {
+            ends.retain(|end: &Progress| end.split != progress.split);
+            ends.push(progress);
+            Ok(())
+        })
+        .unwrap();
+    let done: Vec<_> = ends.iter().map(|e| (e.split, e.done == e.total)).collect();
+    assert_eq!(done, [("val", true), ("test", true)], "train was there");
+}
+
+#[test]
+fn another_text_has_another_folder() {
+    let (dir, place) = world(BODY);
+    let config = config();
+    let before = Tokens::of(&config, &place).unwrap().folder;
+    assert_eq!(Tokens::of(&config, &place).unwrap().folder, before);
+    fs::write(dir.path().join("test.txt"), "another one, and longer").unwrap();
+    assert_ne!(Tokens::of(&config, &place).unwrap().folder, before);
+}
+
+/// What is said about the first token file once `damage` was done to it.
+fn refused(damage: impl Fn(&mut Vec<u8>)) -> String {
+    let (_dir, place) = world(BODY);
+    let config = config();
+    let tokens = Tokens::of(&config, &place).unwrap();
+    tokens.make(&mut |_| Ok(())).unwrap();
+    let path = &tokens.paths()[0];
+    let mut bytes = fs::read(path).unwrap();
+    damage(&mut bytes);
+    fs::write(path, bytes).unwrap();
+    let message = tokens.load().unwrap_err().to_string();
+    assert!(
+        message.contains("train.tokens is not as it was made"),
+        "{message}"
+    );
+    assert!(
+        message.ends_with("delete it, and it is made again"),
+        "{message}"
+    );
+    message
+}
+
+#[test]
+fn damaged_and_foreign_files_are_refused() {
+    type Damage = fn(&mut Vec<u8>);
+    let change = |bytes: &mut Vec<u8>, from: &str, to: &str| {
+        let text = String::from_utf8(bytes[..4096].to_vec()).unwrap();
+        let text = format!("{:<4096}", text.replacen(from, to, 1).trim_end());
+        bytes.splice(..4096, text.into_bytes());
+    };
+    assert!(refused(|b| b.clear()).contains("shorter than a header"));
+    let cases: [(Damage, &str); 3] = [
+        (|b| b.truncate(4095), "shorter than a header"),
+        (|b| b.truncate(b.len() - 1), "bytes of 4172"),
+        (|b| b[0] = b'x', "its header is none"),
+    ];
+    for (damage, says) in cases {
+        let message = refused(damage);
+        assert!(message.contains(says), "{message}");
+    }
+    let message = refused(|b| change(b, "\"version\":1", "\"version\":9"));
+    assert!(
+        message.contains("`dsf tokens` 9, not `dsf tokens` 1"),
+        "{message}"
+    );
+    let message = refused(|b| change(b, "\"split\":\"train\"", "\"split\":\"val\""));
+    assert!(message.contains("another text or tokenizer"), "{message}");
+    let message = refused(|b| {
+        let last = b.len() - 1;
+        b[last] = 1;
+    });
+    assert!(
+        message.contains("its largest id is 266, not 119"),
+        "{message}"
+    );
+}
+
+#[test]
+fn a_table_with_too_few_rows_is_refused() {
+    let (_dir, place) = world(BODY);
+    let config = WikitextConfig {
+        vocab_size: 100,
+        ..config()
+    };
+    let tokens = Tokens::of(&config, &place).unwrap();
+    tokens.make(&mut |_| Ok(())).unwrap();
+    let message = tokens.load().unwrap_err().to_string();
+    let says = "--vocab-size 100 is too small: ids of the train split need 120";
+    assert!(message.contains(says), "{message}");
+}
