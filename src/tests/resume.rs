@@ -2,11 +2,17 @@
 //! of the run is refused.
 
 use crate::training::{follow, trace, trainer, weights, world, Trace};
-use dsf::config::{AdamConfig, Decay};
+use crate::world::distance;
+use candle_core::safetensors::Load;
+use candle_core::Device;
+use dsf::config::{AdamConfig, Decay, RunConfig};
 use dsf::error::Error;
 use dsf::mixers::MIXERS;
+use dsf::model::protocol::{Asked, Preset, Task};
 use dsf::rng::Stream;
 use dsf::store::Outcome;
+use dsf::tasks::{self, Data};
+use safetensors::SafeTensors;
 
 #[test]
 fn a_run_interrupted_after_any_step_or_epoch_ends_with_the_same_bits() {
