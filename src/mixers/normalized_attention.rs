@@ -93,18 +93,31 @@ fn build(model: &ModelConfig, params: &Params, eta: Eta) -> Result<Box<dyn Mixer
 }
 
 impl NormalizedAttention {
-    /// 1/η_i at every row, `(batch, rows, heads)`.
+    /// 1/η_i for x at the rows wanted, `(batch, rows, heads)`. In the weights' numbers, even where x has
+    /// fewer digits: what rounding adds to an exponent, it multiplies the result by.
     fn inverse_eta(&self, x: &Tensor) -> Result<Tensor> {
-        self.eta.inverse(&linear(x, &self.wn, self.bn.as_ref())?)
+        let wide = x.to_dtype(self.wn.dtype())?;
+        let z = linear(&wide, &self.wn, self.bn.as_ref())?;
+        self.eta.inverse(&z)?.to_dtype(x.dtype())
+    }
+
+    /// Queries, keys and values, and 1/η; all of them read x together where they are of one type.
+    fn maps(&self, x: &Tensor, cx: &Cx) -> Result<([Tensor; 3], Tensor)> {
+        let p = &self.projections;
+        if x.dtype() != self.wn.dtype() {
+            return Ok((p.maps(x, cx)?, self.inverse_eta(&cx.select(x)?)?));
+        }
+        let (maps, z) = p.maps_and(x, cx, &[(&self.wn, self.bn.as_ref())])?;
+        Ok((maps, self.eta.inverse(&z[0])?))
     }
 }
 
 impl Mixer for NormalizedAttention {
     fn forward(&self, x: &Tensor, cx: &Cx) -> Result<Tensor> {
+        let ([q, k, v], inverse) = self.maps(x, cx)?;
         let p = &self.projections;
-        let ([q, k, v], z) = p.maps_and(x, cx, &[(&self.wn, self.bn.as_ref())])?;
         let o = p.attend([&q, &k, &v], Weights::Plain, cx)?;
-        p.output(&ops::scale_heads(&o, &self.eta.inverse(&z[0])?)?)
+        p.output(&ops::scale_heads(&o, &inverse)?)
     }
 
     fn state_size(&self, _seq_len: usize) -> usize {

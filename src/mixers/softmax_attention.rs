@@ -56,7 +56,7 @@ impl Recurrent for SoftmaxAttention {
             ]),
             _ => State(vec![k, v]),
         };
-        let weights = q.matmul(&state.0[0].transpose(2, 3)?.contiguous()?)?;
+        let weights = q.matmul(&state.0[0].transpose(2, 3)?)?;
         let weights = candle_nn::ops::softmax(&weights, 3)?;
         self.0.output_step(&weights.matmul(&state.0[1])?)
     }

@@ -127,3 +127,6 @@ impl Model {
         self.blocks[0].mixer.state_size(seq_len)
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -2,11 +2,17 @@
 //! of the run is refused.
 
 use crate::training::{follow, trace, trainer, weights, world, Trace};
-use dsf::config::{AdamConfig, Decay};
+use crate::world::distance;
+use candle_core::safetensors::Load;
+use candle_core::Device;
+use dsf::config::{AdamConfig, Decay, RunConfig};
 use dsf::error::Error;
 use dsf::mixers::MIXERS;
+use dsf::model::protocol::{Asked, Preset, Task};
 use dsf::rng::Stream;
 use dsf::store::Outcome;
+use dsf::tasks::{self, Data};
+use safetensors::SafeTensors;
 
 #[test]
 fn a_run_interrupted_after_any_step_or_epoch_ends_with_the_same_bits() {
@@ -50,6 +56,61 @@ fn a_run_interrupted_at_every_step_and_epoch_ends_with_the_same_bits() {
         saved = Some(trainer.checkpoint().unwrap());
     }
     assert_eq!(parts, whole);
+}
+
+/// A run on text of two epochs of three steps, the last one short.
+fn on_text(mixer: &str) -> (RunConfig, Data) {
+    let asked = Asked {
+        preset: Some(Preset::Smoke),
+        mixer: Some(mixer.to_owned()),
+        seq_len: Some(16),
+        train_examples: Some(7),
+        batch_size: Some(3),
+        micro_batch: Some(2),
+        epochs: Some(2),
+        ..Asked::default()
+    };
+    let config = asked.resolve(Task::Wikitext).unwrap();
+    let data = tasks::load(&config.task, None).unwrap();
+    (config, data)
+}
+
+#[test]
+fn a_run_on_text_interrupted_at_every_step_and_epoch_ends_with_the_same_bits() {
+    for mixer in ["softmax", "linear", "normalized", "s6"] {
+        let (config, data) = on_text(mixer);
+        let whole = trace(&config, &data);
+        assert_eq!((whole.losses.len(), whole.epochs.len()), (6, 2));
+        let (mut parts, mut saved): (_, Option<Vec<u8>>) = (Trace::default(), None);
+        while parts.outcome.is_none() {
+            let mut trainer = trainer(&config, &data);
+            if let Some(saved) = &saved {
+                trainer.restore(saved, "checkpoint").unwrap();
+            }
+            follow(&mut trainer, 1, &mut parts);
+            saved = Some(trainer.checkpoint().unwrap());
+        }
+        assert_eq!(parts, whole, "{mixer}");
+    }
+}
+
+#[test]
+fn weights_say_what_they_are_of_and_are_those_of_the_run() {
+    let (config, data) = on_text("linear");
+    let mut trained = trainer(&config, &data);
+    follow(&mut trained, 5, &mut Trace::default());
+    let bytes = trained.weights_bytes().unwrap();
+    let (_, header) = SafeTensors::read_metadata(&bytes).unwrap();
+    let metadata = header.metadata().clone().unwrap();
+    assert_eq!(metadata["config"], config.canonical());
+    assert_eq!(metadata["run"], config.id());
+    assert_eq!((&metadata["epoch"][..], &metadata["step"][..]), ("1", "4"));
+    let saved = SafeTensors::deserialize(&bytes).unwrap();
+    assert_eq!(saved.len(), trained.weights().len());
+    for (name, var) in trained.weights() {
+        let found = saved.tensor(&name).unwrap().load(&Device::Cpu).unwrap();
+        assert_eq!(distance(&found, &var), 0.0, "{name}");
+    }
 }
 
 #[test]

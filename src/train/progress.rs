@@ -31,3 +31,49 @@ pub(super) fn selected<'a>(task: &TaskConfig, epochs: &'a [EpochRow]) -> Option<
             .max_by(|a, b| a.val_accuracy.partial_cmp(&b.val_accuracy).unwrap_or(Equal)),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::{Corpus, Tokenizer, WikitextConfig};
+
+    fn epochs(losses: &[f64]) -> Vec<EpochRow> {
+        let row = |(i, &loss): (usize, &f64)| EpochRow {
+            epoch: i + 1,
+            train_loss: 1.0,
+            test_loss: 1.0,
+            accuracy: 0.5,
+            lr: 0.1,
+            seconds: 1.0,
+            tokens_per_s: 1.0,
+            val_loss: Some(loss),
+            // The more surprised, the more often right.
+            val_accuracy: Some(loss / 10.0),
+        };
+        losses.iter().enumerate().map(row).collect()
+    }
+
+    #[test]
+    fn on_text_validation_chooses_the_earliest_epoch_of_the_lowest_loss() {
+        let task = TaskConfig::Wikitext(WikitextConfig {
+            corpus: Corpus::Sample,
+            tokenizer: Tokenizer::Bytes,
+            vocab_size: 256,
+            seq_len: 8,
+            eos_between_articles: false,
+            train_examples: None,
+            test_examples: None,
+        });
+        for (losses, chosen) in [
+            (vec![], None),
+            (vec![3.0, 2.0, 2.5], Some(2)),
+            (vec![2.0, 2.0], Some(1)),
+            (vec![f64::NAN, 5.0, f64::INFINITY], Some(2)),
+            (vec![f64::NAN], None),
+        ] {
+            let epochs = epochs(&losses);
+            let found = selected(&task, &epochs).map(|epoch| epoch.epoch);
+            assert_eq!(found, chosen, "{losses:?}");
+        }
+    }
+}

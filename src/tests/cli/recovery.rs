@@ -1,6 +1,7 @@
 //! Nothing is lost: kills, signals, two processes in one folder.
 
 use super::{numbers, World};
+use std::fs;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::thread::sleep;
@@ -8,6 +9,8 @@ use std::time::{Duration, Instant};
 
 /// Long enough to be interrupted, short enough to wait for.
 const RUN: &str = "mqar --preset smoke --d 32 --train-examples 4000 --epochs 6 --lr 1e-4";
+const TEXT: &str =
+    "wikitext --preset smoke --mixer linear --d 64 --train-examples 300 --batch-size 3 --epochs 6";
 const SWEEP: &str =
     "sweep --preset smoke --d 32 --mixer ssd,softmax --train-examples 4000 --epochs 6 --lr 1e-4";
 
@@ -31,8 +34,16 @@ fn signal(child: &Child, name: &str) {
 
 /// Waits until some run under `out` has written an epoch.
 fn wait_for_an_epoch(world: &World, out: &str) {
+    wait_for_epochs(world, out, 1);
+}
+
+/// Waits until some run under `out` has written so many epochs.
+fn wait_for_epochs(world: &World, out: &str, epochs: usize) {
     let began = Instant::now();
-    let has_epoch = |run: &std::path::PathBuf| run.join("metrics.csv").exists();
+    let has_epoch = |run: &std::path::PathBuf| {
+        let metrics = fs::read_to_string(run.join("metrics.csv"));
+        metrics.is_ok_and(|text| text.lines().count() > epochs)
+    };
     while !(world.path(out).join("runs").exists() && world.runs(out).iter().any(has_epoch)) {
         assert!(
             began.elapsed() < Duration::from_secs(60),
@@ -80,6 +91,58 @@ fn a_killed_run_starts_again_and_loses_nothing_but_time() {
         numbers(&world.only_run("cut")),
         numbers(&world.only_run("whole"))
     );
+}
+
+/// A signal leaves a checkpoint, and a kill goes back to it: the losses of steps behind it are cut off.
+#[test]
+fn a_run_on_text_stopped_and_killed_in_turn_leaves_the_files_of_an_unbroken_one() {
+    let world = World::new();
+    world.dsf(&format!("{TEXT} --out whole -q")).ok();
+    for (epochs, name) in [(1, "-TERM"), (2, "-KILL"), (3, "-TERM"), (4, "-KILL")] {
+        let mut child = start(&world, &format!("{TEXT} --out cut"));
+        wait_for_epochs(&world, "cut", epochs);
+        signal(&child, name);
+        let status = child.wait().unwrap();
+        assert!(!status.success(), "the run was over before the signal");
+    }
+    let said = world.dsf(&format!("{TEXT} --out cut"));
+    assert!(said.err.contains("continuing"), "{}", said.err);
+    assert!(!said.err.contains("warning"), "{}", said.err);
+    said.ok();
+    let (whole, cut) = (world.only_run("whole"), world.only_run("cut"));
+    assert_eq!(numbers(&cut), numbers(&whole));
+    for file in ["losses.csv", "best.safetensors", "weights.safetensors"] {
+        let read = |run: &Path| fs::read(run.join(file)).unwrap();
+        assert!(read(&cut) == read(&whole), "{file}");
+    }
+    let losses = fs::read_to_string(cut.join("losses.csv")).unwrap();
+    assert_eq!(losses.lines().count(), 1 + 6 * 100);
+    let scores = |run: &Path| {
+        let text = fs::read_to_string(run.join("result.json")).unwrap();
+        serde_json::from_str::<serde_json::Value>(&text).unwrap()["language"].clone()
+    };
+    assert!(scores(&whole)["train_ppl"].is_number());
+    assert_eq!(scores(&cut), scores(&whole));
+}
+
+#[test]
+fn weights_that_cannot_be_written_cost_a_warning_and_not_the_run() {
+    let world = World::new();
+    world.dsf("wikitext --preset smoke -q").ok();
+    let run = world.only_run("results");
+    for file in ["result.json", "best.safetensors"] {
+        fs::remove_file(run.join(file)).unwrap();
+    }
+    fs::create_dir_all(run.join("best.safetensors/taken")).unwrap();
+    let said = world.dsf("wikitext --preset smoke");
+    assert!(said.err.contains("cannot write"), "{}", said.err);
+    assert!(said.err.contains("training goes on"), "{}", said.err);
+    let out = said.ok();
+    assert!(
+        out.contains("perplexity") && out.contains("generate --checkpoint"),
+        "{out}"
+    );
+    assert!(run.join("weights.safetensors").is_file());
 }
 
 #[test]
