@@ -57,7 +57,7 @@ pub fn weights(trainer: &Trainer) -> BTreeMap<String, u64> {
 pub fn follow(trainer: &mut Trainer, events: usize, trace: &mut Trace) {
     let mut left = events;
     let outcome: Result<Outcome> = trainer.run(&mut |_, event| {
-        if let Event::Step { loss } = event {
+        if let Event::Step { loss, .. } = event {
             trace.losses.push(loss.to_bits());
         }
         left -= 1;
