@@ -1,13 +1,14 @@
 //! What there is to fetch, from where, and which files it comes to under a data root.
 
-use crate::config::LraDataset;
+use super::dataset::Dataset;
+use crate::config::{Corpus, LraDataset};
 use std::fs;
 use std::path::{Path, PathBuf};
 
 /// One dataset as it can be had.
 pub struct Entry {
     /// Which.
-    pub dataset: LraDataset,
+    pub dataset: Dataset,
     /// Where it comes from.
     pub origin: Origin,
     /// Its folder below the data root.
@@ -20,23 +21,34 @@ pub struct Entry {
     pub licence: &'static str,
 }
 
-/// Where datasets come from; some share an archive.
+/// Where datasets come from; some share an archive or a repository.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Origin {
-    /// The dataset `stanfordnlp/imdb` of the Hugging Face hub.
-    Hub,
+    /// A repository of the Hugging Face hub.
+    Hub(Repository),
     /// The archive of CIFAR-10's authors.
     Cifar,
     /// The archive of the Long Range Arena.
     Lra,
 }
 
+/// A repository of the Hugging Face hub.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Repository {
+    /// Owner and name.
+    pub name: &'static str,
+    /// Folder of the files in it; empty where they lie at its top.
+    pub folder: &'static str,
+    /// Whether it is one of models; the others are of datasets.
+    pub models: bool,
+}
+
 const LRA_ABOUT: &str = "in the archive of the Long Range Arena, 7.7 GB for all three of it";
 
-/// The five, in the order of [`LraDataset::ALL`].
-pub const CATALOGUE: [Entry; 5] = [
+/// Tasks in the order of [`LraDataset::ALL`], texts in that of [`Corpus::ALL`], then the tokenizer.
+pub const CATALOGUE: [Entry; 10] = [
     Entry {
-        dataset: LraDataset::Listops,
+        dataset: Dataset::Lra(LraDataset::Listops),
         origin: Origin::Lra,
         folder: "lra_release/lra_release/listops-1000",
         parts: &["basic_train.tsv", "basic_val.tsv", "basic_test.tsv"],
@@ -44,8 +56,12 @@ pub const CATALOGUE: [Entry; 5] = [
         licence: "synthetic, can be generated without a download; cite Nangia and Bowman 2018",
     },
     Entry {
-        dataset: LraDataset::Text,
-        origin: Origin::Hub,
+        dataset: Dataset::Lra(LraDataset::Text),
+        origin: Origin::Hub(Repository {
+            name: "stanfordnlp/imdb",
+            folder: "plain_text",
+            models: false,
+        }),
         folder: "text/plain_text",
         parts: &[
             "train-00000-of-00001.parquet",
@@ -55,7 +71,7 @@ pub const CATALOGUE: [Entry; 5] = [
         licence: "for research; cite Maas et al. 2011",
     },
     Entry {
-        dataset: LraDataset::Retrieval,
+        dataset: Dataset::Lra(LraDataset::Retrieval),
         origin: Origin::Lra,
         folder: "lra_release/lra_release/tsv_data",
         parts: &[
@@ -69,7 +85,7 @@ pub const CATALOGUE: [Entry; 5] = [
                   say that they may not pass them on: for your own research; cite Radev et al. 2013",
     },
     Entry {
-        dataset: LraDataset::Image,
+        dataset: Dataset::Lra(LraDataset::Image),
         origin: Origin::Cifar,
         folder: "image/cifar-10-batches-bin",
         parts: &[
@@ -84,21 +100,95 @@ pub const CATALOGUE: [Entry; 5] = [
         licence: "for research; cite Krizhevsky 2009",
     },
     Entry {
-        dataset: LraDataset::Pathfinder,
+        dataset: Dataset::Lra(LraDataset::Pathfinder),
         origin: Origin::Lra,
         folder: "lra_release/lra_release/pathfinder32/curv_contour_length_14",
         parts: &["metadata", "imgs"],
         about: LRA_ABOUT,
         licence: "synthetic, can be generated without a download; cite Linsley et al. 2018",
     },
+    wikitext(
+        Corpus::Wikitext103Raw,
+        "wikitext-103-raw-v1",
+        &TWO_SHARDS,
+        "WikiText-103 with its rare words, from the Hugging Face hub (Salesforce/wikitext), 315 MB",
+    ),
+    wikitext(
+        Corpus::Wikitext103,
+        "wikitext-103-v1",
+        &TWO_SHARDS,
+        "WikiText-103 with <unk> for rare words, from the same place, 315 MB",
+    ),
+    wikitext(
+        Corpus::Wikitext2Raw,
+        "wikitext-2-raw-v1",
+        &ONE_SHARD,
+        "WikiText-2 with its rare words, from the same place, 8 MB",
+    ),
+    wikitext(
+        Corpus::Wikitext2,
+        "wikitext-2-v1",
+        &ONE_SHARD,
+        "WikiText-2 with <unk> for rare words, from the same place, 8 MB",
+    ),
+    Entry {
+        dataset: Dataset::GptNeox,
+        origin: Origin::Hub(Repository {
+            name: "EleutherAI/gpt-neox-20b",
+            folder: "",
+            models: true,
+        }),
+        folder: "gpt-neox-20b-tokenizer",
+        parts: &["tokenizer.json"],
+        about: "the tokenizer of GPT-NeoX and Pythia, from the Hugging Face hub \
+                (EleutherAI/gpt-neox-20b), 2 MB",
+        licence: "Apache-2.0; cite Black et al. 2022",
+    },
 ];
 
+const ONE_SHARD: [&str; 3] = [
+    "train-00000-of-00001.parquet",
+    "validation-00000-of-00001.parquet",
+    "test-00000-of-00001.parquet",
+];
+
+const TWO_SHARDS: [&str; 4] = [
+    "train-00000-of-00002.parquet",
+    "train-00001-of-00002.parquet",
+    "validation-00000-of-00001.parquet",
+    "test-00000-of-00001.parquet",
+];
+
+/// A text whose folder has the same name on the hub and below the data root.
+const fn wikitext(
+    corpus: Corpus,
+    folder: &'static str,
+    parts: &'static [&'static str],
+    about: &'static str,
+) -> Entry {
+    Entry {
+        dataset: Dataset::Wikitext(corpus),
+        origin: Origin::Hub(Repository {
+            name: "Salesforce/wikitext",
+            folder,
+            models: false,
+        }),
+        folder,
+        parts,
+        about,
+        licence: "text of Wikipedia, CC BY-SA 3.0 and GFDL; cite Merity et al. 2016",
+    }
+}
+
 /// The entry of `dataset`.
-pub fn entry(dataset: LraDataset) -> &'static Entry {
-    let mut entries = CATALOGUE.iter();
+///
+/// # Panics
+/// For a corpus that is nowhere to be fetched, which is refused before.
+pub fn entry(dataset: impl Into<Dataset>) -> &'static Entry {
+    let (dataset, mut entries) = (dataset.into(), CATALOGUE.iter());
     entries
         .find(|e| e.dataset == dataset)
-        .expect("the catalogue holds every dataset")
+        .expect("the catalogue holds every dataset that the hub or an archive has")
 }
 
 /// How much of a dataset lies under a data root.
@@ -110,6 +200,13 @@ pub enum State {
     Lacks(PathBuf),
     /// Not even its folder.
     Absent,
+}
+
+impl Origin {
+    /// Whether files come one by one, not in an archive.
+    pub(super) fn is_hub(self) -> bool {
+        matches!(self, Self::Hub(_))
+    }
 }
 
 impl Entry {
@@ -151,7 +248,10 @@ mod tests {
 
     #[test]
     fn the_catalogue_has_every_dataset_once_and_in_order() {
-        assert_eq!({ CATALOGUE }.map(|e| e.dataset), LraDataset::ALL);
+        let lra = LraDataset::ALL.map(Dataset::Lra);
+        let text = Corpus::ALL.map(Dataset::Wikitext);
+        let all = [&lra[..], &text[..4], &[Dataset::GptNeox]].concat();
+        assert_eq!({ CATALOGUE }.map(|e| e.dataset).to_vec(), all);
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! Files of a dataset on the Hugging Face hub, through the cache that Python's libraries share.
 
-use super::catalogue::Entry;
+use super::catalogue::{Entry, Origin, Repository};
 use super::checksum::Checksum;
 use super::download::{download, failed, Wanted};
 use super::host::Host;
@@ -15,9 +15,6 @@ use std::path::{Path, PathBuf};
 use std::sync::mpsc::{channel, RecvTimeoutError};
 use std::time::Duration;
 
-const REPOSITORY: &str = "stanfordnlp/imdb";
-/// Folder of the files in the repository.
-const CONFIG: &str = "plain_text";
 /// The hub answers within this time or not at all.
 const PATIENCE: Duration = Duration::from_secs(60);
 /// Times that it is asked again.
@@ -41,50 +38,87 @@ struct Facts {
     bytes: u64,
 }
 
-/// Fetches the files of `entry`; its lock is held.
-pub(super) fn fetch(entry: &Entry, hub: &Hub, order: &Order, host: &mut Host) -> Result<()> {
-    let cache = Cache::new(hub.cache.clone()).repo(Repo::dataset(REPOSITORY.to_owned()));
+impl Repository {
+    fn repo(&self) -> Repo {
+        let name = self.name.to_owned();
+        if self.models {
+            Repo::model(name)
+        } else {
+            Repo::dataset(name)
+        }
+    }
+
+    /// Its page below the hub's address.
+    fn page(&self) -> String {
+        let kind = if self.models { "" } else { "datasets/" };
+        format!("{kind}{}", self.name)
+    }
+
+    /// The name of `part` inside it.
+    fn path(&self, part: &str) -> String {
+        match self.folder {
+            "" => part.to_owned(),
+            folder => format!("{folder}/{part}"),
+        }
+    }
+}
+
+/// Fetches the files of `entry`, where it comes from the hub; its lock is held.
+pub(super) fn fetch(entry: &Entry, order: &Order, host: &mut Host) -> Result<()> {
+    let Origin::Hub(repository) = entry.origin else {
+        return Ok(());
+    };
+    let hub = &order.hub;
+    let cache = Cache::new(hub.cache.clone()).repo(repository.repo());
     let folder = entry.path(&order.root);
     let mut commit = None;
     let mut files = Vec::new();
     let there = |part: &&&str| !order.force && folder.join(part).exists();
     for part in entry.parts.iter().filter(|part| !there(part)) {
-        let name = format!("{CONFIG}/{part}");
+        let name = repository.path(part);
         let kept = if order.force { None } else { cache.get(&name) };
         let file = match kept {
             Some(file) => file,
             None if order.offline => {
                 let (folder, cache) = (folder.display(), hub.cache.display());
-                let what = format!("{part} of {REPOSITORY} (looked for in {folder} and {cache})");
+                let of = repository.name;
+                let what = format!("{part} of {of} (looked for in {folder} and {cache})");
                 return Err(super::offline_without(&what));
             }
-            None => get(&name, hub, &cache, host)?,
+            None => get(&repository, &name, hub, &cache, host)?,
         };
-        commit = commit.or_else(|| commit_of(&file));
+        commit = commit.or_else(|| commit_of(&file, &name));
         files.push((file, folder.join(part)));
     }
     make_folder(&folder)?;
     for (file, target) in files {
         link(&file, &target)?;
     }
-    let url = format!("{}/datasets/{REPOSITORY}", hub.endpoint);
+    let url = format!("{}/{}", hub.endpoint, repository.page());
     record::write(entry, &order.root, &url, commit.as_deref(), None)
 }
 
-/// `snapshots/COMMIT/plain_text/NAME` names the commit.
-fn commit_of(file: &Path) -> Option<String> {
-    let commit = file.parent()?.parent()?.file_name()?;
+/// `snapshots/COMMIT/NAME` names the commit, and the name may have folders.
+fn commit_of(file: &Path, name: &str) -> Option<String> {
+    let below = Path::new(name).components().count();
+    let commit = file.ancestors().nth(below)?.file_name()?;
     Some(commit.to_str()?.to_owned())
 }
 
 /// Downloads one file into the cache and gives its place among the snapshots.
-fn get(name: &str, hub: &Hub, cache: &CacheRepo, host: &mut Host) -> Result<PathBuf> {
+fn get(
+    repository: &Repository,
+    name: &str,
+    hub: &Hub,
+    cache: &CacheRepo,
+    host: &mut Host,
+) -> Result<PathBuf> {
     let api = ApiBuilder::from_cache(Cache::new(hub.cache.clone()))
         .with_endpoint(hub.endpoint.clone())
         .with_token(hub.token.clone())
         .build()
         .map_err(|e| failed(&hub.endpoint, e.to_string()))?;
-    let url = api.dataset(REPOSITORY.to_owned()).url(name);
+    let url = api.repo(repository.repo()).url(name);
     let facts = facts(&api, &url, host)?;
     let blob = cache.blob_path(&facts.etag);
     make_folder(blob.parent().unwrap_or(&hub.cache))?;

@@ -1,12 +1,15 @@
-//! The data of the Long Range Arena, downloaded to where its loaders look.
+//! The data of the tasks, downloaded to where their loaders look.
 //!
-//! Below a data root: `text/plain_text/*.parquet`, `image/cifar-10-batches-bin/*.bin`,
-//! `lra_release/lra_release/...`; `archives/` holds what is kept or unfinished, `fetched/` a record
-//! of each fetch. A dataset is there once its folder is: folders are unpacked elsewhere and renamed.
+//! Below the data root of the Long Range Arena: `text/plain_text/*.parquet`,
+//! `image/cifar-10-batches-bin/*.bin`, `lra_release/lra_release/...`. Below that of WikiText: a folder of
+//! Parquet files for each text, `gpt-neox-20b-tokenizer/tokenizer.json`. `archives/` holds locks and what
+//! is kept or unfinished, `fetched/` a record of each fetch. A dataset is there once its folder is:
+//! folders are unpacked elsewhere and renamed.
 
 mod archive;
 mod catalogue;
 mod checksum;
+mod dataset;
 mod download;
 mod host;
 mod http;
@@ -19,11 +22,11 @@ mod unpack;
 #[cfg(test)]
 mod tests;
 
-pub use catalogue::{bytes_below, entry, Entry, Origin, State, CATALOGUE};
+pub use catalogue::{bytes_below, entry, Entry, Origin, Repository, State, CATALOGUE};
+pub use dataset::Dataset;
 pub use host::{Host, Watch};
 pub use hub::Hub;
 
-use crate::config::LraDataset;
 use crate::error::{Error, Result};
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -67,7 +70,7 @@ impl Source {
 #[derive(Clone, Debug)]
 pub struct Order {
     /// Which datasets.
-    pub datasets: Vec<LraDataset>,
+    pub datasets: Vec<Dataset>,
     /// The data root.
     pub root: PathBuf,
     /// The archive of CIFAR-10.
@@ -90,29 +93,27 @@ pub struct Order {
 /// [`Error::Usage`] for what is missing offline and for a folder that is there in part,
 /// [`Error::Io`] for what the network, a server or the disk refused, [`Error::Interrupted`] once
 /// the host's flag is up; the same order then continues.
-pub fn fetch(order: &Order, host: &mut Host) -> Result<Vec<LraDataset>> {
+pub fn fetch(order: &Order, host: &mut Host) -> Result<Vec<Dataset>> {
     let mut fetched = Vec::new();
-    for origin in [Origin::Hub, Origin::Cifar, Origin::Lra] {
+    for place in ["hub.lock", "cifar.lock", "lra.lock"] {
         let wanted: Vec<&Entry> = CATALOGUE
             .iter()
-            .filter(|e| e.origin == origin && order.datasets.contains(&e.dataset))
+            .filter(|e| lock_name(e.origin) == place && order.datasets.contains(&e.dataset))
             .collect();
         if missing(&wanted, order)?.is_empty() {
             continue;
         }
         let folder = order.root.join(archive::FOLDER);
         make_folder(&folder)?;
-        let _lock = lock::take(&folder.join(lock_name(origin)), host)?;
+        let _lock = lock::take(&folder.join(place), host)?;
         // Another process may have done it in the meantime.
         let wanted = missing(&wanted, order)?;
-        match origin {
-            Origin::Cifar if !wanted.is_empty() => {
-                archive::fetch(&wanted, &order.cifar, order, host)?;
-            }
-            Origin::Lra if !wanted.is_empty() => archive::fetch(&wanted, &order.lra, order, host)?,
-            _ => {
+        match wanted.first().map(|entry| entry.origin) {
+            Some(Origin::Cifar) => archive::fetch(&wanted, &order.cifar, order, host)?,
+            Some(Origin::Lra) => archive::fetch(&wanted, &order.lra, order, host)?,
+            Some(Origin::Hub(_)) | None => {
                 for entry in &wanted {
-                    hub::fetch(entry, &order.hub, order, host)?;
+                    hub::fetch(entry, order, host)?;
                 }
             }
         }
@@ -123,7 +124,7 @@ pub fn fetch(order: &Order, host: &mut Host) -> Result<Vec<LraDataset>> {
 
 fn lock_name(origin: Origin) -> &'static str {
     match origin {
-        Origin::Hub => "hub.lock",
+        Origin::Hub(_) => "hub.lock",
         Origin::Cifar => "cifar.lock",
         Origin::Lra => "lra.lock",
     }
@@ -138,7 +139,7 @@ fn missing<'a>(entries: &[&'a Entry], order: &Order) -> Result<Vec<&'a Entry>> {
             State::Present => {}
             State::Absent => missing.push(*entry),
             // One file after the other: those that are there stay.
-            State::Lacks(_) if entry.origin == Origin::Hub => missing.push(*entry),
+            State::Lacks(_) if entry.origin.is_hub() => missing.push(*entry),
             State::Lacks(part) => {
                 return Err(Error::usage(format!(
                     "{} is there without {}: move it away, or --force to replace it",

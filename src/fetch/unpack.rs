@@ -156,7 +156,7 @@ fn normal(name: &Path) -> Option<PathBuf> {
 /// Where a name inside an archive lies below the data root.
 fn at_home(inside: &Path, origin: Origin) -> PathBuf {
     match origin {
-        Origin::Hub => inside.to_owned(),
+        Origin::Hub(_) => inside.to_owned(),
         Origin::Cifar => Path::new("image").join(inside),
         Origin::Lra => {
             // Copies of the archive differ in how often they repeat its name.

@@ -1,11 +1,11 @@
-//! `dsf data fetch lra`.
+//! `dsf data fetch`.
 
 use super::progress::Progress;
 use crate::cache;
 use crate::cli::{exit, print, stop_flag, Global};
-use crate::config::LraDataset;
-use crate::error::{Error, Result};
-use crate::fetch::{self, entry, Host, Hub, Order, Origin, Source, CATALOGUE};
+use crate::config::{Corpus, LraDataset};
+use crate::error::{unknown, Error, Result};
+use crate::fetch::{self, entry, Dataset, Entry, Host, Hub, Order, Origin, Source, CATALOGUE};
 use clap::{Args, ValueEnum};
 use serde_json::json;
 use std::path::{Path, PathBuf};
@@ -16,10 +16,16 @@ pub(super) struct Arguments {
     /// For which task.
     #[arg(value_enum)]
     task: Task,
-    /// Which datasets, with commas between them; without it they are listed.
+    /// Of the Long Range Arena, which datasets, with commas between them; without it they are listed.
     #[arg(long, value_enum, value_delimiter = ',', value_name = "NAME")]
     dataset: Vec<LraDataset>,
-    /// Where it shall lie [default: dsf/lra below HF_HOME].
+    /// Of WikiText, which texts, with commas between them; without it and --tokenizer they are listed.
+    #[arg(long, value_parser = corpus, value_delimiter = ',', value_name = "NAME")]
+    corpus: Vec<Corpus>,
+    /// With the texts, or alone: the tokenizer of GPT-NeoX.
+    #[arg(long)]
+    tokenizer: bool,
+    /// Where it shall lie [default: dsf/lra or dsf/wikitext below HF_HOME].
     #[arg(long, value_name = "DIR")]
     data_dir: Option<PathBuf>,
     /// A mirror of the archive that the datasets come from; for the hub there is HF_ENDPOINT.
@@ -40,17 +46,35 @@ pub(super) struct Arguments {
 enum Task {
     /// The Long Range Arena.
     Lra,
+    /// WikiText and the tokenizer of GPT-NeoX.
+    Wikitext,
+}
+
+impl Task {
+    fn has(self, entry: &Entry) -> bool {
+        entry.dataset.is_lra() == matches!(self, Self::Lra)
+    }
+}
+
+/// A text that can be fetched.
+fn corpus(name: &str) -> Result<Corpus> {
+    let corpora = Corpus::ALL.into_iter();
+    let mut there =
+        corpora.filter(|c| CATALOGUE.iter().any(|e| e.dataset == Dataset::Wikitext(*c)));
+    let names = there.clone().map(Corpus::name);
+    let unknown = || unknown("corpus to fetch", name, names);
+    there.find(|c| c.name() == name).ok_or_else(unknown)
 }
 
 /// Before a broken download is tried again for the first time.
 const PAUSE: Duration = Duration::from_secs(1);
 
 pub(super) fn main(arguments: Arguments, global: &Global) -> Result<u8> {
-    let Task::Lra = arguments.task;
-    if arguments.dataset.is_empty() {
-        return catalogue();
+    let datasets = wanted(&arguments)?;
+    if datasets.is_empty() {
+        return catalogue(arguments.task);
     }
-    let order = order(arguments)?;
+    let order = order(arguments, datasets)?;
     let stop = stop_flag()?;
     let mut progress = Progress::new(global.quiet);
     let mut host = Host {
@@ -78,7 +102,29 @@ pub(super) fn main(arguments: Arguments, global: &Global) -> Result<u8> {
     Ok(exit::DONE)
 }
 
-fn done(dataset: LraDataset, state: &str, folder: &Path, as_json: bool) -> String {
+/// What was asked for, of the task that was named.
+fn wanted(arguments: &Arguments) -> Result<Vec<Dataset>> {
+    let texts = !arguments.corpus.is_empty() || arguments.tokenizer;
+    match arguments.task {
+        Task::Lra if texts => Err(Error::usage(
+            "--corpus and --tokenizer are of `dsf data fetch wikitext`; lra has --dataset",
+        )),
+        Task::Wikitext if !arguments.dataset.is_empty() => Err(Error::usage(
+            "--dataset is of `dsf data fetch lra`; wikitext has --corpus and --tokenizer",
+        )),
+        Task::Wikitext if arguments.delete_archive => Err(Error::usage(
+            "--delete-archive is of `dsf data fetch lra`: wikitext has no archives",
+        )),
+        _ => {
+            let corpora = arguments.corpus.iter().map(|c| Dataset::Wikitext(*c));
+            let tokenizer = arguments.tokenizer.then_some(Dataset::GptNeox);
+            let lra = arguments.dataset.iter().map(|d| Dataset::Lra(*d));
+            Ok(lra.chain(corpora).chain(tokenizer).collect())
+        }
+    }
+}
+
+fn done(dataset: Dataset, state: &str, folder: &Path, as_json: bool) -> String {
     let name = dataset.name();
     if as_json {
         let event = json!({
@@ -90,27 +136,37 @@ fn done(dataset: LraDataset, state: &str, folder: &Path, as_json: bool) -> Strin
 }
 
 /// What there is, a line each.
-fn catalogue() -> Result<u8> {
-    for entry in &CATALOGUE {
+fn catalogue(task: Task) -> Result<u8> {
+    for entry in { CATALOGUE }.iter().filter(|e| task.has(e)) {
         let name = entry.dataset.name();
-        print::line(&format!("{name:10}  {}; {}", entry.about, entry.licence))?;
+        print::line(&format!("{name:16}  {}; {}", entry.about, entry.licence))?;
     }
-    print::line("\nChoose by --dataset NAME[,NAME]; `dsf data list` says what is there already.")?;
+    let choose = match task {
+        Task::Lra => "--dataset NAME[,NAME]",
+        Task::Wikitext => "--corpus NAME[,NAME] and --tokenizer",
+    };
+    print::line(&format!(
+        "\nChoose by {choose}; `dsf data list` says what is there already."
+    ))?;
     Ok(exit::DONE)
 }
 
-fn order(arguments: Arguments) -> Result<Order> {
+fn order(arguments: Arguments, datasets: Vec<Dataset>) -> Result<Order> {
     let (mut cifar, mut lra) = (Source::cifar(), Source::lra());
     if let Some(url) = arguments.url {
-        match mirrored(&arguments.dataset)? {
+        match mirrored(&datasets)? {
             Origin::Cifar => cifar.url = address("--url", url)?,
             _ => lra.url = address("--url", url)?,
         }
     }
+    let root = match arguments.task {
+        Task::Lra => cache::lra,
+        Task::Wikitext => cache::wikitext,
+    };
     let endpoint = variable("HF_ENDPOINT").unwrap_or("https://huggingface.co".to_owned());
     let endpoint = address("HF_ENDPOINT", endpoint)?;
     Ok(Order {
-        root: arguments.data_dir.map_or_else(cache::lra, Ok)?,
+        root: arguments.data_dir.map_or_else(root, Ok)?,
         cifar,
         lra,
         hub: Hub {
@@ -121,19 +177,19 @@ fn order(arguments: Arguments) -> Result<Order> {
         offline: arguments.offline || set("DSF_OFFLINE") || set("HF_HUB_OFFLINE"),
         force: arguments.force,
         delete_archive: arguments.delete_archive,
-        datasets: arguments.dataset,
+        datasets,
     })
 }
 
 /// The one archive that `datasets` come from.
-fn mirrored(datasets: &[LraDataset]) -> Result<Origin> {
+fn mirrored(datasets: &[Dataset]) -> Result<Origin> {
     let origin = entry(datasets[0]).origin;
     if datasets.iter().any(|d| entry(*d).origin != origin) {
         return Err(Error::usage(
             "--url names one archive, but the datasets come from several: fetch them one by one",
         ));
     }
-    if origin == Origin::Hub {
+    if let Origin::Hub(_) = origin {
         return Err(Error::usage(
             "--url is for archives; text comes from a Hugging Face hub, named by HF_ENDPOINT",
         ));

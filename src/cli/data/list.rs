@@ -3,25 +3,29 @@
 use crate::cache;
 use crate::cli::{exit, print, Global};
 use crate::error::Result;
-use crate::fetch::{bytes_below, State, CATALOGUE};
-use crate::tasks::lra;
+use crate::fetch::{bytes_below, Dataset, State, CATALOGUE};
+use crate::tasks::{lra, wikitext};
 use clap::Args;
 use serde_json::json;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 #[derive(Args)]
 pub(super) struct Arguments {
-    /// The data root [default: dsf/lra below HF_HOME].
+    /// The data root [default: dsf/lra and dsf/wikitext below HF_HOME].
     #[arg(long, value_name = "DIR")]
     data_dir: Option<PathBuf>,
 }
 
 pub(super) fn main(arguments: Arguments, global: &Global) -> Result<u8> {
-    let root = arguments.data_dir.map_or_else(cache::lra, Ok)?;
     for entry in &CATALOGUE {
+        let root = match &arguments.data_dir {
+            Some(dir) => dir.clone(),
+            None if entry.dataset.is_lra() => cache::lra()?,
+            None => cache::wikitext()?,
+        };
         let (name, mut folder) = (entry.dataset.name(), entry.path(&root));
         let (state, bytes) = match entry.state(&root) {
-            State::Absent => match lra::found(entry.dataset, &root) {
+            State::Absent => match found(entry.dataset, &root) {
                 Some(elsewhere) => {
                     folder = elsewhere;
                     ("present".to_owned(), bytes_below(&folder))
@@ -39,9 +43,18 @@ pub(super) fn main(arguments: Arguments, global: &Global) -> Result<u8> {
             event.to_string()
         } else {
             let size = indicatif::DecimalBytes(bytes).to_string();
-            format!("{name:10}  {state:7}  {size:>10}  {}", folder.display())
+            format!("{name:16}  {state:7}  {size:>10}  {}", folder.display())
         };
         print::line(&line)?;
     }
     Ok(exit::DONE)
+}
+
+/// Where `dataset` lies in another form, or by another name, at or below `root`.
+fn found(dataset: Dataset, root: &Path) -> Option<PathBuf> {
+    match dataset {
+        Dataset::Lra(dataset) => lra::found(dataset, root),
+        Dataset::Wikitext(corpus) => wikitext::found(corpus, root),
+        Dataset::GptNeox => wikitext::found_tokenizer(root),
+    }
 }

@@ -1,10 +1,11 @@
-//! `dsf data`: the data of the Long Range Arena.
+//! `dsf data`: the data of the tasks.
 
 mod fetch;
 mod generate;
 mod list;
 pub(super) mod progress;
 mod stand_in;
+mod tokens;
 
 use super::Global;
 use crate::error::Result;
@@ -18,12 +19,14 @@ pub(super) struct Arguments {
 
 #[derive(Subcommand)]
 enum What {
-    /// Download data to where `dsf lra` looks for it.
+    /// Download data to where `dsf lra` and `dsf wikitext` look for it.
     Fetch(fetch::Arguments),
     /// Make data of the same kind, and write it as the released files.
     Generate(generate::Arguments),
     /// List what is there, where, and how big.
     List(list::Arguments),
+    /// Make ids of texts ahead of the runs that need them.
+    Tokens(tokens::Arguments),
 }
 
 pub(super) fn main(arguments: Arguments, global: &Global) -> Result<u8> {
@@ -31,5 +34,6 @@ pub(super) fn main(arguments: Arguments, global: &Global) -> Result<u8> {
         What::Fetch(arguments) => fetch::main(arguments, global),
         What::Generate(arguments) => generate::main(arguments, global),
         What::List(arguments) => list::main(arguments, global),
+        What::Tokens(arguments) => tokens::main(arguments, global),
     }
 }

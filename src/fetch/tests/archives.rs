@@ -100,7 +100,7 @@ fn datasets_of_one_archive_share_its_download_even_later() {
         [],
         "a second call has nothing to do"
     );
-    world.order.datasets = vec![Pathfinder];
+    world.order.datasets = vec![Pathfinder.into()];
     world.order.offline = true; // the archive was kept
     world.fetch().unwrap();
     let picture = world.folder(Pathfinder).join("imgs/0/sample_0.png");

@@ -1,7 +1,8 @@
 //! Files of a hub, in the layout of its cache.
 
 use super::server::{Answer, Request, Server};
-use super::{bytes, sha256, World};
+use super::{bytes, sha256, Dataset, World};
+use crate::config::Corpus;
 use crate::config::LraDataset::{Listops, Text};
 use crate::error::Error;
 use std::fs;
@@ -89,6 +90,59 @@ fn a_file_of_the_hub_is_continued_too() {
     assert!(server.seen().iter().any(rest), "{:?}", server.seen());
     let train = world.folder(Text).join(FILES[0]);
     assert_eq!(fs::read(train).unwrap(), body(FILES[0]));
+}
+
+#[test]
+fn texts_and_the_tokenizer_come_from_repositories_of_their_own() {
+    const WIKITEXT: &str = "/hub/datasets/Salesforce/wikitext/resolve/main/wikitext-103-raw-v1/";
+    const TOKENIZER: &str = "/hub/EleutherAI/gpt-neox-20b/resolve/main/tokenizer.json";
+    let server = Server::start(|request, _| {
+        let name = match request.path.as_str() {
+            TOKENIZER => Some("tokenizer.json"),
+            path => path.strip_prefix(WIKITEXT),
+        };
+        match name {
+            Some(name) => hub(&request.at(format!("{RESOLVE}{name}"))),
+            None => hub(request),
+        }
+    });
+    let wanted = [Dataset::Wikitext(Corpus::Wikitext103Raw), Dataset::GptNeox];
+    let mut world = World::new(&server, &wanted);
+    assert_eq!(world.fetch_all().unwrap(), wanted);
+    let folder = world.order.root.join("wikitext-103-raw-v1");
+    for name in [
+        "train-00000-of-00002.parquet",
+        "train-00001-of-00002.parquet",
+        "validation-00000-of-00001.parquet",
+        "test-00000-of-00001.parquet",
+    ] {
+        assert_eq!(fs::read(folder.join(name)).unwrap(), body(name), "{name}");
+    }
+    let tokenizer = world
+        .order
+        .root
+        .join("gpt-neox-20b-tokenizer/tokenizer.json");
+    assert_eq!(fs::read(tokenizer).unwrap(), body("tokenizer.json"));
+    let cached = world
+        .order
+        .hub
+        .cache
+        .join("models--EleutherAI--gpt-neox-20b/snapshots");
+    assert!(cached.join(COMMIT).join("tokenizer.json").exists());
+    for (name, page) in [
+        ("gpt-neox", "/hub/EleutherAI/gpt-neox-20b"),
+        ("wikitext-103-raw", "/hub/datasets/Salesforce/wikitext"),
+    ] {
+        let record = world
+            .order
+            .root
+            .join("fetched")
+            .join(format!("{name}.json"));
+        let record = fs::read_to_string(record).unwrap();
+        assert!(record.contains(&server.url(&page[1..])), "{record}");
+        assert!(record.contains(COMMIT), "{record}");
+    }
+    assert_eq!(world.fetch_all().unwrap(), []);
 }
 
 /// What is said about a hub that gives `answer` to everything.

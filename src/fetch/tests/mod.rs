@@ -9,7 +9,7 @@ mod server;
 use super::catalogue::entry;
 use super::checksum::hex;
 use super::host::{Host, Watch};
-use super::{fetch, Hub, Order, Source};
+use super::{fetch, Dataset, Hub, Order, Source};
 use crate::config::LraDataset;
 use crate::error::Result;
 use server::Server;
@@ -77,7 +77,7 @@ struct World {
 }
 
 impl World {
-    fn new(server: &Server, datasets: &[LraDataset]) -> Self {
+    fn new<D: Copy + Into<Dataset>>(server: &Server, datasets: &[D]) -> Self {
         let dir = tempfile::tempdir().unwrap();
         let source = |file: &'static str| Source {
             file,
@@ -86,7 +86,7 @@ impl World {
             md5: None,
         };
         let order = Order {
-            datasets: datasets.to_vec(),
+            datasets: datasets.iter().map(|d| (*d).into()).collect(),
             root: dir.path().join("root"),
             cifar: source("cifar-10-binary.tar.gz"),
             lra: source("lra_release.gz"),
@@ -103,16 +103,25 @@ impl World {
         Self { dir, order, ear }
     }
 
-    fn fetch(&mut self) -> Result<Vec<LraDataset>> {
+    fn fetch_all(&mut self) -> Result<Vec<Dataset>> {
         let Self { order, ear, .. } = self;
         ear.host(|host| fetch(order, host))
+    }
+
+    /// Those of the Long Range Arena.
+    fn fetch(&mut self) -> Result<Vec<LraDataset>> {
+        let lra = |dataset| match dataset {
+            Dataset::Lra(dataset) => Some(dataset),
+            _ => None,
+        };
+        Ok(self.fetch_all()?.into_iter().filter_map(lra).collect())
     }
 
     fn refusal(&mut self) -> String {
         self.fetch().unwrap_err().to_string()
     }
 
-    fn folder(&self, dataset: LraDataset) -> PathBuf {
+    fn folder(&self, dataset: impl Into<Dataset>) -> PathBuf {
         entry(dataset).path(&self.order.root)
     }
 }

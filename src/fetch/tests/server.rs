@@ -14,6 +14,14 @@ pub struct Request {
 }
 
 impl Request {
+    /// The same one for another path.
+    pub fn at(&self, path: String) -> Self {
+        Self {
+            path,
+            headers: self.headers.clone(),
+        }
+    }
+
     pub fn header(&self, name: &str) -> Option<&str> {
         let found = self.headers.iter().find(|(n, _)| n == name)?;
         Some(&found.1)

@@ -34,6 +34,15 @@ pub(super) fn find(corpus: Corpus, dir: &Path) -> Result<[Vec<PathBuf>; 3]> {
     Err(Error::usage(missing(corpus, dir, fullest)))
 }
 
+/// As [`find`], in the folders below `dir` that are named after the corpus.
+pub(super) fn below(corpus: Corpus, dir: &Path) -> Option<[Vec<PathBuf>; 3]> {
+    let folders = candidates(corpus, dir).into_iter().skip(1);
+    let mut looked = folders.map(|folder| Found::look(corpus, folder));
+    looked
+        .find(|found| found.splits() == 3)
+        .map(|found| found.files)
+}
+
 /// Every folder in which the files may lie, the likeliest first.
 fn candidates(corpus: Corpus, dir: &Path) -> Vec<PathBuf> {
     let mut folders = vec![dir.to_owned()];

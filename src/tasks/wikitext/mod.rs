@@ -124,6 +124,21 @@ pub fn sized(config: &WikitextConfig, data_dir: Option<&Path>) -> Result<Wikitex
     })
 }
 
+/// The folder below `dir` in which files of `corpus` lie, in any of the forms that [`load`] reads. Those in
+/// `dir` itself could be of any corpus and are not looked for.
+pub fn found(corpus: Corpus, dir: &Path) -> Option<PathBuf> {
+    let files = layout::below(corpus, dir)?;
+    files[0].first()?.parent().map(Path::to_owned)
+}
+
+/// The file of GPT-NeoX's tokenizer, where `dir` or a cache has it.
+pub fn found_tokenizer(dir: &Path) -> Option<PathBuf> {
+    let place = Place::new(Some(dir)).ok()?;
+    Found::find(&Tokenizer::GptNeox, &place)
+        .ok()
+        .map(Found::path)
+}
+
 /// Refuses a corpus whose files are not there, before anything else is done.
 pub fn ready(config: &WikitextConfig, data_dir: Option<&Path>) -> Result<()> {
     if config.tokenizer != Tokenizer::Bytes {

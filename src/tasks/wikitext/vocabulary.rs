@@ -173,6 +173,10 @@ impl Found {
         })
     }
 
+    pub(super) fn path(self) -> PathBuf {
+        self.path
+    }
+
     pub(super) fn vocabulary(&self) -> Result<Vocabulary> {
         Vocabulary::parse(&self.content, &self.path)
     }

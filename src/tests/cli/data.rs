@@ -3,6 +3,7 @@
 #[expect(dead_code, reason = "its other half serves the tests of the library")]
 #[path = "../../fetch/tests/server.rs"]
 mod server;
+mod text;
 
 use super::{Said, World};
 use flate2::{write::GzEncoder, Compression};

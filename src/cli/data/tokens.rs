@@ -1,0 +1,98 @@
+//! `dsf data tokens`: token files ahead of the runs that need them.
+
+use crate::cli::device::use_threads;
+use crate::cli::{exit, print, stop_flag, tokens, Global};
+use crate::config::{Corpus, TaskConfig, WikitextConfig};
+use crate::error::{Error, Result};
+use crate::sweep::TokenizerName;
+use crate::tasks::wikitext::{self, Text};
+use clap::Args;
+use indicatif::DecimalBytes;
+use serde_json::json;
+use std::path::{Path, PathBuf};
+
+#[derive(Args)]
+pub(super) struct Arguments {
+    /// Which texts, with commas between them.
+    #[arg(long, value_delimiter = ',', value_name = "NAME", required = true)]
+    corpus: Vec<Corpus>,
+    /// What makes ids of them: bytes, gpt-neox, or a tokenizer.json.
+    #[arg(long, value_name = "NAME|FILE", default_value = "gpt-neox")]
+    tokenizer: TokenizerName,
+    /// Put id 0 before each article.
+    #[arg(long)]
+    eos_between_articles: bool,
+    /// Where the text lies [default: where `dsf data fetch` puts it]. Token files go below dsf/wikitext in
+    /// HF_HOME.
+    #[arg(long, value_name = "DIR", env = "DSF_DATA", hide_env_values = true)]
+    data_dir: Option<PathBuf>,
+}
+
+pub(super) fn main(arguments: Arguments, global: &Global) -> Result<u8> {
+    use_threads(global.threads()?);
+    let (tokenizer, vocab_size) = arguments.tokenizer.resolve()?;
+    let data_dir = arguments.data_dir.as_deref();
+    let config = |corpus| WikitextConfig {
+        corpus,
+        tokenizer: tokenizer.clone(),
+        vocab_size,
+        // Any text has windows of one token.
+        seq_len: 1,
+        eos_between_articles: arguments.eos_between_articles,
+        train_examples: None,
+        test_examples: None,
+    };
+    let configs: Vec<_> = arguments.corpus.into_iter().map(config).collect();
+    // What is missing is said before the first text is read.
+    for config in &configs {
+        wikitext::token_files(config, data_dir)?;
+    }
+    let stop = stop_flag()?;
+    let tasks: Vec<_> = configs.iter().cloned().map(TaskConfig::Wikitext).collect();
+    match tokens::prepare(&tasks, data_dir, global.quiet || global.json, &stop) {
+        Err(Error::Interrupted) => {
+            print::talk("stopped by a signal; whole splits are kept, the same command continues");
+            return Ok(exit::STOPPED);
+        }
+        made => made?,
+    }
+    configs.iter().try_for_each(|c| tell(c, data_dir, global))?;
+    Ok(exit::DONE)
+}
+
+/// A line for each split.
+fn tell(config: &WikitextConfig, data_dir: Option<&Path>, global: &Global) -> Result<()> {
+    let paths = wikitext::token_files(config, data_dir)?;
+    let splits = wikitext::load(config, data_dir)?;
+    for warning in &splits.warnings {
+        print::talk(&format!("warning: {warning}"));
+    }
+    let texts = [
+        ("train", &splits.train),
+        ("val", &splits.val),
+        ("test", &splits.test),
+    ];
+    for ((split, text), path) in texts.into_iter().zip(paths) {
+        print::line(&line(config, split, text, &path, global.json))?;
+    }
+    Ok(())
+}
+
+fn line(config: &WikitextConfig, split: &str, text: &Text, path: &Path, as_json: bool) -> String {
+    let (name, tokens, counts) = (config.corpus.name(), text.ids().len(), text.counts());
+    if as_json {
+        let event = json!({
+            "event": "tokens", "schema": 1, "corpus": name, "tokenizer": config.tokenizer,
+            "split": split, "tokens": tokens, "words": counts.words, "lines": counts.lines,
+            "bytes": counts.bytes, "path": path,
+        });
+        return event.to_string();
+    }
+    format!(
+        "{name} {split}: {tokens} tokens, {} words, {} lines, {}, {}",
+        counts.words,
+        counts.lines,
+        DecimalBytes(counts.bytes),
+        path.display()
+    )
+}

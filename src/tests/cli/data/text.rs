@@ -1,0 +1,133 @@
+//! `dsf data` for texts.
+
+use super::server::{Answer, Server};
+use super::{dsf, World};
+use std::fs;
+
+/// The folders of a hub that has WikiText-2 and no other.
+fn small_hub() -> Server {
+    Server::start(|request, _| {
+        let name = request.path.rsplit('/').next().unwrap_or("").to_owned();
+        if request.path.starts_with("/cdn/") {
+            return Answer::file(request, name.repeat(50).as_bytes(), "cdn");
+        }
+        if !request
+            .path
+            .contains("/Salesforce/wikitext/resolve/main/wikitext-2-v1/")
+        {
+            return Answer::status(404);
+        }
+        let here = request.header("host").unwrap().to_owned();
+        Answer::redirect(format!("http://{here}/cdn/{name}"))
+            .with("ETag", "\"of the pointer\"")
+            .with("X-Linked-Etag", "\"abc\"".to_owned())
+            .with("X-Repo-Commit", "0123456789abcdef0123456789abcdef01234567")
+    })
+}
+
+#[test]
+fn texts_and_the_tokenizer_are_listed_fetched_and_listed_as_there() {
+    let world = World::new();
+    let out = dsf(&world, "data fetch wikitext", &[]).ok();
+    for needle in [
+        "wikitext-103-raw",
+        "315 MB",
+        "CC BY-SA",
+        "gpt-neox",
+        "--corpus",
+    ] {
+        assert!(out.contains(needle), "{out}");
+    }
+    assert!(!out.contains("listops"), "{out}");
+    let server = small_hub();
+    let hub = server.url("");
+    let set = [("HF_ENDPOINT", hub.trim_end_matches('/'))];
+    let fetched = dsf(&world, "data fetch wikitext --corpus wikitext-2", &set).ok();
+    assert!(fetched.starts_with("wikitext-2: fetched, "), "{fetched}");
+    let below = "dsf/wikitext/wikitext-2-v1/validation-00000-of-00001.parquet";
+    assert!(world.path("home").join(below).is_file());
+    let list = dsf(&world, "data list", &[]).ok();
+    let row = |name: &str| {
+        let mut rows = list
+            .lines()
+            .filter(|l| l.split_whitespace().next() == Some(name));
+        rows.next().unwrap().to_owned()
+    };
+    assert!(row("wikitext-2").contains("present"), "{list}");
+    assert!(row("wikitext-2-raw").contains("absent"), "{list}");
+    assert!(row("gpt-neox").contains("absent"), "{list}");
+    assert!(row("image").contains("absent"), "{list}");
+}
+
+#[test]
+fn what_belongs_to_another_task_is_refused() {
+    let world = World::new();
+    for (line, says) in [
+        ("data fetch lra --corpus wikitext-2", "lra has --dataset"),
+        (
+            "data fetch wikitext --dataset listops",
+            "wikitext has --corpus",
+        ),
+        (
+            "data fetch wikitext --tokenizer --delete-archive",
+            "no archives",
+        ),
+        (
+            "data fetch wikitext --tokenizer --url http://x/y",
+            "HF_ENDPOINT",
+        ),
+        (
+            "data fetch wikitext --corpus sample",
+            "unknown corpus to fetch `sample`",
+        ),
+    ] {
+        let said = dsf(&world, line, &[]);
+        assert_eq!(said.code, 2, "{line}: {}", said.err);
+        assert!(said.err.contains(says), "{line}: {}", said.err);
+    }
+}
+
+#[test]
+fn tokens_are_made_ahead_and_counted() {
+    let world = World::new();
+    let texts = world.path("texts");
+    fs::create_dir_all(&texts).unwrap();
+    for name in ["train.txt", "valid.txt", "test.txt"] {
+        fs::write(texts.join(name), " = A = \n \n a few words \n").unwrap();
+    }
+    let line = "data tokens --corpus text --tokenizer bytes --data-dir texts";
+    let out = dsf(&world, line, &[]).ok();
+    assert_eq!(out.lines().count(), 3, "{out}");
+    assert!(
+        out.starts_with("text train: 22 tokens, 6 words, 3 lines, 22 B, "),
+        "{out}"
+    );
+    let file = out.lines().last().unwrap().rsplit(", ").next().unwrap();
+    assert!(
+        file.contains("home/dsf/wikitext/tokens/text-bytes-"),
+        "{file}"
+    );
+    assert!(fs::read(file)
+        .unwrap()
+        .starts_with(b"{\"format\":\"dsf tokens\""));
+    let again = dsf(
+        &world,
+        &format!("--json {line} --eos-between-articles"),
+        &[],
+    );
+    let out = again.ok();
+    assert!(out.contains("\"tokens\":23"), "{out}");
+    let missing = dsf(
+        &world,
+        "data tokens --corpus wikitext-2 --tokenizer bytes",
+        &[],
+    );
+    assert_eq!(missing.code, 2, "{}", missing.err);
+    assert!(
+        missing
+            .err
+            .contains("`dsf data fetch wikitext --corpus wikitext-2`"),
+        "{}",
+        missing.err
+    );
+}
