@@ -153,3 +153,24 @@ fn the_model_is_causal() {
         );
     }
 }
+
+#[test]
+fn every_model_goes_token_by_token_until_its_positions_end() {
+    let tokens = batch().tokens;
+    for run in runs() {
+        let params = parameters();
+        let model = Model::new(&run.model, Io::of(&run.task), &params).unwrap();
+        perturb(&params);
+        let mut decoder = model.begin(3).unwrap().unwrap();
+        let token = |i| tokens.narrow(1, i, 1).unwrap().squeeze(1).unwrap();
+        let logits: Vec<Tensor> = (0..L)
+            .map(|i| model.step(&token(i), &mut decoder).unwrap())
+            .collect();
+        let hidden = model.hidden(&tokens, None, &Cx::eval()).unwrap();
+        let whole = model.logits(&hidden).unwrap();
+        let apart = distance(&Tensor::stack(&logits, 1).unwrap(), &whole);
+        assert!(apart <= 1e-10, "{}: {apart:e}", title(&run));
+        let further = model.step(&token(0), &mut decoder);
+        assert_eq!(further.is_ok(), !run.model.positions, "{}", title(&run));
+    }
+}
