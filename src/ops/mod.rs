@@ -43,6 +43,8 @@ mod time_steps;
 
 #[cfg(test)]
 mod check;
+#[cfg(test)]
+mod tests;
 
 pub use causal_attention::{causal_attention, Weights};
 pub use causal_conv1d::causal_conv1d;

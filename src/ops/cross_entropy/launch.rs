@@ -9,6 +9,8 @@ use candle_core::{DType, Result};
 /// Bytes of logits and slopes that exist at one time: most of the L2 cache of a large GPU, and in
 /// tests so few that there are several tiles.
 const BYTES: usize = if cfg!(test) { 1 << 14 } else { 32 << 20 };
+/// The same where tiles are too large for a cache anyway.
+const MOST: usize = if cfg!(test) { 1 << 18 } else { 512 << 20 };
 /// Threads of a block that has a row, as `cuda/cross_entropy.cu` has them.
 const THREADS: usize = 512;
 
@@ -28,12 +30,21 @@ struct Head<'a> {
 
 impl CrossEntropy {
     /// Rows a tile: a function of the sizes alone, and about as many in each tile.
+    ///
+    /// Every tile reads and writes the gradient of the weight, 8 d bytes a class. Shared by few rows,
+    /// with many classes, that is more than the 16 bytes a logit of tiles that leave the cache: 2 d rows
+    /// then make it 4 bytes a logit.
     fn tile(&self, rows: usize, io: DType) -> usize {
         let bytes = match io {
             DType::F32 => 4,
             _ => 4 + 2,
         };
-        let most = (BYTES / bytes / self.classes).max(1);
+        let within = |bytes_of_all: usize| bytes_of_all / bytes / self.classes;
+        let cached = within(BYTES).max(1);
+        let most = match 8 * self.width > 16 * cached {
+            true => within(MOST).min(2 * self.width).max(cached),
+            false => cached,
+        };
         rows.div_ceil(rows.div_ceil(most))
     }
 
@@ -151,4 +162,24 @@ impl CrossEntropy {
 
 fn kernel(name: &str) -> Kernel {
     Kernel::new("cross_entropy", name)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use candle_core::{Device, Tensor};
+
+    #[test]
+    fn tiles_stay_in_the_cache_unless_the_gradient_of_the_weight_weighs_more() {
+        let tile = |rows: usize, width: usize, classes: usize| {
+            let zeros = |rows| Tensor::zeros((rows, width), DType::F32, &Device::Cpu).unwrap();
+            let targets = Tensor::zeros(rows, DType::U32, &Device::Cpu).unwrap();
+            let op = CrossEntropy::check(&zeros(rows), &zeros(classes), &targets).unwrap();
+            op.tile(rows, DType::F32)
+        };
+        assert_eq!(tile(70, 60, 128), 24, "of 32 rows that 16 KiB hold");
+        assert_eq!(tile(70, 66, 128), 70, "up to 132");
+        assert_eq!(tile(1000, 66, 128), 125);
+        assert_eq!(tile(1000, 66, 4096), 16, "256 KiB hold no more");
+    }
 }

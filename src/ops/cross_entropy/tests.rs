@@ -51,6 +51,8 @@ fn kernels_equal_the_reference() {
         (2, 16, 63),
         (65, 33, 130),
         (7, 8, 5000),
+        // tiles beyond a cache, three of them
+        (150, 40, 1000),
     ];
     let cases = sizes.map(|(rows, width, classes)| case(rows, width, classes));
     check::kernels_agree(&cases, fused, by_reference);
@@ -120,8 +122,16 @@ fn a_wrong_shape_is_named() {
     );
 }
 
+/// Pythia's vocabulary, of which no multiple of the classes of a task makes the last.
+#[test]
+fn a_large_vocabulary_equals_the_reference() {
+    check::agree(&[case(300, 16, 50_304)], fused, by_reference);
+}
+
 #[test]
 #[ignore = "a measurement"]
 fn speed() {
-    check::speed(&case(2048, 64, 8192), fused, 2048 * 8192);
+    for (rows, width, classes) in [(2048, 64, 8192), (2048, 128, 50_304), (2048, 512, 50_304)] {
+        check::speed(&case(rows, width, classes), fused, rows * classes);
+    }
 }
