@@ -194,11 +194,10 @@ fn cut(ids: Ids, counts: Counts, config: &WikitextConfig, split: usize) -> Text 
 }
 
 fn splits(config: &WikitextConfig, texts: [Text; 3]) -> Result<Splits> {
-    let mut warnings = Vec::new();
     for (split, text) in texts.iter().enumerate() {
         enough(config, split, text)?;
-        warnings.extend(incomplete(config.corpus, split, text));
     }
+    let warnings = incomplete(config.corpus, &texts).into_iter().collect();
     let [train, val, test] = texts;
     Ok(Splits {
         train,
@@ -234,20 +233,24 @@ fn enough(config: &WikitextConfig, split: usize, text: &Text) -> Result<()> {
     }
 }
 
-/// A sentence where a split has not as many words as the whole of it.
-fn incomplete(corpus: Corpus, split: usize, text: &Text) -> Option<String> {
+/// A sentence where splits have not as many words as the whole of them.
+fn incomplete(corpus: Corpus, texts: &[Text; 3]) -> Option<String> {
     let train = match corpus {
         Corpus::Wikitext103Raw | Corpus::Wikitext103 => 101_425_671,
         Corpus::Wikitext2Raw | Corpus::Wikitext2 => 2_051_910,
         Corpus::Text | Corpus::Sample => return None,
     };
-    let (whole, words) = ([train, 213_886, 241_211][split], text.counts().words);
-    (words != whole).then(|| {
+    let whole = [train, 213_886, 241_211];
+    let parts: Vec<String> = (0..3)
+        .map(|split| (SPLITS[split], texts[split].counts().words, whole[split]))
+        .filter(|(_, words, whole)| words != whole)
+        .map(|(split, words, whole)| format!("{split} has {words} words of {whole}"))
+        .collect();
+    (!parts.is_empty()).then(|| {
         format!(
-            "the {} split has {words} words, not the {whole} of {}: it is a part or another edition, and \
-             its perplexity is not comparable",
-            SPLITS[split],
-            corpus.name()
+            "{} is here in part or in another edition, and its perplexity is not comparable: {}",
+            corpus.name(),
+            parts.join(", ")
         )
     })
 }
