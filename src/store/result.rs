@@ -41,10 +41,10 @@ pub struct RunResult {
     /// than this field.
     #[serde(default)]
     pub ops: String,
-    /// The highest validation accuracy after any epoch, where there is a validation split.
+    /// Validation accuracy after the epoch that validation chooses, where there is a validation split.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub val_accuracy: Option<f64>,
-    /// The epoch of the highest validation accuracy, from 1.
+    /// That epoch, from 1: the one of the highest validation accuracy, on text of the lowest loss.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub selected_epoch: Option<usize>,
     /// Test accuracy after that epoch.

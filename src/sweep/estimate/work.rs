@@ -20,6 +20,8 @@ const EVALUATION: f64 = 1.0 / 3.0;
 const FLOAT: f64 = 4.0;
 /// Weight, gradient, two moments, and the weight's successor.
 const FLOATS_PER_PARAMETER: f64 = 5.0;
+/// The gradients of a part of a step, beside the sum of those before it.
+const FLOATS_PER_PARAMETER_OF_PARTS: f64 = 1.0;
 /// Labelled rows whose logits exist at one time.
 const HEAD_ROWS: f64 = 128.0;
 /// Residual stream, norms and their gradients in a block, for each of its d channels.
@@ -149,12 +151,16 @@ impl Work {
         let example = length * layers * blocks + head;
         let update = FLOPS_PER_UPDATE * parameters;
         let steps = task.train_examples().div_ceil(run.train.batch_size) as f64;
+        let parts = run
+            .train
+            .micro_batch
+            .map_or(0.0, |_| FLOATS_PER_PARAMETER_OF_PARTS);
         let evaluated = EVALUATION * task.tested_examples() as f64;
         Self {
             example,
             update,
             epoch: steps * update + (task.train_examples() as f64 + evaluated) * example,
-            bytes: FLOAT * FLOATS_PER_PARAMETER * parameters
+            bytes: FLOAT * (FLOATS_PER_PARAMETER + parts) * parameters
                 + data(task)
                 + batch(run, sizes)
                 + PROGRAM,

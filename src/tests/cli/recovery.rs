@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 /// Long enough to be interrupted, short enough to wait for.
 const RUN: &str = "mqar --preset smoke --d 32 --train-examples 4000 --epochs 6 --lr 1e-4";
 const TEXT: &str =
-    "wikitext --preset smoke --mixer linear --d 64 --train-examples 300 --batch-size 3 --epochs 6";
+    "wikitext --preset smoke --mixer linear --train-examples 150 --batch-size 3 --epochs 8";
 const SWEEP: &str =
     "sweep --preset smoke --d 32 --mixer ssd,softmax --train-examples 4000 --epochs 6 --lr 1e-4";
 
@@ -116,7 +116,7 @@ fn a_run_on_text_stopped_and_killed_in_turn_leaves_the_files_of_an_unbroken_one(
         assert!(read(&cut) == read(&whole), "{file}");
     }
     let losses = fs::read_to_string(cut.join("losses.csv")).unwrap();
-    assert_eq!(losses.lines().count(), 1 + 6 * 100);
+    assert_eq!(losses.lines().count(), 1 + 8 * 50);
     let scores = |run: &Path| {
         let text = fs::read_to_string(run.join("result.json")).unwrap();
         serde_json::from_str::<serde_json::Value>(&text).unwrap()["language"].clone()

@@ -87,7 +87,7 @@ fn a_step_in_parts_is_the_step_in_one() {
         let one = config(mixer, None);
         let data = data(&one);
         let (loss, grads) = step(&one, &data);
-        assert!((loss - 256f64.ln()).abs() < 0.1, "{mixer}: {loss}");
+        assert!((loss - 256f64.ln()).abs() < 0.5, "{mixer}: {loss}");
         for micro in [1, 2] {
             let (in_parts, of_parts) = step(&config(mixer, Some(micro)), &data);
             assert!(
