@@ -1,19 +1,19 @@
 //! `dsf wikitext eval`: how well trained weights predict a text.
 
+mod scores;
+
 use super::chosen::Chosen;
-use crate::cli::{exit, print, Global};
-use crate::config::{Corpus, Precision, WikitextConfig};
+use crate::cli::{exit, print, raised, stop_flag, tokens, Global};
+use crate::config::{Corpus, Precision, TaskConfig, WikitextConfig};
 use crate::error::{Error, Result};
 use crate::gpu;
 use crate::model::weights::Checkpoint;
-use crate::model::Model;
 use crate::sweep::estimate::grouped;
-use crate::tasks::wikitext::{self, Ids, Splits, Text};
-use crate::train::{score, Scored, Scoring};
-use candle_core::Device;
+use crate::tasks::wikitext::{self, Splits, Text};
+use crate::train::Scoring;
 use clap::{Args, ValueEnum};
 use indicatif::{ProgressBar, ProgressStyle};
-use serde_json::json;
+use scores::Scores;
 
 #[derive(Args)]
 #[command(after_help = "Examples:\n  \
@@ -79,9 +79,16 @@ pub(super) fn main(arguments: &Arguments, global: &Global) -> Result<u8> {
         ..text
     };
     let how = scoring(arguments, text.seq_len)?;
+    let stop = stop_flag()?;
     let (device, device_name) = arguments.chosen.device(global)?;
     gpu::products_in_tf32(found.config.train.precision == Precision::Tf32);
-    let splits = wikitext::load(&text, arguments.chosen.data_dir.as_deref())?;
+    let data_dir = arguments.chosen.data_dir.as_deref();
+    let (task, quiet) = (
+        TaskConfig::Wikitext(text.clone()),
+        global.quiet || global.json,
+    );
+    tokens::prepare([&task], data_dir, quiet, &stop)?;
+    let splits = wikitext::load(&text, data_dir)?;
     for warning in &splits.warnings {
         print::talk(&format!("warning: {warning}"));
     }
@@ -92,7 +99,20 @@ pub(super) fn main(arguments: &Arguments, global: &Global) -> Result<u8> {
     }
     for split in &arguments.split {
         let bar = bar(*split, global.quiet);
-        let scores = Scores::of(&model, split.of(&splits), &how, &device, &bar);
+        let scores = Scores::of(
+            &model,
+            split.of(&splits),
+            &how,
+            &device,
+            &mut |done, count| {
+                bar.set_length(count as u64);
+                bar.set_position(done as u64);
+                match raised(&stop) {
+                    true => Err(Error::Interrupted),
+                    false => Ok(()),
+                }
+            },
+        );
         bar.finish_and_clear();
         let scores = scores?;
         print::line(&match global.json {
@@ -124,119 +144,6 @@ fn scoring(arguments: &Arguments, seq_len: usize) -> Result<Scoring> {
     })
 }
 
-/// What one split came to.
-struct Scores<'a> {
-    text: &'a Text,
-    /// In whole windows.
-    windows: Scored,
-    /// Every token but the first, once.
-    whole: Scored,
-}
-
-impl<'a> Scores<'a> {
-    fn of(
-        model: &Model,
-        text: &'a Text,
-        how: &Scoring,
-        device: &Device,
-        bar: &ProgressBar,
-    ) -> Result<Self> {
-        let (length, stride) = (how.seq_len, how.stride.unwrap_or(how.seq_len));
-        let count = (text.ids().len() - 1 - length) / stride + 1;
-        let part = |ids: &[u16], how: &Scoring| -> Result<Scored> {
-            let part = Text::new(Ids::Held(ids.into()), text.counts(), length, None);
-            Ok(score(model, &part, how, device)?)
-        };
-        bar.set_length(count as u64);
-        let mut windows = Scored::default();
-        for first in (0..count).step_by(how.batch) {
-            let last = (first + how.batch).min(count) - 1;
-            let found = part(&text.ids()[first * stride..last * stride + length + 1], how)?;
-            add(&mut windows, found);
-            bar.set_position(last as u64 + 1);
-        }
-        let mut whole = windows;
-        for (ids, scored) in ends(text.ids(), count, length, stride) {
-            let how = Scoring {
-                seq_len: ids.len() - 1,
-                stride: Some(scored),
-                ..*how
-            };
-            add(&mut whole, part(ids, &how)?);
-        }
-        Ok(Self {
-            text,
-            windows,
-            whole,
-        })
-    }
-
-    /// What words and lines of the text cost, the WikiText convention.
-    fn words(&self) -> u64 {
-        let counts = self.text.counts();
-        counts.words + counts.lines
-    }
-
-    fn word_ppl(&self) -> f64 {
-        (self.whole.nll / self.words() as f64).exp()
-    }
-
-    fn bits_per_byte(&self) -> f64 {
-        self.whole.nll / (std::f64::consts::LN_2 * self.text.counts().bytes as f64)
-    }
-
-    fn row(&self, split: Split) -> String {
-        let Scored { nll, tokens } = self.windows;
-        format!(
-            "{:5}  {:>11}  {:10.4}  {:9.2}  {:8.2}  {:>11}  {:9.4}",
-            split.name(),
-            grouped(tokens as u64),
-            nll / tokens as f64,
-            self.windows.ppl(),
-            self.word_ppl(),
-            grouped(self.words()),
-            self.bits_per_byte()
-        )
-    }
-
-    fn json(
-        &self,
-        split: Split,
-        found: &Checkpoint,
-        text: &WikitextConfig,
-        how: &Scoring,
-    ) -> serde_json::Value {
-        let counts = self.text.counts();
-        json!({
-            "event": "eval", "schema": 1, "path": found.place(), "run": found.origin.run,
-            "epoch": found.origin.epoch, "step": found.origin.step, "mixer": found.config.model.mixer,
-            "corpus": text.corpus.name(), "tokenizer": text.tokenizer.to_string(),
-            "split": split.name(), "seq_len": how.seq_len, "stride": how.stride.unwrap_or(how.seq_len),
-            "tokens": self.windows.tokens, "nll": self.windows.nll, "token_ppl": self.windows.ppl(),
-            "all_tokens": self.whole.tokens, "all_nll": self.whole.nll,
-            "words": counts.words, "lines": counts.lines, "word_ppl": self.word_ppl(),
-            "bytes": counts.bytes, "bits_per_byte": self.bits_per_byte(),
-        })
-    }
-}
-
-fn add(sum: &mut Scored, more: Scored) {
-    sum.nll += more.nll;
-    sum.tokens += more.tokens;
-}
-
-/// What `count` windows, `stride` apart, leave unscored: ids whose last predictions, so many, are missing.
-/// The first window's early tokens have less context than the others, and behind the last whole window a
-/// shorter one is left.
-fn ends(ids: &[u16], count: usize, length: usize, stride: usize) -> Vec<(&[u16], usize)> {
-    let targets = ids.len() - 1;
-    let over = (count - 1) * stride + length;
-    let head = (&ids[..length - stride + 1], length - stride);
-    let tail = (&ids[count * stride..], targets - over);
-    let missing = [head, tail].into_iter();
-    missing.filter(|(_, scored)| *scored > 0).collect()
-}
-
 /// Windows scored so far and how long the rest takes; nothing where nobody looks.
 fn bar(split: Split, quiet: bool) -> ProgressBar {
     if quiet {
@@ -260,7 +167,11 @@ fn title(found: &Checkpoint, text: &WikitextConfig, how: &Scoring, device: &str)
         None => found.place().display().to_string(),
     };
     let stride = how.stride.map_or(String::new(), |stride| {
-        format!(", {} apart, each scoring its last", grouped(stride as u64))
+        let (apart, context) = (
+            grouped(stride as u64),
+            grouped((how.seq_len - stride) as u64),
+        );
+        format!(", {apart} apart, where {context} or more tokens come before")
     });
     format!(
         "{} ({from}) on {} ({}), windows of {}{stride}, {device}",

@@ -7,9 +7,10 @@ use crate::config::WikitextConfig;
 use crate::error::{Error, Result};
 use crate::model::generate::{Choice, Continuation, Memory, Sampling};
 use crate::model::Model;
-use crate::sweep::estimate::{bytes, counted, duration};
+use crate::sweep::estimate::{counted, duration};
 use crate::tasks::wikitext::Vocabulary;
 use clap::Args;
+use indicatif::DecimalBytes;
 use serde_json::json;
 use std::io::{self, Read};
 use std::time::Instant;
@@ -161,7 +162,7 @@ fn fits(vocabulary: &Vocabulary, text: &WikitextConfig) -> Result<()> {
 fn memory(model: &Model, memory: Memory) -> String {
     match memory {
         Memory::Held { bytes: held, read } => {
-            let held = bytes(held as f64);
+            let held = DecimalBytes(held as u64);
             // A state is as large for two tokens as for one; a cache is not.
             if model.state_size(1) == model.state_size(2) {
                 format!("state: {held}, constant")

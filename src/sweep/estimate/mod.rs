@@ -7,7 +7,7 @@ mod units;
 mod work;
 
 pub use dry_run::{dry_run, headline};
-pub use units::{bytes, counted, duration, grouped};
+pub use units::{counted, duration, grouped};
 
 use crate::config::{Generator, RunConfig, TaskConfig};
 use crate::error::{Error, Result};
@@ -17,6 +17,7 @@ use crate::tasks::{self, Data};
 use crate::train::{Event, Trainer};
 use candle_core::Device;
 use std::collections::BTreeMap;
+use units::bytes;
 use work::{Atlas, Work};
 
 /// Work of a timed step: a few tenths of a second on two cores.

@@ -10,11 +10,6 @@ fn saved() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("src/tests/golden/wikitext/hf")
 }
 
-/// A world with its own cache, so that nothing of the person's is found.
-fn world() -> World {
-    World::new()
-}
-
 fn call(world: &World, line: &str) -> Said {
     let hf = saved().display().to_string();
     let words: Vec<String> = line
@@ -42,7 +37,7 @@ fn trained(world: &World, more: &str) -> String {
 
 #[test]
 fn help_names_the_four_subcommands_and_each_has_an_example() {
-    let world = world();
+    let world = World::new();
     let help = world.dsf("wikitext --help").ok();
     for name in ["eval", "generate", "import", "export"] {
         assert!(help.contains(&format!("\n  {name} ")), "{help}");
@@ -53,7 +48,7 @@ fn help_names_the_four_subcommands_and_each_has_an_example() {
 
 #[test]
 fn weights_that_are_not_there_are_named() {
-    let world = world();
+    let world = World::new();
     for command in ["eval", "generate --prompt a", "export --to b"] {
         let said = world.dsf(&format!("wikitext {command} --checkpoint nowhere"));
         let message = said.refused();
@@ -83,7 +78,7 @@ fn weights_that_are_not_there_are_named() {
 
 #[test]
 fn flags_that_make_no_sense_are_refused_before_anything_is_computed() {
-    let world = world();
+    let world = World::new();
     let refused = |line: &str, flag: &str| {
         let message = call(&world, &format!("wikitext {line} --checkpoint HF")).refused();
         assert!(message.contains(flag), "{line}: {message}");
@@ -91,7 +86,14 @@ fn flags_that_make_no_sense_are_refused_before_anything_is_computed() {
     refused("generate", "--prompt");
     world
         .call(
-            &["wikitext", "generate", "--checkpoint", "nowhere", "--prompt", ""],
+            &[
+                "wikitext",
+                "generate",
+                "--checkpoint",
+                "nowhere",
+                "--prompt",
+                "",
+            ],
             b"",
         )
         .refused();
@@ -116,7 +118,7 @@ fn flags_that_make_no_sense_are_refused_before_anything_is_computed() {
 
 #[test]
 fn a_model_of_transformers_is_imported_evaluated_and_exported_again() {
-    let world = world();
+    let world = World::new();
     let said = call(&world, "wikitext import --from HF --to a.safetensors").ok();
     assert!(said.contains("a.safetensors: "), "{said}");
     let refused = call(&world, "wikitext import --from HF --to a.safetensors").refused();
@@ -153,8 +155,34 @@ fn a_model_of_transformers_is_imported_evaluated_and_exported_again() {
 }
 
 #[test]
-fn a_run_is_evaluated_as_it_was_tested_and_more_context_does_no_harm() {
-    let world = world();
+fn what_a_run_says_of_its_best_weights_is_what_evaluating_them_says() {
+    let world = World::new();
+    // Preset quick tests on all of the text.
+    let sizes = "--d 16 --layers 1 --heads 2 --seq-len 32 --train-examples 48 --epochs 1";
+    world
+        .dsf(&format!("wikitext --preset quick --device cpu {sizes}"))
+        .ok();
+    let run = world.only_run("results");
+    let result = fs::read_to_string(run.join("result.json")).unwrap();
+    let result: Value = serde_json::from_str(&result).unwrap();
+    let line = format!("wikitext eval --checkpoint {} --json", run.display());
+    for event in events(&world.dsf(&line).ok()) {
+        let split = event["split"].as_str().unwrap();
+        for (ours, theirs) in [
+            ("token_ppl", format!("{split}_ppl")),
+            ("word_ppl", format!("{split}_word_ppl")),
+            ("bits_per_byte", format!("{split}_bits_per_byte")),
+        ] {
+            let [found, wanted] = [&event[ours], &result["language"][&theirs]];
+            let ratio = found.as_f64().unwrap().ln() / wanted.as_f64().unwrap().ln();
+            assert!((ratio - 1.0).abs() < 1e-5, "{theirs}: {found}, {wanted}");
+        }
+    }
+}
+
+#[test]
+fn every_token_of_a_run_is_scored_once_whatever_the_windows() {
+    let world = World::new();
     let id = trained(&world, "--mixer linear");
     let said = world.dsf(&format!("wikitext eval --checkpoint {id}")).ok();
     for part in ["linear", &id, "sample", "bytes", "val", "test", "bits/byte"] {
@@ -193,7 +221,7 @@ fn a_run_is_evaluated_as_it_was_tested_and_more_context_does_no_harm() {
 
 #[test]
 fn a_run_writes_text_and_says_what_it_remembers() {
-    let world = world();
+    let world = World::new();
     let id = trained(&world, "--mixer linear");
     let write = |flags: &str| {
         let line =
@@ -222,7 +250,7 @@ fn a_run_writes_text_and_says_what_it_remembers() {
 
 #[test]
 fn a_prompt_is_read_from_stdin_and_a_cache_is_called_one() {
-    let world = world();
+    let world = World::new();
     let id = trained(&world, "--mixer softmax");
     let line = [
         "wikitext",
@@ -247,7 +275,7 @@ fn a_prompt_is_read_from_stdin_and_a_cache_is_called_one() {
 
 #[test]
 fn what_gpt_neox_has_not_is_not_exported() {
-    let world = world();
+    let world = World::new();
     let id = trained(&world, "--mixer normalized");
     let message = world
         .dsf(&format!("wikitext export --checkpoint {id} --to a"))
