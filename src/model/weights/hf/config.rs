@@ -101,7 +101,7 @@ pub(super) fn read(text: &str, place: &str) -> Result<Shape> {
         return Err(file.refused(&format!("{heads} heads do not divide a width of {d}")));
     }
     let dims = (file.rotary_share() * (d / heads) as f64) as usize;
-    if dims % 2 != 0 || dims > d / heads {
+    if !dims.is_multiple_of(2) || dims > d / heads {
         return Err(file.refused(&format!(
             "{dims} turned channels of a head of {}",
             d / heads
