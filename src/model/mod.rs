@@ -4,7 +4,9 @@
 mod block;
 mod classifier;
 mod decoder;
+pub mod generate;
 pub mod protocol;
+pub mod weights;
 
 use crate::config::{ModelConfig, TaskConfig};
 use crate::mixers::{self, input_std};

@@ -16,6 +16,7 @@
 //! Every file but `losses.csv` and the lock appears by rename, so that a reader or a kill never meets half of
 //! one.
 
+mod archive;
 mod columns;
 mod files;
 mod losses;
@@ -30,8 +31,9 @@ mod summary;
 mod tests;
 mod unfinished;
 
+pub use archive::Archive;
 pub use columns::{Column, Role, COLUMNS, SCHEMA};
-pub use files::write_atomic;
+pub use files::{write_atomic, write_atomic_by};
 pub use losses::Losses;
 pub use provenance::{peak_memory_bytes, utc_now, Provenance};
 pub use result::{LanguageScores, Outcome, RunResult, RunStatus};

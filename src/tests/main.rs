@@ -4,6 +4,7 @@ mod architecture;
 mod classifiers;
 mod cli;
 mod contracts;
+mod generation;
 mod golden;
 mod gradients;
 mod initial;

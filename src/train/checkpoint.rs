@@ -2,9 +2,9 @@
 //! on bit for bit. Random numbers need no saving: they are functions of seed and step. Weights alone make
 //! another file, which says of itself what model they are of.
 
-use super::archive::Archive;
 use super::{adamw, Progress, Trainer};
 use crate::error::{Error, Result};
+use crate::store::Archive;
 use candle_core::safetensors::Load;
 use candle_core::{Shape, Tensor};
 use safetensors::SafeTensors;

@@ -2,7 +2,6 @@
 //! when the task is learnt, when the epochs are used up, or when the loss is no longer a number.
 
 mod adamw;
-mod archive;
 mod checkpoint;
 mod documents;
 mod labelled;

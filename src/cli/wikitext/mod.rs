@@ -1,5 +1,11 @@
 //! `dsf wikitext`: trains one language model, and its subcommands do what is done with one.
 
+mod chosen;
+mod convert;
+mod eval;
+mod generate;
+mod stream;
+
 use super::{single, Global};
 use crate::error::Result;
 use crate::sweep::Task;
@@ -16,11 +22,23 @@ pub(super) struct Arguments {
 
 /// What is done with a trained model.
 #[derive(Subcommand)]
-enum Action {}
+enum Action {
+    /// Perplexity of trained weights: per token, per word, and in bits per byte.
+    Eval(eval::Arguments),
+    /// Text that goes on from a prompt, with a state of constant size where the mixer has one.
+    Generate(generate::Arguments),
+    /// Make a file of weights from a GPT-NeoX model of Hugging Face, such as Pythia.
+    Import(convert::Import),
+    /// Write weights as a GPT-NeoX model that `transformers` loads.
+    Export(convert::Export),
+}
 
 pub(super) fn main(arguments: Arguments, global: &Global) -> Result<u8> {
     match arguments.action {
-        Some(action) => match action {},
+        Some(Action::Eval(arguments)) => eval::main(&arguments, global),
+        Some(Action::Generate(arguments)) => generate::main(&arguments, global),
+        Some(Action::Import(arguments)) => convert::import(&arguments, global),
+        Some(Action::Export(arguments)) => convert::export(&arguments, global),
         None => single::main(arguments.train, Task::Wikitext, global),
     }
 }

@@ -7,7 +7,7 @@ mod units;
 mod work;
 
 pub use dry_run::{dry_run, headline};
-pub use units::{counted, duration};
+pub use units::{counted, duration, grouped};
 
 use crate::config::{Generator, RunConfig, TaskConfig};
 use crate::error::{Error, Result};

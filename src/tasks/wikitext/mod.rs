@@ -14,7 +14,7 @@ mod tokens;
 mod vocabulary;
 
 pub use text::{Counts, Ids, Text};
-pub use vocabulary::{adopt, Vocabulary};
+pub use vocabulary::{adopt, tokenizer_file, Vocabulary};
 
 use crate::config::{Corpus, Tokenizer, WikitextConfig};
 use crate::error::{Error, Result};

@@ -246,6 +246,14 @@ pub(super) fn adopt_into(path: &Path, place: &Place) -> Result<(Tokenizer, usize
     Ok((tokenizer, vocabulary.size.next_multiple_of(128)))
 }
 
+/// The file of `tokenizer`, which is not bytes, found as [`Vocabulary::open`] finds it.
+///
+/// # Errors
+/// A file that is nowhere, or is another one.
+pub fn tokenizer_file(tokenizer: &Tokenizer, data_dir: Option<&Path>) -> Result<PathBuf> {
+    Ok(Found::find(tokenizer, &Place::new(data_dir)?)?.path)
+}
+
 /// Refuses a token table with too few rows, where that is known without the file.
 pub(super) fn check_size(tokenizer: &Tokenizer, vocab_size: usize) -> Result<()> {
     let least = match tokenizer {

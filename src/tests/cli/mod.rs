@@ -11,6 +11,7 @@ mod report;
 mod runs;
 mod sweeps;
 mod wikitext;
+mod wikitext_tools;
 
 use assert_cmd::Command;
 use std::fs;

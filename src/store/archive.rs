@@ -10,7 +10,7 @@ use std::io::{self, Write};
 const ALIGNED: usize = 8;
 
 /// A file of f32 tensors that is not written yet.
-pub(super) struct Archive<'a> {
+pub struct Archive<'a> {
     metadata: HashMap<String, String>,
     entries: Vec<Entry<'a>>,
 }
@@ -23,9 +23,10 @@ struct Entry<'a> {
 
 impl<'a> Archive<'a> {
     /// No tensors, and `metadata` for the header.
-    pub fn new<const N: usize>(metadata: [(&str, String); N]) -> Self {
+    pub fn new<'b>(metadata: impl IntoIterator<Item = (&'b str, String)>) -> Self {
+        let metadata = metadata.into_iter();
         Self {
-            metadata: metadata.map(|(key, text)| (key.to_owned(), text)).into(),
+            metadata: metadata.map(|(key, text)| (key.to_owned(), text)).collect(),
             entries: Vec::new(),
         }
     }

@@ -1,0 +1,76 @@
+//! Which weights are meant, and the tokenizer that goes with them.
+
+use crate::cli::device::{use_threads, Choice};
+use crate::cli::Global;
+use crate::config::WikitextConfig;
+use crate::error::{Error, Result};
+use crate::model::weights::Checkpoint;
+use crate::store::Store;
+use crate::sweep::TokenizerName;
+use candle_core::Device;
+use clap::Args;
+use std::path::{Path, PathBuf};
+
+/// Flags of everything that computes with trained weights.
+#[derive(Args)]
+pub(super) struct Chosen {
+    /// Weights: a file, the folder or the id of a run (its best weights, or else its last), or a model of
+    /// Hugging Face in its folder.
+    #[arg(long, value_name = "FILE|DIR|RUN")]
+    checkpoint: PathBuf,
+    /// What makes ids of text: bytes, gpt-neox, or a tokenizer.json [default: what the model was trained
+    /// with].
+    #[arg(long, value_name = "NAME|FILE")]
+    tokenizer: Option<TokenizerName>,
+    /// Where data lies [default: where `dsf data fetch` puts it].
+    #[arg(long, value_name = "DIR", env = "DSF_DATA", hide_env_values = true)]
+    pub data_dir: Option<PathBuf>,
+    /// Where to compute: auto, cpu, cuda or cuda:1.
+    #[arg(long, default_value = "auto", value_name = "DEVICE")]
+    device: Choice,
+}
+
+impl Chosen {
+    /// The weights, and their text with the tokenizer asked for.
+    pub fn open(&self, global: &Global) -> Result<(Checkpoint, WikitextConfig)> {
+        let found = open(&self.checkpoint, global)?;
+        let mut text = found.text().clone();
+        if let Some(name) = &self.tokenizer {
+            text.tokenizer = name.resolve()?.0;
+        }
+        Ok((found, text))
+    }
+
+    /// What is computed on, and its name.
+    pub fn device(&self, global: &Global) -> Result<(Device, String)> {
+        use_threads(global.threads()?);
+        self.device.open()
+    }
+}
+
+/// The weights at `path`, or those of the run of that id in the results folder.
+pub(super) fn open(path: &Path, global: &Global) -> Result<Checkpoint> {
+    if path.exists() {
+        return Checkpoint::open(path);
+    }
+    let run = path.to_str().filter(|name| is_id(name));
+    let folder = |id: &str| -> Result<PathBuf> { Ok(Store::existing(&global.out)?.run_folder(id)) };
+    match run.map(folder).transpose()? {
+        Some(folder) if folder.is_dir() => Checkpoint::open(&folder),
+        Some(_) => Err(Error::usage(format!(
+            "there is no run {} in {}; --out names another results folder",
+            path.display(),
+            global.out.display()
+        ))),
+        None => Err(Error::usage(format!(
+            "there is no file, folder or run {}: --checkpoint takes what a run of `dsf wikitext` or `dsf \
+             wikitext import` left, or a folder of Hugging Face",
+            path.display()
+        ))),
+    }
+}
+
+/// Whether it looks like the id of a run.
+fn is_id(name: &str) -> bool {
+    name.len() == 12 && name.bytes().all(|b| b.is_ascii_hexdigit())
+}

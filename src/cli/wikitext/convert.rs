@@ -1,0 +1,121 @@
+//! `dsf wikitext import` and `dsf wikitext export`: weights from and to Hugging Face's GPT-NeoX.
+
+use super::chosen;
+use crate::cli::{exit, print, Global};
+use crate::config::Tokenizer;
+use crate::error::{Error, Result};
+use crate::model::weights::Checkpoint;
+use crate::sweep::estimate::grouped;
+use crate::tasks::wikitext::tokenizer_file;
+use clap::Args;
+use serde_json::json;
+use std::path::{Path, PathBuf};
+
+#[derive(Args)]
+#[command(
+    after_help = "Example, with what `hf download EleutherAI/pythia-70m --local-dir pythia` left:\n  \
+                  dsf wikitext import --from pythia --to pythia.safetensors\n  \
+                  dsf wikitext eval --checkpoint pythia.safetensors --seq-len 1024"
+)]
+pub(super) struct Import {
+    /// A folder with config.json and model.safetensors, whole or in shards, or such a file.
+    #[arg(long, value_name = "DIR|FILE")]
+    from: PathBuf,
+    /// The file to write; it must not be there.
+    #[arg(long, value_name = "FILE")]
+    to: PathBuf,
+}
+
+#[derive(Args)]
+#[command(after_help = "Example:\n  \
+                  dsf wikitext export --checkpoint results/runs/0123456789ab --to pythia\n\n\
+                  and in Python:\n  \
+                  transformers.AutoModelForCausalLM.from_pretrained(\"pythia\")")]
+pub(super) struct Export {
+    /// Weights: a file, or the folder or the id of a run (its best weights, or else its last).
+    #[arg(long, value_name = "FILE|DIR|RUN")]
+    checkpoint: PathBuf,
+    /// The folder to write config.json and model.safetensors to.
+    #[arg(long, value_name = "DIR")]
+    to: PathBuf,
+    /// Where the tokenizer's file is looked for, to lie beside them [default: where `dsf data fetch` puts
+    /// it].
+    #[arg(long, value_name = "DIR", env = "DSF_DATA", hide_env_values = true)]
+    data_dir: Option<PathBuf>,
+}
+
+pub(super) fn import(arguments: &Import, global: &Global) -> Result<u8> {
+    free(&arguments.to)?;
+    let found = Checkpoint::open(&arguments.from)?;
+    let parameters = found.check()?;
+    found.save(&arguments.to)?;
+    let next = format!("dsf wikitext eval --checkpoint {}", arguments.to.display());
+    said(&found, parameters, &arguments.to, &next, global)
+}
+
+pub(super) fn export(arguments: &Export, global: &Global) -> Result<u8> {
+    for name in ["config.json", "model.safetensors"] {
+        free(&arguments.to.join(name))?;
+    }
+    let found = chosen::open(&arguments.checkpoint, global)?;
+    let parameters = found.check()?;
+    let tokenizer = match &found.text().tokenizer {
+        Tokenizer::Bytes => None,
+        file => match tokenizer_file(file, arguments.data_dir.as_deref()) {
+            Ok(path) => Some(path),
+            Err(e) => {
+                print::talk(&format!("warning: no tokenizer.json is written: {e}"));
+                None
+            }
+        },
+    };
+    found.export(&arguments.to, tokenizer.as_deref())?;
+    let path = arguments.to.display();
+    let next = format!("transformers.AutoModelForCausalLM.from_pretrained(\"{path}\")");
+    said(&found, parameters, &arguments.to, &next, global)
+}
+
+/// Refuses to write over what is there.
+fn free(path: &Path) -> Result<()> {
+    if path.exists() {
+        return Err(Error::usage(format!(
+            "{} is there already: remove it, or give --to another name",
+            path.display()
+        )));
+    }
+    Ok(())
+}
+
+fn said(
+    found: &Checkpoint,
+    parameters: usize,
+    to: &Path,
+    next: &str,
+    global: &Global,
+) -> Result<u8> {
+    let (model, text) = (&found.config.model, found.text());
+    let line = if global.json {
+        json!({ "event": "written", "schema": 1, "path": to, "parameters": parameters,
+                "mixer": model.mixer, "vocab_size": text.vocab_size, "seq_len": text.seq_len,
+                "tokenizer": text.tokenizer.to_string(), "run": found.origin.run })
+        .to_string()
+    } else {
+        let mut line = format!(
+            "{}: {} parameters, d = {}, {} layers, {} heads, V = {} ({}), L = {}",
+            to.display(),
+            grouped(parameters as u64),
+            model.d_model,
+            model.n_layers,
+            model.n_heads,
+            text.vocab_size,
+            text.tokenizer,
+            text.seq_len,
+        );
+        if !global.quiet {
+            line += &format!("\nnext:    {next}");
+        }
+        line
+    };
+    print::line(&line)?;
+    Ok(exit::DONE)
+}

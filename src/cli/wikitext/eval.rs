@@ -1,0 +1,189 @@
+//! `dsf wikitext eval`: how well trained weights predict a text.
+
+mod scores;
+
+use super::chosen::Chosen;
+use crate::cli::{exit, print, raised, stop_flag, tokens, Global};
+use crate::config::{Corpus, Precision, TaskConfig, WikitextConfig};
+use crate::error::{Error, Result};
+use crate::gpu;
+use crate::model::weights::Checkpoint;
+use crate::sweep::estimate::grouped;
+use crate::tasks::wikitext::{self, Splits, Text};
+use crate::train::Scoring;
+use clap::{Args, ValueEnum};
+use indicatif::{ProgressBar, ProgressStyle};
+use scores::Scores;
+
+#[derive(Args)]
+#[command(after_help = "Examples:\n  \
+                  dsf wikitext eval --checkpoint results/runs/0123456789ab\n  \
+                  dsf wikitext eval --checkpoint 0123456789ab --split test --stride 512\n  \
+                  dsf wikitext eval --checkpoint pythia --corpus wikitext-103-raw --seq-len 1024")]
+pub(super) struct Arguments {
+    #[command(flatten)]
+    chosen: Chosen,
+    /// The text [default: what the model was trained on].
+    #[arg(long, value_name = "NAME")]
+    corpus: Option<Corpus>,
+    /// Which parts of it, with commas between them.
+    #[arg(long, value_delimiter = ',', value_name = "SPLIT", default_values = ["val", "test"])]
+    split: Vec<Split>,
+    /// Tokens between the beginnings of windows, 1 to L: fewer than L give each scored token at least
+    /// L - N tokens of context, and cost L / N times as much [default: L].
+    #[arg(long, value_name = "N")]
+    stride: Option<usize>,
+    /// Tokens a window, L [default: as the model was trained].
+    #[arg(long, value_name = "L")]
+    seq_len: Option<usize>,
+    /// Windows at one time [default: so many as have 8,192 tokens].
+    #[arg(long, value_name = "N")]
+    batch_size: Option<usize>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Split {
+    Train,
+    Val,
+    Test,
+}
+
+impl Split {
+    fn name(self) -> &'static str {
+        match self {
+            Self::Train => "train",
+            Self::Val => "val",
+            Self::Test => "test",
+        }
+    }
+
+    fn of(self, splits: &Splits) -> &Text {
+        match self {
+            Self::Train => &splits.train,
+            Self::Val => &splits.val,
+            Self::Test => &splits.test,
+        }
+    }
+}
+
+/// Tokens of the windows that are computed at one time.
+const AT_ONCE: usize = 8192;
+
+pub(super) fn main(arguments: &Arguments, global: &Global) -> Result<u8> {
+    let (found, text) = arguments.chosen.open(global)?;
+    let text = WikitextConfig {
+        corpus: arguments.corpus.unwrap_or(text.corpus),
+        seq_len: arguments.seq_len.unwrap_or(text.seq_len),
+        train_examples: None,
+        test_examples: None,
+        ..text
+    };
+    let how = scoring(arguments, text.seq_len)?;
+    let stop = stop_flag()?;
+    let (device, device_name) = arguments.chosen.device(global)?;
+    gpu::products_in_tf32(found.config.train.precision == Precision::Tf32);
+    let data_dir = arguments.chosen.data_dir.as_deref();
+    let (task, quiet) = (
+        TaskConfig::Wikitext(text.clone()),
+        global.quiet || global.json,
+    );
+    tokens::prepare([&task], data_dir, quiet, &stop)?;
+    let splits = wikitext::load(&text, data_dir)?;
+    for warning in &splits.warnings {
+        print::talk(&format!("warning: {warning}"));
+    }
+    let model = found.model(&device)?;
+    if !global.json {
+        print::line(&title(&found, &text, &how, &device_name))?;
+        print::line(HEAD)?;
+    }
+    for split in &arguments.split {
+        let bar = bar(*split, global.quiet);
+        let scores = Scores::of(
+            &model,
+            split.of(&splits),
+            &how,
+            &device,
+            &mut |done, count| {
+                bar.set_length(count as u64);
+                bar.set_position(done as u64);
+                match raised(&stop) {
+                    true => Err(Error::Interrupted),
+                    false => Ok(()),
+                }
+            },
+        );
+        bar.finish_and_clear();
+        let scores = scores?;
+        print::line(&match global.json {
+            true => scores.json(*split, &found, &text, &how).to_string(),
+            false => scores.row(*split),
+        })?;
+    }
+    if !(global.json || global.quiet) {
+        print::line(FOOT)?;
+    }
+    Ok(exit::DONE)
+}
+
+fn scoring(arguments: &Arguments, seq_len: usize) -> Result<Scoring> {
+    if let Some(stride) = arguments.stride.filter(|s| !(1..=seq_len).contains(s)) {
+        return Err(Error::usage(format!(
+            "--stride must be 1 to {seq_len}, the tokens of a window, not {stride}"
+        )));
+    }
+    if arguments.batch_size == Some(0) {
+        return Err(Error::usage("--batch-size must be at least 1"));
+    }
+    let most = (AT_ONCE / seq_len.max(1)).max(1);
+    Ok(Scoring {
+        seq_len,
+        stride: arguments.stride.filter(|stride| *stride < seq_len),
+        batch: arguments.batch_size.unwrap_or(most),
+        every_token: false,
+    })
+}
+
+/// Windows scored so far and how long the rest takes; nothing where nobody looks.
+fn bar(split: Split, quiet: bool) -> ProgressBar {
+    if quiet {
+        return ProgressBar::hidden();
+    }
+    let style = ProgressStyle::with_template("{prefix} {wide_bar} {pos}/{len} windows, {eta} left");
+    let bar = ProgressBar::no_length().with_prefix(split.name());
+    match style {
+        Ok(style) => bar.with_style(style),
+        Err(_) => bar,
+    }
+}
+
+fn title(found: &Checkpoint, text: &WikitextConfig, how: &Scoring, device: &str) -> String {
+    let from = match &found.origin.run {
+        Some(run) => format!(
+            "run {run} after epoch {}, step {}",
+            found.origin.epoch,
+            grouped(found.origin.step as u64)
+        ),
+        None => found.place().display().to_string(),
+    };
+    let stride = how.stride.map_or(String::new(), |stride| {
+        let (apart, context) = (
+            grouped(stride as u64),
+            grouped((how.seq_len - stride) as u64),
+        );
+        format!(", {apart} apart, where {context} or more tokens come before")
+    });
+    format!(
+        "{} ({from}) on {} ({}), windows of {}{stride}, {device}",
+        found.config.model.mixer,
+        text.corpus.name(),
+        text.tokenizer,
+        grouped(how.seq_len as u64),
+    )
+}
+
+const HEAD: &str = "split       tokens  nats/token  token ppl  word ppl            W  bits/byte";
+
+const FOOT: &str =
+    "word ppl and bits per byte count every token once; W is words and lines, WikiText's \
+                    convention";

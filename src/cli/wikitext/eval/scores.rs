@@ -1,0 +1,137 @@
+//! What weights make of one split: its windows, and every token of it once.
+
+use super::Split;
+use crate::config::WikitextConfig;
+use crate::error::Result;
+use crate::model::weights::Checkpoint;
+use crate::model::Model;
+use crate::sweep::estimate::grouped;
+use crate::tasks::wikitext::{Ids, Text};
+use crate::train::{score, Scored, Scoring};
+use candle_core::Device;
+use serde_json::{json, Value};
+
+/// What one split came to.
+pub(super) struct Scores<'a> {
+    text: &'a Text,
+    /// In whole windows.
+    windows: Scored,
+    /// Every token but the first, once.
+    whole: Scored,
+}
+
+impl<'a> Scores<'a> {
+    /// `watch` hears how many windows are scored, of how many, and may give up.
+    pub fn of(
+        model: &Model,
+        text: &'a Text,
+        how: &Scoring,
+        device: &Device,
+        watch: &mut dyn FnMut(usize, usize) -> Result<()>,
+    ) -> Result<Self> {
+        let (length, stride) = (how.seq_len, how.stride.unwrap_or(how.seq_len));
+        let count = (text.ids().len() - 1 - length) / stride + 1;
+        let part = |ids: &[u16], how: &Scoring| -> Result<Scored> {
+            let part = Text::new(Ids::Held(ids.into()), text.counts(), length, None);
+            Ok(score(model, &part, how, device)?)
+        };
+        let mut windows = Scored::default();
+        for first in (0..count).step_by(how.batch) {
+            let last = (first + how.batch).min(count) - 1;
+            let found = part(&text.ids()[first * stride..last * stride + length + 1], how)?;
+            add(&mut windows, found);
+            watch(last + 1, count)?;
+        }
+        let mut whole = windows;
+        for (ids, scored) in ends(text.ids(), count, length, stride) {
+            let how = Scoring {
+                seq_len: ids.len() - 1,
+                stride: Some(scored),
+                ..*how
+            };
+            add(&mut whole, part(ids, &how)?);
+        }
+        Ok(Self {
+            text,
+            windows,
+            whole,
+        })
+    }
+
+    /// What words and lines of the text cost, the WikiText convention.
+    fn words(&self) -> u64 {
+        let counts = self.text.counts();
+        counts.words + counts.lines
+    }
+
+    fn word_ppl(&self) -> f64 {
+        (self.whole.nll / self.words() as f64).exp()
+    }
+
+    fn bits_per_byte(&self) -> f64 {
+        self.whole.nll / (std::f64::consts::LN_2 * self.text.counts().bytes as f64)
+    }
+
+    pub fn row(&self, split: Split) -> String {
+        let Scored { nll, tokens } = self.windows;
+        format!(
+            "{:5}  {:>11}  {:10.4}  {:>9}  {:>8}  {:>11}  {:9.4}",
+            split.name(),
+            grouped(tokens as u64),
+            nll / tokens as f64,
+            perplexity(self.windows.ppl()),
+            perplexity(self.word_ppl()),
+            grouped(self.words()),
+            self.bits_per_byte()
+        )
+    }
+
+    pub fn json(
+        &self,
+        split: Split,
+        found: &Checkpoint,
+        text: &WikitextConfig,
+        how: &Scoring,
+    ) -> Value {
+        let counts = self.text.counts();
+        json!({
+            "event": "eval", "schema": 1, "path": found.place(), "run": found.origin.run,
+            "epoch": found.origin.epoch, "step": found.origin.step, "mixer": found.config.model.mixer,
+            "corpus": text.corpus.name(), "tokenizer": text.tokenizer.to_string(),
+            "split": split.name(), "seq_len": how.seq_len, "stride": how.stride.unwrap_or(how.seq_len),
+            "tokens": self.windows.tokens, "nll": self.windows.nll, "token_ppl": self.windows.ppl(),
+            "all_tokens": self.whole.tokens, "all_nll": self.whole.nll,
+            "words": counts.words, "lines": counts.lines, "word_ppl": self.word_ppl(),
+            "bytes": counts.bytes, "bits_per_byte": self.bits_per_byte(),
+        })
+    }
+}
+
+fn add(sum: &mut Scored, more: Scored) {
+    sum.nll += more.nll;
+    sum.tokens += more.tokens;
+}
+
+/// What `count` windows, `stride` apart, leave unscored: ids whose last predictions, so many, are missing.
+/// The first window's early tokens have less context than the others, and behind the last whole window a
+/// shorter one is left.
+fn ends(ids: &[u16], count: usize, length: usize, stride: usize) -> Vec<(&[u16], usize)> {
+    let targets = ids.len() - 1;
+    let over = (count - 1) * stride + length;
+    let head = (&ids[..length - stride + 1], length - stride);
+    let tail = (&ids[count * stride..], targets - over);
+    let missing = [head, tail].into_iter();
+    missing.filter(|(_, scored)| *scored > 0).collect()
+}
+
+/// Two digits behind the point, of what has not too many before it.
+fn perplexity(ppl: f64) -> String {
+    if ppl < 1e5 {
+        format!("{ppl:.2}")
+    } else {
+        format!("{ppl:.2e}")
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,180 @@
+//! `dsf wikitext generate`: text that goes on from a prompt.
+
+use super::chosen::Chosen;
+use super::stream::Streamed;
+use crate::cli::{exit, print, Global};
+use crate::config::WikitextConfig;
+use crate::error::{Error, Result};
+use crate::model::generate::{Choice, Continuation, Memory, Sampling};
+use crate::model::Model;
+use crate::sweep::estimate::{counted, duration};
+use crate::tasks::wikitext::Vocabulary;
+use clap::Args;
+use indicatif::DecimalBytes;
+use serde_json::json;
+use std::io::{self, Read};
+use std::time::Instant;
+
+#[derive(Args)]
+#[command(after_help = "Examples:\n  \
+                  dsf wikitext generate --checkpoint results/runs/0123456789ab --prompt \"The state of\"\n  \
+                  dsf wikitext generate --checkpoint pythia --prompt \"A recurrence\" --greedy --tokens 40\n  \
+                  dsf wikitext generate --checkpoint w.safetensors --prompt - --top-p 0.9 < article.txt")]
+pub(super) struct Arguments {
+    #[command(flatten)]
+    chosen: Chosen,
+    /// What the text begins with; - reads it from stdin.
+    #[arg(long, value_name = "TEXT", allow_hyphen_values = true)]
+    prompt: String,
+    /// Tokens to write at most; it ends early where the model ends the article.
+    #[arg(long, value_name = "N", default_value_t = 100)]
+    tokens: usize,
+    /// How evenly to draw: below 1 the likely tokens come yet more often.
+    #[arg(
+        long,
+        value_name = "T",
+        default_value_t = 0.8,
+        allow_hyphen_values = true
+    )]
+    temperature: f64,
+    /// Draw from so many of the likeliest tokens; 0 is no limit.
+    #[arg(long, value_name = "K", default_value_t = 40)]
+    top_k: usize,
+    /// Draw from the likeliest tokens that together have this probability.
+    #[arg(long, value_name = "P", allow_hyphen_values = true)]
+    top_p: Option<f64>,
+    /// The same seed draws the same text.
+    #[arg(long, value_name = "SEED", default_value_t = 1)]
+    seed: u64,
+    /// Take the likeliest token each time, and draw nothing.
+    #[arg(long, conflicts_with_all = ["temperature", "top_k", "top_p", "seed"])]
+    greedy: bool,
+}
+
+impl Arguments {
+    fn choice(&self) -> Choice {
+        if self.greedy {
+            return Choice::Greedy;
+        }
+        Choice::Sampled(Sampling {
+            temperature: self.temperature,
+            top_k: Some(self.top_k).filter(|k| *k > 0),
+            top_p: self.top_p,
+            seed: self.seed,
+        })
+    }
+
+    fn prompt(&self) -> Result<String> {
+        let mut prompt = self.prompt.clone();
+        if prompt == "-" {
+            prompt.clear();
+            let read = io::stdin().lock().read_to_string(&mut prompt);
+            read.map_err(Error::io("read", "stdin"))?;
+        }
+        if prompt.is_empty() {
+            return Err(Error::usage(
+                "--prompt is empty: a text needs at least one token to go on from",
+            ));
+        }
+        Ok(prompt)
+    }
+}
+
+pub(super) fn main(arguments: &Arguments, global: &Global) -> Result<u8> {
+    arguments.choice().check()?;
+    let prompt = arguments.prompt()?;
+    let (found, text) = arguments.chosen.open(global)?;
+    let data_dir = arguments.chosen.data_dir.as_deref();
+    let vocabulary = Vocabulary::open(&text.tokenizer, data_dir)?;
+    fits(&vocabulary, &text)?;
+    let ids = vocabulary.encode(&prompt)?;
+    let (device, _) = arguments.chosen.device(global)?;
+    let model = found.model(&device)?;
+    let clock = Instant::now();
+    let sizes = (vocabulary.size(), text.seq_len);
+    let mut written = Continuation::begin(&model, &ids, arguments.choice(), sizes, &device)?;
+    let reading = clock.elapsed().as_secs_f64();
+    let decode = |ids: &[u16]| vocabulary.decode(ids);
+    let mut stream = Streamed::new(&ids, &decode);
+    // One object at the end, or text as it comes.
+    let say = |text: &str| match global.json {
+        true => Ok(()),
+        false => print::result(text),
+    };
+    say(&prompt)?;
+    let (clock, mut made) = (Instant::now(), 0);
+    let mut continued = String::new();
+    while made < arguments.tokens {
+        let id = written.next_token()?;
+        if id == vocabulary.eos() {
+            break;
+        }
+        made += 1;
+        let new = stream.push(id);
+        say(&new)?;
+        continued += &new;
+    }
+    let rest = stream.finish();
+    say(&rest)?;
+    say("\n")?;
+    continued += &rest;
+    let speed = made as f64 / clock.elapsed().as_secs_f64().max(1e-9);
+    let memory = memory(&model, written.memory());
+    if global.json {
+        let bytes = match written.memory() {
+            Memory::Held { bytes, .. } => Some(bytes),
+            Memory::Reread(_) => None,
+        };
+        print::line(
+            &json!({ "event": "text", "schema": 1, "prompt": prompt, "text": continued,
+                     "ids": &written.ids()[ids.len()..], "tokens_per_s": speed, "state_bytes": bytes })
+            .to_string(),
+        )?;
+    } else if !global.quiet {
+        let (read, made) = (counted(ids.len(), "token"), counted(made, "token"));
+        let prompt = format!("read {read} in {}", duration(reading));
+        print::talk(&format!(
+            "{prompt}, wrote {made}, {speed:.0} a second; {memory}"
+        ));
+        if written.ids().len() > text.seq_len {
+            let trained = counted(text.seq_len, "token");
+            print::talk(&format!(
+                "the model was trained on windows of {trained}: this is longer"
+            ));
+        }
+    }
+    Ok(exit::DONE)
+}
+
+/// Refuses a tokenizer with ids that the model has no row for.
+fn fits(vocabulary: &Vocabulary, text: &WikitextConfig) -> Result<()> {
+    let (ids, rows) = (vocabulary.size(), text.vocab_size);
+    if ids <= rows {
+        return Ok(());
+    }
+    Err(Error::usage(format!(
+        "the tokenizer {} has {ids} ids, and the model rows for {rows}: give the right one by --tokenizer",
+        text.tokenizer
+    )))
+}
+
+/// What the text so far costs to remember.
+fn memory(model: &Model, memory: Memory) -> String {
+    match memory {
+        Memory::Held { bytes: held, read } => {
+            let held = DecimalBytes(held as u64);
+            // A state is as large for two tokens as for one; a cache is not.
+            if model.state_size(1) == model.state_size(2) {
+                format!("state: {held}, constant")
+            } else {
+                format!("cache: {held} after {}", counted(read, "token"))
+            }
+        }
+        Memory::Reread(tokens) => {
+            format!(
+                "no state: the last {} are read again for each",
+                counted(tokens, "token")
+            )
+        }
+    }
+}

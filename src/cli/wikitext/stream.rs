@@ -1,0 +1,110 @@
+//! Ids as text while they come: what is not yet a whole character waits for the rest of it.
+
+/// What a byte that is no part of a character is shown as.
+const BROKEN: char = '\u{FFFD}';
+
+/// Bytes of a character at most; so many broken ones at the end may still become one.
+const LONGEST: usize = 4;
+
+/// The text of ids that come one by one.
+pub(super) struct Streamed<'a> {
+    decode: &'a dyn Fn(&[u16]) -> String,
+    ids: Vec<u16>,
+    /// First id that is decoded again: some tokenizers write a token by what stands before it.
+    from: usize,
+    /// Ids whose text is out, whole.
+    whole: usize,
+    /// Bytes of the text from `from` on that are out.
+    out: usize,
+}
+
+impl<'a> Streamed<'a> {
+    /// Behind `before`, whose text is out already.
+    pub fn new(before: &[u16], decode: &'a dyn Fn(&[u16]) -> String) -> Self {
+        let from = before.len().saturating_sub(LONGEST);
+        Self {
+            ids: before.to_vec(),
+            from,
+            whole: before.len(),
+            out: decode(&before[from..]).len(),
+            decode,
+        }
+    }
+
+    /// What `id` makes certain.
+    pub fn push(&mut self, id: u16) -> String {
+        self.ids.push(id);
+        let text = (self.decode)(&self.ids[self.from..]);
+        let broken = text.chars().rev().take_while(|c| *c == BROKEN).count();
+        let certain = text.len() - broken.min(LONGEST) * BROKEN.len_utf8();
+        let new = text[..certain].get(self.out..).unwrap_or("").to_owned();
+        self.out += new.len();
+        if broken == 0 {
+            self.from = self.whole;
+            self.whole = self.ids.len();
+            self.out = (self.decode)(&self.ids[self.from..]).len();
+        }
+        new
+    }
+
+    /// What is left when nothing follows.
+    pub fn finish(self) -> String {
+        let text = (self.decode)(&self.ids[self.from..]);
+        text.get(self.out..).unwrap_or("").to_owned()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn bytes(ids: &[u16]) -> String {
+        let bytes: Vec<u8> = ids.iter().map(|id| *id as u8).collect();
+        String::from_utf8_lossy(&bytes).into_owned()
+    }
+
+    fn ids(text: &str) -> Vec<u16> {
+        text.bytes().map(u16::from).collect()
+    }
+
+    #[test]
+    fn no_character_comes_before_it_is_whole() {
+        let mut stream = Streamed::new(&ids("naï"), &bytes);
+        let said: Vec<String> = ids("vé😀!").into_iter().map(|id| stream.push(id)).collect();
+        assert_eq!(said, ["v", "", "é", "", "", "", "😀", "!"]);
+        assert_eq!(stream.finish(), "");
+    }
+
+    #[test]
+    fn half_a_character_at_the_end_is_shown_as_broken() {
+        let mut stream = Streamed::new(&[], &bytes);
+        let first = ids("é")[0];
+        assert_eq!(stream.push(first), "");
+        assert_eq!(stream.finish(), "\u{FFFD}");
+    }
+
+    #[test]
+    fn a_tokenizer_that_writes_a_word_by_the_one_before_is_heard_out() {
+        // The first word has no blank before it.
+        let words = |ids: &[u16]| ids.iter().map(u16::to_string).collect::<Vec<_>>().join(" ");
+        let mut stream = Streamed::new(&[1, 2], &words);
+        let said: Vec<String> = [3, 4, 5].map(|id| stream.push(id)).into();
+        assert_eq!(said, [" 3", " 4", " 5"]);
+    }
+
+    proptest! {
+        #[test]
+        fn all_that_comes_is_the_text_of_all_ids(text in ".{0,12}", noise in proptest::collection::vec(0u16..256, 0..24), more in ".{0,6}") {
+            let before = ids(&text);
+            let after = [noise, ids(&more)].concat();
+            let mut stream = Streamed::new(&before, &bytes);
+            let mut said = text;
+            for id in &after {
+                said += &stream.push(*id);
+            }
+            said += &stream.finish();
+            prop_assert_eq!(said, bytes(&[before, after].concat()));
+        }
+    }
+}

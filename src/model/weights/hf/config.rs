@@ -1,0 +1,216 @@
+//! `config.json` of a GPT-NeoX model: what of it we can be, and what it says of a model of ours.
+
+use crate::config::{
+    InitScheme, LanguageConfig, Layout, ModelConfig, Rotary, StateMixer, WikitextConfig,
+};
+use crate::error::{Error, Result};
+use serde_json::{json, Value};
+use std::collections::BTreeMap;
+
+/// Sizes that the file gives.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Shape {
+    pub model: ModelConfig,
+    pub vocab_size: usize,
+    /// Positions that the model was made for.
+    pub seq_len: usize,
+}
+
+/// The file, and its name for errors.
+struct File<'a> {
+    json: Value,
+    place: &'a str,
+}
+
+impl File<'_> {
+    fn refused(&self, why: &str) -> Error {
+        Error::usage(format!("{}: {why}", self.place))
+    }
+
+    fn size(&self, key: &str) -> Result<usize> {
+        let size = self.json[key]
+            .as_u64()
+            .filter(|n| (1..=1 << 24).contains(n));
+        let size = size.and_then(|n| usize::try_from(n).ok());
+        size.ok_or_else(|| self.refused(&format!("`{key}` is missing or no size")))
+    }
+
+    /// Refuses a value of `key` that is there and is not `wanted`.
+    fn only(&self, key: &str, wanted: &Value) -> Result<()> {
+        self.only_in(&self.json, key, wanted)
+    }
+
+    fn only_in(&self, object: &Value, key: &str, wanted: &Value) -> Result<()> {
+        let same = |found: &Value| match (found.as_f64(), wanted.as_f64()) {
+            (Some(a), Some(b)) => (a - b).abs() <= 1e-9 * b.abs(),
+            _ => found == wanted,
+        };
+        match object.get(key) {
+            None => Ok(()),
+            Some(found) if same(found) || (found.is_null() && wanted == &json!(false)) => Ok(()),
+            Some(found) => Err(self.refused(&format!(
+                "`{key}` is {found}, and this program's model has {wanted} alone"
+            ))),
+        }
+    }
+
+    /// The turned share of a head, under any of its three names.
+    fn rotary_share(&self) -> f64 {
+        let rope = self.rope();
+        let shares = [
+            &rope["partial_rotary_factor"],
+            &self.json["partial_rotary_factor"],
+            &self.json["rotary_pct"],
+        ];
+        shares.iter().find_map(|s| s.as_f64()).unwrap_or(0.25)
+    }
+
+    fn rope(&self) -> &Value {
+        &self.json["rope_parameters"]
+    }
+}
+
+/// Reads the text of a `config.json`.
+///
+/// # Errors
+/// In one sentence where it is of another kind of model or has anything that ours cannot have.
+pub(super) fn read(text: &str, place: &str) -> Result<Shape> {
+    let json: Value = serde_json::from_str(text)
+        .map_err(|e| Error::usage(format!("{place}: not the config of a model: {e}")))?;
+    let file = File { json, place };
+    if file.json["model_type"] != "gpt_neox" {
+        let kind = &file.json["model_type"];
+        return Err(file.refused(&format!("`model_type` is {kind}, not \"gpt_neox\"")));
+    }
+    for (key, wanted) in [
+        ("hidden_act", json!("gelu")),
+        ("layer_norm_eps", json!(1e-5)),
+        ("use_parallel_residual", json!(true)),
+        ("attention_bias", json!(true)),
+        ("tie_word_embeddings", json!(false)),
+        ("rotary_emb_base", json!(10_000)),
+        ("rope_theta", json!(10_000)),
+        ("rope_scaling", json!(false)),
+    ] {
+        file.only(key, &wanted)?;
+    }
+    file.only_in(file.rope(), "rope_theta", &json!(10_000))?;
+    file.only_in(file.rope(), "rope_type", &json!("default"))?;
+    let (d, heads) = (file.size("hidden_size")?, file.size("num_attention_heads")?);
+    if d % heads != 0 {
+        return Err(file.refused(&format!("{heads} heads do not divide a width of {d}")));
+    }
+    let dims = (file.rotary_share() * (d / heads) as f64) as usize;
+    if dims % 2 != 0 || dims > d / heads {
+        return Err(file.refused(&format!(
+            "{dims} turned channels of a head of {}",
+            d / heads
+        )));
+    }
+    Ok(Shape {
+        model: ModelConfig {
+            mixer: "softmax".to_owned(),
+            variant: "reference".to_owned(),
+            options: BTreeMap::new(),
+            d_model: d,
+            d_state: d,
+            n_heads: heads,
+            n_layers: file.size("num_hidden_layers")?,
+            layout: Layout::Parallel,
+            state_mixer: StateMixer::Mlp,
+            positions: false,
+            embed_dropout: 0.0,
+            attn_dropout: 0.0,
+            expand: None,
+            classifier: None,
+            language: Some(LanguageConfig {
+                mlp_width: file.size("intermediate_size")?,
+                rotary: if dims == 0 { Rotary::None } else { Rotary::Pre },
+                rotary_dims: dims,
+                init: InitScheme::Pythia,
+            }),
+        },
+        vocab_size: file.size("vocab_size")?,
+        seq_len: file.size("max_position_embeddings")?,
+    })
+}
+
+/// Why `model` is no GPT-NeoX model, if it is none.
+pub(super) fn obstacle(model: &ModelConfig) -> Option<String> {
+    let Some(language) = &model.language else {
+        return Some("the model is none of `dsf wikitext`".to_owned());
+    };
+    let other = |what: &str, is: &str, there: &str| {
+        Some(format!(
+            "{what} is `{is}`, and GPT-NeoX has `{there}` alone"
+        ))
+    };
+    match (model.mixer.as_str(), model.variant.as_str()) {
+        ("softmax", "reference") => {}
+        ("softmax", variant) => return other("the variant of softmax", variant, "reference"),
+        (mixer, _) => return other("the mixer", mixer, "softmax"),
+    }
+    if model.layout != Layout::Parallel || model.state_mixer != StateMixer::Mlp {
+        return Some("the layout is not Pythia's".to_owned());
+    }
+    if model.d_state != model.d_model {
+        return Some(format!(
+            "queries and keys are {} wide, and those of GPT-NeoX as wide as the model, {}",
+            model.d_state, model.d_model
+        ));
+    }
+    // Without a feature map it does not matter where vectors are turned.
+    let turned = language.rotary != Rotary::None && language.rotary_dims > 0;
+    (!turned).then(|| "it has no rotary positions, and GPT-NeoX always has some".to_owned())
+}
+
+/// The `config.json` of `model`, which has no [`obstacle`], in the words of `transformers` 4 and 5.
+pub(super) fn write(model: &ModelConfig, text: &WikitextConfig) -> String {
+    let language = model.language.as_ref();
+    let (width, dims) = language.map_or((0, 0), |l| (l.mlp_width, l.rotary_dims));
+    let share = share(dims, model.d_model / model.n_heads);
+    let config = json!({
+        "architectures": ["GPTNeoXForCausalLM"],
+        "model_type": "gpt_neox",
+        "hidden_size": model.d_model,
+        "num_hidden_layers": model.n_layers,
+        "num_attention_heads": model.n_heads,
+        "intermediate_size": width,
+        "vocab_size": text.vocab_size,
+        "max_position_embeddings": text.seq_len,
+        "hidden_act": "gelu",
+        "layer_norm_eps": 1e-5,
+        "use_parallel_residual": true,
+        "attention_bias": true,
+        "tie_word_embeddings": false,
+        "rotary_pct": share,
+        "rotary_emb_base": 10_000,
+        "rope_parameters": {
+            "rope_type": "default",
+            "rope_theta": 10_000.0,
+            "partial_rotary_factor": share,
+        },
+        "attention_dropout": 0.0,
+        "hidden_dropout": 0.0,
+        "initializer_range": 0.02,
+        "bos_token_id": 0,
+        "eos_token_id": 0,
+        "use_cache": true,
+        "torch_dtype": "float32",
+    });
+    format!("{config:#}\n")
+}
+
+/// The share of `width` channels of which the whole part, as `transformers` takes it, is `dims`.
+fn share(dims: usize, width: usize) -> f64 {
+    let (dims, width) = (dims as f64, width as f64);
+    let share = dims / width;
+    if (share * width).trunc() == dims {
+        share
+    } else {
+        (dims + 0.5) / width
+    }
+}
+
+#[cfg(test)]
+mod tests;

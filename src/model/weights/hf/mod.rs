@@ -1,0 +1,235 @@
+//! GPT-NeoX as Hugging Face's `transformers` saves and loads it: `config.json` beside
+//! `model.safetensors`, or beside several files and their index.
+
+mod config;
+mod names;
+
+use super::mapped::Mapped;
+use super::{bytes, Checkpoint, Origin};
+use crate::config::{
+    Corpus, ModelConfig, Precision, Protocol, RunConfig, Schedule, TaskConfig, Tokenizer,
+    TrainConfig, WikitextConfig, FORMAT,
+};
+use crate::error::{Error, Result};
+use crate::store::{write_atomic, write_atomic_by, Archive};
+use crate::tasks::wikitext;
+use candle_core::Tensor;
+use config::Shape;
+use serde::Deserialize;
+use std::collections::{BTreeSet, HashMap};
+use std::fs;
+use std::path::Path;
+
+const CONFIG: &str = "config.json";
+const WHOLE: &str = "model.safetensors";
+const INDEX: &str = "model.safetensors.index.json";
+const TOKENIZER: &str = "tokenizer.json";
+
+/// Whether `folder` is laid out as theirs.
+pub(super) fn is_in(folder: &Path) -> bool {
+    [WHOLE, INDEX]
+        .iter()
+        .any(|name| folder.join(name).is_file())
+}
+
+/// Whether `file` holds tensors by their names.
+pub(super) fn is_file(file: &Mapped) -> bool {
+    file.has(names::EMBEDDING)
+}
+
+/// The model in `folder`.
+pub(super) fn read(folder: &Path) -> Result<Checkpoint> {
+    let whole = folder.join(WHOLE);
+    let files = if whole.is_file() {
+        vec![Mapped::open(&whole)?]
+    } else {
+        shards(folder)?
+    };
+    assemble(folder, &files)
+}
+
+/// The model whose tensors are all in `file`, at `path`.
+pub(super) fn read_file(path: &Path, file: Mapped) -> Result<Checkpoint> {
+    let folder = path.parent().unwrap_or(Path::new("."));
+    assemble(folder, &[file])
+}
+
+/// Files that the index in `folder` names.
+fn shards(folder: &Path) -> Result<Vec<Mapped>> {
+    #[derive(Deserialize)]
+    struct Index {
+        weight_map: HashMap<String, String>,
+    }
+    let path = folder.join(INDEX);
+    let text = fs::read_to_string(&path).map_err(Error::io("read", &path))?;
+    let index: Index = serde_json::from_str(&text)
+        .map_err(|e| Error::usage(format!("{}: not an index: {e}", path.display())))?;
+    let names: BTreeSet<String> = index.weight_map.into_values().collect();
+    let open = |name: &String| Mapped::open(&folder.join(name));
+    names.iter().map(open).collect()
+}
+
+fn assemble(folder: &Path, files: &[Mapped]) -> Result<Checkpoint> {
+    let place = folder.join(CONFIG);
+    let text = fs::read_to_string(&place).map_err(Error::io("read", &place))?;
+    let shape = config::read(&text, &place.display().to_string())?;
+    let mut theirs = HashMap::new();
+    for file in files {
+        theirs.extend(file.floats()?);
+    }
+    let values = renamed(theirs, &shape.model)
+        .map_err(|why| Error::usage(format!("{}: {why}", folder.display())))?;
+    let ours = files.iter().find_map(|file| remembered(file, &shape));
+    let (config, origin) = match ours {
+        Some(known) => known,
+        None => (imported(shape, tokenizer(folder)?), Origin::default()),
+    };
+    Ok(Checkpoint {
+        config,
+        origin,
+        values,
+        place: folder.to_owned(),
+    })
+}
+
+/// Their tensors by our names; otherwise what is wrong with them.
+fn renamed(
+    mut theirs: HashMap<String, Tensor>,
+    model: &ModelConfig,
+) -> Result<HashMap<String, Tensor>, String> {
+    let mut take = |name: &str| {
+        let found = theirs.remove(name);
+        found.ok_or_else(|| format!("tensor {name} is missing"))
+    };
+    let mut values = HashMap::new();
+    for (ours, name) in names::alone(model.n_layers) {
+        values.insert(ours, take(&name)?);
+    }
+    for (ours, name) in names::fused(model.n_layers) {
+        let (tensor, d) = (take(&name)?, model.d_model);
+        if tensor.dim(0).ok() != Some(3 * d) {
+            let (found, rows) = (tensor.dims(), 3 * d);
+            return Err(format!(
+                "tensor {name} has shape {found:?}, not {rows} rows"
+            ));
+        }
+        let parts = names::split(&tensor, model.n_heads).map_err(|e| e.to_string())?;
+        values.extend(ours.into_iter().zip(parts));
+    }
+    let unknown = theirs.keys().filter(|name| !names::is_buffer(name)).min();
+    match unknown {
+        Some(name) => Err(format!("tensor {name} is no part of the model in {CONFIG}")),
+        None => Ok(values),
+    }
+}
+
+/// The run that a file of ours was made from, if its model is the one in `config.json`.
+fn remembered(file: &Mapped, shape: &Shape) -> Option<(RunConfig, Origin)> {
+    let text = file.metadata().get(super::CONFIG)?;
+    let config = RunConfig::parse(text, "").ok()?;
+    let model = config::read(&described(&config).ok()?, "").ok()?;
+    (model == *shape).then(|| (config, Origin::read(file.metadata())))
+}
+
+/// The tokenizer that lies beside the weights; that of every Pythia where none does.
+fn tokenizer(folder: &Path) -> Result<Tokenizer> {
+    let path = folder.join(TOKENIZER);
+    if !path.is_file() {
+        return Ok(Tokenizer::GptNeox);
+    }
+    Ok(wikitext::adopt(&path)?.0)
+}
+
+/// A run that did not happen here: its training has no steps.
+fn imported(shape: Shape, tokenizer: Tokenizer) -> RunConfig {
+    RunConfig {
+        format: FORMAT,
+        seed: 0,
+        protocol: Protocol::Paper,
+        task: TaskConfig::Wikitext(WikitextConfig {
+            corpus: Corpus::Wikitext103Raw,
+            tokenizer,
+            vocab_size: shape.vocab_size,
+            seq_len: shape.seq_len,
+            eos_between_articles: false,
+            train_examples: None,
+            test_examples: None,
+        }),
+        model: shape.model,
+        train: TrainConfig {
+            schedule: Schedule::Cosine,
+            lr: 0.0,
+            warmup_epochs: 0,
+            epochs: 0,
+            batch_size: 1,
+            weight_decay: 0.0,
+            precision: Precision::F32,
+            micro_batch: None,
+            adam: None,
+            stop_above: 1.0,
+        },
+    }
+}
+
+/// The `config.json` of a run's model.
+fn described(run: &RunConfig) -> Result<String> {
+    let refused = |why: String| Error::usage(format!("cannot be exported: {why}"));
+    let TaskConfig::Wikitext(text) = &run.task else {
+        return Err(refused("the model is none of `dsf wikitext`".to_owned()));
+    };
+    match config::obstacle(&run.model) {
+        Some(why) => Err(refused(why)),
+        None => Ok(config::write(&run.model, text)),
+    }
+}
+
+impl Checkpoint {
+    /// Writes `config.json` and `model.safetensors`, which `transformers` 4 and 5 load as a
+    /// `GPTNeoXForCausalLM`, and the tokenizer's file if `tokenizer` is one.
+    ///
+    /// # Errors
+    /// In one sentence where GPT-NeoX has no such model.
+    pub fn export(&self, folder: &Path, tokenizer: Option<&Path>) -> Result<()> {
+        let config = described(&self.config)
+            .map_err(|e| Error::usage(format!("{} {e}", self.place.display())))?;
+        let (model, mut theirs) = (&self.config.model, Archive::new(self.header()));
+        for (ours, name) in names::alone(model.n_layers) {
+            let value = self.value(&ours)?;
+            theirs.add(name, value.dims(), || bytes(value));
+        }
+        for (ours, name) in names::fused(model.n_layers) {
+            let [q, k, v] = [&ours[0], &ours[1], &ours[2]].map(|name| self.value(name));
+            let parts = [q?, k?, v?];
+            let mut shape = parts[0].dims().to_vec();
+            shape[0] *= parts.len();
+            let fused = move || bytes(&names::fuse(parts, model.n_heads)?);
+            theirs.add(name, &shape, fused);
+        }
+        fs::create_dir_all(folder).map_err(Error::io("create", folder))?;
+        write_atomic_by(&folder.join(WHOLE), |out| theirs.write(out))?;
+        if let Some(file) = tokenizer {
+            let bytes = fs::read(file).map_err(Error::io("read", file))?;
+            write_atomic(&folder.join(TOKENIZER), &bytes)?;
+        }
+        write_atomic(&folder.join(CONFIG), config.as_bytes())
+    }
+
+    /// As in a file of ours, and what `transformers` wants to see.
+    fn header(&self) -> impl Iterator<Item = (&'static str, String)> {
+        let format = [("format", "pt".to_owned())];
+        self.metadata().into_iter().chain(format)
+    }
+
+    fn value(&self, name: &str) -> Result<&Tensor> {
+        let missing = || {
+            Error::usage(format!(
+                "{}: tensor {name} is missing",
+                self.place.display()
+            ))
+        };
+        self.values.get(name).ok_or_else(missing)
+    }
+}
+
+#[cfg(test)]
+mod tests;

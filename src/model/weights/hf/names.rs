@@ -1,0 +1,134 @@
+//! What a tensor of ours is called in Hugging Face's GPT-NeoX, and how q, k and v lie in one.
+
+use candle_core::{Result, Tensor};
+
+/// Our name and theirs, beside the layers.
+pub(super) const AROUND: [(&str, &str); 4] = [
+    ("embed.tok", EMBEDDING),
+    ("norm_f.weight", "gpt_neox.final_layer_norm.weight"),
+    ("norm_f.bias", "gpt_neox.final_layer_norm.bias"),
+    ("head.weight", "embed_out.weight"),
+];
+
+/// The tensor by which a file is known to be theirs.
+pub(super) const EMBEDDING: &str = "gpt_neox.embed_in.weight";
+
+/// Our name and theirs, inside a layer.
+const WITHIN: [(&str, &str); 10] = [
+    ("norm1.weight", "input_layernorm.weight"),
+    ("norm1.bias", "input_layernorm.bias"),
+    ("norm2.weight", "post_attention_layernorm.weight"),
+    ("norm2.bias", "post_attention_layernorm.bias"),
+    ("mixer.wout", "attention.dense.weight"),
+    ("mixer.bout", "attention.dense.bias"),
+    ("mlp.w1", "mlp.dense_h_to_4h.weight"),
+    ("mlp.b1", "mlp.dense_h_to_4h.bias"),
+    ("mlp.w2", "mlp.dense_4h_to_h.weight"),
+    ("mlp.b2", "mlp.dense_4h_to_h.bias"),
+];
+
+/// Our three names, and the one tensor of theirs that holds all of them.
+const FUSED: [([&str; 3], &str); 2] = [
+    (
+        ["mixer.wq", "mixer.wk", "mixer.wv"],
+        "attention.query_key_value.weight",
+    ),
+    (
+        ["mixer.bq", "mixer.bk", "mixer.bv"],
+        "attention.query_key_value.bias",
+    ),
+];
+
+/// All pairs of names of a model of so many layers, where one tensor of ours is one of theirs.
+pub(super) fn alone(n_layers: usize) -> impl Iterator<Item = (String, String)> {
+    let around = AROUND
+        .iter()
+        .map(|(o, t)| ((*o).to_owned(), (*t).to_owned()));
+    let layers = (0..n_layers).flat_map(|layer| {
+        WITHIN.map(|(ours, theirs)| (our_layer(layer, ours), their_layer(layer, theirs)))
+    });
+    around.chain(layers)
+}
+
+/// The same for q, k and v, which are one tensor of theirs.
+pub(super) fn fused(n_layers: usize) -> impl Iterator<Item = ([String; 3], String)> {
+    (0..n_layers).flat_map(|layer| {
+        FUSED.map(|(ours, theirs)| {
+            let ours = ours.map(|name| our_layer(layer, name));
+            (ours, their_layer(layer, theirs))
+        })
+    })
+}
+
+fn our_layer(layer: usize, name: &str) -> String {
+    format!("layers.{layer}.{name}")
+}
+
+fn their_layer(layer: usize, name: &str) -> String {
+    format!("gpt_neox.layers.{layer}.{name}")
+}
+
+/// Tensors that older files carry along and that follow from the config.
+pub(super) fn is_buffer(name: &str) -> bool {
+    let ends = [".attention.bias", ".attention.masked_bias", ".inv_freq"];
+    ends.iter().any(|end| name.ends_with(end))
+}
+
+/// q, k and v `(d, ..)` of one tensor `(3 d, ..)`: each head owns as many rows as another, first those
+/// of its q, then of its k, then of its v.
+pub(super) fn split(fused: &Tensor, heads: usize) -> Result<[Tensor; 3]> {
+    let (rows, rest) = (fused.dim(0)?, &fused.dims()[1..]);
+    let by_head = fused.reshape([&[heads, 3, rows / heads / 3], rest].concat())?;
+    let part = |i: usize| -> Result<Tensor> {
+        let part = by_head.narrow(1, i, 1)?.contiguous()?;
+        part.reshape([&[rows / 3], rest].concat())
+    };
+    Ok([part(0)?, part(1)?, part(2)?])
+}
+
+/// The reverse of [`split`].
+pub(super) fn fuse(parts: [&Tensor; 3], heads: usize) -> Result<Tensor> {
+    let (rows, rest) = (parts[0].dim(0)?, &parts[0].dims()[1..]);
+    let by_head = |part: &Tensor| part.reshape([&[heads, rows / heads], rest].concat());
+    let [q, k, v] = [by_head(parts[0])?, by_head(parts[1])?, by_head(parts[2])?];
+    Tensor::stack(&[q, k, v], 1)?.reshape([&[3 * rows], rest].concat())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use candle_core::Device;
+
+    #[test]
+    fn each_head_owns_its_q_then_its_k_then_its_v() {
+        // Two heads of two rows: 100 the head, 10 which of the three, 1 the row.
+        let rows: Vec<f32> = [
+            0., 1., 10., 11., 20., 21., 100., 101., 110., 111., 120., 121.,
+        ]
+        .into();
+        let fused = Tensor::from_vec(rows, 12, &Device::Cpu).unwrap();
+        let parts = split(&fused, 2).unwrap();
+        let values = |x: &Tensor| x.flatten_all().unwrap().to_vec1::<f32>().unwrap();
+        assert_eq!(values(&parts[0]), [0., 1., 100., 101.]);
+        assert_eq!(values(&parts[1]), [10., 11., 110., 111.]);
+        assert_eq!(values(&parts[2]), [20., 21., 120., 121.]);
+        let [q, k, v] = &parts;
+        assert_eq!(values(&fuse([q, k, v], 2).unwrap()), values(&fused));
+        let matrix = fused
+            .reshape((12, 1))
+            .unwrap()
+            .broadcast_as((12, 5))
+            .unwrap();
+        let [q, k, v] = &split(&matrix, 2).unwrap();
+        assert_eq!(q.dims(), [4, 5]);
+        assert_eq!(values(&fuse([q, k, v], 2).unwrap()), values(&matrix));
+    }
+
+    #[test]
+    fn what_older_files_carry_along_is_known() {
+        assert!(is_buffer("gpt_neox.layers.3.attention.bias"));
+        assert!(is_buffer("gpt_neox.layers.3.attention.masked_bias"));
+        assert!(is_buffer("gpt_neox.layers.3.attention.rotary_emb.inv_freq"));
+        assert!(!is_buffer("gpt_neox.layers.3.attention.dense.bias"));
+    }
+}

@@ -1,0 +1,176 @@
+use super::*;
+use crate::model::weights::tests::{assert_same, checkpoint, run};
+use candle_core::DType;
+use std::path::PathBuf;
+
+/// A small model that `transformers` saved, and its logits.
+fn saved() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("src/tests/golden/wikitext/hf")
+}
+
+/// Largest distance of a model's logits from those that `transformers` computed for [`saved`].
+fn error(found: &Checkpoint) -> f64 {
+    use candle_core::{safetensors, Device};
+    let file = saved().join("expected.safetensors");
+    let expected = safetensors::load(file, &Device::Cpu).unwrap();
+    let tokens = expected["tokens"].to_dtype(DType::U32).unwrap();
+    let model = found.model(&Device::Cpu).unwrap();
+    let hidden = model.hidden(&tokens, None, &crate::nn::Cx::eval()).unwrap();
+    let apart = (model.logits(&hidden).unwrap() - &expected["logits"]).unwrap();
+    let apart = apart.abs().unwrap().max_all().unwrap();
+    f64::from(apart.to_scalar::<f32>().unwrap())
+}
+
+fn tensors() -> Vec<(String, Tensor)> {
+    let file = Mapped::open(&saved().join(WHOLE)).unwrap();
+    let mut tensors: Vec<_> = file.floats().unwrap().into_iter().collect();
+    tensors.sort_by(|a, b| a.0.cmp(&b.0));
+    tensors
+}
+
+/// A folder with the config of [`saved`].
+fn folder() -> tempfile::TempDir {
+    let dir = tempfile::tempdir().unwrap();
+    fs::copy(saved().join(CONFIG), dir.path().join(CONFIG)).unwrap();
+    dir
+}
+
+fn put(path: &Path, tensors: &[(String, Tensor)]) {
+    let bytes = safetensors::serialize(tensors.to_vec(), None).unwrap();
+    fs::write(path, bytes).unwrap();
+}
+
+#[test]
+fn a_model_that_transformers_saved_computes_the_same_logits_here() {
+    let found = Checkpoint::open(&saved()).unwrap();
+    assert_eq!(found.origin, Origin::default());
+    assert!(error(&found) < 1e-5, "{}", error(&found));
+    let file = Checkpoint::open(&saved().join(WHOLE)).unwrap();
+    assert_same(&file, &found);
+}
+
+#[test]
+fn an_imported_model_is_read_back_as_it_was() {
+    let dir = tempfile::tempdir().unwrap();
+    let (path, found) = (dir.path().join("ours"), Checkpoint::open(&saved()).unwrap());
+    found.save(&path).unwrap();
+    assert_same(&Checkpoint::open(&path).unwrap(), &found);
+}
+
+#[test]
+fn an_exported_run_comes_back_to_the_bit_with_its_config() {
+    let dir = tempfile::tempdir().unwrap();
+    let wanted = checkpoint(&run("softmax"));
+    wanted.export(dir.path(), None).unwrap();
+    assert_same(&Checkpoint::open(dir.path()).unwrap(), &wanted);
+    // Another width in config.json: then the run in the header is not this model's.
+    let place = dir.path().join(CONFIG);
+    let text = fs::read_to_string(&place).unwrap();
+    let text = text.replace(
+        "\"max_position_embeddings\": 16",
+        "\"max_position_embeddings\": 32",
+    );
+    fs::write(&place, text).unwrap();
+    let found = Checkpoint::open(dir.path()).unwrap();
+    assert_eq!(
+        (found.text().seq_len, found.origin),
+        (32, Origin::default())
+    );
+}
+
+#[test]
+fn what_transformers_saved_is_exported_as_it_was() {
+    let dir = tempfile::tempdir().unwrap();
+    Checkpoint::open(&saved())
+        .unwrap()
+        .export(dir.path(), None)
+        .unwrap();
+    let back = Mapped::open(&dir.path().join(WHOLE))
+        .unwrap()
+        .floats()
+        .unwrap();
+    assert_eq!(back.len(), tensors().len());
+    for (name, tensor) in tensors() {
+        let bits = |t: &Tensor| t.flatten_all().unwrap().to_vec1::<f32>().unwrap();
+        assert_eq!(back[&name].dims(), tensor.dims(), "{name}");
+        assert_eq!(bits(&back[&name]), bits(&tensor), "{name}");
+    }
+}
+
+#[test]
+fn shards_and_half_precision_and_old_buffers_are_read() {
+    let dir = folder();
+    let mut tensors = tensors();
+    let mask = Tensor::ones((1, 1, 12, 12), DType::U8, &candle_core::Device::Cpu).unwrap();
+    tensors.push(("gpt_neox.layers.0.attention.bias".to_owned(), mask));
+    let one = Tensor::new(&[-1e9f32], &candle_core::Device::Cpu).unwrap();
+    tensors.push(("gpt_neox.layers.0.attention.masked_bias".to_owned(), one));
+    let halves = [&tensors[..9], &tensors[9..]];
+    let mut map = serde_json::Map::new();
+    for (i, half) in halves.iter().enumerate() {
+        let name = format!("model-0000{}-of-00002.safetensors", i + 1);
+        put(&dir.path().join(&name), half);
+        map.extend(half.iter().map(|(t, _)| (t.clone(), name.clone().into())));
+    }
+    let index = serde_json::json!({ "metadata": {}, "weight_map": map });
+    fs::write(dir.path().join(INDEX), index.to_string()).unwrap();
+    let found = Checkpoint::open(dir.path()).unwrap();
+    assert_same(&found, &Checkpoint::open(&saved()).unwrap());
+    fs::remove_file(dir.path().join("model-00002-of-00002.safetensors")).unwrap();
+    let message = Checkpoint::open(dir.path()).unwrap_err().to_string();
+    assert!(message.contains("model-00002-of-00002"), "{message}");
+
+    for (dtype, within) in [(DType::F16, 0.05), (DType::BF16, 0.4)] {
+        let dir = folder();
+        let half = tensors.iter().filter(|(name, _)| !names::is_buffer(name));
+        let half = half.map(|(name, t)| (name.clone(), t.to_dtype(dtype).unwrap()));
+        put(&dir.path().join(WHOLE), &half.collect::<Vec<_>>());
+        let error = error(&Checkpoint::open(dir.path()).unwrap());
+        assert!(error < within && error > 0.0, "{dtype:?}: {error}");
+    }
+}
+
+#[test]
+fn a_tensor_that_is_missing_misshapen_or_unknown_is_named() {
+    let refused = |change: &dyn Fn(&mut Vec<(String, Tensor)>)| {
+        let (dir, mut tensors) = (folder(), tensors());
+        change(&mut tensors);
+        put(&dir.path().join(WHOLE), &tensors);
+        let found = Checkpoint::open(dir.path()).and_then(|found| {
+            found.model(&candle_core::Device::Cpu)?;
+            Ok(())
+        });
+        found.unwrap_err().to_string()
+    };
+    let message = refused(&|tensors| tensors.retain(|(name, _)| name != "embed_out.weight"));
+    assert!(message.contains("embed_out.weight is missing"), "{message}");
+    let fused = "gpt_neox.layers.1.attention.query_key_value.weight";
+    let message = refused(&|tensors| {
+        let found = tensors.iter_mut().find(|(name, _)| name == fused).unwrap();
+        found.1 = found.1.narrow(0, 0, 40).unwrap().contiguous().unwrap();
+    });
+    assert!(
+        message.contains(fused) && message.contains("48 rows"),
+        "{message}"
+    );
+    let message = refused(&|tensors| {
+        let bias = tensors[0].1.clone();
+        tensors.push(("gpt_neox.layers.2.input_layernorm.bias".to_owned(), bias));
+    });
+    assert!(
+        message.contains("layers.2.input_layernorm.bias"),
+        "{message}"
+    );
+}
+
+#[test]
+fn what_gpt_neox_has_not_is_not_exported() {
+    let dir = tempfile::tempdir().unwrap();
+    let linear = checkpoint(&run("linear"));
+    let message = linear.export(dir.path(), None).unwrap_err().to_string();
+    assert!(
+        message.contains("cannot be exported") && message.contains("linear"),
+        "{message}"
+    );
+    assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 0);
+}

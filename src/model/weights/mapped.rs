@@ -1,0 +1,72 @@
+//! A safetensors file mapped into memory: what is not asked for is not read.
+
+use crate::error::{Error, Result};
+use candle_core::safetensors::Load;
+use candle_core::{Device, Tensor};
+use memmap2::Mmap;
+use safetensors::SafeTensors;
+use std::collections::HashMap;
+use std::fs::File;
+use std::path::{Path, PathBuf};
+
+pub(super) struct Mapped {
+    map: Mmap,
+    place: PathBuf,
+    metadata: HashMap<String, String>,
+    names: Vec<String>,
+}
+
+impl Mapped {
+    pub fn open(path: &Path) -> Result<Self> {
+        let file = File::open(path).map_err(Error::io("read", path))?;
+        let map = map(&file).map_err(Error::io("map", path))?;
+        let broken = |e| not_safetensors(path, &e);
+        let (_, header) = SafeTensors::read_metadata(&map).map_err(broken)?;
+        Ok(Self {
+            metadata: header.metadata().clone().unwrap_or_default(),
+            names: header.offset_keys(),
+            place: path.to_owned(),
+            map,
+        })
+    }
+
+    /// The free part of the header, which is empty in most files of other programs.
+    pub fn metadata(&self) -> &HashMap<String, String> {
+        &self.metadata
+    }
+
+    /// Names of all tensors.
+    pub fn names(&self) -> &[String] {
+        &self.names
+    }
+
+    pub fn has(&self, name: &str) -> bool {
+        self.names.iter().any(|n| n == name)
+    }
+
+    /// All tensors of floats by name, in the types that they are stored in.
+    pub fn floats(&self) -> Result<HashMap<String, Tensor>> {
+        let tensors = SafeTensors::deserialize(&self.map);
+        let tensors = tensors.map_err(|e| not_safetensors(&self.place, &e))?;
+        let floats = tensors.iter().filter(|(_, view)| is_float(view.dtype()));
+        floats
+            .map(|(name, view)| Ok((name.to_owned(), view.load(&Device::Cpu)?)))
+            .collect()
+    }
+}
+
+/// The types that weights come in; masks and the like come in others.
+fn is_float(dtype: safetensors::Dtype) -> bool {
+    use safetensors::Dtype::{BF16, F16, F32, F64};
+    matches!(dtype, BF16 | F16 | F32 | F64)
+}
+
+fn not_safetensors(path: &Path, e: &safetensors::SafeTensorError) -> Error {
+    Error::usage(format!("{}: not a safetensors file: {e}", path.display()))
+}
+
+// Weights appear by rename and are never changed in place, so that nothing moves under the map.
+#[allow(unsafe_code)]
+fn map(file: &File) -> std::io::Result<Mmap> {
+    unsafe { Mmap::map(file) }
+}

@@ -1,0 +1,199 @@
+//! Trained weights of a language model on disk: files of our own, and GPT-NeoX as Hugging Face lays
+//! it out.
+//!
+//! A file of ours is a safetensors file of the model's parameters by name. Its header holds `config`,
+//! the canonical text of the run's config, and where it stood: `run`, `epoch` and `step`.
+
+mod hf;
+mod mapped;
+
+use super::{Io, Model};
+use crate::config::{Precision, RunConfig, TaskConfig, WikitextConfig};
+use crate::error::{Error, Result};
+use crate::nn::Params;
+use crate::store::{write_atomic_by, Archive};
+use candle_core::{DType, Device, Tensor};
+use mapped::Mapped;
+use std::collections::{BTreeSet, HashMap};
+use std::path::{Path, PathBuf};
+
+/// A run's weights at the epoch that validation likes best.
+const BEST: &str = "best.safetensors";
+/// A run's weights at its end.
+const LAST: &str = "weights.safetensors";
+
+const CONFIG: &str = "config";
+const RUN: &str = "run";
+const EPOCH: &str = "epoch";
+const STEP: &str = "step";
+
+/// The weights of a language model, and what they are weights of.
+#[derive(Debug)]
+pub struct Checkpoint {
+    /// The run that made them; that of an import never happened here and has no epochs.
+    pub config: RunConfig,
+    /// Where in that run.
+    pub origin: Origin,
+    values: HashMap<String, Tensor>,
+    place: PathBuf,
+}
+
+/// Where in a run weights are from.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Origin {
+    /// The run's id; `None` where they were trained elsewhere.
+    pub run: Option<String>,
+    /// Epochs that were over.
+    pub epoch: usize,
+    /// Steps that were made.
+    pub step: usize,
+}
+
+impl Origin {
+    fn read(metadata: &HashMap<String, String>) -> Self {
+        let number = |key| metadata.get(key).and_then(|text| text.parse().ok());
+        Self {
+            run: metadata.get(RUN).filter(|run| !run.is_empty()).cloned(),
+            epoch: number(EPOCH).unwrap_or(0),
+            step: number(STEP).unwrap_or(0),
+        }
+    }
+}
+
+impl Checkpoint {
+    /// The weights at `path`: a file, the folder of a run (its best weights, or else its last), or a
+    /// folder of Hugging Face.
+    ///
+    /// # Errors
+    /// In one sentence that names the file and what is wrong with it.
+    pub fn open(path: &Path) -> Result<Self> {
+        if !path.is_dir() {
+            return Self::open_file(path);
+        }
+        let of_run = [BEST, LAST].map(|name| path.join(name));
+        match of_run.iter().find(|file| file.is_file()) {
+            Some(file) => Self::open_file(file),
+            None if hf::is_in(path) => hf::read(path),
+            None => Err(Error::usage(format!(
+                "{} holds no weights: neither {BEST} nor {LAST}, which a run of `dsf wikitext` leaves, \
+                 nor Hugging Face's model.safetensors",
+                path.display()
+            ))),
+        }
+    }
+
+    fn open_file(path: &Path) -> Result<Self> {
+        let file = Mapped::open(path)?;
+        if hf::is_file(&file) {
+            return hf::read_file(path, file);
+        }
+        let refused = |why: &str| Error::usage(format!("{}: {why}", path.display()));
+        let Some(text) = file.metadata().get(CONFIG) else {
+            return Err(refused(foreign(&file)));
+        };
+        let config = RunConfig::parse(text, &path.display().to_string())?;
+        if !matches!(config.task, TaskConfig::Wikitext(_)) {
+            let task = config.task.name();
+            return Err(refused(&format!(
+                "weights of `dsf {task}`, not of a language model"
+            )));
+        }
+        Ok(Self {
+            origin: Origin::read(file.metadata()),
+            values: file.floats()?,
+            place: path.to_owned(),
+            config,
+        })
+    }
+
+    /// The file or folder, for messages.
+    pub fn place(&self) -> &Path {
+        &self.place
+    }
+
+    /// What the model was trained on.
+    pub fn text(&self) -> &WikitextConfig {
+        match &self.config.task {
+            TaskConfig::Wikitext(text) => text,
+            // Refused when it was opened.
+            TaskConfig::Mqar(_) | TaskConfig::Lra(_) => unreachable!("weights of a language model"),
+        }
+    }
+
+    /// How many numbers the model has.
+    ///
+    /// # Errors
+    /// Those of [`Self::model`].
+    pub fn check(&self) -> Result<usize> {
+        self.model(&Device::Cpu)?;
+        Ok(self.values.values().map(Tensor::elem_count).sum())
+    }
+
+    /// The model, without gradients, in the precision that its run had on `device`.
+    ///
+    /// # Errors
+    /// Where a tensor is missing, misshapen or one too many, by name.
+    pub fn model(&self, device: &Device) -> Result<Model> {
+        let bf16 = self.config.train.precision == Precision::Bf16 && !device.is_cpu();
+        let activations = if bf16 { DType::BF16 } else { DType::F32 };
+        let refused = |why: &str| Error::usage(format!("{}: {why}", self.place.display()));
+        let params = Params::given(self.values.clone(), DType::F32, device)
+            .for_activations(activations)
+            .detached();
+        let io = Io::of(&self.config.task);
+        let model = Model::new(&self.config.model, io, &params);
+        let model = model.map_err(|e| refused(e.to_string().lines().next().unwrap_or("")))?;
+        let used = params.vars();
+        let known = |name: &String| used.iter().any(|(used, _)| used == name);
+        match self.values.keys().filter(|name| !known(name)).min() {
+            Some(name) => Err(refused(&format!("its model has no parameter {name}"))),
+            None => Ok(model),
+        }
+    }
+
+    /// Writes the weights to a file of ours, in f32.
+    pub fn save(&self, path: &Path) -> Result<()> {
+        let mut archive = Archive::new(self.metadata());
+        let names: BTreeSet<&String> = self.values.keys().collect();
+        for name in names {
+            let value = &self.values[name];
+            archive.add(name.clone(), value.dims(), || bytes(value));
+        }
+        write_atomic_by(path, |out| archive.write(out))
+    }
+
+    fn metadata(&self) -> [(&'static str, String); 4] {
+        let Origin { run, epoch, step } = &self.origin;
+        [
+            (CONFIG, self.config.canonical()),
+            (RUN, run.clone().unwrap_or_default()),
+            (EPOCH, epoch.to_string()),
+            (STEP, step.to_string()),
+        ]
+    }
+}
+
+/// What a file without a config is.
+fn foreign(file: &Mapped) -> &'static str {
+    if file.metadata().contains_key("progress") {
+        return "the checkpoint of an unfinished run; its weights come with the first epoch that \
+                validation likes";
+    }
+    if file.names().iter().any(|name| name == "embed.tok") {
+        return "its header holds no `config`, without which nobody knows of what model it is";
+    }
+    "neither weights of `dsf wikitext` nor of a GPT-NeoX model"
+}
+
+/// The f32 of a tensor, little-endian.
+fn bytes(tensor: &Tensor) -> candle_core::Result<Vec<u8>> {
+    let values = tensor.to_dtype(DType::F32)?.flatten_all()?;
+    Ok(values
+        .to_vec1::<f32>()?
+        .into_iter()
+        .flat_map(f32::to_le_bytes)
+        .collect())
+}
+
+#[cfg(test)]
+mod tests;

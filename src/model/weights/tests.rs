@@ -1,0 +1,209 @@
+use super::*;
+use crate::config::{
+    Corpus, InitScheme, LanguageConfig, Layout, ModelConfig, MqarConfig, Protocol, Rotary,
+    Schedule, StateMixer, Tokenizer, TrainConfig, FORMAT,
+};
+use std::collections::BTreeMap;
+use std::fs;
+
+/// A run of a tiny Pythia around `mixer`.
+pub(super) fn run(mixer: &str) -> RunConfig {
+    RunConfig {
+        format: FORMAT,
+        seed: 1,
+        protocol: Protocol::Paper,
+        task: TaskConfig::Wikitext(WikitextConfig {
+            corpus: Corpus::Sample,
+            tokenizer: Tokenizer::Bytes,
+            vocab_size: 256,
+            seq_len: 16,
+            eos_between_articles: false,
+            train_examples: None,
+            test_examples: None,
+        }),
+        model: ModelConfig {
+            mixer: mixer.to_owned(),
+            variant: "reference".to_owned(),
+            options: BTreeMap::new(),
+            d_model: 16,
+            d_state: 16,
+            n_heads: 2,
+            n_layers: 2,
+            layout: Layout::Parallel,
+            state_mixer: StateMixer::Mlp,
+            positions: false,
+            embed_dropout: 0.0,
+            attn_dropout: 0.0,
+            expand: None,
+            classifier: None,
+            language: Some(LanguageConfig {
+                mlp_width: 32,
+                rotary: Rotary::Pre,
+                rotary_dims: 4,
+                init: InitScheme::Pythia,
+            }),
+        },
+        train: TrainConfig {
+            schedule: Schedule::Cosine,
+            lr: 1e-3,
+            warmup_epochs: 0,
+            epochs: 2,
+            batch_size: 4,
+            weight_decay: 0.1,
+            precision: Precision::F32,
+            micro_batch: None,
+            adam: None,
+            stop_above: 1.0,
+        },
+    }
+}
+
+/// Weights of it, as training leaves them.
+pub(super) fn checkpoint(config: &RunConfig) -> Checkpoint {
+    let params = Params::seeded(config.seed, DType::F32, &Device::Cpu);
+    Model::new(&config.model, Io::of(&config.task), &params).unwrap();
+    let values = params.vars().into_iter();
+    Checkpoint {
+        origin: Origin {
+            run: Some(config.id()),
+            epoch: 2,
+            step: 34,
+        },
+        config: config.clone(),
+        values: values
+            .map(|(name, var)| (name, var.as_tensor().clone()))
+            .collect(),
+        place: PathBuf::from("in memory"),
+    }
+}
+
+/// Asserts that two checkpoints are the same to the bit.
+pub(super) fn assert_same(a: &Checkpoint, b: &Checkpoint) {
+    assert_eq!((&a.config, &a.origin), (&b.config, &b.origin));
+    let bits = |c: &Checkpoint| -> BTreeMap<String, (Vec<usize>, Vec<u32>)> {
+        let bits = |t: &Tensor| t.flatten_all().unwrap().to_vec1::<f32>().unwrap();
+        let values = c.values.iter();
+        let values = values.map(|(name, t)| {
+            let bits = bits(t).into_iter().map(f32::to_bits).collect();
+            (name.clone(), (t.dims().to_vec(), bits))
+        });
+        values.collect()
+    };
+    assert_eq!(bits(a), bits(b));
+}
+
+fn refusal(path: &Path) -> String {
+    let message = Checkpoint::open(path).unwrap_err().to_string();
+    let name = path.file_name().unwrap().to_str().unwrap();
+    assert!(message.contains(name), "{message}");
+    message
+}
+
+#[test]
+fn what_is_saved_is_read_back_to_the_bit_from_the_file_and_from_a_runs_folder() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut wanted = checkpoint(&run("normalized"));
+    wanted.save(&dir.path().join(LAST)).unwrap();
+    assert_same(&Checkpoint::open(&dir.path().join(LAST)).unwrap(), &wanted);
+    let found = Checkpoint::open(dir.path()).unwrap();
+    assert_same(&found, &wanted);
+    found.model(&Device::Cpu).unwrap();
+    wanted.origin.epoch = 1;
+    wanted.save(&dir.path().join(BEST)).unwrap();
+    let found = Checkpoint::open(dir.path()).unwrap();
+    assert_eq!(found.origin.epoch, 1, "the best weights come first");
+}
+
+#[test]
+fn a_file_that_is_none_of_ours_is_named_with_what_it_is() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("x.safetensors");
+    assert!(refusal(&path).contains("cannot read"));
+    for content in [&b""[..], b"no weights", &[255; 64]] {
+        fs::write(&path, content).unwrap();
+        assert!(refusal(&path).contains("not a safetensors file"));
+    }
+    let kept = |tensors: &[(&str, Tensor)], metadata: &[(&str, &str)]| {
+        let tensors = tensors
+            .iter()
+            .map(|(name, t)| ((*name).to_owned(), t.clone()));
+        let pairs = metadata.iter();
+        let pairs = pairs
+            .map(|(k, v)| ((*k).to_owned(), (*v).to_owned()))
+            .collect();
+        fs::write(&path, safetensors::serialize(tensors, Some(pairs)).unwrap()).unwrap();
+        refusal(&path)
+    };
+    let one = Tensor::ones(2, DType::F32, &Device::Cpu).unwrap();
+    assert!(kept(&[("model.layers.0.w", one.clone())], &[]).contains("neither"));
+    assert!(kept(&[("embed.tok", one.clone())], &[]).contains("no `config`"));
+    let unfinished = [("run", "0123456789ab"), ("progress", "{}")];
+    assert!(kept(&[("embed.tok", one.clone())], &unfinished).contains("unfinished run"));
+    assert!(kept(&[("embed.tok", one.clone())], &[("config", "{}")]).contains("not a run config"));
+    let mut other = run("softmax");
+    other.format = FORMAT + 1;
+    let message = kept(
+        &[("embed.tok", one.clone())],
+        &[("config", &other.canonical())],
+    );
+    assert!(message.contains("format"), "{message}");
+    let mut recall = run("softmax");
+    recall.task = TaskConfig::Mqar(MqarConfig {
+        data: crate::config::Generator::Native,
+        data_seed: 0,
+        vocab_size: 32,
+        seq_len: 16,
+        kv_pairs: 2,
+        train_examples: 4,
+        test_examples: 4,
+    });
+    let message = kept(&[("embed.tok", one)], &[("config", &recall.canonical())]);
+    assert!(message.contains("dsf mqar"), "{message}");
+}
+
+#[test]
+fn a_file_cut_short_is_refused() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("short.safetensors");
+    checkpoint(&run("softmax")).save(&path).unwrap();
+    let bytes = fs::read(&path).unwrap();
+    for kept in [4, 100, bytes.len() - 1] {
+        fs::write(&path, &bytes[..kept]).unwrap();
+        assert!(refusal(&path).contains("not a safetensors file"), "{kept}");
+    }
+}
+
+#[test]
+fn a_folder_without_weights_says_which_files_were_looked_for() {
+    let dir = tempfile::tempdir().unwrap();
+    let folder = dir.path().join("empty");
+    fs::create_dir(&folder).unwrap();
+    let message = refusal(&folder);
+    for name in [BEST, LAST, "model.safetensors"] {
+        assert!(message.contains(name), "{message}");
+    }
+}
+
+#[test]
+fn a_tensor_that_is_missing_misshapen_or_one_too_many_is_named() {
+    let refused = |change: &dyn Fn(&mut HashMap<String, Tensor>)| {
+        let mut found = checkpoint(&run("softmax"));
+        change(&mut found.values);
+        let message = found.model(&Device::Cpu).err().unwrap().to_string();
+        assert!(message.starts_with("in memory: "), "{message}");
+        message
+    };
+    let name = "layers.1.mixer.wq";
+    let zeros = Tensor::zeros((3, 3), DType::F32, &Device::Cpu).unwrap();
+    assert!(refused(&|values| drop(values.remove(name))).contains(name));
+    let set = |key: &str| {
+        let (key, zeros) = (key.to_owned(), zeros.clone());
+        move |values: &mut HashMap<String, Tensor>| drop(values.insert(key.clone(), zeros.clone()))
+    };
+    let message = refused(&set(name));
+    assert!(
+        message.contains(name) && message.contains("[3, 3]"),
+        "{message}"
+    );
+    assert!(refused(&set("layers.7.mixer.wq")).contains("layers.7.mixer.wq"));
+}

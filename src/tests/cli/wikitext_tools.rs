@@ -1,0 +1,288 @@
+//! What is done with a trained language model, as a person types it.
+
+use super::{Said, World};
+use serde_json::Value;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// A small GPT-NeoX model that `transformers` saved.
+fn saved() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("src/tests/golden/wikitext/hf")
+}
+
+fn call(world: &World, line: &str) -> Said {
+    let hf = saved().display().to_string();
+    let words: Vec<String> = line
+        .split_whitespace()
+        .map(|w| w.replace("HF", &hf))
+        .collect();
+    let words: Vec<&str> = words.iter().map(String::as_str).collect();
+    world.call(&words, b"")
+}
+
+fn events(text: &str) -> Vec<Value> {
+    text.lines()
+        .map(|line| serde_json::from_str(line).unwrap())
+        .collect()
+}
+
+/// One smoke run, and its id.
+fn trained(world: &World, more: &str) -> String {
+    world
+        .dsf(&format!("wikitext --preset smoke --device cpu {more}"))
+        .ok();
+    let run = world.only_run("results");
+    run.file_name().unwrap().to_str().unwrap().to_owned()
+}
+
+#[test]
+fn help_names_the_four_subcommands_and_each_has_an_example() {
+    let world = World::new();
+    let help = world.dsf("wikitext --help").ok();
+    for name in ["eval", "generate", "import", "export"] {
+        assert!(help.contains(&format!("\n  {name} ")), "{help}");
+        let help = world.dsf(&format!("wikitext {name} --help")).ok();
+        assert!(help.contains(&format!("dsf wikitext {name} --")), "{help}");
+    }
+}
+
+#[test]
+fn weights_that_are_not_there_are_named() {
+    let world = World::new();
+    for command in ["eval", "generate --prompt a", "export --to b"] {
+        let said = world.dsf(&format!("wikitext {command} --checkpoint nowhere"));
+        let message = said.refused();
+        assert!(
+            message.contains("no file, folder or run nowhere"),
+            "{message}"
+        );
+    }
+    fs::create_dir(world.path("results")).unwrap();
+    let message = world
+        .dsf("wikitext eval --checkpoint 0123456789ab")
+        .refused();
+    assert!(
+        message.contains("no run 0123456789ab in results"),
+        "{message}"
+    );
+    fs::write(world.path("text"), "no weights").unwrap();
+    let message = world.dsf("wikitext eval --checkpoint text").refused();
+    assert!(
+        message.contains("text: not a safetensors file"),
+        "{message}"
+    );
+    fs::create_dir(world.path("empty")).unwrap();
+    let message = world.dsf("wikitext import --from empty --to a").refused();
+    assert!(message.contains("empty holds no weights"), "{message}");
+}
+
+#[test]
+fn flags_that_make_no_sense_are_refused_before_anything_is_computed() {
+    let world = World::new();
+    let refused = |line: &str, flag: &str| {
+        let message = call(&world, &format!("wikitext {line} --checkpoint HF")).refused();
+        assert!(message.contains(flag), "{line}: {message}");
+    };
+    refused("generate", "--prompt");
+    world
+        .call(
+            &[
+                "wikitext",
+                "generate",
+                "--checkpoint",
+                "nowhere",
+                "--prompt",
+                "",
+            ],
+            b"",
+        )
+        .refused();
+    refused("generate --prompt a --temperature 0", "--temperature");
+    refused("generate --prompt a --top-p 2", "--top-p");
+    refused("generate --prompt a --greedy --seed 3", "--greedy");
+    refused(
+        "eval --corpus sample --tokenizer bytes --stride 13",
+        "--stride",
+    );
+    refused(
+        "eval --corpus sample --tokenizer bytes --stride 0",
+        "--stride",
+    );
+    refused(
+        "eval --corpus sample --tokenizer bytes --batch-size 0",
+        "--batch-size",
+    );
+    // The model that was imported without a tokenizer has 256 rows.
+    refused("eval --corpus sample", "--vocab-size");
+}
+
+#[test]
+fn a_model_of_transformers_is_imported_evaluated_and_exported_again() {
+    let world = World::new();
+    let said = call(&world, "wikitext import --from HF --to a.safetensors").ok();
+    assert!(said.contains("a.safetensors: "), "{said}");
+    let refused = call(&world, "wikitext import --from HF --to a.safetensors").refused();
+    assert!(refused.contains("there already"), "{refused}");
+    let eval = |from: &str| {
+        let line = format!(
+            "wikitext eval --checkpoint {from} --corpus sample --tokenizer bytes --json --quiet"
+        );
+        let mut events = events(&call(&world, &line).ok());
+        for event in &mut events {
+            event.as_object_mut().unwrap().remove("path");
+        }
+        events
+    };
+    let wanted = eval("HF");
+    assert_eq!(wanted.len(), 2);
+    assert_eq!(eval("a.safetensors"), wanted);
+    world
+        .dsf("wikitext export --checkpoint a.safetensors --to b --quiet")
+        .ok();
+    assert_eq!(eval("b"), wanted);
+    world
+        .dsf("wikitext import --from b --to c.safetensors")
+        .ok();
+    let bytes = |name: &str| fs::read(world.path(name)).unwrap();
+    assert_eq!(bytes("a.safetensors"), bytes("c.safetensors"));
+    let refused = world
+        .dsf("wikitext export --checkpoint a.safetensors --to b")
+        .refused();
+    assert!(
+        refused.contains("config.json is there already"),
+        "{refused}"
+    );
+}
+
+#[test]
+fn what_a_run_says_of_its_best_weights_is_what_evaluating_them_says() {
+    let world = World::new();
+    // Preset quick tests on all of the text.
+    let sizes = "--d 16 --layers 1 --heads 2 --seq-len 32 --train-examples 48 --epochs 1";
+    world
+        .dsf(&format!("wikitext --preset quick --device cpu {sizes}"))
+        .ok();
+    let run = world.only_run("results");
+    let result = fs::read_to_string(run.join("result.json")).unwrap();
+    let result: Value = serde_json::from_str(&result).unwrap();
+    let line = format!("wikitext eval --checkpoint {} --json", run.display());
+    for event in events(&world.dsf(&line).ok()) {
+        let split = event["split"].as_str().unwrap();
+        for (ours, theirs) in [
+            ("token_ppl", format!("{split}_ppl")),
+            ("word_ppl", format!("{split}_word_ppl")),
+            ("bits_per_byte", format!("{split}_bits_per_byte")),
+        ] {
+            let [found, wanted] = [&event[ours], &result["language"][&theirs]];
+            let ratio = found.as_f64().unwrap().ln() / wanted.as_f64().unwrap().ln();
+            assert!((ratio - 1.0).abs() < 1e-5, "{theirs}: {found}, {wanted}");
+        }
+    }
+}
+
+#[test]
+fn every_token_of_a_run_is_scored_once_whatever_the_windows() {
+    let world = World::new();
+    let id = trained(&world, "--mixer linear");
+    let said = world.dsf(&format!("wikitext eval --checkpoint {id}")).ok();
+    for part in ["linear", &id, "sample", "bytes", "val", "test", "bits/byte"] {
+        assert!(said.contains(part), "{part}: {said}");
+    }
+    let eval = |flags: &str| {
+        let line = format!("wikitext eval --checkpoint results/runs/{id} --json {flags}");
+        events(&world.dsf(&line).ok())
+    };
+    let plain = eval("--split train,val,test");
+    let names: Vec<&str> = plain.iter().map(|e| e["split"].as_str().unwrap()).collect();
+    assert_eq!(names, ["train", "val", "test"]);
+    for event in &plain {
+        let number = |key: &str| event[key].as_f64().unwrap();
+        let (tokens, bytes) = (number("all_tokens"), number("bytes"));
+        assert_eq!(
+            tokens,
+            bytes - 1.0,
+            "bytes are tokens, and the first is not predicted"
+        );
+        let bits = number("all_nll") / 2f64.ln() / bytes;
+        assert!((number("bits_per_byte") - bits).abs() < 1e-9, "{event}");
+        let words = number("words") + number("lines");
+        let word = (number("all_nll") / words).exp();
+        assert!((number("word_ppl") / word - 1.0).abs() < 1e-9, "{event}");
+    }
+    // Windows of other lengths and distances score the same tokens once.
+    for flags in ["--stride 8", "--seq-len 48 --stride 5", "--batch-size 3"] {
+        let event = &eval(&format!("--split test {flags}"))[0];
+        assert_eq!(event["all_tokens"], plain[2]["all_tokens"], "{flags}");
+    }
+    let batched = &eval("--split test --batch-size 3")[0];
+    let apart = batched["nll"].as_f64().unwrap() / plain[2]["nll"].as_f64().unwrap() - 1.0;
+    assert!(apart.abs() < 1e-6, "{apart}");
+}
+
+#[test]
+fn a_run_writes_text_and_says_what_it_remembers() {
+    let world = World::new();
+    let id = trained(&world, "--mixer linear");
+    let write = |flags: &str| {
+        let line =
+            format!("wikitext generate --checkpoint {id} --prompt The_state --tokens 20 {flags}");
+        let said = world.dsf(&line);
+        (said.err.clone(), said.ok())
+    };
+    let (talk, text) = write("");
+    assert!(
+        text.starts_with("The_state") && text.ends_with('\n'),
+        "{text}"
+    );
+    assert!(
+        talk.contains("constant") && talk.contains("a second"),
+        "{talk}"
+    );
+    assert_eq!(write("").1, text, "the seed decides");
+    assert_ne!(write("--seed 2").1, text);
+    let greedy = write("--greedy").1;
+    assert_eq!(write("--top-k 1 --temperature 2").1, greedy);
+    let event = &events(&write("--greedy --json --quiet").1)[0];
+    let all = format!("The_state{}\n", event["text"].as_str().unwrap());
+    assert_eq!(all, greedy);
+    assert!(event["state_bytes"].as_u64().unwrap() > 0);
+}
+
+#[test]
+fn a_prompt_is_read_from_stdin_and_a_cache_is_called_one() {
+    let world = World::new();
+    let id = trained(&world, "--mixer softmax");
+    let line = [
+        "wikitext",
+        "generate",
+        "--checkpoint",
+        &id,
+        "--prompt",
+        "-",
+        "--tokens",
+        "3",
+    ];
+    let said = world.call(&line, "Größe = ".as_bytes());
+    assert!(
+        said.err.contains("cache: ") && said.err.contains("tokens"),
+        "{}",
+        said.err
+    );
+    assert!(said.ok().starts_with("Größe = "));
+    let said = world.call(&line, b"");
+    assert!(said.refused().contains("--prompt is empty"));
+}
+
+#[test]
+fn what_gpt_neox_has_not_is_not_exported() {
+    let world = World::new();
+    let id = trained(&world, "--mixer normalized");
+    let message = world
+        .dsf(&format!("wikitext export --checkpoint {id} --to a"))
+        .refused();
+    assert!(
+        message.contains("cannot be exported") && message.contains("normalized"),
+        "{message}"
+    );
+    assert!(!world.path("a").exists());
+}

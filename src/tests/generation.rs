@@ -1,0 +1,123 @@
+//! Text that goes on from a prompt: the recurrent form writes what the parallel one would.
+
+use crate::world::{parameters, perturb, Case};
+use candle_core::{Device, Tensor};
+use dsf::config::{InitScheme, LanguageConfig, Layout, Rotary, StateMixer};
+use dsf::mixers;
+use dsf::model::generate::{Choice, Continuation, Memory, Sampling};
+use dsf::model::{Io, Model};
+
+const VOCAB: usize = 40;
+const WINDOW: usize = 16;
+
+/// A small Pythia around `mixer`.
+fn model(mixer: &str) -> Model {
+    let entry = mixers::find(mixer).unwrap();
+    let mut config = Case::new(entry, entry.variants[0], if entry.heads { 3 } else { 1 }).config;
+    let dims = if entry.rotary { 2 } else { 0 };
+    config.layout = Layout::Parallel;
+    config.state_mixer = StateMixer::Mlp;
+    config.language = Some(LanguageConfig {
+        mlp_width: 24,
+        rotary: if entry.rotary {
+            Rotary::Pre
+        } else {
+            Rotary::None
+        },
+        rotary_dims: dims,
+        init: InitScheme::Pythia,
+    });
+    let io = Io {
+        vocab_size: VOCAB,
+        seq_len: WINDOW,
+    };
+    let params = parameters();
+    Model::new(&config, io, &params).unwrap();
+    perturb(&params);
+    Model::new(&config, io, &params.detached()).unwrap()
+}
+
+fn begin<'a>(model: &'a Model, prompt: &[u16], choice: Choice, tokens: usize) -> Continuation<'a> {
+    Continuation::begin(model, prompt, choice, (tokens, WINDOW), &Device::Cpu).unwrap()
+}
+
+fn write(text: &mut Continuation, tokens: usize) -> Vec<u16> {
+    (0..tokens).map(|_| text.next_token().unwrap()).collect()
+}
+
+/// The likeliest token behind `ids`, by the form that reads all of them at once.
+fn likeliest(model: &Model, ids: &[u16]) -> u16 {
+    let ids: Vec<u32> = ids.iter().map(|id| u32::from(*id)).collect();
+    let tokens = Tensor::new(&ids[..], &Device::Cpu)
+        .unwrap()
+        .unsqueeze(0)
+        .unwrap();
+    let logits = model.last_logits(&tokens).unwrap().squeeze(0).unwrap();
+    logits.argmax(0).unwrap().to_scalar::<u32>().unwrap() as u16
+}
+
+#[test]
+fn the_likeliest_text_is_that_of_the_parallel_form_token_by_token() {
+    for mixer in ["softmax", "linear", "normalized", "s6", "ssd", "qlstm"] {
+        let model = model(mixer);
+        let prompt = [3, 1, 4, 1, 5];
+        let mut text = begin(&model, &prompt, Choice::Greedy, VOCAB);
+        let mut wanted = prompt.to_vec();
+        for token in write(&mut text, 30) {
+            wanted.push(likeliest(&model, &wanted));
+            assert_eq!(Some(&token), wanted.last(), "{mixer} after {wanted:?}");
+        }
+        assert_eq!(text.ids(), wanted);
+    }
+}
+
+#[test]
+fn a_state_stays_as_large_as_it_is_and_a_cache_grows_with_the_text() {
+    let held = |text: &Continuation| match text.memory() {
+        Memory::Held { bytes, read } => (bytes, read),
+        Memory::Reread(_) => panic!("these mixers have recurrent forms"),
+    };
+    for (mixer, grows) in [("softmax", true), ("normalized", false), ("s6", false)] {
+        let model = model(mixer);
+        let mut text = begin(&model, &[1, 2], Choice::Greedy, VOCAB);
+        let (first, read) = held(&text);
+        assert_eq!(read, 2);
+        write(&mut text, 300);
+        let (last, read) = held(&text);
+        // Nobody asked yet what follows the last token.
+        assert_eq!(read, 301);
+        assert_eq!(last > first, grows, "{mixer}: {first} bytes, then {last}");
+    }
+}
+
+#[test]
+fn what_is_drawn_depends_on_the_seed_alone_and_is_always_a_token() {
+    let model = model("linear");
+    let drawn = |seed: u64, tokens: usize| {
+        let choice = Choice::Sampled(Sampling {
+            temperature: 3.0,
+            top_k: None,
+            top_p: None,
+            seed,
+        });
+        write(&mut begin(&model, &[7], choice, tokens), 60)
+    };
+    assert_eq!(drawn(1, VOCAB), drawn(1, VOCAB));
+    assert_ne!(drawn(1, VOCAB), drawn(2, VOCAB));
+    assert!(
+        drawn(1, VOCAB).iter().any(|id| *id >= 10),
+        "any token may come"
+    );
+    assert!(
+        drawn(1, 10).iter().all(|id| *id < 10),
+        "rows behind the tokens are no tokens"
+    );
+}
+
+#[test]
+fn a_prompt_without_tokens_is_refused() {
+    let model = model("linear");
+    let begun = Continuation::begin(&model, &[], Choice::Greedy, (VOCAB, WINDOW), &Device::Cpu);
+    let message = begun.err().unwrap().to_string();
+    assert!(message.contains("at least one token"), "{message}");
+}
