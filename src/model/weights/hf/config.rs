@@ -97,7 +97,7 @@ pub(super) fn read(text: &str, place: &str) -> Result<Shape> {
     file.only_in(file.rope(), "rope_theta", &json!(10_000))?;
     file.only_in(file.rope(), "rope_type", &json!("default"))?;
     let (d, heads) = (file.size("hidden_size")?, file.size("num_attention_heads")?);
-    if d % heads != 0 {
+    if !d.is_multiple_of(heads) {
         return Err(file.refused(&format!("{heads} heads do not divide a width of {d}")));
     }
     let dims = (file.rotary_share() * (d / heads) as f64) as usize;

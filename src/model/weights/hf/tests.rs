@@ -132,7 +132,8 @@ fn shards_and_half_precision_and_old_buffers_are_read() {
 
 #[test]
 fn a_tensor_that_is_missing_misshapen_or_unknown_is_named() {
-    let refused = |change: &dyn Fn(&mut Vec<(String, Tensor)>)| {
+    type Tensors = Vec<(String, Tensor)>;
+    let refused = |change: &dyn Fn(&mut Tensors)| {
         let (dir, mut tensors) = (folder(), tensors());
         change(&mut tensors);
         put(&dir.path().join(WHOLE), &tensors);
