@@ -27,7 +27,7 @@ pub fn rotary(x: &Tensor, heads: usize, dims: usize, positions: Option<&Tensor>)
         bail!("rotary: x has {channels} channels, which {heads} heads cannot share equally");
     }
     let width = channels / heads;
-    if dims % 2 != 0 || dims > width {
+    if !dims.is_multiple_of(2) || dims > width {
         bail!("rotary: {dims} channels of a head, needed is an even number up to its {width}");
     }
     if let Some(positions) = positions {
