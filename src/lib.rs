@@ -9,7 +9,7 @@
 //! | floor | rooms |
 //! |---|---|
 //! | 0 | `alloc` `error` `rng` `gpu` |
-//! | 1 | `cache` `config` |
+//! | 1 | `cache` `config` `files` |
 //! | 2 | `store` `tasks` `ops` `fetch` |
 //! | 3 | `report` `nn` `ltv` |
 //! | 4 | `mixers` |
@@ -28,6 +28,7 @@ pub mod rng;
 
 pub mod cache;
 pub mod config;
+pub mod files;
 
 pub mod fetch;
 pub mod ops;

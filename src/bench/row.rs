@@ -119,5 +119,5 @@ pub fn write_csv(path: &Path, rows: &[impl Serialize]) -> Result<()> {
     let bytes = writer
         .into_inner()
         .map_err(|e| broken(e.into_error().into()))?;
-    crate::store::write_atomic(path, &bytes)
+    crate::files::write_atomic(path, &bytes)
 }

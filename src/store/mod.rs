@@ -18,7 +18,6 @@
 
 mod archive;
 mod columns;
-mod files;
 mod losses;
 mod provenance;
 mod result;
@@ -33,7 +32,6 @@ mod unfinished;
 
 pub use archive::Archive;
 pub use columns::{Column, Role, COLUMNS, SCHEMA};
-pub use files::{write_atomic, write_atomic_by};
 pub use losses::Losses;
 pub use provenance::{peak_memory_bytes, utc_now, Provenance};
 pub use result::{LanguageScores, Outcome, RunResult, RunStatus};

@@ -1,12 +1,14 @@
 //! The folder of one run, while a process works on it.
 
-use super::files::{open_lock, remove_if_present, remove_unfinished, write_atomic_by};
 use super::losses::Losses;
 use super::summary::to_csv;
-use super::{read_if_present, write_atomic, Provenance, RunResult, RunStatus, Store};
+use super::{read_if_present, Provenance, RunResult, RunStatus, Store};
 use super::{CONFIG, RESULT};
 use crate::config::RunConfig;
 use crate::error::{Error, Result};
+use crate::files::{
+    open_lock, remove_if_present, remove_unfinished, write_atomic, write_atomic_by,
+};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use std::fs::{self, File, TryLockError};

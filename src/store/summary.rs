@@ -1,9 +1,9 @@
 //! The summary of a task: one row a finished run, made from the run folders and read back.
 
-use super::files::{open_lock, remove_unfinished};
-use super::{read_if_present, write_atomic, Row, Store, CONFIG, RUNS, SCHEMA};
+use super::{read_if_present, Row, Store, CONFIG, RUNS, SCHEMA};
 use crate::config::RunConfig;
 use crate::error::{Error, Result};
+use crate::files::{open_lock, remove_unfinished, write_atomic};
 use csv::{ErrorKind, StringRecord};
 use serde::Serialize;
 use std::fs;

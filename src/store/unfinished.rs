@@ -1,7 +1,7 @@
 //! Several files that appear together.
 
-use super::files::{remove_unfinished, sync_folder, UNFINISHED};
 use crate::error::{Error, Result};
+use crate::files::{remove_unfinished, sync_folder, UNFINISHED};
 use std::fs;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};

@@ -1,12 +1,12 @@
 //! A safetensors file mapped into memory: what is not asked for is not read.
 
 use crate::error::{Error, Result};
+use crate::files;
 use candle_core::safetensors::Load;
 use candle_core::{Device, Tensor};
 use memmap2::Mmap;
 use safetensors::SafeTensors;
 use std::collections::HashMap;
-use std::fs::File;
 use std::path::{Path, PathBuf};
 
 pub(super) struct Mapped {
@@ -18,8 +18,7 @@ pub(super) struct Mapped {
 
 impl Mapped {
     pub fn open(path: &Path) -> Result<Self> {
-        let file = File::open(path).map_err(Error::io("read", path))?;
-        let map = map(&file).map_err(Error::io("map", path))?;
+        let map = files::map(path)?;
         let broken = |e| not_safetensors(path, &e);
         let (_, header) = SafeTensors::read_metadata(&map).map_err(broken)?;
         Ok(Self {
@@ -63,10 +62,4 @@ fn is_float(dtype: safetensors::Dtype) -> bool {
 
 fn not_safetensors(path: &Path, e: &safetensors::SafeTensorError) -> Error {
     Error::usage(format!("{}: not a safetensors file: {e}", path.display()))
-}
-
-// Weights appear by rename and are never changed in place, so that nothing moves under the map.
-#[allow(unsafe_code)]
-fn map(file: &File) -> std::io::Result<Mmap> {
-    unsafe { Mmap::map(file) }
 }

@@ -3,8 +3,8 @@
 //! Below the data root: `<config of the hub>/*.parquet` as fetched, `tokenizers/<name>.json` as adopted,
 //! `tokens/<corpus>-<tokenizer>-<digest>/{train,val,test}.tokens` as made by [`prepare`].
 
+mod digest;
 mod encode;
-mod files;
 mod layout;
 mod place;
 mod rows;

@@ -1,9 +1,10 @@
 //! Tokenizers: bytes, GPT-NeoX's file, or another file of the `tokenizers` library.
 
-use super::files;
+use super::digest;
 use super::place::Place;
 use crate::config::Tokenizer;
 use crate::error::{Error, Result};
+use crate::files::write_atomic;
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -150,7 +151,7 @@ impl Vocabulary {
             let encoded = file.encode_fast(text, false);
             encoded.is_ok_and(|encoded| encoded.get_ids() == ids)
         };
-        files::sha256(joined.as_bytes()) == GPT_NEOX_TOKENS
+        digest::sha256(joined.as_bytes()) == GPT_NEOX_TOKENS
             && GPT_NEOX_ENCODES.into_iter().all(encodes)
     }
 }
@@ -168,7 +169,7 @@ impl Found {
         let content = fs::read(path).map_err(Error::io("read", path))?;
         Ok(Self {
             path: path.to_owned(),
-            sha256: files::sha256(&content),
+            sha256: digest::sha256(&content),
             content,
         })
     }
@@ -245,7 +246,9 @@ pub(super) fn adopt_into(path: &Path, place: &Place) -> Result<(Tokenizer, usize
     let kept = place.kept(&tokenizer);
     let there = fs::read(&kept).is_ok_and(|content| content == found.content);
     if !there {
-        files::write(&kept, &found.content)?;
+        let folder = kept.parent().unwrap_or(Path::new("."));
+        fs::create_dir_all(folder).map_err(Error::io("create", folder))?;
+        write_atomic(&kept, &found.content)?;
     }
     Ok((tokenizer, vocabulary.size.next_multiple_of(128)))
 }

@@ -11,7 +11,8 @@ use crate::config::{
     TrainConfig, WikitextConfig, FORMAT,
 };
 use crate::error::{Error, Result};
-use crate::store::{write_atomic, write_atomic_by, Archive};
+use crate::files::{write_atomic, write_atomic_by};
+use crate::store::Archive;
 use crate::tasks::wikitext;
 use candle_core::Tensor;
 use config::Shape;

@@ -1,6 +1,6 @@
 //! The first 4,096 bytes of a token file: one line of JSON, filled up with blanks.
 
-use super::super::files;
+use super::super::digest;
 use super::super::text::Counts;
 use crate::config::{Corpus, Tokenizer};
 use serde::{Deserialize, Serialize};
@@ -60,7 +60,7 @@ pub(super) fn brief(sources: Vec<Source>) -> Vec<Source> {
     vec![Source {
         name: format!("{} files, {} and on", sources.len(), sources[0].name),
         bytes: sources.iter().map(|s| s.bytes).sum(),
-        sha256: files::sha256(digests.as_bytes()),
+        sha256: digest::sha256(digests.as_bytes()),
     }]
 }
 

@@ -1,16 +1,16 @@
 //! Token files: a split as ids, made once and mapped ever after.
 
 mod header;
-mod map;
 
 use super::encode::{Encoder, Tally};
 use super::layout::SPLITS;
 use super::place::Place;
 use super::text::{Ids, Text};
 use super::vocabulary::{Found, Vocabulary};
-use super::{files, rows, Progress, Watch};
+use super::{digest, rows, Progress, Watch};
 use crate::config::{Tokenizer, WikitextConfig};
 use crate::error::{Error, Result};
+use crate::files;
 use header::{Header, Source};
 use memmap2::Mmap;
 use rayon::prelude::*;
@@ -44,8 +44,8 @@ impl<'a> Tokens<'a> {
         for path in sources.iter().flatten() {
             stamp += &stamp_of(path).map_err(Error::io("read", path))?;
         }
-        let digest = files::sha256(stamp.as_bytes());
-        let folder = place.tokens(config, &digest[..12]);
+        let stamp = digest::sha256(stamp.as_bytes());
+        let folder = place.tokens(config, &stamp[..12]);
         Ok(Self {
             config,
             sources,
@@ -77,6 +77,7 @@ impl<'a> Tokens<'a> {
         if there() {
             return Ok(()); // made in the meantime
         }
+        fs::create_dir_all(&self.folder).map_err(Error::io("create", &self.folder))?;
         let vocabulary = match &self.tokenizer {
             None => Vocabulary::bytes(),
             Some(found) => found.vocabulary()?,
@@ -146,7 +147,7 @@ impl<'a> Tokens<'a> {
     }
 
     fn open(&self, split: usize, path: &Path) -> Result<Text> {
-        let map = map::map(path)?;
+        let map = files::map(path)?;
         let header = self.check(split, &map).map_err(|why| {
             Error::usage(format!(
                 "{} is not as it was made: {why}; delete it, and it is made again",
@@ -202,7 +203,7 @@ fn named(sources: &[PathBuf], mut go_on: impl FnMut() -> Result<()>) -> Result<V
         Ok(Source {
             name: name(path),
             bytes: rows::bytes(std::slice::from_ref(path))?,
-            sha256: files::sha256_of(path, &mut go_on)?,
+            sha256: digest::sha256_of(path, &mut go_on)?,
         })
     });
     Ok(header::brief(sources.collect::<Result<_>>()?))

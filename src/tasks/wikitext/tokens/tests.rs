@@ -50,8 +50,8 @@ fn the_head_of_a_file_says_what_it_holds() {
     assert_eq!(header.counts.words, 11);
     assert_eq!(header.largest, u16::from(b'w'));
     assert_eq!(header.sources[0].name, "train.txt");
-    assert_eq!(header.sources[0].sha256, files::sha256(BODY.as_bytes()));
-    assert_eq!(header.sha256, files::sha256(&whole[4096..]));
+    assert_eq!(header.sources[0].sha256, digest::sha256(BODY.as_bytes()));
+    assert_eq!(header.sha256, digest::sha256(&whole[4096..]));
     assert_eq!(tokens.load().unwrap()[0].digest(), header.sha256);
 }
 

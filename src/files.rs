@@ -1,11 +1,19 @@
-//! Whole files or none.
+//! Files that appear whole or not at all, are made by one process at a time, or lie in memory as they are.
+
+#![allow(unsafe_code)] // a map of a file changes when the file does
 
 use crate::error::{Error, Result};
-use std::fs::{self, File};
+use memmap2::Mmap;
+use std::fs::{self, File, TryLockError};
 use std::io::{self, BufWriter, ErrorKind, Write};
 use std::path::Path;
+use std::time::Duration;
+use tempfile::NamedTempFile;
 
-pub(super) const UNFINISHED: &str = ".unfinished-";
+/// How names of what is being written begin.
+pub const UNFINISHED: &str = ".unfinished-";
+/// Between looks at a lock.
+const LOOK: Duration = Duration::from_millis(100);
 
 /// Puts `bytes` at `path`: a reader, or a machine that loses power, sees the old file or the new
 /// one, never a part.
@@ -18,35 +26,46 @@ pub fn write_atomic_by(
     path: &Path,
     write: impl FnOnce(&mut dyn Write) -> io::Result<()>,
 ) -> Result<()> {
-    let folder = match path.parent() {
-        Some(parent) if !parent.as_os_str().is_empty() => parent,
-        _ => Path::new("."),
-    };
-    publish(folder, path, write).map_err(Error::io("write", path))
+    let failed = || Error::io("write", path);
+    let file = begin(path)?;
+    let mut buffered = BufWriter::new(file.as_file());
+    write(&mut buffered)
+        .and_then(|()| buffered.flush())
+        .map_err(failed())?;
+    drop(buffered);
+    publish(file, path)
 }
 
-fn publish(
-    folder: &Path,
-    path: &Path,
-    write: impl FnOnce(&mut dyn Write) -> io::Result<()>,
-) -> io::Result<()> {
+/// A file that is not at `path` yet; dropped without [`publish`], it is removed.
+pub fn begin(path: &Path) -> Result<NamedTempFile> {
     let mut builder = tempfile::Builder::new();
     builder.prefix(UNFINISHED);
-    // Results are shared within a group on clusters; tempfile's own default is owner only.
+    // Results and data are shared within a group on clusters; tempfile's own default is owner only.
     #[cfg(unix)]
     builder.permissions(std::os::unix::fs::PermissionsExt::from_mode(0o666));
-    let file = builder.tempfile_in(folder)?;
-    let mut buffered = BufWriter::new(file.as_file());
-    write(&mut buffered)?;
-    buffered.flush()?;
-    drop(buffered);
-    file.as_file().sync_all()?;
-    file.persist(path).map_err(|e| e.error)?;
-    sync_folder(folder)
+    let file = builder.tempfile_in(folder_of(path));
+    file.map_err(Error::io("write", path))
+}
+
+/// Puts it there, in place of what there was.
+pub fn publish(file: NamedTempFile, path: &Path) -> Result<()> {
+    let put = || {
+        file.as_file().sync_all()?;
+        file.persist(path).map_err(|e| e.error)?;
+        sync_folder(folder_of(path))
+    };
+    put().map_err(Error::io("write", path))
+}
+
+fn folder_of(path: &Path) -> &Path {
+    match path.parent() {
+        Some(parent) if !parent.as_os_str().is_empty() => parent,
+        _ => Path::new("."),
+    }
 }
 
 /// Makes the rename itself durable, where the file system knows how to.
-pub(super) fn sync_folder(folder: &Path) -> io::Result<()> {
+pub fn sync_folder(folder: &Path) -> io::Result<()> {
     if cfg!(not(unix)) {
         return Ok(());
     }
@@ -57,7 +76,7 @@ pub(super) fn sync_folder(folder: &Path) -> io::Result<()> {
 }
 
 /// Removes what killed writers left in `folder`. Only for the holder of the folder's lock.
-pub(super) fn remove_unfinished(folder: &Path) -> Result<()> {
+pub fn remove_unfinished(folder: &Path) -> Result<()> {
     for entry in fs::read_dir(folder).map_err(Error::io("read", folder))? {
         let entry = entry.map_err(Error::io("read", folder))?;
         if entry.file_name().to_string_lossy().starts_with(UNFINISHED) {
@@ -72,7 +91,8 @@ pub(super) fn remove_unfinished(folder: &Path) -> Result<()> {
     Ok(())
 }
 
-pub(super) fn remove_if_present(path: &Path) -> Result<()> {
+/// Removes a file that may be there.
+pub fn remove_if_present(path: &Path) -> Result<()> {
     match fs::remove_file(path) {
         Err(e) if e.kind() != ErrorKind::NotFound => Err(Error::io("remove", path)(e)),
         _ => Ok(()),
@@ -80,13 +100,39 @@ pub(super) fn remove_if_present(path: &Path) -> Result<()> {
 }
 
 /// An empty file to lock; it is never removed, since a lock goes with the file, not with its name.
-pub(super) fn open_lock(path: &Path) -> Result<File> {
+pub fn open_lock(path: &Path) -> Result<File> {
     File::options()
         .create(true)
         .write(true)
         .truncate(false)
         .open(path)
         .map_err(Error::io("open", path))
+}
+
+/// Takes the lock file at `path`, in a folder that is made, which goes with the value and with the process. While another has it,
+/// `wait` is called between looks, and may give up.
+pub fn lock(path: &Path, mut wait: impl FnMut() -> Result<()>) -> Result<File> {
+    let folder = folder_of(path);
+    fs::create_dir_all(folder).map_err(Error::io("create", folder))?;
+    let file = open_lock(path)?;
+    loop {
+        match file.try_lock() {
+            Ok(()) => return Ok(file),
+            Err(TryLockError::Error(e)) => return Err(Error::io("lock", path)(e)),
+            Err(TryLockError::WouldBlock) => wait()?,
+        }
+        std::thread::sleep(LOOK);
+    }
+}
+
+/// The bytes of the file at `path`, read where they are looked at. For files that are replaced whole and
+/// never written to.
+pub fn map(path: &Path) -> Result<Mmap> {
+    let file = File::open(path).map_err(Error::io("read", path))?;
+    // SAFETY: what this program makes, it makes under another name and renames; whoever cuts such a file
+    // while it is used stops the process, which has no state that this could corrupt.
+    let map = unsafe { Mmap::map(&file) };
+    map.map_err(Error::io("read", path))
 }
 
 #[cfg(test)]
