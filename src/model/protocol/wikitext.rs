@@ -6,7 +6,7 @@
 //! | corpus, tokenizer | wikitext-103-raw, gpt-neox | sample, bytes | sample, bytes |
 //! | d, layers, heads | 512, 6, 8 | 128, 2, 4 | 32, 1, 2 |
 //! | hidden width | 4 d | 4 d | 2 d |
-//! | L, batch, epochs | 1024, 128, 50 | 256, 8, 2 | 32, 4, 1 |
+//! | L, batch, epochs | 1024, 128, 50 | 256, 8, 10 | 32, 4, 1 |
 //! | peak rate | 1e-3 | 3e-3 | 3e-3 |
 
 use super::{mixers, rules, Asked, Preset};
@@ -72,7 +72,7 @@ impl Preset {
                 mlp: 512,
                 seq_len: 256,
                 batch: 8,
-                epochs: 2,
+                epochs: 10,
                 lr: 3e-3,
                 examples: [None, None],
             },

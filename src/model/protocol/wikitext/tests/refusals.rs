@@ -7,6 +7,9 @@ fn refusal(asked: Asked) -> String {
     asked.resolve(Task::Wikitext).unwrap_err().to_string()
 }
 
+/// A flag, and what sets it.
+type Change = (&'static str, fn(&mut Asked));
+
 #[test]
 fn only_the_protocol_of_the_paper_is_there() {
     run(Asked {
@@ -24,7 +27,7 @@ fn only_the_protocol_of_the_paper_is_there() {
 
 #[test]
 fn flags_of_other_tasks_are_refused_by_name() {
-    let strange: [(&str, fn(&mut Asked)); 8] = [
+    let strange: [Change; 8] = [
         ("--kv-pairs", |a| a.kv_pairs = Some(4)),
         ("--data", |a| a.data = Some(Generator::Native)),
         ("--data-seed", |a| a.data_seed = Some(1)),
@@ -44,7 +47,7 @@ fn flags_of_other_tasks_are_refused_by_name() {
 
 #[test]
 fn flags_of_text_are_refused_by_the_other_tasks() {
-    let of_text: [(&str, fn(&mut Asked)); 9] = [
+    let of_text: [Change; 9] = [
         ("--corpus", |a| a.corpus = Some(Corpus::Sample)),
         ("--tokenizer", |a| a.tokenizer = Some(GPT_NEOX)),
         ("--eos-between-articles", |a| {
@@ -75,7 +78,7 @@ fn flags_of_text_are_refused_by_the_other_tasks() {
 
 #[test]
 fn numbers_out_of_range_name_their_flag() {
-    let wrong: [(&str, fn(&mut Asked)); 7] = [
+    let wrong: [Change; 7] = [
         ("--clip must be a norm", |a| a.clip = Some(-1.0)),
         ("--clip must be a norm", |a| a.clip = Some(f64::NAN)),
         ("--beta2 must be in [0, 1)", |a| a.beta2 = Some(1.0)),
