@@ -3,6 +3,8 @@
 mod lra;
 mod model;
 mod mqar;
+#[cfg(test)]
+pub(crate) mod samples;
 mod train;
 mod wikitext;
 

@@ -1,7 +1,8 @@
 //! Pythia's body by kernels, emulated, beside the same on the CPU.
 
 use super::{Io, Model};
-use crate::config::{InitScheme, LanguageConfig, Layout, ModelConfig, Rotary, StateMixer};
+use crate::config::samples::pythia;
+use crate::config::{ModelConfig, Rotary};
 use crate::gpu::emulated::{emulated, launches};
 use crate::mixers::find;
 use crate::nn::{Cx, Params, Rows};
@@ -10,32 +11,6 @@ use std::collections::BTreeMap;
 
 const V: usize = 50;
 const BATCH: usize = 2;
-
-/// Two layers of two heads.
-fn config(mixer: &str, rotary: Rotary) -> ModelConfig {
-    ModelConfig {
-        mixer: mixer.to_owned(),
-        variant: "reference".to_owned(),
-        options: BTreeMap::new(),
-        d_model: 16,
-        d_state: 16,
-        n_heads: 2,
-        n_layers: 2,
-        layout: Layout::Parallel,
-        state_mixer: StateMixer::Mlp,
-        positions: false,
-        embed_dropout: 0.0,
-        attn_dropout: 0.0,
-        expand: None,
-        classifier: None,
-        language: Some(LanguageConfig {
-            mlp_width: 32,
-            rotary,
-            rotary_dims: 4,
-            init: InitScheme::Pythia,
-        }),
-    }
-}
 
 /// Loss and gradients by name, of windows of `len` tokens; of the first and last target of each or of all.
 fn differentiated(
@@ -72,7 +47,7 @@ fn differentiated(
 }
 
 fn agree(mixer: &str, rotary: Rotary, len: usize, some: bool) {
-    let config = config(mixer, rotary);
+    let config = pythia(mixer, rotary);
     let expected = differentiated(&config, len, some, DType::F32).unwrap();
     let norm = |x: &[f32]| x.iter().map(|x| x * x).sum::<f32>().sqrt();
     let gradients = expected.iter().filter(|(name, _)| *name != "loss");
@@ -114,7 +89,7 @@ fn long_windows_of_pythia_by_kernels_are_those_on_the_cpu() {
 /// Rounded to the 8 bits of bf16, an exponent of 6 would be wrong by up to a 64th.
 #[test]
 fn a_large_normaliser_keeps_its_digits_in_16_bits() {
-    let config = config("normalized", Rotary::Pre);
+    let config = pythia("normalized", Rotary::Pre);
     let output = |activations: DType| -> Result<Vec<f32>> {
         let params = Params::seeded(5, DType::F32, &Device::Cpu).for_activations(activations);
         let mixer = (find("normalized").unwrap().build)(&config, &params)?;

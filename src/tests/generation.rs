@@ -1,8 +1,8 @@
 //! Text that goes on from a prompt: the recurrent form writes what the parallel one would.
 
-use crate::world::{parameters, perturb, Case};
+use crate::world::{parameters, perturb, pythia};
 use candle_core::{Device, Tensor};
-use dsf::config::{InitScheme, LanguageConfig, Layout, Rotary, StateMixer};
+use dsf::config::Rotary;
 use dsf::mixers;
 use dsf::model::generate::{Choice, Continuation, Memory, Sampling};
 use dsf::model::{Io, Model};
@@ -13,20 +13,12 @@ const WINDOW: usize = 16;
 /// A small Pythia around `mixer`.
 fn model(mixer: &str) -> Model {
     let entry = mixers::find(mixer).unwrap();
-    let mut config = Case::new(entry, entry.variants[0], if entry.heads { 3 } else { 1 }).config;
-    let dims = if entry.rotary { 2 } else { 0 };
-    config.layout = Layout::Parallel;
-    config.state_mixer = StateMixer::Mlp;
-    config.language = Some(LanguageConfig {
-        mlp_width: 24,
-        rotary: if entry.rotary {
-            Rotary::Pre
-        } else {
-            Rotary::None
-        },
-        rotary_dims: dims,
-        init: InitScheme::Pythia,
-    });
+    let rotary = if entry.rotary {
+        Rotary::Pre
+    } else {
+        Rotary::None
+    };
+    let config = pythia(entry, entry.variants[0], rotary);
     let io = Io {
         vocab_size: VOCAB,
         seq_len: WINDOW,

@@ -1,7 +1,7 @@
 use super::*;
+use crate::config::samples::pythia;
 use crate::config::{
-    Corpus, InitScheme, LanguageConfig, Layout, ModelConfig, MqarConfig, Protocol, Rotary,
-    Schedule, StateMixer, Tokenizer, TrainConfig, FORMAT,
+    Corpus, MqarConfig, Protocol, Rotary, Schedule, Tokenizer, TrainConfig, FORMAT,
 };
 use std::collections::BTreeMap;
 use std::fs;
@@ -21,28 +21,7 @@ pub(super) fn run(mixer: &str) -> RunConfig {
             train_examples: None,
             test_examples: None,
         }),
-        model: ModelConfig {
-            mixer: mixer.to_owned(),
-            variant: "reference".to_owned(),
-            options: BTreeMap::new(),
-            d_model: 16,
-            d_state: 16,
-            n_heads: 2,
-            n_layers: 2,
-            layout: Layout::Parallel,
-            state_mixer: StateMixer::Mlp,
-            positions: false,
-            embed_dropout: 0.0,
-            attn_dropout: 0.0,
-            expand: None,
-            classifier: None,
-            language: Some(LanguageConfig {
-                mlp_width: 32,
-                rotary: Rotary::Pre,
-                rotary_dims: 4,
-                init: InitScheme::Pythia,
-            }),
-        },
+        model: pythia(mixer, Rotary::Pre),
         train: TrainConfig {
             schedule: Schedule::Cosine,
             lr: 1e-3,

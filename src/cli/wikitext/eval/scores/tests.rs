@@ -1,35 +1,14 @@
 use super::*;
-use crate::config::{InitScheme, LanguageConfig, Layout, ModelConfig, Rotary, StateMixer};
+use crate::config::samples::pythia;
+use crate::config::Rotary;
 use crate::error::Error;
 use crate::model::Io;
 use crate::nn::Params;
 use crate::tasks::wikitext::Counts;
 use candle_core::DType;
-use std::collections::BTreeMap;
 
 fn model() -> Model {
-    let config = ModelConfig {
-        mixer: "softmax".to_owned(),
-        variant: "reference".to_owned(),
-        options: BTreeMap::new(),
-        d_model: 8,
-        d_state: 8,
-        n_heads: 2,
-        n_layers: 1,
-        layout: Layout::Parallel,
-        state_mixer: StateMixer::Mlp,
-        positions: false,
-        embed_dropout: 0.0,
-        attn_dropout: 0.0,
-        expand: None,
-        classifier: None,
-        language: Some(LanguageConfig {
-            mlp_width: 8,
-            rotary: Rotary::Pre,
-            rotary_dims: 2,
-            init: InitScheme::Pythia,
-        }),
-    };
+    let config = pythia("softmax", Rotary::Pre);
     let io = Io {
         vocab_size: 30,
         seq_len: 6,
