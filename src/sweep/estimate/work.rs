@@ -26,6 +26,9 @@ const FLOATS_PER_PARAMETER_OF_PARTS: f64 = 1.0;
 const HEAD_ROWS: f64 = 128.0;
 /// Residual stream, norms and their gradients in a block, for each of its d channels.
 const FLOATS_PER_CHANNEL: f64 = 7.0;
+/// Queries and keys turned, and those, values and outputs once more with the heads apart, in Pythia's
+/// attention; measured at full size.
+const FLOATS_PER_CHANNEL_OF_HEADS: f64 = 6.0;
 /// What a projection makes, and sometimes what is made of that.
 const FLOATS_PER_FEATURE: f64 = 1.25;
 /// The program itself, its threads and scratch.
@@ -192,7 +195,11 @@ fn batch(run: &RunConfig, sizes: Sizes) -> f64 {
     let (d, layers) = (run.model.d_model as f64, run.model.n_layers as f64);
     // A map from d channels has as many features as it has weights for each of them.
     let features = sizes.block / d;
-    let token = layers * (FLOATS_PER_CHANNEL * d + FLOATS_PER_FEATURE * features);
+    let apart = match (&run.model.language, run.model.n_heads) {
+        (Some(_), 2..) => FLOATS_PER_CHANNEL_OF_HEADS,
+        _ => 0.0,
+    };
+    let token = layers * ((FLOATS_PER_CHANNEL + apart) * d + FLOATS_PER_FEATURE * features);
     let head = match sizes.around {
         Some(_) => 0.0,
         None => HEAD_ROWS * task.vocab_size() as f64,
@@ -230,17 +237,27 @@ mod tests {
         }
     }
 
-    /// Its final norm is counted in every block.
-    #[test]
-    fn the_parameters_of_pythia_70m_are_those_of_two_tables_and_six_blocks() {
+    fn pythia_70m() -> Work {
         let run = Asked {
             preset: Some(Preset::Full),
             ..Asked::default()
         };
         let run = run.resolve(Task::Wikitext).unwrap();
-        let work = Work::new(&run, Atlas::default().sizes(&run).unwrap());
-        let parameters = work.update / FLOPS_PER_UPDATE;
+        Work::new(&run, Atlas::default().sizes(&run).unwrap())
+    }
+
+    /// Its final norm is counted in every block.
+    #[test]
+    fn the_parameters_of_pythia_70m_are_those_of_two_tables_and_six_blocks() {
+        let parameters = pythia_70m().update / FLOPS_PER_UPDATE;
         assert_eq!(parameters, 70_426_624.0 + 5.0 * 1024.0);
+    }
+
+    /// A run with 16 windows a step held 4.62 GB at most.
+    #[test]
+    fn the_memory_of_pythia_70m_is_what_was_measured() {
+        let bytes = pythia_70m().bytes;
+        assert!((bytes / 4.62e9 - 1.0).abs() < 0.05, "{bytes}");
     }
 
     #[test]
