@@ -210,7 +210,10 @@ static AXES: [(&str, bool, ValueOf); 25] = [
         _ => String::new(),
     }),
     ("V", true, |row| row.vocab_size.to_string()),
-    ("examples", true, |row| row.train_examples.to_string()),
+    ("examples", true, |row| match row.train_examples {
+        0 => "all".to_owned(), // of a text, whose length is known once it is read
+        count => count.to_string(),
+    }),
     ("data", false, |row| {
         format!("{} {}", row.data, row.data_seed)
     }),
