@@ -241,20 +241,7 @@ impl Chosen {
     }
 
     fn check_numbers(&self, asked: &Asked) -> Result<()> {
-        rules::within(&[
-            ("--d", asked.d, 65_536),
-            ("--n", asked.n, 65_536),
-            ("--heads", asked.heads, 65_536),
-            ("--layers", asked.layers, 1_000),
-            ("--mlp-width", asked.mlp_width, 1 << 20),
-            ("--epochs", asked.epochs, 1_000_000),
-            ("--batch-size", asked.batch_size, 1_000_000),
-            ("--micro-batch", asked.micro_batch, 1_000_000),
-        ])?;
-        rules::positive("--lr", asked.lr.unwrap_or(1.0))?;
-        rules::check_decay(asked.weight_decay.unwrap_or(0.0))?;
-        rules::check_dropout("--dropout", asked.dropout)?;
-        rules::check_dropout("--attn-dropout", asked.attn_dropout)?;
+        rules::check_numbers(asked)?;
         if asked.warmup_epochs.is_some() && self.protocol == Protocol::Paper {
             return Err(Error::usage(
                 "--warmup-epochs: protocol paper warms up over a tenth of all steps; leave it out",

@@ -1,5 +1,6 @@
 //! Rules that numbers and options keep, whatever the task.
 
+use super::Asked;
 use crate::config::Protocol;
 use crate::error::{self, Error, Result};
 use crate::mixers::Entry;
@@ -69,6 +70,24 @@ pub(super) fn with_usual(
         }
     }
     all
+}
+
+/// Refuses numbers of model and training that no task allows; a number that was not asked for is none.
+pub(super) fn check_numbers(asked: &Asked) -> Result<()> {
+    within(&[
+        ("--d", asked.d, 65_536),
+        ("--n", asked.n, 65_536),
+        ("--heads", asked.heads, 65_536),
+        ("--layers", asked.layers, 1_000),
+        ("--mlp-width", asked.mlp_width, 1 << 20),
+        ("--epochs", asked.epochs, 1_000_000),
+        ("--batch-size", asked.batch_size, 1_000_000),
+        ("--micro-batch", asked.micro_batch, 1_000_000),
+    ])?;
+    positive("--lr", asked.lr.unwrap_or(1.0))?;
+    check_decay(asked.weight_decay.unwrap_or(0.0))?;
+    check_dropout("--dropout", asked.dropout)?;
+    check_dropout("--attn-dropout", asked.attn_dropout)
 }
 
 /// Refuses the first size that was given and is not 1 to its most.

@@ -229,24 +229,13 @@ fn check_protocol(asked: &Asked) -> Result<()> {
 }
 
 fn check_numbers(asked: &Asked) -> Result<()> {
+    rules::check_numbers(asked)?;
     rules::within(&[
-        ("--d", asked.d, 65_536),
-        ("--n", asked.n, 65_536),
-        ("--heads", asked.heads, 65_536),
-        ("--layers", asked.layers, 1_000),
-        ("--mlp-width", asked.mlp_width, 1 << 20),
-        ("--epochs", asked.epochs, 1_000_000),
-        ("--batch-size", asked.batch_size, 1_000_000),
-        ("--micro-batch", asked.micro_batch, 1_000_000),
         ("--seq-len", asked.seq_len, 1 << 20),
         ("--vocab-size", asked.vocab_size, 1 << 16),
         ("--train-examples", asked.train_examples, 1 << 40),
         ("--test-examples", asked.test_examples, 1 << 40),
     ])?;
-    rules::positive("--lr", asked.lr.unwrap_or(1.0))?;
-    rules::check_decay(asked.weight_decay.unwrap_or(0.0))?;
-    rules::check_dropout("--dropout", asked.dropout)?;
-    rules::check_dropout("--attn-dropout", asked.attn_dropout)?;
     if let Some(norm) = asked
         .clip
         .filter(|norm| !(norm.is_finite() && *norm >= 0.0))
