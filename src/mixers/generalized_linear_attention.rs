@@ -2,7 +2,7 @@
 //! that normalized attention divides.
 
 use super::attention::{accumulate, Projections};
-use super::{Entry, Home, Mixer, Recurrent, State};
+use super::{Entry, Family, Mixer, Recurrent, ReleasedBlock, State};
 use crate::ltv::Ltv;
 use crate::nn::Cx;
 use crate::ops::Weights;
@@ -18,7 +18,8 @@ pub(super) const ENTRY: Entry = Entry {
     expands: true,
     widens: false,
     rotary: true,
-    home: Home::ATTENTION,
+    family: Family::LinearAttention,
+    released: ReleasedBlock::ATTENTION,
     options: &[],
     stem: "generalized_linear_attention_none",
     build: |model, params| Ok(Box::new(Generalized(Projections::new(model, params)?))),

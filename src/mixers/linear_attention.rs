@@ -2,7 +2,7 @@
 
 use super::attention::{accumulate, Projections};
 use super::rotary::{Places, Turn};
-use super::{Entry, Home, Mixer, Recurrent, State};
+use super::{Entry, Family, Mixer, Recurrent, ReleasedBlock, State};
 use crate::config::{ModelConfig, Rotary};
 use crate::ltv::Ltv;
 use crate::nn::{Cx, Params};
@@ -19,7 +19,8 @@ pub(super) const ENTRY: Entry = Entry {
     expands: true,
     widens: false,
     rotary: true,
-    home: Home::ATTENTION,
+    family: Family::LinearAttention,
+    released: ReleasedBlock::ATTENTION,
     options: &[],
     stem: "linear_attention",
     build: |model, params| Ok(Box::new(LinearAttention::new(model, params)?)),

@@ -1,7 +1,7 @@
 //! The LSTM (5) to (7). Its gates read y_{i-1}, so Λ_i is no function of the input and no finite
 //! system of the form (11) exists; it is here as the yardstick.
 
-use super::{Entry, Home, Mixer, Recurrent, State};
+use super::{Entry, Family, Mixer, Recurrent, ReleasedBlock, State};
 use crate::config::ModelConfig;
 use crate::nn::{linear, Cx, Init, Params};
 use crate::ops;
@@ -17,7 +17,8 @@ pub(super) const ENTRY: Entry = Entry {
     expands: false,
     widens: false,
     rotary: false,
-    home: Home::RNN,
+    family: Family::Recurrent,
+    released: ReleasedBlock::RNN,
     options: &[],
     stem: "lstm",
     build: |model, params| Ok(Box::new(Lstm::new(model, params)?)),

@@ -3,7 +3,9 @@
 
 use super::short_conv::ShortConv;
 use super::state_space::{Selective, DT_RANK};
-use super::{inner_width, input_std, output_std, Entry, Home, Mixer, Recurrent, State};
+use super::{
+    inner_width, input_std, output_std, Entry, Family, Mixer, Recurrent, ReleasedBlock, State,
+};
 use crate::config::ModelConfig;
 use crate::nn::{linear, project, Cx, Init, Params};
 use crate::ops;
@@ -19,7 +21,8 @@ pub(super) const ENTRY: Entry = Entry {
     expands: true,
     widens: true,
     rotary: false,
-    home: Home::STATE_SPACE,
+    family: Family::StateSpace,
+    released: ReleasedBlock::STATE_SPACE,
     options: &[DT_RANK],
     stem: "mamba",
     build: |model, params| Ok(Box::new(Mamba::new(model, params)?)),

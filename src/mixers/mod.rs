@@ -98,8 +98,10 @@ pub struct Entry {
     pub widens: bool,
     /// Whether it has queries and keys that rotary positions can turn.
     pub rotary: bool,
-    /// What the released configs put around it.
-    pub home: Home,
+    /// What kind of mixer it is: recipes and reports group by it.
+    pub family: Family,
+    /// The block that the released MQAR configs put around it.
+    pub released: ReleasedBlock,
     /// Options that only this mixer knows.
     pub options: &'static [MixerOption],
     /// Stem of its golden files, `STEM_VARIANT`.
@@ -108,9 +110,39 @@ pub struct Entry {
     pub build: fn(&ModelConfig, &Params) -> Result<Box<dyn Mixer>>,
 }
 
+/// The kinds of sequence mixers that the literature tells apart.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Family {
+    /// Softmax attention: every token attends to all tokens before it.
+    Attention,
+    /// Attention through a feature map, with a state of constant size.
+    LinearAttention,
+    /// State space models, selective or time-invariant.
+    StateSpace,
+    /// Gated recurrent networks.
+    Recurrent,
+}
+
+impl Family {
+    /// As recipes and listings spell it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Attention => "attention",
+            Self::LinearAttention => "linear-attention",
+            Self::StateSpace => "state-space",
+            Self::Recurrent => "recurrent",
+        }
+    }
+
+    /// Whether tokens attend to tokens, through softmax or a feature map.
+    pub fn is_attention(self) -> bool {
+        matches!(self, Self::Attention | Self::LinearAttention)
+    }
+}
+
 /// The block of the released model around a mixer (protocol `reference`).
 #[derive(Clone, Copy, Debug)]
-pub struct Home {
+pub struct ReleasedBlock {
     /// Residual layout.
     pub layout: Layout,
     /// Second half of the block.
@@ -121,7 +153,7 @@ pub struct Home {
     pub half_batch: bool,
 }
 
-impl Home {
+impl ReleasedBlock {
     const ATTENTION: Self = Self {
         layout: Layout::Transformer,
         state_mixer: StateMixer::Identity,

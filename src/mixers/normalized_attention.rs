@@ -2,7 +2,7 @@
 //! the input alone. Scores may be negative; there is no scale and no sum to one.
 
 use super::attention::{accumulate, Projections};
-use super::{input_std, Entry, Home, Mixer, Recurrent, State};
+use super::{input_std, Entry, Family, Mixer, Recurrent, ReleasedBlock, State};
 use crate::config::{ModelConfig, StateMixer};
 use crate::ltv::Ltv;
 use crate::nn::{linear, Cx, Params};
@@ -46,10 +46,11 @@ const SHARED: Entry = Entry {
     expands: true,
     widens: false,
     rotary: true,
+    family: Family::LinearAttention,
     // Alone among the attentions, its released config keeps the feed-forward half.
-    home: Home {
+    released: ReleasedBlock {
         state_mixer: StateMixer::Mlp,
-        ..Home::ATTENTION
+        ..ReleasedBlock::ATTENTION
     },
     options: &[],
     stem: "",

@@ -3,7 +3,7 @@
 //! in the forget gate.
 
 use super::gated_block::GatedBlock;
-use super::{input_std, Entry, Home, Mixer, Recurrent, State};
+use super::{input_std, Entry, Family, Mixer, Recurrent, ReleasedBlock, State};
 use crate::config::ModelConfig;
 use crate::ltv::{Channels, Ltv};
 use crate::nn::{linear, project, Cx, Init, Params};
@@ -20,7 +20,8 @@ pub(super) const ENTRY: Entry = Entry {
     expands: false,
     widens: true,
     rotary: false,
-    home: Home::RNN,
+    family: Family::Recurrent,
+    released: ReleasedBlock::RNN,
     options: &[],
     stem: "qlstm",
     build: |model, params| {

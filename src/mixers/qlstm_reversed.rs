@@ -2,7 +2,7 @@
 //! f = (1 / (1 + e^z))^α, the discretization that S6 uses.
 
 use super::qlstm::{self, Forget};
-use super::{Entry, Home};
+use super::{Entry, Family, ReleasedBlock};
 use crate::nn::Init;
 
 pub(super) const ENTRY: Entry = Entry {
@@ -15,7 +15,8 @@ pub(super) const ENTRY: Entry = Entry {
     expands: false,
     widens: true,
     rotary: false,
-    home: Home::RNN,
+    family: Family::Recurrent,
+    released: ReleasedBlock::RNN,
     options: &[],
     stem: "qlstm_reversed",
     build: |model, params| {

@@ -2,7 +2,7 @@
 //! x_i = a_i x_{i-1} + √(1 - a_i²) g_i u_i with log a_i = -8 softplus(λ) r_i.
 
 use super::gated_block::GatedBlock;
-use super::{input_std, Entry, Home, Mixer, MixerOption, Recurrent, State};
+use super::{input_std, Entry, Family, Mixer, MixerOption, Recurrent, ReleasedBlock, State};
 use crate::config::ModelConfig;
 use crate::ltv::{Channels, Ltv};
 use crate::nn::{linear, Cx, Init, Params};
@@ -20,7 +20,8 @@ pub(super) const ENTRY: Entry = Entry {
     expands: false,
     widens: true,
     rotary: false,
-    home: Home::RNN,
+    family: Family::Recurrent,
+    released: ReleasedBlock::RNN,
     options: &[MixerOption {
         name: "lambda_init",
         help:

@@ -2,7 +2,9 @@
 //! every channel and state has its own decay.
 
 use super::state_space::{Selective, DT_RANK};
-use super::{input_std, output_std, Entry, Home, Mixer, MixerOption, Recurrent, State};
+use super::{
+    input_std, output_std, Entry, Family, Mixer, MixerOption, Recurrent, ReleasedBlock, State,
+};
 use crate::config::{ModelConfig, Protocol};
 use crate::ltv::Ltv;
 use crate::nn::{linear, Cx, Init, Params};
@@ -19,7 +21,8 @@ pub(super) const ENTRY: Entry = Entry {
     expands: true,
     widens: false,
     rotary: false,
-    home: Home::STATE_SPACE,
+    family: Family::StateSpace,
+    released: ReleasedBlock::STATE_SPACE,
     options: &[
         MixerOption {
             name: "dt_init",

@@ -3,7 +3,7 @@
 //! scalar that section 4.2 of the paper describes; that one is `ssd-mamba2`.
 
 use super::state_space::Drive;
-use super::{input_std, output_std, Entry, Home, Mixer, Recurrent, State};
+use super::{input_std, output_std, Entry, Family, Mixer, Recurrent, ReleasedBlock, State};
 use crate::config::ModelConfig;
 use crate::ltv::Ltv;
 use crate::nn::{linear, project, Cx, Init, Params};
@@ -20,7 +20,8 @@ pub(super) const ENTRY: Entry = Entry {
     expands: true,
     widens: false,
     rotary: false,
-    home: Home::STATE_SPACE,
+    family: Family::StateSpace,
+    released: ReleasedBlock::STATE_SPACE,
     options: &[],
     stem: "ssd",
     build: |model, params| Ok(Box::new(Ssd::new(model, params)?)),

@@ -2,7 +2,7 @@
 //! "scalar times identity" of section 4.2.
 
 use super::state_space::{mamba_step_bias, Drive};
-use super::{input_std, output_std, Entry, Home, Mixer, Recurrent, State};
+use super::{input_std, output_std, Entry, Family, Mixer, Recurrent, ReleasedBlock, State};
 use crate::config::ModelConfig;
 use crate::ltv::Ltv;
 use crate::nn::{linear, project, Cx, Init, Params};
@@ -19,7 +19,8 @@ pub(super) const ENTRY: Entry = Entry {
     expands: true,
     widens: false,
     rotary: false,
-    home: Home::STATE_SPACE,
+    family: Family::StateSpace,
+    released: ReleasedBlock::STATE_SPACE,
     options: &[],
     stem: "ssd",
     build: |model, params| Ok(Box::new(SsdMamba2::new(model, params)?)),

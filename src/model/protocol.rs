@@ -19,7 +19,7 @@ use crate::config::{
     TaskConfig, TrainConfig, FORMAT,
 };
 use crate::error::Result;
-use crate::mixers::Home;
+use crate::mixers::ReleasedBlock;
 use rules::{check_decay, check_dropout, options, positive, within};
 use std::collections::BTreeMap;
 
@@ -82,7 +82,7 @@ impl Request {
         entry.check_variant(variant)?;
         self.check_numbers()?;
         crate::tasks::mqar::check(&self.task)?;
-        let home = self.protocol.home(entry.home);
+        let home = self.protocol.home(entry.released);
         let dropout = self.dropout.unwrap_or(self.protocol.dropout());
         let batch_size = self
             .batch_size
@@ -145,8 +145,8 @@ impl Request {
 
 impl Protocol {
     /// The block around a mixer: the released configs, or one GPT-2 block for every mixer.
-    fn home(self, released: Home) -> Home {
-        let gpt2 = Home {
+    fn home(self, released: ReleasedBlock) -> ReleasedBlock {
+        let gpt2 = ReleasedBlock {
             layout: Layout::Transformer,
             state_mixer: StateMixer::Mlp,
             positions: true,
@@ -155,7 +155,7 @@ impl Protocol {
         match self {
             Protocol::Reference => released,
             // The text says "for attention": state space models and RNNs see no positions.
-            Protocol::Paper => Home {
+            Protocol::Paper => ReleasedBlock {
                 positions: released.positions && !released.half_batch,
                 ..gpt2
             },
@@ -179,7 +179,7 @@ impl Protocol {
 }
 
 /// The paper's batch: 512, 256, 128, 64 at L = 64, 128, 256, 512, and the same tokens elsewhere.
-fn batch_size(seq_len: usize, home: Home) -> usize {
+fn batch_size(seq_len: usize, released: ReleasedBlock) -> usize {
     let batch = (TOKENS_PER_STEP / seq_len).clamp(1, LARGEST_BATCH);
     if home.half_batch {
         (batch / 2).max(1)

@@ -67,7 +67,7 @@ struct Chosen {
 
 impl Chosen {
     fn new(entry: &'static Entry, protocol: Protocol, dataset: LraDataset, preset: Preset) -> Self {
-        let attention = entry.home.positions && !entry.home.half_batch;
+        let attention = entry.family.is_attention();
         let kind = match entry.name {
             _ if protocol == Protocol::Matched => Kind::Linear,
             _ if attention && protocol == Protocol::Paper => Kind::Linear,

@@ -140,7 +140,7 @@ fn the_matched_protocol_gives_every_mixer_the_same_block() {
 
 #[test]
 fn batches_hold_the_papers_32768_tokens() {
-    let home = mixers::find("softmax").unwrap().home;
+    let home = mixers::find("softmax").unwrap().released;
     let batches = [32, 64, 128, 256, 512, 65_536].map(|l| batch_size(l, home));
     assert_eq!(batches, [512, 512, 256, 128, 64, 1]);
 }
