@@ -181,7 +181,7 @@ impl Protocol {
 /// The paper's batch: 512, 256, 128, 64 at L = 64, 128, 256, 512, and the same tokens elsewhere.
 fn batch_size(seq_len: usize, released: ReleasedBlock) -> usize {
     let batch = (TOKENS_PER_STEP / seq_len).clamp(1, LARGEST_BATCH);
-    if home.half_batch {
+    if released.half_batch {
         (batch / 2).max(1)
     } else {
         batch
