@@ -3,7 +3,6 @@
 // small difference of two numbers.
 //
 // Bounded by memory: each reads and writes rows once, coalesced (rows of the result a warp each).
-// Predicted: 80 % of the floor.
 #include "device.cuh"
 
 // A matrix of `width` + 1 columns: those of x, then ones.

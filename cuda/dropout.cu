@@ -2,8 +2,7 @@
 //
 // Memory is the bound: 8 bytes an element in f32, 4 in bf16, against 25 integer instructions for a
 // quarter of a Philox block (a thread draws one block for its four elements), which at f32 are half
-// of the time of the memory and at bf16 as much. Predicted on an H200: 80 % of the floor in f32, 60 %
-// in bf16.
+// of the time of the memory and at bf16 as much.
 #include "mask.cuh"
 
 // `vector`: x and y are aligned to four elements.

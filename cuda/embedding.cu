@@ -1,14 +1,14 @@
 // Rows of a table, with positions and dropout; the way back adds up, for every row of the table, the
 // gradients of its tokens, in the order of the tokens and without atomics.
 //
-// Forward is bound by memory: 4 bytes read (from the cache, as a rule) and 2 or 4 written an element.
-// Predicted on an H200: 60 % of the floor at d = 512, a launch at d = 64.
+// Forward is bound by memory: 4 bytes read (from the cache, as a rule) and 2 or 4 written an element. At d = 64
+// the launch counts.
 // The gradient sorts the tokens by their row: chunks of 1024 in shared memory, then every token finds
 // its place by a binary search in every other chunk (32 of them at the paper's 32,768 tokens; the work
 // grows with the square of their number, so beyond some 300,000 tokens this is no longer small). A warp
 // for each row of the table then reads its segment. Segments that cross a multiple of 32 are cut
 // there, so that a token as frequent as filler is spread over the GPU. Gradients are read once and rows
-// written once; predicted 50 % of that floor at d = 512, and 15 us, most of it latency, at d = 64.
+// written once; at d = 64 most of the time is latency.
 #include "mask.cuh"
 
 // Output elements 4 i .. 4 i + 4 are thread i's. `vector`: rows are whole groups of four, aligned.

@@ -2,8 +2,8 @@
 //
 // Memory is the bound: forward reads two numbers for each one that it writes, backward reads three and
 // writes two; the error function takes some 25 instructions, under half of the time of the memory. Four
-// neighbours a thread where halves are whole groups of four. Predicted on an H200: 80 % of the floor at
-// 32,768 rows of 2 x 512 and more, 55 % at 2 x 64, where a launch counts.
+// neighbours a thread where halves are whole groups of four. At rows of 2 x 64 the
+// launch counts.
 #include "pointwise.cuh"
 
 // The linear factor first, then the one that goes through F.

@@ -3,8 +3,8 @@
 //
 // Memory is the bound: every number is read and written once, 8 bytes an element in f32 and 4 in bf16;
 // a hidden layer on the way back 16 and 8. The error function takes some 25 instructions, under half
-// of the time of the memory, and a mask as many again (dropout.cu). Four neighbours a thread where rows are whole groups of four. Predicted on
-// an H200: 80 % of the floor at 32,768 x 512 and more, a launch below.
+// of the time of the memory, and a mask as many again (dropout.cu). Four neighbours a thread where rows
+// are whole groups of four.
 #include "mask.cuh"
 #include "pointwise.cuh"
 

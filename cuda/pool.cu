@@ -4,9 +4,7 @@
 // way back writes every element once and reads next to nothing. A block takes `each` steps of 64
 // channels of a sequence, four neighbours a thread, sixteen steps at one time and four of those in
 // flight; what blocks found is merged in the order of the steps by a second kernel. Steps beyond the
-// length of a sequence are not read.
-// Predicted on an H200 at 32,768 steps of 512: 70 % of the floor in f32, 60 % in bf16 forward, 80 %
-// backward; at 64 channels the two launches count: 40 %.
+// length of a sequence are not read. At 64 channels the two launches count.
 #include "device.cuh"
 
 constexpr int THREADS = 256;

@@ -1,7 +1,7 @@
 // The steps of sequences (batch, len, width) as tensors (batch, width), 64 of them a launch, and back.
 //
-// Memory is the bound, two words an element: a copy. Predicted on an H200: 70 % of the floor where
-// 64 steps hold some millions of elements, a launch for less.
+// Memory is the bound, two words an element: a copy. Where 64 steps hold less than some
+// millions of elements, the launch counts.
 #include "walk.cuh"
 
 constexpr int STEPS = 64;
