@@ -5,7 +5,6 @@ mod block;
 mod classifier;
 mod decoder;
 pub mod generate;
-pub mod protocol;
 pub mod weights;
 
 use crate::config::{ModelConfig, TaskConfig};

@@ -1,11 +1,10 @@
 //! Runs that steps are made of.
 
 use crate::bench::ops::{PAIRS, TASKS, VOCABULARY};
-use crate::config::{Generator, MqarConfig, Precision, Protocol, RunConfig};
+use crate::config::RunConfig;
 use crate::error::Result;
-use crate::model::protocol::Request;
+use crate::recipes;
 use candle_core::DType;
-use std::collections::BTreeMap;
 
 /// A step: batch, length, width, states, pairs, vocabulary.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -50,39 +49,27 @@ impl Size {
         io: DType,
         dropout: Option<f64>,
     ) -> Result<RunConfig> {
-        let [batch, seq_len, d_model, d_state] = self.sizes;
-        let request = Request {
-            protocol: Protocol::Reference,
-            mixer: mixer.to_owned(),
-            variant: None,
-            options: BTreeMap::new(),
-            d_model,
-            d_state,
-            n_heads: 1,
-            n_layers: 2,
-            task: MqarConfig {
-                data: Generator::Native,
-                data_seed: 0,
-                vocab_size: self.vocabulary,
-                seq_len,
-                kv_pairs: self.pairs,
-                train_examples: steps * batch,
-                test_examples: 1,
-            },
-            lr: 1e-3,
-            epochs: 1,
-            batch_size: Some(batch),
-            micro_batch: None,
-            weight_decay: 0.1,
-            precision: match io {
-                DType::BF16 => Precision::Bf16,
-                _ => Precision::F32,
-            },
-            dropout,
-            attn_dropout: None,
-            expand: None,
-            seed: 123,
+        let [batch, seq_len, d, n] = self.sizes;
+        let precision = match io {
+            DType::BF16 => "bf16",
+            _ => "f32",
         };
-        request.resolve()
+        let numbers = [
+            ("d", d),
+            ("n", n),
+            ("vocab-size", self.vocabulary),
+            ("seq-len", seq_len),
+            ("kv-pairs", self.pairs),
+            ("train-examples", steps * batch),
+            ("test-examples", 1),
+            ("epochs", 1),
+            ("batch-size", batch),
+        ];
+        let numbers = numbers.map(|(name, number)| (name, number.to_string()));
+        let dropout = dropout.map(|p| ("dropout", p.to_string()));
+        let settings = numbers.iter().chain(&dropout);
+        let mut settings: Vec<(&str, &str)> = settings.map(|(k, v)| (*k, v.as_str())).collect();
+        settings.extend([("mixer", mixer), ("lr", "1e-3"), ("precision", precision)]);
+        recipes::run("mqar", &settings)
     }
 }

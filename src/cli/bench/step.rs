@@ -5,8 +5,9 @@ use crate::bench::{Step, StepReport};
 use crate::cli::device::use_threads;
 use crate::cli::{exit, print, Global};
 use crate::config::RunConfig;
-use crate::error::{Error, Result};
-use crate::sweep::{Flags, Task};
+use crate::error::Result;
+use crate::recipes;
+use crate::sweep::Flags;
 use clap::Args;
 use std::path::PathBuf;
 
@@ -27,23 +28,11 @@ pub(super) struct Arguments {
 pub(super) struct Model {
     #[command(flatten)]
     flags: Flags,
-    /// Dropout on attention weights alone [default: as --dropout].
-    #[arg(long, value_name = "P", allow_hyphen_values = true)]
-    attn_dropout: Option<f64>,
 }
 
 impl Model {
     pub fn config(&self) -> Result<RunConfig> {
-        let mut config = self.flags.single(Task::Mqar)?;
-        if let Some(p) = self.attn_dropout {
-            if !(0.0..1.0).contains(&p) {
-                return Err(Error::usage(format!(
-                    "--attn-dropout must be in [0, 1), not {p}"
-                )));
-            }
-            config.model.attn_dropout = p;
-        }
-        Ok(config)
+        Ok(self.flags.single(recipes::task("mqar")?)?.config)
     }
 }
 
