@@ -1,4 +1,4 @@
-//! The backward pass by kernels.
+//! Launches of the backward pass.
 
 use super::super::SelectiveScan;
 use super::{add_parts, starts, Blocks};
@@ -9,9 +9,10 @@ use candle_core::{DType, Result};
 
 const MODULE: &str = "selective_scan_backward";
 
-/// Parts of gradients, of those that are wanted.
+/// Partial sums of the gradients that are needed.
 struct Parts {
-    /// Σ_k of what goes to δ through a, and of what goes to δ u: (blocks along states, B, L, d).
+    /// The sums over states of the gradients that reach δ through a and through δ u: (blocks along
+    /// states, B, L, d).
     along_a: Option<Buffer>,
     along_b: Option<Buffer>,
     /// (blocks along channels, B, L, n) and (blocks along channels, B, R, n).
