@@ -1,5 +1,5 @@
-//! Elementwise steps in which one operand is repeated along an axis. Candle's broadcast copies it
-//! first, and sums its gradient with one thread.
+//! Elementwise ops with one operand broadcast along an axis. Candle would copy that operand first,
+//! and sum its gradient on one thread.
 
 mod cpu;
 mod launch;
@@ -17,7 +17,7 @@ use rayon::prelude::*;
 /// Rows per task, and per partial sum of a channel's gradient.
 const ROWS: usize = 256;
 
-/// x + scale ⊙ y, one scale a channel. `x`, `y`: (..., d); `scale`: (d); result like `x`.
+/// x + scale ⊙ y, with one scale per channel. `x`, `y`: (..., d); `scale`: (d); result like `x`.
 pub fn add_scaled(x: &Tensor, y: &Tensor, scale: &Tensor) -> Result<Tensor> {
     let (_, width) = shape::rows(AddScaled::NAME, ("x", x))?;
     shape::expect(AddScaled::NAME, ("y", y), ("x", x), x.dims())?;
@@ -30,8 +30,8 @@ pub fn add_scaled(x: &Tensor, y: &Tensor, scale: &Tensor) -> Result<Tensor> {
     }
 }
 
-/// softplus(x + bias), one bias a channel. `x`: (..., d), or (..., 1) for the same number in every
-/// channel; `bias`: (d); result (..., d).
+/// softplus(x + bias), with one bias per channel. `x`: (..., d), or (..., 1) for the same number in
+/// every channel; `bias`: (d); result (..., d).
 pub fn softplus_biased(x: &Tensor, bias: &Tensor) -> Result<Tensor> {
     let (leading, given) = shape::rows(SoftplusBiased::NAME, ("x", x))?;
     let [width] = shape::dims(SoftplusBiased::NAME, ("bias", bias))?;
@@ -53,7 +53,7 @@ pub fn softplus_biased(x: &Tensor, bias: &Tensor) -> Result<Tensor> {
     apply_one(op, &[x, bias])
 }
 
-/// Every head of x by its own number: y\[.., s, e\] = x\[.., s, e\] scale\[.., s\].
+/// Multiplies each head of x by a number: y\[.., s, e\] = x\[.., s, e\] scale\[.., s\].
 ///
 /// `x`: (..., d) with `d` a multiple of the heads; `scale`: (..., heads); result like `x`.
 pub fn scale_heads(x: &Tensor, scale: &Tensor) -> Result<Tensor> {
@@ -168,7 +168,7 @@ impl FusedOp for SoftplusBiased {
 
 struct ScaleHeads {
     shape: Shape,
-    /// Channels a head.
+    /// Channels per head.
     head: usize,
 }
 

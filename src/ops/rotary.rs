@@ -1,5 +1,6 @@
-//! Rotary positions (Su et al. 2021): pairs of channels turned by angles that grow along a sequence, so
-//! that products of queries and keys depend on how far apart they are.
+//! Rotary position embeddings (Su et al. 2021): pairs of channels are rotated by angles
+//! proportional to the position, so that products of queries and keys depend on their distance
+//! alone.
 
 use super::float::Float;
 use super::fused::{apply_one, runs_on, Backward, Forward, FusedOp, Launch, LaunchBackward};
@@ -11,16 +12,17 @@ use rayon::prelude::*;
 
 mod launch;
 
-/// Pair j of n turns by p BASE^(-j / n) at position p.
+/// Pair j of n is rotated by the angle p BASE^(-j / n) at position p.
 const BASE: f64 = 10_000.0;
-/// Rows of a task.
+/// Rows per task.
 const ROWS: usize = 64;
 
-/// Each head's first `dims` channels, in pairs (c, c + dims / 2), turned by their row's position.
+/// Rotates the first `dims` channels of each head, in pairs (c, c + dims / 2), by the angles of
+/// their row's position.
 ///
-/// `x`: (B, R, heads · width), of which 2 .. width channels a head are turned, an even number (0
-/// leaves all as they are); `positions`: (B, R) of u32, or none for 0 .. R; result like `x`. Angles are
-/// reduced in f64: in f32 their digits would be gone a thousand positions on.
+/// `x`: (B, R, heads · width); `dims`: an even number of the `width` channels of a head (0 returns
+/// `x`); `positions`: (B, R) of u32, or 0 .. R if `None`; result like `x`. Angles are reduced
+/// modulo 2π in f64: in f32 they would have lost their digits after a thousand positions.
 pub fn rotary(x: &Tensor, heads: usize, dims: usize, positions: Option<&Tensor>) -> Result<Tensor> {
     let [batch, rows, channels] = shape::dims(Rotary::NAME, ("x", x))?;
     if heads == 0 || channels % heads != 0 {
@@ -63,16 +65,17 @@ pub fn rotary(x: &Tensor, heads: usize, dims: usize, positions: Option<&Tensor>)
     apply_one(op, &[x])
 }
 
-/// Positions of rows.
+/// The positions of the rows of all sequences.
 enum Places {
     /// 0 .. R in every sequence.
     FromZero(usize),
-    /// (B, R).
+    /// (B, R) of u32.
     Given(Tensor),
 }
 
 impl Places {
-    /// One sequence after another, or those of all of them.
+    /// The positions in row-major order, or one list for all sequences. Empty for positions on a
+    /// GPU.
     fn known(&self) -> Result<Vec<u32>> {
         match self {
             Self::FromZero(rows) => Ok((0..*rows as u32).collect()),
@@ -81,7 +84,7 @@ impl Places {
     }
 }
 
-/// For each position the cosines of its `dims` / 2 angles, then their sines.
+/// For each position, the cosines of its `dims` / 2 angles, then their sines.
 fn table<F: Float>(places: &[u32], dims: usize) -> Vec<F> {
     let half = dims / 2;
     let rates: Vec<f64> = (0..half)
@@ -124,18 +127,18 @@ fn reference(x: &Tensor, heads: usize, dims: usize, places: &Places) -> Result<T
 struct Rotary {
     shape: Shape,
     places: Places,
-    /// [`Places::known`] on the CPU.
+    /// [`Positions::known`], for the CPU.
     known: Vec<u32>,
-    /// Of a row.
+    /// Channels of a row.
     channels: usize,
     /// Channels of a head.
     width: usize,
-    /// Those that are turned.
+    /// Rotated channels of a head.
     dims: usize,
 }
 
 impl Rotary {
-    /// Every row of `x` turned, or turned `back`.
+    /// Rotates every row of `x`, by the negative angles if `back`.
     fn turned<F: Float>(&self, x: &[F], table: &[F], back: bool) -> Vec<F> {
         let sign = if back { -F::one() } else { F::one() };
         let places = self.known.len();
@@ -181,7 +184,8 @@ impl FusedOp for Rotary {
     }
 }
 
-/// Turns the heads of a row by `angles`, cosines and then sines, with the sines times `sign`.
+/// Rotates the heads of a row by `angles`, given as cosines and then sines; the sines are
+/// multiplied by `sign`.
 #[multiversion(targets("x86_64+avx512f", "x86_64+avx2+fma"))]
 fn turn<F: Float>(x: &[F], angles: &[F], sign: F, width: usize, y: &mut [F]) {
     let (cos, sin) = angles.split_at(angles.len() / 2);

@@ -1,5 +1,5 @@
-//! Some steps of every sequence; candle's own gradient of such a choice takes one thread and four
-//! passes over the whole sequence.
+//! Selection of steps of every sequence. Candle's gradient of such a selection takes one thread and
+//! four passes over the whole sequence.
 
 use super::float::Float;
 use super::fused::{apply_one, runs_on, Backward, Forward, FusedOp, Launch, LaunchBackward};
@@ -40,9 +40,9 @@ fn reference(x: &Tensor, positions: &Tensor) -> Result<Tensor> {
 }
 
 struct SelectRows {
-    /// On the CPU, one sequence after another.
+    /// The positions on the CPU in row-major order; empty for positions on a GPU.
     known: Vec<usize>,
-    /// (B, R), where x is.
+    /// (B, R), on the device of x.
     positions: Tensor,
     batch: usize,
     rows: usize,

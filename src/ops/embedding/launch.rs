@@ -1,4 +1,4 @@
-//! Rows of a table by kernels, and the gradient of the table.
+//! Launches of the kernels of embeddings and of their gradients.
 
 use super::Embedding;
 use crate::gpu::{Arg, Buffer, Gpu, Grid, Kernel, View, WARP};
@@ -7,12 +7,13 @@ use crate::ops::fused::{Launch, LaunchBackward};
 use crate::ops::sums::sum_rows;
 use candle_core::{bail, DType, Result};
 
-/// As `cuda/embedding.cu` has them: tokens that are sorted together, those that a block merges, and
-/// the warps of a block that adds up.
+/// Must equal the constants of `cuda/embedding.cu`: tokens per sorted chunk, tokens that a block
+/// merges, and warps per block that sums.
 const CHUNK: usize = 1024;
 const MERGED: usize = 256;
 const WARPS: usize = 16;
-/// A key of the sort holds the row of a token above ten bits of its place.
+/// The maximum of rows of a table: a sort key holds a token's row above the ten bits of its index
+/// in the chunk.
 const MOST_ROWS: usize = 1 << 22;
 
 fn module(name: &str) -> Kernel {
@@ -54,7 +55,7 @@ impl Embedding {
         Ok(grads)
     }
 
-    /// Rows of the tokens in ascending order and, beside each, the place of the token.
+    /// The tokens' rows in ascending order, and the index of each of these tokens.
     fn sorted(&self, gpu: &Gpu) -> Result<[Buffer; 2]> {
         if self.rows >= MOST_ROWS {
             let rows = self.rows;
@@ -76,7 +77,7 @@ impl Embedding {
         Ok([rows, places])
     }
 
-    /// The sum over the tokens of each row of the table.
+    /// The gradient of the table: for each row, the sum over its tokens.
     fn launch_table(&self, gpu: &Gpu, grad: View) -> Result<Buffer> {
         let (count, width) = (grad.len() / self.width, self.width);
         let [rows, places] = self.sorted(gpu)?;
@@ -107,7 +108,7 @@ impl Embedding {
         Ok(table)
     }
 
-    /// The sum over sequences; positions behind the longest of them get nothing.
+    /// The gradient of the position embeddings: sums over sequences, zero beyond the longest one.
     fn launch_positions(&self, gpu: &Gpu, grad: View) -> Result<Buffer> {
         let sums = sum_rows(gpu, grad, self.len * self.width)?;
         if self.places == self.len {

@@ -10,7 +10,7 @@ const DROPPED: Dropout = Dropout {
 };
 
 fn tokens(batch: usize, len: usize, rows: usize) -> Tensor {
-    // Half of them zero, as filler is, and each row used somewhere.
+    // Half of the tokens are zero, like padding, and each row is used.
     let token = |i: usize| (i % 2 * (i / 2 % rows)) as u32;
     let ids: Vec<u32> = (0..batch * len).map(token).collect();
     Tensor::from_vec(ids, (batch, len), &Device::Cpu).unwrap()

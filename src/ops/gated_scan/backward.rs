@@ -1,5 +1,5 @@
-//! The backward pass of one strip of channels. It runs the recurrence again, a chunk of rows at a
-//! time, and keeps gates and states of that chunk only.
+//! The backward pass of one strip of channels. It recomputes the recurrence, one chunk of rows at a
+//! time, and stores the gates and states of that chunk only.
 
 use super::cpu::{add, copy, step, Strand};
 use super::rules::{At, Rule};
@@ -11,7 +11,7 @@ use crate::ops::strips::Rows;
 use multiversion::multiversion;
 use std::ops::Range;
 
-/// Steps in a chunk.
+/// Steps per chunk.
 const CHUNK: usize = 64;
 
 pub(super) fn backward<R: Rule, F: Float>(
@@ -36,17 +36,17 @@ pub(super) fn backward<R: Rule, F: Float>(
     grads
 }
 
-/// What the backward pass of a strip keeps; every row is the strip's groups of lanes.
+/// The buffers of the backward pass of a strip. Each row holds the strip's groups of lanes.
 struct Scratch<F> {
     /// The state before each chunk.
     kept: Vec<Lanes<F>>,
     /// Decays and input scales inside a chunk.
     gates: [Vec<Lanes<F>>; 2],
-    /// States inside a chunk, the one before it first.
+    /// The state before a chunk, followed by those inside it.
     h: Vec<Lanes<F>>,
-    /// The gradient of the state.
+    /// The gradient of the state that flows back from later steps.
     carry: Vec<Lanes<F>>,
-    /// The gradient of the channels' numbers.
+    /// The gradient of the channels' coefficients.
     gp: Vec<Lanes<F>>,
 }
 
@@ -94,8 +94,8 @@ fn backward_strip<R: Rule, F: Float>(
     copy(&scratch.gp, gp[0]);
 }
 
-/// Fills in the state before each chunk that ends by `end`: from the output where that holds every
-/// state, by running the recurrence otherwise.
+/// Stores the state before each chunk that ends by `end`: read from the output if that holds every
+/// state, otherwise recomputed.
 #[inline(always)]
 fn keep_states<R: Rule, F: Float>(
     scan: &Scan<R>,
@@ -123,7 +123,7 @@ fn keep_states<R: Rule, F: Float>(
     }
 }
 
-/// Runs one chunk again and writes its gates and states.
+/// Recomputes the gates and states of one chunk.
 #[inline(always)]
 fn replay<R: Rule, F: Float>(
     rule: R,
@@ -151,7 +151,7 @@ fn replay<R: Rule, F: Float>(
     }
 }
 
-/// One step back; `to` are the rows for the gradients of z_f, z_i and x.
+/// One step of the backward pass; `to` are the rows of the gradients of z_f, z_i and x.
 #[inline(always)]
 fn step_back<R: Rule, F: Float>(
     rule: R,
@@ -190,8 +190,8 @@ fn step_back<R: Rule, F: Float>(
     }
 }
 
-/// One step back of a group, given its gates and the state before; returns the gradients of z_f,
-/// z_i and x.
+/// One step of the backward pass of a group, given its gates and its previous state; returns the
+/// gradients of z_f, z_i and x.
 #[inline(always)]
 fn retreat<R: Rule, F: Float>(
     rule: R,

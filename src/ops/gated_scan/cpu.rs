@@ -17,8 +17,8 @@ pub(super) struct Strand<'a, F> {
 }
 
 impl<'a, F: Float> Strand<'a, F> {
-    /// What the strip reads at step `t`: z_f, z_i, the channels' numbers, x. z is an array of
-    /// (B, 2L, N).
+    /// The inputs at step `t`: z_f, z_i, the channels' coefficients, x. z is an array of (B, 2L,
+    /// N).
     #[inline(always)]
     pub(super) fn at(&self, t: usize) -> [&'a [F]; 4] {
         let z = |i: usize| self.strip.row(self.z, 2 * self.len, 2 * t + i);
@@ -26,7 +26,7 @@ impl<'a, F: Float> Strand<'a, F> {
         [z(0), z(1), self.numbers, x]
     }
 
-    /// How many groups of lanes the strip has.
+    /// The number of groups of lanes.
     pub(super) fn groups(&self) -> usize {
         self.strip.channels.div_ceil(LANES)
     }
@@ -77,7 +77,7 @@ fn forward_strip<R: Rule, F: Float>(scan: &Scan<R>, strand: &Strand<F>, h: Rows<
     }
 }
 
-/// Advances the states by step `t`; `keep` is told each group's gates.
+/// Advances the states by step `t`; calls `keep` with each group's gates.
 #[inline(always)]
 pub(super) fn step<R: Rule, F: Float>(
     rule: R,

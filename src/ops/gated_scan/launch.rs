@@ -14,7 +14,7 @@ struct Call<'a, R: Rule> {
     scan: &'a Scan<R>,
     gpu: &'a Gpu,
     ins: &'a [View<'a>],
-    /// The times that are wanted, if not all are.
+    /// The times whose states are returned; `None` for all.
     times: Option<View<'a>>,
 }
 
@@ -34,7 +34,7 @@ impl<'a, R: Rule> Call<'a, R> {
         self.gpu.launch(kernel, extent.grid(), &args)
     }
 
-    /// The last arguments of kernels that know of wanted times.
+    /// The arguments of kernels that return the states of selected times.
     fn wanted(&self) -> [Arg<'a>; 2] {
         [self.times.into(), self.scan.sizes.rows().into()]
     }
@@ -47,7 +47,7 @@ impl<'a, R: Rule> Call<'a, R> {
         self.scan.sizes.extent.starts(self.gpu, REAL, way, lines)
     }
 
-    /// The states wanted and, if not all are and a backward pass will follow, all states.
+    /// The selected states; then, if these are not all and a backward pass may follow, all states.
     fn forward(&self, tracked: bool) -> Result<Vec<Buffer>> {
         let starts = self.starts(Way::Forward, |lines| {
             self.run("forward_lines", &[lines.into()])
@@ -98,7 +98,8 @@ impl<'a, R: Rule> Call<'a, R> {
         Ok(grads)
     }
 
-    /// The gradient of the parameter, given those of the channels' numbers in each piece.
+    /// The gradient of the parameter, given that of the channels' coefficients in each piece of
+    /// time.
     fn learn(&self, parameter: View, numbers: &Buffer) -> Result<Buffer> {
         let width = self.scan.sizes.extent.width;
         let numbers = sum_parts(self.gpu, numbers, width)?;
@@ -117,7 +118,7 @@ impl<'a, R: Rule> Call<'a, R> {
 }
 
 impl<R: Rule> Scan<R> {
-    /// Calls `f` with the times that are wanted, in memory of the GPU.
+    /// Calls `f` with the selected times in memory of the GPU, `None` for all times.
     fn with_times<T>(&self, gpu: &Gpu, f: impl FnOnce(Option<View>) -> Result<T>) -> Result<T> {
         let Some(wanted) = &self.sizes.wanted else {
             return f(None);

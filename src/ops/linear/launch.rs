@@ -1,4 +1,4 @@
-//! Linear maps by the library's products, and biases by a kernel.
+//! Linear maps on a GPU: products by cuBLAS, and biases by a kernel.
 
 use super::Linear;
 use crate::gpu::{Arg, Buffer, Gpu, Grid, Kernel, Matrix, Product, View};
@@ -7,11 +7,12 @@ use crate::ops::mask::Mask;
 use crate::ops::sums::sum_rows;
 use candle_core::{bail, DType, Result};
 
-/// Maps of one launch, as `cuda/linear.cu` has them.
+/// Maps per launch; must equal that of `cuda/linear.cu`.
 const MAPS: usize = 4;
 
 impl Linear {
-    /// The maps; then, if tracked, the weights as the products read them, where they had to be made.
+    /// The outputs of the maps; then, if tracked, the weights that had to be converted for the
+    /// products.
     pub(super) fn launch_maps(&self, call: Launch) -> Result<Vec<Buffer>> {
         let (gpu, x, maps) = (call.gpu, call.ins[0], self.outs.len());
         if maps > MAPS {
@@ -38,7 +39,7 @@ impl Linear {
         Ok(outs)
     }
 
-    /// The weights in the number type of x; none if that is theirs.
+    /// The weights converted to the number type of x; empty if they have that type.
     fn narrowed(&self, call: &Launch) -> Result<Vec<Buffer>> {
         let (gpu, io) = (call.gpu, call.ins[0].dtype());
         let weights = &call.ins[1..][..self.outs.len()];
@@ -75,7 +76,7 @@ impl Linear {
         gpu.launch(Kernel::of("linear", "add_biases", io), grid, &args)
     }
 
-    /// A thread for each of `count` elements of each map.
+    /// One thread for each of `count` elements of each map.
     fn grid(&self, count: usize) -> Grid {
         let mut grid = Grid::for_each(count);
         grid.blocks[1] = self.outs.len();
@@ -124,14 +125,14 @@ impl Linear {
     }
 }
 
-/// One pointer for each map that there can be.
+/// A table with one pointer for each of [`MAPS`] maps.
 fn table<'a>(maps: impl Iterator<Item = impl Into<Arg<'a>>>) -> Arg<'a> {
     let mut entries: Vec<Arg> = maps.map(Into::into).collect();
     entries.resize(MAPS, Arg::Null);
     Arg::Table(entries)
 }
 
-/// One size for each map that there can be.
+/// Sizes for each of [`MAPS`] maps; zero for absent maps.
 fn padded(sizes: impl Iterator<Item = usize>) -> Vec<Arg<'static>> {
     let sizes = sizes.map(Arg::from);
     sizes
@@ -140,7 +141,8 @@ fn padded(sizes: impl Iterator<Item = usize>) -> Vec<Arg<'static>> {
         .collect()
 }
 
-/// y += bias, row by row, and then a = gelu(y) if there is an a; the last of them is masked.
+/// y += bias for every row and, if there is an a, a = gelu(y); the last of the two is multiplied by
+/// the mask.
 pub(in crate::ops) fn add_bias(
     gpu: &Gpu,
     y: &mut Buffer,

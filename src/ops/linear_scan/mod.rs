@@ -1,4 +1,4 @@
-//! The scan of one number per channel, real or complex, given its decays.
+//! The linear recurrence with one number of state per channel, real or complex, and given decays.
 
 mod complex;
 mod cpu;

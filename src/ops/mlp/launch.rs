@@ -1,4 +1,4 @@
-//! The feed-forward half of a block by the library's products, with kernels between them.
+//! The feed-forward layer on a GPU: products by cuBLAS, with kernels between them.
 
 use super::Mlp;
 use crate::gpu::{Buffer, Gpu, Grid, Kernel, Matrix, Product, View};
@@ -10,8 +10,8 @@ use crate::ops::sums::sum_rows;
 use candle_core::{DType, Result};
 
 impl Mlp {
-    /// The result; then, if tracked, the hidden layer before its nonlinearity, and the weights as the
-    /// products read them, where they had to be made.
+    /// The result; then, if tracked, the pre-activation of the hidden layer, and the weights that
+    /// had to be converted for the products.
     pub(super) fn launch_layers(&self, call: Launch) -> Result<Vec<Buffer>> {
         let (gpu, x, rows) = (call.gpu, call.ins[0], self.rows());
         let io = x.dtype();
@@ -68,7 +68,8 @@ impl Mlp {
         ])
     }
 
-    /// The hidden layer from `z`, what it was before its nonlinearity, and the gradient of that from its own.
+    /// Computes the hidden layer from its pre-activation `z`, and the gradient of `z` from that of
+    /// the hidden layer.
     fn launch_slopes(&self, gpu: &Gpu, z: View, [gz, a]: [&mut Buffer; 2]) -> Result<()> {
         let vector = [z, gz.view(), a.view()].iter().all(|view| view.aligned(4));
         let words = self.masks[0].map(|mask| mask.upload(gpu)).transpose()?;

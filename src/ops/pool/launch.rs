@@ -1,4 +1,4 @@
-//! Pooling by kernels: pieces of sequences, which are then merged.
+//! Pooling by kernels: over pieces of sequences first, which are then merged.
 
 use super::Pooled;
 use crate::config::Pool;
@@ -6,14 +6,14 @@ use crate::gpu::{Arg, Buffer, Gpu, Grid, Kernel, View};
 use crate::ops::fused::{Launch, LaunchBackward};
 use candle_core::{DType, Result};
 
-/// Steps of a block; in tests so few that sequences have several pieces.
+/// Steps per block; small in tests, so that sequences have several pieces.
 const EACH: usize = if cfg!(test) { 32 } else { 256 };
-/// Threads and channels of a block, as `cuda/pool.cu` has them.
+/// Threads and channels per block; must equal those of `cuda/pool.cu`.
 const THREADS: usize = 256;
 const COLUMNS: usize = 64;
 
 impl Pooled {
-    /// The rows; then, for the largest, the steps that they are from.
+    /// The pooled rows; then, for the maximum, the steps of the maxima.
     pub(super) fn launch_rows(&self, Launch { gpu, ins, .. }: Launch) -> Result<Vec<Buffer>> {
         let (x, count) = (ins[0], self.batch * self.width);
         let mut y = gpu.alloc(x.dtype(), count)?;
@@ -58,7 +58,7 @@ impl Pooled {
         Ok(vec![Some(gx)])
     }
 
-    /// Calls `f` with the lengths, if there are any, in memory of the GPU.
+    /// Calls `f` with the lengths in memory of the GPU, `None` without lengths.
     fn with_lengths<T>(&self, gpu: &Gpu, f: impl FnOnce(Option<View>) -> Result<T>) -> Result<T> {
         let Some(lengths) = &self.lengths else {
             return f(None);
@@ -67,12 +67,12 @@ impl Pooled {
         f(Some(gpu.view(&storage, layout)?))
     }
 
-    /// Numbers of all pieces.
+    /// The number of results of all pieces.
     fn parts(&self) -> usize {
         self.batch * self.len.div_ceil(EACH) * self.width
     }
 
-    /// What each piece of each sequence comes to; `steps` gets where that is from.
+    /// Pools each piece of each sequence; `steps` receives the steps of the maxima.
     fn pieces(
         &self,
         gpu: &Gpu,
@@ -101,7 +101,7 @@ impl Pooled {
         Ok(parts)
     }
 
-    /// A thread for each number of the result; `each` are the steps of a piece.
+    /// Merges the pieces of `each` steps, with one thread for each element of the result.
     fn merge(
         &self,
         gpu: &Gpu,

@@ -1,4 +1,4 @@
-//! The same on a GPU.
+//! Rotary position embeddings on a GPU.
 
 use super::{Places, Rotary};
 use crate::gpu::{Arg, Buffer, Gpu, Grid, Kernel, View};
@@ -6,7 +6,7 @@ use crate::ops::fused::{Launch, LaunchBackward};
 use candle_core::{DType, Result};
 
 impl Rotary {
-    /// What is turned, and the cosines and sines that turn it back.
+    /// The rotated rows, followed by the cosines and sines saved for the backward pass.
     pub(super) fn launch_forward(&self, Launch { gpu, ins, .. }: Launch) -> Result<Vec<Buffer>> {
         let table = self.launch_table(gpu)?;
         let y = self.launch_turn(gpu, ins[0], &table, 1.0)?;

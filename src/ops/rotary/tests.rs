@@ -2,11 +2,11 @@ use super::*;
 use crate::ops::check::{self, Case};
 use candle_core::Device;
 
-/// A shape, heads, turned channels, and whether positions are given.
+/// A shape, the number of heads, the rotated channels of a head, and whether positions are given.
 type Setting = ([usize; 3], usize, usize, bool);
 
-/// All channels of a head and some; pairs that make groups of four and pairs that do not; a last group
-/// that is not full; several tasks.
+/// All channels of a head or some of them; numbers of pairs that are multiples of four and others;
+/// a partial last group; several tasks.
 const SETTINGS: [Setting; 7] = [
     ([1, 1, 2], 1, 2, false),
     ([2, 5, 16], 1, 16, true),
@@ -21,7 +21,7 @@ fn case((shape, heads, dims, given): Setting) -> Case {
     Case::new(format!("{shape:?}, {heads}, {dims}, {given}")).normal("x", &shape)
 }
 
-/// Far ones, in no order, one of them twice.
+/// Large positions in no order, with a repetition.
 fn positions(batch: usize, rows: usize) -> Tensor {
     let place = |i: usize| (i as u32 * 7919) % 5003 + if i == 1 { 1 << 20 } else { 0 };
     let places: Vec<u32> = (0..batch * rows).map(place).collect();
@@ -69,7 +69,7 @@ fn bits_do_not_depend_on_threads() {
     }
 }
 
-/// The equations of the page, one number at a time.
+/// The definition, one number at a time.
 #[test]
 fn a_pair_half_of_the_turned_channels_apart_turns_by_its_angle() {
     let (heads, width, dims) = (2, 6, 4);

@@ -1,4 +1,4 @@
-//! The scan by the kernels of chunked sums.
+//! The scan on a GPU, by the kernels of chunked sums.
 
 use super::Ssd;
 use crate::gpu::{Buffer, Gpu, View};

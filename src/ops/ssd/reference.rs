@@ -1,4 +1,4 @@
-//! The definition: a loop over time in ordinary tensor ops.
+//! The reference: a loop over time of ordinary tensor ops.
 
 use candle_core::{Result, Tensor, D};
 
@@ -21,7 +21,7 @@ pub(super) fn ssd(
         h = (column(&decay)?.broadcast_mul(&h)? + written)?;
         y.push(match positions {
             None => h.broadcast_mul(&c.narrow(1, t, 1)?)?.sum(2)?,
-            // All rows read every state; those whose time it is keep what they read.
+            // Every row reads every state, and keeps the read-out at its own time.
             Some(positions) => {
                 let now = positions.eq(t as u32)?.to_dtype(u.dtype())?;
                 let read = c.matmul(&h.transpose(1, 2)?.contiguous()?)?; // (B, R, d)
