@@ -220,6 +220,19 @@ impl Gpu {
         )
     }
 
+    /// Calls `run` with the elements of a contiguous tensor, or with `None` without a tensor.
+    pub(crate) fn with_tensor<T>(
+        &self,
+        x: Option<&Tensor>,
+        run: impl FnOnce(Option<View>) -> Result<T>,
+    ) -> Result<T> {
+        let Some(x) = x else {
+            return run(None);
+        };
+        let (storage, layout) = x.storage_and_layout();
+        run(Some(self.view(&storage, layout)?))
+    }
+
     /// Runs a kernel. Arguments or a grid that do not match the kernel are an error in the emulation, and
     /// undefined behaviour on a GPU.
     pub(crate) fn launch(&self, kernel: Kernel, grid: Grid, args: &[Arg]) -> Result<()> {

@@ -195,7 +195,7 @@ impl FusedOp for CrossEntropy {
     /// Saves the gradients of the loss, which cost little while the logits exist.
     fn forward<F: Float>(&self, Forward { ins, tracked }: Forward<F>) -> Vec<Vec<F>> {
         let (weight, width) = (ins[1], self.width);
-        let share = F::from_f64(1.0 / self.targets.len() as f64);
+        let scale = F::from_f64(1.0 / self.targets.len() as f64);
         let mut gw = vec![F::zero(); if tracked { weight.len() } else { 0 }];
         let (mut gh, mut right, mut loss) = (Vec::new(), Vec::new(), 0.0);
         let mut logits = vec![blank::<F>(); BLOCK.min(self.targets.len()) * self.classes];
@@ -216,7 +216,7 @@ impl FusedOp for CrossEntropy {
                 .zip(weight.par_chunks(CLASSES * width))
                 .zip(gw.par_chunks_mut(CLASSES * width))
                 .map(|(((first, tile), weight), gw)| {
-                    slopes(tile, &rows, targets, first, share);
+                    slopes(tile, &rows, targets, first, scale);
                     let slopes = View::new(tile, weight.len() / width);
                     product(gw, width, slopes.t(), View::new(hidden, width), true);
                     let mut gh = vec![F::zero(); hidden.len()];
@@ -233,7 +233,7 @@ impl FusedOp for CrossEntropy {
     fn backward<F: Float>(&self, call: Backward<F>) -> Vec<Vec<F>> {
         let scale = call.outs[0].map_or(F::zero(), |loss| loss.grad[0]);
         let scaled = |grad: &Vec<F>| grad.par_iter().map(|&g| g * scale).collect();
-        call.kept.iter().map(scaled).collect()
+        call.saved.iter().map(scaled).collect()
     }
 
     fn launch(&self, call: Launch) -> Result<Vec<Buffer>> {
@@ -278,15 +278,15 @@ fn exponentiate<F: Float>(tile: &mut [F], targets: &[u32], first: usize, found: 
 
 /// Replaces the exponentials of `tile` by the gradient of the mean loss.
 #[multiversion(targets("x86_64+avx512f", "x86_64+avx2+fma"))]
-fn slopes<F: Float>(tile: &mut [F], of: &[Row<F>], targets: &[u32], first: usize, share: F) {
+fn slopes<F: Float>(tile: &mut [F], of: &[Row<F>], targets: &[u32], first: usize, scale: F) {
     let rows = tile.chunks_exact_mut(tile.len() / targets.len());
     for ((x, &target), row) in rows.zip(targets).zip(of) {
-        let factor = row.factors[first / CLASSES] * share;
+        let factor = row.factors[first / CLASSES] * scale;
         for x in x.iter_mut() {
             *x *= factor;
         }
         if let Some(x) = x.get_mut((target as usize).wrapping_sub(first)) {
-            *x -= share;
+            *x -= scale;
         }
     }
 }

@@ -16,7 +16,7 @@ mod launch;
 /// Sequences per task, and per partial sum of the gradient of the position embeddings.
 const SEQUENCES: usize = 32;
 /// Tasks among which the rows of the table are divided.
-const PARTS: usize = 16;
+const TASKS: usize = 16;
 
 /// dropout(table\[token_i\] + positions\[i\]).
 ///
@@ -52,7 +52,7 @@ struct Embedding {
     width: usize,
     rows: usize,
     /// Rows of the position embeddings; 0 without them.
-    places: usize,
+    max_positions: usize,
     mask: Option<Mask>,
 }
 
@@ -66,17 +66,17 @@ impl Embedding {
     ) -> Result<Self> {
         let [_, len] = shape::dims(Self::NAME, ("tokens", tokens))?;
         let [rows, width] = shape::dims(Self::NAME, ("table", table))?;
-        let places = match positions {
+        let max_positions = match positions {
             Some(positions) => {
-                let [places, _] = shape::dims(Self::NAME, ("positions", positions))?;
-                let needed = [places.max(len), width];
+                let [max_positions, _] = shape::dims(Self::NAME, ("positions", positions))?;
+                let needed = [max_positions.max(len), width];
                 shape::expect(
                     Self::NAME,
                     ("positions", positions),
                     ("table", table),
                     &needed,
                 )?;
-                places
+                max_positions
             }
             None => 0,
         };
@@ -96,17 +96,17 @@ impl Embedding {
             len,
             width,
             rows,
-            places,
+            max_positions,
             mask,
         })
     }
 
-    fn reference(&self, table: &Tensor, places: Option<&Tensor>) -> Result<Tensor> {
+    fn reference(&self, table: &Tensor, positions: Option<&Tensor>) -> Result<Tensor> {
         let (batch, len) = self.ids.dims2()?;
         let embedded = table.index_select(&self.ids.flatten_all()?, 0)?;
         let mut x = embedded.reshape((batch, len, self.width))?;
-        if let Some(places) = places {
-            x = x.broadcast_add(&places.narrow(0, 0, len)?)?;
+        if let Some(positions) = positions {
+            x = x.broadcast_add(&positions.narrow(0, 0, len)?)?;
         }
         if let Some(mask) = self.mask {
             x = super::dropout::reference(&x, mask)?;
@@ -128,7 +128,7 @@ impl Embedding {
     /// The gradient of the table: each task sums the tokens of its own range of rows, in order.
     fn grad_table<F: Float>(&self, gx: &[F]) -> Vec<F> {
         let mut grad = vec![F::zero(); self.rows * self.width];
-        let part = self.rows.div_ceil(PARTS);
+        let part = self.rows.div_ceil(TASKS);
         grad.par_chunks_mut(part * self.width)
             .enumerate()
             .for_each(|(i, grad)| {
@@ -155,7 +155,7 @@ impl Embedding {
             .zip(gx.par_chunks(self.chunk()))
             .for_each(|(part, gx)| super::lanes::sum_rows(gx, part));
         let mut grad = sum_parts(&parts, size);
-        grad.resize(self.places * self.width, F::zero());
+        grad.resize(self.max_positions * self.width, F::zero());
         grad
     }
 }
@@ -186,7 +186,7 @@ impl FusedOp for Embedding {
             .enumerate()
             .for_each(|(task, gx)| self.masked(task, gx));
         let mut grads = vec![self.grad_table(&gx)];
-        if self.places > 0 {
+        if self.max_positions > 0 {
             grads.push(self.grad_positions(&gx));
         }
         grads

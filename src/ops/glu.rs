@@ -2,6 +2,7 @@
 
 use super::float::Float;
 use super::fused::{apply_one, runs_on, Backward, Forward, FusedOp, Launch, LaunchBackward};
+use super::lanes::map_chunks;
 use super::pointwise::{Gelu, Pointwise, Sigmoid};
 use super::shape;
 use crate::gpu::{Arg, Buffer, Grid, Kernel, View};
@@ -70,11 +71,11 @@ impl<P: Pointwise> FusedOp for Halves<P> {
     }
 
     fn forward<F: Float>(&self, Forward { ins, .. }: Forward<F>) -> Vec<Vec<F>> {
-        let mut y = vec![F::zero(); self.out.elem_count()];
-        y.par_chunks_mut(ROWS * self.width)
-            .zip(ins[0].par_chunks(ROWS * 2 * self.width))
-            .for_each(|(y, x)| products::<P, F>(x, self.width, self.curved, y));
-        vec![y]
+        let (width, curved) = (self.width, self.curved);
+        let chunks = [2 * width, width].map(|width| ROWS * width);
+        vec![map_chunks(ins[0], chunks, |x, y| {
+            products::<P, F>(x, width, curved, y);
+        })]
     }
 
     fn backward<F: Float>(&self, call: Backward<F>) -> Vec<Vec<F>> {

@@ -128,6 +128,36 @@ pub(crate) fn largest_of<F: Float>(x: &[F], f: impl Fn(F) -> F) -> F {
     lanes.fold(f(x[0]), |largest, x| largest.at_least(x))
 }
 
+/// Computes a tensor from `x` in parallel: `f` maps chunks of `from` numbers to chunks of `to`.
+pub(crate) fn map_chunks<F: Float>(
+    x: &[F],
+    [from, to]: [usize; 2],
+    f: impl Fn(&[F], &mut [F]) + Sync,
+) -> Vec<F> {
+    let mut y = vec![F::zero(); x.len() * to / from];
+    let chunks = y.par_chunks_mut(to).zip(x.par_chunks(from));
+    chunks.for_each(|(y, x)| f(x, y));
+    y
+}
+
+/// The gradient of `x` and that of a parameter of `width` numbers, in parallel. `f` gets a chunk
+/// of `x` and of `grad`, of the given lengths, the chunk of the gradient of `x` to write, and the
+/// zeros to which it adds the chunk's gradient of the parameter.
+pub(crate) fn map_chunks_with_sums<F: Float>(
+    [x, grad]: [&[F]; 2],
+    [of_x, of_grad]: [usize; 2],
+    width: usize,
+    f: impl Fn([&[F]; 2], &mut [F], &mut [F]) + Sync,
+) -> [Vec<F>; 2] {
+    let mut gx = vec![F::zero(); x.len()];
+    let mut parts = vec![F::zero(); x.len().div_ceil(of_x) * width];
+    gx.par_chunks_mut(of_x)
+        .zip(parts.par_chunks_mut(width))
+        .zip(x.par_chunks(of_x).zip(grad.par_chunks(of_grad)))
+        .for_each(|((gx, part), (x, grad))| f([x, grad], gx, part));
+    [gx, sum_parts(&parts, width)]
+}
+
 /// The sum of consecutive `parts` of length `len`, added in their order.
 pub(crate) fn sum_parts<F: Float>(parts: &[F], len: usize) -> Vec<F> {
     let (first, rest) = parts.split_at(len);

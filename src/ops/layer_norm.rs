@@ -2,7 +2,7 @@
 
 use super::float::Float;
 use super::fused::{apply, apply_one, runs_on, Backward, Forward, FusedOp, Launch, LaunchBackward};
-use super::lanes::{add_chunk, blank, sum_parts, total};
+use super::lanes::{add_chunk, blank, map_chunks, sum_parts, total};
 use super::shape;
 use crate::gpu::Buffer;
 use candle_core::{Result, Shape, Tensor, D};
@@ -119,12 +119,9 @@ impl FusedOp for LayerNorm {
     }
 
     fn forward<F: Float>(&self, Forward { ins, .. }: Forward<F>) -> Vec<Vec<F>> {
-        let mut y = vec![F::zero(); ins[0].len()];
-        let chunk = ROWS * self.width;
-        y.par_chunks_mut(chunk)
-            .zip(ins[0].par_chunks(chunk))
-            .for_each(|(y, x)| forward_rows(x, ins[1], ins[2], self.eps(), y));
-        vec![y]
+        vec![map_chunks(ins[0], [ROWS * self.width; 2], |x, y| {
+            forward_rows(x, ins[1], ins[2], self.eps(), y);
+        })]
     }
 
     fn backward<F: Float>(&self, call: Backward<F>) -> Vec<Vec<F>> {

@@ -17,7 +17,7 @@ pub(super) mod launch;
 const ROWS: usize = 512;
 
 /// The maximum of tasks, each with its own sum of the weights' gradients.
-pub(super) const PARTS: usize = 16;
+pub(super) const MAX_TASKS: usize = 16;
 
 /// x W^T + b over the last axis.
 ///
@@ -89,7 +89,7 @@ impl Linear {
 
     /// Rows per task: a function of the sizes alone.
     fn task(&self) -> usize {
-        self.rows().div_ceil(PARTS).next_multiple_of(ROWS)
+        self.rows().div_ceil(MAX_TASKS).next_multiple_of(ROWS)
     }
 
     fn weight<'a, F: Float>(&self, ins: &[&'a [F]], map: usize) -> View<'a, F> {
@@ -98,7 +98,7 @@ impl Linear {
 
     /// The gradient of x: Σ over maps of gy W.
     fn grad_x<F: Float>(&self, call: &Backward<F>) -> Vec<F> {
-        if !call.wanted[0] {
+        if !call.needs_grad[0] {
             return Vec::new();
         }
         let mut gx = vec![F::zero(); self.rows() * self.inner];

@@ -7,7 +7,7 @@ use super::float::Float;
 use super::fused::{apply_one, runs_on, Backward, Forward, FusedOp, Launch, LaunchBackward};
 use super::gemm::{product, View};
 use super::lanes::{add_to_rows, blank, sum_parts, sum_rows};
-use super::linear::{linear, PARTS};
+use super::linear::{linear, MAX_TASKS};
 use super::mask::{Dropout, Mask};
 use super::pointwise::{gelu, values, Gelu};
 use super::shape;
@@ -87,7 +87,7 @@ impl Mlp {
 
     /// Rows per task of the backward pass: a function of the sizes alone.
     fn task(&self) -> usize {
-        self.rows().div_ceil(PARTS).next_multiple_of(ROWS)
+        self.rows().div_ceil(MAX_TASKS).next_multiple_of(ROWS)
     }
 
     /// Multiplies rows from `first` on of the hidden layer (`which` 0) or of the result (1) by
@@ -197,7 +197,7 @@ impl FusedOp for Mlp {
     }
 
     fn backward<F: Float>(&self, call: Backward<F>) -> Vec<Vec<F>> {
-        let (x, z, gy) = (call.ins[0], &call.kept[0], call.only().grad);
+        let (x, z, gy) = (call.ins[0], &call.saved[0], call.only().grad);
         let (inner, hidden, out, task) = (self.inner, self.hidden, self.out, self.task());
         let parts = self.rows().div_ceil(task);
         let sizes = [1, 2, 3, 4].map(|i| call.ins[i].len());

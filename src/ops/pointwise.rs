@@ -2,6 +2,7 @@
 
 use super::float::Float;
 use super::fused::{apply_one, runs_on, Backward, Forward, FusedOp, Launch, LaunchBackward, Used};
+use super::lanes::map_chunks;
 use crate::gpu::{Buffer, Grid, Kernel};
 use candle_core::{Result, Shape, Tensor};
 use multiversion::multiversion;
@@ -222,11 +223,7 @@ impl<P: Pointwise> FusedOp for Fused<P> {
     }
 
     fn forward<F: Float>(&self, Forward { ins, .. }: Forward<F>) -> Vec<Vec<F>> {
-        let mut y = vec![F::zero(); ins[0].len()];
-        y.par_chunks_mut(CHUNK)
-            .zip(ins[0].par_chunks(CHUNK))
-            .for_each(|(y, x)| values::<P, F>(x, y));
-        vec![y]
+        vec![map_chunks(ins[0], [CHUNK; 2], values::<P, F>)]
     }
 
     fn backward<F: Float>(&self, call: Backward<F>) -> Vec<Vec<F>> {

@@ -80,8 +80,8 @@ impl Residual {
             Some(mask) => masked_on(gpu, mask, grad),
             None => gpu.copy(grad),
         };
-        let of_x = call.wanted[0].then(|| gpu.copy(grad)).transpose()?;
-        Ok(vec![of_x, call.wanted[1].then(of_branch).transpose()?])
+        let of_x = call.needs_grad[0].then(|| gpu.copy(grad)).transpose()?;
+        Ok(vec![of_x, call.needs_grad[1].then(of_branch).transpose()?])
     }
 }
 

@@ -2,12 +2,11 @@
 
 use super::float::Float;
 use super::fused::{apply_one, runs_on, Backward, Forward, FusedOp, Launch, LaunchBackward};
-use super::lanes::{largest_of, sum_parts, total};
+use super::lanes::{largest_of, map_chunks, map_chunks_with_sums, total};
 use super::shape;
 use crate::gpu::Buffer;
 use candle_core::{Result, Shape, Tensor, D};
 use multiversion::multiversion;
-use rayon::prelude::*;
 
 mod launch;
 
@@ -51,24 +50,18 @@ impl FusedOp for RmsNorm {
     }
 
     fn forward<F: Float>(&self, Forward { ins, .. }: Forward<F>) -> Vec<Vec<F>> {
-        let mut y = vec![F::zero(); ins[0].len()];
-        let chunk = ROWS * self.width;
-        y.par_chunks_mut(chunk)
-            .zip(ins[0].par_chunks(chunk))
-            .for_each(|(y, x)| forward_rows(x, ins[1], y));
-        vec![y]
+        vec![map_chunks(ins[0], [ROWS * self.width; 2], |x, y| {
+            forward_rows(x, ins[1], y);
+        })]
     }
 
     fn backward<F: Float>(&self, call: Backward<F>) -> Vec<Vec<F>> {
         let (x, gamma, gy) = (call.ins[0], call.ins[1], call.only().grad);
-        let chunk = ROWS * self.width;
-        let mut gx = vec![F::zero(); x.len()];
-        let mut parts = vec![F::zero(); x.len().div_ceil(chunk) * self.width];
-        gx.par_chunks_mut(chunk)
-            .zip(parts.par_chunks_mut(self.width))
-            .zip(x.par_chunks(chunk).zip(gy.par_chunks(chunk)))
-            .for_each(|((gx, part), (x, gy))| backward_rows(x, gamma, gy, gx, part));
-        vec![gx, sum_parts(&parts, self.width)]
+        let chunks = [ROWS * self.width; 2];
+        map_chunks_with_sums([x, gy], chunks, self.width, |[x, gy], gx, part| {
+            backward_rows(x, gamma, gy, gx, part);
+        })
+        .into()
     }
 
     fn launch(&self, call: Launch) -> Result<Vec<Buffer>> {

@@ -31,14 +31,14 @@ pub(super) fn backward<F: Float>(op: &CausalAttention, ins: &[&[F]], go: &[F]) -
 fn backward_item<F: Float>(item: &Item<F>, go: &[F], [gq, gk, gv]: [&mut [F]; 3]) {
     let op = item.op;
     let parts = TASKS.div_ceil(op.batch * op.heads).min(item.blocks());
-    let mut shares: Vec<_> = (0..parts).map(|_| Vec::new()).collect();
+    let mut dealt: Vec<_> = (0..parts).map(|_| Vec::new()).collect();
     let rows = gq.chunks_mut(BLOCK * op.key_width);
     let blocks = rows.zip(go.chunks(BLOCK * op.value_width)).enumerate();
     for (index, (gq, go)) in blocks {
-        shares[index % parts].push((index, gq, go));
+        dealt[index % parts].push((index, gq, go));
     }
     let past = past(item);
-    let sums = shares.into_par_iter().map(|blocks| {
+    let sums = dealt.into_par_iter().map(|blocks| {
         let mut sums = Sums {
             k: Matrix::zeros(op.len, op.key_width),
             v: Matrix::zeros(op.len, op.value_width),
@@ -139,9 +139,13 @@ fn row_back<F: Float>(rule: Weights, sum: F, factors: &[F], p: &mut [F], gs: &mu
         Weights::Plain => F::zero(),
         Weights::Softmax | Weights::LinearNormalised => total([p, gs], |[p, gs]| p * gs),
     };
-    let share = F::one() / sum;
+    let reciprocal = F::one() / sum;
     for ((gs, p), &factor) in gs.iter_mut().zip(p).zip(factors) {
-        let slope = if rule == Weights::Softmax { *p } else { share };
+        let slope = if rule == Weights::Softmax {
+            *p
+        } else {
+            reciprocal
+        };
         *gs = (*gs - mean) * slope;
         *p *= factor;
     }

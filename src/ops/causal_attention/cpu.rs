@@ -114,9 +114,9 @@ fn weigh_row<F: Float>(rule: Weights, row: &mut [F]) -> F {
         }
     }
     let sum = total([row], |[x]| x);
-    let share = F::one() / sum;
+    let reciprocal = F::one() / sum;
     for x in row.iter_mut() {
-        *x *= share;
+        *x *= reciprocal;
     }
     sum
 }

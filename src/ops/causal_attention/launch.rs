@@ -53,13 +53,13 @@ pub(super) fn backward(op: &CausalAttention, call: LaunchBackward) -> Result<Vec
         gpu,
         ins: [call.ins[0], call.ins[1], call.ins[2]],
         gy: Some(out.grad),
-        stats: call.kept.first().map(Buffer::view),
+        stats: call.saved.first().map(Buffer::view),
         dots: dots.as_ref().map(Buffer::view),
         mask: op.mask.map(|mask| mask.upload(gpu)).transpose()?,
     };
     let outs = [Out::Gq, Out::Gk, Out::Gv].into_iter().zip(call.ins);
-    let grads = outs.zip(call.wanted).map(|((out, like), &wanted)| {
-        if !wanted {
+    let grads = outs.zip(call.needs_grad).map(|((out, like), &needed)| {
+        if !needed {
             return Ok(None);
         }
         let mut to = gpu.alloc(like.dtype(), like.len())?;

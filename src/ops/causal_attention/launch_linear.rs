@@ -28,11 +28,11 @@ pub(super) fn forward(op: &CausalAttention, call: Launch) -> Result<Vec<Buffer>>
     let wide = sum(op, gpu, [q.view(), k.view(), v.view()], e + 1).forward()?;
     let rows = wide.len() / (e + 1);
     let mut y = gpu.alloc(io, rows * e)?;
-    let mut shares = gpu.alloc(DType::F32, rows)?;
-    let out = [(&wide).into(), (&mut y).into(), (&mut shares).into()];
+    let mut reciprocals = gpu.alloc(DType::F32, rows)?;
+    let out = [(&wide).into(), (&mut y).into(), (&mut reciprocals).into()];
     let args = [&out[..], &[rows.into(), e.into()]].concat();
     gpu.launch(kernel("divide", io), Grid::for_each(rows * WARP), &args)?;
-    Ok(vec![y, shares])
+    Ok(vec![y, reciprocals])
 }
 
 pub(super) fn backward(op: &CausalAttention, call: LaunchBackward) -> Result<Vec<Option<Buffer>>> {
@@ -42,12 +42,12 @@ pub(super) fn backward(op: &CausalAttention, call: LaunchBackward) -> Result<Vec
         let grads = sum(op, gpu, [q, k, v], e).backward(out.grad)?;
         return Ok([grads.c, grads.b, grads.x].map(Some).into());
     }
-    let Some(shares) = call.kept.first() else {
+    let Some(reciprocals) = call.saved.first() else {
         bail!("{}: the sums of weights were not kept", CausalAttention::OP);
     };
-    let (io, rows, count) = (v.dtype(), shares.len(), v.len());
+    let (io, rows, count) = (v.dtype(), reciprocals.len(), v.len());
     let mut gy = gpu.alloc(DType::F32, rows * (e + 1))?;
-    let read = [out.grad.into(), out.value.into(), shares.into()];
+    let read = [out.grad.into(), out.value.into(), reciprocals.into()];
     let args = [&read[..], &[(&mut gy).into(), rows.into(), e.into()]].concat();
     let grid = Grid::for_each(rows * WARP);
     gpu.launch(kernel("divide_back", io), grid, &args)?;

@@ -33,11 +33,12 @@ pub(super) fn forward<F: Float>(op: &CausalAttention, sums: Chunked, ins: &[&[F]
     let mut o = sums.forward(&inputs(ins, ins[2]));
     if op.weights == Weights::LinearNormalised {
         let rows = o.par_chunks_mut(op.value_width);
-        rows.zip(shares(op, sums, ins)).for_each(|(o, share)| {
-            for o in o {
-                *o *= share;
-            }
-        });
+        rows.zip(reciprocals(op, sums, ins))
+            .for_each(|(o, reciprocal)| {
+                for o in o {
+                    *o *= reciprocal;
+                }
+            });
     }
     o
 }
@@ -67,13 +68,13 @@ pub(super) fn backward<F: Float>(
         ..sums
     };
     let mut go = vec![F::zero(); out.grad.len() / e * wide];
-    let rows = go.par_chunks_mut(wide).zip(shares(op, ones, ins));
+    let rows = go.par_chunks_mut(wide).zip(reciprocals(op, ones, ins));
     rows.zip(out.grad.par_chunks(e).zip(out.value.par_chunks(e)))
-        .for_each(|((wide, share), (go, o))| {
+        .for_each(|((wide, reciprocal), (go, o))| {
             for (wide, &go) in wide.iter_mut().zip(go) {
-                *wide = go * share;
+                *wide = go * reciprocal;
             }
-            wide[e] = -total([go, o], |[go, o]| go * o) * share;
+            wide[e] = -total([go, o], |[go, o]| go * o) * reciprocal;
         });
     let grads = sums.backward(&inputs(ins, &v), &go);
     let mut gv = vec![F::zero(); ins[2].len()];
@@ -83,7 +84,7 @@ pub(super) fn backward<F: Float>(
 }
 
 /// The reciprocal normaliser 1 / Σ_j s_ij of each row.
-fn shares<F: Float>(op: &CausalAttention, sums: Chunked, ins: &[&[F]]) -> Vec<F> {
+fn reciprocals<F: Float>(op: &CausalAttention, sums: Chunked, ins: &[&[F]]) -> Vec<F> {
     let sums = Chunked {
         channels: 1,
         ..sums

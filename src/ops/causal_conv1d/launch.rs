@@ -60,7 +60,7 @@ pub(super) fn backward(conv: &CausalConv1d, call: LaunchBackward) -> Result<Vec<
     let gy = call.only().grad;
     let group = conv.group(&[x, gy]);
     let grid = conv.grid(BACKWARD_RUN, group);
-    let wants = |input: usize| call.wanted.get(input) == Some(&true);
+    let wants = |input: usize| call.needs_grad.get(input) == Some(&true);
     let sums = |input: usize, width: usize| {
         let parts = || gpu.alloc(DType::F32, grid.blocks[0] * width);
         wants(input).then(parts).transpose()

@@ -59,7 +59,7 @@ impl AddScaled {
         let args = [&ins[..], &[(&mut gy).into(), (&mut parts).into()]].concat();
         on_tiles::<Self>(gpu, "backward", grad.dtype(), tiles, &args)?;
         let gscale = sum_parts(gpu, &parts, self.width)?;
-        let gx = match call.wanted[0] {
+        let gx = match call.needs_grad[0] {
             true => Some(gpu.copy(grad)?),
             false => None,
         };

@@ -138,7 +138,7 @@ impl CrossEntropy {
 
     /// The saved gradients, times the gradient of the loss.
     pub(super) fn launch_scaled(&self, call: LaunchBackward) -> Result<Vec<Option<Buffer>>> {
-        let (Some(loss), [gw, ghs @ ..]) = (call.outs[0], call.kept) else {
+        let (Some(loss), [gw, ghs @ ..]) = (call.outs[0], call.saved) else {
             return Ok(vec![None, None]); // no loss, no gradients
         };
         let scaled = |parts: &[Buffer], to: View| {
@@ -153,8 +153,8 @@ impl CrossEntropy {
             }
             Ok(all)
         };
-        let hidden = call.wanted[0].then(|| scaled(ghs, call.ins[0]));
-        let weight = call.wanted[1].then(|| scaled(std::slice::from_ref(gw), call.ins[1]));
+        let hidden = call.needs_grad[0].then(|| scaled(ghs, call.ins[0]));
+        let weight = call.needs_grad[1].then(|| scaled(std::slice::from_ref(gw), call.ins[1]));
         [hidden, weight]
             .into_iter()
             .map(Option::transpose)

@@ -45,11 +45,11 @@ impl Embedding {
         let masked = self.mask.map(|mask| masked_on(gpu, &mask, grad));
         let masked = masked.transpose()?;
         let grad = masked.as_ref().map_or(grad, Buffer::view);
-        let wants = |input: usize| call.wanted.get(input) == Some(&true);
+        let wants = |input: usize| call.needs_grad.get(input) == Some(&true);
         let of_table = wants(0).then(|| self.launch_table(gpu, grad));
         let of_positions = wants(1).then(|| self.launch_positions(gpu, grad));
         let mut grads = vec![of_table.transpose()?];
-        if self.places > 0 {
+        if self.max_positions > 0 {
             grads.push(of_positions.transpose()?);
         }
         Ok(grads)
@@ -68,19 +68,19 @@ impl Embedding {
         let args = [tokens.into(), (&mut keys).into(), count.into()];
         gpu.launch(module("sort_chunks"), Grid::of(chunks, CHUNK / 2), &args)?;
         let mut rows = gpu.alloc(DType::U32, count)?;
-        let mut places = gpu.alloc(DType::U32, count)?;
-        let sorted = [(&mut rows).into(), (&mut places).into()];
+        let mut indices = gpu.alloc(DType::U32, count)?;
+        let sorted = [(&mut rows).into(), (&mut indices).into()];
         let sizes = [count.into(), chunks.into()];
         let args = [&[(&keys).into()], &sorted[..], &sizes[..]].concat();
         let grid = Grid::of(chunks * CHUNK / MERGED, MERGED);
         gpu.launch(module("merge_chunks"), grid, &args)?;
-        Ok([rows, places])
+        Ok([rows, indices])
     }
 
     /// The gradient of the table: for each row, the sum over its tokens.
     fn launch_table(&self, gpu: &Gpu, grad: View) -> Result<Buffer> {
         let (count, width) = (grad.len() / self.width, self.width);
-        let [rows, places] = self.sorted(gpu)?;
+        let [rows, indices] = self.sorted(gpu)?;
         let pieces = count.div_ceil(WARP);
         let mut parts = gpu.alloc(DType::F32, 2 * pieces * width)?;
         let mut table = gpu.alloc(DType::F32, self.rows * width)?;
@@ -98,7 +98,7 @@ impl Embedding {
             };
             gpu.launch(Kernel::of("embedding", &name, grad.dtype()), grid, args)
         };
-        let ins: [Arg; 3] = [grad.into(), (&rows).into(), (&places).into()];
+        let ins: [Arg; 3] = [grad.into(), (&rows).into(), (&indices).into()];
         let rest = [(&mut parts).into(), count.into(), width.into()];
         run("add_pieces", pieces, &[&ins[..], &rest[..]].concat())?;
         let rest = [(&parts).into(), (&mut table).into()];
@@ -111,10 +111,10 @@ impl Embedding {
     /// The gradient of the position embeddings: sums over sequences, zero beyond the longest one.
     fn launch_positions(&self, gpu: &Gpu, grad: View) -> Result<Buffer> {
         let sums = sum_rows(gpu, grad, self.len * self.width)?;
-        if self.places == self.len {
+        if self.max_positions == self.len {
             return Ok(sums);
         }
-        let total = self.places * self.width;
+        let total = self.max_positions * self.width;
         let mut extended = gpu.alloc(DType::F32, total)?;
         let sizes = [sums.len().into(), total.into()];
         let args = [&[(&sums).into(), (&mut extended).into()], &sizes[..]].concat();

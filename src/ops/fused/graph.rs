@@ -18,14 +18,12 @@ fn token() -> Result<(CpuStorage, Shape)> {
     Ok((CpuStorage::F32(vec![0.0]), Shape::from(1)))
 }
 
-/// The node of up to three inputs, from index `first` on.
-struct Tap<O, V: Values> {
+/// A tap or the root of an application.
+struct Node<O, V: Values> {
     state: Arc<State<O, V>>,
-    first: usize,
+    /// The index of a tap's first input; `None` for the root, whose backward pass is that of the op.
+    first: Option<usize>,
 }
-
-/// The node of the whole application; its backward pass is that of the op.
-struct Root<O, V: Values>(Arc<State<O, V>>);
 
 /// The node of output `index`, computed before the op was recorded.
 pub(super) struct Out<O: FusedOp, V: Values> {
@@ -55,9 +53,9 @@ pub(super) fn root<O: FusedOp, V: Values>(
     let tied: Vec<Tensor> = ins.iter().zip(sources).map(tied).collect();
     let mut tokens = Vec::new();
     for (third, tied) in tied.chunks(3).enumerate() {
-        let tap = Tap {
+        let tap = Node {
             state: state.clone(),
-            first: 3 * third,
+            first: Some(3 * third),
         };
         tokens.push(match tied {
             [a, b, c] => a.apply_op3(b, c, tap)?,
@@ -66,7 +64,10 @@ pub(super) fn root<O: FusedOp, V: Values>(
             _ => unreachable!("chunks of three"),
         });
     }
-    let root = Root(state.clone());
+    let root = Node {
+        state: state.clone(),
+        first: None,
+    };
     match &tokens[..] {
         [a, b, c] => a.apply_op3(b, c, root),
         [a, b] => a.apply_op2(b, root),
@@ -122,29 +123,7 @@ macro_rules! storage {
 /// Implements one of candle's traits of ops, by the number of arguments, for taps and roots.
 macro_rules! custom_ops {
     ($custom:ident, $grads:ty, $($arg:ident $offset:literal),+) => {
-        impl<O: FusedOp, V: Values> $custom for Tap<O, V> {
-            fn name(&self) -> &'static str {
-                O::NAME
-            }
-
-            fn cpu_fwd(&self, $(_: storage!($arg), _: &Layout),+) -> Result<(CpuStorage, Shape)> {
-                token()
-            }
-
-            fn cuda_fwd(
-                &self,
-                $($arg: storage!($arg on a gpu), _: &Layout),+
-            ) -> Result<(CudaStorage, Shape)> {
-                gpu::token([$($arg),+][0])
-            }
-
-            #[allow(clippy::needless_question_mark)] // needless for one argument only
-            fn bwd(&self, $($arg: &Tensor,)+ _: &Tensor, _: &Tensor) -> Result<$grads> {
-                Ok(($(self.state.take_grad(self.first + $offset, $arg)?),+))
-            }
-        }
-
-        impl<O: FusedOp, V: Values> $custom for Root<O, V> {
+        impl<O: FusedOp, V: Values> $custom for Node<O, V> {
             fn name(&self) -> &'static str {
                 O::NAME
             }
@@ -161,8 +140,13 @@ macro_rules! custom_ops {
             }
 
             fn bwd(&self, $($arg: &Tensor,)+ _: &Tensor, _: &Tensor) -> Result<$grads> {
-                self.0.run_backward()?;
-                Ok(($(Some($arg.clone())),+))
+                match self.first {
+                    Some(first) => Ok(($(self.state.take_grad(first + $offset, $arg)?),+)),
+                    None => {
+                        self.state.run_backward()?;
+                        Ok(($(Some($arg.clone())),+))
+                    }
+                }
             }
         }
     };

@@ -40,13 +40,13 @@ pub(crate) trait FusedOp: Send + Sync + 'static {
     /// The outputs, followed by the vectors to save for the backward pass if `tracked`.
     fn forward<F: Float>(&self, call: Forward<F>) -> Vec<Vec<F>>;
 
-    /// One gradient per input; it may be empty where `wanted` is false.
+    /// One gradient per input; it may be empty where `needs_grad` is false.
     fn backward<F: Float>(&self, call: Backward<F>) -> Vec<Vec<F>>;
 
     /// [`FusedOp::forward`] on a GPU.
     fn launch(&self, call: Launch) -> Result<Vec<Buffer>>;
 
-    /// [`FusedOp::backward`] on a GPU: `None` where `wanted` is false.
+    /// [`FusedOp::backward`] on a GPU: `None` where `needs_grad` is false.
     fn launch_backward(&self, call: LaunchBackward) -> Result<Vec<Option<Buffer>>>;
 }
 
@@ -65,9 +65,9 @@ pub(crate) struct Backward<'a, F> {
     /// Each output with its gradient; `None` for an output that the loss does not depend on.
     pub(crate) outs: &'a [Option<Used<&'a [F]>>],
     /// The vectors that the forward pass saved.
-    pub(crate) kept: &'a [Vec<F>],
+    pub(crate) saved: &'a [Vec<F>],
     /// The inputs that need a gradient.
-    pub(crate) wanted: &'a [bool],
+    pub(crate) needs_grad: &'a [bool],
 }
 
 /// An output and the gradient of the loss with respect to it.
@@ -92,8 +92,8 @@ pub(crate) struct LaunchBackward<'a> {
     pub(crate) gpu: &'a Gpu,
     pub(crate) ins: &'a [View<'a>],
     pub(crate) outs: &'a [Option<Used<View<'a>>>],
-    pub(crate) kept: &'a [Buffer],
-    pub(crate) wanted: &'a [bool],
+    pub(crate) saved: &'a [Buffer],
+    pub(crate) needs_grad: &'a [bool],
 }
 
 /// The output of an op with a single output. Its backward pass runs only if the loss depends on
@@ -156,7 +156,7 @@ fn apply_as<O: FusedOp, V: Values>(op: O, ins: &[&Tensor]) -> Result<Vec<Tensor>
     let tracked = ins.iter().any(Tensor::track_op);
     let mut values = V::forward(&op, &ins, tracked)?;
     let shapes = op.out_shapes();
-    let kept = values.split_off(shapes.len());
+    let saved = values.split_off(shapes.len());
     let ready = shapes
         .into_iter()
         .zip(values)
@@ -167,7 +167,7 @@ fn apply_as<O: FusedOp, V: Values>(op: O, ins: &[&Tensor]) -> Result<Vec<Tensor>
     }
     let producers = V::registry();
     let sources: Vec<_> = ins.iter().map(|x| producers.of(x)).collect();
-    let state = Arc::new(State::<O, V>::new(op, &ins, &sources, kept));
+    let state = Arc::new(State::<O, V>::new(op, &ins, &sources, saved));
     let root = graph::root(&state, &ins, &sources)?;
     ready
         .enumerate()

@@ -12,7 +12,7 @@ pub(super) struct State<O, V: Values> {
     /// The tensors saved for the backward pass, which runs once and then frees them.
     saved: Mutex<Option<Saved<V>>>,
     /// Which inputs need a gradient.
-    wanted: Vec<bool>,
+    needs_grad: Vec<bool>,
     /// The fused op that produced each input, if one did.
     sources: Vec<Option<Producer<V>>>,
     outs: Mutex<Vec<Output<V>>>,
@@ -21,7 +21,7 @@ pub(super) struct State<O, V: Values> {
 
 struct Saved<V> {
     ins: Vec<Tensor>,
-    kept: Vec<V>,
+    values: Vec<V>,
 }
 
 /// An application of a fused op and the index of one of its outputs.
@@ -36,7 +36,12 @@ struct Output<V> {
 }
 
 impl<O: FusedOp, V: Values> State<O, V> {
-    pub(super) fn new(op: O, ins: &[Tensor], sources: &[Option<Source<V>>], kept: Vec<V>) -> Self {
+    pub(super) fn new(
+        op: O,
+        ins: &[Tensor],
+        sources: &[Option<Source<V>>],
+        values: Vec<V>,
+    ) -> Self {
         let empty = |_| Output {
             id: None,
             value: None,
@@ -47,9 +52,9 @@ impl<O: FusedOp, V: Values> State<O, V> {
             outs: Mutex::new(op.out_shapes().iter().map(empty).collect()),
             saved: Mutex::new(Some(Saved {
                 ins: ins.iter().map(Tensor::detach).collect(),
-                kept,
+                values,
             })),
-            wanted: ins.iter().map(Tensor::track_op).collect(),
+            needs_grad: ins.iter().map(Tensor::track_op).collect(),
             sources: sources.iter().map(source).collect(),
             grads: Mutex::new(ins.iter().map(|_| None).collect()),
             op,
@@ -86,7 +91,7 @@ impl<O: FusedOp, V: Values> State<O, V> {
             .iter_mut()
             .map(|out| out.grad.take().zip(out.value.take()))
             .collect();
-        let grads = V::backward(&self.op, &saved.ins, &outs, &saved.kept, &self.wanted)?;
+        let grads = V::backward(&self.op, &saved.ins, &outs, &saved.values, &self.needs_grad)?;
         for (index, grad) in grads.into_iter().enumerate() {
             match (&self.sources[index], grad) {
                 (_, None) => {}

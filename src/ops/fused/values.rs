@@ -25,13 +25,13 @@ pub(super) trait Values: Accumulate + Send + Sync + 'static {
     /// The outputs of an op, followed by the tensors saved for its backward pass.
     fn forward<O: FusedOp>(op: &O, ins: &[Tensor], tracked: bool) -> Result<Vec<Self>>;
 
-    /// A gradient for each input whose `wanted` is true.
+    /// A gradient for each input whose `needs_grad` is true.
     fn backward<O: FusedOp>(
         op: &O,
         ins: &[Tensor],
         outs: &[Arrived<Self>],
-        kept: &[Self],
-        wanted: &[bool],
+        saved: &[Self],
+        needs_grad: &[bool],
     ) -> Result<Vec<Option<Self>>>;
 
     /// A copy of the values of a contiguous tensor.
@@ -78,10 +78,10 @@ macro_rules! on_the_cpu {
                 op: &O,
                 ins: &[Tensor],
                 outs: &[Arrived<Self>],
-                kept: &[Self],
-                wanted: &[bool],
+                saved: &[Self],
+                needs_grad: &[bool],
             ) -> Result<Vec<Option<Self>>> {
-                backward_on_cpu::<O, $float>(op, ins, outs, kept, wanted)
+                backward_on_cpu::<O, $float>(op, ins, outs, saved, needs_grad)
             }
 
             fn copy(of: &Tensor) -> Result<Self> {
@@ -103,8 +103,8 @@ fn backward_on_cpu<O: FusedOp, F: Float>(
     op: &O,
     ins: &[Tensor],
     outs: &[Arrived<Vec<F>>],
-    kept: &[Vec<F>],
-    wanted: &[bool],
+    saved: &[Vec<F>],
+    needs_grad: &[bool],
 ) -> Result<Vec<Option<Vec<F>>>> {
     let guards: Vec<_> = ins.iter().map(Tensor::storage_and_layout).collect();
     let values = guards_of(outs);
@@ -112,11 +112,15 @@ fn backward_on_cpu<O: FusedOp, F: Float>(
     let grads = op.backward(Backward {
         ins: &slices::<F, _>(&guards)?,
         outs: &used,
-        kept,
-        wanted,
+        saved,
+        needs_grad,
     });
-    let of_wanted = |(grad, &wanted): (Vec<F>, &bool)| wanted.then_some(grad);
-    Ok(grads.into_iter().zip(wanted).map(of_wanted).collect())
+    let where_needed = |(grad, &needs_grad): (Vec<F>, &bool)| needs_grad.then_some(grad);
+    Ok(grads
+        .into_iter()
+        .zip(needs_grad)
+        .map(where_needed)
+        .collect())
 }
 
 impl Accumulate for Buffer {
@@ -149,8 +153,8 @@ impl Values for Buffer {
         op: &O,
         ins: &[Tensor],
         outs: &[Arrived<Self>],
-        kept: &[Self],
-        wanted: &[bool],
+        saved: &[Self],
+        needs_grad: &[bool],
     ) -> Result<Vec<Option<Self>>> {
         let gpu = &gpu_of(&ins[0])?;
         let guards: Vec<_> = ins.iter().map(Tensor::storage_and_layout).collect();
@@ -160,8 +164,8 @@ impl Values for Buffer {
             gpu,
             ins: &views(gpu, &guards)?,
             outs: &used,
-            kept,
-            wanted,
+            saved,
+            needs_grad,
         })
     }
 

@@ -82,11 +82,11 @@ const OP: &str = "gated_scan";
 /// The sizes of a scan, and the times whose states are returned; `None` for all.
 struct Sizes {
     extent: Extent,
-    wanted: Option<Wanted>,
+    selected: Option<Selected>,
 }
 
 /// The times whose states are returned, `rows` of each sequence.
-struct Wanted {
+struct Selected {
     rows: usize,
     /// The times on the CPU in row-major order.
     known: Vec<usize>,
@@ -98,11 +98,11 @@ impl Sizes {
     fn check(z: &Tensor, x: &Tensor, rows: Option<&Tensor>) -> Result<Self> {
         let [batch, len, width] = shape::dims(OP, ("x", x))?;
         shape::expect(OP, ("z", z), ("x", x), &[batch, len, 2 * width])?;
-        let wanted = match rows {
+        let selected = match rows {
             Some(times) => {
                 let [_, rows] = shape::dims(OP, ("rows", times))?;
                 let needed = ("x", [batch, rows]);
-                Some(Wanted {
+                Some(Selected {
                     rows,
                     known: shape::ascending(OP, times, needed, ("x", len), 0)?,
                     times: times.contiguous()?,
@@ -111,21 +111,21 @@ impl Sizes {
             None => None,
         };
         let extent = Extent::of(batch, len, width);
-        Ok(Self { extent, wanted })
+        Ok(Self { extent, selected })
     }
 
     /// The number of states returned per sequence.
     fn rows(&self) -> usize {
-        self.wanted
+        self.selected
             .as_ref()
-            .map_or(self.extent.len, |wanted| wanted.rows)
+            .map_or(self.extent.len, |selected| selected.rows)
     }
 
     /// The time of state `row` of a sequence.
     #[inline(always)]
     fn time(&self, sequence: usize, row: usize) -> usize {
-        match &self.wanted {
-            Some(wanted) => wanted.known[sequence * wanted.rows + row],
+        match &self.selected {
+            Some(selected) => selected.known[sequence * selected.rows + row],
             None => row,
         }
     }

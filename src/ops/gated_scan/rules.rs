@@ -16,7 +16,7 @@ pub(super) struct At<F> {
 /// A rule from pre-activations to gates.
 pub(super) trait Rule: Copy + Send + Sync + 'static {
     /// True if the channels' coefficients depend on a trained parameter.
-    const LEARNT: bool;
+    const HAS_PARAMETER: bool;
 
     /// The prefix of its kernels' names.
     const KERNELS: &'static str;
@@ -27,10 +27,10 @@ pub(super) trait Rule: Copy + Send + Sync + 'static {
     }
 
     /// The coefficient of each of `width` channels, given the parameter.
-    fn numbers<F: Float>(&self, parameter: Option<&[F]>, width: usize) -> Vec<F>;
+    fn coefficients<F: Float>(&self, parameter: Option<&[F]>, width: usize) -> Vec<F>;
 
     /// The gradient of the parameter, given that of the channels' coefficients.
-    fn learn<F: Float>(&self, parameter: &[F], numbers: Vec<F>) -> Vec<F>;
+    fn parameter_grad<F: Float>(&self, parameter: &[F], coefficients: Vec<F>) -> Vec<F>;
 
     /// Decay f and input scale s.
     fn gates<F: Float>(&self, at: At<F>) -> [F; 2];
@@ -51,14 +51,14 @@ fn sigmoid_slope<F: Float>(s: F) -> F {
 pub(super) struct Gated;
 
 impl Rule for Gated {
-    const LEARNT: bool = false;
+    const HAS_PARAMETER: bool = false;
     const KERNELS: &'static str = "sigmoid";
 
-    fn numbers<F: Float>(&self, _: Option<&[F]>, width: usize) -> Vec<F> {
+    fn coefficients<F: Float>(&self, _: Option<&[F]>, width: usize) -> Vec<F> {
         vec![F::zero(); width]
     }
 
-    fn learn<F: Float>(&self, _: &[F], _: Vec<F>) -> Vec<F> {
+    fn parameter_grad<F: Float>(&self, _: &[F], _: Vec<F>) -> Vec<F> {
         unreachable!("these gates have no parameter")
     }
 
@@ -78,15 +78,15 @@ impl Rule for Gated {
 pub(super) struct Reversed;
 
 impl Rule for Reversed {
-    const LEARNT: bool = true;
+    const HAS_PARAMETER: bool = true;
     const KERNELS: &'static str = "reversed";
 
-    fn numbers<F: Float>(&self, parameter: Option<&[F]>, width: usize) -> Vec<F> {
+    fn coefficients<F: Float>(&self, parameter: Option<&[F]>, width: usize) -> Vec<F> {
         vec![parameter.map_or(F::zero(), |alpha| alpha[0]); width]
     }
 
-    fn learn<F: Float>(&self, _: &[F], numbers: Vec<F>) -> Vec<F> {
-        vec![numbers.iter().fold(F::zero(), |sum, &x| sum + x)]
+    fn parameter_grad<F: Float>(&self, _: &[F], coefficients: Vec<F>) -> Vec<F> {
+        vec![coefficients.iter().fold(F::zero(), |sum, &x| sum + x)]
     }
 
     #[inline(always)]
@@ -124,21 +124,21 @@ impl RgLru {
 }
 
 impl Rule for RgLru {
-    const LEARNT: bool = true;
+    const HAS_PARAMETER: bool = true;
     const KERNELS: &'static str = "rg_lru";
 
     fn eps(&self) -> f32 {
         self.eps as f32
     }
 
-    fn numbers<F: Float>(&self, parameter: Option<&[F]>, _: usize) -> Vec<F> {
+    fn coefficients<F: Float>(&self, parameter: Option<&[F]>, _: usize) -> Vec<F> {
         let number = |&lambda: &F| F::from_f64(-8.0) * Softplus::value(lambda);
         parameter.into_iter().flatten().map(number).collect()
     }
 
-    fn learn<F: Float>(&self, parameter: &[F], numbers: Vec<F>) -> Vec<F> {
+    fn parameter_grad<F: Float>(&self, parameter: &[F], coefficients: Vec<F>) -> Vec<F> {
         let slope = |&lambda: &F| F::from_f64(-8.0) * Sigmoid::value(lambda);
-        let each = parameter.iter().zip(numbers);
+        let each = parameter.iter().zip(coefficients);
         each.map(|(lambda, grad)| grad * slope(lambda)).collect()
     }
 

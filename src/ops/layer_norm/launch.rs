@@ -118,9 +118,9 @@ impl LayerNorm {
                 grad: None,
             },
         };
-        let both = call.wanted[0] && call.wanted[1];
+        let both = call.needs_grad[0] && call.needs_grad[1];
         let grads = self.launch_gradients(gpu, of, call.ins[2], gy, both)?;
-        let (x, y) = match call.wanted[0] {
+        let (x, y) = match call.needs_grad[0] {
             true => (Some(grads.x), grads.again),
             false => (None, Some(grads.x)),
         };

@@ -87,7 +87,7 @@ impl Linear {
         let (gpu, x, maps) = (call.gpu, call.ins[0], self.outs.len());
         let mut grads = vec![self.launch_x(&call)?];
         for (map, &out) in self.outs.iter().enumerate() {
-            let used = call.outs[map].filter(|_| call.wanted[1 + map]);
+            let used = call.outs[map].filter(|_| call.needs_grad[1 + map]);
             let weight = used.map(|used| -> Result<Buffer> {
                 let mut gw = gpu.alloc(DType::F32, out * self.inner)?;
                 let (gy, x) = (Matrix::transposed(used.grad), Matrix::plain(x));
@@ -97,7 +97,7 @@ impl Linear {
             grads.push(weight.transpose()?);
         }
         for (map, &out) in self.outs.iter().enumerate().filter(|_| self.biased) {
-            let used = call.outs[map].filter(|_| call.wanted[1 + maps + map]);
+            let used = call.outs[map].filter(|_| call.needs_grad[1 + maps + map]);
             let bias = used.map(|used| sum_rows(gpu, used.grad, out));
             grads.push(bias.transpose()?);
         }
@@ -106,7 +106,7 @@ impl Linear {
 
     /// The gradient of x: Σ over maps of gy W.
     fn launch_x(&self, call: &LaunchBackward) -> Result<Option<Buffer>> {
-        if !call.wanted[0] {
+        if !call.needs_grad[0] {
             return Ok(None);
         }
         let mut gx = call.gpu.alloc(call.ins[0].dtype(), call.ins[0].len())?;
@@ -115,7 +115,7 @@ impl Linear {
             let Some(used) = call.outs[map] else {
                 continue;
             };
-            let weight = call.kept.get(map).map_or(call.ins[1 + map], Buffer::view);
+            let weight = call.saved.get(map).map_or(call.ins[1 + map], Buffer::view);
             let (gy, weight) = (Matrix::plain(used.grad), Matrix::plain(weight));
             let product = Product::one([self.rows(), out, self.inner], gy, weight);
             call.gpu.multiply(product.added(add), &mut gx)?;

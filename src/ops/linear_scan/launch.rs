@@ -25,17 +25,17 @@ pub(in crate::ops) struct Extent {
 }
 
 /// A number type: the prefix of its kernels' names, and its floats per number.
-pub(in crate::ops) type Kind = (&'static str, usize);
+pub(in crate::ops) type Number = (&'static str, usize);
 
 /// Real numbers.
-pub(in crate::ops) const REAL: Kind = ("linear_scan", 1);
+pub(in crate::ops) const REAL: Number = ("linear_scan", 1);
 
 /// Complex numbers.
-pub(super) const COMPLEX: Kind = ("complex_scan", 2);
+pub(super) const COMPLEX: Number = ("complex_scan", 2);
 
 /// The direction of a scan.
 #[derive(Clone, Copy)]
-pub(in crate::ops) enum Way {
+pub(in crate::ops) enum Direction {
     Forward,
     Backward,
 }
@@ -85,13 +85,13 @@ impl Extent {
         [self.batch, self.len, self.width, self.pieces, self.steps].map(Arg::from)
     }
 
-    /// The state at which each piece starts, in the direction `way`; `None` for a single piece.
+    /// The state at which each piece starts, in the direction `direction`; `None` for a single piece.
     /// `find` launches the kernel that computes each piece's affine map h ↦ a h + x.
     pub(in crate::ops) fn starts(
         &self,
         gpu: &Gpu,
-        (scan, parts): Kind,
-        way: Way,
+        (scan, parts): Number,
+        direction: Direction,
         find: impl FnOnce(&mut Buffer) -> Result<()>,
     ) -> Result<Option<Buffer>> {
         if self.pieces == 1 {
@@ -106,7 +106,7 @@ impl Extent {
             self.batch.into(),
             self.width.into(),
             self.pieces.into(),
-            matches!(way, Way::Backward).into(),
+            matches!(direction, Direction::Backward).into(),
         ];
         let grid = Grid::of((self.batch * self.width).div_ceil(THREADS), THREADS);
         gpu.launch(
@@ -119,10 +119,10 @@ impl Extent {
 }
 
 /// Launches the forward scan of one number type.
-pub(super) fn forward(call: Launch, kind: Kind, extent: Extent) -> Result<Vec<Buffer>> {
+pub(super) fn forward(call: Launch, number: Number, extent: Extent) -> Result<Vec<Buffer>> {
     let (gpu, [a, x]) = (call.gpu, [call.ins[0], call.ins[1]]);
-    let run = |part: &str, args: &[Arg]| run(gpu, kind, part, a.dtype(), extent, args);
-    let starts = extent.starts(gpu, kind, Way::Forward, |lines| {
+    let run = |part: &str, args: &[Arg]| run(gpu, number, part, a.dtype(), extent, args);
+    let starts = extent.starts(gpu, number, Direction::Forward, |lines| {
         run("forward_lines", &[a.into(), x.into(), lines.into()])
     })?;
     let mut h = gpu.alloc(x.dtype(), x.len())?;
@@ -137,13 +137,13 @@ pub(super) fn forward(call: Launch, kind: Kind, extent: Extent) -> Result<Vec<Bu
 /// Launches the adjoint of [`forward`].
 pub(super) fn backward(
     call: LaunchBackward,
-    kind: Kind,
+    number: Number,
     extent: Extent,
 ) -> Result<Vec<Option<Buffer>>> {
     let (gpu, a): (_, View) = (call.gpu, call.ins[0]);
     let Used { value: h, grad: gh } = call.only();
-    let run = |part: &str, args: &[Arg]| run(gpu, kind, part, a.dtype(), extent, args);
-    let starts = extent.starts(gpu, kind, Way::Backward, |lines| {
+    let run = |part: &str, args: &[Arg]| run(gpu, number, part, a.dtype(), extent, args);
+    let starts = extent.starts(gpu, number, Direction::Backward, |lines| {
         run("backward_lines", &[a.into(), gh.into(), lines.into()])
     })?;
     let mut ga = gpu.alloc(a.dtype(), a.len())?;
@@ -159,7 +159,7 @@ pub(super) fn backward(
 
 fn run(
     gpu: &Gpu,
-    (name, _): Kind,
+    (name, _): Number,
     part: &str,
     io: DType,
     extent: Extent,

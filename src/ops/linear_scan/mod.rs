@@ -6,7 +6,7 @@ mod launch;
 mod reference;
 
 pub use complex::complex_scan;
-pub(super) use launch::{Extent, Way, REAL};
+pub(super) use launch::{Direction, Extent, REAL};
 
 use super::fused::{apply_one, runs_on, Backward, Forward, FusedOp, Launch, LaunchBackward};
 use super::{float::Float, shape};

@@ -41,12 +41,12 @@ impl Mlp {
         let gy = masked.as_ref().map_or(gy, Buffer::view);
         let (inner, hidden, out) = (self.inner, self.hidden, self.out);
         let weight = |i: usize, kept: usize| {
-            Matrix::plain(call.kept.get(kept).map_or(call.ins[i], Buffer::view))
+            Matrix::plain(call.saved.get(kept).map_or(call.ins[i], Buffer::view))
         };
         let [mut a, mut gz] = self.blank_layers(&call)?;
         let product = Product::one([rows, out, hidden], Matrix::plain(gy), weight(3, 2));
         gpu.multiply(product, &mut gz)?;
-        self.launch_slopes(gpu, call.kept[0].view(), [&mut gz, &mut a])?;
+        self.launch_slopes(gpu, call.saved[0].view(), [&mut gz, &mut a])?;
         let product = |dtype: DType, sizes: [usize; 3], left: Matrix, right: Matrix| {
             let mut to = gpu.alloc(dtype, sizes[0] * sizes[2])?;
             gpu.multiply(Product::one(sizes, left, right), &mut to)?;

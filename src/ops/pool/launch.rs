@@ -18,7 +18,7 @@ impl Pooled {
         let (x, count) = (ins[0], self.batch * self.width);
         let mut y = gpu.alloc(x.dtype(), count)?;
         let mut kept = None;
-        self.with_lengths(gpu, |lengths| match self.pool {
+        gpu.with_tensor(self.lengths.as_ref(), |lengths| match self.pool {
             Pool::Mean => {
                 let parts = self.pieces(gpu, x, lengths, "sum", None)?;
                 let args = [(&parts).into(), lengths.into(), (&mut y).into()];
@@ -48,23 +48,14 @@ impl Pooled {
         let views = [gy, gx.view()];
         let vector = self.width.is_multiple_of(4) && views.iter().all(|view| view.aligned(4));
         let shared = self.pool == Pool::Mean;
-        self.with_lengths(gpu, |lengths| {
-            let mut args: Vec<Arg> = vec![gy.into(), lengths.into(), call.kept.first().into()];
+        gpu.with_tensor(self.lengths.as_ref(), |lengths| {
+            let mut args: Vec<Arg> = vec![gy.into(), lengths.into(), call.saved.first().into()];
             args.extend([(&mut gx).into(), count.into(), self.len.into()]);
             args.extend([self.width.into(), shared.into(), vector.into()]);
             let kernel = Kernel::of("pool", "pool_backward", gy.dtype());
             gpu.launch(kernel, Grid::for_each(count.div_ceil(4)), &args)
         })?;
         Ok(vec![Some(gx)])
-    }
-
-    /// Calls `f` with the lengths in memory of the GPU, `None` without lengths.
-    fn with_lengths<T>(&self, gpu: &Gpu, f: impl FnOnce(Option<View>) -> Result<T>) -> Result<T> {
-        let Some(lengths) = &self.lengths else {
-            return f(None);
-        };
-        let (storage, layout) = lengths.storage_and_layout();
-        f(Some(gpu.view(&storage, layout)?))
     }
 
     /// The number of results of all pieces.

@@ -25,8 +25,8 @@ pub(super) fn backward<F: Float>(scan: &SelectiveScan, ins: &[&[F]], gy: &[F]) -
     let (mut u, mut delta) = (zeros(ins[0].len()), zeros(ins[1].len()));
     let (mut b, mut c) = (zeros(ins[3].len() * spans), zeros(ins[4].len() * spans));
     // A task has one span of one sequence, or several sequences with one span each.
-    let share = scan.batch.div_ceil(TASKS);
-    let tasks = (scan.batch * spans).div_ceil(share);
+    let per_task = scan.batch.div_ceil(TASKS);
+    let tasks = (scan.batch * spans).div_ceil(per_task);
     let mut a = vec![Vector(splat(F::zero())); tasks * span * scan.states];
     let shape = (scan.len, scan.channels);
     let mut span_grads: Vec<SpanGrads<F>> = columns(&mut u, shape, span * LANES)
@@ -36,13 +36,13 @@ pub(super) fn backward<F: Float>(scan: &SelectiveScan, ins: &[&[F]], gy: &[F]) -
         .zip(c.chunks_mut(scan.rows * scan.states))
         .map(|(((u, delta), b), c)| SpanGrads { u, delta, b, c })
         .collect();
-    (span_grads.par_chunks_mut(share))
+    (span_grads.par_chunks_mut(per_task))
         .zip(a.par_chunks_mut(span * scan.states))
         .enumerate()
         .for_each_init(
             || Scratch::new(scan),
             |scratch, (task, (grads, a))| {
-                for (i, span) in (task * share..).zip(grads) {
+                for (i, span) in (task * per_task..).zip(grads) {
                     let seq = &Sequence::of(scan, ins, &packed, i / spans);
                     let gy = &gy[i / spans * scan.rows * scan.channels..];
                     let groups = scan.groups_of(i % spans);

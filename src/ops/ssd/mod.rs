@@ -28,11 +28,12 @@ pub fn ssd(
     c: &Tensor,
     positions: Option<&Tensor>,
 ) -> Result<Tensor> {
-    let op = Ssd::check(u, delta, a, b, c, positions)?;
+    let ins = [u, delta, a, b, c];
+    let op = Ssd::check(ins, positions)?;
     if runs_on(u) {
-        apply_one(op, &[u, delta, a, b, c])
+        apply_one(op, &ins)
     } else {
-        reference::ssd(u, delta, a, b, c, positions)
+        reference::ssd(ins, positions)
     }
 }
 
@@ -45,14 +46,7 @@ struct Ssd {
 impl Ssd {
     const OP: &'static str = "ssd";
 
-    fn check(
-        u: &Tensor,
-        delta: &Tensor,
-        a: &Tensor,
-        b: &Tensor,
-        c: &Tensor,
-        positions: Option<&Tensor>,
-    ) -> Result<Self> {
+    fn check([u, delta, a, b, c]: [&Tensor; 5], positions: Option<&Tensor>) -> Result<Self> {
         let [batch, len, channels] = shape::dims(Self::OP, ("u", u))?;
         let [_, _, states] = shape::dims(Self::OP, ("b", b))?;
         let [_, rows, _] = shape::dims(Self::OP, ("c", c))?;

@@ -2,14 +2,7 @@
 
 use candle_core::{Result, Tensor, D};
 
-pub(super) fn ssd(
-    u: &Tensor,
-    delta: &Tensor,
-    a: &Tensor,
-    b: &Tensor,
-    c: &Tensor,
-    positions: Option<&Tensor>,
-) -> Result<Tensor> {
+pub(super) fn ssd([u, delta, a, b, c]: [&Tensor; 5], positions: Option<&Tensor>) -> Result<Tensor> {
     let (batch, len, channels) = u.dims3()?;
     let decay = delta.broadcast_mul(a)?.exp()?;
     let drive = (delta * u)?;

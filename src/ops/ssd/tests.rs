@@ -23,7 +23,7 @@ fn fused(x: &[Tensor]) -> Result<Tensor> {
 }
 
 fn reference(x: &[Tensor]) -> Result<Tensor> {
-    reference::ssd(&x[0], &x[1], &x[2], &x[3], &x[4], None)
+    reference::ssd([&x[0], &x[1], &x[2], &x[3], &x[4]], None)
 }
 
 /// Ascending times, different for each sequence.
@@ -40,7 +40,7 @@ fn agree_at(case: &Case, positions: &Tensor) {
     check::agree(
         std::slice::from_ref(case),
         |x| ssd(&x[0], &x[1], &x[2], &x[3], &x[4], at),
-        |x| reference::ssd(&x[0], &x[1], &x[2], &x[3], &x[4], at),
+        |x| reference::ssd([&x[0], &x[1], &x[2], &x[3], &x[4]], at),
     );
 }
 
@@ -87,7 +87,7 @@ fn kernels_agree_at(case: Case, positions: &Tensor) {
     check::kernels_agree(
         &[case],
         |x| ssd(&x[0], &x[1], &x[2], &x[3], &x[4], at),
-        |x| reference::ssd(&x[0], &x[1], &x[2], &x[3], &x[4], at),
+        |x| reference::ssd([&x[0], &x[1], &x[2], &x[3], &x[4]], at),
     );
 }
 
