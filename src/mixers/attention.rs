@@ -1,7 +1,7 @@
 //! What the attention mixers share: projections into heads, and the separable form (13) to (15).
 
 use super::rotary::{Places, Turn};
-use super::{input_std, output_std};
+use super::{input_std, output_std, Core, MixerWork};
 use crate::config::ModelConfig;
 use crate::ltv::{Channels, Ltv};
 use crate::nn::{linear, project, Cx, Map, Params};
@@ -27,6 +27,18 @@ pub(super) struct Projections {
     /// Whether rules without a softmax drop elements of o and not weights, as in the released
     /// classifiers: there are no weights in their running sums.
     drops_output: bool,
+}
+
+/// The arithmetic of an attention whose heads meet by `core`.
+pub(super) fn work(model: &ModelConfig, core: Core) -> MixerWork {
+    let (d, n) = (model.d_model, model.d_state);
+    let output = if model.variant == "reference" { d } else { 0 };
+    MixerWork {
+        core,
+        channels: d,
+        states: n,
+        projections: d * (2 * n + d + output),
+    }
 }
 
 impl Projections {

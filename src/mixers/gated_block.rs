@@ -2,7 +2,7 @@
 //! the recurrence and a GELU gate behind it.
 
 use super::short_conv::ShortConv;
-use super::{inner_width, input_std, output_std, State};
+use super::{inner_width, input_std, output_std, Core, MixerWork, State};
 use crate::config::ModelConfig;
 use crate::nn::{linear, project, Cx, Params};
 use crate::ops;
@@ -15,6 +15,25 @@ pub(super) struct GatedBlock {
     wout: Tensor,
     /// Inner width E, usually 2d.
     pub width: usize,
+}
+
+/// The arithmetic of a recurrence in this block whose `gates` gates each read all of its input.
+pub(super) fn work(model: &ModelConfig, gates: usize) -> MixerWork {
+    let width = inner_width(model);
+    MixerWork {
+        projections: width * (3 * model.d_model + gates * width),
+        ..gated_scan(width)
+    }
+}
+
+/// A gated scan of `channels` without its projections.
+pub(super) fn gated_scan(channels: usize) -> MixerWork {
+    MixerWork {
+        core: Core::GatedScan,
+        channels,
+        states: 1,
+        projections: 0,
+    }
 }
 
 impl GatedBlock {

@@ -2,7 +2,7 @@
 //! that normalized attention divides.
 
 use super::attention::{accumulate, Projections};
-use super::{Entry, Family, Mixer, Recurrent, ReleasedBlock, State};
+use super::{attention, Core, Entry, Family, Mixer, Recurrent, ReleasedBlock, State};
 use crate::ltv::Ltv;
 use crate::nn::Cx;
 use crate::ops::Weights;
@@ -22,6 +22,7 @@ pub(super) const ENTRY: Entry = Entry {
     released: ReleasedBlock::ATTENTION,
     options: &[],
     stem: "generalized_linear_attention_none",
+    work: |model| Some(attention::work(model, Core::ChunkedScan)),
     build: |model, params| Ok(Box::new(Generalized(Projections::new(model, params)?))),
 };
 

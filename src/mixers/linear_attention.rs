@@ -2,7 +2,7 @@
 
 use super::attention::{accumulate, Projections};
 use super::rotary::{Places, Turn};
-use super::{Entry, Family, Mixer, Recurrent, ReleasedBlock, State};
+use super::{attention, Core, Entry, Family, Mixer, Recurrent, ReleasedBlock, State};
 use crate::config::{ModelConfig, Rotary};
 use crate::ltv::Ltv;
 use crate::nn::{Cx, Params};
@@ -23,6 +23,7 @@ pub(super) const ENTRY: Entry = Entry {
     released: ReleasedBlock::ATTENTION,
     options: &[],
     stem: "linear_attention",
+    work: |model| Some(attention::work(model, Core::ChunkedScan)),
     build: |model, params| Ok(Box::new(LinearAttention::new(model, params)?)),
 };
 

@@ -21,6 +21,8 @@ pub(super) const ENTRY: Entry = Entry {
     released: ReleasedBlock::RNN,
     options: &[],
     stem: "lstm",
+    // Each step waits for the output of the step before it: no rate of the machine bounds that.
+    work: |_| None,
     build: |model, params| Ok(Box::new(Lstm::new(model, params)?)),
 };
 

@@ -2,9 +2,10 @@
 //! convolution with SiLU before the state and a SiLU gate behind it.
 
 use super::short_conv::ShortConv;
-use super::state_space::{Selective, DT_RANK};
+use super::state_space::{step_rank, Selective, DT_RANK};
 use super::{
-    inner_width, input_std, output_std, Entry, Family, Mixer, Recurrent, ReleasedBlock, State,
+    inner_width, input_std, output_std, Core, Entry, Family, Mixer, MixerWork, Recurrent,
+    ReleasedBlock, State,
 };
 use crate::config::ModelConfig;
 use crate::nn::{linear, project, Cx, Init, Params};
@@ -25,6 +26,15 @@ pub(super) const ENTRY: Entry = Entry {
     released: ReleasedBlock::STATE_SPACE,
     options: &[DT_RANK],
     stem: "mamba",
+    work: |model| {
+        let (width, n) = (inner_width(model), model.d_state);
+        Some(MixerWork {
+            core: Core::SelectiveScan,
+            channels: width,
+            states: n,
+            projections: width * (3 * model.d_model + 2 * step_rank(model) + 2 * n),
+        })
+    },
     build: |model, params| Ok(Box::new(Mamba::new(model, params)?)),
 };
 

@@ -27,6 +27,7 @@ mod spread;
 mod ssd;
 mod ssd_mamba2;
 mod state_space;
+mod work;
 
 use crate::config::{Layout, ModelConfig, Protocol, StateMixer};
 use crate::error;
@@ -35,6 +36,7 @@ use crate::nn::{Cx, Params};
 use candle_core::{Result, Tensor};
 use sizes::inner_width;
 pub(crate) use spread::{input_std, output_std};
+pub use work::{Core, MixerWork};
 
 /// One causal map from `(batch, seq_len, d_model)` to the same shape, and its other views. Only
 /// the first two are compulsory; contract tests prove that the others agree with them.
@@ -106,6 +108,8 @@ pub struct Entry {
     pub options: &'static [MixerOption],
     /// Stem of its golden files, `STEM_VARIANT`.
     pub stem: &'static str,
+    /// The arithmetic of one layer, which [`Entry::work`] asks for; `None` where no bound is known.
+    pub work: fn(&ModelConfig) -> Option<MixerWork>,
     /// Builds it with parameters from a scope.
     pub build: fn(&ModelConfig, &Params) -> Result<Box<dyn Mixer>>,
 }

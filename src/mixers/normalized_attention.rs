@@ -2,7 +2,7 @@
 //! the input alone. Scores may be negative; there is no scale and no sum to one.
 
 use super::attention::{accumulate, Projections};
-use super::{input_std, Entry, Family, Mixer, Recurrent, ReleasedBlock, State};
+use super::{attention, input_std, Core, Entry, Family, Mixer, Recurrent, ReleasedBlock, State};
 use crate::config::{ModelConfig, StateMixer};
 use crate::ltv::Ltv;
 use crate::nn::{linear, Cx, Params};
@@ -54,6 +54,7 @@ const SHARED: Entry = Entry {
     },
     options: &[],
     stem: "",
+    work: |model| Some(attention::work(model, Core::ChunkedScan)),
     build: |model, params| build(model, params, Eta::Exp),
 };
 

@@ -2,8 +2,8 @@
 //! recurrence is diagonal and linear in its state. Shared with its reversed sibling, which differs
 //! in the forget gate.
 
-use super::gated_block::GatedBlock;
-use super::{input_std, Entry, Family, Mixer, Recurrent, ReleasedBlock, State};
+use super::gated_block::{self, GatedBlock};
+use super::{input_std, Entry, Family, Mixer, MixerWork, Recurrent, ReleasedBlock, State};
 use crate::config::ModelConfig;
 use crate::ltv::{Channels, Ltv};
 use crate::nn::{linear, project, Cx, Init, Params};
@@ -24,6 +24,7 @@ pub(super) const ENTRY: Entry = Entry {
     released: ReleasedBlock::RNN,
     options: &[],
     stem: "qlstm",
+    work: |model| Some(work(model)),
     build: |model, params| {
         // The released class holds this scalar too; the plain forget gate never reads it.
         if model.variant == "reference" {
@@ -58,6 +59,18 @@ impl Forget {
                 },
             },
         })
+    }
+}
+
+/// The arithmetic of the variant named by `model`; its two siblings differ by a power alone.
+pub(super) fn work(model: &ModelConfig) -> MixerWork {
+    let d = model.d_model;
+    match model.variant.as_str() {
+        "reference" => gated_block::work(model, 3),
+        _ => MixerWork {
+            projections: 4 * d * d,
+            ..gated_block::gated_scan(d)
+        },
     }
 }
 

@@ -19,6 +19,7 @@ pub(super) const ENTRY: Entry = Entry {
     released: ReleasedBlock::RNN,
     options: &[],
     stem: "qlstm_reversed",
+    work: |model| Some(qlstm::work(model)),
     build: |model, params| {
         let alpha = params.get("alpha", 1, Init::Constant(1.0))?;
         let clipped = model.variant == "reference";

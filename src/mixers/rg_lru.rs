@@ -1,8 +1,10 @@
 //! RG-LRU (9), (10), (21), appendix F.1; De et al. 2024:
 //! x_i = a_i x_{i-1} + √(1 - a_i²) g_i u_i with log a_i = -8 softplus(λ) r_i.
 
-use super::gated_block::GatedBlock;
-use super::{input_std, Entry, Family, Mixer, MixerOption, Recurrent, ReleasedBlock, State};
+use super::gated_block::{self, GatedBlock};
+use super::{
+    input_std, Entry, Family, Mixer, MixerOption, MixerWork, Recurrent, ReleasedBlock, State,
+};
 use crate::config::ModelConfig;
 use crate::ltv::{Channels, Ltv};
 use crate::nn::{linear, Cx, Init, Params};
@@ -32,6 +34,15 @@ pub(super) const ENTRY: Entry = Entry {
         implied: true,
     }],
     stem: "rg_lru",
+    work: |model| {
+        Some(match model.variant.as_str() {
+            "paper" => MixerWork {
+                projections: 2 * model.d_model * model.d_model,
+                ..gated_block::gated_scan(model.d_model)
+            },
+            _ => gated_block::work(model, 2),
+        })
+    },
     build: |model, params| {
         Ok(match model.variant.as_str() {
             "paper" => Box::new(Plain::new(model, params)?),

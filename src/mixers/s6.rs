@@ -1,9 +1,10 @@
 //! S6, the selective state space model (4), (19); Gu & Dao 2023. Δ, b and c depend on the input,
 //! every channel and state has its own decay.
 
-use super::state_space::{Selective, DT_RANK};
+use super::state_space::{step_rank, Selective, DT_RANK};
 use super::{
-    input_std, output_std, Entry, Family, Mixer, MixerOption, Recurrent, ReleasedBlock, State,
+    input_std, output_std, Core, Entry, Family, Mixer, MixerOption, MixerWork, Recurrent,
+    ReleasedBlock, State,
 };
 use crate::config::{ModelConfig, Protocol};
 use crate::ltv::Ltv;
@@ -38,6 +39,15 @@ pub(super) const ENTRY: Entry = Entry {
         DT_RANK,
     ],
     stem: "s6",
+    work: |model| {
+        let (d, n) = (model.d_model, model.d_state);
+        Some(MixerWork {
+            core: Core::SelectiveScan,
+            channels: d,
+            states: n,
+            projections: d * (2 * step_rank(model) + 2 * n + d),
+        })
+    },
     build: |model, params| Ok(Box::new(S6::new(model, params)?)),
 };
 

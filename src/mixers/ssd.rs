@@ -3,7 +3,9 @@
 //! scalar that section 4.2 of the paper describes; that one is `ssd-mamba2`.
 
 use super::state_space::Drive;
-use super::{input_std, output_std, Entry, Family, Mixer, Recurrent, ReleasedBlock, State};
+use super::{
+    input_std, output_std, Core, Entry, Family, Mixer, MixerWork, Recurrent, ReleasedBlock, State,
+};
 use crate::config::ModelConfig;
 use crate::ltv::Ltv;
 use crate::nn::{linear, project, Cx, Init, Params};
@@ -24,6 +26,15 @@ pub(super) const ENTRY: Entry = Entry {
     released: ReleasedBlock::STATE_SPACE,
     options: &[],
     stem: "ssd",
+    work: |model| {
+        let (d, n) = (model.d_model, model.d_state);
+        Some(MixerWork {
+            core: Core::ChunkedScan,
+            channels: d,
+            states: n,
+            projections: d * (1 + 2 * n + d),
+        })
+    },
     build: |model, params| Ok(Box::new(Ssd::new(model, params)?)),
 };
 

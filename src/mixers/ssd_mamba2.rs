@@ -2,7 +2,9 @@
 //! "scalar times identity" of section 4.2.
 
 use super::state_space::{mamba_step_bias, Drive};
-use super::{input_std, output_std, Entry, Family, Mixer, Recurrent, ReleasedBlock, State};
+use super::{
+    input_std, output_std, Core, Entry, Family, Mixer, MixerWork, Recurrent, ReleasedBlock, State,
+};
 use crate::config::ModelConfig;
 use crate::ltv::Ltv;
 use crate::nn::{linear, project, Cx, Init, Params};
@@ -23,6 +25,15 @@ pub(super) const ENTRY: Entry = Entry {
     released: ReleasedBlock::STATE_SPACE,
     options: &[],
     stem: "ssd",
+    work: |model| {
+        let (d, n) = (model.d_model, model.d_state);
+        Some(MixerWork {
+            core: Core::ChunkedScan,
+            channels: d,
+            states: n,
+            projections: d * (model.n_heads + 2 * n + 2 * d),
+        })
+    },
     build: |model, params| Ok(Box::new(SsdMamba2::new(model, params)?)),
 };
 

@@ -92,6 +92,12 @@ pub(super) const DT_RANK: MixerOption = MixerOption {
     implied: false,
 };
 
+/// Width of the bottleneck in front of the step: [`DT_RANK`], resolved.
+pub(super) fn step_rank(model: &ModelConfig) -> usize {
+    let given = model.options.get("dt_rank").and_then(|v| v.parse().ok());
+    given.unwrap_or(model.d_model.div_ceil(16))
+}
+
 /// What S6 reads off its input x of width E: a step a channel, through a bottleneck, and the vectors
 /// that write and read the state.
 pub(super) struct Selective {
@@ -108,8 +114,7 @@ impl Selective {
     /// For x of `width`; steps start as in Mamba, or near ln 2.
     pub fn new(model: &ModelConfig, width: usize, mamba: bool, params: &Params) -> Result<Self> {
         let n = model.d_state;
-        let given = model.options.get("dt_rank").and_then(|v| v.parse().ok());
-        let rank: usize = given.unwrap_or(model.d_model.div_ceil(16));
+        let rank = step_rank(model);
         let edge = (rank as f64).powf(-0.5);
         let (wdt, bdt) = if mamba {
             (
