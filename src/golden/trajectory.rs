@@ -5,6 +5,7 @@ use super::file::{distance, magnitude, File};
 use super::{gradients, mixer, Worst};
 use crate::config::{Layout, ModelConfig, StateMixer};
 use crate::error::{Error, Result};
+use crate::mixers::{Entry, Family};
 use crate::model::{Io, Model};
 use crate::nn::{Cx, Params, Rows};
 use crate::train::{AdamW, Labelled};
@@ -32,11 +33,7 @@ struct Trajectory<'a> {
 }
 
 impl<'a> Trajectory<'a> {
-    fn new(
-        file: &'a File,
-        found: (&'static crate::mixers::Entry, &str),
-        dtype: DType,
-    ) -> Result<Self> {
+    fn new(file: &'a File, found: (&'static Entry, &str), dtype: DType) -> Result<Self> {
         let sizes = file.object("config")?;
         let (layout, state_mixer) = match file.metadata("state_mixer")? {
             "absent" => (Layout::Mamba, StateMixer::None),
@@ -59,7 +56,7 @@ impl<'a> Trajectory<'a> {
         let model = Model::new(&config, io, &params)?;
         Ok(Self {
             optimizer: AdamW::new(params.vars(), sizes.number("wd")?)?,
-            softmax: found.0.name == "softmax",
+            softmax: found.0.family == Family::Attention,
             file,
             dtype,
             params,

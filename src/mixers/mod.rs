@@ -21,27 +21,26 @@ mod rg_lru;
 mod rotary;
 mod s6;
 mod short_conv;
-mod sizes;
 mod softmax_attention;
-mod spread;
+mod spec;
 mod ssd;
 mod ssd_mamba2;
 mod state_space;
 mod work;
 
-use crate::config::{Layout, ModelConfig, Protocol, StateMixer};
+use crate::config::{Layout, Protocol, StateMixer};
 use crate::error;
 use crate::ltv::Ltv;
 use crate::nn::{Cx, Params};
 use candle_core::{Result, Tensor};
-use sizes::inner_width;
-pub(crate) use spread::{input_std, output_std};
+pub(crate) use softmax_attention::GPT_NEOX;
+pub use spec::{MixerSpec, RotarySpec};
 pub use work::{Core, MixerWork};
 
 /// One causal map from `(batch, seq_len, d_model)` to the same shape, and its other views. Only
 /// the first two are compulsory; contract tests prove that the others agree with them.
 pub trait Mixer {
-    /// x `(batch, seq_len, d_model)` to y `(batch, rows, d_model)` at the rows that `cx` asks for.
+    /// x `(batch, seq_len, d_model)` to y `(batch, rows, d_model)` at the positions that `cx` selects.
     fn forward(&self, x: &Tensor, cx: &Cx) -> Result<Tensor>;
 
     /// Numbers kept per sequence while decoding a sequence of `seq_len`.
@@ -98,7 +97,7 @@ pub struct Entry {
     pub expands: bool,
     /// Whether the first variant has an inner width that `expand` sets.
     pub widens: bool,
-    /// Whether it has queries and keys that rotary positions can turn.
+    /// Whether it has queries and keys that a rotary position embedding can rotate.
     pub rotary: bool,
     /// What kind of mixer it is: recipes and reports group by it.
     pub family: Family,
@@ -109,9 +108,9 @@ pub struct Entry {
     /// Stem of its golden files, `STEM_VARIANT`.
     pub stem: &'static str,
     /// The arithmetic of one layer, which [`Entry::work`] asks for; `None` where no bound is known.
-    pub work: fn(&ModelConfig) -> Option<MixerWork>,
-    /// Builds it with parameters from a scope.
-    pub build: fn(&ModelConfig, &Params) -> Result<Box<dyn Mixer>>,
+    pub work: fn(&MixerSpec) -> Option<MixerWork>,
+    /// Builds it with parameters from a scope; [`Entry::build`] calls it.
+    pub build: fn(&MixerSpec, &Params) -> Result<Box<dyn Mixer>>,
 }
 
 /// The kinds of sequence mixers that the literature tells apart.
@@ -227,6 +226,15 @@ pub fn find(name: &str) -> error::Result<&'static Entry> {
 }
 
 impl Entry {
+    /// The mixer of `spec` with parameters from a scope, created on first use.
+    pub fn build<'a>(
+        &self,
+        spec: impl Into<MixerSpec<'a>>,
+        params: &Params,
+    ) -> Result<Box<dyn Mixer>> {
+        (self.build)(&spec.into(), params)
+    }
+
     /// The variant a protocol trains when none is named.
     pub fn default_variant(&self, protocol: Protocol) -> &'static str {
         match protocol {

@@ -3,8 +3,7 @@
 //! in the forget gate.
 
 use super::gated_block::{self, GatedBlock};
-use super::{input_std, Entry, Family, Mixer, MixerWork, Recurrent, ReleasedBlock, State};
-use crate::config::ModelConfig;
+use super::{Entry, Family, Mixer, MixerSpec, MixerWork, Recurrent, ReleasedBlock, State};
 use crate::ltv::{Channels, Ltv};
 use crate::nn::{linear, project, Cx, Init, Params};
 use crate::ops::{self, Gates};
@@ -24,13 +23,13 @@ pub(super) const ENTRY: Entry = Entry {
     released: ReleasedBlock::RNN,
     options: &[],
     stem: "qlstm",
-    work: |model| Some(work(model)),
-    build: |model, params| {
+    work: |spec| Some(work(spec)),
+    build: |spec, params| {
         // The released class holds this scalar too; the plain forget gate never reads it.
-        if model.variant == "reference" {
+        if spec.variant == "reference" {
             params.get("alpha", 1, Init::Constant(1.0))?;
         }
-        build(model, params, Forget::Sigmoid)
+        build(spec, params, Forget::Sigmoid)
     },
 };
 
@@ -62,11 +61,11 @@ impl Forget {
     }
 }
 
-/// The arithmetic of the variant named by `model`; its two siblings differ by a power alone.
-pub(super) fn work(model: &ModelConfig) -> MixerWork {
-    let d = model.d_model;
-    match model.variant.as_str() {
-        "reference" => gated_block::work(model, 3),
+/// The arithmetic of the variant named by `spec`; the reversed gate only adds a power.
+pub(super) fn work(spec: &MixerSpec) -> MixerWork {
+    let d = spec.d_model;
+    match spec.variant {
+        "reference" => gated_block::work(spec, 3),
         _ => MixerWork {
             projections: 4 * d * d,
             ..gated_block::gated_scan(d)
@@ -74,30 +73,26 @@ pub(super) fn work(model: &ModelConfig) -> MixerWork {
     }
 }
 
-/// Builds the variant named by `model`.
-pub(super) fn build(
-    model: &ModelConfig,
-    params: &Params,
-    forget: Forget,
-) -> Result<Box<dyn Mixer>> {
-    Ok(if model.variant == "reference" {
-        let block = GatedBlock::new(model, params)?;
+/// Builds the variant named by `spec`.
+pub(super) fn build(spec: &MixerSpec, params: &Params, forget: Forget) -> Result<Box<dyn Mixer>> {
+    Ok(if spec.variant == "reference" {
+        let block = GatedBlock::new(spec, params)?;
         let width = block.width;
         Box::new(Released {
-            wgates: params.weight("wgates", (3 * width, width), input_std(model))?,
+            wgates: params.weight("wgates", (3 * width, width), spec.input_std)?,
             bgates: params.bias("bgates", 3 * width, width)?,
             block,
             forget,
         })
     } else {
-        let d = model.d_model;
-        let weight = |name| params.weight(name, (d, d), input_std(model));
+        let d = spec.d_model;
+        let weight = |name| params.weight(name, (d, d), spec.input_std);
         Box::new(Plain {
             wu: weight("wu")?,
             wf: weight("wf")?,
             wi: weight("wi")?,
             wo: weight("wo")?,
-            squash: model.variant == "paper",
+            squash: spec.variant == "paper",
             forget,
         })
     })
@@ -217,12 +212,12 @@ impl Mixer for Released {
         let [[wz, bz], [wo, bo]] = self.maps()?;
         let maps = project(&x, &[(&wz, Some(&bz))], &[(&wo, Some(&bo))], cx)?;
         let h = ops::gated_scan(
-            &maps.everywhere[0],
+            &maps.all[0],
             &x,
             &self.forget.gates()?,
             cx.rows().map(|rows| &rows.positions),
         )?;
-        self.block.finish(&h, Some(&maps.read[0]), &gate)
+        self.block.finish(&h, Some(&maps.queried[0]), &gate)
     }
 
     fn state_size(&self, _seq_len: usize) -> usize {

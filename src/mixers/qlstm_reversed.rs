@@ -19,11 +19,11 @@ pub(super) const ENTRY: Entry = Entry {
     released: ReleasedBlock::RNN,
     options: &[],
     stem: "qlstm_reversed",
-    work: |model| Some(qlstm::work(model)),
-    build: |model, params| {
+    work: |spec| Some(qlstm::work(spec)),
+    build: |spec, params| {
         let alpha = params.get("alpha", 1, Init::Constant(1.0))?;
-        let clipped = model.variant == "reference";
-        qlstm::build(model, params, Forget::Reversed { alpha, clipped })
+        let clipped = spec.variant == "reference";
+        qlstm::build(spec, params, Forget::Reversed { alpha, clipped })
     },
 };
 

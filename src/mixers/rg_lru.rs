@@ -3,9 +3,8 @@
 
 use super::gated_block::{self, GatedBlock};
 use super::{
-    input_std, Entry, Family, Mixer, MixerOption, MixerWork, Recurrent, ReleasedBlock, State,
+    Entry, Family, Mixer, MixerOption, MixerSpec, MixerWork, Recurrent, ReleasedBlock, State,
 };
-use crate::config::ModelConfig;
 use crate::ltv::{Channels, Ltv};
 use crate::nn::{linear, Cx, Init, Params};
 use crate::ops::{self, Gates};
@@ -34,19 +33,19 @@ pub(super) const ENTRY: Entry = Entry {
         implied: true,
     }],
     stem: "rg_lru",
-    work: |model| {
-        Some(match model.variant.as_str() {
+    work: |spec| {
+        Some(match spec.variant {
             "paper" => MixerWork {
-                projections: 2 * model.d_model * model.d_model,
-                ..gated_block::gated_scan(model.d_model)
+                projections: 2 * spec.d_model * spec.d_model,
+                ..gated_block::gated_scan(spec.d_model)
             },
-            _ => gated_block::work(model, 2),
+            _ => gated_block::work(spec, 2),
         })
     },
-    build: |model, params| {
-        Ok(match model.variant.as_str() {
-            "paper" => Box::new(Plain::new(model, params)?),
-            _ => Box::new(Hawk::new(model, params)?),
+    build: |spec, params| {
+        Ok(match spec.variant {
+            "paper" => Box::new(Plain::new(spec, params)?),
+            _ => Box::new(Hawk::new(spec, params)?),
         })
     },
 };
@@ -75,11 +74,11 @@ struct Plain {
 }
 
 impl Plain {
-    fn new(model: &ModelConfig, params: &Params) -> Result<Self> {
-        let d = model.d_model;
+    fn new(spec: &MixerSpec, params: &Params) -> Result<Self> {
+        let d = spec.d_model;
         Ok(Self {
-            wa: params.weight("wa", (d, d), input_std(model))?,
-            wu: params.weight("wu", (d, d), input_std(model))?,
+            wa: params.weight("wa", (d, d), spec.input_std)?,
+            wu: params.weight("wu", (d, d), spec.input_std)?,
             lam: params.get("lam", d, Init::Each(&griffin))?,
         })
     }
@@ -157,13 +156,10 @@ struct Hawk {
 }
 
 impl Hawk {
-    fn new(model: &ModelConfig, params: &Params) -> Result<Self> {
-        let block = GatedBlock::new(model, params)?;
+    fn new(spec: &MixerSpec, params: &Params) -> Result<Self> {
+        let block = GatedBlock::new(spec, params)?;
         let e = block.width;
-        let uniform = model
-            .options
-            .get("lambda_init")
-            .is_some_and(|v| v == "uniform");
+        let uniform = spec.option("lambda_init") == Some("uniform");
         let spread = |i: usize, _: &mut Stream| {
             let (at, last) = (i as f64, (e - 1).max(1) as f64);
             if uniform {
@@ -173,7 +169,7 @@ impl Hawk {
             }
         };
         Ok(Self {
-            wgates: params.weight("wgates", (2 * e, e), input_std(model))?,
+            wgates: params.weight("wgates", (2 * e, e), spec.input_std)?,
             bgates: params.bias("bgates", 2 * e, e)?,
             lam: params.get("lam", e, Init::Each(&spread))?,
             block,

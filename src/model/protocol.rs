@@ -13,12 +13,12 @@ pub use preset::{Preset, PAPER_RATES};
 pub use usual::presets_of;
 pub use wikitext::{BYTES, GPT_NEOX};
 
-use super::mixers;
 use crate::config::{
     Layout, ModelConfig, MqarConfig, Precision, Protocol, RunConfig, Schedule, StateMixer,
     TaskConfig, TrainConfig, FORMAT,
 };
 use crate::error::Result;
+use crate::mixers;
 use crate::mixers::ReleasedBlock;
 use rules::{check_decay, check_dropout, options, positive, within};
 use std::collections::BTreeMap;
