@@ -23,8 +23,8 @@ pub(super) fn entry(stem: &str) -> Option<(&'static Entry, &'static str)> {
     MIXERS.iter().find_map(|e| Some((e, variant_of(e)?)))
 }
 
-/// A network of one bare mixer with the sizes that a file states. Mixers without heads are given
-/// files that state some.
+/// A network of one bare mixer with the sizes that a file states. Files of mixers without heads state heads,
+/// too, which are ignored.
 pub(super) fn model_config(
     (entry, variant): (&Entry, &str),
     sizes: &Object,

@@ -1,5 +1,5 @@
-//! Trajectories: the whole model under the reference protocol, step by step. Loss and gradients go
-//! through the labelled rows only, as in training; the first logits come from the full head.
+//! Training trajectories of the whole model under the reference protocol, step by step. Loss and gradients
+//! are computed at the labelled positions alone, as in training, the first logits at all positions.
 
 use super::file::{distance, magnitude, File};
 use super::{gradients, mixer, Worst};
@@ -29,7 +29,7 @@ struct Trajectory<'a> {
     params: Params,
     model: Model,
     optimizer: AdamW,
-    softmax: bool,
+    family: Family,
 }
 
 impl<'a> Trajectory<'a> {
@@ -56,7 +56,7 @@ impl<'a> Trajectory<'a> {
         let model = Model::new(&config, io, &params)?;
         Ok(Self {
             optimizer: AdamW::new(params.vars(), sizes.number("wd")?)?,
-            softmax: found.0.family == Family::Attention,
+            family: found.0.family,
             file,
             dtype,
             params,
@@ -142,7 +142,7 @@ impl<'a> Trajectory<'a> {
         for (name, var) in self.params.vars() {
             // Softmax's key bias cannot reach the loss; AdamW amplifies the rounding noise of its
             // gradient, whose true value is zero.
-            if self.softmax && name.ends_with("mixer.bk") {
+            if self.family == Family::Attention && name.ends_with("mixer.bk") {
                 continue;
             }
             let wanted = self.file.tensor(&format!("final.{name}"))?;

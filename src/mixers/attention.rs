@@ -1,4 +1,5 @@
-//! What the attention mixers share: projections into heads, and the separable form (13) to (15).
+//! Projections into heads, and the separable form (13) to (15) of attention without a softmax: shared by
+//! all attention mixers.
 
 use super::rotary::{Positions, RotaryEmbedding};
 use super::{Core, MixerSpec, MixerWork};

@@ -46,7 +46,7 @@ impl GatedBlock {
         })
     }
 
-    /// The weights of the recurrence's input and of the gate.
+    /// The rows of `win` for the recurrence's input and for the gate.
     fn halves(&self) -> Result<[Tensor; 2]> {
         let half = |first: usize| self.win.narrow(0, first, self.width);
         Ok([half(self.width)?, half(0)?])

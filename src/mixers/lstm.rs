@@ -80,12 +80,12 @@ impl Lstm {
 }
 
 impl Stacked {
-    /// The input's share of the gates, `(.., 4d)`.
+    /// The input's contribution to the gates, `(.., 4d)`.
     fn drive(&self, u: &Tensor) -> Result<Tensor> {
         linear(u, &self.w, Some(&self.b))
     }
 
-    /// One step from the input's share of the gates, `(batch, 4d)`; gives (x, y).
+    /// One step from the input's contribution `(batch, 4d)`; gives (x, y).
     fn advance(&self, drive: &Tensor, x: &Tensor, y: &Tensor) -> Result<(Tensor, Tensor)> {
         let z = (drive + linear(y, &self.u, None)?)?;
         let gate = |i: usize| z.narrow(1, i * self.d, self.d);

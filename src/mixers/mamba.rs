@@ -57,13 +57,13 @@ impl Mamba {
         })
     }
 
-    /// The weights of x and of the gate z.
+    /// The rows of `win` for x and for the gate z.
     fn halves(&self) -> Result<[Tensor; 2]> {
         let half = |first: usize| self.win.narrow(0, first, self.width);
         Ok([half(0)?, half(self.width)?])
     }
 
-    /// o and x of what is read `(.., E)`, and the gate, to `(.., d)`.
+    /// o, x and the gate z at the queried positions, `(.., E)`, to `(.., d)`.
     fn finish(&self, o: &Tensor, x: &Tensor, gate: &Tensor) -> Result<Tensor> {
         let y = ops::add_scaled(o, x, &self.dskip)?;
         linear(&(y * ops::silu(gate)?)?, &self.wout, None)

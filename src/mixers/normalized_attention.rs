@@ -13,32 +13,6 @@ use candle_core::{Result, Tensor};
 pub(super) const EXP: Entry = Entry {
     name: "normalized",
     equation: "o_i = Σ_j (q_i·k_j) v_j / η_i, η = e^(w·u_i)",
-    stem: "normalized_attention_exp",
-    build: |spec, params| build(spec, params, Eta::Exp),
-    ..SHARED
-};
-
-/// η = softplus(z).
-pub(super) const SOFTPLUS: Entry = Entry {
-    name: "normalized-softplus",
-    equation: "o_i = Σ_j (q_i·k_j) v_j / η_i, η = softplus(w·u_i)",
-    stem: "normalized_attention_softplus",
-    build: |spec, params| build(spec, params, Eta::Softplus),
-    ..SHARED
-};
-
-/// η = σ(z).
-pub(super) const SIGMOID: Entry = Entry {
-    name: "normalized-sigmoid",
-    equation: "o_i = Σ_j (q_i·k_j) v_j / η_i, η = σ(w·u_i)",
-    stem: "normalized_attention_sigmoid",
-    build: |spec, params| build(spec, params, Eta::Sigmoid),
-    ..SHARED
-};
-
-const SHARED: Entry = Entry {
-    name: "",
-    equation: "",
     cite: "(22), (29), (30)",
     variants: &["reference", "paper"],
     dsf: "N = n d/s",
@@ -53,9 +27,27 @@ const SHARED: Entry = Entry {
         ..ReleasedBlock::ATTENTION
     },
     options: &[],
-    stem: "",
+    stem: "normalized_attention_exp",
     work: |spec| Some(attention::work(spec, Core::ChunkedScan)),
     build: |spec, params| build(spec, params, Eta::Exp),
+};
+
+/// η = softplus(z).
+pub(super) const SOFTPLUS: Entry = Entry {
+    name: "normalized-softplus",
+    equation: "o_i = Σ_j (q_i·k_j) v_j / η_i, η = softplus(w·u_i)",
+    stem: "normalized_attention_softplus",
+    build: |spec, params| build(spec, params, Eta::Softplus),
+    ..EXP
+};
+
+/// η = σ(z).
+pub(super) const SIGMOID: Entry = Entry {
+    name: "normalized-sigmoid",
+    equation: "o_i = Σ_j (q_i·k_j) v_j / η_i, η = σ(w·u_i)",
+    stem: "normalized_attention_sigmoid",
+    build: |spec, params| build(spec, params, Eta::Sigmoid),
+    ..EXP
 };
 
 #[derive(Clone, Copy)]

@@ -1,6 +1,6 @@
 //! The quasi-LSTM (8), (20), appendix F.2 (Stanić et al. 2023): gates of the input alone, so the
-//! recurrence is diagonal and linear in its state. Shared with its reversed sibling, which differs
-//! in the forget gate.
+//! recurrence is diagonal and linear in its state; and the same with the reversed sigmoid (23) as
+//! forget gate.
 
 use super::gated_block::{self, GatedBlock};
 use super::{Entry, Family, Mixer, MixerSpec, MixerWork, Recurrent, ReleasedBlock, State};
@@ -33,8 +33,22 @@ pub(super) const ENTRY: Entry = Entry {
     },
 };
 
+/// The forget gate becomes f = (1 / (1 + e^z))^α, the discretization that S6 uses (appendix I).
+pub(super) const REVERSED: Entry = Entry {
+    name: "qlstm-reversed",
+    equation: "qlstm with forget gate e^(-α softplus(z_f))",
+    cite: "(23), (31)-(33)",
+    stem: "qlstm_reversed",
+    build: |spec, params| {
+        let alpha = params.get("alpha", 1, Init::Constant(1.0))?;
+        let clipped = spec.variant == "reference";
+        build(spec, params, Forget::Reversed { alpha, clipped })
+    },
+    ..ENTRY
+};
+
 /// The forget gate as a function of its pre-activation.
-pub(super) enum Forget {
+enum Forget {
     /// f = σ(z).
     Sigmoid,
     /// f = σ(-z)^α = e^{-α softplus(z)} (23), the power taken in the exponent.
@@ -62,7 +76,7 @@ impl Forget {
 }
 
 /// The arithmetic of the variant named by `spec`; the reversed gate only adds a power.
-pub(super) fn work(spec: &MixerSpec) -> MixerWork {
+fn work(spec: &MixerSpec) -> MixerWork {
     let d = spec.d_model;
     match spec.variant {
         "reference" => gated_block::work(spec, 3),
@@ -74,7 +88,7 @@ pub(super) fn work(spec: &MixerSpec) -> MixerWork {
 }
 
 /// Builds the variant named by `spec`.
-pub(super) fn build(spec: &MixerSpec, params: &Params, forget: Forget) -> Result<Box<dyn Mixer>> {
+fn build(spec: &MixerSpec, params: &Params, forget: Forget) -> Result<Box<dyn Mixer>> {
     Ok(if spec.variant == "reference" {
         let block = GatedBlock::new(spec, params)?;
         let width = block.width;
@@ -243,5 +257,27 @@ impl Recurrent for Released {
         let output = linear(&x, &wo, Some(&bo))?;
         *state = State(vec![h.clone(), window]);
         self.block.finish(&h, Some(&output), &gate)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::ops;
+    use candle_core::{Device, Tensor};
+
+    #[test]
+    fn the_reversed_gate_is_a_power_of_the_sigmoid_of_minus_z() {
+        let z = Tensor::new(&[-8.0f64, -1.0, 0.0, 0.5, 3.0, 20.0], &Device::Cpu).unwrap();
+        let a = 1.7;
+        let power = ops::sigmoid(&z.neg().unwrap()).unwrap().powf(a).unwrap();
+        let exponent = (ops::softplus(&z).unwrap() * -a).unwrap().exp().unwrap();
+        for (p, e) in power
+            .to_vec1::<f64>()
+            .unwrap()
+            .iter()
+            .zip(exponent.to_vec1::<f64>().unwrap())
+        {
+            assert!((p - e).abs() <= 1e-14 * p, "{p} {e}");
+        }
     }
 }

@@ -60,10 +60,10 @@ fn griffin(_index: usize, stream: &mut Stream) -> f64 {
 const LOWEST: f64 = -9.0;
 const HIGHEST_ABOVE: f64 = 9.0 - 4.323;
 
-/// log(e^t - 1) for t from 0.001 to 0.1 as `part` goes from 0 to 1, rescaled to 0 to 1.
-fn bent(part: f64) -> f64 {
-    let curve = |part: f64| (0.001 + 0.099 * part).exp_m1().ln();
-    (curve(part) - curve(0.0)) / (curve(1.0) - curve(0.0))
+/// log(e^t - 1) for t from 0.001 to 0.1 as `fraction` goes from 0 to 1, rescaled to 0 to 1.
+fn log_curve(fraction: f64) -> f64 {
+    let curve = |fraction: f64| (0.001 + 0.099 * fraction).exp_m1().ln();
+    (curve(fraction) - curve(0.0)) / (curve(1.0) - curve(0.0))
 }
 
 /// Variant `paper`.
@@ -160,10 +160,10 @@ impl Hawk {
         let block = GatedBlock::new(spec, params)?;
         let e = block.width;
         let uniform = spec.option("lambda_init") == Some("uniform");
-        let spread = |i: usize, _: &mut Stream| {
+        let initial_lambda = |i: usize, _: &mut Stream| {
             let (at, last) = (i as f64, (e - 1).max(1) as f64);
             if uniform {
-                LOWEST + HIGHEST_ABOVE * bent(at / last)
+                LOWEST + HIGHEST_ABOVE * log_curve(at / last)
             } else {
                 LOWEST + HIGHEST_ABOVE * at / last
             }
@@ -171,7 +171,7 @@ impl Hawk {
         Ok(Self {
             wgates: params.weight("wgates", (2 * e, e), spec.input_std)?,
             bgates: params.bias("bgates", 2 * e, e)?,
-            lam: params.get("lam", e, Init::Each(&spread))?,
+            lam: params.get("lam", e, Init::Each(&initial_lambda))?,
             block,
         })
     }

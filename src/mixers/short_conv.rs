@@ -1,10 +1,10 @@
-//! The causal convolution of a few steps, each channel for itself, in front of recurrences.
+//! The short causal depthwise convolution in front of recurrences.
 
 use crate::nn::{Init, Params};
 use crate::ops;
 use candle_core::{Result, Tensor};
 
-/// Taps.
+/// Taps of the kernel.
 const KERNEL: usize = 4;
 
 /// Weights `(E, 4)` and biases `(E)`; the last tap meets the current step.

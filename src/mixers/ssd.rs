@@ -59,7 +59,7 @@ impl Ssd {
         })
     }
 
-    /// What drives the state, and u at the rows of `cx`, where it is read.
+    /// The inputs of the system, and u at the queried positions.
     fn drive(&self, u: &Tensor, cx: &Cx) -> Result<(Drive, Tensor)> {
         let maps = [(&self.wu, None), (&self.wb, None)];
         let maps = project(u, &maps, &[(&self.wc, None)], cx)?;

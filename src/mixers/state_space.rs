@@ -1,6 +1,6 @@
-//! What the state space mixers share: the driven system
+//! The driven system that the state space mixers share,
 //! H_t[c,k] = e^{Δ_t[c] A[c,k]} H_{t-1}[c,k] + Δ_t[c] x_t[c] b_t[k],  o_t[c] = Σ_k H_t[c,k] c_t[k]
-//! in its three forms: whole sequence, one step, matrices.
+//! as a pass over the sequence, as one step, and as matrices.
 
 use super::{MixerOption, MixerSpec, State};
 use crate::ltv::{Channels, Ltv};
@@ -98,8 +98,8 @@ pub(super) fn step_rank(spec: &MixerSpec) -> usize {
     given.unwrap_or(spec.d_model.div_ceil(16))
 }
 
-/// What S6 reads off its input x of width E: a step a channel, through a bottleneck, and the vectors
-/// that write and read the state.
+/// The selection of S6: from its input x of width E, a step size per channel, through a bottleneck, and
+/// the vectors b and c that write and read the state.
 pub(super) struct Selective {
     wu: Tensor,
     wdt: Tensor,
@@ -111,7 +111,7 @@ pub(super) struct Selective {
 }
 
 impl Selective {
-    /// For x of `width`; steps start as in Mamba, or near ln 2.
+    /// For x of `width`; step sizes start as in Mamba (1e-3 to 1e-1), or near ln 2.
     pub fn new(spec: &MixerSpec, width: usize, mamba: bool, params: &Params) -> Result<Self> {
         let n = spec.d_state;
         let rank = step_rank(spec);
@@ -138,8 +138,7 @@ impl Selective {
         })
     }
 
-    /// What drives the state along x `(batch, seq_len, E)`, and x at the rows of `cx`, where the
-    /// state is read.
+    /// The inputs of the system along x `(batch, seq_len, E)`, and x at the queried positions.
     pub fn drive(&self, x: &Tensor, cx: &Cx) -> Result<(Drive, Tensor)> {
         let maps = [(&self.wu, None), (&self.wb, None)];
         let maps = project(x, &maps, &[(&self.wc, None)], cx)?;

@@ -24,11 +24,11 @@ pub struct Classifier {
 
 impl Classifier {
     /// Builds the classifier with parameters from `params`, as [`super::Model::new`] does.
-    pub fn new(model: &ModelConfig, io: ClassifierIo, params: &Params) -> Result<Self> {
+    pub fn new(model: &ModelConfig, io: impl Into<ClassifierIo>, params: &Params) -> Result<Self> {
         let Some(config) = &model.classifier else {
             candle_core::bail!("the model is not a classifier");
         };
-        let spec = BodySpec::of(model);
+        let (spec, io) = (BodySpec::of(model), io.into());
         let params = params.clone().with_scheme(Scheme::Torch);
         let of_body = params.clone().with_scheme(spec.classifier_init);
         Ok(Self {

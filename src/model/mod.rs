@@ -51,9 +51,8 @@ pub struct ClassifierIo {
     pub scalar: (f64, f64),
 }
 
-impl ClassifierIo {
-    /// The sizes of `task`.
-    pub fn of(task: &LraConfig) -> Self {
+impl From<&LraConfig> for ClassifierIo {
+    fn from(task: &LraConfig) -> Self {
         Self {
             vocab_size: task.vocab_size,
             seq_len: task.seq_len,

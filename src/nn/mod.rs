@@ -1,6 +1,6 @@
-//! The small layers around a mixer: named parameters, linear maps, norms, and what a forward
-//! pass carries along. Own versions because candle's fused layers cut the gradient silently and
-//! its CPU generator cannot be seeded.
+//! Small layers: named parameters, linear maps, norms, the MLP, and the context of a forward pass. They
+//! are our own because candle's fused layers cut the gradient silently and its CPU generator cannot be
+//! seeded.
 
 mod cx;
 mod params;

@@ -7,7 +7,7 @@ use candle_core::{DType, Device, Tensor};
 use dsf::config::{Dual, Generator, LraDataset, Pool, Protocol, RunConfig, TaskConfig};
 use dsf::mixers::MIXERS;
 use dsf::model::protocol::{Asked, Preset, Task};
-use dsf::model::{Classifier, ClassifierIo};
+use dsf::model::Classifier;
 use dsf::nn::{Cx, Params};
 use dsf::train::AdamW;
 
@@ -112,7 +112,7 @@ fn built(config: &RunConfig, params: &Params) -> Classifier {
     let TaskConfig::Lra(task) = &config.task else {
         panic!("the Long Range Arena was asked for");
     };
-    Classifier::new(&config.model, ClassifierIo::of(task), params).unwrap()
+    Classifier::new(&config.model, task, params).unwrap()
 }
 
 /// Everything that is not within `close` of the file.

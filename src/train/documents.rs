@@ -8,7 +8,7 @@
 use super::order::Order;
 use super::subject::{groups, shares, Span, Subject, Tally, Tested};
 use crate::config::{LraConfig, RunConfig};
-use crate::model::{Classifier, ClassifierIo};
+use crate::model::Classifier;
 use crate::nn::{Cx, Params};
 use crate::ops::Classified;
 use crate::tasks::lra::{Examples, Splits};
@@ -42,13 +42,12 @@ impl<'a> Documents<'a> {
         device: &Device,
     ) -> Result<Self> {
         let classifier = config.model.classifier.as_ref();
-        let io = ClassifierIo::of(task);
         Ok(Self {
             config,
             splits,
             device: device.clone(),
-            model: Classifier::new(&config.model, io, params)?,
-            tested: Classifier::new(&config.model, io, &params.detached())?,
+            model: Classifier::new(&config.model, task, params)?,
+            tested: Classifier::new(&config.model, task, &params.detached())?,
             order: Order::new(config.seed, "lra/order", splits.train.len()),
             masked: classifier.is_some_and(|classifier| classifier.mask),
             pad_to_longest: classifier.is_some_and(|classifier| classifier.pad_to_longest),

@@ -2,7 +2,7 @@
 
 use crate::config::{LraConfig, ModelConfig, RunConfig, TaskConfig};
 use crate::error::Result;
-use crate::model::{Classifier, ClassifierIo, Io, Model};
+use crate::model::{Classifier, Io, Model};
 use crate::nn::Params;
 use candle_core::{DType, Device};
 use std::collections::HashMap;
@@ -81,7 +81,7 @@ impl Sizes {
                 ..model.clone()
             };
             let params = Params::seeded(0, DType::F32, &Device::Cpu);
-            let built = Classifier::new(&model, ClassifierIo::of(task), &params)?;
+            let built = Classifier::new(&model, task, &params)?;
             Ok((params.count(), built))
         };
         let ((one, built), (two, _)) = (of(1)?, of(2)?);

@@ -4,7 +4,7 @@ use super::*;
 use crate::config::Pool;
 use crate::mixers::MIXERS;
 use crate::model::protocol::Task;
-use crate::model::{Classifier, ClassifierIo};
+use crate::model::Classifier;
 use crate::nn::Params;
 use candle_core::{DType, Device};
 
@@ -25,7 +25,7 @@ fn parameters(run: &RunConfig) -> usize {
     let TaskConfig::Lra(task) = &run.task else {
         panic!("not of the Long Range Arena");
     };
-    Classifier::new(&run.model, ClassifierIo::of(task), &params).unwrap();
+    Classifier::new(&run.model, task, &params).unwrap();
     params.count()
 }
 
