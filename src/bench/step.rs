@@ -112,7 +112,7 @@ impl Step {
     fn state_elements(&self) -> Result<Option<f64>> {
         let model = &self.config.model;
         let params = Params::seeded(0, DType::F32, &Device::Cpu);
-        let mixer = (mixers::find(&model.mixer)?.build)(model, &params)?;
+        let mixer = mixers::find(&model.mixer)?.build(model, &params)?;
         let [one, two] = [1, 2].map(|length| mixer.state_size(length));
         let all = (one * model.n_layers) as f64 * self.tokens();
         Ok((one == two).then_some(all))

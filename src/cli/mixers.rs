@@ -88,7 +88,7 @@ pub(super) fn main(arguments: Arguments) -> Result<u8> {
 fn sizes(entry: &Entry, arguments: &Arguments) -> Result<(usize, usize)> {
     let model = model(entry, arguments)?;
     let params = Params::seeded(0, DType::F32, &Device::Cpu);
-    let mixer = (entry.build)(&model, &params)?;
+    let mixer = entry.build(&model, &params)?;
     Ok((params.count(), mixer.state_size(arguments.seq_len)))
 }
 

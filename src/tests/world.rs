@@ -125,7 +125,7 @@ impl Case {
 
     /// The mixer with `params` as they are.
     pub fn mixer(&self, params: &Params) -> Box<dyn Mixer> {
-        (self.entry.build)(&self.config, params).unwrap()
+        self.entry.build(&self.config, params).unwrap()
     }
 
     /// The mixer with perturbed parameters.
