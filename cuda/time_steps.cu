@@ -1,6 +1,7 @@
-// The steps of sequences (batch, len, width) as tensors (batch, width), 64 of them a launch, and back.
+// The split of sequences (batch, len, width) into tensors (batch, width) per step, 64 of them per
+// launch, and its gradient.
 //
-// Memory is the bound, two words an element: a copy. Where 64 steps hold less than some
+// Bound by memory bandwidth, two words per element: a copy. If 64 steps hold less than some
 // millions of elements, the launch counts.
 #include "walk.cuh"
 

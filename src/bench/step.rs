@@ -6,17 +6,16 @@ use super::machine::{self, Machine};
 use super::ops::{PAIRS, TASKS, VOCABULARY};
 use super::row::{Details, Kind, Report, Row};
 use super::timer::Schedule;
-use crate::config::{Generator, MqarConfig, Precision, Protocol, RunConfig, TaskConfig};
+use crate::config::{Precision, RunConfig, TaskConfig};
 use crate::error::{Error, Result};
 use crate::mixers;
-use crate::model::protocol::Request;
 use crate::nn::Params;
+use crate::recipes;
 use crate::tasks::{self, Data};
 use crate::train::Trainer;
 use candle_core::{DType, Device, Tensor};
 use serde_json::json;
 use std::cell::RefCell;
-use std::collections::BTreeMap;
 use std::path::Path;
 use std::rc::Rc;
 
@@ -198,7 +197,7 @@ fn with_steps(mut config: RunConfig, steps: usize) -> Result<RunConfig> {
 fn state_elements(config: &RunConfig, tokens: f64) -> Result<Option<f64>> {
     let model = &config.model;
     let params = Params::seeded(0, DType::F32, &Device::Cpu);
-    let mixer = (mixers::find(&model.mixer)?.build)(model, &params)?;
+    let mixer = mixers::find(&model.mixer)?.build(model, &params)?;
     let [one, two] = [1, 2].map(|length| mixer.state_size(length));
     let all = (one * model.n_layers) as f64 * tokens;
     Ok((one == two).then_some(all))
@@ -268,39 +267,27 @@ impl Size {
 
     /// A run under the reference protocol, with its dropout or another.
     pub fn config(self, mixer: &str, io: DType, dropout: Option<f64>) -> Result<RunConfig> {
-        let [batch, seq_len, d_model, d_state] = self.sizes;
-        let request = Request {
-            protocol: Protocol::Reference,
-            mixer: mixer.to_owned(),
-            variant: None,
-            options: BTreeMap::new(),
-            d_model,
-            d_state,
-            n_heads: 1,
-            n_layers: 2,
-            task: MqarConfig {
-                data: Generator::Native,
-                data_seed: 0,
-                vocab_size: self.vocabulary,
-                seq_len,
-                kv_pairs: self.pairs,
-                train_examples: batch,
-                test_examples: 1,
-            },
-            lr: 1e-3,
-            epochs: 1,
-            batch_size: Some(batch),
-            micro_batch: None,
-            weight_decay: 0.1,
-            precision: match io {
-                DType::BF16 => Precision::Bf16,
-                _ => Precision::F32,
-            },
-            dropout,
-            attn_dropout: None,
-            expand: None,
-            seed: 123,
+        let [batch, seq_len, d, n] = self.sizes;
+        let precision = match io {
+            DType::BF16 => "bf16",
+            _ => "f32",
         };
-        request.resolve()
+        let numbers = [
+            ("d", d),
+            ("n", n),
+            ("vocab-size", self.vocabulary),
+            ("seq-len", seq_len),
+            ("kv-pairs", self.pairs),
+            ("train-examples", batch),
+            ("test-examples", 1),
+            ("epochs", 1),
+            ("batch-size", batch),
+        ];
+        let numbers = numbers.map(|(name, number)| (name, number.to_string()));
+        let dropout = dropout.map(|p| ("dropout", p.to_string()));
+        let settings = numbers.iter().chain(&dropout);
+        let mut settings: Vec<(&str, &str)> = settings.map(|(k, v)| (*k, v.as_str())).collect();
+        settings.extend([("mixer", mixer), ("lr", "1e-3"), ("precision", precision)]);
+        recipes::run("mqar", &settings)
     }
 }

@@ -22,8 +22,8 @@ pub(super) const ENTRY: Entry = Entry {
     released: ReleasedBlock::ATTENTION,
     options: &[],
     stem: "generalized_linear_attention_none",
-    work: |model| Some(attention::work(model, Core::ChunkedScan)),
-    build: |model, params| Ok(Box::new(Generalized(Projections::new(model, params)?))),
+    work: |spec| Some(attention::work(spec, Core::ChunkedScan)),
+    build: |spec, params| Ok(Box::new(Generalized(Projections::new(spec, params)?))),
 };
 
 struct Generalized(Projections);

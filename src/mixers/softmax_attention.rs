@@ -20,9 +20,12 @@ pub(super) const ENTRY: Entry = Entry {
     released: ReleasedBlock::ATTENTION,
     options: &[],
     stem: "softmax_attention",
-    work: |model| Some(attention::work(model, Core::SoftmaxAttention)),
-    build: |model, params| Ok(Box::new(SoftmaxAttention(Projections::new(model, params)?))),
+    work: |spec| Some(attention::work(spec, Core::SoftmaxAttention)),
+    build: |spec, params| Ok(Box::new(SoftmaxAttention(Projections::new(spec, params)?))),
 };
+
+/// Mixer and variant that Hugging Face's GPT-NeoX computes, the only ones that its files can hold.
+pub(crate) const GPT_NEOX: (&str, &str) = (ENTRY.name, "reference");
 
 struct SoftmaxAttention(Projections);
 

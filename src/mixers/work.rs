@@ -1,7 +1,6 @@
 //! The arithmetic of a mixer, from which floors and estimates of its cost are computed.
 
-use super::Entry;
-use crate::config::ModelConfig;
+use super::{Entry, MixerSpec};
 
 /// What one layer of a mixer computes for a token.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -32,8 +31,8 @@ pub enum Core {
 }
 
 impl Entry {
-    /// The arithmetic of one layer of `model`, which has this mixer; `None` where no bound is known.
-    pub fn work(&self, model: &ModelConfig) -> Option<MixerWork> {
-        (self.work)(model)
+    /// The arithmetic of one layer; `None` where no bound is known.
+    pub fn work<'a>(&self, spec: impl Into<MixerSpec<'a>>) -> Option<MixerWork> {
+        (self.work)(&spec.into())
     }
 }

@@ -4,9 +4,9 @@ use super::text;
 use crate::bench::{op_names, Machine, Number, OpRequest, OpTiming, Report, Step};
 use crate::cli::device::use_threads;
 use crate::cli::{exit, print, Global};
-use crate::config::RunConfig;
-use crate::error::{Error, Result};
-use crate::sweep::{Flags, Task};
+use crate::error::Result;
+use crate::recipes;
+use crate::sweep::Flags;
 use clap::Args;
 use std::path::PathBuf;
 
@@ -15,9 +15,6 @@ use std::path::PathBuf;
 pub(super) struct StepArguments {
     #[command(flatten)]
     flags: Flags,
-    /// Dropout on attention weights alone [default: as --dropout].
-    #[arg(long, value_name = "P", allow_hyphen_values = true)]
-    attn_dropout: Option<f64>,
     /// Timed steps, after two that are not.
     #[arg(long, default_value_t = 5, value_name = "K")]
     steps: usize,
@@ -29,21 +26,9 @@ pub(super) struct StepArguments {
 impl StepArguments {
     pub fn main(&self, global: &Global) -> Result<u8> {
         let machine = this_cpu(global)?;
-        let step = Step::new(self.config()?, self.steps)?;
+        let run = self.flags.single(recipes::task("mqar")?)?;
+        let step = Step::new(run.config, self.steps)?;
         print(&step.report(&machine, self.export.as_deref())?, global)
-    }
-
-    fn config(&self) -> Result<RunConfig> {
-        let mut config = self.flags.single(Task::Mqar)?;
-        if let Some(p) = self.attn_dropout {
-            if !(0.0..1.0).contains(&p) {
-                return Err(Error::usage(format!(
-                    "--attn-dropout must be in [0, 1), not {p}"
-                )));
-            }
-            config.model.attn_dropout = p;
-        }
-        Ok(config)
     }
 }
 

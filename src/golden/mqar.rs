@@ -1,4 +1,4 @@
-//! Recall data of the released code, bit for bit.
+//! MQAR data of the released code, compared bit for bit.
 
 use super::file::File;
 use super::Worst;

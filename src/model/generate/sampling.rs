@@ -1,4 +1,4 @@
-//! Which token comes next, given a logit for each.
+//! The next token from its logits: greedy, or sampled with a temperature, top-k and top-p.
 
 use crate::error::{Error, Result};
 use crate::rng::Stream;
@@ -6,27 +6,28 @@ use crate::rng::Stream;
 /// How the next token is chosen.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Choice {
-    /// The likeliest one; of equals the one of the lowest id.
+    /// The most likely one; of equally likely ones the lowest id.
     Greedy,
-    /// One at random.
+    /// A random one.
     Sampled(Sampling),
 }
 
-/// From which tokens one is drawn, and how evenly.
+/// The distribution that tokens are drawn from.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Sampling {
-    /// Logits are divided by it; above 0.
+    /// Divides the logits; above 0.
     pub temperature: f64,
-    /// Only so many of the likeliest tokens; at least 1.
+    /// Only so many of the most likely tokens; at least 1.
     pub top_k: Option<usize>,
-    /// Of those only the likeliest ones that together have at least this probability, of (0, 1].
+    /// Of those only the most likely ones that together have at least this probability, in (0, 1]: nucleus
+    /// sampling.
     pub top_p: Option<f64>,
-    /// With the place of a token, all that the draw depends on.
+    /// Seeds the draws; each depends on the seed and the position of its token alone.
     pub seed: u64,
 }
 
 impl Choice {
-    /// Refuses what is no probability and no temperature.
+    /// Refuses settings out of range, by flag.
     pub fn check(&self) -> Result<()> {
         let Self::Sampled(how) = self else {
             return Ok(());
@@ -46,7 +47,7 @@ impl Choice {
         }
     }
 
-    /// The id of the token at place `at` of what is written.
+    /// The id of the token at position `at`, given its `logits`.
     ///
     /// # Errors
     /// Where a logit is not a number.
@@ -96,7 +97,7 @@ fn ranked(logits: &[f32], most: usize) -> Vec<usize> {
     ids
 }
 
-/// How many of the descending `weights` make up the share `p` of their sum.
+/// How many of the descending `weights` make up the fraction `p` of their sum.
 fn enough(weights: &[f64], p: f64) -> usize {
     let wanted = p * weights.iter().sum::<f64>();
     let mut sum = 0.0;
