@@ -54,7 +54,7 @@ fn make(
         }
         shown.reach(now.done);
         match raised(stop) {
-            true => Err(Error::Interrupted),
+            true => Err(Error::Stopped),
             false => Ok(()),
         }
     });

@@ -29,7 +29,7 @@ pub(super) struct Wanted<'a> {
 ///
 /// # Errors
 /// [`Error::Io`] that names the address, or the file that could not be written;
-/// [`Error::Interrupted`] once the host's flag is up.
+/// [`Error::Stopped`] once the host's flag is up.
 pub(super) fn download(wanted: &Wanted, host: &mut Host) -> Result<String> {
     let mut part = Part::open(wanted.target, wanted.url)?;
     let (url, from) = (wanted.url, part.len());

@@ -33,10 +33,10 @@ pub struct Host<'a> {
 const LOOK: Duration = Duration::from_millis(50);
 
 impl Host<'_> {
-    /// [`Error::Interrupted`] once the flag is up.
+    /// [`Error::Stopped`] once the flag is up.
     pub(super) fn go_on(&self) -> Result<()> {
         if self.stop.load(Ordering::Relaxed) {
-            return Err(Error::Interrupted);
+            return Err(Error::Stopped);
         }
         Ok(())
     }

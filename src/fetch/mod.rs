@@ -90,8 +90,8 @@ pub struct Order {
 /// Fetches what is not there yet and gives the datasets that were fetched.
 ///
 /// # Errors
-/// [`Error::Usage`] for what is missing offline and for a folder that is there in part,
-/// [`Error::Io`] for what the network, a server or the disk refused, [`Error::Interrupted`] once
+/// [`Error::Refused`] for what is missing offline and for a folder that is there in part,
+/// [`Error::Io`] for what the network, a server or the disk refused, [`Error::Stopped`] once
 /// the host's flag is up; the same order then continues.
 pub fn fetch(order: &Order, host: &mut Host) -> Result<Vec<Dataset>> {
     let mut fetched = Vec::new();

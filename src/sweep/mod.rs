@@ -21,7 +21,7 @@ pub use grid::Plan;
 pub use local::{run_all, Event, Options, Skip, Tally};
 pub use process::Process;
 pub use values::{MixerOption, Rate, Size, TokenizerName};
-pub use worker::{Ending, Message, Worker, EXIT_BUSY, EXIT_INTERRUPTED};
+pub use worker::{Ending, Message, Worker};
 
 pub use crate::model::protocol::{Preset, Task, PAPER_RATES};
 

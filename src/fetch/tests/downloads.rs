@@ -102,7 +102,7 @@ fn what_a_signal_interrupted_is_continued_by_the_next_call() {
     let mut target = Target::new();
     target.ear.stop_at = Some(100_000);
     let stopped = target.get(&server.url("file"));
-    assert!(matches!(stopped, Err(Error::Interrupted)), "{stopped:?}");
+    assert!(matches!(stopped, Err(Error::Stopped)), "{stopped:?}");
     assert!(target.ear.said("the same command continues"));
     let part = target.part();
     assert!((100_000..LEN as u64).contains(&part), "{part}");

@@ -217,7 +217,7 @@ fn offline_opens_no_socket() {
         world.order.hub.endpoint.clone_from(&here);
         world.order.lra.url.clone_from(&here);
         let refused = world.fetch().unwrap_err();
-        assert!(matches!(refused, Error::Usage(_)), "{refused}");
+        assert!(matches!(refused, Error::Refused(_)), "{refused}");
         assert!(refused.to_string().contains("--offline"), "{refused}");
     }
     let nobody = listener.accept().map(|_| ()).unwrap_err();

@@ -1,7 +1,6 @@
 //! SHA-256 of what token files are made of.
 
 use crate::error::{Error, Result};
-use crate::tasks::hex;
 use sha2::{Digest, Sha256};
 use std::fs::File;
 use std::io::Read;
@@ -9,7 +8,7 @@ use std::path::Path;
 
 /// SHA-256 of `bytes` in hexadecimal digits.
 pub(super) fn sha256(bytes: &[u8]) -> String {
-    hex(&Sha256::digest(bytes))
+    hex::encode(Sha256::digest(bytes))
 }
 
 /// SHA-256 of the file at `path`. `go_on` may give up between its parts.
@@ -19,7 +18,7 @@ pub(super) fn sha256_of(path: &Path, mut go_on: impl FnMut() -> Result<()>) -> R
     loop {
         go_on()?;
         match file.read(&mut part).map_err(Error::io("read", path))? {
-            0 => return Ok(hex(&hash.finalize())),
+            0 => return Ok(hex::encode(hash.finalize())),
             n => hash.update(&part[..n]),
         }
     }
