@@ -6,8 +6,7 @@
 // and channel in chunked_forth and n + 24 in chunked_rows, three times over on tensor cores (0.11
 // ms). At one chunk there are no states and products of scores alone. Scores are computed once for
 // all channels. Fragments are rounded as they are loaded, some 48 instructions beside 12 products,
-// so at n = 64 in one chunk instructions bound it. Predicted: 60 % of the floor of memory at long L,
-// 30 % of that of the products in one chunk. What would do better at long L: where sequences times
+// so at n = 64 in one chunk instructions bound it. What would do better at long L: where sequences times
 // d / 32 fill the GPU, one block could walk all chunks with its states in shared memory.
 #include "chunked.cuh"
 

@@ -9,9 +9,8 @@
 // The bound is the exponential unit, 16 a clock and SM: a warp's step of 16 elements a thread takes it
 // 128 cycles a scheduler. The same step issues 16 x (2 mul, ex2, 2 fma) + 4 + 4 loads and 2 stores of
 // shared memory = 90 instructions, and moves some (4 x 4 + 4 + 2) x 4 = 88 cycles of shared memory, four
-// schedulers sharing it. Staging and sums add 10 %. Predicted: 70 % of the exponential floor on an H200
-// from 132 x 32 warps on, 6 % less where y comes in parts; the same from 64 to 1024 states. Registers: 64
-// (32 for a and h), so that 1024 threads fit an SM.
+// schedulers sharing it. Staging and sums add 10 %. Registers: 64 (32 for a and h), so that 1024
+// threads fit an SM.
 //
 // With few sequences, `ends` runs chunks of time in parallel, from a state of zero, and `join`
 // computes the state before each chunk from these ends; then chunks are scanned like sequences.

@@ -7,7 +7,7 @@ use super::row::{Details, Kind, Report, Row};
 use super::timer::Schedule;
 use crate::error::{Error, Result};
 use candle_core::{DType, Device, Tensor};
-use serde_json::{json, Value};
+use serde_json::json;
 use std::path::Path;
 
 /// Most timed calls.
@@ -138,10 +138,7 @@ impl OpTiming {
             "checksum": magnitude(&output)?,
             "gradient_checksum": magnitude(&gradients)?,
         });
-        match details {
-            Value::Object(details) => Ok(details),
-            _ => Ok(Details::new()),
-        }
+        Ok(details.as_object().cloned().unwrap_or_default())
     }
 
     /// Times one pass. Returned is its last result: the output, or the gradients of all inputs.
