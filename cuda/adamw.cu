@@ -3,9 +3,9 @@
 // Bound by memory bandwidth: 28 bytes per number (read parameter, gradient and moments; write all
 // but the gradient). A block has 2048 numbers of one parameter, eight per thread, with 32 loads in
 // flight. Values that change from step to step are read from device memory, so that a captured
-// launch can be replayed. At d = 64 there are 0.6 M numbers, 4 us on an H200, and the launch
-// counts. Gradient clipping reads the gradients once more beforehand, 4 bytes per number, and sums
-// the blocks' partial sums in one block.
+// launch can be replayed. Gradient clipping reads the gradients once more beforehand, 4 bytes per
+// number, and sums the blocks' partial sums in one block: 60 us for the 70 M numbers of Pythia-70M,
+// beside 500 us for the step.
 #include "device.cuh"
 
 constexpr int TENSORS = 64;

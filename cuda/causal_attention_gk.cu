@@ -1,8 +1,7 @@
 // Causal attention, gradient of keys; the method is explained in causal_attention.cuh.
 //
 // A block owns 64 keys and loops over the queries that attend to them, so that no two blocks add to
-// the same number. Bound as the gradient of queries; there are 512 blocks at (512, 64, 64, 64) and
-// at (64, 512, 256, 512).
+// the same number.
 #include "causal_attention.cuh"
 
 #define BACKWARD(io, T)               \

@@ -2,8 +2,7 @@
 //
 // Bound by memory bandwidth: forward reads two numbers for each one that it writes, backward reads
 // three and writes two; the error function takes some 25 instructions, less than half of the memory
-// time. Four consecutive elements per thread if halves are multiples of four. At rows of 2 x 64 the
-// launch counts.
+// time. Four consecutive elements per thread if halves are multiples of four.
 #include "pointwise.cuh"
 
 // The linear factor first, then the argument of F.

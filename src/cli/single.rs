@@ -92,7 +92,7 @@ pub(super) fn main(mut arguments: Arguments, task: Task, global: &Global) -> Res
         screen.say(&estimate::sentence(&sized, &device)?);
     }
     if raised(&stop) {
-        return Err(Error::Interrupted);
+        return Err(Error::Stopped);
     }
     let host = Host {
         store: &store,

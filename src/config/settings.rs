@@ -231,7 +231,7 @@ pub static SETTINGS: &[Setting] = {
         row("attn-dropout", At::Model("attn_dropout"), Share, Training,
             "Dropout of attention where it differs: on its weights; in LRA's linear and normalized attention on their output"),
         row("embed-dropout", At::Model("embed_dropout"), Share, Recipe, ""),
-        row("stop-above", At::Train("stop_above"), Share, Recipe, ""),
+        row("stop-above", At::Train("stop_above"), NotNegative, Recipe, ""),
 
         row("warmup-epochs", At::TrainOfClassifier("warmup_epochs"), Whole(0, 1_000_000), Classifier,
             "Epochs over which the learning rate rises [default: by dataset and mixer]"),

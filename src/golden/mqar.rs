@@ -60,5 +60,5 @@ fn sha256(values: &[i64]) -> String {
     for value in values {
         hash.update(value.to_le_bytes());
     }
-    hash.finalize().iter().map(|b| format!("{b:02x}")).collect()
+    hex::encode(hash.finalize())
 }

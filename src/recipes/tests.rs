@@ -274,8 +274,10 @@ mod of_mqar {
 
     #[test]
     fn batches_hold_the_papers_32768_tokens() {
-        let batches = ["32", "64", "128", "256", "512", "32768"]
-            .map(|l| mqar(&[("preset", "full"), ("seq-len", l)]).train.batch_size);
+        let batches = ["32", "64", "128", "256", "512", "32768"].map(|l| {
+            let named = [("preset", "full"), ("vocab-size", "65536"), ("seq-len", l)];
+            mqar(&named).train.batch_size
+        });
         assert_eq!(batches, [512, 512, 256, 128, 64, 1]);
     }
 

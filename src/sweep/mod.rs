@@ -18,7 +18,7 @@ pub use flags::Flags;
 pub use grid::Plan;
 pub use local::{run_all, Event, Options, Skip, Tally};
 pub use process::Process;
-pub use worker::{Ending, Message, Worker, EXIT_BUSY, EXIT_INTERRUPTED};
+pub use worker::{Ending, Message, Worker};
 
 #[cfg(test)]
 mod tests;

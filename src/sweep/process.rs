@@ -4,9 +4,9 @@
 //! process group of its own: a Ctrl-C reaches the parent alone, which then asks the children.
 
 use super::local::Options;
-use super::worker::{Ending, Message, Worker, EXIT_BUSY, EXIT_INTERRUPTED};
+use super::worker::{Ending, Message, Worker};
 use crate::config::RunConfig;
-use crate::error::{Error, Result};
+use crate::error::{exit, Error, Result};
 use std::ffi::OsString;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::path::{Path, PathBuf};
@@ -143,10 +143,13 @@ fn last_words(stderr: impl Read) -> String {
 
 fn ending(status: ExitStatus, last_words: &str, stopped: bool) -> Ending {
     let said = last_words.strip_prefix("error: ").unwrap_or(last_words);
-    match (status.code(), signal(status)) {
-        (Some(0), _) => Ending::Finished,
-        (Some(EXIT_INTERRUPTED), _) => Ending::Interrupted,
-        (Some(EXIT_BUSY), _) => Ending::Busy,
+    let code = status
+        .code()
+        .map(|code| u8::try_from(code).unwrap_or(exit::FAILED));
+    match (code, signal(status)) {
+        (Some(exit::DONE), _) => Ending::Finished,
+        (Some(exit::STOPPED), _) => Ending::Interrupted,
+        (Some(exit::BUSY), _) => Ending::Busy,
         (Some(code), _) if said.is_empty() => Ending::Failed(format!("exit code {code}")),
         (Some(code), _) => Ending::Failed(format!("{said} (exit code {code})")),
         // Someone's wish, not the run's fault: hang-up, interrupt, termination.

@@ -62,13 +62,13 @@ pub fn follow(trainer: &mut Trainer, events: usize, trace: &mut Trace) {
         }
         left -= 1;
         match left {
-            0 => Err(Error::Interrupted),
+            0 => Err(Error::Stopped),
             _ => Ok(()),
         }
     });
     trace.outcome = match outcome {
         Ok(outcome) => Some(outcome),
-        Err(Error::Interrupted) => None,
+        Err(Error::Stopped) => None,
         Err(e) => panic!("{e}"),
     };
     let row = |e: &EpochRow| [e.train_loss, e.test_loss, e.accuracy, e.lr].map(f64::to_bits);

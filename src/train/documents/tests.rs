@@ -204,7 +204,7 @@ fn a_stopped_run_goes_on_bit_for_bit() {
     for stop in [1, 3, 5] {
         let mut first = Trainer::new(&run, &data, &Device::Cpu).unwrap();
         let stopped = first.run(&mut |trainer, _| match trainer.progress().step {
-            step if step == stop => Err(crate::error::Error::Interrupted),
+            step if step == stop => Err(crate::error::Error::Stopped),
             _ => Ok(()),
         });
         assert!(stopped.is_err());

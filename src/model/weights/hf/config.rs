@@ -25,7 +25,7 @@ struct File<'a> {
 
 impl File<'_> {
     fn refused(&self, why: &str) -> Error {
-        Error::usage(format!("{}: {why}", self.place))
+        Error::data(self.place, why)
     }
 
     fn size(&self, key: &str) -> Result<usize> {
@@ -77,7 +77,7 @@ impl File<'_> {
 /// In one sentence where it is of another kind of model or has anything that ours cannot have.
 pub(super) fn read(text: &str, place: &str) -> Result<Shape> {
     let json: Value = serde_json::from_str(text)
-        .map_err(|e| Error::usage(format!("{place}: not the config of a model: {e}")))?;
+        .map_err(|e| Error::data(place, format!("not the config of a model: {e}")))?;
     let file = File { json, place };
     if file.json["model_type"] != "gpt_neox" {
         let kind = &file.json["model_type"];
