@@ -1,4 +1,4 @@
-//! NVIDIA GPUs, through the cudarc that candle re-exports. The only module that calls the driver.
+//! NVIDIA GPUs, through the same cudarc that candle uses. The only module that calls the driver.
 
 #![allow(unsafe_code)] // the driver and cuBLAS take raw addresses
 
@@ -7,13 +7,13 @@ mod multiply;
 
 use super::{Arg, Gpu, Grid, Kernel, Machine, Product, Recording, View};
 use candle_core::backend::BackendStorage;
-use candle_core::cuda_backend::cudarc::driver::{
+use candle_core::cuda_backend::{CudaDType, DeviceId, WrapErr};
+use candle_core::{bail, CudaDevice, CudaStorage, DType, Device, Result, Shape, Storage, Tensor};
+use cudarc::driver::{
     result, sys, CudaFunction, CudaModule, CudaSlice, CudaStream, DevicePtr, DeviceRepr,
     LaunchConfig, PushKernelArg,
 };
-use candle_core::cuda_backend::cudarc::nvrtc::Ptx;
-use candle_core::cuda_backend::{CudaDType, DeviceId, WrapErr};
-use candle_core::{bail, CudaDevice, CudaStorage, DType, Device, Result, Shape, Storage, Tensor};
+use cudarc::nvrtc::Ptx;
 use half::bf16;
 use std::collections::HashMap;
 use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError};

@@ -1,9 +1,9 @@
 //! A sequence of launches as a CUDA graph.
 
 use super::super::Recording;
-use candle_core::cuda_backend::cudarc::driver::{sys, CudaGraph, CudaStream};
 use candle_core::cuda_backend::WrapErr;
 use candle_core::{bail, Result};
+use cudarc::driver::{sys, CudaGraph, CudaStream};
 use std::sync::Arc;
 
 struct Graph(CudaGraph);

@@ -1,10 +1,10 @@
 //! Matrix products by cuBLAS.
 
 use super::super::{Matrix, Product, View};
-use candle_core::cuda_backend::cudarc::cublas::{result, sys};
-use candle_core::cuda_backend::cudarc::driver::DevicePtr;
 use candle_core::cuda_backend::{gemm_reduced_precision_f32, WrapErr};
 use candle_core::{CudaDevice, DType, Result};
+use cudarc::cublas::{result, sys};
+use cudarc::driver::DevicePtr;
 use std::ffi::c_int;
 use sys::cublasComputeType_t as Compute;
 use sys::cublasOperation_t as Operation;

@@ -28,10 +28,7 @@ pub(super) fn compile(source: &Path) -> Result<PathBuf> {
             digest.update(read(&header)?);
         }
     }
-    let hash: String = digest.finalize()[..8]
-        .iter()
-        .map(|b| format!("{b:02x}"))
-        .collect();
+    let hash = hex::encode(&digest.finalize()[..8]);
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("target/emulation");
     std::fs::create_dir_all(&folder)?;
     let stem = source.file_stem().unwrap_or_default().to_string_lossy();
