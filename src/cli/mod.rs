@@ -18,7 +18,7 @@ mod worker;
 
 use crate::error::{exit, Error};
 use crate::ops::{self, Route};
-use crate::sweep::Task;
+use crate::recipes::{task, TASKS};
 use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum};
 use std::io;
 use std::path::PathBuf;
@@ -183,8 +183,8 @@ impl Global {
 /// All commands. Those of one task do not speak of what only another knows.
 fn tree() -> clap::Command {
     let tree = Cli::command();
-    Task::ALL.into_iter().fold(tree, |tree, task| {
-        tree.mut_subcommand(task.name(), |command| {
+    TASKS.iter().fold(tree, |tree, task| {
+        tree.mut_subcommand(task.name, |command| {
             single::Arguments::hidden(command, task)
         })
     })
@@ -204,8 +204,12 @@ pub fn main() -> u8 {
     global.color.choice().write_global();
     global.ops.prefer();
     let result = match command {
-        Command::Mqar(arguments) => single::main(arguments, Task::Mqar, &global),
-        Command::Lra(arguments) => single::main(arguments, Task::Lra, &global),
+        Command::Mqar(arguments) => {
+            task("mqar").and_then(|task| single::main(arguments, task, &global))
+        }
+        Command::Lra(arguments) => {
+            task("lra").and_then(|task| single::main(arguments, task, &global))
+        }
         Command::Wikitext(arguments) => wikitext::main(arguments, &global),
         Command::Sweep(arguments) => sweep::main(arguments, &global),
         Command::Report(arguments) => report::main(arguments, &global),

@@ -3,10 +3,10 @@
 use super::{exit, print, Global};
 use crate::config::{LraDataset, Protocol, RunConfig};
 use crate::error::{Error, Result};
-use crate::model::protocol::presets_of;
+use crate::recipes::{presets_of, TASKS};
 use crate::report::{self, Asked, Filter, Format, Metric, Orient, PaperTable};
 use crate::store::{read_summary, Row, Store, COLUMNS, SCHEMA};
-use crate::sweep::{Experiment, Flags, Task};
+use crate::sweep::{Experiment, Flags};
 use clap::Args;
 use std::path::{Path, PathBuf};
 
@@ -138,7 +138,7 @@ fn read(source: &Path) -> Result<Vec<Row>> {
     if source.is_file() {
         return read_summary(source);
     }
-    let scan = Store::existing(source)?.rows(&Task::ALL.map(Task::name))?;
+    let scan = Store::existing(source)?.rows(&TASKS.each_ref().map(|task| task.name))?;
     for warning in &scan.warnings {
         print::talk(&format!("warning: {warning}"));
     }

@@ -5,6 +5,7 @@ mod model;
 mod mqar;
 #[cfg(test)]
 pub(crate) mod samples;
+mod settings;
 mod train;
 mod wikitext;
 
@@ -13,6 +14,7 @@ pub use lra::{
 };
 pub use model::{Layout, ModelConfig, StateMixer};
 pub use mqar::{Generator, MqarConfig};
+pub use settings::{setting, At, Body, Group, Kind, Setting, Taker, SETTINGS};
 pub use train::{Precision, Schedule, TrainConfig};
 pub use wikitext::{
     AdamConfig, Corpus, Decay, InitScheme, LanguageConfig, Rotary, Tokenizer, WikitextConfig,

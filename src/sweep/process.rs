@@ -174,7 +174,6 @@ fn signal(_: ExitStatus) -> Option<i32> {
 #[cfg(all(test, unix))]
 mod tests {
     use super::*;
-    use crate::sweep::Preset;
     use std::sync::Arc;
 
     /// A shell script in place of `dsf worker`.
@@ -186,7 +185,7 @@ mod tests {
     }
 
     fn work(script: &str) -> (Ending, Vec<Message>) {
-        let run = Preset::Smoke.request().resolve().unwrap();
+        let run = crate::recipes::run("mqar", &[("preset", "smoke")]).unwrap();
         let mut messages = Vec::new();
         let stop = AtomicBool::new(false);
         let ending = worker(script).work(&run, "cuda:7", &stop, &mut |m| messages.push(m));
@@ -195,7 +194,7 @@ mod tests {
 
     #[test]
     fn the_config_is_the_first_line_of_stdin() {
-        let run = Preset::Smoke.request().resolve().unwrap();
+        let run = crate::recipes::run("mqar", &[("preset", "smoke")]).unwrap();
         let script = r#"read -r line; printf '{"event":"warning","text":"%s"}\n' "${#line}""#;
         let (ending, messages) = work(script);
         let text = run.canonical().len().to_string();
@@ -273,7 +272,7 @@ mod tests {
 
     #[test]
     fn a_raised_stop_closes_stdin_so_that_the_worker_can_checkpoint() {
-        let run = Preset::Smoke.request().resolve().unwrap();
+        let run = crate::recipes::run("mqar", &[("preset", "smoke")]).unwrap();
         let stop = Arc::new(AtomicBool::new(false));
         let script = r#"read -r _; echo '{"event":"other"}'; cat; exit 75"#;
         let raise = Arc::clone(&stop);
@@ -289,7 +288,7 @@ mod tests {
             program: "/no/such/program".into(),
             arguments: Vec::new(),
         };
-        let run = Preset::Smoke.request().resolve().unwrap();
+        let run = crate::recipes::run("mqar", &[("preset", "smoke")]).unwrap();
         let error = process
             .work(&run, "cpu", &AtomicBool::new(false), &mut |_| {})
             .unwrap_err();

@@ -1,6 +1,6 @@
 //! The training loop on a task that takes milliseconds, for every mixer.
 
-use crate::world::{perturb, request};
+use crate::world::{perturb, run};
 use candle_core::{safetensors, DType, Device, Tensor, D};
 use dsf::config::{Protocol, RunConfig};
 use dsf::error::{Error, Result};
@@ -27,7 +27,7 @@ pub struct Trace {
 
 /// The run of a mixer under the reference protocol, and its data.
 pub fn world(mixer: &str) -> (RunConfig, Data) {
-    let config = request(mixer, Protocol::Reference).resolve().unwrap();
+    let config = run(mixer, Protocol::Reference, &[]);
     let data = tasks::load(&config.task, None).unwrap();
     (config, data)
 }

@@ -4,7 +4,7 @@ use crate::cli::device::use_threads;
 use crate::cli::{exit, print, stop_flag, tokens, Global};
 use crate::config::{Corpus, TaskConfig, WikitextConfig};
 use crate::error::{Error, Result};
-use crate::sweep::TokenizerName;
+use crate::tasks::wikitext::TokenizerName;
 use crate::tasks::wikitext::{self, Text};
 use clap::Args;
 use indicatif::DecimalBytes;

@@ -4,6 +4,7 @@ use crate::config::{
     InitScheme, LanguageConfig, Layout, ModelConfig, Rotary, StateMixer, WikitextConfig,
 };
 use crate::error::{Error, Result};
+use crate::mixers::GPT_NEOX;
 use serde_json::{json, Value};
 use std::collections::BTreeMap;
 
@@ -109,8 +110,8 @@ pub(super) fn read(text: &str, place: &str) -> Result<Shape> {
     }
     Ok(Shape {
         model: ModelConfig {
-            mixer: "softmax".to_owned(),
-            variant: "reference".to_owned(),
+            mixer: GPT_NEOX.0.to_owned(),
+            variant: GPT_NEOX.1.to_owned(),
             options: BTreeMap::new(),
             d_model: d,
             d_state: d,
@@ -145,10 +146,12 @@ pub(super) fn obstacle(model: &ModelConfig) -> Option<String> {
             "{what} is `{is}`, and GPT-NeoX has `{there}` alone"
         ))
     };
-    match (model.mixer.as_str(), model.variant.as_str()) {
-        ("softmax", "reference") => {}
-        ("softmax", variant) => return other("the variant of softmax", variant, "reference"),
-        (mixer, _) => return other("the mixer", mixer, "softmax"),
+    let (mixer, variant) = GPT_NEOX;
+    if model.mixer != mixer {
+        return other("the mixer", &model.mixer, mixer);
+    }
+    if model.variant != variant {
+        return other(&format!("the variant of {mixer}"), &model.variant, variant);
     }
     if model.layout != Layout::Parallel || model.state_mixer != StateMixer::Mlp {
         return Some("the layout is not Pythia's".to_owned());
