@@ -25,10 +25,10 @@ mod row;
 mod run_dir;
 #[cfg(test)]
 pub(crate) mod samples;
+mod staging;
 mod summary;
 #[cfg(test)]
 mod tests;
-mod unfinished;
 
 pub use archive::Archive;
 pub use columns::{Column, Role, COLUMNS, SCHEMA};
@@ -37,8 +37,8 @@ pub use provenance::{peak_memory_bytes, utc_now, Provenance};
 pub use result::{LanguageScores, Outcome, RunResult, RunStatus};
 pub use row::Row;
 pub use run_dir::{EpochRow, RunDir, Weights};
+pub use staging::Staging;
 pub use summary::{read_summary, Scan};
-pub use unfinished::Unfinished;
 
 use crate::config::RunConfig;
 use crate::error::{Error, Result};
