@@ -1,4 +1,6 @@
-//! Numbers as a person says them.
+//! Durations, bytes and counts as text.
+
+use indicatif::HumanCount;
 
 use indicatif::HumanCount;
 
