@@ -5,7 +5,7 @@ use crate::config::{LraDataset, Protocol, RunConfig};
 use crate::error::{Error, Result};
 use crate::model::protocol::presets_of;
 use crate::report::{self, Asked, Filter, Format, Metric, Orient, PaperTable};
-use crate::store::{read_summary, Row, Store, COLUMNS, SCHEMA};
+use crate::store::{read_summary, refuse_contradictions, Record, Store, COLUMNS, SCHEMA};
 use crate::sweep::{Experiment, Flags, Task};
 use clap::Args;
 use std::path::{Path, PathBuf};
@@ -82,6 +82,7 @@ pub(super) fn main(arguments: Arguments, global: &Global) -> Result<u8> {
     for source in &sources {
         rows.extend(read(source)?);
     }
+    refuse_contradictions(&rows)?;
     print::result(&arguments.report(&rows, planned.as_deref(), global)?)?;
     Ok(exit::DONE)
 }
@@ -89,7 +90,7 @@ pub(super) fn main(arguments: Arguments, global: &Global) -> Result<u8> {
 impl Arguments {
     fn report(
         self,
-        rows: &[Row],
+        rows: &[Record],
         planned: Option<&[RunConfig]>,
         global: &Global,
     ) -> Result<String> {
@@ -122,7 +123,7 @@ impl Arguments {
 fn columns() -> String {
     let mut text =
         format!("columns of a summary CSV, schema {SCHEMA}; empty means not applicable\n");
-    for column in COLUMNS {
+    for column in COLUMNS.iter() {
         let (name, unit, meaning) = (column.name, column.unit, column.meaning);
         let unit = if unit.is_empty() {
             String::new()
@@ -134,7 +135,7 @@ fn columns() -> String {
     text
 }
 
-fn read(source: &Path) -> Result<Vec<Row>> {
+fn read(source: &Path) -> Result<Vec<Record>> {
     if source.is_file() {
         return read_summary(source);
     }

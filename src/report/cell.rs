@@ -1,7 +1,7 @@
 //! One cell of a panel or a table: the best over learning rates of the mean over seeds.
 
 use super::Metric;
-use crate::store::{Outcome, Row, RunStatus};
+use crate::store::{Outcome, Record, RunStatus};
 
 /// Above this an accuracy is shown as `>99`: the rule of the paper's figure 7.
 const SATURATED: f64 = 0.99;
@@ -57,16 +57,22 @@ struct Rate {
 
 impl Cell {
     /// The best rate by what it shows.
-    pub(super) fn of(runs: &[&Row], metric: Metric) -> Self {
+    pub(super) fn of(runs: &[&Record], metric: Metric) -> Self {
         Self::chosen(runs, metric, metric)
     }
 
     /// `shown` at the rate that is best by `by`.
-    pub(super) fn chosen(runs: &[&Row], by: Metric, shown: Metric) -> Self {
+    pub(super) fn chosen(runs: &[&Record], by: Metric, shown: Metric) -> Self {
         let mut runs = runs.to_vec();
-        runs.sort_by(|a, b| a.lr.total_cmp(&b.lr));
+        runs.sort_by(|a, b| {
+            a.number("lr")
+                .unwrap_or(f64::NAN)
+                .total_cmp(&b.number("lr").unwrap_or(f64::NAN))
+        });
         let rates: Vec<Rate> = runs
-            .chunk_by(|a, b| a.lr == b.lr)
+            .chunk_by(|a, b| {
+                a.number("lr").unwrap_or(f64::NAN) == b.number("lr").unwrap_or(f64::NAN)
+            })
             .map(|seeds| Rate::of(seeds, by, shown))
             .collect();
         if let Some(best) = best(&rates, by) {
@@ -154,9 +160,9 @@ fn best(rates: &[Rate], by: Metric) -> Option<&Rate> {
 }
 
 impl Rate {
-    fn of(seeds: &[&Row], by: Metric, shown: Metric) -> Self {
+    fn of(seeds: &[&Record], by: Metric, shown: Metric) -> Self {
         let mut rate = Self {
-            lr: seeds[0].lr,
+            lr: seeds[0].number("lr").unwrap_or(f64::NAN),
             scores: Vec::new(),
             shown: Vec::new(),
             diverged: 0,
@@ -164,7 +170,7 @@ impl Rate {
             not_run: 0,
         };
         for row in seeds {
-            match (row.status, row.outcome, by.of(row)) {
+            match (row.status(), row.outcome(), by.of(row)) {
                 (None, ..) => rate.not_run += 1,
                 (Some(RunStatus::Failed), ..) => rate.failed += 1,
                 (_, Some(Outcome::Diverged), _) => rate.diverged += 1,

@@ -1,7 +1,7 @@
 //! What a report rests on: how many runs, of what, by which program.
 
 use super::cell::{Cell, Edge};
-use crate::store::{Outcome, Row, RunStatus};
+use crate::store::{Outcome, Record, RunStatus};
 use std::collections::BTreeMap;
 
 /// Counts over the runs of a report.
@@ -26,7 +26,7 @@ pub struct Coverage {
 }
 
 impl Coverage {
-    pub(super) fn of(rows: &[&Row]) -> Self {
+    pub(super) fn of(rows: &[&Record]) -> Self {
         let mut coverage = Self::default();
         for row in rows {
             coverage.count(row);
@@ -34,21 +34,28 @@ impl Coverage {
         coverage
     }
 
-    fn count(&mut self, row: &Row) {
-        match row.status {
+    fn count(&mut self, row: &Record) {
+        match row.status() {
             None => {
                 self.not_run += 1;
                 return;
             }
             Some(RunStatus::Done) => self.done += 1,
             Some(RunStatus::Failed) => {
-                let reason = row.reason.lines().next().unwrap_or("no reason given");
+                let reason = row
+                    .text("reason")
+                    .lines()
+                    .next()
+                    .unwrap_or("no reason given");
                 *self.failed.entry(reason.to_owned()).or_default() += 1;
             }
         }
-        self.diverged += usize::from(row.outcome == Some(Outcome::Diverged));
-        *self.commits.entry(row.git_commit.clone()).or_default() += 1;
-        self.seconds += row.seconds;
+        self.diverged += usize::from(row.outcome() == Some(Outcome::Diverged));
+        *self
+            .commits
+            .entry(row.text("git_commit").to_owned())
+            .or_default() += 1;
+        self.seconds += row.number("seconds").unwrap_or(0.0);
     }
 
     /// The lines below what shows `cells`.

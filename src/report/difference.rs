@@ -1,12 +1,12 @@
 //! What tells a run from the run that its preset would have made.
 
 use super::panel::plain;
-use crate::store::{Role, Row};
+use crate::store::{Field, Record, Role};
 use std::fmt;
 
 /// The runs that the presets would make of the task, mixer and protocol of a row, by name: `full`
 /// first, if there is one. What the paper leaves open is 0 or empty in them.
-pub type PresetsOf<'a> = &'a dyn Fn(&Row) -> Vec<(&'static str, Row)>;
+pub type PresetsOf<'a> = &'a dyn Fn(&Record) -> Vec<(&'static str, Record)>;
 
 /// One setting that is not the preset's.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -31,40 +31,43 @@ pub(super) struct Nearest {
 
 impl Nearest {
     /// Of the presets in `known`; of equals the first.
-    pub fn of(row: &Row, known: Vec<(&'static str, Row)>) -> Self {
+    pub fn of(row: &Record, known: Vec<(&'static str, Record)>) -> Self {
         let each = known.into_iter().map(|(preset, usual)| Self {
             preset,
-            lr: Some(usual.lr),
+            lr: usual.number("lr"),
             differences: differences(row, &usual),
         });
         let unknown = || Self {
             preset: "",
             lr: None,
-            differences: differences(row, &Row::default()),
+            differences: differences(row, &Record::default()),
         };
         each.min_by_key(|nearest| nearest.differences.len())
             .unwrap_or_else(unknown)
     }
 }
 
-fn differences(row: &Row, usual: &Row) -> Vec<Difference> {
-    let values = |row: &Row| {
+fn differences(row: &Record, usual: &Record) -> Vec<Difference> {
+    let values = |row: &Record| -> Vec<_> {
         let settings = row.values(Role::Setting);
-        settings.into_iter().chain(row.values(Role::Cell))
+        let values = settings.chain(row.values(Role::Cell));
+        values
+            .map(|(column, value)| (column, value.clone()))
+            .collect()
     };
-    let pairs = values(row).zip(values(usual));
+    let pairs = values(row).into_iter().zip(values(usual));
     let differing = pairs.filter(|((column, value), (_, usual))| {
         let names_the_place = ["task", "protocol", "mixer", "dataset", "tokenizer"];
-        value != usual && !names_the_place.contains(&column.name)
+        let nothing = value.is_nothing() && *usual == Field::Absent;
+        value != usual && !nothing && !names_the_place.contains(&column.name)
     });
     differing
         .map(|((column, value), (_, usual))| Difference {
             name: column.name,
-            value: plain(&value),
-            usual: match usual.as_u64() {
-                Some(0) => String::new(),
-                _ if usual.is_null() => String::new(),
-                _ => plain(&usual),
+            value: plain(&value.json()),
+            usual: match usual {
+                Field::Absent | Field::Count(0) => String::new(),
+                _ => plain(&usual.json()),
             },
         })
         .collect()

@@ -1,7 +1,7 @@
 //! Which number of a run counts.
 
 use crate::error::{Error, Result};
-use crate::store::Row;
+use crate::store::Record;
 use clap::ValueEnum;
 use std::cmp::Ordering;
 
@@ -74,23 +74,8 @@ impl Metric {
         }
     }
 
-    pub(super) fn of(self, row: &Row) -> Option<f64> {
-        match self {
-            Self::Accuracy => row.accuracy,
-            Self::BestAccuracy => row.best_accuracy,
-            Self::SelectedAccuracy => row.selected_accuracy,
-            Self::ValAccuracy => row.val_accuracy,
-            Self::TrainPpl => row.train_ppl,
-            Self::TrainPplEval => row.train_ppl_eval,
-            Self::ValPpl => row.val_ppl,
-            Self::BestValPpl => row.best_val_ppl,
-            Self::TestPpl => row.test_ppl,
-            Self::SelectedTestPpl => row.selected_test_ppl,
-            Self::ValWordPpl => row.val_word_ppl,
-            Self::TestWordPpl => row.test_word_ppl,
-            Self::ValBitsPerByte => row.val_bits_per_byte,
-            Self::TestBitsPerByte => row.test_bits_per_byte,
-        }
+    pub(super) fn of(self, row: &Record) -> Option<f64> {
+        row.number(self.as_str())
     }
 
     /// Whether it is a share of right answers, 0 to 1.

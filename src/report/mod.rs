@@ -28,7 +28,7 @@ pub use tables::Tables;
 
 use crate::config::{LraDataset, Protocol, RunConfig};
 use crate::error::{Error, Result};
-use crate::store::{Row, RunStatus};
+use crate::store::{Record, RunStatus};
 use clap::ValueEnum;
 use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
@@ -117,7 +117,7 @@ pub struct Filter {
 
 /// The accuracy grids of MQAR. With `planned`, they hold exactly the planned runs, done or not.
 pub fn mqar(
-    rows: &[Row],
+    rows: &[Record],
     planned: Option<&[RunConfig]>,
     filter: &Filter,
     metric: Metric,
@@ -129,9 +129,9 @@ pub fn mqar(
         ));
     }
     metric.require_accuracy()?;
-    let other = |task: &str| rows.iter().any(|row| row.task == task);
+    let other = |task: &str| rows.iter().any(|row| row.text("task") == task);
     let (arena, text) = (other("lra"), other("wikitext"));
-    let rows: Vec<&Row> = rows.iter().filter(|row| row.task == TASK).collect();
+    let rows: Vec<&Record> = rows.iter().filter(|row| row.text("task") == TASK).collect();
     if rows.is_empty() {
         return Err(Error::usage(if arena {
             "there are no MQAR results here, but some of the Long Range Arena: \
@@ -143,13 +143,13 @@ pub fn mqar(
              and --out names the folder that holds them"
         }));
     }
-    let found: Vec<&Row> = rows.iter().copied().filter(|r| filter.passes(r)).collect();
+    let found: Vec<&Record> = rows.iter().copied().filter(|r| filter.passes(r)).collect();
     if found.is_empty() {
         return Err(filter.nothing_left(&rows));
     }
-    let keep = |row: &Row| row.task == TASK && filter.passes(row);
+    let keep = |row: &Record| row.text("task") == TASK && filter.passes(row);
     let (runs, coverage) = joined(&found, planned, &keep);
-    let listed: Vec<&Row> = runs.values().collect();
+    let listed: Vec<&Record> = runs.values().collect();
     let panels = panel::panels(&listed, metric);
     Ok(Report {
         metric,
@@ -161,7 +161,7 @@ pub fn mqar(
 /// The table `which` from `rows`. With `planned`, it holds exactly the planned runs, done or not.
 pub fn paper_table(
     which: PaperTable,
-    rows: &[Row],
+    rows: &[Record],
     planned: Option<&[RunConfig]>,
     presets: PresetsOf,
     asked: &Asked,
@@ -193,20 +193,20 @@ impl PaperReport {
 /// One row a run, by run id: of two results for one run, one with a number wins over a failure. With
 /// `planned`, exactly the planned runs that `keep` passes.
 fn joined(
-    found: &[&Row],
+    found: &[&Record],
     planned: Option<&[RunConfig]>,
-    keep: &dyn Fn(&Row) -> bool,
-) -> (BTreeMap<String, Row>, Coverage) {
-    let mut runs: BTreeMap<String, Row> = planned
+    keep: &dyn Fn(&Record) -> bool,
+) -> (BTreeMap<String, Record>, Coverage) {
+    let mut runs: BTreeMap<String, Record> = planned
         .unwrap_or_default()
         .iter()
-        .map(Row::planned)
+        .map(Record::planned)
         .filter(|row| keep(row))
-        .map(|row| (row.run_id.clone(), row))
+        .map(|row| (row.run_id().to_owned(), row))
         .collect();
     for &row in found {
-        match runs.entry(row.run_id.clone()) {
-            Entry::Occupied(mut known) if known.get().status != Some(RunStatus::Done) => {
+        match runs.entry(row.run_id().to_owned()) {
+            Entry::Occupied(mut known) if known.get().status() != Some(RunStatus::Done) => {
                 known.insert(row.clone());
             }
             Entry::Vacant(free) if planned.is_none() => {
@@ -217,7 +217,7 @@ fn joined(
     }
     let mut coverage = Coverage::of(&runs.values().collect::<Vec<_>>());
     coverage.planned = planned.map(|_| runs.len());
-    let outside: BTreeSet<&str> = found.iter().map(|row| row.run_id.as_str()).collect();
+    let outside: BTreeSet<&str> = found.iter().map(|row| row.run_id()).collect();
     coverage.outside_plan = outside.iter().filter(|id| !runs.contains_key(**id)).count();
     (runs, coverage)
 }
@@ -241,18 +241,22 @@ impl Report {
 }
 
 impl Filter {
-    fn passes(&self, row: &Row) -> bool {
-        let protocol = |p: &Protocol| p.as_str() == row.protocol;
-        (self.mixers.is_empty() || self.mixers.contains(&row.mixer))
-            && (self.seq_lens.is_empty() || self.seq_lens.contains(&row.seq_len))
+    fn passes(&self, row: &Record) -> bool {
+        let protocol = |p: &Protocol| p.as_str() == row.text("protocol");
+        (self.mixers.is_empty() || self.mixers.iter().any(|m| m == row.text("mixer")))
+            && (self.seq_lens.is_empty() || self.seq_lens.contains(&row.count("seq_len")))
             && (self.protocols.is_empty() || self.protocols.iter().any(protocol))
-            && (self.datasets.is_empty() || self.datasets.iter().any(|d| d.name() == row.dataset))
+            && (self.datasets.is_empty()
+                || self
+                    .datasets
+                    .iter()
+                    .any(|d| d.name() == row.text("dataset")))
     }
 
-    fn nothing_left(&self, rows: &[&Row]) -> Error {
-        let mixers: BTreeSet<&str> = rows.iter().map(|row| row.mixer.as_str()).collect();
-        let seq_lens: BTreeSet<usize> = rows.iter().map(|row| row.seq_len).collect();
-        let protocols: BTreeSet<&str> = rows.iter().map(|row| row.protocol.as_str()).collect();
+    fn nothing_left(&self, rows: &[&Record]) -> Error {
+        let mixers: BTreeSet<&str> = rows.iter().map(|row| row.text("mixer")).collect();
+        let seq_lens: BTreeSet<usize> = rows.iter().map(|row| row.count("seq_len")).collect();
+        let protocols: BTreeSet<&str> = rows.iter().map(|row| row.text("protocol")).collect();
         Error::usage(format!(
             "no MQAR result passes the filter; there are results for --mixer {}, --seq-len {}, \
              --protocol {}",

@@ -4,7 +4,7 @@ use super::cell::Cell;
 use super::coverage::counted;
 use super::table::rate;
 use super::Metric;
-use crate::store::{Column, Role, Row};
+use crate::store::{Column, Record, Role};
 use serde_json::Value;
 use std::cmp::Ordering;
 use std::collections::{BTreeMap, BTreeSet};
@@ -34,10 +34,10 @@ pub struct Panel {
 }
 
 /// All panels of `rows`, in order, with their titles.
-pub(super) fn panels(rows: &[&Row], metric: Metric) -> Vec<Panel> {
-    let mut groups: BTreeMap<String, Vec<&Row>> = BTreeMap::new();
+pub(super) fn panels(rows: &[&Record], metric: Metric) -> Vec<Panel> {
+    let mut groups: BTreeMap<String, Vec<&Record>> = BTreeMap::new();
     for row in rows {
-        let settings: Vec<Value> = row.values(Role::Setting).into_iter().map(|s| s.1).collect();
+        let settings: Vec<Value> = row.values(Role::Setting).map(|s| s.1.json()).collect();
         let key = Value::from(settings).to_string();
         groups.entry(key).or_default().push(row);
     }
@@ -64,17 +64,23 @@ fn name(twins: &mut [Panel]) {
 }
 
 impl Panel {
-    fn of(rows: &[&Row], metric: Metric) -> Self {
-        let mut places: BTreeMap<(usize, usize), Vec<&Row>> = BTreeMap::new();
+    fn of(rows: &[&Record], metric: Metric) -> Self {
+        let mut places: BTreeMap<(usize, usize), Vec<&Record>> = BTreeMap::new();
         for row in rows {
-            places.entry((row.d, row.n)).or_default().push(row);
+            places
+                .entry((row.count("d"), row.count("n")))
+                .or_default()
+                .push(row);
         }
         let ascending = |axis: fn(&(usize, usize)) -> usize| {
             let values: BTreeSet<usize> = places.keys().map(axis).collect();
             values.into_iter().collect()
         };
         Self {
-            settings: rows[0].values(Role::Setting),
+            settings: rows[0]
+                .values(Role::Setting)
+                .map(|(column, value)| (column, value.json()))
+                .collect(),
             title: String::new(),
             d: ascending(|place| place.0),
             n: ascending(|place| place.1),
@@ -156,7 +162,7 @@ impl Panel {
 /// A value as a title says it.
 pub(super) fn plain(value: &Value) -> String {
     match value {
-        Value::String(text) if text.is_empty() => "none".into(),
+        Value::Null => "none".into(),
         Value::String(text) => text.clone(),
         other => other.to_string(),
     }

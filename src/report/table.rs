@@ -4,7 +4,7 @@ use super::{Cell, Metric, Orient, Panel, Report};
 
 /// A panel as rows and columns of labels.
 pub(super) struct Table {
-    /// Row axis, then column axis.
+    /// Record axis, then column axis.
     pub corner: &'static str,
     pub columns: Vec<String>,
     pub rows: Vec<(String, Vec<Entry>)>,

@@ -3,7 +3,7 @@
 use super::{Asked, Preset, Task};
 use crate::config::{Corpus, Generator, LraDataset, Precision, Protocol};
 use crate::error::Result;
-use crate::store::Row;
+use crate::store::Record;
 use clap::ValueEnum;
 
 /// The paper's whole runs first.
@@ -12,7 +12,7 @@ const PRESETS: [Preset; 3] = [Preset::Full, Preset::Quick, Preset::Smoke];
 /// The runs that the presets make of the task, mixer and protocol of `row`, by name, each as a row. In MQAR
 /// the size of the task is that of `row`, and d and n are 0: the paper has many. Empty for a mixer
 /// or a dataset that this version does not know.
-pub fn presets_of(row: &Row) -> Vec<(&'static str, Row)> {
+pub fn presets_of(row: &Record) -> Vec<(&'static str, Record)> {
     let of = |preset: Preset| Some((preset.name(), planned(row, preset).ok()??));
     PRESETS.into_iter().filter_map(of).collect()
 }
@@ -27,12 +27,12 @@ impl Preset {
     }
 }
 
-fn planned(row: &Row, preset: Preset) -> Result<Option<Row>> {
-    let task = Task::find(&row.task)?;
+fn planned(row: &Record, preset: Preset) -> Result<Option<Record>> {
+    let task = Task::find(row.text("task"))?;
     let asked = Asked {
         preset: Some(preset),
-        mixer: Some(row.mixer.clone()),
-        protocol: Protocol::from_str(&row.protocol, false).ok(),
+        mixer: Some(row.text("mixer").to_owned()),
+        protocol: Protocol::from_str(row.text("protocol"), false).ok(),
         ..Asked::default()
     };
     if asked.protocol.is_none() {
@@ -45,25 +45,23 @@ fn planned(row: &Row, preset: Preset) -> Result<Option<Row>> {
     }
 }
 
-fn of_recall(row: &Row, asked: Asked) -> Result<Row> {
+fn of_recall(row: &Record, asked: Asked) -> Result<Record> {
     let asked = Asked {
-        d: Some(row.d),
-        n: Some(row.n),
-        seq_len: Some(row.seq_len),
-        kv_pairs: Some(row.kv_pairs),
+        d: Some(row.count("d")),
+        n: Some(row.count("n")),
+        seq_len: Some(row.count("seq_len")),
+        kv_pairs: Some(row.count("kv_pairs")),
         ..asked
     };
-    let planned = Row::planned(&asked.resolve(Task::Mqar)?);
-    Ok(Row {
-        d: 0,
-        n: 0,
-        ..planned
-    })
+    let mut planned = Record::planned(&asked.resolve(Task::Mqar)?);
+    planned.set("d", 0usize);
+    planned.set("n", 0usize);
+    Ok(planned)
 }
 
-fn of_arena(row: &Row, asked: Asked) -> Result<Option<Row>> {
-    let dataset = LraDataset::from_str(&row.dataset, false);
-    let data = Generator::from_str(&row.data, false);
+fn of_arena(row: &Record, asked: Asked) -> Result<Option<Record>> {
+    let dataset = LraDataset::from_str(row.text("dataset"), false);
+    let data = Generator::from_str(row.text("data"), false);
     let (Ok(dataset), Ok(data)) = (dataset, data) else {
         return Ok(None);
     };
@@ -72,13 +70,13 @@ fn of_arena(row: &Row, asked: Asked) -> Result<Option<Row>> {
         data: Some(data),
         ..asked
     };
-    Ok(Some(Row::planned(&asked.resolve(Task::Lra)?)))
+    Ok(Some(Record::planned(&asked.resolve(Task::Lra)?)))
 }
 
 /// The corpus is that of `row`, and so are the numbers computed with, which the device chooses.
-fn of_text(row: &Row, asked: Asked) -> Result<Option<Row>> {
-    let corpus = Corpus::from_str(&row.dataset, false);
-    let precision = Precision::from_str(&row.precision, false);
+fn of_text(row: &Record, asked: Asked) -> Result<Option<Record>> {
+    let corpus = Corpus::from_str(row.text("dataset"), false);
+    let precision = Precision::from_str(row.text("precision"), false);
     let (Ok(corpus), Ok(precision)) = (corpus, precision) else {
         return Ok(None);
     };
@@ -87,15 +85,15 @@ fn of_text(row: &Row, asked: Asked) -> Result<Option<Row>> {
         precision: Some(precision),
         ..asked
     };
-    Ok(Some(Row::planned(&asked.resolve(Task::Wikitext)?)))
+    Ok(Some(Record::planned(&asked.resolve(Task::Wikitext)?)))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn row(line: Asked, task: Task) -> Row {
-        Row::planned(&line.resolve(task).unwrap())
+    fn row(line: Asked, task: Task) -> Record {
+        Record::planned(&line.resolve(task).unwrap())
     }
 
     #[test]
@@ -126,28 +124,31 @@ mod tests {
         let presets = presets_of(&row);
         assert_eq!(presets[1], ("quick", row));
         let full = &presets[0].1;
-        assert_eq!((full.d, full.seq_len, full.vocab_size), (512, 1024, 50_304));
-        assert_eq!((&*full.dataset, &*full.precision), ("wikitext-2", "bf16"));
+        let sizes = ["d", "seq_len", "vocab_size"].map(|name| full.count(name));
+        assert_eq!(sizes, [512, 1024, 50_304]);
+        let kept = ["dataset", "precision"].map(|name| full.text(name));
+        assert_eq!(kept, ["wikitext-2", "bf16"]);
     }
 
     #[test]
     fn d_and_n_of_recall_are_left_open() {
         let row = row(Asked::default(), Task::Mqar);
         let (_, full) = presets_of(&row).remove(0);
-        assert_eq!((full.d, full.n, full.vocab_size), (0, 0, 8192));
-        assert_eq!(full.seq_len, row.seq_len);
+        let sizes = ["d", "n", "vocab_size"].map(|name| full.count(name));
+        assert_eq!(sizes, [0, 0, 8192]);
+        assert_eq!(full.get("seq_len"), row.get("seq_len"));
     }
 
     #[test]
     fn what_this_version_does_not_know_has_no_preset() {
         let known = row(Asked::default(), Task::Lra);
         assert_eq!(presets_of(&known).len(), 3);
-        let unknown: [fn(&mut Row); 5] = [
-            |r| r.mixer = "telepathy".into(),
-            |r| r.dataset = "path-x".into(),
-            |r| r.protocol = "mine".into(),
-            |r| r.data = "dreamt".into(),
-            |r| r.task = "go".into(),
+        let unknown: [fn(&mut Record); 5] = [
+            |r| r.set("mixer", "telepathy"),
+            |r| r.set("dataset", "path-x"),
+            |r| r.set("protocol", "mine"),
+            |r| r.set("data", "dreamt"),
+            |r| r.set("task", "go"),
         ];
         for change in unknown {
             let mut row = known.clone();

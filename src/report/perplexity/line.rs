@@ -5,7 +5,7 @@ use super::super::difference::{listed, Difference};
 use super::super::Metric;
 use super::setting::sizes;
 use super::{ALL, PAPER};
-use crate::store::{Outcome, Row, RunStatus};
+use crate::store::{Outcome, Record, RunStatus};
 
 /// What is known of one mixer in one setting.
 #[derive(Clone, Debug)]
@@ -21,9 +21,11 @@ pub(super) struct Line {
 
 impl Line {
     /// Of runs that differ in learning rate and seed only; the rate is the best one by `by`.
-    pub fn of(mixer: &str, differences: &[Difference], rows: &[&Row], by: Metric) -> Self {
-        let ended = rows.iter().filter(|row| row.status.is_some());
-        let mut rates: Vec<f64> = ended.map(|row| row.lr).collect();
+    pub fn of(mixer: &str, differences: &[Difference], rows: &[&Record], by: Metric) -> Self {
+        let ended = rows.iter().filter(|row| row.status().is_some());
+        let mut rates: Vec<f64> = ended
+            .map(|row| row.number("lr").unwrap_or(f64::NAN))
+            .collect();
         rates.sort_by(f64::total_cmp);
         rates.dedup();
         Self {
@@ -61,14 +63,17 @@ impl Line {
     }
 }
 
-fn cell(rows: &[&Row], by: Metric, shown: Metric) -> Option<Cell> {
+fn cell(rows: &[&Record], by: Metric, shown: Metric) -> Option<Cell> {
     if rows.is_empty() {
         return Some(Cell::NotRun);
     }
     let cell = Cell::chosen(rows, by, shown);
-    let broke = rows.iter().any(|row| row.status == Some(RunStatus::Failed));
+    let broke = rows
+        .iter()
+        .any(|row| row.status() == Some(RunStatus::Failed));
     let lacks = rows.iter().any(|row| {
-        let ended = row.status == Some(RunStatus::Done) && row.outcome != Some(Outcome::Diverged);
+        let ended =
+            row.status() == Some(RunStatus::Done) && row.outcome() != Some(Outcome::Diverged);
         ended && (by.of(row).is_none() || shown.of(row).is_none())
     });
     (cell != Cell::Failed || broke || !lacks).then_some(cell)

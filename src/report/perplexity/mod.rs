@@ -21,7 +21,7 @@ use super::difference::PresetsOf;
 use super::{joined, listed, Asked, Coverage, Format, Metric};
 use crate::config::RunConfig;
 use crate::error::{Error, Result};
-use crate::store::Row;
+use crate::store::Record;
 use setting::Setting;
 use std::collections::BTreeSet;
 use table::Table;
@@ -55,22 +55,22 @@ pub struct Perplexities {
 
 /// Table 1 from `rows`. With `planned`, it holds exactly the planned runs, done or not.
 pub(super) fn perplexities(
-    rows: &[Row],
+    rows: &[Record],
     planned: Option<&[RunConfig]>,
     presets: PresetsOf,
     asked: &Asked,
 ) -> Result<Perplexities> {
     let by = asked.metric.unwrap_or(Metric::TrainPpl);
     by.require_perplexity()?;
-    let rows: Vec<&Row> = rows.iter().filter(|row| row.task == TASK).collect();
+    let rows: Vec<&Record> = rows.iter().filter(|row| row.text("task") == TASK).collect();
     if rows.is_empty() && planned.is_none() {
         return Err(Error::usage(
             "there are no results for Table 1 here yet; `dsf wikitext` makes a small one, \
              `dsf sweep experiments/table1.toml` all of them, and --out names the folder that holds them",
         ));
     }
-    let keep = |row: &Row| row.task == TASK && asked.filter.passes(row);
-    let found: Vec<&Row> = rows.iter().copied().filter(|row| keep(row)).collect();
+    let keep = |row: &Record| row.text("task") == TASK && asked.filter.passes(row);
+    let found: Vec<&Record> = rows.iter().copied().filter(|row| keep(row)).collect();
     let (runs, coverage) = joined(&found, planned, &keep);
     if runs.is_empty() {
         return Err(nothing_left(&rows));
@@ -83,9 +83,10 @@ pub(super) fn perplexities(
     })
 }
 
-fn nothing_left(rows: &[&Row]) -> Error {
-    let distinct =
-        |name: fn(&Row) -> &str| -> BTreeSet<&str> { rows.iter().map(|row| name(row)).collect() };
+fn nothing_left(rows: &[&Record]) -> Error {
+    let distinct = |name: fn(&Record) -> &str| -> BTreeSet<&str> {
+        rows.iter().map(|row| name(row)).collect()
+    };
     if rows.is_empty() {
         return Error::usage(
             "the plan and the filter leave no run for Table 1: its task is wikitext",
@@ -93,8 +94,8 @@ fn nothing_left(rows: &[&Row]) -> Error {
     }
     Error::usage(format!(
         "no result for Table 1 passes the filter or the plan; there are results of {}, for --mixer {}",
-        listed(distinct(|row| &row.dataset)),
-        listed(distinct(|row| &row.mixer))
+        listed(distinct(|row| row.text("dataset"))),
+        listed(distinct(|row| row.text("mixer")))
     ))
 }
 

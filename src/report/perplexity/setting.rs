@@ -2,7 +2,7 @@
 
 use super::super::difference::{Difference, Nearest, PresetsOf};
 use crate::config::{Corpus, Tokenizer};
-use crate::store::Row;
+use crate::store::Record;
 
 /// What belongs to a mixer alone: it makes a line of its own and no table.
 const OF_LINE: [&str; 7] = [
@@ -32,7 +32,7 @@ const SIZES: [&str; 10] = [
 
 /// A run beside its preset.
 pub(super) struct Setting<'a> {
-    pub row: &'a Row,
+    pub row: &'a Record,
     /// Empty for a mixer that this version does not know.
     pub preset: &'static str,
     /// What puts it into another table.
@@ -42,7 +42,7 @@ pub(super) struct Setting<'a> {
 }
 
 impl<'a> Setting<'a> {
-    pub fn of(row: &'a Row, presets: PresetsOf) -> Self {
+    pub fn of(row: &'a Record, presets: PresetsOf) -> Self {
         let nearest = Nearest::of(row, presets(row));
         let differences = nearest.differences.into_iter();
         let of_line = |d: &Difference| OF_LINE.contains(&d.name);
@@ -59,11 +59,11 @@ impl<'a> Setting<'a> {
     pub fn elsewhere(&self) -> Vec<String> {
         let mut reasons = Vec::new();
         let corpora = [Corpus::Wikitext103Raw, Corpus::Wikitext103];
-        if !corpora.iter().any(|c| c.name() == self.row.dataset) {
-            reasons.push(format!("corpus {}", self.row.dataset));
+        if !corpora.iter().any(|c| c.name() == self.row.text("dataset")) {
+            reasons.push(format!("corpus {}", self.row.text("dataset")));
         }
-        if self.row.tokenizer != Tokenizer::GptNeox.to_string() {
-            reasons.push(format!("tokenizer {}", self.row.tokenizer));
+        if self.row.text("tokenizer") != Tokenizer::GptNeox.to_string() {
+            reasons.push(format!("tokenizer {}", self.row.text("tokenizer")));
         }
         match self.preset {
             "full" | "" => reasons.extend(sizes(&self.of_table)),

@@ -7,7 +7,7 @@ use super::line::Line;
 use super::setting::Setting;
 use super::PAPER;
 use crate::config::Corpus;
-use crate::store::Row;
+use crate::store::Record;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Mixers and their perplexities.
@@ -32,9 +32,16 @@ pub(super) fn tables(settings: &[Setting], by: Metric, filter: &Filter) -> Vec<T
     let mut groups: BTreeMap<_, Vec<&Setting>> = BTreeMap::new();
     for setting in settings {
         let row = setting.row;
-        let corpus = Corpus::ALL.iter().position(|c| c.name() == row.dataset);
-        let of_text = (corpus.is_none(), corpus, &row.dataset, &row.tokenizer);
-        let of_runs = (setting.preset, &row.protocol, &row.precision);
+        let corpus = Corpus::ALL
+            .iter()
+            .position(|c| c.name() == row.text("dataset"));
+        let of_text = (
+            corpus.is_none(),
+            corpus,
+            row.text("dataset"),
+            row.text("tokenizer"),
+        );
+        let of_runs = (setting.preset, row.text("protocol"), row.text("precision"));
         let differences = (setting.of_table.len(), &setting.of_table);
         let away = !setting.elsewhere().is_empty();
         let key = (away, of_text, differences, of_runs);
@@ -51,14 +58,16 @@ impl Table {
         let lines = mixers(group, filter, elsewhere.is_empty());
         let lines = lines.iter().flat_map(|mixer| lines_of(group, mixer, by));
         Self {
-            corpus: first.row.dataset.clone(),
-            tokenizer: first.row.tokenizer.clone(),
-            precision: first.row.precision.clone(),
+            corpus: first.row.text("dataset").to_owned(),
+            tokenizer: first.row.text("tokenizer").to_owned(),
+            precision: first.row.text("precision").to_owned(),
             preset: first.preset,
             settings: first.of_table.clone(),
             elsewhere,
             lines: lines.collect(),
-            unigram: group.iter().find_map(|setting| setting.row.unigram_ppl),
+            unigram: group
+                .iter()
+                .find_map(|setting| setting.row.number("unigram_ppl")),
         }
     }
 
@@ -107,7 +116,7 @@ impl Table {
 
 /// Those of the paper beside its numbers or where there are runs of them, and any others by name.
 fn mixers<'a>(group: &[&'a Setting], filter: &Filter, beside: bool) -> Vec<&'a str> {
-    let run: BTreeSet<&str> = group.iter().map(|s| s.row.mixer.as_str()).collect();
+    let run: BTreeSet<&str> = group.iter().map(|s| s.row.text("mixer")).collect();
     let wanted = |name: &str| filter.mixers.is_empty() || filter.mixers.iter().any(|m| m == name);
     let printed = PAPER.iter().map(|(mixer, _)| *mixer);
     let mut mixers: Vec<&str> = printed
@@ -124,8 +133,8 @@ fn is_printed(name: &str) -> bool {
 
 /// A line a setting of `mixer`: the preset's first, then by how much and in what they differ.
 fn lines_of(group: &[&Setting], mixer: &str, by: Metric) -> Vec<Line> {
-    let mut settings: BTreeMap<_, (&[Difference], Vec<&Row>)> = BTreeMap::new();
-    for setting in group.iter().filter(|s| s.row.mixer == mixer) {
+    let mut settings: BTreeMap<_, (&[Difference], Vec<&Record>)> = BTreeMap::new();
+    for setting in group.iter().filter(|s| s.row.text("mixer") == mixer) {
         let key = (setting.of_line.len(), listed(&setting.of_line));
         let (_, rows) = settings.entry(key).or_insert((&setting.of_line, vec![]));
         rows.push(setting.row);

@@ -24,7 +24,7 @@ use super::difference::PresetsOf;
 use super::{joined, listed, Asked, Coverage, Filter, Format, Metric};
 use crate::config::RunConfig;
 use crate::error::{Error, Result};
-use crate::store::Row;
+use crate::store::Record;
 use paper::Paper;
 use setting::Setting;
 use std::collections::BTreeSet;
@@ -41,7 +41,7 @@ pub struct Tables {
 /// The table `paper` from `rows`. With `planned`, it holds exactly the planned runs, done or not.
 pub(super) fn accuracies(
     paper: &'static Paper,
-    rows: &[Row],
+    rows: &[Record],
     planned: Option<&[RunConfig]>,
     presets: PresetsOf,
     asked: &Asked,
@@ -49,15 +49,15 @@ pub(super) fn accuracies(
     if let Some(metric) = asked.metric {
         metric.require_accuracy()?;
     }
-    let rows: Vec<&Row> = rows.iter().filter(|row| paper.holds(row)).collect();
+    let rows: Vec<&Record> = rows.iter().filter(|row| paper.holds(row)).collect();
     if rows.is_empty() && planned.is_none() {
         return Err(Error::usage(format!(
             "there are no results for Table {} here yet; {}, and --out names the folder that holds them",
             paper.number, paper.remedy
         )));
     }
-    let keep = |row: &Row| paper.holds(row) && asked.filter.passes(row);
-    let found: Vec<&Row> = rows.iter().copied().filter(|row| keep(row)).collect();
+    let keep = |row: &Record| paper.holds(row) && asked.filter.passes(row);
+    let found: Vec<&Record> = rows.iter().copied().filter(|row| keep(row)).collect();
     let (runs, coverage) = joined(&found, planned, &keep);
     if runs.is_empty() {
         return Err(paper.nothing_left(&rows));
@@ -101,15 +101,15 @@ impl Tables {
 }
 
 impl Paper {
-    fn holds(&self, row: &Row) -> bool {
-        let model = |model: &paper::Model| model.mixer == row.mixer;
+    fn holds(&self, row: &Record) -> bool {
+        let model = |model: &paper::Model| model.mixer == row.text("mixer");
         self.columns.iter().any(|column| column.holds(row))
             && (self.others || self.models.iter().any(model))
     }
 
-    fn nothing_left(&self, rows: &[&Row]) -> Error {
-        let mixers: BTreeSet<&str> = rows.iter().map(|row| row.mixer.as_str()).collect();
-        let protocols: BTreeSet<&str> = rows.iter().map(|row| row.protocol.as_str()).collect();
+    fn nothing_left(&self, rows: &[&Record]) -> Error {
+        let mixers: BTreeSet<&str> = rows.iter().map(|row| row.text("mixer")).collect();
+        let protocols: BTreeSet<&str> = rows.iter().map(|row| row.text("protocol")).collect();
         let columns = self.columns.iter().copied();
         let columns = columns.filter(|column| rows.iter().any(|row| column.holds(row)));
         Error::usage(format!(

@@ -1,7 +1,7 @@
 //! What the paper prints, and of which tasks.
 
 use crate::config::{LraDataset, HARD_CONTOUR};
-use crate::store::Row;
+use crate::store::Record;
 
 /// A table as the paper has it.
 pub(in super::super) struct Paper {
@@ -127,38 +127,41 @@ impl Column {
     }
 
     /// Whether `row` is a run of this task.
-    pub fn holds(self, row: &Row) -> bool {
+    pub fn holds(self, row: &Record) -> bool {
         match self {
-            Self::Arena(dataset) => row.task == "lra" && row.dataset == dataset.name(),
-            Self::Recall => row.task == "mqar" && (row.seq_len, row.kv_pairs) == (512, 64),
+            Self::Arena(dataset) => {
+                row.text("task") == "lra" && row.text("dataset") == dataset.name()
+            }
+            Self::Recall => {
+                row.text("task") == "mqar"
+                    && (row.count("seq_len"), row.count("kv_pairs")) == (512, 64)
+            }
         }
     }
 
     /// Whether `row` saw as much data as the paper's runs, and as hard. What the data was cannot be told.
-    pub fn whole(self, row: &Row) -> bool {
-        let (train, test) = (row.train_examples, row.test_examples);
+    pub fn whole(self, row: &Record) -> bool {
+        let (train, test) = (row.count("train_examples"), row.count("test_examples"));
         match self {
-            Self::Recall => train >= 100_000 && test >= 3_000 && row.vocab_size >= 8_192,
+            Self::Recall => train >= 100_000 && test >= 3_000 && row.count("vocab_size") >= 8_192,
             Self::Arena(dataset) => {
                 let [all, val, tested] = dataset.examples();
                 // Without a validation split a tenth of the training examples may serve as one.
                 let held_out = if val == 0 {
-                    row.val_examples.unwrap_or(0).min(all / 10)
+                    row.count("val_examples").min(all / 10)
                 } else {
                     0
                 };
                 // Pathfinder's easier levels are other tasks.
-                let hard = row
-                    .contour_length
-                    .is_none_or(|paddles| paddles == HARD_CONTOUR);
+                let hard = [0, HARD_CONTOUR].contains(&row.count("contour_length"));
                 let enough = train + held_out >= all && test >= tested;
-                enough && hard && row.seq_len >= dataset.seq_len()
+                enough && hard && row.count("seq_len") >= dataset.seq_len()
             }
         }
     }
 
     /// Whether the examples of `row` are of our own making where the paper's were released files.
-    pub fn generated(self, row: &Row) -> bool {
-        self != Self::Recall && row.data != "files"
+    pub fn generated(self, row: &Record) -> bool {
+        self != Self::Recall && row.text("data") != "files"
     }
 }

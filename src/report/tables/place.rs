@@ -4,7 +4,7 @@ use super::super::cell::{Cell, Score};
 use super::super::difference::Difference;
 use super::super::Metric;
 use super::setting::Setting;
-use crate::store::Row;
+use crate::store::Record;
 
 /// What is known of one model on one task in one setting.
 #[derive(Clone, Debug)]
@@ -33,14 +33,17 @@ pub(super) const SHOWN: [Metric; 3] = [
 impl Place {
     /// Of runs that differ in learning rate and seed only.
     pub fn of(runs: &[&Setting], differences: Vec<Difference>) -> Self {
-        let rows: Vec<&Row> = runs.iter().map(|run| run.row).collect();
-        let selects = rows[0].val_examples.is_some_and(|examples| examples > 0);
+        let rows: Vec<&Record> = runs.iter().map(|run| run.row).collect();
+        let selects = rows[0].count("val_examples") > 0;
         let by = if selects {
             Metric::ValAccuracy
         } else {
             Metric::BestAccuracy
         };
-        let mut rates: Vec<f64> = rows.iter().map(|row| row.lr).collect();
+        let mut rates: Vec<f64> = rows
+            .iter()
+            .map(|row| row.number("lr").unwrap_or(f64::NAN))
+            .collect();
         rates.sort_by(f64::total_cmp);
         rates.dedup();
         Self {

@@ -2,7 +2,7 @@
 
 use super::super::difference::{Difference, Nearest, PresetsOf};
 use super::paper::Column;
-use crate::store::Row;
+use crate::store::Record;
 
 /// Runs that differ in one of these are in different tables.
 const OF_TABLE: [&str; 7] = [
@@ -17,7 +17,7 @@ const OF_TABLE: [&str; 7] = [
 
 /// Where a run belongs.
 pub(super) struct Setting<'a> {
-    pub row: &'a Row,
+    pub row: &'a Record,
     pub column: Column,
     pub whole: bool,
     pub preset: &'static str,
@@ -31,7 +31,7 @@ pub(super) struct Setting<'a> {
 
 impl<'a> Setting<'a> {
     /// On part of the data the preset is the one that differs least.
-    pub fn of(row: &'a Row, column: Column, presets: PresetsOf) -> Self {
+    pub fn of(row: &'a Record, column: Column, presets: PresetsOf) -> Self {
         let whole = column.whole(row);
         let mut known = presets(row);
         known.retain(|(name, _)| !whole || *name == "full");

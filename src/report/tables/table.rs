@@ -50,7 +50,7 @@ pub(super) fn tables(
 ) -> Vec<Table> {
     let mut groups: BTreeMap<_, Vec<&Setting>> = BTreeMap::new();
     for setting in settings {
-        let protocol = setting.row.protocol.as_str();
+        let protocol = setting.row.text("protocol");
         let order = PROTOCOLS.iter().position(|p| *p == protocol);
         let place = (!setting.whole, order.is_none(), order, protocol);
         let key = (place, &setting.of_table, setting.preset);
@@ -66,10 +66,10 @@ impl Table {
         // On part of the data a task without runs is of no interest.
         let shown = |c: &&Column| whole || group.iter().any(|s| s.column == **c);
         let columns: Vec<Column> = columns.iter().filter(shown).copied().collect();
-        let losses = group.iter().map(|s| s.row.loss.clone());
+        let losses = group.iter().map(|s| s.row.text("loss").to_owned());
         let mut table = Self {
             whole,
-            protocol: group[0].row.protocol.clone(),
+            protocol: group[0].row.text("protocol").to_owned(),
             preset: group[0].preset,
             settings: group[0].of_table.clone(),
             losses: losses.filter(|loss| !loss.is_empty()).collect(),
@@ -97,7 +97,7 @@ impl Table {
     fn add(&mut self, group: &[&Setting], paper: &Paper, (mixer, model): &(&str, Option<&Model>)) {
         let of = |column: &Column| {
             let runs = group.iter().copied();
-            places(runs.filter(|s| s.row.mixer == *mixer && s.column == *column))
+            places(runs.filter(|s| s.row.text("mixer") == *mixer && s.column == *column))
         };
         let mut places: Vec<_> = self.columns.iter().map(|c| of(c).into_iter()).collect();
         loop {
@@ -177,7 +177,7 @@ fn models<'a>(
         |m: &&Model| filter.mixers.is_empty() || filter.mixers.iter().any(|f| f == m.mixer);
     let known = paper.models.iter().filter(wanted);
     let mut models: Vec<(&str, Option<&Model>)> = known.map(|m| (m.mixer, Some(m))).collect();
-    let others: BTreeSet<&str> = group.iter().map(|s| s.row.mixer.as_str()).collect();
+    let others: BTreeSet<&str> = group.iter().map(|s| s.row.text("mixer")).collect();
     let others = others
         .into_iter()
         .filter(|name| paper.model(name).is_none());
@@ -215,7 +215,7 @@ fn places<'a>(runs: impl Iterator<Item = &'a Setting<'a>>) -> Vec<Place> {
         if *generated && released.contains(differing) {
             differences.push(Difference {
                 name: "data",
-                value: runs[0].row.data.clone(),
+                value: runs[0].row.text("data").to_owned(),
                 usual: "files".into(),
             });
         }
@@ -228,7 +228,7 @@ fn places<'a>(runs: impl Iterator<Item = &'a Setting<'a>>) -> Vec<Place> {
 
 fn majority(group: &[&Setting], column: Column) -> Option<[f64; 2]> {
     let runs = group.iter().filter(|s| s.column == column);
-    let shares: Vec<f64> = runs.filter_map(|s| s.row.majority).collect();
+    let shares: Vec<f64> = runs.filter_map(|s| s.row.number("majority")).collect();
     let lowest = shares.iter().copied().reduce(f64::min)?;
     let highest = shares.iter().copied().reduce(f64::max)?;
     Some([lowest, highest])

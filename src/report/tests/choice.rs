@@ -17,7 +17,7 @@ fn the_rate_is_chosen_by_its_mean_over_seeds_and_not_by_the_luckiest_seed() {
 fn survivors_of_an_unstable_rate_do_not_beat_a_stable_one() {
     let mut rows = seeds(64, 1e-3, &[0.8, 0.8]);
     rows.extend(seeds(64, 1e-2, &[0.95]));
-    rows.push(Row::new(&at(64, 32, 1e-2, 1), &diverged()));
+    rows.push(Record::new(&at(64, 32, 1e-2, 1), &diverged()));
     assert_eq!(only_cell(&rows).score().unwrap().lr, 1e-3);
 }
 
@@ -30,7 +30,7 @@ fn a_cell_with_one_good_rate_is_not_diverged() {
 #[test]
 fn a_done_run_without_a_number_counts_as_failed() {
     let mut row = row(64, 32, 1e-3, 0.6);
-    row.accuracy = Some(f64::NAN);
+    row.set("accuracy", Some(f64::NAN));
     assert_eq!(only_cell(&[row]), Cell::Failed);
 }
 
@@ -92,7 +92,7 @@ fn a_run_that_is_given_twice_counts_once_and_a_number_beats_a_failure() {
 #[test]
 fn the_best_accuracy_of_any_epoch_is_another_metric() {
     let mut row = row(64, 32, 1e-3, 0.5);
-    row.best_accuracy = Some(0.625);
+    row.set("best_accuracy", Some(0.625));
     let report = mqar(&[row], None, &Filter::default(), Metric::BestAccuracy).unwrap();
     let text = text(&report);
     assert!(text.contains("62.5"), "{text}");
@@ -110,7 +110,7 @@ fn without_results_one_sentence_says_how_to_make_some() {
 #[test]
 fn without_results_of_recall_but_some_of_the_arena_it_says_what_to_type() {
     let mut row = changed(|_| {});
-    row.task = "lra".into();
+    row.set("task", "lra");
     let message = mqar(&[row], None, &Filter::default(), Metric::Accuracy)
         .unwrap_err()
         .to_string();
@@ -119,7 +119,7 @@ fn without_results_of_recall_but_some_of_the_arena_it_says_what_to_type() {
 
 #[test]
 fn results_of_text_alone_point_to_the_table_that_shows_them() {
-    let text = Row::new(&text_config(), &read(17.0));
+    let text = Record::new(&text_config(), &read(17.0));
     let refused = mqar(&[text], None, &Filter::default(), Metric::Accuracy);
     let message = refused.unwrap_err().to_string();
     assert!(message.contains("`dsf report --table 1`"), "{message}");
@@ -170,7 +170,7 @@ fn a_filter_keeps_what_it_names() {
 #[test]
 fn a_diverged_run_is_counted_as_done() {
     let rows = [ended(64, 32, 1e-3, &diverged())];
-    assert_eq!(rows[0].outcome, Some(Outcome::Diverged));
+    assert_eq!(rows[0].outcome(), Some(Outcome::Diverged));
     let coverage = report(&rows).coverage;
     assert_eq!((coverage.done, coverage.diverged), (1, 1));
 }

@@ -53,9 +53,9 @@ fn a_grid_with_seeds_reads_like_this() {
 fn a_winner_at_the_end_of_the_rates_is_hinted_at() {
     let hint = |best: f64, accuracy: f64| {
         let other = [1e-4, 1e-3, 1e-2].map(|lr| row(64, 32, lr, 0.3));
-        let rows: Vec<Row> = other
+        let rows: Vec<Record> = other
             .into_iter()
-            .filter(|r| r.lr != best)
+            .filter(|r| r.number("lr") != Some(best))
             .chain([row(64, 32, best, accuracy)])
             .collect();
         let text = text(&report(&rows));
@@ -138,7 +138,7 @@ fn a_plan_shows_what_is_missing_and_leaves_out_the_rest() {
 #[test]
 fn runs_of_two_commits_are_warned_of() {
     let mut rows = small();
-    rows[0].git_commit = "aaaaaaa".into();
+    rows[0].set("git_commit", "aaaaaaa");
     let text = text(&report(&rows));
     let warning = "warning: runs of 2 commits are mixed: 3f2c1e0 (6 runs), aaaaaaa (1 run)";
     assert!(text.contains(warning), "{text}");

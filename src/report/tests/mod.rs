@@ -14,27 +14,27 @@ fn at(d: usize, n: usize, lr: f64, seed: u64) -> RunConfig {
     config
 }
 
-fn row(d: usize, n: usize, lr: f64, accuracy: f64) -> Row {
-    Row::new(&at(d, n, lr, 0), &done(accuracy))
+fn row(d: usize, n: usize, lr: f64, accuracy: f64) -> Record {
+    Record::new(&at(d, n, lr, 0), &done(accuracy))
 }
 
-fn seeds(d: usize, lr: f64, accuracies: &[f64]) -> Vec<Row> {
+fn seeds(d: usize, lr: f64, accuracies: &[f64]) -> Vec<Record> {
     let numbered = (0..).zip(accuracies);
-    let rows = numbered.map(|(seed, a)| Row::new(&at(d, 32, lr, seed), &done(*a)));
+    let rows = numbered.map(|(seed, a)| Record::new(&at(d, 32, lr, seed), &done(*a)));
     rows.collect()
 }
 
-fn ended(d: usize, n: usize, lr: f64, result: &RunResult) -> Row {
-    Row::new(&at(d, n, lr, 0), result)
+fn ended(d: usize, n: usize, lr: f64, result: &RunResult) -> Record {
+    Record::new(&at(d, n, lr, 0), result)
 }
 
-fn changed(change: fn(&mut RunConfig)) -> Row {
+fn changed(change: fn(&mut RunConfig)) -> Record {
     let mut config = config();
     change(&mut config);
-    Row::new(&config, &done(0.5))
+    Record::new(&config, &done(0.5))
 }
 
-fn report(rows: &[Row]) -> Report {
+fn report(rows: &[Record]) -> Report {
     mqar(rows, None, &Filter::default(), Metric::Accuracy).unwrap()
 }
 
@@ -42,16 +42,16 @@ fn text(report: &Report) -> String {
     report.render(Format::Text, Orient::Brief, false)
 }
 
-fn titles(rows: &[Row]) -> Vec<String> {
+fn titles(rows: &[Record]) -> Vec<String> {
     let panels = report(rows).panels;
     panels.into_iter().map(|panel| panel.title).collect()
 }
 
-fn only_cell(rows: &[Row]) -> Cell {
+fn only_cell(rows: &[Record]) -> Cell {
     report(rows).panels[0].cell(64, 32)
 }
 
-fn small() -> Vec<Row> {
+fn small() -> Vec<Record> {
     vec![
         row(64, 32, 1e-4, 0.5),
         row(64, 32, 1e-3, 0.7123),

@@ -12,7 +12,8 @@ fn text_task(config: &mut RunConfig) -> &mut crate::config::WikitextConfig {
 #[test]
 fn a_line_takes_the_rate_of_the_lowest_training_perplexity_and_shows_all_numbers_at_it() {
     let mut overfit = at("softmax", 3e-3, &read(12.0));
-    (overfit.val_ppl, overfit.test_ppl) = (Some(90.0), Some(91.0));
+    overfit.set("val_ppl", 90.0);
+    overfit.set("test_ppl", 91.0);
     let rows = [at("softmax", 1e-3, &read(13.0)), overfit];
     let line = &first(&rows).tables[0].lines[2];
     assert_eq!(line.score(Metric::TrainPpl).unwrap().mean, 12.0);
@@ -91,7 +92,7 @@ fn runs_as_the_presets_make_them_differ_in_nothing() {
             mixer: Some(mixer.into()),
             ..Wish::default()
         };
-        Row::new(&wish.resolve(Task::Wikitext).unwrap(), &read(17.0))
+        Record::new(&wish.resolve(Task::Wikitext).unwrap(), &read(17.0))
     };
     for preset in [Preset::Full, Preset::Quick, Preset::Smoke] {
         let rows = ["softmax", "linear", "normalized", "s6", "ssd"].map(|mixer| of(preset, mixer));
@@ -108,7 +109,7 @@ fn runs_as_the_presets_make_them_differ_in_nothing() {
 #[test]
 fn without_the_papers_numbers_a_line_says_why() {
     let short = changed("linear", 40.0, |c| c.train.epochs = 2);
-    let text = text_of(&[short, Row::new(&small("linear"), &read(8.0))]);
+    let text = text_of(&[short, Record::new(&small("linear"), &read(8.0))]);
     assert!(
         !text.contains("17.42") && !text.contains("paper  "),
         "{text}"
@@ -131,7 +132,7 @@ fn texts_and_settings_make_tables_of_their_own_and_those_beside_the_paper_come_f
         |c| c.train.adam.as_mut().unwrap().clip = None,
         |c| c.train.precision = Precision::Bf16,
     ];
-    let mut rows: Vec<Row> = changes.map(|change| changed("linear", 17.0, change)).into();
+    let mut rows: Vec<Record> = changes.map(|change| changed("linear", 17.0, change)).into();
     rows.extend(three());
     let tables = first(&rows).tables;
     let titles: Vec<String> = tables.iter().map(Table::title).collect();
@@ -184,13 +185,13 @@ fn a_mixer_beyond_the_paper_has_a_line_without_its_number() {
     rows.push(row("s6", 14.0));
     let text = text_of(&rows);
     assert!(text.contains("  s6              -  1e-3  14.00"), "{text}");
-    let alone = text_of(&[Row::new(&small("s6"), &read(8.0))]);
+    let alone = text_of(&[Record::new(&small("s6"), &read(8.0))]);
     assert!(!alone.contains("gap closed"), "{alone}");
 }
 
 #[test]
 fn a_mixer_that_this_version_does_not_know_has_all_its_settings_said() {
-    let none = |_: &Row| Vec::new();
+    let none = |_: &Record| Vec::new();
     let report = perplexities(&[row("telepathy", 9.0)], None, &none, &Asked::default());
     let text = text(&report.unwrap());
     assert!(
@@ -207,7 +208,7 @@ fn without_results_one_sentence_says_how_to_get_some() {
         none.contains("`dsf sweep experiments/table1.toml`"),
         "{none}"
     );
-    let recall = crate::store::samples::row(0.5);
+    let recall = crate::store::samples::record(0.5);
     assert_eq!(refusal(&[recall], None, &Asked::default()), none);
     let filter = Filter {
         mixers: vec!["s6".into()],

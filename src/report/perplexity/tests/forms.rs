@@ -2,7 +2,7 @@
 
 use super::*;
 
-fn whole() -> Vec<Row> {
+fn whole() -> Vec<Record> {
     let mut rows = three();
     rows.push(at("linear", 3e-3, &read(17.5)));
     rows.push(row("s6", 700.0));
@@ -108,7 +108,7 @@ fn json_is_one_versioned_object() {
 fn large_perplexities_have_fewer_decimals() {
     let shown = |ppl: f64| {
         let mut row = row("linear", 17.0);
-        row.train_ppl = Some(ppl);
+        row.set("train_ppl", Some(ppl));
         text_of(&[row])
     };
     for (ppl, label) in [

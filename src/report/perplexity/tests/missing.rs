@@ -56,7 +56,7 @@ fn a_missing_attention_has_a_line_beside_the_paper_and_no_share() {
 #[test]
 fn where_linear_is_no_worse_than_softmax_there_is_no_gap_to_close() {
     let mut rows = three();
-    rows[0].val_ppl = Some(50.0);
+    rows[0].set("val_ppl", 50.0);
     let text = text_of(&rows);
     let note = "no gap to close, linear being no worse than softmax: val";
     assert!(text.contains(&format!("  {note}\n")), "{text}");
@@ -71,7 +71,7 @@ fn where_linear_is_no_worse_than_softmax_there_is_no_gap_to_close() {
 fn a_number_that_runs_lack_is_neither_a_failure_nor_missing_runs() {
     let mut rows = three();
     for row in &mut rows {
-        row.test_word_ppl = None;
+        row.set("test_word_ppl", None::<f64>);
     }
     let text = text_of(&rows);
     assert!(!text.contains("x failed"), "{text}");
@@ -105,7 +105,7 @@ fn only_the_mixers_asked_for_are_shown() {
 fn a_plan_shows_what_is_missing_and_leaves_out_the_rest() {
     let mut planned = ["softmax", "linear", "linear"].map(config);
     planned[2].train.lr = 3e-3;
-    let of = |rows: &[Row]| {
+    let of = |rows: &[Record]| {
         let report = perplexities(rows, Some(&planned), &presets, &Asked::default());
         text(&report.unwrap())
     };
@@ -122,8 +122,8 @@ fn a_plan_shows_what_is_missing_and_leaves_out_the_rest() {
 
 #[test]
 fn one_attention_of_other_runs_than_the_papers_has_no_gap_to_speak_of() {
-    let alone = text_of(&[Row::new(&small("linear"), &read(8.0))]);
+    let alone = text_of(&[Record::new(&small("linear"), &read(8.0))]);
     assert!(!alone.contains("gap"), "{alone}");
-    let two = ["linear", "softmax"].map(|mixer| Row::new(&small(mixer), &read(8.0)));
+    let two = ["linear", "softmax"].map(|mixer| Record::new(&small(mixer), &read(8.0)));
     assert!(text_of(&two).contains("gap closed"));
 }

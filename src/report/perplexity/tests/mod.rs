@@ -30,14 +30,16 @@ fn small(mixer: &str) -> RunConfig {
 }
 
 /// As the presets are: the corpus and the precision of the row.
-fn presets(row: &Row) -> Vec<(&'static str, Row)> {
-    let named = [("full", config(&row.mixer)), ("quick", small(&row.mixer))];
+fn presets(row: &Record) -> Vec<(&'static str, Record)> {
+    let named = [
+        ("full", config(row.text("mixer"))),
+        ("quick", small(row.text("mixer"))),
+    ];
     let planned = |(name, config): (&'static str, RunConfig)| {
-        let usual = Row {
-            dataset: row.dataset.clone(),
-            precision: row.precision.clone(),
-            ..Row::planned(&config)
-        };
+        let mut usual = Record::planned(&config);
+        for kept in ["dataset", "precision"] {
+            usual.set(kept, row.text(kept));
+        }
         (name, usual)
     };
     named.map(planned).into()
@@ -46,35 +48,35 @@ fn presets(row: &Row) -> Vec<(&'static str, Row)> {
 /// What makes a run another one.
 type Change = fn(&mut RunConfig);
 
-fn changed(mixer: &str, ppl: f64, change: impl Fn(&mut RunConfig)) -> Row {
+fn changed(mixer: &str, ppl: f64, change: impl Fn(&mut RunConfig)) -> Record {
     let mut config = config(mixer);
     change(&mut config);
-    Row::new(&config, &read(ppl))
+    Record::new(&config, &read(ppl))
 }
 
 /// A run of the preset `full`.
-fn row(mixer: &str, ppl: f64) -> Row {
+fn row(mixer: &str, ppl: f64) -> Record {
     changed(mixer, ppl, |_| {})
 }
 
-fn at(mixer: &str, lr: f64, result: &RunResult) -> Row {
+fn at(mixer: &str, lr: f64, result: &RunResult) -> Record {
     let mut config = config(mixer);
     config.train.lr = lr;
-    Row::new(&config, result)
+    Record::new(&config, result)
 }
 
 /// Runs that close half of the gap.
-fn three() -> Vec<Row> {
+fn three() -> Vec<Record> {
     [("softmax", 13.0), ("linear", 17.0), ("normalized", 15.0)]
         .map(|(mixer, ppl)| row(mixer, ppl))
         .into()
 }
 
-fn asked(rows: &[Row], asked: &Asked) -> Perplexities {
+fn asked(rows: &[Record], asked: &Asked) -> Perplexities {
     perplexities(rows, None, &presets, asked).unwrap()
 }
 
-fn by(rows: &[Row], metric: Metric) -> Perplexities {
+fn by(rows: &[Record], metric: Metric) -> Perplexities {
     let metric = Some(metric);
     asked(
         rows,
@@ -85,7 +87,7 @@ fn by(rows: &[Row], metric: Metric) -> Perplexities {
     )
 }
 
-fn first(rows: &[Row]) -> Perplexities {
+fn first(rows: &[Record]) -> Perplexities {
     asked(rows, &Asked::default())
 }
 
@@ -93,11 +95,11 @@ fn text(report: &Perplexities) -> String {
     report.render(Format::Text)
 }
 
-fn text_of(rows: &[Row]) -> String {
+fn text_of(rows: &[Record]) -> String {
     text(&first(rows))
 }
 
-fn refusal(rows: &[Row], planned: Option<&[RunConfig]>, asked: &Asked) -> String {
+fn refusal(rows: &[Record], planned: Option<&[RunConfig]>, asked: &Asked) -> String {
     let refused = perplexities(rows, planned, &presets, asked);
     refused.err().unwrap().to_string()
 }

@@ -32,7 +32,7 @@ fn runs_of_several_protocols_losses_inputs_or_pools_are_never_in_one_table() {
 fn mixers_that_read_differently_by_design_share_a_table() {
     let rows = ["softmax", "s6", "mamba"].map(|mixer| usual(mixer, Listops));
     assert_eq!(
-        (rows[0].input.as_str(), rows[1].input.as_str()),
+        (rows[0].text("input"), rows[1].text("input")),
         ("embedding", "scalar")
     );
     assert_eq!(third(&rows).tables.len(), 1);
@@ -124,7 +124,8 @@ fn a_tenth_of_text_may_serve_as_validation_split_and_no_more() {
 fn the_rate_is_chosen_on_validation_data_and_not_on_the_test_split() {
     let at = |lr, validation, test: f64| {
         let mut row = changed(Image, |w| w.lr = Some(lr));
-        (row.val_accuracy, row.selected_accuracy) = (Some(validation), Some(test));
+        row.set("val_accuracy", validation);
+        row.set("selected_accuracy", test);
         row
     };
     let text = text(&third(&[at(1e-3, 0.4, 0.35), at(1e-2, 0.3, 0.45)]));
@@ -170,7 +171,7 @@ fn released_and_generated_examples_share_no_place_and_the_latter_are_marked() {
 
 #[test]
 fn an_average_needs_all_five_tasks_in_one_setting() {
-    let average = |rows: &[Row]| third(rows).tables[0].lines[0].average(None);
+    let average = |rows: &[Record]| third(rows).tables[0].lines[0].average(None);
     let rows = LraDataset::ALL.map(|dataset| usual("softmax", dataset));
     // Four of 0.6, and 0.7 on Text.
     assert!((average(&rows).unwrap() - 0.62).abs() < 1e-12);
@@ -222,7 +223,7 @@ fn a_mixer_beyond_the_paper_has_a_line_without_its_numbers() {
 #[test]
 fn a_mixer_that_this_version_does_not_know_has_all_its_settings_said() {
     let mut row = usual("softmax", Image);
-    row.mixer = "telepathy".into();
+    row.set("mixer", "telepathy");
     let text = text(&third(&[row]));
     assert!(
         text.contains("telepathy") && text.contains("d=128, "),
@@ -232,7 +233,7 @@ fn a_mixer_that_this_version_does_not_know_has_all_its_settings_said() {
 
 #[test]
 fn without_results_one_sentence_says_how_to_get_some() {
-    let refused = |which, rows: &[Row], asked: &Asked| {
+    let refused = |which, rows: &[Record], asked: &Asked| {
         let refused = accuracies(which, rows, None, &presets_of, asked);
         refused.err().unwrap().to_string()
     };
@@ -278,7 +279,7 @@ fn perplexities_are_refused_with_what_to_take() {
 fn a_plan_shows_what_is_missing_and_leaves_out_the_rest() {
     let planned = ["softmax", "linear"].map(|m| wish(m, Image).resolve(Task::Lra).unwrap());
     let rows = [usual("softmax", Image), usual("s6", Image)];
-    let of = |rows: &[Row]| {
+    let of = |rows: &[Record]| {
         let which = &LONG_RANGE_ARENA;
         let tables = accuracies(which, rows, Some(&planned), &presets_of, &Asked::default());
         text(&tables.unwrap())

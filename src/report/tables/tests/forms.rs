@@ -3,7 +3,7 @@
 use super::*;
 use crate::config::LraDataset::{Image, Listops};
 
-fn whole() -> Vec<Row> {
+fn whole() -> Vec<Record> {
     let mut rows = LraDataset::ALL
         .map(|dataset| usual("softmax", dataset))
         .to_vec();
@@ -134,7 +134,7 @@ fn the_second_table_has_image_and_recall_and_says_at_which_d_and_n() {
             kv_pairs: Some(kv_pairs),
             ..Wish::default()
         };
-        Row::new(&wish.resolve(Task::Mqar).unwrap(), &done(0.855))
+        Record::new(&wish.resolve(Task::Mqar).unwrap(), &done(0.855))
     };
     let rows = [
         recall("normalized", 512, 64),
