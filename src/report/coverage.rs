@@ -1,7 +1,8 @@
 //! What a report rests on: how many runs, of what, by which program.
 
-use super::cell::{Cell, Edge};
+use super::score::{Edge, Status};
 use crate::store::{Outcome, Record, RunStatus};
+use serde_json::{json, Value};
 use std::collections::BTreeMap;
 
 /// Counts over the runs of a report.
@@ -58,15 +59,29 @@ impl Coverage {
         self.seconds += row.number("seconds").unwrap_or(0.0);
     }
 
-    /// The lines below what shows `cells`.
-    pub(super) fn notes(&self, cells: impl Iterator<Item = Cell>) -> Vec<String> {
+    /// For programs.
+    pub(super) fn json(&self) -> Value {
+        json!({
+            "planned": self.planned,
+            "done": self.done,
+            "diverged": self.diverged,
+            "failed": self.failed,
+            "not_run": self.not_run,
+            "outside_plan": self.outside_plan,
+            "commits": self.commits,
+            "seconds": self.seconds,
+        })
+    }
+
+    /// What a report says below grids that show `results`.
+    pub(super) fn notes(&self, results: &[Status]) -> Vec<String> {
         let mut notes = vec![self.runs()];
         notes.extend(self.failures());
         if self.outside_plan > 0 {
             let count = counted(self.outside_plan, "result");
             notes.push(format!("{count} outside the plan left out"));
         }
-        notes.extend(edges(cells));
+        notes.extend(edges(results));
         notes.extend(self.program());
         notes.push(format!("trained for {}", duration(self.seconds)));
         notes
@@ -113,8 +128,9 @@ impl Coverage {
     }
 }
 
-fn edges(cells: impl Iterator<Item = Cell>) -> Option<String> {
-    let edges: Vec<Edge> = cells.filter_map(|cell| cell.score()?.edge).collect();
+fn edges(results: &[Status]) -> Option<String> {
+    let edges = results.iter().filter_map(|status| status.score()?.edge);
+    let edges: Vec<Edge> = edges.collect();
     let at = |edge| edges.iter().filter(|e| **e == edge).count();
     let (lowest, highest) = (at(Edge::Lowest), at(Edge::Highest));
     let place = match (lowest, highest) {

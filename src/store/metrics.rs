@@ -73,7 +73,7 @@ const fn metric(
 #[rustfmt::skip]
 pub static METRICS: &[Metric] = &[
     metric("accuracy", "0 to 1", Higher, Percent, "test accuracy after the last epoch"),
-    metric("best_accuracy", "0 to 1", Higher, Percent, "highest test accuracy after any epoch"),
+    metric("best_accuracy", "0 to 1", Higher, Percent, "best test accuracy of any epoch"),
     metric("best_epoch", "", Neither, Count, "epoch of the highest accuracy, from 1"),
     metric("epochs_run", "", Neither, Count, "epochs trained"),
     metric("train_loss", "nats", Lower, Loss, "training loss of the last epoch"),
@@ -86,7 +86,7 @@ pub static METRICS: &[Metric] = &[
     metric("peak_memory_bytes", "bytes", Lower, Bytes, "peak resident memory of the process"),
     metric("val_accuracy", "0 to 1", Higher, Percent, "highest validation accuracy after any epoch"),
     metric("selected_epoch", "", Neither, Count, "epoch that the validation split chooses, from 1: of the highest accuracy, on text of the lowest loss"),
-    metric("selected_accuracy", "0 to 1", Higher, Percent, "test accuracy after the epoch that the validation split chooses"),
+    metric("selected_accuracy", "0 to 1", Higher, Percent, "test accuracy after the epoch chosen on validation data"),
     metric("majority", "0 to 1", Neither, Percent, "majority-class baseline: test accuracy of always giving the most frequent class"),
     metric("train_ppl", "", Lower, Perplexity, "training perplexity as logged in the last epoch: the paper's number"),
     metric("train_ppl_eval", "", Lower, Perplexity, "perplexity of a hundredth of the training windows, final weights"),
