@@ -1,22 +1,23 @@
-//! One cell of a panel or a table: the best over learning rates of the mean over seeds.
+//! What runs that differ only in learning rate and seed come to: the mean over seeds at the best rate.
 
-use super::Metric;
-use crate::store::{Outcome, Row, RunStatus};
+use crate::store::{Metric, Outcome, Record, RunStatus, Shown};
 
 /// Above this an accuracy is shown as `>99`: the rule of the paper's figure 7.
-const SATURATED: f64 = 0.99;
+pub(super) const SATURATED: f64 = 0.99;
 
-/// What is known of runs that differ in learning rate and seed only.
+/// The result of runs that differ only in learning rate and seed.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Cell {
+pub enum Status {
     /// No result, and some rate may still give one.
     NotRun,
     /// No result, and an error is to blame.
     Failed,
     /// Training diverged at every rate.
     Diverged,
+    /// The runs were made and have no such number.
+    NoNumber,
     /// A number.
-    Scored(Score),
+    Done(Score),
 }
 
 /// The number of a cell.
@@ -43,7 +44,71 @@ pub enum Edge {
     Highest,
 }
 
+impl Status {
+    /// `shown` of `runs` at the learning rate that is best by `by`.
+    pub fn of(runs: &[&Record], by: &Metric, shown: &Metric) -> Self {
+        let rates = rates(runs, by, shown);
+        if let Some(best) = best(&rates, by) {
+            return match best.shown[..] {
+                [] => Self::Failed,
+                _ => Self::Done(best.score(&rates, shown)),
+            };
+        }
+        let any = |count: fn(&Rate) -> usize| rates.iter().any(|rate| count(rate) > 0);
+        if any(|rate| rate.failed) {
+            Self::Failed
+        } else if any(|rate| rate.not_run) || runs.is_empty() {
+            Self::NotRun
+        } else {
+            Self::Diverged
+        }
+    }
+
+    /// The same, with [`Status::NoNumber`] where runs ended well without one of the two metrics.
+    pub fn known(runs: &[&Record], by: &Metric, shown: &Metric) -> Self {
+        let status = Self::of(runs, by, shown);
+        let broke = runs.iter().any(|r| r.status() == Some(RunStatus::Failed));
+        let lacks = |run: &&&Record| {
+            let ended = run.status() == Some(RunStatus::Done);
+            let missing = [by, shown].iter().any(|m| run.number(m.name).is_none());
+            ended && run.outcome() != Some(Outcome::Diverged) && missing
+        };
+        if status == Self::Failed && !broke && runs.iter().any(|run| lacks(&run)) {
+            return Self::NoNumber;
+        }
+        status
+    }
+
+    /// For programs.
+    pub fn name(&self) -> &'static str {
+        match self {
+            Self::NotRun => "not_run",
+            Self::Failed => "failed",
+            Self::Diverged => "diverged",
+            Self::NoNumber => "no_number",
+            Self::Done(_) => "done",
+        }
+    }
+
+    /// The number, if there is one.
+    pub fn score(&self) -> Option<&Score> {
+        match self {
+            Self::Done(score) => Some(score),
+            _ => None,
+        }
+    }
+}
+
+/// Distinct learning rates of `runs`, ascending.
+pub(super) fn distinct_rates<'a>(runs: impl IntoIterator<Item = &'a Record>) -> Vec<f64> {
+    let mut rates: Vec<f64> = runs.into_iter().map(lr).collect();
+    rates.sort_by(f64::total_cmp);
+    rates.dedup();
+    rates
+}
+
 /// The seeds of one learning rate.
+#[derive(Default)]
 struct Rate {
     lr: f64,
     /// By which rates are compared.
@@ -55,97 +120,20 @@ struct Rate {
     not_run: usize,
 }
 
-impl Cell {
-    /// The best rate by what it shows.
-    pub(super) fn of(runs: &[&Row], metric: Metric) -> Self {
-        Self::chosen(runs, metric, metric)
-    }
-
-    /// `shown` at the rate that is best by `by`.
-    pub(super) fn chosen(runs: &[&Row], by: Metric, shown: Metric) -> Self {
-        let mut runs = runs.to_vec();
-        runs.sort_by(|a, b| a.lr.total_cmp(&b.lr));
-        let rates: Vec<Rate> = runs
-            .chunk_by(|a, b| a.lr == b.lr)
-            .map(|seeds| Rate::of(seeds, by, shown))
-            .collect();
-        if let Some(best) = best(&rates, by) {
-            return match best.shown[..] {
-                [] => Self::Failed,
-                _ => Self::Scored(best.score(&rates, shown)),
-            };
-        }
-        let any = |count: fn(&Rate) -> usize| rates.iter().any(|rate| count(rate) > 0);
-        if any(|rate| rate.failed) {
-            Self::Failed
-        } else if any(|rate| rate.not_run) {
-            Self::NotRun
-        } else {
-            Self::Diverged
-        }
-    }
-
-    /// As shown in a panel whose fullest cell has `seeds` seeds.
-    pub(super) fn label(&self, seeds: usize) -> String {
-        match self {
-            Self::NotRun => "·".into(),
-            Self::Failed => "x".into(),
-            Self::Diverged => "div".into(),
-            Self::Scored(score) => score.label(seeds),
-        }
-    }
-
-    /// For programs.
-    pub(super) fn status(&self) -> &'static str {
-        match self {
-            Self::NotRun => "not_run",
-            Self::Failed => "failed",
-            Self::Diverged => "diverged",
-            Self::Scored(_) => "done",
-        }
-    }
-
-    /// The number, if there is one.
-    pub fn score(&self) -> Option<&Score> {
-        match self {
-            Self::Scored(score) => Some(score),
-            _ => None,
-        }
-    }
+fn lr(run: &Record) -> f64 {
+    run.number("lr").unwrap_or(f64::NAN)
 }
 
-impl Score {
-    fn label(&self, seeds: usize) -> String {
-        let mean = if self.mean > SATURATED {
-            ">99".into()
-        } else {
-            format!("{:.1}", 100.0 * self.mean)
-        };
-        mean + &self.spread(seeds)
-    }
-
-    /// What follows the mean: the deviation, and the seeds if others have more.
-    pub(super) fn spread(&self, seeds: usize) -> String {
-        self.spread_as(seeds, |std| format!("{:.1}", 100.0 * std))
-    }
-
-    /// The same with a deviation that `write` writes.
-    pub(super) fn spread_as(&self, seeds: usize, write: impl Fn(f64) -> String) -> String {
-        let std = self
-            .std
-            .map_or(String::new(), |std| "±".to_owned() + &write(std));
-        let fewer = if self.seeds < seeds {
-            format!(" ({})", self.seeds)
-        } else {
-            String::new()
-        };
-        format!("{std}{fewer}")
-    }
+fn rates(runs: &[&Record], by: &Metric, shown: &Metric) -> Vec<Rate> {
+    let mut runs = runs.to_vec();
+    runs.sort_by(|a, b| lr(a).total_cmp(&lr(b)));
+    let rates = runs.chunk_by(|a, b| lr(a) == lr(b));
+    rates.map(|seeds| Rate::of(seeds, by, shown)).collect()
 }
 
 /// A rate at which no seed diverged comes before any other: the survivors of an unstable rate
 /// would look better than it is. Of equals the lowest rate wins.
-fn best(rates: &[Rate], by: Metric) -> Option<&Rate> {
+fn best<'a>(rates: &'a [Rate], by: &Metric) -> Option<&'a Rate> {
     let scored = rates.iter().rev().filter(|rate| !rate.scores.is_empty());
     scored.max_by(|a, b| {
         let stable = (a.diverged == 0).cmp(&(b.diverged == 0));
@@ -154,23 +142,20 @@ fn best(rates: &[Rate], by: Metric) -> Option<&Rate> {
 }
 
 impl Rate {
-    fn of(seeds: &[&Row], by: Metric, shown: Metric) -> Self {
+    fn of(seeds: &[&Record], by: &Metric, shown: &Metric) -> Self {
         let mut rate = Self {
-            lr: seeds[0].lr,
-            scores: Vec::new(),
-            shown: Vec::new(),
-            diverged: 0,
-            failed: 0,
-            not_run: 0,
+            lr: lr(seeds[0]),
+            ..Self::default()
         };
-        for row in seeds {
-            match (row.status, row.outcome, by.of(row)) {
+        for run in seeds {
+            match (run.status(), run.outcome(), run.number(by.name)) {
                 (None, ..) => rate.not_run += 1,
                 (Some(RunStatus::Failed), ..) => rate.failed += 1,
                 (_, Some(Outcome::Diverged), _) => rate.diverged += 1,
                 (_, _, Some(score)) if score.is_finite() => {
                     rate.scores.push(score);
-                    rate.shown.extend(shown.of(row).filter(|s| s.is_finite()));
+                    let shown = run.number(shown.name);
+                    rate.shown.extend(shown.filter(|s| s.is_finite()));
                 }
                 _ => rate.failed += 1,
             }
@@ -182,9 +167,9 @@ impl Rate {
         self.diverged > 0 || !self.scores.is_empty()
     }
 
-    fn score(&self, rates: &[Rate], shown: Metric) -> Score {
+    fn score(&self, rates: &[Rate], shown: &Metric) -> Score {
         let mean = mean(&self.shown);
-        let saturated = shown.is_accuracy() && mean > SATURATED;
+        let saturated = shown.shown == Shown::Percent && mean > SATURATED;
         Score {
             mean,
             std: sample_std(&self.shown, mean),
