@@ -1,4 +1,4 @@
-// Attention over the past, gradient of queries; how is told in causal_attention.cuh.
+// Causal attention, gradient of queries; the method is explained in causal_attention.cuh.
 //
 // Bound as the forward pass, with half as much work again: products of queries and keys (of a softmax
 // only), of gradients and values, and of both with keys. Floors on an H200, causal: 10 us of memory

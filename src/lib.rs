@@ -13,7 +13,7 @@
 //! | 2 | `store` `tasks` `ops` `fetch` |
 //! | 3 | `report` `nn` `ltv` |
 //! | 4 | `mixers` |
-//! | 5 | `model` |
+//! | 5 | `model` `recipes` |
 //! | 6 | `train` |
 //! | 7 | `sweep` `golden` `bench` |
 //! | 8 | `cli` |
@@ -42,6 +42,7 @@ pub mod report;
 pub mod mixers;
 
 pub mod model;
+pub mod recipes;
 
 pub mod train;
 

@@ -16,9 +16,9 @@ mod tokens;
 mod wikitext;
 mod worker;
 
-use crate::error::Error;
+use crate::error::{exit, Error};
 use crate::ops::{self, Route};
-use crate::sweep::Task;
+use crate::recipes::{task, TASKS};
 use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum};
 use std::io;
 use std::path::PathBuf;
@@ -26,28 +26,17 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// How the program ends; documented in `--help`.
-mod exit {
-    use crate::sweep::{EXIT_BUSY, EXIT_INTERRUPTED};
-
-    pub const DONE: u8 = 0;
-    pub const FAILED: u8 = 1;
-    pub const MISUSED: u8 = 2;
-    pub const SOME_RUNS_FAILED: u8 = 3;
-    pub const CHECK_FAILED: u8 = 4;
-    pub const BUSY: u8 = EXIT_BUSY as u8;
-    pub const STOPPED: u8 = EXIT_INTERRUPTED as u8;
-}
-
 /// Train and compare sequence mixers (attention, state space models, RNNs) under one protocol and
 /// see them through one lens: h_i = Λ_i h_{i-1} + B_i u_i, y_i = C_i h_i + D_i u_i.
 #[derive(Parser)]
 #[command(
     name = "dsf",
     version,
-    after_help = "Exit codes: 0 done; 1 failed; 2 wrong usage; 3 some runs of a sweep failed, the \
-                  rest stand; 4 a check did not hold; 69 another process is working on the run; 75 stopped by a signal after a checkpoint: \
-                  the same command continues; 130 stopped at once by a second Ctrl-C."
+    after_help = "Exit codes: 0 done; 1 the system, the network or a computation failed; 2 wrong usage; 3 some runs of \
+                  a sweep failed, the rest stand; 4 a check did not hold; 65 a file of data is not understood, or one \
+                  of the program's own is damaged; 66 data are missing; 69 another process is working on the run; 75 \
+                  stopped by a signal after a checkpoint: the same command continues; 130 stopped at once by a second \
+                  Ctrl-C."
 )]
 struct Cli {
     #[command(subcommand)]
@@ -194,8 +183,8 @@ impl Global {
 /// All commands. Those of one task do not speak of what only another knows.
 fn tree() -> clap::Command {
     let tree = Cli::command();
-    Task::ALL.into_iter().fold(tree, |tree, task| {
-        tree.mut_subcommand(task.name(), |command| {
+    TASKS.iter().fold(tree, |tree, task| {
+        tree.mut_subcommand(task.name, |command| {
             single::Arguments::hidden(command, task)
         })
     })
@@ -215,8 +204,12 @@ pub fn main() -> u8 {
     global.color.choice().write_global();
     global.ops.prefer();
     let result = match command {
-        Command::Mqar(arguments) => single::main(arguments, Task::Mqar, &global),
-        Command::Lra(arguments) => single::main(arguments, Task::Lra, &global),
+        Command::Mqar(arguments) => {
+            task("mqar").and_then(|task| single::main(arguments, task, &global))
+        }
+        Command::Lra(arguments) => {
+            task("lra").and_then(|task| single::main(arguments, task, &global))
+        }
         Command::Wikitext(arguments) => wikitext::main(arguments, &global),
         Command::Sweep(arguments) => sweep::main(arguments, &global),
         Command::Report(arguments) => report::main(arguments, &global),
@@ -232,12 +225,7 @@ pub fn main() -> u8 {
     };
     result.unwrap_or_else(|e| {
         print::talk(&format!("error: {e}"));
-        match e {
-            Error::Usage(_) => exit::MISUSED,
-            Error::Interrupted => exit::STOPPED,
-            Error::Busy(_) => exit::BUSY,
-            Error::Io { .. } | Error::Tensor(_) => exit::FAILED,
-        }
+        e.exit_code()
     })
 }
 

@@ -3,10 +3,10 @@
 use super::{exit, print, Global};
 use crate::config::Protocol;
 use crate::error::{Error, Result};
-use crate::model::protocol::presets_of;
+use crate::recipes::{presets_of, TASKS};
 use crate::report::{self, Asked, Figure, Filter, Format, Orient, Series, FIGURES, FORMATS};
 use crate::store::{read_summary, refuse_contradictions, Record, Store, COLUMNS, SCHEMA};
-use crate::sweep::{Experiment, Flags, Task};
+use crate::sweep::{Experiment, Flags};
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use clap::Args;
 use std::path::{Path, PathBuf};
@@ -157,7 +157,7 @@ fn read(source: &Path) -> Result<Vec<Record>> {
     if source.is_file() {
         return read_summary(source);
     }
-    let scan = Store::existing(source)?.rows(&Task::ALL.map(Task::name))?;
+    let scan = Store::existing(source)?.rows(&TASKS.each_ref().map(|task| task.name))?;
     for warning in &scan.warnings {
         print::talk(&format!("warning: {warning}"));
     }

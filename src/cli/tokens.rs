@@ -1,10 +1,10 @@
 //! Before text is learnt: its token files are made, with a word on how far that is.
 
-use super::data::progress::Progress;
+use super::data::progress::ProgressDisplay;
 use super::raised;
 use crate::config::{TaskConfig, WikitextConfig};
 use crate::error::{Error, Result};
-use crate::fetch::Watch;
+use crate::fetch::Progress;
 use crate::tasks::wikitext;
 use std::path::Path;
 use std::sync::atomic::AtomicBool;
@@ -41,7 +41,7 @@ fn make(
     stop: &AtomicBool,
 ) -> Result<()> {
     let name = format!("{} ({})", text.corpus.name(), text.tokenizer);
-    let mut shown = Progress::new(quiet);
+    let mut shown = ProgressDisplay::new(quiet);
     let mut split = None;
     let made = wikitext::prepare(text, data_dir, &mut |now| {
         if split != Some(now.split) {
@@ -54,7 +54,7 @@ fn make(
         }
         shown.reach(now.done);
         match raised(stop) {
-            true => Err(Error::Interrupted),
+            true => Err(Error::Stopped),
             false => Ok(()),
         }
     });

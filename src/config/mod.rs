@@ -5,6 +5,7 @@ mod model;
 mod mqar;
 #[cfg(test)]
 pub(crate) mod samples;
+mod settings;
 mod train;
 mod wikitext;
 
@@ -13,6 +14,7 @@ pub use lra::{
 };
 pub use model::{Layout, ModelConfig, StateMixer};
 pub use mqar::{Generator, MqarConfig};
+pub use settings::{setting, At, Body, Group, Kind, Setting, Taker, SETTINGS};
 pub use train::{Precision, Schedule, TrainConfig};
 pub use wikitext::{
     AdamConfig, Corpus, Decay, InitScheme, LanguageConfig, Rotary, Tokenizer, WikitextConfig,
@@ -78,18 +80,18 @@ impl RunConfig {
     /// Twelve hex digits of the SHA-256 over [`Self::canonical`]: the name of the run.
     pub fn id(&self) -> String {
         let digest = Sha256::digest(self.canonical().as_bytes());
-        digest[..6].iter().map(|b| format!("{b:02x}")).collect()
+        hex::encode(&digest[..6])
     }
 
     /// Parses what [`Self::canonical`] or a run's `config.json` holds. `place` names the source.
     pub fn parse(text: &str, place: &str) -> Result<Self> {
         let config: Self = serde_json::from_str(text)
-            .map_err(|e| Error::usage(format!("{place}: not a run config: {e}")))?;
+            .map_err(|e| Error::corrupt(place, format!("not a run config: {e}")))?;
         if config.format != FORMAT {
-            return Err(Error::usage(format!(
-                "{place}: format {} is not the format {FORMAT} that this version trains",
-                config.format
-            )));
+            let found = config.format;
+            let reason =
+                format!("format {found} is not the format {FORMAT} that this version trains");
+            return Err(Error::corrupt(place, reason));
         }
         Ok(config)
     }

@@ -1,18 +1,19 @@
 //! The summary of a task: one row a finished run, made from the run folders and read back.
 
+use super::column::{Absent, Field};
 use super::metrics::METRICS;
 use super::record::Source;
-use super::schema::{place, Absent, Field, COLUMNS};
+use super::schema::{place, COLUMNS};
 use super::{read_if_present, Record, RunStatus, Store, CONFIG, RESULT, RUNS, SCHEMA};
 use crate::config::RunConfig;
-use crate::error::{Error, Result};
+use crate::error::{Error, Position, Result};
 use crate::files::{open_lock, remove_unfinished, write_atomic};
 use csv::{ErrorKind, StringRecord};
 use serde::Serialize;
 use std::collections::hash_map::Entry;
 use std::collections::HashMap;
-use std::fs;
 use std::path::Path;
+use std::{fs, io};
 
 const LOCK: &str = ".lock";
 
@@ -55,18 +56,15 @@ fn read_run(store: &Store, folder: &str, tasks: &[&str]) -> Result<Option<Record
     let path = store.run_folder(folder).join(CONFIG);
     let Some(bytes) = read_if_present(&path)? else {
         let place = store.run_folder(folder);
-        return Err(Error::usage(format!(
-            "{}: no {CONFIG}, so this is not a run; left out",
-            place.display()
-        )));
+        let reason = format!("no {CONFIG}, so this is not a run; left out");
+        return Err(Error::corrupt(place, reason));
     };
     let place = path.display().to_string();
     let config = RunConfig::parse(&String::from_utf8_lossy(&bytes), &place)?;
     if config.id() != folder {
-        return Err(Error::usage(format!(
-            "{place}: holds the config of run {}, not of {folder}; left out",
-            config.id()
-        )));
+        let found = config.id();
+        let reason = format!("holds the config of run {found}, not of {folder}; left out");
+        return Err(Error::corrupt(place, reason));
     }
     if !tasks.contains(&config.task.name()) {
         return Ok(None);
@@ -110,7 +108,8 @@ fn csv_of(
     path: &Path,
     write: impl FnOnce(&mut csv::Writer<Vec<u8>>) -> csv::Result<()>,
 ) -> Result<Vec<u8>> {
-    let failed = |e: &dyn std::fmt::Display| Error::usage(format!("{}: {e}", path.display()));
+    let failed =
+        |e: &dyn std::fmt::Display| Error::io("write", path)(io::Error::other(e.to_string()));
     let mut writer = csv::Writer::from_writer(Vec::new());
     write(&mut writer).map_err(|e| failed(&e))?;
     writer.into_inner().map_err(|e| failed(&e))
@@ -227,20 +226,26 @@ pub fn refuse_contradictions(records: &[Record]) -> Result<()> {
         let differs = both.clone().find(|(_, a, b)| told(a) && told(b) && a != b);
         if let Some((name, earlier, later)) = differs {
             let place = |r: &Record| r.source().map_or("a result".into(), Source::to_string);
-            return Err(Error::usage(format!(
-                "{}: run {} has {name} {later} here and {earlier} in {}; one run has one result, so \
-                 leave out the one that is wrong",
-                place(record),
+            let reason = format!(
+                "run {} has {name} {later} here and {earlier} in {}; one run has one result, so leave \
+                 out the one that is wrong",
                 record.run_id(),
                 place(known)
-            )));
+            );
+            return Err(match record.source() {
+                Some(Source { file, line }) => match line {
+                    Some(line) => Error::data_at(&**file, Position::Line(*line), reason),
+                    None => Error::corrupt(&**file, reason),
+                },
+                None => Error::usage(reason),
+            });
         }
     }
     Ok(())
 }
 
 fn refused(path: &Path, line: u64, why: &str) -> Error {
-    Error::usage(format!("{}: line {line}: {why}", path.display()))
+    Error::data_at(path, Position::Line(line), why)
 }
 
 fn broken(path: &Path, error: &csv::Error) -> Error {
@@ -274,7 +279,7 @@ mod tests {
     fn refusal(text: &str) -> String {
         let (_dir, path) = summary_of(text);
         let message = read_summary(&path).unwrap_err().to_string();
-        assert!(message.contains("mqar.csv: line "), "{message}");
+        assert!(message.contains("mqar.csv, line "), "{message}");
         message
     }
 
@@ -440,7 +445,7 @@ mod tests {
         let row = |result| Record::new(&config(), &result);
         let other = refusal(&text_of(&[row(done(0.5)), row(done(0.25))]));
         assert!(
-            other.contains("line 3: run ") && other.contains("line 2;"),
+            other.contains("line 3: run ") && other.contains("line 2; one run"),
             "{other}"
         );
         assert!(other.contains("accuracy 0.25 here and 0.5"), "{other}");

@@ -118,12 +118,7 @@ pub fn check(config: &TaskConfig) -> Result<()> {
 fn fingerprint<'a>(parts: impl Iterator<Item = Cow<'a, [u8]>>) -> String {
     let mut hash = Sha256::new();
     parts.for_each(|part| hash.update(part));
-    hex(&hash.finalize()[..6])
-}
-
-/// Small hexadecimal digits.
-fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|b| format!("{b:02x}")).collect()
+    hex::encode(&hash.finalize()[..6])
 }
 
 impl Dataset {

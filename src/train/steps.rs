@@ -64,7 +64,9 @@ impl Trainer<'_> {
     fn launch(&mut self, span: &Span) -> Result<f64> {
         let (mut value, mut grads) = (0.0, None);
         for (part, share) in self.subject.shares(span).into_iter().enumerate() {
-            let loss = self.subject.loss(span, part, &self.cx().part(part))?;
+            let loss = self
+                .subject
+                .loss(span, part, &self.cx().micro_batch(part))?;
             let loss = if share == 1.0 { loss } else { (loss * share)? };
             value += f64::from(loss.to_scalar::<f32>()?);
             if !value.is_finite() {

@@ -1,6 +1,7 @@
-//! Ops on each row for itself: linear maps, norms, the head, functions of one number.
+//! Ops on each row of d numbers alone: linear maps, norms, the head, elementwise functions.
 
-use super::{input, parameter, Fill, Op, Sizes, POINTWISE};
+use super::op::{input, parameter, Fill, Op, POINTWISE};
+use super::sizes::Sizes;
 use crate::bench::floors::{Extent, Passes};
 use crate::ops::{self, Dropout, Glu};
 
@@ -107,7 +108,7 @@ pub(super) static OPS: &[Op] = &[
     },
     Op {
         name: "mlp_dropped",
-        about: "mlp with dropout, p = 0.1, inside and behind; elements B L d n",
+        about: "mlp with dropout, p = 0.1, of hidden features and output; elements B L d n",
         run: |x, _| {
             let mask = |index| Dropout { index, ..DROPPED };
             let masks = [Some(mask(3)), Some(mask(4))];
@@ -166,7 +167,7 @@ pub(super) static OPS: &[Op] = &[
     },
     Op {
         name: "rotary",
-        about: "x (B, L, d), a quarter of each 64 channels turned; elements B L d",
+        about: "x (B, L, d), rotary embedding of a quarter of each 64 channels; elements B L d",
         sizes: Sizes::Rows,
         run: |x, _| {
             let width = x[0].dim(2)?;
@@ -219,14 +220,14 @@ pub(super) static OPS: &[Op] = &[
     },
 ];
 
-/// A tenth of the elements.
+/// Dropout of a tenth of the elements.
 const DROPPED: Dropout = Dropout {
     p: 0.1,
     key: [1, 2],
     index: 3,
 };
 
-/// Two linear maps and a function between them.
+/// Two linear maps with an activation function between them.
 const MLP: Op = Op {
     sizes: Sizes::Wide,
     about: "x (B, L, d) through n hidden features; elements B L d n",
@@ -246,7 +247,7 @@ const MLP: Op = Op {
     ..POINTWISE
 };
 
-/// Two numbers read for each that is written; on the way back three read and two written.
+/// Forward reads two numbers for each that it writes; backward reads three and writes two.
 const GLU: Op = Op {
     sizes: Sizes::Rows,
     about: "x (B, L, 2 d), a function of one half times the other; elements B L d",

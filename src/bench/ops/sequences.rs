@@ -1,6 +1,7 @@
 //! Ops along sequences: scans, attention, convolution.
 
-use super::{input, parameter, Fill, Input, Op, Shape, Sizes, POINTWISE};
+use super::op::{input, parameter, Fill, Input, Op, POINTWISE};
+use super::sizes::{Shape, Sizes};
 use crate::bench::floors::{self, Extent, Passes, Work};
 use crate::config::Pool;
 use crate::ops::{self, Gates, Weights};
@@ -9,7 +10,7 @@ use candle_core::Tensor;
 pub(super) static OPS: &[Op] = &[
     Op {
         name: "selective_scan",
-        sizes: Sizes::States,
+        sizes: Sizes::DecayedStates,
         about: "u, delta (B, L, d), a (d, n), b, c (B, L, n); elements B L d n",
         states: true,
         inputs: |s| scan(s, parameter([s.width, s.states], Fill::Harmonics)),
@@ -54,13 +55,13 @@ pub(super) static OPS: &[Op] = &[
     },
     Op {
         name: "causal_attention_linear",
-        about: "the same, scores over their sum; elements B L d n",
+        about: "the same, scores divided by their sum; elements B L d n",
         run: |x, _| attention(x, Weights::LinearNormalised),
         ..ATTENTION
     },
     Op {
         name: "causal_attention_plain",
-        about: "the same, scores as they are; elements B L d n",
+        about: "the same, scores unnormalised; elements B L d n",
         run: |x, _| attention(x, Weights::Plain),
         ..ATTENTION
     },
@@ -119,7 +120,7 @@ pub(super) static OPS: &[Op] = &[
     },
     Op {
         name: "time_steps",
-        about: "x (B, L, d) as L tensors, put together again; elements B L d",
+        about: "x (B, L, d) split into L tensors and stacked again; elements B L d",
         run: |x, _| Tensor::stack(&ops::time_steps(&x[0])?, 1),
         floor: |e| Passes::moves(e.channels(), 4.0, 8.0),
         ..POINTWISE
@@ -134,7 +135,7 @@ pub(super) static OPS: &[Op] = &[
             vec![input(s.sequence(s.width), Fill::Normal(1.0)), positions]
         },
         run: |x, _| ops::select_rows(&x[0], &x[1]),
-        // The gradient is zero elsewhere, which has to be written.
+        // The gradient of all other rows is zero, which has to be written too.
         floor: |e| {
             let few = e.channels() / 16.0;
             Passes {
@@ -162,7 +163,7 @@ pub(super) static OPS: &[Op] = &[
     },
 ];
 
-/// On average half of a sequence counts; its gradient has to be written everywhere.
+/// On average half of a sequence is pooled; its gradient is written everywhere.
 const POOL: Op = Op {
     sizes: Sizes::Sequences,
     about: "x (B, L, d) up to lengths evenly below L; elements B L d",
@@ -174,7 +175,7 @@ const POOL: Op = Op {
     ..POINTWISE
 };
 
-/// Queries and keys above zero, so that a sum of scores is never one.
+/// Queries and keys are positive, so that no sum of scores is near zero.
 const ATTENTION: Op = Op {
     sizes: Sizes::States,
     states: true,
@@ -192,7 +193,7 @@ const ATTENTION: Op = Op {
     ..POINTWISE
 };
 
-/// A decay and a scale of the input for every channel, from gates that are read beside it.
+/// Decay and input scale of every channel come from gates, which are read beside the input.
 const GATED: Op = Op {
     sizes: Sizes::Sequences,
     inputs: |s| gated(s, None),
@@ -214,7 +215,7 @@ fn scan(s: &Shape, decays: Input) -> Vec<Input> {
     let x = s.sequence(s.width);
     let spread = Fill::Normal((s.states as f64).powf(-0.5));
     let states = input(s.sequence(s.states), spread);
-    // The range of Mamba's initial steps: no decay underflows, which would slow some forms down.
+    // The range of Mamba's initial steps: no decay underflows, which would slow some implementations down.
     let steps = input(x.clone(), Fill::Uniform(0.001, 0.1));
     vec![
         input(x, Fill::Normal(1.0)),

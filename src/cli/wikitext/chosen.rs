@@ -6,7 +6,7 @@ use crate::config::WikitextConfig;
 use crate::error::{Error, Result};
 use crate::model::weights::Checkpoint;
 use crate::store::Store;
-use crate::sweep::TokenizerName;
+use crate::tasks::wikitext::TokenizerName;
 use candle_core::Device;
 use clap::Args;
 use std::path::{Path, PathBuf};

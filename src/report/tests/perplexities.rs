@@ -177,22 +177,18 @@ fn the_papers_numbers_stand_only_beside_its_text_its_tokens_and_its_sizes() {
 
 #[test]
 fn runs_as_the_presets_make_them_differ_in_nothing() {
-    use crate::model::protocol::{presets_of, Asked as Wish, Preset, Task};
+    use crate::recipes::{presets_of, Wish};
     let of = |preset, mixer: &str| {
-        let wish = Wish {
-            preset: Some(preset),
-            mixer: Some(mixer.into()),
-            ..Wish::default()
-        };
-        Record::new(&wish.resolve(Task::Wikitext).unwrap(), &read(17.0))
+        let wish = Wish::of("wikitext", &[("preset", preset), ("mixer", mixer)]);
+        Record::new(&wish.run(), &read(17.0))
     };
-    for preset in [Preset::Full, Preset::Quick, Preset::Smoke] {
+    for preset in ["full", "quick", "smoke"] {
         let rows = ["softmax", "linear", "normalized", "s6", "ssd"].map(|mixer| of(preset, mixer));
         let figure = figure(Series::Table, "1");
         let report = report(figure, &rows, None, &presets_of, &Asked::default()).unwrap();
         assert_eq!(report.grids.len(), 1);
         let grid = &report.grids[0];
-        assert_eq!(is_beside(grid), preset == Preset::Full);
+        assert_eq!(is_beside(grid), preset == "full");
         assert_eq!(grid.records.len(), 5);
         for line in 0..5 {
             assert_eq!(told(grid, line, "settings"), "", "{}", grid.title);

@@ -210,27 +210,24 @@ fn batch(run: &RunConfig, sizes: Sizes) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::protocol::Asked;
-    use crate::sweep::{Preset, Task};
+    use crate::recipes;
 
-    fn work(change: impl FnOnce(&mut crate::model::protocol::Request)) -> Work {
-        let mut request = Preset::Full.request();
-        request.batch_size = Some(512);
-        change(&mut request);
-        let run = request.resolve().unwrap();
+    fn work(changes: &[(&str, &str)]) -> Work {
+        let full = [("preset", "full"), ("batch-size", "512")];
+        let run = recipes::run("mqar", &[&full, changes].concat()).unwrap();
         Work::new(&run, Atlas::default().sizes(&run).unwrap())
     }
 
     #[test]
     fn more_of_anything_is_more_work_and_memory() {
-        let base = work(|_| {});
+        let base = work(&[]);
         for larger in [
-            work(|r| r.d_model = 128),
-            work(|r| r.d_state = 128),
-            work(|r| r.n_layers = 3),
-            work(|r| r.task.vocab_size = 16_384),
-            work(|r| r.task.kv_pairs = 8),
-            work(|r| r.task.seq_len = 66),
+            work(&[("d", "128")]),
+            work(&[("n", "128")]),
+            work(&[("layers", "3")]),
+            work(&[("vocab-size", "16384")]),
+            work(&[("kv-pairs", "8")]),
+            work(&[("seq-len", "66")]),
         ] {
             assert!(larger.example > base.example && larger.epoch > base.epoch);
             assert!(larger.bytes > base.bytes, "{larger:?}");
@@ -238,11 +235,7 @@ mod tests {
     }
 
     fn pythia_70m() -> Work {
-        let run = Asked {
-            preset: Some(Preset::Full),
-            ..Asked::default()
-        };
-        let run = run.resolve(Task::Wikitext).unwrap();
+        let run = recipes::run("wikitext", &[("preset", "full")]).unwrap();
         Work::new(&run, Atlas::default().sizes(&run).unwrap())
     }
 
@@ -262,9 +255,11 @@ mod tests {
 
     #[test]
     fn an_epoch_is_its_steps_and_an_evaluation() {
-        let work = work(|r| {
-            (r.task.train_examples, r.task.test_examples, r.batch_size) = (64, 30, Some(32))
-        });
+        let work = work(&[
+            ("train-examples", "64"),
+            ("test-examples", "30"),
+            ("batch-size", "32"),
+        ]);
         let epoch = 2.0 * work.step(32) + 10.0 * work.example;
         assert!((work.epoch / epoch - 1.0).abs() < 1e-12);
     }
@@ -272,9 +267,8 @@ mod tests {
     #[test]
     fn the_state_of_softmax_attention_grows_with_the_sequence_and_that_of_ssd_does_not() {
         let state = |mixer: &str| {
-            let mut request = Preset::Full.request();
-            request.mixer = mixer.to_owned();
-            let sizes = Atlas::default().sizes(&request.resolve().unwrap()).unwrap();
+            let run = recipes::run("mqar", &[("preset", "full"), ("mixer", mixer)]).unwrap();
+            let sizes = Atlas::default().sizes(&run).unwrap();
             [64.0, 128.0].map(|length| sizes.state(length))
         };
         assert_eq!(state("softmax"), [64.0 * 128.0, 128.0 * 128.0]);

@@ -10,10 +10,12 @@ mod place;
 mod rows;
 mod sample;
 mod text;
+mod tokenizer_name;
 mod tokens;
 mod vocabulary;
 
 pub use text::{Counts, Ids, Text};
+pub use tokenizer_name::{table_rows, TokenizerName};
 pub use vocabulary::{adopt, tokenizer_file, Vocabulary};
 
 use crate::config::{Corpus, Tokenizer, WikitextConfig};
