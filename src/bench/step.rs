@@ -14,7 +14,7 @@ use crate::recipes;
 use crate::tasks::{self, Data};
 use crate::train::Trainer;
 use candle_core::{DType, Device, Tensor};
-use serde_json::{json, Value};
+use serde_json::json;
 use std::cell::RefCell;
 use std::path::Path;
 use std::rc::Rc;
@@ -168,10 +168,7 @@ impl Step {
             "first_loss": losses.first(),
             "losses": losses,
         });
-        match details {
-            Value::Object(details) => Ok(details),
-            _ => Ok(Details::new()),
-        }
+        Ok(details.as_object().cloned().unwrap_or_default())
     }
 
     /// The losses of all steps, untimed.

@@ -28,10 +28,10 @@ mod run_dir;
 #[cfg(test)]
 pub(crate) mod samples;
 mod schema;
+mod staging;
 mod summary;
 #[cfg(test)]
 mod tests;
-mod unfinished;
 
 pub use archive::Archive;
 pub use column::{Absent, Column, Field, Kind, Role};
@@ -42,8 +42,8 @@ pub use record::{Record, Source};
 pub use result::{Outcome, RunResult, RunStatus};
 pub use run_dir::{EpochRow, RunDir, Weights};
 pub use schema::{place, places, COLUMNS, SCHEMA};
+pub use staging::Staging;
 pub use summary::{read_summary, refuse_contradictions, Scan};
-pub use unfinished::Unfinished;
 
 use crate::config::RunConfig;
 use crate::error::{Error, Result};

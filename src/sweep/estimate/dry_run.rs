@@ -1,7 +1,7 @@
-//! What a sweep would do, said before it does anything.
+//! The text of `dsf sweep --dry-run`: what a sweep would do.
 
-use super::units::{bytes, counted, duration, grouped};
-use super::{costs, makespan, Cost};
+use super::cost::{costs, makespan, Cost};
+use super::format::{bytes, counted, duration, grouped};
 use crate::config::RunConfig;
 use crate::error::Result;
 use crate::store::{Record, Status, Store};
@@ -10,7 +10,7 @@ use candle_core::Device;
 use std::collections::HashSet;
 use std::path::Path;
 
-/// A list is shown in full up to this many values.
+/// A list of values is shown in full up to this length.
 const MOST_SHOWN: usize = 8;
 
 /// What `plan` would do in the results folder `out`, which is not made if it is not there.
@@ -34,16 +34,16 @@ pub fn headline(plan: &Plan) -> String {
     format!("{runs}: {}", varied.join("; "))
 }
 
-/// How far the runs of a plan have come.
+/// How many runs of a plan have which status.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct Standing {
     /// Finished.
     pub done: usize,
     /// Failed.
     pub failed: usize,
-    /// Begun, and continued from a checkpoint if there is one.
+    /// Begun: continued from a checkpoint if there is one.
     pub begun: usize,
-    /// What the sweep would train, in its order.
+    /// The runs that the sweep would train, in its order.
     pub to_do: Vec<RunConfig>,
 }
 
@@ -75,7 +75,7 @@ impl Standing {
     }
 }
 
-/// What is printed instead of running `plan`. `costs` are those of `standing.to_do`.
+/// The text for `plan`; `costs` are those of `standing.to_do`.
 pub(super) fn describe(
     plan: &Plan,
     standing: &Standing,
@@ -146,10 +146,10 @@ fn memory(costs: &[Cost], options: &Options) -> String {
     format!("about {largest} for the largest run, {together} for the largest at once")
 }
 
-/// A setting over a plan.
+/// The values of a setting over a plan.
 struct Axis {
     name: &'static str,
-    /// Whether everyone wants to know, even if it never varies.
+    /// Whether it is shown even if it never varies.
     always: bool,
     values: Vec<String>,
 }
@@ -196,8 +196,7 @@ fn number(row: &Record, name: &str) -> String {
 
 type ValueOf = fn(&Record) -> String;
 
-/// Name, whether it is always shown, and what a run says to it: nothing where it means nothing to its
-/// task.
+/// Name, whether it is always shown, and its value in a run: empty where its task has no such setting.
 static AXES: [(&str, bool, ValueOf); 25] = [
     ("dataset", true, |row| row.get("dataset").to_string()),
     ("mixer", true, |row| row.get("mixer").to_string()),

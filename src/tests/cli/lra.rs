@@ -81,7 +81,7 @@ fn missing_data_is_named_with_the_way_to_it() {
         let said = world.dsf(&format!(
             "lra --preset smoke --dataset {dataset} --data-dir none"
         ));
-        assert_eq!(said.code, 2, "{dataset}: {}", said.err);
+        assert_eq!(said.code, 66, "{dataset}: {}", said.err);
         let name = dataset.split(' ').next().unwrap();
         let remedy = format!("dsf data fetch lra --dataset {name}");
         assert!(

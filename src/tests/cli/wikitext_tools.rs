@@ -66,7 +66,7 @@ fn weights_that_are_not_there_are_named() {
         "{message}"
     );
     fs::write(world.path("text"), "no weights").unwrap();
-    let message = world.dsf("wikitext eval --checkpoint text").refused();
+    let message = world.dsf("wikitext eval --checkpoint text").ends(65);
     assert!(
         message.contains("text: not a safetensors file"),
         "{message}"

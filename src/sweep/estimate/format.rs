@@ -1,4 +1,8 @@
-//! Numbers as a person says them.
+//! Durations, bytes and counts as text.
+
+use indicatif::HumanCount;
+
+use indicatif::HumanCount;
 
 /// `0.8 s`, `41 s`, `6 min 10 s`, `3 h 05 min`, `12 d 06 h`.
 pub fn duration(seconds: f64) -> String {
@@ -28,15 +32,7 @@ pub fn bytes(count: f64) -> String {
 
 /// `1,966,080`.
 pub fn grouped(count: u64) -> String {
-    let digits = count.to_string();
-    let mut grouped = String::new();
-    for (i, digit) in digits.chars().enumerate() {
-        if i > 0 && (digits.len() - i).is_multiple_of(3) {
-            grouped.push(',');
-        }
-        grouped.push(digit);
-    }
-    grouped
+    HumanCount(count).to_string()
 }
 
 /// `1 run`, `20 runs`.

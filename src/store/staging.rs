@@ -1,4 +1,4 @@
-//! Several files that appear together.
+//! A staging folder: several files that appear together.
 
 use crate::error::{Error, Result};
 use crate::files::{remove_unfinished, sync_folder, UNFINISHED};
@@ -6,14 +6,15 @@ use std::fs;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
-/// Entries of a folder that are made under a temporary name; dropped unpublished, they are removed.
-pub struct Unfinished {
+/// A temporary folder inside another one, whose entries move there when they are published. Dropped unpublished, it
+/// is removed.
+pub struct Staging {
     staging: tempfile::TempDir,
     folder: PathBuf,
 }
 
-impl Unfinished {
-    /// For entries of `folder`, which is made where it is missing. What killed writers left there is
+impl Staging {
+    /// A staging folder for entries of `folder`, which is made if it is missing. What killed writers left there is
     /// removed.
     pub fn of(folder: &Path) -> Result<Self> {
         fs::create_dir_all(folder).map_err(Error::io("create", folder))?;
@@ -27,12 +28,12 @@ impl Unfinished {
         })
     }
 
-    /// An empty folder, in which to make them.
+    /// The staging folder, empty at first.
     pub fn path(&self) -> &Path {
         self.staging.path()
     }
 
-    /// Moves them where they belong, in place of those of the same name.
+    /// Moves every entry to the folder it is for, in place of one of the same name.
     pub fn publish(self) -> Result<()> {
         let staging = self.staging.path();
         let replaced = tempfile::tempdir_in(staging).map_err(Error::io("write to", staging))?;
@@ -63,7 +64,7 @@ mod tests {
         fs::create_dir(dir.path().join("a")).unwrap();
         fs::write(dir.path().join("a/old"), "").unwrap();
         fs::write(dir.path().join("other"), "").unwrap();
-        let new = Unfinished::of(dir.path()).unwrap();
+        let new = Staging::of(dir.path()).unwrap();
         fs::create_dir(new.path().join("a")).unwrap();
         fs::write(new.path().join("a/new"), "").unwrap();
         new.publish().unwrap();
@@ -76,7 +77,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         fs::create_dir(dir.path().join(".unfinished-abc")).unwrap();
         fs::write(dir.path().join(".unfinished-abc/half"), "").unwrap();
-        drop(Unfinished::of(dir.path()).unwrap());
+        drop(Staging::of(dir.path()).unwrap());
         assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 0);
     }
 }
