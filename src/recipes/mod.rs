@@ -17,7 +17,7 @@ pub use draft::Origin;
 
 use crate::config::{setting, Body, RunConfig, Setting, Taker, SETTINGS};
 use crate::error::{self, Error, Result};
-use crate::store::Record;
+use crate::store::{place, Record};
 use crate::tasks::wikitext::adopt;
 use draft::Draft;
 use recipe::Recipe;
@@ -311,9 +311,8 @@ fn planned(row: &Record, preset: &'static str) -> Option<Record> {
             "corpus" => "dataset".to_owned(),
             name => name.replace('-', "_"),
         };
-        choice
-            .set(name, &row.get(&column).to_string(), "the row")
-            .ok()?;
+        let text = row.at(place(&column)?).to_string();
+        choice.set(name, &text, "the row").ok()?;
     }
     let mut planned = Record::planned(&resolve(task, &choice).ok()?.config);
     if !compare.open.is_empty() {

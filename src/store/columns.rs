@@ -1,9 +1,9 @@
 //! The columns of a summary that hold settings: where each stands in a config, and what it means to leave it out.
 
-use super::schema::Absent::{Empty, Is, Required, Where};
-use super::schema::Kind::{Count, Flag, Real, Word};
-use super::schema::Role::{Cell, Rate, Seed, Setting};
-use super::schema::{Absent, Column, Kind, Role};
+use super::column::Absent::{Empty, Is, Required, Where};
+use super::column::Kind::{Count, Flag, Real, Word};
+use super::column::Role::{Cell, Rate, Seed, Setting};
+use super::column::{Absent, Column, Kind, Role};
 
 /// A setting that every summary has had since the first.
 const fn first(

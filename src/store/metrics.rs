@@ -1,6 +1,6 @@
 //! The numbers that a run ends with: what each is, which way is better, and how it is printed.
 
-use super::schema::{Field, Kind};
+use super::column::{Field, Kind};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::{Map, Value};
 use std::cmp::Ordering;

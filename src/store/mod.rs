@@ -17,6 +17,7 @@
 //! one.
 
 mod archive;
+mod column;
 mod columns;
 mod losses;
 mod metrics;
@@ -33,13 +34,14 @@ mod summary;
 mod tests;
 
 pub use archive::Archive;
+pub use column::{Absent, Column, Field, Kind, Role};
 pub use losses::Losses;
 pub use metrics::{Direction, Metric, Metrics, Shown, METRICS};
 pub use provenance::{peak_memory_bytes, utc_now, Provenance};
 pub use record::{Record, Source};
 pub use result::{Outcome, RunResult, RunStatus};
 pub use run_dir::{EpochRow, RunDir, Weights};
-pub use schema::{place, places, Absent, Column, Field, Kind, Role, COLUMNS, SCHEMA};
+pub use schema::{place, places, COLUMNS, SCHEMA};
 pub use staging::Staging;
 pub use summary::{read_summary, refuse_contradictions, Scan};
 

@@ -1,7 +1,8 @@
 //! One run as one row of a summary: values by column.
 
+use super::column::{Absent, Column, Field, Kind, Role};
 use super::metrics::Metric;
-use super::schema::{place, Absent, Column, Field, Kind, Role, COLUMNS, SCHEMA};
+use super::schema::{place, COLUMNS, SCHEMA};
 use super::{Outcome, RunResult, RunStatus};
 use crate::config::RunConfig;
 use serde_json::Value;
@@ -29,7 +30,7 @@ pub struct Source {
 impl fmt::Display for Source {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.file)?;
-        self.line.map_or(Ok(()), |line| write!(f, ": line {line}"))
+        self.line.map_or(Ok(()), |line| write!(f, ", line {line}"))
     }
 }
 

@@ -1,8 +1,9 @@
 //! The summary of a task: one row a finished run, made from the run folders and read back.
 
+use super::column::{Absent, Field};
 use super::metrics::METRICS;
 use super::record::Source;
-use super::schema::{place, Absent, Field, COLUMNS};
+use super::schema::{place, COLUMNS};
 use super::{read_if_present, Record, RunStatus, Store, CONFIG, RESULT, RUNS, SCHEMA};
 use crate::config::RunConfig;
 use crate::error::{Error, Position, Result};
@@ -11,8 +12,8 @@ use csv::{ErrorKind, StringRecord};
 use serde::Serialize;
 use std::collections::hash_map::Entry;
 use std::collections::HashMap;
-use std::fs;
 use std::path::Path;
+use std::{fs, io};
 
 const LOCK: &str = ".lock";
 
@@ -107,7 +108,8 @@ fn csv_of(
     path: &Path,
     write: impl FnOnce(&mut csv::Writer<Vec<u8>>) -> csv::Result<()>,
 ) -> Result<Vec<u8>> {
-    let failed = |e: &dyn std::fmt::Display| Error::usage(format!("{}: {e}", path.display()));
+    let failed =
+        |e: &dyn std::fmt::Display| Error::io("write", path)(io::Error::other(e.to_string()));
     let mut writer = csv::Writer::from_writer(Vec::new());
     write(&mut writer).map_err(|e| failed(&e))?;
     writer.into_inner().map_err(|e| failed(&e))
@@ -224,13 +226,19 @@ pub fn refuse_contradictions(records: &[Record]) -> Result<()> {
         let differs = both.clone().find(|(_, a, b)| told(a) && told(b) && a != b);
         if let Some((name, earlier, later)) = differs {
             let place = |r: &Record| r.source().map_or("a result".into(), Source::to_string);
-            return Err(Error::usage(format!(
-                "{}: run {} has {name} {later} here and {earlier} in {}; one run has one result, so \
-                 leave out the one that is wrong",
-                place(record),
+            let reason = format!(
+                "run {} has {name} {later} here and {earlier} in {}; one run has one result, so leave \
+                 out the one that is wrong",
                 record.run_id(),
                 place(known)
-            )));
+            );
+            return Err(match record.source() {
+                Some(Source { file, line }) => match line {
+                    Some(line) => Error::data_at(&**file, Position::Line(*line), reason),
+                    None => Error::corrupt(&**file, reason),
+                },
+                None => Error::usage(reason),
+            });
         }
     }
     Ok(())
@@ -437,7 +445,7 @@ mod tests {
         let row = |result| Record::new(&config(), &result);
         let other = refusal(&text_of(&[row(done(0.5)), row(done(0.25))]));
         assert!(
-            other.contains("line 3: run ") && other.contains("line 2;"),
+            other.contains("line 3: run ") && other.contains("line 2; one run"),
             "{other}"
         );
         assert!(other.contains("accuracy 0.25 here and 0.5"), "{other}");

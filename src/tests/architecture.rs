@@ -18,7 +18,6 @@ const CIRCLES: &[&str] = &[
     "cli/data: generate, stand_in",
     "cli: data, tokens",
     "fetch: `FetchRequest`, archive, hub",
-    "report: `Report`, panel, table",
     "train: recall, subject",
 ];
 
@@ -40,8 +39,6 @@ const DECIDE_BY_TASK: &[&str] = &[
     "src/config/mod.rs",
     "src/model/weights/hf/mod.rs",
     "src/model/weights/mod.rs",
-    "src/report/tables/paper.rs",
-    "src/store/row/fill.rs",
     "src/sweep/estimate/mod.rs",
     "src/sweep/estimate/work.rs",
     "src/train/mod.rs",
