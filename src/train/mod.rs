@@ -26,7 +26,7 @@ use crate::config::{Precision, RunConfig, TaskConfig};
 use crate::error::{Error, Result};
 use crate::gpu;
 use crate::nn::Params;
-use crate::store::{EpochRow, LanguageScores, Outcome};
+use crate::store::{EpochRow, Metrics, Outcome};
 use crate::tasks::Data;
 use candle_core::{DType, Device, Var};
 use documents::Documents;
@@ -175,9 +175,9 @@ impl<'a> Trainer<'a> {
         progress::selected(&self.config.task, &self.progress.epochs)
     }
 
-    /// The perplexities of a run on text that ended by `outcome`; `None` in other tasks. It takes about
+    /// The perplexities of a run on text that ended by `outcome`; nothing in other tasks. It takes about
     /// as long as a test of the weights.
-    pub fn language_scores(&self, outcome: Outcome) -> Result<Option<LanguageScores>> {
+    pub fn language_scores(&self, outcome: Outcome) -> Result<Metrics> {
         let diverged = outcome == Outcome::Diverged;
         Ok(self.subject.conclude(&self.progress.epochs, diverged)?)
     }

@@ -3,7 +3,7 @@
 use super::recall::Recall;
 use crate::nn::Cx;
 use crate::ops::Classified;
-use crate::store::{EpochRow, LanguageScores};
+use crate::store::{EpochRow, Metrics};
 use candle_core::{Result, Tensor};
 use std::ops::Range;
 
@@ -39,8 +39,8 @@ pub(super) trait Subject {
 
     /// What a run over text ends with, after `epochs` and under the weights as they are; those are not
     /// scored if the run `diverged`.
-    fn conclude(&self, _epochs: &[EpochRow], _diverged: bool) -> Result<Option<LanguageScores>> {
-        Ok(None)
+    fn conclude(&self, _epochs: &[EpochRow], _diverged: bool) -> Result<Metrics> {
+        Ok(Metrics::default())
     }
 
     /// Itself, if all whole steps have one shape and one part.

@@ -6,7 +6,7 @@ use crate::cli::device::use_threads;
 use crate::cli::{exit, print, raised, stop_flag, Global};
 use crate::config::{Generator, LraConfig, LraDataset};
 use crate::error::{Error, Result};
-use crate::store::Unfinished;
+use crate::store::Staging;
 use crate::tasks::lra::generate::{self, listops, pathfinder, Progress};
 use clap::{Args, Subcommand};
 use indicatif::{ProgressBar, ProgressStyle};
@@ -200,7 +200,7 @@ impl Job {
                 )));
             }
         }
-        let files = Unfinished::of(&folder)?;
+        let files = Staging::of(&folder)?;
         let stop = stop_flag()?;
         let bar = bar(self.examples(), global.quiet || global.json);
         let mut tell = |more: usize| {

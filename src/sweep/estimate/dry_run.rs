@@ -4,7 +4,7 @@ use super::cost::{costs, makespan, Cost};
 use super::format::{bytes, counted, duration, grouped};
 use crate::config::RunConfig;
 use crate::error::Result;
-use crate::store::{Row, Status, Store};
+use crate::store::{Record, Status, Store};
 use crate::sweep::{Options, Plan};
 use candle_core::Device;
 use std::collections::HashSet;
@@ -174,7 +174,7 @@ impl Axis {
 
 /// The settings of a plan that has any run.
 fn axes(plan: &Plan) -> Vec<Axis> {
-    let rows: Vec<Row> = plan.runs.iter().map(Row::planned).collect();
+    let rows: Vec<Record> = plan.runs.iter().map(Record::planned).collect();
     let axes = AXES.iter().map(|&(name, always, value_of)| {
         let mut seen = HashSet::new();
         let mut values: Vec<String> = rows.iter().map(value_of).collect();
@@ -188,46 +188,50 @@ fn axes(plan: &Plan) -> Vec<Axis> {
     axes.collect()
 }
 
-type ValueOf = fn(&Row) -> String;
+/// A number as a person writes it: `0` and not `0.0`.
+fn number(row: &Record, name: &str) -> String {
+    let number = row.number(name);
+    number.map_or(String::new(), |number| number.to_string())
+}
+
+type ValueOf = fn(&Record) -> String;
 
 /// Name, whether it is always shown, and its value in a run: empty where its task has no such setting.
 static AXES: [(&str, bool, ValueOf); 25] = [
-    ("dataset", true, |row| row.dataset.clone()),
-    ("mixer", true, |row| row.mixer.clone()),
-    ("variant", false, |row| row.variant.clone()),
-    ("protocol", true, |row| row.protocol.clone()),
-    ("d", true, |row| row.d.to_string()),
-    ("n", true, |row| row.n.to_string()),
-    ("heads", false, |row| row.heads.to_string()),
-    ("layers", false, |row| row.layers.to_string()),
-    ("L:k", true, |row| match row.kv_pairs {
+    ("dataset", true, |row| row.get("dataset").to_string()),
+    ("mixer", true, |row| row.get("mixer").to_string()),
+    ("variant", false, |row| row.get("variant").to_string()),
+    ("protocol", true, |row| row.get("protocol").to_string()),
+    ("d", true, |row| row.get("d").to_string()),
+    ("n", true, |row| row.get("n").to_string()),
+    ("heads", false, |row| row.get("heads").to_string()),
+    ("layers", false, |row| row.get("layers").to_string()),
+    ("L:k", true, |row| match row.count("kv_pairs") {
         0 => String::new(),
-        pairs => format!("{}:{pairs}", row.seq_len),
+        pairs => format!("{}:{pairs}", row.get("seq_len")),
     }),
-    ("L", true, |row| match row.kv_pairs {
-        0 => row.seq_len.to_string(),
+    ("L", true, |row| match row.count("kv_pairs") {
+        0 => row.get("seq_len").to_string(),
         _ => String::new(),
     }),
-    ("V", true, |row| row.vocab_size.to_string()),
-    ("examples", true, |row| match row.train_examples {
+    ("V", true, |row| row.get("vocab_size").to_string()),
+    ("examples", true, |row| match row.count("train_examples") {
         0 => "all".to_owned(), // of a text, whose length is known once it is read
         count => count.to_string(),
     }),
     ("data", false, |row| {
-        format!("{} {}", row.data, row.data_seed)
+        format!("{} {}", row.get("data"), row.get("data_seed"))
     }),
-    ("lr", true, |row| row.lr.to_string()),
-    ("epochs", true, |row| row.epochs_max.to_string()),
-    ("batch", true, |row| row.batch_size.to_string()),
-    ("weight decay", false, |row| row.weight_decay.to_string()),
-    ("precision", false, |row| row.precision.clone()),
-    ("dropout", false, |row| row.embed_dropout.to_string()),
-    ("input", false, |row| row.input.clone()),
-    ("pool", false, |row| row.pool.clone()),
-    ("mask", false, |row| {
-        row.mask.map_or(String::new(), |m| m.to_string())
-    }),
-    ("dual", false, |row| row.dual.clone()),
-    ("loss", false, |row| row.loss.clone()),
-    ("seed", true, |row| row.seed.to_string()),
+    ("lr", true, |row| number(row, "lr")),
+    ("epochs", true, |row| row.get("epochs_max").to_string()),
+    ("batch", true, |row| row.get("batch_size").to_string()),
+    ("weight decay", false, |row| number(row, "weight_decay")),
+    ("precision", false, |row| row.get("precision").to_string()),
+    ("dropout", false, |row| number(row, "embed_dropout")),
+    ("input", false, |row| row.get("input").to_string()),
+    ("pool", false, |row| row.get("pool").to_string()),
+    ("mask", false, |row| row.get("mask").to_string()),
+    ("dual", false, |row| row.get("dual").to_string()),
+    ("loss", false, |row| row.get("loss").to_string()),
+    ("seed", true, |row| row.get("seed").to_string()),
 ];
