@@ -2,8 +2,6 @@
 
 use indicatif::HumanCount;
 
-use indicatif::HumanCount;
-
 /// `0.8 s`, `41 s`, `6 min 10 s`, `3 h 05 min`, `12 d 06 h`.
 pub fn duration(seconds: f64) -> String {
     if !seconds.is_finite() {
