@@ -89,334 +89,180 @@ pub struct Model {
     pub accuracies: &'static [f64],
 }
 
+const LAST_AND_BEST: &[&str] = &["accuracy", "best_accuracy"];
 const ACCURACIES: &[&str] = &["accuracy", "best_accuracy", "selected_accuracy"];
+
+#[rustfmt::skip]
+const PERPLEXITIES: &[&str] =
+    &["train_ppl", "train_ppl_eval", "val_ppl", "best_val_ppl", "test_ppl", "test_word_ppl"];
+
+/// The mixers of figures 2, 5 and 7.
 const FIVE: &[&str] = &["softmax", "linear", "normalized", "s6", "ssd"];
 
-/// Settings that belong to a mixer: lines that are named by their mixers may differ in them.
-const OF_MIXER: &[&str] = &[
-    "mixer",
-    "variant",
-    "options",
-    "n",
-    "heads",
-    "layout",
-    "state_mixer",
-    "positions",
-    "expand",
+/// The mixer, and settings that belong to it: lines that are named by their mixers may differ in them.
+#[rustfmt::skip]
+const MIXERS: &[&str] =
+    &["mixer", "variant", "options", "n", "heads", "layout", "state_mixer", "positions", "expand"];
+
+/// The hardest task of MQAR at n = 128, of figures 2 and 5.
+#[rustfmt::skip]
+const HARDEST: Where = &[
+    ("task", &["mqar"]), ("mixer", FIVE), ("seq_len", &["512"]), ("kv_pairs", &["64"]), ("n", &["128"]),
 ];
 
+/// The two gates of qLSTM, of figures 3 and 6.
+#[rustfmt::skip]
+const GATES: Where = &[
+    ("task", &["mqar"]), ("mixer", &["qlstm", "qlstm-reversed"]), ("seq_len", &["64", "128", "256"]),
+];
+
+const OVER_WIDTH: Drawn = Drawn::Axes {
+    lines: MIXERS,
+    columns: "d",
+};
+
 /// Everything that can be drawn.
+#[rustfmt::skip]
 pub static FIGURES: &[Figure] = &[
     Figure {
-        number: "",
-        series: Series::Grid,
-        about: "every task that no table shows",
-        runs: &[],
-        metrics: &["accuracy", "best_accuracy"],
-        drawn: Drawn::Axes {
-            lines: &["n"],
-            columns: "d",
-        },
+        series: Series::Grid, number: "", about: "every task that no table shows",
+        runs: &[], metrics: LAST_AND_BEST, drawn: Drawn::Axes { lines: &["n"], columns: "d" },
         remedy: "`dsf mqar` makes one, `dsf sweep` a grid of them",
     },
     Figure {
-        number: "1",
-        series: Series::Figure,
+        series: Series::Figure, number: "1",
         about: "linear attention approaches softmax as the state expansion n grows",
         runs: &[
-            ("task", &["mqar"]),
-            ("mixer", &["softmax", "linear"]),
-            ("seq_len", &["256", "512"]),
-            ("d", &["512"]),
+            ("task", &["mqar"]), ("mixer", &["softmax", "linear"]), ("seq_len", &["256", "512"]), ("d", &["512"]),
         ],
-        metrics: &["accuracy", "best_accuracy"],
-        drawn: Drawn::Axes {
-            lines: OF_MIXER_OVER_N,
-            columns: "n",
-        },
+        metrics: LAST_AND_BEST, drawn: Drawn::Axes { lines: MIXERS, columns: "n" },
         remedy: "`dsf sweep experiments/figure1.toml` trains what it needs",
     },
     Figure {
-        number: "2",
-        series: Series::Figure,
+        series: Series::Figure, number: "2",
         about: "five mixers on the hardest task over the embedding width d",
-        ..HARDEST
+        runs: HARDEST, metrics: LAST_AND_BEST, drawn: OVER_WIDTH,
+        remedy: "`dsf sweep experiments/figure2.toml` trains what it needs",
     },
     Figure {
-        number: "5",
-        series: Series::Figure,
-        about: "five mixers on the hardest task over the embedding width d, ten seeds",
-        remedy: "`dsf sweep experiments/figure2.toml --seeds 10` trains what it needs",
-        ..HARDEST
-    },
-    Figure {
-        number: "3",
-        series: Series::Figure,
+        series: Series::Figure, number: "3",
         about: "the reversed sigmoid against the plain qLSTM over the embedding width d",
-        ..GATES
+        runs: GATES, metrics: LAST_AND_BEST, drawn: OVER_WIDTH,
+        remedy: "`dsf sweep experiments/figure3.toml` trains what it needs",
     },
     Figure {
-        number: "6",
-        series: Series::Figure,
+        series: Series::Figure, number: "5",
+        about: "five mixers on the hardest task over the embedding width d, ten seeds",
+        runs: HARDEST, metrics: LAST_AND_BEST, drawn: OVER_WIDTH,
+        remedy: "`dsf sweep experiments/figure2.toml --seeds 10` trains what it needs",
+    },
+    Figure {
+        series: Series::Figure, number: "6",
         about: "the reversed sigmoid against the plain qLSTM over the embedding width d, ten seeds",
+        runs: GATES, metrics: LAST_AND_BEST, drawn: OVER_WIDTH,
         remedy: "`dsf sweep experiments/figure3.toml --seeds 10` trains what it needs",
-        ..GATES
     },
     Figure {
-        number: "7",
-        series: Series::Figure,
+        series: Series::Figure, number: "7",
         about: "five mixers on four tasks over embedding width d and state expansion n",
-        runs: &[
-            ("task", &["mqar"]),
-            ("mixer", FIVE),
-            ("seq_len", &["64", "128", "256", "512"]),
-        ],
-        metrics: &["accuracy", "best_accuracy"],
-        drawn: Drawn::Axes {
-            lines: &["d"],
-            columns: "n",
-        },
+        runs: &[("task", &["mqar"]), ("mixer", FIVE), ("seq_len", &["64", "128", "256", "512"])],
+        metrics: LAST_AND_BEST, drawn: Drawn::Axes { lines: &["d"], columns: "n" },
         remedy: "`dsf sweep experiments/figure7.toml` trains what it needs",
     },
     Figure {
-        number: "1",
-        series: Series::Table,
-        about: "language modelling",
-        runs: &[("task", &["wikitext"])],
-        metrics: &[
-            "train_ppl",
-            "train_ppl_eval",
-            "val_ppl",
-            "best_val_ppl",
-            "test_ppl",
-            "test_word_ppl",
-        ],
+        series: Series::Table, number: "1", about: "language modelling",
+        runs: &[("task", &["wikitext"])], metrics: PERPLEXITIES,
         drawn: Drawn::Perplexities(&[("linear", 17.42), ("normalized", 16.43), ("softmax", 13.15)]),
         remedy: "`dsf wikitext` makes a small one, `dsf sweep experiments/table1.toml` all of them",
     },
     Figure {
-        number: "2",
-        series: Series::Table,
-        about: "normalisers of normalized attention",
+        series: Series::Table, number: "2", about: "normalisers of normalized attention",
         runs: &[
             ("task", &["lra", "mqar"]),
-            (
-                "mixer",
-                &["normalized", "normalized-softplus", "normalized-sigmoid"],
-            ),
+            ("mixer", &["normalized", "normalized-softplus", "normalized-sigmoid"]),
         ],
         metrics: ACCURACIES,
         drawn: Drawn::Accuracies(&Printed {
             columns: &[IMAGE, RECALL],
             models: &[
-                Model::new("normalized", "normalized, exp", &[35.96, 85.9]),
-                Model::new(
-                    "normalized-softplus",
-                    "normalized, softplus",
-                    &[35.27, 84.3],
-                ),
-                Model::new("normalized-sigmoid", "normalized, sigmoid", &[35.80, 84.7]),
+                Model { mixer: "normalized", label: "normalized, exp", accuracies: &[35.96, 85.9] },
+                Model { mixer: "normalized-softplus", label: "normalized, softplus", accuracies: &[35.27, 84.3] },
+                Model { mixer: "normalized-sigmoid", label: "normalized, sigmoid", accuracies: &[35.80, 84.7] },
             ],
-            random: None,
-            average: false,
-            others: false,
+            random: None, average: false, others: false,
         }),
         remedy: "`dsf sweep experiments/table2.toml` trains what it needs",
     },
     Figure {
-        number: "3",
-        series: Series::Table,
-        about: "Long Range Arena",
-        runs: &[("task", &["lra"])],
-        metrics: ACCURACIES,
+        series: Series::Table, number: "3", about: "Long Range Arena",
+        runs: &[("task", &["lra"])], metrics: ACCURACIES,
         drawn: Drawn::Accuracies(&Printed {
             columns: &[LISTOPS, TEXT, RETRIEVAL, IMAGE, PATHFINDER],
             models: &[
-                Model::new(
-                    "softmax",
-                    "softmax",
-                    &[35.72, 63.10, 77.46, 34.22, 69.32, 55.96],
-                ),
-                Model::new(
-                    "linear",
-                    "linear",
-                    &[16.12, 64.41, 76.44, 37.97, 72.64, 53.52],
-                ),
-                Model::new(
-                    "normalized",
-                    "normalized",
-                    &[38.24, 64.96, 79.68, 35.96, 71.56, 58.08],
-                ),
-                Model::new("s6", "s6", &S6),
-                Model::new("mamba", "S6 as released (Mamba)", &S6),
+                Model { mixer: "softmax", label: "softmax", accuracies: &[35.72, 63.10, 77.46, 34.22, 69.32, 55.96] },
+                Model { mixer: "linear", label: "linear", accuracies: &[16.12, 64.41, 76.44, 37.97, 72.64, 53.52] },
+                Model { mixer: "normalized", label: "normalized", accuracies: &[38.24, 64.96, 79.68, 35.96, 71.56, 58.08] },
+                Model { mixer: "s6", label: "s6", accuracies: &S6 },
+                Model { mixer: "mamba", label: "S6 as released (Mamba)", accuracies: &S6 },
             ],
-            random: Some(&[10.00, 50.00, 50.00, 10.00, 50.00, 34.00]),
-            average: true,
-            others: true,
+            random: Some(&[10.00, 50.00, 50.00, 10.00, 50.00, 34.00]), average: true, others: true,
         }),
-        remedy:
-            "`dsf lra --dataset listops` makes one, `dsf sweep experiments/table3.toml` all of them",
+        remedy: "`dsf lra --dataset listops` makes one, `dsf sweep experiments/table3.toml` all of them",
     },
 ];
-
-const OF_MIXER_OVER_N: &[&str] = &[
-    "mixer",
-    "variant",
-    "options",
-    "heads",
-    "layout",
-    "state_mixer",
-    "positions",
-    "expand",
-];
-
-const HARDEST: Figure = Figure {
-    number: "2",
-    series: Series::Figure,
-    about: "",
-    runs: &[
-        ("task", &["mqar"]),
-        ("mixer", FIVE),
-        ("seq_len", &["512"]),
-        ("kv_pairs", &["64"]),
-        ("n", &["128"]),
-    ],
-    metrics: &["accuracy", "best_accuracy"],
-    drawn: Drawn::Axes {
-        lines: OF_MIXER,
-        columns: "d",
-    },
-    remedy: "`dsf sweep experiments/figure2.toml` trains what it needs",
-};
-
-const GATES: Figure = Figure {
-    number: "3",
-    series: Series::Figure,
-    about: "",
-    runs: &[
-        ("task", &["mqar"]),
-        ("mixer", &["qlstm", "qlstm-reversed"]),
-        ("seq_len", &["64", "128", "256"]),
-    ],
-    metrics: &["accuracy", "best_accuracy"],
-    drawn: Drawn::Axes {
-        lines: OF_MIXER,
-        columns: "d",
-    },
-    remedy: "`dsf sweep experiments/figure3.toml` trains what it needs",
-};
 
 /// Of the row "S6", which came from the full Mamba layer; `s6` is the block of the paper's text.
 const S6: [f64; 6] = [38.02, 81.34, 80.50, 65.08, 69.26, 66.84];
 
-/// A task of the Long Range Arena with its official splits.
-const fn arena(
-    name: &'static str,
-    title: &'static str,
-    runs: Where,
-    whole: &'static [(&'static str, usize)],
-) -> TaskColumn {
-    TaskColumn {
-        name,
-        title,
-        runs,
-        whole,
-        held_out: 0,
-        hard: &[],
-        released: true,
-    }
-}
+/// What the tasks of the Long Range Arena have in common.
+#[rustfmt::skip]
+const ARENA: TaskColumn =
+    TaskColumn { name: "", title: "", runs: &[], whole: &[], held_out: 0, hard: &[], released: true };
 
-const LISTOPS: TaskColumn = arena(
-    "listops",
-    "ListOps",
-    &[("task", &["lra"]), ("dataset", &["listops"])],
-    &[
-        ("train_examples", 96_000),
-        ("test_examples", 2_000),
-        ("seq_len", 2_048),
-    ],
-);
+#[rustfmt::skip]
+const LISTOPS: TaskColumn = TaskColumn {
+    name: "listops", title: "ListOps", runs: &[("task", &["lra"]), ("dataset", &["listops"])],
+    whole: &[("train_examples", 96_000), ("test_examples", 2_000), ("seq_len", 2_048)],
+    ..ARENA
+};
 
 /// IMDB has no validation split: a tenth of the training examples may serve as one.
+#[rustfmt::skip]
 const TEXT: TaskColumn = TaskColumn {
-    held_out: 2_500,
-    ..arena(
-        "text",
-        "Text",
-        &[("task", &["lra"]), ("dataset", &["text"])],
-        &[
-            ("train_examples", 25_000),
-            ("test_examples", 25_000),
-            ("seq_len", 4_096),
-        ],
-    )
+    name: "text", title: "Text", runs: &[("task", &["lra"]), ("dataset", &["text"])],
+    whole: &[("train_examples", 25_000), ("test_examples", 25_000), ("seq_len", 4_096)], held_out: 2_500,
+    ..ARENA
 };
 
-const RETRIEVAL: TaskColumn = arena(
-    "retrieval",
-    "Retrieval",
-    &[("task", &["lra"]), ("dataset", &["retrieval"])],
-    &[
-        ("train_examples", 147_086),
-        ("test_examples", 17_437),
-        ("seq_len", 4_096),
-    ],
-);
+#[rustfmt::skip]
+const RETRIEVAL: TaskColumn = TaskColumn {
+    name: "retrieval", title: "Retrieval", runs: &[("task", &["lra"]), ("dataset", &["retrieval"])],
+    whole: &[("train_examples", 147_086), ("test_examples", 17_437), ("seq_len", 4_096)],
+    ..ARENA
+};
 
-const IMAGE: TaskColumn = arena(
-    "image",
-    "Image",
-    &[("task", &["lra"]), ("dataset", &["image"])],
-    &[
-        ("train_examples", 45_000),
-        ("test_examples", 10_000),
-        ("seq_len", 1_024),
-    ],
-);
+#[rustfmt::skip]
+const IMAGE: TaskColumn = TaskColumn {
+    name: "image", title: "Image", runs: &[("task", &["lra"]), ("dataset", &["image"])],
+    whole: &[("train_examples", 45_000), ("test_examples", 10_000), ("seq_len", 1_024)],
+    ..ARENA
+};
 
+#[rustfmt::skip]
 const PATHFINDER: TaskColumn = TaskColumn {
+    name: "pathfinder", title: "Pathfinder", runs: &[("task", &["lra"]), ("dataset", &["pathfinder"])],
+    whole: &[("train_examples", 160_000), ("test_examples", 20_000), ("seq_len", 1_024)],
     hard: &[("contour_length", &["14"])],
-    ..arena(
-        "pathfinder",
-        "Pathfinder",
-        &[("task", &["lra"]), ("dataset", &["pathfinder"])],
-        &[
-            ("train_examples", 160_000),
-            ("test_examples", 20_000),
-            ("seq_len", 1_024),
-        ],
-    )
+    ..ARENA
 };
 
-/// L = 512, k = 64.
+/// MQAR with L = 512 and k = 64, which is generated in the paper as well.
+#[rustfmt::skip]
 const RECALL: TaskColumn = TaskColumn {
-    released: false,
-    ..arena(
-        "mqar",
-        "MQAR",
-        &[
-            ("task", &["mqar"]),
-            ("seq_len", &["512"]),
-            ("kv_pairs", &["64"]),
-        ],
-        &[
-            ("train_examples", 100_000),
-            ("test_examples", 3_000),
-            ("vocab_size", 8_192),
-        ],
-    )
+    name: "mqar", title: "MQAR", runs: &[("task", &["mqar"]), ("seq_len", &["512"]), ("kv_pairs", &["64"])],
+    whole: &[("train_examples", 100_000), ("test_examples", 3_000), ("vocab_size", 8_192)], released: false,
+    ..ARENA
 };
-
-impl Model {
-    const fn new(mixer: &'static str, label: &'static str, accuracies: &'static [f64]) -> Self {
-        Self {
-            mixer,
-            label,
-            accuracies,
-        }
-    }
-}
 
 /// Whether `run` has the values that `runs` lists.
 pub(super) fn holds(runs: Where, run: &Record) -> bool {
