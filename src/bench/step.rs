@@ -4,13 +4,13 @@ use super::clock::{timed, Timing};
 use super::export::save;
 use super::floors;
 use super::machine::{self, Machine};
-use crate::config::{RunConfig, TaskConfig};
+use crate::config::RunConfig;
 use crate::error::{Error, Result};
 use crate::mixers;
 use crate::nn::Params;
 use crate::ops::taken as route;
 use crate::store::peak_memory_bytes;
-use crate::tasks::{self, Data};
+use crate::tasks::{self, Sizes, Splits};
 use crate::train::Trainer;
 use candle_core::{DType, Device, Tensor};
 use serde::Serialize;
@@ -25,6 +25,7 @@ const MOST_STEPS: usize = 1000;
 /// A run of which only a few steps are made, with the data for them.
 pub struct Step {
     config: RunConfig,
+    sizes: Sizes,
     steps: usize,
 }
 
@@ -37,15 +38,18 @@ impl Step {
                 "--steps must be 1 to {MOST_STEPS}, not {steps}"
             )));
         }
-        fits(&config)?;
+        let sizes = config.task.sizes()?;
+        fits(&config, &sizes)?;
         let mut config = config;
-        let TaskConfig::Mqar(task) = &mut config.task else {
-            return Err(Error::usage("steps are timed on --task mqar alone"));
-        };
-        task.train_examples = (WARM_UP + steps).saturating_mul(config.train.batch_size);
-        task.test_examples = 1;
-        tasks::check(&config.task)?;
-        Ok(Self { config, steps })
+        let examples = (WARM_UP + steps).saturating_mul(config.train.batch_size);
+        config.task.set("train_examples", examples);
+        config.task.set("test_examples", 1);
+        config.task.read()?.check()?;
+        Ok(Self {
+            config,
+            sizes,
+            steps,
+        })
     }
 
     /// Makes the steps.
@@ -69,7 +73,7 @@ impl Step {
         }
         let time = Timing::of(&spans[WARM_UP..]);
         let floor = floors::step(&self.config, &floors::CORE, 4.0);
-        let (config, task) = (&self.config, &self.config.task);
+        let (config, sizes) = (&self.config, self.sizes);
         Ok(StepReport {
             bench: "step",
             mixer: config.model.mixer.clone(),
@@ -79,9 +83,9 @@ impl Step {
             n: config.model.d_state,
             heads: config.model.n_heads,
             layers: config.model.n_layers,
-            seq_len: task.seq_len(),
-            kv_pairs: task.labels_per_example(),
-            vocab_size: task.vocab_size(),
+            seq_len: sizes.seq_len,
+            kv_pairs: sizes.labels_per_example,
+            vocab_size: sizes.vocab_size,
             batch_size: config.train.batch_size,
             embed_dropout: config.model.embed_dropout,
             attn_dropout: config.model.attn_dropout,
@@ -104,7 +108,7 @@ impl Step {
     }
 
     fn tokens(&self) -> f64 {
-        (self.config.train.batch_size * self.config.task.seq_len()) as f64
+        (self.config.train.batch_size * self.sizes.seq_len) as f64
     }
 
     /// State entries that a step walks through, B L N a layer; `None` where the state grows with
@@ -120,9 +124,11 @@ impl Step {
 }
 
 /// Writes the weights as they are and the batches of all steps that there are data for.
-pub(super) fn export(path: &Path, trainer: &Trainer, data: &Data, batch: usize) -> Result<()> {
-    let Data::Recall { train: data, .. } = data else {
-        return Err(Error::usage("only the data of MQAR is exported"));
+pub(super) fn export(path: &Path, trainer: &Trainer, data: &Splits, batch: usize) -> Result<()> {
+    let Splits::PerToken { train: data, .. } = data else {
+        return Err(Error::usage(
+            "only sequences with labels at some of their positions are exported",
+        ));
     };
     let shape = (data.len() / batch, batch, data.seq_len());
     let tokens = Tensor::from_slice(data.tokens(), shape, &Device::Cpu)?;
@@ -137,11 +143,11 @@ pub(super) fn export(path: &Path, trainer: &Trainer, data: &Data, batch: usize) 
 
 /// Refuses what no step can do without: weights, moments and gradients, and in every layer the
 /// residual stream and the mixer's inputs.
-fn fits(config: &RunConfig) -> Result<()> {
-    let (m, task) = (&config.model, &config.task);
+fn fits(config: &RunConfig, sizes: &Sizes) -> Result<()> {
+    let m = &config.model;
     let [d, n, layers] = [m.d_model, m.d_state, m.n_layers].map(|x| x as f64);
-    let tokens = config.train.batch_size as f64 * task.seq_len() as f64;
-    let weights = task.vocab_size() as f64 * d + layers * d * d;
+    let tokens = config.train.batch_size as f64 * sizes.seq_len as f64;
+    let weights = sizes.vocab_size as f64 * d + layers * d * d;
     let needed = 4.0 * (4.0 * weights + tokens * layers * (2.0 * d + n));
     machine::fits(needed, "a step", "a smaller --batch-size, --d or --n")
 }

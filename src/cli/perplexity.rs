@@ -1,6 +1,5 @@
-//! What a person is told of a run on text.
+//! What a person is told of a run of a language model.
 
-use super::run::task_title;
 use crate::config::RunConfig;
 use crate::store::{EpochRow, LanguageScores, RunResult, Weights};
 use crate::sweep::estimate::{counted, duration};
@@ -19,7 +18,12 @@ pub(super) fn epoch(row: &EpochRow) -> String {
 }
 
 /// What came of a run.
-pub(super) fn sentence(config: &RunConfig, result: &RunResult, scores: &LanguageScores) -> String {
+pub(super) fn sentence(
+    config: &RunConfig,
+    title: &str,
+    result: &RunResult,
+    scores: &LanguageScores,
+) -> String {
     let selected = result.selected_epoch.map_or(String::new(), |epoch| {
         let ppl = shown(scores.selected_test_ppl);
         format!(" ({ppl} where validation was best, after epoch {epoch})")
@@ -29,10 +33,9 @@ pub(super) fn sentence(config: &RunConfig, result: &RunResult, scores: &Language
         format!(", which is {ppl:.2} a word and {bits} bits a byte")
     });
     format!(
-        "{} on {} after {} ({}): perplexity {} on the training text, {} on the validation and {} on the test \
+        "{} on {title} after {} ({}): perplexity {} on the training text, {} on the validation and {} on the test \
          text{selected}{words}; knowing no more than how common each token is scores {}.",
         config.model.mixer,
-        task_title(&config.task),
         counted(result.epochs_run, "epoch"),
         duration(result.seconds),
         shown(scores.train_ppl),

@@ -1,12 +1,13 @@
 //! `dsf report`: results as grids of accuracies, or as tables of the paper.
 
 use super::{exit, print, Global};
-use crate::config::{LraDataset, Protocol, RunConfig};
+use crate::config::{Protocol, RunConfig};
 use crate::error::{Error, Result};
 use crate::model::protocol::presets_of;
 use crate::report::{self, Asked, Filter, Format, Metric, Orient, PaperTable};
 use crate::store::{read_summary, Row, Store, COLUMNS, SCHEMA};
 use crate::sweep::{Experiment, Flags, Task};
+use crate::tasks::lra::LraDataset;
 use clap::Args;
 use std::path::{Path, PathBuf};
 

@@ -2,16 +2,16 @@
 
 use super::device::{use_threads, Choice};
 use super::perplexity;
-use super::run::{execute, task_title, Host, Update};
+use super::run::{execute, RunContext, RunEvent};
 use super::screen::Screen;
 use super::worker::{done, emit, Events};
 use super::{exit, minutes, print, raised, stop_flag, tokens, Global};
-use crate::config::{RunConfig, TaskConfig};
+use crate::config::RunConfig;
 use crate::error::{Error, Result};
 use crate::store::{Outcome, RunResult, RunStatus, Status, Store};
 use crate::sweep::estimate::{self, counted, duration};
 use crate::sweep::{Flags, Task, CLASSIFIERS, LANGUAGE};
-use crate::tasks;
+use crate::tasks::{self, Objective};
 use clap::Args;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -43,10 +43,10 @@ impl Arguments {
             let of_classifiers = arg.get_help_heading() == Some(CLASSIFIERS);
             let of_text = arg.get_help_heading() == Some(LANGUAGE);
             let id = arg.get_id().as_str();
-            let hidden = match task {
-                Task::Mqar => of_classifiers || of_text || OF_READERS.contains(&id),
-                Task::Lra => of_text || OF_RECALL.contains(&id),
-                Task::Wikitext => {
+            let hidden = match task.entry().objective {
+                Objective::PerToken => of_classifiers || of_text || OF_READERS.contains(&id),
+                Objective::Pooled => of_text || OF_RECALL.contains(&id),
+                Objective::NextToken => {
                     of_classifiers || OF_RECALL.contains(&id) || OF_EXAMPLES.contains(&id)
                 }
             };
@@ -55,9 +55,9 @@ impl Arguments {
     }
 }
 
-/// Flags of every task but MQAR.
+/// Flags that labels at positions have no use for.
 const OF_READERS: [&str; 2] = ["data_dir", "mlp_width"];
-/// Flags of MQAR alone.
+/// Flags of labels at positions alone.
 const OF_RECALL: [&str; 3] = ["kv_pairs", "sizes", "cuda_graph"];
 /// Flags that text has no use for: its protocol is one, and nothing of it is generated.
 const OF_EXAMPLES: [&str; 3] = ["protocol", "data", "data_seed"];
@@ -74,24 +74,25 @@ pub(super) fn main(mut arguments: Arguments, task: Task, global: &Global) -> Res
     let known = store.status(&id)? == Status::Done;
     let stop = stop_flag()?;
     let data_dir = arguments.data_dir.as_deref();
-    let mut sized = config.clone();
+    let (entry, task) = (config.task.entry()?, config.task.read()?);
+    let mut sizes = task.sizes();
     if !known {
-        tasks::ready(&config.task, data_dir)?;
+        task.ready(data_dir)?;
         let quiet = global.quiet || global.json;
         tokens::prepare([&config.task], data_dir, quiet, &stop)?;
-        sized.task = tokens::sized(&config.task, data_dir)?;
+        sizes = task.counted(data_dir)?;
     }
-    let examples = config.train.batch_size.min(sized.task.train_examples());
-    let tokens_per_step = examples * config.task.tokens_per_example();
-    let mut screen = Screen::new(&config, tokens_per_step, global);
+    let examples = config.train.batch_size.min(sizes.examples[0]);
+    let tokens_per_step = examples * sizes.tokens_per_example();
+    let mut screen = Screen::new(&config, entry, tokens_per_step, global);
     if !known {
-        screen.say(&title(&config));
-        screen.say(&estimate::sentence(&sized, &device)?);
+        screen.say(&title(&config, &*task));
+        screen.say(&estimate::sentence(&config, &sizes, &device)?);
     }
     if raised(&stop) {
         return Err(Error::Interrupted);
     }
-    let host = Host {
+    let context = RunContext {
         store: &store,
         device: &device,
         device_name: &device_name,
@@ -101,19 +102,19 @@ pub(super) fn main(mut arguments: Arguments, task: Task, global: &Global) -> Res
         threads,
         stop: &stop,
     };
-    let mut events = Events::new(&config);
-    let result = execute(&config, &host, &mut |update: Update| {
+    let mut events = Events::new(&config)?;
+    let result = execute(&config, &context, &mut |event: RunEvent| {
         if global.json {
-            events.tell(&update)?;
+            events.tell(&event)?;
         }
-        screen.tell(&update)
+        screen.tell(&event)
     });
     screen.finish();
     let result = result?;
     if global.json {
         emit(&done(&config, &result))?;
     } else {
-        print::line(&conclusion(&config, &result, known, &store, global))?;
+        print::line(&conclusion(&config, &result, known, &store, global)?)?;
     }
     Ok(match result.status {
         RunStatus::Done => exit::DONE,
@@ -121,14 +122,14 @@ pub(super) fn main(mut arguments: Arguments, task: Task, global: &Global) -> Res
     })
 }
 
-fn title(config: &RunConfig) -> String {
+fn title(config: &RunConfig, task: &dyn tasks::Task) -> String {
     let (m, t) = (&config.model, &config.train);
     format!(
         "{} ({}) on {}: V = {}, d = {}, n = {}, {} layers, lr {}, batch {}, protocol {}, seed {}",
         m.mixer,
         m.variant,
-        task_title(&config.task),
-        config.task.vocab_size(),
+        task.title(),
+        task.sizes().vocab_size,
         m.d_model,
         m.d_state,
         m.n_layers,
@@ -146,8 +147,9 @@ fn conclusion(
     known: bool,
     store: &Store,
     global: &Global,
-) -> String {
-    let mut lines = vec![sentence(config, result)];
+) -> Result<String> {
+    let (entry, task) = (config.task.entry()?, config.task.read()?);
+    let mut lines = vec![sentence(config, &task.title(), result)];
     let folder = store.run_folder(&config.id());
     let place = folder.display();
     if known {
@@ -155,33 +157,24 @@ fn conclusion(
             "It was trained before; delete {place} to train it again."
         ));
     }
-    let summary = store.summary_path(config.task.name());
+    let summary = store.summary_path(entry.name);
     lines.push(format!("results: {place} and {}", summary.display()));
     lines.extend(perplexity::weights(&folder));
-    let (mixer, out) = (&config.model.mixer, global.out_flag());
-    let task = config.task.name();
-    let more = match &config.task {
-        TaskConfig::Mqar(_) => format!("--mixer {mixer} --d 64,128 --n 32,64"),
-        TaskConfig::Lra(lra) => {
-            format!(
-                "--preset quick --mixer all --dataset {}",
-                lra.dataset.name()
-            )
-        }
-        TaskConfig::Wikitext(text) => format!("--mixer all --corpus {}", text.corpus.name()),
-    };
     lines.push(format!(
-        "next:    dsf report{}{out}    or    dsf sweep --task {task} {more}{out}",
-        report_flag(config)
+        "next:    dsf report{}{out}    or    dsf sweep --task {} {}{out}",
+        entry.report,
+        entry.name,
+        task.next(&config.model.mixer),
+        out = global.out_flag()
     ));
     if global.quiet {
         lines.truncate(1);
     }
-    lines.join("\n")
+    Ok(lines.join("\n"))
 }
 
-fn sentence(config: &RunConfig, result: &RunResult) -> String {
-    let (mixer, task) = (&config.model.mixer, task_title(&config.task));
+fn sentence(config: &RunConfig, task: &str, result: &RunResult) -> String {
+    let mixer = &config.model.mixer;
     if result.status == RunStatus::Failed {
         return format!("{mixer} on {task} failed: {}.", result.reason);
     }
@@ -193,13 +186,13 @@ fn sentence(config: &RunConfig, result: &RunResult) -> String {
     let accuracy = 100.0 * result.accuracy.unwrap_or(0.0);
     let diverged = result.outcome == Some(Outcome::Diverged);
     if let Some(scores) = result.language.as_ref().filter(|_| !diverged) {
-        return perplexity::sentence(config, result, scores);
+        return perplexity::sentence(config, task, result, scores);
     }
     if let Some(majority) = result.majority.filter(|_| !diverged) {
         let chosen = chosen(result);
         return format!(
-            "{mixer} on {task}: {accuracy:.1} % of the test answers right {after}{chosen}; the commonest \
-             answer alone scores {:.1} %.",
+            "{mixer} on {task}: {accuracy:.1} % of the test answers right {after}{chosen}; the \
+             majority-class baseline scores {:.1} %.",
             100.0 * majority
         );
     }
@@ -230,13 +223,4 @@ fn chosen(result: &RunResult) -> String {
         )
     });
     selected + &best
-}
-
-/// What makes `dsf report` show runs of this task.
-fn report_flag(config: &RunConfig) -> &'static str {
-    match &config.task {
-        TaskConfig::Mqar(_) => "",
-        TaskConfig::Lra(_) => " --table 3",
-        TaskConfig::Wikitext(_) => " --table 1",
-    }
 }

@@ -1,7 +1,8 @@
 //! What there is to fetch, from where, and which files it comes to under a data root.
 
 use super::dataset::Dataset;
-use crate::config::{Corpus, LraDataset};
+use crate::tasks::lra::LraDataset;
+use crate::tasks::wikitext::Corpus;
 use std::fs;
 use std::path::{Path, PathBuf};
 

@@ -1,6 +1,7 @@
 //! What can be fetched, over all tasks.
 
-use crate::config::{Corpus, LraDataset};
+use crate::tasks::lra::LraDataset;
+use crate::tasks::wikitext::Corpus;
 
 /// One thing to fetch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -23,9 +24,12 @@ impl Dataset {
         }
     }
 
-    /// Whether it lies under the data root of the Long Range Arena, not under that of WikiText.
-    pub fn is_lra(self) -> bool {
-        matches!(self, Self::Lra(_))
+    /// The name of the task that it is for, under whose data root it lies.
+    pub fn task(self) -> &'static str {
+        match self {
+            Self::Lra(_) => "lra",
+            Self::Wikitext(_) | Self::GptNeox => "wikitext",
+        }
     }
 }
 

@@ -9,9 +9,11 @@ pub mod protocol;
 pub mod weights;
 
 use crate::config::{ModelConfig, TaskConfig};
+use crate::error;
 use crate::mixers::{self, input_std};
 use crate::nn::{linear, Cx, Init, LayerNorm, Params, Rows};
 use crate::ops::{self, Classified};
+use crate::tasks::Sizes;
 use block::{Block, Stream};
 use candle_core::{DType, Result, Tensor};
 pub use classifier::Classifier;
@@ -28,10 +30,16 @@ pub struct Io {
 
 impl Io {
     /// What a task says of the model's edges.
-    pub fn of(task: &TaskConfig) -> Self {
+    pub fn of(task: &TaskConfig) -> error::Result<Self> {
+        Ok(Self::from(&task.sizes()?))
+    }
+}
+
+impl From<&Sizes> for Io {
+    fn from(sizes: &Sizes) -> Self {
         Self {
-            vocab_size: task.vocab_size(),
-            seq_len: task.seq_len(),
+            vocab_size: sizes.vocab_size,
+            seq_len: sizes.seq_len,
         }
     }
 }

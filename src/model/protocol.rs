@@ -8,18 +8,19 @@ mod rules;
 mod usual;
 mod wikitext;
 
+pub use crate::tasks::mqar::PAPER_RATES;
 pub use asked::{Asked, Task};
-pub use preset::{Preset, PAPER_RATES};
+pub use preset::Preset;
 pub use usual::presets_of;
 pub use wikitext::{BYTES, GPT_NEOX};
 
 use super::mixers;
 use crate::config::{
-    Layout, ModelConfig, MqarConfig, Precision, Protocol, RunConfig, Schedule, StateMixer,
-    TaskConfig, TrainConfig, FORMAT,
+    Layout, ModelConfig, Precision, Protocol, RunConfig, Schedule, StateMixer, TrainConfig, FORMAT,
 };
 use crate::error::Result;
 use crate::mixers::ReleasedBlock;
+use crate::tasks::mqar::MqarConfig;
 use rules::{check_decay, check_dropout, options, positive, within};
 use std::collections::BTreeMap;
 
@@ -109,7 +110,7 @@ impl Request {
             format: FORMAT,
             seed: self.seed,
             protocol: self.protocol,
-            task: TaskConfig::Mqar(self.task.clone()),
+            task: self.task.clone().into(),
             model,
             train: TrainConfig {
                 schedule: self.protocol.schedule(),

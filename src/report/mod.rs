@@ -26,9 +26,10 @@ pub use panel::Panel;
 pub use perplexity::Perplexities;
 pub use tables::Tables;
 
-use crate::config::{LraDataset, Protocol, RunConfig};
+use crate::config::{Protocol, RunConfig};
 use crate::error::{Error, Result};
 use crate::store::{Row, RunStatus};
+use crate::tasks::lra::LraDataset;
 use clap::ValueEnum;
 use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};

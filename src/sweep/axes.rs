@@ -225,7 +225,7 @@ fn seeds(flags: &Flags, task: Task) -> Result<Axis> {
             "--seeds must be 1 to {MOST_RUNS}, not {count}"
         )));
     }
-    let default = task.seed(flags.preset);
+    let default = task.entry().seed;
     let first = flags.seed.first().copied().unwrap_or(default);
     let Some(end) = first.checked_add(count) else {
         return Err(Error::usage(format!(

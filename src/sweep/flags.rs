@@ -1,8 +1,9 @@
 //! Every setting of a model and its training, as flags and as keys of an experiment file.
 
 use super::values::{number, whole, MixerOption, Rate, Size};
-use crate::config::{Generator, Precision, Protocol};
+use crate::config::{Precision, Protocol};
 use crate::model::protocol::Preset;
+use crate::tasks::Generator;
 
 mod classifier;
 mod language;

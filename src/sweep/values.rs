@@ -1,14 +1,14 @@
 //! The values that flags and keys of experiment files take, one item of a list at a time.
 
-use crate::config::Tokenizer;
 use crate::error;
 use crate::model::protocol::{Task, BYTES, GPT_NEOX};
 use crate::tasks::wikitext::adopt;
+use crate::tasks::wikitext::Tokenizer;
 use std::fmt;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
-/// A learning rate, or all of [`Task::paper_rates`].
+/// A learning rate, or all of the rates that the paper of its task tries.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Rate {
     /// The word `paper`.
@@ -21,7 +21,7 @@ impl Rate {
     /// The rates meant in a task.
     pub fn values(self, task: Task) -> Vec<f64> {
         match self {
-            Self::Paper => task.paper_rates().into(),
+            Self::Paper => task.entry().paper_rates.into(),
             Self::Of(rate) => vec![rate],
         }
     }

@@ -4,11 +4,13 @@
 use crate::pytorch::{files, names, Golden};
 use crate::world::flat;
 use candle_core::{DType, Device, Tensor};
-use dsf::config::{Dual, Generator, LraDataset, Pool, Protocol, RunConfig, TaskConfig};
+use dsf::config::{Dual, Pool, Protocol, RunConfig};
 use dsf::mixers::MIXERS;
 use dsf::model::protocol::{Asked, Preset, Task};
 use dsf::model::Classifier;
 use dsf::nn::{Cx, Params};
+use dsf::tasks::lra::LraDataset;
+use dsf::tasks::Generator;
 use dsf::train::AdamW;
 
 /// What all golden files have in common.
@@ -109,10 +111,7 @@ fn cases() -> Vec<(&'static str, Asked)> {
 }
 
 fn built(config: &RunConfig, params: &Params) -> Classifier {
-    let TaskConfig::Lra(task) = &config.task else {
-        panic!("the Long Range Arena was asked for");
-    };
-    Classifier::new(&config.model, task, params).unwrap()
+    Classifier::new(&config.model, &config.task.sizes().unwrap(), params).unwrap()
 }
 
 /// Everything that is not within `close` of the file.

@@ -1,14 +1,13 @@
 //! Small worlds for tests to live in: seeded numbers, small networks, distances.
 
 use candle_core::{DType, Device, Shape, Tensor};
-use dsf::config::{
-    Generator, InitScheme, LanguageConfig, Layout, ModelConfig, MqarConfig, Protocol, Rotary,
-    StateMixer,
-};
+use dsf::config::{InitScheme, LanguageConfig, Layout, ModelConfig, Protocol, Rotary, StateMixer};
 use dsf::mixers::{Entry, Mixer, MIXERS};
 use dsf::model::protocol::Request;
 use dsf::nn::Params;
 use dsf::rng::Stream;
+use dsf::tasks::mqar::MqarConfig;
+use dsf::tasks::Generator;
 use std::collections::BTreeMap;
 
 /// All protocols.

@@ -44,7 +44,7 @@ pub struct DeviceBench {
 }
 
 /// Examples to train on and to test with.
-type Data = Rc<tasks::Data>;
+type Data = Rc<tasks::Splits>;
 
 /// One measurement still to be made: a row that knows what it is about, and what fills it.
 struct Task {

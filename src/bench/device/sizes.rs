@@ -1,9 +1,11 @@
 //! Runs that steps are made of.
 
 use crate::bench::ops::{PAIRS, TASKS, VOCABULARY};
-use crate::config::{Generator, MqarConfig, Precision, Protocol, RunConfig};
+use crate::config::{Precision, Protocol, RunConfig};
 use crate::error::Result;
 use crate::model::protocol::Request;
+use crate::tasks::mqar::MqarConfig;
+use crate::tasks::Generator;
 use candle_core::DType;
 use std::collections::BTreeMap;
 

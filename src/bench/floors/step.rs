@@ -9,12 +9,12 @@ const F32: f64 = 4.0;
 /// Seconds of one training step, with activations of `bytes` bytes; `None` for a mixer whose
 /// arithmetic is not listed here.
 pub(in crate::bench) fn step(config: &RunConfig, rates: &Rates, bytes: f64) -> Option<f64> {
-    let (model, task) = (&config.model, &config.task);
+    let (model, sizes) = (&config.model, config.task.sizes().ok()?);
     let layers = model.n_layers as f64;
     let (core, features) = mixer(model)?;
     let e = Extent {
         batch: config.train.batch_size as f64,
-        len: task.seq_len() as f64,
+        len: sizes.seq_len as f64,
         width: model.d_model as f64,
         states: model.d_state as f64,
     };
@@ -22,8 +22,8 @@ pub(in crate::bench) fn step(config: &RunConfig, rates: &Rates, bytes: f64) -> O
         StateMixer::Mlp => 8.0 * e.width * e.width,
         _ => 0.0,
     };
-    let labelled = e.batch * task.labels_per_example() as f64;
-    let vocabulary = task.vocab_size() as f64 * e.width;
+    let labelled = e.batch * sizes.labels_per_example as f64;
+    let vocabulary = sizes.vocab_size as f64 * e.width;
     // The residual stream, norms and projections in and out, both ways.
     let streams = match model.state_mixer {
         StateMixer::Mlp => 26.0,

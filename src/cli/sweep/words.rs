@@ -1,16 +1,13 @@
 //! What a sweep says of one run.
 
-use crate::config::{RunConfig, TaskConfig};
+use crate::config::RunConfig;
 use crate::store::{Outcome, Row};
 use crate::sweep::estimate::{counted, duration};
+use crate::tasks;
 
 /// A run by what usually tells it from its neighbours.
 pub(super) fn describe(run: &RunConfig) -> String {
-    let task = match &run.task {
-        TaskConfig::Mqar(mqar) => format!("L={}/{}", mqar.seq_len, mqar.kv_pairs),
-        TaskConfig::Lra(lra) => lra.dataset.name().to_owned(),
-        TaskConfig::Wikitext(text) => text.corpus.name().to_owned(),
-    };
+    let task = run.task.read().map_or(String::new(), |task| task.label());
     let model = &run.model;
     format!(
         "{}  d={} n={}  {task}  lr={:.3e}  seed={}",
@@ -21,9 +18,10 @@ pub(super) fn describe(run: &RunConfig) -> String {
 pub(super) fn finished(row: &Row) -> String {
     let seconds = duration(row.seconds);
     let epochs = counted(row.epochs_run, "epoch");
+    let language = tasks::find(&row.task).is_ok_and(|task| task.objective.is_language_model());
     match row.outcome {
         Some(Outcome::Diverged) => format!("diverged after {seconds}"),
-        _ if row.task == "wikitext" => {
+        _ if language => {
             let [train, test] = [row.train_loss, row.test_loss].map(|loss| {
                 let perplexity = loss.map_or(f64::NAN, f64::exp);
                 format!("{perplexity:.2}")

@@ -1,7 +1,8 @@
 //! From pooled vectors to classes, for one document and for two.
 
-use crate::config::{self, ClassifierConfig, Dual, Layout, LraDataset, ModelConfig};
+use crate::config::{self, ClassifierConfig, Dual, Layout, ModelConfig};
 use crate::nn::{linear, Params};
+use crate::tasks::Sizes;
 use candle_core::{Result, Tensor};
 
 /// m of MATCH beside Hawk, whose config has no such width of its own.
@@ -48,10 +49,10 @@ impl Head {
     pub fn new(
         model: &ModelConfig,
         config: &ClassifierConfig,
-        dataset: LraDataset,
+        sizes: &Sizes,
         params: &Params,
     ) -> Result<Self> {
-        let (d, m, classes) = (model.d_model, config.mlp_width, dataset.classes());
+        let (d, m, classes) = (model.d_model, config.mlp_width, sizes.classes);
         let each = || match config.head {
             config::Head::Mlp => Layers::new(&[d, m, classes], &params.scope("head")),
             config::Head::Linear => Layers::new(&[d, classes], &params.scope("head")),
@@ -61,10 +62,10 @@ impl Head {
                 Layout::Hawk => HAWK_MATCH,
                 _ => m,
             };
-            let widths = [dataset.documents() * width, m, (m / 2).max(1), classes];
+            let widths = [sizes.documents * width, m, (m / 2).max(1), classes];
             Layers::new(&widths, &params.scope("match"))
         };
-        Ok(match (dataset.documents(), config.dual) {
+        Ok(match (sizes.documents, config.dual) {
             (1, _) => Self::One(each()?),
             (_, Dual::Logits) => Self::Logits {
                 each: each()?,

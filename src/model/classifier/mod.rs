@@ -7,10 +7,11 @@ mod hawk;
 mod head;
 mod transformer;
 
-use crate::config::{ClassifierConfig, Input, Layout, Loss, LraConfig, ModelConfig};
+use crate::config::{ClassifierConfig, Input, Layout, Loss, ModelConfig};
 use crate::mixers;
 use crate::nn::{linear, Cx, Init, LayerNorm, Params, Scheme};
 use crate::ops::{self, Classified};
+use crate::tasks::Sizes;
 use block::{Block, Stream};
 use candle_core::{DType, Result, Tensor};
 use head::Head;
@@ -46,7 +47,7 @@ enum Source {
 
 impl Classifier {
     /// Builds the classifier with parameters from `params`, as [`super::Model::new`] does.
-    pub fn new(model: &ModelConfig, task: &LraConfig, params: &Params) -> Result<Self> {
+    pub fn new(model: &ModelConfig, sizes: &Sizes, params: &Params) -> Result<Self> {
         let Some(config) = &model.classifier else {
             candle_core::bail!("the model is not a classifier");
         };
@@ -62,15 +63,15 @@ impl Classifier {
         let norm_f = || LayerNorm::new(model.d_model, &params.scope("norm_f"));
         let ends_normed = matches!(model.layout, Layout::Transformer | Layout::Shared);
         Ok(Self {
-            input: Source::new(model, config, task, &params.scope("embed"))?,
+            input: Source::new(model, config, sizes, &params.scope("embed"))?,
             blocks,
             norm_f: ends_normed.then(norm_f).transpose()?,
-            head: Head::new(model, config, task.dataset, &params)?,
+            head: Head::new(model, config, sizes, &params)?,
             config: config.clone(),
             embed_dropout: model.embed_dropout,
             activations: params.activations(),
             parameters: params.dtype(),
-            classes: task.dataset.classes(),
+            classes: sizes.classes,
         })
     }
 
@@ -150,21 +151,21 @@ impl Source {
     fn new(
         model: &ModelConfig,
         config: &ClassifierConfig,
-        task: &LraConfig,
+        sizes: &Sizes,
         params: &Params,
     ) -> Result<Self> {
         let d = model.d_model;
-        let positions = || params.get("pos", (task.seq_len, d), Init::Normal(1.0));
+        let positions = || params.get("pos", (sizes.seq_len, d), Init::Normal(1.0));
         Ok(match config.input {
             Input::Embedding => Self::Table {
-                tokens: params.get("tok", (task.vocab_size, d), Init::Normal(1.0))?,
+                tokens: params.get("tok", (sizes.vocab_size, d), Init::Normal(1.0))?,
                 positions: model.positions.then(positions).transpose()?,
             },
             Input::Scalar => Self::Scalar {
                 weight: params.weight("w", (d, 1), 1.0)?,
                 bias: params.bias("b", d, 1)?,
-                scale: task.dataset.scalar().0,
-                shift: task.dataset.scalar().1,
+                scale: sizes.scalar.0,
+                shift: sizes.scalar.1,
             },
         })
     }

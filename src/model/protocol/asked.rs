@@ -1,11 +1,14 @@
 //! What one run was asked to be, whatever its task; `None` is left to preset and protocol.
 
-use super::{lra, wikitext, Preset, Request, PAPER_RATES};
+use super::{lra, wikitext, Preset, Request};
 use crate::config::{
-    Corpus, Decay, Dual, Generator, InitScheme, Input, Loss, LraDataset, Pool, Precision, Protocol,
-    Rotary, RunConfig, Schedule, Tokenizer,
+    Decay, Dual, InitScheme, Input, Loss, Pool, Precision, Protocol, Rotary, RunConfig, Schedule,
 };
 use crate::error::{self, Error, Result};
+use crate::tasks::lra::LraDataset;
+use crate::tasks::wikitext::{Corpus, Tokenizer};
+use crate::tasks::Generator;
+use crate::tasks::{self, TaskEntry};
 use std::collections::BTreeMap;
 
 /// A task by name.
@@ -39,30 +42,9 @@ impl Task {
         found.ok_or_else(|| error::unknown("task", name, known))
     }
 
-    /// The seed of a run that names none.
-    pub fn seed(self, preset: Option<Preset>) -> u64 {
-        match self {
-            Self::Mqar => preset.unwrap_or_default().request().seed,
-            Self::Lra => lra::SEED,
-            Self::Wikitext => wikitext::SEED,
-        }
-    }
-
-    /// The learning rates that the paper tries.
-    pub fn paper_rates(self) -> [f64; 4] {
-        match self {
-            Self::Mqar | Self::Lra => PAPER_RATES,
-            Self::Wikitext => wikitext::RATES,
-        }
-    }
-
-    /// What a sweep trains when no mixer is named: the rows of the paper's figures and tables.
-    pub fn compared(self) -> &'static [&'static str] {
-        match self {
-            Self::Mqar => &["softmax", "linear", "normalized", "s6", "ssd"],
-            Self::Lra => &["softmax", "linear", "normalized", "s6", "mamba"],
-            Self::Wikitext => &["softmax", "linear", "normalized"],
-        }
+    /// Its row in the table of tasks.
+    pub fn entry(self) -> &'static TaskEntry {
+        tasks::find(self.name()).expect("every task has a row")
     }
 }
 

@@ -13,18 +13,17 @@
 mod sizes;
 
 use super::rows::{row, Kind, Row};
-use super::{mixers, rules, Asked, Preset};
+use super::{mixers, rules, Asked, Preset, Task};
 use crate::config::{
-    ClassifierConfig, Dual, Generator, Head, Input, Layout, Loss, LraConfig, LraDataset,
-    ModelConfig, Protocol, RunConfig, Schedule, StateMixer, TaskConfig, TrainConfig, FORMAT,
-    HARD_CONTOUR,
+    ClassifierConfig, Dual, Head, Input, Layout, Loss, ModelConfig, Protocol, RunConfig, Schedule,
+    StateMixer, TrainConfig, FORMAT,
 };
 use crate::error::{Error, Result};
 use crate::mixers::Entry;
+use crate::tasks::lra::{LraConfig, LraDataset, HARD_CONTOUR};
+use crate::tasks::Generator;
 use std::collections::BTreeMap;
 
-/// Seed of weights, dropout and order in the released configs.
-pub(super) const SEED: u64 = 1919;
 /// Tokens whose activations exist at one time unless told otherwise.
 const TOKENS_AT_ONCE: usize = 32_768;
 
@@ -46,9 +45,9 @@ pub(super) fn resolve(asked: &Asked) -> Result<RunConfig> {
     let train = chosen.train(asked, &task);
     Ok(RunConfig {
         format: FORMAT,
-        seed: asked.seed.unwrap_or(SEED),
+        seed: asked.seed.unwrap_or(Task::Lra.entry().seed),
         protocol,
-        task: TaskConfig::Lra(task),
+        task: task.into(),
         model,
         train,
     })

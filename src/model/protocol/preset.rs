@@ -1,17 +1,10 @@
 //! Complete sets of defaults, so that every command works with no flag at all.
 
-use super::Request;
-use crate::config::{Generator, MqarConfig, Precision, Protocol};
+use super::{Request, PAPER_RATES};
+use crate::config::{Precision, Protocol};
+use crate::tasks::mqar::MqarConfig;
+use crate::tasks::Generator;
 use std::collections::BTreeMap;
-
-/// The paper's grid of learning rates, 10^-4 to 10^-2 in equal steps of the exponent. Written
-/// out, so that a run has the same id whatever a platform's `pow` rounds to.
-pub const PAPER_RATES: [f64; 4] = [
-    1e-4,
-    4.641_588_833_612_779e-4,
-    2.154_434_690_031_884e-3,
-    1e-2,
-];
 
 /// What the flags start from.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
@@ -120,7 +113,7 @@ impl Preset {
             dropout: None,
             attn_dropout: None,
             expand: None,
-            seed: 123,
+            seed: super::Task::Mqar.entry().seed,
         }
     }
 }

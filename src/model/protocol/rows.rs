@@ -1,6 +1,6 @@
 //! The hyperparameters of the released classifiers, one row a dataset and kind of mixer.
 
-use crate::config::LraDataset;
+use crate::tasks::lra::LraDataset;
 
 /// What a row names. Where the released config has no such key, the value changes nothing.
 #[derive(Clone, Copy, Debug, PartialEq)]

@@ -1,7 +1,7 @@
 //! The protocols as tables, and what is refused.
 
 use super::*;
-use crate::config::Generator;
+use crate::tasks::Generator;
 
 fn request(mixer: &str, protocol: Protocol) -> Request {
     Request {
@@ -164,10 +164,7 @@ fn every_part_of_the_config_changes_the_id_and_field_order_does_not() {
         |c| c.model.d_state += 1,
         |c| c.protocol = Protocol::Matched,
         |c| drop(c.model.options.insert("dt_init".into(), "mamba".into())),
-        |c| match &mut c.task {
-            TaskConfig::Mqar(m) => m.data_seed += 1,
-            _ => unreachable!("a run of MQAR"),
-        },
+        |c| c.task.set("data_seed", 1),
     ];
     for change in changes {
         let mut other = base.clone();

@@ -1,9 +1,12 @@
 //! What the presets would have made of a run, for reports that say how it differs.
 
 use super::{Asked, Preset, Task};
-use crate::config::{Corpus, Generator, LraDataset, Precision, Protocol};
+use crate::config::{Precision, Protocol};
 use crate::error::Result;
 use crate::store::Row;
+use crate::tasks::lra::LraDataset;
+use crate::tasks::wikitext::Corpus;
+use crate::tasks::Generator;
 use clap::ValueEnum;
 
 /// The paper's whole runs first.

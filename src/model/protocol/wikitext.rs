@@ -9,19 +9,15 @@
 //! | L, batch, epochs | 1024, 128, 50 | 256, 8, 10 | 32, 4, 1 |
 //! | peak rate | 1e-3 | 3e-3 | 3e-3 |
 
-use super::{mixers, rules, Asked, Preset};
+use super::{mixers, rules, Asked, Preset, Task};
 use crate::config::{
-    AdamConfig, Corpus, Decay, InitScheme, LanguageConfig, Layout, ModelConfig, Precision,
-    Protocol, Rotary, RunConfig, Schedule, StateMixer, TaskConfig, Tokenizer, TrainConfig,
-    WikitextConfig, FORMAT,
+    AdamConfig, Decay, InitScheme, LanguageConfig, Layout, ModelConfig, Precision, Protocol,
+    Rotary, RunConfig, Schedule, StateMixer, TrainConfig, FORMAT,
 };
 use crate::error::{Error, Result};
 use crate::mixers::Entry;
+use crate::tasks::wikitext::{Corpus, Tokenizer, WikitextConfig};
 
-/// Seed of Pythia's training.
-pub(super) const SEED: u64 = 1234;
-/// The rates between the ends that the paper names, 3e-4 and 1e-2.
-pub(super) const RATES: [f64; 4] = [3e-4, 1e-3, 3e-3, 1e-2];
 /// Bytes, and the rows of a table for them.
 pub const BYTES: (Tokenizer, usize) = (Tokenizer::Bytes, 256);
 /// Pythia's tokenizer, and the rows of its tables: the ids in use, rounded up to a multiple of 128.
@@ -104,9 +100,9 @@ pub(super) fn resolve(asked: &Asked) -> Result<RunConfig> {
     let train = train(asked, &row, task.seq_len);
     Ok(RunConfig {
         format: FORMAT,
-        seed: asked.seed.unwrap_or(SEED),
+        seed: asked.seed.unwrap_or(Task::Wikitext.entry().seed),
         protocol: Protocol::Paper,
-        task: TaskConfig::Wikitext(task),
+        task: task.into(),
         model,
         train,
     })

@@ -1,8 +1,8 @@
 //! Where a run belongs among the tables.
 
 use super::super::difference::{Difference, Nearest, PresetsOf};
-use crate::config::{Corpus, Tokenizer};
 use crate::store::Row;
+use crate::tasks::wikitext::{Corpus, Tokenizer};
 
 /// What belongs to a mixer alone: it makes a line of its own and no table.
 const OF_LINE: [&str; 7] = [

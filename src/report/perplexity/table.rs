@@ -6,8 +6,8 @@ use super::gap::Gap;
 use super::line::Line;
 use super::setting::Setting;
 use super::PAPER;
-use crate::config::Corpus;
 use crate::store::Row;
+use crate::tasks::wikitext::Corpus;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Mixers and their perplexities.

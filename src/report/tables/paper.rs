@@ -1,7 +1,7 @@
 //! What the paper prints, and of which tasks.
 
-use crate::config::{LraDataset, HARD_CONTOUR};
 use crate::store::Row;
+use crate::tasks::lra::{LraDataset, HARD_CONTOUR};
 
 /// A table as the paper has it.
 pub(in super::super) struct Paper {

@@ -3,7 +3,8 @@
 use super::super::columns::SCHEMA;
 use super::super::RunResult;
 use super::Row;
-use crate::config::{LraDataset, RunConfig, TaskConfig};
+use crate::config::{RunConfig, TaskConfig};
+use crate::tasks::lra::{LraDataset, HARD_CONTOUR};
 use serde::Serialize;
 use serde_json::Value;
 use std::collections::BTreeMap;
@@ -146,38 +147,29 @@ impl Row {
     }
 
     fn of_task(task: &TaskConfig) -> Self {
-        let common = Self {
-            seq_len: task.seq_len(),
-            vocab_size: task.vocab_size(),
-            train_examples: task.train_examples(),
-            ..Self::default()
+        let text = |name: &str| match task.get(name) {
+            Some(Value::String(text)) => text.clone(),
+            _ => String::new(),
         };
-        match task {
-            TaskConfig::Mqar(mqar) => Self {
-                kv_pairs: mqar.kv_pairs,
-                test_examples: mqar.test_examples,
-                data: spelling(&mqar.data),
-                data_seed: mqar.data_seed,
-                ..common
-            },
-            TaskConfig::Lra(lra) => Self {
-                dataset: lra.dataset.name().into(),
-                contour_length: (lra.dataset == LraDataset::Pathfinder)
-                    .then(|| lra.contour_length()),
-                val_examples: Some(lra.val_examples),
-                test_examples: lra.test_examples,
-                data: spelling(&lra.data),
-                data_seed: lra.data_seed,
-                ..common
-            },
-            TaskConfig::Wikitext(text) => Self {
-                dataset: text.corpus.name().into(),
-                tokenizer: text.tokenizer.to_string(),
-                eos_between_articles: Some(text.eos_between_articles),
-                train_examples: text.train_examples.unwrap_or(0),
-                test_examples: text.test_examples.unwrap_or(0),
-                ..common
-            },
+        let number = |name: &str| task.get(name).and_then(Value::as_u64);
+        let count = |name: &str| number(name).map(|count| count as usize);
+        let (dataset, corpus) = (text("dataset"), text("corpus"));
+        let pathfinder = dataset == LraDataset::Pathfinder.name();
+        Self {
+            seq_len: count("seq_len").unwrap_or(0),
+            vocab_size: count("vocab_size").unwrap_or(0),
+            kv_pairs: count("kv_pairs").unwrap_or(0),
+            train_examples: count("train_examples").unwrap_or(0),
+            val_examples: count("val_examples"),
+            test_examples: count("test_examples").unwrap_or(0),
+            data: text("data"),
+            data_seed: number("data_seed").unwrap_or(0),
+            contour_length: pathfinder.then(|| count("contour_length").unwrap_or(HARD_CONTOUR)),
+            tokenizer: text("tokenizer"),
+            eos_between_articles: (!corpus.is_empty())
+                .then(|| task.get("eos_between_articles") == Some(&Value::Bool(true))),
+            dataset: dataset + &corpus,
+            ..Self::default()
         }
     }
 }

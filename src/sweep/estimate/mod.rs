@@ -9,16 +9,14 @@ mod work;
 pub use dry_run::{dry_run, headline};
 pub use units::{counted, duration, grouped};
 
-use crate::config::{Generator, RunConfig, TaskConfig};
+use crate::config::RunConfig;
 use crate::error::{Error, Result};
-use crate::tasks::lra::{Examples, Splits};
-use crate::tasks::wikitext::{self, Counts, Ids, Text};
-use crate::tasks::{self, Data};
+use crate::tasks::{Sizes, Splits};
 use crate::train::{Event, Trainer};
 use candle_core::Device;
 use std::collections::BTreeMap;
 use units::bytes;
-use work::{Atlas, Work};
+use work::{ModelSizes, Work};
 
 /// Work of a timed step: a few tenths of a second on two cores.
 const PROBE: f64 = 2e10;
@@ -42,9 +40,16 @@ pub struct Cost {
 /// Of every mixer the smallest and the largest run are tried for three steps of a small batch; in
 /// between the time for a unit of work is interpolated.
 pub fn costs(runs: &[RunConfig], device: &Device) -> Result<Vec<Cost>> {
-    let mut atlas = Atlas::default();
-    let works = runs.iter().map(|run| Ok(Work::new(run, atlas.sizes(run)?)));
-    let works: Vec<Work> = works.collect::<Result<_>>()?;
+    let mut models = ModelSizes::default();
+    let work = |run: &RunConfig| {
+        let task = run.task.sizes()?;
+        Work::new(run, &task, models.of(run, &task)?)
+    };
+    let works: Vec<Work> = runs.iter().map(work).collect::<Result<_>>()?;
+    measured(runs, &works, device)
+}
+
+fn measured(runs: &[RunConfig], works: &[Work], device: &Device) -> Result<Vec<Cost>> {
     let mut kinds: BTreeMap<(&str, &str), Vec<usize>> = BTreeMap::new();
     for (index, run) in runs.iter().enumerate() {
         let kind = (run.model.mixer.as_str(), run.model.variant.as_str());
@@ -52,7 +57,7 @@ pub fn costs(runs: &[RunConfig], device: &Device) -> Result<Vec<Cost>> {
     }
     let mut costs = vec![None; runs.len()];
     for indices in kinds.values() {
-        let pace = Pace::measure(runs, &works, indices, device)?;
+        let pace = Pace::measure(runs, works, indices, device)?;
         for &index in indices {
             costs[index] = Some(pace.cost(&runs[index], &works[index]));
         }
@@ -60,9 +65,10 @@ pub fn costs(runs: &[RunConfig], device: &Device) -> Result<Vec<Cost>> {
     Ok(costs.into_iter().flatten().collect())
 }
 
-/// What one run takes, in a sentence.
-pub fn sentence(run: &RunConfig, device: &Device) -> Result<String> {
-    let costs = costs(std::slice::from_ref(run), device)?;
+/// What one run takes, in a sentence; `task` are the sizes of its task.
+pub fn sentence(run: &RunConfig, task: &Sizes, device: &Device) -> Result<String> {
+    let work = Work::new(run, task, ModelSizes::default().of(run, task)?)?;
+    let costs = measured(std::slice::from_ref(run), &[work], device)?;
     let said = costs.iter().map(|cost| {
         let (epoch, all) = (duration(cost.epoch_seconds), duration(cost.seconds));
         let epochs = counted(run.train.epochs, "epoch");
@@ -137,42 +143,6 @@ impl Pace {
     }
 }
 
-/// Makes `task` one of `examples` examples that need no file, and them: full length, whatever they say.
-fn some_data(task: &mut TaskConfig, examples: usize) -> Result<Data> {
-    match task {
-        TaskConfig::Mqar(mqar) => {
-            mqar.data = Generator::Native;
-            (mqar.train_examples, mqar.test_examples) = (examples, 1);
-            tasks::load(task, None)
-        }
-        TaskConfig::Lra(lra) => {
-            let document = vec![1; lra.seq_len];
-            let documents = vec![&document[..]; lra.dataset.documents()];
-            let mut train = Examples::new(documents.len());
-            (0..examples).for_each(|_| train.push(&documents, 0));
-            Ok(Data::Documents(Splits {
-                test: train.select([0]),
-                val: Examples::new(documents.len()),
-                train,
-                warnings: Vec::new(),
-            }))
-        }
-        TaskConfig::Wikitext(config) => {
-            let window = config.seq_len;
-            let text = |windows: usize| {
-                let ids = Ids::Held(vec![1; windows * window + 1].into());
-                Text::new(ids, Counts::default(), window, None)
-            };
-            Ok(Data::Text(wikitext::Splits {
-                train: text(examples),
-                val: text(1),
-                test: text(1),
-                warnings: Vec::new(),
-            }))
-        }
-    }
-}
-
 impl Probe {
     /// Trains a few steps of `run` on as small a batch as gives a fair time.
     fn measure(run: &RunConfig, work: &Work, device: &Device) -> Result<Self> {
@@ -180,7 +150,8 @@ impl Probe {
         let batch = fair.clamp(1, run.train.batch_size);
         let mut run = run.clone();
         run.train.batch_size = batch;
-        let data = some_data(&mut run.task, STEPS * batch)?;
+        let objective = run.task.entry()?.objective;
+        let data = Splits::placeholder(objective, &run.task.sizes()?, STEPS * batch);
         let mut trainer = Trainer::new(&run, &data, device)?;
         let (mut before, mut fastest) = (0.0, f64::INFINITY);
         let mut timed = |trainer: &Trainer, event: Event| {

@@ -1,9 +1,10 @@
 //! How much work and memory a run takes, counted from its sizes.
 
-use crate::config::{LraConfig, ModelConfig, RunConfig, TaskConfig};
+use crate::config::{ModelConfig, RunConfig};
 use crate::error::Result;
 use crate::model::{Classifier, Io, Model};
 use crate::nn::Params;
+use crate::tasks::{Objective, Sizes};
 use candle_core::{DType, Device};
 use std::collections::HashMap;
 
@@ -34,9 +35,9 @@ const FLOATS_PER_FEATURE: f64 = 1.25;
 /// The program itself, its threads and scratch.
 const PROGRAM: f64 = 96e6;
 
-/// The sizes of a model that follow from its mixer.
+/// What of a model follows from its mixer.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Sizes {
+pub(super) struct ModelSize {
     /// Parameters of one block.
     block: f64,
     /// Parameters beside the blocks of a classifier.
@@ -45,12 +46,12 @@ pub(super) struct Sizes {
     state: [f64; 2],
 }
 
-impl Sizes {
+impl ModelSize {
     /// Builds models of one block, the only way to know what a mixer makes of its options.
-    fn of(run: &RunConfig) -> Result<Self> {
-        match &run.task {
-            TaskConfig::Mqar(_) | TaskConfig::Wikitext(_) => Self::of_language_model(&run.model),
-            TaskConfig::Lra(task) => Self::of_classifier(&run.model, task),
+    fn of(model: &ModelConfig, task: &Sizes) -> Result<Self> {
+        match model.classifier {
+            Some(_) => Self::of_classifier(model, task),
+            None => Self::of_language_model(model),
         }
     }
 
@@ -74,7 +75,7 @@ impl Sizes {
         })
     }
 
-    fn of_classifier(model: &ModelConfig, task: &LraConfig) -> Result<Self> {
+    fn of_classifier(model: &ModelConfig, task: &Sizes) -> Result<Self> {
         let of = |n_layers: usize| -> Result<(usize, Classifier)> {
             let model = ModelConfig {
                 n_layers,
@@ -105,20 +106,22 @@ fn tables(model: &ModelConfig) -> usize {
 
 /// Sizes of models, each built once.
 #[derive(Default)]
-pub(super) struct Atlas(HashMap<String, Sizes>);
+pub(super) struct ModelSizes(HashMap<String, ModelSize>);
 
-impl Atlas {
-    pub fn sizes(&mut self, run: &RunConfig) -> Result<Sizes> {
-        let key = match &run.task {
-            TaskConfig::Mqar(_) | TaskConfig::Wikitext(_) => format!("{:?}", run.model),
-            TaskConfig::Lra(task) => format!("{:?} {}", run.model, task.dataset.name()),
-        };
+impl ModelSizes {
+    pub fn of(&mut self, run: &RunConfig, task: &Sizes) -> Result<ModelSize> {
+        // Around the blocks of a language model nothing is counted that its task decides.
+        let edges = run.model.classifier.as_ref().map(|_| Sizes {
+            examples: [0; 3],
+            ..*task
+        });
+        let key = format!("{:?} {edges:?}", run.model);
         if let Some(known) = self.0.get(&key) {
             return Ok(*known);
         }
-        let sizes = Sizes::of(run)?;
-        self.0.insert(key, sizes);
-        Ok(sizes)
+        let size = ModelSize::of(&run.model, task)?;
+        self.0.insert(key, size);
+        Ok(size)
     }
 }
 
@@ -136,12 +139,11 @@ pub(super) struct Work {
 }
 
 impl Work {
-    pub fn new(run: &RunConfig, sizes: Sizes) -> Self {
-        let task = &run.task;
+    pub fn new(run: &RunConfig, task: &Sizes, sizes: ModelSize) -> Result<Self> {
         let (d, layers) = (run.model.d_model as f64, run.model.n_layers as f64);
         let [length, labels] =
-            [task.tokens_per_example(), task.labels_per_example()].map(|x| x as f64);
-        let vocabulary = task.vocab_size() as f64;
+            [task.tokens_per_example(), task.labels_per_example].map(|x| x as f64);
+        let vocabulary = task.vocab_size as f64;
         let positions = if run.model.positions { length } else { 0.0 };
         let rows = tables(&run.model) as f64 * vocabulary + positions;
         let around = sizes.around.unwrap_or(rows * d);
@@ -153,21 +155,21 @@ impl Work {
         };
         let example = length * layers * blocks + head;
         let update = FLOPS_PER_UPDATE * parameters;
-        let steps = task.train_examples().div_ceil(run.train.batch_size) as f64;
+        let steps = task.examples[0].div_ceil(run.train.batch_size) as f64;
         let parts = run
             .train
             .micro_batch
             .map_or(0.0, |_| FLOATS_PER_PARAMETER_OF_PARTS);
         let evaluated = EVALUATION * task.tested_examples() as f64;
-        Self {
+        Ok(Self {
             example,
             update,
-            epoch: steps * update + (task.train_examples() as f64 + evaluated) * example,
+            epoch: steps * update + (task.examples[0] as f64 + evaluated) * example,
             bytes: FLOAT * (FLOATS_PER_PARAMETER + parts) * parameters
-                + data(task)
-                + batch(run, sizes)
+                + data(run.task.entry()?.objective, task)
+                + batch(run, task, sizes)
                 + PROGRAM,
-        }
+        })
     }
 
     /// Of one step with `batch` examples.
@@ -176,22 +178,24 @@ impl Work {
     }
 }
 
-/// Bytes of both splits: tokens, and position and answer of every label.
-fn data(task: &TaskConfig) -> f64 {
-    let examples = (task.train_examples() + task.tested_examples()) as f64;
-    match task {
-        TaskConfig::Mqar(mqar) => FLOAT * examples * (mqar.seq_len + 2 * mqar.kv_pairs) as f64,
-        TaskConfig::Lra(_) => examples * task.tokens_per_example() as f64,
+/// Bytes of all splits.
+fn data(objective: Objective, task: &Sizes) -> f64 {
+    let examples = (task.examples[0] + task.tested_examples()) as f64;
+    match objective {
+        // Tokens, and position and answer of every label.
+        Objective::PerToken => {
+            FLOAT * examples * (task.seq_len + 2 * task.labels_per_example) as f64
+        }
+        Objective::Pooled => examples * task.tokens_per_example() as f64,
         // A map of a file costs none.
-        TaskConfig::Wikitext(_) => 0.0,
+        Objective::NextToken => 0.0,
     }
 }
 
 /// Bytes that a step keeps for its backward pass.
-fn batch(run: &RunConfig, sizes: Sizes) -> f64 {
-    let task = &run.task;
+fn batch(run: &RunConfig, task: &Sizes, sizes: ModelSize) -> f64 {
     let step = run.train.micro_batch.unwrap_or(run.train.batch_size);
-    let examples = step.min(task.train_examples()) as f64;
+    let examples = step.min(task.examples[0]) as f64;
     let (d, layers) = (run.model.d_model as f64, run.model.n_layers as f64);
     // A map from d channels has as many features as it has weights for each of them.
     let features = sizes.block / d;
@@ -202,7 +206,7 @@ fn batch(run: &RunConfig, sizes: Sizes) -> f64 {
     let token = layers * ((FLOATS_PER_CHANNEL + apart) * d + FLOATS_PER_FEATURE * features);
     let head = match sizes.around {
         Some(_) => 0.0,
-        None => HEAD_ROWS * task.vocab_size() as f64,
+        None => HEAD_ROWS * task.vocab_size as f64,
     };
     FLOAT * (examples * task.tokens_per_example() as f64 * token + head)
 }
@@ -213,12 +217,20 @@ mod tests {
     use crate::model::protocol::Asked;
     use crate::sweep::{Preset, Task};
 
+    fn model(run: &RunConfig) -> ModelSize {
+        let task = run.task.sizes().unwrap();
+        ModelSizes::default().of(run, &task).unwrap()
+    }
+
+    fn of(run: &RunConfig) -> Work {
+        Work::new(run, &run.task.sizes().unwrap(), model(run)).unwrap()
+    }
+
     fn work(change: impl FnOnce(&mut crate::model::protocol::Request)) -> Work {
         let mut request = Preset::Full.request();
         request.batch_size = Some(512);
         change(&mut request);
-        let run = request.resolve().unwrap();
-        Work::new(&run, Atlas::default().sizes(&run).unwrap())
+        of(&request.resolve().unwrap())
     }
 
     #[test]
@@ -242,8 +254,7 @@ mod tests {
             preset: Some(Preset::Full),
             ..Asked::default()
         };
-        let run = run.resolve(Task::Wikitext).unwrap();
-        Work::new(&run, Atlas::default().sizes(&run).unwrap())
+        of(&run.resolve(Task::Wikitext).unwrap())
     }
 
     /// Its final norm is counted in every block.
@@ -274,7 +285,8 @@ mod tests {
         let state = |mixer: &str| {
             let mut request = Preset::Full.request();
             request.mixer = mixer.to_owned();
-            let sizes = Atlas::default().sizes(&request.resolve().unwrap()).unwrap();
+            let run = request.resolve().unwrap();
+            let sizes = model(&run);
             [64.0, 128.0].map(|length| sizes.state(length))
         };
         assert_eq!(state("softmax"), [64.0 * 128.0, 128.0 * 128.0]);

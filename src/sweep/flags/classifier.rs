@@ -2,7 +2,8 @@
 
 use super::super::values::whole;
 use super::given;
-use crate::config::{Dual, Input, Loss, LraDataset, Pool};
+use crate::config::{Dual, Input, Loss, Pool};
+use crate::tasks::lra::LraDataset;
 
 /// Heading of these flags in `--help`.
 pub const CLASSIFIERS: &str = "Long Range Arena (lists make a grid in `dsf sweep`)";

@@ -2,7 +2,8 @@
 
 use super::super::values::{number, TokenizerName};
 use super::given;
-use crate::config::{Corpus, Decay, InitScheme, Rotary, Schedule};
+use crate::config::{Decay, InitScheme, Rotary, Schedule};
+use crate::tasks::wikitext::Corpus;
 
 /// Heading of these flags in `--help`.
 pub const LANGUAGE: &str = "WikiText (lists make a grid in `dsf sweep`)";

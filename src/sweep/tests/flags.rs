@@ -1,8 +1,8 @@
 //! Flags as typed, and one set on top of another.
 
 use super::{flags, parse};
-use crate::config::TaskConfig;
 use crate::sweep::{Preset, Rate, Size, Task, PAPER_RATES};
+use crate::tasks::mqar::MqarConfig;
 
 fn refusal(line: &str) -> String {
     parse(line).unwrap_err().to_string()
@@ -79,9 +79,7 @@ fn the_full_preset_is_the_papers_smallest_cell() {
     let run = flags("--preset full --lr paper").single(Task::Mqar);
     assert!(run.unwrap_err().to_string().contains("--lr paper"));
     let run = flags("--preset full").single(Task::Mqar).unwrap();
-    let TaskConfig::Mqar(task) = &run.task else {
-        panic!("not MQAR");
-    };
+    let task: MqarConfig = run.task.typed().unwrap();
     assert_eq!(
         (task.vocab_size, task.seq_len, task.kv_pairs),
         (8192, 64, 4)
@@ -96,9 +94,7 @@ fn flags_change_the_run_of_their_preset() {
     let run = flags("--preset smoke --d 32 --sizes 24:4 --seed 5 --seeds 1 --dropout 0")
         .single(Task::Mqar);
     let run = run.unwrap();
-    let TaskConfig::Mqar(task) = &run.task else {
-        panic!("not MQAR");
-    };
+    let task: MqarConfig = run.task.typed().unwrap();
     assert_eq!((run.model.d_model, run.model.d_state, run.seed), (32, 8, 5));
     assert_eq!((task.seq_len, task.kv_pairs, task.vocab_size), (24, 4, 32));
 }

@@ -1,7 +1,9 @@
 //! How much of a dataset a preset takes, and how small a model.
 
 use super::{Preset, Row};
-use crate::config::{Generator, Input, LraDataset, Pool};
+use crate::config::{Input, Pool};
+use crate::tasks::lra::LraDataset;
+use crate::tasks::Generator;
 
 impl Preset {
     /// Training, validation and test examples. Text has no validation split: where one is to choose

@@ -22,10 +22,7 @@ fn run(asked: &Asked) -> RunConfig {
 
 fn parameters(run: &RunConfig) -> usize {
     let params = Params::seeded(0, DType::F32, &Device::Cpu);
-    let TaskConfig::Lra(task) = &run.task else {
-        panic!("not of the Long Range Arena");
-    };
-    Classifier::new(&run.model, task, &params).unwrap();
+    Classifier::new(&run.model, &run.task.sizes().unwrap(), &params).unwrap();
     params.count()
 }
 
@@ -122,9 +119,7 @@ fn a_step_is_made_in_parts_that_fit() {
 #[test]
 fn without_a_dataset_a_small_listops_is_trained() {
     let run = run(&Asked::default());
-    let TaskConfig::Lra(task) = &run.task else {
-        panic!("not of the Long Range Arena");
-    };
+    let task: LraConfig = run.task.typed().unwrap();
     assert_eq!(task.dataset, LraDataset::Listops);
     assert!(task.train_examples < 96_000);
 }
@@ -184,10 +179,8 @@ fn a_quick_pathfinder_has_short_paths_unless_it_reads_files() {
             data,
             ..asked(LraDataset::Pathfinder, "s6")
         });
-        match run.task {
-            TaskConfig::Lra(task) => (task.contour_length(), run.model.classifier),
-            _ => panic!("not of the Long Range Arena"),
-        }
+        let task: LraConfig = run.task.typed().unwrap();
+        (task.contour_length(), run.model.classifier)
     };
     assert_eq!(of(None).0, 3);
     assert_eq!(of(Some(Generator::Files)).0, 14);

@@ -4,7 +4,7 @@ mod refusals;
 
 use super::*;
 use crate::mixers::MIXERS;
-use crate::model::protocol::{Task, GPT_NEOX};
+use crate::model::protocol::GPT_NEOX;
 
 fn run(asked: Asked) -> RunConfig {
     asked.resolve(Task::Wikitext).unwrap()
@@ -17,11 +17,8 @@ fn preset(preset: Preset) -> Asked {
     }
 }
 
-fn text(run: &RunConfig) -> &WikitextConfig {
-    match &run.task {
-        TaskConfig::Wikitext(text) => text,
-        _ => panic!("not a text"),
-    }
+fn text(run: &RunConfig) -> WikitextConfig {
+    run.task.typed().unwrap()
 }
 
 fn language(run: &RunConfig) -> &LanguageConfig {

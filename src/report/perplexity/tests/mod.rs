@@ -6,7 +6,7 @@ mod missing;
 
 use super::gap::Gap;
 use super::*;
-use crate::config::{Corpus, Precision, Rotary, Schedule, TaskConfig, Tokenizer};
+use crate::config::{Precision, Rotary, Schedule};
 use crate::report::Filter;
 use crate::store::samples::{diverged, failed, read, text_config};
 use crate::store::RunResult;
@@ -22,10 +22,10 @@ fn small(mixer: &str) -> RunConfig {
     let mut config = config(mixer);
     (config.model.d_model, config.model.d_state) = (128, 128);
     config.train.epochs = 2;
-    if let TaskConfig::Wikitext(text) = &mut config.task {
-        (text.corpus, text.tokenizer) = (Corpus::Sample, Tokenizer::Bytes);
-        (text.vocab_size, text.seq_len) = (256, 256);
-    }
+    config.task.set("corpus", "sample");
+    config.task.set("tokenizer", "bytes");
+    config.task.set("vocab_size", 256);
+    config.task.set("seq_len", 256);
     config
 }
 

@@ -1,7 +1,8 @@
 //! Which runs a place rests on, and beside what it stands.
 
 use super::*;
-use crate::config::{Dual, Generator, Input, Loss, Pool, Precision};
+use crate::config::{Dual, Input, Loss, Pool, Precision};
+use crate::tasks::Generator;
 use LraDataset::{Image, Listops, Pathfinder, Retrieval, Text};
 
 /// What makes a run another one.

@@ -1,7 +1,7 @@
 //! How a table reads, to the letter.
 
 use super::*;
-use crate::config::LraDataset::{Image, Listops};
+use crate::tasks::lra::LraDataset::{Image, Listops};
 
 fn whole() -> Vec<Row> {
     let mut rows = LraDataset::ALL

@@ -4,10 +4,11 @@ mod choice;
 mod forms;
 
 use super::*;
-use crate::config::{LraDataset, Protocol};
+use crate::config::Protocol;
 use crate::model::protocol::{presets_of, Asked as Wish, Task};
 use crate::store::samples::done;
 use crate::store::RunResult;
+use crate::tasks::lra::LraDataset;
 
 fn wish(mixer: &str, dataset: LraDataset) -> Wish {
     Wish {

@@ -1,7 +1,9 @@
 //! What is refused, and how.
 
 use super::*;
-use crate::config::{Dual, Generator, Input, Loss, LraDataset, Pool};
+use crate::config::{Dual, Input, Loss, Pool};
+use crate::tasks::lra::LraDataset;
+use crate::tasks::Generator;
 
 fn refusal(asked: Asked) -> String {
     asked.resolve(Task::Wikitext).unwrap_err().to_string()
