@@ -1,11 +1,11 @@
 // A step of AdamW on up to 64 parameters at once.
 //
-// Memory is the bound: 28 bytes a number (read parameter, gradient and moments; write all but the
-// gradient). A block has 2048 numbers of one parameter, eight a thread, 32 loads in flight. What changes
-// from step to step is read from device memory, so a captured launch can be replayed. Predicted on an
-// H200: 80 % of the floor at d = 512 (4 M numbers), 50 % at d = 64 (0.6 M, 4 us). Clipping reads the
-// gradients once more before, 4 bytes a number, and adds the sums of blocks up in one: 60 us for the 70 M
-// numbers of Pythia-70M beside 500 for the step.
+// Bound by memory bandwidth: 28 bytes per number (read parameter, gradient and moments; write all
+// but the gradient). A block has 2048 numbers of one parameter, eight per thread, with 32 loads in
+// flight. Values that change from step to step are read from device memory, so that a captured
+// launch can be replayed. Gradient clipping reads the gradients once more beforehand, 4 bytes per
+// number, and sums the blocks' partial sums in one block: 60 us for the 70 M numbers of Pythia-70M,
+// beside 500 us for the step.
 #include "device.cuh"
 
 constexpr int TENSORS = 64;
@@ -13,7 +13,8 @@ constexpr uint32_t THREADS = 256, EACH = 8;
 // Words that describe a block.
 constexpr uint32_t WORDS = 4;
 
-// The squares of a block's gradients, one `parts` a block; without a gradient there are none.
+// The sum of squares of a block's gradients, one of `parts` per block; 0 for a parameter without a
+// gradient.
 KERNEL(sum_squares, THREADS, Table<const float, TENSORS> grads, Global<const uint32_t> blocks,
        Global<float> parts) {
     uint32_t which = blocks[WORDS * blockIdx.x], first = blocks[WORDS * blockIdx.x + 1];
@@ -35,8 +36,8 @@ KERNEL(sum_squares, THREADS, Table<const float, TENSORS> grads, Global<const uin
     if (threadIdx.x == 0) parts[blockIdx.x] = sum;
 }
 
-// What gradients are multiplied by for their norm to be `most` at most: one block, in f64, for a large
-// model has tens of thousands of parts. NaN stays.
+// The factor of gradients that limits their global norm to `most`: by one block, in f64, as a large
+// model has tens of thousands of partial sums. NaN stays NaN.
 KERNEL(clip_scale, THREADS, Global<const float> parts, Global<float> scale, uint32_t count, float most) {
     SHARED(double, sums, THREADS);
     double sum = 0.0;
@@ -60,14 +61,14 @@ KERNEL(clip_scale, THREADS, Global<const float> parts, Global<float> scale, uint
 }
 
 // g <- scale g, m <- b1 m + (1 - b1) g, v <- b2 v + (1 - b2) g^2, theta <- theta decay - rate m /
-// (sqrt(v) / correction + eps). `blocks`: for each block its parameter, its first number, how many the
-// parameter has and whether it decays; `rates`: rate, correction, decay; `scale` may be nothing, for 1.
-// Moments are first all m, then all v. Without a gradient nothing moves, nor does anything if `loss` is
-// given and no number.
+// (sqrt(v) / correction + eps). `blocks`: for each block its parameter, its first number, the size
+// of the parameter and whether it decays; `rates`: rate, correction, decay; `scale` may be null,
+// for 1. The moments are all m, then all v. A parameter without a gradient does not change; nothing
+// changes if `loss` is given and not finite.
 KERNEL(step, THREADS, Table<float, TENSORS> parameters, Table<const float, TENSORS> grads,
        Table<float, TENSORS> moments, Global<const uint32_t> blocks, Global<const float> rates,
        Global<const float> scale, Global<const float> loss, float beta1, float beta2, float eps) {
-    // Written so that it holds for NaN.
+    // Written such that NaN returns as well.
     if (loss != nullptr && !(fabsf(loss[0]) <= 3.4e38f)) return;
     uint32_t which = blocks[WORDS * blockIdx.x], first = blocks[WORDS * blockIdx.x + 1];
     uint32_t count = blocks[WORDS * blockIdx.x + 2], decays = blocks[WORDS * blockIdx.x + 3];
@@ -105,7 +106,7 @@ KERNEL(step, THREADS, Table<float, TENSORS> parameters, Table<const float, TENSO
     }
 }
 
-// The loss of a recorded step, put where it outlives the step.
+// Copies the loss of a recorded step to memory that outlives the step.
 KERNEL(keep_loss, 32, Global<const float> loss, Global<float> kept) {
     if (threadIdx.x == 0) kept[0] = loss[0];
 }

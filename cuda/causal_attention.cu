@@ -1,4 +1,5 @@
-// Attention over the past, forward; how is told in causal_attention.cuh. Also gy . y of each row.
+// Causal attention, forward; the method is explained in causal_attention.cuh. Also gy . y of each
+// row.
 //
 // Floors on an H200. Of (B, L, n, d) = (512, 64, 64, 64) in f32: memory, 33.5 MB or 8 us, twice the
 // 4 us of its products (three of tf32 for one of f32). Of (64, 512, 256, 512): the tensor cores,
@@ -7,10 +8,10 @@
 // (for d > 64 at 64 queries: none) hides; tensor cores fed from registers reach some 60 % of their
 // rate; and in bf16 the fragments of values are read as single elements, which takes the bandwidth of
 // shared memory. A mask costs a Philox block for two pairs: as much again as n = d = 64.
-// Predicted: 45 % of the floor at the small size, 30 % in f32 and 15 % in bf16 at the large one.
 //
-// Blocks: 512 and 1024 there; of 4 to 64 labelled rows, tiles of 16 queries where tiles of 64 would
-// leave multiprocessors empty: 512 blocks of 16 x 256 at (64, 512, 256, 512) with 64 rows.
+// Blocks: 512 and 1024 for these sizes. For 4 to 64 query rows, tiles of 16 queries are used where
+// tiles of 64 would leave multiprocessors idle: 512 blocks of 16 x 256 at (64, 512, 256, 512) with
+// 64 rows.
 #include "causal_attention.cuh"
 
 #define FORWARD(io, T)              \
@@ -22,7 +23,7 @@
 FORWARD(f32, float)
 FORWARD(bf16, bf16)
 
-// gy . y of each row, a warp each.
+// gy . y of each row, one warp per row.
 template <class T>
 DEVICE void dots(Ptr<const T> gy, Ptr<const T> y, Ptr<float> to, uint32_t rows, uint32_t width) {
     uint32_t row = blockIdx.x * (THREADS / WARP) + threadIdx.x / WARP;

@@ -1,17 +1,18 @@
-// Attention over the past, and its gradients, as one walk over tiles of (queries x keys).
+// Causal attention and its gradients, as one loop over tiles of (queries x keys).
 //
-// A block owns a tile of the result's rows and a range of its columns, and walks over the other side:
-//   Y:  y_i  = sum_j w_ij v_j      rows are queries, the walk is over keys
-//   GQ: gq_i = sum_j g_ij k_j      the same
-//   GK: gk_j = sum_i g_ij q_i      rows are keys, the walk is over queries
-//   GV: gv_j = sum_i w_ij gy_i     the same
-// with w the dropped weights and g the gradients of the scores. For each tile of pairs: the products
-// q_i . k_j and gy_i . v_j (whichever are needed) in slices of the width; then w or g in registers,
-// left in shared memory; then their product with slices of the walked side. Nothing of size L x L
-// leaves the block, and no sum is shared by two blocks.
+// A block owns a tile of the result's rows and a range of its columns, and loops over the other
+// side:
+//   Y:  y_i  = sum_j w_ij v_j      rows are queries, the loop is over keys
+//   GQ: gq_i = sum_j g_ij k_j      rows are queries, the loop is over keys
+//   GK: gk_j = sum_i g_ij q_i      rows are keys, the loop is over queries
+//   GV: gv_j = sum_i w_ij gy_i     rows are keys, the loop is over queries
+// with w the weights after dropout and g the gradients of the scores. For each tile of pairs, the
+// kernel computes the products q_i . k_j and gy_i . v_j (those that are needed) in slices of the
+// width; then w or g in registers, which are written to shared memory; then their product with
+// slices of the other side. Nothing of size L x L leaves the block, and blocks share no sums.
 //
-// Wide results are split over blocks, each of which computes the pairs again: at most 4/3 of the
-// least work at n = 256, d = 512 forward.
+// Wide results are divided among blocks, each of which computes the pairs again: at most 4/3 of the
+// minimal work at n = 256, d = 512 forward.
 #pragma once
 
 #include "causal_attention_tile.cuh"
@@ -41,8 +42,8 @@ struct Walk {
     WarpTile<RM, RN> result;
     float top[SLOTS], sum[SLOTS];  // of Y: of each query, the largest score and the sum of weights
 
-    // Of Y: scores to weights whose sum is still to be taken out; what was summed before follows
-    // the largest score.
+    // For Y: converts scores to unnormalised weights, and rescales the previous sums to the new
+    // maximum (online softmax).
     DEVICE void weigh_online(Pairs& pairs, uint32_t first_key) {
         if (in.rule == SOFTMAX) {
             float scale = in.scale * LOG2E, now[SLOTS], before[SLOTS];
@@ -57,7 +58,7 @@ struct Walk {
 #pragma unroll
             for (int slot = 0; slot < SLOTS; ++slot) {
                 top[slot] = now[slot];
-                // a query that has seen nothing yet
+                // a query that has attended to nothing yet
                 if (now[slot] == -INFINITY) now[slot] = 0.0f;
                 float share = exp2_fast(before[slot] - now[slot]);
                 sum[slot] *= share;
@@ -80,7 +81,8 @@ struct Walk {
         }
     }
 
-    // Adds what a tile of pairs gives to the result; `sees` keys are seen by some of its queries.
+    // Adds the contribution of a tile of pairs to the result; some of its queries attend to `sees`
+    // of its keys.
     DEVICE void add(uint32_t first_query, uint32_t first_key, uint32_t sees, uint32_t column) {
         Pairs pairs;
         if constexpr (GRADIENT) {
@@ -137,7 +139,7 @@ struct Walk {
         }
     }
 
-    // Takes the sums out, and writes what the way back needs of them.
+    // Divides by the normalisers, and writes the statistics for the backward pass.
     DEVICE void finish(uint32_t first_query, Ptr<float> stats) {
         if (in.rule == PLAIN) return;
         tile.over_keys(sum, [](float x, float y) { return x + y; });
@@ -153,7 +155,8 @@ struct Walk {
         });
     }
 
-    // The tile's rows of the result, columns from `column` on; `stats` is of Y, and may be null.
+    // Computes the tile's rows of the result, in the columns from `column` on; `stats` belongs to Y
+    // and may be null.
     DEVICE void run(uint32_t index, uint32_t column, Ptr<T> to, Ptr<float> stats) {
         result.clear();
         if constexpr (OVER_KEYS) {
@@ -167,7 +170,7 @@ struct Walk {
             for (uint32_t key = 0; key < sees; key += KEYS) add(index * QUERIES, key, sees, column);
             if constexpr (OF == Result::Y) finish(index * QUERIES, stats);
         } else {
-            // without positions, earlier queries see nothing of these keys
+            // without positions, earlier queries do not attend to these keys
             uint32_t start = in.positions != nullptr ? 0 : index * KEYS / QUERIES * QUERIES;
             for (uint32_t query = start; query < in.q.rows; query += QUERIES) {
                 uint32_t sees = tile.look(query);
@@ -188,7 +191,8 @@ struct Walk {
     }
 };
 
-// Block (sequence and tile, range of columns); later tiles, of which queries see more, come first.
+// Block (sequence and tile, range of columns). Later tiles, whose queries attend to more keys, run
+// first.
 template <class T, Result OF, int QUERIES, int COLUMNS>
 DEVICE void attend(Ptr<const T> q, Ptr<const T> k, Ptr<const T> v, Ptr<const T> gy,
                    Ptr<const uint32_t> positions, Ptr<const float> stats, Ptr<const float> dots,
@@ -222,7 +226,7 @@ DEVICE void attend(Ptr<const T> q, Ptr<const T> k, Ptr<const T> v, Ptr<const T> 
     walk.run(tile, blockIdx.y * COLUMNS, to + item * of * width, stats_to);
 }
 
-// For `blocks` blocks a multiprocessor, where there are tensor cores.
+// Compiled for `blocks` blocks per multiprocessor, if there are tensor cores.
 #if TENSOR_CORES || !defined(__CUDA_ARCH__)
 #define RESIDENT(blocks) blocks
 #else

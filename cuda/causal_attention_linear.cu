@@ -1,9 +1,9 @@
-// Around the chunked sum, for weights that are scores over their sum: a further value, one
-// everywhere, is summed along and divided by. What is between is f32: the gradient of a weight is the
-// small difference of two numbers.
+// Kernels around the chunked sum, for linear attention with a normaliser: a column of ones is
+// appended to the values, and its sum is the divisor. Intermediate results are f32, as the gradient
+// of a weight is a small difference of two numbers.
 //
-// Bounded by memory: each reads and writes rows once, coalesced (rows of the result a warp each).
-// Predicted: 80 % of the floor.
+// Bound by memory bandwidth: each kernel reads and writes rows once, coalesced (one warp per row of
+// the result).
 #include "device.cuh"
 
 // A matrix of `width` + 1 columns: those of x, then ones.
@@ -26,7 +26,7 @@ DEVICE void leave_last(Ptr<const float> wide, Ptr<T> x, uint32_t count, uint32_t
     x[i] = from_float<T>(value);
 }
 
-// y = the first columns over the last; `shares`: one over the last.
+// y = the first columns divided by the last; `shares` = 1 / the last column.
 template <class T>
 DEVICE void divide(Ptr<const float> wide, Ptr<T> y, Ptr<float> shares, uint32_t rows, uint32_t width) {
     uint32_t row = (blockIdx.x * blockDim.x + threadIdx.x) / WARP, lane = threadIdx.x % WARP;

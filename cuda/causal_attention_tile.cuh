@@ -1,10 +1,10 @@
-// A tile of pairs of queries and keys: their scores, weights and the gradients of these.
+// A tile of pairs of queries and keys: their scores, their weights, and the gradients of these.
 #pragma once
 
 #include "mask.cuh"
 #include "mma.cuh"
 
-// As in src/ops/causal_attention/launch.rs.
+// Must equal the constants of src/ops/causal_attention/launch.rs.
 constexpr uint32_t SOFTMAX = 0, LINEAR_NORMALISED = 1, PLAIN = 2;
 
 constexpr int THREADS = 256;
@@ -33,8 +33,8 @@ struct Matrix {
     }
 };
 
-// R rows and C columns to shared memory, whose rows lie `stride` apart. All loads are under way
-// before the first of them is waited for.
+// Copies R rows and C columns to shared memory with rows `stride` apart. All loads are issued
+// before the first is waited for.
 template <int R, int C, class T>
 DEVICE void stage(Ptr<T> to, uint32_t stride, const Matrix<T>& from, uint32_t row, uint32_t column) {
     constexpr uint32_t FOURS = R * C / 4, EACH = (FOURS + THREADS - 1) / THREADS;
@@ -53,14 +53,14 @@ DEVICE void stage(Ptr<T> to, uint32_t stride, const Matrix<T>& from, uint32_t ro
 
 DEVICE uint32_t up_to_16(uint32_t x) { return (x + 15) / 16 * 16; }
 
-// tile += A B; so many steps at once, for more take registers.
+// tile += A B, in groups of STEPS steps: more would take too many registers.
 template <class P, int STEPS, class Tile, class A, class B>
 DEVICE void add_product(Tile& tile, const A& a, uint32_t row, const B& b, uint32_t column, uint32_t end) {
 #pragma unroll STEPS
     for (uint32_t k = 0; k < end; k += P::K) tile.template add_product<P>(a, row, b, column, k, k + P::K);
 }
 
-// Whether two neighbours are kept, as two bits.
+// Two bits: which of two consecutive elements the mask keeps.
 DEVICE uint32_t kept_pair(const Mask& mask, uint64_t element) {
     uint32_t word = uint32_t(element) % 4;
     Four four = mask_factors(mask, element / 4);
@@ -72,12 +72,13 @@ DEVICE uint32_t kept_pair(const Mask& mask, uint64_t element) {
     return bits & 3;
 }
 
-// What a block is given; the sequence's part of each tensor.
+// The inputs of a block: the sequence's slice of each tensor.
 template <class T>
 struct Inputs {
     Matrix<T> q, k, v, gy;
     Ptr<const uint32_t> positions;  // null: row i is time i
-    // of each query: the log of the softmax's sum to the base 2, or one over the sum of scores
+    // for each query, the base-2 logarithm of the softmax's normaliser, or the reciprocal of the
+    // sum of scores
     Ptr<const float> stats;
     Ptr<const float> dots;  // gy_i . y_i
     Ptr<const uint32_t> mask;
@@ -86,7 +87,8 @@ struct Inputs {
     float scale;  // of the products of queries and keys
 };
 
-// The part of a block's pairs that a lane holds, in the layout of WarpTile, and what all of them share.
+// The pairs of a block that a lane holds, in the layout of WarpTile, and the data that all lanes
+// share.
 template <class T, int QUERIES, uint32_t WEIGHT_STRIDE, bool GRADIENT>
 struct Tile {
     using P = typename Products<T>::Type;
@@ -113,7 +115,7 @@ struct Tile {
         for (int slot = 0; slot < SLOTS; ++slot) f(slot, query_row + lane_group() + 8 * slot);
     }
 
-    // Fills `reach`; the largest of them.
+    // Fills `reach`; returns its maximum.
     DEVICE uint32_t look(uint32_t first_query) {
         __syncthreads();
         if (threadIdx.x < QUERIES) {
@@ -148,7 +150,7 @@ struct Tile {
         }
     }
 
-    // x = f(slot, local query, local key, x, whether it is seen) for each pair of the lane.
+    // x = f(slot, local query, local key, x, unmasked) for each pair of the lane.
     template <class F>
     DEVICE void each_pair(Pairs& pairs, uint32_t first_key, F f) const {
         each_query([&](int slot, uint32_t query) {
@@ -164,7 +166,7 @@ struct Tile {
         });
     }
 
-    // The largest or the sum of `x` over all lanes with pairs of a query.
+    // The maximum or the sum of `x` over all lanes with pairs of a query.
     template <class F>
     DEVICE void over_keys(float (&x)[SLOTS], F join) {
         each_query([&](int slot, uint32_t query) {
@@ -180,7 +182,7 @@ struct Tile {
         });
     }
 
-    // Scores to final weights.
+    // Converts scores to normalised weights.
     DEVICE void weigh(Pairs& pairs, uint32_t first_query, uint32_t first_key) const {
         float stats[SLOTS];
         read(in.stats, first_query, stats);
@@ -192,7 +194,7 @@ struct Tile {
         });
     }
 
-    // Of each query of the lane, a number; 0 without numbers and beyond the queries.
+    // Reads one number for each query of the lane; 0 if `from` is null and beyond the queries.
     DEVICE void read(Ptr<const float> from, uint32_t first_query, float (&to)[SLOTS]) const {
         each_query([&](int slot, uint32_t query) {
             to[slot] = 0.0f;
@@ -200,7 +202,8 @@ struct Tile {
         });
     }
 
-    // Products gy_i . v_j, dropped, to gradients of scores; a softmax's weights are in `weights`.
+    // Converts the products gy_i . v_j, after dropout, to gradients of scores; a softmax's weights
+    // are in `weights`.
     DEVICE void differentiate(Pairs& pairs, uint32_t first_query, uint32_t first_key) const {
         float dots[SLOTS], slopes[SLOTS];
         read(in.dots, first_query, dots);
@@ -215,7 +218,7 @@ struct Tile {
         });
     }
 
-    // Leaves them in shared memory.
+    // Writes the pairs to shared memory.
     DEVICE void leave(const Pairs& pairs) const {
         each_query([&](int slot, uint32_t query) {
             Ptr<T> row = weights + (query * WEIGHT_STRIDE + key_column + 2 * lane_quad());
@@ -231,7 +234,7 @@ struct Tile {
     DEVICE void drop(Pairs& pairs, uint32_t first_query, uint32_t first_key) const {
         if (in.mask == nullptr) return;
         Mask mask = read_mask(in.mask);
-        // bits first, in a loop that is not unrolled: the generator is long
+        // random bits first, in a loop that is not unrolled: the generator is long
         uint64_t row = uint64_t(in.sequence) * in.q.rows + first_query + query_row + lane_group();
         uint64_t first = row * in.k.rows + first_key + key_column + 2 * lane_quad();
         uint32_t kept = 0;

@@ -1,11 +1,11 @@
 // Depthwise causal convolution over time: y_t = b + sum_back w[:, K-1-back] x_{t-back}, any K.
 //
-// Bound by memory: forward reads x and writes y, backward reads x and gy and writes gx. A thread owns
-// VEC neighbouring channels (16 bytes of f32 where the width allows) and a run of steps, whose loads
-// do not wait for each other; a block owns 16 groups of channels and 8 runs, and shares its weights.
-// The rows before a run (after it on the way back) are read again, from cache. Gradients of weights
-// are added over the steps of a block, in order, and written as one part for each block.
-// Predicted: 75 % of the memory floor forward, 65 % backward.
+// Bound by memory bandwidth: forward reads x and writes y, backward reads x and gy and writes gx. A
+// thread owns VEC consecutive channels (16 bytes of f32 if the width allows) and a run of steps,
+// whose loads are independent; a block owns 16 groups of channels and 8 runs, and shares its
+// weights. The rows before a run (after it in the backward pass) are read again, from cache.
+// Gradients of weights are summed over the steps of a block, in order, and written as one partial
+// sum per block.
 #include "device.cuh"
 
 constexpr int FORWARD_RUN = 4, BACKWARD_RUN = 8;  // steps of a thread
@@ -39,8 +39,8 @@ DEVICE void store(Ptr<T> p, Channels<VEC> x) {
         p[0] = from_float<T>(x.v[0]);
 }
 
-// Where a thread is: its first channel, the element of that channel at its first step, and which
-// steps there are, counted from that one: from .. to, none for threads outside.
+// The position of a thread: its first channel, the offset of that channel at its first step, and
+// the range of existing steps from .. to relative to that one, empty for threads outside.
 struct Place {
     uint32_t lane, channel;
     int64_t origin;
@@ -62,8 +62,8 @@ DEVICE Place place(uint32_t batch, uint32_t len, uint32_t width) {
             inside ? int(len - first) : -int(first)};
 }
 
-// The weights of the block's channels for the steps back .. back + TAPS ago, zero beyond the last;
-// all threads call it.
+// Loads the weights of the block's channels for the steps back .. back + TAPS ago, zero beyond the
+// last; called by all threads.
 template <int VEC>
 DEVICE void weigh(Ptr<float> weights, Ptr<const float> w, uint32_t back, uint32_t width, uint32_t taps) {
     constexpr uint32_t CHANNELS = LANES * VEC;

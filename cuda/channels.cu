@@ -1,12 +1,10 @@
-// Steps in which one operand is repeated along an axis: x + scale y, softplus(x + bias), heads times
-// numbers.
+// Elementwise ops with one operand broadcast along an axis: x + scale y, softplus(x + bias), heads
+// times numbers.
 //
-// Memory is the bound: every operand is read once and every result written once. Sums over rows, the
-// gradients of scale and bias, are taken on the way: each block writes a row of partial sums
-// (`each` rows of 32 columns a block), which sums.cu adds in order. A thread stays in its column, so
-// that nothing is divided for an element, with four rows in flight.
-// Predicted on an H200 at 32,768 rows of 512: 75 % of the floor in f32, 60 % in bf16, where a warp
-// reads 64 bytes at a time; 60 % and 45 % at 64 columns.
+// Bound by memory bandwidth: every operand is read once and every result written once. Sums over
+// rows, the gradients of scale and bias, are taken in the same pass: each block writes a row of
+// partial sums (`each` rows of 32 columns per block), which sums.cu adds in order. A thread stays
+// in its column, so that no element needs a division, with four rows in flight.
 #include "pointwise.cuh"
 #include "walk.cuh"
 
@@ -62,7 +60,7 @@ DEVICE void softplus_biased_forward(Ptr<const T> x, Ptr<const float> bias, Ptr<T
         });
 }
 
-// `gx` is written where x has all columns.
+// `gx` is written if x has all columns.
 template <class T>
 DEVICE void softplus_biased_backward(Ptr<const T> x, Ptr<const float> bias, Ptr<const T> grad,
                                      Ptr<T> gx, Ptr<float> parts, uint32_t given, uint32_t rows,
@@ -114,7 +112,7 @@ DEVICE void softplus_biased_rows(Ptr<const T> x, Ptr<const float> bias, Ptr<cons
     if (threadIdx.x % WARP == 0) gx[row] = from_float<T>(sum);
 }
 
-// x by the number of its head, of `head` columns.
+// x times the number of its head of `head` columns.
 template <class T>
 DEVICE void scale_heads_forward(Ptr<const T> x, Ptr<const T> scale, Ptr<T> y, uint32_t head,
                                 uint32_t rows, uint32_t width, uint32_t each) {
@@ -131,7 +129,7 @@ DEVICE void scale_heads_forward(Ptr<const T> x, Ptr<const T> scale, Ptr<T> y, ui
         });
 }
 
-// A warp for each head of each row.
+// One warp for each head of each row.
 template <class T>
 DEVICE void scale_heads_backward(Ptr<const T> x, Ptr<const T> scale, Ptr<const T> grad, Ptr<T> gx,
                                  Ptr<T> gs, uint32_t head, uint32_t pieces) {

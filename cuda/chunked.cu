@@ -1,17 +1,16 @@
-// Causal sums, forward: scores, what each chunk adds to the state and passes back to it, the walk
-// over chunks, rows.
+// Chunked causal sums, forward: scores, each chunk's contribution to the state (and, backward, to
+// its gradient), the scan over chunks, rows.
 //
 // What bounds them, at (sequences, L, d, n) = (64, 512, 512, 256) in f32 on an H200: states cross
 // memory four times, n d / 4 bytes a step (0.22 ms), inputs twice (0.07 ms); products are n a step
 // and channel in chunked_forth and n + 24 in chunked_rows, three times over on tensor cores (0.11
 // ms). At one chunk there are no states and products of scores alone. Scores are computed once for
 // all channels. Fragments are rounded as they are loaded, some 48 instructions beside 12 products,
-// so at n = 64 in one chunk instructions bound it. Predicted: 60 % of the floor of memory at long L,
-// 30 % of that of the products in one chunk. What would do better at long L: where sequences times
+// so at n = 64 in one chunk instructions bound it. What would do better at long L: where sequences times
 // d / 32 fill the GPU, one block could walk all chunks with its states in shared memory.
 #include "chunked.cuh"
 
-// scores[r][s] = c_r . b_s for the steps s of row r's chunk that it sees, else 0; (rows, 64).
+// scores[r][s] = c_r . b_s for the steps s <= time of row r in its chunk, else 0; (rows, 64).
 template <class T>
 DEVICE void score(Ptr<const T> b, Ptr<const T> c, Rowed rowed, Ptr<float> scores, uint32_t len,
                   uint32_t states) {
@@ -61,8 +60,8 @@ DEVICE void join(WarpTile<LEAF, WIDTH>& sums, Ptr<float> factor, Ptr<float> valu
     }
 }
 
-// What a chunk adds to the state: own = sum_s b_s (v_s decayed to the end), and the whole decay; for
-// all chunks but the last.
+// The contribution of a chunk to the state, own = sum_s b_s (v_s decayed to the end), and the decay
+// of the whole chunk; for all chunks but the last.
 template <class T, bool DECAYS>
 DEVICE void forth(Ptr<const T> b, Drive<T, DECAYS> drive, Ptr<float> own, Ptr<float> wholes,
                   uint32_t states) {
@@ -96,8 +95,8 @@ DEVICE void forth(Ptr<const T> b, Drive<T, DECAYS> drive, Ptr<float> own, Ptr<fl
     }
 }
 
-// What the rows of a chunk add to the gradient of the state before it: own = sum_r c_r (gy_r decayed
-// to the start), and the whole decay; for all chunks but the first.
+// The contribution of a chunk's rows to the gradient of the state before it, own = sum_r c_r (gy_r
+// decayed to the start), and the decay of the whole chunk; for all chunks but the first.
 template <class T, bool DECAYS>
 DEVICE void back(Ptr<const T> c, Ptr<const T> gy, Drive<T, DECAYS> drive, Rowed rowed, Ptr<float> own,
                  uint32_t states) {
@@ -230,8 +229,9 @@ DEVICE void output(Ptr<const T> c, Drive<T, DECAYS> drive, Rowed rowed, Ptr<cons
 CAUSAL(f32, float)
 CAUSAL(bf16, bf16)
 
-// From what each chunk adds to the state that enters it, in place; `reverse`: from the last chunk to
-// the first. `wholes` (sequences, chunks, d), if there are decays.
+// Replaces each chunk's contribution to the state by the state that enters the chunk, in place;
+// `reverse`: from the last chunk to the first. `wholes` (sequences, chunks, d), if there are
+// decays.
 KERNEL(chunked_walk, 256, Global<float> states, Global<const float> wholes, uint32_t chunks,
        uint32_t size, uint32_t channels, uint32_t reverse) {
     uint32_t blocks = (size + blockDim.x - 1) / blockDim.x, sequence = blockIdx.x / blocks;

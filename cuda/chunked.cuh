@@ -1,14 +1,15 @@
-// Causal sums with separable scores, y_t[c] = sum_{s <= t} (c_t . b_s) e^{P_t[c] - P_s[c]} v_s[c]: what
-// the kernels of src/ops/chunked share.
+// Causal sums with separable scores, y_t[c] = sum_{s <= t} (c_t . b_s) e^{P_t[c] - P_s[c]} v_s[c]:
+// the common code of the kernels of src/ops/chunked.
 //
-// A sequence is cut into chunks of 64 steps, those into four leaves of 16. A leaf sends `left`, its
-// values decayed to its end, and receives at its start; in between lie whole leaves, whose decays
-// are one factor a channel. So sums over leaves are products of matrices, scaled column by column
-// from leaf to leaf: sum = total_J sum + G_IJ left_J. Inside a leaf a thread walks the steps of its
-// channel. Only products of decays occur, nothing overflows.
+// A sequence is divided into chunks of 64 steps, and those into four leaves of 16. A leaf sends
+// `left`, its values decayed to its end, and receives at its start; in between are whole leaves,
+// whose decays are one factor per channel. So sums over leaves are matrix products, scaled column
+// by column from leaf to leaf: sum = total_J sum + G_IJ left_J. Inside a leaf, a thread runs
+// through the steps of its channel. Only products of decays occur, so nothing overflows.
 //
-// Threads: a warp for each leaf, a lane for each of 32 channels. Rows (where y is wanted) are put
-// into slots, 16 a leaf; if a leaf has more (repeated positions), in several rounds.
+// Threads: one warp per leaf, one lane for each of 32 channels. Rows (the times at which y is
+// computed) are assigned to slots, 16 per leaf; if a leaf has more rows (repeated positions), there
+// are several rounds.
 #pragma once
 
 #include "mma.cuh"
@@ -26,8 +27,8 @@ constexpr uint32_t WIDE = CHUNK + PAD_ALONG;
 constexpr uint32_t WIDE_ACROSS = CHUNK + PAD_ACROSS;
 
 // Products with states, scores and decayed values, which are f32. For tensors of bf16 they are
-// rounded to tf32, not bf16: gradients are sums of both signs, and four times less exact factors
-// would show in them.
+// rounded to tf32, not bf16: gradients are sums of terms of both signs, in which four times larger
+// rounding errors would show.
 template <class T>
 struct Mixed {
     using Type = Tf32x3;
@@ -46,7 +47,7 @@ DEVICE uint32_t lane() { return threadIdx.x % WARP; }
 template <class P>
 DEVICE float value_at(P p, uint64_t i) { return to_float(p[i]); }
 
-// The work of a block: a part of a chunk of a sequence.
+// The work of a block: a range of channels of a chunk of a sequence.
 struct Work {
     uint32_t sequence, chunk, part, start, chunks;
 
@@ -56,14 +57,14 @@ struct Work {
         sequence = blockIdx.x / parts / chunks;
         start = chunk * CHUNK;
     }
-    // The chunk's place among those of all sequences.
+    // The index of the chunk among those of all sequences.
     DEVICE uint64_t place() const { return uint64_t(sequence) * chunks + chunk; }
     // The first step of this thread's leaf.
     DEVICE uint32_t first() const { return start + leaf() * LEAF; }
     DEVICE uint32_t channel() const { return part * WIDTH + lane(); }
 };
 
-// What is summed: v = x, or v = step x with decays e^{step rate}.
+// The summed values: v = x, or v = step x with decays e^{step rate}.
 template <class T, bool DECAYS>
 struct Drive {
     Ptr<const T> x, step;
@@ -74,7 +75,8 @@ struct Drive {
         return (uint64_t(sequence) * len + time) * channels + channel;
     }
 
-    // Those of a leaf, from step `first` on; beyond the end nothing is added and nothing decays.
+    // Loads the values and decays of a leaf, from step `first` on; beyond the end, values are 0 and
+    // decays 1.
     DEVICE void load(uint32_t sequence, uint32_t first, uint32_t channel, float (&v)[LEAF],
                      float (&decay)[LEAF]) const {
         float power = 0.0f;
@@ -118,7 +120,7 @@ DEVICE void load_tile(Ptr<float> to, uint32_t stride, uint32_t rows, P from, F o
     }
 }
 
-// Where a step's elements begin, for load_tile.
+// The offset of a step's elements, for load_tile.
 struct Steps {
     uint64_t sequence;
     uint32_t start, len, width;
@@ -127,7 +129,7 @@ struct Steps {
     }
 };
 
-// The rows of a state from `first` on, likewise.
+// The offset of the rows of a state from `first` on, for load_tile.
 struct States {
     uint64_t place;
     uint32_t first, states, channels;
@@ -136,7 +138,7 @@ struct States {
     }
 };
 
-// The rows of y: every step, or those at `positions`, of which `shared` neighbouring sequences have
+// The rows of y: every step, or those at `positions`, of which `shared` consecutive sequences have
 // one list.
 struct Rowed {
     Ptr<const uint32_t> positions;
@@ -173,7 +175,7 @@ struct Slots {
     DEVICE explicit Slots(Ptr<uint32_t> words)
         : bounds(words), rows(words + (LEAVES + 1)), times(words + (LEAVES + 1 + CHUNK)) {}
 
-    // How many rounds there are. All threads call it; a barrier at its end.
+    // The number of rounds. Called by all threads; ends with a barrier.
     DEVICE uint32_t find(const Work& work, const Rowed& rowed) const {
         if (threadIdx.x <= LEAVES)
             bounds[threadIdx.x] = rowed.first_at(work.sequence, work.start + threadIdx.x * LEAF);
@@ -186,7 +188,7 @@ struct Slots {
         return rounds;
     }
 
-    // Fills the slots of a round. All threads call it; a barrier before and after.
+    // Fills the slots of a round. Called by all threads; a barrier before and after.
     DEVICE void fill(const Work& work, const Rowed& rowed, uint32_t round) const {
         __syncthreads();
         if (threadIdx.x < CHUNK) {
@@ -201,19 +203,19 @@ struct Slots {
         __syncthreads();
     }
 
-    // Among the rows of all sequences; NONE if the slot is empty.
+    // The index among the rows of all sequences; NONE for an empty slot.
     DEVICE uint32_t row(uint32_t slot) const {
         uint32_t row = rows[slot];
         return row;
     }
-    // The step of its leaf at which a slot's row lies.
+    // The time of a slot's row, as a step of its leaf.
     DEVICE uint32_t time(uint32_t slot) const {
         uint32_t time = times[slot];
         return time;
     }
 };
 
-// Where the elements of a slot's row begin, for load_tile.
+// The offset of the elements of a slot's row, for load_tile.
 struct SlotRows {
     Slots slots;
     uint64_t sequence;
@@ -224,7 +226,8 @@ struct SlotRows {
     }
 };
 
-// This thread's leaf: values decayed to its end, times `after`; returns the decay of the whole leaf.
+// For this thread's leaf, writes the values decayed to its end, times `after`; returns the decay of
+// the whole leaf.
 DEVICE float put_left(Ptr<float> to, uint32_t stride, const float (&v)[LEAF],
                       const float (&decay)[LEAF], float after) {
     float product = after;
@@ -236,7 +239,7 @@ DEVICE float put_left(Ptr<float> to, uint32_t stride, const float (&v)[LEAF],
     return product;
 }
 
-// This thread's leaf: gradients of its rows, decayed to its start, times `before`.
+// For this thread's leaf, writes the gradients of its rows decayed to its start, times `before`.
 template <class T>
 DEVICE void put_right(Ptr<float> to, uint32_t stride, const Slots& slots, Ptr<const T> gy,
                       uint64_t first_row, uint32_t channel, uint32_t channels,
@@ -263,7 +266,7 @@ DEVICE float whole_leaf(const float (&decay)[LEAF]) {
     return product;
 }
 
-// What is added to in later rounds.
+// Writes in the first round, adds in later rounds.
 DEVICE void put(Ptr<float> to, uint64_t i, float x, bool add) {
     if (add) x += value_at(to, i);
     to[i] = x;

@@ -1,10 +1,9 @@
-// Causal sums, backward: the gradients of b and c, from those of scores and of the states at both
-// ends of a chunk.
+// Chunked causal sums, backward: the gradients of b and c, from those of scores and of the states
+// at both ends of a chunk.
 //
 // What bounds it: 2 n products a step and channel for the states and 128 n a step for the scores, on
 // tensor cores (0.15 ms at (64, 512, 512, 256) with three of tf32); both states are read once (0.11
 // ms), inputs and the parts of the gradients of scores once for each 64 states, mostly from L2.
-// Predicted: 40 % of the floor of the products.
 #include "chunked.cuh"
 
 // The memory of a block: a tile of values and one of states, later one of b or c; gradients of scores.
@@ -20,7 +19,8 @@ DEVICE float others(const Tiles& at, bool later) {
     return product;
 }
 
-// sums += (what `fill` puts for each part of the channels) (state)^T for 64 states from `first`.
+// sums += (values written by `fill` for each range of channels) (state)^T for 64 states from
+// `first` on.
 template <class T, bool DECAYS, class F>
 DEVICE void times_states(WarpTile<LEAF, CHUNK>& sums, const Work& work, const Tiles& at,
                          const Drive<T, DECAYS>& drive, Ptr<const float> state, uint32_t first,
@@ -41,7 +41,7 @@ DEVICE void times_states(WarpTile<LEAF, CHUNK>& sums, const Work& work, const Ti
     }
 }
 
-// The gradients of scores, all parts of the channels, zero where a row does not see.
+// Loads the gradients of scores, summed over all ranges of channels, zero for later steps.
 DEVICE void load_weights(const Work& work, const Tiles& at, const Slots& slots, Ptr<const float> gscores,
                          uint32_t parts, uint64_t sequences, uint32_t rows) {
     for (uint32_t e = threadIdx.x; e < CHUNK * CHUNK; e += THREADS) {

@@ -1,15 +1,14 @@
-// Causal sums, backward: the gradients of values and decays, and of scores as far as 32 channels
-// carry them (chunked_keys.cu adds those up).
+// Chunked causal sums, backward: the gradients of values and decays, and the contribution of 32
+// channels to those of scores (which chunked_keys.cu adds up).
 //
 // What bounds it: 2 n + 70 products a step and channel on tensor cores, and inside leaves 8.5 pairs a
 // step and channel of about 12 instructions each, half of them for sums over channels (which are
 // folded: 16 sums in 16 shuffles). At n = 256 the products weigh more (0.15 ms at (64, 512, 512, 256)
-// with three of tf32, beside 0.11 ms to read both states), at n = 64 the pairs. Predicted: 35 % of
-// the floor of the products at n = 256, 25 % of that of instructions at 64.
+// with three of tf32, beside 0.11 ms to read both states), at n = 64 the pairs.
 //
-// The gradient of the exponent of a step is the sum of what passes its decay, without cancellation:
-// pairs inside the leaf, rows of the leaf that read what came before, steps of the leaf read later,
-// and what passes the leaf as a whole.
+// The gradient of the exponent of a step is the sum of the terms that its decay multiplies, without
+// cancellation: pairs inside the leaf, rows of the leaf that read earlier steps, steps of the leaf
+// that are read later, and terms that pass through the whole leaf.
 #include "chunked.cuh"
 
 // x[i] summed over the warp, to lanes 2 i and 2 i + 1.
@@ -58,7 +57,8 @@ DEVICE void times_state(WarpTile<LEAF, WIDTH>& sums, const Work& work, const Til
     }
 }
 
-// What passes the whole chunk: state before it to state after it, a quarter of n a warp.
+// Terms that pass through the whole chunk, from the state before it to the state after it; a
+// quarter of n per warp.
 DEVICE float passing_chunk(const Work& work, const Tiles& at, Ptr<const float> before,
                            Ptr<const float> after, uint32_t states, uint32_t channels) {
     float sum = 0.0f;
@@ -77,7 +77,8 @@ DEVICE float passing_chunk(const Work& work, const Tiles& at, Ptr<const float> b
     return all * decay;
 }
 
-// What passes this leaf as a whole, from states or leaves before it to leaves or states after it.
+// Terms that pass through this whole leaf, from states or leaves before it to leaves or states
+// after it.
 DEVICE float passing_leaf(const Tiles& at) {
     auto total = [&](uint32_t i) { return value_at(at.totals, i * WIDTH + lane()); };
     float sum = 0.0f;
@@ -117,7 +118,8 @@ DEVICE void score_gradients(const Work& work, const Tiles& at, Ptr<float> gscore
     }
 }
 
-// The sums that reach the start of this leaf, for its rows. Writes what passes each leaf to them.
+// The sums that reach the start of this leaf, for its rows. Writes the terms that pass through each
+// leaf to them.
 template <class T>
 DEVICE void reach(WarpTile<LEAF, WIDTH>& sums, const Tiles& at) {
     uint32_t mine = leaf() * LEAF;
@@ -131,7 +133,7 @@ DEVICE void reach(WarpTile<LEAF, WIDTH>& sums, const Tiles& at) {
     }
 }
 
-// The gradients of what this leaf sends, from those of the state after the chunk.
+// The gradients of the values that this leaf sends, from those of the state after the chunk.
 template <class T, bool DECAYS>
 DEVICE void sent(WarpTile<LEAF, WIDTH>& sums, const Tiles& at) {
     uint32_t mine = leaf() * LEAF;
@@ -150,8 +152,8 @@ DEVICE void sent(WarpTile<LEAF, WIDTH>& sums, const Tiles& at) {
     }
 }
 
-// Inside this leaf, pair by pair: adds to the gradients of its values and exponents, writes those of
-// scores. `rows` holds what reached each row times its gradient.
+// Inside this leaf, pair by pair: adds to the gradients of its values and exponents, and writes
+// those of scores. `rows` holds the sums that reached each row times its gradient.
 template <class T>
 DEVICE void inside(const Work& work, const Tiles& at, Ptr<const T> gy, Ptr<float> gscores,
                    uint64_t first_row, uint64_t part_row, uint32_t d, const float (&v)[LEAF],
@@ -184,7 +186,7 @@ DEVICE void inside(const Work& work, const Tiles& at, Ptr<const T> gy, Ptr<float
     }
 }
 
-// Gradients of values and exponents become those of x, step and rate.
+// Converts the gradients of values and exponents to those of x, step and rate.
 template <class T, bool DECAYS>
 DEVICE void write(const Work& work, const Drive<T, DECAYS>& drive, const Outs<T>& outs, bool add,
                   const float (&gv)[LEAF], const float (&ge)[LEAF]) {
@@ -238,7 +240,8 @@ DEVICE void gradient_round(const Work& work, const Tiles& at, Drive<T, DECAYS> d
     sent<T, DECAYS>(gradients, at);
     score_gradients<T, DECAYS>(work, at, outs.gscores, part_row);
     __syncthreads();
-    // In place: gradients of rows become what reached them times these, values their gradients.
+    // In place: gradients of rows are replaced by their products with the sums that reached them,
+    // values by their gradients.
     if constexpr (DECAYS)
         reached.each([&](uint32_t i, uint32_t c, float sum) { at.rows[(mine + i) * ACROSS + c] *= sum; });
     gradients.each([&](uint32_t i, uint32_t c, float sum) { at.values[(mine + i) * ACROSS + c] = sum; });

@@ -1,13 +1,12 @@
-// Loss, answers and slopes of rows of logits, which a product has just written.
+// The cross entropy of rows of logits that a product has just written, the correctness of each row,
+// and the gradient of the logits.
 //
-// Of the whole head, products take 6 d FLOP a logit; beside them the logits are written (4 bytes), read
-// here, and their slopes written (2 bytes in bf16) and read by two products: 12 to 16 bytes a logit that
-// stay in the L2 cache, because the caller makes tiles of rows that fit. A block has a row, whose second
-// reading comes from its L1 cache; two exponentials a logit are 9 us for 2048 x 8192. Predicted on an
-// H200: 60 % of the bandwidth of L2 here, and 25 % of the head's floor at d = 64, where the logits
-// alone cost 40 us, 60 % at d = 512. With 50,304 classes few rows fit, and every tile reads and writes the
-// gradient of the weight: there tiles of 2 d rows leave the cache, 20 bytes a logit. Predicted 40 % of the
-// head's floor at 16,384 x 512 in bf16.
+// In the whole head, products take 6 d FLOP per logit. In addition the logits are written (4
+// bytes), read here, and their gradients written (2 bytes in bf16) and read by two products: 12 to
+// 16 bytes per logit that stay in the L2 cache, as the caller makes tiles of rows that fit. A block
+// has one row, whose second reading comes from its L1 cache; two exponentials per logit are 9 us
+// for 2048 x 8192. With 50,304 classes few rows fit, and every tile reads and writes the gradient
+// of the weight: tiles of 2 d rows then leave the cache, at 20 bytes per logit.
 #include "device.cuh"
 
 constexpr int THREADS = 512;
@@ -51,7 +50,7 @@ DEVICE Found look_at(Ptr<const float> row, uint32_t classes) {
     return found;
 }
 
-// What the threads of a block have found, in a fixed order, in all of them.
+// The merged statistics of all threads of a block, in a fixed order, in all of them.
 DEVICE Found joined(Found found) {
     constexpr int WARPS = THREADS / WARP;
     SHARED(float, tops, WARPS);
@@ -72,8 +71,8 @@ DEVICE Found joined(Found found) {
     return found;
 }
 
-// Row `blockIdx.x` of a tile is row `first + blockIdx.x` of all. With slopes, share (softmax - one hot)
-// is written, share being 1 / rows of all; they may take the place of the logits.
+// Row `blockIdx.x` of a tile is row `first + blockIdx.x` of all. If requested, writes the gradient
+// share (softmax - one hot), with share = 1 / number of all rows; it may overwrite the logits.
 template <class T>
 DEVICE void slopes_of(Ptr<float> logits, Ptr<const uint32_t> targets, Ptr<float> losses, Ptr<float> right,
                       Ptr<T> slopes, uint32_t first, uint32_t classes, float share) {
@@ -95,7 +94,7 @@ DEVICE void slopes_of(Ptr<float> logits, Ptr<const uint32_t> targets, Ptr<float>
     }
 }
 
-// In place of the logits, if they are `wanted`.
+// In place of the logits, if `wanted`.
 KERNEL(slopes_f32, THREADS, Global<float> logits, Global<const uint32_t> targets, Global<float> losses,
        Global<float> right, uint32_t wanted, uint32_t first, uint32_t classes, float share) {
     Ptr<float> none = nullptr;
@@ -108,7 +107,7 @@ KERNEL(slopes_bf16, THREADS, Global<float> logits, Global<const uint32_t> target
     slopes_of<bf16>(logits, targets, losses, right, slopes, first, classes, share);
 }
 
-// By one block.
+// The mean, by one block.
 KERNEL(mean, 1024, Global<const float> x, Global<float> to, uint32_t count) {
     float sum = 0.0f;
 #pragma unroll 4
@@ -117,7 +116,7 @@ KERNEL(mean, 1024, Global<const float> x, Global<float> to, uint32_t count) {
     if (threadIdx.x == 0) to[0] = sum / float(count);
 }
 
-// x times a number that lies in device memory, to elements `first ..`.
+// x times a number in device memory, written to the elements from `first` on.
 #define SCALE(io, T)                                                                             \
     KERNEL(scale_##io, 256, Global<const T> x, Global<const float> by, Global<T> to,             \
            uint32_t count, uint32_t first) {                                                     \

@@ -1,12 +1,12 @@
-// What every kernel is written in: plain CUDA C++ through the few names below, so that the same
-// source runs on a GPU (nvcc) and, thread by thread and checked, on a CPU (emulation/).
+// The language of all kernels: plain CUDA C++ with the few names below, so that the same source
+// runs on a GPU (nvcc) and, thread by thread and checked, on a CPU (emulation/).
 //
 // Rules for kernels
 // - Pointers to tensors are Global<T> in the parameters and Ptr<T> in device functions; elements are
 //   read into typed locals (`float x = p[i];`, never `auto`). Parameters are Global<T>, uint32_t,
 //   float or Table<T, N>; offsets into tensors are computed in 64 bits.
 // - Shared memory is SHARED(T, name, count) or dynamic_shared<T>(byte offset, count), 48 KiB a block.
-// - Threads a block are a multiple of 32; warp functions are called by all lanes of a warp.
+// - Threads per block are a multiple of 32; warp functions are called by all lanes of a warp.
 // - No atomics on floats: partial sums are written out and added in a fixed order.
 #pragma once
 
@@ -18,11 +18,11 @@
 
 #define DEVICE __device__ __forceinline__
 
-// A kernel that is launched with at most `threads` threads a block.
+// A kernel with at most `threads` threads per block.
 #define KERNEL(name, threads, ...) extern "C" __global__ void __launch_bounds__(threads) name(__VA_ARGS__)
 
-// The same, of which `blocks` shall fit on a multiprocessor: registers are then given up to that
-// number of blocks, where the compiler would otherwise aim for more blocks and spill.
+// A kernel of which `blocks` blocks must fit on a multiprocessor. The compiler then uses registers
+// up to that limit, where it would otherwise aim for more blocks and spill.
 #define KERNEL_FITTING(name, threads, blocks, ...) \
     extern "C" __global__ void __launch_bounds__(threads, blocks) name(__VA_ARGS__)
 
@@ -66,13 +66,14 @@ DEVICE T shuffle_up(T x, int by) { return __shfl_up_sync(0xffffffffu, x, by); }
 template <class T>
 DEVICE T shuffle_down(T x, int by) { return __shfl_down_sync(0xffffffffu, x, by); }
 
-// What the lanes of a warp hold in N registers.
+// N registers of each lane of a warp.
 template <int N>
 struct Lanes {
     uint32_t mine[N];
     DEVICE uint32_t get(int i, int lane) const { return shuffle(mine[i], lane); }
 };
-// All lanes of the warp give theirs, and then all get from each other equally often.
+// Every lane of the warp shares its registers with all others; all lanes then read from each other
+// equally often.
 template <int N>
 DEVICE Lanes<N> trade(Lanes<N> mine) { return mine; }
 
@@ -99,7 +100,7 @@ struct alignas(16) Four {
     float v[4];
 };
 
-// Four neighbours as they lie in memory; p is aligned to their size.
+// Four consecutive elements, unconverted; p is aligned to their size.
 template <class T>
 struct Packed {
     uint32_t word[sizeof(T)];
@@ -119,11 +120,11 @@ DEVICE void store_packed(bf16* p, Packed<bf16> x) {
     *reinterpret_cast<uint2*>(p) = make_uint2(x.word[0], x.word[1]);
 }
 
-// Whether four elements from p on may be read at once.
+// True if four elements from p on may be loaded at once.
 template <class T>
 DEVICE bool aligned4(const T* p) { return reinterpret_cast<uintptr_t>(p) % (4 * sizeof(T)) == 0; }
 
-// Four neighbours at once; p is aligned to their size.
+// Loads four consecutive elements at once; p is aligned to their size.
 DEVICE Four load4(const float* p) {
     float4 x = *reinterpret_cast<const float4*>(p);
     return {x.x, x.y, x.z, x.w};
@@ -146,7 +147,7 @@ DEVICE void store4(bf16* p, Four x) {
 #include "emulation/emulation.hpp"
 #endif
 
-// Four elements as they would lie in memory.
+// Four elements in the format of memory.
 DEVICE Packed<float> packed(float a, float b, float c, float d) {
     return {{__float_as_uint(a), __float_as_uint(b), __float_as_uint(c), __float_as_uint(d)}};
 }
@@ -182,8 +183,8 @@ DEVICE float block_sum(float x) {
     return sum;
 }
 
-// The largest number of a block of THREADS threads, in all of them; NaN is passed over. A barrier before
-// and after.
+// The maximum over a block of THREADS threads, in all of them; NaN is ignored. A barrier before and
+// after.
 template <int THREADS>
 DEVICE float block_max(float x) {
     constexpr int WARPS = THREADS / WARP;

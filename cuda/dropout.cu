@@ -1,9 +1,8 @@
 // Elements times their mask.
 //
-// Memory is the bound: 8 bytes an element in f32, 4 in bf16, against 25 integer instructions for a
-// quarter of a Philox block (a thread draws one block for its four elements), which at f32 are half
-// of the time of the memory and at bf16 as much. Predicted on an H200: 80 % of the floor in f32, 60 %
-// in bf16.
+// Bound by memory bandwidth: 8 bytes per element in f32, 4 in bf16, against 25 integer instructions
+// for a quarter of a Philox block (a thread computes one block for its four elements), which take
+// half of the memory time in f32 and as long in bf16.
 #include "mask.cuh"
 
 // `vector`: x and y are aligned to four elements.
@@ -35,7 +34,7 @@ DEVICE void dropout(Ptr<const T> x, Ptr<const uint32_t> words, Ptr<T> y, uint32_
 DROPOUT(f32, float)
 DROPOUT(bf16, bf16)
 
-// What read_mask reads, from a key and the step that lies in memory.
+// Writes the words that read_mask reads, from a key and the step in device memory.
 KERNEL(write_mask, 32, Global<const uint32_t> step, uint32_t key0, uint32_t key1, uint32_t threshold,
        uint32_t scale, Global<uint32_t> words) {
     if (threadIdx.x > 0) return;

@@ -1,17 +1,16 @@
-// Rows of a table, with positions and dropout; the way back adds up, for every row of the table, the
-// gradients of its tokens, in the order of the tokens and without atomics.
+// Token embeddings, with position embeddings and dropout. The backward pass sums, for every row of
+// the table, the gradients of its tokens, in the order of the tokens and without atomics.
 //
-// Forward is bound by memory: 4 bytes read (from the cache, as a rule) and 2 or 4 written an element.
-// Predicted on an H200: 60 % of the floor at d = 512, a launch at d = 64.
-// The gradient sorts the tokens by their row: chunks of 1024 in shared memory, then every token finds
-// its place by a binary search in every other chunk (32 of them at the paper's 32,768 tokens; the work
-// grows with the square of their number, so beyond some 300,000 tokens this is no longer small). A warp
-// for each row of the table then reads its segment. Segments that cross a multiple of 32 are cut
-// there, so that a token as frequent as filler is spread over the GPU. Gradients are read once and rows
-// written once; predicted 50 % of that floor at d = 512, and 15 us, most of it latency, at d = 64.
+// Forward is bound by memory bandwidth: 4 bytes read (usually from the cache) and 2 or 4 written
+// per element. The gradient sorts the tokens by their row: chunks of 1024 in shared memory, then
+// every token finds its rank by a binary search in every other chunk (32 of them at the paper's
+// 32,768 tokens; the work grows with the square of their number, so beyond some 300,000 tokens this
+// is no longer small). A warp for each row of the table then reads its segment. Segments that cross
+// a multiple of 32 are cut there, so that a token as frequent as padding is spread over the GPU.
 #include "mask.cuh"
 
-// Output elements 4 i .. 4 i + 4 are thread i's. `vector`: rows are whole groups of four, aligned.
+// Thread i writes output elements 4 i .. 4 i + 4. `vector`: rows are multiples of four elements,
+// aligned.
 template <class T>
 DEVICE void embed(Ptr<const uint32_t> tokens, Ptr<const float> table, Ptr<const float> positions,
                   Ptr<const uint32_t> words, Ptr<T> out, uint32_t count, uint32_t len, uint32_t width,
@@ -88,7 +87,7 @@ KERNEL(sort_chunks, CHUNK / 2, Global<const uint32_t> tokens, Global<uint32_t> k
 
 constexpr uint32_t MERGED = 256, TOGETHER = 8;
 
-// How many of the chunk's keys are below a bound.
+// The number of the chunk's keys that are below a bound.
 DEVICE uint32_t below(Ptr<const uint32_t> chunk, uint32_t bound) {
     uint32_t found = 0;
 #pragma unroll
@@ -97,7 +96,8 @@ DEVICE uint32_t below(Ptr<const uint32_t> chunk, uint32_t bound) {
     return found + (chunk[found] < bound ? 1 : 0);
 }
 
-// Sorted by row and then by place: row and place of every token. `chunks` are sorted each for itself.
+// The row and the index of every token, sorted by row and then by index. Each of `chunks` is sorted
+// already.
 KERNEL(merge_chunks, MERGED, Global<const uint32_t> keys, Global<uint32_t> rows, Global<uint32_t> places,
        uint32_t count, uint32_t chunks) {
     SHARED(uint32_t, others, TOGETHER * CHUNK);
@@ -123,10 +123,11 @@ KERNEL(merge_chunks, MERGED, Global<const uint32_t> keys, Global<uint32_t> rows,
 // Sorted tokens are cut into pieces of a warp.
 constexpr uint32_t PIECE = WARP;
 constexpr uint32_t WARPS = 16;
-// Segments over more pieces than this are added by a whole block.
+// Segments over more pieces than this are summed by a whole block.
 constexpr uint32_t LONG = 8;
 
-// Where sorted rows reach x; asked by a whole warp, which looks at 32 places at a time.
+// The first index at which the sorted rows reach x; called by a whole warp, which reads 32 places
+// at a time.
 DEVICE uint32_t first_of(Ptr<const uint32_t> rows, uint32_t count, uint32_t x) {
     uint32_t low = 0, high = count, lane = threadIdx.x % WARP;
     while (low < high) {
@@ -147,7 +148,8 @@ struct Columns {
 
     DEVICE uint32_t column(int i) const { return tile + i * WARP + threadIdx.x % WARP; }
 
-    // Lanes beyond the last column add that one and do not store it: no branches around loads.
+    // Lanes beyond the last column compute that column and do not store it: no branches around
+    // loads.
     template <class T>
     DEVICE void add(Ptr<const T> row) {
 #pragma unroll
@@ -205,12 +207,12 @@ DEVICE void add_pieces(Ptr<const T> grads, Ptr<const uint32_t> rows, Ptr<const u
         add_up<C, T>(grads, places, last - tails, last, width).store(parts + uint64_t(2 * piece + 1) * width);
 }
 
-// Where the sum of a segment that begins at `first` lies in a piece.
+// The offset of the partial sum of a segment that begins at `first`, in a piece.
 DEVICE uint64_t part_of(uint32_t piece, uint32_t first) {
     return 2 * uint64_t(piece) + (piece == first / PIECE && first % PIECE != 0 ? 1 : 0);
 }
 
-// A warp for each row of the table; a block for each row with a long segment.
+// One warp per row of the table; one block per row with a long segment.
 template <int C, class T>
 DEVICE void add_rows(Ptr<const T> grads, Ptr<const uint32_t> rows, Ptr<const uint32_t> places,
                      Ptr<const float> parts, Ptr<float> table, uint32_t count, uint32_t table_rows,

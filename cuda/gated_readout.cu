@@ -1,9 +1,8 @@
-// h gelu(g), times sigma(z) if there is an output gate: a thread for four elements.
+// h gelu(g), times sigma(z) if there is an output gate; four elements per thread.
 //
-// Memory is the bound: 3 or 4 words an element forward, 5 or 7 backward. The four elements of a thread
-// lie a block apart, so that a warp's loads are neighbours whatever the alignment, and up to sixteen
-// loads are in flight. Predicted on an H200: 70 % of the floor in f32; in bf16 60 % forward and 50 %
-// backward, where the error function and two exponentials cost as much as the memory.
+// Bound by memory bandwidth: 3 or 4 words per element forward, 5 or 7 backward. The four elements
+// of a thread are a block apart, so that a warp's loads are contiguous whatever the alignment, and
+// up to sixteen loads are in flight.
 #include "pointwise.cuh"
 
 constexpr int EACH = 4;

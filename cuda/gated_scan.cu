@@ -1,20 +1,18 @@
-// h_t = f_t h_{t-1} + s_t x_t for each channel, with the decay f and the input scale s computed from
-// pre-activations on the way; of all states, or of those at the times that are wanted.
+// h_t = f_t h_{t-1} + s_t x_t for each channel, with the decay f and the input scale s computed
+// from pre-activations in the same pass; returns all states, or those at selected times.
 //
-// Memory is the bound: 4 words an element forward (zf, zi, x; h), 8 backward (zf, zi, x, the state
-// before, gh; three gradients), against 10 and more passes if gates were tensors. Gates are computed
-// again on the way back; states are read: they are the output or, where only some were wanted, kept
-// by the forward pass. Threads, pieces of time and loads in flight are those of linear_scan.cu; the
-// gates of several steps are independent of each other and hide their latency.
-// Predicted on an H200 at 32,768 channels, of the floor: 55 % forward, 50 % backward, for the third
-// rule 40 %, where expm1, square root and division weigh.
+// Bound by memory bandwidth: 4 words per element forward (zf, zi, x; h), 8 backward (zf, zi, x, the
+// state before, gh; three gradients), against 10 and more passes if gates were tensors. Gates are
+// recomputed in the backward pass; states are read: they are the output or, if only some were
+// selected, saved by the forward pass. Threads, pieces of time and loads in flight are those of
+// linear_scan.cu; the gates of several steps are independent of each other and hide their latency.
 #include "gates.cuh"
 #include "scan.cuh"
 
 // Steps whose loads are in flight, three and five words each.
 constexpr int STEPS = 8, STEPS_BACK = 4;
 
-// No time: after the last that is wanted, before the first.
+// No time: after the last selected time, before the first.
 constexpr uint32_t NONE = 0xffffffffu;
 
 #define SIZES uint32_t batch, uint32_t len, uint32_t width, uint32_t pieces, uint32_t steps
@@ -47,7 +45,7 @@ struct Pair {
     float zf, gh;
 };
 
-// The ascending times that are wanted of a sequence; null: all.
+// The ascending selected times of a sequence; null for all times.
 struct Wanted {
     Ptr<const uint32_t> times;
     uint32_t count;
@@ -80,7 +78,7 @@ DEVICE void forward(Inputs<R, T> in, Ptr<const float> starts, Ptr<const uint32_t
     Wanted wanted = wanted_of(times, rows, piece);
     R rule = in.rule(piece);
     uint32_t row = wanted.from(piece.from), due = wanted.at(row);
-    // what comes after the last wanted state is of no use
+    // states after the last selected one are not needed
     if (!wanted.all()) piece.to = min(piece.to, wanted.at(rows - 1) + 1);
     float state = received<Real>(starts, piece, width).re;
     walk<STEPS>(
@@ -128,11 +126,11 @@ struct Arriving {
         left = wanted.from(piece.to);
         due = left > 0 ? wanted.at(left - 1) : NONE;
     }
-    // What can be loaded ahead.
+    // The part that can be loaded ahead.
     DEVICE float ahead(Piece piece, uint32_t t, uint32_t len) const {
         return wanted.all() ? to_float(gh[piece.at(t, len, width, 1)]) : 0.0f;
     }
-    // The rest, for descending t.
+    // The remaining part, for descending t.
     DEVICE float rest(Piece piece, uint32_t t) {
         float sum = 0.0f;
 #pragma unroll 1
@@ -145,7 +143,7 @@ struct Arriving {
     }
 };
 
-// `h`: all states. The gradient of the channel's number is summed over each piece.
+// `h`: all states. The gradient of the channel's coefficient is summed over each piece.
 template <class R, class T>
 DEVICE void backward(Inputs<R, T> in, Ptr<const T> h, Ptr<const T> gh, Ptr<const float> starts,
                      Ptr<const uint32_t> times, uint32_t rows, Ptr<T> gz, Ptr<T> gx,
@@ -154,7 +152,7 @@ DEVICE void backward(Inputs<R, T> in, Ptr<const T> h, Ptr<const T> gh, Ptr<const
     if (piece.sequence >= batch) return;
     R rule = in.rule(piece);
     Arriving<T> arriving(gh, times, rows, width, piece);
-    // states after the last wanted one were never computed, and nothing comes from there
+    // states after the last selected one were never computed, and have no gradient
     uint32_t end = arriving.wanted.all() ? piece.to : min(piece.to, arriving.wanted.at(rows - 1) + 1);
     for (uint32_t t = max(end, piece.from); t < piece.to; ++t) {
         uint64_t at = piece.at(t, len, width, 2);
@@ -236,8 +234,8 @@ DEVICE void backward_lines(Inputs<R, T> in, Ptr<const T> gh, Ptr<const uint32_t>
 RULES(f32, float)
 RULES(bf16, bf16)
 
-// From the gradients of the channels' numbers to that of the parameter behind them; a block, for
-// alpha is behind all numbers.
+// Converts the gradients of the channels' coefficients to that of the parameter; one block, as
+// alpha determines all coefficients.
 KERNEL(reversed_learn, 256, Global<const float>, Global<const float> numbers, Global<float> grad,
        uint32_t width) {
     float sum = 0.0f;

@@ -1,5 +1,5 @@
-// How pre-activations become the decay f and the input scale s of a step, with the slopes, as
-// src/ops/gated_scan/rules.rs has them.
+// The rules from pre-activations to the decay f and the input scale s of a step, with their
+// derivatives, as in src/ops/gated_scan/rules.rs.
 #pragma once
 
 #include "pointwise.cuh"
@@ -8,7 +8,7 @@ struct Gates {
     float f, s;
 };
 
-// Gradients of both pre-activations and of the channel's number.
+// The gradients of both pre-activations and of the channel's coefficient.
 struct GateGrads {
     float zf, zi, number;
 };
@@ -47,15 +47,15 @@ struct RgLruGates {
     static DEVICE RgLruGates of(Ptr<const float> lambda, uint32_t channel, float eps) {
         return {-8.0f * softplus(lambda[channel]), eps};
     }
-    // The difference itself would lose the digits of an f near 1.
+    // By expm1: the difference itself would cancel for f near 1.
     DEVICE float scale(float log_f) const { return sqrtf(eps - expm1f(2.0f * log_f)); }
     DEVICE float decay(float zf) const { return exp2_fast(LOG2E * p * sigmoid(zf)); }
     DEVICE Gates gates(float zf, float zi) const {
         float log_f = p * sigmoid(zf);
         return {exp2_fast(LOG2E * log_f), scale(log_f) * sigmoid(zi)};
     }
-    // d scale / d log f = -f^2 / scale, which is multiplied by what vanishes faster as f tends to 1:
-    // the lower bound keeps 0 / 0 at 0.
+    // d scale / d log f = -f^2 / scale, whose factor vanishes faster as f tends to 1: the lower
+    // bound turns 0 / 0 into 0.
     DEVICE GateGrads back(float zf, float zi, Gates gates, float gf, float gs) const {
         float r = sigmoid(zf), g = sigmoid(zi), f = gates.f;
         float wide = scale(p * r);

@@ -1,17 +1,17 @@
-// Gated linear units: one half of each row through a function, times the other half.
+// Gated linear units: a function of one half of each row, times the other half.
 //
-// Memory is the bound: forward reads two numbers for each one that it writes, backward reads three and
-// writes two; the error function takes some 25 instructions, under half of the time of the memory. Four
-// neighbours a thread where halves are whole groups of four. Predicted on an H200: 80 % of the floor at
-// 32,768 rows of 2 x 512 and more, 55 % at 2 x 64, where a launch counts.
+// Bound by memory bandwidth: forward reads two numbers for each one that it writes, backward reads
+// three and writes two; the error function takes some 25 instructions, less than half of the memory
+// time. Four consecutive elements per thread if halves are multiples of four.
 #include "pointwise.cuh"
 
-// The linear factor first, then the one that goes through F.
+// The linear factor first, then the argument of F.
 struct Halves {
     uint64_t linear, curved;
 };
 
-// Where the factors of element e of the result lie; `curved` is the half (0 or 1) that goes through F.
+// The offsets of the factors of element e of the result; `curved` is the half (0 or 1) that F
+// applies to.
 DEVICE Halves halves_of(uint32_t e, uint32_t width, uint32_t curved) {
     uint32_t row = e / width;
     uint64_t first = uint64_t(row) * width + e;  // row 2 width + e % width

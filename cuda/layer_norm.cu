@@ -1,15 +1,15 @@
-// Layer norm, and the sum of two tensors with its norm, forward and backward.
+// Layer normalisation, also of a sum of two tensors, forward and backward.
 //
-// Memory is the bound: forward reads x (and y) and writes the norm (and the sum), backward reads x (or
-// the sum), the gradients of the outputs and writes that of x (and of y); arithmetic is some 15
-// instructions an element. A row of up to 1024 numbers stays in the registers of a warp, or of half a
-// warp up to 64, four neighbours a lane and load; everything is read once. Gradients of weight and
-// bias are summed in registers over the rows of a block, then once over blocks by sums.cu. Predicted on
-// an H200: 80 % of the floor at d = 512, 50 % at d = 64, where 16 MB take 4 us and a launch counts.
-// Other widths are left to a block a row, which reads its row from the cache again: 40 %.
+// Bound by memory bandwidth: forward reads x (and y) and writes the norm (and the sum), backward
+// reads x (or the sum) and the gradients of the outputs and writes that of x (and of y); arithmetic
+// is some 15 instructions per element. A row of up to 1024 numbers stays in the registers of a
+// warp, or of half a warp up to 64, with four consecutive numbers per lane and load; everything is
+// read once. Gradients of weight and bias are summed in registers over the rows of a block, then
+// over blocks by sums.cu. Other widths have a block per row, which reads its row from the cache
+// again: 40 %.
 #include "row.cuh"
 
-// Becomes (x - mean) / sqrt(var + eps), whose factor is the result.
+// Normalises x in place to (x - mean) / sqrt(var + eps); returns the factor.
 template <int LANES, int K>
 DEVICE float normalise(Row<LANES, K>& row, uint32_t width, float eps) {
     float sum = 0.0f;
@@ -30,8 +30,8 @@ DEVICE float normalise(Row<LANES, K>& row, uint32_t width, float eps) {
     return inverse;
 }
 
-// Without y, x alone is normalised; the sum is written if anybody wants it. Each group of lanes has
-// one row; groups beyond the last one repeat it and write nothing.
+// Without y, x alone is normalised; the sum is written unless its pointer is null. Each group of
+// lanes has one row; groups beyond the last one repeat it and write nothing.
 template <int LANES, int K, class T>
 DEVICE void forward(Ptr<const T> x, Ptr<const T> y, Ptr<const float> weight, Ptr<const float> bias,
                     Ptr<T> sum, Ptr<T> normed, uint32_t rows, uint32_t width, float eps) {
@@ -50,7 +50,8 @@ DEVICE void forward(Ptr<const T> x, Ptr<const T> y, Ptr<const float> weight, Ptr
 }
 
 // gx = (g - mean(g) - xhat mean(g xhat)) / sqrt(var + eps) + gradient of the sum, g = gy weight.
-// Blocks share out the rows; parts_w and parts_b (blocks, width) get their sums of gy xhat and gy.
+// Rows are divided among blocks; parts_w and parts_b (blocks, width) receive their sums of gy xhat
+// and gy.
 template <int LANES, int K, class T>
 DEVICE void backward(Ptr<const T> x, Ptr<const T> y, Ptr<const float> weight, Ptr<const T> g_sum,
                      Ptr<const T> gy, Ptr<T> gx, Ptr<T> gx_too, Ptr<float> parts_w,
@@ -96,7 +97,7 @@ DEVICE void backward(Ptr<const T> x, Ptr<const T> y, Ptr<const float> weight, Pt
     write_sum<LANES, K>(sum_b, parts_b + uint64_t(blockIdx.x) * width, width);
 }
 
-// Any width: a block for a row, one number a thread and step.
+// Any width: one block per row, one number per thread and step.
 template <class T>
 struct Long {
     Ptr<const T> x, y;

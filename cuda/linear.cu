@@ -1,10 +1,10 @@
-// What products of a library leave to be done beside linear maps: biases, and the nonlinearity of a
-// feed-forward layer with its dropout.
+// The elementwise work around linear maps, whose products cuBLAS computes: biases, and the
+// nonlinearity of a feed-forward layer with its dropout.
 //
-// Memory is the bound: every number is read and written once, 8 bytes an element in f32 and 4 in bf16;
-// a hidden layer on the way back 16 and 8. The error function takes some 25 instructions, under half
-// of the time of the memory, and a mask as many again (dropout.cu). Four neighbours a thread where rows are whole groups of four. Predicted on
-// an H200: 80 % of the floor at 32,768 x 512 and more, a launch below.
+// Bound by memory bandwidth: every number is read and written once, 8 bytes per element in f32 and
+// 4 in bf16; a hidden layer in the backward pass 16 and 8. The error function takes some 25
+// instructions, less than half of the memory time, and a mask as many again (dropout.cu). Four
+// consecutive elements per thread if rows are multiples of four.
 #include "mask.cuh"
 #include "pointwise.cuh"
 
@@ -47,8 +47,8 @@ DEVICE void multiply(Four& values, Four by) {
     for (int i = 0; i < 4; ++i) values.v[i] *= by.v[i];
 }
 
-// y += bias, and a = gelu(y) if there is an a; the last of them times its mask. `vector`: rows are whole
-// groups of four, all aligned.
+// y += bias, and a = gelu(y) if there is an a; the last of the two is multiplied by its mask.
+// `vector`: rows are multiples of four elements, all aligned.
 template <class T>
 DEVICE void add_bias(Ptr<T> y, Ptr<const float> bias, Ptr<T> a, Ptr<const uint32_t> words,
                      uint32_t count, uint32_t width, bool vector) {
@@ -78,7 +78,8 @@ DEVICE void add_bias(Ptr<T> y, Ptr<const float> bias, Ptr<T> a, Ptr<const uint32
     write_group<T>(a, first, group, vector, values);
 }
 
-// From z and the gradient of gelu(z) times its mask: that product, and the gradient of z in place of its.
+// Given z and the gradient of gelu(z) times its mask: computes that product, and replaces the
+// gradient by that of z.
 template <class T>
 DEVICE void gelu_back(Ptr<const T> z, Ptr<T> grad, Ptr<T> a, Ptr<const uint32_t> words, uint32_t count,
                       bool vector) {
@@ -103,10 +104,11 @@ DEVICE void gelu_back(Ptr<const T> z, Ptr<T> grad, Ptr<T> a, Ptr<const uint32_t>
     write_group<T>(grad, first, group, whole, g);
 }
 
-// Maps of one input go together, a map along y.
+// Maps of one input share a launch, one map per block index along y.
 constexpr int MAPS = 4;
 
-// What belongs to the map of this block. No index is computed: that would put tables into local memory.
+// The table entry of this block's map. No index is computed: that would put tables into local
+// memory.
 template <class T>
 DEVICE T own(T a, T b, T c, T d) {
     T low = blockIdx.y == 0 ? a : b, high = blockIdx.y == 2 ? c : d;
@@ -118,7 +120,7 @@ DEVICE Ptr<T> own(const Table<T, MAPS>& of) {
     return own<Ptr<T>>(of[0], of[1], of[2], of[3]);
 }
 
-// Weights as factors for narrower activations; counts of their numbers.
+// Converts weights to bf16; the arguments are counts of numbers.
 KERNEL(narrow_maps, 256, Table<const float, MAPS> from, Table<bf16, MAPS> to, uint32_t a, uint32_t b,
        uint32_t c, uint32_t d) {
     Ptr<const float> x = own(from);

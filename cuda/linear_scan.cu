@@ -1,9 +1,9 @@
 // h_t = a_t h_{t-1} + x_t for each channel, real or complex.
 //
-// Memory is the bound: 3 words an element forward, 5 backward. A walk needs its loads in flight:
-// 64 to 128 bytes a thread, so 32,768 channels keep 2 to 4 MB under way, about what an H200 needs. Fewer channels take pieces of time in two passes (scan.cuh), which read inputs twice: 5 and
-// 7 words, the second time from the cache up to some 20 MB.
-// Predicted on an H200: 60 % of the floor at 32,768 channels, 40 % with pieces.
+// Bound by memory bandwidth: 3 words per element forward, 5 backward. A scan needs loads in flight:
+// with 64 to 128 bytes per thread, 32,768 channels have 2 to 4 MB in flight, about what an H200
+// needs. Fewer channels process pieces of time in two passes (scan.cuh), which read inputs twice: 5
+// and 7 words, the second time from the cache up to some 20 MB.
 #include "scan.cuh"
 
 template <class V>
@@ -54,7 +54,8 @@ DEVICE void forward_lines(Ptr<const T> a, Ptr<const T> x, Ptr<float> lines, SIZE
     line.store(lines, piece, width);
 }
 
-// What passes from step t to the one before is carry = conj(a_t) gx_t, with gx_t = gh_t + carry.
+// The adjoint: carry = conj(a_t) gx_t passes from step t to the previous one, with gx_t = gh_t +
+// carry.
 template <class V, class T>
 DEVICE void backward(Ptr<const T> a, Ptr<const T> h, Ptr<const T> gh, Ptr<const float> starts,
                      Ptr<T> ga, Ptr<T> gx, SIZES) {
@@ -98,7 +99,7 @@ DEVICE void backward_lines(Ptr<const T> a, Ptr<const T> gh, Ptr<float> lines, SI
     line.store(lines, piece, width);
 }
 
-// What each piece receives, from the first piece on or, going `back`, from the last.
+// The state at which each piece starts, from the first piece on or, if `back`, from the last.
 template <class V>
 DEVICE void join(Ptr<const float> lines, Ptr<float> starts, uint32_t batch, uint32_t width,
                  uint32_t pieces, uint32_t back) {

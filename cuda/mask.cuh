@@ -1,4 +1,4 @@
-// Dropout masks, bit for bit those of src/ops/mask.rs: element e of a mask is word e mod 4 of
+// Dropout masks, with the same bits as in src/ops/mask.rs: element e of a mask is word e mod 4 of
 // philox([e / 4, index], key), kept if it reaches a threshold.
 #pragma once
 
@@ -12,8 +12,8 @@ struct Mask {
     bool any;
 };
 
-// The mask in device memory, so that a captured graph can be replayed with another; none where
-// `words` is null.
+// Reads the mask from device memory, so that a captured graph can be replayed with another one; no
+// mask if `words` is null.
 DEVICE Mask read_mask(Ptr<const uint32_t> words) {
     if (words == nullptr) return {{0, 0}, {0, 0}, 0, 1.0f, false};
     return {{words[0], words[1]}, {words[2], words[3]}, words[4], __uint_as_float(words[5]), true};
@@ -38,7 +38,7 @@ DEVICE Four mask_factors(const Mask& mask, uint64_t block) {
             c2 >= mask.threshold ? mask.scale : 0.0f, c3 >= mask.threshold ? mask.scale : 0.0f};
 }
 
-// The factor of one element; for four neighbours, mask_factors costs as much as this.
+// The factor of one element; four consecutive factors cost as much with mask_factors.
 DEVICE float mask_factor(const Mask& mask, uint64_t element) {
     Four factors = mask_factors(mask, element / 4);
     uint32_t word = uint32_t(element) % 4;

@@ -1,13 +1,14 @@
 // Products of small matrices by the tensor cores: C (M x N of a warp) += A (M x K) B (K x N).
 //
-// How factors are rounded is a type: Tf32x3 (each f32 as a sum of two tf32, three products: nearly
+// The rounding of factors is a type: Tf32x3 (each f32 as a sum of two tf32, three products: nearly
 // f32), Tf32 or Bf16; sums are f32. Factors come from views, usually of shared memory: Rows (row
-// major) or Columns (its transpose). Free of bank conflicts are, of f32: A in Rows and B in Columns
-// with a leading dimension of 4 more than a multiple of 32 (PAD_ALONG), A in Columns and B in Rows
-// with 8 more (PAD_ACROSS); of bf16: A in Rows and B in Columns with 8 more than a multiple of 64.
+// major) or Columns (its transpose). Free of bank conflicts are, for f32: A in Rows and B in
+// Columns with a leading dimension of 4 more than a multiple of 32 (PAD_ALONG), A in Columns and B
+// in Rows with 8 more (PAD_ACROSS); for bf16: A in Rows and B in Columns with 8 more than a
+// multiple of 64.
 //
-// Without tensor cores (compute capability 7.5, emulation) the lanes trade the same registers, so
-// that a wrong layout of fragments gives wrong products there as well.
+// Without tensor cores (compute capability 7.5, emulation) the lanes exchange the same registers,
+// so that a wrong layout of fragments gives wrong products there as well.
 #pragma once
 
 #include "mma_instructions.cuh"
@@ -43,7 +44,7 @@ struct Columns {
     DEVICE uint32_t down(uint32_t i, uint32_t j) const { return pair_at(p + (j * stride + i)); }
 };
 
-// A view whose elements are f(i, j), computed as they are read.
+// A view whose elements f(i, j) are computed when they are read.
 template <class F>
 struct Computed {
     F f;
@@ -114,7 +115,7 @@ struct Products<bf16> {
     using Type = Bf16;
 };
 
-// This lane's part of A from (row, k) on.
+// This lane's fragment of A from (row, k) on.
 template <class P, class View>
 DEVICE typename P::template Fragment<4> left_fragment(const View& a, uint32_t row, uint32_t k) {
     typename P::template Fragment<4> to;
@@ -130,7 +131,7 @@ DEVICE typename P::template Fragment<4> left_fragment(const View& a, uint32_t ro
     return to;
 }
 
-// This lane's part of B from (k, column) on.
+// This lane's fragment of B from (k, column) on.
 template <class P, class View>
 DEVICE typename P::template Fragment<2> right_fragment(const View& b, uint32_t k, uint32_t column) {
     typename P::template Fragment<2> to;
@@ -145,7 +146,7 @@ DEVICE typename P::template Fragment<2> right_fragment(const View& b, uint32_t k
     return to;
 }
 
-// The sums of a warp.
+// The accumulators of a warp.
 template <int M, int N>
 struct WarpTile {
     static_assert(M % 16 == 0 && N % 8 == 0, "a tile consists of 16 x 8");
@@ -160,7 +161,7 @@ struct WarpTile {
                 for (int e = 0; e < 4; ++e) sum[i][j][e] = 0.0f;
     }
 
-    // Each column times f(column).
+    // Multiplies each column by f(column).
     template <class F>
     DEVICE void scale_columns(F f) {
         uint32_t q = lane_quad();
@@ -199,8 +200,8 @@ struct WarpTile {
             }
     }
 
-    // += A (rows from `row`, k from `first` to `end`) B (columns from `column`); the range of k is a
-    // multiple of 16, or of 8 for products of tf32. All lanes of the warp call it.
+    // Adds A (rows from `row`, k from `first` to `end`) B (columns from `column`); the range of k
+    // is a multiple of 16, or of 8 for products of tf32. Called by all lanes of the warp.
     template <class P, class A, class B>
     DEVICE void add_product(const A& a, uint32_t row, const B& b, uint32_t column, uint32_t first,
                             uint32_t end) {

@@ -1,5 +1,6 @@
-// The two instructions of tensor cores that kernels use, or what gives the same without them.
-// Volatile: all lanes of a warp must reach them, so no compiler may move one behind a condition.
+// The two tensor-core instructions that kernels use, and their equivalents without tensor cores.
+// Volatile: all lanes of a warp must execute them, so the compiler must not move one behind a
+// branch.
 #pragma once
 
 #include "device.cuh"
@@ -9,19 +10,19 @@
 #else
 #define TENSOR_CORES 0
 #endif
-// A GPU without them multiplies f32 as it is; the emulation does what tensor cores do.
+// A GPU without tensor cores multiplies unrounded f32; the emulation rounds as tensor cores do.
 #if defined(__CUDACC__) && !TENSOR_CORES
 #define SPLIT 0
 #else
 #define SPLIT 1
 #endif
 
-// Where a lane's elements lie: A (16 x K) rows g and g + 8; B (K x 8) column g;
-// C (16 x 8) rows g and g + 8, columns 2 q and 2 q + 1.
+// The elements of a lane: A (16 x K) rows g and g + 8; B (K x 8) column g; C (16 x 8) rows g and g
+// + 8, columns 2 q and 2 q + 1.
 DEVICE int lane_group() { return int(threadIdx.x % WARP) / 4; }
 DEVICE int lane_quad() { return int(threadIdx.x % WARP) % 4; }
 
-// Rounded to 10 bits after the point, ties away from zero; as bits.
+// x rounded to 10 bits of mantissa, ties away from zero; as bits.
 DEVICE uint32_t tf32(float x) {
 #if TENSOR_CORES
     uint32_t y;
@@ -34,7 +35,7 @@ DEVICE uint32_t tf32(float x) {
 }
 
 #if !TENSOR_CORES
-// What the tensor cores see of a tf32.
+// The value that tensor cores read from the bits of a tf32.
 DEVICE float seen_tf32(uint32_t x) {
     float y = __uint_as_float(x);
     return y != y || !SPLIT ? y : __uint_as_float(x & 0xffffe000u);

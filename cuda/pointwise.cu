@@ -1,4 +1,4 @@
-// Functions of one number, sums of gradients, changes of type: a thread for each element.
+// Elementwise functions, sums of gradients, conversions of type: one thread per element.
 #include "pointwise.cuh"
 
 template <class F, class T>

@@ -1,9 +1,9 @@
-// Functions of one number with their exact derivatives, as src/ops/pointwise.rs has them.
+// Elementwise functions with exact derivatives, as in src/ops/pointwise.rs.
 #pragma once
 
 #include "device.cuh"
 
-// ln(1 + e^x), accurate relative to the result also where that is close to e^x.
+// ln(1 + e^x), with a small relative error also where the result is close to e^x.
 DEVICE float softplus(float x) {
     return fmaxf(x, 0.0f) + log1pf(exp2_fast(-LOG2E * fabsf(x)));
 }

@@ -1,12 +1,10 @@
-// The steps of a sequence become one row: their mean, their last or the largest number of each channel.
+// Pooling over time: the mean, the last value or the maximum of each channel.
 //
-// Memory is the bound: mean and max read x once and write next to nothing, 4 or 2 bytes an element; the
-// way back writes every element once and reads next to nothing. A block takes `each` steps of 64
-// channels of a sequence, four neighbours a thread, sixteen steps at one time and four of those in
-// flight; what blocks found is merged in the order of the steps by a second kernel. Steps beyond the
-// length of a sequence are not read.
-// Predicted on an H200 at 32,768 steps of 512: 70 % of the floor in f32, 60 % in bf16 forward, 80 %
-// backward; at 64 channels the two launches count: 40 %.
+// Bound by memory bandwidth: mean and max read x once and write next to nothing, 4 or 2 bytes per
+// element; the backward pass writes every element once and reads next to nothing. A block has
+// `each` steps of 64 channels of a sequence, four consecutive channels per thread, sixteen steps at
+// one time and four of those in flight; a second kernel merges the blocks' results in the order of
+// the steps. Steps beyond the length of a sequence are not read.
 #include "device.cuh"
 
 constexpr int THREADS = 256;
@@ -15,7 +13,7 @@ constexpr int COLUMNS = 4 * GROUPS;
 constexpr int STEPS = THREADS / GROUPS;
 constexpr uint32_t NONE = 0xffffffffu;
 
-// The steps of sequence b that count; whatever the lengths hold, some and no more than there are.
+// The length of sequence b, clamped to 1 ..= len.
 DEVICE uint32_t steps_of(Ptr<const uint32_t> lengths, uint32_t b, uint32_t len) {
     if (lengths == nullptr) return len;
     uint32_t steps = lengths[b];
@@ -33,7 +31,7 @@ DEVICE Four read(Ptr<const T> row, uint32_t column, uint32_t width, bool vector)
     return x;
 }
 
-// take(values, step) for this thread's share of the steps of its block.
+// take(values, step) for this thread's steps of its block.
 template <class T, class Take>
 DEVICE void over_steps(Ptr<const T> x, uint32_t steps, uint32_t len, uint32_t width, uint32_t each,
                        bool vector, Take take) {
@@ -82,12 +80,12 @@ DEVICE void mean(Ptr<const float> parts, Ptr<const uint32_t> lengths, Ptr<T> y, 
     y[e] = from_float<T>(sum / float(steps));
 }
 
-// The largest number so far and its step.
+// The running maximum and its step.
 struct Largest {
     float value;
     uint32_t step;
 
-    // The first of equal ones counts, and NaN counts as larger than anything.
+    // Ties go to the first; NaN counts as larger than any number.
     DEVICE void take(float x, uint32_t at) {
         bool larger = x > value || (x == value && at < step);
         bool missing = x != x && (value == value || at < step);
@@ -127,7 +125,7 @@ DEVICE void max_pieces(Ptr<const T> x, Ptr<const uint32_t> lengths, Ptr<float> p
     steps_of_parts[at] = all.step;
 }
 
-// `chosen` gets the steps of the largest numbers, for the way back.
+// `chosen` receives the steps of the maxima, for the backward pass.
 template <class T>
 DEVICE void largest(Ptr<const float> parts, Ptr<const uint32_t> steps_of_parts,
                     Ptr<const uint32_t> lengths, Ptr<T> y, Ptr<uint32_t> chosen, uint32_t count,
@@ -155,8 +153,8 @@ DEVICE void last(Ptr<const T> x, Ptr<const uint32_t> lengths, Ptr<T> y, uint32_t
     y[e] = x[(uint64_t(b) * len + step) * width + e % width];
 }
 
-// The gradient of x, four neighbours a thread. Every step that counts gets its share of gy if `shared`;
-// else one does: that of `chosen`, or the last.
+// The gradient of x, four consecutive elements per thread. If `shared`, gy is divided equally among
+// the steps of a sequence; otherwise one step gets it: that of `chosen`, or the last.
 template <class T>
 DEVICE void backward(Ptr<const T> gy, Ptr<const uint32_t> lengths, Ptr<const uint32_t> chosen, Ptr<T> gx,
                      uint32_t count, uint32_t len, uint32_t width, bool shared, bool vector) {
@@ -167,7 +165,7 @@ DEVICE void backward(Ptr<const T> gy, Ptr<const uint32_t> lengths, Ptr<const uin
 #pragma unroll
     for (int i = 0; i < 4; ++i) {
         if (first + i >= end) break;
-        // groups of whole fours lie in one row
+        // aligned groups of four belong to one row
         uint32_t e = uint32_t(first) + i, row = vector ? uint32_t(first) / width : e / width;
         uint32_t b = row / len, step = row % len, steps = steps_of(lengths, b, len);
         uint64_t at = uint64_t(b) * width + (e - row * width);

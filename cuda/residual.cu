@@ -1,9 +1,10 @@
-// A residual connection: scale x + branch times its mask, with a learnt scale for the whole tensor.
+// A residual connection: scale x + branch times its mask, with one trained scale for the whole
+// tensor.
 //
-// Memory is the bound: forward reads two numbers for each one that it writes; backward reads x and the
-// gradient and writes those of x and of the branch, while blocks sum up the gradient of the scale,
-// whose parts sums.cu adds. A mask costs 25 integer instructions a number, as much as its memory in bf16.
-// Predicted on an H200: 80 % of the floor in f32, 60 % in bf16.
+// Bound by memory bandwidth: forward reads two numbers for each one that it writes; backward reads
+// x and the gradient and writes those of x and of the branch, while blocks sum the gradient of the
+// scale, whose partial sums sums.cu adds. A mask costs 25 integer instructions per number, as long
+// as its memory in bf16.
 #include "mask.cuh"
 
 constexpr int THREADS = 256;
@@ -43,7 +44,7 @@ DEVICE void forward(Ptr<const T> x, Ptr<const T> branch, Ptr<const float> scale,
     write<T>(y, first, count, vector, values);
 }
 
-// Blocks share out the elements; each writes its part of the gradient of the scale.
+// The elements are divided among blocks; each writes a partial sum of the gradient of the scale.
 template <class T>
 DEVICE void backward(Ptr<const T> x, Ptr<const float> scale, Ptr<const uint32_t> words, Ptr<const T> gy,
                      Ptr<T> gx, Ptr<T> g_branch, Ptr<float> parts, uint32_t count, bool vector) {

@@ -1,13 +1,12 @@
-// The norm of Hawk, gamma sqrt(d) x / |x|, forward and backward.
+// The RMS norm of Hawk, gamma sqrt(d) x / |x|, forward and backward.
 //
-// Memory is the bound: forward reads x and writes the norm, backward reads x and the gradient and
-// writes that of x; arithmetic is some 12 instructions an element. Rows lie in registers and partial
-// sums of the gradient of gamma go through blocks as in layer_norm.cu. Predicted on an H200, as there:
-// 80 % of the floor at d = 512, 50 % at d = 64, 40 % at widths that are left to a block a row.
+// Bound by memory bandwidth: forward reads x and writes the norm, backward reads x and the gradient
+// and writes that of x; arithmetic is some 12 instructions per element. Rows in registers and
+// partial sums of the gradient of gamma are as in layer_norm.cu.
 #include "row.cuh"
 
-// sqrt(width) / |x| from the largest |x_i| and the rest of the sum of squares of x / largest, for squares
-// of x itself could leave the range of floats. Rows without a number above 2^-126 count as zero.
+// sqrt(width) / |x|, given the largest |x_i| and the sum of squares of x / largest, as squares of x
+// itself could overflow or underflow. Rows without a number above 2^-126 count as zero.
 constexpr float TINY = 1.17549435e-38f;
 
 DEVICE float inverse_of(float most) { return most < TINY ? 0.0f : 1.0f / most; }
@@ -16,7 +15,7 @@ DEVICE float factor(float inverse, float squares, uint32_t width) {
     return inverse == 0.0f ? 0.0f : inverse * rsqrtf(squares / float(width));
 }
 
-// Becomes sqrt(width) x / |x|, whose factor is the result.
+// Normalises x in place to sqrt(width) x / |x|; returns the factor.
 template <int LANES, int K>
 DEVICE float normalise(Row<LANES, K>& row, uint32_t width) {
     float most = 0.0f, squares = 0.0f;
@@ -51,8 +50,8 @@ DEVICE void forward(Ptr<const T> x, Ptr<const float> gamma, Ptr<T> y, uint32_t r
     if (inside) values.template store<T>(y + at, width);
 }
 
-// gx = (g - n mean(g n)) sqrt(d) / |x|, with n = sqrt(d) x / |x| and g = gy gamma. Blocks share out the
-// rows; parts (blocks, width) get their sums of gy n.
+// gx = (g - n mean(g n)) sqrt(d) / |x|, with n = sqrt(d) x / |x| and g = gy gamma. Rows are divided
+// among blocks; parts (blocks, width) receive their sums of gy n.
 template <int LANES, int K, class T>
 DEVICE void backward(Ptr<const T> x, Ptr<const float> gamma, Ptr<const T> gy, Ptr<T> gx,
                      Ptr<float> parts, uint32_t rows, uint32_t width) {
@@ -87,7 +86,7 @@ DEVICE void backward(Ptr<const T> x, Ptr<const float> gamma, Ptr<const T> gy, Pt
     write_sum<LANES, K>(sum, parts + uint64_t(blockIdx.x) * width, width);
 }
 
-// Any width: a block for a row, one number a thread and step; the factor, for all threads.
+// Any width: one block per row, one number per thread and step; the factor, in all threads.
 template <class T>
 DEVICE float measure(Ptr<const T> x, uint32_t width) {
     float most = 0.0f, squares = 0.0f;

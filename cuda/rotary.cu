@@ -1,18 +1,17 @@
-// Rotary positions: the first channels of each head, in pairs (c, c + half), turned by angles that grow
-// along a sequence. The way back is the same kernel with the sines negated.
+// Rotary position embeddings: the first channels of each head, in pairs (c, c + half), rotated by
+// angles proportional to the position. The backward pass is the same kernel with negated sines.
 //
-// A first kernel writes the cosines and sines of each position, which heads, both ways and, where
-// positions are not given, sequences share. Its angles are reduced in f64, of which it needs some 60
-// operations a pair: 131,072 pairs at 16 sequences of 1,024 rows with given positions are 1 us on an H200
-// and 20 us where f64 runs at a 64th of the rate.
-// The second is bound by memory: an element read and one written; a turned one's partner comes from the
-// cache. Predicted on an H200 at 16,384 rows of 512: 75 % of that floor in f32, 60 % in bf16.
+// A first kernel writes the cosines and sines of each position, which are shared by heads, by both
+// passes and, without given positions, by sequences. Its angles are reduced in f64, with some 60
+// operations per pair: 131,072 pairs at 16 sequences of 1,024 rows with given positions take 1 us
+// on an H200, and 20 us where f64 runs at a 64th of the rate. The second kernel is bound by memory
+// bandwidth: one element read and one written; the other element of a pair comes from the cache.
 #include "device.cuh"
 
 constexpr double LOG2_BASE = 13.287712379549449; // of 10,000
 constexpr double TWO_PI = 6.283185307179586;
 
-// A thread for each position and pair: cosines of a position, then its sines.
+// One thread for each position and pair: the cosines of a position, then its sines.
 KERNEL(rotary_table, 256, Global<const uint32_t> positions, Global<float> table, uint32_t rows,
        uint32_t half) {
     uint32_t i = blockIdx.x * blockDim.x + threadIdx.x;
@@ -27,10 +26,10 @@ KERNEL(rotary_table, 256, Global<const uint32_t> positions, Global<float> table,
     table[at + half] = sin;
 }
 
-// Element 4 i .. 4 i + 4 are thread i's. `vector`: they lie in one head, and in one half of its turned
-// channels or behind them.
+// Thread i has elements 4 i .. 4 i + 4. `vector`: they belong to one head, and to one half of its
+// rotated channels or to none.
 template <class T>
-DEVICE void turn(Ptr<const T> x, Ptr<const float> table, Ptr<T> y, float sign, uint32_t count,
+DEVICE void rotate(Ptr<const T> x, Ptr<const float> table, Ptr<T> y, float sign, uint32_t count,
                  uint32_t channels, uint32_t width, uint32_t half, uint32_t places, bool vector) {
     uint64_t first = (uint64_t(blockIdx.x) * blockDim.x + threadIdx.x) * 4;
     if (first >= count) return;
@@ -69,10 +68,10 @@ DEVICE void turn(Ptr<const T> x, Ptr<const float> table, Ptr<T> y, float sign, u
 }
 
 #define ROTARY(io, T)                                                                            \
-    KERNEL(rotary_turn_##io, 256, Global<const T> x, Global<const float> table, Global<T> y,     \
+    KERNEL(rotary_rotate_##io, 256, Global<const T> x, Global<const float> table, Global<T> y,     \
            float sign, uint32_t count, uint32_t channels, uint32_t width, uint32_t half,         \
            uint32_t places, uint32_t vector) {                                                   \
-        turn<T>(x, table, y, sign, count, channels, width, half, places, vector != 0);           \
+        rotate<T>(x, table, y, sign, count, channels, width, half, places, vector != 0);           \
     }
 
 ROTARY(f32, float)

@@ -1,13 +1,13 @@
-// Rows of a matrix in registers: up to 1024 numbers among the lanes of a warp, or up to 64 among half of
-// them, four neighbours a lane and load.
+// Rows of a matrix in registers: up to 1024 numbers in the lanes of a warp, or up to 64 in half a
+// warp, with four consecutive numbers per lane and load.
 #pragma once
 
 #include "device.cuh"
 
-// Threads of a block, of which LANES each have a row.
+// Threads per block; LANES of them share a row.
 constexpr int THREADS = 256;
 
-// The sum over LANES neighbours, in all of them.
+// The sum over LANES consecutive lanes, in all of them.
 template <int LANES>
 DEVICE float group_sum(float x) {
 #pragma unroll
@@ -15,7 +15,7 @@ DEVICE float group_sum(float x) {
     return x;
 }
 
-// The largest number of LANES neighbours, in all of them; NaN is passed over.
+// The maximum over LANES consecutive lanes, in all of them; NaN is ignored.
 template <int LANES>
 DEVICE float group_max(float x) {
 #pragma unroll
@@ -71,7 +71,7 @@ struct Row {
     }
 };
 
-// One group after the other adds its part of a sum over rows; the last one writes it.
+// The groups add their partial sums over rows one after another; the last group writes the sum.
 template <int LANES, int K>
 DEVICE void write_sum(const Row<LANES, K>& part, Ptr<float> to, uint32_t width) {
     SHARED(float, sums, LANES * K * 4);

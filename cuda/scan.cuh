@@ -1,17 +1,17 @@
-// What linear and gated scans share: the pieces of time that threads take, and what passes between
-// pieces.
+// The common code of linear and gated scans: the pieces of time that threads process, and the
+// states that pass between pieces.
 //
-// A thread walks one channel of one sequence through one piece of time. With a single piece that is
-// all. With several, a first kernel finds for every piece what it does to the number that it
-// receives, a line c -> product c + end; `join` follows the lines from piece to piece; and the walk
-// begins in each piece with what it receives.
+// A thread scans one channel of one sequence through one piece of time. A single piece needs no
+// more. With several pieces, a first kernel computes each piece's affine map c -> product c + end;
+// `join` composes these maps from piece to piece; and the scan of each piece starts from the
+// resulting state.
 #pragma once
 
 #include "walk.cuh"
 
 constexpr int SCAN_THREADS = 64;
 
-// The numbers that a scan carries. In tensors their parts lie `stride` apart.
+// The number types of a scan. In tensors, the parts of a number are `stride` apart.
 struct Real {
     static constexpr int PARTS = 1;
     float re;
@@ -56,15 +56,16 @@ struct Piece {
     uint64_t sequence, row /* sequences times pieces, in order */;
     uint32_t channel, index, from, to;
 
-    // Where element (sequence, t, part, channel) of (.., len, parts, width) lies, for the first part.
+    // The offset of element (sequence, t, part, channel) in (.., len, parts, width), for the first
+    // part.
     DEVICE uint64_t at(uint32_t t, uint32_t len, uint32_t width, int parts) const {
         return (sequence * len + t) * parts * width + channel;
     }
-    // The same for what is kept of each piece, (batch, pieces, parts, width).
+    // The offset in an array with one number per piece, (batch, pieces, parts, width).
     DEVICE uint64_t slot(uint32_t width, int parts) const { return row * parts * width + channel; }
 };
 
-// The piece of this thread, which may lie beyond the last sequence.
+// The piece of this thread, possibly beyond the last sequence.
 DEVICE Piece piece_of_thread(uint32_t len, uint32_t width, uint32_t pieces, uint32_t steps) {
     uint32_t i = blockIdx.x * blockDim.x + threadIdx.x;
     uint32_t row = i / width, index = row % pieces;
@@ -72,7 +73,7 @@ DEVICE Piece piece_of_thread(uint32_t len, uint32_t width, uint32_t pieces, uint
     return {row / pieces, row, i % width, index, from, min(from + steps, len)};
 }
 
-// What a piece does to the number that it receives; (batch, pieces, 2, parts, width).
+// The affine map of a piece; (batch, pieces, 2, parts, width).
 template <class V>
 struct Line {
     V product, end;
@@ -89,7 +90,7 @@ struct Line {
     }
 };
 
-// What a piece receives, from (batch, pieces, parts, width); 0 without pieces.
+// The state at which a piece starts, from (batch, pieces, parts, width); 0 for a single piece.
 template <class V>
 DEVICE V received(Ptr<const float> starts, Piece piece, uint32_t width) {
     if (starts == nullptr) return V::of(0.0f);

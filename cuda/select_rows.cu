@@ -1,10 +1,10 @@
-// y[b, r] = x[b, positions[b, r]], and back: gx[b, t] is the sum of gy over the rows that chose t, in
-// the order of the rows, however often a step was chosen.
+// y[b, r] = x[b, positions[b, r]], and its gradient: gx[b, t] is the sum of gy over the rows that
+// selected t, in the order of the rows, however often a step was selected.
 //
-// Memory is the bound: the gradient's size is that of the whole sequence, its writing is the floor.
-// Two small kernels first thread the rows of each step on a list (`first` of a step, `next` of a row;
-// batch (L + R) R comparisons, for R a few dozen less than a launch), so that a thread of the third
-// reads the rows of its step only. Predicted on an H200: 60 % of the floor at 64 x 512 x 512.
+// Bound by memory bandwidth: the gradient has the size of the whole sequence, and writing it is the
+// floor. Two small kernels first link the rows of each step in a list (`first` of a step, `next` of
+// a row; batch (L + R) R comparisons, for a few dozen rows less than a launch), so that a thread of
+// the third reads the rows of its step only.
 #include "walk.cuh"
 
 // The end of a list.
@@ -24,14 +24,14 @@ DEVICE void forward(Ptr<const T> x, Ptr<const uint32_t> positions, Ptr<T> y, uin
         });
 }
 
-// The first row from `row` on, of one sequence, that chose step t.
+// The first row from `row` on, of one sequence, that selected step t.
 DEVICE uint32_t find(Ptr<const uint32_t> positions, uint32_t row, uint32_t chosen, uint32_t t) {
     for (; row < chosen; ++row)
         if (positions[row] == t) return row;
     return NONE;
 }
 
-// A thread for each step, then one for each row.
+// One thread for each step, then one for each row.
 KERNEL(select_rows_lists, 256, Global<const uint32_t> positions, Global<uint32_t> first,
        Global<uint32_t> next, uint32_t batch, uint32_t len, uint32_t chosen) {
     uint32_t i = blockIdx.x * blockDim.x + threadIdx.x;

@@ -9,12 +9,12 @@
 // The bound is the exponential unit, 16 a clock and SM: a warp's step of 16 elements a thread takes it
 // 128 cycles a scheduler. The same step issues 16 x (2 mul, ex2, 2 fma) + 4 + 4 loads and 2 stores of
 // shared memory = 90 instructions, and moves some (4 x 4 + 4 + 2) x 4 = 88 cycles of shared memory, four
-// schedulers sharing it. Staging and sums add 10 %. Predicted: 70 % of the exponential floor on an H200
-// from 132 x 32 warps on, 6 % less where y comes in parts; the same from 64 to 1024 states. Registers: 64
-// (32 for a and h), so that 1024 threads fit an SM.
+// schedulers sharing it. Staging and sums add 10 %. Registers: 64 (32 for a and h), so that 1024
+// threads fit an SM.
 //
-// Few sequences: `ends` runs chunks of time in parallel, from a state of zero, and `join` makes the state
-// before each chunk from those ends; then chunks are walked like sequences. Twice the exponentials.
+// With few sequences, `ends` runs chunks of time in parallel, from a state of zero, and `join`
+// computes the state before each chunk from these ends; then chunks are scanned like sequences.
+// This doubles the exponentials.
 #include "selective_scan.cuh"
 
 constexpr uint32_t STEPS = 8;       // staged at once
@@ -23,13 +23,13 @@ constexpr int STATES = 8;           // of a thread
 constexpr uint32_t MOST_TILES = 16; // warps of a block
 constexpr uint32_t DEPTH = MOST_TILES * STATES;
 
-// Where a thread stands, and the states it holds.
+// The position of a thread, and its states.
 struct Walker {
     uint32_t tile, channel, first_state;
     float al[2][STATES], h[2][STATES];
 
-    // Neighbouring lanes read neighbouring rates, and find theirs in shared memory: WIDTH rows of
-    // the block's states and one more.
+    // Consecutive lanes read consecutive rates, and exchange them through shared memory: WIDTH rows
+    // of the block's states and one more.
     template <class T>
     DEVICE void start(const Inputs<T>& in, Ptr<float> rates) {
         tile = threadIdx.x / WARP;
@@ -73,7 +73,7 @@ struct Walker {
     }
 };
 
-// delta and its product with u; on the way back delta and the gradient of y.
+// delta and its product with u; in the backward pass, delta and the gradient of y.
 template <class T, bool BACK>
 DEVICE void stage_channels(const Inputs<T>& in, uint32_t t0, Ptr<float> delta, Ptr<float> drive) {
 #pragma unroll(BACK ? 1 : 2)
@@ -86,7 +86,7 @@ DEVICE void stage_channels(const Inputs<T>& in, uint32_t t0, Ptr<float> delta, P
     }
 }
 
-// A number of each state of the block: of b, or of c where a row lies.
+// One number for each state of the block: of b, or of c at times with a row.
 template <class T, bool ROWS>
 DEVICE void stage_states(const Inputs<T>& in, uint32_t t0, Ptr<const T> x, Ptr<float> to) {
     uint32_t depth = blockDim.x / WARP * STATES;
@@ -157,8 +157,8 @@ DEVICE void walk(Inputs<T> in, Ptr<const float> starts, Ptr<float> kept, Ptr<T> 
     }
 }
 
-// The last state of each chunk that begins with zeros: `to` (B, chunks, n, d); and the sums of delta:
-// (B, chunks, d). BACK runs through time from the end, driven by the gradient of y through c.
+// The last state of each chunk that starts from zero: `to` (B, chunks, n, d); and the sums of
+// delta: (B, chunks, d). BACK runs in reverse time, driven by the gradient of y through c.
 template <class T, bool BACK>
 DEVICE void ends(Inputs<T> in, Ptr<float> to, Ptr<float> delta_sums, uint32_t chunk, uint32_t chunks) {
     SHARED(float, delta, STEPS * WIDTH);
@@ -211,7 +211,8 @@ DEVICE void ends(Inputs<T> in, Ptr<float> to, Ptr<float> delta_sums, uint32_t ch
     if (walker.channel + WARP < in.channels) delta_sums[at + WARP] = sum1;
 }
 
-// From the ends of chunks that begin with zeros to the states they begin with, in place.
+// Converts the final states of chunks that start from zero to the states before the chunks, in
+// place.
 template <bool BACK>
 DEVICE void join_chunks(Ptr<const float> a, Ptr<const float> delta_sums, Ptr<float> states, uint32_t chunks,
                  uint32_t channels, uint32_t state_count, uint32_t count) {
@@ -274,7 +275,7 @@ SCAN(bf16, bf16)
 JOIN(join, false)
 JOIN(join_back, true)
 
-// From the ascending times of rows (B, R) to the rows of times, as Inputs has them.
+// Converts the ascending times of rows (B, R) to the rows of times, as in Inputs.
 KERNEL(rows_of_times, 256, Global<const uint32_t> times, Global<uint32_t> rows, uint32_t len,
        uint32_t row_count, uint32_t count) {
     uint32_t i = blockIdx.x * blockDim.x + threadIdx.x;

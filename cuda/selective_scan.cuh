@@ -1,13 +1,13 @@
-// What the kernels of the selective scan share: how inputs are read.
+// The common code of the selective scan's kernels: sizes and reads of inputs.
 #pragma once
 
 #include "device.cuh"
 
-// Steps from one kept state to the next.
+// Steps between saved states.
 constexpr uint32_t SPAN = 16;
 
-// The inputs. `rows` (B, L): for each time 1 + the row of c and y that lies there, 0 if none does; null
-// if row t lies at time t.
+// The inputs. `rows` (B, L): for each time 1 + the row of c and y at that time, 0 for times without
+// a row; null if row t is at time t.
 template <class T>
 struct Inputs {
     Ptr<const T> u, delta, b, c, gy;
@@ -15,7 +15,7 @@ struct Inputs {
     Ptr<const uint32_t> rows;
     uint32_t len, channels, states, row_count, sequence;
 
-    // Of (B, L, width); 0 outside.
+    // An element of (B, L, width); 0 outside.
     DEVICE float step(Ptr<const T> x, uint32_t t, uint32_t i, uint32_t width) const {
         if (t >= len || i >= width) return 0.0f;
         return to_float(x[(uint64_t(sequence) * len + t) * width + i]);
@@ -27,19 +27,19 @@ struct Inputs {
         uint32_t row = rows[uint64_t(sequence) * len + t];
         return row;
     }
-    // Of (B, R, width) where a row lies; 0 elsewhere.
+    // An element of (B, R, width) at a time with a row; 0 at other times.
     DEVICE float read_out(Ptr<const T> x, uint32_t t, uint32_t i, uint32_t width) const {
         uint32_t row = row_at(t);
         if (row == 0 || i >= width) return 0.0f;
         return to_float(x[(uint64_t(sequence) * row_count + row - 1) * width + i]);
     }
-    // For powers of 2; 0, which keeps a state, outside.
+    // The rate for powers of 2; 0 outside, which leaves a state unchanged.
     DEVICE float exponent(uint32_t channel, uint32_t k) const {
         if (channel >= channels || k >= states) return 0.0f;
         float rate = a[uint64_t(channel) * states + k];
         return rate * LOG2E;
     }
-    // Where a state of the `index`-th of `count` times is kept: (B, count, n, d).
+    // The offset of a state at the `index`-th of `count` times: (B, count, n, d).
     DEVICE uint64_t state(uint32_t index, uint32_t count, uint32_t k, uint32_t channel) const {
         return ((uint64_t(sequence) * count + index) * states + k) * channels + channel;
     }

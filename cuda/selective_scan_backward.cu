@@ -3,11 +3,11 @@
 // gu_t = delta_t sum_k G_t b_t, gdelta_t = sum_k q_t a + u_t sum_k G_t b_t and ga = sum_t q_t delta_t
 // with q_t = G_t decay_t h_{t-1}.
 //
-// No states of all times: the forward pass kept one every 16 steps (1/16 of them, written while the
-// exponential unit is busy; to find them again would take another exponential an element). Span by
-// span from the end a block replays 16 steps, leaves the state of every fourth in shared memory, then
-// takes quads from the last to the first: four steps forward with decays and states in registers, and
-// the same four steps back. 1.75 exponentials an element.
+// The states of all times are not stored: the forward pass saves one every 16 steps (1/16 of them,
+// written while the exponential unit is busy; recomputing them would take another exponential per
+// element). Span by span from the end, a block replays 16 steps, stores the state of every fourth
+// step in shared memory, then processes quads from the last to the first: four steps forward with
+// decays and states in registers, and the same four steps back. 1.75 exponentials per element.
 //
 // A block holds 64 channels x 32 states (or 16) in warps of 16 x 16; a thread has 2 channels x 4 states.
 // Sums over channels run through 8 lanes, sums over states through 4, and neither needs a select: lanes
@@ -16,14 +16,13 @@
 //
 // The bound is instruction issue: an element takes 3 in the first replay, 5 forward and 7 back, 3 for
 // the sums over lanes and 4 for loads of shared memory, 22 in all against 14 cycles of the exponential
-// unit; shared memory and shuffles take about 22 as well. Predicted on an H200: 60 % of that, which is
-// 45 % of the floor of two exponentials an element; parts of gradients take a tenth of the time.
-// Registers: at most 128, so that two blocks of 256 threads fit an SM; that is why the bound says 512
+// unit; shared memory and shuffles take about 22 as well; parts of gradients take a tenth of
+// the time. Registers: at most 128, so that two blocks of 256 threads fit an SM; that is why the bound says 512
 // threads. Loops that only read or write tensors are hardly unrolled: what they compute ahead would
 // stay in registers that the quads need.
 //
-// Few sequences: chunks of time in parallel, as in the forward pass. `ends_back` and `join_back` find
-// what comes from later chunks; the states before are known.
+// With few sequences, chunks of time run in parallel, as in the forward pass. `ends_back` and
+// `join_back` compute the gradient that comes from later chunks; the states before them are known.
 #include "selective_scan_panel.cuh"
 
 template <class T>
@@ -70,7 +69,8 @@ DEVICE void walk_back(Inputs<T> in, const Parts& parts, Ptr<const float> kept, P
         }
 }
 
-// From the sums along the states to the gradients of u and delta; `a` in them is in powers of 2.
+// Computes the gradients of u and delta from the sums over states; `a` in these sums is in powers
+// of 2.
 template <class T>
 DEVICE void along(Ptr<const T> u, Ptr<const T> delta, Ptr<const float> along_a, Ptr<const float> along_b,
                   Ptr<T> gu, Ptr<T> gdelta, uint32_t part_count, uint32_t count) {

@@ -1,5 +1,5 @@
-// A block of the backward pass of the selective scan, span by span: what it stages, replays and adds up.
-// How and why stands in selective_scan_backward.cu.
+// A block of the backward pass of the selective scan, span by span: staging, replay and sums. The
+// method is explained in selective_scan_backward.cu.
 #pragma once
 
 #include "selective_scan.cuh"
@@ -14,7 +14,7 @@ constexpr int K = 4;            // states of a thread
 constexpr uint32_t QUADS = SPAN / QUAD;
 constexpr uint32_t LAST = QUADS - 2; // of the slots for states before quads
 
-// What a block writes: parts of gradients, null where not wanted.
+// The outputs of a block: partial sums of gradients, null for those that are not needed.
 struct Parts {
     Ptr<float> along_a, along_b; // (blocks along states, B, L, d)
     Ptr<float> b;                // (blocks along channels, B, L, n)
@@ -22,14 +22,14 @@ struct Parts {
     Ptr<float> a;                // (B chunks, d, n)
 };
 
-// Numbers of 4 states, of which this lane keeps the sum over the 16 channels of its warp.
+// Sums v over the 16 channels of the warp; each lane gets the sum of one of its 4 states.
 DEVICE float over_channels(float (&v)[K]) {
     float keep = v[0] + shuffle_xor(v[2], 2), send = v[1] + shuffle_xor(v[3], 2);
     keep += shuffle_xor(send, 1);
     return keep + shuffle_xor(keep, 4);
 }
 
-// Numbers of 2 channels, of which this lane keeps the sum over the 16 states of its warp.
+// Sums v over the 16 states of the warp; each lane gets the sum of one of its 2 channels.
 DEVICE float over_states(float (&v)[2]) {
     float keep = v[0] + shuffle_xor(v[1], 8);
     return keep + shuffle_xor(keep, 16);
@@ -46,7 +46,7 @@ struct Panel {
     float al[2][K], h[2][K], carry[2][K], ga[2][K];
     Ptr<float> delta, drive, gy, b, c, quads, along_sums, b_sums, c_sums;
 
-    // States of the block.
+    // The number of states of the block.
     DEVICE uint32_t depth() const { return blockDim.x / (ACROSS * WARP) * SIDE; }
 
     DEVICE void start() {
@@ -101,11 +101,12 @@ struct Panel {
         }
     }
 
-    // Where a slot has a state of the block: the lanes of a warp meet all banks of shared memory.
+    // The offset of a state of the block in a slot, such that the lanes of a warp access all banks
+    // of shared memory.
     static DEVICE uint32_t in_slot(uint32_t slot, uint32_t k, uint32_t channel) {
         return (slot * DEPTH + k) * WIDTH + (channel ^ (k & 8) * 2);
     }
-    // All states of the block, by all threads together.
+    // Loads all states of the block, by all threads together.
     DEVICE void fetch(Ptr<const float> from, uint32_t index, uint32_t count, uint32_t slot) {
         Ptr<const float> block = from + in.state(index, count, first_state, first_channel);
 #pragma unroll 2
@@ -129,7 +130,7 @@ struct Panel {
         }
     }
 
-    // The states of step s from those before it, and the decays.
+    // Computes the states of step s, given those before it, and the decays.
     DEVICE void advance(uint32_t s, float (&decay)[2][K]) {
         float d[2], v[2];
 #pragma unroll
@@ -148,7 +149,7 @@ struct Panel {
         }
     }
 
-    // The gradient of c at step s, from the states there.
+    // Adds the gradient of c at step s, given the states after it.
     DEVICE void read(uint32_t s) {
         float g[2], v[K];
 #pragma unroll
@@ -159,7 +160,7 @@ struct Panel {
         if (lane_c < K) c_sums[(s % QUAD * ACROSS + warp_c) * DEPTH + k[0]] = sum;
     }
 
-    // Step s on the way back.
+    // Step s of the backward pass.
     DEVICE void back(uint32_t s, const float (&before)[2][K], const float (&decay)[2][K]) {
         float along_a[2] = {0.0f, 0.0f}, along_b[2] = {0.0f, 0.0f}, v[K];
         float d[2], du[2], g[2];
@@ -192,7 +193,7 @@ struct Panel {
         along_sums[at] = which == 0 ? of_a : of_drive;
     }
 
-    // The sums over warps of the quad that begins at t0.
+    // Writes the sums over warps of the quad that begins at t0.
     DEVICE void write_sums(uint32_t t0, uint32_t sequences) {
         uint64_t along_channels = blockIdx.y * sequences + in.sequence;
         uint64_t along_states = blockIdx.z * sequences + in.sequence;
@@ -224,8 +225,8 @@ struct Panel {
         }
     }
 
-    // Through one span. Shared memory has slots for three of the states before its four quads: those
-    // before the first are fetched once more while the second is taken.
+    // Processes one span. Shared memory has slots for the states before three of its four quads:
+    // those before the first are loaded again while the second is processed.
     DEVICE void span_back(Ptr<const float> kept, uint32_t span, uint32_t spans, uint32_t sequences) {
         take_quad(LAST);
         __syncthreads();

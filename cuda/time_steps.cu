@@ -1,7 +1,7 @@
-// The steps of sequences (batch, len, width) as tensors (batch, width), 64 of them a launch, and back.
+// The split of sequences (batch, len, width) into tensors (batch, width) per step, 64 of them per
+// launch, and its gradient.
 //
-// Memory is the bound, two words an element: a copy. Predicted on an H200: 70 % of the floor where
-// 64 steps hold some millions of elements, a launch for less.
+// Bound by memory bandwidth, two words per element: a copy.
 #include "walk.cuh"
 
 constexpr int STEPS = 64;

@@ -3,9 +3,9 @@
 
 #include "device.cuh"
 
-// step(i, load(i)) for i from `from` to `to`, in this order. While STEPS of them are computed, what
-// the next STEPS need is on its way; past the end, the last is loaded again, which costs less than
-// STEPS conditions.
+// step(i, load(i)) for i from `from` to `to`, in this order. While STEPS of them are computed, the
+// loads of the next STEPS are in flight; past the end the last element is loaded again, which is
+// cheaper than STEPS branches.
 template <int STEPS, class Load, class Step>
 DEVICE void walk(uint32_t from, uint32_t to, Load load, Step step) {
     using Loaded = decltype(load(from));
@@ -27,7 +27,7 @@ DEVICE void walk(uint32_t from, uint32_t to, Load load, Step step) {
     }
 }
 
-// The same in the reverse order: from `to` - 1 down to `from`.
+// The reverse order: from `to` - 1 down to `from`.
 template <int STEPS, class Load, class Step>
 DEVICE void walk_back(uint32_t from, uint32_t to, Load load, Step step) {
     walk<STEPS>(
@@ -35,8 +35,9 @@ DEVICE void walk_back(uint32_t from, uint32_t to, Load load, Step step) {
         [&](uint32_t i, decltype(load(from)) now) { step(to - 1 - i, now); });
 }
 
-// A block of TILE threads takes `each` rows of 32 columns of a matrix, a warp every eighth of them:
-// step(row, column, load(row, column)) for each element. Blocks: rows along x, columns along y.
+// A block of TILE threads processes `each` rows of 32 columns of a matrix, and a warp every eighth
+// of these rows: step(row, column, load(row, column)) for each element. Blocks: rows along x,
+// columns along y.
 constexpr int TILE = 256;
 
 template <class Load, class Step>
@@ -52,8 +53,8 @@ DEVICE void tile(uint32_t rows, uint32_t width, uint32_t each, Load load, Step s
         [&](uint32_t i, decltype(load(first, column)) now) { step(first + i * WARPS, column, now); });
 }
 
-// Adds up what the threads of a tile have summed over their rows, and writes the block's row of
-// (blocks along x, width) partial sums. All threads of the block come here.
+// Adds the sums that the threads of a tile have taken over their rows, and writes the block's row
+// of (blocks along x, width) partial sums. Called by all threads of the block.
 DEVICE void write_column_sums(float sum, Ptr<float> parts, uint32_t width) {
     SHARED(float, sums, TILE);
     sums[threadIdx.x] = sum;

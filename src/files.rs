@@ -1,19 +1,20 @@
-//! Files that appear whole or not at all, are made by one process at a time, or lie in memory as they are.
+//! Files that appear whole or not at all, are made by one process at a time, are mapped, or have a digest.
 
 #![allow(unsafe_code)] // a map of a file changes when the file does
 
 use crate::error::{Error, Result};
 use memmap2::Mmap;
+use sha2::Digest;
 use std::fs::{self, File, TryLockError};
-use std::io::{self, BufWriter, ErrorKind, Write};
+use std::io::{self, BufWriter, ErrorKind, Read, Write};
 use std::path::Path;
 use std::time::Duration;
 use tempfile::NamedTempFile;
 
-/// How names of what is being written begin.
+/// The beginning of the names of files and folders that are still being written.
 pub const UNFINISHED: &str = ".unfinished-";
-/// Between looks at a lock.
-const LOOK: Duration = Duration::from_millis(100);
+/// The pause between two attempts to take a lock.
+const POLL: Duration = Duration::from_millis(100);
 
 /// Puts `bytes` at `path`: a reader, or a machine that loses power, sees the old file or the new
 /// one, never a part.
@@ -21,7 +22,7 @@ pub fn write_atomic(path: &Path, bytes: &[u8]) -> Result<()> {
     write_atomic_by(path, |out| out.write_all(bytes))
 }
 
-/// The same for a file too large to have in memory: `write` is given where its bytes go.
+/// As [`write_atomic`], for a file too large to hold in memory: `write` is handed the writer.
 pub fn write_atomic_by(
     path: &Path,
     write: impl FnOnce(&mut dyn Write) -> io::Result<()>,
@@ -36,7 +37,7 @@ pub fn write_atomic_by(
     publish(file, path)
 }
 
-/// A file that is not at `path` yet; dropped without [`publish`], it is removed.
+/// A temporary file beside `path`, removed when it is dropped without [`publish`].
 pub fn begin(path: &Path) -> Result<NamedTempFile> {
     let mut builder = tempfile::Builder::new();
     builder.prefix(UNFINISHED);
@@ -47,7 +48,7 @@ pub fn begin(path: &Path) -> Result<NamedTempFile> {
     file.map_err(Error::io("write", path))
 }
 
-/// Puts it there, in place of what there was.
+/// Renames a file of [`begin`] to `path`, in place of what was there.
 pub fn publish(file: NamedTempFile, path: &Path) -> Result<()> {
     let put = || {
         file.as_file().sync_all()?;
@@ -109,8 +110,8 @@ pub fn open_lock(path: &Path) -> Result<File> {
         .map_err(Error::io("open", path))
 }
 
-/// Takes the lock file at `path`, in a folder that is made, which goes with the value and with the process. While another has it,
-/// `wait` is called between looks, and may give up.
+/// Takes the lock file at `path`, whose folder is made. The lock ends with the value and with the process. While
+/// another process has it, `wait` is called before each new attempt, and may give up.
 pub fn lock(path: &Path, mut wait: impl FnMut() -> Result<()>) -> Result<File> {
     let folder = folder_of(path);
     fs::create_dir_all(folder).map_err(Error::io("create", folder))?;
@@ -121,18 +122,31 @@ pub fn lock(path: &Path, mut wait: impl FnMut() -> Result<()>) -> Result<File> {
             Err(TryLockError::Error(e)) => return Err(Error::io("lock", path)(e)),
             Err(TryLockError::WouldBlock) => wait()?,
         }
-        std::thread::sleep(LOOK);
+        std::thread::sleep(POLL);
     }
 }
 
-/// The bytes of the file at `path`, read where they are looked at. For files that are replaced whole and
-/// never written to.
+/// Maps the file at `path` into memory. For files that are replaced whole and never written to.
 pub fn map(path: &Path) -> Result<Mmap> {
     let file = File::open(path).map_err(Error::io("read", path))?;
     // SAFETY: what this program makes, it makes under another name and renames; whoever cuts such a file
     // while it is used stops the process, which has no state that this could corrupt.
     let map = unsafe { Mmap::map(&file) };
     map.map_err(Error::io("read", path))
+}
+
+/// The digest `D`, such as SHA-256, of the file at `path` in small hexadecimal digits. `go_on` may give up between
+/// blocks.
+pub fn digest<D: Digest>(path: &Path, mut go_on: impl FnMut() -> Result<()>) -> Result<String> {
+    let mut file = File::open(path).map_err(Error::io("read", path))?;
+    let (mut hash, mut block) = (D::new(), vec![0; 1 << 20]);
+    loop {
+        go_on()?;
+        match file.read(&mut block).map_err(Error::io("read", path))? {
+            0 => return Ok(hex::encode(hash.finalize())),
+            n => hash.update(&block[..n]),
+        }
+    }
 }
 
 #[cfg(test)]

@@ -13,7 +13,7 @@
 //! | 2 | `tasks` `ops` |
 //! | 3 | `store` `fetch` `nn` `ltv` |
 //! | 4 | `report` `mixers` |
-//! | 5 | `model` |
+//! | 5 | `model` `recipes` |
 //! | 6 | `train` |
 //! | 7 | `sweep` `golden` `bench` |
 //! | 8 | `cli` |
@@ -42,6 +42,7 @@ pub mod mixers;
 pub mod report;
 
 pub mod model;
+pub mod recipes;
 
 pub mod train;
 

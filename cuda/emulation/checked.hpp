@@ -1,4 +1,4 @@
-// Memory that knows its end and who touched it last.
+// Memory with checks of bounds and of races.
 #pragma once
 
 #include "fibers.hpp"
@@ -29,7 +29,7 @@ struct bf16 {
     }
 };
 
-// One access: by which thread of which block, after how many barriers of its block and its warp.
+// An access: its thread and block, and the number of barriers of its block and its warp before it.
 struct Access {
     uint32_t block, thread /* and 1; 0: none yet */, block_epoch, warp_epoch;
 
@@ -46,13 +46,13 @@ struct Access {
     }
 };
 
-// The last accesses of an element. Two readers are enough: if there were several since the last
-// barrier, at least one of two different ones is not the thread that writes.
+// The last accesses to an element. Two readers suffice: of several different readers since the last
+// barrier, at least one is not the thread that writes.
 struct Shadow {
     Access write, read, other_read;
 };
 
-// A piece of memory with its shadow, one for every `grain` bytes.
+// A memory region with shadow state for every `grain` bytes.
 struct Region {
     std::string name;
     char* base;
@@ -94,7 +94,7 @@ struct Region {
 template <class T>
 class Checked;
 
-// An element that may be written.
+// A reference to a writable element.
 template <class T>
 class Ref {
 public:

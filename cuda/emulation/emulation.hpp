@@ -1,8 +1,9 @@
-// Kernels on a CPU: the names of device.cuh for an ordinary C++ compiler. Tests only.
+// Kernels on a CPU: the names of device.cuh for an ordinary C++ compiler. For tests only.
 //
-// Every CUDA thread is a fiber; a block's fibers take turns until each waits at a barrier or has
-// ended. Every access to tensors and shared memory goes through Checked<T>, which refuses what lies
-// outside and reports two accesses of one element, one of them a write, that no barrier orders.
+// Every CUDA thread is a fiber; the fibers of a block run in turn until each waits at a barrier or
+// has ended. Every access to tensors and shared memory goes through Checked<T>, which refuses
+// accesses out of bounds, and reports a race if no barrier orders two accesses to one element of
+// which one is a write.
 #pragma once
 
 #include "checked.hpp"

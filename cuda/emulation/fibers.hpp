@@ -1,4 +1,4 @@
-// The threads of a block as fibers of one thread of the operating system.
+// The threads of a block, as fibers of one thread of the operating system.
 #pragma once
 
 #include <csetjmp>
@@ -17,10 +17,10 @@ struct Index {
     uint32_t x = 0, y = 0, z = 0;
 };
 
-// The most words that a lane shows the others at once.
+// The maximum of words that a lane exchanges at once.
 constexpr int WORDS = 8;
 
-// What the lanes of a warp, or all threads of a block, wait for together.
+// A barrier of the lanes of a warp, or of all threads of a block.
 struct Meeting {
     uint32_t members = 0, arrived = 0, epoch = 0;
     uint32_t barriers = 0;  // those of the meetings that order memory
@@ -28,7 +28,7 @@ struct Meeting {
     uint32_t words[2][32][WORDS] = {};
 };
 
-// Where in the launch the running fiber is.
+// The position of the running fiber in the launch.
 struct Place {
     Index thread, block, threads, blocks;
     uint32_t block_index = 0;
@@ -37,7 +37,8 @@ struct Place {
     uint32_t warp_epoch() const { return in_warp->barriers; }
 };
 
-// A suspended thread. Fibers serve one block after another, so that their stacks are made once.
+// A suspended thread. Fibers are reused for one block after another, so that their stacks are
+// allocated once.
 struct Fiber {
     Place place;
     jmp_buf resume;
@@ -71,7 +72,7 @@ inline void suspend() {
     if (!_setjmp(s.running->resume)) _longjmp(s.back, 1);
 }
 
-// Ends the launch with a message; fibers are dropped where they stand.
+// Ends the launch with a message; suspended fibers are dropped.
 [[noreturn]] inline void fail(const char* format, ...) {
     Scheduler& s = scheduler();
     va_list values;
@@ -100,8 +101,8 @@ inline void barrier() { meet(*scheduler().running->place.in_block, true); }
 
 inline void warp_barrier() { meet(*scheduler().running->place.in_warp, true); }
 
-// All lanes bring a value and leave with that of lane `source`. Two sets of places: a lane writes
-// to a set again only after all lanes have read from it and met at the other one.
+// Every lane passes a value and returns that of lane `source`. There are two buffers: a lane writes
+// to a buffer again only after all lanes have read from it and met at the other one.
 inline uint64_t exchange(uint64_t value, int source) {
     Meeting& warp = *scheduler().running->place.in_warp;
     uint64_t* values = warp.values[warp.epoch & 1];
@@ -110,7 +111,7 @@ inline uint64_t exchange(uint64_t value, int source) {
     return values[source];
 }
 
-// As exchange, of several words that every lane may read until it next meets the others.
+// Exchanges several words, which every lane may read until the next exchange.
 inline const uint32_t (*exchange_words(const uint32_t* mine, int count))[WORDS] {
     Meeting& warp = *scheduler().running->place.in_warp;
     auto words = warp.words[warp.epoch & 1];
@@ -119,7 +120,7 @@ inline const uint32_t (*exchange_words(const uint32_t* mine, int count))[WORDS] 
     return words;
 }
 
-// A fiber's whole life: a thread of one block after another.
+// The main function of a fiber: a thread of one block after another.
 inline void live() {
     for (;;) {
         Scheduler& s = scheduler();
@@ -148,7 +149,7 @@ inline void Scheduler::run_block(uint32_t count, const Place& place) {
         fiber.finished = false;
         fiber.awaits = nullptr;
     }
-    // As long as any fiber gets further in a round, go round.
+    // Repeat as long as any fiber makes progress in a round.
     volatile bool moved = true;
     volatile uint32_t left = count;
     while (left > 0) {

@@ -1,4 +1,4 @@
-// Kernels by name, with arguments that say what they are.
+// Launches of kernels by name, with typed arguments.
 #pragma once
 
 #include "checked.hpp"
@@ -8,7 +8,7 @@
 
 namespace emulation {
 
-// An argument as the caller sends it; the same layout stands in the loader of the tests.
+// An argument in the caller's format; the loader in the tests has the same layout.
 struct Argument {
     enum Kind : uint32_t { POINTER, U32, F32, TABLE };
     Kind kind;
@@ -19,7 +19,8 @@ struct Argument {
 
 constexpr size_t SHARED_BYTES = 48 * 1024;
 
-// Shared memory of one block. It begins as NaN in every type, so that nothing is read unwritten.
+// Shared memory of one block. It is initialised with NaN in every type, so that reads of unwritten
+// memory show.
 struct Shared {
     std::vector<uint64_t> bytes;
     Region region;
@@ -29,13 +30,13 @@ struct Shared {
           region("shared memory", (char*)((uintptr_t(bytes.data()) + 15) & ~uintptr_t(15)), size, grain) {}
 };
 
-// The memory of one launch.
+// The memory regions of one launch.
 struct Memory {
     std::map<uint64_t, std::unique_ptr<Region>> tensors;
     std::map<const void*, std::unique_ptr<Shared>> shared;
     size_t dynamic = 0, in_use = 0;
 
-    // Two arguments may name the same tensor; its region reaches as far as the longer of them.
+    // Two arguments may refer to the same tensor; its region extends to the end of the longer one.
     void add(const Argument& a, const std::string& name) {
         if (a.kind == Argument::TABLE)
             for (uint64_t i = 0; i < a.count; ++i)
@@ -84,7 +85,7 @@ Checked<T> dynamic_part(uint32_t offset, uint32_t count) {
     return Checked<T>(region, region->base + offset);
 }
 
-// From an argument to a parameter of the kernel.
+// Converts an argument to a parameter of the kernel.
 template <class P>
 struct Unpack;
 
@@ -165,7 +166,7 @@ struct Registered {
 
 }  // namespace emulation
 
-// Runs a kernel; true if it went well, else `message` says what was wrong.
+// Runs a kernel. Returns true on success; otherwise `message` describes the error.
 extern "C" inline __attribute__((used, visibility("default"))) bool emulation_launch(
     const char* name, const uint32_t blocks[3], uint32_t threads, uint32_t dynamic,
     const emulation::Argument* arguments, size_t count, char* message, size_t room) {

@@ -1,86 +1,288 @@
-//! What `dsf bench all` and `dsf bench lengths` measure: command lines of `dsf bench`, and the
-//! peers that do the same in PyTorch.
+//! The list of cases: what `dsf bench all`, `lengths`, `compare` and `--device` measure.
 
-/// A command line of `dsf bench`, and command lines of peer scripts to be timed beside it.
-#[derive(Clone, Debug)]
-pub struct Case {
-    /// As typed behind `dsf bench`.
-    pub line: String,
-    /// Script and arguments.
-    pub peers: &'static [&'static str],
-}
+use super::check::{self, by_route, MEDIUM_SHAPE, SMALL_SHAPE};
+use super::driver::{Bench, Case};
+use super::machine::Machine;
+use super::op::OpTiming;
+use super::ops::{self, Op, Pass, Shape, MAMBA, TASKS};
+use super::peers::{call, Peer, Scripts};
+use super::predicted::predicted;
+use super::row::{Details, Kind, Report, Row};
+use super::step::{of_the_paper, Form, Size, Step, SMALL};
+use super::timer::Schedule;
+use crate::error::{Error, Result};
+use crate::mixers::MIXERS;
+use crate::ops::Route;
+use candle_core::DType;
+use std::path::Path;
 
-/// The head at every position, as released, and where a label is.
-const HEADS: &[&str] = &["step.py --head all", "step.py --head labelled"];
+/// Calls of an op on a GPU.
+const OP_CALLS: Schedule = Schedule {
+    warm_up: 2,
+    rounds: 5,
+    round_seconds: 0.02,
+    most_calls: 1 << 14,
+};
 
-const S6: &[&str] = &[
-    "step.py --head all --micro 32 --form replay",
-    "step.py --head all --micro 32 --form loop --warm 0 --steps 1",
-    "step.py --head labelled --micro 32 --form compiled",
-];
+/// Steps on a GPU.
+const STEP_CALLS: Schedule = Schedule {
+    warm_up: 4,
+    rounds: 5,
+    round_seconds: 0.25,
+    most_calls: 20,
+};
 
-const SCANS: &[&str] = &[
-    "scan.py --form compiled",
-    "scan.py --form replay",
-    "scan.py --form walk",
-];
+/// Random numbers drawn for a large input before they repeat.
+const DISTINCT: usize = 1 << 16;
 
-const STEPS: &[(&str, &[&str])] = &[
-    ("softmax", HEADS),
-    ("linear", HEADS),
-    ("normalized", HEADS),
-    ("ssd", HEADS),
-    ("qlstm", HEADS),
-    ("s6", S6),
-];
+/// The name of the other side that computes ops by their definitions.
+const PLAIN: &str = "plain tensor ops";
 
-const OPS: &[(&str, &[&str])] = &[
-    ("selective_scan --shape 8,512,128,64", SCANS),
-    ("selective_scan --shape 32,64,64,64", SCANS),
-    ("selective_scan --shape 2,512,128,1024", &[]),
-    ("ssd --shape 8,512,128,64", &[]),
-    ("causal_attention --shape 8,512,128,64", &[]),
-    ("causal_attention_linear --shape 8,512,128,64", &[]),
-    ("causal_attention_plain --shape 8,512,128,64", &[]),
-    ("linear_scan --shape 64,512,128", &[]),
-    ("complex_scan --shape 64,512,64", &[]),
-    ("gated_scan --shape 64,512,128", &[]),
-    ("causal_conv1d --shape 64,512,128", &[]),
-    ("layer_norm --shape 64,512,128", &[]),
-    ("add_layer_norm --shape 64,512,128", &[]),
-    ("linear --shape 64,512,128,128", &[]),
-    ("mlp --shape 64,512,128,512", &[]),
-    ("embedding --shape 64,512,128,8192", &[]),
-    ("dropout --shape 64,512,128", &[]),
-    ("cross_entropy --shape 512,4,64,8192", &[]),
-    ("sigmoid --shape 64,512,128", &[]),
-    ("softplus --shape 64,512,128", &[]),
-    ("elu1 --shape 64,512,128", &[]),
-    ("gelu --shape 64,512,128", &[]),
-    ("silu --shape 64,512,128", &[]),
-    ("tanh --shape 64,512,128", &[]),
-];
-
-/// The steps of the paper's smallest task, then the ops.
-pub fn all() -> Vec<Case> {
-    let step =
-        |mixer: &str| format!("step --preset full --mixer {mixer} --d 64 --n 64 --batch-size 512");
-    let steps = STEPS.iter().map(|(mixer, peers)| (step(mixer), *peers));
-    let ops = OPS.iter().map(|(op, peers)| (format!("op {op}"), *peers));
-    let case = |(line, peers)| Case { line, peers };
-    steps.chain(ops).map(case).collect()
-}
-
-/// A step of `tokens` tokens in sequences of `length`, one label in 16 tokens. Dropout on attention
-/// weights is off, since it alone forbids linear attention to run as a recurrence; the vocabulary
-/// is above `longest`, as the task wants it, at every length.
-pub fn of_length(mixer: &str, length: usize, longest: usize, tokens: usize, steps: usize) -> Case {
-    let (pairs, batch, vocabulary) = ((length / 16).max(1), tokens / length, longest + 64);
-    Case {
-        line: format!(
-            "step --preset full --mixer {mixer} --d 64 --n 64 --seq-len {length} --kv-pairs {pairs} \
-             --batch-size {batch} --vocab-size {vocabulary} --attn-dropout 0 --steps {steps}"
-        ),
-        peers: &[],
+/// A step of every mixer on the paper's smallest task and every op at one size, on a CPU, each in a process
+/// of its own; with `scripts` beside PyTorch.
+pub fn cpu(scripts: Option<&Scripts>) -> Vec<Case> {
+    let mut cases = Vec::new();
+    let mut add = |name: &str, kind: Kind, flags: &str| {
+        let peers = scripts.map_or(Vec::new(), |scripts| scripts.of(name, true));
+        if peers.is_empty() {
+            cases.push(process(kind, flags));
+        }
+        cases.extend(peers.into_iter().map(|p| process(kind, flags).beside(p)));
+    };
+    for entry in MIXERS {
+        let name = entry.name;
+        let flags = format!("--preset full --mixer {name} --d 64 --n 64 --batch-size 512");
+        add(name, Kind::Step, &flags);
     }
+    for op in ops::all() {
+        for shape in op.sizes.on_cpu() {
+            let flags = format!("{} --shape {}", op.name, op.sizes_of(&shape));
+            add(op.name, Kind::Op, &flags);
+        }
+    }
+    cases
+}
+
+/// Steps of `tokens` tokens in sequences of each of `lengths`, one label in 16 tokens, mixer by mixer. Dropout
+/// on attention weights is off, since it alone keeps linear attention from running as a recurrence; the
+/// vocabulary is larger than the longest sequence, as the task wants it, at every length.
+pub fn lengths(mixers: &[String], lengths: &[usize], tokens: usize, steps: usize) -> Vec<Case> {
+    let vocabulary = lengths.iter().max().unwrap_or(&0) + 64;
+    let case = |mixer: &str, length: usize| {
+        let (pairs, batch) = ((length / 16).max(1), tokens / length);
+        let flags = format!(
+            "--preset full --mixer {mixer} --d 64 --n 64 --seq-len {length} --kv-pairs {pairs} \
+             --batch-size {batch} --vocab-size {vocabulary} --attn-dropout 0 --steps {steps}"
+        );
+        process(Kind::Step, &flags)
+    };
+    let each = |mixer| lengths.iter().map(move |&length| case(mixer, length));
+    mixers.iter().flat_map(|mixer| each(mixer)).collect()
+}
+
+/// The case of a command line behind `dsf bench`, which is a step or an op, beside `peer`.
+pub fn compared(line: &[String], peer: Peer) -> Result<Case> {
+    let kind = match line.first().map(String::as_str) {
+        Some("step") => Kind::Step,
+        Some("op") => Kind::Op,
+        _ => {
+            let given = line.join(" ");
+            return Err(Error::usage(format!(
+                "`{given}` is neither a step nor an op"
+            )));
+        }
+    };
+    Ok(process(kind, &line[1..].join(" ")).beside(peer))
+}
+
+/// `dsf bench step` or `dsf bench op` in a process of its own, whose memory is that of the case alone.
+fn process(kind: Kind, flags: &str) -> Case {
+    let row = Row::new(kind, flags, DType::F32.as_str());
+    let flags: Vec<String> = flags.split_whitespace().map(str::to_owned).collect();
+    let work = move |row: &mut Row, bench: &Bench, export: Option<&Path>| {
+        let program = std::env::current_exe().map_err(Error::io("find", "this program"))?;
+        let (program, threads) = (
+            program.display().to_string(),
+            bench.machine.threads.to_string(),
+        );
+        let export = export.map(|path| path.display().to_string());
+        let mut command = vec![&program, "bench", kind.name()];
+        command.extend(flags.iter().map(String::as_str));
+        command.extend(["--json", "--threads", &threads]);
+        if let Some(path) = &export {
+            command.extend(["--export", path]);
+            if kind == Kind::Step {
+                command.extend(["--dropout", "0"]);
+            }
+        }
+        let command: Vec<String> = command.into_iter().map(str::to_owned).collect();
+        let unreadable = |e| Error::usage(format!("{}: {e}", command.join(" ")));
+        let report: Report = serde_json::from_value(call(&command)?).map_err(unreadable)?;
+        *row = Row {
+            case: row.case.clone(),
+            peer: row.peer.clone(),
+            passed: row.passed,
+            distance: row.distance,
+            tolerance: row.tolerance,
+            ..report.row
+        };
+        Ok(report.details)
+    };
+    let mut case = Case::new(row, work);
+    case.drops = kind == Kind::Step;
+    case
+}
+
+/// Everything about a device: the correctness of ops and models first, then the time of ops and of steps; with
+/// `scripts` the same beside PyTorch.
+pub fn device(machine: &Machine, scripts: Option<&Scripts>) -> Vec<Case> {
+    let mut cases = checks(machine);
+    cases.extend(op_times(machine));
+    cases.extend(step_times(machine));
+    if let Some(scripts) = scripts {
+        cases.extend(beside_scripts(machine, scripts));
+    }
+    cases
+}
+
+fn checks(machine: &Machine) -> Vec<Case> {
+    let mut cases = Vec::new();
+    for (size, shape, route) in [
+        ("small", SMALL_SHAPE, Route::Reference),
+        ("medium", MEDIUM_SHAPE, Route::Fused),
+    ] {
+        for op in ops::all() {
+            for &io in machine.types() {
+                let shape = op.heads_of(shape);
+                let case = format!("{size} {} {}", op.name, op.sizes_of(&shape));
+                let row = Row::new(Kind::Check, case, io.as_str());
+                cases.push(Case::new(row, move |row, bench, _| {
+                    check::op(row, op, &shape, io, route, &bench.machine.device)
+                }));
+            }
+        }
+    }
+    for &form in Form::of(machine) {
+        for entry in MIXERS {
+            for &io in machine.types() {
+                let row = Row::new(Kind::Model, SMALL.case(entry.name, form), io.as_str());
+                cases.push(Case::new(row, move |row, bench, _| {
+                    check::model(row, entry.name, io, form, &bench.machine.device)
+                }));
+            }
+        }
+    }
+    cases
+}
+
+fn op_times(machine: &Machine) -> Vec<Case> {
+    let mut cases = Vec::new();
+    for op in ops::all() {
+        for shape in op.sizes.on_gpu() {
+            for &io in machine.types() {
+                for pass in [Pass::Forward, Pass::Both] {
+                    let timing = OpTiming {
+                        op,
+                        shape,
+                        io,
+                        schedule: OP_CALLS,
+                    };
+                    let case = format!("{} {}", timing.case(), pass.name());
+                    let row = Row::new(Kind::Op, case, io.as_str());
+                    cases.push(Case::new(row, move |row, bench, _| {
+                        let inputs = op.draw(&shape, io, DISTINCT)?;
+                        timing.time(pass, row, &inputs, &bench.machine)?;
+                        row.predicted = predicted(op, &shape, io, pass);
+                        Ok(Details::new())
+                    }));
+                }
+            }
+        }
+    }
+    cases
+}
+
+fn step_times(machine: &Machine) -> Vec<Case> {
+    let sizes = of_the_paper();
+    let Some((&best, others)) = Form::of(machine).split_last() else {
+        return Vec::new();
+    };
+    let all = |size, io, form| {
+        MIXERS
+            .iter()
+            .map(move |m| steps(size, m.name, io, form, None))
+    };
+    let mut cases = Vec::new();
+    for size in sizes {
+        for &io in machine.types() {
+            cases.extend(all(size, io, best));
+        }
+    }
+    for size in [sizes[0], sizes[3]] {
+        for &form in others {
+            cases.extend(all(size, DType::F32, form));
+        }
+        let pairs = all(size, DType::F32, best).zip(all(size, DType::F32, Form::Launched));
+        cases.extend(pairs.map(|(fused, plain)| beside_plain(fused, plain)));
+    }
+    cases
+}
+
+/// Steps of one of our models on one of the paper's tasks, with the protocol's dropout or another.
+fn steps(size: Size, mixer: &'static str, io: DType, form: Form, dropout: Option<f64>) -> Case {
+    let row = Row::new(Kind::Step, size.case(mixer, form), io.as_str());
+    Case::new(row, move |row, bench, export| {
+        let config = size.config(mixer, io, dropout)?;
+        let step = Step::scheduled(config, STEP_CALLS, form)?;
+        step.measure(row, &bench.machine, &bench.data, export)
+    })
+}
+
+/// The same steps also timed with ops computed by their definitions.
+fn beside_plain(fused: Case, plain: Case) -> Case {
+    let mut row = fused.row;
+    row.peer = PLAIN.to_owned();
+    Case::new(row, move |row, bench, _| {
+        let details = (fused.work)(row, bench, None)?;
+        let mut theirs = Row::default();
+        by_route(Route::Reference, || (plain.work)(&mut theirs, bench, None))?;
+        if let (Some(ours), Some(theirs)) = (row.seconds, theirs.seconds) {
+            row.took_by_turns(&[ours], &[theirs]);
+        }
+        Ok(details)
+    })
+}
+
+fn beside_scripts(machine: &Machine, scripts: &Scripts) -> Vec<Case> {
+    let peers = |name| scripts.of(name, machine.is_cpu()).into_iter();
+    let mut cases = Vec::new();
+    for sizes in [TASKS[0], TASKS[3], MAMBA] {
+        for op in ops::all() {
+            cases.extend(peers(op.name).map(|peer| both_passes(op, sizes.into()).beside(peer)));
+        }
+    }
+    let form = *Form::of(machine).last().unwrap_or(&Form::Launched);
+    let [first, second, third, last] = of_the_paper();
+    for size in [first, last, second, third] {
+        for entry in MIXERS {
+            let case = || steps(size, entry.name, DType::F32, form, Some(0.0));
+            cases.extend(peers(entry.name).map(|peer| case().beside(peer)));
+        }
+    }
+    cases
+}
+
+/// Forward and backward of an op in f32.
+pub(super) fn both_passes(op: &'static Op, shape: Shape) -> Case {
+    let timing = OpTiming {
+        op,
+        shape,
+        io: DType::F32,
+        schedule: OP_CALLS,
+    };
+    let case = format!("{} {}", timing.case(), Pass::Both.name());
+    let row = Row::new(Kind::Op, case, timing.io.as_str());
+    Case::new(row, move |row, bench, export| {
+        timing.measure(row, &bench.machine, export)
+    })
 }

@@ -1,37 +1,35 @@
-//! What a machine could do at most: the time below which no program of these shapes gets.
+//! The least time in which a machine can do some work: arithmetic from shapes, over a few [`Rates`].
 //!
-//! A floor is arithmetic over a few [rates](Rates), of which there are two sets. An op needs as long as
-//! the slowest of its kinds of work; a step is the sum of its parts, with the vocabulary's projection
-//! at the labelled rows and all else at every row. Memory is counted as if nothing stayed in a cache:
-//! tensors that fit into one may get below such a floor.
+//! An op takes at least as long as its slowest kind of work (matrix products, vector instructions,
+//! exponentials, memory). A training step takes at least the sum over its parts, with the projection to the
+//! vocabulary at the labelled rows and everything else at every row. Memory is counted as if nothing stayed
+//! in a cache, so work on tensors that fit into one may get below its floor.
 
-mod rates;
-mod step;
+use crate::config::{RunConfig, StateMixer};
+use crate::error::Result;
+use crate::mixers::{self, Core};
 
-pub(super) use rates::{Rates, CORE, H200};
-pub(super) use step::step;
-
-/// Longest piece of a sequence that is treated as one matrix.
+/// Longest chunk of a sequence that is computed as one matrix product.
 const CHUNK: f64 = 64.0;
 
-/// Work of one op.
+/// Work of one op, by kind.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Work {
     /// Multiplies and adds inside matrix products.
     pub flops: f64,
-    /// Vector instructions, times the lanes they fill.
+    /// Vector instructions times the lanes that they fill.
     pub lanes: f64,
     /// Exponentials.
     pub exps: f64,
     /// Numbers read from and written to memory.
     pub words: f64,
-    /// The same around matrix products. A core takes longer to multiply them, so that they count on a
-    /// GPU alone.
+    /// Numbers read and written by matrix products. A CPU core takes longer to multiply them than to read
+    /// them, so they count on a GPU alone.
     pub operands: f64,
 }
 
 impl Work {
-    /// Memory alone.
+    /// Work that only moves `words` numbers.
     pub fn words(words: f64) -> Self {
         Self {
             words,
@@ -40,7 +38,7 @@ impl Work {
     }
 }
 
-/// Forward alone, and forward with backward.
+/// Work of the forward pass, and of forward and backward together.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Passes {
     pub forward: Work,
@@ -48,7 +46,7 @@ pub(super) struct Passes {
 }
 
 impl Passes {
-    /// An op that only moves numbers: `forward` and `both` words for each of `count`.
+    /// An elementwise op on `count` elements: `forward` and `both` words of memory for each.
     pub fn moves(count: f64, forward: f64, both: f64) -> Self {
         Self {
             forward: Work::words(count * forward),
@@ -56,18 +54,19 @@ impl Passes {
         }
     }
 
-    /// A linear map of `flops`: the way back has two products for its one. `operands` go in and out.
+    /// A linear map of `flops`; its backward pass has two products for the one. `operands` numbers are
+    /// read and written.
     pub fn dense(flops: f64, operands: f64) -> Self {
         Self::multiply(flops, operands, 3.0)
     }
 
-    /// Matrix products between sequences: the way back has two for each and makes the scores, half of
-    /// them, again. `operands` go in and out.
+    /// The two products of attention, scores and values; the backward pass has two for each and computes
+    /// the scores again. `operands` numbers are read and written.
     pub fn products(flops: f64, operands: f64) -> Self {
         Self::multiply(flops, operands, 3.5)
     }
 
-    /// On the way back the operands pass again, and then their gradients.
+    /// The backward pass reads the operands again, and reads or writes their gradients.
     fn multiply(flops: f64, operands: f64, times: f64) -> Self {
         let work = |times: f64, passes: f64| Work {
             flops: times * flops,
@@ -81,7 +80,7 @@ impl Passes {
     }
 }
 
-/// Sizes of an op: batch, length, width, states a channel.
+/// Sizes of an op: batch B, sequence length L, width d and states per channel n.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Extent {
     pub batch: f64,
@@ -101,8 +100,8 @@ impl Extent {
         self.tokens() * self.width
     }
 
-    /// Queries, keys, values and results.
-    fn rows_between(self) -> f64 {
+    /// Numbers of queries, keys, values and outputs.
+    fn attention_operands(self) -> f64 {
         2.0 * self.tokens() * (self.states + self.width)
     }
 
@@ -112,8 +111,8 @@ impl Extent {
     }
 }
 
-/// A decay for each state: an exponential and 4 instructions of the recurrence. The way back replays
-/// that and walks in reverse with as much again for the gradients.
+/// A decay for every state: one exponential and 4 instructions of the recurrence. The backward pass
+/// recomputes the states and walks in reverse with as much work again for the gradients.
 pub(super) fn selective_scan(e: Extent) -> Passes {
     let forward = e.tokens() * (3.0 * e.width + 2.0 * e.states);
     let backward = e.tokens() * (5.0 * e.width + 4.0 * e.states);
@@ -129,8 +128,8 @@ pub(super) fn selective_scan(e: Extent) -> Passes {
     }
 }
 
-/// States of a channel share a decay, or there is none: products inside chunks of Q tokens, half
-/// of whose scores the mask removes if there is only one chunk, and a state between chunks.
+/// The states of a channel share a decay, or have none: matrix products inside chunks of Q tokens and a
+/// state between chunks. With a single chunk, the causal mask removes half of the scores.
 pub(super) fn chunked(e: Extent) -> Passes {
     let q = CHUNK.min(e.len);
     let inside = 2.0 * q * (e.states + e.width);
@@ -139,24 +138,171 @@ pub(super) fn chunked(e: Extent) -> Passes {
     } else {
         inside / 2.0
     };
-    Passes::products(e.tokens() * flops, e.rows_between())
+    Passes::products(e.tokens() * flops, e.attention_operands())
 }
 
-/// Scores with every past token; their exponentials are not counted.
+/// Scores between each query and every key before it; their exponentials are not counted.
 pub(super) fn softmax(e: Extent) -> Passes {
-    Passes::products(e.tokens() * e.len * (e.states + e.width), e.rows_between())
+    Passes::products(
+        e.tokens() * e.len * (e.states + e.width),
+        e.attention_operands(),
+    )
 }
 
-/// One number a channel: read decay and input, write the state; back, read three and write two.
+/// One state per channel: reads decay and input and writes the state; backward reads three, writes two.
 pub(super) fn linear_scan(e: Extent) -> Passes {
     Passes::moves(e.channels(), 3.0, 8.0)
+}
+
+/// Bytes of an f32.
+const F32: f64 = 4.0;
+
+/// What a machine does in a second, at most.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Rates {
+    /// Multiplies and adds in matrix products of f32.
+    flops: f64,
+    /// Lanes of vector instructions on f32.
+    lanes: f64,
+    exps: Exps,
+    /// Bytes of memory.
+    bytes: f64,
+    /// Whether the memory traffic of matrix products counts.
+    operands: bool,
+    /// Whether the time of a vector instruction grows with the width of its numbers.
+    scaled: bool,
+}
+
+/// How exponentials are computed.
+#[derive(Clone, Copy, Debug)]
+enum Exps {
+    /// By vector instructions, this many each.
+    Instructions(f64),
+    /// By a unit beside the vector pipes, this many a second.
+    Unit(f64),
+}
+
+const CYCLES: f64 = 3.3e9;
+
+/// A Zen-4-class core at 3.3 GHz that runs AVX-512 over two 256-bit pipes; on another processor the
+/// fraction of the floor still compares one op with another, but is no statement about that
+/// processor.
+///
+/// | work | rate of one core | why |
+/// |---|---|---|
+/// | multiply-add in a matrix product | 105.6 GFLOP/s | 32 f32 operations a cycle |
+/// | vector instruction | 52.8 G lanes/s | 16 f32 lanes a cycle |
+/// | exponential | 8 vector instructions | a polynomial of degree 5 and the power of two |
+/// | memory | 20 GB/s | what two cores share, and one may have alone |
+pub(super) static CORE: Rates = Rates {
+    flops: 32.0 * CYCLES,
+    lanes: 16.0 * CYCLES,
+    exps: Exps::Instructions(8.0),
+    bytes: 20e9,
+    operands: false,
+    scaled: true,
+};
+
+/// An H200: 132 multiprocessors at 1.755 GHz.
+///
+/// | work | rate | why |
+/// |---|---|---|
+/// | multiply-add in a matrix product | 790 TFLOP/s in bf16, half in f32 | large products, tf32 for f32 |
+/// | vector instruction | 29.6 T lanes/s | 128 lanes a cycle and multiprocessor |
+/// | exponential | 3.7 T/s | 16 a cycle and multiprocessor |
+/// | memory | 4.3 TB/s | a copy |
+///
+/// Products of full f32 accuracy cannot use tf32 as it is; with fp32 lanes (67 TFLOP/s) they reach
+/// at most 17 % of their floor.
+pub(super) static H200: Rates = Rates {
+    flops: 395e12,
+    lanes: 128.0 * 132.0 * 1.755e9,
+    exps: Exps::Unit(16.0 * 132.0 * 1.755e9),
+    bytes: 4.3e12,
+    operands: true,
+    scaled: false,
+};
+
+impl Rates {
+    /// Seconds that `work` takes at least, with numbers of `bytes` bytes each.
+    pub fn seconds(&self, work: Work, bytes: f64) -> f64 {
+        let wider = bytes / F32;
+        let (lanes, exps) = match self.exps {
+            Exps::Instructions(each) => (work.lanes + each * work.exps, 0.0),
+            Exps::Unit(rate) => (work.lanes, work.exps / rate),
+        };
+        let operands = if self.operands { work.operands } else { 0.0 };
+        let vectors = (lanes / self.lanes).max(exps);
+        let vectors = if self.scaled {
+            wider * vectors
+        } else {
+            vectors
+        };
+        let products = wider * work.flops / self.flops;
+        let memory = bytes * (work.words + operands) / self.bytes;
+        products.max(vectors).max(memory)
+    }
+}
+
+/// Seconds of one training step with activations of `bytes` bytes; `None` where the mixer's row states no
+/// arithmetic.
+pub(super) fn step(config: &RunConfig, rates: &Rates, bytes: f64) -> Result<Option<f64>> {
+    let (model, task) = (&config.model, config.task.sizes()?);
+    let Some(mixer) = mixers::find(&model.mixer)?.work(model) else {
+        return Ok(None);
+    };
+    let [batch, len, width, layers] = [
+        config.train.batch_size,
+        task.seq_len,
+        model.d_model,
+        model.n_layers,
+    ]
+    .map(|size| size as f64);
+    let core = Extent {
+        batch,
+        len,
+        width: mixer.channels as f64,
+        states: mixer.states as f64,
+    };
+    let tokens = core.tokens();
+    // The residual stream, norms and projections cross memory in both passes.
+    let (mlp, crossings) = match model.state_mixer {
+        StateMixer::Mlp => (8.0 * width * width, 26.0),
+        _ => (0.0, 14.0),
+    };
+    let vocabulary = task.vocab_size as f64 * width;
+    // A weight takes a multiply and an add forward, and twice that backward.
+    let blocks = Work {
+        flops: 6.0 * layers * tokens * (mixer.projections as f64 + mlp),
+        operands: crossings * layers * tokens * width,
+        ..Work::default()
+    };
+    let head = Work {
+        flops: 6.0 * batch * task.labels_per_example as f64 * vocabulary,
+        ..Work::default()
+    };
+    // AdamW reads weight, gradient and two moments in f32, and writes all but the gradient.
+    let update = Work::words(7.0 * (vocabulary + layers * 6.0 * width * width));
+    let dense = rates.seconds(blocks, bytes) + rates.seconds(head, bytes);
+    let mixing = layers * rates.seconds(along_sequence(mixer.core)(core).both, bytes);
+    Ok(Some(dense + mixing + rates.seconds(update, F32)))
+}
+
+/// The floor of an algorithm along the sequence.
+fn along_sequence(core: Core) -> fn(Extent) -> Passes {
+    match core {
+        Core::SoftmaxAttention => softmax,
+        Core::ChunkedScan => chunked,
+        Core::SelectiveScan => selective_scan,
+        Core::GatedScan => linear_scan,
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    pub(super) const CELL: Extent = Extent {
+    const CELL: Extent = Extent {
         batch: 512.0,
         len: 64.0,
         width: 64.0,
@@ -172,5 +318,71 @@ mod tests {
         assert_eq!(flops(64.0), 64.0 * 128.0);
         assert_eq!(flops(128.0), 2.0 * 64.0 * 128.0 + 4.0 * 64.0 * 64.0);
         assert_eq!(softmax(CELL).forward.flops, chunked(CELL).forward.flops);
+    }
+
+    #[test]
+    fn a_scan_takes_twelve_instructions_an_element_and_thirty_six_both_ways() {
+        let Passes { forward, both } = selective_scan(CELL);
+        let rate = |work: Work| CELL.elements() / CORE.seconds(work, 4.0) / 1e9;
+        assert!((rate(forward) - 4.4).abs() < 1e-9);
+        assert!((rate(both) - 4.4 / 3.0).abs() < 1e-9);
+    }
+
+    #[test]
+    fn on_a_gpu_a_scan_waits_for_exponentials_whatever_it_reads() {
+        let Passes { forward, both } = selective_scan(CELL);
+        for bytes in [2.0, 4.0] {
+            assert!((1e6 * H200.seconds(forward, bytes) - 36.2).abs() < 0.1);
+            assert!((1e6 * H200.seconds(both, bytes) - 108.6).abs() < 0.2);
+        }
+    }
+
+    #[test]
+    fn wider_numbers_take_longer() {
+        let work = linear_scan(CELL).forward;
+        for rates in [&CORE, &H200] {
+            assert_eq!(rates.seconds(work, 8.0), 2.0 * rates.seconds(work, 4.0));
+        }
+    }
+
+    #[test]
+    fn operands_of_products_count_on_a_gpu_alone() {
+        let work = Passes::dense(1.0, 1e9).forward;
+        assert!(CORE.seconds(work, 4.0) < 1e-9);
+        assert_eq!(H200.seconds(work, 2.0), 2e9 / 4.3e12);
+    }
+
+    #[test]
+    fn the_papers_smallest_step_takes_a_tenth_to_a_third_of_a_second_at_least() {
+        let floor = |mixer: &str| {
+            let settings = [("preset", "full"), ("mixer", mixer), ("batch-size", "512")];
+            let run = crate::recipes::run("mqar", &settings).unwrap();
+            let floor = step(&run, &CORE, 4.0).unwrap();
+            floor.map(|seconds| (1e4 * seconds).round() / 1e4)
+        };
+        for (mixer, expected) in [
+            ("softmax", 0.1406),
+            ("linear", 0.1406),
+            ("normalized", 0.2626),
+            ("s6", 0.2925),
+            ("ssd", 0.1256),
+            ("qlstm", 0.3498),
+        ] {
+            assert_eq!(floor(mixer), Some(expected), "{mixer}");
+        }
+        assert_eq!(floor("lstm"), None);
+    }
+
+    #[test]
+    fn on_an_h200_the_same_step_takes_some_hundred_microseconds() {
+        let floor = |mixer: &str| {
+            let settings = [("preset", "full"), ("mixer", mixer), ("batch-size", "512")];
+            let run = crate::recipes::run("mqar", &settings).unwrap();
+            let floor = step(&run, &H200, 2.0).unwrap();
+            floor.map(|seconds| (1e6 * seconds).round())
+        };
+        for (mixer, expected) in [("softmax", 63.0), ("ssd", 63.0), ("s6", 256.0)] {
+            assert_eq!(floor(mixer), Some(expected), "{mixer}");
+        }
     }
 }

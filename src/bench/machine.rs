@@ -1,37 +1,90 @@
-//! What a measurement ran on, and what else ran there.
+//! What a measurement runs on, and what else runs there.
 
+use super::floors::{Rates, CORE, H200};
+use super::row::Row;
+use super::timer::{CpuTimer, GpuTimer, Timer};
 use crate::error::{Error, Result};
-use crate::store::Provenance;
-use serde::Serialize;
+use crate::ops;
+use crate::store::{peak_memory_bytes, Provenance};
+use candle_core::{DType, Device};
 use std::fs;
+use std::path::PathBuf;
 
-/// The facts that stand beside every number.
-#[derive(Clone, Debug, Serialize)]
+/// A device, and how work on it is timed.
 pub struct Machine {
-    /// Model of the processor.
-    pub cpu: String,
-    /// The widest instruction set that the fused ops found and therefore use.
-    pub instruction_set: &'static str,
-    /// Threads computed with.
+    /// The device.
+    pub device: Device,
+    /// Its name in results.
+    pub name: String,
+    /// Threads that the CPU computes with.
     pub threads: usize,
-    /// Runnable tasks over the last minute, ours included, where the system tells.
-    pub load_average: Option<f64>,
-    /// Commit of this program, with `-dirty` where it was changed.
-    pub commit: String,
 }
 
 impl Machine {
-    /// The machine as it is now.
-    pub fn now(threads: usize) -> Self {
-        let provenance = Provenance::collect("cpu", threads);
+    /// The CPU with `threads` threads.
+    pub fn cpu(threads: usize) -> Self {
         Self {
-            commit: provenance.commit(),
-            cpu: provenance.cpu,
-            instruction_set: instruction_set(),
+            device: Device::Cpu,
+            name: "cpu".to_owned(),
             threads,
-            load_average: load_average(),
         }
     }
+
+    pub(super) fn is_cpu(&self) -> bool {
+        matches!(self.device, Device::Cpu)
+    }
+
+    pub(super) fn timer(&self) -> Box<dyn Timer + '_> {
+        match self.device {
+            Device::Cpu => Box::new(CpuTimer),
+            _ => Box::new(GpuTimer(&self.device)),
+        }
+    }
+
+    /// The rates that floors are computed from.
+    pub(super) fn rates(&self) -> &'static Rates {
+        match self.device {
+            Device::Cpu => &CORE,
+            _ => &H200,
+        }
+    }
+
+    /// Types of activations: the fused ops of the CPU know none of 16 bits.
+    pub(super) fn types(&self) -> &'static [DType] {
+        match self.device {
+            Device::Cpu => &[DType::F32],
+            _ => &[DType::F32, DType::BF16],
+        }
+    }
+
+    /// How far apart, relatively, a peer's losses may be: a GPU adds in other orders.
+    pub(super) fn peer_tolerance(&self) -> f64 {
+        match self.device {
+            Device::Cpu => 1e-5,
+            _ => 1e-4,
+        }
+    }
+
+    /// Notes in `row` where it is measured.
+    pub(super) fn describe(&self, row: &mut Row) {
+        let provenance = Provenance::collect(&self.name, self.threads);
+        row.commit = provenance.commit();
+        row.device.clone_from(&self.name);
+        row.threads = self.threads;
+        row.load_average = load_average();
+        if self.is_cpu() {
+            row.processor = provenance.cpu;
+            row.instruction_set = instruction_set().to_owned();
+        } else {
+            row.processor = gpu_model(&self.name);
+        }
+    }
+}
+
+/// Notes in `row` what is known only of a process that measures nothing else: its memory, and how ops ran.
+pub(super) fn describe_process(row: &mut Row) {
+    row.route = ops::taken().to_owned();
+    row.peak_memory_bytes = peak_memory_bytes();
 }
 
 /// The choice that the fused ops make between the versions of each hot loop.
@@ -53,13 +106,27 @@ fn load_average() -> Option<f64> {
     text.split_whitespace().next()?.parse().ok()
 }
 
-/// Refuses `what` if it needs more bytes than this machine has; `give` is the remedy.
-pub(super) fn fits(needed: f64, what: &str, give: &str) -> Result<()> {
+/// The model of the GPU called `cuda:N`, where the driver's files tell.
+fn gpu_model(name: &str) -> String {
+    let model = || {
+        let index: usize = name.strip_prefix("cuda:")?.parse().ok()?;
+        let folders = fs::read_dir("/proc/driver/nvidia/gpus").ok()?;
+        let mut folders: Vec<PathBuf> = folders.flatten().map(|folder| folder.path()).collect();
+        folders.sort();
+        let text = fs::read_to_string(folders.get(index)?.join("information")).ok()?;
+        let model = text.lines().find_map(|line| line.strip_prefix("Model:"))?;
+        Some(model.trim().to_owned())
+    };
+    model().unwrap_or_default()
+}
+
+/// Refuses `what` if it needs more bytes than this machine has; `remedy` is what to give instead.
+pub(super) fn check_memory(needed: f64, what: &str, remedy: &str) -> Result<()> {
     match memory_bytes() {
-        Some(there) if needed > there => Err(Error::usage(format!(
-            "{what} would take at least {:.0} GB of memory, and this machine has {:.0}: give {give}",
+        Some(available) if needed > available => Err(Error::usage(format!(
+            "{what} would take at least {:.0} GB of memory, and this machine has {:.0}: give {remedy}",
             needed / 1e9,
-            there / 1e9
+            available / 1e9
         ))),
         _ => Ok(()),
     }

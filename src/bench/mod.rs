@@ -1,23 +1,30 @@
-//! How fast it is: whole training steps and single ops, timed in CPU seconds and held against
-//! what the processor could do at most.
+//! How fast it is, and whether a device computes the right numbers: training steps and single ops, checked
+//! against the CPU, timed, and compared with the least time that the machine needs and with other programs.
+//!
+//! A [`Case`] is one measurement; [`cases`] lists them, [`Bench`] works a list off and fills a [`Row`] for each.
+//! Adding an op is a row of `ops`, a peer is a row of `peers`, a predicted speed is a row of `predicted`.
 
-mod cases;
-mod clock;
-mod device;
+pub mod cases;
+mod check;
 mod driver;
 mod export;
 mod floors;
 mod machine;
 mod op;
 mod ops;
+mod peers;
+mod predicted;
 mod row;
 mod step;
+mod timer;
 
-pub use cases::{all, of_length, Case};
-pub use clock::{Spread, Timing};
-pub use device::{DeviceBench, DeviceRow, Kind};
-pub use driver::{measure, Beside, Measured, Peer, LOSS_TOLERANCE};
+pub use driver::{Bench, Case};
 pub use machine::Machine;
-pub use op::{op_names, Number, OpBench, OpReport, OpRequest, Pass};
-pub use row::{write_csv, Row};
-pub use step::{Step, StepReport};
+pub use op::{op_names, Number, OpRequest, OpTiming};
+pub use peers::{Peer, Scripts};
+pub use row::{write_csv, Details, Kind, Report, Row};
+pub use step::{DataCache, Step};
+pub use timer::Clock;
+
+#[cfg(test)]
+mod tests;

@@ -1,29 +1,23 @@
-//! One op alone: forward, and forward with backward.
+//! One op alone, timed: forward, and forward with backward.
 
-use super::clock::{timed, Timing};
 use super::export::save;
-use super::floors::CORE;
 use super::machine::{self, Machine};
-use super::ops::{self, filled, Input, Op, Shape};
+use super::ops::{self, Drawn, Op, Pass, Shape};
+use super::row::{Details, Kind, Report, Row};
+use super::timer::Schedule;
 use crate::error::{Error, Result};
-use crate::ops::taken as route;
-use crate::store::peak_memory_bytes;
-use candle_core::{DType, Tensor, Var};
-use serde::Serialize;
+use candle_core::{DType, Device, Tensor};
+use serde_json::json;
 use std::path::Path;
-
-/// Calls before the clock starts.
-const WARM_UP: usize = 2;
 
 /// Most timed calls.
 const MOST_REPEATS: usize = 10_000;
 
-/// Largest size of an axis; what fits into memory is a narrower question.
+/// Largest size of an axis; whether the tensors fit into memory is checked beside.
 const LARGEST: usize = 1 << 30;
 
-/// Types that the fused ops compute in.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, clap::ValueEnum)]
-#[serde(rename_all = "lowercase")]
+/// Types that the fused ops of the CPU compute in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub enum Number {
     /// 32 bits.
     F32,
@@ -31,16 +25,7 @@ pub enum Number {
     F64,
 }
 
-impl Number {
-    fn dtype(self) -> DType {
-        match self {
-            Self::F32 => DType::F32,
-            Self::F64 => DType::F64,
-        }
-    }
-}
-
-/// What is to be timed.
+/// What `dsf bench op` is asked for.
 #[derive(Clone, Debug)]
 pub struct OpRequest {
     /// An op's name.
@@ -51,96 +36,142 @@ pub struct OpRequest {
     pub heads: usize,
     /// Type of the numbers.
     pub number: Number,
-    /// Timed calls of each kind.
+    /// Timed calls of each pass.
     pub repeats: usize,
 }
 
-/// An op with its inputs still to be made.
-pub struct OpBench {
-    op: &'static Op,
-    shape: Shape,
-    request: OpRequest,
-}
-
-/// Names of the ops that can be timed, and what each is given.
+/// Names of the ops that can be timed, and the inputs of each.
 pub fn op_names() -> impl Iterator<Item = (&'static str, &'static str)> {
     ops::all().map(|op| (op.name, op.about))
 }
 
-impl OpBench {
-    /// Refuses unknown ops, shapes that do not fit them, and what cannot fit into memory.
-    pub fn new(request: OpRequest) -> Result<Self> {
-        let op = Op::find(&request.name)?;
-        let shape = shape(op, &request)?;
+/// An op to be timed.
+pub struct OpTiming {
+    pub(super) op: &'static Op,
+    pub(super) shape: Shape,
+    /// Type of activations.
+    pub(super) io: DType,
+    pub(super) schedule: Schedule,
+}
+
+impl OpTiming {
+    /// Refuses unknown ops, shapes that do not fit them, and inputs that cannot fit into memory.
+    pub fn new(request: &OpRequest) -> Result<Self> {
+        let op = ops::find(&request.name)?;
+        let shape = shape(op, request)?;
         if !(1..=MOST_REPEATS).contains(&request.repeats) {
+            let repeats = request.repeats;
             return Err(Error::usage(format!(
-                "--repeats must be 1 to {MOST_REPEATS}, not {}",
-                request.repeats
+                "--repeats must be 1 to {MOST_REPEATS}, not {repeats}"
             )));
         }
-        let sizes = (op.inputs)(&shape);
+        let io = match request.number {
+            Number::F32 => DType::F32,
+            Number::F64 => DType::F64,
+        };
         let count = |dims: &[usize]| dims.iter().map(|&size| size as f64).product::<f64>();
-        let numbers: f64 = sizes.iter().map(|input| count(&input.dims)).sum();
+        let inputs = (op.inputs)(&shape);
+        let numbers: f64 = inputs.iter().map(|input| count(&input.dims)).sum();
         // Every input has a gradient.
-        let needed = 2.0 * numbers * request.number.dtype().size_in_bytes() as f64;
-        machine::fits(needed, "these inputs", "a smaller --shape")?;
-        Ok(Self { op, shape, request })
-    }
-
-    /// Times the op.
-    ///
-    /// `export` names a safetensors file for its inputs, `input.0` and on.
-    pub fn measure(&self, threads: usize, export: Option<&Path>) -> Result<OpReport> {
-        let machine = Machine::now(threads);
-        let (op, dtype) = (self.op, self.request.number.dtype());
-        let inputs = (op.inputs)(&self.shape);
-        let inputs: Vec<Tensor> = inputs
-            .iter()
-            .enumerate()
-            .map(|(index, input)| tracked(index, input, dtype))
-            .collect::<Result<_>>()?;
-        if let Some(path) = export {
-            let named = inputs.iter().enumerate();
-            let named = named.map(|(i, x)| (format!("input.{i}"), x.clone()));
-            save(path, named.collect())?;
-        }
-        let plain: Vec<Tensor> = inputs.iter().map(Tensor::detach).collect();
-        let (out, forward) = self.repeat(|| Ok((op.run)(&plain, dtype)?))?;
-        let (grads, both) = self.repeat(|| Ok((op.run)(&inputs, dtype)?.backward()?))?;
-        let grads = inputs.iter().filter_map(|x| grads.get(x));
-        let gradient_checksum = grads.map(total).sum::<Result<f64>>()?;
-        let (floor, elements) = (op.floor(&self.shape), op.elements(&self.shape));
-        let word = dtype.size_in_bytes() as f64;
-        Ok(OpReport {
-            bench: "op",
-            op: op.name,
-            shape: self.request.shape.clone(),
-            heads: self.shape.heads,
-            dtype: self.request.number,
-            repeats: self.request.repeats,
-            route: route(),
-            elements,
-            forward: Pass::new(forward, elements, CORE.seconds(floor.forward, word)),
-            both: Pass::new(both, elements, CORE.seconds(floor.both, word)),
-            checksum: total(&out)?,
-            gradient_checksum,
-            peak_memory_bytes: peak_memory_bytes(),
-            machine,
+        let needed = 2.0 * numbers * io.size_in_bytes() as f64;
+        machine::check_memory(needed, "these inputs", "a smaller --shape")?;
+        let schedule = Schedule::single(request.repeats);
+        Ok(Self {
+            op,
+            shape,
+            io,
+            schedule,
         })
     }
 
-    /// The last result of repeated work, and what each time took.
-    fn repeat<T>(&self, work: impl Fn() -> Result<T>) -> Result<(T, Timing)> {
-        for _ in 1..WARM_UP {
-            work()?;
+    /// `selective_scan 8,512,128,64`.
+    pub(super) fn case(&self) -> String {
+        format!("{} {}", self.op.name, self.op.sizes_of(&self.shape))
+    }
+
+    /// Times both passes on the CPU. `export` names a safetensors file for the inputs, `input.0` and on.
+    pub fn report(&self, machine: &Machine, export: Option<&Path>) -> Result<Report> {
+        let mut row = Row::new(Kind::Op, self.case(), self.io.as_str());
+        machine.describe(&mut row);
+        let details = self.measure(&mut row, machine, export)?;
+        machine::describe_process(&mut row);
+        Ok(Report { row, details })
+    }
+
+    /// Times both passes; the row is about forward and backward together, the details have both.
+    pub(super) fn measure(
+        &self,
+        row: &mut Row,
+        machine: &Machine,
+        export: Option<&Path>,
+    ) -> Result<Details> {
+        let inputs = self.op.draw(&self.shape, self.io, usize::MAX)?;
+        if let Some(path) = export {
+            let named = inputs.iter().enumerate();
+            let named = named.map(|(i, input)| (format!("input.{i}"), input.values.clone()));
+            save(path, named.collect(), self.io)?;
         }
-        let (mut last, mut spans) = (work()?, Vec::new());
-        for _ in 0..self.request.repeats {
-            let (done, span) = timed(&work)?;
-            last = done;
-            spans.push(span);
-        }
-        Ok((last, Timing::of(&spans)))
+        let mut forward = Row::default();
+        let output = self.time(Pass::Forward, &mut forward, &inputs, machine)?;
+        let gradients = self.time(Pass::Both, row, &inputs, machine)?;
+        let Shape {
+            batch,
+            len,
+            width,
+            states,
+            heads,
+        } = self.shape;
+        let details = json!({
+            "op": self.op.name,
+            "shape": [batch, len, width, states],
+            "heads": heads,
+            "repeats": self.schedule.rounds,
+            "forward": {
+                "seconds": forward.seconds,
+                "seconds_min": forward.seconds_min,
+                "seconds_max": forward.seconds_max,
+                "wall_seconds": forward.wall_seconds,
+                "floor_seconds": forward.floor_seconds,
+                "fraction_of_floor": forward.fraction_of_floor,
+                "elements_per_second": forward.elements_per_second,
+            },
+            "checksum": magnitude(&output)?,
+            "gradient_checksum": magnitude(&gradients)?,
+        });
+        Ok(details.as_object().cloned().unwrap_or_default())
+    }
+
+    /// Times one pass. Returned is its last result: the output, or the gradients of all inputs.
+    pub(super) fn time(
+        &self,
+        pass: Pass,
+        row: &mut Row,
+        inputs: &[Drawn],
+        machine: &Machine,
+    ) -> Result<Vec<Tensor>> {
+        let tracked = pass == Pass::Both;
+        let inputs = inputs
+            .iter()
+            .map(|input| input.on(self.io, &machine.device, tracked))
+            .collect::<Result<Vec<Tensor>>>()?;
+        let timer = machine.timer();
+        let (results, timing) = self.schedule.time(&*timer, &mut || {
+            let output = (self.op.run)(&inputs, self.io)?;
+            if !tracked {
+                return Ok(vec![output]);
+            }
+            let gradients = output.backward()?;
+            Ok(inputs
+                .iter()
+                .filter_map(|input| gradients.get(input).cloned())
+                .collect())
+        })?;
+        let bytes = self.io.size_in_bytes() as f64;
+        let work = self.op.floor(&self.shape, pass);
+        row.floor_seconds = Some(machine.rates().seconds(work, bytes));
+        row.elements = Some(self.op.elements(&self.shape));
+        row.timed(timer.clock(), &timing);
+        Ok(results)
     }
 }
 
@@ -180,77 +211,11 @@ fn shape(op: &Op, request: &OpRequest) -> Result<Shape> {
     })
 }
 
-/// An input with numbers in it; all but class numbers are tracked.
-fn tracked(index: usize, input: &Input, dtype: DType) -> Result<Tensor> {
-    let values = filled(index, input, usize::MAX)?;
-    match values.dtype() {
-        DType::U32 => Ok(values),
-        _ => Ok(Var::from_tensor(&values.to_dtype(dtype)?)?.into_inner()),
-    }
-}
-
-/// The sum of all magnitudes: a result that somebody reads cannot be left out.
-fn total(x: &Tensor) -> Result<f64> {
-    let sum = x.to_dtype(DType::F64)?.abs()?.sum_all()?;
-    Ok(sum.to_scalar()?)
-}
-
-/// Time of one kind of call, and how near it comes to its floor.
-#[derive(Clone, Copy, Debug, Serialize)]
-pub struct Pass {
-    /// Of one call.
-    #[serde(flatten)]
-    pub time: Timing,
-    /// Elements over the median CPU seconds.
-    pub elements_per_cpu_second: f64,
-    /// CPU seconds below which nothing gets.
-    pub floor_seconds: f64,
-    /// The floor over the median: 1 would be perfect.
-    pub fraction_of_floor: f64,
-}
-
-impl Pass {
-    fn new(time: Timing, elements: f64, floor_seconds: f64) -> Self {
-        Self {
-            time,
-            elements_per_cpu_second: elements / time.cpu_seconds,
-            floor_seconds,
-            fraction_of_floor: floor_seconds / time.cpu_seconds,
-        }
-    }
-}
-
-/// What an op takes.
-#[derive(Clone, Debug, Serialize)]
-pub struct OpReport {
-    /// Always `op`.
-    pub bench: &'static str,
-    /// The op.
-    pub op: &'static str,
-    /// B, L, d and perhaps n.
-    pub shape: Vec<usize>,
-    /// Heads s.
-    pub heads: usize,
-    /// Type of the numbers.
-    pub dtype: Number,
-    /// Timed calls, after two that are not.
-    pub repeats: usize,
-    /// How the op was computed.
-    pub route: &'static str,
-    /// Of one call; of what kind, the op's description says.
-    pub elements: f64,
-    /// Forward alone, with no gradient wanted.
-    pub forward: Pass,
-    /// Forward and backward.
-    #[serde(flatten)]
-    pub both: Pass,
-    /// The sum of the output's magnitudes.
-    pub checksum: f64,
-    /// The sum of all gradients' magnitudes.
-    pub gradient_checksum: f64,
-    /// The most memory this process has held.
-    pub peak_memory_bytes: Option<u64>,
-    /// Where it ran.
-    #[serde(flatten)]
-    pub machine: Machine,
+/// The sum of all magnitudes, in f64.
+pub(super) fn magnitude(tensors: &[Tensor]) -> Result<f64> {
+    let total = |x: &Tensor| -> Result<f64> {
+        let x = x.to_device(&Device::Cpu)?.to_dtype(DType::F64)?;
+        Ok(x.abs()?.sum_all()?.to_scalar()?)
+    };
+    tensors.iter().map(total).sum()
 }

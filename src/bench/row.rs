@@ -1,116 +1,214 @@
-//! A measurement as a row of a CSV file.
+//! A measurement as a row of a CSV file: one schema for CPU and GPU, checks and times.
 
-use super::driver::{Measured, LOSS_TOLERANCE};
+use super::timer::{Clock, Spread, Timing};
 use crate::error::{Error, Result};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
 use std::path::Path;
 
-/// One case, with at most one peer beside it. What does not apply is empty.
-#[derive(Clone, Debug, Serialize)]
+/// What a row is about.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Kind {
+    /// An op's results and gradients compared with those of the CPU in f64.
+    Check,
+    /// The losses of a model's first training steps compared with those on the CPU.
+    Model,
+    /// The time of an op.
+    #[default]
+    Op,
+    /// The time of a training step.
+    Step,
+}
+
+impl Kind {
+    /// As it is spelled in rows.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Check => "check",
+            Self::Model => "model",
+            Self::Op => "op",
+            Self::Step => "step",
+        }
+    }
+}
+
+/// One measurement, with at most one peer beside it. What does not apply is empty.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Row {
-    /// Command line behind `dsf bench`.
+    /// What was measured.
+    pub kind: Kind,
+    /// The op or mixer with its sizes B,L,d,n; or the flags of `dsf bench step` or `dsf bench op`.
     pub case: String,
+    /// Type of the activations.
+    pub dtype: String,
+    /// The other program, or the other way to compute the same.
+    pub peer: String,
+    /// Device as chosen: `cpu`, `cuda:0`.
+    pub device: String,
+    /// Model of the processor or of the GPU.
+    pub processor: String,
+    /// The widest instruction set that the fused ops use on a CPU.
+    pub instruction_set: String,
     /// Threads computed with.
-    pub threads: Option<u64>,
-    /// Our CPU seconds of a step, or of an op both ways: median of the rounds.
-    pub cpu_seconds: f64,
-    /// Fewest of a round.
-    pub cpu_seconds_min: f64,
-    /// Most of a round.
-    pub cpu_seconds_max: f64,
-    /// Wall seconds in the last round.
+    pub threads: usize,
+    /// How the ops were computed: fused, or by their reference.
+    pub route: String,
+    /// Whether a check held, or a peer computed the same.
+    pub passed: Option<bool>,
+    /// Largest difference: of numbers, relative to the larger of 1 and the largest number; of losses, relative.
+    pub distance: Option<f64>,
+    /// The largest difference allowed.
+    pub tolerance: Option<f64>,
+    /// The clock of `seconds`, rates and ratios.
+    pub clock: Clock,
+    /// Seconds of a call or a step: the median.
+    pub seconds: Option<f64>,
+    /// The fewest.
+    pub seconds_min: Option<f64>,
+    /// The most.
+    pub seconds_max: Option<f64>,
+    /// Elapsed seconds: the median.
     pub wall_seconds: Option<f64>,
-    /// CPU seconds below which nothing gets.
+    /// The fewest.
+    pub wall_seconds_min: Option<f64>,
+    /// The most.
+    pub wall_seconds_max: Option<f64>,
+    /// Seconds that the machine of the floor needs at least.
     pub floor_seconds: Option<f64>,
-    /// The floor over the CPU seconds.
+    /// The floor over the median: 1 would be perfect.
     pub fraction_of_floor: Option<f64>,
-    /// Of a step.
-    pub tokens_per_cpu_second: Option<f64>,
-    /// State elements of a step, or what the op counts.
-    pub elements_per_cpu_second: Option<f64>,
-    /// The most memory our process held.
+    /// The fraction of its floor that the kernel was predicted to reach on an H200.
+    pub predicted: Option<f64>,
+    /// Tokens of a step.
+    pub tokens: Option<f64>,
+    /// Tokens over the median seconds.
+    pub tokens_per_second: Option<f64>,
+    /// State entries of all layers in a step, absent where the state grows with the sequence; of an op, what
+    /// its description counts.
+    pub elements: Option<f64>,
+    /// Elements over the median seconds.
+    pub elements_per_second: Option<f64>,
+    /// The most memory that the process held.
     pub peak_memory_bytes: Option<u64>,
     /// Loss of the last step.
     pub loss: Option<f64>,
-    /// How the ops were computed.
-    pub route: String,
-    /// The peer's command line.
-    pub peer: String,
-    /// The peer's CPU seconds, median of the rounds.
-    pub peer_cpu_seconds: Option<f64>,
-    /// The peer's median over ours.
+    /// The peer's seconds: the median of the rounds.
+    pub peer_seconds: Option<f64>,
+    /// The peer's seconds over ours: of the medians.
     pub ratio: Option<f64>,
-    /// The smallest ratio of a round.
+    /// The smallest of a round.
     pub ratio_min: Option<f64>,
-    /// The largest ratio of a round.
+    /// The largest of a round.
     pub ratio_max: Option<f64>,
-    /// The most memory the peer held.
+    /// The most memory that the peer held.
     pub peer_peak_memory_bytes: Option<u64>,
-    /// Largest relative difference of a loss before anything was timed.
-    pub loss_difference: Option<f64>,
-    /// Rounds, ours and the peer's by turns.
+    /// Rounds, each of them ours and then the peer's.
     pub rounds: usize,
-    /// Load of the machine in the last round.
+    /// Runnable tasks of the machine over the last minute, where the system tells.
     pub load_average: Option<f64>,
-    /// Model of the processor.
-    pub cpu: String,
-    /// Instruction set in use.
-    pub instruction_set: String,
-    /// Commit of this program.
+    /// Where a check was worst, what is absent, or why a number is missing.
+    pub note: String,
+    /// Commit of this program, with `-dirty` where it was changed.
     pub commit: String,
 }
 
 impl Row {
-    /// The row of `measured`, which came from `case` and a peer's command line.
-    pub fn new(case: &str, peer: &str, measured: &Measured) -> Self {
-        let report = &measured.report;
-        let text = |key: &str| report[key].as_str().unwrap_or_default().to_owned();
-        let number = |key: &str| report[key].as_f64();
-        let (ours, ratio) = (measured.cpu_seconds(), measured.ratio());
-        let beside = measured.beside.as_ref();
-        let floor = number("floor_seconds");
-        // Rates follow the median of the rounds, not the last one.
-        let over = |count: Option<f64>| count.map(|count| count / ours.median);
-        let counted = |key: &str| Some(number(key)? * number("cpu_seconds")?);
-        let states = counted("state_elements_per_cpu_second");
+    /// A row about `case` with nothing measured.
+    pub(super) fn new(kind: Kind, case: impl Into<String>, dtype: &str) -> Self {
         Self {
-            case: case.to_owned(),
-            threads: report["threads"].as_u64(),
-            cpu_seconds: ours.median,
-            cpu_seconds_min: ours.min,
-            cpu_seconds_max: ours.max,
-            wall_seconds: number("wall_seconds"),
-            floor_seconds: floor,
-            fraction_of_floor: over(floor),
-            tokens_per_cpu_second: over(counted("tokens_per_cpu_second")),
-            elements_per_cpu_second: over(states.or_else(|| number("elements"))),
-            peak_memory_bytes: report["peak_memory_bytes"].as_u64(),
-            loss: number("loss"),
-            route: text("route"),
-            peer: peer.to_owned(),
-            peer_cpu_seconds: measured.peer_cpu_seconds().map(|s| s.median),
-            ratio: ratio.map(|r| r.median),
-            ratio_min: ratio.map(|r| r.min),
-            ratio_max: ratio.map(|r| r.max),
-            peer_peak_memory_bytes: beside.and_then(|b| b.report["peak_bytes"].as_u64()),
-            loss_difference: beside.and_then(|b| b.loss_difference),
-            rounds: measured.ours.len(),
-            load_average: number("load_average"),
-            cpu: text("cpu"),
-            instruction_set: text("instruction_set"),
-            commit: text("commit"),
+            kind,
+            case: case.into(),
+            dtype: dtype.to_owned(),
+            // A check that ends before it has a distance has failed.
+            passed: matches!(kind, Kind::Check | Kind::Model).then_some(false),
+            ..Self::default()
         }
     }
 
-    /// Whether both sides computed the same, as far as that can be known.
-    pub fn agrees(&self) -> bool {
-        let difference = self.loss_difference;
-        difference.is_none_or(|difference| difference <= LOSS_TOLERANCE)
+    /// `check small tanh 3,37,21 f32`, `step s6 512,64,64,64 f32 beside plain tensor ops`.
+    pub fn title(&self) -> String {
+        let title = format!("{} {} {}", self.kind.name(), self.case, self.dtype);
+        match self.peer.as_str() {
+            "" => title,
+            peer => format!("{title} beside {peer}"),
+        }
+    }
+
+    /// Whether it is about correctness alone.
+    pub fn is_check(&self) -> bool {
+        matches!(self.kind, Kind::Check | Kind::Model)
+    }
+
+    /// Whether something that was checked did not hold.
+    pub fn failed(&self) -> bool {
+        self.passed == Some(false)
+    }
+
+    /// Notes how far apart two sides are.
+    pub(super) fn compared(&mut self, distance: f64, tolerance: f64) {
+        self.distance = Some(distance);
+        self.tolerance = Some(tolerance);
+        // A NaN must not pass.
+        self.passed = Some(distance <= tolerance);
+    }
+
+    /// Notes what a call or a step took.
+    pub(super) fn timed(&mut self, clock: Clock, timing: &Timing) {
+        self.clock = clock;
+        self.wall_seconds = Some(timing.wall.median);
+        self.wall_seconds_min = Some(timing.wall.min);
+        self.wall_seconds_max = Some(timing.wall.max);
+        self.took(timing.seconds);
+    }
+
+    /// Notes seconds, and the rates that follow from them.
+    pub(super) fn took(&mut self, seconds: Spread) {
+        self.seconds = Some(seconds.median);
+        self.seconds_min = Some(seconds.min);
+        self.seconds_max = Some(seconds.max);
+        let rate = |count: Option<f64>| count.map(|count| count / seconds.median);
+        self.fraction_of_floor = rate(self.floor_seconds);
+        self.tokens_per_second = rate(self.tokens);
+        self.elements_per_second = rate(self.elements);
+    }
+
+    /// Notes what ours and a peer took, round by round.
+    pub(super) fn took_by_turns(&mut self, ours: &[f64], peer: &[f64]) {
+        self.rounds = ours.len();
+        let spread = |seconds: &[f64]| Spread::of(seconds.iter().copied());
+        // The spread within a single round says more than its median alone.
+        if ours.len() > 1 {
+            self.took(spread(ours));
+        }
+        let Some(seconds) = self.seconds.filter(|_| !peer.is_empty()) else {
+            return;
+        };
+        let median = spread(peer).median;
+        let ratios = Spread::of(peer.iter().zip(ours).map(|(peer, ours)| peer / ours));
+        self.peer_seconds = Some(median);
+        self.ratio = Some(median / seconds);
+        self.ratio_min = Some(ratios.min);
+        self.ratio_max = Some(ratios.max);
     }
 }
 
+/// Sizes, hyperparameters, losses, checksums of a measurement, by name.
+pub type Details = Map<String, Value>;
+
+/// A measurement with its details: what `dsf bench step --json` and `dsf bench op --json` print.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Report {
+    /// The measurement.
+    #[serde(flatten)]
+    pub row: Row,
+    /// What else is known of it.
+    #[serde(flatten)]
+    pub details: Details,
+}
+
 /// Writes `rows` with a header, over what was there.
-pub fn write_csv(path: &Path, rows: &[impl Serialize]) -> Result<()> {
+pub fn write_csv(path: &Path, rows: &[Row]) -> Result<()> {
     let broken = |e: csv::Error| Error::io("write", path)(std::io::Error::other(e));
     let mut writer = csv::Writer::from_writer(Vec::new());
     for row in rows {

@@ -1,126 +1,212 @@
-//! A training step as [`Trainer`] makes it: batch, forward, backward, AdamW.
+//! A training step as [`Trainer`] makes it, timed: batch, forward, backward, AdamW.
 
-use super::clock::{timed, Timing};
 use super::export::save;
 use super::floors;
 use super::machine::{self, Machine};
-use crate::config::RunConfig;
+use super::ops::{PAIRS, TASKS, VOCABULARY};
+use super::row::{Details, Kind, Report, Row};
+use super::timer::Schedule;
+use crate::config::{Precision, RunConfig, TaskConfig};
 use crate::error::{Error, Result};
 use crate::mixers;
 use crate::nn::Params;
-use crate::ops::taken as route;
-use crate::store::peak_memory_bytes;
-use crate::tasks::{self, Sizes, Splits};
+use crate::recipes;
+use crate::tasks::{self, Objective, Splits};
 use crate::train::Trainer;
 use candle_core::{DType, Device, Tensor};
-use serde::Serialize;
+use serde_json::json;
+use std::cell::RefCell;
 use std::path::Path;
-
-/// Steps before the clock starts: the first touches fresh memory, the second finds it warm.
-const WARM_UP: usize = 2;
+use std::rc::Rc;
 
 /// Most timed steps: each has a batch of its own in memory.
 const MOST_STEPS: usize = 1000;
 
-/// A run of which only a few steps are made, with the data for them.
+/// How a step reaches a device.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Form {
+    /// Op by op.
+    Launched,
+    /// As replays of a recorded step, a CUDA graph.
+    Recorded,
+}
+
+impl Form {
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Launched => "launched",
+            Self::Recorded => "recorded",
+        }
+    }
+
+    pub fn prepare(self, trainer: &mut Trainer) {
+        if self == Self::Recorded {
+            trainer.record_steps();
+        }
+    }
+
+    /// The forms that a machine can take; the last one is the fastest.
+    pub fn of(machine: &Machine) -> &'static [Self] {
+        match machine.is_cpu() {
+            true => &[Self::Launched],
+            false => &[Self::Launched, Self::Recorded],
+        }
+    }
+}
+
+/// Data of one task at a time: many models in a row are trained on the same.
+#[derive(Default)]
+pub struct DataCache(RefCell<Option<(TaskConfig, Rc<Splits>)>>);
+
+impl DataCache {
+    fn load(&self, task: &TaskConfig) -> Result<Rc<Splits>> {
+        let mut held = self.0.borrow_mut();
+        if let Some((_, data)) = held.as_ref().filter(|(of, _)| of == task) {
+            return Ok(Rc::clone(data));
+        }
+        let data = Rc::new(tasks::load(task, None)?);
+        *held = Some((task.clone(), Rc::clone(&data)));
+        Ok(data)
+    }
+}
+
+/// Training steps of a run, to be timed.
 pub struct Step {
     config: RunConfig,
-    sizes: Sizes,
-    steps: usize,
+    schedule: Schedule,
+    form: Form,
 }
 
 impl Step {
-    /// The first steps of `config`, `steps` of them timed. Refuses sizes that cannot fit into
-    /// this machine's memory.
+    /// The first steps of `config`, `steps` of them timed. Refuses sizes that cannot fit into memory.
     pub fn new(config: RunConfig, steps: usize) -> Result<Self> {
         if !(1..=MOST_STEPS).contains(&steps) {
             return Err(Error::usage(format!(
                 "--steps must be 1 to {MOST_STEPS}, not {steps}"
             )));
         }
-        let sizes = config.task.sizes()?;
-        fits(&config, &sizes)?;
-        let mut config = config;
-        let examples = (WARM_UP + steps).saturating_mul(config.train.batch_size);
-        config.task.set("train_examples", examples);
-        config.task.set("test_examples", 1);
-        config.task.read()?.check()?;
+        check_memory(&config)?;
+        Self::scheduled(config, Schedule::single(steps), Form::Launched)
+    }
+
+    pub(super) fn scheduled(config: RunConfig, schedule: Schedule, form: Form) -> Result<Self> {
+        let config = with_steps(config, schedule.calls())?;
         Ok(Self {
             config,
-            sizes,
-            steps,
+            schedule,
+            form,
         })
     }
 
-    /// Makes the steps.
+    /// Times the steps on the CPU.
     ///
-    /// `export` names a safetensors file for what another program needs to make the same steps:
-    /// the weights before the first, `data.tokens` u32 and `data.labels` i64, (steps, B, L) each,
-    /// a label being -100 where nothing is asked.
-    pub fn measure(&self, threads: usize, export: Option<&Path>) -> Result<StepReport> {
-        let machine = Machine::now(threads);
-        let elements = self.state_elements()?;
-        let data = tasks::load(&self.config.task, None)?;
-        let mut trainer = Trainer::new(&self.config, &data, &Device::Cpu)?;
+    /// `export` names a safetensors file for what another program needs to make the same steps: the weights
+    /// before the first, `data.tokens` u32 and `data.labels` i64, (steps, B, L) each, with -100 where a
+    /// position has no label.
+    pub fn report(&self, machine: &Machine, export: Option<&Path>) -> Result<Report> {
+        let (model, train) = (&self.config.model, &self.config.train);
+        let (length, d, n) = (
+            self.config.task.sizes()?.seq_len,
+            model.d_model,
+            model.d_state,
+        );
+        let case = format!("{} {},{length},{d},{n}", model.mixer, train.batch_size);
+        let mut row = Row::new(Kind::Step, case, DType::F32.as_str());
+        machine.describe(&mut row);
+        let details = self.measure(&mut row, machine, &DataCache::default(), export)?;
+        machine::describe_process(&mut row);
+        Ok(Report { row, details })
+    }
+
+    pub(super) fn measure(
+        &self,
+        row: &mut Row,
+        machine: &Machine,
+        data: &DataCache,
+        export: Option<&Path>,
+    ) -> Result<Details> {
+        let config = &self.config;
+        let (model, train, task) = (&config.model, &config.train, &config.task);
+        let sizes = task.sizes()?;
+        let data = data.load(task)?;
+        let mut trainer = Trainer::new(config, &data, &machine.device)?;
         if let Some(path) = export {
-            self::export(path, &trainer, &data, self.config.train.batch_size)?;
+            self::export(path, &trainer, &data, train.batch_size)?;
         }
-        let (mut losses, mut spans) = (Vec::new(), Vec::new());
-        for _ in 0..WARM_UP + self.steps {
-            let (loss, span) = timed(|| trainer.step())?;
-            losses.push(loss);
-            spans.push(span);
+        self.form.prepare(&mut trainer);
+        let (timer, mut losses) = (machine.timer(), Vec::new());
+        let ((), timing) = self.schedule.time(&*timer, &mut || {
+            losses.push(trainer.step()?);
+            Ok(())
+        })?;
+        let tokens = (train.batch_size * sizes.seq_len) as f64;
+        let bytes = match train.precision {
+            Precision::Bf16 => 2.0,
+            Precision::F32 | Precision::Tf32 => 4.0,
+        };
+        row.floor_seconds = floors::step(config, machine.rates(), bytes)?;
+        if row.floor_seconds.is_none() {
+            row.note = format!("no floor is stated for `{}`", model.mixer);
         }
-        let time = Timing::of(&spans[WARM_UP..]);
-        let floor = floors::step(&self.config, &floors::CORE, 4.0);
-        let (config, sizes) = (&self.config, self.sizes);
-        Ok(StepReport {
-            bench: "step",
-            mixer: config.model.mixer.clone(),
-            variant: config.model.variant.clone(),
-            protocol: config.protocol.as_str(),
-            d: config.model.d_model,
-            n: config.model.d_state,
-            heads: config.model.n_heads,
-            layers: config.model.n_layers,
-            seq_len: sizes.seq_len,
-            kv_pairs: sizes.labels_per_example,
-            vocab_size: sizes.vocab_size,
-            batch_size: config.train.batch_size,
-            embed_dropout: config.model.embed_dropout,
-            attn_dropout: config.model.attn_dropout,
-            lr: config.train.lr,
-            weight_decay: config.train.weight_decay,
-            steps: self.steps,
-            route: route(),
-            tokens_per_cpu_second: self.tokens() / time.cpu_seconds,
-            state_elements_per_cpu_second: elements.map(|e| e / time.cpu_seconds),
-            floor_seconds: floor,
-            fraction_of_floor: floor.map(|floor| floor / time.cpu_seconds),
-            time,
-            peak_memory_bytes: peak_memory_bytes(),
-            parameters: trainer.parameters(),
-            first_loss: losses[0],
-            loss: losses[losses.len() - 1],
-            losses,
-            machine,
-        })
+        row.tokens = Some(tokens);
+        row.elements = state_elements(config, tokens)?;
+        row.loss = losses.last().copied();
+        row.timed(timer.clock(), &timing);
+        let details = json!({
+            "mixer": model.mixer,
+            "variant": model.variant,
+            "protocol": config.protocol.as_str(),
+            "d": model.d_model,
+            "n": model.d_state,
+            "heads": model.n_heads,
+            "layers": model.n_layers,
+            "seq_len": sizes.seq_len,
+            "kv_pairs": sizes.labels_per_example,
+            "vocab_size": sizes.vocab_size,
+            "batch_size": train.batch_size,
+            "embed_dropout": model.embed_dropout,
+            "attn_dropout": model.attn_dropout,
+            "lr": train.lr,
+            "weight_decay": train.weight_decay,
+            "steps": self.schedule.rounds,
+            "parameters": trainer.parameters(),
+            "first_loss": losses.first(),
+            "losses": losses,
+        });
+        Ok(details.as_object().cloned().unwrap_or_default())
     }
 
-    fn tokens(&self) -> f64 {
-        (self.config.train.batch_size * self.sizes.seq_len) as f64
+    /// The losses of all steps, untimed.
+    pub(super) fn losses(&self, device: &Device) -> Result<Vec<f64>> {
+        let data = tasks::load(&self.config.task, None)?;
+        let mut trainer = Trainer::new(&self.config, &data, device)?;
+        self.form.prepare(&mut trainer);
+        let steps = 0..self.schedule.calls();
+        steps.map(|_| trainer.step()).collect()
     }
+}
 
-    /// State entries that a step walks through, B L N a layer; `None` where the state grows with
-    /// the sequence.
-    fn state_elements(&self) -> Result<Option<f64>> {
-        let model = &self.config.model;
-        let params = Params::seeded(0, DType::F32, &Device::Cpu);
-        let mixer = (mixers::find(&model.mixer)?.build)(model, &params)?;
-        let [one, two] = [1, 2].map(|length| mixer.state_size(length));
-        let all = (one * model.n_layers) as f64 * self.tokens();
-        Ok((one == two).then_some(all))
+/// `config` with data for `steps` steps.
+fn with_steps(mut config: RunConfig, steps: usize) -> Result<RunConfig> {
+    if config.task.entry()?.objective != Objective::PerToken {
+        return Err(Error::usage("steps are timed on --task mqar alone"));
     }
+    let examples = steps.saturating_mul(config.train.batch_size);
+    config.task.set("train_examples", examples);
+    config.task.set("test_examples", 1);
+    config.task.read()?.check()?;
+    Ok(config)
+}
+
+/// State entries that the steps of all layers walk through, B L N a layer; `None` where the state grows with
+/// the sequence.
+fn state_elements(config: &RunConfig, tokens: f64) -> Result<Option<f64>> {
+    let model = &config.model;
+    let params = Params::seeded(0, DType::F32, &Device::Cpu);
+    let mixer = mixers::find(&model.mixer)?.build(model, &params)?;
+    let [one, two] = [1, 2].map(|length| mixer.state_size(length));
+    let all = (one * model.n_layers) as f64 * tokens;
+    Ok((one == two).then_some(all))
 }
 
 /// Writes the weights as they are and the batches of all steps that there are data for.
@@ -138,82 +224,78 @@ pub(super) fn export(path: &Path, trainer: &Trainer, data: &Splits, batch: usize
     let weights = trainer.weights().into_iter();
     let weights = weights.map(|(name, var)| Ok((name, var.to_device(&Device::Cpu)?)));
     let weights = weights.collect::<Result<Vec<_>>>()?;
-    save(path, weights.into_iter().chain(batches).collect())
+    save(
+        path,
+        weights.into_iter().chain(batches).collect(),
+        DType::F32,
+    )
 }
 
-/// Refuses what no step can do without: weights, moments and gradients, and in every layer the
-/// residual stream and the mixer's inputs.
-fn fits(config: &RunConfig, sizes: &Sizes) -> Result<()> {
-    let m = &config.model;
+/// Refuses what no step can do without: weights, moments and gradients, and in every layer the residual
+/// stream and the mixer's inputs.
+fn check_memory(config: &RunConfig) -> Result<()> {
+    let (m, sizes) = (&config.model, config.task.sizes()?);
     let [d, n, layers] = [m.d_model, m.d_state, m.n_layers].map(|x| x as f64);
     let tokens = config.train.batch_size as f64 * sizes.seq_len as f64;
     let weights = sizes.vocab_size as f64 * d + layers * d * d;
     let needed = 4.0 * (4.0 * weights + tokens * layers * (2.0 * d + n));
-    machine::fits(needed, "a step", "a smaller --batch-size, --d or --n")
+    machine::check_memory(needed, "a step", "a smaller --batch-size, --d or --n")
 }
 
-/// What a training step takes, and of which kind it was.
-#[derive(Clone, Debug, Serialize)]
-pub struct StepReport {
-    /// Always `step`.
-    pub bench: &'static str,
-    /// Mixer.
-    pub mixer: String,
-    /// Its variant.
-    pub variant: String,
-    /// Protocol around it.
-    pub protocol: &'static str,
-    /// Embedding width d.
-    pub d: usize,
-    /// State expansion n.
-    pub n: usize,
-    /// Heads s.
-    pub heads: usize,
-    /// Blocks.
-    pub layers: usize,
-    /// Sequence length L.
-    pub seq_len: usize,
-    /// Pairs k, which are the labelled positions of an example.
-    pub kv_pairs: usize,
-    /// Vocabulary V.
-    pub vocab_size: usize,
-    /// Examples a step B.
-    pub batch_size: usize,
-    /// Dropout on embeddings.
-    pub embed_dropout: f64,
-    /// Dropout on attention weights.
-    pub attn_dropout: f64,
-    /// Peak learning rate.
-    pub lr: f64,
-    /// Weight decay.
-    pub weight_decay: f64,
-    /// Timed steps, after two that are not.
-    pub steps: usize,
-    /// How the ops were computed.
-    pub route: &'static str,
-    /// Of one step.
-    #[serde(flatten)]
-    pub time: Timing,
-    /// B L over the CPU seconds.
-    pub tokens_per_cpu_second: f64,
-    /// State entries of all layers, forward and backward once each, over the CPU seconds; absent
-    /// where the state grows with the sequence.
-    pub state_elements_per_cpu_second: Option<f64>,
-    /// CPU seconds below which no step of these sizes gets; absent for mixers without a formula.
-    pub floor_seconds: Option<f64>,
-    /// The floor over the median: 1 would be perfect.
-    pub fraction_of_floor: Option<f64>,
-    /// The most memory this process has held.
-    pub peak_memory_bytes: Option<u64>,
-    /// Trained numbers.
-    pub parameters: usize,
-    /// Loss of the first step, before any update.
-    pub first_loss: f64,
-    /// Loss of the last step.
-    pub loss: f64,
-    /// Losses of all steps, also those before the clock started.
-    pub losses: Vec<f64>,
-    /// Where it ran.
-    #[serde(flatten)]
-    pub machine: Machine,
+/// The sizes of a step: batch, length, width, states; key-value pairs; vocabulary.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct Size {
+    sizes: [usize; 4],
+    pairs: usize,
+    vocabulary: usize,
+}
+
+/// A step that takes a moment, of an odd length.
+pub(super) const SMALL: Size = Size {
+    sizes: [6, 36, 24, 12],
+    pairs: 4,
+    vocabulary: 96,
+};
+
+/// The paper's tasks.
+pub(super) fn of_the_paper() -> [Size; 4] {
+    std::array::from_fn(|task| Size {
+        sizes: TASKS[task],
+        pairs: PAIRS[task],
+        vocabulary: VOCABULARY,
+    })
+}
+
+impl Size {
+    /// `mixer B,L,d,n form`.
+    pub fn case(self, mixer: &str, form: Form) -> String {
+        let [b, l, d, n] = self.sizes;
+        format!("{mixer} {b},{l},{d},{n} {}", form.name())
+    }
+
+    /// A run under the reference protocol, with its dropout or another.
+    pub fn config(self, mixer: &str, io: DType, dropout: Option<f64>) -> Result<RunConfig> {
+        let [batch, seq_len, d, n] = self.sizes;
+        let precision = match io {
+            DType::BF16 => "bf16",
+            _ => "f32",
+        };
+        let numbers = [
+            ("d", d),
+            ("n", n),
+            ("vocab-size", self.vocabulary),
+            ("seq-len", seq_len),
+            ("kv-pairs", self.pairs),
+            ("train-examples", batch),
+            ("test-examples", 1),
+            ("epochs", 1),
+            ("batch-size", batch),
+        ];
+        let numbers = numbers.map(|(name, number)| (name, number.to_string()));
+        let dropout = dropout.map(|p| ("dropout", p.to_string()));
+        let settings = numbers.iter().chain(&dropout);
+        let mut settings: Vec<(&str, &str)> = settings.map(|(k, v)| (*k, v.as_str())).collect();
+        settings.extend([("mixer", mixer), ("lr", "1e-3"), ("precision", precision)]);
+        recipes::run("mqar", &settings)
+    }
 }

@@ -4,9 +4,8 @@ use super::{exit, print};
 use crate::config::ModelConfig;
 use crate::error::Result;
 use crate::mixers::{Entry, MIXERS};
-use crate::model::protocol::Request;
 use crate::nn::Params;
-use crate::sweep::Preset;
+use crate::recipes;
 use candle_core::{DType, Device};
 use clap::Args;
 
@@ -89,17 +88,18 @@ pub(super) fn main(arguments: Arguments) -> Result<u8> {
 fn sizes(entry: &Entry, arguments: &Arguments) -> Result<(usize, usize)> {
     let model = model(entry, arguments)?;
     let params = Params::seeded(0, DType::F32, &Device::Cpu);
-    let mixer = (entry.build)(&model, &params)?;
+    let mixer = entry.build(&model, &params)?;
     Ok((params.count(), mixer.state_size(arguments.seq_len)))
 }
 
 fn model(entry: &Entry, arguments: &Arguments) -> Result<ModelConfig> {
-    let request = Request {
-        mixer: entry.name.to_owned(),
-        d_model: arguments.d,
-        d_state: arguments.n,
-        n_layers: 1,
-        ..Preset::Full.request()
-    };
-    Ok(request.resolve()?.model)
+    let (d, n) = (arguments.d.to_string(), arguments.n.to_string());
+    let settings = [
+        ("preset", "full"),
+        ("mixer", entry.name),
+        ("d", &d),
+        ("n", &n),
+        ("layers", "1"),
+    ];
+    Ok(recipes::run("mqar", &settings)?.model)
 }

@@ -16,28 +16,15 @@ mod tokens;
 mod wikitext;
 mod worker;
 
-use crate::error::Error;
+use crate::error::{exit, Error};
 use crate::ops::{self, Route};
-use crate::sweep::Task;
-use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum};
+use crate::recipes::{task, Task, TASKS};
+use clap::{ArgMatches, Args, CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum};
 use std::io;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::Arc;
 use std::time::Duration;
-
-/// How the program ends; documented in `--help`.
-mod exit {
-    use crate::sweep::{EXIT_BUSY, EXIT_INTERRUPTED};
-
-    pub const DONE: u8 = 0;
-    pub const FAILED: u8 = 1;
-    pub const MISUSED: u8 = 2;
-    pub const SOME_RUNS_FAILED: u8 = 3;
-    pub const CHECK_FAILED: u8 = 4;
-    pub const BUSY: u8 = EXIT_BUSY as u8;
-    pub const STOPPED: u8 = EXIT_INTERRUPTED as u8;
-}
 
 /// Train and compare sequence mixers (attention, state space models, RNNs) under one protocol and
 /// see them through one lens: h_i = Λ_i h_{i-1} + B_i u_i, y_i = C_i h_i + D_i u_i.
@@ -45,9 +32,11 @@ mod exit {
 #[command(
     name = "dsf",
     version,
-    after_help = "Exit codes: 0 done; 1 failed; 2 wrong usage; 3 some runs of a sweep failed, the \
-                  rest stand; 4 a check did not hold; 69 another process is working on the run; 75 stopped by a signal after a checkpoint: \
-                  the same command continues; 130 stopped at once by a second Ctrl-C."
+    after_help = "Exit codes: 0 done; 1 the system, the network or a computation failed; 2 wrong usage; 3 some runs of \
+                  a sweep failed, the rest stand; 4 a check did not hold; 65 a file of data is not understood, or one \
+                  of the program's own is damaged; 66 data are missing; 69 another process is working on the run; 75 \
+                  stopped by a signal after a checkpoint: the same command continues; 130 stopped at once by a second \
+                  Ctrl-C."
 )]
 struct Cli {
     #[command(subcommand)]
@@ -56,12 +45,56 @@ struct Cli {
     global: Global,
 }
 
-#[derive(Subcommand)]
+/// What is done: one run of a task of the table, or anything else.
 enum Command {
-    /// Train and test one model on multi-query associative recall.
-    Mqar(single::Arguments),
-    /// Train and test one classifier of the Long Range Arena.
-    Lra(single::Arguments),
+    Train(Task, Box<single::Arguments>),
+    Other(Other),
+}
+
+impl FromArgMatches for Command {
+    fn from_arg_matches(found: &ArgMatches) -> Result<Self, clap::Error> {
+        let name = found
+            .subcommand()
+            .filter(|(name, _)| !Other::has_subcommand(name));
+        match name.and_then(|(name, rest)| Some((task(name).ok()?, rest))) {
+            Some((task, rest)) => {
+                let arguments = single::Arguments::from_arg_matches(rest)?;
+                Ok(Self::Train(task, Box::new(arguments)))
+            }
+            None => Other::from_arg_matches(found).map(Self::Other),
+        }
+    }
+
+    fn update_from_arg_matches(&mut self, found: &ArgMatches) -> Result<(), clap::Error> {
+        *self = Self::from_arg_matches(found)?;
+        Ok(())
+    }
+}
+
+impl Subcommand for Command {
+    fn augment_subcommands(tree: clap::Command) -> clap::Command {
+        let tasks = TASKS
+            .iter()
+            .filter(|task| !Other::has_subcommand(task.name));
+        let tasks = tasks.map(|task| {
+            let about = format!("Train and test one model on {}", task.about);
+            single::Arguments::augment_args(clap::Command::new(task.name).about(about))
+        });
+        Other::augment_subcommands(tree.subcommands(tasks))
+    }
+
+    fn augment_subcommands_for_update(tree: clap::Command) -> clap::Command {
+        Self::augment_subcommands(tree)
+    }
+
+    fn has_subcommand(name: &str) -> bool {
+        Other::has_subcommand(name) || task(name).is_ok()
+    }
+}
+
+/// Commands that do more than one run of a task.
+#[derive(Subcommand)]
+enum Other {
     /// Train and test one language model on WikiText, in Pythia's body; use and convert trained ones.
     Wikitext(wikitext::Arguments),
     /// Train a grid of models; finished runs are never trained again.
@@ -194,8 +227,8 @@ impl Global {
 /// All commands. Those of one task do not speak of what only another knows.
 fn tree() -> clap::Command {
     let tree = Cli::command();
-    Task::ALL.into_iter().fold(tree, |tree, task| {
-        tree.mut_subcommand(task.name(), |command| {
+    TASKS.iter().fold(tree, |tree, task| {
+        tree.mut_subcommand(task.name, |command| {
             single::Arguments::hidden(command, task)
         })
     })
@@ -215,30 +248,32 @@ pub fn main() -> u8 {
     global.color.choice().write_global();
     global.ops.prefer();
     let result = match command {
-        Command::Mqar(arguments) => single::main(arguments, Task::Mqar, &global),
-        Command::Lra(arguments) => single::main(arguments, Task::Lra, &global),
-        Command::Wikitext(arguments) => wikitext::main(arguments, &global),
-        Command::Sweep(arguments) => sweep::main(arguments, &global),
-        Command::Report(arguments) => report::main(arguments, &global),
-        Command::Mixers(arguments) => mixers::main(arguments),
-        Command::Check(arguments) => check::main(arguments),
-        Command::Data(arguments) => data::main(arguments, &global),
-        Command::Bench(arguments) => bench::main(arguments, &global),
-        Command::Worker(arguments) => worker::main(arguments, &global),
-        Command::Completions { shell } => {
-            clap_complete::generate(shell, &mut tree(), "dsf", &mut io::stdout());
-            Ok(exit::DONE)
-        }
+        Command::Train(task, arguments) => single::main(*arguments, task, &global),
+        Command::Other(other) => other.run(&global),
     };
     result.unwrap_or_else(|e| {
         print::talk(&format!("error: {e}"));
-        match e {
-            Error::Usage(_) => exit::MISUSED,
-            Error::Interrupted => exit::STOPPED,
-            Error::Busy(_) => exit::BUSY,
-            Error::Io { .. } | Error::Tensor(_) => exit::FAILED,
-        }
+        e.exit_code()
     })
+}
+
+impl Other {
+    fn run(self, global: &Global) -> Result<u8, Error> {
+        match self {
+            Self::Wikitext(arguments) => wikitext::main(arguments, global),
+            Self::Sweep(arguments) => sweep::main(arguments, global),
+            Self::Report(arguments) => report::main(arguments, global),
+            Self::Mixers(arguments) => mixers::main(arguments),
+            Self::Check(arguments) => check::main(arguments),
+            Self::Data(arguments) => data::main(arguments, global),
+            Self::Bench(arguments) => bench::main(arguments, global),
+            Self::Worker(arguments) => worker::main(arguments, global),
+            Self::Completions { shell } => {
+                clap_complete::generate(shell, &mut tree(), "dsf", &mut io::stdout());
+                Ok(exit::DONE)
+            }
+        }
+    }
 }
 
 /// A span given in minutes, at least a second.

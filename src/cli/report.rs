@@ -3,10 +3,10 @@
 use super::{exit, print, Global};
 use crate::config::{Protocol, RunConfig};
 use crate::error::{Error, Result};
-use crate::model::protocol::presets_of;
+use crate::recipes::{presets_of, TASKS};
 use crate::report::{self, Asked, Filter, Format, Metric, Orient, PaperTable};
 use crate::store::{read_summary, Row, Store, COLUMNS, SCHEMA};
-use crate::sweep::{Experiment, Flags, Task};
+use crate::sweep::{Experiment, Flags};
 use crate::tasks::lra::LraDataset;
 use clap::Args;
 use std::path::{Path, PathBuf};
@@ -139,7 +139,8 @@ fn read(source: &Path) -> Result<Vec<Row>> {
     if source.is_file() {
         return read_summary(source);
     }
-    let scan = Store::existing(source)?.rows(&Task::ALL.map(Task::name))?;
+    let tasks: Vec<&str> = TASKS.iter().map(|task| task.name).collect();
+    let scan = Store::existing(source)?.rows(&tasks)?;
     for warning in &scan.warnings {
         print::talk(&format!("warning: {warning}"));
     }

@@ -55,7 +55,7 @@ pub(super) enum RunEvent<'a> {
 }
 
 /// Trains `config` to its end, or gives its result if that is known already. A tensor error
-/// becomes a failed result; a signal leaves a checkpoint and is [`Error::Interrupted`].
+/// becomes a failed result; a signal leaves a checkpoint and is [`Error::Stopped`].
 pub(super) fn execute(
     config: &RunConfig,
     context: &RunContext,
@@ -130,7 +130,7 @@ fn train(
         if stop || recorder.is_due() {
             let written = recorder.checkpoint(trainer);
             if stop {
-                return Err(written.err().unwrap_or(Error::Interrupted));
+                return Err(written.err().unwrap_or(Error::Stopped));
             }
             keep([written], on)?;
         }

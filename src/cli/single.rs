@@ -1,4 +1,4 @@
-//! `dsf mqar`, `dsf lra` and `dsf wikitext`: one run, from the flags to a sentence about what came of it.
+//! `dsf mqar`, `dsf lra`, `dsf wikitext` and the other tasks: one run, from the flags to a sentence about what came of it.
 
 use super::device::{use_threads, Choice};
 use super::perplexity;
@@ -6,13 +6,15 @@ use super::run::{execute, RunContext, RunEvent};
 use super::screen::Screen;
 use super::worker::{done, emit, Events};
 use super::{exit, minutes, print, raised, stop_flag, tokens, Global};
-use crate::config::RunConfig;
+use crate::config::{Objective, RunConfig};
 use crate::error::{Error, Result};
+use crate::recipes::{Explained, Resolved, Task};
 use crate::store::{Outcome, RunResult, RunStatus, Status, Store};
 use crate::sweep::estimate::{self, counted, duration};
-use crate::sweep::{Flags, Task, CLASSIFIERS, LANGUAGE};
-use crate::tasks::{self, Objective};
+use crate::sweep::Flags;
+use crate::tasks;
 use clap::Args;
+use serde_json::{json, Value};
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -34,37 +36,35 @@ pub(super) struct Arguments {
     /// more where one takes long to write].
     #[arg(long, value_name = "MINUTES", value_parser = minutes)]
     checkpoint_every: Option<Duration>,
+    /// Print every setting of the run with its value and where that came from; train nothing.
+    #[arg(long)]
+    explain: bool,
 }
 
 impl Arguments {
     /// `command` with what means nothing to `task` left out of its help.
     pub fn hidden(command: clap::Command, task: Task) -> clap::Command {
         command.mut_args(|arg| {
-            let of_classifiers = arg.get_help_heading() == Some(CLASSIFIERS);
-            let of_text = arg.get_help_heading() == Some(LANGUAGE);
             let id = arg.get_id().as_str();
-            let hidden = match task.entry().objective {
-                Objective::PerToken => of_classifiers || of_text || OF_READERS.contains(&id),
-                Objective::Pooled => of_text || OF_RECALL.contains(&id),
-                Objective::NextToken => {
-                    of_classifiers || OF_RECALL.contains(&id) || OF_EXAMPLES.contains(&id)
-                }
-            };
+            let hidden = !Flags::is_of(id, task)
+                || id == "data_dir" && task.objective == Objective::PerToken
+                || id == "cuda_graph" && task.objective != Objective::PerToken;
             arg.hide(hidden)
         })
     }
 }
 
-/// Flags that labels at positions have no use for.
-const OF_READERS: [&str; 2] = ["data_dir", "mlp_width"];
-/// Flags of labels at positions alone.
-const OF_RECALL: [&str; 3] = ["kv_pairs", "sizes", "cuda_graph"];
-/// Flags that text has no use for: its protocol is one, and nothing of it is generated.
-const OF_EXAMPLES: [&str; 3] = ["protocol", "data", "data_seed"];
-
 pub(super) fn main(mut arguments: Arguments, task: Task, global: &Global) -> Result<u8> {
     arguments.flags.gpu = arguments.device.is_gpu();
-    let config = arguments.flags.single(task)?;
+    let Resolved {
+        config,
+        explained,
+        notes,
+    } = arguments.flags.single(task)?;
+    if arguments.explain {
+        print::result(&explanation(&config, &explained, &notes, global))?;
+        return Ok(exit::DONE);
+    }
     arguments.device.serves(&config)?;
     let threads = global.threads()?;
     use_threads(threads);
@@ -87,10 +87,13 @@ pub(super) fn main(mut arguments: Arguments, task: Task, global: &Global) -> Res
     let mut screen = Screen::new(&config, entry, tokens_per_step, global);
     if !known {
         screen.say(&title(&config, &*task));
+        notes
+            .iter()
+            .for_each(|note| screen.say(&format!("note: {note}")));
         screen.say(&estimate::sentence(&config, &sizes, &device)?);
     }
     if raised(&stop) {
-        return Err(Error::Interrupted);
+        return Err(Error::Stopped);
     }
     let context = RunContext {
         store: &store,
@@ -120,6 +123,44 @@ pub(super) fn main(mut arguments: Arguments, task: Task, global: &Global) -> Res
         RunStatus::Done => exit::DONE,
         RunStatus::Failed => exit::FAILED,
     })
+}
+
+/// The settings of a run as columns, or as one JSON object.
+fn explanation(
+    config: &RunConfig,
+    explained: &[Explained],
+    notes: &[String],
+    global: &Global,
+) -> String {
+    if global.json {
+        let settings = explained.iter().map(
+            |Explained {
+                 name,
+                 value,
+                 origin,
+             }| {
+                json!({ "name": name, "value": value, "origin": origin.to_string() })
+            },
+        );
+        let settings: Vec<Value> = settings.collect();
+        let event = json!({ "event": "settings", "schema": 1, "run": config.id(), "notes": notes,
+                            "settings": settings });
+        return format!("{event}\n");
+    }
+    let spelt = |value: &Value| value.as_str().map_or(value.to_string(), str::to_owned);
+    let width = |texts: &mut dyn Iterator<Item = usize>| texts.max().unwrap_or(0);
+    let names = width(&mut explained.iter().map(|row| row.name.len()));
+    let values = width(&mut explained.iter().map(|row| spelt(&row.value).len()));
+    let rows = explained.iter().map(
+        |Explained {
+             name,
+             value,
+             origin,
+         }| { format!("{name:names$}  {:values$}  {origin}\n", spelt(value)) },
+    );
+    let notes = notes.iter().map(|note| format!("note: {note}\n"));
+    let head = format!("run {}\n", config.id());
+    [head].into_iter().chain(rows).chain(notes).collect()
 }
 
 fn title(config: &RunConfig, task: &dyn tasks::Task) -> String {

@@ -7,11 +7,10 @@ use super::device::Choice;
 use super::{exit, minutes, print, stop_flag, tokens, Global};
 use crate::config::RunConfig;
 use crate::error::{Error, Result};
+use crate::recipes;
 use crate::store::Store;
 use crate::sweep::estimate::{self, duration};
-use crate::sweep::{
-    run_all, Event, Experiment, Flags, Message, Options, Plan, Process, Skip, Task,
-};
+use crate::sweep::{run_all, Event, Experiment, Flags, Message, Options, Plan, Process, Skip};
 use clap::Args;
 use conclusion::conclusion;
 use indicatif::{ProgressBar, ProgressStyle};
@@ -61,13 +60,18 @@ pub(super) struct Arguments {
 
 pub(super) fn main(mut arguments: Arguments, global: &Global) -> Result<u8> {
     arguments.flags.gpu = arguments.device.is_gpu();
-    let task = Task::find(&arguments.task)?;
+    let task = recipes::task(&arguments.task)?;
     let plan = match &arguments.experiment {
         Some(file) => Experiment::read(file)?.plan(&arguments.flags)?,
         None => Plan::of(task, &arguments.flags)?,
     };
     let device = arguments.device;
     plan.runs.iter().try_for_each(|run| device.serves(run))?;
+    if !(global.quiet || global.json) {
+        plan.notes
+            .iter()
+            .for_each(|note| print::talk(&format!("note: {note}")));
+    }
     let (devices, jobs) = arguments.places()?;
     let options = Options {
         jobs,

@@ -1,10 +1,10 @@
 //! Before a run: the files that its task makes of downloads are made, with a word on how far that is.
 
-use super::data::progress::Progress;
+use super::data::progress::ProgressDisplay;
 use super::raised;
 use crate::config::TaskConfig;
 use crate::error::{Error, Result};
-use crate::fetch::Watch;
+use crate::fetch::Progress;
 use crate::tasks::Task;
 use std::collections::HashSet;
 use std::path::Path;
@@ -35,7 +35,7 @@ fn make(
     quiet: bool,
     stop: &AtomicBool,
 ) -> Result<()> {
-    let mut shown = Progress::new(quiet);
+    let mut shown = ProgressDisplay::new(quiet);
     let mut split = None;
     let made = task.prepare(data_dir, &mut |now| {
         if split != Some(now.split) {
@@ -48,7 +48,7 @@ fn make(
         }
         shown.reach(now.done);
         match raised(stop) {
-            true => Err(Error::Interrupted),
+            true => Err(Error::Stopped),
             false => Ok(()),
         }
     });

@@ -5,12 +5,14 @@ mod language;
 mod model;
 #[cfg(test)]
 pub(crate) mod samples;
+mod settings;
 mod task;
 mod train;
 
 pub use classifier::{ClassifierConfig, Dual, Head, Input, Loss, Pool};
 pub use language::{InitScheme, LanguageConfig, Rotary};
 pub use model::{Layout, ModelConfig, StateMixer};
+pub use settings::{setting, At, Group, Kind, Objective, Setting, Taker, SETTINGS};
 pub use task::TaskConfig;
 pub use train::{AdamConfig, Decay, Precision, Schedule, TrainConfig};
 
@@ -62,7 +64,7 @@ impl RunConfig {
     /// Twelve hex digits of the SHA-256 over [`Self::canonical`]: the name of the run.
     pub fn id(&self) -> String {
         let digest = Sha256::digest(self.canonical().as_bytes());
-        digest[..6].iter().map(|b| format!("{b:02x}")).collect()
+        hex::encode(&digest[..6])
     }
 }
 

@@ -1,72 +1,122 @@
-//! Datasets out of an archive: one download and one unpacking for all that share it.
+//! Datasets out of a tar archive: one download and one pass over it for all datasets that share it, without trust
+//! in the names inside.
 
 use super::catalogue::{Entry, State};
-use super::checksum::Checksum;
-use super::download::{download, failed, Wanted};
-use super::host::Host;
-use super::part::{remove, with_suffix};
-use super::{make_folder, record, unpack, Order, Source};
+use super::context::FetchContext;
+use super::download::{download, failed, Checksum, Wanted};
+use super::{make_folder, record, with_suffix, FetchRequest};
 use crate::error::{Error, Result};
-use std::fs;
-use std::path::{Path, PathBuf};
+use crate::files::{digest, remove_if_present};
+use flate2::read::MultiGzDecoder;
+use sha2::Sha256;
+use std::fs::{self, File};
+use std::io::{self, BufRead, BufReader, ErrorKind, Read};
+use std::path::{Component, Path, PathBuf};
+use tar::{Archive, EntryType};
 
 /// Where archives and everything unfinished lie below a data root.
 pub(super) const FOLDER: &str = "archives";
 
-/// Fetches `entries`, all of the origin `source` is for; the lock of that origin is held.
+/// An archive and what is published about it.
+#[derive(Clone, Debug)]
+pub struct ArchiveSource {
+    /// Its name below `archives/`.
+    pub file: &'static str,
+    /// http or https.
+    pub url: String,
+    /// Its length.
+    pub bytes: Option<u64>,
+    /// Its MD5, in small hexadecimal digits.
+    pub md5: Option<String>,
+}
+
+impl ArchiveSource {
+    /// CIFAR-10 in binary form, from its authors.
+    pub fn cifar() -> Self {
+        Self {
+            file: "cifar-10-binary.tar.gz",
+            url: "https://www.cs.toronto.edu/~kriz/cifar-10-binary.tar.gz".to_owned(),
+            bytes: Some(170_052_171),
+            md5: Some("c32a1d4ab5d03f1284b67883e8d87530".to_owned()),
+        }
+    }
+
+    /// The Long Range Arena; nothing is published about its bytes.
+    pub fn lra() -> Self {
+        Self {
+            file: "lra_release.gz",
+            url: "https://storage.googleapis.com/long-range-arena/lra_release.gz".to_owned(),
+            bytes: None,
+            md5: None,
+        }
+    }
+}
+
+/// Fetches `entries`, all of the origin that `source` is for; the lock of that origin is held.
 pub(super) fn fetch(
     entries: &[&Entry],
-    source: &Source,
-    order: &Order,
-    host: &mut Host,
+    source: &ArchiveSource,
+    request: &FetchRequest,
+    context: &mut FetchContext,
 ) -> Result<()> {
-    let folder = order.root.join(FOLDER);
+    let folder = request.root.join(FOLDER);
     let archive = folder.join(source.file);
-    if order.force || !archive.exists() {
-        get(&archive, source, order, host)?;
+    if request.force || !archive.exists() {
+        get(&archive, source, request, context)?;
     }
     let staging = folder.join(format!("unpacking-{}", source.file));
     remove_folder(&staging)?;
     make_folder(&staging)?;
-    let placed = unpack::unpack(&archive, entries, &staging, host)
-        .and_then(|()| entries.iter().try_for_each(|e| place(e, &staging, order)));
+    let placed = unpack(&archive, entries, &staging, context).and_then(|unpacked| {
+        let mut pairs = entries.iter().zip(unpacked);
+        pairs.try_for_each(|(entry, from)| place(entry, &from, &staging, request))
+    });
     remove_folder(&staging)?;
     placed?;
+    let sum = fs::read_to_string(sum_file(&archive)).unwrap_or_default();
     for entry in entries {
-        let sum = fs::read_to_string(sum_file(&archive)).unwrap_or_default();
-        let sha256 = sum.split_whitespace().next().map(str::to_owned);
-        record::write(entry, &order.root, &source.url, None, sha256)?;
+        let sha256 = sum.split_whitespace().next();
+        record(entry, &request.root, &source.url, None, sha256)?;
     }
-    if order.delete_archive {
-        remove(&archive)?;
-        host.watch.say(&format!("deleted {}", archive.display()));
+    if request.delete_archive {
+        remove_if_present(&archive)?;
+        let deleted = format!("deleted {}", archive.display());
+        context.progress.say(&deleted);
     }
     Ok(())
 }
 
 /// Downloads the archive, and notes its SHA-256 beside it.
-fn get(archive: &Path, source: &Source, order: &Order, host: &mut Host) -> Result<()> {
-    if order.offline {
+fn get(
+    archive: &Path,
+    source: &ArchiveSource,
+    request: &FetchRequest,
+    context: &mut FetchContext,
+) -> Result<()> {
+    if request.offline {
         return Err(super::offline_without(&archive.display().to_string()));
     }
     let wanted = Wanted {
         url: &source.url,
         target: archive,
         bytes: source.bytes,
-        checksum: match &source.md5 {
-            Some(md5) => Checksum::Md5(md5.clone()),
-            None => Checksum::Unknown,
-        },
+        checksum: source.md5.clone().map_or(Checksum::Unknown, Checksum::Md5),
         token: None,
     };
-    let sha256 = download(&wanted, host)?;
-    if !unpack::is_archive(archive)? {
-        remove(archive)?;
+    download(&wanted, context)?;
+    let file = File::open(archive).map_err(Error::io("read", archive))?;
+    if Format::of(&mut BufReader::new(file)).map_err(Error::io("read", archive))? == Format::Unknown
+    {
+        remove_if_present(archive)?;
         let reason = "what lies there is no gzip'd tar; nothing was kept";
         return Err(failed(&source.url, reason.to_owned()));
     }
     let sum = sum_file(archive);
-    let line = format!("{sha256}  {}\n", source.file);
+    let line = format!(
+        "{}  {}\n",
+        digest::<Sha256>(archive, || context.go_on())?,
+        source.file
+    );
     fs::write(&sum, line).map_err(Error::io("write", &sum))
 }
 
@@ -75,25 +125,162 @@ fn sum_file(archive: &Path) -> PathBuf {
     with_suffix(archive, ".sha256")
 }
 
-/// Moves the folder of `entry` from the staging place to its own.
-fn place(entry: &Entry, staging: &Path, order: &Order) -> Result<()> {
-    let (from, to) = (entry.path(staging), entry.path(&order.root));
+/// Moves the folder `from`, which lies in `staging`, to where `entry` belongs.
+fn place(entry: &Entry, from: &Path, staging: &Path, request: &FetchRequest) -> Result<()> {
+    let to = entry.path(&request.root);
     if let Some(parent) = to.parent() {
         make_folder(parent)?;
     }
-    if entry.state(&order.root) != State::Absent {
-        // Out of the way by a rename: a long removal that is interrupted would look like damage.
-        let old = staging.join("old");
+    if entry.state(&request.root) != State::Absent {
+        // Out of the way by a rename: a long removal that is interrupted would look like damage. What lies
+        // in `staging` is removed in the end.
+        let old = staging.join(format!("old-{}", entry.dataset.name()));
         fs::rename(&to, &old).map_err(Error::io("replace", &to))?;
-        fs::rename(&from, &to).map_err(Error::io("write", &to))?;
-        return remove_folder(&old);
     }
-    fs::rename(&from, &to).map_err(Error::io("write", &to))
+    fs::rename(from, &to).map_err(Error::io("write", &to))
 }
 
 fn remove_folder(folder: &Path) -> Result<()> {
     match fs::remove_dir_all(folder) {
-        Err(e) if e.kind() != std::io::ErrorKind::NotFound => Err(Error::io("remove", folder)(e)),
+        Err(e) if e.kind() != ErrorKind::NotFound => Err(Error::io("remove", folder)(e)),
         _ => Ok(()),
+    }
+}
+
+/// How an archive is packed, by its first bytes.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Format {
+    Gzip,
+    /// A server may undo the gzip on the way.
+    Tar,
+    Unknown,
+}
+
+impl Format {
+    fn of(file: &mut BufReader<impl Read>) -> io::Result<Self> {
+        let head = file.fill_buf()?;
+        Ok(if head.starts_with(&[0x1f, 0x8b]) {
+            Self::Gzip
+        } else if head.get(257..262) == Some(b"ustar") {
+            Self::Tar
+        } else {
+            Self::Unknown
+        })
+    }
+}
+
+/// Unpacks the folders of `entries` out of the archive at `path` into the folder `staging`, and returns where
+/// each of them lies there.
+///
+/// # Errors
+/// For an archive that is broken, lacks a file of an entry or has a name that leads out of it; what
+/// lies in `staging` is then worth nothing.
+fn unpack(
+    path: &Path,
+    entries: &[&Entry],
+    staging: &Path,
+    context: &mut FetchContext,
+) -> Result<Vec<PathBuf>> {
+    let file = File::open(path).map_err(Error::io("read", path))?;
+    let bytes = file.metadata().map_err(Error::io("read", path))?.len();
+    let what = format!("unpacking {}", path.display());
+    context.progress.start(&what, 0, Some(bytes));
+    let reader = Watched {
+        file,
+        done: 0,
+        context,
+    };
+    let unpacked = stream(reader, entries, staging);
+    context.progress.end();
+    context.go_on()?; // what a stop interrupted looks like a damaged archive
+    let folders = unpacked.map_err(|e| broken(path, &e))?;
+    for (entry, folder) in entries.iter().zip(&folders) {
+        let lacks = |what: String| Err(broken(path, &io::Error::other(what)));
+        let Some(folder) = folder else {
+            return lacks(format!("it has no folder {}", entry.folder));
+        };
+        if let Some(file) = entry.parts.iter().find(|p| !folder.join(p).exists()) {
+            return lacks(format!("it has no {}/{file}", entry.folder));
+        }
+    }
+    Ok(folders.into_iter().flatten().collect())
+}
+
+/// Unpacks what belongs to `entries` and returns the folder of each, where there was one.
+fn stream(reader: Watched, entries: &[&Entry], staging: &Path) -> io::Result<Vec<Option<PathBuf>>> {
+    let mut folders = vec![None; entries.len()];
+    let mut reader = BufReader::with_capacity(1 << 17, reader);
+    let reader: Box<dyn Read> = match Format::of(&mut reader)? {
+        Format::Gzip => Box::new(MultiGzDecoder::new(reader)),
+        Format::Tar | Format::Unknown => Box::new(reader),
+    };
+    let mut archive = Archive::new(reader);
+    for item in archive.entries()? {
+        let mut item = item?;
+        let name = item.path()?.into_owned();
+        let refused = |why: &str| Err(io::Error::other(format!("`{}` {why}", name.display())));
+        let leads_down = |part| matches!(part, Component::Normal(_) | Component::CurDir);
+        if !name.components().all(leads_down) {
+            return refused("leads out of it");
+        }
+        let belongs = |e: &&Entry| inner(&name).starts_with(inner(Path::new(e.folder)));
+        let Some(index) = entries.iter().position(belongs) else {
+            continue;
+        };
+        match item.header().entry_type() {
+            // Made with the files in them: one that is not writable would take none.
+            EntryType::Directory => continue,
+            EntryType::Regular | EntryType::Continuous | EntryType::GNUSparse => {}
+            _ => return refused("is no file and no folder"),
+        }
+        item.unpack_in(staging)?;
+        if folders[index].is_none() {
+            let own = inner(Path::new(entries[index].folder));
+            let folder = name.ancestors().find(|above| inner(above) == own);
+            folders[index] = folder.map(|folder| staging.join(folder));
+        }
+    }
+    // Only the last bytes tell a whole archive from one that was cut between two entries.
+    io::copy(&mut archive.into_inner(), &mut io::sink())?;
+    Ok(folders)
+}
+
+/// A path below the data root or inside an archive without the folders that differ between the two: copies of the
+/// arena's archive differ in how often they repeat its name, and CIFAR's own lies below `image`.
+fn inner(path: &Path) -> PathBuf {
+    let outer = ["image", "lra_release"].map(|name| Component::Normal(name.as_ref()));
+    let named = path.components().filter(|part| *part != Component::CurDir);
+    named.skip_while(|part| outer.contains(part)).collect()
+}
+
+fn broken(path: &Path, error: &io::Error) -> Error {
+    use ErrorKind::{PermissionDenied, QuotaExceeded, ReadOnlyFilesystem, StorageFull};
+    let disk = [
+        PermissionDenied,
+        QuotaExceeded,
+        ReadOnlyFilesystem,
+        StorageFull,
+    ];
+    let remedy = match disk.contains(&error.kind()) {
+        true => "the same command unpacks it again",
+        false => "--force downloads it again",
+    };
+    Error::io("unpack", path)(io::Error::other(format!("{error}; {remedy}")))
+}
+
+/// A file that reports how much of it has been read, and fails once the stop flag is raised.
+struct Watched<'a, 'b> {
+    file: File,
+    done: u64,
+    context: &'a mut FetchContext<'b>,
+}
+
+impl Read for Watched<'_, '_> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        self.context.go_on().map_err(io::Error::other)?;
+        let n = self.file.read(buffer)?;
+        self.done += n as u64;
+        self.context.progress.reach(self.done);
+        Ok(n)
     }
 }

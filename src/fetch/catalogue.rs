@@ -1,14 +1,49 @@
 //! What there is to fetch, from where, and which files it comes to under a data root.
 
-use super::dataset::Dataset;
 use crate::tasks::lra::LraDataset;
 use crate::tasks::wikitext::Corpus;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// One dataset as it can be had.
+/// Anything that can be fetched, over all tasks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Dataset {
+    /// A task of the Long Range Arena.
+    Lra(LraDataset),
+    /// A text that the hub has.
+    Wikitext(Corpus),
+    /// The tokenizer of GPT-NeoX.
+    GptNeox,
+}
+
+impl Dataset {
+    /// Its name on the command line and in records.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Lra(dataset) => dataset.name(),
+            Self::Wikitext(corpus) => corpus.name(),
+            Self::GptNeox => "gpt-neox",
+        }
+    }
+
+    /// The name of the task that it is for, under whose data root it lies.
+    pub fn task(self) -> &'static str {
+        match self {
+            Self::Lra(_) => "lra",
+            Self::Wikitext(_) | Self::GptNeox => "wikitext",
+        }
+    }
+}
+
+impl From<LraDataset> for Dataset {
+    fn from(dataset: LraDataset) -> Self {
+        Self::Lra(dataset)
+    }
+}
+
+/// A dataset, where it comes from and which files it consists of.
 pub struct Entry {
-    /// Which.
+    /// The dataset.
     pub dataset: Dataset,
     /// Where it comes from.
     pub origin: Origin,
@@ -201,13 +236,6 @@ pub enum State {
     Lacks(PathBuf),
     /// Not even its folder.
     Absent,
-}
-
-impl Origin {
-    /// Whether files come one by one, not in an archive.
-    pub(super) fn is_hub(self) -> bool {
-        matches!(self, Self::Hub(_))
-    }
 }
 
 impl Entry {

@@ -1,19 +1,32 @@
-//! A file by HTTP: continued where it broke off, tried again when a connection drops, and under its
-//! own name only once it is whole and has the right sum.
+//! One file by HTTP: continued where it broke off, tried again when a connection drops, and under its own name
+//! only once it is whole and has the published checksum.
 
-use super::checksum::Checksum;
-use super::host::Host;
-use super::http::{self, Failure, Piece, Request, SILENCE};
+use super::context::FetchContext;
 use super::part::{Part, Version};
 use crate::error::{Error, Result};
-use std::io;
+use crate::files;
+use md5::Md5;
+use sha2::Sha256;
+use std::io::{self, ErrorKind, Read};
 use std::path::Path;
+use std::sync::mpsc::{sync_channel, Receiver, SyncSender};
+use std::thread;
+use std::time::Duration;
+use ureq::config::RedirectAuthHeaders;
 use ureq::http::{header, Response, StatusCode};
+use ureq::Agent;
 
-/// Failures in a row, without a byte between them, after which a download is given up.
+/// Failures in a row, without progress between them, after which a download is given up.
 const TRIES: u32 = 4;
+const CONNECT: Duration = Duration::from_secs(20);
+/// A server that says nothing for so long has gone.
+const SILENCE: Duration = Duration::from_secs(60);
+/// Bytes read at once.
+const BLOCK: usize = 1 << 17;
+/// Blocks that may wait for the disk.
+const BLOCKS: usize = 16;
 
-/// A file to be had.
+/// A file to download.
 pub(super) struct Wanted<'a> {
     pub url: &'a str,
     /// Where it shall lie; its folder exists.
@@ -21,44 +34,77 @@ pub(super) struct Wanted<'a> {
     /// Its published length.
     pub bytes: Option<u64>,
     pub checksum: Checksum,
-    /// See [`Request::token`].
+    /// Told to the host of `url` alone.
     pub token: Option<&'a str>,
 }
 
-/// Fetches `wanted` and gives its SHA-256. A part that an earlier call left is continued.
+/// A published checksum, in small hexadecimal digits.
+#[derive(Clone, Debug)]
+pub(super) enum Checksum {
+    /// None is published.
+    Unknown,
+    /// MD5: enough against damage, not against malice.
+    Md5(String),
+    /// SHA-256.
+    Sha256(String),
+}
+
+impl Checksum {
+    /// What is wrong with the file at `path`, if anything is.
+    fn fault(&self, path: &Path, context: &FetchContext) -> Result<Option<String>> {
+        let go_on = || context.go_on();
+        let (name, found, published) = match self {
+            Self::Unknown => return Ok(None),
+            Self::Md5(published) => ("MD5", files::digest::<Md5>(path, go_on)?, published),
+            Self::Sha256(published) => {
+                ("SHA-256", files::digest::<Sha256>(path, go_on)?, published)
+            }
+        };
+        let differs = || format!("its {name} is {found}, not {published} as published");
+        Ok((found != *published).then(differs))
+    }
+}
+
+/// Why an attempt failed.
+#[derive(Debug)]
+pub(super) enum Failure {
+    /// Another attempt may do better.
+    Passing(String),
+    /// As [`Self::Passing`], after bytes that the next attempt need not fetch again.
+    BrokeOff(String),
+    /// Another attempt would end the same way.
+    Final(String),
+}
+
+/// Downloads `wanted`. A part that an earlier call left is continued.
 ///
 /// # Errors
-/// [`Error::Io`] that names the address, or the file that could not be written;
-/// [`Error::Interrupted`] once the host's flag is up.
-pub(super) fn download(wanted: &Wanted, host: &mut Host) -> Result<String> {
+/// [`Error::Io`] that names the address, or the file that could not be written; [`Error::Stopped`].
+pub(super) fn download(wanted: &Wanted, context: &mut FetchContext) -> Result<()> {
     let mut part = Part::open(wanted.target, wanted.url)?;
     let (url, from) = (wanted.url, part.len());
     let what = match from {
         0 => url.to_owned(),
         n => format!("{url}, from byte {n} on"),
     };
-    host.watch.start(&what, from, part.whole().or(wanted.bytes));
-    let whole = persist(wanted, &mut part, host);
-    host.watch.end();
+    let total = part.whole().or(wanted.bytes);
+    context.progress.start(&what, from, total);
+    let whole = persist(url, context, |context| attempt(wanted, &mut part, context));
+    context.progress.end();
     if let Err(e) = whole {
         if part.len() > 0 {
-            let path = part.path().display();
-            let kept = format!(
-                "kept {} bytes in {path}: the same command continues there",
-                part.len()
-            );
-            host.watch.say(&kept);
+            let (kept, path) = (part.len(), part.path().display());
+            let line = format!("kept {kept} bytes in {path}: the same command continues there");
+            context.progress.say(&line);
         }
         return Err(e);
     }
-    match wanted.checksum.verify(part.path(), host)? {
-        Ok(sha256) => part.finish(wanted.target).map(|()| sha256),
-        Err(sentence) => {
-            part.remove()?;
-            let advice = "nothing was kept; try again, or another mirror";
-            Err(failed(url, format!("{sentence}: {advice}")))
-        }
+    if let Some(fault) = wanted.checksum.fault(part.path(), context)? {
+        part.remove()?;
+        let advice = "nothing was kept; try again, or another mirror";
+        return Err(failed(url, format!("{fault}: {advice}")));
     }
+    part.finish(wanted.target)
 }
 
 /// "cannot download URL: ..."
@@ -66,67 +112,70 @@ pub(super) fn failed(url: &str, reason: String) -> Error {
     Error::io("download", url)(io::Error::other(reason))
 }
 
-/// Attempts until the part is whole.
-fn persist(wanted: &Wanted, part: &mut Part, host: &mut Host) -> Result<()> {
+/// Attempts until one succeeds or none can. The outer error of an attempt ends the download, the inner one the
+/// attempt alone.
+pub(super) fn persist<T>(
+    url: &str,
+    context: &mut FetchContext,
+    mut attempt: impl FnMut(&mut FetchContext) -> Result<Result<T, Failure>>,
+) -> Result<T> {
     let mut failures = 0;
     loop {
-        let before = part.len();
-        let reason = match attempt(wanted, part, host)? {
-            Ok(()) => return Ok(()),
-            Err(Failure::Final(reason)) => return Err(failed(wanted.url, reason)),
-            Err(Failure::Passing(reason)) => reason,
+        context.go_on()?;
+        let reason;
+        (failures, reason) = match attempt(context)? {
+            Ok(done) => return Ok(done),
+            Err(Failure::Final(reason)) => return Err(failed(url, reason)),
+            Err(Failure::BrokeOff(reason)) => (1, reason),
+            Err(Failure::Passing(reason)) => (failures + 1, reason),
         };
-        failures = if part.len() > before { 1 } else { failures + 1 };
         if failures == TRIES {
-            let reason = format!("{reason}, {TRIES} times in a row");
-            return Err(failed(wanted.url, reason));
+            return Err(failed(url, format!("{reason}, {TRIES} times in a row")));
         }
-        host.watch.say(&format!("{reason}; trying again"));
-        host.sleep(host.pause * 2_u32.pow(failures - 1))?;
+        context.progress.say(&format!("{reason}; trying again"));
+        context.sleep(context.pause * 2_u32.pow(failures - 1))?;
     }
 }
 
-/// One request and what it brings. The outer error ends the download, the inner one the attempt.
-fn attempt(wanted: &Wanted, part: &mut Part, host: &mut Host) -> Result<Result<(), Failure>> {
-    host.go_on()?;
+/// One request and what it brings.
+fn attempt(
+    wanted: &Wanted,
+    part: &mut Part,
+    context: &mut FetchContext,
+) -> Result<Result<(), Failure>> {
     let from = part.len();
     if from > 0 && part.whole() == Some(from) {
         return Ok(Ok(())); // stopped between the last byte and the checksum
     }
-    let answer = http::ask(Request {
-        url: wanted.url.to_owned(),
-        token: wanted.token.map(str::to_owned),
-        from,
-        validator: part.validator().map(str::to_owned),
-    });
+    let messages = ask(wanted, from, part.validator());
     let mut accepted = false;
     loop {
-        // The client itself knows when a server has been silent for too long.
-        let Ok(piece) = host.receive(&answer, 4 * SILENCE)? else {
-            return Ok(Err(broke_off(part, "no answer")));
+        // The client itself gives up a silent server; this limit is for the client.
+        let Ok(message) = context.receive(&messages, 4 * SILENCE)? else {
+            return Ok(Err(broke_off(part, from, "no answer")));
         };
-        match piece {
-            Piece::Head(head) => {
+        match message {
+            Message::Head(head) => {
                 if let Err(failure) = accept(wanted, &head, part)? {
                     return Ok(Err(failure));
                 }
                 accepted = true;
                 if let Some(whole) = part.whole() {
-                    host.watch.total(whole);
+                    context.progress.total(whole);
                 }
             }
-            Piece::Bytes(bytes) => part.append(&bytes)?,
-            Piece::End => return check_length(part),
-            Piece::Failed(Failure::Passing(reason)) if accepted => {
-                return Ok(Err(broke_off(part, &reason)));
+            Message::Block(bytes) => part.append(&bytes)?,
+            Message::End => return check_length(part, from),
+            Message::Failed(Failure::Passing(reason)) if accepted => {
+                return Ok(Err(broke_off(part, from, &reason)));
             }
-            Piece::Failed(failure) => return Ok(Err(failure)),
+            Message::Failed(failure) => return Ok(Err(failure)),
         }
-        host.watch.reach(part.len());
+        context.progress.reach(part.len());
     }
 }
 
-/// Makes `part` ready for the body of `response`, or says why that body is not wanted.
+/// Makes `part` ready for the body of `response`, or says why that body is of no use.
 fn accept(
     wanted: &Wanted,
     response: &Response<()>,
@@ -135,7 +184,7 @@ fn accept(
     let from = part.len();
     match response.status() {
         StatusCode::PARTIAL_CONTENT if from > 0 => {
-            if http::content_range(response) == part.whole().map(|whole| (from, whole)) {
+            if content_range(response) == part.whole().map(|whole| (from, whole)) {
                 return Ok(Ok(()));
             }
             part.clear()?;
@@ -148,7 +197,7 @@ fn accept(
             Ok(Err(Failure::Passing(reason.to_owned())))
         }
         StatusCode::OK => {
-            let length = http::text(response, header::CONTENT_LENGTH);
+            let length = text(response, header::CONTENT_LENGTH);
             let bytes = length.and_then(|text| text.trim().parse().ok());
             if let (Some(found), Some(published)) = (bytes, wanted.bytes) {
                 if found != published {
@@ -158,19 +207,19 @@ fn accept(
             }
             part.restart(Version {
                 url: wanted.url.to_owned(),
-                validator: http::validator(response),
+                validator: validator(response),
                 bytes: bytes.or(wanted.bytes),
             })?;
             Ok(Ok(()))
         }
-        status => Ok(Err(http::refusal(status))),
+        status => Ok(Err(refusal(status))),
     }
 }
 
 /// A body that ended is all that was announced, or another attempt is needed.
-fn check_length(part: &mut Part) -> Result<Result<(), Failure>> {
+fn check_length(part: &mut Part, from: u64) -> Result<Result<(), Failure>> {
     match part.whole() {
-        Some(whole) if part.len() < whole => Ok(Err(broke_off(part, "the server closed it"))),
+        Some(whole) if part.len() < whole => Ok(Err(broke_off(part, from, "the server closed it"))),
         Some(whole) if part.len() > whole => {
             part.clear()?;
             let reason = format!("more than the {whole} bytes came that were announced");
@@ -180,10 +229,169 @@ fn check_length(part: &mut Part) -> Result<Result<(), Failure>> {
     }
 }
 
-fn broke_off(part: &Part, why: &str) -> Failure {
+fn broke_off(part: &Part, from: u64, why: &str) -> Failure {
     let len = part.len();
     let of = part.whole().map_or(String::new(), |n| format!(" of {n}"));
-    Failure::Passing(format!(
-        "the connection broke off after {len}{of} bytes ({why})"
-    ))
+    let reason = format!("the connection broke off after {len}{of} bytes ({why})");
+    match len > from {
+        true => Failure::BrokeOff(reason),
+        false => Failure::Passing(reason),
+    }
+}
+
+/// What the thread of a request sends, one after the other.
+enum Message {
+    /// Status and headers.
+    Head(Box<Response<()>>),
+    /// Some of the body.
+    Block(Vec<u8>),
+    /// The end of the body.
+    End,
+    Failed(Failure),
+}
+
+/// Asks for the bytes of a file from byte `from` on, on a thread that ends once nobody receives: a read from a
+/// silent server cannot be stopped.
+fn ask(wanted: &Wanted, from: u64, validator: Option<&str>) -> Receiver<Message> {
+    // Redirections are followed; proxies come from the usual variables.
+    let agent: Agent = Agent::config_builder()
+        .http_status_as_error(false)
+        .redirect_auth_headers(RedirectAuthHeaders::SameHost)
+        // Parts of a file that a server compresses on the way cannot be put together again.
+        .accept_encoding("identity")
+        .user_agent(concat!("dsf/", env!("CARGO_PKG_VERSION")))
+        .timeout_connect(Some(CONNECT))
+        .timeout_per_read(Some(SILENCE))
+        .build()
+        .into();
+    let mut request = agent.get(wanted.url);
+    if let Some(token) = wanted.token {
+        request = request.header(header::AUTHORIZATION, format!("Bearer {token}"));
+    }
+    if from > 0 {
+        request = request.header(header::RANGE, format!("bytes={from}-"));
+        if let Some(validator) = validator {
+            request = request.header(header::IF_RANGE, validator);
+        }
+    }
+    let (sender, receiver) = sync_channel(BLOCKS);
+    thread::spawn(move || {
+        let last = match request
+            .call()
+            .map_err(failure)
+            .and_then(|r| send(r, &sender))
+        {
+            Ok(()) => Message::End,
+            Err(failure) => Message::Failed(failure),
+        };
+        let _ = sender.send(last); // nobody receives after a stop
+    });
+    receiver
+}
+
+fn send(response: Response<ureq::Body>, sender: &SyncSender<Message>) -> Result<(), Failure> {
+    let (head, body) = response.into_parts();
+    let head = Message::Head(Box::new(Response::from_parts(head, ())));
+    let mut going = sender.send(head).is_ok();
+    let mut reader = body.into_reader();
+    while going {
+        let mut block = vec![0; BLOCK];
+        match reader.read(&mut block) {
+            Ok(0) => return Ok(()),
+            Ok(n) => {
+                block.truncate(n);
+                going = sender.send(Message::Block(block)).is_ok();
+            }
+            Err(e) if e.kind() == ErrorKind::Interrupted => {}
+            Err(e) => return Err(Failure::Passing(e.to_string())),
+        }
+    }
+    Ok(())
+}
+
+/// Whether an error of the client may pass.
+pub(super) fn failure(error: ureq::Error) -> Failure {
+    use ureq::Error::{
+        BodyStalled, ConnectProxyFailed, ConnectionFailed, HostNotFound, Io, Protocol, StatusCode,
+        Timeout,
+    };
+    match error {
+        StatusCode(code) => match ureq::http::StatusCode::from_u16(code) {
+            Ok(status) => refusal(status),
+            Err(_) => Failure::Final(format!("the server answered {code}")),
+        },
+        Io(e) => Failure::Passing(e.to_string()),
+        Timeout(_)
+        | HostNotFound
+        | ConnectionFailed
+        | ConnectProxyFailed(_)
+        | Protocol(_)
+        | BodyStalled => Failure::Passing(error.to_string()),
+        other => Failure::Final(other.to_string()),
+    }
+}
+
+/// What a status that is no success means.
+fn refusal(status: StatusCode) -> Failure {
+    let said = format!("the server answered {status}");
+    match status {
+        StatusCode::REQUEST_TIMEOUT | StatusCode::TOO_MANY_REQUESTS => Failure::Passing(said),
+        s if s.is_server_error() => Failure::Passing(said),
+        StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN => {
+            Failure::Final(format!("{said}: it wants a login or does not serve you"))
+        }
+        _ => Failure::Final(said),
+    }
+}
+
+fn text(response: &Response<()>, name: header::HeaderName) -> Option<&str> {
+    response.headers().get(name)?.to_str().ok()
+}
+
+/// The first byte and the whole length of a `Content-Range: bytes 5-9/10`.
+fn content_range(response: &Response<()>) -> Option<(u64, u64)> {
+    parse_range(text(response, header::CONTENT_RANGE)?)
+}
+
+fn parse_range(text: &str) -> Option<(u64, u64)> {
+    let (range, whole) = text.trim().strip_prefix("bytes ")?.split_once('/')?;
+    let (first, _) = range.split_once('-')?;
+    Some((first.trim().parse().ok()?, whole.trim().parse().ok()?))
+}
+
+/// What tells this version of a file from others: a strong ETag, else the time of its last change.
+fn validator(response: &Response<()>) -> Option<String> {
+    let strong = text(response, header::ETAG).filter(|tag| tag.starts_with('"'));
+    let found = strong.or_else(|| text(response, header::LAST_MODIFIED));
+    found.map(str::to_owned)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ranges_are_read_or_not_at_all() {
+        assert_eq!(parse_range("bytes 5-9/10"), Some((5, 10)));
+        for broken in [
+            "",
+            "bytes",
+            "bytes */10",
+            "bytes 5-9/*",
+            "items 5-9/10",
+            "bytes a-b/c",
+        ] {
+            assert_eq!(parse_range(broken), None, "{broken}");
+        }
+    }
+
+    #[test]
+    fn only_what_may_pass_is_tried_again() {
+        let passing = |code| {
+            let status = StatusCode::from_u16(code).unwrap();
+            matches!(refusal(status), Failure::Passing(_))
+        };
+        assert_eq!([429, 500, 503].map(passing), [true; 3]);
+        assert_eq!([400, 401, 403, 404, 410].map(passing), [false; 5]);
+    }
 }

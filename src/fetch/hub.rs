@@ -1,13 +1,16 @@
-//! Files of a dataset on the Hugging Face hub, through the cache that Python's libraries share.
+//! Files of the Hugging Face hub, in the cache that Python's libraries share.
+//!
+//! Addresses, tokens and the layout of the cache are `hf_hub`'s. The bytes come by our own [`download`], since
+//! `hf_hub` 0.5's compares nothing with the length and the SHA-256 that the hub named, appends the whole file to a
+//! part where a server ignores ranges, takes the server's names as paths, and can be neither stopped nor timed out:
+//! `tests/hubs.rs` shows the first three.
 
 use super::catalogue::{Entry, Origin, Repository};
-use super::checksum::Checksum;
-use super::download::{download, failed, Wanted};
-use super::host::Host;
-use super::http::{self, Failure};
-use super::part::{remove, with_suffix};
-use super::{lock, make_folder, record, Order};
+use super::context::FetchContext;
+use super::download::{download, failed, failure, persist, Checksum, Failure, Wanted};
+use super::{make_folder, record, with_suffix, FetchRequest};
 use crate::error::{Error, Result};
+use crate::files::remove_if_present;
 use hf_hub::api::sync::{Api, ApiBuilder, ApiError, Metadata};
 use hf_hub::{Cache, CacheRepo, Repo};
 use std::fs;
@@ -17,8 +20,6 @@ use std::time::Duration;
 
 /// The hub answers within this time or not at all.
 const PATIENCE: Duration = Duration::from_secs(60);
-/// Times that it is asked again.
-const PAUSES: u32 = 3;
 
 /// Where the hub is and who asks.
 #[derive(Clone, Debug)]
@@ -31,27 +32,13 @@ pub struct Hub {
     pub cache: PathBuf,
 }
 
-/// What the hub says about a file.
-struct Facts {
-    etag: String,
-    commit: String,
-    bytes: u64,
-}
-
 impl Repository {
     fn repo(&self) -> Repo {
         let name = self.name.to_owned();
-        if self.models {
-            Repo::model(name)
-        } else {
-            Repo::dataset(name)
+        match self.models {
+            true => Repo::model(name),
+            false => Repo::dataset(name),
         }
-    }
-
-    /// Its page below the hub's address.
-    fn page(&self) -> String {
-        let kind = if self.models { "" } else { "datasets/" };
-        format!("{kind}{}", self.name)
     }
 
     /// The name of `part` inside it.
@@ -64,28 +51,31 @@ impl Repository {
 }
 
 /// Fetches the files of `entry`, where it comes from the hub; its lock is held.
-pub(super) fn fetch(entry: &Entry, order: &Order, host: &mut Host) -> Result<()> {
+pub(super) fn fetch(
+    entry: &Entry,
+    request: &FetchRequest,
+    context: &mut FetchContext,
+) -> Result<()> {
     let Origin::Hub(repository) = entry.origin else {
         return Ok(());
     };
-    let hub = &order.hub;
+    let hub = &request.hub;
     let cache = Cache::new(hub.cache.clone()).repo(repository.repo());
-    let folder = entry.path(&order.root);
+    let folder = entry.path(&request.root);
     let mut commit = None;
     let mut files = Vec::new();
-    let there = |part: &&&str| !order.force && folder.join(part).exists();
+    let there = |part: &&&str| !request.force && folder.join(part).exists();
     for part in entry.parts.iter().filter(|part| !there(part)) {
         let name = repository.path(part);
-        let kept = if order.force { None } else { cache.get(&name) };
-        let file = match kept {
-            Some(file) => file,
-            None if order.offline => {
+        let file = match cache.get(&name).filter(|_| !request.force) {
+            Some(cached) => cached,
+            None if request.offline => {
                 let (folder, cache) = (folder.display(), hub.cache.display());
                 let of = repository.name;
                 let what = format!("{part} of {of} (looked for in {folder} and {cache})");
                 return Err(super::offline_without(&what));
             }
-            None => get(&repository, &name, hub, &cache, host)?,
+            None => get(&repository, &name, hub, &cache, context)?,
         };
         commit = commit.or_else(|| commit_of(&file, &name));
         files.push((file, folder.join(part)));
@@ -94,8 +84,8 @@ pub(super) fn fetch(entry: &Entry, order: &Order, host: &mut Host) -> Result<()>
     for (file, target) in files {
         link(&file, &target)?;
     }
-    let url = format!("{}/{}", hub.endpoint, repository.page());
-    record::write(entry, &order.root, &url, commit.as_deref(), None)
+    let page = format!("{}/{}", hub.endpoint, repository.repo().url());
+    record(entry, &request.root, &page, commit.as_deref(), None)
 }
 
 /// `snapshots/COMMIT/NAME` names the commit, and the name may have folders.
@@ -105,13 +95,13 @@ fn commit_of(file: &Path, name: &str) -> Option<String> {
     Some(commit.to_str()?.to_owned())
 }
 
-/// Downloads one file into the cache and gives its place among the snapshots.
+/// Downloads one file into the cache and returns its place among the snapshots.
 fn get(
     repository: &Repository,
     name: &str,
     hub: &Hub,
     cache: &CacheRepo,
-    host: &mut Host,
+    context: &mut FetchContext,
 ) -> Result<PathBuf> {
     let api = ApiBuilder::from_cache(Cache::new(hub.cache.clone()))
         .with_endpoint(hub.endpoint.clone())
@@ -119,77 +109,60 @@ fn get(
         .build()
         .map_err(|e| failed(&hub.endpoint, e.to_string()))?;
     let url = api.repo(repository.repo()).url(name);
-    let facts = facts(&api, &url, host)?;
-    let blob = cache.blob_path(&facts.etag);
+    let file = persist(&url, context, |context| ask(&api, &url, context))?;
+    let blob = cache.blob_path(&file.etag);
     make_folder(blob.parent().unwrap_or(&hub.cache))?;
-    let _lock = lock::take(&blob.with_extension("lock"), host)?;
+    let _lock = context.lock(&blob.with_extension("lock"))?;
     let wanted = Wanted {
         url: &url,
         target: &blob,
-        bytes: Some(facts.bytes),
-        checksum: match facts.etag.len() {
+        bytes: Some(file.bytes),
+        checksum: match file.etag.len() {
             // Large files are named by their SHA-256, small ones by a hash of git's.
-            64 => Checksum::Sha256(facts.etag.to_ascii_lowercase()),
+            64 => Checksum::Sha256(file.etag.to_ascii_lowercase()),
             _ => Checksum::Unknown,
         },
         token: hub.token.as_deref(),
     };
-    download(&wanted, host)?;
-    let pointer = cache.pointer_path(&facts.commit).join(name);
+    download(&wanted, context)?;
+    let pointer = cache.pointer_path(&file.commit).join(name);
     make_folder(pointer.parent().unwrap_or(&hub.cache))?;
     point(&pointer, &blob)?;
-    let reference = cache.create_ref(&facts.commit);
+    let reference = cache.create_ref(&file.commit);
     reference.map_err(Error::io("write", &hub.cache))?;
     Ok(pointer)
 }
 
-/// What the hub says about `url`; asked again where that may help.
-fn facts(api: &Api, url: &str, host: &mut Host) -> Result<Facts> {
-    let mut pauses = 0;
-    loop {
-        let reason = match ask(api, url, host)? {
-            Ok(facts) => return Ok(facts),
-            Err(Failure::Passing(reason)) if pauses < PAUSES => reason,
-            Err(Failure::Passing(reason) | Failure::Final(reason)) => {
-                return Err(failed(url, reason))
-            }
-        };
-        host.watch.say(&format!("{url}: {reason}; trying again"));
-        host.sleep(host.pause * 2_u32.pow(pauses))?;
-        pauses += 1;
-    }
-}
-
-/// Asks once, on a thread of its own: the hub's client waits for ever and cannot be stopped.
-fn ask(api: &Api, url: &str, host: &mut Host) -> Result<Result<Facts, Failure>> {
+/// Asks the hub once about the file at `url`, on a thread: its client waits for ever and cannot be stopped.
+fn ask(api: &Api, url: &str, context: &mut FetchContext) -> Result<Result<HubFile, Failure>> {
     let (sender, answer) = channel();
     let (api, address) = (api.clone(), url.to_owned());
     std::thread::spawn(move || {
         let _ = sender.send(api.metadata(&address)); // nobody listens after a stop
     });
-    Ok(match host.receive(&answer, PATIENCE)? {
-        Ok(Ok(metadata)) => Facts::of(&metadata).map_err(Failure::Final),
-        Ok(Err(e)) => Err(failure(e)),
+    let none = |why: &str| Failure::Final(format!("{why}: is this a Hugging Face hub?"));
+    Ok(match context.receive(&answer, PATIENCE)? {
+        Ok(Ok(metadata)) => HubFile::new(&metadata).map_err(Failure::Final),
+        Ok(Err(ApiError::RequestError(e))) => Err(failure(*e)),
+        Ok(Err(e)) => Err(none(&e.to_string())),
         Err(RecvTimeoutError::Timeout) => {
             Err(Failure::Passing("the hub does not answer".to_owned()))
         }
-        Err(RecvTimeoutError::Disconnected) => {
-            let reason = "the answer makes no sense: is this a Hugging Face hub?";
-            Err(Failure::Final(reason.to_owned()))
-        }
+        // The client panics at a redirection to nowhere.
+        Err(RecvTimeoutError::Disconnected) => Err(none("the answer makes no sense")),
     })
 }
 
-fn failure(error: ApiError) -> Failure {
-    match error {
-        ApiError::RequestError(e) => http::failure(*e),
-        other => Failure::Final(format!("{other}: is this a Hugging Face hub?")),
-    }
+/// What the hub says about a file.
+struct HubFile {
+    etag: String,
+    commit: String,
+    bytes: u64,
 }
 
-impl Facts {
+impl HubFile {
     /// Both names become parts of a path, so they must not lead anywhere else.
-    fn of(metadata: &Metadata) -> Result<Self, String> {
+    fn new(metadata: &Metadata) -> Result<Self, String> {
         let plain = |what: &str, text: &str| {
             let letters = text.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'-');
             match text {
@@ -208,7 +181,7 @@ impl Facts {
 
 /// Makes the snapshot's file: a link to the blob, or where there are none a copy.
 fn point(pointer: &Path, blob: &Path) -> Result<()> {
-    remove(pointer)?;
+    remove_if_present(pointer)?;
     let absolute = std::path::absolute(blob).map_err(Error::io("find", blob))?;
     #[cfg(unix)]
     let made = std::os::unix::fs::symlink(absolute, pointer);
@@ -220,7 +193,7 @@ fn point(pointer: &Path, blob: &Path) -> Result<()> {
 /// Gives `file` the name `target` as well; on another disk that takes a copy.
 fn link(file: &Path, target: &Path) -> Result<()> {
     let file = fs::canonicalize(file).map_err(Error::io("read", file))?;
-    remove(target)?;
+    remove_if_present(target)?;
     if fs::hard_link(&file, target).is_ok() {
         return Ok(());
     }

@@ -2,81 +2,41 @@
 //!
 //! Below the data root of the Long Range Arena: `text/plain_text/*.parquet`,
 //! `image/cifar-10-batches-bin/*.bin`, `lra_release/lra_release/...`. Below that of WikiText: a folder of
-//! Parquet files for each text, `gpt-neox-20b-tokenizer/tokenizer.json`. `archives/` holds locks and what
-//! is kept or unfinished, `fetched/` a record of each fetch. A dataset is there once its folder is:
-//! folders are unpacked elsewhere and renamed.
+//! Parquet files for each text, `gpt-neox-20b-tokenizer/tokenizer.json`. `archives/` holds locks, archives that
+//! are kept and downloads that are not finished; `fetched/` holds a record of each fetch. A dataset is there once
+//! its folder is: folders are unpacked elsewhere and renamed.
 
 mod archive;
 mod catalogue;
-mod checksum;
-mod dataset;
+mod context;
 mod download;
-mod host;
-mod http;
 mod hub;
-mod lock;
 mod part;
-mod record;
-mod unpack;
 
 #[cfg(test)]
 mod tests;
 
-pub use catalogue::{bytes_below, entry, Entry, Origin, Repository, State, CATALOGUE};
-pub use dataset::Dataset;
-pub use host::{Host, Watch};
+pub use archive::ArchiveSource;
+pub use catalogue::{bytes_below, entry, Dataset, Entry, Origin, Repository, State, CATALOGUE};
+pub use context::{FetchContext, Progress};
 pub use hub::Hub;
 
 use crate::error::{Error, Result};
+use serde_json::json;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// Where an archive is and what is published about it.
+/// Which datasets to fetch, from where, to where.
 #[derive(Clone, Debug)]
-pub struct Source {
-    /// Its name below `archives/`.
-    pub file: &'static str,
-    /// http or https.
-    pub url: String,
-    /// Its length.
-    pub bytes: Option<u64>,
-    /// Its MD5, in small hexadecimal digits.
-    pub md5: Option<String>,
-}
-
-impl Source {
-    /// CIFAR-10 in binary form, from its authors.
-    pub fn cifar() -> Self {
-        Self {
-            file: "cifar-10-binary.tar.gz",
-            url: "https://www.cs.toronto.edu/~kriz/cifar-10-binary.tar.gz".to_owned(),
-            bytes: Some(170_052_171),
-            md5: Some("c32a1d4ab5d03f1284b67883e8d87530".to_owned()),
-        }
-    }
-
-    /// The Long Range Arena; nothing is published about its bytes.
-    pub fn lra() -> Self {
-        Self {
-            file: "lra_release.gz",
-            url: "https://storage.googleapis.com/long-range-arena/lra_release.gz".to_owned(),
-            bytes: None,
-            md5: None,
-        }
-    }
-}
-
-/// What is wanted.
-#[derive(Clone, Debug)]
-pub struct Order {
-    /// Which datasets.
+pub struct FetchRequest {
+    /// The datasets.
     pub datasets: Vec<Dataset>,
     /// The data root.
     pub root: PathBuf,
     /// The archive of CIFAR-10.
-    pub cifar: Source,
+    pub cifar: ArchiveSource,
     /// The archive of the Long Range Arena.
-    pub lra: Source,
+    pub lra: ArchiveSource,
     /// The hub.
     pub hub: Hub,
     /// Open no socket.
@@ -87,37 +47,35 @@ pub struct Order {
     pub delete_archive: bool,
 }
 
-/// Fetches what is not there yet and gives the datasets that were fetched.
+/// Fetches the datasets that are not there yet and returns those it fetched.
 ///
 /// # Errors
-/// [`Error::Usage`] for what is missing offline and for a folder that is there in part,
-/// [`Error::Io`] for what the network, a server or the disk refused, [`Error::Interrupted`] once
-/// the host's flag is up; the same order then continues.
-pub fn fetch(order: &Order, host: &mut Host) -> Result<Vec<Dataset>> {
+/// [`Error::Missing`] for what is not there under `offline`, [`Error::Refused`] for a folder that is there in part,
+/// [`Error::Io`] for what the network, a server or the disk refused, [`Error::Stopped`] once the stop flag is
+/// raised. After the last two the same request continues.
+pub fn fetch(request: &FetchRequest, context: &mut FetchContext) -> Result<Vec<Dataset>> {
     let mut fetched = Vec::new();
-    for place in ["hub.lock", "cifar.lock", "lra.lock"] {
-        let wanted: Vec<&Entry> = CATALOGUE
+    for lock in ["hub.lock", "cifar.lock", "lra.lock"] {
+        let asked: Vec<&Entry> = CATALOGUE
             .iter()
-            .filter(|e| lock_name(e.origin) == place && order.datasets.contains(&e.dataset))
+            .filter(|e| lock_name(e.origin) == lock && request.datasets.contains(&e.dataset))
             .collect();
-        if missing(&wanted, order)?.is_empty() {
+        if missing(&asked, request)?.is_empty() {
             continue;
         }
-        let folder = order.root.join(archive::FOLDER);
-        make_folder(&folder)?;
-        let _lock = lock::take(&folder.join(place), host)?;
-        // Another process may have done it in the meantime.
-        let wanted = missing(&wanted, order)?;
-        match wanted.first().map(|entry| entry.origin) {
-            Some(Origin::Cifar) => archive::fetch(&wanted, &order.cifar, order, host)?,
-            Some(Origin::Lra) => archive::fetch(&wanted, &order.lra, order, host)?,
+        let _lock = context.lock(&request.root.join(archive::FOLDER).join(lock))?;
+        // Another process may have fetched them in the meantime.
+        let entries = missing(&asked, request)?;
+        match entries.first().map(|entry| entry.origin) {
+            Some(Origin::Cifar) => archive::fetch(&entries, &request.cifar, request, context)?,
+            Some(Origin::Lra) => archive::fetch(&entries, &request.lra, request, context)?,
             Some(Origin::Hub(_)) | None => {
-                for entry in &wanted {
-                    hub::fetch(entry, order, host)?;
+                for entry in &entries {
+                    hub::fetch(entry, request, context)?;
                 }
             }
         }
-        fetched.extend(wanted.iter().map(|e| e.dataset));
+        fetched.extend(entries.iter().map(|e| e.dataset));
     }
     Ok(fetched)
 }
@@ -131,20 +89,20 @@ fn lock_name(origin: Origin) -> &'static str {
 }
 
 /// Those of `entries` that have to be fetched.
-fn missing<'a>(entries: &[&'a Entry], order: &Order) -> Result<Vec<&'a Entry>> {
+fn missing<'a>(entries: &[&'a Entry], request: &FetchRequest) -> Result<Vec<&'a Entry>> {
     let mut missing = Vec::new();
     for entry in entries {
-        match entry.state(&order.root) {
-            _ if order.force => missing.push(*entry),
+        match entry.state(&request.root) {
+            _ if request.force => missing.push(*entry),
             State::Present => {}
             State::Absent => missing.push(*entry),
-            // One file after the other: those that are there stay.
-            State::Lacks(_) if entry.origin.is_hub() => missing.push(*entry),
-            State::Lacks(part) => {
+            // Files of the hub come one by one: those that are there stay.
+            State::Lacks(_) if matches!(entry.origin, Origin::Hub(_)) => missing.push(*entry),
+            State::Lacks(file) => {
                 return Err(Error::usage(format!(
                     "{} is there without {}: move it away, or --force to replace it",
-                    entry.path(&order.root).display(),
-                    part.display()
+                    entry.path(&request.root).display(),
+                    file.display()
                 )));
             }
         }
@@ -152,12 +110,40 @@ fn missing<'a>(entries: &[&'a Entry], order: &Order) -> Result<Vec<&'a Entry>> {
     Ok(missing)
 }
 
+/// Writes `<root>/fetched/<dataset>.json`: what was fetched from where, for a reader who asks years later.
+fn record(
+    entry: &Entry,
+    root: &Path,
+    url: &str,
+    commit: Option<&str>,
+    sha256: Option<&str>,
+) -> Result<()> {
+    let folder = root.join("fetched");
+    make_folder(&folder)?;
+    let path = folder.join(format!("{}.json", entry.dataset.name()));
+    let record = json!({
+        "dataset": entry.dataset.name(),
+        "url": url,
+        "commit": commit,
+        "archive_sha256": sha256,
+        "licence": entry.licence,
+        "at": jiff::Timestamp::now().to_string(),
+    });
+    fs::write(&path, format!("{record:#}\n")).map_err(Error::io("write", &path))
+}
+
 fn make_folder(folder: &Path) -> Result<()> {
     fs::create_dir_all(folder).map_err(Error::io("create", folder))
 }
 
+fn with_suffix(path: &Path, suffix: &str) -> PathBuf {
+    let mut name = path.as_os_str().to_owned();
+    name.push(suffix);
+    name.into()
+}
+
 fn offline_without(what: &str) -> Error {
-    Error::usage(format!(
+    Error::Missing(format!(
         "{what} is not there, and nothing is downloaded under --offline, DSF_OFFLINE or \
          HF_HUB_OFFLINE: fetch it once without them"
     ))

@@ -1,16 +1,18 @@
-//! The part of a file that has been downloaded, and of which version it is.
+//! The part of a file that has been downloaded, and the version of the file that it belongs to.
 
+use super::with_suffix;
 use crate::error::{Error, Result};
+use crate::files::remove_if_present;
 use serde::{Deserialize, Serialize};
 use std::fs::{self, File};
 use std::io::{ErrorKind, Write};
 use std::path::{Path, PathBuf};
 
-/// What is known of a file of which a part is there.
+/// The version of a file of which a part is there.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Version {
     pub url: String,
-    /// See [`super::http::validator`].
+    /// A strong ETag or the time of the last change, as the server wrote it.
     pub validator: Option<String>,
     /// Length of the whole.
     pub bytes: Option<u64>,
@@ -83,7 +85,7 @@ impl Part {
     /// Forgets everything. The version goes first: bytes without one are never continued.
     pub fn clear(&mut self) -> Result<()> {
         self.version = None;
-        remove(&beside(&self.path))?;
+        remove_if_present(&beside(&self.path))?;
         let cut = self.file.set_len(0);
         cut.map_err(Error::io("write", &self.path))?;
         self.len = 0;
@@ -119,13 +121,13 @@ impl Part {
             .sync_all()
             .map_err(Error::io("write", &self.path))?;
         fs::rename(&self.path, target).map_err(Error::io("write", target))?;
-        remove(&beside(&self.path))
+        remove_if_present(&beside(&self.path))
     }
 
     /// Leaves nothing.
     pub fn remove(self) -> Result<()> {
-        remove(&beside(&self.path))?;
-        remove(&self.path)
+        remove_if_present(&beside(&self.path))?;
+        remove_if_present(&self.path)
     }
 }
 
@@ -137,20 +139,6 @@ fn read_version(part: &Path) -> Option<Version> {
 /// Where the version of a part stands.
 fn beside(part: &Path) -> PathBuf {
     with_suffix(part, ".json")
-}
-
-pub(super) fn with_suffix(path: &Path, suffix: &str) -> PathBuf {
-    let mut name = path.as_os_str().to_owned();
-    name.push(suffix);
-    name.into()
-}
-
-/// Removes a file that may not be there.
-pub(super) fn remove(path: &Path) -> Result<()> {
-    match fs::remove_file(path) {
-        Err(e) if e.kind() != ErrorKind::NotFound => Err(Error::io("remove", path)(e)),
-        _ => Ok(()),
-    }
 }
 
 #[cfg(test)]

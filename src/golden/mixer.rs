@@ -23,8 +23,8 @@ pub(super) fn entry(stem: &str) -> Option<(&'static Entry, &'static str)> {
     MIXERS.iter().find_map(|e| Some((e, variant_of(e)?)))
 }
 
-/// A network of one bare mixer with the sizes that a file states. Mixers without heads are given
-/// files that state some.
+/// A network of one bare mixer with the sizes that a file states. Files of mixers without heads state heads,
+/// too, which are ignored.
 pub(super) fn model_config(
     (entry, variant): (&Entry, &str),
     sizes: &Object,
@@ -113,7 +113,7 @@ impl<'a> Case<'a> {
             _ => (1e-5, 1e-4),
         };
         let params = self.params(dtype);
-        let mixer = (self.entry.build)(&self.model, &params)?;
+        let mixer = self.entry.build(&self.model, &params)?;
         let u = Var::from_tensor(&self.tensor("u")?.to_dtype(dtype)?)?;
         let y = mixer.forward(u.as_tensor(), &Cx::eval())?;
         let wanted = self.tensor("y")?;
@@ -137,7 +137,7 @@ impl<'a> Case<'a> {
     /// The matrices of (11), the recurrence and the kernel (12), in f64.
     fn matrices(&self) -> Result<Worst> {
         const TOLERANCE: f64 = 1e-10;
-        let mixer = (self.entry.build)(&self.model, &self.params(DType::F64))?;
+        let mixer = self.entry.build(&self.model, &self.params(DType::F64))?;
         let u = self.tensor("u")?.to_dtype(DType::F64)?;
         let system = mixer.ltv(&u)?.ok_or_else(|| {
             let (mixer, variant) = (self.entry.name, &self.model.variant);

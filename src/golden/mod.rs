@@ -1,11 +1,10 @@
-//! Holds the program against numbers computed elsewhere: a folder of safetensors files with
-//! inputs, parameters, outputs and gradients in f64. `dsf check golden DIR` and the tests read the
-//! same way.
+//! Compares the program with golden files, safetensors of inputs, parameters, outputs and gradients that
+//! other programs computed in f64. `dsf check golden DIR` and the tests both run these checks.
 
-mod data;
 mod file;
 mod lemmas;
 mod mixer;
+mod mqar;
 mod trajectory;
 
 use crate::error::{Error, Result};
@@ -16,27 +15,27 @@ use std::collections::HashMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// What became of one file.
+/// The result of one file.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Verdict {
-    /// Every number within its tolerance; the one closest to it.
+    /// Every number is within its tolerance; the comparison that came closest to it.
     Pass(Worst),
-    /// A number outside its tolerance.
+    /// A number is outside its tolerance; the worst comparison.
     Fail(Worst),
-    /// The file could not be judged, and why: that counts as a failure.
+    /// The file could not be compared, and why: that counts as a failure.
     Broken(String),
-    /// A mixer that is not in the registry.
+    /// Its mixer is not in the registry.
     NotImplemented,
 }
 
 /// The comparison that used most of its tolerance.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Worst {
-    /// What was compared, e.g. `f32 a.g.wq`.
+    /// The name of the compared tensor, e.g. `f32 a.g.wq`.
     pub what: String,
     /// Largest absolute difference.
     pub error: f64,
-    /// What is allowed.
+    /// Largest difference allowed.
     pub tolerance: f64,
     /// Comparisons made.
     pub count: usize,
@@ -47,7 +46,7 @@ impl Worst {
         self.error / self.tolerance
     }
 
-    /// Takes in another comparison; an error that is not a number is the worst of all.
+    /// Adds a comparison; an error that is not a number is the worst of all.
     fn add(&mut self, what: impl Into<String>, error: f64, tolerance: f64) {
         let other = Self {
             what: what.into(),
@@ -133,7 +132,7 @@ pub fn files(dir: &Path) -> Result<Vec<PathBuf>> {
     Ok(files)
 }
 
-/// Checks one file; its name says what it holds.
+/// Checks one file, of the kind that its name says.
 pub fn check(path: &Path) -> Verdict {
     let stem = path.file_stem().unwrap_or_default().to_string_lossy();
     let judge = || -> Result<Option<Worst>> {
@@ -141,7 +140,7 @@ pub fn check(path: &Path) -> Verdict {
         Ok(match &*stem {
             "lemma1" => Some(lemmas::first(&file)?),
             "lemma2" => Some(lemmas::second(&file)?),
-            name if name.starts_with("mqar") => Some(data::check(&file)?),
+            name if name.starts_with("mqar") => Some(mqar::check(&file)?),
             name if name.starts_with("trajectory") => trajectory::check(&file)?,
             name => mixer::check(&file, name)?,
         })

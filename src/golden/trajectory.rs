@@ -1,10 +1,11 @@
-//! Trajectories: the whole model under the reference protocol, step by step. Loss and gradients go
-//! through the labelled rows only, as in training; the first logits come from the full head.
+//! Training trajectories of the whole model under the reference protocol, step by step. Loss and gradients
+//! are computed at the labelled positions alone, as in training, the first logits at all positions.
 
 use super::file::{distance, magnitude, File};
 use super::{gradients, mixer, Worst};
 use crate::config::{Layout, ModelConfig, StateMixer};
 use crate::error::{Error, Result};
+use crate::mixers::{Entry, Family};
 use crate::model::{Io, Model};
 use crate::nn::{Cx, Params, Rows};
 use crate::train::{AdamW, Labelled};
@@ -28,15 +29,11 @@ struct Trajectory<'a> {
     params: Params,
     model: Model,
     optimizer: AdamW,
-    softmax: bool,
+    family: Family,
 }
 
 impl<'a> Trajectory<'a> {
-    fn new(
-        file: &'a File,
-        found: (&'static crate::mixers::Entry, &str),
-        dtype: DType,
-    ) -> Result<Self> {
+    fn new(file: &'a File, found: (&'static Entry, &str), dtype: DType) -> Result<Self> {
         let sizes = file.object("config")?;
         let (layout, state_mixer) = match file.metadata("state_mixer")? {
             "absent" => (Layout::Mamba, StateMixer::None),
@@ -59,7 +56,7 @@ impl<'a> Trajectory<'a> {
         let model = Model::new(&config, io, &params)?;
         Ok(Self {
             optimizer: AdamW::new(params.vars(), sizes.number("wd")?)?,
-            softmax: found.0.name == "softmax",
+            family: found.0.family,
             file,
             dtype,
             params,
@@ -145,7 +142,7 @@ impl<'a> Trajectory<'a> {
         for (name, var) in self.params.vars() {
             // Softmax's key bias cannot reach the loss; AdamW amplifies the rounding noise of its
             // gradient, whose true value is zero.
-            if self.softmax && name.ends_with("mixer.bk") {
+            if self.family == Family::Attention && name.ends_with("mixer.bk") {
                 continue;
             }
             let wanted = self.file.tensor(&format!("final.{name}"))?;

@@ -1,25 +1,13 @@
 //! Arguments of kernels.
 
-use super::{Buffer, View};
-use candle_core::DType;
-use std::marker::PhantomData;
+use super::View;
 
-/// Memory that a kernel reads or writes.
-#[derive(Clone, Copy, Debug)]
-#[cfg_attr(not(test), allow(dead_code))] // a driver asks for the address alone
-pub(crate) struct Pointer<'a> {
-    pub(super) address: u64,
-    pub(super) dtype: DType,
-    pub(super) count: usize,
-    pub(super) held: PhantomData<&'a ()>,
-}
-
-/// An argument of a kernel; conversions make one of whatever fits.
+/// An argument of a kernel. Views, buffers and numbers convert into one.
 #[derive(Clone, Debug)]
 pub(crate) enum Arg<'a> {
-    /// `Global<T>`.
-    Pointer(Pointer<'a>),
-    /// `Global<T>` of nothing, for optional tensors.
+    /// `Global<T>`: memory that the kernel reads or writes.
+    Pointer(View<'a>),
+    /// A null `Global<T>`, for an optional tensor that is absent.
     Null,
     /// `uint32_t`.
     U32(u32),
@@ -27,19 +15,16 @@ pub(crate) enum Arg<'a> {
     F32(f32),
     /// `Table<T, N>`.
     Table(Vec<Arg<'a>>),
-    /// A size beyond 32 bits; refused at the launch.
+    /// A size that exceeds 32 bits; [`Gpu::launch`](super::Gpu::launch) refuses it.
     TooLarge(usize),
 }
 
 impl Arg<'_> {
-    /// The same without a hold on the memory.
+    /// The argument without its lifetime, for the emulation, which keeps the memory itself.
     #[cfg(test)]
     pub(super) fn kept(&self) -> Arg<'static> {
         match self {
-            Arg::Pointer(p) => Arg::Pointer(Pointer {
-                held: PhantomData,
-                ..*p
-            }),
+            Arg::Pointer(view) => Arg::Pointer(view.kept()),
             Arg::Null => Arg::Null,
             Arg::U32(value) => Arg::U32(*value),
             Arg::F32(value) => Arg::F32(*value),
@@ -48,6 +33,7 @@ impl Arg<'_> {
         }
     }
 
+    /// The size, if it exceeds 32 bits.
     pub(super) fn too_large(&self) -> Option<usize> {
         match self {
             Self::TooLarge(size) => Some(*size),
@@ -58,38 +44,13 @@ impl Arg<'_> {
 
 impl<'a> From<View<'a>> for Arg<'a> {
     fn from(view: View<'a>) -> Self {
-        Self::Pointer(view.pointer())
+        Self::Pointer(view)
     }
 }
 
 impl<'a> From<Option<View<'a>>> for Arg<'a> {
     fn from(view: Option<View<'a>>) -> Self {
         view.map_or(Self::Null, Self::from)
-    }
-}
-
-impl<'a> From<&'a Buffer> for Arg<'a> {
-    fn from(buffer: &'a Buffer) -> Self {
-        buffer.view().into()
-    }
-}
-
-impl<'a> From<Option<&'a Buffer>> for Arg<'a> {
-    fn from(buffer: Option<&'a Buffer>) -> Self {
-        buffer.map_or(Self::Null, Self::from)
-    }
-}
-
-/// Memory that the kernel writes.
-impl<'a> From<&'a mut Buffer> for Arg<'a> {
-    fn from(buffer: &'a mut Buffer) -> Self {
-        buffer.view().into()
-    }
-}
-
-impl<'a> From<Option<&'a mut Buffer>> for Arg<'a> {
-    fn from(buffer: Option<&'a mut Buffer>) -> Self {
-        buffer.map_or(Self::Null, Self::from)
     }
 }
 

@@ -1,19 +1,19 @@
-//! NVIDIA GPUs, through the cudarc that candle re-exports. The only place that calls the driver.
+//! NVIDIA GPUs, through the same cudarc that candle uses. The only module that calls the driver.
 
-#![allow(unsafe_code)] // kernels and libraries are given addresses
+#![allow(unsafe_code)] // the driver and cuBLAS take raw addresses
 
 mod capture;
 mod multiply;
 
-use super::{Arg, Buffer, Gpu, Grid, Kernel, Machine, Product, Recording, View};
+use super::{Arg, Gpu, Grid, Kernel, Machine, Product, Recording, View};
 use candle_core::backend::BackendStorage;
-use candle_core::cuda_backend::cudarc::driver::{
+use candle_core::cuda_backend::{CudaDType, DeviceId, WrapErr};
+use candle_core::{bail, CudaDevice, CudaStorage, DType, Device, Result, Shape, Storage, Tensor};
+use cudarc::driver::{
     result, sys, CudaFunction, CudaModule, CudaSlice, CudaStream, DevicePtr, DeviceRepr,
     LaunchConfig, PushKernelArg,
 };
-use candle_core::cuda_backend::cudarc::nvrtc::Ptx;
-use candle_core::cuda_backend::{CudaDType, DeviceId, WrapErr};
-use candle_core::{bail, CudaDevice, CudaStorage, DType, Device, Result, Shape, Storage, Tensor};
+use cudarc::nvrtc::Ptx;
 use half::bf16;
 use std::collections::HashMap;
 use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError};
@@ -22,16 +22,16 @@ include!(concat!(env!("OUT_DIR"), "/kernels.rs"));
 
 /// Opens a GPU for candle and for our kernels.
 ///
-/// One stream serves a device, so events between allocations are not needed, freed memory stays
-/// with the process, and the products' workspace is one fixed piece: cuBLAS then gives the same
-/// bits each time and can be captured.
+/// All work of a device runs on one stream, so no events are needed between allocations. The memory pool
+/// keeps freed memory, and cuBLAS has one fixed workspace: its results are then reproducible bit by
+/// bit, and its launches can be captured in a graph.
 pub(crate) fn open(ordinal: usize) -> Result<Device> {
     let device = Device::new_cuda(ordinal)?;
     if let Device::Cuda(cuda) = &device {
         // SAFETY: everything runs on this device's one stream.
         unsafe { cuda.disable_event_tracking() };
-        // Sizes and strides that candle's own kernels read are uploaded once for this thread, which
-        // a recording needs and every launch gains by; so the guard is kept for good.
+        // Uploads the sizes and strides that candle's own kernels read once per thread: a capture
+        // needs that, and every launch becomes cheaper. The guard must therefore never drop.
         std::mem::forget(cuda.enable_cuda_graph_htod_cache());
         keep_memory(ordinal)?;
         multiply::fix_workspace(cuda)?;
@@ -39,7 +39,7 @@ pub(crate) fn open(ordinal: usize) -> Result<Device> {
     Ok(device)
 }
 
-/// Tells the driver to keep memory that was freed.
+/// Makes the driver's memory pool keep freed memory.
 fn keep_memory(ordinal: usize) -> Result<()> {
     let ordinal = i32::try_from(ordinal).map_err(candle_core::Error::wrap)?;
     let device = result::device::get(ordinal).w()?;
@@ -60,7 +60,7 @@ fn keep_memory(ordinal: usize) -> Result<()> {
     }
 }
 
-/// The GPU that holds `x`.
+/// The GPU that holds `x`; `None` for tensors on the CPU.
 pub(super) fn of(x: &Tensor) -> Option<Gpu> {
     static OPEN: LazyLock<Mutex<Vec<(DeviceId, Gpu)>>> = LazyLock::new(Mutex::default);
     let Device::Cuda(device) = x.device() else {
@@ -79,15 +79,15 @@ pub(super) fn of(x: &Tensor) -> Option<Gpu> {
     Some(gpu)
 }
 
-/// Whether the library's products of f32 round their factors to TF32 from now on.
+/// Sets whether cuBLAS rounds the factors of f32 products to TF32 from now on.
 pub(crate) fn products_in_tf32(yes: bool) {
     candle_core::cuda_backend::set_gemm_reduced_precision_f32(yes);
 }
 
-/// One element on the device of `like`; nobody reads it.
+/// One uninitialised element on the device of `like`; it is never read.
 pub(crate) fn token(like: &CudaStorage) -> Result<(CudaStorage, Shape)> {
     let device = &like.device;
-    // SAFETY: nobody reads it.
+    // SAFETY: the element is never read.
     let slice = unsafe { device.alloc::<f32>(1) }?;
     let storage = CudaStorage::wrap_cuda_slice(slice, device.clone());
     Ok((storage, Shape::from(1)))
@@ -135,7 +135,7 @@ impl Cuda {
     }
 
     fn storage<T: CudaDType + DeviceRepr>(&self, count: usize) -> Result<Storage> {
-        // SAFETY: whoever allocates has a kernel write before anything reads.
+        // SAFETY: every caller launches a kernel that writes the memory before anything reads it.
         let slice = unsafe { self.device.alloc::<T>(count.max(1)) }?;
         Ok(self.wrap(slice))
     }
@@ -145,7 +145,7 @@ impl Cuda {
     }
 }
 
-/// Arguments as the driver wants them: an address each, of a value that lives until the launch.
+/// Kernel arguments in the driver's form: the address of a value that lives until the launch.
 enum Packed {
     Address(u64),
     U32(u32),
@@ -156,7 +156,7 @@ enum Packed {
 impl Packed {
     fn of(arg: &Arg) -> Result<Self> {
         Ok(match arg {
-            Arg::Pointer(pointer) => Self::Address(pointer.address),
+            Arg::Pointer(view) => Self::Address(view.address()),
             Arg::Null => Self::Address(0),
             Arg::U32(value) => Self::U32(*value),
             Arg::F32(value) => Self::F32(*value),
@@ -208,7 +208,7 @@ impl Machine for Cuda {
                 Packed::Address(value) => launch.arg(value),
                 Packed::U32(value) => launch.arg(value),
                 Packed::F32(value) => launch.arg(value),
-                // The driver copies the whole parameter from where its first entry lies.
+                // The driver copies the whole parameter, from the address of its first entry.
                 Packed::Table(entries) => launch.arg(&entries[0]),
             };
         }
@@ -218,24 +218,24 @@ impl Machine for Cuda {
             block_dim: (grid.threads as u32, 1, 1),
             shared_mem_bytes: grid.shared as u32,
         };
-        // SAFETY: the emulation has checked in tests that the arguments are those of the kernel and
-        // that it stays inside them; all memory is alive until the stream is past the launch.
+        // SAFETY: tests in the emulation check that the arguments match the kernel and that it stays
+        // within their bounds. All memory is freed in stream order, hence after the launch.
         unsafe { launch.launch(config) }.w()?;
         Ok(())
     }
 
-    fn multiply(&self, product: Product, to: &mut Buffer) -> Result<()> {
+    fn multiply(&self, product: Product, to: View) -> Result<()> {
         multiply::run(&self.device, product, to)
     }
 
     fn copy(&self, view: View) -> Result<Storage> {
         let storage = self.allocate(view.dtype(), view.len())?;
         let to = self.address(&storage)?;
-        let bytes = view.len() * view.dtype().size_in_bytes();
         let stream = self.stream();
-        // SAFETY: both hold that many bytes, and the new one is nobody else's.
-        unsafe { result::memcpy_dtod_async(to, view.pointer().address, bytes, stream.cu_stream()) }
-            .w()?;
+        // SAFETY: both allocations hold that many bytes, and nothing else refers to the new one.
+        unsafe {
+            result::memcpy_dtod_async(to, view.address(), view.bytes(), stream.cu_stream()).w()?;
+        }
         Ok(storage)
     }
 
@@ -245,9 +245,9 @@ impl Machine for Cuda {
 
     fn write(&self, values: &[u32], to: View) -> Result<()> {
         let stream = self.stream();
-        // SAFETY: `to` holds as many elements of four bytes. The driver has copied ordinary host
-        // memory aside when this returns.
-        unsafe { result::memcpy_htod_async(to.pointer().address, values, stream.cu_stream()) }.w()
+        // SAFETY: `to` holds as many elements of four bytes. When this returns, the driver has copied
+        // the pageable host memory to a staging buffer.
+        unsafe { result::memcpy_htod_async(to.address(), values, stream.cu_stream()) }.w()
     }
 
     fn record(&self, work: &mut dyn FnMut() -> Result<()>) -> Result<Box<dyn Recording>> {

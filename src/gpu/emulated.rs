@@ -1,13 +1,13 @@
-//! Kernels on the CPU: `cuda/NAME.cu`, compiled by the C++ compiler against `cuda/emulation`, runs on
-//! CPU tensors. Every access is checked for bounds and races (see there).
+//! An emulated GPU: `cuda/NAME.cu`, compiled by the C++ compiler against `cuda/emulation`, runs on
+//! CPU tensors. `cuda/emulation` checks every memory access for bounds and races.
 
-#![allow(unsafe_code)] // a compiled library is loaded and given addresses
+#![allow(unsafe_code)] // loads a compiled library and passes it raw addresses
 
 mod compile;
 mod multiply;
 mod record;
 
-use super::{Arg, Buffer, Gpu, Grid, Kernel, Machine, Product, Recording, View};
+use super::{Arg, Gpu, Grid, Kernel, Machine, Product, Recording, View};
 use candle_core::{bail, CpuStorage, DType, Result, Storage};
 use compile::{compile, sources};
 use half::bf16;
@@ -24,17 +24,17 @@ thread_local! {
     static LAUNCHES: Cell<usize> = const { Cell::new(0) };
 }
 
-/// How many kernels this thread has launched, products among them.
+/// The number of kernels and matrix products that this thread has launched.
 pub(crate) fn launches() -> usize {
     LAUNCHES.get()
 }
 
-/// Whether ops of this thread run kernels.
+/// True while ops of this thread run their kernels.
 pub(super) fn active() -> bool {
     ACTIVE.get()
 }
 
-/// Lets the ops that `f` runs on this thread run their kernels.
+/// Runs `f` with the ops of this thread on the emulated GPU.
 pub(crate) fn emulated<T>(f: impl FnOnce() -> T) -> T {
     struct Restore(bool);
     impl Drop for Restore {
@@ -46,7 +46,7 @@ pub(crate) fn emulated<T>(f: impl FnOnce() -> T) -> T {
     f()
 }
 
-/// The emulated GPU of this thread: a test sees nothing of the others.
+/// The emulated GPU of this thread, so that tests do not affect each other.
 pub(super) fn gpu() -> Gpu {
     thread_local! {
         static GPU: Gpu = Emulation::of(sources()).gpu();
@@ -83,7 +83,7 @@ impl Emulation {
             return Ok(module.clone());
         }
         let file = compile(&self.0.folder.join(format!("{name}.cu")))?;
-        // SAFETY: the library is ours; its constructors fill a table of kernels.
+        // SAFETY: the library is compiled from our sources; its constructors fill a table of kernels.
         let library = unsafe { Library::new(&file) }.map_err(candle_core::Error::wrap)?;
         let library = Arc::new(library);
         modules.insert(name.to_owned(), library.clone());
@@ -111,10 +111,10 @@ type Launch = unsafe extern "C" fn(
     usize,
 ) -> bool;
 
-/// `tables` keeps the entries that an argument points to.
+/// An argument in the emulation's form; `tables` owns the entries that a table points to.
 fn argument(arg: &Arg, tables: &mut Vec<Vec<Argument>>) -> Argument {
     let (kind, element, value, count) = match arg {
-        Arg::Pointer(p) => (0, p.dtype.size_in_bytes(), p.address, p.count),
+        Arg::Pointer(v) => (0, v.dtype().size_in_bytes(), v.address(), v.len()),
         Arg::Null | Arg::TooLarge(_) => (0, 0, 0, 0),
         Arg::U32(value) => (1, 0, u64::from(*value), 0),
         Arg::F32(value) => (2, 0, u64::from(value.to_bits()), 0),
@@ -134,7 +134,7 @@ fn argument(arg: &Arg, tables: &mut Vec<Vec<Argument>>) -> Argument {
 }
 
 impl Emulation {
-    /// Does something now, or when what is being recorded is replayed.
+    /// Performs an action, or appends it to the recording in progress.
     fn take(&self, action: Action) -> Result<()> {
         match self.0.recorder.take(action) {
             Some(action) => self.perform(&action),
@@ -150,13 +150,12 @@ impl Emulation {
                 Ok(())
             }
             Action::Copy(from, to) => {
-                let bytes = from.len() * from.dtype().size_in_bytes();
-                // SAFETY: both hold that many bytes, and the new one is nobody else's.
+                // SAFETY: both hold that many bytes, and nothing else refers to the new memory.
                 unsafe {
                     std::ptr::copy_nonoverlapping(
-                        from.pointer().address as *const u8,
-                        to.pointer().address as *mut u8,
-                        bytes,
+                        from.address() as *const u8,
+                        to.address() as *mut u8,
+                        from.bytes(),
                     );
                 }
                 Ok(())
@@ -173,8 +172,8 @@ impl Emulation {
         let mut tables = Vec::new();
         let args: Vec<_> = args.iter().map(|arg| argument(arg, &mut tables)).collect();
         let mut message = [0 as c_char; 512];
-        // SAFETY: addresses and counts are those of living buffers; the emulation checks each
-        // access against them. Nothing else uses the memory of buffers meanwhile.
+        // SAFETY: addresses and counts are those of live buffers, and the emulation checks each
+        // access against them. Nothing else uses the memory during the call.
         let ran = unsafe {
             launch(
                 name.as_ptr(),
@@ -224,9 +223,9 @@ impl Machine for Emulation {
         self.take(Action::Launch(kernel.clone(), grid, args))
     }
 
-    fn multiply(&self, product: Product, to: &mut Buffer) -> Result<()> {
+    fn multiply(&self, product: Product, to: View) -> Result<()> {
         LAUNCHES.set(LAUNCHES.get() + 1);
-        self.take(Action::Multiply(product.kept(), to.view().kept()))
+        self.take(Action::Multiply(product.kept(), to.kept()))
     }
 
     fn copy(&self, view: View) -> Result<Storage> {
@@ -243,9 +242,9 @@ impl Machine for Emulation {
 
     fn write(&self, values: &[u32], to: View) -> Result<()> {
         self.0.recorder.refuse("a write")?;
-        // SAFETY: `to` holds as many elements of four bytes, and nobody reads it meanwhile.
+        // SAFETY: `to` holds as many elements of four bytes, and nothing reads it during the copy.
         unsafe {
-            let to = to.pointer().address as *mut u32;
+            let to = to.address() as *mut u32;
             std::ptr::copy_nonoverlapping(values.as_ptr(), to, values.len());
         }
         Ok(())

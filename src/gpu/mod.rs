@@ -1,15 +1,16 @@
-//! Memory and kernels of a GPU. What runs them is a [`Machine`]: cudarc in builds with the `cuda`
-//! feature, and in tests an emulation of the kernels' own source on the CPU.
+//! Memory and kernels of a GPU. A [`Machine`] runs them: cudarc in builds with the `cuda` feature, and
+//! in tests an emulation that executes the source of the kernels on the CPU.
 //!
-//! Kernels are launched by name with typed arguments, so that everything above, grid sizes and the
-//! order of arguments included, is the same code on both machines.
+//! Kernels are launched by name with typed arguments. The code that chooses grid sizes and the order
+//! of arguments is therefore the same on both machines.
 
 // Without CUDA, only tests construct a GPU.
 #![cfg_attr(not(any(test, feature = "cuda")), allow(dead_code))]
 
 mod arg;
-mod memory;
+mod buffer;
 mod product;
+mod view;
 
 #[cfg(not(feature = "cuda"))]
 #[path = "no_cuda.rs"]
@@ -21,16 +22,17 @@ mod cuda;
 #[cfg(test)]
 pub(crate) mod emulated;
 
-pub(crate) use arg::{Arg, Pointer};
+pub(crate) use arg::Arg;
+pub(crate) use buffer::Buffer;
 use candle_core::{bail, DType, Result, Storage, Tensor};
-pub(crate) use memory::{Buffer, View};
 pub(crate) use product::{Matrix, Product};
 use std::sync::{Arc, Mutex, PoisonError};
+pub(crate) use view::View;
 
 /// Threads of a warp.
 pub(crate) const WARP: usize = 32;
 
-/// A kernel: the file of `cuda/` that holds it, and its name there.
+/// A kernel, by its file in `cuda/` and its name in that file.
 #[derive(Clone, Debug)]
 pub(crate) struct Kernel {
     module: &'static str,
@@ -44,25 +46,25 @@ impl Kernel {
         Self { module, name }
     }
 
-    /// The version of a kernel for tensors of `io`: `NAME_f32` or `NAME_bf16`.
+    /// The instance of a kernel for tensors of type `io`: `NAME_f32` or `NAME_bf16`.
     pub(crate) fn of(module: &'static str, name: &str, io: DType) -> Self {
         Self::new(module, format!("{name}_{}", io.as_str()))
     }
 }
 
-/// How many threads run a kernel.
+/// The launch configuration of a kernel.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Grid {
-    /// Blocks along x, y and z; at most 65,535 along y and z.
+    /// The number of blocks along x, y and z; at most 65,535 along y and z.
     pub(crate) blocks: [usize; 3],
-    /// Threads of a block: a multiple of [`WARP`].
+    /// Threads per block: a multiple of [`WARP`].
     pub(crate) threads: usize,
-    /// Bytes of dynamic shared memory of a block.
+    /// Bytes of dynamic shared memory per block.
     pub(crate) shared: usize,
 }
 
 impl Grid {
-    /// Blocks in a row.
+    /// A one-dimensional grid without dynamic shared memory.
     pub(crate) fn of(blocks: usize, threads: usize) -> Self {
         Self {
             blocks: [blocks, 1, 1],
@@ -71,47 +73,49 @@ impl Grid {
         }
     }
 
-    /// A thread for each of `count` elements, in blocks of 256.
+    /// One thread for each of `count` elements, in blocks of 256.
     pub(crate) fn for_each(count: usize) -> Self {
         const THREADS: usize = 256;
         Self::of(count.div_ceil(THREADS), THREADS)
     }
 }
 
-/// What can hold memory and run kernels, in the order in which they are launched.
+/// A device that holds memory and runs kernels in the order of their launches.
 trait Machine: Send + Sync {
-    /// Memory for `count` elements; what they are is not defined, in tests NaN.
+    /// Memory for `count` elements with undefined values (NaN in tests).
     fn allocate(&self, dtype: DType, count: usize) -> Result<Storage>;
-    /// Where the first element lies.
+    /// The address of the first element.
     fn address(&self, storage: &Storage) -> Result<u64>;
     fn launch(&self, kernel: &Kernel, grid: Grid, args: &[Arg]) -> Result<()>;
-    fn multiply(&self, product: Product, to: &mut Buffer) -> Result<()>;
-    /// A copy of some elements.
+    /// Computes matrix products whose sizes and types have been checked.
+    fn multiply(&self, product: Product, to: View) -> Result<()>;
+    /// A copy of the elements of a view.
     fn copy(&self, view: View) -> Result<Storage>;
-    /// Memory that holds the given numbers.
+    /// New memory that holds `values`.
     fn upload(&self, values: &[u32]) -> Result<Storage>;
-    /// Puts numbers of four bytes into memory that exists.
+    /// Copies numbers of four bytes to existing memory.
     fn write(&self, values: &[u32], to: View) -> Result<()>;
-    /// What `work` launches, without running it.
+    /// Records the launches of `work` without running them.
     fn record(&self, work: &mut dyn FnMut() -> Result<()>) -> Result<Box<dyn Recording>>;
 }
 
-/// Launches that can be made again, with whatever the memory they read holds by then.
+/// A recorded sequence of launches (a CUDA graph). Each replay reads the current contents of the
+/// memory.
 pub(crate) trait Recording {
     fn replay(&self) -> Result<()>;
 }
 
-/// A GPU, or what stands for one.
+/// A handle to a GPU, or to its emulation.
 #[derive(Clone)]
 pub(crate) struct Gpu(Arc<Shared>);
 
 struct Shared {
     machine: Box<dyn Machine>,
-    /// The step that dropout masks are drawn for, in memory of the GPU.
+    /// The training step that dropout masks are a function of, with its copy in memory of the GPU.
     step: Mutex<Option<(u64, Storage)>>,
 }
 
-/// The GPU that holds `x`, if one does.
+/// The GPU that holds `x`; `None` for tensors on the CPU.
 pub(crate) fn of(x: &Tensor) -> Option<Gpu> {
     #[cfg(test)]
     if emulated::active() && x.device().is_cpu() {
@@ -130,8 +134,8 @@ impl Gpu {
         }))
     }
 
-    /// Lets `read` see two words of memory, low and high, that hold `step`. Kernels that take their
-    /// step from there are right in a recording too, if [`Self::set_step`] precedes each replay.
+    /// Calls `read` with two words in memory of the GPU, low and high, that hold `step`. A kernel that
+    /// reads its step there stays correct in a recording if [`Self::set_step`] precedes each replay.
     pub(crate) fn with_step<T>(
         &self,
         step: u64,
@@ -144,7 +148,7 @@ impl Gpu {
         }
     }
 
-    /// Sets the step of the kernels launched or replayed from now on.
+    /// Sets the step that kernels launched or replayed from now on read.
     pub(crate) fn set_step(&self, step: u64) -> Result<()> {
         let words = [step as u32, (step >> 32) as u32];
         let mut held = self.0.step.lock().unwrap_or_else(PoisonError::into_inner);
@@ -160,8 +164,8 @@ impl Gpu {
         Ok(())
     }
 
-    /// What `work` launches, for [`Recording::replay`]; nothing of it runs now. All memory that it
-    /// allocates is freed when it ends.
+    /// Records the launches of `work` without running them. `work` must free all memory that it
+    /// allocates.
     pub(crate) fn record(
         &self,
         mut work: impl FnMut() -> Result<()>,
@@ -169,7 +173,7 @@ impl Gpu {
         self.0.machine.record(&mut work)
     }
 
-    /// Puts numbers of four bytes into memory that exists.
+    /// Copies numbers of four bytes to existing memory.
     pub(crate) fn write(&self, values: &[u32], to: View) -> Result<()> {
         if to.len() != values.len() || to.dtype() == DType::BF16 {
             bail!(
@@ -182,24 +186,24 @@ impl Gpu {
         self.0.machine.write(values, to)
     }
 
-    /// Memory for `count` elements that a kernel will write.
+    /// Memory for `count` elements, with undefined values until a kernel writes them.
     pub(crate) fn alloc(&self, dtype: DType, count: usize) -> Result<Buffer> {
         Buffer::new(self, self.0.machine.allocate(dtype, count)?, dtype, count)
     }
 
-    /// A copy of some elements.
+    /// A copy of the elements of a view.
     pub(crate) fn copy(&self, view: View) -> Result<Buffer> {
         let storage = self.0.machine.copy(view)?;
         Buffer::new(self, storage, view.dtype(), view.len())
     }
 
-    /// Memory that holds `values`.
+    /// New memory that holds `values`.
     pub(crate) fn upload(&self, values: &[u32]) -> Result<Buffer> {
         let storage = self.0.machine.upload(values)?;
         Buffer::new(self, storage, DType::U32, values.len())
     }
 
-    /// The elements of a contiguous tensor, while a guard holds its `storage`.
+    /// The elements of a contiguous tensor with the given storage and layout.
     pub(crate) fn view<'a>(
         &self,
         storage: &'a Storage,
@@ -216,12 +220,25 @@ impl Gpu {
         )
     }
 
-    /// Runs a kernel. The grid and the arguments fit the kernel, or this is an error (in tests; on a
-    /// GPU, nobody notices).
+    /// Calls `run` with the elements of a contiguous tensor, or with `None` without a tensor.
+    pub(crate) fn with_tensor<T>(
+        &self,
+        x: Option<&Tensor>,
+        run: impl FnOnce(Option<View>) -> Result<T>,
+    ) -> Result<T> {
+        let Some(x) = x else {
+            return run(None);
+        };
+        let (storage, layout) = x.storage_and_layout();
+        run(Some(self.view(&storage, layout)?))
+    }
+
+    /// Runs a kernel. Arguments or a grid that do not match the kernel are an error in the emulation, and
+    /// undefined behaviour on a GPU.
     pub(crate) fn launch(&self, kernel: Kernel, grid: Grid, args: &[Arg]) -> Result<()> {
         if let Some(size) = args.iter().find_map(Arg::too_large) {
             let name = kernel.name;
-            bail!("{name}: a size of {size}, but kernels count in 32 bits");
+            bail!("{name}: size {size} exceeds the 32 bits that kernels count in");
         }
         if grid.blocks.contains(&0) {
             return Ok(()); // nothing to do
@@ -229,9 +246,9 @@ impl Gpu {
         self.0.machine.launch(&kernel, grid, args)
     }
 
-    /// A matrix product, or many.
+    /// Computes a batch of matrix products.
     pub(crate) fn multiply(&self, product: Product, to: &mut Buffer) -> Result<()> {
-        product.check(to)?;
-        self.0.machine.multiply(product, to)
+        product.check(to.view())?;
+        self.0.machine.multiply(product, to.view())
     }
 }

@@ -1,22 +1,22 @@
-//! What stands for CUDA in builds without it: nothing.
+//! The functions of `cuda.rs` in builds without CUDA.
 
 use super::Gpu;
 use candle_core::{bail, CudaStorage, Device, Result, Shape, Tensor};
 
-/// No tensor lies on a GPU.
+/// `None`: without CUDA, all tensors lie on the CPU.
 pub(super) fn of(_: &Tensor) -> Option<Gpu> {
     None
 }
 
-/// Never called: `--device` has refused before.
+/// An error; `--device` refuses a GPU before this is called.
 pub(crate) fn open(_: usize) -> Result<Device> {
     bail!("this build has no CUDA support")
 }
 
-/// There are no products on a GPU.
+/// Does nothing: there are no products on a GPU.
 pub(crate) fn products_in_tf32(_: bool) {}
 
-/// Never called.
+/// An error; never called, as no tensor lies on a GPU.
 pub(crate) fn token(_: &CudaStorage) -> Result<(CudaStorage, Shape)> {
     bail!("this build has no CUDA support")
 }

@@ -1,50 +1,50 @@
-//! Matrix products, which a library computes.
+//! Matrix products, which cuBLAS computes (plain loops in the emulation).
 
-use super::{Buffer, View};
+use super::View;
 use candle_core::{bail, DType, Result};
 
-/// A row-major matrix, or a batch of them one after another.
+/// A row-major matrix, or a contiguous batch of them.
 #[derive(Clone, Copy)]
 pub(crate) struct Matrix<'a> {
     pub(crate) values: View<'a>,
-    /// Whether it enters the product transposed.
+    /// True if the product reads the matrix transposed.
     pub(crate) transposed: bool,
 }
 
 impl<'a> Matrix<'a> {
-    /// As it lies there.
+    /// The matrix as stored.
     pub(crate) fn plain(values: View<'a>) -> Self {
         let transposed = false;
         Self { values, transposed }
     }
 
-    /// Rows for columns.
+    /// The transpose of the stored matrix.
     pub(crate) fn transposed(values: View<'a>) -> Self {
         let transposed = true;
         Self { values, transposed }
     }
 }
 
-/// to = left right (+ to), for each of a batch. Both factors hold f32, or both bf16; the result holds
-/// either. Sums are f32.
+/// to = left right, or to += left right, for each product of a batch. Both factors are f32, or both
+/// bf16; the result of bf16 factors is f32 or bf16. Sums are accumulated in f32.
 #[derive(Clone, Copy)]
 pub(crate) struct Product<'a> {
-    /// Products; a factor with a single matrix serves all of them.
+    /// The number of products; a factor with a single matrix is used in all of them.
     pub(crate) batch: usize,
-    /// Rows of left and of the result.
+    /// Rows of `left` and of the result.
     pub(crate) rows: usize,
-    /// Columns of left, rows of right.
+    /// Columns of `left`, rows of `right`.
     pub(crate) inner: usize,
-    /// Columns of right and of the result.
+    /// Columns of `right` and of the result.
     pub(crate) columns: usize,
     pub(crate) left: Matrix<'a>,
     pub(crate) right: Matrix<'a>,
-    /// Whether the result is added to what is there.
+    /// True if the products are added to what the result already holds.
     pub(crate) add: bool,
 }
 
 impl<'a> Product<'a> {
-    /// One product, of rows x inner and inner x columns.
+    /// One product, of (rows, inner) and (inner, columns).
     pub(crate) fn one(
         [rows, inner, columns]: [usize; 3],
         left: Matrix<'a>,
@@ -61,26 +61,23 @@ impl<'a> Product<'a> {
         }
     }
 
-    /// The same, added to what is there if `add`.
+    /// Adds the products to what the result already holds if `add`.
     pub(crate) fn added(self, add: bool) -> Self {
         Self { add, ..self }
     }
 
-    /// The same without a hold on the memory.
+    /// The product without its lifetime, for the emulation, which keeps the memory itself.
     #[cfg(test)]
     pub(super) fn kept(&self) -> Product<'static> {
         let kept = |m: &Matrix| Matrix {
             values: m.values.kept(),
             transposed: m.transposed,
         };
+        let (left, right) = (kept(&self.left), kept(&self.right));
         Product {
-            left: kept(&self.left),
-            right: kept(&self.right),
-            batch: self.batch,
-            rows: self.rows,
-            inner: self.inner,
-            columns: self.columns,
-            add: self.add,
+            left,
+            right,
+            ..*self
         }
     }
 
@@ -94,7 +91,8 @@ impl<'a> Product<'a> {
         stride(&self.right, self.inner * self.columns)
     }
 
-    pub(super) fn check(&self, to: &Buffer) -> Result<()> {
+    /// An error unless the sizes and types of the factors and of `to` agree.
+    pub(super) fn check(&self, to: View) -> Result<()> {
         let fits =
             |m: &Matrix, one: usize| m.values.len() == one || m.values.len() == self.batch * one;
         let types = (
@@ -112,7 +110,7 @@ impl<'a> Product<'a> {
             || !fits(&self.right, self.inner * self.columns)
             || to.len() != self.batch * self.rows * self.columns
         {
-            bail!("a matrix product does not fit its {types:?} factors and result");
+            bail!("a matrix product does not match the sizes or types {types:?} of its factors and result");
         }
         Ok(())
     }

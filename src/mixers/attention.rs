@@ -1,8 +1,8 @@
-//! What the attention mixers share: projections into heads, and the separable form (13) to (15).
+//! Projections into heads, and the separable form (13) to (15) of attention without a softmax: shared by
+//! all attention mixers.
 
-use super::rotary::{Places, Turn};
-use super::{input_std, output_std};
-use crate::config::ModelConfig;
+use super::rotary::{Positions, RotaryEmbedding};
+use super::{Core, MixerSpec, MixerWork};
 use crate::ltv::{Channels, Ltv};
 use crate::nn::{linear, project, Cx, Map, Params};
 use crate::ops::{self, Dropout, Weights};
@@ -21,18 +21,30 @@ pub(super) struct Projections {
     pub head_features: usize,
     /// Values a head, e = d/s.
     pub head_dim: usize,
-    /// Turns queries and keys as soon as they are there.
-    pub turn: Option<Turn>,
+    /// Rotates queries and keys as they leave their projections.
+    pub rotary: Option<RotaryEmbedding>,
     dropout: f64,
-    /// Whether rules without a softmax drop elements of o and not weights, as in the released
-    /// classifiers: there are no weights in their running sums.
+    /// Whether attention without a softmax drops elements of o and not weights: its running sums have no
+    /// weights.
     drops_output: bool,
 }
 
+/// The arithmetic of an attention whose heads meet by `core`.
+pub(super) fn work(spec: &MixerSpec, core: Core) -> MixerWork {
+    let (d, n) = (spec.d_model, spec.d_state);
+    let output = if spec.variant == "reference" { d } else { 0 };
+    MixerWork {
+        core,
+        channels: d,
+        states: n,
+        projections: d * (2 * n + d + output),
+    }
+}
+
 impl Projections {
-    pub fn new(model: &ModelConfig, params: &Params) -> Result<Self> {
-        let (d, n) = (model.d_model, model.d_state);
-        let reference = model.variant == "reference";
+    pub fn new(spec: &MixerSpec, params: &Params) -> Result<Self> {
+        let (d, n) = (spec.d_model, spec.d_state);
+        let reference = spec.variant == "reference";
         let biases = || -> Result<[Tensor; 3]> {
             Ok([
                 params.bias("bq", n, d)?,
@@ -42,52 +54,54 @@ impl Projections {
         };
         let output = || -> Result<(Tensor, Tensor)> {
             Ok((
-                params.weight("wout", (d, d), output_std(model))?,
+                params.weight("wout", (d, d), spec.output_std)?,
                 params.bias("bout", d, d)?,
             ))
         };
         Ok(Self {
-            wq: params.weight("wq", (n, d), input_std(model))?,
-            wk: params.weight("wk", (n, d), input_std(model))?,
-            wv: params.weight("wv", (d, d), input_std(model))?,
+            wq: params.weight("wq", (n, d), spec.input_std)?,
+            wk: params.weight("wk", (n, d), spec.input_std)?,
+            wv: params.weight("wv", (d, d), spec.input_std)?,
             biases: reference.then(biases).transpose()?,
             output: reference.then(output).transpose()?,
-            n_heads: model.n_heads,
-            head_features: n / model.n_heads,
-            head_dim: d / model.n_heads,
-            turn: Turn::new(model),
-            dropout: model.attn_dropout,
-            drops_output: model.classifier.is_some(),
+            n_heads: spec.n_heads,
+            head_features: n / spec.n_heads,
+            head_dim: d / spec.n_heads,
+            rotary: RotaryEmbedding::new(spec),
+            dropout: spec.attn_dropout,
+            drops_output: spec.drops_output,
         })
     }
 
-    /// Queries at the rows wanted `(batch, rows, n)`, keys `(batch, seq_len, n)` and values
-    /// `(batch, seq_len, d)`, heads side by side; queries and keys turned, where they are.
+    /// Queries at the queried positions `(batch, rows, n)`, keys `(batch, seq_len, n)` and values
+    /// `(batch, seq_len, d)`, heads side by side; queries and keys rotated where the model has rotary positions.
     pub fn maps(&self, x: &Tensor, cx: &Cx) -> Result<[Tensor; 3]> {
         Ok(self.maps_and(x, cx, &[])?.0)
     }
 
-    /// [`Self::maps`], and what further weights and biases make of x at the rows wanted. All of
-    /// them read x together.
+    /// [`Self::maps`], and what further weights and biases make of x at the queried positions. All
+    /// of them share passes over x.
     pub fn maps_and(
         &self,
         x: &Tensor,
         cx: &Cx,
         further: &[Map],
     ) -> Result<([Tensor; 3], Vec<Tensor>)> {
-        self.placed(x, cx, &Places::Rows(cx), further)
+        self.positioned(x, cx, &Positions::Sequence(cx), further)
     }
 
-    /// [`Self::maps`] of one token of each sequence, x `(batch, 1, d)`, that stands at `at`.
+    /// [`Self::maps`] of one token of each sequence, x `(batch, 1, d)`, at position `at`.
     pub fn maps_of_token(&self, x: &Tensor, at: usize) -> Result<[Tensor; 3]> {
-        Ok(self.placed(x, &Cx::eval(), &Places::Token(at), &[])?.0)
+        Ok(self
+            .positioned(x, &Cx::eval(), &Positions::Token(at), &[])?
+            .0)
     }
 
-    fn placed(
+    fn positioned(
         &self,
         x: &Tensor,
         cx: &Cx,
-        places: &Places,
+        positions: &Positions,
         further: &[Map],
     ) -> Result<([Tensor; 3], Vec<Tensor>)> {
         let bias = |i: usize| self.biases.as_ref().map(|b| &b[i]);
@@ -97,16 +111,16 @@ impl Projections {
             (&self.wv, bias(2)),
         ];
         let maps = project(x, &[k, v], &[&[q], further].concat(), cx)?;
-        let (mut everywhere, mut read) = (maps.everywhere, maps.read);
-        let (v, k, q) = (everywhere.remove(1), everywhere.remove(0), read.remove(0));
-        let [q, k] = match &self.turn {
-            Some(turn) => turn.apply([&q, &k], places)?,
+        let (mut all, mut queried) = (maps.all, maps.queried);
+        let (v, k, q) = (all.remove(1), all.remove(0), queried.remove(0));
+        let [q, k] = match &self.rotary {
+            Some(rotary) => rotary.apply([&q, &k], positions)?,
             None => [q, k],
         };
-        Ok(([q, k, v], read))
+        Ok(([q, k, v], queried))
     }
 
-    /// [`Self::maps`] of x `(batch, seq_len, d)` at every row, as `(batch, heads, seq_len, width)`.
+    /// [`Self::maps`] of x `(batch, seq_len, d)` at every position, as `(batch, heads, seq_len, width)`.
     pub fn heads(&self, x: &Tensor) -> Result<[Tensor; 3]> {
         self.split_all(self.maps(x, &Cx::eval())?)
     }

@@ -2,8 +2,7 @@
 //! the recurrence and a GELU gate behind it.
 
 use super::short_conv::ShortConv;
-use super::{inner_width, input_std, output_std, State};
-use crate::config::ModelConfig;
+use super::{Core, MixerSpec, MixerWork, State};
 use crate::nn::{linear, project, Cx, Params};
 use crate::ops;
 use candle_core::{Result, Tensor};
@@ -17,35 +16,49 @@ pub(super) struct GatedBlock {
     pub width: usize,
 }
 
+/// The arithmetic of a recurrence in this block whose `gates` gates each read all of its input.
+pub(super) fn work(spec: &MixerSpec, gates: usize) -> MixerWork {
+    let width = spec.inner_width();
+    MixerWork {
+        projections: width * (3 * spec.d_model + gates * width),
+        ..gated_scan(width)
+    }
+}
+
+/// A gated scan of `channels` without its projections.
+pub(super) fn gated_scan(channels: usize) -> MixerWork {
+    MixerWork {
+        core: Core::GatedScan,
+        channels,
+        states: 1,
+        projections: 0,
+    }
+}
+
 impl GatedBlock {
-    pub fn new(model: &ModelConfig, params: &Params) -> Result<Self> {
-        let (d, width) = (model.d_model, inner_width(model));
-        // The released block does not shrink its map back to the residual stream.
-        let back = match &model.language {
-            Some(_) => output_std(model),
-            None => input_std(model),
-        };
+    pub fn new(spec: &MixerSpec, params: &Params) -> Result<Self> {
+        let (d, width) = (spec.d_model, spec.inner_width());
         Ok(Self {
-            win: params.weight("win", (2 * width, d), input_std(model))?,
+            win: params.weight("win", (2 * width, d), spec.input_std)?,
             conv: ShortConv::new(width, params)?,
-            wout: params.weight("wout", (d, width), back)?,
+            wout: params.weight("wout", (d, width), spec.rnn_output_std)?,
             width,
         })
     }
 
-    /// The weights of the recurrence's input and of the gate.
+    /// The rows of `win` for the recurrence's input and for the gate.
     fn halves(&self) -> Result<[Tensor; 2]> {
         let half = |first: usize| self.win.narrow(0, first, self.width);
         Ok([half(self.width)?, half(0)?])
     }
 
-    /// The recurrence's input `(batch, seq_len, E)`, and the gate's `(batch, rows, E)` at the rows
-    /// wanted.
+    /// The recurrence's input `(batch, seq_len, E)`, and the gate's `(batch, rows, E)` at the
+    /// queried positions.
     pub fn drive(&self, u: &Tensor, cx: &Cx) -> Result<(Tensor, Tensor)> {
         let [input, gate] = self.halves()?;
         let mut maps = project(u, &[(&input, None)], &[(&gate, None)], cx)?;
-        let x = self.conv.forward(&maps.everywhere[0])?;
-        Ok((x, maps.read.remove(0)))
+        let x = self.conv.forward(&maps.all[0])?;
+        Ok((x, maps.queried.remove(0)))
     }
 
     /// The recurrence's output `h` `(.., E)`, times σ(`output`) if given, gated and projected.

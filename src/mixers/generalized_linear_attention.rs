@@ -2,7 +2,7 @@
 //! that normalized attention divides.
 
 use super::attention::{accumulate, Projections};
-use super::{Entry, Family, Mixer, Recurrent, ReleasedBlock, State};
+use super::{attention, Core, Entry, Family, Mixer, Recurrent, ReleasedBlock, State};
 use crate::ltv::Ltv;
 use crate::nn::Cx;
 use crate::ops::Weights;
@@ -22,7 +22,8 @@ pub(super) const ENTRY: Entry = Entry {
     released: ReleasedBlock::ATTENTION,
     options: &[],
     stem: "generalized_linear_attention_none",
-    build: |model, params| Ok(Box::new(Generalized(Projections::new(model, params)?))),
+    work: |spec| Some(attention::work(spec, Core::ChunkedScan)),
+    build: |spec, params| Ok(Box::new(Generalized(Projections::new(spec, params)?))),
 };
 
 struct Generalized(Projections);

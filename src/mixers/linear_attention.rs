@@ -1,9 +1,8 @@
 //! Linear attention (16): features elu(x)+1, normalised by their sum. Katharopoulos et al. 2020.
 
 use super::attention::{accumulate, Projections};
-use super::rotary::{Places, Turn};
-use super::{Entry, Family, Mixer, Recurrent, ReleasedBlock, State};
-use crate::config::{ModelConfig, Rotary};
+use super::rotary::{Positions, RotaryEmbedding};
+use super::{attention, Core, Entry, Family, Mixer, MixerSpec, Recurrent, ReleasedBlock, State};
 use crate::ltv::Ltv;
 use crate::nn::{Cx, Params};
 use crate::ops::{self, Weights};
@@ -23,35 +22,35 @@ pub(super) const ENTRY: Entry = Entry {
     released: ReleasedBlock::ATTENTION,
     options: &[],
     stem: "linear_attention",
-    build: |model, params| Ok(Box::new(LinearAttention::new(model, params)?)),
+    work: |spec| Some(attention::work(spec, Core::ChunkedScan)),
+    build: |spec, params| Ok(Box::new(LinearAttention::new(spec, params)?)),
 };
 
 struct LinearAttention {
     projections: Projections,
-    /// Turns features where they weigh values, and not where they are summed: the normaliser stays
-    /// positive (Su et al. 2021).
-    turn: Option<Turn>,
+    /// Rotates features in the weighted sum of values and not in the normaliser, which stays positive
+    /// (Su et al. 2021).
+    rotary: Option<RotaryEmbedding>,
 }
 
 impl LinearAttention {
-    fn new(model: &ModelConfig, params: &Params) -> Result<Self> {
-        let mut projections = Projections::new(model, params)?;
-        let language = model.language.as_ref();
-        let behind = language.is_some_and(|l| l.rotary == Rotary::Post);
+    fn new(spec: &MixerSpec, params: &Params) -> Result<Self> {
+        let mut projections = Projections::new(spec, params)?;
+        let after = spec.rotary.is_some_and(|rotary| rotary.after_feature_map);
         Ok(Self {
-            turn: behind.then(|| projections.turn.take()).flatten(),
+            rotary: after.then(|| projections.rotary.take()).flatten(),
             projections,
         })
     }
 
-    /// φ(q) and φ(k), and both as they weigh values.
-    fn features(&self, [q, k]: [&Tensor; 2], places: &Places) -> Result<[[Tensor; 2]; 2]> {
+    /// φ(q) and φ(k) for the normaliser, and both for the weighted sum of values.
+    fn features(&self, [q, k]: [&Tensor; 2], positions: &Positions) -> Result<[[Tensor; 2]; 2]> {
         let (q, k) = (ops::elu1(q)?, ops::elu1(k)?);
-        let turned = match &self.turn {
-            Some(turn) => turn.apply([&q, &k], places)?,
+        let rotated = match &self.rotary {
+            Some(rotary) => rotary.apply([&q, &k], positions)?,
             None => [q.clone(), k.clone()],
         };
-        Ok([[q, k], turned])
+        Ok([[q, k], rotated])
     }
 }
 
@@ -59,11 +58,11 @@ impl Mixer for LinearAttention {
     fn forward(&self, x: &Tensor, cx: &Cx) -> Result<Tensor> {
         let p = &self.projections;
         let [q, k, v] = p.maps(x, cx)?;
-        let [[q, k], turned] = self.features([&q, &k], &Places::Rows(cx))?;
-        let o = match &self.turn {
+        let [[q, k], rotated] = self.features([&q, &k], &Positions::Sequence(cx))?;
+        let o = match &self.rotary {
             None => p.attend([&q, &k, &v], Weights::LinearNormalised, cx)?,
             Some(_) => {
-                let sum = p.attend([&turned[0], &turned[1], &v], Weights::Plain, cx)?;
+                let sum = p.attend([&rotated[0], &rotated[1], &v], Weights::Plain, cx)?;
                 ops::scale_heads(&sum, &p.sums(&q, &k, cx)?.recip()?)?
             }
         };
@@ -81,7 +80,7 @@ impl Mixer for LinearAttention {
     fn ltv(&self, u: &Tensor) -> Result<Option<Ltv>> {
         let (p, cx) = (&self.projections, Cx::eval());
         let [q, k, _] = p.maps(&u.unsqueeze(0)?, &cx)?;
-        let [[q, k], [read, write]] = self.features([&q, &k], &Places::Rows(&cx))?;
+        let [[q, k], [read, write]] = self.features([&q, &k], &Positions::Sequence(&cx))?;
         let eta = (p.split(&q)? * p.split(&k)?.cumsum(2)?)?
             .sum(3)?
             .squeeze(0)?;
@@ -100,7 +99,7 @@ impl Recurrent for LinearAttention {
     fn step(&self, x_t: &Tensor, at: usize, state: &mut State) -> Result<Tensor> {
         let p = &self.projections;
         let [q, k, v] = p.maps_of_token(&x_t.unsqueeze(1)?, at)?;
-        let [[q, k], [read, write]] = self.features([&q, &k], &Places::Token(at))?;
+        let [[q, k], [read, write]] = self.features([&q, &k], &Positions::Token(at))?;
         let s = accumulate(&state.0[0], &p.split(&write)?, &p.split(&v)?)?;
         let z = (&state.0[1] + p.split(&k)?)?;
         let eta = (p.split(&q)? * &z)?.sum_keepdim(3)?;

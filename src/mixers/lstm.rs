@@ -1,8 +1,7 @@
 //! The LSTM (5) to (7). Its gates read y_{i-1}, so Λ_i is no function of the input and no finite
 //! system of the form (11) exists; it is here as the yardstick.
 
-use super::{Entry, Family, Mixer, Recurrent, ReleasedBlock, State};
-use crate::config::ModelConfig;
+use super::{Entry, Family, Mixer, MixerSpec, Recurrent, ReleasedBlock, State};
 use crate::nn::{linear, Cx, Init, Params};
 use crate::ops;
 use candle_core::{Result, Tensor};
@@ -21,7 +20,9 @@ pub(super) const ENTRY: Entry = Entry {
     released: ReleasedBlock::RNN,
     options: &[],
     stem: "lstm",
-    build: |model, params| Ok(Box::new(Lstm::new(model, params)?)),
+    // Each step waits for the output of the step before it: no rate of the machine bounds that.
+    work: |_| None,
+    build: |spec, params| Ok(Box::new(Lstm::new(spec, params)?)),
 };
 
 /// Gates in the order (input candidate, forget, input, output).
@@ -46,8 +47,8 @@ struct Stacked {
 }
 
 impl Lstm {
-    fn new(model: &ModelConfig, params: &Params) -> Result<Self> {
-        let d = model.d_model;
+    fn new(spec: &MixerSpec, params: &Params) -> Result<Self> {
+        let d = spec.d_model;
         let edge = (d as f64).powf(-0.5);
         let weight = |name: String| params.get(&name, (d, d), Init::Uniform(-edge, edge));
         // A forget bias of 1 lets the state live from the start (Jozefowicz et al. 2015).
@@ -79,12 +80,12 @@ impl Lstm {
 }
 
 impl Stacked {
-    /// The input's share of the gates, `(.., 4d)`.
+    /// The input's contribution to the gates, `(.., 4d)`.
     fn drive(&self, u: &Tensor) -> Result<Tensor> {
         linear(u, &self.w, Some(&self.b))
     }
 
-    /// One step from the input's share of the gates, `(batch, 4d)`; gives (x, y).
+    /// One step from the input's contribution `(batch, 4d)`; gives (x, y).
     fn advance(&self, drive: &Tensor, x: &Tensor, y: &Tensor) -> Result<(Tensor, Tensor)> {
         let z = (drive + linear(y, &self.u, None)?)?;
         let gate = |i: usize| z.narrow(1, i * self.d, self.d);

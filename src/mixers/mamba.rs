@@ -2,11 +2,8 @@
 //! convolution with SiLU before the state and a SiLU gate behind it.
 
 use super::short_conv::ShortConv;
-use super::state_space::{Selective, DT_RANK};
-use super::{
-    inner_width, input_std, output_std, Entry, Family, Mixer, Recurrent, ReleasedBlock, State,
-};
-use crate::config::ModelConfig;
+use super::state_space::{step_rank, Selective, DT_RANK};
+use super::{Core, Entry, Family, Mixer, MixerSpec, MixerWork, Recurrent, ReleasedBlock, State};
 use crate::nn::{linear, project, Cx, Init, Params};
 use crate::ops;
 use candle_core::{Result, Tensor};
@@ -25,7 +22,16 @@ pub(super) const ENTRY: Entry = Entry {
     released: ReleasedBlock::STATE_SPACE,
     options: &[DT_RANK],
     stem: "mamba",
-    build: |model, params| Ok(Box::new(Mamba::new(model, params)?)),
+    work: |spec| {
+        let (width, n) = (spec.inner_width(), spec.d_state);
+        Some(MixerWork {
+            core: Core::SelectiveScan,
+            channels: width,
+            states: n,
+            projections: width * (3 * spec.d_model + 2 * step_rank(spec) + 2 * n),
+        })
+    },
+    build: |spec, params| Ok(Box::new(Mamba::new(spec, params)?)),
 };
 
 struct Mamba {
@@ -39,25 +45,25 @@ struct Mamba {
 }
 
 impl Mamba {
-    fn new(model: &ModelConfig, params: &Params) -> Result<Self> {
-        let (d, width) = (model.d_model, inner_width(model));
+    fn new(spec: &MixerSpec, params: &Params) -> Result<Self> {
+        let (d, width) = (spec.d_model, spec.inner_width());
         Ok(Self {
-            win: params.weight("win", (2 * width, d), input_std(model))?,
+            win: params.weight("win", (2 * width, d), spec.input_std)?,
             conv: ShortConv::new(width, params)?,
-            core: Selective::new(model, width, true, params)?,
+            core: Selective::new(spec, width, true, params)?,
             dskip: params.get("dskip", width, Init::Constant(1.0))?,
-            wout: params.weight("wout", (d, width), output_std(model))?,
+            wout: params.weight("wout", (d, width), spec.output_std)?,
             width,
         })
     }
 
-    /// The weights of x and of the gate z.
+    /// The rows of `win` for x and for the gate z.
     fn halves(&self) -> Result<[Tensor; 2]> {
         let half = |first: usize| self.win.narrow(0, first, self.width);
         Ok([half(0)?, half(self.width)?])
     }
 
-    /// o and x of what is read `(.., E)`, and the gate, to `(.., d)`.
+    /// o, x and the gate z at the queried positions, `(.., E)`, to `(.., d)`.
     fn finish(&self, o: &Tensor, x: &Tensor, gate: &Tensor) -> Result<Tensor> {
         let y = ops::add_scaled(o, x, &self.dskip)?;
         linear(&(y * ops::silu(gate)?)?, &self.wout, None)
@@ -68,9 +74,9 @@ impl Mixer for Mamba {
     fn forward(&self, u: &Tensor, cx: &Cx) -> Result<Tensor> {
         let [input, gate] = self.halves()?;
         let maps = project(u, &[(&input, None)], &[(&gate, None)], cx)?;
-        let x = ops::silu(&self.conv.forward(&maps.everywhere[0])?)?;
-        let (drive, seen) = self.core.drive(&x, cx)?;
-        self.finish(&drive.scan(cx)?, &seen, &maps.read[0])
+        let x = ops::silu(&self.conv.forward(&maps.all[0])?)?;
+        let (drive, selected) = self.core.drive(&x, cx)?;
+        self.finish(&drive.scan(cx)?, &selected, &maps.queried[0])
     }
 
     fn state_size(&self, _seq_len: usize) -> usize {

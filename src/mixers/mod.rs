@@ -1,5 +1,5 @@
-//! The registry of sequence mixers. A newcomer writes one file that exports an [`Entry`] and adds
-//! one `mod` line and one line to [`MIXERS`]; tests, help and listings walk the table.
+//! The registry of sequence mixers. To add one, write a file that exports an [`Entry`], and add its `mod`
+//! line and its line in [`MIXERS`]: tests, help, listings, sweeps and cost estimates walk the table.
 //!
 //! | here | paper | meaning |
 //! |---|---|---|
@@ -16,36 +16,37 @@ mod lstm;
 mod mamba;
 mod normalized_attention;
 mod qlstm;
-mod qlstm_reversed;
 mod rg_lru;
 mod rotary;
 mod s6;
 mod short_conv;
-mod sizes;
 mod softmax_attention;
-mod spread;
+mod spec;
 mod ssd;
 mod ssd_mamba2;
 mod state_space;
+mod work;
 
-use crate::config::{Layout, ModelConfig, Protocol, StateMixer};
+use crate::config::{Layout, Protocol, StateMixer};
 use crate::error;
 use crate::ltv::Ltv;
 use crate::nn::{Cx, Params};
 use candle_core::{Result, Tensor};
-use sizes::inner_width;
-pub(crate) use spread::{input_std, output_std};
+pub(crate) use softmax_attention::GPT_NEOX;
+pub use spec::{MixerSpec, RotarySpec};
+pub use work::{Core, MixerWork};
 
-/// One causal map from `(batch, seq_len, d_model)` to the same shape, and its other views. Only
-/// the first two are compulsory; contract tests prove that the others agree with them.
+/// A causal map from `(batch, seq_len, d_model)` to the same shape: as one pass over the sequence, step by
+/// step, and as a linear time-varying system. Only the first two functions are required; contract tests
+/// prove that the other forms agree with the pass.
 pub trait Mixer {
-    /// x `(batch, seq_len, d_model)` to y `(batch, rows, d_model)` at the rows that `cx` asks for.
+    /// x `(batch, seq_len, d_model)` to y `(batch, rows, d_model)` at the positions that `cx` selects.
     fn forward(&self, x: &Tensor, cx: &Cx) -> Result<Tensor>;
 
-    /// Numbers kept per sequence while decoding a sequence of `seq_len`.
+    /// Numbers of the state kept per sequence after `seq_len` tokens.
     fn state_size(&self, seq_len: usize) -> usize;
 
-    /// The same map token by token.
+    /// The same map token by token, where it has a recurrent form.
     fn recurrent(&self) -> Option<&dyn Recurrent> {
         None
     }
@@ -62,16 +63,16 @@ pub trait Recurrent {
     /// The state before the first token.
     fn init(&self, batch: usize) -> Result<State>;
 
-    /// x_t `(batch, d_model)`, token `at` of each sequence, to y_t, advancing the state.
+    /// x_t `(batch, d_model)`, the token at position `at` of each sequence, to y_t; advances the state.
     fn step(&self, x_t: &Tensor, at: usize, state: &mut State) -> Result<Tensor>;
 }
 
-/// What a recurrent mixer remembers: tensors whose first axis is the batch.
+/// The state of a recurrent mixer: tensors whose first axis is the batch.
 #[derive(Clone, Debug, Default)]
 pub struct State(pub Vec<Tensor>);
 
 impl State {
-    /// Numbers kept for one sequence.
+    /// Numbers per sequence.
     pub fn size(&self) -> usize {
         let batch = |t: &Tensor| t.dims().first().copied().unwrap_or(1).max(1);
         self.0.iter().map(|t| t.elem_count() / batch(t)).sum()
@@ -80,34 +81,36 @@ impl State {
 
 /// A row of the registry.
 pub struct Entry {
-    /// Spelling in flags, configs and rows.
+    /// As spelled in flags, configs and tables of results.
     pub name: &'static str,
     /// What it computes, in one line.
     pub equation: &'static str,
     /// The paper's equation, or another source.
     pub cite: &'static str,
-    /// Variants; the first is what the protocols `reference` and `matched` take.
+    /// Variants; the protocols `reference` and `matched` train the first.
     pub variants: &'static [&'static str],
-    /// The state of the DSF form of the variant named `paper` or `dsf`.
+    /// The state dimension N of its system (11), or why there is none.
     pub dsf: &'static str,
     /// Whether `n_heads` may differ from 1.
     pub heads: bool,
-    /// Whether `d_state` matters; where it does not, it is recorded as 1.
+    /// Whether it has a state expansion; where it has none, `d_state` is recorded as 1.
     pub expands: bool,
     /// Whether the first variant has an inner width that `expand` sets.
     pub widens: bool,
-    /// Whether it has queries and keys that rotary positions can turn.
+    /// Whether it has queries and keys that a rotary position embedding can rotate.
     pub rotary: bool,
-    /// What kind of mixer it is: recipes and reports group by it.
+    /// The kind of mixer, by which recipes and reports group.
     pub family: Family,
-    /// The block that the released MQAR configs put around it.
+    /// The block around it in the released MQAR configs.
     pub released: ReleasedBlock,
-    /// Options that only this mixer knows.
+    /// Options of this mixer alone.
     pub options: &'static [MixerOption],
-    /// Stem of its golden files, `STEM_VARIANT`.
+    /// Its golden files are named `STEM_VARIANT`.
     pub stem: &'static str,
-    /// Builds it with parameters from a scope.
-    pub build: fn(&ModelConfig, &Params) -> Result<Box<dyn Mixer>>,
+    /// The arithmetic of one layer, which [`Entry::work`] asks for; `None` where no bound is known.
+    pub work: fn(&MixerSpec) -> Option<MixerWork>,
+    /// Builds it with parameters from a scope; [`Entry::build`] calls it.
+    pub build: fn(&MixerSpec, &Params) -> Result<Box<dyn Mixer>>,
 }
 
 /// The kinds of sequence mixers that the literature tells apart.
@@ -134,7 +137,7 @@ impl Family {
         }
     }
 
-    /// Whether tokens attend to tokens, through softmax or a feature map.
+    /// Whether it has queries, keys and values.
     pub fn is_attention(self) -> bool {
         matches!(self, Self::Attention | Self::LinearAttention)
     }
@@ -145,11 +148,11 @@ impl Family {
 pub struct ReleasedBlock {
     /// Residual layout.
     pub layout: Layout,
-    /// Second half of the block.
+    /// Second half of the block, its state mixer.
     pub state_mixer: StateMixer,
-    /// Learnt positions.
+    /// Learnt position embeddings.
     pub positions: bool,
-    /// The released configs of the RNNs use half the batch of the others.
+    /// Whether the released configs train it with half the batch size of the others, as they do all RNNs.
     pub half_batch: bool,
 }
 
@@ -184,13 +187,12 @@ pub struct MixerOption {
     pub accepts: fn(&str) -> bool,
     /// Variants that have it; all where it names none.
     pub variants: &'static [&'static str],
-    /// Whether the default goes without saying: a run that takes it is described and named as if
-    /// there were no such option.
+    /// Whether the default is left out of configs, so that run ids older than the option stay valid.
     pub implied: bool,
 }
 
 impl MixerOption {
-    /// Whether `variant` has it.
+    /// Whether `variant` has this option.
     pub fn is_of(&self, variant: &str) -> bool {
         self.variants.is_empty() || self.variants.contains(&variant)
     }
@@ -210,7 +212,7 @@ pub static MIXERS: &[Entry] = &[
     ssd_mamba2::ENTRY,
     lstm::ENTRY,
     qlstm::ENTRY,
-    qlstm_reversed::ENTRY,
+    qlstm::REVERSED,
     rg_lru::ENTRY,
 ];
 
@@ -223,6 +225,15 @@ pub fn find(name: &str) -> error::Result<&'static Entry> {
 }
 
 impl Entry {
+    /// The mixer of `spec` with parameters from a scope, created on first use.
+    pub fn build<'a>(
+        &self,
+        spec: impl Into<MixerSpec<'a>>,
+        params: &Params,
+    ) -> Result<Box<dyn Mixer>> {
+        (self.build)(&spec.into(), params)
+    }
+
     /// The variant a protocol trains when none is named.
     pub fn default_variant(&self, protocol: Protocol) -> &'static str {
         match protocol {

@@ -2,8 +2,8 @@
 //! the input alone. Scores may be negative; there is no scale and no sum to one.
 
 use super::attention::{accumulate, Projections};
-use super::{input_std, Entry, Family, Mixer, Recurrent, ReleasedBlock, State};
-use crate::config::{ModelConfig, StateMixer};
+use super::{attention, Core, Entry, Family, Mixer, MixerSpec, Recurrent, ReleasedBlock, State};
+use crate::config::StateMixer;
 use crate::ltv::Ltv;
 use crate::nn::{linear, Cx, Params};
 use crate::ops::{self, Weights};
@@ -13,32 +13,6 @@ use candle_core::{Result, Tensor};
 pub(super) const EXP: Entry = Entry {
     name: "normalized",
     equation: "o_i = Σ_j (q_i·k_j) v_j / η_i, η = e^(w·u_i)",
-    stem: "normalized_attention_exp",
-    build: |model, params| build(model, params, Eta::Exp),
-    ..SHARED
-};
-
-/// η = softplus(z).
-pub(super) const SOFTPLUS: Entry = Entry {
-    name: "normalized-softplus",
-    equation: "o_i = Σ_j (q_i·k_j) v_j / η_i, η = softplus(w·u_i)",
-    stem: "normalized_attention_softplus",
-    build: |model, params| build(model, params, Eta::Softplus),
-    ..SHARED
-};
-
-/// η = σ(z).
-pub(super) const SIGMOID: Entry = Entry {
-    name: "normalized-sigmoid",
-    equation: "o_i = Σ_j (q_i·k_j) v_j / η_i, η = σ(w·u_i)",
-    stem: "normalized_attention_sigmoid",
-    build: |model, params| build(model, params, Eta::Sigmoid),
-    ..SHARED
-};
-
-const SHARED: Entry = Entry {
-    name: "",
-    equation: "",
     cite: "(22), (29), (30)",
     variants: &["reference", "paper"],
     dsf: "N = n d/s",
@@ -53,8 +27,27 @@ const SHARED: Entry = Entry {
         ..ReleasedBlock::ATTENTION
     },
     options: &[],
-    stem: "",
-    build: |model, params| build(model, params, Eta::Exp),
+    stem: "normalized_attention_exp",
+    work: |spec| Some(attention::work(spec, Core::ChunkedScan)),
+    build: |spec, params| build(spec, params, Eta::Exp),
+};
+
+/// η = softplus(z).
+pub(super) const SOFTPLUS: Entry = Entry {
+    name: "normalized-softplus",
+    equation: "o_i = Σ_j (q_i·k_j) v_j / η_i, η = softplus(w·u_i)",
+    stem: "normalized_attention_softplus",
+    build: |spec, params| build(spec, params, Eta::Softplus),
+    ..EXP
+};
+
+/// η = σ(z).
+pub(super) const SIGMOID: Entry = Entry {
+    name: "normalized-sigmoid",
+    equation: "o_i = Σ_j (q_i·k_j) v_j / η_i, η = σ(w·u_i)",
+    stem: "normalized_attention_sigmoid",
+    build: |spec, params| build(spec, params, Eta::Sigmoid),
+    ..EXP
 };
 
 #[derive(Clone, Copy)]
@@ -82,19 +75,19 @@ struct NormalizedAttention {
     eta: Eta,
 }
 
-fn build(model: &ModelConfig, params: &Params, eta: Eta) -> Result<Box<dyn Mixer>> {
-    let (s, d) = (model.n_heads, model.d_model);
+fn build(spec: &MixerSpec, params: &Params, eta: Eta) -> Result<Box<dyn Mixer>> {
+    let (s, d) = (spec.n_heads, spec.d_model);
     let bias = || params.bias("bn", s, d);
     Ok(Box::new(NormalizedAttention {
-        projections: Projections::new(model, params)?,
-        wn: params.weight("wn", (s, d), input_std(model))?,
-        bn: (model.variant == "reference").then(bias).transpose()?,
+        projections: Projections::new(spec, params)?,
+        wn: params.weight("wn", (s, d), spec.input_std)?,
+        bn: (spec.variant == "reference").then(bias).transpose()?,
         eta,
     }))
 }
 
 impl NormalizedAttention {
-    /// 1/η_i for x at the rows wanted, `(batch, rows, heads)`. In the weights' numbers, even where x has
+    /// 1/η_i for x at the queried positions, `(batch, rows, heads)`. In the weights' type, even where x has
     /// fewer digits: what rounding adds to an exponent, it multiplies the result by.
     fn inverse_eta(&self, x: &Tensor) -> Result<Tensor> {
         let wide = x.to_dtype(self.wn.dtype())?;

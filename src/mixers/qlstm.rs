@@ -1,10 +1,9 @@
 //! The quasi-LSTM (8), (20), appendix F.2 (Stanić et al. 2023): gates of the input alone, so the
-//! recurrence is diagonal and linear in its state. Shared with its reversed sibling, which differs
-//! in the forget gate.
+//! recurrence is diagonal and linear in its state; and the same with the reversed sigmoid (23) as
+//! forget gate.
 
-use super::gated_block::GatedBlock;
-use super::{input_std, Entry, Family, Mixer, Recurrent, ReleasedBlock, State};
-use crate::config::ModelConfig;
+use super::gated_block::{self, GatedBlock};
+use super::{Entry, Family, Mixer, MixerSpec, MixerWork, Recurrent, ReleasedBlock, State};
 use crate::ltv::{Channels, Ltv};
 use crate::nn::{linear, project, Cx, Init, Params};
 use crate::ops::{self, Gates};
@@ -24,17 +23,32 @@ pub(super) const ENTRY: Entry = Entry {
     released: ReleasedBlock::RNN,
     options: &[],
     stem: "qlstm",
-    build: |model, params| {
+    work: |spec| Some(work(spec)),
+    build: |spec, params| {
         // The released class holds this scalar too; the plain forget gate never reads it.
-        if model.variant == "reference" {
+        if spec.variant == "reference" {
             params.get("alpha", 1, Init::Constant(1.0))?;
         }
-        build(model, params, Forget::Sigmoid)
+        build(spec, params, Forget::Sigmoid)
     },
 };
 
+/// The forget gate becomes f = (1 / (1 + e^z))^α, the discretization that S6 uses (appendix I).
+pub(super) const REVERSED: Entry = Entry {
+    name: "qlstm-reversed",
+    equation: "qlstm with forget gate e^(-α softplus(z_f))",
+    cite: "(23), (31)-(33)",
+    stem: "qlstm_reversed",
+    build: |spec, params| {
+        let alpha = params.get("alpha", 1, Init::Constant(1.0))?;
+        let clipped = spec.variant == "reference";
+        build(spec, params, Forget::Reversed { alpha, clipped })
+    },
+    ..ENTRY
+};
+
 /// The forget gate as a function of its pre-activation.
-pub(super) enum Forget {
+enum Forget {
     /// f = σ(z).
     Sigmoid,
     /// f = σ(-z)^α = e^{-α softplus(z)} (23), the power taken in the exponent.
@@ -61,30 +75,38 @@ impl Forget {
     }
 }
 
-/// Builds the variant named by `model`.
-pub(super) fn build(
-    model: &ModelConfig,
-    params: &Params,
-    forget: Forget,
-) -> Result<Box<dyn Mixer>> {
-    Ok(if model.variant == "reference" {
-        let block = GatedBlock::new(model, params)?;
+/// The arithmetic of the variant named by `spec`; the reversed gate only adds a power.
+fn work(spec: &MixerSpec) -> MixerWork {
+    let d = spec.d_model;
+    match spec.variant {
+        "reference" => gated_block::work(spec, 3),
+        _ => MixerWork {
+            projections: 4 * d * d,
+            ..gated_block::gated_scan(d)
+        },
+    }
+}
+
+/// Builds the variant named by `spec`.
+fn build(spec: &MixerSpec, params: &Params, forget: Forget) -> Result<Box<dyn Mixer>> {
+    Ok(if spec.variant == "reference" {
+        let block = GatedBlock::new(spec, params)?;
         let width = block.width;
         Box::new(Released {
-            wgates: params.weight("wgates", (3 * width, width), input_std(model))?,
+            wgates: params.weight("wgates", (3 * width, width), spec.input_std)?,
             bgates: params.bias("bgates", 3 * width, width)?,
             block,
             forget,
         })
     } else {
-        let d = model.d_model;
-        let weight = |name| params.weight(name, (d, d), input_std(model));
+        let d = spec.d_model;
+        let weight = |name| params.weight(name, (d, d), spec.input_std);
         Box::new(Plain {
             wu: weight("wu")?,
             wf: weight("wf")?,
             wi: weight("wi")?,
             wo: weight("wo")?,
-            squash: model.variant == "paper",
+            squash: spec.variant == "paper",
             forget,
         })
     })
@@ -204,12 +226,12 @@ impl Mixer for Released {
         let [[wz, bz], [wo, bo]] = self.maps()?;
         let maps = project(&x, &[(&wz, Some(&bz))], &[(&wo, Some(&bo))], cx)?;
         let h = ops::gated_scan(
-            &maps.everywhere[0],
+            &maps.all[0],
             &x,
             &self.forget.gates()?,
             cx.rows().map(|rows| &rows.positions),
         )?;
-        self.block.finish(&h, Some(&maps.read[0]), &gate)
+        self.block.finish(&h, Some(&maps.queried[0]), &gate)
     }
 
     fn state_size(&self, _seq_len: usize) -> usize {
@@ -235,5 +257,27 @@ impl Recurrent for Released {
         let output = linear(&x, &wo, Some(&bo))?;
         *state = State(vec![h.clone(), window]);
         self.block.finish(&h, Some(&output), &gate)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::ops;
+    use candle_core::{Device, Tensor};
+
+    #[test]
+    fn the_reversed_gate_is_a_power_of_the_sigmoid_of_minus_z() {
+        let z = Tensor::new(&[-8.0f64, -1.0, 0.0, 0.5, 3.0, 20.0], &Device::Cpu).unwrap();
+        let a = 1.7;
+        let power = ops::sigmoid(&z.neg().unwrap()).unwrap().powf(a).unwrap();
+        let exponent = (ops::softplus(&z).unwrap() * -a).unwrap().exp().unwrap();
+        for (p, e) in power
+            .to_vec1::<f64>()
+            .unwrap()
+            .iter()
+            .zip(exponent.to_vec1::<f64>().unwrap())
+        {
+            assert!((p - e).abs() <= 1e-14 * p, "{p} {e}");
+        }
     }
 }

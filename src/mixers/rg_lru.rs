@@ -1,9 +1,10 @@
 //! RG-LRU (9), (10), (21), appendix F.1; De et al. 2024:
 //! x_i = a_i x_{i-1} + √(1 - a_i²) g_i u_i with log a_i = -8 softplus(λ) r_i.
 
-use super::gated_block::GatedBlock;
-use super::{input_std, Entry, Family, Mixer, MixerOption, Recurrent, ReleasedBlock, State};
-use crate::config::ModelConfig;
+use super::gated_block::{self, GatedBlock};
+use super::{
+    Entry, Family, Mixer, MixerOption, MixerSpec, MixerWork, Recurrent, ReleasedBlock, State,
+};
 use crate::ltv::{Channels, Ltv};
 use crate::nn::{linear, Cx, Init, Params};
 use crate::ops::{self, Gates};
@@ -32,10 +33,19 @@ pub(super) const ENTRY: Entry = Entry {
         implied: true,
     }],
     stem: "rg_lru",
-    build: |model, params| {
-        Ok(match model.variant.as_str() {
-            "paper" => Box::new(Plain::new(model, params)?),
-            _ => Box::new(Hawk::new(model, params)?),
+    work: |spec| {
+        Some(match spec.variant {
+            "paper" => MixerWork {
+                projections: 2 * spec.d_model * spec.d_model,
+                ..gated_block::gated_scan(spec.d_model)
+            },
+            _ => gated_block::work(spec, 2),
+        })
+    },
+    build: |spec, params| {
+        Ok(match spec.variant {
+            "paper" => Box::new(Plain::new(spec, params)?),
+            _ => Box::new(Hawk::new(spec, params)?),
         })
     },
 };
@@ -50,10 +60,10 @@ fn griffin(_index: usize, stream: &mut Stream) -> f64 {
 const LOWEST: f64 = -9.0;
 const HIGHEST_ABOVE: f64 = 9.0 - 4.323;
 
-/// log(e^t - 1) for t from 0.001 to 0.1 as `part` goes from 0 to 1, rescaled to 0 to 1.
-fn bent(part: f64) -> f64 {
-    let curve = |part: f64| (0.001 + 0.099 * part).exp_m1().ln();
-    (curve(part) - curve(0.0)) / (curve(1.0) - curve(0.0))
+/// log(e^t - 1) for t from 0.001 to 0.1 as `fraction` goes from 0 to 1, rescaled to 0 to 1.
+fn log_curve(fraction: f64) -> f64 {
+    let curve = |fraction: f64| (0.001 + 0.099 * fraction).exp_m1().ln();
+    (curve(fraction) - curve(0.0)) / (curve(1.0) - curve(0.0))
 }
 
 /// Variant `paper`.
@@ -64,11 +74,11 @@ struct Plain {
 }
 
 impl Plain {
-    fn new(model: &ModelConfig, params: &Params) -> Result<Self> {
-        let d = model.d_model;
+    fn new(spec: &MixerSpec, params: &Params) -> Result<Self> {
+        let d = spec.d_model;
         Ok(Self {
-            wa: params.weight("wa", (d, d), input_std(model))?,
-            wu: params.weight("wu", (d, d), input_std(model))?,
+            wa: params.weight("wa", (d, d), spec.input_std)?,
+            wu: params.weight("wu", (d, d), spec.input_std)?,
             lam: params.get("lam", d, Init::Each(&griffin))?,
         })
     }
@@ -146,25 +156,22 @@ struct Hawk {
 }
 
 impl Hawk {
-    fn new(model: &ModelConfig, params: &Params) -> Result<Self> {
-        let block = GatedBlock::new(model, params)?;
+    fn new(spec: &MixerSpec, params: &Params) -> Result<Self> {
+        let block = GatedBlock::new(spec, params)?;
         let e = block.width;
-        let uniform = model
-            .options
-            .get("lambda_init")
-            .is_some_and(|v| v == "uniform");
-        let spread = |i: usize, _: &mut Stream| {
+        let uniform = spec.option("lambda_init") == Some("uniform");
+        let initial_lambda = |i: usize, _: &mut Stream| {
             let (at, last) = (i as f64, (e - 1).max(1) as f64);
             if uniform {
-                LOWEST + HIGHEST_ABOVE * bent(at / last)
+                LOWEST + HIGHEST_ABOVE * log_curve(at / last)
             } else {
                 LOWEST + HIGHEST_ABOVE * at / last
             }
         };
         Ok(Self {
-            wgates: params.weight("wgates", (2 * e, e), input_std(model))?,
+            wgates: params.weight("wgates", (2 * e, e), spec.input_std)?,
             bgates: params.bias("bgates", 2 * e, e)?,
-            lam: params.get("lam", e, Init::Each(&spread))?,
+            lam: params.get("lam", e, Init::Each(&initial_lambda))?,
             block,
         })
     }

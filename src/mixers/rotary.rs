@@ -1,48 +1,47 @@
-//! Rotary positions (Su et al. 2021): queries and keys turned by where they stand, so that their product
-//! knows how far apart they are.
+//! Rotary position embedding (Su et al. 2021): queries and keys are rotated by their positions, so that
+//! their product depends on the distance between them.
 
-use crate::config::{ModelConfig, Rotary};
+use super::MixerSpec;
 use crate::nn::Cx;
 use crate::ops;
 use candle_core::{Result, Tensor};
 
-/// Where queries and keys stand in their sequences.
-pub(super) enum Places<'a> {
-    /// Keys at 0, 1, 2 and so on, queries at the rows wanted.
-    Rows(&'a Cx),
-    /// One of each in every sequence, both at this place.
+/// Positions of queries and keys in their sequences.
+pub(super) enum Positions<'a> {
+    /// Keys at 0, 1, 2 and so on, queries at the positions that the pass selects.
+    Sequence(&'a Cx),
+    /// One query and one key per sequence, both at this position.
     Token(usize),
 }
 
-/// The first channels of each head, turned.
+/// Rotates the first `dims` channels of each head.
 #[derive(Clone, Copy)]
-pub(super) struct Turn {
+pub(super) struct RotaryEmbedding {
     heads: usize,
     dims: usize,
 }
 
-impl Turn {
-    /// `None` where the model turns nothing.
-    pub fn new(model: &ModelConfig) -> Option<Self> {
-        let language = model.language.as_ref()?;
-        (language.rotary != Rotary::None).then_some(Self {
-            heads: model.n_heads,
-            dims: language.rotary_dims,
+impl RotaryEmbedding {
+    /// `None` where the model has no rotary embedding.
+    pub fn new(spec: &MixerSpec) -> Option<Self> {
+        spec.rotary.map(|rotary| Self {
+            heads: spec.n_heads,
+            dims: rotary.dims,
         })
     }
 
-    /// `q` `(batch, rows, n)` and `k` `(batch, seq_len, n)`, or features of them, each turned by its place.
-    pub fn apply(&self, [q, k]: [&Tensor; 2], places: &Places) -> Result<[Tensor; 2]> {
-        let turned = |x, at| ops::rotary(x, self.heads, self.dims, at);
-        match places {
-            Places::Rows(cx) => {
+    /// Rotates `q` `(batch, rows, n)` and `k` `(batch, seq_len, n)`, or features of them.
+    pub fn apply(&self, [q, k]: [&Tensor; 2], positions: &Positions) -> Result<[Tensor; 2]> {
+        let rotate = |x, at| ops::rotary(x, self.heads, self.dims, at);
+        match positions {
+            Positions::Sequence(cx) => {
                 let rows = cx.rows().map(|rows| &rows.positions);
-                Ok([turned(q, rows)?, turned(k, None)?])
+                Ok([rotate(q, rows)?, rotate(k, None)?])
             }
-            Places::Token(at) => {
+            Positions::Token(at) => {
                 let (batch, rows, _) = q.dims3()?;
                 let at = Tensor::full(*at as u32, (batch, rows), q.device())?;
-                Ok([turned(q, Some(&at))?, turned(k, Some(&at))?])
+                Ok([rotate(q, Some(&at))?, rotate(k, Some(&at))?])
             }
         }
     }

@@ -1,11 +1,11 @@
 //! S6, the selective state space model (4), (19); Gu & Dao 2023. Δ, b and c depend on the input,
 //! every channel and state has its own decay.
 
-use super::state_space::{Selective, DT_RANK};
+use super::state_space::{step_rank, Selective, DT_RANK};
 use super::{
-    input_std, output_std, Entry, Family, Mixer, MixerOption, Recurrent, ReleasedBlock, State,
+    Core, Entry, Family, Mixer, MixerOption, MixerSpec, MixerWork, Recurrent, ReleasedBlock, State,
 };
-use crate::config::{ModelConfig, Protocol};
+use crate::config::Protocol;
 use crate::ltv::Ltv;
 use crate::nn::{linear, Cx, Init, Params};
 use crate::ops;
@@ -38,7 +38,16 @@ pub(super) const ENTRY: Entry = Entry {
         DT_RANK,
     ],
     stem: "s6",
-    build: |model, params| Ok(Box::new(S6::new(model, params)?)),
+    work: |spec| {
+        let (d, n) = (spec.d_model, spec.d_state);
+        Some(MixerWork {
+            core: Core::SelectiveScan,
+            channels: d,
+            states: n,
+            projections: d * (2 * step_rank(spec) + 2 * n + d),
+        })
+    },
+    build: |spec, params| Ok(Box::new(S6::new(spec, params)?)),
 };
 
 struct S6 {
@@ -55,20 +64,20 @@ enum End {
 }
 
 impl S6 {
-    fn new(model: &ModelConfig, params: &Params) -> Result<Self> {
-        let d = model.d_model;
-        let end = match model.variant.as_str() {
+    fn new(spec: &MixerSpec, params: &Params) -> Result<Self> {
+        let d = spec.d_model;
+        let end = match spec.variant {
             "paper" => End::Paper {
-                wd: params.weight("wd", (d, d), input_std(model))?,
+                wd: params.weight("wd", (d, d), spec.input_std)?,
             },
             _ => End::Reference {
                 dskip: params.get("dskip", d, Init::Constant(1.0))?,
-                wout: params.weight("wout", (d, d), output_std(model))?,
+                wout: params.weight("wout", (d, d), spec.output_std)?,
             },
         };
-        let mamba = model.options.get("dt_init").is_some_and(|v| v == "mamba");
+        let mamba = spec.option("dt_init") == Some("mamba");
         Ok(Self {
-            core: Selective::new(model, d, mamba, params)?,
+            core: Selective::new(spec, d, mamba, params)?,
             end,
         })
     }
@@ -83,8 +92,8 @@ impl S6 {
 
 impl Mixer for S6 {
     fn forward(&self, u: &Tensor, cx: &Cx) -> Result<Tensor> {
-        let (drive, seen) = self.core.drive(u, cx)?;
-        self.finish(&drive.scan(cx)?, &seen)
+        let (drive, selected) = self.core.drive(u, cx)?;
+        self.finish(&drive.scan(cx)?, &selected)
     }
 
     fn state_size(&self, _seq_len: usize) -> usize {

@@ -1,10 +1,10 @@
-//! The causal convolution of a few steps, each channel for itself, in front of recurrences.
+//! The short causal depthwise convolution in front of recurrences.
 
 use crate::nn::{Init, Params};
 use crate::ops;
 use candle_core::{Result, Tensor};
 
-/// Taps.
+/// Taps of the kernel.
 const KERNEL: usize = 4;
 
 /// Weights `(E, 4)` and biases `(E)`; the last tap meets the current step.
@@ -40,9 +40,12 @@ impl ShortConv {
 
     /// One token `(batch, E)` behind the inputs in `window`: the output and the moved window.
     pub fn step(&self, raw: &Tensor, window: &Tensor) -> Result<(Tensor, Tensor)> {
-        let seen = Tensor::cat(&[window, &raw.unsqueeze(1)?], 1)?; // (batch, KERNEL, E)
+        let inputs = Tensor::cat(&[window, &raw.unsqueeze(1)?], 1)?; // (batch, KERNEL, E)
         let taps = self.w.t()?.unsqueeze(0)?;
-        let x = seen.broadcast_mul(&taps)?.sum(1)?.broadcast_add(&self.b)?;
-        Ok((x, seen.narrow(1, 1, KERNEL - 1)?))
+        let x = inputs
+            .broadcast_mul(&taps)?
+            .sum(1)?
+            .broadcast_add(&self.b)?;
+        Ok((x, inputs.narrow(1, 1, KERNEL - 1)?))
     }
 }

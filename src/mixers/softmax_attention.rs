@@ -1,7 +1,7 @@
 //! Softmax attention (1), (2), (18): o_i = Σ_{j≤i} softmax_j(q_i·k_j / √m) v_j. Vaswani et al. 2017.
 
 use super::attention::Projections;
-use super::{Entry, Family, Mixer, Recurrent, ReleasedBlock, State};
+use super::{attention, Core, Entry, Family, Mixer, Recurrent, ReleasedBlock, State};
 use crate::nn::Cx;
 use crate::ops::Weights;
 use candle_core::{Result, Tensor};
@@ -20,8 +20,12 @@ pub(super) const ENTRY: Entry = Entry {
     released: ReleasedBlock::ATTENTION,
     options: &[],
     stem: "softmax_attention",
-    build: |model, params| Ok(Box::new(SoftmaxAttention(Projections::new(model, params)?))),
+    work: |spec| Some(attention::work(spec, Core::SoftmaxAttention)),
+    build: |spec, params| Ok(Box::new(SoftmaxAttention(Projections::new(spec, params)?))),
 };
+
+/// Mixer and variant that Hugging Face's GPT-NeoX computes, the only ones that its files can hold.
+pub(crate) const GPT_NEOX: (&str, &str) = (ENTRY.name, "reference");
 
 struct SoftmaxAttention(Projections);
 

@@ -3,8 +3,7 @@
 //! scalar that section 4.2 of the paper describes; that one is `ssd-mamba2`.
 
 use super::state_space::Drive;
-use super::{input_std, output_std, Entry, Family, Mixer, Recurrent, ReleasedBlock, State};
-use crate::config::ModelConfig;
+use super::{Core, Entry, Family, Mixer, MixerSpec, MixerWork, Recurrent, ReleasedBlock, State};
 use crate::ltv::Ltv;
 use crate::nn::{linear, project, Cx, Init, Params};
 use crate::ops;
@@ -24,7 +23,16 @@ pub(super) const ENTRY: Entry = Entry {
     released: ReleasedBlock::STATE_SPACE,
     options: &[],
     stem: "ssd",
-    build: |model, params| Ok(Box::new(Ssd::new(model, params)?)),
+    work: |spec| {
+        let (d, n) = (spec.d_model, spec.d_state);
+        Some(MixerWork {
+            core: Core::ChunkedScan,
+            channels: d,
+            states: n,
+            projections: d * (1 + 2 * n + d),
+        })
+    },
+    build: |spec, params| Ok(Box::new(Ssd::new(spec, params)?)),
 };
 
 struct Ssd {
@@ -38,32 +46,32 @@ struct Ssd {
 }
 
 impl Ssd {
-    fn new(model: &ModelConfig, params: &Params) -> Result<Self> {
-        let (d, n) = (model.d_model, model.d_state);
+    fn new(spec: &MixerSpec, params: &Params) -> Result<Self> {
+        let (d, n) = (spec.d_model, spec.d_state);
         Ok(Self {
-            wu: params.weight("wu", (1, d), input_std(model))?,
+            wu: params.weight("wu", (1, d), spec.input_std)?,
             bdt: params.get("bdt", d, Init::Constant(0.0))?,
-            wb: params.weight("wb", (n, d), input_std(model))?,
-            wc: params.weight("wc", (n, d), input_std(model))?,
+            wb: params.weight("wb", (n, d), spec.input_std)?,
+            wc: params.weight("wc", (n, d), spec.input_std)?,
             a_log: params.get("a_log", 1, Init::Constant(0.0))?,
             dskip: params.get("dskip", d, Init::Constant(1.0))?,
-            wout: params.weight("wout", (d, d), output_std(model))?,
+            wout: params.weight("wout", (d, d), spec.output_std)?,
         })
     }
 
-    /// What drives the state, and u at the rows of `cx`, where it is read.
+    /// The inputs of the system, and u at the queried positions.
     fn drive(&self, u: &Tensor, cx: &Cx) -> Result<(Drive, Tensor)> {
         let maps = [(&self.wu, None), (&self.wb, None)];
         let maps = project(u, &maps, &[(&self.wc, None)], cx)?;
         let a = self.a_log.exp()?.neg()?;
         let drive = Drive {
             x: u.clone(),
-            delta: ops::softplus_biased(&maps.everywhere[0], &self.bdt)?,
+            delta: ops::softplus_biased(&maps.all[0], &self.bdt)?,
             a: a.broadcast_as((self.bdt.dim(0)?, 1))?,
-            b: maps.everywhere[1].clone(),
-            c: maps.read[0].clone(),
+            b: maps.all[1].clone(),
+            c: maps.queried[0].clone(),
         };
-        Ok((drive, maps.seen))
+        Ok((drive, maps.selected))
     }
 
     fn finish(&self, o: &Tensor, u: &Tensor) -> Result<Tensor> {
@@ -74,8 +82,8 @@ impl Ssd {
 
 impl Mixer for Ssd {
     fn forward(&self, u: &Tensor, cx: &Cx) -> Result<Tensor> {
-        let (drive, seen) = self.drive(u, cx)?;
-        self.finish(&drive.scan(cx)?, &seen)
+        let (drive, selected) = self.drive(u, cx)?;
+        self.finish(&drive.scan(cx)?, &selected)
     }
 
     fn state_size(&self, _seq_len: usize) -> usize {

@@ -2,8 +2,7 @@
 //! "scalar times identity" of section 4.2.
 
 use super::state_space::{mamba_step_bias, Drive};
-use super::{input_std, output_std, Entry, Family, Mixer, Recurrent, ReleasedBlock, State};
-use crate::config::ModelConfig;
+use super::{Core, Entry, Family, Mixer, MixerSpec, MixerWork, Recurrent, ReleasedBlock, State};
 use crate::ltv::Ltv;
 use crate::nn::{linear, project, Cx, Init, Params};
 use crate::ops;
@@ -23,7 +22,16 @@ pub(super) const ENTRY: Entry = Entry {
     released: ReleasedBlock::STATE_SPACE,
     options: &[],
     stem: "ssd",
-    build: |model, params| Ok(Box::new(SsdMamba2::new(model, params)?)),
+    work: |spec| {
+        let (d, n) = (spec.d_model, spec.d_state);
+        Some(MixerWork {
+            core: Core::ChunkedScan,
+            channels: d,
+            states: n,
+            projections: d * (spec.n_heads + 2 * n + 2 * d),
+        })
+    },
+    build: |spec, params| Ok(Box::new(SsdMamba2::new(spec, params)?)),
 };
 
 struct SsdMamba2 {
@@ -39,19 +47,19 @@ struct SsdMamba2 {
 }
 
 impl SsdMamba2 {
-    fn new(model: &ModelConfig, params: &Params) -> Result<Self> {
-        let (d, n, heads) = (model.d_model, model.d_state, model.n_heads);
+    fn new(spec: &MixerSpec, params: &Params) -> Result<Self> {
+        let (d, n, heads) = (spec.d_model, spec.d_state, spec.n_heads);
         let a_log =
             |_: usize, stream: &mut crate::rng::Stream| (1.0 + 15.0 * stream.uniform()).ln();
         Ok(Self {
-            wx: params.weight("wx", (d, d), input_std(model))?,
-            wb: params.weight("wb", (n, d), input_std(model))?,
-            wc: params.weight("wc", (n, d), input_std(model))?,
-            wdt: params.weight("wdt", (heads, d), input_std(model))?,
+            wx: params.weight("wx", (d, d), spec.input_std)?,
+            wb: params.weight("wb", (n, d), spec.input_std)?,
+            wc: params.weight("wc", (n, d), spec.input_std)?,
+            wdt: params.weight("wdt", (heads, d), spec.input_std)?,
             bdt: params.get("bdt", heads, Init::Each(&mamba_step_bias))?,
             a_log: params.get("a_log", heads, Init::Each(&a_log))?,
             dskip: params.get("dskip", heads, Init::Constant(1.0))?,
-            wout: params.weight("wout", (d, d), output_std(model))?,
+            wout: params.weight("wout", (d, d), spec.output_std)?,
             head_dim: d / heads,
         })
     }
@@ -67,18 +75,18 @@ impl SsdMamba2 {
         wide.reshape(shape)
     }
 
-    /// The drive along u, read at the rows wanted.
+    /// The drive along u; c at the queried positions.
     fn drive(&self, u: &Tensor, cx: &Cx) -> Result<Drive> {
         let maps = [&self.wdt, &self.wx, &self.wb].map(|w| (w, None));
         let maps = project(u, &maps, &[(&self.wc, None)], cx)?;
-        let step = ops::softplus_biased(&maps.everywhere[0], &self.bdt)?;
+        let step = ops::softplus_biased(&maps.all[0], &self.bdt)?;
         let a = self.a_log.exp()?.neg()?;
         Ok(Drive {
-            x: maps.everywhere[1].clone(),
+            x: maps.all[1].clone(),
             delta: self.per_channel(&step)?,
             a: self.per_channel(&a)?.unsqueeze(1)?,
-            b: maps.everywhere[2].clone(),
-            c: maps.read[0].clone(),
+            b: maps.all[2].clone(),
+            c: maps.queried[0].clone(),
         })
     }
 

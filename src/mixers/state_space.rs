@@ -1,9 +1,8 @@
-//! What the state space mixers share: the driven system
+//! The driven system that the state space mixers share,
 //! H_t[c,k] = e^{Δ_t[c] A[c,k]} H_{t-1}[c,k] + Δ_t[c] x_t[c] b_t[k],  o_t[c] = Σ_k H_t[c,k] c_t[k]
-//! in its three forms: whole sequence, one step, matrices.
+//! as a pass over the sequence, as one step, and as matrices.
 
-use super::{input_std, MixerOption, State};
-use crate::config::ModelConfig;
+use super::{MixerOption, MixerSpec, State};
 use crate::ltv::{Channels, Ltv};
 use crate::nn::{linear, project, Cx, Init, Params};
 use crate::ops;
@@ -22,7 +21,8 @@ pub(super) struct Drive {
 
 impl Drive {
     /// Leading axes `(batch, seq_len)`, for `c` `(batch, rows)`; gives o `(batch, rows, E)` at the
-    /// rows that `cx` wants. A decay for each state is a walk, one a channel a matrix product.
+    /// positions that `cx` selects: by a selective scan where every state has a decay of its own, by chunked
+    /// matrix products where the states of a channel share one.
     pub fn scan(&self, cx: &Cx) -> Result<Tensor> {
         let (Self { x, delta, a, b, c }, at) = (self, cx.rows().map(|rows| &rows.positions));
         match a.dim(1)? {
@@ -92,8 +92,14 @@ pub(super) const DT_RANK: MixerOption = MixerOption {
     implied: false,
 };
 
-/// What S6 reads off its input x of width E: a step a channel, through a bottleneck, and the vectors
-/// that write and read the state.
+/// Width of the bottleneck in front of the step: [`DT_RANK`], resolved.
+pub(super) fn step_rank(spec: &MixerSpec) -> usize {
+    let given = spec.option("dt_rank").and_then(|v| v.parse().ok());
+    given.unwrap_or(spec.d_model.div_ceil(16))
+}
+
+/// The selection of S6: from its input x of width E, a step size per channel, through a bottleneck, and
+/// the vectors b and c that write and read the state.
 pub(super) struct Selective {
     wu: Tensor,
     wdt: Tensor,
@@ -105,11 +111,10 @@ pub(super) struct Selective {
 }
 
 impl Selective {
-    /// For x of `width`; steps start as in Mamba, or near ln 2.
-    pub fn new(model: &ModelConfig, width: usize, mamba: bool, params: &Params) -> Result<Self> {
-        let n = model.d_state;
-        let given = model.options.get("dt_rank").and_then(|v| v.parse().ok());
-        let rank: usize = given.unwrap_or(model.d_model.div_ceil(16));
+    /// For x of `width`; step sizes start as in Mamba (1e-3 to 1e-1), or near ln 2.
+    pub fn new(spec: &MixerSpec, width: usize, mamba: bool, params: &Params) -> Result<Self> {
+        let n = spec.d_state;
+        let rank = step_rank(spec);
         let edge = (rank as f64).powf(-0.5);
         let (wdt, bdt) = if mamba {
             (
@@ -118,34 +123,33 @@ impl Selective {
             )
         } else {
             (
-                params.weight("wdt", (width, rank), input_std(model))?,
+                params.weight("wdt", (width, rank), spec.input_std)?,
                 params.get("bdt", width, Init::Constant(0.0))?,
             )
         };
         let harmonics = |i: usize, _: &mut _| ((i % n + 1) as f64).ln();
         Ok(Self {
-            wu: params.weight("wu", (rank, width), input_std(model))?,
+            wu: params.weight("wu", (rank, width), spec.input_std)?,
             wdt,
             bdt,
-            wb: params.weight("wb", (n, width), input_std(model))?,
-            wc: params.weight("wc", (n, width), input_std(model))?,
+            wb: params.weight("wb", (n, width), spec.input_std)?,
+            wc: params.weight("wc", (n, width), spec.input_std)?,
             a_log: params.get("a_log", (width, n), Init::Each(&harmonics))?,
         })
     }
 
-    /// What drives the state along x `(batch, seq_len, E)`, and x at the rows of `cx`, where the
-    /// state is read.
+    /// The inputs of the system along x `(batch, seq_len, E)`, and x at the queried positions.
     pub fn drive(&self, x: &Tensor, cx: &Cx) -> Result<(Drive, Tensor)> {
         let maps = [(&self.wu, None), (&self.wb, None)];
         let maps = project(x, &maps, &[(&self.wc, None)], cx)?;
         let drive = Drive {
             x: x.clone(),
-            delta: ops::softplus_biased(&linear(&maps.everywhere[0], &self.wdt, None)?, &self.bdt)?,
+            delta: ops::softplus_biased(&linear(&maps.all[0], &self.wdt, None)?, &self.bdt)?,
             a: self.a_log.exp()?.neg()?,
-            b: maps.everywhere[1].clone(),
-            c: maps.read[0].clone(),
+            b: maps.all[1].clone(),
+            c: maps.queried[0].clone(),
         };
-        Ok((drive, maps.seen))
+        Ok((drive, maps.selected))
     }
 
     /// The state before the first token, `(batch, E, n)`.

@@ -1,128 +1,225 @@
-//! One block on the residual stream, in the released model's two layouts and in Pythia's.
+//! The one block: a mixer and a feed-forward half on the residual stream, as a [`BlockSpec`] says.
 
-use crate::config::{Layout, ModelConfig, StateMixer};
-use crate::mixers::{input_std, output_std, Entry, Mixer, Recurrent, State};
-use crate::nn::{Cx, LayerNorm, Mlp, Params};
-use crate::ops;
+use super::spec::{BehindMixer, BlockSpec, DropoutOn, FeedForward, Order};
+use crate::config::ModelConfig;
+use crate::mixers::{self, Mixer, MixerSpec, Recurrent, State};
+use crate::nn::{linear, Cx, Init, Mlp, Norm, Params};
+use crate::ops::{self, Dropout, Glu};
 use candle_core::{Result, Tensor};
 
-/// The residual stream between half blocks.
-pub(super) struct Stream {
-    pub residual: Tensor,
-    /// What the half block before adds to the residual, left to the norm that reads the sum.
-    pub branch: Option<Tensor>,
+/// The residual stream between two halves of blocks.
+pub(super) struct Residual {
+    x: Tensor,
+    /// What the half before adds to x, left to the norm that reads the sum: one pass does both.
+    branch: Option<Tensor>,
 }
 
-impl Stream {
-    /// The residual, whole, and `norm` of it.
-    pub fn normed(self, norm: &LayerNorm) -> Result<(Tensor, Tensor)> {
-        match &self.branch {
-            Some(branch) => norm.add(&self.residual, branch),
-            None => Ok((self.residual.clone(), norm.forward(&self.residual)?)),
-        }
+impl From<Tensor> for Residual {
+    fn from(x: Tensor) -> Self {
+        Self { x, branch: None }
+    }
+}
+
+impl Residual {
+    /// x + y, not added yet.
+    fn open(x: Tensor, y: Tensor) -> Self {
+        Self { x, branch: Some(y) }
     }
 
-    /// The residual with what is still to be added to it.
-    pub fn whole(self) -> Result<Tensor> {
+    /// The sum.
+    pub fn sum(self) -> Result<Tensor> {
         match self.branch {
-            Some(branch) => self.residual + branch,
-            None => Ok(self.residual),
+            Some(branch) => self.x + branch,
+            None => Ok(self.x),
+        }
+    }
+
+    /// The sum, and `norm` of it.
+    pub fn normed(self, norm: &Norm) -> Result<(Tensor, Tensor)> {
+        match &self.branch {
+            Some(branch) => norm.add(&self.x, branch),
+            None => Ok((self.x.clone(), norm.forward(&self.x)?)),
         }
     }
 }
 
+/// A block with its parameters.
 pub(super) struct Block {
-    norm1: LayerNorm,
+    spec: BlockSpec,
+    norm1: Norm,
     pub mixer: Box<dyn Mixer>,
-    second: Option<Second>,
-    /// Whether the second half reads what the mixer reads, and not what the mixer makes of it.
-    parallel: bool,
+    /// Of [`BehindMixer::GeluGlu`]: weight `(2d, d)` and bias.
+    glu: Option<[Tensor; 2]>,
+    /// λ `(1)`.
+    skip: Option<Tensor>,
+    /// Absent where the block has no second half or its norm is shared.
+    norm2: Option<Norm>,
+    feed_forward: Option<Half>,
 }
 
-/// The second half of the layouts `transformer` and `parallel`.
-struct Second {
-    norm: LayerNorm,
-    /// Without it the normed residual itself is added: identity is not "nothing".
-    mlp: Option<Mlp>,
-}
-
-impl Second {
-    fn new(config: &ModelConfig, params: &Params) -> Result<Self> {
-        let d = config.d_model;
-        let width = config.language.as_ref().map_or(4 * d, |l| l.mlp_width);
-        let stds = [input_std(config), output_std(config)];
-        let mlp = || Mlp::new([d, width], stds, &params.scope("mlp"));
-        Ok(Self {
-            norm: LayerNorm::new(d, &params.scope("norm2"))?,
-            mlp: (config.state_mixer == StateMixer::Mlp)
-                .then(mlp)
-                .transpose()?,
-        })
-    }
-
-    fn forward(&self, normed: Tensor) -> Result<Tensor> {
-        match &self.mlp {
-            Some(mlp) => mlp.forward(&normed),
-            None => Ok(normed),
-        }
-    }
+/// The parameters of a second half.
+enum Half {
+    Identity,
+    Mlp(Mlp),
+    /// `(2m, d)` and `(d, m)`.
+    GatedMlp([Tensor; 2]),
 }
 
 impl Block {
-    pub fn new(config: &ModelConfig, entry: &Entry, params: &Params) -> Result<Self> {
-        let parallel = config.layout == Layout::Parallel;
-        let halves = parallel || config.layout == Layout::Transformer;
+    pub fn new(model: &ModelConfig, spec: &BlockSpec, params: &Params) -> Result<Self> {
+        let (d, m) = (model.d_model, spec.mlp_width);
+        let entry = mixers::find(&model.mixer).map_err(candle_core::Error::wrap)?;
+        let norm = |name: &str| Norm::new(spec.norm, d, &params.scope(name));
+        let glu = || -> Result<[Tensor; 2]> {
+            let params = params.scope("glu");
+            let w = params.weight("w", (2 * d, d), 1.0)?;
+            Ok([w, params.bias("b", 2 * d, d)?])
+        };
+        let mlp = params.scope("mlp");
+        let half = |kind: FeedForward| -> Result<Half> {
+            Ok(match kind {
+                FeedForward::Identity => Half::Identity,
+                FeedForward::Mlp => {
+                    let mixer = MixerSpec::from(model);
+                    let stds = [mixer.input_std, mixer.output_std];
+                    Half::Mlp(Mlp::new([d, m], stds, &mlp)?)
+                }
+                FeedForward::GatedMlp => Half::GatedMlp([
+                    mlp.weight("grow", (2 * m, d), 1.0)?,
+                    mlp.weight("shrink", (d, m), 1.0)?,
+                ]),
+            })
+        };
+        let own_norm = spec.feed_forward.is_some() && !spec.shared_norm;
+        let skip = || params.get("lambda", 1, Init::Constant(1.0));
         Ok(Self {
-            norm1: LayerNorm::new(config.d_model, &params.scope("norm1"))?,
-            mixer: (entry.build)(config, &params.scope("mixer"))?,
-            second: halves.then(|| Second::new(config, params)).transpose()?,
-            parallel,
+            spec: *spec,
+            norm1: norm("norm1")?,
+            mixer: entry.build(model, &params.scope("mixer"))?,
+            glu: (spec.behind_mixer == BehindMixer::GeluGlu)
+                .then(glu)
+                .transpose()?,
+            skip: spec.learnt_skip.then(skip).transpose()?,
+            norm2: own_norm.then(|| norm("norm2")).transpose()?,
+            feed_forward: spec.feed_forward.map(half).transpose()?,
         })
     }
 
-    /// The stream of `(batch, seq_len, d)` behind this block, at the rows that `cx` asks for.
-    pub fn forward(&self, stream: Stream, cx: &Cx) -> Result<Stream> {
-        self.around(stream, cx, |x| self.mixer.forward(x, cx))
+    /// The stream of `(batch, seq_len, d)` behind this block, at the positions that `cx` selects.
+    pub fn forward(&self, stream: Residual, cx: &Cx) -> Result<Residual> {
+        self.around(stream, cx, |u| self.mixer.forward(u, cx))
     }
 
-    /// [`Self::forward`] for token `at` of each sequence, `(batch, d)`; `mixer` is this block's.
+    /// [`Self::forward`] of the token at position `at` of each sequence, `(batch, d)`; `mixer` is this
+    /// block's.
     pub fn step(
         &self,
-        stream: Stream,
+        stream: Residual,
         mixer: &dyn Recurrent,
         at: usize,
         state: &mut State,
-    ) -> Result<Stream> {
-        self.around(stream, &Cx::eval(), |x| mixer.step(x, at, state))
+    ) -> Result<Residual> {
+        self.around(stream, &Cx::eval(), |u| mixer.step(u, at, state))
     }
 
     fn around(
         &self,
-        stream: Stream,
+        stream: Residual,
         cx: &Cx,
         mix: impl FnOnce(&Tensor) -> Result<Tensor>,
-    ) -> Result<Stream> {
-        let (residual, normed) = stream.normed(&self.norm1)?;
-        let (mixed, residual) = (mix(&normed)?, cx.select(&residual)?);
-        match &self.second {
-            None => Ok(Stream {
-                residual,
-                branch: Some(mixed),
-            }),
-            Some(second) if self.parallel => {
-                let beside = second.forward(second.norm.forward(&residual)?)?;
-                Ok(Stream {
-                    residual,
-                    branch: Some(ops::residual(&beside, &mixed, None, None)?),
-                })
+    ) -> Result<Residual> {
+        let (x, u) = self.before(stream, &self.norm1)?;
+        let (mixed, x) = (self.behind_mixer(mix(&u)?, cx)?, cx.select(&x)?);
+        let norm2 = self.norm2.as_ref().unwrap_or(&self.norm1);
+        match (&self.feed_forward, self.spec.order) {
+            (Some(half), Order::Parallel) => {
+                let beside = self.second(half, &norm2.forward(&x)?, cx)?;
+                let branch = ops::residual(&beside, &mixed, None, None)?;
+                Ok(Residual::open(x, branch))
             }
-            Some(second) => {
-                let (residual, normed) = second.norm.add(&residual, &mixed)?;
-                Ok(Stream {
-                    residual,
-                    branch: Some(second.forward(normed)?),
-                })
+            (Some(half), Order::Pre | Order::Post) => {
+                let stream = self.after(self.add_mixed(x, mixed, cx)?, &self.norm1)?;
+                let (x, u) = self.before(stream, norm2)?;
+                let sum = Residual::open(x, self.second(half, &u, cx)?);
+                self.after(self.drop_sum(sum, "mlp", cx)?, norm2)
             }
+            (None, _) => self.after(self.add_mixed(x, mixed, cx)?, &self.norm1),
+        }
+    }
+
+    /// The residual, and what a half of the block reads of it.
+    fn before(&self, stream: Residual, norm: &Norm) -> Result<(Tensor, Tensor)> {
+        match self.spec.order {
+            Order::Pre | Order::Parallel => stream.normed(norm),
+            Order::Post => {
+                let x = stream.sum()?;
+                Ok((x.clone(), x))
+            }
+        }
+    }
+
+    /// The residual behind a half of the block.
+    fn after(&self, stream: Residual, norm: &Norm) -> Result<Residual> {
+        match self.spec.order {
+            Order::Pre | Order::Parallel => Ok(stream),
+            Order::Post => Ok(stream.normed(norm)?.1.into()),
+        }
+    }
+
+    fn behind_mixer(&self, mixed: Tensor, cx: &Cx) -> Result<Tensor> {
+        if self.spec.behind_mixer == BehindMixer::Nothing {
+            return Ok(mixed);
+        }
+        let v = cx.dropout(&ops::gelu(&mixed)?, "mixer", self.spec.dropout)?;
+        match &self.glu {
+            Some([w, b]) => ops::glu(&linear(&v, w, Some(b))?, Glu::Sigmoid),
+            None => Ok(v),
+        }
+    }
+
+    /// λ x + the mixer's branch, left open where nothing is scaled or dropped.
+    fn add_mixed(&self, x: Tensor, mixed: Tensor, cx: &Cx) -> Result<Residual> {
+        let place = match self.spec.behind_mixer {
+            BehindMixer::Nothing => "mixer",
+            BehindMixer::Gelu | BehindMixer::GeluGlu => "glu",
+        };
+        let sum = match (&self.skip, self.mask(place, cx)) {
+            (None, None) => Residual::open(x, mixed),
+            (skip, mask) => ops::residual(&x, &mixed, mask, skip.as_ref())?.into(),
+        };
+        self.drop_sum(sum, place, cx)
+    }
+
+    /// The second half of u `(.., d)`, with dropout.
+    fn second(&self, half: &Half, u: &Tensor, cx: &Cx) -> Result<Tensor> {
+        match half {
+            Half::Identity => Ok(u.clone()),
+            Half::Mlp(mlp) => {
+                let masks = ["mlp/hidden", "mlp"].map(|place| self.mask(place, cx));
+                mlp.forward(u, masks)
+            }
+            Half::GatedMlp([grow, shrink]) => {
+                let hidden = ops::glu(&linear(u, grow, None)?, Glu::Gelu)?;
+                let y = linear(&hidden, shrink, None)?;
+                match self.mask("mlp", cx) {
+                    Some(mask) => ops::dropout(&y, mask),
+                    None => Ok(y),
+                }
+            }
+        }
+    }
+
+    /// What is dropped of a branch at `place`.
+    fn mask(&self, place: &str, cx: &Cx) -> Option<Dropout> {
+        let branches = self.spec.dropout_on == DropoutOn::Branches && self.spec.dropout > 0.0;
+        branches.then(|| cx.mask(place, self.spec.dropout))?
+    }
+
+    /// Dropout on the residual stream itself.
+    fn drop_sum(&self, sum: Residual, place: &str, cx: &Cx) -> Result<Residual> {
+        match self.spec.dropout_on {
+            DropoutOn::Branches => Ok(sum),
+            DropoutOn::Sums => Ok(cx.dropout(&sum.sum()?, place, self.spec.dropout)?.into()),
         }
     }
 }

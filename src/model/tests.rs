@@ -92,7 +92,7 @@ fn a_large_normaliser_keeps_its_digits_in_16_bits() {
     let config = pythia("normalized", Rotary::Pre);
     let output = |activations: DType| -> Result<Vec<f32>> {
         let params = Params::seeded(5, DType::F32, &Device::Cpu).for_activations(activations);
-        let mixer = (find("normalized").unwrap().build)(&config, &params)?;
+        let mixer = find("normalized").unwrap().build(&config, &params)?;
         for (name, var) in params.vars() {
             match name.as_str() {
                 "bn" => var.set(&Tensor::new(&[6.015f32, 6.017], &Device::Cpu)?)?,

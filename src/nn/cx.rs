@@ -1,19 +1,19 @@
-//! What a forward pass carries: whether it trains, its dropout masks, and which rows it is for.
+//! The context of a forward pass: training or evaluation, the key of its dropout masks, and the positions
+//! at which its output is computed.
 
 use crate::ops::{self, Dropout};
 use crate::rng::Stream;
 use candle_core::{Result, Tensor};
 
-/// Positions of each sequence at which an output is wanted: `(batch, rows)` u32 times, strictly
-/// ascending within a sequence.
+/// The positions of each sequence at which an output is computed.
 #[derive(Clone)]
 pub struct Rows {
-    /// The times.
+    /// `(batch, rows)` u32, strictly ascending within a sequence.
     pub positions: Tensor,
 }
 
 impl Rows {
-    /// `(batch, seq_len, width)` to `(batch, rows, width)`.
+    /// x `(batch, seq_len, width)` to `(batch, rows, width)`.
     pub fn select(&self, x: &Tensor) -> Result<Tensor> {
         ops::select_rows(x, &self.positions)
     }
@@ -22,24 +22,25 @@ impl Rows {
 /// The context of one forward pass.
 #[derive(Clone)]
 pub struct Cx {
+    /// Seed and step of dropout; `None` in evaluation.
     training: Option<(u64, u64)>,
     rows: Option<Rows>,
     layer: usize,
-    part: usize,
+    micro_batch: usize,
 }
 
 impl Cx {
-    /// Evaluation: no dropout, every row.
+    /// Evaluation: no dropout, output at all positions.
     pub fn eval() -> Self {
         Self {
             training: None,
             rows: None,
             layer: 0,
-            part: 0,
+            micro_batch: 0,
         }
     }
 
-    /// Training: dropout masks are a function of (seed, place, step).
+    /// Training: each dropout mask is a function of the seed, the step, the layer and its place.
     pub fn train(seed: u64, step: u64) -> Self {
         Self {
             training: Some((seed, step)),
@@ -47,7 +48,7 @@ impl Cx {
         }
     }
 
-    /// The same pass inside layer `layer`, for all rows.
+    /// The same pass inside layer `layer`, with output at all positions.
     pub fn layer(&self, layer: usize) -> Self {
         Self {
             layer,
@@ -56,12 +57,15 @@ impl Cx {
         }
     }
 
-    /// The same step, in its part `part`: the parts of a step drop differently.
-    pub fn part(self, part: usize) -> Self {
-        Self { part, ..self }
+    /// The same step in one of its micro-batches, each of which has masks of its own.
+    pub fn micro_batch(self, micro_batch: usize) -> Self {
+        Self {
+            micro_batch,
+            ..self
+        }
     }
 
-    /// The same pass when only `rows` of the output are wanted.
+    /// The same pass with output at `rows` alone; `None` is all positions.
     pub fn only(self, rows: Option<&Rows>) -> Self {
         Self {
             rows: rows.cloned(),
@@ -69,13 +73,13 @@ impl Cx {
         }
     }
 
-    /// The rows wanted; `None` is all.
+    /// The selected positions; `None` is all.
     pub fn rows(&self) -> Option<&Rows> {
         self.rows.as_ref()
     }
 
-    /// Keeps the wanted rows of `x` `(batch, seq_len, width)`. A mixer calls this at the point
-    /// from which on each position is computed for itself.
+    /// x `(batch, seq_len, width)` at the selected positions, `(batch, rows, width)`. A mixer calls this
+    /// where information has moved along the sequence and each position is computed for itself.
     pub fn select(&self, x: &Tensor) -> Result<Tensor> {
         match &self.rows {
             Some(rows) => rows.select(x),
@@ -83,21 +87,21 @@ impl Cx {
         }
     }
 
-    /// What `place` in this layer drops at this step; nothing in evaluation.
+    /// The dropout mask of `place` in this layer at this step; `None` in evaluation.
     pub fn mask(&self, place: &str, p: f64) -> Option<Dropout> {
         let (seed, step) = self.training?;
-        let part = match self.part {
-            0 => String::new(),
-            part => format!("/{part}"),
+        let place = match self.micro_batch {
+            0 => place.to_owned(),
+            later => format!("{place}/{later}"),
         };
         Some(Dropout {
             p,
-            key: Stream::key(seed, &format!("dropout/{}/{place}{part}", self.layer)),
+            key: Stream::key(seed, &format!("dropout/{}/{place}", self.layer)),
             index: step,
         })
     }
 
-    /// Drops elements of `x` with probability `p` in training and rescales the rest.
+    /// In training, sets elements of `x` to 0 with probability `p` and divides the rest by 1 - p.
     pub fn dropout(&self, x: &Tensor, place: &str, p: f64) -> Result<Tensor> {
         match self.mask(place, p) {
             Some(mask) => ops::dropout(x, mask),

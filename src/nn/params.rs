@@ -14,7 +14,7 @@ pub enum Init<'a> {
     Normal(f64),
     /// Uniform between two bounds.
     Uniform(f64, f64),
-    /// A function of the flat index and the parameter's own stream.
+    /// A function of the flat index and the parameter's own stream of random numbers.
     Each(&'a dyn Fn(usize, &mut Stream) -> f64),
 }
 
@@ -37,21 +37,22 @@ impl Init<'_> {
     }
 }
 
-/// How linear maps start. Everything else has initial values of its own.
+/// Initial values of linear maps; all other parameters name their own.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Scheme {
-    /// Weights normal with a spread that the caller names, biases zero: the released language model.
+    /// Weights normal with a standard deviation that the caller names, biases zero: the released language
+    /// model.
     #[default]
     Gpt,
     /// Weights and biases uniform in ± fan_in^-1/2: PyTorch's default.
     Torch,
-    /// Weights normal with a spread of fan_in^-1/2, biases zero: the released Hawk.
+    /// Weights normal with standard deviation fan_in^-1/2, biases zero: the released Hawk.
     FanIn,
 }
 
 /// Where values come from when a parameter is asked for the first time.
 enum Source {
-    /// Each parameter draws from a stream of its own name, so that adding one moves no other.
+    /// Each parameter draws from a stream of its own name, so that adding one changes no other.
     Seed(u64),
     /// Values given by name; asking for any other is an error.
     Given(HashMap<String, Tensor>),
@@ -101,7 +102,7 @@ impl Params {
         }
     }
 
-    /// The same parameters for layers whose activations are of `dtype`.
+    /// The same parameters for layers whose activations have type `dtype`.
     pub fn for_activations(self, dtype: DType) -> Self {
         Self {
             activations: dtype,
@@ -114,17 +115,18 @@ impl Params {
         self.shared.dtype
     }
 
-    /// The type of activations in layers of these parameters; unless told otherwise, their own.
+    /// The type of activations in layers of these parameters; that of the parameters unless set.
     pub fn activations(&self) -> DType {
         self.activations
     }
 
-    /// The same parameters whose linear maps start by `scheme`.
+    /// The same parameters with linear maps initialised by `scheme`.
     pub fn with_scheme(self, scheme: Scheme) -> Self {
         Self { scheme, ..self }
     }
 
-    /// The weight `name` `(out, in)` of a linear map; `std` is its spread under [`Scheme::Gpt`].
+    /// The weight `name` `(out, in)` of a linear map; `std` is its standard deviation under
+    /// [`Scheme::Gpt`].
     pub fn weight(&self, name: &str, (out, fan_in): (usize, usize), std: f64) -> Result<Tensor> {
         let edge = (fan_in as f64).powf(-0.5);
         let init = match self.scheme {
@@ -135,7 +137,7 @@ impl Params {
         self.get(name, (out, fan_in), init)
     }
 
-    /// The bias `name` `(out)` of a linear map that reads `fan_in` numbers.
+    /// The bias `name` `(out)` of a linear map with `fan_in` inputs.
     pub fn bias(&self, name: &str, out: usize, fan_in: usize) -> Result<Tensor> {
         let edge = (fan_in as f64).powf(-0.5);
         let init = match self.scheme {

@@ -12,10 +12,10 @@ use candle_core::{Result, Shape, Tensor};
 use cpu::{backward_block, forward_block, Kernel};
 use rayon::prelude::*;
 
-/// Rows per task: long sequences are shared out by time.
+/// Rows per task: long sequences are divided along time.
 const BLOCK: usize = 256;
 
-/// The usual number of taps, for which loops are unrolled.
+/// The common number of taps, for which loops are unrolled.
 const USUAL: usize = 4;
 
 /// y_i = b + Σ_t w\[:,t\] x_{i-K+1+t}, with x_j = 0 for j < 0; w\[:,K-1\] meets the current step.
@@ -65,13 +65,13 @@ struct CausalConv1d {
 }
 
 impl CausalConv1d {
-    /// Elements of a sequence, and of one task's rows.
+    /// The number of elements of a sequence, and of the rows of one task.
     fn sizes(&self) -> (usize, usize) {
         let block = BLOCK.min(self.len);
         (self.len * self.width, block * self.width)
     }
 
-    /// The weights as (K, groups of channels) and the bias as groups.
+    /// The weights as (K, groups of lanes) and the bias as groups of lanes.
     fn pack<F: Float>(&self, ins: &[&[F]]) -> Kernel<F> {
         let w = transposed(ins[1], self.taps);
         let zero = vec![F::zero(); self.width];
@@ -137,7 +137,8 @@ impl FusedOp for CausalConv1d {
 }
 
 impl CausalConv1d {
-    /// The sum of all parts, each K rows of w and one of b in groups, as plain rows.
+    /// The sum of the tasks' gradients, each K rows of w and one of b in groups of lanes, as plain
+    /// rows.
     fn unpack_sum<F: Float>(&self, parts: &[Lanes<F>], part: usize) -> Vec<F> {
         let sums = sum_parts(parts.as_flattened(), part * LANES);
         let padded = self.width.next_multiple_of(LANES);
@@ -146,7 +147,7 @@ impl CausalConv1d {
     }
 }
 
-/// (rows, columns) to (columns, rows).
+/// The transpose, from (rows, columns) to (columns, rows).
 fn transposed<F: Float>(x: &[F], columns: usize) -> Vec<F> {
     let column = |c: usize| x.iter().skip(c).step_by(columns);
     (0..columns).flat_map(column).copied().collect()

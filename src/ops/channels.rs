@@ -1,12 +1,12 @@
-//! Elementwise steps in which one operand is repeated along an axis. Candle's broadcast copies it
-//! first, and sums its gradient with one thread.
+//! Elementwise ops with one operand broadcast along an axis. Candle would copy that operand first,
+//! and sum its gradient on one thread.
 
 mod cpu;
 mod launch;
 
 use super::float::Float;
 use super::fused::{apply_one, runs_on, Backward, Forward, FusedOp, Launch, LaunchBackward};
-use super::lanes::sum_parts;
+use super::lanes::{map_chunks, map_chunks_with_sums};
 use super::pointwise;
 use super::shape;
 use crate::gpu::Buffer;
@@ -17,7 +17,7 @@ use rayon::prelude::*;
 /// Rows per task, and per partial sum of a channel's gradient.
 const ROWS: usize = 256;
 
-/// x + scale ⊙ y, one scale a channel. `x`, `y`: (..., d); `scale`: (d); result like `x`.
+/// x + scale ⊙ y, with one scale per channel. `x`, `y`: (..., d); `scale`: (d); result like `x`.
 pub fn add_scaled(x: &Tensor, y: &Tensor, scale: &Tensor) -> Result<Tensor> {
     let (_, width) = shape::rows(AddScaled::NAME, ("x", x))?;
     shape::expect(AddScaled::NAME, ("y", y), ("x", x), x.dims())?;
@@ -30,8 +30,8 @@ pub fn add_scaled(x: &Tensor, y: &Tensor, scale: &Tensor) -> Result<Tensor> {
     }
 }
 
-/// softplus(x + bias), one bias a channel. `x`: (..., d), or (..., 1) for the same number in every
-/// channel; `bias`: (d); result (..., d).
+/// softplus(x + bias), with one bias per channel. `x`: (..., d), or (..., 1) for the same number in
+/// every channel; `bias`: (d); result (..., d).
 pub fn softplus_biased(x: &Tensor, bias: &Tensor) -> Result<Tensor> {
     let (leading, given) = shape::rows(SoftplusBiased::NAME, ("x", x))?;
     let [width] = shape::dims(SoftplusBiased::NAME, ("bias", bias))?;
@@ -53,7 +53,7 @@ pub fn softplus_biased(x: &Tensor, bias: &Tensor) -> Result<Tensor> {
     apply_one(op, &[x, bias])
 }
 
-/// Every head of x by its own number: y\[.., s, e\] = x\[.., s, e\] scale\[.., s\].
+/// Multiplies each head of x by a number: y\[.., s, e\] = x\[.., s, e\] scale\[.., s\].
 ///
 /// `x`: (..., d) with `d` a multiple of the heads; `scale`: (..., heads); result like `x`.
 pub fn scale_heads(x: &Tensor, scale: &Tensor) -> Result<Tensor> {
@@ -99,17 +99,12 @@ impl FusedOp for AddScaled {
 
     fn backward<F: Float>(&self, call: Backward<F>) -> Vec<Vec<F>> {
         let (y, scale, grad) = (call.ins[1], call.ins[2], call.only().grad);
-        let chunk = ROWS * self.width;
-        let mut gy = vec![F::zero(); y.len()];
-        let mut parts = vec![F::zero(); y.len().div_ceil(chunk) * self.width];
-        gy.par_chunks_mut(chunk)
-            .zip(parts.par_chunks_mut(self.width))
-            .zip(y.par_chunks(chunk).zip(grad.par_chunks(chunk)))
-            .for_each(|((gy, part), (y, grad))| {
-                add_scaled_rows(gy, grad, scale);
-                sum_products(y, grad, part);
-            });
-        vec![grad.to_vec(), gy, sum_parts(&parts, self.width)]
+        let (ins, chunks) = ([y, grad], [ROWS * self.width; 2]);
+        let [gy, gscale] = map_chunks_with_sums(ins, chunks, self.width, |[y, grad], gy, part| {
+            add_scaled_rows(gy, grad, scale);
+            sum_products(y, grad, part);
+        });
+        vec![grad.to_vec(), gy, gscale]
     }
 
     fn launch(&self, call: Launch) -> Result<Vec<Buffer>> {
@@ -137,24 +132,19 @@ impl FusedOp for SoftplusBiased {
     }
 
     fn forward<F: Float>(&self, Forward { ins, .. }: Forward<F>) -> Vec<Vec<F>> {
-        let rows = ins[0].len() / self.given;
-        let mut y = vec![F::zero(); rows * self.width];
-        y.par_chunks_mut(ROWS * self.width)
-            .zip(ins[0].par_chunks(ROWS * self.given))
-            .for_each(|(y, x)| softplus_rows(x, ins[1], y));
-        vec![y]
+        let chunks = [ROWS * self.given, ROWS * self.width];
+        vec![map_chunks(ins[0], chunks, |x, y| {
+            softplus_rows(x, ins[1], y);
+        })]
     }
 
     fn backward<F: Float>(&self, call: Backward<F>) -> Vec<Vec<F>> {
         let (x, bias, grad) = (call.ins[0], call.ins[1], call.only().grad);
-        let (chunk, given) = (ROWS * self.width, ROWS * self.given);
-        let mut gx = vec![F::zero(); x.len()];
-        let mut parts = vec![F::zero(); grad.len().div_ceil(chunk) * self.width];
-        gx.par_chunks_mut(given)
-            .zip(parts.par_chunks_mut(self.width))
-            .zip(x.par_chunks(given).zip(grad.par_chunks(chunk)))
-            .for_each(|((gx, part), (x, grad))| softplus_rows_back(x, bias, grad, gx, part));
-        vec![gx, sum_parts(&parts, self.width)]
+        let chunks = [ROWS * self.given, ROWS * self.width];
+        map_chunks_with_sums([x, grad], chunks, self.width, |[x, grad], gx, part| {
+            softplus_rows_back(x, bias, grad, gx, part);
+        })
+        .into()
     }
 
     fn launch(&self, call: Launch) -> Result<Vec<Buffer>> {
@@ -168,7 +158,7 @@ impl FusedOp for SoftplusBiased {
 
 struct ScaleHeads {
     shape: Shape,
-    /// Channels a head.
+    /// Channels per head.
     head: usize,
 }
 

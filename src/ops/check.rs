@@ -1,6 +1,6 @@
-//! What every op must pass: same values and gradients as its reference, finite differences, the
-//! same bits on any number of threads, and gradients for whatever subset of inputs is tracked; from
-//! its kernels as well.
+//! The checks that every op must pass, on the CPU and by its kernels: values and gradients equal to
+//! those of its reference, finite differences, the same bits on any number of threads, and
+//! gradients for every subset of tracked inputs.
 
 mod kernels;
 
@@ -12,7 +12,7 @@ pub(crate) use kernels::kernels_agree;
 pub(crate) struct Case {
     name: String,
     inputs: Vec<Tensor>,
-    /// Which inputs are parameters: f32 beside activations of 16 bits.
+    /// The inputs that are parameters: they stay f32 beside bf16 activations.
     parameters: Vec<usize>,
 }
 
@@ -35,13 +35,14 @@ impl Case {
         self.filled(name, shape, |stream| low + (high - low) * stream.uniform())
     }
 
-    /// The input added last is a parameter of a model: in f32 whatever the activations are.
+    /// Marks the last input as a parameter of a model, which is f32 whatever the type of the
+    /// activations.
     pub(crate) fn parameter(mut self) -> Self {
         self.parameters.push(self.inputs.len() - 1);
         self
     }
 
-    /// The same case with what `dtype` makes of its activations, as exact numbers.
+    /// The case with its activations rounded to `dtype`, as exact numbers.
     fn rounded_to(&self, dtype: DType) -> Self {
         let mut case = Self::new(self.name.clone());
         for (i, x) in self.inputs.iter().enumerate() {
@@ -73,7 +74,7 @@ impl Case {
         self.values(&values, shape)
     }
 
-    /// The inputs as variables of a type.
+    /// The inputs as variables of type `dtype`.
     pub(crate) fn vars(&self, dtype: DType) -> Vec<Var> {
         let var = |(i, x): (usize, &Tensor)| {
             Var::from_tensor(&x.to_dtype(self.dtype_of(i, dtype)).unwrap()).unwrap()
@@ -82,8 +83,8 @@ impl Case {
     }
 }
 
-/// A fixed random cotangent, so that every output element weighs differently; the same numbers in
-/// every type, for bf16 holds them.
+/// A fixed random cotangent, so that every output element has a different weight. Its values are
+/// exact in every type, bf16 included.
 fn cotangent(like: &Tensor) -> Tensor {
     let mut stream = Stream::new(2, "cotangent", 0);
     let mut draw = || half::bf16::from_f64(stream.normals().0).to_f64();
@@ -117,20 +118,20 @@ fn flat(x: &Tensor) -> Vec<f64> {
         .unwrap()
 }
 
-/// Largest difference, in units of the larger of 1 and the largest number.
+/// The largest difference, relative to the larger of 1 and the largest number.
 fn distance(x: &Tensor, y: &Tensor) -> f64 {
     assert_eq!(x.dims(), y.dims());
     let (x, y) = (flat(x), flat(y));
     let scale = y.iter().fold(1.0, |m: f64, v| m.max(v.abs()));
     let apart = |(x, y): (&f64, &f64)| (x - y).abs() / scale;
-    // fold instead of max: a NaN must win
+    // fold instead of max: NaN must propagate
     x.iter()
         .zip(&y)
         .map(apart)
         .fold(0.0, |m, d| if m >= d { m } else { d })
 }
 
-/// Output and gradients of `fused` and `reference` agree, in f64 and in f32.
+/// Checks that output and gradients of `fused` and `reference` agree, in f64 and in f32.
 pub(crate) fn agree(
     cases: &[Case],
     fused: impl Fn(&[Tensor]) -> Result<Tensor>,
@@ -164,7 +165,7 @@ fn part(i: usize) -> String {
     }
 }
 
-/// The gradients of `op` are the central differences of its output.
+/// Checks the gradients of `op` against central differences of its output.
 pub(crate) fn finite_differences(case: &Case, op: impl Fn(&[Tensor]) -> Result<Tensor>) {
     const STEP: f64 = 1e-5;
     let value = |inputs: &[Tensor]| {
@@ -194,7 +195,8 @@ pub(crate) fn finite_differences(case: &Case, op: impl Fn(&[Tensor]) -> Result<T
     }
 }
 
-/// Output and gradients have the same bits with one thread, with two, and when repeated.
+/// Checks that output and gradients have the same bits with one thread, with two, and when
+/// repeated.
 pub(crate) fn same_bits(case: &Case, op: impl Fn(&[Tensor]) -> Result<Tensor> + Sync) {
     let bits = |threads: usize| -> Vec<Vec<u64>> {
         let pool = rayon::ThreadPoolBuilder::new()
@@ -212,8 +214,8 @@ pub(crate) fn same_bits(case: &Case, op: impl Fn(&[Tensor]) -> Result<Tensor> + 
     assert_eq!(one, bits(1), "repeated");
 }
 
-/// Whatever subset of inputs is tracked, its gradients are those of the fully tracked run; also
-/// when the tracked inputs are results of other ops and not contiguous.
+/// Checks that the gradients of every subset of tracked inputs equal those of the fully tracked
+/// run, also when the tracked inputs are non-contiguous results of other ops.
 pub(crate) fn partial_tracking(case: &Case, op: impl Fn(&[Tensor]) -> Result<Tensor>) {
     partial_tracking_in(DType::F64, case, op);
 }
@@ -243,7 +245,7 @@ fn partial_tracking_in(dtype: DType, case: &Case, op: impl Fn(&[Tensor]) -> Resu
     );
 }
 
-/// The same values behind other strides and an offset.
+/// A tensor with the same values, other strides and an offset.
 fn strided(x: &Tensor) -> Result<Tensor> {
     let last = x.rank() - 1;
     let doubled = Tensor::cat(&[x, x], last)?;
@@ -254,7 +256,7 @@ fn strided(x: &Tensor) -> Result<Tensor> {
     turned.narrow(last, x.dim(last)?, x.dim(last)?)
 }
 
-/// Inputs of these shapes are refused with a message that contains `message`.
+/// Checks that inputs of these shapes are an error whose message contains `message`.
 pub(crate) fn refuses(
     shapes: &[&[usize]],
     op: impl Fn(&[Tensor]) -> Result<Tensor>,
@@ -268,7 +270,8 @@ pub(crate) fn refuses(
     assert!(error.contains(message), "{error}");
 }
 
-/// Prints the best of several times, one way and both ways, and `elements` per second both ways.
+/// Prints the best of several times of the forward pass and of both passes, and `elements` per
+/// second of both passes.
 pub(crate) fn speed(case: &Case, op: impl Fn(&[Tensor]) -> Result<Tensor>, elements: usize) {
     let vars = case.vars(DType::F32);
     let inputs: Vec<Tensor> = vars.iter().map(|v| v.as_tensor().clone()).collect();

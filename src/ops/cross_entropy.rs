@@ -1,5 +1,6 @@
-//! Cross entropy of a linear head: loss and gradients from some rows of logits at a time. The
-//! (R, V) logits, many times larger than everything else in a small model, never exist.
+//! Cross entropy of a linear head: loss and gradients are computed for some rows of logits at a
+//! time. The full (R, V) logits, many times larger than everything else in a small model, are never
+//! stored.
 
 use super::float::Float;
 use super::fused::{apply, runs_on, Backward, Forward, FusedOp, Launch, LaunchBackward};
@@ -13,32 +14,34 @@ use rayon::prelude::*;
 
 mod launch;
 
-/// Rows whose logits exist at one time: enough to make the products efficient.
+/// Rows of logits that exist at one time: enough to make the products efficient.
 const BLOCK: usize = 128;
-/// Classes per task. The logits of a block and a task's classes, a tile, stay in its cache.
+/// Classes per task. A tile, the logits of a block of rows and a task's classes, stays in the
+/// task's cache.
 const CLASSES: usize = 512;
-/// Numbers per task where gradients of tiles are added up: all of them stay in cache.
+/// Numbers per task of the sum of the tiles' gradients, so that all of them stay in cache.
 const SUM: usize = 1 << 12;
 
-/// What [`cross_entropy`] finds.
+/// The results of [`cross_entropy`].
 pub struct Classified {
     /// The mean over rows of ln Σ_v e^{x_v} - x_target, a scalar.
     pub loss: Tensor,
-    /// (R): 1 where no class has a larger logit than the target, and none before it one as large.
-    /// Without gradient.
+    /// (R): 1 where the target is the first of the classes with the largest logit, else 0. Without
+    /// gradient.
     pub right: Tensor,
 }
 
-/// The loss of the classes `targets` under the logits x = h W^T.
+/// The cross entropy of the classes `targets` under the logits x = h W^T.
 ///
-/// `hidden`: R rows (.., d); `weight`: (V, d); `targets`: (R) of u32 below V. Kernels give f32 whatever the
-/// hidden layer holds.
+/// `hidden`: R rows (.., d); `weight`: (V, d); `targets`: (R) of u32 below V. Kernels return f32
+/// for any type of the hidden layer.
 ///
-/// Beside inputs and gradients, there are at one time the logits of 128 rows and, in as many parts as
-/// there are 512 classes, the gradients of those rows: on the CPU 26 and 26 MB at V = 50,304 and
-/// d = 512. Kernels hold the logits of so many rows as 32 MiB take, or up to 2 d rows within 512 MiB where
-/// that saves passes over the gradient of the weight: there 309 MB in 16 bits. That gradient, like that of the
-/// hidden layer, is kept from the forward pass to the backward pass, which scales it into another.
+/// Memory besides inputs and gradients: on the CPU the logits of 128 rows, and the gradients of
+/// those rows once for every 512 classes, which is 26 MB and 26 MB at V = 50,304 and d = 512.
+/// Kernels hold the logits of as many rows as fit into 32 MiB, or up to 2 d rows within 512 MiB if
+/// that saves passes over the gradient of the weight: 309 MB in bf16 for the sizes above. The
+/// gradients of weight and hidden layer are saved from the forward pass to the backward pass, which
+/// scales them into new tensors.
 pub fn cross_entropy(hidden: &Tensor, weight: &Tensor, targets: &Tensor) -> Result<Classified> {
     let op = CrossEntropy::check(hidden, weight, targets)?;
     if !runs_on(hidden) {
@@ -74,7 +77,7 @@ struct CrossEntropy {
     width: usize,
     classes: usize,
     ids: Tensor,
-    /// The same for the CPU; empty for targets on a GPU.
+    /// The targets on the CPU; empty for targets on a GPU.
     targets: Vec<u32>,
 }
 
@@ -108,7 +111,8 @@ impl CrossEntropy {
         })
     }
 
-    /// Fills a tile with e^{x - top} for its classes from `first` on, and says what it found.
+    /// Fills a tile with e^{x - top} for its classes from `first` on, and returns the statistics of
+    /// its rows.
     fn fill<F: Float>(
         &self,
         (hidden, weight): (&[F], &[F]),
@@ -125,8 +129,8 @@ impl CrossEntropy {
     }
 }
 
-/// One row of a tile: its largest logit, Σ e^{x - top}, and of the target, where it is among the
-/// tile's classes, the logit and whether it is the first of the largest.
+/// The statistics of one row of a tile: its largest logit, Σ e^{x - top}, and, if the target is
+/// among the tile's classes, its logit and whether it is the first of the largest.
 #[derive(Clone, Copy, Default)]
 struct Found<F> {
     top: F,
@@ -134,8 +138,8 @@ struct Found<F> {
     target: Option<(F, bool)>,
 }
 
-/// One row of all tiles: its loss, whether the target comes first, and the factor that makes
-/// probabilities of each tile's exponentials.
+/// The statistics of one row over all tiles: its loss, whether the target comes first, and the
+/// factor from each tile's exponentials to probabilities.
 struct Row<F> {
     loss: F,
     right: F,
@@ -172,7 +176,7 @@ impl<F: Float> Row<F> {
     }
 }
 
-/// The tiles of `logits` for `rows` rows, each with the number of its first class.
+/// The tiles of `logits` for `rows` rows, each with the index of its first class.
 fn tiles<F: Float>(
     logits: &mut [F],
     rows: usize,
@@ -188,10 +192,10 @@ impl FusedOp for CrossEntropy {
         vec![Shape::from(()), self.ids.shape().clone()]
     }
 
-    /// Keeps the gradients of the loss: they come almost for free while the logits are at hand.
+    /// Saves the gradients of the loss, which cost little while the logits exist.
     fn forward<F: Float>(&self, Forward { ins, tracked }: Forward<F>) -> Vec<Vec<F>> {
         let (weight, width) = (ins[1], self.width);
-        let share = F::from_f64(1.0 / self.targets.len() as f64);
+        let scale = F::from_f64(1.0 / self.targets.len() as f64);
         let mut gw = vec![F::zero(); if tracked { weight.len() } else { 0 }];
         let (mut gh, mut right, mut loss) = (Vec::new(), Vec::new(), 0.0);
         let mut logits = vec![blank::<F>(); BLOCK.min(self.targets.len()) * self.classes];
@@ -212,7 +216,7 @@ impl FusedOp for CrossEntropy {
                 .zip(weight.par_chunks(CLASSES * width))
                 .zip(gw.par_chunks_mut(CLASSES * width))
                 .map(|(((first, tile), weight), gw)| {
-                    slopes(tile, &rows, targets, first, share);
+                    slopes(tile, &rows, targets, first, scale);
                     let slopes = View::new(tile, weight.len() / width);
                     product(gw, width, slopes.t(), View::new(hidden, width), true);
                     let mut gh = vec![F::zero(); hidden.len()];
@@ -229,7 +233,7 @@ impl FusedOp for CrossEntropy {
     fn backward<F: Float>(&self, call: Backward<F>) -> Vec<Vec<F>> {
         let scale = call.outs[0].map_or(F::zero(), |loss| loss.grad[0]);
         let scaled = |grad: &Vec<F>| grad.par_iter().map(|&g| g * scale).collect();
-        call.kept.iter().map(scaled).collect()
+        call.saved.iter().map(scaled).collect()
     }
 
     fn launch(&self, call: Launch) -> Result<Vec<Buffer>> {
@@ -241,7 +245,7 @@ impl FusedOp for CrossEntropy {
     }
 }
 
-/// The sum of what tiles found, in their order.
+/// The sum of the tiles' gradients, in their order.
 fn summed<F: Float>(parts: Vec<Vec<F>>) -> Vec<F> {
     let mut parts = parts.into_iter();
     let mut sum = parts.next().unwrap_or_default();
@@ -254,7 +258,7 @@ fn summed<F: Float>(parts: Vec<Vec<F>>) -> Vec<F> {
     sum
 }
 
-/// `tile` holds logits and becomes e^{x - top}, row by row.
+/// Replaces the logits of `tile` by e^{x - top}, row by row.
 #[multiversion(targets("x86_64+avx512f", "x86_64+avx2+fma"))]
 fn exponentiate<F: Float>(tile: &mut [F], targets: &[u32], first: usize, found: &mut [Found<F>]) {
     let rows = tile.chunks_exact_mut(tile.len() / targets.len());
@@ -272,17 +276,17 @@ fn exponentiate<F: Float>(tile: &mut [F], targets: &[u32], first: usize, found: 
     }
 }
 
-/// `tile` holds exponentials and becomes the gradient of the mean loss.
+/// Replaces the exponentials of `tile` by the gradient of the mean loss.
 #[multiversion(targets("x86_64+avx512f", "x86_64+avx2+fma"))]
-fn slopes<F: Float>(tile: &mut [F], of: &[Row<F>], targets: &[u32], first: usize, share: F) {
+fn slopes<F: Float>(tile: &mut [F], of: &[Row<F>], targets: &[u32], first: usize, scale: F) {
     let rows = tile.chunks_exact_mut(tile.len() / targets.len());
     for ((x, &target), row) in rows.zip(targets).zip(of) {
-        let factor = row.factors[first / CLASSES] * share;
+        let factor = row.factors[first / CLASSES] * scale;
         for x in x.iter_mut() {
             *x *= factor;
         }
         if let Some(x) = x.get_mut((target as usize).wrapping_sub(first)) {
-            *x -= share;
+            *x -= scale;
         }
     }
 }

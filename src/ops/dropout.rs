@@ -1,4 +1,4 @@
-//! Dropout whose mask is a function of (key, index, element).
+//! Dropout with a mask that is a function of (key, index, element).
 
 use super::float::Float;
 use super::fused::{apply_one, runs_on, Backward, Forward, FusedOp, Launch, LaunchBackward};
@@ -8,7 +8,7 @@ use candle_core::{Result, Shape, Tensor};
 use multiversion::multiversion;
 use rayon::prelude::*;
 
-/// Elements per task, a multiple of the elements that the mask draws together.
+/// Elements per task: a multiple of the elements whose bits are computed together.
 const CHUNK: usize = 1 << 14;
 
 /// x_e m_e / (1 - p), where m_e is 0 with probability p and 1 otherwise; any shape.
@@ -49,7 +49,7 @@ impl Masked {
     }
 }
 
-/// The elements times the mask, by a kernel.
+/// The elements of `x` times the mask, by a kernel.
 pub(super) fn masked_on(gpu: &Gpu, mask: &Mask, x: View) -> Result<Buffer> {
     let (io, count) = (x.dtype(), x.len());
     let mut y = gpu.alloc(io, count)?;
@@ -62,7 +62,7 @@ pub(super) fn masked_on(gpu: &Gpu, mask: &Mask, x: View) -> Result<Buffer> {
     Ok(y)
 }
 
-/// Multiplies `x`, which are elements `first ..`, by the mask.
+/// Multiplies `x`, the elements from `first` on, by the mask.
 #[multiversion(targets("x86_64+avx512f", "x86_64+avx2+fma"))]
 pub(super) fn mask_chunk<F: Float>(mask: &Mask, first: u64, x: &mut [F]) {
     mask.apply(first, x);

@@ -1,5 +1,5 @@
-//! Rows of a table: tokens, their positions and the dropout behind them in one pass. The gradient
-//! of the table goes class by class, where candle's walks all tokens with one thread.
+//! Token embeddings with learned position embeddings and dropout, in one pass. The gradient of the
+//! table is summed by class on all threads; candle sums it token by token on one thread.
 
 use super::float::Float;
 use super::fused::{apply_one, runs_on, Backward, Forward, FusedOp, Launch, LaunchBackward};
@@ -13,15 +13,15 @@ use rayon::prelude::*;
 
 mod launch;
 
-/// Sequences per task, and per partial sum of the gradient of the positions.
+/// Sequences per task, and per partial sum of the gradient of the position embeddings.
 const SEQUENCES: usize = 32;
-/// Tasks among which the rows of the table are shared out.
-const PARTS: usize = 16;
+/// Tasks among which the rows of the table are divided.
+const TASKS: usize = 16;
 
-/// dropped(table\[token_i\] + positions\[i\]).
+/// dropout(table\[token_i\] + positions\[i\]).
 ///
-/// `tokens`: (B, L) of u32 below V; `table`: (V, d); `positions`: (at least L, d); result (B, L, d) of
-/// `dtype`, which is where activations can begin to be narrower than parameters. The mask is that of
+/// `tokens`: (B, L) of u32 below V; `table`: (V, d); `positions`: (at least L, d); result (B, L, d)
+/// of type `dtype`, which may be narrower than that of the parameters. The mask is that of
 /// [`dropout`](super::dropout()).
 pub fn embedding(
     tokens: &Tensor,
@@ -31,7 +31,7 @@ pub fn embedding(
     dtype: DType,
 ) -> Result<Tensor> {
     let op = Embedding::check(tokens, table, positions, dropout, dtype)?;
-    // on the CPU, the fused one gives what it gets
+    // on the CPU, the fused implementation returns the type of its inputs
     let given = gpu::of(table).is_some() || dtype == table.dtype();
     if given && runs_on(table) {
         match positions {
@@ -45,14 +45,14 @@ pub fn embedding(
 
 struct Embedding {
     ids: Tensor,
-    /// The same for the CPU; empty for tokens on a GPU.
+    /// The tokens on the CPU; empty for tokens on a GPU.
     tokens: Vec<u32>,
     dtype: DType,
     len: usize,
     width: usize,
     rows: usize,
-    /// Rows of the positions; 0 without them.
-    places: usize,
+    /// Rows of the position embeddings; 0 without them.
+    max_positions: usize,
     mask: Option<Mask>,
 }
 
@@ -66,17 +66,17 @@ impl Embedding {
     ) -> Result<Self> {
         let [_, len] = shape::dims(Self::NAME, ("tokens", tokens))?;
         let [rows, width] = shape::dims(Self::NAME, ("table", table))?;
-        let places = match positions {
+        let max_positions = match positions {
             Some(positions) => {
-                let [places, _] = shape::dims(Self::NAME, ("positions", positions))?;
-                let needed = [places.max(len), width];
+                let [max_positions, _] = shape::dims(Self::NAME, ("positions", positions))?;
+                let needed = [max_positions.max(len), width];
                 shape::expect(
                     Self::NAME,
                     ("positions", positions),
                     ("table", table),
                     &needed,
                 )?;
-                places
+                max_positions
             }
             None => 0,
         };
@@ -96,17 +96,17 @@ impl Embedding {
             len,
             width,
             rows,
-            places,
+            max_positions,
             mask,
         })
     }
 
-    fn reference(&self, table: &Tensor, places: Option<&Tensor>) -> Result<Tensor> {
+    fn reference(&self, table: &Tensor, positions: Option<&Tensor>) -> Result<Tensor> {
         let (batch, len) = self.ids.dims2()?;
         let embedded = table.index_select(&self.ids.flatten_all()?, 0)?;
         let mut x = embedded.reshape((batch, len, self.width))?;
-        if let Some(places) = places {
-            x = x.broadcast_add(&places.narrow(0, 0, len)?)?;
+        if let Some(positions) = positions {
+            x = x.broadcast_add(&positions.narrow(0, 0, len)?)?;
         }
         if let Some(mask) = self.mask {
             x = super::dropout::reference(&x, mask)?;
@@ -114,7 +114,7 @@ impl Embedding {
         x.to_dtype(self.dtype)
     }
 
-    /// Numbers in the sequences of a task.
+    /// Numbers in the sequences of one task.
     fn chunk(&self) -> usize {
         SEQUENCES * self.len * self.width
     }
@@ -125,10 +125,10 @@ impl Embedding {
         }
     }
 
-    /// The gradient of the table: each task adds up the tokens of its own range of rows, in order.
+    /// The gradient of the table: each task sums the tokens of its own range of rows, in order.
     fn grad_table<F: Float>(&self, gx: &[F]) -> Vec<F> {
         let mut grad = vec![F::zero(); self.rows * self.width];
-        let part = self.rows.div_ceil(PARTS);
+        let part = self.rows.div_ceil(TASKS);
         grad.par_chunks_mut(part * self.width)
             .enumerate()
             .for_each(|(i, grad)| {
@@ -146,7 +146,7 @@ impl Embedding {
         grad
     }
 
-    /// The gradient of the positions: sums over sequences.
+    /// The gradient of the position embeddings: sums over sequences.
     fn grad_positions<F: Float>(&self, gx: &[F]) -> Vec<F> {
         let size = self.len * self.width;
         let mut parts = vec![F::zero(); gx.len().div_ceil(self.chunk()) * size];
@@ -155,7 +155,7 @@ impl Embedding {
             .zip(gx.par_chunks(self.chunk()))
             .for_each(|(part, gx)| super::lanes::sum_rows(gx, part));
         let mut grad = sum_parts(&parts, size);
-        grad.resize(self.places * self.width, F::zero());
+        grad.resize(self.max_positions * self.width, F::zero());
         grad
     }
 }
@@ -186,7 +186,7 @@ impl FusedOp for Embedding {
             .enumerate()
             .for_each(|(task, gx)| self.masked(task, gx));
         let mut grads = vec![self.grad_table(&gx)];
-        if self.places > 0 {
+        if self.max_positions > 0 {
             grads.push(self.grad_positions(&gx));
         }
         grads
@@ -201,7 +201,8 @@ impl FusedOp for Embedding {
     }
 }
 
-/// Fills `x` with the rows of `tokens`; `ins` are the table and, perhaps, the positions.
+/// Fills `x` with the embeddings of `tokens`; `ins` are the table and, optionally, the position
+/// embeddings.
 #[multiversion(targets("x86_64+avx512f", "x86_64+avx2+fma"))]
 fn look_up<F: Float>(tokens: &[u32], len: usize, width: usize, ins: &[&[F]], x: &mut [F]) {
     let rows = x.chunks_exact_mut(width);

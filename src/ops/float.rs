@@ -1,17 +1,18 @@
-//! The number types of the fused ops, and the functions of them that hot loops need.
+//! The number types of the fused ops, and the elementary functions that their hot loops use.
 //!
-//! The f32 versions are polynomials without branches, so that a loop over them becomes vector
-//! code. No fused multiply-add is used: every instruction set then gives the same bits.
+//! The f32 versions are polynomials without branches, so that loops over them vectorise. They use
+//! no fused multiply-add, so that every instruction set computes the same bits.
 
 use candle_core::WithDType;
 use std::ops::Neg;
 
 /// f32 or f64.
 pub(crate) trait Float: WithDType + Neg<Output = Self> + Default {
-    /// e^x within 2 ulp: 0 and infinity at the far ends, subnormals between, NaN stays NaN.
+    /// e^x within 2 ulp: 0 and infinity on underflow and overflow, subnormals in between; NaN for
+    /// NaN.
     fn exp(self) -> Self;
-    /// 2^x for x <= 0, within 1.25 ulp: exactly 1 at zero; results below the normal numbers are 0 or
-    /// subnormal, and exactly 0 from -127 on; NaN stays NaN.
+    /// 2^x for x <= 0, within 1.25 ulp: exactly 1 at zero; results below the normal numbers are 0
+    /// or subnormal, and exactly 0 for x <= -127; NaN for NaN.
     fn exp2(self) -> Self;
     /// ln(1 + x) for 0 <= x <= 1, with a small relative error.
     fn ln_1p_unit(self) -> Self;
@@ -25,10 +26,10 @@ pub(crate) trait Float: WithDType + Neg<Output = Self> + Default {
     fn sqrt(self) -> Self;
     /// |x|.
     fn abs(self) -> Self;
-    /// Whether it is no number.
+    /// True for NaN.
     fn is_nan(self) -> bool;
 
-    /// The larger one; NaN in `self` stays.
+    /// The maximum of both; NaN if `self` is NaN.
     #[inline(always)]
     fn at_least(self, low: Self) -> Self {
         if self < low {
@@ -38,7 +39,7 @@ pub(crate) trait Float: WithDType + Neg<Output = Self> + Default {
         }
     }
 
-    /// The smaller one; NaN in `self` stays.
+    /// The minimum of both; NaN if `self` is NaN.
     #[inline(always)]
     fn at_most(self, high: Self) -> Self {
         if self > high {
@@ -116,15 +117,15 @@ impl Float for f32 {
         let k = shifted - ROUND;
         let r = x - k * LN2_HIGH - k * LN2_LOW;
         let k = (shifted.to_bits() as i32).wrapping_sub(ROUND.to_bits() as i32);
-        // Two factors, for 2^k alone would miss the subnormals and the last binade.
+        // Two factors: 2^k alone would not reach the subnormals and the last binade.
         let half = k >> 1;
         (horner(r, SERIES) * r * r + r + 1.0)
             * power_of_two(half)
             * power_of_two(k.wrapping_sub(half))
     }
 
-    /// 2^k 2^r with |r| <= 1/2; the polynomial for 2^r has the least relative error, 2e-9, of those
-    /// of its degree that are 1 at zero.
+    /// 2^k 2^r with |r| <= 1/2; the polynomial for 2^r has the least relative error, 2e-9, among
+    /// those of its degree that are 1 at zero.
     #[inline(always)]
     fn exp2(self) -> Self {
         // Adding it leaves round(x) + 127, the exponent bits of 2^k, in the low bits.
@@ -143,7 +144,7 @@ impl Float for f32 {
         (horner(r, SERIES) * r + 1.0) * f32::from_bits(shifted.to_bits() << 23)
     }
 
-    /// 2 artanh(z) with z = x / (2 + x) <= 1/3, by its series.
+    /// 2 artanh(z) with z = x / (2 + x) <= 1/3, by its power series.
     #[inline(always)]
     fn ln_1p_unit(self) -> Self {
         const SERIES: [f32; 7] = [
@@ -161,7 +162,7 @@ impl Float for f32 {
         half + half
     }
 
-    /// Through e^{-2|x|}; near zero, where that cancels, the polynomial of Cephes' tanhf.
+    /// By e^{-2|x|}; near zero, where that cancels, by the polynomial of Cephes' tanhf.
     #[inline(always)]
     fn tanh(self) -> Self {
         const SERIES: [f32; 5] = [
@@ -180,8 +181,8 @@ impl Float for f32 {
         size.copysign(self)
     }
 
-    /// A polynomial below 1 and 1 - e^{-x^2} P(1/x^2) / x above, both of Cephes' ndtrf. P is made for
-    /// x < 2, but beyond 2 what it multiplies is small.
+    /// A polynomial below 1, and 1 - e^{-x^2} P(1/x^2) / x above, both from Cephes' ndtrf. P is
+    /// fitted for x < 2; its factor is small beyond that.
     #[inline(always)]
     fn erf(self) -> Self {
         const NEAR: [f32; 7] = [

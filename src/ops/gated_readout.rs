@@ -1,4 +1,4 @@
-//! What gated recurrences put behind their state, in one pass.
+//! The gated read-out of a gated recurrence, in one pass.
 
 use super::float::Float;
 use super::fused::{apply_one, runs_on, Backward, Forward, FusedOp, Launch, LaunchBackward};
@@ -14,7 +14,7 @@ const CHUNK: usize = 1 << 14;
 
 /// h gelu(g), times σ(z) if there is an output gate z; elementwise.
 ///
-/// `h`, `gate`, `output`: the g and z above, all of one shape, which is the result's.
+/// `h`, `gate` (g) and `output` (z) have the same shape, which is that of the result.
 pub fn gated_readout(h: &Tensor, gate: &Tensor, output: Option<&Tensor>) -> Result<Tensor> {
     shape::expect(Readout::NAME, ("gate", gate), ("h", h), h.dims())?;
     if let Some(output) = output {
@@ -96,9 +96,10 @@ impl FusedOp for Readout {
     }
 }
 
-/// Launches a kernel that takes h, g, z or nothing, `args` and the number of elements.
+/// Launches a kernel with arguments h, g, z (null without an output gate), `args` and the number of
+/// elements.
 fn run(gpu: &Gpu, part: &str, ins: &[View], args: &[Arg]) -> Result<()> {
-    /// Elements a thread, as `cuda/gated_readout.cu` has them.
+    /// Elements per thread; must equal that of `cuda/gated_readout.cu`.
     const EACH: usize = 4;
     let (io, count) = (ins[0].dtype(), ins[0].len());
     let output = ins.get(2).copied();

@@ -1,11 +1,12 @@
 //! The matrix product for large operands, by the crate behind candle's own `matmul`. It runs on the
-//! calling thread: ops split their work themselves, at places that no thread count moves.
+//! calling thread: ops divide their work themselves, at places that do not depend on the number of
+//! threads.
 
 #![allow(unsafe_code)]
 
 use super::float::Float;
 
-/// A matrix laid out with a stride between rows and one between columns.
+/// A matrix with a stride between rows and one between columns.
 #[derive(Clone, Copy)]
 pub(crate) struct View<'a, F> {
     data: &'a [F],
@@ -16,7 +17,7 @@ pub(crate) struct View<'a, F> {
 }
 
 impl<'a, F: Float> View<'a, F> {
-    /// Rows of `columns` numbers, one after another.
+    /// Contiguous rows of `columns` numbers.
     pub(crate) fn new(data: &'a [F], columns: usize) -> Self {
         Self::strided(data, columns, columns)
     }
@@ -44,13 +45,13 @@ impl<'a, F: Float> View<'a, F> {
         }
     }
 
-    /// Where the last entry lies.
+    /// The index of the last entry.
     fn last(&self) -> usize {
         (self.rows - 1) * self.row_stride + (self.columns - 1) * self.column_stride
     }
 }
 
-/// `to = a b`, or `to += a b`; `to` has rows of `width` numbers, of which the first take part.
+/// `to = a b`, or `to += a b`; `to` has rows of `width` numbers, of which the first are written.
 pub(crate) fn product<F: Float>(to: &mut [F], width: usize, a: View<F>, b: View<F>, add: bool) {
     if a.rows == 0 || b.columns == 0 {
         return;
@@ -58,9 +59,9 @@ pub(crate) fn product<F: Float>(to: &mut [F], width: usize, a: View<F>, b: View<
     assert_eq!(a.columns, b.rows, "inner sizes");
     assert!(b.columns <= width && (a.rows - 1) * width + b.columns <= to.len());
     assert!(a.columns > 0 && a.last() < a.data.len() && b.last() < b.data.len());
-    // SAFETY: the assertions hold every index that the sizes and strides can form inside its slice;
-    // `to` is borrowed mutably, so it overlaps neither operand; F is f32 or f64, which the crate
-    // tells apart by type.
+    // SAFETY: the assertions bound every index that the sizes and strides can form; `to` is
+    // borrowed mutably, so it overlaps neither operand; F is f32 or f64, which the crate
+    // distinguishes by type.
     unsafe {
         gemm::gemm(
             a.rows,

@@ -1,7 +1,8 @@
-//! Gated linear units: one half of each row through a function, times the other half.
+//! Gated linear units: a function of one half of each row, times the other half.
 
 use super::float::Float;
 use super::fused::{apply_one, runs_on, Backward, Forward, FusedOp, Launch, LaunchBackward};
+use super::lanes::map_chunks;
 use super::pointwise::{Gelu, Pointwise, Sigmoid};
 use super::shape;
 use crate::gpu::{Arg, Buffer, Grid, Kernel, View};
@@ -13,7 +14,7 @@ use std::marker::PhantomData;
 /// Rows per task.
 const ROWS: usize = 256;
 
-/// Which half of a row goes through which function, see [`glu()`].
+/// The function of a gated linear unit and the half of the row that it applies to, see [`glu()`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Glu {
     /// The first half times sigmoid of the second.
@@ -22,7 +23,7 @@ pub enum Glu {
     Gelu,
 }
 
-/// One half of each row through a function, times the other half, as `kind` says.
+/// A function of one half of each row, times the other half, as `kind` says.
 ///
 /// `x`: (..., 2w); result (..., w).
 pub fn glu(x: &Tensor, kind: Glu) -> Result<Tensor> {
@@ -55,9 +56,9 @@ fn gated<P: Pointwise>(x: &Tensor, curved: usize) -> Result<Tensor> {
 
 struct Halves<P> {
     out: Shape,
-    /// Of each half.
+    /// The width of each half.
     width: usize,
-    /// The half, 0 or 1, that goes through the function.
+    /// The index, 0 or 1, of the half that the function applies to.
     curved: usize,
     function: PhantomData<P>,
 }
@@ -70,11 +71,11 @@ impl<P: Pointwise> FusedOp for Halves<P> {
     }
 
     fn forward<F: Float>(&self, Forward { ins, .. }: Forward<F>) -> Vec<Vec<F>> {
-        let mut y = vec![F::zero(); self.out.elem_count()];
-        y.par_chunks_mut(ROWS * self.width)
-            .zip(ins[0].par_chunks(ROWS * 2 * self.width))
-            .for_each(|(y, x)| products::<P, F>(x, self.width, self.curved, y));
-        vec![y]
+        let (width, curved) = (self.width, self.curved);
+        let chunks = [2 * width, width].map(|width| ROWS * width);
+        vec![map_chunks(ins[0], chunks, |x, y| {
+            products::<P, F>(x, width, curved, y);
+        })]
     }
 
     fn backward<F: Float>(&self, call: Backward<F>) -> Vec<Vec<F>> {
@@ -111,12 +112,12 @@ impl<P: Pointwise> Halves<P> {
         Kernel::of("glu", &format!("glu_{}_{part}", P::NAME), io)
     }
 
-    /// A thread for four elements of the result.
+    /// One thread for four elements of the result.
     fn grid(&self) -> Grid {
         Grid::for_each(self.out.elem_count().div_ceil(4))
     }
 
-    /// The last arguments of the kernels.
+    /// The trailing arguments of the kernels.
     fn sizes(&self, views: &[View]) -> [Arg<'static>; 4] {
         let vector = self.width.is_multiple_of(4) && views.iter().all(|view| view.aligned(4));
         let (count, width) = (self.out.elem_count(), self.width);
@@ -129,7 +130,7 @@ impl<P: Pointwise> Halves<P> {
     }
 }
 
-/// The linear half of a row and the one that goes through the function.
+/// The linear half of a row, and the half that the function applies to.
 #[inline(always)]
 fn halves<F>(row: &[F], width: usize, curved: usize) -> (&[F], &[F]) {
     let (first, second) = row.split_at(width);
@@ -203,7 +204,7 @@ mod tests {
 
     #[test]
     fn kernels_equal_the_reference() {
-        // halves of whole groups of four and others; a last group that is not full
+        // halves that are multiples of four and others; a partial last group
         let shapes: [&[usize]; 5] = [&[3, 2], &[7, 16], &[2, 33, 40], &[5, 6], &[1, 65, 2]];
         for kind in BOTH {
             check::kernels_agree(&shapes.map(case), by(kind), reference(kind));

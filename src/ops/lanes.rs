@@ -1,22 +1,22 @@
-//! Numbers that travel together: the unit of work that the compiler turns into vectors.
+//! Fixed-size groups of numbers, which the compiler turns into vector instructions.
 //!
-//! Their count does not depend on the instruction set, so sums over lanes are the same everywhere.
+//! Their size does not depend on the instruction set, so sums over lanes have the same bits
+//! everywhere.
 
 use super::float::Float;
 use multiversion::multiversion;
 use rayon::prelude::*;
 
-/// The usual width: one AVX-512 register of f32.
+/// The lanes of a group: one AVX-512 register of f32.
 pub(crate) const LANES: usize = 16;
 
 /// Elements per task of a pass over memory.
 const CHUNK: usize = 1 << 16;
 
-/// Lanes of the usual width.
+/// A group of lanes.
 pub(crate) type Lanes<F> = [F; LANES];
 
-/// What scratch memory holds before anything is written to it. In tests nothing must be read from
-/// it.
+/// The initial value of scratch memory that is written before it is read: zero, and in tests NaN.
 #[inline(always)]
 pub(crate) fn blank<F: Float>() -> F {
     match cfg!(test) {
@@ -31,7 +31,7 @@ pub(crate) fn splat<F: Float, const W: usize>(x: F) -> [F; W] {
     [x; W]
 }
 
-/// Up to `W` numbers; lanes beyond `from` are zero.
+/// Loads up to `W` numbers; lanes beyond `from` are zero.
 #[inline(always)]
 pub(crate) fn load<F: Float, const W: usize>(from: &[F]) -> [F; W] {
     match from.first_chunk() {
@@ -44,7 +44,7 @@ pub(crate) fn load<F: Float, const W: usize>(from: &[F]) -> [F; W] {
     }
 }
 
-/// The first `to.len()` lanes, at most `W`.
+/// Stores the first `to.len()` lanes, at most `W`.
 #[inline(always)]
 pub(crate) fn store<F: Float, const W: usize>(lanes: &[F; W], to: &mut [F]) {
     match to.first_chunk_mut() {
@@ -53,7 +53,7 @@ pub(crate) fn store<F: Float, const W: usize>(lanes: &[F; W], to: &mut [F]) {
     }
 }
 
-/// Lane by lane.
+/// Computes each lane by its index.
 #[inline(always)]
 pub(crate) fn each<F: Float, const W: usize>(f: impl Fn(usize) -> F) -> [F; W] {
     let mut out = splat(F::zero());
@@ -63,15 +63,15 @@ pub(crate) fn each<F: Float, const W: usize>(f: impl Fn(usize) -> F) -> [F; W] {
     out
 }
 
-/// A row as whole groups of lanes and a rest that is shorter than a group.
+/// A row as whole groups of lanes and a remainder shorter than a group.
 ///
-/// A hot loop runs over whole groups and calls the same function once more for the rest, filled up
-/// with zeros: a choice inside the loop would send lanes through memory.
+/// A hot loop runs over the whole groups and calls the same function once more for the remainder,
+/// padded with zeros: a branch inside the loop would move the lanes through memory.
 pub(crate) type Groups<'a, F> = (&'a [Lanes<F>], &'a [F]);
 
-/// The sum over lanes (a power of two of them, at most 32), as a tree of fixed form.
+/// The sum over lanes (a power of two of them, at most 32), as a fixed binary tree.
 ///
-/// Each level is a loop of constant length: the compiler must unroll it to see the vectors.
+/// Each level is a loop of constant length, which the compiler must unroll to vectorise it.
 #[inline(always)]
 pub(crate) fn sum<F: Float, const W: usize>(x: &[F; W]) -> F {
     const { assert!(W.is_power_of_two() && W <= 32) };
@@ -84,7 +84,7 @@ pub(crate) fn sum<F: Float, const W: usize>(x: &[F; W]) -> F {
     x[0]
 }
 
-/// Adds lanes HALF .. 2 HALF to the first HALF, if there are that many.
+/// Adds lanes HALF .. 2 HALF to the first HALF lanes, if there are that many.
 #[inline(always)]
 fn fold<F: Float, const W: usize, const HALF: usize>(x: &mut [F; W]) {
     if 2 * HALF <= W {
@@ -94,7 +94,7 @@ fn fold<F: Float, const W: usize, const HALF: usize>(x: &mut [F; W]) {
     }
 }
 
-/// Σ f over the elements of slices of one length: sixteen running sums, then the tree.
+/// Σ f over the elements of slices of equal length: [`LANES`] running sums, then the tree.
 #[inline(always)]
 pub(crate) fn total<F: Float, const N: usize>(x: [&[F]; N], f: impl Fn([F; N]) -> F) -> F {
     let parts = x.map(|x| x.as_chunks::<LANES>());
@@ -109,13 +109,13 @@ pub(crate) fn total<F: Float, const N: usize>(x: [&[F]; N], f: impl Fn([F; N]) -
     sum(&sums)
 }
 
-/// The largest of some numbers; NaN is passed over.
+/// The maximum; NaN is ignored.
 #[inline(always)]
 pub(crate) fn largest<F: Float>(x: &[F]) -> F {
     largest_of(x, |x| x)
 }
 
-/// The largest of f of some numbers; NaN is passed over.
+/// The maximum of f over the elements; NaN is ignored.
 #[inline(always)]
 pub(crate) fn largest_of<F: Float>(x: &[F], f: impl Fn(F) -> F) -> F {
     let (whole, rest) = x.as_chunks::<LANES>();
@@ -128,7 +128,37 @@ pub(crate) fn largest_of<F: Float>(x: &[F], f: impl Fn(F) -> F) -> F {
     lanes.fold(f(x[0]), |largest, x| largest.at_least(x))
 }
 
-/// The sum of `parts` of equal length, laid out one after another, in their order.
+/// Computes a tensor from `x` in parallel: `f` maps chunks of `from` numbers to chunks of `to`.
+pub(crate) fn map_chunks<F: Float>(
+    x: &[F],
+    [from, to]: [usize; 2],
+    f: impl Fn(&[F], &mut [F]) + Sync,
+) -> Vec<F> {
+    let mut y = vec![F::zero(); x.len() * to / from];
+    let chunks = y.par_chunks_mut(to).zip(x.par_chunks(from));
+    chunks.for_each(|(y, x)| f(x, y));
+    y
+}
+
+/// The gradient of `x` and that of a parameter of `width` numbers, in parallel. `f` gets a chunk
+/// of `x` and of `grad`, of the given lengths, the chunk of the gradient of `x` to write, and the
+/// zeros to which it adds the chunk's gradient of the parameter.
+pub(crate) fn map_chunks_with_sums<F: Float>(
+    [x, grad]: [&[F]; 2],
+    [of_x, of_grad]: [usize; 2],
+    width: usize,
+    f: impl Fn([&[F]; 2], &mut [F], &mut [F]) + Sync,
+) -> [Vec<F>; 2] {
+    let mut gx = vec![F::zero(); x.len()];
+    let mut parts = vec![F::zero(); x.len().div_ceil(of_x) * width];
+    gx.par_chunks_mut(of_x)
+        .zip(parts.par_chunks_mut(width))
+        .zip(x.par_chunks(of_x).zip(grad.par_chunks(of_grad)))
+        .for_each(|((gx, part), (x, grad))| f([x, grad], gx, part));
+    [gx, sum_parts(&parts, width)]
+}
+
+/// The sum of consecutive `parts` of length `len`, added in their order.
 pub(crate) fn sum_parts<F: Float>(parts: &[F], len: usize) -> Vec<F> {
     let (first, rest) = parts.split_at(len);
     let mut total = first.to_vec();

@@ -2,7 +2,7 @@
 
 use super::float::Float;
 use super::fused::{apply, apply_one, runs_on, Backward, Forward, FusedOp, Launch, LaunchBackward};
-use super::lanes::{add_chunk, blank, sum_parts, total};
+use super::lanes::{add_chunk, blank, map_chunks, sum_parts, total};
 use super::shape;
 use crate::gpu::Buffer;
 use candle_core::{Result, Shape, Tensor, D};
@@ -29,7 +29,7 @@ pub fn layer_norm(x: &Tensor, weight: &Tensor, bias: &Tensor, eps: f64) -> Resul
     }
 }
 
-/// The size of the last axis, if the shapes fit.
+/// The size of the last axis; an error if the shapes do not agree.
 fn width(op: &str, x: &Tensor, weight: &Tensor, bias: &Tensor) -> Result<usize> {
     let (_, width) = shape::rows(op, ("x", x))?;
     shape::parameter(op, ("weight", weight), ("x", x), &[width])?;
@@ -44,7 +44,7 @@ fn reference(x: &Tensor, weight: &Tensor, bias: &Tensor, eps: f64) -> Result<Ten
     normed.broadcast_mul(weight)?.broadcast_add(bias)
 }
 
-/// The two ends of a residual connection: x + y, and [`layer_norm`] of that sum.
+/// A residual connection followed by a norm: x + y, and [`layer_norm`] of that sum.
 ///
 /// `x`, `y`: (..., d); `weight`, `bias`: (d); results like `x`.
 pub fn add_layer_norm(
@@ -79,8 +79,8 @@ impl LayerNorm {
         F::from_f64(self.eps)
     }
 
-    /// The gradients of x, weight and bias. `x_of` fills a chunk of x, `then` ends a chunk of its
-    /// gradient.
+    /// The gradients of x, weight and bias. `x_of` fills a chunk of x; `then` post-processes a
+    /// chunk of the gradient of x.
     fn backward<F: Float>(
         &self,
         weight: &[F],
@@ -119,12 +119,9 @@ impl FusedOp for LayerNorm {
     }
 
     fn forward<F: Float>(&self, Forward { ins, .. }: Forward<F>) -> Vec<Vec<F>> {
-        let mut y = vec![F::zero(); ins[0].len()];
-        let chunk = ROWS * self.width;
-        y.par_chunks_mut(chunk)
-            .zip(ins[0].par_chunks(chunk))
-            .for_each(|(y, x)| forward_rows(x, ins[1], ins[2], self.eps(), y));
-        vec![y]
+        vec![map_chunks(ins[0], [ROWS * self.width; 2], |x, y| {
+            forward_rows(x, ins[1], ins[2], self.eps(), y);
+        })]
     }
 
     fn backward<F: Float>(&self, call: Backward<F>) -> Vec<Vec<F>> {
@@ -150,7 +147,7 @@ impl FusedOp for LayerNorm {
     }
 }
 
-/// [`LayerNorm`] of the sum of its two first inputs; the sum is the other output.
+/// [`LayerNorm`] of the sum of the first two inputs; the sum is the other output.
 struct AddLayerNorm(LayerNorm);
 
 impl FusedOp for AddLayerNorm {

@@ -1,5 +1,5 @@
-//! Linear maps of one input: one pass over its rows, forward and backward, whatever the number of
-//! weights. Candle would add the gradients of the maps, and those of the biases, in passes of their own.
+//! One or more linear maps of the same input, in one pass over its rows in either direction. Candle
+//! would add the gradients of the maps, and those of the biases, in separate passes.
 
 use super::float::Float;
 use super::fused::{apply, runs_on, Backward, Forward, FusedOp, Launch, LaunchBackward};
@@ -12,11 +12,12 @@ use rayon::prelude::*;
 
 pub(super) mod launch;
 
-/// Rows that go through all products together, so that they are still in cache for the next.
+/// Rows that pass through all products together, so that they are still in cache for the next
+/// product.
 const ROWS: usize = 512;
 
-/// Tasks at most, each with its own sum of the weights' gradients.
-pub(super) const PARTS: usize = 16;
+/// The maximum of tasks, each with its own sum of the weights' gradients.
+pub(super) const MAX_TASKS: usize = 16;
 
 /// x W^T + b over the last axis.
 ///
@@ -25,7 +26,7 @@ pub fn linear(x: &Tensor, w: &Tensor, b: Option<&Tensor>) -> Result<Tensor> {
     Ok(linears(x, &[(w, b)])?.remove(0))
 }
 
-/// [`linear`] for each of one to four weights and biases; either all have a bias or none has.
+/// [`linear`] for each of one to four weights and biases; either all maps have a bias or none has.
 pub fn linears(x: &Tensor, maps: &[(&Tensor, Option<&Tensor>)]) -> Result<Vec<Tensor>> {
     let op = Linear::check(x, maps)?;
     if runs_on(x) {
@@ -86,9 +87,9 @@ impl Linear {
         self.leading.iter().product()
     }
 
-    /// Rows a task: a function of the sizes alone.
+    /// Rows per task: a function of the sizes alone.
     fn task(&self) -> usize {
-        self.rows().div_ceil(PARTS).next_multiple_of(ROWS)
+        self.rows().div_ceil(MAX_TASKS).next_multiple_of(ROWS)
     }
 
     fn weight<'a, F: Float>(&self, ins: &[&'a [F]], map: usize) -> View<'a, F> {
@@ -97,7 +98,7 @@ impl Linear {
 
     /// The gradient of x: Σ over maps of gy W.
     fn grad_x<F: Float>(&self, call: &Backward<F>) -> Vec<F> {
-        if !call.wanted[0] {
+        if !call.needs_grad[0] {
             return Vec::new();
         }
         let mut gx = vec![F::zero(); self.rows() * self.inner];

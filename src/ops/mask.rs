@@ -1,22 +1,22 @@
-//! Random masks that are recomputed, never stored: element e of mask (key, index) depends on
-//! nothing else.
+//! Dropout masks that are recomputed instead of stored: element e of mask (key, index) is a
+//! function of (key, index, e) alone.
 
 use super::float::Float;
 use crate::gpu::{Buffer, Gpu, Grid, Kernel, WARP};
 use crate::rng::philox;
 use candle_core::{bail, DType, Result};
 
-/// Blocks of four elements drawn together.
+/// Philox blocks of four elements that are computed together.
 const BLOCKS: usize = 16;
 
-/// A request to drop elements, as [`dropout`](super::dropout()) and attention take it.
+/// The parameters of a dropout mask, for [`dropout`](super::dropout()) and attention.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Dropout {
-    /// The probability to drop an element, 0 <= p < 1.
+    /// The probability of dropping an element, 0 <= p < 1.
     pub p: f64,
-    /// Names the stream of random numbers.
+    /// The key of the random number generator.
     pub key: [u32; 2],
-    /// Position in the stream: a mask of its own for every step.
+    /// The training step: every step has a mask of its own.
     pub index: u64,
 }
 
@@ -46,14 +46,14 @@ impl Mask {
         Ok((p > 0.0).then_some(mask))
     }
 
-    /// The bits behind elements 4 block .. 4 block + 4.
+    /// The random bits of elements 4 block .. 4 block + 4.
     #[inline(always)]
     fn bits(&self, block: u64) -> [u32; 4] {
         let counter = [block, block >> 32, self.index, self.index >> 32];
         philox(counter.map(|word| word as u32), self.key)
     }
 
-    /// Multiplies `x`, which are elements `first ..`, by the mask.
+    /// Multiplies `x`, the elements from `first` on, by the mask.
     #[inline(always)]
     pub(crate) fn apply<F: Float>(&self, first: u64, x: &mut [F]) {
         let scale = F::from_f64(self.scale);
@@ -89,8 +89,8 @@ impl Mask {
         }
     }
 
-    /// The mask as kernels read it, see `cuda/mask.cuh`. A kernel writes it, with the step that lies
-    /// in memory by then: in a recording, that of each replay.
+    /// The mask in the form that kernels read, see `cuda/mask.cuh`. A kernel writes it from the
+    /// step in memory of the GPU: in a recording, that is the step of each replay.
     pub(crate) fn upload(&self, gpu: &Gpu) -> Result<Buffer> {
         let scale = (self.scale as f32).to_bits();
         let [k0, k1] = self.key;
@@ -111,7 +111,7 @@ impl Mask {
         Ok(words)
     }
 
-    /// The factors of elements 0 .. count, one by one.
+    /// The factors of elements 0 .. count, computed one by one.
     pub(crate) fn factors(&self, count: usize) -> Vec<f64> {
         let factor = |e: usize| {
             let kept = self.bits(e as u64 / 4)[e % 4] >= self.threshold;

@@ -1,7 +1,7 @@
-//! Small matrices inside fused ops, and their products: one thread, operands in cache.
+//! Small matrices inside fused ops, and their products: on one thread, with operands in cache.
 //!
-//! Candle's own product runs a batch one matrix after another; attention wants one task per
-//! (batch, head) and half of each product, the part below the diagonal.
+//! Candle's own product computes a batch one matrix after another; attention needs one task per
+//! (batch, head), and only the half of each product below the diagonal.
 
 mod product;
 
@@ -12,15 +12,16 @@ use std::ops::Range;
 /// Rows computed together, so that each row of the right operand is loaded once for all of them.
 pub(crate) const PANEL: usize = 4;
 
-/// Rows of whole lanes; columns and rows beyond the given sizes are padding.
+/// A matrix whose rows are whole groups of lanes. Columns and rows beyond the given sizes are
+/// padding.
 pub(crate) struct Matrix<F> {
-    /// Lanes in a row.
+    /// Groups of lanes per row.
     groups: usize,
     cells: Vec<Lanes<F>>,
 }
 
 impl<F: Float> Matrix<F> {
-    /// Zeros; the number of rows is rounded up to whole panels.
+    /// A matrix of zeros; the number of rows is rounded up to whole panels.
     #[inline(always)]
     pub(crate) fn zeros(rows: usize, columns: usize) -> Self {
         let groups = columns.div_ceil(LANES);
@@ -28,7 +29,7 @@ impl<F: Float> Matrix<F> {
         Self { groups, cells }
     }
 
-    /// From rows laid out one after another.
+    /// From contiguous rows.
     #[inline(always)]
     pub(crate) fn from_rows(x: &[F], columns: usize) -> Self {
         let mut matrix = Self::zeros(x.len() / columns, columns);
@@ -36,7 +37,7 @@ impl<F: Float> Matrix<F> {
         matrix
     }
 
-    /// The transpose of rows laid out one after another.
+    /// The transpose of contiguous rows.
     #[inline(always)]
     pub(crate) fn transposed(x: &[F], columns: usize) -> Self {
         let rows = x.len() / columns;
@@ -47,7 +48,7 @@ impl<F: Float> Matrix<F> {
         matrix
     }
 
-    /// Sets the first rows to the columns `part` of rows of `stride` numbers.
+    /// Sets the first rows to the columns `part` of rows with `stride` numbers.
     #[inline(always)]
     pub(crate) fn set_rows(&mut self, x: &[F], stride: usize, part: Range<usize>) {
         let rows = self.cells.chunks_exact_mut(self.groups);
@@ -58,8 +59,8 @@ impl<F: Float> Matrix<F> {
         }
     }
 
-    /// Sets columns `rows`, which start at whole lanes, to the rows of `groups` lanes that `from`
-    /// gives.
+    /// Sets columns `rows`, which start at a whole group of lanes, to the rows of `groups` groups
+    /// that `from` returns.
     #[inline(always)]
     pub(crate) fn set_transposed(
         &mut self,
@@ -85,7 +86,7 @@ impl<F: Float> Matrix<F> {
         self.copy_into(to, columns, 0..columns);
     }
 
-    /// Multiplies every entry.
+    /// Multiplies every entry by `by`.
     #[inline(always)]
     pub(crate) fn scale(&mut self, by: F) {
         for x in self.cells.as_flattened_mut() {
@@ -93,7 +94,7 @@ impl<F: Float> Matrix<F> {
         }
     }
 
-    /// Writes the first rows into the columns `part` of rows of `stride` numbers.
+    /// Writes the first rows to the columns `part` of rows with `stride` numbers.
     #[inline(always)]
     pub(crate) fn copy_into(&self, to: &mut [F], stride: usize, part: Range<usize>) {
         let rows = self.cells.chunks_exact(self.groups);
@@ -115,13 +116,13 @@ impl<F: Float> Matrix<F> {
         }
     }
 
-    /// Lanes in a row.
+    /// Groups of lanes per row.
     #[inline(always)]
     pub(crate) fn groups(&self) -> usize {
         self.groups
     }
 
-    /// Rows with the padding.
+    /// The number of rows, padding included.
     #[inline(always)]
     pub(crate) fn count(&self) -> usize {
         self.cells.len() / self.groups
@@ -139,19 +140,19 @@ impl<F: Float> Matrix<F> {
         &mut self.cells[r * self.groups + g]
     }
 
-    /// Rows with their padding.
+    /// The groups of `rows`, padding included.
     #[inline(always)]
     pub(crate) fn rows_mut(&mut self, rows: Range<usize>) -> &mut [Lanes<F>] {
         &mut self.cells[rows.start * self.groups..rows.end * self.groups]
     }
 
-    /// A row with its padding.
+    /// A row, padding included.
     #[inline(always)]
     pub(crate) fn row(&self, r: usize) -> &[F] {
         self.cells[r * self.groups..][..self.groups].as_flattened()
     }
 
-    /// A row with its padding.
+    /// A row, padding included.
     #[inline(always)]
     pub(crate) fn row_mut(&mut self, r: usize) -> &mut [F] {
         self.cells[r * self.groups..][..self.groups].as_flattened_mut()

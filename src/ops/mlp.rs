@@ -1,12 +1,13 @@
-//! The feed-forward half of a block. Of its hidden layer, four times as wide as the input, one number
-//! each is kept; all else lives for a few rows at a time, where candle would store it six times.
+//! The feed-forward layer of a block. Only the pre-activation of its hidden layer, four times as
+//! wide as the input, is saved; all else exists for a few rows at a time, where candle would store
+//! six tensors of that size.
 
 use super::dropout::mask_chunk;
 use super::float::Float;
 use super::fused::{apply_one, runs_on, Backward, Forward, FusedOp, Launch, LaunchBackward};
 use super::gemm::{product, View};
 use super::lanes::{add_to_rows, blank, sum_parts, sum_rows};
-use super::linear::{linear, PARTS};
+use super::linear::{linear, MAX_TASKS};
 use super::mask::{Dropout, Mask};
 use super::pointwise::{gelu, values, Gelu};
 use super::shape;
@@ -17,7 +18,7 @@ use rayon::prelude::*;
 
 mod launch;
 
-/// Rows whose hidden layer exists at one time on a thread.
+/// Rows of the hidden layer that exist at one time on a thread.
 const ROWS: usize = 256;
 
 /// gelu(x W1^T + b1) W2^T + b2 over the last axis.
@@ -49,7 +50,7 @@ struct Mlp {
     inner: usize,
     hidden: usize,
     out: usize,
-    /// Of the hidden layer and of the result.
+    /// The masks of the hidden layer and of the result.
     masks: [Option<Mask>; 2],
 }
 
@@ -84,12 +85,13 @@ impl Mlp {
         self.leading.iter().product()
     }
 
-    /// Rows a task of the backward pass: a function of the sizes alone.
+    /// Rows per task of the backward pass: a function of the sizes alone.
     fn task(&self) -> usize {
-        self.rows().div_ceil(PARTS).next_multiple_of(ROWS)
+        self.rows().div_ceil(MAX_TASKS).next_multiple_of(ROWS)
     }
 
-    /// Multiplies rows from `first` on of the hidden layer (0) or of the result (1) by their mask.
+    /// Multiplies rows from `first` on of the hidden layer (`which` 0) or of the result (1) by
+    /// their mask.
     fn drop<F: Float>(&self, which: usize, first: usize, rows: &mut [F]) {
         if let Some(mask) = &self.masks[which] {
             let width = [self.hidden, self.out][which];
@@ -97,8 +99,8 @@ impl Mlp {
         }
     }
 
-    /// `z`, the hidden layer of `x` before its nonlinearity, and `y`; `a` is scratch. These are the rows
-    /// from `first` on.
+    /// Computes, for the rows from `first` on, `z`, the pre-activation of the hidden layer, and
+    /// `y`, the result; `a` is scratch memory.
     fn forward_rows<F: Float>(
         &self,
         first: usize,
@@ -123,8 +125,8 @@ impl Mlp {
         self.drop(1, first, y);
     }
 
-    /// Adds the gradients of the rows from `first` on to `grads` (of w1, b1, w2, b2) and writes that of x;
-    /// `masked` is room for that of the result times its mask.
+    /// Adds the gradients of the rows from `first` on to `grads` (of w1, b1, w2, b2) and writes
+    /// that of x; `masked` is scratch memory for the gradient of the result times its mask.
     fn backward_rows<F: Float>(
         &self,
         first: usize,
@@ -165,7 +167,7 @@ impl FusedOp for Mlp {
         vec![[&self.leading[..], &[self.out]].concat().into()]
     }
 
-    /// Keeps the hidden layer before its nonlinearity: cheaper than a product to have it again.
+    /// Saves the pre-activation of the hidden layer: that is cheaper than repeating the product.
     fn forward<F: Float>(&self, Forward { ins, tracked }: Forward<F>) -> Vec<Vec<F>> {
         let (block, wide) = (ROWS * self.inner, ROWS * self.hidden);
         let mut y = vec![F::zero(); self.rows() * self.out];
@@ -195,7 +197,7 @@ impl FusedOp for Mlp {
     }
 
     fn backward<F: Float>(&self, call: Backward<F>) -> Vec<Vec<F>> {
-        let (x, z, gy) = (call.ins[0], &call.kept[0], call.only().grad);
+        let (x, z, gy) = (call.ins[0], &call.saved[0], call.only().grad);
         let (inner, hidden, out, task) = (self.inner, self.hidden, self.out, self.task());
         let parts = self.rows().div_ceil(task);
         let sizes = [1, 2, 3, 4].map(|i| call.ins[i].len());
@@ -250,7 +252,8 @@ impl FusedOp for Mlp {
     }
 }
 
-/// gelu(z) and its slope, which share the error function, times what `a` holds.
+/// Multiplies `a` by gelu(z), and writes the previous `a` times gelu'(z) to `slopes`; both share
+/// the error function.
 #[multiversion(targets("x86_64+avx512f", "x86_64+avx2+fma"))]
 fn multiply_gelu_with_slope<F: Float>(z: &[F], a: &mut [F], slopes: &mut [F]) {
     for ((a, slope), &z) in a.iter_mut().zip(slopes).zip(z) {

@@ -1,9 +1,9 @@
 //! Differentiable operations that candle lacks, one public function each.
 //!
-//! Every op has a `reference` made of ordinary candle ops, which is its definition, and a fused CPU
-//! implementation with a backward pass written by hand. The fused one runs for f32 and f64 on the
-//! CPU; anything else takes the reference. Results do not depend on the number of threads: work is
-//! split at fixed places and partial sums are added in index order.
+//! Every op has a `reference` made of ordinary candle ops, which is its definition, and fused
+//! implementations with a hand-written backward pass: for f32 and f64 on the CPU, and for f32 and
+//! bf16 on a GPU. Results do not depend on the number of threads: work is divided at fixed places
+//! and partial sums are added in index order.
 
 mod causal_attention;
 mod causal_conv1d;

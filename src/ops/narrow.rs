@@ -1,9 +1,9 @@
-//! Parameters of f32 as factors of products with narrower activations.
+//! Conversion of f32 parameters to the type of bf16 activations, for matrix products.
 
 use crate::gpu::{Buffer, Gpu, Grid, Kernel, View};
 use candle_core::{DType, Result};
 
-/// `x` in the number type of the activations; `None` if that is what it holds.
+/// `x` converted to `io`, the type of the activations; `None` if it has that type already.
 pub(crate) fn narrowed(gpu: &Gpu, x: View, io: DType) -> Result<Option<Buffer>> {
     if x.dtype() == io {
         return Ok(None);

@@ -1,7 +1,8 @@
-//! Functions of one number with their exact derivatives: one pass forward, one pass backward.
+//! Elementwise functions with exact derivatives, in one pass forward and one backward.
 
 use super::float::Float;
 use super::fused::{apply_one, runs_on, Backward, Forward, FusedOp, Launch, LaunchBackward, Used};
+use super::lanes::map_chunks;
 use crate::gpu::{Buffer, Grid, Kernel};
 use candle_core::{Result, Shape, Tensor};
 use multiversion::multiversion;
@@ -11,7 +12,7 @@ use std::marker::PhantomData;
 /// Elements per task.
 const CHUNK: usize = 1 << 14;
 
-/// A function, its derivative, and its definition in tensor ops.
+/// A function, its derivative, and its reference in tensor ops.
 pub(super) trait Pointwise: Send + Sync + 'static {
     const NAME: &'static str;
     fn value<F: Float>(x: F) -> F;
@@ -27,7 +28,7 @@ pub fn sigmoid(x: &Tensor) -> Result<Tensor> {
 
 /// ln(1 + e^x) = max(x, 0) + ln(1 + e^{-|x|}) of every element; any shape.
 ///
-/// Accurate relative to the result, also where that is close to e^x.
+/// The relative error is small for all x, also where the result is close to e^x.
 pub fn softplus(x: &Tensor) -> Result<Tensor> {
     pointwise::<Softplus>(x)
 }
@@ -62,7 +63,7 @@ struct Tanh;
 impl Pointwise for Sigmoid {
     const NAME: &'static str = "sigmoid";
 
-    /// Through e^{-|x|}, which cannot overflow.
+    /// By e^{-|x|}, which cannot overflow.
     #[inline(always)]
     fn value<F: Float>(x: F) -> F {
         let e = (-x.abs()).exp();
@@ -129,7 +130,7 @@ impl Pointwise for Elu1 {
     }
 }
 
-/// The share of a standard normal below x.
+/// The cumulative distribution function of the standard normal distribution.
 #[inline(always)]
 fn normal_below<F: Float>(x: F) -> F {
     let half = F::from_f64(0.5);
@@ -159,7 +160,8 @@ impl Pointwise for Gelu {
         Self::value_and_slope(x).1
     }
 
-    /// Not candle's `gelu_erf`: its gradient is off by 3e-8, from a constant cut to six digits.
+    /// Not candle's `gelu_erf`, whose gradient has an error of 3e-8 from a constant with six
+    /// digits.
     fn reference(x: &Tensor) -> Result<Tensor> {
         let below = (((x * std::f64::consts::FRAC_1_SQRT_2)?.erf()? + 1.0)? * 0.5)?;
         x * below
@@ -221,11 +223,7 @@ impl<P: Pointwise> FusedOp for Fused<P> {
     }
 
     fn forward<F: Float>(&self, Forward { ins, .. }: Forward<F>) -> Vec<Vec<F>> {
-        let mut y = vec![F::zero(); ins[0].len()];
-        y.par_chunks_mut(CHUNK)
-            .zip(ins[0].par_chunks(CHUNK))
-            .for_each(|(y, x)| values::<P, F>(x, y));
-        vec![y]
+        vec![map_chunks(ins[0], [CHUNK; 2], values::<P, F>)]
     }
 
     fn backward<F: Float>(&self, call: Backward<F>) -> Vec<Vec<F>> {
@@ -272,7 +270,7 @@ pub(super) fn values<P: Pointwise, F: Float>(x: &[F], y: &mut [F]) {
     }
 }
 
-/// `gx *= f'(x)`, with `y = f(x)` for the functions whose slope needs it.
+/// `gx *= f'(x)`, with `y = f(x)` for the functions whose derivative uses it.
 #[multiversion(targets("x86_64+avx512f", "x86_64+avx2+fma"))]
 fn multiply_slopes<P: Pointwise, F: Float>(x: &[F], y: &[F], gx: &mut [F]) {
     for ((gx, &x), &y) in gx.iter_mut().zip(x).zip(y) {

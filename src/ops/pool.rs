@@ -1,5 +1,5 @@
-//! The steps of a sequence become one row. Candle would copy the sequences to leave out what lies
-//! beyond their lengths.
+//! Pooling of a sequence over time. Candle would copy the sequences to exclude the steps beyond
+//! their lengths.
 
 use super::float::Float;
 use super::fused::{apply_one, runs_on, Backward, Forward, FusedOp, Launch, LaunchBackward};
@@ -13,11 +13,11 @@ use multiversion::multiversion;
 
 mod launch;
 
-/// Mean, last or largest number of each channel over the first lengths\[b\] steps of sequence b.
+/// The mean, last value or maximum of each channel over the first lengths\[b\] steps of sequence b.
 ///
-/// `x`: (B, L, d); `lengths`: (B) of u32, 1 ..= L, all L without them; result (B, d). The first of equally
-/// large numbers gets the gradient; NaN counts as larger than any number. Sums of bf16 are taken in f32.
-/// Lengths on a GPU are not checked: they are taken as 1 below that and as L above that.
+/// `x`: (B, L, d); `lengths`: (B) of u32, 1 ..= L, or `None` for L; result (B, d). Among equal
+/// maxima the first gets the gradient; NaN counts as larger than any number. Sums of bf16 are
+/// accumulated in f32. Lengths on a GPU are not checked but clamped to 1 ..= L.
 pub fn pool(x: &Tensor, lengths: Option<&Tensor>, pool: Pool) -> Result<Tensor> {
     let op = Pooled::check(x, lengths, pool)?;
     if runs_on(x) {
@@ -29,9 +29,9 @@ pub fn pool(x: &Tensor, lengths: Option<&Tensor>, pool: Pool) -> Result<Tensor> 
 
 struct Pooled {
     pool: Pool,
-    /// (B), where x is.
+    /// (B), on the device of x.
     lengths: Option<Tensor>,
-    /// The same for the CPU; empty for lengths on a GPU.
+    /// The lengths on the CPU; empty for lengths on a GPU.
     known: Vec<usize>,
     batch: usize,
     len: usize,
@@ -63,7 +63,7 @@ impl Pooled {
         })
     }
 
-    /// With sums in f32 for narrower numbers.
+    /// The reference; sums of bf16 are accumulated in f32.
     fn reference(&self, x: &Tensor) -> Result<Tensor> {
         let (batch, len, width) = x.dims3()?;
         let whole = || Tensor::full(len as u32, batch, x.device());
@@ -98,7 +98,8 @@ impl Pooled {
         Strips::new(self.batch, self.width)
     }
 
-    /// The step of each channel of a strip that is its result; not for means.
+    /// The step whose value is the result of each channel of a strip, for the last value and the
+    /// maximum.
     fn chosen<F: Float>(&self, strip: Strip, x: &[F]) -> Vec<usize> {
         let steps = self.known[strip.sequence];
         if self.pool == Pool::Last {
@@ -127,7 +128,7 @@ impl Pooled {
         y.iter_mut().for_each(|y| *y /= count);
     }
 
-    /// Fills the rows of the gradient of x, which are zero, from that of the result.
+    /// Writes the gradient of x, which is zero on entry, given that of the result.
     fn strip_back<F: Float>(&self, strip: Strip, x: &[F], gy: &[F], gx: &mut [&mut [F]]) {
         let gy = strip.row(gy, 1, 0);
         if self.pool != Pool::Mean {
@@ -177,7 +178,7 @@ impl FusedOp for Pooled {
     }
 }
 
-/// Takes the numbers of a step that are larger than the best so far.
+/// Updates the running maxima `best` and their steps `at` with the values of one step.
 #[multiversion(targets("x86_64+avx512f", "x86_64+avx2+fma"))]
 fn take_larger<F: Float>(x: &[F], step: usize, best: &mut [F], at: &mut [usize]) {
     for ((&x, best), at) in x.iter().zip(best).zip(at) {

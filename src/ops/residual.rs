@@ -1,4 +1,5 @@
-//! A residual connection in one pass: a learnt scale beside it, dropout behind its branch.
+//! A residual connection in one pass, with an optional trained scale of the skip path and dropout
+//! of the branch.
 
 use super::dropout::{mask_chunk, masked_on, reference as dropped};
 use super::float::Float;
@@ -14,14 +15,15 @@ use rayon::prelude::*;
 
 /// Elements per task, and per partial sum of the gradient of the scale.
 const CHUNK: usize = 1 << 14;
-/// Threads of a block, as `cuda/residual.cu` has them.
+/// Threads per block; must equal that of `cuda/residual.cu`.
 const THREADS: usize = 256;
-/// Blocks of a backward pass, each with a partial sum; in tests so few that each has several turns.
+/// Blocks of a backward pass, each with a partial sum; few in tests, so that each loops several
+/// times.
 const BLOCKS: usize = if cfg!(test) { 2 } else { 1024 };
 
-/// scale x + dropped(branch), with the mask of [`dropout`](super::dropout()).
+/// scale x + dropout(branch), with the mask of [`dropout`](super::dropout()).
 ///
-/// `x`, `branch`: any one shape; `scale`: (1), or none for 1; result like `x`.
+/// `x`, `branch`: of one shape; `scale`: (1), or `None` for 1; result like `x`.
 pub fn residual(
     x: &Tensor,
     branch: &Tensor,
@@ -71,15 +73,15 @@ impl Residual {
         self.mask.map(|mask| mask.upload(gpu)).transpose()
     }
 
-    /// The gradients without a scale, where that of the result is that of x.
+    /// The gradients without a scale: that of x is that of the result.
     fn launch_plain(&self, call: LaunchBackward) -> Result<Vec<Option<Buffer>>> {
         let (gpu, grad) = (call.gpu, call.only().grad);
         let of_branch = || match &self.mask {
             Some(mask) => masked_on(gpu, mask, grad),
             None => gpu.copy(grad),
         };
-        let of_x = call.wanted[0].then(|| gpu.copy(grad)).transpose()?;
-        Ok(vec![of_x, call.wanted[1].then(of_branch).transpose()?])
+        let of_x = call.needs_grad[0].then(|| gpu.copy(grad)).transpose()?;
+        Ok(vec![of_x, call.needs_grad[1].then(of_branch).transpose()?])
     }
 }
 
@@ -164,7 +166,7 @@ fn add_scaled<F: Float>(x: &[F], scale: F, y: &mut [F]) {
     }
 }
 
-/// The sum of x times the gradients, which are scaled afterwards.
+/// Returns Σ x grad, and multiplies `grad` by `scale`.
 #[multiversion(targets("x86_64+avx512f", "x86_64+avx2+fma"))]
 fn scale_and_sum<F: Float>(scale: F, x: &[F], grad: &mut [F]) -> F {
     let sum = total([x, grad], |[x, grad]| x * grad);

@@ -1,23 +1,22 @@
-//! The norm of Hawk: rows of one length, without an eps.
+//! The RMS norm of Hawk, without an eps.
 
 use super::float::Float;
 use super::fused::{apply_one, runs_on, Backward, Forward, FusedOp, Launch, LaunchBackward};
-use super::lanes::{largest_of, sum_parts, total};
+use super::lanes::{largest_of, map_chunks, map_chunks_with_sums, total};
 use super::shape;
 use crate::gpu::Buffer;
 use candle_core::{Result, Shape, Tensor, D};
 use multiversion::multiversion;
-use rayon::prelude::*;
 
 mod launch;
 
 /// Rows per task, and per partial sum of the gradient of gamma.
 const ROWS: usize = 64;
 
-/// gamma sqrt(d) x / |x| over the last axis (De et al. 2024, as the released Hawk has it: no eps).
+/// gamma sqrt(d) x / |x| over the last axis (De et al. 2024; the released code of Hawk has no eps).
 ///
-/// `x`: (..., d); `gamma`: (d); result like `x`. A row of zeros, and one without a number above 2^-126,
-/// gives zeros and gets a gradient of zeros; other rows may be as large or as small as they like.
+/// `x`: (..., d); `gamma`: (d); result like `x`. A row in which no number exceeds 2^-126, such as a
+/// row of zeros, gives zeros and has a gradient of zeros; the scale of other rows is arbitrary.
 pub fn rms_norm(x: &Tensor, gamma: &Tensor) -> Result<Tensor> {
     let (_, width) = shape::rows(RmsNorm::NAME, ("x", x))?;
     shape::parameter(RmsNorm::NAME, ("gamma", gamma), ("x", x), &[width])?;
@@ -33,7 +32,7 @@ fn reference(x: &Tensor, gamma: &Tensor) -> Result<Tensor> {
     let squares = x.sqr()?.sum_keepdim(D::Minus1)?;
     let zero = squares.eq(0.0)?.to_dtype(x.dtype())?;
     let root = ((x.dim(D::Minus1)? as f64).sqrt() * (1.0 - &zero)?)?;
-    // sqrt has no slope at zero, so rows of zeros take that at one, and then none
+    // sqrt has no derivative at zero: rows of zeros take that at one, times zero
     let factor = (root / (squares + zero)?.sqrt()?)?;
     x.broadcast_mul(&factor)?.broadcast_mul(gamma)
 }
@@ -51,24 +50,18 @@ impl FusedOp for RmsNorm {
     }
 
     fn forward<F: Float>(&self, Forward { ins, .. }: Forward<F>) -> Vec<Vec<F>> {
-        let mut y = vec![F::zero(); ins[0].len()];
-        let chunk = ROWS * self.width;
-        y.par_chunks_mut(chunk)
-            .zip(ins[0].par_chunks(chunk))
-            .for_each(|(y, x)| forward_rows(x, ins[1], y));
-        vec![y]
+        vec![map_chunks(ins[0], [ROWS * self.width; 2], |x, y| {
+            forward_rows(x, ins[1], y);
+        })]
     }
 
     fn backward<F: Float>(&self, call: Backward<F>) -> Vec<Vec<F>> {
         let (x, gamma, gy) = (call.ins[0], call.ins[1], call.only().grad);
-        let chunk = ROWS * self.width;
-        let mut gx = vec![F::zero(); x.len()];
-        let mut parts = vec![F::zero(); x.len().div_ceil(chunk) * self.width];
-        gx.par_chunks_mut(chunk)
-            .zip(parts.par_chunks_mut(self.width))
-            .zip(x.par_chunks(chunk).zip(gy.par_chunks(chunk)))
-            .for_each(|((gx, part), (x, gy))| backward_rows(x, gamma, gy, gx, part));
-        vec![gx, sum_parts(&parts, self.width)]
+        let chunks = [ROWS * self.width; 2];
+        map_chunks_with_sums([x, gy], chunks, self.width, |[x, gy], gx, part| {
+            backward_rows(x, gamma, gy, gx, part);
+        })
+        .into()
     }
 
     fn launch(&self, call: Launch) -> Result<Vec<Buffer>> {
@@ -80,7 +73,8 @@ impl FusedOp for RmsNorm {
     }
 }
 
-/// sqrt(d) / |x|. The squares are those of x / largest, for those of x could leave the range of floats.
+/// sqrt(d) / |x|. The squares are those of x divided by its largest number, as those of x itself
+/// could overflow or underflow.
 #[inline(always)]
 fn factor<F: Float>(x: &[F]) -> F {
     let most = largest_of(x, F::abs);

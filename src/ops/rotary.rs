@@ -1,5 +1,6 @@
-//! Rotary positions (Su et al. 2021): pairs of channels turned by angles that grow along a sequence, so
-//! that products of queries and keys depend on how far apart they are.
+//! Rotary position embeddings (Su et al. 2021): pairs of channels are rotated by angles
+//! proportional to the position, so that products of queries and keys depend on their distance
+//! alone.
 
 use super::float::Float;
 use super::fused::{apply_one, runs_on, Backward, Forward, FusedOp, Launch, LaunchBackward};
@@ -11,16 +12,17 @@ use rayon::prelude::*;
 
 mod launch;
 
-/// Pair j of n turns by p BASE^(-j / n) at position p.
+/// Pair j of n is rotated by the angle p BASE^(-j / n) at position p.
 const BASE: f64 = 10_000.0;
-/// Rows of a task.
+/// Rows per task.
 const ROWS: usize = 64;
 
-/// Each head's first `dims` channels, in pairs (c, c + dims / 2), turned by their row's position.
+/// Rotates the first `dims` channels of each head, in pairs (c, c + dims / 2), by the angles of
+/// their row's position.
 ///
-/// `x`: (B, R, heads · width), of which 2 .. width channels a head are turned, an even number (0
-/// leaves all as they are); `positions`: (B, R) of u32, or none for 0 .. R; result like `x`. Angles are
-/// reduced in f64: in f32 their digits would be gone a thousand positions on.
+/// `x`: (B, R, heads · width); `dims`: an even number of the `width` channels of a head (0 returns
+/// `x`); `positions`: (B, R) of u32, or 0 .. R if `None`; result like `x`. Angles are reduced
+/// modulo 2π in f64: in f32 they would have lost their digits after a thousand positions.
 pub fn rotary(x: &Tensor, heads: usize, dims: usize, positions: Option<&Tensor>) -> Result<Tensor> {
     let [batch, rows, channels] = shape::dims(Rotary::NAME, ("x", x))?;
     if heads == 0 || channels % heads != 0 {
@@ -42,20 +44,20 @@ pub fn rotary(x: &Tensor, heads: usize, dims: usize, positions: Option<&Tensor>)
     if dims == 0 {
         return Ok(x.clone());
     }
-    let places = match positions {
-        None => Places::FromZero(rows),
-        Some(positions) => Places::Given(positions.contiguous()?),
+    let positions = match positions {
+        None => Positions::FromZero(rows),
+        Some(positions) => Positions::Given(positions.contiguous()?),
     };
     if !runs_on(x) {
-        return reference(x, heads, dims, &places);
+        return reference(x, heads, dims, &positions);
     }
     let op = Rotary {
         shape: x.shape().clone(),
         known: match x.device().is_cpu() {
-            true => places.known()?,
+            true => positions.known()?,
             false => Vec::new(),
         },
-        places,
+        positions,
         channels,
         width,
         dims,
@@ -63,16 +65,17 @@ pub fn rotary(x: &Tensor, heads: usize, dims: usize, positions: Option<&Tensor>)
     apply_one(op, &[x])
 }
 
-/// Positions of rows.
-enum Places {
+/// The positions of the rows of all sequences.
+enum Positions {
     /// 0 .. R in every sequence.
     FromZero(usize),
-    /// (B, R).
+    /// (B, R) of u32.
     Given(Tensor),
 }
 
-impl Places {
-    /// One sequence after another, or those of all of them.
+impl Positions {
+    /// The positions in row-major order, or one list for all sequences. Empty for positions on a
+    /// GPU.
     fn known(&self) -> Result<Vec<u32>> {
         match self {
             Self::FromZero(rows) => Ok((0..*rows as u32).collect()),
@@ -81,21 +84,21 @@ impl Places {
     }
 }
 
-/// For each position the cosines of its `dims` / 2 angles, then their sines.
-fn table<F: Float>(places: &[u32], dims: usize) -> Vec<F> {
+/// For each position, the cosines of its `dims` / 2 angles, then their sines.
+fn table<F: Float>(positions: &[u32], dims: usize) -> Vec<F> {
     let half = dims / 2;
     let rates: Vec<f64> = (0..half)
         .map(|pair| BASE.powf(-(pair as f64) / half as f64))
         .collect();
-    let mut table = vec![F::zero(); places.len() * dims];
+    let mut table = vec![F::zero(); positions.len() * dims];
     table
         .par_chunks_mut(ROWS * dims)
-        .zip(places.par_chunks(ROWS))
-        .for_each(|(table, places)| {
-            for (row, &place) in table.chunks_exact_mut(dims).zip(places) {
+        .zip(positions.par_chunks(ROWS))
+        .for_each(|(table, positions)| {
+            for (row, &position) in table.chunks_exact_mut(dims).zip(positions) {
                 let (cos, sin) = row.split_at_mut(half);
                 for ((cos, sin), rate) in cos.iter_mut().zip(sin).zip(&rates) {
-                    let (s, c) = (f64::from(place) * rate).sin_cos();
+                    let (s, c) = (f64::from(position) * rate).sin_cos();
                     (*cos, *sin) = (F::from_f64(c), F::from_f64(s));
                 }
             }
@@ -103,18 +106,22 @@ fn table<F: Float>(places: &[u32], dims: usize) -> Vec<F> {
     table
 }
 
-fn reference(x: &Tensor, heads: usize, dims: usize, places: &Places) -> Result<Tensor> {
+fn reference(x: &Tensor, heads: usize, dims: usize, positions: &Positions) -> Result<Tensor> {
     let (batch, rows, channels) = x.dims3()?;
-    let places = places.known()?;
-    let angles = Tensor::from_vec(table::<f64>(&places, dims), ((), rows, 1, dims), x.device())?;
+    let positions = positions.known()?;
+    let angles = Tensor::from_vec(
+        table::<f64>(&positions, dims),
+        ((), rows, 1, dims),
+        x.device(),
+    )?;
     let angles = angles.to_dtype(x.dtype())?;
     let half = dims / 2;
     let (cos, sin) = (angles.narrow(3, 0, half)?, angles.narrow(3, half, half)?);
     let x = x.reshape((batch, rows, heads, channels / heads))?;
     let (a, b) = (x.narrow(3, 0, half)?, x.narrow(3, half, half)?);
-    let turned_a = (a.broadcast_mul(&cos)? - b.broadcast_mul(&sin)?)?;
-    let turned_b = (b.broadcast_mul(&cos)? + a.broadcast_mul(&sin)?)?;
-    let mut parts = vec![turned_a, turned_b];
+    let rotated_a = (a.broadcast_mul(&cos)? - b.broadcast_mul(&sin)?)?;
+    let rotated_b = (b.broadcast_mul(&cos)? + a.broadcast_mul(&sin)?)?;
+    let mut parts = vec![rotated_a, rotated_b];
     if dims < channels / heads {
         parts.push(x.narrow(3, dims, channels / heads - dims)?);
     }
@@ -123,22 +130,22 @@ fn reference(x: &Tensor, heads: usize, dims: usize, places: &Places) -> Result<T
 
 struct Rotary {
     shape: Shape,
-    places: Places,
-    /// [`Places::known`] on the CPU.
+    positions: Positions,
+    /// [`Positions::known`], for the CPU.
     known: Vec<u32>,
-    /// Of a row.
+    /// Channels of a row.
     channels: usize,
     /// Channels of a head.
     width: usize,
-    /// Those that are turned.
+    /// Rotated channels of a head.
     dims: usize,
 }
 
 impl Rotary {
-    /// Every row of `x` turned, or turned `back`.
-    fn turned<F: Float>(&self, x: &[F], table: &[F], back: bool) -> Vec<F> {
+    /// Rotates every row of `x`, by the negative angles if `back`.
+    fn rotate_rows<F: Float>(&self, x: &[F], table: &[F], back: bool) -> Vec<F> {
         let sign = if back { -F::one() } else { F::one() };
-        let places = self.known.len();
+        let count = self.known.len();
         let mut y = vec![F::zero(); x.len()];
         y.par_chunks_mut(ROWS * self.channels)
             .zip(x.par_chunks(ROWS * self.channels))
@@ -146,9 +153,9 @@ impl Rotary {
             .for_each(|(task, (y, x))| {
                 let rows = y.chunks_exact_mut(self.channels);
                 for (row, (y, x)) in rows.zip(x.chunks_exact(self.channels)).enumerate() {
-                    let place = (task * ROWS + row) % places;
-                    let angles = &table[place * self.dims..][..self.dims];
-                    turn(x, angles, sign, self.width, y);
+                    let position = (task * ROWS + row) % count;
+                    let angles = &table[position * self.dims..][..self.dims];
+                    rotate(x, angles, sign, self.width, y);
                 }
             });
         y
@@ -164,12 +171,12 @@ impl FusedOp for Rotary {
 
     fn forward<F: Float>(&self, Forward { ins, .. }: Forward<F>) -> Vec<Vec<F>> {
         let table = table(&self.known, self.dims);
-        let y = self.turned(ins[0], &table, false);
+        let y = self.rotate_rows(ins[0], &table, false);
         vec![y, table]
     }
 
     fn backward<F: Float>(&self, call: Backward<F>) -> Vec<Vec<F>> {
-        vec![self.turned(call.only().grad, &call.kept[0], true)]
+        vec![self.rotate_rows(call.only().grad, &call.saved[0], true)]
     }
 
     fn launch(&self, call: Launch) -> Result<Vec<Buffer>> {
@@ -181,21 +188,22 @@ impl FusedOp for Rotary {
     }
 }
 
-/// Turns the heads of a row by `angles`, cosines and then sines, with the sines times `sign`.
+/// Rotates the heads of a row by `angles`, given as cosines and then sines; the sines are
+/// multiplied by `sign`.
 #[multiversion(targets("x86_64+avx512f", "x86_64+avx2+fma"))]
-fn turn<F: Float>(x: &[F], angles: &[F], sign: F, width: usize, y: &mut [F]) {
+fn rotate<F: Float>(x: &[F], angles: &[F], sign: F, width: usize, y: &mut [F]) {
     let (cos, sin) = angles.split_at(angles.len() / 2);
     for (x, y) in x.chunks_exact(width).zip(y.chunks_exact_mut(width)) {
-        let ((a, x), (turned_a, y)) = (x.split_at(cos.len()), y.split_at_mut(cos.len()));
-        let ((b, x), (turned_b, y)) = (x.split_at(cos.len()), y.split_at_mut(cos.len()));
+        let ((a, x), (rotated_a, y)) = (x.split_at(cos.len()), y.split_at_mut(cos.len()));
+        let ((b, x), (rotated_b, y)) = (x.split_at(cos.len()), y.split_at_mut(cos.len()));
         let angles = cos.iter().zip(sin);
-        let turned = turned_a.iter_mut().zip(turned_b);
-        for (((turned_a, turned_b), (&a, &b)), (&cos, &sin)) in
-            turned.zip(a.iter().zip(b)).zip(angles)
+        let rotated = rotated_a.iter_mut().zip(rotated_b);
+        for (((rotated_a, rotated_b), (&a, &b)), (&cos, &sin)) in
+            rotated.zip(a.iter().zip(b)).zip(angles)
         {
             let sin = sign * sin;
-            *turned_a = a * cos - b * sin;
-            *turned_b = b * cos + a * sin;
+            *rotated_a = a * cos - b * sin;
+            *rotated_b = b * cos + a * sin;
         }
         y.copy_from_slice(x);
     }

@@ -1,13 +1,14 @@
-//! Which implementation the ops take, and a record of which they took.
+//! The process-wide choice between fused and reference implementations, and a record of which have
+//! run.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// The implementations that an op can have run.
+/// An implementation of an op.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Route {
-    /// Hand-written, where there is one for the device and number type.
+    /// The fused implementation, if the op has one for the device and number type.
     Fused,
-    /// Ordinary candle ops: the definition.
+    /// The reference made of ordinary candle ops, which defines the op.
     Reference,
 }
 
@@ -15,12 +16,13 @@ static REFERENCE_ONLY: AtomicBool = AtomicBool::new(false);
 static TOOK_FUSED: AtomicBool = AtomicBool::new(false);
 static TOOK_REFERENCE: AtomicBool = AtomicBool::new(false);
 
-/// Sets what all ops of this process prefer from now on; the beginning is [`Route::Fused`].
+/// Sets the implementation that all ops of this process prefer; [`Route::Fused`] by default.
 pub fn prefer(route: Route) {
     REFERENCE_ONLY.store(route == Route::Reference, Ordering::Relaxed);
 }
 
-/// What the ops of this process have run so far.
+/// The implementations that ops of this process have run so far: "fused", "reference", "fused and
+/// reference" or "none".
 pub fn taken() -> &'static str {
     let took = |flag: &AtomicBool| flag.load(Ordering::Relaxed);
     match (took(&TOOK_FUSED), took(&TOOK_REFERENCE)) {
@@ -31,7 +33,7 @@ pub fn taken() -> &'static str {
     }
 }
 
-/// Whether an op runs its fused implementation, given that it `can`.
+/// Records and returns whether an op runs its fused implementation, given whether it `can`.
 pub(crate) fn take(can: bool) -> bool {
     let fused = can && !REFERENCE_ONLY.load(Ordering::Relaxed);
     let flag = if fused { &TOOK_FUSED } else { &TOOK_REFERENCE };

@@ -1,11 +1,11 @@
-//! Some steps of every sequence; candle's own gradient of such a choice takes one thread and four
-//! passes over the whole sequence.
+//! Selection of steps of every sequence. Candle's gradient of such a selection takes one thread and
+//! four passes over the whole sequence.
 
 use super::float::Float;
 use super::fused::{apply_one, runs_on, Backward, Forward, FusedOp, Launch, LaunchBackward};
 use super::shape;
 use super::tile::Tiles;
-use crate::gpu::{Arg, Buffer, Gpu, Grid, Kernel, View};
+use crate::gpu::{Arg, Buffer, Gpu, Grid, Kernel};
 use candle_core::{DType, Result, Shape, Tensor};
 use rayon::prelude::*;
 
@@ -40,9 +40,9 @@ fn reference(x: &Tensor, positions: &Tensor) -> Result<Tensor> {
 }
 
 struct SelectRows {
-    /// On the CPU, one sequence after another.
+    /// The positions on the CPU in row-major order; empty for positions on a GPU.
     known: Vec<usize>,
-    /// (B, R), where x is.
+    /// (B, R), on the device of x.
     positions: Tensor,
     batch: usize,
     rows: usize,
@@ -87,7 +87,7 @@ impl FusedOp for SelectRows {
     fn launch(&self, Launch { gpu, ins, .. }: Launch) -> Result<Vec<Buffer>> {
         let (io, rows) = (ins[0].dtype(), self.batch * self.rows);
         let mut y = gpu.alloc(io, rows * self.width)?;
-        self.with_positions(gpu, |positions| {
+        gpu.with_tensor(Some(&self.positions), |positions| {
             let args = [ins[0].into(), positions.into(), (&mut y).into()];
             self.run(gpu, "forward", io, rows, &args)
         })?;
@@ -98,7 +98,7 @@ impl FusedOp for SelectRows {
         let (gpu, gy, steps) = (call.gpu, call.only().grad, self.batch * self.len);
         let mut first = gpu.alloc(DType::U32, steps)?;
         let mut next = gpu.alloc(DType::U32, self.batch * self.rows)?;
-        self.with_positions(gpu, |positions| {
+        gpu.with_tensor(Some(&self.positions), |positions| {
             let lists = [positions.into(), (&mut first).into(), (&mut next).into()];
             let sizes = [self.batch, self.len, self.rows].map(Arg::from);
             let grid = Grid::for_each(steps + self.batch * self.rows);
@@ -113,12 +113,6 @@ impl FusedOp for SelectRows {
 }
 
 impl SelectRows {
-    /// Calls `f` with the positions in memory of the GPU.
-    fn with_positions<T>(&self, gpu: &Gpu, f: impl FnOnce(View) -> Result<T>) -> Result<T> {
-        let (storage, layout) = self.positions.storage_and_layout();
-        f(gpu.view(&storage, layout)?)
-    }
-
     /// Launches a kernel on `rows` rows.
     fn run(&self, gpu: &Gpu, part: &str, io: DType, rows: usize, args: &[Arg]) -> Result<()> {
         let tiles = Tiles::of(rows, self.width);

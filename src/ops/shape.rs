@@ -1,9 +1,9 @@
-//! Shape errors: born in the wrappers, naming the op and both shapes.
+//! Checks of shapes in the public functions of ops. Errors name the op and both shapes.
 
 use crate::gpu;
 use candle_core::{bail, DType, Result, Tensor};
 
-/// A tensor with the name it has in the op's signature.
+/// A tensor with its name in the op's signature.
 pub(crate) type Named<'a> = (&'a str, &'a Tensor);
 
 /// The sizes of a tensor that must have `RANK` axes, none of them empty.
@@ -17,7 +17,7 @@ pub(crate) fn dims<const RANK: usize>(op: &str, (name, x): Named) -> Result<[usi
     }
 }
 
-/// The axes before the last, and the last: for ops on rows of any tensor that has one.
+/// The leading axes and the last axis, for ops on the rows of a tensor of any rank.
 pub(crate) fn rows<'a>(op: &str, (name, x): Named<'a>) -> Result<(&'a [usize], usize)> {
     match x.dims() {
         [leading @ .., width] if x.elem_count() > 0 => Ok((leading, *width)),
@@ -25,7 +25,8 @@ pub(crate) fn rows<'a>(op: &str, (name, x): Named<'a>) -> Result<(&'a [usize], u
     }
 }
 
-/// `x` must have the shape `needed`, which follows from `by`; the number type must agree as well.
+/// An error unless `x` has the shape `needed`, which follows from the tensor `by`, and the number
+/// type of `by`.
 pub(crate) fn expect(op: &str, (name, x): Named, by: Named, needed: &[usize]) -> Result<()> {
     fits(op, (name, x), by, needed)?;
     if x.dtype() != by.1.dtype() {
@@ -39,7 +40,7 @@ pub(crate) fn expect(op: &str, (name, x): Named, by: Named, needed: &[usize]) ->
     Ok(())
 }
 
-/// [`expect`] for a parameter of a model: it may hold f32 beside activations of bf16.
+/// [`expect`] for a parameter of a model, which may be f32 beside activations of bf16.
 pub(crate) fn parameter(op: &str, named: Named, by: Named, needed: &[usize]) -> Result<()> {
     match (named.1.dtype(), by.1.dtype()) {
         (DType::F32, DType::BF16) => fits(op, named, by, needed),
@@ -65,8 +66,8 @@ fn fits(op: &str, (name, x): Named, by: Named, needed: &[usize]) -> Result<()> {
     Ok(())
 }
 
-/// The numbers of a tensor of u32, for checks and for loops of the CPU. Empty for one on a GPU, which
-/// would have to wait for them: whoever has made it has checked it.
+/// The numbers of a u32 tensor on the CPU, for checks and loops. Empty for a tensor on a GPU, as a
+/// copy to the host would stall the GPU: its creator must have checked it.
 pub(crate) fn on_the_cpu(ids: &Tensor) -> Result<Vec<u32>> {
     match ids.device().is_cuda() {
         true => Ok(Vec::new()),
@@ -74,8 +75,9 @@ pub(crate) fn on_the_cpu(ids: &Tensor) -> Result<Vec<u32>> {
     }
 }
 
-/// The times (B, R) of u32 of some rows; `needed` is B and R, which follow from `by`, and every
-/// time must be one of the `len` steps of `of`. Times on a GPU stay there, unseen: none are returned.
+/// Checks the times (B, R) of u32 of some rows and returns them. `needed` is [B, R], which follows
+/// from `by`; each time must be below `len`, the length of `of`. Times on a GPU are not checked,
+/// and the result is empty.
 pub(crate) fn times(
     op: &str,
     positions: &Tensor,
@@ -96,7 +98,7 @@ pub(crate) fn times(
     }
 }
 
-/// [`times`], each at least `apart` steps after the one before it in its sequence.
+/// [`times`], which must also ascend within each sequence by at least `apart` per row.
 pub(crate) fn ascending(
     op: &str,
     positions: &Tensor,

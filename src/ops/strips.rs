@@ -1,20 +1,20 @@
-//! How a recurrence over (B, L, N) is shared out: a task for every sequence and strip of channels,
-//! so that one long sequence occupies every thread. Channels do not meet in a diagonal
-//! recurrence, so the cut changes no bit.
+//! The division of a recurrence over (B, L, N) into tasks, one for each sequence and strip of
+//! channels, so that a single long sequence occupies every thread. Channels of a diagonal
+//! recurrence are independent, so the division changes no bit.
 
 use super::float::Float;
 use super::lanes::{splat, Lanes, LANES};
 use rayon::prelude::*;
 use std::array;
 
-/// Channels of a strip of a single sequence. Each further one widens the strips, for short rows
-/// cost time.
+/// Channels per strip for a single sequence. Each further sequence widens the strips, since short
+/// rows are slow.
 const NARROW: usize = 64;
 
-/// The most channels of a strip: what a task keeps for them must fit into the second-level cache.
+/// The maximum of channels per strip: the buffers of a task must fit into the L2 cache.
 const WIDE: usize = 256;
 
-/// Sequences of `width` channels, and the channels of a task.
+/// The sizes of a recurrence, and the channels of a task.
 #[derive(Clone, Copy)]
 pub(crate) struct Strips {
     batch: usize,
@@ -22,7 +22,7 @@ pub(crate) struct Strips {
     strip: usize,
 }
 
-/// The part of one task: some channels of one sequence.
+/// The channels of one sequence that one task computes.
 #[derive(Clone, Copy)]
 pub(crate) struct Strip {
     pub(crate) sequence: usize,
@@ -31,7 +31,7 @@ pub(crate) struct Strip {
     width: usize,
 }
 
-/// Rows of a strip, to be written.
+/// The output rows of a strip.
 pub(crate) type Rows<'a, F> = Vec<&'a mut [F]>;
 
 impl Strips {
@@ -43,8 +43,8 @@ impl Strips {
         }
     }
 
-    /// Calls `f` for every strip, with its rows of each of `outs`: arrays (B, rows, N) whose
-    /// numbers of rows may differ.
+    /// Calls `f` for every strip with its rows of each of `outs`, arrays (B, rows, N) with possibly
+    /// different numbers of rows.
     pub(crate) fn run<F: Float, const OUTS: usize>(
         &self,
         outs: [&mut [F]; OUTS],
@@ -74,7 +74,7 @@ impl Strips {
         }
     }
 
-    /// The rows of one sequence, strip by strip.
+    /// The output rows of one sequence, by strip.
     fn cut<'a, F, const OUTS: usize>(&self, outs: [&'a mut [F]; OUTS]) -> Vec<[Rows<'a, F>; OUTS]> {
         let rows = outs.each_ref().map(|out| out.len() / self.width);
         let strips = self.width.div_ceil(self.strip);
@@ -99,12 +99,12 @@ impl Strip {
         &x[start..][..self.channels]
     }
 
-    /// The strip's part of one number per channel.
+    /// The strip's slice of an array with one number per channel.
     pub(crate) fn of<'a, F>(&self, x: &'a [F]) -> &'a [F] {
         &x[self.first..][..self.channels]
     }
 
-    /// One number for every channel, in lanes.
+    /// Zeros in groups of lanes: `rows` rows with one number for each channel of the strip.
     pub(crate) fn lanes<F: Float>(&self, rows: usize) -> Vec<Lanes<F>> {
         vec![splat(F::zero()); rows * self.channels.div_ceil(LANES)]
     }

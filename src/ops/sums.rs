@@ -1,21 +1,21 @@
-//! Sums over rows by kernels, always in the same order.
+//! Sums over rows by kernels, in a fixed order.
 
 use crate::gpu::{Buffer, Gpu, Grid, Kernel, View, WARP};
 use candle_core::{DType, Result};
 
-/// Rows that one block adds up, unless all rows are few.
+/// Rows per block if the sum takes several levels.
 const EACH: usize = 256;
-/// So many rows are left to single blocks.
+/// Up to this many rows, one level of summation suffices.
 const FEW: usize = 1024;
-/// Threads of a block, as `cuda/sums.cu` has them.
+/// Threads per block; must equal that of `cuda/sums.cu`.
 const THREADS: usize = 512;
 
-/// Adds partial sums of `width` numbers each, in f32.
+/// The sum of partial sums of `width` numbers each, in f32.
 pub(crate) fn sum_parts(gpu: &Gpu, parts: &Buffer, width: usize) -> Result<Buffer> {
     sum_rows(gpu, parts.view(), width)
 }
 
-/// The sum of the rows of a matrix (.., width), in f32: of a bias, the gradient.
+/// The sum of the rows of a matrix (.., width), in f32, as the gradient of a bias needs it.
 pub(crate) fn sum_rows(gpu: &Gpu, x: View, width: usize) -> Result<Buffer> {
     let rows = x.len() / width;
     if rows <= FEW {
@@ -25,7 +25,7 @@ pub(crate) fn sum_rows(gpu: &Gpu, x: View, width: usize) -> Result<Buffer> {
     sum_rows(gpu, groups.view(), width)
 }
 
-/// A row of sums for every `each` rows.
+/// One row of sums for every `each` rows.
 fn sum_groups(gpu: &Gpu, x: View, width: usize, each: usize) -> Result<Buffer> {
     let rows = x.len() / width;
     let groups = rows.div_ceil(each);

@@ -1,4 +1,4 @@
-//! Ops one after another, as Pythia's body has them: one block and the head, in 16 bits.
+//! Ops in sequence, as in a block of Pythia and its head, in bf16.
 
 use super::*;
 use crate::gpu::emulated::{emulated, launches};
@@ -12,7 +12,7 @@ const HEADS: usize = 2;
 const HIDDEN: usize = 40;
 const VOCABULARY: usize = 300;
 
-/// Every parameter: its shape, its mean and its spread.
+/// The shape, mean and standard deviation of every parameter.
 fn shapes() -> Vec<(Vec<usize>, f64, f64)> {
     let matrix = |rows, columns| (vec![rows, columns], 0.0, 0.3);
     let bias = |width| (vec![width], 0.0, 0.1);
@@ -31,7 +31,7 @@ fn shapes() -> Vec<(Vec<usize>, f64, f64)> {
     shapes
 }
 
-/// The same numbers in every type.
+/// Parameters with the same values in every number type.
 fn parameters(dtype: DType) -> Vec<Var> {
     let mut stream = Stream::new(1, "pythia", 0);
     let var = |(shape, mean, spread): (Vec<usize>, f64, f64)| {

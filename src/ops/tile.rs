@@ -1,16 +1,16 @@
-//! Rows and columns shared out among the blocks of a kernel.
+//! The division of a matrix into tiles, one for each block of a kernel.
 
 use crate::gpu::{Arg, Buffer, Gpu, Grid, WARP};
 use candle_core::{DType, Result};
 
-/// Threads a block, as `cuda/walk.cuh` has them.
+/// Threads per block; must equal that of `cuda/walk.cuh`.
 const THREADS: usize = 256;
-/// The least rows of a block: several for each of its warps.
+/// The fewest rows per block: several for each of its warps.
 const LEAST: usize = 64;
-/// The most blocks above each other, and rows of partial sums.
+/// The maximum of blocks along the rows, and of rows of partial sums.
 const BLOCKS: usize = 1024;
 
-/// A matrix in tiles of some rows and 32 columns.
+/// A matrix divided into tiles of `each` rows and 32 columns.
 #[derive(Clone, Copy)]
 pub(super) struct Tiles {
     rows: usize,
@@ -24,17 +24,17 @@ impl Tiles {
         Self { rows, width, each }
     }
 
-    /// The last arguments of every kernel on tiles.
+    /// The trailing arguments of every kernel on tiles.
     pub(super) fn args(&self) -> [Arg<'static>; 3] {
         [self.rows, self.width, self.each].map(Arg::from)
     }
 
-    /// A block for each tile.
+    /// One block per tile.
     pub(super) fn grid(&self) -> Grid {
         self.grids(1)
     }
 
-    /// Blocks for `count` matrices of this size.
+    /// One block per tile of `count` matrices of this size.
     pub(super) fn grids(&self, count: usize) -> Grid {
         Grid {
             blocks: [
@@ -47,7 +47,7 @@ impl Tiles {
         }
     }
 
-    /// Memory for the sums of each tile's columns.
+    /// Memory for the column sums of every tile.
     pub(super) fn parts(&self, gpu: &Gpu) -> Result<Buffer> {
         gpu.alloc(DType::F32, self.rows.div_ceil(self.each) * self.width)
     }

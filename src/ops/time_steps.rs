@@ -1,5 +1,6 @@
-//! A sequence as one tensor per step, for recurrences that no scan can compute. Of a slice per
-//! step, candle would pad each one's gradient to the whole sequence: quadratic in its length.
+//! The split of a sequence into one tensor per step, for recurrences that no scan can compute.
+//! Candle would pad the gradient of each step's slice to the whole sequence, at a cost quadratic in
+//! its length.
 
 use super::float::Float;
 use super::fused::{apply, runs_on, Backward, Forward, FusedOp, Launch, LaunchBackward};
@@ -9,7 +10,7 @@ use crate::gpu::{Arg, Buffer, Gpu, Kernel};
 use candle_core::{Result, Shape, Tensor};
 use rayon::prelude::*;
 
-/// The steps of `x` (B, L, N): L tensors (B, N).
+/// The steps of `x`, (B, L, N), as L tensors of shape (B, N).
 pub fn time_steps(x: &Tensor) -> Result<Vec<Tensor>> {
     let [batch, len, width] = shape::dims(TimeSteps::NAME, ("x", x))?;
     if runs_on(x) {
@@ -85,11 +86,12 @@ impl FusedOp for TimeSteps {
     }
 }
 
-/// Steps a launch, as `cuda/time_steps.cu` has them.
+/// Steps per launch; must equal that of `cuda/time_steps.cu`.
 const AT_ONCE: usize = 64;
 
 impl TimeSteps {
-    /// Launches a kernel on group `index` of the steps, which `place` puts beside x or its gradient.
+    /// Launches a kernel on group `index` of the steps; `place` pairs their views with x or with
+    /// its gradient.
     fn run<'a>(
         &self,
         gpu: &Gpu,
@@ -116,7 +118,7 @@ mod tests {
         Case::new(format!("{batch} x {len} x {width}")).normal("x", &[batch, len, width])
     }
 
-    /// Every step but the first weighs in.
+    /// A weighted sum of all steps but the first.
     fn but_one(steps: Vec<Tensor>) -> Result<Tensor> {
         let weighed = steps.iter().enumerate().map(|(t, x)| x * t as f64);
         Tensor::stack(&weighed.skip(1).collect::<Result<Vec<_>>>()?, 1)

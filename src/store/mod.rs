@@ -119,10 +119,8 @@ impl Store {
             return Ok(None);
         };
         serde_json::from_slice(&bytes).map(Some).map_err(|e| {
-            Error::usage(format!(
-                "{}: not the result of a run: {e}; delete this file to train the run again",
-                path.display()
-            ))
+            let remedy = "delete this file to train the run again";
+            Error::corrupt(&path, format!("not the result of a run: {e}; {remedy}"))
         })
     }
 

@@ -143,11 +143,9 @@ impl RunDir {
         let rows: Result<Vec<EpochRow>, csv::Error> =
             csv::Reader::from_reader(&bytes[..]).deserialize().collect();
         rows.map_err(|e| {
-            Error::usage(format!(
-                "{}: not the epochs of a run: {e}; delete the folder {} to train it from the start",
-                path.display(),
-                self.folder.display()
-            ))
+            let folder = self.folder.display();
+            let remedy = format!("delete the folder {folder} to train it from the start");
+            Error::corrupt(&path, format!("not the epochs of a run: {e}; {remedy}"))
         })
     }
 
@@ -210,12 +208,11 @@ fn record_config(path: &Path, config: &RunConfig) -> Result<()> {
     let same = serde_json::from_slice::<Value>(&bytes)
         .is_ok_and(|found| serde_json::to_value(config).is_ok_and(|wanted| found == wanted));
     if !same {
-        return Err(Error::usage(format!(
-            "{} does not hold the config of run {}: it was edited or damaged; \
-             move its folder away, then try again",
-            path.display(),
+        let reason = format!(
+            "not the config of run {}: it was edited or damaged; move its folder away, then try again",
             config.id()
-        )));
+        );
+        return Err(Error::corrupt(path, reason));
     }
     Ok(())
 }

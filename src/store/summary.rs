@@ -2,12 +2,12 @@
 
 use super::{read_if_present, Row, Store, CONFIG, RUNS, SCHEMA};
 use crate::config::RunConfig;
-use crate::error::{Error, Result};
+use crate::error::{Error, Position, Result};
 use crate::files::{open_lock, remove_unfinished, write_atomic};
 use csv::{ErrorKind, StringRecord};
 use serde::Serialize;
-use std::fs;
 use std::path::Path;
+use std::{fs, io};
 
 const LOCK: &str = ".lock";
 
@@ -50,18 +50,15 @@ fn read_run(store: &Store, folder: &str, tasks: &[&str]) -> Result<Option<Row>> 
     let path = store.run_folder(folder).join(CONFIG);
     let Some(bytes) = read_if_present(&path)? else {
         let place = store.run_folder(folder);
-        return Err(Error::usage(format!(
-            "{}: no {CONFIG}, so this is not a run; left out",
-            place.display()
-        )));
+        let reason = format!("no {CONFIG}, so this is not a run; left out");
+        return Err(Error::corrupt(place, reason));
     };
     let place = path.display().to_string();
     let config = RunConfig::parse(&String::from_utf8_lossy(&bytes), &place)?;
     if config.id() != folder {
-        return Err(Error::usage(format!(
-            "{place}: holds the config of run {}, not of {folder}; left out",
-            config.id()
-        )));
+        let found = config.id();
+        let reason = format!("holds the config of run {found}, not of {folder}; left out");
+        return Err(Error::corrupt(place, reason));
     }
     if !tasks.contains(&config.task.name()) {
         return Ok(None);
@@ -84,7 +81,8 @@ pub(super) fn refresh(store: &Store, task: &str) -> Result<()> {
 
 /// `rows` under a header, ready to be written to `path`.
 pub(super) fn to_csv<R: Serialize>(rows: &[R], path: &Path) -> Result<Vec<u8>> {
-    let failed = |e: &dyn std::fmt::Display| Error::usage(format!("{}: {e}", path.display()));
+    let failed =
+        |e: &dyn std::fmt::Display| Error::io("write", path)(io::Error::other(e.to_string()));
     let mut writer = csv::Writer::from_writer(Vec::new());
     for row in rows {
         writer.serialize(row).map_err(|e| failed(&e))?;
@@ -104,10 +102,8 @@ pub fn read_summary(path: &Path) -> Result<Vec<Row>> {
         return Ok(Vec::new());
     }
     let Some(schema) = header.iter().position(|name| name == "schema") else {
-        return Err(Error::usage(format!(
-            "{}: line 1: no column `schema`, so this is not a summary of runs",
-            path.display()
-        )));
+        let reason = "no column `schema`, so this is not a summary of runs";
+        return Err(Error::data_at(path, Position::Line(1), reason));
     };
     let records = reader.records().map(|record| {
         let record = record.map_err(|e| broken(path, &e, Some(&header)))?;
@@ -125,11 +121,11 @@ fn require_schema(path: &Path, record: &StringRecord, column: usize) -> Result<(
         return Ok(());
     }
     let line = record.position().map_or(0, csv::Position::line);
-    Err(Error::usage(format!(
-        "{}: line {line}: schema `{found}` is not the schema {SCHEMA} that this version reads; \
-         use the version that wrote the file",
-        path.display()
-    )))
+    let reason = format!(
+        "schema `{found}` is not the schema {SCHEMA} that this version reads; \
+         use the version that wrote the file"
+    );
+    Err(Error::data_at(path, Position::Line(line), reason))
 }
 
 fn broken(path: &Path, error: &csv::Error, header: Option<&StringRecord>) -> Error {
@@ -145,7 +141,7 @@ fn broken(path: &Path, error: &csv::Error, header: Option<&StringRecord>) -> Err
         } => format!("{len} values under {expected_len} columns"),
         _ => error.to_string(),
     };
-    Error::usage(format!("{}: line {line}: {what}", path.display()))
+    Error::data_at(path, Position::Line(line), what)
 }
 
 #[cfg(test)]
@@ -168,7 +164,7 @@ mod tests {
     fn refusal(text: &str) -> String {
         let (_dir, path) = summary_of(text);
         let message = read_summary(&path).unwrap_err().to_string();
-        assert!(message.contains("mqar.csv: line "), "{message}");
+        assert!(message.contains("mqar.csv, line "), "{message}");
         message
     }
 

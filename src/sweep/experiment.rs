@@ -15,7 +15,7 @@
 use super::flags::Flags;
 use super::grid::Plan;
 use crate::error::{self, Error, Result};
-use crate::model::protocol::Task;
+use crate::recipes::{self, Task};
 use clap::{Args, Command, FromArgMatches};
 use std::fs;
 use std::path::Path;
@@ -26,14 +26,14 @@ const TASK: &str = "task";
 const KEYS: [&str; 3] = [TASK, "defaults", "grid"];
 
 /// What an experiment file asks for.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug)]
 pub struct Experiment {
     place: String,
     grids: Vec<Grid>,
 }
 
 /// One `[[grid]]` on top of the defaults.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug)]
 struct Grid {
     task: Task,
     flags: Flags,
@@ -131,7 +131,7 @@ impl Source<'_> {
 
     fn named(&self, task: &Value) -> Result<Task> {
         let name = task.get_ref().as_str().unwrap_or_default();
-        Task::find(name).map_err(|e| self.refuse(task.span().start, e))
+        recipes::task(name).map_err(|e| self.refuse(task.span().start, e))
     }
 
     fn grids<'t>(&self, table: &'t DeTable<'t>) -> Result<&'t [Value<'t>]> {
@@ -168,7 +168,8 @@ impl Source<'_> {
                 .map_err(|e| self.refuse(key.span().start, e))?;
             words.push(word);
         }
-        parse(&command, &words).map_err(|e| self.refuse(start, e))
+        let flags = parse(&command, &words).map_err(|e| self.refuse(start, e))?;
+        Ok(flags.said_at(&format!("{}, line {}", self.place, self.line(start))))
     }
 
     /// One value or a list of them, as typed behind a flag.

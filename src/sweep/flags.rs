@@ -1,199 +1,258 @@
-//! Every setting of a model and its training, as flags and as keys of an experiment file.
+//! Lists of settings as typed: the flags of a command, or the keys of an experiment file.
 
-use super::values::{number, whole, MixerOption, Rate, Size};
-use crate::config::{Precision, Protocol};
-use crate::model::protocol::Preset;
-use crate::tasks::Generator;
+use crate::config::{Kind, Setting, SETTINGS};
+use crate::recipes::{self, PRESETS};
+use crate::tasks::wikitext::TokenizerName;
+use clap::builder::{PossibleValue, PossibleValuesParser};
+use clap::{Arg, ArgAction, ArgMatches, Command};
+use std::collections::BTreeMap;
 
-mod classifier;
-mod language;
+/// Options of a mixer: `NAME=VALUE`, several values of one name being alternatives.
+pub(super) const OPTION: &str = "option";
+/// Sequence length and pairs together.
+pub(super) const SIZES: &str = "sizes";
+const SEEDS: &str = "seeds";
 
-pub use classifier::{ClassifierFlags, CLASSIFIERS};
-pub use language::{LanguageFlags, LANGUAGE};
-
-const MODEL: &str = "Model (lists make a grid in `dsf sweep`)";
-const TASK: &str = "Task (lists make a grid in `dsf sweep`)";
-const TRAINING: &str = "Training (lists make a grid in `dsf sweep`)";
-
-/// What was asked for. An empty list is left to the preset, and the preset's `None`s to the
-/// protocol.
-#[derive(Clone, Debug, Default, PartialEq, clap::Args)]
+/// What was asked for: for each setting a list, whose product is a grid. What is missing is left to the recipe.
+#[derive(Clone, Debug, Default)]
 pub struct Flags {
-    /// Where everything comes from that no flag names [default: quick; full in LRA where a dataset is named].
-    #[arg(long, value_enum, value_name = "NAME")]
-    pub preset: Option<Preset>,
-
-    /// Sequence mixer; `all` is every one of `dsf mixers` [default: softmax; those that the paper
-    /// compares in `dsf sweep`].
-    #[arg(long, value_delimiter = ',', value_name = "NAME", help_heading = MODEL)]
-    pub mixer: Vec<String>,
-    /// Variant of the mixer, e.g. `paper` or `reference` [default: by protocol].
-    #[arg(long, value_delimiter = ',', value_name = "NAME", help_heading = MODEL)]
-    pub variant: Vec<String>,
-    /// What fills the choices that the paper leaves open [default: reference; paper in WikiText].
-    #[arg(long, value_delimiter = ',', value_name = "NAME", help_heading = MODEL)]
-    pub protocol: Vec<Protocol>,
-    /// Embedding width d, in numbers a token.
-    #[arg(long, value_delimiter = ',', value_name = "N", value_parser = whole::<usize>, help_heading = MODEL, allow_negative_numbers = true)]
-    pub d: Vec<usize>,
-    /// State expansion n: states a channel; query and key width of attention.
-    #[arg(long, value_delimiter = ',', value_name = "N", value_parser = whole::<usize>, help_heading = MODEL, allow_negative_numbers = true)]
-    pub n: Vec<usize>,
-    /// Heads s, which share d and n evenly [default: 1; in LRA by dataset and mixer; 4 in
-    /// WikiText, 8 in preset full].
-    #[arg(long, value_delimiter = ',', value_name = "N", value_parser = whole::<usize>, help_heading = MODEL, allow_negative_numbers = true)]
-    pub heads: Vec<usize>,
-    /// Blocks, one mixer each [default: 2; in LRA by dataset and mixer; 6 in WikiText's preset full].
-    #[arg(long, value_delimiter = ',', value_name = "N", value_parser = whole::<usize>, help_heading = MODEL, allow_negative_numbers = true)]
-    pub layers: Vec<usize>,
-    /// Hidden width of feed-forward halves and, in LRA, of heads [default: 4 d in WikiText; in LRA by
-    /// dataset and mixer].
-    #[arg(long, value_delimiter = ',', value_name = "N", value_parser = whole::<usize>, help_heading = MODEL, allow_negative_numbers = true)]
-    pub mlp_width: Vec<usize>,
-    /// Inner width over d, of mixers that widen: mamba, rg-lru [default: by task].
-    #[arg(long, value_delimiter = ',', value_name = "X", value_parser = number, help_heading = MODEL, allow_hyphen_values = true)]
-    pub expand: Vec<f64>,
-    /// An option of one mixer, e.g. `dt_init=zero`; see `dsf mixers`.
-    #[arg(long, value_delimiter = ',', value_name = "NAME=VALUE", help_heading = MODEL)]
-    pub option: Vec<MixerOption>,
-
-    /// Sequence length L, in tokens an example; in LRA the longest, with the end token.
-    #[arg(long, value_delimiter = ',', value_name = "N", value_parser = whole::<usize>, help_heading = TASK, allow_negative_numbers = true)]
-    pub seq_len: Vec<usize>,
-    /// Key-value pairs k, a fourth of L at most.
-    #[arg(long, value_delimiter = ',', value_name = "N", value_parser = whole::<usize>, help_heading = TASK, allow_negative_numbers = true)]
-    pub kv_pairs: Vec<usize>,
-    /// L and k together, e.g. `64:4,128:8`; instead of the two above.
-    #[arg(long, value_delimiter = ',', value_name = "L:k", help_heading = TASK, conflicts_with_all = ["seq_len", "kv_pairs"])]
-    pub sizes: Vec<Size>,
-    /// Vocabulary V, in tokens [default: in WikiText by tokenizer].
-    #[arg(long, value_delimiter = ',', value_name = "N", value_parser = whole::<usize>, help_heading = TASK, allow_negative_numbers = true)]
-    pub vocab_size: Vec<usize>,
-    /// Training examples, the same every epoch; in WikiText the first windows [default there: all].
-    #[arg(long, value_delimiter = ',', value_name = "N", value_parser = whole::<usize>, help_heading = TASK, allow_negative_numbers = true)]
-    pub train_examples: Vec<usize>,
-    /// Test examples; in WikiText also those of validation [default there: all].
-    #[arg(long, value_delimiter = ',', value_name = "N", value_parser = whole::<usize>, help_heading = TASK, allow_negative_numbers = true)]
-    pub test_examples: Vec<usize>,
-    /// Our generator (MQAR, listops, pathfinder), numpy's bit for bit (MQAR), or files of the released
-    /// data (LRA) [default: native where there is one].
-    #[arg(long, value_delimiter = ',', value_name = "NAME", help_heading = TASK)]
-    pub data: Vec<Generator>,
-    /// Seed of the examples [default: 0].
-    #[arg(long, value_delimiter = ',', value_name = "N", value_parser = whole::<u64>, help_heading = TASK, allow_negative_numbers = true)]
-    pub data_seed: Vec<u64>,
-
-    /// Peak learning rate; `paper` is the four of the paper, 1e-4 to 1e-2, in WikiText 3e-4, 1e-3, 3e-3
-    /// and 1e-2.
-    #[arg(long, value_delimiter = ',', value_name = "X", help_heading = TRAINING, allow_hyphen_values = true)]
-    pub lr: Vec<Rate>,
-    /// Epochs at most; MQAR stops once test accuracy exceeds 0.99.
-    #[arg(long, value_delimiter = ',', value_name = "N", value_parser = whole::<usize>, help_heading = TRAINING, allow_negative_numbers = true)]
-    pub epochs: Vec<usize>,
-    /// Examples a step [default: by preset or protocol].
-    #[arg(long, value_delimiter = ',', value_name = "N", value_parser = whole::<usize>, help_heading = TRAINING, allow_negative_numbers = true)]
-    pub batch_size: Vec<usize>,
-    /// Examples of a step whose activations exist at one time; the step is the same [default: by task].
-    #[arg(long, value_delimiter = ',', value_name = "N", value_parser = whole::<usize>, help_heading = TRAINING, allow_negative_numbers = true)]
-    pub micro_batch: Vec<usize>,
-    /// Decoupled weight decay of AdamW [default: 0.1; in LRA by dataset and mixer].
-    #[arg(long, value_delimiter = ',', value_name = "X", value_parser = number, help_heading = TRAINING, allow_hyphen_values = true)]
-    pub weight_decay: Vec<f64>,
-    /// Numbers to compute with; tf32 and bf16 need a GPU [default: f32; bf16 for WikiText on a
-    /// GPU].
-    #[arg(long, value_delimiter = ',', value_name = "NAME", help_heading = TRAINING)]
-    pub precision: Vec<Precision>,
-    /// Dropout on embeddings and attention weights; in LRA behind embeddings, mixers and feed-forward
-    /// halves [default: by protocol].
-    #[arg(long, value_delimiter = ',', value_name = "P", value_parser = number, help_heading = TRAINING, allow_hyphen_values = true)]
-    pub dropout: Vec<f64>,
-    /// Dropout of attention where it differs: on its weights; in LRA's linear and normalized attention on
-    /// what they give.
-    #[arg(long, value_delimiter = ',', value_name = "P", value_parser = number, help_heading = TRAINING, allow_hyphen_values = true)]
-    pub attn_dropout: Vec<f64>,
-    /// Seed of initial weights, dropout and, but for MQAR, the order of examples [default: 123; 1919 in LRA, 1234
-    /// in WikiText].
-    #[arg(long, value_delimiter = ',', value_name = "N", value_parser = whole::<u64>, help_heading = TRAINING, allow_negative_numbers = true)]
-    pub seed: Vec<u64>,
+    /// Where everything comes from that no list names.
+    pub preset: Option<&'static str>,
     /// Replicates: this many seeds, from the first on.
-    #[arg(long, value_name = "N", value_parser = whole::<u64>, help_heading = TRAINING, allow_negative_numbers = true)]
     pub seeds: Option<u64>,
-
-    /// What only classifiers know.
-    #[command(flatten)]
-    pub classifier: ClassifierFlags,
-    /// What only text knows.
-    #[command(flatten)]
-    pub language: LanguageFlags,
-
-    /// No flag: whether a GPU computes, on which text is trained in bf16 unless told otherwise.
-    #[arg(skip)]
+    /// Whether a GPU computes; no flag.
     pub gpu: bool,
+    lists: BTreeMap<&'static str, List>,
+}
+
+/// The values of one setting, and where they were said.
+#[derive(Clone, Debug)]
+struct List {
+    values: Vec<String>,
+    place: String,
+}
+
+/// Places do not count.
+impl PartialEq for Flags {
+    fn eq(&self, other: &Self) -> bool {
+        let values = |flags: &Self| -> Vec<(&str, Vec<String>)> {
+            let lists = flags.lists.iter();
+            lists
+                .map(|(name, list)| (*name, list.values.clone()))
+                .collect()
+        };
+        (self.preset, self.seeds, self.gpu) == (other.preset, other.seeds, other.gpu)
+            && values(self) == values(other)
+    }
 }
 
 impl Flags {
-    /// These flags on top of `base`: what is given here wins, the rest stays.
+    /// The values of a setting, of [`OPTION`] or of [`SIZES`]; none where it is left to the recipe.
+    pub fn list(&self, name: &str) -> &[String] {
+        self.lists.get(name).map_or(&[], |list| &list.values)
+    }
+
+    /// Where the list of a setting was said.
+    pub(super) fn place(&self, name: &str) -> &str {
+        self.lists.get(name).map_or("", |list| &list.place)
+    }
+
+    /// The same lists, all said at `place` by keys.
+    pub(super) fn said_at(mut self, place: &str) -> Self {
+        for (name, list) in &mut self.lists {
+            list.place = format!("{place}, {name}");
+        }
+        self
+    }
+
+    /// Sets a list where there is none.
+    pub(super) fn set_default(&mut self, name: &'static str, values: &[String]) {
+        self.lists.entry(name).or_insert_with(|| List {
+            values: values.to_vec(),
+            place: "the default of dsf sweep".to_owned(),
+        });
+    }
+
+    /// These lists on top of `base`: what is given here wins, the rest stays.
     ///
-    /// Where two flags speak of the same thing the upper one silences the lower: lengths or pairs
-    /// replace sizes and the reverse; seeds replace a count of seeds, and a count goes on from
-    /// the first of the seeds.
+    /// Where two of them speak of the same thing the upper one silences the lower: lengths or pairs replace sizes
+    /// and the reverse; seeds replace a count of seeds, and a count goes on from the first of the seeds.
     #[must_use]
     pub fn over(&self, base: &Self) -> Self {
-        let mut base = base.clone();
-        if !self.sizes.is_empty() {
-            base.seq_len.clear();
-            base.kv_pairs.clear();
+        let mut lists = base.lists.clone();
+        let has = |name: &str| !self.list(name).is_empty();
+        if has(SIZES) {
+            lists.remove("seq-len");
+            lists.remove("kv-pairs");
         }
-        if !self.seq_len.is_empty() || !self.kv_pairs.is_empty() {
-            base.sizes.clear();
-        }
-        if !self.seed.is_empty() {
-            base.seeds = None;
+        if has("seq-len") || has("kv-pairs") {
+            lists.remove(SIZES);
         }
         if self.seeds.is_some() {
-            base.seed.truncate(1);
+            if let Some(seed) = lists.get_mut("seed") {
+                seed.values.truncate(1);
+            }
         }
+        lists.extend(self.lists.clone());
+        let seeds = base.seeds.filter(|_| !has("seed"));
         Self {
             preset: self.preset.or(base.preset),
-            mixer: given(&self.mixer, base.mixer),
-            variant: given(&self.variant, base.variant),
-            protocol: given(&self.protocol, base.protocol),
-            d: given(&self.d, base.d),
-            n: given(&self.n, base.n),
-            heads: given(&self.heads, base.heads),
-            layers: given(&self.layers, base.layers),
-            mlp_width: given(&self.mlp_width, base.mlp_width),
-            expand: given(&self.expand, base.expand),
-            option: given(&self.option, base.option),
-            seq_len: given(&self.seq_len, base.seq_len),
-            kv_pairs: given(&self.kv_pairs, base.kv_pairs),
-            sizes: given(&self.sizes, base.sizes),
-            vocab_size: given(&self.vocab_size, base.vocab_size),
-            train_examples: given(&self.train_examples, base.train_examples),
-            test_examples: given(&self.test_examples, base.test_examples),
-            data: given(&self.data, base.data),
-            data_seed: given(&self.data_seed, base.data_seed),
-            lr: given(&self.lr, base.lr),
-            epochs: given(&self.epochs, base.epochs),
-            batch_size: given(&self.batch_size, base.batch_size),
-            micro_batch: given(&self.micro_batch, base.micro_batch),
-            weight_decay: given(&self.weight_decay, base.weight_decay),
-            precision: given(&self.precision, base.precision),
-            dropout: given(&self.dropout, base.dropout),
-            attn_dropout: given(&self.attn_dropout, base.attn_dropout),
-            classifier: self.classifier.over(&base.classifier),
-            language: self.language.over(&base.language),
+            seeds: self.seeds.or(seeds),
             gpu: self.gpu || base.gpu,
-            seed: given(&self.seed, base.seed),
-            seeds: self.seeds.or(base.seeds),
+            lists,
+        }
+    }
+
+    /// The flags that a task has no use for, for help that leaves them out.
+    pub fn is_of(id: &str, task: recipes::Task) -> bool {
+        let has = |name: &str| recipes::typed_settings(task).any(|setting| setting.name == name);
+        match id {
+            SIZES => has("kv-pairs"),
+            id => has(id) || !SETTINGS.iter().any(|setting| setting.name == id),
         }
     }
 }
 
-fn given<T: Clone>(upper: &[T], lower: Vec<T>) -> Vec<T> {
-    if upper.is_empty() {
-        lower
-    } else {
-        upper.to_vec()
+impl clap::Args for Flags {
+    fn augment_args(command: Command) -> Command {
+        let presets = PRESETS.iter().map(|preset| {
+            PossibleValue::new(preset.name)
+                .aliases(preset.aliases)
+                .help(preset.help)
+        });
+        let preset = Arg::new("preset")
+            .long("preset")
+            .value_name("NAME")
+            .value_parser(PossibleValuesParser::new(presets))
+            .help("Where everything comes from that no flag names [default: quick; full in LRA where a dataset is named]");
+        let mut command = command.arg(preset);
+        for setting in SETTINGS.iter().filter(|setting| setting.is_typed()) {
+            command = command.arg(flag(setting));
+            command = match setting.name {
+                "expand" => command.arg(option()),
+                "kv-pairs" => command.arg(sizes()),
+                "seed" => command.arg(seeds()),
+                _ => command,
+            };
+        }
+        command
     }
+
+    fn augment_args_for_update(command: Command) -> Command {
+        Self::augment_args(command)
+    }
+}
+
+impl clap::FromArgMatches for Flags {
+    fn from_arg_matches(matches: &ArgMatches) -> Result<Self, clap::Error> {
+        let mut flags = Self::default();
+        flags.update_from_arg_matches(matches)?;
+        Ok(flags)
+    }
+
+    fn update_from_arg_matches(&mut self, matches: &ArgMatches) -> Result<(), clap::Error> {
+        if let Some(name) = matches.get_one::<String>("preset") {
+            let preset = recipes::preset(name);
+            self.preset = Some(preset.map_err(|e| {
+                clap::Error::raw(clap::error::ErrorKind::InvalidValue, e.to_string())
+            })?);
+        }
+        if let Some(seeds) = matches.get_one::<u64>(SEEDS) {
+            self.seeds = Some(*seeds);
+        }
+        let settings = SETTINGS.iter().filter(|setting| setting.is_typed());
+        let names = settings.map(|setting| setting.name);
+        for name in names.chain([OPTION, SIZES]) {
+            if let Some(values) = matches.get_many::<String>(name) {
+                let list = List {
+                    values: values.cloned().collect(),
+                    place: format!("--{name}"),
+                };
+                self.lists.insert(name, list);
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The flag of a setting: a list separated by commas.
+fn flag(setting: &'static Setting) -> Arg {
+    let arg = list(setting.name)
+        .value_name(setting.value_name())
+        .help(setting.help)
+        .help_heading(setting.group.heading());
+    let arg = match setting.kind {
+        Kind::Whole(..) => arg.allow_negative_numbers(true),
+        Kind::Bool | Kind::OneOf(_) | Kind::Name | Kind::Tokenizer => arg,
+        _ => arg.allow_hyphen_values(true),
+    };
+    if let Some(names) = setting.names() {
+        return arg.value_parser(PossibleValuesParser::new(names));
+    }
+    if matches!(setting.kind, Kind::Bool) {
+        return arg.value_parser(PossibleValuesParser::new(["true", "false"]));
+    }
+    arg.value_parser(move |text: &str| item(setting, text))
+}
+
+fn list(name: &'static str) -> Arg {
+    Arg::new(name)
+        .long(name)
+        .action(ArgAction::Append)
+        .value_delimiter(',')
+}
+
+/// One item of a list, as typed, if it spells a value.
+fn item(setting: &Setting, text: &str) -> Result<String, String> {
+    let spelt = match (setting.name, setting.parse(text)) {
+        ("lr", _) if text == "paper" => Ok(()),
+        ("lr", Err(_)) => Err("neither a number, such as 2e-3, nor the word `paper`".to_owned()),
+        ("tokenizer", _) => text.parse::<TokenizerName>().map(drop),
+        (_, parsed) => parsed.map(drop),
+    };
+    spelt.map(|()| text.to_owned())
+}
+
+fn option() -> Arg {
+    list(OPTION)
+        .value_name("NAME=VALUE")
+        .help("An option of one mixer, e.g. `dt_init=zero`; see `dsf mixers`")
+        .help_heading(crate::config::Group::Model.heading())
+        .value_parser(|text: &str| match text.split_once('=') {
+            Some((name, value)) => Ok(format!("{}={}", name.trim(), value.trim())),
+            None => Err("not NAME=VALUE, such as dt_init=zero".to_owned()),
+        })
+}
+
+fn sizes() -> Arg {
+    list(SIZES)
+        .value_name("L:k")
+        .help("L and k together, e.g. `64:4,128:8`; instead of the two above")
+        .help_heading(crate::config::Group::Task.heading())
+        .conflicts_with_all(["seq-len", "kv-pairs"])
+        .value_parser(|text: &str| {
+            let (seq_len, kv_pairs) = size(text)?;
+            Ok::<_, String>(format!("{seq_len}:{kv_pairs}"))
+        })
+}
+
+/// A sequence length and a number of pairs.
+pub(super) fn size(text: &str) -> Result<(usize, usize), String> {
+    let pair = text.split_once(':').and_then(|(seq_len, kv_pairs)| {
+        Some((seq_len.trim().parse().ok()?, kv_pairs.trim().parse().ok()?))
+    });
+    pair.ok_or_else(|| "not L:k, a length and a number of pairs such as 64:4".to_owned())
+}
+
+fn seeds() -> Arg {
+    Arg::new(SEEDS)
+        .long(SEEDS)
+        .value_name("N")
+        .allow_negative_numbers(true)
+        .value_parser(|text: &str| {
+            let number = text.parse::<u64>();
+            number.map_err(|_| "not a whole number of 0 or more, such as 64".to_owned())
+        })
+        .help("Replicates: this many seeds, from the first on")
+        .help_heading(crate::config::Group::Training.heading())
 }

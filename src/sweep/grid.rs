@@ -1,29 +1,32 @@
 //! The cartesian product of lists of settings, resolved run by run before anything is trained.
 
-use super::axes::{axes, Axis, MOST_RUNS};
-use super::flags::Flags;
-use crate::config::RunConfig;
+use super::flags::{size, Flags, OPTION, SIZES};
+use crate::config::{setting, RunConfig, SETTINGS};
 use crate::error::{Error, Result};
-use crate::model::protocol::{Asked, Task};
-use crate::tasks::lra::LraDataset;
+use crate::mixers::MIXERS;
+use crate::recipes::{self, Choice, Resolved, Task};
 use crate::tasks::Sizes;
-use std::collections::HashSet;
+use std::collections::{BTreeSet, HashSet};
+
+/// Most runs of one product.
+const MOST_RUNS: u64 = 100_000;
 
 /// Runs in the order in which they are started, each of them once.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Plan {
     /// The runs.
     pub runs: Vec<RunConfig>,
-    /// Combinations left out because an earlier one describes the same run, such as a qLSTM at
-    /// another n.
+    /// Combinations left out because an earlier one describes the same run, such as a qLSTM at another n.
     pub duplicates: usize,
+    /// What the user should be told about some of the runs, each sentence once.
+    pub notes: BTreeSet<String>,
 }
 
 impl Plan {
-    /// The grid of `flags`; the mixers that the paper compares where none is named, and every dataset. The first run that
-    /// cannot be trained refuses the whole plan.
+    /// The grid of `flags`; for a list that is left out, what the task's recipe sweeps. The first run that cannot be
+    /// trained refuses the whole plan.
     ///
-    /// Datasets vary slowest, then mixers, then the other flags in the order of `--help`; seeds fastest.
+    /// Datasets vary slowest, then mixers, then the other settings in the order of `--help`; seeds fastest.
     pub fn of(task: Task, flags: &Flags) -> Result<Self> {
         let mut plan = Self::default();
         plan.extend(task, flags)?;
@@ -55,25 +58,20 @@ impl Plan {
     /// Adds the grid of `flags` behind what is planned already.
     pub(super) fn extend(&mut self, task: Task, flags: &Flags) -> Result<()> {
         let mut flags = flags.clone();
-        if flags.mixer.is_empty() {
-            flags.mixer = task
-                .entry()
-                .compared
-                .iter()
-                .map(|&name| name.to_owned())
-                .collect();
+        for (name, values) in task.swept() {
+            if let Some(setting) = setting(name) {
+                flags.set_default(setting.name, values);
+            }
         }
-        if task == Task::Lra && flags.classifier.dataset.is_empty() {
-            flags.classifier.dataset = LraDataset::ALL.into();
-        }
-        let mut seen: HashSet<String> = self.runs.iter().map(RunConfig::id).collect();
-        for asked in product(task, &flags)? {
-            let run = asked.resolve(task)?;
-            if seen.insert(run.id()) {
-                self.runs.push(run);
+        let mut known: HashSet<String> = self.runs.iter().map(RunConfig::id).collect();
+        for choice in product(task, &flags)? {
+            let Resolved { config, notes, .. } = recipes::resolve(task, &choice)?;
+            if known.insert(config.id()) {
+                self.runs.push(config);
             } else {
                 self.duplicates += 1;
             }
+            self.notes.extend(notes);
         }
         Ok(())
     }
@@ -81,60 +79,199 @@ impl Plan {
 
 impl Flags {
     /// The one run that these flags describe, on top of their preset.
-    pub fn single(&self, task: Task) -> Result<RunConfig> {
+    pub fn single(&self, task: Task) -> Result<Resolved> {
         let axes = axes(self, task)?;
-        if let Some(axis) = axes.iter().find(|axis| axis.settings.len() > 1) {
+        if let Some(axis) = axes.iter().find(|axis| axis.points.len() > 1) {
             let Axis { flag, text, .. } = axis;
             return Err(Error::usage(format!(
                 "--{flag} {text}: one run takes one value; \
                  `dsf sweep --task {} --{flag} {text}` trains them all",
-                task.name()
+                task.name
             )));
         }
-        let mut asked = first(self);
-        for setting in axes.iter().flat_map(|axis| &axis.settings) {
-            setting(&mut asked);
+        let mut choice = self.first();
+        for point in axes.iter().flat_map(|axis| &axis.points) {
+            self.set(&mut choice, point)?;
         }
-        asked.resolve(task)
+        recipes::resolve(task, &choice)
+    }
+
+    /// What all combinations start from.
+    fn first(&self) -> Choice {
+        Choice::of(self.preset, self.gpu)
+    }
+
+    fn set(&self, choice: &mut Choice, point: &Point) -> Result<()> {
+        for (name, text) in point {
+            let place = match self.place(name) {
+                "" => self.place(SIZES),
+                place => place,
+            };
+            choice.set(name, text, place)?;
+        }
+        Ok(())
     }
 }
 
+/// One list of a grid.
+struct Axis {
+    /// As typed.
+    flag: &'static str,
+    /// Its list as typed.
+    text: String,
+    points: Vec<Point>,
+}
+
+/// Settings that one item of a list fixes.
+type Point = Vec<(&'static str, String)>;
+
+/// Every list of `flags` for runs of `task`, in the order of help.
+fn axes(flags: &Flags, task: Task) -> Result<Vec<Axis>> {
+    check_alternatives(flags)?;
+    let mut axes = Vec::new();
+    for setting in SETTINGS.iter().filter(|setting| setting.is_typed()) {
+        let name = setting.name;
+        match (name, flags.seeds) {
+            ("seed", Some(count)) => axes.push(seeds(flags, task, count)?),
+            _ => axes.push(axis(flags, name, |text| values(name, text, task))),
+        }
+        match name {
+            "expand" => axes.extend(options(flags)),
+            "kv-pairs" => axes.push(sizes(flags)?),
+            _ => {}
+        }
+    }
+    axes.retain(|axis| !axis.points.is_empty());
+    Ok(axes)
+}
+
+fn axis(flags: &Flags, name: &'static str, values: impl Fn(&str) -> Vec<String>) -> Axis {
+    let list = flags.list(name);
+    let items = list.iter().flat_map(|text| values(text));
+    Axis {
+        flag: name,
+        text: list.join(","),
+        points: items.map(|value| vec![(name, value)]).collect(),
+    }
+}
+
+/// What an item of a list stands for: itself, or several values that have a word.
+fn values(name: &str, text: &str, task: Task) -> Vec<String> {
+    match (name, text) {
+        ("mixer", "all") => MIXERS.iter().map(|entry| entry.name.to_owned()).collect(),
+        ("lr", "paper") => task.paper_rates().iter().map(f64::to_string).collect(),
+        _ => vec![text.to_owned()],
+    }
+}
+
+fn sizes(flags: &Flags) -> Result<Axis> {
+    let mut points = Vec::new();
+    for text in flags.list(SIZES) {
+        let (seq_len, kv_pairs) =
+            size(text).map_err(|why| Error::usage(format!("--{SIZES} {text}: {why}")))?;
+        points.push(vec![
+            ("seq-len", seq_len.to_string()),
+            ("kv-pairs", kv_pairs.to_string()),
+        ]);
+    }
+    Ok(Axis {
+        flag: SIZES,
+        text: flags.list(SIZES).join(","),
+        points,
+    })
+}
+
+/// One axis a name: several values of one option are alternatives, several options are set together.
+fn options(flags: &Flags) -> Vec<Axis> {
+    let name = |item: &String| item.split('=').next().unwrap_or_default().to_owned();
+    let mut names: Vec<String> = Vec::new();
+    for item in flags.list(OPTION) {
+        if !names.contains(&name(item)) {
+            names.push(name(item));
+        }
+    }
+    let of = |wanted: &String| {
+        let items = flags.list(OPTION).iter();
+        let items: Vec<String> = items
+            .filter(|item| name(item) == *wanted)
+            .cloned()
+            .collect();
+        Axis {
+            flag: OPTION,
+            text: items.join(","),
+            points: items.into_iter().map(|item| vec![(OPTION, item)]).collect(),
+        }
+    };
+    names.iter().map(of).collect()
+}
+
+fn seeds(flags: &Flags, task: Task, count: u64) -> Result<Axis> {
+    if !(1..=MOST_RUNS).contains(&count) {
+        return Err(Error::usage(format!(
+            "--seeds must be 1 to {MOST_RUNS}, not {count}"
+        )));
+    }
+    let given = flags.list("seed").first().map(|text| text.parse().ok());
+    let first = given.flatten().unwrap_or_else(|| task.seed());
+    let Some(end) = first.checked_add(count) else {
+        return Err(Error::usage(format!(
+            "--seeds {count} from --seed {first}: beyond the largest seed; start lower"
+        )));
+    };
+    Ok(Axis {
+        flag: "seeds",
+        text: count.to_string(),
+        points: (first..end)
+            .map(|seed| vec![("seed", seed.to_string())])
+            .collect(),
+    })
+}
+
+fn check_alternatives(flags: &Flags) -> Result<()> {
+    let given = |name: &str| !flags.list(name).is_empty();
+    if given(SIZES) && (given("seq-len") || given("kv-pairs")) {
+        return Err(Error::usage(format!(
+            "--sizes {} gives lengths and pairs: leave out --seq-len and --kv-pairs",
+            flags.list(SIZES).join(",")
+        )));
+    }
+    if flags.seeds.is_some() && flags.list("seed").len() > 1 {
+        return Err(Error::usage(format!(
+            "--seed {} lists the seeds and --seeds counts them: give a list, or a first seed and a count",
+            flags.list("seed").join(",")
+        )));
+    }
+    Ok(())
+}
+
 /// Every combination, the last axis varying fastest.
-fn product(task: Task, flags: &Flags) -> Result<Vec<Asked>> {
+fn product(task: Task, flags: &Flags) -> Result<Vec<Choice>> {
     let axes = axes(flags, task)?;
-    let size = axes.iter().try_fold(1usize, |size, axis| {
-        size.checked_mul(axis.settings.len())
+    let size = axes.iter().try_fold(1u64, |size, axis| {
+        size.checked_mul(axis.points.len() as u64)
             .filter(|size| *size <= MOST_RUNS)
     });
     if size.is_none() {
         let axes: Vec<String> = axes
             .iter()
-            .map(|a| format!("--{} {}", a.flag, a.text))
+            .map(|axis| format!("--{} {}", axis.flag, axis.text))
             .collect();
         return Err(Error::usage(format!(
             "{}: more than {MOST_RUNS} runs; shorten a list, or make several sweeps of it",
             axes.join(" ")
         )));
     }
-    let mut all = vec![first(flags)];
+    let mut all = vec![flags.first()];
     for axis in &axes {
-        let varied = all.iter().flat_map(|asked| {
-            axis.settings.iter().map(|setting| {
-                let mut asked = asked.clone();
-                setting(&mut asked);
-                asked
-            })
-        });
-        all = varied.collect();
+        let mut varied = Vec::with_capacity(all.len() * axis.points.len());
+        for choice in &all {
+            for point in &axis.points {
+                let mut choice = choice.clone();
+                flags.set(&mut choice, point)?;
+                varied.push(choice);
+            }
+        }
+        all = varied;
     }
     Ok(all)
-}
-
-/// What all axes start from.
-fn first(flags: &Flags) -> Asked {
-    Asked {
-        preset: flags.preset,
-        gpu: flags.gpu,
-        ..Asked::default()
-    }
 }

@@ -95,7 +95,7 @@ impl Tally {
 /// Works off `plan` in its order and tells `on` the index of each run and what becomes of it.
 ///
 /// A failing run does not stop the rest. Once `stop` is raised no run is begun, those in work are
-/// stopped, and the end is [`Error::Interrupted`] unless all were over already.
+/// stopped, and the end is [`Error::Stopped`] unless all were over already.
 pub fn run_all(
     plan: &Plan,
     store: &Store,
@@ -135,7 +135,7 @@ pub fn run_all(
     });
     match broken {
         Some(e) => Err(e),
-        None if tally.settled() < plan.runs.len() => Err(Error::Interrupted),
+        None if tally.settled() < plan.runs.len() => Err(Error::Stopped),
         None => Ok(tally),
     }
 }

@@ -4,9 +4,9 @@
 //! process group of its own: a Ctrl-C reaches the parent alone, which then asks the children.
 
 use super::local::Options;
-use super::worker::{Ending, Message, Worker, EXIT_BUSY, EXIT_INTERRUPTED};
+use super::worker::{Ending, Message, Worker};
 use crate::config::RunConfig;
-use crate::error::{Error, Result};
+use crate::error::{exit, Error, Result};
 use std::ffi::OsString;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::path::{Path, PathBuf};
@@ -143,10 +143,13 @@ fn last_words(stderr: impl Read) -> String {
 
 fn ending(status: ExitStatus, last_words: &str, stopped: bool) -> Ending {
     let said = last_words.strip_prefix("error: ").unwrap_or(last_words);
-    match (status.code(), signal(status)) {
-        (Some(0), _) => Ending::Finished,
-        (Some(EXIT_INTERRUPTED), _) => Ending::Interrupted,
-        (Some(EXIT_BUSY), _) => Ending::Busy,
+    let code = status
+        .code()
+        .map(|code| u8::try_from(code).unwrap_or(exit::FAILED));
+    match (code, signal(status)) {
+        (Some(exit::DONE), _) => Ending::Finished,
+        (Some(exit::STOPPED), _) => Ending::Interrupted,
+        (Some(exit::BUSY), _) => Ending::Busy,
         (Some(code), _) if said.is_empty() => Ending::Failed(format!("exit code {code}")),
         (Some(code), _) => Ending::Failed(format!("{said} (exit code {code})")),
         // Someone's wish, not the run's fault: hang-up, interrupt, termination.
@@ -171,7 +174,6 @@ fn signal(_: ExitStatus) -> Option<i32> {
 #[cfg(all(test, unix))]
 mod tests {
     use super::*;
-    use crate::sweep::Preset;
     use std::sync::Arc;
 
     /// A shell script in place of `dsf worker`.
@@ -183,7 +185,7 @@ mod tests {
     }
 
     fn work(script: &str) -> (Ending, Vec<Message>) {
-        let run = Preset::Smoke.request().resolve().unwrap();
+        let run = crate::recipes::run("mqar", &[("preset", "smoke")]).unwrap();
         let mut messages = Vec::new();
         let stop = AtomicBool::new(false);
         let ending = worker(script).work(&run, "cuda:7", &stop, &mut |m| messages.push(m));
@@ -192,7 +194,7 @@ mod tests {
 
     #[test]
     fn the_config_is_the_first_line_of_stdin() {
-        let run = Preset::Smoke.request().resolve().unwrap();
+        let run = crate::recipes::run("mqar", &[("preset", "smoke")]).unwrap();
         let script = r#"read -r line; printf '{"event":"warning","text":"%s"}\n' "${#line}""#;
         let (ending, messages) = work(script);
         let text = run.canonical().len().to_string();
@@ -270,7 +272,7 @@ mod tests {
 
     #[test]
     fn a_raised_stop_closes_stdin_so_that_the_worker_can_checkpoint() {
-        let run = Preset::Smoke.request().resolve().unwrap();
+        let run = crate::recipes::run("mqar", &[("preset", "smoke")]).unwrap();
         let stop = Arc::new(AtomicBool::new(false));
         let script = r#"read -r _; echo '{"event":"other"}'; cat; exit 75"#;
         let raise = Arc::clone(&stop);
@@ -286,7 +288,7 @@ mod tests {
             program: "/no/such/program".into(),
             arguments: Vec::new(),
         };
-        let run = Preset::Smoke.request().resolve().unwrap();
+        let run = crate::recipes::run("mqar", &[("preset", "smoke")]).unwrap();
         let error = process
             .work(&run, "cpu", &AtomicBool::new(false), &mut |_| {})
             .unwrap_err();

@@ -5,12 +5,6 @@ use crate::error::Result;
 use serde::Deserialize;
 use std::sync::atomic::AtomicBool;
 
-/// Exit code of a worker that wrote a checkpoint and stopped (BSD's EX_TEMPFAIL).
-pub const EXIT_INTERRUPTED: i32 = 75;
-
-/// Exit code of a worker whose run is in another process's hands (BSD's EX_UNAVAILABLE).
-pub const EXIT_BUSY: i32 = 69;
-
 /// Trains one run at a time; several threads ask it at once.
 pub trait Worker: Sync {
     /// Works on `run`, on `device`, until it ends or `stop` is raised, passing on what it tells. An error says

@@ -11,7 +11,7 @@
 //! examples.
 
 use super::limits::{check_splits, check_vocabulary, require};
-use super::{mqar, Dataset, Objective, Sizes, Splits, Task, TaskEntry};
+use super::{Dataset, Objective, Sizes, Splits, Task, TaskEntry};
 use crate::config::TaskConfig;
 use crate::error::Result;
 use crate::rng::Stream;
@@ -20,13 +20,17 @@ use std::path::Path;
 
 pub(super) const ENTRY: TaskEntry = TaskEntry {
     name: "induction",
-    about: "induction heads: the token that followed a special token the first time",
-    recipe: "",
+    about: "induction heads: the token that followed a special token",
+    recipe: include_str!("../recipes/induction.toml"),
+    fields: &[
+        "data_seed",
+        "vocab_size",
+        "seq_len",
+        "train_examples",
+        "test_examples",
+    ],
     objective: Objective::PerToken,
     headline: "accuracy",
-    seed: 123,
-    compared: &["softmax", "linear", "normalized", "s6", "ssd"],
-    paper_rates: mqar::PAPER_RATES,
     report: "",
     files: None,
     read: |config| Ok(Box::new(config.typed::<InductionConfig>()?)),
@@ -58,6 +62,10 @@ impl From<InductionConfig> for TaskConfig {
 }
 
 impl Task for InductionConfig {
+    fn config(&self) -> TaskConfig {
+        self.clone().into()
+    }
+
     fn sizes(&self) -> Sizes {
         Sizes {
             vocab_size: self.vocab_size,

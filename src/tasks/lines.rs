@@ -1,6 +1,6 @@
 //! Large files of one example or row a line, block by block, the lines of a block at once.
 
-use crate::error::{Error, Result};
+use crate::error::{Error, Position, Result};
 use rayon::prelude::*;
 use std::fs::File;
 use std::io::{ErrorKind, Read};
@@ -63,13 +63,16 @@ fn check_header(path: &Path, line: Line, header: &str) -> Result<()> {
 }
 
 fn fault(path: &Path, number: usize, line: Line, reason: &str) -> Error {
-    let path = path.display();
     let cut = if line.ended {
         ""
     } else {
         "; the file ends inside this line: get it again"
     };
-    Error::usage(format!("{path}, line {number}: {reason}{cut}"))
+    Error::data_at(
+        path,
+        Position::Line(number as u64),
+        format!("{reason}{cut}"),
+    )
 }
 
 /// The beginning of bytes that may be anything, as it can be shown in a sentence.
@@ -125,11 +128,11 @@ impl<'a> Blocks<'a> {
                 Some(end) => begun + end + 1,
                 None if !more => self.buffer.len(),
                 None if self.buffer.len() > LONGEST => {
-                    return Err(Error::usage(format!(
-                        "{}: {} MiB without a line end; expected is one example a line",
-                        self.path.display(),
-                        LONGEST >> 20
-                    )))
+                    let reason = "MiB without a line end; expected is one example a line";
+                    return Err(Error::data(
+                        self.path,
+                        format!("{} {reason}", LONGEST >> 20),
+                    ));
                 }
                 None => continue,
             };
@@ -142,10 +145,9 @@ impl<'a> Blocks<'a> {
         let mut block = self.file.by_ref().take(BLOCK as u64);
         match block.read_to_end(&mut self.buffer) {
             Ok(read) => Ok(read == BLOCK),
-            Err(error) if error.kind() == ErrorKind::IsADirectory => Err(Error::usage(format!(
-                "{} is a folder, not a file",
-                self.path.display()
-            ))),
+            Err(error) if error.kind() == ErrorKind::IsADirectory => {
+                Err(Error::data(self.path, "a folder, not a file"))
+            }
             Err(error) => Err(Error::io("read", self.path)(error)),
         }
     }

@@ -16,6 +16,7 @@ mod testing;
 mod text;
 pub mod wikitext;
 
+pub use crate::config::Objective;
 pub use documents::Documents;
 pub use splits::{Batch, Dataset, Splits, TrainValTest, IGNORED};
 pub use text::{Counts, Ids, Text};
@@ -37,23 +38,20 @@ pub static TASKS: &[TaskEntry] = &[
 ];
 
 /// What the program knows of a task without its settings.
+#[derive(Debug)]
 pub struct TaskEntry {
     /// As typed, and the `name` in the task of a [`RunConfig`].
     pub name: &'static str,
     /// One line for listings.
     pub about: &'static str,
-    /// The defaults of its runs, TOML.
+    /// The defaults of its runs: presets, protocols and hyperparameters by mixer, in TOML.
     pub recipe: &'static str,
+    /// The names of its settings in a config.
+    pub fields: &'static [&'static str],
     /// What a model is trained to predict.
     pub objective: Objective,
     /// The name of the metric by which its runs are compared.
     pub headline: &'static str,
-    /// The seed of weights, dropout and order in a run that names none.
-    pub seed: u64,
-    /// The mixers of a sweep that names none.
-    pub compared: &'static [&'static str],
-    /// The learning rates that its paper tries.
-    pub paper_rates: [f64; 4],
     /// What `dsf report` needs to show its runs, e.g. `--table 3`; nothing where it shows them anyway.
     pub report: &'static str,
     /// Its files, where there are some to download.
@@ -63,7 +61,7 @@ pub struct TaskEntry {
 }
 
 /// Where a task's downloads lie, and how they are chosen.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Debug)]
 pub struct Files {
     /// The folder of what `dsf data fetch` has downloaded.
     pub root: fn() -> Result<PathBuf>,
@@ -71,27 +69,11 @@ pub struct Files {
     pub flags: &'static str,
 }
 
-/// What a model is trained to predict, and with it how a run is scored and what of it is kept.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Objective {
-    /// Labels at some positions of sequences of one length.
-    PerToken,
-    /// One class for each document, or for each pair of documents.
-    Pooled,
-    /// At every position of a window of text the token that follows.
-    NextToken,
-}
-
-impl Objective {
-    /// Whether runs are language models: scored by perplexity, validated by their loss, and kept with
-    /// their weights and the loss of every step.
-    pub fn is_language_model(self) -> bool {
-        self == Self::NextToken
-    }
-}
-
 /// The settings of one run's task, typed.
 pub trait Task {
+    /// The document of these settings, with everything left out that goes without saying.
+    fn config(&self) -> TaskConfig;
+
     /// The numbers that models, trainers and estimates need.
     fn sizes(&self) -> Sizes;
 
@@ -228,14 +210,15 @@ impl TaskConfig {
 impl RunConfig {
     /// Parses what [`Self::canonical`] or a run's `config.json` holds. `place` names the source.
     pub fn parse(text: &str, place: &str) -> Result<Self> {
-        let refused = |why: String| Error::usage(format!("{place}: not a run config: {why}"));
-        let config: Self = serde_json::from_str(text).map_err(|e| refused(e.to_string()))?;
-        config.task.read().map_err(|e| refused(e.to_string()))?;
+        let refused = |why: String| Error::corrupt(place, format!("not a run config: {why}"));
+        let mut config: Self = serde_json::from_str(text).map_err(|e| refused(e.to_string()))?;
+        let task = config.task.read().map_err(|e| refused(e.to_string()))?;
+        config.task = task.config();
         if config.format != FORMAT {
-            return Err(Error::usage(format!(
-                "{place}: format {} is not the format {FORMAT} that this version trains",
-                config.format
-            )));
+            let found = config.format;
+            let reason =
+                format!("format {found} is not the format {FORMAT} that this version trains");
+            return Err(Error::corrupt(place, reason));
         }
         Ok(config)
     }
@@ -245,12 +228,7 @@ impl RunConfig {
 fn fingerprint<'a>(parts: impl Iterator<Item = Cow<'a, [u8]>>) -> String {
     let mut hash = Sha256::new();
     parts.for_each(|part| hash.update(part));
-    hex(&hash.finalize()[..6])
-}
-
-/// Small hexadecimal digits.
-fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|b| format!("{b:02x}")).collect()
+    hex::encode(&hash.finalize()[..6])
 }
 
 #[cfg(test)]

@@ -116,16 +116,12 @@ impl From<ParquetError> for Fault {
 
 impl Fault {
     fn at(self, path: &Path, content: &str, beside: &str) -> Error {
-        let path = path.display();
-        match self {
-            Self::Unread(error) => error,
-            Self::Broken(why) => Error::usage(format!(
-                "{path} is not a whole Parquet file ({why}): get it again"
-            )),
-            Self::Columns(why) => Error::usage(format!(
-                "{path}: {why}; expected is `{content}` (text or bytes){beside}"
-            )),
-        }
+        let reason = match self {
+            Self::Unread(error) => return error,
+            Self::Broken(why) => format!("not a whole Parquet file ({why}): get it again"),
+            Self::Columns(why) => format!("{why}; expected is `{content}` (text or bytes){beside}"),
+        };
+        Error::data(path, reason)
     }
 }
 

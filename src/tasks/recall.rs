@@ -12,7 +12,7 @@
 //! L = 20, V = 10, 5,000 training and 500 test examples.
 
 use super::limits::{check_splits, check_vocabulary, require};
-use super::{mqar, Dataset, Objective, Sizes, Splits, Task, TaskEntry};
+use super::{Dataset, Objective, Sizes, Splits, Task, TaskEntry};
 use crate::config::TaskConfig;
 use crate::error::Result;
 use crate::rng::Stream;
@@ -22,12 +22,16 @@ use std::path::Path;
 pub(super) const ENTRY: TaskEntry = TaskEntry {
     name: "recall",
     about: "associative recall: the value of one key shown earlier",
-    recipe: "",
+    recipe: include_str!("../recipes/recall.toml"),
+    fields: &[
+        "data_seed",
+        "vocab_size",
+        "seq_len",
+        "train_examples",
+        "test_examples",
+    ],
     objective: Objective::PerToken,
     headline: "accuracy",
-    seed: 123,
-    compared: &["softmax", "linear", "normalized", "s6", "ssd"],
-    paper_rates: mqar::PAPER_RATES,
     report: "",
     files: None,
     read: |config| Ok(Box::new(config.typed::<RecallConfig>()?)),
@@ -56,6 +60,10 @@ impl From<RecallConfig> for TaskConfig {
 }
 
 impl Task for RecallConfig {
+    fn config(&self) -> TaskConfig {
+        self.clone().into()
+    }
+
     fn sizes(&self) -> Sizes {
         Sizes {
             vocab_size: self.vocab_size,

@@ -1,7 +1,7 @@
 //! One split as ids in memory, or in a file that is mapped into it.
 
+use super::fingerprint;
 use super::splits::TrainValTest;
-use super::{fingerprint, hex};
 use memmap2::Mmap;
 use sha2::{Digest, Sha256};
 use std::borrow::Cow;
@@ -63,7 +63,7 @@ impl Text {
 
     /// SHA-256 over all ids as they lie in memory, in hexadecimal digits.
     pub fn digest(&self) -> String {
-        let of_ids = || hex(&Sha256::digest(bytemuck::cast_slice(self.ids())));
+        let of_ids = || hex::encode(Sha256::digest(bytemuck::cast_slice(self.ids())));
         self.digest.clone().unwrap_or_else(of_ids)
     }
 

@@ -2,11 +2,9 @@
 //! without.
 
 use crate::initial::{case, values};
-use crate::world::{distance, flat, request, Case};
+use crate::world::{distance, flat, run, try_run, Case};
 use candle_core::Tensor;
-use dsf::config::{
-    ClassifierConfig, Dual, Head, Input, Loss, ModelConfig, Pool, Protocol, RunConfig,
-};
+use dsf::config::{ClassifierConfig, Dual, Head, Input, Loss, ModelConfig, Pool, Protocol};
 use dsf::mixers::{find, Mixer};
 use dsf::nn::{Cx, Scheme};
 use dsf::ops;
@@ -77,29 +75,23 @@ fn an_inner_width_that_cannot_be_is_refused_in_one_sentence() {
     }
 }
 
-fn resolved(mixer: &str, change: impl Fn(&mut dsf::model::protocol::Request)) -> RunConfig {
-    let mut request = request(mixer, Protocol::Reference);
-    change(&mut request);
-    request.resolve().unwrap()
-}
-
 #[test]
 fn an_option_whose_default_goes_without_saying_renames_no_run() {
     let with = |value: &str| {
-        resolved("rg-lru", |r| {
-            r.options.insert("lambda_init".into(), value.into());
-        })
+        let option = format!("lambda_init={value}");
+        run("rg-lru", Protocol::Reference, &[("option", &option)])
     };
-    let usual = resolved("rg-lru", |_| ());
+    let usual = run("rg-lru", Protocol::Reference, &[]);
     assert!(usual.model.options.is_empty());
     assert_eq!(with("exp").id(), usual.id());
     assert_ne!(with("uniform").id(), usual.id());
     assert_eq!(with("uniform").model.options["lambda_init"], "uniform");
-    let mut plain = request("rg-lru", Protocol::Reference);
-    plain.variant = Some("paper".into());
-    assert!(plain.resolve().unwrap().model.options.is_empty());
-    plain.options.insert("lambda_init".into(), "exp".into());
-    let said = plain.resolve().unwrap_err().to_string();
+    let paper = ("variant", "paper");
+    let plain = run("rg-lru", Protocol::Reference, &[paper]);
+    assert!(plain.model.options.is_empty());
+    let changes = [paper, ("option", "lambda_init=exp")];
+    let said = try_run("rg-lru", Protocol::Reference, &changes);
+    let said = said.unwrap_err().to_string();
     assert!(
         said.contains("variant `paper` of rg-lru has no lambda_init; hawk has it"),
         "{said}"

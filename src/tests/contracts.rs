@@ -214,7 +214,7 @@ fn attention_drops_weights_in_training_by_seed_and_step_and_none_in_evaluation()
             Cx::train(1, 5).layer(1),
             Cx::eval(),
         ];
-        let drops = case.entry.stem.contains("attention");
+        let drops = case.entry.family.is_attention();
         for (i, cx) in others.into_iter().enumerate() {
             assert_eq!(differs(cx), drops, "{case}: other mask {i}");
         }

@@ -4,74 +4,66 @@
 use crate::pytorch::{files, names, Golden};
 use crate::world::flat;
 use candle_core::{DType, Device, Tensor};
-use dsf::config::{Dual, Pool, Protocol, RunConfig};
+use dsf::config::{Protocol, RunConfig};
 use dsf::mixers::MIXERS;
-use dsf::model::protocol::{Asked, Preset, Task};
 use dsf::model::Classifier;
 use dsf::nn::{Cx, Params};
+use dsf::recipes;
 use dsf::tasks::lra::LraDataset;
-use dsf::tasks::Generator;
 use dsf::train::AdamW;
 
+type Settings = Vec<(&'static str, &'static str)>;
+
 /// What all golden files have in common.
-fn asked(mixer: &str, dataset: LraDataset) -> Asked {
-    let pictures = dataset.is_picture();
-    Asked {
-        mixer: Some(mixer.to_owned()),
-        dataset: Some(dataset),
-        preset: Some(Preset::Full),
-        data: Some(Generator::Files),
-        seq_len: (!pictures).then_some(16),
-        vocab_size: (!pictures).then_some(12),
-        d: Some(8),
-        layers: Some(2),
-        mlp_width: Some(6),
-        dropout: Some(0.0),
-        attn_dropout: Some(0.0),
-        ..Asked::default()
+fn settings(mixer: &'static str, dataset: LraDataset) -> Settings {
+    let mut settings = vec![
+        ("mixer", mixer),
+        ("dataset", dataset.name()),
+        ("preset", "full"),
+        ("data", "files"),
+        ("d", "8"),
+        ("layers", "2"),
+        ("mlp-width", "6"),
+        ("dropout", "0"),
+        ("attn-dropout", "0"),
+    ];
+    if !dataset.is_picture() {
+        settings.extend([("seq-len", "16"), ("vocab-size", "12")]);
     }
+    settings
 }
 
-fn attends(mixer: &str, dataset: LraDataset) -> Asked {
-    Asked {
-        n: Some(6),
-        heads: Some(2),
-        ..asked(mixer, dataset)
-    }
+fn attends(mixer: &'static str, dataset: LraDataset) -> Settings {
+    with(&[("n", "6"), ("heads", "2")], settings(mixer, dataset))
 }
 
-fn states(mixer: &str, dataset: LraDataset) -> Asked {
-    let widens = ["mamba", "rg-lru"].contains(&mixer);
-    Asked {
-        n: Some(3),
-        expand: widens.then_some(1.3),
-        ..asked(mixer, dataset)
-    }
+fn states(mixer: &'static str, dataset: LraDataset) -> Settings {
+    let mut settings = with(&[("n", "3")], settings(mixer, dataset));
+    settings.extend(
+        ["mamba", "rg-lru"]
+            .contains(&mixer)
+            .then_some(("expand", "1.3")),
+    );
+    settings
+}
+
+/// `settings` but for `changes`.
+fn with(changes: &[(&'static str, &'static str)], settings: Settings) -> Settings {
+    [settings.as_slice(), changes].concat()
+}
+
+fn run(settings: &Settings) -> RunConfig {
+    recipes::run("lra", settings).unwrap()
 }
 
 /// Golden files and the flags that ask for what is in them.
-fn cases() -> Vec<(&'static str, Asked)> {
+fn cases() -> Vec<(&'static str, Settings)> {
     use LraDataset::{Image, Listops, Pathfinder, Retrieval, Text};
-    let lambda = |asked: Asked| Asked {
-        lambda_skip: Some(true),
-        ..asked
-    };
-    let under = |protocol: Protocol, asked: Asked| Asked {
-        protocol: Some(protocol),
-        ..asked
-    };
-    let pooled = |pool: Pool, asked: Asked| Asked {
-        pool: Some(pool),
-        ..under(Protocol::Matched, asked)
-    };
-    let features = Asked {
-        dual: Some(Dual::Features),
-        ..attends("linear", Retrieval)
-    };
-    let wider = Asked {
-        d: Some(17),
-        ..states("mamba", Image)
-    };
+    let lambda = |settings| with(&[("lambda-skip", "true")], settings);
+    let under = |protocol: Protocol, settings| with(&[("protocol", protocol.as_str())], settings);
+    let pooled = |pool, settings| with(&[("pool", pool)], under(Protocol::Matched, settings));
+    let features = with(&[("dual", "features")], attends("linear", Retrieval));
+    let wider = with(&[("d", "17")], states("mamba", Image));
     vec![
         ("softmax_listops", attends("softmax", Listops)),
         ("linear_text", lambda(attends("linear", Text))),
@@ -90,7 +82,7 @@ fn cases() -> Vec<(&'static str, Asked)> {
         ),
         (
             "linear_listops_last",
-            pooled(Pool::Last, attends("linear", Listops)),
+            pooled("last", attends("linear", Listops)),
         ),
         ("mamba_listops", lambda(states("mamba", Listops))),
         ("mamba_text", lambda(states("mamba", Text))),
@@ -101,7 +93,7 @@ fn cases() -> Vec<(&'static str, Asked)> {
             "s6_listops_paper",
             under(Protocol::Paper, states("s6", Listops)),
         ),
-        ("s6_text_max", pooled(Pool::Max, states("s6", Text))),
+        ("s6_text_max", pooled("max", states("s6", Text))),
         ("ssd_image", states("ssd-mamba2", Image)),
         ("hawk_listops", states("rg-lru", Listops)),
         ("softmax_retrieval", attends("softmax", Retrieval)),
@@ -115,10 +107,10 @@ fn built(config: &RunConfig, params: &Params) -> Classifier {
 }
 
 /// Everything that is not within `close` of the file.
-fn differences(name: &str, asked: &Asked, dtype: DType, close: f64) -> Vec<String> {
+fn differences(name: &str, settings: &Settings, dtype: DType, close: f64) -> Vec<String> {
     let golden = Golden::load("lra", name);
     let params = Params::given(golden.named("param/"), dtype, &Device::Cpu);
-    let model = built(&asked.resolve(Task::Lra).unwrap(), &params);
+    let model = built(&run(settings), &params);
     assert_eq!(names(&params), golden.parameters(), "{name}");
 
     let [tokens, lengths, labels] = ["tokens", "lengths", "labels"].map(|ids| golden.ids(ids));
@@ -146,7 +138,7 @@ fn classifiers_are_those_of_the_equations() {
         let cases = cases();
         let far = cases
             .iter()
-            .map(|(name, asked)| differences(name, asked, dtype, close));
+            .map(|(name, settings)| differences(name, settings, dtype, close));
         far.flatten().collect()
     };
     let exact = all(DType::F64, 1e-10);
@@ -169,13 +161,11 @@ fn every_golden_classifier_is_looked_at() {
 fn documents_meet_in_the_width_of_the_config_and_in_512_beside_hawk() {
     for (mixer, m) in [("softmax", 6), ("s6", 6), ("rg-lru", 512)] {
         let params = Params::seeded(3, DType::F32, &Device::Cpu);
-        let asked = asked(mixer, LraDataset::Retrieval);
-        let asked = Asked {
-            n: Some(8),
-            heads: Some(1),
-            ..asked
-        };
-        built(&asked.resolve(Task::Lra).unwrap(), &params);
+        let one_head = [("n", "8"), ("heads", "1")];
+        built(
+            &run(&with(&one_head, settings(mixer, LraDataset::Retrieval))),
+            &params,
+        );
         let shape = |name: &str| {
             let found = params.vars().into_iter().find(|(of, _)| of == name);
             found.unwrap().1.dims().to_vec()
@@ -194,14 +184,13 @@ fn no_hidden_row_knows_a_later_token() {
             .into_iter()
             .flat_map(|dataset| layouts.map(|protocol| (dataset, protocol)))
         {
-            let asked = Asked {
-                protocol: Some(protocol),
-                seq_len: Some(LEN),
-                n: Some(8),
-                expand: None,
-                ..asked(entry.name, dataset)
-            };
-            let config = asked.resolve(Task::Lra).unwrap();
+            let changes = [
+                ("protocol", protocol.as_str()),
+                ("seq-len", "70"),
+                ("n", "8"),
+            ];
+            let config = run(&with(&changes, settings(entry.name, dataset)));
+            assert_eq!(config.task.sizes().unwrap().seq_len, LEN);
             let name = format!("{} {:?}", entry.name, config.model.layout);
             let params = Params::seeded(3, DType::F64, &Device::Cpu);
             let model = built(&config, &params.detached());

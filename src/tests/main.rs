@@ -13,6 +13,7 @@ mod language;
 mod lemma2;
 mod lra_golden;
 mod model;
+mod modules;
 mod parameters;
 mod precision;
 mod pytorch;

@@ -1,6 +1,6 @@
 //! The network around the mixers.
 
-use crate::world::{distance, flat, parameters, perturb, request, PROTOCOLS};
+use crate::world::{distance, flat, parameters, perturb, run, PROTOCOLS};
 use candle_core::backprop::GradStore;
 use candle_core::{Device, Tensor};
 use dsf::config::{ModelConfig, RunConfig};
@@ -18,9 +18,7 @@ fn runs() -> Vec<RunConfig> {
     for entry in MIXERS {
         for protocol in PROTOCOLS {
             for variant in entry.variants {
-                let mut request = request(entry.name, protocol);
-                request.variant = Some((*variant).to_owned());
-                runs.push(request.resolve().unwrap());
+                runs.push(run(entry.name, protocol, &[("variant", variant)]));
             }
         }
     }

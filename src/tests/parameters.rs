@@ -1,6 +1,6 @@
 //! Names, numbers and initial values of a model's parameters.
 
-use crate::world::{flat, parameters, request};
+use crate::world::{flat, parameters, run};
 use candle_core::{DType, Device, Tensor};
 use dsf::config::Protocol;
 use dsf::mixers::MIXERS;
@@ -10,14 +10,13 @@ use std::collections::BTreeMap;
 
 /// The paper's smallest cell: two layers, d = n = 64, V = 8192, L = 64, reference protocol.
 fn smallest_cell(mixer: &str, seed: u64) -> Params {
-    let mut request = request(mixer, Protocol::Reference);
-    (request.d_model, request.d_state) = (64, 64);
+    let run = run(mixer, Protocol::Reference, &[("d", "64"), ("n", "64")]);
     let io = Io {
         vocab_size: 8192,
         seq_len: 64,
     };
     let params = Params::seeded(seed, DType::F32, &Device::Cpu);
-    Model::new(&request.resolve().unwrap().model, io, &params).unwrap();
+    Model::new(&run.model, io, &params).unwrap();
     params
 }
 
@@ -163,14 +162,12 @@ fn the_seed_decides_the_initial_bits() {
 fn adding_a_layer_leaves_the_others_as_they_were_but_for_the_output_scale() {
     for entry in MIXERS {
         let of = |n_layers| {
-            let mut request = request(entry.name, Protocol::Matched);
-            request.n_layers = n_layers;
-            let run = request.resolve().unwrap();
+            let run = run(entry.name, Protocol::Matched, &[("layers", n_layers)]);
             let params = parameters();
             Model::new(&run.model, Io::of(&run.task).unwrap(), &params).unwrap();
             params.vars().into_iter().collect::<BTreeMap<_, _>>()
         };
-        let (two, three) = (of(2), of(3));
+        let (two, three) = (of("2"), of("3"));
         assert!(three.len() > two.len());
         for (name, var) in two {
             let (a, b) = (flat(var.as_tensor()), flat(three[&name].as_tensor()));

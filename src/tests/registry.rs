@@ -1,6 +1,6 @@
 //! The table of mixers as a table.
 
-use crate::world::PROTOCOLS;
+use crate::world::{parameters, Case, PROTOCOLS};
 use dsf::mixers::{find, MIXERS};
 use std::collections::BTreeSet;
 
@@ -72,5 +72,24 @@ fn options_explain_themselves_and_accept_their_own_defaults_only() {
                 assert!(!(option.accepts)(wrong), "{place}: `{wrong}`");
             }
         }
+    }
+}
+
+/// Maps to one number per head, convolutions and decays are matrices that it does not count.
+#[test]
+fn the_arithmetic_of_a_mixer_counts_the_weights_that_it_builds() {
+    for case in Case::all() {
+        let Some(work) = case.entry.work(&case.config) else {
+            assert_eq!(case.entry.name, "lstm");
+            continue;
+        };
+        let params = parameters();
+        case.mixer(&params);
+        let counted = params.vars().into_iter().filter(|(name, var)| {
+            var.rank() == 2 && !["wn", "conv_w", "a_log"].contains(&name.as_str())
+        });
+        let weights: usize = counted.map(|(_, var)| var.elem_count()).sum();
+        assert_eq!(work.projections, weights, "{case}");
+        assert_eq!(work.states > 1, case.entry.expands, "{case}");
     }
 }

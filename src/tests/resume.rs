@@ -8,7 +8,7 @@ use candle_core::Device;
 use dsf::config::{AdamConfig, Decay, RunConfig};
 use dsf::error::Error;
 use dsf::mixers::MIXERS;
-use dsf::model::protocol::{Asked, Preset, Task};
+use dsf::recipes;
 use dsf::rng::Stream;
 use dsf::store::Outcome;
 use dsf::tasks::{self, Splits};
@@ -60,17 +60,16 @@ fn a_run_interrupted_at_every_step_and_epoch_ends_with_the_same_bits() {
 
 /// A run on text of two epochs of three steps, the last one short.
 fn on_text(mixer: &str) -> (RunConfig, Splits) {
-    let asked = Asked {
-        preset: Some(Preset::Smoke),
-        mixer: Some(mixer.to_owned()),
-        seq_len: Some(16),
-        train_examples: Some(7),
-        batch_size: Some(3),
-        micro_batch: Some(2),
-        epochs: Some(2),
-        ..Asked::default()
-    };
-    let config = asked.resolve(Task::Wikitext).unwrap();
+    let settings = [
+        ("preset", "smoke"),
+        ("mixer", mixer),
+        ("seq-len", "16"),
+        ("train-examples", "7"),
+        ("batch-size", "3"),
+        ("micro-batch", "2"),
+        ("epochs", "2"),
+    ];
+    let config = recipes::run("wikitext", &settings).unwrap();
     let data = tasks::load(&config.task, None).unwrap();
     (config, data)
 }
@@ -142,7 +141,7 @@ fn refusal(bytes: &[u8]) -> String {
     let (config, data) = world("softmax");
     let refused = trainer(&config, &data).restore(bytes, "runs/a/checkpoint");
     match refused {
-        Err(e @ Error::Usage(_)) => e.to_string(),
+        Err(e @ Error::Refused(_)) => e.to_string(),
         other => panic!("{} bytes: {other:?}", bytes.len()),
     }
 }

@@ -47,7 +47,7 @@ fn collect(folder: &Path, paths: &mut Vec<PathBuf>) {
     };
     for entry in entries {
         let path = entry.unwrap().path();
-        let code = ["rs", "cu", "cuh", "h"];
+        let code = ["rs", "cu", "cuh", "h", "hpp"];
         if path.is_dir() {
             collect(&path, paths);
         } else if path

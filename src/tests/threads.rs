@@ -1,7 +1,7 @@
 //! The number of threads is no part of a run.
 
 use crate::training::{trace, Trace};
-use crate::world::request;
+use crate::world::run;
 use dsf::config::Protocol;
 use dsf::mixers::MIXERS;
 use dsf::tasks;
@@ -9,12 +9,17 @@ use std::process::Command;
 
 /// A run wide enough for its work to be split between threads.
 fn wide(mixer: &str) -> Trace {
-    let mut request = request(mixer, Protocol::Reference);
-    (request.d_model, request.d_state) = (64, 16);
-    (request.task.seq_len, request.task.vocab_size) = (64, 512);
-    (request.task.train_examples, request.task.test_examples) = (32, 16);
-    (request.batch_size, request.epochs) = (Some(32), 1);
-    let config = request.resolve().unwrap();
+    let changes = [
+        ("d", "64"),
+        ("n", "16"),
+        ("seq-len", "64"),
+        ("vocab-size", "512"),
+        ("train-examples", "32"),
+        ("test-examples", "16"),
+        ("batch-size", "32"),
+        ("epochs", "1"),
+    ];
+    let config = run(mixer, Protocol::Reference, &changes);
     trace(&config, &tasks::load(&config.task, None).unwrap())
 }
 

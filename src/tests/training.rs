@@ -1,6 +1,6 @@
 //! The training loop on a task that takes milliseconds, for every mixer.
 
-use crate::world::{perturb, request};
+use crate::world::{perturb, run};
 use candle_core::{safetensors, DType, Device, Tensor, D};
 use dsf::config::{Protocol, RunConfig};
 use dsf::error::{Error, Result};
@@ -27,7 +27,7 @@ pub struct Trace {
 
 /// The run of a mixer under the reference protocol, and its data.
 pub fn world(mixer: &str) -> (RunConfig, Splits) {
-    let config = request(mixer, Protocol::Reference).resolve().unwrap();
+    let config = run(mixer, Protocol::Reference, &[]);
     let data = tasks::load(&config.task, None).unwrap();
     (config, data)
 }
@@ -62,13 +62,13 @@ pub fn follow(trainer: &mut Trainer, events: usize, trace: &mut Trace) {
         }
         left -= 1;
         match left {
-            0 => Err(Error::Interrupted),
+            0 => Err(Error::Stopped),
             _ => Ok(()),
         }
     });
     trace.outcome = match outcome {
         Ok(outcome) => Some(outcome),
-        Err(Error::Interrupted) => None,
+        Err(Error::Stopped) => None,
         Err(e) => panic!("{e}"),
     };
     let row = |e: &EpochRow| [e.train_loss, e.test_loss, e.accuracy, e.lr].map(f64::to_bits);

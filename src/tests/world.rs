@@ -1,13 +1,13 @@
 //! Small worlds for tests to live in: seeded numbers, small networks, distances.
 
 use candle_core::{DType, Device, Shape, Tensor};
-use dsf::config::{InitScheme, LanguageConfig, Layout, ModelConfig, Protocol, Rotary, StateMixer};
+use dsf::config::{
+    InitScheme, LanguageConfig, Layout, ModelConfig, Protocol, Rotary, RunConfig, StateMixer,
+};
 use dsf::mixers::{Entry, Mixer, MIXERS};
-use dsf::model::protocol::Request;
 use dsf::nn::Params;
+use dsf::recipes;
 use dsf::rng::Stream;
-use dsf::tasks::mqar::MqarConfig;
-use dsf::tasks::Generator;
 use std::collections::BTreeMap;
 
 /// All protocols.
@@ -125,7 +125,7 @@ impl Case {
 
     /// The mixer with `params` as they are.
     pub fn mixer(&self, params: &Params) -> Box<dyn Mixer> {
-        (self.entry.build)(&self.config, params).unwrap()
+        self.entry.build(&self.config, params).unwrap()
     }
 
     /// The mixer with perturbed parameters.
@@ -195,34 +195,29 @@ pub fn pythias() -> Vec<ModelConfig> {
 }
 
 /// A recall task that trains in milliseconds; three steps an epoch, the last one short.
-pub fn request(mixer: &str, protocol: Protocol) -> Request {
-    Request {
-        protocol,
-        mixer: mixer.to_owned(),
-        variant: None,
-        options: BTreeMap::new(),
-        d_model: 16,
-        d_state: 8,
-        n_heads: 1,
-        n_layers: 2,
-        task: MqarConfig {
-            data: Generator::Native,
-            data_seed: 0,
-            vocab_size: 32,
-            seq_len: 16,
-            kv_pairs: 2,
-            train_examples: 64,
-            test_examples: 40,
-        },
-        lr: 3e-3,
-        epochs: 2,
-        batch_size: Some(24),
-        weight_decay: 0.1,
-        precision: Default::default(),
-        dropout: None,
-        attn_dropout: None,
-        expand: None,
-        micro_batch: None,
-        seed: 123,
-    }
+pub fn run(mixer: &str, protocol: Protocol, changes: &[(&str, &str)]) -> RunConfig {
+    try_run(mixer, protocol, changes).unwrap()
+}
+
+/// [`run`], or what is said against it.
+pub fn try_run(
+    mixer: &str,
+    protocol: Protocol,
+    changes: &[(&str, &str)],
+) -> dsf::error::Result<RunConfig> {
+    let settings = [
+        ("mixer", mixer),
+        ("protocol", protocol.as_str()),
+        ("d", "16"),
+        ("n", "8"),
+        ("vocab-size", "32"),
+        ("seq-len", "16"),
+        ("kv-pairs", "2"),
+        ("train-examples", "64"),
+        ("test-examples", "40"),
+        ("lr", "3e-3"),
+        ("epochs", "2"),
+        ("batch-size", "24"),
+    ];
+    recipes::run("mqar", &[&settings, changes].concat())
 }

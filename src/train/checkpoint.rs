@@ -63,9 +63,7 @@ impl Trainer<'_> {
     /// Goes back to the state of a checkpoint. `place` names it in errors.
     pub fn restore(&mut self, bytes: &[u8], place: &str) -> Result<()> {
         let broken = |what: String| {
-            Error::usage(format!(
-                "{place}: {what}; delete it to train from the start"
-            ))
+            Error::corrupt(place, format!("{what}; delete it to train from the start"))
         };
         let (_, header) = SafeTensors::read_metadata(bytes).map_err(|e| broken(e.to_string()))?;
         let metadata = header.metadata().clone().unwrap_or_default();

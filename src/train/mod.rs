@@ -172,7 +172,7 @@ impl<'a> Trainer<'a> {
     fn launch(&mut self, examples: &StepExamples) -> Result<f64> {
         let (mut value, mut grads) = (0.0, None);
         for (i, batch) in self.objective.micro_batches(examples).iter().enumerate() {
-            let loss = self.objective.loss(batch, &self.cx().part(i))?;
+            let loss = self.objective.loss(batch, &self.cx().micro_batch(i))?;
             let loss = match batch.weight {
                 1.0 => loss,
                 weight => (loss * weight)?,

@@ -1,50 +1,39 @@
 //! Training by kernels, emulated, beside training on the CPU.
 
 use super::Trainer;
-use crate::config::{AdamConfig, Decay, Precision, Protocol, RunConfig};
+use crate::config::{AdamConfig, Decay, Precision, RunConfig};
 use crate::gpu::emulated::{emulated, launches};
 use crate::mixers::MIXERS;
-use crate::model::protocol::Request;
+use crate::recipes;
 use crate::tasks;
-use crate::tasks::mqar::MqarConfig;
-use crate::tasks::Generator;
 use candle_core::Device;
-use std::collections::BTreeMap;
 
 const STEPS: usize = 3;
 
 /// A recall task of three steps, with dropout everywhere.
 pub(super) fn config(mixer: &str, n_heads: usize, precision: Precision) -> RunConfig {
-    let request = Request {
-        protocol: Protocol::Reference,
-        mixer: mixer.to_owned(),
-        variant: None,
-        options: BTreeMap::new(),
-        d_model: 12,
-        d_state: 8,
-        n_heads,
-        n_layers: 2,
-        task: MqarConfig {
-            data: Generator::Native,
-            data_seed: 0,
-            vocab_size: 48,
-            seq_len: 20,
-            kv_pairs: 3,
-            train_examples: 3 * STEPS,
-            test_examples: 3,
-        },
-        lr: 3e-3,
-        epochs: 1,
-        batch_size: Some(3),
-        weight_decay: 0.1,
-        precision,
-        dropout: Some(0.1),
-        attn_dropout: None,
-        expand: None,
-        micro_batch: None,
-        seed: 123,
+    let (examples, heads) = ((3 * STEPS).to_string(), n_heads.to_string());
+    let precision = match precision {
+        Precision::F32 => "f32",
+        Precision::Tf32 => "tf32",
+        Precision::Bf16 => "bf16",
     };
-    request.resolve().unwrap()
+    let settings = [
+        ("mixer", mixer),
+        ("d", "12"),
+        ("n", "8"),
+        ("heads", &heads),
+        ("vocab-size", "48"),
+        ("seq-len", "20"),
+        ("kv-pairs", "3"),
+        ("train-examples", &examples),
+        ("test-examples", "3"),
+        ("lr", "3e-3"),
+        ("epochs", "1"),
+        ("batch-size", "3"),
+        ("precision", precision),
+    ];
+    recipes::run("mqar", &settings).unwrap()
 }
 
 fn losses(config: &RunConfig) -> Vec<f64> {

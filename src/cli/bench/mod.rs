@@ -1,12 +1,7 @@
-//! `dsf bench`: how fast it is.
+//! `dsf bench`: how fast it is, and whether a device computes the right numbers.
 
-mod all;
-mod compare;
-mod device;
-mod lengths;
-mod op;
-mod rows;
-mod step;
+mod many;
+mod single;
 mod text;
 
 use super::Global;
@@ -19,42 +14,37 @@ pub(super) struct Arguments {
     #[command(subcommand)]
     what: Option<What>,
     #[command(flatten)]
-    whole: device::Arguments,
+    device: many::Device,
 }
 
 #[derive(Subcommand)]
 enum What {
-    /// A whole training step: forward, backward, optimiser.
-    Step(Box<step::Arguments>),
-    /// A single op, forward and backward, beside the floor of its arithmetic.
-    Op(op::Arguments),
-    /// The standard steps and ops in one table, each in a process of its own.
-    All(all::Arguments),
-    /// Steps of as many tokens in ever longer sequences.
-    Lengths(lengths::Arguments),
-    /// A step or an op beside another program that does the same, by turns.
-    Compare(compare::Arguments),
+    /// Time a whole training step on the CPU: forward, backward, optimizer.
+    Step(Box<single::StepArguments>),
+    /// Time a single op on the CPU, forward and backward, and compare with the least time its arithmetic takes.
+    Op(single::OpArguments),
+    /// Time a step of every mixer and every op on the CPU, each in a process of its own, in one table.
+    All(many::All),
+    /// Time steps of the same number of tokens in ever longer sequences.
+    Lengths(many::Lengths),
+    /// Time a step or an op by turns with another program that does the same.
+    Compare(many::Compare),
 }
 
 pub(super) fn main(arguments: Arguments, global: &Global) -> Result<u8> {
     let Some(what) = arguments.what else {
-        return device::main(&arguments.whole, global);
+        return arguments.device.main(global);
     };
-    if arguments.whole.given() {
+    if arguments.device.given() {
         return Err(Error::usage(
             "--device stands for itself: a step or an op alone is timed on the CPU",
         ));
     }
     match what {
-        What::All(arguments) => all::main(&arguments, global),
-        What::Lengths(arguments) => lengths::main(&arguments, global),
-        What::Compare(arguments) => compare::main(&arguments, global),
-        What::Op(arguments) => op::main(arguments, global),
-        What::Step(arguments) => step::main(&arguments, global),
+        What::Step(arguments) => arguments.main(global),
+        What::Op(arguments) => arguments.main(global),
+        What::All(arguments) => arguments.main(global),
+        What::Lengths(arguments) => arguments.main(global),
+        What::Compare(arguments) => arguments.main(global),
     }
-}
-
-/// A report as one line of JSON.
-fn json(report: &impl serde::Serialize) -> String {
-    serde_json::to_string(report).expect("a report is plain data")
 }

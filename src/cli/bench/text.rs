@@ -1,6 +1,176 @@
-//! Numbers of a report as a person reads them.
+//! Measurements as a person reads them.
 
-use crate::bench::Machine;
+use crate::bench::{Clock, Kind, Report, Row};
+use serde_json::Value;
+
+/// A row or a report as one line of JSON.
+pub(super) fn json(report: &impl serde::Serialize) -> String {
+    serde_json::to_string(report).expect("a report is plain data")
+}
+
+/// A single measurement on the CPU, a fact a line.
+pub(super) fn report(report: &Report) -> String {
+    let row = &report.row;
+    let detail = |name: &str| match report.details.get(name) {
+        Some(Value::String(text)) => text.clone(),
+        Some(value) => value.to_string(),
+        None => "-".to_owned(),
+    };
+    let number = |name: &str| report.details.get(name).and_then(Value::as_f64);
+    let sizes = |names: &[[&str; 2]]| {
+        let sizes = names
+            .iter()
+            .map(|[name, key]| format!("{name} = {}", detail(key)));
+        sizes.collect::<Vec<_>>().join(", ")
+    };
+    let mut facts = Vec::new();
+    if row.kind == Kind::Step {
+        let [mixer, variant, protocol] = ["mixer", "variant", "protocol"].map(detail);
+        let sizes = sizes(&[
+            ["d", "d"],
+            ["n", "n"],
+            ["L", "seq_len"],
+            ["k", "kv_pairs"],
+            ["V", "vocab_size"],
+            ["batch", "batch_size"],
+        ]);
+        facts.push(("step", format!("{mixer} ({variant}, {protocol}): {sizes}")));
+    } else {
+        let sizes = sizes(&[["shape", "shape"], ["heads", "heads"]]);
+        facts.push(("op", format!("{} {sizes}, {}", detail("op"), row.dtype)));
+    }
+    if let Some(forward) = report.details.get("forward") {
+        let [time, fraction] = ["seconds", "fraction_of_floor"].map(|key| forward[key].as_f64());
+        let (time, fraction) = (shown(time, seconds), shown(fraction, percent));
+        facts.push(("forward", format!("{time}, {fraction} of its floor")));
+    }
+    facts.push((
+        "CPU",
+        range([row.seconds, row.seconds_min, row.seconds_max]),
+    ));
+    let wall = [row.wall_seconds, row.wall_seconds_min, row.wall_seconds_max];
+    facts.push(("wall", range(wall)));
+    let columns = OURS
+        .iter()
+        .filter(|(name, _)| !["min", "max"].contains(name));
+    facts.extend(columns.filter_map(|(name, cell)| Some((*name, cell(row)?))));
+    if !row.note.is_empty() {
+        facts.push(("note", row.note.clone()));
+    }
+    if let (Some(first), Some(last)) = (number("first_loss"), row.loss) {
+        facts.push((
+            "loss",
+            format!("{first:.6} in the first step, {last:.6} in the last"),
+        ));
+    }
+    if let (Some(output), Some(gradients)) = (number("checksum"), number("gradient_checksum")) {
+        let sums = format!("{output:.6e} of the output, {gradients:.6e} of the gradients");
+        facts.push(("sums", sums));
+    }
+    facts.push(("route", row.route.clone()));
+    facts.push((
+        "machine",
+        machine(row, &shown(row.load_average, |x| format!("{x:.2}"))),
+    ));
+    lines(&facts)
+}
+
+/// What was wrong in a row.
+pub(super) fn failure(row: &Row) -> String {
+    let (title, note) = (row.title(), &row.note);
+    match (row.distance, row.tolerance) {
+        (Some(distance), Some(tolerance)) => format!(
+            "error: {title}: results differ by {distance:.1e}, allowed is {tolerance:.0e}; {note}"
+        ),
+        _ => format!("error: {title}: {note}"),
+    }
+}
+
+/// A column of the table: its heading, and the cell of a row, if it has one.
+type Column = (&'static str, fn(&Row) -> Option<String>);
+
+/// Columns of the table about us. One that no row has a cell for is left out.
+const OURS: &[Column] = &[
+    ("min", |r| r.seconds_min.map(seconds)),
+    ("max", |r| r.seconds_max.map(seconds)),
+    ("floor", |r| r.floor_seconds.map(seconds)),
+    ("of floor", |r| r.fraction_of_floor.map(percent)),
+    ("expected", |r| r.predicted.map(percent)),
+    ("tokens/s", |r| r.tokens_per_second.map(si)),
+    ("elements/s", |r| r.elements_per_second.map(si)),
+    ("memory", |r| r.peak_memory_bytes.map(megabytes)),
+];
+
+/// Columns about the peer, and about both.
+const PEERS: &[Column] = &[
+    ("ratio", |r| r.ratio.map(times)),
+    ("min", |r| r.ratio_min.map(times)),
+    ("max", |r| r.ratio_max.map(times)),
+    ("memory", |r| r.peer_peak_memory_bytes.map(megabytes)),
+    ("differs", |r| r.distance.map(|d| format!("{d:.0e}"))),
+];
+
+/// How many checks held, the time of everything else, and where it was measured.
+pub(super) fn table(rows: &[Row]) -> String {
+    let (checks, timed): (Vec<&Row>, Vec<&Row>) = rows.iter().partition(|row| row.is_check());
+    let mut text = String::new();
+    if !checks.is_empty() {
+        let held = checks.iter().filter(|row| !row.failed()).count();
+        text += &format!("{held} of {} checks held\n", checks.len());
+    }
+    let Some(last) = timed.last() else {
+        return text;
+    };
+    let clock = timed.iter().find(|row| row.seconds.is_some());
+    let on_cpu = clock.unwrap_or(last).clock == Clock::Cpu;
+    let [ours, peer] = match on_cpu {
+        true => ["CPU", "peer CPU"],
+        false => ["time", "peer"],
+    };
+    let ours: Column = (ours, |r| r.seconds.map(seconds));
+    let peer: Column = (peer, |r| r.peer_seconds.map(seconds));
+    let mut shown = [&[ours], OURS, &[peer], PEERS].concat();
+    shown.retain(|(_, cell)| timed.iter().any(|row| cell(row).is_some()));
+    let head = shown.iter().map(|(name, _)| *name).chain(["case"]);
+    let head: Vec<String> = head.map(str::to_owned).collect();
+    let mut cells = vec![head];
+    for row in &timed {
+        let line = shown.iter();
+        let line = line.map(|(_, cell)| cell(row).unwrap_or_else(|| "-".to_owned()));
+        let mut line: Vec<String> = line.collect();
+        line.push(match row.note.as_str() {
+            "" => row.title(),
+            note => format!("{}: {note}", row.title()),
+        });
+        cells.push(line);
+    }
+    text += &columns(&cells);
+    let loads = timed.iter().filter_map(|row| row.load_average);
+    let (low, high) = loads.fold((f64::INFINITY, 0f64), |(low, high), load| {
+        (low.min(load), high.max(load))
+    });
+    let (what, floor) = match on_cpu {
+        true => ("CPU seconds", "a Zen-4-class core"),
+        false => (
+            "elapsed seconds, the device idle before and after",
+            "an H200",
+        ),
+    };
+    text + &format!(
+        "\nTimes are medians, in {what}; floors are those of {floor}.\n{}\n",
+        machine(last, &format!("{low:.2} to {high:.2}"))
+    )
+}
+
+/// The machine in a line.
+fn machine(row: &Row, load: &str) -> String {
+    let processor = match row.instruction_set.as_str() {
+        "" => row.processor.clone(),
+        set => format!("{}, {set}", row.processor),
+    };
+    let (threads, commit) = (row.threads, &row.commit);
+    format!("{processor}, {threads} threads, load {load}, commit {commit}")
+}
 
 /// Names and values, one a line.
 pub(super) fn lines(rows: &[(&str, String)]) -> String {
@@ -17,25 +187,39 @@ pub(super) fn columns(rows: &[Vec<String>]) -> String {
     let widths: Vec<usize> = (0..count).map(|c| width(c).unwrap_or(0)).collect();
     let mut text = String::new();
     for row in rows {
-        let cells = row
-            .iter()
-            .zip(&widths)
-            .enumerate()
-            .map(|(c, (cell, &width))| match c + 1 == count {
-                true => cell.clone(),
-                false => format!("{cell:>width$}"),
-            });
+        let cells = row.iter().zip(&widths).enumerate();
+        let cells = cells.map(|(column, (cell, &width))| match column + 1 == count {
+            true => cell.clone(),
+            false => format!("{cell:>width$}"),
+        });
         text += &(cells.collect::<Vec<_>>().join("  ") + "\n");
     }
     text
 }
 
-/// Seconds with what they strayed between.
-pub(super) fn spread(median: f64, min: f64, max: f64) -> String {
-    format!("{} ({} to {})", seconds(median), seconds(min), seconds(max))
+fn shown<T>(value: Option<T>, how: impl Fn(T) -> String) -> String {
+    value.map_or_else(|| "-".to_owned(), how)
 }
 
-/// `1.234 s`, `12.3 ms`, `4.56 µs`.
+/// Seconds with their range.
+fn range([median, min, max]: [Option<f64>; 3]) -> String {
+    let [median, min, max] = [median, min, max].map(|x| shown(x, seconds));
+    format!("{median} ({min} to {max})")
+}
+
+fn percent(fraction: f64) -> String {
+    format!("{:.0} %", 100.0 * fraction)
+}
+
+fn times(ratio: f64) -> String {
+    format!("{ratio:.2}x")
+}
+
+fn megabytes(bytes: u64) -> String {
+    format!("{:.0} MB", bytes as f64 / 1e6)
+}
+
+/// `1.50 s`, `12.3 ms`, `4.56 µs`.
 pub(super) fn seconds(seconds: f64) -> String {
     let (factor, unit) = match seconds {
         s if s >= 1.0 => (1.0, "s"),
@@ -63,16 +247,6 @@ fn digits(x: f64) -> String {
         x if x >= 10.0 => format!("{x:.1}"),
         _ => format!("{x:.2}"),
     }
-}
-
-/// The machine in a line.
-pub(super) fn machine(machine: &Machine) -> String {
-    let load = machine.load_average;
-    let load = load.map_or("unknown".to_owned(), |load| format!("{load:.2}"));
-    format!(
-        "{}, {}, {} threads, load {load}, commit {}",
-        machine.cpu, machine.instruction_set, machine.threads, machine.commit
-    )
 }
 
 #[cfg(test)]

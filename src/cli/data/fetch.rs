@@ -1,10 +1,12 @@
 //! `dsf data fetch`.
 
-use super::progress::Progress;
+use super::progress::ProgressDisplay;
 use crate::cache;
 use crate::cli::{exit, print, stop_flag, Global};
 use crate::error::{unknown, Error, Result};
-use crate::fetch::{self, entry, Dataset, Entry, Host, Hub, Order, Origin, Source, CATALOGUE};
+use crate::fetch::{
+    self, entry, ArchiveSource, Dataset, Entry, FetchContext, FetchRequest, Hub, Origin, CATALOGUE,
+};
 use crate::tasks::lra::LraDataset;
 use crate::tasks::wikitext::Corpus;
 use crate::tasks::{self, TaskEntry, TASKS};
@@ -71,18 +73,18 @@ pub(super) fn main(arguments: Arguments, global: &Global) -> Result<u8> {
     if datasets.is_empty() {
         return catalogue(arguments.task);
     }
-    let order = order(arguments, datasets)?;
+    let request = to_request(arguments, datasets)?;
     let stop = stop_flag()?;
-    let mut progress = Progress::new(global.quiet);
-    let mut host = Host {
-        watch: &mut progress,
+    let mut progress = ProgressDisplay::new(global.quiet);
+    let mut context = FetchContext {
+        progress: &mut progress,
         stop: &stop,
         pause: PAUSE,
     };
-    let fetched = fetch::fetch(&order, &mut host)?;
+    let fetched = fetch::fetch(&request, &mut context)?;
     for entry in { CATALOGUE }
         .iter()
-        .filter(|e| order.datasets.contains(&e.dataset))
+        .filter(|e| request.datasets.contains(&e.dataset))
     {
         let state = if fetched.contains(&entry.dataset) {
             "fetched"
@@ -92,7 +94,7 @@ pub(super) fn main(arguments: Arguments, global: &Global) -> Result<u8> {
         print::line(&done(
             entry.dataset,
             state,
-            &entry.path(&order.root),
+            &entry.path(&request.root),
             global.json,
         ))?;
     }
@@ -167,8 +169,8 @@ fn catalogue(task: &TaskEntry) -> Result<u8> {
     Ok(exit::DONE)
 }
 
-fn order(arguments: Arguments, datasets: Vec<Dataset>) -> Result<Order> {
-    let (mut cifar, mut lra) = (Source::cifar(), Source::lra());
+fn to_request(arguments: Arguments, datasets: Vec<Dataset>) -> Result<FetchRequest> {
+    let (mut cifar, mut lra) = (ArchiveSource::cifar(), ArchiveSource::lra());
     if let Some(url) = arguments.url {
         match mirrored(&datasets)? {
             Origin::Cifar => cifar.url = address("--url", url)?,
@@ -181,7 +183,7 @@ fn order(arguments: Arguments, datasets: Vec<Dataset>) -> Result<Order> {
         .expect("only tasks with files are offered");
     let endpoint = variable("HF_ENDPOINT").unwrap_or("https://huggingface.co".to_owned());
     let endpoint = address("HF_ENDPOINT", endpoint)?;
-    Ok(Order {
+    Ok(FetchRequest {
         root: arguments.data_dir.map_or_else(files.root, Ok)?,
         cifar,
         lra,

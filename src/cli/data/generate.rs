@@ -99,7 +99,7 @@ pub(super) fn main(arguments: Arguments, global: &Global) -> Result<u8> {
     use_threads(global.threads()?);
     let root = place.root()?;
     let folder = match job.write(&root, place.force, global) {
-        Err(Error::Interrupted) => {
+        Err(Error::Stopped) => {
             print::talk("stopped by a signal; nothing was written, the same command begins anew");
             return Ok(exit::STOPPED);
         }
@@ -207,7 +207,7 @@ impl Job {
         let mut tell = |more: usize| {
             bar.inc(more as u64);
             if raised(&stop) {
-                return Err(Error::Interrupted);
+                return Err(Error::Stopped);
             }
             Ok(())
         };

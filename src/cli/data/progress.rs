@@ -1,19 +1,19 @@
 //! How far a download is: a bar in a terminal, lines elsewhere.
 
 use crate::cli::print;
-use crate::fetch::Watch;
+use crate::fetch::Progress;
 use indicatif::{DecimalBytes, ProgressBar, ProgressStyle};
 use std::io::{self, IsTerminal};
 use std::time::{Duration, Instant};
 
 /// Told to stderr.
-pub(in crate::cli) enum Progress {
+pub(in crate::cli) enum ProgressDisplay {
     Nothing,
     Bar(Option<ProgressBar>),
     Lines(Option<Lines>),
 }
 
-impl Progress {
+impl ProgressDisplay {
     pub fn new(quiet: bool) -> Self {
         if quiet {
             Self::Nothing
@@ -25,7 +25,7 @@ impl Progress {
     }
 }
 
-impl Watch for Progress {
+impl Progress for ProgressDisplay {
     fn say(&mut self, line: &str) {
         match self {
             Self::Nothing => {}

@@ -4,9 +4,7 @@ use crate::cli::device::use_threads;
 use crate::cli::{exit, print, stop_flag, tokens, Global};
 use crate::config::TaskConfig;
 use crate::error::{Error, Result};
-use crate::sweep::TokenizerName;
-use crate::tasks::wikitext;
-use crate::tasks::wikitext::{Corpus, WikitextConfig};
+use crate::tasks::wikitext::{self, Corpus, TokenizerName, WikitextConfig};
 use crate::tasks::Text;
 use clap::Args;
 use indicatif::DecimalBytes;
@@ -52,7 +50,7 @@ pub(super) fn main(arguments: Arguments, global: &Global) -> Result<u8> {
     let stop = stop_flag()?;
     let tasks: Vec<_> = configs.iter().cloned().map(TaskConfig::from).collect();
     match tokens::prepare(&tasks, data_dir, global.quiet || global.json, &stop) {
-        Err(Error::Interrupted) => {
+        Err(Error::Stopped) => {
             print::talk("stopped by a signal; whole splits are kept, the same command continues");
             return Ok(exit::STOPPED);
         }

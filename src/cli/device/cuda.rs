@@ -1,7 +1,7 @@
 //! What `--device cuda` needs of a machine, asked one by one: the libraries are opened only now, and
 //! where one is missing the crates below would panic.
 
-use candle_core::cuda_backend::cudarc::{cublas, curand, driver};
+use cudarc::{cublas, curand, driver};
 use driver::sys::CUdevice_attribute as Attribute;
 use std::ffi::c_int;
 

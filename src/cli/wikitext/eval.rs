@@ -107,7 +107,7 @@ pub(super) fn main(arguments: &Arguments, global: &Global) -> Result<u8> {
                 bar.set_length(count as u64);
                 bar.set_position(done as u64);
                 match raised(&stop) {
-                    true => Err(Error::Interrupted),
+                    true => Err(Error::Stopped),
                     false => Ok(()),
                 }
             },

@@ -8,7 +8,7 @@ mod stream;
 
 use super::{single, Global};
 use crate::error::Result;
-use crate::sweep::Task;
+use crate::recipes;
 use clap::{Args, Subcommand};
 
 #[derive(Args)]
@@ -39,6 +39,6 @@ pub(super) fn main(arguments: Arguments, global: &Global) -> Result<u8> {
         Some(Action::Generate(arguments)) => generate::main(&arguments, global),
         Some(Action::Import(arguments)) => convert::import(&arguments, global),
         Some(Action::Export(arguments)) => convert::export(&arguments, global),
-        None => single::main(arguments.train, Task::Wikitext, global),
+        None => single::main(arguments.train, recipes::task("wikitext")?, global),
     }
 }

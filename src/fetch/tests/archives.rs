@@ -100,23 +100,23 @@ fn datasets_of_one_archive_share_its_download_even_later() {
         [],
         "a second call has nothing to do"
     );
-    world.order.datasets = vec![Pathfinder.into()];
-    world.order.offline = true; // the archive was kept
+    world.request.datasets = vec![Pathfinder.into()];
+    world.request.offline = true; // the archive was kept
     world.fetch().unwrap();
     let picture = world.folder(Pathfinder).join("imgs/0/sample_0.png");
     assert_eq!(read(picture), b"p");
     let easy = world
-        .order
+        .request
         .root
         .join("lra_release/lra_release/pathfinder32");
     assert_eq!(names(&easy), ["curv_contour_length_14"]);
     assert_eq!(server.seen().len(), 1);
-    let archives = names(&world.order.root.join("archives"));
+    let archives = names(&world.request.root.join("archives"));
     assert_eq!(
         archives,
         ["lra.lock", "lra_release.gz", "lra_release.gz.sha256"]
     );
-    let record = fs::read_to_string(world.order.root.join("fetched/listops.json")).unwrap();
+    let record = fs::read_to_string(world.request.root.join("fetched/listops.json")).unwrap();
     assert!(
         record.contains(&sum) && record.contains("lra_release.gz"),
         "{record}"
@@ -133,11 +133,11 @@ fn an_archive_can_be_removed_and_a_plain_tar_will_do() {
     let files: Vec<(&str, &[u8])> = parts.iter().map(|p| (p.as_str(), &b"x"[..])).collect();
     let server = serves(tar(&files));
     let mut world = World::new(&server, &[Image]);
-    world.order.delete_archive = true;
+    world.request.delete_archive = true;
     assert_eq!(world.fetch().unwrap(), [Image]);
     assert!(world.folder(Image).join("test_batch.bin").exists());
     assert!(!world
-        .order
+        .request
         .root
         .join("archives/cifar-10-binary.tar.gz")
         .exists());
@@ -149,7 +149,7 @@ fn refused(body: Vec<u8>) -> String {
     let mut world = World::new(&server, &[Listops]);
     let message = world.refusal();
     assert!(!world.folder(Listops).exists(), "{message}");
-    let archives = names(&world.order.root.join("archives"));
+    let archives = names(&world.request.root.join("archives"));
     let left = |name: &String| name.starts_with("unpacking");
     assert!(!archives.iter().any(left), "{archives:?}");
     assert_eq!(
@@ -241,7 +241,7 @@ fn a_folder_that_is_there_in_part_is_replaced_by_force_only() {
         "{message}"
     );
     assert_eq!(names(&folder), ["mine.txt"]);
-    world.order.force = true;
+    world.request.force = true;
     assert_eq!(world.fetch().unwrap(), [Listops]);
     assert_eq!(names(&folder).len(), 3);
     world.fetch().unwrap();
@@ -253,8 +253,8 @@ fn the_second_of_two_waits_and_downloads_nothing() {
     let server = serves(gzip(&tar(RELEASE)));
     let mut first = World::new(&server, &[Listops]);
     let mut second = World::new(&server, &[Listops]);
-    second.order.root = first.order.root.clone();
-    let archives = first.order.root.join("archives");
+    second.request.root = first.request.root.clone();
+    let archives = first.request.root.join("archives");
     fs::create_dir_all(&archives).unwrap();
     let lock = fs::File::create(archives.join("lra.lock")).unwrap();
     lock.lock().unwrap();

@@ -3,8 +3,9 @@
 use super::server::{Answer, Request, Server};
 use super::{bytes, names, sha256, Listener};
 use crate::error::{Error, Result};
-use crate::fetch::checksum::Checksum;
-use crate::fetch::download::{download, Wanted};
+use crate::fetch::download::{download, Checksum, Wanted};
+use crate::files;
+use sha2::Sha256;
 use std::fs;
 use std::path::PathBuf;
 use tempfile::TempDir;
@@ -43,7 +44,8 @@ impl Target {
             checksum: self.checksum.clone(),
             token: Some("secret"),
         };
-        self.ear.host(|host| download(&wanted, host))
+        self.ear.context(|context| download(&wanted, context))?;
+        files::digest::<Sha256>(&target, || Ok(()))
     }
 
     pub fn names(&self) -> Vec<String> {
@@ -102,7 +104,7 @@ fn what_a_signal_interrupted_is_continued_by_the_next_call() {
     let mut target = Target::new();
     target.ear.stop_at = Some(100_000);
     let stopped = target.get(&server.url("file"));
-    assert!(matches!(stopped, Err(Error::Interrupted)), "{stopped:?}");
+    assert!(matches!(stopped, Err(Error::Stopped)), "{stopped:?}");
     assert!(target.ear.said("the same command continues"));
     let part = target.part();
     assert!((100_000..LEN as u64).contains(&part), "{part}");

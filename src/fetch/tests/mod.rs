@@ -7,9 +7,8 @@ mod refusals;
 mod server;
 
 use super::catalogue::entry;
-use super::checksum::hex;
-use super::host::{Host, Watch};
-use super::{fetch, Dataset, Hub, Order, Source};
+use super::context::{FetchContext, Progress};
+use super::{fetch, ArchiveSource, Dataset, FetchRequest, Hub};
 use crate::error::Result;
 use crate::tasks::lra::LraDataset;
 use server::Server;
@@ -35,7 +34,7 @@ struct Ear<'a>(
     Option<u64>,
 );
 
-impl Watch for Ear<'_> {
+impl Progress for Ear<'_> {
     fn say(&mut self, line: &str) {
         self.0.push(line.to_owned());
     }
@@ -52,16 +51,16 @@ impl Watch for Ear<'_> {
 }
 
 impl Listener {
-    /// Calls `work` with a host that tells this listener.
-    fn host<T>(&mut self, work: impl FnOnce(&mut Host) -> T) -> T {
+    /// Calls `work` with a context that tells this listener.
+    fn context<T>(&mut self, work: impl FnOnce(&mut FetchContext) -> T) -> T {
         self.stop.store(false, Ordering::Relaxed);
         let mut ear = Ear(&mut self.said, &mut self.begun, &self.stop, self.stop_at);
-        let mut host = Host {
-            watch: &mut ear,
+        let mut context = FetchContext {
+            progress: &mut ear,
             stop: &self.stop,
             pause: Duration::from_millis(1),
         };
-        work(&mut host)
+        work(&mut context)
     }
 
     fn said(&self, needle: &str) -> bool {
@@ -72,20 +71,20 @@ impl Listener {
 /// A data root and a hub's cache, with every source at one server.
 struct World {
     dir: TempDir,
-    order: Order,
+    request: FetchRequest,
     ear: Listener,
 }
 
 impl World {
     fn new<D: Copy + Into<Dataset>>(server: &Server, datasets: &[D]) -> Self {
         let dir = tempfile::tempdir().unwrap();
-        let source = |file: &'static str| Source {
+        let source = |file: &'static str| ArchiveSource {
             file,
             url: server.url(file),
             bytes: None,
             md5: None,
         };
-        let order = Order {
+        let request = FetchRequest {
             datasets: datasets.iter().map(|d| (*d).into()).collect(),
             root: dir.path().join("root"),
             cifar: source("cifar-10-binary.tar.gz"),
@@ -100,12 +99,12 @@ impl World {
             delete_archive: false,
         };
         let ear = Listener::default();
-        Self { dir, order, ear }
+        Self { dir, request, ear }
     }
 
     fn fetch_all(&mut self) -> Result<Vec<Dataset>> {
-        let Self { order, ear, .. } = self;
-        ear.host(|host| fetch(order, host))
+        let Self { request, ear, .. } = self;
+        ear.context(|context| fetch(request, context))
     }
 
     /// Those of the Long Range Arena.
@@ -122,12 +121,12 @@ impl World {
     }
 
     fn folder(&self, dataset: impl Into<Dataset>) -> PathBuf {
-        entry(dataset).path(&self.order.root)
+        entry(dataset).path(&self.request.root)
     }
 }
 
 fn sha256(bytes: &[u8]) -> String {
-    hex(&Sha256::digest(bytes))
+    hex::encode(Sha256::digest(bytes))
 }
 
 /// Bytes that do not repeat and do not compress.

@@ -3,7 +3,7 @@
 use super::downloads::Target;
 use super::server::{Answer, Server};
 use super::{bytes, sha256};
-use crate::fetch::checksum::Checksum;
+use crate::fetch::download::Checksum;
 use std::net::TcpListener;
 
 fn refusal(target: &mut Target, server: &Server) -> String {

@@ -1,15 +1,15 @@
 //! A sequence of launches as a CUDA graph.
 
 use super::super::Recording;
-use candle_core::cuda_backend::cudarc::driver::{sys, CudaGraph, CudaStream};
 use candle_core::cuda_backend::WrapErr;
 use candle_core::{bail, Result};
+use cudarc::driver::{sys, CudaGraph, CudaStream};
 use std::sync::Arc;
 
 struct Graph(CudaGraph);
 
-/// Captures what `work` puts on the stream, without running it. Memory that it allocates it must
-/// also free; the graph then has it again each time.
+/// Captures what `work` puts on the stream, without running it. `work` must free all memory that it
+/// allocates; the graph allocates it anew in each replay.
 pub(super) fn record(
     stream: &Arc<CudaStream>,
     work: &mut dyn FnMut() -> Result<()>,
@@ -21,7 +21,7 @@ pub(super) fn record(
         .begin_capture(Mode::CU_STREAM_CAPTURE_MODE_THREAD_LOCAL)
         .w()?;
     let worked = work();
-    // The stream must leave capture mode whatever happened.
+    // The stream must leave capture mode even if `work` failed.
     let graph = stream
         .end_capture(Flags::CUDA_GRAPH_INSTANTIATE_FLAG_AUTO_FREE_ON_LAUNCH)
         .w();

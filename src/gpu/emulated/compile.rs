@@ -1,16 +1,17 @@
-//! From `cuda/NAME.cu` to a library of the host's.
+//! Compilation of `cuda/NAME.cu` to a shared library of the host.
 
 use candle_core::{bail, Result};
 use sha2::{Digest, Sha256};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// Where the project's kernels are.
+/// The folder of the project's kernels.
 pub(super) fn sources() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("cuda")
 }
 
-/// Compiles a file of kernels, unless the same text has been compiled before.
+/// Compiles a file of kernels and returns the library; the result is cached by the hash of the
+/// sources.
 pub(super) fn compile(source: &Path) -> Result<PathBuf> {
     let read = |path: &Path| {
         std::fs::read(path).map_err(|e| candle_core::Error::msg(format!("{}: {e}", path.display())))
@@ -27,20 +28,17 @@ pub(super) fn compile(source: &Path) -> Result<PathBuf> {
             digest.update(read(&header)?);
         }
     }
-    let hash: String = digest.finalize()[..8]
-        .iter()
-        .map(|b| format!("{b:02x}"))
-        .collect();
+    let hash = hex::encode(&digest.finalize()[..8]);
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("target/emulation");
     std::fs::create_dir_all(&folder)?;
     let stem = source.file_stem().unwrap_or_default().to_string_lossy();
     let file = folder.join(format!("{stem}-{hash}.so"));
     if !file.exists() {
-        // Under a name of its own first: other tests may want the same file at the same time.
+        // Renamed into place when complete: other tests may compile the same file at the same time.
         let partial = tempfile::NamedTempFile::new_in(&folder)?;
         let output = Command::new("g++")
             .args(["-std=c++17", "-O2", "-fPIC", "-shared", "-ffp-contract=off"])
-            // each file has its own table of kernels
+            // each library has its own table of kernels
             .args(["-fvisibility=hidden", "-fno-gnu-unique"])
             .args(["-Wall", "-Werror", "-Wno-unknown-pragmas", "-x", "c++"])
             .arg("-I")

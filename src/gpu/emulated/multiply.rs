@@ -1,4 +1,4 @@
-//! The library's matrix product, as plain loops.
+//! The matrix product of cuBLAS, as plain loops.
 
 use super::super::{Product, View};
 use candle_core::DType;
@@ -6,9 +6,9 @@ use half::bf16;
 
 /// The elements as f32.
 fn read(view: View) -> Vec<f32> {
-    let address = view.pointer().address;
+    let address = view.address();
     let count = view.len();
-    // SAFETY: the view's lender keeps that many elements of the type.
+    // SAFETY: the memory behind the view holds that many elements of the type.
     unsafe {
         match view.dtype() {
             DType::F32 => std::slice::from_raw_parts(address as *const f32, count).to_vec(),
@@ -21,8 +21,8 @@ fn read(view: View) -> Vec<f32> {
 }
 
 pub(super) fn write(to: View, values: &[f32]) {
-    let address = to.pointer().address;
-    // SAFETY: as above; only we have the result.
+    let address = to.address();
+    // SAFETY: as above, and nothing else refers to the result.
     unsafe {
         match to.dtype() {
             DType::F32 => std::slice::from_raw_parts_mut(address as *mut f32, values.len())

@@ -1,24 +1,24 @@
-//! Launches held back, to be made later and again. A GPU's graph owns the memory that was allocated
-//! while it was captured; here nothing is freed meanwhile (see [`crate::alloc::keeping`]).
+//! Recorded launches. A CUDA graph owns the memory that was allocated during its capture; here that
+//! memory is never freed (see [`crate::alloc::keeping`]).
 
 use super::super::{Arg, Grid, Kernel, Product, Recording, View};
 use super::Emulation;
 use candle_core::{bail, Result};
 use std::sync::Mutex;
 
-/// Something that the machine does, with addresses that stay.
+/// A recorded operation, with addresses that remain valid.
 pub(super) enum Action {
     Launch(Kernel, Grid, Vec<Arg<'static>>),
     Multiply(Product<'static>, View<'static>),
     Copy(View<'static>, View<'static>),
 }
 
-/// What is being recorded, if anything is.
+/// The actions recorded so far, while a recording is in progress.
 #[derive(Default)]
 pub(super) struct Recorder(Mutex<Option<Vec<Action>>>);
 
 impl Recorder {
-    /// Takes `action` for later, or gives it back to be done.
+    /// Appends `action` to the recording in progress; without one, returns it to be performed.
     pub(super) fn take(&self, action: Action) -> Option<Action> {
         match &mut *self.0.lock().unwrap() {
             Some(actions) => {
@@ -29,7 +29,7 @@ impl Recorder {
         }
     }
 
-    /// What a GPU could not do while it captures.
+    /// An error during a recording: `what` cannot be captured in a CUDA graph.
     pub(super) fn refuse(&self, what: &str) -> Result<()> {
         match *self.0.lock().unwrap() {
             Some(_) => bail!("{what} while launches are recorded"),

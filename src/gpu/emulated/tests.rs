@@ -223,7 +223,7 @@ fn what_is_recorded_runs_when_it_is_replayed() {
     let (_folder, gpu) = gpu_with(kernel);
     let bits = |x: f32| x.to_bits();
     let x = gpu.upload(&[bits(1.0), bits(3.0)]).unwrap();
-    let x = View::new(x.view().pointer().address, DType::F32, 0, 2)
+    let x = View::new(x.view().address(), DType::F32, 0, 2)
         .unwrap()
         .kept();
     let last = std::cell::Cell::new(0);
@@ -241,7 +241,7 @@ fn what_is_recorded_runs_when_it_is_replayed() {
             Grid::of(1, 64),
             &[(&once).into(), (&mut twice).into(), 2usize.into()],
         )?;
-        last.set(twice.view().pointer().address);
+        last.set(twice.view().address());
         Ok(())
     };
     let recording = gpu.record(double).unwrap();
@@ -271,7 +271,7 @@ fn the_step_lies_in_memory_that_stays() {
     let read = |step: u64| {
         let words = |view: View| {
             Ok((
-                view.pointer().address,
+                view.address(),
                 gpu.copy(view)?.into_tensor(2).to_vec1::<u32>()?,
             ))
         };

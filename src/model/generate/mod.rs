@@ -1,52 +1,52 @@
-//! Text that goes on from a prompt, token by token: by the recurrent form where the mixer has one, by
-//! reading the last window again where it has none.
+//! Text generation from a prompt, token by token: by the recurrent form where the mixer has one, by another
+//! pass over the last window where it has none.
 
-mod choice;
+mod sampling;
 
-pub use choice::{Choice, Sampling};
+pub use sampling::{Choice, Sampling};
 
 use super::{Decoder, Model};
 use crate::error::{Error, Result};
 use candle_core::{DType, Device, Tensor};
 
-/// A text that grows.
+/// A prompt and the tokens generated after it.
 pub struct Continuation<'a> {
     model: &'a Model,
     device: Device,
     choice: Choice,
-    /// Ids that may be written: the head has more rows than the tokenizer has tokens.
+    /// Ids that may be generated: the head may have more rows than the tokenizer has tokens.
     tokens: usize,
     written: Vec<u16>,
-    /// How many of the last ids the model has not read yet.
+    /// The last ids that the model has not read yet.
     unread: usize,
     form: Form,
-    /// Of the token that comes next, one for each id.
+    /// Of the next token, one per id.
     logits: Vec<f32>,
 }
 
 enum Form {
     Recurrent(Decoder),
-    /// The last so many tokens are read again for each new one.
+    /// A pass over the last tokens, at most so many, for each new one.
     Window(usize),
 }
 
-/// What a continuation remembers of the text so far.
+/// The memory of a continuation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Memory {
-    /// A state or a cache.
+    /// The states of the mixers, or the cache of keys and values of softmax attention.
     Held {
-        /// Its size.
+        /// Its size in bytes.
         bytes: usize,
-        /// Tokens it has read.
+        /// Tokens read into it.
         read: usize,
     },
-    /// Nothing: so many tokens at most are read again for each new one.
+    /// Nothing: each new token takes a pass over so many tokens at most.
     Reread(usize),
 }
 
 impl<'a> Continuation<'a> {
-    /// Behind `prompt`, which is read at once. `tokens` is how many ids the tokenizer has; a mixer without a
-    /// recurrent form sees `window` tokens.
+    /// Reads `prompt`. `tokens` is the number of ids of the tokenizer; a mixer without a recurrent form reads
+    /// the last `window` tokens.
     ///
     /// # Errors
     /// A prompt without tokens, or a choice that [`Choice::check`] refuses.
@@ -81,7 +81,7 @@ impl<'a> Continuation<'a> {
         Ok(text)
     }
 
-    /// The next token, which the text then ends with.
+    /// Generates the next token.
     ///
     /// # Errors
     /// Where the logits are not numbers.
@@ -95,12 +95,12 @@ impl<'a> Continuation<'a> {
         Ok(id)
     }
 
-    /// Prompt and what followed it.
+    /// The prompt and the tokens generated after it.
     pub fn ids(&self) -> &[u16] {
         &self.written
     }
 
-    /// What is remembered now.
+    /// The memory held now.
     pub fn memory(&self) -> Memory {
         match &self.form {
             Form::Recurrent(decoder) => Memory::Held {
@@ -111,7 +111,7 @@ impl<'a> Continuation<'a> {
         }
     }
 
-    /// Has the model read all that is written. The last token of a text is never read.
+    /// Lets the model read all tokens that it has not read. The last token of a text is never read.
     fn read(&mut self) -> Result<()> {
         let tensor = |ids: &[u16]| {
             let ids: Vec<u32> = ids.iter().map(|id| u32::from(*id)).collect();

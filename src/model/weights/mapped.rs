@@ -61,5 +61,5 @@ fn is_float(dtype: safetensors::Dtype) -> bool {
 }
 
 fn not_safetensors(path: &Path, e: &safetensors::SafeTensorError) -> Error {
-    Error::usage(format!("{}: not a safetensors file: {e}", path.display()))
+    Error::data(path, format!("not a safetensors file: {e}"))
 }

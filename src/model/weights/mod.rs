@@ -89,7 +89,7 @@ impl Checkpoint {
         if hf::is_file(&file) {
             return hf::read_file(path, file);
         }
-        let refused = |why: &str| Error::usage(format!("{}: {why}", path.display()));
+        let refused = |why: &str| Error::data(path, why);
         let Some(text) = file.metadata().get(CONFIG) else {
             return Err(refused(foreign(&file)));
         };
@@ -134,7 +134,7 @@ impl Checkpoint {
     pub fn model(&self, device: &Device) -> Result<Model> {
         let bf16 = self.config.train.precision == Precision::Bf16 && !device.is_cpu();
         let activations = if bf16 { DType::BF16 } else { DType::F32 };
-        let refused = |why: &str| Error::usage(format!("{}: {why}", self.place.display()));
+        let refused = |why: &str| Error::data(&self.place, why);
         let params = Params::given(self.values.clone(), DType::F32, device)
             .for_activations(activations)
             .detached();

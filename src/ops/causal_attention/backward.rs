@@ -1,4 +1,4 @@
-//! The backward pass, a block of rows at a time; the weights are computed again.
+//! The backward pass, one block of rows at a time; the attention weights are recomputed.
 
 use super::cpu::{Block, Item, BLOCK};
 use super::{CausalAttention, Weights};
@@ -9,7 +9,7 @@ use multiversion::multiversion;
 use rayon::prelude::*;
 use std::ops::Range;
 
-/// Tasks wanted: an item of a batch smaller than this is split into as many parts as make up for it.
+/// The number of tasks aimed at: if the batch has fewer items, each item is split.
 const TASKS: usize = 16;
 
 pub(super) fn backward<F: Float>(op: &CausalAttention, ins: &[&[F]], go: &[F]) -> Vec<Vec<F>> {
@@ -26,19 +26,19 @@ pub(super) fn backward<F: Float>(op: &CausalAttention, ins: &[&[F]], go: &[F]) -
     vec![gq, gk, gv]
 }
 
-/// The blocks of an item go to parts in turn, for later blocks see more; the sums of the parts are
-/// added in their order. How many parts there are depends on shapes alone.
+/// Blocks of an item are dealt to its tasks in turn, as later blocks attend to more steps; the
+/// tasks' sums are added in order. The number of tasks depends on shapes alone.
 fn backward_item<F: Float>(item: &Item<F>, go: &[F], [gq, gk, gv]: [&mut [F]; 3]) {
     let op = item.op;
     let parts = TASKS.div_ceil(op.batch * op.heads).min(item.blocks());
-    let mut shares: Vec<_> = (0..parts).map(|_| Vec::new()).collect();
+    let mut dealt: Vec<_> = (0..parts).map(|_| Vec::new()).collect();
     let rows = gq.chunks_mut(BLOCK * op.key_width);
     let blocks = rows.zip(go.chunks(BLOCK * op.value_width)).enumerate();
     for (index, (gq, go)) in blocks {
-        shares[index % parts].push((index, gq, go));
+        dealt[index % parts].push((index, gq, go));
     }
     let past = past(item);
-    let sums = shares.into_par_iter().map(|blocks| {
+    let sums = dealt.into_par_iter().map(|blocks| {
         let mut sums = Sums {
             k: Matrix::zeros(op.len, op.key_width),
             v: Matrix::zeros(op.len, op.value_width),
@@ -55,7 +55,7 @@ fn backward_item<F: Float>(item: &Item<F>, go: &[F], [gq, gk, gv]: [&mut [F]; 3]
     }
 }
 
-/// Keys and values, as every block of an item reads them.
+/// The keys and values in the layouts that every block of an item reads.
 struct Past<F> {
     keys: Matrix<F>,
     keys_t: Matrix<F>,
@@ -72,7 +72,7 @@ fn past<F: Float>(item: &Item<F>) -> Past<F> {
     }
 }
 
-/// Gradients of keys and values, summed over blocks.
+/// The gradients of keys and values, summed over blocks.
 struct Sums<F> {
     k: Matrix<F>,
     v: Matrix<F>,
@@ -104,7 +104,7 @@ fn backward_block<F: Float>(
         row_back(op.weights, sum, factors, p, gs);
     };
     block.weigh(op.weights, &past.keys_t, op.key_width, &mut p, done);
-    let from = |first| seen_from(&block, first);
+    let from = |first| attending_from(&block, first);
     sums.v.add_transposed_product(0..op.len, &p, &go, from);
     sums.k
         .add_transposed_product(0..op.len, &gs, &block.q, from);
@@ -116,32 +116,36 @@ fn backward_block<F: Float>(
     product.copy_to(gq, op.key_width);
 }
 
-/// The rows of a block that may see step `first` or a later one.
+/// The rows of a block that may attend to step `first` or a later one.
 #[inline(always)]
-fn seen_from<F: Float>(block: &Block<F>, first: usize) -> Range<usize> {
-    let sees = |&reach: &usize| reach > first;
+fn attending_from<F: Float>(block: &Block<F>, first: usize) -> Range<usize> {
+    let attends = |&reach: &usize| reach > first;
     block
         .reach
         .iter()
-        .position(sees)
+        .position(attends)
         .unwrap_or(block.reach.len())..block.reach.len()
 }
 
-/// Of one row: `p` becomes the dropped weights, and `gs`, the gradient with respect to those,
-/// becomes the gradient with respect to the scores.
+/// For one row, applies dropout to `p`, and converts `gs` from the gradient of the dropped weights
+/// to that of the scores.
 #[inline(always)]
 fn row_back<F: Float>(rule: Weights, sum: F, factors: &[F], p: &mut [F], gs: &mut [F]) {
     for (gs, &factor) in gs.iter_mut().zip(factors) {
         *gs *= factor;
     }
-    // Both normalised rules are invariant to a change of `sum`, which takes out the mean.
+    // Both normalised rules are invariant to the normaliser, which projects out the mean.
     let mean = match rule {
         Weights::Plain => F::zero(),
         Weights::Softmax | Weights::LinearNormalised => total([p, gs], |[p, gs]| p * gs),
     };
-    let share = F::one() / sum;
+    let reciprocal = F::one() / sum;
     for ((gs, p), &factor) in gs.iter_mut().zip(p).zip(factors) {
-        let slope = if rule == Weights::Softmax { *p } else { share };
+        let slope = if rule == Weights::Softmax {
+            *p
+        } else {
+            reciprocal
+        };
         *gs = (*gs - mean) * slope;
         *p *= factor;
     }

@@ -1,5 +1,5 @@
-//! The forward pass, a block of rows at a time: the weights of a block stay in cache and the
-//! (B, s, R, L) tensor is never formed.
+//! The forward pass, one block of rows at a time: the weights of a block stay in cache, and the (B,
+//! s, R, L) tensor is never stored.
 
 use super::{CausalAttention, Weights};
 use crate::ops::float::Float;
@@ -9,10 +9,10 @@ use multiversion::multiversion;
 use rayon::prelude::*;
 use std::ops::Range;
 
-/// Query rows in a block.
+/// Query rows per block.
 pub(super) const BLOCK: usize = 64;
 
-/// The inputs of one (batch, head).
+/// The inputs of one (batch, head), an item.
 pub(super) struct Item<'a, F> {
     pub(super) op: &'a CausalAttention,
     pub(super) index: usize,
@@ -24,9 +24,9 @@ pub(super) struct Item<'a, F> {
 /// Some query rows of an item.
 pub(super) struct Block<'a, F> {
     pub(super) rows: Range<usize>,
-    /// How many steps each row sees.
+    /// The number of steps that each row attends to.
     pub(super) reach: &'a [usize],
-    /// With the scale of the scores taken in.
+    /// The queries, multiplied by the scale of the scores.
     pub(super) q: Matrix<F>,
 }
 
@@ -61,7 +61,7 @@ impl<'a, F: Float> Item<'a, F> {
         }
     }
 
-    /// Multiplies row `i` of the item, as far as it reaches, by the dropout mask.
+    /// Multiplies row `i` of the item, up to its reach, by the dropout mask.
     #[inline(always)]
     pub(super) fn mask_row(&self, i: usize, row: &mut [F]) {
         if let Some(mask) = &self.op.mask {
@@ -71,15 +71,15 @@ impl<'a, F: Float> Item<'a, F> {
 }
 
 impl<F: Float> Block<'_, F> {
-    /// How many steps the panel of rows from `top` sees.
+    /// The number of steps that the panel of rows from `top` on attends to.
     #[inline(always)]
     pub(super) fn panel_reach(&self, top: usize) -> usize {
         let rows = &self.reach[top..(top + PANEL).min(self.reach.len())];
         rows.iter().copied().max().unwrap_or(0)
     }
 
-    /// Fills `p` with the weights before dropout, zero where a row does not see. Calls `done` with
-    /// each row, the part of it that counts, and the sum it was divided by.
+    /// Fills `p` with the weights before dropout, zero for masked steps. Calls `done` with each
+    /// row, its unmasked part, and its normaliser.
     #[inline(always)]
     pub(super) fn weigh(
         &self,
@@ -101,7 +101,7 @@ impl<F: Float> Block<'_, F> {
     }
 }
 
-/// Scores to weights, in place; returns the sum that they were divided by.
+/// Converts scores to weights in place; returns the normaliser.
 #[inline(always)]
 fn weigh_row<F: Float>(rule: Weights, row: &mut [F]) -> F {
     if rule == Weights::Plain {
@@ -114,9 +114,9 @@ fn weigh_row<F: Float>(rule: Weights, row: &mut [F]) -> F {
         }
     }
     let sum = total([row], |[x]| x);
-    let share = F::one() / sum;
+    let reciprocal = F::one() / sum;
     for x in row.iter_mut() {
-        *x *= share;
+        *x *= reciprocal;
     }
     sum
 }
@@ -137,7 +137,7 @@ pub(super) fn forward<F: Float>(op: &CausalAttention, ins: &[&[F]]) -> Vec<F> {
     out
 }
 
-/// Keys and values, as every block of an item reads them.
+/// The keys and values in the layouts that every block of an item reads.
 struct Past<F> {
     keys_t: Matrix<F>,
     values: Matrix<F>,

@@ -1,27 +1,26 @@
-//! The kernels of `cuda/causal_attention*`: all pairs of queries and keys in tiles.
+//! Launches of the kernels of `cuda/causal_attention*`: all pairs of queries and keys, in tiles.
 
 use super::{CausalAttention, Weights};
 use crate::gpu::{Arg, Buffer, Gpu, Grid, Kernel, View};
 use crate::ops::fused::{FusedOp, Launch, LaunchBackward};
 use candle_core::{DType, Result};
 
-/// Threads of a block.
+/// Threads per block.
 const THREADS: usize = 256;
-/// Rows that a block of the kernel for dot products handles.
+/// Rows per block of the kernel for dot products.
 const DOT_ROWS: usize = 8;
-/// Keys of a tile.
+/// Keys per tile.
 const KEYS: usize = 64;
-/// Queries of a tile, where they are many and where they are few.
+/// Queries per tile, if the launch has many blocks and if it has few.
 const MANY: usize = 64;
 const FEW: usize = 16;
-/// Columns of the result of a block.
+/// Columns of the result per block.
 const WIDE: usize = 256;
 const NARROW: usize = 64;
-/// With fewer blocks than this, a GPU is not full. Tests see both sides of it.
+/// Fewer blocks than this do not occupy a GPU. Tests run on both sides of the threshold.
 const FULL: usize = if cfg!(test) { 4 } else { 264 };
 
-/// The output, then what the way back needs of each row's weights ([`Pairs::stats`]), if there will
-/// be one.
+/// The output; then, if tracked, the statistics of each row's weights ([`Pairs::stats`]).
 pub(super) fn forward(op: &CausalAttention, call: Launch) -> Result<Vec<Buffer>> {
     let (gpu, [q, k, v]) = (call.gpu, [call.ins[0], call.ins[1], call.ins[2]]);
     let items = op.batch * op.heads;
@@ -54,13 +53,13 @@ pub(super) fn backward(op: &CausalAttention, call: LaunchBackward) -> Result<Vec
         gpu,
         ins: [call.ins[0], call.ins[1], call.ins[2]],
         gy: Some(out.grad),
-        stats: call.kept.first().map(Buffer::view),
+        stats: call.saved.first().map(Buffer::view),
         dots: dots.as_ref().map(Buffer::view),
         mask: op.mask.map(|mask| mask.upload(gpu)).transpose()?,
     };
     let outs = [Out::Gq, Out::Gk, Out::Gv].into_iter().zip(call.ins);
-    let grads = outs.zip(call.wanted).map(|((out, like), &wanted)| {
-        if !wanted {
+    let grads = outs.zip(call.needs_grad).map(|((out, like), &needed)| {
+        if !needed {
             return Ok(None);
         }
         let mut to = gpu.alloc(like.dtype(), like.len())?;
@@ -70,7 +69,7 @@ pub(super) fn backward(op: &CausalAttention, call: LaunchBackward) -> Result<Vec
     grads.collect()
 }
 
-/// gy . y of each row: what the normalised rules take out of the gradient of each weight.
+/// gy . y of each row, which the normalised rules subtract from the gradient of each weight.
 fn dots(op: &CausalAttention, gpu: &Gpu, gy: View, y: View) -> Result<Buffer> {
     let rows = op.batch * op.heads * op.rows;
     let mut to = gpu.alloc(DType::F32, rows)?;
@@ -87,7 +86,7 @@ fn dots(op: &CausalAttention, gpu: &Gpu, gy: View, y: View) -> Result<Buffer> {
     Ok(to)
 }
 
-/// What a kernel computes.
+/// The result of a kernel.
 #[derive(Clone, Copy, PartialEq)]
 enum Out {
     Y,
@@ -96,15 +95,16 @@ enum Out {
     Gv,
 }
 
-/// What all kernels read.
+/// The inputs of all kernels.
 struct Pairs<'a> {
     op: &'a CausalAttention,
     gpu: &'a Gpu,
     ins: [View<'a>; 3],
     gy: Option<View<'a>>,
-    /// Of each row: the logarithm to the base 2 of the softmax's sum, or one over the sum of scores.
+    /// For each row, the base-2 logarithm of the softmax's normaliser, or the reciprocal of the sum
+    /// of scores.
     stats: Option<View<'a>>,
-    /// Of each row, gy . y.
+    /// gy . y of each row.
     dots: Option<View<'a>>,
     mask: Option<Buffer>,
 }
@@ -141,7 +141,7 @@ impl Pairs<'_> {
             .launch(kernel, grid, &[&tensors[..], &sizes, &rest].concat())
     }
 
-    /// Whether the rows of all tensors can be read four elements at a time.
+    /// True if the rows of all tensors can be read four elements at a time.
     fn by_four(&self) -> bool {
         let widths = [self.op.key_width, self.op.value_width];
         let tensors = self.ins.iter().chain(&self.gy);
@@ -149,7 +149,8 @@ impl Pairs<'_> {
             && tensors.into_iter().all(|x| x.aligned(4))
     }
 
-    /// The tiles: few queries where there are few, or where otherwise there would be few blocks.
+    /// The launch configuration: few queries per tile if there are few queries, or if there would
+    /// otherwise be few blocks.
     fn shape(&self, out: Out) -> (Grid, Kernel) {
         let op = self.op;
         let (name, module, width) = match out {

@@ -1,4 +1,5 @@
-//! Weights that are scores, or scores over their sum, by the kernels of chunked sums.
+//! Linear attention on a GPU, by the kernels of chunked sums: weights that are scores, or scores
+//! over their sum.
 
 use super::{linear, CausalAttention, Weights};
 use crate::gpu::{Buffer, Gpu, Grid, Kernel, View, WARP};
@@ -6,16 +7,16 @@ use crate::ops::chunked::launch::{Launched, Rows};
 use crate::ops::fused::{Launch, LaunchBackward};
 use candle_core::{bail, DType, Result};
 
-/// Up to this length all pairs are computed.
+/// Up to this length, all pairs are computed.
 const SHORT: usize = 128;
 
-/// Whether the chunked sum applies and costs less than all pairs. Positions are on the GPU, where
-/// nobody has seen whether they ascend.
+/// Returns true if the chunked sum applies and costs less than all pairs. Positions on a GPU cannot
+/// be checked to ascend, so the chunked sum does not apply to them.
 pub(super) fn applies(op: &CausalAttention) -> bool {
     op.positions.is_none() && op.len > SHORT && linear::sums(op).is_some()
 }
 
-/// The result; for weights over their sum, then one over the sum for each row.
+/// The result; for normalised weights, also the reciprocal normaliser of each row.
 pub(super) fn forward(op: &CausalAttention, call: Launch) -> Result<Vec<Buffer>> {
     let (gpu, [q, k, v]) = (call.gpu, inputs(call.ins)?);
     let e = op.value_width;
@@ -27,11 +28,11 @@ pub(super) fn forward(op: &CausalAttention, call: Launch) -> Result<Vec<Buffer>>
     let wide = sum(op, gpu, [q.view(), k.view(), v.view()], e + 1).forward()?;
     let rows = wide.len() / (e + 1);
     let mut y = gpu.alloc(io, rows * e)?;
-    let mut shares = gpu.alloc(DType::F32, rows)?;
-    let out = [(&wide).into(), (&mut y).into(), (&mut shares).into()];
+    let mut reciprocals = gpu.alloc(DType::F32, rows)?;
+    let out = [(&wide).into(), (&mut y).into(), (&mut reciprocals).into()];
     let args = [&out[..], &[rows.into(), e.into()]].concat();
     gpu.launch(kernel("divide", io), Grid::for_each(rows * WARP), &args)?;
-    Ok(vec![y, shares])
+    Ok(vec![y, reciprocals])
 }
 
 pub(super) fn backward(op: &CausalAttention, call: LaunchBackward) -> Result<Vec<Option<Buffer>>> {
@@ -41,12 +42,12 @@ pub(super) fn backward(op: &CausalAttention, call: LaunchBackward) -> Result<Vec
         let grads = sum(op, gpu, [q, k, v], e).backward(out.grad)?;
         return Ok([grads.c, grads.b, grads.x].map(Some).into());
     }
-    let Some(shares) = call.kept.first() else {
+    let Some(reciprocals) = call.saved.first() else {
         bail!("{}: the sums of weights were not kept", CausalAttention::OP);
     };
-    let (io, rows, count) = (v.dtype(), shares.len(), v.len());
+    let (io, rows, count) = (v.dtype(), reciprocals.len(), v.len());
     let mut gy = gpu.alloc(DType::F32, rows * (e + 1))?;
-    let read = [out.grad.into(), out.value.into(), shares.into()];
+    let read = [out.grad.into(), out.value.into(), reciprocals.into()];
     let args = [&read[..], &[(&mut gy).into(), rows.into(), e.into()]].concat();
     let grid = Grid::for_each(rows * WARP);
     gpu.launch(kernel("divide_back", io), grid, &args)?;
@@ -74,7 +75,7 @@ fn kernel(name: &str, io: DType) -> Kernel {
     Kernel::of("causal_attention_linear", &format!("linear_{name}"), io)
 }
 
-/// Values in f32, and one more a row, which is one.
+/// The values in f32, with a column of ones appended.
 fn with_ones(gpu: &Gpu, v: View, width: usize) -> Result<Buffer> {
     let count = v.len() / width * (width + 1);
     let mut wide = gpu.alloc(DType::F32, count)?;
@@ -96,7 +97,7 @@ fn widened(gpu: &Gpu, x: View) -> Result<Buffer> {
     Ok(wide)
 }
 
-/// f32 as another type.
+/// A conversion from f32 to another type.
 fn narrowed(gpu: &Gpu, x: Buffer, to: DType) -> Result<Buffer> {
     if to == DType::F32 {
         return Ok(x);
@@ -108,7 +109,7 @@ fn narrowed(gpu: &Gpu, x: Buffer, to: DType) -> Result<Buffer> {
     Ok(narrow)
 }
 
-/// The sum of values of some width.
+/// The chunked sum of values of some width.
 fn sum<'a>(
     op: &CausalAttention,
     gpu: &'a Gpu,

@@ -1,4 +1,5 @@
-//! Weights that are scores, or scores over their sum, in time linear in L: the chunked sum.
+//! Linear attention in time linear in L, by the chunked sum: weights that are scores, or scores
+//! over their sum.
 
 use super::{CausalAttention, Weights};
 use crate::ops::chunked::{Chunked, Inputs, Times};
@@ -7,7 +8,7 @@ use crate::ops::fused::Used;
 use crate::ops::lanes::total;
 use rayon::prelude::*;
 
-/// The chunked sum of the values, where it applies and costs less than all pairs.
+/// The chunked sum of the values, if it applies and costs less than all pairs.
 pub(super) fn sums(op: &CausalAttention) -> Option<Chunked> {
     let linear = op.weights != Weights::Softmax && op.mask.is_none();
     let mut lists = op.reach.chunks_exact(op.rows);
@@ -32,11 +33,12 @@ pub(super) fn forward<F: Float>(op: &CausalAttention, sums: Chunked, ins: &[&[F]
     let mut o = sums.forward(&inputs(ins, ins[2]));
     if op.weights == Weights::LinearNormalised {
         let rows = o.par_chunks_mut(op.value_width);
-        rows.zip(shares(op, sums, ins)).for_each(|(o, share)| {
-            for o in o {
-                *o *= share;
-            }
-        });
+        rows.zip(reciprocals(op, sums, ins))
+            .for_each(|(o, reciprocal)| {
+                for o in o {
+                    *o *= reciprocal;
+                }
+            });
     }
     o
 }
@@ -51,7 +53,7 @@ pub(super) fn backward<F: Float>(
         let grads = sums.backward(&inputs(ins, ins[2]), out.grad);
         return vec![grads.c, grads.b, grads.v];
     }
-    // A further value, one everywhere, carries the gradient of the sum of weights.
+    // An additional value column of ones carries the gradient of the normaliser.
     let (e, wide) = (op.value_width, op.value_width + 1);
     let mut v = vec![F::one(); ins[2].len() / e * wide];
     let rows = v.par_chunks_mut(wide).zip(ins[2].par_chunks(e));
@@ -66,13 +68,13 @@ pub(super) fn backward<F: Float>(
         ..sums
     };
     let mut go = vec![F::zero(); out.grad.len() / e * wide];
-    let rows = go.par_chunks_mut(wide).zip(shares(op, ones, ins));
+    let rows = go.par_chunks_mut(wide).zip(reciprocals(op, ones, ins));
     rows.zip(out.grad.par_chunks(e).zip(out.value.par_chunks(e)))
-        .for_each(|((wide, share), (go, o))| {
+        .for_each(|((wide, reciprocal), (go, o))| {
             for (wide, &go) in wide.iter_mut().zip(go) {
-                *wide = go * share;
+                *wide = go * reciprocal;
             }
-            wide[e] = -total([go, o], |[go, o]| go * o) * share;
+            wide[e] = -total([go, o], |[go, o]| go * o) * reciprocal;
         });
     let grads = sums.backward(&inputs(ins, &v), &go);
     let mut gv = vec![F::zero(); ins[2].len()];
@@ -81,8 +83,8 @@ pub(super) fn backward<F: Float>(
     vec![grads.c, grads.b, gv]
 }
 
-/// 1 / Σ_j s_ij for each row.
-fn shares<F: Float>(op: &CausalAttention, sums: Chunked, ins: &[&[F]]) -> Vec<F> {
+/// The reciprocal normaliser 1 / Σ_j s_ij of each row.
+fn reciprocals<F: Float>(op: &CausalAttention, sums: Chunked, ins: &[&[F]]) -> Vec<F> {
     let sums = Chunked {
         channels: 1,
         ..sums

@@ -1,4 +1,4 @@
-//! Attention over the past, for every rule that turns scores into weights.
+//! Causal attention, for every rule that turns scores into weights.
 
 mod backward;
 mod cpu;
@@ -13,7 +13,7 @@ use super::{float::Float, shape};
 use crate::gpu::Buffer;
 use candle_core::{bail, Result, Shape, Tensor};
 
-/// How the products s_ij = q_i . k_j become weights p_ij, for the j that row i sees.
+/// The rule from scores s_ij = q_i . k_j to weights p_ij, over the steps j that row i attends to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Weights {
     /// p_ij = softmax_j(s_ij / sqrt(m)), equation (2).
@@ -24,14 +24,13 @@ pub enum Weights {
     Plain,
 }
 
-/// o_i = Σ_{j <= pos_i} dropped(p_ij) v_j.
+/// o_i = Σ_{j <= pos_i} dropout(p_ij) v_j.
 ///
-/// `q`: (B, s, R, m); `k`: (B, s, L, m); `v`: (B, s, L, e); result (B, s, R, e); for a single head
-/// all of them may leave out the axis s. `positions`: (B, R)
-/// of u32 below L, the time of each query row; without it R = L and row i is time i. The dropout
-/// mask is that of [`dropout`](super::dropout()) on a (B, s, R, L) tensor. Without dropout and with
-/// rows in ascending order, the two rules without a softmax take time linear in L where that is
-/// less.
+/// `q`: (B, s, R, m); `k`: (B, s, L, m); `v`: (B, s, L, e); result (B, s, R, e). With a single
+/// head, all of them may omit the axis s. `positions`: (B, R) of u32 below L, the time of each
+/// query row; without it R = L and row i is at time i. The dropout mask is that of
+/// [`dropout`](super::dropout()) on a (B, s, R, L) tensor. Without dropout and with ascending rows,
+/// the two rules without a softmax take time linear in L if that is faster.
 pub fn causal_attention(
     q: &Tensor,
     k: &Tensor,
@@ -48,18 +47,18 @@ pub fn causal_attention(
     }
 }
 
-/// The sizes, as in [`causal_attention`], and what else decides the result.
+/// The sizes, as in [`causal_attention`], and the options.
 struct CausalAttention {
     batch: usize,
     heads: usize,
-    /// Whether the heads are an axis.
+    /// True if the tensors have an axis of heads.
     headed: bool,
     rows: usize,
     len: usize,
     key_width: usize,
     value_width: usize,
-    /// How many steps each row sees: one list for all, or one per batch element. Empty where the
-    /// positions are on a GPU.
+    /// The number of steps that each row attends to: one list for all sequences, or one per batch
+    /// element. Empty for positions on a GPU.
     reach: Vec<usize>,
     positions: Option<Tensor>,
     weights: Weights,
@@ -126,7 +125,7 @@ impl CausalAttention {
         })
     }
 
-    /// What the products of queries and keys are multiplied by.
+    /// The scale of the products of queries and keys.
     fn scale<F: Float>(&self) -> F {
         match self.weights {
             Weights::Softmax => F::from_f64((self.key_width as f64).powf(-0.5)),
@@ -134,7 +133,7 @@ impl CausalAttention {
         }
     }
 
-    /// How many steps each row of sequence `item` (batch and head) sees.
+    /// The number of steps that each row of `item` (batch and head) attends to.
     fn reach_of(&self, item: usize) -> &[usize] {
         let lists = self.reach.len() / self.rows;
         &self.reach[(item / self.heads).min(lists - 1) * self.rows..][..self.rows]

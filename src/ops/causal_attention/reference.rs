@@ -1,9 +1,9 @@
-//! The definition: two matrix products with a mask between, in ordinary tensor ops.
+//! The reference: two matrix products with a mask in between, in ordinary tensor ops.
 
 use super::{CausalAttention, Weights};
 use candle_core::{Result, Tensor, D};
 
-/// Subtracted from scores that must not count: e^{-1e30} is zero, and nothing becomes NaN.
+/// Subtracted from masked scores: e^{-1e30} is zero, and nothing becomes NaN.
 const FAR: f64 = 1e30;
 
 pub(super) fn causal_attention(
@@ -44,7 +44,7 @@ fn headed(q: &Tensor, k: &Tensor, v: &Tensor, op: &CausalAttention) -> Result<Te
     weights.matmul(v)
 }
 
-/// 1 where row i sees step j, else 0: (B or 1, 1, R, L).
+/// The causal mask: 1 where row i attends to step j, else 0; (B or 1, 1, R, L).
 fn seen(op: &CausalAttention, like: &Tensor) -> Result<Tensor> {
     let times = match &op.positions {
         Some(positions) => positions.reshape((op.batch, 1, op.rows, 1))?,

@@ -14,7 +14,7 @@ const DROPOUT: Dropout = Dropout {
 /// Batch, heads, rows, length, key width, value width.
 type Sizes = [usize; 6];
 
-/// Positive queries and keys, as the linear normalised rule wants them.
+/// Inputs with positive queries and keys, for which the normaliser of linear attention is positive.
 fn case([batch, heads, rows, len, m, e]: Sizes) -> Case {
     Case::new(format!(
         "{batch} x {heads} x {rows} of {len}, {m} and {e} wide"
@@ -24,7 +24,7 @@ fn case([batch, heads, rows, len, m, e]: Sizes) -> Case {
     .normal("v", &[batch, heads, len, e])
 }
 
-/// Times out of order, the last one among them.
+/// Times in no order, with the last step among them.
 fn positions([batch, _, rows, len, ..]: Sizes) -> Tensor {
     let ids: Vec<u32> = (0..batch * rows)
         .map(|i| (len - 1 - i * 5 % len) as u32)
@@ -82,7 +82,7 @@ fn fused_equals_reference_for_some_rows() {
     }
 }
 
-/// Long enough for the chunked sum, which these rules take where it costs less.
+/// Long enough for the chunked sum, which these rules take if it costs less.
 #[test]
 fn fused_equals_reference_where_time_is_linear() {
     let ascending = |[batch, _, rows, len, ..]: Sizes| {

@@ -6,7 +6,7 @@ use crate::ops::lanes::{each, load, store, Groups, Lanes};
 use multiversion::multiversion;
 use std::array;
 
-/// Weights (K, groups) and bias (groups) of `width` channels.
+/// Weights (K, groups of lanes) and bias (groups of lanes) of `width` channels.
 pub(super) struct Kernel<F> {
     pub(super) width: usize,
     pub(super) w: Vec<Lanes<F>>,
@@ -32,7 +32,7 @@ fn rows<F, const N: usize>(x: &[F], width: usize, first: usize) -> [Groups<'_, F
     array::from_fn(|i| x[(first + i) * width..][..width].as_chunks())
 }
 
-/// `y` are the rows from `first` on of the convolution of the whole sequence `x`.
+/// Computes `y`, the rows from `first` on of the convolution of the whole sequence `x`.
 #[multiversion(targets("x86_64+avx512f", "x86_64+avx2+fma"))]
 pub(super) fn forward_block<F: Float>(kernel: &Kernel<F>, x: &[F], first: usize, y: &mut [F]) {
     let (taps, width) = (kernel.taps(), kernel.width);
@@ -48,7 +48,7 @@ pub(super) fn forward_block<F: Float>(kernel: &Kernel<F>, x: &[F], first: usize,
     }
 }
 
-/// Adds what the taps from `first` on give to one row of y.
+/// Adds the products of the taps from `first` on to one row of y.
 #[inline(always)]
 fn add_taps<F: Float, const N: usize>(
     kernel: &Kernel<F>,
@@ -82,8 +82,9 @@ fn convolve<F: Float, const N: usize>(
     y
 }
 
-/// `gx`, zero before, are the rows from `first` on of the sequence's gradient; `sums`, zero before,
-/// are what these rows of x give to the gradients of w (K, groups) and of b (groups).
+/// Computes `gx`, the rows from `first` on of the sequence's gradient, and `sums`, the
+/// contributions of these rows of x to the gradients of w (K, groups) and b (groups). Both must be
+/// zero on entry.
 #[multiversion(targets("x86_64+avx512f", "x86_64+avx2+fma"))]
 pub(super) fn backward_block<F: Float>(
     kernel: &Kernel<F>,
@@ -117,7 +118,8 @@ pub(super) fn backward_block<F: Float>(
     }
 }
 
-/// Adds what a row of x met by the taps from `first` on; the last of them in the first row of gy.
+/// Adds the gradients of a row of x and of the taps from `first` on; the last of these taps belongs
+/// to the first row of gy.
 #[inline(always)]
 fn back_taps<F: Float, const N: usize>(
     kernel: &Kernel<F>,
@@ -143,7 +145,7 @@ fn back_taps<F: Float, const N: usize>(
     }
 }
 
-/// Adds x gy to the sums of each tap, which lie `stride` apart.
+/// Adds x gy to the sums of each tap, which are `stride` apart.
 #[inline(always)]
 fn correlate<F: Float, const N: usize>(
     x: &Lanes<F>,

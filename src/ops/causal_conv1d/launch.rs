@@ -1,4 +1,4 @@
-//! The kernels of `cuda/causal_conv1d.cu`.
+//! Launches of the kernels of `cuda/causal_conv1d.cu`.
 
 use super::CausalConv1d;
 use crate::gpu::{Arg, Buffer, Grid, Kernel, View};
@@ -6,15 +6,15 @@ use crate::ops::fused::{FusedOp, Launch, LaunchBackward};
 use crate::ops::sums::sum_parts;
 use candle_core::{DType, Result};
 
-/// Groups of channels and runs of steps of a block.
+/// Groups of channels, and runs of steps, per block.
 const LANES: usize = 16;
 const RUNS: usize = 8;
-/// Steps of a run.
+/// Steps per run of the forward pass.
 const FORWARD_RUN: usize = 4;
 const BACKWARD_RUN: usize = 8;
 
 impl CausalConv1d {
-    /// Channels of a thread: what it can read at once.
+    /// Channels per thread: as many as one vector load reads.
     fn group(&self, tensors: &[View]) -> usize {
         const WIDE: usize = 4;
         match self.width.is_multiple_of(WIDE) && tensors.iter().all(|x| x.aligned(WIDE)) {
@@ -60,7 +60,7 @@ pub(super) fn backward(conv: &CausalConv1d, call: LaunchBackward) -> Result<Vec<
     let gy = call.only().grad;
     let group = conv.group(&[x, gy]);
     let grid = conv.grid(BACKWARD_RUN, group);
-    let wants = |input: usize| call.wanted.get(input) == Some(&true);
+    let wants = |input: usize| call.needs_grad.get(input) == Some(&true);
     let sums = |input: usize, width: usize| {
         let parts = || gpu.alloc(DType::F32, grid.blocks[0] * width);
         wants(input).then(parts).transpose()

@@ -1,4 +1,4 @@
-//! The loops on a CPU; rows and pieces one after another.
+//! The loops on the CPU.
 
 use crate::ops::float::Float;
 use crate::ops::lanes::total;
@@ -43,7 +43,7 @@ pub(super) fn softplus_rows<F: Float>(x: &[F], bias: &[F], y: &mut [F]) {
     }
 }
 
-/// `gb` starts at zero and receives the sum over rows.
+/// The gradients of softplus(x + bias). `gb` must be zero on entry; it receives the sum over rows.
 #[multiversion(targets("x86_64+avx512f", "x86_64+avx2+fma"))]
 pub(super) fn softplus_rows_back<F: Float>(
     x: &[F],
@@ -73,7 +73,7 @@ pub(super) fn softplus_rows_back<F: Float>(
     }
 }
 
-/// Each piece of `x` by its own number.
+/// Multiplies each head of `x` by its number.
 #[multiversion(targets("x86_64+avx512f", "x86_64+avx2+fma"))]
 pub(super) fn scaled<F: Float>(x: &[F], scale: &[F], y: &mut [F]) {
     let head = x.len() / scale.len();
@@ -85,7 +85,7 @@ pub(super) fn scaled<F: Float>(x: &[F], scale: &[F], y: &mut [F]) {
     }
 }
 
-/// The inner products of the pieces of `x` and `y`.
+/// The inner products of the heads of `x` and `y`.
 #[multiversion(targets("x86_64+avx512f", "x86_64+avx2+fma"))]
 pub(super) fn products<F: Float>(x: &[F], y: &[F], to: &mut [F]) {
     let head = x.len() / to.len();

@@ -1,4 +1,4 @@
-//! The same on a GPU.
+//! Launches of the kernels of `cuda/channels.cu`.
 
 use super::{AddScaled, ScaleHeads, SoftplusBiased};
 use crate::gpu::{Arg, Buffer, Gpu, Grid, Kernel, View, WARP};
@@ -7,7 +7,7 @@ use crate::ops::sums::sum_parts;
 use crate::ops::tile::Tiles;
 use candle_core::{DType, Result};
 
-/// Threads of a block of warps that each take a row or a piece of one.
+/// Threads per block of the kernels in which each warp handles a row or a head.
 const THREADS: usize = 256;
 
 fn kernel<O: FusedOp>(part: &str, io: DType) -> Kernel {
@@ -25,7 +25,7 @@ fn on_tiles<O: FusedOp>(
     gpu.launch(kernel::<O>(part, io), tiles.grid(), &args)
 }
 
-/// A warp for each of `count` pieces.
+/// One warp for each of `count` rows or heads.
 fn by_warps(count: usize) -> Grid {
     Grid::of(count.div_ceil(THREADS / WARP), THREADS)
 }
@@ -59,7 +59,7 @@ impl AddScaled {
         let args = [&ins[..], &[(&mut gy).into(), (&mut parts).into()]].concat();
         on_tiles::<Self>(gpu, "backward", grad.dtype(), tiles, &args)?;
         let gscale = sum_parts(gpu, &parts, self.width)?;
-        let gx = match call.wanted[0] {
+        let gx = match call.needs_grad[0] {
             true => Some(gpu.copy(grad)?),
             false => None,
         };

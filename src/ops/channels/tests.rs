@@ -3,7 +3,7 @@ use crate::ops::check::{self, Case};
 
 const SHAPES: [&[usize]; 4] = [&[4], &[7, 63, 16], &[2, 300, 8], &[1, 1000, 12]];
 
-/// For kernels: more rows than a tile has, more columns than a warp.
+/// Shapes for kernels: more rows than a tile, more columns than a warp.
 const SMALLER: [&[usize]; 4] = [&[4], &[7, 11, 16], &[130, 40], &[2, 3, 132]];
 
 fn skip_case(shape: &[usize]) -> Case {

@@ -1,12 +1,12 @@
-//! What the kernels of an op must pass.
+//! The check that the kernels of an op must pass.
 
 use super::{compare, partial_tracking_in, run, Case};
 use crate::gpu::emulated::{emulated, launches};
 use candle_core::{DType, Result, Tensor};
 
-/// Output and gradients of the kernels of `fused` agree with `reference`, for activations in f32 and
-/// in bf16 (there up to the rounding of what is read and written), and for every subset of tracked
-/// inputs of the first case. The kernels' accesses are checked on the way.
+/// Checks that output and gradients of the kernels of `fused` agree with `reference`: for
+/// activations in f32 and in bf16 (up to the rounding of inputs and outputs), and for every subset
+/// of tracked inputs of the first case. The emulation also checks every memory access.
 pub(crate) fn kernels_agree(
     cases: &[Case],
     fused: impl Fn(&[Tensor]) -> Result<Tensor>,

@@ -1,4 +1,4 @@
-//! A chunk of a sequence: where it lies, what it reads, and the decays along it.
+//! A chunk of a sequence: its steps, its inputs, and the decays along it.
 
 use super::{Chunked, Decay, Inputs, CHUNK};
 use crate::ops::float::Float;
@@ -6,13 +6,14 @@ use crate::ops::lanes::{each, load, splat, Lanes, LANES};
 use crate::ops::matrix::{Matrix, PANEL};
 use std::ops::Range;
 
-/// Most lanes of channels computed together: more would not stay in cache with their scores.
+/// The maximum of groups of lanes computed together: more would not fit in cache beside their
+/// scores.
 const GROUPS: usize = 5;
 
-/// Steps of a leaf, inside which decays are applied step by step.
+/// Steps of a leaf, within which decays are applied step by step.
 pub(super) const LEAF: usize = LANES;
 
-/// A boundary and the steps on both sides of it whose pairs meet there.
+/// A boundary and the steps on both sides of it: the pairs (s, t) that meet at this boundary.
 pub(super) struct Span {
     pub(super) left: Range<usize>,
     pub(super) right: Range<usize>,
@@ -20,14 +21,14 @@ pub(super) struct Span {
 
 pub(super) struct Chunk<'a, F> {
     pub(super) op: &'a Chunked,
-    /// The step of the sequence at which it starts.
+    /// The first step of the chunk.
     pub(super) start: usize,
     steps: usize,
     /// The times of its rows, as steps of the sequence.
     pub(super) times: &'a [usize],
-    /// Its first row among those of all sequences.
+    /// The index of its first row among those of all sequences.
     first_row: usize,
-    /// Whether a later chunk has rows.
+    /// True if a later chunk has rows.
     pub(super) read_later: bool,
     pub(super) b: &'a [F],
     pub(super) c: &'a [F],
@@ -69,7 +70,7 @@ impl<'a, F> Chunk<'a, F> {
         self.times.len()
     }
 
-    /// The part of an array like y.
+    /// The chunk's rows of an array with the shape of y.
     pub(super) fn of_rows<'b>(&self, y: &'b [F]) -> &'b [F] {
         &y[self.first_row * self.op.channels..][..self.rows() * self.op.channels]
     }
@@ -80,20 +81,21 @@ impl<'a, F> Chunk<'a, F> {
         self.times[r] - self.start
     }
 
-    /// The rows at some steps.
+    /// The rows whose times are among some steps.
     #[inline(always)]
     pub(super) fn rows_at(&self, steps: &Range<usize>) -> Range<usize> {
         let row = |step: usize| self.times.partition_point(|&t| t < self.start + step);
         row(steps.start)..row(steps.end)
     }
 
-    /// How many steps the panel of rows from `top` sees.
+    /// The number of steps that the last row of the panel from `top` on attends to.
     #[inline(always)]
     pub(super) fn reach(&self, top: usize) -> usize {
         self.time((top + PANEL).min(self.rows()) - 1) + 1
     }
 
-    /// The boundaries inside the chunk at which a pair of different leaves meets, each pair at one.
+    /// The boundaries inside the chunk; every pair of steps of different leaves meets at exactly
+    /// one of them.
     pub(super) fn spans(&self) -> impl Iterator<Item = Span> {
         let steps = self.steps;
         let halves = (0..).map(|level| LEAF << level);
@@ -118,13 +120,13 @@ impl<'a, F> Chunk<'a, F> {
 }
 
 impl Chunked {
-    /// Channels computed together.
+    /// The number of channels computed together.
     pub(super) fn width(&self) -> usize {
         let groups = self.channels.div_ceil(LANES);
         groups.div_ceil(groups.div_ceil(GROUPS)) * LANES
     }
 
-    /// The channels, in parts that are computed together.
+    /// The ranges of channels that are computed together.
     pub(super) fn parts(&self) -> impl Iterator<Item = Range<usize>> {
         let (width, channels) = (self.width(), self.channels);
         (0..channels)
@@ -134,7 +136,7 @@ impl Chunked {
 }
 
 impl<F: Float> Chunk<'_, F> {
-    /// Fills `value` with v and `decay` with e^{step · rate} for some channels.
+    /// Fills `value` with v, and `decay` with e^{step · rate}, for a range of channels.
     #[inline(always)]
     pub(super) fn drive(&self, part: &Range<usize>, value: &mut Matrix<F>, decay: &mut Matrix<F>) {
         for t in 0..self.steps {
@@ -155,8 +157,8 @@ impl<F: Float> Chunk<'_, F> {
         }
     }
 
-    /// Sets, or adds to, the rows at `steps` of `to` those of `from`, times the decays from the
-    /// first of these steps to the row's own.
+    /// Sets (or adds to, if `ADD`) the rows of `to` at `steps`: the rows of `from`, times the
+    /// product of the decays from the first of these steps to the row's own.
     #[inline(always)]
     pub(super) fn decay_rows<const ADD: bool>(
         &self,
@@ -179,8 +181,8 @@ impl<F: Float> Chunk<'_, F> {
         }
     }
 
-    /// Sets, or adds to, the `steps` of `to` those of `from`, times the decays of the steps that
-    /// follow among them.
+    /// Sets (or adds to, if `ADD`) the `steps` of `to`: those of `from`, times the product of the
+    /// decays of the steps that follow among them.
     #[inline(always)]
     pub(super) fn decay_steps<const ADD: bool>(
         &self,

@@ -1,4 +1,4 @@
-//! The gradients of one chunk, from those of its rows and of the state after it.
+//! The gradients of one chunk, given those of its rows and of the state after it.
 
 use super::chunk::{Chunk, Span};
 use super::leaf;
@@ -9,7 +9,7 @@ use crate::ops::matrix::Matrix;
 use multiversion::multiversion;
 use std::ops::Range;
 
-/// Where the gradients go; zero before.
+/// The gradients to write; zero on entry.
 pub(super) struct Out<'a, F> {
     pub(super) b: &'a mut [F],
     pub(super) c: &'a mut [F],
@@ -17,7 +17,8 @@ pub(super) struct Out<'a, F> {
     pub(super) exponent: &'a mut [F],
 }
 
-/// `states` are the state before the chunk and the gradient with respect to the one after it.
+/// Computes the gradients of a chunk. `states` are the state before the chunk and the gradient of
+/// the state after it.
 #[multiversion(targets("x86_64+avx512f", "x86_64+avx2+fma"))]
 pub(super) fn gradient<F: Float>(
     chunk: &Chunk<F>,
@@ -57,7 +58,8 @@ pub(super) fn gradient<F: Float>(
     work.g_c.copy_to(out.c, op.states);
 }
 
-/// Rows read the state before the chunk, and it passes to the state after it.
+/// The gradients through the state before the chunk, which rows read and which passes to the state
+/// after it.
 #[inline(always)]
 fn state_read<F: Float>(
     chunk: &Chunk<F>,
@@ -82,7 +84,7 @@ fn state_read<F: Float>(
     }
 }
 
-/// The steps of the chunk write to the state after it.
+/// The gradients of the steps through the state after the chunk.
 #[inline(always)]
 fn state_written<F: Float>(chunk: &Chunk<F>, after: &Matrix<F>, work: &mut Work<F>) {
     let (op, all) = (chunk.op, 0..chunk.steps());
@@ -99,7 +101,7 @@ fn state_written<F: Float>(chunk: &Chunk<F>, after: &Matrix<F>, work: &mut Work<
     work.left_back(chunk, &all);
 }
 
-/// Rows read the steps of the chunk.
+/// The gradients of the pairs of rows and steps inside the chunk.
 #[inline(always)]
 fn chunk_read<F: Float>(chunk: &Chunk<F>, work: &mut Work<F>) {
     if chunk.rows() == 0 {
@@ -133,7 +135,7 @@ fn undecayed<F: Float>(chunk: &Chunk<F>, work: &mut Work<F>) {
         });
 }
 
-/// Rows on the right of a boundary read steps on the left of it.
+/// The gradients of the pairs of steps left of a boundary and rows right of it.
 #[inline(always)]
 fn span_read<F: Float>(chunk: &Chunk<F>, span: &Span, work: &mut Work<F>) {
     let rows = chunk.rows_at(&span.right);
@@ -163,7 +165,7 @@ fn span_read<F: Float>(chunk: &Chunk<F>, span: &Span, work: &mut Work<F>) {
     work.left_back(chunk, &span.left);
 }
 
-/// The gradient of the scores becomes that of b and c.
+/// Converts the gradient of the scores to those of b and c.
 #[inline(always)]
 fn scores_back<F: Float>(chunk: &Chunk<F>, work: &mut Work<F>) {
     let (rows, steps, n) = (chunk.rows(), chunk.steps(), chunk.op.states);
@@ -179,13 +181,13 @@ fn scores_back<F: Float>(chunk: &Chunk<F>, work: &mut Work<F>) {
 }
 
 impl<F: Float> Work<F> {
-    /// Values of `steps`, decayed to their end.
+    /// Sets `left` to the values of `steps`, decayed to the end of these steps.
     #[inline(always)]
     fn set_left(&mut self, chunk: &Chunk<F>, steps: &Range<usize>) {
         chunk.decay_steps::<false>(&self.decay, steps, &self.value, &mut self.left);
     }
 
-    /// Gradients of the rows at `steps`, decayed to their start.
+    /// Sets `right` to the gradients of the rows at `steps`, decayed to the start of these steps.
     #[inline(always)]
     fn set_right(&mut self, chunk: &Chunk<F>, steps: &Range<usize>) {
         chunk.decay_rows::<false>(&self.decay, steps, &self.y, &mut self.right);
@@ -197,8 +199,9 @@ impl<F: Float> Work<F> {
             .set_transposed(0..states, state.groups(), |k, g| *state.at(k, g));
     }
 
-    /// With `product` what the rows at `steps` read at their start: adds what passed each decay,
-    /// on its way to a row or, from the state before the chunk, to the state after it.
+    /// Given `product`, the read-outs of the rows at `steps` at the start of these steps, adds to
+    /// the gradient of each decay what passed through it: on the way to a row or, from the state
+    /// before the chunk, to the state after it.
     #[inline(always)]
     fn passed_to_rows(
         &mut self,
@@ -229,7 +232,7 @@ impl<F: Float> Work<F> {
         }
     }
 
-    /// With `product` the gradient of `left`: adds to those of values and decays.
+    /// Given `product`, the gradient of `left`, adds to those of values and decays.
     #[inline(always)]
     fn left_back(&mut self, chunk: &Chunk<F>, steps: &Range<usize>) {
         chunk.decay_steps::<true>(&self.decay, steps, &self.product, &mut self.g_value);

@@ -1,21 +1,22 @@
-//! The sum and its gradients by kernels (`cuda/chunked*.cu`): scores once for all channels, what
-//! each chunk adds to the state, a walk over the chunks, then all rows at once.
+//! Launches of the chunked sum and its gradients (`cuda/chunked*.cu`): scores once for all
+//! channels, each chunk's contribution to the state, a scan over the chunks, then all rows in
+//! parallel.
 
 use super::CHUNK;
 use crate::gpu::{Arg, Buffer, Gpu, Grid, Kernel, View};
 use crate::ops::sums::sum_parts;
 use candle_core::{DType, Result};
 
-/// Channels of a block, and its threads: a warp for each leaf.
+/// Channels per block, and its threads: one warp per leaf.
 const WIDTH: usize = 32;
 const LEAVES: usize = 4;
 const THREADS: usize = LEAVES * WIDTH;
 
-/// States that a block of `chunked_keys` covers.
+/// States per block of `chunked_keys`.
 const KEYS: usize = 64;
 
-/// A sum on a GPU: sizes and inputs as those of [`Chunked`](super::Chunked) and
-/// [`Inputs`](super::Inputs). All inputs but the rate hold f32, or all bf16; states are f32.
+/// A chunked sum on a GPU, with the sizes and inputs of [`Chunked`](super::Chunked) and
+/// [`Inputs`](super::Inputs). All inputs but the rate are f32, or all bf16; states are f32.
 pub(crate) struct Launched<'a> {
     pub(crate) gpu: &'a Gpu,
     pub(crate) sequences: usize,
@@ -32,18 +33,18 @@ pub(crate) struct Launched<'a> {
     pub(crate) decay: Option<Decay<'a>>,
 }
 
-/// Where the sum is wanted.
+/// The times at which the sum is computed.
 #[derive(Clone, Copy)]
 pub(crate) struct Rows<'a> {
     /// Rows of a sequence.
     pub(crate) count: usize,
-    /// (lists, R) of u32, ascending; without it every step is a row.
+    /// (lists, R) of u32, ascending; `None` for every step.
     pub(crate) positions: Option<View<'a>>,
-    /// Neighbouring sequences that share a list.
+    /// The number of consecutive sequences that share a list.
     pub(crate) shared: usize,
 }
 
-/// With it v = step · x and P is the running sum of step · rate.
+/// Decays: v = step · x, and P is the running sum of step · rate.
 #[derive(Clone, Copy)]
 pub(crate) struct Decay<'a> {
     /// (sequences, L, d).
@@ -52,17 +53,17 @@ pub(crate) struct Decay<'a> {
     pub(crate) rate: View<'a>,
 }
 
-/// Gradients, of the shapes and types of what they belong to.
+/// The gradients, with the shapes and types of the inputs.
 pub(crate) struct Gradients {
     pub(crate) b: Buffer,
     pub(crate) c: Buffer,
     pub(crate) x: Buffer,
-    /// Of step and rate, if there are decays.
+    /// The gradients of step and rate, if there are decays.
     pub(crate) decay: Option<[Buffer; 2]>,
 }
 
-/// A number for each chunk, state and channel: the state before each chunk, or the gradient of the
-/// state after it. None if there is one chunk.
+/// (sequences, chunks, n, d): the state before each chunk, or the gradient of the state after it.
+/// `None` for a single chunk.
 type States = Option<Buffer>;
 
 impl Launched<'_> {
@@ -85,7 +86,7 @@ impl Launched<'_> {
         Ok(y)
     }
 
-    /// The gradients, given that with respect to y.
+    /// The gradients, given that of y.
     pub(crate) fn backward(&self, gy: View) -> Result<Gradients> {
         let (before, wholes) = self.before()?;
         let after = self.after(gy, wholes)?;
@@ -105,8 +106,8 @@ impl Launched<'_> {
         Ok(Gradients { b, c, x, decay })
     }
 
-    /// The gradients of x and of the decays, and what each part of the channels gives to that of the
-    /// scores.
+    /// The gradients of x and of the decays, and the contribution of each block of channels to that
+    /// of the scores.
     fn of_values(&self, gy: View, states: &[Arg]) -> Result<(Buffer, Option<[Buffer; 2]>, Buffer)> {
         let (io, gpu) = (self.x.dtype(), self.gpu);
         let scores = self.scores()?;
@@ -139,7 +140,8 @@ impl Launched<'_> {
         Ok((x, decay, g_scores))
     }
 
-    /// The state before each chunk, and the whole decay of each, (sequences, chunks, d).
+    /// The state before each chunk, and the product of the decays of each chunk, (sequences,
+    /// chunks, d).
     fn before(&self) -> Result<(States, Option<Buffer>)> {
         if self.chunks() == 1 {
             return Ok((None, None));
@@ -189,8 +191,8 @@ impl Launched<'_> {
         Ok(Some(own))
     }
 
-    /// From what each chunk adds to the state that enters it, from the first chunk on or back from
-    /// the last.
+    /// Scans over the chunks: replaces each chunk's contribution to the state by the state that
+    /// enters it, from the first chunk on or, in `reverse`, from the last.
     fn walk(&self, states: &mut Buffer, wholes: &Option<Buffer>, reverse: bool) -> Result<()> {
         const THREADS: usize = 256;
         let size = self.states * self.channels;
@@ -207,8 +209,7 @@ impl Launched<'_> {
             .launch(Kernel::new("chunked", "chunked_walk"), grid, &args)
     }
 
-    /// c_r · b_s for each row and the steps of its chunk, (sequences, R, 64); zero where it does not
-    /// see.
+    /// c_r · b_s for each row and the steps of its chunk, (sequences, R, 64); zero for later steps.
     fn scores(&self) -> Result<Buffer> {
         let count = self.sequences * self.rows.count * CHUNK;
         let mut scores = self.gpu.alloc(DType::F32, count)?;
@@ -228,7 +229,7 @@ impl Launched<'_> {
         Ok(scores)
     }
 
-    /// Runs a kernel that comes with decays and without, `blocks` for each sequence.
+    /// Launches a kernel in its variant with or without decays, with `blocks` blocks per sequence.
     fn run(&self, file: &'static str, name: &str, blocks: usize, args: &[Vec<Arg>]) -> Result<()> {
         let drive = match self.decay {
             Some(_) => "ssd",
@@ -239,7 +240,7 @@ impl Launched<'_> {
         self.gpu.launch(kernel, grid, &args.concat())
     }
 
-    /// b, c, the gradient of y, what is summed, and where.
+    /// The arguments b, c, the gradient of y, the summed values, and the times.
     fn with_rows<'a>(&'a self, gy: View<'a>) -> Vec<Arg<'a>> {
         let factors = vec![self.b.into(), self.c.into(), gy.into()];
         [factors, self.drive(), self.positions()].concat()
@@ -271,7 +272,7 @@ impl Launched<'_> {
         self.len.div_ceil(CHUNK)
     }
 
-    /// Parts of the channels, a block each.
+    /// Blocks along the channels.
     fn parts(&self) -> usize {
         self.channels.div_ceil(WIDTH)
     }

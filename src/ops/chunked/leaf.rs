@@ -1,5 +1,5 @@
-//! Pairs of steps inside a leaf. Each row looks back step by step, with the product of the decays
-//! that lie between in a register.
+//! The pairs of steps inside a leaf. Each row goes back step by step, with the product of the
+//! decays in between in a register.
 
 use super::chunk::Chunk;
 use super::work::Work;
@@ -7,7 +7,7 @@ use crate::ops::float::Float;
 use crate::ops::lanes::{each, splat, sum, Lanes};
 use std::ops::Range;
 
-/// Adds what the steps of a leaf give to its rows.
+/// Adds the contributions of the steps of a leaf to its rows.
 #[inline(always)]
 pub(super) fn read<F: Float>(chunk: &Chunk<F>, steps: Range<usize>, work: &mut Work<F>) {
     for row in chunk.rows_at(&steps) {
@@ -26,7 +26,7 @@ pub(super) fn read<F: Float>(chunk: &Chunk<F>, steps: Range<usize>, work: &mut W
     }
 }
 
-/// Adds to the gradients of scores, values and exponents what the pairs of a leaf contribute.
+/// Adds the contributions of the pairs of a leaf to the gradients of scores, values and exponents.
 #[inline(always)]
 pub(super) fn read_back<F: Float>(chunk: &Chunk<F>, steps: Range<usize>, work: &mut Work<F>) {
     for row in chunk.rows_at(&steps) {
@@ -42,7 +42,8 @@ pub(super) fn read_back<F: Float>(chunk: &Chunk<F>, steps: Range<usize>, work: &
     }
 }
 
-/// For one row and group; adds to `dots` what sums to the gradients of the row's scores.
+/// The gradients of one row and group; adds to `dots` lanes whose sums are the gradients of the
+/// row's scores.
 #[inline(always)]
 fn row_back<F: Float>(row: usize, seen: &Range<usize>, g: usize, work: &mut Work<F>) {
     let scores = &work.scores.row(row)[..seen.end];

@@ -1,12 +1,12 @@
 //! Causal sums with separable scores, chunk by chunk, in time linear in L:
 //! y_t\[c\] = Σ_{s <= t} (c_t · b_s) e^{P_t\[c\] - P_s\[c\]} v_s\[c\].
 //!
-//! Inside a chunk the scores c_t · b_s are a matrix that all channels share; what lies before a
-//! chunk acts through a state H of (n, d). A pair of steps s < t meets at the one boundary m that
-//! separates its two sides: there its decay is the product of the decays from s to m and of those
-//! from m to t, so that a block of pairs is a plain matrix product between rows scaled by decays.
-//! Only products of decays occur, never their inverses: nothing overflows, whatever the decay, and
-//! the gradient of a decay is a sum of what really passed it, without cancellation.
+//! Inside a chunk the scores c_t · b_s are a matrix that all channels share; steps before the chunk
+//! act through a state H of (n, d). A pair of steps s < t meets at the one boundary m that
+//! separates its two sides: its decay is the product of the decays from s to m and of those from m
+//! to t, so that a block of pairs is a plain matrix product between rows scaled by decays. Only
+//! products of decays occur, never their inverses: nothing overflows, whatever the decay, and the
+//! gradient of a decay is a sum of the terms that it multiplied, without cancellation.
 
 mod chunk;
 mod gradient;
@@ -23,11 +23,11 @@ use rayon::prelude::*;
 use std::ops::Range;
 use work::Work;
 
-/// Steps in a chunk.
+/// Steps per chunk.
 const CHUNK: usize = 64;
 
-/// State numbers kept at a time, few enough to stay in cache; beyond it, sequences go in slabs of
-/// as many as fit, at least one.
+/// The maximum of numbers of states stored at one time, so that they stay in cache. Sequences are
+/// processed in slabs of as many as fit, at least one.
 const KEPT: usize = 1 << 20;
 
 /// The sizes of the sum.
@@ -39,18 +39,18 @@ pub(crate) struct Chunked {
     pub(crate) times: Times,
 }
 
-/// The steps at which rows are wanted, ascending.
+/// The times of the rows, ascending.
 #[derive(Clone)]
 pub(crate) struct Times {
     list: Vec<usize>,
     /// Rows of a sequence.
     pub(crate) rows: usize,
-    /// Neighbouring sequences that share a list.
+    /// The number of consecutive sequences that share a list.
     shared: usize,
 }
 
 impl Times {
-    /// Every step.
+    /// A row at every step.
     pub(crate) fn all(len: usize) -> Self {
         Self {
             list: (0..len).collect(),
@@ -59,7 +59,7 @@ impl Times {
         }
     }
 
-    /// Lists of `rows` ascending steps, each for `shared` neighbouring sequences.
+    /// Lists of `rows` ascending times, each for `shared` consecutive sequences.
     pub(crate) fn lists(list: Vec<usize>, rows: usize, shared: usize) -> Self {
         Self { list, rows, shared }
     }
@@ -69,7 +69,7 @@ impl Times {
     }
 }
 
-/// What the sum reads.
+/// The inputs of the sum.
 pub(crate) struct Inputs<'a, F> {
     /// (sequences, L, n).
     pub(crate) b: &'a [F],
@@ -80,7 +80,7 @@ pub(crate) struct Inputs<'a, F> {
     pub(crate) decay: Option<Decay<'a, F>>,
 }
 
-/// With it v = step · x and P is the running sum of step · rate; without it v = x and P = 0.
+/// Decays: v = step · x, and P is the running sum of step · rate. Without decays v = x and P = 0.
 pub(crate) struct Decay<'a, F> {
     /// (sequences, L, d).
     pub(crate) step: &'a [F],
@@ -88,18 +88,18 @@ pub(crate) struct Decay<'a, F> {
     pub(crate) rate: &'a [F],
 }
 
-/// Gradients, of the shapes of what they belong to.
+/// The gradients, with the shapes of the inputs.
 pub(crate) struct Grads<F> {
     pub(crate) b: Vec<F>,
     pub(crate) c: Vec<F>,
-    /// With respect to v.
+    /// The gradient of v.
     pub(crate) v: Vec<F>,
-    /// With respect to step · rate; empty without decay.
+    /// The gradient of step · rate; empty without decays.
     pub(crate) exponent: Vec<F>,
 }
 
 impl Chunked {
-    /// Multiplications of a sequence, about.
+    /// The approximate number of multiplications per sequence.
     pub(crate) fn products(&self) -> usize {
         let (n, d) = (self.states, self.channels);
         self.len * n * d + self.times.rows * (n * d + CHUNK / 2 * (n + d))
@@ -123,7 +123,7 @@ impl Chunked {
         y
     }
 
-    /// The gradients, given that with respect to y.
+    /// The gradients, given that of y.
     pub(crate) fn backward<F: Float>(&self, ins: &Inputs<F>, gy: &[F]) -> Grads<F> {
         let zeros = |len: usize| vec![F::zero(); len];
         let exponents = ins.decay.as_ref().map_or(0, |_| ins.x.len());
@@ -151,7 +151,7 @@ impl Chunked {
         grads
     }
 
-    /// The part of the gradients that each chunk of a slab fills.
+    /// The slices of the gradients that each chunk of a slab writes.
     fn outs<'a, F>(
         &self,
         grads: &'a mut Grads<F>,
@@ -175,12 +175,12 @@ impl Chunked {
             .collect()
     }
 
-    /// Chunks of a sequence.
+    /// The number of chunks of a sequence.
     fn pieces(&self) -> usize {
         self.len.div_ceil(CHUNK)
     }
 
-    /// Sequences in a slab.
+    /// The number of sequences in a slab.
     fn slab(&self) -> usize {
         match self.pieces() {
             1 => self.sequences,
@@ -207,7 +207,7 @@ fn most_rows<F>(chunks: &[Chunk<F>]) -> usize {
     chunks.iter().map(Chunk::rows).max().unwrap_or(0)
 }
 
-/// Cuts `x` into parts of the sizes that the chunks ask for.
+/// Cuts `x` into slices, one for each chunk, of the lengths that `len` returns.
 fn split<'a, F>(
     mut x: &'a mut [F],
     chunks: &[Chunk<F>],

@@ -34,7 +34,7 @@ pub(super) fn output<F: Float>(
     }
 }
 
-/// What the state before the chunk gives to each row.
+/// Adds the read-out of the state before the chunk to each row.
 #[inline(always)]
 fn read_state<F: Float>(chunk: &Chunk<F>, state: Option<&Matrix<F>>, work: &mut Work<F>) {
     let Some(state) = state else {
@@ -48,7 +48,7 @@ fn read_state<F: Float>(chunk: &Chunk<F>, state: Option<&Matrix<F>>, work: &mut 
     chunk.decay_rows::<false>(&work.decay, &all, &work.product, &mut work.y);
 }
 
-/// What the steps of the chunk give to each row.
+/// Adds the contributions of the chunk's own steps to each row.
 #[inline(always)]
 fn read_chunk<F: Float>(chunk: &Chunk<F>, work: &mut Work<F>) {
     let width = chunk.op.width();

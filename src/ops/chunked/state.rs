@@ -1,4 +1,4 @@
-//! States between chunks: each chunk's own part for itself, then one after another.
+//! The states between chunks: the contribution of every chunk in parallel, then a scan over chunks.
 
 use super::chunk::Chunk;
 use super::work::Work;
@@ -9,12 +9,12 @@ use crate::ops::matrix::Matrix;
 use multiversion::multiversion;
 use rayon::prelude::*;
 
-/// The state of each part of the channels, (n, channels); none of them is the zero state.
+/// The state of each range of channels, (n, channels); empty for the zero state.
 pub(super) type State<F> = Vec<Matrix<F>>;
 
-/// What a chunk does to a state that passes: state ↦ decay · state + own.
+/// The affine map of a chunk on states: state ↦ decay · state + own.
 struct Passage<F> {
-    /// For the groups of all parts, one after another.
+    /// The decays of all groups of lanes, in the order of the ranges of channels.
     decay: Vec<Lanes<F>>,
     own: State<F>,
 }
@@ -30,7 +30,7 @@ pub(super) fn before<F: Float>(op: &Chunked, chunks: &[Chunk<F>]) -> Vec<State<F
         .collect()
 }
 
-/// The gradient with respect to the state after each chunk.
+/// The gradient of the state after each chunk.
 pub(super) fn after<F: Float>(op: &Chunked, chunks: &[Chunk<F>], gy: &[F]) -> Vec<State<F>> {
     let passage = |work: &mut Work<F>, chunk: &Chunk<F>| {
         let passes = chunk.start > 0 && (chunk.rows() > 0 || chunk.read_later);
@@ -59,7 +59,7 @@ fn passages<F: Float>(
     chunks.map_init(|| Work::new(op, most), passage).collect()
 }
 
-/// The state that enters each passage, in the order of the flow.
+/// The state that enters each chunk, in the order of the iterator.
 fn pass<'a, F: Float>(passages: impl Iterator<Item = &'a mut Option<Passage<F>>>) -> Vec<State<F>> {
     let mut state = State::new();
     let enter = |passage: &mut Option<Passage<F>>| {

@@ -1,4 +1,4 @@
-//! The matrices of a chunk, allocated once for many chunks.
+//! The matrices of a chunk, allocated once and reused for many chunks.
 
 use super::chunk::{Chunk, LEAF};
 use super::{Chunked, CHUNK};
@@ -6,7 +6,7 @@ use crate::ops::float::Float;
 use crate::ops::lanes::{splat, Lanes, LANES};
 use crate::ops::matrix::Matrix;
 
-/// Nothing of it outlives a chunk. Steps, rows, states and channels are those of a chunk.
+/// Scratch memory of one task. Steps, rows, states and channels are those of a chunk.
 pub(super) struct Work<F> {
     /// (steps, n).
     pub(super) b: Matrix<F>,
@@ -14,16 +14,16 @@ pub(super) struct Work<F> {
     pub(super) c: Matrix<F>,
     /// (n, steps).
     b_t: Matrix<F>,
-    /// c_t · b_s, (rows, steps); zero where a row does not see.
+    /// c_t · b_s, (rows, steps); zero for later steps.
     pub(super) scores: Matrix<F>,
     /// v, (steps, channels).
     pub(super) value: Matrix<F>,
     /// (steps, channels).
     pub(super) decay: Matrix<F>,
-    /// Values brought to a boundary, (steps, channels), and their transpose.
+    /// Values decayed to a boundary, (steps, channels), and their transpose.
     pub(super) left: Matrix<F>,
     pub(super) left_t: Matrix<F>,
-    /// Gradients of rows brought back to a boundary, (rows, channels).
+    /// Gradients of rows decayed back to a boundary, (rows, channels).
     pub(super) right: Matrix<F>,
     /// (rows or steps, channels).
     pub(super) product: Matrix<F>,
@@ -36,16 +36,16 @@ pub(super) struct Work<F> {
     pub(super) g_c: Matrix<F>,
     pub(super) g_scores: Matrix<F>,
     pub(super) g_value: Matrix<F>,
-    /// With respect to the exponent of each decay, (steps, channels).
+    /// The gradient of the exponent of each decay, (steps, channels).
     pub(super) g_exponent: Matrix<F>,
-    /// Of one row, for each step of a leaf: its gradient decayed to there, and lanes that sum to
-    /// the gradient of the score.
+    /// For one row and each step of a leaf: the row's gradient decayed to that step, and lanes
+    /// whose sum is the gradient of the score.
     pub(super) reached: Vec<Lanes<F>>,
     pub(super) dots: Vec<Lanes<F>>,
 }
 
 impl<F: Float> Work<F> {
-    /// For chunks of at most `rows` rows.
+    /// Scratch memory for chunks of at most `rows` rows.
     pub(super) fn new(op: &Chunked, rows: usize) -> Self {
         let (width, states) = (op.width(), op.states);
         let steps = CHUNK.min(op.len);
@@ -93,7 +93,7 @@ impl<F: Float> Work<F> {
     }
 }
 
-/// Zero where a row does not see.
+/// Applies the causal mask: sets the scores of later steps to zero.
 #[inline(always)]
 pub(super) fn hide<F: Float>(chunk: &Chunk<F>, scores: &mut Matrix<F>) {
     for r in 0..chunk.rows() {
@@ -101,7 +101,7 @@ pub(super) fn hide<F: Float>(chunk: &Chunk<F>, scores: &mut Matrix<F>) {
     }
 }
 
-/// Zero in the first `rows`.
+/// Sets the first `rows` to zero.
 #[inline(always)]
 pub(super) fn clear<F: Float>(matrix: &mut Matrix<F>, rows: usize) {
     matrix.rows_mut(0..rows).fill(splat(F::zero()));

@@ -1,4 +1,4 @@
-//! The loss by kernels, for tiles of rows whose logits stay in the cache of a GPU.
+//! Cross entropy by kernels, for tiles of rows whose logits stay in the L2 cache of a GPU.
 
 use super::CrossEntropy;
 use crate::gpu::{Arg, Buffer, Gpu, Grid, Kernel, Matrix, Product, View};
@@ -6,21 +6,21 @@ use crate::ops::fused::{Launch, LaunchBackward};
 use crate::ops::narrow::narrowed;
 use candle_core::{DType, Result};
 
-/// Bytes of logits and slopes that exist at one time: most of the L2 cache of a large GPU, and in
-/// tests so few that there are several tiles.
+/// Bytes of logits and their gradients that exist at one time: most of the L2 cache of a large GPU;
+/// small in tests, so that there are several tiles.
 const BYTES: usize = if cfg!(test) { 1 << 14 } else { 32 << 20 };
-/// The same where tiles are too large for a cache anyway.
+/// The same bound for tiles that exceed the cache in any case.
 const MOST: usize = if cfg!(test) { 1 << 18 } else { 512 << 20 };
-/// Threads of a block that has a row, as `cuda/cross_entropy.cu` has them.
+/// Threads per block of one row; must equal that of `cuda/cross_entropy.cu`.
 const THREADS: usize = 512;
 
-/// Some rows: the first of them, their targets, and their hidden layer.
+/// A tile of rows: the index of the first, their targets, and their hidden layer.
 struct Tile<'a> {
     first: usize,
     hidden: View<'a>,
 }
 
-/// What all tiles read, and what each writes for its rows.
+/// The inputs that all tiles read, and the outputs that each writes for its rows.
 struct Head<'a> {
     gpu: &'a Gpu,
     weight: View<'a>,
@@ -29,11 +29,11 @@ struct Head<'a> {
 }
 
 impl CrossEntropy {
-    /// Rows a tile: a function of the sizes alone, and about as many in each tile.
+    /// Rows per tile, about equal for all tiles: a function of the sizes alone.
     ///
-    /// Every tile reads and writes the gradient of the weight, 8 d bytes a class. Shared by few rows,
-    /// with many classes, that is more than the 16 bytes a logit of tiles that leave the cache: 2 d rows
-    /// then make it 4 bytes a logit.
+    /// Every tile reads and writes the gradient of the weight, 8 d bytes per class. With few rows
+    /// per tile and many classes, that exceeds the 16 bytes per logit that tiles outside the cache
+    /// cost; with 2 d rows it is 4 bytes per logit.
     fn tile(&self, rows: usize, io: DType) -> usize {
         let bytes = match io {
             DType::F32 => 4,
@@ -48,7 +48,8 @@ impl CrossEntropy {
         rows.div_ceil(rows.div_ceil(most))
     }
 
-    /// Loss and answers, then, if tracked, the gradient of the weight and those of the tiles' rows.
+    /// The loss and the correctness of each row; then, if tracked, the gradient of the weight and
+    /// those of the tiles' hidden layers.
     pub(super) fn launch_tiles(&self, call: Launch) -> Result<Vec<Buffer>> {
         let (gpu, hidden, weight) = (call.gpu, call.ins[0], call.ins[1]);
         let (storage, layout) = self.ids.storage_and_layout();
@@ -83,7 +84,8 @@ impl CrossEntropy {
         Ok([loss, right].into_iter().chain(kept).collect())
     }
 
-    /// The slopes of the mean loss along a tile's logits; untracked, whatever is in their place.
+    /// The gradient of the mean loss with respect to a tile's logits; unspecified values if
+    /// untracked.
     fn slopes(
         &self,
         head: &Head,
@@ -115,7 +117,7 @@ impl CrossEntropy {
         Ok(narrow.unwrap_or(logits))
     }
 
-    /// Adds a tile's part of the gradient of the weight, slopes^T h.
+    /// Adds a tile's contribution to the gradient of the weight, slopes^T h.
     fn add_gradient(&self, head: &Head, tile: &Tile, slopes: View, gw: &mut Buffer) -> Result<()> {
         let sizes = [self.classes, tile.hidden.len() / self.width, self.width];
         let (slopes, hidden) = (Matrix::transposed(slopes), Matrix::plain(tile.hidden));
@@ -134,9 +136,9 @@ impl CrossEntropy {
         Ok(gh)
     }
 
-    /// What was kept, times the gradient of the loss.
+    /// The saved gradients, times the gradient of the loss.
     pub(super) fn launch_scaled(&self, call: LaunchBackward) -> Result<Vec<Option<Buffer>>> {
-        let (Some(loss), [gw, ghs @ ..]) = (call.outs[0], call.kept) else {
+        let (Some(loss), [gw, ghs @ ..]) = (call.outs[0], call.saved) else {
             return Ok(vec![None, None]); // no loss, no gradients
         };
         let scaled = |parts: &[Buffer], to: View| {
@@ -151,8 +153,8 @@ impl CrossEntropy {
             }
             Ok(all)
         };
-        let hidden = call.wanted[0].then(|| scaled(ghs, call.ins[0]));
-        let weight = call.wanted[1].then(|| scaled(std::slice::from_ref(gw), call.ins[1]));
+        let hidden = call.needs_grad[0].then(|| scaled(ghs, call.ins[0]));
+        let weight = call.needs_grad[1].then(|| scaled(std::slice::from_ref(gw), call.ins[1]));
         [hidden, weight]
             .into_iter()
             .map(Option::transpose)

@@ -3,7 +3,7 @@ use crate::gpu::emulated::emulated;
 use crate::ops::check::{self, Case};
 use candle_core::Device;
 
-/// Targets that visit every class.
+/// Targets that include every class.
 fn targets(ins: &[Tensor]) -> Tensor {
     let (rows, classes) = (ins[0].dim(0).unwrap(), ins[1].dim(0).unwrap());
     let ids: Vec<u32> = (0..rows).map(|row| (row * 7 % classes) as u32).collect();
@@ -51,7 +51,7 @@ fn kernels_equal_the_reference() {
         (2, 16, 63),
         (65, 33, 130),
         (7, 8, 5000),
-        // tiles beyond a cache, three of them
+        // three tiles that exceed the cache
         (150, 40, 1000),
     ];
     let cases = sizes.map(|(rows, width, classes)| case(rows, width, classes));
@@ -122,7 +122,7 @@ fn a_wrong_shape_is_named() {
     );
 }
 
-/// Pythia's vocabulary, of which no multiple of the classes of a task makes the last.
+/// Pythia's vocabulary, which is not a multiple of the classes per task.
 #[test]
 fn a_large_vocabulary_equals_the_reference() {
     check::agree(&[case(300, 16, 50_304)], fused, by_reference);

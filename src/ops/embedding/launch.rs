@@ -1,4 +1,4 @@
-//! Rows of a table by kernels, and the gradient of the table.
+//! Launches of the kernels of embeddings and of their gradients.
 
 use super::Embedding;
 use crate::gpu::{Arg, Buffer, Gpu, Grid, Kernel, View, WARP};
@@ -7,12 +7,13 @@ use crate::ops::fused::{Launch, LaunchBackward};
 use crate::ops::sums::sum_rows;
 use candle_core::{bail, DType, Result};
 
-/// As `cuda/embedding.cu` has them: tokens that are sorted together, those that a block merges, and
-/// the warps of a block that adds up.
+/// Must equal the constants of `cuda/embedding.cu`: tokens per sorted chunk, tokens that a block
+/// merges, and warps per block that sums.
 const CHUNK: usize = 1024;
 const MERGED: usize = 256;
 const WARPS: usize = 16;
-/// A key of the sort holds the row of a token above ten bits of its place.
+/// The maximum of rows of a table: a sort key holds a token's row above the ten bits of its index
+/// in the chunk.
 const MOST_ROWS: usize = 1 << 22;
 
 fn module(name: &str) -> Kernel {
@@ -44,17 +45,17 @@ impl Embedding {
         let masked = self.mask.map(|mask| masked_on(gpu, &mask, grad));
         let masked = masked.transpose()?;
         let grad = masked.as_ref().map_or(grad, Buffer::view);
-        let wants = |input: usize| call.wanted.get(input) == Some(&true);
+        let wants = |input: usize| call.needs_grad.get(input) == Some(&true);
         let of_table = wants(0).then(|| self.launch_table(gpu, grad));
         let of_positions = wants(1).then(|| self.launch_positions(gpu, grad));
         let mut grads = vec![of_table.transpose()?];
-        if self.places > 0 {
+        if self.max_positions > 0 {
             grads.push(of_positions.transpose()?);
         }
         Ok(grads)
     }
 
-    /// Rows of the tokens in ascending order and, beside each, the place of the token.
+    /// The tokens' rows in ascending order, and the index of each of these tokens.
     fn sorted(&self, gpu: &Gpu) -> Result<[Buffer; 2]> {
         if self.rows >= MOST_ROWS {
             let rows = self.rows;
@@ -67,19 +68,19 @@ impl Embedding {
         let args = [tokens.into(), (&mut keys).into(), count.into()];
         gpu.launch(module("sort_chunks"), Grid::of(chunks, CHUNK / 2), &args)?;
         let mut rows = gpu.alloc(DType::U32, count)?;
-        let mut places = gpu.alloc(DType::U32, count)?;
-        let sorted = [(&mut rows).into(), (&mut places).into()];
+        let mut indices = gpu.alloc(DType::U32, count)?;
+        let sorted = [(&mut rows).into(), (&mut indices).into()];
         let sizes = [count.into(), chunks.into()];
         let args = [&[(&keys).into()], &sorted[..], &sizes[..]].concat();
         let grid = Grid::of(chunks * CHUNK / MERGED, MERGED);
         gpu.launch(module("merge_chunks"), grid, &args)?;
-        Ok([rows, places])
+        Ok([rows, indices])
     }
 
-    /// The sum over the tokens of each row of the table.
+    /// The gradient of the table: for each row, the sum over its tokens.
     fn launch_table(&self, gpu: &Gpu, grad: View) -> Result<Buffer> {
         let (count, width) = (grad.len() / self.width, self.width);
-        let [rows, places] = self.sorted(gpu)?;
+        let [rows, indices] = self.sorted(gpu)?;
         let pieces = count.div_ceil(WARP);
         let mut parts = gpu.alloc(DType::F32, 2 * pieces * width)?;
         let mut table = gpu.alloc(DType::F32, self.rows * width)?;
@@ -97,7 +98,7 @@ impl Embedding {
             };
             gpu.launch(Kernel::of("embedding", &name, grad.dtype()), grid, args)
         };
-        let ins: [Arg; 3] = [grad.into(), (&rows).into(), (&places).into()];
+        let ins: [Arg; 3] = [grad.into(), (&rows).into(), (&indices).into()];
         let rest = [(&mut parts).into(), count.into(), width.into()];
         run("add_pieces", pieces, &[&ins[..], &rest[..]].concat())?;
         let rest = [(&parts).into(), (&mut table).into()];
@@ -107,13 +108,13 @@ impl Embedding {
         Ok(table)
     }
 
-    /// The sum over sequences; positions behind the longest of them get nothing.
+    /// The gradient of the position embeddings: sums over sequences, zero beyond the longest one.
     fn launch_positions(&self, gpu: &Gpu, grad: View) -> Result<Buffer> {
         let sums = sum_rows(gpu, grad, self.len * self.width)?;
-        if self.places == self.len {
+        if self.max_positions == self.len {
             return Ok(sums);
         }
-        let total = self.places * self.width;
+        let total = self.max_positions * self.width;
         let mut extended = gpu.alloc(DType::F32, total)?;
         let sizes = [sums.len().into(), total.into()];
         let args = [&[(&sums).into(), (&mut extended).into()], &sizes[..]].concat();

@@ -10,7 +10,7 @@ const DROPPED: Dropout = Dropout {
 };
 
 fn tokens(batch: usize, len: usize, rows: usize) -> Tensor {
-    // Half of them zero, as filler is, and each row used somewhere.
+    // Half of the tokens are zero, like padding, and each row is used.
     let token = |i: usize| (i % 2 * (i / 2 % rows)) as u32;
     let ids: Vec<u32> = (0..batch * len).map(token).collect();
     Tensor::from_vec(ids, (batch, len), &Device::Cpu).unwrap()
@@ -33,23 +33,23 @@ fn by_reference(batch: usize, len: usize) -> impl Fn(&[Tensor]) -> Result<Tensor
     }
 }
 
-fn case(rows: usize, places: usize, width: usize) -> Case {
-    Case::new(format!("{rows}, {places} x {width}"))
+fn case(rows: usize, positions: usize, width: usize) -> Case {
+    Case::new(format!("{rows}, {positions} x {width}"))
         .normal("table", &[rows, width])
         .parameter()
-        .normal("positions", &[places, width])
+        .normal("positions", &[positions, width])
         .parameter()
 }
 
 #[test]
 fn fused_equals_reference() {
-    for (batch, len, rows, places, width) in [
+    for (batch, len, rows, positions, width) in [
         (1, 1, 1, 1, 1),
         (7, 65, 40, 70, 5),
         (33, 2, 100, 2, 64),
         (1, 1000, 9, 1000, 17),
     ] {
-        let case = case(rows, places, width);
+        let case = case(rows, positions, width);
         check::agree(&[case], both(batch, len), by_reference(batch, len));
     }
 }
@@ -57,7 +57,7 @@ fn fused_equals_reference() {
 #[test]
 fn kernels_equal_the_reference() {
     // many tokens of one row, cut and long segments, several chunks, columns beyond one tile
-    for (batch, len, rows, places, width) in [
+    for (batch, len, rows, positions, width) in [
         (1, 1, 1, 1, 1),
         (7, 65, 40, 70, 5),
         (9, 80, 100, 80, 8),
@@ -65,7 +65,7 @@ fn kernels_equal_the_reference() {
         (3, 40, 21, 41, 66),
         (2, 17, 5, 17, 132),
     ] {
-        let case = case(rows, places, width);
+        let case = case(rows, positions, width);
         check::kernels_agree(&[case], both(batch, len), by_reference(batch, len));
     }
 }
@@ -126,9 +126,9 @@ fn every_subset_of_inputs_can_be_tracked() {
 
 #[test]
 fn a_token_beyond_the_table_and_missing_positions_are_errors() {
-    let error = |places: usize| {
+    let error = |positions: usize| {
         let table = Tensor::zeros((2, 3), candle_core::DType::F32, &Device::Cpu).unwrap();
-        let positions = Tensor::zeros((places, 3), table.dtype(), &Device::Cpu).unwrap();
+        let positions = Tensor::zeros((positions, 3), table.dtype(), &Device::Cpu).unwrap();
         let tokens = tokens(1, 8, 4);
         embedding(&tokens, &table, Some(&positions), None, table.dtype())
             .unwrap_err()

@@ -1,6 +1,6 @@
 use super::Float;
 
-/// |x - exact| in units of the last place of f32 at `exact`.
+/// |x - exact| in ulp of f32 at `exact`.
 fn ulps(x: f32, exact: f64) -> f64 {
     let place = (exact.abs() as f32).max(f32::MIN_POSITIVE).to_bits() & 0x7f80_0000;
     (f64::from(x) - exact).abs() / (f64::from(f32::from_bits(place)) * f64::from(f32::EPSILON))

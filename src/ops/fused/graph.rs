@@ -1,31 +1,79 @@
-//! The three kinds of node that candle sees: taps, one root, outs.
+//! The three kinds of node that an application of a fused op has in candle's graph: taps, one root,
+//! outs.
 
-use super::producers::Sink;
+use super::producers::{Sink, Source};
+use super::state::State;
 use super::values::Values;
-use super::{lock, FusedOp, State};
+use super::{lock, FusedOp};
 use crate::gpu;
 use candle_core::{bail, CpuStorage, CudaStorage, CustomOp1, CustomOp2, CustomOp3, Layout};
 use candle_core::{Result, Shape, Storage, Tensor};
 use std::sync::{Arc, Mutex};
 
+/// The most inputs that three taps can carry, and one root three taps.
+const MAX_INPUTS: usize = 9;
+
+/// The value of a tap and of a root: one element that is never read.
 fn token() -> Result<(CpuStorage, Shape)> {
     Ok((CpuStorage::F32(vec![0.0]), Shape::from(1)))
 }
 
-/// Stands for up to three inputs, `first` and its followers.
-pub(super) struct Tap<O, V: Values> {
-    pub(super) state: Arc<State<O, V>>,
-    pub(super) first: usize,
+/// A tap or the root of an application.
+struct Node<O, V: Values> {
+    state: Arc<State<O, V>>,
+    /// The index of a tap's first input; `None` for the root, whose backward pass is that of the op.
+    first: Option<usize>,
 }
 
-/// Stands for the whole application.
-pub(super) struct Root<O, V: Values>(pub(super) Arc<State<O, V>>);
-
-/// Stands for output `index`, computed before the op was recorded.
+/// The node of output `index`, computed before the op was recorded.
 pub(super) struct Out<O: FusedOp, V: Values> {
     pub(super) state: Arc<State<O, V>>,
     pub(super) index: usize,
     pub(super) ready: Mutex<Option<(Storage, Shape)>>,
+}
+
+/// The token of an application, tied to all its tracked inputs: an input that a fused op produced is
+/// represented by the token of that op.
+pub(super) fn root<O: FusedOp, V: Values>(
+    state: &Arc<State<O, V>>,
+    ins: &[Tensor],
+    sources: &[Option<Source<V>>],
+) -> Result<Tensor> {
+    if ins.len() > MAX_INPUTS {
+        let given = ins.len();
+        bail!(
+            "{}: {given} inputs, but at most {MAX_INPUTS} are possible",
+            O::NAME
+        );
+    }
+    let tied = |(x, source): (&Tensor, &Option<Source<V>>)| match source {
+        Some(source) => source.token.clone(),
+        None => x.clone(),
+    };
+    let tied: Vec<Tensor> = ins.iter().zip(sources).map(tied).collect();
+    let mut tokens = Vec::new();
+    for (third, tied) in tied.chunks(3).enumerate() {
+        let tap = Node {
+            state: state.clone(),
+            first: Some(3 * third),
+        };
+        tokens.push(match tied {
+            [a, b, c] => a.apply_op3(b, c, tap)?,
+            [a, b] => a.apply_op2(b, tap)?,
+            [a] => a.apply_op1(tap)?,
+            _ => unreachable!("chunks of three"),
+        });
+    }
+    let root = Node {
+        state: state.clone(),
+        first: None,
+    };
+    match &tokens[..] {
+        [a, b, c] => a.apply_op3(b, c, root),
+        [a, b] => a.apply_op2(b, root),
+        [a] => a.apply_op1(root),
+        _ => bail!("{}: no inputs", O::NAME),
+    }
 }
 
 impl<O: FusedOp, V: Values> CustomOp1 for Out<O, V> {
@@ -50,7 +98,7 @@ impl<O: FusedOp, V: Values> CustomOp1 for Out<O, V> {
     fn bwd(&self, token: &Tensor, _: &Tensor, grad: &Tensor) -> Result<Option<Tensor>> {
         self.state
             .receive(self.index, V::copy(&grad.contiguous()?)?)?;
-        Ok(Some(token.clone())) // nobody reads a token's gradient
+        Ok(Some(token.clone())) // a token's gradient is never read
     }
 }
 
@@ -62,7 +110,7 @@ impl<O: FusedOp, V: Values> Drop for Out<O, V> {
 
 type Grad = Option<Tensor>;
 
-/// The type that candle's traits pass per argument, whichever it is.
+/// The type in which candle's traits pass an argument.
 macro_rules! storage {
     ($arg:ident) => {
         &CpuStorage
@@ -72,32 +120,10 @@ macro_rules! storage {
     };
 }
 
-/// Taps and roots with as many arguments as candle's trait has.
+/// Implements one of candle's traits of ops, by the number of arguments, for taps and roots.
 macro_rules! custom_ops {
     ($custom:ident, $grads:ty, $($arg:ident $offset:literal),+) => {
-        impl<O: FusedOp, V: Values> $custom for Tap<O, V> {
-            fn name(&self) -> &'static str {
-                O::NAME
-            }
-
-            fn cpu_fwd(&self, $(_: storage!($arg), _: &Layout),+) -> Result<(CpuStorage, Shape)> {
-                token()
-            }
-
-            fn cuda_fwd(
-                &self,
-                $($arg: storage!($arg on a gpu), _: &Layout),+
-            ) -> Result<(CudaStorage, Shape)> {
-                gpu::token([$($arg),+][0])
-            }
-
-            #[allow(clippy::needless_question_mark)] // needless for one argument only
-            fn bwd(&self, $($arg: &Tensor,)+ _: &Tensor, _: &Tensor) -> Result<$grads> {
-                Ok(($(self.state.take_grad(self.first + $offset, $arg)?),+))
-            }
-        }
-
-        impl<O: FusedOp, V: Values> $custom for Root<O, V> {
+        impl<O: FusedOp, V: Values> $custom for Node<O, V> {
             fn name(&self) -> &'static str {
                 O::NAME
             }
@@ -114,8 +140,13 @@ macro_rules! custom_ops {
             }
 
             fn bwd(&self, $($arg: &Tensor,)+ _: &Tensor, _: &Tensor) -> Result<$grads> {
-                self.0.run_backward()?;
-                Ok(($(Some($arg.clone())),+))
+                match self.first {
+                    Some(first) => Ok(($(self.state.take_grad(first + $offset, $arg)?),+)),
+                    None => {
+                        self.state.run_backward()?;
+                        Ok(($(Some($arg.clone())),+))
+                    }
+                }
             }
         }
     };

@@ -1,69 +1,48 @@
-//! Gradients of variables, added up beside candle, which adds each to a fresh tensor of zeros.
+//! Gradients of variables, added up in place: candle would add each to a fresh tensor of zeros.
 
-use super::values::Values;
-use crate::gpu::Buffer;
-use candle_core::backprop::GradStore;
 use candle_core::{Result, Tensor, TensorId};
 use std::cell::RefCell;
 use std::collections::HashMap;
 
-/// The variables that gradients of type `V` have reached, while [`backward`] runs.
-pub(super) struct Leaves<V>(RefCell<Option<HashMap<TensorId, (Tensor, V)>>>);
+/// A gradient that others of the same tensor can be added to.
+pub(super) trait Accumulate: Sized {
+    fn add(&mut self, more: Self) -> Result<()>;
+}
 
-impl<V: Values> Leaves<V> {
+/// Each variable with the sum of its gradients.
+pub(super) type Sums<V> = HashMap<TensorId, (Tensor, V)>;
+
+/// The gradients of variables that a backward pass has found so far; none between backward passes.
+pub(super) struct Leaves<V>(RefCell<Option<Sums<V>>>);
+
+impl<V: Accumulate> Leaves<V> {
     pub(super) const fn new() -> Self {
         Self(RefCell::new(None))
     }
 
-    /// Takes the gradient of a variable, or gives it back if that is candle's business.
+    /// Starts a backward pass.
+    pub(super) fn begin(&self) {
+        *self.0.borrow_mut() = Some(HashMap::new());
+    }
+
+    /// Ends a backward pass and hands out its sums.
+    pub(super) fn end(&self) -> Sums<V> {
+        self.0.borrow_mut().take().unwrap_or_default()
+    }
+
+    /// Adds the gradient of a variable. Outside a backward pass, and for a tensor that is no variable,
+    /// returns the gradient, for candle to accumulate.
     pub(super) fn take(&self, x: &Tensor, grad: V) -> Result<Option<V>> {
         let mut leaves = self.0.borrow_mut();
         let Some(leaves) = leaves.as_mut().filter(|_| x.is_variable()) else {
             return Ok(Some(grad));
         };
         match leaves.get_mut(&x.id()) {
-            Some((_, sum)) => V::add(sum, grad)?,
+            Some((_, sum)) => sum.add(grad)?,
             None => {
                 leaves.insert(x.id(), (x.clone(), grad));
             }
         }
         Ok(None)
     }
-
-    fn begin() {
-        V::leaves(|leaves| *leaves.0.borrow_mut() = Some(HashMap::new()));
-    }
-
-    fn end() -> HashMap<TensorId, (Tensor, V)> {
-        V::leaves(|leaves| leaves.0.borrow_mut().take()).unwrap_or_default()
-    }
-}
-
-/// The gradients of `loss`, as its own `backward` gives them. Runs once for a graph.
-pub fn backward(loss: &Tensor) -> Result<GradStore> {
-    Leaves::<Vec<f32>>::begin();
-    Leaves::<Vec<f64>>::begin();
-    Leaves::<Buffer>::begin();
-    let grads = loss.backward();
-    let single = Leaves::<Vec<f32>>::end();
-    let double = Leaves::<Vec<f64>>::end();
-    let on_gpu = Leaves::<Buffer>::end();
-    let mut grads = grads?;
-    insert(&mut grads, single)?;
-    insert(&mut grads, double)?;
-    insert(&mut grads, on_gpu)?;
-    Ok(grads)
-}
-
-/// Adds what fused ops found to what ops of candle found.
-fn insert<V: Values>(grads: &mut GradStore, found: HashMap<TensorId, (Tensor, V)>) -> Result<()> {
-    for (x, grad) in found.into_values() {
-        let grad = grad.into_tensor(x.shape());
-        let sum = match grads.remove(&x) {
-            Some(other) => (other + grad)?,
-            None => grad,
-        };
-        grads.insert(&x, sum);
-    }
-    Ok(())
 }

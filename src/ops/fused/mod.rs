@@ -1,15 +1,16 @@
 //! One forward and one backward over any number of tensors, inside candle's graph.
 //!
-//! Candle gives a custom op three inputs and one output. Here up to nine inputs pass through
-//! *taps* (three each), the taps through one *root*, and the root through one *out* per output;
-//! taps and root carry a single dummy element, a token. Candle walks the graph backwards: every out
-//! stores its gradient, the root then runs the backward pass once, and the taps hand out what it
-//! found. No input or gradient is copied.
+//! Candle's custom ops have at most three inputs and one output. Here up to nine inputs pass
+//! through *taps* (three each), the taps through one *root*, and the root through one *out* per
+//! output; taps and root carry a single dummy element, a token. Candle walks the graph backwards:
+//! every out stores its gradient, the root then runs the backward pass once, and the taps hand the
+//! gradients of the inputs to candle. No input or gradient is copied.
 //!
-//! Where the output of one fused op is an input of another, the tap hangs on the token of the
-//! former instead of its output and the gradient goes from op to op by a move: candle would add it
-//! to a fresh tensor of zeros, with one thread.
+//! If the output of one fused op is an input of another, the tap is tied to the token of the former
+//! instead of to its output, and the gradient is moved from op to op without a copy: candle would
+//! add it to a fresh tensor of zeros, on one thread.
 
+mod backward;
 mod graph;
 mod leaves;
 mod producers;
@@ -19,83 +20,84 @@ mod values;
 use super::float::Float;
 use super::route;
 use crate::gpu::{self, Buffer, Gpu, View};
+pub use backward::backward;
 use candle_core::op::BackpropOp;
 use candle_core::{bail, DType, Result, Shape, Tensor};
 use graph::Out;
-pub use leaves::backward;
 use state::State;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use values::Values;
 
-/// An operation on slices of the CPU, of one number type, and on memory of a GPU. Inputs are
-/// contiguous.
+/// An operation with hand-written forward and backward passes: on slices of one number type on the
+/// CPU, and on memory of a GPU. Inputs are contiguous.
 pub(crate) trait FusedOp: Send + Sync + 'static {
-    /// For messages and profiles.
+    /// The name of the op in error messages.
     const NAME: &'static str;
 
     /// The shapes of the outputs.
     fn out_shapes(&self) -> Vec<Shape>;
 
-    /// The outputs. What follows them is kept for the backward pass, if there will be one.
+    /// The outputs, followed by the vectors to save for the backward pass if `tracked`.
     fn forward<F: Float>(&self, call: Forward<F>) -> Vec<Vec<F>>;
 
-    /// One gradient per input; that of an input that wants none may be empty.
+    /// One gradient per input; it may be empty where `needs_grad` is false.
     fn backward<F: Float>(&self, call: Backward<F>) -> Vec<Vec<F>>;
 
     /// [`FusedOp::forward`] on a GPU.
     fn launch(&self, call: Launch) -> Result<Vec<Buffer>>;
 
-    /// [`FusedOp::backward`] on a GPU: one gradient per input that wants one.
+    /// [`FusedOp::backward`] on a GPU: `None` where `needs_grad` is false.
     fn launch_backward(&self, call: LaunchBackward) -> Result<Vec<Option<Buffer>>>;
 }
 
-/// What a forward pass sees.
+/// The arguments of a forward pass on the CPU.
 #[derive(Clone, Copy)]
 pub(crate) struct Forward<'a, F> {
     pub(crate) ins: &'a [&'a [F]],
-    /// Whether any gradient will be wanted.
+    /// True if a backward pass may follow.
     pub(crate) tracked: bool,
 }
 
-/// What a backward pass sees.
+/// The arguments of a backward pass on the CPU.
 #[derive(Clone, Copy)]
 pub(crate) struct Backward<'a, F> {
     pub(crate) ins: &'a [&'a [F]],
-    /// An output that the loss does not use is `None`.
+    /// Each output with its gradient; `None` for an output that the loss does not depend on.
     pub(crate) outs: &'a [Option<Used<&'a [F]>>],
-    /// What the forward pass gave after its outputs.
-    pub(crate) kept: &'a [Vec<F>],
-    /// Which inputs want a gradient.
-    pub(crate) wanted: &'a [bool],
+    /// The vectors that the forward pass saved.
+    pub(crate) saved: &'a [Vec<F>],
+    /// The inputs that need a gradient.
+    pub(crate) needs_grad: &'a [bool],
 }
 
-/// An output on the way back: what it was and the gradient of the loss with respect to it.
+/// An output and the gradient of the loss with respect to it.
 #[derive(Clone, Copy)]
 pub(crate) struct Used<T> {
     pub(crate) value: T,
     pub(crate) grad: T,
 }
 
-/// What a forward pass on a GPU sees.
+/// The arguments of a forward pass on a GPU.
 #[derive(Clone, Copy)]
 pub(crate) struct Launch<'a> {
     pub(crate) gpu: &'a Gpu,
     pub(crate) ins: &'a [View<'a>],
-    /// Whether any gradient will be wanted.
+    /// True if a backward pass may follow.
     pub(crate) tracked: bool,
 }
 
-/// What a backward pass on a GPU sees; as [`Backward`].
+/// The arguments of a backward pass on a GPU, as in [`Backward`].
 #[derive(Clone, Copy)]
 pub(crate) struct LaunchBackward<'a> {
     pub(crate) gpu: &'a Gpu,
     pub(crate) ins: &'a [View<'a>],
     pub(crate) outs: &'a [Option<Used<View<'a>>>],
-    pub(crate) kept: &'a [Buffer],
-    pub(crate) wanted: &'a [bool],
+    pub(crate) saved: &'a [Buffer],
+    pub(crate) needs_grad: &'a [bool],
 }
 
-/// For ops with one output: the root runs only because that output was used.
+/// The output of an op with a single output. Its backward pass runs only if the loss depends on
+/// that output.
 fn only<T: Copy>(outs: &[Option<Used<T>>]) -> Used<T> {
     match outs {
         [Some(used)] => *used,
@@ -104,20 +106,21 @@ fn only<T: Copy>(outs: &[Option<Used<T>>]) -> Used<T> {
 }
 
 impl<'a, F> Backward<'a, F> {
-    /// The output of an op that has one.
+    /// The output of an op with a single output.
     pub(crate) fn only(&self) -> Used<&'a [F]> {
         only(self.outs)
     }
 }
 
 impl<'a> LaunchBackward<'a> {
-    /// The output of an op that has one.
+    /// The output of an op with a single output.
     pub(crate) fn only(&self) -> Used<View<'a>> {
         only(self.outs)
     }
 }
 
-/// Whether the fused implementations run on `x`; the reference serves everything else.
+/// Returns true if the fused implementation of an op runs for the device and number type of `x`;
+/// otherwise the reference runs.
 pub(crate) fn runs_on(x: &Tensor) -> bool {
     let can = match gpu::of(x) {
         Some(_) => matches!(x.dtype(), DType::F32 | DType::BF16),
@@ -126,7 +129,7 @@ pub(crate) fn runs_on(x: &Tensor) -> bool {
     route::take(can)
 }
 
-/// Runs `op` and, if any input is tracked, records it for the backward pass.
+/// Runs `op` and, if any input is tracked, records it in the graph for the backward pass.
 pub(crate) fn apply<O: FusedOp>(op: O, ins: &[&Tensor]) -> Result<Vec<Tensor>> {
     if gpu::of(ins[0]).is_some() {
         return apply_as::<O, Buffer>(op, ins);
@@ -153,7 +156,7 @@ fn apply_as<O: FusedOp, V: Values>(op: O, ins: &[&Tensor]) -> Result<Vec<Tensor>
     let tracked = ins.iter().any(Tensor::track_op);
     let mut values = V::forward(&op, &ins, tracked)?;
     let shapes = op.out_shapes();
-    let kept = values.split_off(shapes.len());
+    let saved = values.split_off(shapes.len());
     let ready = shapes
         .into_iter()
         .zip(values)
@@ -164,8 +167,8 @@ fn apply_as<O: FusedOp, V: Values>(op: O, ins: &[&Tensor]) -> Result<Vec<Tensor>
     }
     let producers = V::registry();
     let sources: Vec<_> = ins.iter().map(|x| producers.of(x)).collect();
-    let state = Arc::new(State::<O, V>::new(op, &ins, &sources, kept));
-    let root = state.root(&ins, &sources)?;
+    let state = Arc::new(State::<O, V>::new(op, &ins, &sources, saved));
+    let root = graph::root(&state, &ins, &sources)?;
     ready
         .enumerate()
         .map(|(index, ready)| {
@@ -181,7 +184,7 @@ fn apply_as<O: FusedOp, V: Values>(op: O, ins: &[&Tensor]) -> Result<Vec<Tensor>
         .collect()
 }
 
-/// A panic elsewhere leaves no half-written state here, so poison does not matter.
+/// Locks a mutex. A panic under the lock leaves no half-written state, so poisoning is ignored.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

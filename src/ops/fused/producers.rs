@@ -1,17 +1,17 @@
-//! Which fused op made which tensor, as long as the tensor lives.
+//! The registry of fused ops' outputs: from a live tensor to the op that produced it.
 
 use super::lock;
 use candle_core::{Result, Tensor, TensorId};
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, Weak};
 
-/// The receiving end of a gradient: an application of a fused op.
+/// An application of a fused op, as the receiver of its outputs' gradients.
 pub(super) trait Sink<V>: Send + Sync {
     /// Adds to the gradient of output `index`.
     fn receive(&self, index: usize, grad: V) -> Result<()>;
 }
 
-/// Where a tensor came from: its op, which of its outputs, and the token that stands for it.
+/// The producer of a tensor: the op, the index of the output, and the op's token.
 #[derive(Clone)]
 pub(super) struct Source<V> {
     pub(super) sink: Arc<dyn Sink<V>>,
@@ -19,10 +19,10 @@ pub(super) struct Source<V> {
     pub(super) token: Tensor,
 }
 
-/// The living outputs of fused ops.
+/// The outputs of fused ops that are alive, by tensor id.
 pub(super) struct Registry<V>(Mutex<HashMap<TensorId, Living<V>>>);
 
-/// [`Source`] without a hold on the op: the output itself has one.
+/// [`Source`] with a weak reference to the op: the output itself owns it.
 struct Living<V> {
     sink: Weak<dyn Sink<V>>,
     index: usize,
@@ -36,7 +36,7 @@ impl<V> Default for Registry<V> {
 }
 
 impl<V> Registry<V> {
-    /// Where `x` came from; `None` for variables and results of candle's own ops.
+    /// The producer of `x`; `None` for variables and for results of candle's own ops.
     pub(super) fn of(&self, x: &Tensor) -> Option<Source<V>> {
         let living = lock(&self.0);
         let Living { sink, index, token } = living.get(&x.id())?;
@@ -51,7 +51,7 @@ impl<V> Registry<V> {
         lock(&self.0).insert(x.id(), Living { sink, index, token });
     }
 
-    /// Called when the output called `id` is gone.
+    /// Removes an output that is no longer alive.
     pub(super) fn remove(&self, id: TensorId) {
         let gone = lock(&self.0).remove(&id);
         drop(gone); // after the lock: the token may be the last hold on other outputs

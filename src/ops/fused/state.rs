@@ -1,35 +1,34 @@
-//! What the nodes of one application share.
+//! The state of one application of a fused op, shared by its nodes in candle's graph.
 
-use super::graph::{Root, Tap};
 use super::producers::{Sink, Source};
 use super::values::{Arrived, Values};
 use super::{lock, FusedOp};
 use candle_core::{bail, Result, Tensor, TensorId};
 use std::sync::{Arc, Mutex, Weak};
 
-/// The most inputs that taps and a root can carry.
-const MOST: usize = 9;
-
+/// An application of `op`: its saved tensors and the gradients that pass through it.
 pub(super) struct State<O, V: Values> {
     op: O,
-    /// What the backward pass reads; it runs once, and then lets go of it.
+    /// The tensors saved for the backward pass, which runs once and then frees them.
     saved: Mutex<Option<Saved<V>>>,
-    wanted: Vec<bool>,
-    /// Who made an input, if a fused op did.
-    sources: Vec<Option<Maker<V>>>,
+    /// Which inputs need a gradient.
+    needs_grad: Vec<bool>,
+    /// The fused op that produced each input, if one did.
+    sources: Vec<Option<Producer<V>>>,
     outs: Mutex<Vec<Output<V>>>,
     grads: Mutex<Vec<Option<V>>>,
 }
 
 struct Saved<V> {
     ins: Vec<Tensor>,
-    kept: Vec<V>,
+    values: Vec<V>,
 }
 
-/// A fused op and which of its outputs.
-type Maker<V> = (Arc<dyn Sink<V>>, usize);
+/// An application of a fused op and the index of one of its outputs.
+type Producer<V> = (Arc<dyn Sink<V>>, usize);
 
-/// An output: its name and value while somebody holds it, and the gradient that has arrived.
+/// An output: its id while the tensor is alive, its value until the backward pass, and the sum of its
+/// gradients so far.
 struct Output<V> {
     id: Option<TensorId>,
     value: Option<Tensor>,
@@ -37,7 +36,12 @@ struct Output<V> {
 }
 
 impl<O: FusedOp, V: Values> State<O, V> {
-    pub(super) fn new(op: O, ins: &[Tensor], sources: &[Option<Source<V>>], kept: Vec<V>) -> Self {
+    pub(super) fn new(
+        op: O,
+        ins: &[Tensor],
+        sources: &[Option<Source<V>>],
+        values: Vec<V>,
+    ) -> Self {
         let empty = |_| Output {
             id: None,
             value: None,
@@ -48,53 +52,16 @@ impl<O: FusedOp, V: Values> State<O, V> {
             outs: Mutex::new(op.out_shapes().iter().map(empty).collect()),
             saved: Mutex::new(Some(Saved {
                 ins: ins.iter().map(Tensor::detach).collect(),
-                kept,
+                values,
             })),
-            wanted: ins.iter().map(Tensor::track_op).collect(),
+            needs_grad: ins.iter().map(Tensor::track_op).collect(),
             sources: sources.iter().map(source).collect(),
             grads: Mutex::new(ins.iter().map(|_| None).collect()),
             op,
         }
     }
 
-    /// The token of the application, tied to all tracked inputs.
-    pub(super) fn root(
-        self: &Arc<Self>,
-        ins: &[Tensor],
-        sources: &[Option<Source<V>>],
-    ) -> Result<Tensor> {
-        if ins.len() > MOST {
-            let given = ins.len();
-            bail!("{}: {given} inputs, one to {MOST} are possible", O::NAME);
-        }
-        let tied = |(x, source): (&Tensor, &Option<Source<V>>)| match source {
-            Some(source) => source.token.clone(),
-            None => x.clone(),
-        };
-        let tied: Vec<Tensor> = ins.iter().zip(sources).map(tied).collect();
-        let mut tokens = Vec::new();
-        for (third, tied) in tied.chunks(3).enumerate() {
-            let tap = Tap {
-                state: self.clone(),
-                first: 3 * third,
-            };
-            tokens.push(match tied {
-                [a, b, c] => a.apply_op3(b, c, tap)?,
-                [a, b] => a.apply_op2(b, tap)?,
-                [a] => a.apply_op1(tap)?,
-                _ => unreachable!("chunks of three"),
-            });
-        }
-        let root = Root(self.clone());
-        match &tokens[..] {
-            [a, b, c] => a.apply_op3(b, c, root),
-            [a, b] => a.apply_op2(b, root),
-            [a] => a.apply_op1(root),
-            _ => bail!("{}: no inputs", O::NAME),
-        }
-    }
-
-    /// Output `index` has become the tensor `out`, which hangs on the token `root`.
+    /// Registers the tensor `out`, which candle's graph ties to the token `root`, as output `index`.
     pub(super) fn produced(self: &Arc<Self>, index: usize, out: &Tensor, root: &Tensor) {
         let weak: Weak<Self> = Arc::downgrade(self);
         V::registry().insert(out, weak, index, root.clone());
@@ -103,7 +70,7 @@ impl<O: FusedOp, V: Values> State<O, V> {
         outs[index].value = Some(out.detach());
     }
 
-    /// Nobody holds output `index` any more, so no new op can use it.
+    /// Removes output `index`, whose tensor is no longer alive, from the registry.
     pub(super) fn dropped(&self, index: usize) {
         let id = lock(&self.outs)[index].id.take();
         if let Some(id) = id {
@@ -111,15 +78,20 @@ impl<O: FusedOp, V: Values> State<O, V> {
         }
     }
 
+    /// Computes the gradients of all inputs from those of the outputs, and passes on those of inputs
+    /// that fused ops produced.
     pub(super) fn run_backward(&self) -> Result<()> {
         let Some(saved) = lock(&self.saved).take() else {
-            bail!("{}: the backward pass of a graph runs once", O::NAME);
+            bail!(
+                "{}: a graph with fused ops can be differentiated only once",
+                O::NAME
+            );
         };
         let outs: Vec<Arrived<V>> = lock(&self.outs)
             .iter_mut()
             .map(|out| out.grad.take().zip(out.value.take()))
             .collect();
-        let grads = V::backward(&self.op, &saved.ins, &outs, &saved.kept, &self.wanted)?;
+        let grads = V::backward(&self.op, &saved.ins, &outs, &saved.values, &self.needs_grad)?;
         for (index, grad) in grads.into_iter().enumerate() {
             match (&self.sources[index], grad) {
                 (_, None) => {}
@@ -130,8 +102,8 @@ impl<O: FusedOp, V: Values> State<O, V> {
         Ok(())
     }
 
-    /// What candle is told of the gradient of input `index`, which it knows as `tied`. It wants
-    /// something for every tracked one; nobody reads a token's gradient.
+    /// The gradient of input `index` for candle, whose graph has `tied` in the input's place. Candle
+    /// requires one for every tracked argument; a token's is never read.
     pub(super) fn take_grad(&self, index: usize, tied: &Tensor) -> Result<Option<Tensor>> {
         if self.sources[index].is_some() {
             return Ok(Some(tied.clone()));
@@ -148,7 +120,7 @@ impl<O: FusedOp, V: Values> State<O, V> {
 impl<O: FusedOp, V: Values> Sink<V> for State<O, V> {
     fn receive(&self, index: usize, grad: V) -> Result<()> {
         match &mut lock(&self.outs)[index].grad {
-            Some(sum) => V::add(sum, grad),
+            Some(sum) => sum.add(grad),
             empty => {
                 *empty = Some(grad);
                 Ok(())

@@ -1,6 +1,6 @@
-//! What carries the values of a fused op: numbers of the CPU, or memory of a GPU.
+//! The storage of a fused op's values: a vector of numbers on the CPU, or a buffer of a GPU.
 
-use super::leaves::Leaves;
+use super::leaves::{Accumulate, Leaves};
 use super::producers::Registry;
 use super::{Backward, Forward, FusedOp, Launch, LaunchBackward, Used};
 use crate::gpu::{self, Buffer, Gpu, View};
@@ -10,36 +10,34 @@ use candle_core::{bail, Layout, Result, Shape, Storage, Tensor, WithDType};
 use std::ops::Deref;
 use std::sync::LazyLock;
 
-/// An output whose gradient has arrived: the gradient, and what the output was.
+/// The gradient of an output and the output's value; `None` for an output that the loss does not
+/// depend on.
 pub(super) type Arrived<V> = Option<(V, Tensor)>;
 
-/// The values of one tensor.
-pub(super) trait Values: Sized + Send + Sync + 'static {
-    /// The living outputs whose gradients are such values.
+/// The values of one tensor, all of one type and on one device.
+pub(super) trait Values: Accumulate + Send + Sync + 'static {
+    /// The outputs of fused ops that are still alive and whose gradients have this type.
     fn registry() -> &'static Registry<Self>;
 
-    /// The variables of this thread that such gradients have reached.
+    /// Calls `read` with this thread's gradients of variables.
     fn leaves<T>(read: impl FnOnce(&Leaves<Self>) -> T) -> T;
 
-    /// The outputs of an op and what it keeps.
+    /// The outputs of an op, followed by the tensors saved for its backward pass.
     fn forward<O: FusedOp>(op: &O, ins: &[Tensor], tracked: bool) -> Result<Vec<Self>>;
 
-    /// A gradient for each wanted input.
+    /// A gradient for each input whose `needs_grad` is true.
     fn backward<O: FusedOp>(
         op: &O,
         ins: &[Tensor],
         outs: &[Arrived<Self>],
-        kept: &[Self],
-        wanted: &[bool],
+        saved: &[Self],
+        needs_grad: &[bool],
     ) -> Result<Vec<Option<Self>>>;
 
-    /// Adds gradients of one tensor.
-    fn add(sum: &mut Self, more: Self) -> Result<()>;
-
-    /// The values of a contiguous tensor.
+    /// A copy of the values of a contiguous tensor.
     fn copy(of: &Tensor) -> Result<Self>;
 
-    /// For candle.
+    /// The storage of a candle tensor that holds these values.
     fn into_storage(self) -> Storage;
 
     /// A tensor outside any graph.
@@ -50,6 +48,13 @@ pub(super) trait Values: Sized + Send + Sync + 'static {
 
 macro_rules! on_the_cpu {
     ($float:ty) => {
+        impl Accumulate for Vec<$float> {
+            fn add(&mut self, more: Self) -> Result<()> {
+                crate::ops::lanes::add_to(self, &more);
+                Ok(())
+            }
+        }
+
         impl Values for Vec<$float> {
             fn registry() -> &'static Registry<Self> {
                 static ALL: LazyLock<Registry<Vec<$float>>> = LazyLock::new(Registry::default);
@@ -73,15 +78,10 @@ macro_rules! on_the_cpu {
                 op: &O,
                 ins: &[Tensor],
                 outs: &[Arrived<Self>],
-                kept: &[Self],
-                wanted: &[bool],
+                saved: &[Self],
+                needs_grad: &[bool],
             ) -> Result<Vec<Option<Self>>> {
-                backward_on_cpu::<O, $float>(op, ins, outs, kept, wanted)
-            }
-
-            fn add(sum: &mut Self, more: Self) -> Result<()> {
-                crate::ops::lanes::add_to(sum, &more);
-                Ok(())
+                backward_on_cpu::<O, $float>(op, ins, outs, saved, needs_grad)
             }
 
             fn copy(of: &Tensor) -> Result<Self> {
@@ -103,8 +103,8 @@ fn backward_on_cpu<O: FusedOp, F: Float>(
     op: &O,
     ins: &[Tensor],
     outs: &[Arrived<Vec<F>>],
-    kept: &[Vec<F>],
-    wanted: &[bool],
+    saved: &[Vec<F>],
+    needs_grad: &[bool],
 ) -> Result<Vec<Option<Vec<F>>>> {
     let guards: Vec<_> = ins.iter().map(Tensor::storage_and_layout).collect();
     let values = guards_of(outs);
@@ -112,11 +112,21 @@ fn backward_on_cpu<O: FusedOp, F: Float>(
     let grads = op.backward(Backward {
         ins: &slices::<F, _>(&guards)?,
         outs: &used,
-        kept,
-        wanted,
+        saved,
+        needs_grad,
     });
-    let of_wanted = |(grad, &wanted): (Vec<F>, &bool)| wanted.then_some(grad);
-    Ok(grads.into_iter().zip(wanted).map(of_wanted).collect())
+    let where_needed = |(grad, &needs_grad): (Vec<F>, &bool)| needs_grad.then_some(grad);
+    Ok(grads
+        .into_iter()
+        .zip(needs_grad)
+        .map(where_needed)
+        .collect())
+}
+
+impl Accumulate for Buffer {
+    fn add(&mut self, more: Self) -> Result<()> {
+        Buffer::add(self, &more)
+    }
 }
 
 impl Values for Buffer {
@@ -143,8 +153,8 @@ impl Values for Buffer {
         op: &O,
         ins: &[Tensor],
         outs: &[Arrived<Self>],
-        kept: &[Self],
-        wanted: &[bool],
+        saved: &[Self],
+        needs_grad: &[bool],
     ) -> Result<Vec<Option<Self>>> {
         let gpu = &gpu_of(&ins[0])?;
         let guards: Vec<_> = ins.iter().map(Tensor::storage_and_layout).collect();
@@ -154,13 +164,9 @@ impl Values for Buffer {
             gpu,
             ins: &views(gpu, &guards)?,
             outs: &used,
-            kept,
-            wanted,
+            saved,
+            needs_grad,
         })
-    }
-
-    fn add(sum: &mut Self, more: Self) -> Result<()> {
-        sum.add(&more)
     }
 
     fn copy(of: &Tensor) -> Result<Self> {
@@ -177,18 +183,19 @@ impl Values for Buffer {
 fn gpu_of(x: &Tensor) -> Result<Gpu> {
     match gpu::of(x) {
         Some(gpu) => Ok(gpu),
-        None => bail!("an op on a GPU met a tensor that is not there"),
+        None => bail!("all inputs of an op must lie on the same GPU; one of them does not"),
     }
 }
 
-/// The storages of the outputs that were used, held for reading.
+/// Read guards on the storages of the outputs that have a gradient.
 fn guards_of<V>(outs: &[Arrived<V>]) -> Vec<Option<(impl Deref<Target = Storage> + '_, &Layout)>> {
     outs.iter()
         .map(|out| out.as_ref().map(|(_, value)| value.storage_and_layout()))
         .collect()
 }
 
-/// The outputs that were used, as `grad` and `read` show their gradients and their values.
+/// Each output that has a gradient: `read` maps its storage to a value, and `grad` maps its
+/// gradient.
 fn used<'a, V, G, T>(
     outs: &'a [Arrived<V>],
     values: &'a [Option<(G, &Layout)>],
@@ -225,7 +232,7 @@ fn slice<'a, F: WithDType>(storage: &'a Storage, layout: &Layout) -> Result<&'a 
         (Storage::Cpu(storage), Some((start, end))) => {
             Ok(&F::cpu_storage_as_slice(storage)?[start..end])
         }
-        _ => bail!("a fused op reads contiguous tensors on the CPU only"),
+        _ => bail!("a fused op on the CPU reads contiguous tensors of its own number type in memory of the CPU"),
     }
 }
 

@@ -1,7 +1,7 @@
-//! The backward pass of one strip of channels. It runs the recurrence again, a chunk of rows at a
-//! time, and keeps gates and states of that chunk only.
+//! The backward pass of one strip of channels. It recomputes the recurrence, one chunk of rows at a
+//! time, and stores the gates and states of that chunk only.
 
-use super::cpu::{add, copy, step, Strand};
+use super::cpu::{add, copy, step, StripInputs};
 use super::rules::{At, Rule};
 use super::Scan;
 use crate::ops::float::Float;
@@ -11,7 +11,7 @@ use crate::ops::strips::Rows;
 use multiversion::multiversion;
 use std::ops::Range;
 
-/// Steps in a chunk.
+/// Steps per chunk.
 const CHUNK: usize = 64;
 
 pub(super) fn backward<R: Rule, F: Float>(
@@ -19,43 +19,48 @@ pub(super) fn backward<R: Rule, F: Float>(
     ins: &[&[F]],
     out: Used<&[F]>,
 ) -> Vec<Vec<F>> {
-    let numbers = scan.numbers(ins);
+    let coefficients = scan.coefficients(ins);
     let sizes = &scan.sizes;
     let mut gz = vec![F::zero(); ins[0].len()];
     let mut gx = vec![F::zero(); ins[1].len()];
     let mut gp = vec![F::zero(); sizes.extent.batch * sizes.extent.width];
     let outs = [&mut gz[..], &mut gx, &mut gp];
     sizes.strips().run(outs, |strip, grads| {
-        backward_strip(scan, &scan.strand(strip, ins, &numbers), out, grads);
+        backward_strip(
+            scan,
+            &scan.strip_inputs(strip, ins, &coefficients),
+            out,
+            grads,
+        );
     });
     let mut grads = vec![gz, gx];
-    if R::LEARNT {
+    if R::HAS_PARAMETER {
         let gp = sum_parts(&gp, sizes.extent.width);
-        grads.push(scan.rule.learn(ins[2], gp));
+        grads.push(scan.rule.parameter_grad(ins[2], gp));
     }
     grads
 }
 
-/// What the backward pass of a strip keeps; every row is the strip's groups of lanes.
+/// The buffers of the backward pass of a strip. Each row holds the strip's groups of lanes.
 struct Scratch<F> {
     /// The state before each chunk.
     kept: Vec<Lanes<F>>,
     /// Decays and input scales inside a chunk.
     gates: [Vec<Lanes<F>>; 2],
-    /// States inside a chunk, the one before it first.
+    /// The state before a chunk, followed by those inside it.
     h: Vec<Lanes<F>>,
-    /// The gradient of the state.
+    /// The gradient of the state that flows back from later steps.
     carry: Vec<Lanes<F>>,
-    /// The gradient of the channels' numbers.
+    /// The gradient of the channels' coefficients.
     gp: Vec<Lanes<F>>,
 }
 
 impl<F: Float> Scratch<F> {
-    fn new(strand: &Strand<F>) -> Self {
-        let rows = strand.len.min(CHUNK);
-        let lanes = |rows| strand.strip.lanes(rows);
+    fn new(ins: &StripInputs<F>) -> Self {
+        let rows = ins.len.min(CHUNK);
+        let lanes = |rows| ins.strip.lanes(rows);
         Self {
-            kept: lanes(strand.len.div_ceil(CHUNK)),
+            kept: lanes(ins.len.div_ceil(CHUNK)),
             gates: [lanes(rows), lanes(rows)],
             h: lanes(rows + 1),
             carry: lanes(1),
@@ -67,71 +72,71 @@ impl<F: Float> Scratch<F> {
 #[multiversion(targets("x86_64+avx512f", "x86_64+avx2+fma"))]
 fn backward_strip<R: Rule, F: Float>(
     scan: &Scan<R>,
-    strand: &Strand<F>,
+    ins: &StripInputs<F>,
     out: Used<&[F]>,
     [mut gz, mut gx, mut gp]: [Rows<F>; 3],
 ) {
-    let (sizes, sequence) = (&scan.sizes, strand.strip.sequence);
-    let mut scratch = Scratch::new(strand);
+    let (sizes, sequence) = (&scan.sizes, ins.strip.sequence);
+    let mut scratch = Scratch::new(ins);
     let mut rows = sizes.rows();
     let end = sizes.time(sequence, rows - 1) + 1; // no gradient comes from later
-    keep_states(scan, strand, out.value, end, &mut scratch);
+    keep_states(scan, ins, out.value, end, &mut scratch);
     for start in (0..end).step_by(CHUNK).rev() {
         let times = start..(start + CHUNK).min(end);
-        replay(scan.rule, strand, times.clone(), &mut scratch);
+        replay(scan.rule, ins, times.clone(), &mut scratch);
         for t in times.rev() {
             while rows > 0 && sizes.time(sequence, rows - 1) == t {
                 rows -= 1;
-                let gh = strand.strip.row(out.grad, sizes.rows(), rows);
+                let gh = ins.strip.row(out.grad, sizes.rows(), rows);
                 add(gh, &mut scratch.carry);
             }
             let [gzf, gzi] = &mut gz[2 * t..2 * t + 2] else {
                 unreachable!("two rows were taken")
             };
-            step_back(scan.rule, strand, t, &mut scratch, [gzf, gzi, gx[t]]);
+            step_back(scan.rule, ins, t, &mut scratch, [gzf, gzi, gx[t]]);
         }
     }
     copy(&scratch.gp, gp[0]);
 }
 
-/// Fills in the state before each chunk that ends by `end`: from the output where that holds every
-/// state, by running the recurrence otherwise.
+/// Stores the state before each chunk that ends by `end`: read from the output if that holds every
+/// state, otherwise recomputed.
 #[inline(always)]
 fn keep_states<R: Rule, F: Float>(
     scan: &Scan<R>,
-    strand: &Strand<F>,
+    ins: &StripInputs<F>,
     h: &[F],
     end: usize,
     scratch: &mut Scratch<F>,
 ) {
-    let groups = strand.groups();
+    let groups = ins.groups();
     let chunks = scratch.kept.chunks_exact_mut(groups).enumerate();
     let chunks = chunks.skip(1).take(end.saturating_sub(1) / CHUNK);
     let state = &mut scratch.h[..groups];
     state.fill(splat(F::zero()));
     for (chunk, kept) in chunks {
-        if scan.sizes.wanted.is_none() {
-            let row = strand.strip.row(h, strand.len, chunk * CHUNK - 1);
+        if scan.sizes.selected.is_none() {
+            let row = ins.strip.row(h, ins.len, chunk * CHUNK - 1);
             kept.fill(splat(F::zero()));
             add(row, kept);
         } else {
             for t in (chunk - 1) * CHUNK..chunk * CHUNK {
-                step(scan.rule, strand, t, state, |_, _| {});
+                step(scan.rule, ins, t, state, |_, _| {});
             }
             kept.copy_from_slice(state);
         }
     }
 }
 
-/// Runs one chunk again and writes its gates and states.
+/// Recomputes the gates and states of one chunk.
 #[inline(always)]
 fn replay<R: Rule, F: Float>(
     rule: R,
-    strand: &Strand<F>,
+    ins: &StripInputs<F>,
     times: Range<usize>,
     scratch: &mut Scratch<F>,
 ) {
-    let groups = strand.groups();
+    let groups = ins.groups();
     let Scratch {
         kept,
         gates: [f, s],
@@ -145,22 +150,22 @@ fn replay<R: Rule, F: Float>(
         let (first, rest) = h.split_at_mut((j + 1) * groups);
         let state = &mut rest[..groups];
         state.copy_from_slice(&first[j * groups..]);
-        step(rule, strand, t, state, |g, gates| {
+        step(rule, ins, t, state, |g, gates| {
             [f[j * groups + g], s[j * groups + g]] = gates;
         });
     }
 }
 
-/// One step back; `to` are the rows for the gradients of z_f, z_i and x.
+/// One step of the backward pass; `to` are the rows of the gradients of z_f, z_i and x.
 #[inline(always)]
 fn step_back<R: Rule, F: Float>(
     rule: R,
-    strand: &Strand<F>,
+    ins: &StripInputs<F>,
     t: usize,
     scratch: &mut Scratch<F>,
     to: [&mut [F]; 3],
 ) {
-    let groups = strand.groups();
+    let groups = ins.groups();
     let j = t % CHUNK * groups;
     let Scratch {
         gates: [f, s],
@@ -171,7 +176,7 @@ fn step_back<R: Rule, F: Float>(
     } = scratch;
     let kept = [&f[j..][..groups], &s[j..][..groups], &h[j..][..groups]];
     let (carry, gp) = (&mut carry[..groups], &mut gp[..groups]);
-    let rows = strand.at(t).map(|row| row.as_chunks());
+    let rows = ins.at(t).map(|row| row.as_chunks());
     let whole = rows[0].0.len();
     let [gzf, gzi, gx] = to.map(|row| row.as_chunks_mut());
     for g in 0..whole {
@@ -190,8 +195,8 @@ fn step_back<R: Rule, F: Float>(
     }
 }
 
-/// One step back of a group, given its gates and the state before; returns the gradients of z_f,
-/// z_i and x.
+/// One step of the backward pass of a group, given its gates and its previous state; returns the
+/// gradients of z_f, z_i and x.
 #[inline(always)]
 fn retreat<R: Rule, F: Float>(
     rule: R,
@@ -214,7 +219,7 @@ fn retreat<R: Rule, F: Float>(
         [gzf[i], gzi[i], of_p[i]] = rule.slopes(at, [f[i], s[i]], of_gates);
     }
     *carry = each(|i| gh[i] * f[i]);
-    if R::LEARNT {
+    if R::HAS_PARAMETER {
         *gp = each(|i| gp[i] + of_p[i]);
     }
     [gzf, gzi, each(|i| gh[i] * s[i])]

@@ -8,85 +8,85 @@ use crate::ops::strips::{Rows, Strip};
 use multiversion::multiversion;
 
 /// The inputs of a strip.
-pub(super) struct Strand<'a, F> {
+pub(super) struct StripInputs<'a, F> {
     pub(super) strip: Strip,
     pub(super) len: usize,
     z: &'a [F],
     x: &'a [F],
-    numbers: &'a [F],
+    coefficients: &'a [F],
 }
 
-impl<'a, F: Float> Strand<'a, F> {
-    /// What the strip reads at step `t`: z_f, z_i, the channels' numbers, x. z is an array of
-    /// (B, 2L, N).
+impl<'a, F: Float> StripInputs<'a, F> {
+    /// The inputs at step `t`: z_f, z_i, the channels' coefficients, x. z is an array of (B, 2L,
+    /// N).
     #[inline(always)]
     pub(super) fn at(&self, t: usize) -> [&'a [F]; 4] {
         let z = |i: usize| self.strip.row(self.z, 2 * self.len, 2 * t + i);
         let x = self.strip.row(self.x, self.len, t);
-        [z(0), z(1), self.numbers, x]
+        [z(0), z(1), self.coefficients, x]
     }
 
-    /// How many groups of lanes the strip has.
+    /// The number of groups of lanes.
     pub(super) fn groups(&self) -> usize {
         self.strip.channels.div_ceil(LANES)
     }
 }
 
 impl<R: Rule> Scan<R> {
-    pub(super) fn numbers<F: Float>(&self, ins: &[&[F]]) -> Vec<F> {
+    pub(super) fn coefficients<F: Float>(&self, ins: &[&[F]]) -> Vec<F> {
         self.rule
-            .numbers(ins.get(2).copied(), self.sizes.extent.width)
+            .coefficients(ins.get(2).copied(), self.sizes.extent.width)
     }
 
-    pub(super) fn strand<'a, F>(
+    pub(super) fn strip_inputs<'a, F>(
         &self,
         strip: Strip,
         ins: &[&'a [F]],
-        numbers: &'a [F],
-    ) -> Strand<'a, F> {
-        Strand {
+        coefficients: &'a [F],
+    ) -> StripInputs<'a, F> {
+        StripInputs {
             strip,
             len: self.sizes.extent.len,
             z: ins[0],
             x: ins[1],
-            numbers: strip.of(numbers),
+            coefficients: strip.of(coefficients),
         }
     }
 }
 
 pub(super) fn forward<R: Rule, F: Float>(scan: &Scan<R>, ins: &[&[F]]) -> Vec<F> {
-    let numbers = scan.numbers(ins);
+    let coefficients = scan.coefficients(ins);
     let sizes = &scan.sizes;
     let mut h = vec![F::zero(); sizes.extent.batch * sizes.rows() * sizes.extent.width];
     sizes.strips().run([&mut h], |strip, [h]| {
-        forward_strip(scan, &scan.strand(strip, ins, &numbers), h);
+        forward_strip(scan, &scan.strip_inputs(strip, ins, &coefficients), h);
     });
     h
 }
 
 #[multiversion(targets("x86_64+avx512f", "x86_64+avx2+fma"))]
-fn forward_strip<R: Rule, F: Float>(scan: &Scan<R>, strand: &Strand<F>, h: Rows<F>) {
-    let mut state = strand.strip.lanes(1);
+fn forward_strip<R: Rule, F: Float>(scan: &Scan<R>, ins: &StripInputs<F>, h: Rows<F>) {
+    let mut state = ins.strip.lanes(1);
     let mut t = 0;
     for (row, h) in h.into_iter().enumerate() {
-        while t <= scan.sizes.time(strand.strip.sequence, row) {
-            step(scan.rule, strand, t, &mut state, |_, _| {});
+        while t <= scan.sizes.time(ins.strip.sequence, row) {
+            step(scan.rule, ins, t, &mut state, |_, _| {});
             t += 1;
         }
         copy(&state, h);
     }
 }
 
-/// Advances the states by step `t`; `keep` is told each group's gates.
+/// Advances the states by step `t`; calls `keep` with each group's gates.
 #[inline(always)]
 pub(super) fn step<R: Rule, F: Float>(
     rule: R,
-    strand: &Strand<F>,
+    ins: &StripInputs<F>,
     t: usize,
     state: &mut [Lanes<F>],
     mut keep: impl FnMut(usize, [Lanes<F>; 2]),
 ) {
-    let rows = strand.at(t).map(|row| row.as_chunks());
+    let rows = ins.at(t).map(|row| row.as_chunks());
     let whole = rows[0].0.len();
     for g in 0..whole {
         let now = rows.map(|(whole, _)| &whole[g]);

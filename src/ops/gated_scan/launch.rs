@@ -4,17 +4,16 @@ use super::rules::Rule;
 use super::Scan;
 use crate::gpu::{Arg, Buffer, Gpu, Grid, Kernel, View};
 use crate::ops::fused::{Launch, LaunchBackward, Used};
-use crate::ops::linear_scan::{Way, REAL};
+use crate::ops::linear_scan::{Direction, REAL};
 use crate::ops::sums::sum_parts;
-use candle_core::{Result, Storage};
-use std::ops::Deref;
+use candle_core::Result;
 
 /// A launch of one rule's kernels on given inputs.
 struct Call<'a, R: Rule> {
     scan: &'a Scan<R>,
     gpu: &'a Gpu,
     ins: &'a [View<'a>],
-    /// The times that are wanted, if not all are.
+    /// The times whose states are returned; `None` for all.
     times: Option<View<'a>>,
 }
 
@@ -34,22 +33,25 @@ impl<'a, R: Rule> Call<'a, R> {
         self.gpu.launch(kernel, extent.grid(), &args)
     }
 
-    /// The last arguments of kernels that know of wanted times.
-    fn wanted(&self) -> [Arg<'a>; 2] {
+    /// The arguments of kernels that return the states of selected times.
+    fn selected(&self) -> [Arg<'a>; 2] {
         [self.times.into(), self.scan.sizes.rows().into()]
     }
 
     fn starts(
         &self,
-        way: Way,
+        direction: Direction,
         lines: impl FnOnce(&mut Buffer) -> Result<()>,
     ) -> Result<Option<Buffer>> {
-        self.scan.sizes.extent.starts(self.gpu, REAL, way, lines)
+        self.scan
+            .sizes
+            .extent
+            .starts(self.gpu, REAL, direction, lines)
     }
 
-    /// The states wanted and, if not all are and a backward pass will follow, all states.
+    /// The selected states; then, if these are not all and a backward pass may follow, all states.
     fn forward(&self, tracked: bool) -> Result<Vec<Buffer>> {
-        let starts = self.starts(Way::Forward, |lines| {
+        let starts = self.starts(Direction::Forward, |lines| {
             self.run("forward_lines", &[lines.into()])
         })?;
         let x = self.ins[1];
@@ -64,7 +66,7 @@ impl<'a, R: Rule> Call<'a, R> {
             }
             None => None,
         };
-        let [times, rows] = self.wanted();
+        let [times, rows] = self.selected();
         let starts = starts.as_ref().map(Buffer::view);
         let to = [all.as_mut().into(), picked.as_mut().into()];
         self.run(
@@ -75,38 +77,43 @@ impl<'a, R: Rule> Call<'a, R> {
     }
 
     fn backward(&self, h: View, gh: View) -> Result<Vec<Option<Buffer>>> {
-        let [times, rows] = self.wanted();
-        let starts = self.starts(Way::Backward, |lines| {
+        let [times, rows] = self.selected();
+        let starts = self.starts(Direction::Backward, |lines| {
             let args = [gh.into(), times.clone(), rows.clone(), lines.into()];
             self.run("backward_lines", &args)
         })?;
         let (gpu, extent) = (self.gpu, &self.scan.sizes.extent);
         let grad = |of: View| gpu.alloc(of.dtype(), of.len());
         let (mut gz, mut gx) = (grad(self.ins[0])?, grad(self.ins[1])?);
-        let mut numbers = match self.ins.get(2) {
+        let mut coefficients = match self.ins.get(2) {
             Some(parameter) => Some(gpu.alloc(parameter.dtype(), extent.slots())?),
             None => None,
         };
         let starts = starts.as_ref().map(Buffer::view);
-        let to = [(&mut gz).into(), (&mut gx).into(), numbers.as_mut().into()];
+        let to = [
+            (&mut gz).into(),
+            (&mut gx).into(),
+            coefficients.as_mut().into(),
+        ];
         let ins = [h.into(), gh.into(), starts.into(), times, rows];
         self.run("backward", &[&ins[..], &to[..]].concat())?;
         let mut grads = vec![Some(gz), Some(gx)];
-        if let (Some(parameter), Some(numbers)) = (self.ins.get(2), numbers) {
-            grads.push(Some(self.learn(*parameter, &numbers)?));
+        if let (Some(parameter), Some(coefficients)) = (self.ins.get(2), coefficients) {
+            grads.push(Some(self.parameter_grad(*parameter, &coefficients)?));
         }
         Ok(grads)
     }
 
-    /// The gradient of the parameter, given those of the channels' numbers in each piece.
-    fn learn(&self, parameter: View, numbers: &Buffer) -> Result<Buffer> {
+    /// The gradient of the parameter, given that of the channels' coefficients in each piece of
+    /// time.
+    fn parameter_grad(&self, parameter: View, coefficients: &Buffer) -> Result<Buffer> {
         let width = self.scan.sizes.extent.width;
-        let numbers = sum_parts(self.gpu, numbers, width)?;
+        let coefficients = sum_parts(self.gpu, coefficients, width)?;
         let mut grad = self.gpu.alloc(parameter.dtype(), parameter.len())?;
         let kernel = Kernel::new("gated_scan", format!("{}_learn", R::KERNELS));
         let args = [
             parameter.into(),
-            (&numbers).into(),
+            (&coefficients).into(),
             (&mut grad).into(),
             width.into(),
         ];
@@ -117,43 +124,31 @@ impl<'a, R: Rule> Call<'a, R> {
 }
 
 impl<R: Rule> Scan<R> {
-    /// Calls `f` with the times that are wanted, in memory of the GPU.
-    fn with_times<T>(&self, gpu: &Gpu, f: impl FnOnce(Option<View>) -> Result<T>) -> Result<T> {
-        let Some(wanted) = &self.sizes.wanted else {
-            return f(None);
-        };
-        let (storage, layout) = wanted.times.storage_and_layout();
-        let storage: &Storage = storage.deref();
-        f(Some(gpu.view(storage, layout)?))
-    }
-
-    pub(super) fn launch_forward(&self, call: Launch) -> Result<Vec<Buffer>> {
-        let Launch { gpu, ins, tracked } = call;
-        self.with_times(gpu, |times| {
-            let scan = self;
-            Call {
-                scan,
+    /// Calls `run` with a launch on `ins` and the selected times.
+    fn with_call<T>(
+        &self,
+        gpu: &Gpu,
+        ins: &[View],
+        run: impl FnOnce(Call<R>) -> Result<T>,
+    ) -> Result<T> {
+        let times = self.sizes.selected.as_ref().map(|s| &s.times);
+        gpu.with_tensor(times, |times| {
+            run(Call {
+                scan: self,
                 gpu,
                 ins,
                 times,
-            }
-            .forward(tracked)
+            })
         })
+    }
+
+    pub(super) fn launch_forward(&self, call: Launch) -> Result<Vec<Buffer>> {
+        self.with_call(call.gpu, call.ins, |scan| scan.forward(call.tracked))
     }
 
     pub(super) fn launch_back(&self, call: LaunchBackward) -> Result<Vec<Option<Buffer>>> {
         let Used { value, grad } = call.only();
-        let states = call.kept.first().map_or(value, Buffer::view);
-        let LaunchBackward { gpu, ins, .. } = call;
-        self.with_times(gpu, |times| {
-            let scan = self;
-            Call {
-                scan,
-                gpu,
-                ins,
-                times,
-            }
-            .backward(states, grad)
-        })
+        let states = call.saved.first().map_or(value, Buffer::view);
+        self.with_call(call.gpu, call.ins, |scan| scan.backward(states, grad))
     }
 }

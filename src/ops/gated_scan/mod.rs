@@ -1,5 +1,5 @@
-//! The scan whose decay and input scale are gates: qLSTM, its reversed sibling, RG-LRU. From the
-//! linear map's output to the state in one pass, and back in one pass.
+//! The gated scan of qLSTM, reversed qLSTM and RG-LRU, whose decay and input scale are gates: from
+//! the output of the linear map to the state in one pass forward and one backward.
 
 mod backward;
 mod cpu;
@@ -15,7 +15,8 @@ use crate::gpu::Buffer;
 use candle_core::{Result, Shape, Tensor};
 use rules::{Gated, Reversed, RgLru, Rule};
 
-/// How pre-activations become the decay f and the input scale s of a step; s = σ(z_i) unless said.
+/// The rule from pre-activations to the decay f and the input scale s of a step; s = σ(z_i) unless
+/// stated.
 pub enum Gates {
     /// f = σ(z_f): equation (8).
     Sigmoid,
@@ -28,7 +29,7 @@ pub enum Gates {
     RgLru {
         /// λ `(N)`.
         lambda: Tensor,
-        /// What is added under the root.
+        /// Added under the root.
         eps: f64,
     },
 }
@@ -42,9 +43,9 @@ impl Gates {
 
 /// h_t = f_t h_{t-1} + s_t x_t elementwise, h_{-1} = 0, with f and s from `gates`.
 ///
-/// `z`: (B, L, 2N), z_f before z_i; `x`: (B, L, N). With `rows` (B, R) u32, ascending times in each
-/// sequence, the result is (B, R, N), the states at those times; without, (B, L, N). Refused are
-/// other shapes, and times that descend or lie beyond L.
+/// `z`: (B, L, 2N), z_f before z_i; `x`: (B, L, N). `rows`: (B, R) of u32, times below L that
+/// ascend within each sequence. The result is (B, R, N), the states at those times, or (B, L, N)
+/// without `rows`. Other shapes and times are errors.
 pub fn gated_scan(z: &Tensor, x: &Tensor, gates: &Gates, rows: Option<&Tensor>) -> Result<Tensor> {
     let sizes = Sizes::check(z, x, rows)?;
     let by = ("x", x);
@@ -78,18 +79,18 @@ fn scan(sizes: Sizes, z: &Tensor, x: &Tensor, gates: &Gates) -> Result<Tensor> {
 
 const OP: &str = "gated_scan";
 
-/// What is scanned, and the states that are wanted; `None` is all.
+/// The sizes of a scan, and the times whose states are returned; `None` for all.
 struct Sizes {
     extent: Extent,
-    wanted: Option<Wanted>,
+    selected: Option<Selected>,
 }
 
-/// The times of the states that are wanted, `rows` of each sequence.
-struct Wanted {
+/// The times whose states are returned, `rows` of each sequence.
+struct Selected {
     rows: usize,
-    /// On the CPU, one sequence after another.
+    /// The times on the CPU in row-major order.
     known: Vec<usize>,
-    /// (B, rows), where x is.
+    /// (B, rows), on the device of x.
     times: Tensor,
 }
 
@@ -97,11 +98,11 @@ impl Sizes {
     fn check(z: &Tensor, x: &Tensor, rows: Option<&Tensor>) -> Result<Self> {
         let [batch, len, width] = shape::dims(OP, ("x", x))?;
         shape::expect(OP, ("z", z), ("x", x), &[batch, len, 2 * width])?;
-        let wanted = match rows {
+        let selected = match rows {
             Some(times) => {
                 let [_, rows] = shape::dims(OP, ("rows", times))?;
                 let needed = ("x", [batch, rows]);
-                Some(Wanted {
+                Some(Selected {
                     rows,
                     known: shape::ascending(OP, times, needed, ("x", len), 0)?,
                     times: times.contiguous()?,
@@ -110,21 +111,21 @@ impl Sizes {
             None => None,
         };
         let extent = Extent::of(batch, len, width);
-        Ok(Self { extent, wanted })
+        Ok(Self { extent, selected })
     }
 
-    /// States wanted of a sequence.
+    /// The number of states returned per sequence.
     fn rows(&self) -> usize {
-        self.wanted
+        self.selected
             .as_ref()
-            .map_or(self.extent.len, |wanted| wanted.rows)
+            .map_or(self.extent.len, |selected| selected.rows)
     }
 
     /// The time of state `row` of a sequence.
     #[inline(always)]
     fn time(&self, sequence: usize, row: usize) -> usize {
-        match &self.wanted {
-            Some(wanted) => wanted.known[sequence * wanted.rows + row],
+        match &self.selected {
+            Some(selected) => selected.known[sequence * selected.rows + row],
             None => row,
         }
     }
@@ -155,7 +156,7 @@ impl<R: Rule> FusedOp for Scan<R> {
         backward::backward(self, call.ins, call.only())
     }
 
-    /// Keeps all states where only some are wanted.
+    /// Saves all states if only some are returned.
     fn launch(&self, call: Launch) -> Result<Vec<Buffer>> {
         self.launch_forward(call)
     }

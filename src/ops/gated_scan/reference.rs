@@ -1,4 +1,4 @@
-//! The definition: gates as tensors, the plain scan, and a pick of rows.
+//! The reference: gates as tensors, the linear scan, and a selection of rows.
 
 use super::Gates;
 use crate::ops::linear_scan::linear_scan;
@@ -22,7 +22,7 @@ pub(super) fn gates(gates: &Gates, z: &Tensor) -> Result<(Tensor, Tensor)> {
         Gates::RgLru { lambda, eps } => {
             let rate = (softplus(lambda)? * -8.0)?;
             let log_f = sigmoid(&zf)?.broadcast_mul(&beside_z(&rate)?)?;
-            // 1 - f² = -2t / (1 - t) with t = tanh(log f): no digits are lost near f = 1.
+            // 1 - f² = -2t / (1 - t) with t = tanh(log f), which has no cancellation near f = 1.
             let t = tanh(&log_f)?;
             let scale = (((&t * -2.0)? / (t.neg()? + 1.0)?)? + *eps)?.sqrt()?;
             Ok((log_f.exp()?, (scale * input)?))

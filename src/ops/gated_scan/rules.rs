@@ -1,9 +1,11 @@
-//! The gates as functions of two pre-activations and one number of the channel, with their slopes.
+//! The gates as functions of two pre-activations and one coefficient of the channel, with their
+//! derivatives.
 
 use crate::ops::float::Float;
 use crate::ops::pointwise::{Pointwise, Sigmoid, Softplus};
 
-/// What a step reads of one channel: pre-activations of the gates and the channel's number.
+/// The inputs of the gates at one step and channel: the pre-activations and the channel's
+/// coefficient.
 #[derive(Clone, Copy)]
 pub(super) struct At<F> {
     pub(super) zf: F,
@@ -11,33 +13,34 @@ pub(super) struct At<F> {
     pub(super) p: F,
 }
 
-/// A way from pre-activations to gates.
+/// A rule from pre-activations to gates.
 pub(super) trait Rule: Copy + Send + Sync + 'static {
-    /// Whether there is a parameter behind the channels' numbers.
-    const LEARNT: bool;
+    /// True if the channels' coefficients depend on a trained parameter.
+    const HAS_PARAMETER: bool;
 
-    /// How the names of its kernels begin.
+    /// The prefix of its kernels' names.
     const KERNELS: &'static str;
 
-    /// What is added under its root.
+    /// The term added under the root; 0 for rules without one.
     fn eps(&self) -> f32 {
         0.0
     }
 
-    /// The number of each of `width` channels, given the parameter.
-    fn numbers<F: Float>(&self, parameter: Option<&[F]>, width: usize) -> Vec<F>;
+    /// The coefficient of each of `width` channels, given the parameter.
+    fn coefficients<F: Float>(&self, parameter: Option<&[F]>, width: usize) -> Vec<F>;
 
-    /// The gradient of the parameter, given that of the channels' numbers.
-    fn learn<F: Float>(&self, parameter: &[F], numbers: Vec<F>) -> Vec<F>;
+    /// The gradient of the parameter, given that of the channels' coefficients.
+    fn parameter_grad<F: Float>(&self, parameter: &[F], coefficients: Vec<F>) -> Vec<F>;
 
     /// Decay f and input scale s.
     fn gates<F: Float>(&self, at: At<F>) -> [F; 2];
 
-    /// The gradients of z_f, z_i and the channel's number, given the gates and theirs.
+    /// The gradients of z_f, z_i and the channel's coefficient, given the gates and their
+    /// gradients.
     fn slopes<F: Float>(&self, at: At<F>, gates: [F; 2], grads: [F; 2]) -> [F; 3];
 }
 
-/// σ' where σ is `s`.
+/// The derivative of the sigmoid where its value is `s`.
 #[inline(always)]
 fn sigmoid_slope<F: Float>(s: F) -> F {
     Sigmoid::slope(s, s)
@@ -48,14 +51,14 @@ fn sigmoid_slope<F: Float>(s: F) -> F {
 pub(super) struct Gated;
 
 impl Rule for Gated {
-    const LEARNT: bool = false;
+    const HAS_PARAMETER: bool = false;
     const KERNELS: &'static str = "sigmoid";
 
-    fn numbers<F: Float>(&self, _: Option<&[F]>, width: usize) -> Vec<F> {
+    fn coefficients<F: Float>(&self, _: Option<&[F]>, width: usize) -> Vec<F> {
         vec![F::zero(); width]
     }
 
-    fn learn<F: Float>(&self, _: &[F], _: Vec<F>) -> Vec<F> {
+    fn parameter_grad<F: Float>(&self, _: &[F], _: Vec<F>) -> Vec<F> {
         unreachable!("these gates have no parameter")
     }
 
@@ -70,20 +73,20 @@ impl Rule for Gated {
     }
 }
 
-/// f = e^{-α softplus(z_f)}, s = σ(z_i); the channel's number is α.
+/// f = e^{-α softplus(z_f)}, s = σ(z_i); the channel's coefficient is α.
 #[derive(Clone, Copy)]
 pub(super) struct Reversed;
 
 impl Rule for Reversed {
-    const LEARNT: bool = true;
+    const HAS_PARAMETER: bool = true;
     const KERNELS: &'static str = "reversed";
 
-    fn numbers<F: Float>(&self, parameter: Option<&[F]>, width: usize) -> Vec<F> {
+    fn coefficients<F: Float>(&self, parameter: Option<&[F]>, width: usize) -> Vec<F> {
         vec![parameter.map_or(F::zero(), |alpha| alpha[0]); width]
     }
 
-    fn learn<F: Float>(&self, _: &[F], numbers: Vec<F>) -> Vec<F> {
-        vec![numbers.iter().fold(F::zero(), |sum, &x| sum + x)]
+    fn parameter_grad<F: Float>(&self, _: &[F], coefficients: Vec<F>) -> Vec<F> {
+        vec![coefficients.iter().fold(F::zero(), |sum, &x| sum + x)]
     }
 
     #[inline(always)]
@@ -103,15 +106,15 @@ impl Rule for Reversed {
     }
 }
 
-/// f = e^{p σ(z_f)}, s = √(1 - f² + eps) σ(z_i); the channel's number is p = -8 softplus(λ).
+/// f = e^{p σ(z_f)}, s = √(1 - f² + eps) σ(z_i); the channel's coefficient is p = -8 softplus(λ).
 #[derive(Clone, Copy)]
 pub(super) struct RgLru {
     pub(super) eps: f64,
 }
 
 impl RgLru {
-    /// √(1 - f² + eps) for f = e^{log_f}. 1 - f² = -2t / (1 - t) with t = tanh(log f): the
-    /// difference would lose the digits of an f near 1.
+    /// √(1 - f² + eps) for f = e^{log_f}, with 1 - f² = -2t / (1 - t) and t = tanh(log f): the
+    /// difference itself would cancel for f near 1.
     #[inline(always)]
     fn scale<F: Float>(&self, log_f: F) -> F {
         let t = log_f.tanh();
@@ -121,21 +124,21 @@ impl RgLru {
 }
 
 impl Rule for RgLru {
-    const LEARNT: bool = true;
+    const HAS_PARAMETER: bool = true;
     const KERNELS: &'static str = "rg_lru";
 
     fn eps(&self) -> f32 {
         self.eps as f32
     }
 
-    fn numbers<F: Float>(&self, parameter: Option<&[F]>, _: usize) -> Vec<F> {
+    fn coefficients<F: Float>(&self, parameter: Option<&[F]>, _: usize) -> Vec<F> {
         let number = |&lambda: &F| F::from_f64(-8.0) * Softplus::value(lambda);
         parameter.into_iter().flatten().map(number).collect()
     }
 
-    fn learn<F: Float>(&self, parameter: &[F], numbers: Vec<F>) -> Vec<F> {
+    fn parameter_grad<F: Float>(&self, parameter: &[F], coefficients: Vec<F>) -> Vec<F> {
         let slope = |&lambda: &F| F::from_f64(-8.0) * Sigmoid::value(lambda);
-        let each = parameter.iter().zip(numbers);
+        let each = parameter.iter().zip(coefficients);
         each.map(|(lambda, grad)| grad * slope(lambda)).collect()
     }
 
@@ -145,8 +148,8 @@ impl Rule for RgLru {
         [log_f.exp(), self.scale(log_f) * Sigmoid::value(at.zi)]
     }
 
-    /// d scale / d log f = -f² / scale. Without eps that grows without bound as f tends to 1, but
-    /// what it multiplies vanishes faster: the lower bound keeps 0 / 0 at 0.
+    /// d scale / d log f = -f² / scale. Without eps it grows without bound as f tends to 1, but its
+    /// factor vanishes faster: the lower bound turns 0 / 0 into 0.
     #[inline(always)]
     fn slopes<F: Float>(&self, at: At<F>, [f, _]: [F; 2], [gf, gs]: [F; 2]) -> [F; 3] {
         let (r, g) = (Sigmoid::value(at.zf), Sigmoid::value(at.zi));

@@ -5,7 +5,7 @@ use candle_core::{DType, Device, Var};
 
 type Make = fn(&[Tensor]) -> Gates;
 
-/// Every rule, given the third input; the last without and with the term under the root.
+/// Every rule, given the third input; RG-LRU without and with the term under the root.
 const RULES: [Make; 4] = [
     |_| Gates::Sigmoid,
     |ins| Gates::Reversed {
@@ -35,7 +35,7 @@ fn fused(rule: usize, rows: Option<&Tensor>) -> impl Fn(&[Tensor]) -> Result<Ten
     move |ins| gated_scan(&ins[0], &ins[1], &RULES[rule](ins), rows)
 }
 
-/// Some times of each sequence, one of them twice.
+/// Some times of each sequence, with a repetition.
 fn some(batch: usize, len: usize) -> Tensor {
     let of = |b: usize| {
         [
@@ -89,7 +89,7 @@ fn long_and_wide_ones_equal_the_reference_too() {
     }
 }
 
-/// Case, times and pieces of time for each rule.
+/// Compares kernels and reference for one rule and case, with time divided into `pieces`.
 fn kernels_agree(rule: usize, (batch, len, width): (usize, usize, usize), pieces: usize) {
     let rows = some(batch, len);
     for rows in [None, Some(&rows)] {

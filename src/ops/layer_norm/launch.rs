@@ -1,4 +1,4 @@
-//! Layer norm by kernels.
+//! Launches of the kernels of layer normalisation.
 
 use super::LayerNorm;
 use crate::gpu::{Arg, Buffer, Gpu, Grid, Kernel, View};
@@ -6,13 +6,13 @@ use crate::ops::fused::{LaunchBackward, Used};
 use crate::ops::sums::sum_parts;
 use candle_core::{DType, Result};
 
-/// Threads of a block, as `cuda/row.cuh` has them.
+/// Threads per block; must equal that of `cuda/row.cuh`.
 pub(in crate::ops) const THREADS: usize = 256;
-/// Blocks of a backward pass, each with partial sums of its own: four for each multiprocessor of a
-/// large GPU, and in tests so few that each has several rows.
+/// Blocks of a backward pass, each with partial sums of its own: four per multiprocessor of a large
+/// GPU; few in tests, so that each has several rows.
 pub(in crate::ops) const BLOCKS: usize = if cfg!(test) { 2 } else { 528 };
 
-/// Which kernels serve rows of some width: their name, and the rows that a block has at one time.
+/// The prefix of the kernels for rows of `width` numbers, and the rows per block.
 pub(in crate::ops) fn kernels(width: usize, views: &[Option<View>]) -> (&'static str, usize) {
     let aligned = views.iter().flatten().all(|view| view.aligned(4));
     match width {
@@ -26,14 +26,15 @@ pub(in crate::ops) fn kernels(width: usize, views: &[Option<View>]) -> (&'static
     }
 }
 
-/// What is normalised on the way back: x, plus y if there is one, and the gradient of that sum.
+/// The normalised sum, in the backward pass: x, plus y if there is one, and the gradient of that
+/// sum.
 pub(super) struct Whole<'a> {
     pub(super) x: View<'a>,
     pub(super) y: Option<View<'a>>,
     pub(super) grad: Option<View<'a>>,
 }
 
-/// Gradients of x, weight and bias, and that of x once more.
+/// The gradients of x, weight and bias, and a second copy of that of x.
 pub(super) struct Grads {
     pub(super) x: Buffer,
     pub(super) weight: Buffer,
@@ -42,7 +43,7 @@ pub(super) struct Grads {
 }
 
 impl LayerNorm {
-    /// The norm of x, or of x + y; then that sum comes first.
+    /// The norm of x; or, with y, the sum x + y and its norm.
     pub(super) fn launch_rows(
         &self,
         gpu: &Gpu,
@@ -63,7 +64,7 @@ impl LayerNorm {
         Ok(sum.into_iter().chain([normed]).collect())
     }
 
-    /// What follows from the gradient `gy` of the norm; the gradient of x `twice` if asked for.
+    /// The gradients that follow from `gy`, that of the norm; that of x `twice` if asked for.
     pub(super) fn launch_gradients(
         &self,
         gpu: &Gpu,
@@ -117,9 +118,9 @@ impl LayerNorm {
                 grad: None,
             },
         };
-        let both = call.wanted[0] && call.wanted[1];
+        let both = call.needs_grad[0] && call.needs_grad[1];
         let grads = self.launch_gradients(gpu, of, call.ins[2], gy, both)?;
-        let (x, y) = match call.wanted[0] {
+        let (x, y) = match call.needs_grad[0] {
             true => (Some(grads.x), grads.again),
             false => (None, Some(grads.x)),
         };

@@ -46,7 +46,7 @@ fn sums(shape: &[usize]) -> Case {
         .parameter()
 }
 
-/// Both outputs side by side.
+/// Both outputs, concatenated.
 fn added(ins: &[Tensor]) -> Result<Tensor> {
     let (sum, normed) = add_layer_norm(&ins[0], &ins[1], &ins[2], &ins[3], 1e-5)?;
     Tensor::cat(&[sum, normed], 0)
@@ -58,7 +58,7 @@ fn of_sum(ins: &[Tensor]) -> Result<Tensor> {
     Tensor::cat(&[sum, normed], 0)
 }
 
-/// The output that is used.
+/// The output other than `unused`.
 fn one_of_two(ins: &[Tensor], unused: usize) -> Result<Tensor> {
     let (sum, normed) = add_layer_norm(&ins[0], &ins[1], &ins[2], &ins[3], 1e-5)?;
     Ok([normed, sum][unused].clone())

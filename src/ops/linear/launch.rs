@@ -1,4 +1,4 @@
-//! Linear maps by the library's products, and biases by a kernel.
+//! Linear maps on a GPU: products by cuBLAS, and biases by a kernel.
 
 use super::Linear;
 use crate::gpu::{Arg, Buffer, Gpu, Grid, Kernel, Matrix, Product, View};
@@ -7,11 +7,12 @@ use crate::ops::mask::Mask;
 use crate::ops::sums::sum_rows;
 use candle_core::{bail, DType, Result};
 
-/// Maps of one launch, as `cuda/linear.cu` has them.
+/// Maps per launch; must equal that of `cuda/linear.cu`.
 const MAPS: usize = 4;
 
 impl Linear {
-    /// The maps; then, if tracked, the weights as the products read them, where they had to be made.
+    /// The outputs of the maps; then, if tracked, the weights that had to be converted for the
+    /// products.
     pub(super) fn launch_maps(&self, call: Launch) -> Result<Vec<Buffer>> {
         let (gpu, x, maps) = (call.gpu, call.ins[0], self.outs.len());
         if maps > MAPS {
@@ -38,7 +39,7 @@ impl Linear {
         Ok(outs)
     }
 
-    /// The weights in the number type of x; none if that is theirs.
+    /// The weights converted to the number type of x; empty if they have that type.
     fn narrowed(&self, call: &Launch) -> Result<Vec<Buffer>> {
         let (gpu, io) = (call.gpu, call.ins[0].dtype());
         let weights = &call.ins[1..][..self.outs.len()];
@@ -75,7 +76,7 @@ impl Linear {
         gpu.launch(Kernel::of("linear", "add_biases", io), grid, &args)
     }
 
-    /// A thread for each of `count` elements of each map.
+    /// One thread for each of `count` elements of each map.
     fn grid(&self, count: usize) -> Grid {
         let mut grid = Grid::for_each(count);
         grid.blocks[1] = self.outs.len();
@@ -86,7 +87,7 @@ impl Linear {
         let (gpu, x, maps) = (call.gpu, call.ins[0], self.outs.len());
         let mut grads = vec![self.launch_x(&call)?];
         for (map, &out) in self.outs.iter().enumerate() {
-            let used = call.outs[map].filter(|_| call.wanted[1 + map]);
+            let used = call.outs[map].filter(|_| call.needs_grad[1 + map]);
             let weight = used.map(|used| -> Result<Buffer> {
                 let mut gw = gpu.alloc(DType::F32, out * self.inner)?;
                 let (gy, x) = (Matrix::transposed(used.grad), Matrix::plain(x));
@@ -96,7 +97,7 @@ impl Linear {
             grads.push(weight.transpose()?);
         }
         for (map, &out) in self.outs.iter().enumerate().filter(|_| self.biased) {
-            let used = call.outs[map].filter(|_| call.wanted[1 + maps + map]);
+            let used = call.outs[map].filter(|_| call.needs_grad[1 + maps + map]);
             let bias = used.map(|used| sum_rows(gpu, used.grad, out));
             grads.push(bias.transpose()?);
         }
@@ -105,7 +106,7 @@ impl Linear {
 
     /// The gradient of x: Σ over maps of gy W.
     fn launch_x(&self, call: &LaunchBackward) -> Result<Option<Buffer>> {
-        if !call.wanted[0] {
+        if !call.needs_grad[0] {
             return Ok(None);
         }
         let mut gx = call.gpu.alloc(call.ins[0].dtype(), call.ins[0].len())?;
@@ -114,7 +115,7 @@ impl Linear {
             let Some(used) = call.outs[map] else {
                 continue;
             };
-            let weight = call.kept.get(map).map_or(call.ins[1 + map], Buffer::view);
+            let weight = call.saved.get(map).map_or(call.ins[1 + map], Buffer::view);
             let (gy, weight) = (Matrix::plain(used.grad), Matrix::plain(weight));
             let product = Product::one([self.rows(), out, self.inner], gy, weight);
             call.gpu.multiply(product.added(add), &mut gx)?;
@@ -124,14 +125,14 @@ impl Linear {
     }
 }
 
-/// One pointer for each map that there can be.
+/// A table with one pointer for each of [`MAPS`] maps.
 fn table<'a>(maps: impl Iterator<Item = impl Into<Arg<'a>>>) -> Arg<'a> {
     let mut entries: Vec<Arg> = maps.map(Into::into).collect();
     entries.resize(MAPS, Arg::Null);
     Arg::Table(entries)
 }
 
-/// One size for each map that there can be.
+/// Sizes for each of [`MAPS`] maps; zero for absent maps.
 fn padded(sizes: impl Iterator<Item = usize>) -> Vec<Arg<'static>> {
     let sizes = sizes.map(Arg::from);
     sizes
@@ -140,7 +141,8 @@ fn padded(sizes: impl Iterator<Item = usize>) -> Vec<Arg<'static>> {
         .collect()
 }
 
-/// y += bias, row by row, and then a = gelu(y) if there is an a; the last of them is masked.
+/// y += bias for every row and, if there is an a, a = gelu(y); the last of the two is multiplied by
+/// the mask.
 pub(in crate::ops) fn add_bias(
     gpu: &Gpu,
     y: &mut Buffer,

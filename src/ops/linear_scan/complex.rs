@@ -1,4 +1,4 @@
-//! The same scan of complex numbers: LRU and its kin.
+//! The linear scan of complex numbers, for LRU and similar mixers.
 
 use super::{launch, reference, Extent};
 use crate::gpu::Buffer;
@@ -11,8 +11,8 @@ use multiversion::multiversion;
 
 /// h_t = a_t h_{t-1} + x_t elementwise in complex numbers, h_{-1} = 0.
 ///
-/// `a`, `x`: (B, L, 2, N), real parts before imaginary parts, as one linear map of width 2N gives
-/// them; result (B, L, 2, N). Gradients are those of real and imaginary parts.
+/// `a`, `x`: (B, L, 2, N), real parts before imaginary parts, which is the output of one linear map
+/// of width 2N; result (B, L, 2, N). Gradients are those with respect to real and imaginary parts.
 pub fn complex_scan(a: &Tensor, x: &Tensor) -> Result<Tensor> {
     let scan = ComplexScan::check(a, x)?;
     if runs_on(a) {
@@ -81,7 +81,7 @@ impl FusedOp for ComplexScan {
     }
 }
 
-/// Real and imaginary row of a strip at time `t`.
+/// The rows of real and of imaginary parts of a strip at time `t`.
 #[inline(always)]
 fn pair<F>(strip: Strip, x: &[F], len: usize, t: usize) -> [&[F]; 2] {
     [0, 1].map(|part| strip.row(x, 2 * len, 2 * t + part))
@@ -112,8 +112,8 @@ fn forward_strip<F: Float>(len: usize, strip: Strip, [a, x]: [&[F]; 2], mut h: R
     }
 }
 
-/// The reverse: conj(a) takes the gradient to the step before, conj(h) to a. Both gradients are
-/// zero before.
+/// The adjoint scan: dL/dh_{t-1} receives conj(a_t) dL/dh_t, and dL/da_t = conj(h_{t-1}) dL/dh_t.
+/// Both gradients must be zero on entry.
 #[multiversion(targets("x86_64+avx512f", "x86_64+avx2+fma"))]
 fn backward_strip<F: Float>(
     len: usize,

@@ -49,8 +49,8 @@ pub(super) fn backward<F: Float>(scan: &LinearScan, a: &[F], h: Used<&[F]>) -> V
     vec![ga, gx]
 }
 
-/// The gradient of x_t is that of h_t with what arrives from later steps. `ga` is zero and stays so
-/// in the first row, for h_{-1} = 0.
+/// The adjoint scan: dL/dx_t = dL/dh_t, to which later steps contribute a_{t+1} dL/dh_{t+1}. `ga`
+/// must be zero on entry; its first row stays zero, as h_{-1} = 0.
 #[multiversion(targets("x86_64+avx512f", "x86_64+avx2+fma"))]
 fn backward_strip<F: Float>(
     len: usize,

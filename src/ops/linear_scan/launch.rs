@@ -1,19 +1,20 @@
-//! Scans on a GPU: pieces of time, and the kernels of the plain scans.
+//! Launches of scans on a GPU, parallel over sequences, channels and pieces of time, and the
+//! kernels of the linear scans.
 
 use crate::gpu::{Arg, Buffer, Gpu, Grid, Kernel, View};
 use crate::ops::fused::{Launch, LaunchBackward, Used};
 use candle_core::{DType, Result};
 
-/// Threads a block, as `cuda/scan.cuh` has them.
+/// Threads per block; must equal that of `cuda/scan.cuh`.
 const THREADS: usize = 64;
 
-/// How many threads keep the memory of a large GPU busy.
+/// The number of threads that saturates the memory bandwidth of a large GPU.
 const ENOUGH: usize = 1 << 15;
 
-/// The least that a piece of time is worth.
+/// The fewest steps that justify a piece of time of its own.
 const SHORTEST: usize = 32;
 
-/// What is scanned, and the pieces that its time is cut into.
+/// The sizes of a scan, and the number of pieces that its time is divided into.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::ops) struct Extent {
     pub(in crate::ops) batch: usize,
@@ -23,25 +24,25 @@ pub(in crate::ops) struct Extent {
     steps: usize,
 }
 
-/// A kind of number, by the scan that knows it, and its parts.
-pub(in crate::ops) type Kind = (&'static str, usize);
+/// A number type: the prefix of its kernels' names, and its floats per number.
+pub(in crate::ops) type Number = (&'static str, usize);
 
 /// Real numbers.
-pub(in crate::ops) const REAL: Kind = ("linear_scan", 1);
+pub(in crate::ops) const REAL: Number = ("linear_scan", 1);
 
 /// Complex numbers.
-pub(super) const COMPLEX: Kind = ("complex_scan", 2);
+pub(super) const COMPLEX: Number = ("complex_scan", 2);
 
-/// Which way a scan goes.
+/// The direction of a scan.
 #[derive(Clone, Copy)]
-pub(in crate::ops) enum Way {
+pub(in crate::ops) enum Direction {
     Forward,
     Backward,
 }
 
 impl Extent {
-    /// As many pieces as make enough threads: one where there are about enough channels already, for
-    /// several pieces read everything twice.
+    /// Chooses the number of pieces that yields enough threads. It is one if the channels alone
+    /// suffice, as several pieces read all inputs twice.
     pub(in crate::ops) fn of(batch: usize, len: usize, width: usize) -> Self {
         let channels = batch * width;
         let pieces = match 2 * channels > ENOUGH {
@@ -58,7 +59,7 @@ impl Extent {
         .cut(pieces)
     }
 
-    /// The same in at most so many pieces, none empty.
+    /// The extent with at most `pieces` pieces, none of them empty.
     pub(in crate::ops) fn cut(self, pieces: usize) -> Self {
         let steps = self.len.div_ceil(pieces.max(1));
         let pieces = self.len.div_ceil(steps);
@@ -69,28 +70,28 @@ impl Extent {
         }
     }
 
-    /// Numbers of a buffer that holds one for each channel in each piece.
+    /// The size of a buffer with one number for each piece and channel.
     pub(in crate::ops) fn slots(&self) -> usize {
         self.batch * self.pieces * self.width
     }
 
-    /// A thread for each channel in each piece.
+    /// One thread for each channel of each piece.
     pub(in crate::ops) fn grid(&self) -> Grid {
         Grid::of(self.slots().div_ceil(THREADS), THREADS)
     }
 
-    /// The last arguments of every kernel that walks pieces.
+    /// The trailing arguments of every kernel that scans pieces.
     pub(in crate::ops) fn args(&self) -> [Arg<'static>; 5] {
         [self.batch, self.len, self.width, self.pieces, self.steps].map(Arg::from)
     }
 
-    /// What each piece receives from those it follows on its `way`, nothing if it is the only one.
-    /// `find` finds the pieces' lines.
+    /// The state at which each piece starts, in the direction `direction`; `None` for a single piece.
+    /// `find` launches the kernel that computes each piece's affine map h ↦ a h + x.
     pub(in crate::ops) fn starts(
         &self,
         gpu: &Gpu,
-        (scan, parts): Kind,
-        way: Way,
+        (scan, parts): Number,
+        direction: Direction,
         find: impl FnOnce(&mut Buffer) -> Result<()>,
     ) -> Result<Option<Buffer>> {
         if self.pieces == 1 {
@@ -105,7 +106,7 @@ impl Extent {
             self.batch.into(),
             self.width.into(),
             self.pieces.into(),
-            matches!(way, Way::Backward).into(),
+            matches!(direction, Direction::Backward).into(),
         ];
         let grid = Grid::of((self.batch * self.width).div_ceil(THREADS), THREADS);
         gpu.launch(
@@ -117,11 +118,11 @@ impl Extent {
     }
 }
 
-/// The scan of numbers of a kind.
-pub(super) fn forward(call: Launch, kind: Kind, extent: Extent) -> Result<Vec<Buffer>> {
+/// Launches the forward scan of one number type.
+pub(super) fn forward(call: Launch, number: Number, extent: Extent) -> Result<Vec<Buffer>> {
     let (gpu, [a, x]) = (call.gpu, [call.ins[0], call.ins[1]]);
-    let run = |part: &str, args: &[Arg]| run(gpu, kind, part, a.dtype(), extent, args);
-    let starts = extent.starts(gpu, kind, Way::Forward, |lines| {
+    let run = |part: &str, args: &[Arg]| run(gpu, number, part, a.dtype(), extent, args);
+    let starts = extent.starts(gpu, number, Direction::Forward, |lines| {
         run("forward_lines", &[a.into(), x.into(), lines.into()])
     })?;
     let mut h = gpu.alloc(x.dtype(), x.len())?;
@@ -133,16 +134,16 @@ pub(super) fn forward(call: Launch, kind: Kind, extent: Extent) -> Result<Vec<Bu
     Ok(vec![h])
 }
 
-/// The way back of [`forward`].
+/// Launches the adjoint of [`forward`].
 pub(super) fn backward(
     call: LaunchBackward,
-    kind: Kind,
+    number: Number,
     extent: Extent,
 ) -> Result<Vec<Option<Buffer>>> {
     let (gpu, a): (_, View) = (call.gpu, call.ins[0]);
     let Used { value: h, grad: gh } = call.only();
-    let run = |part: &str, args: &[Arg]| run(gpu, kind, part, a.dtype(), extent, args);
-    let starts = extent.starts(gpu, kind, Way::Backward, |lines| {
+    let run = |part: &str, args: &[Arg]| run(gpu, number, part, a.dtype(), extent, args);
+    let starts = extent.starts(gpu, number, Direction::Backward, |lines| {
         run("backward_lines", &[a.into(), gh.into(), lines.into()])
     })?;
     let mut ga = gpu.alloc(a.dtype(), a.len())?;
@@ -158,7 +159,7 @@ pub(super) fn backward(
 
 fn run(
     gpu: &Gpu,
-    (name, _): Kind,
+    (name, _): Number,
     part: &str,
     io: DType,
     extent: Extent,

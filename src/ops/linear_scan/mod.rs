@@ -1,4 +1,4 @@
-//! The scan of one number per channel, real or complex, given its decays.
+//! The linear recurrence with one number of state per channel, real or complex, and given decays.
 
 mod complex;
 mod cpu;
@@ -6,7 +6,7 @@ mod launch;
 mod reference;
 
 pub use complex::complex_scan;
-pub(super) use launch::{Extent, Way, REAL};
+pub(super) use launch::{Direction, Extent, REAL};
 
 use super::fused::{apply_one, runs_on, Backward, Forward, FusedOp, Launch, LaunchBackward};
 use super::{float::Float, shape};

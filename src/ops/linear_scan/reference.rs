@@ -1,4 +1,4 @@
-//! The definition: a loop over time in ordinary tensor ops.
+//! The reference: a loop over time of ordinary tensor ops.
 
 use candle_core::{Result, Tensor};
 

@@ -13,8 +13,8 @@ const PAIR: usize = 2;
 type Tile<F, const W: usize> = [[F; W]; PANEL];
 
 impl<F: Float> Matrix<F> {
-    /// `rows` become those of `a` times `b`. `bounds` gives, for the panel that starts at a row,
-    /// which columns of `a` to use and which columns of the result to compute, in whole lanes.
+    /// Sets `rows` to those of a b. `bounds` returns, for the panel that starts at a row, the
+    /// columns of `a` to use and the columns of the result to compute, in whole groups of lanes.
     #[inline(always)]
     pub(crate) fn set_product(
         &mut self,
@@ -26,7 +26,7 @@ impl<F: Float> Matrix<F> {
         self.product::<false>(rows, a, b, bounds);
     }
 
-    /// As [`Self::set_product`], added to what is there.
+    /// Adds what [`Self::set_product`] would set.
     #[inline(always)]
     pub(crate) fn add_product(
         &mut self,
@@ -57,8 +57,8 @@ impl<F: Float> Matrix<F> {
         }
     }
 
-    /// `rows` of the transpose of `a`, times `b`, is added. `steps` gives, for the panel of columns
-    /// of `a` that starts at a column, which rows of `a` and `b` to use.
+    /// Adds `rows` of aᵀ b. `steps` returns, for the panel of columns of `a` that starts at a
+    /// column, the rows of `a` and `b` to use.
     #[inline(always)]
     pub(crate) fn add_transposed_product(
         &mut self,
@@ -144,7 +144,7 @@ fn tile_product<F: Float, const W: usize>(
     g: usize,
 ) -> Tile<F, W> {
     // Written out: the compiler does not unroll a loop over the rows, and an array indexed by a
-    // loop would live in memory.
+    // loop variable would live in memory.
     let [mut s0, mut s1, mut s2, mut s3] = sums;
     let rows = b.cells[steps.start * b.groups..steps.end * b.groups].chunks_exact(b.groups);
     for (k, row) in steps.zip(rows) {

@@ -1,4 +1,4 @@
-//! The feed-forward half of a block by the library's products, with kernels between them.
+//! The feed-forward layer on a GPU: products by cuBLAS, with kernels between them.
 
 use super::Mlp;
 use crate::gpu::{Buffer, Gpu, Grid, Kernel, Matrix, Product, View};
@@ -10,8 +10,8 @@ use crate::ops::sums::sum_rows;
 use candle_core::{DType, Result};
 
 impl Mlp {
-    /// The result; then, if tracked, the hidden layer before its nonlinearity, and the weights as the
-    /// products read them, where they had to be made.
+    /// The result; then, if tracked, the pre-activation of the hidden layer, and the weights that
+    /// had to be converted for the products.
     pub(super) fn launch_layers(&self, call: Launch) -> Result<Vec<Buffer>> {
         let (gpu, x, rows) = (call.gpu, call.ins[0], self.rows());
         let io = x.dtype();
@@ -41,12 +41,12 @@ impl Mlp {
         let gy = masked.as_ref().map_or(gy, Buffer::view);
         let (inner, hidden, out) = (self.inner, self.hidden, self.out);
         let weight = |i: usize, kept: usize| {
-            Matrix::plain(call.kept.get(kept).map_or(call.ins[i], Buffer::view))
+            Matrix::plain(call.saved.get(kept).map_or(call.ins[i], Buffer::view))
         };
         let [mut a, mut gz] = self.blank_layers(&call)?;
         let product = Product::one([rows, out, hidden], Matrix::plain(gy), weight(3, 2));
         gpu.multiply(product, &mut gz)?;
-        self.launch_slopes(gpu, call.kept[0].view(), [&mut gz, &mut a])?;
+        self.launch_slopes(gpu, call.saved[0].view(), [&mut gz, &mut a])?;
         let product = |dtype: DType, sizes: [usize; 3], left: Matrix, right: Matrix| {
             let mut to = gpu.alloc(dtype, sizes[0] * sizes[2])?;
             gpu.multiply(Product::one(sizes, left, right), &mut to)?;
@@ -68,7 +68,8 @@ impl Mlp {
         ])
     }
 
-    /// The hidden layer from `z`, what it was before its nonlinearity, and the gradient of that from its own.
+    /// Computes the hidden layer from its pre-activation `z`, and the gradient of `z` from that of
+    /// the hidden layer.
     fn launch_slopes(&self, gpu: &Gpu, z: View, [gz, a]: [&mut Buffer; 2]) -> Result<()> {
         let vector = [z, gz.view(), a.view()].iter().all(|view| view.aligned(4));
         let words = self.masks[0].map(|mask| mask.upload(gpu)).transpose()?;

@@ -16,7 +16,7 @@ fn case(x: &[usize], hidden: usize, out: usize) -> Case {
         .parameter()
 }
 
-/// Masks that differ, so that they cannot be mistaken for each other.
+/// Two different masks.
 fn dropped() -> [Option<Dropout>; 2] {
     let what = |p: f64, index: u64| {
         let key = [3, 5];
@@ -25,7 +25,7 @@ fn dropped() -> [Option<Dropout>; 2] {
     [what(0.3, 1 << 40), what(0.2, 7)]
 }
 
-/// No mask, each alone, and both.
+/// No mask, each mask alone, and both.
 fn choices() -> [[Option<Dropout>; 2]; 4] {
     let [inside, behind] = dropped();
     [

@@ -4,7 +4,7 @@ use candle_core::Device;
 
 type Op = fn(&Tensor) -> Result<Tensor>;
 
-/// Every function beside its reference.
+/// Every function with its reference.
 const ALL: [(Op, Op); 6] = [
     (sigmoid, Sigmoid::reference),
     (softplus, Softplus::reference),

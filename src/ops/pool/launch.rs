@@ -1,4 +1,4 @@
-//! Pooling by kernels: pieces of sequences, which are then merged.
+//! Pooling by kernels: over pieces of sequences first, which are then merged.
 
 use super::Pooled;
 use crate::config::Pool;
@@ -6,19 +6,19 @@ use crate::gpu::{Arg, Buffer, Gpu, Grid, Kernel, View};
 use crate::ops::fused::{Launch, LaunchBackward};
 use candle_core::{DType, Result};
 
-/// Steps of a block; in tests so few that sequences have several pieces.
+/// Steps per block; small in tests, so that sequences have several pieces.
 const EACH: usize = if cfg!(test) { 32 } else { 256 };
-/// Threads and channels of a block, as `cuda/pool.cu` has them.
+/// Threads and channels per block; must equal those of `cuda/pool.cu`.
 const THREADS: usize = 256;
 const COLUMNS: usize = 64;
 
 impl Pooled {
-    /// The rows; then, for the largest, the steps that they are from.
+    /// The pooled rows; then, for the maximum, the steps of the maxima.
     pub(super) fn launch_rows(&self, Launch { gpu, ins, .. }: Launch) -> Result<Vec<Buffer>> {
         let (x, count) = (ins[0], self.batch * self.width);
         let mut y = gpu.alloc(x.dtype(), count)?;
         let mut kept = None;
-        self.with_lengths(gpu, |lengths| match self.pool {
+        gpu.with_tensor(self.lengths.as_ref(), |lengths| match self.pool {
             Pool::Mean => {
                 let parts = self.pieces(gpu, x, lengths, "sum", None)?;
                 let args = [(&parts).into(), lengths.into(), (&mut y).into()];
@@ -48,8 +48,8 @@ impl Pooled {
         let views = [gy, gx.view()];
         let vector = self.width.is_multiple_of(4) && views.iter().all(|view| view.aligned(4));
         let shared = self.pool == Pool::Mean;
-        self.with_lengths(gpu, |lengths| {
-            let mut args: Vec<Arg> = vec![gy.into(), lengths.into(), call.kept.first().into()];
+        gpu.with_tensor(self.lengths.as_ref(), |lengths| {
+            let mut args: Vec<Arg> = vec![gy.into(), lengths.into(), call.saved.first().into()];
             args.extend([(&mut gx).into(), count.into(), self.len.into()]);
             args.extend([self.width.into(), shared.into(), vector.into()]);
             let kernel = Kernel::of("pool", "pool_backward", gy.dtype());
@@ -58,21 +58,12 @@ impl Pooled {
         Ok(vec![Some(gx)])
     }
 
-    /// Calls `f` with the lengths, if there are any, in memory of the GPU.
-    fn with_lengths<T>(&self, gpu: &Gpu, f: impl FnOnce(Option<View>) -> Result<T>) -> Result<T> {
-        let Some(lengths) = &self.lengths else {
-            return f(None);
-        };
-        let (storage, layout) = lengths.storage_and_layout();
-        f(Some(gpu.view(&storage, layout)?))
-    }
-
-    /// Numbers of all pieces.
+    /// The number of results of all pieces.
     fn parts(&self) -> usize {
         self.batch * self.len.div_ceil(EACH) * self.width
     }
 
-    /// What each piece of each sequence comes to; `steps` gets where that is from.
+    /// Pools each piece of each sequence; `steps` receives the steps of the maxima.
     fn pieces(
         &self,
         gpu: &Gpu,
@@ -101,7 +92,7 @@ impl Pooled {
         Ok(parts)
     }
 
-    /// A thread for each number of the result; `each` are the steps of a piece.
+    /// Merges the pieces of `each` steps, with one thread for each element of the result.
     fn merge(
         &self,
         gpu: &Gpu,

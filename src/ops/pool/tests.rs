@@ -5,7 +5,7 @@ use candle_core::{Device, Var};
 
 const ALL: [Pool; 3] = [Pool::Mean, Pool::Last, Pool::Max];
 
-/// 1 and L among them.
+/// Lengths that include 1 and L.
 fn lengths(batch: usize, len: usize) -> Tensor {
     let steps = |b: usize| match b % 3 {
         0 => len,
@@ -16,7 +16,7 @@ fn lengths(batch: usize, len: usize) -> Tensor {
     Tensor::from_vec(lengths, batch, &Device::Cpu).unwrap()
 }
 
-/// With lengths or without.
+/// Pooling of one kind, with or without lengths.
 fn by(kind: Pool, cut: bool) -> impl Fn(&[Tensor]) -> Result<Tensor> + Sync {
     move |ins| {
         let (batch, len, _) = ins[0].dims3()?;
@@ -36,7 +36,7 @@ fn case(shape: &[usize]) -> Case {
     Case::new(format!("{shape:?}")).normal("x", shape)
 }
 
-/// Few different numbers, so that many are equally large.
+/// Values with many ties.
 fn ties(shape: [usize; 3]) -> Case {
     let count: usize = shape.iter().product();
     let values: Vec<f64> = (0..count).map(|i| (i * 29 % 31 % 3) as f64 - 1.0).collect();
@@ -70,7 +70,7 @@ fn fused_equals_reference() {
 
 #[test]
 fn kernels_equal_the_reference() {
-    // several pieces, columns beyond one tile, widths that are no groups of four
+    // several pieces, columns beyond one tile, widths that are not multiples of four
     let shapes: [&[usize]; 6] = [
         &[1, 1, 1],
         &[7, 2, 3],

@@ -8,7 +8,7 @@ const DROPPED: Dropout = Dropout {
     index: 1 << 40,
 };
 
-/// With a scale; without, its case has two inputs.
+/// Inputs with a scale; the case without one has two inputs.
 fn scaled(shape: &[usize]) -> Case {
     plain(shape).normal("scale", &[1]).parameter()
 }
@@ -52,7 +52,7 @@ fn fused_equals_reference() {
 
 #[test]
 fn kernels_equal_the_reference() {
-    // a last group that is not full, several turns of a block
+    // a partial last group, several iterations of a block
     let shapes: [&[usize]; 4] = [&[1], &[7, 3], &[2, 65, 8], &[5, 1001]];
     for (case, dropout) in [
         (scaled as fn(&[usize]) -> Case, None),
@@ -61,7 +61,7 @@ fn kernels_equal_the_reference() {
     ] {
         check::kernels_agree(&shapes.map(case), by(dropout), reference(dropout));
     }
-    // alone, it has a kernel forward only
+    // without a scale and dropout, only the forward pass has a kernel
     let twice =
         |op: &dyn Fn(&[Tensor]) -> Result<Tensor>, ins: &[Tensor]| op(&[op(ins)?, ins[1].clone()]);
     check::kernels_agree(

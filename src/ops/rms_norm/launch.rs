@@ -1,4 +1,4 @@
-//! The norm of Hawk by kernels.
+//! Launches of the kernels of the RMS norm.
 
 use super::RmsNorm;
 use crate::gpu::{Buffer, Grid, Kernel};

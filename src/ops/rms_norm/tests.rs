@@ -18,7 +18,7 @@ fn by_reference(ins: &[Tensor]) -> Result<Tensor> {
     reference(&ins[0], &ins[1])
 }
 
-/// Rows whose norms lie apart, with one of zeros among them.
+/// Rows of very different norms, with one of zeros.
 fn with_zeros() -> Case {
     let scales = [0.1, 0.0, 30.0];
     let x: Vec<f64> = (0..15)
@@ -60,7 +60,7 @@ fn kernels_equal_the_reference() {
     check::kernels_agree(&[with_zeros()], fused, by_reference);
 }
 
-/// Result and gradient of x, for gamma of ones.
+/// The result and the gradient of x, for gamma = 1.
 fn both_ways(x: &[f32], dims: (usize, usize)) -> [Vec<f32>; 2] {
     let x = Var::from_vec(x.to_vec(), dims, &Device::Cpu).unwrap();
     let y = rms_norm(&x, &x.ones_like().unwrap().get(0).unwrap()).unwrap();

@@ -2,11 +2,11 @@ use super::*;
 use crate::ops::check::{self, Case};
 use candle_core::Device;
 
-/// A shape, heads, turned channels, and whether positions are given.
+/// A shape, the number of heads, the rotated channels of a head, and whether positions are given.
 type Setting = ([usize; 3], usize, usize, bool);
 
-/// All channels of a head and some; pairs that make groups of four and pairs that do not; a last group
-/// that is not full; several tasks.
+/// All channels of a head or some of them; numbers of pairs that are multiples of four and others;
+/// a partial last group; several tasks.
 const SETTINGS: [Setting; 7] = [
     ([1, 1, 2], 1, 2, false),
     ([2, 5, 16], 1, 16, true),
@@ -21,11 +21,11 @@ fn case((shape, heads, dims, given): Setting) -> Case {
     Case::new(format!("{shape:?}, {heads}, {dims}, {given}")).normal("x", &shape)
 }
 
-/// Far ones, in no order, one of them twice.
+/// Large positions in no order, with a repetition.
 fn positions(batch: usize, rows: usize) -> Tensor {
-    let place = |i: usize| (i as u32 * 7919) % 5003 + if i == 1 { 1 << 20 } else { 0 };
-    let places: Vec<u32> = (0..batch * rows).map(place).collect();
-    Tensor::from_vec(places, (batch, rows), &Device::Cpu).unwrap()
+    let position = |i: usize| (i as u32 * 7919) % 5003 + if i == 1 { 1 << 20 } else { 0 };
+    let positions: Vec<u32> = (0..batch * rows).map(position).collect();
+    Tensor::from_vec(positions, (batch, rows), &Device::Cpu).unwrap()
 }
 
 fn fused((shape, heads, dims, given): Setting) -> impl Fn(&[Tensor]) -> Result<Tensor> + Sync {
@@ -34,11 +34,11 @@ fn fused((shape, heads, dims, given): Setting) -> impl Fn(&[Tensor]) -> Result<T
 }
 
 fn plain((shape, heads, dims, given): Setting) -> impl Fn(&[Tensor]) -> Result<Tensor> {
-    let places = match given {
-        true => Places::Given(positions(shape[0], shape[1])),
-        false => Places::FromZero(shape[1]),
+    let positions = match given {
+        true => Positions::Given(positions(shape[0], shape[1])),
+        false => Positions::FromZero(shape[1]),
     };
-    move |ins| reference(&ins[0], heads, dims, &places)
+    move |ins| reference(&ins[0], heads, dims, &positions)
 }
 
 #[test]
@@ -69,9 +69,9 @@ fn bits_do_not_depend_on_threads() {
     }
 }
 
-/// The equations of the page, one number at a time.
+/// The definition, one number at a time.
 #[test]
-fn a_pair_half_of_the_turned_channels_apart_turns_by_its_angle() {
+fn a_pair_half_of_the_rotated_channels_apart_is_rotated_by_its_angle() {
     let (heads, width, dims) = (2, 6, 4);
     let values: Vec<f64> = (0..24).map(|i| f64::from(i) - 3.5).collect();
     let x = Tensor::from_slice(&values, (1, 2, 12), &Device::Cpu).unwrap();
@@ -87,13 +87,17 @@ fn a_pair_half_of_the_turned_channels_apart_turns_by_its_angle() {
                 assert!((y[j] - (x[j] * cos - x[j + 2] * sin)).abs() < 1e-12);
                 assert!((y[j + 2] - (x[j + 2] * cos + x[j] * sin)).abs() < 1e-12);
             }
-            assert_eq!(y[4..], x[4..], "beyond the turned channels nothing changes");
+            assert_eq!(
+                y[4..],
+                x[4..],
+                "channels beyond the rotated ones do not change"
+            );
         }
     }
 }
 
 #[test]
-fn a_token_on_its_own_turns_as_it_does_in_its_sequence() {
+fn a_token_on_its_own_is_rotated_as_in_its_sequence() {
     let x = case(([2, 90, 16], 2, 4, false)).vars(DType::F32).remove(0);
     let whole = rotary(&x, 2, 4, None).unwrap().narrow(1, 77, 1).unwrap();
     let at = Tensor::new(&[[77u32], [77]], &Device::Cpu).unwrap();
@@ -134,7 +138,7 @@ fn wrong_inputs_are_named() {
 }
 
 #[test]
-fn without_turned_channels_nothing_changes() {
+fn without_rotated_channels_nothing_changes() {
     let x = case(([1, 2, 8], 2, 0, false)).vars(DType::F32).remove(0);
     let y = rotary(&x, 2, 0, None).unwrap();
     assert_eq!(y.to_vec3::<f32>().unwrap(), x.to_vec3::<f32>().unwrap());

@@ -1,13 +1,13 @@
-//! The backward pass. It runs the recurrence once and keeps the state before every chunk, then goes
-//! back chunk by chunk: forward through the chunk with every state and decay on a tape, and back.
-//! A sequence of one chunk needs no first run.
+//! The backward pass. It recomputes the recurrence once and stores the state before every chunk,
+//! then processes the chunks in reverse: forward through a chunk with every state and decay on a
+//! tape, and back. A sequence of one chunk needs no first pass.
 //!
-//! Memory of a task, whatever B, d and n are: the kept states, one of a panel of 128 channels and a
-//! tile of 64 states every 64 steps, and some hundred kilobytes.
+//! Memory of a task, for any B, d and n: the stored states, one of a panel of 128 channels and a
+//! tile of 64 states per 64 steps, and some hundred kilobytes.
 
 use super::kernel::Vector;
 use super::layout::{columns, Sequence};
-use super::panel::{Panel, Scratch, TILE};
+use super::panel::{Grads, Panel, Scratch, SpanGrads, TILE};
 use super::SelectiveScan;
 use crate::ops::float::Float;
 use crate::ops::lanes::{each, splat, sum_parts, LANES};
@@ -15,22 +15,8 @@ use multiversion::multiversion;
 use rayon::prelude::*;
 use std::ops::Range;
 
-/// Most tasks that sequences are dealt out to: each keeps a gradient of `a` of its own.
+/// The maximum of tasks among which sequences are divided: each has a gradient of `a` of its own.
 pub(super) const TASKS: usize = 64;
-
-/// The gradients of one span of channels of one sequence; those of b and c are its share.
-pub(super) struct Part<'a, F> {
-    pub(super) u: Vec<&'a mut [F]>,
-    pub(super) delta: Vec<&'a mut [F]>,
-    pub(super) b: &'a mut [F],
-    pub(super) c: &'a mut [F],
-}
-
-/// All gradients; that of `a` is packed, and shared by the sequences of a task.
-pub(super) struct Grads<'a, 'b, F> {
-    pub(super) part: &'a mut Part<'b, F>,
-    pub(super) a: &'a mut [Vector<F>],
-}
 
 pub(super) fn backward<F: Float>(scan: &SelectiveScan, ins: &[&[F]], gy: &[F]) -> Vec<Vec<F>> {
     let packed = scan.pack(ins[2]);
@@ -38,33 +24,33 @@ pub(super) fn backward<F: Float>(scan: &SelectiveScan, ins: &[&[F]], gy: &[F]) -
     let zeros = |count: usize| vec![F::zero(); count];
     let (mut u, mut delta) = (zeros(ins[0].len()), zeros(ins[1].len()));
     let (mut b, mut c) = (zeros(ins[3].len() * spans), zeros(ins[4].len() * spans));
-    // A task has one span of one sequence, or several sequences, which then have one span each.
-    let share = scan.batch.div_ceil(TASKS);
-    let tasks = (scan.batch * spans).div_ceil(share);
+    // A task has one span of one sequence, or several sequences with one span each.
+    let per_task = scan.batch.div_ceil(TASKS);
+    let tasks = (scan.batch * spans).div_ceil(per_task);
     let mut a = vec![Vector(splat(F::zero())); tasks * span * scan.states];
     let shape = (scan.len, scan.channels);
-    let mut parts: Vec<Part<F>> = columns(&mut u, shape, span * LANES)
+    let mut span_grads: Vec<SpanGrads<F>> = columns(&mut u, shape, span * LANES)
         .into_iter()
         .zip(columns(&mut delta, shape, span * LANES))
         .zip(b.chunks_mut(scan.len * scan.states))
         .zip(c.chunks_mut(scan.rows * scan.states))
-        .map(|(((u, delta), b), c)| Part { u, delta, b, c })
+        .map(|(((u, delta), b), c)| SpanGrads { u, delta, b, c })
         .collect();
-    (parts.par_chunks_mut(share))
+    (span_grads.par_chunks_mut(per_task))
         .zip(a.par_chunks_mut(span * scan.states))
         .enumerate()
         .for_each_init(
             || Scratch::new(scan),
-            |scratch, (task, (parts, a))| {
-                for (i, part) in (task * share..).zip(parts) {
+            |scratch, (task, (grads, a))| {
+                for (i, span) in (task * per_task..).zip(grads) {
                     let seq = &Sequence::of(scan, ins, &packed, i / spans);
                     let gy = &gy[i / spans * scan.rows * scan.channels..];
                     let groups = scan.groups_of(i % spans);
-                    backward_span(scan, (seq, gy), groups, &mut Grads { part, a }, scratch);
+                    backward_span(scan, (seq, gy), groups, &mut Grads { span, a }, scratch);
                 }
             },
         );
-    drop(parts);
+    drop(span_grads);
     let (b, c) = (
         add_spans(b, spans, scan.batch),
         add_spans(c, spans, scan.batch),
@@ -72,7 +58,7 @@ pub(super) fn backward<F: Float>(scan: &SelectiveScan, ins: &[&[F]], gy: &[F]) -
     vec![u, delta, scan.unpack_sum(&a), b, c]
 }
 
-/// Sums over the spans of each sequence, in their order.
+/// The sum over the spans of each sequence, in their order.
 fn add_spans<F: Float>(parts: Vec<F>, spans: usize, batch: usize) -> Vec<F> {
     if spans == 1 {
         return parts;
@@ -106,8 +92,8 @@ fn backward_span<F: Float>(
 }
 
 impl SelectiveScan {
-    /// The reverse of `pack`, of the sum over tasks in their order; `parts` holds, for each task,
-    /// the gradient of its span.
+    /// The inverse of `pack`, applied to the sum over tasks in their order; `parts` holds, for each
+    /// task, the gradient of its span.
     fn unpack_sum<F: Float>(&self, parts: &[Vector<F>]) -> Vec<F> {
         let (span, spans) = (self.span() * self.states, self.spans());
         let (first, rest) = parts.split_at(span * spans);

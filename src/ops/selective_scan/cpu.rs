@@ -9,7 +9,7 @@ use multiversion::multiversion;
 use rayon::prelude::*;
 use std::ops::Range;
 
-/// What a task of the forward pass works on.
+/// Buffers that one task of the forward pass reuses.
 struct Scratch<F> {
     steps: Vec<Steps<F>>,
     b: [F; CHUNK * BLOCK],
@@ -85,7 +85,7 @@ fn forward_span<F: Float>(
     }
 }
 
-/// `K` states from `k` on of each group, through one chunk.
+/// Runs `K` states from `k` on of each group through one chunk.
 #[inline(always)]
 fn forward_block<F: Float, const K: usize>(
     scan: &SelectiveScan,

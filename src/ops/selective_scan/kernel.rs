@@ -1,27 +1,28 @@
 //! The innermost loops: `K` states of one group of channels through one chunk of time. States,
-//! carries and the gradient of `a` stay in registers while time runs.
+//! carried gradients and the gradient of `a` stay in registers along time.
 
 use crate::ops::float::Float;
 use crate::ops::lanes::{each, splat, Lanes};
 
-/// Steps in a chunk.
+/// Steps per chunk.
 pub(super) const CHUNK: usize = 64;
 
-/// States that run together, so that what belongs to a channel is loaded once for all of them.
+/// States computed together, so that the inputs of a channel are loaded once for all of them.
 pub(super) const BLOCK: usize = 4;
 
-/// A number of each channel of a group, on whole cache lines.
+/// One number for each channel of a group, aligned to cache lines.
 #[derive(Clone, Copy)]
 #[repr(align(64))]
 pub(super) struct Vector<F>(pub(super) Lanes<F>);
 
-/// A vector at each step of a chunk.
+/// One vector per step of a chunk.
 pub(super) type Column<F> = [Vector<F>; CHUNK];
 
-/// A vector for each step and state of a block.
+/// One vector per step of a chunk and state of a block.
 pub(super) type Sheet<F> = [Vector<F>; CHUNK * BLOCK];
 
-/// What drives `K` states of a group: `a` log2(e) of each, and δ, δ u, b at each step.
+/// The inputs of the recurrence of `K` states of a group: `a` log2(e) of each state, and δ, δ u, b
+/// at each step.
 pub(super) struct Driven<'a, F, const K: usize> {
     pub(super) a: [Lanes<F>; K],
     pub(super) delta: &'a [Vector<F>],
@@ -29,13 +30,13 @@ pub(super) struct Driven<'a, F, const K: usize> {
     pub(super) b: &'a [[F; K]],
 }
 
-/// What becomes of each step of [`walk`]. A trait, for closures cannot be made to be inlined.
+/// A visitor of the steps of [`walk`]. A trait, since closures cannot be forced to be inlined.
 pub(super) trait Visit<F, const K: usize> {
-    /// Step `j`: the states before it, the decays, and the states after it.
+    /// Called for step `j` with the states before it, the decays, and the states after it.
     fn visit(&mut self, j: usize, before: &[Lanes<F>; K], decay: &[Lanes<F>; K], h: &[Lanes<F>; K]);
 }
 
-/// Nothing: the last state is what counts.
+/// Ignores the steps, if only the last state is needed.
 impl<F, const K: usize> Visit<F, K> for () {
     #[inline(always)]
     fn visit(&mut self, _: usize, _: &[Lanes<F>; K], _: &[Lanes<F>; K], _: &[Lanes<F>; K]) {}
@@ -61,7 +62,7 @@ pub(super) fn walk<F: Float, const K: usize>(
     h
 }
 
-/// Reads out: y_t += Σ_k h_t\[k\] c_t\[k\] at the steps that have a row.
+/// Adds the read-out y_t += Σ_k h_t\[k\] c_t\[k\] at the steps that have a row.
 pub(super) struct ReadOut<'a, F, const K: usize> {
     pub(super) read: &'a [bool],
     pub(super) c: &'a [[F; K]],
@@ -82,7 +83,7 @@ impl<F: Float, const K: usize> Visit<F, K> for ReadOut<'_, F, K> {
     }
 }
 
-/// What a chunk of a block remembers on the way forward for the way back.
+/// The values of a chunk and block that the forward pass records for the backward pass.
 pub(super) struct Tape<F> {
     pub(super) decay: Sheet<F>,
     /// The states before each step.
@@ -109,25 +110,25 @@ impl<F: Float, const K: usize> Visit<F, K> for &mut Tape<F> {
     }
 }
 
-/// What the way back reads at each step besides [`Driven`].
+/// The inputs of the backward pass at each step, besides [`Driven`].
 pub(super) struct Read<'a, F, const K: usize> {
-    /// Whether the step is read out; at others `c` and `gy` hold nothing.
+    /// True for steps with a row; at other steps `c` and `gy` are undefined.
     pub(super) read: &'a [bool],
     pub(super) c: &'a [[F; K]],
     pub(super) gy: &'a [Vector<F>],
 }
 
-/// The sums that the way back adds to.
+/// The gradients that the backward pass accumulates.
 pub(super) struct Sums<'a, F> {
-    /// Σ over states of dL/dh b and, over log2(e), of dL/d(δ a) a, at each step.
+    /// At each step, the sum over states of dL/dh b and, divided by log2(e), that of dL/d(δ a) a.
     pub(super) along_b: &'a mut [Vector<F>],
     pub(super) along_a: &'a mut [Vector<F>],
-    /// The gradients of b and c at each step and state, lane by lane: summed over groups.
+    /// The gradients of b and c at each step and state, per lane, summed over groups.
     pub(super) b: &'a mut Sheet<F>,
     pub(super) c: &'a mut Sheet<F>,
 }
 
-/// What goes from one chunk to the one before it.
+/// The values that the backward pass carries from one chunk to the previous one.
 #[derive(Clone, Copy)]
 pub(super) struct Carried<F, const K: usize> {
     /// exp(δ_{t+1} a) dL/dh_{t+1}.
@@ -136,7 +137,7 @@ pub(super) struct Carried<F, const K: usize> {
     pub(super) ga: [Lanes<F>; K],
 }
 
-/// The way back over the steps on `tape`; `after` is the state after the last one.
+/// The backward pass over the steps on `tape`; `after` is the state after the last step.
 #[inline(always)]
 pub(super) fn walk_back<F: Float, const K: usize>(
     by: &Driven<F, K>,
@@ -186,13 +187,13 @@ pub(super) fn walk_back<F: Float, const K: usize>(
     *carried = Carried { carry, ga };
 }
 
-/// The vectors of each step, `K` states a step.
+/// The vectors of each step of a sheet, for blocks of `K` states.
 #[inline(always)]
 pub(super) fn blocks<F, const K: usize>(sheet: &Sheet<F>) -> &[[Vector<F>; K]] {
     sheet.as_chunks().0
 }
 
-/// As [`blocks`].
+/// The mutable form of [`blocks`].
 #[inline(always)]
 pub(super) fn blocks_mut<F, const K: usize>(sheet: &mut Sheet<F>) -> &mut [[Vector<F>; K]] {
     sheet.as_chunks_mut().0

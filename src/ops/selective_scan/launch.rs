@@ -1,4 +1,4 @@
-//! The kernels: `cuda/selective_scan.cu` and `cuda/selective_scan_backward.cu`.
+//! Launches of the kernels of `cuda/selective_scan.cu` and `cuda/selective_scan_backward.cu`.
 
 mod backward;
 mod blocks;
@@ -13,7 +13,7 @@ use candle_core::{DType, Result};
 
 const MODULE: &str = "selective_scan";
 
-/// y; then, for the backward pass, the states kept and the rows of times.
+/// The output y; then, if tracked, the saved states and the rows of times.
 pub(super) fn forward(scan: &SelectiveScan, call: Launch) -> Result<Vec<Buffer>> {
     let Launch { gpu, ins, tracked } = call;
     let [u, delta, a, b, c] = *ins else {
@@ -45,8 +45,8 @@ pub(super) fn forward(scan: &SelectiveScan, call: Launch) -> Result<Vec<Buffer>>
     Ok([Some(y), kept, rows].into_iter().flatten().collect())
 }
 
-/// Where time is cut, what the chunks begin with: (B, chunks, n, d). `ins` are those of the kernel
-/// that finds what they end with when they begin with zeros, `ends` with the suffix `way`.
+/// If time is cut, the state at which each chunk starts: (B, chunks, n, d). `ins` are the inputs of
+/// the kernel that computes each chunk's final state from zero, `ends` with the suffix `way`.
 fn starts(
     (scan, gpu, blocks): (&SelectiveScan, &Gpu, &Blocks),
     io: DType,
@@ -80,7 +80,7 @@ fn starts(
     Ok(Some(states))
 }
 
-/// (B, L): 1 + the row that lies at each time, 0 where none does; nothing if all times have rows.
+/// (B, L): 1 + the row at each time, 0 for times without a row; `None` if all times have rows.
 fn rows_of_times(scan: &SelectiveScan, gpu: &Gpu) -> Result<Option<Buffer>> {
     let Some(positions) = &scan.positions else {
         return Ok(None);
@@ -96,7 +96,7 @@ fn rows_of_times(scan: &SelectiveScan, gpu: &Gpu) -> Result<Option<Buffer>> {
     Ok(Some(rows))
 }
 
-/// The sum of some parts, in their order; the same buffer where it holds just that.
+/// The sum of `count` parts, in their order; the same buffer if there is one part.
 fn add_parts(gpu: &Gpu, parts: Buffer, count: usize, io: DType) -> Result<Buffer> {
     if count == 1 && parts.dtype() == io {
         return Ok(parts);

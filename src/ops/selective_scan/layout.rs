@@ -1,5 +1,5 @@
-//! How the work is cut up: spans of channels for the tasks, panels of groups, tiles of states and
-//! chunks of time for the caches; and how numbers get from rows into vectors and back.
+//! The division of the work: spans of channels for tasks; panels of groups, tiles of states and
+//! chunks of time for caches; and conversions between rows and vectors.
 
 use super::kernel::{Column, Vector, BLOCK, CHUNK};
 use super::SelectiveScan;
@@ -7,19 +7,19 @@ use crate::ops::float::Float;
 use crate::ops::lanes::{self, each, load, splat, LANES};
 use std::ops::Range;
 
-/// Most groups of channels in a panel; what a panel reads in a chunk must stay in cache.
+/// The maximum of groups of channels in a panel: its inputs of one chunk must stay in cache.
 const PANEL: usize = 8;
 
-/// With fewer sequences than this, panels are smaller, so that there is work for two threads even
-/// where there are few channels.
+/// With fewer sequences than this, panels are smaller, so that two threads have work even with few
+/// channels.
 const FEW: usize = 2;
 
-/// A vector before anything is written to it.
+/// A vector that is written before it is read.
 pub(super) fn blank<F: Float>() -> Vector<F> {
     Vector(splat(lanes::blank()))
 }
 
-/// The inputs of one sequence. `times` are those of its rows of `c`; `a` is packed.
+/// The inputs of one sequence. `times` are the times of its rows of `c`; `a` is packed.
 pub(super) struct Sequence<'a, F> {
     pub(super) u: &'a [F],
     pub(super) delta: &'a [F],
@@ -50,7 +50,7 @@ impl<'a, F: Float> Sequence<'a, F> {
         }
     }
 
-    /// Chunks up to the last row; nothing after it matters.
+    /// The number of chunks up to the last row; later steps have no effect.
     pub(super) fn chunks(&self) -> usize {
         self.steps().div_ceil(CHUNK)
     }
@@ -59,7 +59,7 @@ impl<'a, F: Float> Sequence<'a, F> {
         self.times.last().map_or(0, |last| last + 1)
     }
 
-    /// The steps of a chunk and the rows among them.
+    /// A chunk: its steps and the rows among them.
     pub(super) fn chunk(&self, index: usize) -> Chunk<'a> {
         let steps = index * CHUNK..((index + 1) * CHUNK).min(self.steps());
         let before = |step: usize| self.times.partition_point(|&time| time < step);
@@ -69,7 +69,7 @@ impl<'a, F: Float> Sequence<'a, F> {
     }
 }
 
-/// Steps, and the rows that lie at them.
+/// Some steps, and the rows at these steps.
 pub(super) struct Chunk<'a> {
     pub(super) steps: Range<usize>,
     rows: Range<usize>,
@@ -85,7 +85,7 @@ impl Chunk<'_> {
         self.rows.clone().zip(inside)
     }
 
-    /// Which steps have a row.
+    /// True for each step that has a row.
     pub(super) fn reads(&self) -> [bool; CHUNK] {
         let mut reads = [false; CHUNK];
         for (_, j) in self.rows() {
@@ -95,7 +95,7 @@ impl Chunk<'_> {
     }
 }
 
-/// `K` states from `k` on of a row of `x`, at each step of the chunk.
+/// Copies `K` states from `k` on of the rows of `x` for each step of the chunk.
 #[inline(always)]
 pub(super) fn gather<F: Float, const K: usize>(
     x: &[F],
@@ -109,7 +109,7 @@ pub(super) fn gather<F: Float, const K: usize>(
     }
 }
 
-/// What one group reads, and what it adds up, at the steps of a chunk.
+/// The inputs of one group, and its sums, at the steps of a chunk.
 #[derive(Clone)]
 pub(super) struct Steps<F> {
     pub(super) u: Column<F>,
@@ -135,7 +135,7 @@ impl<F: Float> Steps<F> {
         }
     }
 
-    /// Reads u and δ of channels `group` on.
+    /// Loads u and δ of the channels of `group`.
     #[inline(always)]
     pub(super) fn load(
         &mut self,
@@ -155,15 +155,15 @@ impl<F: Float> Steps<F> {
     }
 }
 
-/// The part of a row that belongs to a group.
+/// The slice of a row that belongs to a group.
 #[inline(always)]
 pub(super) fn of_group<F>(row: &mut [F], group: usize) -> &mut [F] {
     let end = ((group + 1) * LANES).min(row.len());
     &mut row[group * LANES..end]
 }
 
-/// Cuts an array of sequences of `rows` rows, each `width` long, into columns of `span`: sequence by
-/// sequence, in each span by span, the rows of that span.
+/// Cuts an array of sequences of `rows` rows, each `width` long, into columns of `span`. The result
+/// is ordered by sequence, then span; each entry has the rows of its span.
 pub(super) fn columns<F>(
     x: &mut [F],
     (rows, width): (usize, usize),
@@ -188,15 +188,15 @@ impl SelectiveScan {
         self.channels.div_ceil(LANES)
     }
 
-    /// Groups in a panel. Sums over channels are taken inside a panel first and over panels in their
-    /// order then, so this must follow from the shapes alone.
+    /// Groups in a panel. Sums over channels are taken inside a panel first, then over panels in
+    /// their order, so this must depend on the shapes alone.
     pub(super) fn panel(&self) -> usize {
         let panels = (FEW / self.batch).max(1);
         self.groups().div_ceil(panels).min(PANEL)
     }
 
-    /// Groups in a span, the channels of one task: a panel where there are more threads than
-    /// sequences, and all otherwise. Either way the same numbers are added in the same order.
+    /// Groups in a span, the channels of one task: a panel if there are more threads than
+    /// sequences, otherwise all groups. Either way the same numbers are added in the same order.
     pub(super) fn span(&self) -> usize {
         match self.split {
             true => self.panel(),
@@ -213,7 +213,7 @@ impl SelectiveScan {
         span * self.span()..((span + 1) * self.span()).min(self.groups())
     }
 
-    /// (d, n) to (groups, n, its channels), zero where there is no channel, times log2(e).
+    /// Packs (d, n) as (groups, n, lanes), times log2(e), with zeros for lanes beyond the channels.
     pub(super) fn pack<F: Float>(&self, a: &[F]) -> Vec<Vector<F>> {
         let mut packed = vec![Vector(splat(F::zero())); self.groups() * self.states];
         let log2_e = F::from_f64(std::f64::consts::LOG2_E);
@@ -227,7 +227,7 @@ impl SelectiveScan {
     }
 }
 
-/// `K` vectors from `at` on.
+/// Loads `K` vectors from `at` on.
 #[inline(always)]
 pub(super) fn take<F: Float, const K: usize>(x: &[Vector<F>], at: usize) -> [[F; LANES]; K] {
     let mut taken = [splat(F::zero()); K];
@@ -237,7 +237,7 @@ pub(super) fn take<F: Float, const K: usize>(x: &[Vector<F>], at: usize) -> [[F;
     taken
 }
 
-/// Writes `K` vectors from `at` on.
+/// Stores `K` vectors from `at` on.
 #[inline(always)]
 pub(super) fn put<F: Float, const K: usize>(
     from: &[[F; LANES]; K],

@@ -1,4 +1,5 @@
-//! The scan with a diagonal transition that depends on the input: S6, Mamba, the released SSD.
+//! The selective scan, with a diagonal transition that depends on the input: S6, Mamba, the
+//! released SSD.
 
 mod backward;
 mod cpu;
@@ -16,11 +17,11 @@ use candle_core::{Result, Shape, Tensor};
 /// y_t\[c\] = Σ_k h_t\[c,k\] c_t\[k\] with h_t\[c,k\] = exp(δ_t\[c\] a\[c,k\]) h_{t-1}\[c,k\] + δ_t\[c\] u_t\[c\] b_t\[k\].
 ///
 /// `u`, `delta`: (B, L, d); `a`: (d, n); `b`: (B, L, n); `c`: (B, R, n); result (B, R, d). Equation
-/// (4) without the skip, and h_{-1} = 0. `positions`: (B, R) of u32, ascending and below L, the time
-/// of each row of `c` and of the result; without it R = L and row i is time i. The decay must not
-/// grow: δ a <= 0; one below 2^-126 counts as 0 in f32. No (B, L, d, n) tensor is formed in either
-/// direction; on a GPU, what will have gradients keeps a sixteenth of one. There `a` is f32 whatever
-/// the others are.
+/// (4) without the skip, and h_{-1} = 0. `positions`: (B, R) of u32, ascending and below L, the
+/// time of each row of `c` and of the result; without it R = L and row i is at time i. The decay
+/// must not grow: δ a <= 0; a decay below 2^-126 counts as 0 in f32. No (B, L, d, n) tensor is
+/// stored in either pass; on a GPU, a tracked forward pass saves a sixteenth of one. There `a` is
+/// f32 for any type of the other inputs.
 pub fn selective_scan(
     u: &Tensor,
     delta: &Tensor,
@@ -45,13 +46,14 @@ struct SelectiveScan {
     channels: usize,
     states: usize,
     rows: usize,
-    /// The time of each row: one list for all, or one per sequence. None if they lie on a GPU.
+    /// The time of each row: one list for all sequences, or one per sequence. Empty for positions
+    /// on a GPU.
     times: Vec<usize>,
-    /// The times of rows as they were given.
+    /// The positions as given.
     positions: Option<Tensor>,
-    /// Steps of the chunks that kernels cut time into; by the shapes if not given.
+    /// Steps per chunk of the kernels; `None` for a choice by the shapes.
     chunk: Option<usize>,
-    /// Whether the channels of a sequence are spread over several tasks.
+    /// True if the channels of a sequence are divided among several tasks.
     split: bool,
 }
 

@@ -1,6 +1,5 @@
 //! The backward pass of one panel of channel groups and one tile of states, through all chunks.
 
-use super::backward::Grads;
 use super::kernel::{
     blocks, walk, walk_back, Carried, Column, Driven, Read, Sheet, Sums, Tape, Vector, BLOCK, CHUNK,
 };
@@ -14,7 +13,22 @@ use std::ops::Range;
 /// States in a tile.
 pub(super) const TILE: usize = 64;
 
-/// What a task works on.
+/// The gradients of one span of channels of one sequence. Those of b and c are sums over the channels
+/// of the span alone.
+pub(super) struct SpanGrads<'a, F> {
+    pub(super) u: Vec<&'a mut [F]>,
+    pub(super) delta: Vec<&'a mut [F]>,
+    pub(super) b: &'a mut [F],
+    pub(super) c: &'a mut [F],
+}
+
+/// All gradients; that of `a` is packed, and shared by the sequences of a task.
+pub(super) struct Grads<'a, 'b, F> {
+    pub(super) span: &'a mut SpanGrads<'b, F>,
+    pub(super) a: &'a mut [Vector<F>],
+}
+
+/// Buffers that one task reuses for all its panels.
 pub(super) struct Scratch<F> {
     steps: Vec<Steps<F>>,
     /// The state before each chunk.
@@ -70,23 +84,23 @@ impl<F: Float> Panel<'_, F> {
         }
     }
 
-    /// Vectors in a state of the panel.
+    /// The number of vectors in a state of the panel.
     fn size(&self) -> usize {
         self.groups.len() * self.states.len()
     }
 
-    /// Where in a state of the panel the block at state `k` of the `g`-th group lies: in the order of
-    /// use, so that what is kept streams into the cache.
+    /// The index, in a state of the panel, of the block at state `k` of the `g`-th group. Blocks
+    /// are in the order of use, so that the stored states stream through the cache.
     fn at<const K: usize>(&self, g: usize, k: usize) -> usize {
         (k - self.states.start) * self.groups.len() + g * K
     }
 
-    /// Where whole blocks of states end; the states after it go one by one.
+    /// The end of the whole blocks of states; the remaining states are computed one by one.
     fn whole(&self) -> usize {
         self.states.start + self.states.len() / BLOCK * BLOCK
     }
 
-    /// Runs the recurrence once and keeps the state before every chunk.
+    /// Runs the recurrence once and stores the state before every chunk.
     #[inline(always)]
     fn keep_states(&self, scratch: &mut Scratch<F>) {
         scratch.kept[..self.size()].fill(Vector(splat(F::zero())));
@@ -110,7 +124,7 @@ impl<F: Float> Panel<'_, F> {
         }
     }
 
-    /// The state before chunk `index` from that before the last one, `chunk`.
+    /// Stores the state before chunk `index`, given that before the previous one, `chunk`.
     #[inline(always)]
     fn keep_block<const K: usize>(
         &self,
@@ -157,7 +171,7 @@ impl<F: Float> Panel<'_, F> {
         }
     }
 
-    /// Goes back through one chunk and adds to all gradients.
+    /// Runs back through one chunk and adds to all gradients.
     #[inline(always)]
     fn chunk_back(&self, index: usize, grads: &mut Grads<F>, scratch: &mut Scratch<F>) {
         let chunk = self.seq.chunk(index);
@@ -180,7 +194,7 @@ impl<F: Float> Panel<'_, F> {
         self.add_along(&chunk, grads, &scratch.steps);
     }
 
-    /// `K` states from `k` on of all groups, forward through the chunk and back.
+    /// Runs `K` states from `k` on of all groups forward through the chunk and back.
     #[inline(always)]
     fn block_back<const K: usize>(
         &self,
@@ -224,13 +238,13 @@ impl<F: Float> Panel<'_, F> {
         add_sums::<F, K>(
             &scratch.gb,
             chunk.steps.clone().zip(0..),
-            grads.part.b,
+            grads.span.b,
             (n, k),
         );
-        add_sums::<F, K>(&scratch.gc, chunk.rows(), grads.part.c, (n, k));
+        add_sums::<F, K>(&scratch.gc, chunk.rows(), grads.span.c, (n, k));
     }
 
-    /// From the sums along the states to the gradients of u and δ.
+    /// Adds to the gradients of u and δ from the sums over states.
     #[inline(always)]
     fn add_along(&self, chunk: &Chunk, grads: &mut Grads<F>, steps: &[Steps<F>]) {
         let ln_2 = F::from_f64(std::f64::consts::LN_2); // undoes the log2(e) in `a`
@@ -238,11 +252,11 @@ impl<F: Float> Panel<'_, F> {
             for (j, t) in chunk.steps.clone().enumerate() {
                 let (Vector(u), Vector(delta)) = (&steps.u[j], &steps.delta[j]);
                 let (Vector(along_a), Vector(along_b)) = (&steps.along_a[j], &steps.along_b[j]);
-                let to = of_group(grads.part.u[t], group - self.first);
+                let to = of_group(grads.span.u[t], group - self.first);
                 let so_far: Lanes<F> = load(to);
                 let sum: Lanes<F> = each(|i| so_far[i] + delta[i] * along_b[i]);
                 store(&sum, to);
-                let to = of_group(grads.part.delta[t], group - self.first);
+                let to = of_group(grads.span.delta[t], group - self.first);
                 let so_far: Lanes<F> = load(to);
                 let both = |i: usize| along_a[i] * ln_2 + u[i] * along_b[i];
                 let sum: Lanes<F> = each(|i| so_far[i] + both(i));
@@ -252,7 +266,7 @@ impl<F: Float> Panel<'_, F> {
     }
 }
 
-/// Adds the sums over lanes of a sheet to `K` numbers from `k` on of the rows of `to`.
+/// Adds the lane sums of a sheet to the rows of `to`, `K` numbers from `k` on each.
 #[inline(always)]
 fn add_sums<F: Float, const K: usize>(
     sheet: &Sheet<F>,
@@ -263,7 +277,8 @@ fn add_sums<F: Float, const K: usize>(
     let sheet = blocks::<F, K>(sheet);
     for (row, j) in rows {
         for (to, lanes) in to[row * width + k..][..K].iter_mut().zip(&sheet[j]) {
-            // Opaque, or the compiler mixes several sums into one long shuffle, half as fast.
+            // Opaque: otherwise the compiler merges several sums into one long shuffle, at half the
+            // speed.
             *to += sum(black_box(&lanes.0));
         }
     }

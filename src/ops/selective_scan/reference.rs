@@ -1,4 +1,4 @@
-//! The definition: a loop over time in ordinary tensor ops.
+//! The reference: a loop over time of ordinary tensor ops.
 
 use super::SelectiveScan;
 use candle_core::{Result, Tensor};
@@ -26,7 +26,7 @@ pub(super) fn selective_scan(ins: [&Tensor; 5], scan: &SelectiveScan) -> Result<
         .reshape((batch, scan.rows, channels))
 }
 
-/// Where the rows lie among all steps of all sequences.
+/// The indices of the rows among all steps of all sequences.
 fn flat_rows(scan: &SelectiveScan, like: &Tensor) -> Result<Tensor> {
     let (batch, len) = (scan.batch as u32, scan.len as u32);
     let Some(positions) = &scan.positions else {

@@ -51,7 +51,8 @@ fn fused_equals_reference_at_all_lengths() {
     }
 }
 
-/// States around the block and the tile; channels around the group, the span and the panel.
+/// Numbers of states around the block and the tile; numbers of channels around the group, the span
+/// and the panel.
 #[test]
 fn fused_equals_reference_at_all_state_sizes_and_widths() {
     for (batch, channels, states) in [
@@ -87,7 +88,7 @@ fn gradients_are_finite_differences() {
     check::finite_differences(&case_of_rows(1, 5, 2, 2, 5), fused_at(Some(&positions)));
 }
 
-/// Seventy sequences make tasks of two; one sequence makes tasks of one group.
+/// Seventy sequences give tasks of two sequences; one sequence gives tasks of one group.
 #[test]
 fn bits_do_not_depend_on_threads() {
     check::same_bits(&case(7, 35, 20, 5), fused);
@@ -153,7 +154,7 @@ fn wrong_shapes_and_positions_are_named() {
     }
 }
 
-/// Exponents from 0 to -1e4, in one state each; the reference meets the same numbers.
+/// Exponents from 0 to -1e4, within one state each; the reference has the same inputs.
 fn extreme() -> Case {
     let (len, rates) = (70, [0.0, -1e-30, -1e-3, -80.0, -87.5, -126.5, -300.0, -1e4]);
     let ramp: Vec<f64> = (0..len).map(|t| t as f64 / len as f64).collect();
@@ -171,7 +172,7 @@ fn extreme_decays_agree_with_the_reference() {
     agree(extreme(), None);
 }
 
-/// With a decay of e^{-300} the state is the last drive alone.
+/// With a decay of e^{-300} the state is the last input alone.
 #[test]
 fn a_decay_that_underflows_forgets_exactly() {
     let tensor = |values: &[f32], shape: &[usize]| {
@@ -198,8 +199,8 @@ fn a_decay_that_underflows_forgets_exactly() {
     }
 }
 
-/// Not a test of anything: prints state elements per second of forward and backward.
-/// `RAYON_NUM_THREADS=1 cargo test --release --lib ops::selective_scan::tests::speed -- --ignored --nocapture`
+/// A measurement: prints state elements per second of forward and backward. `RAYON_NUM_THREADS=1
+/// cargo test --release --lib ops::selective_scan::tests::speed -- --ignored --nocapture`
 #[test]
 #[ignore = "a measurement"]
 fn speed() {

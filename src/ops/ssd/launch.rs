@@ -1,4 +1,4 @@
-//! The scan by the kernels of chunked sums.
+//! The scan on a GPU, by the kernels of chunked sums.
 
 use super::Ssd;
 use crate::gpu::{Buffer, Gpu, View};
@@ -29,28 +29,25 @@ fn with_sum<R>(
     let &[u, delta, a, b, c] = ins else {
         bail!("ssd: {} inputs instead of five", ins.len());
     };
-    let guard = op.positions.as_ref().map(|at| at.storage_and_layout());
-    let positions = match &guard {
-        Some((storage, layout)) => Some(gpu.view(storage, layout)?),
-        None => None,
-    };
-    run(Launched {
-        gpu,
-        sequences: op.sums.sequences,
-        len: op.sums.len,
-        channels: op.sums.channels,
-        states: op.sums.states,
-        rows: Rows {
-            count: op.sums.times.rows,
-            positions,
-            shared: 1,
-        },
-        b,
-        c,
-        x: u,
-        decay: Some(Decay {
-            step: delta,
-            rate: a,
-        }),
+    gpu.with_tensor(op.positions.as_ref(), |positions| {
+        run(Launched {
+            gpu,
+            sequences: op.sums.sequences,
+            len: op.sums.len,
+            channels: op.sums.channels,
+            states: op.sums.states,
+            rows: Rows {
+                count: op.sums.times.rows,
+                positions,
+                shared: 1,
+            },
+            b,
+            c,
+            x: u,
+            decay: Some(Decay {
+                step: delta,
+                rate: a,
+            }),
+        })
     })
 }

@@ -1,4 +1,4 @@
-//! The scan in which all states of a channel share one decay: SSD, released or Mamba-2.
+//! The selective scan in which all states of a channel share one decay: SSD, Mamba-2.
 
 mod launch;
 mod reference;
@@ -15,11 +15,11 @@ use rayon::prelude::*;
 /// y_t\[c\] = Σ_k h_t\[c,k\] c_t\[k\] with h_t\[c,k\] = exp(δ_t\[c\] a\[c\]) h_{t-1}\[c,k\] + δ_t\[c\] u_t\[c\] b_t\[k\].
 ///
 /// `u`, `delta`: (B, L, d); `a`: (d); `b`: (B, L, n); `c`: (B, L, n), result (B, L, d). With
-/// `positions`, (B, R) of u32 that ascend in each sequence, `c` is (B, R, n) at these steps and so
-/// is the result, (B, R, d). This is [`selective_scan`](super::selective_scan()) with one decay a
-/// channel, as matrix products: Dao & Gu 2024, with the decay inside each channel. The decay must
-/// not grow: δ a <= 0. Beyond 64 steps one state a 64 steps is kept in either direction, for as
-/// many sequences as fit into a fixed memory.
+/// `positions`, (B, R) of u32 that ascend within each sequence, `c` is (B, R, n) at these steps,
+/// and the result (B, R, d). This is [`selective_scan`](super::selective_scan()) with one decay per
+/// channel, computed by matrix products: Dao & Gu 2024, with the decay inside each channel. The
+/// decay must not grow: δ a <= 0. Beyond 64 steps, either pass stores one state per 64 steps, for
+/// as many sequences as fit into a fixed amount of memory.
 pub fn ssd(
     u: &Tensor,
     delta: &Tensor,
@@ -28,11 +28,12 @@ pub fn ssd(
     c: &Tensor,
     positions: Option<&Tensor>,
 ) -> Result<Tensor> {
-    let op = Ssd::check(u, delta, a, b, c, positions)?;
+    let ins = [u, delta, a, b, c];
+    let op = Ssd::check(ins, positions)?;
     if runs_on(u) {
-        apply_one(op, &[u, delta, a, b, c])
+        apply_one(op, &ins)
     } else {
-        reference::ssd(u, delta, a, b, c, positions)
+        reference::ssd(ins, positions)
     }
 }
 
@@ -45,14 +46,7 @@ struct Ssd {
 impl Ssd {
     const OP: &'static str = "ssd";
 
-    fn check(
-        u: &Tensor,
-        delta: &Tensor,
-        a: &Tensor,
-        b: &Tensor,
-        c: &Tensor,
-        positions: Option<&Tensor>,
-    ) -> Result<Self> {
+    fn check([u, delta, a, b, c]: [&Tensor; 5], positions: Option<&Tensor>) -> Result<Self> {
         let [batch, len, channels] = shape::dims(Self::OP, ("u", u))?;
         let [_, _, states] = shape::dims(Self::OP, ("b", b))?;
         let [_, rows, _] = shape::dims(Self::OP, ("c", c))?;
@@ -95,7 +89,7 @@ impl FusedOp for Ssd {
 
     fn backward<F: Float>(&self, call: Backward<F>) -> Vec<Vec<F>> {
         let grads = self.sums.backward(&inputs(call.ins), call.only().grad);
-        // They become those of u and δ in place, a slab of steps at a time.
+        // Converted in place to the gradients of u and δ, a slab of steps at a time.
         let (mut u, mut delta) = (grads.v, grads.exponent);
         let d = self.sums.channels;
         let slab = SLAB * d;
@@ -120,7 +114,7 @@ impl FusedOp for Ssd {
     }
 }
 
-/// Steps whose gradients of a are summed together.
+/// Steps per partial sum of the gradient of a.
 const SLAB: usize = 64;
 
 fn inputs<'a, F>(ins: &[&'a [F]]) -> Inputs<'a, F> {
@@ -134,8 +128,8 @@ fn inputs<'a, F>(ins: &[&'a [F]]) -> Inputs<'a, F> {
     Inputs { b, c, x: u, decay }
 }
 
-/// Turns the gradients of v = δ u and of the exponent δ a, of some steps, into those of u and δ,
-/// and adds up that of a.
+/// Converts the gradients of v = δ u and of the exponent δ a, of some steps, to those of u and δ,
+/// and sums that of a.
 #[multiversion(targets("x86_64+avx512f", "x86_64+avx2+fma"))]
 fn of_inputs<F: Float>(
     u: &[F],

@@ -1,15 +1,8 @@
-//! The definition: a loop over time in ordinary tensor ops.
+//! The reference: a loop over time of ordinary tensor ops.
 
 use candle_core::{Result, Tensor, D};
 
-pub(super) fn ssd(
-    u: &Tensor,
-    delta: &Tensor,
-    a: &Tensor,
-    b: &Tensor,
-    c: &Tensor,
-    positions: Option<&Tensor>,
-) -> Result<Tensor> {
+pub(super) fn ssd([u, delta, a, b, c]: [&Tensor; 5], positions: Option<&Tensor>) -> Result<Tensor> {
     let (batch, len, channels) = u.dims3()?;
     let decay = delta.broadcast_mul(a)?.exp()?;
     let drive = (delta * u)?;
@@ -21,7 +14,7 @@ pub(super) fn ssd(
         h = (column(&decay)?.broadcast_mul(&h)? + written)?;
         y.push(match positions {
             None => h.broadcast_mul(&c.narrow(1, t, 1)?)?.sum(2)?,
-            // All rows read every state; those whose time it is keep what they read.
+            // Every row reads every state, and keeps the read-out at its own time.
             Some(positions) => {
                 let now = positions.eq(t as u32)?.to_dtype(u.dtype())?;
                 let read = c.matmul(&h.transpose(1, 2)?.contiguous()?)?; // (B, R, d)

@@ -23,10 +23,10 @@ fn fused(x: &[Tensor]) -> Result<Tensor> {
 }
 
 fn reference(x: &[Tensor]) -> Result<Tensor> {
-    reference::ssd(&x[0], &x[1], &x[2], &x[3], &x[4], None)
+    reference::ssd([&x[0], &x[1], &x[2], &x[3], &x[4]], None)
 }
 
-/// Ascending times for each sequence, another choice for each.
+/// Ascending times, different for each sequence.
 fn positions(batch: usize, len: usize, rows: usize) -> Tensor {
     let time = |b: usize, r: usize| (r * len / rows + b % (len / rows)) as u32;
     let times: Vec<u32> = (0..batch)
@@ -40,7 +40,7 @@ fn agree_at(case: &Case, positions: &Tensor) {
     check::agree(
         std::slice::from_ref(case),
         |x| ssd(&x[0], &x[1], &x[2], &x[3], &x[4], at),
-        |x| reference::ssd(&x[0], &x[1], &x[2], &x[3], &x[4], at),
+        |x| reference::ssd([&x[0], &x[1], &x[2], &x[3], &x[4]], at),
     );
 }
 
@@ -87,7 +87,7 @@ fn kernels_agree_at(case: Case, positions: &Tensor) {
     check::kernels_agree(
         &[case],
         |x| ssd(&x[0], &x[1], &x[2], &x[3], &x[4], at),
-        |x| reference::ssd(&x[0], &x[1], &x[2], &x[3], &x[4], at),
+        |x| reference::ssd([&x[0], &x[1], &x[2], &x[3], &x[4]], at),
     );
 }
 
@@ -118,7 +118,7 @@ fn kernels_equal_the_reference_for_some_rows() {
     kernels_agree_at(rows_case(1, [66, 40], 2, 5), &crowded);
 }
 
-/// Steps whose decay is none, almost none, e^{-30} and zero, in turn and together.
+/// Steps with decays 1, almost 1, e^{-30} and 0, in turn and together.
 #[test]
 fn extreme_decays_are_exact() {
     let case = extreme(2);
@@ -213,7 +213,8 @@ fn wrong_shapes_and_positions_are_named() {
     assert!(at(&times(&[1, 2, 3])).contains("positions has shape [1, 3], but c asks for [1, 2]"));
 }
 
-/// With a decay of e^{-300} the state is the last drive alone, and no rounding reaches a.
+/// With a decay of e^{-300} the state is the last input alone, and no rounding reaches the gradient
+/// of a.
 #[test]
 fn a_decay_that_underflows_forgets_exactly() {
     let tensor = |values: &[f32], shape: &[usize]| {
@@ -233,8 +234,8 @@ fn a_decay_that_underflows_forgets_exactly() {
     assert_eq!(values(grads.get(&a).unwrap()), [0.0]);
 }
 
-/// Not a test of anything: prints state elements per second of forward and backward.
-/// `RAYON_NUM_THREADS=1 cargo test --release --lib ops::ssd::tests::speed -- --ignored --nocapture`
+/// A measurement: prints state elements per second of forward and backward. `RAYON_NUM_THREADS=1
+/// cargo test --release --lib ops::ssd::tests::speed -- --ignored --nocapture`
 #[test]
 #[ignore = "a measurement"]
 fn speed() {

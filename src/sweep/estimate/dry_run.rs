@@ -117,7 +117,7 @@ fn runs(plan: &Plan, standing: &Standing) -> String {
 fn work(standing: &Standing) -> Result<String> {
     let rest = Plan {
         runs: standing.to_do.clone(),
-        duplicates: 0,
+        ..Plan::default()
     };
     let (steps, tokens) = (grouped(rest.steps()?), grouped(rest.tokens()?));
     Ok(format!("at most {steps} steps and {tokens} tokens"))

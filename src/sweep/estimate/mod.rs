@@ -162,11 +162,11 @@ impl Probe {
             }
             match event {
                 Event::Step { .. } if trainer.progress().step < STEPS => Ok(()),
-                _ => Err(Error::Interrupted),
+                _ => Err(Error::Stopped),
             }
         };
         match trainer.run(&mut timed) {
-            Ok(_) | Err(Error::Interrupted) => {}
+            Ok(_) | Err(Error::Stopped) => {}
             Err(e) => return Err(e),
         }
         // A loss that is no number at once leaves no step to time; it costs nothing either.

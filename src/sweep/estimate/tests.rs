@@ -2,15 +2,16 @@
 
 use super::dry_run::{describe, Standing};
 use super::*;
+use crate::recipes::task;
 use crate::store::samples::{done, failed, provenance};
 use crate::store::Store;
 use crate::sweep::tests::flags;
-use crate::sweep::{Options, Plan, Preset, Task};
+use crate::sweep::{Options, Plan};
 use std::path::Path;
 
 fn plan() -> Plan {
     Plan::of(
-        Task::Mqar,
+        task("mqar").unwrap(),
         &flags("--preset smoke --mixer ssd,qlstm --n 8,16 --seeds 3"),
     )
     .unwrap()
@@ -94,7 +95,7 @@ out     results
 #[test]
 fn a_dry_run_of_the_arena_names_its_datasets_first_and_no_pairs() {
     let line = "--preset smoke --dataset listops,pathfinder --mixer ssd";
-    let arena = Plan::of(Task::Lra, &flags(line)).unwrap();
+    let arena = Plan::of(task("lra").unwrap(), &flags(line)).unwrap();
     let text = describe(
         &arena,
         &Standing::default(),
@@ -113,7 +114,7 @@ fn a_dry_run_of_the_arena_names_its_datasets_first_and_no_pairs() {
     assert!(headline(&arena).starts_with("2 runs: dataset listops, pathfinder; L 2048, 1024"));
     let mixed = Plan {
         runs: [arena.runs, plan().runs].concat(),
-        duplicates: 0,
+        ..Plan::default()
     };
     let text = describe(
         &mixed,
@@ -129,7 +130,7 @@ fn a_dry_run_of_the_arena_names_its_datasets_first_and_no_pairs() {
 #[test]
 fn long_lists_are_shortened_and_other_settings_shown_once_they_vary() {
     let plan = Plan::of(
-        Task::Mqar,
+        task("mqar").unwrap(),
         &flags("--mixer ssd --seeds 10 --dropout 0,0.1 --layers 1,2"),
     )
     .unwrap();
@@ -173,7 +174,7 @@ fn workers_take_the_next_run_as_soon_as_they_are_free() {
 #[test]
 fn every_run_of_a_plan_gets_a_cost_and_larger_runs_a_larger_one() {
     let plan = Plan::of(
-        Task::Mqar,
+        task("mqar").unwrap(),
         &flags("--preset smoke --mixer ssd,softmax --d 16,128"),
     )
     .unwrap();
@@ -187,7 +188,7 @@ fn every_run_of_a_plan_gets_a_cost_and_larger_runs_a_larger_one() {
 
 #[test]
 fn a_run_between_two_probes_is_timed_between_them() {
-    let run = Preset::Smoke.request().resolve().unwrap();
+    let run = crate::recipes::run("mqar", &[("preset", "smoke")]).unwrap();
     let probe = |example: f64, seconds_per_work: f64| Probe {
         example,
         seconds_per_work,
@@ -212,7 +213,7 @@ fn a_run_between_two_probes_is_timed_between_them() {
 
 #[test]
 fn the_sentence_of_a_run_says_that_it_is_an_upper_bound() {
-    let run = Preset::Smoke.request().resolve().unwrap();
+    let run = crate::recipes::run("mqar", &[("preset", "smoke")]).unwrap();
     let said = sentence(&run, &run.task.sizes().unwrap(), &Device::Cpu).unwrap();
     assert!(
         said.contains("at most about") && said.contains("less if it"),
@@ -241,7 +242,7 @@ fn the_headline_names_the_count_and_what_varies() {
     let expected = "9 runs: mixer ssd, qlstm; n 8, 16, 1; seed 123, 124, 125";
     assert_eq!(headline(&plan()), expected);
     assert_eq!(
-        headline(&Plan::of(Task::Mqar, &flags("--mixer ssd")).unwrap()),
+        headline(&Plan::of(task("mqar").unwrap(), &flags("--mixer ssd")).unwrap()),
         "1 run"
     );
 }

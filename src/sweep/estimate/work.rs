@@ -214,8 +214,7 @@ fn batch(run: &RunConfig, task: &Sizes, sizes: ModelSize) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::protocol::Asked;
-    use crate::sweep::{Preset, Task};
+    use crate::recipes;
 
     fn model(run: &RunConfig) -> ModelSize {
         let task = run.task.sizes().unwrap();
@@ -226,23 +225,21 @@ mod tests {
         Work::new(run, &run.task.sizes().unwrap(), model(run)).unwrap()
     }
 
-    fn work(change: impl FnOnce(&mut crate::model::protocol::Request)) -> Work {
-        let mut request = Preset::Full.request();
-        request.batch_size = Some(512);
-        change(&mut request);
-        of(&request.resolve().unwrap())
+    fn work(changes: &[(&str, &str)]) -> Work {
+        let full = [("preset", "full"), ("batch-size", "512")];
+        of(&recipes::run("mqar", &[&full, changes].concat()).unwrap())
     }
 
     #[test]
     fn more_of_anything_is_more_work_and_memory() {
-        let base = work(|_| {});
+        let base = work(&[]);
         for larger in [
-            work(|r| r.d_model = 128),
-            work(|r| r.d_state = 128),
-            work(|r| r.n_layers = 3),
-            work(|r| r.task.vocab_size = 16_384),
-            work(|r| r.task.kv_pairs = 8),
-            work(|r| r.task.seq_len = 66),
+            work(&[("d", "128")]),
+            work(&[("n", "128")]),
+            work(&[("layers", "3")]),
+            work(&[("vocab-size", "16384")]),
+            work(&[("kv-pairs", "8")]),
+            work(&[("seq-len", "66")]),
         ] {
             assert!(larger.example > base.example && larger.epoch > base.epoch);
             assert!(larger.bytes > base.bytes, "{larger:?}");
@@ -250,11 +247,7 @@ mod tests {
     }
 
     fn pythia_70m() -> Work {
-        let run = Asked {
-            preset: Some(Preset::Full),
-            ..Asked::default()
-        };
-        of(&run.resolve(Task::Wikitext).unwrap())
+        of(&recipes::run("wikitext", &[("preset", "full")]).unwrap())
     }
 
     /// Its final norm is counted in every block.
@@ -273,9 +266,11 @@ mod tests {
 
     #[test]
     fn an_epoch_is_its_steps_and_an_evaluation() {
-        let work = work(|r| {
-            (r.task.train_examples, r.task.test_examples, r.batch_size) = (64, 30, Some(32))
-        });
+        let work = work(&[
+            ("train-examples", "64"),
+            ("test-examples", "30"),
+            ("batch-size", "32"),
+        ]);
         let epoch = 2.0 * work.step(32) + 10.0 * work.example;
         assert!((work.epoch / epoch - 1.0).abs() < 1e-12);
     }
@@ -283,9 +278,7 @@ mod tests {
     #[test]
     fn the_state_of_softmax_attention_grows_with_the_sequence_and_that_of_ssd_does_not() {
         let state = |mixer: &str| {
-            let mut request = Preset::Full.request();
-            request.mixer = mixer.to_owned();
-            let run = request.resolve().unwrap();
+            let run = recipes::run("mqar", &[("preset", "full"), ("mixer", mixer)]).unwrap();
             let sizes = model(&run);
             [64.0, 128.0].map(|length| sizes.state(length))
         };

@@ -1,7 +1,8 @@
 //! Experiment files: what they mean, what is refused, and those that are shipped.
 
 use super::flags;
-use crate::sweep::{Experiment, Flags, Plan, Task};
+use crate::recipes::task;
+use crate::sweep::{Experiment, Flags, Plan};
 use std::path::Path;
 
 const SMALL: &str = "\
@@ -40,14 +41,14 @@ fn plan(text: &str, line: &str) -> Plan {
 #[test]
 fn a_file_plans_what_the_same_flags_plan() {
     let mut same = Plan::of(
-        Task::Mqar,
+        task("mqar").unwrap(),
         &flags("--preset smoke --mixer ssd,s6 --d 16,32"),
     )
     .unwrap();
     let second =
         flags("--preset smoke --mixer softmax --d 32 --lr 1e-3,paper --train-examples 100");
     same.runs
-        .extend(Plan::of(Task::Mqar, &second).unwrap().runs);
+        .extend(Plan::of(task("mqar").unwrap(), &second).unwrap().runs);
     assert_eq!(plan(SMALL, ""), same);
 }
 

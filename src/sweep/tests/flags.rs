@@ -1,26 +1,28 @@
 //! Flags as typed, and one set on top of another.
 
 use super::{flags, parse};
-use crate::sweep::{Preset, Rate, Size, Task, PAPER_RATES};
+use crate::config::RunConfig;
+use crate::error::Result;
+use crate::recipes;
 use crate::tasks::mqar::MqarConfig;
 
 fn refusal(line: &str) -> String {
     parse(line).unwrap_err().to_string()
 }
 
+/// The one run of MQAR that a line describes.
+fn single(line: &str) -> Result<RunConfig> {
+    let resolved = flags(line).single(recipes::task("mqar")?)?;
+    Ok(resolved.config)
+}
+
 #[test]
 fn lists_are_separated_by_commas() {
     let given = flags("--d 64,128 --lr 1e-3,paper --sizes 64:4,128:8 --mixer ssd,s6");
-    assert_eq!(given.d, [64, 128]);
-    assert_eq!(given.lr, [Rate::Of(1e-3), Rate::Paper]);
-    assert_eq!(
-        given.sizes[1],
-        Size {
-            seq_len: 128,
-            kv_pairs: 8
-        }
-    );
-    assert_eq!(given.mixer, ["ssd", "s6"]);
+    assert_eq!(given.list("d"), ["64", "128"]);
+    assert_eq!(given.list("lr"), ["1e-3", "paper"]);
+    assert_eq!(given.list("sizes")[1], "128:8");
+    assert_eq!(given.list("mixer"), ["ssd", "s6"]);
 }
 
 #[test]
@@ -63,22 +65,22 @@ fn numbers_out_of_range_reach_the_rule_that_they_break() {
         ("--seq-len 63", "--seq-len 63 is odd"),
         ("--option speed=1", "--option speed=1: mixer `softmax`"),
     ] {
-        let message = flags(line).single(Task::Mqar).unwrap_err().to_string();
+        let message = single(line).unwrap_err().to_string();
         assert!(message.contains(rule), "{line}: {message}");
     }
 }
 
 #[test]
 fn no_flag_at_all_is_the_quick_preset() {
-    let run = flags("").single(Task::Mqar).unwrap();
-    assert_eq!(run, Preset::Quick.request().resolve().unwrap());
+    let quick = recipes::run("mqar", &[("preset", "quick")]);
+    assert_eq!(single("").unwrap(), quick.unwrap());
 }
 
 #[test]
 fn the_full_preset_is_the_papers_smallest_cell() {
-    let run = flags("--preset full --lr paper").single(Task::Mqar);
+    let run = single("--preset full --lr paper");
     assert!(run.unwrap_err().to_string().contains("--lr paper"));
-    let run = flags("--preset full").single(Task::Mqar).unwrap();
+    let run = single("--preset full").unwrap();
     let task: MqarConfig = run.task.typed().unwrap();
     assert_eq!(
         (task.vocab_size, task.seq_len, task.kv_pairs),
@@ -86,14 +88,13 @@ fn the_full_preset_is_the_papers_smallest_cell() {
     );
     assert_eq!((task.train_examples, task.test_examples), (100_000, 3_000));
     assert_eq!((run.train.batch_size, run.train.epochs), (512, 64));
-    assert_eq!(run.train.lr, PAPER_RATES[2]);
+    assert_eq!(run.train.lr, 2.154_434_690_031_884e-3);
 }
 
 #[test]
 fn flags_change_the_run_of_their_preset() {
-    let run = flags("--preset smoke --d 32 --sizes 24:4 --seed 5 --seeds 1 --dropout 0")
-        .single(Task::Mqar);
-    let run = run.unwrap();
+    let line = "--preset smoke --d 32 --sizes 24:4 --seed 5 --seeds 1 --dropout 0";
+    let run = single(line).unwrap();
     let task: MqarConfig = run.task.typed().unwrap();
     assert_eq!((run.model.d_model, run.model.d_state, run.seed), (32, 8, 5));
     assert_eq!((task.seq_len, task.kv_pairs, task.vocab_size), (24, 4, 32));
@@ -109,7 +110,7 @@ fn a_list_for_one_run_names_the_command_for_many() {
         ("--protocol paper,matched", "--protocol paper,matched"),
         ("--sizes 64:4,128:8", "--sizes 64:4,128:8"),
     ] {
-        let message = flags(line).single(Task::Mqar).unwrap_err().to_string();
+        let message = single(line).unwrap_err().to_string();
         assert!(message.contains(hint), "{line}: {message}");
     }
 }

@@ -2,15 +2,18 @@
 
 use super::flags;
 use crate::mixers::MIXERS;
-use crate::sweep::{Flags, Plan, Rate, Task, PAPER_RATES};
+use crate::recipes::task;
+use crate::sweep::Plan;
 use proptest::prelude::*;
 
 fn plan(line: &str) -> Plan {
-    Plan::of(Task::Mqar, &flags(line)).unwrap_or_else(|e| panic!("{line}: {e}"))
+    Plan::of(task("mqar").unwrap(), &flags(line)).unwrap_or_else(|e| panic!("{line}: {e}"))
 }
 
 fn refusal(line: &str) -> String {
-    Plan::of(Task::Mqar, &flags(line)).unwrap_err().to_string()
+    Plan::of(task("mqar").unwrap(), &flags(line))
+        .unwrap_err()
+        .to_string()
 }
 
 #[test]
@@ -53,7 +56,15 @@ fn paper_is_four_learning_rates() {
         .iter()
         .map(|r| r.train.lr)
         .collect();
-    assert_eq!(rates, PAPER_RATES);
+    assert_eq!(
+        rates,
+        [
+            1e-4,
+            4.641_588_833_612_779e-4,
+            2.154_434_690_031_884e-3,
+            1e-2
+        ]
+    );
 }
 
 #[test]
@@ -107,7 +118,7 @@ fn a_list_of_seeds_and_a_count_of_seeds_exclude_each_other() {
 
 #[test]
 fn an_unknown_task_is_refused_with_the_known_ones() {
-    let message = Task::find("mqra").unwrap_err().to_string();
+    let message = task("mqra").unwrap_err().to_string();
     assert!(
         message.contains("unknown task `mqra`. Did you mean `mqar`?"),
         "{message}"
@@ -116,6 +127,11 @@ fn an_unknown_task_is_refused_with_the_known_ones() {
 
 fn numbers(most: usize) -> impl Strategy<Value = Vec<usize>> {
     proptest::collection::btree_set(1..=64usize, 1..=most).prop_map(|set| set.into_iter().collect())
+}
+
+fn joined<T: ToString>(items: &[T]) -> String {
+    let texts: Vec<String> = items.iter().map(T::to_string).collect();
+    texts.join(",")
 }
 
 proptest! {
@@ -128,9 +144,9 @@ proptest! {
         lr in proptest::sample::subsequence(vec![1e-4, 1e-3, 1e-2], 1..=3),
     ) {
         let size = 5 * d.len() * n.len() * layers.len() * seeds as usize * lr.len();
-        let lr = lr.into_iter().map(Rate::Of).collect();
-        let flags = Flags { d, n, layers, lr, seeds: Some(seeds), ..Flags::default() };
-        let plan = Plan::of(Task::Mqar, &flags).unwrap();
+        let line = format!("--d {} --n {} --layers {} --lr {} --seeds {seeds}",
+                           joined(&d), joined(&n), joined(&layers), joined(&lr));
+        let plan = Plan::of(task("mqar").unwrap(), &flags(&line)).unwrap();
         prop_assert_eq!((plan.runs.len(), plan.duplicates), (size, 0));
     }
 
@@ -140,9 +156,12 @@ proptest! {
         middle in proptest::collection::vec(1..9usize, 0..3),
         bottom in proptest::collection::vec(1..9usize, 0..3),
     ) {
-        let of = |d: &Vec<usize>| Flags { d: d.clone(), ..Flags::default() };
+        let of = |d: &[usize]| match d {
+            [] => flags(""),
+            d => flags(&format!("--d {}", joined(d))),
+        };
         let overlaid = of(&top).over(&of(&middle).over(&of(&bottom)));
         let highest = [top, middle, bottom].into_iter().find(|d| !d.is_empty());
-        prop_assert_eq!(overlaid.d, highest.unwrap_or_default());
+        prop_assert_eq!(overlaid.list("d").join(","), joined(&highest.unwrap_or_default()));
     }
 }

@@ -103,7 +103,7 @@ fn an_interrupted_sweep_resumes_only_what_is_missing() {
     let world = world(6);
     let first = Pretender::new(&world.store, interrupt);
     let (end, events) = world.sweep(&first, &options(1));
-    assert!(matches!(end, Err(Error::Interrupted)));
+    assert!(matches!(end, Err(Error::Stopped)));
     assert!(matches!(events.last(), Some((2, Event::Interrupted))));
     assert_eq!(first.trained().len(), 2);
     let second = Pretender::new(&world.store, train);
@@ -125,7 +125,7 @@ fn an_interrupted_sweep_resumes_only_what_is_missing() {
 fn a_run_stopped_from_elsewhere_leaves_the_sweep_unfinished_but_not_the_others() {
     let world = world(3);
     let (end, events) = world.sweep(&Pretender::new(&world.store, vanish), &options(1));
-    assert!(matches!(end, Err(Error::Interrupted)));
+    assert!(matches!(end, Err(Error::Stopped)));
     let interrupted = events
         .iter()
         .filter(|(_, e)| matches!(e, Event::Interrupted));

@@ -5,7 +5,7 @@ use crate::config::RunConfig;
 use crate::error::{Error, Result};
 use crate::store::samples::{done, provenance};
 use crate::store::Store;
-use crate::sweep::{run_all, Ending, Event, Message, Options, Plan, Tally, Task, Worker};
+use crate::sweep::{run_all, Ending, Event, Message, Options, Plan, Tally, Worker};
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::Mutex;
@@ -117,7 +117,7 @@ pub(super) fn options(jobs: usize) -> Options {
 
 fn plan(runs: usize) -> Plan {
     Plan::of(
-        Task::Mqar,
+        crate::recipes::task("mqar").unwrap(),
         &flags(&format!("--preset smoke --mixer ssd --seeds {runs}")),
     )
     .unwrap()

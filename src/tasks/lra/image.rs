@@ -3,9 +3,8 @@
 
 use super::permutation::{first, permutation, tenth};
 use super::picture::{self, PIXELS};
-use super::{place, Documents, Splits};
-use crate::error::{Error, Result};
-use crate::tasks::lra::{LraConfig, LraDataset};
+use super::{place, Documents, LraConfig, LraDataset, Splits};
+use crate::error::{Error, Position, Result};
 use crate::tasks::parquet;
 use png::ColorType;
 use rayon::prelude::*;
@@ -100,10 +99,8 @@ fn read_batch(path: &Path, examples: &mut Documents) -> Result<()> {
     let size = file.metadata().map_err(Error::io("read", path))?.len();
     let (records, rest) = (size / RECORD as u64, size % RECORD as u64);
     if records == 0 || rest > 0 {
-        return Err(Error::usage(format!(
-            "{}, record {records}: expected {RECORD} bytes, found {rest}; {REMEDY}",
-            path.display()
-        )));
+        let reason = format!("expected {RECORD} bytes, found {rest}; {REMEDY}");
+        return Err(Error::data_at(path, Position::Record(records), reason));
     }
     let mut file = BufReader::new(file);
     let mut record = [0; RECORD];
@@ -136,10 +133,11 @@ fn read_parquet(path: &Path) -> Result<Documents> {
     for (number, (colors, (_, label))) in pictures.into_iter().zip(rows).enumerate() {
         let label = check_label(label, path, number as u64)?;
         let colors = colors.map_err(|why| {
-            Error::usage(format!(
-                "{}, record {number}: {why}; {REMEDY}",
-                path.display()
-            ))
+            Error::data_at(
+                path,
+                Position::Record(number as u64),
+                format!("{why}; {REMEDY}"),
+            )
         })?;
         let (colors, _) = colors.as_chunks();
         let pixels: Vec<u8> = colors.iter().map(|&color| gray(color)).collect();
@@ -151,10 +149,8 @@ fn read_parquet(path: &Path) -> Result<Documents> {
 fn check_label(label: i64, path: &Path, record: u64) -> Result<u8> {
     let class = u8::try_from(label).ok().filter(|&class| class < CLASSES);
     class.ok_or_else(|| {
-        Error::usage(format!(
-            "{}, record {record}: expected a label of 0 to 9, found {label}; {REMEDY}",
-            path.display()
-        ))
+        let reason = format!("expected a label of 0 to 9, found {label}; {REMEDY}");
+        Error::data_at(path, Position::Record(record), reason)
     })
 }
 

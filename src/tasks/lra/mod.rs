@@ -18,21 +18,29 @@ mod vocab;
 pub use config::{check, LraConfig, LraDataset, HARD_CONTOUR};
 pub use retrieval::write_stand_in;
 
-use super::{mqar, Documents, Files, Generator, Objective, Sizes, Task, TaskEntry, TrainValTest};
+use super::{Documents, Files, Generator, Objective, Sizes, Task, TaskEntry, TrainValTest};
 use crate::cache;
+use crate::config::TaskConfig;
 use crate::error::Result;
 use std::path::{Path, PathBuf};
 
 pub(super) const ENTRY: TaskEntry = TaskEntry {
     name: "lra",
-    about: "the Long Range Arena: documents of up to 4,096 tokens to one class",
-    recipe: "",
+    about: "one of the five tasks of the Long Range Arena",
+    recipe: include_str!("../../recipes/lra.toml"),
+    fields: &[
+        "dataset",
+        "data",
+        "contour_length",
+        "data_seed",
+        "vocab_size",
+        "seq_len",
+        "train_examples",
+        "val_examples",
+        "test_examples",
+    ],
     objective: Objective::Pooled,
     headline: "accuracy",
-    // That of the released configs.
-    seed: 1919,
-    compared: &["softmax", "linear", "normalized", "s6", "mamba"],
-    paper_rates: mqar::PAPER_RATES,
     report: " --table 3",
     files: Some(Files {
         root: cache::lra,
@@ -42,6 +50,10 @@ pub(super) const ENTRY: TaskEntry = TaskEntry {
 };
 
 impl Task for LraConfig {
+    fn config(&self) -> TaskConfig {
+        self.clone().into()
+    }
+
     fn sizes(&self) -> Sizes {
         Sizes {
             vocab_size: self.vocab_size,

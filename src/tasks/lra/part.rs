@@ -45,14 +45,16 @@ impl Part {
             Self::Val => ("validation", "--val-examples"),
             Self::Test => ("test", "--test-examples"),
         };
-        let path = path.display();
-        Err(Error::usage(if holds == 0 {
-            format!("{path} holds no {noun} examples: get it again")
-        } else {
-            format!(
-                "{path} holds {holds} {noun} examples, not {wanted}: give {flag} {holds} for a run \
-                 on part of the data"
-            )
-        }))
+        if holds == 0 {
+            return Err(Error::data(
+                path,
+                format!("holds no {noun} examples: get it again"),
+            ));
+        }
+        Err(Error::usage(format!(
+            "{} holds {holds} {noun} examples, not {wanted}: give {flag} {holds} for a run on part \
+             of the data",
+            path.display()
+        )))
     }
 }

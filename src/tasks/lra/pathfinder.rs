@@ -2,9 +2,8 @@
 //! file a folder that lists their labels.
 
 use super::permutation::{first, permutation, tenth};
-use super::{picture, place, Documents, Splits};
-use crate::error::{Error, Result};
-use crate::tasks::lra::{LraConfig, LraDataset};
+use super::{picture, place, Documents, LraConfig, LraDataset, Splits};
+use crate::error::{Error, Position, Result};
 use png::ColorType;
 use rayon::prelude::*;
 use std::fs;
@@ -70,12 +69,11 @@ fn list(level: &Path) -> Result<Vec<Listed>> {
                 continue;
             }
             let (picture, label) = parse(line).ok_or_else(|| {
-                Error::usage(format!(
-                    "{}, line {}: expected a folder, a file, a number and a label of 0 or 1, \
-                     as in `imgs/0 sample_0.png 0 1`; {REMEDY}",
-                    metadata.display(),
-                    number + 1
-                ))
+                let reason = format!(
+                    "expected a folder, a file, a number and a label of 0 or 1, \
+                     as in `imgs/0 sample_0.png 0 1`; {REMEDY}"
+                );
+                Error::data_at(&metadata, Position::Line(number as u64 + 1), reason)
             })?;
             let path = level.join(picture);
             listed.push(Listed { path, label });
@@ -94,18 +92,13 @@ fn metadata_files(folder: &Path) -> Result<Vec<PathBuf>> {
             continue;
         };
         let k: u64 = stem.parse().map_err(|_| {
-            Error::usage(format!(
-                "{}: expected a number before `.npy`; {REMEDY}",
-                path.display()
-            ))
+            Error::data(&path, format!("expected a number before `.npy`; {REMEDY}"))
         })?;
         files.push((k, path));
     }
     if files.is_empty() {
-        return Err(Error::usage(format!(
-            "{}: expected files 0.npy, 1.npy and so on; {REMEDY}",
-            folder.display()
-        )));
+        let reason = format!("expected files 0.npy, 1.npy and so on; {REMEDY}");
+        return Err(Error::data(folder, reason));
     }
     files.sort();
     Ok(files.into_iter().map(|(_, path)| path).collect())
@@ -169,7 +162,7 @@ fn decode(listed: &[Listed], indices: &[usize]) -> Result<Documents> {
 fn pixels(path: &Path) -> Result<Vec<u8>> {
     let bytes = fs::read(path).map_err(Error::io("read", path))?;
     picture::decode(&bytes, ColorType::Grayscale)
-        .map_err(|why| Error::usage(format!("{}: {why}; {REMEDY}", path.display())))
+        .map_err(|why| Error::data(path, format!("{why}; {REMEDY}")))
 }
 
 #[cfg(test)]

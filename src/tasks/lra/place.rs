@@ -33,7 +33,7 @@ pub(super) fn look(dir: &Path, dataset: LraDataset, names: &[&str]) -> Option<Pa
 
 /// As [`look`]; none is an error that names the first file missing and how to get it.
 pub(super) fn find(dir: &Path, dataset: LraDataset, names: &[&str]) -> Result<PathBuf> {
-    look(dir, dataset, names).ok_or_else(|| Error::usage(missing(dir, dataset, names)))
+    look(dir, dataset, names).ok_or_else(|| Error::Missing(missing(dir, dataset, names)))
 }
 
 /// The sentence about the first of `names` that is missing.

@@ -5,9 +5,8 @@ mod order;
 
 use super::part::Part;
 use super::vocab::{Vocabulary, END};
-use super::{place, Documents, Splits};
-use crate::error::{Error, Result};
-use crate::tasks::lra::{LraConfig, LraDataset};
+use super::{place, Documents, LraConfig, LraDataset, Splits};
+use crate::error::{Error, Position, Result};
 use crate::tasks::parquet;
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -72,7 +71,7 @@ pub(super) fn find(dir: &Path) -> Result<[PathBuf; 2]> {
     if let Some(dir) = place::look(dir, LraDataset::Text, &folders) {
         return Ok(["train", "test"].map(|name| dir.join(name)));
     }
-    Err(Error::usage(format!(
+    Err(Error::Missing(format!(
         "{}; the folder form, aclImdb/{{train,test}}/{{neg,pos}}/*.txt, serves as well",
         place::missing(dir, LraDataset::Text, &FILES)
     )))
@@ -84,7 +83,7 @@ fn read(path: &Path) -> Result<Vec<Review>> {
     }
     let rows = parquet::rows(path, "text", usize::MAX)?.into_iter();
     let review = |(i, (text, label)): (usize, (Vec<u8>, i64))| {
-        let fault = |what: String| Error::usage(format!("{}, row {i}: {what}", path.display()));
+        let fault = |what: String| Error::data_at(path, Position::Row(i as u64), what);
         let label = u8::try_from(label).ok().filter(|label| *label < 2);
         let label = label.ok_or_else(|| fault("the label must be 0 or 1".to_owned()))?;
         let text = String::from_utf8(text).map_err(|e| fault(format!("not UTF-8: {e}")))?;

@@ -31,24 +31,21 @@ use serde::{Deserialize, Serialize};
 use std::ops::Range;
 use std::path::Path;
 
-/// The paper's grid of learning rates, 10^-4 to 10^-2 in equal steps of the exponent. Written
-/// out, so that a run has the same id whatever a platform's `pow` rounds to.
-pub const PAPER_RATES: [f64; 4] = [
-    1e-4,
-    4.641_588_833_612_779e-4,
-    2.154_434_690_031_884e-3,
-    1e-2,
-];
-
 pub(super) const ENTRY: TaskEntry = TaskEntry {
     name: "mqar",
-    about: "multi-query associative recall: the values of keys shown earlier",
-    recipe: "",
+    about: "multi-query associative recall",
+    recipe: include_str!("../../recipes/mqar.toml"),
+    fields: &[
+        "data",
+        "data_seed",
+        "vocab_size",
+        "seq_len",
+        "kv_pairs",
+        "train_examples",
+        "test_examples",
+    ],
     objective: Objective::PerToken,
     headline: "accuracy",
-    seed: 123,
-    compared: &["softmax", "linear", "normalized", "s6", "ssd"],
-    paper_rates: PAPER_RATES,
     report: "",
     files: None,
     read: |config| Ok(Box::new(config.typed::<MqarConfig>()?)),
@@ -81,6 +78,10 @@ impl From<MqarConfig> for TaskConfig {
 }
 
 impl Task for MqarConfig {
+    fn config(&self) -> TaskConfig {
+        self.clone().into()
+    }
+
     fn sizes(&self) -> Sizes {
         Sizes {
             vocab_size: self.vocab_size,

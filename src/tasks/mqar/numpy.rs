@@ -195,10 +195,7 @@ mod tests {
     }
 
     fn sha256(bytes: &[u8]) -> String {
-        Sha256::digest(bytes)
-            .iter()
-            .map(|b| format!("{b:02x}"))
-            .collect()
+        hex::encode(Sha256::digest(bytes))
     }
 
     fn golden_segment(case: &Value) -> Dataset {

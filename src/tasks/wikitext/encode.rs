@@ -2,7 +2,6 @@
 
 use super::rows::begins_article;
 use super::vocabulary::Vocabulary;
-use crate::tasks::hex;
 use crate::tasks::Counts;
 use sha2::{Digest, Sha256};
 use std::io::{self, Write};
@@ -77,6 +76,6 @@ impl<W: Write> Tally<W> {
 
     /// What it was written to, and the SHA-256 over all ids as they are stored.
     pub(super) fn end(self) -> (W, String) {
-        (self.to, hex(&self.hash.finalize()))
+        (self.to, hex::encode(self.hash.finalize()))
     }
 }

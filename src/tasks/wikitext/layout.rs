@@ -31,7 +31,7 @@ pub(super) fn find(corpus: Corpus, dir: &Path) -> Result<[Vec<PathBuf>; 3]> {
     }
     // Of equally incomplete folders, the first.
     let fullest = looked.iter().rev().max_by_key(|found| found.splits());
-    Err(Error::usage(missing(corpus, dir, fullest)))
+    Err(Error::Missing(missing(corpus, dir, fullest)))
 }
 
 /// As [`find`], in the folders below `dir` that are named after the corpus.

@@ -10,16 +10,19 @@ mod layout;
 mod place;
 mod rows;
 mod sample;
+mod tokenizer_name;
 mod tokens;
 mod vocabulary;
 
 pub use config::{Corpus, Tokenizer, WikitextConfig};
+pub use tokenizer_name::{table_rows, TokenizerName};
 pub use vocabulary::{adopt, tokenizer_file, Vocabulary};
 
 use super::{
     Counts, Files, Ids, Objective, Progress, Sizes, Task, TaskEntry, Text, TrainValTest, Watch,
 };
 use crate::cache;
+use crate::config::TaskConfig;
 use crate::error::{Error, Result};
 use layout::SPLITS;
 use place::Place;
@@ -27,19 +30,21 @@ use std::path::{Path, PathBuf};
 use tokens::Tokens;
 use vocabulary::Found;
 
-/// The learning rates between the ends that the paper names, 3e-4 and 1e-2.
-const PAPER_RATES: [f64; 4] = [3e-4, 1e-3, 3e-3, 1e-2];
-
 pub(super) const ENTRY: TaskEntry = TaskEntry {
     name: "wikitext",
-    about: "language modelling on WikiText: at every position the token that follows",
-    recipe: "",
+    about: "the text of WikiText, or a text of your own",
+    recipe: include_str!("../../recipes/wikitext.toml"),
+    fields: &[
+        "corpus",
+        "tokenizer",
+        "vocab_size",
+        "seq_len",
+        "eos_between_articles",
+        "train_examples",
+        "test_examples",
+    ],
     objective: Objective::NextToken,
     headline: "train_ppl",
-    // That of Pythia's training.
-    seed: 1234,
-    compared: &["softmax", "linear", "normalized"],
-    paper_rates: PAPER_RATES,
     report: " --table 1",
     files: Some(Files {
         root: cache::wikitext,
@@ -49,6 +54,10 @@ pub(super) const ENTRY: TaskEntry = TaskEntry {
 };
 
 impl Task for WikitextConfig {
+    fn config(&self) -> TaskConfig {
+        self.clone().into()
+    }
+
     fn sizes(&self) -> Sizes {
         Sizes {
             vocab_size: self.vocab_size,

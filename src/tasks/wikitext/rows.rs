@@ -1,6 +1,6 @@
 //! A split row by row, the same rows from plain text as from Parquet files.
 
-use crate::error::{Error, Result};
+use crate::error::{Error, Position, Result};
 use crate::tasks::{lines, parquet};
 use rayon::prelude::*;
 use std::fs;
@@ -48,7 +48,7 @@ fn groups<T: Send>(
     parquet::each_group(path, "text", |rows, share| {
         let made: Vec<_> = rows.par_iter().map(|row| make(text(row)?)).collect();
         for made in made {
-            let fault = |why| Error::usage(format!("{}, row {number}: {why}", path.display()));
+            let fault = |why: String| Error::data_at(path, Position::Row(number), why);
             take(made.map_err(fault)?, share)?;
             number += 1;
         }

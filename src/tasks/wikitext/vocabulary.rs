@@ -110,10 +110,8 @@ impl Vocabulary {
     /// Of the `tokenizer.json` at `path`, whose bytes are `content`.
     fn parse(content: &[u8], path: &Path) -> Result<Self> {
         let refused = |why: String| {
-            Error::usage(format!(
-                "{} is no tokenizer.json that can be used here: {why}",
-                path.display()
-            ))
+            let reason = format!("no tokenizer.json that can be used here: {why}");
+            Error::data(path, reason)
         };
         let file = tokenizers::Tokenizer::from_bytes(content);
         let mut file = file.map_err(|e| refused(e.to_string()))?;
@@ -211,7 +209,7 @@ impl Found {
             let (path, digest) = (other.path.display(), &other.sha256[..12]);
             format!(" ({path} is another one, with the digest {digest})")
         });
-        Err(Error::usage(match tokenizer {
+        Err(Error::Missing(match tokenizer {
             Tokenizer::File(digest) => format!(
                 "the tokenizer.json with the digest {digest} is not kept here{other}: name the file \
                  again by --tokenizer FILE"

@@ -27,27 +27,28 @@ fn a_step_is_told_with_its_time_its_memory_and_its_loss() {
     for mixer in ["softmax", "ssd", "qlstm"] {
         let r = report(&format!("{STEP} --mixer {mixer}"));
         assert_eq!(
-            (r["bench"].as_str(), r["mixer"].as_str()),
+            (r["kind"].as_str(), r["mixer"].as_str()),
             (Some("step"), Some(mixer))
         );
         assert_eq!(
             (r["steps"].as_u64(), r["threads"].as_u64()),
             (Some(2), Some(1))
         );
-        let cpu = positive(&r, "cpu_seconds");
-        assert!(positive(&r, "cpu_seconds_min") <= cpu && cpu <= positive(&r, "cpu_seconds_max"));
+        assert_eq!(r["clock"], "cpu");
+        let cpu = positive(&r, "seconds");
+        assert!(positive(&r, "seconds_min") <= cpu && cpu <= positive(&r, "seconds_max"));
         assert!(positive(&r, "wall_seconds") >= positive(&r, "wall_seconds_min"));
         let tokens = 32.0 * 16.0 / cpu;
-        assert!((positive(&r, "tokens_per_cpu_second") / tokens - 1.0).abs() < 1e-9);
+        assert!((positive(&r, "tokens_per_second") / tokens - 1.0).abs() < 1e-9);
         assert!(positive(&r, "peak_memory_bytes") > 1e6);
         assert_eq!(r["route"], "fused");
-        for text in ["cpu", "instruction_set", "commit"] {
+        for text in ["processor", "instruction_set", "commit"] {
             assert!(!r[text].as_str().unwrap().is_empty(), "{text}");
         }
         let chance = 32f64.ln();
         assert!((positive(&r, "first_loss") - chance).abs() < 0.1);
         assert!((positive(&r, "loss") - chance).abs() < 0.1);
-        let states = &r["state_elements_per_cpu_second"];
+        let states = &r["elements_per_second"];
         assert_eq!(states.is_null(), mixer == "softmax", "its state grows");
     }
 }
@@ -80,15 +81,15 @@ fn every_op_that_is_listed_can_be_timed() {
             "bench op {name} --shape 2,16,8,4 --repeats 2 --threads 1"
         ));
         assert_eq!(
-            (r["bench"].as_str(), r["op"].as_str()),
+            (r["kind"].as_str(), r["op"].as_str()),
             (Some("op"), Some(name))
         );
         let elements = positive(&r, "elements");
-        let rate = elements / positive(&r, "cpu_seconds");
-        assert!((positive(&r, "elements_per_cpu_second") / rate - 1.0).abs() < 1e-9);
-        let fraction = positive(&r, "floor_seconds") / positive(&r, "cpu_seconds");
+        let rate = elements / positive(&r, "seconds");
+        assert!((positive(&r, "elements_per_second") / rate - 1.0).abs() < 1e-9);
+        let fraction = positive(&r, "floor_seconds") / positive(&r, "seconds");
         assert!((positive(&r, "fraction_of_floor") / fraction - 1.0).abs() < 1e-9);
-        positive(&r["forward"], "cpu_seconds");
+        positive(&r["forward"], "seconds");
         positive(&r["forward"], "floor_seconds");
         assert!(r["checksum"].as_f64().unwrap() != 0.0);
         assert!(r["gradient_checksum"].is_f64());
@@ -191,10 +192,10 @@ fn a_peer_is_timed_by_turns_once_its_losses_agree() {
     let said = format!("{{\"cpu_s_per_step\": 1.5, \"losses\": {losses}, \"peak_bytes\": 5e9}}");
     let row: Value = serde_json::from_str(&compare(&world, &said, "--json").ok()).unwrap();
     assert_eq!(
-        (row["rounds"].as_u64(), row["loss_difference"].as_f64()),
+        (row["rounds"].as_u64(), row["distance"].as_f64()),
         (Some(2), Some(0.0))
     );
-    let ratio = 1.5 / positive(&row, "cpu_seconds");
+    let ratio = 1.5 / positive(&row, "seconds");
     assert!((positive(&row, "ratio") / ratio - 1.0).abs() < 1e-9);
     assert!(positive(&row, "ratio_min") <= positive(&row, "ratio_max"));
     let table = compare(&world, &said, "--quiet").ok();
@@ -272,7 +273,7 @@ fn tables_of_many_cases_are_printed_and_written() {
         .ok();
     assert!(all.contains("of floor") && all.contains("op tanh"), "{all}");
     let csv = std::fs::read_to_string(world.path("all.csv")).unwrap();
-    assert!(csv.starts_with("case,threads,cpu_seconds,"), "{csv}");
+    assert!(csv.starts_with("kind,case,dtype,peer,device,"), "{csv}");
     assert_eq!(csv.lines().count(), 2);
     let lengths =
         "bench lengths --mixer ssd,qlstm --seq-len 16,64 --tokens 128 --steps 1 --threads 1 -q";

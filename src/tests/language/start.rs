@@ -160,7 +160,7 @@ fn positions_that_cannot_be_turned_are_refused_with_the_flag() {
     for mixer in ["softmax", "linear", "normalized"] {
         for dims in [0, 1, 3, 7, 9, 10] {
             let said = refusal(mixer, Rotary::Post, dims).unwrap_err();
-            let part = format!("--rotary turns an even number of channels, not {dims} of the 8");
+            let part = format!("--rotary rotates an even number of channels, not {dims} of the 8");
             assert!(said.contains(&part), "{said}");
         }
         for dims in [2, 8] {

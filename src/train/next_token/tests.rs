@@ -1,8 +1,8 @@
 //! Training on windows of the pages that are part of the program.
 
 use super::*;
-use crate::model::protocol::{Asked, Preset, Task};
 use crate::ops;
+use crate::recipes;
 use crate::store::Outcome;
 use crate::tasks::wikitext::WikitextConfig;
 use crate::tasks::{self, Splits};
@@ -11,17 +11,17 @@ use candle_core::{DType, D};
 
 /// Seven windows in batches of three.
 fn config(mixer: &str, micro_batch: Option<usize>) -> RunConfig {
-    let asked = Asked {
-        preset: Some(Preset::Smoke),
-        mixer: Some(mixer.to_owned()),
-        seq_len: Some(16),
-        train_examples: Some(7),
-        batch_size: Some(3),
-        epochs: Some(2),
-        micro_batch,
-        ..Asked::default()
-    };
-    asked.resolve(Task::Wikitext).unwrap()
+    let micro_batch = micro_batch.map(|size| size.to_string());
+    let mut settings = vec![
+        ("preset", "smoke"),
+        ("mixer", mixer),
+        ("seq-len", "16"),
+        ("train-examples", "7"),
+        ("batch-size", "3"),
+        ("epochs", "2"),
+    ];
+    settings.extend(micro_batch.as_deref().map(|size| ("micro-batch", size)));
+    recipes::run("wikitext", &settings).unwrap()
 }
 
 /// The same, tested on whole splits.

@@ -1,35 +1,38 @@
 //! Steps over documents: what padding, micro-batches and order may change, and what not.
 
 use super::*;
-use crate::config::{Loss, Pool, Protocol};
+use crate::config::Protocol;
 use crate::gpu::emulated::{emulated, launches};
-use crate::model::protocol::{Asked, Preset, Task};
 use crate::ops;
+use crate::recipes;
 use crate::rng::Stream;
 use crate::tasks::lra::LraDataset;
 use crate::tasks::Splits;
 use crate::train::Trainer;
 use candle_core::DType;
 
-fn asked(dataset: LraDataset, mixer: &str, protocol: Protocol) -> Asked {
-    Asked {
-        preset: Some(Preset::Smoke),
-        dataset: Some(dataset),
-        mixer: Some(mixer.to_owned()),
-        protocol: Some(protocol),
-        d: Some(8),
-        n: Some(4),
-        batch_size: Some(6),
-        epochs: Some(2),
-        seq_len: (!dataset.is_picture()).then_some(32),
-        dropout: Some(0.0),
-        attn_dropout: Some(0.0),
-        ..Asked::default()
-    }
+type Settings = Vec<(&'static str, &'static str)>;
+
+fn settings(dataset: LraDataset, mixer: &'static str, protocol: Protocol) -> Settings {
+    let mut settings = vec![
+        ("preset", "smoke"),
+        ("dataset", dataset.name()),
+        ("mixer", mixer),
+        ("protocol", protocol.as_str()),
+        ("d", "8"),
+        ("n", "4"),
+        ("batch-size", "6"),
+        ("epochs", "2"),
+        ("dropout", "0"),
+        ("attn-dropout", "0"),
+    ];
+    settings.extend((!dataset.is_picture()).then_some(("seq-len", "32")));
+    settings
 }
 
-fn run(asked: &Asked) -> RunConfig {
-    asked.resolve(Task::Lra).unwrap()
+/// The run of `settings`; of a setting that stands there twice the later one holds.
+fn run(settings: &[Settings]) -> RunConfig {
+    recipes::run("lra", &settings.concat()).unwrap()
 }
 
 /// Documents of 3 to 20 tokens.
@@ -106,13 +109,10 @@ fn a_step_in_micro_batches_is_the_step_in_one() {
         (Retrieval, "normalized", Protocol::Reference),
     ] {
         let splits = splits(dataset.documents());
-        let whole = asked(dataset, mixer, protocol);
-        let (loss, grads) = step(&run(&whole), &splits);
-        for micro in [1, 4] {
-            let cut = run(&Asked {
-                micro_batch: Some(micro),
-                ..whole.clone()
-            });
+        let whole = settings(dataset, mixer, protocol);
+        let (loss, grads) = step(&run(&[whole.clone()]), &splits);
+        for micro in ["1", "4"] {
+            let cut = run(&[whole.clone(), vec![("micro-batch", micro)]]);
             let (of_cut, grads_of_cut) = step(&cut, &splits);
             assert!((of_cut - loss).abs() < 1e-12, "{mixer}: {of_cut} {loss}");
             for (a, b) in grads.concat().iter().zip(grads_of_cut.concat()) {
@@ -126,15 +126,13 @@ fn a_step_in_micro_batches_is_the_step_in_one() {
 fn padding_is_seen_unless_it_is_masked() {
     let splits = splits(1);
     for (protocol, pool, seen) in [
-        (Protocol::Reference, Pool::Mean, true),
-        (Protocol::Matched, Pool::Mean, false),
-        (Protocol::Matched, Pool::Last, false),
-        (Protocol::Matched, Pool::Max, false),
+        (Protocol::Reference, "mean", true),
+        (Protocol::Matched, "mean", false),
+        (Protocol::Matched, "last", false),
+        (Protocol::Matched, "max", false),
     ] {
-        let run = run(&Asked {
-            pool: Some(pool),
-            ..asked(LraDataset::Listops, "s6", protocol)
-        });
+        let listops = settings(LraDataset::Listops, "s6", protocol);
+        let run = run(&[listops, vec![("pool", pool)]]);
         let params = Params::seeded(1, DType::F64, &Device::Cpu);
         let objective = pooled(&run, &splits, &params);
         let loss = |len: usize| {
@@ -156,7 +154,7 @@ fn padding_is_seen_unless_it_is_masked() {
 #[test]
 fn every_epoch_shows_every_example_once_in_an_order_of_its_own() {
     let (run, splits) = (
-        run(&asked(LraDataset::Listops, "s6", Protocol::Matched)),
+        run(&[settings(LraDataset::Listops, "s6", Protocol::Matched)]),
         splits(1),
     );
     let params = Params::seeded(1, DType::F32, &Device::Cpu);
@@ -179,10 +177,8 @@ fn every_epoch_shows_every_example_once_in_an_order_of_its_own() {
 fn micro_batches_hold_like_lengths_where_padding_is_masked_and_one_length_where_it_is_seen() {
     let splits = splits(1);
     let of = |protocol: Protocol| {
-        let run = run(&Asked {
-            micro_batch: Some(2),
-            ..asked(LraDataset::Listops, "s6", protocol)
-        });
+        let listops = settings(LraDataset::Listops, "s6", protocol);
+        let run = run(&[listops, vec![("micro-batch", "2")]]);
         let params = Params::seeded(1, DType::F32, &Device::Cpu);
         let objective = pooled(&run, &splits, &params);
         let batches = objective.cut(&splits.train, (0..6).collect());
@@ -199,11 +195,8 @@ fn micro_batches_hold_like_lengths_where_padding_is_masked_and_one_length_where_
 
 #[test]
 fn a_stopped_run_goes_on_bit_for_bit() {
-    let run = run(&Asked {
-        dropout: Some(0.1),
-        micro_batch: Some(4),
-        ..asked(LraDataset::Listops, "linear", Protocol::Matched)
-    });
+    let listops = settings(LraDataset::Listops, "linear", Protocol::Matched);
+    let run = run(&[listops, vec![("dropout", "0.1"), ("micro-batch", "4")]]);
     let data = Splits::Pooled(splits(1));
     let mut whole = Trainer::new(&run, &data, &Device::Cpu).unwrap();
     let mut losses = Vec::new();
@@ -215,7 +208,7 @@ fn a_stopped_run_goes_on_bit_for_bit() {
     for stop in [1, 3, 5] {
         let mut first = Trainer::new(&run, &data, &Device::Cpu).unwrap();
         let stopped = first.run(&mut |trainer, _| match trainer.progress().step {
-            step if step == stop => Err(crate::error::Error::Interrupted),
+            step if step == stop => Err(crate::error::Error::Stopped),
             _ => Ok(()),
         });
         assert!(stopped.is_err());
@@ -255,17 +248,17 @@ fn classifiers_train_by_kernels_as_on_the_cpu() {
     for (dataset, mixer, protocol, loss) in [
         (Listops, "linear", Protocol::Reference, None),
         (Listops, "mamba", Protocol::Reference, None),
-        (Listops, "rg-lru", Protocol::Reference, Some(Loss::Ce)),
+        (Listops, "rg-lru", Protocol::Reference, Some("ce")),
         (Listops, "softmax", Protocol::Matched, None),
         (Retrieval, "s6", Protocol::Matched, None),
     ] {
-        let run = run(&Asked {
-            loss,
-            dropout: Some(0.1),
-            micro_batch: Some(4),
-            lambda_skip: Some(true),
-            ..asked(dataset, mixer, protocol)
-        });
+        let mut more = vec![
+            ("dropout", "0.1"),
+            ("micro-batch", "4"),
+            ("lambda-skip", "true"),
+        ];
+        more.extend(loss.map(|loss| ("loss", loss)));
+        let run = run(&[settings(dataset, mixer, protocol), more]);
         let data = Splits::Pooled(splits(dataset.documents()));
         let expected = trained(&run, &data);
         let before = launches();

@@ -2,6 +2,7 @@
 
 use crate::config::{InitScheme, LanguageConfig, Layout, ModelConfig, Rotary, StateMixer};
 use crate::error::{Error, Result};
+use crate::mixers::GPT_NEOX;
 use crate::tasks::wikitext::WikitextConfig;
 use serde_json::{json, Value};
 use std::collections::BTreeMap;
@@ -23,7 +24,7 @@ struct File<'a> {
 
 impl File<'_> {
     fn refused(&self, why: &str) -> Error {
-        Error::usage(format!("{}: {why}", self.place))
+        Error::data(self.place, why)
     }
 
     fn size(&self, key: &str) -> Result<usize> {
@@ -75,7 +76,7 @@ impl File<'_> {
 /// In one sentence where it is of another kind of model or has anything that ours cannot have.
 pub(super) fn read(text: &str, place: &str) -> Result<Shape> {
     let json: Value = serde_json::from_str(text)
-        .map_err(|e| Error::usage(format!("{place}: not the config of a model: {e}")))?;
+        .map_err(|e| Error::data(place, format!("not the config of a model: {e}")))?;
     let file = File { json, place };
     if file.json["model_type"] != "gpt_neox" {
         let kind = &file.json["model_type"];
@@ -108,8 +109,8 @@ pub(super) fn read(text: &str, place: &str) -> Result<Shape> {
     }
     Ok(Shape {
         model: ModelConfig {
-            mixer: "softmax".to_owned(),
-            variant: "reference".to_owned(),
+            mixer: GPT_NEOX.0.to_owned(),
+            variant: GPT_NEOX.1.to_owned(),
             options: BTreeMap::new(),
             d_model: d,
             d_state: d,
@@ -144,10 +145,12 @@ pub(super) fn obstacle(model: &ModelConfig) -> Option<String> {
             "{what} is `{is}`, and GPT-NeoX has `{there}` alone"
         ))
     };
-    match (model.mixer.as_str(), model.variant.as_str()) {
-        ("softmax", "reference") => {}
-        ("softmax", variant) => return other("the variant of softmax", variant, "reference"),
-        (mixer, _) => return other("the mixer", mixer, "softmax"),
+    let (mixer, variant) = GPT_NEOX;
+    if model.mixer != mixer {
+        return other("the mixer", &model.mixer, mixer);
+    }
+    if model.variant != variant {
+        return other(&format!("the variant of {mixer}"), &model.variant, variant);
     }
     if model.layout != Layout::Parallel || model.state_mixer != StateMixer::Mlp {
         return Some("the layout is not Pythia's".to_owned());

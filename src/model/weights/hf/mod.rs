@@ -62,7 +62,7 @@ fn shards(folder: &Path) -> Result<Vec<Mapped>> {
     let path = folder.join(INDEX);
     let text = fs::read_to_string(&path).map_err(Error::io("read", &path))?;
     let index: Index = serde_json::from_str(&text)
-        .map_err(|e| Error::usage(format!("{}: not an index: {e}", path.display())))?;
+        .map_err(|e| Error::data(&path, format!("not an index: {e}")))?;
     let names: BTreeSet<String> = index.weight_map.into_values().collect();
     let open = |name: &String| Mapped::open(&folder.join(name));
     names.iter().map(open).collect()
@@ -76,8 +76,7 @@ fn assemble(folder: &Path, files: &[Mapped]) -> Result<Checkpoint> {
     for file in files {
         theirs.extend(file.floats()?);
     }
-    let values = renamed(theirs, &shape.model)
-        .map_err(|why| Error::usage(format!("{}: {why}", folder.display())))?;
+    let values = renamed(theirs, &shape.model).map_err(|why| Error::data(folder, why))?;
     let ours = files.iter().find_map(|file| remembered(file, &shape));
     let (config, origin) = match ours {
         Some(known) => known,
@@ -221,12 +220,7 @@ impl Checkpoint {
     }
 
     fn value(&self, name: &str) -> Result<&Tensor> {
-        let missing = || {
-            Error::usage(format!(
-                "{}: tensor {name} is missing",
-                self.place.display()
-            ))
-        };
+        let missing = || Error::data(&self.place, format!("tensor {name} is missing"));
         self.values.get(name).ok_or_else(missing)
     }
 }

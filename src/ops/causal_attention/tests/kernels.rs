@@ -17,7 +17,7 @@ fn kernels_agree(
     );
 }
 
-/// Few queries and many, tiles that are full and not, with heads beside each other.
+/// Few queries and many, full and partial tiles, with several heads.
 #[test]
 fn kernels_equal_the_reference() {
     for rule in RULES {
@@ -93,7 +93,7 @@ fn kernels_need_no_axis_of_heads_and_bear_huge_scores() {
     }
 }
 
-/// Long enough for chunks.
+/// Long enough for several chunks.
 #[test]
 fn kernels_equal_the_reference_in_linear_time() {
     for rule in [Weights::Plain, Weights::LinearNormalised] {

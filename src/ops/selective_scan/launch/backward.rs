@@ -1,4 +1,4 @@
-//! The backward pass by kernels.
+//! Launches of the backward pass.
 
 use super::super::SelectiveScan;
 use super::{add_parts, starts, Blocks};
@@ -9,9 +9,10 @@ use candle_core::{DType, Result};
 
 const MODULE: &str = "selective_scan_backward";
 
-/// Parts of gradients, of those that are wanted.
+/// Partial sums of the gradients that are needed.
 struct Parts {
-    /// Σ_k of what goes to δ through a, and of what goes to δ u: (blocks along states, B, L, d).
+    /// The sums over states of the gradients that reach δ through a and through δ u: (blocks along
+    /// states, B, L, d).
     along_a: Option<Buffer>,
     along_b: Option<Buffer>,
     /// (blocks along channels, B, L, n) and (blocks along channels, B, R, n).
@@ -22,9 +23,9 @@ struct Parts {
 }
 
 impl Parts {
-    fn new(scan: &SelectiveScan, gpu: &Gpu, blocks: &Blocks, wanted: &[bool]) -> Result<Self> {
-        let alloc = |wanted: bool, count: usize| {
-            let buffer = wanted.then(|| gpu.alloc(DType::F32, count));
+    fn new(scan: &SelectiveScan, gpu: &Gpu, blocks: &Blocks, needs_grad: &[bool]) -> Result<Self> {
+        let alloc = |needs_grad: bool, count: usize| {
+            let buffer = needs_grad.then(|| gpu.alloc(DType::F32, count));
             buffer.transpose()
         };
         let steps = scan.batch * scan.len;
@@ -32,11 +33,11 @@ impl Parts {
         let of_rows = blocks.along_channels * scan.states;
         let of_a = scan.batch * blocks.chunks * scan.channels * scan.states;
         Ok(Self {
-            along_a: alloc(wanted[1], along)?,
-            along_b: alloc(wanted[0] || wanted[1], along)?,
-            b: alloc(wanted[3], of_rows * steps)?,
-            c: alloc(wanted[4], of_rows * scan.batch * scan.rows)?,
-            a: alloc(wanted[2], of_a)?,
+            along_a: alloc(needs_grad[1], along)?,
+            along_b: alloc(needs_grad[0] || needs_grad[1], along)?,
+            b: alloc(needs_grad[3], of_rows * steps)?,
+            c: alloc(needs_grad[4], of_rows * scan.batch * scan.rows)?,
+            a: alloc(needs_grad[2], of_a)?,
         })
     }
 
@@ -62,7 +63,7 @@ pub(in super::super) fn backward(
         unreachable!("five inputs")
     };
     let (io, blocks) = (u.dtype(), Blocks::backward(scan));
-    let [kept, rows @ ..] = call.kept else {
+    let [kept, rows @ ..] = call.saved else {
         unreachable!("the forward pass kept states")
     };
     let rows = || Arg::from(rows.first().map(Buffer::view));
@@ -71,7 +72,7 @@ pub(in super::super) fn backward(
         let ins = [gy.into(), delta.into(), a.into(), c.into(), rows()];
         starts((scan, gpu, &ends), io, a, "_back", &ins)?
     };
-    let mut parts = Parts::new(scan, gpu, &blocks, call.wanted)?;
+    let mut parts = Parts::new(scan, gpu, &blocks, call.needs_grad)?;
     let ins = [
         u.into(),
         delta.into(),
@@ -102,7 +103,7 @@ pub(in super::super) fn backward(
         .take()
         .map(|parts| sum_parts(gpu, &parts, size))
         .transpose()?;
-    let [u, delta] = along(gpu, [u, delta], &parts, &blocks, call.wanted)?;
+    let [u, delta] = along(gpu, [u, delta], &parts, &blocks, call.needs_grad)?;
     Ok(vec![u, delta, a, b, c])
 }
 
@@ -112,13 +113,17 @@ fn along(
     [u, delta]: [View; 2],
     parts: &Parts,
     blocks: &Blocks,
-    wanted: &[bool],
+    needs_grad: &[bool],
 ) -> Result<[Option<Buffer>; 2]> {
     let Some(along_b) = &parts.along_b else {
         return Ok([None, None]);
     };
-    let alloc = |wanted: bool| wanted.then(|| gpu.alloc(u.dtype(), u.len())).transpose();
-    let (mut gu, mut gdelta) = (alloc(wanted[0])?, alloc(wanted[1])?);
+    let alloc = |needs_grad: bool| {
+        needs_grad
+            .then(|| gpu.alloc(u.dtype(), u.len()))
+            .transpose()
+    };
+    let (mut gu, mut gdelta) = (alloc(needs_grad[0])?, alloc(needs_grad[1])?);
     let along_a = parts.along_a.as_ref().map(Buffer::view);
     let args = [
         u.into(),

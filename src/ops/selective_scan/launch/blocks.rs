@@ -1,49 +1,51 @@
-//! How the kernels cut a scan up. It follows from shapes alone.
+//! The division of a scan into blocks of the kernels: a function of the shapes alone.
 
 use super::super::SelectiveScan;
 use crate::gpu::{Arg, Grid, WARP};
 
-/// Steps from one kept state to the next, as the kernels have it.
+/// Steps between saved states; must equal that of the kernels.
 const SPAN: usize = 16;
-/// Channels of a block.
+/// Channels per block.
 const WIDTH: usize = 64;
-/// States of a warp of the forward pass, and most warps of its blocks.
+/// States per warp of the forward pass, and the maximum of warps per block.
 const TILE: usize = 8;
 const MOST_TILES: usize = 16;
-/// States of a warp of the backward pass, most of its warps along the states of a block, and all of
-/// them along the channels.
+/// States per warp of the backward pass, the maximum of its warps along the states of a block, and
+/// its warps along the channels.
 const SIDE: usize = 16;
 const MOST_SIDES: usize = 2;
 const ACROSS: usize = 4;
 
-/// When time is cut: with fewer warps than `few`, into so many chunks that warps are `ENOUGH`.
+/// The rule for cutting time: with fewer than `few` warps, into as many chunks as make [`ENOUGH`]
+/// warps.
 struct Cut {
     few: usize,
 }
 
 /// The schedulers of an H200.
 const SCHEDULERS: usize = 4 * 132;
-/// Eight warps a scheduler, or two rounds of the four that fit in the backward pass.
+/// Eight warps per scheduler: two waves of the four that fit in the backward pass.
 const ENOUGH: usize = 8 * SCHEDULERS;
-/// Steps of the shortest chunk: its ends are 16 bytes a state written and read, a fifth of the time
-/// that its exponentials take.
+/// The fewest steps per chunk: writing and reading its final state takes 16 bytes per state, a
+/// fifth of the time of its exponentials.
 const SHORTEST: usize = 64;
-/// Two warps a scheduler, with 16 independent elements a thread, come near to filling the exponential
-/// unit; chunks cost twice the exponentials. So they pay where less than about half of it were used.
+/// Two warps per scheduler, with 16 independent elements per thread, nearly saturate the
+/// exponential unit, and chunks double the exponentials. So chunks pay if less than about half of
+/// the unit would be used.
 const FORWARD: Cut = Cut {
     few: SCHEDULERS * 5 / 4,
 };
-/// Four warps fit a scheduler, and chunks cost a quarter more.
+/// Four warps fit on a scheduler, and chunks cost a quarter more.
 const BACKWARD: Cut = Cut {
     few: SCHEDULERS * 3,
 };
 
-/// Blocks of a pass.
+/// The grid of a pass.
 pub(super) struct Blocks {
     pub(super) along_channels: usize,
     pub(super) along_states: usize,
     threads: usize,
-    /// Bytes of shared memory.
+    /// Bytes of dynamic shared memory.
     shared: usize,
     /// Steps of a chunk, a multiple of [`SPAN`].
     pub(super) chunk: usize,
@@ -93,7 +95,7 @@ impl Blocks {
         }
     }
 
-    /// These blocks with the chunks of others.
+    /// This grid with the chunks of another.
     pub(super) fn cut_as(self, other: &Self) -> Self {
         Self {
             chunk: other.chunk,
@@ -114,7 +116,7 @@ impl Blocks {
         }
     }
 
-    /// The last arguments of kernels that walk.
+    /// The trailing arguments of the scan kernels.
     pub(super) fn sizes<'a>(&self, scan: &SelectiveScan) -> [Arg<'a>; 6] {
         let sizes = [scan.len, scan.channels, scan.states, scan.rows];
         let [len, channels, states, rows] = sizes.map(Arg::from);
@@ -130,7 +132,7 @@ impl Blocks {
 }
 
 impl SelectiveScan {
-    /// Numbers in the states that the forward pass keeps.
+    /// The number of elements of the states that the forward pass saves.
     pub(super) fn kept(&self) -> usize {
         self.batch * self.len.div_ceil(SPAN) * self.states * self.channels
     }

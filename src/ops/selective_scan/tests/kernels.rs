@@ -1,10 +1,10 @@
-//! The kernels beside the reference: in one walk, and with time cut into chunks.
+//! The kernels against the reference: in one scan, and with time cut into chunks.
 
 use super::*;
 use crate::gpu::emulated::{emulated, launches};
 use candle_core::DType;
 
-/// Where time is cut.
+/// A chunk length that leaves time in one piece.
 const WHOLE: Option<usize> = Some(1 << 20);
 
 fn fused_in(
@@ -26,13 +26,13 @@ fn kernels_agree(cases: &[Case], positions: Option<&Tensor>, chunk: Option<usize
     check::kernels_agree(cases, fused_in(chunk, positions), reference);
 }
 
-/// With a first case, of which all subsets of inputs are tracked, that is small.
+/// Runs a small case first, as all subsets of its inputs are tracked.
 fn after_a_small_one(chunk: Option<usize>, cases: impl IntoIterator<Item = Case>) {
     let cases: Vec<_> = std::iter::once(case(1, 2, 2, 2)).chain(cases).collect();
     kernels_agree(&cases, None, chunk);
 }
 
-/// Lengths around the stage of 8 steps, the span of 16 and chunks of one and more spans.
+/// Lengths around the stage of 8 steps, the span of 16, and chunks of one and more spans.
 #[test]
 fn they_agree_at_all_lengths() {
     let shapes = [(2, 5), (7, 1), (1, 15), (1, 17), (2, 33), (1, 64), (1, 65)];
@@ -48,7 +48,7 @@ fn they_agree_at_a_long_length() {
     }
 }
 
-/// States around the tile, the warp's side, and the block of either pass.
+/// Numbers of states around the tile, the warp's side, and the block of either pass.
 #[test]
 fn they_agree_at_all_state_sizes() {
     for chunk in [WHOLE, Some(16)] {
@@ -64,7 +64,7 @@ fn they_agree_at_1024_states() {
     }
 }
 
-/// Channels around the halves of a warp and the block.
+/// Numbers of channels around the halves of a warp and the block.
 #[test]
 fn they_agree_at_all_widths() {
     let channels = [8, 17, 33, 64, 65, 130];
@@ -93,7 +93,7 @@ fn they_agree_at_extreme_decays() {
     }
 }
 
-/// Which form runs follows from the shapes.
+/// Whether time is cut depends on the shapes.
 #[test]
 fn few_sequences_are_cut_and_many_are_not() {
     let launched = |batch: usize, len: usize| {

@@ -77,21 +77,17 @@ fn the_papers_numbers_stand_only_beside_its_text_its_tokens_and_its_sizes() {
 
 #[test]
 fn runs_as_the_presets_make_them_differ_in_nothing() {
-    use crate::model::protocol::{presets_of, Asked as Wish, Preset, Task};
+    use crate::recipes::{presets_of, Wish};
     let of = |preset, mixer: &str| {
-        let wish = Wish {
-            preset: Some(preset),
-            mixer: Some(mixer.into()),
-            ..Wish::default()
-        };
-        Row::new(&wish.resolve(Task::Wikitext).unwrap(), &read(17.0))
+        let wish = Wish::of("wikitext", &[("preset", preset), ("mixer", mixer)]);
+        Row::new(&wish.run(), &read(17.0))
     };
-    for preset in [Preset::Full, Preset::Quick, Preset::Smoke] {
+    for preset in ["full", "quick", "smoke"] {
         let rows = ["softmax", "linear", "normalized", "s6", "ssd"].map(|mixer| of(preset, mixer));
         let report = perplexities(&rows, None, &presets_of, &Asked::default()).unwrap();
         assert_eq!(report.tables.len(), 1);
         let table = &report.tables[0];
-        assert_eq!(table.beside(), preset == Preset::Full);
+        assert_eq!(table.beside(), preset == "full");
         assert!(table.settings.is_empty(), "{}", table.title());
         assert_eq!(table.lines.len(), 5);
         assert!(table.lines.iter().all(|line| line.differences.is_empty()));

@@ -1,8 +1,6 @@
 //! Which runs a place rests on, and beside what it stands.
 
 use super::*;
-use crate::config::{Dual, Input, Loss, Pool, Precision};
-use crate::tasks::Generator;
 use LraDataset::{Image, Listops, Pathfinder, Retrieval, Text};
 
 /// What makes a run another one.
@@ -11,15 +9,15 @@ type Change = fn(&mut Wish);
 #[test]
 fn runs_of_several_protocols_losses_inputs_or_pools_are_never_in_one_table() {
     let changes: [Change; 9] = [
-        |w| w.protocol = Some(Protocol::Paper),
-        |w| w.protocol = Some(Protocol::Matched),
-        |w| w.loss = Some(Loss::Ce),
-        |w| w.input = Some(Input::Scalar),
-        |w| w.mask = Some(true),
-        |w| w.lambda_skip = Some(true),
-        |w| w.pool = Some(Pool::Max),
-        |w| w.dual = Some(Dual::Features),
-        |w| w.precision = Some(Precision::Bf16),
+        |w| w.set("protocol", "paper").end(),
+        |w| w.set("protocol", "matched").end(),
+        |w| w.set("loss", "ce").end(),
+        |w| w.set("input", "scalar").end(),
+        |w| w.set("mask", true).end(),
+        |w| w.set("lambda-skip", true).end(),
+        |w| w.set("pool", "max").end(),
+        |w| w.set("dual", "features").end(),
+        |w| w.set("precision", "bf16").end(),
     ];
     for (i, change) in changes.into_iter().enumerate() {
         let rows = [usual("softmax", Retrieval), changed(Retrieval, change)];
@@ -42,18 +40,18 @@ fn mixers_that_read_differently_by_design_share_a_table() {
 #[test]
 fn any_other_setting_has_a_place_of_its_own_and_a_footnote() {
     let changes: [(Change, &str); 8] = [
-        (|w| w.d = Some(64), "d=64 (preset: 128)"),
-        (|w| w.layers = Some(2), "layers=2 (preset: 8)"),
-        (|w| w.heads = Some(2), "heads=2 (preset: 8)"),
-        (|w| w.epochs = Some(3), "epochs_max=3 (preset: 50)"),
-        (|w| w.batch_size = Some(4), "batch_size=4 (preset: 8)"),
+        (|w| w.set("d", 64).end(), "d=64 (preset: 128)"),
+        (|w| w.set("layers", 2).end(), "layers=2 (preset: 8)"),
+        (|w| w.set("heads", 2).end(), "heads=2 (preset: 8)"),
+        (|w| w.set("epochs", 3).end(), "epochs_max=3 (preset: 50)"),
+        (|w| w.set("batch-size", 4).end(), "batch_size=4 (preset: 8)"),
         (
-            |w| w.weight_decay = Some(0.0),
+            |w| w.set("weight-decay", 0.0).end(),
             "weight_decay=0.0 (preset: 0.1)",
         ),
-        (|w| w.data_seed = Some(7), "data_seed=7"),
+        (|w| w.set("data-seed", 7).end(), "data_seed=7"),
         (
-            |w| w.val_examples = Some(0),
+            |w| w.set("val-examples", 0).end(),
             "val_examples=0 (preset: 2000)",
         ),
     ];
@@ -75,11 +73,11 @@ fn any_other_setting_has_a_place_of_its_own_and_a_footnote() {
 #[test]
 fn a_run_on_part_of_the_data_never_stands_beside_the_papers_numbers() {
     let parts: [Change; 5] = [
-        |w| w.train_examples = Some(1_000),
-        |w| w.test_examples = Some(1_000),
-        |w| (w.seq_len, w.data) = (Some(600), Some(Generator::Files)),
-        |w| w.preset = Some(crate::model::protocol::Preset::Quick),
-        |w| w.preset = Some(crate::model::protocol::Preset::Smoke),
+        |w| w.set("train-examples", 1_000).end(),
+        |w| w.set("test-examples", 1_000).end(),
+        |w| w.set("seq-len", 600).set("data", "files").end(),
+        |w| w.set("preset", "quick").end(),
+        |w| w.set("preset", "smoke").end(),
     ];
     for part in parts {
         let text = text(&third(&[changed(Listops, part)]));
@@ -93,8 +91,12 @@ fn a_run_on_part_of_the_data_never_stands_beside_the_papers_numbers() {
 
 #[test]
 fn an_easier_pathfinder_never_stands_beside_the_papers_numbers() {
-    let of = |paddles| {
-        let row = changed(Pathfinder, |w| w.contour_length = paddles);
+    let of = |paddles: Option<usize>| {
+        let row = changed(Pathfinder, |w| {
+            paddles
+                .into_iter()
+                .for_each(|n: usize| w.set("contour-length", n).end())
+        });
         third(&[row]).tables[0].whole
     };
     assert!(of(None) && of(Some(14)) && !of(Some(9)));
@@ -102,7 +104,7 @@ fn an_easier_pathfinder_never_stands_beside_the_papers_numbers() {
 
 #[test]
 fn runs_on_all_and_on_part_of_the_data_are_in_two_tables() {
-    let part = changed(Listops, |w| w.train_examples = Some(95_999));
+    let part = changed(Listops, |w| w.set("train-examples", 95_999).end());
     let tables = third(&[part, usual("softmax", Listops)]).tables;
     assert_eq!([tables[0].whole, tables[1].whole], [true, false]);
 }
@@ -111,20 +113,22 @@ fn runs_on_all_and_on_part_of_the_data_are_in_two_tables() {
 fn a_tenth_of_text_may_serve_as_validation_split_and_no_more() {
     let held_out = |train, val| {
         let row = changed(Text, |w| {
-            (w.train_examples, w.val_examples) = (Some(train), Some(val));
+            w.set("train-examples", train)
+                .set("val-examples", val)
+                .end();
         });
         third(&[row]).tables[0].whole
     };
     assert!(held_out(22_500, 2_500) && held_out(25_000, 0));
     assert!(!held_out(22_500, 0) && !held_out(12_500, 12_500));
-    let matched = changed(Text, |w| w.protocol = Some(Protocol::Matched));
+    let matched = changed(Text, |w| w.set("protocol", "matched").end());
     assert!(third(&[matched]).tables[0].whole);
 }
 
 #[test]
 fn the_rate_is_chosen_on_validation_data_and_not_on_the_test_split() {
     let at = |lr, validation, test: f64| {
-        let mut row = changed(Image, |w| w.lr = Some(lr));
+        let mut row = changed(Image, |w| w.set("lr", lr).end());
         (row.val_accuracy, row.selected_accuracy) = (Some(validation), Some(test));
         row
     };
@@ -158,7 +162,7 @@ fn without_validation_split_the_best_test_accuracy_is_shown_and_said() {
 
 #[test]
 fn released_and_generated_examples_share_no_place_and_the_latter_are_marked() {
-    let released = changed(Listops, |w| w.data = Some(Generator::Files));
+    let released = changed(Listops, |w| w.set("data", "files").end());
     let alone = text(&third(&[usual("softmax", Listops)]));
     assert!(
         alone.contains("60.0‡") && alone.contains("‡ examples of our own"),
@@ -176,8 +180,8 @@ fn an_average_needs_all_five_tasks_in_one_setting() {
     // Four of 0.6, and 0.7 on Text.
     assert!((average(&rows).unwrap() - 0.62).abs() < 1e-12);
     assert_eq!(average(&rows[1..]), None);
-    let own = |d| changed(Listops, |w| w.d = Some(d));
-    let other = changed(Image, |w| w.layers = Some(1));
+    let own = |d| changed(Listops, |w| w.set("d", d).end());
+    let other = changed(Image, |w| w.set("layers", 1).end());
     let mixed = [&rows[1..3], &rows[4..], &[own(64), other]].concat();
     assert_eq!(average(&mixed), None, "two settings of their own");
     let marked = text(&third(&[&rows[1..], &[own(64)]].concat()));
@@ -277,7 +281,7 @@ fn perplexities_are_refused_with_what_to_take() {
 
 #[test]
 fn a_plan_shows_what_is_missing_and_leaves_out_the_rest() {
-    let planned = ["softmax", "linear"].map(|m| wish(m, Image).resolve(Task::Lra).unwrap());
+    let planned = ["softmax", "linear"].map(|m| wish(m, Image).run());
     let rows = [usual("softmax", Image), usual("s6", Image)];
     let of = |rows: &[Row]| {
         let which = &LONG_RANGE_ARENA;

@@ -9,7 +9,7 @@ fn whole() -> Vec<Row> {
         .to_vec();
     for (seed, accuracy) in [(1, 0.62), (2, 0.64)] {
         let mut wish = wish("mamba", Image);
-        wish.seed = Some(seed);
+        wish.set("seed", seed);
         rows.push(row(&wish, [accuracy; 3]));
     }
     rows
@@ -125,16 +125,17 @@ fn colour_adds_escapes_and_nothing_else() {
 #[test]
 fn the_second_table_has_image_and_recall_and_says_at_which_d_and_n() {
     let recall = |mixer: &str, seq_len, kv_pairs| {
-        let wish = Wish {
-            preset: Some(crate::model::protocol::Preset::Full),
-            mixer: Some(mixer.into()),
-            d: Some(512),
-            n: Some(256),
-            seq_len: Some(seq_len),
-            kv_pairs: Some(kv_pairs),
-            ..Wish::default()
-        };
-        Row::new(&wish.resolve(Task::Mqar).unwrap(), &done(0.855))
+        let mut wish = Wish::of(
+            "mqar",
+            &[
+                ("preset", "full"),
+                ("mixer", mixer),
+                ("d", "512"),
+                ("n", "256"),
+            ],
+        );
+        wish.set("seq-len", seq_len).set("kv-pairs", kv_pairs);
+        Row::new(&wish.run(), &done(0.855))
     };
     let rows = [
         recall("normalized", 512, 64),

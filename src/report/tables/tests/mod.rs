@@ -5,17 +5,13 @@ mod forms;
 
 use super::*;
 use crate::config::Protocol;
-use crate::model::protocol::{presets_of, Asked as Wish, Task};
+use crate::recipes::{presets_of, Wish};
 use crate::store::samples::done;
 use crate::store::RunResult;
 use crate::tasks::lra::LraDataset;
 
 fn wish(mixer: &str, dataset: LraDataset) -> Wish {
-    Wish {
-        mixer: Some(mixer.into()),
-        dataset: Some(dataset),
-        ..Wish::default()
-    }
+    Wish::of("lra", &[("mixer", mixer), ("dataset", dataset.name())])
 }
 
 /// After the last epoch, chosen on validation data, best.
@@ -31,7 +27,7 @@ fn result(config: &RunConfig, [last, selected, best]: [f64; 3]) -> RunResult {
 }
 
 fn row(wish: &Wish, accuracies: [f64; 3]) -> Row {
-    let config = wish.resolve(Task::Lra).unwrap();
+    let config = wish.run();
     Row::new(&config, &result(&config, accuracies))
 }
 

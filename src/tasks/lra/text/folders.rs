@@ -13,7 +13,7 @@ pub(super) fn read(dir: &Path) -> Result<Vec<Review>> {
         for (_, path) in files(&dir, label)? {
             let bytes = fs::read(&path).map_err(Error::io("read", &path))?;
             let text = String::from_utf8(bytes)
-                .map_err(|e| Error::usage(format!("{}: not UTF-8: {e}", path.display())))?;
+                .map_err(|e| Error::data(&path, format!("not UTF-8: {e}")))?;
             reviews.push(Review { text, label });
         }
     }
@@ -28,19 +28,16 @@ fn files(dir: &Path, label: u8) -> Result<Vec<File>> {
         let path = entry.map_err(Error::io("read", dir))?.path();
         let name = path.file_name().unwrap_or_default().to_string_lossy();
         let Some((number, rating)) = number_and_rating(&name) else {
-            return Err(Error::usage(format!(
-                "{}: expected are files named NUMBER_RATING.txt alone",
-                path.display()
-            )));
+            return Err(Error::data(
+                &path,
+                "expected are files named NUMBER_RATING.txt alone",
+            ));
         };
         let fits = if label == 1 { 7..=10 } else { 1..=4 };
         if !fits.contains(&rating) {
-            return Err(Error::usage(format!(
-                "{}: a rating of {rating}; ratings here are {} to {}",
-                path.display(),
-                fits.start(),
-                fits.end()
-            )));
+            let (least, most) = (fits.start(), fits.end());
+            let reason = format!("a rating of {rating}; ratings here are {least} to {most}");
+            return Err(Error::data(&path, reason));
         }
         files.push(((number, rating), path));
     }

@@ -149,10 +149,8 @@ impl<'a> Tokens<'a> {
     fn open(&self, split: usize, path: &Path) -> Result<Text> {
         let map = files::map(path)?;
         let header = self.check(split, &map).map_err(|why| {
-            Error::usage(format!(
-                "{} is not as it was made: {why}; delete it, and it is made again",
-                path.display()
-            ))
+            let reason = format!("not as it was made: {why}; delete it, and it is made again");
+            Error::corrupt(path, reason)
         })?;
         super::fits(self.config, split, header.largest)?;
         let ids = Ids::Mapped(Arc::new(map), header::BYTES);

@@ -99,10 +99,10 @@ fn the_end_is_heard_and_a_stop_leaves_nothing_half() {
     let config = config();
     let tokens = Tokens::of(&config, &place).unwrap();
     let stopped = tokens.make(&mut |progress| match progress.split {
-        "val" => Err(Error::Interrupted),
+        "val" => Err(Error::Stopped),
         _ => Ok(()),
     });
-    assert!(matches!(stopped, Err(Error::Interrupted)));
+    assert!(matches!(stopped, Err(Error::Stopped)));
     let left: Vec<_> = fs::read_dir(&tokens.folder).unwrap().flatten().collect();
     assert_eq!(left.len(), 1, "{left:?}");
     let mut ends = Vec::new();
@@ -139,7 +139,7 @@ fn refused(damage: impl Fn(&mut Vec<u8>)) -> String {
     fs::write(path, bytes).unwrap();
     let message = tokens.load().unwrap_err().to_string();
     assert!(
-        message.contains("train.tokens is not as it was made"),
+        message.contains("train.tokens: not as it was made"),
         "{message}"
     );
     assert!(

@@ -70,9 +70,9 @@ fn who_watches_may_give_up() {
     let mut windows = 0;
     let found = Scores::of(&model(), &text, &how, &Device::Cpu, &mut |done, _| {
         windows = done;
-        Err(Error::Interrupted)
+        Err(Error::Stopped)
     });
-    assert!(matches!(found.err(), Some(Error::Interrupted)));
+    assert!(matches!(found.err(), Some(Error::Stopped)));
     assert_eq!(windows, 1);
 }
 

@@ -1,0 +1,186 @@
+//! Correctness of a device: ops and models on it compared with the CPU.
+
+use super::ops::{Drawn, Op, Shape};
+use super::row::{Details, Row};
+use super::step::{Form, Step, SMALL};
+use super::timer::Schedule;
+use crate::error::{Error, Result};
+use crate::ops::{prefer, Route};
+use candle_core::{DType, Device, Tensor};
+
+/// A shape of odd sizes, at which ops are compared with their reference.
+pub(super) const SMALL_SHAPE: Shape = Shape {
+    batch: 3,
+    len: 37,
+    width: 21,
+    states: 9,
+    heads: 3,
+};
+
+/// A shape of several blocks of threads, at which ops are compared with the CPU's fused ops, which the tests
+/// compare with the reference.
+pub(super) const MEDIUM_SHAPE: Shape = Shape {
+    batch: 4,
+    len: 256,
+    width: 96,
+    states: 48,
+    heads: 1,
+};
+
+/// Training steps of a model's check. The first are launched op by op in any form, later ones are replayed
+/// where they are recorded.
+const STEPS: Schedule = Schedule {
+    warm_up: 4,
+    rounds: 0,
+    round_seconds: 0.0,
+    most_calls: 1,
+};
+
+/// Compares output and gradients of an op in activations of type `io` with those in f64.
+pub(super) fn op(
+    row: &mut Row,
+    op: &Op,
+    shape: &Shape,
+    io: DType,
+    route: Route,
+    device: &Device,
+) -> Result<Details> {
+    let inputs = op.draw(shape, io, usize::MAX)?;
+    let expected = by_route(route, || results(op, &inputs, DType::F64, &Device::Cpu))?;
+    compare(row, op, &inputs, io, device, &expected)?;
+    Ok(Details::new())
+}
+
+/// Compares the losses of a small model's first steps with those on the CPU in f32, from the same seed.
+pub(super) fn model(
+    row: &mut Row,
+    mixer: &str,
+    io: DType,
+    form: Form,
+    device: &Device,
+) -> Result<Details> {
+    let losses = |io, form, device: &Device| {
+        Step::scheduled(SMALL.config(mixer, io, None)?, STEPS, form)?.losses(device)
+    };
+    let expected = losses(DType::F32, Form::Launched, &Device::Cpu)?;
+    let got = losses(io, form, device)?;
+    row.loss = got.last().copied();
+    let tolerance = match io {
+        DType::BF16 => 2e-2,
+        _ => 1e-4,
+    };
+    row.compared(relative_difference(&got, &expected), tolerance);
+    Ok(Details::new())
+}
+
+/// The largest difference of numbers, each relative to the expected one; NaN if any is.
+pub(super) fn relative_difference(got: &[f64], expected: &[f64]) -> f64 {
+    let pairs = got.iter().zip(expected);
+    largest(pairs.map(|(x, y)| (x - y).abs() / y.abs().max(f64::MIN_POSITIVE)))
+}
+
+/// The largest number, or NaN if any is: `f64::max` would drop it.
+fn largest(numbers: impl Iterator<Item = f64>) -> f64 {
+    numbers.fold(0.0, |most, x| if x <= most { most } else { x })
+}
+
+/// Does `work` with ops computed by `route`, and returns to the fused one.
+pub(super) fn by_route<T>(route: Route, work: impl FnOnce() -> Result<T>) -> Result<T> {
+    struct Restore;
+    impl Drop for Restore {
+        fn drop(&mut self) {
+            prefer(Route::Fused);
+        }
+    }
+    let _restore = Restore;
+    prefer(route);
+    work()
+}
+
+/// Compares `op` on `device` with `expected`, and its bits with those of a second call.
+pub(super) fn compare(
+    row: &mut Row,
+    op: &Op,
+    inputs: &[Drawn],
+    io: DType,
+    device: &Device,
+    expected: &[Tensor],
+) -> Result<()> {
+    let got = results(op, inputs, io, device)?;
+    let again = results(op, inputs, io, device)?;
+    let (mut worst, mut at) = (0.0, 0);
+    for (index, (got, expected)) in got.iter().zip(expected).enumerate() {
+        let apart = distance(got, expected)?;
+        if apart > worst || apart.is_nan() {
+            (worst, at) = (apart, index);
+        }
+    }
+    // The same as `src/ops/check.rs` allows.
+    let tolerance = match io {
+        DType::BF16 => 1.2e-2,
+        _ => 2e-5,
+    };
+    row.compared(worst, tolerance);
+    row.note = match at {
+        0 => "output".to_owned(),
+        input => format!("gradient {input} of {}", got.len() - 1),
+    };
+    for (index, (once, twice)) in got.iter().zip(&again).enumerate() {
+        let bits = |x: &Tensor| -> Result<Vec<u64>> {
+            Ok(numbers(x)?.into_iter().map(f64::to_bits).collect())
+        };
+        if bits(once)? != bits(twice)? {
+            row.passed = Some(false);
+            row.note = format!("result {index} has other bits in a second call");
+        }
+    }
+    Ok(())
+}
+
+/// The output, then the gradients of a weighted sum of it.
+pub(super) fn results(
+    op: &Op,
+    inputs: &[Drawn],
+    io: DType,
+    device: &Device,
+) -> Result<Vec<Tensor>> {
+    let inputs = inputs.iter().map(|input| input.on(io, device, true));
+    let inputs = inputs.collect::<Result<Vec<Tensor>>>()?;
+    let output = (op.run)(&inputs, io)?;
+    let gradients = (&output * weights(&output)?)?.backward()?;
+    let mut results = vec![output.detach()];
+    for (index, input) in inputs.iter().enumerate() {
+        if input.dtype().is_float() {
+            let missing = || Error::usage(format!("input {index} has no gradient"));
+            results.push(gradients.get(input).ok_or_else(missing)?.clone());
+        }
+    }
+    Ok(results)
+}
+
+/// Weights that every type holds exactly, different for each of 127 neighbours.
+fn weights(like: &Tensor) -> Result<Tensor> {
+    let number = |i: usize| ((37 * i % 127) as f64 - 63.0) / 64.0;
+    let values: Vec<f64> = (0..like.elem_count()).map(number).collect();
+    let weights = Tensor::from_vec(values, like.shape(), &Device::Cpu)?;
+    Ok(weights.to_dtype(like.dtype())?.to_device(like.device())?)
+}
+
+/// The largest difference, relative to the larger of 1 and the largest number.
+fn distance(got: &Tensor, expected: &Tensor) -> Result<f64> {
+    if got.dims() != expected.dims() {
+        let (got, expected) = (got.dims(), expected.dims());
+        return Err(Error::usage(format!(
+            "a result of shape {got:?} where {expected:?} was expected"
+        )));
+    }
+    let (got, expected) = (numbers(got)?, numbers(expected)?);
+    let scale = expected.iter().fold(1.0, |most: f64, x| most.max(x.abs()));
+    let pairs = got.iter().zip(&expected);
+    Ok(largest(pairs.map(|(x, y)| (x - y).abs() / scale)))
+}
+
+fn numbers(x: &Tensor) -> Result<Vec<f64>> {
+    let x = x.to_device(&Device::Cpu)?.to_dtype(DType::F64)?;
+    Ok(x.flatten_all()?.to_vec1()?)
+}

@@ -1,0 +1,237 @@
+//! Other programs that do the same work: the list of our PyTorch scripts, and how any peer is called.
+
+use super::row::{Details, Kind, Row};
+use super::timer::Clock;
+use crate::error::{Error, Result};
+use serde_json::Value;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+/// Devices that a script is timed on.
+#[derive(Clone, Copy, PartialEq)]
+enum On {
+    Cpu,
+    Gpu,
+    Both,
+}
+
+/// An op or mixers, where they are compared, and the script with its arguments. `--head all` makes logits at
+/// every position, as the released code does; `--head labelled` at the labelled positions alone.
+static SCRIPTS: &[(&[&str], On, &str)] = &[
+    (&["selective_scan"], On::Gpu, "scan.py --form mamba"),
+    (&["selective_scan"], On::Both, "scan.py --form compiled"),
+    (&["selective_scan"], On::Both, "scan.py --form replay"),
+    (&["selective_scan"], On::Cpu, "scan.py --form walk"),
+    (
+        &["s6"],
+        On::Cpu,
+        "step.py --head all --micro 32 --form replay",
+    ),
+    (
+        &["s6"],
+        On::Cpu,
+        "step.py --head all --micro 32 --form loop --warm 0 --steps 1",
+    ),
+    (
+        &["s6"],
+        On::Cpu,
+        "step.py --head labelled --micro 32 --form compiled",
+    ),
+    (&["s6"], On::Gpu, "step.py --head all --form replay"),
+    (&["s6"], On::Gpu, "step.py --head all --form mamba"),
+    (&["s6"], On::Gpu, "step.py --head labelled --form compiled"),
+    (&["s6"], On::Gpu, "step.py --head labelled --form mamba"),
+    (ATTENTION_AND_RNN, On::Both, "step.py --head all"),
+    (ATTENTION_AND_RNN, On::Both, "step.py --head labelled"),
+];
+
+const ATTENTION_AND_RNN: &[&str] = &["softmax", "ssd", "normalized", "linear", "qlstm"];
+
+/// Where the scripts are, and what runs them.
+#[derive(Clone, Debug)]
+pub struct Scripts {
+    /// A Python with torch.
+    pub python: PathBuf,
+    /// The folder of the scripts.
+    pub folder: PathBuf,
+}
+
+impl Scripts {
+    /// The peers of an op or a mixer.
+    pub(super) fn of(&self, name: &str, cpu: bool) -> Vec<Peer> {
+        let other = if cpu { On::Gpu } else { On::Cpu };
+        let fitting = SCRIPTS
+            .iter()
+            .filter(|(names, on, _)| names.contains(&name) && *on != other);
+        fitting.map(|(_, _, line)| self.peer(line)).collect()
+    }
+
+    pub(super) fn peer(&self, line: &str) -> Peer {
+        let mut words = line.split(' ');
+        let script = self.folder.join(words.next().unwrap_or_default());
+        let [python, script] = [&self.python, &script].map(|path| path.display().to_string());
+        // -B: leave no compiled files beside the scripts.
+        let program = [python, "-B".to_owned(), script];
+        Peer {
+            name: line.to_owned(),
+            command: program
+                .into_iter()
+                .chain(words.map(str::to_owned))
+                .collect(),
+            own_data: false,
+        }
+    }
+}
+
+/// Another program that does the same work.
+#[derive(Clone, Debug)]
+pub struct Peer {
+    /// Its name in results.
+    pub name: String,
+    /// Program and arguments; more arguments are added behind them.
+    pub command: Vec<String>,
+    /// It makes its own weights and data, so that no loss can be compared.
+    pub own_data: bool,
+}
+
+/// What a peer answers.
+pub(super) enum Answer {
+    /// Something that it needs is not installed.
+    Absent(String),
+    Measured {
+        /// Seconds of a step or a call.
+        seconds: f64,
+        /// Losses of its steps, or sums of an op; none of a peer with data of its own.
+        losses: Vec<f64>,
+        peak_memory_bytes: Option<u64>,
+    },
+}
+
+impl Peer {
+    /// The peer of a command line, split at blanks.
+    pub fn parse(line: &str, own_data: bool) -> Result<Self> {
+        let command: Vec<String> = line.split_whitespace().map(str::to_owned).collect();
+        if command.is_empty() {
+            return Err(Error::usage(
+                "--peer is empty: name a program and its arguments",
+            ));
+        }
+        Ok(Self {
+            name: line.to_owned(),
+            command,
+            own_data,
+        })
+    }
+
+    /// Calls the peer on what was exported to `file`, or on data of its own in the same sizes.
+    pub(super) fn call(&self, row: &Row, details: &Details, file: &Path) -> Result<Answer> {
+        let mut command = self.command.clone();
+        let mut give = |flag: &str, value: &Value| {
+            let value = match value {
+                Value::Null => return,
+                Value::String(text) => text.clone(),
+                value => value.to_string(),
+            };
+            command.extend([flag.to_owned(), value]);
+        };
+        let detail = |name: &str| details.get(name).unwrap_or(&Value::Null);
+        give("--threads", &row.threads.into());
+        for (flag, name) in [
+            ("--mixer", "mixer"),
+            ("--lr", "lr"),
+            ("--wd", "weight_decay"),
+        ] {
+            give(flag, detail(name));
+        }
+        if self.own_data {
+            for (flag, name) in [
+                ("--d", "d"),
+                ("--n", "n"),
+                ("--L", "seq_len"),
+                ("--kv", "kv_pairs"),
+                ("--batch", "batch_size"),
+                ("--vocab", "vocab_size"),
+            ] {
+                give(flag, detail(name));
+            }
+        } else {
+            give("--load", &file.display().to_string().into());
+            give("--dropout", detail("embed_dropout"));
+        }
+        if row.device != "cpu" {
+            give("--device", &row.device.clone().into());
+            if row.kind == Kind::Step {
+                give("--warm", &4.into());
+                give("--steps", &6.into());
+            }
+        }
+        self.answer(&call(&command)?, row.clock)
+    }
+
+    fn answer(&self, report: &Value, clock: Clock) -> Result<Answer> {
+        if let Value::String(why) = &report["absent"] {
+            return Ok(Answer::Absent(why.clone()));
+        }
+        let losses = numbers(&report["losses"]);
+        if losses.is_empty() && !self.own_data {
+            let peer = self.command.join(" ");
+            return Err(Error::usage(format!(
+                "{peer}: its report has no list `losses`"
+            )));
+        }
+        let key = match clock {
+            Clock::Cpu => "cpu_s_per_step",
+            Clock::Wall => "s_per_step",
+        };
+        let seconds = report[key].as_f64();
+        Ok(Answer::Measured {
+            seconds: seconds
+                .ok_or_else(|| Error::usage(format!("a report has no number `{key}`: {report}")))?,
+            losses,
+            peak_memory_bytes: report["peak_bytes"].as_f64().map(|bytes| bytes as u64),
+        })
+    }
+}
+
+/// What our side computed, in the order in which a peer reports it: losses of steps, or sums of an op.
+pub(super) fn losses(details: &Details) -> Vec<f64> {
+    if let Some(losses) = details.get("losses") {
+        return numbers(losses);
+    }
+    let sums = ["checksum", "gradient_checksum"].into_iter();
+    sums.filter_map(|key| details.get(key)?.as_f64()).collect()
+}
+
+/// A list of numbers; JSON has no word for NaN, so `null` is one.
+fn numbers(list: &Value) -> Vec<f64> {
+    let list = list.as_array().map_or(&[][..], Vec::as_slice);
+    list.iter()
+        .map(|x| x.as_f64().unwrap_or(f64::NAN))
+        .collect()
+}
+
+/// Runs `command` to its end; the last line of its stdout is its report.
+pub(super) fn call(command: &[String]) -> Result<Value> {
+    let (title, [program, arguments @ ..]) = (command.join(" "), command) else {
+        return Err(Error::usage("--peer names no program"));
+    };
+    let output = Command::new(program)
+        .args(arguments)
+        .stdin(Stdio::null())
+        .output();
+    let output = output.map_err(Error::io("start", program))?;
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).trim().to_owned();
+    if !output.status.success() {
+        let said = text(&output.stderr);
+        let error = said.lines().find_map(|line| line.strip_prefix("error: "));
+        let status = output.status;
+        return Err(Error::usage(match error.or(said.lines().last()) {
+            Some(why) => format!("{title}: {why}"),
+            None => format!("{title}: ended with {status}"),
+        }));
+    }
+    let said = text(&output.stdout);
+    let last = said.lines().last().unwrap_or_default();
+    serde_json::from_str(last)
+        .map_err(|_| Error::usage(format!("{title}: its last line is no JSON object: {last}")))
+}

@@ -1,0 +1,139 @@
+//! The one table of predicted speeds: what fraction of its floor a kernel in `cuda/` was expected to reach on an
+//! H200 before any GPU had run it. Rows of `dsf bench --device cuda` carry the prediction beside the measurement.
+
+use super::floors::H200;
+use super::ops::{Op, Pass, Shape, TASKS};
+use candle_core::DType;
+
+/// Fractions of the floors of forward and backward pass.
+type Fractions = [f64; 2];
+
+struct Prediction {
+    ops: &'static [&'static str],
+    /// The shapes it is about.
+    at: fn(&Shape) -> bool,
+    f32: Option<Fractions>,
+    bf16: Option<Fractions>,
+}
+
+const fn of(
+    ops: &'static [&'static str],
+    at: fn(&Shape) -> bool,
+    f32: Fractions,
+    bf16: Fractions,
+) -> Prediction {
+    Prediction {
+        ops,
+        at,
+        f32: Some(f32),
+        bf16: Some(bf16),
+    }
+}
+
+const NORMS: &[&str] = &["layer_norm", "add_layer_norm", "rms_norm"];
+const GLU: &[&str] = &["glu_sigmoid", "glu_gelu"];
+const POOLS: &[&str] = &["pool_mean", "pool_max"];
+const CHANNELS: &[&str] = &["softplus_biased", "add_scaled", "scale_heads"];
+const SCANS: &[&str] = &["linear_scan", "complex_scan"];
+const GATED: &[&str] = &["gated_scan", "gated_scan_reversed"];
+
+/// The first row that fits counts.
+#[rustfmt::skip]
+static PREDICTIONS: &[Prediction] = &[
+    of(&["selective_scan"], |s| s.batch > 1, [0.7, 0.45], [0.7, 0.45]),
+    of(SCANS, fills, [0.6, 0.6], [0.6, 0.6]),
+    of(SCANS, always, [0.4, 0.4], [0.4, 0.4]),
+    of(GATED, fills, [0.55, 0.5], [0.55, 0.5]),
+    of(&["gated_scan_rg_lru"], fills, [0.4, 0.4], [0.4, 0.4]),
+    of(&["causal_conv1d"], always, [0.75, 0.65], [0.75, 0.65]),
+    of(NORMS, |s| s.width > 1024, [0.4, 0.4], [0.4, 0.4]),
+    of(NORMS, wide, [0.8, 0.8], [0.8, 0.8]),
+    of(NORMS, narrow, [0.5, 0.5], [0.5, 0.5]),
+    of(GLU, wide, [0.8, 0.8], [0.8, 0.8]),
+    of(GLU, narrow, [0.55, 0.55], [0.55, 0.55]),
+    of(&["residual", "dropout"], always, [0.8, 0.8], [0.6, 0.6]),
+    of(&["rotary"], wide, [0.75, 0.75], [0.6, 0.6]),
+    of(POOLS, wide, [0.7, 0.8], [0.6, 0.8]),
+    of(POOLS, narrow, [0.4, 0.4], [0.4, 0.4]),
+    of(&["embedding"], wide, [0.6, 0.5], [0.6, 0.5]),
+    of(CHANNELS, wide, [0.75, 0.75], [0.6, 0.6]),
+    of(CHANNELS, narrow, [0.6, 0.6], [0.45, 0.45]),
+    of(&["cross_entropy"], wide, [0.6, 0.6], [0.6, 0.6]),
+    of(&["cross_entropy"], narrow, [0.25, 0.25], [0.25, 0.25]),
+    of(&["gated_readout"], always, [0.7, 0.7], [0.6, 0.5]),
+    of(&["select_rows"], wide, [0.6, 0.6], [0.6, 0.6]),
+    of(&["time_steps"], wide, [0.7, 0.7], [0.7, 0.7]),
+    // From the bounds of the four kernels, which compute the scores anew in each, in three products of tf32.
+    Prediction { ops: &["causal_attention"], at: |s| is(s, TASKS[0]), f32: Some([0.45, 0.23]), bf16: None },
+    of(&["causal_attention"], |s| is(s, TASKS[3]), [0.095, 0.064], [0.145, 0.1]),
+];
+
+fn always(_: &Shape) -> bool {
+    true
+}
+
+/// Whether sequences times channels are enough threads for an H200.
+fn fills(shape: &Shape) -> bool {
+    shape.batch * shape.width >= 32_768
+}
+
+fn wide(shape: &Shape) -> bool {
+    shape.width == 512
+}
+
+fn narrow(shape: &Shape) -> bool {
+    shape.width == 64
+}
+
+fn is(shape: &Shape, sizes: [usize; 4]) -> bool {
+    *shape == Shape::from(sizes)
+}
+
+/// The fraction of its floor on an H200 that `op` was predicted to reach.
+pub(super) fn predicted(op: &Op, shape: &Shape, io: DType, pass: Pass) -> Option<f64> {
+    let fits = |row: &&Prediction| row.ops.contains(&op.name) && (row.at)(shape);
+    let row = PREDICTIONS.iter().find(fits)?;
+    let [forward, backward] = match io {
+        DType::BF16 => row.bf16?,
+        _ => row.f32?,
+    };
+    let floor = |pass| H200.seconds(op.floor(shape, pass), io.size_in_bytes() as f64);
+    let (first, both) = (floor(Pass::Forward), floor(Pass::Both));
+    Some(match pass {
+        Pass::Forward => forward,
+        Pass::Both => both / (first / forward + (both - first) / backward),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::bench::ops;
+
+    #[test]
+    fn predictions_are_fractions_of_ops_that_exist() {
+        let mut found = 0;
+        for op in ops::all() {
+            for shape in op.sizes.on_gpu() {
+                for (io, pass) in [(DType::F32, Pass::Forward), (DType::BF16, Pass::Both)] {
+                    if let Some(fraction) = predicted(op, &shape, io, pass) {
+                        assert!((0.05..1.0).contains(&fraction), "{}", op.name);
+                        found += 1;
+                    }
+                }
+            }
+        }
+        assert!(found > 50, "{found}");
+        for name in PREDICTIONS.iter().flat_map(|row| row.ops) {
+            assert!(ops::find(name).is_ok(), "{name}");
+        }
+    }
+
+    #[test]
+    fn both_passes_are_predicted_from_the_share_that_each_has_of_the_floor() {
+        let op = ops::find("causal_conv1d").unwrap();
+        let shape = Shape::from(TASKS[3]);
+        let both = predicted(op, &shape, DType::F32, Pass::Both).unwrap();
+        assert!((both - 1.0 / (0.4 / 0.75 + 0.6 / 0.65)).abs() < 1e-12);
+    }
+}

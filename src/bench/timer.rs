@@ -1,0 +1,253 @@
+//! Timing repeated work: by CPU seconds on a CPU, by synchronised wall seconds on a GPU.
+
+use crate::error::Result;
+use candle_core::Device;
+use rustix::time::{clock_gettime, ClockId};
+use serde::{Deserialize, Serialize};
+use std::time::Instant;
+
+/// What `seconds` of a measurement are.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Clock {
+    /// Seconds on processors, of all threads together: other programs on the machine count little.
+    #[default]
+    Cpu,
+    /// Elapsed seconds between two moments at which the device has nothing left to do.
+    Wall,
+}
+
+/// Times work on one kind of device.
+pub(super) trait Timer {
+    fn clock(&self) -> Clock;
+
+    /// Does `work` and says how long it took.
+    fn time(&self, work: &mut dyn FnMut() -> Result<()>) -> Result<Span>;
+}
+
+/// How long something took.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Span {
+    /// By the timer's clock.
+    pub seconds: f64,
+    /// Elapsed.
+    pub wall: f64,
+}
+
+/// Counts CPU seconds of this process.
+pub(super) struct CpuTimer;
+
+impl Timer for CpuTimer {
+    fn clock(&self) -> Clock {
+        Clock::Cpu
+    }
+
+    fn time(&self, work: &mut dyn FnMut() -> Result<()>) -> Result<Span> {
+        let (cpu, wall) = (cpu_seconds(), Instant::now());
+        work()?;
+        let wall = wall.elapsed().as_secs_f64();
+        let seconds = cpu_seconds() - cpu;
+        Ok(Span { seconds, wall })
+    }
+}
+
+fn cpu_seconds() -> f64 {
+    let now = clock_gettime(ClockId::ProcessCPUTime);
+    now.tv_sec as f64 + 1e-9 * now.tv_nsec as f64
+}
+
+/// Waits for a GPU before and after the work.
+pub(super) struct GpuTimer<'a>(pub &'a Device);
+
+impl Timer for GpuTimer<'_> {
+    fn clock(&self) -> Clock {
+        Clock::Wall
+    }
+
+    fn time(&self, work: &mut dyn FnMut() -> Result<()>) -> Result<Span> {
+        self.0.synchronize()?;
+        let start = Instant::now();
+        work()?;
+        self.0.synchronize()?;
+        let wall = start.elapsed().as_secs_f64();
+        Ok(Span {
+            seconds: wall,
+            wall,
+        })
+    }
+}
+
+/// How often work is repeated.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Schedule {
+    /// Calls before the timing starts.
+    pub warm_up: usize,
+    /// Timed rounds, each of one or more calls in a row.
+    pub rounds: usize,
+    /// A round gets more calls until it lasts this long, so that its ends do not count.
+    pub round_seconds: f64,
+    /// Most calls of a round.
+    pub most_calls: usize,
+}
+
+impl Schedule {
+    /// `rounds` rounds of one call each, after two: the first touches fresh memory, the second finds it warm.
+    pub fn single(rounds: usize) -> Self {
+        Self {
+            warm_up: 2,
+            rounds,
+            round_seconds: 0.0,
+            most_calls: 1,
+        }
+    }
+
+    /// The most calls that this can come to.
+    pub fn calls(&self) -> usize {
+        let doublings = std::iter::successors(Some(1), |calls| Some(2 * calls));
+        let growing: usize = doublings.take_while(|&calls| calls < self.most_calls).sum();
+        self.warm_up + growing + self.rounds * self.most_calls
+    }
+
+    /// Repeats `work`. Returned are its last result and the seconds of a call.
+    pub fn time<T>(
+        &self,
+        timer: &dyn Timer,
+        work: &mut dyn FnMut() -> Result<T>,
+    ) -> Result<(T, Timing)> {
+        let mut last = None;
+        for _ in 0..self.warm_up {
+            last = Some(work()?);
+        }
+        let (mut calls, mut spans) = (1, Vec::new());
+        while spans.len() < self.rounds {
+            let mut result = None;
+            let span = timer.time(&mut || {
+                for _ in 0..calls {
+                    result = Some(work()?);
+                }
+                Ok(())
+            })?;
+            // Outside the clock: the result before it is freed here.
+            last = result;
+            if span.wall < self.round_seconds && calls < self.most_calls {
+                let needed = (1.2 * self.round_seconds * calls as f64 / span.wall).ceil() as usize;
+                calls = needed.clamp(2 * calls, 4 * calls).min(self.most_calls);
+                continue;
+            }
+            spans.push(Span {
+                seconds: span.seconds / calls as f64,
+                wall: span.wall / calls as f64,
+            });
+        }
+        let timing = Timing {
+            seconds: Spread::of(spans.iter().map(|span| span.seconds)),
+            wall: Spread::of(spans.iter().map(|span| span.wall)),
+        };
+        Ok((last.expect("at least one round"), timing))
+    }
+}
+
+/// Seconds of a call over the rounds.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Timing {
+    /// By the timer's clock.
+    pub seconds: Spread,
+    /// Elapsed.
+    pub wall: Spread,
+}
+
+/// Median and range of some numbers.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Spread {
+    /// The middle one, or the mean of the two in the middle.
+    pub median: f64,
+    /// The smallest.
+    pub min: f64,
+    /// The largest.
+    pub max: f64,
+}
+
+impl Spread {
+    /// The spread of at least one number.
+    pub(super) fn of(values: impl IntoIterator<Item = f64>) -> Self {
+        let mut values: Vec<f64> = values.into_iter().collect();
+        values.sort_by(f64::total_cmp);
+        let last = values.len() - 1;
+        Self {
+            median: (values[last / 2] + values[last.div_ceil(2)]) / 2.0,
+            min: values[0],
+            max: values[last],
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const NAP: std::time::Duration = std::time::Duration::from_millis(1);
+
+    #[test]
+    fn the_median_is_in_the_middle() {
+        let of = |values: &[f64]| Spread::of(values.iter().copied()).median;
+        assert_eq!(of(&[3.0]), 3.0);
+        assert_eq!(of(&[9.0, 1.0, 2.0]), 2.0);
+        assert_eq!(of(&[4.0, 1.0, 9.0, 2.0]), 3.0);
+    }
+
+    /// Only from below: the process's other threads, other tests among them, count as well.
+    #[test]
+    fn work_costs_cpu_time_and_waiting_costs_wall_time() {
+        let mut nap = || {
+            std::thread::sleep(20 * NAP);
+            Ok(())
+        };
+        let span = CpuTimer.time(&mut nap).unwrap();
+        assert!(span.wall >= 0.02, "{span:?}");
+        let mut sum = || {
+            std::hint::black_box((0..3_000_000u64).fold(0, |a, b| std::hint::black_box(a ^ b)));
+            Ok(())
+        };
+        let span = CpuTimer.time(&mut sum).unwrap();
+        assert!(span.seconds > 1e-4 && span.wall > 1e-4, "{span:?}");
+    }
+
+    #[test]
+    fn short_work_is_repeated_until_a_round_is_long() {
+        let schedule = Schedule {
+            warm_up: 2,
+            rounds: 5,
+            round_seconds: 0.02,
+            most_calls: 1 << 14,
+        };
+        let mut calls = 0;
+        let (_, timing) = schedule
+            .time(&GpuTimer(&Device::Cpu), &mut || {
+                calls += 1;
+                std::thread::sleep(NAP);
+                Ok(())
+            })
+            .unwrap();
+        assert!(calls > 30, "{calls}");
+        let seconds = timing.seconds;
+        assert!(seconds.min >= 1e-3 && seconds.min <= seconds.median);
+    }
+
+    #[test]
+    fn a_schedule_says_how_many_calls_it_can_need() {
+        assert_eq!(Schedule::single(3).calls(), 5);
+        let schedule = Schedule {
+            warm_up: 4,
+            rounds: 2,
+            round_seconds: f64::INFINITY,
+            most_calls: 20,
+        };
+        let mut calls = 0;
+        let mut count = || {
+            calls += 1;
+            Ok(())
+        };
+        schedule.time(&CpuTimer, &mut count).unwrap();
+        assert!(calls <= schedule.calls(), "{calls}");
+    }
+}

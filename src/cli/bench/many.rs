@@ -1,0 +1,281 @@
+//! `dsf bench --device`, `all`, `lengths` and `compare`: lists of measurements.
+
+use super::text::{self, columns, si};
+use crate::bench::{cases, write_csv, Bench, Case, Machine, Peer, Row, Scripts};
+use crate::cli::device::{use_threads, Choice};
+use crate::cli::{exit, print, Global};
+use crate::error::{Error, Result};
+use crate::mixers;
+use clap::Args;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+/// Flags of every list of measurements.
+#[derive(Args)]
+struct Run {
+    /// Rounds of a case, each of them ours and then the peer's [default: 3 for `all`, 5 for `compare`, else 1].
+    #[arg(long, value_name = "N")]
+    rounds: Option<usize>,
+    /// Begin no measurement after this many minutes [default: 8 with --device, else no limit].
+    #[arg(long, value_name = "N")]
+    minutes: Option<f64>,
+    /// Write the rows to a CSV file, complete after every one of them [default: results/bench-gpu.csv with
+    /// --device, else none].
+    #[arg(long, value_name = "FILE")]
+    csv: Option<PathBuf>,
+}
+
+/// Flags of lists that are known beforehand.
+#[derive(Args)]
+struct Selection {
+    /// Measure only cases whose title contains this: `check small`, `op ssd`, `step s6 512`, `--mixer s6`.
+    #[arg(long, value_name = "TEXT", default_value = "")]
+    only: String,
+    /// A Python with torch: times our PyTorch scripts on the same device, by turns with ours.
+    #[arg(long, value_name = "FILE")]
+    python: Option<PathBuf>,
+    /// Folder of those scripts.
+    #[arg(long, value_name = "DIR", default_value = "src/bench/peer")]
+    peers: PathBuf,
+}
+
+impl Selection {
+    fn scripts(&self) -> Option<Scripts> {
+        let python = self.python.clone()?;
+        let folder = self.peers.clone();
+        Some(Scripts { python, folder })
+    }
+
+    fn of(&self, mut cases: Vec<Case>, what: &str) -> Result<Vec<Case>> {
+        let only = &self.only;
+        cases.retain(|case| case.title().contains(only));
+        match cases.is_empty() {
+            true => Err(Error::usage(format!(
+                "--only {only}: no {what} contains it"
+            ))),
+            false => Ok(cases),
+        }
+    }
+}
+
+impl Run {
+    /// `rounds` and `minutes` are what counts where none are given.
+    fn bench(&self, machine: Machine, rounds: usize, minutes: Option<f64>) -> Result<Bench> {
+        let rounds = self.rounds.unwrap_or(rounds);
+        if !(1..=1000).contains(&rounds) {
+            return Err(Error::usage(format!(
+                "--rounds must be 1 to 1000, not {rounds}"
+            )));
+        }
+        let mut bench = Bench::new(machine);
+        bench.rounds = rounds;
+        if let Some(minutes) = self.minutes.or(minutes) {
+            bench.time = Duration::try_from_secs_f64(60.0 * minutes)
+                .map_err(|_| Error::usage(format!("--minutes must be 0 or more, not {minutes}")))?;
+        }
+        Ok(bench)
+    }
+
+    /// Measures `cases`, prints what `table` makes of the rows, and says what failed or was left out.
+    fn run(
+        &self,
+        bench: &Bench,
+        cases: &[Case],
+        global: &Global,
+        table: impl FnOnce(&[Row]) -> String,
+    ) -> Result<u8> {
+        if let Some(folder) = self.csv.as_deref().and_then(Path::parent) {
+            std::fs::create_dir_all(folder).map_err(Error::io("create", folder))?;
+        }
+        let quiet = global.quiet || global.json;
+        let mut tell = |what: &str| {
+            if !quiet {
+                print::talk(what);
+            }
+        };
+        let mut rows = Vec::new();
+        let left_out = bench.run(cases, &mut tell, &mut |row| {
+            if global.json {
+                print::line(&text::json(&row))?;
+            }
+            rows.push(row);
+            match &self.csv {
+                Some(path) => write_csv(path, &rows),
+                None => Ok(()),
+            }
+        })?;
+        if !global.json {
+            print::result(&table(&rows))?;
+        }
+        if let Some(first) = left_out.first() {
+            let (count, minutes) = (left_out.len(), bench.time.as_secs_f64() / 60.0);
+            print::talk(&format!(
+                "{count} left out after {minutes} minutes, from `{first}` on: give more --minutes, or --only"
+            ));
+        }
+        let failed = rows.iter().filter(|row| row.failed());
+        let failed: Vec<String> = failed.map(text::failure).collect();
+        failed.iter().for_each(|line| print::talk(line));
+        Ok(match failed.is_empty() {
+            true => exit::DONE,
+            false => exit::CHECK_FAILED,
+        })
+    }
+}
+
+#[derive(Args)]
+pub(super) struct Device {
+    /// Check and time everything on a GPU: cuda, or cuda:1; on the CPU, what --only names.
+    #[arg(long, value_name = "DEVICE", required = true)]
+    device: Option<Choice>,
+    #[command(flatten)]
+    selection: Selection,
+    #[command(flatten)]
+    run: Run,
+}
+
+impl Device {
+    /// Whether a device was named.
+    pub fn given(&self) -> bool {
+        self.device.is_some()
+    }
+
+    pub fn main(mut self, global: &Global) -> Result<u8> {
+        let choice = match self.device {
+            Some(Choice::Auto) | None => {
+                return Err(Error::usage(
+                    "--device auto leaves open what is measured: name cuda, cuda:1 or cpu",
+                ));
+            }
+            Some(Choice::Cpu) if self.selection.only.is_empty() => {
+                return Err(Error::usage(
+                    "--device cpu would take hours at sizes meant for a GPU: add --only TEXT",
+                ));
+            }
+            Some(choice) => choice,
+        };
+        let threads = global.threads()?;
+        use_threads(threads);
+        let (device, name) = choice.open()?;
+        let machine = Machine {
+            device,
+            name,
+            threads,
+        };
+        let scripts = self.selection.scripts();
+        let cases = cases::device(&machine, scripts.as_ref());
+        let cases = self.selection.of(cases, "measurement")?;
+        let mut bench = self.run.bench(machine, 1, Some(8.0))?;
+        bench.keep_going = true;
+        let csv = self.run.csv.take();
+        self.run.csv = csv.or_else(|| Some("results/bench-gpu.csv".into()));
+        self.run.run(&bench, &cases, global, text::table)
+    }
+}
+
+#[derive(Args)]
+pub(super) struct All {
+    #[command(flatten)]
+    selection: Selection,
+    #[command(flatten)]
+    run: Run,
+}
+
+impl All {
+    pub fn main(&self, global: &Global) -> Result<u8> {
+        let cases = cases::cpu(self.selection.scripts().as_ref());
+        let cases = self.selection.of(cases, "case")?;
+        let bench = self.run.bench(Machine::cpu(global.threads()?), 3, None)?;
+        self.run.run(&bench, &cases, global, text::table)
+    }
+}
+
+#[derive(Args)]
+pub(super) struct Lengths {
+    /// Mixers.
+    #[arg(long, value_delimiter = ',', value_name = "NAME",
+          default_values = ["s6", "ssd", "linear", "normalized", "qlstm", "softmax"])]
+    mixer: Vec<String>,
+    /// Sequence lengths L.
+    #[arg(long, value_delimiter = ',', value_name = "N", default_values_t = [64, 256, 1024, 4096, 16384])]
+    seq_len: Vec<usize>,
+    /// Tokens of a step at every length: L times the batch size.
+    #[arg(long, value_name = "N", default_value_t = 32_768)]
+    tokens: usize,
+    /// Timed steps, after two that are not.
+    #[arg(long, default_value_t = 3, value_name = "K")]
+    steps: usize,
+    #[command(flatten)]
+    run: Run,
+}
+
+impl Lengths {
+    pub fn main(&self, global: &Global) -> Result<u8> {
+        for name in &self.mixer {
+            mixers::find(name)?;
+        }
+        let (lengths, tokens) = (&self.seq_len, self.tokens);
+        let fits = |&l: &usize| l >= 4 && l.is_multiple_of(4) && tokens.is_multiple_of(l);
+        if lengths.is_empty() || !lengths.iter().all(fits) {
+            return Err(Error::usage(format!(
+                "--seq-len must list multiples of 4 that divide --tokens {tokens}"
+            )));
+        }
+        let cases = cases::lengths(&self.mixer, lengths, tokens, self.steps);
+        let bench = self.run.bench(Machine::cpu(global.threads()?), 1, None)?;
+        self.run.run(&bench, &cases, global, |rows| self.grid(rows))
+    }
+
+    /// Tokens a CPU second, a line a mixer, and how far each is from independent of the length.
+    fn grid(&self, rows: &[Row]) -> String {
+        let mut head = vec!["mixer".to_owned()];
+        head.extend(self.seq_len.iter().map(|l| format!("L = {l}")));
+        head.push("fastest/slowest".to_owned());
+        let mut cells = vec![head];
+        for (name, rows) in self.mixer.iter().zip(rows.chunks(self.seq_len.len())) {
+            let rates: Vec<f64> = rows.iter().filter_map(|r| r.tokens_per_second).collect();
+            let fastest = rates.iter().copied().fold(0.0, f64::max);
+            let slowest = rates.iter().copied().fold(f64::INFINITY, f64::min);
+            let mut line = vec![name.clone()];
+            line.extend(rates.iter().map(|&rate| si(rate)));
+            line.push(format!("{:.2}", fastest / slowest));
+            cells.push(line);
+        }
+        format!(
+            "tokens per CPU second of a training step\n\n{}",
+            columns(&cells)
+        )
+    }
+}
+
+#[derive(Args)]
+#[command(
+    after_help = "The peer is called with --threads N --load FILE and, for a step, --mixer M \
+    --lr X --wd X --dropout P behind its own arguments. FILE is what --export writes. The last line \
+    it prints is a JSON object with `cpu_s_per_step` (seconds), `losses` (of each step it made; for \
+    an op the sums of magnitudes of output and gradients) and perhaps `peak_bytes`.\n\n\
+    dsf bench compare --peer \"python src/bench/peer/step.py --head labelled\" -- step --mixer s6"
+)]
+pub(super) struct Compare {
+    /// Program and arguments of the peer, split at blanks.
+    #[arg(long, value_name = "COMMAND")]
+    peer: String,
+    /// The peer makes weights and data of its own, from --d --n --L --kv --batch --vocab: no loss is
+    /// compared.
+    #[arg(long)]
+    own_data: bool,
+    #[command(flatten)]
+    run: Run,
+    /// What is measured, as typed behind `dsf bench`.
+    #[arg(last = true, required = true, value_name = "step|op ..")]
+    case: Vec<String>,
+}
+
+impl Compare {
+    pub fn main(&self, global: &Global) -> Result<u8> {
+        let peer = Peer::parse(&self.peer, self.own_data)?;
+        let cases = [cases::compared(&self.case, peer)?];
+        let bench = self.run.bench(Machine::cpu(global.threads()?), 5, None)?;
+        self.run.run(&bench, &cases, global, text::table)
+    }
+}

@@ -1,0 +1,431 @@
+//! Everything about a run that can be set, one row a setting.
+//!
+//! The flags of `dsf mqar`, `dsf lra`, `dsf wikitext` and `dsf sweep`, their help and completions, the axes of a
+//! grid, the keys of experiment files and of recipes, the refusals of flags that a task has no use for, and
+//! `--explain` all come from [`SETTINGS`].
+
+use serde_json::Value;
+
+/// One setting of a run.
+#[derive(Clone, Copy, Debug)]
+pub struct Setting {
+    /// Long name of the flag and key of an experiment file, e.g. `seq-len`.
+    pub name: &'static str,
+    /// The field of the run's config that it fills.
+    pub at: At,
+    /// The values that it takes.
+    pub kind: Kind,
+    /// Heading under which help lists it.
+    pub group: Group,
+    /// What it means, with its default, for help. Empty for settings that only recipes set.
+    pub help: &'static str,
+}
+
+/// Where in a run's config a setting stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum At {
+    /// A field at the top, such as `seed`.
+    Run(&'static str),
+    /// A field of the task, where the task has it.
+    Task(&'static str),
+    /// A field of the model.
+    Model(&'static str),
+    /// A field of the classifier around pooled outputs.
+    Classifier(&'static str),
+    /// A field of a language model of text.
+    Language(&'static str),
+    /// A field that classifiers and language models of text both have.
+    Body(&'static str),
+    /// A field of the training.
+    Train(&'static str),
+    /// A field of the training that a user sets for classifiers alone.
+    TrainOfClassifier(&'static str),
+    /// A field of the training that a user sets for language models of text alone.
+    TrainOfLanguage(&'static str),
+    /// A field of AdamW where it is not the released one.
+    Adam(&'static str),
+    /// No field: rules compute others from it.
+    Rule,
+}
+
+/// What a model is trained to predict. It decides which settings a run has, how its model is scored, and what of it
+/// is kept.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Objective {
+    /// Labels at some positions of sequences of one length.
+    PerToken,
+    /// One class for each document, or for each pair of documents.
+    Pooled,
+    /// At every position of a window of text the token that follows.
+    NextToken,
+}
+
+impl Objective {
+    /// Whether runs are language models: scored by perplexity, validated by their loss, and kept with
+    /// their weights and the loss of every step.
+    pub fn is_language_model(self) -> bool {
+        self == Self::NextToken
+    }
+}
+
+/// What of a task decides which settings it takes.
+#[derive(Clone, Copy, Debug)]
+pub struct Taker<'a> {
+    /// The task's name.
+    pub task: &'a str,
+    /// What its model is trained to predict.
+    pub objective: Objective,
+    /// The fields of its config.
+    pub fields: &'a [&'a str],
+}
+
+/// Headings of help.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Group {
+    /// The network.
+    Model,
+    /// The data.
+    Task,
+    /// The optimisation.
+    Training,
+    /// What only classifiers have.
+    Classifier,
+    /// What only language models of text have.
+    Language,
+    /// Set by recipes alone, never typed.
+    Recipe,
+}
+
+impl Group {
+    /// As help prints it.
+    pub fn heading(self) -> &'static str {
+        match self {
+            Self::Model => "Model (lists make a grid in `dsf sweep`)",
+            Self::Task => "Task (lists make a grid in `dsf sweep`)",
+            Self::Training => "Training (lists make a grid in `dsf sweep`)",
+            Self::Classifier => "Long Range Arena (lists make a grid in `dsf sweep`)",
+            Self::Language => "WikiText (lists make a grid in `dsf sweep`)",
+            Self::Recipe => "Set by recipes",
+        }
+    }
+}
+
+/// The values of a setting.
+#[derive(Clone, Copy, Debug)]
+pub enum Kind {
+    /// A whole number from the first bound to the second, both included.
+    Whole(u64, u64),
+    /// A number above 0.
+    Positive,
+    /// A number of 0 or more.
+    NotNegative,
+    /// A probability below 1.
+    Share,
+    /// A norm, or 0 for none.
+    Norm,
+    /// A decay of moments: 0 or more, below 1.
+    Decay,
+    /// Any number.
+    Number,
+    /// true or false.
+    Bool,
+    /// One of these names.
+    OneOf(&'static [&'static str]),
+    /// A name that another table knows: of a mixer or a variant.
+    Name,
+    /// `bytes`, `gpt-neox` or the path of a `tokenizer.json`.
+    Tokenizer,
+}
+
+/// Largest whole number that the config's numbers hold.
+const ANY: Kind = Kind::Whole(0, u64::MAX);
+const SIZE: Kind = Kind::Whole(1, 65_536);
+const LAYERS: Kind = Kind::Whole(1, 1_000);
+const EPOCHS: Kind = Kind::Whole(1, 1_000_000);
+const LAYOUTS: Kind = Kind::OneOf(&[
+    "transformer",
+    "mamba",
+    "shared",
+    "prenorm",
+    "postnorm",
+    "hawk",
+    "parallel",
+]);
+const STATE_MIXERS: Kind = Kind::OneOf(&["none", "identity", "mlp", "glu", "gated-mlp"]);
+
+const fn row(name: &'static str, at: At, kind: Kind, group: Group, help: &'static str) -> Setting {
+    Setting {
+        name,
+        at,
+        kind,
+        group,
+        help,
+    }
+}
+
+/// Every setting, in the order of help. A grid varies the first slowest.
+#[rustfmt::skip]
+pub static SETTINGS: &[Setting] = {
+    use Group::{Classifier, Language, Model, Recipe, Task, Training};
+    use Kind::{Bool, Decay, Name, Norm, NotNegative, Number, OneOf, Positive, Share, Tokenizer, Whole};
+    &[
+        row("dataset", At::Task("dataset"), OneOf(&["listops", "text", "retrieval", "image", "pathfinder"]), Classifier,
+            "Task of the Long Range Arena [default: listops; all five in `dsf sweep`]"),
+        row("mixer", At::Model("mixer"), Name, Model,
+            "Sequence mixer; `all` is every one of `dsf mixers` [default: softmax; those that the paper compares in `dsf sweep`]"),
+        row("variant", At::Model("variant"), Name, Model,
+            "Variant of the mixer, e.g. `paper` or `reference` [default: by protocol]"),
+        row("protocol", At::Run("protocol"), OneOf(&["paper", "reference", "matched"]), Model,
+            "What fills the choices that the paper leaves open: its appendix J.1, the released configs, or one block around every mixer \
+             [default: reference; paper in WikiText]"),
+        row("d", At::Model("d_model"), SIZE, Model,
+            "Model width d (d_model)"),
+        row("n", At::Model("d_state"), SIZE, Model,
+            "State expansion n (d_state): states a channel; query and key width of attention"),
+        row("heads", At::Model("n_heads"), SIZE, Model,
+            "Heads s, which divide d and n [default: 1; in LRA by dataset and mixer; 4 in WikiText, 8 in preset full]"),
+        row("layers", At::Model("n_layers"), LAYERS, Model,
+            "Blocks, one mixer each [default: 2; in LRA by dataset and mixer; 6 in WikiText's preset full]"),
+        row("mlp-width", At::Body("mlp_width"), Whole(1, 1 << 20), Model,
+            "Hidden width of feed-forward layers and, in LRA, of heads [default: 4 d in WikiText; in LRA by dataset and mixer]"),
+        row("expand", At::Model("expand"), Number, Model,
+            "Inner width over d, of mixers that widen: mamba, rg-lru [default: by task]"),
+        row("layout", At::Model("layout"), LAYOUTS, Recipe, ""),
+        row("state-mixer", At::Model("state_mixer"), STATE_MIXERS, Recipe, ""),
+        row("positions", At::Model("positions"), Bool, Recipe, ""),
+
+        row("corpus", At::Task("corpus"),
+            OneOf(&["wikitext-103-raw", "wikitext-103", "wikitext-2-raw", "wikitext-2", "text", "sample"]), Language,
+            "Corpus: WikiText, `text` for the train.txt, valid.txt and test.txt of --data-dir, or the built-in `sample` \
+             [default: sample; wikitext-103-raw in preset full]"),
+        row("tokenizer", At::Task("tokenizer"), Tokenizer, Language,
+            "Tokenizer: `bytes`, `gpt-neox`, or a tokenizer.json [default: bytes; gpt-neox in preset full]"),
+        row("eos-between-articles", At::Task("eos_between_articles"), Bool, Language,
+            "Whether token id 0 stands before each article [default: false]"),
+        row("seq-len", At::Task("seq_len"), ANY, Task,
+            "Sequence length L, in tokens an example; in LRA the longest document with its end token"),
+        row("kv-pairs", At::Task("kv_pairs"), ANY, Task,
+            "Key-value pairs k, a fourth of L at most"),
+        row("vocab-size", At::Task("vocab_size"), ANY, Task,
+            "Vocabulary size V, in tokens [default: in WikiText by tokenizer]"),
+        row("train-examples", At::Task("train_examples"), ANY, Task,
+            "Training examples, the same in every epoch; in WikiText the first windows [default there: all]"),
+        row("test-examples", At::Task("test_examples"), ANY, Task,
+            "Test examples; in WikiText also of validation [default there: all]"),
+        row("val-examples", At::Task("val_examples"), ANY, Classifier,
+            "Validation examples, which choose the epoch; 0 is none [default: the official split's]"),
+        row("data", At::Task("data"), OneOf(&["native", "numpy", "files"]), Task,
+            "Where examples come from: our generator (MQAR, listops, pathfinder), numpy's bit for bit (MQAR), or files of the \
+             released data (LRA) [default: native where there is one]"),
+        row("data-seed", At::Task("data_seed"), ANY, Task,
+            "Seed of the examples [default: 0]"),
+        row("contour-length", At::Task("contour_length"), ANY, Classifier,
+            "Paddles of Pathfinder's long paths: 6, 9 or 14 in its released levels, 3 to 14 in ours [default: 14]"),
+
+        row("lr", At::Train("lr"), Positive, Training,
+            "Peak learning rate; `paper` is the four of the paper, 1e-4 to 1e-2, in WikiText 3e-4, 1e-3, 3e-3 and 1e-2"),
+        row("epochs", At::Train("epochs"), EPOCHS, Training,
+            "Epochs at most; MQAR stops once test accuracy exceeds 0.99"),
+        row("batch-size", At::Train("batch_size"), EPOCHS, Training,
+            "Examples a step [default: by preset or protocol]"),
+        row("micro-batch", At::Train("micro_batch"), EPOCHS, Training,
+            "Examples of a step that are computed at one time (gradient accumulation); the step is the same [default: by task]"),
+        row("weight-decay", At::Train("weight_decay"), NotNegative, Training,
+            "Decoupled weight decay of AdamW [default: 0.1; in LRA by dataset and mixer]"),
+        row("precision", At::Train("precision"), OneOf(&["f32", "tf32", "bf16"]), Training,
+            "Numbers to compute with; tf32 and bf16 need a GPU [default: f32; bf16 for WikiText on a GPU]"),
+        row("dropout", At::Classifier("dropout"), Share, Training,
+            "Dropout on embeddings and attention weights; in LRA behind embeddings, mixers and feed-forward layers \
+             [default: by protocol]"),
+        row("attn-dropout", At::Model("attn_dropout"), Share, Training,
+            "Dropout of attention where it differs: on its weights; in LRA's linear and normalized attention on their output"),
+        row("embed-dropout", At::Model("embed_dropout"), Share, Recipe, ""),
+        row("stop-above", At::Train("stop_above"), NotNegative, Recipe, ""),
+
+        row("warmup-epochs", At::TrainOfClassifier("warmup_epochs"), Whole(0, 1_000_000), Classifier,
+            "Epochs over which the learning rate rises [default: by dataset and mixer]"),
+        row("input", At::Classifier("input"), OneOf(&["embedding", "scalar"]), Classifier,
+            "Input layer: an embedding table, or a linear map of the token as one number [default: by protocol and mixer]"),
+        row("pool", At::Classifier("pool"), OneOf(&["mean", "last", "max"]), Classifier,
+            "Pooling over positions [default: mean]"),
+        row("mask", At::Classifier("mask"), Bool, Classifier,
+            "Whether pooling leaves out padding [default: false; true in protocol matched]"),
+        row("dual", At::Classifier("dual"), OneOf(&["logits", "features"]), Classifier,
+            "What of two documents is compared: the outputs of the head for each, or their pooled vectors [default: logits]"),
+        row("loss", At::Classifier("loss"), OneOf(&["ce", "double-softmax"]), Classifier,
+            "Cross-entropy, or cross-entropy of probabilities taken for logits, as released [default: by protocol]"),
+        row("lambda-skip", At::Classifier("lambda_skip"), Bool, Classifier,
+            "Whether a learnt factor scales the residual beside each mixer [default: false]"),
+        row("head", At::Classifier("head"), OneOf(&["mlp", "linear"]), Recipe, ""),
+        row("pad-to-longest", At::Classifier("pad_to_longest"), Bool, Recipe, ""),
+
+        row("rotary", At::Language("rotary"), OneOf(&["pre", "post", "none"]), Language,
+            "Rotary positions: before the feature map, behind it, or none [default: pre; none for mixers without queries and keys]"),
+        row("rotary-dims", At::Language("rotary_dims"), ANY, Recipe, ""),
+        row("init", At::Language("init"), OneOf(&["pythia", "hf"]), Language,
+            "Standard deviations of initial weights: as Pythia was trained, or 0.02 as `transformers` has it [default: pythia]"),
+        row("schedule", At::TrainOfLanguage("schedule"),
+            OneOf(&["constant", "cosine", "linear", "warmup-constant", "cosine-per-epoch", "warmup-cosine"]), Language,
+            "Learning rate after a warm-up over a tenth of the steps [default: cosine]"),
+        row("clip", At::Adam("clip"), Norm, Language,
+            "Gradient clipping norm; 0 is none [default: 1]"),
+        row("decay", At::Adam("decay"), OneOf(&["all", "matrices"]), Language,
+            "Parameters with weight decay: all, or matrices alone [default: matrices]"),
+        row("beta1", At::Adam("beta1"), Decay, Recipe, ""),
+        row("beta2", At::Adam("beta2"), Decay, Language,
+            "Second-moment decay of AdamW (beta2) [default: 0.95]"),
+        row("eps", At::Adam("eps"), Positive, Recipe, ""),
+
+        row("tokens-per-step", At::Rule, ANY, Recipe, ""),
+        row("largest-batch", At::Rule, ANY, Recipe, ""),
+        row("tokens-at-once", At::Rule, ANY, Recipe, ""),
+        row("seed", At::Run("seed"), ANY, Training,
+            "Seed of initial weights, dropout and, but for MQAR, the order of examples [default: 123; 1919 in LRA, 1234 in WikiText]"),
+    ]
+};
+
+/// The setting called `name`.
+pub fn setting(name: &str) -> Option<&'static Setting> {
+    SETTINGS.iter().find(|setting| setting.name == name)
+}
+
+impl Setting {
+    /// Whether a user of a task sets it; recipes may set any field that the config has.
+    pub fn is_of(&self, taker: &Taker) -> bool {
+        let objective = taker.objective;
+        match self.at {
+            At::Task(field) => taker.fields.contains(&field),
+            At::Classifier("dropout") => true,
+            At::Classifier(_) | At::TrainOfClassifier(_) => objective == Objective::Pooled,
+            At::Language(_) | At::Adam(_) | At::TrainOfLanguage(_) => {
+                objective == Objective::NextToken
+            }
+            At::Body(_) => objective != Objective::PerToken,
+            At::Run(_) | At::Model(_) | At::Train(_) | At::Rule => true,
+        }
+    }
+
+    /// Whether it can be typed.
+    pub fn is_typed(&self) -> bool {
+        self.group != Group::Recipe
+    }
+
+    /// Where it stands in the config of a run of `objective`, as a JSON pointer; `None` where that has no such field.
+    pub fn pointer(&self, objective: Objective) -> Option<String> {
+        let (room, field) = match self.at {
+            At::Run(field) => ("", field),
+            At::Task(field) => ("/task", field),
+            At::Model(field) => ("/model", field),
+            At::Classifier(field) => (
+                only(objective, Objective::Pooled, "/model/classifier")?,
+                field,
+            ),
+            At::Language(field) => (
+                only(objective, Objective::NextToken, "/model/language")?,
+                field,
+            ),
+            At::Body(field) => match objective {
+                Objective::PerToken => return None,
+                Objective::Pooled => ("/model/classifier", field),
+                Objective::NextToken => ("/model/language", field),
+            },
+            At::Train(field) | At::TrainOfClassifier(field) | At::TrainOfLanguage(field) => {
+                ("/train", field)
+            }
+            At::Adam(field) => (only(objective, Objective::NextToken, "/train/adam")?, field),
+            At::Rule => return None,
+        };
+        Some(format!("{room}/{field}"))
+    }
+
+    /// The names that it takes, where these are few.
+    pub fn names(&self) -> Option<Vec<&'static str>> {
+        match self.kind {
+            // A classifier's schedules follow from its protocol.
+            Kind::OneOf(names) if self.name == "schedule" => Some(names[..3].to_vec()),
+            Kind::OneOf(names) => Some(names.to_vec()),
+            _ => None,
+        }
+    }
+
+    /// What help calls a value.
+    pub fn value_name(&self) -> &'static str {
+        match self.kind {
+            Kind::Whole(..) => "N",
+            Kind::Positive | Kind::NotNegative | Kind::Norm | Kind::Decay | Kind::Number => "X",
+            Kind::Share => "P",
+            Kind::Bool => "BOOL",
+            Kind::OneOf(_) | Kind::Name => "NAME",
+            Kind::Tokenizer => "NAME|FILE",
+        }
+    }
+
+    /// The value that `text` spells.
+    ///
+    /// # Errors
+    /// What would be right, without the setting's name. Ranges are checked by [`Self::check`].
+    pub fn parse(&self, text: &str) -> Result<Value, String> {
+        match self.kind {
+            Kind::Whole(..) => {
+                let number = text.parse::<u64>().map(Value::from);
+                number.map_err(|_| "not a whole number of 0 or more, such as 64".to_owned())
+            }
+            Kind::Positive
+            | Kind::NotNegative
+            | Kind::Norm
+            | Kind::Decay
+            | Kind::Share
+            | Kind::Number => match text.parse::<f64>() {
+                Ok(number) if number.is_finite() => Ok(Value::from(number)),
+                // JSON has no word for it; the range refuses it by its name.
+                Ok(number) => Ok(Value::from(number.to_string())),
+                Err(_) => Err("not a number, such as 0.1".to_owned()),
+            },
+            Kind::Bool => match text {
+                "true" => Ok(Value::Bool(true)),
+                "false" => Ok(Value::Bool(false)),
+                _ => Err("not true or false".to_owned()),
+            },
+            Kind::OneOf(names) if !names.contains(&text) => {
+                Err(format!("not one of {}", names.join(", ")))
+            }
+            Kind::OneOf(_) if text == "constant" => Ok(Value::from("warmup-constant")),
+            Kind::OneOf(_) | Kind::Name | Kind::Tokenizer => Ok(Value::from(text)),
+        }
+    }
+
+    /// Refuses a value out of range, in a sentence that names the flag.
+    pub fn check(&self, value: &Value) -> Result<(), String> {
+        let (name, number) = (self.name, value.as_f64());
+        let finite = |within: fn(f64) -> bool| number.is_some_and(within);
+        let wanted = match self.kind {
+            Kind::Whole(least, most) => {
+                let within = value.as_u64().is_some_and(|n| (least..=most).contains(&n));
+                (!within).then(|| format!("{least} to {most}"))
+            }
+            Kind::Positive => {
+                (!finite(|x| x > 0.0)).then(|| "a positive number, such as 2e-3".to_owned())
+            }
+            Kind::NotNegative => (!finite(|x| x >= 0.0)).then(|| "0 or more".to_owned()),
+            Kind::Share => (!finite(|x| (0.0..1.0).contains(&x))).then(|| "in [0, 1)".to_owned()),
+            Kind::Decay => {
+                (!finite(|x| (0.0..1.0).contains(&x))).then(|| "in [0, 1), such as 0.95".to_owned())
+            }
+            Kind::Norm => {
+                (!finite(|x| x >= 0.0)).then(|| "a norm such as 1, or 0 for none".to_owned())
+            }
+            Kind::Number => (!value.is_number()).then(|| "a number, such as 2".to_owned()),
+            Kind::Bool | Kind::OneOf(_) | Kind::Name | Kind::Tokenizer => None,
+        };
+        let found = || value.as_str().map_or(value.to_string(), str::to_owned);
+        match wanted {
+            Some(wanted) => Err(format!("--{name} must be {wanted}, not {}", found())),
+            None => Ok(()),
+        }
+    }
+}
+
+/// `room` in a config of `objective` if that is the `wanted` one.
+fn only(objective: Objective, wanted: Objective, room: &'static str) -> Option<&'static str> {
+    (objective == wanted).then_some(room)
+}

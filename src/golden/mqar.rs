@@ -1,0 +1,65 @@
+//! MQAR data of the released code, compared bit for bit.
+
+use super::file::File;
+use super::Worst;
+use crate::error::{Error, Result};
+use crate::tasks::mqar::MqarConfig;
+use crate::tasks::mqar::{self, numpy};
+use crate::tasks::Generator;
+use sha2::{Digest, Sha256};
+
+pub(super) fn check(file: &File) -> Result<Worst> {
+    let mut worst = Worst::default();
+    for case in file.cases(".inputs") {
+        let facts = file.object(&case)?;
+        let seed = facts.size("seed")?;
+        let config = MqarConfig {
+            data: Generator::Numpy,
+            data_seed: 0,
+            vocab_size: facts.size("vocab")?,
+            seq_len: facts.size("seq_len")?,
+            kv_pairs: facts.size("kv_pairs")?,
+            train_examples: facts.size("examples")?,
+            test_examples: 1,
+        };
+        mqar::check(&config)?;
+        let stored = file.tensor(&format!("{case}.inputs"))?.dims();
+        if stored != [config.train_examples, config.seq_len] {
+            let what = format!("{case}.inputs has shape {stored:?}, not what metadata says");
+            return Err(Error::usage(what));
+        }
+        let seed = u32::try_from(seed).map_err(|_| Error::usage("the seed exceeds 32 bits"))?;
+        let data = numpy::segment(
+            seed,
+            config.train_examples,
+            config.seq_len,
+            config.kv_pairs,
+            config.vocab_size,
+            facts.number("power")?,
+        );
+        let tokens = data.tokens().iter().map(|t| i64::from(*t)).collect();
+        for (kind, got) in [("inputs", tokens), ("labels", data.dense_labels())] {
+            let name = format!("{case}.{kind}");
+            let wanted = file.tensor(&name)?.flatten_all()?.to_vec1::<i64>()?;
+            let differing = if got.len() == wanted.len() {
+                got.iter().zip(&wanted).filter(|(a, b)| a != b).count()
+            } else {
+                got.len().max(wanted.len())
+            };
+            worst.add(name, differing as f64, 0.5);
+            let same = sha256(&got) == facts.text(&format!("sha256_{kind}"))?;
+            let what = format!("{case}.sha256_{kind}");
+            worst.add(what, if same { 0.0 } else { 1.0 }, 0.5);
+        }
+    }
+    Ok(worst)
+}
+
+/// Over the little-endian 64-bit integers.
+fn sha256(values: &[i64]) -> String {
+    let mut hash = Sha256::new();
+    for value in values {
+        hash.update(value.to_le_bytes());
+    }
+    hex::encode(hash.finalize())
+}

@@ -1,0 +1,173 @@
+//! What a mixer is built from, and which sizes it refuses.
+
+use super::Entry;
+use crate::config::{InitScheme, ModelConfig, Rotary};
+use crate::error::{self, Error};
+use std::collections::BTreeMap;
+
+/// All that a mixer may know of the network around it: widths, its own options, how weights start.
+#[derive(Clone, Copy, Debug)]
+pub struct MixerSpec<'a> {
+    /// One of the mixer's variants.
+    pub variant: &'a str,
+    /// Options of this mixer alone, by name.
+    pub options: &'a BTreeMap<String, String>,
+    /// Width of the input and output, d.
+    pub d_model: usize,
+    /// State expansion, n; also the query/key width of attention.
+    pub d_state: usize,
+    /// Heads, s.
+    pub n_heads: usize,
+    /// Inner width over d in mixers that widen; `None` is 2.
+    pub expand: Option<f64>,
+    /// Rotary position embedding of queries and keys.
+    pub rotary: Option<RotarySpec>,
+    /// Probability of dropout inside attention.
+    pub attn_dropout: f64,
+    /// What attention without a softmax drops: elements of its output, as the released classifiers do,
+    /// or attention weights.
+    pub drops_output: bool,
+    /// Standard deviation of the initial weights that read the residual stream.
+    pub input_std: f64,
+    /// Standard deviation of the initial weights of maps back to the residual stream.
+    pub output_std: f64,
+    /// The same in the gated block of the RNNs, which the released code does not shrink with depth.
+    pub rnn_output_std: f64,
+}
+
+/// Rotary position embedding (Su et al. 2021).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RotarySpec {
+    /// The first channels of each head, an even number, that are rotated.
+    pub dims: usize,
+    /// Whether φ(q) and φ(k) are rotated in the weighted sum of values, and not q and k before φ.
+    pub after_feature_map: bool,
+}
+
+/// Standard deviation of the initial weights of the released language model.
+const STD: f64 = 0.02;
+
+/// Inner width over d where the config names none.
+const EXPAND: f64 = 2.0;
+
+/// Largest inner width over d.
+const MOST_EXPAND: f64 = 64.0;
+
+impl<'a> From<&'a ModelConfig> for MixerSpec<'a> {
+    fn from(model: &'a ModelConfig) -> Self {
+        let (d, layers) = (model.d_model as f64, model.n_layers as f64);
+        let language = model.language.as_ref();
+        let (input_std, output_std) = match language.map(|language| language.init) {
+            Some(InitScheme::Pythia) => ((2.0 / (5.0 * d)).sqrt(), 2.0 / (layers * d.sqrt())),
+            Some(InitScheme::Hf) => (STD, STD),
+            // GPT-2's rule: two maps per layer write to the residual stream.
+            None => (STD, STD / (2.0 * layers).sqrt()),
+        };
+        Self {
+            variant: &model.variant,
+            options: &model.options,
+            d_model: model.d_model,
+            d_state: model.d_state,
+            n_heads: model.n_heads,
+            expand: model.expand,
+            rotary: language
+                .filter(|language| language.rotary != Rotary::None)
+                .map(|language| RotarySpec {
+                    dims: language.rotary_dims,
+                    after_feature_map: language.rotary == Rotary::Post,
+                }),
+            attn_dropout: model.attn_dropout,
+            drops_output: model.classifier.is_some(),
+            input_std,
+            output_std,
+            rnn_output_std: language.map_or(input_std, |_| output_std),
+        }
+    }
+}
+
+impl MixerSpec<'_> {
+    /// Inner width E of mixers that widen, rounded down.
+    pub fn inner_width(&self) -> usize {
+        (self.expand.unwrap_or(EXPAND) * self.d_model as f64) as usize
+    }
+
+    /// The option `name`, where it was set.
+    pub fn option(&self, name: &str) -> Option<&str> {
+        self.options.get(name).map(String::as_str)
+    }
+}
+
+impl Entry {
+    /// Refuses sizes that this mixer cannot be built with, in one sentence that names the flag.
+    pub fn check_sizes<'a>(&self, spec: impl Into<MixerSpec<'a>>) -> error::Result<()> {
+        let spec = spec.into();
+        self.check_expand(&spec)?;
+        self.check_heads(&spec)?;
+        self.check_rotary(&spec)
+    }
+
+    fn check_expand(&self, spec: &MixerSpec) -> error::Result<()> {
+        let Some(expand) = spec.expand else {
+            return Ok(());
+        };
+        if !self.widens || spec.variant != self.variants[0] {
+            return Err(Error::usage(format!(
+                "--expand {expand}: mixer `{}`, variant `{}`, has no inner width; leave --expand out",
+                self.name, spec.variant
+            )));
+        }
+        // Not-a-number fails the first comparison.
+        if expand.is_finite() && expand <= MOST_EXPAND && spec.inner_width() >= 1 {
+            return Ok(());
+        }
+        Err(Error::usage(format!(
+            "--expand must be at most {MOST_EXPAND} and make of --d {} an inner width of at least 1, \
+             not {expand}",
+            spec.d_model
+        )))
+    }
+
+    fn check_heads(&self, spec: &MixerSpec) -> error::Result<()> {
+        let (d, n, s) = (spec.d_model, spec.d_state, spec.n_heads);
+        if s == 1 {
+            return Ok(());
+        }
+        if !self.heads {
+            return Err(Error::usage(format!(
+                "mixer `{}` has no heads: --heads must be 1, not {s}",
+                self.name
+            )));
+        }
+        for (flag, size) in [("--d", d), ("--n", n)] {
+            if size % s != 0 && (flag == "--d" || self.expands) {
+                return Err(Error::usage(format!(
+                    "--heads {s} does not divide {flag} {size}: each head takes an equal share"
+                )));
+            }
+        }
+        Ok(())
+    }
+
+    /// Expects heads that divide n: [`Self::check_heads`] comes first.
+    fn check_rotary(&self, spec: &MixerSpec) -> error::Result<()> {
+        let Some(RotarySpec { dims, .. }) = spec.rotary else {
+            return Ok(());
+        };
+        if !self.rotary {
+            return Err(Error::usage(format!(
+                "mixer `{}` has no queries and keys that a rotary embedding could rotate: --rotary must \
+                 be none",
+                self.name
+            )));
+        }
+        let (n, s) = (spec.d_state, spec.n_heads);
+        if dims >= 2 && dims % 2 == 0 && dims <= n / s {
+            return Ok(());
+        }
+        Err(Error::usage(format!(
+            "--rotary rotates an even number of channels, not {dims} of the {} that --n {n} and \
+             --heads {s} give each head",
+            n / s
+        )))
+    }
+}

@@ -1,0 +1,38 @@
+//! The arithmetic of a mixer, from which floors and estimates of its cost are computed.
+
+use super::{Entry, MixerSpec};
+
+/// What one layer of a mixer computes for a token.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct MixerWork {
+    /// The algorithm that moves information along the sequence.
+    pub core: Core,
+    /// Channels of the core: d, or the inner width E of mixers that widen.
+    pub channels: usize,
+    /// States per channel, n; 1 in a gated scan. The query/key width in softmax attention.
+    pub states: usize,
+    /// Weights of the linear maps around the core; each multiplies and adds once per token. Gates that
+    /// make one number per head from a token, and short convolutions, are not counted.
+    pub projections: usize,
+}
+
+/// Algorithms along the sequence, by the arithmetic that bounds their time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Core {
+    /// Every query meets every key before it: L² (n + d) multiply-adds a sequence.
+    SoftmaxAttention,
+    /// The states of a channel share one decay, or have none: matrix products within chunks, and a state
+    /// between chunks (linear attention, SSD).
+    ChunkedScan,
+    /// Every state has a decay of its own, one exponential per token, channel and state (S6).
+    SelectiveScan,
+    /// One state per channel, h_i = a_i h_{i-1} + b_i: bounded by memory traffic (gated RNNs).
+    GatedScan,
+}
+
+impl Entry {
+    /// The arithmetic of one layer; `None` where no bound is known.
+    pub fn work<'a>(&self, spec: impl Into<MixerSpec<'a>>) -> Option<MixerWork> {
+        (self.work)(&spec.into())
+    }
+}

@@ -1,0 +1,226 @@
+//! Documents to classes: an embedding, blocks around a mixer, one pooled vector per document, a head. The
+//! released classifiers of the Long Range Arena, and a GPT-2 body for every mixer.
+
+use super::body::Body;
+use super::spec::BodySpec;
+use super::ClassifierIo;
+use crate::config::{self, ClassifierConfig, Dual, Input, Loss, ModelConfig};
+use crate::nn::{linear, Cx, Init, Params, Scheme};
+use crate::ops::{self, Classified, Dropout};
+use candle_core::{DType, Result, Tensor};
+
+/// A classifier of documents, or of pairs of documents.
+pub struct Classifier {
+    input: Embedding,
+    body: Body,
+    head: Head,
+    config: ClassifierConfig,
+    embed_dropout: f64,
+    activations: DType,
+    /// The type of parameters, and of the loss.
+    parameters: DType,
+    classes: usize,
+}
+
+impl Classifier {
+    /// Builds the classifier with parameters from `params`, as [`super::Model::new`] does.
+    pub fn new(model: &ModelConfig, io: impl Into<ClassifierIo>, params: &Params) -> Result<Self> {
+        let Some(config) = &model.classifier else {
+            candle_core::bail!("the model is not a classifier");
+        };
+        let (spec, io) = (BodySpec::of(model), io.into());
+        let params = params.clone().with_scheme(Scheme::Torch);
+        let of_body = params.clone().with_scheme(spec.classifier_init);
+        Ok(Self {
+            input: Embedding::new(model, config, io, &params.scope("embed"))?,
+            body: Body::new(model, &spec, &of_body)?,
+            head: Head::new(model.d_model, config, (io, &spec), &params)?,
+            config: config.clone(),
+            embed_dropout: model.embed_dropout,
+            activations: params.activations(),
+            parameters: params.dtype(),
+            classes: io.classes,
+        })
+    }
+
+    /// Logits `(batch, classes)` of documents `(documents · batch, seq_len)` u32: all first documents,
+    /// then all second ones. `lengths` `(documents · batch)` u32 include the end token; they matter only
+    /// to a pooling that leaves out padding.
+    pub fn logits(&self, tokens: &Tensor, lengths: &Tensor, cx: &Cx) -> Result<Tensor> {
+        let hidden = self.hidden(tokens, cx)?;
+        let lengths = self.config.mask.then_some(lengths);
+        let pooled = ops::pool(&hidden, lengths, self.config.pool)?;
+        self.head.forward(&pooled)
+    }
+
+    /// The mean loss of `labels` `(batch)` u32, and which of them are the most likely classes.
+    pub fn classify(
+        &self,
+        tokens: &Tensor,
+        lengths: &Tensor,
+        labels: &Tensor,
+        cx: &Cx,
+    ) -> Result<Classified> {
+        let logits = self
+            .logits(tokens, lengths, cx)?
+            .to_dtype(self.parameters)?;
+        let logits = match self.config.loss {
+            Loss::Ce => logits,
+            Loss::DoubleSoftmax => candle_nn::ops::softmax(&logits, 1)?,
+        };
+        let identity = Tensor::eye(self.classes, self.parameters, logits.device())?;
+        ops::cross_entropy(&logits.unsqueeze(1)?, &identity, labels)
+    }
+
+    /// The last hidden layer, `(documents · batch, seq_len, d_model)`.
+    pub fn hidden(&self, tokens: &Tensor, cx: &Cx) -> Result<Tensor> {
+        let mask = cx.mask("embed", self.embed_dropout);
+        let x = self.input.forward(tokens, mask, self.activations)?;
+        self.body.forward(x, None, cx)
+    }
+
+    /// Numbers that one layer's mixer keeps per sequence while reading `seq_len` tokens.
+    pub fn state_size(&self, seq_len: usize) -> usize {
+        self.body.state_size(seq_len)
+    }
+}
+
+/// How a token becomes a vector of width d.
+enum Embedding {
+    /// Rows of a learnt table, with or without learnt positions.
+    Table {
+        tokens: Tensor,
+        positions: Option<Tensor>,
+    },
+    /// A linear map of scale t + shift.
+    Scalar {
+        weight: Tensor,
+        bias: Tensor,
+        scale: f64,
+        shift: f64,
+    },
+}
+
+impl Embedding {
+    fn new(
+        model: &ModelConfig,
+        config: &ClassifierConfig,
+        io: ClassifierIo,
+        params: &Params,
+    ) -> Result<Self> {
+        let d = model.d_model;
+        let positions = || params.get("pos", (io.seq_len, d), Init::Normal(1.0));
+        Ok(match config.input {
+            Input::Embedding => Self::Table {
+                tokens: params.get("tok", (io.vocab_size, d), Init::Normal(1.0))?,
+                positions: model.positions.then(positions).transpose()?,
+            },
+            Input::Scalar => Self::Scalar {
+                weight: params.weight("w", (d, 1), 1.0)?,
+                bias: params.bias("b", d, 1)?,
+                scale: io.scalar.0,
+                shift: io.scalar.1,
+            },
+        })
+    }
+
+    /// Tokens `(batch, seq_len)` u32 to `(batch, seq_len, d)`; only a table drops.
+    fn forward(
+        &self,
+        tokens: &Tensor,
+        mask: Option<Dropout>,
+        activations: DType,
+    ) -> Result<Tensor> {
+        match self {
+            Self::Table {
+                tokens: table,
+                positions,
+            } => ops::embedding(tokens, table, positions.as_ref(), mask, activations),
+            Self::Scalar {
+                weight,
+                bias,
+                scale,
+                shift,
+            } => {
+                let x = tokens.to_dtype(weight.dtype())?.affine(*scale, *shift)?;
+                linear(&x.unsqueeze(2)?, weight, Some(bias))?.to_dtype(activations)
+            }
+        }
+    }
+}
+
+/// Linear maps with a ReLU between each two of them.
+struct Layers(Vec<[Tensor; 2]>);
+
+impl Layers {
+    fn new(widths: &[usize], params: &Params) -> Result<Self> {
+        let pairs = widths.windows(2).enumerate().map(|(i, pair)| {
+            let (name, fan_in) = (i + 1, pair[0]);
+            Ok([
+                params.weight(&format!("w{name}"), (pair[1], fan_in), 1.0)?,
+                params.bias(&format!("b{name}"), pair[1], fan_in)?,
+            ])
+        });
+        Ok(Self(pairs.collect::<Result<_>>()?))
+    }
+
+    fn forward(&self, x: &Tensor) -> Result<Tensor> {
+        let mut x = x.clone();
+        for (i, [w, b]) in self.0.iter().enumerate() {
+            if i > 0 {
+                x = x.relu()?;
+            }
+            x = linear(&x, w, Some(b))?;
+        }
+        Ok(x)
+    }
+}
+
+/// What becomes of pooled vectors.
+enum Head {
+    /// One document: d to C, perhaps through m.
+    One(Layers),
+    /// MATCH on what the head makes of each of two documents.
+    Logits { each: Layers, both: Layers },
+    /// MATCH on both pooled vectors.
+    Features(Layers),
+}
+
+impl Head {
+    fn new(
+        d: usize,
+        config: &ClassifierConfig,
+        (io, spec): (ClassifierIo, &BodySpec),
+        params: &Params,
+    ) -> Result<Self> {
+        let (m, classes) = (config.mlp_width, io.classes);
+        let each = || match config.head {
+            config::Head::Mlp => Layers::new(&[d, m, classes], &params.scope("head")),
+            config::Head::Linear => Layers::new(&[d, classes], &params.scope("head")),
+        };
+        let both = |width: usize| {
+            let m = spec.match_width.unwrap_or(m);
+            let widths = [io.documents * width, m, (m / 2).max(1), classes];
+            Layers::new(&widths, &params.scope("match"))
+        };
+        Ok(match (io.documents, config.dual) {
+            (1, _) => Self::One(each()?),
+            (_, Dual::Logits) => Self::Logits {
+                each: each()?,
+                both: both(classes)?,
+            },
+            (_, Dual::Features) => Self::Features(both(d)?),
+        })
+    }
+
+    /// `pooled` `(documents · batch, d)`, all first documents and then all second ones, to
+    /// `(batch, classes)`.
+    fn forward(&self, pooled: &Tensor) -> Result<Tensor> {
+        let pairs = |x: &Tensor| Tensor::cat(&x.chunk(2, 0)?, 1);
+        match self {
+            Self::One(each) => each.forward(pooled),
+            Self::Logits { each, both } => both.forward(&pairs(&each.forward(pooled)?)?),
+            Self::Features(both) => both.forward(&pairs(pooled)?),
+        }
+    }
+}

@@ -1,0 +1,218 @@
+//! The next token from its logits: greedy, or sampled with a temperature, top-k and top-p.
+
+use crate::error::{Error, Result};
+use crate::rng::Stream;
+
+/// How the next token is chosen.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Choice {
+    /// The most likely one; of equally likely ones the lowest id.
+    Greedy,
+    /// A random one.
+    Sampled(Sampling),
+}
+
+/// The distribution that tokens are drawn from.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Sampling {
+    /// Divides the logits; above 0.
+    pub temperature: f64,
+    /// Only so many of the most likely tokens; at least 1.
+    pub top_k: Option<usize>,
+    /// Of those only the most likely ones that together have at least this probability, in (0, 1]: nucleus
+    /// sampling.
+    pub top_p: Option<f64>,
+    /// Seeds the draws; each depends on the seed and the position of its token alone.
+    pub seed: u64,
+}
+
+impl Choice {
+    /// Refuses settings out of range, by flag.
+    pub fn check(&self) -> Result<()> {
+        let Self::Sampled(how) = self else {
+            return Ok(());
+        };
+        let wrong = |flag: &str, must: &str| Err(Error::usage(format!("{flag} must be {must}")));
+        match how {
+            // Not-a-number is neither above 0 nor below.
+            Sampling { temperature: t, .. } if !(*t > 0.0 && t.is_finite()) => wrong(
+                "--temperature",
+                &format!("a number above 0, not {t}; --greedy takes the likeliest token"),
+            ),
+            Sampling { top_k: Some(0), .. } => wrong("--top-k", "at least 1"),
+            Sampling { top_p: Some(p), .. } if !(*p > 0.0 && *p <= 1.0) => {
+                wrong("--top-p", &format!("above 0 and at most 1, not {p}"))
+            }
+            Sampling { .. } => Ok(()),
+        }
+    }
+
+    /// The id of the token at position `at`, given its `logits`.
+    ///
+    /// # Errors
+    /// Where a logit is not a number.
+    pub(super) fn of(&self, logits: &[f32], at: usize) -> Result<usize> {
+        if logits.iter().any(|x| x.is_nan()) || logits.is_empty() {
+            return Err(Error::usage(
+                "the model's logits are not numbers: its training diverged, or the weights are broken",
+            ));
+        }
+        Ok(match self {
+            Self::Greedy => ranked(logits, 1)[0],
+            Self::Sampled(how) => how.draw(logits, at),
+        })
+    }
+}
+
+impl Sampling {
+    fn draw(&self, logits: &[f32], at: usize) -> usize {
+        let candidates = ranked(logits, self.top_k.unwrap_or(logits.len()));
+        let highest = f64::from(logits[candidates[0]]);
+        let weight = |id: &usize| ((f64::from(logits[*id]) - highest) / self.temperature).exp();
+        let mut weights: Vec<f64> = candidates.iter().map(weight).collect();
+        if let Some(p) = self.top_p {
+            weights.truncate(enough(&weights, p));
+        }
+        let total: f64 = weights.iter().sum();
+        let mut left = total * Stream::new(self.seed, "generate", at as u64).uniform();
+        for (id, weight) in candidates.iter().zip(&weights) {
+            if left < *weight {
+                return *id;
+            }
+            left -= weight;
+        }
+        candidates[weights.len() - 1] // only rounding leads here
+    }
+}
+
+/// The ids of the `most` highest logits, the highest first; of equals the lowest id first.
+fn ranked(logits: &[f32], most: usize) -> Vec<usize> {
+    let mut ids: Vec<usize> = (0..logits.len()).collect();
+    let order = |a: &usize, b: &usize| logits[*b].total_cmp(&logits[*a]).then(a.cmp(b));
+    if most < ids.len() {
+        ids.select_nth_unstable_by(most, order);
+        ids.truncate(most);
+    }
+    ids.sort_unstable_by(order);
+    ids
+}
+
+/// How many of the descending `weights` make up the fraction `p` of their sum.
+fn enough(weights: &[f64], p: f64) -> usize {
+    let wanted = p * weights.iter().sum::<f64>();
+    let mut sum = 0.0;
+    let below = weights.iter().take_while(|weight| {
+        sum += **weight;
+        sum < wanted
+    });
+    (below.count() + 1).min(weights.len())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LOGITS: [f32; 5] = [0.0, 3.0, 1.0, 3.0, -2.0];
+
+    fn sampling() -> Sampling {
+        Sampling {
+            temperature: 1.0,
+            top_k: None,
+            top_p: None,
+            seed: 7,
+        }
+    }
+
+    fn shares(how: Sampling) -> [f64; 5] {
+        let mut seen = [0.0; 5];
+        for at in 0..20_000 {
+            seen[Choice::Sampled(how).of(&LOGITS, at).unwrap()] += 1.0 / 20_000.0;
+        }
+        seen
+    }
+
+    #[test]
+    fn greedy_takes_the_first_of_the_likeliest() {
+        assert_eq!(Choice::Greedy.of(&LOGITS, 0).unwrap(), 1);
+    }
+
+    #[test]
+    fn tokens_are_drawn_as_often_as_softmax_says() {
+        for temperature in [0.5, 1.0, 2.0] {
+            let weights = LOGITS.map(|x| (f64::from(x) / temperature).exp());
+            let total: f64 = weights.iter().sum();
+            let found = shares(Sampling {
+                temperature,
+                ..sampling()
+            });
+            for (share, weight) in found.iter().zip(weights) {
+                assert!((share - weight / total).abs() < 0.012, "{found:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn neither_top_k_nor_top_p_lets_an_unlikely_token_through() {
+        let k = shares(Sampling {
+            top_k: Some(2),
+            ..sampling()
+        });
+        assert!(
+            k[1] > 0.45 && k[3] > 0.45 && k[0] + k[2] + k[4] == 0.0,
+            "{k:?}"
+        );
+        // The two likeliest have 0.455 each: the second completes 0.6, and the third 0.92.
+        for (p, drawn) in [(0.4, 1), (0.6, 2), (0.92, 3), (1.0, 5)] {
+            let found = shares(Sampling {
+                top_p: Some(p),
+                ..sampling()
+            });
+            let seen = found.iter().filter(|share| **share > 0.0).count();
+            assert_eq!(seen, drawn, "{p}: {found:?}");
+        }
+    }
+
+    #[test]
+    fn the_same_seed_draws_the_same_tokens_and_another_others() {
+        let drawn = |seed| -> Vec<usize> {
+            let how = Choice::Sampled(Sampling { seed, ..sampling() });
+            (0..40).map(|at| how.of(&LOGITS, at).unwrap()).collect()
+        };
+        assert_eq!(drawn(1), drawn(1));
+        assert_ne!(drawn(1), drawn(2));
+    }
+
+    #[test]
+    fn what_is_no_number_is_refused() {
+        let refused = |how: Sampling| Choice::Sampled(how).check().unwrap_err().to_string();
+        for temperature in [0.0, -1.0, f64::NAN, f64::INFINITY] {
+            let message = refused(Sampling {
+                temperature,
+                ..sampling()
+            });
+            assert!(
+                message.contains("--temperature") && message.contains("--greedy"),
+                "{message}"
+            );
+        }
+        let top_k = Some(0);
+        assert!(refused(Sampling {
+            top_k,
+            ..sampling()
+        })
+        .contains("--top-k"));
+        for p in [0.0, 1.1, f64::NAN] {
+            let top_p = Some(p);
+            assert!(refused(Sampling {
+                top_p,
+                ..sampling()
+            })
+            .contains("--top-p"));
+        }
+        let message = Choice::Greedy
+            .of(&[0.0, f32::NAN], 0)
+            .unwrap_err()
+            .to_string();
+        assert!(message.contains("not numbers"), "{message}");
+    }
+}

@@ -1,0 +1,139 @@
+//! Tokens to logits: a token table, blocks around a mixer, a head; whole sequences at once, or token by
+//! token.
+
+use super::body::Body;
+use super::spec::BodySpec;
+use super::Io;
+use crate::config::ModelConfig;
+use crate::mixers::{MixerSpec, State};
+use crate::nn::{linear, Cx, Init, Params, Rows};
+use crate::ops::{self, Classified};
+use candle_core::{DType, Result, Tensor};
+
+/// A language model: of the released shape (the paper's J.1), or Pythia's (J.3).
+pub struct Model {
+    tokens: Tensor,
+    positions: Option<Tensor>,
+    body: Body,
+    /// The rows of the head `(V, d)`, which are those of the token table unless it has its own.
+    head: Tensor,
+    embed_dropout: f64,
+    /// The type of the residual stream.
+    activations: DType,
+}
+
+impl Model {
+    /// Builds the model with parameters from `params`. Building twice from the same parameters,
+    /// once of them detached, gives a training and an evaluation view of one set of weights.
+    pub fn new(config: &ModelConfig, io: Io, params: &Params) -> Result<Self> {
+        let (d, embed) = (config.d_model, params.scope("embed"));
+        let std = MixerSpec::from(config).input_std;
+        let table =
+            |name: &str, params: &Params| params.get(name, (io.vocab_size, d), Init::Normal(std));
+        let tokens = table("tok", &embed)?;
+        let positions = || embed.get("pos", (io.seq_len, d), Init::Normal(0.02));
+        Ok(Self {
+            head: match &config.language {
+                Some(_) => table("weight", &params.scope("head"))?,
+                None => tokens.clone(),
+            },
+            tokens,
+            positions: config.positions.then(positions).transpose()?,
+            body: Body::new(config, &BodySpec::of(config), params)?,
+            embed_dropout: config.embed_dropout,
+            activations: params.activations(),
+        })
+    }
+
+    /// Tokens `(batch, seq_len)` u32 to the last hidden layer, `(batch, rows, d_model)` at the selected
+    /// positions (all when `None`).
+    pub fn hidden(&self, tokens: &Tensor, rows: Option<&Rows>, cx: &Cx) -> Result<Tensor> {
+        let mask = cx.mask("embed", self.embed_dropout);
+        let (table, positions) = (&self.tokens, self.positions.as_ref());
+        let x = ops::embedding(tokens, table, positions, mask, self.activations)?;
+        self.body.forward(x, rows, cx)
+    }
+
+    /// The mean cross-entropy of `targets` `(batch · rows)` u32 at the selected positions of `tokens` (all
+    /// when `None`), and which of the targets are the most likely tokens.
+    pub fn classify(
+        &self,
+        tokens: &Tensor,
+        rows: Option<&Rows>,
+        targets: &Tensor,
+        cx: &Cx,
+    ) -> Result<Classified> {
+        let hidden = self.hidden(tokens, rows, cx)?;
+        ops::cross_entropy(&hidden, &self.head, targets)
+    }
+
+    /// Logits of the head, `(.., d_model)` to `(.., vocab_size)`.
+    pub fn logits(&self, hidden: &Tensor) -> Result<Tensor> {
+        linear(hidden, &self.head, None)
+    }
+
+    /// Logits `(batch, vocab_size)` of what follows the last of `tokens` `(batch, seq_len)` u32.
+    pub fn last_logits(&self, tokens: &Tensor) -> Result<Tensor> {
+        let (batch, seq_len) = tokens.dims2()?;
+        let last = Tensor::full(seq_len as u32 - 1, (batch, 1), tokens.device())?;
+        let rows = Rows { positions: last };
+        let hidden = self.hidden(tokens, Some(&rows), &Cx::eval())?;
+        self.logits(&hidden.squeeze(1)?)
+    }
+
+    /// Numbers that one layer's mixer keeps per sequence while decoding `seq_len` tokens.
+    pub fn state_size(&self, seq_len: usize) -> usize {
+        self.body.state_size(seq_len)
+    }
+}
+
+/// The memory of a model that reads text token by token: the states of its mixers.
+#[derive(Clone, Debug)]
+pub struct Decoder {
+    /// One per block.
+    states: Vec<State>,
+    read: usize,
+}
+
+impl Decoder {
+    /// Tokens read so far.
+    pub fn read(&self) -> usize {
+        self.read
+    }
+
+    /// Bytes held, over all sequences: constant in time, or growing by the token where the mixer is softmax
+    /// attention.
+    pub fn bytes(&self) -> usize {
+        let tensors = self.states.iter().flat_map(|state| &state.0);
+        tensors
+            .map(|t| t.elem_count() * t.dtype().size_in_bytes())
+            .sum()
+    }
+}
+
+impl Model {
+    /// The memory before the first token of `batch` sequences; `None` where the mixer cannot be stepped
+    /// through time.
+    pub fn begin(&self, batch: usize) -> Result<Option<Decoder>> {
+        let states = self.body.begin(batch)?;
+        Ok(states.map(|states| Decoder { states, read: 0 }))
+    }
+
+    /// Reads the next token of each sequence, `tokens` `(batch)` u32; gives the logits `(batch, vocab_size)`
+    /// of what follows it. Fails behind the last learnt position.
+    pub fn step(&self, tokens: &Tensor, decoder: &mut Decoder) -> Result<Tensor> {
+        let at = decoder.read;
+        let x = self.embed_at(tokens, at)?;
+        let hidden = self.body.step(x, at, &mut decoder.states)?;
+        decoder.read += 1;
+        self.logits(&hidden)
+    }
+
+    /// The embeddings `(batch, d)` of `tokens` `(batch)` at position `at`.
+    fn embed_at(&self, tokens: &Tensor, at: usize) -> Result<Tensor> {
+        let position = self.positions.as_ref().map(|table| table.narrow(0, at, 1));
+        let (tokens, position) = (tokens.unsqueeze(1)?, position.transpose()?);
+        let table = &self.tokens;
+        ops::embedding(&tokens, table, position.as_ref(), None, self.activations)?.squeeze(1)
+    }
+}

@@ -1,0 +1,270 @@
+//! Settings merged layer by layer, each with where its value came from.
+
+use super::recipe::{Layer, Recipe, Values};
+use super::{Choice, Task};
+use crate::config::{setting, Protocol};
+use crate::error::{self, Error, Result};
+use crate::mixers::{self, Entry};
+use serde::de::DeserializeOwned;
+use serde_json::{json, Value};
+use std::collections::BTreeMap;
+use std::fmt;
+
+/// Where a value came from.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Origin {
+    /// A flag, or a key of an experiment file.
+    Given(String),
+    /// A layer of a recipe.
+    Recipe {
+        /// The task whose recipe it is.
+        task: &'static str,
+        /// The layer.
+        layer: String,
+    },
+    /// The block of the released configs around this mixer.
+    Released(&'static str),
+    /// Computed from other settings, and how.
+    Rule(&'static str),
+}
+
+impl fmt::Display for Origin {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Given(place) => f.write_str(place),
+            Self::Recipe { task, layer } => write!(f, "recipes/{task}.toml, {layer}"),
+            Self::Released(mixer) => write!(f, "released block of {mixer}"),
+            Self::Rule(rule) => f.write_str(rule),
+        }
+    }
+}
+
+/// The settings of one run, while they are put together.
+pub(super) struct Draft<'a> {
+    pub task: Task,
+    pub recipe: &'a Recipe,
+    pub choice: &'a Choice,
+    pub entry: &'static Entry,
+    pub protocol: Protocol,
+    preset: &'a str,
+    merged: BTreeMap<&'static str, (Value, Origin)>,
+    /// Options of the mixer that layers set.
+    pub options: BTreeMap<String, (String, Origin)>,
+    /// What the user should be told.
+    pub notes: Vec<String>,
+}
+
+impl<'a> Draft<'a> {
+    /// All layers of the recipe of `task` under what was chosen.
+    pub fn new(task: Task, recipe: &'a Recipe, choice: &'a Choice) -> Result<Self> {
+        let first = |name: &str| {
+            let layers = recipe.layer.iter().filter(|layer| layer.when.is_empty());
+            let set = layers.filter_map(|layer| layer.set.get(name)).next();
+            let found = choice.value(name).or(set).and_then(Value::as_str);
+            found.unwrap_or_default().to_owned()
+        };
+        let entry = mixers::find(&first("mixer"))?;
+        let protocol = serde_json::from_value(json!(first("protocol")));
+        let named = recipe.presets.named.as_ref();
+        let named = named.filter(|named| choice.value(&named.setting).is_some());
+        let default = named.map_or(&recipe.presets.default, |named| &named.preset);
+        let mut draft = Self {
+            task,
+            recipe,
+            choice,
+            entry,
+            protocol: protocol.map_err(|e| Error::usage(format!("--protocol: {e}")))?,
+            preset: choice.preset.unwrap_or(default),
+            merged: BTreeMap::new(),
+            options: BTreeMap::new(),
+            notes: Vec::new(),
+        };
+        for layer in &recipe.layer {
+            if draft.holds(&layer.when) {
+                draft.apply(layer);
+            }
+        }
+        draft.say_what_stands_in();
+        Ok(draft)
+    }
+
+    fn apply(&mut self, layer: &Layer) {
+        let origin = Origin::Recipe {
+            task: self.task.name,
+            layer: layer.of.clone(),
+        };
+        if layer.released_block {
+            let block = self.entry.released;
+            let origin = Origin::Released(self.entry.name);
+            self.merge("layout", json!(block.layout), origin.clone());
+            self.merge("state-mixer", json!(block.state_mixer), origin.clone());
+            self.merge("positions", json!(block.positions), origin);
+        }
+        for (name, value) in &layer.set {
+            self.merge(name, value.clone(), origin.clone());
+        }
+        for (name, value) in &layer.options {
+            let set = (value.clone(), origin.clone());
+            self.options.insert(name.clone(), set);
+        }
+    }
+
+    fn merge(&mut self, name: &str, value: Value, origin: Origin) {
+        // A test walks every recipe: no layer sets what no row of the settings knows.
+        let Some(setting) = setting(name) else { return };
+        let value = match value.as_str().map(|text| setting.parse(text)) {
+            Some(Ok(spelt)) => spelt,
+            _ => value,
+        };
+        self.merged.insert(setting.name, (value, origin));
+    }
+
+    /// The value of a setting: chosen, or else that of the last layer.
+    pub fn value(&self, name: &str) -> Option<&Value> {
+        let merged = || self.merged.get(name).map(|(value, _)| value);
+        self.choice.value(name).or_else(merged)
+    }
+
+    /// That value as the type of a field.
+    pub fn get<T: DeserializeOwned>(&self, name: &str) -> Option<T> {
+        serde_json::from_value(self.value(name)?.clone()).ok()
+    }
+
+    /// Whether a user set it.
+    pub fn is_given(&self, name: &str) -> bool {
+        self.choice.value(name).is_some()
+    }
+
+    /// Where its value came from.
+    pub fn origin(&self, name: &str) -> Option<Origin> {
+        let chosen = self.choice.values.get(name);
+        chosen
+            .map(|(_, place)| Origin::Given(place.clone()))
+            .or_else(|| self.merged.get(name).map(|(_, origin)| origin.clone()))
+    }
+
+    /// Puts what a rule computes in place of what layers set; what a user set stays.
+    pub fn rule(&mut self, name: &'static str, value: impl Into<Value>, why: &'static str) {
+        self.merged.insert(name, (value.into(), Origin::Rule(why)));
+    }
+
+    /// [`Self::rule`] where nothing is set.
+    pub fn default(&mut self, name: &'static str, value: impl Into<Value>, why: &'static str) {
+        if self.value(name).is_none() {
+            self.rule(name, value, why);
+        }
+    }
+
+    /// Takes back what layers set.
+    pub fn unset(&mut self, name: &str) {
+        self.merged.remove(name);
+    }
+
+    fn holds(&self, when: &BTreeMap<String, Values>) -> bool {
+        when.iter()
+            .all(|(name, values)| self.fact(name).is_some_and(|found| values.contain(&found)))
+    }
+
+    /// What a condition asks: a fact of the run, or the value of a setting so far.
+    fn fact(&self, name: &str) -> Option<Value> {
+        Some(match name {
+            "preset" => json!(self.preset),
+            "protocol" => json!(self.protocol),
+            "mixer" => json!(self.entry.name),
+            "family" => json!(self.entry.family.name()),
+            "attention" => json!(self.entry.family.is_attention()),
+            "half-batch" => json!(self.entry.released.half_batch),
+            "gpu" => json!(self.choice.gpu),
+            "row" => json!(self.row()?.name),
+            _ => self.value(name)?.clone(),
+        })
+    }
+
+    /// The set of hyperparameters that the mixer takes.
+    fn row(&self) -> Option<&'a super::recipe::Row> {
+        self.recipe.row.iter().find(|row| self.holds(&row.when))
+    }
+
+    fn say_what_stands_in(&mut self) {
+        if let Some(whose) = self.row().and_then(|row| row.stands_in.as_deref()) {
+            self.notes.push(format!(
+                "no hyperparameters of `{}` were released for this task: those {whose} stand in",
+                self.entry.name
+            ));
+        }
+    }
+
+    /// Refuses what the user gave and the task does not take, and values out of range.
+    pub fn check_given(&self) -> Result<()> {
+        let taker = self.task.taker();
+        let task = self.task.name;
+        for name in self.choice.values.keys() {
+            let Some(setting) = setting(name) else {
+                continue;
+            };
+            if !setting.is_of(&taker) {
+                return Err(Error::usage(format!(
+                    "--{name} means nothing to the task {task}: leave it out"
+                )));
+            }
+        }
+        let protocols = &self.recipe.protocols;
+        if !protocols.is_empty() && !protocols.contains(&self.protocol) {
+            let (name, why) = (self.protocol.as_str(), &self.recipe.why_protocols);
+            return Err(Error::usage(format!("--protocol {name}: {why}")));
+        }
+        for (name, (value, _)) in &self.choice.values {
+            if let Some(setting) = setting(name) {
+                setting.check(value).map_err(Error::usage)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// The mixer's options: given, set by a layer, or the default of the protocol.
+    pub fn mixer_options(
+        &self,
+        variant: &str,
+        protocol: Protocol,
+    ) -> Result<BTreeMap<String, String>> {
+        let (entry, given) = (self.entry, &self.choice.options);
+        for (name, (value, _)) in given {
+            check_option(entry, variant, name, value)?;
+        }
+        let resolved = entry.options.iter().filter_map(|option| {
+            let default = (option.default)(protocol);
+            let given = given.get(option.name).map(|(value, _)| value);
+            let layered = || self.options.get(option.name).map(|(value, _)| value);
+            let value = given.or_else(layered).map_or(default, String::as_str);
+            let recorded = option.is_of(variant) && !(option.implied && value == default);
+            recorded.then(|| (option.name.to_owned(), value.to_owned()))
+        });
+        Ok(resolved.collect())
+    }
+}
+
+fn check_option(entry: &Entry, variant: &str, name: &str, value: &str) -> Result<()> {
+    let mixer = entry.name;
+    let Some(option) = entry.options.iter().find(|o| o.name == name) else {
+        let known: Vec<&str> = entry.options.iter().map(|o| o.name).collect();
+        if known.is_empty() {
+            return Err(Error::usage(format!(
+                "--option {name}={value}: mixer `{mixer}` has no options"
+            )));
+        }
+        return Err(error::unknown(&format!("option of {mixer}"), name, known));
+    };
+    if !option.is_of(variant) {
+        return Err(Error::usage(format!(
+            "--option {name}={value}: variant `{variant}` of {mixer} has no {name}; {} has it",
+            option.variants.join(", ")
+        )));
+    }
+    if !(option.accepts)(value) {
+        return Err(Error::usage(format!(
+            "--option {name}={value}: not a value of {name}. {}: {}",
+            option.name, option.help
+        )));
+    }
+    Ok(())
+}

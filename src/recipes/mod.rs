@@ -1,0 +1,295 @@
+//! From the few things that a person names to a complete [`RunConfig`].
+//!
+//! A run is one document, filled by layers, each over the ones before it:
+//!
+//! ```text
+//! the layers of recipes/TASK.toml (base, protocol, the mixer's row, preset) < experiment file < flags
+//! ```
+//!
+//! Recipes are data; what a value has to be computed from others is a rule in `rules.rs`. The merge remembers where
+//! each value came from, which `--explain` prints.
+
+mod draft;
+mod recipe;
+mod rules;
+
+pub use crate::tasks::find as task;
+pub use crate::tasks::TASKS;
+pub use draft::Origin;
+
+use crate::config::{setting, RunConfig, Setting, Taker, SETTINGS};
+use crate::error::{self, Error, Result};
+use crate::store::Row;
+use crate::tasks::wikitext::adopt;
+use crate::tasks::TaskEntry;
+use draft::Draft;
+use recipe::Recipe;
+use serde_json::Value;
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::LazyLock;
+
+/// A row of [`TASKS`].
+pub type Task = &'static TaskEntry;
+
+/// What the recipe of a task says.
+impl TaskEntry {
+    /// What decides which settings it takes.
+    pub fn taker(&self) -> Taker<'static> {
+        Taker {
+            task: self.name,
+            objective: self.objective,
+            fields: self.fields,
+        }
+    }
+
+    fn layers(&self) -> &'static Recipe {
+        &RECIPES[self.name]
+    }
+
+    /// The learning rates that the paper tries.
+    pub fn paper_rates(&self) -> &'static [f64] {
+        &self.layers().rates
+    }
+
+    /// The seed of a run that names none.
+    pub fn seed(&self) -> u64 {
+        let mut layers = self.layers().layer.iter();
+        let set = layers.find_map(|layer| layer.set.get("seed"));
+        set.and_then(Value::as_u64).unwrap_or_default()
+    }
+
+    /// What `dsf sweep` trains for a flag that is left out, such as the mixers that the paper compares.
+    pub fn swept(&self) -> impl Iterator<Item = (&'static str, &'static [String])> {
+        let lists = self.layers().sweep.iter();
+        lists.map(|(name, values)| (name.as_str(), values.as_slice()))
+    }
+}
+
+static RECIPES: LazyLock<BTreeMap<&str, Recipe>> = LazyLock::new(|| {
+    let parsed = TASKS.iter().map(|task| {
+        let recipe = toml::from_str(task.recipe);
+        let recipe = recipe.unwrap_or_else(|e| panic!("recipes/{}.toml: {e}", task.name));
+        (task.name, recipe)
+    });
+    parsed.collect()
+});
+
+/// A preset: its name, other names for it, and what it is.
+pub struct Preset {
+    /// As recipes spell it.
+    pub name: &'static str,
+    /// Other spellings.
+    pub aliases: &'static [&'static str],
+    /// One sentence for help.
+    pub help: &'static str,
+}
+
+/// Every preset, the paper's sizes first.
+pub static PRESETS: [Preset; 3] = [
+    Preset {
+        name: "full",
+        aliases: &["paper", "pythia-70m"],
+        help: "The paper's sizes (MQAR: V 8192, L 64, 4 pairs, 100,000 examples, 64 epochs; LRA: the released \
+               hyperparameters of dataset and mixer; WikiText: 70 M parameters, L 1024, 50 epochs). \
+               Also called `paper` and `pythia-70m`",
+    },
+    Preset {
+        name: "quick",
+        aliases: &["tiny"],
+        help: "Learns within a minute on a laptop (MQAR: V 128, L 32, 4 pairs, 10,000 examples), or within minutes \
+               (LRA; WikiText: d 128, 2 layers, L 256, bytes of the sample). Also called `tiny`",
+    },
+    Preset {
+        name: "smoke",
+        aliases: &[],
+        help: "Ends within seconds and learns next to nothing: for tests of the machinery",
+    },
+];
+
+/// The preset called `name`.
+pub fn preset(name: &str) -> Result<&'static str> {
+    let known = |preset: &&Preset| preset.name == name || preset.aliases.contains(&name);
+    let found = PRESETS.iter().find(known).map(|preset| preset.name);
+    found.ok_or_else(|| error::unknown("preset", name, PRESETS.iter().map(|preset| preset.name)))
+}
+
+/// What a user chose for one run: a value a setting, and where it was said.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Choice {
+    /// The preset; `None` is the recipe's default.
+    pub preset: Option<&'static str>,
+    /// Whether a GPU computes, on which some recipes train in bf16.
+    pub gpu: bool,
+    values: BTreeMap<&'static str, (Value, String)>,
+    options: BTreeMap<String, (String, String)>,
+    /// Rows that a table of tokens needs for the tokenizer of a file.
+    tokenizer_rows: Option<usize>,
+}
+
+impl Choice {
+    /// Nothing but a preset.
+    pub fn of(preset: Option<&'static str>, gpu: bool) -> Self {
+        Self {
+            preset,
+            gpu,
+            ..Self::default()
+        }
+    }
+
+    /// Sets `name` to what `text` spells; `place` is where it was said. A tokenizer's file is adopted on the way.
+    ///
+    /// # Errors
+    /// An unknown name, a text that spells no value, a tokenizer that cannot be read.
+    pub fn set(&mut self, name: &str, text: &str, place: &str) -> Result<()> {
+        if name == "preset" {
+            self.preset = Some(preset(text)?);
+            return Ok(());
+        }
+        if name == "option" {
+            let (option, value) = text.split_once('=').ok_or_else(|| {
+                Error::usage(format!(
+                    "--option {text}: not NAME=VALUE, such as dt_init=zero"
+                ))
+            })?;
+            let set = (value.trim().to_owned(), place.to_owned());
+            self.options.insert(option.trim().to_owned(), set);
+            return Ok(());
+        }
+        let known = || SETTINGS.iter().map(|setting| setting.name);
+        let setting = setting(name).ok_or_else(|| error::unknown("setting", name, known()))?;
+        let refused = |why| Error::usage(format!("--{name} {text}: {why}"));
+        let mut value = setting.parse(text).map_err(refused)?;
+        if name == "tokenizer" && Path::new(text).is_file() {
+            let (tokenizer, rows) = adopt(Path::new(text))?;
+            value = Value::from(tokenizer.to_string());
+            self.tokenizer_rows = Some(rows);
+        }
+        self.values.insert(setting.name, (value, place.to_owned()));
+        Ok(())
+    }
+
+    fn value(&self, name: &str) -> Option<&Value> {
+        self.values.get(name).map(|(value, _)| value)
+    }
+}
+
+/// A complete run, and how it came about.
+#[derive(Clone, Debug)]
+pub struct Resolved {
+    /// The run.
+    pub config: RunConfig,
+    /// Every setting that the config has, in the order of [`SETTINGS`].
+    pub explained: Vec<Explained>,
+    /// What the user should be told, such as hyperparameters that stand in for some that were never released.
+    pub notes: Vec<String>,
+}
+
+/// A value of a run and where it came from.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Explained {
+    /// A setting, or `option NAME` of the mixer.
+    pub name: String,
+    /// Its value in the config.
+    pub value: Value,
+    /// Where it came from.
+    pub origin: Origin,
+}
+
+/// The complete run of `task` that was chosen, or the rule that it breaks.
+///
+/// # Errors
+/// One sentence that names the flag: a setting that the task does not take, a value out of range, sizes that do not
+/// fit each other.
+pub fn resolve(task: Task, choice: &Choice) -> Result<Resolved> {
+    let mut draft = Draft::new(task, task.layers(), choice)?;
+    draft.check_given()?;
+    rules::finish(&mut draft)
+}
+
+/// The run of the task called `task` with these settings, each as typed behind its flag.
+///
+/// # Errors
+/// As [`resolve`].
+pub fn run(task_name: &str, settings: &[(&str, &str)]) -> Result<RunConfig> {
+    let mut choice = Choice::default();
+    for (name, text) in settings {
+        choice.set(name, text, &format!("--{name}"))?;
+    }
+    Ok(resolve(task(task_name)?, &choice)?.config)
+}
+
+/// The names in SETTINGS that a task's users may type.
+pub fn typed_settings(task: Task) -> impl Iterator<Item = &'static Setting> {
+    let taker = task.taker();
+    SETTINGS
+        .iter()
+        .filter(move |setting| setting.is_typed() && setting.is_of(&taker))
+}
+
+/// The runs that the presets make of the task, mixer and protocol of `row`, by preset, each as a row, for reports
+/// that say how a run differs. Settings that presets leave open, such as d and n of MQAR, are 0. Empty for a
+/// mixer or a dataset that this version does not know.
+pub fn presets_of(row: &Row) -> Vec<(&'static str, Row)> {
+    let of = |preset: &Preset| Some((preset.name, planned(row, preset.name)?));
+    PRESETS.iter().filter_map(of).collect()
+}
+
+fn planned(row: &Row, preset: &'static str) -> Option<Row> {
+    let task = task(&row.task).ok()?;
+    let mut choice = Choice::of(Some(preset), false);
+    let compare = &task.layers().compare;
+    let named = ["mixer", "protocol"].into_iter();
+    let kept = compare.keep.iter().chain(&compare.open).map(String::as_str);
+    let columns = serde_json::to_value(row).ok()?;
+    for name in named.chain(kept) {
+        let column = match name {
+            "corpus" => "dataset".to_owned(),
+            name => name.replace('-', "_"),
+        };
+        let text = match columns.get(&column)? {
+            Value::String(text) => text.clone(),
+            other => other.to_string(),
+        };
+        choice.set(name, &text, "the row").ok()?;
+    }
+    let mut planned = Row::planned(&resolve(task, &choice).ok()?.config);
+    if !compare.open.is_empty() {
+        (planned.d, planned.n) = (0, 0);
+    }
+    Some(planned)
+}
+
+/// Settings of one run, for the tests of other rooms.
+#[cfg(test)]
+pub(crate) struct Wish {
+    task: &'static str,
+    settings: Vec<(String, String)>,
+}
+
+#[cfg(test)]
+impl Wish {
+    pub fn of(task: &'static str, settings: &[(&str, &str)]) -> Self {
+        let owned = |&(name, value): &(&str, &str)| (name.to_owned(), value.to_owned());
+        Self {
+            task,
+            settings: settings.iter().map(owned).collect(),
+        }
+    }
+
+    pub fn set(&mut self, name: &str, value: impl ToString) -> &mut Self {
+        self.settings.push((name.to_owned(), value.to_string()));
+        self
+    }
+
+    /// Nothing, for closures.
+    pub fn end(&self) {}
+
+    pub fn run(&self) -> RunConfig {
+        let settings = self.settings.iter().map(|(n, v)| (n.as_str(), v.as_str()));
+        run(self.task, &settings.collect::<Vec<_>>()).unwrap()
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,228 @@
+//! What follows from other settings, and the config at the end.
+
+use super::draft::{Draft, Origin};
+use super::{Explained, Resolved};
+use crate::config::{Objective, Protocol, RunConfig, TaskConfig, FORMAT, SETTINGS};
+use crate::error::{Error, Result};
+use crate::tasks::wikitext::table_rows;
+use crate::tasks::Sizes;
+use serde_json::{json, Map, Value};
+
+/// Paddles of the hard set of Pathfinder, which go without saying.
+const HARD_CONTOUR: u64 = 14;
+/// Of a head's channels one in so many gets rotary positions.
+const ROTARY_SHARE: usize = 4;
+
+/// Applies the rules to `draft` and makes the run of it.
+pub(super) fn finish(draft: &mut Draft) -> Result<Resolved> {
+    let variants = draft.recipe.mixers_as_in.unwrap_or(draft.protocol);
+    let variant = draft.entry.default_variant(variants);
+    draft.default("variant", variant, "the mixer's default under the protocol");
+    let variant: String = draft.get("variant").unwrap_or_default();
+    draft.entry.check_variant(&variant)?;
+    let options = draft.mixer_options(&variant, variants)?;
+    dropouts(draft);
+    if draft.task.objective.is_language_model() {
+        language(draft);
+    }
+    check_warmup(draft)?;
+    mixer_sizes(draft, &variant);
+    if draft.get("contour-length") == Some(HARD_CONTOUR) {
+        draft.unset("contour-length");
+    }
+    let task = task_config(draft).read()?;
+    task.check()?;
+    batches(draft, &task.sizes());
+    let config = config(draft, task.config(), &options)?;
+    draft.entry.check_sizes(&config.model)?;
+    Ok(Resolved {
+        explained: explained(draft, &options),
+        notes: std::mem::take(&mut draft.notes),
+        config,
+    })
+}
+
+/// Dropout is one number unless told otherwise.
+fn dropouts(draft: &mut Draft) {
+    if let Some(dropout) = draft.value("dropout").cloned() {
+        draft.default("embed-dropout", dropout.clone(), "as dropout");
+        draft.default("attn-dropout", dropout, "as dropout");
+    }
+}
+
+/// Widths that follow from d, heads and the tokenizer in a language model of text.
+fn language(draft: &mut Draft) {
+    let known = draft
+        .get("tokenizer")
+        .and_then(|tokenizer| table_rows(&tokenizer));
+    if let Some(rows) = known.or(draft.choice.tokenizer_rows) {
+        draft.default("vocab-size", rows, "the rows that the tokenizer needs");
+    }
+    let d: usize = draft.get("d").unwrap_or(1);
+    if draft.is_given("d") {
+        draft.rule("mlp-width", 4 * d, "4 d");
+    }
+    let heads: usize = draft.get("heads").unwrap_or(1);
+    if draft.entry.rotary {
+        draft.default("n", d, "d, as in attention");
+        draft.default("rotary", "pre", "before the feature map");
+    } else {
+        // As wide as one head of attention, the state has as many numbers as that of linear attention.
+        let n = (d / heads.max(1)).max(1);
+        draft.default("n", n, "d / heads, a state of linear attention's size");
+        draft.default("rotary", "none", "the mixer has no queries and keys");
+    }
+}
+
+fn check_warmup(draft: &Draft) -> Result<()> {
+    let constant = draft.value("schedule") == Some(&json!("warmup-constant"));
+    if draft.is_given("warmup-epochs") && constant && draft.protocol == Protocol::Paper {
+        return Err(Error::usage(
+            "--warmup-epochs: protocol paper warms up over a tenth of all steps; leave it out",
+        ));
+    }
+    Ok(())
+}
+
+/// What the mixer has no use for is recorded as 1 or left out.
+fn mixer_sizes(draft: &mut Draft, variant: &str) {
+    let entry = draft.entry;
+    if !entry.heads && !draft.is_given("heads") {
+        draft.rule("heads", 1, "the mixer has no heads");
+    }
+    if !(entry.widens && variant == entry.variants[0]) {
+        draft.unset("expand");
+    }
+    if draft.task.objective.is_language_model() {
+        let n: usize = draft.get("n").unwrap_or(1);
+        let heads: usize = draft.get("heads").unwrap_or(1);
+        let n = if entry.expands { n } else { 1 };
+        let dims = match draft.value("rotary").and_then(Value::as_str) {
+            Some("none") | None => 0,
+            _ => rotary_dims(n / heads.max(1)),
+        };
+        draft.rule("rotary-dims", dims, "a fourth of a head, in pairs");
+    }
+}
+
+/// Channels of a head of this width that get rotary positions, in pairs.
+pub(super) fn rotary_dims(width: usize) -> usize {
+    (width / ROTARY_SHARE / 2 * 2).max(2)
+}
+
+/// Batches of a fixed number of tokens, and micro-batches that fit.
+fn batches(draft: &mut Draft, task: &Sizes) {
+    let get = |draft: &Draft, name: &str| draft.get::<usize>(name);
+    if let (Some(tokens), Some(most)) = (get(draft, "tokens-per-step"), get(draft, "largest-batch"))
+    {
+        let batch = (tokens / task.seq_len.max(1)).clamp(1, most.max(1));
+        draft.default("batch-size", batch, "as many tokens a step at every length");
+    }
+    if let Some(tokens) = get(draft, "tokens-at-once") {
+        let fitting = (tokens / task.tokens_per_example().max(1)).max(1);
+        draft.default("micro-batch", fitting, "as many tokens as fit at one time");
+    }
+}
+
+fn task_config(draft: &Draft) -> TaskConfig {
+    let mut fields = Map::new();
+    for setting in SETTINGS {
+        let pointer = setting.pointer(draft.task.objective);
+        let field = pointer.as_deref().and_then(|at| at.strip_prefix("/task/"));
+        let field = field.filter(|field| draft.task.fields.contains(field));
+        if let (Some(field), Some(value)) = (field, config_value(draft, setting.name)) {
+            fields.insert(field.to_owned(), value);
+        }
+    }
+    TaskConfig::new(draft.task.name, &fields)
+}
+
+fn config(
+    draft: &Draft,
+    task: TaskConfig,
+    options: &std::collections::BTreeMap<String, String>,
+) -> Result<RunConfig> {
+    let mut document = json!({
+        "format": FORMAT,
+        "task": task,
+        "model": { "options": options },
+        "train": {},
+    });
+    match draft.task.objective {
+        Objective::PerToken => {}
+        Objective::Pooled => document["model"]["classifier"] = json!({}),
+        Objective::NextToken => {
+            document["model"]["language"] = json!({});
+            document["train"]["adam"] = json!({});
+        }
+    }
+    for setting in SETTINGS {
+        let pointer = setting.pointer(draft.task.objective);
+        let pointer = pointer.filter(|at| !at.starts_with("/task/"));
+        if let (Some(pointer), Some(value)) = (pointer, config_value(draft, setting.name)) {
+            let (parent, field) = pointer.rsplit_once('/').unwrap_or(("", &pointer));
+            if let Some(parent) = document.pointer_mut(parent) {
+                parent[field] = value;
+            }
+        }
+    }
+    from(document, draft)
+}
+
+/// The value of a setting as the config has it; `None` where it leaves it out.
+fn config_value(draft: &Draft, name: &str) -> Option<Value> {
+    let value = draft.value(name)?;
+    match name {
+        "n" if !draft.entry.expands => Some(json!(1)),
+        "clip" if value.as_f64() == Some(0.0) => Some(Value::Null),
+        "contour-length" if value.as_u64() == Some(HARD_CONTOUR) => None,
+        "micro-batch" => {
+            let batch: Option<u64> = draft.get("batch-size");
+            (value.as_u64() < batch).then(|| value.clone())
+        }
+        _ => Some(value.clone()),
+    }
+}
+
+/// A part of the document as its type. What is missing or of a wrong type is a fault of the recipe, or a value
+/// that another task knows.
+fn from<T: serde::de::DeserializeOwned>(document: Value, draft: &Draft) -> Result<T> {
+    serde_json::from_value(document).map_err(|e| {
+        Error::usage(format!(
+            "the settings of {} make no run: {e}",
+            draft.task.name
+        ))
+    })
+}
+
+fn explained(
+    draft: &Draft,
+    options: &std::collections::BTreeMap<String, String>,
+) -> Vec<Explained> {
+    let taker = draft.task.taker();
+    let settings = SETTINGS.iter().filter(|setting| {
+        let pointer = setting.pointer(taker.objective);
+        let task_field = pointer.as_deref().and_then(|at| at.strip_prefix("/task/"));
+        pointer.is_some() && task_field.is_none_or(|field| taker.fields.contains(&field))
+    });
+    let settings = settings.filter_map(|setting| {
+        Some(Explained {
+            name: setting.name.to_owned(),
+            value: config_value(draft, setting.name)?,
+            origin: draft.origin(setting.name)?,
+        })
+    });
+    let options = options.iter().map(|(name, value)| {
+        let given = draft.choice.options.get(name);
+        let given = given.map(|(_, place)| Origin::Given(place.clone()));
+        let layered = || draft.options.get(name).map(|(_, origin)| origin.clone());
+        Explained {
+            name: format!("option {name}"),
+            value: json!(value),
+            origin: given
+                .or_else(layered)
+                .unwrap_or(Origin::Rule("the mixer's default under the protocol")),
+        }
+    });
+    settings.chain(options).collect()
+}
