@@ -1,7 +1,7 @@
 // Chunked causal sums, forward: scores, each chunk's contribution to the state (and, backward, to
 // its gradient), the scan over chunks, rows.
 //
-// What bounds them, at (sequences, L, d, n) = (64, 512, 512, 256) in f32 on an H200: states cross
+// The bounds at (sequences, L, d, n) = (64, 512, 512, 256) in f32 on an H200: states cross
 // memory four times, n d / 4 bytes a step (0.22 ms), inputs twice (0.07 ms); products are n a step
 // and channel in chunked_forth and n + 24 in chunked_rows, three times over on tensor cores (0.11
 // ms). At one chunk there are no states and products of scores alone. Scores are computed once for

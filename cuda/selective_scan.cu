@@ -20,8 +20,8 @@
 constexpr uint32_t STEPS = 8;       // staged at once
 constexpr uint32_t WIDTH = 64;      // channels of a block
 constexpr int STATES = 8;           // of a thread
-constexpr uint32_t MOST_TILES = 16; // warps of a block
-constexpr uint32_t DEPTH = MOST_TILES * STATES;
+constexpr uint32_t MAX_TILES = 16; // warps of a block
+constexpr uint32_t DEPTH = MAX_TILES * STATES;
 
 // The position of a thread, and its states.
 struct Walker {
@@ -232,7 +232,7 @@ DEVICE void join_chunks(Ptr<const float> a, Ptr<const float> delta_sums, Ptr<flo
 }
 
 #define SCAN(io, T)                                                                            \
-    KERNEL(walk_##io, MOST_TILES * WARP, Global<const T> u, Global<const T> delta,             \
+    KERNEL(walk_##io, MAX_TILES * WARP, Global<const T> u, Global<const T> delta,             \
            Global<const float> a, Global<const T> b, Global<const T> c,                        \
            Global<const uint32_t> rows, Global<const float> starts, Global<float> kept,        \
            Global<T> y, Global<float> parts, uint32_t len, uint32_t channels, uint32_t states, \
@@ -240,14 +240,14 @@ DEVICE void join_chunks(Ptr<const float> a, Ptr<const float> delta_sums, Ptr<flo
         Inputs<T> in{u, delta, b, c, nullptr, a, rows, len, channels, states, row_count, 0};   \
         walk<T>(in, starts, kept, y, parts, chunk, chunks);                                    \
     }                                                                                          \
-    KERNEL(ends_##io, MOST_TILES * WARP, Global<const T> u, Global<const T> delta,             \
+    KERNEL(ends_##io, MAX_TILES * WARP, Global<const T> u, Global<const T> delta,             \
            Global<const float> a, Global<const T> b, Global<float> to, Global<float> sums,     \
            uint32_t len, uint32_t channels, uint32_t states, uint32_t row_count,               \
            uint32_t chunk, uint32_t chunks) {                                                  \
         Inputs<T> in{u, delta, b, nullptr, nullptr, a, nullptr, len, channels, states, row_count, 0}; \
         ends<T, false>(in, to, sums, chunk, chunks);                                           \
     }                                                                                          \
-    KERNEL(ends_back_##io, MOST_TILES * WARP, Global<const T> gy, Global<const T> delta,       \
+    KERNEL(ends_back_##io, MAX_TILES * WARP, Global<const T> gy, Global<const T> delta,       \
            Global<const float> a, Global<const T> c, Global<const uint32_t> rows,              \
            Global<float> to, Global<float> sums, uint32_t len, uint32_t channels,              \
            uint32_t states, uint32_t row_count, uint32_t chunk, uint32_t chunks) {             \

@@ -7,6 +7,7 @@ mod device;
 mod mixers;
 mod perplexity;
 mod print;
+mod progress;
 mod report;
 mod run;
 mod screen;

@@ -8,7 +8,7 @@ use crate::config::RunConfig;
 use crate::error::{Error, Result};
 use crate::ops;
 use crate::store::{
-    peak_memory_bytes, EpochRow, Outcome, Provenance, RunDir, RunResult, RunStatus, Status, Store,
+    peak_memory_bytes, EpochRow, Metrics, Provenance, RunDir, RunResult, RunStatus, Status, Store,
 };
 use crate::tasks;
 use crate::train::{Event, Trainer};
@@ -137,11 +137,15 @@ fn train(
         Ok(())
     })?;
     keep(recorder.end(&trainer, outcome), on)?;
+    let mut metrics = metrics(&trainer).with("majority", data.majority());
+    metrics.extend(&trainer.language_scores(outcome)?);
     Ok(RunResult {
-        majority: data.majority(),
+        status: RunStatus::Done,
+        outcome: Some(outcome),
+        metrics,
+        ops: ops::taken().to_owned(),
         data_digest: data.digest(),
-        language: trainer.language_scores(outcome)?,
-        ..finished(outcome, &trainer, dir, provenance)
+        ..RunResult::failed("", dir.started(), provenance.clone())
     })
 }
 
@@ -154,12 +158,8 @@ fn keep<const N: usize>(
     failed.try_for_each(|e| on(RunEvent::Warning(format!("{e}; training goes on"))))
 }
 
-fn finished(
-    outcome: Outcome,
-    trainer: &Trainer,
-    dir: &RunDir,
-    provenance: &Provenance,
-) -> RunResult {
+/// What every task measures.
+fn metrics(trainer: &Trainer) -> Metrics {
     let epochs = &trainer.progress().epochs;
     let last = epochs.last();
     // Of equal accuracies the earliest epoch counts.
@@ -169,25 +169,20 @@ fn finished(
         .max_by(|a, b| a.accuracy.total_cmp(&b.accuracy));
     let selected = trainer.selected();
     let finite = |x: f64| Some(x).filter(|x| x.is_finite());
-    RunResult {
-        status: RunStatus::Done,
-        outcome: Some(outcome),
-        accuracy: last.map(|e| e.accuracy),
-        best_accuracy: best.map(|e| e.accuracy),
-        best_epoch: best.map(|e| e.epoch),
-        epochs_run: epochs.len(),
-        train_loss: last.and_then(|e| finite(e.train_loss)),
-        test_loss: last.and_then(|e| finite(e.test_loss)),
-        params: Some(trainer.parameters()),
-        state_size: Some(trainer.state_size()),
-        steps: trainer.progress().step,
-        seconds: trainer.seconds(),
-        tokens_per_s: last.and_then(|e| finite(e.tokens_per_s)),
-        peak_memory_bytes: peak_memory_bytes(),
-        ops: ops::taken().to_owned(),
-        val_accuracy: selected.and_then(|e| e.val_accuracy),
-        selected_epoch: selected.map(|e| e.epoch),
-        selected_accuracy: selected.map(|e| e.accuracy),
-        ..RunResult::failed("", dir.started(), provenance.clone())
-    }
+    Metrics::default()
+        .with("accuracy", last.map(|e| e.accuracy))
+        .with("best_accuracy", best.map(|e| e.accuracy))
+        .with("best_epoch", best.map(|e| e.epoch))
+        .with("epochs_run", epochs.len())
+        .with("train_loss", last.and_then(|e| finite(e.train_loss)))
+        .with("test_loss", last.and_then(|e| finite(e.test_loss)))
+        .with("params", trainer.parameters())
+        .with("state_size", trainer.state_size())
+        .with("steps", trainer.progress().step)
+        .with("seconds", trainer.seconds())
+        .with("tokens_per_s", last.and_then(|e| finite(e.tokens_per_s)))
+        .with("peak_memory_bytes", peak_memory_bytes())
+        .with("val_accuracy", selected.and_then(|e| e.val_accuracy))
+        .with("selected_epoch", selected.map(|e| e.epoch))
+        .with("selected_accuracy", selected.map(|e| e.accuracy))
 }

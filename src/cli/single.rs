@@ -9,7 +9,7 @@ use super::{exit, minutes, print, raised, stop_flag, tokens, Global};
 use crate::config::{Objective, RunConfig};
 use crate::error::{Error, Result};
 use crate::recipes::{Explained, Resolved, Task};
-use crate::store::{Outcome, RunResult, RunStatus, Status, Store};
+use crate::store::{Metrics, Outcome, RunResult, RunStatus, Status, Store};
 use crate::sweep::estimate::{self, counted, duration};
 use crate::sweep::Flags;
 use crate::tasks;
@@ -216,24 +216,25 @@ fn conclusion(
 
 fn sentence(config: &RunConfig, task: &str, result: &RunResult) -> String {
     let mixer = &config.model.mixer;
+    let metrics = &result.metrics;
     if result.status == RunStatus::Failed {
         return format!("{mixer} on {task} failed: {}.", result.reason);
     }
     let after = format!(
         "after {} ({})",
-        counted(result.epochs_run, "epoch"),
-        duration(result.seconds)
+        counted(metrics.count("epochs_run").unwrap_or(0), "epoch"),
+        duration(metrics.get("seconds").unwrap_or(0.0))
     );
-    let accuracy = 100.0 * result.accuracy.unwrap_or(0.0);
+    let accuracy = 100.0 * metrics.get("accuracy").unwrap_or(0.0);
     let diverged = result.outcome == Some(Outcome::Diverged);
-    if let Some(scores) = result.language.as_ref().filter(|_| !diverged) {
-        return perplexity::sentence(config, task, result, scores);
+    if !diverged && metrics.get("train_tokens").is_some() {
+        return perplexity::sentence(config, task, metrics);
     }
-    if let Some(majority) = result.majority.filter(|_| !diverged) {
-        let chosen = chosen(result);
+    if let Some(majority) = metrics.get("majority").filter(|_| !diverged) {
+        let chosen = chosen(metrics);
         return format!(
-            "{mixer} on {task}: {accuracy:.1} % of the test answers right {after}{chosen}; the \
-             majority-class baseline scores {:.1} %.",
+            "{mixer} on {task}: {accuracy:.1} % of the test answers right {after}{chosen}; the majority-class \
+             baseline scores {:.1} %.",
             100.0 * majority
         );
     }
@@ -249,18 +250,20 @@ fn sentence(config: &RunConfig, task: &str, result: &RunResult) -> String {
 }
 
 /// The accuracies beside that of the last epoch: where validation chose, and the highest.
-fn chosen(result: &RunResult) -> String {
-    let percent = |accuracy: Option<f64>| 100.0 * accuracy.unwrap_or(0.0);
-    let selected = result.selected_epoch.map_or(String::new(), |epoch| {
-        format!(
-            ", {:.1} % where validation was best (epoch {epoch})",
-            percent(result.selected_accuracy)
-        )
-    });
-    let best = result.best_epoch.map_or(String::new(), |epoch| {
+fn chosen(metrics: &Metrics) -> String {
+    let percent = |accuracy: &str| 100.0 * metrics.get(accuracy).unwrap_or(0.0);
+    let selected = metrics
+        .count("selected_epoch")
+        .map_or(String::new(), |epoch| {
+            format!(
+                ", {:.1} % where validation was best (epoch {epoch})",
+                percent("selected_accuracy")
+            )
+        });
+    let best = metrics.count("best_epoch").map_or(String::new(), |epoch| {
         format!(
             ", {:.1} % at best (epoch {epoch})",
-            percent(result.best_accuracy)
+            percent("best_accuracy")
         )
     });
     selected + &best

@@ -1,6 +1,6 @@
 //! Before a run: the files that its task makes of downloads are made, with a word on how far that is.
 
-use super::data::progress::ProgressDisplay;
+use super::progress::ProgressDisplay;
 use super::raised;
 use crate::config::TaskConfig;
 use crate::error::{Error, Result};

@@ -19,7 +19,7 @@ pub use draft::Origin;
 
 use crate::config::{setting, RunConfig, Setting, Taker, SETTINGS};
 use crate::error::{self, Error, Result};
-use crate::store::Row;
+use crate::store::{place, Record};
 use crate::tasks::wikitext::adopt;
 use crate::tasks::TaskEntry;
 use draft::Draft;
@@ -230,32 +230,29 @@ pub fn typed_settings(task: Task) -> impl Iterator<Item = &'static Setting> {
 /// The runs that the presets make of the task, mixer and protocol of `row`, by preset, each as a row, for reports
 /// that say how a run differs. Settings that presets leave open, such as d and n of MQAR, are 0. Empty for a
 /// mixer or a dataset that this version does not know.
-pub fn presets_of(row: &Row) -> Vec<(&'static str, Row)> {
+pub fn presets_of(row: &Record) -> Vec<(&'static str, Record)> {
     let of = |preset: &Preset| Some((preset.name, planned(row, preset.name)?));
     PRESETS.iter().filter_map(of).collect()
 }
 
-fn planned(row: &Row, preset: &'static str) -> Option<Row> {
-    let task = task(&row.task).ok()?;
+fn planned(row: &Record, preset: &'static str) -> Option<Record> {
+    let task = task(row.text("task")).ok()?;
     let mut choice = Choice::of(Some(preset), false);
     let compare = &task.layers().compare;
     let named = ["mixer", "protocol"].into_iter();
     let kept = compare.keep.iter().chain(&compare.open).map(String::as_str);
-    let columns = serde_json::to_value(row).ok()?;
     for name in named.chain(kept) {
         let column = match name {
             "corpus" => "dataset".to_owned(),
             name => name.replace('-', "_"),
         };
-        let text = match columns.get(&column)? {
-            Value::String(text) => text.clone(),
-            other => other.to_string(),
-        };
+        let text = row.at(place(&column)?).to_string();
         choice.set(name, &text, "the row").ok()?;
     }
-    let mut planned = Row::planned(&resolve(task, &choice).ok()?.config);
+    let mut planned = Record::planned(&resolve(task, &choice).ok()?.config);
     if !compare.open.is_empty() {
-        (planned.d, planned.n) = (0, 0);
+        planned.set("d", 0usize);
+        planned.set("n", 0usize);
     }
     Some(planned)
 }

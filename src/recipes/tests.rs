@@ -771,8 +771,8 @@ mod of_wikitext {
 mod presets_of_rows {
     use super::*;
 
-    fn row(task: &str, settings: Settings) -> Row {
-        Row::planned(&run(task, settings).unwrap())
+    fn row(task: &str, settings: Settings) -> Record {
+        Record::planned(&run(task, settings).unwrap())
     }
 
     #[test]
@@ -801,28 +801,31 @@ mod presets_of_rows {
         let presets = presets_of(&row);
         assert_eq!(presets[1], ("quick", row));
         let full = &presets[0].1;
-        assert_eq!((full.d, full.seq_len, full.vocab_size), (512, 1024, 50_304));
-        assert_eq!((&*full.dataset, &*full.precision), ("wikitext-2", "bf16"));
+        let sizes = ["d", "seq_len", "vocab_size"].map(|name| full.count(name));
+        assert_eq!(sizes, [512, 1024, 50_304]);
+        let kept = ["dataset", "precision"].map(|name| full.text(name));
+        assert_eq!(kept, ["wikitext-2", "bf16"]);
     }
 
     #[test]
     fn d_and_n_of_recall_are_left_open() {
         let row = row("mqar", &[]);
         let (_, full) = presets_of(&row).remove(0);
-        assert_eq!((full.d, full.n, full.vocab_size), (0, 0, 8192));
-        assert_eq!(full.seq_len, row.seq_len);
+        let sizes = ["d", "n", "vocab_size"].map(|name| full.count(name));
+        assert_eq!(sizes, [0, 0, 8192]);
+        assert_eq!(full.get("seq_len"), row.get("seq_len"));
     }
 
     #[test]
     fn what_this_version_does_not_know_has_no_preset() {
         let known = row("lra", &[]);
         assert_eq!(presets_of(&known).len(), 3);
-        let unknown: [fn(&mut Row); 5] = [
-            |r| r.mixer = "telepathy".into(),
-            |r| r.dataset = "path-x".into(),
-            |r| r.protocol = "mine".into(),
-            |r| r.data = "dreamt".into(),
-            |r| r.task = "go".into(),
+        let unknown: [fn(&mut Record); 5] = [
+            |r| r.set("mixer", "telepathy"),
+            |r| r.set("dataset", "path-x"),
+            |r| r.set("protocol", "mine"),
+            |r| r.set("data", "dreamt"),
+            |r| r.set("task", "go"),
         ];
         for change in unknown {
             let mut row = known.clone();

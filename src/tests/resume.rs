@@ -141,7 +141,7 @@ fn refusal(bytes: &[u8]) -> String {
     let (config, data) = world("softmax");
     let refused = trainer(&config, &data).restore(bytes, "runs/a/checkpoint");
     match refused {
-        Err(e @ Error::Refused(_)) => e.to_string(),
+        Err(e @ Error::Corrupt { .. }) => e.to_string(),
         other => panic!("{} bytes: {other:?}", bytes.len()),
     }
 }

@@ -21,7 +21,7 @@ use crate::error::Result;
 use crate::gpu::{self, Gpu};
 use crate::nn::{Cx, Params};
 use crate::ops;
-use crate::store::{EpochRow, LanguageScores, Outcome};
+use crate::store::{EpochRow, Metrics, Outcome};
 use crate::tasks::Splits;
 use candle_core::backprop::GradStore;
 use candle_core::{DType, Device, Var};
@@ -316,9 +316,9 @@ impl<'a> Trainer<'a> {
         objective::selected(&*self.objective, &self.progress.epochs)
     }
 
-    /// The perplexities of a language model whose run ended by `outcome`; `None` for other objectives. It
+    /// The perplexities of a language model whose run ended by `outcome`; nothing for other objectives. It
     /// takes about as long as a test of the weights.
-    pub fn language_scores(&self, outcome: Outcome) -> Result<Option<LanguageScores>> {
+    pub fn language_scores(&self, outcome: Outcome) -> Result<Metrics> {
         let diverged = outcome == Outcome::Diverged;
         let epochs = &self.progress.epochs;
         Ok(self.objective.language_scores(epochs, diverged)?)

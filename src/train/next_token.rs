@@ -7,7 +7,7 @@ use super::perplexity::{score, unigram_ppl, Scored, Scoring, Shifted};
 use crate::config::RunConfig;
 use crate::model::{Io, Model};
 use crate::nn::{Cx, Params};
-use crate::store::{EpochRow, LanguageScores};
+use crate::store::{EpochRow, Metrics};
 use crate::tasks::{Sizes, Text, TrainValTest};
 use candle_core::{Device, Result, Tensor};
 use std::f64::consts::LN_2;
@@ -95,19 +95,24 @@ impl<'a> NextToken<'a> {
     }
 
     /// What only the weights at the end tell, put into `scores`.
-    fn score_weights(&self, last: &EpochRow, scores: &mut LanguageScores) -> Result<()> {
+    fn score_weights(&self, last: &EpochRow, scores: &mut Metrics) -> Result<()> {
         let TrainValTest {
             train, val, test, ..
         } = self.splits;
-        scores.train_ppl = perplexity(last.train_loss);
-        scores.train_ppl_eval = perplexity(self.test(train, &self.some_training_windows())?.loss);
-        scores.val_ppl = last.val_loss.and_then(perplexity);
-        scores.test_ppl = perplexity(last.test_loss);
+        let some = self.test(train, &self.some_training_windows())?;
+        scores.set("train_ppl", perplexity(last.train_loss));
+        scores.set("train_ppl_eval", perplexity(some.loss));
+        scores.set("val_ppl", last.val_loss.and_then(perplexity));
+        scores.set("test_ppl", perplexity(last.test_loss));
         if let Some(whole) = self.whole(val)? {
-            (scores.val_word_ppl, scores.val_bits_per_byte) = by_words_and_bytes(whole, val);
+            let (words, bytes) = by_words_and_bytes(whole, val);
+            scores.set("val_word_ppl", words);
+            scores.set("val_bits_per_byte", bytes);
         }
         if let Some(whole) = self.whole(test)? {
-            (scores.test_word_ppl, scores.test_bits_per_byte) = by_words_and_bytes(whole, test);
+            let (words, bytes) = by_words_and_bytes(whole, test);
+            scores.set("test_word_ppl", words);
+            scores.set("test_bits_per_byte", bytes);
         }
         Ok(())
     }
@@ -152,31 +157,25 @@ impl Objective for NextToken<'_> {
 
     /// The lowest loss is best.
     fn validation(&self, epoch: &EpochRow) -> Option<f64> {
-        epoch
-            .val_loss
-            .filter(|loss| loss.is_finite())
-            .map(|loss| -loss)
+        let loss = epoch.val_loss.filter(|loss| loss.is_finite());
+        loss.map(|loss| -loss)
     }
 
-    fn language_scores(
-        &self,
-        epochs: &[EpochRow],
-        diverged: bool,
-    ) -> Result<Option<LanguageScores>> {
+    fn language_scores(&self, epochs: &[EpochRow], diverged: bool) -> Result<Metrics> {
         let TrainValTest { train, test, .. } = self.splits;
         let best = selected(self, epochs);
         let unigram = unigram_ppl(train, test, self.sizes.vocab_size);
-        let mut scores = LanguageScores {
-            best_val_ppl: best.and_then(|epoch| epoch.val_loss).and_then(perplexity),
-            selected_test_ppl: best.and_then(|epoch| perplexity(epoch.test_loss)),
-            unigram_ppl: finite(unigram),
-            train_tokens: self.tokens(),
-            ..LanguageScores::default()
-        };
+        let best_val = best.and_then(|epoch| epoch.val_loss).and_then(perplexity);
+        let selected = best.and_then(|epoch| perplexity(epoch.test_loss));
+        let mut scores = Metrics::default()
+            .with("best_val_ppl", best_val)
+            .with("selected_test_ppl", selected)
+            .with("unigram_ppl", finite(unigram))
+            .with("train_tokens", self.tokens());
         if let Some(last) = epochs.last().filter(|_| !diverged) {
             self.score_weights(last, &mut scores)?;
         }
-        Ok(Some(scores))
+        Ok(scores)
     }
 }
 

@@ -5,7 +5,7 @@ use crate::model::Model;
 use crate::nn::Cx;
 use crate::ops::Classified;
 use crate::rng::Stream;
-use crate::store::{EpochRow, LanguageScores};
+use crate::store::{EpochRow, Metrics};
 use crate::tasks::Dataset;
 use candle_core::{Result, Tensor};
 use std::cell::RefCell;
@@ -39,12 +39,8 @@ pub(super) trait Objective {
 
     /// The perplexities that a language model ends with, after `epochs` and under the weights as they are;
     /// those are not scored if the run `diverged`.
-    fn language_scores(
-        &self,
-        _epochs: &[EpochRow],
-        _diverged: bool,
-    ) -> Result<Option<LanguageScores>> {
-        Ok(None)
+    fn language_scores(&self, _epochs: &[EpochRow], _diverged: bool) -> Result<Metrics> {
+        Ok(Metrics::default())
     }
 
     /// What a CUDA graph of a step is made of, if all whole steps have one shape and one micro-batch.

@@ -100,7 +100,7 @@ pub(super) static OPS: &[Op] = &[
         run: |x, _| Ok(ops::add_layer_norm(&x[0], &x[1], &x[2], &x[3], 1e-5)?.1),
         floor: |e| Passes::moves(e.channels(), 4.0, 9.0), ..ROWS },
     Op { name: "mlp", run: |x, _| ops::mlp(&x[0], [&x[1], &x[2]], [&x[3], &x[4]], [None; 2]), ..MLP },
-    Op { name: "mlp_dropped", about: "mlp with dropout, p = 0.1, of hidden features and output; elements B L d n",
+    Op { name: "mlp_dropped", about: "mlp with dropout, p = 0.1, of hidden and output; elements B L d n",
         run: |x, _| {
             let masks = [3, 4].map(|index| Some(Dropout { index, ..DROPPED }));
             ops::mlp(&x[0], [&x[1], &x[2]], [&x[3], &x[4]], masks)
@@ -121,7 +121,7 @@ pub(super) static OPS: &[Op] = &[
     Op { name: "scale_heads", about: "x (B, L, d), a scale for each head of it; elements B L d", heads: true,
         inputs: |s| vec![x(s), input(s.sequence(s.heads), Fill::Uniform(0.5, 1.5))],
         run: |x, _| ops::scale_heads(&x[0], &x[1]), ..ROWS },
-    Op { name: "rotary", about: "x (B, L, d), rotary embedding of a quarter of each 64 channels; elements B L d",
+    Op { name: "rotary", about: "x (B, L, d), rotary in a quarter of each 64 channels; elements B L d",
         run: |x, _| {
             let width = x[0].dim(2)?;
             let heads = if width % 64 == 0 { width / 64 } else { 1 };

@@ -1,7 +1,7 @@
 //! `dsf data fetch`.
 
-use super::progress::ProgressDisplay;
 use crate::cache;
+use crate::cli::progress::ProgressDisplay;
 use crate::cli::{exit, print, stop_flag, Global};
 use crate::error::{unknown, Error, Result};
 use crate::fetch::{

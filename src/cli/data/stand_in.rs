@@ -1,9 +1,9 @@
 //! `dsf data generate retrieval`: pairs of text in the place of papers that cannot be had.
 
-use super::generate::Place;
+use super::place::Place;
 use crate::cli::{exit, print, Global};
 use crate::error::{Error, Result};
-use crate::store::Unfinished;
+use crate::store::Staging;
 use crate::tasks::lra::write_stand_in;
 use clap::Args;
 use serde_json::json;
@@ -53,7 +53,7 @@ pub(super) fn main(arguments: Arguments, global: &Global) -> Result<u8> {
         )));
     }
     let sizes = sizes.map(|(_, size)| size);
-    let files = Unfinished::of(&folder)?;
+    let files = Staging::of(&folder)?;
     write_stand_in(&arguments.from, files.path(), sizes, place.data_seed)?;
     files.publish()?;
     let [train, val, test] = sizes;

@@ -1,12 +1,15 @@
 //! Costs of runs, and the text of a dry run.
 
+use super::cost::{makespan, CostModel, Probe};
 use super::dry_run::{describe, Standing};
-use super::*;
+use super::work::Work;
+use super::{costs, dry_run, headline, sentence, Cost};
 use crate::recipes::task;
 use crate::store::samples::{done, failed, provenance};
 use crate::store::Store;
 use crate::sweep::tests::flags;
 use crate::sweep::{Options, Plan};
+use candle_core::Device;
 use std::path::Path;
 
 fn plan() -> Plan {
@@ -189,11 +192,11 @@ fn every_run_of_a_plan_gets_a_cost_and_larger_runs_a_larger_one() {
 #[test]
 fn a_run_between_two_probes_is_timed_between_them() {
     let run = crate::recipes::run("mqar", &[("preset", "smoke")]).unwrap();
-    let probe = |example: f64, seconds_per_work: f64| Probe {
+    let probe = |example: f64, seconds_per_flop: f64| Probe {
         example,
-        seconds_per_work,
+        seconds_per_flop,
     };
-    let pace = Pace {
+    let model = CostModel {
         small: probe(1e6, 4e-11),
         large: probe(1e8, 2e-11),
     };
@@ -204,7 +207,7 @@ fn a_run_between_two_probes_is_timed_between_them() {
             epoch: 1e11,
             bytes: 0.0,
         };
-        pace.cost(&run, &work).epoch_seconds
+        model.cost(&run, &work).epoch_seconds
     };
     for (example, expected) in [(1e6, 4.0), (1e7, 3.0), (1e8, 2.0)] {
         assert!((seconds(example) - expected).abs() < 1e-9, "{example}");

@@ -1,6 +1,5 @@
 //! The settings of one of the five tasks, and sizes from which no data can be made.
 
-use crate::config::TaskConfig;
 use crate::error::{Error, Result};
 use crate::tasks::Generator;
 use serde::{Deserialize, Serialize};
@@ -46,12 +45,6 @@ pub enum LraDataset {
     Image,
     /// Two discs among dashed paths of 32 x 32 pixels; whether one path joins them.
     Pathfinder,
-}
-
-impl From<LraConfig> for TaskConfig {
-    fn from(config: LraConfig) -> Self {
-        Self::new(super::ENTRY.name, &config)
-    }
 }
 
 impl LraConfig {

@@ -1,6 +1,5 @@
 //! The settings of a run on text.
 
-use crate::config::TaskConfig;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
@@ -74,12 +73,6 @@ impl Corpus {
             Self::Text => "text",
             Self::Sample => "sample",
         }
-    }
-}
-
-impl From<WikitextConfig> for TaskConfig {
-    fn from(config: WikitextConfig) -> Self {
-        Self::new(super::ENTRY.name, &config)
     }
 }
 

@@ -53,6 +53,12 @@ pub(super) const ENTRY: TaskEntry = TaskEntry {
     read: |config| Ok(Box::new(config.typed::<WikitextConfig>()?)),
 };
 
+impl From<WikitextConfig> for TaskConfig {
+    fn from(config: WikitextConfig) -> Self {
+        Self::new(ENTRY.name, &config)
+    }
+}
+
 impl Task for WikitextConfig {
     fn config(&self) -> TaskConfig {
         self.clone().into()

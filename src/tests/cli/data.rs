@@ -64,6 +64,7 @@ fn release() -> Vec<u8> {
         let path = format!("lra_release/lra_release/listops-1000/basic_{name}.tsv");
         let mut header = tar::Header::new_gnu();
         header.set_size(5);
+        header.set_mode(0o644);
         tar.append_data(&mut header, path, &b"12345"[..]).unwrap();
     }
     tar.into_inner().unwrap().finish().unwrap()
@@ -130,7 +131,7 @@ fn every_way_to_say_offline_opens_no_socket() {
             ("", vec![hub, ("DSF_OFFLINE", "1")]),
             ("", vec![hub, ("HF_HUB_OFFLINE", "True")]),
         ] {
-            let message = dsf(&world, &format!("{line}{flag}"), &set).refused();
+            let message = dsf(&world, &format!("{line}{flag}"), &set).ends(66);
             assert!(message.contains("is not there"), "{message}");
         }
     }

@@ -6,6 +6,7 @@ mod errors;
 mod generate;
 mod golden;
 mod lra;
+mod readme;
 mod recovery;
 mod report;
 mod runs;
@@ -89,7 +90,16 @@ impl Said {
 
     /// Asserts refusal with exit code 2 and one clear sentence, and gives it.
     pub fn refused(self) -> String {
-        assert_eq!(self.code, 2, "stdout: {}\nstderr: {}", self.out, self.err);
+        self.ends(2)
+    }
+
+    /// Asserts an end with the exit code `code` and one clear sentence, and gives it.
+    pub fn ends(self, code: i32) -> String {
+        assert_eq!(
+            self.code, code,
+            "stdout: {}\nstderr: {}",
+            self.out, self.err
+        );
         assert!(!self.err.contains("panicked"), "{}", self.err);
         assert_eq!(self.out, "", "a refusal leaves stdout empty");
         self.err

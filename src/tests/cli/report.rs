@@ -157,7 +157,7 @@ fn an_experiment_shows_what_is_missing() {
 fn broken_inputs_are_named() {
     let world = swept();
     fs::write(world.path("bad.csv"), "a,b\n1,2\n").unwrap();
-    assert!(world.dsf("report bad.csv").refused().contains("bad.csv"));
+    assert!(world.dsf("report bad.csv").ends(65).contains("bad.csv"));
     assert!(world.dsf("report nowhere").refused().contains("nowhere"));
     assert!(world
         .dsf("report --mixer linnear")

@@ -1,0 +1,246 @@
+//! Every command that README.md shows is one that the program takes.
+//!
+//! Runs are cut to a few examples, sweeps to `--dry-run`, downloads to `--offline`; benchmarks, which take minutes,
+//! are parsed alone. A command of another kind fails the test until it is classified here.
+
+use super::World;
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::Path;
+
+const SMALL: &[&str] = &[
+    "--epochs",
+    "1",
+    "--train-examples",
+    "16",
+    "--test-examples",
+    "8",
+];
+
+/// How a command is tried.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Trial {
+    /// As it stands; it ends with exit code 0.
+    Whole,
+    /// With these flags behind it; it ends with exit code 0.
+    With(&'static [&'static str]),
+    /// With these flags behind it; it ends with this exit code and says this.
+    Refused(&'static [&'static str], i32, &'static str),
+    /// `--help` before or behind it: its flags and their values are parsed, nothing is computed.
+    Parsed,
+    /// A target of the Makefile.
+    Make,
+}
+
+/// The trial of each kind of command, by what it begins with: the first that fits. A blank at the end asks for more
+/// words.
+const TRIALS: &[(&str, Trial)] = &[
+    ("make ", Trial::Make),
+    // Without a GPU and its libraries all of these say what is missing.
+    ("dsf-cuda ", Trial::Refused(&[], 2, "CUDA")),
+    ("dsf mixers", Trial::Whole),
+    ("dsf mqar", Trial::With(SMALL)),
+    (
+        "dsf lra --dataset image",
+        Trial::Refused(SMALL, 66, "dsf data fetch lra --dataset image"),
+    ),
+    (
+        "dsf lra",
+        Trial::With(&[
+            "--epochs",
+            "1",
+            "--train-examples",
+            "8",
+            "--val-examples",
+            "8",
+            "--test-examples",
+            "8",
+        ]),
+    ),
+    ("dsf wikitext import", Trial::Parsed),
+    ("dsf wikitext export", Trial::Parsed),
+    ("dsf wikitext generate", Trial::With(&["--tokens", "4"])),
+    ("dsf wikitext eval", Trial::Parsed),
+    (
+        "dsf wikitext --corpus wikitext-2",
+        Trial::Refused(&[], 66, "dsf data fetch wikitext"),
+    ),
+    ("dsf wikitext", Trial::With(SMALL)),
+    (
+        "dsf data fetch",
+        Trial::Refused(&["--offline"], 66, "nothing is downloaded under --offline"),
+    ),
+    ("dsf data list", Trial::Whole),
+    ("dsf data generate", Trial::Parsed),
+    ("dsf data tokens", Trial::Parsed),
+    ("dsf sweep", Trial::With(&["--dry-run"])),
+    ("dsf report", Trial::Whole),
+    ("dsf bench", Trial::Parsed),
+    ("dsf check golden", Trial::Whole),
+];
+
+/// The code blocks and the code spans of README.md that are commands of `dsf`, `dsf-cuda` or `make`, each once.
+fn commands(readme: &str) -> Vec<String> {
+    let (blocks, prose): (Vec<&str>, Vec<&str>) =
+        readme.lines().partition(|line| line.starts_with("    "));
+    let prose = prose.join("\n");
+    let spans = prose.split('`').skip(1).step_by(2);
+    let spans = spans.map(|span| span.split_whitespace().collect::<Vec<_>>().join(" "));
+    let lines = blocks.into_iter().map(str::to_owned).chain(spans);
+    let mut commands = Vec::new();
+    for line in lines {
+        let line = line.split(" #").next().unwrap_or_default().trim();
+        let line = line.strip_prefix("$ ").unwrap_or(line);
+        for command in line.split("&&").map(str::trim) {
+            let command = command.strip_prefix("target/cuda/").unwrap_or(command);
+            let mut words = command.split_whitespace();
+            let program = words.next().unwrap_or_default();
+            let ours = ["dsf", "dsf-cuda", "make"].contains(&program) && words.next().is_some();
+            if ours && !commands.iter().any(|known| known == command) {
+                commands.push(command.to_owned());
+            }
+        }
+    }
+    commands
+}
+
+/// The words of a command as a shell hands them over; double quotes keep blanks.
+fn words(command: &str) -> Vec<String> {
+    let mut words = Vec::new();
+    for (i, piece) in command.split('"').enumerate() {
+        match i % 2 {
+            0 => words.extend(piece.split_whitespace().map(str::to_owned)),
+            _ => words.push(piece.to_owned()),
+        }
+    }
+    words
+}
+
+/// A folder with what the commands name: the experiments, the published results, texts and a golden file.
+fn furnished() -> World {
+    let world = World::new();
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    for (from, to, ending) in [
+        ("experiments", "experiments", "toml"),
+        ("results", "results", "csv"),
+        ("src/tests/golden", "golden", "safetensors"),
+    ] {
+        fs::create_dir_all(world.path(to)).unwrap();
+        for entry in fs::read_dir(root.join(from)).unwrap() {
+            let path = entry.unwrap().path();
+            let name = path.file_name().unwrap();
+            // One golden file will do: all of them have a test of their own.
+            let asked = to != "golden" || name == "lemma1.safetensors";
+            if asked && path.extension().is_some_and(|e| e == ending) {
+                fs::copy(&path, world.path(to).join(name)).unwrap();
+            }
+        }
+    }
+    fs::create_dir_all(world.path("texts")).unwrap();
+    for name in ["train.txt", "valid.txt", "test.txt"] {
+        let text = " = A = \n \n a few words of some text \n".repeat(300);
+        fs::write(world.path("texts").join(name), text).unwrap();
+    }
+    world
+}
+
+/// `word` with the name that a placeholder of README stands for here.
+fn filled(world: &World, command: &str, word: &str) -> String {
+    match word {
+        "DIR" if command.starts_with("dsf check golden") => "golden".to_owned(),
+        "DIR" => "texts".to_owned(),
+        "results/runs/ID" => {
+            let runs = world.runs("results").into_iter();
+            let language = { runs }.find(|run| run.join("weights.safetensors").exists());
+            let run = language.expect("README trains a language model before it uses one");
+            format!(
+                "results/runs/{}",
+                run.file_name().unwrap().to_str().unwrap()
+            )
+        }
+        word => word.to_owned(),
+    }
+}
+
+/// Runs `command` and returns what is wrong, if anything is.
+fn fault(world: &World, command: &str, trial: Trial) -> Option<String> {
+    let words: Vec<String> = words(command);
+    let mut words: Vec<String> = { words }
+        .iter()
+        .skip(1)
+        .map(|word| filled(world, command, word))
+        .collect();
+    let (more, code, says): (&[&str], i32, &str) = match trial {
+        Trial::Make => return make_fault(&words),
+        Trial::Whole => (&[], 0, ""),
+        Trial::With(more) => (more, 0, ""),
+        Trial::Refused(more, code, says) => (more, code, says),
+        Trial::Parsed => (&["--help"], 0, "Usage"),
+    };
+    // What stands behind `--` is another command line.
+    let end = words
+        .iter()
+        .position(|word| word == "--")
+        .unwrap_or(words.len());
+    let missing = more
+        .chunks(2)
+        .filter(|pair| !words.iter().any(|word| word == pair[0]));
+    let missing: Vec<String> = missing.flatten().map(|word| (*word).to_owned()).collect();
+    words.splice(end..end, missing);
+    let arguments: Vec<&str> = words.iter().map(String::as_str).collect();
+    let said = world.call(&arguments, b"");
+    let heard = format!("{}{}", said.out, said.err);
+    let right = said.code == code && heard.contains(says) && !heard.contains("panicked");
+    let asked = arguments.join(" ");
+    (!right).then(|| {
+        format!(
+            "`dsf {asked}` ended with {}, not {code}:\n{heard}",
+            said.code
+        )
+    })
+}
+
+/// The target is in the Makefile, and so is each variable that is set.
+fn make_fault(words: &[String]) -> Option<String> {
+    let makefile = include_str!("../../../Makefile");
+    let scripts = include_str!("../../../cuda/cargo.sh");
+    let missing = words.iter().find(|word| match word.split_once('=') {
+        Some((variable, _)) => !makefile.contains(variable) && !scripts.contains(variable),
+        None => !makefile
+            .lines()
+            .any(|line| line.starts_with(&format!("{word}:"))),
+    });
+    missing.map(|word| format!("the Makefile knows no `{word}`"))
+}
+
+#[cfg(not(feature = "cuda"))]
+#[test]
+fn every_command_of_the_readme_is_taken() {
+    let readme = include_str!("../../../README.md");
+    let world = furnished();
+    let mut faults = Vec::new();
+    let mut tried: BTreeMap<&str, usize> = BTreeMap::new();
+    for command in commands(readme) {
+        let fits = |(prefix, _): &&(&'static str, Trial)| command.starts_with(prefix);
+        match TRIALS.iter().find(fits) {
+            None => faults.push(format!("`{command}` has no trial: classify it in TRIALS")),
+            Some((prefix, trial)) => {
+                *tried.entry(prefix).or_default() += 1;
+                faults.extend(fault(&world, &command, *trial));
+            }
+        }
+    }
+    assert!(faults.is_empty(), "{}", faults.join("\n"));
+    assert!(tried.values().sum::<usize>() > 40, "{tried:?}");
+}
+
+#[test]
+fn commands_are_found_in_blocks_spans_and_behind_others() {
+    let readme = "Type `dsf a\n--b`, not `--c` or `dsf`.\n\n    make x Y=1   # why\n    $ dsf d \"e  f\" && dsf g\n";
+    let found = commands(readme);
+    assert_eq!(
+        found,
+        ["make x Y=1", "dsf d \"e  f\"", "dsf g", "dsf a --b"]
+    );
+    assert_eq!(words(&found[1]), ["dsf", "d", "e  f"]);
+}
