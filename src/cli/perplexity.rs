@@ -1,6 +1,5 @@
-//! What a person is told of a run on text.
+//! What a person is told of a run of a language model.
 
-use super::run::task_title;
 use crate::config::RunConfig;
 use crate::store::{EpochRow, Metrics, Weights};
 use crate::sweep::estimate::{counted, duration};
@@ -19,7 +18,7 @@ pub(super) fn epoch(row: &EpochRow) -> String {
 }
 
 /// What came of a run.
-pub(super) fn sentence(config: &RunConfig, metrics: &Metrics) -> String {
+pub(super) fn sentence(config: &RunConfig, task: &str, metrics: &Metrics) -> String {
     let shown = |name: &str| shown(metrics.get(name));
     let selected = metrics
         .count("selected_epoch")
@@ -32,10 +31,9 @@ pub(super) fn sentence(config: &RunConfig, metrics: &Metrics) -> String {
         format!(", which is {ppl:.2} a word and {bits} bits a byte")
     });
     format!(
-        "{} on {} after {} ({}): perplexity {} on the training text, {} on the validation and {} on the test \
+        "{} on {task} after {} ({}): perplexity {} on the training text, {} on the validation and {} on the test \
          text{selected}{words}; knowing no more than how common each token is scores {}.",
         config.model.mixer,
-        task_title(&config.task),
         counted(metrics.count("epochs_run").unwrap_or(0), "epoch"),
         duration(metrics.get("seconds").unwrap_or(0.0)),
         shown("train_ppl"),

@@ -157,7 +157,8 @@ fn read(source: &Path) -> Result<Vec<Record>> {
     if source.is_file() {
         return read_summary(source);
     }
-    let scan = Store::existing(source)?.rows(&TASKS.each_ref().map(|task| task.name))?;
+    let tasks: Vec<&str> = TASKS.iter().map(|task| task.name).collect();
+    let scan = Store::existing(source)?.rows(&tasks)?;
     for warning in &scan.warnings {
         print::talk(&format!("warning: {warning}"));
     }

@@ -2,17 +2,19 @@
 
 use super::{Metrics, Outcome, Provenance, Record, RunResult, RunStatus};
 use crate::config::{
-    AdamConfig, Corpus, Decay, Generator, InitScheme, LanguageConfig, Layout, ModelConfig,
-    MqarConfig, Precision, Protocol, Rotary, RunConfig, Schedule, StateMixer, TaskConfig,
-    Tokenizer, TrainConfig, WikitextConfig, FORMAT,
+    AdamConfig, Decay, InitScheme, LanguageConfig, Layout, ModelConfig, Precision, Protocol,
+    Rotary, RunConfig, Schedule, StateMixer, TrainConfig, FORMAT,
 };
+use crate::tasks::mqar::MqarConfig;
+use crate::tasks::wikitext::{Corpus, Tokenizer, WikitextConfig};
+use crate::tasks::Generator;
 
 pub(crate) fn config() -> RunConfig {
     RunConfig {
         format: FORMAT,
         seed: 0,
         protocol: Protocol::Matched,
-        task: TaskConfig::Mqar(MqarConfig {
+        task: MqarConfig {
             data: Generator::Native,
             data_seed: 0,
             vocab_size: 8192,
@@ -20,7 +22,8 @@ pub(crate) fn config() -> RunConfig {
             kv_pairs: 4,
             train_examples: 100_000,
             test_examples: 3000,
-        }),
+        }
+        .into(),
         model: ModelConfig {
             mixer: "linear".into(),
             variant: "reference".into(),
@@ -58,7 +61,7 @@ pub(crate) fn text_config() -> RunConfig {
     let small = config();
     RunConfig {
         protocol: Protocol::Paper,
-        task: TaskConfig::Wikitext(WikitextConfig {
+        task: WikitextConfig {
             corpus: Corpus::Wikitext103Raw,
             tokenizer: Tokenizer::GptNeox,
             vocab_size: 50_304,
@@ -66,7 +69,8 @@ pub(crate) fn text_config() -> RunConfig {
             eos_between_articles: false,
             train_examples: None,
             test_examples: None,
-        }),
+        }
+        .into(),
         model: ModelConfig {
             options: [].into(),
             d_model: 512,

@@ -1,16 +1,12 @@
 //! What a sweep says of one run.
 
-use crate::config::{RunConfig, TaskConfig};
+use crate::config::RunConfig;
 use crate::store::{Outcome, Record};
 use crate::sweep::estimate::{counted, duration};
 
 /// A run by what usually tells it from its neighbours.
 pub(super) fn describe(run: &RunConfig) -> String {
-    let task = match &run.task {
-        TaskConfig::Mqar(mqar) => format!("L={}/{}", mqar.seq_len, mqar.kv_pairs),
-        TaskConfig::Lra(lra) => lra.dataset.name().to_owned(),
-        TaskConfig::Wikitext(text) => text.corpus.name().to_owned(),
-    };
+    let task = run.task.read().map_or(String::new(), |task| task.label());
     let model = &run.model;
     format!(
         "{}  d={} n={}  {task}  lr={:.3e}  seed={}",

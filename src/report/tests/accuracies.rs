@@ -1,9 +1,9 @@
 //! Tables 2 and 3.
 
 use super::*;
-use crate::config::LraDataset;
 use crate::recipes::{presets_of, Wish};
 use crate::store::samples::done;
+use crate::tasks::lra::LraDataset;
 use LraDataset::{Image, Listops, Pathfinder, Retrieval, Text};
 
 fn wish(mixer: &str, dataset: LraDataset) -> Wish {

@@ -1,7 +1,6 @@
 //! The figures of the paper, and reports of many runs.
 
 use super::*;
-use crate::config::TaskConfig;
 use crate::store::samples::{config, done};
 use std::time::Instant;
 
@@ -10,9 +9,8 @@ fn run(mixer: &str, d: usize, n: usize, accuracy: f64, change: fn(&mut RunConfig
     let mut config = config();
     config.model.mixer = mixer.into();
     (config.model.d_model, config.model.d_state) = (d, n);
-    if let TaskConfig::Mqar(task) = &mut config.task {
-        (task.seq_len, task.kv_pairs) = (512, 64);
-    }
+    config.task.set("seq_len", 512);
+    config.task.set("kv_pairs", 64);
     change(&mut config);
     Record::new(&config, &done(accuracy))
 }

@@ -333,11 +333,7 @@ fn a_title_says_only_what_tells_its_panel_from_others() {
 #[test]
 fn panels_are_ordered_by_size_as_numbers_and_then_by_mixer() {
     let rows = [
-        changed(|c| {
-            if let crate::config::TaskConfig::Mqar(task) = &mut c.task {
-                task.seq_len = 256;
-            }
-        }),
+        changed(|c| c.task.set("seq_len", 256)),
         changed(|c| c.model.mixer = "softmax".into()),
         changed(|_| {}),
     ];

@@ -1,7 +1,7 @@
 //! Table 1.
 
 use super::*;
-use crate::config::{Corpus, Precision, Rotary, Schedule, TaskConfig, Tokenizer};
+use crate::config::{Precision, Rotary, Schedule};
 use crate::store::samples::{diverged, failed, read, text_config};
 
 fn config(mixer: &str) -> RunConfig {
@@ -15,10 +15,10 @@ fn small(mixer: &str) -> RunConfig {
     let mut config = config(mixer);
     (config.model.d_model, config.model.d_state) = (128, 128);
     config.train.epochs = 2;
-    if let TaskConfig::Wikitext(text) = &mut config.task {
-        (text.corpus, text.tokenizer) = (Corpus::Sample, Tokenizer::Bytes);
-        (text.vocab_size, text.seq_len) = (256, 256);
-    }
+    config.task.set("corpus", "sample");
+    config.task.set("tokenizer", "bytes");
+    config.task.set("vocab_size", 256);
+    config.task.set("seq_len", 256);
     config
 }
 
@@ -94,13 +94,6 @@ fn gap(report: &Report, metric: &str) -> Option<f64> {
     of_grid(&report.grids[0], "gap_closed")[metric].as_f64()
 }
 
-fn text_task(config: &mut RunConfig) -> &mut crate::config::WikitextConfig {
-    match &mut config.task {
-        TaskConfig::Wikitext(text) => text,
-        other => panic!("{}", other.name()),
-    }
-}
-
 #[test]
 fn a_line_takes_the_rate_of_the_lowest_training_perplexity_and_shows_all_numbers_at_it() {
     let mut overfit = at("softmax", 3e-3, &read(12.0));
@@ -148,9 +141,9 @@ fn the_papers_numbers_stand_only_beside_its_text_its_tokens_and_its_sizes() {
     let beside = |change: Change| is_beside(&first(&[changed("linear", 17.0, change)]).grids[0]);
     let same: [Change; 8] = [
         |_| {},
-        |c| text_task(c).corpus = Corpus::Wikitext103,
-        |c| text_task(c).test_examples = Some(4),
-        |c| text_task(c).eos_between_articles = true,
+        |c| c.task.set("corpus", "wikitext-103"),
+        |c| c.task.set("test_examples", 4),
+        |c| c.task.set("eos_between_articles", true),
         |c| c.train.precision = Precision::Bf16,
         |c| c.train.schedule = Schedule::Linear,
         |c| c.train.lr = 0.1,
@@ -160,11 +153,11 @@ fn the_papers_numbers_stand_only_beside_its_text_its_tokens_and_its_sizes() {
         assert!(beside(change), "change {i}");
     }
     let other: [Change; 9] = [
-        |c| text_task(c).corpus = Corpus::Wikitext2Raw,
-        |c| text_task(c).tokenizer = Tokenizer::Bytes,
-        |c| text_task(c).seq_len = 512,
-        |c| text_task(c).vocab_size = 50_277,
-        |c| text_task(c).train_examples = Some(100),
+        |c| c.task.set("corpus", "wikitext-2-raw"),
+        |c| c.task.set("tokenizer", "bytes"),
+        |c| c.task.set("seq_len", 512),
+        |c| c.task.set("vocab_size", 50_277),
+        |c| c.task.set("train_examples", 100),
         |c| c.train.epochs = 2,
         |c| c.train.batch_size = 64,
         |c| c.model.n_layers = 5,
@@ -216,9 +209,9 @@ fn without_the_papers_numbers_a_line_says_why() {
 #[test]
 fn texts_and_settings_make_tables_of_their_own_and_those_beside_the_paper_come_first() {
     let changes: [Change; 6] = [
-        |c| text_task(c).corpus = Corpus::Wikitext2,
-        |c| text_task(c).tokenizer = Tokenizer::File("0123456789ab".into()),
-        |c| text_task(c).eos_between_articles = true,
+        |c| c.task.set("corpus", "wikitext-2"),
+        |c| c.task.set("tokenizer", "0123456789ab"),
+        |c| c.task.set("eos_between_articles", true),
         |c| c.train.weight_decay = 0.0,
         |c| c.train.adam.as_mut().unwrap().clip = None,
         |c| c.train.precision = Precision::Bf16,

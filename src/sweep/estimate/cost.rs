@@ -1,10 +1,10 @@
 //! Seconds and bytes of runs: a few real steps on this machine, scaled by the work that a run consists of.
 
 use super::format::{bytes, counted, duration};
-use super::task::probe_data;
 use super::work::{SizeCache, Work};
 use crate::config::RunConfig;
 use crate::error::{Error, Result};
+use crate::tasks::{Sizes, Splits};
 use crate::train::{Event, Trainer};
 use candle_core::Device;
 use std::collections::BTreeMap;
@@ -32,8 +32,15 @@ pub struct Cost {
 /// seconds per flop are interpolated.
 pub fn costs(runs: &[RunConfig], device: &Device) -> Result<Vec<Cost>> {
     let mut cache = SizeCache::default();
-    let works = runs.iter().map(|run| Ok(Work::new(run, cache.sizes(run)?)));
-    let works: Vec<Work> = works.collect::<Result<_>>()?;
+    let work = |run: &RunConfig| {
+        let task = run.task.sizes()?;
+        Work::new(run, &task, cache.sizes(run, &task)?)
+    };
+    let works: Vec<Work> = runs.iter().map(work).collect::<Result<_>>()?;
+    measured(runs, &works, device)
+}
+
+fn measured(runs: &[RunConfig], works: &[Work], device: &Device) -> Result<Vec<Cost>> {
     let mut kinds: BTreeMap<(&str, &str), Vec<usize>> = BTreeMap::new();
     for (index, run) in runs.iter().enumerate() {
         let kind = (run.model.mixer.as_str(), run.model.variant.as_str());
@@ -41,7 +48,7 @@ pub fn costs(runs: &[RunConfig], device: &Device) -> Result<Vec<Cost>> {
     }
     let mut costs = vec![None; runs.len()];
     for indices in kinds.values() {
-        let model = CostModel::measure(runs, &works, indices, device)?;
+        let model = CostModel::measure(runs, works, indices, device)?;
         for &index in indices {
             costs[index] = Some(model.cost(&runs[index], &works[index]));
         }
@@ -49,9 +56,10 @@ pub fn costs(runs: &[RunConfig], device: &Device) -> Result<Vec<Cost>> {
     Ok(costs.into_iter().flatten().collect())
 }
 
-/// The cost of one run in a sentence.
-pub fn sentence(run: &RunConfig, device: &Device) -> Result<String> {
-    let costs = costs(std::slice::from_ref(run), device)?;
+/// The cost of one run in a sentence; `task` are the sizes of its task.
+pub fn sentence(run: &RunConfig, task: &Sizes, device: &Device) -> Result<String> {
+    let work = Work::new(run, task, SizeCache::default().sizes(run, task)?)?;
+    let costs = measured(std::slice::from_ref(run), &[work], device)?;
     let said = costs.iter().map(|cost| {
         let (epoch, all) = (duration(cost.epoch_seconds), duration(cost.seconds));
         let epochs = counted(run.train.epochs, "epoch");
@@ -136,7 +144,8 @@ impl Probe {
         let batch = fair.clamp(1, run.train.batch_size);
         let mut run = run.clone();
         run.train.batch_size = batch;
-        let data = probe_data(&mut run.task, STEPS * batch)?;
+        let objective = run.task.entry()?.objective;
+        let data = Splits::placeholder(objective, &run.task.sizes()?, STEPS * batch);
         let mut trainer = Trainer::new(&run, &data, device)?;
         let (mut before, mut fastest) = (0.0, f64::INFINITY);
         let mut timed = |trainer: &Trainer, event: Event| {

@@ -18,7 +18,7 @@ pub fn dry_run(plan: &Plan, out: &Path, options: &Options, device: &Device) -> R
     let store = out.exists().then(|| Store::existing(out)).transpose()?;
     let standing = Standing::of(plan, store.as_ref(), options.retry_failed)?;
     let costs = costs(&standing.to_do, device)?;
-    Ok(describe(plan, &standing, &costs, options, out))
+    describe(plan, &standing, &costs, options, out)
 }
 
 /// `plan` in one line: how many runs, and of what.
@@ -82,19 +82,19 @@ pub(super) fn describe(
     costs: &[Cost],
     options: &Options,
     out: &Path,
-) -> String {
+) -> Result<String> {
     let mut lines = vec![format!("plan    {}", runs(plan, standing))];
     let shown = axes(plan).into_iter().filter(Axis::shown);
     lines.extend(shown.map(|axis| format!("        {:<14}{}", axis.name, axis.listed())));
     if standing.to_do.is_empty() {
         lines.push("time    nothing is left to do".to_owned());
     } else {
-        lines.push(format!("work    {}", work(standing)));
+        lines.push(format!("work    {}", work(standing)?));
         lines.push(format!("time    {}", time(costs, options)));
         lines.push(format!("memory  {}", memory(costs, options)));
     }
     lines.push(format!("out     {}", out.display()));
-    lines.join("\n") + "\n"
+    Ok(lines.join("\n") + "\n")
 }
 
 fn runs(plan: &Plan, standing: &Standing) -> String {
@@ -114,13 +114,13 @@ fn runs(plan: &Plan, standing: &Standing) -> String {
     said
 }
 
-fn work(standing: &Standing) -> String {
+fn work(standing: &Standing) -> Result<String> {
     let rest = Plan {
         runs: standing.to_do.clone(),
         ..Plan::default()
     };
-    let (steps, tokens) = (grouped(rest.steps()), grouped(rest.tokens()));
-    format!("at most {steps} steps and {tokens} tokens")
+    let (steps, tokens) = (grouped(rest.steps()?), grouped(rest.tokens()?));
+    Ok(format!("at most {steps} steps and {tokens} tokens"))
 }
 
 fn time(costs: &[Cost], options: &Options) -> String {

@@ -1,12 +1,10 @@
-//! What the estimate asks of a task, and nothing else in it does: numbers, models of its kind, data for a probe.
+//! What the estimate asks of a task and of models of its kind: numbers.
 
-use crate::config::{Generator, LraConfig, ModelConfig, RunConfig, TaskConfig};
+use crate::config::{ModelConfig, RunConfig};
 use crate::error::Result;
 use crate::model::{Classifier, Io, Model};
 use crate::nn::Params;
-use crate::tasks::lra::{Examples, Splits};
-use crate::tasks::wikitext::{self, Counts, Ids, Text};
-use crate::tasks::{self, Data};
+use crate::tasks::{Objective, Sizes};
 use candle_core::{DType, Device};
 
 /// A task in numbers.
@@ -27,21 +25,24 @@ pub(super) struct TaskSizes {
 }
 
 impl TaskSizes {
-    pub fn of(task: &TaskConfig) -> Self {
-        let examples = (task.train_examples() + task.tested_examples()) as f64;
-        let data_bytes = match task {
+    pub fn new(objective: Objective, sizes: &Sizes) -> Self {
+        let (train_examples, tested_examples) = (sizes.examples[0], sizes.tested_examples());
+        let examples = (train_examples + tested_examples) as f64;
+        let data_bytes = match objective {
             // Tokens, and position and answer of every label, of 4 bytes each.
-            TaskConfig::Mqar(mqar) => 4.0 * examples * (mqar.seq_len + 2 * mqar.kv_pairs) as f64,
-            TaskConfig::Lra(_) => examples * task.tokens_per_example() as f64,
+            Objective::PerToken => {
+                4.0 * examples * (sizes.seq_len + 2 * sizes.labels_per_example) as f64
+            }
+            Objective::Pooled => examples * sizes.tokens_per_example() as f64,
             // A map of a file takes none.
-            TaskConfig::Wikitext(_) => 0.0,
+            Objective::NextToken => 0.0,
         };
         Self {
-            train_examples: task.train_examples(),
-            tested_examples: task.tested_examples(),
-            tokens: task.tokens_per_example() as f64,
-            labels: task.labels_per_example() as f64,
-            vocabulary: task.vocab_size() as f64,
+            train_examples,
+            tested_examples,
+            tokens: sizes.tokens_per_example() as f64,
+            labels: sizes.labels_per_example as f64,
+            vocabulary: sizes.vocab_size as f64,
             data_bytes,
         }
     }
@@ -60,18 +61,20 @@ pub(super) struct ModelSizes {
 
 impl ModelSizes {
     /// Runs with the same key have the same sizes.
-    pub fn key(run: &RunConfig) -> String {
-        match &run.task {
-            TaskConfig::Mqar(_) | TaskConfig::Wikitext(_) => format!("{:?}", run.model),
-            TaskConfig::Lra(task) => format!("{:?} {}", run.model, task.dataset.name()),
-        }
+    pub fn key(run: &RunConfig, task: &Sizes) -> String {
+        // Nothing that a task decides is counted of a language model here.
+        let task = run.model.classifier.as_ref().map(|_| Sizes {
+            examples: [0; 3],
+            ..*task
+        });
+        format!("{:?} {task:?}", run.model)
     }
 
     /// Builds models of one block: the only way to know what a mixer makes of its options.
-    pub fn of(run: &RunConfig) -> Result<Self> {
-        match &run.task {
-            TaskConfig::Mqar(_) | TaskConfig::Wikitext(_) => Self::of_language_model(&run.model),
-            TaskConfig::Lra(task) => Self::of_classifier(&run.model, task),
+    pub fn of(model: &ModelConfig, task: &Sizes) -> Result<Self> {
+        match model.classifier {
+            Some(_) => Self::of_classifier(model, task),
+            None => Self::of_language_model(model),
         }
     }
 
@@ -95,7 +98,7 @@ impl ModelSizes {
         })
     }
 
-    fn of_classifier(model: &ModelConfig, task: &LraConfig) -> Result<Self> {
+    fn of_classifier(model: &ModelConfig, task: &Sizes) -> Result<Self> {
         let of = |n_layers: usize| -> Result<(usize, Classifier)> {
             let model = ModelConfig {
                 n_layers,
@@ -122,41 +125,4 @@ impl ModelSizes {
 /// Tables of V rows in a language model: one for tokens, which may serve the head as well.
 pub(super) fn tables(model: &ModelConfig) -> usize {
     1 + usize::from(model.language.is_some())
-}
-
-/// Data of `examples` examples of full length that need no file, whatever tokens they hold; `task` is changed to
-/// fit them.
-pub(super) fn probe_data(task: &mut TaskConfig, examples: usize) -> Result<Data> {
-    match task {
-        TaskConfig::Mqar(mqar) => {
-            mqar.data = Generator::Native;
-            (mqar.train_examples, mqar.test_examples) = (examples, 1);
-            tasks::load(task, None)
-        }
-        TaskConfig::Lra(lra) => {
-            let document = vec![1; lra.seq_len];
-            let documents = vec![&document[..]; lra.dataset.documents()];
-            let mut train = Examples::new(documents.len());
-            (0..examples).for_each(|_| train.push(&documents, 0));
-            Ok(Data::Documents(Splits {
-                test: train.select([0]),
-                val: Examples::new(documents.len()),
-                train,
-                warnings: Vec::new(),
-            }))
-        }
-        TaskConfig::Wikitext(config) => {
-            let window = config.seq_len;
-            let text = |windows: usize| {
-                let ids = Ids::Held(vec![1; windows * window + 1].into());
-                Text::new(ids, Counts::default(), window, None)
-            };
-            Ok(Data::Text(wikitext::Splits {
-                train: text(examples),
-                val: text(1),
-                test: text(1),
-                warnings: Vec::new(),
-            }))
-        }
-    }
 }

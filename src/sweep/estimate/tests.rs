@@ -73,7 +73,7 @@ fn a_dry_run_says_count_axes_work_time_memory_and_place() {
     };
     let small = Cost { bytes: 1e8, ..cost };
     let costs = [vec![small; 6], vec![cost]].concat();
-    let text = describe(&plan, &standing, &costs, &options(), Path::new("results"));
+    let text = describe(&plan, &standing, &costs, &options(), Path::new("results")).unwrap();
     let expected = "\
 plan    9 runs: 1 done, 1 failed, 7 to do (1 of them begun); 3 duplicates left out
         mixer         ssd, qlstm
@@ -105,7 +105,8 @@ fn a_dry_run_of_the_arena_names_its_datasets_first_and_no_pairs() {
         &[],
         &options(),
         Path::new("out"),
-    );
+    )
+    .unwrap();
     let second = text.lines().nth(1).unwrap().trim();
     assert_eq!(second, "dataset       listops, pathfinder");
     assert!(
@@ -124,7 +125,8 @@ fn a_dry_run_of_the_arena_names_its_datasets_first_and_no_pairs() {
         &[],
         &options(),
         Path::new("out"),
-    );
+    )
+    .unwrap();
     assert!(text.contains("        L:k           16:2\n"), "{text}");
 }
 
@@ -136,7 +138,7 @@ fn long_lists_are_shortened_and_other_settings_shown_once_they_vary() {
     )
     .unwrap();
     let standing = Standing::default();
-    let text = describe(&plan, &standing, &[], &options(), Path::new("out"));
+    let text = describe(&plan, &standing, &[], &options(), Path::new("out")).unwrap();
     for line in [
         "seed          123, 124, .. 132 (10 values)",
         "dropout       0, 0.1",
@@ -158,7 +160,8 @@ fn a_finished_plan_has_nothing_left_to_do() {
         &[],
         &options(),
         Path::new("out"),
-    );
+    )
+    .unwrap();
     assert!(text.contains("9 done, 0 failed, 0 to do"), "{text}");
     assert!(text.contains("nothing is left to do"), "{text}");
 }
@@ -214,7 +217,7 @@ fn a_run_between_two_probes_is_timed_between_them() {
 #[test]
 fn the_sentence_of_a_run_says_that_it_is_an_upper_bound() {
     let run = crate::recipes::run("mqar", &[("preset", "smoke")]).unwrap();
-    let said = sentence(&run, &Device::Cpu).unwrap();
+    let said = sentence(&run, &run.task.sizes().unwrap(), &Device::Cpu).unwrap();
     assert!(
         said.contains("at most about") && said.contains("less if it"),
         "{said}"

@@ -3,6 +3,7 @@
 use super::task::{tables, ModelSizes, TaskSizes};
 use crate::config::RunConfig;
 use crate::error::Result;
+use crate::tasks::Sizes;
 use std::collections::HashMap;
 
 /// A multiply and an add, forward and twice backward.
@@ -37,12 +38,12 @@ const PROGRAM: f64 = 96e6;
 pub(super) struct SizeCache(HashMap<String, ModelSizes>);
 
 impl SizeCache {
-    pub fn sizes(&mut self, run: &RunConfig) -> Result<ModelSizes> {
-        let key = ModelSizes::key(run);
+    pub fn sizes(&mut self, run: &RunConfig, task: &Sizes) -> Result<ModelSizes> {
+        let key = ModelSizes::key(run, task);
         if let Some(known) = self.0.get(&key) {
             return Ok(*known);
         }
-        let sizes = ModelSizes::of(run)?;
+        let sizes = ModelSizes::of(&run.model, task)?;
         self.0.insert(key, sizes);
         Ok(sizes)
     }
@@ -62,8 +63,8 @@ pub(super) struct Work {
 }
 
 impl Work {
-    pub fn new(run: &RunConfig, model: ModelSizes) -> Self {
-        let task = TaskSizes::of(&run.task);
+    pub fn new(run: &RunConfig, task: &Sizes, model: ModelSizes) -> Result<Self> {
+        let task = TaskSizes::new(run.task.entry()?.objective, task);
         let (d, layers) = (run.model.d_model as f64, run.model.n_layers as f64);
         let positions = if run.model.positions {
             task.tokens
@@ -85,7 +86,7 @@ impl Work {
             None => 0.0,
         };
         let evaluated = EVALUATION * task.tested_examples as f64;
-        Self {
+        Ok(Self {
             example,
             update,
             epoch: steps * update + (task.train_examples as f64 + evaluated) * example,
@@ -93,7 +94,7 @@ impl Work {
                 + task.data_bytes
                 + step_bytes(run, &task, &model)
                 + PROGRAM,
-        }
+        })
     }
 
     /// Work of one step with `batch` examples.
@@ -126,10 +127,18 @@ mod tests {
     use super::*;
     use crate::recipes;
 
+    fn model(run: &RunConfig) -> ModelSizes {
+        let task = run.task.sizes().unwrap();
+        SizeCache::default().sizes(run, &task).unwrap()
+    }
+
+    fn of(run: &RunConfig) -> Work {
+        Work::new(run, &run.task.sizes().unwrap(), model(run)).unwrap()
+    }
+
     fn work(changes: &[(&str, &str)]) -> Work {
         let full = [("preset", "full"), ("batch-size", "512")];
-        let run = recipes::run("mqar", &[&full, changes].concat()).unwrap();
-        Work::new(&run, SizeCache::default().sizes(&run).unwrap())
+        of(&recipes::run("mqar", &[&full, changes].concat()).unwrap())
     }
 
     #[test]
@@ -149,8 +158,7 @@ mod tests {
     }
 
     fn pythia_70m() -> Work {
-        let run = recipes::run("wikitext", &[("preset", "full")]).unwrap();
-        Work::new(&run, SizeCache::default().sizes(&run).unwrap())
+        of(&recipes::run("wikitext", &[("preset", "full")]).unwrap())
     }
 
     /// Its final norm is counted in every block.
@@ -182,7 +190,7 @@ mod tests {
     fn the_state_of_softmax_attention_grows_with_the_sequence_and_that_of_ssd_does_not() {
         let state = |mixer: &str| {
             let run = recipes::run("mqar", &[("preset", "full"), ("mixer", mixer)]).unwrap();
-            let sizes = SizeCache::default().sizes(&run).unwrap();
+            let sizes = model(&run);
             [64.0, 128.0].map(|length| sizes.state(length))
         };
         assert_eq!(state("softmax"), [64.0 * 128.0, 128.0 * 128.0]);

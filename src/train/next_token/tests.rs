@@ -1,11 +1,11 @@
 //! Training on windows of the pages that are part of the program.
 
 use super::*;
-use crate::config::TaskConfig;
 use crate::ops;
 use crate::recipes;
 use crate::store::Outcome;
-use crate::tasks::{self, Data};
+use crate::tasks::wikitext::WikitextConfig;
+use crate::tasks::{self, Splits};
 use crate::train::{Event, Trainer};
 use candle_core::{DType, D};
 
@@ -27,29 +27,30 @@ fn config(mixer: &str, micro_batch: Option<usize>) -> RunConfig {
 /// The same, tested on whole splits.
 fn whole(mixer: &str) -> RunConfig {
     let mut config = config(mixer, None);
-    let TaskConfig::Wikitext(task) = &mut config.task else {
-        panic!("not on text");
-    };
-    task.test_examples = None;
+    let mut text: WikitextConfig = config.task.typed().unwrap();
+    text.test_examples = None;
+    config.task = text.into();
     config
 }
 
-fn data(config: &RunConfig) -> Data {
+fn data(config: &RunConfig) -> Splits {
     tasks::load(&config.task, None).unwrap()
 }
 
-fn splits(data: &Data) -> &Splits {
+fn splits(data: &Splits) -> &TrainValTest<Text> {
     match data {
-        Data::Text(splits) => splits,
+        Splits::NextToken(splits) => splits,
         _ => panic!("not a text"),
     }
 }
 
-fn windows<'a>(config: &'a RunConfig, splits: &'a Splits, params: &Params) -> Windows<'a> {
-    let TaskConfig::Wikitext(task) = &config.task else {
-        panic!("not on text");
-    };
-    Windows::new((config, task), splits, params, &Device::Cpu).unwrap()
+fn next_token<'a>(
+    config: &'a RunConfig,
+    splits: &'a TrainValTest<Text>,
+    params: &Params,
+) -> NextToken<'a> {
+    let sizes = config.task.sizes().unwrap();
+    NextToken::new(config, &sizes, splits, params, &Device::Cpu).unwrap()
 }
 
 fn exactly() -> Params {
@@ -57,19 +58,20 @@ fn exactly() -> Params {
 }
 
 /// The loss of a step and the gradient of every parameter.
-fn step(config: &RunConfig, data: &Data) -> (f64, Vec<f64>) {
+fn step(config: &RunConfig, data: &Splits) -> (f64, Vec<f64>) {
     let params = exactly();
-    let subject = windows(config, splits(data), &params);
-    let span = Span {
+    let objective = next_token(config, splits(data), &params);
+    let examples = StepExamples {
         epoch: 0,
         range: 0..3,
     };
     let mut sum = (0.0, vec![0.0; params.count()]);
-    let shares = subject.shares(&span);
-    assert!((shares.iter().sum::<f64>() - 1.0).abs() < 1e-12);
-    for (part, share) in shares.into_iter().enumerate() {
-        let loss = subject.loss(&span, part, &Cx::train(0, 0)).unwrap();
-        let loss = (loss * share).unwrap();
+    let batches = objective.micro_batches(&examples);
+    let weights: f64 = batches.iter().map(|batch| batch.weight).sum();
+    assert!((weights - 1.0).abs() < 1e-12);
+    for batch in batches {
+        let loss = objective.loss(&batch, &Cx::train(0, 0)).unwrap();
+        let loss = (loss * batch.weight).unwrap();
         sum.0 += loss.to_scalar::<f64>().unwrap();
         let grads = ops::backward(&loss).unwrap();
         let grads = params.vars().into_iter().flat_map(|(name, var)| {
@@ -82,19 +84,16 @@ fn step(config: &RunConfig, data: &Data) -> (f64, Vec<f64>) {
 }
 
 #[test]
-fn a_step_in_parts_is_the_step_in_one() {
+fn a_step_in_micro_batches_is_the_step_in_one() {
     for mixer in ["softmax", "linear", "normalized"] {
         let one = config(mixer, None);
         let data = data(&one);
         let (loss, grads) = step(&one, &data);
         assert!((loss - 256f64.ln()).abs() < 0.5, "{mixer}: {loss}");
         for micro in [1, 2] {
-            let (in_parts, of_parts) = step(&config(mixer, Some(micro)), &data);
-            assert!(
-                (in_parts - loss).abs() < 1e-12,
-                "{mixer}: {in_parts} {loss}"
-            );
-            for (a, b) in grads.iter().zip(of_parts) {
+            let (of_cut, grads_of_cut) = step(&config(mixer, Some(micro)), &data);
+            assert!((of_cut - loss).abs() < 1e-12, "{mixer}: {of_cut} {loss}");
+            for (a, b) in grads.iter().zip(grads_of_cut) {
                 assert!((a - b).abs() < 1e-12, "{mixer} in {micro}: {a} {b}");
             }
         }
@@ -105,9 +104,10 @@ fn a_step_in_parts_is_the_step_in_one() {
 fn every_epoch_shows_every_window_once_in_an_order_of_its_own() {
     let config = config("linear", None);
     let data = data(&config);
-    let subject = windows(&config, splits(&data), &exactly());
+    let objective = next_token(&config, splits(&data), &exactly());
     let epoch = |epoch: usize| -> Vec<usize> {
-        let steps = [0..3, 3..6, 6..7].map(|range| subject.order.drawn(&Span { epoch, range }));
+        let steps = [0..3, 3..6, 6..7]
+            .map(|range| objective.order.examples(&StepExamples { epoch, range }));
         steps.concat()
     };
     let (first, second) = (epoch(0), epoch(1));
@@ -146,13 +146,13 @@ fn validation_and_test_are_means_over_all_their_targets() {
     let config = config("softmax", Some(2));
     let data = data(&config);
     let splits = splits(&data);
-    let subject = windows(
+    let objective = next_token(
         &config,
         splits,
         &Params::seeded(1, DType::F32, &Device::Cpu),
     );
-    let exact = windows(&config, splits, &exactly()).tested;
-    let tested = subject.evaluate().unwrap();
+    let exact = next_token(&config, splits, &exactly()).tested;
+    let tested = objective.evaluate().unwrap();
     let wanted = [&splits.val, &splits.test].map(|text| by_hand(&exact, text));
     for (found, wanted) in [tested.val.unwrap(), tested.test].iter().zip(wanted) {
         assert!(
@@ -164,7 +164,7 @@ fn validation_and_test_are_means_over_all_their_targets() {
 }
 
 /// A run to its end: the losses of its steps, and what it ends with.
-fn train<'a>(config: &'a RunConfig, data: &'a Data) -> (Trainer<'a>, Vec<f64>, Outcome) {
+fn train<'a>(config: &'a RunConfig, data: &'a Splits) -> (Trainer<'a>, Vec<f64>, Outcome) {
     let mut trainer = Trainer::new(config, data, &Device::Cpu).unwrap();
     let mut losses = Vec::new();
     let outcome = trainer.run(&mut |_, event| {
@@ -195,7 +195,7 @@ fn the_loss_of_an_epoch_weighs_every_window_alike() {
 fn a_run_ends_with_the_perplexities_of_its_last_weights() {
     let config = whole("softmax");
     let data = data(&config);
-    let Splits { val, test, .. } = splits(&data);
+    let TrainValTest { val, test, .. } = splits(&data);
     let (trainer, _, outcome) = train(&config, &data);
     let scores = trainer.language_scores(outcome).unwrap();
     let rows = &trainer.progress().epochs;
@@ -262,7 +262,7 @@ fn one_training_window_of_a_hundred_is_scored_at_the_end() {
     let data = data(&config);
     let mut splits = splits(&data).clone();
     let mut places = |windows: usize| {
-        let ids = tasks::wikitext::Ids::Held(vec![1; windows * 16 + 1].into());
+        let ids = tasks::Ids::Held(vec![1; windows * 16 + 1].into());
         splits.train = Text::new(ids, Default::default(), 16, None);
         windows_of(&config, &splits)
     };
@@ -271,6 +271,40 @@ fn one_training_window_of_a_hundred_is_scored_at_the_end() {
     assert_eq!(places(301), [0, 75, 150, 225]);
 }
 
-fn windows_of(config: &RunConfig, splits: &Splits) -> Vec<usize> {
-    windows(config, splits, &exactly()).some_training_windows()
+fn windows_of(config: &RunConfig, splits: &TrainValTest<Text>) -> Vec<usize> {
+    next_token(config, splits, &exactly()).some_training_windows()
+}
+
+fn epochs(losses: &[f64]) -> Vec<EpochRow> {
+    let row = |(i, &loss): (usize, &f64)| EpochRow {
+        epoch: i + 1,
+        train_loss: 1.0,
+        test_loss: 1.0,
+        accuracy: 0.5,
+        lr: 0.1,
+        seconds: 1.0,
+        tokens_per_s: 1.0,
+        val_loss: Some(loss),
+        // The more surprised, the more often right.
+        val_accuracy: Some(loss / 10.0),
+    };
+    losses.iter().enumerate().map(row).collect()
+}
+
+#[test]
+fn validation_chooses_the_earliest_epoch_of_the_lowest_loss() {
+    let config = config("linear", None);
+    let data = data(&config);
+    let objective = next_token(&config, splits(&data), &exactly());
+    for (losses, chosen) in [
+        (vec![], None),
+        (vec![3.0, 2.0, 2.5], Some(2)),
+        (vec![2.0, 2.0], Some(1)),
+        (vec![f64::NAN, 5.0, f64::INFINITY], Some(2)),
+        (vec![f64::NAN], None),
+    ] {
+        let epochs = epochs(&losses);
+        let found = selected(&objective, &epochs).map(|epoch| epoch.epoch);
+        assert_eq!(found, chosen, "{losses:?}");
+    }
 }

@@ -1,6 +1,6 @@
 //! What a run leaves on disk while it is trained.
 
-use crate::config::{RunConfig, TaskConfig};
+use crate::config::RunConfig;
 use crate::error::Result;
 use crate::store::{Losses, Outcome, RunDir, Weights};
 use crate::train::Trainer;
@@ -13,19 +13,19 @@ const TIMES_AS_LONG: u32 = 50;
 
 /// The writer of a run's files. The losses of steps are in their file before a checkpoint is that knows of
 /// them, so that none is missing after a kill.
-pub(super) struct Keeper<'a> {
+pub(super) struct RunRecorder<'a> {
     dir: &'a RunDir,
-    /// In a run on text.
+    /// The loss of every step, of a language model alone; of such a model weights are kept, too.
     losses: Option<Losses>,
-    /// As asked for.
+    /// Time between checkpoints, if not the usual one.
     every: Option<Duration>,
     saved: Instant,
-    /// What the last checkpoint took.
+    /// Time that writing the last checkpoint took.
     took: Duration,
 }
 
-impl<'a> Keeper<'a> {
-    /// For the rest of a run, of which `steps` steps are made. A checkpoint is due after `every`, or as
+impl<'a> RunRecorder<'a> {
+    /// The recorder of a run that has made `steps` steps so far. A checkpoint is due after `every`, or as
     /// [`CHECKPOINT_EVERY`] says.
     pub fn new(
         dir: &'a RunDir,
@@ -33,10 +33,10 @@ impl<'a> Keeper<'a> {
         steps: usize,
         every: Option<Duration>,
     ) -> Result<Self> {
-        let text = matches!(config.task, TaskConfig::Wikitext(_));
+        let language = config.task.entry()?.objective.is_language_model();
         Ok(Self {
             dir,
-            losses: text.then(|| dir.losses(steps)).transpose()?,
+            losses: language.then(|| dir.losses(steps)).transpose()?,
             every,
             saved: Instant::now(),
             took: Duration::ZERO,

@@ -1,11 +1,12 @@
-//! Steps of whole batches on a GPU as one recording: launched one by one, the many small kernels of
+//! Steps of whole batches on a GPU as one CUDA graph: launched one by one, the many small kernels of
 //! a step cost more than they compute when d is small.
 //!
 //! Whatever changes from step to step lies in memory that stays: the batch, the rates, the step that
 //! dropout masks are drawn for. The first steps are made one launch at a time, which loads kernels
 //! and fills the library's caches; then one is recorded.
 
-use super::{AdamW, Labelled};
+use super::adamw::AdamW;
+use super::per_token::Labelled;
 use crate::gpu::{Gpu, Grid, Kernel, Recording, WARP};
 use crate::model::Model;
 use crate::nn::Cx;

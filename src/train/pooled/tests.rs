@@ -1,12 +1,13 @@
-//! Steps over documents: what padding, parts and order may change, and what not.
+//! Steps over documents: what padding, micro-batches and order may change, and what not.
 
 use super::*;
-use crate::config::{LraDataset, Protocol, TaskConfig};
+use crate::config::Protocol;
 use crate::gpu::emulated::{emulated, launches};
 use crate::ops;
 use crate::recipes;
 use crate::rng::Stream;
-use crate::tasks::Data;
+use crate::tasks::lra::LraDataset;
+use crate::tasks::Splits;
 use crate::train::Trainer;
 use candle_core::DType;
 
@@ -35,10 +36,10 @@ fn run(settings: &[Settings]) -> RunConfig {
 }
 
 /// Documents of 3 to 20 tokens.
-fn splits(documents: usize) -> Splits {
+fn splits(documents: usize) -> TrainValTest<Documents> {
     let mut stream = Stream::new(5, "documents", 0);
     let mut split = |count: usize| {
-        let mut examples = Examples::new(documents);
+        let mut examples = Documents::new(documents);
         for _ in 0..count {
             let drawn: Vec<Vec<u8>> = (0..documents)
                 .map(|_| {
@@ -46,38 +47,40 @@ fn splits(documents: usize) -> Splits {
                     (0..len).map(|_| 3 + stream.below(15) as u8).collect()
                 })
                 .collect();
-            let parts: Vec<&[u8]> = drawn.iter().map(Vec::as_slice).collect();
-            examples.push(&parts, stream.below(2) as u8);
+            let documents: Vec<&[u8]> = drawn.iter().map(Vec::as_slice).collect();
+            examples.push(&documents, stream.below(2) as u8);
         }
         examples
     };
-    Splits {
+    TrainValTest {
         train: split(20),
         val: split(7),
         test: split(9),
-        ..Splits::default()
+        ..TrainValTest::default()
     }
 }
 
-fn documents<'a>(run: &'a RunConfig, splits: &'a Splits, params: &Params) -> Documents<'a> {
-    let TaskConfig::Lra(task) = &run.task else {
-        panic!("not of the Long Range Arena");
-    };
-    Documents::new((run, task), splits, params, &Device::Cpu).unwrap()
+fn pooled<'a>(
+    run: &'a RunConfig,
+    splits: &'a TrainValTest<Documents>,
+    params: &Params,
+) -> Pooled<'a> {
+    let sizes = run.task.sizes().unwrap();
+    Pooled::new(run, &sizes, splits, params, &Device::Cpu).unwrap()
 }
 
-fn span(epoch: usize, range: std::ops::Range<usize>) -> Span {
-    Span { epoch, range }
+fn examples(epoch: usize, range: Range<usize>) -> StepExamples {
+    StepExamples { epoch, range }
 }
 
 /// The loss of a step and the gradient of every parameter.
-fn step(run: &RunConfig, splits: &Splits) -> (f64, Vec<Vec<f64>>) {
+fn step(run: &RunConfig, splits: &TrainValTest<Documents>) -> (f64, Vec<Vec<f64>>) {
     let params = Params::seeded(1, DType::F64, &Device::Cpu);
-    let subject = documents(run, splits, &params);
-    let (span, cx) = (span(0, 0..6), Cx::train(0, 0));
+    let objective = pooled(run, splits, &params);
+    let cx = Cx::train(0, 0);
     let mut sum = (0.0, vec![Vec::new(); params.vars().len()]);
-    for (part, share) in subject.shares(&span).into_iter().enumerate() {
-        let loss = (subject.loss(&span, part, &cx).unwrap() * share).unwrap();
+    for batch in objective.micro_batches(&examples(0, 0..6)) {
+        let loss = (objective.loss(&batch, &cx).unwrap() * batch.weight).unwrap();
         sum.0 += loss.to_scalar::<f64>().unwrap();
         let grads = ops::backward(&loss).unwrap();
         for ((name, var), sum) in params.vars().iter().zip(&mut sum.1) {
@@ -95,7 +98,7 @@ fn step(run: &RunConfig, splits: &Splits) -> (f64, Vec<Vec<f64>>) {
 }
 
 #[test]
-fn a_step_in_parts_is_the_step_in_one() {
+fn a_step_in_micro_batches_is_the_step_in_one() {
     use LraDataset::{Listops, Retrieval};
     for (dataset, mixer, protocol) in [
         (Listops, "linear", Protocol::Reference),
@@ -109,13 +112,10 @@ fn a_step_in_parts_is_the_step_in_one() {
         let whole = settings(dataset, mixer, protocol);
         let (loss, grads) = step(&run(&[whole.clone()]), &splits);
         for micro in ["1", "4"] {
-            let parts = run(&[whole.clone(), vec![("micro-batch", micro)]]);
-            let (in_parts, of_parts) = step(&parts, &splits);
-            assert!(
-                (in_parts - loss).abs() < 1e-12,
-                "{mixer}: {in_parts} {loss}"
-            );
-            for (a, b) in grads.concat().iter().zip(of_parts.concat()) {
+            let cut = run(&[whole.clone(), vec![("micro-batch", micro)]]);
+            let (of_cut, grads_of_cut) = step(&cut, &splits);
+            assert!((of_cut - loss).abs() < 1e-12, "{mixer}: {of_cut} {loss}");
+            for (a, b) in grads.concat().iter().zip(grads_of_cut.concat()) {
                 assert!((a - b).abs() < 1e-11, "{mixer} in {micro}: {a} {b}");
             }
         }
@@ -134,14 +134,15 @@ fn padding_is_seen_unless_it_is_masked() {
         let listops = settings(LraDataset::Listops, "s6", protocol);
         let run = run(&[listops, vec![("pool", pool)]]);
         let params = Params::seeded(1, DType::F64, &Device::Cpu);
-        let subject = documents(&run, &splits, &params);
+        let objective = pooled(&run, &splits, &params);
         let loss = |len: usize| {
-            let part = Part {
+            let batch = MicroBatch {
                 examples: vec![0, 1, 2],
-                len,
+                seq_len: len,
+                weight: 1.0,
             };
             let cx = Cx::eval();
-            let found = subject.classify(&subject.tested, &splits.train, &part, &cx);
+            let found = objective.classify(&objective.tested, &splits.train, &batch, &cx);
             found.unwrap().loss.to_scalar::<f64>().unwrap()
         };
         let apart = (loss(20) - loss(30)).abs();
@@ -157,10 +158,10 @@ fn every_epoch_shows_every_example_once_in_an_order_of_its_own() {
         splits(1),
     );
     let params = Params::seeded(1, DType::F32, &Device::Cpu);
-    let subject = documents(&run, &splits, &params);
+    let objective = pooled(&run, &splits, &params);
     let epoch = |epoch: usize| -> Vec<usize> {
         let steps = [0..6, 6..12, 12..18, 18..20];
-        let drawn = steps.map(|range| subject.order.drawn(&span(epoch, range)));
+        let drawn = steps.map(|range| objective.order.examples(&examples(epoch, range)));
         drawn.concat()
     };
     let (first, second) = (epoch(0), epoch(1));
@@ -173,15 +174,18 @@ fn every_epoch_shows_every_example_once_in_an_order_of_its_own() {
 }
 
 #[test]
-fn parts_hold_like_lengths_where_padding_is_masked_and_one_length_where_it_is_seen() {
+fn micro_batches_hold_like_lengths_where_padding_is_masked_and_one_length_where_it_is_seen() {
     let splits = splits(1);
     let of = |protocol: Protocol| {
         let listops = settings(LraDataset::Listops, "s6", protocol);
         let run = run(&[listops, vec![("micro-batch", "2")]]);
         let params = Params::seeded(1, DType::F32, &Device::Cpu);
-        let subject = documents(&run, &splits, &params);
-        let parts = subject.parts(&splits.train, (0..6).collect());
-        parts.iter().map(|part| part.len).collect::<Vec<_>>()
+        let objective = pooled(&run, &splits, &params);
+        let batches = objective.cut(&splits.train, (0..6).collect());
+        batches
+            .iter()
+            .map(|batch| batch.seq_len)
+            .collect::<Vec<_>>()
     };
     let longest = (0..6).map(|i| splits.train.longest(i)).max().unwrap();
     assert_eq!(of(Protocol::Reference), [longest; 3]);
@@ -193,7 +197,7 @@ fn parts_hold_like_lengths_where_padding_is_masked_and_one_length_where_it_is_se
 fn a_stopped_run_goes_on_bit_for_bit() {
     let listops = settings(LraDataset::Listops, "linear", Protocol::Matched);
     let run = run(&[listops, vec![("dropout", "0.1"), ("micro-batch", "4")]]);
-    let data = Data::Documents(splits(1));
+    let data = Splits::Pooled(splits(1));
     let mut whole = Trainer::new(&run, &data, &Device::Cpu).unwrap();
     let mut losses = Vec::new();
     let outcome = whole.run(&mut |trainer, _| {
@@ -231,10 +235,10 @@ fn a_stopped_run_goes_on_bit_for_bit() {
 }
 
 /// Losses of two steps and the test after them.
-fn trained(run: &RunConfig, data: &Data) -> Vec<f64> {
+fn trained(run: &RunConfig, data: &Splits) -> Vec<f64> {
     let mut trainer = Trainer::new(run, data, &Device::Cpu).unwrap();
     let mut losses: Vec<f64> = (0..2).map(|_| trainer.step().unwrap()).collect();
-    losses.push(trainer.subject.evaluate().unwrap().test.loss);
+    losses.push(trainer.objective.evaluate().unwrap().test.loss);
     losses
 }
 
@@ -255,7 +259,7 @@ fn classifiers_train_by_kernels_as_on_the_cpu() {
         ];
         more.extend(loss.map(|loss| ("loss", loss)));
         let run = run(&[settings(dataset, mixer, protocol), more]);
-        let data = Data::Documents(splits(dataset.documents()));
+        let data = Splits::Pooled(splits(dataset.documents()));
         let expected = trained(&run, &data);
         let before = launches();
         let found = emulated(|| trained(&run, &data));

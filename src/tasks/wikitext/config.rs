@@ -1,4 +1,4 @@
-//! Language modelling on WikiText, and what its model and optimiser have beyond those of MQAR.
+//! The settings of a run on text.
 
 use serde::{Deserialize, Serialize};
 use std::fmt;
@@ -143,67 +143,4 @@ impl From<Tokenizer> for String {
     fn from(tokenizer: Tokenizer) -> Self {
         tokenizer.to_string()
     }
-}
-
-/// What Pythia has and the language model of MQAR has not. With it, the head has a table of its own.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct LanguageConfig {
-    /// Hidden width of the feed-forward halves.
-    pub mlp_width: usize,
-    /// Where positions enter attention.
-    pub rotary: Rotary,
-    /// Channels of each head that are turned, an even number; 0 under [`Rotary::None`].
-    pub rotary_dims: usize,
-    /// How weights start.
-    pub init: InitScheme,
-}
-
-/// Where rotary positions (Su et al. 2021) enter attention with a feature map φ. Without one, `pre` and
-/// `post` are the same.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, clap::ValueEnum)]
-#[serde(rename_all = "lowercase")]
-pub enum Rotary {
-    /// q and k are turned, then mapped: the weights stay positive.
-    Pre,
-    /// φ(q) and φ(k) are turned in the sum of values and not in the normaliser.
-    Post,
-    /// Nowhere.
-    None,
-}
-
-/// Spread of initial weights, all of them normal; biases start at 0.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, clap::ValueEnum)]
-#[serde(rename_all = "lowercase")]
-pub enum InitScheme {
-    /// As Pythia was trained: √(2 / 5d), and 2 / (layers √d) for the two maps back to the residual.
-    Pythia,
-    /// As `transformers` makes it from Pythia's config: 0.02 everywhere.
-    Hf,
-}
-
-/// AdamW where it is not the released one: betas 0.9 and 0.999, eps 1e-8, decay on everything, no clipping.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct AdamConfig {
-    /// Of the mean of gradients.
-    pub beta1: f64,
-    /// Of the mean of their squares.
-    pub beta2: f64,
-    /// Added to the root of that.
-    pub eps: f64,
-    /// Gradients are scaled down to this norm over all parameters; `None` leaves them.
-    pub clip: Option<f64>,
-    /// What decays.
-    pub decay: Decay,
-}
-
-/// Which parameters decay.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, clap::ValueEnum)]
-#[serde(rename_all = "lowercase")]
-pub enum Decay {
-    /// Every one.
-    All,
-    /// Those of two axes or more: neither biases nor norms.
-    Matrices,
 }

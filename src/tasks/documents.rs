@@ -1,11 +1,12 @@
 //! Documents of different lengths, one behind the other in memory.
 
-use crate::tasks::fingerprint;
+use super::fingerprint;
+use super::splits::TrainValTest;
 use std::borrow::Cow;
 
-/// One split: labelled documents, or pairs of them, whose tokens are below 256.
+/// One split of labelled documents, or of labelled pairs of them, whose tokens are below 256.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Examples {
+pub struct Documents {
     documents: usize,
     tokens: Vec<u8>,
     /// Where each document ends in `tokens`.
@@ -13,20 +14,7 @@ pub struct Examples {
     labels: Vec<u8>,
 }
 
-/// The splits of a task.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Splits {
-    /// What is trained on.
-    pub train: Examples,
-    /// What chooses the epoch; empty without a validation split.
-    pub val: Examples,
-    /// What is reported.
-    pub test: Examples,
-    /// What was left out of the files and why, a sentence each.
-    pub warnings: Vec<String>,
-}
-
-impl Examples {
+impl Documents {
     /// No examples yet, of `documents` documents each.
     pub fn new(documents: usize) -> Self {
         Self {
@@ -107,7 +95,7 @@ impl Examples {
         selected
     }
 
-    /// The share of the commonest label: what a constant answer scores.
+    /// The share of the most frequent label: the accuracy of the majority-class baseline.
     pub fn majority(&self) -> f64 {
         let mut counts = [0_usize; 256];
         for &label in &self.labels {
@@ -118,7 +106,7 @@ impl Examples {
     }
 }
 
-impl Splits {
+impl TrainValTest<Documents> {
     /// Twelve hex digits over every token and label: what data a run has seen.
     pub fn fingerprint(&self) -> String {
         let parts = [&self.train, &self.val, &self.test];
@@ -141,8 +129,8 @@ impl Splits {
 mod tests {
     use super::*;
 
-    fn two_pairs() -> Examples {
-        let mut examples = Examples::new(2);
+    fn two_pairs() -> Documents {
+        let mut examples = Documents::new(2);
         examples.push(&[&[1, 2], &[3]], 1);
         examples.push(&[&[], &[4, 5, 6]], 0);
         examples
@@ -169,20 +157,20 @@ mod tests {
     }
 
     #[test]
-    fn the_majority_is_the_share_of_the_commonest_label() {
+    fn the_majority_is_the_share_of_the_most_frequent_label() {
         assert_eq!(two_pairs().select([0, 0, 1]).majority(), 2.0 / 3.0);
     }
 
     #[test]
     fn the_fingerprint_tells_a_moved_border_and_another_label() {
-        let splits = |train: Examples| Splits {
+        let splits = |train: Documents| TrainValTest {
             train,
-            val: Examples::new(1),
-            test: Examples::new(1),
+            val: Documents::new(1),
+            test: Documents::new(1),
             warnings: Vec::new(),
         };
         let of = |documents: [&[u8]; 2], label: u8| {
-            let mut examples = Examples::new(1);
+            let mut examples = Documents::new(1);
             examples.push(&[documents[0]], label);
             examples.push(&[documents[1]], 0);
             splits(examples).fingerprint()

@@ -1,7 +1,10 @@
 //! One split as ids in memory, or in a file that is mapped into it.
 
+use super::fingerprint;
+use super::splits::TrainValTest;
 use memmap2::Mmap;
 use sha2::{Digest, Sha256};
+use std::borrow::Cow;
 use std::fmt;
 use std::sync::Arc;
 
@@ -70,6 +73,11 @@ impl Text {
         whole.min(self.most)
     }
 
+    /// Whether only the first windows are used, not all that the text has.
+    pub fn is_limited(&self) -> bool {
+        self.most != usize::MAX
+    }
+
     /// Inputs a window, L.
     pub fn seq_len(&self) -> usize {
         self.seq_len
@@ -93,6 +101,15 @@ impl Text {
     /// What the whole text was.
     pub fn counts(&self) -> Counts {
         self.counts
+    }
+}
+
+impl TrainValTest<Text> {
+    /// Twelve hex digits over all ids.
+    pub fn fingerprint(&self) -> String {
+        let splits = [&self.train, &self.val, &self.test];
+        let digests = splits.map(|split| Cow::Owned(split.digest().into_bytes()));
+        fingerprint(digests.into_iter())
     }
 }
 

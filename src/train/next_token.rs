@@ -1,48 +1,50 @@
-//! Windows of a text, in a new order every epoch; every position predicts the next id.
+//! At every position of a window of text the token that follows; windows in a new order every epoch.
 
-use super::order::Order;
-use super::perplexity::{score, unigram_ppl, Scored, Scoring};
-use super::progress::selected;
-use super::shifted::Shifted;
-use super::subject::{groups, shares, Score, Span, Subject, Tally, Tested};
-use crate::config::{RunConfig, WikitextConfig};
+use super::objective::{
+    groups, selected, EpochOrder, MicroBatch, Objective, Score, ScoreSum, StepExamples, Tested,
+};
+use super::perplexity::{score, unigram_ppl, Scored, Scoring, Shifted};
+use crate::config::RunConfig;
 use crate::model::{Io, Model};
 use crate::nn::{Cx, Params};
 use crate::store::{EpochRow, Metrics};
-use crate::tasks::wikitext::{Splits, Text};
+use crate::tasks::{Sizes, Text, TrainValTest};
 use candle_core::{Device, Result, Tensor};
 use std::f64::consts::LN_2;
+use std::ops::Range;
 
-/// Of so many training windows, one is scored under the final weights.
+/// One of so many training windows is scored under the final weights.
 const EVERY: usize = 100;
 
-pub(super) struct Windows<'a> {
+/// The objective of [`crate::tasks::Objective::NextToken`].
+pub(super) struct NextToken<'a> {
     config: &'a RunConfig,
-    task: &'a WikitextConfig,
-    splits: &'a Splits,
+    sizes: Sizes,
+    splits: &'a TrainValTest<Text>,
     device: Device,
     model: Model,
-    /// The same weights without gradient tracking.
+    /// The same weights without gradients.
     tested: Model,
-    order: Order,
+    order: EpochOrder,
 }
 
-impl<'a> Windows<'a> {
+impl<'a> NextToken<'a> {
     pub fn new(
-        (config, task): (&'a RunConfig, &'a WikitextConfig),
-        splits: &'a Splits,
+        config: &'a RunConfig,
+        sizes: &Sizes,
+        splits: &'a TrainValTest<Text>,
         params: &Params,
         device: &Device,
     ) -> Result<Self> {
-        let io = Io::of(&config.task);
+        let io = Io::from(sizes);
         Ok(Self {
             config,
-            task,
+            sizes: *sizes,
             splits,
             device: device.clone(),
             model: Model::new(&config.model, io, params)?,
             tested: Model::new(&config.model, io, &params.detached())?,
-            order: Order::new(config.seed, "wikitext/order", splits.train.windows()),
+            order: EpochOrder::new(config.seed, config.task.name(), splits.train.windows()),
         })
     }
 
@@ -59,12 +61,12 @@ impl<'a> Windows<'a> {
 
     /// Mean loss and accuracy on `windows` of `text`.
     fn test(&self, text: &Text, windows: &[usize]) -> Result<Score> {
-        let mut tally = Tally::default();
-        for part in windows.chunks(self.most()) {
-            let part = self.upload(text, part)?;
-            tally.add(&part.classify(&self.tested, &Cx::eval())?, part.len())?;
+        let mut sum = ScoreSum::default();
+        for some in windows.chunks(self.most()) {
+            let shifted = self.upload(text, some)?;
+            sum.add(&shifted.classify(&self.tested, &Cx::eval())?, shifted.len())?;
         }
-        Ok(tally.score())
+        Ok(sum.score())
     }
 
     fn test_all(&self, text: &Text) -> Result<Score> {
@@ -80,7 +82,7 @@ impl<'a> Windows<'a> {
 
     /// Every token of `text` but the first, if it is not limited to some of its windows.
     fn whole(&self, text: &Text) -> Result<Option<Scored>> {
-        if self.task.test_examples.is_some() {
+        if text.is_limited() {
             return Ok(None);
         }
         let how = Scoring {
@@ -93,8 +95,8 @@ impl<'a> Windows<'a> {
     }
 
     /// What only the weights at the end tell, put into `scores`.
-    fn conclude_weights(&self, last: &EpochRow, scores: &mut Metrics) -> Result<()> {
-        let Splits {
+    fn score_weights(&self, last: &EpochRow, scores: &mut Metrics) -> Result<()> {
+        let TrainValTest {
             train, val, test, ..
         } = self.splits;
         let some = self.test(train, &self.some_training_windows())?;
@@ -116,29 +118,34 @@ impl<'a> Windows<'a> {
     }
 }
 
-impl Subject for Windows<'_> {
+impl Objective for NextToken<'_> {
     fn examples(&self) -> usize {
         self.splits.train.windows()
     }
 
     fn tokens(&self) -> usize {
-        self.examples() * self.task.seq_len
+        self.examples() * self.sizes.seq_len
     }
 
     fn state_size(&self) -> usize {
-        self.config.model.n_layers * self.model.state_size(self.task.seq_len)
+        self.config.model.n_layers * self.model.state_size(self.sizes.seq_len)
     }
 
-    fn shares(&self, span: &Span) -> Vec<f64> {
-        shares(span.range.len(), self.most())
+    fn micro_batches(&self, step: &StepExamples) -> Vec<MicroBatch> {
+        let windows = self.order.examples(step);
+        let micro_batch = |group: Range<usize>| MicroBatch {
+            weight: group.len() as f64 / windows.len() as f64,
+            examples: windows[group].to_vec(),
+            seq_len: self.sizes.seq_len,
+        };
+        groups(windows.len(), self.most())
+            .map(micro_batch)
+            .collect()
     }
 
-    fn loss(&self, span: &Span, part: usize, cx: &Cx) -> Result<Tensor> {
-        let drawn = self.order.drawn(span);
-        let part = groups(drawn.len(), self.most()).nth(part);
-        let windows = &drawn[part.unwrap_or_default()];
-        let part = self.upload(&self.splits.train, windows)?;
-        Ok(part.classify(&self.model, cx)?.loss)
+    fn loss(&self, batch: &MicroBatch, cx: &Cx) -> Result<Tensor> {
+        let shifted = self.upload(&self.splits.train, &batch.examples)?;
+        Ok(shifted.classify(&self.model, cx)?.loss)
     }
 
     fn evaluate(&self) -> Result<Tested> {
@@ -148,10 +155,16 @@ impl Subject for Windows<'_> {
         })
     }
 
-    fn conclude(&self, epochs: &[EpochRow], diverged: bool) -> Result<Metrics> {
-        let Splits { train, test, .. } = self.splits;
-        let best = selected(&self.config.task, epochs);
-        let unigram = unigram_ppl(train, test, self.task.vocab_size);
+    /// The lowest loss is best.
+    fn validation(&self, epoch: &EpochRow) -> Option<f64> {
+        let loss = epoch.val_loss.filter(|loss| loss.is_finite());
+        loss.map(|loss| -loss)
+    }
+
+    fn language_scores(&self, epochs: &[EpochRow], diverged: bool) -> Result<Metrics> {
+        let TrainValTest { train, test, .. } = self.splits;
+        let best = selected(self, epochs);
+        let unigram = unigram_ppl(train, test, self.sizes.vocab_size);
         let best_val = best.and_then(|epoch| epoch.val_loss).and_then(perplexity);
         let selected = best.and_then(|epoch| perplexity(epoch.test_loss));
         let mut scores = Metrics::default()
@@ -160,18 +173,18 @@ impl Subject for Windows<'_> {
             .with("unigram_ppl", finite(unigram))
             .with("train_tokens", self.tokens());
         if let Some(last) = epochs.last().filter(|_| !diverged) {
-            self.conclude_weights(last, &mut scores)?;
+            self.score_weights(last, &mut scores)?;
         }
         Ok(scores)
     }
 }
 
-/// Of a mean loss in nats.
+/// The perplexity of a mean loss in nats.
 fn perplexity(loss: f64) -> Option<f64> {
     finite(loss.exp())
 }
 
-/// Per word, the end of a line being one, and bits a byte.
+/// Perplexity per word, the end of a line being one, and bits per byte.
 fn by_words_and_bytes(whole: Scored, text: &Text) -> (Option<f64>, Option<f64>) {
     let counts = text.counts();
     let words = (counts.words + counts.lines) as f64;
