@@ -181,6 +181,7 @@ fn without_results_one_sentence_says_how_to_make_some() {
 fn without_results_of_recall_but_some_of_the_arena_it_says_what_to_type() {
     let mut row = changed(|_| {});
     row.set("task", "lra");
+    row.set("dataset", "listops");
     let message = refusal(&[row], &Asked::default());
     assert!(message.contains("`dsf report --table 3`"), "{message}");
 }
