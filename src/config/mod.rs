@@ -5,7 +5,7 @@ mod language;
 mod model;
 #[cfg(test)]
 pub(crate) mod samples;
-mod settings;
+pub mod settings;
 mod task;
 mod train;
 

@@ -3,7 +3,8 @@
 use super::column::{Absent, Column, Kind, Role};
 use super::columns::SETTINGS;
 use super::metrics::METRICS;
-use std::collections::HashMap;
+use crate::config::{settings, Objective};
+use std::collections::{BTreeSet, HashMap};
 use std::sync::LazyLock;
 
 /// Version of the columns. Columns may be added; a rename or a new meaning raises it.
@@ -72,6 +73,41 @@ const ORIGINS: [Column; 10] = [
     other("data_digest", "", Role::Origin, Kind::Word, "twelve hex digits over the examples seen"),
 ];
 
+/// The column of a setting that the table of columns does not list: named and explained as its flag is. Settings
+/// that recipes alone set follow from others, and have none.
+fn of_setting(setting: &settings::Setting) -> Option<Column> {
+    let objectives = [Objective::PerToken, Objective::Pooled, Objective::NextToken];
+    let pointers: BTreeSet<String> = objectives
+        .into_iter()
+        .filter_map(|objective| setting.pointer(objective))
+        .collect();
+    let listed = |column: &Column| column.at.iter().any(|at| pointers.contains(*at));
+    if !setting.is_typed() || pointers.is_empty() || SETTINGS.iter().any(listed) {
+        return None;
+    }
+    let kind = match setting.kind {
+        settings::Kind::Whole(..) => Kind::Count,
+        settings::Kind::Bool => Kind::Flag,
+        settings::Kind::OneOf(_) | settings::Kind::Name | settings::Kind::Tokenizer => Kind::Word,
+        _ => Kind::Real,
+    };
+    // Made once, and kept as long as the program runs.
+    let at = pointers
+        .into_iter()
+        .map(|at| &*at.leak())
+        .collect::<Vec<&str>>();
+    Some(Column {
+        at: at.leak(),
+        ..other(
+            setting.name.replace('-', "_").leak(),
+            "",
+            Role::Setting,
+            kind,
+            setting.help,
+        )
+    })
+}
+
 /// Every column of a summary, in order: ids, settings, how the run ended, metrics, provenance.
 pub static COLUMNS: LazyLock<Vec<Column>> = LazyLock::new(|| {
     let metrics = METRICS.iter().map(|metric| Column {
@@ -85,6 +121,8 @@ pub static COLUMNS: LazyLock<Vec<Column>> = LazyLock::new(|| {
     });
     let mut columns: Vec<Column> = IDS.into();
     columns.extend_from_slice(SETTINGS);
+    let unlisted = settings::SETTINGS.iter().filter_map(of_setting);
+    columns.extend(unlisted);
     columns.extend(ENDS);
     columns.extend(metrics);
     columns.extend(ORIGINS);
@@ -112,6 +150,37 @@ pub fn places(roles: &[Role]) -> Vec<usize> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn every_setting_that_can_be_typed_is_in_a_summary() {
+        let pointers: BTreeSet<&str> = COLUMNS.iter().flat_map(|c| c.at).copied().collect();
+        for setting in settings::SETTINGS.iter().filter(|s| s.is_typed()) {
+            let at = setting.pointer(Objective::Pooled);
+            let at = at.or_else(|| setting.pointer(Objective::NextToken));
+            let at = at.unwrap_or_else(|| panic!("{} is nowhere", setting.name));
+            assert!(pointers.contains(at.as_str()), "{at}");
+        }
+    }
+
+    #[test]
+    fn a_setting_that_is_new_has_a_column_from_its_row_alone() {
+        let made_up = settings::Setting {
+            name: "grad-noise",
+            at: settings::At::Train("grad_noise"),
+            kind: settings::Kind::NotNegative,
+            group: settings::Group::Training,
+            help: "Standard deviation of noise on gradients",
+        };
+        let column = of_setting(&made_up).unwrap();
+        assert_eq!((column.name, column.kind), ("grad_noise", Kind::Real));
+        assert_eq!(
+            (column.at, column.absent),
+            (&["/train/grad_noise"][..], Absent::Empty)
+        );
+        assert_eq!(column.meaning, made_up.help);
+        let old = settings::setting("lr").unwrap();
+        assert!(of_setting(old).is_none(), "listed already");
+    }
 
     #[test]
     fn no_two_columns_have_one_name_and_every_condition_names_a_column() {
