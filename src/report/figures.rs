@@ -331,7 +331,7 @@ impl Figure {
     }
 
     /// Whether it is a table of all runs of one task, and `run` is one of them.
-    fn claims(&self, run: &Record) -> bool {
+    pub(super) fn claims(&self, run: &Record) -> bool {
         let whole_task = matches!(self.runs, [("task", [_])]);
         self.series == Series::Table && whole_task && holds(self.runs, run)
     }

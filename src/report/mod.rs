@@ -180,7 +180,7 @@ fn groups<'a>(runs: &[&'a Record]) -> Vec<Group<'a>> {
 }
 
 fn nothing_yet(figure: &Figure, rows: &[Record]) -> Error {
-    let held = |other: &Figure| rows.iter().filter(|run| other.holds(run)).count();
+    let held = |other: &Figure| rows.iter().filter(|run| other.claims(run)).count();
     let tables = FIGURES.iter().filter(|f| f.series == Series::Table);
     let other = tables.max_by_key(|other| held(other));
     let other = other.filter(|other| figure.series == Series::Grid && held(other) > 0);
