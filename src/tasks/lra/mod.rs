@@ -1,5 +1,6 @@
 //! The tasks of the Long Range Arena: labelled documents of bytes, from files or generated.
 
+mod check;
 mod config;
 pub mod generate;
 mod image;
@@ -15,7 +16,8 @@ mod testing;
 mod text;
 mod vocab;
 
-pub use config::{check, LraConfig, LraDataset, HARD_CONTOUR};
+pub use check::check;
+pub use config::{LraConfig, LraDataset, HARD_CONTOUR};
 pub use retrieval::write_stand_in;
 
 use super::{Documents, Files, Generator, Objective, Sizes, Task, TaskEntry, TrainValTest};
