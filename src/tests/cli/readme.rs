@@ -1,6 +1,6 @@
 //! Every command that README.md shows is one that the program takes.
 //!
-//! Two runs are cut to a few examples; the others take `--explain`, sweeps `--dry-run`, downloads `--offline`, and
+//! Two runs are cut to a few examples; the others take `--explain`, sweeps are resolved, downloads take `--offline`, and
 //! benchmarks are parsed alone. A command of another kind fails the test until it is classified here.
 
 use super::World;
@@ -55,7 +55,16 @@ const TRIALS: &[(&str, Trial)] = &[
     ("dsf data list", Trial::Whole),
     ("dsf data generate", Trial::Parsed),
     ("dsf data tokens", Trial::Parsed),
-    ("dsf sweep", Trial::With(&["--dry-run"])),
+    (
+        "dsf sweep experiments/smoke.toml",
+        Trial::With(&["--dry-run"]),
+    ),
+    // The dry run of a large grid trains a few real steps of each size. What refuses these comes after every run of
+    // the plan is resolved.
+    (
+        "dsf sweep",
+        Trial::Refused(&["--jobs", "0"], 2, "--jobs must be 1 to 1024, not 0"),
+    ),
     ("dsf report", Trial::Whole),
     ("dsf bench", Trial::Parsed),
     ("dsf check golden", Trial::Whole),
