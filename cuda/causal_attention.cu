@@ -8,7 +8,6 @@
 // (for d > 64 at 64 queries: none) hides; tensor cores fed from registers reach some 60 % of their
 // rate; and in bf16 the fragments of values are read as single elements, which takes the bandwidth of
 // shared memory. A mask costs a Philox block for two pairs: as much again as n = d = 64.
-// Predicted: 45 % of the floor at the small size, 30 % in f32 and 15 % in bf16 at the large one.
 //
 // Blocks: 512 and 1024 for these sizes. For 4 to 64 query rows, tiles of 16 queries are used where
 // tiles of 64 would leave multiprocessors idle: 512 blocks of 16 x 256 at (64, 512, 256, 512) with

@@ -49,8 +49,8 @@ struct Walk {
             float scale = in.scale * LOG2E, now[SLOTS], before[SLOTS];
 #pragma unroll
             for (int slot = 0; slot < SLOTS; ++slot) now[slot] = before[slot] = top[slot];
-            tile.each_pair(pairs, first_key, [&](int slot, uint32_t, uint32_t, float x, bool seen) {
-                x = seen ? x * scale : -INFINITY;
+            tile.each_pair(pairs, first_key, [&](int slot, uint32_t, uint32_t, float x, bool unmasked) {
+                x = unmasked ? x * scale : -INFINITY;
                 now[slot] = fmaxf(now[slot], x);
                 return x;
             });
@@ -73,17 +73,17 @@ struct Walk {
                 return x;
             });
         } else {
-            tile.each_pair(pairs, first_key, [&](int slot, uint32_t, uint32_t, float x, bool seen) {
-                x = seen ? x * in.scale : 0.0f;
+            tile.each_pair(pairs, first_key, [&](int slot, uint32_t, uint32_t, float x, bool unmasked) {
+                x = unmasked ? x * in.scale : 0.0f;
                 sum[slot] += x;
                 return x;
             });
         }
     }
 
-    // Adds the contribution of a tile of pairs to the result; some of its queries attend to `sees`
-    // of its keys.
-    DEVICE void add(uint32_t first_query, uint32_t first_key, uint32_t sees, uint32_t column) {
+    // Adds the contribution of a tile of pairs to the result; some of its queries attend to the first
+    // `visible` keys of the sequence.
+    DEVICE void add(uint32_t first_query, uint32_t first_key, uint32_t visible, uint32_t column) {
         Pairs pairs;
         if constexpr (GRADIENT) {
             // one loop, for the sake of the size of the code
@@ -110,17 +110,17 @@ struct Walk {
             tile.drop(pairs, first_query, first_key);
         }
         tile.leave(pairs);
-        walk(first_query, first_key, sees, column);
+        walk(first_query, first_key, visible, column);
     }
 
     // result += weights (or their transpose) times the walked side
-    DEVICE void walk(uint32_t first_query, uint32_t first_key, uint32_t sees, uint32_t column) {
+    DEVICE void walk(uint32_t first_query, uint32_t first_key, uint32_t visible, uint32_t column) {
         const Matrix<T>& side = OF == Result::Y    ? in.v
                                 : OF == Result::GQ ? in.k
                                 : OF == Result::GK ? in.q
                                                    : in.gy;
         uint32_t first = OVER_KEYS ? first_key : first_query;
-        uint32_t depth = min(WALKED, OVER_KEYS ? sees - first_key : in.q.rows - first_query);
+        uint32_t depth = min(WALKED, OVER_KEYS ? visible - first_key : in.q.rows - first_query);
         uint32_t warp = threadIdx.x / WARP, row = warp % (ROWS / RM) * RM, to = warp / (ROWS / RM) * RN;
 #pragma unroll 1
         for (uint32_t d = 0; d < depth; d += SLAB) {
@@ -165,16 +165,16 @@ struct Walk {
                 top[slot] = -INFINITY;
                 sum[slot] = 0.0f;
             }
-            uint32_t sees = tile.look(index * QUERIES);
+            uint32_t visible = tile.look(index * QUERIES);
 #pragma unroll 1
-            for (uint32_t key = 0; key < sees; key += KEYS) add(index * QUERIES, key, sees, column);
+            for (uint32_t key = 0; key < visible; key += KEYS) add(index * QUERIES, key, visible, column);
             if constexpr (OF == Result::Y) finish(index * QUERIES, stats);
         } else {
             // without positions, earlier queries do not attend to these keys
             uint32_t start = in.positions != nullptr ? 0 : index * KEYS / QUERIES * QUERIES;
             for (uint32_t query = start; query < in.q.rows; query += QUERIES) {
-                uint32_t sees = tile.look(query);
-                if (sees > index * KEYS) add(query, index * KEYS, sees, column);
+                uint32_t visible = tile.look(query);
+                if (visible > index * KEYS) add(query, index * KEYS, visible, column);
             }
         }
         write(index * ROWS, column, to);

@@ -3,7 +3,7 @@
 // of a weight is a small difference of two numbers.
 //
 // Bound by memory bandwidth: each kernel reads and writes rows once, coalesced (one warp per row of
-// the result). Predicted: 80 % of the floor.
+// the result).
 #include "device.cuh"
 
 // A matrix of `width` + 1 columns: those of x, then ones.

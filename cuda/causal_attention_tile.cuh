@@ -104,7 +104,7 @@ struct Tile {
 
     const Inputs<T>& in;
     Ptr<T> staged, weights;
-    Ptr<uint32_t> reach;  // how many keys each query of the tile sees
+    Ptr<uint32_t> reach;  // the number of keys that each query of the tile attends to
     Ptr<float> parts;     // (ACROSS, QUERIES)
     uint32_t query_row, key_column;  // of this warp's pairs
 
@@ -119,12 +119,12 @@ struct Tile {
     DEVICE uint32_t look(uint32_t first_query) {
         __syncthreads();
         if (threadIdx.x < QUERIES) {
-            uint32_t query = first_query + threadIdx.x, sees = 0;
+            uint32_t query = first_query + threadIdx.x, visible = 0;
             if (query < in.q.rows) {
-                sees = query + 1;
-                if (in.positions != nullptr) sees = in.positions[query] + 1;
+                visible = query + 1;
+                if (in.positions != nullptr) visible = in.positions[query] + 1;
             }
-            reach[threadIdx.x] = sees;
+            reach[threadIdx.x] = visible;
         }
         __syncthreads();
         uint32_t lane = threadIdx.x % WARP;
@@ -154,14 +154,14 @@ struct Tile {
     template <class F>
     DEVICE void each_pair(Pairs& pairs, uint32_t first_key, F f) const {
         each_query([&](int slot, uint32_t query) {
-            uint32_t sees = reach[query];
+            uint32_t visible = reach[query];
 #pragma unroll
             for (int j = 0; j < PN / 8; ++j)
 #pragma unroll
                 for (int e = 0; e < 2; ++e) {
                     float& x = pairs.sum[slot / 2][j][slot % 2 * 2 + e];
                     uint32_t key = key_column + 8 * j + 2 * lane_quad() + e;
-                    x = f(slot, query, key, x, first_key + key < sees);
+                    x = f(slot, query, key, x, first_key + key < visible);
                 }
         });
     }
@@ -187,8 +187,8 @@ struct Tile {
         float stats[SLOTS];
         read(in.stats, first_query, stats);
         float scale = in.rule == SOFTMAX ? in.scale * LOG2E : in.scale;
-        each_pair(pairs, first_key, [&](int slot, uint32_t, uint32_t, float x, bool seen) {
-            if (!seen) return 0.0f;
+        each_pair(pairs, first_key, [&](int slot, uint32_t, uint32_t, float x, bool unmasked) {
+            if (!unmasked) return 0.0f;
             if (in.rule == SOFTMAX) return exp2_fast(x * scale - stats[slot]);
             return in.rule == PLAIN ? x * scale : x * scale * stats[slot];
         });
@@ -208,13 +208,13 @@ struct Tile {
         float dots[SLOTS], slopes[SLOTS];
         read(in.dots, first_query, dots);
         read(in.rule == LINEAR_NORMALISED ? in.stats : nullptr, first_query, slopes);
-        each_pair(pairs, first_key, [&](int slot, uint32_t query, uint32_t key, float x, bool seen) {
+        each_pair(pairs, first_key, [&](int slot, uint32_t query, uint32_t key, float x, bool unmasked) {
             float slope = in.rule == PLAIN ? 1.0f : slopes[slot];
             if (in.rule == SOFTMAX) {
                 T weight = weights[query * WEIGHT_STRIDE + key];
                 slope = to_float(weight);
             }
-            return seen ? (x - dots[slot]) * slope : 0.0f;
+            return unmasked ? (x - dots[slot]) * slope : 0.0f;
         });
     }
 

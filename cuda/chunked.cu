@@ -1,13 +1,12 @@
 // Chunked causal sums, forward: scores, each chunk's contribution to the state (and, backward, to
 // its gradient), the scan over chunks, rows.
 //
-// What bounds them, at (sequences, L, d, n) = (64, 512, 512, 256) in f32 on an H200: states cross
+// The bounds at (sequences, L, d, n) = (64, 512, 512, 256) in f32 on an H200: states cross
 // memory four times, n d / 4 bytes a step (0.22 ms), inputs twice (0.07 ms); products are n a step
 // and channel in chunked_forth and n + 24 in chunked_rows, three times over on tensor cores (0.11
 // ms). At one chunk there are no states and products of scores alone. Scores are computed once for
 // all channels. Fragments are rounded as they are loaded, some 48 instructions beside 12 products,
-// so at n = 64 in one chunk instructions bound it. Predicted: 60 % of the floor of memory at long L,
-// 30 % of that of the products in one chunk. What would do better at long L: where sequences times
+// so at n = 64 in one chunk instructions bound it. What would do better at long L: where sequences times
 // d / 32 fill the GPU, one block could walk all chunks with its states in shared memory.
 #include "chunked.cuh"
 

@@ -1,10 +1,9 @@
 // Chunked causal sums, backward: the gradients of b and c, from those of scores and of the states
 // at both ends of a chunk.
 //
-// What bounds it: 2 n products a step and channel for the states and 128 n a step for the scores, on
+// The bound: 2 n products a step and channel for the states and 128 n a step for the scores, on
 // tensor cores (0.15 ms at (64, 512, 512, 256) with three of tf32); both states are read once (0.11
 // ms), inputs and the parts of the gradients of scores once for each 64 states, mostly from L2.
-// Predicted: 40 % of the floor of the products.
 #include "chunked.cuh"
 
 // The memory of a block: a tile of values and one of states, later one of b or c; gradients of scores.

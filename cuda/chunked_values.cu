@@ -1,11 +1,10 @@
 // Chunked causal sums, backward: the gradients of values and decays, and the contribution of 32
 // channels to those of scores (which chunked_keys.cu adds up).
 //
-// What bounds it: 2 n + 70 products a step and channel on tensor cores, and inside leaves 8.5 pairs a
+// The bound: 2 n + 70 products a step and channel on tensor cores, and inside leaves 8.5 pairs a
 // step and channel of about 12 instructions each, half of them for sums over channels (which are
 // folded: 16 sums in 16 shuffles). At n = 256 the products weigh more (0.15 ms at (64, 512, 512, 256)
-// with three of tf32, beside 0.11 ms to read both states), at n = 64 the pairs. Predicted: 35 % of
-// the floor of the products at n = 256, 25 % of that of instructions at 64.
+// with three of tf32, beside 0.11 ms to read both states), at n = 64 the pairs.
 //
 // The gradient of the exponent of a step is the sum of the terms that its decay multiplies, without
 // cancellation: pairs inside the leaf, rows of the leaf that read earlier steps, steps of the leaf

@@ -5,10 +5,8 @@
 // bytes), read here, and their gradients written (2 bytes in bf16) and read by two products: 12 to
 // 16 bytes per logit that stay in the L2 cache, as the caller makes tiles of rows that fit. A block
 // has one row, whose second reading comes from its L1 cache; two exponentials per logit are 9 us
-// for 2048 x 8192. Predicted on an H200: 60 % of the bandwidth of L2 here, and 25 % of the head's
-// floor at d = 64, where the logits alone cost 40 us, 60 % at d = 512. With 50,304 classes few rows
-// fit, and every tile reads and writes the gradient of the weight: tiles of 2 d rows then leave the
-// cache, at 20 bytes per logit. Predicted 40 % of the head's floor at 16,384 x 512 in bf16.
+// for 2048 x 8192. With 50,304 classes few rows fit, and every tile reads and writes the gradient
+// of the weight: tiles of 2 d rows then leave the cache, at 20 bytes per logit.
 #include "device.cuh"
 
 constexpr int THREADS = 512;

@@ -2,8 +2,7 @@
 //
 // Bound by memory bandwidth: 8 bytes per element in f32, 4 in bf16, against 25 integer instructions
 // for a quarter of a Philox block (a thread computes one block for its four elements), which take
-// half of the memory time in f32 and as long in bf16. Predicted on an H200: 80 % of the floor in
-// f32, 60 % in bf16.
+// half of the memory time in f32 and as long in bf16.
 #include "mask.cuh"
 
 // `vector`: x and y are aligned to four elements.

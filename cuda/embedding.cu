@@ -2,14 +2,11 @@
 // the table, the gradients of its tokens, in the order of the tokens and without atomics.
 //
 // Forward is bound by memory bandwidth: 4 bytes read (usually from the cache) and 2 or 4 written
-// per element. Predicted on an H200: 60 % of the floor at d = 512, a launch at d = 64. The gradient
-// sorts the tokens by their row: chunks of 1024 in shared memory, then every token finds its rank
-// by a binary search in every other chunk (32 of them at the paper's 32,768 tokens; the work grows
-// with the square of their number, so beyond some 300,000 tokens this is no longer small). A warp
-// for each row of the table then reads its segment. Segments that cross a multiple of 32 are cut
-// there, so that a token as frequent as padding is spread over the GPU. Gradients are read once and
-// rows written once; predicted 50 % of that floor at d = 512, and 15 us, most of it latency, at d =
-// 64.
+// per element. The gradient sorts the tokens by their row: chunks of 1024 in shared memory, then
+// every token finds its rank by a binary search in every other chunk (32 of them at the paper's
+// 32,768 tokens; the work grows with the square of their number, so beyond some 300,000 tokens this
+// is no longer small). A warp for each row of the table then reads its segment. Segments that cross
+// a multiple of 32 are cut there, so that a token as frequent as padding is spread over the GPU.
 #include "mask.cuh"
 
 // Thread i writes output elements 4 i .. 4 i + 4. `vector`: rows are multiples of four elements,

@@ -5,9 +5,8 @@
 // is some 15 instructions per element. A row of up to 1024 numbers stays in the registers of a
 // warp, or of half a warp up to 64, with four consecutive numbers per lane and load; everything is
 // read once. Gradients of weight and bias are summed in registers over the rows of a block, then
-// over blocks by sums.cu. Predicted on an H200: 80 % of the floor at d = 512, 50 % at d = 64, where
-// 16 MB take 4 us and the launch counts. Other widths have a block per row, which reads its row
-// from the cache again: 40 %.
+// over blocks by sums.cu. Other widths have a block per row, which reads its row from the cache
+// again: 40 %.
 #include "row.cuh"
 
 // Normalises x in place to (x - mean) / sqrt(var + eps); returns the factor.

@@ -3,8 +3,7 @@
 // Bound by memory bandwidth: 3 words per element forward, 5 backward. A scan needs loads in flight:
 // with 64 to 128 bytes per thread, 32,768 channels have 2 to 4 MB in flight, about what an H200
 // needs. Fewer channels process pieces of time in two passes (scan.cuh), which read inputs twice: 5
-// and 7 words, the second time from the cache up to some 20 MB. Predicted on an H200: 60 % of the
-// floor at 32,768 channels, 40 % with pieces.
+// and 7 words, the second time from the cache up to some 20 MB.
 #include "scan.cuh"
 
 template <class V>

@@ -36,7 +36,7 @@ DEVICE uint32_t tf32(float x) {
 
 #if !TENSOR_CORES
 // The value that tensor cores read from the bits of a tf32.
-DEVICE float seen_tf32(uint32_t x) {
+DEVICE float read_tf32(uint32_t x) {
     float y = __uint_as_float(x);
     return y != y || !SPLIT ? y : __uint_as_float(x & 0xffffe000u);
 }
@@ -56,10 +56,10 @@ DEVICE void mma(float (&c)[4], const uint32_t (&a)[4], const uint32_t (&b)[2]) {
 #pragma unroll
     for (int k = 0; k < 8; ++k) {
         int half = k / 4;
-        float upper = seen_tf32(of.get(2 * half, row + k % 4));
-        float lower = seen_tf32(of.get(2 * half + 1, row + k % 4));
-        float left = seen_tf32(of.get(4 + half, column + k % 4));
-        float right = seen_tf32(of.get(4 + half, column + 4 + k % 4));
+        float upper = read_tf32(of.get(2 * half, row + k % 4));
+        float lower = read_tf32(of.get(2 * half + 1, row + k % 4));
+        float left = read_tf32(of.get(4 + half, column + k % 4));
+        float right = read_tf32(of.get(4 + half, column + 4 + k % 4));
         c[0] += upper * left;
         c[1] += upper * right;
         c[2] += lower * left;

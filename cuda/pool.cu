@@ -4,9 +4,7 @@
 // element; the backward pass writes every element once and reads next to nothing. A block has
 // `each` steps of 64 channels of a sequence, four consecutive channels per thread, sixteen steps at
 // one time and four of those in flight; a second kernel merges the blocks' results in the order of
-// the steps. Steps beyond the length of a sequence are not read. Predicted on an H200 at 32,768
-// steps of 512: 70 % of the floor in f32, 60 % in bf16 forward, 80 % backward; at 64 channels the
-// two launches count: 40 %.
+// the steps. Steps beyond the length of a sequence are not read.
 #include "device.cuh"
 
 constexpr int THREADS = 256;

@@ -4,8 +4,7 @@
 // Bound by memory bandwidth: the gradient has the size of the whole sequence, and writing it is the
 // floor. Two small kernels first link the rows of each step in a list (`first` of a step, `next` of
 // a row; batch (L + R) R comparisons, for a few dozen rows less than a launch), so that a thread of
-// the third reads the rows of its step only. Predicted on an H200: 60 % of the floor at 64 x 512 x
-// 512.
+// the third reads the rows of its step only.
 #include "walk.cuh"
 
 // The end of a list.

@@ -9,9 +9,8 @@
 // The bound is the exponential unit, 16 a clock and SM: a warp's step of 16 elements a thread takes it
 // 128 cycles a scheduler. The same step issues 16 x (2 mul, ex2, 2 fma) + 4 + 4 loads and 2 stores of
 // shared memory = 90 instructions, and moves some (4 x 4 + 4 + 2) x 4 = 88 cycles of shared memory, four
-// schedulers sharing it. Staging and sums add 10 %. Predicted: 70 % of the exponential floor on an H200
-// from 132 x 32 warps on, 6 % less where y comes in parts; the same from 64 to 1024 states. Registers: 64
-// (32 for a and h), so that 1024 threads fit an SM.
+// schedulers sharing it. Staging and sums add 10 %. Registers: 64 (32 for a and h), so that 1024
+// threads fit an SM.
 //
 // With few sequences, `ends` runs chunks of time in parallel, from a state of zero, and `join`
 // computes the state before each chunk from these ends; then chunks are scanned like sequences.
@@ -21,8 +20,8 @@
 constexpr uint32_t STEPS = 8;       // staged at once
 constexpr uint32_t WIDTH = 64;      // channels of a block
 constexpr int STATES = 8;           // of a thread
-constexpr uint32_t MOST_TILES = 16; // warps of a block
-constexpr uint32_t DEPTH = MOST_TILES * STATES;
+constexpr uint32_t MAX_TILES = 16; // warps of a block
+constexpr uint32_t DEPTH = MAX_TILES * STATES;
 
 // The position of a thread, and its states.
 struct Walker {
@@ -233,7 +232,7 @@ DEVICE void join_chunks(Ptr<const float> a, Ptr<const float> delta_sums, Ptr<flo
 }
 
 #define SCAN(io, T)                                                                            \
-    KERNEL(walk_##io, MOST_TILES * WARP, Global<const T> u, Global<const T> delta,             \
+    KERNEL(walk_##io, MAX_TILES * WARP, Global<const T> u, Global<const T> delta,             \
            Global<const float> a, Global<const T> b, Global<const T> c,                        \
            Global<const uint32_t> rows, Global<const float> starts, Global<float> kept,        \
            Global<T> y, Global<float> parts, uint32_t len, uint32_t channels, uint32_t states, \
@@ -241,14 +240,14 @@ DEVICE void join_chunks(Ptr<const float> a, Ptr<const float> delta_sums, Ptr<flo
         Inputs<T> in{u, delta, b, c, nullptr, a, rows, len, channels, states, row_count, 0};   \
         walk<T>(in, starts, kept, y, parts, chunk, chunks);                                    \
     }                                                                                          \
-    KERNEL(ends_##io, MOST_TILES * WARP, Global<const T> u, Global<const T> delta,             \
+    KERNEL(ends_##io, MAX_TILES * WARP, Global<const T> u, Global<const T> delta,             \
            Global<const float> a, Global<const T> b, Global<float> to, Global<float> sums,     \
            uint32_t len, uint32_t channels, uint32_t states, uint32_t row_count,               \
            uint32_t chunk, uint32_t chunks) {                                                  \
         Inputs<T> in{u, delta, b, nullptr, nullptr, a, nullptr, len, channels, states, row_count, 0}; \
         ends<T, false>(in, to, sums, chunk, chunks);                                           \
     }                                                                                          \
-    KERNEL(ends_back_##io, MOST_TILES * WARP, Global<const T> gy, Global<const T> delta,       \
+    KERNEL(ends_back_##io, MAX_TILES * WARP, Global<const T> gy, Global<const T> delta,       \
            Global<const float> a, Global<const T> c, Global<const uint32_t> rows,              \
            Global<float> to, Global<float> sums, uint32_t len, uint32_t channels,              \
            uint32_t states, uint32_t row_count, uint32_t chunk, uint32_t chunks) {             \

@@ -16,9 +16,8 @@
 //
 // The bound is instruction issue: an element takes 3 in the first replay, 5 forward and 7 back, 3 for
 // the sums over lanes and 4 for loads of shared memory, 22 in all against 14 cycles of the exponential
-// unit; shared memory and shuffles take about 22 as well. Predicted on an H200: 60 % of that, which is
-// 45 % of the floor of two exponentials an element; parts of gradients take a tenth of the time.
-// Registers: at most 128, so that two blocks of 256 threads fit an SM; that is why the bound says 512
+// unit; shared memory and shuffles take about 22 as well; parts of gradients take a tenth of
+// the time. Registers: at most 128, so that two blocks of 256 threads fit an SM; that is why the bound says 512
 // threads. Loops that only read or write tensors are hardly unrolled: what they compute ahead would
 // stay in registers that the quads need.
 //

@@ -3,8 +3,7 @@
 //
 // Bound by memory bandwidth: every number is read once, 4 or 2 bytes, and next to nothing is
 // written. A block sums `each` rows of 32 columns, a warp every sixteenth row, with four loads in
-// flight per thread. Predicted on an H200: 75 % of the floor at 32,768 x 512, where 2048 blocks
-// fill it; small sums of partial sums take the 3 us of a launch and a few latencies.
+// flight per thread.
 #include "device.cuh"
 
 constexpr int WARPS = 16;

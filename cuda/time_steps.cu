@@ -1,8 +1,7 @@
 // The split of sequences (batch, len, width) into tensors (batch, width) per step, 64 of them per
 // launch, and its gradient.
 //
-// Bound by memory bandwidth, two words per element: a copy. Predicted on an H200: 70 % of the floor
-// if 64 steps hold some millions of elements, otherwise a launch.
+// Bound by memory bandwidth, two words per element: a copy.
 #include "walk.cuh"
 
 constexpr int STEPS = 64;

@@ -10,9 +10,9 @@
 //! |---|---|
 //! | 0 | `alloc` `error` `rng` `gpu` |
 //! | 1 | `cache` `config` `files` |
-//! | 2 | `store` `tasks` `ops` `fetch` |
-//! | 3 | `report` `nn` `ltv` |
-//! | 4 | `mixers` |
+//! | 2 | `tasks` `ops` |
+//! | 3 | `store` `fetch` `nn` `ltv` |
+//! | 4 | `report` `mixers` |
 //! | 5 | `model` `recipes` |
 //! | 6 | `train` |
 //! | 7 | `sweep` `golden` `bench` |
@@ -30,16 +30,16 @@ pub mod cache;
 pub mod config;
 pub mod files;
 
-pub mod fetch;
 pub mod ops;
-pub mod store;
 pub mod tasks;
 
+pub mod fetch;
 pub mod ltv;
 pub mod nn;
-pub mod report;
+pub mod store;
 
 pub mod mixers;
+pub mod report;
 
 pub mod model;
 pub mod recipes;

@@ -1,7 +1,7 @@
 //! The list of cases: what `dsf bench all`, `lengths`, `compare` and `--device` measure.
 
 use super::check::{self, by_route, MEDIUM_SHAPE, SMALL_SHAPE};
-use super::driver::{Bench, Case, Work};
+use super::driver::{Bench, Case};
 use super::machine::Machine;
 use super::op::OpTiming;
 use super::ops::{self, Op, Pass, Shape, MAMBA, TASKS};
@@ -38,31 +38,29 @@ const DISTINCT: usize = 1 << 16;
 /// The name of the other side that computes ops by their definitions.
 const PLAIN: &str = "plain tensor ops";
 
-/// A case for `work`, or one for each peer.
-fn beside_each(peers: Vec<Peer>, case: impl Fn() -> Case) -> Vec<Case> {
-    match peers.is_empty() {
-        true => vec![case()],
-        false => peers.into_iter().map(|peer| case().beside(peer)).collect(),
-    }
-}
-
 /// A step of every mixer on the paper's smallest task and every op at one size, on a CPU, each in a process
 /// of its own; with `scripts` beside PyTorch.
 pub fn cpu(scripts: Option<&Scripts>) -> Vec<Case> {
-    let peers = |name: &str| scripts.map_or(Vec::new(), |scripts| scripts.of(name, true));
-    let steps = MIXERS.iter().flat_map(|entry| {
+    let mut cases = Vec::new();
+    let mut add = |name: &str, kind: Kind, flags: &str| {
+        let peers = scripts.map_or(Vec::new(), |scripts| scripts.of(name, true));
+        if peers.is_empty() {
+            cases.push(process(kind, flags));
+        }
+        cases.extend(peers.into_iter().map(|p| process(kind, flags).beside(p)));
+    };
+    for entry in MIXERS {
         let name = entry.name;
         let flags = format!("--preset full --mixer {name} --d 64 --n 64 --batch-size 512");
-        beside_each(peers(name), || Process::case(Kind::Step, &flags))
-    });
-    let ops = ops::all().flat_map(|op| {
-        let shapes = op.sizes.on_cpu().into_iter();
-        shapes.flat_map(|shape| {
+        add(name, Kind::Step, &flags);
+    }
+    for op in ops::all() {
+        for shape in op.sizes.on_cpu() {
             let flags = format!("{} --shape {}", op.name, op.sizes_of(&shape));
-            beside_each(peers(op.name), || Process::case(Kind::Op, &flags))
-        })
-    });
-    steps.chain(ops).collect()
+            add(op.name, Kind::Op, &flags);
+        }
+    }
+    cases
 }
 
 /// Steps of `tokens` tokens in sequences of each of `lengths`, one label in 16 tokens, mixer by mixer. Dropout
@@ -76,7 +74,7 @@ pub fn lengths(mixers: &[String], lengths: &[usize], tokens: usize, steps: usize
             "--preset full --mixer {mixer} --d 64 --n 64 --seq-len {length} --kv-pairs {pairs} \
              --batch-size {batch} --vocab-size {vocabulary} --attn-dropout 0 --steps {steps}"
         );
-        Process::case(Kind::Step, &flags)
+        process(Kind::Step, &flags)
     };
     let each = |mixer| lengths.iter().map(move |&length| case(mixer, length));
     mixers.iter().flat_map(|mixer| each(mixer)).collect()
@@ -84,9 +82,9 @@ pub fn lengths(mixers: &[String], lengths: &[usize], tokens: usize, steps: usize
 
 /// The case of a command line behind `dsf bench`, which is a step or an op, beside `peer`.
 pub fn compared(line: &[String], peer: Peer) -> Result<Case> {
-    let (kind, flags) = match line {
-        [first, flags @ ..] if first == "step" => (Kind::Step, flags),
-        [first, flags @ ..] if first == "op" => (Kind::Op, flags),
+    let kind = match line.first().map(String::as_str) {
+        Some("step") => Kind::Step,
+        Some("op") => Kind::Op,
         _ => {
             let given = line.join(" ");
             return Err(Error::usage(format!(
@@ -94,14 +92,51 @@ pub fn compared(line: &[String], peer: Peer) -> Result<Case> {
             )));
         }
     };
-    Ok(Process::case(kind, &flags.join(" ")).beside(peer))
+    Ok(process(kind, &line[1..].join(" ")).beside(peer))
+}
+
+/// `dsf bench step` or `dsf bench op` in a process of its own, whose memory is that of the case alone.
+fn process(kind: Kind, flags: &str) -> Case {
+    let row = Row::new(kind, flags, DType::F32.as_str());
+    let flags: Vec<String> = flags.split_whitespace().map(str::to_owned).collect();
+    let work = move |row: &mut Row, bench: &Bench, export: Option<&Path>| {
+        let program = std::env::current_exe().map_err(Error::io("find", "this program"))?;
+        let (program, threads) = (
+            program.display().to_string(),
+            bench.machine.threads.to_string(),
+        );
+        let export = export.map(|path| path.display().to_string());
+        let mut command = vec![&program, "bench", kind.name()];
+        command.extend(flags.iter().map(String::as_str));
+        command.extend(["--json", "--threads", &threads]);
+        if let Some(path) = &export {
+            command.extend(["--export", path]);
+            if kind == Kind::Step {
+                command.extend(["--dropout", "0"]);
+            }
+        }
+        let command: Vec<String> = command.into_iter().map(str::to_owned).collect();
+        let unreadable = |e| Error::usage(format!("{}: {e}", command.join(" ")));
+        let report: Report = serde_json::from_value(call(&command)?).map_err(unreadable)?;
+        *row = Row {
+            case: row.case.clone(),
+            peer: row.peer.clone(),
+            passed: row.passed,
+            distance: row.distance,
+            tolerance: row.tolerance,
+            ..report.row
+        };
+        Ok(report.details)
+    };
+    let mut case = Case::new(row, work);
+    case.drops = kind == Kind::Step;
+    case
 }
 
 /// Everything about a device: the correctness of ops and models first, then the time of ops and of steps; with
 /// `scripts` the same beside PyTorch.
 pub fn device(machine: &Machine, scripts: Option<&Scripts>) -> Vec<Case> {
     let mut cases = checks(machine);
-    cases.extend(models(machine));
     cases.extend(op_times(machine));
     cases.extend(step_times(machine));
     if let Some(scripts) = scripts {
@@ -121,27 +156,19 @@ fn checks(machine: &Machine) -> Vec<Case> {
                 let shape = op.heads_of(shape);
                 let case = format!("{size} {} {}", op.name, op.sizes_of(&shape));
                 let row = Row::new(Kind::Check, case, io.as_str());
-                let work = OpCheck {
-                    op,
-                    shape,
-                    io,
-                    route,
-                };
-                cases.push(Case::new(row, work));
+                cases.push(Case::new(row, move |row, bench, _| {
+                    check::op(row, op, &shape, io, route, &bench.machine.device)
+                }));
             }
         }
     }
-    cases
-}
-
-fn models(machine: &Machine) -> Vec<Case> {
-    let mut cases = Vec::new();
     for &form in Form::of(machine) {
         for entry in MIXERS {
             for &io in machine.types() {
-                let mixer = entry.name;
-                let row = Row::new(Kind::Model, SMALL.case(mixer, form), io.as_str());
-                cases.push(Case::new(row, ModelCheck { mixer, io, form }));
+                let row = Row::new(Kind::Model, SMALL.case(entry.name, form), io.as_str());
+                cases.push(Case::new(row, move |row, bench, _| {
+                    check::model(row, entry.name, io, form, &bench.machine.device)
+                }));
             }
         }
     }
@@ -162,7 +189,12 @@ fn op_times(machine: &Machine) -> Vec<Case> {
                     };
                     let case = format!("{} {}", timing.case(), pass.name());
                     let row = Row::new(Kind::Op, case, io.as_str());
-                    cases.push(Case::new(row, OnePass { timing, pass }));
+                    cases.push(Case::new(row, move |row, bench, _| {
+                        let inputs = op.draw(&shape, io, DISTINCT)?;
+                        timing.time(pass, row, &inputs, &bench.machine)?;
+                        row.predicted = predicted(op, &shape, io, pass);
+                        Ok(Details::new())
+                    }));
                 }
             }
         }
@@ -172,74 +204,76 @@ fn op_times(machine: &Machine) -> Vec<Case> {
 
 fn step_times(machine: &Machine) -> Vec<Case> {
     let sizes = of_the_paper();
-    let ends = [sizes[0], sizes[3]];
     let Some((&best, others)) = Form::of(machine).split_last() else {
         return Vec::new();
     };
-    let mut cases = Vec::new();
-    let mut add = |size: Size, io: DType, form: Form, beside_plain: bool| {
-        for entry in MIXERS {
-            let mut row = Row::new(Kind::Step, size.case(entry.name, form), io.as_str());
-            if beside_plain {
-                row.peer = PLAIN.to_owned();
-            }
-            let steps = Steps {
-                size,
-                mixer: entry.name,
-                io,
-                form,
-                dropout: None,
-                beside_plain,
-            };
-            cases.push(Case::new(row, steps));
-        }
+    let all = |size, io, form| {
+        MIXERS
+            .iter()
+            .map(move |m| steps(size, m.name, io, form, None))
     };
+    let mut cases = Vec::new();
     for size in sizes {
         for &io in machine.types() {
-            add(size, io, best, false);
+            cases.extend(all(size, io, best));
         }
     }
-    for size in ends {
+    for size in [sizes[0], sizes[3]] {
         for &form in others {
-            add(size, DType::F32, form, false);
+            cases.extend(all(size, DType::F32, form));
         }
-        add(size, DType::F32, best, true);
+        let pairs = all(size, DType::F32, best).zip(all(size, DType::F32, Form::Launched));
+        cases.extend(pairs.map(|(fused, plain)| beside_plain(fused, plain)));
     }
     cases
+}
+
+/// Steps of one of our models on one of the paper's tasks, with the protocol's dropout or another.
+fn steps(size: Size, mixer: &'static str, io: DType, form: Form, dropout: Option<f64>) -> Case {
+    let row = Row::new(Kind::Step, size.case(mixer, form), io.as_str());
+    Case::new(row, move |row, bench, export| {
+        let config = size.config(mixer, io, dropout)?;
+        let step = Step::scheduled(config, STEP_CALLS, form)?;
+        step.measure(row, &bench.machine, &bench.data, export)
+    })
+}
+
+/// The same steps also timed with ops computed by their definitions.
+fn beside_plain(fused: Case, plain: Case) -> Case {
+    let mut row = fused.row;
+    row.peer = PLAIN.to_owned();
+    Case::new(row, move |row, bench, _| {
+        let details = (fused.work)(row, bench, None)?;
+        let mut theirs = Row::default();
+        by_route(Route::Reference, || (plain.work)(&mut theirs, bench, None))?;
+        if let (Some(ours), Some(theirs)) = (row.seconds, theirs.seconds) {
+            row.took_by_turns(&[ours], &[theirs]);
+        }
+        Ok(details)
+    })
 }
 
 fn beside_scripts(machine: &Machine, scripts: &Scripts) -> Vec<Case> {
+    let peers = |name| scripts.of(name, machine.is_cpu()).into_iter();
     let mut cases = Vec::new();
     for sizes in [TASKS[0], TASKS[3], MAMBA] {
         for op in ops::all() {
-            let peers = scripts.of(op.name, machine.is_cpu()).into_iter();
-            cases.extend(peers.map(|peer| both_passes(op, sizes.into(), peer)));
+            cases.extend(peers(op.name).map(|peer| both_passes(op, sizes.into()).beside(peer)));
         }
     }
+    let form = *Form::of(machine).last().unwrap_or(&Form::Launched);
     let [first, second, third, last] = of_the_paper();
     for size in [first, last, second, third] {
         for entry in MIXERS {
-            for peer in scripts.of(entry.name, machine.is_cpu()) {
-                let form = *Form::of(machine).last().unwrap_or(&Form::Launched);
-                let io = DType::F32;
-                let row = Row::new(Kind::Step, size.case(entry.name, form), io.as_str());
-                let steps = Steps {
-                    size,
-                    mixer: entry.name,
-                    io,
-                    form,
-                    dropout: Some(0.0),
-                    beside_plain: false,
-                };
-                cases.push(Case::new(row, steps).beside(peer));
-            }
+            let case = || steps(size, entry.name, DType::F32, form, Some(0.0));
+            cases.extend(peers(entry.name).map(|peer| case().beside(peer)));
         }
     }
     cases
 }
 
-/// Forward and backward of an op in f32, beside a peer.
-pub(super) fn both_passes(op: &'static Op, shape: Shape, peer: Peer) -> Case {
+/// Forward and backward of an op in f32.
+pub(super) fn both_passes(op: &'static Op, shape: Shape) -> Case {
     let timing = OpTiming {
         op,
         shape,
@@ -248,137 +282,7 @@ pub(super) fn both_passes(op: &'static Op, shape: Shape, peer: Peer) -> Case {
     };
     let case = format!("{} {}", timing.case(), Pass::Both.name());
     let row = Row::new(Kind::Op, case, timing.io.as_str());
-    Case::new(row, timing).beside(peer)
-}
-
-/// `dsf bench step` or `dsf bench op` in a process of its own, whose memory is that of the case alone.
-struct Process {
-    words: Vec<String>,
-}
-
-impl Process {
-    fn case(kind: Kind, flags: &str) -> Case {
-        let command = match kind {
-            Kind::Step => "step",
-            _ => "op",
-        };
-        let words = [command].into_iter().chain(flags.split_whitespace());
-        let words = words.map(str::to_owned).collect();
-        Case::new(Row::new(kind, flags, DType::F32.as_str()), Self { words })
-    }
-}
-
-impl Work for Process {
-    fn measure(&self, row: &mut Row, bench: &Bench, export: Option<&Path>) -> Result<Details> {
-        let program = std::env::current_exe().map_err(Error::io("find", "this program"))?;
-        let mut command = vec![program.display().to_string(), "bench".to_owned()];
-        command.extend(self.words.iter().cloned());
-        let threads = bench.machine.threads.to_string();
-        command.extend(["--json", "--threads", &threads].map(str::to_owned));
-        if let Some(path) = export {
-            command.extend(["--export".to_owned(), path.display().to_string()]);
-            if self.drops() {
-                command.extend(["--dropout", "0"].map(str::to_owned));
-            }
-        }
-        let report = call(&command)?;
-        let unreadable = |e| Error::usage(format!("{}: {e}", command.join(" ")));
-        let report: Report = serde_json::from_value(report).map_err(unreadable)?;
-        *row = Row {
-            case: row.case.clone(),
-            peer: row.peer.clone(),
-            passed: row.passed,
-            distance: row.distance,
-            tolerance: row.tolerance,
-            ..report.row
-        };
-        Ok(report.details)
-    }
-
-    fn drops(&self) -> bool {
-        self.words.first().is_some_and(|word| word == "step")
-    }
-}
-
-struct OpCheck {
-    op: &'static Op,
-    shape: Shape,
-    io: DType,
-    /// How the CPU computes what is expected.
-    route: Route,
-}
-
-impl Work for OpCheck {
-    fn measure(&self, row: &mut Row, bench: &Bench, _: Option<&Path>) -> Result<Details> {
-        let device = &bench.machine.device;
-        check::op(row, self.op, &self.shape, self.io, self.route, device)?;
-        Ok(Details::new())
-    }
-}
-
-struct ModelCheck {
-    mixer: &'static str,
-    io: DType,
-    form: Form,
-}
-
-impl Work for ModelCheck {
-    fn measure(&self, row: &mut Row, bench: &Bench, _: Option<&Path>) -> Result<Details> {
-        check::model(row, self.mixer, self.io, self.form, &bench.machine.device)?;
-        Ok(Details::new())
-    }
-}
-
-struct OnePass {
-    timing: OpTiming,
-    pass: Pass,
-}
-
-impl Work for OnePass {
-    fn measure(&self, row: &mut Row, bench: &Bench, _: Option<&Path>) -> Result<Details> {
-        let OpTiming { op, shape, io, .. } = self.timing;
-        let inputs = op.draw(&shape, io, DISTINCT)?;
-        self.timing.time(self.pass, row, &inputs, &bench.machine)?;
-        row.predicted = predicted(op, &shape, io, self.pass);
-        Ok(Details::new())
-    }
-}
-
-impl Work for OpTiming {
-    fn measure(&self, row: &mut Row, bench: &Bench, export: Option<&Path>) -> Result<Details> {
-        self.measure(row, &bench.machine, export)
-    }
-}
-
-/// Steps of one of our models on one of the paper's tasks.
-struct Steps {
-    size: Size,
-    mixer: &'static str,
-    io: DType,
-    form: Form,
-    /// Another dropout than the protocol's.
-    dropout: Option<f64>,
-    /// Whether they are also timed with ops computed by their definitions.
-    beside_plain: bool,
-}
-
-impl Work for Steps {
-    fn measure(&self, row: &mut Row, bench: &Bench, export: Option<&Path>) -> Result<Details> {
-        let steps = |form| {
-            let config = self.size.config(self.mixer, self.io, self.dropout)?;
-            Step::scheduled(config, STEP_CALLS, form)
-        };
-        let (machine, data) = (&bench.machine, &bench.data);
-        let details = steps(self.form)?.measure(row, machine, data, export)?;
-        if self.beside_plain {
-            let mut plain = Row::default();
-            by_route(Route::Reference, || {
-                steps(Form::Launched)?.measure(&mut plain, machine, data, None)
-            })?;
-            if let (Some(ours), Some(theirs)) = (row.seconds, plain.seconds) {
-                row.took_by_turns(&[ours], &[theirs]);
-            }
-        }
-        Ok(details)
-    }
+    Case::new(row, move |row, bench, export| {
+        timing.measure(row, &bench.machine, export)
+    })
 }

@@ -1,7 +1,7 @@
 //! Correctness of a device: ops and models on it compared with the CPU.
 
 use super::ops::{Drawn, Op, Shape};
-use super::row::Row;
+use super::row::{Details, Row};
 use super::step::{Form, Step, SMALL};
 use super::timer::Schedule;
 use crate::error::{Error, Result};
@@ -44,10 +44,11 @@ pub(super) fn op(
     io: DType,
     route: Route,
     device: &Device,
-) -> Result<()> {
+) -> Result<Details> {
     let inputs = op.draw(shape, io, usize::MAX)?;
     let expected = by_route(route, || results(op, &inputs, DType::F64, &Device::Cpu))?;
-    compare(row, op, &inputs, io, device, &expected)
+    compare(row, op, &inputs, io, device, &expected)?;
+    Ok(Details::new())
 }
 
 /// Compares the losses of a small model's first steps with those on the CPU in f32, from the same seed.
@@ -57,7 +58,7 @@ pub(super) fn model(
     io: DType,
     form: Form,
     device: &Device,
-) -> Result<()> {
+) -> Result<Details> {
     let losses = |io, form, device: &Device| {
         Step::scheduled(SMALL.config(mixer, io, None)?, STEPS, form)?.losses(device)
     };
@@ -69,7 +70,7 @@ pub(super) fn model(
         _ => 1e-4,
     };
     row.compared(relative_difference(&got, &expected), tolerance);
-    Ok(())
+    Ok(Details::new())
 }
 
 /// The largest difference of numbers, each relative to the expected one; NaN if any is.

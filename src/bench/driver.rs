@@ -10,31 +10,28 @@ use crate::ops::{prefer, Route};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-/// A measurement that fills a row.
-pub(super) trait Work {
-    /// Measures. `export` names a safetensors file for what a peer needs to compute the same; dropout is then
-    /// off. Returned are the details that the row has no column for.
-    fn measure(&self, row: &mut Row, bench: &Bench, export: Option<&Path>) -> Result<Details>;
-
-    /// Whether exporting turns off a dropout that the measurement has otherwise.
-    fn drops(&self) -> bool {
-        false
-    }
-}
+/// Fills a row. A path names a safetensors file for what a peer needs to compute the same; dropout is then off.
+/// Returned are the details that the row has no column for.
+type Work = dyn Fn(&mut Row, &Bench, Option<&Path>) -> Result<Details>;
 
 /// A measurement still to be made.
 pub struct Case {
     pub(super) row: Row,
-    pub(super) work: Box<dyn Work>,
-    pub(super) peer: Option<Peer>,
+    pub(super) work: Box<Work>,
+    /// Whether the measurement has a dropout that exporting turns off.
+    pub(super) drops: bool,
+    peer: Option<Peer>,
 }
 
 impl Case {
-    pub(super) fn new(row: Row, work: impl Work + 'static) -> Self {
-        let work = Box::new(work);
+    pub(super) fn new(
+        row: Row,
+        work: impl Fn(&mut Row, &Bench, Option<&Path>) -> Result<Details> + 'static,
+    ) -> Self {
         Self {
             row,
-            work,
+            work: Box::new(work),
+            drops: false,
             peer: None,
         }
     }
@@ -122,7 +119,7 @@ impl Bench {
             let agreed = self.compare(case, peer, row, &file)?;
             let Some(seconds) = agreed else { return Ok(()) };
             // Without dropout, comparing results was a round.
-            if !case.work.drops() {
+            if !case.drops {
                 ours.extend(row.seconds);
                 theirs.push(seconds);
             }
@@ -131,7 +128,7 @@ impl Bench {
             if self.rounds > 1 || case.peer.is_some() {
                 tell(&format!("    round {} of {}", ours.len() + 1, self.rounds));
             }
-            let details = case.work.measure(row, self, None)?;
+            let details = (case.work)(row, self, None)?;
             let Some(seconds) = row.seconds else {
                 return Ok(());
             };
@@ -156,7 +153,7 @@ impl Bench {
     /// Seconds of a peer that computes the same, with nothing dropped; `None`, and a note in the row, if it is
     /// absent or computes something else.
     fn compare(&self, case: &Case, peer: &Peer, row: &mut Row, file: &Path) -> Result<Option<f64>> {
-        let details = case.work.measure(row, self, Some(file))?;
+        let details = (case.work)(row, self, Some(file))?;
         match peer.call(row, &details, file)? {
             Answer::Absent(why) => {
                 row.note = format!("absent: {why}");

@@ -247,13 +247,13 @@ impl Rates {
 /// Seconds of one training step with activations of `bytes` bytes; `None` where the mixer's row states no
 /// arithmetic.
 pub(super) fn step(config: &RunConfig, rates: &Rates, bytes: f64) -> Result<Option<f64>> {
-    let (model, task) = (&config.model, &config.task);
+    let (model, task) = (&config.model, config.task.sizes()?);
     let Some(mixer) = mixers::find(&model.mixer)?.work(model) else {
         return Ok(None);
     };
     let [batch, len, width, layers] = [
         config.train.batch_size,
-        task.seq_len(),
+        task.seq_len,
         model.d_model,
         model.n_layers,
     ]
@@ -270,7 +270,7 @@ pub(super) fn step(config: &RunConfig, rates: &Rates, bytes: f64) -> Result<Opti
         StateMixer::Mlp => (8.0 * width * width, 26.0),
         _ => (0.0, 14.0),
     };
-    let vocabulary = task.vocab_size() as f64 * width;
+    let vocabulary = task.vocab_size as f64 * width;
     // A weight takes a multiply and an add forward, and twice that backward.
     let blocks = Work {
         flops: 6.0 * layers * tokens * (mixer.projections as f64 + mlp),
@@ -278,7 +278,7 @@ pub(super) fn step(config: &RunConfig, rates: &Rates, bytes: f64) -> Result<Opti
         ..Work::default()
     };
     let head = Work {
-        flops: 6.0 * batch * task.labels_per_example() as f64 * vocabulary,
+        flops: 6.0 * batch * task.labels_per_example as f64 * vocabulary,
         ..Work::default()
     };
     // AdamW reads weight, gradient and two moments in f32, and writes all but the gradient.

@@ -21,7 +21,7 @@ mod timer;
 pub use driver::{Bench, Case};
 pub use machine::Machine;
 pub use op::{op_names, Number, OpRequest, OpTiming};
-pub use peers::{Peer, Scripts};
+pub use peers::{mixers_in_pytorch, Peer, Scripts};
 pub use row::{write_csv, Details, Kind, Report, Row};
 pub use step::{DataCache, Step};
 pub use timer::Clock;

@@ -7,7 +7,7 @@ use super::row::{Details, Kind, Report, Row};
 use super::timer::Schedule;
 use crate::error::{Error, Result};
 use candle_core::{DType, Device, Tensor};
-use serde_json::{json, Value};
+use serde_json::json;
 use std::path::Path;
 
 /// Most timed calls.
@@ -26,17 +26,22 @@ pub enum Number {
 }
 
 /// What `dsf bench op` is asked for.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, clap::Args)]
 pub struct OpRequest {
-    /// An op's name.
+    /// The op.
+    #[arg(value_name = "NAME")]
     pub name: String,
-    /// B, L, d and, where the op has states, n.
+    /// Batch B, sequence length L, width d and, for ops with states, states per channel n.
+    #[arg(long, value_delimiter = ',', value_name = "B,L,d,n", default_values_t = [8, 512, 128, 64])]
     pub shape: Vec<usize>,
-    /// Heads s.
+    /// Heads of attention, which share d and n evenly.
+    #[arg(long, default_value_t = 1, value_name = "N")]
     pub heads: usize,
     /// Type of the numbers.
-    pub number: Number,
-    /// Timed calls of each pass.
+    #[arg(long, value_enum, default_value = "f32")]
+    pub dtype: Number,
+    /// Timed calls of each pass, after two that are not.
+    #[arg(long, default_value_t = 9, value_name = "N")]
     pub repeats: usize,
 }
 
@@ -65,7 +70,7 @@ impl OpTiming {
                 "--repeats must be 1 to {MOST_REPEATS}, not {repeats}"
             )));
         }
-        let io = match request.number {
+        let io = match request.dtype {
             Number::F32 => DType::F32,
             Number::F64 => DType::F64,
         };
@@ -138,10 +143,7 @@ impl OpTiming {
             "checksum": magnitude(&output)?,
             "gradient_checksum": magnitude(&gradients)?,
         });
-        match details {
-            Value::Object(details) => Ok(details),
-            _ => Ok(Details::new()),
-        }
+        Ok(details.as_object().cloned().unwrap_or_default())
     }
 
     /// Times one pass. Returned is its last result: the output, or the gradients of all inputs.

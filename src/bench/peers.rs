@@ -17,35 +17,36 @@ enum On {
 
 /// An op or mixers, where they are compared, and the script with its arguments. `--head all` makes logits at
 /// every position, as the released code does; `--head labelled` at the labelled positions alone.
+#[rustfmt::skip]
 static SCRIPTS: &[(&[&str], On, &str)] = &[
     (&["selective_scan"], On::Gpu, "scan.py --form mamba"),
     (&["selective_scan"], On::Both, "scan.py --form compiled"),
     (&["selective_scan"], On::Both, "scan.py --form replay"),
     (&["selective_scan"], On::Cpu, "scan.py --form walk"),
-    (
-        &["s6"],
-        On::Cpu,
-        "step.py --head all --micro 32 --form replay",
-    ),
-    (
-        &["s6"],
-        On::Cpu,
-        "step.py --head all --micro 32 --form loop --warm 0 --steps 1",
-    ),
-    (
-        &["s6"],
-        On::Cpu,
-        "step.py --head labelled --micro 32 --form compiled",
-    ),
+    (&["s6"], On::Cpu, "step.py --head all --micro 32 --form replay"),
+    (&["s6"], On::Cpu, "step.py --head all --micro 32 --form loop --warm 0 --steps 1"),
+    (&["s6"], On::Cpu, "step.py --head labelled --micro 32 --form compiled"),
     (&["s6"], On::Gpu, "step.py --head all --form replay"),
     (&["s6"], On::Gpu, "step.py --head all --form mamba"),
     (&["s6"], On::Gpu, "step.py --head labelled --form compiled"),
     (&["s6"], On::Gpu, "step.py --head labelled --form mamba"),
-    (ATTENTION_AND_RNN, On::Both, "step.py --head all"),
-    (ATTENTION_AND_RNN, On::Both, "step.py --head labelled"),
+    (OTHERS, On::Both, "step.py --head all"),
+    (OTHERS, On::Both, "step.py --head labelled"),
 ];
 
-const ATTENTION_AND_RNN: &[&str] = &["softmax", "ssd", "normalized", "linear", "qlstm"];
+const OTHERS: &[&str] = &["ssd", "linear", "normalized", "qlstm", "softmax"];
+
+/// The mixers that our scripts have.
+pub fn mixers_in_pytorch() -> Vec<&'static str> {
+    let steps = SCRIPTS.iter().filter(|row| row.2.starts_with("step.py"));
+    let mut names: Vec<&str> = Vec::new();
+    for name in steps.flat_map(|row| row.0) {
+        if !names.contains(name) {
+            names.push(name);
+        }
+    }
+    names
+}
 
 /// Where the scripts are, and what runs them.
 #[derive(Clone, Debug)]

@@ -21,6 +21,18 @@ pub enum Kind {
     Step,
 }
 
+impl Kind {
+    /// As it is spelled in rows.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Check => "check",
+            Self::Model => "model",
+            Self::Op => "op",
+            Self::Step => "step",
+        }
+    }
+}
+
 /// One measurement, with at most one peer beside it. What does not apply is empty.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Row {
@@ -116,13 +128,7 @@ impl Row {
 
     /// `check small tanh 3,37,21 f32`, `step s6 512,64,64,64 f32 beside plain tensor ops`.
     pub fn title(&self) -> String {
-        let kind = match self.kind {
-            Kind::Check => "check",
-            Kind::Model => "model",
-            Kind::Op => "op",
-            Kind::Step => "step",
-        };
-        let title = format!("{kind} {} {}", self.case, self.dtype);
+        let title = format!("{} {} {}", self.kind.name(), self.case, self.dtype);
         match self.peer.as_str() {
             "" => title,
             peer => format!("{title} beside {peer}"),

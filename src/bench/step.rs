@@ -11,10 +11,10 @@ use crate::error::{Error, Result};
 use crate::mixers;
 use crate::nn::Params;
 use crate::recipes;
-use crate::tasks::{self, Data};
+use crate::tasks::{self, Objective, Splits};
 use crate::train::Trainer;
 use candle_core::{DType, Device, Tensor};
-use serde_json::{json, Value};
+use serde_json::json;
 use std::cell::RefCell;
 use std::path::Path;
 use std::rc::Rc;
@@ -56,10 +56,10 @@ impl Form {
 
 /// Data of one task at a time: many models in a row are trained on the same.
 #[derive(Default)]
-pub struct DataCache(RefCell<Option<(TaskConfig, Rc<Data>)>>);
+pub struct DataCache(RefCell<Option<(TaskConfig, Rc<Splits>)>>);
 
 impl DataCache {
-    fn load(&self, task: &TaskConfig) -> Result<Rc<Data>> {
+    fn load(&self, task: &TaskConfig) -> Result<Rc<Splits>> {
         let mut held = self.0.borrow_mut();
         if let Some((_, data)) = held.as_ref().filter(|(of, _)| of == task) {
             return Ok(Rc::clone(data));
@@ -105,7 +105,11 @@ impl Step {
     /// position has no label.
     pub fn report(&self, machine: &Machine, export: Option<&Path>) -> Result<Report> {
         let (model, train) = (&self.config.model, &self.config.train);
-        let (length, d, n) = (self.config.task.seq_len(), model.d_model, model.d_state);
+        let (length, d, n) = (
+            self.config.task.sizes()?.seq_len,
+            model.d_model,
+            model.d_state,
+        );
         let case = format!("{} {},{length},{d},{n}", model.mixer, train.batch_size);
         let mut row = Row::new(Kind::Step, case, DType::F32.as_str());
         machine.describe(&mut row);
@@ -123,6 +127,7 @@ impl Step {
     ) -> Result<Details> {
         let config = &self.config;
         let (model, train, task) = (&config.model, &config.train, &config.task);
+        let sizes = task.sizes()?;
         let data = data.load(task)?;
         let mut trainer = Trainer::new(config, &data, &machine.device)?;
         if let Some(path) = export {
@@ -134,7 +139,7 @@ impl Step {
             losses.push(trainer.step()?);
             Ok(())
         })?;
-        let tokens = (train.batch_size * task.seq_len()) as f64;
+        let tokens = (train.batch_size * sizes.seq_len) as f64;
         let bytes = match train.precision {
             Precision::Bf16 => 2.0,
             Precision::F32 | Precision::Tf32 => 4.0,
@@ -155,9 +160,9 @@ impl Step {
             "n": model.d_state,
             "heads": model.n_heads,
             "layers": model.n_layers,
-            "seq_len": task.seq_len(),
-            "kv_pairs": task.labels_per_example(),
-            "vocab_size": task.vocab_size(),
+            "seq_len": sizes.seq_len,
+            "kv_pairs": sizes.labels_per_example,
+            "vocab_size": sizes.vocab_size,
             "batch_size": train.batch_size,
             "embed_dropout": model.embed_dropout,
             "attn_dropout": model.attn_dropout,
@@ -168,10 +173,7 @@ impl Step {
             "first_loss": losses.first(),
             "losses": losses,
         });
-        match details {
-            Value::Object(details) => Ok(details),
-            _ => Ok(Details::new()),
-        }
+        Ok(details.as_object().cloned().unwrap_or_default())
     }
 
     /// The losses of all steps, untimed.
@@ -186,12 +188,13 @@ impl Step {
 
 /// `config` with data for `steps` steps.
 fn with_steps(mut config: RunConfig, steps: usize) -> Result<RunConfig> {
-    let TaskConfig::Mqar(task) = &mut config.task else {
+    if config.task.entry()?.objective != Objective::PerToken {
         return Err(Error::usage("steps are timed on --task mqar alone"));
-    };
-    task.train_examples = steps.saturating_mul(config.train.batch_size);
-    task.test_examples = 1;
-    tasks::check(&config.task)?;
+    }
+    let examples = steps.saturating_mul(config.train.batch_size);
+    config.task.set("train_examples", examples);
+    config.task.set("test_examples", 1);
+    config.task.read()?.check()?;
     Ok(config)
 }
 
@@ -207,9 +210,11 @@ fn state_elements(config: &RunConfig, tokens: f64) -> Result<Option<f64>> {
 }
 
 /// Writes the weights as they are and the batches of all steps that there are data for.
-fn export(path: &Path, trainer: &Trainer, data: &Data, batch: usize) -> Result<()> {
-    let Data::Recall { train: data, .. } = data else {
-        return Err(Error::usage("only the data of MQAR is exported"));
+pub(super) fn export(path: &Path, trainer: &Trainer, data: &Splits, batch: usize) -> Result<()> {
+    let Splits::PerToken { train: data, .. } = data else {
+        return Err(Error::usage(
+            "only sequences with labels at some of their positions are exported",
+        ));
     };
     let shape = (data.len() / batch, batch, data.seq_len());
     let tokens = Tensor::from_slice(data.tokens(), shape, &Device::Cpu)?;
@@ -229,10 +234,10 @@ fn export(path: &Path, trainer: &Trainer, data: &Data, batch: usize) -> Result<(
 /// Refuses what no step can do without: weights, moments and gradients, and in every layer the residual
 /// stream and the mixer's inputs.
 fn check_memory(config: &RunConfig) -> Result<()> {
-    let (m, task) = (&config.model, &config.task);
+    let (m, sizes) = (&config.model, config.task.sizes()?);
     let [d, n, layers] = [m.d_model, m.d_state, m.n_layers].map(|x| x as f64);
-    let tokens = config.train.batch_size as f64 * task.seq_len() as f64;
-    let weights = task.vocab_size() as f64 * d + layers * d * d;
+    let tokens = config.train.batch_size as f64 * sizes.seq_len as f64;
+    let weights = sizes.vocab_size as f64 * d + layers * d * d;
     let needed = 4.0 * (4.0 * weights + tokens * layers * (2.0 * d + n));
     machine::check_memory(needed, "a step", "a smaller --batch-size, --d or --n")
 }

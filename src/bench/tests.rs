@@ -52,7 +52,7 @@ fn beside(report: &str) -> Row {
     bench.keep_going = true;
     let op = ops::find("selective_scan").unwrap();
     let peer = scripts.peer("scan.py --form mamba");
-    let case = cases::both_passes(op, Shape::from(SHAPE), peer);
+    let case = cases::both_passes(op, Shape::from(SHAPE)).beside(peer);
     bench.measure(&case, &mut |_| ()).unwrap()
 }
 

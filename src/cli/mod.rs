@@ -7,6 +7,7 @@ mod device;
 mod mixers;
 mod perplexity;
 mod print;
+mod progress;
 mod report;
 mod run;
 mod screen;
@@ -18,8 +19,8 @@ mod worker;
 
 use crate::error::{exit, Error};
 use crate::ops::{self, Route};
-use crate::recipes::{task, TASKS};
-use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum};
+use crate::recipes::{task, Task, TASKS};
+use clap::{ArgMatches, Args, CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum};
 use std::io;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -45,12 +46,56 @@ struct Cli {
     global: Global,
 }
 
-#[derive(Subcommand)]
+/// What is done: one run of a task of the table, or anything else.
 enum Command {
-    /// Train and test one model on multi-query associative recall.
-    Mqar(single::Arguments),
-    /// Train and test one classifier of the Long Range Arena.
-    Lra(single::Arguments),
+    Train(Task, Box<single::Arguments>),
+    Other(Other),
+}
+
+impl FromArgMatches for Command {
+    fn from_arg_matches(found: &ArgMatches) -> Result<Self, clap::Error> {
+        let name = found
+            .subcommand()
+            .filter(|(name, _)| !Other::has_subcommand(name));
+        match name.and_then(|(name, rest)| Some((task(name).ok()?, rest))) {
+            Some((task, rest)) => {
+                let arguments = single::Arguments::from_arg_matches(rest)?;
+                Ok(Self::Train(task, Box::new(arguments)))
+            }
+            None => Other::from_arg_matches(found).map(Self::Other),
+        }
+    }
+
+    fn update_from_arg_matches(&mut self, found: &ArgMatches) -> Result<(), clap::Error> {
+        *self = Self::from_arg_matches(found)?;
+        Ok(())
+    }
+}
+
+impl Subcommand for Command {
+    fn augment_subcommands(tree: clap::Command) -> clap::Command {
+        let tasks = TASKS
+            .iter()
+            .filter(|task| !Other::has_subcommand(task.name));
+        let tasks = tasks.map(|task| {
+            let about = format!("Train and test one model on {}", task.about);
+            single::Arguments::augment_args(clap::Command::new(task.name).about(about))
+        });
+        Other::augment_subcommands(tree.subcommands(tasks))
+    }
+
+    fn augment_subcommands_for_update(tree: clap::Command) -> clap::Command {
+        Self::augment_subcommands(tree)
+    }
+
+    fn has_subcommand(name: &str) -> bool {
+        Other::has_subcommand(name) || task(name).is_ok()
+    }
+}
+
+/// Commands that do more than one run of a task.
+#[derive(Subcommand)]
+enum Other {
     /// Train and test one language model on WikiText, in Pythia's body; use and convert trained ones.
     Wikitext(wikitext::Arguments),
     /// Train a grid of models; finished runs are never trained again.
@@ -204,29 +249,32 @@ pub fn main() -> u8 {
     global.color.choice().write_global();
     global.ops.prefer();
     let result = match command {
-        Command::Mqar(arguments) => {
-            task("mqar").and_then(|task| single::main(arguments, task, &global))
-        }
-        Command::Lra(arguments) => {
-            task("lra").and_then(|task| single::main(arguments, task, &global))
-        }
-        Command::Wikitext(arguments) => wikitext::main(arguments, &global),
-        Command::Sweep(arguments) => sweep::main(arguments, &global),
-        Command::Report(arguments) => report::main(arguments, &global),
-        Command::Mixers(arguments) => mixers::main(arguments),
-        Command::Check(arguments) => check::main(arguments),
-        Command::Data(arguments) => data::main(arguments, &global),
-        Command::Bench(arguments) => bench::main(arguments, &global),
-        Command::Worker(arguments) => worker::main(arguments, &global),
-        Command::Completions { shell } => {
-            clap_complete::generate(shell, &mut tree(), "dsf", &mut io::stdout());
-            Ok(exit::DONE)
-        }
+        Command::Train(task, arguments) => single::main(*arguments, task, &global),
+        Command::Other(other) => other.run(&global),
     };
     result.unwrap_or_else(|e| {
         print::talk(&format!("error: {e}"));
         e.exit_code()
     })
+}
+
+impl Other {
+    fn run(self, global: &Global) -> Result<u8, Error> {
+        match self {
+            Self::Wikitext(arguments) => wikitext::main(arguments, global),
+            Self::Sweep(arguments) => sweep::main(arguments, global),
+            Self::Report(arguments) => report::main(arguments, global),
+            Self::Mixers(arguments) => mixers::main(arguments),
+            Self::Check(arguments) => check::main(arguments),
+            Self::Data(arguments) => data::main(arguments, global),
+            Self::Bench(arguments) => bench::main(arguments, global),
+            Self::Worker(arguments) => worker::main(arguments, global),
+            Self::Completions { shell } => {
+                clap_complete::generate(shell, &mut tree(), "dsf", &mut io::stdout());
+                Ok(exit::DONE)
+            }
+        }
+    }
 }
 
 /// A span given in minutes, at least a second.

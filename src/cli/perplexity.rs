@@ -1,8 +1,7 @@
-//! What a person is told of a run on text.
+//! What a person is told of a run of a language model.
 
-use super::run::task_title;
 use crate::config::RunConfig;
-use crate::store::{EpochRow, LanguageScores, RunResult, Weights};
+use crate::store::{EpochRow, Metrics, Weights};
 use crate::sweep::estimate::{counted, duration};
 use std::path::Path;
 
@@ -19,26 +18,28 @@ pub(super) fn epoch(row: &EpochRow) -> String {
 }
 
 /// What came of a run.
-pub(super) fn sentence(config: &RunConfig, result: &RunResult, scores: &LanguageScores) -> String {
-    let selected = result.selected_epoch.map_or(String::new(), |epoch| {
-        let ppl = shown(scores.selected_test_ppl);
-        format!(" ({ppl} where validation was best, after epoch {epoch})")
-    });
-    let words = scores.test_word_ppl.map_or(String::new(), |ppl| {
-        let bits = shown(scores.test_bits_per_byte);
+pub(super) fn sentence(config: &RunConfig, task: &str, metrics: &Metrics) -> String {
+    let shown = |name: &str| shown(metrics.get(name));
+    let selected = metrics
+        .count("selected_epoch")
+        .map_or(String::new(), |epoch| {
+            let ppl = shown("selected_test_ppl");
+            format!(" ({ppl} where validation was best, after epoch {epoch})")
+        });
+    let words = metrics.get("test_word_ppl").map_or(String::new(), |ppl| {
+        let bits = shown("test_bits_per_byte");
         format!(", which is {ppl:.2} a word and {bits} bits a byte")
     });
     format!(
-        "{} on {} after {} ({}): perplexity {} on the training text, {} on the validation and {} on the test \
+        "{} on {task} after {} ({}): perplexity {} on the training text, {} on the validation and {} on the test \
          text{selected}{words}; knowing no more than how common each token is scores {}.",
         config.model.mixer,
-        task_title(&config.task),
-        counted(result.epochs_run, "epoch"),
-        duration(result.seconds),
-        shown(scores.train_ppl),
-        shown(scores.val_ppl),
-        shown(scores.test_ppl),
-        shown(scores.unigram_ppl),
+        counted(metrics.count("epochs_run").unwrap_or(0), "epoch"),
+        duration(metrics.get("seconds").unwrap_or(0.0)),
+        shown("train_ppl"),
+        shown("val_ppl"),
+        shown("test_ppl"),
+        shown("unigram_ppl"),
     )
 }
 

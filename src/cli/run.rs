@@ -1,25 +1,25 @@
 //! One run from its config to its result on disk: takes the folder, continues from a checkpoint,
 //! trains, records.
 
-mod keeper;
+mod recorder;
 
 use super::raised;
-use crate::config::{RunConfig, TaskConfig};
+use crate::config::RunConfig;
 use crate::error::{Error, Result};
 use crate::ops;
 use crate::store::{
-    peak_memory_bytes, EpochRow, Outcome, Provenance, RunDir, RunResult, RunStatus, Status, Store,
+    peak_memory_bytes, EpochRow, Metrics, Provenance, RunDir, RunResult, RunStatus, Status, Store,
 };
 use crate::tasks;
 use crate::train::{Event, Trainer};
 use candle_core::Device;
-use keeper::Keeper;
+use recorder::RunRecorder;
 use std::path::Path;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 /// Where and how a run is trained.
-pub(super) struct Host<'a> {
+pub(super) struct RunContext<'a> {
     pub store: &'a Store,
     pub device: &'a Device,
     pub device_name: &'a str,
@@ -34,7 +34,7 @@ pub(super) struct Host<'a> {
 }
 
 /// What a run tells while it is trained.
-pub(super) enum Update<'a> {
+pub(super) enum RunEvent<'a> {
     /// Training begins, after `done` epochs of an earlier process.
     Start {
         parameters: usize,
@@ -58,15 +58,15 @@ pub(super) enum Update<'a> {
 /// becomes a failed result; a signal leaves a checkpoint and is [`Error::Stopped`].
 pub(super) fn execute(
     config: &RunConfig,
-    host: &Host,
-    on: &mut dyn FnMut(Update) -> Result<()>,
+    context: &RunContext,
+    on: &mut dyn FnMut(RunEvent) -> Result<()>,
 ) -> Result<RunResult> {
-    let provenance = Provenance::collect(host.device_name, host.threads);
-    let dir = host.store.begin(config, &provenance)?;
+    let provenance = Provenance::collect(context.device_name, context.threads);
+    let dir = context.store.begin(config, &provenance)?;
     if let Some(result) = dir.result()? {
         return Ok(result);
     }
-    let result = match train(config, host, &dir, &provenance, on) {
+    let result = match train(config, context, &dir, &provenance, on) {
         Ok(result) => result,
         Err(Error::Tensor(e)) => RunResult::failed(&e.to_string(), dir.started(), provenance),
         Err(e) => return Err(e),
@@ -74,7 +74,9 @@ pub(super) fn execute(
     let id = dir.id().to_owned();
     match dir.finish(&result) {
         // The result is safe; the summary is rebuilt by whoever finishes next.
-        Err(e) if host.store.status(&id)? != Status::Started => on(Update::Warning(e.to_string()))?,
+        Err(e) if context.store.status(&id)? != Status::Started => {
+            on(RunEvent::Warning(e.to_string()))?
+        }
         finished => finished?,
     }
     Ok(result)
@@ -82,37 +84,37 @@ pub(super) fn execute(
 
 fn train(
     config: &RunConfig,
-    host: &Host,
+    context: &RunContext,
     dir: &RunDir,
     provenance: &Provenance,
-    on: &mut dyn FnMut(Update) -> Result<()>,
+    on: &mut dyn FnMut(RunEvent) -> Result<()>,
 ) -> Result<RunResult> {
-    let data = tasks::load(&config.task, host.data_dir)?;
+    let data = tasks::load(&config.task, context.data_dir)?;
     for warning in data.warnings() {
-        on(Update::Warning(warning.clone()))?;
+        on(RunEvent::Warning(warning.clone()))?;
     }
-    let mut trainer = Trainer::new(config, &data, host.device)?;
-    if host.cuda_graph {
+    let mut trainer = Trainer::new(config, &data, context.device)?;
+    if context.cuda_graph {
         trainer.record_steps();
     }
     if let Some(bytes) = dir.read_checkpoint()? {
         trainer.restore(&bytes, &dir.checkpoint_path().display().to_string())?;
     }
-    on(Update::Start {
+    on(RunEvent::Start {
         parameters: trainer.parameters(),
         steps_per_epoch: trainer.steps_per_epoch(),
         done: trainer.progress().epochs.len(),
     })?;
     let steps = trainer.progress().step;
-    let mut keeper = Keeper::new(dir, config, steps, host.checkpoint_every)?;
-    if let Some(warning) = keeper.warning() {
-        on(Update::Warning(warning))?;
+    let mut recorder = RunRecorder::new(dir, config, steps, context.checkpoint_every)?;
+    if let Some(warning) = recorder.warning() {
+        on(RunEvent::Warning(warning))?;
     }
     let outcome = trainer.run(&mut |trainer, event| {
         match event {
             Event::Step { loss, lr } => {
-                keeper.step(trainer, loss, lr);
-                on(Update::Step {
+                recorder.step(trainer, loss, lr);
+                on(RunEvent::Step {
                     epoch: trainer.progress().epochs.len() + 1,
                     step: trainer.step_in_epoch(),
                     loss: trainer.mean_loss(),
@@ -120,13 +122,13 @@ fn train(
                 })?;
             }
             Event::Epoch(row) => {
-                keep(keeper.epoch(trainer), on)?;
-                on(Update::Epoch(row))?;
+                keep(recorder.epoch(trainer), on)?;
+                on(RunEvent::Epoch(row))?;
             }
         }
-        let stop = raised(host.stop);
-        if stop || keeper.is_due() {
-            let written = keeper.checkpoint(trainer);
+        let stop = raised(context.stop);
+        if stop || recorder.is_due() {
+            let written = recorder.checkpoint(trainer);
             if stop {
                 return Err(written.err().unwrap_or(Error::Stopped));
             }
@@ -134,30 +136,30 @@ fn train(
         }
         Ok(())
     })?;
-    keep(keeper.end(&trainer, outcome), on)?;
+    keep(recorder.end(&trainer, outcome), on)?;
+    let mut metrics = metrics(&trainer).with("majority", data.majority());
+    metrics.extend(&trainer.language_scores(outcome)?);
     Ok(RunResult {
-        majority: data.majority(),
+        status: RunStatus::Done,
+        outcome: Some(outcome),
+        metrics,
+        ops: ops::taken().to_owned(),
         data_digest: data.digest(),
-        language: trainer.language_scores(outcome)?,
-        ..finished(outcome, &trainer, dir, provenance)
+        ..RunResult::failed("", dir.started(), provenance.clone())
     })
 }
 
 /// A full disk in the middle of training costs what was to be written, not the run.
 fn keep<const N: usize>(
     written: [Result<()>; N],
-    on: &mut dyn FnMut(Update) -> Result<()>,
+    on: &mut dyn FnMut(RunEvent) -> Result<()>,
 ) -> Result<()> {
     let mut failed = written.into_iter().filter_map(Result::err);
-    failed.try_for_each(|e| on(Update::Warning(format!("{e}; training goes on"))))
+    failed.try_for_each(|e| on(RunEvent::Warning(format!("{e}; training goes on"))))
 }
 
-fn finished(
-    outcome: Outcome,
-    trainer: &Trainer,
-    dir: &RunDir,
-    provenance: &Provenance,
-) -> RunResult {
+/// What every task measures.
+fn metrics(trainer: &Trainer) -> Metrics {
     let epochs = &trainer.progress().epochs;
     let last = epochs.last();
     // Of equal accuracies the earliest epoch counts.
@@ -167,41 +169,20 @@ fn finished(
         .max_by(|a, b| a.accuracy.total_cmp(&b.accuracy));
     let selected = trainer.selected();
     let finite = |x: f64| Some(x).filter(|x| x.is_finite());
-    RunResult {
-        status: RunStatus::Done,
-        outcome: Some(outcome),
-        accuracy: last.map(|e| e.accuracy),
-        best_accuracy: best.map(|e| e.accuracy),
-        best_epoch: best.map(|e| e.epoch),
-        epochs_run: epochs.len(),
-        train_loss: last.and_then(|e| finite(e.train_loss)),
-        test_loss: last.and_then(|e| finite(e.test_loss)),
-        params: Some(trainer.parameters()),
-        state_size: Some(trainer.state_size()),
-        steps: trainer.progress().step,
-        seconds: trainer.seconds(),
-        tokens_per_s: last.and_then(|e| finite(e.tokens_per_s)),
-        peak_memory_bytes: peak_memory_bytes(),
-        ops: ops::taken().to_owned(),
-        val_accuracy: selected.and_then(|e| e.val_accuracy),
-        selected_epoch: selected.map(|e| e.epoch),
-        selected_accuracy: selected.map(|e| e.accuracy),
-        ..RunResult::failed("", dir.started(), provenance.clone())
-    }
-}
-
-/// The task as a person would name it: `MQAR (L = 64, 4 pairs)`.
-pub(super) fn task_title(task: &TaskConfig) -> String {
-    match task {
-        TaskConfig::Mqar(m) => format!("MQAR (L = {}, {} pairs)", m.seq_len, m.kv_pairs),
-        TaskConfig::Lra(lra) => format!("LRA {}", lra.dataset.name()),
-        TaskConfig::Wikitext(text) => {
-            format!(
-                "{} (L = {}, {})",
-                text.corpus.name(),
-                text.seq_len,
-                text.tokenizer
-            )
-        }
-    }
+    Metrics::default()
+        .with("accuracy", last.map(|e| e.accuracy))
+        .with("best_accuracy", best.map(|e| e.accuracy))
+        .with("best_epoch", best.map(|e| e.epoch))
+        .with("epochs_run", epochs.len())
+        .with("train_loss", last.and_then(|e| finite(e.train_loss)))
+        .with("test_loss", last.and_then(|e| finite(e.test_loss)))
+        .with("params", trainer.parameters())
+        .with("state_size", trainer.state_size())
+        .with("steps", trainer.progress().step)
+        .with("seconds", trainer.seconds())
+        .with("tokens_per_s", last.and_then(|e| finite(e.tokens_per_s)))
+        .with("peak_memory_bytes", peak_memory_bytes())
+        .with("val_accuracy", selected.and_then(|e| e.val_accuracy))
+        .with("selected_epoch", selected.map(|e| e.epoch))
+        .with("selected_accuracy", selected.map(|e| e.accuracy))
 }

@@ -1,11 +1,12 @@
 //! What a person sees while a run trains: one live line in a terminal, plain lines elsewhere.
 
-use super::run::Update;
+use super::run::RunEvent;
 use super::{perplexity, print, Global};
-use crate::config::{RunConfig, TaskConfig};
+use crate::config::RunConfig;
 use crate::error::Result;
 use crate::store::EpochRow;
 use crate::sweep::estimate::duration;
+use crate::tasks::TaskEntry;
 use indicatif::{ProgressBar, ProgressStyle};
 use std::io::{self, IsTerminal};
 use std::time::{Duration, Instant};
@@ -19,8 +20,8 @@ pub(super) struct Screen {
     epochs: usize,
     steps: usize,
     accuracy: Option<f64>,
-    /// Whether it is a run on text.
-    text: bool,
+    /// Whether perplexities are shown in place of accuracies.
+    perplexity: bool,
     tokens_per_step: f64,
     /// Steps and seconds at the start of this process's part of the run.
     origin: Option<(usize, f64)>,
@@ -34,7 +35,12 @@ enum Mode {
 }
 
 impl Screen {
-    pub fn new(config: &RunConfig, tokens_per_step: usize, global: &Global) -> Self {
+    pub fn new(
+        config: &RunConfig,
+        task: &TaskEntry,
+        tokens_per_step: usize,
+        global: &Global,
+    ) -> Self {
         let mode = if global.quiet || global.json {
             Mode::Quiet
         } else if io::stderr().is_terminal() {
@@ -47,17 +53,17 @@ impl Screen {
             epochs: config.train.epochs,
             steps: 0,
             accuracy: None,
-            text: matches!(config.task, TaskConfig::Wikitext(_)),
+            perplexity: task.objective.is_language_model(),
             tokens_per_step: tokens_per_step as f64,
             origin: None,
             last_plain: Instant::now(),
         }
     }
 
-    /// Shows an update.
-    pub fn tell(&mut self, update: &Update) -> Result<()> {
-        match update {
-            Update::Start {
+    /// Shows an event.
+    pub fn tell(&mut self, event: &RunEvent) -> Result<()> {
+        match event {
+            RunEvent::Start {
                 steps_per_epoch,
                 done,
                 ..
@@ -70,19 +76,19 @@ impl Screen {
                     self.say(&format!("continuing after epoch {done} from a checkpoint"));
                 }
             }
-            Update::Step {
+            RunEvent::Step {
                 epoch,
                 step,
                 loss,
                 seconds,
             } => self.step(*epoch, *step, *loss, *seconds),
-            Update::Epoch(row) => {
+            RunEvent::Epoch(row) => {
                 self.accuracy = Some(row.accuracy);
                 self.say(&format!(
                     "epoch {:>3}/{}  {}  {:.0} tokens/s  {}",
                     row.epoch,
                     self.epochs,
-                    match self.text {
+                    match self.perplexity {
                         true => perplexity::epoch(row),
                         false => answers(row),
                     },
@@ -90,7 +96,7 @@ impl Screen {
                     duration(row.seconds)
                 ));
             }
-            Update::Warning(text) => self.say(&format!("warning: {text}")),
+            RunEvent::Warning(text) => self.say(&format!("warning: {text}")),
         }
         Ok(())
     }
@@ -117,7 +123,7 @@ impl Screen {
         let (first, start) = *self.origin.get_or_insert((done, seconds));
         let pace = (seconds - start) / (done - first).max(1) as f64;
         let left = pace * (self.steps * self.epochs - done) as f64;
-        let so_far = match (self.text, self.accuracy) {
+        let so_far = match (self.perplexity, self.accuracy) {
             (true, _) => format!("ppl {:.2}", loss.exp()),
             (false, Some(a)) => format!("test accuracy {:.1} %", 100.0 * a),
             (false, None) => "test accuracy -".to_owned(),

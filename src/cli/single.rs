@@ -1,15 +1,15 @@
-//! `dsf mqar`, `dsf lra` and `dsf wikitext`: one run, from the flags to a sentence about what came of it.
+//! `dsf mqar`, `dsf lra`, `dsf wikitext` and the other tasks: one run, from the flags to a sentence about what came of it.
 
 use super::device::{use_threads, Choice};
 use super::perplexity;
-use super::run::{execute, task_title, Host, Update};
+use super::run::{execute, RunContext, RunEvent};
 use super::screen::Screen;
 use super::worker::{done, emit, Events};
 use super::{exit, minutes, print, raised, stop_flag, tokens, Global};
-use crate::config::{Body, RunConfig, TaskConfig};
+use crate::config::{Objective, RunConfig};
 use crate::error::{Error, Result};
 use crate::recipes::{Explained, Resolved, Task};
-use crate::store::{Outcome, RunResult, RunStatus, Status, Store};
+use crate::store::{Metrics, Outcome, RunResult, RunStatus, Status, Store};
 use crate::sweep::estimate::{self, counted, duration};
 use crate::sweep::Flags;
 use crate::tasks;
@@ -47,8 +47,8 @@ impl Arguments {
         command.mut_args(|arg| {
             let id = arg.get_id().as_str();
             let hidden = !Flags::is_of(id, task)
-                || id == "data_dir" && task.body == Body::PerToken
-                || id == "cuda_graph" && task.body != Body::PerToken;
+                || id == "data_dir" && task.objective == Objective::PerToken
+                || id == "cuda_graph" && task.objective != Objective::PerToken;
             arg.hide(hidden)
         })
     }
@@ -74,27 +74,28 @@ pub(super) fn main(mut arguments: Arguments, task: Task, global: &Global) -> Res
     let known = store.status(&id)? == Status::Done;
     let stop = stop_flag()?;
     let data_dir = arguments.data_dir.as_deref();
-    let mut sized = config.clone();
+    let (entry, task) = (config.task.entry()?, config.task.read()?);
+    let mut sizes = task.sizes();
     if !known {
-        tasks::ready(&config.task, data_dir)?;
+        task.ready(data_dir)?;
         let quiet = global.quiet || global.json;
         tokens::prepare([&config.task], data_dir, quiet, &stop)?;
-        sized.task = tokens::sized(&config.task, data_dir)?;
+        sizes = task.counted(data_dir)?;
     }
-    let examples = config.train.batch_size.min(sized.task.train_examples());
-    let tokens_per_step = examples * config.task.tokens_per_example();
-    let mut screen = Screen::new(&config, tokens_per_step, global);
+    let examples = config.train.batch_size.min(sizes.examples[0]);
+    let tokens_per_step = examples * sizes.tokens_per_example();
+    let mut screen = Screen::new(&config, entry, tokens_per_step, global);
     if !known {
-        screen.say(&title(&config));
+        screen.say(&title(&config, &*task));
         notes
             .iter()
             .for_each(|note| screen.say(&format!("note: {note}")));
-        screen.say(&estimate::sentence(&sized, &device)?);
+        screen.say(&estimate::sentence(&config, &sizes, &device)?);
     }
     if raised(&stop) {
         return Err(Error::Stopped);
     }
-    let host = Host {
+    let context = RunContext {
         store: &store,
         device: &device,
         device_name: &device_name,
@@ -104,19 +105,19 @@ pub(super) fn main(mut arguments: Arguments, task: Task, global: &Global) -> Res
         threads,
         stop: &stop,
     };
-    let mut events = Events::new(&config);
-    let result = execute(&config, &host, &mut |update: Update| {
+    let mut events = Events::new(&config)?;
+    let result = execute(&config, &context, &mut |event: RunEvent| {
         if global.json {
-            events.tell(&update)?;
+            events.tell(&event)?;
         }
-        screen.tell(&update)
+        screen.tell(&event)
     });
     screen.finish();
     let result = result?;
     if global.json {
         emit(&done(&config, &result))?;
     } else {
-        print::line(&conclusion(&config, &result, known, &store, global))?;
+        print::line(&conclusion(&config, &result, known, &store, global)?)?;
     }
     Ok(match result.status {
         RunStatus::Done => exit::DONE,
@@ -162,14 +163,14 @@ fn explanation(
     [head].into_iter().chain(rows).chain(notes).collect()
 }
 
-fn title(config: &RunConfig) -> String {
+fn title(config: &RunConfig, task: &dyn tasks::Task) -> String {
     let (m, t) = (&config.model, &config.train);
     format!(
         "{} ({}) on {}: V = {}, d = {}, n = {}, {} layers, lr {}, batch {}, protocol {}, seed {}",
         m.mixer,
         m.variant,
-        task_title(&config.task),
-        config.task.vocab_size(),
+        task.title(),
+        task.sizes().vocab_size,
         m.d_model,
         m.d_state,
         m.n_layers,
@@ -187,8 +188,9 @@ fn conclusion(
     known: bool,
     store: &Store,
     global: &Global,
-) -> String {
-    let mut lines = vec![sentence(config, result)];
+) -> Result<String> {
+    let (entry, task) = (config.task.entry()?, config.task.read()?);
+    let mut lines = vec![sentence(config, &task.title(), result)];
     let folder = store.run_folder(&config.id());
     let place = folder.display();
     if known {
@@ -196,51 +198,43 @@ fn conclusion(
             "It was trained before; delete {place} to train it again."
         ));
     }
-    let summary = store.summary_path(config.task.name());
+    let summary = store.summary_path(entry.name);
     lines.push(format!("results: {place} and {}", summary.display()));
     lines.extend(perplexity::weights(&folder));
-    let (mixer, out) = (&config.model.mixer, global.out_flag());
-    let task = config.task.name();
-    let more = match &config.task {
-        TaskConfig::Mqar(_) => format!("--mixer {mixer} --d 64,128 --n 32,64"),
-        TaskConfig::Lra(lra) => {
-            format!(
-                "--preset quick --mixer all --dataset {}",
-                lra.dataset.name()
-            )
-        }
-        TaskConfig::Wikitext(text) => format!("--mixer all --corpus {}", text.corpus.name()),
-    };
     lines.push(format!(
-        "next:    dsf report{}{out}    or    dsf sweep --task {task} {more}{out}",
-        report_flag(config)
+        "next:    dsf report{}{out}    or    dsf sweep --task {} {}{out}",
+        entry.report,
+        entry.name,
+        task.next(&config.model.mixer),
+        out = global.out_flag()
     ));
     if global.quiet {
         lines.truncate(1);
     }
-    lines.join("\n")
+    Ok(lines.join("\n"))
 }
 
-fn sentence(config: &RunConfig, result: &RunResult) -> String {
-    let (mixer, task) = (&config.model.mixer, task_title(&config.task));
+fn sentence(config: &RunConfig, task: &str, result: &RunResult) -> String {
+    let mixer = &config.model.mixer;
+    let metrics = &result.metrics;
     if result.status == RunStatus::Failed {
         return format!("{mixer} on {task} failed: {}.", result.reason);
     }
     let after = format!(
         "after {} ({})",
-        counted(result.epochs_run, "epoch"),
-        duration(result.seconds)
+        counted(metrics.count("epochs_run").unwrap_or(0), "epoch"),
+        duration(metrics.get("seconds").unwrap_or(0.0))
     );
-    let accuracy = 100.0 * result.accuracy.unwrap_or(0.0);
+    let accuracy = 100.0 * metrics.get("accuracy").unwrap_or(0.0);
     let diverged = result.outcome == Some(Outcome::Diverged);
-    if let Some(scores) = result.language.as_ref().filter(|_| !diverged) {
-        return perplexity::sentence(config, result, scores);
+    if !diverged && metrics.get("train_tokens").is_some() {
+        return perplexity::sentence(config, task, metrics);
     }
-    if let Some(majority) = result.majority.filter(|_| !diverged) {
-        let chosen = chosen(result);
+    if let Some(majority) = metrics.get("majority").filter(|_| !diverged) {
+        let chosen = chosen(metrics);
         return format!(
-            "{mixer} on {task}: {accuracy:.1} % of the test answers right {after}{chosen}; the commonest \
-             answer alone scores {:.1} %.",
+            "{mixer} on {task}: {accuracy:.1} % of the test answers right {after}{chosen}; the majority-class \
+             baseline scores {:.1} %.",
             100.0 * majority
         );
     }
@@ -256,28 +250,21 @@ fn sentence(config: &RunConfig, result: &RunResult) -> String {
 }
 
 /// The accuracies beside that of the last epoch: where validation chose, and the highest.
-fn chosen(result: &RunResult) -> String {
-    let percent = |accuracy: Option<f64>| 100.0 * accuracy.unwrap_or(0.0);
-    let selected = result.selected_epoch.map_or(String::new(), |epoch| {
-        format!(
-            ", {:.1} % where validation was best (epoch {epoch})",
-            percent(result.selected_accuracy)
-        )
-    });
-    let best = result.best_epoch.map_or(String::new(), |epoch| {
+fn chosen(metrics: &Metrics) -> String {
+    let percent = |accuracy: &str| 100.0 * metrics.get(accuracy).unwrap_or(0.0);
+    let selected = metrics
+        .count("selected_epoch")
+        .map_or(String::new(), |epoch| {
+            format!(
+                ", {:.1} % where validation was best (epoch {epoch})",
+                percent("selected_accuracy")
+            )
+        });
+    let best = metrics.count("best_epoch").map_or(String::new(), |epoch| {
         format!(
             ", {:.1} % at best (epoch {epoch})",
-            percent(result.best_accuracy)
+            percent("best_accuracy")
         )
     });
     selected + &best
-}
-
-/// What makes `dsf report` show runs of this task.
-fn report_flag(config: &RunConfig) -> &'static str {
-    match &config.task {
-        TaskConfig::Mqar(_) => "",
-        TaskConfig::Lra(_) => " --table 3",
-        TaskConfig::Wikitext(_) => " --table 1",
-    }
 }

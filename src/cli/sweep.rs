@@ -5,13 +5,12 @@ mod words;
 
 use super::device::Choice;
 use super::{exit, minutes, print, stop_flag, tokens, Global};
-use crate::config::{RunConfig, TaskConfig};
+use crate::config::RunConfig;
 use crate::error::{Error, Result};
 use crate::recipes;
 use crate::store::Store;
 use crate::sweep::estimate::{self, duration};
 use crate::sweep::{run_all, Event, Experiment, Flags, Message, Options, Plan, Process, Skip};
-use crate::tasks;
 use clap::Args;
 use conclusion::conclusion;
 use indicatif::{ProgressBar, ProgressStyle};
@@ -93,7 +92,7 @@ pub(super) fn main(mut arguments: Arguments, global: &Global) -> Result<u8> {
     let data_dir = options.data_dir.as_deref();
     plan.runs
         .iter()
-        .try_for_each(|run| tasks::ready(&run.task, data_dir))?;
+        .try_for_each(|run| run.task.read()?.ready(data_dir))?;
     let store = Store::open(&global.out)?;
     let stop = stop_flag()?;
     let texts = plan.runs.iter().map(|run| &run.task);
@@ -177,8 +176,9 @@ impl<'a> Board<'a> {
                 loss,
                 ..
             }) => {
-                let text = matches!(self.runs[index].task, TaskConfig::Wikitext(_));
-                let learnt = if text {
+                let entry = self.runs[index].task.entry();
+                let language = entry.is_ok_and(|entry| entry.objective.is_language_model());
+                let learnt = if language {
                     format!("train ppl {:.2}", loss.exp())
                 } else {
                     format!("{:.1} %", 100.0 * accuracy)

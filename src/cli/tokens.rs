@@ -1,49 +1,43 @@
-//! Before text is learnt: its token files are made, with a word on how far that is.
+//! Before a run: the files that its task makes of downloads are made, with a word on how far that is.
 
-use super::data::progress::ProgressDisplay;
+use super::progress::ProgressDisplay;
 use super::raised;
-use crate::config::{TaskConfig, WikitextConfig};
+use crate::config::TaskConfig;
 use crate::error::{Error, Result};
 use crate::fetch::Progress;
-use crate::tasks::wikitext;
+use crate::tasks::Task;
+use std::collections::HashSet;
 use std::path::Path;
 use std::sync::atomic::AtomicBool;
 
-/// Makes the token files of every task that is a text and has none yet.
+/// Makes the files that `tasks` need and that are not there yet, each once.
 pub(super) fn prepare<'a>(
     tasks: impl IntoIterator<Item = &'a TaskConfig>,
     data_dir: Option<&Path>,
     quiet: bool,
     stop: &AtomicBool,
 ) -> Result<()> {
-    let mut made: Vec<&WikitextConfig> = Vec::new();
-    for task in tasks {
-        let TaskConfig::Wikitext(text) = task else {
-            continue;
-        };
-        if !made.iter().any(|other| same_files(text, other)) {
-            made.push(text);
-            make(text, data_dir, quiet, stop)?;
+    let mut made = HashSet::new();
+    for config in tasks {
+        let task = config.read()?;
+        if let Some(name) = task.prepared().filter(|name| !made.contains(name)) {
+            make(&*task, &name, data_dir, quiet, stop)?;
+            made.insert(name);
         }
     }
     Ok(())
 }
 
-fn same_files(a: &WikitextConfig, b: &WikitextConfig) -> bool {
-    let key = |text: &WikitextConfig| (text.corpus, text.eos_between_articles);
-    key(a) == key(b) && a.tokenizer == b.tokenizer
-}
-
 fn make(
-    text: &WikitextConfig,
+    task: &dyn Task,
+    name: &str,
     data_dir: Option<&Path>,
     quiet: bool,
     stop: &AtomicBool,
 ) -> Result<()> {
-    let name = format!("{} ({})", text.corpus.name(), text.tokenizer);
     let mut shown = ProgressDisplay::new(quiet);
     let mut split = None;
-    let made = wikitext::prepare(text, data_dir, &mut |now| {
+    let made = task.prepare(data_dir, &mut |now| {
         if split != Some(now.split) {
             shown.end();
             split = Some(now.split);
@@ -60,12 +54,4 @@ fn make(
     });
     shown.end();
     made
-}
-
-/// `task` with as many examples as there are, where only the data know; its token files are there.
-pub(super) fn sized(task: &TaskConfig, data_dir: Option<&Path>) -> Result<TaskConfig> {
-    match task {
-        TaskConfig::Wikitext(text) => wikitext::sized(text, data_dir).map(TaskConfig::Wikitext),
-        TaskConfig::Mqar(_) | TaskConfig::Lra(_) => Ok(task.clone()),
-    }
 }

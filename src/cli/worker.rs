@@ -3,9 +3,9 @@
 
 use super::device::{use_threads, Choice};
 use super::perplexity;
-use super::run::{execute, Host, Update};
+use super::run::{execute, RunContext, RunEvent};
 use super::{exit, minutes, print, stop_flag, Global};
-use crate::config::{RunConfig, TaskConfig};
+use crate::config::RunConfig;
 use crate::error::{Error, Result};
 use crate::store::{EpochRow, RunResult, RunStatus, Store};
 use clap::Args;
@@ -50,7 +50,7 @@ pub(super) fn main(arguments: Arguments, global: &Global) -> Result<u8> {
     stop_with_stdin(Arc::clone(&stop));
     let (device, device_name) = arguments.device.open()?;
     let store = Store::open(&global.out)?;
-    let host = Host {
+    let context = RunContext {
         store: &store,
         device: &device,
         device_name: &device_name,
@@ -60,8 +60,8 @@ pub(super) fn main(arguments: Arguments, global: &Global) -> Result<u8> {
         threads,
         stop: &stop,
     };
-    let mut events = Events::new(&config);
-    let result = execute(&config, &host, &mut |update| events.tell(&update))?;
+    let mut events = Events::new(&config)?;
+    let result = execute(&config, &context, &mut |event| events.tell(&event))?;
     emit(&done(&config, &result))?;
     Ok(match result.status {
         RunStatus::Done => exit::DONE,
@@ -85,25 +85,25 @@ pub(super) fn done(config: &RunConfig, result: &RunResult) -> Value {
 /// Turns updates into JSON lines on stdout.
 pub(super) struct Events {
     epochs: usize,
-    /// Whether it is a run on text.
-    text: bool,
+    /// Whether it is a language model, whose losses are told as perplexities, too.
+    language: bool,
     steps: usize,
     last_progress: Option<Instant>,
 }
 
 impl Events {
-    pub fn new(config: &RunConfig) -> Self {
-        Self {
+    pub fn new(config: &RunConfig) -> Result<Self> {
+        Ok(Self {
             epochs: config.train.epochs,
-            text: matches!(config.task, TaskConfig::Wikitext(_)),
+            language: config.task.entry()?.objective.is_language_model(),
             steps: 0,
             last_progress: None,
-        }
+        })
     }
 
-    pub fn tell(&mut self, update: &Update) -> Result<()> {
-        let event = match update {
-            Update::Start {
+    pub fn tell(&mut self, event: &RunEvent) -> Result<()> {
+        let event = match event {
+            RunEvent::Start {
                 parameters,
                 steps_per_epoch,
                 done,
@@ -112,7 +112,7 @@ impl Events {
                 json!({ "event": "start", "schema": 1, "epochs": self.epochs, "done": done,
                         "steps": steps_per_epoch, "parameters": parameters })
             }
-            Update::Step {
+            RunEvent::Step {
                 epoch,
                 step,
                 loss,
@@ -126,8 +126,8 @@ impl Events {
                 json!({ "event": "progress", "epoch": epoch, "epochs": self.epochs, "step": step,
                         "steps": self.steps, "loss": loss, "seconds": seconds })
             }
-            Update::Epoch(row) => self.epoch(row),
-            Update::Warning(text) => json!({ "event": "warning", "text": text }),
+            RunEvent::Epoch(row) => self.epoch(row),
+            RunEvent::Warning(text) => json!({ "event": "warning", "text": text }),
         };
         emit(&event)
     }
@@ -137,7 +137,7 @@ impl Events {
             "loss": row.train_loss, "test_loss": row.test_loss, "accuracy": row.accuracy,
             "val_loss": row.val_loss, "val_accuracy": row.val_accuracy, "lr": row.lr,
             "seconds": row.seconds, "tokens_per_s": row.tokens_per_s });
-        if self.text {
+        if self.language {
             let [train, val, test] = perplexity::of_epoch(row);
             event["train_ppl"] = json!(train);
             event["val_ppl"] = json!(val);

@@ -48,15 +48,24 @@ pub enum At {
     Rule,
 }
 
-/// What a network predicts, which decides which settings its config has.
+/// What a model is trained to predict. It decides which settings a run has, how its model is scored, and what of it
+/// is kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Body {
-    /// Labels at some positions.
+pub enum Objective {
+    /// Labels at some positions of sequences of one length.
     PerToken,
-    /// One class a document, or a pair of documents.
-    Classifier,
-    /// The next token of a text.
-    Language,
+    /// One class for each document, or for each pair of documents.
+    Pooled,
+    /// At every position of a window of text the token that follows.
+    NextToken,
+}
+
+impl Objective {
+    /// Whether runs are language models: scored by perplexity, validated by their loss, and kept with
+    /// their weights and the loss of every step.
+    pub fn is_language_model(self) -> bool {
+        self == Self::NextToken
+    }
 }
 
 /// What of a task decides which settings it takes.
@@ -64,8 +73,8 @@ pub enum Body {
 pub struct Taker<'a> {
     /// The task's name.
     pub task: &'a str,
-    /// What its network predicts.
-    pub body: Body,
+    /// What its model is trained to predict.
+    pub objective: Objective,
     /// The fields of its config.
     pub fields: &'a [&'a str],
 }
@@ -283,13 +292,15 @@ pub fn setting(name: &str) -> Option<&'static Setting> {
 impl Setting {
     /// Whether a user of a task sets it; recipes may set any field that the config has.
     pub fn is_of(&self, taker: &Taker) -> bool {
-        let body = taker.body;
+        let objective = taker.objective;
         match self.at {
             At::Task(field) => taker.fields.contains(&field),
             At::Classifier("dropout") => true,
-            At::Classifier(_) | At::TrainOfClassifier(_) => body == Body::Classifier,
-            At::Language(_) | At::Adam(_) | At::TrainOfLanguage(_) => body == Body::Language,
-            At::Body(_) => body != Body::PerToken,
+            At::Classifier(_) | At::TrainOfClassifier(_) => objective == Objective::Pooled,
+            At::Language(_) | At::Adam(_) | At::TrainOfLanguage(_) => {
+                objective == Objective::NextToken
+            }
+            At::Body(_) => objective != Objective::PerToken,
             At::Run(_) | At::Model(_) | At::Train(_) | At::Rule => true,
         }
     }
@@ -299,23 +310,29 @@ impl Setting {
         self.group != Group::Recipe
     }
 
-    /// Where it stands in the config of a run of `body`, as a JSON pointer; `None` where that has no such field.
-    pub fn pointer(&self, body: Body) -> Option<String> {
+    /// Where it stands in the config of a run of `objective`, as a JSON pointer; `None` where that has no such field.
+    pub fn pointer(&self, objective: Objective) -> Option<String> {
         let (room, field) = match self.at {
             At::Run(field) => ("", field),
             At::Task(field) => ("/task", field),
             At::Model(field) => ("/model", field),
-            At::Classifier(field) => (only(body, Body::Classifier, "/model/classifier")?, field),
-            At::Language(field) => (only(body, Body::Language, "/model/language")?, field),
-            At::Body(field) => match body {
-                Body::PerToken => return None,
-                Body::Classifier => ("/model/classifier", field),
-                Body::Language => ("/model/language", field),
+            At::Classifier(field) => (
+                only(objective, Objective::Pooled, "/model/classifier")?,
+                field,
+            ),
+            At::Language(field) => (
+                only(objective, Objective::NextToken, "/model/language")?,
+                field,
+            ),
+            At::Body(field) => match objective {
+                Objective::PerToken => return None,
+                Objective::Pooled => ("/model/classifier", field),
+                Objective::NextToken => ("/model/language", field),
             },
             At::Train(field) | At::TrainOfClassifier(field) | At::TrainOfLanguage(field) => {
                 ("/train", field)
             }
-            At::Adam(field) => (only(body, Body::Language, "/train/adam")?, field),
+            At::Adam(field) => (only(objective, Objective::NextToken, "/train/adam")?, field),
             At::Rule => return None,
         };
         Some(format!("{room}/{field}"))
@@ -408,7 +425,7 @@ impl Setting {
     }
 }
 
-/// `room` in a config of `body` if that is the `wanted` one.
-fn only(body: Body, wanted: Body, room: &'static str) -> Option<&'static str> {
-    (body == wanted).then_some(room)
+/// `room` in a config of `objective` if that is the `wanted` one.
+fn only(objective: Objective, wanted: Objective, room: &'static str) -> Option<&'static str> {
+    (objective == wanted).then_some(room)
 }

@@ -1,6 +1,5 @@
 //! The optimisation of a run.
 
-use super::AdamConfig;
 use serde::{Deserialize, Serialize};
 
 /// AdamW, and how much of what it sees.
@@ -55,6 +54,32 @@ impl Precision {
     pub fn is_usual(&self) -> bool {
         *self == Self::F32
     }
+}
+
+/// AdamW where it is not the released one: betas 0.9 and 0.999, eps 1e-8, decay on everything, no clipping.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct AdamConfig {
+    /// Of the mean of gradients.
+    pub beta1: f64,
+    /// Of the mean of their squares.
+    pub beta2: f64,
+    /// Added to the root of that.
+    pub eps: f64,
+    /// Gradients are scaled down to this norm over all parameters; `None` leaves them.
+    pub clip: Option<f64>,
+    /// What decays.
+    pub decay: Decay,
+}
+
+/// Which parameters decay.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, clap::ValueEnum)]
+#[serde(rename_all = "lowercase")]
+pub enum Decay {
+    /// Every one.
+    All,
+    /// Those of two axes or more: neither biases nor norms.
+    Matrices,
 }
 
 /// Learning-rate schedules. Those that can be typed are the schedules of text.

@@ -1,6 +1,7 @@
 //! What there is to fetch, from where, and which files it comes to under a data root.
 
-use crate::config::{Corpus, LraDataset};
+use crate::tasks::lra::LraDataset;
+use crate::tasks::wikitext::Corpus;
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -25,9 +26,12 @@ impl Dataset {
         }
     }
 
-    /// Whether it lies under the data root of the Long Range Arena, not under that of WikiText.
-    pub fn is_lra(self) -> bool {
-        matches!(self, Self::Lra(_))
+    /// The name of the task that it is for, under whose data root it lies.
+    pub fn task(self) -> &'static str {
+        match self {
+            Self::Lra(_) => "lra",
+            Self::Wikitext(_) | Self::GptNeox => "wikitext",
+        }
     }
 }
 

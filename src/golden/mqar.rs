@@ -2,9 +2,10 @@
 
 use super::file::File;
 use super::Worst;
-use crate::config::{Generator, MqarConfig};
 use crate::error::{Error, Result};
+use crate::tasks::mqar::MqarConfig;
 use crate::tasks::mqar::{self, numpy};
+use crate::tasks::Generator;
 use sha2::{Digest, Sha256};
 
 pub(super) fn check(file: &File) -> Result<Worst> {

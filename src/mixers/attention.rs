@@ -33,12 +33,7 @@ pub(super) struct Projections {
 pub(super) fn work(spec: &MixerSpec, core: Core) -> MixerWork {
     let (d, n) = (spec.d_model, spec.d_state);
     let output = if spec.variant == "reference" { d } else { 0 };
-    MixerWork {
-        core,
-        channels: d,
-        states: n,
-        projections: d * (2 * n + d + output),
-    }
+    MixerWork::new(core, [d, n], d * (2 * n + d + output))
 }
 
 impl Projections {

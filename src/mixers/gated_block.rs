@@ -19,20 +19,8 @@ pub(super) struct GatedBlock {
 /// The arithmetic of a recurrence in this block whose `gates` gates each read all of its input.
 pub(super) fn work(spec: &MixerSpec, gates: usize) -> MixerWork {
     let width = spec.inner_width();
-    MixerWork {
-        projections: width * (3 * spec.d_model + gates * width),
-        ..gated_scan(width)
-    }
-}
-
-/// A gated scan of `channels` without its projections.
-pub(super) fn gated_scan(channels: usize) -> MixerWork {
-    MixerWork {
-        core: Core::GatedScan,
-        channels,
-        states: 1,
-        projections: 0,
-    }
+    let projections = width * (3 * spec.d_model + gates * width);
+    MixerWork::new(Core::GatedScan, [width, 1], projections)
 }
 
 impl GatedBlock {

@@ -24,12 +24,11 @@ pub(super) const ENTRY: Entry = Entry {
     stem: "mamba",
     work: |spec| {
         let (width, n) = (spec.inner_width(), spec.d_state);
-        Some(MixerWork {
-            core: Core::SelectiveScan,
-            channels: width,
-            states: n,
-            projections: width * (3 * spec.d_model + 2 * step_rank(spec) + 2 * n),
-        })
+        Some(MixerWork::new(
+            Core::SelectiveScan,
+            [width, n],
+            width * (3 * spec.d_model + 2 * step_rank(spec) + 2 * n),
+        ))
     },
     build: |spec, params| Ok(Box::new(Mamba::new(spec, params)?)),
 };

@@ -3,7 +3,7 @@
 //! forget gate.
 
 use super::gated_block::{self, GatedBlock};
-use super::{Entry, Family, Mixer, MixerSpec, MixerWork, Recurrent, ReleasedBlock, State};
+use super::{Core, Entry, Family, Mixer, MixerSpec, MixerWork, Recurrent, ReleasedBlock, State};
 use crate::ltv::{Channels, Ltv};
 use crate::nn::{linear, project, Cx, Init, Params};
 use crate::ops::{self, Gates};
@@ -80,10 +80,7 @@ fn work(spec: &MixerSpec) -> MixerWork {
     let d = spec.d_model;
     match spec.variant {
         "reference" => gated_block::work(spec, 3),
-        _ => MixerWork {
-            projections: 4 * d * d,
-            ..gated_block::gated_scan(d)
-        },
+        _ => MixerWork::new(Core::GatedScan, [d, 1], 4 * d * d),
     }
 }
 

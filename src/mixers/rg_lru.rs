@@ -3,7 +3,7 @@
 
 use super::gated_block::{self, GatedBlock};
 use super::{
-    Entry, Family, Mixer, MixerOption, MixerSpec, MixerWork, Recurrent, ReleasedBlock, State,
+    Core, Entry, Family, Mixer, MixerOption, MixerSpec, MixerWork, Recurrent, ReleasedBlock, State,
 };
 use crate::ltv::{Channels, Ltv};
 use crate::nn::{linear, Cx, Init, Params};
@@ -34,11 +34,9 @@ pub(super) const ENTRY: Entry = Entry {
     }],
     stem: "rg_lru",
     work: |spec| {
+        let d = spec.d_model;
         Some(match spec.variant {
-            "paper" => MixerWork {
-                projections: 2 * spec.d_model * spec.d_model,
-                ..gated_block::gated_scan(spec.d_model)
-            },
+            "paper" => MixerWork::new(Core::GatedScan, [d, 1], 2 * d * d),
             _ => gated_block::work(spec, 2),
         })
     },

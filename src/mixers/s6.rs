@@ -40,12 +40,11 @@ pub(super) const ENTRY: Entry = Entry {
     stem: "s6",
     work: |spec| {
         let (d, n) = (spec.d_model, spec.d_state);
-        Some(MixerWork {
-            core: Core::SelectiveScan,
-            channels: d,
-            states: n,
-            projections: d * (2 * step_rank(spec) + 2 * n + d),
-        })
+        Some(MixerWork::new(
+            Core::SelectiveScan,
+            [d, n],
+            d * (2 * step_rank(spec) + 2 * n + d),
+        ))
     },
     build: |spec, params| Ok(Box::new(S6::new(spec, params)?)),
 };

@@ -25,12 +25,11 @@ pub(super) const ENTRY: Entry = Entry {
     stem: "ssd",
     work: |spec| {
         let (d, n) = (spec.d_model, spec.d_state);
-        Some(MixerWork {
-            core: Core::ChunkedScan,
-            channels: d,
-            states: n,
-            projections: d * (1 + 2 * n + d),
-        })
+        Some(MixerWork::new(
+            Core::ChunkedScan,
+            [d, n],
+            d * (1 + 2 * n + d),
+        ))
     },
     build: |spec, params| Ok(Box::new(Ssd::new(spec, params)?)),
 };

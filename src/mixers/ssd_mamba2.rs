@@ -24,12 +24,11 @@ pub(super) const ENTRY: Entry = Entry {
     stem: "ssd",
     work: |spec| {
         let (d, n) = (spec.d_model, spec.d_state);
-        Some(MixerWork {
-            core: Core::ChunkedScan,
-            channels: d,
-            states: n,
-            projections: d * (spec.n_heads + 2 * n + 2 * d),
-        })
+        Some(MixerWork::new(
+            Core::ChunkedScan,
+            [d, n],
+            d * (spec.n_heads + 2 * n + 2 * d),
+        ))
     },
     build: |spec, params| Ok(Box::new(SsdMamba2::new(spec, params)?)),
 };

@@ -30,6 +30,17 @@ pub enum Core {
     GatedScan,
 }
 
+impl MixerWork {
+    pub(super) fn new(core: Core, [channels, states]: [usize; 2], projections: usize) -> Self {
+        Self {
+            core,
+            channels,
+            states,
+            projections,
+        }
+    }
+}
+
 impl Entry {
     /// The arithmetic of one layer; `None` where no bound is known.
     pub fn work<'a>(&self, spec: impl Into<MixerSpec<'a>>) -> Option<MixerWork> {

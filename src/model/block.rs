@@ -134,7 +134,7 @@ impl Block {
         match (&self.feed_forward, self.spec.order) {
             (Some(half), Order::Parallel) => {
                 let beside = self.second(half, &norm2.forward(&x)?, cx)?;
-                let branch = ops::residual(&beside, &mixed, None, None)?;
+                let branch = ops::residual(&beside, &mixed, self.mask("mixer", cx), None)?;
                 Ok(Residual::open(x, branch))
             }
             (Some(half), Order::Pre | Order::Post) => {

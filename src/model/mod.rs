@@ -12,7 +12,9 @@ mod language_model;
 mod spec;
 pub mod weights;
 
-use crate::config::{LraConfig, TaskConfig};
+use crate::config::TaskConfig;
+use crate::error::Result;
+use crate::tasks::Sizes;
 pub use classifier::Classifier;
 pub use language_model::{Decoder, Model};
 
@@ -27,10 +29,16 @@ pub struct Io {
 
 impl Io {
     /// The sizes of `task`.
-    pub fn of(task: &TaskConfig) -> Self {
+    pub fn of(task: &TaskConfig) -> Result<Self> {
+        Ok(Self::from(&task.sizes()?))
+    }
+}
+
+impl From<&Sizes> for Io {
+    fn from(sizes: &Sizes) -> Self {
         Self {
-            vocab_size: task.vocab_size(),
-            seq_len: task.seq_len(),
+            vocab_size: sizes.vocab_size,
+            seq_len: sizes.seq_len,
         }
     }
 }
@@ -50,14 +58,14 @@ pub struct ClassifierIo {
     pub scalar: (f64, f64),
 }
 
-impl From<&LraConfig> for ClassifierIo {
-    fn from(task: &LraConfig) -> Self {
+impl From<&Sizes> for ClassifierIo {
+    fn from(sizes: &Sizes) -> Self {
         Self {
-            vocab_size: task.vocab_size,
-            seq_len: task.seq_len,
-            classes: task.dataset.classes(),
-            documents: task.dataset.documents(),
-            scalar: task.dataset.scalar(),
+            vocab_size: sizes.vocab_size,
+            seq_len: sizes.seq_len,
+            classes: sizes.classes,
+            documents: sizes.documents,
+            scalar: sizes.scalar,
         }
     }
 }

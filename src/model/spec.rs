@@ -91,7 +91,15 @@ impl BodySpec {
         let classifier = model.classifier.as_ref();
         let width = classifier.map(|c| c.mlp_width);
         let width = width.or(model.language.as_ref().map(|l| l.mlp_width));
-        let plain = BlockSpec {
+        let half = match model.state_mixer {
+            StateMixer::Mlp => Some(FeedForward::Mlp),
+            _ => Some(FeedForward::Identity),
+        };
+        let gelu = match model.state_mixer {
+            StateMixer::Glu => BehindMixer::GeluGlu,
+            _ => BehindMixer::Gelu,
+        };
+        let mut block = BlockSpec {
             norm: NormKind::Layer,
             order: Order::Pre,
             shared_norm: false,
@@ -102,64 +110,29 @@ impl BodySpec {
             dropout_on: DropoutOn::Branches,
             dropout: classifier.map_or(0.0, |c| c.dropout),
         };
-        let feed_forward = match model.state_mixer {
-            StateMixer::Mlp => Some(FeedForward::Mlp),
-            _ => Some(FeedForward::Identity),
-        };
-        let behind_mixer = match model.state_mixer {
-            StateMixer::Glu => BehindMixer::GeluGlu,
-            _ => BehindMixer::Gelu,
-        };
-        let body = |block: BlockSpec| Self {
-            block,
-            final_norm: true,
-            classifier_init: Scheme::Torch,
-            match_width: None,
-        };
         match model.layout {
-            Layout::Mamba => body(plain),
-            Layout::Transformer => body(BlockSpec {
-                feed_forward,
-                ..plain
-            }),
-            Layout::Shared => body(BlockSpec {
-                feed_forward,
-                shared_norm: true,
-                ..plain
-            }),
-            Layout::Parallel => body(BlockSpec {
-                feed_forward,
-                order: Order::Parallel,
-                ..plain
-            }),
-            Layout::Prenorm => Self {
-                final_norm: false,
-                ..body(BlockSpec {
-                    behind_mixer,
-                    ..plain
-                })
-            },
-            Layout::Postnorm => Self {
-                final_norm: false,
-                ..body(BlockSpec {
-                    behind_mixer,
-                    order: Order::Post,
-                    ..plain
-                })
-            },
-            Layout::Hawk => Self {
-                final_norm: false,
-                classifier_init: Scheme::FanIn,
-                match_width: Some(512),
-                ..body(BlockSpec {
-                    norm: NormKind::Rms,
-                    feed_forward: Some(FeedForward::GatedMlp),
-                    // The released block has no λ.
-                    learnt_skip: false,
-                    dropout_on: DropoutOn::Sums,
-                    ..plain
-                })
-            },
+            Layout::Mamba => {}
+            Layout::Transformer => block.feed_forward = half,
+            Layout::Shared => (block.feed_forward, block.shared_norm) = (half, true),
+            Layout::Parallel => {
+                (block.feed_forward, block.order) = (half, Order::Parallel);
+                block.learnt_skip = false;
+            }
+            Layout::Prenorm => block.behind_mixer = gelu,
+            Layout::Postnorm => (block.behind_mixer, block.order) = (gelu, Order::Post),
+            Layout::Hawk => {
+                (block.norm, block.dropout_on) = (NormKind::Rms, DropoutOn::Sums);
+                block.feed_forward = Some(FeedForward::GatedMlp);
+                block.learnt_skip = false; // the released block has no λ
+            }
+        }
+        let hawk = model.layout == Layout::Hawk;
+        let unnormed = [Layout::Prenorm, Layout::Postnorm, Layout::Hawk];
+        Self {
+            block,
+            final_norm: !unnormed.contains(&model.layout),
+            classifier_init: if hawk { Scheme::FanIn } else { Scheme::Torch },
+            match_width: hawk.then_some(512),
         }
     }
 }

@@ -75,7 +75,7 @@ impl Pooled {
         };
         let steps = Tensor::arange(0, len as u32, x.device())?.reshape((1, len, 1))?;
         let inside = steps.broadcast_lt(&lengths)?.broadcast_as(x.shape())?;
-        let seen = |x: &Tensor, beyond: f32| {
+        let padded = |x: &Tensor, beyond: f32| {
             let beyond = Tensor::full(beyond, x.shape(), x.device())?;
             inside.where_cond(&x.to_dtype(wide)?, &beyond.to_dtype(wide)?)
         };
@@ -85,12 +85,12 @@ impl Pooled {
         };
         match self.pool {
             Pool::Mean => {
-                let sum = seen(x, 0.0)?.sum_keepdim(1)?;
+                let sum = padded(x, 0.0)?.sum_keepdim(1)?;
                 let mean = sum.broadcast_div(&lengths.to_dtype(wide)?)?;
                 mean.squeeze(1)?.to_dtype(x.dtype())
             }
             Pool::Last => one_of((&lengths - lengths.ones_like()?)?),
-            Pool::Max => one_of(seen(&x.detach(), f32::NEG_INFINITY)?.argmax_keepdim(1)?),
+            Pool::Max => one_of(padded(&x.detach(), f32::NEG_INFINITY)?.argmax_keepdim(1)?),
         }
     }
 

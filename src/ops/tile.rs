@@ -6,9 +6,9 @@ use candle_core::{DType, Result};
 /// Threads per block; must equal that of `cuda/walk.cuh`.
 const THREADS: usize = 256;
 /// The fewest rows per block: several for each of its warps.
-const LEAST: usize = 64;
+const MIN_ROWS: usize = 64;
 /// The maximum of blocks along the rows, and of rows of partial sums.
-const BLOCKS: usize = 1024;
+const MAX_BLOCKS: usize = 1024;
 
 /// A matrix divided into tiles of `each` rows and 32 columns.
 #[derive(Clone, Copy)]
@@ -20,7 +20,7 @@ pub(super) struct Tiles {
 
 impl Tiles {
     pub(super) fn of(rows: usize, width: usize) -> Self {
-        let each = rows.div_ceil(BLOCKS).max(LEAST);
+        let each = rows.div_ceil(MAX_BLOCKS).max(MIN_ROWS);
         Self { rows, width, each }
     }
 

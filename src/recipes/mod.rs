@@ -13,12 +13,15 @@ mod draft;
 mod recipe;
 mod rules;
 
+pub use crate::tasks::find as task;
+pub use crate::tasks::TASKS;
 pub use draft::Origin;
 
-use crate::config::{setting, Body, RunConfig, Setting, Taker, SETTINGS};
+use crate::config::{setting, RunConfig, Setting, Taker, SETTINGS};
 use crate::error::{self, Error, Result};
-use crate::store::Row;
+use crate::store::{place, Record};
 use crate::tasks::wikitext::adopt;
+use crate::tasks::TaskEntry;
 use draft::Draft;
 use recipe::Recipe;
 use serde_json::Value;
@@ -26,107 +29,39 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::LazyLock;
 
-/// A task as recipes know it.
-#[derive(Debug)]
-pub struct TaskFacts {
-    /// As typed.
-    pub name: &'static str,
-    /// What its network predicts.
-    pub body: Body,
-    /// The fields of its config.
-    pub fields: &'static [&'static str],
-    recipe: &'static str,
-}
-
 /// A row of [`TASKS`].
-pub type Task = &'static TaskFacts;
+pub type Task = &'static TaskEntry;
 
-/// Every task.
-pub static TASKS: [TaskFacts; 3] = [
-    TaskFacts {
-        name: "mqar",
-        body: Body::PerToken,
-        fields: &[
-            "data",
-            "data_seed",
-            "vocab_size",
-            "seq_len",
-            "kv_pairs",
-            "train_examples",
-            "test_examples",
-        ],
-        recipe: include_str!("mqar.toml"),
-    },
-    TaskFacts {
-        name: "lra",
-        body: Body::Classifier,
-        fields: &[
-            "dataset",
-            "data",
-            "contour_length",
-            "data_seed",
-            "vocab_size",
-            "seq_len",
-            "train_examples",
-            "val_examples",
-            "test_examples",
-        ],
-        recipe: include_str!("lra.toml"),
-    },
-    TaskFacts {
-        name: "wikitext",
-        body: Body::Language,
-        fields: &[
-            "corpus",
-            "tokenizer",
-            "vocab_size",
-            "seq_len",
-            "eos_between_articles",
-            "train_examples",
-            "test_examples",
-        ],
-        recipe: include_str!("wikitext.toml"),
-    },
-];
-
-/// The task called `name`, or the sentence that says which there are.
-pub fn task(name: &str) -> Result<Task> {
-    let found = TASKS.iter().find(|task| task.name == name);
-    found.ok_or_else(|| error::unknown("task", name, TASKS.iter().map(|task| task.name)))
-}
-
-impl TaskFacts {
+/// What the recipe of a task says.
+impl TaskEntry {
     /// What decides which settings it takes.
     pub fn taker(&self) -> Taker<'static> {
         Taker {
             task: self.name,
-            body: self.body,
+            objective: self.objective,
             fields: self.fields,
         }
     }
 
-    fn recipe(&self) -> &'static Recipe {
+    fn layers(&self) -> &'static Recipe {
         &RECIPES[self.name]
     }
 
     /// The learning rates that the paper tries.
     pub fn paper_rates(&self) -> &'static [f64] {
-        &self.recipe().rates
+        &self.layers().rates
     }
 
     /// The seed of a run that names none.
     pub fn seed(&self) -> u64 {
-        let set = self
-            .recipe()
-            .layer
-            .iter()
-            .find_map(|layer| layer.set.get("seed"));
+        let mut layers = self.layers().layer.iter();
+        let set = layers.find_map(|layer| layer.set.get("seed"));
         set.and_then(Value::as_u64).unwrap_or_default()
     }
 
     /// What `dsf sweep` trains for a flag that is left out, such as the mixers that the paper compares.
     pub fn swept(&self) -> impl Iterator<Item = (&'static str, &'static [String])> {
-        let lists = self.recipe().sweep.iter();
+        let lists = self.layers().sweep.iter();
         lists.map(|(name, values)| (name.as_str(), values.as_slice()))
     }
 }
@@ -267,7 +202,7 @@ pub struct Explained {
 /// One sentence that names the flag: a setting that the task does not take, a value out of range, sizes that do not
 /// fit each other.
 pub fn resolve(task: Task, choice: &Choice) -> Result<Resolved> {
-    let mut draft = Draft::new(task, task.recipe(), choice)?;
+    let mut draft = Draft::new(task, task.layers(), choice)?;
     draft.check_given()?;
     rules::finish(&mut draft)
 }
@@ -295,32 +230,29 @@ pub fn typed_settings(task: Task) -> impl Iterator<Item = &'static Setting> {
 /// The runs that the presets make of the task, mixer and protocol of `row`, by preset, each as a row, for reports
 /// that say how a run differs. Settings that presets leave open, such as d and n of MQAR, are 0. Empty for a
 /// mixer or a dataset that this version does not know.
-pub fn presets_of(row: &Row) -> Vec<(&'static str, Row)> {
+pub fn presets_of(row: &Record) -> Vec<(&'static str, Record)> {
     let of = |preset: &Preset| Some((preset.name, planned(row, preset.name)?));
     PRESETS.iter().filter_map(of).collect()
 }
 
-fn planned(row: &Row, preset: &'static str) -> Option<Row> {
-    let task = task(&row.task).ok()?;
+fn planned(row: &Record, preset: &'static str) -> Option<Record> {
+    let task = task(row.text("task")).ok()?;
     let mut choice = Choice::of(Some(preset), false);
-    let compare = &task.recipe().compare;
+    let compare = &task.layers().compare;
     let named = ["mixer", "protocol"].into_iter();
     let kept = compare.keep.iter().chain(&compare.open).map(String::as_str);
-    let columns = serde_json::to_value(row).ok()?;
     for name in named.chain(kept) {
         let column = match name {
             "corpus" => "dataset".to_owned(),
             name => name.replace('-', "_"),
         };
-        let text = match columns.get(&column)? {
-            Value::String(text) => text.clone(),
-            other => other.to_string(),
-        };
+        let text = row.at(place(&column)?).to_string();
         choice.set(name, &text, "the row").ok()?;
     }
-    let mut planned = Row::planned(&resolve(task, &choice).ok()?.config);
+    let mut planned = Record::planned(&resolve(task, &choice).ok()?.config);
     if !compare.open.is_empty() {
-        (planned.d, planned.n) = (0, 0);
+        planned.set("d", 0usize);
+        planned.set("n", 0usize);
     }
     Some(planned)
 }

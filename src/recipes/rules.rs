@@ -2,9 +2,10 @@
 
 use super::draft::{Draft, Origin};
 use super::{Explained, Resolved};
-use crate::config::{Body, Protocol, RunConfig, TaskConfig, FORMAT, SETTINGS};
+use crate::config::{Objective, Protocol, RunConfig, TaskConfig, FORMAT, SETTINGS};
 use crate::error::{Error, Result};
-use crate::tasks::{self, wikitext::table_rows};
+use crate::tasks::wikitext::table_rows;
+use crate::tasks::Sizes;
 use serde_json::{json, Map, Value};
 
 /// Paddles of the hard set of Pathfinder, which go without saying.
@@ -21,7 +22,7 @@ pub(super) fn finish(draft: &mut Draft) -> Result<Resolved> {
     draft.entry.check_variant(&variant)?;
     let options = draft.mixer_options(&variant, variants)?;
     dropouts(draft);
-    if draft.task.body == Body::Language {
+    if draft.task.objective.is_language_model() {
         language(draft);
     }
     check_warmup(draft)?;
@@ -29,10 +30,10 @@ pub(super) fn finish(draft: &mut Draft) -> Result<Resolved> {
     if draft.get("contour-length") == Some(HARD_CONTOUR) {
         draft.unset("contour-length");
     }
-    let task = task_config(draft)?;
-    tasks::check(&task)?;
-    batches(draft, &task);
-    let config = config(draft, task, &options)?;
+    let task = task_config(draft).read()?;
+    task.check()?;
+    batches(draft, &task.sizes());
+    let config = config(draft, task.config(), &options)?;
     draft.entry.check_sizes(&config.model)?;
     Ok(Resolved {
         explained: explained(draft, &options),
@@ -92,7 +93,7 @@ fn mixer_sizes(draft: &mut Draft, variant: &str) {
     if !(entry.widens && variant == entry.variants[0]) {
         draft.unset("expand");
     }
-    if draft.task.body == Body::Language {
+    if draft.task.objective.is_language_model() {
         let n: usize = draft.get("n").unwrap_or(1);
         let heads: usize = draft.get("heads").unwrap_or(1);
         let n = if entry.expands { n } else { 1 };
@@ -110,11 +111,11 @@ pub(super) fn rotary_dims(width: usize) -> usize {
 }
 
 /// Batches of a fixed number of tokens, and micro-batches that fit.
-fn batches(draft: &mut Draft, task: &TaskConfig) {
+fn batches(draft: &mut Draft, task: &Sizes) {
     let get = |draft: &Draft, name: &str| draft.get::<usize>(name);
     if let (Some(tokens), Some(most)) = (get(draft, "tokens-per-step"), get(draft, "largest-batch"))
     {
-        let batch = (tokens / task.seq_len().max(1)).clamp(1, most.max(1));
+        let batch = (tokens / task.seq_len.max(1)).clamp(1, most.max(1));
         draft.default("batch-size", batch, "as many tokens a step at every length");
     }
     if let Some(tokens) = get(draft, "tokens-at-once") {
@@ -123,18 +124,17 @@ fn batches(draft: &mut Draft, task: &TaskConfig) {
     }
 }
 
-fn task_config(draft: &Draft) -> Result<TaskConfig> {
+fn task_config(draft: &Draft) -> TaskConfig {
     let mut fields = Map::new();
-    fields.insert("name".to_owned(), json!(draft.task.name));
     for setting in SETTINGS {
-        let pointer = setting.pointer(draft.task.body);
+        let pointer = setting.pointer(draft.task.objective);
         let field = pointer.as_deref().and_then(|at| at.strip_prefix("/task/"));
         let field = field.filter(|field| draft.task.fields.contains(field));
         if let (Some(field), Some(value)) = (field, config_value(draft, setting.name)) {
             fields.insert(field.to_owned(), value);
         }
     }
-    from(Value::Object(fields), draft)
+    TaskConfig::new(draft.task.name, &fields)
 }
 
 fn config(
@@ -148,16 +148,16 @@ fn config(
         "model": { "options": options },
         "train": {},
     });
-    match draft.task.body {
-        Body::PerToken => {}
-        Body::Classifier => document["model"]["classifier"] = json!({}),
-        Body::Language => {
+    match draft.task.objective {
+        Objective::PerToken => {}
+        Objective::Pooled => document["model"]["classifier"] = json!({}),
+        Objective::NextToken => {
             document["model"]["language"] = json!({});
             document["train"]["adam"] = json!({});
         }
     }
     for setting in SETTINGS {
-        let pointer = setting.pointer(draft.task.body);
+        let pointer = setting.pointer(draft.task.objective);
         let pointer = pointer.filter(|at| !at.starts_with("/task/"));
         if let (Some(pointer), Some(value)) = (pointer, config_value(draft, setting.name)) {
             let (parent, field) = pointer.rsplit_once('/').unwrap_or(("", &pointer));
@@ -201,7 +201,7 @@ fn explained(
 ) -> Vec<Explained> {
     let taker = draft.task.taker();
     let settings = SETTINGS.iter().filter(|setting| {
-        let pointer = setting.pointer(taker.body);
+        let pointer = setting.pointer(taker.objective);
         let task_field = pointer.as_deref().and_then(|at| at.strip_prefix("/task/"));
         pointer.is_some() && task_field.is_none_or(|field| taker.fields.contains(&field))
     });

@@ -2,13 +2,15 @@
 
 use super::*;
 use crate::config::{
-    AdamConfig, Corpus, Decay, Dual, InitScheme, Input, LanguageConfig, Layout, Loss, LraConfig,
-    LraDataset, MqarConfig, Pool, Precision, Protocol, Rotary, Schedule, StateMixer, TaskConfig,
-    Tokenizer, TrainConfig, WikitextConfig,
+    AdamConfig, Decay, Dual, InitScheme, Input, LanguageConfig, Layout, Loss, Pool, Precision,
+    Protocol, Rotary, Schedule, StateMixer, TrainConfig,
 };
 use crate::mixers::MIXERS;
 use crate::model::Classifier;
 use crate::nn::Params;
+use crate::tasks::lra::{LraConfig, LraDataset};
+use crate::tasks::mqar::MqarConfig;
+use crate::tasks::wikitext::{Corpus, Tokenizer, WikitextConfig};
 use candle_core::{DType, Device};
 
 type Settings<'a> = &'a [(&'a str, &'a str)];
@@ -21,25 +23,16 @@ fn mqar(settings: Settings) -> RunConfig {
     run("mqar", settings).unwrap()
 }
 
-fn recall(run: &RunConfig) -> &MqarConfig {
-    match &run.task {
-        TaskConfig::Mqar(task) => task,
-        _ => panic!("not of MQAR"),
-    }
+fn recall(run: &RunConfig) -> MqarConfig {
+    run.task.typed().unwrap()
 }
 
-fn arena(run: &RunConfig) -> &LraConfig {
-    match &run.task {
-        TaskConfig::Lra(task) => task,
-        _ => panic!("not of the Long Range Arena"),
-    }
+fn arena(run: &RunConfig) -> LraConfig {
+    run.task.typed().unwrap()
 }
 
-fn text(run: &RunConfig) -> &WikitextConfig {
-    match &run.task {
-        TaskConfig::Wikitext(task) => task,
-        _ => panic!("not on text"),
-    }
+fn text(run: &RunConfig) -> WikitextConfig {
+    run.task.typed().unwrap()
 }
 
 fn language(run: &RunConfig) -> &LanguageConfig {
@@ -48,8 +41,8 @@ fn language(run: &RunConfig) -> &LanguageConfig {
 
 #[test]
 fn recipes_set_nothing_that_the_settings_do_not_know() {
-    for task in &TASKS {
-        let recipe = task.recipe();
+    for task in TASKS {
+        let recipe = task.layers();
         for layer in &recipe.layer {
             for (name, value) in &layer.set {
                 let known = setting(name).unwrap_or_else(|| panic!("{}: {name}", task.name));
@@ -92,17 +85,18 @@ fn recipes_set_nothing_that_the_settings_do_not_know() {
 
 #[test]
 fn every_mixer_has_a_run_of_every_task_preset_and_protocol_that_its_text_describes() {
-    for task in &TASKS {
-        let protocols: &[&str] = match task.name {
-            "wikitext" => &["paper"],
-            _ => &["reference", "paper", "matched"],
+    for task in TASKS {
+        let all = [Protocol::Reference, Protocol::Paper, Protocol::Matched];
+        let protocols = match &task.layers().protocols[..] {
+            [] => &all,
+            some => some,
         };
         for entry in MIXERS {
             for protocol in protocols {
                 for preset in ["full", "quick", "smoke"] {
                     let named = [
                         ("mixer", entry.name),
-                        ("protocol", protocol),
+                        ("protocol", protocol.as_str()),
                         ("preset", preset),
                     ];
                     let run = run(task.name, &named).unwrap();
@@ -168,7 +162,7 @@ fn every_value_says_where_it_came_from() {
         let Some(setting) = setting(&row.name) else {
             continue;
         };
-        let pointer = setting.pointer(taker.body).unwrap();
+        let pointer = setting.pointer(taker.objective).unwrap();
         let found = config.pointer(&pointer).unwrap_or(&Value::Null);
         assert_eq!(found.as_f64(), row.value.as_f64(), "{}", row.name);
     }
@@ -276,7 +270,8 @@ mod of_mqar {
     fn batches_hold_the_papers_32768_tokens() {
         let batches = ["32", "64", "128", "256", "512", "32768"].map(|l| {
             let named = [("preset", "full"), ("vocab-size", "65536"), ("seq-len", l)];
-            mqar(&named).train.batch_size
+            let few = [("train-examples", "1000")];
+            mqar(&[&named[..], &few].concat()).train.batch_size
         });
         assert_eq!(batches, [512, 512, 256, 128, 64, 1]);
     }
@@ -355,7 +350,7 @@ mod of_lra {
 
     fn parameters(run: &RunConfig) -> usize {
         let params = Params::seeded(0, DType::F32, &Device::Cpu);
-        Classifier::new(&run.model, arena(run), &params).unwrap();
+        Classifier::new(&run.model, &run.task.sizes().unwrap(), &params).unwrap();
         params.count()
     }
 
@@ -524,7 +519,7 @@ mod of_wikitext {
             train_examples: None,
             test_examples: None,
         };
-        assert_eq!(text(&run), &expected);
+        assert_eq!(text(&run), expected);
         let model = &run.model;
         assert_eq!((model.d_model, model.d_state), (512, 512));
         assert_eq!((model.n_heads, model.n_layers), (8, 6));
@@ -776,8 +771,8 @@ mod of_wikitext {
 mod presets_of_rows {
     use super::*;
 
-    fn row(task: &str, settings: Settings) -> Row {
-        Row::planned(&run(task, settings).unwrap())
+    fn row(task: &str, settings: Settings) -> Record {
+        Record::planned(&run(task, settings).unwrap())
     }
 
     #[test]
@@ -806,28 +801,31 @@ mod presets_of_rows {
         let presets = presets_of(&row);
         assert_eq!(presets[1], ("quick", row));
         let full = &presets[0].1;
-        assert_eq!((full.d, full.seq_len, full.vocab_size), (512, 1024, 50_304));
-        assert_eq!((&*full.dataset, &*full.precision), ("wikitext-2", "bf16"));
+        let sizes = ["d", "seq_len", "vocab_size"].map(|name| full.count(name));
+        assert_eq!(sizes, [512, 1024, 50_304]);
+        let kept = ["dataset", "precision"].map(|name| full.text(name));
+        assert_eq!(kept, ["wikitext-2", "bf16"]);
     }
 
     #[test]
     fn d_and_n_of_recall_are_left_open() {
         let row = row("mqar", &[]);
         let (_, full) = presets_of(&row).remove(0);
-        assert_eq!((full.d, full.n, full.vocab_size), (0, 0, 8192));
-        assert_eq!(full.seq_len, row.seq_len);
+        let sizes = ["d", "n", "vocab_size"].map(|name| full.count(name));
+        assert_eq!(sizes, [0, 0, 8192]);
+        assert_eq!(full.get("seq_len"), row.get("seq_len"));
     }
 
     #[test]
     fn what_this_version_does_not_know_has_no_preset() {
         let known = row("lra", &[]);
         assert_eq!(presets_of(&known).len(), 3);
-        let unknown: [fn(&mut Row); 5] = [
-            |r| r.mixer = "telepathy".into(),
-            |r| r.dataset = "path-x".into(),
-            |r| r.protocol = "mine".into(),
-            |r| r.data = "dreamt".into(),
-            |r| r.task = "go".into(),
+        let unknown: [fn(&mut Record); 5] = [
+            |r| r.set("mixer", "telepathy"),
+            |r| r.set("dataset", "path-x"),
+            |r| r.set("protocol", "mine"),
+            |r| r.set("data", "dreamt"),
+            |r| r.set("task", "go"),
         ];
         for change in unknown {
             let mut row = known.clone();

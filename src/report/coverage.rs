@@ -1,7 +1,8 @@
 //! What a report rests on: how many runs, of what, by which program.
 
-use super::cell::{Cell, Edge};
-use crate::store::{Outcome, Row, RunStatus};
+use super::score::{Edge, Status};
+use crate::store::{Outcome, Record, RunStatus};
+use serde_json::{json, Value};
 use std::collections::BTreeMap;
 
 /// Counts over the runs of a report.
@@ -26,7 +27,7 @@ pub struct Coverage {
 }
 
 impl Coverage {
-    pub(super) fn of(rows: &[&Row]) -> Self {
+    pub(super) fn of(rows: &[&Record]) -> Self {
         let mut coverage = Self::default();
         for row in rows {
             coverage.count(row);
@@ -34,32 +35,53 @@ impl Coverage {
         coverage
     }
 
-    fn count(&mut self, row: &Row) {
-        match row.status {
+    fn count(&mut self, row: &Record) {
+        match row.status() {
             None => {
                 self.not_run += 1;
                 return;
             }
             Some(RunStatus::Done) => self.done += 1,
             Some(RunStatus::Failed) => {
-                let reason = row.reason.lines().next().unwrap_or("no reason given");
+                let reason = row
+                    .text("reason")
+                    .lines()
+                    .next()
+                    .unwrap_or("no reason given");
                 *self.failed.entry(reason.to_owned()).or_default() += 1;
             }
         }
-        self.diverged += usize::from(row.outcome == Some(Outcome::Diverged));
-        *self.commits.entry(row.git_commit.clone()).or_default() += 1;
-        self.seconds += row.seconds;
+        self.diverged += usize::from(row.outcome() == Some(Outcome::Diverged));
+        *self
+            .commits
+            .entry(row.text("git_commit").to_owned())
+            .or_default() += 1;
+        self.seconds += row.number("seconds").unwrap_or(0.0);
     }
 
-    /// The lines below what shows `cells`.
-    pub(super) fn notes(&self, cells: impl Iterator<Item = Cell>) -> Vec<String> {
+    /// For programs.
+    pub(super) fn json(&self) -> Value {
+        json!({
+            "planned": self.planned,
+            "done": self.done,
+            "diverged": self.diverged,
+            "failed": self.failed,
+            "not_run": self.not_run,
+            "outside_plan": self.outside_plan,
+            "commits": self.commits,
+            "seconds": self.seconds,
+        })
+    }
+
+    /// What a report says below grids that show `results`.
+    pub(super) fn notes(&self, results: &[Status]) -> Vec<String> {
         let mut notes = vec![self.runs()];
         notes.extend(self.failures());
         if self.outside_plan > 0 {
             let count = counted(self.outside_plan, "result");
             notes.push(format!("{count} outside the plan left out"));
         }
-        notes.extend(edges(cells));
+        notes.extend(edges(results));
         notes.extend(self.program());
         notes.push(format!("trained for {}", duration(self.seconds)));
         notes
@@ -106,8 +128,9 @@ impl Coverage {
     }
 }
 
-fn edges(cells: impl Iterator<Item = Cell>) -> Option<String> {
-    let edges: Vec<Edge> = cells.filter_map(|cell| cell.score()?.edge).collect();
+fn edges(results: &[Status]) -> Option<String> {
+    let edges = results.iter().filter_map(|status| status.score()?.edge);
+    let edges: Vec<Edge> = edges.collect();
     let at = |edge| edges.iter().filter(|e| **e == edge).count();
     let (lowest, highest) = (at(Edge::Lowest), at(Edge::Highest));
     let place = match (lowest, highest) {

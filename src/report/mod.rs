@@ -1,105 +1,58 @@
-//! Rows of a summary become grids of accuracy, one panel a setting, or tables of the paper.
+//! Rows of a summary become grids: a figure or table of the paper, or the grid of every other task.
 //!
-//! A cell is one (d, n): the best over learning rates of the mean over seeds. Runs that differ in
-//! anything but d, n, learning rate and seed are never in one panel.
+//! A row of [`FIGURES`] says which runs are selected and how they are drawn. A cell is one setting: the best
+//! over learning rates of the mean over seeds. Runs that differ in anything else are never in one cell.
 
-mod cell;
 mod coverage;
-mod difference;
-mod export;
-mod markdown;
-mod metric;
-mod panel;
-mod perplexity;
-mod table;
-mod tables;
+mod figures;
+mod grid;
+mod presets;
+mod render;
+mod score;
+mod select;
 #[cfg(test)]
 mod tests;
-mod text;
 
-pub use cell::{Cell, Edge, Score};
 pub use coverage::Coverage;
-pub use difference::PresetsOf;
-pub use export::SCHEMA;
-pub use metric::Metric;
-pub use panel::Panel;
-pub use perplexity::Perplexities;
-pub use tables::Tables;
+pub use figures::{datasets, metrics, Figure, Series, FIGURES};
+pub use grid::{Cell, Content, Facts, Grid, Line, Report, Style};
+pub use presets::{Difference, PresetsOf};
+pub use render::{Format, FORMATS};
+pub use score::{Edge, Score, Status};
 
-use crate::config::{LraDataset, Protocol, RunConfig};
+use crate::config::{Protocol, RunConfig};
 use crate::error::{Error, Result};
-use crate::store::{Row, RunStatus};
+use crate::store::{places, Field, Record, Role, RunStatus};
 use clap::ValueEnum;
+use figures::Drawn;
+use select::{Selected, Selection};
 use std::collections::btree_map::Entry;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 
-const TASK: &str = "mqar";
+/// Version of the JSON and CSV forms. Fields may be added; a rename or a new meaning raises it.
+pub const SCHEMA: u32 = 1;
 
-/// What `dsf report` prints.
-#[derive(Clone, Debug)]
-pub struct Report {
-    /// What the cells hold.
-    pub metric: Metric,
-    /// The grids, ordered by protocol, task size and mixer.
-    pub panels: Vec<Panel>,
-    /// What the grids rest on.
-    pub coverage: Coverage,
-}
-
-/// A table of the paper (Sieber et al. 2024).
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum PaperTable {
-    /// Perplexities of three attentions in the body of Pythia-70M, on WikiText-103.
-    #[value(name = "1")]
-    Language,
-    /// Three normalisers of normalized attention, on LRA Image and on MQAR with L = 512, k = 64.
-    #[value(name = "2")]
-    Normalisers,
-    /// Models on the five tasks of the Long Range Arena.
-    #[value(name = "3")]
-    LongRangeArena,
-}
-
-/// What is asked of a table.
+/// What is asked of a figure.
 #[derive(Clone, Debug, Default)]
 pub struct Asked {
-    /// Which runs.
+    /// Which of its runs.
     pub filter: Filter,
-    /// Of accuracies, the one that is shown: `None` is that of the epoch chosen on validation data, and the
-    /// best test accuracy where there are none. Of perplexities, the one that learning rates are chosen by.
-    pub metric: Option<Metric>,
+    /// The metric that is shown; of perplexities, the one that learning rates are chosen by. `None` is the
+    /// figure's own choice.
+    pub metric: Option<String>,
+    /// Which way round d and n are.
+    pub orient: Option<Orient>,
+    /// Whether cells may show several metrics side by side.
+    pub side_by_side: bool,
 }
 
-/// A table of the paper from results.
-pub enum PaperReport {
-    /// Table 1.
-    Perplexities(Perplexities),
-    /// Tables 2 and 3.
-    Accuracies(Tables),
-}
-
-/// What runs down and what runs across.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+/// Which way round d and n are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Orient {
     /// Rows n, columns d.
-    #[default]
     Brief,
     /// Rows d, columns n, as in the paper's figure 7.
     Paper,
-}
-
-/// In which form a report is printed.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
-pub enum Format {
-    /// For a terminal.
-    #[default]
-    Text,
-    /// A table a panel.
-    Markdown,
-    /// A line a cell.
-    Csv,
-    /// One object.
-    Json,
 }
 
 /// Which runs are reported. An empty list lets all pass.
@@ -111,159 +64,189 @@ pub struct Filter {
     pub seq_lens: Vec<usize>,
     /// Protocols.
     pub protocols: Vec<Protocol>,
-    /// Datasets of the Long Range Arena.
-    pub datasets: Vec<LraDataset>,
+    /// Tasks of the Long Range Arena.
+    pub datasets: Vec<String>,
 }
 
-/// The accuracy grids of MQAR. With `planned`, they hold exactly the planned runs, done or not.
-pub fn mqar(
-    rows: &[Row],
-    planned: Option<&[RunConfig]>,
-    filter: &Filter,
-    metric: Metric,
-) -> Result<Report> {
-    if matches!(metric, Metric::SelectedAccuracy | Metric::ValAccuracy) {
-        return Err(Error::usage(
-            "--metric selected_accuracy needs a validation split, which MQAR does not have: \
-             take accuracy or best_accuracy",
-        ));
-    }
-    metric.require_accuracy()?;
-    let other = |task: &str| rows.iter().any(|row| row.task == task);
-    let (arena, text) = (other("lra"), other("wikitext"));
-    let rows: Vec<&Row> = rows.iter().filter(|row| row.task == TASK).collect();
-    if rows.is_empty() {
-        return Err(Error::usage(if arena {
-            "there are no MQAR results here, but some of the Long Range Arena: \
-             type `dsf report --table 3`"
-        } else if text {
-            "there are no MQAR results here, but some of WikiText: type `dsf report --table 1`"
-        } else {
-            "there are no MQAR results here yet; `dsf mqar` makes one, `dsf sweep` a grid of them, \
-             and --out names the folder that holds them"
-        }));
-    }
-    let found: Vec<&Row> = rows.iter().copied().filter(|r| filter.passes(r)).collect();
-    if found.is_empty() {
-        return Err(filter.nothing_left(&rows));
-    }
-    let keep = |row: &Row| row.task == TASK && filter.passes(row);
-    let (runs, coverage) = joined(&found, planned, &keep);
-    let listed: Vec<&Row> = runs.values().collect();
-    let panels = panel::panels(&listed, metric);
-    Ok(Report {
-        metric,
-        panels,
-        coverage,
-    })
+/// Runs that differ in learning rate and seed only.
+struct Group<'a> {
+    /// Any of them.
+    record: &'a Record,
+    runs: Vec<&'a Record>,
 }
 
-/// The table `which` from `rows`. With `planned`, it holds exactly the planned runs, done or not.
-pub fn paper_table(
-    which: PaperTable,
-    rows: &[Row],
+/// `figure` from `rows`. With `planned`, it holds exactly the planned runs, done or not.
+pub fn report(
+    figure: &'static Figure,
+    rows: &[Record],
     planned: Option<&[RunConfig]>,
     presets: PresetsOf,
     asked: &Asked,
-) -> Result<PaperReport> {
-    let accuracies = |paper| {
-        let tables = tables::accuracies(paper, rows, planned, presets, asked);
-        tables.map(PaperReport::Accuracies)
+) -> Result<Report> {
+    let metric = figure.metric(asked.metric.as_deref())?;
+    let rows_of: Vec<&Record> = rows.iter().filter(|run| figure.holds(run)).collect();
+    if rows_of.is_empty() && planned.is_none() {
+        return Err(nothing_yet(figure, rows));
+    }
+    let planned: Option<Vec<Record>> =
+        planned.map(|runs| runs.iter().map(Record::planned).collect());
+    let keep = |run: &&Record| figure.holds(run) && asked.filter.passes(run);
+    let found = rows_of.iter().copied().filter(keep).collect();
+    let planned = planned
+        .as_ref()
+        .map(|runs| runs.iter().filter(keep).collect());
+    let (runs, coverage) = joined(found, planned);
+    if runs.is_empty() {
+        return Err(nothing_left(figure, &rows_of));
+    }
+    let selection = Selection {
+        figure,
+        metric,
+        asked,
+        presets,
+        groups: groups(&runs),
     };
-    match which {
-        PaperTable::Language => {
-            let tables = perplexity::perplexities(rows, planned, presets, asked);
-            tables.map(PaperReport::Perplexities)
-        }
-        PaperTable::Normalisers => accuracies(&tables::NORMALISERS),
-        PaperTable::LongRangeArena => accuracies(&tables::LONG_RANGE_ARENA),
+    let selected = match &figure.drawn {
+        Drawn::Axes { lines, columns } => select::axes(&selection, lines, columns)?,
+        Drawn::Accuracies(printed) => select::accuracies(&selection, printed),
+        Drawn::Perplexities(printed) => select::perplexities(&selection, printed),
+    };
+    Ok(finished(figure, selected, coverage))
+}
+
+fn finished(figure: &Figure, selected: Selected, coverage: Coverage) -> Report {
+    let mut notes = selected.before;
+    notes.extend(grid::legend(&selected.results));
+    notes.extend(selected.after);
+    notes.extend(coverage.notes(&selected.results));
+    Report {
+        heading: selected.heading,
+        facts: selected.facts,
+        list: match figure.series {
+            Series::Table => "tables",
+            Series::Grid | Series::Figure => "panels",
+        },
+        grids: selected.grids,
+        notes,
+        coverage,
     }
 }
 
-impl PaperReport {
-    /// The whole report as text, with a newline at its end. Only `Text` knows colour.
-    pub fn render(&self, format: Format, colour: bool) -> String {
-        match self {
-            Self::Perplexities(tables) => tables.render(format),
-            Self::Accuracies(tables) => tables.render(format, colour),
-        }
-    }
-}
-
-/// One row a run, by run id: of two results for one run, one with a number wins over a failure. With
-/// `planned`, exactly the planned runs that `keep` passes.
-fn joined(
-    found: &[&Row],
-    planned: Option<&[RunConfig]>,
-    keep: &dyn Fn(&Row) -> bool,
-) -> (BTreeMap<String, Row>, Coverage) {
-    let mut runs: BTreeMap<String, Row> = planned
-        .unwrap_or_default()
-        .iter()
-        .map(Row::planned)
-        .filter(|row| keep(row))
-        .map(|row| (row.run_id.clone(), row))
-        .collect();
-    for &row in found {
-        match runs.entry(row.run_id.clone()) {
-            Entry::Occupied(mut known) if known.get().status != Some(RunStatus::Done) => {
-                known.insert(row.clone());
+/// One record a run, by run id: of two results for one run, one with a number wins over a failure. With
+/// `planned`, exactly the planned runs.
+fn joined<'a>(
+    found: Vec<&'a Record>,
+    planned: Option<Vec<&'a Record>>,
+) -> (Vec<&'a Record>, Coverage) {
+    let plan = planned.iter().flatten();
+    let mut runs: BTreeMap<&str, &Record> = plan.map(|run| (run.run_id(), *run)).collect();
+    let mut outside = BTreeSet::new();
+    for run in found {
+        match runs.entry(run.run_id()) {
+            Entry::Occupied(mut known) if known.get().status() != Some(RunStatus::Done) => {
+                known.insert(run);
             }
             Entry::Vacant(free) if planned.is_none() => {
-                free.insert(row.clone());
+                free.insert(run);
             }
-            _ => {}
+            Entry::Vacant(_) => {
+                outside.insert(run.run_id());
+            }
+            Entry::Occupied(_) => {}
         }
     }
-    let mut coverage = Coverage::of(&runs.values().collect::<Vec<_>>());
+    let runs: Vec<&Record> = runs.into_values().collect();
+    let mut coverage = Coverage::of(&runs);
     coverage.planned = planned.map(|_| runs.len());
-    let outside: BTreeSet<&str> = found.iter().map(|row| row.run_id.as_str()).collect();
-    coverage.outside_plan = outside.iter().filter(|id| !runs.contains_key(**id)).count();
+    coverage.outside_plan = outside.len();
     (runs, coverage)
 }
 
-impl Report {
-    /// Every cell of every panel.
-    fn cells(&self) -> impl Iterator<Item = Cell> + '_ {
-        let cells = self.panels.iter().flat_map(Panel::cells);
-        cells.map(|(_, _, cell)| cell)
-    }
-
-    /// The whole report as text, with a newline at its end. Only `Text` knows colour.
-    pub fn render(&self, format: Format, orient: Orient, colour: bool) -> String {
-        match format {
-            Format::Text => text::render(self, orient, colour),
-            Format::Markdown => markdown::render(self, orient),
-            Format::Csv => export::csv(self),
-            Format::Json => export::json(self),
+/// `runs` by their settings, learning rate and seed apart; in the order of their first runs.
+fn groups<'a>(runs: &[&'a Record]) -> Vec<Group<'a>> {
+    let settings = places(&[Role::Setting, Role::Cell]);
+    let mut known: HashMap<Vec<&Field>, usize> = HashMap::new();
+    let mut groups: Vec<Group> = Vec::new();
+    for &run in runs {
+        let key = settings.iter().map(|place| run.at(*place)).collect();
+        let index = *known.entry(key).or_insert(groups.len());
+        if index == groups.len() {
+            let (record, runs) = (run, Vec::new());
+            groups.push(Group { record, runs });
         }
+        groups[index].runs.push(run);
     }
+    groups
+}
+
+fn nothing_yet(figure: &Figure, rows: &[Record]) -> Error {
+    let held = |other: &Figure| rows.iter().filter(|run| other.claims(run)).count();
+    let tables = FIGURES.iter().filter(|f| f.series == Series::Table);
+    let other = tables.max_by_key(|other| held(other));
+    let other = other.filter(|other| figure.series == Series::Grid && held(other) > 0);
+    Error::usage(match other {
+        Some(other) => format!(
+            "there are no results for {} here, but some for {}, {}: type `dsf report{}`",
+            figure.title(),
+            other.title(),
+            other.about,
+            other.flag()
+        ),
+        None => format!(
+            "there are no results for {} here yet; {}, and --out names the folder that holds them",
+            figure.title(),
+            figure.remedy
+        ),
+    })
+}
+
+fn nothing_left(figure: &Figure, rows: &[&Record]) -> Error {
+    if rows.is_empty() {
+        let tasks = figure.runs.iter().find(|(column, _)| *column == "task");
+        let tasks = tasks.map_or(String::new(), |(_, tasks)| {
+            format!(": its task is {}", tasks.join(" or "))
+        });
+        return Error::usage(format!(
+            "the plan and the filter leave no run for {}{tasks}",
+            figure.title()
+        ));
+    }
+    let distinct = |name: &str| {
+        let values: BTreeSet<&Field> = rows.iter().map(|run| run.get(name)).collect();
+        let values = values.iter().filter(|value| ***value != Field::Absent);
+        let values: Vec<String> = values.map(ToString::to_string).collect();
+        values.join(",")
+    };
+    let of = match distinct("dataset") {
+        none if none.is_empty() => String::new(),
+        datasets => format!(" of {datasets},"),
+    };
+    let lengths = match figure.series {
+        Series::Table => String::new(),
+        _ => format!(", --seq-len {}", distinct("seq_len")),
+    };
+    Error::usage(format!(
+        "no result for {} passes the filter or the plan; there are results{of} for --mixer \
+         {}{lengths}, --protocol {}",
+        figure.title(),
+        distinct("mixer"),
+        distinct("protocol")
+    ))
 }
 
 impl Filter {
-    fn passes(&self, row: &Row) -> bool {
-        let protocol = |p: &Protocol| p.as_str() == row.protocol;
-        (self.mixers.is_empty() || self.mixers.contains(&row.mixer))
-            && (self.seq_lens.is_empty() || self.seq_lens.contains(&row.seq_len))
+    fn passes(&self, run: &Record) -> bool {
+        let is = |name: &str, wanted: &str| run.text(name) == wanted;
+        let any = |list: &[String], name| list.is_empty() || list.iter().any(|w| is(name, w));
+        let protocol = |p: &Protocol| is("protocol", p.as_str());
+        any(&self.mixers, "mixer")
+            && any(&self.datasets, "dataset")
+            && (self.seq_lens.is_empty() || self.seq_lens.contains(&run.count("seq_len")))
             && (self.protocols.is_empty() || self.protocols.iter().any(protocol))
-            && (self.datasets.is_empty() || self.datasets.iter().any(|d| d.name() == row.dataset))
     }
 
-    fn nothing_left(&self, rows: &[&Row]) -> Error {
-        let mixers: BTreeSet<&str> = rows.iter().map(|row| row.mixer.as_str()).collect();
-        let seq_lens: BTreeSet<usize> = rows.iter().map(|row| row.seq_len).collect();
-        let protocols: BTreeSet<&str> = rows.iter().map(|row| row.protocol.as_str()).collect();
-        Error::usage(format!(
-            "no MQAR result passes the filter; there are results for --mixer {}, --seq-len {}, \
-             --protocol {}",
-            listed(mixers),
-            listed(seq_lens),
-            listed(protocols)
-        ))
+    /// Whether `mixer` is asked for.
+    fn names(&self, mixer: &str) -> bool {
+        self.mixers.is_empty() || self.mixers.iter().any(|name| name == mixer)
     }
-}
-
-fn listed<T: ToString>(values: impl IntoIterator<Item = T>) -> String {
-    let values: Vec<String> = values.into_iter().map(|v| v.to_string()).collect();
-    values.join(",")
 }

@@ -17,28 +17,33 @@
 //! one.
 
 mod archive;
+mod column;
 mod columns;
 mod losses;
+mod metrics;
 mod provenance;
+mod record;
 mod result;
-mod row;
 mod run_dir;
 #[cfg(test)]
 pub(crate) mod samples;
+mod schema;
 mod staging;
 mod summary;
 #[cfg(test)]
 mod tests;
 
 pub use archive::Archive;
-pub use columns::{Column, Role, COLUMNS, SCHEMA};
+pub use column::{Absent, Column, Field, Kind, Role};
 pub use losses::Losses;
+pub use metrics::{Direction, Metric, Metrics, Shown, METRICS};
 pub use provenance::{peak_memory_bytes, utc_now, Provenance};
-pub use result::{LanguageScores, Outcome, RunResult, RunStatus};
-pub use row::Row;
+pub use record::{Record, Source};
+pub use result::{Outcome, RunResult, RunStatus};
 pub use run_dir::{EpochRow, RunDir, Weights};
+pub use schema::{place, places, COLUMNS, SCHEMA};
 pub use staging::Staging;
-pub use summary::{read_summary, Scan};
+pub use summary::{read_summary, refuse_contradictions, Scan};
 
 use crate::config::RunConfig;
 use crate::error::{Error, Result};

@@ -1,10 +1,9 @@
 //! What a run ends with.
 
-use super::{utc_now, Provenance};
+use super::{utc_now, Metrics, Provenance};
 use serde::{Deserialize, Serialize};
 
-/// What `result.json` holds. Numbers that are not finite are `None`, since JSON has no word for
-/// them.
+/// What `result.json` holds.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct RunResult {
     /// Whether there is a number.
@@ -13,50 +12,14 @@ pub struct RunResult {
     pub outcome: Option<Outcome>,
     /// Why the run failed; empty otherwise.
     pub reason: String,
-    /// Test accuracy after the last epoch, 0 to 1.
-    pub accuracy: Option<f64>,
-    /// The highest test accuracy after any epoch.
-    pub best_accuracy: Option<f64>,
-    /// The epoch of the highest accuracy, from 1.
-    pub best_epoch: Option<usize>,
-    /// Epochs trained.
-    pub epochs_run: usize,
-    /// Training loss of the last epoch.
-    pub train_loss: Option<f64>,
-    /// Test loss after the last epoch.
-    pub test_loss: Option<f64>,
-    /// Trained numbers of the model.
-    pub params: Option<usize>,
-    /// Numbers that the mixers carry from token to token, in all layers.
-    pub state_size: Option<usize>,
-    /// Optimizer steps.
-    pub steps: usize,
-    /// Seconds of training and testing, summed over interruptions.
-    pub seconds: f64,
-    /// Training tokens a second.
-    pub tokens_per_s: Option<f64>,
-    /// See [`super::peak_memory_bytes`].
-    pub peak_memory_bytes: Option<u64>,
-    /// Which implementations the ops took in the process that ended the run; empty for runs older
-    /// than this field.
+    /// Its numbers, each a field of its own name beside the others.
+    #[serde(flatten)]
+    pub metrics: Metrics,
+    /// Implementations that the ops took in the process that ended the run (fused, reference or both);
+    /// empty for runs older than this field.
     #[serde(default)]
     pub ops: String,
-    /// Validation accuracy after the epoch that validation chooses, where there is a validation split.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub val_accuracy: Option<f64>,
-    /// That epoch, from 1: the one of the highest validation accuracy, on text of the lowest loss.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub selected_epoch: Option<usize>,
-    /// Test accuracy after that epoch.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub selected_accuracy: Option<f64>,
-    /// What the commonest answer scores on the test split, in a task of classes.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub majority: Option<f64>,
-    /// Perplexities, in a run on text.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub language: Option<LanguageScores>,
-    /// Digits over the examples seen, where they may come from files.
+    /// Digest of the examples seen, where they may come from files.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub data_digest: String,
     /// When the run was first begun (UTC).
@@ -65,36 +28,6 @@ pub struct RunResult {
     pub ended: String,
     /// Who trained the last part of it.
     pub provenance: Provenance,
-}
-
-/// What a run on text ends with; exponentials of mean cross-entropies. `None` is no number.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct LanguageScores {
-    /// Per token, as logged while the last epoch was trained: the paper's number.
-    pub train_ppl: Option<f64>,
-    /// Per token of a hundredth of the training windows, under the final weights.
-    pub train_ppl_eval: Option<f64>,
-    /// Per token of the validation split, in windows that do not overlap, under the final weights.
-    pub val_ppl: Option<f64>,
-    /// The lowest of these after any epoch.
-    pub best_val_ppl: Option<f64>,
-    /// Per token of the test split, under the final weights.
-    pub test_ppl: Option<f64>,
-    /// Per token of the test split, after the epoch of `best_val_ppl`.
-    pub selected_test_ppl: Option<f64>,
-    /// Per word, an end of line being one, with every token but the first predicted once.
-    pub val_word_ppl: Option<f64>,
-    /// The same of the test split.
-    pub test_word_ppl: Option<f64>,
-    /// Bits a byte of the validation split, tokens as in `val_word_ppl`.
-    pub val_bits_per_byte: Option<f64>,
-    /// The same of the test split.
-    pub test_bits_per_byte: Option<f64>,
-    /// Per token of the test split, of a model that knows nothing but how often each token occurs in
-    /// the training windows (add-one smoothed over the vocabulary).
-    pub unigram_ppl: Option<f64>,
-    /// Training tokens an epoch.
-    pub train_tokens: usize,
 }
 
 /// Whether a finished run has a number.
@@ -119,6 +52,31 @@ pub enum Outcome {
     Diverged,
 }
 
+impl RunStatus {
+    pub(super) const ALL: [Self; 2] = [Self::Done, Self::Failed];
+
+    /// As a summary says it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Done => "done",
+            Self::Failed => "failed",
+        }
+    }
+}
+
+impl Outcome {
+    pub(super) const ALL: [Self; 3] = [Self::Converged, Self::Finished, Self::Diverged];
+
+    /// As a summary says it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Converged => "converged",
+            Self::Finished => "finished",
+            Self::Diverged => "diverged",
+        }
+    }
+}
+
 impl RunResult {
     /// A run that broke off: nothing but its reason.
     pub fn failed(reason: &str, started: &str, provenance: Provenance) -> Self {
@@ -126,28 +84,72 @@ impl RunResult {
             status: RunStatus::Failed,
             outcome: None,
             reason: reason.to_owned(),
-            accuracy: None,
-            best_accuracy: None,
-            best_epoch: None,
-            epochs_run: 0,
-            train_loss: None,
-            test_loss: None,
-            params: None,
-            state_size: None,
-            steps: 0,
-            seconds: 0.0,
-            tokens_per_s: None,
-            peak_memory_bytes: None,
+            metrics: Metrics::default(),
             ops: String::new(),
-            val_accuracy: None,
-            selected_epoch: None,
-            selected_accuracy: None,
-            majority: None,
             data_digest: String::new(),
-            language: None,
             started: started.to_owned(),
             ended: utc_now(),
             provenance,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::samples::{done, failed, read};
+    use super::*;
+    use serde_json::Value;
+
+    /// As version 0.1.0 wrote it for a run on text.
+    const FIRST: &str = r#"{
+        "accuracy": 0.5, "best_accuracy": 0.5, "best_epoch": 64, "data_digest": "3d2ac1513d6f",
+        "ended": "2026-01-31T10:00:32Z", "epochs_run": 50,
+        "language": {
+            "best_val_ppl": 20.0, "selected_test_ppl": 24.0, "test_bits_per_byte": 1.25, "test_ppl": 40.0,
+            "test_word_ppl": 80.0, "train_ppl": 16.0, "train_ppl_eval": 12.0, "train_tokens": 119000000,
+            "unigram_ppl": 1100.0, "val_bits_per_byte": 1.0, "val_ppl": 32.0, "val_word_ppl": null
+        },
+        "outcome": "finished", "params": 600000, "peak_memory_bytes": 268435456,
+        "provenance": { "version": "0.1.0", "git_commit": "3f2c1e0", "dirty": false, "host": "laptop",
+            "cpu": "Some CPU, 2 GHz", "os": "linux x86_64", "device": "cpu", "threads": 2,
+            "started": "2026-01-31T10:00:00Z" },
+        "reason": "", "seconds": 31.2, "selected_epoch": null, "started": "2026-01-31T10:00:00Z",
+        "state_size": 4096, "status": "done", "steps": 12544, "test_loss": 0.3333333333333333,
+        "tokens_per_s": 1000000.0, "train_loss": 0.1
+    }"#;
+
+    #[test]
+    fn a_result_of_the_first_version_is_read_with_its_nested_perplexities() {
+        let mut expected = read(16.0);
+        expected.metrics.set("val_word_ppl", None::<f64>);
+        (expected.ops, expected.data_digest) = (String::new(), "3d2ac1513d6f".into());
+        assert_eq!(serde_json::from_str::<RunResult>(FIRST).unwrap(), expected);
+    }
+
+    #[test]
+    fn every_metric_is_a_field_of_its_own_and_comes_back() {
+        for result in [done(0.5), read(16.0), failed("disk")] {
+            let text = serde_json::to_value(&result).unwrap();
+            assert_eq!(
+                serde_json::from_value::<RunResult>(text.clone()).unwrap(),
+                result
+            );
+            assert_eq!(
+                text.get("train_ppl").and_then(Value::as_f64),
+                result.metrics.get("train_ppl")
+            );
+        }
+    }
+
+    #[test]
+    fn an_impossible_metric_is_refused_by_its_name() {
+        let broken = FIRST.replace("\"accuracy\": 0.5", "\"accuracy\": 50.0");
+        let message = serde_json::from_str::<RunResult>(&broken)
+            .unwrap_err()
+            .to_string();
+        assert!(
+            message.contains("`accuracy`: 50.0 is not a number from 0 to 1"),
+            "{message}"
+        );
     }
 }

@@ -26,7 +26,7 @@ const LOCK: &str = "lock";
 pub struct RunDir {
     store: Store,
     id: String,
-    task: &'static str,
+    task: String,
     folder: PathBuf,
     started: String,
     _lock: File,
@@ -105,7 +105,7 @@ impl RunDir {
         Ok(Self {
             store: store.clone(),
             id,
-            task: config.task.name(),
+            task: config.task.name().to_owned(),
             folder,
             started,
             _lock: lock,
@@ -188,7 +188,7 @@ impl RunDir {
     pub fn finish(self, result: &RunResult) -> Result<()> {
         write_atomic(&self.folder.join(RESULT), &pretty(result))?;
         remove_if_present(&self.checkpoint_path())?;
-        self.store.refresh_summary(self.task)
+        self.store.refresh_summary(&self.task)
     }
 }
 

@@ -1,18 +1,20 @@
 //! Small valid values for the tests of this room and of those above it.
 
-use super::{LanguageScores, Outcome, Provenance, Row, RunResult, RunStatus};
+use super::{Metrics, Outcome, Provenance, Record, RunResult, RunStatus};
 use crate::config::{
-    AdamConfig, Corpus, Decay, Generator, InitScheme, LanguageConfig, Layout, ModelConfig,
-    MqarConfig, Precision, Protocol, Rotary, RunConfig, Schedule, StateMixer, TaskConfig,
-    Tokenizer, TrainConfig, WikitextConfig, FORMAT,
+    AdamConfig, Decay, InitScheme, LanguageConfig, Layout, ModelConfig, Precision, Protocol,
+    Rotary, RunConfig, Schedule, StateMixer, TrainConfig, FORMAT,
 };
+use crate::tasks::mqar::MqarConfig;
+use crate::tasks::wikitext::{Corpus, Tokenizer, WikitextConfig};
+use crate::tasks::Generator;
 
 pub(crate) fn config() -> RunConfig {
     RunConfig {
         format: FORMAT,
         seed: 0,
         protocol: Protocol::Matched,
-        task: TaskConfig::Mqar(MqarConfig {
+        task: MqarConfig {
             data: Generator::Native,
             data_seed: 0,
             vocab_size: 8192,
@@ -20,7 +22,8 @@ pub(crate) fn config() -> RunConfig {
             kv_pairs: 4,
             train_examples: 100_000,
             test_examples: 3000,
-        }),
+        }
+        .into(),
         model: ModelConfig {
             mixer: "linear".into(),
             variant: "reference".into(),
@@ -58,7 +61,7 @@ pub(crate) fn text_config() -> RunConfig {
     let small = config();
     RunConfig {
         protocol: Protocol::Paper,
-        task: TaskConfig::Wikitext(WikitextConfig {
+        task: WikitextConfig {
             corpus: Corpus::Wikitext103Raw,
             tokenizer: Tokenizer::GptNeox,
             vocab_size: 50_304,
@@ -66,7 +69,8 @@ pub(crate) fn text_config() -> RunConfig {
             eos_between_articles: false,
             train_examples: None,
             test_examples: None,
-        }),
+        }
+        .into(),
         model: ModelConfig {
             options: [].into(),
             d_model: 512,
@@ -123,25 +127,21 @@ pub(crate) fn done(accuracy: f64) -> RunResult {
         status: RunStatus::Done,
         outcome: Some(Outcome::Finished),
         reason: String::new(),
-        accuracy: Some(accuracy),
-        best_accuracy: Some(accuracy),
-        best_epoch: Some(64),
-        epochs_run: 64,
-        train_loss: Some(0.1),
-        test_loss: Some(1.0 / 3.0),
-        params: Some(600_000),
-        state_size: Some(4096),
-        steps: 12_544,
-        seconds: 31.2,
-        tokens_per_s: Some(1e6),
-        peak_memory_bytes: Some(1 << 28),
+        metrics: Metrics::default()
+            .with("accuracy", accuracy)
+            .with("best_accuracy", accuracy)
+            .with("best_epoch", 64usize)
+            .with("epochs_run", 64usize)
+            .with("train_loss", 0.1)
+            .with("test_loss", 1.0 / 3.0)
+            .with("params", 600_000usize)
+            .with("state_size", 4096usize)
+            .with("steps", 12_544usize)
+            .with("seconds", 31.2)
+            .with("tokens_per_s", 1e6)
+            .with("peak_memory_bytes", 1usize << 28),
         ops: "fused".into(),
-        val_accuracy: None,
-        selected_epoch: None,
-        selected_accuracy: None,
-        majority: None,
         data_digest: String::new(),
-        language: None,
         started: "2026-01-31T10:00:00Z".into(),
         ended: "2026-01-31T10:00:32Z".into(),
         provenance: provenance(),
@@ -150,48 +150,47 @@ pub(crate) fn done(accuracy: f64) -> RunResult {
 
 /// A run on text of this training perplexity; the others are multiples of it.
 pub(crate) fn read(train_ppl: f64) -> RunResult {
-    let times = |factor: f64| Some(factor * train_ppl);
-    RunResult {
-        epochs_run: 50,
-        language: Some(LanguageScores {
-            train_ppl: times(1.0),
-            train_ppl_eval: times(0.75),
-            val_ppl: times(2.0),
-            best_val_ppl: times(1.25),
-            test_ppl: times(2.5),
-            selected_test_ppl: times(1.5),
-            val_word_ppl: times(4.0),
-            test_word_ppl: times(5.0),
-            val_bits_per_byte: Some(1.0),
-            test_bits_per_byte: Some(1.25),
-            unigram_ppl: Some(1100.0),
-            train_tokens: 119_000_000,
-        }),
-        ..done(0.5)
+    let mut result = done(0.5);
+    result.metrics.set("epochs_run", 50usize);
+    for (name, factor) in [
+        ("train_ppl", 1.0),
+        ("train_ppl_eval", 0.75),
+        ("val_ppl", 2.0),
+        ("best_val_ppl", 1.25),
+        ("test_ppl", 2.5),
+        ("selected_test_ppl", 1.5),
+        ("val_word_ppl", 4.0),
+        ("test_word_ppl", 5.0),
+    ] {
+        result.metrics.set(name, factor * train_ppl);
     }
+    result.metrics = result
+        .metrics
+        .with("val_bits_per_byte", 1.0)
+        .with("test_bits_per_byte", 1.25)
+        .with("unigram_ppl", 1100.0)
+        .with("train_tokens", 119_000_000usize);
+    result
 }
 
 pub(crate) fn diverged() -> RunResult {
-    RunResult {
-        outcome: Some(Outcome::Diverged),
-        train_loss: Some(f64::NAN),
-        test_loss: None,
-        ..done(0.001)
-    }
+    let mut result = done(0.001);
+    result.outcome = Some(Outcome::Diverged);
+    result.metrics.set("train_loss", f64::NAN);
+    result.metrics.set("test_loss", None::<f64>);
+    result
 }
 
 pub(crate) fn failed(reason: &str) -> RunResult {
-    RunResult {
-        status: RunStatus::Failed,
-        outcome: None,
-        reason: reason.into(),
-        accuracy: None,
-        best_accuracy: None,
-        best_epoch: None,
-        ..done(0.0)
+    let mut result = done(0.0);
+    (result.status, result.outcome) = (RunStatus::Failed, None);
+    result.reason = reason.into();
+    for name in ["accuracy", "best_accuracy", "best_epoch"] {
+        result.metrics.set(name, None::<usize>);
     }
+    result
 }
 
-pub(crate) fn row(accuracy: f64) -> Row {
-    Row::new(&config(), &done(accuracy))
+pub(crate) fn record(accuracy: f64) -> Record {
+    Record::new(&config(), &done(accuracy))
 }

@@ -1,11 +1,17 @@
 //! The summary of a task: one row a finished run, made from the run folders and read back.
 
-use super::{read_if_present, Row, Store, CONFIG, RUNS, SCHEMA};
+use super::column::{Absent, Field};
+use super::metrics::METRICS;
+use super::record::Source;
+use super::schema::{place, COLUMNS};
+use super::{read_if_present, Record, RunStatus, Store, CONFIG, RESULT, RUNS, SCHEMA};
 use crate::config::RunConfig;
 use crate::error::{Error, Position, Result};
 use crate::files::{open_lock, remove_unfinished, write_atomic};
 use csv::{ErrorKind, StringRecord};
 use serde::Serialize;
+use std::collections::hash_map::Entry;
+use std::collections::HashMap;
 use std::path::Path;
 use std::{fs, io};
 
@@ -15,7 +21,7 @@ const LOCK: &str = ".lock";
 #[derive(Clone, Debug, Default)]
 pub struct Scan {
     /// Finished runs, sorted by run id.
-    pub rows: Vec<Row>,
+    pub rows: Vec<Record>,
     /// A sentence for every folder that could not be read as a run.
     pub warnings: Vec<String>,
 }
@@ -46,7 +52,7 @@ fn run_folders(runs: &Path) -> Result<Vec<String>> {
     Ok(names)
 }
 
-fn read_run(store: &Store, folder: &str, tasks: &[&str]) -> Result<Option<Row>> {
+fn read_run(store: &Store, folder: &str, tasks: &[&str]) -> Result<Option<Record>> {
     let path = store.run_folder(folder).join(CONFIG);
     let Some(bytes) = read_if_present(&path)? else {
         let place = store.run_folder(folder);
@@ -64,7 +70,8 @@ fn read_run(store: &Store, folder: &str, tasks: &[&str]) -> Result<Option<Row>> 
         return Ok(None);
     }
     let result = store.result(folder)?;
-    Ok(result.map(|result| Row::new(&config, &result)))
+    let file = store.run_folder(folder).join(RESULT).display().to_string();
+    Ok(result.map(|result| Record::new(&config, &result).from_file(&file)))
 }
 
 /// Under a lock from the scan to the rename: of two that finish together, the one that renames
@@ -76,72 +83,180 @@ pub(super) fn refresh(store: &Store, task: &str) -> Result<()> {
     remove_unfinished(&store.out)?;
     let path = store.summary_path(task);
     let rows = scan(store, &[task])?.rows;
-    write_atomic(&path, &to_csv(&rows, &path)?)
+    write_atomic(&path, &records_csv(&rows, &path)?)
 }
 
 /// `rows` under a header, ready to be written to `path`.
 pub(super) fn to_csv<R: Serialize>(rows: &[R], path: &Path) -> Result<Vec<u8>> {
+    csv_of(path, |writer| {
+        rows.iter().try_for_each(|row| writer.serialize(row))
+    })
+}
+
+/// Records under the names of all columns.
+fn records_csv(records: &[Record], path: &Path) -> Result<Vec<u8>> {
+    csv_of(path, |writer| {
+        if !records.is_empty() {
+            writer.write_record(COLUMNS.iter().map(|column| column.name))?;
+        }
+        let mut lines = records.iter();
+        lines.try_for_each(|record| writer.write_record(record.cells()))
+    })
+}
+
+fn csv_of(
+    path: &Path,
+    write: impl FnOnce(&mut csv::Writer<Vec<u8>>) -> csv::Result<()>,
+) -> Result<Vec<u8>> {
     let failed =
         |e: &dyn std::fmt::Display| Error::io("write", path)(io::Error::other(e.to_string()));
     let mut writer = csv::Writer::from_writer(Vec::new());
-    for row in rows {
-        writer.serialize(row).map_err(|e| failed(&e))?;
-    }
+    write(&mut writer).map_err(|e| failed(&e))?;
     writer.into_inner().map_err(|e| failed(&e))
 }
 
 /// The rows of a summary file, so that committed results need no run folders.
-pub fn read_summary(path: &Path) -> Result<Vec<Row>> {
+///
+/// Columns are found by name, so that files of every version are read: a missing column and an empty cell
+/// mean what [`Absent`] says, and columns of later versions are passed over. A value that its column cannot
+/// have, a header that lacks what every version wrote, and two different results of one run are refused.
+pub fn read_summary(path: &Path) -> Result<Vec<Record>> {
+    let file: std::sync::Arc<str> = path.display().to_string().into();
     let bytes = fs::read(path).map_err(Error::io("read", path))?;
     let mut reader = csv::Reader::from_reader(&bytes[..]);
-    let header = reader
-        .headers()
-        .map_err(|e| broken(path, &e, None))?
-        .clone();
+    let header = reader.headers().map_err(|e| broken(path, &e))?.clone();
     if header.iter().all(str::is_empty) {
         return Ok(Vec::new());
     }
-    let Some(schema) = header.iter().position(|name| name == "schema") else {
-        let reason = "no column `schema`, so this is not a summary of runs";
-        return Err(Error::data_at(path, Position::Line(1), reason));
+    let Some(schema) = header.iter().position(|name| name.trim() == "schema") else {
+        let why = "no column `schema`, so this is not a summary of runs";
+        return Err(refused(path, 1, why));
     };
-    let records = reader.records().map(|record| {
-        let record = record.map_err(|e| broken(path, &e, Some(&header)))?;
-        require_schema(path, &record, schema)?;
-        record
-            .deserialize(Some(&header))
-            .map_err(|e| broken(path, &e, Some(&header)))
-    });
-    records.collect()
+    let columns = columns_of(&header).map_err(|why| refused(path, 1, &why));
+    let (mut records, mut line) = (Vec::new(), StringRecord::new());
+    // Most cells are those of the line above, which need not be parsed again.
+    let (mut above, mut fields) = (StringRecord::new(), vec![Field::Absent; COLUMNS.len()]);
+    while reader
+        .read_record(&mut line)
+        .map_err(|e| broken(path, &e))?
+    {
+        let number = line.position().map_or(0, csv::Position::line);
+        require_schema(&line[schema]).map_err(|why| refused(path, number, &why))?;
+        let columns = match &columns {
+            Ok(columns) => columns,
+            Err(_) => break,
+        };
+        for (i, place) in columns.iter().enumerate() {
+            let (Some(place), text) = (*place, &line[i]) else {
+                continue;
+            };
+            if above.get(i) != Some(text) {
+                let value = COLUMNS[place].kind.parse(text.trim());
+                fields[place] = value.map_err(|why| {
+                    let name = COLUMNS[place].name;
+                    refused(path, number, &format!("column `{name}`: {why}"))
+                })?;
+            }
+        }
+        let source = Source {
+            file: file.clone(),
+            line: Some(number),
+        };
+        let record = Record::read(fields.clone(), source);
+        if let Some(lacking) = record.lacks() {
+            let why = format!("column `{}`: empty, not {}", lacking.name, lacking.kind);
+            return Err(refused(path, number, &why));
+        }
+        records.push(record);
+        std::mem::swap(&mut above, &mut line);
+    }
+    columns?;
+    refuse_contradictions(&records)?;
+    Ok(records)
 }
 
-fn require_schema(path: &Path, record: &StringRecord, column: usize) -> Result<()> {
-    let found = record.get(column).unwrap_or_default();
-    if found == SCHEMA.to_string() {
+/// The place in [`COLUMNS`] of every column of a file; none for those of later versions.
+fn columns_of(header: &StringRecord) -> Result<Vec<Option<usize>>, String> {
+    let has = |name: &str| header.iter().any(|held| held.trim() == name);
+    for (i, name) in header.iter().map(str::trim).enumerate() {
+        if header.iter().take(i).any(|before| before.trim() == name) {
+            return Err(format!("column `{name}` twice"));
+        }
+        let mut missing = COLUMNS.iter().map(|c| c.name).filter(|known| !has(known));
+        let meant = missing.find(|known| strsim::damerau_levenshtein(known, name) < 3);
+        if let Some(meant) = meant.filter(|m| place(name).is_none() && m.len() > 3) {
+            return Err(format!("unknown column `{name}`; did you mean `{meant}`?"));
+        }
+    }
+    let required = COLUMNS.iter().filter(|c| c.absent == Absent::Required);
+    if let Some(column) = required.map(|c| c.name).find(|name| !has(name)) {
+        return Err(format!(
+            "no column `{column}`, which every summary has: its values would be unknown"
+        ));
+    }
+    Ok(header.iter().map(|name| place(name.trim())).collect())
+}
+
+fn require_schema(found: &str) -> Result<(), String> {
+    if found.trim() == SCHEMA.to_string() {
         return Ok(());
     }
-    let line = record.position().map_or(0, csv::Position::line);
-    let reason = format!(
+    Err(format!(
         "schema `{found}` is not the schema {SCHEMA} that this version reads; \
          use the version that wrote the file"
-    );
-    Err(Error::data_at(path, Position::Line(line), reason))
+    ))
 }
 
-fn broken(path: &Path, error: &csv::Error, header: Option<&StringRecord>) -> Error {
+/// One run has one result: refuses two rows of one run id whose accuracies, losses or perplexities
+/// differ. Times may, and a failure beside a result counts for nothing.
+pub fn refuse_contradictions(records: &[Record]) -> Result<()> {
+    let mut first: HashMap<&str, &Record> = HashMap::with_capacity(records.len());
+    let done = |r: &&Record| r.status() == Some(RunStatus::Done);
+    for record in records.iter().filter(done) {
+        let known = match first.entry(record.run_id()) {
+            Entry::Vacant(free) => {
+                free.insert(record);
+                continue;
+            }
+            Entry::Occupied(known) => *known.get(),
+        };
+        let metrics = METRICS.iter().filter(|metric| metric.is_reproducible());
+        let both = metrics.map(|m| (m.name, known.get(m.name), record.get(m.name)));
+        let told = |field: &Field| field.number().is_some_and(f64::is_finite);
+        let differs = both.clone().find(|(_, a, b)| told(a) && told(b) && a != b);
+        if let Some((name, earlier, later)) = differs {
+            let place = |r: &Record| r.source().map_or("a result".into(), Source::to_string);
+            let reason = format!(
+                "run {} has {name} {later} here and {earlier} in {}; one run has one result, so leave \
+                 out the one that is wrong",
+                record.run_id(),
+                place(known)
+            );
+            return Err(match record.source() {
+                Some(Source { file, line }) => match line {
+                    Some(line) => Error::data_at(&**file, Position::Line(*line), reason),
+                    None => Error::corrupt(&**file, reason),
+                },
+                None => Error::usage(reason),
+            });
+        }
+    }
+    Ok(())
+}
+
+fn refused(path: &Path, line: u64, why: &str) -> Error {
+    Error::data_at(path, Position::Line(line), why)
+}
+
+fn broken(path: &Path, error: &csv::Error) -> Error {
     let line = error.position().map_or(1, csv::Position::line);
     let what = match error.kind() {
-        ErrorKind::Deserialize { err, .. } => {
-            let column = err.field().and_then(|i| header?.get(i as usize));
-            let place = column.map_or(String::new(), |name| format!("column `{name}`: "));
-            format!("{place}{}", err.kind())
-        }
         ErrorKind::UnequalLengths {
             expected_len, len, ..
         } => format!("{len} values under {expected_len} columns"),
         _ => error.to_string(),
     };
-    Error::data_at(path, Position::Line(line), what)
+    refused(path, line, &what)
 }
 
 #[cfg(test)]
@@ -157,8 +272,8 @@ mod tests {
         (dir, path)
     }
 
-    fn text_of(rows: &[Row]) -> String {
-        String::from_utf8(to_csv(rows, Path::new("mqar.csv")).unwrap()).unwrap()
+    fn text_of(rows: &[Record]) -> String {
+        String::from_utf8(records_csv(rows, Path::new("mqar.csv")).unwrap()).unwrap()
     }
 
     fn refusal(text: &str) -> String {
@@ -171,19 +286,22 @@ mod tests {
     #[test]
     fn rows_come_back_from_a_summary_as_they_were() {
         let mut awkward = failed("out of memory, \"really\"\nat step 3");
-        awkward.seconds = 0.1 + 0.2;
-        let rows = [done(1.0 / 3.0), awkward, done(1e-12)].map(|r| Row::new(&config(), &r));
-        let rows = [&rows[..], &[Row::new(&text_config(), &read(17.42))]].concat();
+        awkward.metrics.set("seconds", 0.1 + 0.2);
+        let rows = [(0, done(1.0 / 3.0)), (1, awkward), (2, done(1e-12))].map(|(seed, result)| {
+            let config = RunConfig { seed, ..config() };
+            Record::new(&config, &result)
+        });
+        let rows = [&rows[..], &[Record::new(&text_config(), &read(17.42))]].concat();
         let (_dir, path) = summary_of(&text_of(&rows));
         assert_eq!(read_summary(&path).unwrap(), rows);
     }
 
     #[test]
     fn a_loss_that_is_not_a_number_survives_the_summary() {
-        let (_dir, path) = summary_of(&text_of(&[Row::new(&config(), &diverged())]));
+        let (_dir, path) = summary_of(&text_of(&[Record::new(&config(), &diverged())]));
         let rows = read_summary(&path).unwrap();
-        assert!(rows[0].train_loss.unwrap().is_nan());
-        assert_eq!(rows[0].test_loss, None);
+        assert!(rows[0].number("train_loss").unwrap().is_nan());
+        assert_eq!(rows[0].number("test_loss"), None);
     }
 
     #[test]
@@ -194,21 +312,36 @@ mod tests {
 
     #[test]
     fn a_column_added_later_does_not_disturb() {
-        let text = text_of(&[Row::new(&config(), &done(0.5))]);
+        let text = text_of(&[Record::new(&config(), &done(0.5))]);
         let wider: String = text.lines().map(|line| format!("{line},new\n")).collect();
         let (_dir, path) = summary_of(&wider);
         assert_eq!(read_summary(&path).unwrap().len(), 1);
     }
 
+    /// `text` without the columns called `names`.
+    fn without(text: &str, names: &[&str]) -> String {
+        let mut reader = csv::ReaderBuilder::new()
+            .has_headers(false)
+            .from_reader(text.as_bytes());
+        let lines: Vec<StringRecord> = reader.records().map(|line| line.unwrap()).collect();
+        let kept = (0..lines[0].len()).filter(|i| !names.contains(&&lines[0][*i]));
+        let kept: Vec<usize> = kept.collect();
+        let mut writer = csv::Writer::from_writer(Vec::new());
+        for line in &lines {
+            writer.write_record(kept.iter().map(|i| &line[*i])).unwrap();
+        }
+        String::from_utf8(writer.into_inner().unwrap()).unwrap()
+    }
+
     #[test]
-    fn a_summary_from_before_texts_is_still_read() {
-        let row = Row::new(&config(), &done(0.5));
-        let old: String = text_of(std::slice::from_ref(&row))
-            .lines()
-            .map(|line| line.rsplitn(23, ',').last().unwrap().to_owned() + "\n")
-            .collect();
+    fn a_missing_column_is_what_its_format_meant() {
+        let row = Record::new(&config(), &done(0.5));
+        let later = COLUMNS.iter().filter(|c| c.absent != Absent::Required);
+        let mut later: Vec<&str> = later.map(|c| c.name).collect();
+        later.retain(|name| *row.get(name) == Field::Absent || *name == "precision");
+        let old = without(&text_of(std::slice::from_ref(&row)), &later);
         assert!(
-            old.lines().next().unwrap().ends_with(",data_digest"),
+            !old.contains("precision") && !old.contains("tokenizer"),
             "{old}"
         );
         let (_dir, path) = summary_of(&old);
@@ -216,15 +349,126 @@ mod tests {
     }
 
     #[test]
+    fn pathfinder_without_a_contour_length_is_the_hard_set() {
+        let mut row = Record::new(&config(), &done(0.5));
+        for (dataset, paddles) in [("pathfinder", Field::Count(14)), ("image", Field::Absent)] {
+            row.set("dataset", dataset);
+            let (_dir, path) = summary_of(&text_of(std::slice::from_ref(&row)));
+            assert_eq!(
+                *read_summary(&path).unwrap()[0].get("contour_length"),
+                paddles
+            );
+        }
+    }
+
+    #[test]
+    fn every_committed_summary_is_read() {
+        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("results");
+        let mut read = Vec::new();
+        for file in fs::read_dir(&folder).unwrap() {
+            let path = file.unwrap().path();
+            let text = fs::read_to_string(&path).unwrap();
+            if text.starts_with("schema,") {
+                let records = read_summary(&path).unwrap();
+                assert_eq!(
+                    records.len() + 1,
+                    text.lines().count(),
+                    "{}",
+                    path.display()
+                );
+                assert!(records.iter().all(|r| !r.text("precision").is_empty()));
+                read.push(path.file_name().unwrap().to_string_lossy().into_owned());
+            }
+        }
+        read.sort();
+        let committed = [
+            "lra-small.csv",
+            "mqar-paper-cell.csv",
+            "mqar-small.csv",
+            "wikitext-small.csv",
+        ];
+        assert_eq!(read, committed);
+    }
+
+    #[test]
+    fn a_value_that_its_column_cannot_have_is_refused_with_line_and_column() {
+        for (name, value, said) in [
+            (
+                "accuracy",
+                "45.9",
+                "column `accuracy`: `45.9` is not a number from 0 to 1",
+            ),
+            ("majority", "-0.5", "column `majority`"),
+            ("train_ppl", "-3", "column `train_ppl`"),
+            (
+                "status",
+                "finished",
+                "column `status`: `finished` is not done or failed",
+            ),
+            (
+                "positions",
+                "yes",
+                "column `positions`: `yes` is not true or false",
+            ),
+            ("d", "", "column `d`: empty"),
+            ("run_id", "", "column `run_id`: empty"),
+        ] {
+            let mut row = Record::new(&config(), &done(0.5));
+            row.set(name, value);
+            let message = refusal(&text_of(&[Record::new(&config(), &done(0.5)), row]));
+            assert!(
+                message.contains("line 3: ") && message.contains(said),
+                "{message}"
+            );
+        }
+    }
+
+    #[test]
+    fn a_column_that_is_misspelt_or_missing_or_twice_is_refused_by_its_name() {
+        let text = text_of(&[Record::new(&config(), &done(0.5))]);
+        let misspelt = refusal(&text.replace(",accuracy,", ",acuracy,"));
+        let said = "line 1: unknown column `acuracy`; did you mean `accuracy`?";
+        assert!(misspelt.contains(said), "{misspelt}");
+        let missing = refusal(&without(&text, &["epochs_max"]));
+        assert!(
+            missing.contains("line 1: no column `epochs_max`"),
+            "{missing}"
+        );
+        let other = refusal(&text.replace(",accuracy,", ",score,"));
+        assert!(other.contains("no column `accuracy`"), "{other}");
+        let twice = refusal(&text.replace(",best_accuracy,", ",accuracy,"));
+        assert!(twice.contains("column `accuracy` twice"), "{twice}");
+    }
+
+    #[test]
+    fn two_results_of_one_run_are_refused_with_both_lines_unless_they_agree() {
+        let row = |result| Record::new(&config(), &result);
+        let other = refusal(&text_of(&[row(done(0.5)), row(done(0.25))]));
+        assert!(
+            other.contains("line 3: run ") && other.contains("line 2; one run"),
+            "{other}"
+        );
+        assert!(other.contains("accuracy 0.25 here and 0.5"), "{other}");
+        let mut slower = done(0.5);
+        slower.metrics.set("seconds", 99.0);
+        let (_dir, path) = summary_of(&text_of(&[
+            row(done(0.5)),
+            row(slower),
+            row(failed("disk")),
+        ]));
+        assert_eq!(read_summary(&path).unwrap().len(), 3);
+    }
+
+    #[test]
     fn another_schema_is_refused_with_its_line() {
-        let text = text_of(&[Row::new(&config(), &done(0.5))]).replace("\n1,", "\n2,");
+        let text = text_of(&[Record::new(&config(), &done(0.5))]).replace("\n1,", "\n2,");
         let message = refusal(&text);
         assert!(message.contains("line 2: schema `2`"), "{message}");
     }
 
     #[test]
     fn a_broken_value_is_refused_with_its_line_and_column() {
-        let row = Row::new(&config(), &done(0.5));
+        let row = Record::new(&config(), &done(0.5));
         let text = text_of(&[row.clone(), row]);
         let last = text.rfind(",64,32,").unwrap();
         let message = refusal(&format!("{},64,many,{}", &text[..last], &text[last + 7..]));
@@ -233,7 +477,7 @@ mod tests {
 
     #[test]
     fn a_torn_line_is_refused() {
-        let text = text_of(&[Row::new(&config(), &done(0.5))]);
+        let text = text_of(&[Record::new(&config(), &done(0.5))]);
         let message = refusal(&text[..text.len() - 60]);
         assert!(message.contains("values under"), "{message}");
     }
@@ -265,6 +509,6 @@ mod tests {
         });
         let rows = read_summary(&store.summary_path("mqar")).unwrap();
         assert_eq!(rows.len(), 32);
-        assert!(rows.is_sorted_by(|a, b| a.run_id < b.run_id));
+        assert!(rows.is_sorted_by(|a, b| a.run_id() < b.run_id()));
     }
 }

@@ -117,7 +117,7 @@ fn a_diverged_run_is_done_and_its_loss_reads_back_as_absent() {
     let result = store.result(&config().id()).unwrap().unwrap();
     assert_eq!(store.status(&config().id()).unwrap(), Status::Done);
     assert_eq!(result.outcome, Some(Outcome::Diverged));
-    assert_eq!(result.train_loss, None);
+    assert_eq!(result.metrics.get("train_loss"), None);
 }
 
 #[test]
@@ -245,7 +245,7 @@ fn finished_runs_are_rows_and_started_ones_are_not() {
     begin(&store, &config()).finish(&done(0.9)).unwrap();
     drop(begin(&store, &with_seed(1)));
     let scan = store.rows(&["mqar"]).unwrap();
-    assert_eq!(scan.rows, [Row::new(&config(), &done(0.9))]);
+    assert_eq!(scan.rows, [Record::new(&config(), &done(0.9))]);
     assert!(scan.warnings.is_empty());
 }
 

@@ -5,6 +5,7 @@ use crate::config::{setting, RunConfig, SETTINGS};
 use crate::error::{Error, Result};
 use crate::mixers::MIXERS;
 use crate::recipes::{self, Choice, Resolved, Task};
+use crate::tasks::Sizes;
 use std::collections::{BTreeSet, HashSet};
 
 /// Most runs of one product.
@@ -33,21 +34,25 @@ impl Plan {
     }
 
     /// Optimizer steps of all runs, if none stops early.
-    pub fn steps(&self) -> u64 {
-        let steps = |run: &RunConfig| {
-            let examples = run.task.train_examples();
+    pub fn steps(&self) -> Result<u64> {
+        self.summed(|run, sizes| {
+            let examples = sizes.examples[0];
             (run.train.epochs * examples.div_ceil(run.train.batch_size)) as u64
-        };
-        self.runs.iter().map(steps).fold(0, u64::saturating_add)
+        })
     }
 
     /// Training tokens of all runs, if none stops early.
-    pub fn tokens(&self) -> u64 {
-        let tokens = |run: &RunConfig| {
-            let epoch = run.task.train_examples() * run.task.tokens_per_example();
+    pub fn tokens(&self) -> Result<u64> {
+        self.summed(|run, sizes| {
+            let epoch = sizes.examples[0] * sizes.tokens_per_example();
             (run.train.epochs * epoch) as u64
-        };
-        self.runs.iter().map(tokens).fold(0, u64::saturating_add)
+        })
+    }
+
+    fn summed(&self, of: impl Fn(&RunConfig, &Sizes) -> u64) -> Result<u64> {
+        self.runs.iter().try_fold(0_u64, |sum, run| {
+            Ok(sum.saturating_add(of(run, &run.task.sizes()?)))
+        })
     }
 
     /// Adds the grid of `flags` behind what is planned already.

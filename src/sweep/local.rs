@@ -5,7 +5,7 @@ use super::grid::Plan;
 use super::worker::{Ending, Message, Worker};
 use crate::config::RunConfig;
 use crate::error::{Error, Result};
-use crate::store::{Provenance, Row, RunResult, RunStatus, Store};
+use crate::store::{Provenance, Record, RunResult, RunStatus, Store};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::mpsc::{self, Sender};
@@ -39,7 +39,7 @@ pub enum Event {
     /// Its worker says something.
     Told(Message),
     /// It has a result, diverged or not.
-    Finished(Box<Row>),
+    Finished(Box<Record>),
     /// It broke off, and why.
     Failed(String),
     /// It was left alone.
@@ -221,7 +221,7 @@ impl Sweep<'_> {
 
 fn end(run: &RunConfig, result: &RunResult) -> Event {
     match result.status {
-        RunStatus::Done => Event::Finished(Box::new(Row::new(run, result))),
+        RunStatus::Done => Event::Finished(Box::new(Record::new(run, result))),
         RunStatus::Failed => Event::Failed(result.reason.clone()),
     }
 }

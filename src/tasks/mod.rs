@@ -1,116 +1,226 @@
-//! The data: a task makes two splits in host memory, once, before training.
+//! The data. A task is one file, which types its settings and makes its examples, and one row of
+//! [`TASKS`]; everything above this room asks the row, the [`Task`] that it reads, or the objective.
 
+mod documents;
+pub mod induction;
+mod limits;
 mod lines;
 pub mod lra;
 pub mod mqar;
 mod mt19937;
 mod parquet;
+pub mod recall;
+mod splits;
 #[cfg(test)]
 mod testing;
+mod text;
 pub mod wikitext;
 
-use crate::config::TaskConfig;
-use crate::error::Result;
+pub use crate::config::Objective;
+pub use documents::Documents;
+pub use splits::{Batch, Dataset, Splits, TrainValTest, IGNORED};
+pub use text::{Counts, Ids, Text};
+
+use crate::config::{RunConfig, TaskConfig, FORMAT};
+use crate::error::{unknown, Error, Result};
+use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 use std::borrow::Cow;
-use std::ops::Range;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
-/// The dense label of a position without one; the loss and the accuracy pass over it.
-pub const IGNORED: i64 = -100;
+/// Every task, in the order of listings.
+pub static TASKS: &[TaskEntry] = &[
+    mqar::ENTRY,
+    induction::ENTRY,
+    recall::ENTRY,
+    lra::ENTRY,
+    wikitext::ENTRY,
+];
 
-/// One split: `N` examples of `L` tokens, each with `k` labelled positions; row-major.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Dataset {
-    seq_len: usize,
-    labels_per_example: usize,
-    tokens: Vec<u32>,
-    positions: Vec<u32>,
-    answers: Vec<u32>,
+/// What the program knows of a task without its settings.
+#[derive(Debug)]
+pub struct TaskEntry {
+    /// As typed, and the `name` in the task of a [`RunConfig`].
+    pub name: &'static str,
+    /// One line for listings.
+    pub about: &'static str,
+    /// The defaults of its runs: presets, protocols and hyperparameters by mixer, in TOML.
+    pub recipe: &'static str,
+    /// The names of its settings in a config.
+    pub fields: &'static [&'static str],
+    /// What a model is trained to predict.
+    pub objective: Objective,
+    /// The name of the metric by which its runs are compared.
+    pub headline: &'static str,
+    /// What `dsf report` needs to show its runs, e.g. `--table 3`; nothing where it shows them anyway.
+    pub report: &'static str,
+    /// Its files, where there are some to download.
+    pub files: Option<Files>,
+    /// Types the settings of one run.
+    pub read: fn(&TaskConfig) -> Result<Box<dyn Task>>,
 }
 
-/// Consecutive examples of a [`Dataset`]. Each slice is row-major.
+/// Where a task's downloads lie, and how they are chosen.
+#[derive(Clone, Copy, Debug)]
+pub struct Files {
+    /// The folder of what `dsf data fetch` has downloaded.
+    pub root: fn() -> Result<PathBuf>,
+    /// The flags of `dsf data fetch` that say what is wanted.
+    pub flags: &'static str,
+}
+
+/// The settings of one run's task, typed.
+pub trait Task {
+    /// The document of these settings, with everything left out that goes without saying.
+    fn config(&self) -> TaskConfig;
+
+    /// The numbers that models, trainers and estimates need.
+    fn sizes(&self) -> Sizes;
+
+    /// Refuses settings from which no data can be made, naming the rule and the flag.
+    fn check(&self) -> Result<()>;
+
+    /// Makes the splits, or reads them from files under `data_dir`; `None` is where downloads lie.
+    fn load(&self, data_dir: Option<&Path>) -> Result<Splits>;
+
+    /// What a sentence calls it: `MQAR (L = 64, 4 pairs)`.
+    fn title(&self) -> String;
+
+    /// What tells it from others in a list of runs: `L=64/4`.
+    fn label(&self) -> String;
+
+    /// The flags of a sweep to suggest after a run of `mixer`.
+    fn next(&self, mixer: &str) -> String;
+
+    /// Refuses a task whose files are not there, before anything else is done.
+    fn ready(&self, _data_dir: Option<&Path>) -> Result<()> {
+        Ok(())
+    }
+
+    /// The files that [`Self::prepare`] makes, named so that equal names are equal files; `None` where
+    /// there is nothing to make.
+    fn prepared(&self) -> Option<String> {
+        None
+    }
+
+    /// Makes files that [`Self::load`] would make, and tells `watch` how far it is.
+    ///
+    /// # Errors
+    /// Those of [`Self::load`], what the disk refuses, and what `watch` returns.
+    fn prepare(&self, _data_dir: Option<&Path>, _watch: Watch) -> Result<()> {
+        Ok(())
+    }
+
+    /// [`Self::sizes`] with the number of examples that the data turn out to have.
+    fn counted(&self, _data_dir: Option<&Path>) -> Result<Sizes> {
+        Ok(self.sizes())
+    }
+}
+
+/// How far the making of files is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Batch<'a> {
-    /// (B, L) inputs.
-    pub tokens: &'a [u32],
-    /// (B, k) labelled positions within their example, ascending.
-    pub positions: &'a [u32],
-    /// (B, k) the right answer at each labelled position.
-    pub answers: &'a [u32],
+pub struct Progress {
+    /// `train`, `val` or `test`; empty while another process makes them.
+    pub split: &'static str,
+    /// Bytes of its sources that have been read.
+    pub done: u64,
+    /// Bytes of its sources.
+    pub total: u64,
 }
 
-/// The splits of a task.
-#[derive(Clone, Debug)]
-pub enum Data {
-    /// Sequences of one length, with labels at some of their positions.
-    Recall {
-        /// What is trained on.
-        train: Dataset,
-        /// What is reported.
-        test: Dataset,
-    },
-    /// Labelled documents.
-    Documents(lra::Splits),
-    /// Windows of a text.
-    Text(wikitext::Splits),
+/// Hears of progress, and may give up.
+pub type Watch<'a> = &'a mut dyn FnMut(Progress) -> Result<()>;
+
+/// The sizes of a task's examples.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Sizes {
+    /// Rows of the token table, V.
+    pub vocab_size: usize,
+    /// Tokens of the longest sequence, L.
+    pub seq_len: usize,
+    /// Sequences an example: 2 in tasks of pairs.
+    pub documents: usize,
+    /// Labels an example.
+    pub labels_per_example: usize,
+    /// Values that a label can take, C.
+    pub classes: usize,
+    /// Token t as one number is `scale t + shift`, for models that embed no tokens.
+    pub scalar: (f64, f64),
+    /// Examples of the training, the validation and the test split; of a text that is not limited,
+    /// about so many.
+    pub examples: [usize; 3],
 }
 
-/// Generates the splits, or reads them from under `data_dir`; `None` is where downloads lie.
-pub fn load(config: &TaskConfig, data_dir: Option<&Path>) -> Result<Data> {
-    match config {
-        TaskConfig::Mqar(mqar) => {
-            let (train, test) = mqar::load(mqar)?;
-            Ok(Data::Recall { train, test })
+impl Sizes {
+    /// Tokens of an example at most.
+    pub fn tokens_per_example(&self) -> usize {
+        self.seq_len * self.documents
+    }
+
+    /// Examples that are tested after an epoch.
+    pub fn tested_examples(&self) -> usize {
+        self.examples[1] + self.examples[2]
+    }
+}
+
+/// Where examples come from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, clap::ValueEnum)]
+#[serde(rename_all = "lowercase")]
+pub enum Generator {
+    /// Our own: seeded, parallel, fast.
+    Native,
+    /// Bit for bit what numpy's legacy generator gives the released code.
+    Numpy,
+    /// Nothing is generated: files of the released data.
+    Files,
+}
+
+/// The task called `name`, or the sentence that says which there are.
+pub fn find(name: &str) -> Result<&'static TaskEntry> {
+    let known = TASKS.iter().map(|entry| entry.name);
+    let found = TASKS.iter().find(|entry| entry.name == name);
+    found.ok_or_else(|| unknown("task", name, known))
+}
+
+/// Makes the splits of `config`, or reads them from under `data_dir`; `None` is where downloads lie.
+pub fn load(config: &TaskConfig, data_dir: Option<&Path>) -> Result<Splits> {
+    config.read()?.load(data_dir)
+}
+
+impl TaskConfig {
+    /// The row of its task.
+    pub fn entry(&self) -> Result<&'static TaskEntry> {
+        find(self.name())
+    }
+
+    /// Its settings, typed.
+    ///
+    /// # Errors
+    /// An unknown task, and settings that are missing, unknown or of another type.
+    pub fn read(&self) -> Result<Box<dyn Task>> {
+        (self.entry()?.read)(self)
+    }
+
+    /// The sizes of its examples. Its errors are those of [`Self::read`].
+    pub fn sizes(&self) -> Result<Sizes> {
+        Ok(self.read()?.sizes())
+    }
+}
+
+impl RunConfig {
+    /// Parses what [`Self::canonical`] or a run's `config.json` holds. `place` names the source.
+    pub fn parse(text: &str, place: &str) -> Result<Self> {
+        let refused = |why: String| Error::corrupt(place, format!("not a run config: {why}"));
+        let mut config: Self = serde_json::from_str(text).map_err(|e| refused(e.to_string()))?;
+        let task = config.task.read().map_err(|e| refused(e.to_string()))?;
+        config.task = task.config();
+        if config.format != FORMAT {
+            let found = config.format;
+            let reason =
+                format!("format {found} is not the format {FORMAT} that this version trains");
+            return Err(Error::corrupt(place, reason));
         }
-        TaskConfig::Lra(lra) => lra::load(lra, data_dir).map(Data::Documents),
-        TaskConfig::Wikitext(text) => wikitext::load(text, data_dir).map(Data::Text),
-    }
-}
-
-impl Data {
-    /// What the reader of files should know but that stops nothing.
-    pub fn warnings(&self) -> &[String] {
-        match self {
-            Self::Recall { .. } => &[],
-            Self::Documents(splits) => &splits.warnings,
-            Self::Text(splits) => &splits.warnings,
-        }
-    }
-
-    /// What the commonest answer scores on the test split, in a task of classes.
-    pub fn majority(&self) -> Option<f64> {
-        match self {
-            Self::Recall { .. } | Self::Text(_) => None,
-            Self::Documents(splits) => Some(splits.test.majority()),
-        }
-    }
-
-    /// Digits over all examples where they may come from files; empty where the config says it all.
-    pub fn digest(&self) -> String {
-        match self {
-            Self::Recall { .. } => String::new(),
-            Self::Documents(splits) => splits.fingerprint(),
-            Self::Text(splits) => splits.fingerprint(),
-        }
-    }
-}
-
-/// Refuses a task whose files are not there: see [`load`].
-pub fn ready(config: &TaskConfig, data_dir: Option<&Path>) -> Result<()> {
-    match config {
-        TaskConfig::Mqar(_) => Ok(()),
-        TaskConfig::Lra(lra) => lra::ready(lra, data_dir),
-        TaskConfig::Wikitext(text) => wikitext::ready(text, data_dir),
-    }
-}
-
-/// Refuses sizes from which no data can be made; [`load`] asks it first.
-pub fn check(config: &TaskConfig) -> Result<()> {
-    match config {
-        TaskConfig::Mqar(mqar) => mqar::check(mqar),
-        TaskConfig::Lra(lra) => lra::check(lra),
-        TaskConfig::Wikitext(text) => wikitext::check(text),
+        Ok(config)
     }
 }
 
@@ -121,81 +231,5 @@ fn fingerprint<'a>(parts: impl Iterator<Item = Cow<'a, [u8]>>) -> String {
     hex::encode(&hash.finalize()[..6])
 }
 
-impl Dataset {
-    /// Examples, N.
-    pub fn len(&self) -> usize {
-        self.tokens.len() / self.seq_len
-    }
-
-    /// Whether there is no example at all.
-    pub fn is_empty(&self) -> bool {
-        self.tokens.is_empty()
-    }
-
-    /// Tokens an example, L.
-    pub fn seq_len(&self) -> usize {
-        self.seq_len
-    }
-
-    /// Labelled positions an example, k.
-    pub fn labels_per_example(&self) -> usize {
-        self.labels_per_example
-    }
-
-    /// The examples in `range`; like a slice, it panics past the end.
-    pub fn batch(&self, range: Range<usize>) -> Batch<'_> {
-        let rows = |width: usize| range.start * width..range.end * width;
-        Batch {
-            tokens: &self.tokens[rows(self.seq_len)],
-            positions: &self.positions[rows(self.labels_per_example)],
-            answers: &self.answers[rows(self.labels_per_example)],
-        }
-    }
-
-    /// (N, L) inputs.
-    pub fn tokens(&self) -> &[u32] {
-        &self.tokens
-    }
-
-    /// (N, L) labels as the released code stores them: [`IGNORED`] wherever nothing is asked.
-    pub fn dense_labels(&self) -> Vec<i64> {
-        let mut labels = vec![IGNORED; self.tokens.len()];
-        let k = self.labels_per_example;
-        let asked = self.positions.iter().zip(&self.answers).enumerate();
-        for (i, (&position, &answer)) in asked {
-            labels[i / k * self.seq_len + position as usize] = answer.into();
-        }
-        labels
-    }
-}
-
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn two_examples() -> Dataset {
-        Dataset {
-            seq_len: 3,
-            labels_per_example: 1,
-            tokens: vec![1, 2, 3, 4, 5, 6],
-            positions: vec![0, 2],
-            answers: vec![7, 8],
-        }
-    }
-
-    #[test]
-    fn a_batch_holds_the_rows_of_its_range() {
-        let second = Batch {
-            tokens: &[4, 5, 6],
-            positions: &[2],
-            answers: &[8],
-        };
-        assert_eq!(two_examples().batch(1..2), second);
-    }
-
-    #[test]
-    fn dense_labels_hold_each_answer_at_its_position() {
-        let labels = two_examples().dense_labels();
-        assert_eq!(labels, [7, IGNORED, IGNORED, IGNORED, IGNORED, 8]);
-    }
-}
+mod tests;

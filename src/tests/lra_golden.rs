@@ -4,11 +4,12 @@
 use crate::pytorch::{files, names, Golden};
 use crate::world::flat;
 use candle_core::{DType, Device, Tensor};
-use dsf::config::{LraDataset, Protocol, RunConfig, TaskConfig};
+use dsf::config::{Protocol, RunConfig};
 use dsf::mixers::MIXERS;
 use dsf::model::Classifier;
 use dsf::nn::{Cx, Params};
 use dsf::recipes;
+use dsf::tasks::lra::LraDataset;
 use dsf::train::AdamW;
 
 type Settings = Vec<(&'static str, &'static str)>;
@@ -102,10 +103,7 @@ fn cases() -> Vec<(&'static str, Settings)> {
 }
 
 fn built(config: &RunConfig, params: &Params) -> Classifier {
-    let TaskConfig::Lra(task) = &config.task else {
-        panic!("the Long Range Arena was asked for");
-    };
-    Classifier::new(&config.model, task, params).unwrap()
+    Classifier::new(&config.model, &config.task.sizes().unwrap(), params).unwrap()
 }
 
 /// Everything that is not within `close` of the file.
@@ -192,7 +190,7 @@ fn no_hidden_row_knows_a_later_token() {
                 ("n", "8"),
             ];
             let config = run(&with(&changes, settings(entry.name, dataset)));
-            assert_eq!(config.task.seq_len(), LEN);
+            assert_eq!(config.task.sizes().unwrap().seq_len, LEN);
             let name = format!("{} {:?}", entry.name, config.model.layout);
             let params = Params::seeded(3, DType::F64, &Device::Cpu);
             let model = built(&config, &params.detached());

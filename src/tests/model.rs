@@ -55,7 +55,7 @@ fn labelled_rows_alone_give_the_loss_and_every_gradient_of_the_full_head() {
     let batch = batch();
     for run in runs() {
         let params = parameters();
-        let model = Model::new(&run.model, Io::of(&run.task), &params).unwrap();
+        let model = Model::new(&run.model, Io::of(&run.task).unwrap(), &params).unwrap();
         perturb(&params);
         let (short, full) = (
             batch.classify(&model, &Cx::eval()).unwrap().loss,
@@ -82,7 +82,7 @@ fn labelled_rows_alone_give_the_loss_and_every_gradient_of_the_full_head() {
 fn a_model_built_before_its_parameters_change_computes_with_the_new_ones() {
     let batch = batch();
     for run in runs() {
-        let (params, io) = (parameters(), Io::of(&run.task));
+        let (params, io) = (parameters(), Io::of(&run.task).unwrap());
         let build = |params: &Params| Model::new(&run.model, io, params).unwrap();
         let early = [build(&params), build(&params.detached())];
         perturb(&params);
@@ -101,7 +101,7 @@ fn dropout_acts_in_training_only_and_is_a_function_of_seed_and_step() {
         run.model.embed_dropout = 0.3;
         run.model.attn_dropout = 0.3;
         let hidden = |config: &ModelConfig, cx: Cx| {
-            let model = Model::new(config, Io::of(&run.task), &parameters()).unwrap();
+            let model = Model::new(config, Io::of(&run.task).unwrap(), &parameters()).unwrap();
             flat(&batch.hidden(&model, &cx).unwrap())
         };
         let train = |seed, step| hidden(&run.model, Cx::train(seed, step));
@@ -124,7 +124,7 @@ fn the_model_is_causal() {
     let other = batch.tokens.slice_assign(&[2..3, 6..7], &token).unwrap();
     for run in runs() {
         let params = parameters();
-        let model = Model::new(&run.model, Io::of(&run.task), &params).unwrap();
+        let model = Model::new(&run.model, Io::of(&run.task).unwrap(), &params).unwrap();
         perturb(&params);
         let hidden = |tokens: &Tensor| model.hidden(tokens, None, &Cx::eval()).unwrap();
         let (a, b) = (hidden(&batch.tokens), hidden(&other));
@@ -157,7 +157,7 @@ fn every_model_goes_token_by_token_until_its_positions_end() {
     let tokens = batch().tokens;
     for run in runs() {
         let params = parameters();
-        let model = Model::new(&run.model, Io::of(&run.task), &params).unwrap();
+        let model = Model::new(&run.model, Io::of(&run.task).unwrap(), &params).unwrap();
         perturb(&params);
         let mut decoder = model.begin(3).unwrap().unwrap();
         let token = |i| tokens.narrow(1, i, 1).unwrap().squeeze(1).unwrap();

@@ -329,23 +329,31 @@ impl Modules {
         anchored.then_some((at, None))
     }
 
-    /// What a module uses: for each of its items what that leads to. The imports of a module
-    /// without children count as uses of an item without a name.
-    fn uses<'a>(&'a self, path: &'a Path) -> impl Iterator<Item = (String, Target)> + 'a {
+    /// What a module uses: for each of its items what that leads to. A block of `impl` does not use
+    /// its own type. The imports of a module without children count as uses of an item without a
+    /// name, except for types that it implements.
+    fn uses(&self, path: &Path) -> Vec<(String, Target)> {
         let module = &self.0[path];
-        let of_item = move |item: &Item| {
-            let mut found = Vec::new();
-            paths(&item.tokens, &mut found);
-            let name = item.name.clone();
-            found.into_iter().map(move |path| (name.clone(), path))
+        let type_of = |item: &Item| {
+            let name = item.name.strip_prefix("impl ")?;
+            self.resolve(path, &[name.to_owned()], 0)
         };
-        let imports = module
-            .imports
-            .values()
-            .filter(|_| module.children.is_empty());
-        let imports = imports.map(|path| (String::new(), path.clone()));
-        let all = module.items.iter().flat_map(of_item).chain(imports);
-        all.filter_map(|(name, used)| Some((name, self.resolve(path, &used, 0)?)))
+        let implemented: BTreeSet<Target> = module.items.iter().filter_map(type_of).collect();
+        let mut uses = Vec::new();
+        for item in &module.items {
+            let (mut found, own) = (Vec::new(), type_of(item));
+            paths(&item.tokens, &mut found);
+            let used = found.iter().filter_map(|used| self.resolve(path, used, 0));
+            let used = used.filter(|used| Some(used) != own.as_ref());
+            uses.extend(used.map(|used| (item.name.clone(), used)));
+        }
+        if module.children.is_empty() {
+            let imports = module.imports.values();
+            let used = imports.filter_map(|used| self.resolve(path, used, 0));
+            let used = used.filter(|used| !implemented.contains(used));
+            uses.extend(used.map(|used| (String::new(), used)));
+        }
+        uses
     }
 
     /// The circles among the modules of each module, named `room/module: a, b`. See the test that
@@ -445,6 +453,14 @@ fn circles_are_seen_through_every_spelling_of_a_path() {
         source("src/room/a.rs", child),
     ];
     assert_eq!(circles(&sources), ["room: `run`, a"]);
+    // Methods of the parent's type in a child that the type needs.
+    let parent = "mod a; pub struct Row { of: a::Of }";
+    let child = "use super::Row; pub struct Of; impl Row { fn of(r: Row) -> Of { r.of } }";
+    let sources = [
+        source("src/room.rs", parent),
+        source("src/room/a.rs", child),
+    ];
+    assert_eq!(circles(&sources), [""; 0]);
     // Folders, though no two files use each other; tests and comments do not count.
     let sources = [
         source("src/room/a/x.rs", "use crate::room::b::y::Y; pub struct X;"),

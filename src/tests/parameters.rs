@@ -164,7 +164,7 @@ fn adding_a_layer_leaves_the_others_as_they_were_but_for_the_output_scale() {
         let of = |n_layers| {
             let run = run(entry.name, Protocol::Matched, &[("layers", n_layers)]);
             let params = parameters();
-            Model::new(&run.model, Io::of(&run.task), &params).unwrap();
+            Model::new(&run.model, Io::of(&run.task).unwrap(), &params).unwrap();
             params.vars().into_iter().collect::<BTreeMap<_, _>>()
         };
         let (two, three) = (of("2"), of("3"));

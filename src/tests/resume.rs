@@ -11,7 +11,7 @@ use dsf::mixers::MIXERS;
 use dsf::recipes;
 use dsf::rng::Stream;
 use dsf::store::Outcome;
-use dsf::tasks::{self, Data};
+use dsf::tasks::{self, Splits};
 use safetensors::SafeTensors;
 
 #[test]
@@ -59,7 +59,7 @@ fn a_run_interrupted_at_every_step_and_epoch_ends_with_the_same_bits() {
 }
 
 /// A run on text of two epochs of three steps, the last one short.
-fn on_text(mixer: &str) -> (RunConfig, Data) {
+fn on_text(mixer: &str) -> (RunConfig, Splits) {
     let settings = [
         ("preset", "smoke"),
         ("mixer", mixer),

@@ -8,7 +8,7 @@ use dsf::mixers::MIXERS;
 use dsf::model::{Io, Model};
 use dsf::nn::{Cx, Params};
 use dsf::store::{EpochRow, Outcome};
-use dsf::tasks::{self, Data, Dataset, IGNORED};
+use dsf::tasks::{self, Dataset, Splits, IGNORED};
 use dsf::train::{Event, Trainer};
 use std::collections::BTreeMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -26,13 +26,13 @@ pub struct Trace {
 }
 
 /// The run of a mixer under the reference protocol, and its data.
-pub fn world(mixer: &str) -> (RunConfig, Data) {
+pub fn world(mixer: &str) -> (RunConfig, Splits) {
     let config = run(mixer, Protocol::Reference, &[]);
     let data = tasks::load(&config.task, None).unwrap();
     (config, data)
 }
 
-pub fn trainer<'a>(config: &'a RunConfig, data: &'a Data) -> Trainer<'a> {
+pub fn trainer<'a>(config: &'a RunConfig, data: &'a Splits) -> Trainer<'a> {
     Trainer::new(config, data, &Device::Cpu).unwrap()
 }
 
@@ -77,7 +77,7 @@ pub fn follow(trainer: &mut Trainer, events: usize, trace: &mut Trace) {
 }
 
 /// A whole run without interruption.
-pub fn trace(config: &RunConfig, data: &Data) -> Trace {
+pub fn trace(config: &RunConfig, data: &Splits) -> Trace {
     let mut trace = Trace::default();
     follow(&mut trainer(config, data), usize::MAX, &mut trace);
     trace
@@ -214,7 +214,7 @@ fn test_loss_and_accuracy_are_those_of_the_full_model_over_all_labels() {
         follow(&mut trained, usize::MAX, &mut Trace::default());
         let saved = safetensors::load_buffer(&trained.checkpoint().unwrap(), &Device::Cpu);
         let params = Params::given(saved.unwrap(), DType::F64, &Device::Cpu);
-        let model = Model::new(&config.model, Io::of(&config.task), &params).unwrap();
+        let model = Model::new(&config.model, Io::of(&config.task).unwrap(), &params).unwrap();
         let (loss, accuracy) = by_hand(&model, tested(&data));
         let row = trained.progress().epochs[0];
         assert!(
@@ -238,9 +238,9 @@ fn test_loss_and_accuracy_are_those_of_the_full_model_over_all_labels() {
 }
 
 /// Mean loss and accuracy, position by position from dense labels.
-fn tested(data: &Data) -> &Dataset {
+fn tested(data: &Splits) -> &Dataset {
     match data {
-        Data::Recall { test, .. } => test,
+        Splits::PerToken { test, .. } => test,
         _ => panic!("not MQAR"),
     }
 }

@@ -3,38 +3,35 @@
 
 mod adamw;
 mod checkpoint;
-mod documents;
-mod labelled;
-mod order;
+mod cuda_graph;
+mod next_token;
+mod objective;
+mod per_token;
 mod perplexity;
-mod progress;
-mod recall;
-mod recorded;
+mod pooled;
 mod schedule;
-mod shifted;
-mod steps;
-mod subject;
-mod windows;
 
 pub use adamw::AdamW;
-pub use labelled::Labelled;
+pub use per_token::Labelled;
 pub use perplexity::{score, unigram_ppl, Scored, Scoring};
-pub use progress::Progress;
 pub use schedule::learning_rate;
 
-use crate::config::{Precision, RunConfig, TaskConfig};
-use crate::error::{Error, Result};
-use crate::gpu;
-use crate::nn::Params;
-use crate::store::{EpochRow, LanguageScores, Outcome};
-use crate::tasks::Data;
+use crate::config::{Precision, RunConfig};
+use crate::error::Result;
+use crate::gpu::{self, Gpu};
+use crate::nn::{Cx, Params};
+use crate::ops;
+use crate::store::{EpochRow, Metrics, Outcome};
+use crate::tasks::Splits;
+use candle_core::backprop::GradStore;
 use candle_core::{DType, Device, Var};
-use documents::Documents;
-use recall::Recall;
-use recorded::Steps;
+use cuda_graph::{Recorded, Steps};
+use next_token::NextToken;
+use objective::{Objective, StepExamples};
+use per_token::PerToken;
+use pooled::Pooled;
+use serde::{Deserialize, Serialize};
 use std::time::Instant;
-use subject::Subject;
-use windows::Windows;
 
 /// Word of what happens, for the screen and the store.
 pub enum Event<'a> {
@@ -49,12 +46,25 @@ pub enum Event<'a> {
     Epoch(&'a EpochRow),
 }
 
+/// How far training has come: what a checkpoint holds beside weights and moments.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Progress {
+    /// Optimiser steps made.
+    pub step: usize,
+    /// The losses of this epoch's steps so far, each times the examples of its step.
+    summed_loss: f64,
+    /// Seconds spent on this epoch so far.
+    epoch_seconds: f64,
+    /// The epochs that are over.
+    pub epochs: Vec<EpochRow>,
+}
+
 /// One run in training.
 pub struct Trainer<'a> {
     config: &'a RunConfig,
     device: Device,
     params: Params,
-    subject: Box<dyn Subject + 'a>,
+    objective: Box<dyn Objective + 'a>,
     optimizer: AdamW,
     steps: Steps,
     progress: Progress,
@@ -62,7 +72,7 @@ pub struct Trainer<'a> {
 
 impl<'a> Trainer<'a> {
     /// A run at its beginning, on `device`.
-    pub fn new(config: &'a RunConfig, data: &'a Data, device: &Device) -> Result<Self> {
+    pub fn new(config: &'a RunConfig, data: &'a Splits, device: &Device) -> Result<Self> {
         let precision = config.train.precision;
         gpu::products_in_tf32(precision == Precision::Tf32);
         let params = Params::seeded(config.seed, DType::F32, device);
@@ -70,20 +80,24 @@ impl<'a> Trainer<'a> {
             Precision::Bf16 => DType::BF16,
             Precision::F32 | Precision::Tf32 => DType::F32,
         });
-        let subject: Box<dyn Subject> = match (&config.task, data) {
-            (TaskConfig::Mqar(_), Data::Recall { train, test }) => {
-                Box::new(Recall::new(config, [train, test], &params, device)?)
+        let sizes = config.task.sizes()?;
+        let objective: Box<dyn Objective> = match data {
+            Splits::PerToken { train, test } => Box::new(PerToken::new(
+                config,
+                &sizes,
+                [train, test],
+                &params,
+                device,
+            )?),
+            Splits::Pooled(splits) => {
+                Box::new(Pooled::new(config, &sizes, splits, &params, device)?)
             }
-            (TaskConfig::Lra(task), Data::Documents(splits)) => {
-                Box::new(Documents::new((config, task), splits, &params, device)?)
+            Splits::NextToken(splits) => {
+                Box::new(NextToken::new(config, &sizes, splits, &params, device)?)
             }
-            (TaskConfig::Wikitext(task), Data::Text(splits)) => {
-                Box::new(Windows::new((config, task), splits, &params, device)?)
-            }
-            _ => return Err(Error::usage("the data are those of another task")),
         };
         Ok(Self {
-            subject,
+            objective,
             optimizer: AdamW::configured(params.vars(), &config.train)?,
             config,
             device: device.clone(),
@@ -116,8 +130,8 @@ impl<'a> Trainer<'a> {
         }
     }
 
-    /// Whether the epochs that are over end the run. Asked before each epoch, not after: a run may
-    /// have been interrupted between its last epoch and its end.
+    /// The outcome, if the epochs that are over end the run. Asked before each epoch, not after: a run
+    /// may have been interrupted between its last epoch and its end.
     fn ended(&self) -> Option<Outcome> {
         let (train, epochs) = (&self.config.train, &self.progress.epochs);
         match epochs.last() {
@@ -127,6 +141,128 @@ impl<'a> Trainer<'a> {
         }
     }
 
+    /// One optimiser step on the next batch of the epoch: its loss, which if it is no number has
+    /// changed nothing. [`Self::run`] tests between epochs; a caller of this stops there.
+    pub fn step(&mut self) -> Result<f64> {
+        let start = Instant::now();
+        let size = self.config.train.batch_size;
+        let first = self.step_in_epoch() * size;
+        let last = (first + size).min(self.objective.examples());
+        let examples = StepExamples {
+            epoch: self.progress.epochs.len(),
+            range: first..last,
+        };
+        let whole = last - first == size;
+        if whole && self.steps.are_warm() {
+            self.record(&examples)?;
+        }
+        let loss = match &self.steps {
+            Steps::Recorded(_) if whole => self.replay(&examples)?,
+            _ => self.launch(&examples)?,
+        };
+        if loss.is_finite() {
+            self.progress.step += 1;
+            self.progress.summed_loss += loss * examples.range.len() as f64;
+        }
+        self.progress.epoch_seconds += start.elapsed().as_secs_f64();
+        Ok(loss)
+    }
+
+    /// A step op by op, with gradients accumulated over its micro-batches.
+    fn launch(&mut self, examples: &StepExamples) -> Result<f64> {
+        let (mut value, mut grads) = (0.0, None);
+        for (i, batch) in self.objective.micro_batches(examples).iter().enumerate() {
+            let loss = self.objective.loss(batch, &self.cx().micro_batch(i))?;
+            let loss = match batch.weight {
+                1.0 => loss,
+                weight => (loss * weight)?,
+            };
+            value += f64::from(loss.to_scalar::<f32>()?);
+            if !value.is_finite() {
+                return Ok(value);
+            }
+            let of_batch = ops::backward(&loss)?;
+            grads = Some(match grads {
+                Some(sum) => accumulated(sum, of_batch, &self.params.vars())?,
+                None => of_batch,
+            });
+        }
+        if let Some(grads) = grads {
+            let rate = self.rate_of(self.progress.step);
+            self.optimizer.step(&grads, rate)?;
+        }
+        self.steps.launched();
+        Ok(value)
+    }
+
+    /// From now on, steps of whole batches on a GPU are recorded once as a CUDA graph and then replayed,
+    /// if all of them have one shape.
+    pub fn record_steps(&mut self) {
+        if self.gpu().is_some() {
+            self.steps = Steps::to_be_recorded();
+        }
+    }
+
+    fn record(&mut self, examples: &StepExamples) -> Result<()> {
+        let (Some(gpu), Some(shape)) = (self.gpu(), self.objective.one_shape()) else {
+            self.steps = Steps::default();
+            return Ok(());
+        };
+        gpu.set_step(self.progress.step as u64)?;
+        let batch = shape.train.batch(examples.range.clone());
+        let batch = Labelled::new(batch, shape.train, &self.device)?;
+        let recorded = Recorded::new(gpu, batch, shape.model, &self.optimizer, &self.cx())?;
+        self.steps = Steps::Recorded(recorded);
+        Ok(())
+    }
+
+    fn replay(&mut self, examples: &StepExamples) -> Result<f64> {
+        let (Steps::Recorded(recorded), Some(shape)) = (&self.steps, self.objective.one_shape())
+        else {
+            unreachable!("only steps of one shape are recorded");
+        };
+        let rate = self.rate_of(self.progress.step);
+        self.optimizer.set_rates(rate)?;
+        let batch = shape.train.batch(examples.range.clone());
+        let value = recorded.replay(&batch, self.progress.step as u64)?;
+        if !value.is_finite() {
+            self.optimizer.unset_rates();
+        }
+        Ok(value)
+    }
+
+    fn gpu(&self) -> Option<Gpu> {
+        let vars = self.params.vars();
+        vars.first().and_then(|(_, var)| gpu::of(var))
+    }
+
+    /// The context of the next step.
+    fn cx(&self) -> Cx {
+        Cx::train(self.config.seed, self.progress.step as u64)
+    }
+
+    /// Tests the weights and closes the epoch.
+    fn finish_epoch(&mut self) -> Result<EpochRow> {
+        let start = Instant::now();
+        let tested = self.objective.evaluate()?;
+        let trained = self.progress.epoch_seconds;
+        let row = EpochRow {
+            epoch: self.progress.epochs.len() + 1,
+            train_loss: self.progress.summed_loss / self.objective.examples() as f64,
+            test_loss: tested.test.loss,
+            accuracy: tested.test.accuracy,
+            lr: self.rate_of(self.progress.step - 1),
+            seconds: trained + start.elapsed().as_secs_f64(),
+            tokens_per_s: self.objective.tokens() as f64 / trained,
+            val_loss: tested.val.map(|val| val.loss),
+            val_accuracy: tested.val.map(|val| val.accuracy),
+        };
+        self.progress.epochs.push(row);
+        self.progress.summed_loss = 0.0;
+        self.progress.epoch_seconds = 0.0;
+        Ok(row)
+    }
+
     /// How far the run has come.
     pub fn progress(&self) -> &Progress {
         &self.progress
@@ -134,13 +270,18 @@ impl<'a> Trainer<'a> {
 
     /// Steps an epoch; the last may be a short batch.
     pub fn steps_per_epoch(&self) -> usize {
-        let examples = self.subject.examples();
+        let examples = self.objective.examples();
         examples.div_ceil(self.config.train.batch_size)
     }
 
     /// Steps made in the current epoch.
     pub fn step_in_epoch(&self) -> usize {
         self.progress.step - self.progress.epochs.len() * self.steps_per_epoch()
+    }
+
+    /// The learning rate of step `step`, from 0.
+    fn rate_of(&self, step: usize) -> f64 {
+        learning_rate(&self.config.train, step, self.steps_per_epoch())
     }
 
     /// Seconds trained so far, over all interruptions.
@@ -152,7 +293,7 @@ impl<'a> Trainer<'a> {
     /// Mean loss of the current epoch's examples so far.
     pub fn mean_loss(&self) -> f64 {
         let seen = self.step_in_epoch() * self.config.train.batch_size;
-        self.progress.summed_loss / seen.clamp(1, self.subject.examples()) as f64
+        self.progress.summed_loss / seen.clamp(1, self.objective.examples()) as f64
     }
 
     /// Trained numbers.
@@ -167,46 +308,39 @@ impl<'a> Trainer<'a> {
 
     /// Numbers that all layers' mixers keep per sequence.
     pub fn state_size(&self) -> usize {
-        self.subject.state_size()
+        self.objective.state_size()
     }
 
     /// The epoch that validation chooses, where there is a validation split.
     pub fn selected(&self) -> Option<&EpochRow> {
-        progress::selected(&self.config.task, &self.progress.epochs)
+        objective::selected(&*self.objective, &self.progress.epochs)
     }
 
-    /// The perplexities of a run on text that ended by `outcome`; `None` in other tasks. It takes about
-    /// as long as a test of the weights.
-    pub fn language_scores(&self, outcome: Outcome) -> Result<Option<LanguageScores>> {
+    /// The perplexities of a language model whose run ended by `outcome`; nothing for other objectives. It
+    /// takes about as long as a test of the weights.
+    pub fn language_scores(&self, outcome: Outcome) -> Result<Metrics> {
         let diverged = outcome == Outcome::Diverged;
-        Ok(self.subject.conclude(&self.progress.epochs, diverged)?)
+        let epochs = &self.progress.epochs;
+        Ok(self.objective.language_scores(epochs, diverged)?)
     }
+}
 
-    /// The learning rate of step `step`, from 0.
-    fn rate_of(&self, step: usize) -> f64 {
-        learning_rate(&self.config.train, step, self.steps_per_epoch())
+/// `sum` and `more`, variable by variable.
+fn accumulated(
+    mut sum: GradStore,
+    mut more: GradStore,
+    vars: &[(String, Var)],
+) -> Result<GradStore> {
+    for (_, var) in vars {
+        if let Some(grad) = more.remove(var) {
+            let total = match sum.remove(var) {
+                Some(before) => (before + grad)?,
+                None => grad,
+            };
+            sum.insert(var, total);
+        }
     }
-
-    fn finish_epoch(&mut self) -> Result<EpochRow> {
-        let start = Instant::now();
-        let tested = self.subject.evaluate()?;
-        let trained = self.progress.epoch_seconds;
-        let row = EpochRow {
-            epoch: self.progress.epochs.len() + 1,
-            train_loss: self.progress.summed_loss / self.subject.examples() as f64,
-            test_loss: tested.test.loss,
-            accuracy: tested.test.accuracy,
-            lr: self.rate_of(self.progress.step - 1),
-            seconds: trained + start.elapsed().as_secs_f64(),
-            tokens_per_s: self.subject.tokens() as f64 / trained,
-            val_loss: tested.val.map(|val| val.loss),
-            val_accuracy: tested.val.map(|val| val.accuracy),
-        };
-        self.progress.epochs.push(row);
-        self.progress.summed_loss = 0.0;
-        self.progress.epoch_seconds = 0.0;
-        Ok(row)
-    }
+    Ok(sum)
 }
 
 #[cfg(test)]

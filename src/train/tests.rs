@@ -1,7 +1,7 @@
 //! Training by kernels, emulated, beside training on the CPU.
 
 use super::Trainer;
-use crate::config::{AdamConfig, Decay, Precision, RunConfig, TaskConfig};
+use crate::config::{AdamConfig, Decay, Precision, RunConfig};
 use crate::gpu::emulated::{emulated, launches};
 use crate::mixers::MIXERS;
 use crate::recipes;
@@ -90,10 +90,7 @@ fn a_recorded_step_is_the_step_to_the_bit() {
     for (mixer, adam) in [("softmax", None), ("linear", Some(clipped))] {
         let mut config = config(mixer, 1, Precision::F32);
         config.train.adam = adam;
-        let TaskConfig::Mqar(task) = &mut config.task else {
-            unreachable!("a run of MQAR");
-        };
-        task.train_examples = 5 * 3 + 2;
+        config.task.set("train_examples", 5 * 3 + 2);
         let launched = emulated(|| train(&config, |_| ()));
         let before = launches();
         let recorded = emulated(|| train(&config, |trainer| trainer.record_steps()));

@@ -1,9 +1,8 @@
-//! The table of ops that can be timed and checked: adding one is a row of [`sequences`] or [`rows`].
+//! The ops that can be timed and checked: adding one is a row of [`table`].
 
 mod op;
-mod rows;
-mod sequences;
 mod sizes;
+mod table;
 
 pub(super) use op::{Drawn, Op, Pass};
 pub(super) use sizes::{Shape, MAMBA, PAIRS, TASKS, VOCABULARY};
@@ -12,7 +11,7 @@ use crate::error::{self, Result};
 
 /// Every op, in the order of the listing.
 pub(super) fn all() -> impl Iterator<Item = &'static Op> {
-    sequences::OPS.iter().chain(rows::OPS)
+    table::OPS.iter()
 }
 
 /// The op called `name`, or an error that lists them.

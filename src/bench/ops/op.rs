@@ -180,17 +180,3 @@ impl Input {
         Ok(Tensor::from_vec(values, dims, &Device::Cpu)?)
     }
 }
-
-/// An elementwise op of one input, on which other rows are based. Forward reads and writes a number per
-/// element; backward reads input and gradient and writes the input's gradient.
-pub(super) const POINTWISE: Op = Op {
-    name: "",
-    about: "x (B, L, d); elements B L d",
-    states: false,
-    heads: false,
-    inputs: |s| vec![input(s.sequence(s.width), Fill::Normal(1.0))],
-    sizes: Sizes::Numbers,
-    run: |x, _| Ok(x[0].clone()),
-    elements: Extent::channels,
-    floor: |e| Passes::moves(e.channels(), 2.0, 5.0),
-};

@@ -1,7 +1,7 @@
 //! `dsf bench --device`, `all`, `lengths` and `compare`: lists of measurements.
 
 use super::text::{self, columns, si};
-use crate::bench::{cases, write_csv, Bench, Case, Machine, Peer, Row, Scripts};
+use crate::bench::{cases, mixers_in_pytorch, write_csv, Bench, Case, Machine, Peer, Row, Scripts};
 use crate::cli::device::{use_threads, Choice};
 use crate::cli::{exit, print, Global};
 use crate::error::{Error, Result};
@@ -193,8 +193,7 @@ impl All {
 #[derive(Args)]
 pub(super) struct Lengths {
     /// Mixers.
-    #[arg(long, value_delimiter = ',', value_name = "NAME",
-          default_values = ["s6", "ssd", "linear", "normalized", "qlstm", "softmax"])]
+    #[arg(long, value_delimiter = ',', value_name = "NAME", default_values = mixers_in_pytorch())]
     mixer: Vec<String>,
     /// Sequence lengths L.
     #[arg(long, value_delimiter = ',', value_name = "N", default_values_t = [64, 256, 1024, 4096, 16384])]

@@ -1,96 +1,77 @@
 //! Measurements as a person reads them.
 
-use crate::bench::{Clock, Report, Row};
+use crate::bench::{Clock, Kind, Report, Row};
+use serde_json::Value;
 
 /// A row or a report as one line of JSON.
 pub(super) fn json(report: &impl serde::Serialize) -> String {
     serde_json::to_string(report).expect("a report is plain data")
 }
 
-/// A single measurement, a fact a line.
+/// A single measurement on the CPU, a fact a line.
 pub(super) fn report(report: &Report) -> String {
     let row = &report.row;
-    let detail = |name: &str| match &report.details.get(name) {
-        Some(serde_json::Value::String(text)) => text.clone(),
+    let detail = |name: &str| match report.details.get(name) {
+        Some(Value::String(text)) => text.clone(),
         Some(value) => value.to_string(),
         None => "-".to_owned(),
     };
-    let number = |name: &str| report.details.get(name).and_then(|x| x.as_f64());
+    let number = |name: &str| report.details.get(name).and_then(Value::as_f64);
+    let sizes = |names: &[[&str; 2]]| {
+        let sizes = names
+            .iter()
+            .map(|[name, key]| format!("{name} = {}", detail(key)));
+        sizes.collect::<Vec<_>>().join(", ")
+    };
     let mut facts = Vec::new();
-    let mut fact = |name: &'static str, text: String| facts.push((name, text));
-    if number("first_loss").is_some() {
+    if row.kind == Kind::Step {
         let [mixer, variant, protocol] = ["mixer", "variant", "protocol"].map(detail);
-        let sizes = [
-            ("d", "d"),
-            ("n", "n"),
-            ("L", "seq_len"),
-            ("k", "kv_pairs"),
-            ("V", "vocab_size"),
-            ("batch", "batch_size"),
-        ];
-        let sizes = sizes.map(|(name, key)| format!("{name} = {}", detail(key)));
-        fact(
-            "step",
-            format!("{mixer} ({variant}, {protocol}): {}", sizes.join(", ")),
-        );
+        let sizes = sizes(&[
+            ["d", "d"],
+            ["n", "n"],
+            ["L", "seq_len"],
+            ["k", "kv_pairs"],
+            ["V", "vocab_size"],
+            ["batch", "batch_size"],
+        ]);
+        facts.push(("step", format!("{mixer} ({variant}, {protocol}): {sizes}")));
     } else {
-        let [name, shape, heads] = ["op", "shape", "heads"].map(detail);
-        fact(
-            "op",
-            format!("{name} {shape}, {heads} heads, {}", row.dtype),
-        );
+        let sizes = sizes(&[["shape", "shape"], ["heads", "heads"]]);
+        facts.push(("op", format!("{} {sizes}, {}", detail("op"), row.dtype)));
     }
-    let forward = report.details.get("forward");
-    let forward = forward
-        .and_then(|row| Some((row["seconds"].as_f64()?, row["fraction_of_floor"].as_f64()?)));
-    if let Some((time, fraction)) = forward {
-        let (time, fraction) = (seconds(time), percent(fraction));
-        fact("forward", format!("CPU {time}, {fraction} of its floor"));
+    if let Some(forward) = report.details.get("forward") {
+        let [time, fraction] = ["seconds", "fraction_of_floor"].map(|key| forward[key].as_f64());
+        let (time, fraction) = (shown(time, seconds), shown(fraction, percent));
+        facts.push(("forward", format!("{time}, {fraction} of its floor")));
     }
-    fact(
+    facts.push((
         "CPU",
         range([row.seconds, row.seconds_min, row.seconds_max]),
-    );
-    fact(
-        "wall",
-        range([row.wall_seconds, row.wall_seconds_min, row.wall_seconds_max]),
-    );
-    fact(
-        "floor",
-        match (row.floor_seconds, row.fraction_of_floor) {
-            (Some(floor), Some(fraction)) => {
-                format!(
-                    "{}, of which it reaches {}",
-                    seconds(floor),
-                    percent(fraction)
-                )
-            }
-            _ => row.note.clone(),
-        },
-    );
-    let rate = |rate: Option<f64>| shown(rate, |rate| format!("{} per CPU second", si(rate)));
-    if row.tokens.is_some() {
-        fact("tokens", rate(row.tokens_per_second));
+    ));
+    let wall = [row.wall_seconds, row.wall_seconds_min, row.wall_seconds_max];
+    facts.push(("wall", range(wall)));
+    let columns = OURS
+        .iter()
+        .filter(|(name, _)| !["min", "max"].contains(name));
+    facts.extend(columns.filter_map(|(name, cell)| Some((*name, cell(row)?))));
+    if !row.note.is_empty() {
+        facts.push(("note", row.note.clone()));
     }
-    fact("elements", rate(row.elements_per_second));
-    fact("memory", shown(row.peak_memory_bytes, megabytes));
     if let (Some(first), Some(last)) = (number("first_loss"), row.loss) {
-        fact(
+        facts.push((
             "loss",
             format!("{first:.6} in the first step, {last:.6} in the last"),
-        );
+        ));
     }
     if let (Some(output), Some(gradients)) = (number("checksum"), number("gradient_checksum")) {
-        fact(
-            "sums",
-            format!("{output:.6e} of the output, {gradients:.6e} of the gradients"),
-        );
+        let sums = format!("{output:.6e} of the output, {gradients:.6e} of the gradients");
+        facts.push(("sums", sums));
     }
-    fact("route", row.route.clone());
-    fact(
+    facts.push(("route", row.route.clone()));
+    facts.push((
         "machine",
         machine(row, &shown(row.load_average, |x| format!("{x:.2}"))),
-    );
+    ));
     lines(&facts)
 }
 
@@ -108,8 +89,8 @@ pub(super) fn failure(row: &Row) -> String {
 /// A column of the table: its heading, and the cell of a row, if it has one.
 type Column = (&'static str, fn(&Row) -> Option<String>);
 
-/// Columns of the table. One that no row has a cell for is left out.
-const COLUMNS: &[Column] = &[
+/// Columns of the table about us. One that no row has a cell for is left out.
+const OURS: &[Column] = &[
     ("min", |r| r.seconds_min.map(seconds)),
     ("max", |r| r.seconds_max.map(seconds)),
     ("floor", |r| r.floor_seconds.map(seconds)),
@@ -118,6 +99,10 @@ const COLUMNS: &[Column] = &[
     ("tokens/s", |r| r.tokens_per_second.map(si)),
     ("elements/s", |r| r.elements_per_second.map(si)),
     ("memory", |r| r.peak_memory_bytes.map(megabytes)),
+];
+
+/// Columns about the peer, and about both.
+const PEERS: &[Column] = &[
     ("ratio", |r| r.ratio.map(times)),
     ("min", |r| r.ratio_min.map(times)),
     ("max", |r| r.ratio_max.map(times)),
@@ -138,20 +123,16 @@ pub(super) fn table(rows: &[Row]) -> String {
     };
     let clock = timed.iter().find(|row| row.seconds.is_some());
     let on_cpu = clock.unwrap_or(last).clock == Clock::Cpu;
-    let (ours, peer) = match on_cpu {
-        true => ("CPU", "peer CPU"),
-        false => ("time", "peer"),
+    let [ours, peer] = match on_cpu {
+        true => ["CPU", "peer CPU"],
+        false => ["time", "peer"],
     };
-    let first: Column = (ours, |r| r.seconds.map(seconds));
-    let peers: Column = (peer, |r| r.peer_seconds.map(seconds));
-    let (own, beside) = COLUMNS.split_at(8);
-    let all = [first].into_iter().chain(own.iter().copied());
-    let all = all.chain([peers]).chain(beside.iter().copied());
-    let shown: Vec<Column> = all
-        .filter(|(_, cell)| timed.iter().any(|row| cell(row).is_some()))
-        .collect();
-    let mut head: Vec<String> = shown.iter().map(|(name, _)| (*name).to_owned()).collect();
-    head.push("case".to_owned());
+    let ours: Column = (ours, |r| r.seconds.map(seconds));
+    let peer: Column = (peer, |r| r.peer_seconds.map(seconds));
+    let mut shown = [&[ours], OURS, &[peer], PEERS].concat();
+    shown.retain(|(_, cell)| timed.iter().any(|row| cell(row).is_some()));
+    let head = shown.iter().map(|(name, _)| *name).chain(["case"]);
+    let head: Vec<String> = head.map(str::to_owned).collect();
     let mut cells = vec![head];
     for row in &timed {
         let line = shown.iter();

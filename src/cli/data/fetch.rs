@@ -1,14 +1,17 @@
 //! `dsf data fetch`.
 
-use super::progress::ProgressDisplay;
 use crate::cache;
+use crate::cli::progress::ProgressDisplay;
 use crate::cli::{exit, print, stop_flag, Global};
-use crate::config::{Corpus, LraDataset};
 use crate::error::{unknown, Error, Result};
 use crate::fetch::{
     self, entry, ArchiveSource, Dataset, Entry, FetchContext, FetchRequest, Hub, Origin, CATALOGUE,
 };
-use clap::{Args, ValueEnum};
+use crate::tasks::lra::LraDataset;
+use crate::tasks::wikitext::Corpus;
+use crate::tasks::{self, TaskEntry, TASKS};
+use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
+use clap::Args;
 use serde_json::json;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -16,8 +19,8 @@ use std::time::Duration;
 #[derive(Args)]
 pub(super) struct Arguments {
     /// For which task.
-    #[arg(value_enum)]
-    task: Task,
+    #[arg(value_parser = task())]
+    task: &'static TaskEntry,
     /// Of the Long Range Arena, which datasets, with commas between them; without it they are listed.
     #[arg(long, value_enum, value_delimiter = ',', value_name = "NAME")]
     dataset: Vec<LraDataset>,
@@ -44,18 +47,12 @@ pub(super) struct Arguments {
     delete_archive: bool,
 }
 
-#[derive(Clone, Copy, ValueEnum)]
-enum Task {
-    /// The Long Range Arena.
-    Lra,
-    /// WikiText and the tokenizer of GPT-NeoX.
-    Wikitext,
-}
-
-impl Task {
-    fn has(self, entry: &Entry) -> bool {
-        entry.dataset.is_lra() == matches!(self, Self::Lra)
-    }
+/// The tasks that have files to download.
+fn task() -> impl TypedValueParser<Value = &'static TaskEntry> {
+    let fetched = TASKS.iter().filter(|task| task.files.is_some());
+    let named = fetched.map(|task| PossibleValue::new(task.name).help(task.about));
+    let find = |name: String| tasks::find(&name).expect("it is one of those listed");
+    PossibleValuesParser::new(named).map(find)
 }
 
 /// A text that can be fetched.
@@ -104,26 +101,48 @@ pub(super) fn main(arguments: Arguments, global: &Global) -> Result<u8> {
     Ok(exit::DONE)
 }
 
-/// What was asked for, of the task that was named.
+/// What was asked for, all of it of the task that was named.
 fn wanted(arguments: &Arguments) -> Result<Vec<Dataset>> {
-    let texts = !arguments.corpus.is_empty() || arguments.tokenizer;
-    match arguments.task {
-        Task::Lra if texts => Err(Error::usage(
-            "--corpus and --tokenizer are of `dsf data fetch wikitext`; lra has --dataset",
-        )),
-        Task::Wikitext if !arguments.dataset.is_empty() => Err(Error::usage(
-            "--dataset is of `dsf data fetch lra`; wikitext has --corpus and --tokenizer",
-        )),
-        Task::Wikitext if arguments.delete_archive => Err(Error::usage(
-            "--delete-archive is of `dsf data fetch lra`: wikitext has no archives",
-        )),
-        _ => {
-            let corpora = arguments.corpus.iter().map(|c| Dataset::Wikitext(*c));
-            let tokenizer = arguments.tokenizer.then_some(Dataset::GptNeox);
-            let lra = arguments.dataset.iter().map(|d| Dataset::Lra(*d));
-            Ok(lra.chain(corpora).chain(tokenizer).collect())
-        }
+    let task = arguments.task;
+    let datasets = arguments
+        .dataset
+        .iter()
+        .map(|d| ("--dataset", Dataset::Lra(*d)));
+    let corpora = arguments
+        .corpus
+        .iter()
+        .map(|c| ("--corpus", Dataset::Wikitext(*c)));
+    let tokenizer = arguments
+        .tokenizer
+        .then_some(("--tokenizer", Dataset::GptNeox));
+    let given: Vec<(&str, Dataset)> = datasets.chain(corpora).chain(tokenizer).collect();
+    if let Some((flag, other)) = given.iter().find(|(_, d)| d.task() != task.name) {
+        return Err(Error::usage(format!(
+            "{flag} is of `dsf data fetch {}`; {} has {}",
+            other.task(),
+            task.name,
+            flags(task)
+        )));
     }
+    let archived = |entry: &&Entry| !matches!(entry.origin, Origin::Hub(_));
+    if arguments.delete_archive && !of_task(task).any(|entry| archived(&entry)) {
+        return Err(Error::usage(format!(
+            "--delete-archive: {} has no archives, leave it out",
+            task.name
+        )));
+    }
+    Ok(given.into_iter().map(|(_, dataset)| dataset).collect())
+}
+
+/// What can be fetched for `task`.
+fn of_task(task: &TaskEntry) -> impl Iterator<Item = &'static Entry> + use<'_> {
+    let of_task = |entry: &&Entry| entry.dataset.task() == task.name;
+    { CATALOGUE }.iter().filter(of_task)
+}
+
+/// The flags that choose among it.
+fn flags(task: &TaskEntry) -> &'static str {
+    task.files.map_or("nothing to fetch", |files| files.flags)
 }
 
 fn done(dataset: Dataset, state: &str, folder: &Path, as_json: bool) -> String {
@@ -138,17 +157,14 @@ fn done(dataset: Dataset, state: &str, folder: &Path, as_json: bool) -> String {
 }
 
 /// What there is, a line each.
-fn catalogue(task: Task) -> Result<u8> {
-    for entry in { CATALOGUE }.iter().filter(|e| task.has(e)) {
+fn catalogue(task: &TaskEntry) -> Result<u8> {
+    for entry in of_task(task) {
         let name = entry.dataset.name();
         print::line(&format!("{name:16}  {}; {}", entry.about, entry.licence))?;
     }
-    let choose = match task {
-        Task::Lra => "--dataset NAME[,NAME]",
-        Task::Wikitext => "--corpus NAME[,NAME] and --tokenizer",
-    };
     print::line(&format!(
-        "\nChoose by {choose}; `dsf data list` says what is there already."
+        "\nChoose by {}; `dsf data list` says what is there already.",
+        flags(task)
     ))?;
     Ok(exit::DONE)
 }
@@ -161,14 +177,14 @@ fn to_request(arguments: Arguments, datasets: Vec<Dataset>) -> Result<FetchReque
             _ => lra.url = address("--url", url)?,
         }
     }
-    let root = match arguments.task {
-        Task::Lra => cache::lra,
-        Task::Wikitext => cache::wikitext,
-    };
+    let files = arguments
+        .task
+        .files
+        .expect("only tasks with files are offered");
     let endpoint = variable("HF_ENDPOINT").unwrap_or("https://huggingface.co".to_owned());
     let endpoint = address("HF_ENDPOINT", endpoint)?;
     Ok(FetchRequest {
-        root: arguments.data_dir.map_or_else(root, Ok)?,
+        root: arguments.data_dir.map_or_else(files.root, Ok)?,
         cifar,
         lra,
         hub: Hub {

@@ -1,13 +1,14 @@
 //! `dsf data generate`: ListOps and Pathfinder of our own as files.
 
+use super::place::Place;
 use super::stand_in;
-use crate::cache;
 use crate::cli::device::use_threads;
 use crate::cli::{exit, print, raised, stop_flag, Global};
-use crate::config::{Generator, LraConfig, LraDataset};
 use crate::error::{Error, Result};
 use crate::store::Staging;
 use crate::tasks::lra::generate::{self, listops, pathfinder, Progress};
+use crate::tasks::lra::{LraConfig, LraDataset};
+use crate::tasks::Generator;
 use clap::{Args, Subcommand};
 use indicatif::{ProgressBar, ProgressStyle};
 use serde_json::json;
@@ -58,34 +59,6 @@ struct Pathfinder {
     contour_length: Option<usize>,
     #[command(flatten)]
     place: Place,
-}
-
-/// Where generated files go, and which they are.
-#[derive(Args)]
-pub(super) struct Place {
-    /// The data root [default: dsf/lra below HF_HOME].
-    #[arg(long, value_name = "DIR")]
-    pub data_dir: Option<PathBuf>,
-    /// Other numbers give other examples.
-    #[arg(long, value_name = "S", default_value_t = 0)]
-    pub data_seed: u64,
-    /// Replace what is there.
-    #[arg(long)]
-    pub force: bool,
-}
-
-impl Place {
-    pub fn root(&self) -> Result<PathBuf> {
-        self.data_dir.clone().map_or_else(cache::lra, Ok)
-    }
-
-    /// The flag as it must be typed again.
-    pub fn flag(&self) -> String {
-        let dir = self.data_dir.as_ref();
-        dir.map_or(String::new(), |dir| {
-            format!(" --data-dir {}", dir.display())
-        })
-    }
 }
 
 pub(super) fn main(arguments: Arguments, global: &Global) -> Result<u8> {

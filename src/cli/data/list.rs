@@ -1,10 +1,9 @@
 //! `dsf data list`.
 
-use crate::cache;
 use crate::cli::{exit, print, Global};
 use crate::error::Result;
 use crate::fetch::{bytes_below, Dataset, State, CATALOGUE};
-use crate::tasks::{lra, wikitext};
+use crate::tasks::{self, lra, wikitext};
 use clap::Args;
 use serde_json::json;
 use std::path::{Path, PathBuf};
@@ -18,10 +17,13 @@ pub(super) struct Arguments {
 
 pub(super) fn main(arguments: Arguments, global: &Global) -> Result<u8> {
     for entry in &CATALOGUE {
-        let root = match &arguments.data_dir {
-            Some(dir) => dir.clone(),
-            None if entry.dataset.is_lra() => cache::lra()?,
-            None => cache::wikitext()?,
+        let root = match (
+            &arguments.data_dir,
+            tasks::find(entry.dataset.task())?.files,
+        ) {
+            (Some(dir), _) => dir.clone(),
+            (None, Some(files)) => (files.root)()?,
+            (None, None) => continue, // a catalogue of tasks without files is empty
         };
         let (name, mut folder) = (entry.dataset.name(), entry.path(&root));
         let (state, bytes) = match entry.state(&root) {

@@ -3,7 +3,7 @@
 mod fetch;
 mod generate;
 mod list;
-pub(super) mod progress;
+mod place;
 mod stand_in;
 mod tokens;
 

@@ -1,6 +1,6 @@
 //! `dsf data generate retrieval`: pairs of text in the place of papers that cannot be had.
 
-use super::generate::Place;
+use super::place::Place;
 use crate::cli::{exit, print, Global};
 use crate::error::{Error, Result};
 use crate::store::Staging;

@@ -2,10 +2,10 @@
 
 use crate::cli::device::use_threads;
 use crate::cli::{exit, print, stop_flag, tokens, Global};
-use crate::config::{Corpus, TaskConfig, WikitextConfig};
+use crate::config::TaskConfig;
 use crate::error::{Error, Result};
-use crate::tasks::wikitext::TokenizerName;
-use crate::tasks::wikitext::{self, Text};
+use crate::tasks::wikitext::{self, Corpus, TokenizerName, WikitextConfig};
+use crate::tasks::Text;
 use clap::Args;
 use indicatif::DecimalBytes;
 use serde_json::json;
@@ -48,7 +48,7 @@ pub(super) fn main(arguments: Arguments, global: &Global) -> Result<u8> {
         wikitext::token_files(config, data_dir)?;
     }
     let stop = stop_flag()?;
-    let tasks: Vec<_> = configs.iter().cloned().map(TaskConfig::Wikitext).collect();
+    let tasks: Vec<_> = configs.iter().cloned().map(TaskConfig::from).collect();
     match tokens::prepare(&tasks, data_dir, global.quiet || global.json, &stop) {
         Err(Error::Stopped) => {
             print::talk("stopped by a signal; whole splits are kept, the same command continues");

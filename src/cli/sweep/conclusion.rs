@@ -4,6 +4,7 @@ use super::super::Global;
 use crate::store::Store;
 use crate::sweep::estimate::counted;
 use crate::sweep::{Plan, Tally};
+use crate::tasks;
 use std::collections::BTreeSet;
 
 /// How the runs ended, where the summaries of their tasks are, and what to type next.
@@ -25,11 +26,7 @@ pub(super) fn conclusion(tally: &Tally, plan: &Plan, store: &Store, global: &Glo
     let summary = |task: &&str| store.summary_path(task).display().to_string();
     let summaries: Vec<String> = tasks.iter().map(summary).collect();
     let report = |task: &&str| {
-        let table = match *task {
-            "lra" => " --table 3",
-            "wikitext" => " --table 1",
-            _ => "",
-        };
+        let table = tasks::find(task).map_or("", |entry| entry.report);
         format!("dsf report{table}{}", global.out_flag())
     };
     let reports: Vec<String> = tasks.iter().map(report).collect();

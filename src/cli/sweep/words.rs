@@ -1,16 +1,12 @@
 //! What a sweep says of one run.
 
-use crate::config::{RunConfig, TaskConfig};
-use crate::store::{Outcome, Row};
+use crate::config::RunConfig;
+use crate::store::{Outcome, Record};
 use crate::sweep::estimate::{counted, duration};
 
 /// A run by what usually tells it from its neighbours.
 pub(super) fn describe(run: &RunConfig) -> String {
-    let task = match &run.task {
-        TaskConfig::Mqar(mqar) => format!("L={}/{}", mqar.seq_len, mqar.kv_pairs),
-        TaskConfig::Lra(lra) => lra.dataset.name().to_owned(),
-        TaskConfig::Wikitext(text) => text.corpus.name().to_owned(),
-    };
+    let task = run.task.read().map_or(String::new(), |task| task.label());
     let model = &run.model;
     format!(
         "{}  d={} n={}  {task}  lr={:.3e}  seed={}",
@@ -18,20 +14,20 @@ pub(super) fn describe(run: &RunConfig) -> String {
     )
 }
 
-pub(super) fn finished(row: &Row) -> String {
-    let seconds = duration(row.seconds);
-    let epochs = counted(row.epochs_run, "epoch");
-    match row.outcome {
+pub(super) fn finished(row: &Record) -> String {
+    let seconds = duration(row.number("seconds").unwrap_or(0.0));
+    let epochs = counted(row.count("epochs_run"), "epoch");
+    match row.outcome() {
         Some(Outcome::Diverged) => format!("diverged after {seconds}"),
-        _ if row.task == "wikitext" => {
-            let [train, test] = [row.train_loss, row.test_loss].map(|loss| {
-                let perplexity = loss.map_or(f64::NAN, f64::exp);
+        _ if row.number("train_tokens").is_some() => {
+            let [train, test] = ["train_loss", "test_loss"].map(|loss| {
+                let perplexity = row.number(loss).map_or(f64::NAN, f64::exp);
                 format!("{perplexity:.2}")
             });
             format!("train ppl {train}, test ppl {test}  {epochs}, {seconds}")
         }
         outcome => {
-            let accuracy = 100.0 * row.accuracy.unwrap_or(0.0);
+            let accuracy = 100.0 * row.number("accuracy").unwrap_or(0.0);
             let early = outcome == Some(Outcome::Converged);
             let how = if early { "learnt, " } else { "" };
             format!("{accuracy:.1} %  {how}{epochs}, {seconds}")

@@ -2,11 +2,10 @@
 
 use crate::cli::device::{use_threads, Choice};
 use crate::cli::Global;
-use crate::config::WikitextConfig;
 use crate::error::{Error, Result};
 use crate::model::weights::Checkpoint;
 use crate::store::Store;
-use crate::tasks::wikitext::TokenizerName;
+use crate::tasks::wikitext::{TokenizerName, WikitextConfig};
 use candle_core::Device;
 use clap::Args;
 use std::path::{Path, PathBuf};
@@ -34,7 +33,7 @@ impl Chosen {
     /// The weights, and their text with the tokenizer asked for.
     pub fn open(&self, global: &Global) -> Result<(Checkpoint, WikitextConfig)> {
         let found = open(&self.checkpoint, global)?;
-        let mut text = found.text().clone();
+        let mut text = found.text()?;
         if let Some(name) = &self.tokenizer {
             text.tokenizer = name.resolve()?.0;
         }

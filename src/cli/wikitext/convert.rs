@@ -2,11 +2,11 @@
 
 use super::chosen;
 use crate::cli::{exit, print, Global};
-use crate::config::Tokenizer;
 use crate::error::{Error, Result};
 use crate::model::weights::Checkpoint;
 use crate::sweep::estimate::grouped;
 use crate::tasks::wikitext::tokenizer_file;
+use crate::tasks::wikitext::Tokenizer;
 use clap::Args;
 use serde_json::json;
 use std::path::{Path, PathBuf};
@@ -59,7 +59,7 @@ pub(super) fn export(arguments: &Export, global: &Global) -> Result<u8> {
     }
     let found = chosen::open(&arguments.checkpoint, global)?;
     let parameters = found.check()?;
-    let tokenizer = match &found.text().tokenizer {
+    let tokenizer = match &found.text()?.tokenizer {
         Tokenizer::Bytes => None,
         file => match tokenizer_file(file, arguments.data_dir.as_deref()) {
             Ok(path) => Some(path),
@@ -93,7 +93,7 @@ fn said(
     next: &str,
     global: &Global,
 ) -> Result<u8> {
-    let (model, text) = (&found.config.model, found.text());
+    let (model, text) = (&found.config.model, found.text()?);
     let line = if global.json {
         json!({ "event": "written", "schema": 1, "path": to, "parameters": parameters,
                 "mixer": model.mixer, "vocab_size": text.vocab_size, "seq_len": text.seq_len,

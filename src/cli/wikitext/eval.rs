@@ -4,12 +4,14 @@ mod scores;
 
 use super::chosen::Chosen;
 use crate::cli::{exit, print, raised, stop_flag, tokens, Global};
-use crate::config::{Corpus, Precision, TaskConfig, WikitextConfig};
+use crate::config::{Precision, TaskConfig};
 use crate::error::{Error, Result};
 use crate::gpu;
 use crate::model::weights::Checkpoint;
 use crate::sweep::estimate::grouped;
-use crate::tasks::wikitext::{self, Splits, Text};
+use crate::tasks::wikitext::{self, Splits};
+use crate::tasks::wikitext::{Corpus, WikitextConfig};
+use crate::tasks::Text;
 use crate::train::Scoring;
 use clap::{Args, ValueEnum};
 use indicatif::{ProgressBar, ProgressStyle};
@@ -83,10 +85,7 @@ pub(super) fn main(arguments: &Arguments, global: &Global) -> Result<u8> {
     let (device, device_name) = arguments.chosen.device(global)?;
     gpu::products_in_tf32(found.config.train.precision == Precision::Tf32);
     let data_dir = arguments.chosen.data_dir.as_deref();
-    let (task, quiet) = (
-        TaskConfig::Wikitext(text.clone()),
-        global.quiet || global.json,
-    );
+    let (task, quiet) = (TaskConfig::from(text.clone()), global.quiet || global.json);
     tokens::prepare([&task], data_dir, quiet, &stop)?;
     let splits = wikitext::load(&text, data_dir)?;
     for warning in &splits.warnings {

@@ -3,12 +3,12 @@
 use super::chosen::Chosen;
 use super::stream::Streamed;
 use crate::cli::{exit, print, Global};
-use crate::config::WikitextConfig;
 use crate::error::{Error, Result};
 use crate::model::generate::{Choice, Continuation, Memory, Sampling};
 use crate::model::Model;
 use crate::sweep::estimate::{counted, duration};
 use crate::tasks::wikitext::Vocabulary;
+use crate::tasks::wikitext::WikitextConfig;
 use clap::Args;
 use indicatif::DecimalBytes;
 use serde_json::json;

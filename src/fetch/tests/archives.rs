@@ -2,8 +2,8 @@
 
 use super::server::{Answer, Server};
 use super::{names, sha256, World};
-use crate::config::LraDataset::{Image, Listops, Pathfinder, Retrieval};
 use crate::fetch::catalogue::entry;
+use crate::tasks::lra::LraDataset::{Image, Listops, Pathfinder, Retrieval};
 use flate2::{write::GzEncoder, Compression};
 use std::fs;
 use std::sync::{Arc, Mutex};

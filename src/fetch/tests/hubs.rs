@@ -2,9 +2,9 @@
 
 use super::server::{Answer, Request, Server};
 use super::{bytes, sha256, Dataset, World};
-use crate::config::Corpus;
-use crate::config::LraDataset::{Listops, Text};
 use crate::error::Error;
+use crate::tasks::lra::LraDataset::{Listops, Text};
+use crate::tasks::wikitext::Corpus;
 use hf_hub::api::sync::ApiBuilder;
 use hf_hub::Cache;
 use std::fs;

@@ -8,11 +8,12 @@ mod hf;
 mod mapped;
 
 use super::{Io, Model};
-use crate::config::{Precision, RunConfig, TaskConfig, WikitextConfig};
+use crate::config::{Precision, RunConfig};
 use crate::error::{Error, Result};
 use crate::files::write_atomic_by;
 use crate::nn::Params;
 use crate::store::Archive;
+use crate::tasks::wikitext::WikitextConfig;
 use candle_core::{DType, Device, Tensor};
 use mapped::Mapped;
 use std::collections::{BTreeSet, HashMap};
@@ -93,7 +94,7 @@ impl Checkpoint {
             return Err(refused(foreign(&file)));
         };
         let config = RunConfig::parse(text, &path.display().to_string())?;
-        if !matches!(config.task, TaskConfig::Wikitext(_)) {
+        if !config.task.entry()?.objective.is_language_model() {
             let task = config.task.name();
             return Err(refused(&format!(
                 "weights of `dsf {task}`, not of a language model"
@@ -113,12 +114,8 @@ impl Checkpoint {
     }
 
     /// What the model was trained on.
-    pub fn text(&self) -> &WikitextConfig {
-        match &self.config.task {
-            TaskConfig::Wikitext(text) => text,
-            // Refused when it was opened.
-            TaskConfig::Mqar(_) | TaskConfig::Lra(_) => unreachable!("weights of a language model"),
-        }
+    pub fn text(&self) -> Result<WikitextConfig> {
+        self.config.task.typed()
     }
 
     /// How many numbers the model has.
@@ -141,7 +138,7 @@ impl Checkpoint {
         let params = Params::given(self.values.clone(), DType::F32, device)
             .for_activations(activations)
             .detached();
-        let io = Io::of(&self.config.task);
+        let io = Io::of(&self.config.task)?;
         let model = Model::new(&self.config.model, io, &params);
         let model = model.map_err(|e| refused(e.to_string().lines().next().unwrap_or("")))?;
         let used = params.vars();

@@ -1,8 +1,8 @@
 use super::*;
 use crate::config::samples::pythia;
-use crate::config::{
-    Corpus, MqarConfig, Protocol, Rotary, Schedule, Tokenizer, TrainConfig, FORMAT,
-};
+use crate::config::{Protocol, Rotary, Schedule, TrainConfig, FORMAT};
+use crate::tasks::mqar::MqarConfig;
+use crate::tasks::wikitext::{Corpus, Tokenizer};
 use std::collections::BTreeMap;
 use std::fs;
 
@@ -12,7 +12,7 @@ pub(super) fn run(mixer: &str) -> RunConfig {
         format: FORMAT,
         seed: 1,
         protocol: Protocol::Paper,
-        task: TaskConfig::Wikitext(WikitextConfig {
+        task: WikitextConfig {
             corpus: Corpus::Sample,
             tokenizer: Tokenizer::Bytes,
             vocab_size: 256,
@@ -20,7 +20,8 @@ pub(super) fn run(mixer: &str) -> RunConfig {
             eos_between_articles: false,
             train_examples: None,
             test_examples: None,
-        }),
+        }
+        .into(),
         model: pythia(mixer, Rotary::Pre),
         train: TrainConfig {
             schedule: Schedule::Cosine,
@@ -40,7 +41,7 @@ pub(super) fn run(mixer: &str) -> RunConfig {
 /// Weights of it, as training leaves them.
 pub(super) fn checkpoint(config: &RunConfig) -> Checkpoint {
     let params = Params::seeded(config.seed, DType::F32, &Device::Cpu);
-    Model::new(&config.model, Io::of(&config.task), &params).unwrap();
+    Model::new(&config.model, Io::of(&config.task).unwrap(), &params).unwrap();
     let values = params.vars().into_iter();
     Checkpoint {
         origin: Origin {
@@ -127,15 +128,16 @@ fn a_file_that_is_none_of_ours_is_named_with_what_it_is() {
     );
     assert!(message.contains("format"), "{message}");
     let mut recall = run("softmax");
-    recall.task = TaskConfig::Mqar(MqarConfig {
-        data: crate::config::Generator::Native,
+    recall.task = MqarConfig {
+        data: crate::tasks::Generator::Native,
         data_seed: 0,
         vocab_size: 32,
         seq_len: 16,
         kv_pairs: 2,
         train_examples: 4,
         test_examples: 4,
-    });
+    }
+    .into();
     let message = kept(&[("embed.tok", one)], &[("config", &recall.canonical())]);
     assert!(message.contains("dsf mqar"), "{message}");
 }

@@ -93,10 +93,10 @@ impl<F: Float> Block<'_, F> {
             (0..key_width, 0..self.panel_reach(top))
         });
         for (i, &reach) in self.reach.iter().enumerate() {
-            let (seen, hidden) = p.row_mut(i).split_at_mut(reach);
+            let (visible, hidden) = p.row_mut(i).split_at_mut(reach);
             hidden.fill(F::zero());
-            let sum = weigh_row(rule, seen);
-            done(i, seen, sum);
+            let sum = weigh_row(rule, visible);
+            done(i, visible, sum);
         }
     }
 }

@@ -4,6 +4,7 @@
 use super::{linear, CausalAttention, Weights};
 use crate::gpu::{Buffer, Gpu, Grid, Kernel, View, WARP};
 use crate::ops::chunked::launch::{Launched, Rows};
+use crate::ops::convert::converted;
 use crate::ops::fused::{Launch, LaunchBackward};
 use candle_core::{bail, DType, Result};
 
@@ -24,8 +25,7 @@ pub(super) fn forward(op: &CausalAttention, call: Launch) -> Result<Vec<Buffer>>
         return Ok(vec![sum(op, gpu, [q, k, v], e).forward()?]);
     }
     let io = v.dtype();
-    let [q, k, v] = [widened(gpu, q)?, widened(gpu, k)?, with_ones(gpu, v, e)?];
-    let wide = sum(op, gpu, [q.view(), k.view(), v.view()], e + 1).forward()?;
+    let wide = with_wide_sum(op, gpu, [q, k, v], |sum| sum.forward())?;
     let rows = wide.len() / (e + 1);
     let mut y = gpu.alloc(io, rows * e)?;
     let mut reciprocals = gpu.alloc(DType::F32, rows)?;
@@ -43,7 +43,10 @@ pub(super) fn backward(op: &CausalAttention, call: LaunchBackward) -> Result<Vec
         return Ok([grads.c, grads.b, grads.x].map(Some).into());
     }
     let Some(reciprocals) = call.saved.first() else {
-        bail!("{}: the sums of weights were not kept", CausalAttention::OP);
+        bail!(
+            "{}: the sums of weights were not saved",
+            CausalAttention::OP
+        );
     };
     let (io, rows, count) = (v.dtype(), reciprocals.len(), v.len());
     let mut gy = gpu.alloc(DType::F32, rows * (e + 1))?;
@@ -51,13 +54,17 @@ pub(super) fn backward(op: &CausalAttention, call: LaunchBackward) -> Result<Vec
     let args = [&read[..], &[(&mut gy).into(), rows.into(), e.into()]].concat();
     let grid = Grid::for_each(rows * WARP);
     gpu.launch(kernel("divide_back", io), grid, &args)?;
-    let [q, k, v] = [widened(gpu, q)?, widened(gpu, k)?, with_ones(gpu, v, e)?];
-    let grads = sum(op, gpu, [q.view(), k.view(), v.view()], e + 1).backward(gy.view())?;
+    let grads = with_wide_sum(op, gpu, [q, k, v], |sum| sum.backward(gy.view()))?;
     let mut gv = gpu.alloc(io, count)?;
     let args = [(&grads.x).into(), (&mut gv).into(), count.into(), e.into()];
     gpu.launch(kernel("leave_last", io), Grid::for_each(count), &args)?;
-    let [gq, gk] = [grads.c, grads.b].map(|grad| narrowed(gpu, grad, io));
-    Ok(vec![Some(gq?), Some(gk?), Some(gv)])
+    let narrow =
+        |grad: Buffer| -> Result<Buffer> { Ok(converted(gpu, grad.view(), io)?.unwrap_or(grad)) };
+    Ok(vec![
+        Some(narrow(grads.c)?),
+        Some(narrow(grads.b)?),
+        Some(gv),
+    ])
 }
 
 fn inputs<'a>(ins: &[View<'a>]) -> Result<[View<'a>; 3]> {
@@ -85,28 +92,19 @@ fn with_ones(gpu: &Gpu, v: View, width: usize) -> Result<Buffer> {
     Ok(wide)
 }
 
-/// A copy in f32.
-fn widened(gpu: &Gpu, x: View) -> Result<Buffer> {
-    if x.dtype() == DType::F32 {
-        return gpu.copy(x);
-    }
-    let mut wide = gpu.alloc(DType::F32, x.len())?;
-    let args = [x.into(), (&mut wide).into(), x.len().into()];
-    let grid = Grid::for_each(x.len());
-    gpu.launch(Kernel::new("pointwise", "widen"), grid, &args)?;
-    Ok(wide)
-}
-
-/// A conversion from f32 to another type.
-fn narrowed(gpu: &Gpu, x: Buffer, to: DType) -> Result<Buffer> {
-    if to == DType::F32 {
-        return Ok(x);
-    }
-    let mut narrow = gpu.alloc(to, x.len())?;
-    let args = [(&x).into(), (&mut narrow).into(), x.len().into()];
-    let grid = Grid::for_each(x.len());
-    gpu.launch(Kernel::new("pointwise", "narrow"), grid, &args)?;
-    Ok(narrow)
+/// Calls `run` with the chunked sum over q, k and the values with a column of ones, all in f32.
+fn with_wide_sum<T>(
+    op: &CausalAttention,
+    gpu: &Gpu,
+    [q, k, v]: [View; 3],
+    run: impl FnOnce(Launched) -> Result<T>,
+) -> Result<T> {
+    let e = op.value_width;
+    let [own_q, own_k] = [q, k].map(|x| converted(gpu, x, DType::F32));
+    let (own_q, own_k) = (own_q?, own_k?);
+    let [q, k] = [(q, &own_q), (k, &own_k)].map(|(x, own)| own.as_ref().map_or(x, Buffer::view));
+    let v = with_ones(gpu, v, e)?;
+    run(sum(op, gpu, [q, k, v.view()], e + 1))
 }
 
 /// The chunked sum of values of some width.

@@ -21,17 +21,17 @@ pub(super) fn causal_attention(
 
 fn headed(q: &Tensor, k: &Tensor, v: &Tensor, op: &CausalAttention) -> Result<Tensor> {
     let scores = (q.matmul(&k.transpose(2, 3)?.contiguous()?)? * op.scale::<f64>())?;
-    let seen = seen(op, q)?;
+    let mask = causal_mask(op, q)?;
     let weights = match op.weights {
         Weights::Softmax => {
-            let hidden = seen.affine(FAR, -FAR)?;
+            let hidden = mask.affine(FAR, -FAR)?;
             candle_nn::ops::softmax(&scores.broadcast_add(&hidden)?, D::Minus1)?
         }
         Weights::LinearNormalised => {
-            let scores = scores.broadcast_mul(&seen)?;
+            let scores = scores.broadcast_mul(&mask)?;
             scores.broadcast_div(&scores.sum_keepdim(D::Minus1)?)?
         }
-        Weights::Plain => scores.broadcast_mul(&seen)?,
+        Weights::Plain => scores.broadcast_mul(&mask)?,
     };
     let weights = match &op.mask {
         Some(mask) => {
@@ -45,7 +45,7 @@ fn headed(q: &Tensor, k: &Tensor, v: &Tensor, op: &CausalAttention) -> Result<Te
 }
 
 /// The causal mask: 1 where row i attends to step j, else 0; (B or 1, 1, R, L).
-fn seen(op: &CausalAttention, like: &Tensor) -> Result<Tensor> {
+fn causal_mask(op: &CausalAttention, like: &Tensor) -> Result<Tensor> {
     let times = match &op.positions {
         Some(positions) => positions.reshape((op.batch, 1, op.rows, 1))?,
         None => Tensor::arange(0, op.rows as u32, like.device())?.reshape((1, 1, op.rows, 1))?,

@@ -11,12 +11,12 @@ use std::ops::Range;
 #[inline(always)]
 pub(super) fn read<F: Float>(chunk: &Chunk<F>, steps: Range<usize>, work: &mut Work<F>) {
     for row in chunk.rows_at(&steps) {
-        let seen = steps.start..chunk.time(row) + 1;
-        let scores = &work.scores.row(row)[..seen.end];
+        let visible = steps.start..chunk.time(row) + 1;
+        let scores = &work.scores.row(row)[..visible.end];
         for g in 0..work.value.groups() {
             let mut y = *work.y.at(row, g);
             let mut product: Lanes<F> = splat(F::one());
-            for s in seen.clone().rev() {
+            for s in visible.clone().rev() {
                 let (value, decay) = (work.value.at(s, g), work.decay.at(s, g));
                 y = each(|i| y[i] + scores[s] * (product[i] * value[i]));
                 product = each(|i| product[i] * decay[i]);
@@ -30,12 +30,12 @@ pub(super) fn read<F: Float>(chunk: &Chunk<F>, steps: Range<usize>, work: &mut W
 #[inline(always)]
 pub(super) fn read_back<F: Float>(chunk: &Chunk<F>, steps: Range<usize>, work: &mut Work<F>) {
     for row in chunk.rows_at(&steps) {
-        let seen = steps.start..chunk.time(row) + 1;
-        work.dots[..seen.len()].fill(splat(F::zero()));
+        let visible = steps.start..chunk.time(row) + 1;
+        work.dots[..visible.len()].fill(splat(F::zero()));
         for g in 0..work.value.groups() {
-            row_back(row, &seen, g, work);
+            row_back(row, &visible, g, work);
         }
-        let scores = &mut work.g_scores.row_mut(row)[seen];
+        let scores = &mut work.g_scores.row_mut(row)[visible];
         for (score, dots) in scores.iter_mut().zip(&work.dots) {
             *score += sum(dots);
         }
@@ -45,17 +45,17 @@ pub(super) fn read_back<F: Float>(chunk: &Chunk<F>, steps: Range<usize>, work: &
 /// The gradients of one row and group; adds to `dots` lanes whose sums are the gradients of the
 /// row's scores.
 #[inline(always)]
-fn row_back<F: Float>(row: usize, seen: &Range<usize>, g: usize, work: &mut Work<F>) {
-    let scores = &work.scores.row(row)[..seen.end];
-    let reached = &mut work.reached[..seen.len()];
+fn row_back<F: Float>(row: usize, visible: &Range<usize>, g: usize, work: &mut Work<F>) {
+    let scores = &work.scores.row(row)[..visible.end];
+    let reached = &mut work.reached[..visible.len()];
     let mut now: Lanes<F> = *work.y.at(row, g);
-    for (s, reached) in seen.clone().zip(&mut *reached).rev() {
+    for (s, reached) in visible.clone().zip(&mut *reached).rev() {
         *reached = now;
         let decay = work.decay.at(s, g);
         now = each(|i| now[i] * decay[i]);
     }
     let mut passed: Lanes<F> = splat(F::zero());
-    for (s, (reached, dot)) in seen.clone().zip(reached.iter().zip(&mut work.dots)) {
+    for (s, (reached, dot)) in visible.clone().zip(reached.iter().zip(&mut work.dots)) {
         let value = work.value.at(s, g);
         let product: Lanes<F> = each(|i| reached[i] * value[i]);
         *dot = each(|i| dot[i] + product[i]);

@@ -2,15 +2,15 @@
 
 use super::CrossEntropy;
 use crate::gpu::{Arg, Buffer, Gpu, Grid, Kernel, Matrix, Product, View};
+use crate::ops::convert::converted;
 use crate::ops::fused::{Launch, LaunchBackward};
-use crate::ops::narrow::narrowed;
 use candle_core::{DType, Result};
 
 /// Bytes of logits and their gradients that exist at one time: most of the L2 cache of a large GPU;
 /// small in tests, so that there are several tiles.
-const BYTES: usize = if cfg!(test) { 1 << 14 } else { 32 << 20 };
-/// The same bound for tiles that exceed the cache in any case.
-const MOST: usize = if cfg!(test) { 1 << 18 } else { 512 << 20 };
+const CACHED_BYTES: usize = if cfg!(test) { 1 << 14 } else { 32 << 20 };
+/// The bound for tiles that exceed the cache in any case.
+const MAX_BYTES: usize = if cfg!(test) { 1 << 18 } else { 512 << 20 };
 /// Threads per block of one row; must equal that of `cuda/cross_entropy.cu`.
 const THREADS: usize = 512;
 
@@ -40,9 +40,9 @@ impl CrossEntropy {
             _ => 4 + 2,
         };
         let within = |bytes_of_all: usize| bytes_of_all / bytes / self.classes;
-        let cached = within(BYTES).max(1);
+        let cached = within(CACHED_BYTES).max(1);
         let most = match 8 * self.width > 16 * cached {
-            true => within(MOST).min(2 * self.width).max(cached),
+            true => within(MAX_BYTES).min(2 * self.width).max(cached),
             false => cached,
         };
         rows.div_ceil(rows.div_ceil(most))
@@ -55,7 +55,7 @@ impl CrossEntropy {
         let (storage, layout) = self.ids.storage_and_layout();
         let targets = gpu.view(&storage, layout)?;
         let rows = targets.len();
-        let narrow = narrowed(gpu, weight, hidden.dtype())?;
+        let narrow = converted(gpu, weight, hidden.dtype())?;
         let head = Head {
             gpu,
             weight: narrow.as_ref().map_or(weight, Buffer::view),

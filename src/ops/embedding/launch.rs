@@ -14,7 +14,7 @@ const MERGED: usize = 256;
 const WARPS: usize = 16;
 /// The maximum of rows of a table: a sort key holds a token's row above the ten bits of its index
 /// in the chunk.
-const MOST_ROWS: usize = 1 << 22;
+const MAX_ROWS: usize = 1 << 22;
 
 fn module(name: &str) -> Kernel {
     Kernel::new("embedding", name)
@@ -57,9 +57,9 @@ impl Embedding {
 
     /// The tokens' rows in ascending order, and the index of each of these tokens.
     fn sorted(&self, gpu: &Gpu) -> Result<[Buffer; 2]> {
-        if self.rows >= MOST_ROWS {
+        if self.rows >= MAX_ROWS {
             let rows = self.rows;
-            bail!("embedding: a table of {rows} rows, but kernels sort fewer than {MOST_ROWS}");
+            bail!("embedding: a table of {rows} rows, but kernels sort fewer than {MAX_ROWS}");
         }
         let (storage, layout) = self.ids.storage_and_layout();
         let tokens = gpu.view(&storage, layout)?;

@@ -83,7 +83,7 @@ impl<O: FusedOp, V: Values> State<O, V> {
     pub(super) fn run_backward(&self) -> Result<()> {
         let Some(saved) = lock(&self.saved).take() else {
             bail!(
-                "{}: a graph with fused ops can be differentiated only once",
+                "{}: the backward pass of a graph with fused ops runs once",
                 O::NAME
             );
         };

@@ -2,10 +2,10 @@
 
 use super::Mlp;
 use crate::gpu::{Buffer, Gpu, Grid, Kernel, Matrix, Product, View};
+use crate::ops::convert::converted;
 use crate::ops::dropout::masked_on;
 use crate::ops::fused::{Launch, LaunchBackward};
 use crate::ops::linear::launch::add_bias;
-use crate::ops::narrow::narrowed;
 use crate::ops::sums::sum_rows;
 use candle_core::{DType, Result};
 
@@ -15,7 +15,7 @@ impl Mlp {
     pub(super) fn launch_layers(&self, call: Launch) -> Result<Vec<Buffer>> {
         let (gpu, x, rows) = (call.gpu, call.ins[0], self.rows());
         let io = x.dtype();
-        let [own1, own2] = [1, 3].map(|i| narrowed(gpu, call.ins[i], io));
+        let [own1, own2] = [1, 3].map(|i| converted(gpu, call.ins[i], io));
         let (own1, own2) = (own1?, own2?);
         let [w1, w2] = [(1, &own1), (3, &own2)]
             .map(|(i, own)| Matrix::transposed(own.as_ref().map_or(call.ins[i], Buffer::view)));

@@ -120,7 +120,7 @@ pub(super) struct Read<'a, F, const K: usize> {
 
 /// The gradients that the backward pass accumulates.
 pub(super) struct Sums<'a, F> {
-    /// At each step, the sum over states of dL/dh b and, divided by log2(e), that of dL/d(δ a) a.
+    /// At each step, the sum over states of dL/dh b, and log2(e) times that of dL/d(δ a) a.
     pub(super) along_b: &'a mut [Vector<F>],
     pub(super) along_a: &'a mut [Vector<F>],
     /// The gradients of b and c at each step and state, per lane, summed over groups.

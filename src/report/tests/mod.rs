@@ -1,64 +1,58 @@
 //! Small results and the exact reports they must give.
 
-mod choice;
-mod forms;
+mod accuracies;
+mod figures;
+mod grid;
+mod perplexities;
 
 use super::*;
-use crate::store::samples::{config, diverged, done, failed};
-use crate::store::{Outcome, RunResult};
+use crate::store::RunResult;
 
-fn at(d: usize, n: usize, lr: f64, seed: u64) -> RunConfig {
-    let mut config = config();
-    (config.model.d_model, config.model.d_state) = (d, n);
-    (config.train.lr, config.seed) = (lr, seed);
-    config
+fn figure(series: Series, number: &str) -> &'static Figure {
+    Figure::find(series, number).unwrap()
 }
 
-fn row(d: usize, n: usize, lr: f64, accuracy: f64) -> Row {
-    Row::new(&at(d, n, lr, 0), &done(accuracy))
+/// What a table asked with `metric` alone.
+fn by(metric: &str) -> Asked {
+    Asked {
+        metric: Some(metric.into()),
+        ..Asked::default()
+    }
 }
 
-fn seeds(d: usize, lr: f64, accuracies: &[f64]) -> Vec<Row> {
-    let numbered = (0..).zip(accuracies);
-    let rows = numbered.map(|(seed, a)| Row::new(&at(d, 32, lr, seed), &done(*a)));
-    rows.collect()
+fn filtered(filter: Filter) -> Asked {
+    Asked {
+        filter,
+        ..Asked::default()
+    }
 }
 
-fn ended(d: usize, n: usize, lr: f64, result: &RunResult) -> Row {
-    Row::new(&at(d, n, lr, 0), result)
-}
-
-fn changed(change: fn(&mut RunConfig)) -> Row {
-    let mut config = config();
-    change(&mut config);
-    Row::new(&config, &done(0.5))
-}
-
-fn report(rows: &[Row]) -> Report {
-    mqar(rows, None, &Filter::default(), Metric::Accuracy).unwrap()
+fn drawn(report: &Report, format: &str) -> String {
+    Format::find(format).unwrap().render(report, false)
 }
 
 fn text(report: &Report) -> String {
-    report.render(Format::Text, Orient::Brief, false)
+    drawn(report, "text")
 }
 
-fn titles(rows: &[Row]) -> Vec<String> {
-    let panels = report(rows).panels;
-    panels.into_iter().map(|panel| panel.title).collect()
+fn json(report: &Report) -> serde_json::Value {
+    serde_json::from_str(&drawn(report, "json")).unwrap()
 }
 
-fn only_cell(rows: &[Row]) -> Cell {
-    report(rows).panels[0].cell(64, 32)
+fn titles(report: &Report) -> Vec<&str> {
+    report.grids.iter().map(|grid| &*grid.title).collect()
 }
 
-fn small() -> Vec<Row> {
-    vec![
-        row(64, 32, 1e-4, 0.5),
-        row(64, 32, 1e-3, 0.7123),
-        row(64, 32, 1e-2, 0.3),
-        row(128, 32, 1e-3, 0.9901),
-        row(64, 64, 1e-3, 0.99),
-        ended(128, 64, 1e-3, &diverged()),
-        ended(256, 32, 1e-3, &failed("out of memory\nat step 3")),
-    ]
+/// What programs are told, by line of `grid` and name.
+fn told(grid: &Grid, line: usize, name: &str) -> serde_json::Value {
+    let mut facts = grid.records[line].iter();
+    let fact = facts.find(|(known, _)| known == name);
+    fact.unwrap_or_else(|| panic!("no {name}")).1.clone()
+}
+
+/// The same of the whole grid.
+fn of_grid(grid: &Grid, name: &str) -> serde_json::Value {
+    let mut facts = grid.facts.iter();
+    let fact = facts.find(|(known, _)| known == name);
+    fact.unwrap_or_else(|| panic!("no {name}")).1.clone()
 }

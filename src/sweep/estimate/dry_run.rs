@@ -1,16 +1,16 @@
-//! What a sweep would do, said before it does anything.
+//! The text of `dsf sweep --dry-run`: what a sweep would do.
 
-use super::units::{bytes, counted, duration, grouped};
-use super::{costs, makespan, Cost};
+use super::cost::{costs, makespan, Cost};
+use super::format::{bytes, counted, duration, grouped};
 use crate::config::RunConfig;
 use crate::error::Result;
-use crate::store::{Row, Status, Store};
+use crate::store::{Record, Status, Store};
 use crate::sweep::{Options, Plan};
 use candle_core::Device;
 use std::collections::HashSet;
 use std::path::Path;
 
-/// A list is shown in full up to this many values.
+/// A list of values is shown in full up to this length.
 const MOST_SHOWN: usize = 8;
 
 /// What `plan` would do in the results folder `out`, which is not made if it is not there.
@@ -18,7 +18,7 @@ pub fn dry_run(plan: &Plan, out: &Path, options: &Options, device: &Device) -> R
     let store = out.exists().then(|| Store::existing(out)).transpose()?;
     let standing = Standing::of(plan, store.as_ref(), options.retry_failed)?;
     let costs = costs(&standing.to_do, device)?;
-    Ok(describe(plan, &standing, &costs, options, out))
+    describe(plan, &standing, &costs, options, out)
 }
 
 /// `plan` in one line: how many runs, and of what.
@@ -34,16 +34,16 @@ pub fn headline(plan: &Plan) -> String {
     format!("{runs}: {}", varied.join("; "))
 }
 
-/// How far the runs of a plan have come.
+/// How many runs of a plan have which status.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct Standing {
     /// Finished.
     pub done: usize,
     /// Failed.
     pub failed: usize,
-    /// Begun, and continued from a checkpoint if there is one.
+    /// Begun: continued from a checkpoint if there is one.
     pub begun: usize,
-    /// What the sweep would train, in its order.
+    /// The runs that the sweep would train, in its order.
     pub to_do: Vec<RunConfig>,
 }
 
@@ -75,26 +75,26 @@ impl Standing {
     }
 }
 
-/// What is printed instead of running `plan`. `costs` are those of `standing.to_do`.
+/// The text for `plan`; `costs` are those of `standing.to_do`.
 pub(super) fn describe(
     plan: &Plan,
     standing: &Standing,
     costs: &[Cost],
     options: &Options,
     out: &Path,
-) -> String {
+) -> Result<String> {
     let mut lines = vec![format!("plan    {}", runs(plan, standing))];
     let shown = axes(plan).into_iter().filter(Axis::shown);
     lines.extend(shown.map(|axis| format!("        {:<14}{}", axis.name, axis.listed())));
     if standing.to_do.is_empty() {
         lines.push("time    nothing is left to do".to_owned());
     } else {
-        lines.push(format!("work    {}", work(standing)));
+        lines.push(format!("work    {}", work(standing)?));
         lines.push(format!("time    {}", time(costs, options)));
         lines.push(format!("memory  {}", memory(costs, options)));
     }
     lines.push(format!("out     {}", out.display()));
-    lines.join("\n") + "\n"
+    Ok(lines.join("\n") + "\n")
 }
 
 fn runs(plan: &Plan, standing: &Standing) -> String {
@@ -114,13 +114,13 @@ fn runs(plan: &Plan, standing: &Standing) -> String {
     said
 }
 
-fn work(standing: &Standing) -> String {
+fn work(standing: &Standing) -> Result<String> {
     let rest = Plan {
         runs: standing.to_do.clone(),
         ..Plan::default()
     };
-    let (steps, tokens) = (grouped(rest.steps()), grouped(rest.tokens()));
-    format!("at most {steps} steps and {tokens} tokens")
+    let (steps, tokens) = (grouped(rest.steps()?), grouped(rest.tokens()?));
+    Ok(format!("at most {steps} steps and {tokens} tokens"))
 }
 
 fn time(costs: &[Cost], options: &Options) -> String {
@@ -146,10 +146,10 @@ fn memory(costs: &[Cost], options: &Options) -> String {
     format!("about {largest} for the largest run, {together} for the largest at once")
 }
 
-/// A setting over a plan.
+/// The values of a setting over a plan.
 struct Axis {
     name: &'static str,
-    /// Whether everyone wants to know, even if it never varies.
+    /// Whether it is shown even if it never varies.
     always: bool,
     values: Vec<String>,
 }
@@ -174,7 +174,7 @@ impl Axis {
 
 /// The settings of a plan that has any run.
 fn axes(plan: &Plan) -> Vec<Axis> {
-    let rows: Vec<Row> = plan.runs.iter().map(Row::planned).collect();
+    let rows: Vec<Record> = plan.runs.iter().map(Record::planned).collect();
     let axes = AXES.iter().map(|&(name, always, value_of)| {
         let mut seen = HashSet::new();
         let mut values: Vec<String> = rows.iter().map(value_of).collect();
@@ -188,47 +188,50 @@ fn axes(plan: &Plan) -> Vec<Axis> {
     axes.collect()
 }
 
-type ValueOf = fn(&Row) -> String;
+/// A number as a person writes it: `0` and not `0.0`.
+fn number(row: &Record, name: &str) -> String {
+    let number = row.number(name);
+    number.map_or(String::new(), |number| number.to_string())
+}
 
-/// Name, whether it is always shown, and what a run says to it: nothing where it means nothing to its
-/// task.
+type ValueOf = fn(&Record) -> String;
+
+/// Name, whether it is always shown, and its value in a run: empty where its task has no such setting.
 static AXES: [(&str, bool, ValueOf); 25] = [
-    ("dataset", true, |row| row.dataset.clone()),
-    ("mixer", true, |row| row.mixer.clone()),
-    ("variant", false, |row| row.variant.clone()),
-    ("protocol", true, |row| row.protocol.clone()),
-    ("d", true, |row| row.d.to_string()),
-    ("n", true, |row| row.n.to_string()),
-    ("heads", false, |row| row.heads.to_string()),
-    ("layers", false, |row| row.layers.to_string()),
-    ("L:k", true, |row| match row.kv_pairs {
+    ("dataset", true, |row| row.get("dataset").to_string()),
+    ("mixer", true, |row| row.get("mixer").to_string()),
+    ("variant", false, |row| row.get("variant").to_string()),
+    ("protocol", true, |row| row.get("protocol").to_string()),
+    ("d", true, |row| row.get("d").to_string()),
+    ("n", true, |row| row.get("n").to_string()),
+    ("heads", false, |row| row.get("heads").to_string()),
+    ("layers", false, |row| row.get("layers").to_string()),
+    ("L:k", true, |row| match row.count("kv_pairs") {
         0 => String::new(),
-        pairs => format!("{}:{pairs}", row.seq_len),
+        pairs => format!("{}:{pairs}", row.get("seq_len")),
     }),
-    ("L", true, |row| match row.kv_pairs {
-        0 => row.seq_len.to_string(),
+    ("L", true, |row| match row.count("kv_pairs") {
+        0 => row.get("seq_len").to_string(),
         _ => String::new(),
     }),
-    ("V", true, |row| row.vocab_size.to_string()),
-    ("examples", true, |row| match row.train_examples {
+    ("V", true, |row| row.get("vocab_size").to_string()),
+    ("examples", true, |row| match row.count("train_examples") {
         0 => "all".to_owned(), // of a text, whose length is known once it is read
         count => count.to_string(),
     }),
     ("data", false, |row| {
-        format!("{} {}", row.data, row.data_seed)
+        format!("{} {}", row.get("data"), row.get("data_seed"))
     }),
-    ("lr", true, |row| row.lr.to_string()),
-    ("epochs", true, |row| row.epochs_max.to_string()),
-    ("batch", true, |row| row.batch_size.to_string()),
-    ("weight decay", false, |row| row.weight_decay.to_string()),
-    ("precision", false, |row| row.precision.clone()),
-    ("dropout", false, |row| row.embed_dropout.to_string()),
-    ("input", false, |row| row.input.clone()),
-    ("pool", false, |row| row.pool.clone()),
-    ("mask", false, |row| {
-        row.mask.map_or(String::new(), |m| m.to_string())
-    }),
-    ("dual", false, |row| row.dual.clone()),
-    ("loss", false, |row| row.loss.clone()),
-    ("seed", true, |row| row.seed.to_string()),
+    ("lr", true, |row| number(row, "lr")),
+    ("epochs", true, |row| row.get("epochs_max").to_string()),
+    ("batch", true, |row| row.get("batch_size").to_string()),
+    ("weight decay", false, |row| number(row, "weight_decay")),
+    ("precision", false, |row| row.get("precision").to_string()),
+    ("dropout", false, |row| number(row, "embed_dropout")),
+    ("input", false, |row| row.get("input").to_string()),
+    ("pool", false, |row| row.get("pool").to_string()),
+    ("mask", false, |row| row.get("mask").to_string()),
+    ("dual", false, |row| row.get("dual").to_string()),
+    ("loss", false, |row| row.get("loss").to_string()),
+    ("seed", true, |row| row.get("seed").to_string()),
 ];

@@ -1,12 +1,15 @@
 //! Costs of runs, and the text of a dry run.
 
+use super::cost::{makespan, CostModel, Probe};
 use super::dry_run::{describe, Standing};
-use super::*;
+use super::work::Work;
+use super::{costs, dry_run, headline, sentence, Cost};
 use crate::recipes::task;
 use crate::store::samples::{done, failed, provenance};
 use crate::store::Store;
 use crate::sweep::tests::flags;
 use crate::sweep::{Options, Plan};
+use candle_core::Device;
 use std::path::Path;
 
 fn plan() -> Plan {
@@ -70,7 +73,7 @@ fn a_dry_run_says_count_axes_work_time_memory_and_place() {
     };
     let small = Cost { bytes: 1e8, ..cost };
     let costs = [vec![small; 6], vec![cost]].concat();
-    let text = describe(&plan, &standing, &costs, &options(), Path::new("results"));
+    let text = describe(&plan, &standing, &costs, &options(), Path::new("results")).unwrap();
     let expected = "\
 plan    9 runs: 1 done, 1 failed, 7 to do (1 of them begun); 3 duplicates left out
         mixer         ssd, qlstm
@@ -102,7 +105,8 @@ fn a_dry_run_of_the_arena_names_its_datasets_first_and_no_pairs() {
         &[],
         &options(),
         Path::new("out"),
-    );
+    )
+    .unwrap();
     let second = text.lines().nth(1).unwrap().trim();
     assert_eq!(second, "dataset       listops, pathfinder");
     assert!(
@@ -121,7 +125,8 @@ fn a_dry_run_of_the_arena_names_its_datasets_first_and_no_pairs() {
         &[],
         &options(),
         Path::new("out"),
-    );
+    )
+    .unwrap();
     assert!(text.contains("        L:k           16:2\n"), "{text}");
 }
 
@@ -133,7 +138,7 @@ fn long_lists_are_shortened_and_other_settings_shown_once_they_vary() {
     )
     .unwrap();
     let standing = Standing::default();
-    let text = describe(&plan, &standing, &[], &options(), Path::new("out"));
+    let text = describe(&plan, &standing, &[], &options(), Path::new("out")).unwrap();
     for line in [
         "seed          123, 124, .. 132 (10 values)",
         "dropout       0, 0.1",
@@ -155,7 +160,8 @@ fn a_finished_plan_has_nothing_left_to_do() {
         &[],
         &options(),
         Path::new("out"),
-    );
+    )
+    .unwrap();
     assert!(text.contains("9 done, 0 failed, 0 to do"), "{text}");
     assert!(text.contains("nothing is left to do"), "{text}");
 }
@@ -186,11 +192,11 @@ fn every_run_of_a_plan_gets_a_cost_and_larger_runs_a_larger_one() {
 #[test]
 fn a_run_between_two_probes_is_timed_between_them() {
     let run = crate::recipes::run("mqar", &[("preset", "smoke")]).unwrap();
-    let probe = |example: f64, seconds_per_work: f64| Probe {
+    let probe = |example: f64, seconds_per_flop: f64| Probe {
         example,
-        seconds_per_work,
+        seconds_per_flop,
     };
-    let pace = Pace {
+    let model = CostModel {
         small: probe(1e6, 4e-11),
         large: probe(1e8, 2e-11),
     };
@@ -201,7 +207,7 @@ fn a_run_between_two_probes_is_timed_between_them() {
             epoch: 1e11,
             bytes: 0.0,
         };
-        pace.cost(&run, &work).epoch_seconds
+        model.cost(&run, &work).epoch_seconds
     };
     for (example, expected) in [(1e6, 4.0), (1e7, 3.0), (1e8, 2.0)] {
         assert!((seconds(example) - expected).abs() < 1e-9, "{example}");
@@ -211,7 +217,7 @@ fn a_run_between_two_probes_is_timed_between_them() {
 #[test]
 fn the_sentence_of_a_run_says_that_it_is_an_upper_bound() {
     let run = crate::recipes::run("mqar", &[("preset", "smoke")]).unwrap();
-    let said = sentence(&run, &Device::Cpu).unwrap();
+    let said = sentence(&run, &run.task.sizes().unwrap(), &Device::Cpu).unwrap();
     assert!(
         said.contains("at most about") && said.contains("less if it"),
         "{said}"

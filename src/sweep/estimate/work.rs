@@ -1,18 +1,17 @@
 //! How much work and memory a run takes, counted from its sizes.
 
-use crate::config::{LraConfig, ModelConfig, RunConfig, TaskConfig};
+use super::task::{tables, ModelSizes, TaskSizes};
+use crate::config::RunConfig;
 use crate::error::Result;
-use crate::model::{Classifier, Io, Model};
-use crate::nn::Params;
-use candle_core::{DType, Device};
+use crate::tasks::Sizes;
 use std::collections::HashMap;
 
 /// A multiply and an add, forward and twice backward.
 const FLOPS_PER_WEIGHT: f64 = 6.0;
 /// A state entry costs more than a weight: it is decayed, driven and read. Mixers differ widely
-/// (matrix products or exponentials), which is why [`super::estimate`] times each of them.
+/// (matrix products or exponentials), which is why each of them is timed.
 const FLOPS_PER_STATE: f64 = 60.0;
-/// AdamW moves bytes rather than computes: five numbers a parameter, as long as so many flops.
+/// AdamW is bound by memory: five numbers per parameter take as long as this many flops.
 const FLOPS_PER_UPDATE: f64 = 500.0;
 /// An evaluation is a forward pass alone.
 const EVALUATION: f64 = 1.0 / 3.0;
@@ -20,191 +19,107 @@ const EVALUATION: f64 = 1.0 / 3.0;
 const FLOAT: f64 = 4.0;
 /// Weight, gradient, two moments, and the weight's successor.
 const FLOATS_PER_PARAMETER: f64 = 5.0;
-/// The gradients of a part of a step, beside the sum of those before it.
-const FLOATS_PER_PARAMETER_OF_PARTS: f64 = 1.0;
+/// With micro-batches, the gradients of one beside their accumulated sum.
+const FLOATS_PER_ACCUMULATED_PARAMETER: f64 = 1.0;
 /// Labelled rows whose logits exist at one time.
 const HEAD_ROWS: f64 = 128.0;
 /// Residual stream, norms and their gradients in a block, for each of its d channels.
 const FLOATS_PER_CHANNEL: f64 = 7.0;
-/// Queries and keys turned, and those, values and outputs once more with the heads apart, in Pythia's
+/// Queries and keys after rotary embedding, and a copy of those, values and outputs by head, in Pythia's
 /// attention; measured at full size.
 const FLOATS_PER_CHANNEL_OF_HEADS: f64 = 6.0;
-/// What a projection makes, and sometimes what is made of that.
+/// The output of a projection, and sometimes of a function of it.
 const FLOATS_PER_FEATURE: f64 = 1.25;
-/// The program itself, its threads and scratch.
+/// The program itself, its threads and their scratch memory.
 const PROGRAM: f64 = 96e6;
-
-/// The sizes of a model that follow from its mixer.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Sizes {
-    /// Parameters of one block.
-    block: f64,
-    /// Parameters beside the blocks of a classifier.
-    around: Option<f64>,
-    /// State of one mixer after a sequence of 1 and of 2.
-    state: [f64; 2],
-}
-
-impl Sizes {
-    /// Builds models of one block, the only way to know what a mixer makes of its options.
-    fn of(run: &RunConfig) -> Result<Self> {
-        match &run.task {
-            TaskConfig::Mqar(_) | TaskConfig::Wikitext(_) => Self::of_language_model(&run.model),
-            TaskConfig::Lra(task) => Self::of_classifier(&run.model, task),
-        }
-    }
-
-    fn of_language_model(model: &ModelConfig) -> Result<Self> {
-        let model = ModelConfig {
-            n_layers: 1,
-            positions: false,
-            ..model.clone()
-        };
-        let io = Io {
-            vocab_size: 2,
-            seq_len: 2,
-        };
-        let params = Params::seeded(0, DType::F32, &Device::Cpu);
-        let built = Model::new(&model, io, &params)?;
-        let embedding = tables(&model) * io.vocab_size * model.d_model;
-        Ok(Self {
-            block: (params.count() - embedding) as f64,
-            around: None,
-            state: [1, 2].map(|length| built.state_size(length) as f64),
-        })
-    }
-
-    fn of_classifier(model: &ModelConfig, task: &LraConfig) -> Result<Self> {
-        let of = |n_layers: usize| -> Result<(usize, Classifier)> {
-            let model = ModelConfig {
-                n_layers,
-                ..model.clone()
-            };
-            let params = Params::seeded(0, DType::F32, &Device::Cpu);
-            let built = Classifier::new(&model, task, &params)?;
-            Ok((params.count(), built))
-        };
-        let ((one, built), (two, _)) = (of(1)?, of(2)?);
-        Ok(Self {
-            block: (two - one) as f64,
-            around: Some((2 * one - two) as f64),
-            state: [1, 2].map(|length| built.state_size(length) as f64),
-        })
-    }
-
-    /// State of one mixer after `length` tokens: constant, or linear in softmax attention.
-    fn state(&self, length: f64) -> f64 {
-        self.state[0] + (self.state[1] - self.state[0]) * (length - 1.0)
-    }
-}
-
-/// Tables of V rows in a language model: one for tokens, which may serve the head as well.
-fn tables(model: &ModelConfig) -> usize {
-    1 + usize::from(model.language.is_some())
-}
 
 /// Sizes of models, each built once.
 #[derive(Default)]
-pub(super) struct Atlas(HashMap<String, Sizes>);
+pub(super) struct SizeCache(HashMap<String, ModelSizes>);
 
-impl Atlas {
-    pub fn sizes(&mut self, run: &RunConfig) -> Result<Sizes> {
-        let key = match &run.task {
-            TaskConfig::Mqar(_) | TaskConfig::Wikitext(_) => format!("{:?}", run.model),
-            TaskConfig::Lra(task) => format!("{:?} {}", run.model, task.dataset.name()),
-        };
+impl SizeCache {
+    pub fn sizes(&mut self, run: &RunConfig, task: &Sizes) -> Result<ModelSizes> {
+        let key = ModelSizes::key(run, task);
         if let Some(known) = self.0.get(&key) {
             return Ok(*known);
         }
-        let sizes = Sizes::of(run)?;
+        let sizes = ModelSizes::of(&run.model, task)?;
         self.0.insert(key, sizes);
         Ok(sizes)
     }
 }
 
-/// A run in numbers; work is in flops, or what takes as long.
+/// A run in numbers; work is in flops, or in flops that take as long.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Work {
-    /// Of one training example in one step.
+    /// Work of one training example in one step.
     pub example: f64,
-    /// Of one optimizer step, whatever its batch.
+    /// Work of one optimizer step, whatever its batch.
     pub update: f64,
-    /// Of one epoch with its evaluation.
+    /// Work of one epoch with its evaluation.
     pub epoch: f64,
     /// Most memory at once.
     pub bytes: f64,
 }
 
 impl Work {
-    pub fn new(run: &RunConfig, sizes: Sizes) -> Self {
-        let task = &run.task;
+    pub fn new(run: &RunConfig, task: &Sizes, model: ModelSizes) -> Result<Self> {
+        let task = TaskSizes::new(run.task.entry()?.objective, task);
         let (d, layers) = (run.model.d_model as f64, run.model.n_layers as f64);
-        let [length, labels] =
-            [task.tokens_per_example(), task.labels_per_example()].map(|x| x as f64);
-        let vocabulary = task.vocab_size() as f64;
-        let positions = if run.model.positions { length } else { 0.0 };
-        let rows = tables(&run.model) as f64 * vocabulary + positions;
-        let around = sizes.around.unwrap_or(rows * d);
-        let parameters = around + layers * sizes.block;
-        let blocks = FLOPS_PER_WEIGHT * sizes.block + FLOPS_PER_STATE * sizes.state(length);
-        let head = match sizes.around {
-            Some(_) => 0.0,
-            None => FLOPS_PER_WEIGHT * labels * vocabulary * d,
+        let positions = if run.model.positions {
+            task.tokens
+        } else {
+            0.0
         };
-        let example = length * layers * blocks + head;
+        let rows = tables(&run.model) as f64 * task.vocabulary + positions;
+        let parameters = model.outside.unwrap_or(rows * d) + layers * model.block;
+        let blocks = FLOPS_PER_WEIGHT * model.block + FLOPS_PER_STATE * model.state(task.tokens);
+        let head = match model.outside {
+            Some(_) => 0.0,
+            None => FLOPS_PER_WEIGHT * task.labels * task.vocabulary * d,
+        };
+        let example = task.tokens * layers * blocks + head;
         let update = FLOPS_PER_UPDATE * parameters;
-        let steps = task.train_examples().div_ceil(run.train.batch_size) as f64;
-        let parts = run
-            .train
-            .micro_batch
-            .map_or(0.0, |_| FLOATS_PER_PARAMETER_OF_PARTS);
-        let evaluated = EVALUATION * task.tested_examples() as f64;
-        Self {
+        let steps = task.train_examples.div_ceil(run.train.batch_size) as f64;
+        let accumulated = match run.train.micro_batch {
+            Some(_) => FLOATS_PER_ACCUMULATED_PARAMETER,
+            None => 0.0,
+        };
+        let evaluated = EVALUATION * task.tested_examples as f64;
+        Ok(Self {
             example,
             update,
-            epoch: steps * update + (task.train_examples() as f64 + evaluated) * example,
-            bytes: FLOAT * (FLOATS_PER_PARAMETER + parts) * parameters
-                + data(task)
-                + batch(run, sizes)
+            epoch: steps * update + (task.train_examples as f64 + evaluated) * example,
+            bytes: FLOAT * (FLOATS_PER_PARAMETER + accumulated) * parameters
+                + task.data_bytes
+                + step_bytes(run, &task, &model)
                 + PROGRAM,
-        }
+        })
     }
 
-    /// Of one step with `batch` examples.
+    /// Work of one step with `batch` examples.
     pub fn step(&self, batch: usize) -> f64 {
         self.update + batch as f64 * self.example
     }
 }
 
-/// Bytes of both splits: tokens, and position and answer of every label.
-fn data(task: &TaskConfig) -> f64 {
-    let examples = (task.train_examples() + task.tested_examples()) as f64;
-    match task {
-        TaskConfig::Mqar(mqar) => FLOAT * examples * (mqar.seq_len + 2 * mqar.kv_pairs) as f64,
-        TaskConfig::Lra(_) => examples * task.tokens_per_example() as f64,
-        // A map of a file costs none.
-        TaskConfig::Wikitext(_) => 0.0,
-    }
-}
-
 /// Bytes that a step keeps for its backward pass.
-fn batch(run: &RunConfig, sizes: Sizes) -> f64 {
-    let task = &run.task;
+fn step_bytes(run: &RunConfig, task: &TaskSizes, model: &ModelSizes) -> f64 {
     let step = run.train.micro_batch.unwrap_or(run.train.batch_size);
-    let examples = step.min(task.train_examples()) as f64;
+    let examples = step.min(task.train_examples) as f64;
     let (d, layers) = (run.model.d_model as f64, run.model.n_layers as f64);
     // A map from d channels has as many features as it has weights for each of them.
-    let features = sizes.block / d;
-    let apart = match (&run.model.language, run.model.n_heads) {
+    let features = model.block / d;
+    let by_head = match (&run.model.language, run.model.n_heads) {
         (Some(_), 2..) => FLOATS_PER_CHANNEL_OF_HEADS,
         _ => 0.0,
     };
-    let token = layers * ((FLOATS_PER_CHANNEL + apart) * d + FLOATS_PER_FEATURE * features);
-    let head = match sizes.around {
+    let token = layers * ((FLOATS_PER_CHANNEL + by_head) * d + FLOATS_PER_FEATURE * features);
+    let head = match model.outside {
         Some(_) => 0.0,
-        None => HEAD_ROWS * task.vocab_size() as f64,
+        None => HEAD_ROWS * task.vocabulary,
     };
-    FLOAT * (examples * task.tokens_per_example() as f64 * token + head)
+    FLOAT * (examples * task.tokens * token + head)
 }
 
 #[cfg(test)]
@@ -212,10 +127,18 @@ mod tests {
     use super::*;
     use crate::recipes;
 
+    fn model(run: &RunConfig) -> ModelSizes {
+        let task = run.task.sizes().unwrap();
+        SizeCache::default().sizes(run, &task).unwrap()
+    }
+
+    fn of(run: &RunConfig) -> Work {
+        Work::new(run, &run.task.sizes().unwrap(), model(run)).unwrap()
+    }
+
     fn work(changes: &[(&str, &str)]) -> Work {
         let full = [("preset", "full"), ("batch-size", "512")];
-        let run = recipes::run("mqar", &[&full, changes].concat()).unwrap();
-        Work::new(&run, Atlas::default().sizes(&run).unwrap())
+        of(&recipes::run("mqar", &[&full, changes].concat()).unwrap())
     }
 
     #[test]
@@ -235,8 +158,7 @@ mod tests {
     }
 
     fn pythia_70m() -> Work {
-        let run = recipes::run("wikitext", &[("preset", "full")]).unwrap();
-        Work::new(&run, Atlas::default().sizes(&run).unwrap())
+        of(&recipes::run("wikitext", &[("preset", "full")]).unwrap())
     }
 
     /// Its final norm is counted in every block.
@@ -268,7 +190,7 @@ mod tests {
     fn the_state_of_softmax_attention_grows_with_the_sequence_and_that_of_ssd_does_not() {
         let state = |mixer: &str| {
             let run = recipes::run("mqar", &[("preset", "full"), ("mixer", mixer)]).unwrap();
-            let sizes = Atlas::default().sizes(&run).unwrap();
+            let sizes = model(&run);
             [64.0, 128.0].map(|length| sizes.state(length))
         };
         assert_eq!(state("softmax"), [64.0 * 128.0, 128.0 * 128.0]);

@@ -1,9 +1,10 @@
 //! Flags as typed, and one set on top of another.
 
 use super::{flags, parse};
-use crate::config::{RunConfig, TaskConfig};
+use crate::config::RunConfig;
 use crate::error::Result;
 use crate::recipes;
+use crate::tasks::mqar::MqarConfig;
 
 fn refusal(line: &str) -> String {
     parse(line).unwrap_err().to_string()
@@ -80,9 +81,7 @@ fn the_full_preset_is_the_papers_smallest_cell() {
     let run = single("--preset full --lr paper");
     assert!(run.unwrap_err().to_string().contains("--lr paper"));
     let run = single("--preset full").unwrap();
-    let TaskConfig::Mqar(task) = &run.task else {
-        panic!("not MQAR");
-    };
+    let task: MqarConfig = run.task.typed().unwrap();
     assert_eq!(
         (task.vocab_size, task.seq_len, task.kv_pairs),
         (8192, 64, 4)
@@ -96,9 +95,7 @@ fn the_full_preset_is_the_papers_smallest_cell() {
 fn flags_change_the_run_of_their_preset() {
     let line = "--preset smoke --d 32 --sizes 24:4 --seed 5 --seeds 1 --dropout 0";
     let run = single(line).unwrap();
-    let TaskConfig::Mqar(task) = &run.task else {
-        panic!("not MQAR");
-    };
+    let task: MqarConfig = run.task.typed().unwrap();
     assert_eq!((run.model.d_model, run.model.d_state, run.seed), (32, 8, 5));
     assert_eq!((task.seq_len, task.kv_pairs, task.vocab_size), (24, 4, 32));
 }

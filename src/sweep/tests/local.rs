@@ -31,8 +31,8 @@ fn every_run_is_launched_heard_and_finished() {
             panic!("{chunk:?}");
         };
         assert_eq!(
-            (&row.run_id, row.accuracy),
-            (&world.plan.runs[index].id(), Some(0.5))
+            (row.run_id(), row.number("accuracy")),
+            (&*world.plan.runs[index].id(), Some(0.5))
         );
     }
 }
@@ -52,10 +52,16 @@ fn a_failing_run_is_a_row_with_its_reason_and_does_not_stop_the_rest() {
     let rows = read_summary(&world.store.summary_path("mqar")).unwrap();
     let failed: Vec<_> = rows
         .iter()
-        .filter(|r| r.status == Some(RunStatus::Failed))
+        .filter(|r| r.status() == Some(RunStatus::Failed))
         .collect();
-    assert_eq!((rows.len(), failed.len(), failed[0].seed), (4, 1, 124));
-    assert_eq!(failed[0].reason, "killed by signal 9; out of memory?");
+    assert_eq!(
+        (rows.len(), failed.len(), failed[0].count("seed")),
+        (4, 1, 124)
+    );
+    assert_eq!(
+        failed[0].text("reason"),
+        "killed by signal 9; out of memory?"
+    );
 }
 
 #[test]
@@ -95,7 +101,7 @@ fn a_retry_that_fails_again_records_its_own_reason() {
     };
     world.tally(|_, _| Ok(Ending::Failed("second".to_owned())), &retry);
     let scan = world.store.rows(&["mqar"]).unwrap();
-    assert!(scan.rows.iter().all(|row| row.reason == "second"));
+    assert!(scan.rows.iter().all(|row| row.text("reason") == "second"));
 }
 
 #[test]

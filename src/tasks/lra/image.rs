@@ -3,8 +3,7 @@
 
 use super::permutation::{first, permutation, tenth};
 use super::picture::{self, PIXELS};
-use super::{place, Examples, Splits};
-use crate::config::{LraConfig, LraDataset};
+use super::{place, Documents, LraConfig, LraDataset, Splits};
 use crate::error::{Error, Position, Result};
 use crate::tasks::parquet;
 use png::ColorType;
@@ -76,10 +75,10 @@ pub(super) fn find(dir: &Path) -> Result<Edition> {
 }
 
 /// All pictures for training and all for testing, in the order of their files.
-fn read(dir: &Path) -> Result<(Examples, Examples)> {
+fn read(dir: &Path) -> Result<(Documents, Documents)> {
     match find(dir)? {
         Edition::Batches(folder) => {
-            let (mut train, mut test) = (Examples::new(1), Examples::new(1));
+            let (mut train, mut test) = (Documents::new(1), Documents::new(1));
             let [one, two, three, four, five, last] = BATCHES.map(|batch| folder.join(batch));
             for batch in [one, two, three, four, five] {
                 read_batch(&batch, &mut train)?;
@@ -95,7 +94,7 @@ fn read(dir: &Path) -> Result<(Examples, Examples)> {
 }
 
 /// Adds the records of a binary batch.
-fn read_batch(path: &Path, examples: &mut Examples) -> Result<()> {
+fn read_batch(path: &Path, examples: &mut Documents) -> Result<()> {
     let file = File::open(path).map_err(Error::io("read", path))?;
     let size = file.metadata().map_err(Error::io("read", path))?.len();
     let (records, rest) = (size / RECORD as u64, size % RECORD as u64);
@@ -124,13 +123,13 @@ fn read_batch(path: &Path, examples: &mut Examples) -> Result<()> {
 }
 
 /// The rows of a parquet file of PNG pictures.
-fn read_parquet(path: &Path) -> Result<Examples> {
+fn read_parquet(path: &Path) -> Result<Documents> {
     let rows = parquet::rows(path, "img.bytes", usize::MAX)?;
     let pictures: Vec<Result<Vec<u8>, String>> = rows
         .par_iter()
         .map(|(png, _)| picture::decode(png, ColorType::Rgb))
         .collect();
-    let mut examples = Examples::new(1);
+    let mut examples = Documents::new(1);
     for (number, (colors, (_, label))) in pictures.into_iter().zip(rows).enumerate() {
         let label = check_label(label, path, number as u64)?;
         let colors = colors.map_err(|why| {

@@ -2,10 +2,10 @@
 
 use super::part::{self, Part};
 use super::vocab::RAW_END;
-use super::{place, Examples, Splits};
-use crate::config::{LraConfig, LraDataset};
+use super::{place, Documents, Splits};
 use crate::error::Result;
 use crate::tasks::lines::{self, excerpt, Line};
+use crate::tasks::lra::{LraConfig, LraDataset};
 use std::path::{Path, PathBuf};
 
 const FILES: [&str; 3] = ["basic_train.tsv", "basic_val.tsv", "basic_test.tsv"];
@@ -32,8 +32,8 @@ pub(super) fn find(dir: &Path) -> Result<PathBuf> {
     place::find(dir, LraDataset::Listops, &FILES)
 }
 
-fn split(path: &Path, part: Part, wanted: usize, seq_len: usize) -> Result<Examples> {
-    let mut examples = Examples::new(1);
+fn split(path: &Path, part: Part, wanted: usize, seq_len: usize) -> Result<Documents> {
+    let mut examples = Documents::new(1);
     let held = lines::read(
         path,
         Some(HEADER),

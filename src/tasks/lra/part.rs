@@ -1,9 +1,9 @@
 //! How many examples a file has to hold.
 
 use super::vocab::encode;
-use super::{Examples, Splits};
-use crate::config::LraConfig;
+use super::{Documents, Splits};
 use crate::error::{Error, Result};
+use crate::tasks::lra::LraConfig;
 use std::path::Path;
 
 /// A split and the flag that says how much of it is used.
@@ -22,7 +22,7 @@ pub(super) fn of_files(
     dir: &Path,
     files: [&str; 3],
     config: &LraConfig,
-    split: impl Fn(&Path, Part, usize) -> Result<Examples>,
+    split: impl Fn(&Path, Part, usize) -> Result<Documents>,
 ) -> Result<Splits> {
     let mut splits = Splits {
         train: split(&dir.join(files[0]), Part::Train, config.train_examples)?,

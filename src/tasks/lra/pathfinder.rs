@@ -2,8 +2,7 @@
 //! file a folder that lists their labels.
 
 use super::permutation::{first, permutation, tenth};
-use super::{picture, place, Examples, Splits};
-use crate::config::{LraConfig, LraDataset};
+use super::{picture, place, Documents, LraConfig, LraDataset, Splits};
 use crate::error::{Error, Position, Result};
 use png::ColorType;
 use rayon::prelude::*;
@@ -146,8 +145,8 @@ fn without_empty(listed: Vec<Listed>) -> Result<(Vec<Listed>, Vec<String>)> {
 }
 
 /// The pictures at `indices`, in their order.
-fn decode(listed: &[Listed], indices: &[usize]) -> Result<Examples> {
-    let mut examples = Examples::new(1);
+fn decode(listed: &[Listed], indices: &[usize]) -> Result<Documents> {
+    let mut examples = Documents::new(1);
     for indices in indices.chunks(AT_ONCE) {
         let decoded: Vec<Result<Vec<u8>>> = indices
             .par_iter()

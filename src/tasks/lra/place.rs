@@ -1,7 +1,7 @@
 //! Where the files of a task lie below the folder that was given.
 
-use crate::config::LraDataset;
 use crate::error::{Error, Result};
+use crate::tasks::lra::LraDataset;
 use std::path::{Path, PathBuf};
 
 /// The folder of the released code, then the folders of the published archives, the usual one first.

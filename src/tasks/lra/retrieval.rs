@@ -7,10 +7,10 @@ pub use stand_in::write_stand_in;
 
 use super::part::{self, Part};
 use super::vocab::RAW_END;
-use super::{place, Examples, Splits};
-use crate::config::{LraConfig, LraDataset};
+use super::{place, Documents, Splits};
 use crate::error::Result;
 use crate::tasks::lines::{self, excerpt, Line};
+use crate::tasks::lra::{LraConfig, LraDataset};
 use std::path::{Path, PathBuf};
 
 const FILES: [&str; 3] = [
@@ -34,8 +34,8 @@ pub(super) fn find(dir: &Path) -> Result<PathBuf> {
     place::find(dir, LraDataset::Retrieval, &FILES)
 }
 
-fn split(path: &Path, part: Part, wanted: usize, seq_len: usize) -> Result<Examples> {
-    let mut examples = Examples::new(2);
+fn split(path: &Path, part: Part, wanted: usize, seq_len: usize) -> Result<Documents> {
+    let mut examples = Documents::new(2);
     let held = lines::read(
         path,
         None,

@@ -5,8 +5,7 @@ mod order;
 
 use super::part::Part;
 use super::vocab::{Vocabulary, END};
-use super::{place, Examples, Splits};
-use crate::config::{LraConfig, LraDataset};
+use super::{place, Documents, LraConfig, LraDataset, Splits};
 use crate::error::{Error, Position, Result};
 use crate::tasks::parquet;
 use std::collections::HashMap;
@@ -115,8 +114,8 @@ fn vocabulary(reviews: &[&Review], config: &LraConfig) -> Result<Vocabulary<char
     Vocabulary::new(counts, LEAST, config)
 }
 
-fn encode(reviews: &[&Review], vocabulary: &Vocabulary<char>, config: &LraConfig) -> Examples {
-    let mut examples = Examples::new(1);
+fn encode(reviews: &[&Review], vocabulary: &Vocabulary<char>, config: &LraConfig) -> Documents {
+    let mut examples = Documents::new(1);
     for review in reviews {
         let ids = characters(review, config).map(|c| vocabulary.id(c));
         let document: Vec<u8> = ids.chain([END]).collect();

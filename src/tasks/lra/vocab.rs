@@ -1,8 +1,8 @@
 //! The ids of tokens: padding, unknown and end, then what occurs in the training examples.
 
 use super::Splits;
-use crate::config::LraConfig;
 use crate::error::{Error, Result};
+use crate::tasks::lra::LraConfig;
 use std::collections::HashMap;
 use std::hash::Hash;
 
@@ -79,9 +79,9 @@ pub(super) fn encode(splits: &mut Splits, config: &LraConfig) -> Result<()> {
 #[cfg(test)]
 mod tests {
     use super::super::testing::config;
-    use super::super::Examples;
+    use super::super::Documents;
     use super::*;
-    use crate::config::LraDataset;
+    use crate::tasks::lra::LraDataset;
 
     #[test]
     fn ids_go_by_falling_count_and_then_by_token() {
@@ -98,7 +98,7 @@ mod tests {
     fn what_only_the_test_split_holds_is_unknown() {
         let config = config(LraDataset::Listops, [1, 0, 1]);
         let of = |documents: &[&[u8]]| {
-            let mut examples = Examples::new(1);
+            let mut examples = Documents::new(1);
             documents.iter().for_each(|d| examples.push(&[d], 0));
             examples
         };

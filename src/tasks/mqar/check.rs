@@ -1,22 +1,19 @@
 //! Which sizes make data.
 
-use super::numpy;
-use crate::config::{Generator, MqarConfig};
+use super::{numpy, MqarConfig};
 use crate::error::{Error, Result};
+use crate::tasks::limits::{check_splits, check_vocabulary, require};
+use crate::tasks::Generator;
 
-/// Beyond this the embedding table alone outgrows any device.
-const MAX_VOCAB: usize = 1 << 24;
-
-/// Tokens a split, 8 GiB of host memory.
-const MAX_TOKENS: usize = 1 << 31;
+const TASK: &str = super::ENTRY.name;
 
 /// Refuses sizes from which no data can be made, naming the rule and the flag.
 ///
 /// That the keys suffice needs no rule: V > L >= 4k leaves at least 2k of them.
 pub fn check(config: &MqarConfig) -> Result<()> {
     check_example(config)?;
-    check_split("--train-examples", config.train_examples, config.seq_len)?;
-    check_split("--test-examples", config.test_examples, config.seq_len)?;
+    let examples = [config.train_examples, config.test_examples];
+    check_splits(TASK, examples, config.seq_len)?;
     match config.data {
         Generator::Native => Ok(()),
         Generator::Numpy => numpy::seed(config).map(drop),
@@ -29,48 +26,28 @@ pub fn check(config: &MqarConfig) -> Result<()> {
 fn check_example(config: &MqarConfig) -> Result<()> {
     let (v, l, k) = (config.vocab_size, config.seq_len, config.kv_pairs);
     let even = |n: usize| n.is_multiple_of(2);
-    require(k > 0, || {
+    require(TASK, k > 0, || {
         format!("--kv-pairs {k} leaves nothing to recall. Give at least 1")
     })?;
-    require(even(l), || {
+    require(TASK, even(l), || {
         format!("--seq-len {l} is odd, but slots are two positions wide. Give an even length")
     })?;
-    require(k <= l / 4, || {
+    require(TASK, k <= l / 4, || {
         format!(
             "--kv-pairs {k} with --seq-len {l}: each pair takes four positions, two to show it and \
              two to ask for it. Give fewer pairs, or at least --seq-len {}",
             k.saturating_mul(4)
         )
     })?;
-    require(even(v), || {
+    require(TASK, even(v), || {
         format!(
             "--vocab-size {v} is odd, but keys and values share it in halves. Give an even size"
         )
     })?;
-    require(v > l, || {
+    require(TASK, v > l, || {
         format!("--vocab-size {v} must exceed --seq-len {l}. Give a larger vocabulary")
     })?;
-    require(v <= MAX_VOCAB, || {
-        format!("--vocab-size {v} is beyond the largest vocabulary. Give at most {MAX_VOCAB}")
-    })
-}
-
-fn check_split(flag: &str, examples: usize, seq_len: usize) -> Result<()> {
-    require(examples > 0, || {
-        format!("{flag} {examples} leaves an empty split. Give at least 1")
-    })?;
-    require(examples <= MAX_TOKENS / seq_len, || {
-        format!(
-            "{flag} {examples} with --seq-len {seq_len}: a split holds at most {MAX_TOKENS} tokens. \
-             Give at most {flag} {}",
-            MAX_TOKENS / seq_len
-        )
-    })
-}
-
-fn require(rule: bool, broken: impl FnOnce() -> String) -> Result<()> {
-    rule.then_some(())
-        .ok_or_else(|| Error::usage(format!("mqar: {}", broken())))
+    check_vocabulary(TASK, v)
 }
 
 #[cfg(test)]

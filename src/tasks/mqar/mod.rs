@@ -23,11 +23,98 @@ mod tests;
 
 pub use check::check;
 
-use super::Dataset;
-use crate::config::{Generator, MqarConfig};
+use super::{Dataset, Generator, Objective, Sizes, Splits, Task, TaskEntry};
+use crate::config::TaskConfig;
 use crate::error::Result;
 use rayon::prelude::*;
+use serde::{Deserialize, Serialize};
 use std::ops::Range;
+use std::path::Path;
+
+pub(super) const ENTRY: TaskEntry = TaskEntry {
+    name: "mqar",
+    about: "multi-query associative recall",
+    recipe: include_str!("../../recipes/mqar.toml"),
+    fields: &[
+        "data",
+        "data_seed",
+        "vocab_size",
+        "seq_len",
+        "kv_pairs",
+        "train_examples",
+        "test_examples",
+    ],
+    objective: Objective::PerToken,
+    headline: "accuracy",
+    report: "",
+    files: None,
+    read: |config| Ok(Box::new(config.typed::<MqarConfig>()?)),
+};
+
+/// Multi-query associative recall (Arora et al. 2023; the paper's J.1).
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct MqarConfig {
+    /// Which generator draws the examples.
+    pub data: Generator,
+    /// Seed of the data, apart from the model's seed: models vary over the same data.
+    pub data_seed: u64,
+    /// Vocabulary V; keys come from its lower half, values from its upper half, 0 is the filler.
+    pub vocab_size: usize,
+    /// Tokens an example, L.
+    pub seq_len: usize,
+    /// Key-value pairs an example, k.
+    pub kv_pairs: usize,
+    /// Training examples, generated once, used in the same order every epoch.
+    pub train_examples: usize,
+    /// Test examples.
+    pub test_examples: usize,
+}
+
+impl From<MqarConfig> for TaskConfig {
+    fn from(config: MqarConfig) -> Self {
+        Self::new(ENTRY.name, &config)
+    }
+}
+
+impl Task for MqarConfig {
+    fn config(&self) -> TaskConfig {
+        self.clone().into()
+    }
+
+    fn sizes(&self) -> Sizes {
+        Sizes {
+            vocab_size: self.vocab_size,
+            seq_len: self.seq_len,
+            documents: 1,
+            labels_per_example: self.kv_pairs,
+            classes: self.vocab_size,
+            scalar: (1.0, 0.0),
+            examples: [self.train_examples, 0, self.test_examples],
+        }
+    }
+
+    fn check(&self) -> Result<()> {
+        check(self)
+    }
+
+    fn load(&self, _data_dir: Option<&Path>) -> Result<Splits> {
+        let (train, test) = load(self)?;
+        Ok(Splits::PerToken { train, test })
+    }
+
+    fn title(&self) -> String {
+        format!("MQAR (L = {}, {} pairs)", self.seq_len, self.kv_pairs)
+    }
+
+    fn label(&self) -> String {
+        format!("L={}/{}", self.seq_len, self.kv_pairs)
+    }
+
+    fn next(&self, mixer: &str) -> String {
+        format!("--mixer {mixer} --d 64,128 --n 32,64")
+    }
+}
 
 /// The exponent a of the slots' distribution, P(g) ∝ a (g + 1)^(a - 1): near slots are likelier.
 pub const POWER: f64 = 0.01;
@@ -42,15 +129,15 @@ pub fn load(config: &MqarConfig) -> Result<(Dataset, Dataset)> {
     }
 }
 
-/// The sizes of one example.
+/// What one example consists of.
 #[derive(Clone, Copy)]
-struct Sizes {
+struct Layout {
     seq_len: usize,
     kv_pairs: usize,
     vocab_size: usize,
 }
 
-impl Sizes {
+impl Layout {
     fn of(config: &MqarConfig) -> Self {
         Self {
             seq_len: config.seq_len,
@@ -89,12 +176,12 @@ struct Pair {
 /// Lays out `examples` on all threads. `draw` fills the pairs of the example at an index; the
 /// memory spares it allocations, and what it left there must not change the next example.
 fn lay_out<M>(
-    sizes: Sizes,
+    sizes: Layout,
     examples: usize,
     memory: impl Fn() -> M + Sync,
     draw: impl Fn(&mut M, usize, &mut [Pair]) + Sync,
 ) -> Dataset {
-    let Sizes {
+    let Layout {
         seq_len, kv_pairs, ..
     } = sizes;
     let mut tokens = vec![0; examples * seq_len];

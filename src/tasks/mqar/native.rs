@@ -1,9 +1,9 @@
 //! The default generator: every example is a function of (seed, split, index), so threads may
 //! draw in any order.
 
-use super::{lay_out, Pair, Sizes, POWER};
-use crate::config::MqarConfig;
+use super::{lay_out, Layout, Pair, POWER};
 use crate::rng::Stream;
+use crate::tasks::mqar::MqarConfig;
 use crate::tasks::Dataset;
 use std::ops::Range;
 
@@ -11,7 +11,7 @@ use std::ops::Range;
 pub(super) fn load(config: &MqarConfig) -> (Dataset, Dataset) {
     let split = |purpose, examples| {
         let stream = Stream::new(config.data_seed, purpose, 0);
-        segment(&stream, examples, Sizes::of(config))
+        segment(&stream, examples, Layout::of(config))
     };
     (
         split("mqar/train", config.train_examples),
@@ -19,7 +19,7 @@ pub(super) fn load(config: &MqarConfig) -> (Dataset, Dataset) {
     )
 }
 
-fn segment(stream: &Stream, examples: usize, sizes: Sizes) -> Dataset {
+fn segment(stream: &Stream, examples: usize, sizes: Layout) -> Dataset {
     let mean_rings: Vec<f64> = sizes.slot_weights(POWER).iter().map(|w| 1.0 / w).collect();
     let memory = || {
         (

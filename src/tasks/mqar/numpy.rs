@@ -3,9 +3,9 @@
 //! A segment seeds a fresh generator and draws the keys of all examples, then all values, then
 //! all slots. Training and test segment have seeds of their own, drawn from the data seed.
 
-use super::{lay_out, Pair, Sizes, POWER};
-use crate::config::MqarConfig;
+use super::{lay_out, Layout, Pair, POWER};
 use crate::error::{Error, Result};
+use crate::tasks::mqar::MqarConfig;
 use crate::tasks::mt19937::Mt19937;
 use crate::tasks::Dataset;
 use std::ops::Range;
@@ -13,7 +13,7 @@ use std::ops::Range;
 /// Generates the training and the test split of sizes that passed [`super::check`].
 pub(super) fn load(config: &MqarConfig) -> Result<(Dataset, Dataset)> {
     let seeds = SegmentSeeds::new(seed(config)?);
-    let sizes = Sizes::of(config);
+    let sizes = Layout::of(config);
     Ok(rayon::join(
         || draw_segment(seeds.train, config.train_examples, sizes, POWER),
         || draw_segment(seeds.test, config.test_examples, sizes, POWER),
@@ -55,7 +55,7 @@ pub fn segment(
     vocab_size: usize,
     power: f64,
 ) -> Dataset {
-    let sizes = Sizes {
+    let sizes = Layout {
         seq_len,
         kv_pairs,
         vocab_size,
@@ -63,7 +63,7 @@ pub fn segment(
     draw_segment(seed, examples, sizes, power)
 }
 
-fn draw_segment(seed: u32, examples: usize, sizes: Sizes, power: f64) -> Dataset {
+fn draw_segment(seed: u32, examples: usize, sizes: Layout, power: f64) -> Dataset {
     let k = sizes.kv_pairs;
     let mut generator = Mt19937::new(seed);
     let keys = choose_uniform(&mut generator, examples, k, sizes.keys());
@@ -147,7 +147,7 @@ fn cumulate(p: &[f64], cdf: &mut Vec<f64>) {
 
 /// `p = a * arange(1, S + 1) ** (a - 1); p / p.sum()`. The power is the machine's own, in numpy
 /// too: its last bit may differ, which moves about one slot in 10^13.
-fn slot_probabilities(sizes: Sizes, power: f64) -> Vec<f64> {
+fn slot_probabilities(sizes: Layout, power: f64) -> Vec<f64> {
     let weights = sizes.slot_weights(power);
     let sum = pairwise_sum(&weights);
     weights.iter().map(|w| w / sum).collect()

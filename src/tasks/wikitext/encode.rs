@@ -1,8 +1,8 @@
 //! Rows to ids, and what is counted on the way.
 
 use super::rows::begins_article;
-use super::text::Counts;
 use super::vocabulary::Vocabulary;
+use crate::tasks::Counts;
 use sha2::{Digest, Sha256};
 use std::io::{self, Write};
 

@@ -1,7 +1,7 @@
 //! Where the files of a corpus lie below the folder that was given.
 
-use crate::config::Corpus;
 use crate::error::{Error, Result};
+use crate::tasks::wikitext::Corpus;
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};

@@ -3,73 +3,135 @@
 //! Below the data root: `<config of the hub>/*.parquet` as fetched, `tokenizers/<name>.json` as adopted,
 //! `tokens/<corpus>-<tokenizer>-<digest>/{train,val,test}.tokens` as made by [`prepare`].
 
+mod config;
 mod digest;
 mod encode;
 mod layout;
 mod place;
 mod rows;
 mod sample;
-mod text;
 mod tokenizer_name;
 mod tokens;
 mod vocabulary;
 
-pub use text::{Counts, Ids, Text};
+pub use config::{Corpus, Tokenizer, WikitextConfig};
 pub use tokenizer_name::{table_rows, TokenizerName};
 pub use vocabulary::{adopt, tokenizer_file, Vocabulary};
 
-use crate::config::{Corpus, Tokenizer, WikitextConfig};
+use super::{
+    Counts, Files, Ids, Objective, Progress, Sizes, Task, TaskEntry, Text, TrainValTest, Watch,
+};
+use crate::cache;
+use crate::config::TaskConfig;
 use crate::error::{Error, Result};
-use crate::tasks::fingerprint;
 use layout::SPLITS;
 use place::Place;
-use std::borrow::Cow;
 use std::path::{Path, PathBuf};
 use tokens::Tokens;
 use vocabulary::Found;
 
-/// How far the making of token files is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Progress {
-    /// `train`, `val` or `test`; empty while another process makes them.
-    pub split: &'static str,
-    /// Bytes of its files that have been read.
-    pub done: u64,
-    /// Bytes of its files.
-    pub total: u64,
-}
+pub(super) const ENTRY: TaskEntry = TaskEntry {
+    name: "wikitext",
+    about: "the text of WikiText, or a text of your own",
+    recipe: include_str!("../../recipes/wikitext.toml"),
+    fields: &[
+        "corpus",
+        "tokenizer",
+        "vocab_size",
+        "seq_len",
+        "eos_between_articles",
+        "train_examples",
+        "test_examples",
+    ],
+    objective: Objective::NextToken,
+    headline: "train_ppl",
+    report: " --table 1",
+    files: Some(Files {
+        root: cache::wikitext,
+        flags: "--corpus NAME[,NAME] and --tokenizer",
+    }),
+    read: |config| Ok(Box::new(config.typed::<WikitextConfig>()?)),
+};
 
-/// Hears it, and may give up.
-pub type Watch<'a> = &'a mut dyn FnMut(Progress) -> Result<()>;
-
-/// The three splits of a corpus.
-#[derive(Clone, Debug)]
-pub struct Splits {
-    /// What is trained on.
-    pub train: Text,
-    /// What chooses the epoch.
-    pub val: Text,
-    /// What is reported.
-    pub test: Text,
-    /// See [`crate::tasks::Data::warnings`].
-    pub warnings: Vec<String>,
-}
-
-impl Splits {
-    /// Twelve hex digits over all ids.
-    pub fn fingerprint(&self) -> String {
-        let splits = [&self.train, &self.val, &self.test];
-        let digests = splits.map(|split| Cow::Owned(split.digest().into_bytes()));
-        fingerprint(digests.into_iter())
+impl From<WikitextConfig> for TaskConfig {
+    fn from(config: WikitextConfig) -> Self {
+        Self::new(ENTRY.name, &config)
     }
 }
+
+impl Task for WikitextConfig {
+    fn config(&self) -> TaskConfig {
+        self.clone().into()
+    }
+
+    fn sizes(&self) -> Sizes {
+        Sizes {
+            vocab_size: self.vocab_size,
+            seq_len: self.seq_len,
+            documents: 1,
+            labels_per_example: self.seq_len,
+            classes: self.vocab_size,
+            scalar: (1.0, 0.0),
+            examples: self.windows(),
+        }
+    }
+
+    fn check(&self) -> Result<()> {
+        check(self)
+    }
+
+    fn load(&self, data_dir: Option<&Path>) -> Result<super::Splits> {
+        load(self, data_dir).map(super::Splits::NextToken)
+    }
+
+    fn title(&self) -> String {
+        let (corpus, length) = (self.corpus.name(), self.seq_len);
+        format!("{corpus} (L = {length}, {})", self.tokenizer)
+    }
+
+    fn label(&self) -> String {
+        self.corpus.name().to_owned()
+    }
+
+    fn next(&self, _mixer: &str) -> String {
+        format!("--mixer all --corpus {}", self.corpus.name())
+    }
+
+    fn ready(&self, data_dir: Option<&Path>) -> Result<()> {
+        ready(self, data_dir)
+    }
+
+    fn prepared(&self) -> Option<String> {
+        let eos = if self.eos_between_articles {
+            ", eos"
+        } else {
+            ""
+        };
+        Some(format!("{} ({}{eos})", self.corpus.name(), self.tokenizer))
+    }
+
+    fn prepare(&self, data_dir: Option<&Path>, watch: Watch) -> Result<()> {
+        prepare(self, data_dir, watch)
+    }
+
+    fn counted(&self, data_dir: Option<&Path>) -> Result<Sizes> {
+        let splits = load(self, data_dir)?;
+        Ok(Sizes {
+            examples: [&splits.train, &splits.val, &splits.test].map(Text::windows),
+            ..self.sizes()
+        })
+    }
+}
+
+/// The three splits of a corpus.
+pub type Splits = TrainValTest<Text>;
 
 /// Makes the token files of `config` that are not there, in one process of all that ask, and tells `watch`
 /// how far it is. [`Corpus::Sample`] needs none.
 ///
 /// # Errors
 /// Those of [`load`], what the disk refuses, and what `watch` returns.
-pub fn prepare(config: &WikitextConfig, data_dir: Option<&Path>, watch: Watch) -> Result<()> {
+fn prepare(config: &WikitextConfig, data_dir: Option<&Path>, watch: Watch) -> Result<()> {
     check(config)?;
     match config.corpus {
         Corpus::Sample => Ok(()),
@@ -110,22 +172,6 @@ pub fn token_files(config: &WikitextConfig, data_dir: Option<&Path>) -> Result<[
     Ok(Tokens::of(config, &Place::new(data_dir)?)?.paths())
 }
 
-/// The same config with as many windows as there are, for an estimate: limits are never more.
-///
-/// # Errors
-/// Those of [`load`].
-pub fn sized(config: &WikitextConfig, data_dir: Option<&Path>) -> Result<WikitextConfig> {
-    let Splits {
-        train, val, test, ..
-    } = load(config, data_dir)?;
-    Ok(WikitextConfig {
-        train_examples: Some(train.windows()),
-        // One number stands for both: their mean, so that the sum is right.
-        test_examples: Some((val.windows() + test.windows()).div_ceil(2)),
-        ..config.clone()
-    })
-}
-
 /// The folder below `dir` in which files of `corpus` lie, in any of the forms that [`load`] reads. Those in
 /// `dir` itself could be of any corpus and are not looked for.
 pub fn found(corpus: Corpus, dir: &Path) -> Option<PathBuf> {
@@ -141,8 +187,8 @@ pub fn found_tokenizer(dir: &Path) -> Option<PathBuf> {
         .map(Found::path)
 }
 
-/// Refuses a corpus whose files are not there, before anything else is done.
-pub fn ready(config: &WikitextConfig, data_dir: Option<&Path>) -> Result<()> {
+/// Refuses a corpus whose files are not there.
+fn ready(config: &WikitextConfig, data_dir: Option<&Path>) -> Result<()> {
     if config.tokenizer != Tokenizer::Bytes {
         Found::find(&config.tokenizer, &Place::new(data_dir)?)?;
     }

@@ -2,8 +2,8 @@
 
 use super::layout;
 use crate::cache;
-use crate::config::{Corpus, Tokenizer, WikitextConfig};
 use crate::error::{Error, Result};
+use crate::tasks::wikitext::{Corpus, Tokenizer, WikitextConfig};
 use std::fs;
 use std::path::{Path, PathBuf};
 

@@ -2,9 +2,9 @@
 
 use super::digest;
 use super::place::Place;
-use crate::config::Tokenizer;
 use crate::error::{Error, Result};
 use crate::files::write_atomic;
+use crate::tasks::wikitext::Tokenizer;
 use std::fs;
 use std::path::{Path, PathBuf};
 

@@ -8,12 +8,15 @@ const SMOKE: &str = "lra --preset smoke --dataset listops --seq-len 128 --train-
                      --val-examples 20 --test-examples 20";
 
 #[test]
-fn a_run_says_its_accuracies_beside_that_of_the_commonest_answer() {
+fn a_run_says_its_accuracies_beside_the_majority_class_baseline() {
     let world = World::new();
     let said = world.dsf(&format!("{SMOKE} --mixer mamba")).ok();
     assert!(said.starts_with("mamba on LRA listops: "), "{said}");
     assert!(said.contains("where validation was best (epoch "), "{said}");
-    assert!(said.contains("the commonest answer alone scores"), "{said}");
+    assert!(
+        said.contains("the majority-class baseline scores"),
+        "{said}"
+    );
     assert!(said.contains("next:    dsf report --table 3"), "{said}");
     let summary = fs::read_to_string(world.path("results/lra.csv")).unwrap();
     let mut reader = csv::Reader::from_reader(summary.as_bytes());

@@ -119,7 +119,10 @@ fn a_run_on_text_stopped_and_killed_in_turn_leaves_the_files_of_an_unbroken_one(
     assert_eq!(losses.lines().count(), 1 + 8 * 50);
     let scores = |run: &Path| {
         let text = fs::read_to_string(run.join("result.json")).unwrap();
-        serde_json::from_str::<serde_json::Value>(&text).unwrap()["language"].clone()
+        let mut scores: serde_json::Value = serde_json::from_str(&text).unwrap();
+        let fields = scores.as_object_mut().unwrap();
+        fields.retain(|name, _| name.contains("_ppl") || name.contains("bits_per_byte"));
+        scores
     };
     assert!(scores(&whole)["train_ppl"].is_number());
     assert_eq!(scores(&cut), scores(&whole));

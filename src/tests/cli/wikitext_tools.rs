@@ -173,7 +173,7 @@ fn what_a_run_says_of_its_best_weights_is_what_evaluating_them_says() {
             ("word_ppl", format!("{split}_word_ppl")),
             ("bits_per_byte", format!("{split}_bits_per_byte")),
         ] {
-            let [found, wanted] = [&event[ours], &result["language"][&theirs]];
+            let [found, wanted] = [&event[ours], &result[&theirs]];
             let ratio = found.as_f64().unwrap().ln() / wanted.as_f64().unwrap().ln();
             assert!((ratio - 1.0).abs() < 1e-5, "{theirs}: {found}, {wanted}");
         }

@@ -5,7 +5,7 @@ use crate::config::Precision;
 use crate::model::Io;
 use crate::nn::Params;
 use crate::rng::Stream;
-use crate::tasks::wikitext::{Counts, Ids};
+use crate::tasks::{Counts, Ids};
 use crate::train::tests::config;
 use candle_core::{IndexOp, Tensor, D};
 

@@ -1,12 +1,12 @@
 //! What weights make of one split: its windows, and every token of it once.
 
 use super::Split;
-use crate::config::WikitextConfig;
 use crate::error::Result;
 use crate::model::weights::Checkpoint;
 use crate::model::Model;
 use crate::sweep::estimate::grouped;
-use crate::tasks::wikitext::{Ids, Text};
+use crate::tasks::wikitext::WikitextConfig;
+use crate::tasks::{Ids, Text};
 use crate::train::{score, Scored, Scoring};
 use candle_core::Device;
 use serde_json::{json, Value};

@@ -1,10 +1,9 @@
 //! `config.json` of a GPT-NeoX model: what of it we can be, and what it says of a model of ours.
 
-use crate::config::{
-    InitScheme, LanguageConfig, Layout, ModelConfig, Rotary, StateMixer, WikitextConfig,
-};
+use crate::config::{InitScheme, LanguageConfig, Layout, ModelConfig, Rotary, StateMixer};
 use crate::error::{Error, Result};
 use crate::mixers::GPT_NEOX;
+use crate::tasks::wikitext::WikitextConfig;
 use serde_json::{json, Value};
 use std::collections::BTreeMap;
 

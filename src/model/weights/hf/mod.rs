@@ -6,14 +6,12 @@ mod names;
 
 use super::mapped::Mapped;
 use super::{bytes, Checkpoint, Origin};
-use crate::config::{
-    Corpus, ModelConfig, Precision, Protocol, RunConfig, Schedule, TaskConfig, Tokenizer,
-    TrainConfig, WikitextConfig, FORMAT,
-};
+use crate::config::{ModelConfig, Precision, Protocol, RunConfig, Schedule, TrainConfig, FORMAT};
 use crate::error::{Error, Result};
 use crate::files::{write_atomic, write_atomic_by};
 use crate::store::Archive;
 use crate::tasks::wikitext;
+use crate::tasks::wikitext::{Corpus, Tokenizer, WikitextConfig};
 use candle_core::Tensor;
 use config::Shape;
 use serde::Deserialize;
@@ -146,7 +144,7 @@ fn imported(shape: Shape, tokenizer: Tokenizer) -> RunConfig {
         format: FORMAT,
         seed: 0,
         protocol: Protocol::Paper,
-        task: TaskConfig::Wikitext(WikitextConfig {
+        task: WikitextConfig {
             corpus: Corpus::Wikitext103Raw,
             tokenizer,
             vocab_size: shape.vocab_size,
@@ -154,7 +152,8 @@ fn imported(shape: Shape, tokenizer: Tokenizer) -> RunConfig {
             eos_between_articles: false,
             train_examples: None,
             test_examples: None,
-        }),
+        }
+        .into(),
         model: shape.model,
         train: TrainConfig {
             schedule: Schedule::Cosine,
@@ -174,12 +173,12 @@ fn imported(shape: Shape, tokenizer: Tokenizer) -> RunConfig {
 /// The `config.json` of a run's model.
 fn described(run: &RunConfig) -> Result<String> {
     let refused = |why: String| Error::usage(format!("cannot be exported: {why}"));
-    let TaskConfig::Wikitext(text) = &run.task else {
+    let Ok(text) = run.task.typed::<WikitextConfig>() else {
         return Err(refused("the model is none of `dsf wikitext`".to_owned()));
     };
     match config::obstacle(&run.model) {
         Some(why) => Err(refused(why)),
-        None => Ok(config::write(&run.model, text)),
+        None => Ok(config::write(&run.model, &text)),
     }
 }
 

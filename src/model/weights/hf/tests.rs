@@ -73,7 +73,7 @@ fn an_exported_run_comes_back_to_the_bit_with_its_config() {
     fs::write(&place, text).unwrap();
     let found = Checkpoint::open(dir.path()).unwrap();
     assert_eq!(
-        (found.text().seq_len, found.origin),
+        (found.text().unwrap().seq_len, found.origin),
         (32, Origin::default())
     );
 }

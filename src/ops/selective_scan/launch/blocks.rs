@@ -9,11 +9,11 @@ const SPAN: usize = 16;
 const WIDTH: usize = 64;
 /// States per warp of the forward pass, and the maximum of warps per block.
 const TILE: usize = 8;
-const MOST_TILES: usize = 16;
+const MAX_TILES: usize = 16;
 /// States per warp of the backward pass, the maximum of its warps along the states of a block, and
 /// its warps along the channels.
 const SIDE: usize = 16;
-const MOST_SIDES: usize = 2;
+const MAX_SIDES: usize = 2;
 const ACROSS: usize = 4;
 
 /// The rule for cutting time: with fewer than `few` warps, into as many chunks as make [`ENOUGH`]
@@ -55,7 +55,7 @@ pub(super) struct Blocks {
 impl Blocks {
     pub(super) fn forward(scan: &SelectiveScan) -> Self {
         let tiles = scan.states.div_ceil(TILE);
-        let along_states = tiles.div_ceil(MOST_TILES);
+        let along_states = tiles.div_ceil(MAX_TILES);
         let warps = tiles.div_ceil(along_states);
         Self {
             // the sums of 8 steps a warp, or as many rates and a row
@@ -66,13 +66,8 @@ impl Blocks {
 
     pub(super) fn backward(scan: &SelectiveScan) -> Self {
         let sides = scan.states.div_ceil(SIDE);
-        let along_states = sides.div_ceil(MOST_SIDES);
-        Self::new(
-            scan,
-            &BACKWARD,
-            along_states,
-            ACROSS * sides.min(MOST_SIDES),
-        )
+        let along_states = sides.div_ceil(MAX_SIDES);
+        Self::new(scan, &BACKWARD, along_states, ACROSS * sides.min(MAX_SIDES))
     }
 
     fn new(scan: &SelectiveScan, cut: &Cut, along_states: usize, warps: usize) -> Self {

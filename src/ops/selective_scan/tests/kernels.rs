@@ -93,7 +93,7 @@ fn they_agree_at_extreme_decays() {
     }
 }
 
-/// Whether time is cut depends on the shapes.
+/// The division of time depends on the shapes.
 #[test]
 fn few_sequences_are_cut_and_many_are_not() {
     let launched = |batch: usize, len: usize| {

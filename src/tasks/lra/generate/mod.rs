@@ -5,8 +5,8 @@ pub mod listops;
 pub mod pathfinder;
 
 use super::Splits;
-use crate::config::{LraConfig, LraDataset};
 use crate::error::{Error, Result};
+use crate::tasks::lra::{LraConfig, LraDataset};
 use std::path::PathBuf;
 
 /// Hears of examples as they are finished: how many more.

@@ -42,7 +42,7 @@ fn world() -> TempDir {
 }
 
 /// The gray value of every picture of a split, checked against its label and size.
-fn values(examples: &Examples) -> Vec<u8> {
+fn values(examples: &Documents) -> Vec<u8> {
     let value = |example| {
         let pixels = examples.document(example, 0);
         assert_eq!(pixels, [pixels[0]; PIXELS]);
@@ -216,7 +216,7 @@ fn test_data() -> Option<std::path::PathBuf> {
 #[test]
 fn exact_records_have_their_labels_and_grays() {
     let Some(dir) = test_data() else { return };
-    let mut examples = Examples::new(1);
+    let mut examples = Documents::new(1);
     read_batch(&dir.join("exact/data_batch_1.first140.bin"), &mut examples).unwrap();
     assert_eq!(examples.len(), 140);
     let labels: Vec<u8> = (0..10).map(|i| examples.label(i)).collect();
@@ -228,7 +228,7 @@ fn exact_records_have_their_labels_and_grays() {
 fn a_smaller_set_of_batches_is_a_whole_one() {
     let Some(dir) = test_data() else { return };
     let splits = load(&config(900, 100, 300), &dir.join("jpeg-decoded")).unwrap();
-    let sizes = [&splits.train, &splits.val, &splits.test].map(Examples::len);
+    let sizes = [&splits.train, &splits.val, &splits.test].map(Documents::len);
     assert_eq!(sizes, [900, 100, 300]);
     assert_eq!(splits.test.majority(), 0.1);
 }

@@ -135,7 +135,7 @@ fn real_rows_parse_and_their_targets_are_their_values() {
 }
 
 /// Token shares of the generator: the bracket 14.2 %, a digit 7.15 %, an operator 3.55 %.
-fn check_shares(train: &Examples) {
+fn check_shares(train: &Documents) {
     let mut counts = [0_usize; 256];
     train
         .all()

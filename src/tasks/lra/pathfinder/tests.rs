@@ -57,7 +57,7 @@ impl World {
 }
 
 /// The gray value of every picture of a split, checked against its label and size.
-fn values(examples: &Examples) -> Vec<u8> {
+fn values(examples: &Documents) -> Vec<u8> {
     let value = |example| {
         let pixels = examples.document(example, 0);
         assert_eq!(pixels, [pixels[0]; PIXELS]);

@@ -1,7 +1,7 @@
 use super::super::testing::config;
 use super::super::vocab::END;
 use super::*;
-use crate::config::LraDataset;
+use crate::tasks::lra::LraDataset;
 use proptest::prelude::*;
 use std::fs;
 use tempfile::TempDir;
@@ -118,7 +118,7 @@ fn the_stand_in_is_balanced_seeded_and_split_by_articles() {
     let config = config(LraDataset::Retrieval, [40, 10, 10]);
     let splits = load(&config, &dir.path().join("one")).unwrap();
     assert_eq!(
-        [&splits.train, &splits.val, &splits.test].map(Examples::len),
+        [&splits.train, &splits.val, &splits.test].map(Documents::len),
         [40, 10, 10]
     );
     assert_eq!(splits.train.majority(), 0.5);

@@ -28,7 +28,7 @@ fn loaded(dir: &TempDir, examples: [usize; 3]) -> Result<Splits> {
 }
 
 /// What tells the reviews of [`folders`] apart.
-fn reviews(examples: &Examples) -> Vec<(u8, usize)> {
+fn reviews(examples: &Documents) -> Vec<(u8, usize)> {
     let one = |i| (examples.label(i), examples.document(i, 0).len() - 1);
     (0..examples.len()).map(one).collect()
 }
@@ -55,7 +55,7 @@ fn parts_are_balanced_disjoint_and_hold_the_smaller_ones() {
         let train = reviews(&splits.train);
         assert!(reviews(&splits.val).iter().all(|r| !train.contains(r)));
     }
-    let holds = |large: &Examples, small: &Examples| {
+    let holds = |large: &Documents, small: &Documents| {
         let large = reviews(large);
         reviews(small).iter().all(|review| large.contains(review))
     };
@@ -189,11 +189,11 @@ fn the_real_slice_splits_evenly_and_most_of_its_characters_are_common() {
     let Some(dir) = real("imdb") else { return };
     let splits = load(&config(LraDataset::Text, [540, 60, 300]), &dir).unwrap();
     assert_eq!(
-        [&splits.train, &splits.val, &splits.test].map(Examples::len),
+        [&splits.train, &splits.val, &splits.test].map(Documents::len),
         [540, 60, 300]
     );
     assert_eq!(
-        [&splits.train, &splits.val].map(Examples::majority),
+        [&splits.train, &splits.val].map(Documents::majority),
         [0.5; 2]
     );
     let unknown = splits.test.all().iter().filter(|id| **id == 1).count();

@@ -1,11 +1,11 @@
 //! A few pages of our own in the form of WikiText, for first steps without a download.
 
 use super::encode::{Encoder, Tally};
-use super::text::{Ids, Text};
 use super::vocabulary::Vocabulary;
 use super::{cut, fits, rows};
-use crate::config::WikitextConfig;
 use crate::error::{Error, Result};
+use crate::tasks::wikitext::WikitextConfig;
+use crate::tasks::{Ids, Text};
 use std::path::Path;
 
 const PAGES: [&str; 3] = [

@@ -1,8 +1,8 @@
 //! The first 4,096 bytes of a token file: one line of JSON, filled up with blanks.
 
 use super::super::digest;
-use super::super::text::Counts;
-use crate::config::{Corpus, Tokenizer};
+use crate::tasks::wikitext::{Corpus, Tokenizer};
+use crate::tasks::Counts;
 use serde::{Deserialize, Serialize};
 
 /// Where ids begin: whole pages, so that they lie even in memory.

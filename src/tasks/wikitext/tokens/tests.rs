@@ -1,5 +1,5 @@
 use super::*;
-use crate::config::Corpus;
+use crate::tasks::wikitext::Corpus;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use tempfile::TempDir;
 

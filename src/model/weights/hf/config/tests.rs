@@ -91,16 +91,13 @@ fn what_ours_cannot_be_is_refused_by_the_key_that_asks_for_it() {
 #[test]
 fn what_is_written_is_read_as_the_same_model() {
     let run = run("softmax");
-    let text = match &run.task {
-        crate::config::TaskConfig::Wikitext(text) => text,
-        _ => panic!("a language model"),
-    };
+    let text = run.task.typed().unwrap();
     for (width, dims) in [(16, 2), (16, 8), (98, 2), (98, 46)] {
         let mut model = run.model.clone();
         (model.d_model, model.d_state) = (width, width);
         model.language.as_mut().unwrap().rotary_dims = dims;
         assert_eq!(obstacle(&model), None);
-        let json = write(&model, text);
+        let json = write(&model, &text);
         let shape = read(&json, "config.json").unwrap();
         assert_eq!(
             (&shape.model, shape.vocab_size, shape.seq_len),

@@ -13,11 +13,11 @@ mod tree;
 pub use text::write;
 
 use super::Progress;
-use crate::config::LraConfig;
 use crate::error::{Error, Result};
 use crate::rng::Stream;
 use crate::tasks::lra::vocab::{encode, RAW_END};
-use crate::tasks::lra::{Examples, Splits};
+use crate::tasks::lra::LraConfig;
+use crate::tasks::lra::{Documents, Splits};
 use rayon::prelude::*;
 use sha2::{Digest, Sha256};
 use std::collections::HashSet;
@@ -53,7 +53,7 @@ fn lengths(seq_len: usize) -> Range<usize> {
 
 /// The splits that a loader of the written files would give.
 pub(super) fn splits(config: &LraConfig) -> Result<Splits> {
-    let mut splits = [(); 3].map(|()| Examples::new(1));
+    let mut splits = [(); 3].map(|()| Documents::new(1));
     let mut document = Vec::new();
     each(config, &mut |split, tree| {
         document.clone_from(&tree.symbols);

@@ -3,8 +3,9 @@
 use super::text::expression;
 use super::tree::{Tree, ALPHABET};
 use super::*;
-use crate::config::{Generator, LraDataset};
+use crate::tasks::lra::LraDataset;
 use crate::tasks::lra::{load, testing};
+use crate::tasks::Generator;
 use std::fs;
 
 fn config(train_examples: usize, seq_len: usize) -> LraConfig {
@@ -165,7 +166,7 @@ fn one_thread_and_many_draw_the_same_trees() {
 #[test]
 fn generated_splits_have_these_bits() {
     let splits = splits(&config(100, 2048)).unwrap();
-    let sizes = [&splits.train, &splits.val, &splits.test].map(Examples::len);
+    let sizes = [&splits.train, &splits.val, &splits.test].map(Documents::len);
     assert_eq!(sizes, [100, 20, 30]);
     assert_eq!(splits.fingerprint(), "b3856ae30959");
 }

@@ -2,8 +2,8 @@
 
 use super::tree::{ALPHABET, END, MAX};
 use super::{each, Progress};
-use crate::config::LraConfig;
 use crate::error::{Error, Result};
+use crate::tasks::lra::LraConfig;
 use std::fs::File;
 use std::io::{BufWriter, Write};
 use std::path::Path;

@@ -14,10 +14,10 @@ mod tests;
 pub use files::write;
 
 use super::Progress;
-use crate::config::LraConfig;
 use crate::error::Result;
 use crate::rng::Stream;
-use crate::tasks::lra::{pathfinder, Examples, Splits};
+use crate::tasks::lra::LraConfig;
+use crate::tasks::lra::{pathfinder, Documents, Splits};
 use grid::CELLS;
 use rayon::prelude::*;
 use scene::Scene;
@@ -56,7 +56,7 @@ fn pictures(seed: u64, paddles: usize, numbers: Range<usize>) -> Vec<Picture> {
 pub(super) fn splits(config: &LraConfig) -> Result<Splits> {
     let mut first = 0;
     let mut split = |size: usize| {
-        let mut examples = Examples::new(1);
+        let mut examples = Documents::new(1);
         for picture in pictures(
             config.data_seed,
             config.contour_length(),

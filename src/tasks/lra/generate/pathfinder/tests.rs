@@ -3,8 +3,9 @@
 use super::grid::Point;
 use super::snake::Snake;
 use super::*;
-use crate::config::{Generator, LraDataset};
+use crate::tasks::lra::LraDataset;
 use crate::tasks::lra::{load, testing};
+use crate::tasks::Generator;
 
 fn scenes(count: u64) -> Vec<Scene> {
     let stream = Stream::new(0, "lra/pathfinder", 0);

@@ -1,0 +1,266 @@
+//! The table of ops: name, inputs, the call, and its arithmetic.
+
+use super::op::{input, parameter, Fill, Input, Op};
+use super::sizes::{Shape, Sizes};
+use crate::bench::floors::{self, Extent, Passes, Work};
+use crate::config::Pool;
+use crate::ops::{self, Dropout, Gates, Glu, Weights};
+use candle_core::{Result, Tensor};
+
+/// Every op, in the order of the listing.
+#[rustfmt::skip]
+pub(super) static OPS: &[Op] = &[
+    // Along sequences.
+    Op { name: "selective_scan", sizes: Sizes::DecayedStates, floor: floors::selective_scan,
+        about: "u, delta (B, L, d), a (d, n), b, c (B, L, n); elements B L d n",
+        inputs: |s| scan(s, parameter([s.width, s.states], Fill::Harmonics)),
+        run: |x, _| ops::selective_scan(&x[0], &x[1], &x[2], &x[3], &x[4], None), ..STATES },
+    Op { name: "ssd", about: "u, delta (B, L, d), a (d), b, c (B, L, n); elements B L d n",
+        inputs: |s| scan(s, parameter([s.width], Fill::Uniform(-1.5, -0.5))),
+        run: |x, _| ops::ssd(&x[0], &x[1], &x[2], &x[3], &x[4], None), ..STATES },
+    Op { name: "linear_scan", about: "a and x (B, L, d); elements B L d",
+        inputs: |s| vec![input(s.sequence(s.width), Fill::Uniform(0.0, 1.0)), x(s)],
+        run: |x, _| ops::linear_scan(&x[0], &x[1]), floor: floors::linear_scan, ..SEQUENCE },
+    Op { name: "causal_attention", about: "q, k (B, s, L, n/s), v (B, s, L, d/s); elements B L (L + 1) / 2",
+        run: |x, _| attention(x, Weights::Softmax),
+        elements: |e| e.tokens() * (e.len + 1.0) / 2.0, floor: floors::softmax, ..ATTENTION },
+    Op { name: "causal_attention_linear", about: "the same, scores divided by their sum; elements B L d n",
+        run: |x, _| attention(x, Weights::LinearNormalised), ..ATTENTION },
+    Op { name: "causal_attention_plain", about: "the same, scores unnormalised; elements B L d n",
+        run: |x, _| attention(x, Weights::Plain), ..ATTENTION },
+    Op { name: "causal_conv1d", about: "x (B, L, d), four taps; elements B L d",
+        inputs: |s| {
+            let taps = |dims: &[usize]| parameter(dims, Fill::Uniform(-0.5, 0.5));
+            vec![x(s), taps(&[s.width, 4]), taps(&[s.width])]
+        },
+        run: |x, _| ops::causal_conv1d(&x[0], &x[1], Some(&x[2])), ..SEQUENCE },
+    Op { name: "complex_scan", about: "a and x (B, L, 2, d), real before imaginary; elements B L d",
+        inputs: |s| {
+            let numbers = |fill| input([s.batch, s.len, 2, s.width], fill);
+            vec![numbers(Fill::Uniform(-0.6, 0.6)), numbers(Fill::Normal(1.0))]
+        },
+        run: |x, _| ops::complex_scan(&x[0], &x[1]),
+        floor: |e| Passes::moves(2.0 * e.channels(), 3.0, 8.0), ..SEQUENCE },
+    Op { name: "gated_scan", about: "gates (B, L, 2 d) of a qLSTM, x (B, L, d); elements B L d",
+        run: |x, _| ops::gated_scan(&x[0], &x[1], &Gates::Sigmoid, None), ..GATED },
+    Op { name: "gated_scan_reversed", about: "the same with the reversed gate and its alpha; elements B L d",
+        inputs: |s| gated(s, Some(parameter([1], Fill::Uniform(0.5, 1.5)))),
+        run: |x, _| ops::gated_scan(&x[0], &x[1], &Gates::Reversed { alpha: x[2].clone() }, None), ..GATED },
+    Op { name: "gated_scan_rg_lru", about: "the same with the gates of an RG-LRU; elements B L d",
+        inputs: |s| gated(s, Some(parameter([s.width], Fill::Uniform(-6.0, -2.0)))),
+        run: |x, _| {
+            let gates = Gates::RgLru { lambda: x[2].clone(), eps: 1e-6 };
+            ops::gated_scan(&x[0], &x[1], &gates, None)
+        }, ..GATED },
+    Op { name: "time_steps", about: "x (B, L, d) split into L tensors and stacked again; elements B L d",
+        run: |x, _| Tensor::stack(&ops::time_steps(&x[0])?, 1),
+        floor: |e| Passes::moves(e.channels(), 4.0, 8.0), ..POINTWISE },
+    Op { name: "select_rows", about: "x (B, L, d), one row of sixteen; elements B L d",
+        inputs: |s| vec![x(s), input([s.batch, s.len.div_ceil(16)], Fill::Classes(s.len))],
+        run: |x, _| ops::select_rows(&x[0], &x[1]),
+        // The gradient of all other rows is zero, which has to be written too.
+        floor: |e| {
+            let few = e.channels() / 16.0;
+            Passes { forward: Work::words(2.0 * few), both: Work::words(3.0 * few + e.channels()) }
+        }, ..SEQUENCE },
+    Op { name: "pool_mean", run: |x, _| ops::pool(&x[0], Some(&x[1]), Pool::Mean), ..POOL },
+    Op { name: "pool_last", run: |x, _| ops::pool(&x[0], Some(&x[1]), Pool::Last),
+        floor: |e| Passes::moves(e.channels(), 2.0 / e.len, 1.0), ..POOL },
+    Op { name: "pool_max", run: |x, _| ops::pool(&x[0], Some(&x[1]), Pool::Max), ..POOL },
+    // On each row of d numbers alone.
+    Op { name: "layer_norm", about: "x (B, L, d), over d; elements B L d",
+        inputs: |s| vec![x(s), gain(s), bias(s.width)],
+        run: |x, _| ops::layer_norm(&x[0], &x[1], &x[2], 1e-5), ..ROWS },
+    Op { name: "linear", about: "x (B, L, d), to n features with a bias; elements B L d n",
+        sizes: Sizes::Square, states: true,
+        inputs: |s| vec![x(s), weight(s.states, s.width, 0.02), bias(s.states)],
+        run: |x, _| ops::linear(&x[0], &x[1], Some(&x[2])), elements: Extent::elements,
+        floor: |e| Passes::dense(2.0 * e.elements(), e.tokens() * (e.width + e.states)), ..POINTWISE },
+    Op { name: "dropout", about: "x (B, L, d), p = 0.1; elements B L d",
+        run: |x, _| ops::dropout(&x[0], DROPPED),
+        floor: |e| Passes::moves(e.channels(), 2.0, 4.0), ..ROWS },
+    Op { name: "cross_entropy", about: "hidden (B L, d), a head of n classes; elements B L n",
+        sizes: Sizes::Labels, states: true,
+        inputs: |s| {
+            let rows = s.batch * s.len;
+            let hidden = input([rows, s.width], Fill::Normal(1.0));
+            vec![hidden, weight(s.states, s.width, 0.02), input([rows], Fill::Classes(s.states))]
+        },
+        run: |x, _| Ok(ops::cross_entropy(&x[0], &x[1], &x[2])?.loss),
+        elements: |e| e.tokens() * e.states,
+        floor: |e| Passes::dense(2.0 * e.elements(), e.channels() + e.states * e.width), ..POINTWISE },
+    Op { name: "sigmoid", run: |x, _| ops::sigmoid(&x[0]), ..POINTWISE },
+    Op { name: "softplus", run: |x, _| ops::softplus(&x[0]), ..POINTWISE },
+    Op { name: "elu1", run: |x, _| ops::elu1(&x[0]), ..POINTWISE },
+    Op { name: "gelu", run: |x, _| ops::gelu(&x[0]), ..POINTWISE },
+    Op { name: "silu", run: |x, _| ops::silu(&x[0]), ..POINTWISE },
+    Op { name: "tanh", run: |x, _| ops::tanh(&x[0]), ..POINTWISE },
+    Op { name: "add_layer_norm", about: "x, y (B, L, d), their sum and its norm; elements B L d",
+        inputs: |s| vec![x(s), x(s), gain(s), bias(s.width)],
+        run: |x, _| Ok(ops::add_layer_norm(&x[0], &x[1], &x[2], &x[3], 1e-5)?.1),
+        floor: |e| Passes::moves(e.channels(), 4.0, 9.0), ..ROWS },
+    Op { name: "mlp", run: |x, _| ops::mlp(&x[0], [&x[1], &x[2]], [&x[3], &x[4]], [None; 2]), ..MLP },
+    Op { name: "mlp_dropped", about: "mlp with dropout, p = 0.1, of hidden and output; elements B L d n",
+        run: |x, _| {
+            let masks = [3, 4].map(|index| Some(Dropout { index, ..DROPPED }));
+            ops::mlp(&x[0], [&x[1], &x[2]], [&x[3], &x[4]], masks)
+        }, ..MLP },
+    Op { name: "embedding", about: "tokens (B, L), a table of n rows of d; elements B L d",
+        sizes: Sizes::Tokens, states: true,
+        inputs: |s| vec![input([s.batch, s.len], Fill::Classes(s.states)), weight(s.states, s.width, 0.02)],
+        run: |x, io| ops::embedding(&x[0], &x[1], None, None, io),
+        floor: |e| Passes::moves(e.channels(), 2.0, 4.0), ..POINTWISE },
+    Op { name: "softplus_biased", about: "x (B, L, 1), a bias a channel; elements B L d",
+        inputs: |s| vec![input(s.sequence(1), Fill::Normal(1.0)), bias(s.width)],
+        run: |x, _| ops::softplus_biased(&x[0], &x[1]),
+        floor: |e| Passes::moves(e.channels(), 1.0, 2.0), ..ROWS },
+    Op { name: "add_scaled", about: "x, y (B, L, d), a scale a channel; elements B L d",
+        inputs: |s| vec![x(s), x(s), bias(s.width)],
+        run: |x, _| ops::add_scaled(&x[0], &x[1], &x[2]),
+        floor: |e| Passes::moves(e.channels(), 3.0, 6.0), ..ROWS },
+    Op { name: "scale_heads", about: "x (B, L, d), a scale for each head of it; elements B L d", heads: true,
+        inputs: |s| vec![x(s), input(s.sequence(s.heads), Fill::Uniform(0.5, 1.5))],
+        run: |x, _| ops::scale_heads(&x[0], &x[1]), ..ROWS },
+    Op { name: "rotary", about: "x (B, L, d), rotary in a quarter of each 64 channels; elements B L d",
+        run: |x, _| {
+            let width = x[0].dim(2)?;
+            let heads = if width % 64 == 0 { width / 64 } else { 1 };
+            ops::rotary(&x[0], heads, (width / heads / 8).max(1) * 2, None)
+        }, ..ROWS },
+    Op { name: "gated_readout", about: "h, g and an output gate (B, L, d); elements B L d",
+        inputs: |s| vec![x(s); 3],
+        run: |x, _| ops::gated_readout(&x[0], &x[1], Some(&x[2])),
+        floor: |e| Passes::moves(e.channels(), 4.0, 11.0), ..ROWS },
+    Op { name: "rms_norm", about: "x (B, L, d), over d; elements B L d",
+        inputs: |s| vec![x(s), gain(s)],
+        run: |x, _| ops::rms_norm(&x[0], &x[1]), ..ROWS },
+    Op { name: "glu_sigmoid", run: |x, _| ops::glu(&x[0], Glu::Sigmoid), ..GLU },
+    Op { name: "glu_gelu", run: |x, _| ops::glu(&x[0], Glu::Gelu), ..GLU },
+    Op { name: "residual", about: "scale x + branch, all (B, L, d), p = 0.1; elements B L d",
+        inputs: |s| vec![x(s), x(s), parameter([1], Fill::Uniform(0.5, 1.5))],
+        run: |x, _| ops::residual(&x[0], &x[1], Some(DROPPED), Some(&x[2])),
+        floor: |e| Passes::moves(e.channels(), 3.0, 7.0), ..ROWS },
+];
+
+/// A function of each number. Forward reads and writes a number; backward reads input and gradient and writes
+/// the input's gradient.
+const POINTWISE: Op = Op {
+    name: "",
+    about: "x (B, L, d); elements B L d",
+    states: false,
+    heads: false,
+    inputs: |s| vec![x(s)],
+    sizes: Sizes::Numbers,
+    run: |x, _| Ok(x[0].clone()),
+    elements: Extent::channels,
+    floor: |e| Passes::moves(e.channels(), 2.0, 5.0),
+};
+
+const SEQUENCE: Op = Op {
+    sizes: Sizes::Sequences,
+    ..POINTWISE
+};
+
+const ROWS: Op = Op {
+    sizes: Sizes::Rows,
+    ..POINTWISE
+};
+
+const STATES: Op = Op {
+    sizes: Sizes::States,
+    states: true,
+    elements: Extent::elements,
+    floor: floors::chunked,
+    ..POINTWISE
+};
+
+/// Queries and keys are positive, so that no sum of scores is near zero.
+const ATTENTION: Op = Op {
+    heads: true,
+    inputs: |s| {
+        let keys = input(s.split(s.states), Fill::Uniform(0.05, 0.5));
+        let values = input(s.split(s.width), Fill::Normal(1.0));
+        vec![keys.clone(), keys, values]
+    },
+    ..STATES
+};
+
+/// On average half of a sequence is pooled; its gradient is written everywhere.
+const POOL: Op = Op {
+    about: "x (B, L, d) up to lengths evenly below L; elements B L d",
+    inputs: |s| vec![x(s), input([s.batch], Fill::Lengths(s.len))],
+    floor: |e| Passes::moves(e.channels(), 0.5, 1.5),
+    ..SEQUENCE
+};
+
+/// Decay and input scale of every channel come from gates, which are read beside the input.
+const GATED: Op = Op {
+    inputs: |s| gated(s, None),
+    floor: |e| Passes::moves(e.channels(), 4.0, 12.0),
+    ..SEQUENCE
+};
+
+/// Two linear maps with an activation function between them.
+const MLP: Op = Op {
+    sizes: Sizes::Wide,
+    about: "x (B, L, d) through n hidden features; elements B L d n",
+    states: true,
+    inputs: |s| {
+        let (up, down) = (
+            weight(s.states, s.width, 0.1),
+            weight(s.width, s.states, 0.1),
+        );
+        vec![x(s), up, bias(s.states), down, bias(s.width)]
+    },
+    elements: Extent::elements,
+    floor: |e| Passes::dense(4.0 * e.elements(), 2.0 * e.channels()),
+    ..POINTWISE
+};
+
+/// Forward reads two numbers for each that it writes; backward reads three and writes two.
+const GLU: Op = Op {
+    about: "x (B, L, 2 d), a function of one half times the other; elements B L d",
+    inputs: |s| vec![input(s.sequence(2 * s.width), Fill::Normal(1.0))],
+    floor: |e| Passes::moves(e.channels(), 3.0, 8.0),
+    ..ROWS
+};
+
+/// Dropout of a tenth of the elements.
+const DROPPED: Dropout = Dropout {
+    p: 0.1,
+    key: [1, 2],
+    index: 3,
+};
+
+fn x(s: &Shape) -> Input {
+    input(s.sequence(s.width), Fill::Normal(1.0))
+}
+
+fn gain(s: &Shape) -> Input {
+    parameter([s.width], Fill::Uniform(0.5, 1.5))
+}
+
+fn bias(width: usize) -> Input {
+    parameter([width], Fill::Normal(1.0))
+}
+
+fn weight(rows: usize, columns: usize, std: f64) -> Input {
+    parameter([rows, columns], Fill::Normal(std))
+}
+
+fn gated(s: &Shape, parameter: Option<Input>) -> Vec<Input> {
+    let gates = input(s.sequence(2 * s.width), Fill::Normal(1.0));
+    [gates, x(s)].into_iter().chain(parameter).collect()
+}
+
+fn scan(s: &Shape, decays: Input) -> Vec<Input> {
+    let spread = Fill::Normal((s.states as f64).powf(-0.5));
+    let states = input(s.sequence(s.states), spread);
+    // The range of Mamba's initial steps: no decay underflows, which would slow some implementations down.
+    let steps = input(s.sequence(s.width), Fill::Uniform(0.001, 0.1));
+    vec![x(s), steps, decays, states.clone(), states]
+}
+
+fn attention(x: &[Tensor], weights: Weights) -> Result<Tensor> {
+    ops::causal_attention(&x[0], &x[1], &x[2], None, weights, None)
+}

@@ -1,0 +1,110 @@
+//! What a run leaves on disk while it is trained.
+
+use crate::config::RunConfig;
+use crate::error::Result;
+use crate::store::{Losses, Outcome, RunDir, Weights};
+use crate::train::Trainer;
+use std::time::{Duration, Instant};
+
+/// A kill costs about this much work, ...
+const CHECKPOINT_EVERY: Duration = Duration::from_secs(30);
+/// ... or where writing takes long, so many times as long.
+const TIMES_AS_LONG: u32 = 50;
+
+/// The writer of a run's files. The losses of steps are in their file before a checkpoint is that knows of
+/// them, so that none is missing after a kill.
+pub(super) struct RunRecorder<'a> {
+    dir: &'a RunDir,
+    /// The loss of every step, of a language model alone; of such a model weights are kept, too.
+    losses: Option<Losses>,
+    /// Time between checkpoints, if not the usual one.
+    every: Option<Duration>,
+    saved: Instant,
+    /// Time that writing the last checkpoint took.
+    took: Duration,
+}
+
+impl<'a> RunRecorder<'a> {
+    /// The recorder of a run that has made `steps` steps so far. A checkpoint is due after `every`, or as
+    /// [`CHECKPOINT_EVERY`] says.
+    pub fn new(
+        dir: &'a RunDir,
+        config: &RunConfig,
+        steps: usize,
+        every: Option<Duration>,
+    ) -> Result<Self> {
+        let language = config.task.entry()?.objective.is_language_model();
+        Ok(Self {
+            dir,
+            losses: language.then(|| dir.losses(steps)).transpose()?,
+            every,
+            saved: Instant::now(),
+            took: Duration::ZERO,
+        })
+    }
+
+    /// What the user should know of the files of an interrupted run.
+    pub fn warning(&self) -> Option<String> {
+        let missing = self.losses.as_ref().map_or(0, Losses::missing);
+        (missing > 0).then(|| {
+            format!(
+                "losses.csv lacks {missing} of the steps before the checkpoint; training goes on"
+            )
+        })
+    }
+
+    /// After a step.
+    pub fn step(&mut self, trainer: &Trainer, loss: f64, lr: f64) {
+        if let Some(losses) = &mut self.losses {
+            losses.push(trainer.progress().step, loss, lr);
+        }
+    }
+
+    /// After an epoch: whether each file could be written.
+    pub fn epoch(&mut self, trainer: &Trainer) -> [Result<()>; 3] {
+        let epochs = &trainer.progress().epochs;
+        let chosen = trainer.selected().map(|epoch| epoch.epoch);
+        let best = match self.losses.is_some() && chosen == Some(epochs.len()) {
+            true => self.weights(Weights::Best, trainer),
+            false => Ok(()),
+        };
+        [self.dir.write_metrics(epochs), self.flush(), best]
+    }
+
+    /// Whether a kill would cost too much work.
+    pub fn is_due(&self) -> bool {
+        let usual = CHECKPOINT_EVERY.max(TIMES_AS_LONG * self.took);
+        self.saved.elapsed() >= self.every.unwrap_or(usual)
+    }
+
+    /// Writes a checkpoint.
+    pub fn checkpoint(&mut self, trainer: &Trainer) -> Result<()> {
+        let start = Instant::now();
+        let written = self.flush();
+        let written = written.and_then(|()| {
+            let write = |out: &mut dyn std::io::Write| trainer.write_checkpoint(out);
+            self.dir.write_checkpoint(write)
+        });
+        self.saved = Instant::now();
+        self.took = self.saved - start;
+        written
+    }
+
+    /// At the end of training.
+    pub fn end(&mut self, trainer: &Trainer, outcome: Outcome) -> [Result<()>; 2] {
+        let last = match self.losses.is_some() && outcome != Outcome::Diverged {
+            true => self.weights(Weights::Last, trainer),
+            false => Ok(()),
+        };
+        [self.flush(), last]
+    }
+
+    fn flush(&mut self) -> Result<()> {
+        self.losses.as_mut().map_or(Ok(()), Losses::flush)
+    }
+
+    fn weights(&self, which: Weights, trainer: &Trainer) -> Result<()> {
+        self.dir
+            .write_weights(which, |out| trainer.write_weights(out))
+    }
+}

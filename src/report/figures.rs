@@ -1,0 +1,420 @@
+//! What can be reported: the figures and tables of the paper (Sieber et al. 2024), and the grid of everything else.
+
+use crate::error::{unknown, Error, Result};
+use crate::store::{Field, Metric, Record, METRICS};
+use std::collections::BTreeSet;
+
+/// Values of columns that a run must have, each one of those listed.
+pub type Where = &'static [(&'static str, &'static [&'static str])];
+
+/// One thing that `dsf report` draws.
+pub struct Figure {
+    /// As typed: `2` of `--figure 2` or `--table 2`; empty for what is drawn without a flag.
+    pub number: &'static str,
+    /// Whether it is a table, a figure or the grid.
+    pub series: Series,
+    /// What it is in the paper.
+    pub about: &'static str,
+    /// Which runs it selects.
+    pub runs: Where,
+    /// The metrics that `--metric` may name, the default first.
+    pub metrics: &'static [&'static str],
+    /// How it is drawn.
+    pub drawn: Drawn,
+    /// How to get results.
+    pub remedy: &'static str,
+}
+
+/// What a figure is counted among.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Series {
+    /// Drawn without a flag.
+    Grid,
+    /// `--figure`.
+    Figure,
+    /// `--table`.
+    Table,
+}
+
+/// How the selected runs become grids.
+pub enum Drawn {
+    /// Grids of one metric over two axes. Lines are named by the first of their columns, and by the others
+    /// where lines of one name differ in them. Runs that differ in any further setting are in other grids.
+    Axes {
+        lines: &'static [&'static str],
+        columns: &'static str,
+    },
+    /// Models by tasks, in percent, beside what the paper prints.
+    Accuracies(&'static Printed),
+    /// Models by perplexities, beside what the paper prints.
+    Perplexities(&'static [(&'static str, f64)]),
+}
+
+/// What the paper prints of accuracies, and of which tasks.
+pub struct Printed {
+    pub columns: &'static [TaskColumn],
+    pub models: &'static [Model],
+    /// Accuracies of a guess in %, as printed; the last one is the average.
+    pub random: Option<&'static [f64]>,
+    /// Whether the last of the printed numbers is the average over the columns.
+    pub average: bool,
+    /// Whether mixers that the paper does not have get lines.
+    pub others: bool,
+}
+
+/// A task of a table.
+pub struct TaskColumn {
+    /// For programs.
+    pub name: &'static str,
+    /// For readers.
+    pub title: &'static str,
+    /// Its runs.
+    pub runs: Where,
+    /// Sizes of the whole data, which the paper's runs saw: the least that these columns must hold for a
+    /// run to stand beside the paper's numbers.
+    pub whole: &'static [(&'static str, usize)],
+    /// Of the training examples, so many may be held out as a validation split where there is none.
+    pub held_out: usize,
+    /// Further settings of the whole data, where a run says them: Pathfinder's easier levels are other tasks.
+    pub hard: Where,
+    /// Whether the paper's examples were released files, so that examples of our own making are marked.
+    pub released: bool,
+}
+
+/// A model of a table.
+pub struct Model {
+    pub mixer: &'static str,
+    pub label: &'static str,
+    /// Accuracies in %, as printed.
+    pub accuracies: &'static [f64],
+}
+
+const LAST_AND_BEST: &[&str] = &["accuracy", "best_accuracy"];
+const ACCURACIES: &[&str] = &["accuracy", "best_accuracy", "selected_accuracy"];
+
+#[rustfmt::skip]
+const PERPLEXITIES: &[&str] =
+    &["train_ppl", "train_ppl_eval", "val_ppl", "best_val_ppl", "test_ppl", "test_word_ppl"];
+
+/// The mixers of figures 2, 5 and 7.
+const FIVE: &[&str] = &["softmax", "linear", "normalized", "s6", "ssd"];
+
+/// The mixer, and settings that belong to it: lines that are named by their mixers may differ in them.
+#[rustfmt::skip]
+const MIXERS: &[&str] =
+    &["mixer", "variant", "options", "n", "heads", "layout", "state_mixer", "positions", "expand"];
+
+/// The hardest task of MQAR at n = 128, of figures 2 and 5.
+#[rustfmt::skip]
+const HARDEST: Where = &[
+    ("task", &["mqar"]), ("mixer", FIVE), ("seq_len", &["512"]), ("kv_pairs", &["64"]), ("n", &["128"]),
+];
+
+/// The two gates of qLSTM, of figures 3 and 6.
+#[rustfmt::skip]
+const GATES: Where = &[
+    ("task", &["mqar"]), ("mixer", &["qlstm", "qlstm-reversed"]), ("seq_len", &["64", "128", "256"]),
+];
+
+const OVER_WIDTH: Drawn = Drawn::Axes {
+    lines: MIXERS,
+    columns: "d",
+};
+
+/// Everything that can be drawn.
+#[rustfmt::skip]
+pub static FIGURES: &[Figure] = &[
+    Figure {
+        series: Series::Grid, number: "", about: "every task that no table shows",
+        runs: &[], metrics: LAST_AND_BEST, drawn: Drawn::Axes { lines: &["n"], columns: "d" },
+        remedy: "`dsf mqar` makes one, `dsf sweep` a grid of them",
+    },
+    Figure {
+        series: Series::Figure, number: "1",
+        about: "linear attention approaches softmax as the state expansion n grows",
+        runs: &[
+            ("task", &["mqar"]), ("mixer", &["softmax", "linear"]), ("seq_len", &["256", "512"]), ("d", &["512"]),
+        ],
+        metrics: LAST_AND_BEST, drawn: Drawn::Axes { lines: MIXERS, columns: "n" },
+        remedy: "`dsf sweep experiments/figure1.toml` trains what it needs",
+    },
+    Figure {
+        series: Series::Figure, number: "2",
+        about: "five mixers on the hardest task over the embedding width d",
+        runs: HARDEST, metrics: LAST_AND_BEST, drawn: OVER_WIDTH,
+        remedy: "`dsf sweep experiments/figure2.toml` trains what it needs",
+    },
+    Figure {
+        series: Series::Figure, number: "3",
+        about: "the reversed sigmoid against the plain qLSTM over the embedding width d",
+        runs: GATES, metrics: LAST_AND_BEST, drawn: OVER_WIDTH,
+        remedy: "`dsf sweep experiments/figure3.toml` trains what it needs",
+    },
+    Figure {
+        series: Series::Figure, number: "5",
+        about: "five mixers on the hardest task over the embedding width d, ten seeds",
+        runs: HARDEST, metrics: LAST_AND_BEST, drawn: OVER_WIDTH,
+        remedy: "`dsf sweep experiments/figure2.toml --seeds 10` trains what it needs",
+    },
+    Figure {
+        series: Series::Figure, number: "6",
+        about: "the reversed sigmoid against the plain qLSTM over the embedding width d, ten seeds",
+        runs: GATES, metrics: LAST_AND_BEST, drawn: OVER_WIDTH,
+        remedy: "`dsf sweep experiments/figure3.toml --seeds 10` trains what it needs",
+    },
+    Figure {
+        series: Series::Figure, number: "7",
+        about: "five mixers on four tasks over embedding width d and state expansion n",
+        runs: &[("task", &["mqar"]), ("mixer", FIVE), ("seq_len", &["64", "128", "256", "512"])],
+        metrics: LAST_AND_BEST, drawn: Drawn::Axes { lines: &["d"], columns: "n" },
+        remedy: "`dsf sweep experiments/figure7.toml` trains what it needs",
+    },
+    Figure {
+        series: Series::Table, number: "1", about: "language modelling",
+        runs: &[("task", &["wikitext"])], metrics: PERPLEXITIES,
+        drawn: Drawn::Perplexities(&[("linear", 17.42), ("normalized", 16.43), ("softmax", 13.15)]),
+        remedy: "`dsf wikitext` makes a small one, `dsf sweep experiments/table1.toml` all of them",
+    },
+    Figure {
+        series: Series::Table, number: "2", about: "normalisers of normalized attention",
+        runs: &[
+            ("task", &["lra", "mqar"]),
+            ("mixer", &["normalized", "normalized-softplus", "normalized-sigmoid"]),
+        ],
+        metrics: ACCURACIES,
+        drawn: Drawn::Accuracies(&Printed {
+            columns: &[IMAGE, RECALL],
+            models: &[
+                Model { mixer: "normalized", label: "normalized, exp", accuracies: &[35.96, 85.9] },
+                Model { mixer: "normalized-softplus", label: "normalized, softplus", accuracies: &[35.27, 84.3] },
+                Model { mixer: "normalized-sigmoid", label: "normalized, sigmoid", accuracies: &[35.80, 84.7] },
+            ],
+            random: None, average: false, others: false,
+        }),
+        remedy: "`dsf sweep experiments/table2.toml` trains what it needs",
+    },
+    Figure {
+        series: Series::Table, number: "3", about: "Long Range Arena",
+        runs: &[("task", &["lra"])], metrics: ACCURACIES,
+        drawn: Drawn::Accuracies(&Printed {
+            columns: &[LISTOPS, TEXT, RETRIEVAL, IMAGE, PATHFINDER],
+            models: &[
+                Model { mixer: "softmax", label: "softmax", accuracies: &[35.72, 63.10, 77.46, 34.22, 69.32, 55.96] },
+                Model { mixer: "linear", label: "linear", accuracies: &[16.12, 64.41, 76.44, 37.97, 72.64, 53.52] },
+                Model { mixer: "normalized", label: "normalized", accuracies: &[38.24, 64.96, 79.68, 35.96, 71.56, 58.08] },
+                Model { mixer: "s6", label: "s6", accuracies: &S6 },
+                Model { mixer: "mamba", label: "S6 as released (Mamba)", accuracies: &S6 },
+            ],
+            random: Some(&[10.00, 50.00, 50.00, 10.00, 50.00, 34.00]), average: true, others: true,
+        }),
+        remedy: "`dsf lra --dataset listops` makes one, `dsf sweep experiments/table3.toml` all of them",
+    },
+];
+
+/// Of the row "S6", which came from the full Mamba layer; `s6` is the block of the paper's text.
+const S6: [f64; 6] = [38.02, 81.34, 80.50, 65.08, 69.26, 66.84];
+
+/// What the tasks of the Long Range Arena have in common.
+#[rustfmt::skip]
+const ARENA: TaskColumn =
+    TaskColumn { name: "", title: "", runs: &[], whole: &[], held_out: 0, hard: &[], released: true };
+
+#[rustfmt::skip]
+const LISTOPS: TaskColumn = TaskColumn {
+    name: "listops", title: "ListOps", runs: &[("task", &["lra"]), ("dataset", &["listops"])],
+    whole: &[("train_examples", 96_000), ("test_examples", 2_000), ("seq_len", 2_048)],
+    ..ARENA
+};
+
+/// IMDB has no validation split: a tenth of the training examples may serve as one.
+#[rustfmt::skip]
+const TEXT: TaskColumn = TaskColumn {
+    name: "text", title: "Text", runs: &[("task", &["lra"]), ("dataset", &["text"])],
+    whole: &[("train_examples", 25_000), ("test_examples", 25_000), ("seq_len", 4_096)], held_out: 2_500,
+    ..ARENA
+};
+
+#[rustfmt::skip]
+const RETRIEVAL: TaskColumn = TaskColumn {
+    name: "retrieval", title: "Retrieval", runs: &[("task", &["lra"]), ("dataset", &["retrieval"])],
+    whole: &[("train_examples", 147_086), ("test_examples", 17_437), ("seq_len", 4_096)],
+    ..ARENA
+};
+
+#[rustfmt::skip]
+const IMAGE: TaskColumn = TaskColumn {
+    name: "image", title: "Image", runs: &[("task", &["lra"]), ("dataset", &["image"])],
+    whole: &[("train_examples", 45_000), ("test_examples", 10_000), ("seq_len", 1_024)],
+    ..ARENA
+};
+
+#[rustfmt::skip]
+const PATHFINDER: TaskColumn = TaskColumn {
+    name: "pathfinder", title: "Pathfinder", runs: &[("task", &["lra"]), ("dataset", &["pathfinder"])],
+    whole: &[("train_examples", 160_000), ("test_examples", 20_000), ("seq_len", 1_024)],
+    hard: &[("contour_length", &["14"])],
+    ..ARENA
+};
+
+/// MQAR with L = 512 and k = 64, which is generated in the paper as well.
+#[rustfmt::skip]
+const RECALL: TaskColumn = TaskColumn {
+    name: "mqar", title: "MQAR", runs: &[("task", &["mqar"]), ("seq_len", &["512"]), ("kv_pairs", &["64"])],
+    whole: &[("train_examples", 100_000), ("test_examples", 3_000), ("vocab_size", 8_192)], released: false,
+    ..ARENA
+};
+
+/// Whether `run` has the values that `runs` lists.
+pub(super) fn holds(runs: Where, run: &Record) -> bool {
+    runs.iter().all(|(column, values)| {
+        let found = run.get(column);
+        values.iter().any(|value| match found {
+            Field::Text(text) => **text == **value,
+            Field::Count(count) => value.parse() == Ok(*count),
+            _ => false,
+        })
+    })
+}
+
+impl TaskColumn {
+    /// Whether `run` saw as much data as the paper's runs, and as hard. What the data was cannot be told.
+    pub(super) fn is_whole(&self, run: &Record) -> bool {
+        let held_out = run.count("val_examples").min(self.held_out);
+        self.whole.iter().all(|(column, least)| {
+            let held_out = if *column == "train_examples" {
+                held_out
+            } else {
+                0
+            };
+            run.count(column) + held_out >= *least
+        }) && holds(self.hard, run)
+    }
+}
+
+impl Figure {
+    /// The one of `series` called `number`.
+    pub fn find(series: Series, number: &str) -> Result<&'static Self> {
+        let mut series = FIGURES.iter().filter(|figure| figure.series == series);
+        let found = series.clone().find(|figure| figure.number == number);
+        found.ok_or_else(|| unknown("figure", number, series.by_ref().map(|f| f.number)))
+    }
+
+    /// As a sentence names it.
+    pub fn title(&self) -> String {
+        match self.series {
+            Series::Grid => "the grid of accuracies".into(),
+            Series::Figure => format!("Figure {}", self.number),
+            Series::Table => format!("Table {}", self.number),
+        }
+    }
+
+    /// What to type for it behind `dsf report`.
+    pub fn flag(&self) -> String {
+        match self.series {
+            Series::Grid => String::new(),
+            Series::Figure => format!(" --figure {}", self.number),
+            Series::Table => format!(" --table {}", self.number),
+        }
+    }
+
+    /// Whether it shows `run`. The grid shows every task that no table claims for itself.
+    pub(super) fn holds(&self, run: &Record) -> bool {
+        if self.series == Series::Grid {
+            return !FIGURES.iter().any(|figure| figure.claims(run));
+        }
+        let column = |column: &TaskColumn| holds(column.runs, run);
+        holds(self.runs, run)
+            && match &self.drawn {
+                Drawn::Accuracies(printed) => printed.columns.iter().any(column),
+                Drawn::Axes { .. } | Drawn::Perplexities(_) => true,
+            }
+    }
+
+    /// Whether it is a table of all runs of one task, and `run` is one of them.
+    pub(super) fn claims(&self, run: &Record) -> bool {
+        let whole_task = matches!(self.runs, [("task", [_])]);
+        self.series == Series::Table && whole_task && holds(self.runs, run)
+    }
+
+    /// The metric called `name`, or the default.
+    pub(super) fn metric(&self, name: Option<&str>) -> Result<&'static Metric> {
+        let name = name.unwrap_or(self.metrics[0]);
+        if let Some(metric) = Metric::find(name).filter(|m| self.metrics.contains(&m.name)) {
+            return Ok(metric);
+        }
+        let having = FIGURES.iter().filter(|f| f.metrics.contains(&name));
+        let having: BTreeSet<String> = having
+            .map(|f| format!("`dsf report{}`", f.flag()))
+            .collect();
+        let meaning = Metric::find(name).map_or("unknown", |metric| metric.meaning);
+        let mut wanted = format!(
+            "--metric {name} ({meaning}) is no number of {}: take {}",
+            self.title(),
+            self.metrics.join(", ")
+        );
+        if !having.is_empty() {
+            let having: Vec<String> = having.into_iter().collect();
+            wanted += &format!(", or {}, which has it", having.join(" or "));
+        }
+        Err(Error::usage(wanted))
+    }
+}
+
+/// Every metric that some figure shows, in order.
+pub fn metrics() -> impl Iterator<Item = &'static Metric> {
+    let shown = |metric: &&Metric| FIGURES.iter().any(|f| f.metrics.contains(&metric.name));
+    METRICS.iter().filter(shown)
+}
+
+/// Names of the tasks that tables have columns of, in their order.
+pub fn datasets() -> Vec<&'static str> {
+    let columns = FIGURES.iter().flat_map(|figure| match &figure.drawn {
+        Drawn::Accuracies(printed) if printed.others => printed.columns,
+        _ => &[],
+    });
+    columns.map(|column| column.name).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::store::place;
+
+    #[test]
+    fn every_row_names_columns_and_metrics_that_there_are() {
+        for figure in FIGURES {
+            for name in figure.metrics {
+                assert!(Metric::find(name).is_some(), "{name}");
+            }
+            for (column, _) in figure.runs {
+                assert!(place(column).is_some(), "{column}");
+            }
+            if let Drawn::Axes { lines, columns } = &figure.drawn {
+                for column in lines.iter().chain([columns]) {
+                    assert!(place(column).is_some(), "{column}");
+                }
+            }
+            if let Drawn::Accuracies(printed) = &figure.drawn {
+                let numbers = printed.columns.len() + usize::from(printed.average);
+                for model in printed.models {
+                    assert_eq!(model.accuracies.len(), numbers, "{}", model.label);
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn figures_one_two_three_five_six_and_seven_and_three_tables_can_be_drawn() {
+        for number in ["1", "2", "3", "5", "6", "7"] {
+            assert!(Figure::find(Series::Figure, number).is_ok(), "{number}");
+        }
+        for number in ["1", "2", "3"] {
+            assert!(Figure::find(Series::Table, number).is_ok(), "{number}");
+        }
+        let unknown = Figure::find(Series::Figure, "4").err().unwrap();
+        assert!(
+            unknown.to_string().contains("unknown figure `4`"),
+            "{unknown}"
+        );
+    }
+}

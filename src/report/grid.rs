@@ -1,0 +1,253 @@
+//! A report before it is drawn: grids of cells, and what is said around them.
+//!
+//! A selection makes a [`Report`], a renderer draws it, and neither knows the other.
+
+use super::score::{Score, Status, SATURATED};
+use super::Coverage;
+use serde_json::{Map, Value};
+
+/// Names and values for programs, in order.
+pub type Facts = Vec<(String, Value)>;
+
+/// What `dsf report` prints.
+#[derive(Clone, Debug)]
+pub struct Report {
+    /// Which figure it is, and what its numbers are.
+    pub heading: String,
+    /// What a program is told of the whole report.
+    pub facts: Facts,
+    /// The name of the list of grids in JSON.
+    pub list: &'static str,
+    /// The grids, in order.
+    pub grids: Vec<Grid>,
+    /// What the marks mean and what the grids rest on.
+    pub notes: Vec<String>,
+    /// The runs behind it.
+    pub coverage: Coverage,
+}
+
+/// Lines by columns.
+#[derive(Clone, Debug)]
+pub struct Grid {
+    /// What all its runs have in common.
+    pub title: String,
+    /// Names of both axes where they are numbers; empty where lines and columns speak for themselves.
+    pub corner: String,
+    /// Titles of the columns.
+    pub columns: Vec<String>,
+    /// The lines, each a cell a column.
+    pub lines: Vec<Line>,
+    /// How its numbers are written.
+    pub style: Style,
+    /// The lines below it: how its cells were averaged, which rates won, how runs differ.
+    pub notes: Vec<String>,
+    /// In front of each record of a CSV, and said once in JSON, as `settings`.
+    pub shared: Facts,
+    /// Of the grid in JSON.
+    pub facts: Facts,
+    /// For CSV and JSON, with every number unrounded.
+    pub records: Vec<Facts>,
+}
+
+/// One line of a grid.
+#[derive(Clone, Debug)]
+pub struct Line {
+    /// Its name.
+    pub name: String,
+    /// Whether it is what the paper prints.
+    pub printed: bool,
+    /// A cell a column.
+    pub cells: Vec<Cell>,
+}
+
+/// One cell of a grid.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Cell {
+    /// What is in it.
+    pub content: Content,
+    /// What hangs behind it and is explained below the grid.
+    pub marks: String,
+}
+
+/// What is in a cell.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Content {
+    /// A number of runs, or why there is none.
+    Result(Status),
+    /// Numbers of the same runs by several metrics.
+    Results([Status; 3]),
+    /// A value that no spread belongs to, such as an average or a baseline.
+    Value(f64),
+    /// A text: what the paper prints, a learning rate, nothing.
+    Text(String),
+}
+
+/// How numbers are written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Style {
+    /// In percent, and `>99` above 99 %.
+    Saturating,
+    /// In percent.
+    Percent,
+    /// With two decimals as in the paper, and the fewer the larger the number is.
+    Perplexity,
+}
+
+/// A mark for a missing number, and what it means.
+const MARKS: [(Status, &str, &str); 4] = [
+    (Status::NotRun, "·", "not run"),
+    (Status::Failed, "x", "failed"),
+    (Status::Diverged, "div", "diverged at every rate"),
+    (Status::NoNumber, "-", ""),
+];
+
+impl Cell {
+    /// The number of `status`, or the mark of its absence.
+    pub fn result(status: Status) -> Self {
+        Self::from(Content::Result(status))
+    }
+
+    /// A text.
+    pub fn text(text: impl Into<String>) -> Self {
+        Self::from(Content::Text(text.into()))
+    }
+
+    /// With `marks` behind it.
+    pub fn marked(self, marks: String) -> Self {
+        Self { marks, ..self }
+    }
+
+    /// From 0 to 1, what its colour says; `None` for what has none.
+    pub fn shade(&self, style: Style) -> Option<f64> {
+        match &self.content {
+            _ if style == Style::Perplexity => None,
+            Content::Result(status) => status.score().map(|score| score.mean),
+            Content::Value(value) => Some(*value),
+            Content::Results(_) | Content::Text(_) => None,
+        }
+    }
+}
+
+impl From<Content> for Cell {
+    fn from(content: Content) -> Self {
+        let marks = String::new();
+        Self { content, marks }
+    }
+}
+
+impl Grid {
+    /// Every result in it.
+    pub fn results(&self) -> impl Iterator<Item = Status> + '_ {
+        let cells = self.lines.iter().flat_map(|line| &line.cells);
+        cells.flat_map(|cell| match &cell.content {
+            Content::Result(status) => vec![*status],
+            Content::Results(three) => three.to_vec(),
+            Content::Value(_) | Content::Text(_) => Vec::new(),
+        })
+    }
+
+    /// Seeds of the fullest cell.
+    pub fn seeds(&self) -> usize {
+        let results = self.results();
+        let seeds = results.filter_map(|status| Some(status.score()?.seeds));
+        seeds.max().unwrap_or(0)
+    }
+
+    /// That cells are means over seeds, if any is.
+    pub fn about_seeds(&self) -> Option<String> {
+        let seeds = self.seeds();
+        (seeds > 1).then(|| format!("mean ± std over {seeds} seeds"))
+    }
+
+    /// `cell` as written in a grid whose fullest cell has `seeds` seeds, without its marks.
+    pub fn label(&self, cell: &Cell, seeds: usize) -> String {
+        match &cell.content {
+            Content::Result(status) => self.style.result(status, seeds),
+            Content::Results(three) if three[0].score().is_some() => {
+                let each = three.map(|status| self.style.result(&status, seeds));
+                each.join(" / ")
+            }
+            Content::Results(three) => self.style.result(&three[0], seeds),
+            Content::Value(value) => self.style.number(*value),
+            Content::Text(text) => text.clone(),
+        }
+    }
+}
+
+impl Style {
+    fn result(self, status: &Status, seeds: usize) -> String {
+        if let Some(score) = status.score() {
+            return self.mean(score) + &self.spread(score, seeds);
+        }
+        let mark = MARKS.iter().find(|(marked, ..)| marked == status);
+        mark.map_or(String::new(), |(_, mark, _)| (*mark).to_owned())
+    }
+
+    fn mean(self, score: &Score) -> String {
+        match self {
+            Self::Saturating if score.mean > SATURATED => ">99".into(),
+            _ => self.number(score.mean),
+        }
+    }
+
+    /// What follows the mean: the deviation, and the seeds if others have more.
+    fn spread(self, score: &Score, seeds: usize) -> String {
+        let std = score.std.map(|std| format!("±{}", self.number(std)));
+        let fewer = (score.seeds < seeds).then(|| format!(" ({})", score.seeds));
+        [std, fewer].map(Option::unwrap_or_default).concat()
+    }
+
+    /// A number without its spread.
+    pub fn number(self, value: f64) -> String {
+        match (self, value) {
+            (Self::Saturating | Self::Percent, share) => format!("{:.1}", 100.0 * share),
+            (_, ppl) if ppl < 100.0 => format!("{ppl:.2}"),
+            (_, ppl) if ppl < 1000.0 => format!("{ppl:.1}"),
+            (_, ppl) if ppl < 1e6 => format!("{ppl:.0}"),
+            (_, ppl) => format!("{ppl:.1e}"),
+        }
+    }
+}
+
+/// What the marks among `results` mean, as far as there are any.
+pub(super) fn legend(results: &[Status]) -> Option<String> {
+    let used = MARKS.iter().filter(|(mark, ..)| results.contains(mark));
+    let words = used.filter(|(.., word)| !word.is_empty());
+    let words: Vec<String> = words
+        .map(|(_, mark, word)| format!("{mark} {word}"))
+        .collect();
+    (!words.is_empty()).then(|| words.join(", "))
+}
+
+/// A learning rate in at most three digits: `1e-3`, `4.64e-4`.
+pub(super) fn rate(lr: f64) -> String {
+    let text = format!("{lr:.2e}");
+    let Some((digits, exponent)) = text.split_once('e') else {
+        return text; // not finite
+    };
+    let digits = digits.trim_end_matches('0').trim_end_matches('.');
+    format!("{digits}e{exponent}")
+}
+
+/// A name of [`Facts`] with its value.
+pub(super) fn fact(name: &str, value: impl Into<Value>) -> (String, Value) {
+    (name.to_owned(), value.into())
+}
+
+/// Facts as an object.
+pub(super) fn object(facts: &Facts) -> Value {
+    Value::Object(facts.iter().cloned().collect::<Map<_, _>>())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rates_are_short() {
+        let grid = [1e-4, 4.641_588_833_612_772e-4, 2.15e-3, 0.01, 1.0];
+        let short = ["1e-4", "4.64e-4", "2.15e-3", "1e-2", "1e0"];
+        assert_eq!(grid.map(rate), short);
+        assert_eq!(rate(f64::NAN), "NaN");
+    }
+}

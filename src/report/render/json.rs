@@ -1,0 +1,22 @@
+//! For other programs: one object that holds the whole report, every number unrounded.
+
+use super::super::grid::object;
+use super::super::{Grid, Report};
+use serde_json::{json, Value};
+
+pub(super) fn render(report: &Report, _colour: bool) -> String {
+    let mut whole = object(&report.facts);
+    whole[report.list] = report.grids.iter().map(grid).collect();
+    whole["coverage"] = report.coverage.json();
+    format!("{whole:#}\n")
+}
+
+fn grid(grid: &Grid) -> Value {
+    let mut whole = object(&grid.facts);
+    whole["title"] = json!(grid.title);
+    if !grid.shared.is_empty() {
+        whole["settings"] = object(&grid.shared);
+    }
+    whole["cells"] = grid.records.iter().map(object).collect();
+    whole
+}

@@ -1,0 +1,44 @@
+//! For a page: a table a grid.
+
+use super::super::{Grid, Line, Report};
+
+pub(super) fn render(report: &Report, _colour: bool) -> String {
+    let mut blocks = vec![report.heading.clone()];
+    for grid in &report.grids {
+        blocks.push(format!("### {}", grid.title));
+        blocks.push(table(grid));
+        blocks.extend(items(&grid.notes));
+    }
+    blocks.extend(items(&report.notes));
+    blocks.join("\n\n") + "\n"
+}
+
+fn table(grid: &Grid) -> String {
+    let (corner, side) = match grid.corner.as_str() {
+        "" => (String::new(), "---"),
+        corner => (format!(" {corner}"), "---:"),
+    };
+    let mut lines = vec![
+        format!("|{corner} | {} |", grid.columns.join(" | ")),
+        format!("|{side}|{}", "---:|".repeat(grid.columns.len())),
+    ];
+    lines.extend(grid.lines.iter().map(|line| row(grid, line)));
+    lines.join("\n")
+}
+
+fn row(grid: &Grid, line: &Line) -> String {
+    let seeds = grid.seeds();
+    let cells = line.cells.iter();
+    let cells = cells.map(|cell| grid.label(cell, seeds) + &cell.marks);
+    let cells: Vec<String> = cells.collect();
+    let name = match line.printed {
+        true => format!("*{}*", line.name),
+        false => line.name.clone(),
+    };
+    format!("| {name} | {} |", cells.join(" | "))
+}
+
+fn items(notes: &[String]) -> Option<String> {
+    let items: Vec<String> = notes.iter().map(|note| format!("- {note}")).collect();
+    (!items.is_empty()).then(|| items.join("\n"))
+}

@@ -1,0 +1,576 @@
+//! Perplexities of language models, ours beside the paper's.
+//!
+//! A line is one mixer: the best over learning rates by one perplexity, by default the paper's, of the mean
+//! over seeds. Runs on several texts, in several tokens, sizes or settings are in tables of their own; what
+//! belongs to the mixer alone, such as its rotary positions, makes a line of its own. The paper's numbers
+//! stand only beside runs of its size on its text.
+
+use super::super::grid::{fact, object, rate, Cell, Content, Facts, Grid, Line, Style};
+use super::super::presets::{listed, Difference, Nearest};
+use super::super::score::{distinct_rates, Score, Status};
+use super::super::{Group, SCHEMA};
+use super::accuracies::number;
+use super::{Selected, Selection};
+use crate::store::{Direction, Metric, Record, Shown, METRICS};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// What is drawn of a run, and the title of its column.
+const SHOWN: [(&str, &str); 6] = [
+    ("train_ppl", "train"),
+    ("train_ppl_eval", "eval"),
+    ("val_ppl", "val"),
+    ("best_val_ppl", "best val"),
+    ("test_ppl", "test"),
+    ("test_word_ppl", "test/word"),
+];
+
+/// What belongs to a mixer alone: it makes a line of its own and no table.
+const OF_LINE: [&str; 7] = [
+    "variant",
+    "options",
+    "n",
+    "heads",
+    "expand",
+    "rotary",
+    "rotary_dims",
+];
+
+/// Differences from the preset `full` beside which the paper's numbers do not stand. The others are open
+/// in the paper, or its own words decide them and a title says what was done instead.
+const SIZES: [&str; 10] = [
+    "d",
+    "n",
+    "heads",
+    "layers",
+    "mlp_width",
+    "seq_len",
+    "vocab_size",
+    "train_examples",
+    "batch_size",
+    "epochs_max",
+];
+
+/// The paper's text and tokens.
+const CORPORA: [&str; 2] = ["wikitext-103-raw", "wikitext-103"];
+const TOKENIZER: &str = "gpt-neox";
+
+/// What the paper prints of linear, normalized and softmax attention.
+type Printed = &'static [(&'static str, f64)];
+
+/// One mixer in one setting.
+struct Place<'a> {
+    record: &'a Record,
+    runs: &'a [&'a Record],
+    /// Empty for a mixer that this version does not know.
+    preset: &'static str,
+    /// What puts it into another table.
+    of_table: Vec<Difference>,
+    /// What puts it on another line.
+    of_line: Vec<Difference>,
+}
+
+struct Table<'a> {
+    of: &'a Selection<'a>,
+    printed: Printed,
+    /// Any place.
+    first: &'a Place<'a>,
+    /// Why the paper's numbers are not in it; empty where they are.
+    elsewhere: Vec<String>,
+    lines: Vec<MixerLine<'a>>,
+    /// Test perplexity of a unigram model.
+    unigram: Option<f64>,
+}
+
+struct MixerLine<'a> {
+    mixer: &'a str,
+    /// What it has otherwise than its preset.
+    differences: &'a [Difference],
+    runs: &'a [&'a Record],
+    /// What rates are chosen by.
+    by: &'static Metric,
+    /// Learning rates that there are results of.
+    rates: usize,
+}
+
+/// How much of what linear attention lacks to softmax normalisation makes up for: the paper's claim in one
+/// number, (linear - normalized) / (linear - softmax).
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Gap {
+    /// 0 to 1 where normalized attention is between the two; below 0 where it is worse than linear.
+    Closed(f64),
+    /// Not all three have a number.
+    Missing,
+    /// Linear attention is no worse than softmax.
+    None,
+}
+
+/// Everything that a language model is measured by: what is exported.
+fn measured() -> impl Iterator<Item = &'static Metric> {
+    let per_byte = |metric: &Metric| metric.name.ends_with("_bits_per_byte");
+    METRICS.iter().filter(move |metric| {
+        metric.better == Direction::Lower && (metric.shown == Shown::Perplexity || per_byte(metric))
+    })
+}
+
+fn metric(name: &str) -> &'static Metric {
+    Metric::find(name).expect("a name of METRICS")
+}
+
+pub(in super::super) fn perplexities(of: &Selection, printed: Printed) -> Selected {
+    let places = of.groups.iter().map(|group| Place::of(group, of));
+    let places: Vec<Place> = places.collect();
+    let mut tables: BTreeMap<_, Vec<&Place>> = BTreeMap::new();
+    for place in &places {
+        let [dataset, tokenizer, protocol, precision] =
+            ["dataset", "tokenizer", "protocol", "precision"].map(|name| place.record.text(name));
+        let corpus = CORPORA.iter().position(|corpus| *corpus == dataset);
+        let of_text = (corpus.is_none(), corpus, dataset, tokenizer);
+        let differences = (place.of_table.len(), &place.of_table);
+        let away = !place.elsewhere().is_empty();
+        let key = (
+            away,
+            of_text,
+            differences,
+            (place.preset, protocol, precision),
+        );
+        tables.entry(key).or_default().push(place);
+    }
+    let tables = tables.values();
+    let tables: Vec<Table> = tables
+        .map(|places| Table::of(places, printed, of))
+        .collect();
+    let lines = || tables.iter().flat_map(|table| &table.lines);
+    let by = of.metric;
+    let mut heading = format!(
+        "{}, {}: perplexity (lower is better) at the rate of the lowest {}",
+        of.figure.title(),
+        of.figure.about,
+        by.name
+    );
+    if by.name.starts_with("test_") {
+        heading += ",\nread off the test split";
+    }
+    let lacking = |line: &MixerLine| {
+        SHOWN
+            .iter()
+            .any(|(shown, _)| line.status(metric(shown)) == Status::NoNumber)
+    };
+    let lacking = lines()
+        .any(lacking)
+        .then(|| "- no such number, as test/word where not the whole split is tested".to_owned());
+    let results = lines().map(|line| line.status(by));
+    Selected {
+        heading,
+        facts: vec![
+            fact("schema", SCHEMA),
+            fact("table", number(of.figure.number)),
+            fact("metric", by.name),
+        ],
+        before: [
+            "train is the paper's number, as logged in the last epoch: the table ranks fit to that split",
+            "eval is of a hundredth of the same windows; it, val and test are under the final weights",
+            "best val is the lowest after any epoch",
+            "per token of the tokenizer, except test/word; published results are per word of the test split",
+        ]
+        .map(String::from)
+        .into(),
+        after: lacking.into_iter().collect(),
+        results: results.filter(|status| *status != Status::NoNumber).collect(),
+        grids: tables.iter().map(Table::grid).collect(),
+    }
+}
+
+impl<'a> Place<'a> {
+    fn of(group: &'a Group, of: &Selection) -> Self {
+        let nearest = Nearest::of(group.record, (of.presets)(group.record));
+        let differences = nearest.differences.into_iter();
+        let of_line = |d: &Difference| OF_LINE.contains(&d.name);
+        let (of_line, of_table) = differences.partition(of_line);
+        Self {
+            record: group.record,
+            runs: &group.runs,
+            preset: nearest.preset,
+            of_table,
+            of_line,
+        }
+    }
+
+    /// Why the paper's numbers cannot stand beside its table; empty where they can.
+    fn elsewhere(&self) -> Vec<String> {
+        let mut reasons = Vec::new();
+        let [corpus, tokenizer] = ["dataset", "tokenizer"].map(|name| self.record.text(name));
+        if !CORPORA.contains(&corpus) {
+            reasons.push(format!("corpus {corpus}"));
+        }
+        if tokenizer != TOKENIZER {
+            reasons.push(format!("tokenizer {tokenizer}"));
+        }
+        match self.preset {
+            "full" | "" => reasons.extend(sizes(&self.of_table)),
+            other => reasons.push(format!("preset {other}")),
+        }
+        reasons
+    }
+}
+
+/// Those of `differences` that keep the paper's numbers away.
+fn sizes(differences: &[Difference]) -> impl Iterator<Item = String> + '_ {
+    let sizes = differences.iter().filter(|d| SIZES.contains(&d.name));
+    sizes.map(Difference::to_string)
+}
+
+impl<'a> MixerLine<'a> {
+    /// `shown` at the rate that is best by `by`.
+    fn status(&self, shown: &Metric) -> Status {
+        Status::known(self.runs, self.by, shown)
+    }
+
+    fn score(&self, name: &str) -> Option<Score> {
+        self.status(metric(name)).score().copied()
+    }
+
+    /// The mixer, and what tells it from further lines of it.
+    fn label(&self) -> String {
+        match self.differences {
+            [] => self.mixer.to_owned(),
+            differences => format!("{}, {}", self.mixer, listed(differences)),
+        }
+    }
+}
+
+impl<'a> Table<'a> {
+    fn of(places: &[&'a Place<'a>], printed: Printed, of: &'a Selection) -> Self {
+        let first = places[0];
+        let elsewhere = first.elsewhere();
+        let run: BTreeSet<&str> = places.iter().map(|p| p.record.text("mixer")).collect();
+        let beside = elsewhere.is_empty();
+        let known = printed.iter().map(|(mixer, _)| *mixer);
+        let mut mixers: Vec<&str> = known
+            .filter(|name| run.contains(name) || (beside && of.asked.filter.names(name)))
+            .collect();
+        let others = run.into_iter();
+        mixers.extend(others.filter(|name| !printed.iter().any(|(mixer, _)| mixer == name)));
+        let runs = places.iter().flat_map(|place| place.runs);
+        let mut table = Self {
+            of,
+            printed,
+            first,
+            elsewhere,
+            lines: Vec::new(),
+            unigram: runs.copied().find_map(|run| run.number("unigram_ppl")),
+        };
+        for mixer in mixers {
+            table.add(mixer, places);
+        }
+        table
+    }
+
+    /// A line a setting of `mixer`: the preset's first, then by how much and in what they differ.
+    fn add(&mut self, mixer: &'a str, places: &[&'a Place<'a>]) {
+        let of_mixer = places.iter().filter(|p| p.record.text("mixer") == mixer);
+        let mut of_mixer: Vec<&&Place> = of_mixer.collect();
+        of_mixer.sort_by_cached_key(|place| (place.of_line.len(), listed(&place.of_line)));
+        let by = self.of.metric;
+        let line = |place: Option<&&&'a Place<'a>>| {
+            let runs = place.map_or(&[][..], |place| place.runs);
+            let ended = runs.iter().copied().filter(|run| run.status().is_some());
+            MixerLine {
+                mixer,
+                differences: place.map_or(&[], |place| &place.of_line),
+                runs,
+                by,
+                rates: distinct_rates(ended).len(),
+            }
+        };
+        match &of_mixer[..] {
+            [] => self.lines.push(line(None)),
+            of_mixer => self
+                .lines
+                .extend(of_mixer.iter().map(|place| line(Some(place)))),
+        }
+    }
+
+    /// Whether the paper's numbers are in it.
+    fn beside(&self) -> bool {
+        self.elsewhere.is_empty()
+    }
+
+    /// What its runs have in common.
+    fn title(&self) -> String {
+        let text = |name| self.first.record.text(name).to_owned();
+        let mut parts = vec![text("dataset"), format!("tokenizer {}", text("tokenizer"))];
+        if !self.first.preset.is_empty() {
+            parts.push(format!("preset {}", self.first.preset));
+        }
+        parts.push(text("precision"));
+        parts.extend(self.first.of_table.iter().map(Difference::to_string));
+        parts.join(", ")
+    }
+
+    /// What the paper prints of `line`, were its table beside ours.
+    fn paper(&self, line: &MixerLine) -> Option<f64> {
+        let printed = self.printed.iter().find(|(mixer, _)| *mixer == line.mixer);
+        let same = sizes(line.differences).next().is_none();
+        printed.filter(|_| same).map(|(_, ppl)| *ppl)
+    }
+
+    fn grid(&self) -> Grid {
+        let mut lines: Vec<Line> = self.lines.iter().map(|line| self.line(line)).collect();
+        lines.extend(self.unigram.map(|ppl| {
+            self.row("unigram".into(), "", "", &|metric| match metric {
+                "test_ppl" => Cell::from(Content::Value(ppl)),
+                _ => Cell::text(""),
+            })
+        }));
+        if self.compares() {
+            let percent = |gap: Gap| {
+                let share = gap.share().map(|share| format!("{:.0} %", 100.0 * share));
+                share.unwrap_or("-".into())
+            };
+            let share = |metric: &str| Cell::text(percent(self.gap(metric)));
+            let paper = percent(self.paper_gap());
+            lines.push(self.row("gap closed".into(), &paper, "", &share));
+        }
+        let mut columns = vec!["rate".to_owned()];
+        columns.extend(SHOWN.map(|(_, title)| title.to_owned()));
+        if self.beside() {
+            columns.insert(0, "paper".into());
+        }
+        let mut gaps: Facts = measured()
+            .map(|metric| fact(metric.name, self.gap(metric.name).share()))
+            .collect();
+        gaps.push(fact("paper", self.paper_gap().share()));
+        let mut grid = Grid {
+            title: self.title(),
+            corner: String::new(),
+            columns,
+            lines,
+            style: Style::Perplexity,
+            notes: Vec::new(),
+            shared: Vec::new(),
+            facts: vec![
+                fact("beside_paper", self.beside()),
+                fact("gap_closed", object(&gaps)),
+            ],
+            records: self.lines.iter().map(|line| self.record(line)).collect(),
+        };
+        grid.notes.extend(grid.about_seeds());
+        grid.notes.extend(self.notes());
+        grid
+    }
+
+    fn line(&self, line: &MixerLine) -> Line {
+        let paper = self.paper(line);
+        let paper = paper.map_or("-".into(), |ppl| format!("{ppl:.2}"));
+        let scores = SHOWN.iter().find_map(|(metric, _)| line.score(metric));
+        let rate = scores.map_or(String::new(), |score| rate(score.lr));
+        let shown = |name: &str| Cell::result(line.status(metric(name)));
+        self.row(line.label(), &paper, &rate, &shown)
+    }
+
+    /// A cell a column.
+    fn row(&self, name: String, paper: &str, rate: &str, shown: &dyn Fn(&str) -> Cell) -> Line {
+        let mut cells = vec![Cell::text(rate)];
+        cells.extend(SHOWN.iter().map(|(metric, _)| shown(metric)));
+        if self.beside() {
+            cells.insert(0, Cell::text(paper));
+        }
+        let printed = false;
+        Line {
+            name,
+            printed,
+            cells,
+        }
+    }
+
+    /// The share of the gap that normalisation closes: of the first setting that all three attentions have,
+    /// since only like lines are compared.
+    fn gap(&self, metric: &str) -> Gap {
+        let perplexities = self
+            .attentions()
+            .map(|line| Some(line?.score(metric)?.mean));
+        Gap::of(perplexities)
+    }
+
+    /// The share that the paper's numbers close.
+    fn paper_gap(&self) -> Gap {
+        Gap::of([0, 1, 2].map(|i| Some(self.printed[i].1).filter(|_| self.beside())))
+    }
+
+    /// Linear, normalized and softmax attention in one setting.
+    fn attentions(&self) -> [Option<&MixerLine<'a>>; 3] {
+        let lines_of = |i: usize| {
+            let mixer = self.printed[i].0;
+            self.lines.iter().filter(move |line| line.mixer == mixer)
+        };
+        let of = |differences: &[Difference]| {
+            [0, 1, 2].map(|i| lines_of(i).find(|line| line.differences == differences))
+        };
+        let mut settings = lines_of(0).map(|line| of(line.differences));
+        let whole = settings.find(|three| three.iter().all(Option::is_some));
+        whole.unwrap_or_else(|| of(&[]))
+    }
+
+    /// Whether a gap is of interest: beside the paper's, and where two of its attentions were trained.
+    fn compares(&self) -> bool {
+        let trained = |mixer: &str| self.lines.iter().any(|line| line.mixer == mixer);
+        let printed = self.printed.iter().filter(|(mixer, _)| trained(mixer));
+        self.beside() || printed.count() > 1
+    }
+
+    /// The lines below a grid.
+    fn notes(&self) -> Vec<String> {
+        let mut notes: Vec<String> = self.rates().into_iter().collect();
+        if self.compares() {
+            notes.extend(self.about_gap());
+        }
+        if !self.beside() {
+            notes.push(format!(
+                "without the paper's numbers, whose runs were others: {}",
+                self.elsewhere.join(", ")
+            ));
+        }
+        notes
+    }
+
+    /// Among how many rates there was a choice.
+    fn rates(&self) -> Option<String> {
+        let tried = self.lines.iter().filter(|line| line.rates > 0);
+        let most = tried.clone().map(|line| line.rates).max()?;
+        if most < 2 {
+            return None;
+        }
+        if tried.clone().all(|line| line.rates == most) {
+            return Some(format!("rate: the best of {most} tried"));
+        }
+        let each = tried.map(|line| format!("{} {}", line.label(), line.rates));
+        let each: Vec<String> = each.collect();
+        Some(format!("rates tried: {}", each.join(", ")))
+    }
+
+    fn about_gap(&self) -> Vec<String> {
+        let mut notes = vec!["gap closed: (linear - normalized) / (linear - softmax)".to_owned()];
+        if self.beside() {
+            notes[0] += "; the paper's text says about 25 %";
+        }
+        let of = |gap: Gap| {
+            let shown = SHOWN.iter().filter(|(metric, _)| self.gap(metric) == gap);
+            let titles: Vec<&str> = shown.map(|(_, title)| *title).collect();
+            titles.join(", ")
+        };
+        let numberless = |line: &Option<&MixerLine>| {
+            line.is_none_or(|line| !SHOWN.iter().any(|(name, _)| line.score(name).is_some()))
+        };
+        let without = self.printed.iter().zip(self.attentions());
+        let without = without.filter(|(_, line)| numberless(line));
+        let without: Vec<&str> = without.map(|((mixer, _), _)| *mixer).collect();
+        match (&without[..], of(Gap::Missing)) {
+            ([], missing) if missing.is_empty() => {}
+            ([], missing) => notes.push(format!("no gap where a number is missing: {missing}")),
+            (mixers, _) => notes.push(format!(
+                "no gap without a number of {} in one setting",
+                mixers.join(", ")
+            )),
+        }
+        let none = of(Gap::None);
+        if !none.is_empty() {
+            notes.push(format!(
+                "no gap to close, linear being no worse than softmax: {none}"
+            ));
+        }
+        notes
+    }
+
+    fn record(&self, line: &MixerLine) -> Facts {
+        let chosen = line.status(self.of.metric);
+        let score = chosen.score();
+        let text = |name: &str| fact(name, self.first.record.text(name));
+        let mut record = vec![
+            fact("table", number(self.of.figure.number)),
+            text("dataset"),
+            text("tokenizer"),
+            fact("preset", self.first.preset),
+            text("precision"),
+            fact("settings", listed(&self.first.of_table)),
+            fact("mixer", line.mixer),
+            fact("differences", listed(line.differences)),
+            fact("status", chosen.name()),
+            fact("seeds", score.map(|score| score.seeds)),
+            fact("lr", score.map(|score| score.lr)),
+            fact("lr_tried", line.rates),
+            fact("lr_chosen_by", self.of.metric.name),
+        ];
+        for metric in measured() {
+            let score = line.score(metric.name);
+            record.push(fact(metric.name, score.map(|s| s.mean)));
+            record.push(fact(
+                &format!("{}_std", metric.name),
+                score.and_then(|s| s.std),
+            ));
+        }
+        // The gaps are those of the table, on its line of normalized attention.
+        let [_, normalized, _] = self.attentions();
+        let compared = normalized.is_some_and(|normalized| std::ptr::eq(normalized, line));
+        let gap = |metric: &str| self.gap(metric).share().filter(|_| compared);
+        record.extend([
+            fact("unigram_ppl", self.unigram),
+            fact("paper", self.paper(line).filter(|_| self.beside())),
+            fact("gap_closed_train_ppl", gap("train_ppl")),
+            fact("gap_closed_val_ppl", gap("val_ppl")),
+        ]);
+        record
+    }
+}
+
+impl Gap {
+    /// Of the perplexities of linear, normalized and softmax attention.
+    fn of(perplexities: [Option<f64>; 3]) -> Self {
+        let [Some(linear), Some(normalized), Some(softmax)] = perplexities else {
+            return Self::Missing;
+        };
+        if linear <= softmax {
+            return Self::None;
+        }
+        Self::Closed((linear - normalized) / (linear - softmax))
+    }
+
+    fn share(self) -> Option<f64> {
+        match self {
+            Self::Closed(share) => Some(share),
+            Self::Missing | Self::None => None,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn share(linear: f64, normalized: f64, softmax: f64) -> Option<f64> {
+        Gap::of([linear, normalized, softmax].map(Some)).share()
+    }
+
+    #[test]
+    fn the_papers_numbers_close_23_percent_of_the_gap() {
+        let paper = share(17.42, 16.43, 13.15).unwrap();
+        assert!((paper - 0.99 / 4.27).abs() < 1e-12, "{paper}");
+    }
+
+    #[test]
+    fn worse_than_linear_is_below_nothing_and_better_than_softmax_above_all() {
+        assert_eq!(share(20.0, 22.0, 16.0), Some(-0.5));
+        assert_eq!(share(20.0, 14.0, 16.0), Some(1.5));
+    }
+
+    #[test]
+    fn without_a_gap_or_without_a_number_there_is_no_share() {
+        for softmax in [20.0, 21.0] {
+            assert_eq!(Gap::of([20.0, 19.0, softmax].map(Some)), Gap::None);
+        }
+        for missing in 0..3 {
+            let mut three = [20.0, 19.0, 16.0].map(Some);
+            three[missing] = None;
+            assert_eq!(Gap::of(three), Gap::Missing);
+        }
+    }
+}

@@ -1,0 +1,502 @@
+//! Tables 2 and 3.
+
+use super::*;
+use crate::recipes::{presets_of, Wish};
+use crate::store::samples::done;
+use crate::tasks::lra::LraDataset;
+use LraDataset::{Image, Listops, Pathfinder, Retrieval, Text};
+
+fn wish(mixer: &str, dataset: LraDataset) -> Wish {
+    Wish::of("lra", &[("mixer", mixer), ("dataset", dataset.name())])
+}
+
+/// After the last epoch, chosen on validation data, best.
+fn result(config: &RunConfig, [last, selected, best]: [f64; 3]) -> RunResult {
+    let selects = Record::planned(config).count("val_examples") > 0;
+    let mut result = done(last);
+    let selected = Some(selected).filter(|_| selects);
+    result.metrics = result
+        .metrics
+        .with("best_accuracy", best)
+        .with("selected_accuracy", selected)
+        .with("val_accuracy", selected)
+        .with("majority", 0.175);
+    result
+}
+
+fn row(wish: &Wish, accuracies: [f64; 3]) -> Record {
+    let config = wish.run();
+    Record::new(&config, &result(&config, accuracies))
+}
+
+/// A run that reached 0.5, 0.6 and 0.7.
+fn usual(mixer: &str, dataset: LraDataset) -> Record {
+    row(&wish(mixer, dataset), [0.5, 0.6, 0.7])
+}
+
+fn changed(dataset: LraDataset, change: impl FnOnce(&mut Wish)) -> Record {
+    let mut wish = wish("softmax", dataset);
+    change(&mut wish);
+    row(&wish, [0.5, 0.6, 0.7])
+}
+
+fn table(
+    number: &str,
+    rows: &[Record],
+    planned: Option<&[RunConfig]>,
+    asked: &Asked,
+) -> Result<Report> {
+    let figure = figure(Series::Table, number);
+    report(figure, rows, planned, &presets_of, asked)
+}
+
+fn asked(rows: &[Record], asked: &Asked) -> Report {
+    table("3", rows, None, asked).unwrap()
+}
+
+fn third(rows: &[Record]) -> Report {
+    asked(rows, &Asked::default())
+}
+
+fn is_whole(grid: &Grid) -> bool {
+    of_grid(grid, "whole") == true
+}
+
+/// What makes a run another one.
+type Change = fn(&mut Wish);
+
+#[test]
+fn runs_of_several_protocols_losses_inputs_or_pools_are_never_in_one_table() {
+    let changes: [Change; 9] = [
+        |w| w.set("protocol", "paper").end(),
+        |w| w.set("protocol", "matched").end(),
+        |w| w.set("loss", "ce").end(),
+        |w| w.set("input", "scalar").end(),
+        |w| w.set("mask", true).end(),
+        |w| w.set("lambda-skip", true).end(),
+        |w| w.set("pool", "max").end(),
+        |w| w.set("dual", "features").end(),
+        |w| w.set("precision", "bf16").end(),
+    ];
+    for (i, change) in changes.into_iter().enumerate() {
+        let rows = [usual("softmax", Retrieval), changed(Retrieval, change)];
+        let tables = third(&rows).grids;
+        assert_eq!(tables.len(), 2, "change {i}");
+        assert_ne!(tables[0].title, tables[1].title, "change {i}");
+    }
+}
+
+#[test]
+fn mixers_that_read_differently_by_design_share_a_table() {
+    let rows = ["softmax", "s6", "mamba"].map(|mixer| usual(mixer, Listops));
+    assert_eq!(
+        (rows[0].text("input"), rows[1].text("input")),
+        ("embedding", "scalar")
+    );
+    assert_eq!(third(&rows).grids.len(), 1);
+}
+
+#[test]
+fn any_other_setting_has_a_place_of_its_own_and_a_footnote() {
+    let changes: [(Change, &str); 8] = [
+        (|w| w.set("d", 64).end(), "d=64 (preset: 128)"),
+        (|w| w.set("layers", 2).end(), "layers=2 (preset: 8)"),
+        (|w| w.set("heads", 2).end(), "heads=2 (preset: 8)"),
+        (|w| w.set("epochs", 3).end(), "epochs_max=3 (preset: 50)"),
+        (|w| w.set("batch-size", 4).end(), "batch_size=4 (preset: 8)"),
+        (
+            |w| w.set("weight-decay", 0.0).end(),
+            "weight_decay=0.0 (preset: 0.1)",
+        ),
+        (|w| w.set("data-seed", 7).end(), "data_seed=7"),
+        (
+            |w| w.set("val-examples", 0).end(),
+            "val_examples=0 (preset: 2000)",
+        ),
+    ];
+    for (change, footnote) in changes {
+        let tables = third(&[usual("softmax", Listops), changed(Listops, change)]);
+        let lines = tables.grids[0].lines.iter();
+        let softmax = lines.filter(|line| line.name == "softmax");
+        assert_eq!(softmax.count(), 2, "{footnote}");
+        let text = text(&tables);
+        assert!(
+            text.contains(&format!("  † {footnote}")),
+            "{footnote}: {text}"
+        );
+    }
+}
+
+#[test]
+fn a_run_on_part_of_the_data_never_stands_beside_the_papers_numbers() {
+    let parts: [Change; 5] = [
+        |w| w.set("train-examples", 1_000).end(),
+        |w| w.set("test-examples", 1_000).end(),
+        |w| w.set("seq-len", 600).set("data", "files").end(),
+        |w| w.set("preset", "quick").end(),
+        |w| w.set("preset", "smoke").end(),
+    ];
+    for part in parts {
+        let text = text(&third(&[changed(Listops, part)]));
+        assert!(
+            text.contains("on part of the data, protocol reference"),
+            "{text}"
+        );
+        assert!(!text.contains("35.72") && !text.contains("paper"), "{text}");
+    }
+}
+
+#[test]
+fn an_easier_pathfinder_never_stands_beside_the_papers_numbers() {
+    let of = |paddles: Option<usize>| {
+        let row = changed(Pathfinder, |w| {
+            if let Some(paddles) = paddles {
+                w.set("contour-length", paddles);
+            }
+        });
+        is_whole(&third(&[row]).grids[0])
+    };
+    assert!(of(None) && of(Some(14)) && !of(Some(9)));
+}
+
+#[test]
+fn runs_on_all_and_on_part_of_the_data_are_in_two_tables() {
+    let part = changed(Listops, |w| w.set("train-examples", 95_999).end());
+    let tables = third(&[part, usual("softmax", Listops)]).grids;
+    assert_eq!([&tables[0], &tables[1]].map(is_whole), [true, false]);
+}
+
+#[test]
+fn a_tenth_of_text_may_serve_as_validation_split_and_no_more() {
+    let held_out = |train, val| {
+        let row = changed(Text, |w| {
+            w.set("train-examples", train).set("val-examples", val);
+        });
+        is_whole(&third(&[row]).grids[0])
+    };
+    assert!(held_out(22_500, 2_500) && held_out(25_000, 0));
+    assert!(!held_out(22_500, 0) && !held_out(12_500, 12_500));
+    let matched = changed(Text, |w| w.set("protocol", "matched").end());
+    assert!(is_whole(&third(&[matched]).grids[0]));
+}
+
+#[test]
+fn the_rate_is_chosen_on_validation_data_and_not_on_the_test_split() {
+    let at = |lr, validation, test: f64| {
+        let mut row = changed(Image, |w| w.set("lr", lr).end());
+        row.set("val_accuracy", validation);
+        row.set("selected_accuracy", test);
+        row
+    };
+    let text = text(&third(&[at(1e-3, 0.4, 0.35), at(1e-2, 0.3, 0.45)]));
+    assert!(text.contains(" 35.0") && !text.contains("45.0"), "{text}");
+    let note = "softmax on Image: rate 1e-3, the best of 2 by validation accuracy";
+    assert!(text.contains(note), "{text}");
+}
+
+#[test]
+fn without_validation_split_the_best_test_accuracy_is_shown_and_said() {
+    let rows = [usual("softmax", Text)];
+    let shown = text(&third(&rows));
+    assert!(
+        shown.contains("70.0°") && shown.contains("° the best test"),
+        "{shown}"
+    );
+    let of = |metric| text(&asked(&rows, &by(metric)));
+    let none = of("selected_accuracy");
+    assert!(!none.contains("70.0") && !none.contains("60.0"), "{none}");
+    assert!(none.contains("where no validation split"), "{none}");
+    assert!(of("accuracy").contains(" 50.0"));
+    assert!(of("best_accuracy").contains(" 70.0"));
+}
+
+#[test]
+fn released_and_generated_examples_share_no_place_and_the_latter_are_marked() {
+    let released = changed(Listops, |w| w.set("data", "files").end());
+    let alone = text(&third(&[usual("softmax", Listops)]));
+    assert!(
+        alone.contains("60.0‡") && alone.contains("‡ examples of our own"),
+        "{alone}"
+    );
+    let both = text(&third(&[usual("softmax", Listops), released.clone()]));
+    assert!(both.contains("† data=native (preset: files)"), "{both}");
+    assert!(!text(&third(&[released])).contains('‡'));
+}
+
+#[test]
+fn an_average_needs_all_five_tasks_in_one_setting() {
+    let average = |rows: &[Record]| {
+        let grid = third(rows).grids.remove(0);
+        let line = grid.lines.iter().find(|line| line.name == "softmax");
+        match line.unwrap().cells[5].content {
+            Content::Value(average) => Some(average),
+            _ => None,
+        }
+    };
+    let rows = LraDataset::ALL.map(|dataset| usual("softmax", dataset));
+    // Four of 0.6, and 0.7 on Text.
+    assert!((average(&rows).unwrap() - 0.62).abs() < 1e-12);
+    assert_eq!(average(&rows[1..]), None);
+    let own = |d| changed(Listops, |w| w.set("d", d).end());
+    let other = changed(Image, |w| w.set("layers", 1).end());
+    let mixed = [&rows[1..3], &rows[4..], &[own(64), other]].concat();
+    assert_eq!(average(&mixed), None, "two settings of their own");
+    let marked = text(&third(&[&rows[1..], &[own(64)]].concat()));
+    assert!(marked.contains("62.0†‡°"), "{marked}");
+    let some = filtered(Filter {
+        datasets: vec!["listops".into(), "image".into()],
+        ..Filter::default()
+    });
+    let some = text(&asked(&rows, &some));
+    assert!(
+        !some.contains("average") && !some.contains("Retrieval"),
+        "{some}"
+    );
+}
+
+#[test]
+fn a_mixer_beyond_the_paper_has_a_line_without_its_numbers() {
+    let tables = third(&[usual("rg-lru", Image), usual("ssd", Image)]);
+    let grid = &tables.grids[0];
+    let mixers: Vec<_> = (0..7).map(|i| told(grid, 6 * i, "mixer")).collect();
+    assert_eq!(
+        mixers,
+        [
+            "softmax",
+            "linear",
+            "normalized",
+            "s6",
+            "mamba",
+            "rg-lru",
+            "ssd"
+        ]
+    );
+    let paper = |line: usize| (0..6).map(move |task| told(grid, 6 * line + task, "paper"));
+    assert!(paper(5).all(|number| number.is_null()));
+    assert!(paper(3).all(|number| number.is_number()));
+    assert!(paper(3).eq(paper(4)), "the paper's S6 stands beside both");
+}
+
+#[test]
+fn a_mixer_that_this_version_does_not_know_has_all_its_settings_said() {
+    let mut row = usual("softmax", Image);
+    row.set("mixer", "telepathy");
+    let text = text(&third(&[row]));
+    assert!(
+        text.contains("telepathy") && text.contains("d=128, "),
+        "{text}"
+    );
+}
+
+#[test]
+fn without_results_one_sentence_says_how_to_get_some() {
+    let refused = |number, rows: &[Record], asked: &Asked| {
+        table(number, rows, None, asked).unwrap_err().to_string()
+    };
+    let none = Asked::default();
+    let third = refused("3", &[], &none);
+    assert!(
+        third.contains("`dsf sweep experiments/table3.toml`"),
+        "{third}"
+    );
+    let image = [usual("softmax", Image)];
+    let second = refused("2", &image, &none);
+    assert!(
+        second.contains("`dsf sweep experiments/table2.toml`"),
+        "{second}"
+    );
+    let matched = filtered(Filter {
+        protocols: vec![Protocol::Matched],
+        ..Filter::default()
+    });
+    let filtered = refused("3", &image, &matched);
+    let there = "there are results of image, for --mixer softmax, --protocol reference";
+    assert!(filtered.contains(there), "{filtered}");
+}
+
+#[test]
+fn perplexities_are_refused_with_what_to_take() {
+    let refused = table("3", &[], None, &by("val_ppl"));
+    let message = refused.unwrap_err().to_string();
+    assert!(
+        message.contains("--metric val_ppl") && message.contains("--table 1"),
+        "{message}"
+    );
+}
+
+#[test]
+fn a_plan_shows_what_is_missing_and_leaves_out_the_rest() {
+    let planned = ["softmax", "linear"].map(|m| wish(m, Image).run());
+    let rows = [usual("softmax", Image), usual("s6", Image)];
+    let of = |rows: &[Record]| text(&table("3", rows, Some(&planned), &Asked::default()).unwrap());
+    let text = of(&rows);
+    assert!(text.contains("1 of 2 runs done, 1 not run"), "{text}");
+    assert!(
+        text.contains("1 result outside the plan left out"),
+        "{text}"
+    );
+    assert!(of(&[]).contains("0 of 2 runs done, 2 not run"));
+}
+fn whole() -> Vec<Record> {
+    let mut rows = LraDataset::ALL
+        .map(|dataset| usual("softmax", dataset))
+        .to_vec();
+    for (seed, accuracy) in [(1, 0.62), (2, 0.64)] {
+        let mut wish = wish("mamba", Image);
+        wish.set("seed", seed);
+        rows.push(row(&wish, [accuracy; 3]));
+    }
+    rows
+}
+
+#[test]
+fn the_third_table_reads_like_this() {
+    let expected = "\
+Table 3, Long Range Arena: test accuracy (%) after the epoch chosen on validation data;
+the paper's below ours
+
+protocol reference, loss double-softmax
+                           ListOps       Text   Retrieval     Image  Pathfinder   average
+  majority                    17.5       17.5        17.5      17.5        17.5      17.5
+    paper: random            10.00      50.00       50.00     10.00       50.00     34.00
+  softmax                 60.0 (1)‡  70.0 (1)°   60.0 (1)  60.0 (1)    60.0 (1)‡     62.0‡°
+    paper                    35.72      63.10       77.46     34.22       69.32     55.96
+  linear                         ·          ·           ·         ·           ·         ·
+    paper                    16.12      64.41       76.44     37.97       72.64     53.52
+  normalized                     ·          ·           ·         ·           ·         ·
+    paper                    38.24      64.96       79.68     35.96       71.56     58.08
+  s6                             ·          ·           ·         ·           ·         ·
+    paper                    38.02      81.34       80.50     65.08       69.26     66.84
+  S6 as released (Mamba)         ·          ·           ·  63.0±1.4           ·         ·
+    paper                    38.02      81.34       80.50     65.08       69.26     66.84
+  mean ± std over 2 seeds
+
+‡ examples of our own generator
+° the best test accuracy of any epoch: no validation split to choose by
+· not run
+7 runs done
+git 3f2c1e0
+trained for 3.6 min
+";
+    assert_eq!(text(&third(&whole())), expected);
+    assert!(expected.lines().all(|line| line.chars().count() <= 100));
+}
+
+#[test]
+fn markdown_has_all_three_numbers_in_a_place_and_one_by_a_metric() {
+    let rows = [usual("softmax", Listops), usual("softmax", Text)];
+    let side_by_side = Asked {
+        side_by_side: true,
+        ..Asked::default()
+    };
+    let all = drawn(&asked(&rows, &side_by_side), "markdown");
+    assert!(
+        all.contains("| softmax | 50.0 / 60.0 / 70.0‡ | 50.0 / · / 70.0 | · |"),
+        "{all}"
+    );
+    assert!(all.contains("| *paper* | 35.72 | 63.10 | 77.46 |"), "{all}");
+    let best = Asked {
+        side_by_side: true,
+        ..by("best_accuracy")
+    };
+    let best = drawn(&asked(&rows, &best), "markdown");
+    assert!(best.contains("| softmax | 70.0‡ | 70.0 | · |"), "{best}");
+}
+
+#[test]
+fn csv_has_a_line_a_task_and_one_for_the_average() {
+    let csv = drawn(&third(&whole()), "csv");
+    let lines: Vec<&str> = csv.lines().collect();
+    assert_eq!(lines.len(), 1 + 5 * 6, "{csv}");
+    let listops =
+        "3,whole,reference,full,double-softmax,,softmax,listops,,true,done,0.5,,0.6,,0.7,,1,\
+                   0.0005,1,val_accuracy,0.175,0.175,0.3572";
+    assert_eq!(lines[1], listops);
+    let text = "3,whole,reference,full,double-softmax,,softmax,text,,false,done,0.5,,,,0.7,,1,\
+                0.0002,1,best_accuracy,0.175,0.175,0.631";
+    assert_eq!(lines[2], text);
+    assert!(
+        lines[6].contains(",softmax,average,,true,done,0.5,,,,0.7,"),
+        "{}",
+        lines[6]
+    );
+    assert!(
+        lines[7].contains(",linear,listops,,,not_run,"),
+        "{}",
+        lines[7]
+    );
+}
+
+#[test]
+fn json_is_one_versioned_object() {
+    let whole = json(&third(&whole()));
+    assert_eq!((&whole["schema"], &whole["table"]), (&1.into(), &3.into()));
+    assert_eq!(whole["tables"][0]["whole"], true);
+    let cell = &whole["tables"][0]["cells"][0];
+    assert_eq!(
+        (&cell["mixer"], &cell["task"]),
+        (&"softmax".into(), &"listops".into())
+    );
+    assert_eq!(
+        (&cell["selected_accuracy"], &cell["paper"]),
+        (&0.6.into(), &0.3572.into())
+    );
+    assert_eq!(whole["coverage"]["done"], 7);
+}
+
+#[test]
+fn colour_adds_escapes_and_nothing_else() {
+    let tables = third(&whole());
+    let coloured = FORMATS[0].render(&tables, true);
+    assert!(coloured.contains("\u{1b}["));
+    assert_eq!(
+        anstream::adapter::strip_str(&coloured).to_string(),
+        text(&tables)
+    );
+}
+
+#[test]
+fn the_second_table_has_image_and_recall_and_says_at_which_d_and_n() {
+    let recall = |mixer: &str, seq_len, kv_pairs| {
+        let sizes = [
+            ("preset", "full"),
+            ("mixer", mixer),
+            ("d", "512"),
+            ("n", "256"),
+        ];
+        let mut wish = Wish::of("mqar", &sizes);
+        wish.set("seq-len", seq_len).set("kv-pairs", kv_pairs);
+        Record::new(&wish.run(), &done(0.855))
+    };
+    let rows = [
+        recall("normalized", 512, 64),
+        recall("normalized", 256, 16),
+        recall("softmax", 512, 64),
+        usual("normalized", Image),
+        usual("normalized", Listops),
+    ];
+    let second = table("2", &rows, None, &Asked::default()).unwrap();
+    let text = text(&second);
+    assert_eq!(second.coverage.done, 2, "{text}");
+    let words = |line: &str| {
+        line.split_whitespace()
+            .map(String::from)
+            .collect::<Vec<_>>()
+    };
+    let lines: Vec<Vec<String>> = text.lines().map(words).collect();
+    for line in [
+        &["normalized,", "exp", "60.0", "85.5†°"][..],
+        &["paper", "35.96", "85.90"],
+        &["normalized,", "softplus", "·", "·"],
+        &["paper", "35.27", "84.30"],
+        &["normalized,", "sigmoid", "·", "·"],
+        &["paper", "35.80", "84.70"],
+        &["†", "d=512,", "n=256"],
+    ] {
+        assert!(lines.iter().any(|l| l == line), "{line:?}: {text}");
+    }
+    assert!(
+        !text.contains("average") && !text.contains("majority 8"),
+        "{text}"
+    );
+}

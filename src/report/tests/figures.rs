@@ -1,0 +1,145 @@
+//! The figures of the paper, and reports of many runs.
+
+use super::*;
+use crate::store::samples::{config, done};
+use std::time::Instant;
+
+/// MQAR at (L, k) = (512, 64) unless `change` says otherwise.
+fn run(mixer: &str, d: usize, n: usize, accuracy: f64, change: fn(&mut RunConfig)) -> Record {
+    let mut config = config();
+    config.model.mixer = mixer.into();
+    (config.model.d_model, config.model.d_state) = (d, n);
+    config.task.set("seq_len", 512);
+    config.task.set("kv_pairs", 64);
+    change(&mut config);
+    Record::new(&config, &done(accuracy))
+}
+
+fn drawn_figure(number: &str, rows: &[Record]) -> Result<Report> {
+    let none: PresetsOf = &|_| unreachable!("no figure asks a preset");
+    report(
+        figure(Series::Figure, number),
+        rows,
+        None,
+        none,
+        &Asked::default(),
+    )
+}
+
+#[test]
+fn the_second_figure_has_mixers_down_and_widths_across() {
+    let rows = [
+        run("linear", 64, 128, 0.25, |_| {}),
+        run("linear", 128, 128, 0.5, |_| {}),
+        run("softmax", 128, 128, 0.995, |c| c.model.options.clear()),
+        run("linear", 64, 64, 0.75, |_| {}),
+        run("qlstm", 64, 128, 0.75, |_| {}),
+    ];
+    let expected = "\
+Figure 2, five mixers on the hardest task over the embedding width d: MQAR: test accuracy (%) after the \
+last epoch, at the best rate
+
+matched, L=512 k=64 V=8192, 100000 examples
+  mixer \\ d    64   128
+  softmax       ·   >99
+  linear     25.0  50.0
+  best rate: 1e-3 (3 cells)
+
+runs of task mqar; mixer softmax, linear, normalized, s6, ssd; seq_len 512; kv_pairs 64; n 128
+· not run
+3 runs done
+";
+    let text = text(&drawn_figure("2", &rows).unwrap());
+    assert!(text.starts_with(expected), "{text}");
+}
+
+#[test]
+fn lines_of_one_mixer_say_what_tells_them_apart() {
+    let rows = [
+        run("linear", 64, 128, 0.25, |_| {}),
+        run("linear", 64, 128, 0.5, |c| c.model.n_heads = 4),
+    ];
+    let report = drawn_figure("2", &rows).unwrap();
+    let names: Vec<&str> = report.grids[0].lines.iter().map(|l| &*l.name).collect();
+    assert_eq!(names, ["linear, heads=1", "linear, heads=4"]);
+}
+
+#[test]
+fn the_first_figure_is_over_n_and_the_seventh_has_d_down() {
+    let rows = [32, 64].map(|n| run("linear", 512, n, 0.5, |_| {}));
+    let grid = drawn_figure("1", &rows).unwrap().grids.remove(0);
+    assert_eq!(
+        (&*grid.corner, &grid.columns[..]),
+        ("mixer \\ n", &["32".to_owned(), "64".into()][..])
+    );
+    assert!(
+        grid.title.ends_with("100000 examples, d=512"),
+        "{}",
+        grid.title
+    );
+    let grid = drawn_figure("7", &rows).unwrap().grids.remove(0);
+    assert_eq!((&*grid.corner, &*grid.lines[0].name), ("d \\ n", "512"));
+}
+
+#[test]
+fn figures_say_how_to_get_results_and_turn_only_where_d_and_n_are_the_axes() {
+    let none = drawn_figure("3", &[run("linear", 64, 32, 0.5, |_| {})]).unwrap_err();
+    let message = none.to_string();
+    assert!(
+        message.contains("`dsf sweep experiments/figure3.toml`"),
+        "{message}"
+    );
+    let none: PresetsOf = &|_| Vec::new();
+    let turned = Asked {
+        orient: Some(Orient::Paper),
+        ..Asked::default()
+    };
+    let rows = [run("linear", 512, 128, 0.5, |_| {})];
+    let refused = report(figure(Series::Figure, "2"), &rows, None, none, &turned);
+    let message = refused.unwrap_err().to_string();
+    assert!(
+        message.contains("Figure 2 has mixers in its rows"),
+        "{message}"
+    );
+}
+
+/// A hundred thousand runs: 25,000 settings at two rates and two seeds.
+#[test]
+fn a_hundred_thousand_runs_are_read_and_reported_in_seconds() {
+    let mut row = crate::store::samples::record(0.5);
+    let header: Vec<&str> = crate::store::COLUMNS.iter().map(|c| c.name).collect();
+    let mut file = header.join(",") + "\n";
+    for run in 0..100_000usize {
+        row.set("run_id", format!("{run:012x}").as_str());
+        row.set(
+            "mixer",
+            ["softmax", "linear", "s6", "ssd", "gla"][run / 4 % 5],
+        );
+        row.set("seed", run % 2);
+        row.set("lr", [1e-3, 1e-2][run / 2 % 2]);
+        (row.set("d", 8 * (run / 20 % 50)), row.set("n", run / 1000));
+        row.set("accuracy", (run % 977) as f64 / 977.0);
+        let cells = (0..header.len()).map(|i| row.at(i).to_string().replace(',', " "));
+        file += &(cells.collect::<Vec<_>>().join(",") + "\n");
+    }
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("mqar.csv");
+    std::fs::write(&path, file).unwrap();
+    let start = Instant::now();
+    let rows = crate::store::read_summary(&path).unwrap();
+    let read = start.elapsed();
+    let none: PresetsOf = &|_| Vec::new();
+    let grids = report(
+        figure(Series::Grid, ""),
+        &rows,
+        None,
+        none,
+        &Asked::default(),
+    );
+    let text = text(&grids.unwrap());
+    let whole = start.elapsed();
+    println!("read in {read:?}, reported after {whole:?}");
+    assert!(text.contains("100000 runs done"));
+    // Under 2 s where the crate is optimised; tests may run unoptimised on a busy machine.
+    assert!(whole.as_secs() < 60, "{whole:?}");
+}

@@ -1,0 +1,458 @@
+//! The grid of tasks without a table.
+
+use super::*;
+use crate::store::samples::{config, diverged, done, failed, read, text_config};
+use crate::store::Outcome;
+
+fn at(d: usize, n: usize, lr: f64, seed: u64) -> RunConfig {
+    let mut config = config();
+    (config.model.d_model, config.model.d_state) = (d, n);
+    (config.train.lr, config.seed) = (lr, seed);
+    config
+}
+
+fn row(d: usize, n: usize, lr: f64, accuracy: f64) -> Record {
+    Record::new(&at(d, n, lr, 0), &done(accuracy))
+}
+
+fn seeds(d: usize, lr: f64, accuracies: &[f64]) -> Vec<Record> {
+    let numbered = (0..).zip(accuracies);
+    let rows = numbered.map(|(seed, a)| Record::new(&at(d, 32, lr, seed), &done(*a)));
+    rows.collect()
+}
+
+fn ended(d: usize, n: usize, lr: f64, result: &RunResult) -> Record {
+    Record::new(&at(d, n, lr, 0), result)
+}
+
+fn changed(change: fn(&mut RunConfig)) -> Record {
+    let mut config = config();
+    change(&mut config);
+    Record::new(&config, &done(0.5))
+}
+
+fn asked(rows: &[Record], planned: Option<&[RunConfig]>, asked: &Asked) -> Result<Report> {
+    let none: PresetsOf = &|_| unreachable!("the grid asks no preset");
+    super::super::report(figure(Series::Grid, ""), rows, planned, none, asked)
+}
+
+fn report(rows: &[Record]) -> Report {
+    asked(rows, None, &Asked::default()).unwrap()
+}
+
+fn refusal(rows: &[Record], asked: &Asked) -> String {
+    self::asked(rows, None, asked).unwrap_err().to_string()
+}
+
+/// The result at (d, n) of the first grid.
+fn cell(report: &Report, d: usize, n: usize) -> Status {
+    let grid = &report.grids[0];
+    let line = grid.lines.iter().find(|line| line.name == n.to_string());
+    let column = grid
+        .columns
+        .iter()
+        .position(|column| *column == d.to_string());
+    match line.unwrap().cells[column.unwrap()].content {
+        Content::Result(status) => status,
+        ref other => panic!("{other:?}"),
+    }
+}
+
+fn only_cell(rows: &[Record]) -> Status {
+    cell(&report(rows), 64, 32)
+}
+
+fn small() -> Vec<Record> {
+    vec![
+        row(64, 32, 1e-4, 0.5),
+        row(64, 32, 1e-3, 0.7123),
+        row(64, 32, 1e-2, 0.3),
+        row(128, 32, 1e-3, 0.9901),
+        row(64, 64, 1e-3, 0.99),
+        ended(128, 64, 1e-3, &diverged()),
+        ended(256, 32, 1e-3, &failed("out of memory\nat step 3")),
+    ]
+}
+
+#[test]
+fn the_rate_is_chosen_by_its_mean_over_seeds_and_not_by_the_luckiest_seed() {
+    let mut rows = seeds(64, 1e-3, &[0.8, 0.8]);
+    rows.extend(seeds(64, 1e-2, &[0.95, 0.5]));
+    let cell = only_cell(&rows);
+    let score = cell.score().unwrap();
+    assert_eq!((score.lr, score.seeds), (1e-3, 2));
+    assert!((score.mean - 0.8).abs() < 1e-12);
+}
+
+#[test]
+fn survivors_of_an_unstable_rate_do_not_beat_a_stable_one() {
+    let mut rows = seeds(64, 1e-3, &[0.8, 0.8]);
+    rows.extend(seeds(64, 1e-2, &[0.95]));
+    rows.push(Record::new(&at(64, 32, 1e-2, 1), &diverged()));
+    assert_eq!(only_cell(&rows).score().unwrap().lr, 1e-3);
+}
+
+#[test]
+fn a_cell_with_one_good_rate_is_not_diverged() {
+    let rows = [row(64, 32, 1e-3, 0.6), ended(64, 32, 1e-2, &diverged())];
+    assert_eq!(only_cell(&rows).score().unwrap().mean, 0.6);
+}
+
+#[test]
+fn a_done_run_without_a_number_counts_as_failed() {
+    let mut row = row(64, 32, 1e-3, 0.6);
+    row.set("accuracy", Some(f64::NAN));
+    assert_eq!(only_cell(&[row]), Status::Failed);
+}
+
+#[test]
+fn of_equal_rates_the_lowest_wins() {
+    let rows = [1e-2, 1e-4, 1e-3].map(|lr| row(64, 32, lr, 0.6));
+    assert_eq!(only_cell(&rows).score().unwrap().lr, 1e-4);
+}
+
+#[test]
+fn a_diverged_rate_counts_as_tried() {
+    let rows = [
+        row(64, 32, 1e-4, 0.3),
+        row(64, 32, 1e-3, 0.6),
+        ended(64, 32, 1e-2, &diverged()),
+    ];
+    assert_eq!(only_cell(&rows).score().unwrap().edge, None);
+}
+
+#[test]
+fn runs_of_different_settings_are_never_mixed() {
+    let changes: [fn(&mut RunConfig); 9] = [
+        |c| c.train.epochs = 8,
+        |c| c.train.batch_size = 64,
+        |c| c.train.stop_above = 2.0,
+        |c| c.model.attn_dropout = 0.0,
+        |c| c.model.n_layers = 4,
+        |c| c.model.n_heads = 2,
+        |c| c.model.variant = "paper".into(),
+        |c| c.model.positions = false,
+        |c| c.model.options.clear(),
+    ];
+    for change in changes {
+        assert_eq!(report(&[changed(|_| {}), changed(change)]).grids.len(), 2);
+    }
+}
+
+#[test]
+fn a_cell_with_rates_still_to_run_is_not_called_diverged() {
+    let plan = [at(64, 32, 1e-3, 0), at(64, 32, 1e-2, 0)];
+    let rows = [ended(64, 32, 1e-2, &diverged())];
+    let report = asked(&rows, Some(&plan), &Asked::default()).unwrap();
+    assert_eq!(cell(&report, 64, 32), Status::NotRun);
+}
+
+#[test]
+fn a_run_that_is_given_twice_counts_once_and_a_number_beats_a_failure() {
+    let failure = ended(64, 32, 1e-3, &failed("disk"));
+    for rows in [
+        [failure.clone(), row(64, 32, 1e-3, 0.5)],
+        [row(64, 32, 1e-3, 0.5), failure],
+    ] {
+        let report = report(&rows);
+        assert_eq!(report.coverage.done, 1);
+        assert!(report.coverage.failed.is_empty());
+    }
+}
+
+#[test]
+fn the_best_accuracy_of_any_epoch_is_another_metric() {
+    let mut row = row(64, 32, 1e-3, 0.5);
+    row.set("best_accuracy", Some(0.625));
+    let report = asked(&[row], None, &by("best_accuracy")).unwrap();
+    let text = text(&report);
+    assert!(text.contains("62.5"), "{text}");
+    assert!(text.starts_with("MQAR: best test accuracy"), "{text}");
+}
+
+#[test]
+fn without_results_one_sentence_says_how_to_make_some() {
+    let message = refusal(&[], &Asked::default());
+    assert!(message.contains("`dsf mqar`"), "{message}");
+    assert!(message.contains("`dsf sweep`"), "{message}");
+}
+
+#[test]
+fn without_results_of_recall_but_some_of_the_arena_it_says_what_to_type() {
+    let mut row = changed(|_| {});
+    row.set("task", "lra");
+    row.set("dataset", "listops");
+    let message = refusal(&[row], &Asked::default());
+    assert!(message.contains("`dsf report --table 3`"), "{message}");
+}
+
+#[test]
+fn results_of_text_alone_point_to_the_table_that_shows_them() {
+    let text = Record::new(&text_config(), &read(17.0));
+    let message = refusal(&[text], &Asked::default());
+    assert!(message.contains("`dsf report --table 1`"), "{message}");
+}
+
+#[test]
+fn recall_has_no_perplexity() {
+    let message = refusal(&[changed(|_| {})], &by("val_ppl"));
+    assert!(message.contains("--metric val_ppl"), "{message}");
+}
+
+#[test]
+fn recall_has_no_epoch_chosen_on_validation_data() {
+    let message = refusal(&[changed(|_| {})], &by("selected_accuracy"));
+    assert!(message.contains("--metric selected_accuracy"), "{message}");
+}
+
+#[test]
+fn a_filter_keeps_what_it_names() {
+    let rows = [
+        changed(|_| {}),
+        changed(|c| c.model.mixer = "softmax".into()),
+    ];
+    let only = |filter: Filter| asked(&rows, None, &filtered(filter));
+    let softmax = only(Filter {
+        mixers: vec!["softmax".into()],
+        seq_lens: vec![64],
+        protocols: vec![Protocol::Matched],
+        ..Filter::default()
+    });
+    assert_eq!(softmax.unwrap().grids.len(), 1);
+    let nothing = only(Filter {
+        seq_lens: vec![512],
+        ..Filter::default()
+    });
+    let message = nothing.unwrap_err().to_string();
+    let there = "there are results for --mixer linear,softmax, --seq-len 64, --protocol matched";
+    assert!(message.contains(there), "{message}");
+}
+
+#[test]
+fn a_diverged_run_is_counted_as_done() {
+    let rows = [ended(64, 32, 1e-3, &diverged())];
+    assert_eq!(rows[0].outcome(), Some(Outcome::Diverged));
+    let coverage = report(&rows).coverage;
+    assert_eq!((coverage.done, coverage.diverged), (1, 1));
+}
+#[test]
+fn a_grid_without_seeds_reads_like_this() {
+    let expected = "\
+MQAR: test accuracy (%) after the last epoch, at the best rate
+
+linear, matched, L=64 k=4 V=8192, 100000 examples
+  n \\ d    64  128  256
+     32  71.2  >99    x
+     64  99.0  div    ·
+  best rate: 1e-3 (3 cells)
+
+· not run, x failed, div diverged at every rate
+6 runs done, 1 of them diverged, 1 failed
+failed in 1 run: out of memory
+git 3f2c1e0
+trained for 3.6 min
+";
+    assert_eq!(text(&report(&small())), expected);
+}
+
+#[test]
+fn the_papers_orientation_has_rows_d_and_columns_n() {
+    let orient = Some(Orient::Paper);
+    let asked = Asked {
+        orient,
+        ..Asked::default()
+    };
+    let text = text(&self::asked(&small(), None, &asked).unwrap());
+    let expected = "
+  d \\ n    32    64
+     64  71.2  99.0
+    128   >99   div
+    256     x     ·
+";
+    assert!(text.contains(expected), "{text}");
+}
+
+#[test]
+fn a_grid_with_seeds_reads_like_this() {
+    let mut rows = seeds(64, 1e-3, &[0.84, 0.86, 0.88]);
+    rows.extend(seeds(128, 1e-3, &[0.995, 0.993, 0.997]));
+    rows.extend(seeds(256, 1e-3, &[0.9, 0.92]));
+    rows.extend(seeds(512, 1e-3, &[0.5]));
+    let expected = "
+  n \\ d        64      128           256       512
+     32  86.0±2.0  >99±0.2  91.0±1.4 (2)  50.0 (1)
+  mean ± std over 3 seeds; best rate: 1e-3 (4 cells)
+";
+    let text = text(&report(&rows));
+    assert!(text.contains(expected), "{text}");
+}
+
+#[test]
+fn a_winner_at_the_end_of_the_rates_is_hinted_at() {
+    let hint = |best: f64, accuracy: f64| {
+        let other = [1e-4, 1e-3, 1e-2].map(|lr| row(64, 32, lr, 0.3));
+        let rows: Vec<Record> = other
+            .into_iter()
+            .filter(|r| r.number("lr") != Some(best))
+            .chain([row(64, 32, best, accuracy)])
+            .collect();
+        let text = text(&report(&rows));
+        text.lines()
+            .find_map(|l| l.strip_prefix("hint: ").map(String::from))
+    };
+    let outside = "rate tried won in 1 cell; a better one may lie outside";
+    assert_eq!(hint(1e-2, 0.6), Some(format!("the highest {outside}")));
+    assert_eq!(hint(1e-4, 0.6), Some(format!("the lowest {outside}")));
+    assert_eq!(hint(1e-3, 0.6), None);
+    assert_eq!(hint(1e-2, 0.995), None, "nothing is left to gain");
+}
+
+#[test]
+fn a_title_says_only_what_tells_its_panel_from_others() {
+    let rows = [
+        changed(|_| {}),
+        changed(|c| c.train.epochs = 8),
+        changed(|c| c.model.mixer = "softmax".into()),
+        changed(|c| c.model.options.clear()),
+    ];
+    let task = "matched, L=64 k=4 V=8192, 100000 examples";
+    let linear = |rest: &str| format!("linear, {task}, options={rest}");
+    let expected = [
+        linear("none, epochs_max=64"),
+        linear("dt_init=zero, epochs_max=8"),
+        linear("dt_init=zero, epochs_max=64"),
+        format!("softmax, {task}"),
+    ];
+    let report = report(&rows);
+    let mut titles = titles(&report);
+    let mut expected = expected.to_vec();
+    titles.sort();
+    expected.sort();
+    assert_eq!(titles, expected);
+}
+
+#[test]
+fn panels_are_ordered_by_size_as_numbers_and_then_by_mixer() {
+    let rows = [
+        changed(|c| c.task.set("seq_len", 256)),
+        changed(|c| c.model.mixer = "softmax".into()),
+        changed(|_| {}),
+    ];
+    let report = report(&rows);
+    let starts: Vec<&str> = titles(&report).into_iter().map(|t| &t[..22]).collect();
+    let expected = [
+        "linear, matched, L=64 ",
+        "softmax, matched, L=64",
+        "linear, matched, L=256",
+    ];
+    assert_eq!(starts, expected);
+}
+
+#[test]
+fn a_plan_shows_what_is_missing_and_leaves_out_the_rest() {
+    let plan = [
+        at(64, 32, 1e-3, 0),
+        at(64, 64, 1e-3, 0),
+        at(128, 32, 1e-3, 0),
+    ];
+    let rows = [row(64, 32, 1e-3, 0.5), row(512, 32, 1e-3, 0.5)];
+    let report = asked(&rows, Some(&plan), &Asked::default()).unwrap();
+    let expected = "
+  n \\ d    64  128
+     32  50.0    ·
+     64     ·    ·
+  best rate: 1e-3 (1 cell)
+
+· not run
+1 of 3 runs done, 2 not run
+1 result outside the plan left out
+";
+    let text = text(&report);
+    assert!(text.contains(expected), "{text}");
+}
+
+#[test]
+fn runs_of_two_commits_are_warned_of() {
+    let mut rows = small();
+    rows[0].set("git_commit", "aaaaaaa");
+    let text = text(&report(&rows));
+    let warning = "warning: runs of 2 commits are mixed: 3f2c1e0 (6 runs), aaaaaaa (1 run)";
+    assert!(text.contains(warning), "{text}");
+}
+
+#[test]
+fn colour_adds_escapes_and_nothing_else() {
+    let report = report(&small());
+    let coloured = FORMATS[0].render(&report, true);
+    assert!(coloured.contains("\u{1b}["));
+    let mut stripped = String::new();
+    for (i, part) in coloured.split("\u{1b}[").enumerate() {
+        let start = if i == 0 {
+            0
+        } else {
+            part.find('m').unwrap() + 1
+        };
+        stripped.push_str(&part[start..]);
+    }
+    assert_eq!(stripped, text(&report));
+}
+
+#[test]
+fn markdown_has_a_table_a_panel() {
+    let expected = "\
+MQAR: test accuracy (%) after the last epoch, at the best rate
+
+### linear, matched, L=64 k=4 V=8192, 100000 examples
+
+| n \\ d | 64 | 128 | 256 |
+|---:|---:|---:|---:|
+| 32 | 71.2 | >99 | x |
+| 64 | 99.0 | div | · |
+
+- best rate: 1e-3 (3 cells)
+
+- · not run, x failed, div diverged at every rate
+- 6 runs done, 1 of them diverged, 1 failed
+- failed in 1 run: out of memory
+- git 3f2c1e0
+- trained for 3.6 min
+";
+    let markdown = drawn(&report(&small()), "markdown");
+    assert_eq!(markdown, expected);
+}
+
+#[test]
+fn csv_has_a_line_a_cell_with_all_settings() {
+    let mut rows = seeds(64, 1e-3, &[0.5, 0.75]);
+    rows.push(row(128, 64, 1e-3, 1.0 / 3.0));
+    let csv = drawn(&report(&rows), "csv");
+    let settings = "1,mqar,matched,linear,reference,dt_init=zero,1,2,transformer,mlp,true,\
+                    64,4,8192,100000,3000,native,0,0.1,f32,0.1,0.1,cosine-per-epoch,512,64,0.99\
+                    ,,,,,,,,,,,,,,,,,,,,,,,,";
+    let expected = format!(
+        "format,task,protocol,mixer,variant,options,heads,layers,layout,state_mixer,positions,\
+         seq_len,kv_pairs,vocab_size,train_examples,test_examples,data,data_seed,weight_decay,\
+         precision,embed_dropout,attn_dropout,schedule,batch_size,epochs_max,stop_above,\
+         dataset,contour_length,val_examples,expand,micro_batch,warmup_epochs,input,mlp_width,dropout,\
+         lambda_skip,pool,mask,dual,loss,tokenizer,eos_between_articles,rotary,rotary_dims,init,beta1,beta2,\
+         eps,clip,decay,d,n,metric,mean,std,seeds,lr,status\n\
+         {settings},64,32,accuracy,0.625,0.1767766952966369,2,0.001,done\n\
+         {settings},128,32,accuracy,,,,,not_run\n\
+         {settings},64,64,accuracy,,,,,not_run\n\
+         {settings},128,64,accuracy,0.3333333333333333,,1,0.001,done\n"
+    );
+    assert_eq!(csv, expected);
+}
+
+#[test]
+fn json_is_one_versioned_object() {
+    let whole = json(&report(&small()));
+    assert_eq!(whole["schema"], 1);
+    assert_eq!(whole["panels"][0]["settings"]["mixer"], "linear");
+    let cell = &whole["panels"][0]["cells"][0];
+    assert_eq!(cell["mean"], 0.7123);
+    assert_eq!((&cell["d"], &cell["n"]), (&64.into(), &32.into()));
+    assert_eq!(whole["panels"][0]["cells"][4]["status"], "diverged");
+    assert_eq!(whole["coverage"]["failed"]["out of memory"], 1);
+    assert_eq!(whole["coverage"]["planned"], serde_json::Value::Null);
+}

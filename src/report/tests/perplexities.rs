@@ -1,0 +1,545 @@
+//! Table 1.
+
+use super::*;
+use crate::config::{Precision, Rotary, Schedule};
+use crate::store::samples::{diverged, failed, read, text_config};
+
+fn config(mixer: &str) -> RunConfig {
+    let mut config = text_config();
+    config.model.mixer = mixer.into();
+    config
+}
+
+/// What `dsf wikitext` trains on the sample.
+fn small(mixer: &str) -> RunConfig {
+    let mut config = config(mixer);
+    (config.model.d_model, config.model.d_state) = (128, 128);
+    config.train.epochs = 2;
+    config.task.set("corpus", "sample");
+    config.task.set("tokenizer", "bytes");
+    config.task.set("vocab_size", 256);
+    config.task.set("seq_len", 256);
+    config
+}
+
+/// As the presets are: the corpus and the precision of the row.
+fn presets(row: &Record) -> Vec<(&'static str, Record)> {
+    let named = [
+        ("full", config(row.text("mixer"))),
+        ("quick", small(row.text("mixer"))),
+    ];
+    let planned = |(name, config): (&'static str, RunConfig)| {
+        let mut usual = Record::planned(&config);
+        for kept in ["dataset", "precision"] {
+            usual.set(kept, row.text(kept));
+        }
+        (name, usual)
+    };
+    named.map(planned).into()
+}
+
+/// What makes a run another one.
+type Change = fn(&mut RunConfig);
+
+fn changed(mixer: &str, ppl: f64, change: impl Fn(&mut RunConfig)) -> Record {
+    let mut config = config(mixer);
+    change(&mut config);
+    Record::new(&config, &read(ppl))
+}
+
+/// A run of the preset `full`.
+fn row(mixer: &str, ppl: f64) -> Record {
+    changed(mixer, ppl, |_| {})
+}
+
+fn at(mixer: &str, lr: f64, result: &RunResult) -> Record {
+    let mut config = config(mixer);
+    config.train.lr = lr;
+    Record::new(&config, result)
+}
+
+/// Runs that close half of the gap.
+fn three() -> Vec<Record> {
+    [("softmax", 13.0), ("linear", 17.0), ("normalized", 15.0)]
+        .map(|(mixer, ppl)| row(mixer, ppl))
+        .into()
+}
+
+fn table(rows: &[Record], planned: Option<&[RunConfig]>, asked: &Asked) -> Result<Report> {
+    report(figure(Series::Table, "1"), rows, planned, &presets, asked)
+}
+
+fn asked(rows: &[Record], asked: &Asked) -> Report {
+    table(rows, None, asked).unwrap()
+}
+
+fn first(rows: &[Record]) -> Report {
+    asked(rows, &Asked::default())
+}
+
+fn text_of(rows: &[Record]) -> String {
+    text(&first(rows))
+}
+
+fn refusal(rows: &[Record], planned: Option<&[RunConfig]>, asked: &Asked) -> String {
+    table(rows, planned, asked).unwrap_err().to_string()
+}
+
+fn is_beside(grid: &Grid) -> bool {
+    of_grid(grid, "beside_paper") == true
+}
+
+/// The share of the gap that is closed, by `metric`.
+fn gap(report: &Report, metric: &str) -> Option<f64> {
+    of_grid(&report.grids[0], "gap_closed")[metric].as_f64()
+}
+
+#[test]
+fn a_line_takes_the_rate_of_the_lowest_training_perplexity_and_shows_all_numbers_at_it() {
+    let mut overfit = at("softmax", 3e-3, &read(12.0));
+    overfit.set("val_ppl", 90.0);
+    overfit.set("test_ppl", 91.0);
+    let rows = [at("softmax", 1e-3, &read(13.0)), overfit];
+    let softmax = |report: Report, name| told(&report.grids[0], 2, name);
+    assert_eq!(softmax(first(&rows), "train_ppl"), 12.0);
+    assert_eq!(softmax(first(&rows), "val_ppl"), 90.0);
+    assert_eq!(softmax(first(&rows), "lr"), 3e-3);
+    let chosen = |name| softmax(asked(&rows, &by("val_ppl")), name);
+    assert_eq!(chosen("val_ppl"), 26.0);
+    assert_eq!(chosen("lr"), 1e-3);
+}
+
+#[test]
+fn a_choice_by_the_test_split_is_said() {
+    let said = "read off the test split";
+    for metric in ["test_ppl", "test_word_ppl"] {
+        assert!(text(&asked(&three(), &by(metric))).contains(said));
+    }
+    assert!(!text(&asked(&three(), &by("val_ppl"))).contains(said));
+}
+
+#[test]
+fn a_rate_at_an_end_of_those_tried_is_a_hint() {
+    let rows = [1e-3, 3e-3].map(|lr| at("linear", lr, &read(1.0 / lr)));
+    let text = text_of(&rows);
+    assert!(
+        text.contains("the highest rate tried won in 1 cell"),
+        "{text}"
+    );
+}
+
+#[test]
+fn seeds_are_a_mean_and_a_deviation() {
+    let rows = [(1, 13.0), (2, 14.0)].map(|(seed, ppl)| changed("softmax", ppl, |c| c.seed = seed));
+    let text = text_of(&rows);
+    assert!(text.contains("13.50±0.71"), "{text}");
+    assert!(text.contains("mean ± std over 2 seeds"), "{text}");
+}
+
+#[test]
+fn the_papers_numbers_stand_only_beside_its_text_its_tokens_and_its_sizes() {
+    let beside = |change: Change| is_beside(&first(&[changed("linear", 17.0, change)]).grids[0]);
+    let same: [Change; 8] = [
+        |_| {},
+        |c| c.task.set("corpus", "wikitext-103"),
+        |c| c.task.set("test_examples", 4),
+        |c| c.task.set("eos_between_articles", true),
+        |c| c.train.precision = Precision::Bf16,
+        |c| c.train.schedule = Schedule::Linear,
+        |c| c.train.lr = 0.1,
+        |c| c.train.micro_batch = Some(2),
+    ];
+    for (i, change) in same.into_iter().enumerate() {
+        assert!(beside(change), "change {i}");
+    }
+    let other: [Change; 9] = [
+        |c| c.task.set("corpus", "wikitext-2-raw"),
+        |c| c.task.set("tokenizer", "bytes"),
+        |c| c.task.set("seq_len", 512),
+        |c| c.task.set("vocab_size", 50_277),
+        |c| c.task.set("train_examples", 100),
+        |c| c.train.epochs = 2,
+        |c| c.train.batch_size = 64,
+        |c| c.model.n_layers = 5,
+        |c| c.model.language.as_mut().unwrap().mlp_width = 1024,
+    ];
+    for (i, change) in other.into_iter().enumerate() {
+        assert!(!beside(change), "change {i}");
+    }
+}
+
+#[test]
+fn runs_as_the_presets_make_them_differ_in_nothing() {
+    use crate::recipes::{presets_of, Wish};
+    let of = |preset, mixer: &str| {
+        let wish = Wish::of("wikitext", &[("preset", preset), ("mixer", mixer)]);
+        Record::new(&wish.run(), &read(17.0))
+    };
+    for preset in ["full", "quick", "smoke"] {
+        let rows = ["softmax", "linear", "normalized", "s6", "ssd"].map(|mixer| of(preset, mixer));
+        let figure = figure(Series::Table, "1");
+        let report = report(figure, &rows, None, &presets_of, &Asked::default()).unwrap();
+        assert_eq!(report.grids.len(), 1);
+        let grid = &report.grids[0];
+        assert_eq!(is_beside(grid), preset == "full");
+        assert_eq!(grid.records.len(), 5);
+        for line in 0..5 {
+            assert_eq!(told(grid, line, "settings"), "", "{}", grid.title);
+            assert_eq!(told(grid, line, "differences"), "");
+        }
+    }
+}
+
+#[test]
+fn without_the_papers_numbers_a_line_says_why() {
+    let short = changed("linear", 40.0, |c| c.train.epochs = 2);
+    let text = text_of(&[short, Record::new(&small("linear"), &read(8.0))]);
+    assert!(
+        !text.contains("17.42") && !text.contains("paper  "),
+        "{text}"
+    );
+    assert!(
+        text.contains("whose runs were others: epochs_max=2"),
+        "{text}"
+    );
+    let reasons = "others: corpus sample, tokenizer bytes, preset quick";
+    assert!(text.contains(reasons), "{text}");
+}
+
+#[test]
+fn texts_and_settings_make_tables_of_their_own_and_those_beside_the_paper_come_first() {
+    let changes: [Change; 6] = [
+        |c| c.task.set("corpus", "wikitext-2"),
+        |c| c.task.set("tokenizer", "0123456789ab"),
+        |c| c.task.set("eos_between_articles", true),
+        |c| c.train.weight_decay = 0.0,
+        |c| c.train.adam.as_mut().unwrap().clip = None,
+        |c| c.train.precision = Precision::Bf16,
+    ];
+    let mut rows: Vec<Record> = changes.map(|change| changed("linear", 17.0, change)).into();
+    rows.extend(three());
+    let report = first(&rows);
+    assert_eq!(
+        titles(&report),
+        [
+            "wikitext-103-raw, tokenizer gpt-neox, preset full, bf16",
+            "wikitext-103-raw, tokenizer gpt-neox, preset full, f32",
+            "wikitext-103-raw, tokenizer gpt-neox, preset full, f32, clip=0.0",
+            "wikitext-103-raw, tokenizer gpt-neox, preset full, f32, eos_between_articles=true",
+            "wikitext-103-raw, tokenizer gpt-neox, preset full, f32, weight_decay=0.0",
+            "wikitext-103-raw, tokenizer 0123456789ab, preset full, f32",
+            "wikitext-2, tokenizer gpt-neox, preset full, f32",
+        ]
+    );
+    let beside: Vec<bool> = report.grids.iter().map(is_beside).collect();
+    assert_eq!(beside, [true, true, true, true, true, false, false]);
+}
+
+#[test]
+fn what_belongs_to_a_mixer_alone_makes_a_line() {
+    let after = changed("linear", 18.0, |c| {
+        c.model.language.as_mut().unwrap().rotary = Rotary::Post;
+    });
+    let mut rows = three();
+    rows.extend([after, changed("linear", 19.0, |c| c.model.n_heads = 4)]);
+    let report = first(&rows);
+    let lines = &report.grids[0].lines[..5];
+    let lines: Vec<(&str, &Content)> = lines
+        .iter()
+        .map(|line| (&*line.name, &line.cells[0].content))
+        .collect();
+    let paper = |ppl: &str| Content::Text(ppl.to_owned());
+    assert_eq!(
+        lines,
+        [
+            ("linear", &paper("17.42")),
+            ("linear, heads=4", &paper("-")),
+            ("linear, rotary=post", &paper("17.42")),
+            ("normalized", &paper("16.43")),
+            ("softmax", &paper("13.15")),
+        ]
+    );
+    assert_eq!(gap(&report, "train_ppl"), Some(0.5), "of like lines");
+}
+
+#[test]
+fn a_mixer_beyond_the_paper_has_a_line_without_its_number() {
+    let mut rows = three();
+    rows.push(row("s6", 14.0));
+    let text = text_of(&rows);
+    assert!(text.contains("  s6              -  1e-3  14.00"), "{text}");
+    let alone = text_of(&[Record::new(&small("s6"), &read(8.0))]);
+    assert!(!alone.contains("gap closed"), "{alone}");
+}
+
+#[test]
+fn a_mixer_that_this_version_does_not_know_has_all_its_settings_said() {
+    let none = |_: &Record| Vec::new();
+    let figure = figure(Series::Table, "1");
+    let rows = [row("telepathy", 9.0)];
+    let report = report(figure, &rows, None, &none, &Asked::default());
+    let text = text(&report.unwrap());
+    assert!(
+        text.contains("telepathy") && text.contains("d=512"),
+        "{text}"
+    );
+    assert!(text.contains("without the paper's numbers"), "{text}");
+}
+
+#[test]
+fn without_results_one_sentence_says_how_to_get_some() {
+    let none = refusal(&[], None, &Asked::default());
+    assert!(
+        none.contains("`dsf sweep experiments/table1.toml`"),
+        "{none}"
+    );
+    let recall = crate::store::samples::record(0.5);
+    assert_eq!(refusal(&[recall], None, &Asked::default()), none);
+    let s6 = Filter {
+        mixers: vec!["s6".into()],
+        ..Filter::default()
+    };
+    let filtered = refusal(&three(), None, &filtered(s6));
+    let there = "of wikitext-103-raw, for --mixer linear,normalized,softmax";
+    assert!(filtered.contains(there), "{filtered}");
+    let other_plan = refusal(&[], Some(&[]), &Asked::default());
+    assert!(other_plan.contains("task is wikitext"), "{other_plan}");
+}
+
+#[test]
+fn accuracies_are_refused_with_what_to_take() {
+    let message = refusal(&three(), None, &by("best_accuracy"));
+    assert!(
+        message.contains("--metric best_accuracy") && message.contains("train_ppl"),
+        "{message}"
+    );
+}
+fn whole() -> Vec<Record> {
+    let mut rows = three();
+    rows.push(at("linear", 3e-3, &read(17.5)));
+    rows.push(row("s6", 700.0));
+    rows
+}
+
+#[test]
+fn the_first_table_reads_like_this() {
+    let expected = "\
+Table 1, language modelling: perplexity (lower is better) at the rate of the lowest train_ppl
+
+wikitext-103-raw, tokenizer gpt-neox, preset full, f32
+              paper  rate  train   eval    val  best val   test  test/word
+  linear      17.42  1e-3  17.00  12.75  34.00     21.25  42.50      85.00
+  normalized  16.43  1e-3  15.00  11.25  30.00     18.75  37.50      75.00
+  softmax     13.15  1e-3  13.00   9.75  26.00     16.25  32.50      65.00
+  s6              -  1e-3  700.0  525.0   1400     875.0   1750       3500
+  unigram                                                  1100
+  gap closed   23 %         50 %   50 %   50 %      50 %   50 %       50 %
+  rates tried: linear 2, normalized 1, softmax 1, s6 1
+  gap closed: (linear - normalized) / (linear - softmax); the paper's text says about 25 %
+
+train is the paper's number, as logged in the last epoch: the table ranks fit to that split
+eval is of a hundredth of the same windows; it, val and test are under the final weights
+best val is the lowest after any epoch
+per token of the tokenizer, except test/word; published results are per word of the test split
+5 runs done
+hint: the lowest rate tried won in 1 cell; a better one may lie outside
+git 3f2c1e0
+trained for 2.6 min
+";
+    assert_eq!(text_of(&whole()), expected);
+    assert!(expected.lines().all(|line| line.chars().count() <= 100));
+}
+
+#[test]
+fn markdown_has_the_same_numbers() {
+    let page = drawn(&first(&whole()), "markdown");
+    for line in [
+        "### wikitext-103-raw, tokenizer gpt-neox, preset full, f32",
+        "| | paper | rate | train | eval | val | best val | test | test/word |",
+        "| softmax | 13.15 | 1e-3 | 13.00 |",
+        "| gap closed | 23 % |  | 50 % |",
+        "- rates tried: linear 2, normalized 1,",
+    ] {
+        assert!(page.contains(line), "{line}: {page}");
+    }
+}
+
+#[test]
+fn csv_has_a_line_a_mixer_with_every_number_unrounded() {
+    let csv = drawn(&first(&whole()), "csv");
+    let mut reader = csv::Reader::from_reader(csv.as_bytes());
+    let header = reader.headers().unwrap().clone();
+    let lines: Vec<csv::StringRecord> = reader.records().map(|line| line.unwrap()).collect();
+    assert_eq!(lines.len(), 4);
+    let value = |line: usize, name: &str| {
+        let column = header.iter().position(|column| column == name).unwrap();
+        lines[line][column].to_owned()
+    };
+    assert_eq!(value(0, "mixer"), "linear");
+    assert_eq!(
+        (value(0, "lr_tried"), value(0, "lr")),
+        ("2".into(), "0.001".into())
+    );
+    assert_eq!(value(0, "paper"), "17.42");
+    assert_eq!(value(0, "val_word_ppl"), "68.0");
+    assert_eq!(value(0, "gap_closed_train_ppl"), "");
+    assert_eq!(
+        (value(1, "mixer"), value(1, "gap_closed_train_ppl")),
+        ("normalized".into(), "0.5".into())
+    );
+    assert_eq!(value(1, "gap_closed_val_ppl"), "0.5");
+    assert_eq!(
+        (value(3, "mixer"), value(3, "paper")),
+        ("s6".into(), String::new())
+    );
+    assert_eq!(value(2, "test_bits_per_byte"), "1.25");
+    assert_eq!(value(2, "status"), "done");
+}
+
+#[test]
+fn json_is_one_versioned_object() {
+    let whole = json(&first(&whole()));
+    assert_eq!((&whole["schema"], &whole["table"]), (&1.into(), &1.into()));
+    assert_eq!(whole["metric"], "train_ppl");
+    let table = &whole["tables"][0];
+    assert_eq!(table["beside_paper"], true);
+    assert_eq!(table["gap_closed"]["train_ppl"], 0.5);
+    let paper = table["gap_closed"]["paper"].as_f64().unwrap();
+    assert!((paper - 0.231_850_117_096).abs() < 1e-9, "{paper}");
+    let cell = &table["cells"][2];
+    assert_eq!(
+        (&cell["mixer"], &cell["train_ppl"]),
+        (&"softmax".into(), &13.0.into())
+    );
+    assert_eq!((&cell["paper"], &cell["seeds"]), (&13.15.into(), &1.into()));
+    assert_eq!(whole["coverage"]["done"], 5);
+}
+
+#[test]
+fn large_perplexities_have_fewer_decimals() {
+    let shown = |ppl: f64| {
+        let mut row = row("linear", 17.0);
+        row.set("train_ppl", ppl);
+        text_of(&[row])
+    };
+    for (ppl, label) in [
+        (99.994, " 99.99 "),
+        (123.456, " 123.5 "),
+        (50_304.4, " 50304 "),
+        (1.5e9, " 1.5e9 "),
+    ] {
+        let text = shown(ppl);
+        assert!(text.contains(label), "{label}: {text}");
+    }
+}
+#[test]
+fn failed_and_diverged_runs_have_marks_for_numbers() {
+    let mut rows = three();
+    rows[0] = at("softmax", 1e-2, &diverged());
+    rows[2] = at("normalized", 1e-2, &failed("out of memory"));
+    let text = text_of(&rows);
+    assert!(
+        text.contains("x failed") && text.contains("div diverged at every rate"),
+        "{text}"
+    );
+    assert!(
+        text.contains("no gap without a number of normalized, softmax in one setting"),
+        "{text}"
+    );
+    assert!(text.contains("failed in 1 run: out of memory"), "{text}");
+}
+
+#[test]
+fn the_gap_is_of_like_lines() {
+    let heads = |mixer, ppl| changed(mixer, ppl, |c| c.model.n_heads = 4);
+    let mut rows = vec![heads("linear", 20.0), heads("softmax", 16.0)];
+    rows.push(row("normalized", 18.0));
+    let unlike = text_of(&rows);
+    assert!(
+        unlike.contains("no gap without a number of linear, softmax in one"),
+        "{unlike}"
+    );
+    rows.push(heads("normalized", 19.0));
+    assert_eq!(gap(&first(&rows), "train_ppl"), Some(0.25));
+}
+
+#[test]
+fn a_missing_attention_has_a_line_beside_the_paper_and_no_share() {
+    let text = text_of(&three()[..2]);
+    assert!(text.contains("  normalized  16.43            ·"), "{text}");
+    assert!(
+        text.contains("no gap without a number of normalized in one setting"),
+        "{text}"
+    );
+    let short = |mixer| changed(mixer, 40.0, |c| c.train.epochs = 2);
+    let part = first(&[short("linear"), short("softmax")]).grids.remove(0);
+    assert_eq!(
+        part.records.len(),
+        2,
+        "without the paper a mixer without runs is of no interest"
+    );
+}
+
+#[test]
+fn where_linear_is_no_worse_than_softmax_there_is_no_gap_to_close() {
+    let mut rows = three();
+    rows[0].set("val_ppl", 50.0);
+    let text = text_of(&rows);
+    let note = "no gap to close, linear being no worse than softmax: val";
+    assert!(text.contains(&format!("  {note}\n")), "{text}");
+    let report = first(&rows);
+    assert_eq!(gap(&report, "val_ppl"), None);
+    assert_eq!(gap(&report, "train_ppl"), Some(0.5));
+}
+
+#[test]
+fn a_number_that_runs_lack_is_neither_a_failure_nor_missing_runs() {
+    let mut rows = three();
+    for row in &mut rows {
+        row.set("test_word_ppl", None::<f64>);
+    }
+    let text = text_of(&rows);
+    assert!(!text.contains("x failed"), "{text}");
+    assert!(text.contains("- no such number, as test/word"), "{text}");
+    assert!(
+        text.contains("no gap where a number is missing: test/word"),
+        "{text}"
+    );
+    let chosen = super::text(&asked(&rows, &by("test_word_ppl")));
+    assert!(!chosen.contains("x failed"), "{chosen}");
+}
+
+#[test]
+fn only_the_mixers_asked_for_are_shown() {
+    let linear = Filter {
+        mixers: vec!["linear".into()],
+        ..Filter::default()
+    };
+    let report = asked(&three(), &filtered(linear));
+    assert_eq!(report.grids[0].records.len(), 1);
+    assert_eq!(report.coverage.done, 1);
+}
+
+#[test]
+fn a_plan_shows_what_is_missing_and_leaves_out_the_rest() {
+    let mut planned = ["softmax", "linear", "linear"].map(config);
+    planned[2].train.lr = 3e-3;
+    let of = |rows: &[Record]| text(&table(rows, Some(&planned), &Asked::default()).unwrap());
+    let text = of(&[row("softmax", 13.0), row("s6", 14.0)]);
+    assert!(text.contains("1 of 3 runs done, 2 not run"), "{text}");
+    assert!(
+        text.contains("1 result outside the plan left out"),
+        "{text}"
+    );
+    let none = of(&[]);
+    assert!(none.contains("0 of 3 runs done, 3 not run"), "{none}");
+    assert!(!none.contains("tried"), "{none}");
+}
+
+#[test]
+fn one_attention_of_other_runs_than_the_papers_has_no_gap_to_speak_of() {
+    let alone = text_of(&[Record::new(&small("linear"), &read(8.0))]);
+    assert!(!alone.contains("gap"), "{alone}");
+    let two = ["linear", "softmax"].map(|mixer| Record::new(&small(mixer), &read(8.0)));
+    assert!(text_of(&two).contains("gap closed"));
+}

@@ -1,0 +1,315 @@
+//! What a column of a summary is, and the values in it.
+
+use serde_json::Value;
+use std::cmp::Ordering;
+use std::fmt;
+use std::hash::{Hash, Hasher};
+use std::sync::Arc;
+
+/// One column of a summary.
+#[derive(Clone, Debug)]
+pub struct Column {
+    /// As in the header.
+    pub name: &'static str,
+    /// Empty for counts, names and ratios without a unit.
+    pub unit: &'static str,
+    /// What a report does with it.
+    pub role: Role,
+    /// Which values it can have.
+    pub kind: Kind,
+    /// JSON pointers into the serialised config, of which the first that is there counts; none for results.
+    pub at: &'static [&'static str],
+    /// What a missing column, an empty cell or a config without the field means.
+    pub absent: Absent,
+    /// One line for a stranger.
+    pub meaning: &'static str,
+}
+
+/// What a report does with a column.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Role {
+    /// Names the row.
+    Id,
+    /// Runs that differ here are never in one cell.
+    Setting,
+    /// A setting that is usually an axis of a grid.
+    Cell,
+    /// A cell shows the best of these.
+    Rate,
+    /// A cell is a mean over these.
+    Seed,
+    /// What came out.
+    Result,
+    /// Where, when and by what.
+    Origin,
+}
+
+/// Which values a column can have.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// A whole number from 0.
+    Count,
+    /// Any number, NaN included.
+    Real,
+    /// A number that is not below 0.
+    AtLeastZero,
+    /// A number from 0 to 1.
+    Share,
+    /// `true` or `false`.
+    Flag,
+    /// Any text.
+    Word,
+    /// One of these.
+    OneOf(&'static [&'static str]),
+}
+
+/// What it means that a value is not there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Absent {
+    /// The file is no summary: every version has written the column, and its settings in every row.
+    Required,
+    /// It does not apply, or is not known.
+    Empty,
+    /// This value.
+    Is(&'static str),
+    /// Where the column named first holds the second text (any, if that is empty), the third; else
+    /// nothing.
+    Where(&'static str, &'static str, &'static str),
+}
+
+/// The value of one column of one run.
+#[derive(Clone, Debug, Default)]
+pub enum Field {
+    /// None: it does not apply, or is not known. Empty text is no value either.
+    #[default]
+    Absent,
+    /// Yes or no.
+    Flag(bool),
+    /// A whole number.
+    Count(u64),
+    /// A number; may be NaN.
+    Real(f64),
+    /// A name. Shared: most rows of a summary hold the same few.
+    Text(Arc<str>),
+}
+
+impl Kind {
+    /// A cell of a CSV.
+    pub(super) fn parse(self, text: &str) -> Result<Field, String> {
+        if text.is_empty() {
+            return Ok(Field::Absent);
+        }
+        let wrong = || format!("`{text}` is not {self}");
+        let found = match self {
+            Self::Count => text.parse().ok().map(Field::Count),
+            Self::Real | Self::AtLeastZero | Self::Share => text.parse().ok().map(Field::Real),
+            Self::Flag => text.parse().ok().map(Field::Flag),
+            Self::Word | Self::OneOf(_) => Some(Field::from(text)),
+        };
+        found.filter(|found| self.holds(found)).ok_or_else(wrong)
+    }
+
+    /// A value of a JSON document. Names and values of an object are joined, as in `a=1;b=2`.
+    pub(super) fn of_json(self, value: &Value) -> Result<Field, String> {
+        let found = match (self, value) {
+            (_, Value::Null) => Some(Field::Absent),
+            (Self::Count, Value::Number(n)) => n.as_u64().map(Field::Count),
+            (Self::Real | Self::AtLeastZero | Self::Share, Value::Number(n)) => {
+                n.as_f64().map(Field::Real)
+            }
+            (Self::Flag, Value::Bool(flag)) => Some(Field::Flag(*flag)),
+            (Self::Word | Self::OneOf(_), Value::String(text)) => Some(Field::from(text.as_str())),
+            (Self::Word, Value::Object(pairs)) => {
+                let text = |v: &Value| v.as_str().map_or_else(|| v.to_string(), str::to_owned);
+                let pairs = pairs.iter().map(|(k, v)| format!("{k}={}", text(v)));
+                Some(pairs.collect::<Vec<_>>().join(";").as_str().into())
+            }
+            _ => None,
+        };
+        let found = found.filter(|found| self.holds(found));
+        found.ok_or_else(|| format!("{value} is not {self}"))
+    }
+
+    fn holds(self, field: &Field) -> bool {
+        match (self, field) {
+            (Self::Share, Field::Real(x)) => !(*x < 0.0 || *x > 1.0),
+            (Self::AtLeastZero, Field::Real(x)) => !(*x < 0.0),
+            (Self::OneOf(names), Field::Text(text)) => names.contains(&&**text),
+            _ => true,
+        }
+    }
+}
+
+impl fmt::Display for Kind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Count => f.write_str("a whole number"),
+            Self::Real => f.write_str("a number"),
+            Self::AtLeastZero => f.write_str("a number from 0"),
+            Self::Share => f.write_str("a number from 0 to 1"),
+            Self::Flag => f.write_str("true or false"),
+            Self::Word => f.write_str("a name"),
+            Self::OneOf(names) => f.write_str(&names.join(" or ")),
+        }
+    }
+}
+
+impl Field {
+    /// The number, if it is one.
+    pub fn number(&self) -> Option<f64> {
+        match self {
+            Self::Count(count) => Some(*count as f64),
+            Self::Real(number) => Some(*number),
+            _ => None,
+        }
+    }
+
+    /// The text, empty if it is none.
+    pub fn text(&self) -> &str {
+        match self {
+            Self::Text(text) => text,
+            _ => "",
+        }
+    }
+
+    /// Whether it is absent, zero or `false`.
+    pub fn is_nothing(&self) -> bool {
+        match self {
+            Self::Absent => true,
+            Self::Flag(flag) => !flag,
+            _ => self.number() == Some(0.0),
+        }
+    }
+
+    /// For JSON; NaN is null there.
+    pub fn json(&self) -> Value {
+        match self {
+            Self::Absent => Value::Null,
+            Self::Flag(flag) => (*flag).into(),
+            Self::Count(count) => (*count).into(),
+            Self::Real(number) => (*number).into(),
+            Self::Text(text) => (**text).into(),
+        }
+    }
+
+    /// The order of kinds, by which fields of two kinds are compared.
+    fn rank(&self) -> u8 {
+        match self {
+            Self::Absent => 0,
+            Self::Flag(_) => 1,
+            Self::Count(_) => 2,
+            Self::Real(_) => 3,
+            Self::Text(_) => 4,
+        }
+    }
+}
+
+/// As a cell of a CSV.
+impl fmt::Display for Field {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Absent => Ok(()),
+            Self::Flag(flag) => flag.fmt(f),
+            Self::Count(count) => count.fmt(f),
+            Self::Real(number) => match serde_json::Number::from_f64(*number) {
+                Some(shortest) => shortest.fmt(f),
+                None => number.fmt(f),
+            },
+            Self::Text(text) => f.write_str(text),
+        }
+    }
+}
+
+impl Ord for Field {
+    fn cmp(&self, other: &Self) -> Ordering {
+        match (self, other) {
+            (Self::Flag(a), Self::Flag(b)) => a.cmp(b),
+            (Self::Count(a), Self::Count(b)) => a.cmp(b),
+            (Self::Real(a), Self::Real(b)) => a.total_cmp(b),
+            (Self::Text(a), Self::Text(b)) if Arc::ptr_eq(a, b) => Ordering::Equal,
+            (Self::Text(a), Self::Text(b)) => a.cmp(b),
+            _ => self.rank().cmp(&other.rank()),
+        }
+    }
+}
+
+impl PartialOrd for Field {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl PartialEq for Field {
+    fn eq(&self, other: &Self) -> bool {
+        self.cmp(other) == Ordering::Equal
+    }
+}
+
+impl Eq for Field {}
+
+impl Hash for Field {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.rank().hash(state);
+        match self {
+            Self::Absent => {}
+            Self::Flag(flag) => flag.hash(state),
+            Self::Count(count) => count.hash(state),
+            Self::Real(number) => number.to_bits().hash(state),
+            Self::Text(text) => text.hash(state),
+        }
+    }
+}
+
+impl From<&str> for Field {
+    fn from(text: &str) -> Self {
+        match text {
+            "" => Self::Absent,
+            text => Self::Text(text.into()),
+        }
+    }
+}
+
+impl From<f64> for Field {
+    fn from(number: f64) -> Self {
+        Self::Real(number)
+    }
+}
+
+impl From<u64> for Field {
+    fn from(count: u64) -> Self {
+        Self::Count(count)
+    }
+}
+
+impl From<usize> for Field {
+    fn from(count: usize) -> Self {
+        Self::Count(count as u64)
+    }
+}
+
+impl<T: Into<Self>> From<Option<T>> for Field {
+    fn from(value: Option<T>) -> Self {
+        value.map_or(Self::Absent, Into::into)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_written_is_read_as_it_was() {
+        let fields = [
+            (Kind::Real, Field::Real(0.1 + 0.2)),
+            (Kind::Real, Field::Real(1e-12)),
+            (Kind::Real, Field::Real(f64::NAN)),
+            (Kind::Count, Field::Count(u64::MAX)),
+            (Kind::Flag, Field::Flag(true)),
+            (Kind::Word, Field::from("a,\"b\"")),
+            (Kind::Share, Field::Absent),
+        ];
+        for (kind, field) in fields {
+            assert_eq!(kind.parse(&field.to_string()).unwrap(), field);
+        }
+    }
+}

@@ -1,0 +1,262 @@
+//! The numbers that a run ends with: what each is, which way is better, and how it is printed.
+
+use super::column::{Field, Kind};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use serde_json::{Map, Value};
+use std::cmp::Ordering;
+
+/// One number of a finished run.
+#[derive(Debug)]
+pub struct Metric {
+    /// As in the header of a summary, in `result.json` and as typed after `--metric`.
+    pub name: &'static str,
+    /// Empty for counts and ratios without a unit.
+    pub unit: &'static str,
+    /// Which way is better.
+    pub better: Direction,
+    /// How it is printed, and so which values it can have.
+    pub shown: Shown,
+    /// One line for a stranger.
+    pub meaning: &'static str,
+}
+
+/// Which of two values of a metric is the better one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Direction {
+    /// The higher.
+    Higher,
+    /// The lower.
+    Lower,
+    /// Neither: it describes the run.
+    Neither,
+}
+
+/// How a metric is printed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Shown {
+    /// A share from 0 to 1, printed in percent with one decimal.
+    Percent,
+    /// The exponential of a mean cross-entropy.
+    Perplexity,
+    /// A mean loss in nats, or bits a byte.
+    Loss,
+    /// A whole number.
+    Count,
+    /// A duration.
+    Seconds,
+    /// Tokens a second.
+    Rate,
+    /// A number of bytes.
+    Bytes,
+}
+
+use Direction::{Higher, Lower, Neither};
+use Shown::{Bytes, Count, Loss, Percent, Perplexity, Rate, Seconds};
+
+const fn metric(
+    name: &'static str,
+    unit: &'static str,
+    better: Direction,
+    shown: Shown,
+    meaning: &'static str,
+) -> Metric {
+    Metric {
+        name,
+        unit,
+        better,
+        shown,
+        meaning,
+    }
+}
+
+/// Every metric, in the order of a summary.
+#[rustfmt::skip]
+pub static METRICS: &[Metric] = &[
+    metric("accuracy", "0 to 1", Higher, Percent, "test accuracy after the last epoch"),
+    metric("best_accuracy", "0 to 1", Higher, Percent, "best test accuracy of any epoch"),
+    metric("best_epoch", "", Neither, Count, "epoch of the highest accuracy, from 1"),
+    metric("epochs_run", "", Neither, Count, "epochs trained"),
+    metric("train_loss", "nats", Lower, Loss, "training loss of the last epoch"),
+    metric("test_loss", "nats", Lower, Loss, "test loss after the last epoch"),
+    metric("params", "", Neither, Count, "trained parameters of the model"),
+    metric("state_size", "", Neither, Count, "numbers carried from token to token, all layers"),
+    metric("steps", "", Neither, Count, "optimizer steps"),
+    metric("seconds", "s", Lower, Seconds, "training and testing, summed over interruptions"),
+    metric("tokens_per_s", "1/s", Higher, Rate, "training tokens a second"),
+    metric("peak_memory_bytes", "bytes", Lower, Bytes, "peak resident memory of the process"),
+    metric("val_accuracy", "0 to 1", Higher, Percent, "highest validation accuracy after any epoch"),
+    metric("selected_epoch", "", Neither, Count, "epoch that the validation split chooses, from 1: of the highest accuracy, on text of the lowest loss"),
+    metric("selected_accuracy", "0 to 1", Higher, Percent, "test accuracy after the epoch chosen on validation data"),
+    metric("majority", "0 to 1", Neither, Percent, "majority-class baseline: test accuracy of always giving the most frequent class"),
+    metric("train_ppl", "", Lower, Perplexity, "training perplexity as logged in the last epoch: the paper's number"),
+    metric("train_ppl_eval", "", Lower, Perplexity, "perplexity of a hundredth of the training windows, final weights"),
+    metric("val_ppl", "", Lower, Perplexity, "validation perplexity, final weights, windows that do not overlap"),
+    metric("best_val_ppl", "", Lower, Perplexity, "lowest validation perplexity after any epoch"),
+    metric("test_ppl", "", Lower, Perplexity, "test perplexity, final weights"),
+    metric("selected_test_ppl", "", Lower, Perplexity, "test perplexity after the epoch of best_val_ppl"),
+    metric("val_word_ppl", "", Lower, Perplexity, "validation perplexity per word, an end of line being one"),
+    metric("test_word_ppl", "", Lower, Perplexity, "test perplexity per word, an end of line being one"),
+    metric("val_bits_per_byte", "bits", Lower, Loss, "bits per byte of the validation split, final weights"),
+    metric("test_bits_per_byte", "bits", Lower, Loss, "bits per byte of the test split, final weights"),
+    metric("unigram_ppl", "", Neither, Perplexity, "test perplexity of a unigram model: token frequencies of the training windows, add-one smoothed"),
+    metric("train_tokens", "", Neither, Count, "training tokens an epoch"),
+];
+
+impl Metric {
+    /// The metric called `name`.
+    pub fn find(name: &str) -> Option<&'static Self> {
+        METRICS.iter().find(|metric| metric.name == name)
+    }
+
+    /// Compares two values: the better one is the greater.
+    pub fn compare(&self, a: f64, b: f64) -> Ordering {
+        match self.better {
+            Lower => b.total_cmp(&a),
+            Higher | Neither => a.total_cmp(&b),
+        }
+    }
+
+    /// Whether two runs of one config must agree on it: it says what was learnt, not how fast.
+    pub(super) fn is_reproducible(&self) -> bool {
+        matches!(self.shown, Percent | Perplexity | Loss)
+    }
+
+    pub(super) const fn kind(&self) -> Kind {
+        match self.shown {
+            Percent => Kind::Share,
+            Perplexity => Kind::AtLeastZero,
+            Loss | Rate | Seconds => Kind::Real,
+            Count | Bytes => Kind::Count,
+        }
+    }
+}
+
+impl PartialEq for Metric {
+    fn eq(&self, other: &Self) -> bool {
+        self.name == other.name
+    }
+}
+
+/// Metrics of one run with their values, in the order of [`METRICS`].
+///
+/// In JSON each is a field of its own name. Reading also takes those of the object `language`, in which
+/// results up to version 0.1.0 hold the perplexities. A number that is not finite is written as null, and
+/// null is read as no number.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Metrics(Vec<(&'static Metric, Field)>);
+
+impl Metrics {
+    /// Sets the metric called `name`; an absent `value` removes it.
+    ///
+    /// # Panics
+    ///
+    /// If [`METRICS`] has no such name.
+    pub fn set(&mut self, name: &str, value: impl Into<Field>) {
+        let place = METRICS.iter().position(|metric| metric.name == name);
+        let metric = &METRICS[place.unwrap_or_else(|| panic!("METRICS has no `{name}`"))];
+        self.0.retain(|(held, _)| *held != metric);
+        let value = value.into();
+        if value != Field::Absent {
+            self.0.push((metric, value));
+            self.0
+                .sort_by_key(|(held, _)| METRICS.iter().position(|m| m == *held));
+        }
+    }
+
+    /// The same with `name` set to `value`, see [`Self::set`].
+    pub fn with(mut self, name: &str, value: impl Into<Field>) -> Self {
+        self.set(name, value);
+        self
+    }
+
+    /// Takes over every metric of `other`.
+    pub fn extend(&mut self, other: &Self) {
+        for (metric, value) in &other.0 {
+            self.set(metric.name, value.clone());
+        }
+    }
+
+    /// The value of the metric called `name`, if the run has it.
+    pub fn get(&self, name: &str) -> Option<f64> {
+        let held = self.0.iter().find(|(metric, _)| metric.name == name);
+        held.and_then(|(_, value)| value.number())
+    }
+
+    /// A count, such as `best_epoch`.
+    pub fn count(&self, name: &str) -> Option<usize> {
+        self.get(name).map(|count| count as usize)
+    }
+
+    pub(super) fn iter(&self) -> impl Iterator<Item = &(&'static Metric, Field)> {
+        self.0.iter()
+    }
+
+    fn read(&mut self, fields: &Map<String, Value>) -> Result<(), String> {
+        for (name, value) in fields {
+            match (name.as_str(), value) {
+                ("language", Value::Object(nested)) => self.read(nested)?,
+                _ => {
+                    if let Some(metric) = Metric::find(name) {
+                        let value = metric.kind().of_json(value);
+                        self.set(name, value.map_err(|why| format!("`{name}`: {why}"))?);
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Serialize for Metrics {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_map(self.0.iter().map(|(m, value)| (m.name, value.json())))
+    }
+}
+
+impl<'de> Deserialize<'de> for Metrics {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let mut metrics = Self::default();
+        let fields = Map::deserialize(deserializer)?;
+        metrics.read(&fields).map_err(serde::de::Error::custom)?;
+        Ok(metrics)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_higher_accuracy_and_the_lower_perplexity_are_better() {
+        let compare = |name, a, b| Metric::find(name).unwrap().compare(a, b);
+        assert_eq!(compare("accuracy", 0.9, 0.8), Ordering::Greater);
+        assert_eq!(compare("train_ppl", 13.0, 17.0), Ordering::Greater);
+    }
+
+    #[test]
+    fn metrics_are_in_order_whichever_is_set_first_and_an_absent_one_is_removed() {
+        let metrics = Metrics::default()
+            .with("test_ppl", 3.0)
+            .with("steps", 5usize);
+        assert_eq!(
+            serde_json::to_string(&metrics).unwrap(),
+            r#"{"steps":5,"test_ppl":3.0}"#
+        );
+        assert_eq!(
+            metrics.with("test_ppl", None::<f64>),
+            Metrics::default().with("steps", 5usize)
+        );
+    }
+
+    #[test]
+    fn names_are_said_once_and_are_told_from_what_else_a_result_holds() {
+        for (i, metric) in METRICS.iter().enumerate() {
+            assert!(
+                METRICS[..i].iter().all(|other| other != metric),
+                "{}",
+                metric.name
+            );
+            assert_ne!(metric.name, "language");
+        }
+    }
+}

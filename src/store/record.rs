@@ -1,0 +1,379 @@
+//! One run as one row of a summary: values by column.
+
+use super::column::{Absent, Column, Field, Kind, Role};
+use super::metrics::Metric;
+use super::schema::{place, COLUMNS, SCHEMA};
+use super::{Outcome, RunResult, RunStatus};
+use crate::config::RunConfig;
+use serde_json::Value;
+use std::fmt;
+use std::sync::{Arc, LazyLock};
+
+/// A run and its result, a value a column. What the columns mean stands in [`COLUMNS`].
+///
+/// Two records are equal if all their values are, wherever they were read.
+#[derive(Clone, Debug)]
+pub struct Record {
+    fields: Box<[Field]>,
+    source: Option<Source>,
+}
+
+/// Where a record was read.
+#[derive(Clone, Debug)]
+pub struct Source {
+    /// The file.
+    pub file: Arc<str>,
+    /// Its line, of a summary.
+    pub line: Option<u64>,
+}
+
+impl fmt::Display for Source {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.file)?;
+        self.line.map_or(Ok(()), |line| write!(f, ", line {line}"))
+    }
+}
+
+/// A column that says what no value means: its place, the condition on another column, the value.
+type Meant = (usize, Option<(usize, Field)>, Field);
+
+static MEANT: LazyLock<Vec<Meant>> = LazyLock::new(|| {
+    let parsed = |column: &Column, text: &str| {
+        let field = column.kind.parse(text);
+        field.unwrap_or_else(|why| unreachable!("{}: {why}", column.name))
+    };
+    let meant = |(i, column): (usize, &Column)| match column.absent {
+        Absent::Required | Absent::Empty => None,
+        Absent::Is(value) => Some((i, None, parsed(column, value))),
+        Absent::Where(other, holds, value) => {
+            let other = place(other)?;
+            let holds = parsed(&COLUMNS[other], holds);
+            Some((i, Some((other, holds)), parsed(column, value)))
+        }
+    };
+    COLUMNS.iter().enumerate().filter_map(meant).collect()
+});
+
+impl Default for Record {
+    fn default() -> Self {
+        Self {
+            fields: vec![Field::Absent; COLUMNS.len()].into(),
+            source: None,
+        }
+    }
+}
+
+impl PartialEq for Record {
+    fn eq(&self, other: &Self) -> bool {
+        self.fields == other.fields
+    }
+}
+
+impl Record {
+    /// The record of a finished run.
+    pub fn new(config: &RunConfig, result: &RunResult) -> Self {
+        let mut record = Self::planned(config);
+        let origin = &result.provenance;
+        let commit = origin.commit();
+        for (name, text) in [
+            ("status", result.status.name()),
+            ("outcome", result.outcome.map_or("", Outcome::name)),
+            ("reason", &result.reason),
+            ("device", &origin.device),
+            ("host", &origin.host),
+            ("cpu", &origin.cpu),
+            ("version", &origin.version),
+            ("git_commit", &commit),
+            ("started", &result.started),
+            ("ended", &result.ended),
+            ("ops", &result.ops),
+            ("data_digest", &result.data_digest),
+        ] {
+            record.set(name, text);
+        }
+        record.set("threads", origin.threads);
+        for (metric, value) in result.metrics.iter() {
+            record.set(metric.name, value.clone());
+        }
+        record
+    }
+
+    /// The record of a run without a result: its settings alone, read off the serialised config.
+    pub fn planned(config: &RunConfig) -> Self {
+        let document = serde_json::to_value(config).expect("a run config is plain data");
+        let mut record = Self::default();
+        for (field, column) in record.fields.iter_mut().zip(COLUMNS.iter()) {
+            let mut found = column.at.iter().filter_map(|at| document.pointer(at));
+            let value = found.next().unwrap_or(&Value::Null);
+            let value = column.kind.of_json(value);
+            *field = value.unwrap_or_else(|why| unreachable!("{}: {why}", column.name));
+        }
+        record.set("schema", u64::from(SCHEMA));
+        record.set("run_id", config.id().as_str());
+        record.complete();
+        record
+    }
+
+    pub(super) fn read(fields: Vec<Field>, source: Source) -> Self {
+        let mut record = Self {
+            fields: fields.into(),
+            source: Some(source),
+        };
+        record.complete();
+        record
+    }
+
+    pub(super) fn from_file(self, file: &str) -> Self {
+        let (file, line) = (file.into(), None);
+        Self {
+            source: Some(Source { file, line }),
+            ..self
+        }
+    }
+
+    /// Fills in what absent values mean.
+    fn complete(&mut self) {
+        for (i, condition, value) in MEANT.iter() {
+            let meant = match condition {
+                None => true,
+                Some((other, Field::Absent)) => self.fields[*other] != Field::Absent,
+                Some((other, holds)) => self.fields[*other] == *holds,
+            };
+            if meant && self.fields[*i] == Field::Absent {
+                self.fields[*i] = value.clone();
+            }
+        }
+    }
+
+    /// The value of the column called `name`.
+    ///
+    /// # Panics
+    ///
+    /// If [`COLUMNS`] has no such name.
+    pub fn get(&self, name: &str) -> &Field {
+        &self.fields[known(name)]
+    }
+
+    /// Sets the value of the column called `name`, which [`COLUMNS`] must have.
+    pub fn set(&mut self, name: &str, value: impl Into<Field>) {
+        self.fields[known(name)] = value.into();
+    }
+
+    /// The value at a [`place`] in [`COLUMNS`].
+    pub fn at(&self, place: usize) -> &Field {
+        &self.fields[place]
+    }
+
+    /// A text, empty where there is none.
+    pub fn text(&self, name: &str) -> &str {
+        self.get(name).text()
+    }
+
+    /// A number, where there is one.
+    pub fn number(&self, name: &str) -> Option<f64> {
+        self.get(name).number()
+    }
+
+    /// A whole number, 0 where there is none.
+    pub fn count(&self, name: &str) -> usize {
+        match self.get(name) {
+            Field::Count(count) => *count as usize,
+            _ => 0,
+        }
+    }
+
+    /// Its twelve hex digits.
+    pub fn run_id(&self) -> &str {
+        self.text("run_id")
+    }
+
+    /// Whether there is a number; `None` for a run that is only planned.
+    pub fn status(&self) -> Option<RunStatus> {
+        RunStatus::ALL
+            .into_iter()
+            .find(|status| status.name() == self.text("status"))
+    }
+
+    /// How training ended.
+    pub fn outcome(&self) -> Option<Outcome> {
+        Outcome::ALL
+            .into_iter()
+            .find(|outcome| outcome.name() == self.text("outcome"))
+    }
+
+    /// The columns of one role with their values, in order.
+    pub fn values(&self, role: Role) -> impl Iterator<Item = (&'static Column, &Field)> {
+        let columns = COLUMNS.iter().zip(&self.fields);
+        columns.filter(move |(column, _)| column.role == role)
+    }
+
+    /// Where it was read, if it was.
+    pub fn source(&self) -> Option<&Source> {
+        self.source.as_ref()
+    }
+
+    /// The cells of a CSV.
+    pub(super) fn cells(&self) -> impl Iterator<Item = String> + '_ {
+        self.fields.iter().map(Field::to_string)
+    }
+
+    /// A setting without a value in a row of a summary that must have one.
+    pub(super) fn lacks(&self) -> Option<&'static Column> {
+        let mut columns = COLUMNS.iter().zip(&self.fields);
+        let lacking = columns.find(|(column, field)| {
+            let text = column.kind == Kind::Word && column.role != Role::Id;
+            **field == Field::Absent
+                && column.absent == Absent::Required
+                && !(text || Metric::find(column.name).is_some())
+        });
+        lacking.map(|(column, _)| column)
+    }
+}
+
+fn known(name: &str) -> usize {
+    place(name).unwrap_or_else(|| panic!("COLUMNS has no `{name}`"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::samples::{config, done, read, record, text_config};
+    use super::*;
+    use crate::config::Precision;
+
+    /// A setting that a record left out would let two different trainings share a cell.
+    #[test]
+    fn every_setting_of_a_config_shows_in_its_record() {
+        let mut text = text_config();
+        text.task.set("eos_between_articles", true);
+        text.task.set("train_examples", 9);
+        text.task.set("test_examples", 5);
+        for (config, fields) in [(config(), 25), (text, 35)] {
+            let whole = serde_json::to_value(&config).unwrap();
+            let paths = leaves(&whole, String::new());
+            assert!(paths.len() > fields, "{paths:?}");
+            for path in paths.iter().filter(|p| *p != "/format") {
+                let mut changed = Record::planned(&changed_at(&whole, path));
+                changed.set("run_id", config.id().as_str());
+                assert_ne!(changed, Record::planned(&config), "{path} does not show");
+            }
+        }
+    }
+
+    #[test]
+    fn a_run_on_the_whole_text_has_no_number_of_windows() {
+        let record = Record::planned(&text_config());
+        let windows = ["train_examples", "test_examples"].map(|name| record.get(name).clone());
+        assert_eq!(windows, [Field::Count(0), Field::Count(0)]);
+        assert_eq!(record.text("dataset"), "wikitext-103-raw");
+        assert_eq!(record.count("mlp_width"), 2048);
+    }
+
+    #[test]
+    fn perplexities_show_in_a_record_and_a_run_without_any_has_none() {
+        let record = Record::new(&text_config(), &read(16.0));
+        for (name, ppl) in [
+            ("train_ppl", 16.0),
+            ("train_ppl_eval", 12.0),
+            ("val_ppl", 32.0),
+            ("best_val_ppl", 20.0),
+            ("test_ppl", 40.0),
+            ("selected_test_ppl", 24.0),
+            ("val_word_ppl", 64.0),
+            ("test_word_ppl", 80.0),
+            ("val_bits_per_byte", 1.0),
+            ("test_bits_per_byte", 1.25),
+            ("unigram_ppl", 1100.0),
+            ("train_tokens", 119_000_000.0),
+        ] {
+            assert_eq!(record.number(name), Some(ppl), "{name}");
+        }
+        let recall = super::super::samples::record(0.5);
+        assert_eq!(
+            (recall.number("train_ppl"), recall.number("train_tokens")),
+            (None, None)
+        );
+    }
+
+    #[test]
+    fn no_clipping_is_a_norm_of_zero_and_the_released_optimiser_says_nothing() {
+        let clip = |config: &RunConfig| Record::planned(config).number("clip");
+        let mut config = text_config();
+        assert_eq!(clip(&config), Some(1.0));
+        config.train.adam.as_mut().unwrap().clip = None;
+        assert_eq!(clip(&config), Some(0.0));
+        config.train.adam = None;
+        assert_eq!(clip(&config), None);
+    }
+
+    #[test]
+    fn the_precision_shows_in_a_record_and_only_a_lower_one_in_the_name_of_a_run() {
+        let mut lower = config();
+        lower.train.precision = Precision::Bf16;
+        assert_eq!(Record::planned(&lower).text("precision"), "bf16");
+        assert_eq!(Record::planned(&config()).text("precision"), "f32");
+        assert_ne!(lower.id(), config().id());
+        assert!(!config().canonical().contains("precision"));
+        assert_eq!(RunConfig::parse(&lower.canonical(), "here").unwrap(), lower);
+    }
+
+    #[test]
+    fn metrics_and_provenance_of_a_result_are_in_its_record() {
+        let found = record(0.5);
+        assert_eq!(found, Record::new(&config(), &done(0.5)));
+        assert_eq!(
+            (found.number("accuracy"), found.count("steps")),
+            (Some(0.5), 12_544)
+        );
+        assert_eq!((found.text("host"), found.count("threads")), ("laptop", 2));
+        assert_eq!(found.status(), Some(RunStatus::Done));
+        assert_eq!(found.outcome(), Some(Outcome::Finished));
+    }
+
+    fn leaves(value: &Value, path: String) -> Vec<String> {
+        match value {
+            Value::Object(fields) => fields
+                .iter()
+                .flat_map(|(name, field)| leaves(field, format!("{path}/{name}")))
+                .filter(|leaf| leaf != "/task/name") // there is but one task
+                .collect(),
+            _ => vec![path],
+        }
+    }
+
+    /// Of every enum of a config at least two.
+    const OTHERS: [&str; 13] = [
+        "paper",
+        "matched",
+        "numpy",
+        "mamba",
+        "none",
+        "warmup-constant",
+        "sample",
+        "bytes",
+        "post",
+        "hf",
+        "all",
+        "bf16",
+        "matrices",
+    ];
+
+    fn changed_at(whole: &Value, path: &str) -> RunConfig {
+        let candidates: Vec<Value> = match whole.pointer(path).unwrap() {
+            Value::Bool(b) => vec![(!b).into()],
+            Value::Number(n) if n.is_f64() => vec![(n.as_f64().unwrap() + 0.5).into()],
+            Value::Number(n) => vec![(n.as_u64().unwrap() + 1).into()],
+            Value::String(held) => OTHERS
+                .into_iter()
+                .filter(|other| other != held)
+                .map(Value::from)
+                .collect(),
+            held => panic!("{path} holds {held}"),
+        };
+        let parsed = candidates.into_iter().find_map(|candidate| {
+            let mut changed = whole.clone();
+            *changed.pointer_mut(path).unwrap() = candidate;
+            serde_json::from_value(changed).ok()
+        });
+        parsed.unwrap_or_else(|| panic!("no other value known for {path}"))
+    }
+}

@@ -1,0 +1,183 @@
+//! Documents of different lengths, one behind the other in memory.
+
+use super::fingerprint;
+use super::splits::TrainValTest;
+use std::borrow::Cow;
+
+/// One split of labelled documents, or of labelled pairs of them, whose tokens are below 256.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Documents {
+    documents: usize,
+    tokens: Vec<u8>,
+    /// Where each document ends in `tokens`.
+    ends: Vec<usize>,
+    labels: Vec<u8>,
+}
+
+impl Documents {
+    /// No examples yet, of `documents` documents each.
+    pub fn new(documents: usize) -> Self {
+        Self {
+            documents,
+            ..Self::default()
+        }
+    }
+
+    /// Adds an example. `documents` are as many as [`Self::new`] was told.
+    pub fn push(&mut self, documents: &[&[u8]], label: u8) {
+        debug_assert_eq!(documents.len(), self.documents);
+        for document in documents {
+            self.tokens.extend_from_slice(document);
+            self.ends.push(self.tokens.len());
+        }
+        self.labels.push(label);
+    }
+
+    /// Examples, N.
+    pub fn len(&self) -> usize {
+        self.labels.len()
+    }
+
+    /// Whether there is no example at all.
+    pub fn is_empty(&self) -> bool {
+        self.labels.is_empty()
+    }
+
+    /// Documents an example.
+    pub fn documents(&self) -> usize {
+        self.documents
+    }
+
+    /// The tokens of document `which` of example `example`; like a slice, it panics past the end.
+    pub fn document(&self, example: usize, which: usize) -> &[u8] {
+        let i = example * self.documents + which;
+        let first = i.checked_sub(1).map_or(0, |before| self.ends[before]);
+        &self.tokens[first..self.ends[i]]
+    }
+
+    /// The right answer of `example`.
+    pub fn label(&self, example: usize) -> u8 {
+        self.labels[example]
+    }
+
+    /// Tokens of the longest document of `example`.
+    pub fn longest(&self, example: usize) -> usize {
+        let lengths = (0..self.documents).map(|which| self.document(example, which).len());
+        lengths.max().unwrap_or(0)
+    }
+
+    /// Tokens of all documents.
+    pub fn tokens(&self) -> usize {
+        self.tokens.len()
+    }
+
+    /// Every token of every document, one behind the other.
+    pub(super) fn all(&self) -> &[u8] {
+        &self.tokens
+    }
+
+    /// Puts `table[token]` in the place of every token.
+    pub(super) fn replace(&mut self, table: &[u8; 256]) {
+        let tokens = self.tokens.iter_mut();
+        tokens.for_each(|token| *token = table[usize::from(*token)]);
+    }
+
+    /// The examples at `indices`, in their order.
+    #[must_use]
+    pub fn select(&self, indices: impl IntoIterator<Item = usize>) -> Self {
+        let mut selected = Self::new(self.documents);
+        for example in indices {
+            let documents: Vec<&[u8]> = (0..self.documents)
+                .map(|which| self.document(example, which))
+                .collect();
+            selected.push(&documents, self.label(example));
+        }
+        selected
+    }
+
+    /// The share of the most frequent label: the accuracy of the majority-class baseline.
+    pub fn majority(&self) -> f64 {
+        let mut counts = [0_usize; 256];
+        for &label in &self.labels {
+            counts[usize::from(label)] += 1;
+        }
+        let most = counts.iter().max().copied().unwrap_or(0);
+        most as f64 / self.len().max(1) as f64
+    }
+}
+
+impl TrainValTest<Documents> {
+    /// Twelve hex digits over every token and label: what data a run has seen.
+    pub fn fingerprint(&self) -> String {
+        let parts = [&self.train, &self.val, &self.test];
+        fingerprint(parts.iter().flat_map(|split| {
+            let ends: Vec<u8> = split
+                .ends
+                .iter()
+                .flat_map(|end| end.to_le_bytes())
+                .collect();
+            [
+                Cow::from(&split.tokens),
+                ends.into(),
+                Cow::from(&split.labels),
+            ]
+        }))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn two_pairs() -> Documents {
+        let mut examples = Documents::new(2);
+        examples.push(&[&[1, 2], &[3]], 1);
+        examples.push(&[&[], &[4, 5, 6]], 0);
+        examples
+    }
+
+    #[test]
+    fn documents_come_back_as_they_were_pushed() {
+        let examples = two_pairs();
+        assert_eq!(examples.document(0, 0), [1, 2]);
+        assert_eq!(examples.document(0, 1), [3]);
+        assert!(examples.document(1, 0).is_empty());
+        assert_eq!(examples.document(1, 1), [4, 5, 6]);
+        assert_eq!((examples.longest(0), examples.longest(1)), (2, 3));
+        assert_eq!((examples.len(), examples.tokens()), (2, 6));
+    }
+
+    #[test]
+    fn a_selection_holds_its_examples_in_its_order() {
+        let both = two_pairs();
+        let turned = both.select([1, 0]);
+        assert_eq!(turned.document(1, 0), [1, 2]);
+        assert_eq!((turned.label(0), turned.label(1)), (0, 1));
+        assert_eq!(turned.select([1, 0]), both);
+    }
+
+    #[test]
+    fn the_majority_is_the_share_of_the_most_frequent_label() {
+        assert_eq!(two_pairs().select([0, 0, 1]).majority(), 2.0 / 3.0);
+    }
+
+    #[test]
+    fn the_fingerprint_tells_a_moved_border_and_another_label() {
+        let splits = |train: Documents| TrainValTest {
+            train,
+            val: Documents::new(1),
+            test: Documents::new(1),
+            warnings: Vec::new(),
+        };
+        let of = |documents: [&[u8]; 2], label: u8| {
+            let mut examples = Documents::new(1);
+            examples.push(&[documents[0]], label);
+            examples.push(&[documents[1]], 0);
+            splits(examples).fingerprint()
+        };
+        let one = of([&[1, 2], &[3]], 0);
+        assert_eq!(one.len(), 12);
+        assert_ne!(one, of([&[1], &[2, 3]], 0));
+        assert_ne!(one, of([&[1, 2], &[3]], 1));
+    }
+}

@@ -1,0 +1,290 @@
+//! The settings of one of the five tasks, and sizes from which no data can be made.
+
+use crate::error::{Error, Result};
+use crate::tasks::Generator;
+use serde::{Deserialize, Serialize};
+use std::ops::RangeInclusive;
+
+/// Examples of one task. The sizes are those used, so that a run on part of the data is another run
+/// than one on all of it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct LraConfig {
+    /// Which of the five.
+    pub dataset: LraDataset,
+    /// Files of the released data, or our own generator (listops and pathfinder).
+    pub data: Generator,
+    /// Paddles of each long path of Pathfinder; other tasks, and the hard set, leave it out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub contour_length: Option<usize>,
+    /// Seed of generated examples; without meaning for files.
+    pub data_seed: u64,
+    /// Rows of the token table, V.
+    pub vocab_size: usize,
+    /// Longest document with its end token, l_max; longer ones are cut.
+    pub seq_len: usize,
+    /// Training examples.
+    pub train_examples: usize,
+    /// Examples that choose the epoch; 0 without a validation split.
+    pub val_examples: usize,
+    /// Test examples.
+    pub test_examples: usize,
+}
+
+/// The tasks of Table 3.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, clap::ValueEnum)]
+#[serde(rename_all = "lowercase")]
+pub enum LraDataset {
+    /// Nested operations on digits; ten answers.
+    Listops,
+    /// IMDB reviews, character by character; good or bad.
+    Text,
+    /// Pairs of AAN papers, character by character; whether one cites the other.
+    Retrieval,
+    /// CIFAR-10 in gray, pixel by pixel; ten classes.
+    Image,
+    /// Two discs among dashed paths of 32 x 32 pixels; whether one path joins them.
+    Pathfinder,
+}
+
+impl LraConfig {
+    /// So many training, validation and test examples of `dataset`; everything else as it is officially.
+    pub fn of(dataset: LraDataset, data: Generator, examples: [usize; 3]) -> Self {
+        let [train_examples, val_examples, test_examples] = examples;
+        Self {
+            dataset,
+            data,
+            contour_length: None,
+            data_seed: 0,
+            vocab_size: dataset.vocab_size(),
+            seq_len: dataset.seq_len(),
+            train_examples,
+            val_examples,
+            test_examples,
+        }
+    }
+
+    /// Paddles of each long path of Pathfinder.
+    pub fn contour_length(&self) -> usize {
+        self.contour_length.unwrap_or(HARD_CONTOUR)
+    }
+}
+
+/// Paddles of the long paths in Pathfinder's hard set, the one of Table 3.
+pub const HARD_CONTOUR: usize = 14;
+
+impl LraDataset {
+    /// In the order of Table 3.
+    pub const ALL: [Self; 5] = [
+        Self::Listops,
+        Self::Text,
+        Self::Retrieval,
+        Self::Image,
+        Self::Pathfinder,
+    ];
+
+    /// As typed and as written in rows.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Listops => "listops",
+            Self::Text => "text",
+            Self::Retrieval => "retrieval",
+            Self::Image => "image",
+            Self::Pathfinder => "pathfinder",
+        }
+    }
+
+    /// Answers, C.
+    pub fn classes(self) -> usize {
+        match self {
+            Self::Listops | Self::Image => 10,
+            Self::Text | Self::Retrieval | Self::Pathfinder => 2,
+        }
+    }
+
+    /// Documents an example.
+    pub fn documents(self) -> usize {
+        if self == Self::Retrieval {
+            2
+        } else {
+            1
+        }
+    }
+
+    /// Whether every example has the same length and its tokens are gray values.
+    pub fn is_picture(self) -> bool {
+        matches!(self, Self::Image | Self::Pathfinder)
+    }
+
+    /// Token t as one number, `scale t + shift`: grays about 0, ids as they stand.
+    pub fn scalar(self) -> (f64, f64) {
+        match self {
+            Self::Listops | Self::Text | Self::Retrieval => (1.0, 0.0),
+            Self::Image => (1.0 / 61.0, -122.6 / 61.0),
+            Self::Pathfinder => (2.0 / 255.0, -1.0),
+        }
+    }
+
+    /// Rows of the token table for the whole data.
+    pub fn vocab_size(self) -> usize {
+        match self {
+            Self::Listops => 18,
+            Self::Text => 134,
+            Self::Retrieval => 98,
+            Self::Image | Self::Pathfinder => 256,
+        }
+    }
+
+    /// Longest document with its end token.
+    pub fn seq_len(self) -> usize {
+        match self {
+            Self::Listops => 2048,
+            Self::Text | Self::Retrieval => 4096,
+            Self::Image | Self::Pathfinder => 1024,
+        }
+    }
+
+    /// Examples of the official splits: training, validation, test. Text has no validation split.
+    pub fn examples(self) -> [usize; 3] {
+        match self {
+            Self::Listops => [96_000, 2_000, 2_000],
+            Self::Text => [25_000, 0, 25_000],
+            Self::Retrieval => [147_086, 18_090, 17_437],
+            Self::Image => [45_000, 5_000, 10_000],
+            Self::Pathfinder => [160_000, 20_000, 20_000],
+        }
+    }
+
+    /// Whether there is a generator for it.
+    pub fn can_be_generated(self) -> bool {
+        matches!(self, Self::Listops | Self::Pathfinder)
+    }
+}
+
+/// Paddles of long paths that 32 x 32 pixels have room for, and of which a third is a path too.
+const CONTOURS: RangeInclusive<usize> = 3..=14;
+
+/// Refuses them, in a sentence that names the flag.
+pub fn check(config: &LraConfig) -> Result<()> {
+    match config.data {
+        Generator::Files => {}
+        Generator::Native => super::generate::check(config)?,
+        Generator::Numpy => {
+            return Err(Error::usage(
+                "--data numpy is a generator of MQAR; the Long Range Arena has native and files",
+            ))
+        }
+    }
+    check_sizes(config)
+}
+
+fn check_sizes(config: &LraConfig) -> Result<()> {
+    let most = config.dataset.seq_len();
+    let sizes = [
+        ("--train-examples", config.train_examples, 1, 10_000_000),
+        ("--val-examples", config.val_examples, 0, 10_000_000),
+        ("--test-examples", config.test_examples, 1, 10_000_000),
+        ("--vocab-size", config.vocab_size, 4, 256),
+    ];
+    for (flag, size, least, most) in sizes {
+        if !(least..=most).contains(&size) {
+            return Err(Error::usage(format!(
+                "{flag} must be {least} to {most}, not {size}"
+            )));
+        }
+    }
+    check_contour(config)?;
+    if config.dataset.is_picture() {
+        if config.seq_len != most || config.vocab_size != 256 {
+            return Err(Error::usage(format!(
+                "{} has 32 x 32 pixels of 256 grays: leave out --seq-len and --vocab-size",
+                config.dataset.name()
+            )));
+        }
+    } else if !(16..=65_536).contains(&config.seq_len) {
+        return Err(Error::usage(format!(
+            "--seq-len must be 16 to 65536, not {}",
+            config.seq_len
+        )));
+    }
+    Ok(())
+}
+
+fn check_contour(config: &LraConfig) -> Result<()> {
+    let Some(contour_length) = config.contour_length else {
+        return Ok(());
+    };
+    if config.dataset != LraDataset::Pathfinder {
+        let name = config.dataset.name();
+        return Err(Error::usage(format!(
+            "--contour-length is of Pathfinder; leave it out with --dataset {name}"
+        )));
+    }
+    if CONTOURS.contains(&contour_length) {
+        return Ok(());
+    }
+    Err(Error::usage(format!(
+        "--contour-length must be {} to {} paddles, not {contour_length}; the released levels have 6, 9 and 14",
+        CONTOURS.start(),
+        CONTOURS.end()
+    )))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn of(dataset: LraDataset) -> LraConfig {
+        LraConfig::of(dataset, Generator::Files, dataset.examples())
+    }
+
+    #[test]
+    fn the_official_sizes_pass() {
+        for dataset in LraDataset::ALL {
+            check(&of(dataset)).unwrap();
+        }
+    }
+
+    #[test]
+    fn what_cannot_be_is_refused_by_its_flag() {
+        let refused = |config: LraConfig, flag: &str| {
+            let message = check(&config).unwrap_err().to_string();
+            assert!(message.starts_with(flag), "{message}");
+        };
+        let text = of(LraDataset::Text);
+        refused(
+            LraConfig {
+                data: Generator::Native,
+                ..text.clone()
+            },
+            "--data native",
+        );
+        refused(
+            LraConfig {
+                data: Generator::Numpy,
+                ..text.clone()
+            },
+            "--data numpy",
+        );
+        refused(
+            LraConfig {
+                train_examples: 0,
+                ..text.clone()
+            },
+            "--train-examples",
+        );
+        refused(
+            LraConfig {
+                vocab_size: 300,
+                ..text.clone()
+            },
+            "--vocab-size",
+        );
+        refused(LraConfig { seq_len: 3, ..text }, "--seq-len");
+        let image = LraConfig {
+            seq_len: 1000,
+            ..of(LraDataset::Image)
+        };
+        refused(image, "image has 32 x 32 pixels");
+    }
+}

@@ -1,0 +1,266 @@
+//! The splits of a task in host memory, one form for each objective.
+
+use super::documents::Documents;
+use super::text::{Counts, Ids, Text};
+use super::{Objective, Sizes};
+use crate::rng::Stream;
+use rayon::prelude::*;
+use std::ops::Range;
+
+/// The dense label of a position without one; the loss and the accuracy pass over it.
+pub const IGNORED: i64 = -100;
+
+/// What a run is trained and tested on.
+#[derive(Clone, Debug)]
+pub enum Splits {
+    /// Sequences of one length, with labels at some of their positions.
+    PerToken {
+        /// What is trained on.
+        train: Dataset,
+        /// What is reported.
+        test: Dataset,
+    },
+    /// Labelled documents of different lengths.
+    Pooled(TrainValTest<Documents>),
+    /// Windows of a text.
+    NextToken(TrainValTest<Text>),
+}
+
+/// Three splits, and what was noticed when they were read.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct TrainValTest<T> {
+    /// What is trained on.
+    pub train: T,
+    /// What chooses the epoch; it may be empty.
+    pub val: T,
+    /// What is reported.
+    pub test: T,
+    /// What the reader of the files should know but that stops nothing, a sentence each.
+    pub warnings: Vec<String>,
+}
+
+impl Splits {
+    /// What the reader of files should know but that stops nothing.
+    pub fn warnings(&self) -> &[String] {
+        match self {
+            Self::PerToken { .. } => &[],
+            Self::Pooled(splits) => &splits.warnings,
+            Self::NextToken(splits) => &splits.warnings,
+        }
+    }
+
+    /// The accuracy of the majority-class baseline on the test split, for an objective of classes.
+    pub fn majority(&self) -> Option<f64> {
+        match self {
+            Self::Pooled(splits) => Some(splits.test.majority()),
+            Self::PerToken { .. } | Self::NextToken(_) => None,
+        }
+    }
+
+    /// Digits over all examples where they may come from files; empty where the config says it all.
+    pub fn digest(&self) -> String {
+        match self {
+            Self::PerToken { .. } => String::new(),
+            Self::Pooled(splits) => splits.fingerprint(),
+            Self::NextToken(splits) => splits.fingerprint(),
+        }
+    }
+
+    /// `examples` training examples of full length and one test example, to time steps on: their tokens and
+    /// labels run through the vocabulary and mean nothing.
+    pub fn placeholder(objective: Objective, sizes: &Sizes, examples: usize) -> Self {
+        match objective {
+            Objective::PerToken => Self::PerToken {
+                train: Dataset::placeholder(sizes, examples),
+                test: Dataset::placeholder(sizes, 1),
+            },
+            Objective::Pooled => {
+                let document = vec![1; sizes.seq_len];
+                let documents = vec![&document[..]; sizes.documents];
+                let mut train = Documents::new(sizes.documents);
+                (0..examples).for_each(|_| train.push(&documents, 0));
+                Self::Pooled(TrainValTest {
+                    test: train.select([0]),
+                    val: Documents::new(sizes.documents),
+                    train,
+                    warnings: Vec::new(),
+                })
+            }
+            Objective::NextToken => {
+                let window = sizes.seq_len;
+                let text = |windows: usize| {
+                    let ids = Ids::Held(vec![1; windows * window + 1].into());
+                    Text::new(ids, Counts::default(), window, None)
+                };
+                Self::NextToken(TrainValTest {
+                    train: text(examples),
+                    val: text(1),
+                    test: text(1),
+                    warnings: Vec::new(),
+                })
+            }
+        }
+    }
+}
+
+/// One split: `N` examples of `L` tokens, each with `k` labelled positions; row-major.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Dataset {
+    pub(super) seq_len: usize,
+    pub(super) labels_per_example: usize,
+    pub(super) tokens: Vec<u32>,
+    pub(super) positions: Vec<u32>,
+    pub(super) answers: Vec<u32>,
+}
+
+/// Consecutive examples of a [`Dataset`]. Each slice is row-major.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Batch<'a> {
+    /// (B, L) inputs.
+    pub tokens: &'a [u32],
+    /// (B, k) labelled positions within their example, ascending.
+    pub positions: &'a [u32],
+    /// (B, k) the right answer at each labelled position.
+    pub answers: &'a [u32],
+}
+
+impl Dataset {
+    /// `examples` sequences of `seq_len` tokens with one label, at the last position. `draw` fills the tokens
+    /// of a sequence from a stream of its own, the one of its index under `stream`, and gives the label.
+    pub(super) fn drawn(
+        stream: &Stream,
+        examples: usize,
+        seq_len: usize,
+        draw: impl Fn(&mut Stream, &mut [u32]) -> u32 + Sync,
+    ) -> Self {
+        let mut tokens = vec![0; examples * seq_len];
+        let sequences = tokens.par_chunks_mut(seq_len).enumerate();
+        let answers =
+            sequences.map(|(index, sequence)| draw(&mut stream.at(index as u64), sequence));
+        Self {
+            seq_len,
+            labels_per_example: 1,
+            answers: answers.collect(),
+            tokens,
+            positions: vec![seq_len as u32 - 1; examples],
+        }
+    }
+
+    fn placeholder(sizes: &Sizes, examples: usize) -> Self {
+        let (seq_len, labels) = (sizes.seq_len, sizes.labels_per_example);
+        let ids = |count: usize| (0..count).map(|i| (i % sizes.vocab_size) as u32).collect();
+        let last = (seq_len - labels) as u32..seq_len as u32;
+        Self {
+            seq_len,
+            labels_per_example: labels,
+            tokens: ids(examples * seq_len),
+            positions: (0..examples).flat_map(|_| last.clone()).collect(),
+            answers: ids(examples * labels),
+        }
+    }
+
+    /// Examples, N.
+    pub fn len(&self) -> usize {
+        self.tokens.len() / self.seq_len
+    }
+
+    /// Whether there is no example at all.
+    pub fn is_empty(&self) -> bool {
+        self.tokens.is_empty()
+    }
+
+    /// Tokens an example, L.
+    pub fn seq_len(&self) -> usize {
+        self.seq_len
+    }
+
+    /// Labelled positions an example, k.
+    pub fn labels_per_example(&self) -> usize {
+        self.labels_per_example
+    }
+
+    /// The examples in `range`; like a slice, it panics past the end.
+    pub fn batch(&self, range: Range<usize>) -> Batch<'_> {
+        let rows = |width: usize| range.start * width..range.end * width;
+        Batch {
+            tokens: &self.tokens[rows(self.seq_len)],
+            positions: &self.positions[rows(self.labels_per_example)],
+            answers: &self.answers[rows(self.labels_per_example)],
+        }
+    }
+
+    /// (N, L) inputs.
+    pub fn tokens(&self) -> &[u32] {
+        &self.tokens
+    }
+
+    /// (N, L) labels as the released code stores them: [`IGNORED`] wherever nothing is asked.
+    pub fn dense_labels(&self) -> Vec<i64> {
+        let mut labels = vec![IGNORED; self.tokens.len()];
+        let k = self.labels_per_example;
+        let asked = self.positions.iter().zip(&self.answers).enumerate();
+        for (i, (&position, &answer)) in asked {
+            labels[i / k * self.seq_len + position as usize] = answer.into();
+        }
+        labels
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn two_examples() -> Dataset {
+        Dataset {
+            seq_len: 3,
+            labels_per_example: 1,
+            tokens: vec![1, 2, 3, 4, 5, 6],
+            positions: vec![0, 2],
+            answers: vec![7, 8],
+        }
+    }
+
+    #[test]
+    fn a_batch_holds_the_rows_of_its_range() {
+        let second = Batch {
+            tokens: &[4, 5, 6],
+            positions: &[2],
+            answers: &[8],
+        };
+        assert_eq!(two_examples().batch(1..2), second);
+    }
+
+    #[test]
+    fn dense_labels_hold_each_answer_at_its_position() {
+        let labels = two_examples().dense_labels();
+        assert_eq!(labels, [7, IGNORED, IGNORED, IGNORED, IGNORED, 8]);
+    }
+
+    #[test]
+    fn placeholders_have_as_many_full_examples_as_are_asked_for() {
+        let sizes = Sizes {
+            vocab_size: 5,
+            seq_len: 4,
+            documents: 2,
+            labels_per_example: 3,
+            classes: 2,
+            scalar: (1.0, 0.0),
+            examples: [9, 9, 9],
+        };
+        let of = |objective| Splits::placeholder(objective, &sizes, 6);
+        let Splits::PerToken { train, test } = of(Objective::PerToken) else {
+            panic!("another objective");
+        };
+        assert_eq!((train.len(), test.len()), (6, 1));
+        assert_eq!(train.batch(5..6).positions, [1, 2, 3]);
+        assert!(train.tokens().iter().all(|token| *token < 5));
+        let Splits::Pooled(pooled) = of(Objective::Pooled) else {
+            panic!("another objective");
+        };
+        assert_eq!((pooled.train.len(), pooled.train.longest(5)), (6, 4));
+        let Splits::NextToken(text) = of(Objective::NextToken) else {
+            panic!("another objective");
+        };
+        assert_eq!((text.train.windows(), text.test.windows()), (6, 1));
+    }
+}

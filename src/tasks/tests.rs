@@ -1,0 +1,71 @@
+//! The table of tasks, and the documents that name them.
+
+use super::*;
+use crate::store::samples;
+use serde_json::json;
+
+#[test]
+fn every_task_is_found_by_its_name_and_no_other() {
+    for entry in TASKS {
+        assert_eq!(
+            find(entry.name).map(|found| found.name).ok(),
+            Some(entry.name)
+        );
+    }
+    let message = find("wikitxt").err().unwrap().to_string();
+    assert!(message.contains("Did you mean `wikitext`?"), "{message}");
+}
+
+#[test]
+fn settings_of_another_type_or_name_are_refused_with_their_place() {
+    let refused = |change: fn(&mut TaskConfig)| {
+        let mut run = samples::config();
+        change(&mut run.task);
+        let message = RunConfig::parse(&run.canonical(), "a/config.json").unwrap_err();
+        message.to_string()
+    };
+    let strange = refused(|task| task.set("dataset", "image"));
+    assert!(
+        strange.starts_with("a/config.json: not a run config: task mqar: unknown field `dataset`"),
+        "{strange}"
+    );
+    let wrong = refused(|task| task.set("seq_len", "long"));
+    assert!(wrong.contains("invalid type: string"), "{wrong}");
+    let unknown = refused(|task| *task = TaskConfig::new("sorting", &json!({})));
+    assert!(unknown.contains("unknown task `sorting`"), "{unknown}");
+}
+
+/// Ids of runs that earlier versions have trained: their results must be found again.
+#[test]
+fn the_ids_of_runs_do_not_move() {
+    let of = |task| crate::recipes::run(task, &[]).unwrap().id();
+    assert_eq!(of("mqar"), "a9dbd9e2e801");
+    assert_eq!(of("lra"), "6e165ebbf0be");
+    assert_eq!(of("wikitext"), "c89e78ce94d7");
+}
+
+#[test]
+fn what_goes_without_saying_in_a_config_is_no_other_run() {
+    let mut run = samples::text_config();
+    let id = run.id();
+    run.task.set("eos_between_articles", false);
+    assert_ne!(run.id(), id);
+    let read = RunConfig::parse(&run.canonical(), "here").unwrap();
+    assert_eq!(read.id(), id);
+}
+
+#[test]
+fn every_task_makes_runs_that_train_with_the_fields_that_it_names() {
+    for entry in TASKS {
+        let run = crate::recipes::run(entry.name, &[("preset", "smoke")]).unwrap();
+        let task = run.task.read().unwrap();
+        task.check().unwrap();
+        assert!(entry
+            .fields
+            .iter()
+            .any(|field| run.task.get(field).is_some()));
+        assert!(!task.title().is_empty() && !task.label().is_empty());
+        let next = format!("--task {} {}", entry.name, task.next("softmax"));
+        assert!(next.contains("--"), "{next}");
+    }
+}

@@ -1,0 +1,151 @@
+//! One split as ids in memory, or in a file that is mapped into it.
+
+use super::fingerprint;
+use super::splits::TrainValTest;
+use memmap2::Mmap;
+use sha2::{Digest, Sha256};
+use std::borrow::Cow;
+use std::fmt;
+use std::sync::Arc;
+
+/// What a text was before it became ids; words and lines make its perplexity comparable.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+pub struct Counts {
+    /// Bytes of UTF-8.
+    pub bytes: u64,
+    /// Runs of anything but white space.
+    pub words: u64,
+    /// Lines, each of them one more word of the WikiText convention.
+    pub lines: u64,
+}
+
+/// Ids, two bytes each.
+#[derive(Clone)]
+pub enum Ids {
+    /// In memory.
+    Held(Arc<[u16]>),
+    /// In a file, little-endian, from this byte on: an even one, as is the length of the file.
+    Mapped(Arc<Mmap>, usize),
+}
+
+/// One split of a corpus.
+#[derive(Clone, Debug)]
+pub struct Text {
+    ids: Ids,
+    counts: Counts,
+    /// Inputs a window, L.
+    seq_len: usize,
+    /// Windows at most.
+    most: usize,
+    /// Hexadecimal digits over all ids, where they are known already.
+    digest: Option<String>,
+}
+
+impl Text {
+    /// `ids` in windows of `seq_len` inputs, the first `most` of them.
+    pub fn new(ids: Ids, counts: Counts, seq_len: usize, most: Option<usize>) -> Self {
+        Self {
+            ids,
+            counts,
+            seq_len,
+            most: most.unwrap_or(usize::MAX),
+            digest: None,
+        }
+    }
+
+    /// With what [`Self::digest`] would give, so that it need not read all ids.
+    pub(super) fn with_digest(self, digest: String) -> Self {
+        Self {
+            digest: Some(digest),
+            ..self
+        }
+    }
+
+    /// SHA-256 over all ids as they lie in memory, in hexadecimal digits.
+    pub fn digest(&self) -> String {
+        let of_ids = || hex::encode(Sha256::digest(bytemuck::cast_slice(self.ids())));
+        self.digest.clone().unwrap_or_else(of_ids)
+    }
+
+    /// Windows: their last target may be the first input of the next, and a ragged tail belongs to none.
+    pub fn windows(&self) -> usize {
+        let whole = self.ids().len().saturating_sub(1) / self.seq_len;
+        whole.min(self.most)
+    }
+
+    /// Whether only the first windows are used, not all that the text has.
+    pub fn is_limited(&self) -> bool {
+        self.most != usize::MAX
+    }
+
+    /// Inputs a window, L.
+    pub fn seq_len(&self) -> usize {
+        self.seq_len
+    }
+
+    /// The L + 1 ids of window `i`: inputs are all but the last, targets all but the first. It panics past
+    /// the end, as a slice does.
+    pub fn window(&self, i: usize) -> &[u16] {
+        &self.ids()[i * self.seq_len..][..self.seq_len + 1]
+    }
+
+    /// Every id of the text, whatever the limit on windows.
+    pub fn ids(&self) -> &[u16] {
+        match &self.ids {
+            Ids::Held(ids) => ids,
+            // A map begins at a page.
+            Ids::Mapped(map, start) => bytemuck::cast_slice(&map[*start..]),
+        }
+    }
+
+    /// What the whole text was.
+    pub fn counts(&self) -> Counts {
+        self.counts
+    }
+}
+
+impl TrainValTest<Text> {
+    /// Twelve hex digits over all ids.
+    pub fn fingerprint(&self) -> String {
+        let splits = [&self.train, &self.val, &self.test];
+        let digests = splits.map(|split| Cow::Owned(split.digest().into_bytes()));
+        fingerprint(digests.into_iter())
+    }
+}
+
+#[cfg(target_endian = "big")]
+compile_error!("token files are read as they lie in memory, which must be little-endian");
+
+impl fmt::Debug for Ids {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Held(ids) => write!(f, "{} ids", ids.len()),
+            Self::Mapped(map, start) => write!(f, "{} ids in a file", (map.len() - start) / 2),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn windows_overlap_by_one_id_and_leave_the_tail_out() {
+        let ids: Vec<u16> = (0..12).collect();
+        let text = Text::new(Ids::Held(ids.into()), Counts::default(), 4, None);
+        assert_eq!(text.windows(), 2);
+        assert_eq!(text.window(0), [0, 1, 2, 3, 4]);
+        assert_eq!(text.window(1), [4, 5, 6, 7, 8]);
+        let limited = Text { most: 1, ..text };
+        assert_eq!(limited.windows(), 1);
+    }
+
+    #[test]
+    fn a_text_shorter_than_a_window_has_none() {
+        for length in 0..5 {
+            let ids: Vec<u16> = (0..length).collect();
+            let text = Text::new(Ids::Held(ids.into()), Counts::default(), 4, None);
+            assert_eq!(text.windows(), usize::from(length > 4), "{length}");
+        }
+    }
+}

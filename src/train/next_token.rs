@@ -1,0 +1,200 @@
+//! At every position of a window of text the token that follows; windows in a new order every epoch.
+
+use super::objective::{
+    groups, selected, EpochOrder, MicroBatch, Objective, Score, ScoreSum, StepExamples, Tested,
+};
+use super::perplexity::{score, unigram_ppl, Scored, Scoring, Shifted};
+use crate::config::RunConfig;
+use crate::model::{Io, Model};
+use crate::nn::{Cx, Params};
+use crate::store::{EpochRow, Metrics};
+use crate::tasks::{Sizes, Text, TrainValTest};
+use candle_core::{Device, Result, Tensor};
+use std::f64::consts::LN_2;
+use std::ops::Range;
+
+/// One of so many training windows is scored under the final weights.
+const EVERY: usize = 100;
+
+/// The objective of [`crate::tasks::Objective::NextToken`].
+pub(super) struct NextToken<'a> {
+    config: &'a RunConfig,
+    sizes: Sizes,
+    splits: &'a TrainValTest<Text>,
+    device: Device,
+    model: Model,
+    /// The same weights without gradients.
+    tested: Model,
+    order: EpochOrder,
+}
+
+impl<'a> NextToken<'a> {
+    pub fn new(
+        config: &'a RunConfig,
+        sizes: &Sizes,
+        splits: &'a TrainValTest<Text>,
+        params: &Params,
+        device: &Device,
+    ) -> Result<Self> {
+        let io = Io::from(sizes);
+        Ok(Self {
+            config,
+            sizes: *sizes,
+            splits,
+            device: device.clone(),
+            model: Model::new(&config.model, io, params)?,
+            tested: Model::new(&config.model, io, &params.detached())?,
+            order: EpochOrder::new(config.seed, config.task.name(), splits.train.windows()),
+        })
+    }
+
+    /// Windows at one time at most.
+    fn most(&self) -> usize {
+        let train = &self.config.train;
+        train.micro_batch.unwrap_or(train.batch_size)
+    }
+
+    fn upload(&self, text: &Text, windows: &[usize]) -> Result<Shifted> {
+        let windows: Vec<&[u16]> = windows.iter().map(|&i| text.window(i)).collect();
+        Shifted::new(&windows, text.seq_len(), &self.device)
+    }
+
+    /// Mean loss and accuracy on `windows` of `text`.
+    fn test(&self, text: &Text, windows: &[usize]) -> Result<Score> {
+        let mut sum = ScoreSum::default();
+        for some in windows.chunks(self.most()) {
+            let shifted = self.upload(text, some)?;
+            sum.add(&shifted.classify(&self.tested, &Cx::eval())?, shifted.len())?;
+        }
+        Ok(sum.score())
+    }
+
+    fn test_all(&self, text: &Text) -> Result<Score> {
+        self.test(text, &(0..text.windows()).collect::<Vec<_>>())
+    }
+
+    /// Training windows at even distances, one of a hundred.
+    fn some_training_windows(&self) -> Vec<usize> {
+        let all = self.splits.train.windows();
+        let some = all.div_ceil(EVERY);
+        (0..some).map(|i| i * all / some).collect()
+    }
+
+    /// Every token of `text` but the first, if it is not limited to some of its windows.
+    fn whole(&self, text: &Text) -> Result<Option<Scored>> {
+        if text.is_limited() {
+            return Ok(None);
+        }
+        let how = Scoring {
+            seq_len: text.seq_len(),
+            stride: None,
+            batch: self.most(),
+            every_token: true,
+        };
+        score(&self.tested, text, &how, &self.device).map(Some)
+    }
+
+    /// What only the weights at the end tell, put into `scores`.
+    fn score_weights(&self, last: &EpochRow, scores: &mut Metrics) -> Result<()> {
+        let TrainValTest {
+            train, val, test, ..
+        } = self.splits;
+        let some = self.test(train, &self.some_training_windows())?;
+        scores.set("train_ppl", perplexity(last.train_loss));
+        scores.set("train_ppl_eval", perplexity(some.loss));
+        scores.set("val_ppl", last.val_loss.and_then(perplexity));
+        scores.set("test_ppl", perplexity(last.test_loss));
+        if let Some(whole) = self.whole(val)? {
+            let (words, bytes) = by_words_and_bytes(whole, val);
+            scores.set("val_word_ppl", words);
+            scores.set("val_bits_per_byte", bytes);
+        }
+        if let Some(whole) = self.whole(test)? {
+            let (words, bytes) = by_words_and_bytes(whole, test);
+            scores.set("test_word_ppl", words);
+            scores.set("test_bits_per_byte", bytes);
+        }
+        Ok(())
+    }
+}
+
+impl Objective for NextToken<'_> {
+    fn examples(&self) -> usize {
+        self.splits.train.windows()
+    }
+
+    fn tokens(&self) -> usize {
+        self.examples() * self.sizes.seq_len
+    }
+
+    fn state_size(&self) -> usize {
+        self.config.model.n_layers * self.model.state_size(self.sizes.seq_len)
+    }
+
+    fn micro_batches(&self, step: &StepExamples) -> Vec<MicroBatch> {
+        let windows = self.order.examples(step);
+        let micro_batch = |group: Range<usize>| MicroBatch {
+            weight: group.len() as f64 / windows.len() as f64,
+            examples: windows[group].to_vec(),
+            seq_len: self.sizes.seq_len,
+        };
+        groups(windows.len(), self.most())
+            .map(micro_batch)
+            .collect()
+    }
+
+    fn loss(&self, batch: &MicroBatch, cx: &Cx) -> Result<Tensor> {
+        let shifted = self.upload(&self.splits.train, &batch.examples)?;
+        Ok(shifted.classify(&self.model, cx)?.loss)
+    }
+
+    fn evaluate(&self) -> Result<Tested> {
+        Ok(Tested {
+            test: self.test_all(&self.splits.test)?,
+            val: Some(self.test_all(&self.splits.val)?),
+        })
+    }
+
+    /// The lowest loss is best.
+    fn validation(&self, epoch: &EpochRow) -> Option<f64> {
+        let loss = epoch.val_loss.filter(|loss| loss.is_finite());
+        loss.map(|loss| -loss)
+    }
+
+    fn language_scores(&self, epochs: &[EpochRow], diverged: bool) -> Result<Metrics> {
+        let TrainValTest { train, test, .. } = self.splits;
+        let best = selected(self, epochs);
+        let unigram = unigram_ppl(train, test, self.sizes.vocab_size);
+        let best_val = best.and_then(|epoch| epoch.val_loss).and_then(perplexity);
+        let selected = best.and_then(|epoch| perplexity(epoch.test_loss));
+        let mut scores = Metrics::default()
+            .with("best_val_ppl", best_val)
+            .with("selected_test_ppl", selected)
+            .with("unigram_ppl", finite(unigram))
+            .with("train_tokens", self.tokens());
+        if let Some(last) = epochs.last().filter(|_| !diverged) {
+            self.score_weights(last, &mut scores)?;
+        }
+        Ok(scores)
+    }
+}
+
+/// The perplexity of a mean loss in nats.
+fn perplexity(loss: f64) -> Option<f64> {
+    finite(loss.exp())
+}
+
+/// Perplexity per word, the end of a line being one, and bits per byte.
+fn by_words_and_bytes(whole: Scored, text: &Text) -> (Option<f64>, Option<f64>) {
+    let counts = text.counts();
+    let words = (counts.words + counts.lines) as f64;
+    let bits = whole.nll / (LN_2 * counts.bytes as f64);
+    (perplexity(whole.nll / words), finite(bits))
+}
+
+fn finite(x: f64) -> Option<f64> {
+    Some(x).filter(|x| x.is_finite())
+}
+
+#[cfg(test)]
+mod tests;
