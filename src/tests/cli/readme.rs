@@ -1,6 +1,6 @@
 //! Every command that README.md shows is one that the program takes.
 //!
-//! Two runs are cut to a few examples; the others take `--explain`, sweeps `--dry-run`, downloads `--offline`, and
+//! Three runs are cut to a few examples; the others take `--explain`, sweeps are resolved, downloads take `--offline`, and
 //! benchmarks are parsed alone. A command of another kind fails the test until it is classified here.
 
 use super::World;
@@ -13,6 +13,17 @@ const SMALL: &[&str] = &[
     "1",
     "--train-examples",
     "16",
+    "--test-examples",
+    "8",
+];
+
+const SMALL_WITH_VALIDATION: &[&str] = &[
+    "--epochs",
+    "1",
+    "--train-examples",
+    "8",
+    "--val-examples",
+    "8",
     "--test-examples",
     "8",
 ];
@@ -38,15 +49,32 @@ const TRIALS: &[(&str, Trial)] = &[
     // Without a GPU and its libraries all of these say what is missing.
     ("dsf-cuda ", Trial::Refused(&[], 2, "CUDA")),
     ("dsf mixers", Trial::Whole),
-    // These two train, so that later commands have results and weights.
+    // These train, so that later commands have results and weights.
     ("dsf mqar$", Trial::With(SMALL)),
-    ("dsf wikitext$", Trial::With(SMALL)),
+    (
+        "dsf lra --preset smoke --dataset pathfinder$",
+        Trial::With(SMALL_WITH_VALIDATION),
+    ),
+    (
+        "dsf wikitext$",
+        Trial::With(&[
+            "--epochs",
+            "1",
+            "--train-examples",
+            "8",
+            "--test-examples",
+            "4",
+        ]),
+    ),
     ("dsf wikitext import", Trial::Parsed),
     ("dsf wikitext export", Trial::Parsed),
     ("dsf wikitext generate", Trial::With(&["--tokens", "4"])),
     ("dsf wikitext eval", Trial::Parsed),
     ("dsf mqar ", Trial::With(&["--explain"])),
     ("dsf lra", Trial::With(&["--explain"])),
+    ("dsf induction", Trial::With(&["--explain"])),
+    ("dsf recall", Trial::With(&["--explain"])),
+    ("dsf NAME", Trial::With(&["--explain"])),
     ("dsf wikitext ", Trial::With(&["--explain"])),
     (
         "dsf data fetch",
@@ -55,7 +83,16 @@ const TRIALS: &[(&str, Trial)] = &[
     ("dsf data list", Trial::Whole),
     ("dsf data generate", Trial::Parsed),
     ("dsf data tokens", Trial::Parsed),
-    ("dsf sweep", Trial::With(&["--dry-run"])),
+    (
+        "dsf sweep experiments/smoke.toml",
+        Trial::With(&["--dry-run"]),
+    ),
+    // The dry run of a large grid trains a few real steps of each size. What refuses these comes after every run of
+    // the plan is resolved.
+    (
+        "dsf sweep",
+        Trial::Refused(&["--jobs", "0"], 2, "--jobs must be 1 to 1024, not 0"),
+    ),
     ("dsf report", Trial::Whole),
     ("dsf bench", Trial::Parsed),
     ("dsf check golden", Trial::Whole),
@@ -131,6 +168,8 @@ fn filled(world: &World, command: &str, word: &str) -> String {
     match word {
         "DIR" if command.starts_with("dsf check golden") => "golden".to_owned(),
         "DIR" => "texts".to_owned(),
+        // Of a task that a reader writes, as this one is written.
+        "NAME" => "induction".to_owned(),
         "results/runs/ID" => {
             let runs = world.runs("results").into_iter();
             let language = { runs }.find(|run| run.join("weights.safetensors").exists());
