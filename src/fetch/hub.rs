@@ -3,7 +3,7 @@
 //! Addresses, tokens and the layout of the cache are `hf_hub`'s. The bytes come by our own [`download`], since
 //! `hf_hub` 0.5's compares nothing with the length and the SHA-256 that the hub named, appends the whole file to a
 //! part where a server ignores ranges, takes the server's names as paths, and can be neither stopped nor timed out:
-//! `tests/hubs.rs` shows the first three.
+//! `tests/hubs.rs` shows the second and the third.
 
 use super::catalogue::{Entry, Origin, Repository};
 use super::context::FetchContext;
