@@ -49,7 +49,7 @@ struct Cli {
 /// What is done: one run of a task of the table, or anything else.
 enum Command {
     Train(Task, Box<single::Arguments>),
-    Other(Other),
+    Other(Box<Other>),
 }
 
 impl FromArgMatches for Command {
@@ -62,7 +62,7 @@ impl FromArgMatches for Command {
                 let arguments = single::Arguments::from_arg_matches(rest)?;
                 Ok(Self::Train(task, Box::new(arguments)))
             }
-            None => Other::from_arg_matches(found).map(Self::Other),
+            None => Other::from_arg_matches(found).map(|other| Self::Other(Box::new(other))),
         }
     }
 

@@ -133,7 +133,7 @@ impl Kind {
     fn holds(self, field: &Field) -> bool {
         match (self, field) {
             (Self::Share, Field::Real(x)) => !(*x < 0.0 || *x > 1.0),
-            (Self::AtLeastZero, Field::Real(x)) => !(*x < 0.0),
+            (Self::AtLeastZero, Field::Real(x)) => x.is_nan() || *x >= 0.0,
             (Self::OneOf(names), Field::Text(text)) => names.contains(&&**text),
             _ => true,
         }

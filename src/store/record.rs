@@ -123,7 +123,7 @@ impl Record {
         record
     }
 
-    pub(super) fn from_file(self, file: &str) -> Self {
+    pub(super) fn read_from(self, file: &str) -> Self {
         let (file, line) = (file.into(), None);
         Self {
             source: Some(Source { file, line }),

@@ -71,7 +71,7 @@ fn read_run(store: &Store, folder: &str, tasks: &[&str]) -> Result<Option<Record
     }
     let result = store.result(folder)?;
     let file = store.run_folder(folder).join(RESULT).display().to_string();
-    Ok(result.map(|result| Record::new(&config, &result).from_file(&file)))
+    Ok(result.map(|result| Record::new(&config, &result).read_from(&file)))
 }
 
 /// Under a lock from the scan to the rename: of two that finish together, the one that renames

@@ -209,9 +209,11 @@ mod tests {
         assert_ne!(per_token(&other).1, test);
     }
 
+    type Case = (fn(&mut InductionConfig), &'static str);
+
     #[test]
     fn sizes_without_data_are_refused_by_their_flag() {
-        let cases: [(fn(&mut InductionConfig), &str); 5] = [
+        let cases: &[Case] = &[
             (|c| c.seq_len = 2, "--seq-len 2 has no room"),
             (|c| c.vocab_size = 2, "--vocab-size 2 leaves nothing"),
             (

@@ -224,9 +224,11 @@ mod tests {
         assert_ne!(per_token(&other).1, test);
     }
 
+    type Case = (fn(&mut RecallConfig), &'static str);
+
     #[test]
     fn sizes_without_data_are_refused_by_their_flag() {
-        let cases: [(fn(&mut RecallConfig), &str); 6] = [
+        let cases: &[Case] = &[
             (|c| c.seq_len = 2, "--seq-len 2 has no room"),
             (|c| c.vocab_size = 9, "--vocab-size 9 is odd"),
             (|c| c.vocab_size = 2, "--vocab-size 2 leaves one value"),

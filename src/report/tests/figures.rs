@@ -117,7 +117,8 @@ fn a_hundred_thousand_runs_are_read_and_reported_in_seconds() {
         );
         row.set("seed", run % 2);
         row.set("lr", [1e-3, 1e-2][run / 2 % 2]);
-        (row.set("d", 8 * (run / 20 % 50)), row.set("n", run / 1000));
+        row.set("d", 8 * (run / 20 % 50));
+        row.set("n", run / 1000);
         row.set("accuracy", (run % 977) as f64 / 977.0);
         let cells = (0..header.len()).map(|i| row.at(i).to_string().replace(',', " "));
         file += &(cells.collect::<Vec<_>>().join(",") + "\n");

@@ -110,7 +110,7 @@ fn a_step_in_micro_batches_is_the_step_in_one() {
     ] {
         let splits = splits(dataset.documents());
         let whole = settings(dataset, mixer, protocol);
-        let (loss, grads) = step(&run(&[whole.clone()]), &splits);
+        let (loss, grads) = step(&run(std::slice::from_ref(&whole)), &splits);
         for micro in ["1", "4"] {
             let cut = run(&[whole.clone(), vec![("micro-batch", micro)]]);
             let (of_cut, grads_of_cut) = step(&cut, &splits);
