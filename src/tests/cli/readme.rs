@@ -93,6 +93,11 @@ const TRIALS: &[(&str, Trial)] = &[
         "dsf sweep",
         Trial::Refused(&["--jobs", "0"], 2, "--jobs must be 1 to 1024, not 0"),
     ),
+    // No run of this test is of a figure of the paper.
+    (
+        "dsf report --figure",
+        Trial::Refused(&[], 2, "there are no results for Figure"),
+    ),
     ("dsf report", Trial::Whole),
     ("dsf bench", Trial::Parsed),
     ("dsf check golden", Trial::Whole),
