@@ -250,9 +250,8 @@ fn planned(row: &Record, preset: &'static str) -> Option<Record> {
         choice.set(name, &text, "the row").ok()?;
     }
     let mut planned = Record::planned(&resolve(task, &choice).ok()?.config);
-    if !compare.open.is_empty() {
-        planned.set("d", 0usize);
-        planned.set("n", 0usize);
+    for name in &compare.open {
+        planned.set(&name.replace('-', "_"), 0usize);
     }
     Some(planned)
 }

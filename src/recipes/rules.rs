@@ -4,12 +4,12 @@ use super::draft::{Draft, Origin};
 use super::{Explained, Resolved};
 use crate::config::{Objective, Protocol, RunConfig, TaskConfig, FORMAT, SETTINGS};
 use crate::error::{Error, Result};
+use crate::tasks::lra::HARD_CONTOUR;
 use crate::tasks::wikitext::table_rows;
 use crate::tasks::Sizes;
 use serde_json::{json, Map, Value};
+use std::collections::BTreeMap;
 
-/// Paddles of the hard set of Pathfinder, which go without saying.
-const HARD_CONTOUR: u64 = 14;
 /// Of a head's channels one in so many gets rotary positions.
 const ROTARY_SHARE: usize = 4;
 
@@ -27,9 +27,6 @@ pub(super) fn finish(draft: &mut Draft) -> Result<Resolved> {
     }
     check_warmup(draft)?;
     mixer_sizes(draft, &variant);
-    if draft.get("contour-length") == Some(HARD_CONTOUR) {
-        draft.unset("contour-length");
-    }
     let task = task_config(draft).read()?;
     task.check()?;
     batches(draft, &task.sizes());
@@ -140,7 +137,7 @@ fn task_config(draft: &Draft) -> TaskConfig {
 fn config(
     draft: &Draft,
     task: TaskConfig,
-    options: &std::collections::BTreeMap<String, String>,
+    options: &BTreeMap<String, String>,
 ) -> Result<RunConfig> {
     let mut document = json!({
         "format": FORMAT,
@@ -175,7 +172,8 @@ fn config_value(draft: &Draft, name: &str) -> Option<Value> {
     match name {
         "n" if !draft.entry.expands => Some(json!(1)),
         "clip" if value.as_f64() == Some(0.0) => Some(Value::Null),
-        "contour-length" if value.as_u64() == Some(HARD_CONTOUR) => None,
+        // The hard set of Pathfinder goes without saying.
+        "contour-length" if *value == json!(HARD_CONTOUR) => None,
         "micro-batch" => {
             let batch: Option<u64> = draft.get("batch-size");
             (value.as_u64() < batch).then(|| value.clone())
@@ -195,10 +193,7 @@ fn from<T: serde::de::DeserializeOwned>(document: Value, draft: &Draft) -> Resul
     })
 }
 
-fn explained(
-    draft: &Draft,
-    options: &std::collections::BTreeMap<String, String>,
-) -> Vec<Explained> {
+fn explained(draft: &Draft, options: &BTreeMap<String, String>) -> Vec<Explained> {
     let taker = draft.task.taker();
     let settings = SETTINGS.iter().filter(|setting| {
         let pointer = setting.pointer(taker.objective);
