@@ -52,6 +52,11 @@ impl TaskEntry {
         &self.layers().rates
     }
 
+    /// Whether there is a protocol to choose.
+    pub fn has_protocols(&self) -> bool {
+        self.layers().protocols.len() != 1
+    }
+
     /// The seed of a run that names none.
     pub fn seed(&self) -> u64 {
         let mut layers = self.layers().layer.iter();

@@ -107,6 +107,7 @@ impl Flags {
     pub fn is_of(id: &str, task: recipes::Task) -> bool {
         let has = |name: &str| recipes::typed_settings(task).any(|setting| setting.name == name);
         match id {
+            "protocol" => task.has_protocols(),
             SIZES => has("kv-pairs"),
             id => has(id) || !SETTINGS.iter().any(|setting| setting.name == id),
         }

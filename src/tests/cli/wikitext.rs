@@ -125,7 +125,7 @@ fn a_text_of_ones_own_is_made_into_tokens_once() {
     let line = format!("{SMOKE} --corpus text --data-dir mine --eos-between-articles true");
     let first = world.dsf(&line);
     assert!(
-        first.err.contains("tokens of text (bytes), train"),
+        first.err.contains("tokens of text (bytes, eos), train"),
         "{}",
         first.err
     );
