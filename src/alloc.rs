@@ -8,15 +8,6 @@ use libmimalloc_sys as sys;
 /// `mi_option_purge_delay` of mimalloc.h, which the bindings leave out between 14 and 16.
 const PURGE_DELAY: sys::mi_option_t = 15;
 
-#[cfg(not(test))]
-#[global_allocator]
-static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
-
-#[cfg(test)]
-mod kept;
-#[cfg(test)]
-pub(crate) use kept::keeping;
-
 /// Called first thing in `main`.
 pub fn keep_pages() {
     // SAFETY: sets a plain number in the allocator's option table; -1 means "never purge". Valid at

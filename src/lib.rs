@@ -23,14 +23,13 @@
 
 pub mod alloc;
 pub mod error;
-mod gpu;
-pub mod rng;
+pub use dsf_gpu as gpu;
+pub use dsf_ops::{self as ops, rng};
 
 pub mod cache;
 pub mod config;
 pub mod files;
 
-pub mod ops;
 pub mod tasks;
 
 pub mod fetch;

@@ -3,6 +3,9 @@
 use std::process::ExitCode;
 use std::thread;
 
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 /// Autograd walks its graph by recursion, and an LSTM's graph is as deep as its sequence is long.
 const STACK: usize = 1 << 30; // reserved, not touched: the system hands out pages as they are used
 

@@ -74,7 +74,7 @@ impl Machine {
         row.load_average = load_average();
         if self.is_cpu() {
             row.processor = provenance.cpu;
-            row.instruction_set = instruction_set().to_owned();
+            row.instruction_set = crate::ops::Simd::current().name().to_owned();
         } else {
             row.processor = gpu_model(&self.name);
         }
@@ -85,20 +85,6 @@ impl Machine {
 pub(super) fn describe_process(row: &mut Row) {
     row.route = ops::taken().to_owned();
     row.peak_memory_bytes = peak_memory_bytes();
-}
-
-/// The choice that the fused ops make between the versions of each hot loop.
-fn instruction_set() -> &'static str {
-    #[cfg(target_arch = "x86_64")]
-    {
-        if is_x86_feature_detected!("avx512f") {
-            return "avx512f";
-        }
-        if is_x86_feature_detected!("avx2") && is_x86_feature_detected!("fma") {
-            return "avx2+fma";
-        }
-    }
-    "baseline"
 }
 
 fn load_average() -> Option<f64> {

@@ -4,8 +4,8 @@ use super::check::{compare, results, SMALL_SHAPE};
 use super::op::magnitude;
 use super::ops::{self, Pass, Shape};
 use super::row::{Kind, Row};
-use crate::gpu::emulated::{emulated, launches};
 use candle_core::{DType, Device};
+use dsf_emulation::{emulated, launches};
 
 /// Ops without a kernel of ours.
 const WITHOUT: &[&str] = &[];

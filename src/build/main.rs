@@ -1,12 +1,4 @@
-//! Writes the git commit into the binary, so that every result can name what produced it; with the
-//! feature `cuda` it also compiles the kernels.
-
-#[cfg(feature = "cuda")]
-mod kernels;
-#[cfg(feature = "cuda")]
-mod limits;
-#[cfg(feature = "cuda")]
-mod report;
+//! Writes the git commit into the binary, so that every result can name what produced it.
 
 use std::process::Command;
 
@@ -43,13 +35,26 @@ fn tell_commit() {
     println!("cargo::rerun-if-changed=cuda");
 }
 
+/// What `dsf devices` says a build for GPUs is for, and where its binary looks for CUDA's libraries.
+#[cfg(feature = "cuda")]
+fn tell_cuda() -> Result<(), String> {
+    let variable = |name| {
+        println!("cargo::rerun-if-env-changed={name}");
+        std::env::var(name)
+            .map_err(|_| "the feature `cuda` is built by `make cuda` (cuda/cargo.sh)".to_owned())
+    };
+    for name in ["DSF_CUDA_VERSION", "CUDA_COMPUTE_CAP"] {
+        println!("cargo::rustc-env={name}={}", variable(name)?);
+    }
+    let rpath = variable("DSF_CUDA_RPATH")?;
+    println!("cargo::rustc-link-arg-bins=-Wl,-rpath,{rpath}");
+    Ok(())
+}
+
 fn main() {
     tell_commit();
     #[cfg(feature = "cuda")]
-    for error in kernels::build(std::path::Path::new(env!("CARGO_MANIFEST_DIR")))
-        .err()
-        .unwrap_or_default()
-    {
+    if let Err(error) = tell_cuda() {
         println!("cargo::error={error}");
     }
 }

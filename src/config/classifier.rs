@@ -1,5 +1,6 @@
 //! What a classifier has beyond the blocks of a language model.
 
+use dsf_ops::Pool;
 use serde::{Deserialize, Serialize};
 
 /// What stands around the blocks of a classifier, and what it is trained on.
@@ -36,18 +37,6 @@ pub enum Input {
     Embedding,
     /// A linear map of one number: the gray value, or the token's id as it stands.
     Scalar,
-}
-
-/// How positions become one vector.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, clap::ValueEnum)]
-#[serde(rename_all = "lowercase")]
-pub enum Pool {
-    /// Their mean.
-    Mean,
-    /// The last one.
-    Last,
-    /// The largest value in each channel.
-    Max,
 }
 
 /// From the pooled vector to classes.

@@ -9,7 +9,8 @@ pub mod settings;
 mod task;
 mod train;
 
-pub use classifier::{ClassifierConfig, Dual, Head, Input, Loss, Pool};
+pub use classifier::{ClassifierConfig, Dual, Head, Input, Loss};
+pub use dsf_ops::Pool;
 pub use language::{InitScheme, LanguageConfig, Rotary};
 pub use model::{Layout, ModelConfig, StateMixer};
 pub use settings::{setting, At, Group, Kind, Objective, Setting, Taker, SETTINGS};

@@ -4,7 +4,7 @@ use super::View;
 
 /// An argument of a kernel. Views, buffers and numbers convert into one.
 #[derive(Clone, Debug)]
-pub(crate) enum Arg<'a> {
+pub enum Arg<'a> {
     /// `Global<T>`: memory that the kernel reads or writes.
     Pointer(View<'a>),
     /// A null `Global<T>`, for an optional tensor that is absent.
@@ -21,8 +21,7 @@ pub(crate) enum Arg<'a> {
 
 impl Arg<'_> {
     /// The argument without its lifetime, for the emulation, which keeps the memory itself.
-    #[cfg(test)]
-    pub(super) fn kept(&self) -> Arg<'static> {
+    pub fn kept(&self) -> Arg<'static> {
         match self {
             Arg::Pointer(view) => Arg::Pointer(view.kept()),
             Arg::Null => Arg::Null,

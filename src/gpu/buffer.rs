@@ -5,7 +5,7 @@ use candle_core::op::BackpropOp;
 use candle_core::{bail, DType, Result, Shape, Storage, Tensor};
 
 /// An allocation in memory of a GPU, which nothing else refers to.
-pub(crate) struct Buffer {
+pub struct Buffer {
     gpu: Gpu,
     storage: Storage,
     all: View<'static>,
@@ -19,22 +19,22 @@ impl Buffer {
     }
 
     /// All elements.
-    pub(crate) fn view(&self) -> View<'_> {
+    pub fn view(&self) -> View<'_> {
         self.all
     }
 
     /// The number of elements.
-    pub(crate) fn len(&self) -> usize {
+    pub fn len(&self) -> usize {
         self.all.len()
     }
 
     /// The type of an element.
-    pub(crate) fn dtype(&self) -> DType {
+    pub fn dtype(&self) -> DType {
         self.all.dtype()
     }
 
     /// Adds the elements of another buffer of the same length and type.
-    pub(crate) fn add(&mut self, more: &Buffer) -> Result<()> {
+    pub fn add(&mut self, more: &Buffer) -> Result<()> {
         let count = self.len();
         if (more.dtype(), more.len()) != (self.dtype(), count) {
             bail!("two gradients of one tensor differ in size or type");
@@ -49,12 +49,12 @@ impl Buffer {
     }
 
     /// The storage of a candle tensor with these elements.
-    pub(crate) fn into_storage(self) -> Storage {
+    pub fn into_storage(self) -> Storage {
         self.storage
     }
 
     /// A tensor with these elements, without a place in any graph.
-    pub(crate) fn into_tensor(self, shape: impl Into<Shape>) -> Tensor {
+    pub fn into_tensor(self, shape: impl Into<Shape>) -> Tensor {
         Tensor::from_storage(self.storage, shape, BackpropOp::none(), false)
     }
 }

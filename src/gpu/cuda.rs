@@ -25,7 +25,7 @@ include!(concat!(env!("OUT_DIR"), "/kernels.rs"));
 /// All work of a device runs on one stream, so no events are needed between allocations. The memory pool
 /// keeps freed memory, and cuBLAS has one fixed workspace: its results are then reproducible bit by
 /// bit, and its launches can be captured in a graph.
-pub(crate) fn open(ordinal: usize) -> Result<Device> {
+pub fn open(ordinal: usize) -> Result<Device> {
     let device = Device::new_cuda(ordinal)?;
     if let Device::Cuda(cuda) = &device {
         // SAFETY: everything runs on this device's one stream.
@@ -80,12 +80,12 @@ pub(super) fn of(x: &Tensor) -> Option<Gpu> {
 }
 
 /// Sets whether cuBLAS rounds the factors of f32 products to TF32 from now on.
-pub(crate) fn products_in_tf32(yes: bool) {
+pub fn products_in_tf32(yes: bool) {
     candle_core::cuda_backend::set_gemm_reduced_precision_f32(yes);
 }
 
 /// One uninitialised element on the device of `like`; it is never read.
-pub(crate) fn token(like: &CudaStorage) -> Result<(CudaStorage, Shape)> {
+pub fn token(like: &CudaStorage) -> Result<(CudaStorage, Shape)> {
     let device = &like.device;
     // SAFETY: the element is never read.
     let slice = unsafe { device.alloc::<f32>(1) }?;

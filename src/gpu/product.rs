@@ -5,21 +5,22 @@ use candle_core::{bail, DType, Result};
 
 /// A row-major matrix, or a contiguous batch of them.
 #[derive(Clone, Copy)]
-pub(crate) struct Matrix<'a> {
-    pub(crate) values: View<'a>,
+pub struct Matrix<'a> {
+    /// Its elements, row by row.
+    pub values: View<'a>,
     /// True if the product reads the matrix transposed.
-    pub(crate) transposed: bool,
+    pub transposed: bool,
 }
 
 impl<'a> Matrix<'a> {
     /// The matrix as stored.
-    pub(crate) fn plain(values: View<'a>) -> Self {
+    pub fn plain(values: View<'a>) -> Self {
         let transposed = false;
         Self { values, transposed }
     }
 
     /// The transpose of the stored matrix.
-    pub(crate) fn transposed(values: View<'a>) -> Self {
+    pub fn transposed(values: View<'a>) -> Self {
         let transposed = true;
         Self { values, transposed }
     }
@@ -28,28 +29,26 @@ impl<'a> Matrix<'a> {
 /// to = left right, or to += left right, for each product of a batch. Both factors are f32, or both
 /// bf16; the result of bf16 factors is f32 or bf16. Sums are accumulated in f32.
 #[derive(Clone, Copy)]
-pub(crate) struct Product<'a> {
+pub struct Product<'a> {
     /// The number of products; a factor with a single matrix is used in all of them.
-    pub(crate) batch: usize,
+    pub batch: usize,
     /// Rows of `left` and of the result.
-    pub(crate) rows: usize,
+    pub rows: usize,
     /// Columns of `left`, rows of `right`.
-    pub(crate) inner: usize,
+    pub inner: usize,
     /// Columns of `right` and of the result.
-    pub(crate) columns: usize,
-    pub(crate) left: Matrix<'a>,
-    pub(crate) right: Matrix<'a>,
+    pub columns: usize,
+    /// rows by inner.
+    pub left: Matrix<'a>,
+    /// inner by columns.
+    pub right: Matrix<'a>,
     /// True if the products are added to what the result already holds.
-    pub(crate) add: bool,
+    pub add: bool,
 }
 
 impl<'a> Product<'a> {
     /// One product, of (rows, inner) and (inner, columns).
-    pub(crate) fn one(
-        [rows, inner, columns]: [usize; 3],
-        left: Matrix<'a>,
-        right: Matrix<'a>,
-    ) -> Self {
+    pub fn one([rows, inner, columns]: [usize; 3], left: Matrix<'a>, right: Matrix<'a>) -> Self {
         Self {
             batch: 1,
             rows,
@@ -62,13 +61,12 @@ impl<'a> Product<'a> {
     }
 
     /// Adds the products to what the result already holds if `add`.
-    pub(crate) fn added(self, add: bool) -> Self {
+    pub fn added(self, add: bool) -> Self {
         Self { add, ..self }
     }
 
     /// The product without its lifetime, for the emulation, which keeps the memory itself.
-    #[cfg(test)]
-    pub(super) fn kept(&self) -> Product<'static> {
+    pub fn kept(&self) -> Product<'static> {
         let kept = |m: &Matrix| Matrix {
             values: m.values.kept(),
             transposed: m.transposed,
@@ -82,12 +80,12 @@ impl<'a> Product<'a> {
     }
 
     /// Elements from one left matrix of the batch to the next.
-    pub(super) fn left_stride(&self) -> usize {
+    pub fn left_stride(&self) -> usize {
         stride(&self.left, self.rows * self.inner)
     }
 
     /// Elements from one right matrix of the batch to the next.
-    pub(super) fn right_stride(&self) -> usize {
+    pub fn right_stride(&self) -> usize {
         stride(&self.right, self.inner * self.columns)
     }
 

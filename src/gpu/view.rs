@@ -5,7 +5,7 @@ use std::marker::PhantomData;
 
 /// Contiguous elements of a buffer or a tensor, borrowed for `'a`.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct View<'a> {
+pub struct View<'a> {
     address: u64,
     dtype: DType,
     count: usize,
@@ -14,7 +14,7 @@ pub(crate) struct View<'a> {
 
 impl View<'_> {
     /// `count` elements, from element `start` of the memory at `address` on.
-    pub(super) fn new(address: u64, dtype: DType, start: usize, count: usize) -> Result<Self> {
+    pub fn new(address: u64, dtype: DType, start: usize, count: usize) -> Result<Self> {
         if !matches!(dtype, DType::F32 | DType::BF16 | DType::U32) {
             bail!("kernels know f32, bf16 and u32, not {dtype:?}");
         }
@@ -27,34 +27,34 @@ impl View<'_> {
     }
 
     /// The address of the first element.
-    pub(super) fn address(&self) -> u64 {
+    pub fn address(&self) -> u64 {
         self.address
     }
 
     /// The number of elements.
-    pub(crate) fn len(&self) -> usize {
+    pub fn len(&self) -> usize {
         self.count
     }
 
     /// The number of bytes.
-    pub(super) fn bytes(&self) -> usize {
+    pub fn bytes(&self) -> usize {
         self.count * self.dtype.size_in_bytes()
     }
 
     /// The type of an element.
-    pub(crate) fn dtype(&self) -> DType {
+    pub fn dtype(&self) -> DType {
         self.dtype
     }
 
     /// True if the address is a multiple of `count` elements, so that vectors of that many elements
     /// can be loaded.
-    pub(crate) fn aligned(&self, count: usize) -> bool {
+    pub fn aligned(&self, count: usize) -> bool {
         let bytes = count * self.dtype.size_in_bytes();
         self.address.is_multiple_of(bytes as u64)
     }
 
     /// `count` elements from `start` on.
-    pub(crate) fn part(&self, start: usize, count: usize) -> Self {
+    pub fn part(&self, start: usize, count: usize) -> Self {
         assert!(start + count <= self.count, "part of a view");
         let bytes = start * self.dtype.size_in_bytes();
         Self {
@@ -65,8 +65,7 @@ impl View<'_> {
     }
 
     /// The view without its lifetime, for the emulation, which keeps the memory itself.
-    #[cfg(test)]
-    pub(super) fn kept(&self) -> View<'static> {
+    pub fn kept(&self) -> View<'static> {
         View {
             held: PhantomData,
             ..*self

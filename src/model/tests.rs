@@ -3,10 +3,10 @@
 use super::{Io, Model};
 use crate::config::samples::pythia;
 use crate::config::{ModelConfig, Rotary};
-use crate::gpu::emulated::{emulated, launches};
 use crate::mixers::find;
 use crate::nn::{Cx, Params, Rows};
 use candle_core::{DType, Device, Result, Tensor};
+use dsf_emulation::{emulated, launches};
 use std::collections::BTreeMap;
 
 const V: usize = 50;

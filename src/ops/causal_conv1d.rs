@@ -6,11 +6,11 @@ mod launch;
 use super::float::Float;
 use super::fused::{apply_one, runs_on, Backward, Forward, FusedOp, Launch, LaunchBackward};
 use super::lanes::{load, splat, sum_parts, Lanes, LANES};
+use super::parallel::InParallel;
 use super::shape;
 use crate::gpu::Buffer;
 use candle_core::{Result, Shape, Tensor};
 use cpu::{backward_block, forward_block, Kernel};
-use rayon::prelude::*;
 
 /// Rows per task: long sequences are divided along time.
 const BLOCK: usize = 256;
@@ -95,10 +95,10 @@ impl FusedOp for CausalConv1d {
         let kernel = self.pack(ins);
         let (sequence, block) = self.sizes();
         let mut y = vec![F::zero(); ins[0].len()];
-        let sequences = y.par_chunks_mut(sequence).zip(ins[0].par_chunks(sequence));
-        sequences.for_each(|(y, x)| {
-            let blocks = y.par_chunks_mut(block).enumerate();
-            blocks.for_each(|(i, y)| forward_block(&kernel, x, i * BLOCK, y));
+        let sequences = y.chunks_mut(sequence).zip(ins[0].chunks(sequence));
+        sequences.in_parallel(|(y, x)| {
+            let blocks = y.chunks_mut(block).enumerate();
+            blocks.in_parallel(|(i, y)| forward_block(&kernel, x, i * BLOCK, y));
         });
         vec![y]
     }
@@ -110,13 +110,13 @@ impl FusedOp for CausalConv1d {
         let parts = self.len.div_ceil(BLOCK) * part;
         let mut gx = vec![F::zero(); call.ins[0].len()];
         let mut sums = vec![splat(F::zero()); self.batch * parts];
-        let gy = call.only().grad.par_chunks(sequence);
-        let reads = call.ins[0].par_chunks(sequence).zip(gy);
-        let writes = gx.par_chunks_mut(sequence).zip(sums.par_chunks_mut(parts));
-        writes.zip(reads).for_each(|((gx, sums), (x, gy))| {
-            let blocks = gx.par_chunks_mut(block).zip(sums.par_chunks_mut(part));
+        let gy = call.only().grad.chunks(sequence);
+        let reads = call.ins[0].chunks(sequence).zip(gy);
+        let writes = gx.chunks_mut(sequence).zip(sums.chunks_mut(parts));
+        writes.zip(reads).in_parallel(|((gx, sums), (x, gy))| {
+            let blocks = gx.chunks_mut(block).zip(sums.chunks_mut(part));
             let blocks = blocks.enumerate();
-            blocks.for_each(|(i, (gx, sums))| {
+            blocks.in_parallel(|(i, (gx, sums))| {
                 backward_block(&kernel, x, gy, i * BLOCK, gx, sums);
             });
         });

@@ -7,12 +7,12 @@ mod launch;
 use super::float::Float;
 use super::fused::{apply_one, runs_on, Backward, Forward, FusedOp, Launch, LaunchBackward};
 use super::lanes::{map_chunks, map_chunks_with_sums};
+use super::parallel::InParallel;
 use super::pointwise;
 use super::shape;
 use crate::gpu::Buffer;
 use candle_core::{bail, Result, Shape, Tensor, D};
 use cpu::{add_scaled_rows, products, scaled, softplus_rows, softplus_rows_back, sum_products};
-use rayon::prelude::*;
 
 /// Rows per task, and per partial sum of a channel's gradient.
 const ROWS: usize = 256;
@@ -91,9 +91,9 @@ impl FusedOp for AddScaled {
     fn forward<F: Float>(&self, Forward { ins, .. }: Forward<F>) -> Vec<Vec<F>> {
         let mut out = ins[0].to_vec();
         let chunk = ROWS * self.width;
-        out.par_chunks_mut(chunk)
-            .zip(ins[1].par_chunks(chunk))
-            .for_each(|(out, y)| add_scaled_rows(out, y, ins[2]));
+        out.chunks_mut(chunk)
+            .zip(ins[1].chunks(chunk))
+            .in_parallel(|(out, y)| add_scaled_rows(out, y, ins[2]));
         vec![out]
     }
 
@@ -171,13 +171,9 @@ impl FusedOp for ScaleHeads {
 
     fn forward<F: Float>(&self, Forward { ins, .. }: Forward<F>) -> Vec<Vec<F>> {
         let mut y = vec![F::zero(); ins[0].len()];
-        y.par_chunks_mut(ROWS * self.head)
-            .zip(
-                ins[0]
-                    .par_chunks(ROWS * self.head)
-                    .zip(ins[1].par_chunks(ROWS)),
-            )
-            .for_each(|(y, (x, scale))| scaled(x, scale, y));
+        y.chunks_mut(ROWS * self.head)
+            .zip(ins[0].chunks(ROWS * self.head).zip(ins[1].chunks(ROWS)))
+            .in_parallel(|(y, (x, scale))| scaled(x, scale, y));
         vec![y]
     }
 
@@ -185,11 +181,11 @@ impl FusedOp for ScaleHeads {
         let (x, scale, grad) = (call.ins[0], call.ins[1], call.only().grad);
         let (mut gx, mut gs) = (vec![F::zero(); x.len()], vec![F::zero(); scale.len()]);
         let chunk = ROWS * self.head;
-        gx.par_chunks_mut(chunk)
-            .zip(gs.par_chunks_mut(ROWS))
-            .zip(x.par_chunks(chunk).zip(scale.par_chunks(ROWS)))
-            .zip(grad.par_chunks(chunk))
-            .for_each(|(((gx, gs), (x, scale)), grad)| {
+        gx.chunks_mut(chunk)
+            .zip(gs.chunks_mut(ROWS))
+            .zip(x.chunks(chunk).zip(scale.chunks(ROWS)))
+            .zip(grad.chunks(chunk))
+            .in_parallel(|(((gx, gs), (x, scale)), grad)| {
                 scaled(grad, scale, gx);
                 products(x, grad, gs);
             });

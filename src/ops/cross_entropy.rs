@@ -5,12 +5,12 @@
 use super::float::Float;
 use super::fused::{apply, runs_on, Backward, Forward, FusedOp, Launch, LaunchBackward};
 use super::gemm::{product, View};
-use super::lanes::{add_chunk, blank, largest, total};
+use super::lanes::{add_chunk, blank, largest, map_chunks, total};
+use super::parallel::InParallel;
 use super::shape;
 use crate::gpu::Buffer;
 use candle_core::{bail, Result, Shape, Tensor, D};
-use multiversion::multiversion;
-use rayon::prelude::*;
+use dsf_simd::simd;
 
 mod launch;
 
@@ -177,11 +177,8 @@ impl<F: Float> Row<F> {
 }
 
 /// The tiles of `logits` for `rows` rows, each with the index of its first class.
-fn tiles<F: Float>(
-    logits: &mut [F],
-    rows: usize,
-) -> impl IndexedParallelIterator<Item = (usize, &mut [F])> {
-    let tiles = logits.par_chunks_mut(rows * CLASSES).enumerate();
+fn tiles<F: Float>(logits: &mut [F], rows: usize) -> impl Iterator<Item = (usize, &mut [F])> {
+    let tiles = logits.chunks_mut(rows * CLASSES).enumerate();
     tiles.map(|(i, tile)| (i * CLASSES, tile))
 }
 
@@ -203,9 +200,10 @@ impl FusedOp for CrossEntropy {
         for (hidden, targets) in blocks.zip(self.targets.chunks(BLOCK)) {
             let logits = &mut logits[..targets.len() * self.classes];
             let found: Vec<_> = tiles(logits, targets.len())
-                .zip(weight.par_chunks(CLASSES * width))
-                .map(|((first, tile), weight)| self.fill((hidden, weight), targets, first, tile))
-                .collect();
+                .zip(weight.chunks(CLASSES * width))
+                .map_in_parallel(|((first, tile), weight)| {
+                    self.fill((hidden, weight), targets, first, tile)
+                });
             let rows: Vec<_> = (0..targets.len()).map(|r| Row::of(&found, r)).collect();
             loss += rows.iter().map(|row| row.loss.to_f64()).sum::<f64>();
             right.extend(rows.iter().map(|row| row.right));
@@ -213,17 +211,16 @@ impl FusedOp for CrossEntropy {
                 continue;
             }
             let parts: Vec<Vec<F>> = tiles(logits, targets.len())
-                .zip(weight.par_chunks(CLASSES * width))
-                .zip(gw.par_chunks_mut(CLASSES * width))
-                .map(|(((first, tile), weight), gw)| {
+                .zip(weight.chunks(CLASSES * width))
+                .zip(gw.chunks_mut(CLASSES * width))
+                .map_in_parallel(|(((first, tile), weight), gw)| {
                     slopes(tile, &rows, targets, first, scale);
                     let slopes = View::new(tile, weight.len() / width);
                     product(gw, width, slopes.t(), View::new(hidden, width), true);
                     let mut gh = vec![F::zero(); hidden.len()];
                     product(&mut gh, width, slopes, View::new(weight, width), false);
                     gh
-                })
-                .collect();
+                });
             gh.extend(summed(parts));
         }
         let loss = vec![F::from_f64(loss / self.targets.len() as f64)];
@@ -232,7 +229,13 @@ impl FusedOp for CrossEntropy {
 
     fn backward<F: Float>(&self, call: Backward<F>) -> Vec<Vec<F>> {
         let scale = call.outs[0].map_or(F::zero(), |loss| loss.grad[0]);
-        let scaled = |grad: &Vec<F>| grad.par_iter().map(|&g| g * scale).collect();
+        let scaled = |grad: &Vec<F>| {
+            map_chunks(grad, [SUM; 2], |from, to| {
+                for (to, &from) in to.iter_mut().zip(from) {
+                    *to = from * scale;
+                }
+            })
+        };
         call.saved.iter().map(scaled).collect()
     }
 
@@ -250,7 +253,7 @@ fn summed<F: Float>(parts: Vec<Vec<F>>) -> Vec<F> {
     let mut parts = parts.into_iter();
     let mut sum = parts.next().unwrap_or_default();
     let rest: Vec<Vec<F>> = parts.collect();
-    sum.par_chunks_mut(SUM).enumerate().for_each(|(i, sum)| {
+    sum.chunks_mut(SUM).enumerate().in_parallel(|(i, sum)| {
         for part in &rest {
             add_chunk(sum, &part[i * SUM..][..sum.len()]);
         }
@@ -259,7 +262,7 @@ fn summed<F: Float>(parts: Vec<Vec<F>>) -> Vec<F> {
 }
 
 /// Replaces the logits of `tile` by e^{x - top}, row by row.
-#[multiversion(targets("x86_64+avx512f", "x86_64+avx2+fma"))]
+#[simd]
 fn exponentiate<F: Float>(tile: &mut [F], targets: &[u32], first: usize, found: &mut [Found<F>]) {
     let rows = tile.chunks_exact_mut(tile.len() / targets.len());
     for ((x, &target), found) in rows.zip(targets).zip(found) {
@@ -277,7 +280,7 @@ fn exponentiate<F: Float>(tile: &mut [F], targets: &[u32], first: usize, found: 
 }
 
 /// Replaces the exponentials of `tile` by the gradient of the mean loss.
-#[multiversion(targets("x86_64+avx512f", "x86_64+avx2+fma"))]
+#[simd]
 fn slopes<F: Float>(tile: &mut [F], of: &[Row<F>], targets: &[u32], first: usize, scale: F) {
     let rows = tile.chunks_exact_mut(tile.len() / targets.len());
     for ((x, &target), row) in rows.zip(targets).zip(of) {

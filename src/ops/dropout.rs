@@ -3,10 +3,10 @@
 use super::float::Float;
 use super::fused::{apply_one, runs_on, Backward, Forward, FusedOp, Launch, LaunchBackward};
 use super::mask::{Dropout, Mask};
+use super::parallel::InParallel;
 use crate::gpu::{Buffer, Gpu, Grid, Kernel, View};
 use candle_core::{Result, Shape, Tensor};
-use multiversion::multiversion;
-use rayon::prelude::*;
+use dsf_simd::simd;
 
 /// Elements per task: a multiple of the elements whose bits are computed together.
 const CHUNK: usize = 1 << 14;
@@ -42,9 +42,9 @@ struct Masked {
 impl Masked {
     fn masked<F: Float>(&self, x: &[F]) -> Vec<F> {
         let mut y = x.to_vec();
-        y.par_chunks_mut(CHUNK)
+        y.chunks_mut(CHUNK)
             .enumerate()
-            .for_each(|(i, y)| mask_chunk(&self.mask, (i * CHUNK) as u64, y));
+            .in_parallel(|(i, y)| mask_chunk(&self.mask, (i * CHUNK) as u64, y));
         y
     }
 }
@@ -63,7 +63,7 @@ pub(super) fn masked_on(gpu: &Gpu, mask: &Mask, x: View) -> Result<Buffer> {
 }
 
 /// Multiplies `x`, the elements from `first` on, by the mask.
-#[multiversion(targets("x86_64+avx512f", "x86_64+avx2+fma"))]
+#[simd]
 pub(super) fn mask_chunk<F: Float>(mask: &Mask, first: u64, x: &mut [F]) {
     mask.apply(first, x);
 }
@@ -96,9 +96,10 @@ impl FusedOp for Masked {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::gpu::{self, emulated::emulated};
-    use crate::ops::check::{self, Case};
+    use crate::check::{self, Case};
+    use crate::gpu;
     use candle_core::{DType, Device};
+    use dsf_emulation::emulated;
 
     fn of(p: f64, index: u64) -> Dropout {
         let key = [3, 5];

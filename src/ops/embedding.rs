@@ -5,11 +5,11 @@ use super::float::Float;
 use super::fused::{apply_one, runs_on, Backward, Forward, FusedOp, Launch, LaunchBackward};
 use super::lanes::sum_parts;
 use super::mask::{Dropout, Mask};
+use super::parallel::InParallel;
 use super::shape;
 use crate::gpu::{self, Buffer};
 use candle_core::{bail, DType, Result, Shape, Tensor};
-use multiversion::multiversion;
-use rayon::prelude::*;
+use dsf_simd::simd;
 
 mod launch;
 
@@ -129,9 +129,9 @@ impl Embedding {
     fn grad_table<F: Float>(&self, gx: &[F]) -> Vec<F> {
         let mut grad = vec![F::zero(); self.rows * self.width];
         let part = self.rows.div_ceil(TASKS);
-        grad.par_chunks_mut(part * self.width)
+        grad.chunks_mut(part * self.width)
             .enumerate()
-            .for_each(|(i, grad)| {
+            .in_parallel(|(i, grad)| {
                 let first = i * part;
                 let rows = first..first + grad.len() / self.width;
                 let mine = |(_, token): &(usize, &u32)| rows.contains(&(**token as usize));
@@ -151,9 +151,9 @@ impl Embedding {
         let size = self.len * self.width;
         let mut parts = vec![F::zero(); gx.len().div_ceil(self.chunk()) * size];
         parts
-            .par_chunks_mut(size)
-            .zip(gx.par_chunks(self.chunk()))
-            .for_each(|(part, gx)| super::lanes::sum_rows(gx, part));
+            .chunks_mut(size)
+            .zip(gx.chunks(self.chunk()))
+            .in_parallel(|(part, gx)| super::lanes::sum_rows(gx, part));
         let mut grad = sum_parts(&parts, size);
         grad.resize(self.max_positions * self.width, F::zero());
         grad
@@ -170,10 +170,10 @@ impl FusedOp for Embedding {
 
     fn forward<F: Float>(&self, Forward { ins, .. }: Forward<F>) -> Vec<Vec<F>> {
         let mut x = vec![F::zero(); self.tokens.len() * self.width];
-        x.par_chunks_mut(self.chunk())
-            .zip(self.tokens.par_chunks(SEQUENCES * self.len))
+        x.chunks_mut(self.chunk())
+            .zip(self.tokens.chunks(SEQUENCES * self.len))
             .enumerate()
-            .for_each(|(task, (x, tokens))| {
+            .in_parallel(|(task, (x, tokens))| {
                 look_up(tokens, self.len, self.width, ins, x);
                 self.masked(task, x);
             });
@@ -182,9 +182,9 @@ impl FusedOp for Embedding {
 
     fn backward<F: Float>(&self, call: Backward<F>) -> Vec<Vec<F>> {
         let mut gx = call.only().grad.to_vec();
-        gx.par_chunks_mut(self.chunk())
+        gx.chunks_mut(self.chunk())
             .enumerate()
-            .for_each(|(task, gx)| self.masked(task, gx));
+            .in_parallel(|(task, gx)| self.masked(task, gx));
         let mut grads = vec![self.grad_table(&gx)];
         if self.max_positions > 0 {
             grads.push(self.grad_positions(&gx));
@@ -203,7 +203,7 @@ impl FusedOp for Embedding {
 
 /// Fills `x` with the embeddings of `tokens`; `ins` are the table and, optionally, the position
 /// embeddings.
-#[multiversion(targets("x86_64+avx512f", "x86_64+avx2+fma"))]
+#[simd]
 fn look_up<F: Float>(tokens: &[u32], len: usize, width: usize, ins: &[&[F]], x: &mut [F]) {
     let rows = x.chunks_exact_mut(width);
     for (i, (x, &token)) in rows.zip(tokens).enumerate() {

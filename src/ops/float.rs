@@ -8,6 +8,9 @@ use std::ops::Neg;
 
 /// f32 or f64.
 pub(crate) trait Float: WithDType + Neg<Output = Self> + Default {
+    /// Whether its loops are compiled for every instruction set: f64 serves checks alone.
+    const VECTOR: bool;
+
     /// e^x within 2 ulp: 0 and infinity on underflow and overflow, subnormals in between; NaN for
     /// NaN.
     fn exp(self) -> Self;
@@ -51,6 +54,8 @@ pub(crate) trait Float: WithDType + Neg<Output = Self> + Default {
 }
 
 impl Float for f64 {
+    const VECTOR: bool = false;
+
     #[inline(always)]
     fn exp(self) -> Self {
         f64::exp(self)
@@ -98,6 +103,8 @@ impl Float for f64 {
 }
 
 impl Float for f32 {
+    const VECTOR: bool = true;
+
     /// e^x = 2^k e^r with |r| <= ln(2)/2; the polynomial for e^r is that of Cephes' expf.
     #[inline(always)]
     fn exp(self) -> Self {

@@ -2,12 +2,12 @@
 
 use super::float::Float;
 use super::fused::{apply_one, runs_on, Backward, Forward, FusedOp, Launch, LaunchBackward};
+use super::parallel::InParallel;
 use super::pointwise::{gelu, sigmoid, Gelu, Pointwise, Sigmoid};
 use super::shape;
 use crate::gpu::{Arg, Buffer, Gpu, Grid, Kernel, View};
 use candle_core::{Result, Shape, Tensor};
-use multiversion::multiversion;
-use rayon::prelude::*;
+use dsf_simd::simd;
 
 /// Elements per task.
 const CHUNK: usize = 1 << 14;
@@ -49,8 +49,8 @@ impl FusedOp for Readout {
 
     fn forward<F: Float>(&self, Forward { ins, .. }: Forward<F>) -> Vec<Vec<F>> {
         let mut y = vec![F::zero(); ins[0].len()];
-        let chunks = y.par_chunks_mut(CHUNK).enumerate();
-        chunks.for_each(|(i, y)| match part(ins, i, y.len())[..] {
+        let chunks = y.chunks_mut(CHUNK).enumerate();
+        chunks.in_parallel(|(i, y)| match part(ins, i, y.len())[..] {
             [h, gate, output] => read_output(h, gate, output, y),
             [h, gate] => read(h, gate, y),
             _ => unreachable!("two or three inputs"),
@@ -66,16 +66,16 @@ impl FusedOp for Readout {
             .chunks(CHUNK)
             .map(|gy| (gy, tos.iter_mut().filter_map(Iterator::next).collect()))
             .collect();
-        let tasks = tasks.into_par_iter().enumerate();
-        tasks.for_each(
-            |(i, (gy, mut to))| match (&part(call.ins, i, gy.len())[..], &mut to[..]) {
+        let tasks = tasks.into_iter().enumerate();
+        tasks.in_parallel(|(i, (gy, mut to))| {
+            match (&part(call.ins, i, gy.len())[..], &mut to[..]) {
                 (&[h, gate, output], [gh, gg, gz]) => {
                     read_output_back([h, gate, output, gy], [gh, gg, gz]);
                 }
                 (&[h, gate], [gh, gg]) => read_back([h, gate, gy], [gh, gg]),
                 _ => unreachable!("two or three inputs"),
-            },
-        );
+            }
+        });
         grads
     }
 
@@ -114,14 +114,14 @@ fn part<'a, F>(ins: &[&'a [F]], index: usize, len: usize) -> Vec<&'a [F]> {
     ins.iter().map(|x| &x[index * CHUNK..][..len]).collect()
 }
 
-#[multiversion(targets("x86_64+avx512f", "x86_64+avx2+fma"))]
+#[simd]
 fn read<F: Float>(h: &[F], gate: &[F], y: &mut [F]) {
     for ((y, &h), &gate) in y.iter_mut().zip(h).zip(gate) {
         *y = h * Gelu::value(gate);
     }
 }
 
-#[multiversion(targets("x86_64+avx512f", "x86_64+avx2+fma"))]
+#[simd]
 fn read_output<F: Float>(h: &[F], gate: &[F], output: &[F], y: &mut [F]) {
     for (((y, &h), &gate), &z) in y.iter_mut().zip(h).zip(gate).zip(output) {
         *y = h * Gelu::value(gate) * Sigmoid::value(z);
@@ -129,7 +129,7 @@ fn read_output<F: Float>(h: &[F], gate: &[F], output: &[F], y: &mut [F]) {
 }
 
 /// Reads h, g and the gradient; writes the gradients of h and g.
-#[multiversion(targets("x86_64+avx512f", "x86_64+avx2+fma"))]
+#[simd]
 fn read_back<F: Float>([h, gate, gy]: [&[F]; 3], [gh, gg]: [&mut [F]; 2]) {
     let n = gy.len();
     let (h, gate, gh, gg) = (&h[..n], &gate[..n], &mut gh[..n], &mut gg[..n]);
@@ -141,7 +141,7 @@ fn read_back<F: Float>([h, gate, gy]: [&[F]; 3], [gh, gg]: [&mut [F]; 2]) {
 }
 
 /// Reads h, g, z and the gradient; writes the gradients of h, g and z.
-#[multiversion(targets("x86_64+avx512f", "x86_64+avx2+fma"))]
+#[simd]
 fn read_output_back<F: Float>([h, gate, z, gy]: [&[F]; 4], [gh, gg, gz]: [&mut [F]; 3]) {
     let n = gy.len();
     let (h, gate, z) = (&h[..n], &gate[..n], &z[..n]);
@@ -157,7 +157,7 @@ fn read_output_back<F: Float>([h, gate, z, gy]: [&[F]; 4], [gh, gg, gz]: [&mut [
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::ops::check::{self, Case};
+    use crate::check::{self, Case};
 
     fn case(inputs: usize, count: usize) -> Case {
         let names = ["h", "gate", "output"];

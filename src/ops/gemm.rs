@@ -5,6 +5,10 @@
 #![allow(unsafe_code)]
 
 use super::float::Float;
+#[cfg(target_arch = "x86_64")]
+use super::simd::Simd;
+#[cfg(target_arch = "x86_64")]
+use candle_core::DType;
 
 /// A matrix with a stride between rows and one between columns.
 #[derive(Clone, Copy)]
@@ -59,32 +63,85 @@ pub(crate) fn product<F: Float>(to: &mut [F], width: usize, a: View<F>, b: View<
     assert_eq!(a.columns, b.rows, "inner sizes");
     assert!(b.columns <= width && (a.rows - 1) * width + b.columns <= to.len());
     assert!(a.columns > 0 && a.last() < a.data.len() && b.last() < b.data.len());
-    // SAFETY: the assertions bound every index that the sizes and strides can form; `to` is
-    // borrowed mutably, so it overlaps neither operand; F is f32 or f64, which the crate
-    // distinguishes by type.
-    unsafe {
-        gemm::gemm(
-            a.rows,
-            b.columns,
-            a.columns,
-            to.as_mut_ptr(),
+    // SAFETY: the assertions bound every index that the sizes and strides can form; `to` is borrowed mutably, so it
+    // overlaps neither operand.
+    unsafe { multiply(to.as_mut_ptr(), width, a, b, add) };
+}
+
+/// Reads `$a`, `$b` and writes `$to`, row by row in `$width`, by the kernel of an instruction set.
+macro_rules! by_kernel {
+    ($module:ident, $simd:ident, $lanes:literal: $to:expr, $width:expr, $a:expr, $b:expr, $add:expr) => {{
+        use gemm_common::simd::{$simd, MixedSimd};
+        use gemm_f32::microkernel::$module::f32::{H_M, H_N, H_UKR, MR_DIV_N, NR, UKR};
+        const MR: usize = MR_DIV_N * $lanes;
+        let simd = <$simd as MixedSimd<f32, f32, f32, f32>>::try_new();
+        let simd = simd.expect("only what the processor has is ever current");
+        gemm_common::gemm::gemm_basic_generic::<_, f32, $lanes, MR, NR, MR_DIV_N, H_M, H_N>(
+            simd,
+            $a.rows,
+            $b.columns,
+            $a.columns,
+            $to.cast(),
             1,
-            width as isize,
-            add,
-            a.data.as_ptr(),
-            a.column_stride as isize,
-            a.row_stride as isize,
-            b.data.as_ptr(),
-            b.column_stride as isize,
-            b.row_stride as isize,
-            F::one(),
-            F::one(),
+            $width as isize,
+            $add,
+            $a.data.as_ptr().cast(),
+            $a.column_stride as isize,
+            $a.row_stride as isize,
+            $b.data.as_ptr().cast(),
+            $b.column_stride as isize,
+            $b.row_stride as isize,
+            1.0,
+            1.0,
             false,
             false,
+            false,
+            |x, y, sum| x * y + sum,
+            &UKR,
+            &H_UKR,
             false,
             gemm::Parallelism::None,
         );
+    }};
+}
+
+/// [`product`] without its checks. The crate would take the best kernel of the processor; which one is current is for
+/// [`Simd`] to say.
+///
+/// # Safety
+///
+/// Every index that sizes and strides form lies inside its operand, and `to` overlaps neither of the others.
+#[inline(never)]
+unsafe fn multiply<F: Float>(to: *mut F, width: usize, a: View<F>, b: View<F>, add: bool) {
+    #[cfg(target_arch = "x86_64")]
+    if F::DTYPE == DType::F32 {
+        return match Simd::current() {
+            Simd::Avx512 => by_kernel!(avx512f, V4, 16: to, width, a, b, add),
+            Simd::Avx2 => by_kernel!(fma, V3, 8: to, width, a, b, add),
+            Simd::Baseline => by_kernel!(scalar, Scalar, 1: to, width, a, b, add),
+        };
     }
+    gemm::gemm(
+        a.rows,
+        b.columns,
+        a.columns,
+        to,
+        1,
+        width as isize,
+        add,
+        a.data.as_ptr(),
+        a.column_stride as isize,
+        a.row_stride as isize,
+        b.data.as_ptr(),
+        b.column_stride as isize,
+        b.row_stride as isize,
+        F::one(),
+        F::one(),
+        false,
+        false,
+        false,
+        gemm::Parallelism::None,
+    );
 }
 
 #[cfg(test)]

@@ -3,12 +3,12 @@
 use super::float::Float;
 use super::fused::{apply_one, runs_on, Backward, Forward, FusedOp, Launch, LaunchBackward};
 use super::lanes::map_chunks;
+use super::parallel::InParallel;
 use super::pointwise::{Gelu, Pointwise, Sigmoid};
 use super::shape;
 use crate::gpu::{Arg, Buffer, Grid, Kernel, View};
 use candle_core::{bail, DType, Result, Shape, Tensor, D};
-use multiversion::multiversion;
-use rayon::prelude::*;
+use dsf_simd::simd;
 use std::marker::PhantomData;
 
 /// Rows per task.
@@ -81,10 +81,10 @@ impl<P: Pointwise> FusedOp for Halves<P> {
     fn backward<F: Float>(&self, call: Backward<F>) -> Vec<Vec<F>> {
         let mut gx = vec![F::zero(); call.ins[0].len()];
         let chunk = ROWS * self.width;
-        gx.par_chunks_mut(2 * chunk)
-            .zip(call.ins[0].par_chunks(2 * chunk))
-            .zip(call.only().grad.par_chunks(chunk))
-            .for_each(|((gx, x), gy)| slopes::<P, F>(x, gy, self.width, self.curved, gx));
+        gx.chunks_mut(2 * chunk)
+            .zip(call.ins[0].chunks(2 * chunk))
+            .zip(call.only().grad.chunks(chunk))
+            .in_parallel(|((gx, x), gy)| slopes::<P, F>(x, gy, self.width, self.curved, gx));
         vec![gx]
     }
 
@@ -140,7 +140,7 @@ fn halves<F>(row: &[F], width: usize, curved: usize) -> (&[F], &[F]) {
     }
 }
 
-#[multiversion(targets("x86_64+avx512f", "x86_64+avx2+fma"))]
+#[simd]
 fn products<P: Pointwise, F: Float>(x: &[F], width: usize, curved: usize, y: &mut [F]) {
     for (x, y) in x.chunks_exact(2 * width).zip(y.chunks_exact_mut(width)) {
         let (linear, gates) = halves(x, width, curved);
@@ -150,7 +150,7 @@ fn products<P: Pointwise, F: Float>(x: &[F], width: usize, curved: usize, y: &mu
     }
 }
 
-#[multiversion(targets("x86_64+avx512f", "x86_64+avx2+fma"))]
+#[simd]
 fn slopes<P: Pointwise, F: Float>(x: &[F], gy: &[F], width: usize, curved: usize, gx: &mut [F]) {
     let rows = x.chunks_exact(2 * width).zip(gy.chunks_exact(width));
     for ((x, gy), gx) in rows.zip(gx.chunks_exact_mut(2 * width)) {
@@ -171,8 +171,8 @@ fn slopes<P: Pointwise, F: Float>(x: &[F], gy: &[F], width: usize, curved: usize
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::ops::check::{self, Case};
-    use crate::ops::{gelu, sigmoid};
+    use crate::check::{self, Case};
+    use crate::{gelu, sigmoid};
 
     fn case(shape: &[usize]) -> Case {
         Case::new(format!("{shape:?}")).uniform("x", shape, -3.0, 3.0)

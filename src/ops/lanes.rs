@@ -4,8 +4,8 @@
 //! everywhere.
 
 use super::float::Float;
-use multiversion::multiversion;
-use rayon::prelude::*;
+use super::parallel::InParallel;
+use dsf_simd::simd;
 
 /// The lanes of a group: one AVX-512 register of f32.
 pub(crate) const LANES: usize = 16;
@@ -135,8 +135,8 @@ pub(crate) fn map_chunks<F: Float>(
     f: impl Fn(&[F], &mut [F]) + Sync,
 ) -> Vec<F> {
     let mut y = vec![F::zero(); x.len() * to / from];
-    let chunks = y.par_chunks_mut(to).zip(x.par_chunks(from));
-    chunks.for_each(|(y, x)| f(x, y));
+    let chunks = y.chunks_mut(to).zip(x.chunks(from));
+    chunks.in_parallel(|(y, x)| f(x, y));
     y
 }
 
@@ -151,10 +151,10 @@ pub(crate) fn map_chunks_with_sums<F: Float>(
 ) -> [Vec<F>; 2] {
     let mut gx = vec![F::zero(); x.len()];
     let mut parts = vec![F::zero(); x.len().div_ceil(of_x) * width];
-    gx.par_chunks_mut(of_x)
-        .zip(parts.par_chunks_mut(width))
-        .zip(x.par_chunks(of_x).zip(grad.par_chunks(of_grad)))
-        .for_each(|((gx, part), (x, grad))| f([x, grad], gx, part));
+    gx.chunks_mut(of_x)
+        .zip(parts.chunks_mut(width))
+        .zip(x.chunks(of_x).zip(grad.chunks(of_grad)))
+        .in_parallel(|((gx, part), (x, grad))| f([x, grad], gx, part));
     [gx, sum_parts(&parts, width)]
 }
 
@@ -172,13 +172,13 @@ pub(crate) fn sum_parts<F: Float>(parts: &[F], len: usize) -> Vec<F> {
 
 /// `to += from`, element by element.
 pub(crate) fn add_to<F: Float>(to: &mut [F], from: &[F]) {
-    to.par_chunks_mut(CHUNK)
-        .zip(from.par_chunks(CHUNK))
-        .for_each(|(to, from)| add_chunk(to, from));
+    to.chunks_mut(CHUNK)
+        .zip(from.chunks(CHUNK))
+        .in_parallel(|(to, from)| add_chunk(to, from));
 }
 
 /// [`add_to`] on the calling thread.
-#[multiversion(targets("x86_64+avx512f", "x86_64+avx2+fma"))]
+#[simd]
 pub(crate) fn add_chunk<F: Float>(to: &mut [F], from: &[F]) {
     for (to, &from) in to.iter_mut().zip(from) {
         *to += from;
@@ -186,7 +186,7 @@ pub(crate) fn add_chunk<F: Float>(to: &mut [F], from: &[F]) {
 }
 
 /// Adds `bias` to every row.
-#[multiversion(targets("x86_64+avx512f", "x86_64+avx2+fma"))]
+#[simd]
 pub(crate) fn add_to_rows<F: Float>(y: &mut [F], bias: &[F]) {
     for row in y.chunks_exact_mut(bias.len()) {
         for (y, &bias) in row.iter_mut().zip(bias) {
@@ -196,7 +196,7 @@ pub(crate) fn add_to_rows<F: Float>(y: &mut [F], bias: &[F]) {
 }
 
 /// Adds every row to `sums`.
-#[multiversion(targets("x86_64+avx512f", "x86_64+avx2+fma"))]
+#[simd]
 pub(crate) fn sum_rows<F: Float>(rows: &[F], sums: &mut [F]) {
     for row in rows.chunks_exact(sums.len()) {
         for (sum, &x) in sums.iter_mut().zip(row) {

@@ -3,11 +3,11 @@
 use super::float::Float;
 use super::fused::{apply, apply_one, runs_on, Backward, Forward, FusedOp, Launch, LaunchBackward};
 use super::lanes::{add_chunk, blank, map_chunks, sum_parts, total};
+use super::parallel::InParallel;
 use super::shape;
 use crate::gpu::Buffer;
 use candle_core::{Result, Shape, Tensor, D};
-use multiversion::multiversion;
-use rayon::prelude::*;
+use dsf_simd::simd;
 
 pub(super) mod launch;
 
@@ -92,13 +92,13 @@ impl LayerNorm {
         let mut gx = vec![F::zero(); gy.len()];
         let parts = gy.len().div_ceil(chunk) * self.width;
         let (mut gw, mut gb) = (vec![F::zero(); parts], vec![F::zero(); parts]);
-        let sums = gw.par_chunks_mut(self.width);
-        let sums = sums.zip(gb.par_chunks_mut(self.width));
-        gx.par_chunks_mut(chunk)
+        let sums = gw.chunks_mut(self.width);
+        let sums = sums.zip(gb.chunks_mut(self.width));
+        gx.chunks_mut(chunk)
             .zip(sums)
-            .zip(gy.par_chunks(chunk))
+            .zip(gy.chunks(chunk))
             .enumerate()
-            .for_each_init(
+            .in_parallel_with(
                 || vec![blank::<F>(); chunk],
                 |x, (i, ((gx, (gw, gb)), gy))| {
                     let x = &mut x[..gx.len()];
@@ -161,10 +161,10 @@ impl FusedOp for AddLayerNorm {
         let mut sum = vec![F::zero(); ins[0].len()];
         let mut normed = sum.clone();
         let chunk = ROWS * self.0.width;
-        sum.par_chunks_mut(chunk)
-            .zip(normed.par_chunks_mut(chunk))
-            .zip(ins[0].par_chunks(chunk).zip(ins[1].par_chunks(chunk)))
-            .for_each(|((sum, normed), (x, y))| {
+        sum.chunks_mut(chunk)
+            .zip(normed.chunks_mut(chunk))
+            .zip(ins[0].chunks(chunk).zip(ins[1].chunks(chunk)))
+            .in_parallel(|((sum, normed), (x, y))| {
                 add(x, y, sum);
                 forward_rows(sum, ins[2], ins[3], self.0.eps(), normed);
             });
@@ -203,7 +203,7 @@ impl FusedOp for AddLayerNorm {
     }
 }
 
-#[multiversion(targets("x86_64+avx512f", "x86_64+avx2+fma"))]
+#[simd]
 fn add<F: Float>(x: &[F], y: &[F], sum: &mut [F]) {
     for ((sum, &x), &y) in sum.iter_mut().zip(x).zip(y) {
         *sum = x + y;
@@ -219,7 +219,7 @@ fn moments<F: Float>(x: &[F], eps: F) -> (F, F) {
     (mean, F::one() / (variance + eps).sqrt())
 }
 
-#[multiversion(targets("x86_64+avx512f", "x86_64+avx2+fma"))]
+#[simd]
 fn forward_rows<F: Float>(x: &[F], weight: &[F], bias: &[F], eps: F, y: &mut [F]) {
     let rows = x.chunks_exact(weight.len());
     for (x, y) in rows.zip(y.chunks_exact_mut(weight.len())) {
@@ -230,7 +230,7 @@ fn forward_rows<F: Float>(x: &[F], weight: &[F], bias: &[F], eps: F, y: &mut [F]
     }
 }
 
-#[multiversion(targets("x86_64+avx512f", "x86_64+avx2+fma"))]
+#[simd]
 fn backward_rows<F: Float>(
     x: &[F],
     weight: &[F],

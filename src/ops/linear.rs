@@ -5,10 +5,10 @@ use super::float::Float;
 use super::fused::{apply, runs_on, Backward, Forward, FusedOp, Launch, LaunchBackward};
 use super::gemm::{product, View};
 use super::lanes::{add_to_rows, sum_parts, sum_rows};
+use super::parallel::InParallel;
 use super::shape;
 use crate::gpu::Buffer;
 use candle_core::{bail, Result, Shape, Tensor};
-use rayon::prelude::*;
 
 pub(super) mod launch;
 
@@ -102,9 +102,9 @@ impl Linear {
             return Vec::new();
         }
         let mut gx = vec![F::zero(); self.rows() * self.inner];
-        gx.par_chunks_mut(ROWS * self.inner)
+        gx.chunks_mut(ROWS * self.inner)
             .enumerate()
-            .for_each(|(i, gx)| {
+            .in_parallel(|(i, gx)| {
                 let rows = gx.len() / self.inner;
                 let mut add = false;
                 for (map, out) in self.outs.iter().enumerate() {
@@ -128,11 +128,11 @@ impl Linear {
         };
         let (task, parts) = (self.task(), self.rows().div_ceil(self.task()));
         let (mut gw, mut gb) = (vec![F::zero(); parts * size], vec![F::zero(); parts * out]);
-        gw.par_chunks_mut(size)
-            .zip(gb.par_chunks_mut(out))
-            .zip(call.ins[0].par_chunks(task * self.inner))
-            .zip(used.grad.par_chunks(task * out))
-            .for_each(|(((gw, gb), x), gy)| {
+        gw.chunks_mut(size)
+            .zip(gb.chunks_mut(out))
+            .zip(call.ins[0].chunks(task * self.inner))
+            .zip(used.grad.chunks(task * out))
+            .in_parallel(|(((gw, gb), x), gy)| {
                 let (x_rows, gy_rows) = (View::new(x, self.inner), View::new(gy, out));
                 product(gw, self.inner, gy_rows.t(), x_rows, false);
                 if self.biased {
@@ -155,9 +155,9 @@ impl FusedOp for Linear {
         let one = |(map, &out): (usize, &usize)| {
             let mut y = vec![F::zero(); self.rows() * out];
             let weight = self.weight(ins, map).t();
-            y.par_chunks_mut(ROWS * out)
-                .zip(ins[0].par_chunks(ROWS * self.inner))
-                .for_each(|(y, x)| {
+            y.chunks_mut(ROWS * out)
+                .zip(ins[0].chunks(ROWS * self.inner))
+                .in_parallel(|(y, x)| {
                     product(y, out, View::new(x, self.inner), weight, false);
                     if self.biased {
                         add_to_rows(y, ins[1 + self.outs.len() + map]);

@@ -9,12 +9,12 @@ use super::gemm::{product, View};
 use super::lanes::{add_to_rows, blank, sum_parts, sum_rows};
 use super::linear::{linear, MAX_TASKS};
 use super::mask::{Dropout, Mask};
+use super::parallel::InParallel;
 use super::pointwise::{gelu, values, Gelu};
 use super::shape;
 use crate::gpu::Buffer;
 use candle_core::{Result, Shape, Tensor};
-use multiversion::multiversion;
-use rayon::prelude::*;
+use dsf_simd::simd;
 
 mod launch;
 
@@ -173,11 +173,11 @@ impl FusedOp for Mlp {
         let mut y = vec![F::zero(); self.rows() * self.out];
         let scratch = || vec![blank::<F>(); wide];
         let blocks = y
-            .par_chunks_mut(ROWS * self.out)
-            .zip(ins[0].par_chunks(block))
+            .chunks_mut(ROWS * self.out)
+            .zip(ins[0].chunks(block))
             .enumerate();
         if !tracked {
-            blocks.for_each_init(
+            blocks.in_parallel_with(
                 || [scratch(), scratch()],
                 |[z, a], (i, (y, x))| {
                     let size = x.len() / self.inner * self.hidden;
@@ -188,8 +188,8 @@ impl FusedOp for Mlp {
         }
         let mut z = vec![blank::<F>(); self.rows() * self.hidden];
         blocks
-            .zip(z.par_chunks_mut(wide))
-            .for_each_init(scratch, |a, ((i, (y, x)), z)| {
+            .zip(z.chunks_mut(wide))
+            .in_parallel_with(scratch, |a, ((i, (y, x)), z)| {
                 let a = &mut a[..z.len()];
                 self.forward_rows(i * ROWS, x, ins, [z, a, y]);
             });
@@ -204,19 +204,15 @@ impl FusedOp for Mlp {
         let mut sums = sizes.map(|size| vec![F::zero(); parts * size]);
         let [gw1, gb1, gw2, gb2] = &mut sums;
         let mut gx = vec![F::zero(); x.len()];
-        (
-            gw1.par_chunks_mut(sizes[0]),
-            gb1.par_chunks_mut(sizes[1]),
-            gw2.par_chunks_mut(sizes[2]),
-            gb2.par_chunks_mut(sizes[3]),
-            gx.par_chunks_mut(task * inner),
-            x.par_chunks(task * inner),
-            z.par_chunks(task * hidden),
-            gy.par_chunks(task * out),
-        )
-            .into_par_iter()
+        let first = gw1.chunks_mut(sizes[0]).zip(gb1.chunks_mut(sizes[1]));
+        let second = gw2.chunks_mut(sizes[2]).zip(gb2.chunks_mut(sizes[3]));
+        let reads = x.chunks(task * inner).zip(z.chunks(task * hidden));
+        let grads = gx.chunks_mut(task * inner).zip(gy.chunks(task * out));
+        first
+            .zip(second)
+            .zip(reads.zip(grads))
             .enumerate()
-            .for_each(|(i, (gw1, gb1, gw2, gb2, gx, x, z, gy))| {
+            .in_parallel(|(i, (((gw1, gb1), (gw2, gb2)), ((x, z), (gx, gy))))| {
                 let sizes = [hidden, hidden, self.masks[1].map_or(0, |_| out)];
                 let mut scratch = sizes.map(|width| vec![blank::<F>(); ROWS * width]);
                 let reads = x.chunks(ROWS * inner).zip(gy.chunks(ROWS * out));
@@ -254,7 +250,7 @@ impl FusedOp for Mlp {
 
 /// Multiplies `a` by gelu(z), and writes the previous `a` times gelu'(z) to `slopes`; both share
 /// the error function.
-#[multiversion(targets("x86_64+avx512f", "x86_64+avx2+fma"))]
+#[simd]
 fn multiply_gelu_with_slope<F: Float>(z: &[F], a: &mut [F], slopes: &mut [F]) {
     for ((a, slope), &z) in a.iter_mut().zip(slopes).zip(z) {
         let (value, slope_at_z) = Gelu::value_and_slope(z);
@@ -264,7 +260,7 @@ fn multiply_gelu_with_slope<F: Float>(z: &[F], a: &mut [F], slopes: &mut [F]) {
 }
 
 /// `to *= by`, element by element.
-#[multiversion(targets("x86_64+avx512f", "x86_64+avx2+fma"))]
+#[simd]
 fn multiply<F: Float>(by: &[F], to: &mut [F]) {
     for (to, &by) in to.iter_mut().zip(by) {
         *to *= by;

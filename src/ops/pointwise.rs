@@ -3,10 +3,10 @@
 use super::float::Float;
 use super::fused::{apply_one, runs_on, Backward, Forward, FusedOp, Launch, LaunchBackward, Used};
 use super::lanes::map_chunks;
+use super::parallel::InParallel;
 use crate::gpu::{Buffer, Grid, Kernel};
 use candle_core::{Result, Shape, Tensor};
-use multiversion::multiversion;
-use rayon::prelude::*;
+use dsf_simd::simd;
 use std::marker::PhantomData;
 
 /// Elements per task.
@@ -229,9 +229,9 @@ impl<P: Pointwise> FusedOp for Fused<P> {
     fn backward<F: Float>(&self, call: Backward<F>) -> Vec<Vec<F>> {
         let Used { value, grad } = call.only();
         let mut gx = grad.to_vec();
-        gx.par_chunks_mut(CHUNK)
-            .zip(call.ins[0].par_chunks(CHUNK).zip(value.par_chunks(CHUNK)))
-            .for_each(|(gx, (x, y))| multiply_slopes::<P, F>(x, y, gx));
+        gx.chunks_mut(CHUNK)
+            .zip(call.ins[0].chunks(CHUNK).zip(value.chunks(CHUNK)))
+            .in_parallel(|(gx, (x, y))| multiply_slopes::<P, F>(x, y, gx));
         vec![gx]
     }
 
@@ -263,7 +263,7 @@ impl<P: Pointwise> FusedOp for Fused<P> {
 }
 
 /// `y = f(x)`.
-#[multiversion(targets("x86_64+avx512f", "x86_64+avx2+fma"))]
+#[simd]
 pub(super) fn values<P: Pointwise, F: Float>(x: &[F], y: &mut [F]) {
     for (y, &x) in y.iter_mut().zip(x) {
         *y = P::value(x);
@@ -271,7 +271,7 @@ pub(super) fn values<P: Pointwise, F: Float>(x: &[F], y: &mut [F]) {
 }
 
 /// `gx *= f'(x)`, with `y = f(x)` for the functions whose derivative uses it.
-#[multiversion(targets("x86_64+avx512f", "x86_64+avx2+fma"))]
+#[simd]
 fn multiply_slopes<P: Pointwise, F: Float>(x: &[F], y: &[F], gx: &mut [F]) {
     for ((gx, &x), &y) in gx.iter_mut().zip(x).zip(y) {
         *gx *= P::slope(x, y);

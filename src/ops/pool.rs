@@ -6,12 +6,23 @@ use super::fused::{apply_one, runs_on, Backward, Forward, FusedOp, Launch, Launc
 use super::lanes::add_chunk;
 use super::shape;
 use super::strips::{Strip, Strips};
-use crate::config::Pool;
 use crate::gpu::Buffer;
 use candle_core::{bail, DType, Result, Shape, Tensor};
-use multiversion::multiversion;
+use dsf_simd::simd;
 
 mod launch;
+
+/// How positions become one vector.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Pool {
+    /// Their mean.
+    Mean,
+    /// The last one.
+    Last,
+    /// The largest value in each channel.
+    Max,
+}
 
 /// The mean, last value or maximum of each channel over the first lengths\[b\] steps of sequence b.
 ///
@@ -179,7 +190,7 @@ impl FusedOp for Pooled {
 }
 
 /// Updates the running maxima `best` and their steps `at` with the values of one step.
-#[multiversion(targets("x86_64+avx512f", "x86_64+avx2+fma"))]
+#[simd]
 fn take_larger<F: Float>(x: &[F], step: usize, best: &mut [F], at: &mut [usize]) {
     for ((&x, best), at) in x.iter().zip(best).zip(at) {
         if x > *best || x.is_nan() && !best.is_nan() {

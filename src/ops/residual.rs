@@ -6,12 +6,12 @@ use super::float::Float;
 use super::fused::{apply_one, runs_on, Backward, Forward, FusedOp, Launch, LaunchBackward};
 use super::lanes::{sum_parts as sum, total};
 use super::mask::{Dropout, Mask};
+use super::parallel::InParallel;
 use super::shape;
 use super::sums::sum_parts;
 use crate::gpu::{Arg, Buffer, Gpu, Grid, Kernel, View};
 use candle_core::{DType, Result, Shape, Tensor};
-use multiversion::multiversion;
-use rayon::prelude::*;
+use dsf_simd::simd;
 
 /// Elements per task, and per partial sum of the gradient of the scale.
 const CHUNK: usize = 1 << 14;
@@ -95,10 +95,10 @@ impl FusedOp for Residual {
     fn forward<F: Float>(&self, Forward { ins, .. }: Forward<F>) -> Vec<Vec<F>> {
         let mut y = ins[1].to_vec();
         let scale = ins.get(2).map_or(F::one(), |scale| scale[0]);
-        y.par_chunks_mut(CHUNK)
-            .zip(ins[0].par_chunks(CHUNK))
+        y.chunks_mut(CHUNK)
+            .zip(ins[0].chunks(CHUNK))
             .enumerate()
-            .for_each(|(task, (y, x))| {
+            .in_parallel(|(task, (y, x))| {
                 self.drop(task, y);
                 add_scaled(x, scale, y);
             });
@@ -109,18 +109,18 @@ impl FusedOp for Residual {
         let grad = call.only().grad;
         let mut of_branch = grad.to_vec();
         of_branch
-            .par_chunks_mut(CHUNK)
+            .chunks_mut(CHUNK)
             .enumerate()
-            .for_each(|(task, of_branch)| self.drop(task, of_branch));
+            .in_parallel(|(task, of_branch)| self.drop(task, of_branch));
         let mut of_x = grad.to_vec();
         let Some(scale) = call.ins.get(2) else {
             return vec![of_x, of_branch];
         };
         let mut parts = vec![F::zero(); grad.len().div_ceil(CHUNK)];
-        of_x.par_chunks_mut(CHUNK)
+        of_x.chunks_mut(CHUNK)
             .zip(&mut parts)
-            .zip(call.ins[0].par_chunks(CHUNK))
-            .for_each(|((of_x, part), x)| *part = scale_and_sum(scale[0], x, of_x));
+            .zip(call.ins[0].chunks(CHUNK))
+            .in_parallel(|((of_x, part), x)| *part = scale_and_sum(scale[0], x, of_x));
         vec![of_x, of_branch, sum(&parts, 1)]
     }
 
@@ -159,7 +159,7 @@ impl FusedOp for Residual {
 }
 
 /// `y += scale x`.
-#[multiversion(targets("x86_64+avx512f", "x86_64+avx2+fma"))]
+#[simd]
 fn add_scaled<F: Float>(x: &[F], scale: F, y: &mut [F]) {
     for (y, &x) in y.iter_mut().zip(x) {
         *y += scale * x;
@@ -167,7 +167,7 @@ fn add_scaled<F: Float>(x: &[F], scale: F, y: &mut [F]) {
 }
 
 /// Returns Σ x grad, and multiplies `grad` by `scale`.
-#[multiversion(targets("x86_64+avx512f", "x86_64+avx2+fma"))]
+#[simd]
 fn scale_and_sum<F: Float>(scale: F, x: &[F], grad: &mut [F]) -> F {
     let sum = total([x, grad], |[x, grad]| x * grad);
     grad.iter_mut().for_each(|grad| *grad *= scale);

@@ -6,7 +6,7 @@ use super::lanes::{largest_of, map_chunks, map_chunks_with_sums, total};
 use super::shape;
 use crate::gpu::Buffer;
 use candle_core::{Result, Shape, Tensor, D};
-use multiversion::multiversion;
+use dsf_simd::simd;
 
 mod launch;
 
@@ -86,7 +86,7 @@ fn factor<F: Float>(x: &[F]) -> F {
     inverse * (F::from_f64(x.len() as f64) / squares).sqrt()
 }
 
-#[multiversion(targets("x86_64+avx512f", "x86_64+avx2+fma"))]
+#[simd]
 fn forward_rows<F: Float>(x: &[F], gamma: &[F], y: &mut [F]) {
     let rows = x.chunks_exact(gamma.len());
     for (x, y) in rows.zip(y.chunks_exact_mut(gamma.len())) {
@@ -97,7 +97,7 @@ fn forward_rows<F: Float>(x: &[F], gamma: &[F], y: &mut [F]) {
     }
 }
 
-#[multiversion(targets("x86_64+avx512f", "x86_64+avx2+fma"))]
+#[simd]
 fn backward_rows<F: Float>(x: &[F], gamma: &[F], gy: &[F], gx: &mut [F], sums: &mut [F]) {
     let width = gamma.len();
     let count = F::from_f64(width as f64);

@@ -4,11 +4,11 @@
 
 use super::float::Float;
 use super::fused::{apply_one, runs_on, Backward, Forward, FusedOp, Launch, LaunchBackward};
+use super::parallel::InParallel;
 use super::shape;
 use crate::gpu::Buffer;
 use candle_core::{bail, DType, Result, Shape, Tensor, D};
-use multiversion::multiversion;
-use rayon::prelude::*;
+use dsf_simd::simd;
 
 mod launch;
 
@@ -92,9 +92,9 @@ fn table<F: Float>(positions: &[u32], dims: usize) -> Vec<F> {
         .collect();
     let mut table = vec![F::zero(); positions.len() * dims];
     table
-        .par_chunks_mut(ROWS * dims)
-        .zip(positions.par_chunks(ROWS))
-        .for_each(|(table, positions)| {
+        .chunks_mut(ROWS * dims)
+        .zip(positions.chunks(ROWS))
+        .in_parallel(|(table, positions)| {
             for (row, &position) in table.chunks_exact_mut(dims).zip(positions) {
                 let (cos, sin) = row.split_at_mut(half);
                 for ((cos, sin), rate) in cos.iter_mut().zip(sin).zip(&rates) {
@@ -147,10 +147,10 @@ impl Rotary {
         let sign = if back { -F::one() } else { F::one() };
         let count = self.known.len();
         let mut y = vec![F::zero(); x.len()];
-        y.par_chunks_mut(ROWS * self.channels)
-            .zip(x.par_chunks(ROWS * self.channels))
+        y.chunks_mut(ROWS * self.channels)
+            .zip(x.chunks(ROWS * self.channels))
             .enumerate()
-            .for_each(|(task, (y, x))| {
+            .in_parallel(|(task, (y, x))| {
                 let rows = y.chunks_exact_mut(self.channels);
                 for (row, (y, x)) in rows.zip(x.chunks_exact(self.channels)).enumerate() {
                     let position = (task * ROWS + row) % count;
@@ -190,7 +190,7 @@ impl FusedOp for Rotary {
 
 /// Rotates the heads of a row by `angles`, given as cosines and then sines; the sines are
 /// multiplied by `sign`.
-#[multiversion(targets("x86_64+avx512f", "x86_64+avx2+fma"))]
+#[simd]
 fn rotate<F: Float>(x: &[F], angles: &[F], sign: F, width: usize, y: &mut [F]) {
     let (cos, sin) = angles.split_at(angles.len() / 2);
     for (x, y) in x.chunks_exact(width).zip(y.chunks_exact_mut(width)) {

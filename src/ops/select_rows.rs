@@ -3,11 +3,11 @@
 
 use super::float::Float;
 use super::fused::{apply_one, runs_on, Backward, Forward, FusedOp, Launch, LaunchBackward};
+use super::parallel::InParallel;
 use super::shape;
 use super::tile::Tiles;
 use crate::gpu::{Arg, Buffer, Gpu, Grid, Kernel};
 use candle_core::{DType, Result, Shape, Tensor};
-use rayon::prelude::*;
 
 /// y\[b, r\] = x\[b, positions\[b, r\]\].
 ///
@@ -70,10 +70,10 @@ impl FusedOp for SelectRows {
 
     fn backward<F: Float>(&self, call: Backward<F>) -> Vec<Vec<F>> {
         let mut gx = vec![F::zero(); call.ins[0].len()];
-        gx.par_chunks_mut(self.len * self.width)
-            .zip(self.known.par_chunks(self.rows))
-            .zip(call.only().grad.par_chunks(self.rows * self.width))
-            .for_each(|((gx, positions), gy)| {
+        gx.chunks_mut(self.len * self.width)
+            .zip(self.known.chunks(self.rows))
+            .zip(call.only().grad.chunks(self.rows * self.width))
+            .in_parallel(|((gx, positions), gy)| {
                 for (&step, gy) in positions.iter().zip(gy.chunks_exact(self.width)) {
                     let to = &mut gx[step * self.width..][..self.width];
                     for (to, &gy) in to.iter_mut().zip(gy) {
@@ -129,7 +129,7 @@ impl SelectRows {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::ops::check::{self, Case};
+    use crate::check::{self, Case};
     use candle_core::Device;
 
     fn positions(batch: usize, rows: usize, len: usize) -> Tensor {

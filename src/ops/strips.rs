@@ -4,7 +4,7 @@
 
 use super::float::Float;
 use super::lanes::{splat, Lanes, LANES};
-use rayon::prelude::*;
+use super::parallel::InParallel;
 use std::array;
 
 /// Channels per strip for a single sequence. Each further sequence widens the strips, since short
@@ -57,10 +57,10 @@ impl Strips {
         let sequences: Vec<[&mut [F]; OUTS]> = (0..self.batch)
             .map(|_| array::from_fn(|k| outs[k].next().expect("a part for every sequence")))
             .collect();
-        let sequences = sequences.into_par_iter().enumerate();
-        sequences.for_each(|(sequence, outs)| {
-            let tasks = self.cut(outs).into_par_iter().enumerate();
-            tasks.for_each(|(index, rows)| f(self.strip(sequence, index), rows));
+        let sequences = sequences.into_iter().enumerate();
+        sequences.in_parallel(|(sequence, outs)| {
+            let tasks = self.cut(outs).into_iter().enumerate();
+            tasks.in_parallel(|(index, rows)| f(self.strip(sequence, index), rows));
         });
     }
 

@@ -44,9 +44,10 @@ fn sum_groups(gpu: &Gpu, x: View, width: usize, each: usize) -> Result<Buffer> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::gpu::{self, emulated::emulated};
+    use crate::gpu;
     use crate::rng::Stream;
     use candle_core::{Device, Tensor};
+    use dsf_emulation::emulated;
 
     /// The largest difference from sums in f64, in units of the number of rows.
     fn error(rows: usize, width: usize, dtype: DType) -> f64 {

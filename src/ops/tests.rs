@@ -1,9 +1,9 @@
 //! Ops in sequence, as in a block of Pythia and its head, in bf16.
 
 use super::*;
-use crate::gpu::emulated::{emulated, launches};
 use crate::rng::Stream;
 use candle_core::{DType, Device, Result, Tensor, Var};
+use dsf_emulation::{emulated, launches};
 
 const BATCH: usize = 2;
 const LEN: usize = 40;

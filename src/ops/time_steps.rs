@@ -4,11 +4,11 @@
 
 use super::float::Float;
 use super::fused::{apply, runs_on, Backward, Forward, FusedOp, Launch, LaunchBackward};
+use super::parallel::InParallel;
 use super::shape;
 use super::tile::Tiles;
 use crate::gpu::{Arg, Buffer, Gpu, Kernel};
 use candle_core::{Result, Shape, Tensor};
-use rayon::prelude::*;
 
 /// The steps of `x`, (B, L, N), as L tensors of shape (B, N).
 pub fn time_steps(x: &Tensor) -> Result<Vec<Tensor>> {
@@ -42,14 +42,13 @@ impl FusedOp for TimeSteps {
     fn forward<F: Float>(&self, Forward { ins, .. }: Forward<F>) -> Vec<Vec<F>> {
         let sequences = || ins[0].chunks_exact(self.len * self.width);
         let step = |t: usize| sequences().flat_map(move |x| &x[t * self.width..][..self.width]);
-        let steps = (0..self.len).into_par_iter();
-        steps.map(|t| step(t).copied().collect()).collect()
+        (0..self.len).map_in_parallel(|t| step(t).copied().collect())
     }
 
     fn backward<F: Float>(&self, call: Backward<F>) -> Vec<Vec<F>> {
         let mut gx = vec![F::zero(); call.ins[0].len()];
-        let sequences = gx.par_chunks_exact_mut(self.len * self.width).enumerate();
-        sequences.for_each(|(sequence, gx)| {
+        let sequences = gx.chunks_exact_mut(self.len * self.width).enumerate();
+        sequences.in_parallel(|(sequence, gx)| {
             for (gx, out) in gx.chunks_exact_mut(self.width).zip(call.outs) {
                 if let Some(out) = out {
                     gx.copy_from_slice(&out.grad[sequence * self.width..][..self.width]);
@@ -112,7 +111,7 @@ impl TimeSteps {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::ops::check::{self, Case};
+    use crate::check::{self, Case};
 
     fn case(batch: usize, len: usize, width: usize) -> Case {
         Case::new(format!("{batch} x {len} x {width}")).normal("x", &[batch, len, width])

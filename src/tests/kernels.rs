@@ -1,9 +1,9 @@
 //! What the build of the CUDA kernels makes of ptxas' report and of `cuda/limits.toml`; the build
 //! script's own modules, tested without CUDA.
 
-#[path = "../build/limits.rs"]
+#[path = "../gpu/build/limits.rs"]
 mod limits;
-#[path = "../build/report.rs"]
+#[path = "../gpu/build/report.rs"]
 mod report;
 
 use limits::Limits;

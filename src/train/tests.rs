@@ -2,11 +2,11 @@
 
 use super::Trainer;
 use crate::config::{AdamConfig, Decay, Precision, RunConfig};
-use crate::gpu::emulated::{emulated, launches};
 use crate::mixers::MIXERS;
 use crate::recipes;
 use crate::tasks;
 use candle_core::Device;
+use dsf_emulation::{emulated, launches};
 
 const STEPS: usize = 3;
 

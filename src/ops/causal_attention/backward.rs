@@ -2,11 +2,11 @@
 
 use super::cpu::{Block, Item, BLOCK};
 use super::{CausalAttention, Weights};
-use crate::ops::float::Float;
-use crate::ops::lanes::total;
-use crate::ops::matrix::Matrix;
-use multiversion::multiversion;
-use rayon::prelude::*;
+use crate::float::Float;
+use crate::lanes::total;
+use crate::matrix::Matrix;
+use crate::parallel::InParallel;
+use dsf_simd::simd;
 use std::ops::Range;
 
 /// The number of tasks aimed at: if the batch has fewer items, each item is split.
@@ -15,12 +15,12 @@ const TASKS: usize = 16;
 pub(super) fn backward<F: Float>(op: &CausalAttention, ins: &[&[F]], go: &[F]) -> Vec<Vec<F>> {
     let zeros = |like: &[F]| vec![F::zero(); like.len()];
     let (mut gq, mut gk, mut gv) = (zeros(ins[0]), zeros(ins[1]), zeros(ins[2]));
-    gq.par_chunks_mut(op.rows * op.key_width)
-        .zip(gk.par_chunks_mut(op.len * op.key_width))
-        .zip(gv.par_chunks_mut(op.len * op.value_width))
-        .zip(go.par_chunks(op.rows * op.value_width))
+    gq.chunks_mut(op.rows * op.key_width)
+        .zip(gk.chunks_mut(op.len * op.key_width))
+        .zip(gv.chunks_mut(op.len * op.value_width))
+        .zip(go.chunks(op.rows * op.value_width))
         .enumerate()
-        .for_each(|(i, (((gq, gk), gv), go))| {
+        .in_parallel(|(i, (((gq, gk), gv), go))| {
             backward_item(&Item::of(op, ins, i), go, [gq, gk, gv]);
         });
     vec![gq, gk, gv]
@@ -38,7 +38,7 @@ fn backward_item<F: Float>(item: &Item<F>, go: &[F], [gq, gk, gv]: [&mut [F]; 3]
         dealt[index % parts].push((index, gq, go));
     }
     let past = past(item);
-    let sums = dealt.into_par_iter().map(|blocks| {
+    let sums = dealt.into_iter().map_in_parallel(|blocks| {
         let mut sums = Sums {
             k: Matrix::zeros(op.len, op.key_width),
             v: Matrix::zeros(op.len, op.value_width),
@@ -48,7 +48,6 @@ fn backward_item<F: Float>(item: &Item<F>, go: &[F], [gq, gk, gv]: [&mut [F]; 3]
         }
         sums
     });
-    let sums: Vec<_> = sums.collect();
     for sums in &sums {
         sums.k.add_to(gk, op.key_width);
         sums.v.add_to(gv, op.value_width);
@@ -62,7 +61,7 @@ struct Past<F> {
     values_t: Matrix<F>,
 }
 
-#[multiversion(targets("x86_64+avx512f", "x86_64+avx2+fma"))]
+#[simd]
 fn past<F: Float>(item: &Item<F>) -> Past<F> {
     let op = item.op;
     Past {
@@ -78,7 +77,7 @@ struct Sums<F> {
     v: Matrix<F>,
 }
 
-#[multiversion(targets("x86_64+avx512f", "x86_64+avx2+fma"))]
+#[simd]
 fn backward_block<F: Float>(
     item: &Item<F>,
     past: &Past<F>,

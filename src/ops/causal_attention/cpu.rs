@@ -2,11 +2,11 @@
 //! s, R, L) tensor is never stored.
 
 use super::{CausalAttention, Weights};
-use crate::ops::float::Float;
-use crate::ops::lanes::{largest, total};
-use crate::ops::matrix::{Matrix, PANEL};
-use multiversion::multiversion;
-use rayon::prelude::*;
+use crate::float::Float;
+use crate::lanes::{largest, total};
+use crate::matrix::{Matrix, PANEL};
+use crate::parallel::InParallel;
+use dsf_simd::simd;
 use std::ops::Range;
 
 /// Query rows per block.
@@ -124,12 +124,12 @@ fn weigh_row<F: Float>(rule: Weights, row: &mut [F]) -> F {
 pub(super) fn forward<F: Float>(op: &CausalAttention, ins: &[&[F]]) -> Vec<F> {
     let size = op.rows * op.value_width;
     let mut out = vec![F::zero(); op.batch * op.heads * size];
-    out.par_chunks_mut(size).enumerate().for_each(|(i, out)| {
+    out.chunks_mut(size).enumerate().in_parallel(|(i, out)| {
         let item = Item::of(op, ins, i);
         let past = past(&item);
-        out.par_chunks_mut(BLOCK * op.value_width)
+        out.chunks_mut(BLOCK * op.value_width)
             .enumerate()
-            .for_each_init(
+            .in_parallel_with(
                 || Weighed::new(op),
                 |weighed, (index, out)| forward_block(&item, &past, index, weighed, out),
             );
@@ -143,7 +143,7 @@ struct Past<F> {
     values: Matrix<F>,
 }
 
-#[multiversion(targets("x86_64+avx512f", "x86_64+avx2+fma"))]
+#[simd]
 fn past<F: Float>(item: &Item<F>) -> Past<F> {
     Past {
         keys_t: Matrix::transposed(item.k, item.op.key_width),
@@ -167,7 +167,7 @@ impl<F: Float> Weighed<F> {
     }
 }
 
-#[multiversion(targets("x86_64+avx512f", "x86_64+avx2+fma"))]
+#[simd]
 fn forward_block<F: Float>(
     item: &Item<F>,
     past: &Past<F>,

@@ -1,8 +1,8 @@
 //! Launches of the kernels of `cuda/causal_attention*`: all pairs of queries and keys, in tiles.
 
 use super::{CausalAttention, Weights};
+use crate::fused::{FusedOp, Launch, LaunchBackward};
 use crate::gpu::{Arg, Buffer, Gpu, Grid, Kernel, View};
-use crate::ops::fused::{FusedOp, Launch, LaunchBackward};
 use candle_core::{DType, Result};
 
 /// Threads per block.

@@ -2,11 +2,14 @@
 //! over their sum.
 
 use super::{CausalAttention, Weights};
-use crate::ops::chunked::{Chunked, Inputs, Times};
-use crate::ops::float::Float;
-use crate::ops::fused::Used;
-use crate::ops::lanes::total;
-use rayon::prelude::*;
+use crate::chunked::{Chunked, Inputs, Times};
+use crate::float::Float;
+use crate::fused::Used;
+use crate::lanes::total;
+use crate::parallel::InParallel;
+
+/// Rows of a task of a pass over memory.
+const ROWS: usize = 256;
 
 /// The chunked sum of the values, if it applies and costs less than all pairs.
 pub(super) fn sums(op: &CausalAttention) -> Option<Chunked> {
@@ -32,11 +35,16 @@ pub(super) fn sums(op: &CausalAttention) -> Option<Chunked> {
 pub(super) fn forward<F: Float>(op: &CausalAttention, sums: Chunked, ins: &[&[F]]) -> Vec<F> {
     let mut o = sums.forward(&inputs(ins, ins[2]));
     if op.weights == Weights::LinearNormalised {
-        let rows = o.par_chunks_mut(op.value_width);
-        rows.zip(reciprocals(op, sums, ins))
-            .for_each(|(o, reciprocal)| {
-                for o in o {
-                    *o *= reciprocal;
+        let e = op.value_width;
+        let tasks = o.chunks_mut(ROWS * e);
+        let reciprocals = reciprocals(op, sums, ins);
+        tasks
+            .zip(reciprocals.chunks(ROWS))
+            .in_parallel(|(o, reciprocals)| {
+                for (o, &reciprocal) in o.chunks_exact_mut(e).zip(reciprocals) {
+                    for o in o {
+                        *o *= reciprocal;
+                    }
                 }
             });
     }
@@ -56,8 +64,12 @@ pub(super) fn backward<F: Float>(
     // An additional value column of ones carries the gradient of the normaliser.
     let (e, wide) = (op.value_width, op.value_width + 1);
     let mut v = vec![F::one(); ins[2].len() / e * wide];
-    let rows = v.par_chunks_mut(wide).zip(ins[2].par_chunks(e));
-    rows.for_each(|(wide, v)| wide[..e].copy_from_slice(v));
+    let tasks = v.chunks_mut(ROWS * wide).zip(ins[2].chunks(ROWS * e));
+    tasks.in_parallel(|(v, from)| {
+        for (wide, v) in v.chunks_exact_mut(wide).zip(from.chunks_exact(e)) {
+            wide[..e].copy_from_slice(v);
+        }
+    });
     let sums = Chunked {
         channels: wide,
         ..sums
@@ -68,18 +80,29 @@ pub(super) fn backward<F: Float>(
         ..sums
     };
     let mut go = vec![F::zero(); out.grad.len() / e * wide];
-    let rows = go.par_chunks_mut(wide).zip(reciprocals(op, ones, ins));
-    rows.zip(out.grad.par_chunks(e).zip(out.value.par_chunks(e)))
-        .for_each(|((wide, reciprocal), (go, o))| {
-            for (wide, &go) in wide.iter_mut().zip(go) {
-                *wide = go * reciprocal;
+    let reciprocals = reciprocals(op, ones, ins);
+    let reads = out.grad.chunks(ROWS * e).zip(out.value.chunks(ROWS * e));
+    go.chunks_mut(ROWS * wide)
+        .zip(reciprocals.chunks(ROWS))
+        .zip(reads)
+        .in_parallel(|((to, reciprocals), (go, o))| {
+            let reads = go.chunks_exact(e).zip(o.chunks_exact(e));
+            let rows = to.chunks_exact_mut(wide).zip(reciprocals);
+            for ((wide, &reciprocal), (go, o)) in rows.zip(reads) {
+                for (wide, &go) in wide.iter_mut().zip(go) {
+                    *wide = go * reciprocal;
+                }
+                wide[e] = -total([go, o], |[go, o]| go * o) * reciprocal;
             }
-            wide[e] = -total([go, o], |[go, o]| go * o) * reciprocal;
         });
     let grads = sums.backward(&inputs(ins, &v), &go);
     let mut gv = vec![F::zero(); ins[2].len()];
-    let rows = gv.par_chunks_mut(e).zip(grads.v.par_chunks(wide));
-    rows.for_each(|(gv, wide)| gv.copy_from_slice(&wide[..e]));
+    let tasks = gv.chunks_mut(ROWS * e).zip(grads.v.chunks(ROWS * wide));
+    tasks.in_parallel(|(gv, from)| {
+        for (gv, wide) in gv.chunks_exact_mut(e).zip(from.chunks_exact(wide)) {
+            gv.copy_from_slice(&wide[..e]);
+        }
+    });
     vec![grads.c, grads.b, gv]
 }
 

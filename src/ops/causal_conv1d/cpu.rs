@@ -1,9 +1,9 @@
 //! The loops over steps and groups of channels.
 
 use super::USUAL;
-use crate::ops::float::Float;
-use crate::ops::lanes::{each, load, store, Groups, Lanes};
-use multiversion::multiversion;
+use crate::float::Float;
+use crate::lanes::{each, load, store, Groups, Lanes};
+use dsf_simd::simd;
 use std::array;
 
 /// Weights (K, groups of lanes) and bias (groups of lanes) of `width` channels.
@@ -33,7 +33,7 @@ fn rows<F, const N: usize>(x: &[F], width: usize, first: usize) -> [Groups<'_, F
 }
 
 /// Computes `y`, the rows from `first` on of the convolution of the whole sequence `x`.
-#[multiversion(targets("x86_64+avx512f", "x86_64+avx2+fma"))]
+#[simd]
 pub(super) fn forward_block<F: Float>(kernel: &Kernel<F>, x: &[F], first: usize, y: &mut [F]) {
     let (taps, width) = (kernel.taps(), kernel.width);
     for (t, y) in (first..).zip(y.chunks_exact_mut(width)) {
@@ -85,7 +85,7 @@ fn convolve<F: Float, const N: usize>(
 /// Computes `gx`, the rows from `first` on of the sequence's gradient, and `sums`, the
 /// contributions of these rows of x to the gradients of w (K, groups) and b (groups). Both must be
 /// zero on entry.
-#[multiversion(targets("x86_64+avx512f", "x86_64+avx2+fma"))]
+#[simd]
 pub(super) fn backward_block<F: Float>(
     kernel: &Kernel<F>,
     x: &[F],

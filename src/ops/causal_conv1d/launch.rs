@@ -1,9 +1,9 @@
 //! Launches of the kernels of `cuda/causal_conv1d.cu`.
 
 use super::CausalConv1d;
+use crate::fused::{FusedOp, Launch, LaunchBackward};
 use crate::gpu::{Arg, Buffer, Grid, Kernel, View};
-use crate::ops::fused::{FusedOp, Launch, LaunchBackward};
-use crate::ops::sums::sum_parts;
+use crate::sums::sum_parts;
 use candle_core::{DType, Result};
 
 /// Groups of channels, and runs of steps, per block.

@@ -1,12 +1,12 @@
 //! The loops on the CPU.
 
-use crate::ops::float::Float;
-use crate::ops::lanes::total;
-use crate::ops::pointwise::{Pointwise, Softplus};
-use multiversion::multiversion;
+use crate::float::Float;
+use crate::lanes::total;
+use crate::pointwise::{Pointwise, Softplus};
+use dsf_simd::simd;
 
 /// `to += scale ⊙ from` for every row.
-#[multiversion(targets("x86_64+avx512f", "x86_64+avx2+fma"))]
+#[simd]
 pub(super) fn add_scaled_rows<F: Float>(to: &mut [F], from: &[F], scale: &[F]) {
     let rows = to.chunks_exact_mut(scale.len());
     for (to, from) in rows.zip(from.chunks_exact(scale.len())) {
@@ -17,7 +17,7 @@ pub(super) fn add_scaled_rows<F: Float>(to: &mut [F], from: &[F], scale: &[F]) {
 }
 
 /// Adds x ⊙ y of every row to `sums`.
-#[multiversion(targets("x86_64+avx512f", "x86_64+avx2+fma"))]
+#[simd]
 pub(super) fn sum_products<F: Float>(x: &[F], y: &[F], sums: &mut [F]) {
     let rows = x.chunks_exact(sums.len());
     for (x, y) in rows.zip(y.chunks_exact(sums.len())) {
@@ -27,7 +27,7 @@ pub(super) fn sum_products<F: Float>(x: &[F], y: &[F], sums: &mut [F]) {
     }
 }
 
-#[multiversion(targets("x86_64+avx512f", "x86_64+avx2+fma"))]
+#[simd]
 pub(super) fn softplus_rows<F: Float>(x: &[F], bias: &[F], y: &mut [F]) {
     let given = x.len() * bias.len() / y.len();
     for (x, y) in x.chunks_exact(given).zip(y.chunks_exact_mut(bias.len())) {
@@ -44,7 +44,7 @@ pub(super) fn softplus_rows<F: Float>(x: &[F], bias: &[F], y: &mut [F]) {
 }
 
 /// The gradients of softplus(x + bias). `gb` must be zero on entry; it receives the sum over rows.
-#[multiversion(targets("x86_64+avx512f", "x86_64+avx2+fma"))]
+#[simd]
 pub(super) fn softplus_rows_back<F: Float>(
     x: &[F],
     bias: &[F],
@@ -74,7 +74,7 @@ pub(super) fn softplus_rows_back<F: Float>(
 }
 
 /// Multiplies each head of `x` by its number.
-#[multiversion(targets("x86_64+avx512f", "x86_64+avx2+fma"))]
+#[simd]
 pub(super) fn scaled<F: Float>(x: &[F], scale: &[F], y: &mut [F]) {
     let head = x.len() / scale.len();
     let pieces = y.chunks_exact_mut(head).zip(x.chunks_exact(head));
@@ -86,7 +86,7 @@ pub(super) fn scaled<F: Float>(x: &[F], scale: &[F], y: &mut [F]) {
 }
 
 /// The inner products of the heads of `x` and `y`.
-#[multiversion(targets("x86_64+avx512f", "x86_64+avx2+fma"))]
+#[simd]
 pub(super) fn products<F: Float>(x: &[F], y: &[F], to: &mut [F]) {
     let head = x.len() / to.len();
     let pieces = x.chunks_exact(head).zip(y.chunks_exact(head));

@@ -1,8 +1,8 @@
 //! The check that the kernels of an op must pass.
 
 use super::{compare, partial_tracking_in, run, Case};
-use crate::gpu::emulated::{emulated, launches};
 use candle_core::{DType, Result, Tensor};
+use dsf_emulation::{emulated, launches};
 
 /// Checks that output and gradients of the kernels of `fused` agree with `reference`: for
 /// activations in f32 and in bf16 (up to the rounding of inputs and outputs), and for every subset

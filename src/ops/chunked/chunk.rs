@@ -1,9 +1,9 @@
 //! A chunk of a sequence: its steps, its inputs, and the decays along it.
 
 use super::{Chunked, Decay, Inputs, CHUNK};
-use crate::ops::float::Float;
-use crate::ops::lanes::{each, load, splat, Lanes, LANES};
-use crate::ops::matrix::{Matrix, PANEL};
+use crate::float::Float;
+use crate::lanes::{each, load, splat, Lanes, LANES};
+use crate::matrix::{Matrix, PANEL};
 use std::ops::Range;
 
 /// The maximum of groups of lanes computed together: more would not fit in cache beside their

@@ -3,10 +3,10 @@
 use super::chunk::{Chunk, Span};
 use super::leaf;
 use super::work::{clear, hide, Work};
-use crate::ops::float::Float;
-use crate::ops::lanes::{each, splat, Lanes};
-use crate::ops::matrix::Matrix;
-use multiversion::multiversion;
+use crate::float::Float;
+use crate::lanes::{each, splat, Lanes};
+use crate::matrix::Matrix;
+use dsf_simd::simd;
 use std::ops::Range;
 
 /// The gradients to write; zero on entry.
@@ -19,7 +19,7 @@ pub(super) struct Out<'a, F> {
 
 /// Computes the gradients of a chunk. `states` are the state before the chunk and the gradient of
 /// the state after it.
-#[multiversion(targets("x86_64+avx512f", "x86_64+avx2+fma"))]
+#[simd]
 pub(super) fn gradient<F: Float>(
     chunk: &Chunk<F>,
     states: [&[Matrix<F>]; 2],

@@ -4,7 +4,7 @@
 
 use super::CHUNK;
 use crate::gpu::{Arg, Buffer, Gpu, Grid, Kernel, View};
-use crate::ops::sums::sum_parts;
+use crate::sums::sum_parts;
 use candle_core::{DType, Result};
 
 /// Channels per block, and its threads: one warp per leaf.

@@ -3,8 +3,8 @@
 
 use super::chunk::Chunk;
 use super::work::Work;
-use crate::ops::float::Float;
-use crate::ops::lanes::{each, splat, sum, Lanes};
+use crate::float::Float;
+use crate::lanes::{each, splat, sum, Lanes};
 use std::ops::Range;
 
 /// Adds the contributions of the steps of a leaf to its rows.

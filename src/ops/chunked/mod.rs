@@ -17,9 +17,9 @@ mod state;
 mod work;
 
 use super::float::Float;
+use crate::parallel::InParallel;
 use chunk::Chunk;
 use gradient::Out;
-use rayon::prelude::*;
 use std::ops::Range;
 use work::Work;
 
@@ -115,9 +115,9 @@ impl Chunked {
             let before = state::before(self, &chunks);
             let parts = split(y, &chunks, |chunk| chunk.times.len() * self.channels);
             let most = most_rows(&chunks);
-            (&chunks, before, parts).into_par_iter().for_each_init(
+            chunks.iter().zip(before).zip(parts).in_parallel_with(
                 || Work::new(self, most),
-                |work, (chunk, before, y)| output::output(chunk, &before, work, y),
+                |work, ((chunk, before), y)| output::output(chunk, &before, work, y),
             );
         }
         y
@@ -139,14 +139,13 @@ impl Chunked {
             let after = state::after(self, &chunks, gy);
             let outs = self.outs(&mut grads, slab, &chunks);
             let most = most_rows(&chunks);
-            (&chunks, before, after, outs)
-                .into_par_iter()
-                .for_each_init(
-                    || Work::new(self, most),
-                    |work, (chunk, before, after, out)| {
-                        gradient::gradient(chunk, [&before, &after], chunk.of_rows(gy), work, out);
-                    },
-                );
+            let states = before.into_iter().zip(after);
+            chunks.iter().zip(states).zip(outs).in_parallel_with(
+                || Work::new(self, most),
+                |work, ((chunk, (before, after)), out)| {
+                    gradient::gradient(chunk, [&before, &after], chunk.of_rows(gy), work, out);
+                },
+            );
         }
         grads
     }

@@ -3,11 +3,11 @@
 use super::chunk::Chunk;
 use super::leaf;
 use super::work::{clear, Work};
-use crate::ops::float::Float;
-use crate::ops::matrix::Matrix;
-use multiversion::multiversion;
+use crate::float::Float;
+use crate::matrix::Matrix;
+use dsf_simd::simd;
 
-#[multiversion(targets("x86_64+avx512f", "x86_64+avx2+fma"))]
+#[simd]
 pub(super) fn output<F: Float>(
     chunk: &Chunk<F>,
     before: &[Matrix<F>],

@@ -3,11 +3,11 @@
 use super::chunk::Chunk;
 use super::work::Work;
 use super::{most_rows, Chunked};
-use crate::ops::float::Float;
-use crate::ops::lanes::{each, Lanes};
-use crate::ops::matrix::Matrix;
-use multiversion::multiversion;
-use rayon::prelude::*;
+use crate::float::Float;
+use crate::lanes::{each, Lanes};
+use crate::matrix::Matrix;
+use crate::parallel::InParallel;
+use dsf_simd::simd;
 
 /// The state of each range of channels, (n, channels); empty for the zero state.
 pub(super) type State<F> = Vec<Matrix<F>>;
@@ -24,10 +24,9 @@ pub(super) fn before<F: Float>(op: &Chunked, chunks: &[Chunk<F>]) -> Vec<State<F
     let passage =
         |work: &mut Work<F>, chunk: &Chunk<F>| chunk.read_later.then(|| forth(chunk, work));
     let mut passages = passages(op, chunks, passage);
-    let sequences = passages.par_chunks_mut(op.pieces());
-    sequences
-        .flat_map_iter(|passages| pass(passages.iter_mut()))
-        .collect()
+    let sequences = passages.chunks_mut(op.pieces());
+    let states = sequences.map_in_parallel(|passages| pass(passages.iter_mut()));
+    states.into_iter().flatten().collect()
 }
 
 /// The gradient of the state after each chunk.
@@ -37,13 +36,10 @@ pub(super) fn after<F: Float>(op: &Chunked, chunks: &[Chunk<F>], gy: &[F]) -> Ve
         passes.then(|| back(chunk, chunk.of_rows(gy), work))
     };
     let mut passages = passages(op, chunks, passage);
-    let sequences = passages.par_chunks_mut(op.pieces());
-    sequences
-        .flat_map_iter(|passages| {
-            let states = pass(passages.iter_mut().rev());
-            states.into_iter().rev()
-        })
-        .collect()
+    let sequences = passages.chunks_mut(op.pieces());
+    let states = sequences.map_in_parallel(|passages| pass(passages.iter_mut().rev()));
+    let states = states.into_iter().map(|states| states.into_iter().rev());
+    states.flatten().collect()
 }
 
 fn passages<F: Float>(
@@ -55,8 +51,8 @@ fn passages<F: Float>(
         return chunks.iter().map(|_| None).collect();
     }
     let most = most_rows(chunks);
-    let chunks = chunks.par_iter();
-    chunks.map_init(|| Work::new(op, most), passage).collect()
+    let chunks = chunks.iter();
+    chunks.map_in_parallel_with(|| Work::new(op, most), passage)
 }
 
 /// The state that enters each chunk, in the order of the iterator.
@@ -72,7 +68,7 @@ fn pass<'a, F: Float>(passages: impl Iterator<Item = &'a mut Option<Passage<F>>>
     passages.map(enter).collect()
 }
 
-#[multiversion(targets("x86_64+avx512f", "x86_64+avx2+fma"))]
+#[simd]
 fn add_decayed<F: Float>(passage: &mut Passage<F>, state: &[Matrix<F>]) {
     let mut decay = &passage.decay[..];
     for (own, state) in passage.own.iter_mut().zip(state) {
@@ -87,7 +83,7 @@ fn add_decayed<F: Float>(passage: &mut Passage<F>, state: &[Matrix<F>]) {
     }
 }
 
-#[multiversion(targets("x86_64+avx512f", "x86_64+avx2+fma"))]
+#[simd]
 fn forth<F: Float>(chunk: &Chunk<F>, work: &mut Work<F>) -> Passage<F> {
     let op = chunk.op;
     let (mut all, mut own) = (Vec::new(), State::new());
@@ -107,7 +103,7 @@ fn forth<F: Float>(chunk: &Chunk<F>, work: &mut Work<F>) -> Passage<F> {
     Passage { decay: all, own }
 }
 
-#[multiversion(targets("x86_64+avx512f", "x86_64+avx2+fma"))]
+#[simd]
 fn back<F: Float>(chunk: &Chunk<F>, gy: &[F], work: &mut Work<F>) -> Passage<F> {
     let op = chunk.op;
     let (mut all, mut own) = (Vec::new(), State::new());

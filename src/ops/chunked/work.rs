@@ -2,9 +2,9 @@
 
 use super::chunk::{Chunk, LEAF};
 use super::{Chunked, CHUNK};
-use crate::ops::float::Float;
-use crate::ops::lanes::{splat, Lanes, LANES};
-use crate::ops::matrix::Matrix;
+use crate::float::Float;
+use crate::lanes::{splat, Lanes, LANES};
+use crate::matrix::Matrix;
 
 /// Scratch memory of one task. Steps, rows, states and channels are those of a chunk.
 pub(super) struct Work<F> {

@@ -1,7 +1,7 @@
 use super::*;
-use crate::gpu::emulated::emulated;
-use crate::ops::check::{self, Case};
+use crate::check::{self, Case};
 use candle_core::Device;
+use dsf_emulation::emulated;
 
 /// Targets that include every class.
 fn targets(ins: &[Tensor]) -> Tensor {

@@ -1,10 +1,10 @@
 //! Launches of the kernels of embeddings and of their gradients.
 
 use super::Embedding;
+use crate::dropout::masked_on;
+use crate::fused::{Launch, LaunchBackward};
 use crate::gpu::{Arg, Buffer, Gpu, Grid, Kernel, View, WARP};
-use crate::ops::dropout::masked_on;
-use crate::ops::fused::{Launch, LaunchBackward};
-use crate::ops::sums::sum_rows;
+use crate::sums::sum_rows;
 use candle_core::{bail, DType, Result};
 
 /// Must equal the constants of `cuda/embedding.cu`: tokens per sorted chunk, tokens that a block

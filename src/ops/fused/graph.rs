@@ -1,10 +1,10 @@
 //! The three kinds of node that an application of a fused op has in candle's graph: taps, one root,
 //! outs.
 
+use super::lock;
 use super::producers::{Sink, Source};
 use super::state::State;
 use super::values::Values;
-use super::{lock, FusedOp};
 use crate::gpu;
 use candle_core::{bail, CpuStorage, CudaStorage, CustomOp1, CustomOp2, CustomOp3, Layout};
 use candle_core::{Result, Shape, Storage, Tensor};
@@ -19,23 +19,23 @@ fn token() -> Result<(CpuStorage, Shape)> {
 }
 
 /// A tap or the root of an application.
-struct Node<O, V: Values> {
-    state: Arc<State<O, V>>,
+struct Node<V: Values> {
+    state: Arc<State<V>>,
     /// The index of a tap's first input; `None` for the root, whose backward pass is that of the op.
     first: Option<usize>,
 }
 
 /// The node of output `index`, computed before the op was recorded.
-pub(super) struct Out<O: FusedOp, V: Values> {
-    pub(super) state: Arc<State<O, V>>,
+pub(super) struct Out<V: Values> {
+    pub(super) state: Arc<State<V>>,
     pub(super) index: usize,
     pub(super) ready: Mutex<Option<(Storage, Shape)>>,
 }
 
 /// The token of an application, tied to all its tracked inputs: an input that a fused op produced is
 /// represented by the token of that op.
-pub(super) fn root<O: FusedOp, V: Values>(
-    state: &Arc<State<O, V>>,
+pub(super) fn root<V: Values>(
+    state: &Arc<State<V>>,
     ins: &[Tensor],
     sources: &[Option<Source<V>>],
 ) -> Result<Tensor> {
@@ -43,7 +43,7 @@ pub(super) fn root<O: FusedOp, V: Values>(
         let given = ins.len();
         bail!(
             "{}: {given} inputs, but at most {MAX_INPUTS} are possible",
-            O::NAME
+            state.op.name()
         );
     }
     let tied = |(x, source): (&Tensor, &Option<Source<V>>)| match source {
@@ -72,26 +72,34 @@ pub(super) fn root<O: FusedOp, V: Values>(
         [a, b, c] => a.apply_op3(b, c, root),
         [a, b] => a.apply_op2(b, root),
         [a] => a.apply_op1(root),
-        _ => bail!("{}: no inputs", O::NAME),
+        _ => bail!("{}: no inputs", state.op.name()),
     }
 }
 
-impl<O: FusedOp, V: Values> CustomOp1 for Out<O, V> {
+impl<V: Values> CustomOp1 for Out<V> {
     fn name(&self) -> &'static str {
-        O::NAME
+        self.state.op.name()
     }
 
     fn cpu_fwd(&self, _: &CpuStorage, _: &Layout) -> Result<(CpuStorage, Shape)> {
         match lock(&self.ready).take() {
             Some((Storage::Cpu(values), shape)) => Ok((values, shape)),
-            _ => bail!("{}: output {} is not on the CPU", O::NAME, self.index),
+            _ => bail!(
+                "{}: output {} is not on the CPU",
+                self.state.op.name(),
+                self.index
+            ),
         }
     }
 
     fn cuda_fwd(&self, _: &CudaStorage, _: &Layout) -> Result<(CudaStorage, Shape)> {
         match lock(&self.ready).take() {
             Some((Storage::Cuda(values), shape)) => Ok((values, shape)),
-            _ => bail!("{}: output {} is not on a GPU", O::NAME, self.index),
+            _ => bail!(
+                "{}: output {} is not on a GPU",
+                self.state.op.name(),
+                self.index
+            ),
         }
     }
 
@@ -102,7 +110,7 @@ impl<O: FusedOp, V: Values> CustomOp1 for Out<O, V> {
     }
 }
 
-impl<O: FusedOp, V: Values> Drop for Out<O, V> {
+impl<V: Values> Drop for Out<V> {
     fn drop(&mut self) {
         self.state.dropped(self.index);
     }
@@ -123,9 +131,9 @@ macro_rules! storage {
 /// Implements one of candle's traits of ops, by the number of arguments, for taps and roots.
 macro_rules! custom_ops {
     ($custom:ident, $grads:ty, $($arg:ident $offset:literal),+) => {
-        impl<O: FusedOp, V: Values> $custom for Node<O, V> {
+        impl<V: Values> $custom for Node<V> {
             fn name(&self) -> &'static str {
-                O::NAME
+                self.state.op.name()
             }
 
             fn cpu_fwd(&self, $(_: storage!($arg), _: &Layout),+) -> Result<(CpuStorage, Shape)> {

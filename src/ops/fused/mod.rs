@@ -26,7 +26,7 @@ use candle_core::{bail, DType, Result, Shape, Tensor};
 use graph::Out;
 use state::State;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use values::Values;
+use values::{OpOn, Values};
 
 /// An operation with hand-written forward and backward passes: on slices of one number type on the
 /// CPU, and on memory of a GPU. Inputs are contiguous.
@@ -132,11 +132,11 @@ pub(crate) fn runs_on(x: &Tensor) -> bool {
 /// Runs `op` and, if any input is tracked, records it in the graph for the backward pass.
 pub(crate) fn apply<O: FusedOp>(op: O, ins: &[&Tensor]) -> Result<Vec<Tensor>> {
     if gpu::of(ins[0]).is_some() {
-        return apply_as::<O, Buffer>(op, ins);
+        return apply_as::<Buffer>(Box::new(op), ins);
     }
     match ins[0].dtype() {
-        DType::F32 => apply_as::<O, Vec<f32>>(op, ins),
-        DType::F64 => apply_as::<O, Vec<f64>>(op, ins),
+        DType::F32 => apply_as::<Vec<f32>>(Box::new(op), ins),
+        DType::F64 => apply_as::<Vec<f64>>(Box::new(op), ins),
         other => bail!("{}: no implementation for {other:?}", O::NAME),
     }
 }
@@ -148,13 +148,13 @@ pub(crate) fn apply_one<O: FusedOp>(op: O, ins: &[&Tensor]) -> Result<Tensor> {
         .ok_or_else(|| candle_core::Error::Msg(format!("{}: no output", O::NAME)))
 }
 
-fn apply_as<O: FusedOp, V: Values>(op: O, ins: &[&Tensor]) -> Result<Vec<Tensor>> {
+fn apply_as<V: Values>(op: Box<dyn OpOn<V>>, ins: &[&Tensor]) -> Result<Vec<Tensor>> {
     let ins = ins
         .iter()
         .map(|x| x.contiguous())
         .collect::<Result<Vec<_>>>()?;
     let tracked = ins.iter().any(Tensor::track_op);
-    let mut values = V::forward(&op, &ins, tracked)?;
+    let mut values = op.forward(&ins, tracked)?;
     let shapes = op.out_shapes();
     let saved = values.split_off(shapes.len());
     let ready = shapes
@@ -167,7 +167,7 @@ fn apply_as<O: FusedOp, V: Values>(op: O, ins: &[&Tensor]) -> Result<Vec<Tensor>
     }
     let producers = V::registry();
     let sources: Vec<_> = ins.iter().map(|x| producers.of(x)).collect();
-    let state = Arc::new(State::<O, V>::new(op, &ins, &sources, saved));
+    let state = Arc::new(State::new(op, &ins, &sources, saved));
     let root = graph::root(&state, &ins, &sources)?;
     ready
         .enumerate()

@@ -1,14 +1,14 @@
 //! The state of one application of a fused op, shared by its nodes in candle's graph.
 
+use super::lock;
 use super::producers::{Sink, Source};
-use super::values::{Arrived, Values};
-use super::{lock, FusedOp};
+use super::values::{Arrived, OpOn, Return, Values};
 use candle_core::{bail, Result, Tensor, TensorId};
 use std::sync::{Arc, Mutex, Weak};
 
 /// An application of `op`: its saved tensors and the gradients that pass through it.
-pub(super) struct State<O, V: Values> {
-    op: O,
+pub(super) struct State<V: Values> {
+    pub(super) op: Box<dyn OpOn<V>>,
     /// The tensors saved for the backward pass, which runs once and then frees them.
     saved: Mutex<Option<Saved<V>>>,
     /// Which inputs need a gradient.
@@ -35,9 +35,9 @@ struct Output<V> {
     grad: Option<V>,
 }
 
-impl<O: FusedOp, V: Values> State<O, V> {
+impl<V: Values> State<V> {
     pub(super) fn new(
-        op: O,
+        op: Box<dyn OpOn<V>>,
         ins: &[Tensor],
         sources: &[Option<Source<V>>],
         values: Vec<V>,
@@ -84,14 +84,19 @@ impl<O: FusedOp, V: Values> State<O, V> {
         let Some(saved) = lock(&self.saved).take() else {
             bail!(
                 "{}: the backward pass of a graph with fused ops runs once",
-                O::NAME
+                self.op.name()
             );
         };
         let outs: Vec<Arrived<V>> = lock(&self.outs)
             .iter_mut()
             .map(|out| out.grad.take().zip(out.value.take()))
             .collect();
-        let grads = V::backward(&self.op, &saved.ins, &outs, &saved.values, &self.needs_grad)?;
+        let grads = self.op.backward(Return {
+            ins: &saved.ins,
+            outs: &outs,
+            saved: &saved.values,
+            needs_grad: &self.needs_grad,
+        })?;
         for (index, grad) in grads.into_iter().enumerate() {
             match (&self.sources[index], grad) {
                 (_, None) => {}
@@ -117,7 +122,7 @@ impl<O: FusedOp, V: Values> State<O, V> {
     }
 }
 
-impl<O: FusedOp, V: Values> Sink<V> for State<O, V> {
+impl<V: Values> Sink<V> for State<V> {
     fn receive(&self, index: usize, grad: V) -> Result<()> {
         match &mut lock(&self.outs)[index].grad {
             Some(sum) => sum.add(grad),

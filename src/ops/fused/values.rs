@@ -3,8 +3,8 @@
 use super::leaves::{Accumulate, Leaves};
 use super::producers::Registry;
 use super::{Backward, Forward, FusedOp, Launch, LaunchBackward, Used};
+use crate::float::Float;
 use crate::gpu::{self, Buffer, Gpu, View};
-use crate::ops::float::Float;
 use candle_core::op::BackpropOp;
 use candle_core::{bail, Layout, Result, Shape, Storage, Tensor, WithDType};
 use std::ops::Deref;
@@ -22,18 +22,6 @@ pub(super) trait Values: Accumulate + Send + Sync + 'static {
     /// Calls `read` with this thread's gradients of variables.
     fn leaves<T>(read: impl FnOnce(&Leaves<Self>) -> T) -> T;
 
-    /// The outputs of an op, followed by the tensors saved for its backward pass.
-    fn forward<O: FusedOp>(op: &O, ins: &[Tensor], tracked: bool) -> Result<Vec<Self>>;
-
-    /// A gradient for each input whose `needs_grad` is true.
-    fn backward<O: FusedOp>(
-        op: &O,
-        ins: &[Tensor],
-        outs: &[Arrived<Self>],
-        saved: &[Self],
-        needs_grad: &[bool],
-    ) -> Result<Vec<Option<Self>>>;
-
     /// A copy of the values of a contiguous tensor.
     fn copy(of: &Tensor) -> Result<Self>;
 
@@ -46,11 +34,35 @@ pub(super) trait Values: Accumulate + Send + Sync + 'static {
     }
 }
 
+/// A fused op for values of one type, its own type erased: what ties ops into candle's graph is compiled once for all
+/// of them.
+pub(super) trait OpOn<V>: Send + Sync {
+    /// [`FusedOp::NAME`].
+    fn name(&self) -> &'static str;
+
+    /// [`FusedOp::out_shapes`].
+    fn out_shapes(&self) -> Vec<Shape>;
+
+    /// The outputs, followed by what is saved for the backward pass if `tracked`.
+    fn forward(&self, ins: &[Tensor], tracked: bool) -> Result<Vec<V>>;
+
+    /// A gradient for each input whose `needs_grad` is true.
+    fn backward(&self, call: Return<V>) -> Result<Vec<Option<V>>>;
+}
+
+/// The arguments of [`OpOn::backward`], as in [`Backward`].
+pub(super) struct Return<'a, V> {
+    pub(super) ins: &'a [Tensor],
+    pub(super) outs: &'a [Arrived<V>],
+    pub(super) saved: &'a [V],
+    pub(super) needs_grad: &'a [bool],
+}
+
 macro_rules! on_the_cpu {
     ($float:ty) => {
         impl Accumulate for Vec<$float> {
             fn add(&mut self, more: Self) -> Result<()> {
-                crate::ops::lanes::add_to(self, &more);
+                crate::lanes::add_to(self, &more);
                 Ok(())
             }
         }
@@ -68,22 +80,6 @@ macro_rules! on_the_cpu {
                 LEAVES.with(read)
             }
 
-            fn forward<O: FusedOp>(op: &O, ins: &[Tensor], tracked: bool) -> Result<Vec<Self>> {
-                let guards: Vec<_> = ins.iter().map(Tensor::storage_and_layout).collect();
-                let ins = &slices::<$float, _>(&guards)?;
-                Ok(op.forward(Forward { ins, tracked }))
-            }
-
-            fn backward<O: FusedOp>(
-                op: &O,
-                ins: &[Tensor],
-                outs: &[Arrived<Self>],
-                saved: &[Self],
-                needs_grad: &[bool],
-            ) -> Result<Vec<Option<Self>>> {
-                backward_on_cpu::<O, $float>(op, ins, outs, saved, needs_grad)
-            }
-
             fn copy(of: &Tensor) -> Result<Self> {
                 let (storage, layout) = of.storage_and_layout();
                 Ok(slice::<$float>(&storage, layout)?.to_vec())
@@ -93,32 +89,56 @@ macro_rules! on_the_cpu {
                 Storage::Cpu(<$float>::to_cpu_storage_owned(self))
             }
         }
+
+        impl<O: FusedOp> OpOn<Vec<$float>> for O {
+            fn name(&self) -> &'static str {
+                O::NAME
+            }
+
+            fn out_shapes(&self) -> Vec<Shape> {
+                FusedOp::out_shapes(self)
+            }
+
+            fn forward(&self, ins: &[Tensor], tracked: bool) -> Result<Vec<Vec<$float>>> {
+                forward_on_cpu(ins, tracked, &|call| FusedOp::forward(self, call))
+            }
+
+            fn backward(&self, call: Return<Vec<$float>>) -> Result<Vec<Option<Vec<$float>>>> {
+                backward_on_cpu(call, &|call| FusedOp::backward(self, call))
+            }
+        }
     };
 }
 
 on_the_cpu!(f32);
 on_the_cpu!(f64);
 
-fn backward_on_cpu<O: FusedOp, F: Float>(
-    op: &O,
+fn forward_on_cpu<F: Float>(
     ins: &[Tensor],
-    outs: &[Arrived<Vec<F>>],
-    saved: &[Vec<F>],
-    needs_grad: &[bool],
-) -> Result<Vec<Option<Vec<F>>>> {
+    tracked: bool,
+    run: &dyn Fn(Forward<F>) -> Vec<Vec<F>>,
+) -> Result<Vec<Vec<F>>> {
     let guards: Vec<_> = ins.iter().map(Tensor::storage_and_layout).collect();
-    let values = guards_of(outs);
-    let used = used(outs, &values, |grad| &grad[..], slice::<F>)?;
-    let grads = op.backward(Backward {
+    let ins = &slices::<F, _>(&guards)?;
+    Ok(run(Forward { ins, tracked }))
+}
+
+fn backward_on_cpu<F: Float>(
+    call: Return<Vec<F>>,
+    run: &dyn Fn(Backward<F>) -> Vec<Vec<F>>,
+) -> Result<Vec<Option<Vec<F>>>> {
+    let guards: Vec<_> = call.ins.iter().map(Tensor::storage_and_layout).collect();
+    let values = guards_of(call.outs);
+    let grads = run(Backward {
         ins: &slices::<F, _>(&guards)?,
-        outs: &used,
-        saved,
-        needs_grad,
+        outs: &used(call.outs, &values, |grad| &grad[..], slice::<F>)?,
+        saved: call.saved,
+        needs_grad: call.needs_grad,
     });
     let where_needed = |(grad, &needs_grad): (Vec<F>, &bool)| needs_grad.then_some(grad);
     Ok(grads
         .into_iter()
-        .zip(needs_grad)
+        .zip(call.needs_grad)
         .map(where_needed)
         .collect())
 }
@@ -142,33 +162,6 @@ impl Values for Buffer {
         LEAVES.with(read)
     }
 
-    fn forward<O: FusedOp>(op: &O, ins: &[Tensor], tracked: bool) -> Result<Vec<Self>> {
-        let gpu = &gpu_of(&ins[0])?;
-        let guards: Vec<_> = ins.iter().map(Tensor::storage_and_layout).collect();
-        let ins = &views(gpu, &guards)?;
-        op.launch(Launch { gpu, ins, tracked })
-    }
-
-    fn backward<O: FusedOp>(
-        op: &O,
-        ins: &[Tensor],
-        outs: &[Arrived<Self>],
-        saved: &[Self],
-        needs_grad: &[bool],
-    ) -> Result<Vec<Option<Self>>> {
-        let gpu = &gpu_of(&ins[0])?;
-        let guards: Vec<_> = ins.iter().map(Tensor::storage_and_layout).collect();
-        let values = guards_of(outs);
-        let used = used(outs, &values, Buffer::view, |s, l| gpu.view(s, l))?;
-        op.launch_backward(LaunchBackward {
-            gpu,
-            ins: &views(gpu, &guards)?,
-            outs: &used,
-            saved,
-            needs_grad,
-        })
-    }
-
     fn copy(of: &Tensor) -> Result<Self> {
         let (storage, layout) = of.storage_and_layout();
         let gpu = gpu_of(of)?;
@@ -177,6 +170,36 @@ impl Values for Buffer {
 
     fn into_storage(self) -> Storage {
         Buffer::into_storage(self)
+    }
+}
+
+impl<O: FusedOp> OpOn<Buffer> for O {
+    fn name(&self) -> &'static str {
+        O::NAME
+    }
+
+    fn out_shapes(&self) -> Vec<Shape> {
+        FusedOp::out_shapes(self)
+    }
+
+    fn forward(&self, ins: &[Tensor], tracked: bool) -> Result<Vec<Buffer>> {
+        let gpu = &gpu_of(&ins[0])?;
+        let guards: Vec<_> = ins.iter().map(Tensor::storage_and_layout).collect();
+        let ins = &views(gpu, &guards)?;
+        self.launch(Launch { gpu, ins, tracked })
+    }
+
+    fn backward(&self, call: Return<Buffer>) -> Result<Vec<Option<Buffer>>> {
+        let gpu = &gpu_of(&call.ins[0])?;
+        let guards: Vec<_> = call.ins.iter().map(Tensor::storage_and_layout).collect();
+        let values = guards_of(call.outs);
+        self.launch_backward(LaunchBackward {
+            gpu,
+            ins: &views(gpu, &guards)?,
+            outs: &used(call.outs, &values, Buffer::view, |s, l| gpu.view(s, l))?,
+            saved: call.saved,
+            needs_grad: call.needs_grad,
+        })
     }
 }
 

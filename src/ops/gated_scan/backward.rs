@@ -4,11 +4,11 @@
 use super::cpu::{add, copy, step, StripInputs};
 use super::rules::{At, Rule};
 use super::Scan;
-use crate::ops::float::Float;
-use crate::ops::fused::Used;
-use crate::ops::lanes::{each, load, splat, store, sum_parts, Lanes, LANES};
-use crate::ops::strips::Rows;
-use multiversion::multiversion;
+use crate::float::Float;
+use crate::fused::Used;
+use crate::lanes::{each, load, splat, store, sum_parts, Lanes, LANES};
+use crate::strips::Rows;
+use dsf_simd::simd;
 use std::ops::Range;
 
 /// Steps per chunk.
@@ -69,7 +69,7 @@ impl<F: Float> Scratch<F> {
     }
 }
 
-#[multiversion(targets("x86_64+avx512f", "x86_64+avx2+fma"))]
+#[simd]
 fn backward_strip<R: Rule, F: Float>(
     scan: &Scan<R>,
     ins: &StripInputs<F>,

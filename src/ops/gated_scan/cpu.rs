@@ -2,10 +2,10 @@
 
 use super::rules::{At, Rule};
 use super::Scan;
-use crate::ops::float::Float;
-use crate::ops::lanes::{each, load, splat, store, Lanes, LANES};
-use crate::ops::strips::{Rows, Strip};
-use multiversion::multiversion;
+use crate::float::Float;
+use crate::lanes::{each, load, splat, store, Lanes, LANES};
+use crate::strips::{Rows, Strip};
+use dsf_simd::simd;
 
 /// The inputs of a strip.
 pub(super) struct StripInputs<'a, F> {
@@ -64,7 +64,7 @@ pub(super) fn forward<R: Rule, F: Float>(scan: &Scan<R>, ins: &[&[F]]) -> Vec<F>
     h
 }
 
-#[multiversion(targets("x86_64+avx512f", "x86_64+avx2+fma"))]
+#[simd]
 fn forward_strip<R: Rule, F: Float>(scan: &Scan<R>, ins: &StripInputs<F>, h: Rows<F>) {
     let mut state = ins.strip.lanes(1);
     let mut t = 0;

@@ -1,8 +1,8 @@
 //! The reference: gates as tensors, the linear scan, and a selection of rows.
 
 use super::Gates;
-use crate::ops::linear_scan::linear_scan;
-use crate::ops::pointwise::{sigmoid, softplus, tanh};
+use crate::linear_scan::linear_scan;
+use crate::pointwise::{sigmoid, softplus, tanh};
 use candle_core::{Result, Tensor, D};
 
 pub(super) fn gates(gates: &Gates, z: &Tensor) -> Result<(Tensor, Tensor)> {

@@ -1,7 +1,7 @@
 use super::*;
-use crate::gpu::emulated::emulated;
-use crate::ops::check::{self, Case};
+use crate::check::{self, Case};
 use candle_core::{DType, Device, Var};
+use dsf_emulation::emulated;
 
 type Make = fn(&[Tensor]) -> Gates;
 

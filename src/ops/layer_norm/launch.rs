@@ -1,19 +1,19 @@
 //! Launches of the kernels of layer normalisation.
 
 use super::LayerNorm;
+use crate::fused::{LaunchBackward, Used};
 use crate::gpu::{Arg, Buffer, Gpu, Grid, Kernel, View};
-use crate::ops::fused::{LaunchBackward, Used};
-use crate::ops::sums::sum_parts;
+use crate::sums::sum_parts;
 use candle_core::{DType, Result};
 
 /// Threads per block; must equal that of `cuda/row.cuh`.
-pub(in crate::ops) const THREADS: usize = 256;
+pub(crate) const THREADS: usize = 256;
 /// Blocks of a backward pass, each with partial sums of its own: four per multiprocessor of a large
 /// GPU; few in tests, so that each has several rows.
-pub(in crate::ops) const BLOCKS: usize = if cfg!(test) { 2 } else { 528 };
+pub(crate) const BLOCKS: usize = if cfg!(test) { 2 } else { 528 };
 
 /// The prefix of the kernels for rows of `width` numbers, and the rows per block.
-pub(in crate::ops) fn kernels(width: usize, views: &[Option<View>]) -> (&'static str, usize) {
+pub(crate) fn kernels(width: usize, views: &[Option<View>]) -> (&'static str, usize) {
     let aligned = views.iter().flatten().all(|view| view.aligned(4));
     match width {
         _ if !width.is_multiple_of(4) || !aligned => ("any", 1),

@@ -1,5 +1,5 @@
 use super::*;
-use crate::ops::check::{self, Case};
+use crate::check::{self, Case};
 
 fn case(shape: &[usize]) -> Case {
     let width = &shape[shape.len() - 1..];

@@ -1,10 +1,10 @@
 //! Linear maps on a GPU: products by cuBLAS, and biases by a kernel.
 
 use super::Linear;
+use crate::fused::{Launch, LaunchBackward};
 use crate::gpu::{Arg, Buffer, Gpu, Grid, Kernel, Matrix, Product, View};
-use crate::ops::fused::{Launch, LaunchBackward};
-use crate::ops::mask::Mask;
-use crate::ops::sums::sum_rows;
+use crate::mask::Mask;
+use crate::sums::sum_rows;
 use candle_core::{bail, DType, Result};
 
 /// Maps per launch; must equal that of `cuda/linear.cu`.
@@ -143,7 +143,7 @@ fn padded(sizes: impl Iterator<Item = usize>) -> Vec<Arg<'static>> {
 
 /// y += bias for every row and, if there is an a, a = gelu(y); the last of the two is multiplied by
 /// the mask.
-pub(in crate::ops) fn add_bias(
+pub(crate) fn add_bias(
     gpu: &Gpu,
     y: &mut Buffer,
     bias: View,

@@ -1,5 +1,5 @@
 use super::*;
-use crate::ops::check::{self, Case};
+use crate::check::{self, Case};
 use candle_core::D;
 
 fn case(x: &[usize], outs: [usize; 2]) -> Case {

@@ -1,13 +1,13 @@
 //! The linear scan of complex numbers, for LRU and similar mixers.
 
 use super::{launch, reference, Extent};
+use crate::float::Float;
+use crate::fused::{apply_one, runs_on, Backward, Forward, FusedOp, Launch, LaunchBackward};
 use crate::gpu::Buffer;
-use crate::ops::float::Float;
-use crate::ops::fused::{apply_one, runs_on, Backward, Forward, FusedOp, Launch, LaunchBackward};
-use crate::ops::shape;
-use crate::ops::strips::{Rows, Strip, Strips};
+use crate::shape;
+use crate::strips::{Rows, Strip, Strips};
 use candle_core::{bail, Result, Shape, Tensor};
-use multiversion::multiversion;
+use dsf_simd::simd;
 
 /// h_t = a_t h_{t-1} + x_t elementwise in complex numbers, h_{-1} = 0.
 ///
@@ -96,7 +96,7 @@ fn add_products<F: Float>(to: &mut [F], [a, b]: [&[F]; 2], sign: F, [c, d]: [&[F
     }
 }
 
-#[multiversion(targets("x86_64+avx512f", "x86_64+avx2+fma"))]
+#[simd]
 fn forward_strip<F: Float>(len: usize, strip: Strip, [a, x]: [&[F]; 2], mut h: Rows<F>) {
     for t in 0..len {
         let [x_re, x_im] = pair(strip, x, len, t);
@@ -114,7 +114,7 @@ fn forward_strip<F: Float>(len: usize, strip: Strip, [a, x]: [&[F]; 2], mut h: R
 
 /// The adjoint scan: dL/dh_{t-1} receives conj(a_t) dL/dh_t, and dL/da_t = conj(h_{t-1}) dL/dh_t.
 /// Both gradients must be zero on entry.
-#[multiversion(targets("x86_64+avx512f", "x86_64+avx2+fma"))]
+#[simd]
 fn backward_strip<F: Float>(
     len: usize,
     strip: Strip,
@@ -144,7 +144,7 @@ fn backward_strip<F: Float>(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::ops::check::{self, Case};
+    use crate::check::{self, Case};
 
     /// Decays inside the unit circle.
     fn case(batch: usize, len: usize, width: usize) -> Case {

@@ -2,10 +2,10 @@
 //! loops run over channels.
 
 use super::{Extent, LinearScan};
-use crate::ops::float::Float;
-use crate::ops::fused::Used;
-use crate::ops::strips::{Rows, Strip, Strips};
-use multiversion::multiversion;
+use crate::float::Float;
+use crate::fused::Used;
+use crate::strips::{Rows, Strip, Strips};
+use dsf_simd::simd;
 
 pub(super) fn forward<F: Float>(scan: &LinearScan, a: &[F], x: &[F]) -> Vec<F> {
     let mut h = vec![F::zero(); x.len()];
@@ -18,7 +18,7 @@ pub(super) fn forward<F: Float>(scan: &LinearScan, a: &[F], x: &[F]) -> Vec<F> {
     h
 }
 
-#[multiversion(targets("x86_64+avx512f", "x86_64+avx2+fma"))]
+#[simd]
 fn forward_strip<F: Float>(len: usize, strip: Strip, [a, x]: [&[F]; 2], mut h: Rows<F>) {
     h[0].copy_from_slice(strip.row(x, len, 0));
     for t in 1..len {
@@ -51,7 +51,7 @@ pub(super) fn backward<F: Float>(scan: &LinearScan, a: &[F], h: Used<&[F]>) -> V
 
 /// The adjoint scan: dL/dx_t = dL/dh_t, to which later steps contribute a_{t+1} dL/dh_{t+1}. `ga`
 /// must be zero on entry; its first row stays zero, as h_{-1} = 0.
-#[multiversion(targets("x86_64+avx512f", "x86_64+avx2+fma"))]
+#[simd]
 fn backward_strip<F: Float>(
     len: usize,
     strip: Strip,

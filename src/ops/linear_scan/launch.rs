@@ -1,8 +1,8 @@
 //! Launches of scans on a GPU, parallel over sequences, channels and pieces of time, and the
 //! kernels of the linear scans.
 
+use crate::fused::{Launch, LaunchBackward, Used};
 use crate::gpu::{Arg, Buffer, Gpu, Grid, Kernel, View};
-use crate::ops::fused::{Launch, LaunchBackward, Used};
 use candle_core::{DType, Result};
 
 /// Threads per block; must equal that of `cuda/scan.cuh`.
@@ -16,26 +16,26 @@ const SHORTEST: usize = 32;
 
 /// The sizes of a scan, and the number of pieces that its time is divided into.
 #[derive(Clone, Copy, Debug)]
-pub(in crate::ops) struct Extent {
-    pub(in crate::ops) batch: usize,
-    pub(in crate::ops) len: usize,
-    pub(in crate::ops) width: usize,
+pub(crate) struct Extent {
+    pub(crate) batch: usize,
+    pub(crate) len: usize,
+    pub(crate) width: usize,
     pieces: usize,
     steps: usize,
 }
 
 /// A number type: the prefix of its kernels' names, and its floats per number.
-pub(in crate::ops) type Number = (&'static str, usize);
+pub(crate) type Number = (&'static str, usize);
 
 /// Real numbers.
-pub(in crate::ops) const REAL: Number = ("linear_scan", 1);
+pub(crate) const REAL: Number = ("linear_scan", 1);
 
 /// Complex numbers.
 pub(super) const COMPLEX: Number = ("complex_scan", 2);
 
 /// The direction of a scan.
 #[derive(Clone, Copy)]
-pub(in crate::ops) enum Direction {
+pub(crate) enum Direction {
     Forward,
     Backward,
 }
@@ -43,7 +43,7 @@ pub(in crate::ops) enum Direction {
 impl Extent {
     /// Chooses the number of pieces that yields enough threads. It is one if the channels alone
     /// suffice, as several pieces read all inputs twice.
-    pub(in crate::ops) fn of(batch: usize, len: usize, width: usize) -> Self {
+    pub(crate) fn of(batch: usize, len: usize, width: usize) -> Self {
         let channels = batch * width;
         let pieces = match 2 * channels > ENOUGH {
             true => 1,
@@ -60,7 +60,7 @@ impl Extent {
     }
 
     /// The extent with at most `pieces` pieces, none of them empty.
-    pub(in crate::ops) fn cut(self, pieces: usize) -> Self {
+    pub(crate) fn cut(self, pieces: usize) -> Self {
         let steps = self.len.div_ceil(pieces.max(1));
         let pieces = self.len.div_ceil(steps);
         Self {
@@ -71,23 +71,23 @@ impl Extent {
     }
 
     /// The size of a buffer with one number for each piece and channel.
-    pub(in crate::ops) fn slots(&self) -> usize {
+    pub(crate) fn slots(&self) -> usize {
         self.batch * self.pieces * self.width
     }
 
     /// One thread for each channel of each piece.
-    pub(in crate::ops) fn grid(&self) -> Grid {
+    pub(crate) fn grid(&self) -> Grid {
         Grid::of(self.slots().div_ceil(THREADS), THREADS)
     }
 
     /// The trailing arguments of every kernel that scans pieces.
-    pub(in crate::ops) fn args(&self) -> [Arg<'static>; 5] {
+    pub(crate) fn args(&self) -> [Arg<'static>; 5] {
         [self.batch, self.len, self.width, self.pieces, self.steps].map(Arg::from)
     }
 
     /// The state at which each piece starts, in the direction `direction`; `None` for a single piece.
     /// `find` launches the kernel that computes each piece's affine map h ↦ a h + x.
-    pub(in crate::ops) fn starts(
+    pub(crate) fn starts(
         &self,
         gpu: &Gpu,
         (scan, parts): Number,

@@ -62,7 +62,7 @@ impl FusedOp for LinearScan {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::ops::check::{self, Case};
+    use crate::check::{self, Case};
 
     fn cases() -> Vec<Case> {
         let sizes = [1, 2, 63, 64, 65, 1000].map(|len| (1 + len % 2 * 6, len, 1 + len % 7 * 5));

@@ -1,8 +1,8 @@
 //! Products of small matrices, a tile of the result at a time in registers.
 
 use super::{Matrix, PANEL};
-use crate::ops::float::Float;
-use crate::ops::lanes::{each, splat, Lanes, LANES};
+use crate::float::Float;
+use crate::lanes::{each, splat, Lanes, LANES};
 use std::ops::Range;
 
 /// Groups of columns computed together: with them, a tile has enough running sums to hide the

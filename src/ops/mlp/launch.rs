@@ -1,12 +1,12 @@
 //! The feed-forward layer on a GPU: products by cuBLAS, with kernels between them.
 
 use super::Mlp;
+use crate::convert::converted;
+use crate::dropout::masked_on;
+use crate::fused::{Launch, LaunchBackward};
 use crate::gpu::{Buffer, Gpu, Grid, Kernel, Matrix, Product, View};
-use crate::ops::convert::converted;
-use crate::ops::dropout::masked_on;
-use crate::ops::fused::{Launch, LaunchBackward};
-use crate::ops::linear::launch::add_bias;
-use crate::ops::sums::sum_rows;
+use crate::linear::launch::add_bias;
+use crate::sums::sum_rows;
 use candle_core::{DType, Result};
 
 impl Mlp {

@@ -1,5 +1,5 @@
 use super::*;
-use crate::ops::check::{self, Case};
+use crate::check::{self, Case};
 use candle_core::DType;
 
 fn case(x: &[usize], hidden: usize, out: usize) -> Case {
@@ -50,7 +50,7 @@ fn reference(dropout: [Option<Dropout>; 2]) -> impl Fn(&[Tensor]) -> Result<Tens
 
 fn by_definition(ins: &[Tensor], dropout: [Option<Dropout>; 2]) -> Result<Tensor> {
     let masked = |x: Tensor, what: Option<Dropout>| match what {
-        Some(what) => crate::ops::dropout::reference(&x, Mask::new("test", what)?.unwrap()),
+        Some(what) => crate::dropout::reference(&x, Mask::new("test", what)?.unwrap()),
         None => Ok(x),
     };
     let layer = |x: &Tensor, w: &Tensor, b: &Tensor| {
@@ -122,7 +122,7 @@ fn a_result_is_masked_as_by_dropout_bit_for_bit() {
     let ins: Vec<Tensor> = vars.iter().map(|var| var.as_tensor().clone()).collect();
     let [_, behind] = dropped();
     let bits = |x: Result<Tensor>| x.unwrap().to_vec2::<f32>().unwrap();
-    let masked = crate::ops::dropout(&fused(&ins).unwrap(), behind.unwrap());
+    let masked = crate::dropout(&fused(&ins).unwrap(), behind.unwrap());
     assert_eq!(bits(by([None, behind])(&ins)), bits(masked));
     let nothing = Dropout {
         p: 0.0,

@@ -1,9 +1,9 @@
 //! Pooling by kernels: over pieces of sequences first, which are then merged.
 
+use super::Pool;
 use super::Pooled;
-use crate::config::Pool;
+use crate::fused::{Launch, LaunchBackward};
 use crate::gpu::{Arg, Buffer, Gpu, Grid, Kernel, View};
-use crate::ops::fused::{Launch, LaunchBackward};
 use candle_core::{DType, Result};
 
 /// Steps per block; small in tests, so that sequences have several pieces.

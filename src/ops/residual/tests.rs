@@ -1,5 +1,5 @@
 use super::*;
-use crate::ops::check::{self, Case};
+use crate::check::{self, Case};
 use candle_core::Device;
 
 const DROPPED: Dropout = Dropout {

@@ -1,10 +1,10 @@
 //! Launches of the kernels of the RMS norm.
 
 use super::RmsNorm;
+use crate::fused::{Launch, LaunchBackward};
 use crate::gpu::{Buffer, Grid, Kernel};
-use crate::ops::fused::{Launch, LaunchBackward};
-use crate::ops::layer_norm::launch::{kernels, BLOCKS, THREADS};
-use crate::ops::sums::sum_parts;
+use crate::layer_norm::launch::{kernels, BLOCKS, THREADS};
+use crate::sums::sum_parts;
 use candle_core::{DType, Result};
 
 impl RmsNorm {

@@ -1,7 +1,7 @@
 use super::*;
-use crate::gpu::emulated::emulated;
-use crate::ops::check::{self, Case};
+use crate::check::{self, Case};
 use candle_core::{Device, Var};
+use dsf_emulation::emulated;
 
 fn case(shape: &[usize]) -> Case {
     Case::new(format!("{shape:?}"))

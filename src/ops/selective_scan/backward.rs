@@ -9,10 +9,10 @@ use super::kernel::Vector;
 use super::layout::{columns, Sequence};
 use super::panel::{Grads, Panel, Scratch, SpanGrads, TILE};
 use super::SelectiveScan;
-use crate::ops::float::Float;
-use crate::ops::lanes::{each, splat, sum_parts, LANES};
-use multiversion::multiversion;
-use rayon::prelude::*;
+use crate::float::Float;
+use crate::lanes::{each, splat, sum_parts, LANES};
+use crate::parallel::InParallel;
+use dsf_simd::simd;
 use std::ops::Range;
 
 /// The maximum of tasks among which sequences are divided: each has a gradient of `a` of its own.
@@ -36,10 +36,10 @@ pub(super) fn backward<F: Float>(scan: &SelectiveScan, ins: &[&[F]], gy: &[F]) -
         .zip(c.chunks_mut(scan.rows * scan.states))
         .map(|(((u, delta), b), c)| SpanGrads { u, delta, b, c })
         .collect();
-    (span_grads.par_chunks_mut(per_task))
-        .zip(a.par_chunks_mut(span * scan.states))
+    (span_grads.chunks_mut(per_task))
+        .zip(a.chunks_mut(span * scan.states))
         .enumerate()
-        .for_each_init(
+        .in_parallel_with(
             || Scratch::new(scan),
             |scratch, (task, (grads, a))| {
                 for (i, span) in (task * per_task..).zip(grads) {
@@ -68,7 +68,7 @@ fn add_spans<F: Float>(parts: Vec<F>, spans: usize, batch: usize) -> Vec<F> {
     sequences.flat_map(|parts| sum_parts(parts, len)).collect()
 }
 
-#[multiversion(targets("x86_64+avx512f", "x86_64+avx2+fma"))]
+#[simd]
 fn backward_span<F: Float>(
     scan: &SelectiveScan,
     (seq, gy): (&Sequence<F>, &[F]),

@@ -3,10 +3,10 @@
 use super::kernel::{walk, Driven, ReadOut, Vector, BLOCK, CHUNK};
 use super::layout::{blank, columns, gather, of_group, put, take, Chunk, Sequence, Steps};
 use super::SelectiveScan;
-use crate::ops::float::Float;
-use crate::ops::lanes::{splat, store, LANES};
-use multiversion::multiversion;
-use rayon::prelude::*;
+use crate::float::Float;
+use crate::lanes::{splat, store, LANES};
+use crate::parallel::InParallel;
+use dsf_simd::simd;
 use std::ops::Range;
 
 /// Buffers that one task of the forward pass reuses.
@@ -34,9 +34,9 @@ pub(super) fn forward<F: Float>(scan: &SelectiveScan, ins: &[&[F]]) -> Vec<F> {
     let a = scan.pack(ins[2]);
     let mut y = vec![F::zero(); scan.batch * scan.rows * scan.channels];
     columns(&mut y, (scan.rows, scan.channels), scan.span() * LANES)
-        .into_par_iter()
+        .into_iter()
         .enumerate()
-        .for_each_init(
+        .in_parallel_with(
             || Scratch::new(scan),
             |scratch, (i, mut y)| {
                 let seq = Sequence::of(scan, ins, &a, i / scan.spans());
@@ -52,7 +52,7 @@ pub(super) fn forward<F: Float>(scan: &SelectiveScan, ins: &[&[F]]) -> Vec<F> {
     y
 }
 
-#[multiversion(targets("x86_64+avx512f", "x86_64+avx2+fma"))]
+#[simd]
 fn forward_span<F: Float>(
     scan: &SelectiveScan,
     seq: &Sequence<F>,

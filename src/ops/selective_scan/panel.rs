@@ -5,8 +5,8 @@ use super::kernel::{
 };
 use super::layout::{blank, gather, of_group, put, take, Chunk, Sequence, Steps};
 use super::SelectiveScan;
-use crate::ops::float::Float;
-use crate::ops::lanes::{each, load, splat, store, sum, Lanes, LANES};
+use crate::float::Float;
+use crate::lanes::{each, load, splat, store, sum, Lanes, LANES};
 use std::hint::black_box;
 use std::ops::Range;
 

@@ -1,9 +1,9 @@
 //! The scan on a GPU, by the kernels of chunked sums.
 
 use super::Ssd;
+use crate::chunked::launch::{Decay, Gradients, Launched, Rows};
+use crate::fused::{Launch, LaunchBackward};
 use crate::gpu::{Buffer, Gpu, View};
-use crate::ops::chunked::launch::{Decay, Gradients, Launched, Rows};
-use crate::ops::fused::{Launch, LaunchBackward};
 use candle_core::{bail, Result};
 
 pub(super) fn forward(op: &Ssd, Launch { gpu, ins, .. }: Launch) -> Result<Vec<Buffer>> {

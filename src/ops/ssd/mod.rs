@@ -8,9 +8,9 @@ use super::fused::{apply_one, runs_on, Backward, Forward, FusedOp, Launch, Launc
 use super::lanes::{each, load, splat, store, sum_parts, Lanes, LANES};
 use super::{float::Float, shape};
 use crate::gpu::Buffer;
+use crate::parallel::InParallel;
 use candle_core::{Result, Shape, Tensor};
-use multiversion::multiversion;
-use rayon::prelude::*;
+use dsf_simd::simd;
 
 /// y_t\[c\] = Σ_k h_t\[c,k\] c_t\[k\] with h_t\[c,k\] = exp(δ_t\[c\] a\[c\]) h_{t-1}\[c,k\] + δ_t\[c\] u_t\[c\] b_t\[k\].
 ///
@@ -94,14 +94,13 @@ impl FusedOp for Ssd {
         let d = self.sums.channels;
         let slab = SLAB * d;
         let mut parts = vec![F::zero(); call.ins[0].len().div_ceil(slab) * d];
-        (
-            u.par_chunks_mut(slab),
-            delta.par_chunks_mut(slab),
-            parts.par_chunks_mut(d),
-        )
-            .into_par_iter()
-            .zip((call.ins[0].par_chunks(slab), call.ins[1].par_chunks(slab)))
-            .for_each(|(grads, (u, delta))| of_inputs(u, delta, call.ins[2], grads));
+        let grads_of_slabs = u.chunks_mut(slab).zip(delta.chunks_mut(slab));
+        grads_of_slabs
+            .zip(parts.chunks_mut(d))
+            .zip(call.ins[0].chunks(slab).zip(call.ins[1].chunks(slab)))
+            .in_parallel(|(((gu, gd), part), (u, delta))| {
+                of_inputs(u, delta, call.ins[2], (gu, gd, part));
+            });
         vec![u, delta, sum_parts(&parts, d), grads.b, grads.c]
     }
 
@@ -130,7 +129,7 @@ fn inputs<'a, F>(ins: &[&'a [F]]) -> Inputs<'a, F> {
 
 /// Converts the gradients of v = δ u and of the exponent δ a, of some steps, to those of u and δ,
 /// and sums that of a.
-#[multiversion(targets("x86_64+avx512f", "x86_64+avx2+fma"))]
+#[simd]
 fn of_inputs<F: Float>(
     u: &[F],
     delta: &[F],

@@ -1,7 +1,7 @@
 use super::*;
-use crate::gpu::emulated::emulated;
 use crate::rng::Stream;
 use candle_core::Device;
+use dsf_emulation::emulated;
 
 #[test]
 fn the_first_step_moves_by_the_rate_against_the_sign_and_decays() {

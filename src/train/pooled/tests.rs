@@ -2,7 +2,6 @@
 
 use super::*;
 use crate::config::Protocol;
-use crate::gpu::emulated::{emulated, launches};
 use crate::ops;
 use crate::recipes;
 use crate::rng::Stream;
@@ -10,6 +9,7 @@ use crate::tasks::lra::LraDataset;
 use crate::tasks::Splits;
 use crate::train::Trainer;
 use candle_core::DType;
+use dsf_emulation::{emulated, launches};
 
 type Settings = Vec<(&'static str, &'static str)>;
 

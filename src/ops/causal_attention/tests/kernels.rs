@@ -82,7 +82,7 @@ fn kernels_need_no_axis_of_heads_and_bear_huge_scores() {
     let vars = case(sizes).vars(candle_core::DType::F32);
     let x: Vec<Tensor> = vars.iter().map(|x| x.as_detached_tensor()).collect();
     for far in [1e30, -1e30] {
-        let y = crate::gpu::emulated::emulated(|| run(&x, far).unwrap());
+        let y = dsf_emulation::emulated(|| run(&x, far).unwrap());
         let apart = (y - run(&x, far).unwrap())
             .unwrap()
             .abs()

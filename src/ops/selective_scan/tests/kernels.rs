@@ -1,8 +1,8 @@
 //! The kernels against the reference: in one scan, and with time cut into chunks.
 
 use super::*;
-use crate::gpu::emulated::{emulated, launches};
 use candle_core::DType;
+use dsf_emulation::{emulated, launches};
 
 /// A chunk length that leaves time in one piece.
 const WHOLE: Option<usize> = Some(1 << 20);

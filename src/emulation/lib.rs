@@ -4,12 +4,13 @@
 #![allow(unsafe_code)] // loads a compiled library and passes it raw addresses
 
 mod compile;
+mod kept;
 mod multiply;
 mod record;
 
-use super::{Arg, Gpu, Grid, Kernel, Machine, Product, Recording, View};
 use candle_core::{bail, CpuStorage, DType, Result, Storage};
 use compile::{compile, sources};
+use dsf_gpu::{Arg, Gpu, Grid, Kernel, Machine, Product, Recording, View};
 use half::bf16;
 use libloading::Library;
 use record::{Action, Recorder};
@@ -20,34 +21,21 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 
 thread_local! {
-    static ACTIVE: Cell<bool> = const { Cell::new(false) };
     static LAUNCHES: Cell<usize> = const { Cell::new(0) };
 }
 
 /// The number of kernels and matrix products that this thread has launched.
-pub(crate) fn launches() -> usize {
+pub fn launches() -> usize {
     LAUNCHES.get()
 }
 
-/// True while ops of this thread run their kernels.
-pub(super) fn active() -> bool {
-    ACTIVE.get()
-}
-
 /// Runs `f` with the ops of this thread on the emulated GPU.
-pub(crate) fn emulated<T>(f: impl FnOnce() -> T) -> T {
-    struct Restore(bool);
-    impl Drop for Restore {
-        fn drop(&mut self) {
-            ACTIVE.set(self.0);
-        }
-    }
-    let _restore = Restore(ACTIVE.replace(true));
-    f()
+pub fn emulated<T>(f: impl FnOnce() -> T) -> T {
+    dsf_gpu::standing_in(gpu(), f)
 }
 
 /// The emulated GPU of this thread, so that tests do not affect each other.
-pub(super) fn gpu() -> Gpu {
+fn gpu() -> Gpu {
     thread_local! {
         static GPU: Gpu = Emulation::of(sources()).gpu();
     }
@@ -56,7 +44,7 @@ pub(super) fn gpu() -> Gpu {
 
 /// An emulated GPU with kernels from a folder.
 #[derive(Clone)]
-pub(crate) struct Emulation(Arc<Inner>);
+pub struct Emulation(Arc<Inner>);
 
 struct Inner {
     folder: PathBuf,
@@ -65,7 +53,8 @@ struct Inner {
 }
 
 impl Emulation {
-    pub(crate) fn of(folder: PathBuf) -> Self {
+    /// With the kernels of `folder`.
+    pub fn of(folder: PathBuf) -> Self {
         Self(Arc::new(Inner {
             folder,
             modules: Mutex::default(),
@@ -73,7 +62,8 @@ impl Emulation {
         }))
     }
 
-    pub(crate) fn gpu(self) -> Gpu {
+    /// A handle to it.
+    pub fn gpu(self) -> Gpu {
         Gpu::new(self)
     }
 
@@ -260,4 +250,5 @@ fn storage_dtype(storage: &CpuStorage) -> DType {
     storage.dtype()
 }
 
+#[cfg(test)]
 mod tests;

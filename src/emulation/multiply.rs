@@ -1,7 +1,7 @@
 //! The matrix product of cuBLAS, as plain loops.
 
-use super::super::{Product, View};
 use candle_core::DType;
+use dsf_gpu::{Product, View};
 use half::bf16;
 
 /// The elements as f32.

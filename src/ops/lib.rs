@@ -5,6 +5,13 @@
 //! bf16 on a GPU. Results do not depend on the number of threads: work is divided at fixed places
 //! and partial sums are added in index order.
 
+#![deny(unsafe_code)]
+#![warn(missing_docs)]
+
+pub mod rng;
+pub mod simd;
+
+mod adamw;
 mod causal_attention;
 mod causal_conv1d;
 mod channels;
@@ -26,6 +33,7 @@ mod linear_scan;
 mod mask;
 mod matrix;
 mod mlp;
+mod parallel;
 mod pointwise;
 mod pool;
 mod residual;
@@ -46,6 +54,9 @@ mod check;
 #[cfg(test)]
 mod tests;
 
+use dsf_gpu as gpu;
+
+pub use adamw::{sum_of_squares, AdamW};
 pub use causal_attention::{causal_attention, Weights};
 pub use causal_conv1d::causal_conv1d;
 pub use channels::{add_scaled, scale_heads, softplus_biased};
@@ -62,12 +73,13 @@ pub use linear_scan::{complex_scan, linear_scan};
 pub use mask::Dropout;
 pub use mlp::mlp;
 pub use pointwise::{elu1, gelu, sigmoid, silu, softplus, tanh};
-pub use pool::pool;
+pub use pool::{pool, Pool};
 pub use residual::residual;
 pub use rms_norm::rms_norm;
 pub use rotary::rotary;
 pub use route::{prefer, taken, Route};
 pub use select_rows::select_rows;
 pub use selective_scan::selective_scan;
+pub use simd::Simd;
 pub use ssd::ssd;
 pub use time_steps::time_steps;

@@ -1,11 +1,11 @@
 //! Memory and kernels of a GPU. A [`Machine`] runs them: cudarc in builds with the `cuda` feature, and
-//! in tests an emulation that executes the source of the kernels on the CPU.
+//! in tests an emulation that executes the source of the kernels on the CPU ([`standing_in`]).
 //!
 //! Kernels are launched by name with typed arguments. The code that chooses grid sizes and the order
 //! of arguments is therefore the same on both machines.
 
-// Without CUDA, only tests construct a GPU.
-#![cfg_attr(not(any(test, feature = "cuda")), allow(dead_code))]
+#![deny(unsafe_code)]
+#![warn(missing_docs)]
 
 mod arg;
 mod buffer;
@@ -19,53 +19,53 @@ mod cuda;
 #[cfg(feature = "cuda")]
 mod cuda;
 
-#[cfg(test)]
-pub(crate) mod emulated;
-
-pub(crate) use arg::Arg;
-pub(crate) use buffer::Buffer;
+pub use arg::Arg;
+pub use buffer::Buffer;
 use candle_core::{bail, DType, Result, Storage, Tensor};
-pub(crate) use product::{Matrix, Product};
+pub use product::{Matrix, Product};
+use std::cell::RefCell;
 use std::sync::{Arc, Mutex, PoisonError};
-pub(crate) use view::View;
+pub use view::View;
 
 /// Threads of a warp.
-pub(crate) const WARP: usize = 32;
+pub const WARP: usize = 32;
 
 /// A kernel, by its file in `cuda/` and its name in that file.
 #[derive(Clone, Debug)]
-pub(crate) struct Kernel {
-    module: &'static str,
-    name: String,
+pub struct Kernel {
+    /// The file in `cuda/`, without its ending.
+    pub module: &'static str,
+    /// The name in that file.
+    pub name: String,
 }
 
 impl Kernel {
     /// The kernel `name` of `cuda/MODULE.cu`.
-    pub(crate) fn new(module: &'static str, name: impl Into<String>) -> Self {
+    pub fn new(module: &'static str, name: impl Into<String>) -> Self {
         let name = name.into();
         Self { module, name }
     }
 
     /// The instance of a kernel for tensors of type `io`: `NAME_f32` or `NAME_bf16`.
-    pub(crate) fn of(module: &'static str, name: &str, io: DType) -> Self {
+    pub fn of(module: &'static str, name: &str, io: DType) -> Self {
         Self::new(module, format!("{name}_{}", io.as_str()))
     }
 }
 
 /// The launch configuration of a kernel.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Grid {
+pub struct Grid {
     /// The number of blocks along x, y and z; at most 65,535 along y and z.
-    pub(crate) blocks: [usize; 3],
+    pub blocks: [usize; 3],
     /// Threads per block: a multiple of [`WARP`].
-    pub(crate) threads: usize,
+    pub threads: usize,
     /// Bytes of dynamic shared memory per block.
-    pub(crate) shared: usize,
+    pub shared: usize,
 }
 
 impl Grid {
     /// A one-dimensional grid without dynamic shared memory.
-    pub(crate) fn of(blocks: usize, threads: usize) -> Self {
+    pub fn of(blocks: usize, threads: usize) -> Self {
         Self {
             blocks: [blocks, 1, 1],
             threads,
@@ -74,18 +74,19 @@ impl Grid {
     }
 
     /// One thread for each of `count` elements, in blocks of 256.
-    pub(crate) fn for_each(count: usize) -> Self {
+    pub fn for_each(count: usize) -> Self {
         const THREADS: usize = 256;
         Self::of(count.div_ceil(THREADS), THREADS)
     }
 }
 
 /// A device that holds memory and runs kernels in the order of their launches.
-trait Machine: Send + Sync {
+pub trait Machine: Send + Sync {
     /// Memory for `count` elements with undefined values (NaN in tests).
     fn allocate(&self, dtype: DType, count: usize) -> Result<Storage>;
     /// The address of the first element.
     fn address(&self, storage: &Storage) -> Result<u64>;
+    /// Runs a kernel after those launched before.
     fn launch(&self, kernel: &Kernel, grid: Grid, args: &[Arg]) -> Result<()>;
     /// Computes matrix products whose sizes and types have been checked.
     fn multiply(&self, product: Product, to: View) -> Result<()>;
@@ -101,13 +102,14 @@ trait Machine: Send + Sync {
 
 /// A recorded sequence of launches (a CUDA graph). Each replay reads the current contents of the
 /// memory.
-pub(crate) trait Recording {
+pub trait Recording {
+    /// Launches all of it again.
     fn replay(&self) -> Result<()>;
 }
 
 /// A handle to a GPU, or to its emulation.
 #[derive(Clone)]
-pub(crate) struct Gpu(Arc<Shared>);
+pub struct Gpu(Arc<Shared>);
 
 struct Shared {
     machine: Box<dyn Machine>,
@@ -115,19 +117,36 @@ struct Shared {
     step: Mutex<Option<(u64, Storage)>>,
 }
 
-/// The GPU that holds `x`; `None` for tensors on the CPU.
-pub(crate) fn of(x: &Tensor) -> Option<Gpu> {
-    #[cfg(test)]
-    if emulated::active() && x.device().is_cpu() {
-        return Some(emulated::gpu());
-    }
-    cuda::of(x)
+thread_local! {
+    static STANDING_IN: RefCell<Option<Gpu>> = const { RefCell::new(None) };
 }
 
-pub(crate) use cuda::{open, products_in_tf32, token};
+/// Runs `work` with `gpu`, which keeps its memory in tensors of the CPU, as the GPU that holds this thread's tensors
+/// of the CPU. Tests emulate a GPU so.
+pub fn standing_in<T>(gpu: Gpu, work: impl FnOnce() -> T) -> T {
+    struct Restore(Option<Gpu>);
+    impl Drop for Restore {
+        fn drop(&mut self) {
+            STANDING_IN.set(self.0.take());
+        }
+    }
+    let _restore = Restore(STANDING_IN.replace(Some(gpu)));
+    work()
+}
+
+/// The GPU that holds `x`; `None` for tensors on the CPU.
+pub fn of(x: &Tensor) -> Option<Gpu> {
+    match x.device().is_cpu() {
+        true => STANDING_IN.with_borrow(Clone::clone),
+        false => cuda::of(x),
+    }
+}
+
+pub use cuda::{open, products_in_tf32, token};
 
 impl Gpu {
-    fn new(machine: impl Machine + 'static) -> Self {
+    /// The GPU that `machine` is.
+    pub fn new(machine: impl Machine + 'static) -> Self {
         Self(Arc::new(Shared {
             machine: Box::new(machine),
             step: Mutex::default(),
@@ -136,11 +155,7 @@ impl Gpu {
 
     /// Calls `read` with two words in memory of the GPU, low and high, that hold `step`. A kernel that
     /// reads its step there stays correct in a recording if [`Self::set_step`] precedes each replay.
-    pub(crate) fn with_step<T>(
-        &self,
-        step: u64,
-        read: impl FnOnce(View) -> Result<T>,
-    ) -> Result<T> {
+    pub fn with_step<T>(&self, step: u64, read: impl FnOnce(View) -> Result<T>) -> Result<T> {
         self.set_step(step)?;
         match &*self.0.step.lock().unwrap_or_else(PoisonError::into_inner) {
             Some((_, words)) => read(View::new(self.0.machine.address(words)?, DType::U32, 0, 2)?),
@@ -149,7 +164,7 @@ impl Gpu {
     }
 
     /// Sets the step that kernels launched or replayed from now on read.
-    pub(crate) fn set_step(&self, step: u64) -> Result<()> {
+    pub fn set_step(&self, step: u64) -> Result<()> {
         let words = [step as u32, (step >> 32) as u32];
         let mut held = self.0.step.lock().unwrap_or_else(PoisonError::into_inner);
         match &mut *held {
@@ -166,15 +181,12 @@ impl Gpu {
 
     /// Records the launches of `work` without running them. `work` must free all memory that it
     /// allocates.
-    pub(crate) fn record(
-        &self,
-        mut work: impl FnMut() -> Result<()>,
-    ) -> Result<Box<dyn Recording>> {
+    pub fn record(&self, mut work: impl FnMut() -> Result<()>) -> Result<Box<dyn Recording>> {
         self.0.machine.record(&mut work)
     }
 
     /// Copies numbers of four bytes to existing memory.
-    pub(crate) fn write(&self, values: &[u32], to: View) -> Result<()> {
+    pub fn write(&self, values: &[u32], to: View) -> Result<()> {
         if to.len() != values.len() || to.dtype() == DType::BF16 {
             bail!(
                 "{} words do not fit into {} of {:?}",
@@ -187,28 +199,24 @@ impl Gpu {
     }
 
     /// Memory for `count` elements, with undefined values until a kernel writes them.
-    pub(crate) fn alloc(&self, dtype: DType, count: usize) -> Result<Buffer> {
+    pub fn alloc(&self, dtype: DType, count: usize) -> Result<Buffer> {
         Buffer::new(self, self.0.machine.allocate(dtype, count)?, dtype, count)
     }
 
     /// A copy of the elements of a view.
-    pub(crate) fn copy(&self, view: View) -> Result<Buffer> {
+    pub fn copy(&self, view: View) -> Result<Buffer> {
         let storage = self.0.machine.copy(view)?;
         Buffer::new(self, storage, view.dtype(), view.len())
     }
 
     /// New memory that holds `values`.
-    pub(crate) fn upload(&self, values: &[u32]) -> Result<Buffer> {
+    pub fn upload(&self, values: &[u32]) -> Result<Buffer> {
         let storage = self.0.machine.upload(values)?;
         Buffer::new(self, storage, DType::U32, values.len())
     }
 
     /// The elements of a contiguous tensor with the given storage and layout.
-    pub(crate) fn view<'a>(
-        &self,
-        storage: &'a Storage,
-        layout: &candle_core::Layout,
-    ) -> Result<View<'a>> {
+    pub fn view<'a>(&self, storage: &'a Storage, layout: &candle_core::Layout) -> Result<View<'a>> {
         let Some((start, end)) = layout.contiguous_offsets() else {
             bail!("a kernel reads contiguous tensors only");
         };
@@ -221,7 +229,7 @@ impl Gpu {
     }
 
     /// Calls `run` with the elements of a contiguous tensor, or with `None` without a tensor.
-    pub(crate) fn with_tensor<T>(
+    pub fn with_tensor<T>(
         &self,
         x: Option<&Tensor>,
         run: impl FnOnce(Option<View>) -> Result<T>,
@@ -235,7 +243,7 @@ impl Gpu {
 
     /// Runs a kernel. Arguments or a grid that do not match the kernel are an error in the emulation, and
     /// undefined behaviour on a GPU.
-    pub(crate) fn launch(&self, kernel: Kernel, grid: Grid, args: &[Arg]) -> Result<()> {
+    pub fn launch(&self, kernel: Kernel, grid: Grid, args: &[Arg]) -> Result<()> {
         if let Some(size) = args.iter().find_map(Arg::too_large) {
             let name = kernel.name;
             bail!("{name}: size {size} exceeds the 32 bits that kernels count in");
@@ -247,7 +255,7 @@ impl Gpu {
     }
 
     /// Computes a batch of matrix products.
-    pub(crate) fn multiply(&self, product: Product, to: &mut Buffer) -> Result<()> {
+    pub fn multiply(&self, product: Product, to: &mut Buffer) -> Result<()> {
         product.check(to.view())?;
         self.0.machine.multiply(product, to.view())
     }

@@ -100,7 +100,7 @@ fn kernel(factors: &Factors) -> String {
 }
 
 fn factor(count: usize, seed: u64) -> Vec<f32> {
-    let mut stream = crate::rng::Stream::new(seed, "mma", 0);
+    let mut stream = dsf_ops::rng::Stream::new(seed, "mma", 0);
     (0..count).map(|_| stream.normals().0 as f32).collect()
 }
 

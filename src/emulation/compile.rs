@@ -5,9 +5,12 @@ use sha2::{Digest, Sha256};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+/// The project's folder, two above this crate's.
+const PROJECT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../..");
+
 /// The folder of the project's kernels.
 pub(super) fn sources() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("cuda")
+    Path::new(PROJECT).join("cuda")
 }
 
 /// Compiles a file of kernels and returns the library; the result is cached by the hash of the
@@ -29,7 +32,7 @@ pub(super) fn compile(source: &Path) -> Result<PathBuf> {
         }
     }
     let hash = hex::encode(&digest.finalize()[..8]);
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("target/emulation");
+    let folder = Path::new(PROJECT).join("target/emulation");
     std::fs::create_dir_all(&folder)?;
     let stem = source.file_stem().unwrap_or_default().to_string_lossy();
     let file = folder.join(format!("{stem}-{hash}.so"));

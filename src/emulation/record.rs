@@ -1,9 +1,9 @@
 //! Recorded launches. A CUDA graph owns the memory that was allocated during its capture; here that
-//! memory is never freed (see [`crate::alloc::keeping`]).
+//! memory is never freed (see [`crate::kept::keeping`]).
 
-use super::super::{Arg, Grid, Kernel, Product, Recording, View};
 use super::Emulation;
 use candle_core::{bail, Result};
+use dsf_gpu::{Arg, Grid, Kernel, Product, Recording, View};
 use std::sync::Mutex;
 
 /// A recorded operation, with addresses that remain valid.
@@ -43,7 +43,7 @@ impl Recorder {
         work: &mut dyn FnMut() -> Result<()>,
     ) -> Result<Box<dyn Recording>> {
         *self.0.lock().unwrap() = Some(Vec::new());
-        let worked = crate::alloc::keeping(work);
+        let worked = crate::kept::keeping(work);
         let actions = self.0.lock().unwrap().take().unwrap_or_default();
         worked?;
         Ok(Box::new(Held { machine, actions }))

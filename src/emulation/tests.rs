@@ -1,5 +1,5 @@
-use super::super::{Gpu, Grid, Kernel};
 use super::*;
+use dsf_gpu::{Gpu, Grid, Kernel};
 use std::fs;
 
 mod mma;

@@ -1,0 +1,21 @@
+//! With the feature `cuda`, compiles the kernels.
+
+#[cfg(feature = "cuda")]
+mod kernels;
+#[cfg(feature = "cuda")]
+mod limits;
+#[cfg(feature = "cuda")]
+mod report;
+
+fn main() {
+    println!("cargo::rerun-if-changed=build");
+    #[cfg(feature = "cuda")]
+    {
+        let project = concat!(env!("CARGO_MANIFEST_DIR"), "/../..");
+        println!("cargo::rerun-if-changed={project}/cuda");
+        let built = kernels::build(std::path::Path::new(project));
+        for error in built.err().unwrap_or_default() {
+            println!("cargo::error={error}");
+        }
+    }
+}
