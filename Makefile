@@ -1,5 +1,7 @@
 # The commands worth remembering. Tests run in release: one build of the dependencies serves all.
-.PHONY: build run test lint bench bench-ops ci cuda-toolkit cuda-libraries cuda cuda-report cuda-lint gpu-test
+.PHONY: build run test lint bench bench-ops ci cuda-toolkit cuda-libraries cuda cuda-quick cuda-report cuda-lint gpu-test
+
+UNOPTIMISED = --config 'profile.release.opt-level=0' --config 'profile.release.package.dsf-ops.opt-level=0'
 
 build:      # the binary, target/release/dsf
 	cargo build --release --locked
@@ -8,10 +10,10 @@ run:        # trains the default model: learns within a minute on a laptop
 	cargo run --release --locked -- mqar
 
 test:       # every test; no GPU, no network, no Python
-	cargo test --release --locked
+	cargo test --release --locked --workspace
 
 lint:       # formatting and clippy, as CI asks for them
-	cargo fmt --check && cargo clippy --release --locked --all-targets -- -D warnings
+	cargo fmt --all --check && cargo clippy --release --locked --workspace --all-targets -- -D warnings
 
 bench:      # steps and ops beside their floors, one thread; PYTHON=FILE (with torch): PyTorch by turns
 	cargo build --release --locked
@@ -27,6 +29,10 @@ cuda:       # the binary for NVIDIA GPUs, target/cuda/dsf-cuda; COMPUTE_CAP=75 f
 	bash cuda/cargo.sh build --bin dsf
 	ln -f target/cuda/release/dsf target/cuda/dsf-cuda
 
+cuda-quick: # as CI builds it: our kernels for one GPU and in intermediate code, the program unoptimised
+	DSF_CUDA_ARCHS=90 COMPUTE_CAP=90 bash cuda/cargo.sh build --bin dsf $(UNOPTIMISED)
+	ln -f target/cuda/release/dsf target/cuda/dsf-cuda
+
 cuda-libraries: # cuBLAS and cuRAND for a machine with a driver and no CUDA toolkit: 480 MB into .cuda/
 	bash cuda/toolkit.sh libraries
 
@@ -34,7 +40,7 @@ cuda-report:    # registers, stack and spills of the kernels that `make cuda` co
 	@bash cuda/report.sh target/cuda/kernels.csv
 
 cuda-lint:  # clippy over what the feature `cuda` compiles
-	bash cuda/cargo.sh clippy --all-targets -- -D warnings
+	bash cuda/cargo.sh clippy --workspace --all-targets $(UNOPTIMISED) -- -D warnings
 
 gpu-test:   # on a machine with a GPU: what it computes and how fast, results/bench-gpu.csv; PYTHON=FILE, BENCH=FLAGS
 	PYTHON="$(PYTHON)" BENCH="$(BENCH)" bash cuda/gpu-test.sh

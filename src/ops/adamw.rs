@@ -90,10 +90,10 @@ fn update<F: Float>(theta: &mut [F], moments: &mut [F], grad: &[F], by: &AdamW) 
 
 #[simd]
 fn update_chunk<F: Float>(theta: &mut [F], [m, v]: [&mut [F]; 2], grad: &[F], by: &AdamW) {
-    let [b1, b2] = [by.beta1, by.beta2].map(F::from_f64);
-    let [eps, rate] = [by.eps, by.rate].map(F::from_f64);
-    let [correction, decay, scale] = [by.correction, by.decay, by.scale].map(F::from_f64);
-    let one = F::from_f64(1.0);
+    let [b1, b2] = [by.beta1, by.beta2].map(F::of);
+    let [eps, rate] = [by.eps, by.rate].map(F::of);
+    let [correction, decay, scale] = [by.correction, by.decay, by.scale].map(F::of);
+    let one = F::of(1.0);
     for ((theta, &g), (m, v)) in theta.iter_mut().zip(grad).zip(m.iter_mut().zip(v)) {
         let g = scale * g;
         *m = b1 * *m + (one - b1) * g;

@@ -192,7 +192,7 @@ impl FusedOp for CrossEntropy {
     /// Saves the gradients of the loss, which cost little while the logits exist.
     fn forward<F: Float>(&self, Forward { ins, tracked }: Forward<F>) -> Vec<Vec<F>> {
         let (weight, width) = (ins[1], self.width);
-        let scale = F::from_f64(1.0 / self.targets.len() as f64);
+        let scale = F::of(1.0 / self.targets.len() as f64);
         let mut gw = vec![F::zero(); if tracked { weight.len() } else { 0 }];
         let (mut gh, mut right, mut loss) = (Vec::new(), Vec::new(), 0.0);
         let mut logits = vec![blank::<F>(); BLOCK.min(self.targets.len()) * self.classes];
@@ -223,7 +223,7 @@ impl FusedOp for CrossEntropy {
                 });
             gh.extend(summed(parts));
         }
-        let loss = vec![F::from_f64(loss / self.targets.len() as f64)];
+        let loss = vec![F::of(loss / self.targets.len() as f64)];
         vec![loss, right, gh, gw]
     }
 

@@ -11,6 +11,10 @@ pub(crate) trait Float: WithDType + Neg<Output = Self> + Default {
     /// Whether its loops are compiled for every instruction set: f64 serves checks alone.
     const VECTOR: bool;
 
+    /// The nearest number of this type. Candle's own conversion is no part of a loop that calls it: it is compiled in
+    /// another crate.
+    fn of(x: f64) -> Self;
+
     /// e^x within 2 ulp: 0 and infinity on underflow and overflow, subnormals in between; NaN for
     /// NaN.
     fn exp(self) -> Self;
@@ -55,6 +59,11 @@ pub(crate) trait Float: WithDType + Neg<Output = Self> + Default {
 
 impl Float for f64 {
     const VECTOR: bool = false;
+
+    #[inline(always)]
+    fn of(x: f64) -> Self {
+        x
+    }
 
     #[inline(always)]
     fn exp(self) -> Self {
@@ -104,6 +113,11 @@ impl Float for f64 {
 
 impl Float for f32 {
     const VECTOR: bool = true;
+
+    #[inline(always)]
+    fn of(x: f64) -> Self {
+        x as f32
+    }
 
     /// e^x = 2^k e^r with |r| <= ln(2)/2; the polynomial for e^r is that of Cephes' expf.
     #[inline(always)]

@@ -68,7 +68,8 @@ pub(crate) fn product<F: Float>(to: &mut [F], width: usize, a: View<F>, b: View<
     unsafe { multiply(to.as_mut_ptr(), width, a, b, add) };
 }
 
-/// Reads `$a`, `$b` and writes `$to`, row by row in `$width`, by the kernel of an instruction set.
+/// Reads `$a`, `$b` and writes `$to`, row by row in `$width`, by the kernel of an instruction set. Kernels write columns:
+/// they compute the transpose.
 macro_rules! by_kernel {
     ($module:ident, $simd:ident, $lanes:literal: $to:expr, $width:expr, $a:expr, $b:expr, $add:expr) => {{
         use gemm_common::simd::{$simd, MixedSimd};
@@ -78,19 +79,19 @@ macro_rules! by_kernel {
         let simd = simd.expect("only what the processor has is ever current");
         gemm_common::gemm::gemm_basic_generic::<_, f32, $lanes, MR, NR, MR_DIV_N, H_M, H_N>(
             simd,
-            $a.rows,
             $b.columns,
+            $a.rows,
             $a.columns,
             $to.cast(),
-            1,
             $width as isize,
+            1,
             $add,
-            $a.data.as_ptr().cast(),
-            $a.column_stride as isize,
-            $a.row_stride as isize,
             $b.data.as_ptr().cast(),
-            $b.column_stride as isize,
             $b.row_stride as isize,
+            $b.column_stride as isize,
+            $a.data.as_ptr().cast(),
+            $a.row_stride as isize,
+            $a.column_stride as isize,
             1.0,
             1.0,
             false,

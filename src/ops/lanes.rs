@@ -20,7 +20,7 @@ pub(crate) type Lanes<F> = [F; LANES];
 #[inline(always)]
 pub(crate) fn blank<F: Float>() -> F {
     match cfg!(test) {
-        true => F::from_f64(f64::NAN),
+        true => F::of(f64::NAN),
         false => F::zero(),
     }
 }

@@ -76,7 +76,7 @@ struct LayerNorm {
 
 impl LayerNorm {
     fn eps<F: Float>(&self) -> F {
-        F::from_f64(self.eps)
+        F::of(self.eps)
     }
 
     /// The gradients of x, weight and bias. `x_of` fills a chunk of x; `then` post-processes a
@@ -213,7 +213,7 @@ fn add<F: Float>(x: &[F], y: &[F], sum: &mut [F]) {
 /// The mean of a row and 1 / sqrt(var + eps).
 #[inline(always)]
 fn moments<F: Float>(x: &[F], eps: F) -> (F, F) {
-    let count = F::from_f64(x.len() as f64);
+    let count = F::of(x.len() as f64);
     let mean = total([x], |[x]| x) / count;
     let variance = total([x], |[x]| (x - mean) * (x - mean)) / count;
     (mean, F::one() / (variance + eps).sqrt())
@@ -241,7 +241,7 @@ fn backward_rows<F: Float>(
     gb: &mut [F],
 ) {
     let width = weight.len();
-    let count = F::from_f64(width as f64);
+    let count = F::of(width as f64);
     let rows = x.chunks_exact(width).zip(gy.chunks_exact(width));
     for ((x, gy), gx) in rows.zip(gx.chunks_exact_mut(width)) {
         let (mean, inverse) = moments(x, eps);

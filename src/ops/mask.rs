@@ -56,7 +56,7 @@ impl Mask {
     /// Multiplies `x`, the elements from `first` on, by the mask.
     #[inline(always)]
     pub(crate) fn apply<F: Float>(&self, first: u64, x: &mut [F]) {
-        let scale = F::from_f64(self.scale);
+        let scale = F::of(self.scale);
         let factor = |bits: u32| {
             if bits >= self.threshold {
                 scale

@@ -133,16 +133,16 @@ impl Pointwise for Elu1 {
 /// The cumulative distribution function of the standard normal distribution.
 #[inline(always)]
 fn normal_below<F: Float>(x: F) -> F {
-    let half = F::from_f64(0.5);
-    half + half * (x * F::from_f64(std::f64::consts::FRAC_1_SQRT_2)).erf()
+    let half = F::of(0.5);
+    half + half * (x * F::of(std::f64::consts::FRAC_1_SQRT_2)).erf()
 }
 
 impl Gelu {
     #[inline(always)]
     pub(super) fn value_and_slope<F: Float>(x: F) -> (F, F) {
         let below = normal_below(x);
-        let density = (F::from_f64(-0.5) * x * x).exp();
-        let slope = below + x * density * F::from_f64(0.398_942_280_401_432_7); // 1 / sqrt(2 pi)
+        let density = (F::of(-0.5) * x * x).exp();
+        let slope = below + x * density * F::of(0.398_942_280_401_432_7); // 1 / sqrt(2 pi)
         (x * below, slope)
     }
 }

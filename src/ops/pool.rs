@@ -135,7 +135,7 @@ impl Pooled {
         for step in 0..steps {
             add_chunk(y, strip.row(x, self.len, step));
         }
-        let count = F::from_f64(steps as f64);
+        let count = F::of(steps as f64);
         y.iter_mut().for_each(|y| *y /= count);
     }
 
@@ -149,7 +149,7 @@ impl Pooled {
             return;
         }
         let steps = self.known[strip.sequence];
-        let count = F::from_f64(steps as f64);
+        let count = F::of(steps as f64);
         let share: Vec<F> = gy.iter().map(|&gy| gy / count).collect();
         for gx in &mut gx[..steps] {
             gx.copy_from_slice(&share);

@@ -78,12 +78,12 @@ impl FusedOp for RmsNorm {
 #[inline(always)]
 fn factor<F: Float>(x: &[F]) -> F {
     let most = largest_of(x, F::abs);
-    if most < F::from_f64(f64::from(f32::MIN_POSITIVE)) {
+    if most < F::of(f64::from(f32::MIN_POSITIVE)) {
         return F::zero();
     }
     let inverse = F::one() / most;
     let squares = total([x], |[x]| (x * inverse) * (x * inverse));
-    inverse * (F::from_f64(x.len() as f64) / squares).sqrt()
+    inverse * (F::of(x.len() as f64) / squares).sqrt()
 }
 
 #[simd]
@@ -100,7 +100,7 @@ fn forward_rows<F: Float>(x: &[F], gamma: &[F], y: &mut [F]) {
 #[simd]
 fn backward_rows<F: Float>(x: &[F], gamma: &[F], gy: &[F], gx: &mut [F], sums: &mut [F]) {
     let width = gamma.len();
-    let count = F::from_f64(width as f64);
+    let count = F::of(width as f64);
     let rows = x.chunks_exact(width).zip(gy.chunks_exact(width));
     for ((x, gy), gx) in rows.zip(gx.chunks_exact_mut(width)) {
         // dL/dx = (g - n mean(g n)) sqrt(d) / |x|, with n = sqrt(d) x / |x| and g = gy gamma

@@ -99,7 +99,7 @@ fn table<F: Float>(positions: &[u32], dims: usize) -> Vec<F> {
                 let (cos, sin) = row.split_at_mut(half);
                 for ((cos, sin), rate) in cos.iter_mut().zip(sin).zip(&rates) {
                     let (s, c) = (f64::from(position) * rate).sin_cos();
-                    (*cos, *sin) = (F::from_f64(c), F::from_f64(s));
+                    (*cos, *sin) = (F::of(c), F::of(s));
                 }
             }
         });

@@ -128,7 +128,7 @@ impl CausalAttention {
     /// The scale of the products of queries and keys.
     fn scale<F: Float>(&self) -> F {
         match self.weights {
-            Weights::Softmax => F::from_f64((self.key_width as f64).powf(-0.5)),
+            Weights::Softmax => F::of((self.key_width as f64).powf(-0.5)),
             Weights::LinearNormalised | Weights::Plain => F::one(),
         }
     }

@@ -119,7 +119,7 @@ impl RgLru {
     fn scale<F: Float>(&self, log_f: F) -> F {
         let t = log_f.tanh();
         let above = -(t + t) / (F::one() - t);
-        (above + F::from_f64(self.eps)).sqrt()
+        (above + F::of(self.eps)).sqrt()
     }
 }
 
@@ -132,12 +132,12 @@ impl Rule for RgLru {
     }
 
     fn coefficients<F: Float>(&self, parameter: Option<&[F]>, _: usize) -> Vec<F> {
-        let number = |&lambda: &F| F::from_f64(-8.0) * Softplus::value(lambda);
+        let number = |&lambda: &F| F::of(-8.0) * Softplus::value(lambda);
         parameter.into_iter().flatten().map(number).collect()
     }
 
     fn parameter_grad<F: Float>(&self, parameter: &[F], coefficients: Vec<F>) -> Vec<F> {
-        let slope = |&lambda: &F| F::from_f64(-8.0) * Sigmoid::value(lambda);
+        let slope = |&lambda: &F| F::of(-8.0) * Sigmoid::value(lambda);
         let each = parameter.iter().zip(coefficients);
         each.map(|(lambda, grad)| grad * slope(lambda)).collect()
     }
@@ -154,7 +154,7 @@ impl Rule for RgLru {
     fn slopes<F: Float>(&self, at: At<F>, [f, _]: [F; 2], [gf, gs]: [F; 2]) -> [F; 3] {
         let (r, g) = (Sigmoid::value(at.zf), Sigmoid::value(at.zi));
         let scale = self.scale(at.p * r);
-        let steepness = r / scale.at_least(F::from_f64(1e-30));
+        let steepness = r / scale.at_least(F::of(1e-30));
         let gp = gf * f * r - gs * g * f * f * steepness;
         [
             gp * at.p * (F::one() - r),

@@ -216,7 +216,7 @@ impl SelectiveScan {
     /// Packs (d, n) as (groups, n, lanes), times log2(e), with zeros for lanes beyond the channels.
     pub(super) fn pack<F: Float>(&self, a: &[F]) -> Vec<Vector<F>> {
         let mut packed = vec![Vector(splat(F::zero())); self.groups() * self.states];
-        let log2_e = F::from_f64(std::f64::consts::LOG2_E);
+        let log2_e = F::of(std::f64::consts::LOG2_E);
         for (channel, a) in a.chunks_exact(self.states).enumerate() {
             let group = &mut packed[channel / LANES * self.states..];
             for (packed, &a) in group.iter_mut().zip(a) {

@@ -247,7 +247,7 @@ impl<F: Float> Panel<'_, F> {
     /// Adds to the gradients of u and δ from the sums over states.
     #[inline(always)]
     fn add_along(&self, chunk: &Chunk, grads: &mut Grads<F>, steps: &[Steps<F>]) {
-        let ln_2 = F::from_f64(std::f64::consts::LN_2); // undoes the log2(e) in `a`
+        let ln_2 = F::of(std::f64::consts::LN_2); // undoes the log2(e) in `a`
         for (group, steps) in self.groups.clone().zip(steps) {
             for (j, t) in chunk.steps.clone().enumerate() {
                 let (Vector(u), Vector(delta)) = (&steps.u[j], &steps.delta[j]);
