@@ -4,27 +4,30 @@
 //! system h_i = Λ_i h_{i-1} + B_i u_i, y_i = C_i h_i + D_i u_i (equation (11) of Sieber et al.,
 //! NeurIPS 2024), and the shape of Λ decides which algorithm computes it.
 //!
-//! Rooms, in floor order; a room uses only rooms on lower floors, never its neighbours:
+//! Rooms, in floor order; a room uses only rooms on lower floors, never its neighbours. `gpu` and `ops` are packages of
+//! their own, compiled for speed and once, so that a change of a command or a test builds neither again:
 //!
 //! | floor | rooms |
 //! |---|---|
-//! | 0 | `alloc` `error` `rng` `gpu` |
-//! | 1 | `cache` `config` `files` |
-//! | 2 | `tasks` `ops` |
-//! | 3 | `store` `fetch` `nn` `ltv` |
-//! | 4 | `report` `mixers` |
-//! | 5 | `model` `recipes` |
-//! | 6 | `train` |
-//! | 7 | `sweep` `golden` `bench` |
-//! | 8 | `cli` |
+//! | 0 | `alloc` `error` `gpu` |
+//! | 1 | `ops` |
+//! | 2 | `cache` `config` `files` |
+//! | 3 | `tasks` |
+//! | 4 | `store` `fetch` `nn` `ltv` |
+//! | 5 | `report` `mixers` |
+//! | 6 | `model` `recipes` |
+//! | 7 | `train` |
+//! | 8 | `sweep` `golden` `bench` |
+//! | 9 | `cli` |
 
 #![deny(unsafe_code)]
 #![warn(missing_docs)]
 
+pub use dsf_gpu as gpu;
 pub mod alloc;
 pub mod error;
-pub use dsf_gpu as gpu;
-pub use dsf_ops::{self as ops, rng};
+
+pub use dsf_ops as ops;
 
 pub mod cache;
 pub mod config;

@@ -183,7 +183,7 @@ fn axpy(scale: f64, x: &[f64], y: &mut [f64]) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::rng::Stream;
+    use crate::ops::rng::Stream;
 
     fn rows(name: &str, n: usize, width: usize) -> Vec<Vec<f64>> {
         let mut stream = Stream::new(5, name, 0);

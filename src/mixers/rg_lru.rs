@@ -7,8 +7,8 @@ use super::{
 };
 use crate::ltv::{Channels, Ltv};
 use crate::nn::{linear, Cx, Init, Params};
+use crate::ops::rng::Stream;
 use crate::ops::{self, Gates};
-use crate::rng::Stream;
 use candle_core::{Result, Tensor};
 
 pub(super) const ENTRY: Entry = Entry {

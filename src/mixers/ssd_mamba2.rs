@@ -49,7 +49,7 @@ impl SsdMamba2 {
     fn new(spec: &MixerSpec, params: &Params) -> Result<Self> {
         let (d, n, heads) = (spec.d_model, spec.d_state, spec.n_heads);
         let a_log =
-            |_: usize, stream: &mut crate::rng::Stream| (1.0 + 15.0 * stream.uniform()).ln();
+            |_: usize, stream: &mut crate::ops::rng::Stream| (1.0 + 15.0 * stream.uniform()).ln();
         Ok(Self {
             wx: params.weight("wx", (d, d), spec.input_std)?,
             wb: params.weight("wb", (n, d), spec.input_std)?,

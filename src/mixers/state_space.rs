@@ -6,7 +6,7 @@ use super::{MixerOption, MixerSpec, State};
 use crate::ltv::{Channels, Ltv};
 use crate::nn::{linear, project, Cx, Init, Params};
 use crate::ops;
-use crate::rng::Stream;
+use crate::ops::rng::Stream;
 use candle_core::{Result, Tensor, D};
 
 /// The inputs of the system: `x`, `delta` `(.., E)`, `b`, `c` `(.., n)`, all with the same leading

@@ -1,8 +1,8 @@
 //! The context of a forward pass: training or evaluation, the key of its dropout masks, and the positions
 //! at which its output is computed.
 
+use crate::ops::rng::Stream;
 use crate::ops::{self, Dropout};
-use crate::rng::Stream;
 use candle_core::{Result, Tensor};
 
 /// The positions of each sequence at which an output is computed.

@@ -1,6 +1,6 @@
 //! Named parameters: ordered by name, seeded by name, shared between training and evaluation.
 
-use crate::rng::Stream;
+use crate::ops::rng::Stream;
 use candle_core::{bail, DType, Device, Result, Shape, Tensor, Var};
 use std::cell::RefCell;
 use std::collections::{BTreeMap, HashMap};

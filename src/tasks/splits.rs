@@ -3,7 +3,7 @@
 use super::documents::Documents;
 use super::text::{Counts, Ids, Text};
 use super::{Objective, Sizes};
-use crate::rng::Stream;
+use crate::ops::rng::Stream;
 use rayon::prelude::*;
 use std::ops::Range;
 

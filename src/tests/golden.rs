@@ -1,7 +1,7 @@
 //! The golden files of the project, each as `dsf check golden` judges it.
 
 use dsf::golden::{check, files, Verdict};
-use dsf::rng::Stream;
+use dsf::ops::rng::Stream;
 use std::fs;
 use std::path::Path;
 

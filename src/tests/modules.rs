@@ -1,7 +1,7 @@
 //! Which item of a room uses which: the paths in the tokens of every module, resolved to the item
 //! that they name.
 
-use crate::sources::Source;
+use crate::sources::{Source, PACKAGES};
 use proc_macro2::{Delimiter, Group, TokenStream, TokenTree};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -223,6 +223,12 @@ fn paths(tokens: &[TokenTree], found: &mut Vec<Path>) {
     }
 }
 
+/// Whether a module is one of a package.
+fn package(path: &Path) -> bool {
+    path.first()
+        .is_some_and(|room| PACKAGES.contains(&room.as_str()))
+}
+
 impl Modules {
     /// The modules of sources under `src/`, without those for tests.
     pub fn of(sources: &[Source]) -> Self {
@@ -238,7 +244,9 @@ impl Modules {
             if ["mod", "lib"].contains(&path[path.len() - 1].as_str()) {
                 path.pop();
             }
-            if file != "main" && path.first().is_none_or(|room| room != "build") {
+            let built_by = path.starts_with(&["build".to_owned()])
+                || path.starts_with(&["gpu".to_owned(), "build".to_owned()]);
+            if file != "main" && !built_by {
                 modules.insert(path, items(&source.text));
             }
         }
@@ -295,7 +303,8 @@ impl Modules {
         let mut anchored = false;
         while let Some((word, after)) = rest.split_first() {
             match word.as_str() {
-                "crate" => at.clear(),
+                // The root of a package is its folder, not that of the library.
+                "crate" => at.truncate(usize::from(package(&at))),
                 "super" => drop(at.pop()?),
                 "self" => {}
                 _ => break,

@@ -3,6 +3,9 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
+/// Folders of `src/` that are packages: `crate` is their own root there.
+pub const PACKAGES: [&str; 4] = ["emulation", "gpu", "ops", "simd"];
+
 /// A file under `src/` or `cuda/`.
 pub struct Source {
     /// Relative to the package, with `/`.
@@ -36,7 +39,9 @@ pub fn all() -> Vec<Source> {
         let inside = |m: &String| {
             source.path == format!("{m}.rs") || source.path.starts_with(&format!("{m}/"))
         };
-        source.test = source.path.starts_with("src/tests/") || modules.iter().any(inside);
+        let for_tests = ["src/tests/", "src/emulation/"];
+        let in_tests = for_tests.iter().any(|at| source.path.starts_with(at));
+        source.test = in_tests || modules.iter().any(inside);
     }
     sources
 }

@@ -6,8 +6,8 @@ use dsf::config::{
 };
 use dsf::mixers::{Entry, Mixer, MIXERS};
 use dsf::nn::Params;
+use dsf::ops::rng::Stream;
 use dsf::recipes;
-use dsf::rng::Stream;
 use std::collections::BTreeMap;
 
 /// All protocols.

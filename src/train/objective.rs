@@ -3,8 +3,8 @@
 
 use crate::model::Model;
 use crate::nn::Cx;
+use crate::ops::rng::Stream;
 use crate::ops::Classified;
-use crate::rng::Stream;
 use crate::store::{EpochRow, Metrics};
 use crate::tasks::Dataset;
 use candle_core::{Result, Tensor};

@@ -3,7 +3,7 @@
 use super::sizes::{Shape, Sizes};
 use crate::bench::floors::{Extent, Passes, Work};
 use crate::error::Result;
-use crate::rng::Stream;
+use crate::ops::rng::Stream;
 use candle_core::{DType, Device, Tensor, Var};
 
 /// What is timed of an op.

@@ -1,7 +1,7 @@
 //! The next token from its logits: greedy, or sampled with a temperature, top-k and top-p.
 
 use crate::error::{Error, Result};
-use crate::rng::Stream;
+use crate::ops::rng::Stream;
 
 /// How the next token is chosen.
 #[derive(Clone, Copy, Debug, PartialEq)]

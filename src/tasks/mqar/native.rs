@@ -2,7 +2,7 @@
 //! draw in any order.
 
 use super::{lay_out, Layout, Pair, POWER};
-use crate::rng::Stream;
+use crate::ops::rng::Stream;
 use crate::tasks::mqar::MqarConfig;
 use crate::tasks::Dataset;
 use std::ops::Range;

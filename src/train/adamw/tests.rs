@@ -1,5 +1,5 @@
 use super::*;
-use crate::rng::Stream;
+use crate::ops::rng::Stream;
 use candle_core::Device;
 use dsf_emulation::emulated;
 

@@ -4,7 +4,7 @@ use super::*;
 use crate::config::Precision;
 use crate::model::Io;
 use crate::nn::Params;
-use crate::rng::Stream;
+use crate::ops::rng::Stream;
 use crate::tasks::{Counts, Ids};
 use crate::train::tests::config;
 use candle_core::{IndexOp, Tensor, D};

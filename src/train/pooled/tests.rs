@@ -3,8 +3,8 @@
 use super::*;
 use crate::config::Protocol;
 use crate::ops;
+use crate::ops::rng::Stream;
 use crate::recipes;
-use crate::rng::Stream;
 use crate::tasks::lra::LraDataset;
 use crate::tasks::Splits;
 use crate::train::Trainer;

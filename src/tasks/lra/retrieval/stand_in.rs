@@ -3,7 +3,7 @@
 
 use super::FILES;
 use crate::error::{Error, Result};
-use crate::rng::Stream;
+use crate::ops::rng::Stream;
 use std::fs;
 use std::io::{BufWriter, Write};
 use std::path::Path;

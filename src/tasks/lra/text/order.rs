@@ -1,7 +1,7 @@
 //! Which reviews come first where not all of them are used.
 
 use super::Review;
-use crate::rng::Stream;
+use crate::ops::rng::Stream;
 
 /// Of the held-out reviews; the official files stand for themselves.
 const SEED: u64 = 42;

@@ -14,7 +14,7 @@ pub use text::write;
 
 use super::Progress;
 use crate::error::{Error, Result};
-use crate::rng::Stream;
+use crate::ops::rng::Stream;
 use crate::tasks::lra::vocab::{encode, RAW_END};
 use crate::tasks::lra::LraConfig;
 use crate::tasks::lra::{Documents, Splits};

@@ -1,6 +1,6 @@
 //! One tree: drawn, written as symbols and evaluated in one go.
 
-use crate::rng::Stream;
+use crate::ops::rng::Stream;
 
 /// What a tree is written in; a symbol is a place in here. Code point order, as ties in the
 /// vocabulary are broken.

@@ -15,7 +15,7 @@ pub use files::write;
 
 use super::Progress;
 use crate::error::Result;
-use crate::rng::Stream;
+use crate::ops::rng::Stream;
 use crate::tasks::lra::LraConfig;
 use crate::tasks::lra::{pathfinder, Documents, Splits};
 use grid::CELLS;

@@ -4,7 +4,7 @@ use super::grid::Point;
 use super::grid::{Mask, CELLS};
 use super::snake::Snake;
 use super::stencil;
-use crate::rng::Stream;
+use crate::ops::rng::Stream;
 
 /// A third of the paddles of a long snake makes a short one, of which there are so many that this many
 /// paddles distract.

@@ -3,7 +3,7 @@
 use super::grid::{Mask, Point, CELLS};
 use super::stencil::End;
 use super::{LENGTH, MARGIN};
-use crate::rng::Stream;
+use crate::ops::rng::Stream;
 use std::f64::consts::{FRAC_PI_2, PI};
 use std::sync::LazyLock;
 
