@@ -12,6 +12,7 @@ pub struct View<'a> {
     held: PhantomData<&'a ()>,
 }
 
+#[allow(clippy::len_without_is_empty)] // as for buffers
 impl View<'_> {
     /// `count` elements, from element `start` of the memory at `address` on.
     pub fn new(address: u64, dtype: DType, start: usize, count: usize) -> Result<Self> {
