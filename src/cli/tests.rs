@@ -140,6 +140,7 @@ fn a_sweep_of_it_is_planned_trained_once_and_reported_in_every_format() {
     let report = report(grid, &rows, Some(&plan.runs), presets, &Asked::default()).unwrap();
     for format in FORMATS {
         let drawn = format.render(&report, false);
+        let drawn = drawn.to_lowercase();
         let named = ["softmax", "linear", "toy"].map(|name| drawn.contains(name));
         assert_eq!(named, [true; 3], "{}: {drawn}", format.name);
     }

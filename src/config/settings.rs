@@ -171,10 +171,10 @@ impl Settings {
         self.iter().filter(|setting| setting.is_typed())
     }
 
-    /// These and another one, for tests of what a row is worth.
+    /// These behind another one, for tests of what a row is worth.
     #[cfg(test)]
-    pub(crate) fn and(self, setting: Setting) -> Self {
-        Self([self.0, &[setting]].concat().leak())
+    pub(crate) fn after(self, setting: Setting) -> Self {
+        Self([&[setting], self.0].concat().leak())
     }
 }
 

@@ -38,7 +38,7 @@ pub(super) const ENTRY: TaskEntry = TaskEntry {
         dropout = 0.0
         weight-decay = 0.0
         lr = 1e-2
-        epochs = 2
+        epochs = 4
         batch-size = 16
         stop-above = 1.0
         seed = 7
@@ -71,12 +71,8 @@ struct ToyConfig {
     seq_len: usize,
     train_examples: usize,
     test_examples: usize,
-    #[serde(default = "one")]
+    #[serde(default)]
     lag: usize,
-}
-
-fn one() -> usize {
-    1
 }
 
 impl Task for ToyConfig {

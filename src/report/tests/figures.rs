@@ -171,7 +171,7 @@ fn a_row_of_a_figure_is_drawn_in_every_format_and_says_what_it_lacks() {
     let asked = by("accuracy");
     let drawn = report(&MADE_UP, &rows, None, none, &asked).unwrap();
     let accuracies: [(&str, &str); 4] = [
-        ("text", "linear  50.0  25.0"),
+        ("text", " linear 50.0 25.0 "),
         ("markdown", "| linear | 50.0 | 25.0 |"),
         ("csv", "0.25"),
         ("json", "0.25"),
@@ -179,11 +179,18 @@ fn a_row_of_a_figure_is_drawn_in_every_format_and_says_what_it_lacks() {
     assert_eq!(FORMATS.len(), accuracies.len());
     for (format, expected) in accuracies {
         let text = super::drawn(&drawn, format);
-        assert!(text.contains(expected), "{format}: {text}");
-        assert!(!text.contains("75"), "{format} shows d = 128: {text}");
+        let words: Vec<&str> = text.split_whitespace().collect();
+        assert!(words.join(" ").contains(expected), "{format}: {text}");
+        let wider = text.contains("75.0") || text.contains("0.75");
+        assert!(!wider, "{format} shows d = 128: {text}");
     }
     let heading = text(&drawn);
     assert!(heading.starts_with("Figure 99, rates of learning over lengths: "));
+    let title = &drawn.grids[0].title;
+    assert_eq!(
+        title, "matched, k=64 V=8192, 100000 examples, d=64, n=32",
+        "L is an axis"
+    );
     let refused = report(&MADE_UP, &rows[2..], None, none, &asked).unwrap_err();
     assert!(refused.to_string().contains(MADE_UP.remedy), "{refused}");
     let unknown = report(&MADE_UP, &rows, None, none, &by("test_ppl")).unwrap_err();

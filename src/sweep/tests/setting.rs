@@ -12,14 +12,14 @@ use serde_json::json;
 const MADE_UP: Setting = Setting {
     name: "lag",
     at: At::Task("lag"),
-    kind: Kind::Whole(1, 3),
+    kind: Kind::Whole(0, 3),
     group: Group::Task,
     help: "Places back to the answer",
     summary: Summary::AsFlag,
 };
 
 fn settings() -> Settings {
-    SETTINGS.and(MADE_UP)
+    SETTINGS.after(MADE_UP)
 }
 
 fn flags(line: &str) -> Result<Flags, clap::Error> {
@@ -69,7 +69,7 @@ fn a_value_out_of_range_and_a_task_without_the_field_are_refused() {
         let flags = flags(line).unwrap();
         flags.single(task(name).unwrap()).unwrap_err().to_string()
     };
-    assert_eq!(refused("toy", "--lag 4"), "--lag must be 1 to 3, not 4");
+    assert_eq!(refused("toy", "--lag 4"), "--lag must be 0 to 3, not 4");
     assert_eq!(
         refused("mqar", "--lag 2"),
         "--lag means nothing to the task mqar: leave it out"
