@@ -13,6 +13,8 @@ mod run;
 mod screen;
 mod single;
 mod sweep;
+#[cfg(test)]
+mod tests;
 mod tokens;
 mod wikitext;
 mod worker;
@@ -27,8 +29,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Train and compare sequence mixers (attention, state space models, RNNs) under one protocol and
-/// see them through one lens: h_i = Λ_i h_{i-1} + B_i u_i, y_i = C_i h_i + D_i u_i.
+/// Train and compare sequence mixers (attention, state space models, RNNs) under one protocol, each
+/// written as a linear time-varying system: h_i = Λ_i h_{i-1} + B_i u_i, y_i = C_i h_i + D_i u_i.
 #[derive(Parser)]
 #[command(
     name = "dsf",
@@ -96,7 +98,7 @@ impl Subcommand for Command {
 /// Commands that do more than one run of a task.
 #[derive(Subcommand)]
 enum Other {
-    /// Train and test one language model on WikiText, in Pythia's body; use and convert trained ones.
+    /// Train and test one language model of Pythia's architecture on WikiText; use and convert trained ones.
     Wikitext(wikitext::Arguments),
     /// Train a grid of models; finished runs are never trained again.
     Sweep(sweep::Arguments),
@@ -104,7 +106,7 @@ enum Other {
     Report(report::Arguments),
     /// List the sequence mixers: equation, variants, parameters, state.
     Mixers(mixers::Arguments),
-    /// Hold the program against numbers computed elsewhere.
+    /// Compare the program with reference numbers computed elsewhere.
     Check(check::Arguments),
     /// Download data, and see what is there.
     Data(data::Arguments),
@@ -136,7 +138,7 @@ struct Global {
     /// Threads to compute with; results do not depend on it [default: all cores].
     #[arg(long, global = true, value_name = "N")]
     threads: Option<usize>,
-    /// What computes: hand-written ops where there are some, or the definitions behind them alone.
+    /// Implementation of the ops: fused and hand-written where there is one, or the reference alone.
     #[arg(
         long,
         global = true,
@@ -159,9 +161,9 @@ struct Global {
 
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum Ops {
-    /// One pass over memory for each op, with a backward pass written by hand.
+    /// One pass over memory for each op, with a hand-written backward pass.
     Fused,
-    /// Ordinary tensor ops: slow, and what the others are checked against.
+    /// Plain tensor ops: slow; the fused ones are tested against them.
     Reference,
 }
 

@@ -37,7 +37,7 @@ pub(super) struct Arguments {
     /// paper for figure 7].
     #[arg(long, value_enum, conflicts_with = "table")]
     orient: Option<Orient>,
-    /// Which number counts [default: accuracy; in tables 2 and 3 selected_accuracy, and the best where
+    /// Metric to show [default: accuracy; in tables 2 and 3 selected_accuracy, and the best where
     /// there is no validation split; Markdown, CSV and JSON have all three; in table 1, which shows all
     /// perplexities, the one that learning rates are chosen by: train_ppl].
     #[arg(long, value_parser = metrics())]

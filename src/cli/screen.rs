@@ -23,7 +23,7 @@ pub(super) struct Screen {
     /// Whether perplexities are shown in place of accuracies.
     perplexity: bool,
     tokens_per_step: f64,
-    /// Steps and seconds at the start of this process's part of the run.
+    /// Steps and seconds of the run before this process.
     origin: Option<(usize, f64)>,
     last_plain: Instant,
 }

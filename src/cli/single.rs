@@ -6,7 +6,7 @@ use super::run::{execute, RunContext, RunEvent};
 use super::screen::Screen;
 use super::worker::{done, emit, Events};
 use super::{exit, minutes, print, raised, stop_flag, tokens, Global};
-use crate::config::{Objective, RunConfig};
+use crate::config::{Objective, RunConfig, SETTINGS};
 use crate::error::{Error, Result};
 use crate::recipes::{Explained, Resolved, Task};
 use crate::store::{Metrics, Outcome, RunResult, RunStatus, Status, Store};
@@ -21,7 +21,7 @@ use std::time::Duration;
 #[derive(Args)]
 pub(super) struct Arguments {
     #[command(flatten)]
-    flags: Flags,
+    pub(super) flags: Flags,
     /// Where to train: auto, cpu, cuda or cuda:1.
     #[arg(long, default_value = "auto", value_name = "DEVICE")]
     device: Choice,
@@ -46,7 +46,7 @@ impl Arguments {
     pub fn hidden(command: clap::Command, task: Task) -> clap::Command {
         command.mut_args(|arg| {
             let id = arg.get_id().as_str();
-            let hidden = !Flags::is_of(id, task)
+            let hidden = !Flags::is_of(id, task, SETTINGS)
                 || id == "data_dir" && task.objective == Objective::PerToken
                 || id == "cuda_graph" && task.objective != Objective::PerToken;
             arg.hide(hidden)

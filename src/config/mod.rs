@@ -1,6 +1,7 @@
 //! One value that describes a run: everything that can change the number, nothing about the host.
 
 mod classifier;
+mod column;
 mod language;
 mod model;
 #[cfg(test)]
@@ -10,10 +11,11 @@ mod task;
 mod train;
 
 pub use classifier::{ClassifierConfig, Dual, Head, Input, Loss};
+pub use column::{Absent, Role, SettingColumn, Summary};
 pub use dsf_ops::Pool;
 pub use language::{InitScheme, LanguageConfig, Rotary};
 pub use model::{Layout, ModelConfig, StateMixer};
-pub use settings::{setting, At, Group, Kind, Objective, Setting, Taker, SETTINGS};
+pub use settings::{At, Group, Kind, Objective, Setting, Settings, Taker, SETTINGS};
 pub use task::TaskConfig;
 pub use train::{AdamConfig, Decay, Precision, Schedule, TrainConfig};
 

@@ -1,13 +1,15 @@
 //! Everything about a run that can be set, one row a setting.
 //!
 //! The flags of `dsf mqar`, `dsf lra`, `dsf wikitext` and `dsf sweep`, their help and completions, the axes of a
-//! grid, the keys of experiment files and of recipes, the refusals of flags that a task has no use for, and
-//! `--explain` all come from [`SETTINGS`].
+//! grid, the keys of experiment files and of recipes, the refusals of flags that a task has no use for,
+//! `--explain` and the columns of a summary all come from [`SETTINGS`].
 
+use super::column::{Absent, Role, SettingColumn, Summary};
 use serde_json::Value;
+use std::collections::BTreeSet;
 
 /// One setting of a run.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Setting {
     /// Long name of the flag and key of an experiment file, e.g. `seq-len`.
     pub name: &'static str,
@@ -19,6 +21,8 @@ pub struct Setting {
     pub group: Group,
     /// What it means, with its default, for help. Empty for settings that only recipes set.
     pub help: &'static str,
+    /// How summaries show it.
+    pub summary: Summary,
 }
 
 /// Where in a run's config a setting stands.
@@ -61,6 +65,9 @@ pub enum Objective {
 }
 
 impl Objective {
+    /// Every objective.
+    pub const ALL: [Self; 3] = [Self::PerToken, Self::Pooled, Self::NextToken];
+
     /// Whether runs are language models: scored by perplexity, validated by their loss, and kept with
     /// their weights and the loss of every step.
     pub fn is_language_model(self) -> bool {
@@ -111,7 +118,7 @@ impl Group {
 }
 
 /// The values of a setting.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Kind {
     /// A whole number from the first bound to the second, both included.
     Whole(u64, u64),
@@ -137,6 +144,40 @@ pub enum Kind {
     Tokenizer,
 }
 
+/// Rows of settings, in the order of help.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Settings(&'static [Setting]);
+
+/// Those of the program.
+impl Default for Settings {
+    fn default() -> Self {
+        SETTINGS
+    }
+}
+
+impl Settings {
+    /// The setting called `name`.
+    pub fn find(self, name: &str) -> Option<&'static Setting> {
+        self.iter().find(|setting| setting.name == name)
+    }
+
+    /// All of them.
+    pub fn iter(self) -> impl Iterator<Item = &'static Setting> {
+        self.0.iter()
+    }
+
+    /// Those that can be typed.
+    pub fn typed(self) -> impl Iterator<Item = &'static Setting> {
+        self.iter().filter(|setting| setting.is_typed())
+    }
+
+    /// These behind another one, for tests of what a row is worth.
+    #[cfg(test)]
+    pub(crate) fn after(self, setting: Setting) -> Self {
+        Self([&[setting], self.0].concat().leak())
+    }
+}
+
 /// Largest whole number that the config's numbers hold.
 const ANY: Kind = Kind::Whole(0, u64::MAX);
 const SIZE: Kind = Kind::Whole(1, 65_536);
@@ -160,134 +201,204 @@ const fn row(name: &'static str, at: At, kind: Kind, group: Group, help: &'stati
         kind,
         group,
         help,
+        summary: Summary::AsFlag,
+    }
+}
+
+const fn column(order: usize, absent: Absent, meaning: &'static str) -> SettingColumn {
+    SettingColumn::new(order, absent, meaning)
+}
+
+impl Setting {
+    const fn shown(self, column: SettingColumn) -> Self {
+        Self {
+            summary: Summary::Column(column),
+            ..self
+        }
+    }
+
+    const fn shown_in(self, column: &'static str) -> Self {
+        Self {
+            summary: Summary::In(column),
+            ..self
+        }
     }
 }
 
 /// Every setting, in the order of help. A grid varies the first slowest.
 #[rustfmt::skip]
-pub static SETTINGS: &[Setting] = {
+pub static SETTINGS: Settings = {
+    use Absent::{Empty, Is, Required, Where};
     use Group::{Classifier, Language, Model, Recipe, Task, Training};
     use Kind::{Bool, Decay, Name, Norm, NotNegative, Number, OneOf, Positive, Share, Tokenizer, Whole};
-    &[
+    use Role::{Cell, Rate, Seed};
+    Settings(&[
         row("dataset", At::Task("dataset"), OneOf(&["listops", "text", "retrieval", "image", "pathfinder"]), Classifier,
-            "Task of the Long Range Arena [default: listops; all five in `dsf sweep`]"),
+            "Task of the Long Range Arena [default: listops; all five in `dsf sweep`]")
+            .shown(column(30, Empty, "task of the Long Range Arena, or corpus of a text")),
         row("mixer", At::Model("mixer"), Name, Model,
-            "Sequence mixer; `all` is every one of `dsf mixers` [default: softmax; those that the paper compares in `dsf sweep`]"),
+            "Sequence mixer; `all` is every one of `dsf mixers` [default: softmax; those that the paper compares in `dsf sweep`]")
+            .shown(column(3, Required, "sequence mixer")),
         row("variant", At::Model("variant"), Name, Model,
-            "Variant of the mixer, e.g. `paper` or `reference` [default: by protocol]"),
+            "Variant of the mixer, e.g. `paper` or `reference` [default: by protocol]")
+            .shown(column(4, Required, "variant of the mixer")),
         row("protocol", At::Run("protocol"), OneOf(&["paper", "reference", "matched"]), Model,
             "What fills the choices that the paper leaves open: its appendix J.1, the released configs, or one block around every mixer \
-             [default: reference; paper in WikiText]"),
+             [default: reference; paper in WikiText]")
+            .shown(column(2, Required, "paper, reference or matched")),
         row("d", At::Model("d_model"), SIZE, Model,
-            "Model width d (d_model)"),
+            "Model width d (d_model)")
+            .shown(column(6, Required, "embedding width").role(Cell)),
         row("n", At::Model("d_state"), SIZE, Model,
-            "State expansion n (d_state): states a channel; query and key width of attention"),
+            "State expansion n (d_state): states a channel; query and key width of attention")
+            .shown(column(7, Required, "state expansion; query and key width of attention").role(Cell)),
         row("heads", At::Model("n_heads"), SIZE, Model,
-            "Heads s, which divide d and n [default: 1; in LRA by dataset and mixer; 4 in WikiText, 8 in preset full]"),
+            "Heads s, which divide d and n [default: 1; in LRA by dataset and mixer; 4 in WikiText, 8 in preset full]")
+            .shown(column(8, Required, "heads")),
         row("layers", At::Model("n_layers"), LAYERS, Model,
-            "Blocks, one mixer each [default: 2; in LRA by dataset and mixer; 6 in WikiText's preset full]"),
+            "Blocks, one mixer each [default: 2; in LRA by dataset and mixer; 6 in WikiText's preset full]")
+            .shown(column(9, Required, "blocks")),
         row("mlp-width", At::Body("mlp_width"), Whole(1, 1 << 20), Model,
-            "Hidden width of feed-forward layers and, in LRA, of heads [default: 4 d in WikiText; in LRA by dataset and mixer]"),
+            "Hidden width of feed-forward layers and, in LRA, of heads [default: 4 d in WikiText; in LRA by dataset and mixer]")
+            .shown(column(37, Empty, "hidden width of feed-forward layers and heads")),
         row("expand", At::Model("expand"), Number, Model,
-            "Inner width over d, of mixers that widen: mamba, rg-lru [default: by task]"),
-        row("layout", At::Model("layout"), LAYOUTS, Recipe, ""),
-        row("state-mixer", At::Model("state_mixer"), STATE_MIXERS, Recipe, ""),
-        row("positions", At::Model("positions"), Bool, Recipe, ""),
+            "Expansion factor, inner width over d, of mixers that have one: mamba, rg-lru [default: by task]")
+            .shown(column(33, Empty, "expansion factor, inner width over d, of mixers that have one")),
+        row("layout", At::Model("layout"), LAYOUTS, Recipe, "")
+            .shown(column(10, Required, "residual layout of a block")),
+        row("state-mixer", At::Model("state_mixer"), STATE_MIXERS, Recipe, "")
+            .shown(column(11, Required, "what follows the mixer in a block")),
+        row("positions", At::Model("positions"), Bool, Recipe, "")
+            .shown(column(12, Required, "whether position embeddings are learnt")),
 
         row("corpus", At::Task("corpus"),
             OneOf(&["wikitext-103-raw", "wikitext-103", "wikitext-2-raw", "wikitext-2", "text", "sample"]), Language,
             "Corpus: WikiText, `text` for the train.txt, valid.txt and test.txt of --data-dir, or the built-in `sample` \
-             [default: sample; wikitext-103-raw in preset full]"),
+             [default: sample; wikitext-103-raw in preset full]")
+            .shown_in("dataset"),
         row("tokenizer", At::Task("tokenizer"), Tokenizer, Language,
-            "Tokenizer: `bytes`, `gpt-neox`, or a tokenizer.json [default: bytes; gpt-neox in preset full]"),
+            "Tokenizer: `bytes`, `gpt-neox`, or a tokenizer.json [default: bytes; gpt-neox in preset full]")
+            .shown(column(44, Empty, "bytes, gpt-neox, or the digest of another tokenizer's file")),
         row("eos-between-articles", At::Task("eos_between_articles"), Bool, Language,
-            "Whether token id 0 stands before each article [default: false]"),
+            "Whether token id 0 stands before each article [default: false]")
+            .shown(column(45, Where("tokenizer", "", "false"), "whether the end-of-text token, id 0, stands before each article")),
         row("seq-len", At::Task("seq_len"), ANY, Task,
-            "Sequence length L, in tokens an example; in LRA the longest document with its end token"),
+            "Sequence length L, in tokens an example; in LRA the longest document with its end token")
+            .shown(column(13, Required, "tokens an example, L").unit("tokens")),
         row("kv-pairs", At::Task("kv_pairs"), ANY, Task,
-            "Key-value pairs k, a fourth of L at most"),
+            "Key-value pairs k, at most L / 4")
+            .shown(column(14, Is("0"), "key-value pairs an example, k")),
         row("vocab-size", At::Task("vocab_size"), ANY, Task,
-            "Vocabulary size V, in tokens [default: in WikiText by tokenizer]"),
+            "Vocabulary size V, in tokens [default: in WikiText by tokenizer]")
+            .shown(column(15, Is("0"), "vocabulary size, V")),
         row("train-examples", At::Task("train_examples"), ANY, Task,
-            "Training examples, the same in every epoch; in WikiText the first windows [default there: all]"),
+            "Training examples, the same in every epoch; in WikiText the first windows [default there: all]")
+            .shown(column(16, Is("0"), "training examples; of a text, windows, and 0 is all")),
         row("test-examples", At::Task("test_examples"), ANY, Task,
-            "Test examples; in WikiText also of validation [default there: all]"),
+            "Test examples; in WikiText validation examples, too [default there: all]")
+            .shown(column(17, Is("0"), "test examples; of a text as train_examples, validation alike")),
         row("val-examples", At::Task("val_examples"), ANY, Classifier,
-            "Validation examples, which choose the epoch; 0 is none [default: the official split's]"),
+            "Validation examples, which choose the epoch; 0 is none [default: the official split's]")
+            .shown(column(32, Empty, "validation examples, which choose an epoch")),
         row("data", At::Task("data"), OneOf(&["native", "numpy", "files"]), Task,
-            "Where examples come from: our generator (MQAR, listops, pathfinder), numpy's bit for bit (MQAR), or files of the \
-             released data (LRA) [default: native where there is one]"),
+            "Where examples come from: our generator (MQAR, listops, pathfinder), numpy's, bit for bit (MQAR), or files of the \
+             released data (LRA) [default: native where there is one]")
+            .shown(column(18, Empty, "generator of the examples")),
         row("data-seed", At::Task("data_seed"), ANY, Task,
-            "Seed of the examples [default: 0]"),
+            "Seed of the examples [default: 0]")
+            .shown(column(19, Is("0"), "seed of the data")),
         row("contour-length", At::Task("contour_length"), ANY, Classifier,
-            "Paddles of Pathfinder's long paths: 6, 9 or 14 in its released levels, 3 to 14 in ours [default: 14]"),
+            "Paddles of Pathfinder's long paths: 6, 9 or 14 in its released levels, 3 to 14 in ours [default: 14]")
+            .shown(column(31, Where("dataset", "pathfinder", "14"), "paddles of Pathfinder's long paths, 14 in the hard set")),
 
         row("lr", At::Train("lr"), Positive, Training,
-            "Peak learning rate; `paper` is the four of the paper, 1e-4 to 1e-2, in WikiText 3e-4, 1e-3, 3e-3 and 1e-2"),
+            "Peak learning rate; `paper` is the four rates of the paper, 1e-4 to 1e-2, in WikiText 3e-4, 1e-3, 3e-3 and 1e-2")
+            .shown(column(20, Required, "peak learning rate").role(Rate)),
         row("epochs", At::Train("epochs"), EPOCHS, Training,
-            "Epochs at most; MQAR stops once test accuracy exceeds 0.99"),
+            "Epochs at most; MQAR stops once test accuracy exceeds 0.99")
+            .shown(column(27, Required, "epochs at most").named("epochs_max")),
         row("batch-size", At::Train("batch_size"), EPOCHS, Training,
-            "Examples a step [default: by preset or protocol]"),
+            "Examples a step [default: by preset or protocol]")
+            .shown(column(26, Required, "examples a step")),
         row("micro-batch", At::Train("micro_batch"), EPOCHS, Training,
-            "Examples of a step that are computed at one time (gradient accumulation); the step is the same [default: by task]"),
+            "Examples a micro-batch (gradient accumulation); the optimizer step does not change [default: by task]")
+            .shown(column(34, Empty, "examples of a step whose activations are held at one time (gradient accumulation)")),
         row("weight-decay", At::Train("weight_decay"), NotNegative, Training,
-            "Decoupled weight decay of AdamW [default: 0.1; in LRA by dataset and mixer]"),
+            "Decoupled weight decay of AdamW [default: 0.1; in LRA by dataset and mixer]")
+            .shown(column(21, Required, "decoupled weight decay")),
         row("precision", At::Train("precision"), OneOf(&["f32", "tf32", "bf16"]), Training,
-            "Numbers to compute with; tf32 and bf16 need a GPU [default: f32; bf16 for WikiText on a GPU]"),
+            "Floating-point precision; tf32 and bf16 need a GPU [default: f32; bf16 for WikiText on a GPU]")
+            .shown(column(22, Is("f32"), "number format of the computation: f32, tf32 or bf16")),
         row("dropout", At::Classifier("dropout"), Share, Training,
-            "Dropout on embeddings and attention weights; in LRA behind embeddings, mixers and feed-forward layers \
-             [default: by protocol]"),
+            "Dropout on embeddings and attention weights; in LRA after embeddings, mixers and feed-forward layers \
+             [default: by protocol]")
+            .shown(column(38, Empty, "dropout after mixers and feed-forward layers")),
         row("attn-dropout", At::Model("attn_dropout"), Share, Training,
-            "Dropout of attention where it differs: on its weights; in LRA's linear and normalized attention on their output"),
-        row("embed-dropout", At::Model("embed_dropout"), Share, Recipe, ""),
-        row("stop-above", At::Train("stop_above"), NotNegative, Recipe, ""),
+            "Dropout of attention where it differs from --dropout: on attention weights; in LRA's linear and normalized attention on outputs")
+            .shown(column(24, Required, "dropout on attention weights")),
+        row("embed-dropout", At::Model("embed_dropout"), Share, Recipe, "")
+            .shown(column(23, Required, "dropout on the embeddings")),
+        row("stop-above", At::Train("stop_above"), NotNegative, Recipe, "")
+            .shown(column(28, Required, "test accuracy above which training ends")),
 
         row("warmup-epochs", At::TrainOfClassifier("warmup_epochs"), Whole(0, 1_000_000), Classifier,
-            "Epochs over which the learning rate rises [default: by dataset and mixer]"),
+            "Epochs of linear learning rate warm-up [default: by dataset and mixer]")
+            .shown(column(35, Where("input", "", "0"), "epochs of linear learning rate warm-up")),
         row("input", At::Classifier("input"), OneOf(&["embedding", "scalar"]), Classifier,
-            "Input layer: an embedding table, or a linear map of the token as one number [default: by protocol and mixer]"),
+            "Input layer: an embedding table, or a linear map of the token as one number [default: by protocol and mixer]")
+            .shown(column(36, Empty, "how a token enters: embedding, or scalar (one number)")),
         row("pool", At::Classifier("pool"), OneOf(&["mean", "last", "max"]), Classifier,
-            "Pooling over positions [default: mean]"),
+            "Pooling over positions [default: mean]")
+            .shown(column(40, Empty, "pooling over positions: mean, last or max")),
         row("mask", At::Classifier("mask"), Bool, Classifier,
-            "Whether pooling leaves out padding [default: false; true in protocol matched]"),
+            "Whether padding is masked in pooling [default: false; true in protocol matched]")
+            .shown(column(41, Empty, "whether pooling leaves out padding")),
         row("dual", At::Classifier("dual"), OneOf(&["logits", "features"]), Classifier,
-            "What of two documents is compared: the outputs of the head for each, or their pooled vectors [default: logits]"),
+            "How two documents are compared: by the logits of each, or by their pooled features [default: logits]")
+            .shown(column(42, Empty, "what two documents are compared by: logits or features")),
         row("loss", At::Classifier("loss"), OneOf(&["ce", "double-softmax"]), Classifier,
-            "Cross-entropy, or cross-entropy of probabilities taken for logits, as released [default: by protocol]"),
+            "Cross-entropy, or cross-entropy with softmax applied twice, as released [default: by protocol]")
+            .shown(column(43, Empty, "ce (cross-entropy), or double-softmax as in the released classifiers")),
         row("lambda-skip", At::Classifier("lambda_skip"), Bool, Classifier,
-            "Whether a learnt factor scales the residual beside each mixer [default: false]"),
+            "Whether a learnt scalar scales the skip connection around each mixer [default: false]")
+            .shown(column(39, Empty, "whether a learnt scalar scales the residual of mixers")),
         row("head", At::Classifier("head"), OneOf(&["mlp", "linear"]), Recipe, ""),
         row("pad-to-longest", At::Classifier("pad_to_longest"), Bool, Recipe, ""),
 
         row("rotary", At::Language("rotary"), OneOf(&["pre", "post", "none"]), Language,
-            "Rotary positions: before the feature map, behind it, or none [default: pre; none for mixers without queries and keys]"),
-        row("rotary-dims", At::Language("rotary_dims"), ANY, Recipe, ""),
+            "Rotary positions: before the feature map, after it, or none [default: pre; none for mixers without queries and keys]")
+            .shown(column(46, Empty, "rotary positions: pre or post the feature map, or none")),
+        row("rotary-dims", At::Language("rotary_dims"), ANY, Recipe, "")
+            .shown(column(47, Empty, "channels of each head with rotary positions")),
         row("init", At::Language("init"), OneOf(&["pythia", "hf"]), Language,
-            "Standard deviations of initial weights: as Pythia was trained, or 0.02 as `transformers` has it [default: pythia]"),
+            "Standard deviations of initial weights: as Pythia was trained, or 0.02 as `transformers` has it [default: pythia]")
+            .shown(column(48, Empty, "initialisation scheme: pythia or hf")),
         row("schedule", At::TrainOfLanguage("schedule"),
             OneOf(&["constant", "cosine", "linear", "warmup-constant", "cosine-per-epoch", "warmup-cosine"]), Language,
-            "Learning rate after a warm-up over a tenth of the steps [default: cosine]"),
+            "Learning rate after a warm-up over a tenth of the steps [default: cosine]")
+            .shown(column(25, Required, "learning rate schedule")),
         row("clip", At::Adam("clip"), Norm, Language,
-            "Gradient clipping norm; 0 is none [default: 1]"),
+            "Gradient clipping norm; 0 is none [default: 1]")
+            .shown(column(52, Where("beta1", "", "0"), "gradient clipping norm; 0 is none")),
         row("decay", At::Adam("decay"), OneOf(&["all", "matrices"]), Language,
-            "Parameters with weight decay: all, or matrices alone [default: matrices]"),
-        row("beta1", At::Adam("beta1"), Decay, Recipe, ""),
+            "Parameters with weight decay: all, or matrices alone [default: matrices]")
+            .shown(column(53, Empty, "what weight decay applies to: all, or matrices alone")),
+        row("beta1", At::Adam("beta1"), Decay, Recipe, "")
+            .shown(column(49, Empty, "first-moment decay of AdamW, where it may be chosen")),
         row("beta2", At::Adam("beta2"), Decay, Language,
-            "Second-moment decay of AdamW (beta2) [default: 0.95]"),
-        row("eps", At::Adam("eps"), Positive, Recipe, ""),
+            "Second-moment decay of AdamW (beta2) [default: 0.95]")
+            .shown(column(50, Empty, "second-moment decay of AdamW")),
+        row("eps", At::Adam("eps"), Positive, Recipe, "")
+            .shown(column(51, Empty, "epsilon of AdamW, added to the root of the second moment")),
 
         row("tokens-per-step", At::Rule, ANY, Recipe, ""),
         row("largest-batch", At::Rule, ANY, Recipe, ""),
         row("tokens-at-once", At::Rule, ANY, Recipe, ""),
         row("seed", At::Run("seed"), ANY, Training,
-            "Seed of initial weights, dropout and, but for MQAR, the order of examples [default: 123; 1919 in LRA, 1234 in WikiText]"),
-    ]
+            "Seed of initial weights, dropout and, but for MQAR, the order of examples [default: 123; 1919 in LRA, 1234 in WikiText]")
+            .shown(column(29, Required, "seed of initial weights and dropout").role(Seed)),
+    ])
 };
-
-/// The setting called `name`.
-pub fn setting(name: &str) -> Option<&'static Setting> {
-    SETTINGS.iter().find(|setting| setting.name == name)
-}
 
 impl Setting {
     /// Whether a user of a task sets it; recipes may set any field that the config has.
@@ -336,6 +447,25 @@ impl Setting {
             At::Rule => return None,
         };
         Some(format!("{room}/{field}"))
+    }
+
+    /// Where it stands in the configs of all runs, as JSON pointers.
+    pub fn pointers(&self) -> BTreeSet<String> {
+        let pointers = Objective::ALL.into_iter();
+        pointers
+            .filter_map(|objective| self.pointer(objective))
+            .collect()
+    }
+
+    /// The name of its column in a summary, if it has one.
+    pub fn column(&self) -> Option<String> {
+        match self.summary {
+            Summary::AsFlag if !self.is_typed() || self.pointers().is_empty() => None,
+            Summary::Column(SettingColumn { name, .. }) | Summary::In(name) if !name.is_empty() => {
+                Some(name.to_owned())
+            }
+            _ => Some(self.name.replace('-', "_")),
+        }
     }
 
     /// The names that it takes, where these are few.

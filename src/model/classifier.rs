@@ -4,7 +4,7 @@
 use super::body::Body;
 use super::spec::BodySpec;
 use super::ClassifierIo;
-use crate::config::{self, ClassifierConfig, Dual, Input, Loss, ModelConfig};
+use crate::config::{self, ClassifierConfig, Dual, Input, Layout, Loss, ModelConfig};
 use crate::nn::{linear, Cx, Init, Params, Scheme};
 use crate::ops::{self, Classified, Dropout};
 use candle_core::{DType, Result, Tensor};
@@ -28,6 +28,13 @@ impl Classifier {
         let Some(config) = &model.classifier else {
             candle_core::bail!("the model is not a classifier");
         };
+        // No classifier of these layouts is released or described, and `parallel` has no place for λ.
+        if let Layout::Mamba | Layout::Parallel = model.layout {
+            candle_core::bail!(
+                "a classifier has the layout transformer, shared, prenorm, postnorm or hawk, not {:?}",
+                model.layout
+            );
+        }
         let (spec, io) = (BodySpec::of(model), io.into());
         let params = params.clone().with_scheme(Scheme::Torch);
         let of_body = params.clone().with_scheme(spec.classifier_init);

@@ -2,7 +2,7 @@
 
 use super::recipe::{Layer, Recipe, Values};
 use super::{Choice, Task};
-use crate::config::{setting, Protocol};
+use crate::config::Protocol;
 use crate::error::{self, Error, Result};
 use crate::mixers::{self, Entry};
 use serde::de::DeserializeOwned;
@@ -111,7 +111,9 @@ impl<'a> Draft<'a> {
 
     fn merge(&mut self, name: &str, value: Value, origin: Origin) {
         // A test walks every recipe: no layer sets what no row of the settings knows.
-        let Some(setting) = setting(name) else { return };
+        let Some(setting) = self.choice.settings.find(name) else {
+            return;
+        };
         let value = match value.as_str().map(|text| setting.parse(text)) {
             Some(Ok(spelt)) => spelt,
             _ => value,
@@ -199,7 +201,7 @@ impl<'a> Draft<'a> {
         let taker = self.task.taker();
         let task = self.task.name;
         for name in self.choice.values.keys() {
-            let Some(setting) = setting(name) else {
+            let Some(setting) = self.choice.settings.find(name) else {
                 continue;
             };
             if !setting.is_of(&taker) {
@@ -214,7 +216,7 @@ impl<'a> Draft<'a> {
             return Err(Error::usage(format!("--protocol {name}: {why}")));
         }
         for (name, (value, _)) in &self.choice.values {
-            if let Some(setting) = setting(name) {
+            if let Some(setting) = self.choice.settings.find(name) {
                 setting.check(value).map_err(Error::usage)?;
             }
         }

@@ -17,7 +17,7 @@ pub use crate::tasks::find as task;
 pub use crate::tasks::TASKS;
 pub use draft::Origin;
 
-use crate::config::{setting, RunConfig, Setting, Taker, SETTINGS};
+use crate::config::{RunConfig, Settings, Taker, SETTINGS};
 use crate::error::{self, Error, Result};
 use crate::store::{place, Record};
 use crate::tasks::wikitext::adopt;
@@ -108,7 +108,7 @@ pub static PRESETS: [Preset; 3] = [
     Preset {
         name: "smoke",
         aliases: &[],
-        help: "Ends within seconds and learns next to nothing: for tests of the machinery",
+        help: "Ends within seconds and hardly learns: for smoke tests",
     },
 ];
 
@@ -126,6 +126,8 @@ pub struct Choice {
     pub preset: Option<&'static str>,
     /// Whether a GPU computes, on which some recipes train in bf16.
     pub gpu: bool,
+    /// What can be set.
+    pub settings: Settings,
     values: BTreeMap<&'static str, (Value, String)>,
     options: BTreeMap<String, (String, String)>,
     /// Rows that a table of tokens needs for the tokenizer of a file.
@@ -161,8 +163,9 @@ impl Choice {
             self.options.insert(option.trim().to_owned(), set);
             return Ok(());
         }
-        let known = || SETTINGS.iter().map(|setting| setting.name);
-        let setting = setting(name).ok_or_else(|| error::unknown("setting", name, known()))?;
+        let known = || self.settings.iter().map(|setting| setting.name);
+        let setting = self.settings.find(name);
+        let setting = setting.ok_or_else(|| error::unknown("setting", name, known()))?;
         let refused = |why| Error::usage(format!("--{name} {text}: {why}"));
         let mut value = setting.parse(text).map_err(refused)?;
         if name == "tokenizer" && Path::new(text).is_file() {
@@ -184,7 +187,7 @@ impl Choice {
 pub struct Resolved {
     /// The run.
     pub config: RunConfig,
-    /// Every setting that the config has, in the order of [`SETTINGS`].
+    /// Every setting that the config has, in the order of [`Settings`].
     pub explained: Vec<Explained>,
     /// What the user should be told, such as hyperparameters that stand in for some that were never released.
     pub notes: Vec<String>,
@@ -224,14 +227,6 @@ pub fn run(task_name: &str, settings: &[(&str, &str)]) -> Result<RunConfig> {
     Ok(resolve(task(task_name)?, &choice)?.config)
 }
 
-/// The names in SETTINGS that a task's users may type.
-pub fn typed_settings(task: Task) -> impl Iterator<Item = &'static Setting> {
-    let taker = task.taker();
-    SETTINGS
-        .iter()
-        .filter(move |setting| setting.is_typed() && setting.is_of(&taker))
-}
-
 /// The runs that the presets make of the task, mixer and protocol of `row`, by preset, each as a row, for reports
 /// that say how a run differs. Settings that presets leave open, such as d and n of MQAR, are 0. Empty for a
 /// mixer or a dataset that this version does not know.
@@ -247,10 +242,7 @@ fn planned(row: &Record, preset: &'static str) -> Option<Record> {
     let named = ["mixer", "protocol"].into_iter();
     let kept = compare.keep.iter().chain(&compare.open).map(String::as_str);
     for name in named.chain(kept) {
-        let column = match name {
-            "corpus" => "dataset".to_owned(),
-            name => name.replace('-', "_"),
-        };
+        let column = SETTINGS.find(name)?.column()?;
         let text = row.at(place(&column)?).to_string();
         choice.set(name, &text, "the row").ok()?;
     }
@@ -259,37 +251,6 @@ fn planned(row: &Record, preset: &'static str) -> Option<Record> {
         planned.set(&name.replace('-', "_"), 0usize);
     }
     Some(planned)
-}
-
-/// Settings of one run, for the tests of other rooms.
-#[cfg(test)]
-pub(crate) struct Wish {
-    task: &'static str,
-    settings: Vec<(String, String)>,
-}
-
-#[cfg(test)]
-impl Wish {
-    pub fn of(task: &'static str, settings: &[(&str, &str)]) -> Self {
-        let owned = |&(name, value): &(&str, &str)| (name.to_owned(), value.to_owned());
-        Self {
-            task,
-            settings: settings.iter().map(owned).collect(),
-        }
-    }
-
-    pub fn set(&mut self, name: &str, value: impl ToString) -> &mut Self {
-        self.settings.push((name.to_owned(), value.to_string()));
-        self
-    }
-
-    /// Nothing, for closures.
-    pub fn end(&self) {}
-
-    pub fn run(&self) -> RunConfig {
-        let settings = self.settings.iter().map(|(n, v)| (n.as_str(), v.as_str()));
-        run(self.task, &settings.collect::<Vec<_>>()).unwrap()
-    }
 }
 
 #[cfg(test)]

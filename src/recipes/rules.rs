@@ -2,7 +2,7 @@
 
 use super::draft::{Draft, Origin};
 use super::{Explained, Resolved};
-use crate::config::{Objective, Protocol, RunConfig, TaskConfig, FORMAT, SETTINGS};
+use crate::config::{Objective, Protocol, RunConfig, TaskConfig, FORMAT};
 use crate::error::{Error, Result};
 use crate::tasks::lra::HARD_CONTOUR;
 use crate::tasks::wikitext::table_rows;
@@ -123,7 +123,7 @@ fn batches(draft: &mut Draft, task: &Sizes) {
 
 fn task_config(draft: &Draft) -> TaskConfig {
     let mut fields = Map::new();
-    for setting in SETTINGS {
+    for setting in draft.choice.settings.iter() {
         let pointer = setting.pointer(draft.task.objective);
         let field = pointer.as_deref().and_then(|at| at.strip_prefix("/task/"));
         let field = field.filter(|field| draft.task.fields.contains(field));
@@ -153,7 +153,7 @@ fn config(
             document["train"]["adam"] = json!({});
         }
     }
-    for setting in SETTINGS {
+    for setting in draft.choice.settings.iter() {
         let pointer = setting.pointer(draft.task.objective);
         let pointer = pointer.filter(|at| !at.starts_with("/task/"));
         if let (Some(pointer), Some(value)) = (pointer, config_value(draft, setting.name)) {
@@ -195,7 +195,7 @@ fn from<T: serde::de::DeserializeOwned>(document: Value, draft: &Draft) -> Resul
 
 fn explained(draft: &Draft, options: &BTreeMap<String, String>) -> Vec<Explained> {
     let taker = draft.task.taker();
-    let settings = SETTINGS.iter().filter(|setting| {
+    let settings = draft.choice.settings.iter().filter(|setting| {
         let pointer = setting.pointer(taker.objective);
         let task_field = pointer.as_deref().and_then(|at| at.strip_prefix("/task/"));
         pointer.is_some() && task_field.is_none_or(|field| taker.fields.contains(&field))

@@ -45,7 +45,9 @@ fn recipes_set_nothing_that_the_settings_do_not_know() {
         let recipe = task.layers();
         for layer in &recipe.layer {
             for (name, value) in &layer.set {
-                let known = setting(name).unwrap_or_else(|| panic!("{}: {name}", task.name));
+                let known = SETTINGS
+                    .find(name)
+                    .unwrap_or_else(|| panic!("{}: {name}", task.name));
                 let value = match value.as_str() {
                     Some(text) => known.parse(text).unwrap(),
                     None => value.clone(),
@@ -65,7 +67,7 @@ fn recipes_set_nothing_that_the_settings_do_not_know() {
                 "row",
             ];
             for name in layer.when.keys() {
-                let known = facts.contains(&name.as_str()) || setting(name).is_some();
+                let known = facts.contains(&name.as_str()) || SETTINGS.find(name).is_some();
                 assert!(known, "{}: {}: {name}", task.name, layer.of);
             }
         }
@@ -75,7 +77,7 @@ fn recipes_set_nothing_that_the_settings_do_not_know() {
             .chain(&recipe.compare.keep)
             .chain(&recipe.compare.open);
         assert!(
-            named.into_iter().all(|name| setting(name).is_some()),
+            named.into_iter().all(|name| SETTINGS.find(name).is_some()),
             "{}",
             task.name
         );
@@ -159,7 +161,7 @@ fn every_value_says_where_it_came_from() {
     let config = serde_json::to_value(&resolved.config).unwrap();
     let taker = task("mqar").unwrap().taker();
     for row in &resolved.explained {
-        let Some(setting) = setting(&row.name) else {
+        let Some(setting) = SETTINGS.find(&row.name) else {
             continue;
         };
         let pointer = setting.pointer(taker.objective).unwrap();
@@ -352,6 +354,18 @@ mod of_lra {
         let params = Params::seeded(0, DType::F32, &Device::Cpu);
         Classifier::new(&run.model, &run.task.sizes().unwrap(), &params).unwrap();
         params.count()
+    }
+
+    #[test]
+    fn a_classifier_of_a_layout_of_language_models_is_refused() {
+        for layout in [Layout::Mamba, Layout::Parallel] {
+            let mut run = lra(&[]);
+            run.model.layout = layout;
+            let params = Params::seeded(0, DType::F32, &Device::Cpu);
+            let built = Classifier::new(&run.model, &run.task.sizes().unwrap(), &params);
+            let message = built.err().unwrap().to_string();
+            assert!(message.starts_with("a classifier has the layout transformer"));
+        }
     }
 
     /// Counted from the newest released code, which scales residuals.

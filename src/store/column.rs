@@ -1,5 +1,7 @@
 //! What a column of a summary is, and the values in it.
 
+use crate::config;
+pub use crate::config::{Absent, Role};
 use serde_json::Value;
 use std::cmp::Ordering;
 use std::fmt;
@@ -18,30 +20,11 @@ pub struct Column {
     /// Which values it can have.
     pub kind: Kind,
     /// JSON pointers into the serialised config, of which the first that is there counts; none for results.
-    pub at: &'static [&'static str],
+    pub at: Vec<String>,
     /// What a missing column, an empty cell or a config without the field means.
     pub absent: Absent,
     /// One line for a stranger.
     pub meaning: &'static str,
-}
-
-/// What a report does with a column.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Role {
-    /// Names the row.
-    Id,
-    /// Runs that differ here are never in one cell.
-    Setting,
-    /// A setting that is usually an axis of a grid.
-    Cell,
-    /// A cell shows the best of these.
-    Rate,
-    /// A cell is a mean over these.
-    Seed,
-    /// What came out.
-    Result,
-    /// Where, when and by what.
-    Origin,
 }
 
 /// Which values a column can have.
@@ -63,20 +46,6 @@ pub enum Kind {
     OneOf(&'static [&'static str]),
 }
 
-/// What it means that a value is not there.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Absent {
-    /// The file is no summary: every version has written the column, and its settings in every row.
-    Required,
-    /// It does not apply, or is not known.
-    Empty,
-    /// This value.
-    Is(&'static str),
-    /// Where the column named first holds the second text (any, if that is empty), the third; else
-    /// nothing.
-    Where(&'static str, &'static str, &'static str),
-}
-
 /// The value of one column of one run.
 #[derive(Clone, Debug, Default)]
 pub enum Field {
@@ -91,6 +60,31 @@ pub enum Field {
     Real(f64),
     /// A name. Shared: most rows of a summary hold the same few.
     Text(Arc<str>),
+}
+
+impl Column {
+    /// Its value in a serialised config.
+    pub(crate) fn of_config(&self, document: &Value) -> Field {
+        let mut found = self.at.iter().filter_map(|at| document.pointer(at));
+        let value = self.kind.of_json(found.next().unwrap_or(&Value::Null));
+        value.unwrap_or_else(|why| unreachable!("{}: {why}", self.name))
+    }
+}
+
+impl From<config::Kind> for Kind {
+    fn from(kind: config::Kind) -> Self {
+        match kind {
+            config::Kind::Whole(..) => Self::Count,
+            config::Kind::Bool => Self::Flag,
+            config::Kind::OneOf(_) | config::Kind::Name | config::Kind::Tokenizer => Self::Word,
+            config::Kind::Positive
+            | config::Kind::NotNegative
+            | config::Kind::Share
+            | config::Kind::Norm
+            | config::Kind::Decay
+            | config::Kind::Number => Self::Real,
+        }
+    }
 }
 
 impl Kind {

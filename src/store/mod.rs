@@ -18,7 +18,6 @@
 
 mod archive;
 mod column;
-mod columns;
 mod losses;
 mod metrics;
 mod provenance;
@@ -41,7 +40,7 @@ pub use provenance::{peak_memory_bytes, utc_now, Provenance};
 pub use record::{Record, Source};
 pub use result::{Outcome, RunResult, RunStatus};
 pub use run_dir::{EpochRow, RunDir, Weights};
-pub use schema::{place, places, COLUMNS, SCHEMA};
+pub use schema::{columns, place, places, COLUMNS, SCHEMA};
 pub use staging::Staging;
 pub use summary::{read_summary, refuse_contradictions, Scan};
 

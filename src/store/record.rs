@@ -5,7 +5,6 @@ use super::metrics::Metric;
 use super::schema::{place, COLUMNS, SCHEMA};
 use super::{Outcome, RunResult, RunStatus};
 use crate::config::RunConfig;
-use serde_json::Value;
 use std::fmt;
 use std::sync::{Arc, LazyLock};
 
@@ -103,10 +102,7 @@ impl Record {
         let document = serde_json::to_value(config).expect("a run config is plain data");
         let mut record = Self::default();
         for (field, column) in record.fields.iter_mut().zip(COLUMNS.iter()) {
-            let mut found = column.at.iter().filter_map(|at| document.pointer(at));
-            let value = found.next().unwrap_or(&Value::Null);
-            let value = column.kind.of_json(value);
-            *field = value.unwrap_or_else(|why| unreachable!("{}: {why}", column.name));
+            *field = column.of_config(&document);
         }
         record.set("schema", u64::from(SCHEMA));
         record.set("run_id", config.id().as_str());
@@ -239,6 +235,7 @@ mod tests {
     use super::super::samples::{config, done, read, record, text_config};
     use super::*;
     use crate::config::Precision;
+    use serde_json::Value;
 
     /// A setting that a record left out would let two different trainings share a cell.
     #[test]

@@ -1,16 +1,16 @@
 //! Every column of a summary: the one table that the CSV, the reports and `--columns` ask.
 
 use super::column::{Absent, Column, Kind, Role};
-use super::columns::SETTINGS;
-use super::metrics::METRICS;
-use crate::config::{settings, Objective};
-use std::collections::{BTreeSet, HashMap};
+use super::metrics::{Metric, METRICS};
+use crate::config::{SettingColumn, Settings, Summary, SETTINGS};
+use std::collections::HashMap;
 use std::sync::LazyLock;
 
 /// Version of the columns. Columns may be added; a rename or a new meaning raises it.
 pub const SCHEMA: u32 = 1;
 
-const fn other(
+/// A column that no setting has, which files may lack.
+fn other(
     name: &'static str,
     unit: &'static str,
     role: Role,
@@ -22,95 +22,104 @@ const fn other(
         unit,
         role,
         kind,
-        at: &[],
+        at: Vec::new(),
         absent: Absent::Empty,
         meaning,
     }
 }
 
-const fn required(column: Column) -> Column {
+fn required(column: Column) -> Column {
     Column {
         absent: Absent::Required,
         ..column
     }
 }
 
-const IDS: [Column; 2] = [
-    required(other(
-        "schema",
-        "",
-        Role::Id,
-        Kind::Count,
-        "version of these columns",
-    )),
-    required(other(
-        "run_id",
-        "",
-        Role::Id,
-        Kind::Word,
-        "twelve hex digits over the config",
-    )),
-];
-
 #[rustfmt::skip]
-const ENDS: [Column; 3] = [
-    required(other("status", "", Role::Result, Kind::OneOf(&["done", "failed"]), "done or failed")),
-    other("outcome", "", Role::Result, Kind::OneOf(&["converged", "finished", "diverged"]), "converged, finished or diverged"),
-    other("reason", "", Role::Result, Kind::Word, "why the run failed"),
-];
-
-#[rustfmt::skip]
-const ORIGINS: [Column; 10] = [
-    other("device", "", Role::Origin, Kind::Word, "device trained on"),
-    other("threads", "", Role::Origin, Kind::Count, "threads in use"),
-    other("host", "", Role::Origin, Kind::Word, "name of the host"),
-    other("cpu", "", Role::Origin, Kind::Word, "model of the processor"),
-    other("version", "", Role::Origin, Kind::Word, "version of dsf"),
-    other("git_commit", "", Role::Origin, Kind::Word, "commit it was built from, -dirty with changes"),
-    other("started", "UTC", Role::Origin, Kind::Word, "when the run was first begun"),
-    other("ended", "UTC", Role::Origin, Kind::Word, "when it ended"),
-    other("ops", "", Role::Origin, Kind::Word, "implementations that the ops took: fused, reference or both"),
-    other("data_digest", "", Role::Origin, Kind::Word, "twelve hex digits over the examples seen"),
-];
-
-/// The column of a setting that the table of columns does not list: named and explained as its flag is. Settings
-/// that recipes alone set follow from others, and have none.
-fn of_setting(setting: &settings::Setting) -> Option<Column> {
-    let objectives = [Objective::PerToken, Objective::Pooled, Objective::NextToken];
-    let pointers: BTreeSet<String> = objectives
-        .into_iter()
-        .filter_map(|objective| setting.pointer(objective))
-        .collect();
-    let listed = |column: &Column| column.at.iter().any(|at| pointers.contains(*at));
-    if !setting.is_typed() || pointers.is_empty() || SETTINGS.iter().any(listed) {
-        return None;
-    }
-    let kind = match setting.kind {
-        settings::Kind::Whole(..) => Kind::Count,
-        settings::Kind::Bool => Kind::Flag,
-        settings::Kind::OneOf(_) | settings::Kind::Name | settings::Kind::Tokenizer => Kind::Word,
-        _ => Kind::Real,
-    };
-    // Made once, and kept as long as the program runs.
-    let at = pointers
-        .into_iter()
-        .map(|at| &*at.leak())
-        .collect::<Vec<&str>>();
-    Some(Column {
-        at: at.leak(),
-        ..other(
-            setting.name.replace('-', "_").leak(),
-            "",
-            Role::Setting,
-            kind,
-            setting.help,
-        )
-    })
+fn ids() -> [Column; 2] {
+    [
+        required(other("schema", "", Role::Id, Kind::Count, "version of these columns")),
+        required(other("run_id", "", Role::Id, Kind::Word, "twelve hex digits over the config")),
+    ]
 }
 
-/// Every column of a summary, in order: ids, settings, how the run ended, metrics, provenance.
-pub static COLUMNS: LazyLock<Vec<Column>> = LazyLock::new(|| {
-    let metrics = METRICS.iter().map(|metric| Column {
+/// What a config holds beside settings, with their places among these.
+#[rustfmt::skip]
+fn beside_settings() -> [(usize, Column); 3] {
+    let at = |at: &str, column: Column| Column { at: vec![at.to_owned()], ..required(column) };
+    let setting = |name, kind, meaning| other(name, "", Role::Setting, kind, meaning);
+    [
+        (0, at("/format", setting("format", Kind::Count, "version of the meaning of a config"))),
+        (1, at("/task/name", setting("task", Kind::Word, "task name"))),
+        (5, at("/model/options", setting("options", Kind::Word, "options of the mixer, name=value;name=value"))),
+    ]
+}
+
+#[rustfmt::skip]
+fn endings() -> [Column; 3] {
+    [
+        required(other("status", "", Role::Result, Kind::OneOf(&["done", "failed"]), "done or failed")),
+        other("outcome", "", Role::Result, Kind::OneOf(&["converged", "finished", "diverged"]), "converged, finished or diverged"),
+        other("reason", "", Role::Result, Kind::Word, "why the run failed"),
+    ]
+}
+
+#[rustfmt::skip]
+fn origins() -> [Column; 10] {
+    let origin = |name, kind, meaning| other(name, "", Role::Origin, kind, meaning);
+    let time = |name, meaning| other(name, "UTC", Role::Origin, Kind::Word, meaning);
+    [
+        origin("device", Kind::Word, "device trained on"),
+        origin("threads", Kind::Count, "threads in use"),
+        origin("host", Kind::Word, "name of the host"),
+        origin("cpu", Kind::Word, "model of the processor"),
+        origin("version", Kind::Word, "version of dsf"),
+        origin("git_commit", Kind::Word, "commit it was built from, -dirty with changes"),
+        time("started", "when the run was first begun"),
+        time("ended", "when it ended"),
+        origin("ops", Kind::Word, "implementations that the ops took: fused, reference or both"),
+        origin("data_digest", Kind::Word, "twelve hex digits over the examples seen"),
+    ]
+}
+
+/// The columns of `settings`, in the order of a summary: those that files have already, then the others.
+fn of_settings(settings: Settings) -> Vec<Column> {
+    let mut columns: Vec<(usize, Column)> = beside_settings().into();
+    for setting in settings.iter() {
+        let Some(name) = setting.column() else {
+            continue;
+        };
+        let at = setting.pointers();
+        let shared = columns.iter_mut().find(|(_, known)| known.name == name);
+        if let (Summary::In(_), Some((_, shared))) = (setting.summary, shared) {
+            shared.at.extend(at);
+            continue;
+        }
+        let column = match setting.summary {
+            Summary::Column(column) => column,
+            Summary::AsFlag | Summary::In(_) => SettingColumn::as_flag(setting.help),
+        };
+        let order = column.order;
+        let column = Column {
+            // Made once, and kept as long as the program runs.
+            name: name.leak(),
+            unit: column.unit,
+            role: column.role,
+            kind: setting.kind.into(),
+            at: at.into_iter().collect(),
+            absent: column.absent,
+            meaning: column.meaning,
+        };
+        columns.push((order, column));
+    }
+    // Stable: new ones stay in the order of their rows.
+    columns.sort_by_key(|(order, _)| *order);
+    columns.into_iter().map(|(_, column)| column).collect()
+}
+
+/// The column of a metric.
+fn of_metric(metric: &Metric) -> Column {
+    Column {
         unit: metric.unit,
         // A file without it is misspelt: every version has written it.
         absent: match metric.name {
@@ -118,16 +127,22 @@ pub static COLUMNS: LazyLock<Vec<Column>> = LazyLock::new(|| {
             _ => Absent::Empty,
         },
         ..other(metric.name, "", Role::Result, metric.kind(), metric.meaning)
-    });
-    let mut columns: Vec<Column> = IDS.into();
-    columns.extend_from_slice(SETTINGS);
-    let unlisted = settings::SETTINGS.iter().filter_map(of_setting);
-    columns.extend(unlisted);
-    columns.extend(ENDS);
-    columns.extend(metrics);
-    columns.extend(ORIGINS);
+    }
+}
+
+/// The columns of a summary of runs that have `settings`, in order: ids, settings, how the run ended, metrics,
+/// provenance.
+pub fn columns(settings: Settings) -> Vec<Column> {
+    let mut columns: Vec<Column> = ids().into();
+    columns.extend(of_settings(settings));
+    columns.extend(endings());
+    columns.extend(METRICS.iter().map(of_metric));
+    columns.extend(origins());
     columns
-});
+}
+
+/// Every column of a summary.
+pub static COLUMNS: LazyLock<Vec<Column>> = LazyLock::new(|| columns(SETTINGS));
 
 static PLACES: LazyLock<HashMap<&str, usize>> = LazyLock::new(|| {
     let names = COLUMNS.iter().map(|column| column.name);
@@ -151,35 +166,42 @@ pub fn places(roles: &[Role]) -> Vec<usize> {
 mod tests {
     use super::*;
 
+    /// The columns of configs in files that were written before.
+    const WRITTEN: &str = "\
+        format, task, protocol, mixer, variant, options, d, n, heads, layers, layout, state_mixer, \
+        positions, seq_len, kv_pairs, vocab_size, train_examples, test_examples, data, data_seed, lr, \
+        weight_decay, precision, embed_dropout, attn_dropout, schedule, batch_size, epochs_max, stop_above, \
+        seed, dataset, contour_length, val_examples, expand, micro_batch, warmup_epochs, input, mlp_width, \
+        dropout, lambda_skip, pool, mask, dual, loss, tokenizer, eos_between_articles, rotary, rotary_dims, \
+        init, beta1, beta2, eps, clip, decay";
+
+    fn names(columns: &[Column]) -> Vec<&str> {
+        columns.iter().map(|column| column.name).collect()
+    }
+
     #[test]
     fn every_setting_that_can_be_typed_is_in_a_summary() {
-        let pointers: BTreeSet<&str> = COLUMNS.iter().flat_map(|c| c.at).copied().collect();
-        for setting in settings::SETTINGS.iter().filter(|s| s.is_typed()) {
-            let at = setting.pointer(Objective::Pooled);
-            let at = at.or_else(|| setting.pointer(Objective::NextToken));
-            let at = at.unwrap_or_else(|| panic!("{} is nowhere", setting.name));
-            assert!(pointers.contains(at.as_str()), "{at}");
+        for setting in SETTINGS.typed() {
+            let pointers = setting.pointers();
+            assert!(!pointers.is_empty(), "{} is nowhere", setting.name);
+            let holds = |column: &&Column| pointers.iter().all(|at| column.at.contains(at));
+            assert_eq!(COLUMNS.iter().filter(holds).count(), 1, "{}", setting.name);
         }
     }
 
     #[test]
-    fn a_setting_that_is_new_has_a_column_from_its_row_alone() {
-        let made_up = settings::Setting {
-            name: "grad-noise",
-            at: settings::At::Train("grad_noise"),
-            kind: settings::Kind::NotNegative,
-            group: settings::Group::Training,
-            help: "Standard deviation of noise on gradients",
-        };
-        let column = of_setting(&made_up).unwrap();
-        assert_eq!((column.name, column.kind), ("grad_noise", Kind::Real));
-        assert_eq!(
-            (column.at, column.absent),
-            (&["/train/grad_noise"][..], Absent::Empty)
-        );
-        assert_eq!(column.meaning, made_up.help);
-        let old = settings::setting("lr").unwrap();
-        assert!(of_setting(old).is_none(), "listed already");
+    fn the_columns_of_older_files_stay_in_their_order_before_new_ones() {
+        let written: Vec<&str> = WRITTEN.split(", ").collect();
+        let found = of_settings(SETTINGS);
+        assert_eq!(names(&found)[..written.len()], written);
+        let orders = SETTINGS.iter().filter_map(|setting| match setting.summary {
+            Summary::Column(column) => Some(column.order),
+            _ => None,
+        });
+        let beside = beside_settings().map(|(order, _)| order);
+        let mut orders: Vec<usize> = orders.chain(beside).collect();
+        orders.sort_unstable();
+        assert!(orders.into_iter().eq(0..written.len()));
     }
 
     #[test]

@@ -14,9 +14,10 @@
 
 use super::flags::Flags;
 use super::grid::Plan;
+use crate::config::{Settings, SETTINGS};
 use crate::error::{self, Error, Result};
 use crate::recipes::{self, Task};
-use clap::{Args, Command, FromArgMatches};
+use clap::{Command, FromArgMatches};
 use std::fs;
 use std::path::Path;
 use toml::de::{DeTable, DeValue};
@@ -47,12 +48,16 @@ impl Experiment {
             let path = path.display();
             Error::usage(format!("cannot read the experiment file {path}: {e}"))
         })?;
-        Self::parse(&text, &path.display().to_string())
+        Self::parse(&text, &path.display().to_string(), SETTINGS)
     }
 
-    /// Understands `text`, which errors call `place`.
-    pub fn parse(text: &str, place: &str) -> Result<Self> {
-        let source = Source { text, place };
+    /// Understands `text`, which errors call `place` and whose keys are `settings`.
+    pub fn parse(text: &str, place: &str, settings: Settings) -> Result<Self> {
+        let source = Source {
+            text,
+            place,
+            settings,
+        };
         let table = DeTable::parse(text).map_err(|e| {
             let start = e.span().map_or(0, |span| span.start);
             source.refuse(start, e.message())
@@ -64,7 +69,7 @@ impl Experiment {
         let task = source.task(table)?;
         let defaults = match table.get("defaults") {
             Some(section) => source.flags(section, &[])?,
-            None => Flags::default(),
+            None => Flags::of(settings),
         };
         let grids = source.grids(table)?.iter().map(|section| {
             let own = section.get_ref().as_table().and_then(|grid| grid.get(TASK));
@@ -98,6 +103,7 @@ impl Experiment {
 struct Source<'a> {
     text: &'a str,
     place: &'a str,
+    settings: Settings,
 }
 
 type Value<'a> = Spanned<DeValue<'a>>;
@@ -153,7 +159,8 @@ impl Source<'_> {
         let Some(table) = section.get_ref().as_table() else {
             return Err(self.refuse(start, "not a section of `key = value` lines"));
         };
-        let command = Flags::augment_args(Command::new("dsf").no_binary_name(true));
+        let command = Command::new("dsf").no_binary_name(true);
+        let command = Flags::augment(command, self.settings);
         let known: Vec<&str> = command
             .get_arguments()
             .filter_map(|a| a.get_long())
@@ -164,11 +171,13 @@ impl Source<'_> {
         for (key, value) in keys {
             self.check_key(key, &known)?;
             let word = format!("--{}={}", key.get_ref(), self.items(value)?.join(","));
-            parse(&command, std::slice::from_ref(&word))
+            self.parse(&command, std::slice::from_ref(&word))
                 .map_err(|e| self.refuse(key.span().start, e))?;
             words.push(word);
         }
-        let flags = parse(&command, &words).map_err(|e| self.refuse(start, e))?;
+        let flags = self
+            .parse(&command, &words)
+            .map_err(|e| self.refuse(start, e))?;
         Ok(flags.said_at(&format!("{}, line {}", self.place, self.line(start))))
     }
 
@@ -197,22 +206,23 @@ impl Source<'_> {
             }
         }
     }
-}
 
-/// `words` as on a command line; what clap says against them in one line.
-fn parse(command: &Command, words: &[String]) -> Result<Flags, String> {
-    let matches = command.clone().try_get_matches_from(words);
-    let flags = matches.and_then(|matches| Flags::from_arg_matches(&matches));
-    flags.map_err(|e| {
-        let text = e.to_string();
-        let text = text.strip_prefix("error: ").unwrap_or(&text);
-        let said = text
-            .lines()
-            .take_while(|line| !line.starts_with("Usage") && !line.starts_with("For more"));
-        let lines: Vec<&str> = said
-            .map(str::trim)
-            .filter(|line| !line.is_empty())
-            .collect();
-        lines.join(" ")
-    })
+    /// `words` as on a command line; what clap says against them in one line.
+    fn parse(&self, command: &Command, words: &[String]) -> Result<Flags, String> {
+        let mut flags = Flags::of(self.settings);
+        let matches = command.clone().try_get_matches_from(words);
+        let read = matches.and_then(|matches| flags.update_from_arg_matches(&matches));
+        read.map(|()| flags).map_err(|e| {
+            let text = e.to_string();
+            let text = text.strip_prefix("error: ").unwrap_or(&text);
+            let said = text
+                .lines()
+                .take_while(|line| !line.starts_with("Usage") && !line.starts_with("For more"));
+            let lines: Vec<&str> = said
+                .map(str::trim)
+                .filter(|line| !line.is_empty())
+                .collect();
+            lines.join(" ")
+        })
+    }
 }

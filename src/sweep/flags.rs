@@ -1,6 +1,6 @@
 //! Lists of settings as typed: the flags of a command, or the keys of an experiment file.
 
-use crate::config::{Kind, Setting, SETTINGS};
+use crate::config::{Kind, Setting, Settings};
 use crate::recipes::{self, PRESETS};
 use crate::tasks::wikitext::TokenizerName;
 use clap::builder::{PossibleValue, PossibleValuesParser};
@@ -16,12 +16,14 @@ const SEEDS: &str = "seeds";
 /// What was asked for: for each setting a list, whose product is a grid. What is missing is left to the recipe.
 #[derive(Clone, Debug, Default)]
 pub struct Flags {
-    /// Where everything comes from that no list names.
+    /// The source of every setting that no list gives.
     pub preset: Option<&'static str>,
-    /// Replicates: this many seeds, from the first on.
+    /// Replicates: number of seeds, counting up from the first.
     pub seeds: Option<u64>,
     /// Whether a GPU computes; no flag.
     pub gpu: bool,
+    /// What can be asked for.
+    pub settings: Settings,
     lists: BTreeMap<&'static str, List>,
 }
 
@@ -47,6 +49,14 @@ impl PartialEq for Flags {
 }
 
 impl Flags {
+    /// Nothing asked for of `settings`.
+    pub fn of(settings: Settings) -> Self {
+        Self {
+            settings,
+            ..Self::default()
+        }
+    }
+
     /// The values of a setting, of [`OPTION`] or of [`SIZES`]; none where it is left to the recipe.
     pub fn list(&self, name: &str) -> &[String] {
         self.lists.get(name).map_or(&[], |list| &list.values)
@@ -99,23 +109,28 @@ impl Flags {
             preset: self.preset.or(base.preset),
             seeds: self.seeds.or(seeds),
             gpu: self.gpu || base.gpu,
+            settings: self.settings,
             lists,
         }
     }
 
-    /// The flags that a task has no use for, for help that leaves them out.
-    pub fn is_of(id: &str, task: recipes::Task) -> bool {
-        let has = |name: &str| recipes::typed_settings(task).any(|setting| setting.name == name);
+    /// Whether a task has a use for the flag `id`; help leaves the others out.
+    pub fn is_of(id: &str, task: recipes::Task, settings: Settings) -> bool {
+        let taker = task.taker();
+        let has = |name| {
+            settings
+                .find(name)
+                .is_none_or(|setting| setting.is_of(&taker))
+        };
         match id {
             "protocol" => task.has_protocols(),
             SIZES => has("kv-pairs"),
-            id => has(id) || !SETTINGS.iter().any(|setting| setting.name == id),
+            id => has(id),
         }
     }
-}
 
-impl clap::Args for Flags {
-    fn augment_args(command: Command) -> Command {
+    /// `command` with the flags of `settings`.
+    pub fn augment(mut command: Command, settings: Settings) -> Command {
         let presets = PRESETS.iter().map(|preset| {
             PossibleValue::new(preset.name)
                 .aliases(preset.aliases)
@@ -125,9 +140,9 @@ impl clap::Args for Flags {
             .long("preset")
             .value_name("NAME")
             .value_parser(PossibleValuesParser::new(presets))
-            .help("Where everything comes from that no flag names [default: quick; full in LRA where a dataset is named]");
-        let mut command = command.arg(preset);
-        for setting in SETTINGS.iter().filter(|setting| setting.is_typed()) {
+            .help("Source of every setting that no flag gives [default: quick; full in LRA where a dataset is named]");
+        command = command.arg(preset);
+        for setting in settings.typed() {
             command = command.arg(flag(setting));
             command = match setting.name {
                 "expand" => command.arg(option()),
@@ -137,6 +152,12 @@ impl clap::Args for Flags {
             };
         }
         command
+    }
+}
+
+impl clap::Args for Flags {
+    fn augment_args(command: Command) -> Command {
+        Self::augment(command, Settings::default())
     }
 
     fn augment_args_for_update(command: Command) -> Command {
@@ -161,8 +182,7 @@ impl clap::FromArgMatches for Flags {
         if let Some(seeds) = matches.get_one::<u64>(SEEDS) {
             self.seeds = Some(*seeds);
         }
-        let settings = SETTINGS.iter().filter(|setting| setting.is_typed());
-        let names = settings.map(|setting| setting.name);
+        let names = self.settings.typed().map(|setting| setting.name);
         for name in names.chain([OPTION, SIZES]) {
             if let Some(values) = matches.get_many::<String>(name) {
                 let list = List {
@@ -254,6 +274,6 @@ fn seeds() -> Arg {
             let number = text.parse::<u64>();
             number.map_err(|_| "not a whole number of 0 or more, such as 64".to_owned())
         })
-        .help("Replicates: this many seeds, from the first on")
+        .help("Replicates: number of seeds, counting up from the first")
         .help_heading(crate::config::Group::Training.heading())
 }

@@ -1,7 +1,7 @@
 //! The cartesian product of lists of settings, resolved run by run before anything is trained.
 
 use super::flags::{size, Flags, OPTION, SIZES};
-use crate::config::{setting, RunConfig, SETTINGS};
+use crate::config::RunConfig;
 use crate::error::{Error, Result};
 use crate::mixers::MIXERS;
 use crate::recipes::{self, Choice, Resolved, Task};
@@ -59,7 +59,7 @@ impl Plan {
     pub(super) fn extend(&mut self, task: Task, flags: &Flags) -> Result<()> {
         let mut flags = flags.clone();
         for (name, values) in task.swept() {
-            if let Some(setting) = setting(name) {
+            if let Some(setting) = flags.settings.find(name) {
                 flags.set_default(setting.name, values);
             }
         }
@@ -98,7 +98,9 @@ impl Flags {
 
     /// What all combinations start from.
     fn first(&self) -> Choice {
-        Choice::of(self.preset, self.gpu)
+        let mut choice = Choice::of(self.preset, self.gpu);
+        choice.settings = self.settings;
+        choice
     }
 
     fn set(&self, choice: &mut Choice, point: &Point) -> Result<()> {
@@ -129,7 +131,7 @@ type Point = Vec<(&'static str, String)>;
 fn axes(flags: &Flags, task: Task) -> Result<Vec<Axis>> {
     check_alternatives(flags)?;
     let mut axes = Vec::new();
-    for setting in SETTINGS.iter().filter(|setting| setting.is_typed()) {
+    for setting in flags.settings.typed() {
         let name = setting.name;
         match (name, flags.seeds) {
             ("seed", Some(count)) => axes.push(seeds(flags, task, count)?),

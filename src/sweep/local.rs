@@ -1,5 +1,5 @@
-//! Works off a plan on this machine, several runs at a time. What is finished is skipped and what
-//! fails is recorded, so the same sweep can be started again after anything.
+//! Trains the runs of a plan on this machine, several at a time. Finished runs are skipped and failures
+//! recorded, so that the same sweep can be started again at any time.
 
 use super::grid::Plan;
 use super::worker::{Ending, Message, Worker};
@@ -12,7 +12,7 @@ use std::sync::mpsc::{self, Sender};
 use std::thread;
 use std::time::Duration;
 
-/// How a plan is worked off.
+/// How the runs of a plan are trained.
 #[derive(Clone, Debug)]
 pub struct Options {
     /// Runs at a time.
@@ -21,13 +21,13 @@ pub struct Options {
     pub retry_failed: bool,
     /// Threads of each worker.
     pub threads: usize,
-    /// Devices that the runs share in turn, e.g. `cpu`, or `cuda:0` and `cuda:1`; at least one.
+    /// Devices, which the jobs are assigned to in turn, e.g. `cpu`, or `cuda:0` and `cuda:1`; at least one.
     pub devices: Vec<String>,
-    /// Whether steps on a GPU are recorded once and replayed.
+    /// Whether training steps on a GPU are recorded as a CUDA graph and replayed.
     pub cuda_graph: bool,
-    /// Where data that is not generated lies, if not where downloads do.
+    /// The folder of data files, if not that of downloads.
     pub data_dir: Option<PathBuf>,
-    /// Between checkpoints of a run; `None` leaves it to the worker.
+    /// Time between checkpoints of a run; `None` leaves it to the worker.
     pub checkpoint_every: Option<Duration>,
 }
 
@@ -36,30 +36,30 @@ pub struct Options {
 pub enum Event {
     /// A worker took it up.
     Launched,
-    /// Its worker says something.
+    /// A message of its worker.
     Told(Message),
     /// It has a result, diverged or not.
     Finished(Box<Record>),
     /// It broke off, and why.
     Failed(String),
-    /// It was left alone.
+    /// It was skipped.
     Skipped(Skip),
     /// It was stopped; the same sweep continues it.
     Interrupted,
 }
 
-/// Why a run was left alone.
+/// Why a run was skipped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Skip {
     /// It was finished before.
     Done,
     /// It failed before.
     Failed,
-    /// Another process works on it.
+    /// Another process is training it.
     Busy,
 }
 
-/// How many runs of a plan came to which end.
+/// The runs of a plan, counted by outcome.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Tally {
     /// Finished in this sweep.
@@ -68,14 +68,14 @@ pub struct Tally {
     pub failed: usize,
     /// Finished before.
     pub done_before: usize,
-    /// Failed before and left alone.
+    /// Failed before, and skipped.
     pub failed_before: usize,
-    /// In the hands of another process.
+    /// Being trained by another process.
     pub busy: usize,
 }
 
 impl Tally {
-    /// Runs that need no further work from this sweep.
+    /// Runs that are over, as far as this sweep goes.
     pub fn settled(&self) -> usize {
         self.finished + self.failed + self.done_before + self.failed_before + self.busy
     }
@@ -92,7 +92,7 @@ impl Tally {
     }
 }
 
-/// Works off `plan` in its order and tells `on` the index of each run and what becomes of it.
+/// Trains the runs of `plan` in order, and calls `on` with the index of a run at each of its events.
 ///
 /// A failing run does not stop the rest. Once `stop` is raised no run is begun, those in work are
 /// stopped, and the end is [`Error::Stopped`] unless all were over already.
@@ -152,7 +152,7 @@ struct Sweep<'a> {
 }
 
 impl Sweep<'_> {
-    /// Takes run after run to `device` until none is left.
+    /// Trains run after run on `device` until none is left.
     fn work_off(&self, device: &str, events: &Events) {
         while !self.stop.load(Ordering::Relaxed) {
             let index = self.next.fetch_add(1, Ordering::Relaxed);

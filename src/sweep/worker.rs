@@ -1,4 +1,4 @@
-//! Who trains one run: in earnest a child process, in tests a pretender.
+//! What trains one run: a child process, or a stand-in in tests.
 
 use crate::config::RunConfig;
 use crate::error::Result;
@@ -7,8 +7,8 @@ use std::sync::atomic::AtomicBool;
 
 /// Trains one run at a time; several threads ask it at once.
 pub trait Worker: Sync {
-    /// Works on `run`, on `device`, until it ends or `stop` is raised, passing on what it tells. An error says
-    /// that no run at all can be worked on; what befalls this run alone is an [`Ending`].
+    /// Trains `run` on `device` until it ends or `stop` is raised, and calls `on` with its messages. An error says
+    /// that no run at all can be trained; the failure of this run alone is an [`Ending`].
     fn work(
         &self,
         run: &RunConfig,
@@ -31,7 +31,7 @@ pub enum Ending {
     Failed(String),
 }
 
-/// What a worker tells, one JSON object a line.
+/// A message of a worker, one JSON object a line.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(tag = "event", rename_all = "lowercase")]
 pub enum Message {
@@ -66,7 +66,7 @@ pub enum Message {
         /// One sentence.
         text: String,
     },
-    /// What only other readers care for.
+    /// An event that a sweep ignores.
     #[serde(other)]
     Other,
 }

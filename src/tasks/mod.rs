@@ -14,6 +14,8 @@ mod splits;
 #[cfg(test)]
 mod testing;
 mod text;
+#[cfg(test)]
+mod toy;
 pub mod wikitext;
 
 pub use crate::config::Objective;
@@ -35,6 +37,8 @@ pub static TASKS: &[TaskEntry] = &[
     recall::ENTRY,
     lra::ENTRY,
     wikitext::ENTRY,
+    #[cfg(test)]
+    toy::ENTRY,
 ];
 
 /// What the program knows of a task without its settings.

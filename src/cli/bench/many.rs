@@ -31,7 +31,7 @@ struct Selection {
     /// Measure only cases whose title contains this: `check small`, `op ssd`, `step s6 512`, `--mixer s6`.
     #[arg(long, value_name = "TEXT", default_value = "")]
     only: String,
-    /// A Python with torch: times our PyTorch scripts on the same device, by turns with ours.
+    /// A Python with torch: times our PyTorch scripts on the same device, alternating with ours.
     #[arg(long, value_name = "FILE")]
     python: Option<PathBuf>,
     /// Folder of those scripts.

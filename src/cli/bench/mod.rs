@@ -27,7 +27,7 @@ enum What {
     All(many::All),
     /// Time steps of the same number of tokens in ever longer sequences.
     Lengths(many::Lengths),
-    /// Time a step or an op by turns with another program that does the same.
+    /// Time a step or an op alternating with another program that does the same.
     Compare(many::Compare),
 }
 

@@ -21,22 +21,22 @@ pub(super) struct Arguments {
     /// For which task.
     #[arg(value_parser = task())]
     task: &'static TaskEntry,
-    /// Of the Long Range Arena, which datasets, with commas between them; without it they are listed.
+    /// Datasets of the Long Range Arena, separated by commas; without it they are listed.
     #[arg(long, value_enum, value_delimiter = ',', value_name = "NAME")]
     dataset: Vec<LraDataset>,
-    /// Of WikiText, which texts, with commas between them; without it and --tokenizer they are listed.
+    /// Corpora of WikiText, separated by commas; without it and --tokenizer they are listed.
     #[arg(long, value_parser = corpus, value_delimiter = ',', value_name = "NAME")]
     corpus: Vec<Corpus>,
-    /// With the texts, or alone: the tokenizer of GPT-NeoX.
+    /// The tokenizer of GPT-NeoX, with corpora or alone.
     #[arg(long)]
     tokenizer: bool,
-    /// Where it shall lie [default: dsf/lra or dsf/wikitext below HF_HOME].
+    /// Folder to download to [default: dsf/lra or dsf/wikitext below HF_HOME].
     #[arg(long, value_name = "DIR")]
     data_dir: Option<PathBuf>,
     /// A mirror of the archive that the datasets come from; for the hub there is HF_ENDPOINT.
     #[arg(long)]
     url: Option<String>,
-    /// Open no socket; DSF_OFFLINE=1 and HF_HUB_OFFLINE=1 say the same.
+    /// Do not use the network; DSF_OFFLINE=1 and HF_HUB_OFFLINE=1 say the same.
     #[arg(long)]
     offline: bool,
     /// Download and replace what is there.

@@ -51,7 +51,7 @@ struct Listops {
 
 #[derive(Args)]
 struct Pathfinder {
-    /// Pictures; a run deals them out by lot, a tenth each to validation and test.
+    /// Images; a run splits them at random, a tenth each for validation and test.
     #[arg(long, value_name = "N", default_value_t = 200_000)]
     examples: usize,
     /// Paddles of the long paths, 3 to 14; the released levels have 6, 9 and 14 [default: 14].

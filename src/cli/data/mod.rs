@@ -21,11 +21,11 @@ pub(super) struct Arguments {
 enum What {
     /// Download data to where `dsf lra` and `dsf wikitext` look for it.
     Fetch(fetch::Arguments),
-    /// Make data of the same kind, and write it as the released files.
+    /// Generate data in the format of the released files.
     Generate(generate::Arguments),
     /// List what is there, where, and how big.
     List(list::Arguments),
-    /// Make ids of texts ahead of the runs that need them.
+    /// Tokenize texts ahead of the runs that need them.
     Tokens(tokens::Arguments),
 }
 

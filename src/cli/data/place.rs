@@ -11,7 +11,7 @@ pub(super) struct Place {
     /// The data root [default: dsf/lra below HF_HOME].
     #[arg(long, value_name = "DIR")]
     pub data_dir: Option<PathBuf>,
-    /// Other numbers give other examples.
+    /// Seed of the examples.
     #[arg(long, value_name = "S", default_value_t = 0)]
     pub data_seed: u64,
     /// Replace what is there.

@@ -13,13 +13,13 @@ use std::path::{Path, PathBuf};
 
 #[derive(Args)]
 pub(super) struct Arguments {
-    /// Which texts, with commas between them.
+    /// Corpora, separated by commas.
     #[arg(long, value_delimiter = ',', value_name = "NAME", required = true)]
     corpus: Vec<Corpus>,
-    /// What makes ids of them: bytes, gpt-neox, or a tokenizer.json.
+    /// Tokenizer: bytes, gpt-neox, or a tokenizer.json.
     #[arg(long, value_name = "NAME|FILE", default_value = "gpt-neox")]
     tokenizer: TokenizerName,
-    /// Put id 0 before each article.
+    /// Put the end-of-text token, id 0, before each article.
     #[arg(long)]
     eos_between_articles: bool,
     /// Where the text lies [default: where `dsf data fetch` puts it]. Token files go below dsf/wikitext in

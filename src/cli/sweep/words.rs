@@ -4,7 +4,7 @@ use crate::config::RunConfig;
 use crate::store::{Outcome, Record};
 use crate::sweep::estimate::{counted, duration};
 
-/// A run by what usually tells it from its neighbours.
+/// A run by the settings in which runs of a sweep usually differ.
 pub(super) fn describe(run: &RunConfig) -> String {
     let task = run.task.read().map_or(String::new(), |task| task.label());
     let model = &run.model;

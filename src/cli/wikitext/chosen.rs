@@ -17,8 +17,7 @@ pub(super) struct Chosen {
     /// Hugging Face in its folder.
     #[arg(long, value_name = "FILE|DIR|RUN")]
     checkpoint: PathBuf,
-    /// What makes ids of text: bytes, gpt-neox, or a tokenizer.json [default: what the model was trained
-    /// with].
+    /// Tokenizer: bytes, gpt-neox, or a tokenizer.json [default: that of the model's training].
     #[arg(long, value_name = "NAME|FILE")]
     tokenizer: Option<TokenizerName>,
     /// Where data lies [default: where `dsf data fetch` puts it].

@@ -25,10 +25,10 @@ use scores::Scores;
 pub(super) struct Arguments {
     #[command(flatten)]
     chosen: Chosen,
-    /// The text [default: what the model was trained on].
+    /// Corpus [default: that of the model's training].
     #[arg(long, value_name = "NAME")]
     corpus: Option<Corpus>,
-    /// Which parts of it, with commas between them.
+    /// Splits of it, separated by commas.
     #[arg(long, value_delimiter = ',', value_name = "SPLIT", default_values = ["val", "test"])]
     split: Vec<Split>,
     /// Tokens between the beginnings of windows, 1 to L: fewer than L give each scored token at least
@@ -38,7 +38,7 @@ pub(super) struct Arguments {
     /// Tokens a window, L [default: as the model was trained].
     #[arg(long, value_name = "L")]
     seq_len: Option<usize>,
-    /// Windows at one time [default: so many as have 8,192 tokens].
+    /// Windows a batch [default: as many as have 8,192 tokens].
     #[arg(long, value_name = "N")]
     batch_size: Option<usize>,
 }
@@ -68,7 +68,7 @@ impl Split {
     }
 }
 
-/// Tokens of the windows that are computed at one time.
+/// Tokens of a batch of windows.
 const AT_ONCE: usize = 8192;
 
 pub(super) fn main(arguments: &Arguments, global: &Global) -> Result<u8> {

@@ -1,4 +1,4 @@
-//! `dsf wikitext generate`: text that goes on from a prompt.
+//! `dsf wikitext generate`: text generated from a prompt.
 
 use super::chosen::Chosen;
 use super::stream::Streamed;
@@ -23,13 +23,13 @@ use std::time::Instant;
 pub(super) struct Arguments {
     #[command(flatten)]
     chosen: Chosen,
-    /// What the text begins with; - reads it from stdin.
+    /// Prompt; - reads it from stdin.
     #[arg(long, value_name = "TEXT", allow_hyphen_values = true)]
     prompt: String,
-    /// Tokens to write at most; it ends early where the model ends the article.
+    /// Tokens to generate at most; fewer where the model ends the article.
     #[arg(long, value_name = "N", default_value_t = 100)]
     tokens: usize,
-    /// How evenly to draw: below 1 the likely tokens come yet more often.
+    /// Sampling temperature; below 1 likely tokens become likelier.
     #[arg(
         long,
         value_name = "T",
@@ -37,16 +37,16 @@ pub(super) struct Arguments {
         allow_hyphen_values = true
     )]
     temperature: f64,
-    /// Draw from so many of the likeliest tokens; 0 is no limit.
+    /// Sample from the K likeliest tokens; 0 is no limit.
     #[arg(long, value_name = "K", default_value_t = 40)]
     top_k: usize,
-    /// Draw from the likeliest tokens that together have this probability.
+    /// Sample from the likeliest tokens that together have this probability (nucleus sampling).
     #[arg(long, value_name = "P", allow_hyphen_values = true)]
     top_p: Option<f64>,
-    /// The same seed draws the same text.
+    /// Seed of sampling: the same seed gives the same text.
     #[arg(long, value_name = "SEED", default_value_t = 1)]
     seed: u64,
-    /// Take the likeliest token each time, and draw nothing.
+    /// Greedy decoding: the likeliest token each time.
     #[arg(long, conflicts_with_all = ["temperature", "top_k", "top_p", "seed"])]
     greedy: bool,
 }

@@ -25,7 +25,7 @@ pub(super) struct Arguments {
 enum Action {
     /// Perplexity of trained weights: per token, per word, and in bits per byte.
     Eval(eval::Arguments),
-    /// Text that goes on from a prompt, with a state of constant size where the mixer has one.
+    /// Generate text from a prompt, with a state of constant size where the mixer has one.
     Generate(generate::Arguments),
     /// Make a file of weights from a GPT-NeoX model of Hugging Face, such as Pythia.
     Import(convert::Import),

@@ -1,4 +1,4 @@
-//! A safetensors file mapped into memory: what is not asked for is not read.
+//! A safetensors file mapped into memory: only tensors that are asked for are read.
 
 use crate::error::{Error, Result};
 use crate::files;
@@ -29,7 +29,7 @@ impl Mapped {
         })
     }
 
-    /// The free part of the header, which is empty in most files of other programs.
+    /// The `__metadata__` of the header, which is empty in most files of other programs.
     pub fn metadata(&self) -> &HashMap<String, String> {
         &self.metadata
     }
@@ -54,7 +54,7 @@ impl Mapped {
     }
 }
 
-/// The types that weights come in; masks and the like come in others.
+/// The data types of weights; buffers such as masks have others.
 fn is_float(dtype: safetensors::Dtype) -> bool {
     use safetensors::Dtype::{BF16, F16, F32, F64};
     matches!(dtype, BF16 | F16 | F32 | F64)

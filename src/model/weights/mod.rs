@@ -1,8 +1,8 @@
-//! Trained weights of a language model on disk: files of our own, and GPT-NeoX as Hugging Face lays
-//! it out.
+//! Trained weights of a language model on disk: this program's files, and GPT-NeoX in the layout of
+//! Hugging Face.
 //!
-//! A file of ours is a safetensors file of the model's parameters by name. Its header holds `config`,
-//! the canonical text of the run's config, and where it stood: `run`, `epoch` and `step`.
+//! This program writes a safetensors file of the model's parameters by name. Its header holds `config`,
+//! the canonical text of the run's config, and the `run`, `epoch` and `step` of the weights.
 
 mod hf;
 mod mapped;
@@ -19,7 +19,7 @@ use mapped::Mapped;
 use std::collections::{BTreeSet, HashMap};
 use std::path::{Path, PathBuf};
 
-/// A run's weights at the epoch that validation likes best.
+/// A run's weights at the epoch of the best validation.
 const BEST: &str = "best.safetensors";
 /// A run's weights at its end.
 const LAST: &str = "weights.safetensors";
@@ -32,7 +32,7 @@ const STEP: &str = "step";
 /// The weights of a language model, and what they are weights of.
 #[derive(Debug)]
 pub struct Checkpoint {
-    /// The run that made them; that of an import never happened here and has no epochs.
+    /// The run that made them; that of an import has no epochs.
     pub config: RunConfig,
     /// Where in that run.
     pub origin: Origin,
@@ -40,7 +40,7 @@ pub struct Checkpoint {
     place: PathBuf,
 }
 
-/// Where in a run weights are from.
+/// The run, epoch and step that weights are from.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Origin {
     /// The run's id; `None` where they were trained elsewhere.
@@ -64,7 +64,7 @@ impl Origin {
 
 impl Checkpoint {
     /// The weights at `path`: a file, the folder of a run (its best weights, or else its last), or a
-    /// folder of Hugging Face.
+    /// model of Hugging Face in its folder.
     ///
     /// # Errors
     /// In one sentence that names the file and what is wrong with it.
@@ -149,7 +149,7 @@ impl Checkpoint {
         }
     }
 
-    /// Writes the weights to a file of ours, in f32.
+    /// Writes the weights to a safetensors file, in f32.
     pub fn save(&self, path: &Path) -> Result<()> {
         let mut archive = Archive::new(self.metadata());
         let names: BTreeSet<&String> = self.values.keys().collect();
@@ -171,7 +171,7 @@ impl Checkpoint {
     }
 }
 
-/// What a file without a config is.
+/// Why a file without a config is refused.
 fn foreign(file: &Mapped) -> &'static str {
     if file.metadata().contains_key("progress") {
         return "the checkpoint of an unfinished run; its weights come with the first epoch that \

@@ -138,12 +138,16 @@ impl Axes {
         parts.extend([value("mixer"), value("protocol")]);
         let sizes = [("L", "seq_len"), ("k", "kv_pairs"), ("V", "vocab_size")];
         let sizes = sizes.map(|(letter, name)| (letter, value(name)));
-        let sizes = sizes.iter().filter(|(_, size)| size != "0");
+        // Empty where it is an axis, 0 where the task has none.
+        let sizes = sizes
+            .iter()
+            .filter(|(_, size)| !matches!(&**size, "" | "0"));
         let sizes: Vec<String> = sizes
             .map(|(letter, size)| format!("{letter}={size}"))
             .collect();
         parts.push(sizes.join(" "));
-        parts.push(format!("{} examples", value("train_examples")));
+        let examples = Some(value("train_examples")).filter(|count| !count.is_empty());
+        parts.extend(examples.map(|count| format!("{count} examples")));
         parts.retain(|part| !part.is_empty());
         let rest = self.grids.iter().enumerate().skip(self.head);
         let told = rest.filter(|(i, place)| {

@@ -1,14 +1,13 @@
 //! Tables 2 and 3.
 
 use super::*;
-use crate::recipes::{presets_of, Wish};
+use crate::recipes::{self, presets_of};
 use crate::store::samples::done;
 use crate::tasks::lra::LraDataset;
 use LraDataset::{Image, Listops, Pathfinder, Retrieval, Text};
 
-fn wish(mixer: &str, dataset: LraDataset) -> Wish {
-    Wish::of("lra", &[("mixer", mixer), ("dataset", dataset.name())])
-}
+/// Settings as typed.
+type Settings = &'static [(&'static str, &'static str)];
 
 /// After the last epoch, chosen on validation data, best.
 fn result(config: &RunConfig, [last, selected, best]: [f64; 3]) -> RunResult {
@@ -24,20 +23,23 @@ fn result(config: &RunConfig, [last, selected, best]: [f64; 3]) -> RunResult {
     result
 }
 
-fn row(wish: &Wish, accuracies: [f64; 3]) -> Record {
-    let config = wish.run();
-    Record::new(&config, &result(&config, accuracies))
+/// A run of the arena with `settings`.
+fn run(mixer: &str, dataset: LraDataset, settings: &[(&str, &str)]) -> RunConfig {
+    let base = [("mixer", mixer), ("dataset", dataset.name())];
+    recipes::run("lra", &[&base, settings].concat()).unwrap()
+}
+
+fn row(config: &RunConfig, accuracies: [f64; 3]) -> Record {
+    Record::new(config, &result(config, accuracies))
 }
 
 /// A run that reached 0.5, 0.6 and 0.7.
 fn usual(mixer: &str, dataset: LraDataset) -> Record {
-    row(&wish(mixer, dataset), [0.5, 0.6, 0.7])
+    row(&run(mixer, dataset, &[]), [0.5, 0.6, 0.7])
 }
 
-fn changed(dataset: LraDataset, change: impl FnOnce(&mut Wish)) -> Record {
-    let mut wish = wish("softmax", dataset);
-    change(&mut wish);
-    row(&wish, [0.5, 0.6, 0.7])
+fn changed(dataset: LraDataset, settings: &[(&str, &str)]) -> Record {
+    row(&run("softmax", dataset, settings), [0.5, 0.6, 0.7])
 }
 
 fn table(
@@ -62,21 +64,18 @@ fn is_whole(grid: &Grid) -> bool {
     of_grid(grid, "whole") == true
 }
 
-/// What makes a run another one.
-type Change = fn(&mut Wish);
-
 #[test]
 fn runs_of_several_protocols_losses_inputs_or_pools_are_never_in_one_table() {
-    let changes: [Change; 9] = [
-        |w| w.set("protocol", "paper").end(),
-        |w| w.set("protocol", "matched").end(),
-        |w| w.set("loss", "ce").end(),
-        |w| w.set("input", "scalar").end(),
-        |w| w.set("mask", true).end(),
-        |w| w.set("lambda-skip", true).end(),
-        |w| w.set("pool", "max").end(),
-        |w| w.set("dual", "features").end(),
-        |w| w.set("precision", "bf16").end(),
+    let changes: [Settings; 9] = [
+        &[("protocol", "paper")],
+        &[("protocol", "matched")],
+        &[("loss", "ce")],
+        &[("input", "scalar")],
+        &[("mask", "true")],
+        &[("lambda-skip", "true")],
+        &[("pool", "max")],
+        &[("dual", "features")],
+        &[("precision", "bf16")],
     ];
     for (i, change) in changes.into_iter().enumerate() {
         let rows = [usual("softmax", Retrieval), changed(Retrieval, change)];
@@ -98,21 +97,15 @@ fn mixers_that_read_differently_by_design_share_a_table() {
 
 #[test]
 fn any_other_setting_has_a_place_of_its_own_and_a_footnote() {
-    let changes: [(Change, &str); 8] = [
-        (|w| w.set("d", 64).end(), "d=64 (preset: 128)"),
-        (|w| w.set("layers", 2).end(), "layers=2 (preset: 8)"),
-        (|w| w.set("heads", 2).end(), "heads=2 (preset: 8)"),
-        (|w| w.set("epochs", 3).end(), "epochs_max=3 (preset: 50)"),
-        (|w| w.set("batch-size", 4).end(), "batch_size=4 (preset: 8)"),
-        (
-            |w| w.set("weight-decay", 0.0).end(),
-            "weight_decay=0.0 (preset: 0.1)",
-        ),
-        (|w| w.set("data-seed", 7).end(), "data_seed=7"),
-        (
-            |w| w.set("val-examples", 0).end(),
-            "val_examples=0 (preset: 2000)",
-        ),
+    let changes: [(Settings, &str); 8] = [
+        (&[("d", "64")], "d=64 (preset: 128)"),
+        (&[("layers", "2")], "layers=2 (preset: 8)"),
+        (&[("heads", "2")], "heads=2 (preset: 8)"),
+        (&[("epochs", "3")], "epochs_max=3 (preset: 50)"),
+        (&[("batch-size", "4")], "batch_size=4 (preset: 8)"),
+        (&[("weight-decay", "0.0")], "weight_decay=0.0 (preset: 0.1)"),
+        (&[("data-seed", "7")], "data_seed=7"),
+        (&[("val-examples", "0")], "val_examples=0 (preset: 2000)"),
     ];
     for (change, footnote) in changes {
         let tables = third(&[usual("softmax", Listops), changed(Listops, change)]);
@@ -129,12 +122,12 @@ fn any_other_setting_has_a_place_of_its_own_and_a_footnote() {
 
 #[test]
 fn a_run_on_part_of_the_data_never_stands_beside_the_papers_numbers() {
-    let parts: [Change; 5] = [
-        |w| w.set("train-examples", 1_000).end(),
-        |w| w.set("test-examples", 1_000).end(),
-        |w| w.set("seq-len", 600).set("data", "files").end(),
-        |w| w.set("preset", "quick").end(),
-        |w| w.set("preset", "smoke").end(),
+    let parts: [Settings; 5] = [
+        &[("train-examples", "1000")],
+        &[("test-examples", "1000")],
+        &[("seq-len", "600"), ("data", "files")],
+        &[("preset", "quick")],
+        &[("preset", "smoke")],
     ];
     for part in parts {
         let text = text(&third(&[changed(Listops, part)]));
@@ -148,20 +141,14 @@ fn a_run_on_part_of_the_data_never_stands_beside_the_papers_numbers() {
 
 #[test]
 fn an_easier_pathfinder_never_stands_beside_the_papers_numbers() {
-    let of = |paddles: Option<usize>| {
-        let row = changed(Pathfinder, |w| {
-            if let Some(paddles) = paddles {
-                w.set("contour-length", paddles);
-            }
-        });
-        is_whole(&third(&[row]).grids[0])
-    };
-    assert!(of(None) && of(Some(14)) && !of(Some(9)));
+    let of = |settings: &[_]| is_whole(&third(&[changed(Pathfinder, settings)]).grids[0]);
+    assert!(of(&[]) && of(&[("contour-length", "14")]));
+    assert!(!of(&[("contour-length", "9")]));
 }
 
 #[test]
 fn runs_on_all_and_on_part_of_the_data_are_in_two_tables() {
-    let part = changed(Listops, |w| w.set("train-examples", 95_999).end());
+    let part = changed(Listops, &[("train-examples", "95999")]);
     let tables = third(&[part, usual("softmax", Listops)]).grids;
     assert_eq!([&tables[0], &tables[1]].map(is_whole), [true, false]);
 }
@@ -169,26 +156,24 @@ fn runs_on_all_and_on_part_of_the_data_are_in_two_tables() {
 #[test]
 fn a_tenth_of_text_may_serve_as_validation_split_and_no_more() {
     let held_out = |train, val| {
-        let row = changed(Text, |w| {
-            w.set("train-examples", train).set("val-examples", val);
-        });
+        let row = changed(Text, &[("train-examples", train), ("val-examples", val)]);
         is_whole(&third(&[row]).grids[0])
     };
-    assert!(held_out(22_500, 2_500) && held_out(25_000, 0));
-    assert!(!held_out(22_500, 0) && !held_out(12_500, 12_500));
-    let matched = changed(Text, |w| w.set("protocol", "matched").end());
+    assert!(held_out("22500", "2500") && held_out("25000", "0"));
+    assert!(!held_out("22500", "0") && !held_out("12500", "12500"));
+    let matched = changed(Text, &[("protocol", "matched")]);
     assert!(is_whole(&third(&[matched]).grids[0]));
 }
 
 #[test]
 fn the_rate_is_chosen_on_validation_data_and_not_on_the_test_split() {
-    let at = |lr, validation, test: f64| {
-        let mut row = changed(Image, |w| w.set("lr", lr).end());
+    let at = |lr, validation: f64, test: f64| {
+        let mut row = changed(Image, &[("lr", lr)]);
         row.set("val_accuracy", validation);
         row.set("selected_accuracy", test);
         row
     };
-    let text = text(&third(&[at(1e-3, 0.4, 0.35), at(1e-2, 0.3, 0.45)]));
+    let text = text(&third(&[at("1e-3", 0.4, 0.35), at("1e-2", 0.3, 0.45)]));
     assert!(text.contains(" 35.0") && !text.contains("45.0"), "{text}");
     let note = "softmax on Image: rate 1e-3, the best of 2 by validation accuracy";
     assert!(text.contains(note), "{text}");
@@ -212,7 +197,7 @@ fn without_validation_split_the_best_test_accuracy_is_shown_and_said() {
 
 #[test]
 fn released_and_generated_examples_share_no_place_and_the_latter_are_marked() {
-    let released = changed(Listops, |w| w.set("data", "files").end());
+    let released = changed(Listops, &[("data", "files")]);
     let alone = text(&third(&[usual("softmax", Listops)]));
     assert!(
         alone.contains("60.0‡") && alone.contains("‡ examples of our own"),
@@ -237,11 +222,11 @@ fn an_average_needs_all_five_tasks_in_one_setting() {
     // Four of 0.6, and 0.7 on Text.
     assert!((average(&rows).unwrap() - 0.62).abs() < 1e-12);
     assert_eq!(average(&rows[1..]), None);
-    let own = |d| changed(Listops, |w| w.set("d", d).end());
-    let other = changed(Image, |w| w.set("layers", 1).end());
-    let mixed = [&rows[1..3], &rows[4..], &[own(64), other]].concat();
+    let own = || changed(Listops, &[("d", "64")]);
+    let other = changed(Image, &[("layers", "1")]);
+    let mixed = [&rows[1..3], &rows[4..], &[own(), other]].concat();
     assert_eq!(average(&mixed), None, "two settings of their own");
-    let marked = text(&third(&[&rows[1..], &[own(64)]].concat()));
+    let marked = text(&third(&[&rows[1..], &[own()]].concat()));
     assert!(marked.contains("62.0†‡°"), "{marked}");
     let some = filtered(Filter {
         datasets: vec!["listops".into(), "image".into()],
@@ -326,7 +311,7 @@ fn perplexities_are_refused_with_what_to_take() {
 
 #[test]
 fn a_plan_shows_what_is_missing_and_leaves_out_the_rest() {
-    let planned = ["softmax", "linear"].map(|m| wish(m, Image).run());
+    let planned = ["softmax", "linear"].map(|mixer| run(mixer, Image, &[]));
     let rows = [usual("softmax", Image), usual("s6", Image)];
     let of = |rows: &[Record]| text(&table("3", rows, Some(&planned), &Asked::default()).unwrap());
     let text = of(&rows);
@@ -341,10 +326,9 @@ fn whole() -> Vec<Record> {
     let mut rows = LraDataset::ALL
         .map(|dataset| usual("softmax", dataset))
         .to_vec();
-    for (seed, accuracy) in [(1, 0.62), (2, 0.64)] {
-        let mut wish = wish("mamba", Image);
-        wish.set("seed", seed);
-        rows.push(row(&wish, [accuracy; 3]));
+    for (seed, accuracy) in [("1", 0.62), ("2", 0.64)] {
+        let config = run("mamba", Image, &[("seed", seed)]);
+        rows.push(row(&config, [accuracy; 3]));
     }
     rows
 }
@@ -458,20 +442,20 @@ fn colour_adds_escapes_and_nothing_else() {
 #[test]
 fn the_second_table_has_image_and_recall_and_says_at_which_d_and_n() {
     let recall = |mixer: &str, seq_len, kv_pairs| {
-        let sizes = [
+        let settings = [
             ("preset", "full"),
             ("mixer", mixer),
             ("d", "512"),
             ("n", "256"),
+            ("seq-len", seq_len),
+            ("kv-pairs", kv_pairs),
         ];
-        let mut wish = Wish::of("mqar", &sizes);
-        wish.set("seq-len", seq_len).set("kv-pairs", kv_pairs);
-        Record::new(&wish.run(), &done(0.855))
+        Record::new(&recipes::run("mqar", &settings).unwrap(), &done(0.855))
     };
     let rows = [
-        recall("normalized", 512, 64),
-        recall("normalized", 256, 16),
-        recall("softmax", 512, 64),
+        recall("normalized", "512", "64"),
+        recall("normalized", "256", "16"),
+        recall("softmax", "512", "64"),
         usual("normalized", Image),
         usual("normalized", Listops),
     ];

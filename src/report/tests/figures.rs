@@ -1,6 +1,7 @@
 //! The figures of the paper, and reports of many runs.
 
 use super::*;
+use crate::report::figures::Drawn;
 use crate::store::samples::{config, done};
 use std::time::Instant;
 
@@ -143,4 +144,59 @@ fn a_hundred_thousand_runs_are_read_and_reported_in_seconds() {
     assert!(text.contains("100000 runs done"));
     // Under 2 s where the crate is optimised; tests may run unoptimised on a busy machine.
     assert!(whole.as_secs() < 60, "{whole:?}");
+}
+
+/// A figure that the program does not have.
+static MADE_UP: Figure = Figure {
+    number: "99",
+    series: Series::Figure,
+    about: "rates of learning over lengths",
+    runs: &[("task", &["mqar"]), ("d", &["64"])],
+    metrics: &["test_loss", "accuracy"],
+    drawn: Drawn::Axes {
+        lines: &["mixer"],
+        columns: "seq_len",
+    },
+    remedy: "`dsf sweep --d 64` trains what it needs",
+};
+
+#[test]
+fn a_row_of_a_figure_is_drawn_in_every_format_and_says_what_it_lacks() {
+    let rows = [
+        run("linear", 64, 32, 0.25, |_| {}),
+        run("linear", 64, 32, 0.5, |c| c.task.set("seq_len", 256)),
+        run("linear", 128, 32, 0.75, |_| {}),
+    ];
+    let none: PresetsOf = &|_| Vec::new();
+    let asked = by("accuracy");
+    let drawn = report(&MADE_UP, &rows, None, none, &asked).unwrap();
+    let accuracies: [(&str, &str); 4] = [
+        ("text", " linear 50.0 25.0 "),
+        ("markdown", "| linear | 50.0 | 25.0 |"),
+        ("csv", "0.25"),
+        ("json", "0.25"),
+    ];
+    assert_eq!(FORMATS.len(), accuracies.len());
+    for (format, expected) in accuracies {
+        let text = super::drawn(&drawn, format);
+        let words: Vec<&str> = text.split_whitespace().collect();
+        assert!(words.join(" ").contains(expected), "{format}: {text}");
+        let wider = text.contains("75.0") || text.contains("0.75");
+        assert!(!wider, "{format} shows d = 128: {text}");
+    }
+    let heading = text(&drawn);
+    assert!(heading.starts_with("Figure 99, rates of learning over lengths: "));
+    let title = &drawn.grids[0].title;
+    assert_eq!(
+        title, "matched, k=64 V=8192, 100000 examples, d=64, n=32",
+        "L is an axis"
+    );
+    let refused = report(&MADE_UP, &rows[2..], None, none, &asked).unwrap_err();
+    assert!(refused.to_string().contains(MADE_UP.remedy), "{refused}");
+    let unknown = report(&MADE_UP, &rows, None, none, &by("test_ppl")).unwrap_err();
+    let message = unknown.to_string();
+    assert!(
+        message.contains("Figure 99: take test_loss, accuracy"),
+        "{message}"
+    );
 }

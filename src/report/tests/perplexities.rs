@@ -170,10 +170,10 @@ fn the_papers_numbers_stand_only_beside_its_text_its_tokens_and_its_sizes() {
 
 #[test]
 fn runs_as_the_presets_make_them_differ_in_nothing() {
-    use crate::recipes::{presets_of, Wish};
+    use crate::recipes::{self, presets_of};
     let of = |preset, mixer: &str| {
-        let wish = Wish::of("wikitext", &[("preset", preset), ("mixer", mixer)]);
-        Record::new(&wish.run(), &read(17.0))
+        let settings = [("preset", preset), ("mixer", mixer)];
+        Record::new(&recipes::run("wikitext", &settings).unwrap(), &read(17.0))
     };
     for preset in ["full", "quick", "smoke"] {
         let rows = ["softmax", "linear", "normalized", "s6", "ssd"].map(|mixer| of(preset, mixer));

@@ -1,6 +1,7 @@
 //! Experiment files: what they mean, what is refused, and those that are shipped.
 
 use super::flags;
+use crate::config::SETTINGS;
 use crate::recipes::task;
 use crate::sweep::{Experiment, Flags, Plan};
 use std::path::Path;
@@ -20,7 +21,9 @@ train-examples = 1_00
 ";
 
 fn refusal(text: &str) -> String {
-    let message = Experiment::parse(text, "my.toml").unwrap_err().to_string();
+    let message = Experiment::parse(text, "my.toml", SETTINGS)
+        .unwrap_err()
+        .to_string();
     assert!(message.starts_with("my.toml: line "), "{message}");
     message
 }
@@ -32,7 +35,7 @@ fn refusal_in_grid(line: &str) -> String {
 }
 
 fn plan(text: &str, line: &str) -> Plan {
-    Experiment::parse(text, "my.toml")
+    Experiment::parse(text, "my.toml", SETTINGS)
         .unwrap()
         .plan(&flags(line))
         .unwrap()
@@ -148,7 +151,7 @@ fn a_file_without_task_or_grid_is_refused_with_an_example() {
 #[test]
 fn a_run_that_cannot_be_trained_names_the_file_and_the_grid() {
     let text = "task = \"mqar\"\n\n[[grid]]\nseq-len = 63\n";
-    let experiment = Experiment::parse(text, "my.toml").unwrap();
+    let experiment = Experiment::parse(text, "my.toml", SETTINGS).unwrap();
     let message = experiment.plan(&Flags::default()).unwrap_err().to_string();
     assert!(
         message.starts_with("my.toml: grid of line 3: "),

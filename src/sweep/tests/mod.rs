@@ -5,6 +5,7 @@ mod flags;
 mod grid;
 mod local;
 mod pretender;
+mod setting;
 
 use super::Flags;
 use clap::Parser;

@@ -1,4 +1,4 @@
-//! `config.json` of a GPT-NeoX model: what of it we can be, and what it says of a model of ours.
+//! `config.json` of a GPT-NeoX model, read and written.
 
 use crate::config::{InitScheme, LanguageConfig, Layout, ModelConfig, Rotary, StateMixer};
 use crate::error::{Error, Result};
@@ -12,7 +12,7 @@ use std::collections::BTreeMap;
 pub(super) struct Shape {
     pub model: ModelConfig,
     pub vocab_size: usize,
-    /// Positions that the model was made for.
+    /// The longest sequence that the model was trained for.
     pub seq_len: usize,
 }
 
@@ -54,7 +54,7 @@ impl File<'_> {
         }
     }
 
-    /// The turned share of a head, under any of its three names.
+    /// The fraction of a head's channels with rotary positions, under any of its three names.
     fn rotary_share(&self) -> f64 {
         let rope = self.rope();
         let shares = [
@@ -73,7 +73,7 @@ impl File<'_> {
 /// Reads the text of a `config.json`.
 ///
 /// # Errors
-/// In one sentence where it is of another kind of model or has anything that ours cannot have.
+/// In one sentence where it describes another kind of model or has anything that this program's model lacks.
 pub(super) fn read(text: &str, place: &str) -> Result<Shape> {
     let json: Value = serde_json::from_str(text)
         .map_err(|e| Error::data(place, format!("not the config of a model: {e}")))?;
@@ -103,7 +103,7 @@ pub(super) fn read(text: &str, place: &str) -> Result<Shape> {
     let dims = (file.rotary_share() * (d / heads) as f64) as usize;
     if !dims.is_multiple_of(2) || dims > d / heads {
         return Err(file.refused(&format!(
-            "{dims} turned channels of a head of {}",
+            "{dims} rotary channels of a head of {}",
             d / heads
         )));
     }
@@ -161,7 +161,7 @@ pub(super) fn obstacle(model: &ModelConfig) -> Option<String> {
             model.d_state, model.d_model
         ));
     }
-    // Without a feature map it does not matter where vectors are turned.
+    // Without a feature map, rotary positions before and after it are the same.
     let turned = language.rotary != Rotary::None && language.rotary_dims > 0;
     (!turned).then(|| "it has no rotary positions, and GPT-NeoX always has some".to_owned())
 }
@@ -203,7 +203,7 @@ pub(super) fn write(model: &ModelConfig, text: &WikitextConfig) -> String {
     format!("{config:#}\n")
 }
 
-/// The share of `width` channels of which the whole part, as `transformers` takes it, is `dims`.
+/// The `rotary_pct` from which `transformers`, which rounds down, computes `dims` rotary channels of `width`.
 fn share(dims: usize, width: usize) -> f64 {
     let (dims, width) = (dims as f64, width as f64);
     let share = dims / width;

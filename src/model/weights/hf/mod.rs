@@ -24,7 +24,7 @@ const WHOLE: &str = "model.safetensors";
 const INDEX: &str = "model.safetensors.index.json";
 const TOKENIZER: &str = "tokenizer.json";
 
-/// Whether `folder` is laid out as theirs.
+/// Whether `folder` has the layout of Hugging Face.
 pub(super) fn is_in(folder: &Path) -> bool {
     [WHOLE, INDEX]
         .iter()
@@ -90,7 +90,7 @@ fn assemble(folder: &Path, files: &[Mapped]) -> Result<Checkpoint> {
     })
 }
 
-/// Their tensors by our names; otherwise what is wrong with them.
+/// The parameters by this program's names; otherwise what is wrong with the tensors.
 fn renamed(
     mut theirs: HashMap<String, Tensor>,
     model: &ModelConfig,
@@ -121,7 +121,7 @@ fn renamed(
     }
 }
 
-/// The run that a file of ours was made from, if its model is the one in `config.json`.
+/// The run in the header of an exported file, if its model is the one in `config.json`.
 fn remembered(file: &Mapped, shape: &Shape) -> Option<(RunConfig, Origin)> {
     let text = file.metadata().get(super::CONFIG)?;
     let config = RunConfig::parse(text, "").ok()?;
@@ -129,7 +129,7 @@ fn remembered(file: &Mapped, shape: &Shape) -> Option<(RunConfig, Origin)> {
     (model == *shape).then(|| (config, Origin::read(file.metadata())))
 }
 
-/// The tokenizer that lies beside the weights; that of every Pythia where none does.
+/// The tokenizer in the folder of the weights; GPT-NeoX's where there is none.
 fn tokenizer(folder: &Path) -> Result<Tokenizer> {
     let path = folder.join(TOKENIZER);
     if !path.is_file() {
@@ -138,7 +138,7 @@ fn tokenizer(folder: &Path) -> Result<Tokenizer> {
     Ok(wikitext::adopt(&path)?.0)
 }
 
-/// A run that did not happen here: its training has no steps.
+/// A run for imported weights: its training has no steps.
 fn imported(shape: Shape, tokenizer: Tokenizer) -> RunConfig {
     RunConfig {
         format: FORMAT,
@@ -213,7 +213,7 @@ impl Checkpoint {
         write_atomic(&folder.join(CONFIG), config.as_bytes())
     }
 
-    /// As in a file of ours, and what `transformers` wants to see.
+    /// The metadata of a weights file, and the `format` that `transformers` requires.
     fn header(&self) -> impl Iterator<Item = (&'static str, String)> {
         let format = [("format", "pt".to_owned())];
         self.metadata().into_iter().chain(format)

@@ -1,8 +1,8 @@
-//! What a tensor of ours is called in Hugging Face's GPT-NeoX, and how q, k and v lie in one.
+//! Names of parameters in this program and in Hugging Face's GPT-NeoX, and the layout of its fused q, k and v.
 
 use candle_core::{Result, Tensor};
 
-/// Our name and theirs, beside the layers.
+/// This program's name and GPT-NeoX's, outside the layers.
 pub(super) const AROUND: [(&str, &str); 4] = [
     ("embed.tok", EMBEDDING),
     ("norm_f.weight", "gpt_neox.final_layer_norm.weight"),
@@ -10,10 +10,10 @@ pub(super) const AROUND: [(&str, &str); 4] = [
     ("head.weight", "embed_out.weight"),
 ];
 
-/// The tensor by which a file is known to be theirs.
+/// The tensor by which a GPT-NeoX file is recognised.
 pub(super) const EMBEDDING: &str = "gpt_neox.embed_in.weight";
 
-/// Our name and theirs, inside a layer.
+/// This program's name and GPT-NeoX's, inside a layer.
 const WITHIN: [(&str, &str); 10] = [
     ("norm1.weight", "input_layernorm.weight"),
     ("norm1.bias", "input_layernorm.bias"),
@@ -27,7 +27,7 @@ const WITHIN: [(&str, &str); 10] = [
     ("mlp.b2", "mlp.dense_4h_to_h.bias"),
 ];
 
-/// Our three names, and the one tensor of theirs that holds all of them.
+/// This program's three names, and the one tensor of GPT-NeoX that holds all of them.
 const FUSED: [([&str; 3], &str); 2] = [
     (
         ["mixer.wq", "mixer.wk", "mixer.wv"],
@@ -39,7 +39,7 @@ const FUSED: [([&str; 3], &str); 2] = [
     ),
 ];
 
-/// All pairs of names of a model of so many layers, where one tensor of ours is one of theirs.
+/// All pairs of names of a model of so many layers, for tensors that correspond one to one.
 pub(super) fn alone(n_layers: usize) -> impl Iterator<Item = (String, String)> {
     let around = AROUND
         .iter()
@@ -50,7 +50,7 @@ pub(super) fn alone(n_layers: usize) -> impl Iterator<Item = (String, String)> {
     around.chain(layers)
 }
 
-/// The same for q, k and v, which are one tensor of theirs.
+/// The same for q, k and v, which GPT-NeoX fuses into one tensor.
 pub(super) fn fused(n_layers: usize) -> impl Iterator<Item = ([String; 3], String)> {
     (0..n_layers).flat_map(|layer| {
         FUSED.map(|(ours, theirs)| {
@@ -68,7 +68,7 @@ fn their_layer(layer: usize, name: &str) -> String {
     format!("gpt_neox.layers.{layer}.{name}")
 }
 
-/// Tensors that older files carry along and that follow from the config.
+/// Buffers of older files, which follow from the config.
 pub(super) fn is_buffer(name: &str) -> bool {
     let ends = [".attention.bias", ".attention.masked_bias", ".inv_freq"];
     ends.iter().any(|end| name.ends_with(end))

@@ -1,0 +1,147 @@
+//! What a row of the tasks is worth: a task of one file and one row is trained, resumed, swept and reported.
+
+use super::run::{execute, RunContext, RunEvent};
+use super::*;
+use crate::config::RunConfig;
+use crate::error::Result;
+use crate::report::{report, Asked, Figure, Series, FORMATS};
+use crate::store::{RunResult, RunStatus, Store};
+use crate::sweep::estimate;
+use crate::sweep::{run_all, Ending, Flags, Message, Options, Plan, Worker};
+use candle_core::Device;
+
+/// The task whose file is `src/tasks/toy.rs`.
+fn toy() -> Task {
+    task("toy").unwrap()
+}
+
+/// The flags behind `dsf toy`.
+fn typed(line: &str) -> Flags {
+    let words = ["dsf", "toy"].into_iter().chain(line.split_whitespace());
+    let found = tree().try_get_matches_from(words).unwrap();
+    match Cli::from_arg_matches(&found).unwrap().command {
+        Command::Train(task, arguments) => {
+            assert_eq!(task.name, "toy");
+            arguments.flags
+        }
+        Command::Other(_) => panic!("`dsf toy` trains no task"),
+    }
+}
+
+/// Trains in this process.
+struct Here<'a> {
+    store: &'a Store,
+    /// The epoch after which a signal comes.
+    interrupted_after: Option<usize>,
+}
+
+impl Here<'_> {
+    fn train(&self, run: &RunConfig, stop: &AtomicBool) -> Result<RunResult> {
+        let context = RunContext {
+            store: self.store,
+            device: &Device::Cpu,
+            device_name: "cpu",
+            cuda_graph: false,
+            data_dir: None,
+            threads: 1,
+            checkpoint_every: None,
+            stop,
+        };
+        execute(run, &context, &mut |event| {
+            if let RunEvent::Epoch(row) = event {
+                stop.fetch_or(self.interrupted_after == Some(row.epoch), Ordering::Relaxed);
+            }
+            Ok(())
+        })
+    }
+}
+
+impl Worker for Here<'_> {
+    fn work(
+        &self,
+        run: &RunConfig,
+        _device: &str,
+        stop: &AtomicBool,
+        _on: &mut dyn FnMut(Message),
+    ) -> Result<Ending> {
+        self.train(run, stop).map(|_| Ending::Finished)
+    }
+}
+
+#[test]
+fn its_command_is_listed_and_its_help_speaks_of_its_settings() {
+    let mut tree = tree();
+    let listed = tree.render_help().to_string();
+    let about = format!("Train and test one model on {}", toy().about);
+    assert!(listed.contains(&about), "{listed}");
+    let command = tree.find_subcommand_mut("toy").unwrap();
+    let help = command.render_help().to_string();
+    assert!(help.contains("--seq-len <N>") && !help.contains("--kv-pairs"));
+    assert!(!help.contains("--protocol"), "it has but one");
+}
+
+#[test]
+fn it_is_trained_and_an_interrupted_run_ends_with_the_same_numbers() {
+    let run = typed("--mixer s6").single(toy()).unwrap().config;
+    let trained = |interrupted_after| {
+        let folder = tempfile::tempdir().unwrap();
+        let store = Store::open(folder.path()).unwrap();
+        let here = |interrupted_after| Here {
+            store: &store,
+            interrupted_after,
+        };
+        let stop = AtomicBool::new(false);
+        let first = here(interrupted_after).train(&run, &stop);
+        if raised(&stop) {
+            assert!(matches!(first, Err(Error::Stopped)));
+            return here(None).train(&run, &AtomicBool::new(false)).unwrap();
+        }
+        first.unwrap()
+    };
+    let (whole, resumed) = (trained(None), trained(Some(1)));
+    assert_eq!(whole.status, RunStatus::Done);
+    let metrics = |result: &RunResult| {
+        ["accuracy", "train_loss", "test_loss", "steps"].map(|name| result.metrics.get(name))
+    };
+    assert_eq!(metrics(&whole), metrics(&resumed));
+    assert!(whole.metrics.get("accuracy").unwrap() > 0.9);
+}
+
+#[test]
+fn a_sweep_of_it_is_planned_trained_once_and_reported_in_every_format() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = Store::open(folder.path()).unwrap();
+    let plan = Plan::of(toy(), &typed("--seeds 2 --epochs 1 --train-examples 32")).unwrap();
+    assert_eq!(plan.runs.len(), 4, "two mixers of the recipe, two seeds");
+    let options = Options {
+        jobs: 2,
+        retry_failed: false,
+        threads: 1,
+        devices: vec!["cpu".to_owned()],
+        cuda_graph: false,
+        data_dir: None,
+        checkpoint_every: None,
+    };
+    let dry = estimate::dry_run(&plan, folder.path(), &options, &Device::Cpu).unwrap();
+    assert!(dry.contains("4 runs"), "{dry}");
+    let sweep = || {
+        let worker = Here {
+            store: &store,
+            interrupted_after: None,
+        };
+        let stop = AtomicBool::new(false);
+        run_all(&plan, &store, &worker, &options, &stop, &mut |_, _| ()).unwrap()
+    };
+    let (first, again) = (sweep(), sweep());
+    assert_eq!((first.finished, again.done_before), (4, 4));
+    let rows = crate::store::read_summary(&store.summary_path("toy")).unwrap();
+    let grid = Figure::find(Series::Grid, "").unwrap();
+    let presets = &crate::recipes::presets_of;
+    let report = report(grid, &rows, Some(&plan.runs), presets, &Asked::default()).unwrap();
+    for format in FORMATS {
+        let drawn = format.render(&report, false);
+        let drawn = drawn.to_lowercase();
+        let named = ["softmax", "linear", "toy"].map(|name| drawn.contains(name));
+        assert_eq!(named, [true; 3], "{}: {drawn}", format.name);
+    }
+}

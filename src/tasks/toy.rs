@@ -1,0 +1,128 @@
+//! A task for tests, in one file and one row of `TASKS`, as a stranger would add it: the label of the last token is
+//! the token `lag` places before it.
+//!
+//! No row of the settings knows `lag`: tests make one.
+
+use super::limits::check_splits;
+use super::{Dataset, Objective, Sizes, Splits, Task, TaskEntry};
+use crate::config::TaskConfig;
+use crate::error::Result;
+use crate::rng::Stream;
+use serde::{Deserialize, Serialize};
+use std::path::Path;
+
+pub(super) const ENTRY: TaskEntry = TaskEntry {
+    name: "toy",
+    about: "a toy: the token some places back",
+    recipe: r#"
+        rates = [1e-2]
+        protocols = ["matched"]
+        why-protocols = "a toy has one protocol"
+
+        [sweep]
+        mixer = ["softmax", "linear"]
+
+        [[layer]]
+        of = "base"
+        [layer.set]
+        protocol = "matched"
+        mixer = "softmax"
+        d = 16
+        n = 16
+        heads = 1
+        layers = 2
+        layout = "transformer"
+        state-mixer = "mlp"
+        positions = true
+        schedule = "constant"
+        dropout = 0.0
+        weight-decay = 0.0
+        lr = 1e-2
+        epochs = 4
+        batch-size = 16
+        stop-above = 1.0
+        seed = 7
+        data-seed = 0
+        vocab-size = 4
+        seq-len = 4
+        train-examples = 256
+        test-examples = 64
+    "#,
+    fields: &[
+        "data_seed",
+        "vocab_size",
+        "seq_len",
+        "train_examples",
+        "test_examples",
+        "lag",
+    ],
+    objective: Objective::PerToken,
+    headline: "accuracy",
+    report: "",
+    files: None,
+    read: |config| Ok(Box::new(config.typed::<ToyConfig>()?)),
+};
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct ToyConfig {
+    data_seed: u64,
+    vocab_size: usize,
+    seq_len: usize,
+    train_examples: usize,
+    test_examples: usize,
+    #[serde(default)]
+    lag: usize,
+}
+
+impl Task for ToyConfig {
+    fn config(&self) -> TaskConfig {
+        TaskConfig::new(ENTRY.name, self)
+    }
+
+    fn sizes(&self) -> Sizes {
+        Sizes {
+            vocab_size: self.vocab_size,
+            seq_len: self.seq_len,
+            documents: 1,
+            labels_per_example: 1,
+            classes: self.vocab_size,
+            scalar: (1.0, 0.0),
+            examples: [self.train_examples, 0, self.test_examples],
+        }
+    }
+
+    fn check(&self) -> Result<()> {
+        check_splits(
+            ENTRY.name,
+            [self.train_examples, self.test_examples],
+            self.seq_len,
+        )
+    }
+
+    fn load(&self, _data_dir: Option<&Path>) -> Result<Splits> {
+        let split = |purpose, examples| {
+            let stream = Stream::new(self.data_seed, purpose, 0);
+            Dataset::drawn(&stream, examples, self.seq_len, |stream, tokens| {
+                tokens.fill_with(|| stream.below(self.vocab_size as u32));
+                tokens[self.seq_len - 1 - self.lag]
+            })
+        };
+        Ok(Splits::PerToken {
+            train: split("toy/train", self.train_examples),
+            test: split("toy/test", self.test_examples),
+        })
+    }
+
+    fn title(&self) -> String {
+        format!("a toy (L = {})", self.seq_len)
+    }
+
+    fn label(&self) -> String {
+        format!("L={}", self.seq_len)
+    }
+
+    fn next(&self, mixer: &str) -> String {
+        format!("--mixer {mixer} --seq-len 4,8")
+    }
+}
