@@ -10,7 +10,7 @@ use super::predicted::predicted;
 use super::row::{Details, Kind, Report, Row};
 use super::step::{of_the_paper, Form, Size, Step, SMALL};
 use super::timer::Schedule;
-use crate::error::{Error, Result};
+use crate::error::{refuse, Error, Result};
 use crate::mixers::MIXERS;
 use crate::ops::Route;
 use candle_core::DType;
@@ -87,9 +87,7 @@ pub fn compared(line: &[String], peer: Peer) -> Result<Case> {
         Some("op") => Kind::Op,
         _ => {
             let given = line.join(" ");
-            return Err(Error::usage(format!(
-                "`{given}` is neither a step nor an op"
-            )));
+            refuse!("`{given}` is neither a step nor an op");
         }
     };
     Ok(process(kind, &line[1..].join(" ")).beside(peer))

@@ -3,7 +3,7 @@
 use super::floors::{Rates, CORE, H200};
 use super::row::Row;
 use super::timer::{CpuTimer, GpuTimer, Timer};
-use crate::error::{Error, Result};
+use crate::error::{refuse, Result};
 use crate::ops;
 use crate::store::{peak_memory_bytes, Provenance};
 use candle_core::{DType, Device};
@@ -123,11 +123,11 @@ fn gpu_model(name: &str) -> String {
 /// Refuses `what` if it needs more bytes than this machine has; `remedy` is what to give instead.
 pub(super) fn check_memory(needed: f64, what: &str, remedy: &str) -> Result<()> {
     match memory_bytes() {
-        Some(available) if needed > available => Err(Error::usage(format!(
+        Some(available) if needed > available => refuse!(
             "{what} would take at least {:.0} GB of memory, and this machine has {:.0}: give {remedy}",
             needed / 1e9,
             available / 1e9
-        ))),
+        ),
         _ => Ok(()),
     }
 }

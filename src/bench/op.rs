@@ -5,7 +5,7 @@ use super::machine::{self, Machine};
 use super::ops::{self, Drawn, Op, Pass, Shape};
 use super::row::{Details, Kind, Report, Row};
 use super::timer::Schedule;
-use crate::error::{Error, Result};
+use crate::error::{refuse, Error, Result};
 use candle_core::{DType, Device, Tensor};
 use serde_json::json;
 use std::path::Path;
@@ -66,9 +66,7 @@ impl OpTiming {
         let shape = shape(op, request)?;
         if !(1..=MOST_REPEATS).contains(&request.repeats) {
             let repeats = request.repeats;
-            return Err(Error::usage(format!(
-                "--repeats must be 1 to {MOST_REPEATS}, not {repeats}"
-            )));
+            refuse!("--repeats must be 1 to {MOST_REPEATS}, not {repeats}");
         }
         let io = match request.dtype {
             Number::F32 => DType::F32,

@@ -2,7 +2,7 @@
 
 use super::row::{Details, Kind, Row};
 use super::timer::Clock;
-use crate::error::{Error, Result};
+use crate::error::{ensure, refuse, Error, Result};
 use serde_json::Value;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -112,11 +112,10 @@ impl Peer {
     /// The peer of a command line, split at blanks.
     pub fn parse(line: &str, own_data: bool) -> Result<Self> {
         let command: Vec<String> = line.split_whitespace().map(str::to_owned).collect();
-        if command.is_empty() {
-            return Err(Error::usage(
-                "--peer is empty: name a program and its arguments",
-            ));
-        }
+        ensure!(
+            !command.is_empty(),
+            "--peer is empty: name a program and its arguments"
+        );
         Ok(Self {
             name: line.to_owned(),
             command,
@@ -176,9 +175,7 @@ impl Peer {
         let losses = numbers(&report["losses"]);
         if losses.is_empty() && !self.own_data {
             let peer = self.command.join(" ");
-            return Err(Error::usage(format!(
-                "{peer}: its report has no list `losses`"
-            )));
+            refuse!("{peer}: its report has no list `losses`");
         }
         let key = match clock {
             Clock::Cpu => "cpu_s_per_step",
@@ -214,7 +211,7 @@ fn numbers(list: &Value) -> Vec<f64> {
 /// Runs `command` to its end; the last line of its stdout is its report.
 pub(super) fn call(command: &[String]) -> Result<Value> {
     let (title, [program, arguments @ ..]) = (command.join(" "), command) else {
-        return Err(Error::usage("--peer names no program"));
+        refuse!("--peer names no program");
     };
     let output = Command::new(program)
         .args(arguments)

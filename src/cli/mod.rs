@@ -17,7 +17,7 @@ mod tokens;
 mod wikitext;
 mod worker;
 
-use crate::error::{exit, Error};
+use crate::error::{exit, refuse, Error};
 use crate::ops::{self, Route};
 use crate::recipes::{task, Task, TASKS};
 use clap::{ArgMatches, Args, CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum};
@@ -204,9 +204,7 @@ impl Global {
     fn threads(&self) -> Result<usize, Error> {
         let all = || std::thread::available_parallelism().map_or(1, usize::from);
         match self.threads {
-            Some(n) if !(1..=1024).contains(&n) => Err(Error::usage(format!(
-                "--threads must be 1 to 1024, not {n}"
-            ))),
+            Some(n) if !(1..=1024).contains(&n) => refuse!("--threads must be 1 to 1024, not {n}"),
             given => Ok(given.unwrap_or_else(all)),
         }
     }

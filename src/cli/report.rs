@@ -2,7 +2,7 @@
 
 use super::{exit, print, Global};
 use crate::config::Protocol;
-use crate::error::{Error, Result};
+use crate::error::{refuse, Result};
 use crate::recipes::{presets_of, TASKS};
 use crate::report::{self, Asked, Figure, Filter, Format, Orient, Series, FIGURES, FORMATS};
 use crate::store::{read_summary, refuse_contradictions, Record, Store, COLUMNS, SCHEMA};
@@ -98,9 +98,7 @@ pub(super) fn main(arguments: Arguments, global: &Global) -> Result<u8> {
         (None, None) => Figure::find(Series::Grid, "")?,
     };
     if !arguments.dataset.is_empty() && arguments.table.as_deref() != Some("3") {
-        return Err(Error::usage(
-            "--dataset names tasks of the Long Range Arena: give it with --table 3",
-        ));
+        refuse!("--dataset names tasks of the Long Range Arena: give it with --table 3");
     }
     let planned = match &arguments.experiment {
         Some(file) => Some(Experiment::read(file)?.plan(&Flags::default())?.runs),

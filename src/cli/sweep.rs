@@ -6,7 +6,7 @@ mod words;
 use super::device::Choice;
 use super::{exit, minutes, print, stop_flag, tokens, Global};
 use crate::config::RunConfig;
-use crate::error::{Error, Result};
+use crate::error::{refuse, Result};
 use crate::recipes;
 use crate::store::Store;
 use crate::sweep::estimate::{self, duration};
@@ -119,7 +119,7 @@ impl Arguments {
     fn places(&self) -> Result<(Vec<String>, usize)> {
         let within = |flag: &str, n: usize| match n {
             1..=1024 => Ok(n),
-            _ => Err(Error::usage(format!("{flag} must be 1 to 1024, not {n}"))),
+            _ => refuse!("{flag} must be 1 to 1024, not {n}"),
         };
         let Some(each) = self.per_gpu else {
             let jobs = within("--jobs", self.jobs.unwrap_or(1))?;

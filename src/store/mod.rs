@@ -46,7 +46,7 @@ pub use staging::Staging;
 pub use summary::{read_summary, refuse_contradictions, Scan};
 
 use crate::config::RunConfig;
-use crate::error::{Error, Result};
+use crate::error::{ensure, refuse, Error, Result};
 use std::fs;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
@@ -96,12 +96,11 @@ impl Store {
     /// The results folder `out` to read from; nothing is made or written.
     pub fn existing(out: &Path) -> Result<Self> {
         refuse_non_folder(out)?;
-        if !out.exists() {
-            return Err(Error::usage(format!(
-                "there is no results folder {}; give --out the folder that holds `{RUNS}`",
-                out.display()
-            )));
-        }
+        ensure!(
+            out.exists(),
+            "there is no results folder {}; give --out the folder that holds `{RUNS}`",
+            out.display()
+        );
         Ok(Self {
             out: out.to_owned(),
         })
@@ -160,10 +159,10 @@ impl Store {
 
 fn refuse_non_folder(out: &Path) -> Result<()> {
     if out.exists() && !out.is_dir() {
-        return Err(Error::usage(format!(
+        refuse!(
             "{} is a file, not a results folder; give --out a folder, or a name that is still free",
             out.display()
-        )));
+        );
     }
     Ok(())
 }

@@ -4,7 +4,7 @@ use super::text::{self, columns, si};
 use crate::bench::{cases, mixers_in_pytorch, write_csv, Bench, Case, Machine, Peer, Row, Scripts};
 use crate::cli::device::{use_threads, Choice};
 use crate::cli::{exit, print, Global};
-use crate::error::{Error, Result};
+use crate::error::{refuse, Error, Result};
 use crate::mixers;
 use clap::Args;
 use std::path::{Path, PathBuf};
@@ -50,9 +50,7 @@ impl Selection {
         let only = &self.only;
         cases.retain(|case| case.title().contains(only));
         match cases.is_empty() {
-            true => Err(Error::usage(format!(
-                "--only {only}: no {what} contains it"
-            ))),
+            true => refuse!("--only {only}: no {what} contains it"),
             false => Ok(cases),
         }
     }
@@ -63,9 +61,7 @@ impl Run {
     fn bench(&self, machine: Machine, rounds: usize, minutes: Option<f64>) -> Result<Bench> {
         let rounds = self.rounds.unwrap_or(rounds);
         if !(1..=1000).contains(&rounds) {
-            return Err(Error::usage(format!(
-                "--rounds must be 1 to 1000, not {rounds}"
-            )));
+            refuse!("--rounds must be 1 to 1000, not {rounds}");
         }
         let mut bench = Bench::new(machine);
         bench.rounds = rounds;
@@ -143,14 +139,10 @@ impl Device {
     pub fn main(mut self, global: &Global) -> Result<u8> {
         let choice = match self.device {
             Some(Choice::Auto) | None => {
-                return Err(Error::usage(
-                    "--device auto leaves open what is measured: name cuda, cuda:1 or cpu",
-                ));
+                refuse!("--device auto leaves open what is measured: name cuda, cuda:1 or cpu");
             }
             Some(Choice::Cpu) if self.selection.only.is_empty() => {
-                return Err(Error::usage(
-                    "--device cpu would take hours at sizes meant for a GPU: add --only TEXT",
-                ));
+                refuse!("--device cpu would take hours at sizes meant for a GPU: add --only TEXT");
             }
             Some(choice) => choice,
         };
@@ -216,9 +208,7 @@ impl Lengths {
         let (lengths, tokens) = (&self.seq_len, self.tokens);
         let fits = |&l: &usize| l >= 4 && l.is_multiple_of(4) && tokens.is_multiple_of(l);
         if lengths.is_empty() || !lengths.iter().all(fits) {
-            return Err(Error::usage(format!(
-                "--seq-len must list multiples of 4 that divide --tokens {tokens}"
-            )));
+            refuse!("--seq-len must list multiples of 4 that divide --tokens {tokens}");
         }
         let cases = cases::lengths(&self.mixer, lengths, tokens, self.steps);
         let bench = self.run.bench(Machine::cpu(global.threads()?), 1, None)?;

@@ -5,7 +5,7 @@ mod single;
 mod text;
 
 use super::Global;
-use crate::error::{Error, Result};
+use crate::error::{refuse, Result};
 use clap::{Args, Subcommand};
 
 #[derive(Args)]
@@ -36,9 +36,7 @@ pub(super) fn main(arguments: Arguments, global: &Global) -> Result<u8> {
         return arguments.device.main(global);
     };
     if arguments.device.given() {
-        return Err(Error::usage(
-            "--device stands for itself: a step or an op alone is timed on the CPU",
-        ));
+        refuse!("--device stands for itself: a step or an op alone is timed on the CPU");
     }
     match what {
         What::Step(arguments) => arguments.main(global),

@@ -3,7 +3,7 @@
 use crate::cache;
 use crate::cli::progress::ProgressDisplay;
 use crate::cli::{exit, print, stop_flag, Global};
-use crate::error::{unknown, Error, Result};
+use crate::error::{ensure, refuse, unknown, Result};
 use crate::fetch::{
     self, entry, ArchiveSource, Dataset, Entry, FetchContext, FetchRequest, Hub, Origin, CATALOGUE,
 };
@@ -117,19 +117,19 @@ fn wanted(arguments: &Arguments) -> Result<Vec<Dataset>> {
         .then_some(("--tokenizer", Dataset::GptNeox));
     let given: Vec<(&str, Dataset)> = datasets.chain(corpora).chain(tokenizer).collect();
     if let Some((flag, other)) = given.iter().find(|(_, d)| d.task() != task.name) {
-        return Err(Error::usage(format!(
+        refuse!(
             "{flag} is of `dsf data fetch {}`; {} has {}",
             other.task(),
             task.name,
             flags(task)
-        )));
+        );
     }
     let archived = |entry: &&Entry| !matches!(entry.origin, Origin::Hub(_));
     if arguments.delete_archive && !of_task(task).any(|entry| archived(&entry)) {
-        return Err(Error::usage(format!(
+        refuse!(
             "--delete-archive: {} has no archives, leave it out",
             task.name
-        )));
+        );
     }
     Ok(given.into_iter().map(|(_, dataset)| dataset).collect())
 }
@@ -203,14 +203,12 @@ fn to_request(arguments: Arguments, datasets: Vec<Dataset>) -> Result<FetchReque
 fn mirrored(datasets: &[Dataset]) -> Result<Origin> {
     let origin = entry(datasets[0]).origin;
     if datasets.iter().any(|d| entry(*d).origin != origin) {
-        return Err(Error::usage(
-            "--url names one archive, but the datasets come from several: fetch them one by one",
-        ));
+        refuse!(
+            "--url names one archive, but the datasets come from several: fetch them one by one"
+        );
     }
     if let Origin::Hub(_) = origin {
-        return Err(Error::usage(
-            "--url is for archives; text comes from a Hugging Face hub, named by HF_ENDPOINT",
-        ));
+        refuse!("--url is for archives; text comes from a Hugging Face hub, named by HF_ENDPOINT");
     }
     Ok(origin)
 }
@@ -222,11 +220,10 @@ fn address(what: &str, url: String) -> Result<String> {
         let scheme = matches!(uri.scheme_str(), Some("http" | "https"));
         scheme && uri.host().is_some_and(|host| !host.is_empty())
     });
-    if !web {
-        return Err(Error::usage(format!(
-            "{what} must be an address like https://example.org/file, not `{url}`"
-        )));
-    }
+    ensure!(
+        web,
+        "{what} must be an address like https://example.org/file, not `{url}`"
+    );
     Ok(url)
 }
 
@@ -236,10 +233,10 @@ fn token() -> Result<Option<String>> {
     let token = variable("HF_TOKEN").or_else(file);
     let token = token.map(|t| t.trim().to_owned()).filter(|t| !t.is_empty());
     match token {
-        Some(token) if !token.bytes().all(|b| b.is_ascii_graphic()) => Err(Error::usage(
+        Some(token) if !token.bytes().all(|b| b.is_ascii_graphic()) => refuse!(
             "HF_TOKEN, or the file `token` in HF_HOME, holds no token: it has blanks or control \
-             characters",
-        )),
+             characters"
+        ),
         token => Ok(token),
     }
 }

@@ -4,7 +4,7 @@ use super::place::Place;
 use super::stand_in;
 use crate::cli::device::use_threads;
 use crate::cli::{exit, print, raised, stop_flag, Global};
-use crate::error::{Error, Result};
+use crate::error::{ensure, refuse, Error, Result};
 use crate::store::Staging;
 use crate::tasks::lra::generate::{self, listops, pathfinder, Progress};
 use crate::tasks::lra::{LraConfig, LraDataset};
@@ -109,9 +109,7 @@ impl Job {
     fn pathfinder(given: &Pathfinder) -> Result<Self> {
         let n = given.examples;
         if !(10..=10_000_000).contains(&n) || !n.is_multiple_of(10) {
-            return Err(Error::usage(format!(
-                "--examples must be a multiple of 10 up to 10000000, not {n}"
-            )));
+            refuse!("--examples must be a multiple of 10 up to 10000000, not {n}");
         }
         let tenth = n / 10;
         let config = LraConfig {
@@ -166,12 +164,11 @@ impl Job {
             "metadata",
         ];
         if let Some(there) = known.iter().map(|n| folder.join(n)).find(|p| p.exists()) {
-            if !force {
-                return Err(Error::usage(format!(
-                    "{} is there already; --force replaces it, --data-dir DIR names another place",
-                    there.display()
-                )));
-            }
+            ensure!(
+                force,
+                "{} is there already; --force replaces it, --data-dir DIR names another place",
+                there.display()
+            );
         }
         let files = Staging::of(&folder)?;
         let stop = stop_flag()?;

@@ -2,7 +2,7 @@
 
 use super::place::Place;
 use crate::cli::{exit, print, Global};
-use crate::error::{Error, Result};
+use crate::error::{refuse, Result};
 use crate::store::Staging;
 use crate::tasks::lra::write_stand_in;
 use clap::Args;
@@ -39,18 +39,16 @@ pub(super) fn main(arguments: Arguments, global: &Global) -> Result<u8> {
         ("--test-examples", arguments.test_examples),
     ];
     if let Some((flag, size)) = sizes.iter().find(|(_, size)| *size > 10_000_000) {
-        return Err(Error::usage(format!(
-            "{flag} must be at most 10000000, not {size}"
-        )));
+        refuse!("{flag} must be at most 10000000, not {size}");
     }
     let place = &arguments.place;
     let root = place.root()?;
     let folder = root.join(FOLDER);
     if folder.join(FIRST).exists() && !place.force {
-        return Err(Error::usage(format!(
+        refuse!(
             "{} is there already; --force replaces it, --data-dir DIR names another place",
             folder.display()
-        )));
+        );
     }
     let sizes = sizes.map(|(_, size)| size);
     let files = Staging::of(&folder)?;

@@ -2,7 +2,7 @@
 
 use super::chosen;
 use crate::cli::{exit, print, Global};
-use crate::error::{Error, Result};
+use crate::error::{ensure, Result};
 use crate::model::weights::Checkpoint;
 use crate::sweep::estimate::grouped;
 use crate::tasks::wikitext::tokenizer_file;
@@ -77,12 +77,11 @@ pub(super) fn export(arguments: &Export, global: &Global) -> Result<u8> {
 
 /// Refuses to write over what is there.
 fn free(path: &Path) -> Result<()> {
-    if path.exists() {
-        return Err(Error::usage(format!(
-            "{} is there already: remove it, or give --to another name",
-            path.display()
-        )));
-    }
+    ensure!(
+        !path.exists(),
+        "{} is there already: remove it, or give --to another name",
+        path.display()
+    );
     Ok(())
 }
 

@@ -5,7 +5,7 @@ mod scores;
 use super::chosen::Chosen;
 use crate::cli::{exit, print, raised, stop_flag, tokens, Global};
 use crate::config::{Precision, TaskConfig};
-use crate::error::{Error, Result};
+use crate::error::{ensure, refuse, Error, Result};
 use crate::gpu;
 use crate::model::weights::Checkpoint;
 use crate::sweep::estimate::grouped;
@@ -127,13 +127,12 @@ pub(super) fn main(arguments: &Arguments, global: &Global) -> Result<u8> {
 
 fn scoring(arguments: &Arguments, seq_len: usize) -> Result<Scoring> {
     if let Some(stride) = arguments.stride.filter(|s| !(1..=seq_len).contains(s)) {
-        return Err(Error::usage(format!(
-            "--stride must be 1 to {seq_len}, the tokens of a window, not {stride}"
-        )));
+        refuse!("--stride must be 1 to {seq_len}, the tokens of a window, not {stride}");
     }
-    if arguments.batch_size == Some(0) {
-        return Err(Error::usage("--batch-size must be at least 1"));
-    }
+    ensure!(
+        arguments.batch_size != Some(0),
+        "--batch-size must be at least 1"
+    );
     let most = (AT_ONCE / seq_len.max(1)).max(1);
     Ok(Scoring {
         seq_len,

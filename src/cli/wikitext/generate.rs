@@ -3,7 +3,7 @@
 use super::chosen::Chosen;
 use super::stream::Streamed;
 use crate::cli::{exit, print, Global};
-use crate::error::{Error, Result};
+use crate::error::{ensure, Error, Result};
 use crate::model::generate::{Choice, Continuation, Memory, Sampling};
 use crate::model::Model;
 use crate::sweep::estimate::{counted, duration};
@@ -71,11 +71,10 @@ impl Arguments {
             let read = io::stdin().lock().read_to_string(&mut prompt);
             read.map_err(Error::io("read", "stdin"))?;
         }
-        if prompt.is_empty() {
-            return Err(Error::usage(
-                "--prompt is empty: a text needs at least one token to go on from",
-            ));
-        }
+        ensure!(
+            !prompt.is_empty(),
+            "--prompt is empty: a text needs at least one token to go on from"
+        );
         Ok(prompt)
     }
 }

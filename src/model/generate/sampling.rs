@@ -1,6 +1,6 @@
 //! The next token from its logits: greedy, or sampled with a temperature, top-k and top-p.
 
-use crate::error::{Error, Result};
+use crate::error::{refuse, Error, Result};
 use crate::rng::Stream;
 
 /// How the next token is chosen.
@@ -53,9 +53,7 @@ impl Choice {
     /// Where a logit is not a number.
     pub(super) fn of(&self, logits: &[f32], at: usize) -> Result<usize> {
         if logits.iter().any(|x| x.is_nan()) || logits.is_empty() {
-            return Err(Error::usage(
-                "the model's logits are not numbers: its training diverged, or the weights are broken",
-            ));
+            refuse!("the model's logits are not numbers: its training diverged, or the weights are broken");
         }
         Ok(match self {
             Self::Greedy => ranked(logits, 1)[0],

@@ -9,7 +9,7 @@ mod mapped;
 
 use super::{Io, Model};
 use crate::config::{Precision, RunConfig};
-use crate::error::{Error, Result};
+use crate::error::{refuse, Error, Result};
 use crate::files::write_atomic_by;
 use crate::nn::Params;
 use crate::store::Archive;
@@ -76,11 +76,11 @@ impl Checkpoint {
         match of_run.iter().find(|file| file.is_file()) {
             Some(file) => Self::open_file(file),
             None if hf::is_in(path) => hf::read(path),
-            None => Err(Error::usage(format!(
+            None => refuse!(
                 "{} holds no weights: neither {BEST} nor {LAST}, which a run of `dsf wikitext` leaves, \
                  nor Hugging Face's model.safetensors",
                 path.display()
-            ))),
+            ),
         }
     }
 

@@ -7,7 +7,7 @@ use super::super::presets::said;
 use super::super::score::Status;
 use super::super::{Group, Orient, SCHEMA};
 use super::{Selected, Selection};
-use crate::error::{Error, Result};
+use crate::error::{refuse, Result};
 use crate::store::{place, places, Field, Role, COLUMNS};
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
@@ -95,10 +95,10 @@ impl Axes {
         let (mut lines, mut column) = (lines.to_vec(), column);
         if let Some(orient) = of.asked.orient {
             if lines.len() > 1 {
-                return Err(Error::usage(format!(
+                refuse!(
                     "--orient turns grids of d and n: {} has mixers in its rows",
                     of.figure.title()
-                )));
+                );
             }
             (lines, column) = match orient {
                 Orient::Brief => (vec!["n"], "d"),
