@@ -37,13 +37,13 @@ pub use archive::Archive;
 pub use column::{Absent, Column, Field, Kind, Role};
 pub use losses::Losses;
 pub use metrics::{Direction, Metric, Metrics, Shown, METRICS};
-pub use provenance::{peak_memory_bytes, utc_now, Provenance};
+pub use provenance::{memory_bytes, peak_memory_bytes, utc_now, Provenance};
 pub use record::{Record, Source};
 pub use result::{Outcome, RunResult, RunStatus};
 pub use run_dir::{EpochRow, RunDir, Weights};
 pub use schema::{place, places, COLUMNS, SCHEMA};
 pub use staging::Staging;
-pub use summary::{read_summary, refuse_contradictions, Scan};
+pub use summary::{read_summary, refuse_contradictions, to_csv, Scan};
 
 use crate::config::RunConfig;
 use crate::error::{ensure, refuse, Error, Result};
