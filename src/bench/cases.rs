@@ -2,9 +2,10 @@
 
 use super::check::{self, by_route, MEDIUM_SHAPE, SMALL_SHAPE};
 use super::driver::{Bench, Case};
+use super::floors::Shape;
 use super::machine::Machine;
 use super::op::OpTiming;
-use super::ops::{self, Op, Pass, Shape, MAMBA, TASKS};
+use super::ops::{self, Op, Pass, MAMBA, TASKS};
 use super::peers::{call, Peer, Scripts};
 use super::predicted::predicted;
 use super::row::{Details, Kind, Report, Row};

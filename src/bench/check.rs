@@ -1,6 +1,7 @@
 //! Correctness of a device: ops and models on it compared with the CPU.
 
-use super::ops::{Drawn, Op, Shape};
+use super::floors::Shape;
+use super::ops::{Drawn, Op};
 use super::row::{Details, Row};
 use super::step::{Form, Step, SMALL};
 use super::timer::Schedule;
