@@ -3,6 +3,7 @@
 use crate::error::{unknown, Error, Result};
 use crate::store::{Field, Metric, Record, METRICS};
 use crate::tasks::lra::{LraDataset, HARD_CONTOUR};
+use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use std::collections::BTreeSet;
 
 /// Values of columns that a run must have, each one of those listed.
@@ -357,14 +358,18 @@ impl Figure {
     }
 }
 
-/// Every metric that some figure shows, in order.
-pub fn metrics() -> impl Iterator<Item = &'static Metric> {
+/// Names of the metrics that some figure shows, typed with underscores as in a summary or with hyphens as flags are.
+pub(super) fn metrics() -> impl TypedValueParser<Value = String> {
     let shown = |metric: &&Metric| FIGURES.iter().any(|f| f.metrics.contains(&metric.name));
-    METRICS.iter().filter(shown)
+    let metrics = METRICS.iter().filter(shown).map(|metric| {
+        let value = PossibleValue::new(metric.name).help(metric.meaning);
+        value.alias(metric.name.replace('_', "-"))
+    });
+    PossibleValuesParser::new(metrics).map(|typed| typed.replace('-', "_"))
 }
 
 /// Names of the tasks that tables have columns of, in their order.
-pub fn datasets() -> Vec<&'static str> {
+pub(super) fn datasets() -> Vec<&'static str> {
     let columns = FIGURES.iter().flat_map(|figure| match &figure.drawn {
         Drawn::Accuracies(printed) if printed.others => printed.columns,
         _ => &[],

@@ -13,15 +13,9 @@ use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// The settings that every title says, in the order that grids are sorted by.
-const TITLE: [&str; 7] = [
-    "task",
-    "protocol",
-    "seq_len",
-    "kv_pairs",
-    "vocab_size",
-    "train_examples",
-    "mixer",
-];
+#[rustfmt::skip]
+const TITLE: [&str; 7] =
+    ["task", "protocol", "seq_len", "kv_pairs", "vocab_size", "train_examples", "mixer"];
 
 /// What runs down, what runs across, and what tells grids apart: places of columns.
 struct Axes {
