@@ -29,23 +29,8 @@ pub(super) struct Arguments {
     /// Tokens to write at most; it ends early where the model ends the article.
     #[arg(long, value_name = "N", default_value_t = 100)]
     tokens: usize,
-    /// How evenly to draw: below 1 the likely tokens come yet more often.
-    #[arg(
-        long,
-        value_name = "T",
-        default_value_t = 0.8,
-        allow_hyphen_values = true
-    )]
-    temperature: f64,
-    /// Draw from so many of the likeliest tokens; 0 is no limit.
-    #[arg(long, value_name = "K", default_value_t = 40)]
-    top_k: usize,
-    /// Draw from the likeliest tokens that together have this probability.
-    #[arg(long, value_name = "P", allow_hyphen_values = true)]
-    top_p: Option<f64>,
-    /// The same seed draws the same text.
-    #[arg(long, value_name = "SEED", default_value_t = 1)]
-    seed: u64,
+    #[command(flatten)]
+    sampling: Sampling,
     /// Take the likeliest token each time, and draw nothing.
     #[arg(long, conflicts_with_all = ["temperature", "top_k", "top_p", "seed"])]
     greedy: bool,
@@ -53,15 +38,13 @@ pub(super) struct Arguments {
 
 impl Arguments {
     fn choice(&self) -> Choice {
-        if self.greedy {
-            return Choice::Greedy;
+        match self.greedy {
+            true => Choice::Greedy,
+            false => Choice::Sampled(Sampling {
+                top_k: self.sampling.top_k.filter(|k| *k > 0),
+                ..self.sampling
+            }),
         }
-        Choice::Sampled(Sampling {
-            temperature: self.temperature,
-            top_k: Some(self.top_k).filter(|k| *k > 0),
-            top_p: self.top_p,
-            seed: self.seed,
-        })
     }
 
     fn prompt(&self) -> Result<String> {

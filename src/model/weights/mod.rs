@@ -12,17 +12,15 @@ use crate::config::{Precision, RunConfig};
 use crate::error::{refuse, Error, Result};
 use crate::files::write_atomic_by;
 use crate::nn::Params;
-use crate::store::Archive;
+use crate::store::{Archive, Weights};
 use crate::tasks::wikitext::WikitextConfig;
 use candle_core::{DType, Device, Tensor};
 use mapped::Mapped;
 use std::collections::{BTreeSet, HashMap};
 use std::path::{Path, PathBuf};
 
-/// A run's weights at the epoch that validation likes best.
-const BEST: &str = "best.safetensors";
-/// A run's weights at its end.
-const LAST: &str = "weights.safetensors";
+const BEST: &str = Weights::Best.file();
+const LAST: &str = Weights::Last.file();
 
 const CONFIG: &str = "config";
 const RUN: &str = "run";
