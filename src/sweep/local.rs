@@ -2,15 +2,13 @@
 //! fails is recorded, so the same sweep can be started again after anything.
 
 use super::grid::Plan;
-use super::worker::{Ending, Message, Worker};
+use super::worker::{Ending, Message, Training, Worker};
 use crate::config::RunConfig;
 use crate::error::{Error, Result};
 use crate::store::{Provenance, Record, RunResult, RunStatus, Store};
-use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::mpsc::{self, Sender};
 use std::thread;
-use std::time::Duration;
 
 /// How a plan is worked off.
 #[derive(Clone, Debug)]
@@ -23,12 +21,8 @@ pub struct Options {
     pub threads: usize,
     /// Devices that the runs share in turn, e.g. `cpu`, or `cuda:0` and `cuda:1`; at least one.
     pub devices: Vec<String>,
-    /// Whether steps on a GPU are recorded once and replayed.
-    pub cuda_graph: bool,
-    /// Where data that is not generated lies, if not where downloads do.
-    pub data_dir: Option<PathBuf>,
-    /// Between checkpoints of a run; `None` leaves it to the worker.
-    pub checkpoint_every: Option<Duration>,
+    /// What every worker is told.
+    pub training: Training,
 }
 
 /// What happened to one run of the plan.

@@ -1,9 +1,10 @@
 //! `dsf bench --device`, `all`, `lengths` and `compare`: lists of measurements.
 
-use super::text::{self, columns, si};
+use super::text::{self, si};
 use crate::bench::{cases, mixers_in_pytorch, write_csv, Bench, Case, Machine, Peer, Row, Scripts};
 use crate::cli::device::{use_threads, Choice};
-use crate::cli::{exit, print, Global};
+use crate::cli::print::{self, columns, Align};
+use crate::cli::{exit, Global};
 use crate::error::{refuse, Error, Result};
 use crate::mixers;
 use clap::Args;
@@ -83,16 +84,15 @@ impl Run {
         if let Some(folder) = self.csv.as_deref().and_then(Path::parent) {
             std::fs::create_dir_all(folder).map_err(Error::io("create", folder))?;
         }
-        let quiet = global.quiet || global.json;
         let mut tell = |what: &str| {
-            if !quiet {
+            if !global.silent() {
                 print::talk(what);
             }
         };
         let mut rows = Vec::new();
         let left_out = bench.run(cases, &mut tell, &mut |row| {
             if global.json {
-                print::line(&text::json(&row))?;
+                print::line(text::json(&row))?;
             }
             rows.push(row);
             match &self.csv {
@@ -159,8 +159,8 @@ impl Device {
         let cases = self.selection.of(cases, "measurement")?;
         let mut bench = self.run.bench(machine, 1, Some(8.0))?;
         bench.keep_going = true;
-        let csv = self.run.csv.take();
-        self.run.csv = csv.or_else(|| Some("results/bench-gpu.csv".into()));
+        let csv = &mut self.run.csv;
+        csv.get_or_insert_with(|| "results/bench-gpu.csv".into());
         self.run.run(&bench, &cases, global, text::table)
     }
 }
@@ -232,7 +232,7 @@ impl Lengths {
         }
         format!(
             "tokens per CPU second of a training step\n\n{}",
-            columns(&cells)
+            columns(&cells, Align::Right)
         )
     }
 }
