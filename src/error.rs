@@ -7,6 +7,24 @@ use std::path::{Path, PathBuf};
 /// The library's result.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
+/// Returns an [`Error::Refused`] whose sentence is written as in [`format!`].
+macro_rules! refuse {
+    ($($sentence:tt)*) => {
+        return Err($crate::error::Error::usage(format!($($sentence)*)))
+    };
+}
+
+/// [`refuse!`] unless what it is given holds.
+macro_rules! ensure {
+    ($holds:expr, $($sentence:tt)*) => {
+        if !$holds {
+            $crate::error::refuse!($($sentence)*);
+        }
+    };
+}
+
+pub(crate) use {ensure, refuse};
+
 /// Exit codes of the program; `dsf --help` lists them.
 pub mod exit {
     /// Everything that was asked for is done.

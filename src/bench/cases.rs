@@ -2,15 +2,16 @@
 
 use super::check::{self, by_route, MEDIUM_SHAPE, SMALL_SHAPE};
 use super::driver::{Bench, Case};
+use super::floors::Shape;
 use super::machine::Machine;
 use super::op::OpTiming;
-use super::ops::{self, Op, Pass, Shape, MAMBA, TASKS};
+use super::ops::{self, Op, Pass, MAMBA, TASKS};
 use super::peers::{call, Peer, Scripts};
 use super::predicted::predicted;
 use super::row::{Details, Kind, Report, Row};
 use super::step::{of_the_paper, Form, Size, Step, SMALL};
 use super::timer::Schedule;
-use crate::error::{Error, Result};
+use crate::error::{refuse, Error, Result};
 use crate::mixers::MIXERS;
 use crate::ops::Route;
 use candle_core::DType;
@@ -87,9 +88,7 @@ pub fn compared(line: &[String], peer: Peer) -> Result<Case> {
         Some("op") => Kind::Op,
         _ => {
             let given = line.join(" ");
-            return Err(Error::usage(format!(
-                "`{given}` is neither a step nor an op"
-            )));
+            refuse!("`{given}` is neither a step nor an op");
         }
     };
     Ok(process(kind, &line[1..].join(" ")).beside(peer))

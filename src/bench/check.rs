@@ -1,10 +1,11 @@
 //! Correctness of a device: ops and models on it compared with the CPU.
 
-use super::ops::{Drawn, Op, Shape};
+use super::floors::Shape;
+use super::ops::{Drawn, Op};
 use super::row::{Details, Row};
 use super::step::{Form, Step, SMALL};
 use super::timer::Schedule;
-use crate::error::{Error, Result};
+use crate::error::{refuse, Error, Result};
 use crate::ops::{prefer, Route};
 use candle_core::{DType, Device, Tensor};
 
@@ -170,9 +171,7 @@ fn weights(like: &Tensor) -> Result<Tensor> {
 fn distance(got: &Tensor, expected: &Tensor) -> Result<f64> {
     if got.dims() != expected.dims() {
         let (got, expected) = (got.dims(), expected.dims());
-        return Err(Error::usage(format!(
-            "a result of shape {got:?} where {expected:?} was expected"
-        )));
+        refuse!("a result of shape {got:?} where {expected:?} was expected");
     }
     let (got, expected) = (numbers(got)?, numbers(expected)?);
     let scale = expected.iter().fold(1.0, |most: f64, x| most.max(x.abs()));

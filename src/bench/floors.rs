@@ -10,7 +10,7 @@ use crate::error::Result;
 use crate::mixers::{self, Core};
 
 /// Longest chunk of a sequence that is computed as one matrix product.
-const CHUNK: f64 = 64.0;
+const CHUNK: usize = 64;
 
 /// Work of one op, by kind.
 #[derive(Clone, Copy, Debug, Default)]
@@ -80,42 +80,66 @@ impl Passes {
     }
 }
 
-/// Sizes of an op: batch B, sequence length L, width d and states per channel n.
+/// Sizes of an op: (B, L, d), with n states per channel and s heads where the op has them.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) struct Extent {
-    pub batch: f64,
-    pub len: f64,
-    pub width: f64,
-    pub states: f64,
+pub(super) struct Shape {
+    pub batch: usize,
+    pub len: usize,
+    pub width: usize,
+    pub states: usize,
+    pub heads: usize,
 }
 
-impl Extent {
+impl Shape {
+    /// (B, L, `last`).
+    pub fn sequence(&self, last: usize) -> Vec<usize> {
+        vec![self.batch, self.len, last]
+    }
+
+    /// (B, s, L, `last` / s).
+    pub fn split(&self, last: usize) -> Vec<usize> {
+        vec![self.batch, self.heads, self.len, last / self.heads]
+    }
+
     /// B L.
     pub fn tokens(self) -> f64 {
-        self.batch * self.len
+        (self.batch * self.len) as f64
     }
 
     /// B L d.
     pub fn channels(self) -> f64 {
-        self.tokens() * self.width
-    }
-
-    /// Numbers of queries, keys, values and outputs.
-    fn attention_operands(self) -> f64 {
-        2.0 * self.tokens() * (self.states + self.width)
+        self.tokens() * self.width as f64
     }
 
     /// B L d n.
     pub fn elements(self) -> f64 {
-        self.channels() * self.states
+        self.channels() * self.states as f64
+    }
+
+    /// Numbers of queries, keys, values and outputs.
+    fn attention_operands(self) -> f64 {
+        2.0 * self.tokens() * (self.states + self.width) as f64
+    }
+}
+
+impl From<[usize; 4]> for Shape {
+    /// B, L, d, n with one head.
+    fn from([batch, len, width, states]: [usize; 4]) -> Self {
+        Self {
+            batch,
+            len,
+            width,
+            states,
+            heads: 1,
+        }
     }
 }
 
 /// A decay for every state: one exponential and 4 instructions of the recurrence. The backward pass
 /// recomputes the states and walks in reverse with as much work again for the gradients.
-pub(super) fn selective_scan(e: Extent) -> Passes {
-    let forward = e.tokens() * (3.0 * e.width + 2.0 * e.states);
-    let backward = e.tokens() * (5.0 * e.width + 4.0 * e.states);
+pub(super) fn selective_scan(e: Shape) -> Passes {
+    let forward = e.tokens() * (3 * e.width + 2 * e.states) as f64;
+    let backward = e.tokens() * (5 * e.width + 4 * e.states) as f64;
     let work = |walks: f64, words: f64| Work {
         lanes: 4.0 * walks * e.elements(),
         exps: walks * e.elements(),
@@ -130,27 +154,26 @@ pub(super) fn selective_scan(e: Extent) -> Passes {
 
 /// The states of a channel share a decay, or have none: matrix products inside chunks of Q tokens and a
 /// state between chunks. With a single chunk, the causal mask removes half of the scores.
-pub(super) fn chunked(e: Extent) -> Passes {
+pub(super) fn chunked(e: Shape) -> Passes {
     let q = CHUNK.min(e.len);
-    let inside = 2.0 * q * (e.states + e.width);
-    let flops = if e.len > q {
-        inside + 4.0 * e.states * e.width
-    } else {
-        inside / 2.0
+    let inside = 2 * q * (e.states + e.width);
+    let flops = match e.len > q {
+        true => inside + 4 * e.states * e.width,
+        false => inside / 2,
     };
-    Passes::products(e.tokens() * flops, e.attention_operands())
+    Passes::products(e.tokens() * flops as f64, e.attention_operands())
 }
 
 /// Scores between each query and every key before it; their exponentials are not counted.
-pub(super) fn softmax(e: Extent) -> Passes {
+pub(super) fn softmax(e: Shape) -> Passes {
     Passes::products(
-        e.tokens() * e.len * (e.states + e.width),
+        e.tokens() * (e.len * (e.states + e.width)) as f64,
         e.attention_operands(),
     )
 }
 
 /// One state per channel: reads decay and input and writes the state; backward reads three, writes two.
-pub(super) fn linear_scan(e: Extent) -> Passes {
+pub(super) fn linear_scan(e: Shape) -> Passes {
     Passes::moves(e.channels(), 3.0, 8.0)
 }
 
@@ -251,19 +274,9 @@ pub(super) fn step(config: &RunConfig, rates: &Rates, bytes: f64) -> Result<Opti
     let Some(mixer) = mixers::find(&model.mixer)?.work(model) else {
         return Ok(None);
     };
-    let [batch, len, width, layers] = [
-        config.train.batch_size,
-        task.seq_len,
-        model.d_model,
-        model.n_layers,
-    ]
-    .map(|size| size as f64);
-    let core = Extent {
-        batch,
-        len,
-        width: mixer.channels as f64,
-        states: mixer.states as f64,
-    };
+    let (batch, sizes) = (config.train.batch_size, [mixer.channels, mixer.states]);
+    let core = Shape::from([batch, task.seq_len, sizes[0], sizes[1]]);
+    let [batch, width, layers] = [batch, model.d_model, model.n_layers].map(|size| size as f64);
     let tokens = core.tokens();
     // The residual stream, norms and projections cross memory in both passes.
     let (mlp, crossings) = match model.state_mixer {
@@ -289,7 +302,7 @@ pub(super) fn step(config: &RunConfig, rates: &Rates, bytes: f64) -> Result<Opti
 }
 
 /// The floor of an algorithm along the sequence.
-fn along_sequence(core: Core) -> fn(Extent) -> Passes {
+fn along_sequence(core: Core) -> fn(Shape) -> Passes {
     match core {
         Core::SoftmaxAttention => softmax,
         Core::ChunkedScan => chunked,
@@ -302,21 +315,22 @@ fn along_sequence(core: Core) -> fn(Extent) -> Passes {
 mod tests {
     use super::*;
 
-    const CELL: Extent = Extent {
-        batch: 512.0,
-        len: 64.0,
-        width: 64.0,
-        states: 64.0,
+    const CELL: Shape = Shape {
+        batch: 512,
+        len: 64,
+        width: 64,
+        states: 64,
+        heads: 1,
     };
 
     #[test]
     fn one_chunk_has_no_state_and_half_the_scores() {
-        let flops = |len: f64| {
-            let e = Extent { len, ..CELL };
+        let flops = |len: usize| {
+            let e = Shape { len, ..CELL };
             chunked(e).forward.flops / e.tokens()
         };
-        assert_eq!(flops(64.0), 64.0 * 128.0);
-        assert_eq!(flops(128.0), 2.0 * 64.0 * 128.0 + 4.0 * 64.0 * 64.0);
+        assert_eq!(flops(64), 64.0 * 128.0);
+        assert_eq!(flops(128), 2.0 * 64.0 * 128.0 + 4.0 * 64.0 * 64.0);
         assert_eq!(softmax(CELL).forward.flops, chunked(CELL).forward.flops);
     }
 

@@ -1,11 +1,11 @@
 //! What a measurement runs on, and what else runs there.
 
 use super::floors::{Rates, CORE, H200};
-use super::row::Row;
-use super::timer::{CpuTimer, GpuTimer, Timer};
-use crate::error::{Error, Result};
+use super::row::{Details, Report, Row};
+use super::timer::{Clock, Schedule, Timing};
+use crate::error::{ensure, Result};
 use crate::ops;
-use crate::store::{peak_memory_bytes, Provenance};
+use crate::store::{memory_bytes, peak_memory_bytes, Provenance};
 use candle_core::{DType, Device};
 use std::fs;
 use std::path::PathBuf;
@@ -34,11 +34,17 @@ impl Machine {
         matches!(self.device, Device::Cpu)
     }
 
-    pub(super) fn timer(&self) -> Box<dyn Timer + '_> {
-        match self.device {
-            Device::Cpu => Box::new(CpuTimer),
-            _ => Box::new(GpuTimer(&self.device)),
-        }
+    /// Repeats `work`, see [`Schedule::time`].
+    pub(super) fn time<T>(
+        &self,
+        schedule: &Schedule,
+        work: &mut dyn FnMut() -> Result<T>,
+    ) -> Result<(T, Timing)> {
+        let clock = match self.device {
+            Device::Cpu => Clock::Cpu,
+            _ => Clock::Wall,
+        };
+        schedule.time(clock, &self.device, work)
     }
 
     /// The rates that floors are computed from.
@@ -65,6 +71,19 @@ impl Machine {
         }
     }
 
+    /// What `measure` finds in a process that measures nothing else.
+    pub(super) fn report(
+        &self,
+        mut row: Row,
+        measure: impl FnOnce(&mut Row) -> Result<Details>,
+    ) -> Result<Report> {
+        self.describe(&mut row);
+        let details = measure(&mut row)?;
+        row.route = ops::taken().to_owned();
+        row.peak_memory_bytes = peak_memory_bytes();
+        Ok(Report { row, details })
+    }
+
     /// Notes in `row` where it is measured.
     pub(super) fn describe(&self, row: &mut Row) {
         let provenance = Provenance::collect(&self.name, self.threads);
@@ -79,12 +98,6 @@ impl Machine {
             row.processor = gpu_model(&self.name);
         }
     }
-}
-
-/// Notes in `row` what is known only of a process that measures nothing else: its memory, and how ops ran.
-pub(super) fn describe_process(row: &mut Row) {
-    row.route = ops::taken().to_owned();
-    row.peak_memory_bytes = peak_memory_bytes();
 }
 
 fn load_average() -> Option<f64> {
@@ -108,20 +121,12 @@ fn gpu_model(name: &str) -> String {
 
 /// Refuses `what` if it needs more bytes than this machine has; `remedy` is what to give instead.
 pub(super) fn check_memory(needed: f64, what: &str, remedy: &str) -> Result<()> {
-    match memory_bytes() {
-        Some(available) if needed > available => Err(Error::usage(format!(
-            "{what} would take at least {:.0} GB of memory, and this machine has {:.0}: give {remedy}",
-            needed / 1e9,
-            available / 1e9
-        ))),
-        _ => Ok(()),
-    }
-}
-
-/// Bytes of main memory, where the system tells.
-fn memory_bytes() -> Option<f64> {
-    let text = fs::read_to_string("/proc/meminfo").ok()?;
-    let line = text.lines().find_map(|l| l.strip_prefix("MemTotal:"))?;
-    let kib: f64 = line.split_whitespace().next()?.parse().ok()?;
-    Some(1024.0 * kib)
+    let available = memory_bytes().map_or(f64::INFINITY, |bytes| bytes as f64);
+    ensure!(
+        needed <= available,
+        "{what} would take at least {:.0} GB of memory, and this machine has {:.0}: give {remedy}",
+        needed / 1e9,
+        available / 1e9
+    );
+    Ok(())
 }

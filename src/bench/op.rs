@@ -1,11 +1,12 @@
 //! One op alone, timed: forward, and forward with backward.
 
-use super::export::save;
+use super::floors::Shape;
 use super::machine::{self, Machine};
-use super::ops::{self, Drawn, Op, Pass, Shape};
+use super::ops::{self, Drawn, Op, Pass};
+use super::peers::save;
 use super::row::{Details, Kind, Report, Row};
 use super::timer::Schedule;
-use crate::error::{Error, Result};
+use crate::error::{refuse, Error, Result};
 use candle_core::{DType, Device, Tensor};
 use serde_json::json;
 use std::path::Path;
@@ -66,9 +67,7 @@ impl OpTiming {
         let shape = shape(op, request)?;
         if !(1..=MOST_REPEATS).contains(&request.repeats) {
             let repeats = request.repeats;
-            return Err(Error::usage(format!(
-                "--repeats must be 1 to {MOST_REPEATS}, not {repeats}"
-            )));
+            refuse!("--repeats must be 1 to {MOST_REPEATS}, not {repeats}");
         }
         let io = match request.dtype {
             Number::F32 => DType::F32,
@@ -96,11 +95,8 @@ impl OpTiming {
 
     /// Times both passes on the CPU. `export` names a safetensors file for the inputs, `input.0` and on.
     pub fn report(&self, machine: &Machine, export: Option<&Path>) -> Result<Report> {
-        let mut row = Row::new(Kind::Op, self.case(), self.io.as_str());
-        machine.describe(&mut row);
-        let details = self.measure(&mut row, machine, export)?;
-        machine::describe_process(&mut row);
-        Ok(Report { row, details })
+        let row = Row::new(Kind::Op, self.case(), self.io.as_str());
+        machine.report(row, |row| self.measure(row, machine, export))
     }
 
     /// Times both passes; the row is about forward and backward together, the details have both.
@@ -159,8 +155,7 @@ impl OpTiming {
             .iter()
             .map(|input| input.on(self.io, &machine.device, tracked))
             .collect::<Result<Vec<Tensor>>>()?;
-        let timer = machine.timer();
-        let (results, timing) = self.schedule.time(&*timer, &mut || {
+        let (results, timing) = machine.time(&self.schedule, &mut || {
             let output = (self.op.run)(&inputs, self.io)?;
             if !tracked {
                 return Ok(vec![output]);
@@ -175,7 +170,7 @@ impl OpTiming {
         let work = self.op.floor(&self.shape, pass);
         row.floor_seconds = Some(machine.rates().seconds(work, bytes));
         row.elements = Some(self.op.elements(&self.shape));
-        row.timed(timer.clock(), &timing);
+        row.timed(&timing);
         Ok(results)
     }
 }

@@ -1,9 +1,12 @@
-//! Other programs that do the same work: the list of our PyTorch scripts, and how any peer is called.
+//! Other programs that do the same work: the list of our PyTorch scripts, how any peer is called, and on what.
 
 use super::row::{Details, Kind, Row};
 use super::timer::Clock;
-use crate::error::{Error, Result};
+use crate::error::{ensure, refuse, Error, Result};
+use candle_core::{safetensors, DType, Tensor};
 use serde_json::Value;
+use std::collections::HashMap;
+use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
@@ -112,11 +115,10 @@ impl Peer {
     /// The peer of a command line, split at blanks.
     pub fn parse(line: &str, own_data: bool) -> Result<Self> {
         let command: Vec<String> = line.split_whitespace().map(str::to_owned).collect();
-        if command.is_empty() {
-            return Err(Error::usage(
-                "--peer is empty: name a program and its arguments",
-            ));
-        }
+        ensure!(
+            !command.is_empty(),
+            "--peer is empty: name a program and its arguments"
+        );
         Ok(Self {
             name: line.to_owned(),
             command,
@@ -137,22 +139,11 @@ impl Peer {
         };
         let detail = |name: &str| details.get(name).unwrap_or(&Value::Null);
         give("--threads", &row.threads.into());
-        for (flag, name) in [
-            ("--mixer", "mixer"),
-            ("--lr", "lr"),
-            ("--wd", "weight_decay"),
-        ] {
+        for (flag, name) in TOLD {
             give(flag, detail(name));
         }
         if self.own_data {
-            for (flag, name) in [
-                ("--d", "d"),
-                ("--n", "n"),
-                ("--L", "seq_len"),
-                ("--kv", "kv_pairs"),
-                ("--batch", "batch_size"),
-                ("--vocab", "vocab_size"),
-            ] {
+            for (flag, name) in SIZES {
                 give(flag, detail(name));
             }
         } else {
@@ -176,9 +167,7 @@ impl Peer {
         let losses = numbers(&report["losses"]);
         if losses.is_empty() && !self.own_data {
             let peer = self.command.join(" ");
-            return Err(Error::usage(format!(
-                "{peer}: its report has no list `losses`"
-            )));
+            refuse!("{peer}: its report has no list `losses`");
         }
         let key = match clock {
             Clock::Cpu => "cpu_s_per_step",
@@ -193,6 +182,20 @@ impl Peer {
         })
     }
 }
+
+/// Flags of every peer, and the details that they are given.
+const TOLD: [(&str, &str); 3] = [
+    ("--mixer", "mixer"),
+    ("--lr", "lr"),
+    ("--wd", "weight_decay"),
+];
+
+/// Flags of a peer that makes data of its own.
+#[rustfmt::skip]
+const SIZES: [(&str, &str); 6] = [
+    ("--d", "d"), ("--n", "n"), ("--L", "seq_len"), ("--kv", "kv_pairs"), ("--batch", "batch_size"),
+    ("--vocab", "vocab_size"),
+];
 
 /// What our side computed, in the order in which a peer reports it: losses of steps, or sums of an op.
 pub(super) fn losses(details: &Details) -> Vec<f64> {
@@ -214,7 +217,7 @@ fn numbers(list: &Value) -> Vec<f64> {
 /// Runs `command` to its end; the last line of its stdout is its report.
 pub(super) fn call(command: &[String]) -> Result<Value> {
     let (title, [program, arguments @ ..]) = (command.join(" "), command) else {
-        return Err(Error::usage("--peer names no program"));
+        refuse!("--peer names no program");
     };
     let output = Command::new(program)
         .args(arguments)
@@ -235,4 +238,17 @@ pub(super) fn call(command: &[String]) -> Result<Value> {
     let last = said.lines().last().unwrap_or_default();
     serde_json::from_str(last)
         .map_err(|_| Error::usage(format!("{title}: its last line is no JSON object: {last}")))
+}
+
+/// Writes what a peer needs to do the same work: `tensors` to `path`, over what was there; floats in the type `io`.
+pub(super) fn save(path: &Path, tensors: HashMap<String, Tensor>, io: DType) -> Result<()> {
+    // Opened here for an error that names the file.
+    File::create(path).map_err(Error::io("create", path))?;
+    let typed = |(name, x): (String, Tensor)| match x.dtype().is_float() {
+        true => Ok((name, x.to_dtype(io)?)),
+        false => Ok((name, x)),
+    };
+    let tensors = tensors.into_iter().map(typed);
+    let tensors = tensors.collect::<Result<HashMap<_, _>>>()?;
+    Ok(safetensors::save(&tensors, path)?)
 }

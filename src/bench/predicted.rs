@@ -1,34 +1,23 @@
 //! The one table of predicted speeds: what fraction of its floor a kernel in `cuda/` was expected to reach on an
 //! H200 before any GPU had run it. Rows of `dsf bench --device cuda` carry the prediction beside the measurement.
 
-use super::floors::H200;
-use super::ops::{Op, Pass, Shape, TASKS};
+use super::floors::{Shape, H200};
+use super::ops::{Op, Pass, TASKS};
 use candle_core::DType;
 
 /// Fractions of the floors of forward and backward pass.
 type Fractions = [f64; 2];
 
-struct Prediction {
-    ops: &'static [&'static str],
-    /// The shapes it is about.
-    at: fn(&Shape) -> bool,
-    f32: Option<Fractions>,
-    bf16: Option<Fractions>,
-}
+/// Ops, the shapes it is about, and the fractions in f32 and in bf16.
+type Prediction = (
+    &'static [&'static str],
+    fn(&Shape) -> bool,
+    Fractions,
+    Fractions,
+);
 
-const fn of(
-    ops: &'static [&'static str],
-    at: fn(&Shape) -> bool,
-    f32: Fractions,
-    bf16: Fractions,
-) -> Prediction {
-    Prediction {
-        ops,
-        at,
-        f32: Some(f32),
-        bf16: Some(bf16),
-    }
-}
+/// Where nothing was predicted.
+const UNKNOWN: Fractions = [f64::NAN; 2];
 
 const NORMS: &[&str] = &["layer_norm", "add_layer_norm", "rms_norm"];
 const GLU: &[&str] = &["glu_sigmoid", "glu_gelu"];
@@ -40,32 +29,32 @@ const GATED: &[&str] = &["gated_scan", "gated_scan_reversed"];
 /// The first row that fits counts.
 #[rustfmt::skip]
 static PREDICTIONS: &[Prediction] = &[
-    of(&["selective_scan"], |s| s.batch > 1, [0.7, 0.45], [0.7, 0.45]),
-    of(SCANS, fills, [0.6, 0.6], [0.6, 0.6]),
-    of(SCANS, always, [0.4, 0.4], [0.4, 0.4]),
-    of(GATED, fills, [0.55, 0.5], [0.55, 0.5]),
-    of(&["gated_scan_rg_lru"], fills, [0.4, 0.4], [0.4, 0.4]),
-    of(&["causal_conv1d"], always, [0.75, 0.65], [0.75, 0.65]),
-    of(NORMS, |s| s.width > 1024, [0.4, 0.4], [0.4, 0.4]),
-    of(NORMS, wide, [0.8, 0.8], [0.8, 0.8]),
-    of(NORMS, narrow, [0.5, 0.5], [0.5, 0.5]),
-    of(GLU, wide, [0.8, 0.8], [0.8, 0.8]),
-    of(GLU, narrow, [0.55, 0.55], [0.55, 0.55]),
-    of(&["residual", "dropout"], always, [0.8, 0.8], [0.6, 0.6]),
-    of(&["rotary"], wide, [0.75, 0.75], [0.6, 0.6]),
-    of(POOLS, wide, [0.7, 0.8], [0.6, 0.8]),
-    of(POOLS, narrow, [0.4, 0.4], [0.4, 0.4]),
-    of(&["embedding"], wide, [0.6, 0.5], [0.6, 0.5]),
-    of(CHANNELS, wide, [0.75, 0.75], [0.6, 0.6]),
-    of(CHANNELS, narrow, [0.6, 0.6], [0.45, 0.45]),
-    of(&["cross_entropy"], wide, [0.6, 0.6], [0.6, 0.6]),
-    of(&["cross_entropy"], narrow, [0.25, 0.25], [0.25, 0.25]),
-    of(&["gated_readout"], always, [0.7, 0.7], [0.6, 0.5]),
-    of(&["select_rows"], wide, [0.6, 0.6], [0.6, 0.6]),
-    of(&["time_steps"], wide, [0.7, 0.7], [0.7, 0.7]),
+    (&["selective_scan"], |s| s.batch > 1, [0.7, 0.45], [0.7, 0.45]),
+    (SCANS, fills, [0.6, 0.6], [0.6, 0.6]),
+    (SCANS, always, [0.4, 0.4], [0.4, 0.4]),
+    (GATED, fills, [0.55, 0.5], [0.55, 0.5]),
+    (&["gated_scan_rg_lru"], fills, [0.4, 0.4], [0.4, 0.4]),
+    (&["causal_conv1d"], always, [0.75, 0.65], [0.75, 0.65]),
+    (NORMS, |s| s.width > 1024, [0.4, 0.4], [0.4, 0.4]),
+    (NORMS, wide, [0.8, 0.8], [0.8, 0.8]),
+    (NORMS, narrow, [0.5, 0.5], [0.5, 0.5]),
+    (GLU, wide, [0.8, 0.8], [0.8, 0.8]),
+    (GLU, narrow, [0.55, 0.55], [0.55, 0.55]),
+    (&["residual", "dropout"], always, [0.8, 0.8], [0.6, 0.6]),
+    (&["rotary"], wide, [0.75, 0.75], [0.6, 0.6]),
+    (POOLS, wide, [0.7, 0.8], [0.6, 0.8]),
+    (POOLS, narrow, [0.4, 0.4], [0.4, 0.4]),
+    (&["embedding"], wide, [0.6, 0.5], [0.6, 0.5]),
+    (CHANNELS, wide, [0.75, 0.75], [0.6, 0.6]),
+    (CHANNELS, narrow, [0.6, 0.6], [0.45, 0.45]),
+    (&["cross_entropy"], wide, [0.6, 0.6], [0.6, 0.6]),
+    (&["cross_entropy"], narrow, [0.25, 0.25], [0.25, 0.25]),
+    (&["gated_readout"], always, [0.7, 0.7], [0.6, 0.5]),
+    (&["select_rows"], wide, [0.6, 0.6], [0.6, 0.6]),
+    (&["time_steps"], wide, [0.7, 0.7], [0.7, 0.7]),
     // From the bounds of the four kernels, which compute the scores anew in each, in three products of tf32.
-    Prediction { ops: &["causal_attention"], at: |s| is(s, TASKS[0]), f32: Some([0.45, 0.23]), bf16: None },
-    of(&["causal_attention"], |s| is(s, TASKS[3]), [0.095, 0.064], [0.145, 0.1]),
+    (&["causal_attention"], |s| is(s, TASKS[0]), [0.45, 0.23], UNKNOWN),
+    (&["causal_attention"], |s| is(s, TASKS[3]), [0.095, 0.064], [0.145, 0.1]),
 ];
 
 fn always(_: &Shape) -> bool {
@@ -91,18 +80,16 @@ fn is(shape: &Shape, sizes: [usize; 4]) -> bool {
 
 /// The fraction of its floor on an H200 that `op` was predicted to reach.
 pub(super) fn predicted(op: &Op, shape: &Shape, io: DType, pass: Pass) -> Option<f64> {
-    let fits = |row: &&Prediction| row.ops.contains(&op.name) && (row.at)(shape);
-    let row = PREDICTIONS.iter().find(fits)?;
-    let [forward, backward] = match io {
-        DType::BF16 => row.bf16?,
-        _ => row.f32?,
-    };
+    let fits = |(ops, at, ..): &&Prediction| ops.contains(&op.name) && at(shape);
+    let (.., f32, bf16) = PREDICTIONS.iter().find(fits)?;
+    let [forward, backward] = *if io == DType::BF16 { bf16 } else { f32 };
     let floor = |pass| H200.seconds(op.floor(shape, pass), io.size_in_bytes() as f64);
     let (first, both) = (floor(Pass::Forward), floor(Pass::Both));
-    Some(match pass {
+    let fraction = match pass {
         Pass::Forward => forward,
         Pass::Both => both / (first / forward + (both - first) / backward),
-    })
+    };
+    Some(fraction).filter(|fraction| !fraction.is_nan())
 }
 
 #[cfg(test)]
@@ -124,7 +111,7 @@ mod tests {
             }
         }
         assert!(found > 50, "{found}");
-        for name in PREDICTIONS.iter().flat_map(|row| row.ops) {
+        for name in PREDICTIONS.iter().flat_map(|row| row.0) {
             assert!(ops::find(name).is_ok(), "{name}");
         }
     }

@@ -1,7 +1,9 @@
 //! A measurement as a row of a CSV file: one schema for CPU and GPU, checks and times.
 
 use super::timer::{Clock, Spread, Timing};
-use crate::error::{Error, Result};
+use crate::error::Result;
+use crate::files::write_atomic;
+use crate::store::to_csv;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use std::path::Path;
@@ -154,8 +156,8 @@ impl Row {
     }
 
     /// Notes what a call or a step took.
-    pub(super) fn timed(&mut self, clock: Clock, timing: &Timing) {
-        self.clock = clock;
+    pub(super) fn timed(&mut self, timing: &Timing) {
+        self.clock = timing.clock;
         self.wall_seconds = Some(timing.wall.median);
         self.wall_seconds_min = Some(timing.wall.min);
         self.wall_seconds_max = Some(timing.wall.max);
@@ -209,13 +211,5 @@ pub struct Report {
 
 /// Writes `rows` with a header, over what was there.
 pub fn write_csv(path: &Path, rows: &[Row]) -> Result<()> {
-    let broken = |e: csv::Error| Error::io("write", path)(std::io::Error::other(e));
-    let mut writer = csv::Writer::from_writer(Vec::new());
-    for row in rows {
-        writer.serialize(row).map_err(broken)?;
-    }
-    let bytes = writer
-        .into_inner()
-        .map_err(|e| broken(e.into_error().into()))?;
-    crate::files::write_atomic(path, &bytes)
+    write_atomic(path, &to_csv(rows, path)?)
 }

@@ -1,13 +1,13 @@
 //! A training step as [`Trainer`] makes it, timed: batch, forward, backward, AdamW.
 
-use super::export::save;
 use super::floors;
 use super::machine::{self, Machine};
 use super::ops::{PAIRS, TASKS, VOCABULARY};
+use super::peers::save;
 use super::row::{Details, Kind, Report, Row};
 use super::timer::Schedule;
 use crate::config::{Precision, RunConfig, TaskConfig};
-use crate::error::{Error, Result};
+use crate::error::{ensure, refuse, Result};
 use crate::mixers;
 use crate::nn::Params;
 use crate::recipes;
@@ -80,11 +80,8 @@ pub struct Step {
 impl Step {
     /// The first steps of `config`, `steps` of them timed. Refuses sizes that cannot fit into memory.
     pub fn new(config: RunConfig, steps: usize) -> Result<Self> {
-        if !(1..=MOST_STEPS).contains(&steps) {
-            return Err(Error::usage(format!(
-                "--steps must be 1 to {MOST_STEPS}, not {steps}"
-            )));
-        }
+        let few = (1..=MOST_STEPS).contains(&steps);
+        ensure!(few, "--steps must be 1 to {MOST_STEPS}, not {steps}");
         check_memory(&config)?;
         Self::scheduled(config, Schedule::single(steps), Form::Launched)
     }
@@ -104,18 +101,17 @@ impl Step {
     /// before the first, `data.tokens` u32 and `data.labels` i64, (steps, B, L) each, with -100 where a
     /// position has no label.
     pub fn report(&self, machine: &Machine, export: Option<&Path>) -> Result<Report> {
-        let (model, train) = (&self.config.model, &self.config.train);
+        let (model, batch) = (&self.config.model, self.config.train.batch_size);
         let (length, d, n) = (
             self.config.task.sizes()?.seq_len,
             model.d_model,
             model.d_state,
         );
-        let case = format!("{} {},{length},{d},{n}", model.mixer, train.batch_size);
-        let mut row = Row::new(Kind::Step, case, DType::F32.as_str());
-        machine.describe(&mut row);
-        let details = self.measure(&mut row, machine, &DataCache::default(), export)?;
-        machine::describe_process(&mut row);
-        Ok(Report { row, details })
+        let case = format!("{} {batch},{length},{d},{n}", model.mixer);
+        let row = Row::new(Kind::Step, case, DType::F32.as_str());
+        machine.report(row, |row| {
+            self.measure(row, machine, &DataCache::default(), export)
+        })
     }
 
     pub(super) fn measure(
@@ -134,8 +130,8 @@ impl Step {
             self::export(path, &trainer, &data, train.batch_size)?;
         }
         self.form.prepare(&mut trainer);
-        let (timer, mut losses) = (machine.timer(), Vec::new());
-        let ((), timing) = self.schedule.time(&*timer, &mut || {
+        let mut losses = Vec::new();
+        let ((), timing) = machine.time(&self.schedule, &mut || {
             losses.push(trainer.step()?);
             Ok(())
         })?;
@@ -151,7 +147,7 @@ impl Step {
         row.tokens = Some(tokens);
         row.elements = state_elements(config, tokens)?;
         row.loss = losses.last().copied();
-        row.timed(timer.clock(), &timing);
+        row.timed(&timing);
         let details = json!({
             "mixer": model.mixer,
             "variant": model.variant,
@@ -188,9 +184,9 @@ impl Step {
 
 /// `config` with data for `steps` steps.
 fn with_steps(mut config: RunConfig, steps: usize) -> Result<RunConfig> {
-    if config.task.entry()?.objective != Objective::PerToken {
-        return Err(Error::usage("steps are timed on --task mqar alone"));
-    }
+    let objective = config.task.entry()?.objective;
+    let timed = objective == Objective::PerToken;
+    ensure!(timed, "steps are timed on --task mqar alone");
     let examples = steps.saturating_mul(config.train.batch_size);
     config.task.set("train_examples", examples);
     config.task.set("test_examples", 1);
@@ -212,9 +208,7 @@ fn state_elements(config: &RunConfig, tokens: f64) -> Result<Option<f64>> {
 /// Writes the weights as they are and the batches of all steps that there are data for.
 pub(super) fn export(path: &Path, trainer: &Trainer, data: &Splits, batch: usize) -> Result<()> {
     let Splits::PerToken { train: data, .. } = data else {
-        return Err(Error::usage(
-            "only sequences with labels at some of their positions are exported",
-        ));
+        refuse!("only sequences with labels at some of their positions are exported");
     };
     let shape = (data.len() / batch, batch, data.seq_len());
     let tokens = Tensor::from_slice(data.tokens(), shape, &Device::Cpu)?;

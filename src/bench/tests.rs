@@ -1,8 +1,9 @@
 //! The checks of a device with the emulated GPU as the device, and peers that are shell scripts.
 
 use super::check::{compare, results, SMALL_SHAPE};
+use super::floors::Shape;
 use super::op::magnitude;
-use super::ops::{self, Pass, Shape};
+use super::ops::{self, Pass};
 use super::row::{Kind, Row};
 use candle_core::{DType, Device};
 use dsf_emulation::{emulated, launches};

@@ -17,64 +17,43 @@ pub enum Clock {
     Wall,
 }
 
-/// Times work on one kind of device.
-pub(super) trait Timer {
-    fn clock(&self) -> Clock;
-
-    /// Does `work` and says how long it took.
-    fn time(&self, work: &mut dyn FnMut() -> Result<()>) -> Result<Span>;
-}
-
-/// How long something took.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Span {
-    /// By the timer's clock.
-    pub seconds: f64,
-    /// Elapsed.
-    pub wall: f64,
-}
-
-/// Counts CPU seconds of this process.
-pub(super) struct CpuTimer;
-
-impl Timer for CpuTimer {
-    fn clock(&self) -> Clock {
-        Clock::Cpu
-    }
-
-    fn time(&self, work: &mut dyn FnMut() -> Result<()>) -> Result<Span> {
+impl Clock {
+    /// Does `work` and says how long it took. By [`Self::Wall`], `device` is waited for before and after.
+    pub(super) fn time(
+        self,
+        device: &Device,
+        work: &mut dyn FnMut() -> Result<()>,
+    ) -> Result<Span> {
+        let wait = || match self {
+            Self::Cpu => Ok(()),
+            Self::Wall => device.synchronize(),
+        };
+        wait()?;
         let (cpu, wall) = (cpu_seconds(), Instant::now());
         work()?;
+        wait()?;
         let wall = wall.elapsed().as_secs_f64();
-        let seconds = cpu_seconds() - cpu;
+        let seconds = match self {
+            Self::Cpu => cpu_seconds() - cpu,
+            Self::Wall => wall,
+        };
         Ok(Span { seconds, wall })
     }
 }
 
+/// CPU seconds of this process so far.
 fn cpu_seconds() -> f64 {
     let now = clock_gettime(ClockId::ProcessCPUTime);
     now.tv_sec as f64 + 1e-9 * now.tv_nsec as f64
 }
 
-/// Waits for a GPU before and after the work.
-pub(super) struct GpuTimer<'a>(pub &'a Device);
-
-impl Timer for GpuTimer<'_> {
-    fn clock(&self) -> Clock {
-        Clock::Wall
-    }
-
-    fn time(&self, work: &mut dyn FnMut() -> Result<()>) -> Result<Span> {
-        self.0.synchronize()?;
-        let start = Instant::now();
-        work()?;
-        self.0.synchronize()?;
-        let wall = start.elapsed().as_secs_f64();
-        Ok(Span {
-            seconds: wall,
-            wall,
-        })
-    }
+/// How long something took.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Span {
+    /// By the clock.
+    pub seconds: f64,
+    /// Elapsed.
+    pub wall: f64,
 }
 
 /// How often work is repeated.
@@ -111,7 +90,8 @@ impl Schedule {
     /// Repeats `work`. Returned are its last result and the seconds of a call.
     pub fn time<T>(
         &self,
-        timer: &dyn Timer,
+        clock: Clock,
+        device: &Device,
         work: &mut dyn FnMut() -> Result<T>,
     ) -> Result<(T, Timing)> {
         let mut last = None;
@@ -121,7 +101,7 @@ impl Schedule {
         let (mut calls, mut spans) = (1, Vec::new());
         while spans.len() < self.rounds {
             let mut result = None;
-            let span = timer.time(&mut || {
+            let span = clock.time(device, &mut || {
                 for _ in 0..calls {
                     result = Some(work()?);
                 }
@@ -140,6 +120,7 @@ impl Schedule {
             });
         }
         let timing = Timing {
+            clock,
             seconds: Spread::of(spans.iter().map(|span| span.seconds)),
             wall: Spread::of(spans.iter().map(|span| span.wall)),
         };
@@ -150,7 +131,8 @@ impl Schedule {
 /// Seconds of a call over the rounds.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Timing {
-    /// By the timer's clock.
+    pub clock: Clock,
+    /// By the clock.
     pub seconds: Spread,
     /// Elapsed.
     pub wall: Spread,
@@ -202,13 +184,13 @@ mod tests {
             std::thread::sleep(20 * NAP);
             Ok(())
         };
-        let span = CpuTimer.time(&mut nap).unwrap();
+        let span = Clock::Cpu.time(&Device::Cpu, &mut nap).unwrap();
         assert!(span.wall >= 0.02, "{span:?}");
         let mut sum = || {
             std::hint::black_box((0..3_000_000u64).fold(0, |a, b| std::hint::black_box(a ^ b)));
             Ok(())
         };
-        let span = CpuTimer.time(&mut sum).unwrap();
+        let span = Clock::Cpu.time(&Device::Cpu, &mut sum).unwrap();
         assert!(span.seconds > 1e-4 && span.wall > 1e-4, "{span:?}");
     }
 
@@ -222,7 +204,7 @@ mod tests {
         };
         let mut calls = 0;
         let (_, timing) = schedule
-            .time(&GpuTimer(&Device::Cpu), &mut || {
+            .time(Clock::Wall, &Device::Cpu, &mut || {
                 calls += 1;
                 std::thread::sleep(NAP);
                 Ok(())
@@ -247,7 +229,7 @@ mod tests {
             calls += 1;
             Ok(())
         };
-        schedule.time(&CpuTimer, &mut count).unwrap();
+        schedule.time(Clock::Cpu, &Device::Cpu, &mut count).unwrap();
         assert!(calls <= schedule.calls(), "{calls}");
     }
 }

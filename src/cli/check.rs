@@ -43,9 +43,9 @@ pub(super) fn main(arguments: Arguments) -> Result<u8> {
             Verdict::NotImplemented => missing += 1,
             Verdict::Fail(_) | Verdict::Broken(_) => failed += 1,
         }
-        print::line(&format!("{:width$}  {}", name(file), describe(&verdict)))?;
+        print::line(format!("{:width$}  {}", name(file), describe(&verdict)))?;
     }
-    print::line(&format!(
+    print::line(format!(
         "{passed} passed, {failed} failed, {missing} not implemented"
     ))?;
     Ok(if failed > 0 {

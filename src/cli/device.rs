@@ -7,7 +7,7 @@ mod cuda;
 mod cuda;
 
 use crate::config::RunConfig;
-use crate::error::{self, Error, Result};
+use crate::error::{self, refuse, Error, Result};
 use crate::gpu;
 use candle_core::Device;
 use clap::builder::PossibleValue;
@@ -74,9 +74,9 @@ impl Choice {
                 let others = (1..cuda::gpus()).map(check);
                 std::iter::once(Ok(first)).chain(others).collect()
             }
-            Self::Auto | Self::Cpu => Err(Error::usage(
-                "--per-gpu shares GPUs: add --device cuda (all of them) or, say, cuda:1",
-            )),
+            Self::Auto | Self::Cpu => {
+                refuse!("--per-gpu shares GPUs: add --device cuda (all of them) or, say, cuda:1")
+            }
         }
     }
 

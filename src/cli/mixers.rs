@@ -1,7 +1,7 @@
 //! `dsf mixers`: the registry as a table.
 
-use super::{exit, print};
-use crate::config::ModelConfig;
+use super::exit;
+use super::print::{self, columns, Align};
 use crate::error::Result;
 use crate::mixers::{Entry, MIXERS};
 use crate::nn::Params;
@@ -32,19 +32,12 @@ fn at_most_8192(text: &str) -> std::result::Result<usize, String> {
 
 pub(super) fn main(arguments: Arguments) -> Result<u8> {
     let Arguments { d, n, seq_len } = arguments;
-    let header = [
-        "mixer",
-        "variants",
-        "parameters",
-        "state",
-        "finite DSF",
-        "source",
-        "equation",
-    ];
-    let mut rows = vec![header.map(str::to_owned)];
+    #[rustfmt::skip]
+    let header = ["mixer", "variants", "parameters", "state", "finite DSF", "source", "equation"];
+    let mut rows = vec![header.map(str::to_owned).to_vec()];
     for entry in MIXERS {
         let (parameters, state) = sizes(entry, &arguments)?;
-        rows.push([
+        rows.push(vec![
             entry.name.to_owned(),
             entry.variants.join(", "),
             parameters.to_string(),
@@ -54,52 +47,28 @@ pub(super) fn main(arguments: Arguments) -> Result<u8> {
             entry.equation.to_owned(),
         ]);
     }
-    let widths = [0, 1, 2, 3, 4, 5].map(|column| {
-        let width = |row: &[String; 7]| row[column].chars().count();
-        rows.iter().map(width).max().unwrap_or(0)
-    });
-    for row in &rows {
-        let padded = row
-            .iter()
-            .zip(widths)
-            .map(|(cell, width)| format!("{cell:width$}"));
-        let line: Vec<String> = padded.chain([row[6].clone()]).collect();
-        print::line(&line.join("  "))?;
-    }
-    print::line(&format!(
+    print::result(&columns(&rows, Align::Left))?;
+    print::line(format!(
         "\nPer layer, at d = {d}, n = {n}, one head; state in numbers kept per sequence while \
          decoding L = {seq_len} tokens.\nThe first variant is what the protocols `reference` and \
          `matched` train; `paper` trains the variant of that name where there is one."
     ))?;
-    for option in MIXERS
-        .iter()
-        .flat_map(|e| e.options.iter().map(move |o| (e.name, o)))
-    {
-        let (mixer, option) = option;
-        print::line(&format!(
-            "--option {}=..  ({mixer})  {}",
-            option.name, option.help
-        ))?;
+    for entry in MIXERS {
+        for option in entry.options {
+            let (name, help) = (option.name, option.help);
+            print::line(format!("--option {name}=..  ({})  {help}", entry.name))?;
+        }
     }
     Ok(exit::DONE)
 }
 
 /// Parameters and state of one layer's mixer in its first variant.
 fn sizes(entry: &Entry, arguments: &Arguments) -> Result<(usize, usize)> {
-    let model = model(entry, arguments)?;
+    let (d, n) = (arguments.d.to_string(), arguments.n.to_string());
+    let sizes = [("d", d.as_str()), ("n", &n), ("layers", "1")];
+    let model = [&[("preset", "full"), ("mixer", entry.name)], &sizes[..]].concat();
+    let model = recipes::run("mqar", &model)?.model;
     let params = Params::seeded(0, DType::F32, &Device::Cpu);
     let mixer = entry.build(&model, &params)?;
     Ok((params.count(), mixer.state_size(arguments.seq_len)))
-}
-
-fn model(entry: &Entry, arguments: &Arguments) -> Result<ModelConfig> {
-    let (d, n) = (arguments.d.to_string(), arguments.n.to_string());
-    let settings = [
-        ("preset", "full"),
-        ("mixer", entry.name),
-        ("d", &d),
-        ("n", &n),
-        ("layers", "1"),
-    ];
-    Ok(recipes::run("mqar", &settings)?.model)
 }

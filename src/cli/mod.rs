@@ -15,19 +15,18 @@ mod single;
 mod sweep;
 #[cfg(test)]
 mod tests;
-mod tokens;
 mod wikitext;
 mod worker;
 
-use crate::error::{exit, Error};
+use crate::error::{exit, refuse, Error};
 use crate::ops::{self, Route};
 use crate::recipes::{task, Task, TASKS};
 use clap::{ArgMatches, Args, CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum};
+use serde_json::Value;
 use std::io;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::Arc;
-use std::time::Duration;
 
 /// Train and compare sequence mixers (attention, state space models, RNNs) under one protocol, each
 /// written as a linear time-varying system: h_i = Λ_i h_{i-1} + B_i u_i, y_i = C_i h_i + D_i u_i.
@@ -206,9 +205,7 @@ impl Global {
     fn threads(&self) -> Result<usize, Error> {
         let all = || std::thread::available_parallelism().map_or(1, usize::from);
         match self.threads {
-            Some(n) if !(1..=1024).contains(&n) => Err(Error::usage(format!(
-                "--threads must be 1 to 1024, not {n}"
-            ))),
+            Some(n) if !(1..=1024).contains(&n) => refuse!("--threads must be 1 to 1024, not {n}"),
             given => Ok(given.unwrap_or_else(all)),
         }
     }
@@ -218,6 +215,19 @@ impl Global {
         match self.out.to_str() {
             Some("results") => String::new(),
             _ => format!(" --out {}", self.out.display()),
+        }
+    }
+
+    /// Whether nothing is said beside results.
+    fn silent(&self) -> bool {
+        self.quiet || self.json
+    }
+
+    /// A result on stdout: `event` for programs, or `text` for people.
+    fn tell(&self, event: &Value, text: &str) -> Result<(), Error> {
+        match self.json {
+            true => print::line(event),
+            false => print::line(text),
         }
     }
 
@@ -277,14 +287,6 @@ impl Other {
             }
         }
     }
-}
-
-/// A span given in minutes, at least a second.
-fn minutes(text: &str) -> Result<Duration, String> {
-    let span = text.parse().ok().map(|minutes: f64| 60.0 * minutes);
-    let span = span.filter(|seconds| *seconds >= 1.0);
-    let span = span.and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
-    span.ok_or_else(|| "not a number of minutes, a second at least, such as 5".to_owned())
 }
 
 /// A flag that rises at the first TERM, INT or USR1; a second INT ends the process at once.

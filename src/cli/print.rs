@@ -1,7 +1,8 @@
-//! Writing to the two streams without a panic when the reader is gone.
+//! Writing to the two streams without a panic when the reader is gone, and how what is written looks.
 
 use crate::error::{Error, Result};
-use std::io::{self, Write};
+use indicatif::{ProgressBar, ProgressStyle};
+use std::io::{self, IsTerminal, Write};
 
 /// A result, on stdout. A reader that has seen enough (`| head`) is no error.
 pub(super) fn result(text: &str) -> Result<()> {
@@ -13,11 +14,88 @@ pub(super) fn result(text: &str) -> Result<()> {
 }
 
 /// [`result`], with an end of line.
-pub(super) fn line(text: &str) -> Result<()> {
+pub(super) fn line(text: impl std::fmt::Display) -> Result<()> {
     result(&format!("{text}\n"))
 }
 
 /// Talk, on stderr; nobody is obliged to listen.
 pub(super) fn talk(text: &str) {
     let _ = writeln!(anstream::stderr(), "{text}");
+}
+
+/// A bar on stderr, if that is a terminal; without a `total` its length becomes known later.
+pub(super) fn bar(template: &str, total: Option<u64>) -> ProgressBar {
+    let style = ProgressStyle::with_template(template).expect("a template of ours");
+    let bar = match total {
+        Some(total) => ProgressBar::new(total),
+        None => ProgressBar::no_length(),
+    };
+    bar.with_style(style)
+}
+
+/// Talk while something goes on: lines above a bar in a terminal, plain lines elsewhere.
+pub(super) enum Talk {
+    Bar(ProgressBar),
+    Plain,
+    Quiet,
+}
+
+impl Talk {
+    /// With `bar` in a terminal; `quiet` where nothing is to be said.
+    pub fn new(quiet: bool, bar: impl FnOnce() -> ProgressBar) -> Self {
+        match io::stderr().is_terminal() {
+            _ if quiet => Self::Quiet,
+            true => Self::Bar(bar()),
+            false => Self::Plain,
+        }
+    }
+
+    pub fn say(&self, text: &str) {
+        match self {
+            Self::Bar(bar) => bar.println(text),
+            Self::Plain => talk(text),
+            Self::Quiet => {}
+        }
+    }
+
+    pub fn bar(&self) -> Option<&ProgressBar> {
+        match self {
+            Self::Bar(bar) => Some(bar),
+            Self::Plain | Self::Quiet => None,
+        }
+    }
+
+    /// Clears the bar.
+    pub fn finish(&self) {
+        if let Some(bar) = self.bar() {
+            bar.finish_and_clear();
+        }
+    }
+}
+
+/// On which side the cells of a column are aligned.
+#[derive(Clone, Copy)]
+pub(super) enum Align {
+    Left,
+    Right,
+}
+
+/// Rows of cells below each other, aligned but for the last column.
+pub(super) fn columns(rows: &[Vec<String>], align: Align) -> String {
+    let count = rows.iter().map(Vec::len).max().unwrap_or(0);
+    let width = |column: usize| {
+        let cells = rows.iter().filter_map(|row| row.get(column));
+        cells.map(|cell| cell.chars().count()).max().unwrap_or(0)
+    };
+    let widths: Vec<usize> = (0..count).map(width).collect();
+    let padded = |(column, cell): (usize, &String)| match align {
+        _ if column + 1 == count => cell.clone(),
+        Align::Left => format!("{cell:0$}", widths[column]),
+        Align::Right => format!("{cell:>0$}", widths[column]),
+    };
+    let line = |row: &Vec<String>| {
+        let cells: Vec<String> = row.iter().enumerate().map(padded).collect();
+        cells.join("  ") + "\n"
+    };
+    rows.iter().map(line).collect()
 }

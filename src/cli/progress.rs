@@ -1,98 +1,86 @@
-//! How far a download is: a bar in a terminal, lines elsewhere.
+//! How far a download is, or the making of files from downloads before a run: a bar in a terminal, lines elsewhere.
 
-use crate::cli::print;
+use super::{print, raised};
+use crate::config::TaskConfig;
+use crate::error::{Error, Result};
 use crate::fetch::Progress;
-use indicatif::{DecimalBytes, ProgressBar, ProgressStyle};
+use crate::tasks::Task;
+use indicatif::{DecimalBytes, ProgressBar};
+use std::collections::HashSet;
 use std::io::{self, IsTerminal};
+use std::path::Path;
+use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
 
-/// Told to stderr.
-pub(in crate::cli) enum ProgressDisplay {
-    Nothing,
-    Bar(Option<ProgressBar>),
-    Lines(Option<Lines>),
+/// Told to stderr, unless quiet.
+pub(in crate::cli) struct ProgressDisplay {
+    quiet: bool,
+    /// Of what is being downloaded, in a terminal.
+    bar: Option<ProgressBar>,
+    /// Elsewhere.
+    lines: Option<Lines>,
 }
 
 impl ProgressDisplay {
     pub fn new(quiet: bool) -> Self {
-        if quiet {
-            Self::Nothing
-        } else if io::stderr().is_terminal() {
-            Self::Bar(None)
-        } else {
-            Self::Lines(None)
+        Self {
+            quiet,
+            bar: None,
+            lines: None,
         }
     }
 }
 
 impl Progress for ProgressDisplay {
     fn say(&mut self, line: &str) {
-        match self {
-            Self::Nothing => {}
-            Self::Bar(Some(bar)) => bar.suspend(|| print::talk(line)),
-            Self::Bar(None) | Self::Lines(_) => print::talk(line),
+        match &self.bar {
+            _ if self.quiet => {}
+            Some(bar) => bar.suspend(|| print::talk(line)),
+            None => print::talk(line),
         }
     }
 
     fn start(&mut self, what: &str, done: u64, total: Option<u64>) {
-        match self {
-            Self::Nothing => {}
-            Self::Bar(bar) => {
-                print::talk(what);
-                *bar = Some(begin(done, total));
-            }
-            Self::Lines(lines) => {
-                print::talk(what);
-                *lines = Some(Lines::new(done, total, Instant::now()));
-            }
+        if self.quiet {
+            return;
+        }
+        print::talk(what);
+        if io::stderr().is_terminal() {
+            let template =
+                "{wide_bar} {decimal_bytes}/{decimal_total_bytes} {decimal_bytes_per_sec} {eta}";
+            self.bar = Some(print::bar(template, total).with_position(done));
+        } else {
+            self.lines = Some(Lines::new(done, total, Instant::now()));
         }
     }
 
     fn reach(&mut self, done: u64) {
-        match self {
-            Self::Bar(Some(bar)) => bar.set_position(done),
-            Self::Lines(Some(lines)) => {
-                if let Some(line) = lines.reach(done, Instant::now()) {
-                    print::talk(&line);
-                }
-            }
-            _ => {}
+        if let Some(bar) = &self.bar {
+            bar.set_position(done);
+        }
+        let lines = self.lines.as_mut();
+        if let Some(line) = lines.and_then(|lines| lines.reach(done, Instant::now())) {
+            print::talk(&line);
         }
     }
 
     fn total(&mut self, total: u64) {
-        match self {
-            Self::Bar(Some(bar)) => bar.set_length(total),
-            Self::Lines(Some(lines)) => lines.total = Some(total),
-            _ => {}
+        if let Some(bar) = &self.bar {
+            bar.set_length(total);
+        }
+        if let Some(lines) = &mut self.lines {
+            lines.total = Some(total);
         }
     }
 
     fn end(&mut self) {
-        match self {
-            Self::Nothing => {}
-            Self::Bar(bar) => {
-                if let Some(bar) = bar.take() {
-                    bar.abandon();
-                }
-            }
-            Self::Lines(lines) => {
-                if let Some(lines) = lines.take() {
-                    print::talk(&lines.line());
-                }
-            }
+        if let Some(bar) = self.bar.take() {
+            bar.abandon();
+        }
+        if let Some(lines) = self.lines.take() {
+            print::talk(&lines.line());
         }
     }
-}
-
-fn begin(done: u64, total: Option<u64>) -> ProgressBar {
-    let template = "{wide_bar} {decimal_bytes}/{decimal_total_bytes} {decimal_bytes_per_sec} {eta}";
-    let style = ProgressStyle::with_template(template).expect("a template of ours");
-    let bar = match total {
-        Some(total) => ProgressBar::new(total),
-        None => ProgressBar::no_length(),
-    };
-    bar.with_style(style).with_position(done)
 }
 
 /// A line every tenth, or every half minute of a slow one.
@@ -140,6 +128,52 @@ impl Lines {
             None => format!("  {done}"),
         }
     }
+}
+
+/// Makes the files that `tasks` need and that are not there yet, each once.
+pub(super) fn prepare<'a>(
+    tasks: impl IntoIterator<Item = &'a TaskConfig>,
+    data_dir: Option<&Path>,
+    quiet: bool,
+    stop: &AtomicBool,
+) -> Result<()> {
+    let mut made = HashSet::new();
+    for config in tasks {
+        let task = config.read()?;
+        if let Some(name) = task.prepared().filter(|name| !made.contains(name)) {
+            make(&*task, &name, data_dir, quiet, stop)?;
+            made.insert(name);
+        }
+    }
+    Ok(())
+}
+
+fn make(
+    task: &dyn Task,
+    name: &str,
+    data_dir: Option<&Path>,
+    quiet: bool,
+    stop: &AtomicBool,
+) -> Result<()> {
+    let mut shown = ProgressDisplay::new(quiet);
+    let mut split = None;
+    let made = task.prepare(data_dir, &mut |now| {
+        if split != Some(now.split) {
+            shown.end();
+            split = Some(now.split);
+            match now.split {
+                "" => shown.say(&format!("another process makes the tokens of {name}")),
+                split => shown.start(&format!("tokens of {name}, {split}"), 0, Some(now.total)),
+            }
+        }
+        shown.reach(now.done);
+        match raised(stop) {
+            true => Err(Error::Stopped),
+            false => Ok(()),
+        }
+    });
+    shown.end();
+    made
 }
 
 #[cfg(test)]

@@ -1,13 +1,12 @@
 //! `dsf report`: results as grids of accuracies, or as figures and tables of the paper.
 
 use super::{exit, print, Global};
-use crate::config::Protocol;
-use crate::error::{Error, Result};
+use crate::error::{refuse, Result};
 use crate::recipes::{presets_of, TASKS};
-use crate::report::{self, Asked, Figure, Filter, Format, Orient, Series, FIGURES, FORMATS};
+use crate::report::{self, Asked, Figure, Format, Series, FIGURES, FORMATS};
 use crate::store::{read_summary, refuse_contradictions, Record, Store, COLUMNS, SCHEMA};
 use crate::sweep::{Experiment, Flags};
-use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
+use clap::builder::{PossibleValue, PossibleValuesParser};
 use clap::Args;
 use std::path::{Path, PathBuf};
 
@@ -33,33 +32,8 @@ pub(super) struct Arguments {
     /// Form of the output.
     #[arg(long, default_value = FORMATS[0].name, value_parser = formats())]
     format: String,
-    /// Rows n and columns d, or as in the paper's figures rows d and columns n [default: brief, and
-    /// paper for figure 7].
-    #[arg(long, value_enum, conflicts_with = "table")]
-    orient: Option<Orient>,
-    /// Metric to show [default: accuracy; in tables 2 and 3 selected_accuracy, and the best where
-    /// there is no validation split; Markdown, CSV and JSON have all three; in table 1, which shows all
-    /// perplexities, the one that learning rates are chosen by: train_ppl].
-    #[arg(long, value_parser = metrics())]
-    metric: Option<String>,
-    /// Only these mixers.
-    #[arg(long, value_delimiter = ',', value_name = "NAME")]
-    mixer: Vec<String>,
-    /// Only these sequence lengths.
-    #[arg(
-        long,
-        value_delimiter = ',',
-        value_name = "L",
-        conflicts_with = "table"
-    )]
-    seq_len: Vec<usize>,
-    /// Only these tasks of the Long Range Arena (table 3).
-    #[arg(long, value_delimiter = ',', value_name = "NAME",
-          value_parser = PossibleValuesParser::new(report::datasets()))]
-    dataset: Vec<String>,
-    /// Only these protocols.
-    #[arg(long, value_delimiter = ',', value_enum)]
-    protocol: Vec<Protocol>,
+    #[command(flatten)]
+    asked: Asked,
 }
 
 fn figures(series: Series) -> PossibleValuesParser {
@@ -68,20 +42,8 @@ fn figures(series: Series) -> PossibleValuesParser {
 }
 
 fn formats() -> PossibleValuesParser {
-    PossibleValuesParser::new(
-        FORMATS
-            .iter()
-            .map(|f| PossibleValue::new(f.name).help(f.about)),
-    )
-}
-
-/// Names of metrics, typed with underscores as in a summary or with hyphens as flags are.
-fn metrics() -> impl TypedValueParser<Value = String> {
-    let metrics = report::metrics().map(|metric| {
-        let value = PossibleValue::new(metric.name).help(metric.meaning);
-        value.alias(metric.name.replace('_', "-"))
-    });
-    PossibleValuesParser::new(metrics).map(|typed| typed.replace('-', "_"))
+    let formats = FORMATS.iter();
+    PossibleValuesParser::new(formats.map(|f| PossibleValue::new(f.name).help(f.about)))
 }
 
 pub(super) fn main(arguments: Arguments, global: &Global) -> Result<u8> {
@@ -89,7 +51,8 @@ pub(super) fn main(arguments: Arguments, global: &Global) -> Result<u8> {
         print::result(&columns())?;
         return Ok(exit::DONE);
     }
-    for name in &arguments.mixer {
+    let mut asked = arguments.asked;
+    for name in &asked.filter.mixers {
         crate::mixers::find(name)?;
     }
     let figure = match (&arguments.table, &arguments.figure) {
@@ -97,42 +60,27 @@ pub(super) fn main(arguments: Arguments, global: &Global) -> Result<u8> {
         (_, Some(number)) => Figure::find(Series::Figure, number)?,
         (None, None) => Figure::find(Series::Grid, "")?,
     };
-    if !arguments.dataset.is_empty() && arguments.table.as_deref() != Some("3") {
-        return Err(Error::usage(
-            "--dataset names tasks of the Long Range Arena: give it with --table 3",
-        ));
+    if !asked.filter.datasets.is_empty() && arguments.table.as_deref() != Some("3") {
+        refuse!("--dataset names tasks of the Long Range Arena: give it with --table 3");
     }
     let planned = match &arguments.experiment {
         Some(file) => Some(Experiment::read(file)?.plan(&Flags::default())?.runs),
         None => None,
     };
     let mut rows = Vec::new();
-    let sources = if arguments.results.is_empty() {
-        vec![global.out.clone()]
-    } else {
-        arguments.results.clone()
+    let sources = match arguments.results.is_empty() {
+        true => std::slice::from_ref(&global.out),
+        false => &arguments.results,
     };
-    for source in &sources {
+    for source in sources {
         rows.extend(read(source)?);
     }
     refuse_contradictions(&rows)?;
-    let format = if global.json {
-        "json"
-    } else {
-        &arguments.format
+    let format = match global.json {
+        true => Format::find("json")?,
+        false => Format::find(&arguments.format)?,
     };
-    let format = Format::find(format)?;
-    let asked = Asked {
-        filter: Filter {
-            mixers: arguments.mixer,
-            seq_lens: arguments.seq_len,
-            protocols: arguments.protocol,
-            datasets: arguments.dataset,
-        },
-        metric: arguments.metric,
-        orient: arguments.orient,
-        side_by_side: format.side_by_side,
-    };
+    asked.side_by_side = format.side_by_side;
     let report = report::report(figure, &rows, planned.as_deref(), &presets_of, &asked)?;
     print::result(&format.render(&report, global.coloured()))?;
     Ok(exit::DONE)
@@ -143,10 +91,9 @@ fn columns() -> String {
         format!("columns of a summary CSV, schema {SCHEMA}; empty means not applicable\n");
     for column in COLUMNS.iter() {
         let (name, unit, meaning) = (column.name, column.unit, column.meaning);
-        let unit = if unit.is_empty() {
-            String::new()
-        } else {
-            format!(" ({unit})")
+        let unit = match unit {
+            "" => String::new(),
+            unit => format!(" ({unit})"),
         };
         text += &format!("  {name:18}  {meaning}{unit}\n");
     }

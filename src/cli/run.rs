@@ -3,34 +3,51 @@
 
 mod recorder;
 
-use super::raised;
+use super::device::{use_threads, Choice};
+use super::{raised, Global};
 use crate::config::RunConfig;
 use crate::error::{Error, Result};
 use crate::ops;
 use crate::store::{
     peak_memory_bytes, EpochRow, Metrics, Provenance, RunDir, RunResult, RunStatus, Status, Store,
 };
+use crate::sweep::Training;
 use crate::tasks;
 use crate::train::{Event, Trainer};
 use candle_core::Device;
 use recorder::RunRecorder;
-use std::path::Path;
 use std::sync::atomic::AtomicBool;
-use std::time::Duration;
 
 /// Where and how a run is trained.
 pub(super) struct RunContext<'a> {
-    pub store: &'a Store,
-    pub device: &'a Device,
-    pub device_name: &'a str,
-    /// Whether steps on a GPU are recorded.
-    pub cuda_graph: bool,
-    /// Where data that is not generated lies, if not where downloads do.
-    pub data_dir: Option<&'a Path>,
+    pub store: Store,
+    pub device: Device,
+    pub device_name: String,
+    pub training: &'a Training,
     pub threads: usize,
-    /// Time between checkpoints, if not the usual one.
-    pub checkpoint_every: Option<Duration>,
     pub stop: &'a AtomicBool,
+}
+
+impl<'a> RunContext<'a> {
+    /// Opens the device and the results folder.
+    pub fn open(
+        device: Choice,
+        training: &'a Training,
+        stop: &'a AtomicBool,
+        global: &Global,
+    ) -> Result<Self> {
+        let threads = global.threads()?;
+        use_threads(threads);
+        let (device, device_name) = device.open()?;
+        Ok(Self {
+            store: Store::open(&global.out)?,
+            device,
+            device_name,
+            training,
+            threads,
+            stop,
+        })
+    }
 }
 
 /// What a run tells while it is trained.
@@ -61,7 +78,7 @@ pub(super) fn execute(
     context: &RunContext,
     on: &mut dyn FnMut(RunEvent) -> Result<()>,
 ) -> Result<RunResult> {
-    let provenance = Provenance::collect(context.device_name, context.threads);
+    let provenance = Provenance::collect(&context.device_name, context.threads);
     let dir = context.store.begin(config, &provenance)?;
     if let Some(result) = dir.result()? {
         return Ok(result);
@@ -89,12 +106,12 @@ fn train(
     provenance: &Provenance,
     on: &mut dyn FnMut(RunEvent) -> Result<()>,
 ) -> Result<RunResult> {
-    let data = tasks::load(&config.task, context.data_dir)?;
+    let data = tasks::load(&config.task, context.training.data_dir.as_deref())?;
     for warning in data.warnings() {
         on(RunEvent::Warning(warning.clone()))?;
     }
-    let mut trainer = Trainer::new(config, &data, context.device)?;
-    if context.cuda_graph {
+    let mut trainer = Trainer::new(config, &data, &context.device)?;
+    if context.training.cuda_graph {
         trainer.record_steps();
     }
     if let Some(bytes) = dir.read_checkpoint()? {
@@ -106,7 +123,7 @@ fn train(
         done: trainer.progress().epochs.len(),
     })?;
     let steps = trainer.progress().step;
-    let mut recorder = RunRecorder::new(dir, config, steps, context.checkpoint_every)?;
+    let mut recorder = RunRecorder::new(dir, config, steps, context.training.checkpoint_every)?;
     if let Some(warning) = recorder.warning() {
         on(RunEvent::Warning(warning))?;
     }

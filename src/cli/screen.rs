@@ -1,14 +1,13 @@
 //! What a person sees while a run trains: one live line in a terminal, plain lines elsewhere.
 
+use super::print::{self, Talk};
 use super::run::RunEvent;
-use super::{perplexity, print, Global};
+use super::{perplexity, Global};
 use crate::config::RunConfig;
 use crate::error::Result;
 use crate::store::EpochRow;
 use crate::sweep::estimate::duration;
 use crate::tasks::TaskEntry;
-use indicatif::{ProgressBar, ProgressStyle};
-use std::io::{self, IsTerminal};
 use std::time::{Duration, Instant};
 
 /// Off a terminal, word comes at least this often.
@@ -16,7 +15,7 @@ const PLAIN_EVERY: Duration = Duration::from_secs(30);
 
 /// The screen of one run.
 pub(super) struct Screen {
-    mode: Mode,
+    talk: Talk,
     epochs: usize,
     steps: usize,
     accuracy: Option<f64>,
@@ -28,12 +27,6 @@ pub(super) struct Screen {
     last_plain: Instant,
 }
 
-enum Mode {
-    Bar(ProgressBar),
-    Plain,
-    Quiet,
-}
-
 impl Screen {
     pub fn new(
         config: &RunConfig,
@@ -41,15 +34,9 @@ impl Screen {
         tokens_per_step: usize,
         global: &Global,
     ) -> Self {
-        let mode = if global.quiet || global.json {
-            Mode::Quiet
-        } else if io::stderr().is_terminal() {
-            Mode::Bar(bar())
-        } else {
-            Mode::Plain
-        };
+        let bar = || print::bar("{bar:24} {msg}", Some(0));
         Self {
-            mode,
+            talk: Talk::new(global.silent(), bar),
             epochs: config.train.epochs,
             steps: 0,
             accuracy: None,
@@ -69,7 +56,7 @@ impl Screen {
                 ..
             } => {
                 self.steps = *steps_per_epoch;
-                if let Mode::Bar(bar) = &self.mode {
+                if let Some(bar) = self.talk.bar() {
                     bar.set_length((self.steps * self.epochs) as u64);
                 }
                 if *done > 0 {
@@ -103,19 +90,13 @@ impl Screen {
 
     /// A line above the bar, or just a line.
     pub fn say(&mut self, text: &str) {
-        match &self.mode {
-            Mode::Bar(bar) => bar.println(text),
-            Mode::Plain => print::talk(text),
-            Mode::Quiet => {}
-        }
+        self.talk.say(text);
         self.last_plain = Instant::now();
     }
 
     /// Clears the live line.
     pub fn finish(&self) {
-        if let Mode::Bar(bar) = &self.mode {
-            bar.finish_and_clear();
-        }
+        self.talk.finish();
     }
 
     fn step(&mut self, epoch: usize, step: usize, loss: f64, seconds: f64) {
@@ -128,10 +109,9 @@ impl Screen {
             (false, Some(a)) => format!("test accuracy {:.1} %", 100.0 * a),
             (false, None) => "test accuracy -".to_owned(),
         };
-        let rate = if pace > 0.0 {
-            self.tokens_per_step / pace
-        } else {
-            0.0
+        let rate = match pace > 0.0 {
+            true => self.tokens_per_step / pace,
+            false => 0.0,
         };
         let line = format!(
             "epoch {epoch}/{}  loss {loss:.4}  {so_far}  {rate:.0} tokens/s  \
@@ -139,13 +119,13 @@ impl Screen {
             self.epochs,
             duration(left)
         );
-        match &self.mode {
-            Mode::Bar(bar) => {
+        match &self.talk {
+            Talk::Bar(bar) => {
                 bar.set_position(done as u64);
                 bar.set_message(line);
             }
-            Mode::Plain if self.last_plain.elapsed() >= PLAIN_EVERY => self.say(&line),
-            Mode::Plain | Mode::Quiet => {}
+            Talk::Plain if self.last_plain.elapsed() >= PLAIN_EVERY => self.say(&line),
+            Talk::Plain | Talk::Quiet => {}
         }
     }
 }
@@ -160,11 +140,4 @@ fn answers(row: &EpochRow) -> String {
         row.train_loss,
         100.0 * row.accuracy
     )
-}
-
-fn bar() -> ProgressBar {
-    let style = ProgressStyle::with_template("{bar:24} {msg}");
-    let bar = ProgressBar::new(0);
-    bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
-    bar
 }

@@ -1,22 +1,21 @@
 //! `dsf mqar`, `dsf lra`, `dsf wikitext` and the other tasks: one run, from the flags to a sentence about what came of it.
 
-use super::device::{use_threads, Choice};
+use super::device::Choice;
 use super::perplexity;
+use super::print::{self, columns, Align};
 use super::run::{execute, RunContext, RunEvent};
 use super::screen::Screen;
-use super::worker::{done, emit, Events};
-use super::{exit, minutes, print, raised, stop_flag, tokens, Global};
+use super::worker::{code, done, emit, Events};
+use super::{exit, progress, raised, stop_flag, Global};
 use crate::config::{Objective, RunConfig, SETTINGS};
 use crate::error::{Error, Result};
 use crate::recipes::{Explained, Resolved, Task};
 use crate::store::{Metrics, Outcome, RunResult, RunStatus, Status, Store};
 use crate::sweep::estimate::{self, counted, duration};
-use crate::sweep::Flags;
+use crate::sweep::{Flags, Training};
 use crate::tasks;
 use clap::Args;
 use serde_json::{json, Value};
-use std::path::PathBuf;
-use std::time::Duration;
 
 #[derive(Args)]
 pub(super) struct Arguments {
@@ -25,17 +24,8 @@ pub(super) struct Arguments {
     /// Where to train: auto, cpu, cuda or cuda:1.
     #[arg(long, default_value = "auto", value_name = "DEVICE")]
     device: Choice,
-    /// On a GPU, record a training step once as a CUDA graph and replay it: saves what launching
-    /// costs, which at small d is most of a step.
-    #[arg(long)]
-    cuda_graph: bool,
-    /// Where the data lies [default: where `dsf data fetch` puts it].
-    #[arg(long, value_name = "DIR", env = "DSF_DATA", hide_env_values = true)]
-    data_dir: Option<PathBuf>,
-    /// Minutes between checkpoints, which a stopped run continues from [default: half a minute, or
-    /// more where one takes long to write].
-    #[arg(long, value_name = "MINUTES", value_parser = minutes)]
-    checkpoint_every: Option<Duration>,
+    #[command(flatten)]
+    training: Training,
     /// Print every setting of the run with its value and where that came from; train nothing.
     #[arg(long)]
     explain: bool,
@@ -66,20 +56,15 @@ pub(super) fn main(mut arguments: Arguments, task: Task, global: &Global) -> Res
         return Ok(exit::DONE);
     }
     arguments.device.serves(&config)?;
-    let threads = global.threads()?;
-    use_threads(threads);
-    let (device, device_name) = arguments.device.open()?;
-    let store = Store::open(&global.out)?;
-    let id = config.id();
-    let known = store.status(&id)? == Status::Done;
     let stop = stop_flag()?;
-    let data_dir = arguments.data_dir.as_deref();
+    let context = RunContext::open(arguments.device, &arguments.training, &stop, global)?;
+    let known = context.store.status(&config.id())? == Status::Done;
+    let data_dir = arguments.training.data_dir.as_deref();
     let (entry, task) = (config.task.entry()?, config.task.read()?);
     let mut sizes = task.sizes();
     if !known {
         task.ready(data_dir)?;
-        let quiet = global.quiet || global.json;
-        tokens::prepare([&config.task], data_dir, quiet, &stop)?;
+        progress::prepare([&config.task], data_dir, global.silent(), &stop)?;
         sizes = task.counted(data_dir)?;
     }
     let examples = config.train.batch_size.min(sizes.examples[0]);
@@ -87,24 +72,13 @@ pub(super) fn main(mut arguments: Arguments, task: Task, global: &Global) -> Res
     let mut screen = Screen::new(&config, entry, tokens_per_step, global);
     if !known {
         screen.say(&title(&config, &*task));
-        notes
-            .iter()
-            .for_each(|note| screen.say(&format!("note: {note}")));
-        screen.say(&estimate::sentence(&config, &sizes, &device)?);
+        let notes = notes.iter();
+        notes.for_each(|note| screen.say(&format!("note: {note}")));
+        screen.say(&estimate::sentence(&config, &sizes, &context.device)?);
     }
     if raised(&stop) {
         return Err(Error::Stopped);
     }
-    let context = RunContext {
-        store: &store,
-        device: &device,
-        device_name: &device_name,
-        cuda_graph: arguments.cuda_graph,
-        data_dir,
-        checkpoint_every: arguments.checkpoint_every,
-        threads,
-        stop: &stop,
-    };
     let mut events = Events::new(&config)?;
     let result = execute(&config, &context, &mut |event: RunEvent| {
         if global.json {
@@ -117,12 +91,9 @@ pub(super) fn main(mut arguments: Arguments, task: Task, global: &Global) -> Res
     if global.json {
         emit(&done(&config, &result))?;
     } else {
-        print::line(&conclusion(&config, &result, known, &store, global)?)?;
+        print::line(conclusion(&config, &result, known, &context.store, global)?)?;
     }
-    Ok(match result.status {
-        RunStatus::Done => exit::DONE,
-        RunStatus::Failed => exit::FAILED,
-    })
+    Ok(code(&result))
 }
 
 /// The settings of a run as columns, or as one JSON object.
@@ -133,34 +104,31 @@ fn explanation(
     global: &Global,
 ) -> String {
     if global.json {
-        let settings = explained.iter().map(
-            |Explained {
-                 name,
-                 value,
-                 origin,
-             }| {
-                json!({ "name": name, "value": value, "origin": origin.to_string() })
-            },
-        );
+        let settings = explained.iter().map(|row| {
+            let (name, value, origin) = (&row.name, &row.value, row.origin.to_string());
+            json!({ "name": name, "value": value, "origin": origin })
+        });
         let settings: Vec<Value> = settings.collect();
         let event = json!({ "event": "settings", "schema": 1, "run": config.id(), "notes": notes,
                             "settings": settings });
         return format!("{event}\n");
     }
     let spelt = |value: &Value| value.as_str().map_or(value.to_string(), str::to_owned);
-    let width = |texts: &mut dyn Iterator<Item = usize>| texts.max().unwrap_or(0);
-    let names = width(&mut explained.iter().map(|row| row.name.len()));
-    let values = width(&mut explained.iter().map(|row| spelt(&row.value).len()));
-    let rows = explained.iter().map(
-        |Explained {
-             name,
-             value,
-             origin,
-         }| { format!("{name:names$}  {:values$}  {origin}\n", spelt(value)) },
-    );
+    let row = |row: &Explained| {
+        vec![
+            row.name.to_string(),
+            spelt(&row.value),
+            row.origin.to_string(),
+        ]
+    };
+    let rows: Vec<Vec<String>> = explained.iter().map(row).collect();
     let notes = notes.iter().map(|note| format!("note: {note}\n"));
-    let head = format!("run {}\n", config.id());
-    [head].into_iter().chain(rows).chain(notes).collect()
+    let notes: String = notes.collect();
+    format!(
+        "run {}\n{}{notes}",
+        config.id(),
+        columns(&rows, Align::Left)
+    )
 }
 
 fn title(config: &RunConfig, task: &dyn tasks::Task) -> String {

@@ -1,27 +1,29 @@
 //! `dsf sweep`: a grid of runs, planned as a whole and worked off by child processes.
 
-mod conclusion;
 mod words;
 
 use super::device::Choice;
-use super::{exit, minutes, print, stop_flag, tokens, Global};
+use super::print::{self, Talk};
+use super::{exit, progress, stop_flag, Global};
 use crate::config::RunConfig;
-use crate::error::{Error, Result};
+use crate::error::{refuse, Result};
 use crate::recipes;
 use crate::store::Store;
 use crate::sweep::estimate::{self, duration};
-use crate::sweep::{run_all, Event, Experiment, Flags, Message, Options, Plan, Process, Skip};
+use crate::sweep::{
+    run_all, Event, Experiment, Flags, Message, Options, Plan, Process, Skip, Training,
+};
 use clap::Args;
-use conclusion::conclusion;
-use indicatif::{ProgressBar, ProgressStyle};
 use serde_json::json;
 use std::collections::BTreeMap;
-use std::io::{self, IsTerminal};
 use std::path::PathBuf;
-use std::time::{Duration, Instant};
-use words::{describe, finished};
+use std::time::Instant;
+use words::{conclusion, describe, finished};
 
 #[derive(Args)]
+#[command(mut_arg("data_dir", |arg| arg.help(
+    "Where data that is not generated lies [default: where `dsf data fetch` puts it]"
+)))]
 pub(super) struct Arguments {
     /// An experiment file; flags given as well take precedence over it.
     experiment: Option<PathBuf>,
@@ -39,17 +41,8 @@ pub(super) struct Arguments {
     /// Runs at a time on each GPU, a process each: small models leave most of a GPU idle.
     #[arg(long, value_name = "N")]
     per_gpu: Option<usize>,
-    /// On a GPU, record a training step once as a CUDA graph and replay it: saves what launching
-    /// costs, which at small d is most of a step.
-    #[arg(long)]
-    cuda_graph: bool,
-    /// Where data that is not generated lies [default: where `dsf data fetch` puts it].
-    #[arg(long, value_name = "DIR", env = "DSF_DATA", hide_env_values = true)]
-    data_dir: Option<PathBuf>,
-    /// Minutes between checkpoints, which a stopped run continues from [default: half a minute, or
-    /// more where one takes long to write].
-    #[arg(long, value_name = "MINUTES", value_parser = minutes)]
-    checkpoint_every: Option<Duration>,
+    #[command(flatten)]
+    training: Training,
     /// Try runs again that failed before.
     #[arg(long)]
     retry_failed: bool,
@@ -67,10 +60,9 @@ pub(super) fn main(mut arguments: Arguments, global: &Global) -> Result<u8> {
     };
     let device = arguments.device;
     plan.runs.iter().try_for_each(|run| device.serves(run))?;
-    if !(global.quiet || global.json) {
-        plan.notes
-            .iter()
-            .for_each(|note| print::talk(&format!("note: {note}")));
+    if !global.silent() {
+        let notes = plan.notes.iter();
+        notes.for_each(|note| print::talk(&format!("note: {note}")));
     }
     let (devices, jobs) = arguments.places()?;
     let options = Options {
@@ -78,9 +70,7 @@ pub(super) fn main(mut arguments: Arguments, global: &Global) -> Result<u8> {
         retry_failed: arguments.retry_failed,
         threads: (global.threads()? / jobs).max(1),
         devices,
-        cuda_graph: arguments.cuda_graph,
-        data_dir: arguments.data_dir.clone(),
-        checkpoint_every: arguments.checkpoint_every,
+        training: arguments.training.clone(),
     };
     if arguments.dry_run {
         super::device::use_threads(options.threads);
@@ -89,28 +79,27 @@ pub(super) fn main(mut arguments: Arguments, global: &Global) -> Result<u8> {
         print::result(&text)?;
         return Ok(exit::DONE);
     }
-    let data_dir = options.data_dir.as_deref();
+    let data_dir = options.training.data_dir.as_deref();
     plan.runs
         .iter()
         .try_for_each(|run| run.task.read()?.ready(data_dir))?;
     let store = Store::open(&global.out)?;
     let stop = stop_flag()?;
     let texts = plan.runs.iter().map(|run| &run.task);
-    tokens::prepare(texts, data_dir, global.quiet || global.json, &stop)?;
+    progress::prepare(texts, data_dir, global.silent(), &stop)?;
     let worker = Process::new(&global.out, &options)?;
     let mut board = Board::new(&plan, global);
     let tally = run_all(&plan, &store, &worker, &options, &stop, &mut |i, event| {
         board.tell(i, &event)
     });
-    board.close();
+    board.talk.finish();
     let tally = tally?;
-    if !(global.json || global.quiet) {
-        print::line(&conclusion(&tally, &plan, &store, global))?;
+    if !global.silent() {
+        print::line(conclusion(&tally, &plan, &store, global))?;
     }
-    Ok(if tally.failed > 0 {
-        exit::SOME_RUNS_FAILED
-    } else {
-        exit::DONE
+    Ok(match tally.failed {
+        0 => exit::DONE,
+        _ => exit::SOME_RUNS_FAILED,
     })
 }
 
@@ -119,7 +108,7 @@ impl Arguments {
     fn places(&self) -> Result<(Vec<String>, usize)> {
         let within = |flag: &str, n: usize| match n {
             1..=1024 => Ok(n),
-            _ => Err(Error::usage(format!("{flag} must be 1 to 1024, not {n}"))),
+            _ => refuse!("{flag} must be 1 to 1024, not {n}"),
         };
         let Some(each) = self.per_gpu else {
             let jobs = within("--jobs", self.jobs.unwrap_or(1))?;
@@ -136,8 +125,7 @@ impl Arguments {
 struct Board<'a> {
     runs: &'a [RunConfig],
     json: bool,
-    quiet: bool,
-    bar: Option<ProgressBar>,
+    talk: Talk,
     over: usize,
     trained: usize,
     began: Instant,
@@ -146,21 +134,21 @@ struct Board<'a> {
 
 impl<'a> Board<'a> {
     fn new(plan: &'a Plan, global: &Global) -> Self {
-        let live = !global.json && !global.quiet && io::stderr().is_terminal();
-        let board = Self {
+        let bar = || {
+            let template = "{bar:20} {pos}/{len} runs  {msg}";
+            print::bar(template, Some(plan.runs.len() as u64))
+        };
+        let talk = Talk::new(global.silent(), bar);
+        talk.say(&estimate::headline(plan));
+        Self {
             runs: &plan.runs,
             json: global.json,
-            quiet: global.quiet,
-            bar: live.then(|| bar(plan.runs.len())),
+            talk,
             over: 0,
             trained: 0,
             began: Instant::now(),
             active: BTreeMap::new(),
-        };
-        if !(global.json || global.quiet) {
-            board.line(&estimate::headline(plan));
         }
-        board
     }
 
     fn tell(&mut self, index: usize, event: &Event) {
@@ -186,8 +174,8 @@ impl<'a> Board<'a> {
                 let now = format!("{name}  epoch {epoch}/{epochs}  {learnt}");
                 self.active.insert(index, now);
             }
-            Event::Told(Message::Warning { text }) => self.talk(&format!("{name}: {text}")),
-            Event::Told(Message::Progress { .. } | Message::Other) => {}
+            Event::Told(Message::Warning { text }) => self.talk.say(&format!("{name}: {text}")),
+            Event::Told(Message::Other) => {}
             Event::Finished(row) => self.end(index, "finished", &finished(row)),
             Event::Failed(reason) => self.end(index, "failed", &format!("FAILED: {reason}")),
             Event::Interrupted => self.end(index, "interrupted", "stopped after a checkpoint"),
@@ -222,30 +210,18 @@ impl<'a> Board<'a> {
             let event = json!({ "event": "run", "schema": 1, "run": run.id(), "status": status,
                                 "text": text, "over": self.over, "of": self.runs.len() });
             // The sweep goes on when its listener has left; the results are in the store.
-            let _ = print::line(&event.to_string());
+            let _ = print::line(event);
         } else if let Some(text) = text {
             let total = self.runs.len();
             let width = total.to_string().len();
             let (over, id, name) = (self.over, run.id(), describe(run));
-            self.talk(&format!("[{over:>width$}/{total}] {id}  {name}  {text}"));
-        }
-    }
-
-    fn talk(&self, text: &str) {
-        if !self.json && !self.quiet {
-            self.line(text);
-        }
-    }
-
-    fn line(&self, text: &str) {
-        match &self.bar {
-            Some(bar) => bar.println(text),
-            None => print::talk(text),
+            self.talk
+                .say(&format!("[{over:>width$}/{total}] {id}  {name}  {text}"));
         }
     }
 
     fn redraw(&self) {
-        let Some(bar) = &self.bar else { return };
+        let Some(bar) = self.talk.bar() else { return };
         let active: Vec<&str> = self.active.values().map(String::as_str).collect();
         let left = match self.trained {
             0 => String::new(),
@@ -258,17 +234,4 @@ impl<'a> Board<'a> {
         bar.set_position(self.over as u64);
         bar.set_message(format!("{}{left}", active.join(" | ")));
     }
-
-    fn close(&self) {
-        if let Some(bar) = &self.bar {
-            bar.finish_and_clear();
-        }
-    }
-}
-
-fn bar(runs: usize) -> ProgressBar {
-    let style = ProgressStyle::with_template("{bar:20} {pos}/{len} runs  {msg}");
-    let bar = ProgressBar::new(runs as u64);
-    bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
-    bar
 }

@@ -7,7 +7,7 @@ use crate::error::Result;
 use crate::report::{report, Asked, Figure, Series, FORMATS};
 use crate::store::{RunResult, RunStatus, Store};
 use crate::sweep::estimate;
-use crate::sweep::{run_all, Ending, Flags, Message, Options, Plan, Worker};
+use crate::sweep::{run_all, Ending, Flags, Message, Options, Plan, Training, Worker};
 use candle_core::Device;
 
 /// The task whose file is `src/tasks/toy.rs`.
@@ -38,13 +38,11 @@ struct Here<'a> {
 impl Here<'_> {
     fn train(&self, run: &RunConfig, stop: &AtomicBool) -> Result<RunResult> {
         let context = RunContext {
-            store: self.store,
-            device: &Device::Cpu,
-            device_name: "cpu",
-            cuda_graph: false,
-            data_dir: None,
+            store: self.store.clone(),
+            device: Device::Cpu,
+            device_name: "cpu".to_owned(),
+            training: &Training::default(),
             threads: 1,
-            checkpoint_every: None,
             stop,
         };
         execute(run, &context, &mut |event| {
@@ -118,9 +116,7 @@ fn a_sweep_of_it_is_planned_trained_once_and_reported_in_every_format() {
         retry_failed: false,
         threads: 1,
         devices: vec!["cpu".to_owned()],
-        cuda_graph: false,
-        data_dir: None,
-        checkpoint_every: None,
+        training: Training::default(),
     };
     let dry = estimate::dry_run(&plan, folder.path(), &options, &Device::Cpu).unwrap();
     assert!(dry.contains("4 runs"), "{dry}");

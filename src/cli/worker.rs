@@ -1,17 +1,17 @@
 //! `dsf worker`: a child of a sweep. Its first line of stdin is a run config; when stdin ends it
 //! checkpoints and stops, so that a parent that dies leaves no orphan behind.
 
-use super::device::{use_threads, Choice};
+use super::device::Choice;
 use super::perplexity;
 use super::run::{execute, RunContext, RunEvent};
-use super::{exit, minutes, print, stop_flag, Global};
+use super::{exit, print, stop_flag, Global};
 use crate::config::RunConfig;
 use crate::error::{Error, Result};
-use crate::store::{EpochRow, RunResult, RunStatus, Store};
+use crate::store::{EpochRow, RunResult, RunStatus};
+use crate::sweep::Training;
 use clap::Args;
 use serde_json::{json, Value};
 use std::io::{self, BufRead, Read};
-use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::Arc;
 use std::thread;
@@ -25,48 +25,31 @@ pub(super) struct Arguments {
     /// Where to train.
     #[arg(long, default_value = "auto")]
     device: Choice,
-    /// Whether steps on a GPU are recorded.
-    #[arg(long)]
-    cuda_graph: bool,
-    /// Where the data lies.
-    #[arg(long, env = "DSF_DATA")]
-    data_dir: Option<PathBuf>,
-    /// Minutes between checkpoints.
-    #[arg(long, value_parser = minutes)]
-    checkpoint_every: Option<Duration>,
+    #[command(flatten)]
+    training: Training,
 }
 
 pub(super) fn main(arguments: Arguments, global: &Global) -> Result<u8> {
-    let threads = global.threads()?;
-    use_threads(threads);
     let stop = stop_flag()?;
     let mut line = String::new();
-    io::stdin()
-        .lock()
-        .read_line(&mut line)
-        .map_err(Error::io("read", "stdin"))?;
+    let read = io::stdin().lock().read_line(&mut line);
+    read.map_err(Error::io("read", "stdin"))?;
     let config = RunConfig::parse(line.trim(), "stdin")?;
     arguments.device.serves(&config)?;
     stop_with_stdin(Arc::clone(&stop));
-    let (device, device_name) = arguments.device.open()?;
-    let store = Store::open(&global.out)?;
-    let context = RunContext {
-        store: &store,
-        device: &device,
-        device_name: &device_name,
-        cuda_graph: arguments.cuda_graph,
-        data_dir: arguments.data_dir.as_deref(),
-        checkpoint_every: arguments.checkpoint_every,
-        threads,
-        stop: &stop,
-    };
+    let context = RunContext::open(arguments.device, &arguments.training, &stop, global)?;
     let mut events = Events::new(&config)?;
     let result = execute(&config, &context, &mut |event| events.tell(&event))?;
     emit(&done(&config, &result))?;
-    Ok(match result.status {
+    Ok(code(&result))
+}
+
+/// The exit code of a run's end.
+pub(super) fn code(result: &RunResult) -> u8 {
+    match result.status {
         RunStatus::Done => exit::DONE,
         RunStatus::Failed => exit::FAILED,
-    })
+    }
 }
 
 fn stop_with_stdin(stop: Arc<AtomicBool>) {
@@ -149,5 +132,5 @@ impl Events {
 
 /// One JSON line on stdout.
 pub(super) fn emit(event: &Value) -> Result<()> {
-    print::line(&event.to_string())
+    print::line(event)
 }

@@ -3,10 +3,10 @@
 
 use super::body::Body;
 use super::spec::BodySpec;
-use super::ClassifierIo;
 use crate::config::{self, ClassifierConfig, Dual, Input, Layout, Loss, ModelConfig};
 use crate::nn::{linear, Cx, Init, Params, Scheme};
 use crate::ops::{self, Classified, Dropout};
+use crate::tasks::Sizes;
 use candle_core::{DType, Result, Tensor};
 
 /// A classifier of documents, or of pairs of documents.
@@ -24,7 +24,7 @@ pub struct Classifier {
 
 impl Classifier {
     /// Builds the classifier with parameters from `params`, as [`super::Model::new`] does.
-    pub fn new(model: &ModelConfig, io: impl Into<ClassifierIo>, params: &Params) -> Result<Self> {
+    pub fn new(model: &ModelConfig, task: &Sizes, params: &Params) -> Result<Self> {
         let Some(config) = &model.classifier else {
             candle_core::bail!("the model is not a classifier");
         };
@@ -35,18 +35,18 @@ impl Classifier {
                 model.layout
             );
         }
-        let (spec, io) = (BodySpec::of(model), io.into());
+        let spec = BodySpec::of(model);
         let params = params.clone().with_scheme(Scheme::Torch);
         let of_body = params.clone().with_scheme(spec.classifier_init);
         Ok(Self {
-            input: Embedding::new(model, config, io, &params.scope("embed"))?,
+            input: Embedding::new(model, config, task, &params.scope("embed"))?,
             body: Body::new(model, &spec, &of_body)?,
-            head: Head::new(model.d_model, config, (io, &spec), &params)?,
+            head: Head::new(model.d_model, config, (task, &spec), &params)?,
             config: config.clone(),
             embed_dropout: model.embed_dropout,
             activations: params.activations(),
             parameters: params.dtype(),
-            classes: io.classes,
+            classes: task.classes,
         })
     }
 
@@ -112,21 +112,21 @@ impl Embedding {
     fn new(
         model: &ModelConfig,
         config: &ClassifierConfig,
-        io: ClassifierIo,
+        task: &Sizes,
         params: &Params,
     ) -> Result<Self> {
         let d = model.d_model;
-        let positions = || params.get("pos", (io.seq_len, d), Init::Normal(1.0));
+        let positions = || params.get("pos", (task.seq_len, d), Init::Normal(1.0));
         Ok(match config.input {
             Input::Embedding => Self::Table {
-                tokens: params.get("tok", (io.vocab_size, d), Init::Normal(1.0))?,
+                tokens: params.get("tok", (task.vocab_size, d), Init::Normal(1.0))?,
                 positions: model.positions.then(positions).transpose()?,
             },
             Input::Scalar => Self::Scalar {
                 weight: params.weight("w", (d, 1), 1.0)?,
                 bias: params.bias("b", d, 1)?,
-                scale: io.scalar.0,
-                shift: io.scalar.1,
+                scale: task.scalar.0,
+                shift: task.scalar.1,
             },
         })
     }
@@ -197,20 +197,20 @@ impl Head {
     fn new(
         d: usize,
         config: &ClassifierConfig,
-        (io, spec): (ClassifierIo, &BodySpec),
+        (task, spec): (&Sizes, &BodySpec),
         params: &Params,
     ) -> Result<Self> {
-        let (m, classes) = (config.mlp_width, io.classes);
+        let (m, classes) = (config.mlp_width, task.classes);
         let each = || match config.head {
             config::Head::Mlp => Layers::new(&[d, m, classes], &params.scope("head")),
             config::Head::Linear => Layers::new(&[d, classes], &params.scope("head")),
         };
         let both = |width: usize| {
             let m = spec.match_width.unwrap_or(m);
-            let widths = [io.documents * width, m, (m / 2).max(1), classes];
+            let widths = [task.documents * width, m, (m / 2).max(1), classes];
             Layers::new(&widths, &params.scope("match"))
         };
-        Ok(match (io.documents, config.dual) {
+        Ok(match (task.documents, config.dual) {
             (1, _) => Self::One(each()?),
             (_, Dual::Logits) => Self::Logits {
                 each: each()?,

@@ -43,32 +43,5 @@ impl From<&Sizes> for Io {
     }
 }
 
-/// The sizes of a task that a classifier is built for.
-#[derive(Clone, Copy, Debug)]
-pub struct ClassifierIo {
-    /// Tokens of the vocabulary, V.
-    pub vocab_size: usize,
-    /// Longest document, L.
-    pub seq_len: usize,
-    /// Classes, C.
-    pub classes: usize,
-    /// Documents of an example: 1, or 2 where pairs are classified.
-    pub documents: usize,
-    /// Scale and shift that make a number of a token's id, for embeddings by a linear map.
-    pub scalar: (f64, f64),
-}
-
-impl From<&Sizes> for ClassifierIo {
-    fn from(sizes: &Sizes) -> Self {
-        Self {
-            vocab_size: sizes.vocab_size,
-            seq_len: sizes.seq_len,
-            classes: sizes.classes,
-            documents: sizes.documents,
-            scalar: sizes.scalar,
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests;

@@ -2,11 +2,11 @@
 
 use super::score::{Edge, Status};
 use crate::store::{Outcome, Record, RunStatus};
-use serde_json::{json, Value};
+use serde::Serialize;
 use std::collections::BTreeMap;
 
 /// Counts over the runs of a report.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Coverage {
     /// Runs of the plan, if there was one.
     pub planned: Option<usize>,
@@ -43,34 +43,15 @@ impl Coverage {
             }
             Some(RunStatus::Done) => self.done += 1,
             Some(RunStatus::Failed) => {
-                let reason = row
-                    .text("reason")
-                    .lines()
-                    .next()
-                    .unwrap_or("no reason given");
+                let mut lines = row.text("reason").lines();
+                let reason = lines.next().unwrap_or("no reason given");
                 *self.failed.entry(reason.to_owned()).or_default() += 1;
             }
         }
         self.diverged += usize::from(row.outcome() == Some(Outcome::Diverged));
-        *self
-            .commits
-            .entry(row.text("git_commit").to_owned())
-            .or_default() += 1;
+        let commit = row.text("git_commit").to_owned();
+        *self.commits.entry(commit).or_default() += 1;
         self.seconds += row.number("seconds").unwrap_or(0.0);
-    }
-
-    /// For programs.
-    pub(super) fn json(&self) -> Value {
-        json!({
-            "planned": self.planned,
-            "done": self.done,
-            "diverged": self.diverged,
-            "failed": self.failed,
-            "not_run": self.not_run,
-            "outside_plan": self.outside_plan,
-            "commits": self.commits,
-            "seconds": self.seconds,
-        })
     }
 
     /// What a report says below grids that show `results`.

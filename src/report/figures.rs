@@ -2,6 +2,8 @@
 
 use crate::error::{unknown, Error, Result};
 use crate::store::{Field, Metric, Record, METRICS};
+use crate::tasks::lra::{LraDataset, HARD_CONTOUR};
+use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use std::collections::BTreeSet;
 
 /// Values of columns that a run must have, each one of those listed.
@@ -63,22 +65,27 @@ pub struct Printed {
 }
 
 /// A task of a table.
+#[derive(PartialEq)]
 pub struct TaskColumn {
-    /// For programs.
-    pub name: &'static str,
     /// For readers.
     pub title: &'static str,
-    /// Its runs.
-    pub runs: Where,
-    /// Sizes of the whole data, which the paper's runs saw: the least that these columns must hold for a
-    /// run to stand beside the paper's numbers.
-    pub whole: &'static [(&'static str, usize)],
-    /// Of the training examples, so many may be held out as a validation split where there is none.
-    pub held_out: usize,
-    /// Further settings of the whole data, where a run says them: Pathfinder's easier levels are other tasks.
-    pub hard: Where,
-    /// Whether the paper's examples were released files, so that examples of our own making are marked.
-    pub released: bool,
+    examples: Examples,
+}
+
+/// The examples of a task.
+#[derive(PartialEq)]
+enum Examples {
+    /// Those of the Long Range Arena: released files, in which examples of our own making are marked.
+    Arena(LraDataset),
+    /// Those that the paper generated as well.
+    Generated {
+        /// For programs.
+        name: &'static str,
+        /// Its runs.
+        runs: Where,
+        /// The least that these columns must hold for a run to stand beside the paper's numbers.
+        whole: &'static [(&'static str, usize)],
+    },
 }
 
 /// A model of a table.
@@ -104,21 +111,24 @@ const FIVE: &[&str] = &["softmax", "linear", "normalized", "s6", "ssd"];
 const MIXERS: &[&str] =
     &["mixer", "variant", "options", "n", "heads", "layout", "state_mixer", "positions", "expand"];
 
-/// The hardest task of MQAR at n = 128, of figures 2 and 5.
+/// The hardest task of MQAR at n = 128.
 #[rustfmt::skip]
-const HARDEST: Where = &[
-    ("task", &["mqar"]), ("mixer", FIVE), ("seq_len", &["512"]), ("kv_pairs", &["64"]), ("n", &["128"]),
-];
+const HARDEST: Figure = Figure {
+    series: Series::Figure, number: "2",
+    about: "five mixers on the hardest task over the embedding width d",
+    runs: &[("task", &["mqar"]), ("mixer", FIVE), ("seq_len", &["512"]), ("kv_pairs", &["64"]), ("n", &["128"])],
+    metrics: LAST_AND_BEST, drawn: Drawn::Axes { lines: MIXERS, columns: "d" },
+    remedy: "`dsf sweep experiments/figure2.toml` trains what it needs",
+};
 
-/// The two gates of qLSTM, of figures 3 and 6.
+/// The two gates of qLSTM.
 #[rustfmt::skip]
-const GATES: Where = &[
-    ("task", &["mqar"]), ("mixer", &["qlstm", "qlstm-reversed"]), ("seq_len", &["64", "128", "256"]),
-];
-
-const OVER_WIDTH: Drawn = Drawn::Axes {
-    lines: MIXERS,
-    columns: "d",
+const GATES: Figure = Figure {
+    number: "3",
+    about: "the reversed sigmoid against the plain qLSTM over the embedding width d",
+    runs: &[("task", &["mqar"]), ("mixer", &["qlstm", "qlstm-reversed"]), ("seq_len", &["64", "128", "256"])],
+    remedy: "`dsf sweep experiments/figure3.toml` trains what it needs",
+    ..HARDEST
 };
 
 /// Everything that can be drawn.
@@ -138,29 +148,19 @@ pub static FIGURES: &[Figure] = &[
         metrics: LAST_AND_BEST, drawn: Drawn::Axes { lines: MIXERS, columns: "n" },
         remedy: "`dsf sweep experiments/figure1.toml` trains what it needs",
     },
+    HARDEST,
+    GATES,
     Figure {
-        series: Series::Figure, number: "2",
-        about: "five mixers on the hardest task over the embedding width d",
-        runs: HARDEST, metrics: LAST_AND_BEST, drawn: OVER_WIDTH,
-        remedy: "`dsf sweep experiments/figure2.toml` trains what it needs",
-    },
-    Figure {
-        series: Series::Figure, number: "3",
-        about: "the reversed sigmoid against the plain qLSTM over the embedding width d",
-        runs: GATES, metrics: LAST_AND_BEST, drawn: OVER_WIDTH,
-        remedy: "`dsf sweep experiments/figure3.toml` trains what it needs",
-    },
-    Figure {
-        series: Series::Figure, number: "5",
+        number: "5",
         about: "five mixers on the hardest task over the embedding width d, ten seeds",
-        runs: HARDEST, metrics: LAST_AND_BEST, drawn: OVER_WIDTH,
         remedy: "`dsf sweep experiments/figure2.toml --seeds 10` trains what it needs",
+        ..HARDEST
     },
     Figure {
-        series: Series::Figure, number: "6",
+        number: "6",
         about: "the reversed sigmoid against the plain qLSTM over the embedding width d, ten seeds",
-        runs: GATES, metrics: LAST_AND_BEST, drawn: OVER_WIDTH,
         remedy: "`dsf sweep experiments/figure3.toml --seeds 10` trains what it needs",
+        ..GATES
     },
     Figure {
         series: Series::Figure, number: "7",
@@ -214,58 +214,29 @@ pub static FIGURES: &[Figure] = &[
 /// Of the row "S6", which came from the full Mamba layer; `s6` is the block of the paper's text.
 const S6: [f64; 6] = [38.02, 81.34, 80.50, 65.08, 69.26, 66.84];
 
-/// What the tasks of the Long Range Arena have in common.
-#[rustfmt::skip]
-const ARENA: TaskColumn =
-    TaskColumn { name: "", title: "", runs: &[], whole: &[], held_out: 0, hard: &[], released: true };
+const LISTOPS: TaskColumn = arena(LraDataset::Listops, "ListOps");
+const TEXT: TaskColumn = arena(LraDataset::Text, "Text");
+const RETRIEVAL: TaskColumn = arena(LraDataset::Retrieval, "Retrieval");
+const IMAGE: TaskColumn = arena(LraDataset::Image, "Image");
+const PATHFINDER: TaskColumn = arena(LraDataset::Pathfinder, "Pathfinder");
 
-#[rustfmt::skip]
-const LISTOPS: TaskColumn = TaskColumn {
-    name: "listops", title: "ListOps", runs: &[("task", &["lra"]), ("dataset", &["listops"])],
-    whole: &[("train_examples", 96_000), ("test_examples", 2_000), ("seq_len", 2_048)],
-    ..ARENA
-};
+const fn arena(dataset: LraDataset, title: &'static str) -> TaskColumn {
+    let examples = Examples::Arena(dataset);
+    TaskColumn { title, examples }
+}
 
-/// IMDB has no validation split: a tenth of the training examples may serve as one.
-#[rustfmt::skip]
-const TEXT: TaskColumn = TaskColumn {
-    name: "text", title: "Text", runs: &[("task", &["lra"]), ("dataset", &["text"])],
-    whole: &[("train_examples", 25_000), ("test_examples", 25_000), ("seq_len", 4_096)], held_out: 2_500,
-    ..ARENA
-};
-
-#[rustfmt::skip]
-const RETRIEVAL: TaskColumn = TaskColumn {
-    name: "retrieval", title: "Retrieval", runs: &[("task", &["lra"]), ("dataset", &["retrieval"])],
-    whole: &[("train_examples", 147_086), ("test_examples", 17_437), ("seq_len", 4_096)],
-    ..ARENA
-};
-
-#[rustfmt::skip]
-const IMAGE: TaskColumn = TaskColumn {
-    name: "image", title: "Image", runs: &[("task", &["lra"]), ("dataset", &["image"])],
-    whole: &[("train_examples", 45_000), ("test_examples", 10_000), ("seq_len", 1_024)],
-    ..ARENA
-};
-
-#[rustfmt::skip]
-const PATHFINDER: TaskColumn = TaskColumn {
-    name: "pathfinder", title: "Pathfinder", runs: &[("task", &["lra"]), ("dataset", &["pathfinder"])],
-    whole: &[("train_examples", 160_000), ("test_examples", 20_000), ("seq_len", 1_024)],
-    hard: &[("contour_length", &["14"])],
-    ..ARENA
-};
-
-/// MQAR with L = 512 and k = 64, which is generated in the paper as well.
+/// MQAR with L = 512 and k = 64.
 #[rustfmt::skip]
 const RECALL: TaskColumn = TaskColumn {
-    name: "mqar", title: "MQAR", runs: &[("task", &["mqar"]), ("seq_len", &["512"]), ("kv_pairs", &["64"])],
-    whole: &[("train_examples", 100_000), ("test_examples", 3_000), ("vocab_size", 8_192)], released: false,
-    ..ARENA
+    title: "MQAR",
+    examples: Examples::Generated {
+        name: "mqar", runs: &[("task", &["mqar"]), ("seq_len", &["512"]), ("kv_pairs", &["64"])],
+        whole: &[("train_examples", 100_000), ("test_examples", 3_000), ("vocab_size", 8_192)],
+    },
 };
 
 /// Whether `run` has the values that `runs` lists.
-pub(super) fn holds(runs: Where, run: &Record) -> bool {
+fn holds(runs: Where, run: &Record) -> bool {
     runs.iter().all(|(column, values)| {
         let found = run.get(column);
         values.iter().any(|value| match found {
@@ -277,17 +248,45 @@ pub(super) fn holds(runs: Where, run: &Record) -> bool {
 }
 
 impl TaskColumn {
+    /// For programs.
+    pub(super) fn name(&self) -> &'static str {
+        match self.examples {
+            Examples::Arena(dataset) => dataset.name(),
+            Examples::Generated { name, .. } => name,
+        }
+    }
+
+    /// Whether the paper's examples were released files.
+    pub(super) fn is_released(&self) -> bool {
+        matches!(self.examples, Examples::Arena(_))
+    }
+
+    /// Whether `run`, which the figure holds, is of this task.
+    pub(super) fn holds(&self, run: &Record) -> bool {
+        match self.examples {
+            Examples::Arena(dataset) => run.text("dataset") == dataset.name(),
+            Examples::Generated { runs, .. } => holds(runs, run),
+        }
+    }
+
     /// Whether `run` saw as much data as the paper's runs, and as hard. What the data was cannot be told.
     pub(super) fn is_whole(&self, run: &Record) -> bool {
-        let held_out = run.count("val_examples").min(self.held_out);
-        self.whole.iter().all(|(column, least)| {
-            let held_out = if *column == "train_examples" {
-                held_out
-            } else {
-                0
-            };
-            run.count(column) + held_out >= *least
-        }) && holds(self.hard, run)
+        let at_least = |(column, least): &(&str, usize)| run.count(column) >= *least;
+        match self.examples {
+            Examples::Generated { whole, .. } => whole.iter().all(at_least),
+            Examples::Arena(dataset) => {
+                let [train, val, test] = dataset.examples();
+                // Where there is no validation split, a tenth of the training examples may serve as one.
+                let held_out = match val {
+                    0 => run.count("val_examples").min(train / 10),
+                    _ => 0,
+                };
+                let hard = [0, HARD_CONTOUR].contains(&run.count("contour_length"));
+                let sizes = [("test_examples", test), ("seq_len", dataset.seq_len())];
+                let train = run.count("train_examples") + held_out >= train;
+                train && hard && sizes.iter().all(at_least)
+            }
+        }
     }
 }
 
@@ -322,12 +321,11 @@ impl Figure {
         if self.series == Series::Grid {
             return !FIGURES.iter().any(|figure| figure.claims(run));
         }
-        let column = |column: &TaskColumn| holds(column.runs, run);
-        holds(self.runs, run)
-            && match &self.drawn {
-                Drawn::Accuracies(printed) => printed.columns.iter().any(column),
-                Drawn::Axes { .. } | Drawn::Perplexities(_) => true,
-            }
+        let of_column = match &self.drawn {
+            Drawn::Accuracies(printed) => printed.columns.iter().any(|column| column.holds(run)),
+            Drawn::Axes { .. } | Drawn::Perplexities(_) => true,
+        };
+        of_column && holds(self.runs, run)
     }
 
     /// Whether it is a table of all runs of one task, and `run` is one of them.
@@ -360,19 +358,23 @@ impl Figure {
     }
 }
 
-/// Every metric that some figure shows, in order.
-pub fn metrics() -> impl Iterator<Item = &'static Metric> {
+/// Names of the metrics that some figure shows, typed with underscores as in a summary or with hyphens as flags are.
+pub(super) fn metrics() -> impl TypedValueParser<Value = String> {
     let shown = |metric: &&Metric| FIGURES.iter().any(|f| f.metrics.contains(&metric.name));
-    METRICS.iter().filter(shown)
+    let metrics = METRICS.iter().filter(shown).map(|metric| {
+        let value = PossibleValue::new(metric.name).help(metric.meaning);
+        value.alias(metric.name.replace('_', "-"))
+    });
+    PossibleValuesParser::new(metrics).map(|typed| typed.replace('-', "_"))
 }
 
 /// Names of the tasks that tables have columns of, in their order.
-pub fn datasets() -> Vec<&'static str> {
+pub(super) fn datasets() -> Vec<&'static str> {
     let columns = FIGURES.iter().flat_map(|figure| match &figure.drawn {
         Drawn::Accuracies(printed) if printed.others => printed.columns,
         _ => &[],
     });
-    columns.map(|column| column.name).collect()
+    columns.map(TaskColumn::name).collect()
 }
 
 #[cfg(test)]

@@ -136,6 +136,21 @@ impl From<Content> for Cell {
 }
 
 impl Grid {
+    /// A grid whose lines and columns speak for themselves, with nothing said below it or for programs.
+    pub fn new(title: String, columns: Vec<String>, lines: Vec<Line>, style: Style) -> Self {
+        Self {
+            title,
+            corner: String::new(),
+            columns,
+            lines,
+            style,
+            notes: Vec::new(),
+            shared: Vec::new(),
+            facts: Vec::new(),
+            records: Vec::new(),
+        }
+    }
+
     /// Every result in it.
     pub fn results(&self) -> impl Iterator<Item = Status> + '_ {
         let cells = self.lines.iter().flat_map(|line| &line.cells);

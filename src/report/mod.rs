@@ -14,7 +14,7 @@ mod select;
 mod tests;
 
 pub use coverage::Coverage;
-pub use figures::{datasets, metrics, Figure, Series, FIGURES};
+pub use figures::{Figure, Series, FIGURES};
 pub use grid::{Cell, Content, Facts, Grid, Line, Report, Style};
 pub use presets::{Difference, PresetsOf};
 pub use render::{Format, FORMATS};
@@ -23,7 +23,8 @@ pub use score::{Edge, Score, Status};
 use crate::config::{Protocol, RunConfig};
 use crate::error::{Error, Result};
 use crate::store::{places, Field, Record, Role, RunStatus};
-use clap::ValueEnum;
+use clap::builder::PossibleValuesParser;
+use clap::{Args, ValueEnum};
 use figures::Drawn;
 use select::{Selected, Selection};
 use std::collections::btree_map::Entry;
@@ -33,16 +34,22 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 pub const SCHEMA: u32 = 1;
 
 /// What is asked of a figure.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, Args)]
 pub struct Asked {
-    /// Which of its runs.
-    pub filter: Filter,
-    /// The metric that is shown; of perplexities, the one that learning rates are chosen by. `None` is the
-    /// figure's own choice.
-    pub metric: Option<String>,
-    /// Which way round d and n are.
+    /// Rows n and columns d, or as in the paper's figures rows d and columns n [default: brief, and
+    /// paper for figure 7].
+    #[arg(long, value_enum, conflicts_with = "table")]
     pub orient: Option<Orient>,
+    /// Which number counts [default: accuracy; in tables 2 and 3 selected_accuracy, and the best where
+    /// there is no validation split; Markdown, CSV and JSON have all three; in table 1, which shows all
+    /// perplexities, the one that learning rates are chosen by: train_ppl].
+    #[arg(long, value_parser = figures::metrics())]
+    pub metric: Option<String>,
+    /// Which of its runs.
+    #[command(flatten)]
+    pub filter: Filter,
     /// Whether cells may show several metrics side by side.
+    #[arg(skip)]
     pub side_by_side: bool,
 }
 
@@ -56,16 +63,31 @@ pub enum Orient {
 }
 
 /// Which runs are reported. An empty list lets all pass.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, Args)]
 pub struct Filter {
-    /// Names of mixers.
+    /// Only these mixers.
+    #[arg(long = "mixer", value_delimiter = ',', value_name = "NAME")]
     pub mixers: Vec<String>,
-    /// Sequence lengths.
+    /// Only these sequence lengths.
+    #[arg(
+        long = "seq-len",
+        value_delimiter = ',',
+        value_name = "L",
+        conflicts_with = "table"
+    )]
     pub seq_lens: Vec<usize>,
-    /// Protocols.
-    pub protocols: Vec<Protocol>,
-    /// Tasks of the Long Range Arena.
+    /// Only these tasks of the Long Range Arena (table 3).
+    #[arg(long = "dataset", value_delimiter = ',', value_name = "NAME",
+          value_parser = PossibleValuesParser::new(figures::datasets()))]
     pub datasets: Vec<String>,
+    /// Only these protocols.
+    #[arg(
+        long = "protocol",
+        value_delimiter = ',',
+        value_enum,
+        value_name = "PROTOCOL"
+    )]
+    pub protocols: Vec<Protocol>,
 }
 
 /// Runs that differ in learning rate and seed only.

@@ -186,14 +186,18 @@ impl Field {
         }
     }
 
-    /// The order of kinds, by which fields of two kinds are compared.
-    fn rank(&self) -> u8 {
+    /// By which fields are compared: kinds among each other, then values. Numbers have the order of
+    /// [`f64::total_cmp`].
+    fn key(&self) -> (u8, i128, &str) {
         match self {
-            Self::Absent => 0,
-            Self::Flag(_) => 1,
-            Self::Count(_) => 2,
-            Self::Real(_) => 3,
-            Self::Text(_) => 4,
+            Self::Absent => (0, 0, ""),
+            Self::Flag(flag) => (1, (*flag).into(), ""),
+            Self::Count(count) => (2, (*count).into(), ""),
+            Self::Real(number) => {
+                let bits = number.to_bits() as i64;
+                (3, (bits ^ (((bits >> 63) as u64) >> 1) as i64).into(), "")
+            }
+            Self::Text(text) => (4, 0, text),
         }
     }
 }
@@ -216,14 +220,7 @@ impl fmt::Display for Field {
 
 impl Ord for Field {
     fn cmp(&self, other: &Self) -> Ordering {
-        match (self, other) {
-            (Self::Flag(a), Self::Flag(b)) => a.cmp(b),
-            (Self::Count(a), Self::Count(b)) => a.cmp(b),
-            (Self::Real(a), Self::Real(b)) => a.total_cmp(b),
-            (Self::Text(a), Self::Text(b)) if Arc::ptr_eq(a, b) => Ordering::Equal,
-            (Self::Text(a), Self::Text(b)) => a.cmp(b),
-            _ => self.rank().cmp(&other.rank()),
-        }
+        self.key().cmp(&other.key())
     }
 }
 
@@ -235,7 +232,7 @@ impl PartialOrd for Field {
 
 impl PartialEq for Field {
     fn eq(&self, other: &Self) -> bool {
-        self.cmp(other) == Ordering::Equal
+        self.key() == other.key()
     }
 }
 
@@ -243,14 +240,7 @@ impl Eq for Field {}
 
 impl Hash for Field {
     fn hash<H: Hasher>(&self, state: &mut H) {
-        self.rank().hash(state);
-        match self {
-            Self::Absent => {}
-            Self::Flag(flag) => flag.hash(state),
-            Self::Count(count) => count.hash(state),
-            Self::Real(number) => number.to_bits().hash(state),
-            Self::Text(text) => text.hash(state),
-        }
+        self.key().hash(state);
     }
 }
 

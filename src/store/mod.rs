@@ -36,16 +36,16 @@ pub use archive::Archive;
 pub use column::{Absent, Column, Field, Kind, Role};
 pub use losses::Losses;
 pub use metrics::{Direction, Metric, Metrics, Shown, METRICS};
-pub use provenance::{peak_memory_bytes, utc_now, Provenance};
+pub use provenance::{memory_bytes, peak_memory_bytes, utc_now, Provenance};
 pub use record::{Record, Source};
 pub use result::{Outcome, RunResult, RunStatus};
 pub use run_dir::{EpochRow, RunDir, Weights};
 pub use schema::{columns, place, places, COLUMNS, SCHEMA};
 pub use staging::Staging;
-pub use summary::{read_summary, refuse_contradictions, Scan};
+pub use summary::{read_summary, refuse_contradictions, to_csv, Scan};
 
 use crate::config::RunConfig;
-use crate::error::{Error, Result};
+use crate::error::{ensure, refuse, Error, Result};
 use std::fs;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
@@ -95,12 +95,11 @@ impl Store {
     /// The results folder `out` to read from; nothing is made or written.
     pub fn existing(out: &Path) -> Result<Self> {
         refuse_non_folder(out)?;
-        if !out.exists() {
-            return Err(Error::usage(format!(
-                "there is no results folder {}; give --out the folder that holds `{RUNS}`",
-                out.display()
-            )));
-        }
+        ensure!(
+            out.exists(),
+            "there is no results folder {}; give --out the folder that holds `{RUNS}`",
+            out.display()
+        );
         Ok(Self {
             out: out.to_owned(),
         })
@@ -159,10 +158,10 @@ impl Store {
 
 fn refuse_non_folder(out: &Path) -> Result<()> {
     if out.exists() && !out.is_dir() {
-        return Err(Error::usage(format!(
+        refuse!(
             "{} is a file, not a results folder; give --out a folder, or a name that is still free",
             out.display()
-        )));
+        );
     }
     Ok(())
 }

@@ -57,8 +57,18 @@ pub fn utc_now() -> String {
 
 /// The most memory that this process has held so far, where the system tells.
 pub fn peak_memory_bytes() -> Option<u64> {
-    let status = fs::read_to_string("/proc/self/status").ok()?;
-    let kib = colon_field(&status, "VmHWM")?.split_whitespace().next()?;
+    bytes_of("/proc/self/status", "VmHWM")
+}
+
+/// Bytes of main memory, where the system tells.
+pub fn memory_bytes() -> Option<u64> {
+    bytes_of("/proc/meminfo", "MemTotal")
+}
+
+/// A field that one of the system's files gives in KiB.
+fn bytes_of(file: &str, name: &str) -> Option<u64> {
+    let text = fs::read_to_string(file).ok()?;
+    let kib = colon_field(&text, name)?.split_whitespace().next()?;
     Some(kib.parse::<u64>().ok()? * 1024)
 }
 

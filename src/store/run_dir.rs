@@ -6,12 +6,10 @@ use super::{read_if_present, Provenance, RunResult, RunStatus, Store};
 use super::{CONFIG, RESULT};
 use crate::config::RunConfig;
 use crate::error::{Error, Result};
-use crate::files::{
-    open_lock, remove_if_present, remove_unfinished, write_atomic, write_atomic_by,
-};
+use crate::files::{lock, remove_if_present, remove_unfinished, write_atomic, write_atomic_by};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
-use std::fs::{self, File, TryLockError};
+use std::fs::File;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
@@ -68,7 +66,7 @@ pub enum Weights {
 
 impl Weights {
     /// The name of their file in the folder of a run.
-    pub fn file(self) -> &'static str {
+    pub const fn file(self) -> &'static str {
         match self {
             Self::Last => "weights.safetensors",
             Self::Best => "best.safetensors",
@@ -84,30 +82,24 @@ impl RunDir {
     ) -> Result<Self> {
         let id = config.id();
         let folder = store.run_folder(&id);
-        fs::create_dir_all(&folder).map_err(Error::io("create", &folder))?;
-        let lock = take(&folder.join(LOCK), &id)?;
+        let lock = lock(&folder.join(LOCK), || Err(Error::Busy(id.clone())))?;
         remove_unfinished(&folder)?;
         record_config(&folder.join(CONFIG), config)?;
-        let result = store.result(&id)?;
-        let started = if result.is_none() {
-            earlier_start(&folder.join(ENV))?.unwrap_or_else(|| provenance.started.clone())
-        } else {
-            provenance.started.clone()
-        };
-        if result.is_some_and(|r| r.status == RunStatus::Failed) {
-            remove_if_present(&folder.join(RESULT))?;
+        let mut provenance = provenance.clone();
+        match store.result(&id)?.map(|result| result.status) {
+            None => {
+                provenance.started = earlier_start(&folder.join(ENV))?.unwrap_or(provenance.started)
+            }
+            Some(RunStatus::Failed) => remove_if_present(&folder.join(RESULT))?,
+            Some(RunStatus::Done) => {}
         }
-        let provenance = Provenance {
-            started: started.clone(),
-            ..provenance.clone()
-        };
         write_atomic(&folder.join(ENV), &pretty(&provenance))?;
         Ok(Self {
             store: store.clone(),
             id,
             task: config.task.name().to_owned(),
             folder,
-            started,
+            started: provenance.started,
             _lock: lock,
         })
     }
@@ -189,15 +181,6 @@ impl RunDir {
         write_atomic(&self.folder.join(RESULT), &pretty(result))?;
         remove_if_present(&self.checkpoint_path())?;
         self.store.refresh_summary(&self.task)
-    }
-}
-
-fn take(path: &Path, id: &str) -> Result<File> {
-    let lock = open_lock(path)?;
-    match lock.try_lock() {
-        Ok(()) => Ok(lock),
-        Err(TryLockError::WouldBlock) => Err(Error::Busy(id.to_owned())),
-        Err(TryLockError::Error(e)) => Err(Error::io("lock", path)(e)),
     }
 }
 

@@ -87,7 +87,7 @@ pub(super) fn refresh(store: &Store, task: &str) -> Result<()> {
 }
 
 /// `rows` under a header, ready to be written to `path`.
-pub(super) fn to_csv<R: Serialize>(rows: &[R], path: &Path) -> Result<Vec<u8>> {
+pub fn to_csv<R: Serialize>(rows: &[R], path: &Path) -> Result<Vec<u8>> {
     csv_of(path, |writer| {
         rows.iter().try_for_each(|row| writer.serialize(row))
     })

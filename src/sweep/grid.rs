@@ -2,7 +2,7 @@
 
 use super::flags::{size, Flags, OPTION, SIZES};
 use crate::config::RunConfig;
-use crate::error::{Error, Result};
+use crate::error::{refuse, Error, Result};
 use crate::mixers::MIXERS;
 use crate::recipes::{self, Choice, Resolved, Task};
 use crate::tasks::Sizes;
@@ -83,11 +83,11 @@ impl Flags {
         let axes = axes(self, task)?;
         if let Some(axis) = axes.iter().find(|axis| axis.points.len() > 1) {
             let Axis { flag, text, .. } = axis;
-            return Err(Error::usage(format!(
+            refuse!(
                 "--{flag} {text}: one run takes one value; \
                  `dsf sweep --task {} --{flag} {text}` trains them all",
                 task.name
-            )));
+            );
         }
         let mut choice = self.first();
         for point in axes.iter().flat_map(|axis| &axis.points) {
@@ -209,16 +209,12 @@ fn options(flags: &Flags) -> Vec<Axis> {
 
 fn seeds(flags: &Flags, task: Task, count: u64) -> Result<Axis> {
     if !(1..=MOST_RUNS).contains(&count) {
-        return Err(Error::usage(format!(
-            "--seeds must be 1 to {MOST_RUNS}, not {count}"
-        )));
+        refuse!("--seeds must be 1 to {MOST_RUNS}, not {count}");
     }
     let given = flags.list("seed").first().map(|text| text.parse().ok());
     let first = given.flatten().unwrap_or_else(|| task.seed());
     let Some(end) = first.checked_add(count) else {
-        return Err(Error::usage(format!(
-            "--seeds {count} from --seed {first}: beyond the largest seed; start lower"
-        )));
+        refuse!("--seeds {count} from --seed {first}: beyond the largest seed; start lower");
     };
     Ok(Axis {
         flag: "seeds",
@@ -232,16 +228,16 @@ fn seeds(flags: &Flags, task: Task, count: u64) -> Result<Axis> {
 fn check_alternatives(flags: &Flags) -> Result<()> {
     let given = |name: &str| !flags.list(name).is_empty();
     if given(SIZES) && (given("seq-len") || given("kv-pairs")) {
-        return Err(Error::usage(format!(
+        refuse!(
             "--sizes {} gives lengths and pairs: leave out --seq-len and --kv-pairs",
             flags.list(SIZES).join(",")
-        )));
+        );
     }
     if flags.seeds.is_some() && flags.list("seed").len() > 1 {
-        return Err(Error::usage(format!(
+        refuse!(
             "--seed {} lists the seeds and --seeds counts them: give a list, or a first seed and a count",
             flags.list("seed").join(",")
-        )));
+        );
     }
     Ok(())
 }
@@ -258,10 +254,10 @@ fn product(task: Task, flags: &Flags) -> Result<Vec<Choice>> {
             .iter()
             .map(|axis| format!("--{} {}", axis.flag, axis.text))
             .collect();
-        return Err(Error::usage(format!(
+        refuse!(
             "{}: more than {MOST_RUNS} runs; shorten a list, or make several sweeps of it",
             axes.join(" ")
-        )));
+        );
     }
     let mut all = vec![flags.first()];
     for axis in &axes {

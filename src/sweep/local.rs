@@ -2,15 +2,13 @@
 //! recorded, so that the same sweep can be started again at any time.
 
 use super::grid::Plan;
-use super::worker::{Ending, Message, Worker};
+use super::worker::{Ending, Message, Training, Worker};
 use crate::config::RunConfig;
 use crate::error::{Error, Result};
 use crate::store::{Provenance, Record, RunResult, RunStatus, Store};
-use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::mpsc::{self, Sender};
 use std::thread;
-use std::time::Duration;
 
 /// How the runs of a plan are trained.
 #[derive(Clone, Debug)]
@@ -23,12 +21,8 @@ pub struct Options {
     pub threads: usize,
     /// Devices, which the jobs are assigned to in turn, e.g. `cpu`, or `cuda:0` and `cuda:1`; at least one.
     pub devices: Vec<String>,
-    /// Whether training steps on a GPU are recorded as a CUDA graph and replayed.
-    pub cuda_graph: bool,
-    /// The folder of data files, if not that of downloads.
-    pub data_dir: Option<PathBuf>,
-    /// Time between checkpoints of a run; `None` leaves it to the worker.
-    pub checkpoint_every: Option<Duration>,
+    /// What every worker is told.
+    pub training: Training,
 }
 
 /// What happened to one run of the plan.

@@ -18,7 +18,7 @@ pub use flags::Flags;
 pub use grid::Plan;
 pub use local::{run_all, Event, Options, Skip, Tally};
 pub use process::Process;
-pub use worker::{Ending, Message, Worker};
+pub use worker::{Ending, Message, Training, Worker};
 
 #[cfg(test)]
 mod tests;

@@ -2,8 +2,35 @@
 
 use crate::config::RunConfig;
 use crate::error::Result;
+use clap::Args;
 use serde::Deserialize;
+use std::path::PathBuf;
 use std::sync::atomic::AtomicBool;
+use std::time::Duration;
+
+/// Flags of everything that trains.
+#[derive(Clone, Debug, Default, Args)]
+pub struct Training {
+    /// On a GPU, record a training step once as a CUDA graph and replay it: saves what launching
+    /// costs, which at small d is most of a step.
+    #[arg(long)]
+    pub cuda_graph: bool,
+    /// Where the data lies [default: where `dsf data fetch` puts it].
+    #[arg(long, value_name = "DIR", env = "DSF_DATA", hide_env_values = true)]
+    pub data_dir: Option<PathBuf>,
+    /// Minutes between checkpoints, which a stopped run continues from [default: half a minute, or
+    /// more where one takes long to write].
+    #[arg(long, value_name = "MINUTES", value_parser = minutes)]
+    pub checkpoint_every: Option<Duration>,
+}
+
+/// A span given in minutes, at least a second.
+fn minutes(text: &str) -> Result<Duration, String> {
+    let span = text.parse().ok().map(|minutes: f64| 60.0 * minutes);
+    let span = span.filter(|seconds| *seconds >= 1.0);
+    let span = span.and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
+    span.ok_or_else(|| "not a number of minutes, a second at least, such as 5".to_owned())
+}
 
 /// Trains one run at a time; several threads ask it at once.
 pub trait Worker: Sync {
@@ -35,19 +62,6 @@ pub enum Ending {
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(tag = "event", rename_all = "lowercase")]
 pub enum Message {
-    /// Training goes on within an epoch.
-    Progress {
-        /// Which, from 1.
-        epoch: usize,
-        /// Epochs at most.
-        epochs: usize,
-        /// Steps made in this epoch.
-        step: usize,
-        /// Steps an epoch.
-        steps: usize,
-        /// Mean loss of this epoch's steps.
-        loss: f64,
-    },
     /// An epoch was trained and tested.
     Epoch {
         /// Which, from 1.

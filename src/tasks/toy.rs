@@ -7,7 +7,7 @@ use super::limits::check_splits;
 use super::{Dataset, Objective, Sizes, Splits, Task, TaskEntry};
 use crate::config::TaskConfig;
 use crate::error::Result;
-use crate::rng::Stream;
+use crate::ops::rng::Stream;
 use serde::{Deserialize, Serialize};
 use std::path::Path;
 

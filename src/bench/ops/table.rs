@@ -1,8 +1,7 @@
 //! The table of ops: name, inputs, the call, and its arithmetic.
 
-use super::op::{input, parameter, Fill, Input, Op};
-use super::sizes::{Shape, Sizes};
-use crate::bench::floors::{self, Extent, Passes, Work};
+use super::{input, parameter, Fill, Input, Op, Sizes};
+use crate::bench::floors::{self, Passes, Shape, Work};
 use crate::config::Pool;
 use crate::ops::{self, Dropout, Gates, Glu, Weights};
 use candle_core::{Result, Tensor};
@@ -23,7 +22,7 @@ pub(super) static OPS: &[Op] = &[
         run: |x, _| ops::linear_scan(&x[0], &x[1]), floor: floors::linear_scan, ..SEQUENCE },
     Op { name: "causal_attention", about: "q, k (B, s, L, n/s), v (B, s, L, d/s); elements B L (L + 1) / 2",
         run: |x, _| attention(x, Weights::Softmax),
-        elements: |e| e.tokens() * (e.len + 1.0) / 2.0, floor: floors::softmax, ..ATTENTION },
+        elements: |e| e.tokens() * (e.len as f64 + 1.0) / 2.0, floor: floors::softmax, ..ATTENTION },
     Op { name: "causal_attention_linear", about: "the same, scores divided by their sum; elements B L d n",
         run: |x, _| attention(x, Weights::LinearNormalised), ..ATTENTION },
     Op { name: "causal_attention_plain", about: "the same, scores unnormalised; elements B L d n",
@@ -65,7 +64,7 @@ pub(super) static OPS: &[Op] = &[
         }, ..SEQUENCE },
     Op { name: "pool_mean", run: |x, _| ops::pool(&x[0], Some(&x[1]), Pool::Mean), ..POOL },
     Op { name: "pool_last", run: |x, _| ops::pool(&x[0], Some(&x[1]), Pool::Last),
-        floor: |e| Passes::moves(e.channels(), 2.0 / e.len, 1.0), ..POOL },
+        floor: |e| Passes::moves(e.channels(), 2.0 / e.len as f64, 1.0), ..POOL },
     Op { name: "pool_max", run: |x, _| ops::pool(&x[0], Some(&x[1]), Pool::Max), ..POOL },
     // On each row of d numbers alone.
     Op { name: "layer_norm", about: "x (B, L, d), over d; elements B L d",
@@ -74,8 +73,8 @@ pub(super) static OPS: &[Op] = &[
     Op { name: "linear", about: "x (B, L, d), to n features with a bias; elements B L d n",
         sizes: Sizes::Square, states: true,
         inputs: |s| vec![x(s), weight(s.states, s.width, 0.02), bias(s.states)],
-        run: |x, _| ops::linear(&x[0], &x[1], Some(&x[2])), elements: Extent::elements,
-        floor: |e| Passes::dense(2.0 * e.elements(), e.tokens() * (e.width + e.states)), ..POINTWISE },
+        run: |x, _| ops::linear(&x[0], &x[1], Some(&x[2])), elements: Shape::elements,
+        floor: |e| Passes::dense(2.0 * e.elements(), e.tokens() * (e.width + e.states) as f64), ..POINTWISE },
     Op { name: "dropout", about: "x (B, L, d), p = 0.1; elements B L d",
         run: |x, _| ops::dropout(&x[0], DROPPED),
         floor: |e| Passes::moves(e.channels(), 2.0, 4.0), ..ROWS },
@@ -87,8 +86,8 @@ pub(super) static OPS: &[Op] = &[
             vec![hidden, weight(s.states, s.width, 0.02), input([rows], Fill::Classes(s.states))]
         },
         run: |x, _| Ok(ops::cross_entropy(&x[0], &x[1], &x[2])?.loss),
-        elements: |e| e.tokens() * e.states,
-        floor: |e| Passes::dense(2.0 * e.elements(), e.channels() + e.states * e.width), ..POINTWISE },
+        elements: |e| e.tokens() * e.states as f64,
+        floor: |e| Passes::dense(2.0 * e.elements(), e.channels() + (e.states * e.width) as f64), ..POINTWISE },
     Op { name: "sigmoid", run: |x, _| ops::sigmoid(&x[0]), ..POINTWISE },
     Op { name: "softplus", run: |x, _| ops::softplus(&x[0]), ..POINTWISE },
     Op { name: "elu1", run: |x, _| ops::elu1(&x[0]), ..POINTWISE },
@@ -152,7 +151,7 @@ const POINTWISE: Op = Op {
     inputs: |s| vec![x(s)],
     sizes: Sizes::Numbers,
     run: |x, _| Ok(x[0].clone()),
-    elements: Extent::channels,
+    elements: Shape::channels,
     floor: |e| Passes::moves(e.channels(), 2.0, 5.0),
 };
 
@@ -169,7 +168,7 @@ const ROWS: Op = Op {
 const STATES: Op = Op {
     sizes: Sizes::States,
     states: true,
-    elements: Extent::elements,
+    elements: Shape::elements,
     floor: floors::chunked,
     ..POINTWISE
 };
@@ -212,7 +211,7 @@ const MLP: Op = Op {
         );
         vec![x(s), up, bias(s.states), down, bias(s.width)]
     },
-    elements: Extent::elements,
+    elements: Shape::elements,
     floor: |e| Passes::dense(4.0 * e.elements(), 2.0 * e.channels()),
     ..POINTWISE
 };

@@ -1,10 +1,11 @@
 //! `dsf bench --device`, `all`, `lengths` and `compare`: lists of measurements.
 
-use super::text::{self, columns, si};
+use super::text::{self, si};
 use crate::bench::{cases, mixers_in_pytorch, write_csv, Bench, Case, Machine, Peer, Row, Scripts};
 use crate::cli::device::{use_threads, Choice};
-use crate::cli::{exit, print, Global};
-use crate::error::{Error, Result};
+use crate::cli::print::{self, columns, Align};
+use crate::cli::{exit, Global};
+use crate::error::{refuse, Error, Result};
 use crate::mixers;
 use clap::Args;
 use std::path::{Path, PathBuf};
@@ -50,9 +51,7 @@ impl Selection {
         let only = &self.only;
         cases.retain(|case| case.title().contains(only));
         match cases.is_empty() {
-            true => Err(Error::usage(format!(
-                "--only {only}: no {what} contains it"
-            ))),
+            true => refuse!("--only {only}: no {what} contains it"),
             false => Ok(cases),
         }
     }
@@ -63,9 +62,7 @@ impl Run {
     fn bench(&self, machine: Machine, rounds: usize, minutes: Option<f64>) -> Result<Bench> {
         let rounds = self.rounds.unwrap_or(rounds);
         if !(1..=1000).contains(&rounds) {
-            return Err(Error::usage(format!(
-                "--rounds must be 1 to 1000, not {rounds}"
-            )));
+            refuse!("--rounds must be 1 to 1000, not {rounds}");
         }
         let mut bench = Bench::new(machine);
         bench.rounds = rounds;
@@ -87,16 +84,15 @@ impl Run {
         if let Some(folder) = self.csv.as_deref().and_then(Path::parent) {
             std::fs::create_dir_all(folder).map_err(Error::io("create", folder))?;
         }
-        let quiet = global.quiet || global.json;
         let mut tell = |what: &str| {
-            if !quiet {
+            if !global.silent() {
                 print::talk(what);
             }
         };
         let mut rows = Vec::new();
         let left_out = bench.run(cases, &mut tell, &mut |row| {
             if global.json {
-                print::line(&text::json(&row))?;
+                print::line(text::json(&row))?;
             }
             rows.push(row);
             match &self.csv {
@@ -143,14 +139,10 @@ impl Device {
     pub fn main(mut self, global: &Global) -> Result<u8> {
         let choice = match self.device {
             Some(Choice::Auto) | None => {
-                return Err(Error::usage(
-                    "--device auto leaves open what is measured: name cuda, cuda:1 or cpu",
-                ));
+                refuse!("--device auto leaves open what is measured: name cuda, cuda:1 or cpu");
             }
             Some(Choice::Cpu) if self.selection.only.is_empty() => {
-                return Err(Error::usage(
-                    "--device cpu would take hours at sizes meant for a GPU: add --only TEXT",
-                ));
+                refuse!("--device cpu would take hours at sizes meant for a GPU: add --only TEXT");
             }
             Some(choice) => choice,
         };
@@ -167,8 +159,8 @@ impl Device {
         let cases = self.selection.of(cases, "measurement")?;
         let mut bench = self.run.bench(machine, 1, Some(8.0))?;
         bench.keep_going = true;
-        let csv = self.run.csv.take();
-        self.run.csv = csv.or_else(|| Some("results/bench-gpu.csv".into()));
+        let csv = &mut self.run.csv;
+        csv.get_or_insert_with(|| "results/bench-gpu.csv".into());
         self.run.run(&bench, &cases, global, text::table)
     }
 }
@@ -216,9 +208,7 @@ impl Lengths {
         let (lengths, tokens) = (&self.seq_len, self.tokens);
         let fits = |&l: &usize| l >= 4 && l.is_multiple_of(4) && tokens.is_multiple_of(l);
         if lengths.is_empty() || !lengths.iter().all(fits) {
-            return Err(Error::usage(format!(
-                "--seq-len must list multiples of 4 that divide --tokens {tokens}"
-            )));
+            refuse!("--seq-len must list multiples of 4 that divide --tokens {tokens}");
         }
         let cases = cases::lengths(&self.mixer, lengths, tokens, self.steps);
         let bench = self.run.bench(Machine::cpu(global.threads()?), 1, None)?;
@@ -242,7 +232,7 @@ impl Lengths {
         }
         format!(
             "tokens per CPU second of a training step\n\n{}",
-            columns(&cells)
+            columns(&cells, Align::Right)
         )
     }
 }

@@ -1,12 +1,17 @@
 //! `dsf bench`: how fast it is, and whether a device computes the right numbers.
 
 mod many;
-mod single;
 mod text;
 
-use super::Global;
-use crate::error::{Error, Result};
+use super::device::use_threads;
+use super::print::{self, columns, Align};
+use super::{exit, Global};
+use crate::bench::{op_names, Machine, OpRequest, OpTiming, Report, Step};
+use crate::error::{refuse, Result};
+use crate::recipes;
+use crate::sweep::Flags;
 use clap::{Args, Subcommand};
+use std::path::PathBuf;
 
 #[derive(Args)]
 #[command(subcommand_negates_reqs = true, arg_required_else_help = true)]
@@ -20,9 +25,9 @@ pub(super) struct Arguments {
 #[derive(Subcommand)]
 enum What {
     /// Time a whole training step on the CPU: forward, backward, optimizer.
-    Step(Box<single::StepArguments>),
+    Step(Box<StepArguments>),
     /// Time a single op on the CPU, forward and backward, and compare with the least time its arithmetic takes.
-    Op(single::OpArguments),
+    Op(OpArguments),
     /// Time a step of every mixer and every op on the CPU, each in a process of its own, in one table.
     All(many::All),
     /// Time steps of the same number of tokens in ever longer sequences.
@@ -36,9 +41,7 @@ pub(super) fn main(arguments: Arguments, global: &Global) -> Result<u8> {
         return arguments.device.main(global);
     };
     if arguments.device.given() {
-        return Err(Error::usage(
-            "--device stands for itself: a step or an op alone is timed on the CPU",
-        ));
+        refuse!("--device stands for itself: a step or an op alone is timed on the CPU");
     }
     match what {
         What::Step(arguments) => arguments.main(global),
@@ -47,4 +50,65 @@ pub(super) fn main(arguments: Arguments, global: &Global) -> Result<u8> {
         What::Lengths(arguments) => arguments.main(global),
         What::Compare(arguments) => arguments.main(global),
     }
+}
+
+/// The run whose steps are timed, as `dsf mqar` would make them.
+#[derive(Args)]
+struct StepArguments {
+    #[command(flatten)]
+    flags: Flags,
+    /// Timed steps, after two that are not.
+    #[arg(long, default_value_t = 5, value_name = "K")]
+    steps: usize,
+    /// Write weights and batches to a safetensors file, for another program to make the same steps.
+    #[arg(long, value_name = "FILE")]
+    export: Option<PathBuf>,
+}
+
+impl StepArguments {
+    fn main(&self, global: &Global) -> Result<u8> {
+        let machine = this_cpu(global)?;
+        let run = self.flags.single(recipes::task("mqar")?)?;
+        let step = Step::new(run.config, self.steps)?;
+        print(&step.report(&machine, self.export.as_deref())?, global)
+    }
+}
+
+#[derive(Args)]
+#[command(after_help = list())]
+struct OpArguments {
+    #[command(flatten)]
+    request: OpRequest,
+    /// Write the inputs to a safetensors file, for another program to compute the same.
+    #[arg(long, value_name = "FILE")]
+    export: Option<PathBuf>,
+}
+
+fn list() -> String {
+    let names: Vec<_> = op_names()
+        .map(|(name, about)| vec![name.to_owned(), about.to_owned()])
+        .collect();
+    format!("Ops:\n{}", columns(&names, Align::Left).trim_end())
+}
+
+impl OpArguments {
+    fn main(&self, global: &Global) -> Result<u8> {
+        let machine = this_cpu(global)?;
+        let timing = OpTiming::new(&self.request)?;
+        print(&timing.report(&machine, self.export.as_deref())?, global)
+    }
+}
+
+fn this_cpu(global: &Global) -> Result<Machine> {
+    let threads = global.threads()?;
+    use_threads(threads);
+    Ok(Machine::cpu(threads))
+}
+
+fn print(report: &Report, global: &Global) -> Result<u8> {
+    match global.json {
+        true => print::line(text::json(report))?,
+        false => print::result(&text::report(report))?,
+    }
+    Ok(exit::DONE)
 }

@@ -1,6 +1,7 @@
 //! Measurements as a person reads them.
 
 use crate::bench::{Clock, Kind, Report, Row};
+use crate::cli::print::{columns, Align};
 use serde_json::Value;
 
 /// A row or a report as one line of JSON.
@@ -50,10 +51,9 @@ pub(super) fn report(report: &Report) -> String {
     ));
     let wall = [row.wall_seconds, row.wall_seconds_min, row.wall_seconds_max];
     facts.push(("wall", range(wall)));
-    let columns = OURS
-        .iter()
-        .filter(|(name, _)| !["min", "max"].contains(name));
-    facts.extend(columns.filter_map(|(name, cell)| Some((*name, cell(row)?))));
+    let other = |(name, _): &&Column| !["min", "max"].contains(name);
+    let ours = OURS.iter().filter(other);
+    facts.extend(ours.filter_map(|(name, cell)| Some((*name, cell(row)?))));
     if !row.note.is_empty() {
         facts.push(("note", row.note.clone()));
     }
@@ -72,7 +72,11 @@ pub(super) fn report(report: &Report) -> String {
         "machine",
         machine(row, &shown(row.load_average, |x| format!("{x:.2}"))),
     ));
-    lines(&facts)
+    let rows: Vec<_> = facts
+        .into_iter()
+        .map(|(name, fact)| vec![name.to_owned(), fact])
+        .collect();
+    columns(&rows, Align::Left)
 }
 
 /// What was wrong in a row.
@@ -144,7 +148,7 @@ pub(super) fn table(rows: &[Row]) -> String {
         });
         cells.push(line);
     }
-    text += &columns(&cells);
+    text += &columns(&cells, Align::Right);
     let loads = timed.iter().filter_map(|row| row.load_average);
     let (low, high) = loads.fold((f64::INFINITY, 0f64), |(low, high), load| {
         (low.min(load), high.max(load))
@@ -170,31 +174,6 @@ fn machine(row: &Row, load: &str) -> String {
     };
     let (threads, commit) = (row.threads, &row.commit);
     format!("{processor}, {threads} threads, load {load}, commit {commit}")
-}
-
-/// Names and values, one a line.
-pub(super) fn lines(rows: &[(&str, String)]) -> String {
-    let width = rows.iter().map(|(name, _)| name.len()).max().unwrap_or(0);
-    let line = |(name, value): &(&str, String)| format!("{name:width$}  {value}");
-    rows.iter().map(line).collect::<Vec<_>>().join("\n")
-}
-
-/// Rows of cells below each other, aligned to the right but for the last column.
-pub(super) fn columns(rows: &[Vec<String>]) -> String {
-    let length = |cell: &String| cell.chars().count();
-    let count = rows.iter().map(Vec::len).max().unwrap_or(0);
-    let width = |column: usize| rows.iter().filter_map(|r| r.get(column)).map(length).max();
-    let widths: Vec<usize> = (0..count).map(|c| width(c).unwrap_or(0)).collect();
-    let mut text = String::new();
-    for row in rows {
-        let cells = row.iter().zip(&widths).enumerate();
-        let cells = cells.map(|(column, (cell, &width))| match column + 1 == count {
-            true => cell.clone(),
-            false => format!("{cell:>width$}"),
-        });
-        text += &(cells.collect::<Vec<_>>().join("  ") + "\n");
-    }
-    text
 }
 
 fn shown<T>(value: Option<T>, how: impl Fn(T) -> String) -> String {

@@ -1,9 +1,10 @@
 //! `dsf data fetch`.
 
+use super::event;
 use crate::cache;
 use crate::cli::progress::ProgressDisplay;
 use crate::cli::{exit, print, stop_flag, Global};
-use crate::error::{unknown, Error, Result};
+use crate::error::{ensure, refuse, unknown, Result};
 use crate::fetch::{
     self, entry, ArchiveSource, Dataset, Entry, FetchContext, FetchRequest, Hub, Origin, CATALOGUE,
 };
@@ -12,8 +13,7 @@ use crate::tasks::wikitext::Corpus;
 use crate::tasks::{self, TaskEntry, TASKS};
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use clap::Args;
-use serde_json::json;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::Duration;
 
 #[derive(Args)]
@@ -82,21 +82,15 @@ pub(super) fn main(arguments: Arguments, global: &Global) -> Result<u8> {
         pause: PAUSE,
     };
     let fetched = fetch::fetch(&request, &mut context)?;
-    for entry in { CATALOGUE }
-        .iter()
-        .filter(|e| request.datasets.contains(&e.dataset))
-    {
-        let state = if fetched.contains(&entry.dataset) {
-            "fetched"
-        } else {
-            "is there already"
+    let asked = |e: &&Entry| request.datasets.contains(&e.dataset);
+    for entry in { CATALOGUE }.iter().filter(asked) {
+        let state = match fetched.contains(&entry.dataset) {
+            true => "fetched",
+            false => "is there already",
         };
-        print::line(&done(
-            entry.dataset,
-            state,
-            &entry.path(&request.root),
-            global.json,
-        ))?;
+        let (name, folder) = (entry.dataset.name(), entry.path(&request.root));
+        let line = format!("{name}: {state}, {}", folder.display());
+        global.tell(&event(name, state, &folder), &line)?;
     }
     Ok(exit::DONE)
 }
@@ -104,32 +98,27 @@ pub(super) fn main(arguments: Arguments, global: &Global) -> Result<u8> {
 /// What was asked for, all of it of the task that was named.
 fn wanted(arguments: &Arguments) -> Result<Vec<Dataset>> {
     let task = arguments.task;
-    let datasets = arguments
-        .dataset
-        .iter()
-        .map(|d| ("--dataset", Dataset::Lra(*d)));
-    let corpora = arguments
-        .corpus
-        .iter()
-        .map(|c| ("--corpus", Dataset::Wikitext(*c)));
-    let tokenizer = arguments
-        .tokenizer
-        .then_some(("--tokenizer", Dataset::GptNeox));
+    let datasets = arguments.dataset.iter().map(|d| Dataset::Lra(*d));
+    let datasets = datasets.map(|dataset| ("--dataset", dataset));
+    let corpora = arguments.corpus.iter().map(|c| Dataset::Wikitext(*c));
+    let corpora = corpora.map(|corpus| ("--corpus", corpus));
+    let tokenizer = arguments.tokenizer;
+    let tokenizer = tokenizer.then_some(("--tokenizer", Dataset::GptNeox));
     let given: Vec<(&str, Dataset)> = datasets.chain(corpora).chain(tokenizer).collect();
     if let Some((flag, other)) = given.iter().find(|(_, d)| d.task() != task.name) {
-        return Err(Error::usage(format!(
+        refuse!(
             "{flag} is of `dsf data fetch {}`; {} has {}",
             other.task(),
             task.name,
             flags(task)
-        )));
+        );
     }
     let archived = |entry: &&Entry| !matches!(entry.origin, Origin::Hub(_));
     if arguments.delete_archive && !of_task(task).any(|entry| archived(&entry)) {
-        return Err(Error::usage(format!(
+        refuse!(
             "--delete-archive: {} has no archives, leave it out",
             task.name
-        )));
+        );
     }
     Ok(given.into_iter().map(|(_, dataset)| dataset).collect())
 }
@@ -145,24 +134,13 @@ fn flags(task: &TaskEntry) -> &'static str {
     task.files.map_or("nothing to fetch", |files| files.flags)
 }
 
-fn done(dataset: Dataset, state: &str, folder: &Path, as_json: bool) -> String {
-    let name = dataset.name();
-    if as_json {
-        let event = json!({
-            "event": "data", "schema": 1, "dataset": name, "state": state, "path": folder,
-        });
-        return event.to_string();
-    }
-    format!("{name}: {state}, {}", folder.display())
-}
-
 /// What there is, a line each.
 fn catalogue(task: &TaskEntry) -> Result<u8> {
     for entry in of_task(task) {
         let name = entry.dataset.name();
-        print::line(&format!("{name:16}  {}; {}", entry.about, entry.licence))?;
+        print::line(format!("{name:16}  {}; {}", entry.about, entry.licence))?;
     }
-    print::line(&format!(
+    print::line(format!(
         "\nChoose by {}; `dsf data list` says what is there already.",
         flags(task)
     ))?;
@@ -203,14 +181,12 @@ fn to_request(arguments: Arguments, datasets: Vec<Dataset>) -> Result<FetchReque
 fn mirrored(datasets: &[Dataset]) -> Result<Origin> {
     let origin = entry(datasets[0]).origin;
     if datasets.iter().any(|d| entry(*d).origin != origin) {
-        return Err(Error::usage(
-            "--url names one archive, but the datasets come from several: fetch them one by one",
-        ));
+        refuse!(
+            "--url names one archive, but the datasets come from several: fetch them one by one"
+        );
     }
     if let Origin::Hub(_) = origin {
-        return Err(Error::usage(
-            "--url is for archives; text comes from a Hugging Face hub, named by HF_ENDPOINT",
-        ));
+        refuse!("--url is for archives; text comes from a Hugging Face hub, named by HF_ENDPOINT");
     }
     Ok(origin)
 }
@@ -222,11 +198,10 @@ fn address(what: &str, url: String) -> Result<String> {
         let scheme = matches!(uri.scheme_str(), Some("http" | "https"));
         scheme && uri.host().is_some_and(|host| !host.is_empty())
     });
-    if !web {
-        return Err(Error::usage(format!(
-            "{what} must be an address like https://example.org/file, not `{url}`"
-        )));
-    }
+    ensure!(
+        web,
+        "{what} must be an address like https://example.org/file, not `{url}`"
+    );
     Ok(url)
 }
 
@@ -236,10 +211,10 @@ fn token() -> Result<Option<String>> {
     let token = variable("HF_TOKEN").or_else(file);
     let token = token.map(|t| t.trim().to_owned()).filter(|t| !t.is_empty());
     match token {
-        Some(token) if !token.bytes().all(|b| b.is_ascii_graphic()) => Err(Error::usage(
+        Some(token) if !token.bytes().all(|b| b.is_ascii_graphic()) => refuse!(
             "HF_TOKEN, or the file `token` in HF_HOME, holds no token: it has blanks or control \
-             characters",
-        )),
+             characters"
+        ),
         token => Ok(token),
     }
 }

@@ -1,18 +1,17 @@
-//! `dsf data generate`: ListOps and Pathfinder of our own as files.
+//! `dsf data generate`: examples of our own as files.
 
-use super::place::Place;
-use super::stand_in;
+use super::event;
+use crate::cache;
 use crate::cli::device::use_threads;
 use crate::cli::{exit, print, raised, stop_flag, Global};
-use crate::error::{Error, Result};
+use crate::error::{ensure, refuse, Error, Result};
 use crate::store::Staging;
 use crate::tasks::lra::generate::{self, listops, pathfinder, Progress};
-use crate::tasks::lra::{LraConfig, LraDataset};
+use crate::tasks::lra::{check, write_stand_in, LraConfig, LraDataset};
 use crate::tasks::Generator;
 use clap::{Args, Subcommand};
-use indicatif::{ProgressBar, ProgressStyle};
+use indicatif::ProgressBar;
 use serde_json::json;
-use std::io::{self, IsTerminal};
 use std::path::{Path, PathBuf};
 
 #[derive(Args)]
@@ -28,7 +27,7 @@ enum What {
     /// Two discs among dashed paths, whether one path joins them: PNG files and their labels.
     Pathfinder(Pathfinder),
     /// Halves of articles, whether both are of one: stands in for pairs of papers.
-    Retrieval(stand_in::Arguments),
+    Retrieval(Retrieval),
 }
 
 #[derive(Args)]
@@ -61,170 +60,206 @@ struct Pathfinder {
     place: Place,
 }
 
+#[derive(Args)]
+struct Retrieval {
+    /// Plain text in which an article begins at a line ` = Title = `, such as that of WikiText.
+    #[arg(long, value_name = "FILE")]
+    from: PathBuf,
+    /// Training pairs.
+    #[arg(long, value_name = "N", default_value_t = 2_000)]
+    train_examples: usize,
+    /// Validation pairs.
+    #[arg(long, value_name = "N", default_value_t = 200)]
+    val_examples: usize,
+    /// Test pairs.
+    #[arg(long, value_name = "N", default_value_t = 400)]
+    test_examples: usize,
+    #[command(flatten)]
+    place: Place,
+}
+
+/// Where generated files go, and which they are.
+#[derive(Args)]
+struct Place {
+    /// The data root [default: dsf/lra below HF_HOME].
+    #[arg(long, value_name = "DIR")]
+    data_dir: Option<PathBuf>,
+    /// Seed of the examples.
+    #[arg(long, value_name = "S", default_value_t = 0)]
+    data_seed: u64,
+    /// Replace what is there.
+    #[arg(long)]
+    force: bool,
+}
+
+impl Place {
+    fn root(&self) -> Result<PathBuf> {
+        self.data_dir.clone().map_or_else(cache::lra, Ok)
+    }
+
+    /// The flag as it must be typed again.
+    fn flag(&self) -> String {
+        let dir = self.data_dir.as_ref();
+        dir.map_or(String::new(), |dir| {
+            format!(" --data-dir {}", dir.display())
+        })
+    }
+
+    /// Refuses to replace `there`, unless that is asked for.
+    fn replaces(&self, there: Option<&Path>) -> Result<()> {
+        match there.filter(|_| !self.force) {
+            Some(there) => refuse!(
+                "{} is there already; --force replaces it, --data-dir DIR names another place",
+                there.display()
+            ),
+            None => Ok(()),
+        }
+    }
+}
+
 pub(super) fn main(arguments: Arguments, global: &Global) -> Result<u8> {
-    let (job, place) = match arguments.what {
-        What::Listops(given) => (Job::listops(&given), given.place),
-        What::Pathfinder(given) => (Job::pathfinder(&given)?, given.place),
-        What::Retrieval(given) => return stand_in::main(given, global),
+    let written = match &arguments.what {
+        What::Listops(given) => {
+            let sizes = [
+                given.train_examples,
+                given.val_examples,
+                given.test_examples,
+            ];
+            let config = LraConfig {
+                seq_len: given.seq_len,
+                ..LraConfig::of(LraDataset::Listops, Generator::Native, sizes)
+            };
+            as_released(config, &given.place, global)
+        }
+        What::Pathfinder(given) => as_released(pictures(given)?, &given.place, global),
+        What::Retrieval(given) => pairs(given, global),
     };
-    job.check()?;
-    use_threads(global.threads()?);
-    let root = place.root()?;
-    let folder = match job.write(&root, place.force, global) {
+    match written {
         Err(Error::Stopped) => {
             print::talk("stopped by a signal; nothing was written, the same command begins anew");
-            return Ok(exit::STOPPED);
+            Ok(exit::STOPPED)
         }
-        written => written?,
+        written => written.map(|()| exit::DONE),
+    }
+}
+
+fn pictures(given: &Pathfinder) -> Result<LraConfig> {
+    let n = given.examples;
+    ensure!(
+        (10..=10_000_000).contains(&n) && n.is_multiple_of(10),
+        "--examples must be a multiple of 10 up to 10000000, not {n}"
+    );
+    let sizes = [n - 2 * (n / 10), n / 10, n / 10];
+    Ok(LraConfig {
+        contour_length: given.contour_length,
+        ..LraConfig::of(LraDataset::Pathfinder, Generator::Native, sizes)
+    })
+}
+
+/// Writes the examples of `config` as files of the released form.
+fn as_released(mut config: LraConfig, place: &Place, global: &Global) -> Result<()> {
+    config.data_seed = place.data_seed;
+    check(&config)?;
+    use_threads(global.threads()?);
+    let folder = place.root()?.join(generate::folder(&config));
+    #[rustfmt::skip]
+    let known = ["basic_train.tsv", "basic_val.tsv", "basic_test.tsv", "imgs", "metadata"];
+    let there = known.iter().map(|name| folder.join(name));
+    place.replaces(there.into_iter().find(|path| path.exists()).as_deref())?;
+    let examples = config.train_examples + config.val_examples + config.test_examples;
+    let files = Staging::of(&folder)?;
+    let stop = stop_flag()?;
+    let template = "{bar:20} {pos}/{len} examples  {eta} left";
+    let bar = match global.silent() {
+        true => ProgressBar::hidden(),
+        false => print::bar(template, Some(examples as u64)),
     };
-    print::line(&job.conclusion(&folder, &place, global.json))?;
-    Ok(exit::DONE)
+    let progress: Progress = &mut |more| {
+        bar.inc(more as u64);
+        match raised(&stop) {
+            true => Err(Error::Stopped),
+            false => Ok(()),
+        }
+    };
+    match config.dataset {
+        LraDataset::Pathfinder => {
+            let drawn = (config.data_seed, config.contour_length());
+            pathfinder::write(drawn, examples, files.path(), progress)?;
+        }
+        _ => listops::write(&config, files.path(), progress)?,
+    }
+    bar.finish_and_clear();
+    files.publish()?;
+    let uses = format!(" --data files{}{}", place.flag(), other_sizes(&config));
+    tell(
+        config.dataset,
+        examples,
+        "examples",
+        &folder,
+        &uses,
+        "",
+        global,
+    )
 }
 
-/// What is to be made.
-struct Job {
-    config: LraConfig,
-    /// The sizes as a run has to be told, where they are not the official ones.
-    sizes: String,
+/// The sizes as a run has to be told, where they are not the official ones.
+fn other_sizes(config: &LraConfig) -> String {
+    let dataset = config.dataset;
+    let [train, val, test] = dataset.examples();
+    let sizes = [
+        ("--train-examples", config.train_examples, train),
+        ("--val-examples", config.val_examples, val),
+        ("--test-examples", config.test_examples, test),
+        ("--seq-len", config.seq_len, dataset.seq_len()),
+    ];
+    let other = sizes.iter().filter(|(_, size, official)| size != official);
+    let sizes = other.map(|(flag, size, _)| format!(" {flag} {size}"));
+    let level = config.contour_length;
+    let level = level.map(|n| format!(" --contour-length {n}"));
+    sizes.chain(level).collect()
 }
 
-impl Job {
-    fn listops(given: &Listops) -> Self {
-        let config = LraConfig {
-            seq_len: given.seq_len,
-            data_seed: given.place.data_seed,
-            ..LraConfig::of(
-                LraDataset::Listops,
-                Generator::Native,
-                [
-                    given.train_examples,
-                    given.val_examples,
-                    given.test_examples,
-                ],
-            )
-        };
-        Self::of(config)
+/// Writes pairs of halves of articles in the place of papers that cannot be had.
+fn pairs(given: &Retrieval, global: &Global) -> Result<()> {
+    let place = &given.place;
+    let sizes = [
+        ("--train-examples", given.train_examples),
+        ("--val-examples", given.val_examples),
+        ("--test-examples", given.test_examples),
+    ];
+    if let Some((flag, size)) = sizes.iter().find(|(_, size)| *size > 10_000_000) {
+        refuse!("{flag} must be at most 10000000, not {size}");
     }
-
-    fn pathfinder(given: &Pathfinder) -> Result<Self> {
-        let n = given.examples;
-        if !(10..=10_000_000).contains(&n) || !n.is_multiple_of(10) {
-            return Err(Error::usage(format!(
-                "--examples must be a multiple of 10 up to 10000000, not {n}"
-            )));
-        }
-        let tenth = n / 10;
-        let config = LraConfig {
-            contour_length: given.contour_length,
-            data_seed: given.place.data_seed,
-            ..LraConfig::of(
-                LraDataset::Pathfinder,
-                Generator::Native,
-                [n - 2 * tenth, tenth, tenth],
-            )
-        };
-        Ok(Self::of(config))
-    }
-
-    fn of(config: LraConfig) -> Self {
-        let dataset = config.dataset;
-        let [train, val, test] = dataset.examples();
-        let sizes = [
-            ("--train-examples", config.train_examples, train),
-            ("--val-examples", config.val_examples, val),
-            ("--test-examples", config.test_examples, test),
-            ("--seq-len", config.seq_len, dataset.seq_len()),
-        ];
-        let other = sizes.iter().filter(|(_, size, official)| size != official);
-        let sizes = other.map(|(flag, size, _)| format!(" {flag} {size}"));
-        let level = config
-            .contour_length
-            .map(|n| format!(" --contour-length {n}"));
-        Self {
-            sizes: sizes.chain(level).collect(),
-            config,
-        }
-    }
-
-    fn check(&self) -> Result<()> {
-        crate::tasks::lra::check(&self.config)
-    }
-
-    fn examples(&self) -> usize {
-        let config = &self.config;
-        config.train_examples + config.val_examples + config.test_examples
-    }
-
-    /// Makes the files below `root` and gives their folder.
-    fn write(&self, root: &Path, force: bool, global: &Global) -> Result<PathBuf> {
-        let folder = root.join(generate::folder(&self.config));
-        let known = [
-            "basic_train.tsv",
-            "basic_val.tsv",
-            "basic_test.tsv",
-            "imgs",
-            "metadata",
-        ];
-        if let Some(there) = known.iter().map(|n| folder.join(n)).find(|p| p.exists()) {
-            if !force {
-                return Err(Error::usage(format!(
-                    "{} is there already; --force replaces it, --data-dir DIR names another place",
-                    there.display()
-                )));
-            }
-        }
-        let files = Staging::of(&folder)?;
-        let stop = stop_flag()?;
-        let bar = bar(self.examples(), global.quiet || global.json);
-        let mut tell = |more: usize| {
-            bar.inc(more as u64);
-            if raised(&stop) {
-                return Err(Error::Stopped);
-            }
-            Ok(())
-        };
-        self.fill(files.path(), &mut tell)?;
-        bar.finish_and_clear();
-        files.publish()?;
-        Ok(folder)
-    }
-
-    fn fill(&self, folder: &Path, progress: Progress) -> Result<()> {
-        match self.config.dataset {
-            LraDataset::Pathfinder => {
-                let drawn = (self.config.data_seed, self.config.contour_length());
-                pathfinder::write(drawn, self.examples(), folder, progress)
-            }
-            _ => listops::write(&self.config, folder, progress),
-        }
-    }
-
-    fn conclusion(&self, folder: &Path, place: &Place, as_json: bool) -> String {
-        let (name, examples) = (self.config.dataset.name(), self.examples());
-        if as_json {
-            let event = json!({
-                "event": "data", "schema": 1, "dataset": name, "state": "generated",
-                "path": folder, "examples": examples,
-            });
-            return event.to_string();
-        }
-        let dir = place.flag();
-        format!(
-            "{name}: {examples} examples written, {}; use them by \
-             `dsf lra --dataset {name} --data files{dir}{}`",
-            folder.display(),
-            self.sizes
-        )
-    }
+    let folder = place.root()?.join("retrieval");
+    let there = folder.join("new_aan_pairs.train.tsv").exists();
+    place.replaces(there.then_some(&folder))?;
+    let files = Staging::of(&folder)?;
+    let counts = sizes.map(|(_, size)| size);
+    write_stand_in(&given.from, files.path(), counts, place.data_seed)?;
+    files.publish()?;
+    let said = sizes.map(|(flag, size)| format!(" {flag} {size}"));
+    let uses = place.flag() + &said.concat();
+    let warning = "; they stand in for the task's papers, and what is learnt from them says nothing about those";
+    let (dataset, count) = (LraDataset::Retrieval, counts.iter().sum());
+    tell(dataset, count, "pairs", &folder, &uses, warning, global)
 }
 
-/// On a terminal alone.
-fn bar(examples: usize, quiet: bool) -> ProgressBar {
-    if quiet || !io::stderr().is_terminal() {
-        return ProgressBar::hidden();
-    }
-    let style = ProgressStyle::with_template("{bar:20} {pos}/{len} examples  {eta} left");
-    let bar = ProgressBar::new(examples as u64);
-    bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
-    bar
+/// What was written and how to use it, with a `warning` for people.
+fn tell(
+    dataset: LraDataset,
+    count: usize,
+    what: &str,
+    folder: &Path,
+    uses: &str,
+    warning: &str,
+    global: &Global,
+) -> Result<()> {
+    let name = dataset.name();
+    let mut said = event(name, "generated", folder);
+    said["examples"] = json!(count);
+    let text = format!(
+        "{name}: {count} {what} written, {}; use them by `dsf lra --dataset {name}{uses}`{warning}",
+        folder.display()
+    );
+    global.tell(&said, &text)
 }

@@ -2,14 +2,16 @@
 
 mod fetch;
 mod generate;
-mod list;
-mod place;
-mod stand_in;
 mod tokens;
 
-use super::Global;
+use super::{exit, Global};
 use crate::error::Result;
+use crate::fetch::{bytes_below, Dataset, State, CATALOGUE};
+use crate::tasks::{self, lra, wikitext};
 use clap::{Args, Subcommand};
+use indicatif::DecimalBytes;
+use serde_json::{json, Value};
+use std::path::{Path, PathBuf};
 
 #[derive(Args)]
 pub(super) struct Arguments {
@@ -24,7 +26,7 @@ enum What {
     /// Generate data in the format of the released files.
     Generate(generate::Arguments),
     /// List what is there, where, and how big.
-    List(list::Arguments),
+    List(List),
     /// Tokenize texts ahead of the runs that need them.
     Tokens(tokens::Arguments),
 }
@@ -33,7 +35,59 @@ pub(super) fn main(arguments: Arguments, global: &Global) -> Result<u8> {
     match arguments.what {
         What::Fetch(arguments) => fetch::main(arguments, global),
         What::Generate(arguments) => generate::main(arguments, global),
-        What::List(arguments) => list::main(arguments, global),
+        What::List(arguments) => list(arguments, global),
         What::Tokens(arguments) => tokens::main(arguments, global),
+    }
+}
+
+/// What a program is told of a dataset.
+fn event(dataset: &str, state: &str, path: &Path) -> Value {
+    json!({ "event": "data", "schema": 1, "dataset": dataset, "state": state, "path": path })
+}
+
+#[derive(Args)]
+struct List {
+    /// The data root [default: dsf/lra and dsf/wikitext below HF_HOME].
+    #[arg(long, value_name = "DIR")]
+    data_dir: Option<PathBuf>,
+}
+
+fn list(arguments: List, global: &Global) -> Result<u8> {
+    for entry in &CATALOGUE {
+        let root = match (
+            &arguments.data_dir,
+            tasks::find(entry.dataset.task())?.files,
+        ) {
+            (Some(dir), _) => dir.clone(),
+            (None, Some(files)) => (files.root)()?,
+            (None, None) => continue, // a catalogue of tasks without files is empty
+        };
+        let (name, mut folder) = (entry.dataset.name(), entry.path(&root));
+        let (state, bytes) = match entry.state(&root) {
+            State::Absent => match found(entry.dataset, &root) {
+                Some(elsewhere) => {
+                    folder = elsewhere;
+                    ("present".to_owned(), bytes_below(&folder))
+                }
+                None => ("absent".to_owned(), 0),
+            },
+            State::Present => ("present".to_owned(), entry.bytes(&root)),
+            State::Lacks(part) => (format!("lacks {}", part.display()), entry.bytes(&root)),
+        };
+        let mut said = event(name, &state, &folder);
+        said["bytes"] = json!(bytes);
+        let (size, place) = (DecimalBytes(bytes).to_string(), folder.display());
+        let line = format!("{name:16}  {state:7}  {size:>10}  {place}");
+        global.tell(&said, &line)?;
+    }
+    Ok(exit::DONE)
+}
+
+/// Where `dataset` lies in another form, or by another name, at or below `root`.
+fn found(dataset: Dataset, root: &Path) -> Option<PathBuf> {
+    match dataset {
+        Dataset::Lra(dataset) => lra::found(dataset, root),
+        Dataset::Wikitext(corpus) => wikitext::found(corpus, root),
+        Dataset::GptNeox => wikitext::found_tokenizer(root),
     }
 }

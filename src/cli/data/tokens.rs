@@ -1,11 +1,10 @@
 //! `dsf data tokens`: token files ahead of the runs that need them.
 
 use crate::cli::device::use_threads;
-use crate::cli::{exit, print, stop_flag, tokens, Global};
+use crate::cli::{exit, print, progress, stop_flag, Global};
 use crate::config::TaskConfig;
 use crate::error::{Error, Result};
 use crate::tasks::wikitext::{self, Corpus, TokenizerName, WikitextConfig};
-use crate::tasks::Text;
 use clap::Args;
 use indicatif::DecimalBytes;
 use serde_json::json;
@@ -49,7 +48,7 @@ pub(super) fn main(arguments: Arguments, global: &Global) -> Result<u8> {
     }
     let stop = stop_flag()?;
     let tasks: Vec<_> = configs.iter().cloned().map(TaskConfig::from).collect();
-    match tokens::prepare(&tasks, data_dir, global.quiet || global.json, &stop) {
+    match progress::prepare(&tasks, data_dir, global.silent(), &stop) {
         Err(Error::Stopped) => {
             print::talk("stopped by a signal; whole splits are kept, the same command continues");
             return Ok(exit::STOPPED);
@@ -67,32 +66,21 @@ fn tell(config: &WikitextConfig, data_dir: Option<&Path>, global: &Global) -> Re
     for warning in &splits.warnings {
         print::talk(&format!("warning: {warning}"));
     }
-    let texts = [
-        ("train", &splits.train),
-        ("val", &splits.val),
-        ("test", &splits.test),
-    ];
-    for ((split, text), path) in texts.into_iter().zip(paths) {
-        print::line(&line(config, split, text, &path, global.json))?;
-    }
-    Ok(())
-}
-
-fn line(config: &WikitextConfig, split: &str, text: &Text, path: &Path, as_json: bool) -> String {
-    let (name, tokens, counts) = (config.corpus.name(), text.ids().len(), text.counts());
-    if as_json {
+    let names = ["train", "val", "test"];
+    let texts = [&splits.train, &splits.val, &splits.test];
+    for ((split, text), path) in names.into_iter().zip(texts).zip(paths) {
+        let (name, tokens, counts) = (config.corpus.name(), text.ids().len(), text.counts());
+        let (words, lines, bytes) = (counts.words, counts.lines, counts.bytes);
         let event = json!({
             "event": "tokens", "schema": 1, "corpus": name, "tokenizer": config.tokenizer,
-            "split": split, "tokens": tokens, "words": counts.words, "lines": counts.lines,
-            "bytes": counts.bytes, "path": path,
+            "split": split, "tokens": tokens, "words": words, "lines": lines, "bytes": bytes,
+            "path": path,
         });
-        return event.to_string();
+        let (bytes, path) = (DecimalBytes(bytes), path.display());
+        let line = format!(
+            "{name} {split}: {tokens} tokens, {words} words, {lines} lines, {bytes}, {path}"
+        );
+        global.tell(&event, &line)?;
     }
-    format!(
-        "{name} {split}: {tokens} tokens, {} words, {} lines, {}, {}",
-        counts.words,
-        counts.lines,
-        DecimalBytes(counts.bytes),
-        path.display()
-    )
+    Ok(())
 }

@@ -2,7 +2,7 @@
 
 use crate::cli::device::{use_threads, Choice};
 use crate::cli::Global;
-use crate::error::{Error, Result};
+use crate::error::{refuse, Result};
 use crate::model::weights::Checkpoint;
 use crate::store::Store;
 use crate::tasks::wikitext::{TokenizerName, WikitextConfig};
@@ -55,16 +55,16 @@ pub(super) fn open(path: &Path, global: &Global) -> Result<Checkpoint> {
     let folder = |id: &str| -> Result<PathBuf> { Ok(Store::existing(&global.out)?.run_folder(id)) };
     match run.map(folder).transpose()? {
         Some(folder) if folder.is_dir() => Checkpoint::open(&folder),
-        Some(_) => Err(Error::usage(format!(
+        Some(_) => refuse!(
             "there is no run {} in {}; --out names another results folder",
             path.display(),
             global.out.display()
-        ))),
-        None => Err(Error::usage(format!(
+        ),
+        None => refuse!(
             "there is no file, folder or run {}: --checkpoint takes what a run of `dsf wikitext` or `dsf \
              wikitext import` left, or a folder of Hugging Face",
             path.display()
-        ))),
+        ),
     }
 }
 

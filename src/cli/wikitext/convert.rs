@@ -2,7 +2,7 @@
 
 use super::chosen;
 use crate::cli::{exit, print, Global};
-use crate::error::{Error, Result};
+use crate::error::{ensure, Result};
 use crate::model::weights::Checkpoint;
 use crate::sweep::estimate::grouped;
 use crate::tasks::wikitext::tokenizer_file;
@@ -77,12 +77,11 @@ pub(super) fn export(arguments: &Export, global: &Global) -> Result<u8> {
 
 /// Refuses to write over what is there.
 fn free(path: &Path) -> Result<()> {
-    if path.exists() {
-        return Err(Error::usage(format!(
-            "{} is there already: remove it, or give --to another name",
-            path.display()
-        )));
-    }
+    ensure!(
+        !path.exists(),
+        "{} is there already: remove it, or give --to another name",
+        path.display()
+    );
     Ok(())
 }
 
@@ -94,28 +93,23 @@ fn said(
     global: &Global,
 ) -> Result<u8> {
     let (model, text) = (&found.config.model, found.text()?);
-    let line = if global.json {
-        json!({ "event": "written", "schema": 1, "path": to, "parameters": parameters,
-                "mixer": model.mixer, "vocab_size": text.vocab_size, "seq_len": text.seq_len,
-                "tokenizer": text.tokenizer.to_string(), "run": found.origin.run })
-        .to_string()
-    } else {
-        let mut line = format!(
-            "{}: {} parameters, d = {}, {} layers, {} heads, V = {} ({}), L = {}",
-            to.display(),
-            grouped(parameters as u64),
-            model.d_model,
-            model.n_layers,
-            model.n_heads,
-            text.vocab_size,
-            text.tokenizer,
-            text.seq_len,
-        );
-        if !global.quiet {
-            line += &format!("\nnext:    {next}");
-        }
-        line
-    };
-    print::line(&line)?;
+    let event = json!({ "event": "written", "schema": 1, "path": to, "parameters": parameters,
+                        "mixer": model.mixer, "vocab_size": text.vocab_size, "seq_len": text.seq_len,
+                        "tokenizer": text.tokenizer.to_string(), "run": found.origin.run });
+    let mut line = format!(
+        "{}: {} parameters, d = {}, {} layers, {} heads, V = {} ({}), L = {}",
+        to.display(),
+        grouped(parameters as u64),
+        model.d_model,
+        model.n_layers,
+        model.n_heads,
+        text.vocab_size,
+        text.tokenizer,
+        text.seq_len,
+    );
+    if !global.quiet {
+        line += &format!("\nnext:    {next}");
+    }
+    global.tell(&event, &line)?;
     Ok(exit::DONE)
 }

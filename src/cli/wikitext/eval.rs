@@ -3,9 +3,9 @@
 mod scores;
 
 use super::chosen::Chosen;
-use crate::cli::{exit, print, raised, stop_flag, tokens, Global};
+use crate::cli::{exit, print, progress, raised, stop_flag, Global};
 use crate::config::{Precision, TaskConfig};
-use crate::error::{Error, Result};
+use crate::error::{ensure, refuse, Error, Result};
 use crate::gpu;
 use crate::model::weights::Checkpoint;
 use crate::sweep::estimate::grouped;
@@ -14,7 +14,7 @@ use crate::tasks::wikitext::{Corpus, WikitextConfig};
 use crate::tasks::Text;
 use crate::train::Scoring;
 use clap::{Args, ValueEnum};
-use indicatif::{ProgressBar, ProgressStyle};
+use indicatif::ProgressBar;
 use scores::Scores;
 
 #[derive(Args)]
@@ -85,15 +85,15 @@ pub(super) fn main(arguments: &Arguments, global: &Global) -> Result<u8> {
     let (device, device_name) = arguments.chosen.device(global)?;
     gpu::products_in_tf32(found.config.train.precision == Precision::Tf32);
     let data_dir = arguments.chosen.data_dir.as_deref();
-    let (task, quiet) = (TaskConfig::from(text.clone()), global.quiet || global.json);
-    tokens::prepare([&task], data_dir, quiet, &stop)?;
+    let (task, quiet) = (TaskConfig::from(text.clone()), global.silent());
+    progress::prepare([&task], data_dir, quiet, &stop)?;
     let splits = wikitext::load(&text, data_dir)?;
     for warning in &splits.warnings {
         print::talk(&format!("warning: {warning}"));
     }
     let model = found.model(&device)?;
     if !global.json {
-        print::line(&title(&found, &text, &how, &device_name))?;
+        print::line(title(&found, &text, &how, &device_name))?;
         print::line(HEAD)?;
     }
     for split in &arguments.split {
@@ -114,12 +114,12 @@ pub(super) fn main(arguments: &Arguments, global: &Global) -> Result<u8> {
         );
         bar.finish_and_clear();
         let scores = scores?;
-        print::line(&match global.json {
+        print::line(match global.json {
             true => scores.json(*split, &found, &text, &how).to_string(),
             false => scores.row(*split),
         })?;
     }
-    if !(global.json || global.quiet) {
+    if !global.silent() {
         print::line(FOOT)?;
     }
     Ok(exit::DONE)
@@ -127,13 +127,12 @@ pub(super) fn main(arguments: &Arguments, global: &Global) -> Result<u8> {
 
 fn scoring(arguments: &Arguments, seq_len: usize) -> Result<Scoring> {
     if let Some(stride) = arguments.stride.filter(|s| !(1..=seq_len).contains(s)) {
-        return Err(Error::usage(format!(
-            "--stride must be 1 to {seq_len}, the tokens of a window, not {stride}"
-        )));
+        refuse!("--stride must be 1 to {seq_len}, the tokens of a window, not {stride}");
     }
-    if arguments.batch_size == Some(0) {
-        return Err(Error::usage("--batch-size must be at least 1"));
-    }
+    ensure!(
+        arguments.batch_size != Some(0),
+        "--batch-size must be at least 1"
+    );
     let most = (AT_ONCE / seq_len.max(1)).max(1);
     Ok(Scoring {
         seq_len,
@@ -145,14 +144,10 @@ fn scoring(arguments: &Arguments, seq_len: usize) -> Result<Scoring> {
 
 /// Windows scored so far and how long the rest takes; nothing where nobody looks.
 fn bar(split: Split, quiet: bool) -> ProgressBar {
-    if quiet {
-        return ProgressBar::hidden();
-    }
-    let style = ProgressStyle::with_template("{prefix} {wide_bar} {pos}/{len} windows, {eta} left");
-    let bar = ProgressBar::no_length().with_prefix(split.name());
-    match style {
-        Ok(style) => bar.with_style(style),
-        Err(_) => bar,
+    let template = "{prefix} {wide_bar} {pos}/{len} windows, {eta} left";
+    match quiet {
+        true => ProgressBar::hidden(),
+        false => print::bar(template, None).with_prefix(split.name()),
     }
 }
 

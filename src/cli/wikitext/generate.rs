@@ -3,7 +3,7 @@
 use super::chosen::Chosen;
 use super::stream::Streamed;
 use crate::cli::{exit, print, Global};
-use crate::error::{Error, Result};
+use crate::error::{ensure, Error, Result};
 use crate::model::generate::{Choice, Continuation, Memory, Sampling};
 use crate::model::Model;
 use crate::sweep::estimate::{counted, duration};
@@ -29,23 +29,8 @@ pub(super) struct Arguments {
     /// Tokens to generate at most; fewer where the model ends the article.
     #[arg(long, value_name = "N", default_value_t = 100)]
     tokens: usize,
-    /// Sampling temperature; below 1 likely tokens become likelier.
-    #[arg(
-        long,
-        value_name = "T",
-        default_value_t = 0.8,
-        allow_hyphen_values = true
-    )]
-    temperature: f64,
-    /// Sample from the K likeliest tokens; 0 is no limit.
-    #[arg(long, value_name = "K", default_value_t = 40)]
-    top_k: usize,
-    /// Sample from the likeliest tokens that together have this probability (nucleus sampling).
-    #[arg(long, value_name = "P", allow_hyphen_values = true)]
-    top_p: Option<f64>,
-    /// Seed of sampling: the same seed gives the same text.
-    #[arg(long, value_name = "SEED", default_value_t = 1)]
-    seed: u64,
+    #[command(flatten)]
+    sampling: Sampling,
     /// Greedy decoding: the likeliest token each time.
     #[arg(long, conflicts_with_all = ["temperature", "top_k", "top_p", "seed"])]
     greedy: bool,
@@ -53,15 +38,13 @@ pub(super) struct Arguments {
 
 impl Arguments {
     fn choice(&self) -> Choice {
-        if self.greedy {
-            return Choice::Greedy;
+        match self.greedy {
+            true => Choice::Greedy,
+            false => Choice::Sampled(Sampling {
+                top_k: self.sampling.top_k.filter(|k| *k > 0),
+                ..self.sampling
+            }),
         }
-        Choice::Sampled(Sampling {
-            temperature: self.temperature,
-            top_k: Some(self.top_k).filter(|k| *k > 0),
-            top_p: self.top_p,
-            seed: self.seed,
-        })
     }
 
     fn prompt(&self) -> Result<String> {
@@ -71,11 +54,10 @@ impl Arguments {
             let read = io::stdin().lock().read_to_string(&mut prompt);
             read.map_err(Error::io("read", "stdin"))?;
         }
-        if prompt.is_empty() {
-            return Err(Error::usage(
-                "--prompt is empty: a text needs at least one token to go on from",
-            ));
-        }
+        ensure!(
+            !prompt.is_empty(),
+            "--prompt is empty: a text needs at least one token to go on from"
+        );
         Ok(prompt)
     }
 }

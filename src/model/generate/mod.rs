@@ -6,7 +6,7 @@ mod sampling;
 pub use sampling::{Choice, Sampling};
 
 use super::{Decoder, Model};
-use crate::error::{Error, Result};
+use crate::error::{ensure, Result};
 use candle_core::{DType, Device, Tensor};
 
 /// A prompt and the tokens generated after it.
@@ -58,11 +58,10 @@ impl<'a> Continuation<'a> {
         device: &Device,
     ) -> Result<Self> {
         choice.check()?;
-        if prompt.is_empty() {
-            return Err(Error::usage(
-                "a prompt needs at least one token to go on from",
-            ));
-        }
+        ensure!(
+            !prompt.is_empty(),
+            "a prompt needs at least one token to go on from"
+        );
         let form = match model.begin(1)? {
             Some(decoder) => Form::Recurrent(decoder),
             None => Form::Window(window.max(1)),

@@ -1,6 +1,6 @@
 //! The next token from its logits: greedy, or sampled with a temperature, top-k and top-p.
 
-use crate::error::{Error, Result};
+use crate::error::{refuse, Error, Result};
 use crate::ops::rng::Stream;
 
 /// How the next token is chosen.
@@ -13,16 +13,24 @@ pub enum Choice {
 }
 
 /// The distribution that tokens are drawn from.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, PartialEq, clap::Args)]
 pub struct Sampling {
-    /// Divides the logits; above 0.
+    /// How evenly to draw: below 1 the likely tokens come yet more often.
+    #[arg(
+        long,
+        value_name = "T",
+        default_value_t = 0.8,
+        allow_hyphen_values = true
+    )]
     pub temperature: f64,
-    /// Only so many of the most likely tokens; at least 1.
+    /// Draw from so many of the likeliest tokens; 0 is no limit.
+    #[arg(long, value_name = "K", default_value = "40")]
     pub top_k: Option<usize>,
-    /// Of those only the most likely ones that together have at least this probability, in (0, 1]: nucleus
-    /// sampling.
+    /// Draw from the likeliest tokens that together have this probability.
+    #[arg(long, value_name = "P", allow_hyphen_values = true)]
     pub top_p: Option<f64>,
-    /// Seeds the draws; each depends on the seed and the position of its token alone.
+    /// The same seed draws the same text.
+    #[arg(long, value_name = "SEED", default_value_t = 1)]
     pub seed: u64,
 }
 
@@ -53,9 +61,7 @@ impl Choice {
     /// Where a logit is not a number.
     pub(super) fn of(&self, logits: &[f32], at: usize) -> Result<usize> {
         if logits.iter().any(|x| x.is_nan()) || logits.is_empty() {
-            return Err(Error::usage(
-                "the model's logits are not numbers: its training diverged, or the weights are broken",
-            ));
+            refuse!("the model's logits are not numbers: its training diverged, or the weights are broken");
         }
         Ok(match self {
             Self::Greedy => ranked(logits, 1)[0],

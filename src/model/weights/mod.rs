@@ -9,10 +9,10 @@ mod mapped;
 
 use super::{Io, Model};
 use crate::config::{Precision, RunConfig};
-use crate::error::{Error, Result};
+use crate::error::{refuse, Error, Result};
 use crate::files::write_atomic_by;
 use crate::nn::Params;
-use crate::store::Archive;
+use crate::store::{Archive, Weights};
 use crate::tasks::wikitext::WikitextConfig;
 use candle_core::{DType, Device, Tensor};
 use mapped::Mapped;
@@ -20,9 +20,9 @@ use std::collections::{BTreeSet, HashMap};
 use std::path::{Path, PathBuf};
 
 /// A run's weights at the epoch of the best validation.
-const BEST: &str = "best.safetensors";
+const BEST: &str = Weights::Best.file();
 /// A run's weights at its end.
-const LAST: &str = "weights.safetensors";
+const LAST: &str = Weights::Last.file();
 
 const CONFIG: &str = "config";
 const RUN: &str = "run";
@@ -76,11 +76,11 @@ impl Checkpoint {
         match of_run.iter().find(|file| file.is_file()) {
             Some(file) => Self::open_file(file),
             None if hf::is_in(path) => hf::read(path),
-            None => Err(Error::usage(format!(
+            None => refuse!(
                 "{} holds no weights: neither {BEST} nor {LAST}, which a run of `dsf wikitext` leaves, \
                  nor Hugging Face's model.safetensors",
                 path.display()
-            ))),
+            ),
         }
     }
 

@@ -7,7 +7,7 @@ use serde_json::{json, Value};
 pub(super) fn render(report: &Report, _colour: bool) -> String {
     let mut whole = object(&report.facts);
     whole[report.list] = report.grids.iter().map(grid).collect();
-    whole["coverage"] = report.coverage.json();
+    whole["coverage"] = json!(report.coverage);
     format!("{whole:#}\n")
 }
 

@@ -5,60 +5,27 @@
 //! tables of their own. So are runs on part of the data: the paper's numbers never stand beside those. Any
 //! other difference from the preset is said in a footnote, and never shares a place.
 
-use super::super::figures::{holds, Model, Printed, TaskColumn};
+use super::super::figures::{Printed, TaskColumn};
 use super::super::grid::{fact, rate, Cell, Content, Facts, Grid, Line, Style};
-use super::super::presets::{listed, Difference, Nearest};
-use super::super::score::{distinct_rates, Score, Status};
+use super::super::presets::{listed, Difference};
+use super::super::score::{Score, Status};
 use super::super::{Group, SCHEMA};
-use super::{Selected, Selection};
-use crate::store::{Metric, Record};
-use serde_json::Value;
+use super::{in_order, mean_and_std, metric, model_lines, number};
+use super::{ModelLine, Place, Selected, Selection};
 use std::collections::{BTreeMap, BTreeSet};
 
 const GENERATED: &str = "‡";
 const BEST_INSTEAD: &str = "°";
 
 /// Runs that differ in one of these are in different tables.
-const OF_TABLE: [&str; 7] = [
-    "loss",
-    "input",
-    "mask",
-    "lambda_skip",
-    "pool",
-    "dual",
-    "precision",
-];
+#[rustfmt::skip]
+const OF_TABLE: [&str; 7] = ["loss", "input", "mask", "lambda_skip", "pool", "dual", "precision"];
 
 /// In the order in which tables are shown; a protocol that is not among them comes last.
 const PROTOCOLS: [&str; 3] = ["reference", "paper", "matched"];
 
 /// The metrics of a place, all at one rate.
 const SHOWN: [&str; 3] = ["accuracy", "selected_accuracy", "best_accuracy"];
-
-/// One model on one task in one setting.
-struct Place<'a> {
-    record: &'a Record,
-    runs: &'a [&'a Record],
-    /// Of the columns that are asked for.
-    column: usize,
-    /// Whether its runs saw all of the data.
-    whole: bool,
-    /// The preset that it differs least from, of runs on all of the data the whole one.
-    preset: &'static str,
-    preset_rate: Option<f64>,
-    /// What puts it into another table.
-    of_table: Vec<Difference>,
-    /// What is said below its number.
-    differences: Vec<Difference>,
-    /// Whether the examples are of our own making where the paper's were released files.
-    generated: bool,
-    /// Whether there is a validation split, which chooses epoch and rate.
-    selects: bool,
-    /// In the order of [`SHOWN`].
-    statuses: [Status; 3],
-    /// Learning rates, ascending.
-    rates: Vec<f64>,
-}
 
 /// Places of one protocol and one setting.
 struct Table<'a> {
@@ -76,30 +43,18 @@ struct Table<'a> {
     losses: BTreeSet<&'a str>,
 }
 
-/// One setting of a model.
-struct ModelLine<'a> {
-    mixer: &'a str,
-    /// What the paper prints of it; nothing on part of the data.
-    printed: Option<&'static Model>,
-    /// By column.
-    places: Vec<Option<&'a Place<'a>>>,
-}
-
-fn metric(name: &str) -> &'static Metric {
-    Metric::find(name).expect("a name of METRICS")
-}
-
 pub(in super::super) fn accuracies(of: &Selection, printed: &'static Printed) -> Selected {
     let asked = &of.asked.filter.datasets;
-    let wanted = |c: &&TaskColumn| asked.is_empty() || asked.iter().any(|name| name == c.name);
+    let wanted = |c: &&TaskColumn| asked.is_empty() || asked.iter().any(|name| name == c.name());
     let columns: Vec<&TaskColumn> = printed.columns.iter().filter(wanted).collect();
-    let place = |group| Place::of(group, &columns, of);
-    let places = separated(of.groups.iter().filter_map(place).collect());
+    let places = of.groups.iter();
+    let places = places.filter_map(|group| place(group, &columns, of));
+    let places = separated(places.collect());
     let mut tables: BTreeMap<_, Vec<&Place>> = BTreeMap::new();
     for place in &places {
-        let protocol = place.record.text("protocol");
+        let protocol = place.text("protocol");
         let order = PROTOCOLS.iter().position(|known| *known == protocol);
-        let order = (!place.whole, order.is_none(), order, protocol);
+        let order = (!place.beside, order.is_none(), order, protocol);
         let key = (order, &place.of_table, place.preset);
         tables.entry(key).or_default().push(place);
     }
@@ -110,95 +65,93 @@ pub(in super::super) fn accuracies(of: &Selection, printed: &'static Printed) ->
     selected(of, &tables)
 }
 
+/// The place of `group`, if it is of one of the columns.
+fn place<'a>(group: &'a Group, columns: &[&TaskColumn], of: &Selection) -> Option<Place<'a>> {
+    let record = group.record;
+    let column = columns.iter().position(|c| c.holds(record))?;
+    let whole = columns[column].is_whole(record);
+    let mut known = (of.presets)(record);
+    known.retain(|(name, _)| !whole || *name == "full");
+    // The validation split chooses epoch and rate, where there is one.
+    let by = match record.count("val_examples") {
+        0 => "best_accuracy",
+        _ => "val_accuracy",
+    };
+    let of_table = |d: &Difference| OF_TABLE.contains(&d.name);
+    Some(Place {
+        column,
+        beside: whole,
+        generated: columns[column].is_released() && record.text("data") != "files",
+        ..Place::of(group, known, of_table, metric(by))
+    })
+}
+
 fn selected(of: &Selection, tables: &[Table]) -> Selected {
     let (figure, all_three) = (of.figure, of.all_three());
     let lines = tables.iter().flat_map(|table| &table.lines);
-    let places: Vec<Option<&Place>> = lines.flat_map(|line| line.places.clone()).collect();
-    let scored = |place: &&Place| place.score("accuracy").is_some();
+    let cells: Vec<Option<&Place>> = lines.flat_map(|line| line.places.clone()).collect();
+    let places = || cells.iter().flatten();
+    let scored = || places().filter(|place| place.score("accuracy").is_some());
     let mut before = Vec::new();
-    if places
-        .iter()
-        .flatten()
-        .copied()
-        .filter(scored)
-        .any(|p| p.generated)
-    {
+    if scored().any(|place| place.generated) {
         before.push(format!("{GENERATED} examples of our own generator"));
     }
-    if !all_three && places.iter().flatten().any(|place| place.best_instead(of)) {
+    if !all_three && places().any(|place| place.best_instead(of)) {
         before.push(format!(
             "{BEST_INSTEAD} the best test accuracy of any epoch: no validation split to choose by"
         ));
     }
-    let mut after = Vec::new();
     let asks = all_three || of.asked.metric.as_deref() == Some("selected_accuracy");
-    if asks
-        && places
-            .iter()
-            .flatten()
-            .copied()
-            .filter(scored)
-            .any(|p| !p.selects)
-    {
-        after.push("· also where no validation split could choose an epoch".into());
-    }
-    let status = |place: &Option<&Place>| place.map_or(Status::NotRun, |p| p.status(of));
+    let unselected = asks && scored().any(|place| !place.selects());
+    let unselected = unselected.then_some("· also where no validation split could choose an epoch");
+    let in_percent = |meaning: &str| meaning.replacen("accuracy", "accuracy (%)", 1);
     let what = match &of.asked.metric {
         None if all_three => {
             "test accuracy (%) after the last epoch / after the one chosen on validation data / the best"
                 .to_owned()
         }
-        None => metric("selected_accuracy").meaning.replacen("accuracy", "accuracy (%)", 1),
-        Some(_) => of.metric.meaning.replacen("accuracy", "accuracy (%)", 1),
+        None => in_percent(metric("selected_accuracy").meaning),
+        Some(_) => in_percent(of.metric.meaning),
     };
-    let beside = if tables.iter().any(|table| table.first.whole) {
-        ";\nthe paper's below ours"
-    } else {
-        ""
+    let beside = match tables.iter().any(|table| table.first.beside) {
+        true => ";\nthe paper's below ours",
+        false => "",
     };
+    let status = |place: &Option<&Place>| place.map_or(Status::NotRun, |p| p.status(of));
     Selected {
         heading: format!("{}, {}: {what}{beside}", figure.title(), figure.about),
         facts: vec![
             fact("schema", SCHEMA),
-            fact("table", number(figure.number)),
+            number(figure),
             fact("metric", of.asked.metric.clone()),
         ],
         grids: tables.iter().map(Table::grid).collect(),
         before,
-        after,
-        results: places.iter().map(status).collect(),
+        after: unselected.map(str::to_owned).into_iter().collect(),
+        results: cells.iter().map(status).collect(),
     }
-}
-
-/// The number of a table, for programs.
-pub(super) fn number(number: &str) -> Value {
-    number.parse::<u64>().map_or(Value::Null, Value::from)
 }
 
 /// In the order of lines. Of examples of our own making and released ones in one setting, the former have
 /// a line and a footnote of their own.
 fn separated(mut places: Vec<Place>) -> Vec<Place> {
-    let setting = |p: &Place| {
-        let names = ["mixer", "protocol"].map(|name| p.record.text(name));
+    fn setting<'a>(p: &Place<'a>) -> (usize, bool, &'static str, [&'a str; 2], [String; 2]) {
+        let names = ["mixer", "protocol"].map(|name| p.text(name));
         let differences = [&p.of_table, &p.differences].map(|d| listed(d));
-        format!(
-            "{} {} {} {names:?} {differences:?}",
-            p.column, p.whole, p.preset
-        )
-    };
+        (p.column, p.beside, p.preset, names, differences)
+    }
     let released = places.iter().filter(|place| !place.generated);
-    let released: BTreeSet<String> = released.map(setting).collect();
+    let released: BTreeSet<_> = released.map(setting).collect();
     for place in places.iter_mut().filter(|place| place.generated) {
         if released.contains(&setting(place)) {
             place.differences.push(Difference {
                 name: "data",
-                value: place.record.text("data").to_owned(),
+                value: place.text("data").to_owned(),
                 preset: "files".into(),
             });
         }
     }
-    places.sort_by_cached_key(|p| (p.differences.len(), listed(&p.differences), p.generated));
-    places
+    in_order(places)
 }
 
 impl Selection<'_> {
@@ -208,51 +161,24 @@ impl Selection<'_> {
     }
 }
 
-impl<'a> Place<'a> {
-    fn of(group: &'a Group, columns: &[&TaskColumn], of: &Selection) -> Option<Self> {
-        let record = group.record;
-        let column = columns.iter().position(|c| holds(c.runs, record))?;
-        let whole = columns[column].is_whole(record);
-        let mut known = (of.presets)(record);
-        known.retain(|(name, _)| !whole || *name == "full");
-        let nearest = Nearest::of(record, known);
-        let of_table = |d: &Difference| OF_TABLE.contains(&d.name);
-        let (of_table, differences) = nearest.differences.into_iter().partition(of_table);
-        let selects = record.count("val_examples") > 0;
-        let by = metric(if selects {
-            "val_accuracy"
-        } else {
-            "best_accuracy"
-        });
-        Some(Self {
-            record,
-            runs: &group.runs,
-            column,
-            whole,
-            preset: nearest.preset,
-            preset_rate: nearest.lr,
-            of_table,
-            differences,
-            generated: columns[column].released && record.text("data") != "files",
-            selects,
-            statuses: SHOWN.map(|shown| match shown {
-                "selected_accuracy" if !selects => Status::NotRun,
-                _ => Status::of(&group.runs, by, metric(shown)),
-            }),
-            rates: distinct_rates(group.runs.iter().copied()),
-        })
+impl Place<'_> {
+    /// Whether there is a validation split, which chooses epoch and rate.
+    fn selects(&self) -> bool {
+        self.by.name == "val_accuracy"
     }
 
     fn shown(&self, name: &str) -> Status {
-        let index = SHOWN.iter().position(|shown| *shown == name);
-        index.map_or(Status::NotRun, |index| self.statuses[index])
+        match name {
+            "selected_accuracy" if !self.selects() => Status::NotRun,
+            name => Status::of(self.runs, self.by, metric(name)),
+        }
     }
 
     /// By the metric that was asked for; else of the epoch chosen on validation data, or the best.
     fn status(&self, of: &Selection) -> Status {
         match &of.asked.metric {
             Some(name) => self.shown(name),
-            None if self.selects => self.shown("selected_accuracy"),
+            None if self.selects() => self.shown("selected_accuracy"),
             None => self.shown("best_accuracy"),
         }
     }
@@ -263,7 +189,7 @@ impl<'a> Place<'a> {
 
     /// Whether the number was read off the test split's best epoch for want of a validation split.
     fn best_instead(&self, of: &Selection) -> bool {
-        of.asked.metric.is_none() && !self.selects && self.status(of).score().is_some()
+        of.asked.metric.is_none() && !self.selects() && self.status(of).score().is_some()
     }
 
     /// A word on the rate, where there was a choice or it is not the preset's.
@@ -271,19 +197,16 @@ impl<'a> Place<'a> {
         let lr = self.score("accuracy")?.lr;
         let preset = self.preset_rate.map(rate);
         let preset = preset.map_or(String::new(), |preset| format!(" (preset: {preset})"));
-        let choice = if self.selects {
-            "by validation accuracy"
-        } else {
-            "by best test accuracy, for want of a validation split"
+        let choice = match self.selects() {
+            true => "by validation accuracy",
+            false => "by best test accuracy, for want of a validation split",
         };
-        match self.rates.len() {
-            1 if self.preset_rate == Some(lr) => None,
-            1 => Some(format!("rate {}{preset}", rate(lr))),
-            many => Some(format!(
-                "rate {}, the best of {many} {choice}{preset}",
-                rate(lr)
-            )),
-        }
+        let of_rates = match self.rates {
+            1 if self.preset_rate == Some(lr) => return None,
+            1 => String::new(),
+            many => format!(", the best of {many} {choice}"),
+        };
+        Some(format!("rate {}{of_rates}{preset}", rate(lr)))
     }
 }
 
@@ -296,7 +219,7 @@ impl<'a> Table<'a> {
     ) -> Self {
         let first = places[0];
         // On part of the data a task without runs is of no interest.
-        let shown = |i: &usize| first.whole || places.iter().any(|place| place.column == *i);
+        let shown = |i: &usize| first.beside || places.iter().any(|place| place.column == *i);
         let shown: Vec<usize> = (0..columns.len()).filter(shown).collect();
         let majority = |column: &usize| {
             let runs = places.iter().filter(|place| place.column == *column);
@@ -305,75 +228,33 @@ impl<'a> Table<'a> {
             let lowest = shares.iter().copied().reduce(f64::min)?;
             Some([lowest, shares.iter().copied().reduce(f64::max)?])
         };
-        let losses = places.iter().map(|place| place.record.text("loss"));
-        let mut table = Self {
+        let losses = places.iter().map(|place| place.text("loss"));
+        let mixers: Vec<&str> = printed.models.iter().map(|model| model.mixer).collect();
+        let lines = model_lines(of, &mixers, places, &shown);
+        let mut footnotes: Vec<&[Difference]> = Vec::new();
+        for place in lines.iter().flat_map(|line| line.places.iter().flatten()) {
+            let note = &place.differences[..];
+            if !note.is_empty() && !footnotes.contains(&note) {
+                footnotes.push(note);
+            }
+        }
+        Self {
             of,
             printed,
             columns: shown.iter().map(|i| columns[*i]).collect(),
             first,
-            lines: Vec::new(),
-            footnotes: Vec::new(),
+            lines,
+            footnotes,
             majority: shown.iter().map(majority).collect(),
             losses: losses.filter(|loss| !loss.is_empty()).collect(),
-        };
-        for (mixer, model) in table.models(places) {
-            table.add(mixer, model, places, &shown);
-        }
-        let placed = table
-            .lines
-            .iter()
-            .flat_map(|line| line.places.iter().flatten());
-        for place in placed.filter(|place| !place.differences.is_empty()) {
-            if !table.footnotes.contains(&&place.differences[..]) {
-                table.footnotes.push(&place.differences);
-            }
-        }
-        table
-    }
-
-    /// The models of the paper, and of others those that there are runs of, by name.
-    fn models(&self, places: &[&'a Place<'a>]) -> Vec<(&'a str, Option<&'static Model>)> {
-        let known = self.printed.models.iter();
-        let known = known.filter(|model| self.of.asked.filter.names(model.mixer));
-        let mut models: Vec<(&str, Option<&Model>)> = known.map(|m| (m.mixer, Some(m))).collect();
-        let others: BTreeSet<&str> = places.iter().map(|p| p.record.text("mixer")).collect();
-        let new = |name: &&str| !self.printed.models.iter().any(|m| m.mixer == *name);
-        models.extend(others.into_iter().filter(new).map(|name| (name, None)));
-        models
-    }
-
-    /// A line for the presets' settings of a model, and one for every further setting of a task.
-    fn add(
-        &mut self,
-        mixer: &'a str,
-        model: Option<&'static Model>,
-        places: &[&'a Place<'a>],
-        columns: &[usize],
-    ) {
-        let of = |column: usize| {
-            let places = places.iter().copied();
-            places.filter(move |p| p.record.text("mixer") == mixer && p.column == column)
-        };
-        let mut places: Vec<_> = columns.iter().map(|column| of(*column)).collect();
-        loop {
-            let next: Vec<Option<&Place>> = places.iter_mut().map(Iterator::next).collect();
-            let first = !self.lines.iter().any(|line| line.mixer == mixer);
-            if next.iter().all(Option::is_none) && !(first && self.first.whole) {
-                return;
-            }
-            self.lines.push(ModelLine {
-                mixer,
-                printed: model.filter(|_| self.first.whole),
-                places: next,
-            });
         }
     }
 
     /// What its runs have in common.
     fn title(&self) -> String {
         let first = self.first;
-        let mut parts = vec![format!("protocol {}", first.record.text("protocol"))];
-        if !first.whole {
+        let mut parts = vec![format!("protocol {}", first.text("protocol"))];
+        if !first.beside {
             parts.insert(0, "on part of the data".into());
             if !first.preset.is_empty() {
                 parts.push(format!("preset {}", first.preset));
@@ -391,17 +272,21 @@ impl<'a> Table<'a> {
     }
 
     fn label(&self, mixer: &'a str) -> &'a str {
-        let known = self
-            .printed
-            .models
-            .iter()
-            .find(|model| model.mixer == mixer);
+        let mut known = self.printed.models.iter();
+        let known = known.find(|model| model.mixer == mixer);
         known.map_or(mixer, |model| model.label)
+    }
+
+    /// What the paper prints of a model, nothing on part of the data: one number a column, and the average.
+    fn printed(&self, mixer: &str) -> Option<Vec<Option<f64>>> {
+        let mut known = self.printed.models.iter();
+        let known = known.find(|model| self.first.beside && model.mixer == mixer);
+        known.map(|model| self.of_columns(model.accuracies))
     }
 
     /// What of `numbers`, one a column of the paper and the average, belongs to the columns shown.
     fn of_columns(&self, numbers: &[f64]) -> Vec<Option<f64>> {
-        let index = |c: &&TaskColumn| self.printed.columns.iter().position(|p| p.name == c.name);
+        let index = |c: &&TaskColumn| self.printed.columns.iter().position(|p| p == *c);
         let columns = self.columns.iter();
         let mut shown: Vec<_> = columns.map(|c| index(c).map(|i| numbers[i])).collect();
         if self.averages() {
@@ -412,8 +297,8 @@ impl<'a> Table<'a> {
 
     fn grid(&self) -> Grid {
         let mut lines: Vec<Line> = self.majority().into_iter().collect();
-        let random = self.printed.random.filter(|_| self.first.whole);
-        lines.extend(random.map(|random| self.paper("paper: random", random)));
+        let random = self.printed.random.filter(|_| self.first.beside);
+        lines.extend(random.map(|random| paper("paper: random", &self.of_columns(random))));
         for (i, line) in self.lines.iter().enumerate() {
             lines.push(Line {
                 name: self.label(line.mixer).to_owned(),
@@ -423,10 +308,8 @@ impl<'a> Table<'a> {
             // Further settings of a model share what the paper prints.
             let next = self.lines.get(i + 1);
             if next.is_none_or(|next| next.mixer != line.mixer) {
-                let printed = line
-                    .printed
-                    .map(|model| self.paper("paper", model.accuracies));
-                lines.extend(printed);
+                let printed = self.printed(line.mixer);
+                lines.extend(printed.map(|numbers| paper("paper", &numbers)));
             }
         }
         let mut columns: Vec<String> = self.columns.iter().map(|c| c.title.to_owned()).collect();
@@ -434,54 +317,30 @@ impl<'a> Table<'a> {
             columns.push("average".into());
         }
         let mut grid = Grid {
-            title: self.title(),
-            corner: String::new(),
-            columns,
-            lines,
-            style: Style::Percent,
-            notes: Vec::new(),
-            shared: Vec::new(),
-            facts: vec![fact("whole", self.first.whole)],
-            records: self
-                .lines
-                .iter()
-                .flat_map(|line| self.records(line))
-                .collect(),
+            facts: vec![fact("whole", self.first.beside)],
+            records: self.records(),
+            ..Grid::new(self.title(), columns, lines, Style::Percent)
         };
         grid.notes.extend(grid.about_seeds());
         grid.notes.extend(self.notes());
         grid
     }
 
-    fn paper(&self, name: &str, numbers: &[f64]) -> Line {
-        let text = |n: &Option<f64>| Cell::text(n.map_or(String::new(), |n| format!("{n:.2}")));
-        Line {
-            name: name.to_owned(),
-            printed: true,
-            cells: self.of_columns(numbers).iter().map(text).collect(),
-        }
-    }
-
     fn majority(&self) -> Option<Line> {
         self.majority.iter().flatten().next()?;
         let percent = |share: f64| Style::Percent.number(share);
-        let mut cells: Vec<Cell> = self
-            .majority
-            .iter()
-            .map(|share| match share {
-                None => Cell::result(Status::NotRun),
-                Some([low, high]) if percent(*low) == percent(*high) => Cell::text(percent(*low)),
-                Some([low, high]) => Cell::text(format!("{}-{}", percent(*low), percent(*high))),
-            })
-            .collect();
+        let cell = |share: &Option<[f64; 2]>| match share.map(|range| range.map(percent)) {
+            None => Cell::result(Status::NotRun),
+            Some([low, high]) if low == high => Cell::text(low),
+            Some([low, high]) => Cell::text(format!("{low}-{high}")),
+        };
+        let mut cells: Vec<Cell> = self.majority.iter().map(cell).collect();
         if self.averages() {
             let shares: Option<Vec<[f64; 2]>> = self.majority.iter().copied().collect();
             let shares = shares.filter(|shares| shares.iter().all(|s| s[0] == s[1]));
             let mean = |s: Vec<[f64; 2]>| s.iter().map(|s| s[0]).sum::<f64>() / s.len() as f64;
-            cells.push(match shares {
-                Some(shares) => Cell::text(percent(mean(shares))),
-                None => Cell::result(Status::NotRun),
-            });
+            let average = shares.map(|shares| Cell::text(percent(mean(shares))));
+            cells.push(average.unwrap_or(Cell::result(Status::NotRun)));
         }
         Some(Line {
             name: "majority".into(),
@@ -495,12 +354,13 @@ impl<'a> Table<'a> {
             let Some(place) = place else {
                 return Cell::result(Status::NotRun);
             };
-            let mut marks = self.dagger(place);
+            let mut marks = self.dagger(&place.differences);
             if place.generated && place.score("accuracy").is_some() {
                 marks += GENERATED;
             }
             if self.of.all_three() {
-                return Cell::from(Content::Results(place.statuses)).marked(marks);
+                let three = SHOWN.map(|name| place.shown(name));
+                return Cell::from(Content::Results(three)).marked(marks);
             }
             if place.best_instead(self.of) {
                 marks += BEST_INSTEAD;
@@ -518,92 +378,123 @@ impl<'a> Table<'a> {
         let Some(average) = line.average(|place| place.status(self.of)) else {
             return Cell::result(Status::NotRun);
         };
-        let places = || line.places.iter().flatten();
-        let own = places().find(|place| !place.differences.is_empty());
-        let mut marks = own.map_or(String::new(), |place| self.dagger(place));
-        if places().any(|place| place.generated) {
+        let mut marks = self.dagger(line.own());
+        if line.generated() {
             marks += GENERATED;
         }
-        if places().any(|place| place.best_instead(self.of)) {
+        let mut places = line.places.iter().flatten();
+        if places.any(|place| place.best_instead(self.of)) {
             marks += BEST_INSTEAD;
         }
         Cell::from(Content::Value(average)).marked(marks)
     }
 
-    /// The mark of the footnote of a place.
-    fn dagger(&self, place: &Place) -> String {
-        let footnotes = self.footnotes.iter();
-        let index = footnotes
-            .clone()
-            .position(|note| **note == place.differences);
-        index.map_or(String::new(), |index| self.numbered(index))
-    }
-
-    fn numbered(&self, footnote: usize) -> String {
-        match self.footnotes.len() {
-            1 => "†".into(),
-            _ => format!("†{}", footnote + 1),
+    /// The mark of the footnote about `differences`.
+    fn dagger(&self, differences: &[Difference]) -> String {
+        let index = self.footnotes.iter().position(|note| *note == differences);
+        match index {
+            None => String::new(),
+            Some(_) if self.footnotes.len() == 1 => "†".into(),
+            Some(index) => format!("†{}", index + 1),
         }
     }
 
     /// Footnotes and rates.
     fn notes(&self) -> Vec<String> {
-        let footnotes = self.footnotes.iter().enumerate();
-        let mut notes: Vec<String> = footnotes
-            .map(|(i, differences)| {
-                let settings: Vec<String> = differences.iter().map(Difference::explained).collect();
-                format!("{} {}", self.numbered(i), settings.join(", "))
-            })
-            .collect();
+        let footnote = |differences: &&[Difference]| {
+            let settings: Vec<String> = differences.iter().map(Difference::explained).collect();
+            format!("{} {}", self.dagger(differences), settings.join(", "))
+        };
+        let mut notes: Vec<String> = self.footnotes.iter().map(footnote).collect();
         for line in &self.lines {
             for (place, column) in line.places.iter().zip(&self.columns) {
                 let Some((place, note)) = place.and_then(|p| Some((p, p.rate_note()?))) else {
                     continue;
                 };
-                let (label, dagger) = (self.label(line.mixer), self.dagger(place));
+                let (label, dagger) = (self.label(line.mixer), self.dagger(&place.differences));
                 notes.push(format!("{label}{dagger} on {}: {note}", column.title));
             }
         }
         notes
     }
 
-    fn records(&self, line: &ModelLine) -> Vec<Facts> {
-        let printed = line.printed.map(|model| self.of_columns(model.accuracies));
-        let printed = |column: usize| {
-            let percent = printed.as_ref().and_then(|printed| printed[column]);
-            percent.map(|percent| (100.0 * percent).round() / 1e4)
-        };
-        let columns = self.columns.iter().enumerate();
-        let mut records: Vec<Facts> = columns
-            .map(|(i, column)| {
-                let mut record = self.front(line, column.name);
-                record.extend(of_place(line.places[i]));
-                record.extend(baselines(self.majority[i], printed(i)));
-                record
-            })
-            .collect();
-        if self.averages() {
-            let mut record = self.front(line, "average");
-            record.extend(line.of_average());
-            record.extend(baselines(None, printed(self.columns.len())));
-            records.push(record);
-        }
-        records
+    /// For each line a record a column, and one of the average.
+    fn records(&self) -> Vec<Facts> {
+        let each = self.lines.iter().flat_map(|line| {
+            let columns = 0..self.columns.len();
+            let average = self.averages().then_some(None);
+            let all = columns.map(Some).chain(average);
+            all.map(move |column| self.record(line, column))
+        });
+        each.collect()
     }
 
-    fn front(&self, line: &ModelLine, task: &str) -> Facts {
+    /// What a program is told of a line in a column, or of its average.
+    fn record(&self, line: &ModelLine, column: Option<usize>) -> Facts {
         let first = self.first;
         let losses: Vec<&str> = self.losses.iter().copied().collect();
-        vec![
-            fact("table", number(self.of.figure.number)),
-            fact("data", if first.whole { "whole" } else { "part" }),
-            fact("protocol", first.record.text("protocol")),
+        let place = column.and_then(|column| line.places[column]);
+        let status = place.map_or(Status::NotRun, |place| place.shown("accuracy"));
+        let averaged = |name: &str| line.average(|place| place.shown(name));
+        let (differences, generated, status_name) = match column {
+            Some(_) => {
+                let differences = place.map_or(&[][..], |place| &place.differences);
+                (differences, place.map(|p| p.generated), status.name())
+            }
+            None => {
+                let done = averaged("accuracy").map_or("incomplete", |_| "done");
+                (line.own(), Some(line.generated()), done)
+            }
+        };
+        let mut record = vec![
+            number(self.of.figure),
+            fact("data", if first.beside { "whole" } else { "part" }),
+            fact("protocol", first.text("protocol")),
             fact("preset", first.preset),
             fact("loss", losses.join(" ")),
             fact("settings", listed(&first.of_table)),
             fact("mixer", line.mixer),
-            fact("task", task),
-        ]
+            fact("task", column.map_or("average", |i| self.columns[i].name())),
+            fact("differences", listed(differences)),
+            fact("generated", generated),
+            fact("status", status_name),
+        ];
+        for name in SHOWN {
+            let score = place.and_then(|place| place.score(name));
+            let [mean, std] = mean_and_std(name, score.as_ref());
+            let mean = match column {
+                Some(_) => mean,
+                None => fact(name, averaged(name)),
+            };
+            record.extend([mean, std]);
+        }
+        let score = status.score();
+        let majority = column.and_then(|column| self.majority[column]);
+        let paper = self.printed(line.mixer);
+        let paper = paper.and_then(|numbers| numbers[column.unwrap_or(self.columns.len())]);
+        record.extend([
+            fact("seeds", score.map(|s| s.seeds)),
+            fact("lr", score.map(|s| s.lr)),
+            fact("lr_tried", place.map(|place| place.rates)),
+            fact("lr_chosen_by", place.map(|place| place.by.name)),
+            fact("majority", majority.map(|m| m[0])),
+            fact("majority_highest", majority.map(|m| m[1])),
+            fact(
+                "paper",
+                paper.map(|percent| (100.0 * percent).round() / 1e4),
+            ),
+        ]);
+        record
+    }
+}
+
+/// A line of what the paper prints.
+fn paper(name: &str, numbers: &[Option<f64>]) -> Line {
+    let text = |n: &Option<f64>| Cell::text(n.map_or(String::new(), |n| format!("{n:.2}")));
+    Line {
+        name: name.to_owned(),
+        printed: true,
+        cells: numbers.iter().map(text).collect(),
     }
 }
 
@@ -620,56 +511,16 @@ impl ModelLine<'_> {
         Some(scores.iter().sum::<f64>() / scores.len() as f64)
     }
 
-    fn of_average(&self) -> Facts {
-        let places = || self.places.iter().flatten();
-        let mut own = places().map(|place| &place.differences[..]);
-        let own = own.find(|differences| !differences.is_empty());
-        let done = self.average(|place| place.shown("accuracy")).is_some();
-        let mut record = vec![
-            fact("differences", listed(own.unwrap_or(&[]))),
-            fact("generated", places().any(|place| place.generated)),
-            fact("status", if done { "done" } else { "incomplete" }),
-        ];
-        for name in SHOWN {
-            record.push(fact(name, self.average(|place| place.shown(name))));
-            record.push(fact(&format!("{name}_std"), Value::Null));
-        }
-        record.extend(["seeds", "lr", "lr_tried", "lr_chosen_by"].map(|n| fact(n, Value::Null)));
-        record
+    /// What a task of it has otherwise than its preset.
+    fn own(&self) -> &[Difference] {
+        let places = self.places.iter().flatten();
+        let mut own = places.map(|place| &place.differences[..]);
+        own.find(|differences| !differences.is_empty())
+            .unwrap_or(&[])
     }
-}
 
-fn of_place(place: Option<&Place>) -> Facts {
-    let differences = place.map_or(&[][..], |place| &place.differences);
-    let status = place.map_or(Status::NotRun, |place| place.shown("accuracy"));
-    let mut record = vec![
-        fact("differences", listed(differences)),
-        fact("generated", place.map(|place| place.generated)),
-        fact("status", status.name()),
-    ];
-    for name in SHOWN {
-        let score = place.and_then(|place| place.score(name));
-        record.push(fact(name, score.map(|s| s.mean)));
-        record.push(fact(&format!("{name}_std"), score.and_then(|s| s.std)));
+    /// Whether any of its examples are of our own making.
+    fn generated(&self) -> bool {
+        self.places.iter().flatten().any(|place| place.generated)
     }
-    let score = status.score();
-    let chosen_by = place.map(|place| match place.selects {
-        true => "val_accuracy",
-        false => "best_accuracy",
-    });
-    record.extend([
-        fact("seeds", score.map(|s| s.seeds)),
-        fact("lr", score.map(|s| s.lr)),
-        fact("lr_tried", place.map(|place| place.rates.len())),
-        fact("lr_chosen_by", chosen_by),
-    ]);
-    record
-}
-
-fn baselines(majority: Option<[f64; 2]>, paper: Option<f64>) -> [(String, Value); 3] {
-    [
-        fact("majority", majority.map(|m| m[0])),
-        fact("majority_highest", majority.map(|m| m[1])),
-        fact("paper", paper),
-    ]
 }

@@ -7,21 +7,15 @@ use super::super::presets::said;
 use super::super::score::Status;
 use super::super::{Group, Orient, SCHEMA};
 use super::{Selected, Selection};
-use crate::error::{Error, Result};
+use crate::error::{refuse, Result};
 use crate::store::{place, places, Field, Role, COLUMNS};
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// The settings that every title says, in the order that grids are sorted by.
-const TITLE: [&str; 7] = [
-    "task",
-    "protocol",
-    "seq_len",
-    "kv_pairs",
-    "vocab_size",
-    "train_examples",
-    "mixer",
-];
+#[rustfmt::skip]
+const TITLE: [&str; 7] =
+    ["task", "protocol", "seq_len", "kv_pairs", "vocab_size", "train_examples", "mixer"];
 
 /// What runs down, what runs across, and what tells grids apart: places of columns.
 struct Axes {
@@ -95,10 +89,10 @@ impl Axes {
         let (mut lines, mut column) = (lines.to_vec(), column);
         if let Some(orient) = of.asked.orient {
             if lines.len() > 1 {
-                return Err(Error::usage(format!(
+                refuse!(
                     "--orient turns grids of d and n: {} has mixers in its rows",
                     of.figure.title()
-                )));
+                );
             }
             (lines, column) = match orient {
                 Orient::Brief => (vec!["n"], "d"),

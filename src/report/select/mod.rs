@@ -1,4 +1,4 @@
-//! From groups of runs to grids: one way for each way of drawing.
+//! From groups of runs to grids: one way for each way of drawing, and what tables of models have in common.
 
 mod accuracies;
 mod axes;
@@ -8,11 +8,13 @@ pub(super) use accuracies::accuracies;
 pub(super) use axes::axes;
 pub(super) use perplexities::perplexities;
 
-use super::grid::{Facts, Grid};
-use super::presets::PresetsOf;
-use super::score::Status;
+use super::grid::{fact, Facts, Grid};
+use super::presets::{listed, Difference, Nearest, PresetsOf};
+use super::score::{distinct_rates, Score, Status};
 use super::{Asked, Figure, Group};
-use crate::store::Metric;
+use crate::store::{Metric, Record};
+use serde_json::Value;
+use std::collections::BTreeSet;
 
 /// What is drawn, and of what.
 pub(super) struct Selection<'a> {
@@ -35,4 +37,121 @@ pub(super) struct Selected {
     pub after: Vec<String>,
     /// Results whose marks and rates are spoken of.
     pub results: Vec<Status>,
+}
+
+/// One model in one setting, in a table of models.
+struct Place<'a> {
+    record: &'a Record,
+    runs: &'a [&'a Record],
+    /// Of the columns that have runs of their own.
+    column: usize,
+    /// Whether the paper's numbers may stand in its table.
+    beside: bool,
+    /// The preset that it differs least from; empty for a mixer that this version does not know.
+    preset: &'static str,
+    preset_rate: Option<f64>,
+    /// What puts it into another table.
+    of_table: Vec<Difference>,
+    /// What puts it on another line.
+    differences: Vec<Difference>,
+    /// Whether the examples are of our own making where the paper's were released files.
+    generated: bool,
+    /// What learning rates are chosen by.
+    by: &'static Metric,
+    /// How many learning rates there are.
+    rates: usize,
+}
+
+impl<'a> Place<'a> {
+    /// `group` beside the nearest of the `known` presets; `of_table` says which differences put it into another
+    /// table.
+    fn of(
+        group: &'a Group,
+        known: Vec<(&'static str, Record)>,
+        of_table: impl Fn(&Difference) -> bool,
+        by: &'static Metric,
+    ) -> Self {
+        let nearest = Nearest::of(group.record, known);
+        let (of_table, differences) = nearest.differences.into_iter().partition(of_table);
+        Self {
+            record: group.record,
+            runs: &group.runs,
+            column: 0,
+            beside: true,
+            preset: nearest.preset,
+            preset_rate: nearest.lr,
+            of_table,
+            differences,
+            generated: false,
+            by,
+            rates: distinct_rates(group.runs.iter().copied()).len(),
+        }
+    }
+
+    fn text(&self, name: &str) -> &'a str {
+        self.record.text(name)
+    }
+}
+
+/// `places` in the order of lines: by how much and in what they differ from their presets.
+fn in_order(mut places: Vec<Place>) -> Vec<Place> {
+    places.sort_by_cached_key(|p| (p.differences.len(), listed(&p.differences), p.generated));
+    places
+}
+
+/// One setting of a model.
+struct ModelLine<'a> {
+    mixer: &'a str,
+    /// By column.
+    places: Vec<Option<&'a Place<'a>>>,
+}
+
+/// The lines of a table: the models that the paper prints, and of others those that there are runs of, by name. A
+/// model has a line for its preset's settings, and one for every further setting of a column.
+fn model_lines<'a>(
+    of: &Selection,
+    printed: &[&'static str],
+    places: &[&'a Place<'a>],
+    columns: &[usize],
+) -> Vec<ModelLine<'a>> {
+    let asked = printed.iter().filter(|name| of.asked.filter.names(name));
+    let run: BTreeSet<&str> = places.iter().map(|place| place.text("mixer")).collect();
+    let others = run.into_iter().filter(|name| !printed.contains(name));
+    let mut lines = Vec::new();
+    for mixer in asked.copied().chain(others) {
+        let of_column = |column: &usize| {
+            let column = *column;
+            let places = places.iter().copied();
+            places.filter(move |p| p.text("mixer") == mixer && p.column == column)
+        };
+        let mut next: Vec<_> = columns.iter().map(of_column).collect();
+        let mut first = places[0].beside;
+        loop {
+            let places: Vec<Option<&Place>> = next.iter_mut().map(Iterator::next).collect();
+            if places.iter().all(Option::is_none) && !first {
+                break;
+            }
+            lines.push(ModelLine { mixer, places });
+            first = false;
+        }
+    }
+    lines
+}
+
+fn metric(name: &str) -> &'static Metric {
+    Metric::find(name).expect("a name of METRICS")
+}
+
+/// The number of a table, for programs.
+fn number(figure: &Figure) -> (String, Value) {
+    let number = figure.number.parse::<u64>();
+    fact("table", number.map_or(Value::Null, Value::from))
+}
+
+/// The mean of `name` and its deviation, for programs.
+fn mean_and_std(name: &str, score: Option<&Score>) -> [(String, Value); 2] {
+    [
+        fact(name, score.map(|score| score.mean)),
+        fact(&format!("{name}_std"), score.and_then(|score| score.std)),
+    ]
 }

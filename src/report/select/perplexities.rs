@@ -6,13 +6,13 @@
 //! stand only beside runs of its size on its text.
 
 use super::super::grid::{fact, object, rate, Cell, Content, Facts, Grid, Line, Style};
-use super::super::presets::{listed, Difference, Nearest};
+use super::super::presets::{listed, Difference};
 use super::super::score::{distinct_rates, Score, Status};
 use super::super::{Group, SCHEMA};
-use super::accuracies::number;
-use super::{Selected, Selection};
-use crate::store::{Direction, Metric, Record, Shown, METRICS};
-use std::collections::{BTreeMap, BTreeSet};
+use super::{in_order, mean_and_std, metric, model_lines, number};
+use super::{ModelLine, Place, Selected, Selection};
+use crate::store::{Direction, Metric, Shown, METRICS};
+use std::collections::BTreeMap;
 
 /// What is drawn of a run, and the title of its column.
 const SHOWN: [(&str, &str); 6] = [
@@ -25,29 +25,14 @@ const SHOWN: [(&str, &str); 6] = [
 ];
 
 /// What belongs to a mixer alone: it makes a line of its own and no table.
-const OF_LINE: [&str; 7] = [
-    "variant",
-    "options",
-    "n",
-    "heads",
-    "expand",
-    "rotary",
-    "rotary_dims",
-];
+#[rustfmt::skip]
+const OF_LINE: [&str; 7] = ["variant", "options", "n", "heads", "expand", "rotary", "rotary_dims"];
 
 /// Differences from the preset `full` beside which the paper's numbers do not stand. The others are open
 /// in the paper, or its own words decide them and a title says what was done instead.
+#[rustfmt::skip]
 const SIZES: [&str; 10] = [
-    "d",
-    "n",
-    "heads",
-    "layers",
-    "mlp_width",
-    "seq_len",
-    "vocab_size",
-    "train_examples",
-    "batch_size",
-    "epochs_max",
+    "d", "n", "heads", "layers", "mlp_width", "seq_len", "vocab_size", "train_examples", "batch_size", "epochs_max",
 ];
 
 /// The paper's text and tokens.
@@ -57,18 +42,6 @@ const TOKENIZER: &str = "gpt-neox";
 /// What the paper prints of linear, normalized and softmax attention.
 type Printed = &'static [(&'static str, f64)];
 
-/// One mixer in one setting.
-struct Place<'a> {
-    record: &'a Record,
-    runs: &'a [&'a Record],
-    /// Empty for a mixer that this version does not know.
-    preset: &'static str,
-    /// What puts it into another table.
-    of_table: Vec<Difference>,
-    /// What puts it on another line.
-    of_line: Vec<Difference>,
-}
-
 struct Table<'a> {
     of: &'a Selection<'a>,
     printed: Printed,
@@ -76,20 +49,9 @@ struct Table<'a> {
     first: &'a Place<'a>,
     /// Why the paper's numbers are not in it; empty where they are.
     elsewhere: Vec<String>,
-    lines: Vec<MixerLine<'a>>,
+    lines: Vec<ModelLine<'a>>,
     /// Test perplexity of a unigram model.
     unigram: Option<f64>,
-}
-
-struct MixerLine<'a> {
-    mixer: &'a str,
-    /// What it has otherwise than its preset.
-    differences: &'a [Difference],
-    runs: &'a [&'a Record],
-    /// What rates are chosen by.
-    by: &'static Metric,
-    /// Learning rates that there are results of.
-    rates: usize,
 }
 
 /// How much of what linear attention lacks to softmax normalisation makes up for: the paper's claim in one
@@ -112,27 +74,18 @@ fn measured() -> impl Iterator<Item = &'static Metric> {
     })
 }
 
-fn metric(name: &str) -> &'static Metric {
-    Metric::find(name).expect("a name of METRICS")
-}
-
 pub(in super::super) fn perplexities(of: &Selection, printed: Printed) -> Selected {
-    let places = of.groups.iter().map(|group| Place::of(group, of));
-    let places: Vec<Place> = places.collect();
+    let places = of.groups.iter().map(|group| place(group, of));
+    let places = in_order(places.collect());
     let mut tables: BTreeMap<_, Vec<&Place>> = BTreeMap::new();
     for place in &places {
         let [dataset, tokenizer, protocol, precision] =
-            ["dataset", "tokenizer", "protocol", "precision"].map(|name| place.record.text(name));
+            ["dataset", "tokenizer", "protocol", "precision"].map(|name| place.text(name));
         let corpus = CORPORA.iter().position(|corpus| *corpus == dataset);
         let of_text = (corpus.is_none(), corpus, dataset, tokenizer);
         let differences = (place.of_table.len(), &place.of_table);
-        let away = !place.elsewhere().is_empty();
-        let key = (
-            away,
-            of_text,
-            differences,
-            (place.preset, protocol, precision),
-        );
+        let names = (place.preset, protocol, precision);
+        let key = (!place.beside, of_text, differences, names);
         tables.entry(key).or_default().push(place);
     }
     let tables = tables.values();
@@ -140,30 +93,27 @@ pub(in super::super) fn perplexities(of: &Selection, printed: Printed) -> Select
         .map(|places| Table::of(places, printed, of))
         .collect();
     let lines = || tables.iter().flat_map(|table| &table.lines);
-    let by = of.metric;
-    let mut heading = format!(
-        "{}, {}: perplexity (lower is better) at the rate of the lowest {}",
-        of.figure.title(),
-        of.figure.about,
-        by.name
-    );
-    if by.name.starts_with("test_") {
-        heading += ",\nread off the test split";
-    }
-    let lacking = |line: &MixerLine| {
-        SHOWN
-            .iter()
-            .any(|(shown, _)| line.status(metric(shown)) == Status::NoNumber)
+    let (figure, by) = (of.figure, of.metric);
+    let read_off = match by.name.starts_with("test_") {
+        true => ",\nread off the test split",
+        false => "",
     };
-    let lacking = lines()
-        .any(lacking)
-        .then(|| "- no such number, as test/word where not the whole split is tested".to_owned());
-    let results = lines().map(|line| line.status(by));
+    let lacks = |line: &ModelLine| {
+        let mut shown = SHOWN.iter();
+        shown.any(|(name, _)| line.status(metric(name), by) == Status::NoNumber)
+    };
+    let lacking = "- no such number, as test/word where not the whole split is tested".to_owned();
+    let results = lines().map(|line| line.status(by, by));
     Selected {
-        heading,
+        heading: format!(
+            "{}, {}: perplexity (lower is better) at the rate of the lowest {}{read_off}",
+            figure.title(),
+            figure.about,
+            by.name
+        ),
         facts: vec![
             fact("schema", SCHEMA),
-            fact("table", number(of.figure.number)),
+            number(figure),
             fact("metric", by.name),
         ],
         before: [
@@ -174,43 +124,40 @@ pub(in super::super) fn perplexities(of: &Selection, printed: Printed) -> Select
         ]
         .map(String::from)
         .into(),
-        after: lacking.into_iter().collect(),
+        after: lines().any(lacks).then_some(lacking).into_iter().collect(),
         results: results.filter(|status| *status != Status::NoNumber).collect(),
         grids: tables.iter().map(Table::grid).collect(),
     }
 }
 
-impl<'a> Place<'a> {
-    fn of(group: &'a Group, of: &Selection) -> Self {
-        let nearest = Nearest::of(group.record, (of.presets)(group.record));
-        let differences = nearest.differences.into_iter();
-        let of_line = |d: &Difference| OF_LINE.contains(&d.name);
-        let (of_line, of_table) = differences.partition(of_line);
-        Self {
-            record: group.record,
-            runs: &group.runs,
-            preset: nearest.preset,
-            of_table,
-            of_line,
-        }
-    }
+fn place<'a>(group: &'a Group, of: &Selection) -> Place<'a> {
+    let known = (of.presets)(group.record);
+    let of_table = |d: &Difference| !OF_LINE.contains(&d.name);
+    let ended = group.runs.iter().copied();
+    let ended = ended.filter(|run| run.status().is_some());
+    let mut place = Place {
+        rates: distinct_rates(ended).len(),
+        ..Place::of(group, known, of_table, of.metric)
+    };
+    place.beside = elsewhere(&place).is_empty();
+    place
+}
 
-    /// Why the paper's numbers cannot stand beside its table; empty where they can.
-    fn elsewhere(&self) -> Vec<String> {
-        let mut reasons = Vec::new();
-        let [corpus, tokenizer] = ["dataset", "tokenizer"].map(|name| self.record.text(name));
-        if !CORPORA.contains(&corpus) {
-            reasons.push(format!("corpus {corpus}"));
-        }
-        if tokenizer != TOKENIZER {
-            reasons.push(format!("tokenizer {tokenizer}"));
-        }
-        match self.preset {
-            "full" | "" => reasons.extend(sizes(&self.of_table)),
-            other => reasons.push(format!("preset {other}")),
-        }
-        reasons
+/// Why the paper's numbers cannot stand beside the table of a place; empty where they can.
+fn elsewhere(place: &Place) -> Vec<String> {
+    let mut reasons = Vec::new();
+    let [corpus, tokenizer] = ["dataset", "tokenizer"].map(|name| place.text(name));
+    if !CORPORA.contains(&corpus) {
+        reasons.push(format!("corpus {corpus}"));
     }
+    if tokenizer != TOKENIZER {
+        reasons.push(format!("tokenizer {tokenizer}"));
+    }
+    match place.preset {
+        "full" | "" => reasons.extend(sizes(&place.of_table)),
+        other => reasons.push(format!("preset {other}")),
+    }
+    reasons
 }
 
 /// Those of `differences` that keep the paper's numbers away.
@@ -219,19 +166,26 @@ fn sizes(differences: &[Difference]) -> impl Iterator<Item = String> + '_ {
     sizes.map(Difference::to_string)
 }
 
-impl<'a> MixerLine<'a> {
+impl ModelLine<'_> {
     /// `shown` at the rate that is best by `by`.
-    fn status(&self, shown: &Metric) -> Status {
-        Status::known(self.runs, self.by, shown)
+    fn status(&self, shown: &Metric, by: &Metric) -> Status {
+        let runs = self.places[0].map_or(&[][..], |place| place.runs);
+        Status::known(runs, by, shown)
     }
 
-    fn score(&self, name: &str) -> Option<Score> {
-        self.status(metric(name)).score().copied()
+    /// What it has otherwise than its preset.
+    fn differences(&self) -> &[Difference] {
+        self.places[0].map_or(&[], |place| &place.differences)
+    }
+
+    /// Learning rates that there are results of.
+    fn rates(&self) -> usize {
+        self.places[0].map_or(0, |place| place.rates)
     }
 
     /// The mixer, and what tells it from further lines of it.
     fn label(&self) -> String {
-        match self.differences {
+        match self.differences() {
             [] => self.mixer.to_owned(),
             differences => format!("{}, {}", self.mixer, listed(differences)),
         }
@@ -240,64 +194,26 @@ impl<'a> MixerLine<'a> {
 
 impl<'a> Table<'a> {
     fn of(places: &[&'a Place<'a>], printed: Printed, of: &'a Selection) -> Self {
-        let first = places[0];
-        let elsewhere = first.elsewhere();
-        let run: BTreeSet<&str> = places.iter().map(|p| p.record.text("mixer")).collect();
-        let beside = elsewhere.is_empty();
-        let known = printed.iter().map(|(mixer, _)| *mixer);
-        let mut mixers: Vec<&str> = known
-            .filter(|name| run.contains(name) || (beside && of.asked.filter.names(name)))
-            .collect();
-        let others = run.into_iter();
-        mixers.extend(others.filter(|name| !printed.iter().any(|(mixer, _)| mixer == name)));
-        let runs = places.iter().flat_map(|place| place.runs);
-        let mut table = Self {
+        let mixers: Vec<&str> = printed.iter().map(|(mixer, _)| *mixer).collect();
+        let mut runs = places.iter().flat_map(|place| place.runs);
+        Self {
             of,
             printed,
-            first,
-            elsewhere,
-            lines: Vec::new(),
-            unigram: runs.copied().find_map(|run| run.number("unigram_ppl")),
-        };
-        for mixer in mixers {
-            table.add(mixer, places);
-        }
-        table
-    }
-
-    /// A line a setting of `mixer`: the preset's first, then by how much and in what they differ.
-    fn add(&mut self, mixer: &'a str, places: &[&'a Place<'a>]) {
-        let of_mixer = places.iter().filter(|p| p.record.text("mixer") == mixer);
-        let mut of_mixer: Vec<&&Place> = of_mixer.collect();
-        of_mixer.sort_by_cached_key(|place| (place.of_line.len(), listed(&place.of_line)));
-        let by = self.of.metric;
-        let line = |place: Option<&&&'a Place<'a>>| {
-            let runs = place.map_or(&[][..], |place| place.runs);
-            let ended = runs.iter().copied().filter(|run| run.status().is_some());
-            MixerLine {
-                mixer,
-                differences: place.map_or(&[], |place| &place.of_line),
-                runs,
-                by,
-                rates: distinct_rates(ended).len(),
-            }
-        };
-        match &of_mixer[..] {
-            [] => self.lines.push(line(None)),
-            of_mixer => self
-                .lines
-                .extend(of_mixer.iter().map(|place| line(Some(place)))),
+            first: places[0],
+            elsewhere: elsewhere(places[0]),
+            lines: model_lines(of, &mixers, places, &[0]),
+            unigram: runs.find_map(|run| run.number("unigram_ppl")),
         }
     }
 
-    /// Whether the paper's numbers are in it.
-    fn beside(&self) -> bool {
-        self.elsewhere.is_empty()
+    fn score(&self, line: &ModelLine, name: &str) -> Option<Score> {
+        let status = line.status(metric(name), self.of.metric);
+        status.score().copied()
     }
 
     /// What its runs have in common.
     fn title(&self) -> String {
-        let text = |name| self.first.record.text(name).to_owned();
+        let text = |name| self.first.text(name).to_owned();
         let mut parts = vec![text("dataset"), format!("tokenizer {}", text("tokenizer"))];
         if !self.first.preset.is_empty() {
             parts.push(format!("preset {}", self.first.preset));
@@ -308,9 +224,9 @@ impl<'a> Table<'a> {
     }
 
     /// What the paper prints of `line`, were its table beside ours.
-    fn paper(&self, line: &MixerLine) -> Option<f64> {
+    fn paper(&self, line: &ModelLine) -> Option<f64> {
         let printed = self.printed.iter().find(|(mixer, _)| *mixer == line.mixer);
-        let same = sizes(line.differences).next().is_none();
+        let same = sizes(line.differences()).next().is_none();
         printed.filter(|_| same).map(|(_, ppl)| *ppl)
     }
 
@@ -333,7 +249,7 @@ impl<'a> Table<'a> {
         }
         let mut columns = vec!["rate".to_owned()];
         columns.extend(SHOWN.map(|(_, title)| title.to_owned()));
-        if self.beside() {
+        if self.first.beside {
             columns.insert(0, "paper".into());
         }
         let mut gaps: Facts = measured()
@@ -341,30 +257,24 @@ impl<'a> Table<'a> {
             .collect();
         gaps.push(fact("paper", self.paper_gap().share()));
         let mut grid = Grid {
-            title: self.title(),
-            corner: String::new(),
-            columns,
-            lines,
-            style: Style::Perplexity,
-            notes: Vec::new(),
-            shared: Vec::new(),
             facts: vec![
-                fact("beside_paper", self.beside()),
+                fact("beside_paper", self.first.beside),
                 fact("gap_closed", object(&gaps)),
             ],
             records: self.lines.iter().map(|line| self.record(line)).collect(),
+            ..Grid::new(self.title(), columns, lines, Style::Perplexity)
         };
         grid.notes.extend(grid.about_seeds());
         grid.notes.extend(self.notes());
         grid
     }
 
-    fn line(&self, line: &MixerLine) -> Line {
+    fn line(&self, line: &ModelLine) -> Line {
         let paper = self.paper(line);
         let paper = paper.map_or("-".into(), |ppl| format!("{ppl:.2}"));
-        let scores = SHOWN.iter().find_map(|(metric, _)| line.score(metric));
-        let rate = scores.map_or(String::new(), |score| rate(score.lr));
-        let shown = |name: &str| Cell::result(line.status(metric(name)));
+        let score = SHOWN.iter().find_map(|(name, _)| self.score(line, name));
+        let rate = score.map_or(String::new(), |score| rate(score.lr));
+        let shown = |name: &str| Cell::result(line.status(metric(name), self.of.metric));
         self.row(line.label(), &paper, &rate, &shown)
     }
 
@@ -372,13 +282,12 @@ impl<'a> Table<'a> {
     fn row(&self, name: String, paper: &str, rate: &str, shown: &dyn Fn(&str) -> Cell) -> Line {
         let mut cells = vec![Cell::text(rate)];
         cells.extend(SHOWN.iter().map(|(metric, _)| shown(metric)));
-        if self.beside() {
+        if self.first.beside {
             cells.insert(0, Cell::text(paper));
         }
-        let printed = false;
         Line {
             name,
-            printed,
+            printed: false,
             cells,
         }
     }
@@ -388,25 +297,25 @@ impl<'a> Table<'a> {
     fn gap(&self, metric: &str) -> Gap {
         let perplexities = self
             .attentions()
-            .map(|line| Some(line?.score(metric)?.mean));
+            .map(|line| Some(self.score(line?, metric)?.mean));
         Gap::of(perplexities)
     }
 
     /// The share that the paper's numbers close.
     fn paper_gap(&self) -> Gap {
-        Gap::of([0, 1, 2].map(|i| Some(self.printed[i].1).filter(|_| self.beside())))
+        Gap::of([0, 1, 2].map(|i| Some(self.printed[i].1).filter(|_| self.first.beside)))
     }
 
     /// Linear, normalized and softmax attention in one setting.
-    fn attentions(&self) -> [Option<&MixerLine<'a>>; 3] {
+    fn attentions(&self) -> [Option<&ModelLine<'a>>; 3] {
         let lines_of = |i: usize| {
             let mixer = self.printed[i].0;
             self.lines.iter().filter(move |line| line.mixer == mixer)
         };
         let of = |differences: &[Difference]| {
-            [0, 1, 2].map(|i| lines_of(i).find(|line| line.differences == differences))
+            [0, 1, 2].map(|i| lines_of(i).find(|line| line.differences() == differences))
         };
-        let mut settings = lines_of(0).map(|line| of(line.differences));
+        let mut settings = lines_of(0).map(|line| of(line.differences()));
         let whole = settings.find(|three| three.iter().all(Option::is_some));
         whole.unwrap_or_else(|| of(&[]))
     }
@@ -415,7 +324,7 @@ impl<'a> Table<'a> {
     fn compares(&self) -> bool {
         let trained = |mixer: &str| self.lines.iter().any(|line| line.mixer == mixer);
         let printed = self.printed.iter().filter(|(mixer, _)| trained(mixer));
-        self.beside() || printed.count() > 1
+        self.first.beside || printed.count() > 1
     }
 
     /// The lines below a grid.
@@ -424,7 +333,7 @@ impl<'a> Table<'a> {
         if self.compares() {
             notes.extend(self.about_gap());
         }
-        if !self.beside() {
+        if !self.first.beside {
             notes.push(format!(
                 "without the paper's numbers, whose runs were others: {}",
                 self.elsewhere.join(", ")
@@ -435,22 +344,22 @@ impl<'a> Table<'a> {
 
     /// Among how many rates there was a choice.
     fn rates(&self) -> Option<String> {
-        let tried = self.lines.iter().filter(|line| line.rates > 0);
-        let most = tried.clone().map(|line| line.rates).max()?;
+        let tried = self.lines.iter().filter(|line| line.rates() > 0);
+        let most = tried.clone().map(|line| line.rates()).max()?;
         if most < 2 {
             return None;
         }
-        if tried.clone().all(|line| line.rates == most) {
+        if tried.clone().all(|line| line.rates() == most) {
             return Some(format!("rate: the best of {most} tried"));
         }
-        let each = tried.map(|line| format!("{} {}", line.label(), line.rates));
+        let each = tried.map(|line| format!("{} {}", line.label(), line.rates()));
         let each: Vec<String> = each.collect();
         Some(format!("rates tried: {}", each.join(", ")))
     }
 
     fn about_gap(&self) -> Vec<String> {
         let mut notes = vec!["gap closed: (linear - normalized) / (linear - softmax)".to_owned()];
-        if self.beside() {
+        if self.first.beside {
             notes[0] += "; the paper's text says about 25 %";
         }
         let of = |gap: Gap| {
@@ -458,8 +367,12 @@ impl<'a> Table<'a> {
             let titles: Vec<&str> = shown.map(|(_, title)| *title).collect();
             titles.join(", ")
         };
-        let numberless = |line: &Option<&MixerLine>| {
-            line.is_none_or(|line| !SHOWN.iter().any(|(name, _)| line.score(name).is_some()))
+        let numberless = |line: &Option<&ModelLine>| {
+            line.is_none_or(|line| {
+                !SHOWN
+                    .iter()
+                    .any(|(name, _)| self.score(line, name).is_some())
+            })
         };
         let without = self.printed.iter().zip(self.attentions());
         let without = without.filter(|(_, line)| numberless(line));
@@ -481,32 +394,28 @@ impl<'a> Table<'a> {
         notes
     }
 
-    fn record(&self, line: &MixerLine) -> Facts {
-        let chosen = line.status(self.of.metric);
+    fn record(&self, line: &ModelLine) -> Facts {
+        let chosen = line.status(self.of.metric, self.of.metric);
         let score = chosen.score();
-        let text = |name: &str| fact(name, self.first.record.text(name));
+        let text = |name: &str| fact(name, self.first.text(name));
         let mut record = vec![
-            fact("table", number(self.of.figure.number)),
+            number(self.of.figure),
             text("dataset"),
             text("tokenizer"),
             fact("preset", self.first.preset),
             text("precision"),
             fact("settings", listed(&self.first.of_table)),
             fact("mixer", line.mixer),
-            fact("differences", listed(line.differences)),
+            fact("differences", listed(line.differences())),
             fact("status", chosen.name()),
             fact("seeds", score.map(|score| score.seeds)),
             fact("lr", score.map(|score| score.lr)),
-            fact("lr_tried", line.rates),
+            fact("lr_tried", line.rates()),
             fact("lr_chosen_by", self.of.metric.name),
         ];
         for metric in measured() {
-            let score = line.score(metric.name);
-            record.push(fact(metric.name, score.map(|s| s.mean)));
-            record.push(fact(
-                &format!("{}_std", metric.name),
-                score.and_then(|s| s.std),
-            ));
+            let score = self.score(line, metric.name);
+            record.extend(mean_and_std(metric.name, score.as_ref()));
         }
         // The gaps are those of the table, on its line of normalized attention.
         let [_, normalized, _] = self.attentions();
@@ -514,7 +423,7 @@ impl<'a> Table<'a> {
         let gap = |metric: &str| self.gap(metric).share().filter(|_| compared);
         record.extend([
             fact("unigram_ppl", self.unigram),
-            fact("paper", self.paper(line).filter(|_| self.beside())),
+            fact("paper", self.paper(line).filter(|_| self.first.beside)),
             fact("gap_closed_train_ppl", gap("train_ppl")),
             fact("gap_closed_val_ppl", gap("val_ppl")),
         ]);

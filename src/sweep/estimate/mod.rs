@@ -3,7 +3,6 @@
 mod cost;
 mod dry_run;
 mod format;
-mod task;
 #[cfg(test)]
 mod tests;
 mod work;

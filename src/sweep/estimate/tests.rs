@@ -8,7 +8,7 @@ use crate::recipes::task;
 use crate::store::samples::{done, failed, provenance};
 use crate::store::Store;
 use crate::sweep::tests::flags;
-use crate::sweep::{Options, Plan};
+use crate::sweep::{Options, Plan, Training};
 use candle_core::Device;
 use std::path::Path;
 
@@ -26,9 +26,7 @@ fn options() -> Options {
         retry_failed: false,
         threads: 1,
         devices: vec!["cpu".to_owned()],
-        cuda_graph: false,
-        data_dir: None,
-        checkpoint_every: None,
+        training: Training::default(),
     }
 }
 

@@ -1,9 +1,11 @@
 //! How much work and memory a run takes, counted from its sizes.
 
-use super::task::{tables, ModelSizes, TaskSizes};
-use crate::config::RunConfig;
+use crate::config::{ModelConfig, RunConfig};
 use crate::error::Result;
-use crate::tasks::Sizes;
+use crate::model::{Classifier, Io, Model};
+use crate::nn::Params;
+use crate::tasks::{Objective, Sizes};
+use candle_core::{DType, Device};
 use std::collections::HashMap;
 
 /// A multiply and an add, forward and twice backward.
@@ -64,35 +66,31 @@ pub(super) struct Work {
 
 impl Work {
     pub fn new(run: &RunConfig, task: &Sizes, model: ModelSizes) -> Result<Self> {
-        let task = TaskSizes::new(run.task.entry()?.objective, task);
         let (d, layers) = (run.model.d_model as f64, run.model.n_layers as f64);
-        let positions = if run.model.positions {
-            task.tokens
-        } else {
-            0.0
-        };
-        let rows = tables(&run.model) as f64 * task.vocabulary + positions;
+        let (tokens, vocabulary) = (task.tokens_per_example() as f64, task.vocab_size as f64);
+        let positions = f64::from(run.model.positions) * tokens;
+        let rows = tables(&run.model) as f64 * vocabulary + positions;
         let parameters = model.outside.unwrap_or(rows * d) + layers * model.block;
-        let blocks = FLOPS_PER_WEIGHT * model.block + FLOPS_PER_STATE * model.state(task.tokens);
+        let blocks = FLOPS_PER_WEIGHT * model.block + FLOPS_PER_STATE * model.state(tokens);
         let head = match model.outside {
             Some(_) => 0.0,
-            None => FLOPS_PER_WEIGHT * task.labels * task.vocabulary * d,
+            None => FLOPS_PER_WEIGHT * task.labels_per_example as f64 * vocabulary * d,
         };
-        let example = task.tokens * layers * blocks + head;
+        let example = tokens * layers * blocks + head;
         let update = FLOPS_PER_UPDATE * parameters;
-        let steps = task.train_examples.div_ceil(run.train.batch_size) as f64;
+        let steps = task.examples[0].div_ceil(run.train.batch_size) as f64;
         let accumulated = match run.train.micro_batch {
             Some(_) => FLOATS_PER_ACCUMULATED_PARAMETER,
             None => 0.0,
         };
-        let evaluated = EVALUATION * task.tested_examples as f64;
+        let evaluated = EVALUATION * task.tested_examples() as f64;
         Ok(Self {
             example,
             update,
-            epoch: steps * update + (task.train_examples as f64 + evaluated) * example,
+            epoch: steps * update + (task.examples[0] as f64 + evaluated) * example,
             bytes: FLOAT * (FLOATS_PER_PARAMETER + accumulated) * parameters
-                + task.data_bytes
-                + step_bytes(run, &task, &model)
+                + data_bytes(run.task.entry()?.objective, task)
+                + step_bytes(run, task, &model)
                 + PROGRAM,
         })
     }
@@ -103,10 +101,22 @@ impl Work {
     }
 }
 
+/// Bytes that the data of all splits take in memory.
+fn data_bytes(objective: Objective, task: &Sizes) -> f64 {
+    let examples = (task.examples[0] + task.tested_examples()) as f64;
+    match objective {
+        // Tokens, and position and answer of every label, of 4 bytes each.
+        Objective::PerToken => 4.0 * examples * (task.seq_len + 2 * task.labels_per_example) as f64,
+        Objective::Pooled => examples * task.tokens_per_example() as f64,
+        // A map of a file takes none.
+        Objective::NextToken => 0.0,
+    }
+}
+
 /// Bytes that a step keeps for its backward pass.
-fn step_bytes(run: &RunConfig, task: &TaskSizes, model: &ModelSizes) -> f64 {
+fn step_bytes(run: &RunConfig, task: &Sizes, model: &ModelSizes) -> f64 {
     let step = run.train.micro_batch.unwrap_or(run.train.batch_size);
-    let examples = step.min(task.train_examples) as f64;
+    let examples = step.min(task.examples[0]) as f64;
     let (d, layers) = (run.model.d_model as f64, run.model.n_layers as f64);
     // A map from d channels has as many features as it has weights for each of them.
     let features = model.block / d;
@@ -117,9 +127,88 @@ fn step_bytes(run: &RunConfig, task: &TaskSizes, model: &ModelSizes) -> f64 {
     let token = layers * ((FLOATS_PER_CHANNEL + by_head) * d + FLOATS_PER_FEATURE * features);
     let head = match model.outside {
         Some(_) => 0.0,
-        None => HEAD_ROWS * task.vocabulary,
+        None => HEAD_ROWS * task.vocab_size as f64,
     };
-    FLOAT * (examples * task.tokens * token + head)
+    FLOAT * (examples * task.tokens_per_example() as f64 * token + head)
+}
+
+/// The sizes of a model that follow from its mixer.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct ModelSizes {
+    /// Parameters of one block.
+    pub block: f64,
+    /// Parameters of a classifier outside its blocks; `None` of a language model.
+    pub outside: Option<f64>,
+    /// State of one mixer after a sequence of 1 and of 2.
+    state: [f64; 2],
+}
+
+impl ModelSizes {
+    /// Runs with the same key have the same sizes.
+    pub fn key(run: &RunConfig, task: &Sizes) -> String {
+        // Nothing that a task decides is counted of a language model here.
+        let task = run.model.classifier.as_ref().map(|_| Sizes {
+            examples: [0; 3],
+            ..*task
+        });
+        format!("{:?} {task:?}", run.model)
+    }
+
+    /// Builds models of one block: the only way to know what a mixer makes of its options.
+    pub fn of(model: &ModelConfig, task: &Sizes) -> Result<Self> {
+        match model.classifier {
+            Some(_) => Self::of_classifier(model, task),
+            None => Self::of_language_model(model),
+        }
+    }
+
+    fn of_language_model(model: &ModelConfig) -> Result<Self> {
+        let model = ModelConfig {
+            n_layers: 1,
+            positions: false,
+            ..model.clone()
+        };
+        let io = Io {
+            vocab_size: 2,
+            seq_len: 2,
+        };
+        let params = Params::seeded(0, DType::F32, &Device::Cpu);
+        let built = Model::new(&model, io, &params)?;
+        let embedding = tables(&model) * io.vocab_size * model.d_model;
+        Ok(Self {
+            block: (params.count() - embedding) as f64,
+            outside: None,
+            state: [1, 2].map(|length| built.state_size(length) as f64),
+        })
+    }
+
+    fn of_classifier(model: &ModelConfig, task: &Sizes) -> Result<Self> {
+        let of = |n_layers: usize| -> Result<(usize, Classifier)> {
+            let model = ModelConfig {
+                n_layers,
+                ..model.clone()
+            };
+            let params = Params::seeded(0, DType::F32, &Device::Cpu);
+            let built = Classifier::new(&model, task, &params)?;
+            Ok((params.count(), built))
+        };
+        let ((one, built), (two, _)) = (of(1)?, of(2)?);
+        Ok(Self {
+            block: (two - one) as f64,
+            outside: Some((2 * one - two) as f64),
+            state: [1, 2].map(|length| built.state_size(length) as f64),
+        })
+    }
+
+    /// State of one mixer after `length` tokens: constant, or linear in the length in softmax attention.
+    pub fn state(&self, length: f64) -> f64 {
+        self.state[0] + (self.state[1] - self.state[0]) * (length - 1.0)
+    }
+}
+
+/// Tables of V rows in a language model: one for tokens, which may serve the head as well.
+fn tables(model: &ModelConfig) -> usize {
+    1 + usize::from(model.language.is_some())
 }
 
 #[cfg(test)]

@@ -5,7 +5,7 @@ use crate::config::RunConfig;
 use crate::error::{Error, Result};
 use crate::store::samples::{done, provenance};
 use crate::store::Store;
-use crate::sweep::{run_all, Ending, Event, Message, Options, Plan, Tally, Worker};
+use crate::sweep::{run_all, Ending, Event, Message, Options, Plan, Tally, Training, Worker};
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::Mutex;
@@ -109,9 +109,7 @@ pub(super) fn options(jobs: usize) -> Options {
         retry_failed: false,
         threads: 1,
         devices: vec!["cpu".to_owned()],
-        cuda_graph: false,
-        data_dir: None,
-        checkpoint_every: None,
+        training: Training::default(),
     }
 }
 

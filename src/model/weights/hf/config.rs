@@ -70,6 +70,18 @@ impl File<'_> {
     }
 }
 
+/// What every model of ours has in common.
+fn fixed() -> [(&'static str, Value); 6] {
+    [
+        ("hidden_act", json!("gelu")),
+        ("layer_norm_eps", json!(1e-5)),
+        ("use_parallel_residual", json!(true)),
+        ("attention_bias", json!(true)),
+        ("tie_word_embeddings", json!(false)),
+        ("rotary_emb_base", json!(10_000)),
+    ]
+}
+
 /// Reads the text of a `config.json`.
 ///
 /// # Errors
@@ -82,16 +94,11 @@ pub(super) fn read(text: &str, place: &str) -> Result<Shape> {
         let kind = &file.json["model_type"];
         return Err(file.refused(&format!("`model_type` is {kind}, not \"gpt_neox\"")));
     }
-    for (key, wanted) in [
-        ("hidden_act", json!("gelu")),
-        ("layer_norm_eps", json!(1e-5)),
-        ("use_parallel_residual", json!(true)),
-        ("attention_bias", json!(true)),
-        ("tie_word_embeddings", json!(false)),
-        ("rotary_emb_base", json!(10_000)),
+    let other = [
         ("rope_theta", json!(10_000)),
         ("rope_scaling", json!(false)),
-    ] {
+    ];
+    for (key, wanted) in fixed().into_iter().chain(other) {
         file.only(key, &wanted)?;
     }
     file.only_in(file.rope(), "rope_theta", &json!(10_000))?;
@@ -171,7 +178,7 @@ pub(super) fn write(model: &ModelConfig, text: &WikitextConfig) -> String {
     let language = model.language.as_ref();
     let (width, dims) = language.map_or((0, 0), |l| (l.mlp_width, l.rotary_dims));
     let share = share(dims, model.d_model / model.n_heads);
-    let config = json!({
+    let mut config = json!({
         "architectures": ["GPTNeoXForCausalLM"],
         "model_type": "gpt_neox",
         "hidden_size": model.d_model,
@@ -180,13 +187,7 @@ pub(super) fn write(model: &ModelConfig, text: &WikitextConfig) -> String {
         "intermediate_size": width,
         "vocab_size": text.vocab_size,
         "max_position_embeddings": text.seq_len,
-        "hidden_act": "gelu",
-        "layer_norm_eps": 1e-5,
-        "use_parallel_residual": true,
-        "attention_bias": true,
-        "tie_word_embeddings": false,
         "rotary_pct": share,
-        "rotary_emb_base": 10_000,
         "rope_parameters": {
             "rope_type": "default",
             "rope_theta": 10_000.0,
@@ -200,6 +201,9 @@ pub(super) fn write(model: &ModelConfig, text: &WikitextConfig) -> String {
         "use_cache": true,
         "torch_dtype": "float32",
     });
+    for (key, value) in fixed() {
+        config[key] = value;
+    }
     format!("{config:#}\n")
 }
 
