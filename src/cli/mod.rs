@@ -19,7 +19,7 @@ mod wikitext;
 mod worker;
 
 use crate::error::{exit, refuse, Error};
-use crate::ops::{self, Route};
+use crate::ops::{self, Route, Simd};
 use crate::recipes::{task, Task, TASKS};
 use clap::{ArgMatches, Args, CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum};
 use serde_json::Value;
@@ -38,7 +38,8 @@ use std::sync::Arc;
                   a sweep failed, the rest stand; 4 a check did not hold; 65 a file of data is not understood, or one \
                   of the program's own is damaged; 66 data are missing; 69 another process is working on the run; 75 \
                   stopped by a signal after a checkpoint: the same command continues; 130 stopped at once by a second \
-                  Ctrl-C."
+                  Ctrl-C.\n\nDSF_SIMD=avx512, avx2 or baseline (neon on ARM) forces an instruction set, for matrix \
+                  products as well, below the best of the processor."
 )]
 struct Cli {
     #[command(subcommand)]
@@ -260,10 +261,11 @@ pub fn main() -> u8 {
     };
     global.color.choice().write_global();
     global.ops.prefer();
-    let result = match command {
+    let result = Simd::chosen().map_err(Error::usage);
+    let result = result.and_then(|_| match command {
         Command::Train(task, arguments) => single::main(*arguments, task, &global),
         Command::Other(other) => other.run(&global),
-    };
+    });
     result.unwrap_or_else(|e| {
         print::talk(&format!("error: {e}"));
         e.exit_code()

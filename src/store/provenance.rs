@@ -1,5 +1,6 @@
 //! Where, when and by what a run was trained. Recorded, never part of a run's identity.
 
+use crate::ops::Simd;
 use serde::{Deserialize, Serialize};
 use std::fs;
 
@@ -16,6 +17,9 @@ pub struct Provenance {
     pub host: String,
     /// Model of its processor.
     pub cpu: String,
+    /// Instruction set of the ops, such as `avx2`; empty in runs of versions that did not say.
+    #[serde(default)]
+    pub simd: String,
     /// Operating system and architecture.
     pub os: String,
     /// Device as chosen, e.g. `cpu` or `cuda:0`.
@@ -35,6 +39,7 @@ impl Provenance {
             dirty: option_env!("DSF_GIT_DIRTY") == Some("true"),
             host: host(),
             cpu: cpu(),
+            simd: Simd::current().name().into(),
             os: format!("{} {}", std::env::consts::OS, std::env::consts::ARCH),
             device: device.into(),
             threads,

@@ -81,6 +81,7 @@ impl Record {
             ("device", &origin.device),
             ("host", &origin.host),
             ("cpu", &origin.cpu),
+            ("simd", &origin.simd),
             ("version", &origin.version),
             ("git_commit", &commit),
             ("started", &result.started),

@@ -115,6 +115,7 @@ pub(crate) fn provenance() -> Provenance {
         dirty: false,
         host: "laptop".into(),
         cpu: "Some CPU, 2 GHz".into(),
+        simd: "avx2".into(),
         os: "linux x86_64".into(),
         device: "cpu".into(),
         threads: 2,

@@ -65,7 +65,7 @@ fn endings() -> [Column; 3] {
 }
 
 #[rustfmt::skip]
-fn origins() -> [Column; 10] {
+fn origins() -> [Column; 11] {
     let origin = |name, kind, meaning| other(name, "", Role::Origin, kind, meaning);
     let time = |name, meaning| other(name, "UTC", Role::Origin, Kind::Word, meaning);
     [
@@ -79,6 +79,7 @@ fn origins() -> [Column; 10] {
         time("ended", "when it ended"),
         origin("ops", Kind::Word, "implementations that the ops took: fused, reference or both"),
         origin("data_digest", Kind::Word, "twelve hex digits over the examples seen"),
+        origin("simd", Kind::Word, "instruction set of the ops: avx512, avx2, neon or baseline"),
     ]
 }
 

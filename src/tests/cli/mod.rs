@@ -47,22 +47,25 @@ impl World {
         self.call(&line.split_whitespace().collect::<Vec<_>>(), b"")
     }
 
+    /// [`Self::dsf`] under an instruction set.
+    pub fn dsf_with(&self, simd: &str, line: &str) -> Said {
+        let mut command = self.command(&line.split_whitespace().collect::<Vec<_>>());
+        Said::of(command.env("DSF_SIMD", simd))
+    }
+
     pub fn call(&self, arguments: &[&str], stdin: &[u8]) -> Said {
-        let output = Command::cargo_bin("dsf")
-            .unwrap()
+        Said::of(self.command(arguments).write_stdin(stdin))
+    }
+
+    fn command(&self, arguments: &[&str]) -> Command {
+        let mut command = Command::cargo_bin("dsf").unwrap();
+        command
             .args(arguments)
             .current_dir(self.dir.path())
             .env_remove("DSF_OUT")
             .env_remove("DSF_DATA")
-            .env("HF_HOME", self.path("home"))
-            .write_stdin(stdin)
-            .output()
-            .unwrap();
-        Said {
-            code: output.status.code().unwrap_or(-1),
-            out: String::from_utf8(output.stdout).unwrap(),
-            err: String::from_utf8(output.stderr).unwrap(),
-        }
+            .env("HF_HOME", self.path("home"));
+        command
     }
 
     /// The only run under `out`.
@@ -82,6 +85,15 @@ impl World {
 }
 
 impl Said {
+    fn of(command: &mut Command) -> Self {
+        let output = command.output().unwrap();
+        Self {
+            code: output.status.code().unwrap_or(-1),
+            out: String::from_utf8(output.stdout).unwrap(),
+            err: String::from_utf8(output.stderr).unwrap(),
+        }
+    }
+
     /// Asserts success and gives stdout.
     pub fn ok(self) -> String {
         assert_eq!(self.code, 0, "stdout: {}\nstderr: {}", self.out, self.err);

@@ -1,6 +1,7 @@
 //! `dsf mqar`, `dsf mixers`.
 
 use super::{numbers, World};
+use dsf::ops::Simd;
 use std::fs;
 
 const SMOKE: &str = "mqar --preset smoke --epochs 2";
@@ -43,6 +44,28 @@ fn the_same_command_gives_the_same_bits_on_one_thread_and_on_two() {
     assert_eq!(numbers(&a), numbers(&world.only_run("c")));
     world.dsf(&format!("{SMOKE} --out d --seed 9")).ok();
     assert_ne!(numbers(&a), numbers(&world.only_run("d")));
+}
+
+#[test]
+fn an_instruction_set_is_forced_by_name_recorded_and_repeats_its_bits() {
+    let world = World::new();
+    for simd in Simd::available() {
+        let simd = simd.name();
+        let [a, b] = ["a", "b"].map(|again| format!("{simd}-{again}"));
+        for (out, threads) in [(&a, 1), (&b, 2)] {
+            let line = format!("{SMOKE} --out {out} --threads {threads}");
+            world.dsf_with(simd, &line).ok();
+        }
+        let run = world.only_run(&a);
+        assert_eq!(numbers(&run), numbers(&world.only_run(&b)), "{simd}");
+        let origin = fs::read_to_string(run.join("env.json")).unwrap();
+        assert!(
+            origin.contains(&format!("\"simd\": \"{simd}\"")),
+            "{origin}"
+        );
+    }
+    let said = world.dsf_with("avx3", SMOKE).refused();
+    assert!(said.contains("DSF_SIMD=avx3: no instruction set"), "{said}");
 }
 
 #[test]
