@@ -81,7 +81,8 @@ impl Subcommand for Command {
             .filter(|task| !Other::has_subcommand(task.name));
         let tasks = tasks.map(|task| {
             let about = format!("Train and test one model on {}", task.about);
-            single::Arguments::augment_args(clap::Command::new(task.name).about(about))
+            // Last, since flags that are flattened bring a sentence of their own.
+            single::Arguments::augment_args(clap::Command::new(task.name)).about(about)
         });
         Other::augment_subcommands(tree.subcommands(tasks))
     }
