@@ -1,8 +1,6 @@
 # The commands worth remembering. Tests run in release: one build of the dependencies serves all.
 .PHONY: build run test lint bench bench-ops ci cuda-toolkit cuda-libraries cuda cuda-quick cuda-report cuda-lint gpu-test
 
-UNOPTIMISED = --config 'profile.release.opt-level=0' --config 'profile.release.package.dsf-ops.opt-level=0'
-
 build:      # the binary, target/release/dsf
 	cargo build --release --locked
 
@@ -29,8 +27,8 @@ cuda:       # the binary for NVIDIA GPUs, target/cuda/dsf-cuda; COMPUTE_CAP=75 f
 	bash cuda/cargo.sh build --bin dsf
 	ln -f target/cuda/release/dsf target/cuda/dsf-cuda
 
-cuda-quick: # as CI builds it: our kernels for one GPU and in intermediate code, the program unoptimised
-	DSF_CUDA_ARCHS=90 COMPUTE_CAP=90 bash cuda/cargo.sh build --bin dsf $(UNOPTIMISED)
+cuda-quick: # as CI builds it: our kernels for one GPU and in intermediate code
+	DSF_CUDA_ARCHS=90 COMPUTE_CAP=90 bash cuda/cargo.sh build --bin dsf
 	ln -f target/cuda/release/dsf target/cuda/dsf-cuda
 
 cuda-libraries: # cuBLAS and cuRAND for a machine with a driver and no CUDA toolkit: 480 MB into .cuda/
@@ -40,7 +38,7 @@ cuda-report:    # registers, stack and spills of the kernels that `make cuda` co
 	@bash cuda/report.sh target/cuda/kernels.csv
 
 cuda-lint:  # clippy over what the feature `cuda` compiles
-	bash cuda/cargo.sh clippy --workspace --all-targets $(UNOPTIMISED) -- -D warnings
+	bash cuda/cargo.sh clippy --workspace --all-targets -- -D warnings
 
 gpu-test:   # on a machine with a GPU: what it computes and how fast, results/bench-gpu.csv; PYTHON=FILE, BENCH=FLAGS
 	PYTHON="$(PYTHON)" BENCH="$(BENCH)" bash cuda/gpu-test.sh

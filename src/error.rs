@@ -17,8 +17,9 @@ macro_rules! refuse {
 /// [`refuse!`] unless what it is given holds.
 macro_rules! ensure {
     ($holds:expr, $($sentence:tt)*) => {
-        if !$holds {
-            $crate::error::refuse!($($sentence)*);
+        match $holds {
+            true => {}
+            false => $crate::error::refuse!($($sentence)*),
         }
     };
 }

@@ -107,11 +107,9 @@ pub(super) fn main(arguments: &Arguments, global: &Global) -> Result<u8> {
             Memory::Held { bytes, .. } => Some(bytes),
             Memory::Reread(_) => None,
         };
-        print::line(
-            &json!({ "event": "text", "schema": 1, "prompt": prompt, "text": continued,
-                     "ids": &written.ids()[ids.len()..], "tokens_per_s": speed, "state_bytes": bytes })
-            .to_string(),
-        )?;
+        let said = json!({ "event": "text", "schema": 1, "prompt": prompt, "text": continued,
+                           "ids": &written.ids()[ids.len()..], "tokens_per_s": speed, "state_bytes": bytes });
+        print::line(&said)?;
     } else if !global.quiet {
         let (read, made) = (counted(ids.len(), "token"), counted(made, "token"));
         let prompt = format!("read {read} in {}", duration(reading));
