@@ -6,6 +6,7 @@ mod errors;
 mod generate;
 mod golden;
 mod lra;
+#[cfg(not(feature = "cuda"))] // README speaks of the default build
 mod readme;
 mod recovery;
 mod report;

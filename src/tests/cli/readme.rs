@@ -239,7 +239,6 @@ fn make_fault(words: &[String]) -> Option<String> {
     missing.map(|word| format!("the Makefile knows no `{word}`"))
 }
 
-#[cfg(not(feature = "cuda"))]
 #[test]
 fn every_command_of_the_readme_is_taken() {
     let readme = include_str!("../../../README.md");
