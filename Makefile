@@ -27,9 +27,9 @@ cuda:       # the binary for NVIDIA GPUs, target/cuda/dsf-cuda; COMPUTE_CAP=75 f
 	bash cuda/cargo.sh build --bin dsf
 	ln -f target/cuda/release/dsf target/cuda/dsf-cuda
 
-cuda-quick: # as CI builds it: our kernels for one GPU and in intermediate code
-	DSF_CUDA_ARCHS=90 COMPUTE_CAP=90 bash cuda/cargo.sh build --bin dsf
-	ln -f target/cuda/release/dsf target/cuda/dsf-cuda
+cuda-quick cuda-lint: export DSF_CUDA_ARCHS = 90
+cuda-quick cuda-lint: export COMPUTE_CAP = 90
+cuda-quick: cuda # as CI builds it: our kernels for one GPU and in intermediate code
 
 cuda-libraries: # cuBLAS and cuRAND for a machine with a driver and no CUDA toolkit: 480 MB into .cuda/
 	bash cuda/toolkit.sh libraries
@@ -38,7 +38,7 @@ cuda-report:    # registers, stack and spills of the kernels that `make cuda` co
 	@bash cuda/report.sh target/cuda/kernels.csv
 
 cuda-lint:  # clippy over what the feature `cuda` compiles, after cuda-quick
-	DSF_CUDA_ARCHS=90 COMPUTE_CAP=90 bash cuda/cargo.sh clippy --workspace --all-targets -- -D warnings
+	bash cuda/cargo.sh clippy --workspace --all-targets -- -D warnings
 
 gpu-test:   # on a machine with a GPU: what it computes and how fast, results/bench-gpu.csv; PYTHON=FILE, BENCH=FLAGS
 	PYTHON="$(PYTHON)" BENCH="$(BENCH)" bash cuda/gpu-test.sh

@@ -20,6 +20,11 @@ use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError};
 
 include!(concat!(env!("OUT_DIR"), "/kernels.rs"));
 
+/// The version of CUDA this was built with, such as 13000 for 13.0.
+pub const BUILT_WITH: &str = env!("DSF_CUDA_VERSION");
+/// The lowest compute capability that Candle's kernels were built for, such as 80 for 8.0.
+pub const CAPABILITY: &str = env!("CUDA_COMPUTE_CAP");
+
 /// Opens a GPU for candle and for our kernels.
 ///
 /// All work of a device runs on one stream, so no events are needed between allocations. The memory pool

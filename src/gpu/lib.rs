@@ -143,6 +143,8 @@ pub fn of(x: &Tensor) -> Option<Gpu> {
 }
 
 pub use cuda::{open, products_in_tf32, token};
+#[cfg(feature = "cuda")]
+pub use cuda::{BUILT_WITH, CAPABILITY};
 
 impl Gpu {
     /// The GPU that `machine` is.

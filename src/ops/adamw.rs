@@ -2,11 +2,11 @@
 //! needs. Both are one pass over memory.
 
 use super::float::Float;
-use super::parallel::InParallel;
+use super::parallel::{lock, InParallel};
 use candle_core::{bail, CpuStorage, InplaceOp2, Layout, Result, Storage, Tensor};
 use dsf_simd::simd;
 use std::ops::Range;
-use std::sync::{Mutex, PoisonError};
+use std::sync::Mutex;
 
 /// Elements a task. An update is elementwise, and the sums of tasks are added in their order, so the number
 /// of threads cannot change a bit.
@@ -15,7 +15,7 @@ const CHUNK: usize = 1 << 14;
 /// The numbers of an update: g ← scale g,  m ← β₁ m + (1-β₁) g,  v ← β₂ v + (1-β₂) g²,
 /// θ ← θ·decay - rate · m / (√v / correction + eps).
 #[derive(Clone, Copy, Debug)]
-pub struct AdamW {
+pub struct AdamWStep {
     /// β₁.
     pub beta1: f64,
     /// β₂.
@@ -32,7 +32,7 @@ pub struct AdamW {
     pub scale: f64,
 }
 
-impl AdamW {
+impl AdamWStep {
     /// Updates `parameter`, contiguous and of f32 or f64, by its gradient. `moments` holds the first moments, then the
     /// second, of the same type.
     pub fn update(
@@ -79,7 +79,7 @@ fn squares_of_chunk<F: Copy + Into<f64>>(values: &[F]) -> f64 {
     sums.iter().sum()
 }
 
-fn update<F: Float>(theta: &mut [F], moments: &mut [F], grad: &[F], by: &AdamW) {
+fn update<F: Float>(theta: &mut [F], moments: &mut [F], grad: &[F], by: &AdamWStep) {
     let (m, v) = moments.split_at_mut(theta.len());
     theta
         .chunks_mut(CHUNK)
@@ -89,7 +89,7 @@ fn update<F: Float>(theta: &mut [F], moments: &mut [F], grad: &[F], by: &AdamW) 
 }
 
 #[simd]
-fn update_chunk<F: Float>(theta: &mut [F], [m, v]: [&mut [F]; 2], grad: &[F], by: &AdamW) {
+fn update_chunk<F: Float>(theta: &mut [F], [m, v]: [&mut [F]; 2], grad: &[F], by: &AdamWStep) {
     let [b1, b2] = [by.beta1, by.beta2].map(F::of);
     let [eps, rate] = [by.eps, by.rate].map(F::of);
     let [correction, decay, scale] = [by.correction, by.decay, by.scale].map(F::of);
@@ -103,7 +103,7 @@ fn update_chunk<F: Float>(theta: &mut [F], [m, v]: [&mut [F]; 2], grad: &[F], by
 }
 
 struct Update<'a> {
-    by: &'a AdamW,
+    by: &'a AdamWStep,
     /// Behind a lock because candle hands an op that changes a tensor no other mutable thing.
     moments: &'a Mutex<CpuStorage>,
 }
@@ -121,8 +121,7 @@ impl InplaceOp2 for Update<'_> {
         grad_layout: &Layout,
     ) -> Result<()> {
         let (to, from) = (span(theta_layout)?, span(grad_layout)?);
-        let mut moments = self.moments.lock().unwrap_or_else(PoisonError::into_inner);
-        match (theta, &mut *moments, grad) {
+        match (theta, &mut *lock(self.moments), grad) {
             (CpuStorage::F32(theta), CpuStorage::F32(moments), CpuStorage::F32(grad)) => {
                 update(&mut theta[to], moments, &grad[from], self.by);
             }

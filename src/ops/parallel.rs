@@ -56,8 +56,8 @@ where
 
 impl<I: Iterator> InParallel for I where I::Item: Send {}
 
-/// A panic under the lock leaves no half-written state, and ends the loop anyway.
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+/// Locks a mutex. A panic under the lock leaves no half-written state, so poisoning is ignored.
+pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 

@@ -34,15 +34,6 @@ impl Simd {
         }
     }
 
-    /// f32 numbers of a vector register.
-    pub fn lanes(self) -> usize {
-        match self {
-            Self::Baseline => 4,
-            Self::Avx2 => 8,
-            Self::Avx512 => 16,
-        }
-    }
-
     /// Those that this processor has, the lowest first.
     pub fn available() -> impl Iterator<Item = Self> {
         Self::ALL.into_iter().filter(|simd| simd.is_available())

@@ -156,6 +156,19 @@ pub struct Sizes {
 }
 
 impl Sizes {
+    /// Of sequences with one label, which is a token, in a training and a test split.
+    pub(crate) fn one_label(vocab_size: usize, seq_len: usize, [train, test]: [usize; 2]) -> Self {
+        Self {
+            vocab_size,
+            seq_len,
+            documents: 1,
+            labels_per_example: 1,
+            classes: vocab_size,
+            scalar: (1.0, 0.0),
+            examples: [train, 0, test],
+        }
+    }
+
     /// Tokens of an example at most.
     pub fn tokens_per_example(&self) -> usize {
         self.seq_len * self.documents

@@ -12,7 +12,7 @@
 //! L = 20, V = 10, 5,000 training and 500 test examples.
 
 use super::limits::{check_splits, check_vocabulary, require};
-use super::{Dataset, Objective, Sizes, Splits, Task, TaskEntry};
+use super::{Objective, Sizes, Splits, Task, TaskEntry};
 use crate::config::TaskConfig;
 use crate::error::Result;
 use crate::ops::rng::Stream;
@@ -65,15 +65,8 @@ impl Task for RecallConfig {
     }
 
     fn sizes(&self) -> Sizes {
-        Sizes {
-            vocab_size: self.vocab_size,
-            seq_len: self.seq_len,
-            documents: 1,
-            labels_per_example: 1,
-            classes: self.vocab_size,
-            scalar: (1.0, 0.0),
-            examples: [self.train_examples, 0, self.test_examples],
-        }
+        let examples = [self.train_examples, self.test_examples];
+        Sizes::one_label(self.vocab_size, self.seq_len, examples)
     }
 
     fn check(&self) -> Result<()> {
@@ -97,16 +90,13 @@ impl Task for RecallConfig {
 
     fn load(&self, _data_dir: Option<&Path>) -> Result<Splits> {
         self.check()?;
-        let split = |purpose, examples| {
-            let stream = Stream::new(self.data_seed, purpose, 0);
-            Dataset::drawn(&stream, examples, self.seq_len, |stream, tokens| {
-                draw(stream, tokens, self.vocab_size as u32 / 2)
-            })
-        };
-        Ok(Splits::PerToken {
-            train: split("recall/train", self.train_examples),
-            test: split("recall/test", self.test_examples),
-        })
+        let splits = Splits::one_label(
+            ENTRY.name,
+            self.data_seed,
+            &self.sizes(),
+            |stream, tokens| draw(stream, tokens, self.vocab_size as u32 / 2),
+        );
+        Ok(splits)
     }
 
     fn title(&self) -> String {

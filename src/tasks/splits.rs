@@ -40,6 +40,25 @@ pub struct TrainValTest<T> {
 }
 
 impl Splits {
+    /// Sequences with one label, at the last position, drawn from the streams `TASK/train` and `TASK/test` of `seed`.
+    /// `draw` fills the tokens of a sequence from a stream of its own and gives the label.
+    pub(super) fn one_label(
+        task: &str,
+        seed: u64,
+        sizes: &Sizes,
+        draw: impl Fn(&mut Stream, &mut [u32]) -> u32 + Sync,
+    ) -> Self {
+        let [train, _, test] = sizes.examples;
+        let split = |name: &str, examples| {
+            let stream = Stream::new(seed, &format!("{task}/{name}"), 0);
+            Dataset::drawn(&stream, examples, sizes.seq_len, &draw)
+        };
+        Self::PerToken {
+            train: split("train", train),
+            test: split("test", test),
+        }
+    }
+
     /// What the reader of files should know but that stops nothing.
     pub fn warnings(&self) -> &[String] {
         match self {
@@ -127,7 +146,7 @@ pub struct Batch<'a> {
 impl Dataset {
     /// `examples` sequences of `seq_len` tokens with one label, at the last position. `draw` fills the tokens
     /// of a sequence from a stream of its own, the one of its index under `stream`, and gives the label.
-    pub(super) fn drawn(
+    fn drawn(
         stream: &Stream,
         examples: usize,
         seq_len: usize,

@@ -4,10 +4,9 @@
 //! No row of the settings knows `lag`: tests make one.
 
 use super::limits::check_splits;
-use super::{Dataset, Objective, Sizes, Splits, Task, TaskEntry};
+use super::{Objective, Sizes, Splits, Task, TaskEntry};
 use crate::config::TaskConfig;
 use crate::error::Result;
-use crate::ops::rng::Stream;
 use serde::{Deserialize, Serialize};
 use std::path::Path;
 
@@ -81,15 +80,8 @@ impl Task for ToyConfig {
     }
 
     fn sizes(&self) -> Sizes {
-        Sizes {
-            vocab_size: self.vocab_size,
-            seq_len: self.seq_len,
-            documents: 1,
-            labels_per_example: 1,
-            classes: self.vocab_size,
-            scalar: (1.0, 0.0),
-            examples: [self.train_examples, 0, self.test_examples],
-        }
+        let examples = [self.train_examples, self.test_examples];
+        Sizes::one_label(self.vocab_size, self.seq_len, examples)
     }
 
     fn check(&self) -> Result<()> {
@@ -101,17 +93,16 @@ impl Task for ToyConfig {
     }
 
     fn load(&self, _data_dir: Option<&Path>) -> Result<Splits> {
-        let split = |purpose, examples| {
-            let stream = Stream::new(self.data_seed, purpose, 0);
-            Dataset::drawn(&stream, examples, self.seq_len, |stream, tokens| {
+        let splits = Splits::one_label(
+            ENTRY.name,
+            self.data_seed,
+            &self.sizes(),
+            |stream, tokens| {
                 tokens.fill_with(|| stream.below(self.vocab_size as u32));
                 tokens[self.seq_len - 1 - self.lag]
-            })
-        };
-        Ok(Splits::PerToken {
-            train: split("toy/train", self.train_examples),
-            test: split("toy/test", self.test_examples),
-        })
+            },
+        );
+        Ok(splits)
     }
 
     fn title(&self) -> String {

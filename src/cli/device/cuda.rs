@@ -1,14 +1,10 @@
 //! What `--device cuda` needs of a machine, asked one by one: the libraries are opened only now, and
 //! where one is missing the crates below would panic.
 
+use crate::gpu::{BUILT_WITH, CAPABILITY};
 use cudarc::{cublas, curand, driver};
 use driver::sys::CUdevice_attribute as Attribute;
 use std::ffi::c_int;
-
-/// The version of CUDA this was built with, such as 13000 for 13.0.
-const BUILT_WITH: &str = env!("DSF_CUDA_VERSION");
-/// The lowest compute capability that Candle's kernels were built for, such as 80 for 8.0.
-const CAPABILITY: &str = env!("CUDA_COMPUTE_CAP");
 
 /// How many GPUs a driver finds; none without a driver.
 pub(super) fn gpus() -> usize {

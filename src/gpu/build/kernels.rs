@@ -207,6 +207,9 @@ fn usages(kernels: &[Kernel]) -> Result<Vec<Usage>, String> {
 /// Errors: one sentence each.
 pub fn build(root: &Path) -> Result<(), Vec<String>> {
     let one = |e| vec![e];
+    for name in ["DSF_CUDA_VERSION", "CUDA_COMPUTE_CAP"] {
+        println!("cargo::rustc-env={name}={}", variable(name).map_err(one)?);
+    }
     let out = PathBuf::from(variable("OUT_DIR").map_err(one)?);
     let shown = PathBuf::from(variable("DSF_CUDA_OUT").map_err(one)?).join("kernels.csv");
     let setup = Setup::read().map_err(one)?;

@@ -18,6 +18,7 @@ mod state;
 mod values;
 
 use super::float::Float;
+use super::parallel::lock;
 use super::route;
 use crate::gpu::{self, Buffer, Gpu, View};
 pub use backward::backward;
@@ -25,7 +26,7 @@ use candle_core::op::BackpropOp;
 use candle_core::{bail, DType, Result, Shape, Tensor};
 use graph::Out;
 use state::State;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use values::{OpOn, Values};
 
 /// An operation with hand-written forward and backward passes: on slices of one number type on the
@@ -182,11 +183,6 @@ fn apply_as<V: Values>(op: Box<dyn OpOn<V>>, ins: &[&Tensor]) -> Result<Vec<Tens
             Ok(out)
         })
         .collect()
-}
-
-/// Locks a mutex. A panic under the lock leaves no half-written state, so poisoning is ignored.
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 #[cfg(test)]

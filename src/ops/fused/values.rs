@@ -34,15 +34,28 @@ pub(super) trait Values: Accumulate + Send + Sync + 'static {
     }
 }
 
-/// A fused op for values of one type, its own type erased: what ties ops into candle's graph is compiled once for all
-/// of them.
-pub(super) trait OpOn<V>: Send + Sync {
+/// What is known of a fused op whose type is erased.
+pub(super) trait Erased: Send + Sync {
     /// [`FusedOp::NAME`].
     fn name(&self) -> &'static str;
 
     /// [`FusedOp::out_shapes`].
     fn out_shapes(&self) -> Vec<Shape>;
+}
 
+impl<O: FusedOp> Erased for O {
+    fn name(&self) -> &'static str {
+        O::NAME
+    }
+
+    fn out_shapes(&self) -> Vec<Shape> {
+        FusedOp::out_shapes(self)
+    }
+}
+
+/// A fused op for values of one type, its own type erased: what ties ops into candle's graph is compiled once for all
+/// of them.
+pub(super) trait OpOn<V>: Erased {
     /// The outputs, followed by what is saved for the backward pass if `tracked`.
     fn forward(&self, ins: &[Tensor], tracked: bool) -> Result<Vec<V>>;
 
@@ -91,14 +104,6 @@ macro_rules! on_the_cpu {
         }
 
         impl<O: FusedOp> OpOn<Vec<$float>> for O {
-            fn name(&self) -> &'static str {
-                O::NAME
-            }
-
-            fn out_shapes(&self) -> Vec<Shape> {
-                FusedOp::out_shapes(self)
-            }
-
             fn forward(&self, ins: &[Tensor], tracked: bool) -> Result<Vec<Vec<$float>>> {
                 forward_on_cpu(ins, tracked, &|call| FusedOp::forward(self, call))
             }
@@ -174,14 +179,6 @@ impl Values for Buffer {
 }
 
 impl<O: FusedOp> OpOn<Buffer> for O {
-    fn name(&self) -> &'static str {
-        O::NAME
-    }
-
-    fn out_shapes(&self) -> Vec<Shape> {
-        FusedOp::out_shapes(self)
-    }
-
     fn forward(&self, ins: &[Tensor], tracked: bool) -> Result<Vec<Buffer>> {
         let gpu = &gpu_of(&ins[0])?;
         let guards: Vec<_> = ins.iter().map(Tensor::storage_and_layout).collect();

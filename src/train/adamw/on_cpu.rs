@@ -2,7 +2,7 @@
 
 use super::{Moments, Rates, Slot};
 use crate::config::AdamConfig;
-use crate::ops::{self, AdamW};
+use crate::ops::{self, AdamWStep};
 use candle_core::backprop::GradStore;
 use candle_core::{Result, Tensor};
 
@@ -15,7 +15,7 @@ pub(super) fn step(
 ) -> Result<()> {
     let grad = |slot: &Slot| grads.get(&slot.var).map(Tensor::contiguous).transpose();
     let grads = slots.iter().map(grad).collect::<Result<Vec<_>>>()?;
-    let by = AdamW {
+    let by = AdamWStep {
         beta1: config.beta1,
         beta2: config.beta2,
         eps: config.eps,
@@ -30,7 +30,7 @@ pub(super) fn step(
     for (slot, grad) in slots.iter().zip(&grads) {
         if let (Moments::Cpu(moments), Some(grad)) = (&slot.moments, grad) {
             let decay = if slot.decays { by.decay } else { 1.0 };
-            AdamW { decay, ..by }.update(&slot.var, grad, moments)?;
+            AdamWStep { decay, ..by }.update(&slot.var, grad, moments)?;
         }
     }
     Ok(())
