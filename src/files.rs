@@ -27,14 +27,19 @@ pub fn write_atomic_by(
     path: &Path,
     write: impl FnOnce(&mut dyn Write) -> io::Result<()>,
 ) -> Result<()> {
-    let failed = || Error::io("write", path);
     let file = begin(path)?;
-    let mut buffered = BufWriter::new(file.as_file());
-    write(&mut buffered)
-        .and_then(|()| buffered.flush())
-        .map_err(failed())?;
-    drop(buffered);
+    write_to(&file, write).map_err(Error::io("write", path))?;
     publish(file, path)
+}
+
+/// Hands `write` a buffered writer to a file of [`begin`].
+pub fn write_to(
+    file: &NamedTempFile,
+    write: impl FnOnce(&mut dyn Write) -> io::Result<()>,
+) -> io::Result<()> {
+    let mut buffered = BufWriter::new(file.as_file());
+    write(&mut buffered)?;
+    buffered.flush()
 }
 
 /// A temporary file beside `path`, removed when it is dropped without [`publish`].

@@ -6,28 +6,20 @@ use crate::error::Result;
 use crate::mixers::{Entry, MIXERS};
 use crate::nn::Params;
 use crate::recipes;
-use candle_core::{DType, Device};
+use candle_core::DType;
 use clap::Args;
 
 #[derive(Args)]
 pub(super) struct Arguments {
     /// Model width d.
-    #[arg(long, default_value_t = 64, value_parser = at_most_8192)]
-    d: usize,
+    #[arg(long, default_value_t = 64, value_parser = clap::value_parser!(u32).range(1..=65_536))]
+    d: u32,
     /// State expansion n.
-    #[arg(long, default_value_t = 64, value_parser = at_most_8192)]
-    n: usize,
+    #[arg(long, default_value_t = 64, value_parser = clap::value_parser!(u32).range(1..=65_536))]
+    n: u32,
     /// Sequence length L, which sets the size of a key-value cache.
-    #[arg(long, default_value_t = 64)]
-    seq_len: usize,
-}
-
-/// The table builds every mixer, so its sizes stay within what a laptop holds.
-fn at_most_8192(text: &str) -> std::result::Result<usize, String> {
-    match text.parse() {
-        Ok(size @ 1..=8192) => Ok(size),
-        _ => Err("must be a whole number from 1 to 8192".to_owned()),
-    }
+    #[arg(long, default_value_t = 64, value_parser = clap::value_parser!(u32).range(1..))]
+    seq_len: u32,
 }
 
 pub(super) fn main(arguments: Arguments) -> Result<u8> {
@@ -68,7 +60,7 @@ fn sizes(entry: &Entry, arguments: &Arguments) -> Result<(usize, usize)> {
     let sizes = [("d", d.as_str()), ("n", &n), ("layers", "1")];
     let model = [&[("preset", "full"), ("mixer", entry.name)], &sizes[..]].concat();
     let model = recipes::run("mqar", &model)?.model;
-    let params = Params::seeded(0, DType::F32, &Device::Cpu);
+    let params = Params::without_values(DType::F32);
     let mixer = entry.build(&model, &params)?;
-    Ok((params.count(), mixer.state_size(arguments.seq_len)))
+    Ok((params.count(), mixer.state_size(arguments.seq_len as usize)))
 }

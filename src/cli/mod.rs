@@ -251,6 +251,7 @@ fn tree() -> clap::Command {
 
 /// Parses the process's arguments, does what they say, and returns its exit code.
 pub fn main() -> u8 {
+    forget_empty_variables();
     let parsed = tree().try_get_matches();
     let Cli { command, global } = match parsed.and_then(|found| Cli::from_arg_matches(&found)) {
         Ok(cli) => cli,
@@ -273,6 +274,15 @@ pub fn main() -> u8 {
     })
 }
 
+/// An environment variable that is empty, as scripts leave them, is one that is not set.
+fn forget_empty_variables() {
+    for name in [Ops::VARIABLE, "DSF_SIMD", "DSF_OUT", "DSF_DATA"] {
+        if std::env::var_os(name).is_some_and(|value| value.is_empty()) {
+            std::env::remove_var(name);
+        }
+    }
+}
+
 impl Other {
     fn run(self, global: &Global) -> Result<u8, Error> {
         match self {
@@ -285,7 +295,9 @@ impl Other {
             Self::Bench(arguments) => bench::main(arguments, global),
             Self::Worker(arguments) => worker::main(arguments, global),
             Self::Completions { shell } => {
-                clap_complete::generate(shell, &mut tree(), "dsf", &mut io::stdout());
+                let mut script = Vec::new();
+                clap_complete::generate(shell, &mut tree(), "dsf", &mut script);
+                print::result(&String::from_utf8_lossy(&script))?;
                 Ok(exit::DONE)
             }
         }

@@ -81,6 +81,10 @@ pub(super) fn execute(
     let provenance = Provenance::collect(&context.device_name, context.threads);
     let dir = context.store.begin(config, &provenance)?;
     if let Some(result) = dir.result()? {
+        // A kill between the result and the summary may have lost its row.
+        if let Err(e) = context.store.refresh_summary(config.task.name()) {
+            on(RunEvent::Warning(e.to_string()))?;
+        }
         return Ok(result);
     }
     let result = match train(config, context, &dir, &provenance, on) {
@@ -114,9 +118,7 @@ fn train(
     if context.training.cuda_graph {
         trainer.record_steps();
     }
-    if let Some(bytes) = dir.read_checkpoint()? {
-        trainer.restore(&bytes, &dir.checkpoint_path().display().to_string())?;
-    }
+    resume(&mut trainer, dir, on)?;
     on(RunEvent::Start {
         parameters: trainer.parameters(),
         steps_per_epoch: trainer.steps_per_epoch(),
@@ -139,7 +141,7 @@ fn train(
                 })?;
             }
             Event::Epoch(row) => {
-                keep(recorder.epoch(trainer), on)?;
+                keep(recorder.epoch(trainer)?, on)?;
                 on(RunEvent::Epoch(row))?;
             }
         }
@@ -153,7 +155,7 @@ fn train(
         }
         Ok(())
     })?;
-    keep(recorder.end(&trainer, outcome), on)?;
+    recorder.end(&trainer, outcome)?;
     let mut metrics = metrics(&trainer).with("majority", data.majority());
     metrics.extend(&trainer.language_scores(outcome)?);
     Ok(RunResult {
@@ -164,6 +166,26 @@ fn train(
         data_digest: data.digest(),
         ..RunResult::failed("", dir.started(), provenance.clone())
     })
+}
+
+/// Goes on from the newest checkpoint that is whole. Where none is, training starts anew: it comes to the same
+/// numbers, and what was damaged is of no use to anyone.
+fn resume(
+    trainer: &mut Trainer,
+    dir: &RunDir,
+    on: &mut dyn FnMut(RunEvent) -> Result<()>,
+) -> Result<()> {
+    for checkpoint in dir.checkpoints() {
+        let (path, bytes) = checkpoint?;
+        match trainer.restore(&bytes, &path.display().to_string()) {
+            Err(e @ Error::Corrupt { .. }) => {
+                on(RunEvent::Warning(format!("{e}; left out")))?;
+                dir.discard_checkpoint(&path)?;
+            }
+            restored => return restored,
+        }
+    }
+    Ok(())
 }
 
 /// A full disk in the middle of training costs what was to be written, not the run.

@@ -74,6 +74,9 @@ pub(super) fn main(mut arguments: Arguments, task: Task, global: &Global) -> Res
         screen.say(&title(&config, &*task));
         let notes = notes.iter();
         notes.for_each(|note| screen.say(&format!("note: {note}")));
+        if context.device.is_cpu() && !arguments.training.allow_swap {
+            estimate::check_room(std::slice::from_ref(&config))?;
+        }
         screen.say(&estimate::sentence(&config, &sizes, &context.device)?);
     }
     if raised(&stop) {

@@ -11,11 +11,11 @@ use crate::recipes;
 use crate::store::Store;
 use crate::sweep::estimate::{self, duration};
 use crate::sweep::{
-    run_all, Event, Experiment, Flags, Message, Options, Plan, Process, Skip, Training,
+    run_all, Event, Experiment, Flags, Message, Options, Plan, Process, Skip, Tally, Training,
 };
 use clap::Args;
 use serde_json::json;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::time::Instant;
 use words::{conclusion, describe, finished};
@@ -72,6 +72,9 @@ pub(super) fn main(mut arguments: Arguments, global: &Global) -> Result<u8> {
         devices,
         training: arguments.training.clone(),
     };
+    if !options.training.allow_swap && !arguments.device.is_gpu() {
+        estimate::check_room(&plan.runs)?;
+    }
     if arguments.dry_run {
         super::device::use_threads(options.threads);
         let (device, _) = arguments.device.open()?;
@@ -94,11 +97,28 @@ pub(super) fn main(mut arguments: Arguments, global: &Global) -> Result<u8> {
     });
     board.talk.finish();
     let tally = tally?;
+    if tally.done_before > 0 {
+        // A kill between a result and the summary may have lost its row.
+        let tasks: BTreeSet<&str> = plan.runs.iter().map(|run| run.task.name()).collect();
+        tasks
+            .into_iter()
+            .try_for_each(|task| store.refresh_summary(task))?;
+    }
     if !global.silent() {
         print::line(conclusion(&tally, &plan, &store, global))?;
     }
-    Ok(match tally.failed {
-        0 => exit::DONE,
+    Ok(match tally {
+        Tally {
+            failed: 0,
+            failed_before: 0,
+            busy: 0,
+            ..
+        } => exit::DONE,
+        Tally {
+            failed: 0,
+            failed_before: 0,
+            ..
+        } => exit::BUSY,
         _ => exit::SOME_RUNS_FAILED,
     })
 }

@@ -506,7 +506,8 @@ impl Setting {
             | Kind::Decay
             | Kind::Share
             | Kind::Number => match text.parse::<f64>() {
-                Ok(number) if number.is_finite() => Ok(Value::from(number)),
+                // -0 is 0, and must not make another run of it.
+                Ok(number) if number.is_finite() => Ok(Value::from(number + 0.0)),
                 // JSON has no word for it; the range refuses it by its name.
                 Ok(number) => Ok(Value::from(number.to_string())),
                 Err(_) => Err("not a number, such as 0.1".to_owned()),

@@ -56,10 +56,14 @@ enum Source {
     Seed(u64),
     /// Values given by name; asking for any other is an error.
     Given(HashMap<String, Tensor>),
+    /// None: a parameter is a single zero, seen in its shape.
+    Nowhere,
 }
 
 struct Shared {
     vars: RefCell<BTreeMap<String, Var>>,
+    /// Numbers in each parameter.
+    sizes: RefCell<BTreeMap<String, usize>>,
     source: Source,
     dtype: DType,
     device: Device,
@@ -86,9 +90,16 @@ impl Params {
         Self::new(Source::Given(values), dtype, device)
     }
 
+    /// Parameters that take no memory, to count what a model of any size would have: without values of use, and none
+    /// of them in [`Self::vars`].
+    pub fn without_values(dtype: DType) -> Self {
+        Self::new(Source::Nowhere, dtype, &Device::Cpu)
+    }
+
     fn new(source: Source, dtype: DType, device: &Device) -> Self {
         let shared = Shared {
             vars: RefCell::default(),
+            sizes: RefCell::default(),
             source,
             dtype,
             device: device.clone(),
@@ -166,6 +177,13 @@ impl Params {
     /// The parameter `name` in this scope, created on first use.
     pub fn get(&self, name: &str, shape: impl Into<Shape>, init: Init) -> Result<Tensor> {
         let (name, shape) = (format!("{}{name}", self.prefix), shape.into());
+        let mut sizes = self.shared.sizes.borrow_mut();
+        sizes.insert(name.clone(), shape.elem_count());
+        drop(sizes);
+        if matches!(self.shared.source, Source::Nowhere) {
+            let Shared { dtype, device, .. } = &*self.shared;
+            return Tensor::zeros((), *dtype, device)?.broadcast_as(shape);
+        }
         let existing = self.shared.vars.borrow().get(&name).cloned();
         let var = match existing {
             Some(var) => var,
@@ -195,6 +213,7 @@ impl Params {
                 Some(value) => value.to_device(device)?,
                 None => bail!("no value was given for parameter {name} of shape {shape:?}"),
             },
+            Source::Nowhere => bail!("parameter {name} has no values"),
         };
         let var = Var::from_tensor(&tensor.to_dtype(*dtype)?)?;
         let mut vars = self.shared.vars.borrow_mut();
@@ -208,10 +227,9 @@ impl Params {
         vars.iter().map(|(n, v)| (n.clone(), v.clone())).collect()
     }
 
-    /// Numbers in all variables.
+    /// Numbers in all parameters created so far.
     pub fn count(&self) -> usize {
-        let vars = self.shared.vars.borrow();
-        vars.values().map(|v| v.elem_count()).sum()
+        self.shared.sizes.borrow().values().sum()
     }
 }
 
@@ -275,6 +293,17 @@ mod tests {
             .set(&Tensor::zeros(5, DType::F32, &Device::Cpu).unwrap())
             .unwrap();
         assert_eq!(d.to_vec1::<f32>().unwrap(), [0.0; 5]);
+    }
+
+    #[test]
+    fn parameters_without_values_are_counted_and_take_no_memory() {
+        let p = Params::without_values(DType::F32);
+        let huge = p.get("w", (1 << 20, 1 << 20), Init::Normal(1.0)).unwrap();
+        assert_eq!(huge.dims(), [1 << 20, 1 << 20]);
+        p.get("b", 3, Init::Constant(0.0)).unwrap();
+        p.get("b", 3, Init::Constant(0.0)).unwrap();
+        assert_eq!(p.count(), (1 << 40) + 3);
+        assert!(p.vars().is_empty());
     }
 
     #[test]

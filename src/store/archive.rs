@@ -1,24 +1,33 @@
 //! Tensors on their way into a safetensors file, the bytes of one of them in memory at a time: those of a
 //! checkpoint together are three times the weights.
 
-use candle_core::Result;
+use candle_core::Result as Computed;
 use safetensors::tensor::{Dtype, Metadata, TensorInfo};
+use serde_json::Value;
+use sha2::{Digest, Sha256};
 use std::collections::HashMap;
 use std::io::{self, Write};
 
 /// Where its alignment has the header end.
 const ALIGNED: usize = 8;
+/// Bytes in front of the header: its length.
+const LENGTH: usize = 8;
+/// The metadata of a safetensors header.
+const METADATA: &str = "__metadata__";
+/// The SHA-256 of the rest of the header and of all tensors, among the metadata.
+const DIGEST: &str = "sha256";
 
 /// A file of f32 tensors that is not written yet.
 pub struct Archive<'a> {
     metadata: HashMap<String, String>,
     entries: Vec<Entry<'a>>,
+    digested: bool,
 }
 
 struct Entry<'a> {
     name: String,
     shape: Vec<usize>,
-    bytes: Box<dyn Fn() -> Result<Vec<u8>> + 'a>,
+    bytes: Box<dyn Fn() -> Computed<Vec<u8>> + 'a>,
 }
 
 impl<'a> Archive<'a> {
@@ -28,11 +37,25 @@ impl<'a> Archive<'a> {
         Self {
             metadata: metadata.map(|(key, text)| (key.to_owned(), text)).collect(),
             entries: Vec::new(),
+            digested: false,
+        }
+    }
+
+    /// With a digest in the header, by which [`check`] finds damage. Tensors are read twice for it.
+    pub fn digested(self) -> Self {
+        Self {
+            digested: true,
+            ..self
         }
     }
 
     /// Adds a tensor, whose little-endian bytes are asked for when they are written.
-    pub fn add(&mut self, name: String, shape: &[usize], bytes: impl Fn() -> Result<Vec<u8>> + 'a) {
+    pub fn add(
+        &mut self,
+        name: String,
+        shape: &[usize],
+        bytes: impl Fn() -> Computed<Vec<u8>> + 'a,
+    ) {
         self.entries.push(Entry {
             name,
             shape: shape.to_vec(),
@@ -42,7 +65,16 @@ impl<'a> Archive<'a> {
 
     /// The file, written to `out`: the same bytes for the same tensors.
     pub fn write(&self, out: &mut dyn Write) -> io::Result<()> {
-        let header = self.header()?;
+        let mut header = self.header()?;
+        if self.digested {
+            let mut hash = Sha256::new_with_prefix(header.to_string());
+            for entry in &self.entries {
+                hash.update((entry.bytes)().map_err(io::Error::other)?);
+            }
+            header[METADATA][DIGEST] = hex::encode(hash.finalize()).into();
+        }
+        let mut header = header.to_string().into_bytes();
+        header.resize(header.len().next_multiple_of(ALIGNED), b' ');
         out.write_all(&(header.len() as u64).to_le_bytes())?;
         out.write_all(&header)?;
         for entry in &self.entries {
@@ -51,7 +83,7 @@ impl<'a> Archive<'a> {
         Ok(())
     }
 
-    fn header(&self) -> io::Result<Vec<u8>> {
+    fn header(&self) -> io::Result<Value> {
         let mut end = 0;
         let infos = self.entries.iter().map(|entry| {
             let start = end;
@@ -65,10 +97,29 @@ impl<'a> Archive<'a> {
         });
         let header = Metadata::new(Some(self.metadata.clone()), infos.collect());
         // By way of a value: its keys are sorted, those of the metadata are not.
-        let header = serde_json::to_value(header.map_err(io::Error::other)?)?;
-        let mut header = header.to_string().into_bytes();
-        header.resize(header.len().next_multiple_of(ALIGNED), b' ');
-        Ok(header)
+        Ok(serde_json::to_value(header.map_err(io::Error::other)?)?)
+    }
+}
+
+/// Compares a file of [`Archive::digested`] with the digest in its header. A file without one, as other programs
+/// and earlier versions write them, passes.
+///
+/// # Errors
+/// In a few words that say what is wrong.
+pub fn check(file: &[u8]) -> Result<(), &'static str> {
+    let broken = "not a safetensors file";
+    let (length, rest) = file.split_first_chunk::<LENGTH>().ok_or(broken)?;
+    let length = usize::try_from(u64::from_le_bytes(*length)).map_err(|_| broken)?;
+    let (header, tensors) = rest.split_at_checked(length).ok_or(broken)?;
+    let mut header: Value = serde_json::from_slice(header).map_err(|_| broken)?;
+    let metadata = header.get_mut(METADATA).and_then(Value::as_object_mut);
+    let Some(wanted) = metadata.and_then(|metadata| metadata.remove(DIGEST)) else {
+        return Ok(());
+    };
+    let found = Sha256::new_with_prefix(header.to_string()).chain_update(tensors);
+    match wanted == hex::encode(found.finalize()) {
+        true => Ok(()),
+        false => Err("damaged: its contents do not have the digest that its header names"),
     }
 }
 
@@ -78,7 +129,13 @@ mod tests {
     use safetensors::SafeTensors;
 
     fn written() -> Vec<u8> {
-        let mut archive = Archive::new([("run", "abc".to_owned()), ("epoch", "3".to_owned())]);
+        of(Archive::new([
+            ("run", "abc".to_owned()),
+            ("epoch", "3".to_owned()),
+        ]))
+    }
+
+    fn of(mut archive: Archive) -> Vec<u8> {
         archive.add("b".to_owned(), &[2, 1], || Ok(vec![1; 8]));
         archive.add("a".to_owned(), &[], || Ok(vec![2; 4]));
         archive.add("none".to_owned(), &[0, 3], || Ok(Vec::new()));
@@ -102,6 +159,30 @@ mod tests {
         assert_eq!(found("a"), (vec![], vec![2; 4]));
         assert_eq!(found("none"), (vec![0, 3], vec![]));
         assert!((0..20).all(|_| written() == file), "the order is fixed");
+    }
+
+    #[test]
+    fn every_changed_byte_of_a_digested_file_is_noticed() {
+        let mut file = of(Archive::new([("run", "abc".to_owned())]).digested());
+        let read = SafeTensors::deserialize(&file).unwrap();
+        assert_eq!(read.tensor("b").unwrap().data(), [1; 8]);
+        assert_eq!(check(&file), Ok(()));
+        for at in 0..file.len() {
+            let byte = file[at];
+            for other in [byte ^ 1, byte.wrapping_add(1)] {
+                file[at] = other;
+                // Another name for the digest makes it a file without one, which the library still checks the form of.
+                let unnamed = !file.windows(DIGEST.len()).any(|w| w == DIGEST.as_bytes());
+                // A blank behind the header is the one byte that means nothing.
+                let blank = byte == b' ' && other.is_ascii_whitespace();
+                assert!(check(&file).is_err() || unnamed || blank, "byte {at}");
+            }
+            file[at] = byte;
+        }
+        for length in 0..file.len() {
+            assert!(check(&file[..length]).is_err(), "cut to {length}");
+        }
+        assert_eq!(check(&written()), Ok(()), "a file without a digest passes");
     }
 
     #[test]

@@ -7,7 +7,9 @@
 //!              /losses.csv              one row a step; in runs on text only, as are the next two
 //!              /best.safetensors        the weights that validation chooses
 //!              /weights.safetensors     the weights at the end
-//!              /checkpoint.safetensors  gone once the run is finished
+//!              /checkpoint.safetensors  gone once the run is done, as is the next
+//!              /checkpoint-before.safetensors  the one before, should the newest be damaged
+//!              /worker.log              what the workers of a sweep said on stderr
 //!              /result.json             written last: its presence means done, or failed
 //!              /lock                    held while a process works on the run
 //! OUT/<task>.csv                        every finished run, one row each; safe to delete
@@ -18,6 +20,7 @@
 
 mod archive;
 mod column;
+mod log;
 mod losses;
 mod metrics;
 mod provenance;
@@ -32,11 +35,14 @@ mod summary;
 #[cfg(test)]
 mod tests;
 
-pub use archive::Archive;
+pub use archive::{check as check_archive, Archive};
 pub use column::{Absent, Column, Field, Kind, Role};
+pub use log::Log;
 pub use losses::Losses;
 pub use metrics::{Direction, Metric, Metrics, Shown, METRICS};
-pub use provenance::{memory_bytes, peak_memory_bytes, utc_now, Provenance};
+pub use provenance::{
+    memory_bytes, memory_limit, peak_memory_bytes, utc_now, MemoryLimit, Provenance,
+};
 pub use record::{Record, Source};
 pub use result::{Outcome, RunResult, RunStatus};
 pub use run_dir::{EpochRow, RunDir, Weights};

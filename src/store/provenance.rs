@@ -3,6 +3,8 @@
 use crate::ops::Simd;
 use serde::{Deserialize, Serialize};
 use std::fs;
+use std::path::Path;
+use std::time::SystemTime;
 
 /// What `env.json` holds.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -56,7 +58,8 @@ impl Provenance {
 
 /// Now, in UTC, to the second: `2026-01-31T23:59:59Z`.
 pub fn utc_now() -> String {
-    let now = jiff::Timestamp::now();
+    // A clock beyond the years that have four digits is set wrong; the record of a run is no place to fail.
+    let now = jiff::Timestamp::try_from(SystemTime::now()).unwrap_or(jiff::Timestamp::MAX);
     now.strftime("%Y-%m-%dT%H:%M:%SZ").to_string()
 }
 
@@ -68,6 +71,48 @@ pub fn peak_memory_bytes() -> Option<u64> {
 /// Bytes of main memory, where the system tells.
 pub fn memory_bytes() -> Option<u64> {
     bytes_of("/proc/meminfo", "MemTotal")
+}
+
+/// The most memory that this process may take.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct MemoryLimit {
+    /// How much.
+    pub bytes: u64,
+    /// What sets it, as a sentence names it.
+    pub of: &'static str,
+}
+
+/// The tightest of the machine's memory, the control groups that this process is in (batch systems and containers
+/// set them), and the limit of its address space (`ulimit -v`), where the system tells.
+pub fn memory_limit() -> Option<MemoryLimit> {
+    let limit = |bytes: Option<u64>, of| bytes.map(|bytes| MemoryLimit { bytes, of });
+    let space = rustix::process::getrlimit(rustix::process::Resource::As).current;
+    [
+        limit(memory_bytes(), "this machine's memory"),
+        limit(
+            group_limit(Path::new("/sys/fs/cgroup")),
+            "the memory limit of this job",
+        ),
+        limit(space, "the limit of this process (`ulimit -v`)"),
+    ]
+    .into_iter()
+    .flatten()
+    .min_by_key(|limit| limit.bytes)
+}
+
+/// The tightest limit of the control group of this process, of version 2, and of the groups around it.
+fn group_limit(root: &Path) -> Option<u64> {
+    let groups = fs::read_to_string("/proc/self/cgroup").ok()?;
+    let own = groups.lines().find_map(|line| line.strip_prefix("0::/"))?;
+    let folder = root.join(own);
+    let around = folder
+        .ancestors()
+        .take_while(|folder| folder.starts_with(root));
+    let limits = around.filter_map(|folder| {
+        let text = fs::read_to_string(folder.join("memory.max")).ok()?;
+        text.trim().parse().ok() // "max" is no limit
+    });
+    limits.min()
 }
 
 /// A field that one of the system's files gives in KiB.
@@ -121,6 +166,16 @@ mod tests {
     #[test]
     fn peak_memory_is_more_than_a_megabyte() {
         assert!(peak_memory_bytes().unwrap() > 1 << 20);
+    }
+
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn memory_is_limited_by_the_machine_at_least() {
+        let limit = memory_limit().unwrap();
+        assert!(
+            limit.bytes <= memory_bytes().unwrap() && limit.bytes > 1 << 26,
+            "{limit:?}"
+        );
     }
 
     #[test]

@@ -6,17 +6,21 @@ use super::{read_if_present, Provenance, RunResult, RunStatus, Store};
 use super::{CONFIG, RESULT};
 use crate::config::RunConfig;
 use crate::error::{Error, Result};
-use crate::files::{lock, remove_if_present, remove_unfinished, write_atomic, write_atomic_by};
+use crate::files::{
+    begin, lock, publish, remove_if_present, remove_unfinished, write_atomic, write_atomic_by,
+    write_to,
+};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
-use std::fs::File;
-use std::io::{self, Write};
+use std::fs::{self, File};
+use std::io::{self, ErrorKind, Write};
 use std::path::{Path, PathBuf};
 
 const ENV: &str = "env.json";
 const METRICS: &str = "metrics.csv";
 const LOSSES: &str = "losses.csv";
-const CHECKPOINT: &str = "checkpoint.safetensors";
+/// The newest checkpoint, and the one before it.
+const CHECKPOINTS: [&str; 2] = ["checkpoint.safetensors", "checkpoint-before.safetensors"];
 const LOCK: &str = "lock";
 
 /// The right to work on one run. Dropped, or with its process killed, it frees the run.
@@ -155,31 +159,46 @@ impl RunDir {
         write_atomic_by(&self.folder.join(which.file()), write)
     }
 
-    /// Writes what [`Self::read_checkpoint`] gives back after an interruption.
+    /// Writes a checkpoint; the one before it is kept.
     pub fn write_checkpoint(
         &self,
         write: impl FnOnce(&mut dyn Write) -> io::Result<()>,
     ) -> Result<()> {
-        write_atomic_by(&self.checkpoint_path(), write)
+        let [newest, before] = CHECKPOINTS.map(|name| self.folder.join(name));
+        let file = begin(&newest)?;
+        write_to(&file, write).map_err(Error::io("write", &newest))?;
+        match fs::rename(&newest, &before) {
+            Err(e) if e.kind() != ErrorKind::NotFound => Err(Error::io("rename", &newest)(e)),
+            _ => publish(file, &newest),
+        }
     }
 
-    /// Where the checkpoint stands while the run is unfinished.
-    pub fn checkpoint_path(&self) -> PathBuf {
-        self.folder.join(CHECKPOINT)
+    /// The checkpoints of a run that is not done, the newest first, each read when it is asked for; at most two.
+    pub fn checkpoints(&self) -> impl Iterator<Item = Result<(PathBuf, Vec<u8>)>> + '_ {
+        let paths = CHECKPOINTS.iter().map(|name| self.folder.join(name));
+        paths.filter_map(|path| {
+            let read = read_if_present(&path).transpose()?;
+            Some(read.map(|bytes| (path, bytes)))
+        })
     }
 
-    /// The checkpoint, if there is one.
-    pub fn read_checkpoint(&self) -> Result<Option<Vec<u8>>> {
-        read_if_present(&self.checkpoint_path())
+    /// Removes a damaged checkpoint, which the next one would otherwise keep in place of the good one before it.
+    pub fn discard_checkpoint(&self, path: &Path) -> Result<()> {
+        remove_if_present(path)
     }
 
-    /// Publishes the result, drops the checkpoint and brings the task's summary up to date.
+    /// Publishes the result and brings the task's summary up to date. A run that is done needs its checkpoints no
+    /// more; one that failed keeps them, so that a retry goes on where it broke off.
     ///
     /// Once the result is written the run is finished, whatever becomes of the summary, which
     /// any later run rebuilds.
     pub fn finish(self, result: &RunResult) -> Result<()> {
         write_atomic(&self.folder.join(RESULT), &pretty(result))?;
-        remove_if_present(&self.checkpoint_path())?;
+        if result.status == RunStatus::Done {
+            for name in CHECKPOINTS {
+                remove_if_present(&self.folder.join(name))?;
+            }
+        }
         self.store.refresh_summary(&self.task)
     }
 }

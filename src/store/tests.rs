@@ -57,21 +57,55 @@ fn an_interrupted_run_is_started_and_keeps_checkpoint_metrics_and_start() {
         ..provenance()
     };
     let run = store.begin(&config(), &later).unwrap();
-    assert_eq!(run.read_checkpoint().unwrap().unwrap(), b"weights");
+    assert_eq!(checkpoints(&run), [b"weights"]);
     assert_eq!(run.read_metrics().unwrap(), [EPOCH]);
     assert_eq!(run.started(), provenance().started);
 }
 
+/// What the checkpoints of a run hold, the newest first.
+fn checkpoints(run: &RunDir) -> Vec<Vec<u8>> {
+    run.checkpoints().map(|read| read.unwrap().1).collect()
+}
+
+fn write_checkpoint(run: &RunDir, bytes: &[u8]) {
+    run.write_checkpoint(|out| out.write_all(bytes)).unwrap();
+}
+
 #[test]
-fn a_finished_run_has_no_checkpoint() {
+fn the_last_two_checkpoints_are_kept_until_the_run_is_done() {
     let (_dir, store) = store();
     let run = begin(&store, &config());
-    let path = run.checkpoint_path();
-    run.write_checkpoint(|out| out.write_all(b"weights"))
-        .unwrap();
-    assert!(path.exists());
+    for bytes in [b"1", b"2", b"3"] {
+        write_checkpoint(&run, bytes);
+    }
+    assert_eq!(checkpoints(&run), [b"3", b"2"]);
+    let failed_write = run.write_checkpoint(|_| Err(std::io::Error::other("disk full")));
+    assert!(failed_write.unwrap_err().to_string().contains("disk full"));
+    assert_eq!(checkpoints(&run), [b"3", b"2"], "a failed write costs none");
     run.finish(&done(0.9)).unwrap();
-    assert!(!path.exists());
+    assert!(checkpoints(&begin(&store, &config())).is_empty());
+}
+
+#[test]
+fn a_failed_run_keeps_its_checkpoints_for_a_retry() {
+    let (_dir, store) = store();
+    let run = begin(&store, &config());
+    write_checkpoint(&run, b"weights");
+    run.finish(&failed("killed by signal 9")).unwrap();
+    let retry = begin(&store, &config());
+    assert_eq!(checkpoints(&retry), [b"weights"]);
+}
+
+#[test]
+fn a_discarded_checkpoint_leaves_the_one_before_it() {
+    let (_dir, store) = store();
+    let run = begin(&store, &config());
+    write_checkpoint(&run, b"good");
+    write_checkpoint(&run, b"damaged");
+    let (path, _) = run.checkpoints().next().unwrap().unwrap();
+    run.discard_checkpoint(&path).unwrap();
+    write_checkpoint(&run, b"new");
+    assert_eq!(checkpoints(&run), [&b"new"[..], b"good"]);
 }
 
 #[test]
@@ -79,7 +113,7 @@ fn a_fresh_run_has_neither_metrics_nor_checkpoint_nor_result() {
     let (_dir, store) = store();
     let run = begin(&store, &config());
     assert_eq!(run.read_metrics().unwrap(), []);
-    assert_eq!(run.read_checkpoint().unwrap(), None);
+    assert!(checkpoints(&run).is_empty());
     assert_eq!(run.result().unwrap(), None);
 }
 
@@ -179,7 +213,7 @@ fn a_killed_worker_frees_its_run() {
     child.wait().unwrap();
     assert!(matches!(busy, Err(Error::Busy(_))));
     let run = begin(&store, &config());
-    assert_eq!(run.read_checkpoint().unwrap().unwrap(), b"weights");
+    assert_eq!(checkpoints(&run), [b"weights"]);
 }
 
 #[test]

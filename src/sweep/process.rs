@@ -7,7 +7,9 @@ use super::local::Options;
 use super::worker::{Ending, Message, Worker};
 use crate::config::RunConfig;
 use crate::error::{exit, Error, Result};
+use crate::store::Store;
 use std::ffi::OsString;
+use std::fs::File;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
@@ -27,6 +29,7 @@ const LONGEST_REASON: usize = 500;
 pub struct Process {
     program: PathBuf,
     arguments: Vec<OsString>,
+    store: Store,
 }
 
 impl Process {
@@ -37,39 +40,49 @@ impl Process {
                 "cannot find this program's own file to start workers: {e}"
             ))
         })?;
-        let mut arguments: Vec<OsString> = vec![
+        let threads = options.threads.to_string();
+        let mut arguments = vec![
             "worker".into(),
-            "--out".into(),
-            out.into(),
-            "--threads".into(),
-            options.threads.to_string().into(),
+            flag("out", out),
+            flag("threads", threads.as_ref()),
         ];
         let training = &options.training;
         if training.cuda_graph {
             arguments.push("--cuda-graph".into());
         }
         if let Some(dir) = &training.data_dir {
-            arguments.extend(["--data-dir".into(), dir.into()]);
+            arguments.push(flag("data-dir", dir));
         }
         if let Some(span) = training.checkpoint_every {
-            let minutes = span.as_secs_f64() / 60.0;
-            arguments.extend(["--checkpoint-every".into(), minutes.to_string().into()]);
+            let minutes = (span.as_secs_f64() / 60.0).to_string();
+            arguments.push(flag("checkpoint-every", minutes.as_ref()));
         }
-        Ok(Self { program, arguments })
+        Ok(Self {
+            program,
+            arguments,
+            store: Store::existing(out)?,
+        })
     }
 
-    fn start(&self, device: &str) -> Result<Child> {
+    fn start(&self, device: &str, log: File) -> Result<Child> {
         let mut command = Command::new(&self.program);
         command
             .args(&self.arguments)
-            .args(["--device", device])
+            .arg(flag("device", device.as_ref()))
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
-            .stderr(Stdio::piped());
+            .stderr(log);
         #[cfg(unix)]
         std::os::unix::process::CommandExt::process_group(&mut command, 0);
         command.spawn().map_err(Error::io("start", &self.program))
     }
+}
+
+/// A flag and its value as one argument: a value may begin with a hyphen.
+fn flag(name: &str, value: &Path) -> OsString {
+    let mut flag = OsString::from(format!("--{name}="));
+    flag.push(value);
+    flag
 }
 
 impl Worker for Process {
@@ -80,10 +93,9 @@ impl Worker for Process {
         stop: &AtomicBool,
         on: &mut dyn FnMut(Message),
     ) -> Result<Ending> {
-        let mut child = self.start(device)?;
+        let mut log = self.store.open_log(&run.id())?;
+        let mut child = self.start(device, log.writer()?)?;
         let messages = child.stdout.take().map(read_messages);
-        let stderr = child.stderr.take();
-        let last_words = thread::spawn(move || stderr.map(last_words).unwrap_or_default());
         let mut stdin = child.stdin.take();
         if let Some(stdin) = &mut stdin {
             // A child that died already speaks through its exit code.
@@ -98,8 +110,7 @@ impl Worker for Process {
             });
         }
         let status = child.wait().map_err(Error::io("wait for", &self.program))?;
-        let last_words = last_words.join().unwrap_or_default();
-        Ok(ending(status, &last_words, stopped()))
+        Ok(ending(status, &reason(&log.read()?), stopped()))
     }
 }
 
@@ -129,17 +140,41 @@ fn read_messages(stdout: impl Read + Send + 'static) -> Receiver<Message> {
     receiver
 }
 
-/// The last line that says something: rustc's hint on backtraces does not.
-fn last_words(stderr: impl Read) -> String {
-    let lines = BufReader::new(stderr).split(b'\n').map_while(Result::ok);
-    let texts = lines.map(|line| String::from_utf8_lossy(&line).trim().to_owned());
-    let last = texts
-        .filter(|text| !text.is_empty() && !text.starts_with("note: "))
-        .last();
-    last.unwrap_or_default()
-        .chars()
-        .take(LONGEST_REASON)
-        .collect()
+/// What a worker's last words on stderr say of its end: an error, a failed allocation or a panic if there is one, or
+/// else the last line; of a backtrace nothing.
+fn reason(stderr: &str) -> String {
+    let lines = || {
+        stderr
+            .lines()
+            .map(str::trim)
+            .filter(|line| !line.is_empty())
+    };
+    let fatal =
+        |line: &&str| line.starts_with("error: ") || line.starts_with("memory allocation of ");
+    let said = lines().filter(fatal).last().map(str::to_owned);
+    let panicked = || {
+        // The place, and on the next line what happened there.
+        let mut from = lines().skip_while(|line| !line.contains("panicked at "));
+        let (place, what) = (from.next()?, from.next().unwrap_or_default());
+        Some(format!("{place} {what}"))
+    };
+    let trace = |line: &str| {
+        let frame = line
+            .split_once(": ")
+            .is_some_and(|(n, _)| n.parse::<usize>().is_ok());
+        frame
+            || ["note: ", "at ", "stack backtrace:"]
+                .iter()
+                .any(|start| line.starts_with(start))
+    };
+    let last = || {
+        lines()
+            .filter(|line| !trace(line))
+            .last()
+            .map(str::to_owned)
+    };
+    let said = said.or_else(panicked).or_else(last).unwrap_or_default();
+    said.chars().take(LONGEST_REASON).collect()
 }
 
 fn ending(status: ExitStatus, last_words: &str, stopped: bool) -> Ending {
@@ -177,19 +212,23 @@ mod tests {
     use super::*;
     use std::sync::Arc;
 
-    /// A shell script in place of `dsf worker`.
-    fn worker(script: &str) -> Process {
-        Process {
+    /// A shell script in place of `dsf worker`, and its results folder.
+    fn worker(script: &str) -> (Process, tempfile::TempDir) {
+        let dir = tempfile::tempdir().unwrap();
+        let process = Process {
             program: "/bin/sh".into(),
             arguments: ["-c".into(), script.into()].into(),
-        }
+            store: Store::open(dir.path()).unwrap(),
+        };
+        (process, dir)
     }
 
     fn work(script: &str) -> (Ending, Vec<Message>) {
         let run = crate::recipes::run("mqar", &[("preset", "smoke")]).unwrap();
         let mut messages = Vec::new();
         let stop = AtomicBool::new(false);
-        let ending = worker(script).work(&run, "cuda:7", &stop, &mut |m| messages.push(m));
+        let (worker, _dir) = worker(script);
+        let ending = worker.work(&run, "cuda:7", &stop, &mut |m| messages.push(m));
         (ending.unwrap(), messages)
     }
 
@@ -207,8 +246,8 @@ mod tests {
 
     #[test]
     fn the_device_is_the_last_argument() {
-        let (_, messages) = work(r#"printf '{"event":"warning","text":"%s"}\n' "$0 $1""#);
-        let text = "--device cuda:7".to_owned();
+        let (_, messages) = work(r#"printf '{"event":"warning","text":"%s"}\n' "$0""#);
+        let text = "--device=cuda:7".to_owned();
         assert_eq!(messages, vec![Message::Warning { text }]);
     }
 
@@ -251,6 +290,14 @@ mod tests {
                 failed("it broke (exit code 101)"),
             ),
             (
+                "echo 'memory allocation of 9 bytes failed' >&2; echo '  17: dsf::cli::main' >&2; kill -ABRT $$",
+                failed("killed by signal 6: memory allocation of 9 bytes failed"),
+            ),
+            (
+                "printf 'thread panicked at a.rs:1:\\nno way\\nstack backtrace:\\n   0: f\\n  at b.rs\\n' >&2; exit 101",
+                failed("thread panicked at a.rs:1: no way (exit code 101)"),
+            ),
+            (
                 "kill -KILL $$",
                 failed("killed by signal 9; out of memory?"),
             ),
@@ -270,18 +317,38 @@ mod tests {
         let stop = Arc::new(AtomicBool::new(false));
         let script = r#"read -r _; echo '{"event":"other"}'; cat; exit 75"#;
         let raise = Arc::clone(&stop);
-        let ending = worker(script).work(&run, "cpu", &stop, &mut |_| {
+        let (worker, _dir) = worker(script);
+        let ending = worker.work(&run, "cpu", &stop, &mut |_| {
             raise.store(true, Ordering::Relaxed)
         });
         assert_eq!(ending.unwrap(), Ending::Interrupted);
     }
 
     #[test]
+    fn all_that_workers_say_on_stderr_is_in_the_log_of_the_run() {
+        let run = crate::recipes::run("mqar", &[("preset", "smoke")]).unwrap();
+        let (worker, dir) = worker("echo one more >&2; exit 1");
+        for _ in 0..2 {
+            let ending = worker.work(&run, "cpu", &AtomicBool::new(false), &mut |_| {});
+            let reason = "one more (exit code 1)".to_owned();
+            assert_eq!(ending.unwrap(), Ending::Failed(reason));
+        }
+        let log = dir.path().join("runs").join(run.id()).join("worker.log");
+        assert_eq!(
+            std::fs::read_to_string(log).unwrap(),
+            "one more\n".repeat(2)
+        );
+    }
+
+    #[test]
+    fn a_value_that_begins_with_a_hyphen_is_no_flag_of_its_own() {
+        assert_eq!(flag("out", Path::new("-x")), "--out=-x");
+    }
+
+    #[test]
     fn a_program_that_cannot_be_started_is_named() {
-        let process = Process {
-            program: "/no/such/program".into(),
-            arguments: Vec::new(),
-        };
+        let (mut process, _dir) = worker("");
+        process.program = "/no/such/program".into();
         let run = crate::recipes::run("mqar", &[("preset", "smoke")]).unwrap();
         let error = process
             .work(&run, "cpu", &AtomicBool::new(false), &mut |_| {})

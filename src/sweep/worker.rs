@@ -22,6 +22,9 @@ pub struct Training {
     /// more where one takes long to write].
     #[arg(long, value_name = "MINUTES", value_parser = minutes)]
     pub checkpoint_every: Option<Duration>,
+    /// Train even what needs more memory than there is.
+    #[arg(long)]
+    pub allow_swap: bool,
 }
 
 /// A span given in minutes, at least a second.

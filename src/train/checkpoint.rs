@@ -4,7 +4,7 @@
 
 use super::{adamw, Progress, Trainer};
 use crate::error::{Error, Result};
-use crate::store::Archive;
+use crate::store::{check_archive, Archive};
 use candle_core::safetensors::Load;
 use candle_core::{Shape, Tensor};
 use safetensors::SafeTensors;
@@ -25,7 +25,7 @@ impl Trainer<'_> {
     /// The same as a file, without a copy of it in memory.
     pub fn write_checkpoint(&self, out: &mut dyn Write) -> io::Result<()> {
         let progress = serde_json::to_string(&self.progress).expect("progress is plain data");
-        let mut archive = Archive::new([(PROGRESS, progress), (RUN, self.config.id())]);
+        let mut archive = Archive::new([(PROGRESS, progress), (RUN, self.config.id())]).digested();
         for slot in self.optimizer.slots() {
             self.add(&mut archive, &slot.name, &slot.var);
             let moments = moments(&slot.name);
@@ -43,7 +43,8 @@ impl Trainer<'_> {
             (RUN, self.config.id()),
             (EPOCH, self.progress.epochs.len().to_string()),
             (STEP, self.progress.step.to_string()),
-        ]);
+        ])
+        .digested();
         for slot in self.optimizer.slots() {
             self.add(&mut archive, &slot.name, &slot.var);
         }
@@ -62,9 +63,8 @@ impl Trainer<'_> {
 
     /// Goes back to the state of a checkpoint. `place` names it in errors.
     pub fn restore(&mut self, bytes: &[u8], place: &str) -> Result<()> {
-        let broken = |what: String| {
-            Error::corrupt(place, format!("{what}; delete it to train from the start"))
-        };
+        let broken = |what: String| Error::corrupt(place, what);
+        check_archive(bytes).map_err(|what| broken(what.to_owned()))?;
         let (_, header) = SafeTensors::read_metadata(bytes).map_err(|e| broken(e.to_string()))?;
         let metadata = header.metadata().clone().unwrap_or_default();
         if metadata.get(RUN) != Some(&self.config.id()) {

@@ -60,15 +60,18 @@ impl<'a> RunRecorder<'a> {
         }
     }
 
-    /// After an epoch: whether each file could be written.
-    pub fn epoch(&mut self, trainer: &Trainer) -> [Result<()>; 3] {
+    /// After an epoch: whether each of the files could be written that the next epoch writes again.
+    ///
+    /// # Errors
+    /// Where the weights of the best epoch so far cannot be written: nothing but that epoch could make them again,
+    /// so that the run must go on from a checkpoint before it.
+    pub fn epoch(&mut self, trainer: &Trainer) -> Result<[Result<()>; 2]> {
         let epochs = &trainer.progress().epochs;
         let chosen = trainer.selected().map(|epoch| epoch.epoch);
-        let best = match self.losses.is_some() && chosen == Some(epochs.len()) {
-            true => self.weights(Weights::Best, trainer),
-            false => Ok(()),
-        };
-        [self.dir.write_metrics(epochs), self.flush(), best]
+        if self.losses.is_some() && chosen == Some(epochs.len()) {
+            self.weights(Weights::Best, trainer)?;
+        }
+        Ok([self.dir.write_metrics(epochs), self.flush()])
     }
 
     /// Whether a kill would cost too much work.
@@ -90,13 +93,17 @@ impl<'a> RunRecorder<'a> {
         written
     }
 
-    /// At the end of training.
-    pub fn end(&mut self, trainer: &Trainer, outcome: Outcome) -> [Result<()>; 2] {
-        let last = match self.losses.is_some() && outcome != Outcome::Diverged {
-            true => self.weights(Weights::Last, trainer),
-            false => Ok(()),
+    /// At the end of training. A run is done only if all that it leaves behind is there: where something cannot be
+    /// written, it stays unfinished, behind a checkpoint if there is room for one.
+    pub fn end(&mut self, trainer: &Trainer, outcome: Outcome) -> Result<()> {
+        let Some(losses) = &mut self.losses else {
+            return Ok(());
         };
-        [self.flush(), last]
+        let written = losses.flush().and_then(|()| match outcome {
+            Outcome::Diverged => Ok(()),
+            _ => self.weights(Weights::Last, trainer),
+        });
+        written.or_else(|e| self.checkpoint(trainer).and(Err(e)))
     }
 
     fn flush(&mut self) -> Result<()> {

@@ -2,6 +2,7 @@
 
 use crate::error::{Error, Result};
 use crate::files;
+use crate::store::check_archive;
 use candle_core::safetensors::Load;
 use candle_core::{Device, Tensor};
 use memmap2::Mmap;
@@ -21,6 +22,7 @@ impl Mapped {
         let map = files::map(path)?;
         let broken = |e| not_safetensors(path, &e);
         let (_, header) = SafeTensors::read_metadata(&map).map_err(broken)?;
+        check_archive(&map).map_err(|what| Error::data(path, what))?;
         Ok(Self {
             metadata: header.metadata().clone().unwrap_or_default(),
             names: header.offset_keys(),

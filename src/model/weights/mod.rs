@@ -151,7 +151,7 @@ impl Checkpoint {
 
     /// Writes the weights to a safetensors file, in f32.
     pub fn save(&self, path: &Path) -> Result<()> {
-        let mut archive = Archive::new(self.metadata());
+        let mut archive = Archive::new(self.metadata()).digested();
         let names: BTreeSet<&String> = self.values.keys().collect();
         for name in names {
             let value = &self.values[name];

@@ -3,6 +3,7 @@
 mod cost;
 mod dry_run;
 mod format;
+mod room;
 #[cfg(test)]
 mod tests;
 mod work;
@@ -10,3 +11,4 @@ mod work;
 pub use cost::{costs, sentence, Cost};
 pub use dry_run::{dry_run, headline};
 pub use format::{counted, duration, grouped};
+pub use room::check_room;

@@ -5,7 +5,7 @@ use crate::error::Result;
 use crate::model::{Classifier, Io, Model};
 use crate::nn::Params;
 use crate::tasks::{Objective, Sizes};
-use candle_core::{DType, Device};
+use candle_core::DType;
 use std::collections::HashMap;
 
 /// A multiply and an add, forward and twice backward.
@@ -154,7 +154,7 @@ impl ModelSizes {
         format!("{:?} {task:?}", run.model)
     }
 
-    /// Builds models of one block: the only way to know what a mixer makes of its options.
+    /// Builds models of one block, without values: the only way to know what a mixer makes of its options.
     pub fn of(model: &ModelConfig, task: &Sizes) -> Result<Self> {
         match model.classifier {
             Some(_) => Self::of_classifier(model, task),
@@ -172,7 +172,7 @@ impl ModelSizes {
             vocab_size: 2,
             seq_len: 2,
         };
-        let params = Params::seeded(0, DType::F32, &Device::Cpu);
+        let params = Params::without_values(DType::F32);
         let built = Model::new(&model, io, &params)?;
         let embedding = tables(&model) * io.vocab_size * model.d_model;
         Ok(Self {
@@ -188,7 +188,7 @@ impl ModelSizes {
                 n_layers,
                 ..model.clone()
             };
-            let params = Params::seeded(0, DType::F32, &Device::Cpu);
+            let params = Params::without_values(DType::F32);
             let built = Classifier::new(&model, task, &params)?;
             Ok((params.count(), built))
         };

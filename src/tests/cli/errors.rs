@@ -210,3 +210,39 @@ fn a_reader_that_leaves_early_is_no_error() {
         String::from_utf8_lossy(&output.stderr)
     );
 }
+
+#[test]
+fn a_reader_of_completions_may_leave() {
+    let world = World::new();
+    let dsf = assert_cmd::cargo::cargo_bin("dsf");
+    let line = format!("{} completions bash | head -c 1", dsf.display());
+    let shell = std::process::Command::new("bash")
+        .args(["-o", "pipefail", "-c", &line])
+        .current_dir(world.path(""))
+        .output()
+        .unwrap();
+    let said = String::from_utf8_lossy(&shell.stderr);
+    assert!(shell.status.success() && said.is_empty(), "{said}");
+}
+
+#[test]
+fn minus_zero_is_zero_and_an_empty_variable_is_none() {
+    let world = World::new();
+    let id = |line: &str| world.dsf(line).ok().lines().next().unwrap().to_owned();
+    let zero = id("mqar --preset smoke --weight-decay 0 --explain");
+    assert_eq!(id("mqar --preset smoke --weight-decay=-0 --explain"), zero);
+    let empty = ["DSF_OPS", "DSF_DATA", "DSF_OUT", "DSF_SIMD"];
+    let mut command = std::process::Command::new(assert_cmd::cargo::cargo_bin("dsf"));
+    let command = command.args(["mqar", "--preset", "smoke", "-q"]);
+    let output = command
+        .envs(empty.map(|name| (name, "")))
+        .current_dir(world.path(""))
+        .output();
+    let output = output.unwrap();
+    assert!(
+        output.status.success(),
+        "{}",
+        String::from_utf8_lossy(&output.stderr)
+    );
+    assert_eq!(world.runs("results").len(), 1);
+}

@@ -78,13 +78,14 @@ fn seeds_become_a_mean_and_a_spread() {
 #[test]
 fn a_run_that_breaks_is_a_row_with_a_reason_and_the_rest_goes_on() {
     let world = World::new();
-    // A run folder whose config belongs to nobody breaks exactly one run.
+    // A folder where its checkpoint should be breaks exactly one run.
     world
         .dsf("mqar --preset smoke --mixer ssd --d 8 --n 4 -q")
         .ok();
     let run = world.only_run("results");
     fs::remove_file(run.join("result.json")).unwrap();
-    fs::write(run.join("checkpoint.safetensors"), "not a checkpoint").unwrap();
+    let checkpoint = run.join("checkpoint.safetensors");
+    fs::create_dir(&checkpoint).unwrap();
     let said = world.dsf(GRID);
     assert_eq!(said.code, 3, "{}{}", said.out, said.err);
     assert!(
@@ -99,8 +100,10 @@ fn a_run_that_breaks_is_a_row_with_a_reason_and_the_rest_goes_on() {
         "{summary}"
     );
     assert!(summary.contains("checkpoint.safetensors"), "{summary}");
-    let again = world.dsf(GRID).ok();
-    assert!(again.contains("1 failed before"), "{again}");
+    let again = world.dsf(GRID);
+    assert_eq!(again.code, 3, "what failed before is not done");
+    assert!(again.out.contains("1 failed before"), "{}", again.out);
+    fs::remove_dir(checkpoint).unwrap();
     let retried = world.dsf(&format!("{GRID} --retry-failed")).ok();
     assert!(retried.contains("1 finished, 7 done before"), "{retried}");
 }
@@ -112,4 +115,28 @@ fn a_sweep_without_flags_says_what_it_trains() {
         assert!(said.contains(mixer), "{said}");
     }
     assert!(said.contains("5 runs"), "{said}");
+}
+
+#[test]
+fn a_folder_of_results_may_have_a_name_that_begins_with_a_hyphen() {
+    let world = World::new();
+    world
+        .dsf("sweep --preset smoke --mixer ssd --out=-x -q")
+        .ok();
+    assert_eq!(world.runs("-x").len(), 1);
+}
+
+#[test]
+fn what_cannot_fit_is_refused_before_anything_is_allocated() {
+    let world = World::new();
+    for line in [
+        "mqar --preset smoke --d 65536",
+        "sweep --preset smoke --mixer s6 --d 16,65536 --dry-run",
+    ] {
+        let said = world.dsf(line).refused();
+        assert!(
+            said.contains("--d 65536") && said.contains("--allow-swap"),
+            "{said}"
+        );
+    }
 }

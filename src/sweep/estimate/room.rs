@@ -1,0 +1,82 @@
+//! Whether runs fit into memory, told before anything is allocated.
+
+use super::format::bytes;
+use super::work::{SizeCache, Work};
+use crate::config::RunConfig;
+use crate::error::{refuse, Result};
+use crate::store::memory_limit;
+
+/// Refuses runs on the CPU that need more memory than there is, counted from their sizes: nothing of them is built.
+///
+/// # Errors
+/// In a sentence that names the largest run and what would make it smaller.
+pub fn check_room(runs: &[RunConfig]) -> Result<()> {
+    match memory_limit() {
+        Some(limit) => check(runs, limit.bytes as f64, limit.of),
+        None => Ok(()),
+    }
+}
+
+fn check(runs: &[RunConfig], room: f64, of: &str) -> Result<()> {
+    let mut sizes = SizeCache::default();
+    let mut largest: Option<(f64, &RunConfig)> = None;
+    for run in runs {
+        let task = run.task.sizes()?;
+        let needed = Work::new(run, &task, sizes.sizes(run, &task)?)?.bytes;
+        if largest.is_none_or(|(most, _)| needed > most) {
+            largest = Some((needed, run));
+        }
+    }
+    if let Some((needed, run)) = largest.filter(|(needed, _)| *needed > room) {
+        let (model, train) = (&run.model, &run.train);
+        let (needed, room) = (bytes(needed), bytes(room));
+        let batch = train.micro_batch.unwrap_or(train.batch_size);
+        refuse!(
+            "{} with --d {}, --n {} and {batch} examples at a time needs about {needed} of memory, and {of} is {room}: \
+             take a smaller --d or --n, a smaller --micro-batch, or insist with --allow-swap",
+            model.mixer,
+            model.d_model,
+            model.d_state
+        );
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::recipes;
+
+    fn run(settings: &[(&str, &str)]) -> RunConfig {
+        recipes::run("mqar", &[&[("preset", "smoke")], settings].concat()).unwrap()
+    }
+
+    #[test]
+    fn a_model_far_beyond_memory_is_refused_without_being_built() {
+        let runs = [run(&[]), run(&[("d", "65536")])];
+        let message = check(&runs, 32e9, "the machine's memory").unwrap_err();
+        let message = message.to_string();
+        for said in [
+            "--d 65536",
+            "the machine's memory is 32.0 GB",
+            "--allow-swap",
+        ] {
+            assert!(message.contains(said), "{message}");
+        }
+    }
+
+    #[test]
+    fn a_batch_that_does_not_fit_is_refused_and_micro_batches_of_it_are_not() {
+        let many = [("batch-size", "1000000"), ("train-examples", "1000000")];
+        assert!(check(&[run(&many)], 1e9, "the limit").is_err());
+        let parts = [&many[..], &[("micro-batch", "64")]].concat();
+        check(&[run(&parts)], 1e9, "the limit").unwrap();
+    }
+
+    #[test]
+    fn every_mixer_is_sized_without_values() {
+        for entry in crate::mixers::MIXERS {
+            check(&[run(&[("mixer", entry.name)])], 1e9, "the limit").unwrap();
+        }
+    }
+}
