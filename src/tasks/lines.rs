@@ -3,7 +3,7 @@
 use crate::error::{Error, Position, Result};
 use rayon::prelude::*;
 use std::fs::File;
-use std::io::{ErrorKind, Read};
+use std::io::{BufRead, BufReader, ErrorKind, Read};
 use std::path::Path;
 
 /// Bytes read at once: enough lines to share among threads, little beside the tokens.
@@ -21,6 +21,16 @@ pub(super) struct Line<'a> {
     pub(super) ended: bool,
 }
 
+impl<'a> Line<'a> {
+    /// The line of these bytes, which may end in LF or CR LF.
+    fn of(bytes: &'a [u8]) -> Self {
+        let text = bytes.strip_suffix(b"\n");
+        let (text, ended) = (text.unwrap_or(bytes), text.is_some());
+        let text = text.strip_suffix(b"\r").unwrap_or(text);
+        Self { text, ended }
+    }
+}
+
 /// Hands what `parse` makes of each of the first `most` lines to `take`, in order, and says how many
 /// there were. Before them stands the line `header`, where there is one. `parse` says what is wrong
 /// with a line; the error names file and line.
@@ -31,10 +41,15 @@ pub(super) fn read<T: Send>(
     parse: impl Fn(Line) -> Result<T, String> + Sync,
     mut take: impl FnMut(T) -> Result<()>,
 ) -> Result<usize> {
-    let mut blocks = Blocks::open(path)?;
+    let file = File::open(path).map_err(Error::io("read", path))?;
+    let mut file = BufReader::with_capacity(BLOCK, file);
     let (mut number, mut taken) = (0, 0);
-    while let Some(block) = blocks.next()? {
-        let mut lines = split(block);
+    loop {
+        let block = block(path, &mut file)?;
+        let mut lines: Vec<Line> = block.iter().map(|bytes| Line::of(bytes)).collect();
+        if lines.is_empty() {
+            return Ok(taken);
+        }
         if let (0, Some(header)) = (number, header) {
             number = 1;
             check_header(path, lines.remove(0), header)?;
@@ -47,10 +62,32 @@ pub(super) fn read<T: Send>(
         }
         taken += lines.len();
         if taken == most {
-            break;
+            return Ok(taken);
         }
     }
-    Ok(taken)
+}
+
+/// The next lines of a file with their ends, of some [`BLOCK`] bytes; none at its end.
+fn block(path: &Path, file: &mut impl BufRead) -> Result<Vec<Vec<u8>>> {
+    let (mut lines, mut bytes) = (Vec::new(), 0);
+    while bytes < BLOCK {
+        let mut line = Vec::new();
+        let mut rest = file.by_ref().take(LONGEST as u64 + 1);
+        match rest.read_until(b'\n', &mut line) {
+            Ok(0) => break,
+            Ok(n) if n > LONGEST => {
+                let reason = "MiB without a line end; expected is one example a line";
+                return Err(Error::data(path, format!("{} {reason}", LONGEST >> 20)));
+            }
+            Ok(n) => bytes += n,
+            Err(error) if error.kind() == ErrorKind::IsADirectory => {
+                return Err(Error::data(path, "a folder, not a file"))
+            }
+            Err(error) => return Err(Error::io("read", path)(error)),
+        }
+        lines.push(line);
+    }
+    Ok(lines)
 }
 
 fn check_header(path: &Path, line: Line, header: &str) -> Result<()> {
@@ -83,74 +120,11 @@ pub(super) fn excerpt(bytes: &[u8]) -> String {
     format!("{}{more}", shown.escape_debug())
 }
 
-/// The lines of a block, without LF or CR LF.
-fn split(block: &[u8]) -> Vec<Line<'_>> {
-    let lines = block.split_inclusive(|byte| *byte == b'\n');
-    lines
-        .map(|line| {
-            let text = line.strip_suffix(b"\n");
-            let (text, ended) = (text.unwrap_or(line), text.is_some());
-            let text = text.strip_suffix(b"\r").unwrap_or(text);
-            Line { text, ended }
-        })
-        .collect()
-}
-
-/// Whole lines of a file, many at once.
-struct Blocks<'a> {
-    path: &'a Path,
-    file: File,
-    /// Whole lines handed out, then the beginning of a line.
-    buffer: Vec<u8>,
-    /// Bytes of `buffer` that were handed out.
-    used: usize,
-}
-
-impl<'a> Blocks<'a> {
-    fn open(path: &'a Path) -> Result<Self> {
-        Ok(Self {
-            path,
-            file: File::open(path).map_err(Error::io("read", path))?,
-            buffer: Vec::new(),
-            used: 0,
-        })
-    }
-
-    /// At least one line, and only the last line of the file may lack its end.
-    fn next(&mut self) -> Result<Option<&[u8]>> {
-        self.buffer.drain(..self.used);
-        self.used = 0;
-        loop {
-            let begun = self.buffer.len();
-            let more = self.fill()?;
-            let end = self.buffer[begun..].iter().rposition(|b| *b == b'\n');
-            self.used = match end {
-                Some(end) => begun + end + 1,
-                None if !more => self.buffer.len(),
-                None if self.buffer.len() > LONGEST => {
-                    let reason = "MiB without a line end; expected is one example a line";
-                    return Err(Error::data(
-                        self.path,
-                        format!("{} {reason}", LONGEST >> 20),
-                    ));
-                }
-                None => continue,
-            };
-            return Ok((self.used > 0).then_some(&self.buffer[..self.used]));
-        }
-    }
-
-    /// Whether the file goes on behind the block that was read.
-    fn fill(&mut self) -> Result<bool> {
-        let mut block = self.file.by_ref().take(BLOCK as u64);
-        match block.read_to_end(&mut self.buffer) {
-            Ok(read) => Ok(read == BLOCK),
-            Err(error) if error.kind() == ErrorKind::IsADirectory => {
-                Err(Error::data(self.path, "a folder, not a file"))
-            }
-            Err(error) => Err(Error::io("read", self.path)(error)),
-        }
-    }
+/// Whether an article of WikiText begins here: ` = Title = `, where headings inside one have more equals signs.
+pub(super) fn begins_article(line: &str) -> bool {
+    let inside = line.trim().strip_prefix("= ");
+    let inside = inside.and_then(|line| line.strip_suffix(" ="));
+    inside.is_some_and(|title| !title.starts_with('=') && !title.ends_with('='))
 }
 
 #[cfg(test)]
@@ -202,5 +176,27 @@ mod tests {
         let endless = "x".repeat(LONGEST + BLOCK + 1);
         let message = lines(&endless, None, 9).unwrap_err().to_string();
         assert!(message.contains("without a line end"), "{message}");
+    }
+
+    #[test]
+    fn an_article_begins_at_one_equals_sign_a_side() {
+        for row in [
+            " = Valkyria Chronicles III = \n",
+            "= a =",
+            " = 1 + 1 = 2 = \n",
+        ] {
+            assert!(begins_article(row), "{row:?}");
+        }
+        for row in [
+            "",
+            " = = Gameplay = = \n",
+            " = = = Deeper = = = \n",
+            " a = b = \n",
+            " = \n",
+            " = = \n",
+            " == x == \n",
+        ] {
+            assert!(!begins_article(row), "{row:?}");
+        }
     }
 }

@@ -6,8 +6,7 @@ use crate::cli::device::use_threads;
 use crate::cli::{exit, print, raised, stop_flag, Global};
 use crate::error::{Error, Result};
 use crate::store::Staging;
-use crate::tasks::lra::generate::{self, listops, pathfinder, Progress};
-use crate::tasks::lra::{LraConfig, LraDataset};
+use crate::tasks::lra::{generated_folder, write_generated, LraConfig, LraDataset};
 use crate::tasks::Generator;
 use clap::{Args, Subcommand};
 use indicatif::{ProgressBar, ProgressStyle};
@@ -147,17 +146,16 @@ impl Job {
     }
 
     fn check(&self) -> Result<()> {
-        crate::tasks::lra::check(&self.config)
+        crate::tasks::Task::check(&self.config)
     }
 
     fn examples(&self) -> usize {
-        let config = &self.config;
-        config.train_examples + config.val_examples + config.test_examples
+        self.config.examples().iter().sum()
     }
 
     /// Makes the files below `root` and gives their folder.
     fn write(&self, root: &Path, force: bool, global: &Global) -> Result<PathBuf> {
-        let folder = root.join(generate::folder(&self.config));
+        let folder = root.join(generated_folder(&self.config));
         let known = [
             "basic_train.tsv",
             "basic_val.tsv",
@@ -183,20 +181,10 @@ impl Job {
             }
             Ok(())
         };
-        self.fill(files.path(), &mut tell)?;
+        write_generated(&self.config, files.path(), &mut tell)?;
         bar.finish_and_clear();
         files.publish()?;
         Ok(folder)
-    }
-
-    fn fill(&self, folder: &Path, progress: Progress) -> Result<()> {
-        match self.config.dataset {
-            LraDataset::Pathfinder => {
-                let drawn = (self.config.data_seed, self.config.contour_length());
-                pathfinder::write(drawn, self.examples(), folder, progress)
-            }
-            _ => listops::write(&self.config, folder, progress),
-        }
     }
 
     fn conclusion(&self, folder: &Path, place: &Place, as_json: bool) -> String {

@@ -1,11 +1,12 @@
 //! Pairs of text for when the papers cannot be had: halves of encyclopaedia articles, whose question
 //! is whether both are of one article.
 
-use super::FILES;
+use super::files::PAIRS;
 use crate::error::{Error, Result};
+use crate::files::write_atomic_by;
 use crate::rng::Stream;
+use crate::tasks::lines::begins_article;
 use std::fs;
-use std::io::{BufWriter, Write};
 use std::path::Path;
 
 /// Most bytes of a half before they are printed.
@@ -37,7 +38,7 @@ pub fn write_stand_in(text: &Path, out: &Path, sizes: [usize; 3], seed: u64) -> 
     for (i, share) in shares(sizes, articles.len()).into_iter().enumerate() {
         let (own, others) = rest.split_at(share);
         rest = others;
-        write(&out.join(FILES[i]), own, sizes[i], seed, i as u64)?;
+        write(&out.join(PAIRS[i]), own, sizes[i], seed, i as u64)?;
     }
     Ok(())
 }
@@ -56,7 +57,7 @@ type Article<'a> = (usize, &'a [u8]);
 fn articles(text: &[u8]) -> Vec<Article<'_>> {
     let (mut starts, mut at) = (Vec::new(), 0);
     for line in text.split_inclusive(|byte| *byte == b'\n') {
-        if is_title(line) {
+        if std::str::from_utf8(line).is_ok_and(begins_article) {
             starts.push(at);
         }
         at += line.len();
@@ -67,19 +68,9 @@ fn articles(text: &[u8]) -> Vec<Article<'_>> {
     long.collect()
 }
 
-/// ` = Title = `; a section within an article has more signs.
-fn is_title(line: &[u8]) -> bool {
-    let inner = line.trim_ascii().strip_prefix(b"= ");
-    let inner = inner.and_then(|line| line.strip_suffix(b" ="));
-    inner.is_some_and(|title| !title.starts_with(b"=") && !title.ends_with(b"="))
-}
-
 fn write(path: &Path, articles: &[Article], pairs: usize, seed: u64, split: u64) -> Result<()> {
-    let failed = |error: std::io::Error| Error::io("write", path)(error);
-    let folder = path.parent().unwrap_or(Path::new("."));
-    let mut file = BufWriter::new(tempfile::NamedTempFile::new_in(folder).map_err(failed)?);
     let streams = Stream::new(seed, "lra/retrieval/stand-in/pairs", 0);
-    for i in 0..pairs as u64 {
+    let pair = |i: u64| {
         let mut stream = streams.at(split << 48 | i);
         let same = i % 2 == 0;
         let first = stream.below(articles.len() as u32) as usize;
@@ -94,13 +85,11 @@ fn write(path: &Path, articles: &[Article], pairs: usize, seed: u64, split: u64)
         let second = if same { &two[middle..] } else { &two[..middle] };
         let [one, two] = [&one[..one.len() / 2], second].map(|half| printed(beginning(half)));
         let label = if same { "1.0" } else { "0.0" };
-        writeln!(file, "{label}\tA{a}\tA{b}\t{one}\t{two}").map_err(failed)?;
-    }
-    let file = file
-        .into_inner()
-        .map_err(|error| failed(error.into_error()))?;
-    file.persist(path).map_err(|error| failed(error.error))?;
-    Ok(())
+        format!("{label}\tA{a}\tA{b}\t{one}\t{two}\n")
+    };
+    write_atomic_by(path, |out| {
+        (0..pairs as u64).try_for_each(|i| out.write_all(pair(i).as_bytes()))
+    })
 }
 
 /// At most [`HALF`] bytes of a half of an article.
@@ -141,14 +130,6 @@ mod tests {
         assert_eq!(printed(b"a\n\xe2\\"), r"b'a\n\xe2\\'");
         assert_eq!(printed(b"it's"), "b\"it's\"");
         assert_eq!(printed(b"'\""), "b'\\'\"'");
-    }
-
-    #[test]
-    fn an_article_begins_at_a_title_of_the_first_level() {
-        assert!(is_title(b" = York City = \n"));
-        for line in [&b" = = History = = \n"[..], b" a = b \n", b" = \n", b"\n"] {
-            assert!(!is_title(line));
-        }
     }
 
     #[test]
