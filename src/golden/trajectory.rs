@@ -116,7 +116,7 @@ impl<'a> Trajectory<'a> {
             let positions = Tensor::from_vec(positions, (size, count), &Device::Cpu)?;
             Ok(Labelled {
                 tokens: inputs.i(step)?.to_dtype(DType::U32)?,
-                rows: Rows { positions },
+                rows: Some(Rows { positions }),
                 answers: Tensor::from_vec(answers, size * count, &Device::Cpu)?,
             })
         };

@@ -39,6 +39,24 @@ pub struct TrainValTest<T> {
     pub warnings: Vec<String>,
 }
 
+impl<T> From<[T; 3]> for TrainValTest<T> {
+    fn from([train, val, test]: [T; 3]) -> Self {
+        Self {
+            train,
+            val,
+            test,
+            warnings: Vec::new(),
+        }
+    }
+}
+
+impl<T> TrainValTest<T> {
+    /// Training, validation and test split.
+    pub fn each(&self) -> [&T; 3] {
+        [&self.train, &self.val, &self.test]
+    }
+}
+
 impl Splits {
     /// Sequences with one label, at the last position, drawn from the streams `TASK/train` and `TASK/test` of `seed`.
     /// `draw` fills the tokens of a sequence from a stream of its own and gives the label.
@@ -98,12 +116,8 @@ impl Splits {
                 let documents = vec![&document[..]; sizes.documents];
                 let mut train = Documents::new(sizes.documents);
                 (0..examples).for_each(|_| train.push(&documents, 0));
-                Self::Pooled(TrainValTest {
-                    test: train.select([0]),
-                    val: Documents::new(sizes.documents),
-                    train,
-                    warnings: Vec::new(),
-                })
+                let (test, val) = (train.select([0]), Documents::new(sizes.documents));
+                Self::Pooled([train, val, test].into())
             }
             Objective::NextToken => {
                 let window = sizes.seq_len;
@@ -111,12 +125,7 @@ impl Splits {
                     let ids = Ids::Held(vec![1; windows * window + 1].into());
                     Text::new(ids, Counts::default(), window, None)
                 };
-                Self::NextToken(TrainValTest {
-                    train: text(examples),
-                    val: text(1),
-                    test: text(1),
-                    warnings: Vec::new(),
-                })
+                Self::NextToken([examples, 1, 1].map(text).into())
             }
         }
     }

@@ -38,7 +38,7 @@ fn batch() -> Labelled {
     let positions = Tensor::new(&[[0u32, 9], [7, 15], [4, 5]], &Device::Cpu).unwrap();
     Labelled {
         tokens: Tensor::from_vec(tokens, (3, L), &Device::Cpu).unwrap(),
-        rows: Rows { positions },
+        rows: Some(Rows { positions }),
         answers: Tensor::new(&[3u32, 31, 0, 7, 7, 20], &Device::Cpu).unwrap(),
     }
 }
@@ -46,7 +46,8 @@ fn batch() -> Labelled {
 /// The loss as it is written down: logits everywhere, of which the labelled count.
 fn full_loss(model: &Model, batch: &Labelled) -> Tensor {
     let hidden = model.hidden(&batch.tokens, None, &Cx::eval()).unwrap();
-    let logits = batch.rows.select(&model.logits(&hidden).unwrap()).unwrap();
+    let rows = batch.rows.as_ref().unwrap();
+    let logits = rows.select(&model.logits(&hidden).unwrap()).unwrap();
     candle_nn::loss::cross_entropy(&logits.flatten(0, 1).unwrap(), &batch.answers).unwrap()
 }
 

@@ -8,6 +8,7 @@ use dsf::mixers::{Entry, Mixer, MIXERS};
 use dsf::nn::Params;
 use dsf::ops::rng::Stream;
 use dsf::recipes;
+use dsf::train::Trainer;
 use std::collections::BTreeMap;
 
 /// All protocols.
@@ -220,4 +221,11 @@ pub fn try_run(
         ("batch-size", "24"),
     ];
     recipes::run("mqar", &[&settings, changes].concat())
+}
+
+/// What a trainer's checkpoint holds.
+pub fn checkpoint(trainer: &Trainer) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    trainer.write_checkpoint(&mut bytes).unwrap();
+    bytes
 }

@@ -17,12 +17,7 @@ const EPOCH: &str = "epoch";
 const STEP: &str = "step";
 
 impl Trainer<'_> {
-    /// Everything that [`Self::restore`] needs.
-    pub fn checkpoint(&self) -> Result<Vec<u8>> {
-        in_memory(|out| self.write_checkpoint(out))
-    }
-
-    /// The same as a file, without a copy of it in memory.
+    /// Everything that [`Self::restore`] needs, without a copy of it in memory.
     pub fn write_checkpoint(&self, out: &mut dyn Write) -> io::Result<()> {
         let progress = serde_json::to_string(&self.progress).expect("progress is plain data");
         let mut archive = Archive::new([(PROGRESS, progress), (RUN, self.config.id())]);
@@ -50,14 +45,8 @@ impl Trainer<'_> {
         archive.write(out)
     }
 
-    /// What [`Self::write_weights`] writes.
-    pub fn weights_bytes(&self) -> Result<Vec<u8>> {
-        in_memory(|out| self.write_weights(out))
-    }
-
     fn add<'a>(&self, archive: &mut Archive<'a>, name: &str, tensor: &'a Tensor) {
-        let bytes = || Ok(adamw::bytes(tensor)?.0);
-        archive.add(name.to_owned(), tensor.dims(), bytes);
+        archive.add(name.to_owned(), tensor.dims(), || adamw::bytes(tensor));
     }
 
     /// Goes back to the state of a checkpoint. `place` names it in errors.
@@ -97,12 +86,6 @@ impl Trainer<'_> {
         let over = progress.epochs.len() * self.steps_per_epoch();
         (over..=over + self.steps_per_epoch()).contains(&progress.step)
     }
-}
-
-fn in_memory(write: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> Result<Vec<u8>> {
-    let mut bytes = Vec::new();
-    write(&mut bytes).map_err(candle_core::Error::wrap)?;
-    Ok(bytes)
 }
 
 fn moments(name: &str) -> String {

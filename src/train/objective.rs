@@ -69,6 +69,19 @@ pub(super) struct MicroBatch {
     pub weight: f64,
 }
 
+impl MicroBatch {
+    /// `examples` of `seq_len` tokens each, at most `most` at a time.
+    pub fn of_one_length(examples: &[usize], most: usize, seq_len: usize) -> Vec<Self> {
+        let count = examples.len();
+        let micro_batch = |group: Range<usize>| Self {
+            weight: group.len() as f64 / count as f64,
+            examples: examples[group].to_vec(),
+            seq_len,
+        };
+        groups(count, most).map(micro_batch).collect()
+    }
+}
+
 /// A model, and training examples of which all batches of one size have the same shape.
 pub(super) struct OneShape<'a> {
     pub model: &'a Model,

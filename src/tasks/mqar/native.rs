@@ -1,38 +1,37 @@
 //! The default generator: every example is a function of (seed, split, index), so threads may
 //! draw in any order.
 
-use super::{lay_out, Layout, Pair, POWER};
+use super::{lay_out, MqarConfig, Pair, POWER};
 use crate::ops::rng::Stream;
-use crate::tasks::mqar::MqarConfig;
 use crate::tasks::Dataset;
 use std::ops::Range;
 
-/// Generates the training and the test split of sizes that passed [`super::check`].
-pub(super) fn load(config: &MqarConfig) -> (Dataset, Dataset) {
+/// Generates the training and the test split of sizes that passed the check.
+pub(super) fn load(config: &MqarConfig) -> [Dataset; 2] {
     let split = |purpose, examples| {
         let stream = Stream::new(config.data_seed, purpose, 0);
-        segment(&stream, examples, Layout::of(config))
+        segment(&stream, examples, config)
     };
-    (
+    [
         split("mqar/train", config.train_examples),
         split("mqar/test", config.test_examples),
-    )
+    ]
 }
 
-fn segment(stream: &Stream, examples: usize, sizes: Layout) -> Dataset {
-    let mean_rings: Vec<f64> = sizes.slot_weights(POWER).iter().map(|w| 1.0 / w).collect();
+fn segment(stream: &Stream, examples: usize, config: &MqarConfig) -> Dataset {
+    let mean_rings: Vec<f64> = config.slot_weights(POWER).iter().map(|w| 1.0 / w).collect();
     let memory = || {
         (
-            Seen(vec![0; sizes.vocab_size]),
+            Seen(vec![0; config.vocab_size]),
             Vec::with_capacity(mean_rings.len()),
         )
     };
-    lay_out(sizes, examples, memory, |(seen, rings), index, pairs| {
+    lay_out(config, examples, memory, |(seen, rings), index, pairs| {
         let mut stream = stream.at(index as u64);
         let mark = index as u32 + 1;
         for pair in pairs.iter_mut() {
-            pair.key = seen.draw_new(sizes.keys(), mark, &mut stream);
-            pair.value = seen.draw_new(sizes.values(), mark, &mut stream);
+            pair.key = seen.draw_new(config.keys(), mark, &mut stream);
+            pair.value = seen.draw_new(config.values(), mark, &mut stream);
         }
         draw_slots(&mean_rings, rings, pairs, &mut stream);
     })

@@ -112,7 +112,7 @@ fn trained(config: &AdamConfig, steps: usize) -> AdamW {
 
 /// Parameter and moments as a checkpoint has them.
 fn saved(slot: &Slot) -> [Vec<f32>; 2] {
-    [bytes(&slot.var).unwrap().0, slot.moments_bytes().unwrap()].map(|bytes| {
+    [bytes(&slot.var).unwrap(), slot.moments_bytes().unwrap()].map(|bytes| {
         let words = bytes.as_chunks::<4>().0;
         words.iter().map(|word| f32::from_le_bytes(*word)).collect()
     })

@@ -212,7 +212,8 @@ fn a_stopped_run_goes_on_bit_for_bit() {
             _ => Ok(()),
         });
         assert!(stopped.is_err());
-        let saved = first.checkpoint().unwrap();
+        let mut saved = Vec::new();
+        first.write_checkpoint(&mut saved).unwrap();
         let mut second = Trainer::new(&run, &data, &Device::Cpu).unwrap();
         second.restore(&saved, "here").unwrap();
         second.run(&mut |_, _| Ok(())).unwrap();

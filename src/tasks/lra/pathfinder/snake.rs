@@ -1,8 +1,7 @@
 //! A dashed path: paddles, each in nearly the direction of the one before, none on another.
 
-use super::grid::{Mask, Point, CELLS};
+use super::grid::{Mask, Point, CELLS, LENGTH, MARGIN};
 use super::stencil::End;
-use super::{LENGTH, MARGIN};
 use crate::ops::rng::Stream;
 use std::f64::consts::{FRAC_PI_2, PI};
 use std::sync::LazyLock;

@@ -1,31 +1,22 @@
-//! ListOps (Nangia and Bowman 2018) as the Long Range Arena draws it: trees of four operations on
-//! digits, ten levels deep at most, of two to ten arguments each.
+//! Trees as the Long Range Arena draws them: four operations on digits, ten levels deep at most, of two to ten
+//! arguments each. Every tree is a function of (seed, number), so that threads may draw in any order.
 //!
 //! A tree is kept if its length lies between 500 and 2000 tokens, both excluded, and if no tree
 //! before it was the same. For a `seq_len` other than 2048 both bounds are scaled by `seq_len` /
 //! 2048, rounded down.
 
-#[cfg(test)]
-mod tests;
-mod text;
-mod tree;
-
-pub use text::write;
-
-use super::Progress;
+use super::{END, MAX, MED, MIN};
 use crate::error::{Error, Result};
 use crate::ops::rng::Stream;
 use crate::tasks::lra::vocab::{encode, RAW_END};
-use crate::tasks::lra::LraConfig;
-use crate::tasks::lra::{Documents, Splits};
+use crate::tasks::lra::{Documents, LraConfig, Splits};
 use rayon::prelude::*;
 use sha2::{Digest, Sha256};
 use std::collections::HashSet;
 use std::ops::Range;
-use tree::Tree;
 
-/// Where the files lie under a data folder.
-pub const FOLDER: &str = "listops";
+const DEEPEST: usize = 10;
+const MOST_ARGUMENTS: usize = 10;
 
 /// Candidates drawn at once: some 1,400 kept ones at the official length.
 const BLOCK: u64 = 1 << 14;
@@ -34,8 +25,60 @@ const BLOCK: u64 = 1 << 14;
 /// be one in 2,700.
 const LONGEST: usize = 8192;
 
+/// An expression and its value.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Tree {
+    /// Codes: an operator, its arguments, the end; or a digit.
+    pub symbols: Vec<u8>,
+    /// 0 to 9.
+    pub value: u8,
+}
+
+impl Tree {
+    /// The tree of `stream`; `None` if it has `limit` symbols or more.
+    fn draw(mut stream: Stream, limit: usize) -> Option<Self> {
+        let mut symbols = Vec::new();
+        let value = grow(&mut stream, &mut symbols, 1, limit)?;
+        (symbols.len() < limit).then_some(Self { symbols, value })
+    }
+}
+
+/// Appends a node at `depth` with all below it and gives its value.
+fn grow(stream: &mut Stream, symbols: &mut Vec<u8>, depth: usize, limit: usize) -> Option<u8> {
+    if symbols.len() >= limit {
+        return None;
+    }
+    if depth == DEEPEST || stream.below(4) > 0 {
+        let digit = stream.below(10) as u8;
+        symbols.push(digit);
+        return Some(digit);
+    }
+    let mut arguments = [0; MOST_ARGUMENTS];
+    let count = 2 + stream.below(MOST_ARGUMENTS as u32 - 1) as usize;
+    let operator = MAX + stream.below(4) as u8;
+    symbols.push(operator);
+    for argument in &mut arguments[..count] {
+        *argument = grow(stream, symbols, depth + 1, limit)?;
+    }
+    symbols.push(END);
+    Some(apply(operator, &mut arguments[..count]))
+}
+
+/// MIN, MAX, the median (the mean of the middle two without its fraction) or the sum modulo 10.
+fn apply(operator: u8, arguments: &mut [u8]) -> u8 {
+    arguments.sort_unstable();
+    let (count, middle) = (arguments.len(), arguments.len() / 2);
+    match operator {
+        MIN => arguments[0],
+        MAX => arguments[count - 1],
+        MED if count % 2 == 1 => arguments[middle],
+        MED => (arguments[middle - 1] + arguments[middle]) / 2,
+        _ => arguments.iter().sum::<u8>() % 10,
+    }
+}
+
 /// Refuses lengths at which hardly any tree would be kept.
-pub(super) fn check(config: &LraConfig) -> Result<()> {
+pub(in crate::tasks::lra) fn check_generated(config: &LraConfig) -> Result<()> {
     if config.seq_len > LONGEST {
         return Err(Error::usage(format!(
             "--seq-len of a generated listops must be 16 to {LONGEST}, not {}: trees of ten levels \
@@ -52,7 +95,7 @@ fn lengths(seq_len: usize) -> Range<usize> {
 }
 
 /// The splits that a loader of the written files would give.
-pub(super) fn splits(config: &LraConfig) -> Result<Splits> {
+pub(in crate::tasks::lra) fn generated(config: &LraConfig) -> Result<Splits> {
     let mut splits = [(); 3].map(|()| Documents::new(1));
     let mut document = Vec::new();
     each(config, &mut |split, tree| {
@@ -61,25 +104,16 @@ pub(super) fn splits(config: &LraConfig) -> Result<Splits> {
         splits[split].push(&[&document], tree.value);
         Ok(())
     })?;
-    let [train, val, test] = splits;
-    let mut splits = Splits {
-        train,
-        val,
-        test,
-        warnings: Vec::new(),
-    };
-    encode(&mut splits, config)?;
-    Ok(splits)
+    encode(splits.into(), config)
 }
 
 /// Gives every tree to `keep` with its split (0, 1, 2: training, validation, test), in order.
-fn each(config: &LraConfig, keep: &mut dyn FnMut(usize, &Tree) -> Result<()>) -> Result<()> {
-    let sizes = [
-        config.train_examples,
-        config.val_examples,
-        config.test_examples,
-    ];
-    let mut splits = (0..3).flat_map(|split| std::iter::repeat_n(split, sizes[split]));
+pub(super) fn each(
+    config: &LraConfig,
+    keep: &mut dyn FnMut(usize, &Tree) -> Result<()>,
+) -> Result<()> {
+    let sizes = (0..).zip(config.examples());
+    let mut splits = sizes.flat_map(|(split, size)| std::iter::repeat_n(split, size));
     let stream = Stream::new(config.data_seed, "lra/listops", 0);
     let mut seen = HashSet::new();
     for block in 0.. {
@@ -110,3 +144,6 @@ fn candidates(stream: &Stream, numbers: Range<u64>, lengths: Range<usize>) -> Ve
     });
     fitting.collect()
 }
+
+#[cfg(test)]
+mod tests;

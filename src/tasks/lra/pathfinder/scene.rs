@@ -1,10 +1,13 @@
-//! What is on a picture, and the picture.
+//! What is on a picture, with the parameters of the Long Range Arena, and the picture: two snakes, of 14 paddles in the
+//! hard set, that wind about each other, short ones that distract, and two discs, on one snake or on both. Every picture
+//! is a function of (seed, number), so that threads may draw in any order.
 
-use super::grid::Point;
-use super::grid::{Mask, CELLS};
+use super::grid::{Mask, Point, CELLS};
 use super::snake::Snake;
-use super::stencil;
+use super::{stencil, LraConfig};
 use crate::ops::rng::Stream;
+use rayon::prelude::*;
+use std::ops::Range;
 
 /// A third of the paddles of a long snake makes a short one, of which there are so many that this many
 /// paddles distract.
@@ -19,22 +22,41 @@ const TARGET: u16 = 3;
 const DISTRACTOR: u16 = 4;
 const DISC: u16 = 2;
 
+/// A picture and whether its discs are joined.
+pub(super) struct Picture {
+    pub pixels: [u8; CELLS],
+    pub label: u8,
+}
+
+/// The pictures with these numbers, in order.
+pub(super) fn pictures(config: &LraConfig, numbers: Range<usize>) -> Vec<Picture> {
+    let stream = Stream::new(config.data_seed, "lra/pathfinder", 0);
+    let picture = |number: usize| {
+        let scene = Scene::draw(stream.at(number as u64), config.contour_length());
+        Picture {
+            pixels: scene.pixels(),
+            label: scene.label,
+        }
+    };
+    numbers.into_par_iter().map(picture).collect()
+}
+
 /// Two long snakes, some short ones, and discs at two ends of long ones.
 #[derive(Clone, Debug)]
-pub(super) struct Scene {
+struct Scene {
     /// 1 if the discs are at the ends of the same snake.
-    pub label: u8,
+    label: u8,
     /// The long snakes.
-    pub targets: [Snake; 2],
+    targets: [Snake; 2],
     /// The short ones.
-    pub distractors: Vec<Snake>,
+    distractors: Vec<Snake>,
     /// Where the discs are.
-    pub discs: [Point; 2],
+    discs: [Point; 2],
 }
 
 impl Scene {
     /// The scene of `stream` with long snakes of `paddles` paddles.
-    pub fn draw(mut stream: Stream, paddles: usize) -> Self {
+    fn draw(mut stream: Stream, paddles: usize) -> Self {
         let short = paddles / 3;
         let label = stream.below(2) as u8;
         let (targets, mut mask) = loop {
@@ -61,7 +83,7 @@ impl Scene {
     }
 
     /// (32, 32) gray values; the brightest is 255.
-    pub fn pixels(&self) -> [u8; CELLS] {
+    fn pixels(&self) -> [u8; CELLS] {
         let mut levels = [0_u16; CELLS];
         let mut brighten = |cell: usize, level: u8, contrast: u16| {
             levels[cell] = levels[cell].max(contrast * u16::from(level));
@@ -107,3 +129,6 @@ fn stretched(levels: &[u16; CELLS]) -> [u8; CELLS] {
     let highest = u32::from(levels.iter().copied().max().unwrap_or(0).max(1));
     levels.map(|level| ((510 * u32::from(level) + highest) / (2 * highest)) as u8)
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,9 +1,10 @@
 //! Pairs of text for when the papers cannot be had: halves of encyclopaedia articles, whose question
 //! is whether both are of one article.
 
-use super::FILES;
+use super::files::PAIRS;
 use crate::error::{Error, Result};
 use crate::ops::rng::Stream;
+use crate::tasks::lines::begins_article;
 use std::fs;
 use std::io::{BufWriter, Write};
 use std::path::Path;
@@ -37,7 +38,7 @@ pub fn write_stand_in(text: &Path, out: &Path, sizes: [usize; 3], seed: u64) -> 
     for (i, share) in shares(sizes, articles.len()).into_iter().enumerate() {
         let (own, others) = rest.split_at(share);
         rest = others;
-        write(&out.join(FILES[i]), own, sizes[i], seed, i as u64)?;
+        write(&out.join(PAIRS[i]), own, sizes[i], seed, i as u64)?;
     }
     Ok(())
 }
@@ -56,7 +57,7 @@ type Article<'a> = (usize, &'a [u8]);
 fn articles(text: &[u8]) -> Vec<Article<'_>> {
     let (mut starts, mut at) = (Vec::new(), 0);
     for line in text.split_inclusive(|byte| *byte == b'\n') {
-        if is_title(line) {
+        if begins_article(&String::from_utf8_lossy(line)) {
             starts.push(at);
         }
         at += line.len();
@@ -65,13 +66,6 @@ fn articles(text: &[u8]) -> Vec<Article<'_>> {
     let articles = starts.iter().zip(ends).map(|(from, to)| &text[*from..*to]);
     let long = articles.enumerate().filter(|(_, a)| a.len() >= SHORTEST);
     long.collect()
-}
-
-/// ` = Title = `; a section within an article has more signs.
-fn is_title(line: &[u8]) -> bool {
-    let inner = line.trim_ascii().strip_prefix(b"= ");
-    let inner = inner.and_then(|line| line.strip_suffix(b" ="));
-    inner.is_some_and(|title| !title.starts_with(b"=") && !title.ends_with(b"="))
 }
 
 fn write(path: &Path, articles: &[Article], pairs: usize, seed: u64, split: u64) -> Result<()> {
@@ -141,14 +135,6 @@ mod tests {
         assert_eq!(printed(b"a\n\xe2\\"), r"b'a\n\xe2\\'");
         assert_eq!(printed(b"it's"), "b\"it's\"");
         assert_eq!(printed(b"'\""), "b'\\'\"'");
-    }
-
-    #[test]
-    fn an_article_begins_at_a_title_of_the_first_level() {
-        assert!(is_title(b" = York City = \n"));
-        for line in [&b" = = History = = \n"[..], b" a = b \n", b" = \n", b"\n"] {
-            assert!(!is_title(line));
-        }
     }
 
     #[test]
