@@ -5,7 +5,7 @@ use super::gated_block::{self, GatedBlock};
 use super::gated_recurrence::{Bare, InBlock, Rule};
 use super::{Core, Entry, Family, MixerOption, MixerSpec, MixerWork, ReleasedBlock};
 use crate::nn::{Init, Params};
-use crate::ops::rng::Stream;
+use crate::ops::rng::Rng;
 use candle_core::Result;
 
 pub(super) const ENTRY: Entry = Entry {
@@ -46,8 +46,8 @@ pub(super) const ENTRY: Entry = Entry {
 };
 
 /// λ such that the decay at r = 1 is uniform on [0.9, 0.999] (Griffin).
-fn griffin(_index: usize, stream: &mut Stream) -> f64 {
-    let a = 0.9 + 0.099 * stream.uniform();
+fn griffin(_index: usize, rng: &mut Rng) -> f64 {
+    let a = 0.9 + 0.099 * rng.uniform();
     (-a.ln() / 8.0).exp_m1().ln()
 }
 
@@ -83,7 +83,7 @@ fn hawk(spec: &MixerSpec, params: &Params) -> Result<InBlock> {
     let block = GatedBlock::new(spec, params)?;
     let e = block.input.width;
     let uniform = spec.option("lambda_init") == Some("uniform");
-    let initial_lambda = |i: usize, _: &mut Stream| {
+    let initial_lambda = |i: usize, _: &mut Rng| {
         let (at, last) = (i as f64, (e - 1).max(1) as f64);
         if uniform {
             LOWEST + HIGHEST_ABOVE * log_curve(at / last)

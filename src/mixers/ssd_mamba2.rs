@@ -48,8 +48,7 @@ struct SsdMamba2 {
 impl SsdMamba2 {
     fn new(spec: &MixerSpec, params: &Params) -> Result<Self> {
         let (d, n, heads) = (spec.d_model, spec.d_state, spec.n_heads);
-        let a_log =
-            |_: usize, stream: &mut crate::ops::rng::Stream| (1.0 + 15.0 * stream.uniform()).ln();
+        let a_log = |_: usize, rng: &mut crate::ops::rng::Rng| (1.0 + 15.0 * rng.uniform()).ln();
         Ok(Self {
             wx: params.weight("wx", (d, d), spec.input_std)?,
             wb: params.weight("wb", (n, d), spec.input_std)?,

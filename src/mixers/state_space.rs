@@ -6,7 +6,7 @@ use super::{Mixer, MixerOption, MixerSpec, Recurrent, State};
 use crate::ltv::{Channels, Ltv};
 use crate::nn::{linear, project, Cx, Init, Params};
 use crate::ops;
-use crate::ops::rng::Stream;
+use crate::ops::rng::Rng;
 use candle_core::{Result, Tensor, D};
 
 /// The inputs of the system: `x`, `delta` `(.., E)`, `b`, `c` `(.., n)`, all with the same leading
@@ -202,8 +202,8 @@ impl Selective {
 }
 
 /// Mamba's initial step bias: softplus of it is log-uniform on [1e-3, 1e-1].
-pub(super) fn mamba_step_bias(_index: usize, stream: &mut Stream) -> f64 {
+pub(super) fn mamba_step_bias(_index: usize, rng: &mut Rng) -> f64 {
     let (low, high) = (1e-3_f64.ln(), 1e-1_f64.ln());
-    let dt = (low + (high - low) * stream.uniform()).exp().max(1e-4);
+    let dt = (low + (high - low) * rng.uniform()).exp().max(1e-4);
     dt + (-(-dt).exp_m1()).ln()
 }

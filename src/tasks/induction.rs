@@ -13,7 +13,7 @@
 use super::limits::Rule;
 use super::synthetic::Synthetic;
 use super::TaskEntry;
-use crate::ops::rng::Stream;
+use crate::ops::rng::Rng;
 
 pub(super) const ENTRY: TaskEntry = INDUCTION.entry(
     "induction heads: the token that followed a special token",
@@ -51,11 +51,11 @@ fn rules(vocab_size: usize, seq_len: usize) -> Vec<Rule> {
 }
 
 /// Fills one example and gives its answer.
-fn draw(stream: &mut Stream, tokens: &mut [u32], vocab_size: u32) -> u32 {
+fn draw(rng: &mut Rng, tokens: &mut [u32], vocab_size: u32) -> u32 {
     let last = tokens.len() - 1;
-    tokens.fill_with(|| SPECIAL + 1 + stream.below(vocab_size - 1));
+    tokens.fill_with(|| SPECIAL + 1 + rng.below(vocab_size - 1));
     // A token that is not the last special one stands behind the first.
-    let first = stream.below(last as u32 - 1) as usize;
+    let first = rng.below(last as u32 - 1) as usize;
     (tokens[first], tokens[last]) = (SPECIAL, SPECIAL);
     tokens[first + 1]
 }

@@ -14,7 +14,7 @@
 use super::limits::Rule;
 use super::synthetic::Synthetic;
 use super::TaskEntry;
-use crate::ops::rng::Stream;
+use crate::ops::rng::Rng;
 
 pub(super) const ENTRY: TaskEntry = RECALL.entry(
     "associative recall: the value of one key shown earlier",
@@ -56,28 +56,28 @@ fn rules(vocab_size: usize, seq_len: usize) -> Vec<Rule> {
 
 /// Fills one example with keys from the lower half of the vocabulary and values from the upper one, and gives its
 /// answer.
-fn draw(stream: &mut Stream, tokens: &mut [u32], vocab_size: u32) -> u32 {
+fn draw(rng: &mut Rng, tokens: &mut [u32], vocab_size: u32) -> u32 {
     let half = vocab_size / 2;
     let Some((query, shown)) = tokens.split_last_mut() else {
         return 0; // refused by the rules
     };
     let (unpaired, pairs) = shown.split_at_mut(shown.len() % 2);
-    unpaired.fill_with(|| half + stream.below(half));
+    unpaired.fill_with(|| half + rng.below(half));
     // The keys shown so far, each once, with their values.
     let mut known: Vec<(u32, u32)> = Vec::with_capacity(pairs.len() / 2);
     for pair in pairs.chunks_exact_mut(2) {
-        let key = stream.below(half);
+        let key = rng.below(half);
         let value = match known.iter().find(|(other, _)| *other == key) {
             Some((_, value)) => *value,
             None => {
-                let value = half + stream.below(half);
+                let value = half + rng.below(half);
                 known.push((key, value));
                 value
             }
         };
         pair.copy_from_slice(&[key, value]);
     }
-    let (key, value) = known[stream.below(known.len() as u32) as usize];
+    let (key, value) = known[rng.below(known.len() as u32) as usize];
     *query = key;
     value
 }

@@ -3,7 +3,7 @@
 use super::documents::Documents;
 use super::text::{Counts, Ids, Text};
 use super::{Objective, Sizes};
-use crate::ops::rng::Stream;
+use crate::ops::rng::Rng;
 use rayon::prelude::*;
 use std::ops::Range;
 
@@ -64,12 +64,12 @@ impl Splits {
         task: &str,
         seed: u64,
         sizes: &Sizes,
-        draw: impl Fn(&mut Stream, &mut [u32]) -> u32 + Sync,
+        draw: impl Fn(&mut Rng, &mut [u32]) -> u32 + Sync,
     ) -> Self {
         let [train, _, test] = sizes.examples;
         let split = |name: &str, examples| {
-            let stream = Stream::new(seed, &format!("{task}/{name}"), 0);
-            Dataset::drawn(&stream, examples, sizes.seq_len, &draw)
+            let rng = Rng::new(seed, &format!("{task}/{name}"), 0);
+            Dataset::drawn(&rng, examples, sizes.seq_len, &draw)
         };
         Self::PerToken {
             train: split("train", train),
@@ -154,17 +154,16 @@ pub struct Batch<'a> {
 
 impl Dataset {
     /// `examples` sequences of `seq_len` tokens with one label, at the last position. `draw` fills the tokens
-    /// of a sequence from a stream of its own, the one of its index under `stream`, and gives the label.
+    /// of a sequence from a stream of its own, the one of its index under `rng`, and gives the label.
     fn drawn(
-        stream: &Stream,
+        rng: &Rng,
         examples: usize,
         seq_len: usize,
-        draw: impl Fn(&mut Stream, &mut [u32]) -> u32 + Sync,
+        draw: impl Fn(&mut Rng, &mut [u32]) -> u32 + Sync,
     ) -> Self {
         let mut tokens = vec![0; examples * seq_len];
         let sequences = tokens.par_chunks_mut(seq_len).enumerate();
-        let answers =
-            sequences.map(|(index, sequence)| draw(&mut stream.at(index as u64), sequence));
+        let answers = sequences.map(|(index, sequence)| draw(&mut rng.at(index as u64), sequence));
         Self {
             seq_len,
             labels_per_example: 1,

@@ -5,7 +5,7 @@ use super::limits::{self, Rule};
 use super::{Objective, Sizes, Splits, Task, TaskEntry};
 use crate::config::TaskConfig;
 use crate::error::Result;
-use crate::ops::rng::Stream;
+use crate::ops::rng::Rng;
 use serde::{Deserialize, Serialize};
 use std::path::Path;
 
@@ -18,7 +18,7 @@ pub(super) struct Synthetic {
     /// Its own rules of V and L; L is at least 1 by them.
     pub rules: fn(usize, usize) -> Vec<Rule>,
     /// Fills the tokens of one example, each below V, and gives its answer.
-    pub draw: fn(&mut Stream, &mut [u32], u32) -> u32,
+    pub draw: fn(&mut Rng, &mut [u32], u32) -> u32,
 }
 
 /// The settings of such a task.
@@ -101,9 +101,8 @@ impl Task for Run {
     fn load(&self, _data_dir: Option<&Path>) -> Result<Splits> {
         self.check()?;
         let s = &self.settings;
-        let draw = |stream: &mut Stream, tokens: &mut [u32]| {
-            (self.task.draw)(stream, tokens, s.vocab_size as u32)
-        };
+        let draw =
+            |rng: &mut Rng, tokens: &mut [u32]| (self.task.draw)(rng, tokens, s.vocab_size as u32);
         let (name, seed) = (self.task.name, s.data_seed);
         Ok(Splits::one_label(name, seed, &self.sizes(), draw))
     }

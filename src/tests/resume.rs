@@ -8,7 +8,7 @@ use candle_core::Device;
 use dsf::config::{AdamConfig, Decay, RunConfig};
 use dsf::error::Error;
 use dsf::mixers::MIXERS;
-use dsf::ops::rng::Stream;
+use dsf::ops::rng::Rng;
 use dsf::recipes;
 use dsf::store::Outcome;
 use dsf::tasks::{self, Splits};
@@ -173,8 +173,8 @@ fn a_truncated_checkpoint_is_refused() {
 #[test]
 fn random_bytes_are_refused() {
     for length in [1, 8, 9, 64, 5000] {
-        let mut stream = Stream::new(1, "bytes", length);
-        let bytes: Vec<u8> = (0..length).map(|_| stream.next_u32() as u8).collect();
+        let mut rng = Rng::new(1, "bytes", length);
+        let bytes: Vec<u8> = (0..length).map(|_| rng.next_u32() as u8).collect();
         assert_clear(&refusal(&bytes));
         // A header length that fits, and nonsense where the header should be.
         let fitting = [&length.to_le_bytes()[..], &bytes].concat();

@@ -3,7 +3,7 @@
 
 use crate::model::Model;
 use crate::nn::Cx;
-use crate::ops::rng::Stream;
+use crate::ops::rng::Rng;
 use crate::ops::Classified;
 use crate::store::{EpochRow, Metrics};
 use crate::tasks::Dataset;
@@ -131,7 +131,7 @@ impl EpochOrder {
         let known = order.take().filter(|(epoch, _)| *epoch == step.epoch);
         let (_, all) = order.insert(known.unwrap_or_else(|| {
             let mut drawn: Vec<usize> = (0..self.count).collect();
-            Stream::new(self.seed, &self.purpose, step.epoch as u64).shuffle(&mut drawn);
+            Rng::new(self.seed, &self.purpose, step.epoch as u64).shuffle(&mut drawn);
             (step.epoch, drawn)
         }));
         all[step.range.clone()].to_vec()
@@ -150,7 +150,7 @@ pub(super) struct Tested {
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(super) struct Score {
     pub loss: f64,
-    /// Share of right answers.
+    /// Share of correct answers.
     pub accuracy: f64,
 }
 
@@ -158,15 +158,15 @@ pub(super) struct Score {
 #[derive(Default)]
 pub(super) struct ScoreSum {
     loss: f64,
-    right: f64,
+    correct: f64,
     labels: f64,
 }
 
 impl ScoreSum {
-    /// Adds `labels` answers of mean loss `loss`; `right` `(labels)` is 1 where one is right.
+    /// Adds `labels` answers of mean loss `loss`; `correct` `(labels)` is 1 where one is correct.
     pub fn add(&mut self, found: &Classified, labels: usize) -> Result<()> {
         self.loss += f64::from(found.loss.to_scalar::<f32>()?) * labels as f64;
-        self.right += f64::from(found.right.sum_all()?.to_scalar::<f32>()?);
+        self.correct += f64::from(found.correct.sum_all()?.to_scalar::<f32>()?);
         self.labels += labels as f64;
         Ok(())
     }
@@ -174,7 +174,7 @@ impl ScoreSum {
     pub fn score(&self) -> Score {
         Score {
             loss: self.loss / self.labels,
-            accuracy: self.right / self.labels,
+            accuracy: self.correct / self.labels,
         }
     }
 }

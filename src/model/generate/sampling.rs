@@ -1,7 +1,7 @@
 //! The next token from its logits: greedy, or sampled with a temperature, top-k and top-p.
 
 use crate::error::{refuse, Error, Result};
-use crate::ops::rng::Stream;
+use crate::ops::rng::Rng;
 
 /// How the next token is chosen.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -80,7 +80,7 @@ impl Sampling {
             weights.truncate(enough(&weights, p));
         }
         let total: f64 = weights.iter().sum();
-        let mut left = total * Stream::new(self.seed, "generate", at as u64).uniform();
+        let mut left = total * Rng::new(self.seed, "generate", at as u64).uniform();
         for (id, weight) in candidates.iter().zip(&weights) {
             if left < *weight {
                 return *id;

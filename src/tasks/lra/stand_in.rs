@@ -3,7 +3,7 @@
 
 use super::files::PAIRS;
 use crate::error::{Error, Result};
-use crate::ops::rng::Stream;
+use crate::ops::rng::Rng;
 use crate::tasks::lines::begins_article;
 use std::fs;
 use std::io::{BufWriter, Write};
@@ -32,7 +32,7 @@ pub fn write_stand_in(text: &Path, out: &Path, sizes: [usize; 3], seed: u64) -> 
             articles.len()
         )));
     }
-    Stream::new(seed, "lra/retrieval/stand-in/articles", 0).shuffle(&mut articles);
+    Rng::new(seed, "lra/retrieval/stand-in/articles", 0).shuffle(&mut articles);
     fs::create_dir_all(out).map_err(Error::io("create", out))?;
     let mut rest = articles.as_slice();
     for (i, share) in shares(sizes, articles.len()).into_iter().enumerate() {
@@ -72,12 +72,12 @@ fn write(path: &Path, articles: &[Article], pairs: usize, seed: u64, split: u64)
     let failed = |error: std::io::Error| Error::io("write", path)(error);
     let folder = path.parent().unwrap_or(Path::new("."));
     let mut file = BufWriter::new(tempfile::NamedTempFile::new_in(folder).map_err(failed)?);
-    let streams = Stream::new(seed, "lra/retrieval/stand-in/pairs", 0);
+    let rngs = Rng::new(seed, "lra/retrieval/stand-in/pairs", 0);
     for i in 0..pairs as u64 {
-        let mut stream = streams.at(split << 48 | i);
+        let mut rng = rngs.at(split << 48 | i);
         let same = i % 2 == 0;
-        let first = stream.below(articles.len() as u32) as usize;
-        let step = 1 + stream.below(articles.len() as u32 - 1) as usize;
+        let first = rng.below(articles.len() as u32) as usize;
+        let step = 1 + rng.below(articles.len() as u32 - 1) as usize;
         let second = if same {
             first
         } else {

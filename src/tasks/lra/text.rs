@@ -5,7 +5,7 @@ use super::parts::{TEST, TRAIN};
 use super::vocab::{Vocabulary, END};
 use super::{Documents, LraConfig, LraDataset, Splits};
 use crate::error::{Error, Position, Result};
-use crate::ops::rng::Stream;
+use crate::ops::rng::Rng;
 use crate::tasks::parquet;
 use std::collections::HashMap;
 use std::fs;
@@ -127,7 +127,7 @@ fn stratified(reviews: &[Review], file: u64) -> Vec<usize> {
         let own = (0..reviews.len()).filter(|i| reviews[*i].label == label);
         let mut own: Vec<usize> = own.collect();
         let index = 2 * file + u64::from(label);
-        Stream::new(SEED, "lra/text/split", index).shuffle(&mut own);
+        Rng::new(SEED, "lra/text/split", index).shuffle(&mut own);
         // The k-th of n stands at (2k + 1) / 2n of the way, whatever its label.
         let n = own.len();
         let placed = own.into_iter().enumerate();

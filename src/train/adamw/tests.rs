@@ -1,5 +1,5 @@
 use super::*;
-use crate::ops::rng::Stream;
+use crate::ops::rng::Rng;
 use candle_core::Device;
 use dsf_emulation::emulated;
 
@@ -79,10 +79,10 @@ fn clipped_steps_that_decay_matrices_alone_are_those_of_pytorch() {
 
 /// Odd sizes, a matrix, several blocks of a parameter, and more parameters than one launch takes.
 fn parameters() -> Vec<(String, Var)> {
-    let mut stream = Stream::new(1, "adamw", 0);
+    let mut rng = Rng::new(1, "adamw", 0);
     let sizes = [1, 7, 2048, 2049, 5000].into_iter().chain([3; 66]);
     let var = |(i, size): (usize, usize)| {
-        let values: Vec<f32> = (0..size).map(|_| stream.normals().0 as f32).collect();
+        let values: Vec<f32> = (0..size).map(|_| rng.normals().0 as f32).collect();
         let shape = if size == 2048 {
             vec![32, 64]
         } else {

@@ -7,7 +7,7 @@
 
 use super::{END, MAX, MED, MIN};
 use crate::error::{Error, Result};
-use crate::ops::rng::Stream;
+use crate::ops::rng::Rng;
 use crate::tasks::lra::vocab::{encode, RAW_END};
 use crate::tasks::lra::{Documents, LraConfig, Splits};
 use rayon::prelude::*;
@@ -35,30 +35,30 @@ pub(super) struct Tree {
 }
 
 impl Tree {
-    /// The tree of `stream`; `None` if it has `limit` symbols or more.
-    fn draw(mut stream: Stream, limit: usize) -> Option<Self> {
+    /// The tree of `rng`; `None` if it has `limit` symbols or more.
+    fn draw(mut rng: Rng, limit: usize) -> Option<Self> {
         let mut symbols = Vec::new();
-        let value = grow(&mut stream, &mut symbols, 1, limit)?;
+        let value = grow(&mut rng, &mut symbols, 1, limit)?;
         (symbols.len() < limit).then_some(Self { symbols, value })
     }
 }
 
 /// Appends a node at `depth` with all below it and gives its value.
-fn grow(stream: &mut Stream, symbols: &mut Vec<u8>, depth: usize, limit: usize) -> Option<u8> {
+fn grow(rng: &mut Rng, symbols: &mut Vec<u8>, depth: usize, limit: usize) -> Option<u8> {
     if symbols.len() >= limit {
         return None;
     }
-    if depth == DEEPEST || stream.below(4) > 0 {
-        let digit = stream.below(10) as u8;
+    if depth == DEEPEST || rng.below(4) > 0 {
+        let digit = rng.below(10) as u8;
         symbols.push(digit);
         return Some(digit);
     }
     let mut arguments = [0; MOST_ARGUMENTS];
-    let count = 2 + stream.below(MOST_ARGUMENTS as u32 - 1) as usize;
-    let operator = MAX + stream.below(4) as u8;
+    let count = 2 + rng.below(MOST_ARGUMENTS as u32 - 1) as usize;
+    let operator = MAX + rng.below(4) as u8;
     symbols.push(operator);
     for argument in &mut arguments[..count] {
-        *argument = grow(stream, symbols, depth + 1, limit)?;
+        *argument = grow(rng, symbols, depth + 1, limit)?;
     }
     symbols.push(END);
     Some(apply(operator, &mut arguments[..count]))
@@ -114,11 +114,11 @@ pub(super) fn each(
 ) -> Result<()> {
     let sizes = (0..).zip(config.examples());
     let mut splits = sizes.flat_map(|(split, size)| std::iter::repeat_n(split, size));
-    let stream = Stream::new(config.data_seed, "lra/listops", 0);
+    let rng = Rng::new(config.data_seed, "lra/listops", 0);
     let mut seen = HashSet::new();
     for block in 0.. {
         let numbers = block * BLOCK..(block + 1) * BLOCK;
-        for (hash, tree) in candidates(&stream, numbers, lengths(config.seq_len)) {
+        for (hash, tree) in candidates(&rng, numbers, lengths(config.seq_len)) {
             if !seen.insert(hash) {
                 continue;
             }
@@ -133,9 +133,9 @@ pub(super) fn each(
 
 /// The candidates of fitting length among `numbers`, in order, each beside 128 bits that tell it
 /// from all others.
-fn candidates(stream: &Stream, numbers: Range<u64>, lengths: Range<usize>) -> Vec<(u128, Tree)> {
+fn candidates(rng: &Rng, numbers: Range<u64>, lengths: Range<usize>) -> Vec<(u128, Tree)> {
     let fitting = numbers.into_par_iter().filter_map(|number| {
-        let tree = Tree::draw(stream.at(number), lengths.end)?;
+        let tree = Tree::draw(rng.at(number), lengths.end)?;
         lengths.contains(&tree.symbols.len()).then(|| {
             let digest = Sha256::digest(&tree.symbols);
             let head = digest.iter().take(16);

@@ -5,7 +5,7 @@
 use super::grid::{Mask, Point, CELLS};
 use super::snake::Snake;
 use super::{stencil, LraConfig};
-use crate::ops::rng::Stream;
+use crate::ops::rng::Rng;
 use rayon::prelude::*;
 use std::ops::Range;
 
@@ -30,9 +30,9 @@ pub(super) struct Picture {
 
 /// The pictures with these numbers, in order.
 pub(super) fn pictures(config: &LraConfig, numbers: Range<usize>) -> Vec<Picture> {
-    let stream = Stream::new(config.data_seed, "lra/pathfinder", 0);
+    let rng = Rng::new(config.data_seed, "lra/pathfinder", 0);
     let picture = |number: usize| {
-        let scene = Scene::draw(stream.at(number as u64), config.contour_length());
+        let scene = Scene::draw(rng.at(number as u64), config.contour_length());
         Picture {
             pixels: scene.pixels(),
             label: scene.label,
@@ -55,24 +55,24 @@ struct Scene {
 }
 
 impl Scene {
-    /// The scene of `stream` with long snakes of `paddles` paddles.
-    fn draw(mut stream: Stream, paddles: usize) -> Self {
+    /// The scene of `rng` with long snakes of `paddles` paddles.
+    fn draw(mut rng: Rng, paddles: usize) -> Self {
         let short = paddles / 3;
-        let label = stream.below(2) as u8;
+        let label = rng.below(2) as u8;
         let (targets, mut mask) = loop {
-            if let Some(pair) = pair(&mut stream, paddles) {
+            if let Some(pair) = pair(&mut rng, paddles) {
                 break pair;
             }
         };
         let mut distractors = Vec::new();
         for _ in 0..DISTRACTING / short {
-            let snake = (0..=RETRIES).find_map(|_| Snake::grown(&mut stream, &mask, short));
+            let snake = (0..=RETRIES).find_map(|_| Snake::grown(&mut rng, &mask, short));
             if let Some((snake, with_it)) = snake {
                 distractors.push(snake);
                 mask = with_it;
             }
         }
-        let from = stream.below(2) as usize;
+        let from = rng.below(2) as usize;
         let to = if label == 1 { from } else { 1 - from };
         Self {
             label,
@@ -110,14 +110,14 @@ impl Scene {
 
 /// The two long snakes, grown by turns, and what they occupy. The last paddle of the first one is
 /// missing there, as it was when the pictures of the task were made.
-fn pair(stream: &mut Stream, paddles: usize) -> Option<([Snake; 2], Mask)> {
+fn pair(rng: &mut Rng, paddles: usize) -> Option<([Snake; 2], Mask)> {
     let mut mask = Mask::framed(1);
-    let first = Snake::seed(stream, &mask, 2 * usize::from(SEED_DISTANCE))?;
-    let second = Snake::seed_beside(stream, first.tail(), f64::from(SEED_DISTANCE))?;
+    let first = Snake::seed(rng, &mask, 2 * usize::from(SEED_DISTANCE))?;
+    let second = Snake::seed_beside(rng, first.tail(), f64::from(SEED_DISTANCE))?;
     let mut snakes = [first, second];
     for _ in 1..paddles {
         for snake in &mut snakes {
-            snake.extend(stream, &mut mask)?;
+            snake.extend(rng, &mut mask)?;
         }
     }
     snakes[1].occupy(&mut mask);

@@ -15,9 +15,9 @@ fn config(data_seed: u64, examples: [usize; 3]) -> LraConfig {
 }
 
 fn scenes(count: u64) -> Vec<Scene> {
-    let stream = Stream::new(0, "lra/pathfinder", 0);
+    let rng = Rng::new(0, "lra/pathfinder", 0);
     let numbers = (0..count).into_par_iter();
-    numbers.map(|i| Scene::draw(stream.at(i), 14)).collect()
+    numbers.map(|i| Scene::draw(rng.at(i), 14)).collect()
 }
 
 fn distance(a: Point, b: Point) -> f64 {
