@@ -21,7 +21,7 @@ pub use catalogue::{bytes_below, entry, Dataset, Entry, Origin, Repository, Stat
 pub use context::{FetchContext, Progress};
 pub use request::{ArchiveSource, FetchRequest, Hub};
 
-use crate::error::{Error, Result};
+use crate::error::{refuse, Error, Result};
 use serde_json::json;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -78,11 +78,11 @@ fn missing<'a>(entries: &[&'a Entry], request: &FetchRequest) -> Result<Vec<&'a 
             // Files of the hub come one by one: those that are there stay.
             State::Lacks(_) if matches!(entry.origin, Origin::Hub(_)) => missing.push(*entry),
             State::Lacks(file) => {
-                return Err(Error::usage(format!(
+                refuse!(
                     "{} is there without {}: move it away, or --force to replace it",
                     entry.path(&request.root).display(),
                     file.display()
-                )));
+                );
             }
         }
     }

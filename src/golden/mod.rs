@@ -7,7 +7,7 @@ mod mixer;
 mod mqar;
 mod trajectory;
 
-use crate::error::{Error, Result};
+use crate::error::{refuse, Error, Result};
 use candle_core::backprop::GradStore;
 use candle_core::{Tensor, Var};
 use file::{distance, magnitude, File};
@@ -123,10 +123,10 @@ pub fn files(dir: &Path) -> Result<Vec<PathBuf>> {
         }
     }
     if files.is_empty() {
-        return Err(Error::usage(format!(
+        refuse!(
             "{}: no .safetensors file in it; give a folder of golden files",
             dir.display()
-        )));
+        );
     }
     files.sort();
     Ok(files)

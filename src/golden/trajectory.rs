@@ -4,7 +4,7 @@
 use super::file::{distance, magnitude, File};
 use super::{gradients, mixer, Worst};
 use crate::config::{Layout, ModelConfig, StateMixer};
-use crate::error::{Error, Result};
+use crate::error::{refuse, Error, Result};
 use crate::mixers::{Entry, Family};
 use crate::model::{Io, Model};
 use crate::nn::{Cx, Params, Rows};
@@ -39,7 +39,7 @@ impl<'a> Trajectory<'a> {
             "absent" => (Layout::Mamba, StateMixer::None),
             "None" => (Layout::Transformer, StateMixer::Identity),
             "mlp" => (Layout::Transformer, StateMixer::Mlp),
-            other => return Err(Error::usage(format!("unknown state mixer `{other}`"))),
+            other => refuse!("unknown state mixer `{other}`"),
         };
         let config = ModelConfig {
             n_layers: sizes.size("layers")?,
@@ -121,7 +121,7 @@ impl<'a> Trajectory<'a> {
             })
         };
         if steps == 0 {
-            return Err(Error::usage("there are no batches"));
+            refuse!("there are no batches");
         }
         (0..steps).map(batch).collect()
     }

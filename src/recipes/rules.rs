@@ -3,7 +3,7 @@
 use super::draft::{Draft, Origin};
 use super::{Explained, Resolved};
 use crate::config::{Objective, Protocol, RunConfig, Setting, TaskConfig, FORMAT};
-use crate::error::{Error, Result};
+use crate::error::{refuse, Error, Result};
 use crate::tasks::lra::HARD_CONTOUR;
 use crate::tasks::wikitext::table_rows;
 use crate::tasks::Sizes;
@@ -77,9 +77,7 @@ fn language(draft: &mut Draft) {
 fn check_warmup(draft: &Draft) -> Result<()> {
     let constant = draft.value("schedule") == Some(&json!("warmup-constant"));
     if draft.is_given("warmup-epochs") && constant && draft.protocol == Protocol::Paper {
-        return Err(Error::usage(
-            "--warmup-epochs: protocol paper warms up over a tenth of all steps; leave it out",
-        ));
+        refuse!("--warmup-epochs: protocol paper warms up over a tenth of all steps; leave it out");
     }
     Ok(())
 }

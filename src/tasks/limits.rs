@@ -1,6 +1,6 @@
 //! Sizes that no generated task can have, refused in a sentence that names the task and the flag.
 
-use crate::error::{Error, Result};
+use crate::error::{ensure, Result};
 
 /// Beyond this the embedding table alone outgrows any device.
 const MAX_VOCAB: usize = 1 << 24;
@@ -20,32 +20,27 @@ pub(super) fn check(
     seq_len: usize,
     examples: [usize; 2],
 ) -> Result<()> {
-    let refuse = |rules: &[Rule]| match rules.iter().find(|(holds, _)| !holds) {
-        Some((_, why)) => Err(Error::usage(format!("{task}: {why}"))),
-        None => Ok(()),
-    };
-    refuse(rules)?;
-    refuse(&[(
+    for (holds, why) in rules {
+        ensure!(*holds, "{task}: {why}");
+    }
+    ensure!(
         vocab_size <= MAX_VOCAB,
-        format!(
-            "--vocab-size {vocab_size} is beyond the largest vocabulary. Give at most {MAX_VOCAB}"
-        ),
-    )])?;
+        "{task}: --vocab-size {vocab_size} is beyond the largest vocabulary. Give at most {MAX_VOCAB}"
+    );
     let most = MAX_TOKENS / seq_len;
-    let flags = ["--train-examples", "--test-examples"];
-    flags.into_iter().zip(examples).try_for_each(|(flag, examples)| {
-        refuse(&[
-            (
-                examples > 0,
-                format!("{flag} {examples} leaves an empty split. Give at least 1"),
-            ),
-            (
-                examples <= most,
-                format!(
-                    "{flag} {examples} with --seq-len {seq_len}: a split holds at most {MAX_TOKENS} \
-                     tokens. Give at most {flag} {most}"
-                ),
-            ),
-        ])
-    })
+    for (flag, examples) in ["--train-examples", "--test-examples"]
+        .into_iter()
+        .zip(examples)
+    {
+        ensure!(
+            examples > 0,
+            "{task}: {flag} {examples} leaves an empty split. Give at least 1"
+        );
+        ensure!(
+            examples <= most,
+            "{task}: {flag} {examples} with --seq-len {seq_len}: a split holds at most {MAX_TOKENS} tokens. Give at \
+             most {flag} {most}"
+        );
+    }
+    Ok(())
 }

@@ -61,7 +61,9 @@ impl Choice {
     /// Where a logit is not a number.
     pub(super) fn of(&self, logits: &[f32], at: usize) -> Result<usize> {
         if logits.iter().any(|x| x.is_nan()) || logits.is_empty() {
-            refuse!("the model's logits are not numbers: its training diverged, or the weights are broken");
+            refuse!(
+                "the model's logits are not numbers: its training diverged, or the weights are broken"
+            );
         }
         Ok(match self {
             Self::Greedy => ranked(logits, 1)[0],

@@ -20,7 +20,7 @@ pub use stand_in::write_stand_in;
 use super::{Documents, Files, Generator, Objective, Sizes, Task, TaskEntry, TrainValTest};
 use crate::cache;
 use crate::config::TaskConfig;
-use crate::error::{Error, Result};
+use crate::error::{ensure, refuse, Result};
 use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
 
@@ -76,15 +76,13 @@ impl Task for LraConfig {
         match (self.data, self.dataset) {
             (Generator::Files, _) | (Generator::Native, LraDataset::Pathfinder) => {}
             (Generator::Native, LraDataset::Listops) => listops::check_generated(self)?,
-            (Generator::Native, other) => {
-                return Err(Error::usage(format!(
-                    "--data native: {} cannot be generated; take --data files",
-                    other.name()
-                )))
-            }
-            (Generator::Numpy, _) => return Err(Error::usage(
-                "--data numpy is a generator of MQAR; the Long Range Arena has native and files",
-            )),
+            (Generator::Native, other) => refuse!(
+                "--data native: {} cannot be generated; take --data files",
+                other.name()
+            ),
+            (Generator::Numpy, _) => refuse!(
+                "--data numpy is a generator of MQAR; the Long Range Arena has native and files"
+            ),
         }
         check_sizes(self)
     }
@@ -188,47 +186,32 @@ fn check_sizes(config: &LraConfig) -> Result<()> {
         ("--vocab-size", config.vocab_size, 4, 256),
     ];
     for (flag, size, least, most) in sizes {
-        if !(least..=most).contains(&size) {
-            return Err(Error::usage(format!(
-                "{flag} must be {least} to {most}, not {size}"
-            )));
-        }
+        let fits = (least..=most).contains(&size);
+        ensure!(fits, "{flag} must be {least} to {most}, not {size}");
     }
-    check_contour(config)?;
-    if config.dataset.is_picture() {
-        if config.seq_len != config.dataset.seq_len() || config.vocab_size != 256 {
-            return Err(Error::usage(format!(
-                "{} has 32 x 32 pixels of 256 grays: leave out --seq-len and --vocab-size",
-                config.dataset.name()
-            )));
-        }
-    } else if !(16..=65_536).contains(&config.seq_len) {
-        return Err(Error::usage(format!(
-            "--seq-len must be 16 to 65536, not {}",
-            config.seq_len
-        )));
+    let (dataset, name, seq_len) = (config.dataset, config.dataset.name(), config.seq_len);
+    if let Some(paddles) = config.contour_length {
+        ensure!(
+            dataset == LraDataset::Pathfinder,
+            "--contour-length is of Pathfinder; leave it out with --dataset {name}"
+        );
+        ensure!(
+            CONTOURS.contains(&paddles),
+            "--contour-length must be {} to {} paddles, not {paddles}; the released levels have 6, 9 and 14",
+            CONTOURS.start(),
+            CONTOURS.end()
+        );
+    }
+    if dataset.is_picture() {
+        ensure!(
+            seq_len == dataset.seq_len() && config.vocab_size == 256,
+            "{name} has 32 x 32 pixels of 256 grays: leave out --seq-len and --vocab-size"
+        );
+    } else {
+        let fits = (16..=65_536).contains(&seq_len);
+        ensure!(fits, "--seq-len must be 16 to 65536, not {seq_len}");
     }
     Ok(())
-}
-
-fn check_contour(config: &LraConfig) -> Result<()> {
-    let Some(contour_length) = config.contour_length else {
-        return Ok(());
-    };
-    if config.dataset != LraDataset::Pathfinder {
-        let name = config.dataset.name();
-        return Err(Error::usage(format!(
-            "--contour-length is of Pathfinder; leave it out with --dataset {name}"
-        )));
-    }
-    if CONTOURS.contains(&contour_length) {
-        return Ok(());
-    }
-    Err(Error::usage(format!(
-        "--contour-length must be {} to {} paddles, not {contour_length}; the released levels have 6, 9 and 14",
-        CONTOURS.start(),
-        CONTOURS.end()
-    )))
 }
 
 #[cfg(test)]

@@ -2,7 +2,7 @@
 
 use super::vocab::encode;
 use super::{Documents, LraConfig, Splits};
-use crate::error::{Error, Result};
+use crate::error::{refuse, Error, Result};
 use crate::tasks::lines::{self, Line};
 use crate::tasks::mt19937::Mt19937;
 use std::path::Path;
@@ -45,11 +45,11 @@ impl Part {
                 let reason = format!("holds no {noun} examples: get it again");
                 Err(Error::data(path, reason))
             }
-            _ => Err(Error::usage(format!(
+            _ => refuse!(
                 "{} holds {holds} {noun} examples, not {wanted}: give {flag} {holds} for a run on part \
                  of the data",
                 path.display()
-            ))),
+            ),
         }
     }
 

@@ -2,7 +2,7 @@
 //! is whether both are of one article.
 
 use super::files::PAIRS;
-use crate::error::{Error, Result};
+use crate::error::{refuse, Error, Result};
 use crate::ops::rng::Rng;
 use crate::tasks::lines::begins_article;
 use std::fs;
@@ -25,12 +25,12 @@ pub fn write_stand_in(text: &Path, out: &Path, sizes: [usize; 3], seed: u64) -> 
     let mut articles = articles(&bytes);
     let needed = 2 * sizes.iter().filter(|size| **size > 0).count();
     if articles.len() < needed {
-        return Err(Error::usage(format!(
+        refuse!(
             "{} holds {} articles of at least {SHORTEST} bytes, and two for each split, {needed}, \
              are needed; an article begins at a line ` = Title = `, as in WikiText",
             text.display(),
             articles.len()
-        )));
+        );
     }
     Rng::new(seed, "lra/retrieval/stand-in/articles", 0).shuffle(&mut articles);
     fs::create_dir_all(out).map_err(Error::io("create", out))?;

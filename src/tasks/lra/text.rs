@@ -4,7 +4,7 @@ use super::files::{self, PARQUET};
 use super::parts::{TEST, TRAIN};
 use super::vocab::{Vocabulary, END};
 use super::{Documents, LraConfig, LraDataset, Splits};
-use crate::error::{Error, Position, Result};
+use crate::error::{refuse, Error, Position, Result};
 use crate::ops::rng::Rng;
 use crate::tasks::parquet;
 use std::collections::HashMap;
@@ -34,14 +34,14 @@ pub(super) fn load(config: &LraConfig, dir: &Path) -> Result<Splits> {
     };
     let (held, val, used) = (read(&train)?, config.val_examples, config.train_examples);
     if val > 0 && val + used > held.len() && used <= held.len() {
-        return Err(Error::usage(format!(
+        refuse!(
             "{} holds {} training examples, not {used} and {val} held out of them: give \
              --train-examples {} or --val-examples {}",
             train.display(),
             held.len(),
             held.len().saturating_sub(val).max(1),
             held.len() - used,
-        )));
+        );
     }
     TRAIN.enough(&train, held.len(), used)?;
     // From both ends of one order: what is trained on does not depend on how much is held out.

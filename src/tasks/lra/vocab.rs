@@ -1,7 +1,7 @@
 //! The ids of tokens: padding, unknown and end, then what occurs in the training examples.
 
 use super::{LraConfig, Splits};
-use crate::error::{Error, Result};
+use crate::error::{refuse, Result};
 use std::collections::HashMap;
 use std::hash::Hash;
 
@@ -33,7 +33,7 @@ impl<T: Copy + Ord + Hash> Vocabulary<T> {
         tokens.retain(|(_, count)| *count >= least);
         let (entries, most) = (SPECIAL + tokens.len(), config.vocab_size.min(256));
         if entries > most {
-            return Err(Error::usage(format!(
+            refuse!(
                 "--vocab-size {most} is too small: the training examples have {entries} tokens \
                  with padding, unknown and end{}",
                 if entries > 256 {
@@ -41,7 +41,7 @@ impl<T: Copy + Ord + Hash> Vocabulary<T> {
                 } else {
                     ""
                 }
-            )));
+            );
         }
         tokens.sort_unstable_by(|a, b| b.1.cmp(&a.1).then(a.0.cmp(&b.0)));
         let ids = (SPECIAL as u8..=u8::MAX).zip(tokens);

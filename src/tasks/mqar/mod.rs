@@ -20,7 +20,7 @@ pub mod numpy;
 
 use super::{limits, Dataset, Generator, Objective, Sizes, Splits, Task, TaskEntry};
 use crate::config::TaskConfig;
-use crate::error::{Error, Result};
+use crate::error::{refuse, Result};
 use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
 use std::ops::Range;
@@ -116,9 +116,9 @@ impl Task for MqarConfig {
         match self.data {
             Generator::Native => Ok(()),
             Generator::Numpy => numpy::seed(self).map(drop),
-            Generator::Files => Err(Error::usage(
-                "--data files: MQAR is generated; take --data native or numpy",
-            )),
+            Generator::Files => {
+                refuse!("--data files: MQAR is generated; take --data native or numpy")
+            }
         }
     }
 

@@ -3,7 +3,7 @@
 
 use super::{Corpus, Tokenizer, WikitextConfig};
 use crate::cache;
-use crate::error::{Error, Result};
+use crate::error::{refuse, Error, Result};
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -39,9 +39,9 @@ impl Place {
     /// The files of the three splits of `corpus`, which is no [`Corpus::Sample`].
     pub(super) fn sources(&self, corpus: Corpus) -> Result<[Vec<PathBuf>; 3]> {
         if corpus == Corpus::Text && self.data_dir.is_none() {
-            return Err(Error::usage(
-                "--corpus text needs --data-dir DIR, the folder of train.txt, valid.txt and test.txt",
-            ));
+            refuse!(
+                "--corpus text needs --data-dir DIR, the folder of train.txt, valid.txt and test.txt"
+            );
         }
         find(corpus, self.folder())
     }

@@ -17,7 +17,7 @@ pub use vocabulary::{adopt, table_rows, tokenizer_file, TokenizerName, Vocabular
 use super::{Counts, Files, Ids, Objective, Sizes, Task, TaskEntry, Text, TrainValTest, Watch};
 use crate::cache;
 use crate::config::TaskConfig;
-use crate::error::{Error, Result};
+use crate::error::{refuse, Result};
 use folders::{Place, SPLITS};
 use std::path::{Path, PathBuf};
 use tokens::Tokens;
@@ -75,7 +75,7 @@ impl Task for WikitextConfig {
                     most => format!("1 to {most}"),
                 };
                 let size = size.unwrap_or(0);
-                return Err(Error::usage(format!("{flag} must be {range}, not {size}")));
+                refuse!("{flag} must be {range}, not {size}");
             }
         }
         Ok(())
@@ -162,9 +162,7 @@ fn load_from(config: &WikitextConfig, place: &Place) -> Result<Splits> {
 /// Those of [`Task::ready`]; a [`Corpus::Sample`] has none.
 pub fn token_files(config: &WikitextConfig, data_dir: Option<&Path>) -> Result<[PathBuf; 3]> {
     if config.corpus == Corpus::Sample {
-        return Err(Error::usage(
-            "--corpus sample is part of the program and has no token files",
-        ));
+        refuse!("--corpus sample is part of the program and has no token files");
     }
     Ok(Tokens::of(config, &Place::new(data_dir)?)?.paths())
 }
@@ -187,10 +185,10 @@ fn fits(config: &WikitextConfig, split: usize, largest: u16) -> Result<()> {
     if needed <= rows {
         return Ok(());
     }
-    Err(Error::usage(format!(
+    refuse!(
         "--vocab-size {rows} is too small: ids of the {} split need {needed}",
         SPLITS[split]
-    )))
+    )
 }
 
 /// The windows of one split.
@@ -218,17 +216,17 @@ fn enough(config: &WikitextConfig, split: usize, text: &Text) -> Result<()> {
             0 | 1 => "it needs more text".to_owned(),
             _ => format!("give --seq-len {} or less", tokens - 1),
         };
-        return Err(Error::usage(format!(
+        refuse!(
             "the {name} split has {tokens} tokens, and a window of --seq-len {length} takes {}: {advice}",
             length + 1
-        )));
+        );
     }
     let flag = ["--train-examples", "--test-examples"][split.min(1)];
     match config.limits()[split].filter(|asked| *asked > windows) {
         None => Ok(()),
-        Some(asked) => Err(Error::usage(format!(
+        Some(asked) => refuse!(
             "{flag} {asked} is too many: the {name} split has {windows} windows of {length} tokens"
-        ))),
+        ),
     }
 }
 

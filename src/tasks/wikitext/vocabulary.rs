@@ -2,7 +2,7 @@
 
 use super::folders::Place;
 use super::Tokenizer;
-use crate::error::{Error, Result};
+use crate::error::{refuse, Error, Result};
 use crate::files::write_atomic;
 use crate::tasks::sha256;
 use std::fmt;
@@ -71,10 +71,10 @@ impl Vocabulary {
     /// refuses.
     pub fn encode(&self, text: &str) -> Result<Vec<u16>> {
         match &self.kind {
-            Kind::Bytes if text.contains('\0') => Err(Error::usage(
+            Kind::Bytes if text.contains('\0') => refuse!(
                 "the text holds a zero byte, whose id separates articles: remove it or take another \
-                 --tokenizer",
-            )),
+                 --tokenizer"
+            ),
             Kind::Bytes => Ok(text.bytes().map(u16::from).collect()),
             Kind::File(file) => {
                 let encoded = file.encode_fast(text, false);
@@ -266,9 +266,9 @@ pub(super) fn check_size(tokenizer: &Tokenizer, vocab_size: usize) -> Result<()>
     if (least..=MOST).contains(&vocab_size) {
         return Ok(());
     }
-    Err(Error::usage(format!(
+    refuse!(
         "--vocab-size must be {least} to {MOST} with the tokenizer {tokenizer}, not {vocab_size}"
-    )))
+    )
 }
 
 /// `bytes`, `gpt-neox`, or the file of another tokenizer.

@@ -6,7 +6,7 @@
 //! 2048, rounded down.
 
 use super::{END, MAX, MED, MIN};
-use crate::error::{Error, Result};
+use crate::error::{refuse, Result};
 use crate::ops::rng::Rng;
 use crate::tasks::lra::vocab::{encode, RAW_END};
 use crate::tasks::lra::{Documents, LraConfig, Splits};
@@ -80,11 +80,11 @@ fn apply(operator: u8, arguments: &mut [u8]) -> u8 {
 /// Refuses lengths at which hardly any tree would be kept.
 pub(in crate::tasks::lra) fn check_generated(config: &LraConfig) -> Result<()> {
     if config.seq_len > LONGEST {
-        return Err(Error::usage(format!(
+        refuse!(
             "--seq-len of a generated listops must be 16 to {LONGEST}, not {}: trees of ten levels \
              are hardly ever longer",
             config.seq_len
-        )));
+        );
     }
     Ok(())
 }
