@@ -76,13 +76,6 @@ impl Worst {
     }
 }
 
-impl Verdict {
-    /// Whether the check as a whole must fail.
-    pub fn failed(&self) -> bool {
-        matches!(self, Verdict::Fail(_) | Verdict::Broken(_))
-    }
-}
-
 /// Gradients against the `expected` ones by name, within `tolerance` times the larger of a
 /// gradient's own size and a hundredth of the largest: some are zero by symmetry.
 fn gradients(

@@ -182,7 +182,7 @@ impl Sizes {
 }
 
 /// Where examples come from.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, clap::ValueEnum)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Generator {
     /// Our own: seeded, parallel, fast.

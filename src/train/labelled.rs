@@ -55,11 +55,6 @@ impl Labelled {
         self.answers.elem_count()
     }
 
-    /// The last hidden layer at the labelled rows, `(batch, labels, d_model)`.
-    pub fn hidden(&self, model: &Model, cx: &Cx) -> Result<Tensor> {
-        model.hidden(&self.tokens, self.rows.as_ref(), cx)
-    }
-
     /// Mean cross-entropy over the labelled rows, and which of them are answered rightly.
     pub fn classify(&self, model: &Model, cx: &Cx) -> Result<Classified> {
         model.classify(&self.tokens, self.rows.as_ref(), &self.answers, cx)
