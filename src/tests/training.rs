@@ -38,7 +38,7 @@ pub fn trainer<'a>(config: &'a RunConfig, data: &'a Splits) -> Trainer<'a> {
 
 /// Digests of the bits of weights and moments, as a checkpoint holds them.
 pub fn weights(trainer: &Trainer) -> BTreeMap<String, u64> {
-    let saved = checkpoint(&trainer);
+    let saved = checkpoint(trainer);
     let tensors = safetensors::load_buffer(&saved, &Device::Cpu).unwrap();
     let digest = |t: &Tensor| {
         let mut hasher = DefaultHasher::new();

@@ -3,13 +3,12 @@
 use super::event;
 use crate::cache;
 use crate::cli::device::use_threads;
-use crate::cli::{exit, print, raised, stop_flag, Global};
+use crate::cli::{exit, go_on, print, stop_flag, Global};
 use crate::error::{ensure, refuse, Error, Result};
 use crate::store::Staging;
 use crate::tasks::lra::{generated_folder, write_generated, write_stand_in, LraConfig, LraDataset};
 use crate::tasks::{Generator, Task};
 use clap::{Args, Subcommand};
-use indicatif::ProgressBar;
 use serde_json::json;
 use std::path::{Path, PathBuf};
 
@@ -169,16 +168,10 @@ fn as_released(mut config: LraConfig, place: &Place, global: &Global) -> Result<
     let files = Staging::of(&folder)?;
     let stop = stop_flag()?;
     let template = "{bar:20} {pos}/{len} examples  {eta} left";
-    let bar = match global.silent() {
-        true => ProgressBar::hidden(),
-        false => print::bar(template, Some(examples as u64)),
-    };
+    let bar = print::bar_unless(global.silent(), template, Some(examples as u64));
     let mut progress = |more: usize| {
         bar.inc(more as u64);
-        match raised(&stop) {
-            true => Err(Error::Stopped),
-            false => Ok(()),
-        }
+        go_on(&stop)
     };
     write_generated(&config, files.path(), &mut progress)?;
     bar.finish_and_clear();
