@@ -4,17 +4,15 @@
 
 use super::{adamw, Progress, Trainer};
 use crate::error::{Error, Result};
+use crate::model::weights::{archive, Origin};
 use crate::store::Archive;
 use candle_core::safetensors::Load;
-use candle_core::{Shape, Tensor};
+use candle_core::Shape;
 use safetensors::SafeTensors;
 use std::io::{self, Write};
 
 const PROGRESS: &str = "progress";
 const RUN: &str = "run";
-const CONFIG: &str = "config";
-const EPOCH: &str = "epoch";
-const STEP: &str = "step";
 
 impl Trainer<'_> {
     /// Everything that [`Self::restore`] needs, without a copy of it in memory.
@@ -22,7 +20,8 @@ impl Trainer<'_> {
         let progress = serde_json::to_string(&self.progress).expect("progress is plain data");
         let mut archive = Archive::new([(PROGRESS, progress), (RUN, self.config.id())]);
         for slot in self.optimizer.slots() {
-            self.add(&mut archive, &slot.name, &slot.var);
+            let var = slot.var.as_tensor();
+            archive.add(slot.name.clone(), var.dims(), || adamw::bytes(var));
             let moments = moments(&slot.name);
             let shape = slot.moments_shape();
             archive.add(moments, shape.dims(), || slot.moments_bytes());
@@ -33,20 +32,14 @@ impl Trainer<'_> {
     /// The weights as they are as a safetensors file, whose metadata hold the run's config as canonical
     /// JSON, its id, and the epochs and steps that are over.
     pub fn write_weights(&self, out: &mut dyn Write) -> io::Result<()> {
-        let mut archive = Archive::new([
-            (CONFIG, self.config.canonical()),
-            (RUN, self.config.id()),
-            (EPOCH, self.progress.epochs.len().to_string()),
-            (STEP, self.progress.step.to_string()),
-        ]);
-        for slot in self.optimizer.slots() {
-            self.add(&mut archive, &slot.name, &slot.var);
-        }
-        archive.write(out)
-    }
-
-    fn add<'a>(&self, archive: &mut Archive<'a>, name: &str, tensor: &'a Tensor) {
-        archive.add(name.to_owned(), tensor.dims(), || adamw::bytes(tensor));
+        let origin = Origin {
+            run: Some(self.config.id()),
+            epoch: self.progress.epochs.len(),
+            step: self.progress.step,
+        };
+        let slots = self.optimizer.slots().iter();
+        let weights = slots.map(|slot| (&slot.name, slot.var.as_tensor()));
+        archive(self.config, &origin, weights).write(out)
     }
 
     /// Goes back to the state of a checkpoint. `place` names it in errors.
