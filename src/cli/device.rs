@@ -93,9 +93,7 @@ impl Choice {
         }
         let name = precision.to_possible_value();
         let name = name.as_ref().map_or("", PossibleValue::get_name);
-        Err(Error::usage(format!(
-            "--precision {name} needs a GPU: add --device cuda, or compute in f32"
-        )))
+        refuse!("--precision {name} needs a GPU: add --device cuda, or compute in f32")
     }
 
     fn ordinal(self) -> Option<usize> {

@@ -320,3 +320,11 @@ fn stop_flag() -> Result<Arc<AtomicBool>, Error> {
 fn raised(stop: &AtomicBool) -> bool {
     stop.load(Ordering::Relaxed)
 }
+
+/// [`Error::Stopped`] once a flag from [`stop_flag`] is up.
+fn go_on(stop: &AtomicBool) -> Result<(), Error> {
+    match raised(stop) {
+        true => Err(Error::Stopped),
+        false => Ok(()),
+    }
+}

@@ -33,6 +33,14 @@ pub(super) fn bar(template: &str, total: Option<u64>) -> ProgressBar {
     bar.with_style(style)
 }
 
+/// [`bar`], or one that is not there where nothing is to be said.
+pub(super) fn bar_unless(quiet: bool, template: &str, total: Option<u64>) -> ProgressBar {
+    match quiet {
+        true => ProgressBar::hidden(),
+        false => bar(template, total),
+    }
+}
+
 /// Talk while something goes on: lines above a bar in a terminal, plain lines elsewhere.
 pub(super) enum Talk {
     Bar(ProgressBar),

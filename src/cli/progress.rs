@@ -1,8 +1,8 @@
 //! How far a download is, or the making of files from downloads before a run: a bar in a terminal, lines elsewhere.
 
-use super::{print, raised};
+use super::{go_on, print};
 use crate::config::TaskConfig;
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::fetch::Progress;
 use crate::tasks::Task;
 use indicatif::{DecimalBytes, ProgressBar};
@@ -167,10 +167,7 @@ fn make(
             }
         }
         shown.reach(now.done);
-        match raised(stop) {
-            true => Err(Error::Stopped),
-            false => Ok(()),
-        }
+        go_on(stop)
     });
     shown.end();
     made

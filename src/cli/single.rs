@@ -6,9 +6,9 @@ use super::print::{self, columns, Align};
 use super::run::{execute, RunContext, RunEvent};
 use super::screen::Screen;
 use super::worker::{code, done, emit, Events};
-use super::{exit, progress, raised, stop_flag, Global};
+use super::{exit, go_on, progress, stop_flag, Global};
 use crate::config::{Objective, RunConfig, SETTINGS};
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::recipes::{Explained, Resolved, Task};
 use crate::store::{Metrics, Outcome, RunResult, RunStatus, Status, Store};
 use crate::sweep::estimate::{self, counted, duration};
@@ -79,9 +79,7 @@ pub(super) fn main(mut arguments: Arguments, task: Task, global: &Global) -> Res
         }
         screen.say(&estimate::sentence(&config, &sizes, &context.device)?);
     }
-    if raised(&stop) {
-        return Err(Error::Stopped);
-    }
+    go_on(&stop)?;
     let mut events = Events::new(&config)?;
     let result = execute(&config, &context, &mut |event: RunEvent| {
         if global.json {

@@ -30,7 +30,7 @@ pub struct ClassifierConfig {
 }
 
 /// How a token becomes a vector of width d.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, clap::ValueEnum)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Input {
     /// A row of a learnt table.
@@ -50,7 +50,7 @@ pub enum Head {
 }
 
 /// What of two documents meets in a task of pairs.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, clap::ValueEnum)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Dual {
     /// The two outputs of the head for each of them, as in the released code.
@@ -60,7 +60,7 @@ pub enum Dual {
 }
 
 /// What is minimised.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, clap::ValueEnum)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Loss {
     /// Cross-entropy of the classes.

@@ -18,7 +18,7 @@ pub struct LanguageConfig {
 
 /// Where rotary positions (Su et al. 2021) enter attention with a feature map φ. Without one, `pre` and
 /// `post` are the same.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, clap::ValueEnum)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Rotary {
     /// q and k are turned, then mapped: the weights stay positive.
@@ -30,7 +30,7 @@ pub enum Rotary {
 }
 
 /// Spread of initial weights, all of them normal; biases start at 0.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, clap::ValueEnum)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum InitScheme {
     /// As Pythia was trained: √(2 / 5d), and 2 / (layers √d) for the two maps back to the residual.

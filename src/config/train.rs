@@ -73,7 +73,7 @@ pub struct AdamConfig {
 }
 
 /// Which parameters decay.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, clap::ValueEnum)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Decay {
     /// Every one.
@@ -83,18 +83,15 @@ pub enum Decay {
 }
 
 /// Learning-rate schedules. Those that can be typed are the schedules of text.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, clap::ValueEnum)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Schedule {
     /// lr (1 + cos(pi e / epochs)) / 2, constant inside epoch e.
-    #[value(skip)]
     CosinePerEpoch,
     /// Linear from 0 over the first tenth of all steps, then constant.
-    #[value(name = "constant")]
     WarmupConstant,
     /// The released schedule of the classifiers: in epoch e of E, with W = `warmup_epochs`, and a floor
     /// of 5e-6, (floor + (lr - floor) (1 + cos(pi e / E)) / 2) min(1, (e + 1) / W).
-    #[value(skip)]
     WarmupCosine,
     /// Linear from 0 over the first tenth of all steps, then a cosine down to a tenth of the peak at the
     /// last one: Pythia's.

@@ -4,7 +4,8 @@
 use super::catalogue::{Entry, State};
 use super::context::FetchContext;
 use super::download::{download, failed, Checksum, Wanted};
-use super::{make_folder, record, with_suffix, FetchRequest};
+use super::request::{ArchiveSource, FetchRequest};
+use super::{make_folder, record, with_suffix};
 use crate::error::{Error, Result};
 use crate::files::{digest, remove_if_present};
 use flate2::read::MultiGzDecoder;
@@ -16,41 +17,6 @@ use tar::{Archive, EntryType};
 
 /// Where archives and everything unfinished lie below a data root.
 pub(super) const FOLDER: &str = "archives";
-
-/// An archive and what is published about it.
-#[derive(Clone, Debug)]
-pub struct ArchiveSource {
-    /// Its name below `archives/`.
-    pub file: &'static str,
-    /// http or https.
-    pub url: String,
-    /// Its length.
-    pub bytes: Option<u64>,
-    /// Its MD5, in small hexadecimal digits.
-    pub md5: Option<String>,
-}
-
-impl ArchiveSource {
-    /// CIFAR-10 in binary form, from its authors.
-    pub fn cifar() -> Self {
-        Self {
-            file: "cifar-10-binary.tar.gz",
-            url: "https://www.cs.toronto.edu/~kriz/cifar-10-binary.tar.gz".to_owned(),
-            bytes: Some(170_052_171),
-            md5: Some("c32a1d4ab5d03f1284b67883e8d87530".to_owned()),
-        }
-    }
-
-    /// The Long Range Arena; nothing is published about its bytes.
-    pub fn lra() -> Self {
-        Self {
-            file: "lra_release.gz",
-            url: "https://storage.googleapis.com/long-range-arena/lra_release.gz".to_owned(),
-            bytes: None,
-            md5: None,
-        }
-    }
-}
 
 /// Fetches `entries`, all of the origin that `source` is for; the lock of that origin is held.
 pub(super) fn fetch(
@@ -105,19 +71,17 @@ fn get(
     };
     download(&wanted, context)?;
     let file = File::open(archive).map_err(Error::io("read", archive))?;
-    if Format::of(&mut BufReader::new(file)).map_err(Error::io("read", archive))? == Format::Unknown
-    {
+    let format = Format::of(&mut BufReader::new(file)).map_err(Error::io("read", archive))?;
+    if format == Format::Unknown {
         remove_if_present(archive)?;
         let reason = "what lies there is no gzip'd tar; nothing was kept";
         return Err(failed(&source.url, reason.to_owned()));
     }
-    let sum = sum_file(archive);
-    let line = format!(
-        "{}  {}\n",
+    let (sum, sha256) = (
+        sum_file(archive),
         digest::<Sha256>(archive, || context.go_on())?,
-        source.file
     );
-    fs::write(&sum, line).map_err(Error::io("write", &sum))
+    fs::write(&sum, format!("{sha256}  {}\n", source.file)).map_err(Error::io("write", &sum))
 }
 
 /// Beside an archive, in the form that `sha256sum --check` reads.

@@ -1,7 +1,7 @@
 //! What there is to fetch, from where, and which files it comes to under a data root.
 
-use crate::tasks::lra::LraDataset;
-use crate::tasks::wikitext::Corpus;
+use crate::tasks::lra::{files, LraDataset};
+use crate::tasks::wikitext::{Corpus, GPT_NEOX_FOLDER};
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -87,7 +87,7 @@ pub const CATALOGUE: [Entry; 10] = [
         dataset: Dataset::Lra(LraDataset::Listops),
         origin: Origin::Lra,
         folder: "lra_release/lra_release/listops-1000",
-        parts: &["basic_train.tsv", "basic_val.tsv", "basic_test.tsv"],
+        parts: &files::LISTOPS,
         about: LRA_ABOUT,
         licence: "synthetic, can be generated without a download; cite Nangia and Bowman 2018",
     },
@@ -99,10 +99,7 @@ pub const CATALOGUE: [Entry; 10] = [
             models: false,
         }),
         folder: "text/plain_text",
-        parts: &[
-            "train-00000-of-00001.parquet",
-            "test-00000-of-00001.parquet",
-        ],
+        parts: &files::PARQUET,
         about: "IMDB reviews from the Hugging Face hub (stanfordnlp/imdb), 42 MB",
         licence: "for research; cite Maas et al. 2011",
     },
@@ -110,11 +107,7 @@ pub const CATALOGUE: [Entry; 10] = [
         dataset: Dataset::Lra(LraDataset::Retrieval),
         origin: Origin::Lra,
         folder: "lra_release/lra_release/tsv_data",
-        parts: &[
-            "new_aan_pairs.train.tsv",
-            "new_aan_pairs.eval.tsv",
-            "new_aan_pairs.test.tsv",
-        ],
+        parts: &files::PAIRS,
         about: LRA_ABOUT,
         licence:
             "texts of the ACL Anthology Network, which the archive holds although its makers \
@@ -124,14 +117,7 @@ pub const CATALOGUE: [Entry; 10] = [
         dataset: Dataset::Lra(LraDataset::Image),
         origin: Origin::Cifar,
         folder: "image/cifar-10-batches-bin",
-        parts: &[
-            "data_batch_1.bin",
-            "data_batch_2.bin",
-            "data_batch_3.bin",
-            "data_batch_4.bin",
-            "data_batch_5.bin",
-            "test_batch.bin",
-        ],
+        parts: &files::BATCHES,
         about: "CIFAR-10 from its authors, 170 MB",
         licence: "for research; cite Krizhevsky 2009",
     },
@@ -145,25 +131,21 @@ pub const CATALOGUE: [Entry; 10] = [
     },
     wikitext(
         Corpus::Wikitext103Raw,
-        "wikitext-103-raw-v1",
         &TWO_SHARDS,
         "WikiText-103 with its rare words, from the Hugging Face hub (Salesforce/wikitext), 315 MB",
     ),
     wikitext(
         Corpus::Wikitext103,
-        "wikitext-103-v1",
         &TWO_SHARDS,
         "WikiText-103 with <unk> for rare words, from the same place, 315 MB",
     ),
     wikitext(
         Corpus::Wikitext2Raw,
-        "wikitext-2-raw-v1",
         &ONE_SHARD,
         "WikiText-2 with its rare words, from the same place, 8 MB",
     ),
     wikitext(
         Corpus::Wikitext2,
-        "wikitext-2-v1",
         &ONE_SHARD,
         "WikiText-2 with <unk> for rare words, from the same place, 8 MB",
     ),
@@ -174,7 +156,7 @@ pub const CATALOGUE: [Entry; 10] = [
             folder: "",
             models: true,
         }),
-        folder: "gpt-neox-20b-tokenizer",
+        folder: GPT_NEOX_FOLDER,
         parts: &["tokenizer.json"],
         about: "the tokenizer of GPT-NeoX and Pythia, from the Hugging Face hub \
                 (EleutherAI/gpt-neox-20b), 2 MB",
@@ -196,12 +178,10 @@ const TWO_SHARDS: [&str; 4] = [
 ];
 
 /// A text whose folder has the same name on the hub and below the data root.
-const fn wikitext(
-    corpus: Corpus,
-    folder: &'static str,
-    parts: &'static [&'static str],
-    about: &'static str,
-) -> Entry {
+const fn wikitext(corpus: Corpus, parts: &'static [&'static str], about: &'static str) -> Entry {
+    let Some(folder) = corpus.hub_folder() else {
+        panic!("the hub has no such text")
+    };
     Entry {
         dataset: Dataset::Wikitext(corpus),
         origin: Origin::Hub(Repository {

@@ -8,7 +8,8 @@
 use super::catalogue::{Entry, Origin, Repository};
 use super::context::FetchContext;
 use super::download::{download, failed, failure, persist, Checksum, Failure, Wanted};
-use super::{make_folder, record, with_suffix, FetchRequest};
+use super::request::{FetchRequest, Hub};
+use super::{make_folder, record, with_suffix};
 use crate::error::{Error, Result};
 use crate::files::remove_if_present;
 use hf_hub::api::sync::{Api, ApiBuilder, ApiError, Metadata};
@@ -20,17 +21,6 @@ use std::time::Duration;
 
 /// The hub answers within this time or not at all.
 const PATIENCE: Duration = Duration::from_secs(60);
-
-/// Where the hub is and who asks.
-#[derive(Clone, Debug)]
-pub struct Hub {
-    /// Without a slash at the end.
-    pub endpoint: String,
-    /// Sent to `endpoint` alone.
-    pub token: Option<String>,
-    /// Folder of the cache.
-    pub cache: PathBuf,
-}
 
 impl Repository {
     fn repo(&self) -> Repo {

@@ -12,40 +12,19 @@ mod context;
 mod download;
 mod hub;
 mod part;
+mod request;
 
 #[cfg(test)]
 mod tests;
 
-pub use archive::ArchiveSource;
 pub use catalogue::{bytes_below, entry, Dataset, Entry, Origin, Repository, State, CATALOGUE};
 pub use context::{FetchContext, Progress};
-pub use hub::Hub;
+pub use request::{ArchiveSource, FetchRequest, Hub};
 
-use crate::error::{Error, Result};
+use crate::error::{refuse, Error, Result};
 use serde_json::json;
 use std::fs;
 use std::path::{Path, PathBuf};
-
-/// Which datasets to fetch, from where, to where.
-#[derive(Clone, Debug)]
-pub struct FetchRequest {
-    /// The datasets.
-    pub datasets: Vec<Dataset>,
-    /// The data root.
-    pub root: PathBuf,
-    /// The archive of CIFAR-10.
-    pub cifar: ArchiveSource,
-    /// The archive of the Long Range Arena.
-    pub lra: ArchiveSource,
-    /// The hub.
-    pub hub: Hub,
-    /// Open no socket.
-    pub offline: bool,
-    /// Fetch even what is there.
-    pub force: bool,
-    /// Remove an archive once it is unpacked.
-    pub delete_archive: bool,
-}
 
 /// Fetches the datasets that are not there yet and returns those it fetched.
 ///
@@ -99,11 +78,11 @@ fn missing<'a>(entries: &[&'a Entry], request: &FetchRequest) -> Result<Vec<&'a 
             // Files of the hub come one by one: those that are there stay.
             State::Lacks(_) if matches!(entry.origin, Origin::Hub(_)) => missing.push(*entry),
             State::Lacks(file) => {
-                return Err(Error::usage(format!(
+                refuse!(
                     "{} is there without {}: move it away, or --force to replace it",
                     entry.path(&request.root).display(),
                     file.display()
-                )));
+                );
             }
         }
     }

@@ -1,6 +1,6 @@
 //! A golden file in memory: tensors by name, metadata by key.
 
-use crate::error::{Error, Result};
+use crate::error::{refuse, Error, Result};
 use candle_core::{safetensors as io, DType, Device, Tensor};
 use safetensors::SafeTensors;
 use std::collections::{BTreeMap, HashMap};
@@ -110,11 +110,7 @@ impl Object {
 /// max |a - b| over two tensors of any float type.
 pub(super) fn distance(a: &Tensor, b: &Tensor) -> Result<f64> {
     if a.dims() != b.dims() {
-        return Err(Error::usage(format!(
-            "shape {:?} where {:?} was expected",
-            a.dims(),
-            b.dims()
-        )));
+        refuse!("shape {:?} where {:?} was expected", a.dims(), b.dims());
     }
     let values = |t: &Tensor| t.to_dtype(DType::F64)?.flatten_all()?.to_vec1::<f64>();
     let pairs = values(a)?.into_iter().zip(values(b)?);

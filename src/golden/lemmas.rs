@@ -2,7 +2,7 @@
 
 use super::file::{nan_max, File};
 use super::Worst;
-use crate::error::{Error, Result};
+use crate::error::{refuse, Result};
 use crate::ltv::lemmas::{
     attention, monomial_features, run, taylor, tensor_features, truncated_softmax,
     truncation_bound, Step,
@@ -28,9 +28,7 @@ fn apart<'a>(a: impl IntoIterator<Item = &'a f64>, b: impl IntoIterator<Item = &
 pub(super) fn first(file: &File) -> Result<Worst> {
     let (q, k, v) = (file.rows("q")?, file.rows("k")?, file.rows("v")?);
     if q.is_empty() || q.len() != k.len() || q.len() != v.len() || q[0].len() != k[0].len() {
-        return Err(Error::usage(
-            "q, k and v must have the same, positive length",
-        ));
+        refuse!("q, k and v must have the same, positive length");
     }
     let exact = attention(&q, &k, &v, f64::exp);
     let mut worst = Worst::default();
@@ -41,9 +39,7 @@ pub(super) fn first(file: &File) -> Result<Worst> {
     let truncated = file.f64("y_trunc")?.to_vec3::<f64>()?;
     let orders = [errors.len(), bounds.len(), dims.len()];
     if orders.iter().any(|n| *n != truncated.len()) || dims.iter().any(|d| d.len() != 2) {
-        return Err(Error::usage(
-            "err, bound, feature_dims and y_trunc differ in length",
-        ));
+        refuse!("err, bound, feature_dims and y_trunc differ in length");
     }
     for (order, wanted) in truncated.iter().enumerate() {
         let y = truncated_softmax(&q, &k, &v, order);
@@ -128,7 +124,7 @@ pub(super) fn second(file: &File) -> Result<Worst> {
         u.len(),
     ];
     if lengths.iter().any(|l| *l != lam.len()) {
-        return Err(Error::usage("the tensors have different lengths"));
+        refuse!("the tensors have different lengths");
     }
     let diagonal = |row: &[f64]| -> Vec<Vec<f64>> {
         let at = |i: usize, j: usize| if i == j { row[i] } else { 0.0 };

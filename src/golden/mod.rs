@@ -7,7 +7,7 @@ mod mixer;
 mod mqar;
 mod trajectory;
 
-use crate::error::{Error, Result};
+use crate::error::{refuse, Error, Result};
 use candle_core::backprop::GradStore;
 use candle_core::{Tensor, Var};
 use file::{distance, magnitude, File};
@@ -76,13 +76,6 @@ impl Worst {
     }
 }
 
-impl Verdict {
-    /// Whether the check as a whole must fail.
-    pub fn failed(&self) -> bool {
-        matches!(self, Verdict::Fail(_) | Verdict::Broken(_))
-    }
-}
-
 /// Gradients against the `expected` ones by name, within `tolerance` times the larger of a
 /// gradient's own size and a hundredth of the largest: some are zero by symmetry.
 fn gradients(
@@ -123,10 +116,10 @@ pub fn files(dir: &Path) -> Result<Vec<PathBuf>> {
         }
     }
     if files.is_empty() {
-        return Err(Error::usage(format!(
+        refuse!(
             "{}: no .safetensors file in it; give a folder of golden files",
             dir.display()
-        )));
+        );
     }
     files.sort();
     Ok(files)

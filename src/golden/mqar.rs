@@ -3,9 +3,8 @@
 use super::file::File;
 use super::Worst;
 use crate::error::{Error, Result};
-use crate::tasks::mqar::MqarConfig;
-use crate::tasks::mqar::{self, numpy};
-use crate::tasks::Generator;
+use crate::tasks::mqar::{numpy, MqarConfig};
+use crate::tasks::{Generator, Task};
 use sha2::{Digest, Sha256};
 
 pub(super) fn check(file: &File) -> Result<Worst> {
@@ -22,21 +21,14 @@ pub(super) fn check(file: &File) -> Result<Worst> {
             train_examples: facts.size("examples")?,
             test_examples: 1,
         };
-        mqar::check(&config)?;
+        config.check()?;
         let stored = file.tensor(&format!("{case}.inputs"))?.dims();
         if stored != [config.train_examples, config.seq_len] {
             let what = format!("{case}.inputs has shape {stored:?}, not what metadata says");
             return Err(Error::usage(what));
         }
         let seed = u32::try_from(seed).map_err(|_| Error::usage("the seed exceeds 32 bits"))?;
-        let data = numpy::segment(
-            seed,
-            config.train_examples,
-            config.seq_len,
-            config.kv_pairs,
-            config.vocab_size,
-            facts.number("power")?,
-        );
+        let data = numpy::segment(seed, &config, facts.number("power")?);
         let tokens = data.tokens().iter().map(|t| i64::from(*t)).collect();
         for (kind, got) in [("inputs", tokens), ("labels", data.dense_labels())] {
             let name = format!("{case}.{kind}");

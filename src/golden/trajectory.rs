@@ -4,7 +4,7 @@
 use super::file::{distance, magnitude, File};
 use super::{gradients, mixer, Worst};
 use crate::config::{Layout, ModelConfig, StateMixer};
-use crate::error::{Error, Result};
+use crate::error::{refuse, Error, Result};
 use crate::mixers::{Entry, Family};
 use crate::model::{Io, Model};
 use crate::nn::{Cx, Params, Rows};
@@ -39,7 +39,7 @@ impl<'a> Trajectory<'a> {
             "absent" => (Layout::Mamba, StateMixer::None),
             "None" => (Layout::Transformer, StateMixer::Identity),
             "mlp" => (Layout::Transformer, StateMixer::Mlp),
-            other => return Err(Error::usage(format!("unknown state mixer `{other}`"))),
+            other => refuse!("unknown state mixer `{other}`"),
         };
         let config = ModelConfig {
             n_layers: sizes.size("layers")?,
@@ -116,12 +116,12 @@ impl<'a> Trajectory<'a> {
             let positions = Tensor::from_vec(positions, (size, count), &Device::Cpu)?;
             Ok(Labelled {
                 tokens: inputs.i(step)?.to_dtype(DType::U32)?,
-                rows: Rows { positions },
+                rows: Some(Rows { positions }),
                 answers: Tensor::from_vec(answers, size * count, &Device::Cpu)?,
             })
         };
         if steps == 0 {
-            return Err(Error::usage("there are no batches"));
+            refuse!("there are no batches");
         }
         (0..steps).map(batch).collect()
     }

@@ -183,11 +183,11 @@ fn axpy(scale: f64, x: &[f64], y: &mut [f64]) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::ops::rng::Stream;
+    use crate::ops::rng::Rng;
 
     fn rows(name: &str, n: usize, width: usize) -> Vec<Vec<f64>> {
-        let mut stream = Stream::new(5, name, 0);
-        let mut row = || (0..width).map(|_| stream.normals().0 * 0.7).collect();
+        let mut rng = Rng::new(5, name, 0);
+        let mut row = || (0..width).map(|_| rng.normals().0 * 0.7).collect();
         (0..n).map(|_| row()).collect()
     }
 

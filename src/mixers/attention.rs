@@ -70,8 +70,8 @@ impl Projections {
 
     /// Queries at the queried positions `(batch, rows, n)`, keys `(batch, seq_len, n)` and values
     /// `(batch, seq_len, d)`, heads side by side; queries and keys rotated where the model has rotary positions.
-    pub fn maps(&self, x: &Tensor, cx: &Cx) -> Result<[Tensor; 3]> {
-        Ok(self.maps_and(x, cx, &[])?.0)
+    pub fn maps(&self, x: &Tensor, at: &Positions) -> Result<[Tensor; 3]> {
+        Ok(self.maps_and(x, at, &[])?.0)
     }
 
     /// [`Self::maps`], and what further weights and biases make of x at the queried positions. All
@@ -79,24 +79,7 @@ impl Projections {
     pub fn maps_and(
         &self,
         x: &Tensor,
-        cx: &Cx,
-        further: &[Map],
-    ) -> Result<([Tensor; 3], Vec<Tensor>)> {
-        self.positioned(x, cx, &Positions::Sequence(cx), further)
-    }
-
-    /// [`Self::maps`] of one token of each sequence, x `(batch, 1, d)`, at position `at`.
-    pub fn maps_of_token(&self, x: &Tensor, at: usize) -> Result<[Tensor; 3]> {
-        Ok(self
-            .positioned(x, &Cx::eval(), &Positions::Token(at), &[])?
-            .0)
-    }
-
-    fn positioned(
-        &self,
-        x: &Tensor,
-        cx: &Cx,
-        positions: &Positions,
+        at: &Positions,
         further: &[Map],
     ) -> Result<([Tensor; 3], Vec<Tensor>)> {
         let bias = |i: usize| self.biases.as_ref().map(|b| &b[i]);
@@ -105,27 +88,24 @@ impl Projections {
             (&self.wk, bias(1)),
             (&self.wv, bias(2)),
         ];
+        let everywhere = Cx::eval();
+        let cx = match at {
+            Positions::Sequence(cx) => *cx,
+            Positions::Token(_) => &everywhere,
+        };
         let maps = project(x, &[k, v], &[&[q], further].concat(), cx)?;
         let (mut all, mut queried) = (maps.all, maps.queried);
         let (v, k, q) = (all.remove(1), all.remove(0), queried.remove(0));
         let [q, k] = match &self.rotary {
-            Some(rotary) => rotary.apply([&q, &k], positions)?,
+            Some(rotary) => rotary.apply([&q, &k], at)?,
             None => [q, k],
         };
         Ok(([q, k, v], queried))
     }
 
-    /// [`Self::maps`] of x `(batch, seq_len, d)` at every position, as `(batch, heads, seq_len, width)`.
-    pub fn heads(&self, x: &Tensor) -> Result<[Tensor; 3]> {
-        self.split_all(self.maps(x, &Cx::eval())?)
-    }
-
-    /// [`Self::maps_of_token`], as `(batch, heads, 1, width)`.
-    pub fn heads_of_token(&self, x: &Tensor, at: usize) -> Result<[Tensor; 3]> {
-        self.split_all(self.maps_of_token(x, at)?)
-    }
-
-    fn split_all(&self, [q, k, v]: [Tensor; 3]) -> Result<[Tensor; 3]> {
+    /// [`Self::maps`] as `(batch, heads, rows, width)`.
+    pub fn heads(&self, x: &Tensor, at: &Positions) -> Result<[Tensor; 3]> {
+        let [q, k, v] = self.maps(x, at)?;
         Ok([self.split(&q)?, self.split(&k)?, self.split(&v)?])
     }
 

@@ -57,8 +57,9 @@ impl LinearAttention {
 impl Mixer for LinearAttention {
     fn forward(&self, x: &Tensor, cx: &Cx) -> Result<Tensor> {
         let p = &self.projections;
-        let [q, k, v] = p.maps(x, cx)?;
-        let [[q, k], rotated] = self.features([&q, &k], &Positions::Sequence(cx))?;
+        let at = Positions::Sequence(cx);
+        let [q, k, v] = p.maps(x, &at)?;
+        let [[q, k], rotated] = self.features([&q, &k], &at)?;
         let o = match &self.rotary {
             None => p.attend([&q, &k, &v], Weights::LinearNormalised, cx)?,
             Some(_) => {
@@ -79,8 +80,9 @@ impl Mixer for LinearAttention {
 
     fn ltv(&self, u: &Tensor) -> Result<Option<Ltv>> {
         let (p, cx) = (&self.projections, Cx::eval());
-        let [q, k, _] = p.maps(&u.unsqueeze(0)?, &cx)?;
-        let [[q, k], [read, write]] = self.features([&q, &k], &Positions::Sequence(&cx))?;
+        let at = Positions::Sequence(&cx);
+        let [q, k, _] = p.maps(&u.unsqueeze(0)?, &at)?;
+        let [[q, k], [read, write]] = self.features([&q, &k], &at)?;
         let eta = (p.split(&q)? * p.split(&k)?.cumsum(2)?)?
             .sum(3)?
             .squeeze(0)?;
@@ -97,9 +99,9 @@ impl Recurrent for LinearAttention {
     }
 
     fn step(&self, x_t: &Tensor, at: usize, state: &mut State) -> Result<Tensor> {
-        let p = &self.projections;
-        let [q, k, v] = p.maps_of_token(&x_t.unsqueeze(1)?, at)?;
-        let [[q, k], [read, write]] = self.features([&q, &k], &Positions::Token(at))?;
+        let (p, at) = (&self.projections, Positions::Token(at));
+        let [q, k, v] = p.maps(&x_t.unsqueeze(1)?, &at)?;
+        let [[q, k], [read, write]] = self.features([&q, &k], &at)?;
         let s = accumulate(&state.0[0], &p.split(&write)?, &p.split(&v)?)?;
         let z = (&state.0[1] + p.split(&k)?)?;
         let eta = (p.split(&q)? * &z)?.sum_keepdim(3)?;

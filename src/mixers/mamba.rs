@@ -1,10 +1,10 @@
 //! Mamba, the layer around S6 as its authors train it (Gu & Dao 2023): doubled width, a short
 //! convolution with SiLU before the state and a SiLU gate behind it.
 
-use super::short_conv::ShortConv;
-use super::state_space::{step_rank, Selective, DT_RANK};
+use super::gated_block::WideInput;
+use super::state_space::{step_rank, zero_state, Selective, DT_RANK};
 use super::{Core, Entry, Family, Mixer, MixerSpec, MixerWork, Recurrent, ReleasedBlock, State};
-use crate::nn::{linear, project, Cx, Init, Params};
+use crate::nn::{linear, Cx, Init, Params};
 use crate::ops;
 use candle_core::{Result, Tensor};
 
@@ -34,32 +34,23 @@ pub(super) const ENTRY: Entry = Entry {
 };
 
 struct Mamba {
-    /// Rows of x, then of z.
-    win: Tensor,
-    conv: ShortConv,
+    /// To x, and to the gate z.
+    input: WideInput,
     core: Selective,
     dskip: Tensor,
     wout: Tensor,
-    width: usize,
 }
 
 impl Mamba {
     fn new(spec: &MixerSpec, params: &Params) -> Result<Self> {
-        let (d, width) = (spec.d_model, spec.inner_width());
+        let input = WideInput::new(spec, params, true)?;
+        let (d, width) = (spec.d_model, input.width);
         Ok(Self {
-            win: params.weight("win", (2 * width, d), spec.input_std)?,
-            conv: ShortConv::new(width, params)?,
+            input,
             core: Selective::new(spec, width, true, params)?,
             dskip: params.get("dskip", width, Init::Constant(1.0))?,
             wout: params.weight("wout", (d, width), spec.output_std)?,
-            width,
         })
-    }
-
-    /// The rows of `win` for x and for the gate z.
-    fn halves(&self) -> Result<[Tensor; 2]> {
-        let half = |first: usize| self.win.narrow(0, first, self.width);
-        Ok([half(0)?, half(self.width)?])
     }
 
     /// o, x and the gate z at the queried positions, `(.., E)`, to `(.., d)`.
@@ -71,15 +62,13 @@ impl Mamba {
 
 impl Mixer for Mamba {
     fn forward(&self, u: &Tensor, cx: &Cx) -> Result<Tensor> {
-        let [input, gate] = self.halves()?;
-        let maps = project(u, &[(&input, None)], &[(&gate, None)], cx)?;
-        let x = ops::silu(&self.conv.forward(&maps.all[0])?)?;
-        let (drive, selected) = self.core.drive(&x, cx)?;
-        self.finish(&drive.scan(cx)?, &selected, &maps.queried[0])
+        let (x, gate) = self.input.drive(u, cx)?;
+        let (drive, selected) = self.core.drive(&ops::silu(&x)?, cx)?;
+        self.finish(&drive.scan(cx)?, &selected, &gate)
     }
 
     fn state_size(&self, _seq_len: usize) -> usize {
-        self.core.a_log.elem_count() + self.conv.state_size()
+        self.core.wb.elem_count() + self.input.conv.state_size()
     }
 
     fn recurrent(&self) -> Option<&dyn Recurrent> {
@@ -90,19 +79,17 @@ impl Mixer for Mamba {
 impl Recurrent for Mamba {
     /// The state `(batch, E, n)` and the window of the convolution.
     fn init(&self, batch: usize) -> Result<State> {
-        let mut state = self.core.zero_state(batch)?;
-        state.0.push(self.conv.window(batch)?);
+        let mut state = zero_state(&self.core.wb, batch)?;
+        state.0.push(self.input.conv.window(batch)?);
         Ok(state)
     }
 
     fn step(&self, x_t: &Tensor, _at: usize, state: &mut State) -> Result<Tensor> {
-        let [input, gate] = self.halves()?;
-        let (x, window) = self.conv.step(&linear(x_t, &input, None)?, &state.0[1])?;
+        let [x, gate, window] = self.input.drive_step(x_t, &state.0[1])?;
         let x = ops::silu(&x)?.unsqueeze(1)?;
         let (drive, _) = self.core.drive(&x, &Cx::eval())?;
         let o = drive.step(state)?;
         state.0.push(window);
-        let gate = linear(x_t, &gate, None)?.unsqueeze(1)?;
-        self.finish(&o, &x, &gate)?.squeeze(1)
+        self.finish(&o, &x, &gate.unsqueeze(1)?)?.squeeze(1)
     }
 }

@@ -10,7 +10,7 @@
 
 mod attention;
 mod gated_block;
-mod generalized_linear_attention;
+mod gated_recurrence;
 mod linear_attention;
 mod lstm;
 mod mamba;
@@ -202,7 +202,7 @@ impl MixerOption {
 pub static MIXERS: &[Entry] = &[
     softmax_attention::ENTRY,
     linear_attention::ENTRY,
-    generalized_linear_attention::ENTRY,
+    normalized_attention::GENERALIZED,
     normalized_attention::EXP,
     normalized_attention::SOFTPLUS,
     normalized_attention::SIGMOID,

@@ -1,7 +1,9 @@
 //! Normalized attention (22), (29), (30): o_i = (1/η_i) Σ_{j≤i} (q_i·k_j) v_j with a learnt η_i of
-//! the input alone. Scores may be negative; there is no scale and no sum to one.
+//! the input alone. Scores may be negative; there is no scale and no sum to one. Generalized linear attention (17) is
+//! the bare recurrence, with η = 1.
 
 use super::attention::{accumulate, Projections};
+use super::rotary::Positions;
 use super::{attention, Core, Entry, Family, Mixer, MixerSpec, Recurrent, ReleasedBlock, State};
 use crate::config::StateMixer;
 use crate::ltv::Ltv;
@@ -29,7 +31,7 @@ pub(super) const EXP: Entry = Entry {
     options: &[],
     stem: "normalized_attention_exp",
     work: |spec| Some(attention::work(spec, Core::ChunkedScan)),
-    build: |spec, params| build(spec, params, Eta::Exp),
+    build: |spec, params| build(spec, params, Some(Eta::Exp)),
 };
 
 /// η = softplus(z).
@@ -37,7 +39,7 @@ pub(super) const SOFTPLUS: Entry = Entry {
     name: "normalized-softplus",
     equation: "o_i = Σ_j (q_i·k_j) v_j / η_i, η = softplus(w·u_i)",
     stem: "normalized_attention_softplus",
-    build: |spec, params| build(spec, params, Eta::Softplus),
+    build: |spec, params| build(spec, params, Some(Eta::Softplus)),
     ..EXP
 };
 
@@ -46,7 +48,18 @@ pub(super) const SIGMOID: Entry = Entry {
     name: "normalized-sigmoid",
     equation: "o_i = Σ_j (q_i·k_j) v_j / η_i, η = σ(w·u_i)",
     stem: "normalized_attention_sigmoid",
-    build: |spec, params| build(spec, params, Eta::Sigmoid),
+    build: |spec, params| build(spec, params, Some(Eta::Sigmoid)),
+    ..EXP
+};
+
+/// η = 1.
+pub(super) const GENERALIZED: Entry = Entry {
+    name: "generalized-linear",
+    equation: "o_i = Σ_j (q_i·k_j) v_j",
+    cite: "(17)",
+    released: ReleasedBlock::ATTENTION,
+    stem: "generalized_linear_attention_none",
+    build: |spec, params| build(spec, params, None),
     ..EXP
 };
 
@@ -70,39 +83,59 @@ impl Eta {
 
 struct NormalizedAttention {
     projections: Projections,
-    wn: Tensor,
-    bn: Option<Tensor>,
+    /// `None` for η = 1.
+    normaliser: Option<Normaliser>,
+}
+
+/// η of the input.
+struct Normaliser {
+    w: Tensor,
+    b: Option<Tensor>,
     eta: Eta,
 }
 
-fn build(spec: &MixerSpec, params: &Params, eta: Eta) -> Result<Box<dyn Mixer>> {
+fn build(spec: &MixerSpec, params: &Params, eta: Option<Eta>) -> Result<Box<dyn Mixer>> {
     let (s, d) = (spec.n_heads, spec.d_model);
+    let projections = Projections::new(spec, params)?;
     let bias = || params.bias("bn", s, d);
+    let normaliser = |eta| -> Result<Normaliser> {
+        Ok(Normaliser {
+            w: params.weight("wn", (s, d), spec.input_std)?,
+            b: (spec.variant == "reference").then(bias).transpose()?,
+            eta,
+        })
+    };
     Ok(Box::new(NormalizedAttention {
-        projections: Projections::new(spec, params)?,
-        wn: params.weight("wn", (s, d), spec.input_std)?,
-        bn: (spec.variant == "reference").then(bias).transpose()?,
-        eta,
+        projections,
+        normaliser: eta.map(normaliser).transpose()?,
     }))
 }
 
-impl NormalizedAttention {
+impl Normaliser {
     /// 1/η_i for x at the queried positions, `(batch, rows, heads)`. In the weights' type, even where x has
     /// fewer digits: what rounding adds to an exponent, it multiplies the result by.
     fn inverse_eta(&self, x: &Tensor) -> Result<Tensor> {
-        let wide = x.to_dtype(self.wn.dtype())?;
-        let z = linear(&wide, &self.wn, self.bn.as_ref())?;
+        let wide = x.to_dtype(self.w.dtype())?;
+        let z = linear(&wide, &self.w, self.b.as_ref())?;
         self.eta.inverse(&z)?.to_dtype(x.dtype())
     }
+}
 
+impl NormalizedAttention {
     /// Queries, keys and values, and 1/η; all of them read x together where they are of one type.
-    fn maps(&self, x: &Tensor, cx: &Cx) -> Result<([Tensor; 3], Tensor)> {
-        let p = &self.projections;
-        if x.dtype() != self.wn.dtype() {
-            return Ok((p.maps(x, cx)?, self.inverse_eta(&cx.select(x)?)?));
+    fn maps(&self, x: &Tensor, cx: &Cx) -> Result<([Tensor; 3], Option<Tensor>)> {
+        let (p, at) = (&self.projections, Positions::Sequence(cx));
+        match &self.normaliser {
+            None => Ok((p.maps(x, &at)?, None)),
+            Some(normaliser) if x.dtype() != normaliser.w.dtype() => {
+                let inverse = normaliser.inverse_eta(&cx.select(x)?)?;
+                Ok((p.maps(x, &at)?, Some(inverse)))
+            }
+            Some(Normaliser { w, b, eta }) => {
+                let (maps, z) = p.maps_and(x, &at, &[(w, b.as_ref())])?;
+                Ok((maps, Some(eta.inverse(&z[0])?)))
+            }
         }
-        let (maps, z) = p.maps_and(x, cx, &[(&self.wn, self.bn.as_ref())])?;
-        Ok((maps, self.eta.inverse(&z[0])?))
     }
 }
 
@@ -111,7 +144,10 @@ impl Mixer for NormalizedAttention {
         let ([q, k, v], inverse) = self.maps(x, cx)?;
         let p = &self.projections;
         let o = p.attend([&q, &k, &v], Weights::Plain, cx)?;
-        p.output(&ops::scale_heads(&o, &inverse)?)
+        p.output(&match inverse {
+            Some(inverse) => ops::scale_heads(&o, &inverse)?,
+            None => o,
+        })
     }
 
     fn state_size(&self, _seq_len: usize) -> usize {
@@ -123,10 +159,12 @@ impl Mixer for NormalizedAttention {
     }
 
     fn ltv(&self, u: &Tensor) -> Result<Option<Ltv>> {
-        let x = u.unsqueeze(0)?;
-        let [phi, psi, _] = self.projections.heads(&x)?;
-        let eta = self.inverse_eta(&x)?.recip()?;
-        let eta = eta.squeeze(0)?.t()?;
+        let (x, cx) = (u.unsqueeze(0)?, Cx::eval());
+        let [phi, psi, _] = self.projections.heads(&x, &Positions::Sequence(&cx))?;
+        let eta = match &self.normaliser {
+            Some(normaliser) => normaliser.inverse_eta(&x)?.recip()?.squeeze(0)?.t()?,
+            None => phi.sum(3)?.squeeze(0)?.ones_like()?,
+        };
         self.projections.separable(&phi, &psi, &eta).map(Some)
     }
 }
@@ -138,11 +176,16 @@ impl Recurrent for NormalizedAttention {
 
     fn step(&self, x_t: &Tensor, at: usize, state: &mut State) -> Result<Tensor> {
         let (p, x) = (&self.projections, x_t.unsqueeze(1)?);
-        let [q, k, v] = p.heads_of_token(&x, at)?;
+        let [q, k, v] = p.heads(&x, &Positions::Token(at))?;
         let s = accumulate(&state.0[0], &k, &v)?;
         let o = q.matmul(&s)?;
         *state = State(vec![s]);
-        let inverse = self.inverse_eta(&x)?;
-        p.output_step(&o.broadcast_mul(&inverse.transpose(1, 2)?.unsqueeze(3)?)?)
+        p.output_step(&match &self.normaliser {
+            Some(normaliser) => {
+                let inverse = normaliser.inverse_eta(&x)?;
+                o.broadcast_mul(&inverse.transpose(1, 2)?.unsqueeze(3)?)?
+            }
+            None => o,
+        })
     }
 }

@@ -3,11 +3,10 @@
 //! forget gate.
 
 use super::gated_block::{self, GatedBlock};
-use super::{Core, Entry, Family, Mixer, MixerSpec, MixerWork, Recurrent, ReleasedBlock, State};
-use crate::ltv::{Channels, Ltv};
-use crate::nn::{linear, project, Cx, Init, Params};
-use crate::ops::{self, Gates};
-use candle_core::{Result, Tensor};
+use super::gated_recurrence::{Bare, InBlock, Rule};
+use super::{Core, Entry, Family, Mixer, MixerSpec, MixerWork, ReleasedBlock};
+use crate::nn::{Init, Params};
+use candle_core::Result;
 
 pub(super) const ENTRY: Entry = Entry {
     name: "qlstm",
@@ -29,7 +28,7 @@ pub(super) const ENTRY: Entry = Entry {
         if spec.variant == "reference" {
             params.get("alpha", 1, Init::Constant(1.0))?;
         }
-        build(spec, params, Forget::Sigmoid)
+        build(spec, params, Rule::Sigmoid)
     },
 };
 
@@ -42,38 +41,10 @@ pub(super) const REVERSED: Entry = Entry {
     build: |spec, params| {
         let alpha = params.get("alpha", 1, Init::Constant(1.0))?;
         let clipped = spec.variant == "reference";
-        build(spec, params, Forget::Reversed { alpha, clipped })
+        build(spec, params, Rule::Reversed { alpha, clipped })
     },
     ..ENTRY
 };
-
-/// The forget gate as a function of its pre-activation.
-enum Forget {
-    /// f = σ(z).
-    Sigmoid,
-    /// f = σ(-z)^α = e^{-α softplus(z)} (23), the power taken in the exponent.
-    Reversed {
-        /// α `(1)`.
-        alpha: Tensor,
-        /// Whether α acts as max(α, 0), as in the released code.
-        clipped: bool,
-    },
-}
-
-impl Forget {
-    fn gates(&self) -> Result<Gates> {
-        Ok(match self {
-            Forget::Sigmoid => Gates::Sigmoid,
-            Forget::Reversed { alpha, clipped } => Gates::Reversed {
-                alpha: if *clipped {
-                    alpha.relu()?
-                } else {
-                    alpha.clone()
-                },
-            },
-        })
-    }
-}
 
 /// The arithmetic of the variant named by `spec`; the reversed gate only adds a power.
 fn work(spec: &MixerSpec) -> MixerWork {
@@ -85,176 +56,28 @@ fn work(spec: &MixerSpec) -> MixerWork {
 }
 
 /// Builds the variant named by `spec`.
-fn build(spec: &MixerSpec, params: &Params, forget: Forget) -> Result<Box<dyn Mixer>> {
-    Ok(if spec.variant == "reference" {
+fn build(spec: &MixerSpec, params: &Params, rule: Rule) -> Result<Box<dyn Mixer>> {
+    let std = spec.input_std;
+    if spec.variant == "reference" {
         let block = GatedBlock::new(spec, params)?;
-        let width = block.width;
-        Box::new(Released {
-            wgates: params.weight("wgates", (3 * width, width), spec.input_std)?,
+        let width = block.input.width;
+        return Ok(Box::new(InBlock {
+            wgates: params.weight("wgates", (3 * width, width), std)?,
             bgates: params.bias("bgates", 3 * width, width)?,
             block,
-            forget,
-        })
-    } else {
-        let d = spec.d_model;
-        let weight = |name| params.weight(name, (d, d), spec.input_std);
-        Box::new(Plain {
-            wu: weight("wu")?,
-            wf: weight("wf")?,
-            wi: weight("wi")?,
-            wo: weight("wo")?,
-            squash: spec.variant == "paper",
-            forget,
-        })
-    })
-}
-
-/// Variants `paper` (with its two tanh) and `dsf` (without, equation (20)).
-struct Plain {
-    wu: Tensor,
-    wf: Tensor,
-    wi: Tensor,
-    wo: Tensor,
-    squash: bool,
-    forget: Forget,
-}
-
-impl Plain {
-    fn tanh(&self, x: Tensor) -> Result<Tensor> {
-        if self.squash {
-            ops::tanh(&x)
-        } else {
-            Ok(x)
-        }
+            rule,
+        }));
     }
-
-    /// Pre-activations of forget and input gate, `(.., 2d)`, and the input `(.., d)`.
-    fn drive(&self, u: &Tensor) -> Result<(Tensor, Tensor)> {
-        let z = linear(u, &Tensor::cat(&[&self.wf, &self.wi], 0)?, None)?;
-        Ok((z, self.tanh(linear(u, &self.wu, None)?)?))
-    }
-
-    fn finish(&self, h: &Tensor, u: &Tensor) -> Result<Tensor> {
-        ops::sigmoid(&linear(u, &self.wo, None)?)? * self.tanh(h.clone())?
-    }
-}
-
-impl Mixer for Plain {
-    fn forward(&self, u: &Tensor, cx: &Cx) -> Result<Tensor> {
-        let (z, x) = self.drive(u)?;
-        let h = ops::gated_scan(
-            &z,
-            &x,
-            &self.forget.gates()?,
-            cx.rows().map(|rows| &rows.positions),
-        )?;
-        self.finish(&h, &cx.select(u)?)
-    }
-
-    fn state_size(&self, _seq_len: usize) -> usize {
-        self.wu.dims()[0]
-    }
-
-    fn recurrent(&self) -> Option<&dyn Recurrent> {
-        Some(self)
-    }
-
-    fn ltv(&self, u: &Tensor) -> Result<Option<Ltv>> {
-        if self.squash {
-            return Ok(None); // the tanh around the state is not of the form (11)
-        }
-        let (z, _) = self.drive(u)?;
-        let (forget, input) = self.forget.gates()?.values(&z)?;
-        let system = Channels {
-            lambda: forget.unsqueeze(2)?,
-            write: input.unsqueeze(2)?,
-            read: ops::sigmoid(&linear(u, &self.wo, None)?)?.unsqueeze(2)?,
-            value: Some(&self.wu),
-            skip: None,
-            output: None,
-        };
-        system.system().map(Some)
-    }
-}
-
-impl Recurrent for Plain {
-    fn init(&self, batch: usize) -> Result<State> {
-        let shape = (batch, self.wu.dim(0)?);
-        Ok(State(vec![Tensor::zeros(
-            shape,
-            self.wu.dtype(),
-            self.wu.device(),
-        )?]))
-    }
-
-    fn step(&self, x_t: &Tensor, _at: usize, state: &mut State) -> Result<Tensor> {
-        let (z, x) = self.drive(x_t)?;
-        let (forget, input) = self.forget.gates()?.values(&z)?;
-        let h = ((&state.0[0] * forget)? + (input * x)?)?;
-        let y = self.finish(&h, x_t)?;
-        *state = State(vec![h]);
-        Ok(y)
-    }
-}
-
-/// Variant `reference`: h_i = f h_{i-1} + σ(z_i) x_i inside the gated block, no tanh anywhere.
-struct Released {
-    block: GatedBlock,
-    wgates: Tensor,
-    bgates: Tensor,
-    forget: Forget,
-}
-
-impl Released {
-    /// Weights and biases of the gates (forget, input), and of the output gate.
-    fn maps(&self) -> Result<[[Tensor; 2]; 2]> {
-        let e = self.block.width;
-        let part = |first: usize, count: usize| -> Result<[Tensor; 2]> {
-            let w = self.wgates.narrow(0, first * e, count * e)?;
-            Ok([w, self.bgates.narrow(0, first * e, count * e)?])
-        };
-        Ok([part(0, 2)?, part(2, 1)?])
-    }
-}
-
-impl Mixer for Released {
-    fn forward(&self, u: &Tensor, cx: &Cx) -> Result<Tensor> {
-        let (x, gate) = self.block.drive(u, cx)?;
-        let [[wz, bz], [wo, bo]] = self.maps()?;
-        let maps = project(&x, &[(&wz, Some(&bz))], &[(&wo, Some(&bo))], cx)?;
-        let h = ops::gated_scan(
-            &maps.all[0],
-            &x,
-            &self.forget.gates()?,
-            cx.rows().map(|rows| &rows.positions),
-        )?;
-        self.block.finish(&h, Some(&maps.queried[0]), &gate)
-    }
-
-    fn state_size(&self, _seq_len: usize) -> usize {
-        self.block.state_size()
-    }
-
-    fn recurrent(&self) -> Option<&dyn Recurrent> {
-        Some(self)
-    }
-}
-
-impl Recurrent for Released {
-    fn init(&self, batch: usize) -> Result<State> {
-        self.block.zero_state(batch)
-    }
-
-    fn step(&self, x_t: &Tensor, _at: usize, state: &mut State) -> Result<Tensor> {
-        let [x, gate, window] = self.block.drive_step(x_t, &state.0[1])?;
-        let [[wz, bz], [wo, bo]] = self.maps()?;
-        let z = linear(&x, &wz, Some(&bz))?;
-        let (forget, input) = self.forget.gates()?.values(&z)?;
-        let h = ((&state.0[0] * forget)? + (input * &x)?)?;
-        let output = linear(&x, &wo, Some(&bo))?;
-        *state = State(vec![h.clone(), window]);
-        self.block.finish(&h, Some(&output), &gate)
-    }
+    let d = spec.d_model;
+    let weight = |name| params.weight(name, (d, d), std);
+    Ok(Box::new(Bare {
+        value: Some(weight("wu")?),
+        gates: [weight("wf")?, weight("wi")?],
+        output: Some(weight("wo")?),
+        // Variant `paper` has the two tanh, `dsf`, equation (20), has none.
+        squash: spec.variant == "paper",
+        rule,
+    }))
 }
 
 #[cfg(test)]

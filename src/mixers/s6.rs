@@ -1,10 +1,8 @@
 //! S6, the selective state space model (4), (19); Gu & Dao 2023. Δ, b and c depend on the input,
 //! every channel and state has its own decay.
 
-use super::state_space::{step_rank, Selective, DT_RANK};
-use super::{
-    Core, Entry, Family, Mixer, MixerOption, MixerSpec, MixerWork, Recurrent, ReleasedBlock, State,
-};
+use super::state_space::{step_rank, Drive, Driven, Selective, DT_RANK};
+use super::{Core, Entry, Family, MixerOption, MixerSpec, MixerWork, ReleasedBlock};
 use crate::config::Protocol;
 use crate::ltv::Ltv;
 use crate::nn::{linear, Cx, Init, Params};
@@ -80,6 +78,12 @@ impl S6 {
             end,
         })
     }
+}
+
+impl Driven for S6 {
+    fn drive(&self, u: &Tensor, cx: &Cx) -> Result<(Drive, Tensor)> {
+        self.core.drive(u, cx)
+    }
 
     fn finish(&self, o: &Tensor, u: &Tensor) -> Result<Tensor> {
         match &self.end {
@@ -87,43 +91,17 @@ impl S6 {
             End::Reference { dskip, wout } => linear(&ops::add_scaled(o, u, dskip)?, wout, None),
         }
     }
-}
 
-impl Mixer for S6 {
-    fn forward(&self, u: &Tensor, cx: &Cx) -> Result<Tensor> {
-        let (drive, selected) = self.core.drive(u, cx)?;
-        self.finish(&drive.scan(cx)?, &selected)
+    fn write_map(&self) -> &Tensor {
+        &self.core.wb
     }
 
-    fn state_size(&self, _seq_len: usize) -> usize {
-        self.core.a_log.elem_count()
-    }
-
-    fn recurrent(&self) -> Option<&dyn Recurrent> {
-        Some(self)
-    }
-
-    fn ltv(&self, u: &Tensor) -> Result<Option<Ltv>> {
-        let (drive, _) = self.core.drive(&u.unsqueeze(0)?, &Cx::eval())?;
-        let system = match &self.end {
+    fn system(&self, u: &Tensor, drive: &Drive) -> Result<Ltv> {
+        match &self.end {
             End::Paper { wd } => drive.system(None, linear(u, wd, None)?, None),
             End::Reference { dskip, wout } => {
                 drive.system(None, u.ones_like()?.broadcast_mul(dskip)?, Some(wout))
             }
-        };
-        system.map(Some)
-    }
-}
-
-impl Recurrent for S6 {
-    fn init(&self, batch: usize) -> Result<State> {
-        self.core.zero_state(batch)
-    }
-
-    fn step(&self, x_t: &Tensor, _at: usize, state: &mut State) -> Result<Tensor> {
-        let u = x_t.unsqueeze(1)?;
-        let (drive, _) = self.core.drive(&u, &Cx::eval())?;
-        let o = drive.step(state)?;
-        self.finish(&o, &u)?.squeeze(1)
+        }
     }
 }

@@ -1,6 +1,7 @@
 //! Softmax attention (1), (2), (18): o_i = Σ_{j≤i} softmax_j(q_i·k_j / √m) v_j. Vaswani et al. 2017.
 
 use super::attention::Projections;
+use super::rotary::Positions;
 use super::{attention, Core, Entry, Family, Mixer, Recurrent, ReleasedBlock, State};
 use crate::nn::Cx;
 use crate::ops::Weights;
@@ -31,7 +32,7 @@ struct SoftmaxAttention(Projections);
 
 impl Mixer for SoftmaxAttention {
     fn forward(&self, x: &Tensor, cx: &Cx) -> Result<Tensor> {
-        let [q, k, v] = self.0.maps(x, cx)?;
+        let [q, k, v] = self.0.maps(x, &Positions::Sequence(cx))?;
         self.0
             .output(&self.0.attend([&q, &k, &v], Weights::Softmax, cx)?)
     }
@@ -52,7 +53,7 @@ impl Recurrent for SoftmaxAttention {
 
     fn step(&self, x_t: &Tensor, at: usize, state: &mut State) -> Result<Tensor> {
         let x = x_t.unsqueeze(1)?;
-        let [q, k, v] = self.0.heads_of_token(&x, at)?;
+        let [q, k, v] = self.0.heads(&x, &Positions::Token(at))?;
         let q = (q * (self.0.head_features as f64).powf(-0.5))?;
         *state = match &state.0[..] {
             [keys, values] => State(vec![

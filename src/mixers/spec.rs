@@ -2,7 +2,7 @@
 
 use super::Entry;
 use crate::config::{InitScheme, ModelConfig, Rotary};
-use crate::error::{self, Error};
+use crate::error::{self, refuse};
 use std::collections::BTreeMap;
 
 /// All that a mixer may know of the network around it: widths, its own options, how weights start.
@@ -111,20 +111,20 @@ impl Entry {
             return Ok(());
         };
         if !self.widens || spec.variant != self.variants[0] {
-            return Err(Error::usage(format!(
+            refuse!(
                 "--expand {expand}: mixer `{}`, variant `{}`, has no inner width; leave --expand out",
                 self.name, spec.variant
-            )));
+            );
         }
         // Not-a-number fails the first comparison.
         if expand.is_finite() && expand <= MOST_EXPAND && spec.inner_width() >= 1 {
             return Ok(());
         }
-        Err(Error::usage(format!(
+        refuse!(
             "--expand must be at most {MOST_EXPAND} and make of --d {} an inner width of at least 1, \
              not {expand}",
             spec.d_model
-        )))
+        )
     }
 
     fn check_heads(&self, spec: &MixerSpec) -> error::Result<()> {
@@ -133,16 +133,16 @@ impl Entry {
             return Ok(());
         }
         if !self.heads {
-            return Err(Error::usage(format!(
+            refuse!(
                 "mixer `{}` has no heads: --heads must be 1, not {s}",
                 self.name
-            )));
+            );
         }
         for (flag, size) in [("--d", d), ("--n", n)] {
             if size % s != 0 && (flag == "--d" || self.expands) {
-                return Err(Error::usage(format!(
+                refuse!(
                     "--heads {s} does not divide {flag} {size}: each head takes an equal share"
-                )));
+                );
             }
         }
         Ok(())
@@ -154,20 +154,20 @@ impl Entry {
             return Ok(());
         };
         if !self.rotary {
-            return Err(Error::usage(format!(
+            refuse!(
                 "mixer `{}` has no queries and keys that a rotary embedding could rotate: --rotary must \
                  be none",
                 self.name
-            )));
+            );
         }
         let (n, s) = (spec.d_state, spec.n_heads);
         if dims >= 2 && dims % 2 == 0 && dims <= n / s {
             return Ok(());
         }
-        Err(Error::usage(format!(
+        refuse!(
             "--rotary rotates an even number of channels, not {dims} of the {} that --n {n} and \
              --heads {s} give each head",
             n / s
-        )))
+        )
     }
 }

@@ -2,8 +2,8 @@
 //! channel. The bias gives each channel its own decay, all driven by one number, so Λ is not the
 //! scalar that section 4.2 of the paper describes; that one is `ssd-mamba2`.
 
-use super::state_space::Drive;
-use super::{Core, Entry, Family, Mixer, MixerSpec, MixerWork, Recurrent, ReleasedBlock, State};
+use super::state_space::{Drive, Driven};
+use super::{Core, Entry, Family, MixerSpec, MixerWork, ReleasedBlock};
 use crate::ltv::Ltv;
 use crate::nn::{linear, project, Cx, Init, Params};
 use crate::ops;
@@ -57,8 +57,9 @@ impl Ssd {
             wout: params.weight("wout", (d, d), spec.output_std)?,
         })
     }
+}
 
-    /// The inputs of the system, and u at the queried positions.
+impl Driven for Ssd {
     fn drive(&self, u: &Tensor, cx: &Cx) -> Result<(Drive, Tensor)> {
         let maps = [(&self.wu, None), (&self.wb, None)];
         let maps = project(u, &maps, &[(&self.wc, None)], cx)?;
@@ -77,38 +78,13 @@ impl Ssd {
         let skipped = ops::add_scaled(o, u, &self.dskip)?;
         linear(&skipped, &self.wout, None)
     }
-}
 
-impl Mixer for Ssd {
-    fn forward(&self, u: &Tensor, cx: &Cx) -> Result<Tensor> {
-        let (drive, selected) = self.drive(u, cx)?;
-        self.finish(&drive.scan(cx)?, &selected)
+    fn write_map(&self) -> &Tensor {
+        &self.wb
     }
 
-    fn state_size(&self, _seq_len: usize) -> usize {
-        self.wb.elem_count()
-    }
-
-    fn recurrent(&self) -> Option<&dyn Recurrent> {
-        Some(self)
-    }
-
-    fn ltv(&self, u: &Tensor) -> Result<Option<Ltv>> {
+    fn system(&self, u: &Tensor, drive: &Drive) -> Result<Ltv> {
         let skip = u.ones_like()?.broadcast_mul(&self.dskip)?;
-        let (drive, _) = self.drive(&u.unsqueeze(0)?, &Cx::eval())?;
-        drive.system(None, skip, Some(&self.wout)).map(Some)
-    }
-}
-
-impl Recurrent for Ssd {
-    fn init(&self, batch: usize) -> Result<State> {
-        Drive::zero_state(&self.bdt, batch, self.wb.dim(0)?)
-    }
-
-    fn step(&self, x_t: &Tensor, _at: usize, state: &mut State) -> Result<Tensor> {
-        let u = x_t.unsqueeze(1)?;
-        let (drive, _) = self.drive(&u, &Cx::eval())?;
-        let o = drive.step(state)?;
-        self.finish(&o, &u)?.squeeze(1)
+        drive.system(None, skip, Some(&self.wout))
     }
 }

@@ -1,8 +1,8 @@
 //! SSD, the core of Mamba-2 (Dao & Gu 2024): one scalar decay a head. With one head this is the
 //! "scalar times identity" of section 4.2.
 
-use super::state_space::{mamba_step_bias, Drive};
-use super::{Core, Entry, Family, Mixer, MixerSpec, MixerWork, Recurrent, ReleasedBlock, State};
+use super::state_space::{mamba_step_bias, Drive, Driven};
+use super::{Core, Entry, Family, MixerSpec, MixerWork, ReleasedBlock};
 use crate::ltv::Ltv;
 use crate::nn::{linear, project, Cx, Init, Params};
 use crate::ops;
@@ -48,8 +48,7 @@ struct SsdMamba2 {
 impl SsdMamba2 {
     fn new(spec: &MixerSpec, params: &Params) -> Result<Self> {
         let (d, n, heads) = (spec.d_model, spec.d_state, spec.n_heads);
-        let a_log =
-            |_: usize, stream: &mut crate::ops::rng::Stream| (1.0 + 15.0 * stream.uniform()).ln();
+        let a_log = |_: usize, rng: &mut crate::ops::rng::Rng| (1.0 + 15.0 * rng.uniform()).ln();
         Ok(Self {
             wx: params.weight("wx", (d, d), spec.input_std)?,
             wb: params.weight("wb", (n, d), spec.input_std)?,
@@ -73,61 +72,37 @@ impl SsdMamba2 {
         shape.push(heads * self.head_dim);
         wide.reshape(shape)
     }
+}
 
-    /// The drive along u; c at the queried positions.
-    fn drive(&self, u: &Tensor, cx: &Cx) -> Result<Drive> {
+impl Driven for SsdMamba2 {
+    fn drive(&self, u: &Tensor, cx: &Cx) -> Result<(Drive, Tensor)> {
         let maps = [&self.wdt, &self.wx, &self.wb].map(|w| (w, None));
         let maps = project(u, &maps, &[(&self.wc, None)], cx)?;
         let step = ops::softplus_biased(&maps.all[0], &self.bdt)?;
         let a = self.a_log.exp()?.neg()?;
-        Ok(Drive {
+        let drive = Drive {
             x: maps.all[1].clone(),
             delta: self.per_channel(&step)?,
             a: self.per_channel(&a)?.unsqueeze(1)?,
             b: maps.all[2].clone(),
             c: maps.queried[0].clone(),
-        })
+        };
+        let x = cx.select(&drive.x)?;
+        Ok((drive, x))
     }
 
     fn finish(&self, o: &Tensor, x: &Tensor) -> Result<Tensor> {
         let skip = self.per_channel(&self.dskip)?;
         linear(&ops::add_scaled(o, x, &skip)?, &self.wout, None)
     }
-}
 
-impl Mixer for SsdMamba2 {
-    fn forward(&self, u: &Tensor, cx: &Cx) -> Result<Tensor> {
-        let drive = self.drive(u, cx)?;
-        self.finish(&drive.scan(cx)?, &cx.select(&drive.x)?)
+    fn write_map(&self) -> &Tensor {
+        &self.wb
     }
 
-    fn state_size(&self, _seq_len: usize) -> usize {
-        self.wb.elem_count()
-    }
-
-    fn recurrent(&self) -> Option<&dyn Recurrent> {
-        Some(self)
-    }
-
-    fn ltv(&self, u: &Tensor) -> Result<Option<Ltv>> {
-        let skip = u
-            .ones_like()?
-            .broadcast_mul(&self.per_channel(&self.dskip)?)?;
-        let drive = self.drive(&u.unsqueeze(0)?, &Cx::eval())?;
-        drive
-            .system(Some(&self.wx), skip, Some(&self.wout))
-            .map(Some)
-    }
-}
-
-impl Recurrent for SsdMamba2 {
-    fn init(&self, batch: usize) -> Result<State> {
-        Drive::zero_state(&self.wx, batch, self.wb.dim(0)?)
-    }
-
-    fn step(&self, x_t: &Tensor, _at: usize, state: &mut State) -> Result<Tensor> {
-        let drive = self.drive(&x_t.unsqueeze(1)?, &Cx::eval())?;
-        let o = drive.step(state)?;
-        self.finish(&o, &drive.x)?.squeeze(1)
+    fn system(&self, u: &Tensor, drive: &Drive) -> Result<Ltv> {
+        let skip = self.per_channel(&self.dskip)?;
+        let skip = u.ones_like()?.broadcast_mul(&skip)?;
+        drive.system(Some(&self.wx), skip, Some(&self.wout))
     }
 }

@@ -2,11 +2,11 @@
 //! H_t[c,k] = e^{Δ_t[c] A[c,k]} H_{t-1}[c,k] + Δ_t[c] x_t[c] b_t[k],  o_t[c] = Σ_k H_t[c,k] c_t[k]
 //! as a pass over the sequence, as one step, and as matrices.
 
-use super::{MixerOption, MixerSpec, State};
+use super::{Mixer, MixerOption, MixerSpec, Recurrent, State};
 use crate::ltv::{Channels, Ltv};
 use crate::nn::{linear, project, Cx, Init, Params};
 use crate::ops;
-use crate::ops::rng::Stream;
+use crate::ops::rng::Rng;
 use candle_core::{Result, Tensor, D};
 
 /// The inputs of the system: `x`, `delta` `(.., E)`, `b`, `c` `(.., n)`, all with the same leading
@@ -47,12 +47,6 @@ impl Drive {
         Ok(o)
     }
 
-    /// The state before the first token, `(batch, E, n)`.
-    pub fn zero_state(a: &Tensor, batch: usize, d_state: usize) -> Result<State> {
-        let shape = (batch, a.dim(0)?, d_state);
-        Ok(State(vec![Tensor::zeros(shape, a.dtype(), a.device())?]))
-    }
-
     /// Leading axes `(1, seq_len)`; the matrices of (19), with x = value·u, and what is added
     /// past the state per channel, `skip` `(seq_len, E)`.
     pub fn system(
@@ -82,6 +76,59 @@ impl Drive {
     }
 }
 
+/// A mixer that is such a system between two maps.
+pub(super) trait Driven {
+    /// The inputs of the system along u `(batch, seq_len, d)`, and its x at the queried positions.
+    fn drive(&self, u: &Tensor, cx: &Cx) -> Result<(Drive, Tensor)>;
+
+    /// y for o and x at the queried positions.
+    fn finish(&self, o: &Tensor, x: &Tensor) -> Result<Tensor>;
+
+    /// The weights of b, `(n, E)`.
+    fn write_map(&self) -> &Tensor;
+
+    /// The matrices around `drive` along u `(seq_len, d)`.
+    fn system(&self, u: &Tensor, drive: &Drive) -> Result<Ltv>;
+}
+
+/// The state before the first token, `(batch, E, n)`, where the weights of b are `(n, E)`.
+pub(super) fn zero_state(write_map: &Tensor, batch: usize) -> Result<State> {
+    let (n, width) = write_map.dims2()?;
+    let zeros = Tensor::zeros((batch, width, n), write_map.dtype(), write_map.device())?;
+    Ok(State(vec![zeros]))
+}
+
+impl<M: Driven> Mixer for M {
+    fn forward(&self, u: &Tensor, cx: &Cx) -> Result<Tensor> {
+        let (drive, x) = self.drive(u, cx)?;
+        self.finish(&drive.scan(cx)?, &x)
+    }
+
+    fn state_size(&self, _seq_len: usize) -> usize {
+        self.write_map().elem_count()
+    }
+
+    fn recurrent(&self) -> Option<&dyn Recurrent> {
+        Some(self)
+    }
+
+    fn ltv(&self, u: &Tensor) -> Result<Option<Ltv>> {
+        let (drive, _) = self.drive(&u.unsqueeze(0)?, &Cx::eval())?;
+        self.system(u, &drive).map(Some)
+    }
+}
+
+impl<M: Driven> Recurrent for M {
+    fn init(&self, batch: usize) -> Result<State> {
+        zero_state(self.write_map(), batch)
+    }
+
+    fn step(&self, x_t: &Tensor, _at: usize, state: &mut State) -> Result<Tensor> {
+        let (drive, x) = self.drive(&x_t.unsqueeze(1)?, &Cx::eval())?;
+        self.finish(&drive.step(state)?, &x)?.squeeze(1)
+    }
+}
+
 /// The bottleneck of the step.
 pub(super) const DT_RANK: MixerOption = MixerOption {
     name: "dt_rank",
@@ -104,10 +151,11 @@ pub(super) struct Selective {
     wu: Tensor,
     wdt: Tensor,
     bdt: Tensor,
-    wb: Tensor,
+    /// Weights of b, `(n, E)`.
+    pub wb: Tensor,
     wc: Tensor,
     /// Logarithm of minus the continuous decays, `(E, n)`.
-    pub a_log: Tensor,
+    a_log: Tensor,
 }
 
 impl Selective {
@@ -151,16 +199,11 @@ impl Selective {
         };
         Ok((drive, maps.selected))
     }
-
-    /// The state before the first token, `(batch, E, n)`.
-    pub fn zero_state(&self, batch: usize) -> Result<State> {
-        Drive::zero_state(&self.a_log, batch, self.a_log.dim(1)?)
-    }
 }
 
 /// Mamba's initial step bias: softplus of it is log-uniform on [1e-3, 1e-1].
-pub(super) fn mamba_step_bias(_index: usize, stream: &mut Stream) -> f64 {
+pub(super) fn mamba_step_bias(_index: usize, rng: &mut Rng) -> f64 {
     let (low, high) = (1e-3_f64.ln(), 1e-1_f64.ln());
-    let dt = (low + (high - low) * stream.uniform()).exp().max(1e-4);
+    let dt = (low + (high - low) * rng.uniform()).exp().max(1e-4);
     dt + (-(-dt).exp_m1()).ln()
 }

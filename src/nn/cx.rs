@@ -1,7 +1,7 @@
 //! The context of a forward pass: training or evaluation, the key of its dropout masks, and the positions
 //! at which its output is computed.
 
-use crate::ops::rng::Stream;
+use crate::ops::rng::Rng;
 use crate::ops::{self, Dropout};
 use candle_core::{Result, Tensor};
 
@@ -96,7 +96,7 @@ impl Cx {
         };
         Some(Dropout {
             p,
-            key: Stream::key(seed, &format!("dropout/{}/{place}", self.layer)),
+            key: Rng::key(seed, &format!("dropout/{}/{place}", self.layer)),
             index: step,
         })
     }

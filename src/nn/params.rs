@@ -1,6 +1,6 @@
 //! Named parameters: ordered by name, seeded by name, shared between training and evaluation.
 
-use crate::ops::rng::Stream;
+use crate::ops::rng::Rng;
 use candle_core::{bail, DType, Device, Result, Shape, Tensor, Var};
 use std::cell::RefCell;
 use std::collections::{BTreeMap, HashMap};
@@ -15,24 +15,24 @@ pub enum Init<'a> {
     /// Uniform between two bounds.
     Uniform(f64, f64),
     /// A function of the flat index and the parameter's own stream of random numbers.
-    Each(&'a dyn Fn(usize, &mut Stream) -> f64),
+    Each(&'a dyn Fn(usize, &mut Rng) -> f64),
 }
 
 impl Init<'_> {
-    fn values(&self, n: usize, mut stream: Stream) -> Vec<f64> {
+    fn values(&self, n: usize, mut rng: Rng) -> Vec<f64> {
         match self {
             Init::Constant(c) => vec![*c; n],
             Init::Normal(std) => (0..n.div_ceil(2))
                 .flat_map(|_| {
-                    let (a, b) = stream.normals();
+                    let (a, b) = rng.normals();
                     [a * std, b * std]
                 })
                 .take(n)
                 .collect(),
-            Init::Uniform(low, high) => (0..n)
-                .map(|_| low + (high - low) * stream.uniform())
-                .collect(),
-            Init::Each(f) => (0..n).map(|i| f(i, &mut stream)).collect(),
+            Init::Uniform(low, high) => {
+                (0..n).map(|_| low + (high - low) * rng.uniform()).collect()
+            }
+            Init::Each(f) => (0..n).map(|i| f(i, &mut rng)).collect(),
         }
     }
 }
@@ -206,8 +206,8 @@ impl Params {
         let Shared { dtype, device, .. } = &*self.shared;
         let tensor = match &self.shared.source {
             Source::Seed(seed) => {
-                let stream = Stream::new(*seed, &format!("init/{name}"), 0);
-                Tensor::from_vec(init.values(shape.elem_count(), stream), shape, device)?
+                let rng = Rng::new(*seed, &format!("init/{name}"), 0);
+                Tensor::from_vec(init.values(shape.elem_count(), rng), shape, device)?
             }
             Source::Given(values) => match values.get(name) {
                 Some(value) => value.to_device(device)?,

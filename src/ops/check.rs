@@ -4,7 +4,7 @@
 
 mod kernels;
 
-use crate::rng::Stream;
+use crate::rng::Rng;
 use candle_core::{DType, Device, Result, Tensor, Var};
 pub(crate) use kernels::kernels_agree;
 
@@ -27,12 +27,12 @@ impl Case {
 
     /// Adds an input of standard normals.
     pub(crate) fn normal(self, name: &str, shape: &[usize]) -> Self {
-        self.filled(name, shape, |stream| stream.normals().0)
+        self.filled(name, shape, |rng| rng.normals().0)
     }
 
     /// Adds an input of uniform numbers.
     pub(crate) fn uniform(self, name: &str, shape: &[usize], low: f64, high: f64) -> Self {
-        self.filled(name, shape, |stream| low + (high - low) * stream.uniform())
+        self.filled(name, shape, |rng| low + (high - low) * rng.uniform())
     }
 
     /// Marks the last input as a parameter of a model, which is f32 whatever the type of the
@@ -66,10 +66,10 @@ impl Case {
         self
     }
 
-    fn filled(self, name: &str, shape: &[usize], draw: impl Fn(&mut Stream) -> f64) -> Self {
-        let mut stream = Stream::new(1, &format!("{}/{name}", self.name), 0);
+    fn filled(self, name: &str, shape: &[usize], draw: impl Fn(&mut Rng) -> f64) -> Self {
+        let mut rng = Rng::new(1, &format!("{}/{name}", self.name), 0);
         let values: Vec<f64> = (0..shape.iter().product())
-            .map(|_| draw(&mut stream))
+            .map(|_| draw(&mut rng))
             .collect();
         self.values(&values, shape)
     }
@@ -86,8 +86,8 @@ impl Case {
 /// A fixed random cotangent, so that every output element has a different weight. Its values are
 /// exact in every type, bf16 included.
 fn cotangent(like: &Tensor) -> Tensor {
-    let mut stream = Stream::new(2, "cotangent", 0);
-    let mut draw = || half::bf16::from_f64(stream.normals().0).to_f64();
+    let mut rng = Rng::new(2, "cotangent", 0);
+    let mut draw = || half::bf16::from_f64(rng.normals().0).to_f64();
     let values: Vec<f64> = (0..like.elem_count()).map(|_| draw()).collect();
     let cotangent = Tensor::from_vec(values, like.shape(), &Device::Cpu).unwrap();
     cotangent.to_dtype(like.dtype()).unwrap()

@@ -28,7 +28,7 @@ pub struct Classified {
     pub loss: Tensor,
     /// (R): 1 where the target is the first of the classes with the largest logit, else 0. Without
     /// gradient.
-    pub right: Tensor,
+    pub correct: Tensor,
 }
 
 /// The cross entropy of the classes `targets` under the logits x = h W^T.
@@ -49,9 +49,9 @@ pub fn cross_entropy(hidden: &Tensor, weight: &Tensor, targets: &Tensor) -> Resu
     }
     let mut outs = apply(op, &[hidden, weight])?.into_iter();
     match (outs.next(), outs.next()) {
-        (Some(loss), Some(right)) => Ok(Classified {
+        (Some(loss), Some(correct)) => Ok(Classified {
             loss,
-            right: right.detach(),
+            correct: correct.detach(),
         }),
         _ => unreachable!("two outputs"),
     }
@@ -66,10 +66,10 @@ fn reference(hidden: &Tensor, weight: &Tensor, targets: &Tensor) -> Result<Class
         .broadcast_sub(&largest)?
         .exp()?
         .sum_keepdim(D::Minus1)?;
-    let right = logits.detach().argmax(D::Minus1)?.eq(targets)?;
+    let correct = logits.detach().argmax(D::Minus1)?.eq(targets)?;
     Ok(Classified {
         loss: ((sum.log()? + largest)? - target)?.mean_all()?,
-        right: right.to_dtype(hidden.dtype())?,
+        correct: correct.to_dtype(hidden.dtype())?,
     })
 }
 
@@ -142,7 +142,7 @@ struct Found<F> {
 /// factor from each tile's exponentials to probabilities.
 struct Row<F> {
     loss: F,
-    right: F,
+    correct: F,
     factors: Vec<F>,
 }
 
@@ -156,12 +156,12 @@ impl<F: Float> Row<F> {
             .map(|tile| (tile[row].top - top).exp())
             .collect();
         let mut sum = F::zero();
-        let (mut target, mut right, mut beaten) = (F::zero(), false, false);
+        let (mut target, mut correct, mut beaten) = (F::zero(), false, false);
         for (found, &factor) in tiles.iter().map(found).zip(&factors) {
             sum += found.sum * factor;
             if let Some((logit, first)) = found.target {
                 target = logit;
-                right = first && found.top == top && !beaten;
+                correct = first && found.top == top && !beaten;
             }
             beaten |= found.top == top;
         }
@@ -170,7 +170,7 @@ impl<F: Float> Row<F> {
         }
         Self {
             loss: sum.ln() + top - target,
-            right: if right { F::one() } else { F::zero() },
+            correct: if correct { F::one() } else { F::zero() },
             factors,
         }
     }
@@ -194,7 +194,7 @@ impl FusedOp for CrossEntropy {
         let (weight, width) = (ins[1], self.width);
         let scale = F::of(1.0 / self.targets.len() as f64);
         let mut gw = vec![F::zero(); if tracked { weight.len() } else { 0 }];
-        let (mut gh, mut right, mut loss) = (Vec::new(), Vec::new(), 0.0);
+        let (mut gh, mut correct, mut loss) = (Vec::new(), Vec::new(), 0.0);
         let mut logits = vec![blank::<F>(); BLOCK.min(self.targets.len()) * self.classes];
         let blocks = ins[0].chunks(BLOCK * width);
         for (hidden, targets) in blocks.zip(self.targets.chunks(BLOCK)) {
@@ -206,7 +206,7 @@ impl FusedOp for CrossEntropy {
                 });
             let rows: Vec<_> = (0..targets.len()).map(|r| Row::of(&found, r)).collect();
             loss += rows.iter().map(|row| row.loss.to_f64()).sum::<f64>();
-            right.extend(rows.iter().map(|row| row.right));
+            correct.extend(rows.iter().map(|row| row.correct));
             if !tracked {
                 continue;
             }
@@ -224,7 +224,7 @@ impl FusedOp for CrossEntropy {
             gh.extend(summed(parts));
         }
         let loss = vec![F::of(loss / self.targets.len() as f64)];
-        vec![loss, right, gh, gw]
+        vec![loss, correct, gh, gw]
     }
 
     fn backward<F: Float>(&self, call: Backward<F>) -> Vec<Vec<F>> {

@@ -28,7 +28,7 @@ pub fn philox(mut counter: [u32; 4], mut key: [u32; 2]) -> [u32; 4] {
 
 /// A stream of random numbers for one purpose and one index (an example, a step, ...).
 #[derive(Clone, Debug)]
-pub struct Stream {
+pub struct Rng {
     key: [u32; 2],
     index: u64,
     block: u64,
@@ -36,7 +36,7 @@ pub struct Stream {
     used: usize,
 }
 
-impl Stream {
+impl Rng {
     /// The stream of `purpose` (a name such as `init/embed.tok`) under `seed`, at `index`.
     pub fn new(seed: u64, purpose: &str, index: u64) -> Self {
         Self {
@@ -138,20 +138,20 @@ mod tests {
 
     #[test]
     fn purposes_and_indices_are_different_streams() {
-        let draw = |s: u64, p: &str, i| Stream::new(s, p, i).next_u32();
+        let draw = |s: u64, p: &str, i| Rng::new(s, p, i).next_u32();
         assert_ne!(draw(1, "a", 0), draw(1, "b", 0));
         assert_ne!(draw(1, "a", 0), draw(1, "a", 1));
         assert_ne!(draw(1, "a", 0), draw(2, "a", 0));
-        assert_eq!(draw(1, "a", 7), Stream::new(1, "a", 0).at(7).next_u32());
+        assert_eq!(draw(1, "a", 7), Rng::new(1, "a", 0).at(7).next_u32());
     }
 
     #[test]
     fn normals_have_mean_zero_and_variance_one() {
-        let mut stream = Stream::new(3, "test", 0);
+        let mut rng = Rng::new(3, "test", 0);
         let n = 100_000;
         let (mut sum, mut square) = (0.0, 0.0);
         for _ in 0..n {
-            let (a, b) = stream.normals();
+            let (a, b) = rng.normals();
             sum += a + b;
             square += a * a + b * b;
         }
@@ -162,10 +162,10 @@ mod tests {
 
     #[test]
     fn below_stays_below_and_reaches_every_value() {
-        let mut stream = Stream::new(4, "test", 0);
+        let mut rng = Rng::new(4, "test", 0);
         let mut seen = [0u32; 7];
         for _ in 0..7000 {
-            seen[stream.below(7) as usize] += 1;
+            seen[rng.below(7) as usize] += 1;
         }
         assert!(seen.iter().all(|&c| (800..1200).contains(&c)), "{seen:?}");
     }

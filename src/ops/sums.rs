@@ -45,14 +45,14 @@ fn sum_groups(gpu: &Gpu, x: View, width: usize, each: usize) -> Result<Buffer> {
 mod tests {
     use super::*;
     use crate::gpu;
-    use crate::rng::Stream;
+    use crate::rng::Rng;
     use candle_core::{Device, Tensor};
     use dsf_emulation::emulated;
 
     /// The largest difference from sums in f64, in units of the number of rows.
     fn error(rows: usize, width: usize, dtype: DType) -> f64 {
-        let mut stream = Stream::new(1, "sums", 0);
-        let x: Vec<f64> = (0..rows * width).map(|_| stream.uniform()).collect();
+        let mut rng = Rng::new(1, "sums", 0);
+        let x: Vec<f64> = (0..rows * width).map(|_| rng.uniform()).collect();
         let x = Tensor::from_vec(x, (rows, width), &Device::Cpu).unwrap();
         let x = x.to_dtype(dtype).unwrap();
         let sums = emulated(|| {

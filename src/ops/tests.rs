@@ -1,7 +1,7 @@
 //! Ops in sequence, as in a block of Pythia and its head, in bf16.
 
 use super::*;
-use crate::rng::Stream;
+use crate::rng::Rng;
 use candle_core::{DType, Device, Result, Tensor, Var};
 use dsf_emulation::{emulated, launches};
 
@@ -33,10 +33,10 @@ fn shapes() -> Vec<(Vec<usize>, f64, f64)> {
 
 /// Parameters with the same values in every number type.
 fn parameters(dtype: DType) -> Vec<Var> {
-    let mut stream = Stream::new(1, "pythia", 0);
+    let mut rng = Rng::new(1, "pythia", 0);
     let var = |(shape, mean, spread): (Vec<usize>, f64, f64)| {
         let count = shape.iter().product();
-        let mut draw = || (mean + spread * stream.normals().0) as f32;
+        let mut draw = || (mean + spread * rng.normals().0) as f32;
         let values: Vec<f32> = (0..count).map(|_| draw()).collect();
         let values = Tensor::from_vec(values, shape, &Device::Cpu).unwrap();
         Var::from_tensor(&values.to_dtype(dtype).unwrap()).unwrap()

@@ -3,7 +3,7 @@
 use super::recipe::{Layer, Recipe, Values};
 use super::{Choice, Task};
 use crate::config::Protocol;
-use crate::error::{self, Error, Result};
+use crate::error::{self, refuse, Error, Result};
 use crate::mixers::{self, Entry};
 use serde::de::DeserializeOwned;
 use serde_json::{json, Value};
@@ -205,15 +205,13 @@ impl<'a> Draft<'a> {
                 continue;
             };
             if !setting.is_of(&taker) {
-                return Err(Error::usage(format!(
-                    "--{name} means nothing to the task {task}: leave it out"
-                )));
+                refuse!("--{name} means nothing to the task {task}: leave it out");
             }
         }
         let protocols = &self.recipe.protocols;
         if !protocols.is_empty() && !protocols.contains(&self.protocol) {
             let (name, why) = (self.protocol.as_str(), &self.recipe.why_protocols);
-            return Err(Error::usage(format!("--protocol {name}: {why}")));
+            refuse!("--protocol {name}: {why}");
         }
         for (name, (value, _)) in &self.choice.values {
             if let Some(setting) = self.choice.settings.find(name) {
@@ -250,23 +248,22 @@ fn check_option(entry: &Entry, variant: &str, name: &str, value: &str) -> Result
     let Some(option) = entry.options.iter().find(|o| o.name == name) else {
         let known: Vec<&str> = entry.options.iter().map(|o| o.name).collect();
         if known.is_empty() {
-            return Err(Error::usage(format!(
-                "--option {name}={value}: mixer `{mixer}` has no options"
-            )));
+            refuse!("--option {name}={value}: mixer `{mixer}` has no options");
         }
         return Err(error::unknown(&format!("option of {mixer}"), name, known));
     };
     if !option.is_of(variant) {
-        return Err(Error::usage(format!(
+        refuse!(
             "--option {name}={value}: variant `{variant}` of {mixer} has no {name}; {} has it",
             option.variants.join(", ")
-        )));
+        );
     }
     if !(option.accepts)(value) {
-        return Err(Error::usage(format!(
+        refuse!(
             "--option {name}={value}: not a value of {name}. {}: {}",
-            option.name, option.help
-        )));
+            option.name,
+            option.help
+        );
     }
     Ok(())
 }

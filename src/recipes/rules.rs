@@ -2,13 +2,16 @@
 
 use super::draft::{Draft, Origin};
 use super::{Explained, Resolved};
-use crate::config::{Objective, Protocol, RunConfig, TaskConfig, FORMAT};
-use crate::error::{Error, Result};
+use crate::config::{Objective, Protocol, RunConfig, Setting, TaskConfig, FORMAT};
+use crate::error::{refuse, Error, Result};
 use crate::tasks::lra::HARD_CONTOUR;
 use crate::tasks::wikitext::table_rows;
 use crate::tasks::Sizes;
 use serde_json::{json, Map, Value};
 use std::collections::BTreeMap;
+
+/// Where the task's own settings are in the document.
+const TASK: &str = "/task/";
 
 /// Of a head's channels one in so many gets rotary positions.
 const ROTARY_SHARE: usize = 4;
@@ -74,9 +77,7 @@ fn language(draft: &mut Draft) {
 fn check_warmup(draft: &Draft) -> Result<()> {
     let constant = draft.value("schedule") == Some(&json!("warmup-constant"));
     if draft.is_given("warmup-epochs") && constant && draft.protocol == Protocol::Paper {
-        return Err(Error::usage(
-            "--warmup-epochs: protocol paper warms up over a tenth of all steps; leave it out",
-        ));
+        refuse!("--warmup-epochs: protocol paper warms up over a tenth of all steps; leave it out");
     }
     Ok(())
 }
@@ -121,17 +122,28 @@ fn batches(draft: &mut Draft, task: &Sizes) {
     }
 }
 
+/// Every setting that the run has: its row, its place in the document and its value there.
+fn placed<'a>(
+    draft: &'a Draft,
+) -> impl Iterator<Item = (&'static Setting, String, Value)> + use<'a> {
+    let (objective, fields) = (draft.task.objective, draft.task.fields);
+    draft.choice.settings.iter().filter_map(move |setting| {
+        let at = setting.pointer(objective)?;
+        let known = |at: &str| {
+            at.strip_prefix(TASK)
+                .is_none_or(|field| fields.contains(&field))
+        };
+        let value = config_value(draft, setting.name)?;
+        known(&at).then_some((setting, at, value))
+    })
+}
+
 fn task_config(draft: &Draft) -> TaskConfig {
-    let mut fields = Map::new();
-    for setting in draft.choice.settings.iter() {
-        let pointer = setting.pointer(draft.task.objective);
-        let field = pointer.as_deref().and_then(|at| at.strip_prefix("/task/"));
-        let field = field.filter(|field| draft.task.fields.contains(field));
-        if let (Some(field), Some(value)) = (field, config_value(draft, setting.name)) {
-            fields.insert(field.to_owned(), value);
-        }
-    }
-    TaskConfig::new(draft.task.name, &fields)
+    let fields = placed(draft).filter_map(|(_, at, value)| {
+        let field = at.strip_prefix(TASK)?.to_owned();
+        Some((field, value))
+    });
+    TaskConfig::new(draft.task.name, &fields.collect::<Map<_, _>>())
 }
 
 fn config(
@@ -153,17 +165,17 @@ fn config(
             document["train"]["adam"] = json!({});
         }
     }
-    for setting in draft.choice.settings.iter() {
-        let pointer = setting.pointer(draft.task.objective);
-        let pointer = pointer.filter(|at| !at.starts_with("/task/"));
-        if let (Some(pointer), Some(value)) = (pointer, config_value(draft, setting.name)) {
-            let (parent, field) = pointer.rsplit_once('/').unwrap_or(("", &pointer));
-            if let Some(parent) = document.pointer_mut(parent) {
-                parent[field] = value;
-            }
+    for (_, at, value) in placed(draft).filter(|(_, at, _)| !at.starts_with(TASK)) {
+        let (parent, field) = at.rsplit_once('/').unwrap_or(("", &at));
+        if let Some(parent) = document.pointer_mut(parent) {
+            parent[field] = value;
         }
     }
-    from(document, draft)
+    // What is missing or of a wrong type is a fault of the recipe, or a value that another task knows.
+    serde_json::from_value(document).map_err(|e| {
+        let task = draft.task.name;
+        Error::usage(format!("the settings of {task} make no run: {e}"))
+    })
 }
 
 /// The value of a setting as the config has it; `None` where it leaves it out.
@@ -182,28 +194,11 @@ fn config_value(draft: &Draft, name: &str) -> Option<Value> {
     }
 }
 
-/// A part of the document as its type. What is missing or of a wrong type is a fault of the recipe, or a value
-/// that another task knows.
-fn from<T: serde::de::DeserializeOwned>(document: Value, draft: &Draft) -> Result<T> {
-    serde_json::from_value(document).map_err(|e| {
-        Error::usage(format!(
-            "the settings of {} make no run: {e}",
-            draft.task.name
-        ))
-    })
-}
-
 fn explained(draft: &Draft, options: &BTreeMap<String, String>) -> Vec<Explained> {
-    let taker = draft.task.taker();
-    let settings = draft.choice.settings.iter().filter(|setting| {
-        let pointer = setting.pointer(taker.objective);
-        let task_field = pointer.as_deref().and_then(|at| at.strip_prefix("/task/"));
-        pointer.is_some() && task_field.is_none_or(|field| taker.fields.contains(&field))
-    });
-    let settings = settings.filter_map(|setting| {
+    let settings = placed(draft).filter_map(|(setting, _, value)| {
         Some(Explained {
             name: setting.name.to_owned(),
-            value: config_value(draft, setting.name)?,
+            value,
             origin: draft.origin(setting.name)?,
         })
     });

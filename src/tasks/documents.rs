@@ -2,7 +2,6 @@
 
 use super::fingerprint;
 use super::splits::TrainValTest;
-use std::borrow::Cow;
 
 /// One split of labelled documents, or of labelled pairs of them, whose tokens are below 256.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -109,18 +108,10 @@ impl Documents {
 impl TrainValTest<Documents> {
     /// Twelve hex digits over every token and label: what data a run has seen.
     pub fn fingerprint(&self) -> String {
-        let parts = [&self.train, &self.val, &self.test];
-        fingerprint(parts.iter().flat_map(|split| {
-            let ends: Vec<u8> = split
-                .ends
-                .iter()
-                .flat_map(|end| end.to_le_bytes())
-                .collect();
-            [
-                Cow::from(&split.tokens),
-                ends.into(),
-                Cow::from(&split.labels),
-            ]
+        fingerprint(self.each().into_iter().flat_map(|split| {
+            let ends = split.ends.iter().flat_map(|end| end.to_le_bytes());
+            let ends: Vec<u8> = ends.collect();
+            [(&split.tokens).into(), ends.into(), (&split.labels).into()]
         }))
     }
 }
@@ -163,12 +154,8 @@ mod tests {
 
     #[test]
     fn the_fingerprint_tells_a_moved_border_and_another_label() {
-        let splits = |train: Documents| TrainValTest {
-            train,
-            val: Documents::new(1),
-            test: Documents::new(1),
-            warnings: Vec::new(),
-        };
+        let none = || Documents::new(1);
+        let splits = |train: Documents| TrainValTest::from([train, none(), none()]);
         let of = |documents: [&[u8]; 2], label: u8| {
             let mut examples = Documents::new(1);
             examples.push(&[documents[0]], label);

@@ -153,6 +153,13 @@ impl<'a> Blocks<'a> {
     }
 }
 
+/// Whether an article of WikiText begins here: ` = Title = `, where headings inside one have more equals signs.
+pub(super) fn begins_article(line: &str) -> bool {
+    let inside = line.trim().strip_prefix("= ");
+    let inside = inside.and_then(|line| line.strip_suffix(" ="));
+    inside.is_some_and(|title| !title.starts_with('=') && !title.ends_with('='))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -202,5 +209,27 @@ mod tests {
         let endless = "x".repeat(LONGEST + BLOCK + 1);
         let message = lines(&endless, None, 9).unwrap_err().to_string();
         assert!(message.contains("without a line end"), "{message}");
+    }
+
+    #[test]
+    fn an_article_begins_at_one_equals_sign_a_side() {
+        for row in [
+            " = Valkyria Chronicles III = \n",
+            "= a =",
+            " = 1 + 1 = 2 = \n",
+        ] {
+            assert!(begins_article(row), "{row:?}");
+        }
+        for row in [
+            "",
+            " = = Gameplay = = \n",
+            " = = = Deeper = = = \n",
+            " a = b = \n",
+            " = \n",
+            " = = \n",
+            " == x == \n",
+        ] {
+            assert!(!begins_article(row), "{row:?}");
+        }
     }
 }

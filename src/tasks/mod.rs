@@ -2,15 +2,16 @@
 //! [`TASKS`]; everything above this room asks the row, the [`Task`] that it reads, or the objective.
 
 mod documents;
-pub mod induction;
+mod induction;
 mod limits;
 mod lines;
 pub mod lra;
 pub mod mqar;
 mod mt19937;
 mod parquet;
-pub mod recall;
+mod recall;
 mod splits;
+mod synthetic;
 #[cfg(test)]
 mod testing;
 mod text;
@@ -156,16 +157,16 @@ pub struct Sizes {
 }
 
 impl Sizes {
-    /// Of sequences with one label, which is a token, in a training and a test split.
-    pub(crate) fn one_label(vocab_size: usize, seq_len: usize, [train, test]: [usize; 2]) -> Self {
+    /// Of sequences whose labels are tokens themselves.
+    fn of_tokens(vocab_size: usize, seq_len: usize, labels: usize, examples: [usize; 3]) -> Self {
         Self {
             vocab_size,
             seq_len,
             documents: 1,
-            labels_per_example: 1,
+            labels_per_example: labels,
             classes: vocab_size,
             scalar: (1.0, 0.0),
-            examples: [train, 0, test],
+            examples,
         }
     }
 
@@ -181,7 +182,7 @@ impl Sizes {
 }
 
 /// Where examples come from.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, clap::ValueEnum)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Generator {
     /// Our own: seeded, parallel, fast.
@@ -239,6 +240,11 @@ impl RunConfig {
         }
         Ok(config)
     }
+}
+
+/// SHA-256 of `bytes` in hexadecimal digits.
+fn sha256(bytes: &[u8]) -> String {
+    hex::encode(Sha256::digest(bytes))
 }
 
 /// Twelve hex digits of the SHA-256 over `parts`, one behind the other.

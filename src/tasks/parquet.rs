@@ -4,7 +4,7 @@ use crate::error::{Error, Result};
 use parquet::basic::{Encoding, Type};
 use parquet::column::page::{Page, PageMetadata, PageReader};
 use parquet::column::reader::{get_column_reader, get_typed_column_reader};
-use parquet::data_type::{ByteArray, ByteArrayType, DataType, Int32Type, Int64Type};
+use parquet::data_type::{ByteArrayType, DataType, Int32Type, Int64Type};
 use parquet::errors::{ParquetError, Result as Parquet};
 use parquet::file::reader::{FileReader, SerializedFileReader};
 use std::cell::Cell;
@@ -24,12 +24,21 @@ const READ: [Encoding; 4] = [
     Encoding::DELTA_BINARY_PACKED,
 ];
 
-/// The first `most` rows of the file at `path`: column `content` (a leaf of bytes, such as `text`
-/// or `img.bytes`) beside the whole number in column `label`.
-pub(super) fn rows(path: &Path, content: &str, most: usize) -> Result<Vec<(Vec<u8>, i64)>> {
-    let most = most.min(i64::MAX as usize);
+/// The rows of the file at `path`: column `content` (a leaf of bytes, such as `text` or `img.bytes`) beside
+/// the whole number in column `label`.
+pub(super) fn rows(path: &Path, content: &str) -> Result<Vec<(Vec<u8>, i64)>> {
     let beside = " and `label` (whole numbers)";
-    whole(path, content, beside, || read(open(path)?, content, most))
+    whole(path, content, beside, || {
+        let (reader, mut rows) = (open(path)?, Vec::new());
+        for group in 0..reader.num_row_groups() {
+            let contents = bytes(&reader, group, content)?;
+            let labels = numbers(&reader, group, "label")?;
+            let held = [(contents.len(), content), (labels.len(), "label")];
+            check_complete(&reader, group, &held)?;
+            rows.extend(contents.into_iter().zip(labels));
+        }
+        Ok(rows)
+    })
 }
 
 /// Hands column `content` of the file at `path`, a leaf of bytes, to `take`: the values of one row group
@@ -43,18 +52,27 @@ pub(super) fn each_group(
     let (mut held, all) = (0, reader.metadata().file_metadata().num_rows());
     for group in 0..reader.num_row_groups() {
         let values = whole(path, content, "", || {
-            let values = bytes(&reader, group, content, i64::MAX as usize)?;
-            let (n, declared) = (values.len(), reader.metadata().row_group(group).num_rows());
-            if n as i64 != declared {
-                let why = format!("of {declared} rows it has {n} of `{content}`");
-                return Err(Fault::Broken(why));
-            }
+            let values = bytes(&reader, group, content)?;
+            check_complete(&reader, group, &[(values.len(), content)])?;
             Ok(values)
         })?;
         held += values.len();
         take(values, held as f64 / all.max(1) as f64)?;
     }
     Ok(())
+}
+
+/// Refuses a row group whose columns, of so many values, are not as long as it declares.
+fn check_complete(reader: &Reader, group: usize, columns: &[(usize, &str)]) -> Result<(), Fault> {
+    let declared = reader.metadata().row_group(group).num_rows();
+    if columns.iter().all(|(held, _)| *held as i64 == declared) {
+        return Ok(());
+    }
+    let held = columns
+        .iter()
+        .map(|(held, name)| format!("{held} of `{name}`"));
+    let held = held.collect::<Vec<_>>().join(" and ");
+    Err(Fault::Broken(format!("of {declared} rows it has {held}")))
 }
 
 fn open(path: &Path) -> Result<Reader, Fault> {
@@ -127,52 +145,24 @@ impl Fault {
 
 type Reader = SerializedFileReader<File>;
 
-fn read(reader: Reader, content: &str, most: usize) -> Result<Vec<(Vec<u8>, i64)>, Fault> {
-    let mut rows = Vec::new();
-    for group in 0..reader.num_row_groups() {
-        let wanted = most - rows.len();
-        if wanted == 0 {
-            break;
-        }
-        let declared = reader.metadata().row_group(group).num_rows();
-        let contents = bytes(&reader, group, content, wanted)?;
-        let labels = numbers(&reader, group, wanted)?;
-        let held = [contents.len(), labels.len()];
-        if held
-            .iter()
-            .any(|n| *n as i64 != declared.min(wanted as i64))
-        {
-            let [contents, labels] = held;
-            return Err(Fault::Broken(format!(
-                "of {declared} rows it has {contents} of `{content}` and {labels} of `label`"
-            )));
-        }
-        rows.extend(contents.into_iter().zip(labels));
-    }
-    Ok(rows)
-}
-
-fn bytes(reader: &Reader, group: usize, name: &str, most: usize) -> Result<Vec<Vec<u8>>, Fault> {
+fn bytes(reader: &Reader, group: usize, name: &str) -> Result<Vec<Vec<u8>>, Fault> {
     match physical(reader, name)? {
         (at, Type::BYTE_ARRAY) => {
-            let values = column::<ByteArrayType>(reader, group, at, name, most)?;
-            Ok(values
-                .iter()
-                .map(|v: &ByteArray| v.data().to_vec())
-                .collect())
+            let values = column::<ByteArrayType>(reader, group, at, name)?;
+            Ok(values.iter().map(|v| v.data().to_vec()).collect())
         }
         (_, other) => Err(Fault::Columns(format!("column `{name}` is {other}"))),
     }
 }
 
-fn numbers(reader: &Reader, group: usize, most: usize) -> Result<Vec<i64>, Fault> {
-    match physical(reader, "label")? {
-        (at, Type::INT64) => column::<Int64Type>(reader, group, at, "label", most),
+fn numbers(reader: &Reader, group: usize, name: &str) -> Result<Vec<i64>, Fault> {
+    match physical(reader, name)? {
+        (at, Type::INT64) => column::<Int64Type>(reader, group, at, name),
         (at, Type::INT32) => {
-            let values = column::<Int32Type>(reader, group, at, "label", most)?;
+            let values = column::<Int32Type>(reader, group, at, name)?;
             Ok(values.into_iter().map(i64::from).collect())
         }
-        (_, other) => Err(Fault::Columns(format!("column `label` is {other}"))),
+        (_, other) => Err(Fault::Columns(format!("column `{name}` is {other}"))),
     }
 }
 
@@ -193,13 +183,12 @@ fn physical(reader: &Reader, name: &str) -> Result<(usize, Type), Fault> {
     Ok((at, columns[at].physical_type()))
 }
 
-/// At most `most` values of column `at` in row group `group`, none of them null.
+/// The values of column `at` in row group `group`, none of them null.
 fn column<T: DataType>(
     reader: &Reader,
     group: usize,
     at: usize,
     name: &str,
-    most: usize,
 ) -> Result<Vec<T::T>, Fault> {
     let group = reader.get_row_group(group)?;
     if group.num_columns() <= at {
@@ -215,19 +204,17 @@ fn column<T: DataType>(
     let mut column =
         get_typed_column_reader::<T>(get_column_reader(schema.column(at), Box::new(pages)));
     let mut values = Vec::new();
-    while values.len() < most {
+    loop {
         let mut levels = Vec::new();
-        let wanted = CHUNK.min(most - values.len());
         let (rows, present, _) =
-            column.read_records(wanted, Some(&mut levels), None, &mut values)?;
+            column.read_records(CHUNK, Some(&mut levels), None, &mut values)?;
         if present < rows {
             return Err(Fault::Columns(format!("`{name}` is empty in some row")));
         }
         if rows == 0 {
-            break;
+            return Ok(values);
         }
     }
-    Ok(values)
 }
 
 /// Pages of a column that the decoder needs no more room for than the file has bytes: it makes room

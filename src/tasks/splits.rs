@@ -3,7 +3,7 @@
 use super::documents::Documents;
 use super::text::{Counts, Ids, Text};
 use super::{Objective, Sizes};
-use crate::ops::rng::Stream;
+use crate::ops::rng::Rng;
 use rayon::prelude::*;
 use std::ops::Range;
 
@@ -39,6 +39,24 @@ pub struct TrainValTest<T> {
     pub warnings: Vec<String>,
 }
 
+impl<T> From<[T; 3]> for TrainValTest<T> {
+    fn from([train, val, test]: [T; 3]) -> Self {
+        Self {
+            train,
+            val,
+            test,
+            warnings: Vec::new(),
+        }
+    }
+}
+
+impl<T> TrainValTest<T> {
+    /// Training, validation and test split.
+    pub fn each(&self) -> [&T; 3] {
+        [&self.train, &self.val, &self.test]
+    }
+}
+
 impl Splits {
     /// Sequences with one label, at the last position, drawn from the streams `TASK/train` and `TASK/test` of `seed`.
     /// `draw` fills the tokens of a sequence from a stream of its own and gives the label.
@@ -46,12 +64,12 @@ impl Splits {
         task: &str,
         seed: u64,
         sizes: &Sizes,
-        draw: impl Fn(&mut Stream, &mut [u32]) -> u32 + Sync,
+        draw: impl Fn(&mut Rng, &mut [u32]) -> u32 + Sync,
     ) -> Self {
         let [train, _, test] = sizes.examples;
         let split = |name: &str, examples| {
-            let stream = Stream::new(seed, &format!("{task}/{name}"), 0);
-            Dataset::drawn(&stream, examples, sizes.seq_len, &draw)
+            let rng = Rng::new(seed, &format!("{task}/{name}"), 0);
+            Dataset::drawn(&rng, examples, sizes.seq_len, &draw)
         };
         Self::PerToken {
             train: split("train", train),
@@ -98,12 +116,8 @@ impl Splits {
                 let documents = vec![&document[..]; sizes.documents];
                 let mut train = Documents::new(sizes.documents);
                 (0..examples).for_each(|_| train.push(&documents, 0));
-                Self::Pooled(TrainValTest {
-                    test: train.select([0]),
-                    val: Documents::new(sizes.documents),
-                    train,
-                    warnings: Vec::new(),
-                })
+                let (test, val) = (train.select([0]), Documents::new(sizes.documents));
+                Self::Pooled([train, val, test].into())
             }
             Objective::NextToken => {
                 let window = sizes.seq_len;
@@ -111,12 +125,7 @@ impl Splits {
                     let ids = Ids::Held(vec![1; windows * window + 1].into());
                     Text::new(ids, Counts::default(), window, None)
                 };
-                Self::NextToken(TrainValTest {
-                    train: text(examples),
-                    val: text(1),
-                    test: text(1),
-                    warnings: Vec::new(),
-                })
+                Self::NextToken([examples, 1, 1].map(text).into())
             }
         }
     }
@@ -145,17 +154,16 @@ pub struct Batch<'a> {
 
 impl Dataset {
     /// `examples` sequences of `seq_len` tokens with one label, at the last position. `draw` fills the tokens
-    /// of a sequence from a stream of its own, the one of its index under `stream`, and gives the label.
+    /// of a sequence from a stream of its own, the one of its index under `rng`, and gives the label.
     fn drawn(
-        stream: &Stream,
+        rng: &Rng,
         examples: usize,
         seq_len: usize,
-        draw: impl Fn(&mut Stream, &mut [u32]) -> u32 + Sync,
+        draw: impl Fn(&mut Rng, &mut [u32]) -> u32 + Sync,
     ) -> Self {
         let mut tokens = vec![0; examples * seq_len];
         let sequences = tokens.par_chunks_mut(seq_len).enumerate();
-        let answers =
-            sequences.map(|(index, sequence)| draw(&mut stream.at(index as u64), sequence));
+        let answers = sequences.map(|(index, sequence)| draw(&mut rng.at(index as u64), sequence));
         Self {
             seq_len,
             labels_per_example: 1,

@@ -1,6 +1,8 @@
 //! What the tests of the loaders of all tasks share.
 
+use super::synthetic::{Settings, Synthetic};
 use super::{Dataset, Splits, Task};
+use crate::config::TaskConfig;
 use std::path::PathBuf;
 
 /// The folder `name` of real data; `None`, and a line that says so, where there is none.
@@ -25,4 +27,77 @@ pub(super) fn refusal(task: &dyn Task) -> String {
     let message = task.check().unwrap_err().to_string();
     assert_eq!(task.load(None).unwrap_err().to_string(), message);
     message
+}
+
+impl Synthetic {
+    /// A task of these settings.
+    pub(super) fn of(&'static self, settings: &Settings) -> Box<dyn Task> {
+        self.read(&TaskConfig::new(self.name, settings)).unwrap()
+    }
+}
+
+/// The paper's sizes with another vocabulary and length.
+pub(super) fn paper(vocab_size: usize, seq_len: usize) -> Settings {
+    Settings {
+        data_seed: 0,
+        vocab_size,
+        seq_len,
+        train_examples: 5_000,
+        test_examples: 500,
+    }
+}
+
+/// An example is a function of seed, split and index.
+pub(super) fn assert_seeded(task: &'static Synthetic, paper: &Settings) {
+    let data = |change: fn(&mut Settings)| {
+        let mut settings = paper.clone();
+        change(&mut settings);
+        per_token(&*task.of(&settings))
+    };
+    let (train, test) = data(|_| {});
+    let (longer, same) = data(|s| s.train_examples = 6_000);
+    assert_eq!(longer.batch(0..5_000), train.batch(0..5_000));
+    assert_eq!(test, same);
+    assert_ne!(train.batch(0..500), test.batch(0..500));
+    assert_ne!(data(|s| s.data_seed = 1).1, test);
+}
+
+/// Sizes without data are refused by their flag: by the task's own rules for V and L, and by those of all.
+pub(super) fn assert_refused(
+    task: &'static Synthetic,
+    paper: &Settings,
+    own: &[(usize, usize, &str)],
+) {
+    let refused = |settings: Settings, sentence: &str| {
+        let message = refusal(&*task.of(&settings));
+        let start = format!("{}: {sentence}", task.name);
+        assert!(message.starts_with(&start), "{message}");
+    };
+    for &(vocab_size, seq_len, sentence) in own {
+        let settings = Settings {
+            vocab_size,
+            seq_len,
+            ..paper.clone()
+        };
+        refused(settings, sentence);
+    }
+    let all: [(fn(&mut Settings), _); 3] = [
+        (
+            |s| s.vocab_size = 1 << 25,
+            "--vocab-size 33554432 is beyond",
+        ),
+        (
+            |s| s.train_examples = 0,
+            "--train-examples 0 leaves an empty split",
+        ),
+        (
+            |s| s.test_examples = 1 << 40,
+            "--test-examples 1099511627776 with",
+        ),
+    ];
+    for (change, sentence) in all {
+        let mut settings = paper.clone();
+        change(&mut settings);
+        refused(settings, sentence);
+    }
 }

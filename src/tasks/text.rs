@@ -1,10 +1,8 @@
 //! One split as ids in memory, or in a file that is mapped into it.
 
-use super::fingerprint;
 use super::splits::TrainValTest;
+use super::{fingerprint, sha256};
 use memmap2::Mmap;
-use sha2::{Digest, Sha256};
-use std::borrow::Cow;
 use std::fmt;
 use std::sync::Arc;
 
@@ -63,7 +61,7 @@ impl Text {
 
     /// SHA-256 over all ids as they lie in memory, in hexadecimal digits.
     pub fn digest(&self) -> String {
-        let of_ids = || hex::encode(Sha256::digest(bytemuck::cast_slice(self.ids())));
+        let of_ids = || sha256(bytemuck::cast_slice(self.ids()));
         self.digest.clone().unwrap_or_else(of_ids)
     }
 
@@ -107,8 +105,7 @@ impl Text {
 impl TrainValTest<Text> {
     /// Twelve hex digits over all ids.
     pub fn fingerprint(&self) -> String {
-        let splits = [&self.train, &self.val, &self.test];
-        let digests = splits.map(|split| Cow::Owned(split.digest().into_bytes()));
+        let digests = self.each().map(|split| split.digest().into_bytes().into());
         fingerprint(digests.into_iter())
     }
 }

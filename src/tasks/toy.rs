@@ -3,8 +3,7 @@
 //!
 //! No row of the settings knows `lag`: tests make one.
 
-use super::limits::check_splits;
-use super::{Objective, Sizes, Splits, Task, TaskEntry};
+use super::{limits, Objective, Sizes, Splits, Task, TaskEntry};
 use crate::config::TaskConfig;
 use crate::error::Result;
 use serde::{Deserialize, Serialize};
@@ -80,16 +79,13 @@ impl Task for ToyConfig {
     }
 
     fn sizes(&self) -> Sizes {
-        let examples = [self.train_examples, self.test_examples];
-        Sizes::one_label(self.vocab_size, self.seq_len, examples)
+        let examples = [self.train_examples, 0, self.test_examples];
+        Sizes::of_tokens(self.vocab_size, self.seq_len, 1, examples)
     }
 
     fn check(&self) -> Result<()> {
-        check_splits(
-            ENTRY.name,
-            [self.train_examples, self.test_examples],
-            self.seq_len,
-        )
+        let examples = [self.train_examples, self.test_examples];
+        limits::check(ENTRY.name, &[], self.vocab_size, self.seq_len, examples)
     }
 
     fn load(&self, _data_dir: Option<&Path>) -> Result<Splits> {

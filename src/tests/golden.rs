@@ -1,7 +1,7 @@
 //! The golden files of the project, each as `dsf check golden` judges it.
 
 use dsf::golden::{check, files, Verdict};
-use dsf::ops::rng::Stream;
+use dsf::ops::rng::Rng;
 use std::fs;
 use std::path::Path;
 
@@ -25,7 +25,7 @@ fn every_golden_file_passes() {
 fn damaged_files_are_judged_and_never_panic() {
     let dir = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/tests/golden");
     let world = tempfile::tempdir().unwrap();
-    let mut stream = Stream::new(1, "damage", 0);
+    let mut rng = Rng::new(1, "damage", 0);
     let names = [
         "lemma1",
         "lemma2",
@@ -40,17 +40,17 @@ fn damaged_files_are_judged_and_never_panic() {
         for trial in 0..40 {
             let mut bytes = whole.clone();
             if trial % 8 == 0 {
-                bytes.truncate(stream.below(whole.len() as u32) as usize);
+                bytes.truncate(rng.below(whole.len() as u32) as usize);
             }
             for _ in 0..1 + trial % 3 {
-                let at = stream.below(header as u32) as usize;
+                let at = rng.below(header as u32) as usize;
                 // Digits become other digits, so that sizes stay sizes and lie.
                 if let Some(byte) = bytes.get_mut(at) {
-                    let digit = b'0' + stream.below(10) as u8;
+                    let digit = b'0' + rng.below(10) as u8;
                     *byte = if byte.is_ascii_digit() {
                         digit
                     } else {
-                        stream.next_u32() as u8
+                        rng.next_u32() as u8
                     };
                 }
             }

@@ -2,13 +2,13 @@
 //! of the run is refused.
 
 use crate::training::{follow, trace, trainer, weights, world, Trace};
-use crate::world::distance;
+use crate::world::{checkpoint, distance};
 use candle_core::safetensors::Load;
 use candle_core::Device;
 use dsf::config::{AdamConfig, Decay, RunConfig};
 use dsf::error::Error;
 use dsf::mixers::MIXERS;
-use dsf::ops::rng::Stream;
+use dsf::ops::rng::Rng;
 use dsf::recipes;
 use dsf::store::Outcome;
 use dsf::tasks::{self, Splits};
@@ -24,7 +24,7 @@ fn a_run_interrupted_after_any_step_or_epoch_ends_with_the_same_bits() {
             let mut first = trainer(&config, &data);
             follow(&mut first, events, &mut parts);
             assert_eq!(parts.outcome, None);
-            let saved = first.checkpoint().unwrap();
+            let saved = checkpoint(&first);
             let mut second = trainer(&config, &data);
             second.restore(&saved, "checkpoint").unwrap();
             assert_eq!(second.progress(), first.progress());
@@ -53,7 +53,7 @@ fn a_run_interrupted_at_every_step_and_epoch_ends_with_the_same_bits() {
             trainer.restore(saved, "checkpoint").unwrap();
         }
         follow(&mut trainer, 1, &mut parts);
-        saved = Some(trainer.checkpoint().unwrap());
+        saved = Some(checkpoint(&trainer));
     }
     assert_eq!(parts, whole);
 }
@@ -87,7 +87,7 @@ fn a_run_on_text_interrupted_at_every_step_and_epoch_ends_with_the_same_bits() {
                 trainer.restore(saved, "checkpoint").unwrap();
             }
             follow(&mut trainer, 1, &mut parts);
-            saved = Some(trainer.checkpoint().unwrap());
+            saved = Some(checkpoint(&trainer));
         }
         assert_eq!(parts, whole, "{mixer}");
     }
@@ -98,7 +98,8 @@ fn weights_say_what_they_are_of_and_are_those_of_the_run() {
     let (config, data) = on_text("linear");
     let mut trained = trainer(&config, &data);
     follow(&mut trained, 5, &mut Trace::default());
-    let bytes = trained.weights_bytes().unwrap();
+    let mut bytes = Vec::new();
+    trained.write_weights(&mut bytes).unwrap();
     let (_, header) = SafeTensors::read_metadata(&bytes).unwrap();
     let metadata = header.metadata().clone().unwrap();
     assert_eq!(metadata["config"], config.canonical());
@@ -120,9 +121,7 @@ fn a_run_interrupted_after_it_has_passed_the_threshold_trains_no_further() {
     let mut first = trainer(&config, &data);
     follow(&mut first, whole.losses.len() + 1, &mut parts);
     let mut second = trainer(&config, &data);
-    second
-        .restore(&first.checkpoint().unwrap(), "checkpoint")
-        .unwrap();
+    second.restore(&checkpoint(&first), "checkpoint").unwrap();
     follow(&mut second, usize::MAX, &mut parts);
     assert_eq!(parts.outcome, Some(Outcome::Converged));
     assert_eq!(parts, whole);
@@ -133,7 +132,7 @@ fn saved(mixer: &str) -> Vec<u8> {
     let (config, data) = world(mixer);
     let mut trainer = trainer(&config, &data);
     follow(&mut trainer, 2, &mut Trace::default());
-    trainer.checkpoint().unwrap()
+    checkpoint(&trainer)
 }
 
 /// What restoring `bytes` into a run of softmax attention says.
@@ -170,8 +169,8 @@ fn a_truncated_checkpoint_is_refused() {
 #[test]
 fn random_bytes_are_refused() {
     for length in [1, 8, 9, 64, 5000] {
-        let mut stream = Stream::new(1, "bytes", length);
-        let bytes: Vec<u8> = (0..length).map(|_| stream.next_u32() as u8).collect();
+        let mut rng = Rng::new(1, "bytes", length);
+        let bytes: Vec<u8> = (0..length).map(|_| rng.next_u32() as u8).collect();
         assert_clear(&refusal(&bytes));
         // A header length that fits, and nonsense where the header should be.
         let fitting = [&length.to_le_bytes()[..], &bytes].concat();

@@ -6,8 +6,9 @@ use dsf::config::{
 };
 use dsf::mixers::{Entry, Mixer, MIXERS};
 use dsf::nn::Params;
-use dsf::ops::rng::Stream;
+use dsf::ops::rng::Rng;
 use dsf::recipes;
+use dsf::train::Trainer;
 use std::collections::BTreeMap;
 
 /// All protocols.
@@ -15,10 +16,8 @@ pub const PROTOCOLS: [Protocol; 3] = [Protocol::Paper, Protocol::Reference, Prot
 
 /// Normal numbers in f64, a function of `name`.
 pub fn normal(name: &str, shape: impl Into<Shape>) -> Tensor {
-    let (mut stream, shape) = (Stream::new(7, name, 0), shape.into());
-    let values: Vec<f64> = (0..shape.elem_count())
-        .map(|_| stream.normals().0)
-        .collect();
+    let (mut rng, shape) = (Rng::new(7, name, 0), shape.into());
+    let values: Vec<f64> = (0..shape.elem_count()).map(|_| rng.normals().0).collect();
     Tensor::from_vec(values, shape, &Device::Cpu).unwrap()
 }
 
@@ -220,4 +219,11 @@ pub fn try_run(
         ("batch-size", "24"),
     ];
     recipes::run("mqar", &[&settings, changes].concat())
+}
+
+/// What a trainer's checkpoint holds.
+pub fn checkpoint(trainer: &Trainer) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    trainer.write_checkpoint(&mut bytes).unwrap();
+    bytes
 }

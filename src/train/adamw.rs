@@ -186,7 +186,7 @@ impl Slot {
     /// The moments as bytes of f32.
     pub fn moments_bytes(&self) -> Result<Vec<u8>> {
         match &self.moments {
-            Moments::Gpu(moments) => Ok(bytes(moments)?.0),
+            Moments::Gpu(moments) => bytes(moments),
             Moments::Cpu(moments) => match &*lock(moments) {
                 CpuStorage::F32(values) => Ok(le_bytes(values)),
                 _ => bail!("checkpoints hold f32"),
@@ -206,13 +206,12 @@ impl Slot {
     }
 }
 
-/// Bytes and shape of a tensor for a checkpoint.
-pub(super) fn bytes(tensor: &Tensor) -> Result<(Vec<u8>, Shape)> {
+/// The bytes of a tensor for a checkpoint.
+pub(super) fn bytes(tensor: &Tensor) -> Result<Vec<u8>> {
     if tensor.dtype() != DType::F32 {
         bail!("checkpoints hold f32, not {:?}", tensor.dtype());
     }
-    let values = tensor.flatten_all()?.to_vec1::<f32>()?;
-    Ok((le_bytes(&values), tensor.shape().clone()))
+    Ok(le_bytes(&tensor.flatten_all()?.to_vec1::<f32>()?))
 }
 
 fn le_bytes(values: &[f32]) -> Vec<u8> {

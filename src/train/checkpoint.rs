@@ -4,30 +4,24 @@
 
 use super::{adamw, Progress, Trainer};
 use crate::error::{Error, Result};
+use crate::model::weights::{archive, Origin};
 use crate::store::{check_archive, Archive};
 use candle_core::safetensors::Load;
-use candle_core::{Shape, Tensor};
+use candle_core::Shape;
 use safetensors::SafeTensors;
 use std::io::{self, Write};
 
 const PROGRESS: &str = "progress";
 const RUN: &str = "run";
-const CONFIG: &str = "config";
-const EPOCH: &str = "epoch";
-const STEP: &str = "step";
 
 impl Trainer<'_> {
-    /// Everything that [`Self::restore`] needs.
-    pub fn checkpoint(&self) -> Result<Vec<u8>> {
-        in_memory(|out| self.write_checkpoint(out))
-    }
-
-    /// The same as a file, without a copy of it in memory.
+    /// Everything that [`Self::restore`] needs, without a copy of it in memory.
     pub fn write_checkpoint(&self, out: &mut dyn Write) -> io::Result<()> {
         let progress = serde_json::to_string(&self.progress).expect("progress is plain data");
         let mut archive = Archive::new([(PROGRESS, progress), (RUN, self.config.id())]).digested();
         for slot in self.optimizer.slots() {
-            self.add(&mut archive, &slot.name, &slot.var);
+            let var = slot.var.as_tensor();
+            archive.add(slot.name.clone(), var.dims(), || adamw::bytes(var));
             let moments = moments(&slot.name);
             let shape = slot.moments_shape();
             archive.add(moments, shape.dims(), || slot.moments_bytes());
@@ -38,27 +32,14 @@ impl Trainer<'_> {
     /// The weights as they are as a safetensors file, whose metadata hold the run's config as canonical
     /// JSON, its id, and the epochs and steps that are over.
     pub fn write_weights(&self, out: &mut dyn Write) -> io::Result<()> {
-        let mut archive = Archive::new([
-            (CONFIG, self.config.canonical()),
-            (RUN, self.config.id()),
-            (EPOCH, self.progress.epochs.len().to_string()),
-            (STEP, self.progress.step.to_string()),
-        ])
-        .digested();
-        for slot in self.optimizer.slots() {
-            self.add(&mut archive, &slot.name, &slot.var);
-        }
-        archive.write(out)
-    }
-
-    /// What [`Self::write_weights`] writes.
-    pub fn weights_bytes(&self) -> Result<Vec<u8>> {
-        in_memory(|out| self.write_weights(out))
-    }
-
-    fn add<'a>(&self, archive: &mut Archive<'a>, name: &str, tensor: &'a Tensor) {
-        let bytes = || Ok(adamw::bytes(tensor)?.0);
-        archive.add(name.to_owned(), tensor.dims(), bytes);
+        let origin = Origin {
+            run: Some(self.config.id()),
+            epoch: self.progress.epochs.len(),
+            step: self.progress.step,
+        };
+        let slots = self.optimizer.slots().iter();
+        let weights = slots.map(|slot| (&slot.name, slot.var.as_tensor()));
+        archive(self.config, &origin, weights).write(out)
     }
 
     /// Goes back to the state of a checkpoint. `place` names it in errors.
@@ -97,12 +78,6 @@ impl Trainer<'_> {
         let over = progress.epochs.len() * self.steps_per_epoch();
         (over..=over + self.steps_per_epoch()).contains(&progress.step)
     }
-}
-
-fn in_memory(write: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> Result<Vec<u8>> {
-    let mut bytes = Vec::new();
-    write(&mut bytes).map_err(candle_core::Error::wrap)?;
-    Ok(bytes)
 }
 
 fn moments(name: &str) -> String {

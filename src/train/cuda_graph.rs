@@ -6,7 +6,7 @@
 //! and fills the library's caches; then one is recorded.
 
 use super::adamw::AdamW;
-use super::per_token::Labelled;
+use super::labelled::Labelled;
 use crate::gpu::{Gpu, Grid, Kernel, Recording, WARP};
 use crate::model::Model;
 use crate::nn::Cx;
@@ -85,12 +85,13 @@ impl Recorded {
     /// The loss on `batch`, which has as many examples as the recorded one, at step `step`. Unless
     /// it is no number, the parameters have moved by the rates that the optimiser was given.
     pub(super) fn replay(&self, batch: &Batch, step: u64) -> Result<f64> {
+        let rows = self.batch.rows.as_ref();
+        let positions = rows.map(|rows| (&rows.positions, batch.positions));
         let tensors = [
             (&self.batch.tokens, batch.tokens),
-            (&self.batch.rows.positions, batch.positions),
             (&self.batch.answers, batch.answers),
         ];
-        for (tensor, values) in tensors {
+        for (tensor, values) in tensors.into_iter().chain(positions) {
             let (storage, layout) = tensor.storage_and_layout();
             self.gpu.write(values, self.gpu.view(&storage, layout)?)?;
         }

@@ -4,6 +4,7 @@
 mod adamw;
 mod checkpoint;
 mod cuda_graph;
+mod labelled;
 mod next_token;
 mod objective;
 mod per_token;
@@ -12,7 +13,7 @@ mod pooled;
 mod schedule;
 
 pub use adamw::AdamW;
-pub use per_token::Labelled;
+pub use labelled::Labelled;
 pub use perplexity::{score, unigram_ppl, Scored, Scoring};
 pub use schedule::learning_rate;
 
@@ -108,7 +109,7 @@ impl<'a> Trainer<'a> {
     }
 
     /// Trains to the end, telling `on` of every step and epoch. An error from `on` ends the run
-    /// where it stands; [`Self::checkpoint`] then holds all of it.
+    /// where it stands; [`Self::write_checkpoint`] then holds all of it.
     pub fn run(&mut self, on: &mut dyn FnMut(&Self, Event) -> Result<()>) -> Result<Outcome> {
         loop {
             if let Some(outcome) = self.ended() {

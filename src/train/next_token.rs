@@ -1,9 +1,10 @@
 //! At every position of a window of text the token that follows; windows in a new order every epoch.
 
+use super::labelled::Labelled;
 use super::objective::{
-    groups, selected, EpochOrder, MicroBatch, Objective, Score, ScoreSum, StepExamples, Tested,
+    selected, EpochOrder, MicroBatch, Objective, Score, ScoreSum, StepExamples, Tested,
 };
-use super::perplexity::{score, unigram_ppl, Scored, Scoring, Shifted};
+use super::perplexity::{score, unigram_ppl, Scored, Scoring};
 use crate::config::RunConfig;
 use crate::model::{Io, Model};
 use crate::nn::{Cx, Params};
@@ -11,7 +12,6 @@ use crate::store::{EpochRow, Metrics};
 use crate::tasks::{Sizes, Text, TrainValTest};
 use candle_core::{Device, Result, Tensor};
 use std::f64::consts::LN_2;
-use std::ops::Range;
 
 /// One of so many training windows is scored under the final weights.
 const EVERY: usize = 100;
@@ -54,9 +54,9 @@ impl<'a> NextToken<'a> {
         train.micro_batch.unwrap_or(train.batch_size)
     }
 
-    fn upload(&self, text: &Text, windows: &[usize]) -> Result<Shifted> {
+    fn upload(&self, text: &Text, windows: &[usize]) -> Result<Labelled> {
         let windows: Vec<&[u16]> = windows.iter().map(|&i| text.window(i)).collect();
-        Shifted::new(&windows, text.seq_len(), &self.device)
+        Labelled::shifted(&windows, text.seq_len(), &self.device)
     }
 
     /// Mean loss and accuracy on `windows` of `text`.
@@ -104,15 +104,12 @@ impl<'a> NextToken<'a> {
         scores.set("train_ppl_eval", perplexity(some.loss));
         scores.set("val_ppl", last.val_loss.and_then(perplexity));
         scores.set("test_ppl", perplexity(last.test_loss));
-        if let Some(whole) = self.whole(val)? {
-            let (words, bytes) = by_words_and_bytes(whole, val);
-            scores.set("val_word_ppl", words);
-            scores.set("val_bits_per_byte", bytes);
-        }
-        if let Some(whole) = self.whole(test)? {
-            let (words, bytes) = by_words_and_bytes(whole, test);
-            scores.set("test_word_ppl", words);
-            scores.set("test_bits_per_byte", bytes);
+        for (split, text) in [("val", val), ("test", test)] {
+            if let Some(whole) = self.whole(text)? {
+                let (words, bytes) = by_words_and_bytes(whole, text);
+                scores.set(&format!("{split}_word_ppl"), words);
+                scores.set(&format!("{split}_bits_per_byte"), bytes);
+            }
         }
         Ok(())
     }
@@ -133,14 +130,7 @@ impl Objective for NextToken<'_> {
 
     fn micro_batches(&self, step: &StepExamples) -> Vec<MicroBatch> {
         let windows = self.order.examples(step);
-        let micro_batch = |group: Range<usize>| MicroBatch {
-            weight: group.len() as f64 / windows.len() as f64,
-            examples: windows[group].to_vec(),
-            seq_len: self.sizes.seq_len,
-        };
-        groups(windows.len(), self.most())
-            .map(micro_batch)
-            .collect()
+        MicroBatch::of_one_length(&windows, self.most(), self.sizes.seq_len)
     }
 
     fn loss(&self, batch: &MicroBatch, cx: &Cx) -> Result<Tensor> {

@@ -3,7 +3,7 @@
 
 use crate::model::Model;
 use crate::nn::Cx;
-use crate::ops::rng::Stream;
+use crate::ops::rng::Rng;
 use crate::ops::Classified;
 use crate::store::{EpochRow, Metrics};
 use crate::tasks::Dataset;
@@ -69,6 +69,19 @@ pub(super) struct MicroBatch {
     pub weight: f64,
 }
 
+impl MicroBatch {
+    /// `examples` of `seq_len` tokens each, at most `most` at a time.
+    pub fn of_one_length(examples: &[usize], most: usize, seq_len: usize) -> Vec<Self> {
+        let count = examples.len();
+        let micro_batch = |group: Range<usize>| Self {
+            weight: group.len() as f64 / count as f64,
+            examples: examples[group].to_vec(),
+            seq_len,
+        };
+        groups(count, most).map(micro_batch).collect()
+    }
+}
+
 /// A model, and training examples of which all batches of one size have the same shape.
 pub(super) struct OneShape<'a> {
     pub model: &'a Model,
@@ -118,7 +131,7 @@ impl EpochOrder {
         let known = order.take().filter(|(epoch, _)| *epoch == step.epoch);
         let (_, all) = order.insert(known.unwrap_or_else(|| {
             let mut drawn: Vec<usize> = (0..self.count).collect();
-            Stream::new(self.seed, &self.purpose, step.epoch as u64).shuffle(&mut drawn);
+            Rng::new(self.seed, &self.purpose, step.epoch as u64).shuffle(&mut drawn);
             (step.epoch, drawn)
         }));
         all[step.range.clone()].to_vec()
@@ -137,7 +150,7 @@ pub(super) struct Tested {
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(super) struct Score {
     pub loss: f64,
-    /// Share of right answers.
+    /// Share of correct answers.
     pub accuracy: f64,
 }
 
@@ -145,15 +158,15 @@ pub(super) struct Score {
 #[derive(Default)]
 pub(super) struct ScoreSum {
     loss: f64,
-    right: f64,
+    correct: f64,
     labels: f64,
 }
 
 impl ScoreSum {
-    /// Adds `labels` answers of mean loss `loss`; `right` `(labels)` is 1 where one is right.
+    /// Adds `labels` answers of mean loss `loss`; `correct` `(labels)` is 1 where one is correct.
     pub fn add(&mut self, found: &Classified, labels: usize) -> Result<()> {
         self.loss += f64::from(found.loss.to_scalar::<f32>()?) * labels as f64;
-        self.right += f64::from(found.right.sum_all()?.to_scalar::<f32>()?);
+        self.correct += f64::from(found.correct.sum_all()?.to_scalar::<f32>()?);
         self.labels += labels as f64;
         Ok(())
     }
@@ -161,7 +174,7 @@ impl ScoreSum {
     pub fn score(&self) -> Score {
         Score {
             loss: self.loss / self.labels,
-            accuracy: self.right / self.labels,
+            accuracy: self.correct / self.labels,
         }
     }
 }

@@ -1,10 +1,10 @@
 //! How well weights predict a whole text: summed cross-entropy, with as much context as is asked for.
 
+use super::labelled::Labelled;
 use crate::model::Model;
-use crate::nn::{Cx, Rows};
-use crate::ops::Classified;
+use crate::nn::Cx;
 use crate::tasks::Text;
-use candle_core::{DType, Device, Result, Tensor};
+use candle_core::{DType, Device, Result};
 
 /// Which tokens of a text are scored, and with how much context.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -56,7 +56,7 @@ pub fn score(model: &Model, text: &Text, how: &Scoring, device: &Device) -> Resu
                 .iter()
                 .map(|piece| &ids[piece.start..][..piece.inputs + 1])
                 .collect();
-            let shifted = Shifted::new(&cut, group[0].scored, device)?;
+            let shifted = Labelled::shifted(&cut, group[0].scored, device)?;
             let mean = shifted.classify(model, &Cx::eval())?.loss;
             let mean = mean.to_dtype(DType::F64)?.to_scalar::<f64>()?;
             sum.nll += mean * shifted.len() as f64;
@@ -114,48 +114,6 @@ pub fn unigram_ppl(train: &Text, test: &Text, vocab_size: usize) -> f64 {
 /// The targets of all windows, one behind the other.
 fn targets(text: &Text) -> &[u16] {
     &text.ids()[1..][..text.windows() * text.seq_len()]
-}
-
-/// Pieces of a text on the device: inputs, and as targets the same ids one position on. All have one length.
-pub(super) struct Shifted {
-    /// `(pieces, inputs)` u32.
-    tokens: Tensor,
-    /// Where predictions are scored, if not everywhere.
-    rows: Option<Rows>,
-    /// `(pieces · scored)` u32.
-    targets: Tensor,
-}
-
-impl Shifted {
-    /// `pieces` of as many ids each: all but the last are inputs, and the last `scored` are targets.
-    pub fn new(pieces: &[&[u16]], scored: usize, device: &Device) -> Result<Self> {
-        let (count, inputs) = (pieces.len(), pieces.first().map_or(1, |ids| ids.len()) - 1);
-        let cut = |from: usize, to: usize| -> Vec<u32> {
-            let ids = pieces.iter().flat_map(|ids| &ids[from..to]);
-            ids.map(|&id| u32::from(id)).collect()
-        };
-        let unscored = inputs - scored;
-        let rows = || -> Result<Rows> {
-            let positions = Tensor::arange(unscored as u32, inputs as u32, device)?;
-            let positions = positions.broadcast_as((count, scored))?.contiguous()?;
-            Ok(Rows { positions })
-        };
-        Ok(Self {
-            tokens: Tensor::from_vec(cut(0, inputs), (count, inputs), device)?,
-            rows: (unscored > 0).then(rows).transpose()?,
-            targets: Tensor::from_vec(cut(unscored + 1, inputs + 1), count * scored, device)?,
-        })
-    }
-
-    /// Predictions scored.
-    pub fn len(&self) -> usize {
-        self.targets.elem_count()
-    }
-
-    /// Their mean cross-entropy, and which of them are right.
-    pub fn classify(&self, model: &Model, cx: &Cx) -> Result<Classified> {
-        model.classify(&self.tokens, self.rows.as_ref(), &self.targets, cx)
-    }
 }
 
 #[cfg(test)]

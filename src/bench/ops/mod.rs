@@ -4,7 +4,7 @@ mod table;
 
 use super::floors::{Passes, Shape, Work};
 use crate::error::{self, Result};
-use crate::ops::rng::Stream;
+use crate::ops::rng::Rng;
 use candle_core::{DType, Device, Tensor, Var};
 
 /// Every op, in the order of the listing.
@@ -172,9 +172,9 @@ impl Input {
         let dims = self.dims.as_slice();
         let count: usize = dims.iter().product();
         let last = dims.last().copied().unwrap_or(1);
-        let mut stream = Stream::new(0, "bench", index);
-        let mut random = |draw: &dyn Fn(&mut Stream) -> f64| -> Vec<f32> {
-            let drawn = (0..count.min(distinct)).map(|_| draw(&mut stream) as f32);
+        let mut rng = Rng::new(0, "bench", index);
+        let mut random = |draw: &dyn Fn(&mut Rng) -> f64| -> Vec<f32> {
+            let drawn = (0..count.min(distinct)).map(|_| draw(&mut rng) as f32);
             let drawn: Vec<f32> = drawn.collect();
             drawn.iter().copied().cycle().take(count).collect()
         };
@@ -183,8 +183,8 @@ impl Input {
             Ok(Tensor::from_vec(values, dims, &Device::Cpu)?)
         };
         let values = match self.fill {
-            Fill::Normal(std) => random(&|stream| std * stream.normals().0),
-            Fill::Uniform(low, high) => random(&|stream| low + (high - low) * stream.uniform()),
+            Fill::Normal(std) => random(&|rng| std * rng.normals().0),
+            Fill::Uniform(low, high) => random(&|rng| low + (high - low) * rng.uniform()),
             Fill::Harmonics => (0..count).map(|i| -((i % last + 1) as f32)).collect(),
             Fill::Classes(classes) => return whole(&|i| i % classes),
             Fill::Lengths(longest) => return whole(&|i| (longest * (i + 1)).div_ceil(count)),

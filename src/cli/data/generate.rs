@@ -3,14 +3,12 @@
 use super::event;
 use crate::cache;
 use crate::cli::device::use_threads;
-use crate::cli::{exit, print, raised, stop_flag, Global};
+use crate::cli::{exit, go_on, print, stop_flag, Global};
 use crate::error::{ensure, refuse, Error, Result};
 use crate::store::Staging;
-use crate::tasks::lra::generate::{self, listops, pathfinder, Progress};
-use crate::tasks::lra::{check, write_stand_in, LraConfig, LraDataset};
-use crate::tasks::Generator;
+use crate::tasks::lra::{generated_folder, write_generated, write_stand_in, LraConfig, LraDataset};
+use crate::tasks::{Generator, Task};
 use clap::{Args, Subcommand};
-use indicatif::ProgressBar;
 use serde_json::json;
 use std::path::{Path, PathBuf};
 
@@ -159,35 +157,23 @@ fn pictures(given: &Pathfinder) -> Result<LraConfig> {
 /// Writes the examples of `config` as files of the released form.
 fn as_released(mut config: LraConfig, place: &Place, global: &Global) -> Result<()> {
     config.data_seed = place.data_seed;
-    check(&config)?;
+    config.check()?;
     use_threads(global.threads()?);
-    let folder = place.root()?.join(generate::folder(&config));
+    let folder = place.root()?.join(generated_folder(&config));
     #[rustfmt::skip]
     let known = ["basic_train.tsv", "basic_val.tsv", "basic_test.tsv", "imgs", "metadata"];
     let there = known.iter().map(|name| folder.join(name));
     place.replaces(there.into_iter().find(|path| path.exists()).as_deref())?;
-    let examples = config.train_examples + config.val_examples + config.test_examples;
+    let examples: usize = config.examples().iter().sum();
     let files = Staging::of(&folder)?;
     let stop = stop_flag()?;
     let template = "{bar:20} {pos}/{len} examples  {eta} left";
-    let bar = match global.silent() {
-        true => ProgressBar::hidden(),
-        false => print::bar(template, Some(examples as u64)),
-    };
-    let progress: Progress = &mut |more| {
+    let bar = print::bar_unless(global.silent(), template, Some(examples as u64));
+    let mut progress = |more: usize| {
         bar.inc(more as u64);
-        match raised(&stop) {
-            true => Err(Error::Stopped),
-            false => Ok(()),
-        }
+        go_on(&stop)
     };
-    match config.dataset {
-        LraDataset::Pathfinder => {
-            let drawn = (config.data_seed, config.contour_length());
-            pathfinder::write(drawn, examples, files.path(), progress)?;
-        }
-        _ => listops::write(&config, files.path(), progress)?,
-    }
+    write_generated(&config, files.path(), &mut progress)?;
     bar.finish_and_clear();
     files.publish()?;
     let uses = format!(" --data files{}{}", place.flag(), other_sizes(&config));

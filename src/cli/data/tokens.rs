@@ -67,8 +67,7 @@ fn tell(config: &WikitextConfig, data_dir: Option<&Path>, global: &Global) -> Re
         print::talk(&format!("warning: {warning}"));
     }
     let names = ["train", "val", "test"];
-    let texts = [&splits.train, &splits.val, &splits.test];
-    for ((split, text), path) in names.into_iter().zip(texts).zip(paths) {
+    for ((split, text), path) in names.into_iter().zip(splits.each()).zip(paths) {
         let (name, tokens, counts) = (config.corpus.name(), text.ids().len(), text.counts());
         let (words, lines, bytes) = (counts.words, counts.lines, counts.bytes);
         let event = json!({

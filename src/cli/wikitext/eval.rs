@@ -3,9 +3,9 @@
 mod scores;
 
 use super::chosen::Chosen;
-use crate::cli::{exit, print, progress, raised, stop_flag, Global};
+use crate::cli::{exit, go_on, print, progress, stop_flag, Global};
 use crate::config::{Precision, TaskConfig};
-use crate::error::{ensure, refuse, Error, Result};
+use crate::error::{ensure, refuse, Result};
 use crate::gpu;
 use crate::model::weights::Checkpoint;
 use crate::sweep::estimate::grouped;
@@ -14,7 +14,6 @@ use crate::tasks::wikitext::{Corpus, WikitextConfig};
 use crate::tasks::Text;
 use crate::train::Scoring;
 use clap::{Args, ValueEnum};
-use indicatif::ProgressBar;
 use scores::Scores;
 
 #[derive(Args)]
@@ -97,7 +96,8 @@ pub(super) fn main(arguments: &Arguments, global: &Global) -> Result<u8> {
         print::line(HEAD)?;
     }
     for split in &arguments.split {
-        let bar = bar(*split, global.quiet);
+        let template = "{prefix} {wide_bar} {pos}/{len} windows, {eta} left";
+        let bar = print::bar_unless(global.quiet, template, None).with_prefix(split.name());
         let scores = Scores::of(
             &model,
             split.of(&splits),
@@ -106,10 +106,7 @@ pub(super) fn main(arguments: &Arguments, global: &Global) -> Result<u8> {
             &mut |done, count| {
                 bar.set_length(count as u64);
                 bar.set_position(done as u64);
-                match raised(&stop) {
-                    true => Err(Error::Stopped),
-                    false => Ok(()),
-                }
+                go_on(&stop)
             },
         );
         bar.finish_and_clear();
@@ -140,15 +137,6 @@ fn scoring(arguments: &Arguments, seq_len: usize) -> Result<Scoring> {
         batch: arguments.batch_size.unwrap_or(most),
         every_token: false,
     })
-}
-
-/// Windows scored so far and how long the rest takes; nothing where nobody looks.
-fn bar(split: Split, quiet: bool) -> ProgressBar {
-    let template = "{prefix} {wide_bar} {pos}/{len} windows, {eta} left";
-    match quiet {
-        true => ProgressBar::hidden(),
-        false => print::bar(template, None).with_prefix(split.name()),
-    }
 }
 
 fn title(found: &Checkpoint, text: &WikitextConfig, how: &Scoring, device: &str) -> String {

@@ -3,7 +3,7 @@
 use super::chosen::Chosen;
 use super::stream::Streamed;
 use crate::cli::{exit, print, Global};
-use crate::error::{ensure, Error, Result};
+use crate::error::{ensure, refuse, Error, Result};
 use crate::model::generate::{Choice, Continuation, Memory, Sampling};
 use crate::model::Model;
 use crate::sweep::estimate::{counted, duration};
@@ -132,10 +132,10 @@ fn fits(vocabulary: &Vocabulary, text: &WikitextConfig) -> Result<()> {
     if ids <= rows {
         return Ok(());
     }
-    Err(Error::usage(format!(
+    refuse!(
         "the tokenizer {} has {ids} ids, and the model rows for {rows}: give the right one by --tokenizer",
         text.tokenizer
-    )))
+    )
 }
 
 /// What the text so far costs to remember.

@@ -100,8 +100,8 @@ fn kernel(factors: &Factors) -> String {
 }
 
 fn factor(count: usize, seed: u64) -> Vec<f32> {
-    let mut stream = dsf_ops::rng::Stream::new(seed, "mma", 0);
-    (0..count).map(|_| stream.normals().0 as f32).collect()
+    let mut rng = dsf_ops::rng::Rng::new(seed, "mma", 0);
+    (0..count).map(|_| rng.normals().0 as f32).collect()
 }
 
 fn product(gpu: &Gpu, factors: &Factors, a: &[f32], b: &[f32]) -> Vec<f32> {

@@ -1,7 +1,7 @@
 //! The next token from its logits: greedy, or sampled with a temperature, top-k and top-p.
 
 use crate::error::{refuse, Error, Result};
-use crate::ops::rng::Stream;
+use crate::ops::rng::Rng;
 
 /// How the next token is chosen.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -61,7 +61,9 @@ impl Choice {
     /// Where a logit is not a number.
     pub(super) fn of(&self, logits: &[f32], at: usize) -> Result<usize> {
         if logits.iter().any(|x| x.is_nan()) || logits.is_empty() {
-            refuse!("the model's logits are not numbers: its training diverged, or the weights are broken");
+            refuse!(
+                "the model's logits are not numbers: its training diverged, or the weights are broken"
+            );
         }
         Ok(match self {
             Self::Greedy => ranked(logits, 1)[0],
@@ -80,7 +82,7 @@ impl Sampling {
             weights.truncate(enough(&weights, p));
         }
         let total: f64 = weights.iter().sum();
-        let mut left = total * Stream::new(self.seed, "generate", at as u64).uniform();
+        let mut left = total * Rng::new(self.seed, "generate", at as u64).uniform();
         for (id, weight) in candidates.iter().zip(&weights) {
             if left < *weight {
                 return *id;

@@ -16,7 +16,7 @@ use crate::store::{Archive, Weights};
 use crate::tasks::wikitext::WikitextConfig;
 use candle_core::{DType, Device, Tensor};
 use mapped::Mapped;
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeMap, HashMap};
 use std::path::{Path, PathBuf};
 
 /// A run's weights at the epoch of the best validation.
@@ -151,24 +151,33 @@ impl Checkpoint {
 
     /// Writes the weights to a safetensors file, in f32.
     pub fn save(&self, path: &Path) -> Result<()> {
-        let mut archive = Archive::new(self.metadata()).digested();
-        let names: BTreeSet<&String> = self.values.keys().collect();
-        for name in names {
-            let value = &self.values[name];
-            archive.add(name.clone(), value.dims(), || bytes(value));
-        }
+        let values: BTreeMap<&String, &Tensor> = self.values.iter().collect();
+        let archive = archive(&self.config, &self.origin, values);
         write_atomic_by(path, |out| archive.write(out))
     }
+}
 
-    fn metadata(&self) -> [(&'static str, String); 4] {
-        let Origin { run, epoch, step } = &self.origin;
-        [
-            (CONFIG, self.config.canonical()),
-            (RUN, run.clone().unwrap_or_default()),
-            (EPOCH, epoch.to_string()),
-            (STEP, step.to_string()),
-        ]
+/// A safetensors file of `weights` by name, in f32, whose header says which model they are of and `origin`.
+pub fn archive<'a>(
+    config: &RunConfig,
+    origin: &Origin,
+    weights: impl IntoIterator<Item = (&'a String, &'a Tensor)>,
+) -> Archive<'a> {
+    let mut archive = Archive::new(header(config, origin)).digested();
+    for (name, tensor) in weights {
+        archive.add(name.clone(), tensor.dims(), || bytes(tensor));
     }
+    archive
+}
+
+fn header(config: &RunConfig, origin: &Origin) -> [(&'static str, String); 4] {
+    let Origin { run, epoch, step } = origin;
+    [
+        (CONFIG, config.canonical()),
+        (RUN, run.clone().unwrap_or_default()),
+        (EPOCH, epoch.to_string()),
+        (STEP, step.to_string()),
+    ]
 }
 
 /// Why a file without a config is refused.

@@ -63,7 +63,7 @@ impl CrossEntropy {
             tracked: call.tracked,
         };
         let mut losses = gpu.alloc(DType::F32, rows)?;
-        let mut right = gpu.alloc(DType::F32, rows)?;
+        let mut correct = gpu.alloc(DType::F32, rows)?;
         let size = if call.tracked { weight.len() } else { 0 };
         let (mut gw, mut ghs) = (gpu.alloc(DType::F32, size)?, Vec::new());
         let tile = self.tile(rows, hidden.dtype());
@@ -71,7 +71,7 @@ impl CrossEntropy {
             let some = tile.min(rows - first);
             let hidden = hidden.part(first * self.width, some * self.width);
             let tile = Tile { first, hidden };
-            let slopes = self.slopes(&head, &tile, &mut losses, &mut right)?;
+            let slopes = self.slopes(&head, &tile, &mut losses, &mut correct)?;
             if call.tracked {
                 self.add_gradient(&head, &tile, slopes.view(), &mut gw)?;
                 ghs.push(self.gradient(&head, &tile, slopes.view())?);
@@ -81,7 +81,7 @@ impl CrossEntropy {
         let args = [(&losses).into(), (&mut loss).into(), rows.into()];
         gpu.launch(kernel("mean"), Grid::of(1, 1024), &args)?;
         let kept = call.tracked.then_some(gw).into_iter().chain(ghs);
-        Ok([loss, right].into_iter().chain(kept).collect())
+        Ok([loss, correct].into_iter().chain(kept).collect())
     }
 
     /// The gradient of the mean loss with respect to a tile's logits; unspecified values if
@@ -91,7 +91,7 @@ impl CrossEntropy {
         head: &Head,
         tile: &Tile,
         losses: &mut Buffer,
-        right: &mut Buffer,
+        correct: &mut Buffer,
     ) -> Result<Buffer> {
         let (gpu, io) = (head.gpu, tile.hidden.dtype());
         let rows = tile.hidden.len() / self.width;
@@ -106,7 +106,7 @@ impl CrossEntropy {
         };
         let share = 1.0 / head.targets.len() as f32;
         let mut args: Vec<Arg> = vec![(&mut logits).into(), head.targets.into()];
-        args.extend([losses.into(), right.into()]);
+        args.extend([losses.into(), correct.into()]);
         args.push(match io {
             DType::F32 => head.tracked.into(),
             _ => narrow.as_mut().into(),

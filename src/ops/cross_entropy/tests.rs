@@ -69,7 +69,7 @@ fn the_first_of_equal_logits_is_the_answer() {
         reference(&hidden, &weight, &targets).unwrap(),
         emulated(|| cross_entropy(&hidden, &weight, &targets)).unwrap(),
     ] {
-        assert_eq!(found.right.to_vec1::<f32>().unwrap(), [1.0, 0.0, 0.0]);
+        assert_eq!(found.correct.to_vec1::<f32>().unwrap(), [1.0, 0.0, 0.0]);
     }
 }
 

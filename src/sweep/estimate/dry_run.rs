@@ -2,12 +2,11 @@
 
 use super::cost::{costs, makespan, Cost};
 use super::format::{bytes, counted, duration, grouped};
-use crate::config::RunConfig;
+use crate::config::{RunConfig, Setting, Summary, SETTINGS};
 use crate::error::Result;
 use crate::store::{Record, Status, Store};
 use crate::sweep::{Options, Plan};
 use candle_core::Device;
-use std::collections::HashSet;
 use std::path::Path;
 
 /// A list of values is shown in full up to this length.
@@ -172,66 +171,64 @@ impl Axis {
     }
 }
 
-/// The settings of a plan that has any run.
+/// The settings of a plan that has any run, in the order of help.
 fn axes(plan: &Plan) -> Vec<Axis> {
     let rows: Vec<Record> = plan.runs.iter().map(Record::planned).collect();
-    let axes = AXES.iter().map(|&(name, always, value_of)| {
-        let mut seen = HashSet::new();
-        let mut values: Vec<String> = rows.iter().map(value_of).collect();
-        values.retain(|value| !value.is_empty() && seen.insert(value.clone()));
-        Axis {
-            name,
-            always,
-            values,
+    let mut axes: Vec<Axis> = Vec::new();
+    for setting in SETTINGS.typed() {
+        for row in &rows {
+            let Some((name, value)) = point(setting, row).filter(|(_, value)| !value.is_empty())
+            else {
+                continue;
+            };
+            match axes.iter_mut().find(|axis| axis.name == name) {
+                Some(axis) if axis.values.contains(&value) => {}
+                Some(axis) => axis.values.push(value),
+                None => axes.push(Axis {
+                    name,
+                    always: ALWAYS.iter().any(|(always, _)| *always == setting.name),
+                    values: vec![value],
+                }),
+            }
         }
-    });
-    axes.collect()
+    }
+    axes
 }
 
-/// A number as a person writes it: `0` and not `0.0`.
-fn number(row: &Record, name: &str) -> String {
-    let number = row.number(name);
-    number.map_or(String::new(), |number| number.to_string())
-}
-
-type ValueOf = fn(&Record) -> String;
-
-/// Name, whether it is always shown, and its value in a run: empty where its task has no such setting.
-static AXES: [(&str, bool, ValueOf); 25] = [
-    ("dataset", true, |row| row.get("dataset").to_string()),
-    ("mixer", true, |row| row.get("mixer").to_string()),
-    ("variant", false, |row| row.get("variant").to_string()),
-    ("protocol", true, |row| row.get("protocol").to_string()),
-    ("d", true, |row| row.get("d").to_string()),
-    ("n", true, |row| row.get("n").to_string()),
-    ("heads", false, |row| row.get("heads").to_string()),
-    ("layers", false, |row| row.get("layers").to_string()),
-    ("L:k", true, |row| match row.count("kv_pairs") {
-        0 => String::new(),
-        pairs => format!("{}:{pairs}", row.get("seq_len")),
-    }),
-    ("L", true, |row| match row.count("kv_pairs") {
-        0 => row.get("seq_len").to_string(),
-        _ => String::new(),
-    }),
-    ("V", true, |row| row.get("vocab_size").to_string()),
-    ("examples", true, |row| match row.count("train_examples") {
-        0 => "all".to_owned(), // of a text, whose length is known once it is read
-        count => count.to_string(),
-    }),
-    ("data", false, |row| {
-        format!("{} {}", row.get("data"), row.get("data_seed"))
-    }),
-    ("lr", true, |row| number(row, "lr")),
-    ("epochs", true, |row| row.get("epochs_max").to_string()),
-    ("batch", true, |row| row.get("batch_size").to_string()),
-    ("weight decay", false, |row| number(row, "weight_decay")),
-    ("precision", false, |row| row.get("precision").to_string()),
-    ("dropout", false, |row| number(row, "embed_dropout")),
-    ("input", false, |row| row.get("input").to_string()),
-    ("pool", false, |row| row.get("pool").to_string()),
-    ("mask", false, |row| row.get("mask").to_string()),
-    ("dual", false, |row| row.get("dual").to_string()),
-    ("loss", false, |row| row.get("loss").to_string()),
-    ("seed", true, |row| row.get("seed").to_string()),
+/// Settings that are shown even if they never vary, by the names that the list has room for.
+static ALWAYS: [(&str, &str); 12] = [
+    ("dataset", "dataset"),
+    ("mixer", "mixer"),
+    ("protocol", "protocol"),
+    ("d", "d"),
+    ("n", "n"),
+    ("seq-len", "L"),
+    ("vocab-size", "V"),
+    ("train-examples", "examples"),
+    ("lr", "lr"),
+    ("epochs", "epochs"),
+    ("batch-size", "batch"),
+    ("seed", "seed"),
 ];
+
+/// What a setting is called in the list, and its value in a run: empty where the run's task has no such setting.
+fn point(setting: &'static Setting, row: &Record) -> Option<(&'static str, String)> {
+    // A number as a person writes it: `0` and not `0.0`.
+    let value = |column: &str| match row.number(column) {
+        Some(number) => number.to_string(),
+        None => row.get(column).to_string(),
+    };
+    let short = ALWAYS.iter().find(|(name, _)| *name == setting.name);
+    let name = short.map_or(setting.name, |(_, short)| short);
+    let pairs = row.count("kv_pairs");
+    Some(match setting.name {
+        "seq-len" if pairs > 0 => ("L:k", format!("{}:{pairs}", value("seq_len"))),
+        "kv-pairs" => return None,
+        // Of a text, whose length is known once it is read.
+        "train-examples" if row.count("train_examples") == 0 => (name, "all".to_owned()),
+        "dropout" => (name, value("embed_dropout")),
+        // In the column of another setting.
+        _ if matches!(setting.summary, Summary::In(_)) => return None,
+        _ => (name, value(&setting.column()?)),
+    })
+}

@@ -1,4 +1,4 @@
-//! The settings of one of the five tasks, and sizes from which no data can be made.
+//! The settings of one of the five tasks.
 
 use crate::tasks::Generator;
 use serde::{Deserialize, Serialize};
@@ -60,6 +60,11 @@ impl LraConfig {
             val_examples,
             test_examples,
         }
+    }
+
+    /// Examples of the training, the validation and the test split.
+    pub fn examples(&self) -> [usize; 3] {
+        [self.train_examples, self.val_examples, self.test_examples]
     }
 
     /// Paddles of each long path of Pathfinder.

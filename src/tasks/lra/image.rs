@@ -1,37 +1,21 @@
 //! CIFAR-10 (Krizhevsky 2009) in gray, from its binary batches or from the parquet files of Hugging
 //! Face.
 
-use super::permutation::{first, permutation, tenth};
+use super::files::{self, BATCHES, PARQUET};
+use super::parts::{first, permutation, tenth};
 use super::picture::{self, PIXELS};
-use super::{place, Documents, LraConfig, LraDataset, Splits};
+use super::{Documents, LraConfig, LraDataset, Splits};
 use crate::error::{Error, Position, Result};
 use crate::tasks::parquet;
 use png::ColorType;
 use rayon::prelude::*;
-use std::fs::File;
-use std::io::{BufReader, Read};
-use std::path::{Path, PathBuf};
+use std::fs;
+use std::path::Path;
 
 /// A label, then the red, the green and the blue of every pixel.
 const RECORD: usize = 1 + 3 * PIXELS;
 
 const CLASSES: u8 = 10;
-
-/// The binary batches in the order of the released code, those for training first.
-const BATCHES: [&str; 6] = [
-    "data_batch_1.bin",
-    "data_batch_2.bin",
-    "data_batch_3.bin",
-    "data_batch_4.bin",
-    "data_batch_5.bin",
-    "test_batch.bin",
-];
-
-/// The files of Hugging Face, that for training first.
-const PARQUET: [&str; 2] = [
-    "train-00000-of-00001.parquet",
-    "test-00000-of-00001.parquet",
-];
 
 /// What brings files that are whole.
 const REMEDY: &str = "fetch it again: dsf data fetch lra --dataset image";
@@ -43,70 +27,41 @@ const REMEDY: &str = "fetch it again: dsf data fetch lra --dataset image";
 /// # Errors
 /// A file that is missing or is not what it should be, by its name and record; sizes beyond what was found.
 pub(super) fn load(config: &LraConfig, dir: &Path) -> Result<Splits> {
-    let (rest, test) = read(dir)?;
+    let folder = files::find(LraDataset::Image, config.contour_length(), dir)?;
+    let (rest, test) = read(&folder)?;
     let order = permutation(rest.len());
     let (train, val) = order.split_at(rest.len() - tenth(rest.len()));
     let tested: Vec<usize> = (0..test.len()).collect();
-    let train = first(train, "--train-examples", config.train_examples)?;
-    let val = first(val, "--val-examples", config.val_examples)?;
-    let tested = first(&tested, "--test-examples", config.test_examples)?;
-    Ok(Splits {
-        train: rest.select(train.iter().copied()),
-        val: rest.select(val.iter().copied()),
-        test: test.select(tested.iter().copied()),
-        warnings: Vec::new(),
-    })
-}
-
-/// A folder of pictures, in one of two forms.
-pub(super) enum Edition {
-    Batches(PathBuf),
-    Parquet(PathBuf),
-}
-
-/// The edition at or below `dir`; of two the binary one.
-pub(super) fn find(dir: &Path) -> Result<Edition> {
-    place::find(dir, LraDataset::Image, &BATCHES)
-        .map(Edition::Batches)
-        .or_else(|missing| {
-            let parquet = place::look(dir, LraDataset::Image, &PARQUET);
-            parquet.map(Edition::Parquet).ok_or(missing)
-        })
+    let [train, val, tested] = first([train, val, &tested], config)?;
+    let pick = |from: &Documents, examples: &[usize]| from.select(examples.iter().copied());
+    Ok([pick(&rest, train), pick(&rest, val), pick(&test, tested)].into())
 }
 
 /// All pictures for training and all for testing, in the order of their files.
-fn read(dir: &Path) -> Result<(Documents, Documents)> {
-    match find(dir)? {
-        Edition::Batches(folder) => {
-            let (mut train, mut test) = (Documents::new(1), Documents::new(1));
-            let [one, two, three, four, five, last] = BATCHES.map(|batch| folder.join(batch));
-            for batch in [one, two, three, four, five] {
-                read_batch(&batch, &mut train)?;
-            }
-            read_batch(&last, &mut test)?;
-            Ok((train, test))
-        }
-        Edition::Parquet(folder) => {
-            let [train, test] = PARQUET.map(|name| read_parquet(&folder.join(name)));
-            Ok((train?, test?))
-        }
+fn read(folder: &Path) -> Result<(Documents, Documents)> {
+    if !files::has(folder, &BATCHES) {
+        let [train, test] = PARQUET.map(|name| read_parquet(&folder.join(name)));
+        return Ok((train?, test?));
     }
+    let (mut train, mut test) = (Documents::new(1), Documents::new(1));
+    let [batches @ .., last] = BATCHES;
+    for batch in batches {
+        read_batch(&folder.join(batch), &mut train)?;
+    }
+    read_batch(&folder.join(last), &mut test)?;
+    Ok((train, test))
 }
 
 /// Adds the records of a binary batch.
 fn read_batch(path: &Path, examples: &mut Documents) -> Result<()> {
-    let file = File::open(path).map_err(Error::io("read", path))?;
-    let size = file.metadata().map_err(Error::io("read", path))?.len();
-    let (records, rest) = (size / RECORD as u64, size % RECORD as u64);
-    if records == 0 || rest > 0 {
-        let reason = format!("expected {RECORD} bytes, found {rest}; {REMEDY}");
-        return Err(Error::data_at(path, Position::Record(records), reason));
+    let bytes = fs::read(path).map_err(Error::io("read", path))?;
+    let (records, rest) = bytes.as_chunks::<RECORD>();
+    if records.is_empty() || !rest.is_empty() {
+        let reason = format!("expected {RECORD} bytes, found {}; {REMEDY}", rest.len());
+        let at = Position::Record(records.len() as u64);
+        return Err(Error::data_at(path, at, reason));
     }
-    let mut file = BufReader::new(file);
-    let mut record = [0; RECORD];
-    for number in 0..records {
-        file.read_exact(&mut record)
-            .map_err(Error::io("read", path))?;
+    for (number, record) in (0..).zip(records) {
         let (label, colors) = (record[0], &record[1..]);
         check_label(label.into(), path, number)?;
         let (red, rest) = colors.split_at(PIXELS);
@@ -124,7 +79,7 @@ fn read_batch(path: &Path, examples: &mut Documents) -> Result<()> {
 
 /// The rows of a parquet file of PNG pictures.
 fn read_parquet(path: &Path) -> Result<Documents> {
-    let rows = parquet::rows(path, "img.bytes", usize::MAX)?;
+    let rows = parquet::rows(path, "img.bytes")?;
     let pictures: Vec<Result<Vec<u8>, String>> = rows
         .par_iter()
         .map(|(png, _)| picture::decode(png, ColorType::Rgb))
@@ -133,11 +88,8 @@ fn read_parquet(path: &Path) -> Result<Documents> {
     for (number, (colors, (_, label))) in pictures.into_iter().zip(rows).enumerate() {
         let label = check_label(label, path, number as u64)?;
         let colors = colors.map_err(|why| {
-            Error::data_at(
-                path,
-                Position::Record(number as u64),
-                format!("{why}; {REMEDY}"),
-            )
+            let at = Position::Record(number as u64);
+            Error::data_at(path, at, format!("{why}; {REMEDY}"))
         })?;
         let (colors, _) = colors.as_chunks();
         let pixels: Vec<u8> = colors.iter().map(|&color| gray(color)).collect();

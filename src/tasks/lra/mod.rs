@@ -1,29 +1,27 @@
 //! The tasks of the Long Range Arena: labelled documents of bytes, from files or generated.
 
-mod check;
 mod config;
-pub mod generate;
+pub mod files;
 mod image;
 mod listops;
-mod part;
+mod parts;
 mod pathfinder;
-mod permutation;
 mod picture;
-mod place;
 mod retrieval;
+mod stand_in;
 #[cfg(test)]
 mod testing;
 mod text;
 mod vocab;
 
-pub use check::check;
 pub use config::{LraConfig, LraDataset, HARD_CONTOUR};
-pub use retrieval::write_stand_in;
+pub use stand_in::write_stand_in;
 
 use super::{Documents, Files, Generator, Objective, Sizes, Task, TaskEntry, TrainValTest};
 use crate::cache;
 use crate::config::TaskConfig;
-use crate::error::Result;
+use crate::error::{ensure, refuse, Result};
+use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
 
 pub(super) const ENTRY: TaskEntry = TaskEntry {
@@ -70,12 +68,23 @@ impl Task for LraConfig {
             labels_per_example: 1,
             classes: self.dataset.classes(),
             scalar: self.dataset.scalar(),
-            examples: [self.train_examples, self.val_examples, self.test_examples],
+            examples: self.examples(),
         }
     }
 
     fn check(&self) -> Result<()> {
-        check(self)
+        match (self.data, self.dataset) {
+            (Generator::Files, _) | (Generator::Native, LraDataset::Pathfinder) => {}
+            (Generator::Native, LraDataset::Listops) => listops::check_generated(self)?,
+            (Generator::Native, other) => refuse!(
+                "--data native: {} cannot be generated; take --data files",
+                other.name()
+            ),
+            (Generator::Numpy, _) => refuse!(
+                "--data numpy is a generator of MQAR; the Long Range Arena has native and files"
+            ),
+        }
+        check_sizes(self)
     }
 
     fn load(&self, data_dir: Option<&Path>) -> Result<super::Splits> {
@@ -98,7 +107,10 @@ impl Task for LraConfig {
     }
 
     fn ready(&self, data_dir: Option<&Path>) -> Result<()> {
-        ready(self, data_dir)
+        if self.data == Generator::Native {
+            return Ok(());
+        }
+        files::find(self.dataset, self.contour_length(), &root(data_dir)?).map(drop)
     }
 }
 
@@ -108,34 +120,14 @@ pub type Splits = TrainValTest<Documents>;
 /// The folder at or below `dir` in which files of `dataset` lie, in any of the forms that [`load`] reads.
 /// Pictures as Parquet are not looked for: their files have the names of the reviews'.
 pub fn found(dataset: LraDataset, dir: &Path) -> Option<PathBuf> {
-    match dataset {
-        LraDataset::Listops => listops::find(dir).ok(),
-        LraDataset::Text => text::find(dir).ok()?[0].parent().map(Path::to_owned),
-        LraDataset::Retrieval => retrieval::find(dir).ok(),
-        LraDataset::Image => match image::find(dir).ok()? {
-            image::Edition::Batches(folder) => Some(folder),
-            image::Edition::Parquet(_) => None,
-        },
-        LraDataset::Pathfinder => {
-            let mut levels = [14, 9, 6].into_iter();
-            levels.find_map(|paddles| pathfinder::find(dir, paddles).ok())
-        }
-    }
-}
-
-/// Refuses a task whose files are not there.
-fn ready(config: &LraConfig, data_dir: Option<&Path>) -> Result<()> {
-    if config.data == Generator::Native {
-        return Ok(());
-    }
-    let dir = &root(data_dir)?;
-    match config.dataset {
-        LraDataset::Listops => listops::find(dir).map(drop),
-        LraDataset::Text => text::find(dir).map(drop),
-        LraDataset::Retrieval => retrieval::find(dir).map(drop),
-        LraDataset::Image => image::find(dir).map(drop),
-        LraDataset::Pathfinder => pathfinder::find(dir, config.contour_length()).map(drop),
-    }
+    let levels: &[usize] = match dataset {
+        LraDataset::Pathfinder => &[14, 9, 6],
+        _ => &[HARD_CONTOUR],
+    };
+    let mut found = levels
+        .iter()
+        .filter_map(|level| files::find(dataset, *level, dir).ok());
+    found.find(|folder| dataset != LraDataset::Image || files::has(folder, &files::BATCHES))
 }
 
 fn root(data_dir: Option<&Path>) -> Result<PathBuf> {
@@ -145,9 +137,12 @@ fn root(data_dir: Option<&Path>) -> Result<PathBuf> {
 /// The splits of `config`, generated, or read from files under `data_dir`; `None` is where
 /// `dsf data fetch` puts them.
 pub fn load(config: &LraConfig, data_dir: Option<&Path>) -> Result<Splits> {
-    check(config)?;
+    config.check()?;
     if config.data == Generator::Native {
-        return generate::splits(config);
+        return match config.dataset {
+            LraDataset::Pathfinder => Ok(pathfinder::generated(config)),
+            _ => listops::generated(config),
+        };
     }
     let dir = &root(data_dir)?;
     match config.dataset {
@@ -158,3 +153,66 @@ pub fn load(config: &LraConfig, data_dir: Option<&Path>) -> Result<Splits> {
         LraDataset::Pathfinder => pathfinder::load(config, dir),
     }
 }
+
+/// Where the files of a generated task lie under a data folder.
+pub fn generated_folder(config: &LraConfig) -> PathBuf {
+    match config.dataset {
+        LraDataset::Pathfinder => pathfinder::folder(config),
+        _ => "listops".into(),
+    }
+}
+
+/// Writes the examples of `config`, whose check they passed, into `folder` as the files that [`load`] reads. `progress`
+/// hears of examples as they are finished: how many more.
+pub fn write_generated(
+    config: &LraConfig,
+    folder: &Path,
+    progress: &mut dyn FnMut(usize) -> Result<()>,
+) -> Result<()> {
+    match config.dataset {
+        LraDataset::Pathfinder => pathfinder::write(config, folder, progress),
+        _ => listops::write(config, folder, progress),
+    }
+}
+
+/// Paddles of long paths that 32 x 32 pixels have room for, and of which a third is a path too.
+const CONTOURS: RangeInclusive<usize> = 3..=14;
+
+fn check_sizes(config: &LraConfig) -> Result<()> {
+    let sizes = [
+        ("--train-examples", config.train_examples, 1, 10_000_000),
+        ("--val-examples", config.val_examples, 0, 10_000_000),
+        ("--test-examples", config.test_examples, 1, 10_000_000),
+        ("--vocab-size", config.vocab_size, 4, 256),
+    ];
+    for (flag, size, least, most) in sizes {
+        let fits = (least..=most).contains(&size);
+        ensure!(fits, "{flag} must be {least} to {most}, not {size}");
+    }
+    let (dataset, name, seq_len) = (config.dataset, config.dataset.name(), config.seq_len);
+    if let Some(paddles) = config.contour_length {
+        ensure!(
+            dataset == LraDataset::Pathfinder,
+            "--contour-length is of Pathfinder; leave it out with --dataset {name}"
+        );
+        ensure!(
+            CONTOURS.contains(&paddles),
+            "--contour-length must be {} to {} paddles, not {paddles}; the released levels have 6, 9 and 14",
+            CONTOURS.start(),
+            CONTOURS.end()
+        );
+    }
+    if dataset.is_picture() {
+        ensure!(
+            seq_len == dataset.seq_len() && config.vocab_size == 256,
+            "{name} has 32 x 32 pixels of 256 grays: leave out --seq-len and --vocab-size"
+        );
+    } else {
+        let fits = (16..=65_536).contains(&seq_len);
+        ensure!(fits, "--seq-len must be 16 to 65536, not {seq_len}");
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests;

@@ -4,7 +4,7 @@ use png::{BitDepth, ColorType, Decoder, Limits};
 use std::io::Cursor;
 
 /// Pixels a side.
-const SIDE: u32 = 32;
+pub(super) const SIDE: u32 = 32;
 
 /// Pixels a picture, L.
 pub(super) const PIXELS: usize = (SIDE * SIDE) as usize;
@@ -43,8 +43,7 @@ pub(super) fn decode(bytes: &[u8], color: ColorType) -> Result<Vec<u8>, String> 
     Ok(pixels)
 }
 
-/// A picture whose value at `i` is `value(i)`, `side` pixels a side.
-#[cfg(test)]
+/// A picture of 8 bits a channel whose value at `i` is `value(i)`, `side` pixels a side.
 pub(super) fn encode(side: u32, color: ColorType, value: impl Fn(usize) -> u8) -> Vec<u8> {
     let mut bytes = Vec::new();
     let mut encoder = png::Encoder::new(&mut bytes, side, side);
@@ -53,9 +52,10 @@ pub(super) fn encode(side: u32, color: ColorType, value: impl Fn(usize) -> u8) -
     let values: Vec<u8> = (0..(side * side) as usize * color.samples())
         .map(value)
         .collect();
-    let mut writer = encoder.write_header().unwrap();
-    writer.write_image_data(&values).unwrap();
-    writer.finish().unwrap();
+    encoder
+        .write_header()
+        .and_then(|mut writer| writer.write_image_data(&values))
+        .expect("memory takes a picture of this size");
     bytes
 }
 

@@ -1,53 +1,20 @@
 //! Pairs of papers of the ACL Anthology (Radev et al. 2013), character by character: whether one
 //! cites the other.
 
-mod stand_in;
-
-pub use stand_in::write_stand_in;
-
-use super::part::{self, Part};
+use super::files::{self, PAIRS};
 use super::vocab::RAW_END;
-use super::{place, Documents, Splits};
+use super::{parts, LraConfig, LraDataset, Splits};
 use crate::error::Result;
-use crate::tasks::lines::{self, excerpt, Line};
-use crate::tasks::lra::{LraConfig, LraDataset};
-use std::path::{Path, PathBuf};
-
-const FILES: [&str; 3] = [
-    "new_aan_pairs.train.tsv",
-    "new_aan_pairs.eval.tsv",
-    "new_aan_pairs.test.tsv",
-];
+use crate::tasks::lines::{excerpt, Line};
+use std::path::Path;
 
 /// The splits in the folder at or below `dir`: the first examples of each file. Texts stay as they
 /// are printed, with the escapes of a byte string. The files are gigabytes, so only the bytes that
 /// become tokens are kept, and they become tokens in their place.
 pub(super) fn load(config: &LraConfig, dir: &Path) -> Result<Splits> {
-    let dir = find(dir)?;
-    part::of_files(&dir, FILES, config, |path, part, wanted| {
-        split(path, part, wanted, config.seq_len)
-    })
-}
-
-/// The folder at or below `dir` in which the files lie.
-pub(super) fn find(dir: &Path) -> Result<PathBuf> {
-    place::find(dir, LraDataset::Retrieval, &FILES)
-}
-
-fn split(path: &Path, part: Part, wanted: usize, seq_len: usize) -> Result<Documents> {
-    let mut examples = Documents::new(2);
-    let held = lines::read(
-        path,
-        None,
-        wanted,
-        |line| parse(line, seq_len),
-        |([first, second], label): ([Vec<u8>; 2], u8)| {
-            examples.push(&[&first, &second], label);
-            Ok(())
-        },
-    )?;
-    part.enough(path, held, wanted)?;
-    Ok(examples)
+    let dir = files::find(LraDataset::Retrieval, config.contour_length(), dir)?;
+    let parse = |line: Line| parse(line, config.seq_len);
+    parts::of_lines(&dir, PAIRS, None, config, parse)
 }
 
 /// Both texts, cut and with their end, and whether one paper cites the other.
@@ -82,10 +49,8 @@ fn parse(line: Line, seq_len: usize) -> Result<([Vec<u8>; 2], u8), String> {
         return Err("the second text has no end".to_owned());
     }
     let document = |text: &[u8]| {
-        let mut document = Vec::with_capacity(text.len().min(seq_len - 1) + 1);
-        document.extend_from_slice(&text[..text.len().min(seq_len - 1)]);
-        document.push(RAW_END);
-        document
+        let cut = &text[..text.len().min(seq_len - 1)];
+        [cut, &[RAW_END]].concat()
     };
     Ok(([first, second].map(document), label))
 }

@@ -1,20 +1,18 @@
 //! Film reviews (Maas et al. 2011), character by character: the Parquet files or the folders.
 
-mod folders;
-mod order;
-
-use super::part::Part;
+use super::files::{self, PARQUET};
+use super::parts::{TEST, TRAIN};
 use super::vocab::{Vocabulary, END};
-use super::{place, Documents, LraConfig, LraDataset, Splits};
-use crate::error::{Error, Position, Result};
+use super::{Documents, LraConfig, LraDataset, Splits};
+use crate::error::{refuse, Error, Position, Result};
+use crate::ops::rng::Rng;
 use crate::tasks::parquet;
 use std::collections::HashMap;
+use std::fs;
 use std::path::{Path, PathBuf};
 
-const FILES: [&str; 2] = [
-    "train-00000-of-00001.parquet",
-    "test-00000-of-00001.parquet",
-];
+/// The seed of the order in which reviews are used where not all of them are.
+const SEED: u64 = 42;
 
 /// Characters that occur less often in the training examples are unknown.
 const LEAST: u64 = 15;
@@ -29,59 +27,40 @@ struct Review {
 /// The splits in the folder at or below `dir`. The data has no validation split: what chooses the
 /// epoch is held out of the training reviews.
 pub(super) fn load(config: &LraConfig, dir: &Path) -> Result<Splits> {
-    let [train, test] = find(dir)?;
+    let folder = files::find(LraDataset::Text, config.contour_length(), dir)?;
+    let [train, test] = match files::has(&folder, &PARQUET) {
+        true => PARQUET.map(|name| folder.join(name)),
+        false => ["train", "test"].map(|name| folder.join(name)),
+    };
     let (held, val, used) = (read(&train)?, config.val_examples, config.train_examples);
     if val > 0 && val + used > held.len() && used <= held.len() {
-        return Err(Error::usage(format!(
+        refuse!(
             "{} holds {} training examples, not {used} and {val} held out of them: give \
              --train-examples {} or --val-examples {}",
             train.display(),
             held.len(),
             held.len().saturating_sub(val).max(1),
             held.len() - used,
-        )));
+        );
     }
-    Part::Train.enough(&train, held.len(), used)?;
+    TRAIN.enough(&train, held.len(), used)?;
     // From both ends of one order: what is trained on does not depend on how much is held out.
-    let order = order::stratified(&held, 0);
+    let order = stratified(&held, 0);
     let used = pick(&held, &order[order.len() - used..]);
     let held_out = pick(&held, &order[..val]);
     let tests = read(&test)?;
-    Part::Test.enough(&test, tests.len(), config.test_examples)?;
-    let tests = pick(
-        &tests,
-        &order::stratified(&tests, 1)[..config.test_examples],
-    );
+    TEST.enough(&test, tests.len(), config.test_examples)?;
+    let tests = pick(&tests, &stratified(&tests, 1)[..config.test_examples]);
     let vocabulary = vocabulary(&used, config)?;
     let encode = |reviews: &[&Review]| encode(reviews, &vocabulary, config);
-    Ok(Splits {
-        train: encode(&used),
-        val: encode(&held_out),
-        test: encode(&tests),
-        warnings: Vec::new(),
-    })
-}
-
-/// The reviews for training and for testing at or below `dir`, a file or a folder each.
-pub(super) fn find(dir: &Path) -> Result<[PathBuf; 2]> {
-    let folders = ["train/neg", "train/pos", "test/neg", "test/pos"];
-    if let Some(dir) = place::look(dir, LraDataset::Text, &FILES) {
-        return Ok(FILES.map(|name| dir.join(name)));
-    }
-    if let Some(dir) = place::look(dir, LraDataset::Text, &folders) {
-        return Ok(["train", "test"].map(|name| dir.join(name)));
-    }
-    Err(Error::Missing(format!(
-        "{}; the folder form, aclImdb/{{train,test}}/{{neg,pos}}/*.txt, serves as well",
-        place::missing(dir, LraDataset::Text, &FILES)
-    )))
+    Ok([used, held_out, tests].map(|some| encode(&some)).into())
 }
 
 fn read(path: &Path) -> Result<Vec<Review>> {
     if path.is_dir() {
-        return folders::read(path);
+        return read_folders(path);
     }
-    let rows = parquet::rows(path, "text", usize::MAX)?.into_iter();
+    let rows = parquet::rows(path, "text")?.into_iter();
     let review = |(i, (text, label)): (usize, (Vec<u8>, i64))| {
         let fault = |what: String| Error::data_at(path, Position::Row(i as u64), what);
         let label = u8::try_from(label).ok().filter(|label| *label < 2);
@@ -90,6 +69,72 @@ fn read(path: &Path) -> Result<Vec<Review>> {
         Ok(Review { text, label })
     };
     rows.enumerate().map(review).collect()
+}
+
+/// The reviews of `dir/neg`, then those of `dir/pos`, each in the order of their numbers.
+fn read_folders(dir: &Path) -> Result<Vec<Review>> {
+    let mut reviews = Vec::new();
+    for (label, name) in [(0, "neg"), (1, "pos")] {
+        let dir = dir.join(name);
+        for (_, path) in rated_files(&dir, label)? {
+            let bytes = fs::read(&path).map_err(Error::io("read", &path))?;
+            let text = String::from_utf8(bytes)
+                .map_err(|e| Error::data(&path, format!("not UTF-8: {e}")))?;
+            reviews.push(Review { text, label });
+        }
+    }
+    Ok(reviews)
+}
+
+/// The files of one label, `<n>_<rating>.txt`, with both numbers.
+fn rated_files(dir: &Path, label: u8) -> Result<Vec<((u64, u8), PathBuf)>> {
+    let mut files = Vec::new();
+    for entry in fs::read_dir(dir).map_err(Error::io("read", dir))? {
+        let path = entry.map_err(Error::io("read", dir))?.path();
+        let name = path.file_name().unwrap_or_default().to_string_lossy();
+        let Some((number, rating)) = number_and_rating(&name) else {
+            return Err(Error::data(
+                &path,
+                "expected are files named NUMBER_RATING.txt alone",
+            ));
+        };
+        let fits = if label == 1 { 7..=10 } else { 1..=4 };
+        if !fits.contains(&rating) {
+            let (least, most) = (fits.start(), fits.end());
+            let reason = format!("a rating of {rating}; ratings here are {least} to {most}");
+            return Err(Error::data(&path, reason));
+        }
+        files.push(((number, rating), path));
+    }
+    files.sort_unstable();
+    Ok(files)
+}
+
+fn number_and_rating(name: &str) -> Option<(u64, u8)> {
+    let (number, rating) = name.strip_suffix(".txt")?.split_once('_')?;
+    let digits = |text: &str| text.bytes().all(|byte| byte.is_ascii_digit());
+    if !digits(number) || !digits(rating) {
+        return None;
+    }
+    Some((number.parse().ok()?, rating.parse().ok()?))
+}
+
+/// All indices in an order whose every beginning and every end has the labels in the shares of
+/// the whole, to within one example. `file` tells the orders of two files apart.
+fn stratified(reviews: &[Review], file: u64) -> Vec<usize> {
+    let mut order = Vec::with_capacity(reviews.len());
+    for label in 0..2_u8 {
+        let own = (0..reviews.len()).filter(|i| reviews[*i].label == label);
+        let mut own: Vec<usize> = own.collect();
+        let index = 2 * file + u64::from(label);
+        Rng::new(SEED, "lra/text/split", index).shuffle(&mut own);
+        // The k-th of n stands at (2k + 1) / 2n of the way, whatever its label.
+        let n = own.len();
+        let placed = own.into_iter().enumerate();
+        order.extend(placed.map(|(k, i)| ((2 * k + 1) as f64 / n as f64, label, i)));
+    }
+    order.sort_unstable_by(|a, b| a.0.total_cmp(&b.0).then(a.1.cmp(&b.1)));
+    order.into_iter().map(|(_, _, i)| i).collect()
 }
 
 /// The reviews at `indices`, in the order of the file.

@@ -1,8 +1,7 @@
 //! The ids of tokens: padding, unknown and end, then what occurs in the training examples.
 
-use super::Splits;
-use crate::error::{Error, Result};
-use crate::tasks::lra::LraConfig;
+use super::{LraConfig, Splits};
+use crate::error::{refuse, Result};
 use std::collections::HashMap;
 use std::hash::Hash;
 
@@ -34,7 +33,7 @@ impl<T: Copy + Ord + Hash> Vocabulary<T> {
         tokens.retain(|(_, count)| *count >= least);
         let (entries, most) = (SPECIAL + tokens.len(), config.vocab_size.min(256));
         if entries > most {
-            return Err(Error::usage(format!(
+            refuse!(
                 "--vocab-size {most} is too small: the training examples have {entries} tokens \
                  with padding, unknown and end{}",
                 if entries > 256 {
@@ -42,7 +41,7 @@ impl<T: Copy + Ord + Hash> Vocabulary<T> {
                 } else {
                     ""
                 }
-            )));
+            );
         }
         tokens.sort_unstable_by(|a, b| b.1.cmp(&a.1).then(a.0.cmp(&b.0)));
         let ids = (SPECIAL as u8..=u8::MAX).zip(tokens);
@@ -59,7 +58,7 @@ impl<T: Copy + Ord + Hash> Vocabulary<T> {
 
 /// Turns bytes into ids, whose vocabulary are the bytes of the training examples. Each document
 /// has [`RAW_END`] behind it.
-pub(super) fn encode(splits: &mut Splits, config: &LraConfig) -> Result<()> {
+pub(super) fn encode(mut splits: Splits, config: &LraConfig) -> Result<Splits> {
     let mut counts = [0_u64; RAW_END as usize + 1];
     for byte in splits.train.all() {
         counts[usize::from(*byte)] += 1;
@@ -73,7 +72,7 @@ pub(super) fn encode(splits: &mut Splits, config: &LraConfig) -> Result<()> {
     for split in [&mut splits.train, &mut splits.val, &mut splits.test] {
         split.replace(&table);
     }
-    Ok(())
+    Ok(splits)
 }
 
 #[cfg(test)]
@@ -102,13 +101,12 @@ mod tests {
             documents.iter().for_each(|d| examples.push(&[d], 0));
             examples
         };
-        let mut splits = Splits {
-            train: of(&[&[7, 7, RAW_END], &[9, RAW_END]]),
-            val: of(&[]),
-            test: of(&[&[9, 8, RAW_END]]),
-            warnings: Vec::new(),
-        };
-        encode(&mut splits, &config).unwrap();
+        let splits = [
+            of(&[&[7, 7, RAW_END], &[9, RAW_END]]),
+            of(&[]),
+            of(&[&[9, 8, RAW_END]]),
+        ];
+        let splits = encode(splits.into(), &config).unwrap();
         assert_eq!(splits.train, of(&[&[3, 3, END], &[4, END]]));
         assert_eq!(splits.test, of(&[&[4, UNKNOWN, END]]));
     }

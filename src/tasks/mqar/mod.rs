@@ -15,17 +15,12 @@
 //! Keys are 1 .. V/2 - 1, values V/2 .. V - 1, and 0 fills the rest. The keys are asked at
 //! distinct slots; slot g stands at position 2k + 2g.
 
-mod check;
 mod native;
 pub mod numpy;
-#[cfg(test)]
-mod tests;
 
-pub use check::check;
-
-use super::{Dataset, Generator, Objective, Sizes, Splits, Task, TaskEntry};
+use super::{limits, Dataset, Generator, Objective, Sizes, Splits, Task, TaskEntry};
 use crate::config::TaskConfig;
-use crate::error::Result;
+use crate::error::{refuse, Result};
 use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
 use std::ops::Range;
@@ -83,23 +78,57 @@ impl Task for MqarConfig {
     }
 
     fn sizes(&self) -> Sizes {
-        Sizes {
-            vocab_size: self.vocab_size,
-            seq_len: self.seq_len,
-            documents: 1,
-            labels_per_example: self.kv_pairs,
-            classes: self.vocab_size,
-            scalar: (1.0, 0.0),
-            examples: [self.train_examples, 0, self.test_examples],
+        let examples = [self.train_examples, 0, self.test_examples];
+        Sizes::of_tokens(self.vocab_size, self.seq_len, self.kv_pairs, examples)
+    }
+
+    /// That the keys suffice needs no rule: V > L >= 4k leaves at least 2k of them.
+    fn check(&self) -> Result<()> {
+        let (v, l, k) = (self.vocab_size, self.seq_len, self.kv_pairs);
+        let rules = [
+            (
+                k > 0,
+                format!("--kv-pairs {k} leaves nothing to recall. Give at least 1"),
+            ),
+            (
+                l.is_multiple_of(2),
+                format!("--seq-len {l} is odd, but slots are two positions wide. Give an even length"),
+            ),
+            (
+                k <= l / 4,
+                format!(
+                    "--kv-pairs {k} with --seq-len {l}: each pair takes four positions, two to show it \
+                     and two to ask for it. Give fewer pairs, or at least --seq-len {}",
+                    k.saturating_mul(4)
+                ),
+            ),
+            (
+                v.is_multiple_of(2),
+                format!("--vocab-size {v} is odd, but keys and values share it in halves. Give an even size"),
+            ),
+            (
+                v > l,
+                format!("--vocab-size {v} must exceed --seq-len {l}. Give a larger vocabulary"),
+            ),
+        ];
+        let examples = [self.train_examples, self.test_examples];
+        limits::check(ENTRY.name, &rules, v, l, examples)?;
+        match self.data {
+            Generator::Native => Ok(()),
+            Generator::Numpy => numpy::seed(self).map(drop),
+            Generator::Files => {
+                refuse!("--data files: MQAR is generated; take --data native or numpy")
+            }
         }
     }
 
-    fn check(&self) -> Result<()> {
-        check(self)
-    }
-
     fn load(&self, _data_dir: Option<&Path>) -> Result<Splits> {
-        let (train, test) = load(self)?;
+        self.check()?;
+        let [train, test] = match self.data {
+            Generator::Native => native::load(self),
+            Generator::Numpy => numpy::load(self)?,
+            Generator::Files => unreachable!("refused by check"),
+        };
         Ok(Splits::PerToken { train, test })
     }
 
@@ -119,47 +148,21 @@ impl Task for MqarConfig {
 /// The exponent a of the slots' distribution, P(g) ∝ a (g + 1)^(a - 1): near slots are likelier.
 pub const POWER: f64 = 0.01;
 
-/// Generates the training and the test split.
-pub fn load(config: &MqarConfig) -> Result<(Dataset, Dataset)> {
-    check(config)?;
-    match config.data {
-        Generator::Native => Ok(native::load(config)),
-        Generator::Numpy => numpy::load(config),
-        Generator::Files => unreachable!("refused by check"),
-    }
-}
-
-/// What one example consists of.
-#[derive(Clone, Copy)]
-struct Layout {
-    seq_len: usize,
-    kv_pairs: usize,
-    vocab_size: usize,
-}
-
-impl Layout {
-    fn of(config: &MqarConfig) -> Self {
-        Self {
-            seq_len: config.seq_len,
-            kv_pairs: config.kv_pairs,
-            vocab_size: config.vocab_size,
-        }
-    }
-
-    fn keys(self) -> Range<u32> {
+impl MqarConfig {
+    fn keys(&self) -> Range<u32> {
         1..self.vocab_size as u32 / 2
     }
 
-    fn values(self) -> Range<u32> {
+    fn values(&self) -> Range<u32> {
         self.vocab_size as u32 / 2..self.vocab_size as u32
     }
 
-    fn slots(self) -> usize {
+    fn slots(&self) -> usize {
         (self.seq_len - 2 * self.kv_pairs) / 2
     }
 
     /// Slot weights, not normalised.
-    fn slot_weights(self, power: f64) -> Vec<f64> {
+    fn slot_weights(&self, power: f64) -> Vec<f64> {
         let weight = |g: usize| power * ((g + 1) as f64).powf(power - 1.0);
         (0..self.slots()).map(weight).collect()
     }
@@ -176,14 +179,12 @@ struct Pair {
 /// Lays out `examples` on all threads. `draw` fills the pairs of the example at an index; the
 /// memory spares it allocations, and what it left there must not change the next example.
 fn lay_out<M>(
-    sizes: Layout,
+    config: &MqarConfig,
     examples: usize,
     memory: impl Fn() -> M + Sync,
     draw: impl Fn(&mut M, usize, &mut [Pair]) + Sync,
 ) -> Dataset {
-    let Layout {
-        seq_len, kv_pairs, ..
-    } = sizes;
+    let (seq_len, kv_pairs) = (config.seq_len, config.kv_pairs);
     let mut tokens = vec![0; examples * seq_len];
     let mut positions = vec![0; examples * kv_pairs];
     let mut answers = vec![0; examples * kv_pairs];
@@ -220,3 +221,6 @@ fn write_tokens(pairs: &[Pair], tokens: &mut [u32]) {
         queries[2 * pair.slot as usize] = pair.key;
     }
 }
+
+#[cfg(test)]
+mod tests;

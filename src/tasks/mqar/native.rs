@@ -1,40 +1,39 @@
 //! The default generator: every example is a function of (seed, split, index), so threads may
 //! draw in any order.
 
-use super::{lay_out, Layout, Pair, POWER};
-use crate::ops::rng::Stream;
-use crate::tasks::mqar::MqarConfig;
+use super::{lay_out, MqarConfig, Pair, POWER};
+use crate::ops::rng::Rng;
 use crate::tasks::Dataset;
 use std::ops::Range;
 
-/// Generates the training and the test split of sizes that passed [`super::check`].
-pub(super) fn load(config: &MqarConfig) -> (Dataset, Dataset) {
+/// Generates the training and the test split of sizes that passed the check.
+pub(super) fn load(config: &MqarConfig) -> [Dataset; 2] {
     let split = |purpose, examples| {
-        let stream = Stream::new(config.data_seed, purpose, 0);
-        segment(&stream, examples, Layout::of(config))
+        let rng = Rng::new(config.data_seed, purpose, 0);
+        segment(&rng, examples, config)
     };
-    (
+    [
         split("mqar/train", config.train_examples),
         split("mqar/test", config.test_examples),
-    )
+    ]
 }
 
-fn segment(stream: &Stream, examples: usize, sizes: Layout) -> Dataset {
-    let mean_rings: Vec<f64> = sizes.slot_weights(POWER).iter().map(|w| 1.0 / w).collect();
+fn segment(rng: &Rng, examples: usize, config: &MqarConfig) -> Dataset {
+    let mean_rings: Vec<f64> = config.slot_weights(POWER).iter().map(|w| 1.0 / w).collect();
     let memory = || {
         (
-            Seen(vec![0; sizes.vocab_size]),
+            Seen(vec![0; config.vocab_size]),
             Vec::with_capacity(mean_rings.len()),
         )
     };
-    lay_out(sizes, examples, memory, |(seen, rings), index, pairs| {
-        let mut stream = stream.at(index as u64);
+    lay_out(config, examples, memory, |(seen, rings), index, pairs| {
+        let mut rng = rng.at(index as u64);
         let mark = index as u32 + 1;
         for pair in pairs.iter_mut() {
-            pair.key = seen.draw_new(sizes.keys(), mark, &mut stream);
-            pair.value = seen.draw_new(sizes.values(), mark, &mut stream);
+            pair.key = seen.draw_new(config.keys(), mark, &mut rng);
+            pair.value = seen.draw_new(config.values(), mark, &mut rng);
         }
-        draw_slots(&mean_rings, rings, pairs, &mut stream);
+        draw_slots(&mean_rings, rings, pairs, &mut rng);
     })
 }
 
@@ -43,9 +42,9 @@ struct Seen(Vec<u32>);
 
 impl Seen {
     /// Uniform over the tokens of `pool` that this example has not drawn.
-    fn draw_new(&mut self, pool: Range<u32>, mark: u32, stream: &mut Stream) -> u32 {
+    fn draw_new(&mut self, pool: Range<u32>, mark: u32, rng: &mut Rng) -> u32 {
         loop {
-            let token = pool.start + stream.below(pool.end - pool.start);
+            let token = pool.start + rng.below(pool.end - pool.start);
             let last = &mut self.0[token as usize];
             if *last != mark {
                 *last = mark;
@@ -58,15 +57,10 @@ impl Seen {
 /// Draws slots without replacement as a race: slot g rings after an exponential time of rate
 /// w(g), and the first k to ring are, in order, what draw, remove, renormalise would give
 /// (Efraimidis and Spirakis 2006).
-fn draw_slots(
-    mean_rings: &[f64],
-    rings: &mut Vec<(f64, u32)>,
-    pairs: &mut [Pair],
-    stream: &mut Stream,
-) {
+fn draw_slots(mean_rings: &[f64], rings: &mut Vec<(f64, u32)>, pairs: &mut [Pair], rng: &mut Rng) {
     rings.clear();
     rings.extend((0..).zip(mean_rings).map(|(slot, mean)| {
-        let exponential = -(1.0 - stream.uniform()).ln();
+        let exponential = -(1.0 - rng.uniform()).ln();
         (mean * exponential, slot)
     }));
     let by_time = |a: &(f64, u32), b: &(f64, u32)| a.0.total_cmp(&b.0);

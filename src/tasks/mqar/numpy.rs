@@ -3,21 +3,20 @@
 //! A segment seeds a fresh generator and draws the keys of all examples, then all values, then
 //! all slots. Training and test segment have seeds of their own, drawn from the data seed.
 
-use super::{lay_out, Layout, Pair, POWER};
+use super::{lay_out, MqarConfig, Pair, POWER};
 use crate::error::{Error, Result};
-use crate::tasks::mqar::MqarConfig;
 use crate::tasks::mt19937::Mt19937;
 use crate::tasks::Dataset;
 use std::ops::Range;
 
-/// Generates the training and the test split of sizes that passed [`super::check`].
-pub(super) fn load(config: &MqarConfig) -> Result<(Dataset, Dataset)> {
-    let seeds = SegmentSeeds::new(seed(config)?);
-    let sizes = Layout::of(config);
-    Ok(rayon::join(
-        || draw_segment(seeds.train, config.train_examples, sizes, POWER),
-        || draw_segment(seeds.test, config.test_examples, sizes, POWER),
-    ))
+/// Generates the training and the test split of sizes that passed the check.
+pub(super) fn load(config: &MqarConfig) -> Result<[Dataset; 2]> {
+    let [train, test] = segment_seeds(seed(config)?);
+    let (train, test) = rayon::join(
+        || draw_segment(train, config.train_examples, config, POWER),
+        || draw_segment(test, config.test_examples, config, POWER),
+    );
+    Ok([train, test])
 }
 
 /// The data seed, if numpy would take it.
@@ -31,64 +30,36 @@ pub(super) fn seed(config: &MqarConfig) -> Result<u32> {
     })
 }
 
-struct SegmentSeeds {
-    train: u32,
-    test: u32,
+/// The seeds of the training and of the test segment.
+fn segment_seeds(data_seed: u32) -> [u32; 2] {
+    let mut generator = Mt19937::new(data_seed);
+    [0, 1 << 31].map(|low| generator.randint_31_bits(low))
 }
 
-impl SegmentSeeds {
-    fn new(data_seed: u32) -> Self {
-        let mut generator = Mt19937::new(data_seed);
-        Self {
-            train: generator.randint_31_bits(0),
-            test: generator.randint_31_bits(1 << 31),
-        }
-    }
+/// One segment of the released data, the training split of `config` under a seed of its own; its sizes must pass the
+/// check.
+pub fn segment(seed: u32, config: &MqarConfig, power: f64) -> Dataset {
+    draw_segment(seed, config.train_examples, config, power)
 }
 
-/// One segment of the released data. The sizes must be ones that [`super::check`] accepts.
-pub fn segment(
-    seed: u32,
-    examples: usize,
-    seq_len: usize,
-    kv_pairs: usize,
-    vocab_size: usize,
-    power: f64,
-) -> Dataset {
-    let sizes = Layout {
-        seq_len,
-        kv_pairs,
-        vocab_size,
-    };
-    draw_segment(seed, examples, sizes, power)
-}
-
-fn draw_segment(seed: u32, examples: usize, sizes: Layout, power: f64) -> Dataset {
-    let k = sizes.kv_pairs;
+fn draw_segment(seed: u32, examples: usize, config: &MqarConfig, power: f64) -> Dataset {
+    let k = config.kv_pairs;
     let mut generator = Mt19937::new(seed);
-    let keys = choose_uniform(&mut generator, examples, k, sizes.keys());
-    let values = choose_uniform(&mut generator, examples, k, sizes.values());
-    let slots = choose_slots(
-        &mut generator,
-        examples,
-        k,
-        &slot_probabilities(sizes, power),
-    );
-    lay_out(
-        sizes,
-        examples,
-        || (),
-        |(), index, pairs| {
-            let row = index * k..(index + 1) * k;
-            for (pair, i) in pairs.iter_mut().zip(row) {
-                *pair = Pair {
-                    key: keys[i],
-                    value: values[i],
-                    slot: slots[i],
-                };
-            }
-        },
-    )
+    let keys = choose_uniform(&mut generator, examples, k, config.keys());
+    let values = choose_uniform(&mut generator, examples, k, config.values());
+    let slots = slot_probabilities(config, power);
+    let slots = choose_slots(&mut generator, examples, k, &slots);
+    let memory = || ();
+    lay_out(config, examples, memory, |(), index, pairs| {
+        let row = index * k..(index + 1) * k;
+        for (pair, i) in pairs.iter_mut().zip(row) {
+            *pair = Pair {
+                key: keys[i],
+                value: values[i],
+                slot: slots[i],
+            };
+        }
+    })
 }
 
 /// (N, k) of `choice(pool, k, replace=False)` an example: the head of a permutation of the pool.
@@ -147,8 +118,8 @@ fn cumulate(p: &[f64], cdf: &mut Vec<f64>) {
 
 /// `p = a * arange(1, S + 1) ** (a - 1); p / p.sum()`. The power is the machine's own, in numpy
 /// too: its last bit may differ, which moves about one slot in 10^13.
-fn slot_probabilities(sizes: Layout, power: f64) -> Vec<f64> {
-    let weights = sizes.slot_weights(power);
+fn slot_probabilities(config: &MqarConfig, power: f64) -> Vec<f64> {
+    let weights = config.slot_weights(power);
     let sum = pairwise_sum(&weights);
     weights.iter().map(|w| w / sum).collect()
 }
@@ -198,16 +169,28 @@ mod tests {
         hex::encode(Sha256::digest(bytes))
     }
 
+    /// A segment of so many examples, L, k and V.
+    fn of(
+        seed: u32,
+        [train_examples, seq_len, kv_pairs, vocab_size]: [usize; 4],
+        power: f64,
+    ) -> Dataset {
+        let config = MqarConfig {
+            data: crate::tasks::Generator::Numpy,
+            data_seed: 0,
+            vocab_size,
+            seq_len,
+            kv_pairs,
+            train_examples,
+            test_examples: 1,
+        };
+        segment(seed, &config, power)
+    }
+
     fn golden_segment(case: &Value) -> Dataset {
         let size = |name: &str| case[name].as_u64().unwrap() as usize;
-        segment(
-            size("seed") as u32,
-            size("examples"),
-            size("seq_len"),
-            size("kv_pairs"),
-            size("vocab"),
-            case["power"].as_f64().unwrap(),
-        )
+        let sizes = ["examples", "seq_len", "kv_pairs", "vocab"].map(size);
+        of(size("seed") as u32, sizes, case["power"].as_f64().unwrap())
     }
 
     #[test]
@@ -263,7 +246,7 @@ mod tests {
             ),
         ];
         for ((seed, examples, l, k, v, power), inputs, labels) in cases {
-            let drawn = as_numpy(&segment(seed, examples, l, k, v, power));
+            let drawn = as_numpy(&of(seed, [examples, l, k, v], power));
             assert_eq!(sha256(&drawn.0), inputs, "L = {l}, k = {k}, V = {v}");
             assert_eq!(sha256(&drawn.1), labels, "L = {l}, k = {k}, V = {v}");
         }
@@ -271,7 +254,7 @@ mod tests {
 
     #[test]
     fn the_worked_example_is_the_first_of_64() {
-        let dataset = segment(209_652_396, 64, 64, 4, 8192, POWER);
+        let dataset = of(209_652_396, [64, 64, 4, 8192], POWER);
         let first = dataset.batch(0..1);
         let shown = [2352, 7675, 2695, 6825, 2205, 7885, 2918, 6161];
         assert_eq!(first.tokens[..8], shown);
@@ -285,7 +268,6 @@ mod tests {
 
     #[test]
     fn segment_seeds_are_the_released_ones() {
-        let seeds = SegmentSeeds::new(0);
-        assert_eq!((seeds.train, seeds.test), (209_652_396, 2_546_248_239));
+        assert_eq!(segment_seeds(0), [209_652_396, 2_546_248_239]);
     }
 }

@@ -77,10 +77,15 @@ impl Corpus {
 }
 
 impl WikitextConfig {
+    /// The largest number of windows of the training, the validation and the test split.
+    pub(super) fn limits(&self) -> [Option<usize>; 3] {
+        [self.train_examples, self.test_examples, self.test_examples]
+    }
+
     /// Windows of the training, the validation and the test split: as limited, or about as many as the
     /// text has.
     pub fn windows(&self) -> [usize; 3] {
-        let limits = [self.train_examples, self.test_examples, self.test_examples];
+        let limits = self.limits();
         let whole = self
             .corpus
             .tokens(&self.tokenizer)
@@ -90,6 +95,17 @@ impl WikitextConfig {
 }
 
 impl Corpus {
+    /// Its folder in `Salesforce/wikitext` on the hub.
+    pub const fn hub_folder(self) -> Option<&'static str> {
+        Some(match self {
+            Self::Wikitext103Raw => "wikitext-103-raw-v1",
+            Self::Wikitext103 => "wikitext-103-v1",
+            Self::Wikitext2Raw => "wikitext-2-raw-v1",
+            Self::Wikitext2 => "wikitext-2-v1",
+            Self::Text | Self::Sample => return None,
+        })
+    }
+
     /// About how many tokens its three splits have; what a text of the user's has, nobody knows before.
     fn tokens(self, tokenizer: &Tokenizer) -> [usize; 3] {
         let bytes: [u32; 3] = match self {

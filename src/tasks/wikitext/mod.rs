@@ -1,31 +1,24 @@
 //! Language modelling: a text as ids, cut into windows whose targets are their inputs shifted by one.
 //!
 //! Below the data root: `<config of the hub>/*.parquet` as fetched, `tokenizers/<name>.json` as adopted,
-//! `tokens/<corpus>-<tokenizer>-<digest>/{train,val,test}.tokens` as made by [`prepare`].
+//! `tokens/<corpus>-<tokenizer>-<digest>/{train,val,test}.tokens` as made by [`Task::prepare`].
 
 mod config;
-mod digest;
-mod encode;
-mod layout;
-mod place;
+mod folders;
 mod rows;
 mod sample;
-mod tokenizer_name;
 mod tokens;
 mod vocabulary;
 
 pub use config::{Corpus, Tokenizer, WikitextConfig};
-pub use tokenizer_name::{table_rows, TokenizerName};
-pub use vocabulary::{adopt, tokenizer_file, Vocabulary};
+pub use folders::GPT_NEOX_FOLDER;
+pub use vocabulary::{adopt, table_rows, tokenizer_file, TokenizerName, Vocabulary};
 
-use super::{
-    Counts, Files, Ids, Objective, Progress, Sizes, Task, TaskEntry, Text, TrainValTest, Watch,
-};
+use super::{Counts, Files, Ids, Objective, Sizes, Task, TaskEntry, Text, TrainValTest, Watch};
 use crate::cache;
 use crate::config::TaskConfig;
-use crate::error::{Error, Result};
-use layout::SPLITS;
-use place::Place;
+use crate::error::{refuse, Result};
+use folders::{Place, SPLITS};
 use std::path::{Path, PathBuf};
 use tokens::Tokens;
 use vocabulary::Found;
@@ -65,19 +58,27 @@ impl Task for WikitextConfig {
     }
 
     fn sizes(&self) -> Sizes {
-        Sizes {
-            vocab_size: self.vocab_size,
-            seq_len: self.seq_len,
-            documents: 1,
-            labels_per_example: self.seq_len,
-            classes: self.vocab_size,
-            scalar: (1.0, 0.0),
-            examples: self.windows(),
-        }
+        Sizes::of_tokens(self.vocab_size, self.seq_len, self.seq_len, self.windows())
     }
 
     fn check(&self) -> Result<()> {
-        check(self)
+        vocabulary::check_size(&self.tokenizer, self.vocab_size)?;
+        let sizes = [
+            ("--seq-len", Some(self.seq_len), 65_536),
+            ("--train-examples", self.train_examples, usize::MAX),
+            ("--test-examples", self.test_examples, usize::MAX),
+        ];
+        for (flag, size, most) in sizes {
+            if size.is_some_and(|size| !(1..=most).contains(&size)) {
+                let range = match most {
+                    usize::MAX => "1 or more windows".to_owned(),
+                    most => format!("1 to {most}"),
+                };
+                let size = size.unwrap_or(0);
+                refuse!("{flag} must be {range}, not {size}");
+            }
+        }
+        Ok(())
     }
 
     fn load(&self, data_dir: Option<&Path>) -> Result<super::Splits> {
@@ -98,26 +99,35 @@ impl Task for WikitextConfig {
     }
 
     fn ready(&self, data_dir: Option<&Path>) -> Result<()> {
-        ready(self, data_dir)
+        if self.tokenizer != Tokenizer::Bytes {
+            Found::find(&self.tokenizer, &Place::new(data_dir)?)?;
+        }
+        match self.corpus {
+            Corpus::Sample => Ok(()),
+            corpus => Place::new(data_dir)?.sources(corpus).map(drop),
+        }
     }
 
     fn prepared(&self) -> Option<String> {
-        let eos = if self.eos_between_articles {
-            ", eos"
-        } else {
-            ""
+        let eos = match self.eos_between_articles {
+            true => ", eos",
+            false => "",
         };
         Some(format!("{} ({}{eos})", self.corpus.name(), self.tokenizer))
     }
 
     fn prepare(&self, data_dir: Option<&Path>, watch: Watch) -> Result<()> {
-        prepare(self, data_dir, watch)
+        self.check()?;
+        match self.corpus {
+            Corpus::Sample => Ok(()),
+            _ => Tokens::of(self, &Place::new(data_dir)?)?.make(watch),
+        }
     }
 
     fn counted(&self, data_dir: Option<&Path>) -> Result<Sizes> {
-        let splits = load(self, data_dir)?;
+        let examples = load(self, data_dir)?.each().map(Text::windows);
         Ok(Sizes {
-            examples: [&splits.train, &splits.val, &splits.test].map(Text::windows),
+            examples,
             ..self.sizes()
         })
     }
@@ -126,27 +136,14 @@ impl Task for WikitextConfig {
 /// The three splits of a corpus.
 pub type Splits = TrainValTest<Text>;
 
-/// Makes the token files of `config` that are not there, in one process of all that ask, and tells `watch`
-/// how far it is. [`Corpus::Sample`] needs none.
-///
-/// # Errors
-/// Those of [`load`], what the disk refuses, and what `watch` returns.
-fn prepare(config: &WikitextConfig, data_dir: Option<&Path>, watch: Watch) -> Result<()> {
-    check(config)?;
-    match config.corpus {
-        Corpus::Sample => Ok(()),
-        _ => Tokens::of(config, &Place::new(data_dir)?)?.make(watch),
-    }
-}
-
 /// The splits of `config`, from files under `data_dir`; `None` is where `dsf data fetch` puts them. Token
-/// files are made where [`prepare`] has not done so.
+/// files are made where [`Task::prepare`] has not done so.
 ///
 /// # Errors
 /// A corpus or a tokenizer that is not there, what is no text, token files that are damaged, and fewer
 /// windows than asked.
 pub fn load(config: &WikitextConfig, data_dir: Option<&Path>) -> Result<Splits> {
-    check(config)?;
+    config.check()?;
     match config.corpus {
         Corpus::Sample => splits(config, sample::load(config, data_dir)?),
         _ => load_from(config, &Place::new(data_dir)?),
@@ -162,12 +159,10 @@ fn load_from(config: &WikitextConfig, place: &Place) -> Result<Splits> {
 /// The token file of each split, made or not.
 ///
 /// # Errors
-/// Those of [`ready`]; a [`Corpus::Sample`] has none.
+/// Those of [`Task::ready`]; a [`Corpus::Sample`] has none.
 pub fn token_files(config: &WikitextConfig, data_dir: Option<&Path>) -> Result<[PathBuf; 3]> {
     if config.corpus == Corpus::Sample {
-        return Err(Error::usage(
-            "--corpus sample is part of the program and has no token files",
-        ));
+        refuse!("--corpus sample is part of the program and has no token files");
     }
     Ok(Tokens::of(config, &Place::new(data_dir)?)?.paths())
 }
@@ -175,48 +170,13 @@ pub fn token_files(config: &WikitextConfig, data_dir: Option<&Path>) -> Result<[
 /// The folder below `dir` in which files of `corpus` lie, in any of the forms that [`load`] reads. Those in
 /// `dir` itself could be of any corpus and are not looked for.
 pub fn found(corpus: Corpus, dir: &Path) -> Option<PathBuf> {
-    let files = layout::below(corpus, dir)?;
+    let files = folders::below(corpus, dir)?;
     files[0].first()?.parent().map(Path::to_owned)
 }
 
 /// The file of GPT-NeoX's tokenizer, where `dir` or a cache has it.
 pub fn found_tokenizer(dir: &Path) -> Option<PathBuf> {
-    let place = Place::new(Some(dir)).ok()?;
-    Found::find(&Tokenizer::GptNeox, &place)
-        .ok()
-        .map(Found::path)
-}
-
-/// Refuses a corpus whose files are not there.
-fn ready(config: &WikitextConfig, data_dir: Option<&Path>) -> Result<()> {
-    if config.tokenizer != Tokenizer::Bytes {
-        Found::find(&config.tokenizer, &Place::new(data_dir)?)?;
-    }
-    match config.corpus {
-        Corpus::Sample => Ok(()),
-        corpus => Place::new(data_dir)?.sources(corpus).map(drop),
-    }
-}
-
-/// Refuses sizes from which no windows can be cut.
-pub fn check(config: &WikitextConfig) -> Result<()> {
-    vocabulary::check_size(&config.tokenizer, config.vocab_size)?;
-    let sizes = [
-        ("--seq-len", Some(config.seq_len), 65_536),
-        ("--train-examples", config.train_examples, usize::MAX),
-        ("--test-examples", config.test_examples, usize::MAX),
-    ];
-    for (flag, size, most) in sizes {
-        if size.is_some_and(|size| !(1..=most).contains(&size)) {
-            let range = match most {
-                usize::MAX => "1 or more windows".to_owned(),
-                most => format!("1 to {most}"),
-            };
-            let size = size.unwrap_or(0);
-            return Err(Error::usage(format!("{flag} must be {range}, not {size}")));
-        }
-    }
-    Ok(())
+    tokenizer_file(&Tokenizer::GptNeox, Some(dir)).ok()
 }
 
 /// Refuses a split with an id that the token table has no row for.
@@ -225,20 +185,15 @@ fn fits(config: &WikitextConfig, split: usize, largest: u16) -> Result<()> {
     if needed <= rows {
         return Ok(());
     }
-    Err(Error::usage(format!(
+    refuse!(
         "--vocab-size {rows} is too small: ids of the {} split need {needed}",
         SPLITS[split]
-    )))
+    )
 }
 
 /// The windows of one split.
 fn cut(ids: Ids, counts: Counts, config: &WikitextConfig, split: usize) -> Text {
-    let most = [
-        config.train_examples,
-        config.test_examples,
-        config.test_examples,
-    ][split];
-    Text::new(ids, counts, config.seq_len, most)
+    Text::new(ids, counts, config.seq_len, config.limits()[split])
 }
 
 fn splits(config: &WikitextConfig, texts: [Text; 3]) -> Result<Splits> {
@@ -246,12 +201,9 @@ fn splits(config: &WikitextConfig, texts: [Text; 3]) -> Result<Splits> {
         enough(config, split, text)?;
     }
     let warnings = incomplete(config.corpus, &texts).into_iter().collect();
-    let [train, val, test] = texts;
     Ok(Splits {
-        train,
-        val,
-        test,
         warnings,
+        ..texts.into()
     })
 }
 
@@ -264,20 +216,17 @@ fn enough(config: &WikitextConfig, split: usize, text: &Text) -> Result<()> {
             0 | 1 => "it needs more text".to_owned(),
             _ => format!("give --seq-len {} or less", tokens - 1),
         };
-        return Err(Error::usage(format!(
+        refuse!(
             "the {name} split has {tokens} tokens, and a window of --seq-len {length} takes {}: {advice}",
             length + 1
-        )));
+        );
     }
-    let (flag, asked) = match split {
-        0 => ("--train-examples", config.train_examples),
-        _ => ("--test-examples", config.test_examples),
-    };
-    match asked.filter(|asked| *asked > windows) {
+    let flag = ["--train-examples", "--test-examples"][split.min(1)];
+    match config.limits()[split].filter(|asked| *asked > windows) {
         None => Ok(()),
-        Some(asked) => Err(Error::usage(format!(
+        Some(asked) => refuse!(
             "{flag} {asked} is too many: the {name} split has {windows} windows of {length} tokens"
-        ))),
+        ),
     }
 }
 

@@ -117,7 +117,7 @@ fn limits_are_obeyed_and_more_than_there_is_refused() {
 #[test]
 fn sizes_that_cannot_be_are_refused_by_their_flag() {
     let refused = |config: WikitextConfig, says: &str| {
-        let message = check(&config).unwrap_err().to_string();
+        let message = config.check().unwrap_err().to_string();
         assert!(message.contains(says), "{message}");
     };
     let sample = || config(Corpus::Sample);

@@ -1,12 +1,14 @@
 //! Tokenizers: bytes, GPT-NeoX's file, or another file of the `tokenizers` library.
 
-use super::digest;
-use super::place::Place;
-use crate::error::{Error, Result};
+use super::folders::Place;
+use super::Tokenizer;
+use crate::error::{refuse, Error, Result};
 use crate::files::write_atomic;
-use crate::tasks::wikitext::Tokenizer;
+use crate::tasks::sha256;
+use std::fmt;
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::str::FromStr;
 
 /// SHA-256 of `utils/20B_tokenizer.json` of EleutherAI/pythia.
 const GPT_NEOX: &str = "56ac4821e129d2c520fdaba60abd920fa852ada51b45c0dd52bbb6bd8c985ade";
@@ -69,10 +71,10 @@ impl Vocabulary {
     /// refuses.
     pub fn encode(&self, text: &str) -> Result<Vec<u16>> {
         match &self.kind {
-            Kind::Bytes if text.contains('\0') => Err(Error::usage(
+            Kind::Bytes if text.contains('\0') => refuse!(
                 "the text holds a zero byte, whose id separates articles: remove it or take another \
-                 --tokenizer",
-            )),
+                 --tokenizer"
+            ),
             Kind::Bytes => Ok(text.bytes().map(u16::from).collect()),
             Kind::File(file) => {
                 let encoded = file.encode_fast(text, false);
@@ -149,8 +151,7 @@ impl Vocabulary {
             let encoded = file.encode_fast(text, false);
             encoded.is_ok_and(|encoded| encoded.get_ids() == ids)
         };
-        digest::sha256(joined.as_bytes()) == GPT_NEOX_TOKENS
-            && GPT_NEOX_ENCODES.into_iter().all(encodes)
+        sha256(joined.as_bytes()) == GPT_NEOX_TOKENS && GPT_NEOX_ENCODES.into_iter().all(encodes)
     }
 }
 
@@ -167,13 +168,9 @@ impl Found {
         let content = fs::read(path).map_err(Error::io("read", path))?;
         Ok(Self {
             path: path.to_owned(),
-            sha256: digest::sha256(&content),
+            sha256: sha256(&content),
             content,
         })
-    }
-
-    pub(super) fn path(self) -> PathBuf {
-        self.path
     }
 
     pub(super) fn vocabulary(&self) -> Result<Vocabulary> {
@@ -269,9 +266,62 @@ pub(super) fn check_size(tokenizer: &Tokenizer, vocab_size: usize) -> Result<()>
     if (least..=MOST).contains(&vocab_size) {
         return Ok(());
     }
-    Err(Error::usage(format!(
+    refuse!(
         "--vocab-size must be {least} to {MOST} with the tokenizer {tokenizer}, not {vocab_size}"
-    )))
+    )
+}
+
+/// `bytes`, `gpt-neox`, or the file of another tokenizer.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum TokenizerName {
+    /// A name that the program knows.
+    Known(Tokenizer),
+    /// A `tokenizer.json` that is there.
+    File(PathBuf),
+}
+
+impl TokenizerName {
+    /// The tokenizer, and the rows that a table of its tokens needs; a file is adopted on the way.
+    ///
+    /// # Errors
+    /// What [`adopt`] refuses.
+    pub fn resolve(&self) -> Result<(Tokenizer, usize)> {
+        match self {
+            Self::Known(tokenizer) => Ok((tokenizer.clone(), table_rows(tokenizer).unwrap_or(0))),
+            Self::File(path) => adopt(path),
+        }
+    }
+}
+
+/// Rows that a table of tokens needs, where the tokenizer's name says it: of GPT-NeoX the ids in use, rounded up
+/// to a multiple of 128 as in Pythia.
+pub fn table_rows(tokenizer: &Tokenizer) -> Option<usize> {
+    match tokenizer {
+        Tokenizer::Bytes => Some(256),
+        Tokenizer::GptNeox => Some(50_304),
+        Tokenizer::File(_) => None,
+    }
+}
+
+impl FromStr for TokenizerName {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        match Tokenizer::from(text.to_owned()) {
+            Tokenizer::File(path) if Path::new(&path).is_file() => Ok(Self::File(path.into())),
+            Tokenizer::File(_) => Err("neither `bytes`, `gpt-neox` nor a file".to_owned()),
+            known => Ok(Self::Known(known)),
+        }
+    }
+}
+
+impl fmt::Display for TokenizerName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Known(tokenizer) => tokenizer.fmt(f),
+            Self::File(path) => path.display().fmt(f),
+        }
+    }
 }
 
 #[cfg(test)]

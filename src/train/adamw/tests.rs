@@ -1,5 +1,5 @@
 use super::*;
-use crate::ops::rng::Stream;
+use crate::ops::rng::Rng;
 use candle_core::Device;
 use dsf_emulation::emulated;
 
@@ -79,10 +79,10 @@ fn clipped_steps_that_decay_matrices_alone_are_those_of_pytorch() {
 
 /// Odd sizes, a matrix, several blocks of a parameter, and more parameters than one launch takes.
 fn parameters() -> Vec<(String, Var)> {
-    let mut stream = Stream::new(1, "adamw", 0);
+    let mut rng = Rng::new(1, "adamw", 0);
     let sizes = [1, 7, 2048, 2049, 5000].into_iter().chain([3; 66]);
     let var = |(i, size): (usize, usize)| {
-        let values: Vec<f32> = (0..size).map(|_| stream.normals().0 as f32).collect();
+        let values: Vec<f32> = (0..size).map(|_| rng.normals().0 as f32).collect();
         let shape = if size == 2048 {
             vec![32, 64]
         } else {
@@ -112,7 +112,7 @@ fn trained(config: &AdamConfig, steps: usize) -> AdamW {
 
 /// Parameter and moments as a checkpoint has them.
 fn saved(slot: &Slot) -> [Vec<f32>; 2] {
-    [bytes(&slot.var).unwrap().0, slot.moments_bytes().unwrap()].map(|bytes| {
+    [bytes(&slot.var).unwrap(), slot.moments_bytes().unwrap()].map(|bytes| {
         let words = bytes.as_chunks::<4>().0;
         words.iter().map(|word| f32::from_le_bytes(*word)).collect()
     })

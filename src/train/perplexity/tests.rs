@@ -4,7 +4,7 @@ use super::*;
 use crate::config::Precision;
 use crate::model::Io;
 use crate::nn::Params;
-use crate::ops::rng::Stream;
+use crate::ops::rng::Rng;
 use crate::tasks::{Counts, Ids};
 use crate::train::tests::config;
 use candle_core::{IndexOp, Tensor, D};
@@ -13,8 +13,8 @@ const L: usize = 5;
 const V: usize = 9;
 
 fn text(ids: usize, windows: Option<usize>) -> Text {
-    let mut stream = Stream::new(3, "ids", 0);
-    let ids: Vec<u16> = (0..ids).map(|_| stream.below(V as u32) as u16).collect();
+    let mut rng = Rng::new(3, "ids", 0);
+    let ids: Vec<u16> = (0..ids).map(|_| rng.below(V as u32) as u16).collect();
     Text::new(Ids::Held(ids.into()), Counts::default(), L, windows)
 }
 

@@ -3,7 +3,7 @@
 use super::*;
 use crate::config::Protocol;
 use crate::ops;
-use crate::ops::rng::Stream;
+use crate::ops::rng::Rng;
 use crate::recipes;
 use crate::tasks::lra::LraDataset;
 use crate::tasks::Splits;
@@ -37,18 +37,18 @@ fn run(settings: &[Settings]) -> RunConfig {
 
 /// Documents of 3 to 20 tokens.
 fn splits(documents: usize) -> TrainValTest<Documents> {
-    let mut stream = Stream::new(5, "documents", 0);
+    let mut rng = Rng::new(5, "documents", 0);
     let mut split = |count: usize| {
         let mut examples = Documents::new(documents);
         for _ in 0..count {
             let drawn: Vec<Vec<u8>> = (0..documents)
                 .map(|_| {
-                    let len = 3 + stream.below(18) as usize;
-                    (0..len).map(|_| 3 + stream.below(15) as u8).collect()
+                    let len = 3 + rng.below(18) as usize;
+                    (0..len).map(|_| 3 + rng.below(15) as u8).collect()
                 })
                 .collect();
             let documents: Vec<&[u8]> = drawn.iter().map(Vec::as_slice).collect();
-            examples.push(&documents, stream.below(2) as u8);
+            examples.push(&documents, rng.below(2) as u8);
         }
         examples
     };
@@ -212,7 +212,8 @@ fn a_stopped_run_goes_on_bit_for_bit() {
             _ => Ok(()),
         });
         assert!(stopped.is_err());
-        let saved = first.checkpoint().unwrap();
+        let mut saved = Vec::new();
+        first.write_checkpoint(&mut saved).unwrap();
         let mut second = Trainer::new(&run, &data, &Device::Cpu).unwrap();
         second.restore(&saved, "here").unwrap();
         second.run(&mut |_, _| Ok(())).unwrap();

@@ -5,7 +5,7 @@ mod config;
 mod names;
 
 use super::mapped::Mapped;
-use super::{bytes, Checkpoint, Origin};
+use super::{bytes, header, Checkpoint, Origin};
 use crate::config::{ModelConfig, Precision, Protocol, RunConfig, Schedule, TrainConfig, FORMAT};
 use crate::error::{Error, Result};
 use crate::files::{write_atomic, write_atomic_by};
@@ -191,7 +191,10 @@ impl Checkpoint {
     pub fn export(&self, folder: &Path, tokenizer: Option<&Path>) -> Result<()> {
         let config = described(&self.config)
             .map_err(|e| Error::usage(format!("{} {e}", self.place.display())))?;
-        let (model, mut theirs) = (&self.config.model, Archive::new(self.header()));
+        // `transformers` requires the `format`.
+        let format = [("format", "pt".to_owned())];
+        let header = header(&self.config, &self.origin).into_iter().chain(format);
+        let (model, mut theirs) = (&self.config.model, Archive::new(header));
         for (ours, name) in names::alone(model.n_layers) {
             let value = self.value(&ours)?;
             theirs.add(name, value.dims(), || bytes(value));
@@ -211,12 +214,6 @@ impl Checkpoint {
             write_atomic(&folder.join(TOKENIZER), &bytes)?;
         }
         write_atomic(&folder.join(CONFIG), config.as_bytes())
-    }
-
-    /// The metadata of a weights file, and the `format` that `transformers` requires.
-    fn header(&self) -> impl Iterator<Item = (&'static str, String)> {
-        let format = [("format", "pt".to_owned())];
-        self.metadata().into_iter().chain(format)
     }
 
     fn value(&self, name: &str) -> Result<&Tensor> {

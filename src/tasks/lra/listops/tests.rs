@@ -1,6 +1,7 @@
 use super::super::testing::{config, real};
-use super::super::vocab::END;
+use super::super::vocab;
 use super::*;
+use crate::tasks::Documents;
 use proptest::prelude::*;
 use std::fs;
 
@@ -8,7 +9,7 @@ const ROW: &str = "( ( ( ( [MED 3 ) 7 ) ( ( ( [MIN 4 ) 9 ) ] ) ) ] )\t4\r\n";
 
 fn loaded(content: &[u8], examples: [usize; 3]) -> Result<Splits> {
     let dir = tempfile::tempdir().unwrap();
-    for name in FILES {
+    for name in LISTOPS {
         fs::write(dir.path().join(name), content).unwrap();
     }
     load(&config(LraDataset::Listops, examples), dir.path())
@@ -22,7 +23,10 @@ fn with_header(rows: &str) -> Vec<u8> {
 fn a_row_is_its_symbols_without_parentheses() {
     let splits = loaded(&with_header(ROW), [1, 0, 1]).unwrap();
     // The bracket comes twice; 3, 4, 7, 9, [MED and [MIN once each, in this order.
-    assert_eq!(splits.train.document(0, 0), [8, 4, 6, 9, 5, 7, 3, 3, END]);
+    assert_eq!(
+        splits.train.document(0, 0),
+        [8, 4, 6, 9, 5, 7, 3, 3, vocab::END]
+    );
     assert_eq!((splits.train.label(0), splits.val.len()), (4, 0));
 }
 
@@ -38,7 +42,7 @@ fn a_long_expression_is_cut_before_the_end() {
     let row = format!("[SM {}]\t0\n", "1 ".repeat(3000));
     let splits = loaded(&with_header(&row), [1, 0, 1]).unwrap();
     let document = splits.train.document(0, 0);
-    assert_eq!((document.len(), document[2047]), (2048, END));
+    assert_eq!((document.len(), document[2047]), (2048, vocab::END));
 }
 
 #[test]
@@ -119,7 +123,10 @@ fn real_rows_parse_and_their_targets_are_their_values() {
         return;
     };
     let splits = load(&config(LraDataset::Listops, [240, 40, 40]), &dir).unwrap();
-    for (name, split) in FILES.iter().zip([&splits.train, &splits.val, &splits.test]) {
+    for (name, split) in LISTOPS
+        .iter()
+        .zip([&splits.train, &splits.val, &splits.test])
+    {
         let text = fs::read_to_string(dir.join("listops-1000").join(name)).unwrap();
         for (i, line) in text.lines().skip(1).enumerate() {
             let (source, target) = line.split_once('\t').unwrap();

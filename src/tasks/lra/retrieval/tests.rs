@@ -1,7 +1,8 @@
+use super::super::stand_in::write_stand_in;
 use super::super::testing::config;
 use super::super::vocab::END;
 use super::*;
-use crate::tasks::lra::LraDataset;
+use crate::tasks::lra::Documents;
 use proptest::prelude::*;
 use std::fs;
 use tempfile::TempDir;
@@ -9,7 +10,7 @@ use tempfile::TempDir;
 /// A folder whose three files begin with the same lines.
 fn folder(lines: &[u8]) -> TempDir {
     let dir = tempfile::tempdir().unwrap();
-    for name in FILES {
+    for name in PAIRS {
         fs::write(dir.path().join(name), lines).unwrap();
     }
     dir
@@ -97,7 +98,7 @@ fn the_stand_in_is_balanced_seeded_and_split_by_articles() {
     let written = |name: &str, seed| {
         let out = dir.path().join(name);
         write_stand_in(&text, &out, [40, 10, 10], seed).unwrap();
-        FILES.map(|file| fs::read_to_string(out.join(file)).unwrap())
+        PAIRS.map(|file| fs::read_to_string(out.join(file)).unwrap())
     };
     let files = written("one", 7);
     assert_eq!(files, written("two", 7));

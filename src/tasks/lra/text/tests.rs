@@ -138,7 +138,7 @@ fn fewer_reviews_than_asked_for_are_refused_with_the_flag() {
 #[test]
 fn both_forms_of_a_real_review_hold_the_same_text() {
     let Some(dir) = real("imdb") else { return };
-    for (split, file) in ["train", "test"].iter().zip(FILES) {
+    for (split, file) in ["train", "test"].iter().zip(PARQUET) {
         let rows = read(&dir.join("plain_text").join(file)).unwrap();
         let single = read(&dir.join("aclImdb").join(split)).unwrap();
         assert_eq!(single.len(), 16);
@@ -169,7 +169,7 @@ fn the_whole_tables_counts_give_its_ids() {
     }
     let first: String = table.iter().take(10).map(|(c, _)| *c).collect();
     assert_eq!(first, " etaoisnrh");
-    let rows = read(&dir.join("plain_text").join(FILES[0])).unwrap();
+    let rows = read(&dir.join("plain_text").join(PARQUET[0])).unwrap();
     let rows: Vec<&Review> = rows.iter().collect();
     let examples = encode(&rows, &vocabulary, &config);
     let place = |c| {

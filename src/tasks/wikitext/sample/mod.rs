@@ -1,10 +1,9 @@
 //! A few pages of our own in the form of WikiText, for first steps without a download.
 
-use super::encode::{Encoder, Tally};
+use super::rows::{self, Encoder, Tally};
 use super::vocabulary::Vocabulary;
-use super::{cut, fits, rows};
+use super::{cut, fits, WikitextConfig};
 use crate::error::{Error, Result};
-use crate::tasks::wikitext::WikitextConfig;
 use crate::tasks::{Ids, Text};
 use std::path::Path;
 

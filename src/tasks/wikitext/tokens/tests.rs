@@ -1,5 +1,4 @@
 use super::*;
-use crate::tasks::wikitext::Corpus;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use tempfile::TempDir;
 
@@ -50,8 +49,8 @@ fn the_head_of_a_file_says_what_it_holds() {
     assert_eq!(header.counts.words, 11);
     assert_eq!(header.largest, u16::from(b'w'));
     assert_eq!(header.sources[0].name, "train.txt");
-    assert_eq!(header.sources[0].sha256, digest::sha256(BODY.as_bytes()));
-    assert_eq!(header.sha256, digest::sha256(&whole[4096..]));
+    assert_eq!(header.sources[0].sha256, sha256(BODY.as_bytes()));
+    assert_eq!(header.sha256, sha256(&whole[4096..]));
     assert_eq!(tokens.load().unwrap()[0].digest(), header.sha256);
 }
 
@@ -62,8 +61,8 @@ fn many_files_are_named_as_one() {
         bytes: 10,
         sha256: "ab".repeat(32),
     };
-    assert_eq!(header::brief((0..4).map(source).collect()).len(), 4);
-    let brief = header::brief((0..5).map(source).collect());
+    assert_eq!(brief((0..4).map(source).collect()).len(), 4);
+    let brief = brief((0..5).map(source).collect());
     assert_eq!(brief.len(), 1);
     assert_eq!(brief[0].bytes, 50);
     assert!(brief[0].name.starts_with("5 files"), "{}", brief[0].name);

@@ -169,3 +169,20 @@ proptest! {
         prop_assert_eq!(bytes.decode(&ids), text);
     }
 }
+
+#[test]
+fn a_tokenizer_is_a_name_or_a_file_that_is_there() {
+    for (text, tokenizer) in [
+        ("bytes", Tokenizer::Bytes),
+        ("gpt-neox", Tokenizer::GptNeox),
+    ] {
+        let name = TokenizerName::Known(tokenizer);
+        assert_eq!(name.to_string(), text);
+        assert_eq!(text.parse(), Ok(name));
+    }
+    let refusal = "gpt-neo".parse::<TokenizerName>().unwrap_err();
+    assert!(refusal.contains("nor a file"), "{refusal}");
+    let file = tempfile::NamedTempFile::new().unwrap();
+    let name: TokenizerName = file.path().to_str().unwrap().parse().unwrap();
+    assert_eq!(name, TokenizerName::File(file.path().into()));
+}

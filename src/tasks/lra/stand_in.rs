@@ -1,9 +1,10 @@
 //! Pairs of text for when the papers cannot be had: halves of encyclopaedia articles, whose question
 //! is whether both are of one article.
 
-use super::FILES;
-use crate::error::{Error, Result};
-use crate::ops::rng::Stream;
+use super::files::PAIRS;
+use crate::error::{refuse, Error, Result};
+use crate::ops::rng::Rng;
+use crate::tasks::lines::begins_article;
 use std::fs;
 use std::io::{BufWriter, Write};
 use std::path::Path;
@@ -24,20 +25,20 @@ pub fn write_stand_in(text: &Path, out: &Path, sizes: [usize; 3], seed: u64) -> 
     let mut articles = articles(&bytes);
     let needed = 2 * sizes.iter().filter(|size| **size > 0).count();
     if articles.len() < needed {
-        return Err(Error::usage(format!(
+        refuse!(
             "{} holds {} articles of at least {SHORTEST} bytes, and two for each split, {needed}, \
              are needed; an article begins at a line ` = Title = `, as in WikiText",
             text.display(),
             articles.len()
-        )));
+        );
     }
-    Stream::new(seed, "lra/retrieval/stand-in/articles", 0).shuffle(&mut articles);
+    Rng::new(seed, "lra/retrieval/stand-in/articles", 0).shuffle(&mut articles);
     fs::create_dir_all(out).map_err(Error::io("create", out))?;
     let mut rest = articles.as_slice();
     for (i, share) in shares(sizes, articles.len()).into_iter().enumerate() {
         let (own, others) = rest.split_at(share);
         rest = others;
-        write(&out.join(FILES[i]), own, sizes[i], seed, i as u64)?;
+        write(&out.join(PAIRS[i]), own, sizes[i], seed, i as u64)?;
     }
     Ok(())
 }
@@ -56,7 +57,7 @@ type Article<'a> = (usize, &'a [u8]);
 fn articles(text: &[u8]) -> Vec<Article<'_>> {
     let (mut starts, mut at) = (Vec::new(), 0);
     for line in text.split_inclusive(|byte| *byte == b'\n') {
-        if is_title(line) {
+        if begins_article(&String::from_utf8_lossy(line)) {
             starts.push(at);
         }
         at += line.len();
@@ -67,23 +68,16 @@ fn articles(text: &[u8]) -> Vec<Article<'_>> {
     long.collect()
 }
 
-/// ` = Title = `; a section within an article has more signs.
-fn is_title(line: &[u8]) -> bool {
-    let inner = line.trim_ascii().strip_prefix(b"= ");
-    let inner = inner.and_then(|line| line.strip_suffix(b" ="));
-    inner.is_some_and(|title| !title.starts_with(b"=") && !title.ends_with(b"="))
-}
-
 fn write(path: &Path, articles: &[Article], pairs: usize, seed: u64, split: u64) -> Result<()> {
     let failed = |error: std::io::Error| Error::io("write", path)(error);
     let folder = path.parent().unwrap_or(Path::new("."));
     let mut file = BufWriter::new(tempfile::NamedTempFile::new_in(folder).map_err(failed)?);
-    let streams = Stream::new(seed, "lra/retrieval/stand-in/pairs", 0);
+    let rngs = Rng::new(seed, "lra/retrieval/stand-in/pairs", 0);
     for i in 0..pairs as u64 {
-        let mut stream = streams.at(split << 48 | i);
+        let mut rng = rngs.at(split << 48 | i);
         let same = i % 2 == 0;
-        let first = stream.below(articles.len() as u32) as usize;
-        let step = 1 + stream.below(articles.len() as u32 - 1) as usize;
+        let first = rng.below(articles.len() as u32) as usize;
+        let step = 1 + rng.below(articles.len() as u32 - 1) as usize;
         let second = if same {
             first
         } else {
@@ -141,14 +135,6 @@ mod tests {
         assert_eq!(printed(b"a\n\xe2\\"), r"b'a\n\xe2\\'");
         assert_eq!(printed(b"it's"), "b\"it's\"");
         assert_eq!(printed(b"'\""), "b'\\'\"'");
-    }
-
-    #[test]
-    fn an_article_begins_at_a_title_of_the_first_level() {
-        assert!(is_title(b" = York City = \n"));
-        for line in [&b" = = History = = \n"[..], b" a = b \n", b" = \n", b"\n"] {
-            assert!(!is_title(line));
-        }
     }
 
     #[test]

@@ -1,9 +1,8 @@
 //! A dashed path: paddles, each in nearly the direction of the one before, none on another.
 
-use super::grid::{Mask, Point, CELLS};
+use super::grid::{Mask, Point, CELLS, LENGTH, MARGIN};
 use super::stencil::End;
-use super::{LENGTH, MARGIN};
-use crate::ops::rng::Stream;
+use crate::ops::rng::Rng;
 use std::f64::consts::{FRAC_PI_2, PI};
 use std::sync::LazyLock;
 
@@ -45,17 +44,17 @@ impl Snake {
     }
 
     /// One paddle anywhere off the mask and off a frame of `frame` cells.
-    pub fn seed(stream: &mut Stream, mask: &Mask, frame: usize) -> Option<Self> {
+    pub fn seed(rng: &mut Rng, mask: &Mask, frame: usize) -> Option<Self> {
         let mut taken = mask.clone();
         taken.add_frame(frame);
         for _ in 0..TRIES {
-            let angle = whole_degrees(stream);
+            let angle = whole_degrees(rng);
             let first = End::towards(angle).stencil().first.as_ref()?;
             let places = taken.room_for(first);
             if places.is_empty() {
                 return None;
             }
-            let tail = places[stream.below(places.len() as u32) as usize];
+            let tail = places[rng.below(places.len() as u32) as usize];
             if let Some(snake) = Self::starting(tail, angle) {
                 return Some(snake);
             }
@@ -64,10 +63,10 @@ impl Snake {
     }
 
     /// One paddle at `distance` from `tail`.
-    pub fn seed_beside(stream: &mut Stream, tail: Point, distance: f64) -> Option<Self> {
+    pub fn seed_beside(rng: &mut Rng, tail: Point, distance: f64) -> Option<Self> {
         (0..TRIES).find_map(|_| {
-            let angle = whole_degrees(stream);
-            let direction = whole_degrees(stream);
+            let angle = whole_degrees(rng);
+            let direction = whole_degrees(rng);
             let (sin, cos) = (libm::sin(direction), libm::cos(direction));
             let beside = Point {
                 y: libm::rint(f64::from(tail.y) + distance * sin) as i32,
@@ -90,11 +89,11 @@ impl Snake {
     }
 
     /// Adds a paddle. The one before it joins the mask only now, or it would stand in its own way.
-    pub fn extend(&mut self, stream: &mut Stream, mask: &mut Mask) -> Option<()> {
+    pub fn extend(&mut self, rng: &mut Rng, mask: &mut Mask) -> Option<()> {
         let pivot = self.pivot.shift(self.angle, f64::from(LENGTH + 2 * MARGIN));
         let candidates = Candidates::around(pivot, self.angle, mask)?;
         let (paddle, angle) = (0..TRIES).find_map(|_| {
-            let (start, angle) = candidates.draw(stream);
+            let (start, angle) = candidates.draw(rng);
             let end = End::towards(opposite(angle));
             let paddle = Paddle { start, end };
             paddle.fits(mask).then_some((paddle, angle))
@@ -114,14 +113,14 @@ impl Snake {
     }
 
     /// A path of `paddles` paddles anywhere off the mask, and the mask with it.
-    pub fn grown(stream: &mut Stream, mask: &Mask, paddles: usize) -> Option<(Self, Mask)> {
+    pub fn grown(rng: &mut Rng, mask: &Mask, paddles: usize) -> Option<(Self, Mask)> {
         if 100 * mask.free() < CELLS {
             return None;
         }
-        let mut snake = Self::seed(stream, mask, 1)?;
+        let mut snake = Self::seed(rng, mask, 1)?;
         let mut mask = mask.clone();
         for _ in 1..paddles {
-            snake.extend(stream, &mut mask)?;
+            snake.extend(rng, &mut mask)?;
         }
         snake.occupy(&mut mask);
         Some((snake, mask))
@@ -159,9 +158,9 @@ impl Candidates {
         (total >= 1e-4).then_some(Self { places })
     }
 
-    fn draw(&self, stream: &mut Stream) -> (Point, f64) {
+    fn draw(&self, rng: &mut Rng) -> (Point, f64) {
         let total = self.places[self.places.len() - 1].2;
-        let mark = stream.uniform() * total;
+        let mark = rng.uniform() * total;
         let place = self.places.partition_point(|place| place.2 <= mark);
         let (point, direction, _) = self.places[place.min(self.places.len() - 1)];
         (point, direction)
@@ -199,8 +198,8 @@ fn room(mask: &Mask, point: Point) -> f64 {
 }
 
 /// Uniform over the whole degrees of a turn.
-fn whole_degrees(stream: &mut Stream) -> f64 {
-    (f64::from(stream.below(360)) - 180.0) * PI / 180.0
+fn whole_degrees(rng: &mut Rng) -> f64 {
+    (f64::from(rng.below(360)) - 180.0) * PI / 180.0
 }
 
 fn opposite(angle: f64) -> f64 {

@@ -1,8 +1,7 @@
 //! What a paddle and a disc look like after they were drawn twice as large and reduced.
 
-use super::grid::{Point, CELLS, SIDE};
+use super::grid::{Point, CELLS, LENGTH, MARGIN, SIDE};
 use super::lanczos::Reduction;
-use super::{LENGTH, MARGIN};
 use std::sync::LazyLock;
 
 /// Times finer that shapes are drawn.

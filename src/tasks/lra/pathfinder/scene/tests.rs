@@ -1,16 +1,23 @@
 //! Scenes followed paddle by paddle, and pictures against the figures of the original.
 
-use super::grid::Point;
-use super::snake::Snake;
+use super::super::{folder, generated, write};
 use super::*;
-use crate::tasks::lra::LraDataset;
-use crate::tasks::lra::{load, testing};
+use crate::tasks::lra::{load, testing, LraDataset};
 use crate::tasks::Generator;
 
+/// So many pictures of the hard set.
+fn config(data_seed: u64, examples: [usize; 3]) -> LraConfig {
+    LraConfig {
+        data: Generator::Native,
+        data_seed,
+        ..testing::config(LraDataset::Pathfinder, examples)
+    }
+}
+
 fn scenes(count: u64) -> Vec<Scene> {
-    let stream = Stream::new(0, "lra/pathfinder", 0);
+    let rng = Rng::new(0, "lra/pathfinder", 0);
     let numbers = (0..count).into_par_iter();
-    numbers.map(|i| Scene::draw(stream.at(i), 14)).collect()
+    numbers.map(|i| Scene::draw(rng.at(i), 14)).collect()
 }
 
 fn distance(a: Point, b: Point) -> f64 {
@@ -93,7 +100,7 @@ fn figures<'a>(pictures: impl Iterator<Item = &'a [u8]>) -> Figures {
 
 #[test]
 fn the_pictures_have_the_figures_of_the_original() {
-    let pictures = pictures(0, 14, 0..600);
+    let pictures = pictures(&config(0, [600, 0, 0]), 0..600);
     let figures = figures(pictures.iter().map(|p| &p.pixels[..]));
     assert!((figures.mean - 20.0).abs() < 0.5, "mean {}", figures.mean);
     let expected = [66.2, 19.4, 5.9, 6.9, 1.6];
@@ -108,7 +115,8 @@ fn the_pictures_have_the_figures_of_the_original() {
 fn one_thread_and_many_draw_the_same_pictures() {
     let on = |threads| {
         let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build();
-        let draw = || pictures(5, 14, 10..30).iter().map(|p| p.pixels).collect();
+        let config = config(5, [40, 0, 0]);
+        let draw = || pictures(&config, 10..30).iter().map(|p| p.pixels).collect();
         let drawn: Vec<_> = pool.unwrap().install(draw);
         drawn
     };
@@ -129,14 +137,9 @@ fn a_reduced_line_has_the_levels_of_an_image_library() {
 
 #[test]
 fn splits_are_consecutive_pictures() {
-    let config = LraConfig {
-        data: Generator::Native,
-        contour_length: None,
-        data_seed: 7,
-        ..testing::config(LraDataset::Pathfinder, [6, 2, 3])
-    };
-    let splits = splits(&config).unwrap();
-    let all = pictures(7, 14, 0..11);
+    let config = config(7, [6, 2, 3]);
+    let splits = generated(&config);
+    let all = pictures(&config, 0..11);
     assert_eq!(splits.train.document(5, 0), all[5].pixels);
     assert_eq!(splits.val.document(0, 0), all[6].pixels);
     assert_eq!(splits.test.label(2), all[10].label);
@@ -151,21 +154,25 @@ fn written_files_load_with_every_picture_and_its_label() {
         told += more;
         Ok(())
     };
-    write((7, 14), 1010, dir.path(), &mut progress).unwrap();
+    let config = config(7, [808, 101, 101]);
+    write(&config, dir.path(), &mut progress).unwrap();
     assert_eq!(told, 1010);
-    let config = testing::config(LraDataset::Pathfinder, [808, 101, 101]);
     let target = tempfile::tempdir().unwrap();
-    let level = target.path().join(folder(14));
+    let level = target.path().join(folder(&config));
     std::fs::create_dir_all(level.parent().unwrap()).unwrap();
     std::fs::rename(dir.path(), &level).unwrap();
-    let loaded = load(&config, Some(target.path())).unwrap();
+    let files = LraConfig {
+        data: Generator::Files,
+        ..config.clone()
+    };
+    let loaded = load(&files, Some(target.path())).unwrap();
     let splits = [&loaded.train, &loaded.val, &loaded.test];
     let read = splits
         .iter()
         .flat_map(|s| (0..s.len()).map(|i| (s.document(i, 0), s.label(i))));
     let mut read: Vec<(&[u8], u8)> = read.collect();
     read.sort_unstable();
-    let pictures = pictures(7, 14, 0..1010);
+    let pictures = pictures(&config, 0..1010);
     let mut drawn: Vec<(&[u8], u8)> = pictures.iter().map(|p| (&p.pixels[..], p.label)).collect();
     drawn.sort_unstable();
     assert_eq!(read, drawn);

@@ -1,10 +1,13 @@
-//! What is on a picture, and the picture.
+//! What is on a picture, with the parameters of the Long Range Arena, and the picture: two snakes, of 14 paddles in the
+//! hard set, that wind about each other, short ones that distract, and two discs, on one snake or on both. Every picture
+//! is a function of (seed, number), so that threads may draw in any order.
 
-use super::grid::Point;
-use super::grid::{Mask, CELLS};
+use super::grid::{Mask, Point, CELLS};
 use super::snake::Snake;
-use super::stencil;
-use crate::ops::rng::Stream;
+use super::{stencil, LraConfig};
+use crate::ops::rng::Rng;
+use rayon::prelude::*;
+use std::ops::Range;
 
 /// A third of the paddles of a long snake makes a short one, of which there are so many that this many
 /// paddles distract.
@@ -19,38 +22,57 @@ const TARGET: u16 = 3;
 const DISTRACTOR: u16 = 4;
 const DISC: u16 = 2;
 
+/// A picture and whether its discs are joined.
+pub(super) struct Picture {
+    pub pixels: [u8; CELLS],
+    pub label: u8,
+}
+
+/// The pictures with these numbers, in order.
+pub(super) fn pictures(config: &LraConfig, numbers: Range<usize>) -> Vec<Picture> {
+    let rng = Rng::new(config.data_seed, "lra/pathfinder", 0);
+    let picture = |number: usize| {
+        let scene = Scene::draw(rng.at(number as u64), config.contour_length());
+        Picture {
+            pixels: scene.pixels(),
+            label: scene.label,
+        }
+    };
+    numbers.into_par_iter().map(picture).collect()
+}
+
 /// Two long snakes, some short ones, and discs at two ends of long ones.
 #[derive(Clone, Debug)]
-pub(super) struct Scene {
+struct Scene {
     /// 1 if the discs are at the ends of the same snake.
-    pub label: u8,
+    label: u8,
     /// The long snakes.
-    pub targets: [Snake; 2],
+    targets: [Snake; 2],
     /// The short ones.
-    pub distractors: Vec<Snake>,
+    distractors: Vec<Snake>,
     /// Where the discs are.
-    pub discs: [Point; 2],
+    discs: [Point; 2],
 }
 
 impl Scene {
-    /// The scene of `stream` with long snakes of `paddles` paddles.
-    pub fn draw(mut stream: Stream, paddles: usize) -> Self {
+    /// The scene of `rng` with long snakes of `paddles` paddles.
+    fn draw(mut rng: Rng, paddles: usize) -> Self {
         let short = paddles / 3;
-        let label = stream.below(2) as u8;
+        let label = rng.below(2) as u8;
         let (targets, mut mask) = loop {
-            if let Some(pair) = pair(&mut stream, paddles) {
+            if let Some(pair) = pair(&mut rng, paddles) {
                 break pair;
             }
         };
         let mut distractors = Vec::new();
         for _ in 0..DISTRACTING / short {
-            let snake = (0..=RETRIES).find_map(|_| Snake::grown(&mut stream, &mask, short));
+            let snake = (0..=RETRIES).find_map(|_| Snake::grown(&mut rng, &mask, short));
             if let Some((snake, with_it)) = snake {
                 distractors.push(snake);
                 mask = with_it;
             }
         }
-        let from = stream.below(2) as usize;
+        let from = rng.below(2) as usize;
         let to = if label == 1 { from } else { 1 - from };
         Self {
             label,
@@ -61,7 +83,7 @@ impl Scene {
     }
 
     /// (32, 32) gray values; the brightest is 255.
-    pub fn pixels(&self) -> [u8; CELLS] {
+    fn pixels(&self) -> [u8; CELLS] {
         let mut levels = [0_u16; CELLS];
         let mut brighten = |cell: usize, level: u8, contrast: u16| {
             levels[cell] = levels[cell].max(contrast * u16::from(level));
@@ -88,14 +110,14 @@ impl Scene {
 
 /// The two long snakes, grown by turns, and what they occupy. The last paddle of the first one is
 /// missing there, as it was when the pictures of the task were made.
-fn pair(stream: &mut Stream, paddles: usize) -> Option<([Snake; 2], Mask)> {
+fn pair(rng: &mut Rng, paddles: usize) -> Option<([Snake; 2], Mask)> {
     let mut mask = Mask::framed(1);
-    let first = Snake::seed(stream, &mask, 2 * usize::from(SEED_DISTANCE))?;
-    let second = Snake::seed_beside(stream, first.tail(), f64::from(SEED_DISTANCE))?;
+    let first = Snake::seed(rng, &mask, 2 * usize::from(SEED_DISTANCE))?;
+    let second = Snake::seed_beside(rng, first.tail(), f64::from(SEED_DISTANCE))?;
     let mut snakes = [first, second];
     for _ in 1..paddles {
         for snake in &mut snakes {
-            snake.extend(stream, &mut mask)?;
+            snake.extend(rng, &mut mask)?;
         }
     }
     snakes[1].occupy(&mut mask);
@@ -107,3 +129,6 @@ fn stretched(levels: &[u16; CELLS]) -> [u8; CELLS] {
     let highest = u32::from(levels.iter().copied().max().unwrap_or(0).max(1));
     levels.map(|level| ((510 * u32::from(level) + highest) / (2 * highest)) as u8)
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,9 +1,12 @@
 //! The picture's cells, and how occupied they are.
 
 /// Pixels a side.
-pub(super) const SIDE: usize = 32;
+pub(super) const SIDE: usize = crate::tasks::lra::picture::SIDE as usize;
 /// Pixels of a picture.
 pub(super) const CELLS: usize = SIDE * SIDE;
+/// Length of a paddle and free space before and behind it, in pixels.
+pub(super) const LENGTH: i32 = 2;
+pub(super) const MARGIN: i32 = 1;
 /// Above 0.3 of 255 a cell counts as occupied when a first paddle looks for its place.
 const TAKEN: u8 = 76;
 

@@ -1,24 +1,29 @@
-//! Pathfinder-32 of the released archive: pictures in numbered folders, and a text
-//! file a folder that lists their labels.
+//! Pathfinder-32 (Linsley et al. 2018; Houtkamp and Roelfsema 2010) as in the released archive: pictures in numbered
+//! folders, and a text file a folder that lists their labels; and pictures of our own in the same form.
 
-use super::permutation::{first, permutation, tenth};
-use super::{picture, place, Documents, LraConfig, LraDataset, Splits};
+mod grid;
+mod lanczos;
+mod scene;
+mod snake;
+mod stencil;
+
+use super::parts::{first, permutation, tenth};
+use super::picture::{self, SIDE};
+use super::{files, Documents, LraConfig, LraDataset, Splits};
 use crate::error::{Error, Position, Result};
 use png::ColorType;
 use rayon::prelude::*;
+use scene::pictures;
+use std::fmt::Write;
 use std::fs;
+use std::ops::Range;
 use std::path::{Component, Path, PathBuf};
-
-/// The folder of a level, by the paddles of its long paths.
-pub(super) fn level(contour_length: usize) -> String {
-    match contour_length {
-        6 => "curv_baseline".to_owned(),
-        paddles => format!("curv_contour_length_{paddles}"),
-    }
-}
 
 /// Pictures that are decoded before they are moved to where they stay.
 const AT_ONCE: usize = 4096;
+
+/// Pictures of a folder that is written.
+const PICTURES_A_FOLDER: usize = 1000;
 
 /// What brings files that are whole.
 const REMEDY: &str = "fetch them again: dsf data fetch lra --dataset pathfinder";
@@ -36,27 +41,17 @@ struct Listed {
 /// # Errors
 /// A file that is missing or is not what it should be, by its name and line; sizes beyond what was found.
 pub(super) fn load(config: &LraConfig, dir: &Path) -> Result<Splits> {
-    let level = find(dir, config.contour_length())?;
+    let level = files::find(LraDataset::Pathfinder, config.contour_length(), dir)?;
     let (listed, warnings) = without_empty(list(&level)?)?;
     let order = permutation(listed.len());
     let tenth = tenth(listed.len());
     let (train, rest) = order.split_at(listed.len() - 2 * tenth);
     let (val, test) = rest.split_at(tenth);
-    let train = first(train, "--train-examples", config.train_examples)?;
-    let val = first(val, "--val-examples", config.val_examples)?;
-    let test = first(test, "--test-examples", config.test_examples)?;
+    let [train, val, test] = first([train, val, test], config)?.map(|part| decode(&listed, part));
     Ok(Splits {
-        train: decode(&listed, train)?,
-        val: decode(&listed, val)?,
-        test: decode(&listed, test)?,
         warnings,
+        ..[train?, val?, test?].into()
     })
-}
-
-/// The folder of a level at or below `dir`.
-pub(super) fn find(dir: &Path, contour_length: usize) -> Result<PathBuf> {
-    let level = level(contour_length);
-    Ok(place::find(dir, LraDataset::Pathfinder, &[&level])?.join(level))
 }
 
 /// The pictures in the order of the numbers of their metadata files and of the lines in them.
@@ -163,6 +158,62 @@ fn pixels(path: &Path) -> Result<Vec<u8>> {
     let bytes = fs::read(path).map_err(Error::io("read", path))?;
     picture::decode(&bytes, ColorType::Grayscale)
         .map_err(|why| Error::data(path, format!("{why}; {REMEDY}")))
+}
+
+/// Pictures in order: training, validation, test. A pixel's gray value is its token.
+pub(super) fn generated(config: &LraConfig) -> Splits {
+    let mut first = 0;
+    let splits = config.examples().map(|size| {
+        let mut examples = Documents::new(1);
+        for picture in pictures(config, first..first + size) {
+            examples.push(&[&picture.pixels], picture.label);
+        }
+        first += size;
+        examples
+    });
+    splits.into()
+}
+
+/// Where the files of a level lie under a data folder.
+pub(super) fn folder(config: &LraConfig) -> PathBuf {
+    Path::new("pathfinder/pathfinder32").join(files::level(config.contour_length()))
+}
+
+/// Writes the pictures of `config` under `folder`: `imgs/<k>/sample_<i>.png`, a thousand to each k, and
+/// `metadata/<k>.npy`, which is text.
+pub(super) fn write(
+    config: &LraConfig,
+    folder: &Path,
+    progress: &mut dyn FnMut(usize) -> Result<()>,
+) -> Result<()> {
+    let metadata = folder.join("metadata");
+    fs::create_dir_all(&metadata).map_err(Error::io("create", &metadata))?;
+    let pictures: usize = config.examples().iter().sum();
+    for (k, first) in (0..pictures).step_by(PICTURES_A_FOLDER).enumerate() {
+        let end = pictures.min(first + PICTURES_A_FOLDER);
+        write_folder(config, k, first..end, folder)?;
+        progress(end - first)?;
+    }
+    Ok(())
+}
+
+fn write_folder(config: &LraConfig, k: usize, numbers: Range<usize>, folder: &Path) -> Result<()> {
+    let images = folder.join(format!("imgs/{k}"));
+    fs::create_dir_all(&images).map_err(Error::io("create", &images))?;
+    let (paddles, short) = (config.contour_length(), config.contour_length() / 3);
+    let mut table = String::new();
+    for (i, picture) in pictures(config, numbers).iter().enumerate() {
+        let name = format!("sample_{i}.png");
+        let path = images.join(&name);
+        let png = picture::encode(SIDE, ColorType::Grayscale, |cell| picture.pixels[cell]);
+        fs::write(&path, png).map_err(Error::io("write", &path))?;
+        // Continuity, paddles of long and of short snakes, length, thickness, margin, contrasts.
+        let label = picture.label;
+        let row = format_args!("imgs/{k} {name} {i} {label} 1.0 {paddles} {short} 2 0.5 1 1");
+        writeln!(table, "{row}").expect("a string takes every text");
+    }
+    let path = folder.join(format!("metadata/{k}.npy"));
+    fs::write(&path, table).map_err(Error::io("write", &path))
 }
 
 #[cfg(test)]

@@ -1,24 +1,33 @@
 //! Token files: a split as ids, made once and mapped ever after.
 
-mod header;
-
-use super::encode::{Encoder, Tally};
-use super::layout::SPLITS;
-use super::place::Place;
+use super::folders::{Place, SPLITS};
+use super::rows::{self, Encoder, Tally};
 use super::vocabulary::{Found, Vocabulary};
-use super::{digest, rows, Progress, Watch};
+use super::{Corpus, Tokenizer, WikitextConfig};
 use crate::error::{Error, Result};
 use crate::files;
-use crate::tasks::wikitext::{Tokenizer, WikitextConfig};
-use crate::tasks::{Ids, Text};
-use header::{Header, Source};
+use crate::tasks::{sha256, Counts, Ids, Progress, Text, Watch};
 use memmap2::Mmap;
 use rayon::prelude::*;
+use serde::{Deserialize, Serialize};
+use sha2::Sha256;
 use std::fs;
 use std::io::{BufWriter, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::SystemTime;
+
+/// Where ids begin: whole pages, so that they lie even in memory.
+const HEADER: usize = 4096;
+
+/// What makes a file a token file.
+const FORMAT: &str = "dsf tokens";
+
+/// Raised when the same text would give other ids or another layout.
+const VERSION: u32 = 1;
+
+/// Files that are named one by one; a header has room for so many.
+const NAMED: usize = 4;
 
 /// The token files of one config.
 pub(super) struct Tokens<'a> {
@@ -37,14 +46,14 @@ impl<'a> Tokens<'a> {
             Tokenizer::Bytes => None,
             file => Some(Found::find(file, place)?),
         };
-        let mut stamp = format!("{}", header::VERSION);
+        let mut stamp = format!("{}", VERSION);
         if let Some(found) = &tokenizer {
             stamp += &found.sha256;
         }
         for path in sources.iter().flatten() {
             stamp += &stamp_of(path).map_err(Error::io("read", path))?;
         }
-        let stamp = digest::sha256(stamp.as_bytes());
+        let stamp = sha256(stamp.as_bytes());
         let folder = place.tokens(config, &stamp[..12]);
         Ok(Self {
             config,
@@ -106,7 +115,7 @@ impl<'a> Tokens<'a> {
         let sources = named(&self.sources[split], || at(0))?;
         let failed = || Error::io("write", path);
         let mut file = files::begin(path)?;
-        file.write_all(&[b' '; header::BYTES]).map_err(failed())?;
+        file.write_all(&[b' '; HEADER]).map_err(failed())?;
         let mut tally = Tally::new(BufWriter::with_capacity(1 << 20, file));
         rows::read(
             &self.sources[split],
@@ -117,8 +126,8 @@ impl<'a> Tokens<'a> {
             },
         )?;
         let mut header = Header {
-            format: header::FORMAT.to_owned(),
-            version: header::VERSION,
+            format: FORMAT.to_owned(),
+            version: VERSION,
             corpus: self.config.corpus,
             split: SPLITS[split].to_owned(),
             tokenizer: self.config.tokenizer.clone(),
@@ -153,7 +162,7 @@ impl<'a> Tokens<'a> {
             Error::corrupt(path, reason)
         })?;
         super::fits(self.config, split, header.largest)?;
-        let ids = Ids::Mapped(Arc::new(map), header::BYTES);
+        let ids = Ids::Mapped(Arc::new(map), HEADER);
         Ok(super::cut(ids, header.counts, self.config, split).with_digest(header.sha256))
     }
 
@@ -168,7 +177,7 @@ impl<'a> Tokens<'a> {
         if !ours {
             return Err("it is of another text or tokenizer".to_owned());
         }
-        let ids: &[u16] = bytemuck::cast_slice(&map[header::BYTES..]);
+        let ids: &[u16] = bytemuck::cast_slice(&map[HEADER..]);
         let largest = ids.par_chunks(1 << 20).map(|part| part.iter().max()).max();
         match largest.flatten().copied().unwrap_or(0) {
             largest if largest == header.largest => Ok(header),
@@ -177,6 +186,81 @@ impl<'a> Tokens<'a> {
                 header.largest
             )),
         }
+    }
+}
+
+/// What a token file holds: its first 4,096 bytes, one line of JSON, filled up with blanks.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Header {
+    format: String,
+    version: u32,
+    corpus: Corpus,
+    /// `train`, `val` or `test`.
+    split: String,
+    tokenizer: Tokenizer,
+    /// Of its file, where it has one.
+    tokenizer_sha256: Option<String>,
+    eos_between_articles: bool,
+    /// Ids in the file, two bytes each, the lower one first.
+    tokens: u64,
+    /// What the text was.
+    counts: Counts,
+    /// Headings of the first level.
+    articles: u64,
+    /// The largest id.
+    largest: u16,
+    /// Of all ids as they are stored.
+    sha256: String,
+    sources: Vec<Source>,
+}
+
+/// A file of text that the ids were made from.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+struct Source {
+    name: String,
+    bytes: u64,
+    sha256: String,
+}
+
+/// As one where there are too many to name.
+fn brief(sources: Vec<Source>) -> Vec<Source> {
+    if sources.len() <= NAMED {
+        return sources;
+    }
+    let digests: String = sources.iter().map(|s| s.sha256.as_str()).collect();
+    vec![Source {
+        name: format!("{} files, {} and on", sources.len(), sources[0].name),
+        bytes: sources.iter().map(|s| s.bytes).sum(),
+        sha256: sha256(digests.as_bytes()),
+    }]
+}
+
+impl Header {
+    /// As it stands in the file. Names are cut so that it always fits.
+    fn to_bytes(&self) -> Vec<u8> {
+        let mut bytes = serde_json::to_vec(self).expect("a header is plain data");
+        bytes.resize(HEADER - 1, b' ');
+        bytes.push(b'\n');
+        bytes
+    }
+
+    /// What the first bytes of a file say, or why they say nothing.
+    fn parse(bytes: &[u8]) -> Result<Self, String> {
+        let first = bytes.get(..HEADER).ok_or("it is shorter than a header")?;
+        let header: Self =
+            serde_json::from_slice(first).map_err(|e| format!("its header is none: {e}"))?;
+        if (header.format.as_str(), header.version) != (FORMAT, VERSION) {
+            let (format, version) = (&header.format, header.version);
+            return Err(format!(
+                "it is `{format}` {version}, not `{FORMAT}` {VERSION}"
+            ));
+        }
+        let length = HEADER as u64 + 2 * header.tokens;
+        if bytes.len() as u64 != length {
+            return Err(format!("it has {} bytes of {length}", bytes.len()));
+        }
+        Ok(header)
     }
 }
 
@@ -201,10 +285,10 @@ fn named(sources: &[PathBuf], mut go_on: impl FnMut() -> Result<()>) -> Result<V
         Ok(Source {
             name: name(path),
             bytes: rows::bytes(std::slice::from_ref(path))?,
-            sha256: digest::sha256_of(path, &mut go_on)?,
+            sha256: files::digest::<Sha256>(path, &mut go_on)?,
         })
     });
-    Ok(header::brief(sources.collect::<Result<_>>()?))
+    Ok(brief(sources.collect::<Result<_>>()?))
 }
 
 #[cfg(test)]

@@ -1,8 +1,45 @@
-//! Where the files of a task lie below the folder that was given.
+//! Which files a dataset consists of, and where they lie below the folder that was given.
 
+use super::LraDataset;
 use crate::error::{Error, Result};
-use crate::tasks::lra::LraDataset;
 use std::path::{Path, PathBuf};
+
+/// ListOps: training, validation, test.
+pub const LISTOPS: [&str; 3] = ["basic_train.tsv", "basic_val.tsv", "basic_test.tsv"];
+
+/// The pairs of papers: training, validation, test.
+pub const PAIRS: [&str; 3] = [
+    "new_aan_pairs.train.tsv",
+    "new_aan_pairs.eval.tsv",
+    "new_aan_pairs.test.tsv",
+];
+
+/// The binary batches of CIFAR-10 in the order of the released code, those for training first.
+pub const BATCHES: [&str; 6] = [
+    "data_batch_1.bin",
+    "data_batch_2.bin",
+    "data_batch_3.bin",
+    "data_batch_4.bin",
+    "data_batch_5.bin",
+    "test_batch.bin",
+];
+
+/// Reviews or pictures as the hub has them, those for training first.
+pub const PARQUET: [&str; 2] = [
+    "train-00000-of-00001.parquet",
+    "test-00000-of-00001.parquet",
+];
+
+/// Folders of one file a review.
+const REVIEWS: [&str; 4] = ["train/neg", "train/pos", "test/neg", "test/pos"];
+
+/// The folder of a level of Pathfinder, by the paddles of its long paths.
+pub(super) fn level(contour_length: usize) -> String {
+    match contour_length {
+        6 => "curv_baseline".to_owned(),
+        paddles => format!("curv_contour_length_{paddles}"),
+    }
+}
 
 /// The folder of the released code, then the folders of the published archives, the usual one first.
 fn folders(dataset: LraDataset) -> (&'static str, &'static [&'static str]) {
@@ -26,18 +63,37 @@ fn candidates(dir: &Path, dataset: LraDataset) -> Vec<PathBuf> {
 }
 
 /// The folder at or below `dir` that holds every one of `names`, files or folders.
-pub(super) fn look(dir: &Path, dataset: LraDataset, names: &[&str]) -> Option<PathBuf> {
+fn look(dir: &Path, dataset: LraDataset, names: &[&str]) -> Option<PathBuf> {
     let mut folders = candidates(dir, dataset).into_iter();
-    folders.find(|folder| names.iter().all(|name| folder.join(name).exists()))
+    folders.find(|folder| has(folder, names))
 }
 
-/// As [`look`]; none is an error that names the first file missing and how to get it.
-pub(super) fn find(dir: &Path, dataset: LraDataset, names: &[&str]) -> Result<PathBuf> {
-    look(dir, dataset, names).ok_or_else(|| Error::Missing(missing(dir, dataset, names)))
+/// Whether `folder` holds every one of `names`.
+pub(super) fn has(folder: &Path, names: &[&str]) -> bool {
+    names.iter().all(|name| folder.join(name).exists())
+}
+
+/// The folder at or below `dir` in which the files of `dataset` lie, in any of the forms in which they are published;
+/// of Pathfinder that of a level. None is an error that names the first file missing and how to get it.
+pub(super) fn find(dataset: LraDataset, contour_length: usize, dir: &Path) -> Result<PathBuf> {
+    let level = level(contour_length);
+    let forms: &[&[&str]] = match dataset {
+        LraDataset::Listops => &[&LISTOPS],
+        LraDataset::Text => &[&PARQUET, &REVIEWS],
+        LraDataset::Retrieval => &[&PAIRS],
+        LraDataset::Image => &[&BATCHES, &PARQUET],
+        LraDataset::Pathfinder => &[&[level.as_str()]],
+    };
+    let mut found = forms.iter().filter_map(|names| look(dir, dataset, names));
+    match (found.next(), dataset) {
+        (Some(folder), LraDataset::Pathfinder) => Ok(folder.join(level)),
+        (Some(folder), _) => Ok(folder),
+        (None, _) => Err(Error::Missing(missing(dir, dataset, forms[0]))),
+    }
 }
 
 /// The sentence about the first of `names` that is missing.
-pub(super) fn missing(dir: &Path, dataset: LraDataset, names: &[&str]) -> String {
+fn missing(dir: &Path, dataset: LraDataset, names: &[&str]) -> String {
     let begun = |folder: &PathBuf| names.first().is_some_and(|n| folder.join(n).exists());
     let begun = candidates(dir, dataset).into_iter().find(begun);
     let place = begun.clone().unwrap_or_else(|| dir.to_owned());
@@ -55,9 +111,15 @@ pub(super) fn missing(dir: &Path, dataset: LraDataset, names: &[&str]) -> String
     } else {
         String::new()
     };
+    let other_form = match dataset {
+        LraDataset::Text => {
+            "; the folder form, aclImdb/{train,test}/{neg,pos}/*.txt, serves as well"
+        }
+        _ => "",
+    };
     format!(
         "{name}: there is no {} in {looked}; `dsf data fetch lra --dataset {name}` gets the data, \
-         {generate}and --data-dir DIR names the folder of data that lies elsewhere",
+         {generate}and --data-dir DIR names the folder of data that lies elsewhere{other_form}",
         absent.copied().unwrap_or("file"),
     )
 }
@@ -67,12 +129,10 @@ mod tests {
     use super::*;
     use std::fs;
 
-    const NAMES: [&str; 2] = ["basic_train.tsv", "basic_val.tsv"];
-
     fn with_files_in(folder: &str) -> tempfile::TempDir {
         let dir = tempfile::tempdir().unwrap();
         fs::create_dir_all(dir.path().join(folder)).unwrap();
-        for name in NAMES {
+        for name in LISTOPS {
             fs::write(dir.path().join(folder).join(name), "").unwrap();
         }
         dir
@@ -89,7 +149,7 @@ mod tests {
             "lra_release/lra_release/listops-1000",
         ] {
             let dir = with_files_in(folder);
-            let found = find(dir.path(), LraDataset::Listops, &NAMES).unwrap();
+            let found = find(LraDataset::Listops, 14, dir.path()).unwrap();
             assert_eq!(found, dir.path().join(folder));
         }
     }
@@ -97,19 +157,21 @@ mod tests {
     #[test]
     fn a_folder_without_one_of_the_files_is_passed_over() {
         let dir = with_files_in("listops-1000");
-        fs::write(dir.path().join(NAMES[0]), "").unwrap();
-        let found = find(dir.path(), LraDataset::Listops, &NAMES).unwrap();
+        fs::write(dir.path().join(LISTOPS[0]), "").unwrap();
+        let found = find(LraDataset::Listops, 14, dir.path()).unwrap();
         assert_eq!(found, dir.path().join("listops-1000"));
     }
 
     #[test]
     fn a_missing_file_is_named_with_what_gets_it() {
         let dir = tempfile::tempdir().unwrap();
-        for dataset in LraDataset::ALL {
-            let message = find(dir.path(), dataset, &["x.bin"]).unwrap_err();
+        let level = level(14);
+        let first = [LISTOPS[0], PARQUET[0], PAIRS[0], BATCHES[0], &level];
+        for (dataset, first) in LraDataset::ALL.into_iter().zip(first) {
+            let message = find(dataset, 14, dir.path()).unwrap_err();
             let message = message.to_string();
             let fetch = format!("`dsf data fetch lra --dataset {}`", dataset.name());
-            for part in ["x.bin", &fetch, "--data-dir DIR"] {
+            for part in [first, &fetch, "--data-dir DIR"] {
                 assert!(message.contains(part), "{message}");
             }
             let generates = message.contains("dsf data generate");
@@ -122,7 +184,7 @@ mod tests {
         let dir = with_files_in("listops-1000");
         let file = dir.path().join("listops-1000/basic_val.tsv");
         fs::remove_file(&file).unwrap();
-        let message = find(dir.path(), LraDataset::Listops, &NAMES).unwrap_err();
+        let message = find(LraDataset::Listops, 14, dir.path()).unwrap_err();
         let wanted = format!("no basic_val.tsv in {};", file.parent().unwrap().display());
         assert!(message.to_string().contains(&wanted), "{message}");
     }

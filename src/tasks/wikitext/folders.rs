@@ -1,7 +1,9 @@
-//! Where the files of a corpus lie below the folder that was given.
+//! Where the files of a text and of its tokenizer lie: below the user's folder, and below the one where downloads and
+//! token files are kept.
 
-use crate::error::{Error, Result};
-use crate::tasks::wikitext::Corpus;
+use super::{Corpus, Tokenizer, WikitextConfig};
+use crate::cache;
+use crate::error::{refuse, Error, Result};
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -9,19 +11,85 @@ use std::path::{Path, PathBuf};
 /// The splits as they are called in messages, and the names of their files.
 pub(super) const SPLITS: [&str; 3] = ["train", "val", "test"];
 
-/// The folder of a corpus in `Salesforce/wikitext` on the hub.
-pub(super) fn hub_config(corpus: Corpus) -> Option<&'static str> {
-    Some(match corpus {
-        Corpus::Wikitext103Raw => "wikitext-103-raw-v1",
-        Corpus::Wikitext103 => "wikitext-103-v1",
-        Corpus::Wikitext2Raw => "wikitext-2-raw-v1",
-        Corpus::Wikitext2 => "wikitext-2-v1",
-        Corpus::Text | Corpus::Sample => return None,
-    })
+/// Where files are looked for and kept.
+pub(super) struct Place {
+    /// `--data-dir`.
+    pub(super) data_dir: Option<PathBuf>,
+    /// The data root of downloads.
+    pub(super) root: PathBuf,
+    /// The cache of the hub.
+    pub(super) hub: PathBuf,
 }
 
+impl Place {
+    /// By the environment, and `--data-dir`.
+    pub(super) fn new(data_dir: Option<&Path>) -> Result<Self> {
+        Ok(Self {
+            data_dir: data_dir.map(Path::to_owned),
+            root: cache::wikitext()?,
+            hub: cache::hub()?,
+        })
+    }
+
+    /// The folder that the corpus is looked for in and below.
+    pub(super) fn folder(&self) -> &Path {
+        self.data_dir.as_deref().unwrap_or(&self.root)
+    }
+
+    /// The files of the three splits of `corpus`, which is no [`Corpus::Sample`].
+    pub(super) fn sources(&self, corpus: Corpus) -> Result<[Vec<PathBuf>; 3]> {
+        if corpus == Corpus::Text && self.data_dir.is_none() {
+            refuse!(
+                "--corpus text needs --data-dir DIR, the folder of train.txt, valid.txt and test.txt"
+            );
+        }
+        find(corpus, self.folder())
+    }
+
+    /// Where an adopted copy of `tokenizer`'s file is kept.
+    pub(super) fn kept(&self, tokenizer: &Tokenizer) -> PathBuf {
+        self.root
+            .join("tokenizers")
+            .join(format!("{tokenizer}.json"))
+    }
+
+    /// Where the file of `tokenizer` may lie, the likeliest place first.
+    pub(super) fn tokenizer_files(&self, tokenizer: &Tokenizer) -> Vec<PathBuf> {
+        const FILE: &str = "tokenizer.json";
+        let fetched = |root: &Path| root.join(GPT_NEOX_FOLDER).join(FILE);
+        let mut files = vec![self.kept(tokenizer)];
+        if let Some(dir) = &self.data_dir {
+            files.extend([dir.join(FILE), fetched(dir)]);
+            files.extend(dir.parent().map(fetched));
+        }
+        files.push(fetched(&self.root));
+        if *tokenizer == Tokenizer::GptNeox {
+            let snapshots = self.hub.join("models--EleutherAI--gpt-neox-20b/snapshots");
+            let commits = fs::read_dir(snapshots).into_iter().flatten().flatten();
+            let mut kept: Vec<PathBuf> = commits.map(|c| c.path().join(FILE)).collect();
+            kept.sort();
+            files.extend(kept);
+        }
+        files
+    }
+
+    /// The folder of the token files that `name` tells from all others.
+    pub(super) fn tokens(&self, config: &WikitextConfig, digest: &str) -> PathBuf {
+        let (corpus, tokenizer) = (config.corpus.name(), &config.tokenizer);
+        let eos = match config.eos_between_articles {
+            true => "-eos",
+            false => "",
+        };
+        let name = format!("{corpus}-{tokenizer}{eos}-{digest}");
+        self.root.join("tokens").join(name)
+    }
+}
+
+/// Where `dsf data fetch wikitext --tokenizer` puts GPT-NeoX's file, below the data root.
+pub const GPT_NEOX_FOLDER: &str = "gpt-neox-20b-tokenizer";
+
 /// The files of each split, in order, in the first folder at or below `dir` that has them all.
-pub(super) fn find(corpus: Corpus, dir: &Path) -> Result<[Vec<PathBuf>; 3]> {
+fn find(corpus: Corpus, dir: &Path) -> Result<[Vec<PathBuf>; 3]> {
     let looked: Vec<Found> = candidates(corpus, dir)
         .into_iter()
         .map(|folder| Found::look(corpus, folder))
@@ -46,7 +114,7 @@ pub(super) fn below(corpus: Corpus, dir: &Path) -> Option<[Vec<PathBuf>; 3]> {
 /// Every folder in which the files may lie, the likeliest first.
 fn candidates(corpus: Corpus, dir: &Path) -> Vec<PathBuf> {
     let mut folders = vec![dir.to_owned()];
-    if let Some(config) = hub_config(corpus) {
+    if let Some(config) = corpus.hub_folder() {
         folders.extend([config, corpus.name()].map(|name| dir.join(name)));
         folders.push(dir.join(corpus.name()).join(config));
     }
@@ -154,7 +222,7 @@ fn missing(corpus: Corpus, dir: &Path, fullest: Option<&Found>) -> String {
             )
         }
     };
-    match hub_config(corpus) {
+    match corpus.hub_folder() {
         Some(_) => format!(
             "{what}; `dsf data fetch wikitext --corpus {name}` gets the corpus, and --data-dir DIR \
              names the folder of one that lies elsewhere"

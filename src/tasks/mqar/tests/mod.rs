@@ -1,6 +1,9 @@
 //! Claims about the data of either generator.
 
+mod sizes;
+
 use super::*;
+use crate::tasks::testing::per_token;
 use proptest::prelude::*;
 use std::collections::{HashMap, HashSet};
 
@@ -17,7 +20,7 @@ fn config(data: Generator, seq_len: usize, kv_pairs: usize, vocab_size: usize) -
 }
 
 fn train(config: &MqarConfig) -> Dataset {
-    load(config).unwrap().0
+    per_token(config).0
 }
 
 fn generators() -> impl Strategy<Value = Generator> {
@@ -105,7 +108,7 @@ proptest! {
         let config = MqarConfig { train_examples: 200, ..config };
         let on = |threads| {
             let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap();
-            pool.install(|| load(&config).unwrap())
+            pool.install(|| per_token(&config))
         };
         prop_assert_eq!(on(1), on(2));
     }
@@ -114,7 +117,7 @@ proptest! {
 #[test]
 fn the_splits_have_their_sizes_and_share_no_beginning() {
     for data in [Generator::Native, Generator::Numpy] {
-        let (train, test) = load(&config(data, 64, 4, 8192)).unwrap();
+        let (train, test) = per_token(&config(data, 64, 4, 8192));
         assert_eq!((train.len(), test.len()), (8, 3));
         assert_ne!(train.batch(0..3), test.batch(0..3));
     }

@@ -1,10 +1,8 @@
 //! Trees against an evaluator of their own that reads the printed files.
 
-use super::text::expression;
-use super::tree::{Tree, ALPHABET};
+use super::super::{expression, write, ALPHABET};
 use super::*;
-use crate::tasks::lra::LraDataset;
-use crate::tasks::lra::{load, testing};
+use crate::tasks::lra::{load, testing, LraDataset};
 use crate::tasks::Generator;
 use std::fs;
 
@@ -86,7 +84,7 @@ fn symbols(words: &str) -> Vec<u8> {
 
 #[test]
 fn the_example_of_the_format_prints_as_it_stands() {
-    let nested = symbols("[MED 3 7 [MIN 4 9 X X");
+    let nested = symbols("[MED 3 7 [MIN 4 9 ] ]");
     let printed = "( ( ( ( [MED 3 ) 7 ) ( ( ( [MIN 4 ) 9 ) ] ) ) ] )";
     assert_eq!(expression(&nested), printed);
     assert_eq!(value(printed), 4);
@@ -111,7 +109,7 @@ fn the_evaluator_of_these_tests_reproduces_rows_of_the_original_generator() {
     for line in text.lines().skip(1) {
         let (source, target) = line.split_once('\t').unwrap();
         assert_eq!(value(source).to_string(), target);
-        let words = source.replace(['(', ')'], "").replace(']', "X");
+        let words = source.replace(['(', ')'], "");
         assert_eq!(expression(&symbols(&words)), source);
     }
 }
@@ -158,14 +156,14 @@ fn one_thread_and_many_draw_the_same_trees() {
     let config = config(100, 2048);
     let on = |threads| {
         let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build();
-        pool.unwrap().install(|| splits(&config).unwrap())
+        pool.unwrap().install(|| generated(&config).unwrap())
     };
     assert_eq!(on(1), on(3));
 }
 
 #[test]
 fn generated_splits_have_these_bits() {
-    let splits = splits(&config(100, 2048)).unwrap();
+    let splits = generated(&config(100, 2048)).unwrap();
     let sizes = [&splits.train, &splits.val, &splits.test].map(Documents::len);
     assert_eq!(sizes, [100, 20, 30]);
     assert_eq!(splits.fingerprint(), "b3856ae30959");
@@ -173,7 +171,7 @@ fn generated_splits_have_these_bits() {
 
 #[test]
 fn ids_follow_counts_and_every_tree_ends_in_the_end_token() {
-    let splits = splits(&config(200, 2048)).unwrap();
+    let splits = generated(&config(200, 2048)).unwrap();
     let train = &splits.train;
     let tokens = (0..train.len()).flat_map(|e| train.document(e, 0).to_vec());
     let mut counts = [0; 18];
@@ -187,7 +185,9 @@ fn ids_follow_counts_and_every_tree_ends_in_the_end_token() {
 
 #[test]
 fn lengths_that_no_tree_reaches_are_refused() {
-    let message = check(&config(10, 16_384)).unwrap_err().to_string();
+    let message = check_generated(&config(10, 16_384))
+        .unwrap_err()
+        .to_string();
     assert!(message.starts_with("--seq-len"), "{message}");
 }
 
@@ -204,5 +204,5 @@ fn written_files_load_as_the_splits_that_are_generated() {
         ..generated.clone()
     };
     let loaded = load(&read, Some(dir.path())).unwrap();
-    assert_eq!(loaded, splits(&generated).unwrap());
+    assert_eq!(loaded, super::generated(&generated).unwrap());
 }

@@ -1,0 +1,217 @@
+//! Recurrences whose gates read the input alone, h_i = f_i ⊙ h_{i-1} + s_i ⊙ x_i, as a pass over the sequence, as one
+//! step and as matrices: bare, and inside the wrapping that the released code gives its RNNs.
+
+use super::gated_block::GatedBlock;
+use super::{Mixer, Recurrent, State};
+use crate::ltv::{Channels, Ltv};
+use crate::nn::{linear, project, Cx};
+use crate::ops::{self, Gates};
+use candle_core::{Result, Tensor};
+
+/// The gates f and s as functions of their pre-activations.
+pub(super) enum Rule {
+    /// Both are sigmoids.
+    Sigmoid,
+    /// f = σ(-z)^α = e^{-α softplus(z)} (23), the power taken in the exponent.
+    Reversed {
+        /// α `(1)`.
+        alpha: Tensor,
+        /// Whether α acts as max(α, 0), as in the released code.
+        clipped: bool,
+    },
+    /// Those of RG-LRU (9), (10).
+    RgLru {
+        /// λ `(N)`.
+        lambda: Tensor,
+        /// Added under the root.
+        eps: f64,
+    },
+}
+
+impl Rule {
+    fn gates(&self) -> Result<Gates> {
+        Ok(match self {
+            Self::Sigmoid => Gates::Sigmoid,
+            Self::Reversed { alpha, clipped } => Gates::Reversed {
+                alpha: match clipped {
+                    true => alpha.relu()?,
+                    false => alpha.clone(),
+                },
+            },
+            Self::RgLru { lambda, eps } => Gates::RgLru {
+                lambda: lambda.clone(),
+                eps: *eps,
+            },
+        })
+    }
+
+    /// h of one step from z, x and the h before it.
+    fn advance(&self, z: &Tensor, x: &Tensor, h: &Tensor) -> Result<Tensor> {
+        let (forget, input) = self.gates()?.values(z)?;
+        (h * forget)? + (input * x)?
+    }
+}
+
+/// y_i = σ(W_o u_i) ⊙ h_i with x_i = W u_i; with a tanh around both x and h, or without W_o or W.
+pub(super) struct Bare {
+    /// Weights of the pre-activations of f and s.
+    pub gates: [Tensor; 2],
+    /// W.
+    pub value: Option<Tensor>,
+    /// W_o.
+    pub output: Option<Tensor>,
+    /// Whether there is a tanh.
+    pub squash: bool,
+    pub rule: Rule,
+}
+
+impl Bare {
+    fn tanh(&self, x: Tensor) -> Result<Tensor> {
+        match self.squash {
+            true => ops::tanh(&x),
+            false => Ok(x),
+        }
+    }
+
+    /// Pre-activations of both gates, `(.., 2d)`, and x `(.., d)`.
+    fn drive(&self, u: &Tensor) -> Result<(Tensor, Tensor)> {
+        let z = linear(u, &Tensor::cat(&self.gates, 0)?, None)?;
+        let x = match &self.value {
+            Some(w) => linear(u, w, None)?,
+            None => u.clone(),
+        };
+        Ok((z, self.tanh(x)?))
+    }
+
+    /// y for h at the positions that `cx` selects of u.
+    fn finish(&self, h: &Tensor, u: &Tensor, cx: &Cx) -> Result<Tensor> {
+        let h = self.tanh(h.clone())?;
+        match &self.output {
+            Some(w) => ops::sigmoid(&linear(&cx.select(u)?, w, None)?)? * h,
+            None => Ok(h),
+        }
+    }
+}
+
+impl Mixer for Bare {
+    fn forward(&self, u: &Tensor, cx: &Cx) -> Result<Tensor> {
+        let (z, x) = self.drive(u)?;
+        let at = cx.rows().map(|rows| &rows.positions);
+        let h = ops::gated_scan(&z, &x, &self.rule.gates()?, at)?;
+        self.finish(&h, u, cx)
+    }
+
+    fn state_size(&self, _seq_len: usize) -> usize {
+        self.gates[0].dims()[0]
+    }
+
+    fn recurrent(&self) -> Option<&dyn Recurrent> {
+        Some(self)
+    }
+
+    fn ltv(&self, u: &Tensor) -> Result<Option<Ltv>> {
+        if self.squash {
+            return Ok(None); // the tanh around the state is not of the form (11)
+        }
+        let (z, _) = self.drive(u)?;
+        let (forget, input) = self.rule.gates()?.values(&z)?;
+        let read = match &self.output {
+            Some(w) => ops::sigmoid(&linear(u, w, None)?)?,
+            None => input.ones_like()?,
+        };
+        let system = Channels {
+            lambda: forget.unsqueeze(2)?,
+            write: input.unsqueeze(2)?,
+            read: read.unsqueeze(2)?,
+            value: self.value.as_ref(),
+            skip: None,
+            output: None,
+        };
+        system.system().map(Some)
+    }
+}
+
+impl Recurrent for Bare {
+    fn init(&self, batch: usize) -> Result<State> {
+        let like = &self.gates[0];
+        let zero = Tensor::zeros((batch, like.dim(0)?), like.dtype(), like.device())?;
+        Ok(State(vec![zero]))
+    }
+
+    fn step(&self, x_t: &Tensor, _at: usize, state: &mut State) -> Result<Tensor> {
+        let (z, x) = self.drive(x_t)?;
+        let h = self.rule.advance(&z, &x, &state.0[0])?;
+        let y = self.finish(&h, x_t, &Cx::eval())?;
+        *state = State(vec![h]);
+        Ok(y)
+    }
+}
+
+/// The recurrence inside the gated block, without a tanh, where x is the block's convolved input.
+pub(super) struct InBlock {
+    pub block: GatedBlock,
+    /// Weights of the pre-activations of f and s and, if it has one, of the output gate, `(2E, E)` or `(3E, E)`.
+    pub wgates: Tensor,
+    /// Their biases.
+    pub bgates: Tensor,
+    pub rule: Rule,
+}
+
+impl InBlock {
+    /// Weights and biases of `count` gates from the gate `first` on.
+    fn map(&self, first: usize, count: usize) -> Result<[Tensor; 2]> {
+        let e = self.block.input.width;
+        let rows = |t: &Tensor| t.narrow(0, first * e, count * e);
+        Ok([rows(&self.wgates)?, rows(&self.bgates)?])
+    }
+
+    fn output_map(&self) -> Result<Option<[Tensor; 2]>> {
+        let has_output = self.bgates.dim(0)? == 3 * self.block.input.width;
+        has_output.then(|| self.map(2, 1)).transpose()
+    }
+}
+
+impl Mixer for InBlock {
+    fn forward(&self, u: &Tensor, cx: &Cx) -> Result<Tensor> {
+        let (x, gate) = self.block.input.drive(u, cx)?;
+        let [wz, bz] = self.map(0, 2)?;
+        let (z, output) = match self.output_map()? {
+            Some([wo, bo]) => {
+                let mut maps = project(&x, &[(&wz, Some(&bz))], &[(&wo, Some(&bo))], cx)?;
+                (maps.all.remove(0), Some(maps.queried.remove(0)))
+            }
+            None => (linear(&x, &wz, Some(&bz))?, None),
+        };
+        let at = cx.rows().map(|rows| &rows.positions);
+        let h = ops::gated_scan(&z, &x, &self.rule.gates()?, at)?;
+        self.block.finish(&h, output.as_ref(), &gate)
+    }
+
+    fn state_size(&self, _seq_len: usize) -> usize {
+        self.block.state_size()
+    }
+
+    fn recurrent(&self) -> Option<&dyn Recurrent> {
+        Some(self)
+    }
+}
+
+impl Recurrent for InBlock {
+    fn init(&self, batch: usize) -> Result<State> {
+        self.block.zero_state(batch)
+    }
+
+    fn step(&self, x_t: &Tensor, _at: usize, state: &mut State) -> Result<Tensor> {
+        let [x, gate, window] = self.block.input.drive_step(x_t, &state.0[1])?;
+        let [wz, bz] = self.map(0, 2)?;
+        let h = self
+            .rule
+            .advance(&linear(&x, &wz, Some(&bz))?, &x, &state.0[0])?;
+        let output = match self.output_map()? {
+            Some([wo, bo]) => Some(linear(&x, &wo, Some(&bo))?),
+            None => None,
+        };
+        *state = State(vec![h.clone(), window]);
+        self.block.finish(&h, output.as_ref(), &gate)
+    }
+}

@@ -1,0 +1,62 @@
+//! A batch of sequences on the device, whose predictions are compared with labels.
+
+use crate::model::Model;
+use crate::nn::{Cx, Rows};
+use crate::ops::Classified;
+use crate::tasks::{Batch, Dataset};
+use candle_core::{Device, Result, Tensor};
+
+/// A batch on the device, with the rows that carry a label.
+pub struct Labelled {
+    /// `(batch, seq_len)` u32.
+    pub tokens: Tensor,
+    /// Where the labels are, if not everywhere.
+    pub rows: Option<Rows>,
+    /// `(batch · labels)` u32.
+    pub answers: Tensor,
+}
+
+impl Labelled {
+    /// Uploads `batch`, which is part of `data`.
+    pub fn new(batch: Batch, data: &Dataset, device: &Device) -> Result<Self> {
+        let (seq_len, labels) = (data.seq_len(), data.labels_per_example());
+        let size = batch.tokens.len() / seq_len;
+        let positions = Tensor::from_slice(batch.positions, (size, labels), device)?;
+        Ok(Self {
+            tokens: Tensor::from_slice(batch.tokens, (size, seq_len), device)?,
+            rows: Some(Rows { positions }),
+            answers: Tensor::from_slice(batch.answers, size * labels, device)?,
+        })
+    }
+
+    /// Uploads `pieces` of a text, of as many ids each: all but the last are inputs, and the last `scored` are the
+    /// labels of the positions before them.
+    pub(super) fn shifted(pieces: &[&[u16]], scored: usize, device: &Device) -> Result<Self> {
+        let (count, inputs) = (pieces.len(), pieces.first().map_or(1, |ids| ids.len()) - 1);
+        let cut = |from: usize, to: usize| -> Vec<u32> {
+            let ids = pieces.iter().flat_map(|ids| &ids[from..to]);
+            ids.map(|&id| u32::from(id)).collect()
+        };
+        let unscored = inputs - scored;
+        let rows = || -> Result<Rows> {
+            let positions = Tensor::arange(unscored as u32, inputs as u32, device)?;
+            let positions = positions.broadcast_as((count, scored))?.contiguous()?;
+            Ok(Rows { positions })
+        };
+        Ok(Self {
+            tokens: Tensor::from_vec(cut(0, inputs), (count, inputs), device)?,
+            rows: (unscored > 0).then(rows).transpose()?,
+            answers: Tensor::from_vec(cut(unscored + 1, inputs + 1), count * scored, device)?,
+        })
+    }
+
+    /// Labels.
+    pub(super) fn len(&self) -> usize {
+        self.answers.elem_count()
+    }
+
+    /// Mean cross-entropy over the labelled rows, and which of them are answered rightly.
+    pub fn classify(&self, model: &Model, cx: &Cx) -> Result<Classified> {
+        model.classify(&self.tokens, self.rows.as_ref(), &self.answers, cx)
+    }
+}
