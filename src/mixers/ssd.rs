@@ -1,19 +1,21 @@
-//! SSD as the released code trains it: S6 with a step of rank one, a single A, and a step bias per
-//! channel. The bias gives each channel its own decay, all driven by one number, so Λ is not the
-//! scalar that section 4.2 of the paper describes; that one is `ssd-mamba2`.
+//! SSD: S6 with a step of rank one and a single A (section 4.2; Dao & Gu 2024).
+//!
+//! In the variant `paper` the step has one bias, so that Λ_i is a scalar times the identity, and S6's end, so that
+//! the two differ in Λ alone. The variant `reference` is what the released code trains: a step bias per channel gives
+//! each channel its own decay, all driven by one number. The core of Mamba-2 is `ssd-mamba2`.
 
-use super::state_space::{Drive, Driven};
+use super::state_space::{step_bias, Drive, Driven, End, DT_INIT};
 use super::{Core, Entry, Family, MixerSpec, MixerWork, ReleasedBlock};
 use crate::ltv::Ltv;
-use crate::nn::{linear, project, Cx, Init, Params};
+use crate::nn::{project, Cx, Init, Params};
 use crate::ops;
 use candle_core::{Result, Tensor};
 
 pub(super) const ENTRY: Entry = Entry {
     name: "ssd",
     equation: "H_i = e^(-Δ_i a) H_{i-1} + Δ_i u_i b_i, Δ_i = softplus(w·u_i + bias)",
-    cite: "released code; Dao & Gu 2024",
-    variants: &["reference"],
+    cite: "section 4.2; Dao & Gu 2024",
+    variants: &["reference", "paper"],
     dsf: "N = n d",
     heads: false,
     expands: true,
@@ -21,7 +23,7 @@ pub(super) const ENTRY: Entry = Entry {
     rotary: false,
     family: Family::StateSpace,
     released: ReleasedBlock::STATE_SPACE,
-    options: &[],
+    options: &[DT_INIT],
     stem: "ssd",
     work: |spec| {
         let (d, n) = (spec.d_model, spec.d_state);
@@ -40,21 +42,23 @@ struct Ssd {
     wb: Tensor,
     wc: Tensor,
     a_log: Tensor,
-    dskip: Tensor,
-    wout: Tensor,
+    end: End,
 }
 
 impl Ssd {
     fn new(spec: &MixerSpec, params: &Params) -> Result<Self> {
         let (d, n) = (spec.d_model, spec.d_state);
+        let biases = match spec.variant {
+            "paper" => 1,
+            _ => d,
+        };
         Ok(Self {
             wu: params.weight("wu", (1, d), spec.input_std)?,
-            bdt: params.get("bdt", d, Init::Constant(0.0))?,
+            bdt: params.get("bdt", biases, step_bias(spec))?,
             wb: params.weight("wb", (n, d), spec.input_std)?,
             wc: params.weight("wc", (n, d), spec.input_std)?,
             a_log: params.get("a_log", 1, Init::Constant(0.0))?,
-            dskip: params.get("dskip", d, Init::Constant(1.0))?,
-            wout: params.weight("wout", (d, d), spec.output_std)?,
+            end: End::new(spec, params)?,
         })
     }
 }
@@ -63,11 +67,15 @@ impl Driven for Ssd {
     fn drive(&self, u: &Tensor, cx: &Cx) -> Result<(Drive, Tensor)> {
         let maps = [(&self.wu, None), (&self.wb, None)];
         let maps = project(u, &maps, &[(&self.wc, None)], cx)?;
-        let a = self.a_log.exp()?.neg()?;
+        let d = self.wb.dim(1)?;
+        let bias = match self.bdt.dim(0)? == d {
+            true => self.bdt.clone(),
+            false => self.bdt.broadcast_as(d)?.contiguous()?,
+        };
         let drive = Drive {
             x: u.clone(),
-            delta: ops::softplus_biased(&maps.all[0], &self.bdt)?,
-            a: a.broadcast_as((self.bdt.dim(0)?, 1))?,
+            delta: ops::softplus_biased(&maps.all[0], &bias)?,
+            a: self.a_log.exp()?.neg()?.broadcast_as((d, 1))?,
             b: maps.all[1].clone(),
             c: maps.queried[0].clone(),
         };
@@ -75,8 +83,7 @@ impl Driven for Ssd {
     }
 
     fn finish(&self, o: &Tensor, u: &Tensor) -> Result<Tensor> {
-        let skipped = ops::add_scaled(o, u, &self.dskip)?;
-        linear(&skipped, &self.wout, None)
+        self.end.finish(o, u)
     }
 
     fn write_map(&self) -> &Tensor {
@@ -84,7 +91,45 @@ impl Driven for Ssd {
     }
 
     fn system(&self, u: &Tensor, drive: &Drive) -> Result<Ltv> {
-        let skip = u.ones_like()?.broadcast_mul(&self.dskip)?;
-        drive.system(None, skip, Some(&self.wout))
+        self.end.system(u, drive)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::mixers::find;
+    use crate::nn::Params;
+    use crate::recipes;
+    use candle_core::{DType, Device, Tensor};
+
+    /// Λ of a fresh mixer along four random inputs, `(4, N)`, in the variant `variant`.
+    fn lambda(variant: &str) -> Vec<Vec<f64>> {
+        let settings = [
+            ("preset", "smoke"),
+            ("mixer", "ssd"),
+            ("variant", variant),
+            ("option", "dt_init=mamba"),
+        ];
+        let model = recipes::run("mqar", &settings).unwrap().model;
+        let params = Params::seeded(1, DType::F64, &Device::Cpu);
+        let mixer = find("ssd").unwrap().build(&model, &params).unwrap();
+        let u = Tensor::randn(0.0, 1.0, (4, model.d_model), &Device::Cpu).unwrap();
+        let system = mixer.ltv(&u).unwrap().unwrap();
+        system.lambda.to_vec2().unwrap()
+    }
+
+    #[test]
+    fn of_the_paper_lambda_is_a_scalar_and_as_released_it_is_one_a_channel() {
+        let distinct = |row: &[f64]| {
+            let mut values: Vec<u64> = row.iter().map(|x| x.to_bits()).collect();
+            values.sort_unstable();
+            values.dedup();
+            values.len()
+        };
+        assert!(lambda("paper").iter().all(|row| distinct(row) == 1));
+        assert!(
+            lambda("reference").iter().all(|row| distinct(row) == 16),
+            "d = 16"
+        );
     }
 }

@@ -129,6 +129,66 @@ impl<M: Driven> Recurrent for M {
     }
 }
 
+/// How the state's output o becomes the mixer's y.
+pub(super) enum End {
+    /// y = o + (W_D u) ⊙ u, the D_i of (4).
+    Paper { wd: Tensor },
+    /// y = W_out (o + dskip ⊙ u).
+    Reference { dskip: Tensor, wout: Tensor },
+}
+
+impl End {
+    /// Of the variant of `spec`.
+    pub fn new(spec: &MixerSpec, params: &Params) -> Result<Self> {
+        let d = spec.d_model;
+        Ok(match spec.variant {
+            "paper" => Self::Paper {
+                wd: params.weight("wd", (d, d), spec.input_std)?,
+            },
+            _ => Self::Reference {
+                dskip: params.get("dskip", d, Init::Constant(1.0))?,
+                wout: params.weight("wout", (d, d), spec.output_std)?,
+            },
+        })
+    }
+
+    /// y.
+    pub fn finish(&self, o: &Tensor, u: &Tensor) -> Result<Tensor> {
+        match self {
+            Self::Paper { wd } => o + (linear(u, wd, None)? * u)?,
+            Self::Reference { dskip, wout } => linear(&ops::add_scaled(o, u, dskip)?, wout, None),
+        }
+    }
+
+    /// The matrices of `drive` with this end, along u `(seq_len, d)`.
+    pub fn system(&self, u: &Tensor, drive: &Drive) -> Result<Ltv> {
+        match self {
+            Self::Paper { wd } => drive.system(None, linear(u, wd, None)?, None),
+            Self::Reference { dskip, wout } => {
+                drive.system(None, u.ones_like()?.broadcast_mul(dskip)?, Some(wout))
+            }
+        }
+    }
+}
+
+/// How steps start, under a name that all mixers share. The released S6 and SSD start at `zero`.
+pub(super) const DT_INIT: MixerOption = MixerOption {
+    name: "dt_init",
+    help: "initial step: `zero` (the released model) or `mamba` (1e-3 to 1e-1)",
+    default: |_| "zero",
+    accepts: |v| v == "zero" || v == "mamba",
+    variants: &[],
+    implied: true,
+};
+
+/// The initial values of a step's bias: [`DT_INIT`], resolved.
+pub(super) fn step_bias(spec: &MixerSpec) -> Init<'static> {
+    match spec.option(DT_INIT.name) {
+        Some("mamba") => Init::Each(&mamba_step_bias),
+        _ => Init::Constant(0.0),
+    }
+}
+
 /// The bottleneck of the step.
 pub(super) const DT_RANK: MixerOption = MixerOption {
     name: "dt_rank",

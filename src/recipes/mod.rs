@@ -18,7 +18,7 @@ pub use crate::tasks::TASKS;
 pub use draft::Origin;
 
 use crate::config::{RunConfig, Settings, Taker, SETTINGS};
-use crate::error::{self, Error, Result};
+use crate::error::{self, ensure, Error, Result};
 use crate::store::{place, Record};
 use crate::tasks::wikitext::adopt;
 use crate::tasks::TaskEntry;
@@ -48,8 +48,20 @@ impl TaskEntry {
     }
 
     /// The learning rates that the paper tries.
-    pub fn paper_rates(&self) -> &'static [f64] {
-        &self.layers().rates
+    ///
+    /// # Errors
+    /// Where it swept none, in a sentence that says so.
+    pub fn paper_rates(&self) -> Result<&'static [f64]> {
+        let Recipe {
+            rates,
+            why_no_rates,
+            ..
+        } = self.layers();
+        ensure!(
+            !rates.is_empty(),
+            "--lr paper: {why_no_rates}; name rates, such as --lr 1e-3,3e-3"
+        );
+        Ok(rates)
     }
 
     /// Whether there is a protocol to choose.

@@ -9,8 +9,12 @@ use std::collections::BTreeMap;
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub(super) struct Recipe {
-    /// The learning rates that the paper tries, as `--lr paper`.
+    /// The learning rates that the paper tries, as `--lr paper`; none where it swept none.
+    #[serde(default)]
     pub rates: Vec<f64>,
+    /// Why it has none.
+    #[serde(default)]
+    pub why_no_rates: String,
     /// The protocols that the task has; all of them where it names none.
     #[serde(default)]
     pub protocols: Vec<Protocol>,

@@ -120,11 +120,17 @@ fn presets_have_the_names_that_help_lists_and_their_aliases() {
 
 #[test]
 fn the_rates_of_mqar_are_equal_steps_of_the_exponent() {
-    for (i, rate) in task("mqar").unwrap().paper_rates().iter().enumerate() {
+    for (i, rate) in task("mqar")
+        .unwrap()
+        .paper_rates()
+        .unwrap()
+        .iter()
+        .enumerate()
+    {
         let exact = 10f64.powf(-4.0 + 2.0 * i as f64 / 3.0);
         assert!((rate / exact - 1.0).abs() < 1e-15, "{rate} is not {exact}");
     }
-    let rates = task("wikitext").unwrap().paper_rates();
+    let rates = task("wikitext").unwrap().paper_rates().unwrap();
     assert_eq!(rates, [3e-4, 1e-3, 3e-3, 1e-2]);
 }
 
@@ -228,13 +234,14 @@ mod of_mqar {
     }
 
     #[test]
-    fn the_paper_protocol_has_one_block_no_dropout_and_positions_for_attention_only() {
+    fn the_paper_protocol_has_one_block_no_dropout_and_positions_for_attention_and_rnns() {
         let of = |mixer| mqar(&[("preset", "full"), ("mixer", mixer), ("protocol", "paper")]);
         for (mixer, variant, positions) in [
             ("softmax", "paper", true),
             ("s6", "paper", false),
-            ("qlstm", "paper", false),
-            ("ssd", "reference", false),
+            ("qlstm", "paper", true),
+            ("rg-lru", "paper", true),
+            ("ssd", "paper", false),
         ] {
             let run = of(mixer);
             let m = &run.model;
@@ -250,7 +257,9 @@ mod of_mqar {
             assert_eq!((m.embed_dropout, run.train.batch_size), (0.0, 512));
             assert_eq!(run.train.schedule, Schedule::WarmupConstant);
         }
-        assert_eq!(of("s6").model.options["dt_init"], "mamba");
+        for mixer in ["s6", "ssd"] {
+            assert_eq!(of(mixer).model.options["dt_init"], "mamba", "{mixer}");
+        }
     }
 
     #[test]

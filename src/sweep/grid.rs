@@ -135,7 +135,7 @@ fn axes(flags: &Flags, task: Task) -> Result<Vec<Axis>> {
         let name = setting.name;
         match (name, flags.seeds) {
             ("seed", Some(count)) => axes.push(seeds(flags, task, count)?),
-            _ => axes.push(axis(flags, name, |text| values(name, text, task))),
+            _ => axes.push(axis(flags, name, task)?),
         }
         match name {
             "expand" => axes.extend(options(flags)),
@@ -147,23 +147,27 @@ fn axes(flags: &Flags, task: Task) -> Result<Vec<Axis>> {
     Ok(axes)
 }
 
-fn axis(flags: &Flags, name: &'static str, values: impl Fn(&str) -> Vec<String>) -> Axis {
+fn axis(flags: &Flags, name: &'static str, task: Task) -> Result<Axis> {
     let list = flags.list(name);
-    let items = list.iter().flat_map(|text| values(text));
-    Axis {
+    let mut points = Vec::new();
+    for text in list {
+        let values = values(name, text, task)?;
+        points.extend(values.into_iter().map(|value| vec![(name, value)]));
+    }
+    Ok(Axis {
         flag: name,
         text: list.join(","),
-        points: items.map(|value| vec![(name, value)]).collect(),
-    }
+        points,
+    })
 }
 
 /// What an item of a list stands for: itself, or several values that have a word.
-fn values(name: &str, text: &str, task: Task) -> Vec<String> {
-    match (name, text) {
+fn values(name: &str, text: &str, task: Task) -> Result<Vec<String>> {
+    Ok(match (name, text) {
         ("mixer", "all") => MIXERS.iter().map(|entry| entry.name.to_owned()).collect(),
-        ("lr", "paper") => task.paper_rates().iter().map(f64::to_string).collect(),
+        ("lr", "paper") => task.paper_rates()?.iter().map(f64::to_string).collect(),
         _ => vec![text.to_owned()],
-    }
+    })
 }
 
 fn sizes(flags: &Flags) -> Result<Axis> {

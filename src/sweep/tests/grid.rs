@@ -50,6 +50,18 @@ fn all_is_the_whole_registry() {
 }
 
 #[test]
+fn where_the_paper_swept_no_rate_its_rates_are_refused() {
+    for task in ["lra", "recall", "induction"] {
+        let task = crate::recipes::task(task).unwrap();
+        let refused = Plan::of(task, &flags("--lr paper"))
+            .unwrap_err()
+            .to_string();
+        assert!(refused.starts_with("--lr paper: the paper "), "{refused}");
+        assert!(refused.contains("--lr 1e-3,3e-3"), "{refused}");
+    }
+}
+
+#[test]
 fn paper_is_four_learning_rates() {
     let rates: Vec<f64> = plan("--mixer ssd --lr paper")
         .runs
