@@ -9,7 +9,7 @@
 //!
 //! | floor | rooms |
 //! |---|---|
-//! | 0 | `alloc` `error` `gpu` |
+//! | 0 | `alloc` `error` `gpu` `guide` |
 //! | 1 | `ops` |
 //! | 2 | `cache` `config` `files` |
 //! | 3 | `tasks` |
@@ -26,6 +26,7 @@
 pub use dsf_gpu as gpu;
 pub mod alloc;
 pub mod error;
+pub mod guide;
 
 pub use dsf_ops as ops;
 

@@ -9,6 +9,8 @@
 //! | `x` → `y`, `h` | u, y, h | input, output and state |
 
 mod attention;
+#[cfg(test)]
+mod example;
 mod gated_block;
 mod gated_recurrence;
 mod linear_attention;
@@ -253,5 +255,44 @@ impl Entry {
             variant,
             self.variants.iter().copied(),
         ))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use candle_core::{DType, Device};
+
+    /// The three forms of the mixer that the guide shows are one map.
+    #[test]
+    fn the_example_of_the_guide_is_a_mixer() {
+        let model = crate::recipes::run("mqar", &[("preset", "smoke")])
+            .unwrap()
+            .model;
+        let params = Params::seeded(1, DType::F64, &Device::Cpu);
+        let mixer = example::ENTRY.build(&model, &params).unwrap();
+        let u = Tensor::randn(0.0, 1.0, (1, 6, model.d_model), &Device::Cpu).unwrap();
+        let y = mixer.forward(&u, &Cx::eval()).unwrap().squeeze(0).unwrap();
+        let far = |other: &Tensor| {
+            let apart = (&y - other).unwrap().abs().unwrap().max_all().unwrap();
+            apart.to_scalar::<f64>().unwrap()
+        };
+        let along = u.squeeze(0).unwrap();
+        assert!(far(&mixer.ltv(&along).unwrap().unwrap().run(&along).unwrap()) < 1e-12);
+        let recurrent = mixer.recurrent().unwrap();
+        let mut state = recurrent.init(1).unwrap();
+        let steps = (0..6).map(|i| recurrent.step(&along.narrow(0, i, 1).unwrap(), i, &mut state));
+        let steps: Vec<Tensor> = steps.collect::<Result<_>>().unwrap();
+        assert!(far(&Tensor::cat(&steps, 0).unwrap()) < 1e-12);
+        assert_eq!(state.size(), mixer.state_size(6));
+    }
+
+    #[test]
+    fn the_guide_shows_the_whole_file_of_the_example() {
+        let guide = include_str!("../guide/extending.md");
+        assert!(
+            guide.contains(include_str!("example.rs")),
+            "copy src/mixers/example.rs into it"
+        );
     }
 }

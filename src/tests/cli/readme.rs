@@ -1,4 +1,4 @@
-//! Every command that README.md shows is one that the program takes.
+//! Every command that README.md and the guides show is one that the program takes.
 //!
 //! Three runs are cut to a few examples; the others take `--explain`, sweeps are resolved, downloads take `--offline`, and
 //! benchmarks are parsed alone. A command of another kind fails the test until it is classified here.
@@ -103,10 +103,29 @@ const TRIALS: &[(&str, Trial)] = &[
     ("dsf check golden", Trial::Whole),
 ];
 
-/// The code blocks and the code spans of README.md that are commands of `dsf`, `dsf-cuda` or `make`, each once.
-fn commands(readme: &str) -> Vec<String> {
-    let (blocks, prose): (Vec<&str>, Vec<&str>) =
-        readme.lines().partition(|line| line.starts_with("    "));
+/// The pages that are tried, in the order in which a reader meets them.
+const PAGES: [&str; 9] = [
+    include_str!("../../../README.md"),
+    include_str!("../../guide/sweeps.md"),
+    include_str!("../../guide/lra.md"),
+    include_str!("../../guide/wikitext.md"),
+    include_str!("../../guide/speed.md"),
+    include_str!("../../guide/correctness.md"),
+    include_str!("../../guide/extending.md"),
+    include_str!("../../../results/README.md"),
+    include_str!("../../../cuda/README.md"),
+];
+
+/// The code blocks and the code spans of a page that are commands of `dsf`, `dsf-cuda` or `make`, each once.
+fn commands(page: &str) -> Vec<String> {
+    let (mut blocks, mut prose, mut fenced) = (Vec::new(), Vec::new(), false);
+    for line in page.lines() {
+        match line {
+            line if line.starts_with("```") => fenced = !fenced,
+            line if fenced || line.starts_with("    ") => blocks.push(line),
+            line => prose.push(line),
+        }
+    }
     let prose = prose.join("\n");
     let spans = prose.split('`').skip(1).step_by(2);
     let spans = spans.map(|span| span.split_whitespace().collect::<Vec<_>>().join(" "));
@@ -172,6 +191,8 @@ fn furnished() -> World {
 fn filled(world: &World, command: &str, word: &str) -> String {
     match word {
         "DIR" if command.starts_with("dsf check golden") => "golden".to_owned(),
+        "DIR" if command.starts_with("dsf report") => "results".to_owned(),
+        "results/FILE.csv" => "results/mqar-small.csv".to_owned(),
         "DIR" => "texts".to_owned(),
         // Of a task that a reader writes, as this one is written.
         "NAME" => "induction".to_owned(),
@@ -240,12 +261,11 @@ fn make_fault(words: &[String]) -> Option<String> {
 }
 
 #[test]
-fn every_command_of_the_readme_is_taken() {
-    let readme = include_str!("../../../README.md");
+fn every_command_of_the_readme_and_the_guides_is_taken() {
     let world = furnished();
     let mut faults = Vec::new();
     let mut tried: BTreeMap<&str, usize> = BTreeMap::new();
-    for command in commands(readme) {
+    for command in commands(&PAGES.join("\n")) {
         let fits = |(pattern, _): &&(&'static str, Trial)| match pattern.strip_suffix('$') {
             Some(whole) => command == whole,
             None => command.starts_with(pattern),
@@ -264,11 +284,18 @@ fn every_command_of_the_readme_is_taken() {
 
 #[test]
 fn commands_are_found_in_blocks_spans_and_behind_others() {
-    let readme = "Type `dsf a\n--b`, not `--c` or `dsf`.\n\n    make x Y=1   # why\n    $ dsf d \"e  f\" && dsf g\n";
+    let readme = "Type `dsf a\n--b`, not `--c` or `dsf`.\n\n    make x Y=1   # why\n    $ dsf d \"e  f\" && dsf g\n\
+                  ```sh\ndsf h\n```\n";
     let found = commands(readme);
     assert_eq!(
         found,
-        ["make x Y=1", "dsf d \"e  f\"", "dsf g", "dsf a --b"]
+        [
+            "make x Y=1",
+            "dsf d \"e  f\"",
+            "dsf g",
+            "dsf h",
+            "dsf a --b"
+        ]
     );
     assert_eq!(words(&found[1]), ["dsf", "d", "e  f"]);
 }

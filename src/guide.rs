@@ -1,0 +1,19 @@
+//! Guides, a page of prose on one subject each. The commands that they show are run by tests.
+
+#[doc = include_str!("guide/sweeps.md")]
+pub mod sweeps {}
+
+#[doc = include_str!("guide/lra.md")]
+pub mod lra {}
+
+#[doc = include_str!("guide/wikitext.md")]
+pub mod wikitext {}
+
+#[doc = include_str!("guide/speed.md")]
+pub mod speed {}
+
+#[doc = include_str!("guide/correctness.md")]
+pub mod correctness {}
+
+#[doc = include_str!("guide/extending.md")]
+pub mod extending {}

@@ -1,0 +1,98 @@
+//! An exponential moving average of every channel, with a learnt decay: the mixer that the guide on adding one shows.
+
+use super::{Entry, Family, Mixer, MixerSpec, Recurrent, ReleasedBlock, State};
+use crate::ltv::{Channels, Ltv};
+use crate::nn::{linear, Cx, Init, Params};
+use crate::ops;
+use candle_core::{Result, Tensor};
+
+pub(super) const ENTRY: Entry = Entry {
+    name: "ema",
+    equation: "h_i = λ ⊙ h_{i-1} + (1 - λ) ⊙ W_V u_i, y_i = W_O h_i",
+    cite: "an example",
+    variants: &["plain"],
+    dsf: "N = d",
+    heads: false,
+    expands: false,
+    widens: false,
+    rotary: false,
+    family: Family::Recurrent,
+    released: ReleasedBlock::RNN,
+    options: &[],
+    stem: "ema",
+    work: |_| None,
+    build: |spec, params| Ok(Box::new(Ema::new(spec, params)?)),
+};
+
+struct Ema {
+    /// λ = σ(decay), `(d)`.
+    decay: Tensor,
+    wv: Tensor,
+    wo: Tensor,
+}
+
+impl Ema {
+    fn new(spec: &MixerSpec, params: &Params) -> Result<Self> {
+        let d = spec.d_model;
+        Ok(Self {
+            decay: params.get("decay", d, Init::Uniform(0.0, 4.0))?,
+            wv: params.weight("wv", (d, d), spec.input_std)?,
+            wo: params.weight("wo", (d, d), spec.output_std)?,
+        })
+    }
+
+    /// λ and (1 - λ) ⊙ W_V u, both of the shape of u.
+    fn drive(&self, u: &Tensor) -> Result<[Tensor; 2]> {
+        let lambda = ops::sigmoid(&self.decay)?;
+        let input = linear(u, &self.wv, None)?.broadcast_mul(&lambda.affine(-1.0, 1.0)?)?;
+        Ok([lambda.broadcast_as(u.shape())?.contiguous()?, input])
+    }
+}
+
+impl Mixer for Ema {
+    fn forward(&self, u: &Tensor, cx: &Cx) -> Result<Tensor> {
+        let [lambda, input] = self.drive(u)?;
+        let h = ops::linear_scan(&lambda, &input)?;
+        linear(&cx.select(&h)?, &self.wo, None)
+    }
+
+    fn state_size(&self, _seq_len: usize) -> usize {
+        self.decay.elem_count()
+    }
+
+    fn recurrent(&self) -> Option<&dyn Recurrent> {
+        Some(self)
+    }
+
+    fn ltv(&self, u: &Tensor) -> Result<Option<Ltv>> {
+        let [lambda, _] = self.drive(u)?;
+        let system = Channels {
+            write: lambda.affine(-1.0, 1.0)?.unsqueeze(2)?,
+            read: lambda.ones_like()?.unsqueeze(2)?,
+            lambda: lambda.unsqueeze(2)?,
+            value: Some(&self.wv),
+            skip: None,
+            output: Some(&self.wo),
+        };
+        system.system().map(Some)
+    }
+}
+
+impl Recurrent for Ema {
+    fn init(&self, batch: usize) -> Result<State> {
+        let zero = Tensor::zeros(
+            (batch, self.decay.dim(0)?),
+            self.decay.dtype(),
+            self.decay.device(),
+        )?;
+        Ok(State(vec![zero]))
+    }
+
+    fn step(&self, x_t: &Tensor, _at: usize, state: &mut State) -> Result<Tensor> {
+        let [lambda, input] = self.drive(x_t)?;
+        let h = ((&state.0[0] * lambda)? + input)?;
+        let y = linear(&h, &self.wo, None)?;
+        *state = State(vec![h]);
+        Ok(y)
+    }
+}
