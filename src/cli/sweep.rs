@@ -17,7 +17,7 @@ use clap::Args;
 use serde_json::json;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 use words::{conclusion, describe, finished};
 
 #[derive(Args)]
@@ -141,6 +141,9 @@ impl Arguments {
     }
 }
 
+/// Where nobody watches a bar, a sweep says at least this often what it is at.
+const HEARTBEAT: Duration = Duration::from_secs(30);
+
 /// What a person, or a program reading `--json`, sees of a sweep.
 struct Board<'a> {
     runs: &'a [RunConfig],
@@ -149,6 +152,8 @@ struct Board<'a> {
     over: usize,
     trained: usize,
     began: Instant,
+    /// When a line was last said.
+    said: Instant,
     active: BTreeMap<usize, String>,
 }
 
@@ -167,6 +172,7 @@ impl<'a> Board<'a> {
             over: 0,
             trained: 0,
             began: Instant::now(),
+            said: Instant::now(),
             active: BTreeMap::new(),
         }
     }
@@ -192,6 +198,17 @@ impl<'a> Board<'a> {
                     format!("{:.1} %", 100.0 * accuracy)
                 };
                 let now = format!("{name}  epoch {epoch}/{epochs}  {learnt}");
+                self.active.insert(index, now);
+            }
+            Event::Told(Message::Progress {
+                epoch,
+                epochs,
+                step,
+                steps,
+                loss,
+            }) => {
+                let now =
+                    format!("{name}  epoch {epoch}/{epochs}, step {step}/{steps}  loss {loss:.4}");
                 self.active.insert(index, now);
             }
             Event::Told(Message::Warning { text }) => self.talk.say(&format!("{name}: {text}")),
@@ -224,7 +241,8 @@ impl<'a> Board<'a> {
         self.report(index, status, note);
     }
 
-    fn report(&self, index: usize, status: &str, text: Option<&str>) {
+    fn report(&mut self, index: usize, status: &str, text: Option<&str>) {
+        self.said = Instant::now();
         let run = &self.runs[index];
         if self.json {
             let event = json!({ "event": "run", "schema": 1, "run": run.id(), "status": status,
@@ -240,8 +258,8 @@ impl<'a> Board<'a> {
         }
     }
 
-    fn redraw(&self) {
-        let Some(bar) = self.talk.bar() else { return };
+    /// What is going on: on the bar, or where there is none as a line now and then.
+    fn redraw(&mut self) {
         let active: Vec<&str> = self.active.values().map(String::as_str).collect();
         let left = match self.trained {
             0 => String::new(),
@@ -251,7 +269,16 @@ impl<'a> Board<'a> {
                 format!("  about {} left", duration(left))
             }
         };
+        let now = format!("{}{left}", active.join(" | "));
+        let Some(bar) = self.talk.bar() else {
+            if self.said.elapsed() >= HEARTBEAT && !active.is_empty() {
+                self.said = Instant::now();
+                let (over, total) = (self.over, self.runs.len());
+                self.talk.say(&format!("{over}/{total} runs over; {now}"));
+            }
+            return;
+        };
         bar.set_position(self.over as u64);
-        bar.set_message(format!("{}{left}", active.join(" | ")));
+        bar.set_message(now);
     }
 }

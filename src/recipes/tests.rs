@@ -564,7 +564,7 @@ mod of_wikitext {
         assert_eq!(language(&run), &expected);
         let expected = TrainConfig {
             schedule: Schedule::Cosine,
-            lr: 1e-3,
+            lr: 3e-3,
             warmup_epochs: 0,
             epochs: 50,
             batch_size: 128,

@@ -269,7 +269,15 @@ mod tests {
                 ..
             }
         ));
-        assert!(matches!(messages[2], Message::Other));
+        assert!(matches!(
+            messages[2],
+            Message::Progress {
+                epoch: 2,
+                step: 1,
+                steps: 9,
+                ..
+            }
+        ));
         assert_eq!(messages.len(), 3);
     }
 

@@ -78,6 +78,19 @@ pub enum Message {
         /// Seconds that it took.
         seconds: f64,
     },
+    /// A step of an epoch was made; told a few times a second at most.
+    Progress {
+        /// The epoch, from 1.
+        epoch: usize,
+        /// Epochs at most.
+        epochs: usize,
+        /// Steps of this epoch that are made.
+        step: usize,
+        /// Steps of an epoch.
+        steps: usize,
+        /// Mean training loss of the epoch so far.
+        loss: f64,
+    },
     /// Something that the user should know but that stops nothing.
     Warning {
         /// One sentence.

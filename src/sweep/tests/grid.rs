@@ -107,9 +107,9 @@ fn one_size_that_cannot_be_trained_refuses_the_whole_plan() {
 
 #[test]
 fn a_variant_that_one_mixer_lacks_refuses_the_whole_plan() {
-    let message = refusal("--mixer softmax,ssd --variant paper");
+    let message = refusal("--mixer softmax,mamba --variant paper");
     assert!(
-        message.contains("unknown variant of ssd `paper`"),
+        message.contains("unknown variant of mamba `paper`"),
         "{message}"
     );
 }
