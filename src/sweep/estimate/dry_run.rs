@@ -84,7 +84,7 @@ pub(super) fn describe(
 ) -> Result<String> {
     let mut lines = vec![format!("plan    {}", runs(plan, standing))];
     let shown = axes(plan).into_iter().filter(Axis::shown);
-    lines.extend(shown.map(|axis| format!("        {:<14}{}", axis.name, axis.listed())));
+    lines.extend(shown.map(|axis| format!("        {:<13} {}", axis.name, axis.listed())));
     if standing.to_do.is_empty() {
         lines.push("time    nothing is left to do".to_owned());
     } else {
