@@ -7,10 +7,32 @@ use std::io::{self, IsTerminal, Write};
 /// A result, on stdout. A reader that has seen enough (`| head`) is no error.
 pub(super) fn result(text: &str) -> Result<()> {
     let mut out = anstream::stdout().lock();
-    match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
+    written(out.write_all(text.as_bytes()).and_then(|()| out.flush()))
+}
+
+/// A [`result`] that may be no text.
+pub(super) fn bytes(bytes: &[u8]) -> Result<()> {
+    match std::str::from_utf8(bytes) {
+        Ok(text) => result(text),
+        Err(_) => {
+            let mut out = io::stdout().lock();
+            written(out.write_all(bytes).and_then(|()| out.flush()))
+        }
+    }
+}
+
+fn written(written: io::Result<()>) -> Result<()> {
+    match written {
         Err(e) if e.kind() != io::ErrorKind::BrokenPipe => Err(Error::io("write", "stdout")(e)),
         _ => Ok(()),
     }
+}
+
+/// Width of the terminal that stdout is, if it is one.
+pub(super) fn width() -> Option<usize> {
+    let terminal = io::stdout().is_terminal();
+    let width = terminal_size::terminal_size().map(|(width, _)| usize::from(width.0));
+    width.filter(|_| terminal)
 }
 
 /// [`result`], with an end of line.
