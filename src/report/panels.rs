@@ -8,35 +8,46 @@ use super::picture::{
 use super::score::Status;
 use std::collections::BTreeMap;
 
-/// Panels side by side where nothing says how they belong together.
+/// Panels side by side where nothing says how they belong together, and those of tables, which are wide.
 const ACROSS: usize = 4;
+const WIDE_ACROSS: usize = 2;
 
 /// Cells without a number that a caption names.
 const NAMED: usize = 6;
 
-/// The picture of `report`.
+/// The picture of `report`, its panels arranged on a page.
 pub(super) fn picture(report: &Report) -> Picture {
+    let in_order = in_order(report);
+    let (across, slots) = arranged(&report.grids);
+    let panels = slots.into_iter();
+    let panels = panels.map(|slot| slot.and_then(|i| in_order.panels[i].clone()));
+    Picture {
+        panels: panels.collect(),
+        across,
+        caption: caption(report),
+        ..in_order
+    }
+}
+
+/// The picture of `report`, a panel a grid, one below the other.
+pub(super) fn in_order(report: &Report) -> Picture {
     let grids = &report.grids;
     let names = names(grids);
     let levels = levels(grids);
     let axes = Axes::of(grids);
-    let panels = grids.iter().map(|grid| Panel {
-        title: grid.title.clone(),
-        body: match &grid.form {
+    let panels = grids.iter().map(|grid| {
+        let title = grid.title.clone();
+        let body = match &grid.form {
             Form::Heatmap => Body::Heatmap(axes.heatmap(grid)),
             _ => Body::Plot(axes.plot(grid, &names, &levels)),
-        },
+        };
+        Some(Panel { title, body })
     });
-    let (across, slots) = arranged(grids);
-    let panels: Vec<Panel> = panels.collect();
-    let panels = slots
-        .into_iter()
-        .map(|slot| slot.map(|i| panels[i].clone()));
     Picture {
         title: report.heading.replace('\n', " "),
-        caption: caption(report),
+        caption: Vec::new(),
         panels: panels.collect(),
-        across,
+        across: 1,
         names,
         levels,
     }
@@ -437,9 +448,12 @@ fn arranged(grids: &[Grid]) -> (usize, Vec<Option<usize>>) {
     if placed == grids.len() && 2 * placed > slots.len() && !narrow {
         return (across.len(), slots);
     }
-    let across = (1..ACROSS)
-        .find(|across| across * across >= grids.len())
-        .unwrap_or(ACROSS);
+    let most = match grids.iter().any(|grid| grid.form == Form::Columns) {
+        true => WIDE_ACROSS,
+        false => ACROSS,
+    };
+    let square = (1..most).find(|across| across * across >= grids.len());
+    let across = square.unwrap_or(most);
     (across, (0..grids.len()).map(Some).collect())
 }
 

@@ -11,13 +11,13 @@ use plotters::style::text_anchor::{HPos, VPos};
 use plotters::style::Color;
 
 /// Font sizes of labels in cells, the largest that has room being taken.
-const LABELS: [u32; 5] = [11, 10, 9, 8, 7];
+const LABELS: [u32; 5] = [13, 12, 11, 10, 9];
 /// Width and height of a cell that no label widens.
-const CELL: Size = (36, 24);
+const CELL: Size = (40, 26);
 /// Widest cell.
-const WIDEST: u32 = 90;
+const WIDEST: u32 = 96;
 /// Room below the cells.
-const BELOW: u32 = 38;
+const BELOW: u32 = 42;
 
 impl Heatmap {
     /// Width and height in units that give every cell room.
@@ -75,7 +75,7 @@ pub fn draw<B: DrawingBackend>(area: &Area<B>, map: &Heatmap, unit: Unit) {
 }
 
 /// Height in units of the scale.
-pub const SCALE: u32 = 46;
+pub const SCALE: u32 = 50;
 /// Width in units of the scale.
 pub const SCALE_WIDTH: u32 = 300;
 
@@ -85,7 +85,7 @@ pub fn scale<B: DrawingBackend>(area: &Area<B>, levels: &[(String, f64)], unit: 
     let at = |share: f64| {
         unit.at(10) + (share * f64::from(unit.at(SCALE_WIDTH as i32 - 20))).round() as i32
     };
-    let (top, bottom) = (unit.at(14), unit.at(26));
+    let (top, bottom) = (unit.at(16), unit.at(29));
     for step in 0..STEPS {
         let [from, to] = [step, step + 1].map(|i| f64::from(i) / f64::from(STEPS));
         let colour = shade((from + to) / 2.0).0.filled();

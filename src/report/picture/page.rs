@@ -16,13 +16,13 @@ use plotters::style::{Color, RGBColor};
 /// Around everything, and between panels.
 const MARGIN: u32 = 14;
 /// A panel of lines or points.
-const PLOT: Size = (340, 260);
+const PLOT: Size = (360, 280);
 /// Narrowest page.
 const NARROWEST: u32 = 420;
 /// Font sizes of title, panel titles and all else.
-const TITLE: u32 = 15;
-const HEAD: u32 = 12;
-const TEXT: u32 = 11;
+const TITLE: u32 = 18;
+const HEAD: u32 = 14;
+const TEXT: u32 = 13;
 /// The sign in front of a name in the legend.
 const SIGN: u32 = 34;
 
@@ -264,18 +264,18 @@ impl<'a> Layout<'a> {
             for entry in row {
                 let name = self.named(entry);
                 if let Some(area) = area {
-                    entry.sign(area, (unit.at(x as i32), unit.at(y as i32 + 8)), unit);
+                    entry.sign(area, (unit.at(x as i32), unit.at(y as i32 + 9)), unit);
                     let style = unit.text(TEXT, INK, (HPos::Left, VPos::Center));
                     write(
                         area,
                         &name,
                         &style,
-                        (unit.at((x + SIGN) as i32), unit.at(y as i32 + 8)),
+                        (unit.at((x + SIGN) as i32), unit.at(y as i32 + 9)),
                     );
                 }
                 x += SIGN + unit.width(&name, TEXT) + 16;
             }
-            y += 18;
+            y += 20;
         }
         if let Some(levels) = &self.levels {
             if let Some(area) = area {
@@ -290,7 +290,7 @@ impl<'a> Layout<'a> {
         y += 6;
         let across = self.picture.across.max(1);
         for (panels, heads) in self.picture.panels.chunks(across).zip(&self.heads) {
-            let head = heads.iter().map(Vec::len).max().unwrap_or(0) as u32 * (HEAD + 3);
+            let head = heads.iter().map(Vec::len).max().unwrap_or(0) as u32 * (HEAD + 4);
             for (i, (panel, title)) in panels.iter().zip(heads).enumerate() {
                 let Some(panel) = panel else {
                     continue;

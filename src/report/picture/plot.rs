@@ -13,13 +13,13 @@ use plotters::style::text_anchor::{HPos, VPos};
 use plotters::style::{Color, RGBColor};
 
 /// Font size of marked values.
-pub const TICK: u32 = 11;
+pub const TICK: u32 = 13;
 /// Font size of the names of axes.
-pub const NAME: u32 = 12;
+pub const NAME: u32 = 14;
 /// Font size of labels of levels.
-const LEVEL: u32 = 10;
+const LEVEL: u32 = 12;
 /// Room below a plot.
-const BELOW: u32 = 40;
+const BELOW: u32 = 44;
 /// Dashes of levels, by their keys.
 pub const LEVELS: [Option<[u32; 2]>; 3] = [Some([3, 3]), Some([8, 3]), Some([1, 2])];
 

@@ -36,22 +36,16 @@ struct Canvas {
 
 /// For each grid of `report` its chart in lines at most `width` wide; none for cells in colour and tables.
 pub(super) fn charts(report: &Report, width: usize, colour: bool) -> Vec<Vec<String>> {
-    let picture = panels::picture(report);
-    let of_grid = |title: &String| {
-        let mut panels = picture.panels.iter().flatten();
-        panels.find(|panel| panel.title == *title)
-    };
-    let grids =
-        report
-            .grids
-            .iter()
-            .map(|grid| match of_grid(&grid.title).map(|panel| &panel.body) {
-                Some(Body::Plot(plot)) if !plot.x.is_named() => {
-                    chart(plot, &picture, width, colour)
-                }
-                _ => Vec::new(),
-            });
-    grids.collect()
+    let picture = panels::in_order(report);
+    let each = picture
+        .panels
+        .iter()
+        .flatten()
+        .map(|panel| match &panel.body {
+            Body::Plot(plot) if !plot.x.is_named() => chart(plot, &picture, width, colour),
+            _ => Vec::new(),
+        });
+    each.collect()
 }
 
 fn chart(plot: &Plot, picture: &Picture, width: usize, colour: bool) -> Vec<String> {

@@ -6,9 +6,10 @@ use super::Screen;
 pub(super) fn render(report: &Report, _screen: Screen) -> String {
     let mut blocks = vec![report.heading.clone()];
     for grid in &report.grids {
+        let grid = &*grid.abridged();
         blocks.push(format!("### {}", grid.title));
-        blocks.push(table(&grid.abridged()));
-        blocks.extend(items(&grid.abridged().notes));
+        blocks.push(table(grid));
+        blocks.extend(items(&grid.notes));
     }
     blocks.extend(items(&report.notes));
     blocks.join("\n\n") + "\n"

@@ -45,18 +45,12 @@ pub(super) fn split<'a>(of: &'a Selection, places: &[usize]) -> Vec<(Key<'a>, Ve
         settings.entry(key).or_default().push(group);
     }
     let mut settings: Vec<(Key, Vec<&Group>)> = settings.into_iter().collect();
-    let listed = |i: &usize| {
-        of.figure
-            .runs
-            .iter()
-            .any(|(name, _)| COLUMNS[places[*i]].name == *name)
-    };
-    // One column after the other, the last one first: each sort keeps the order of those behind it.
-    for i in (0..places.len()).rev() {
-        match listed(&i) {
-            true => settings.sort_by_key(|(key, _)| rank(of.figure.runs, places[i], key[i])),
-            false => settings.sort_by_key(|(key, _)| key[i].clone()),
-        }
+    if !of.figure.runs.is_empty() {
+        settings.sort_by_cached_key(|(key, _)| {
+            let ranked = places.iter().zip(key);
+            let ranked = ranked.map(|(place, value)| (rank(of.figure.runs, *place, value), *value));
+            ranked.collect::<Vec<_>>()
+        });
     }
     settings
 }
@@ -230,7 +224,12 @@ impl Axes {
         match first.role {
             Role::Cell => Form::Heatmap,
             _ => Form::Lines {
-                over: format!("{} {}", over.meaning, over.name),
+                // What else attention takes it for goes without saying.
+                over: format!(
+                    "{} {}",
+                    over.meaning.split(';').next().unwrap_or(""),
+                    over.name
+                ),
                 log: true,
             },
         }

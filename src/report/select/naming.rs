@@ -9,7 +9,6 @@ use std::collections::BTreeSet;
 pub(super) type Key<'a> = Vec<&'a Field>;
 
 /// What a title always says of a setting, and what only where grids differ in it.
-#[derive(Clone)]
 pub(super) struct Titles {
     /// Places of columns, those that are always said first.
     pub places: Vec<usize>,

@@ -71,14 +71,14 @@ test accuracy: matched, L=64 k=4 V=8192, 100000 examples
         csv.lines()
             .next()
             .unwrap()
-            .ends_with(",lr,metric,epoch,mean,std,seeds"),
+            .ends_with(",metric,epoch,mean,std,seeds"),
         "{csv}"
     );
     assert!(
         csv.lines()
             .last()
             .unwrap()
-            .ends_with(",0.01,accuracy,1,0.125,,1"),
+            .ends_with(",accuracy,1,0.125,,1"),
         "{csv}"
     );
     assert_eq!(csv.lines().count(), 1 + 2 * 3);

@@ -247,11 +247,11 @@ fn the_seventh_figure_is_one_page_of_320_cells_mixers_across_and_tasks_down() {
     assert_eq!(maps[0].levels[0].0, "chance 0.01 %");
     draws(&report, "softmax, matched, L=64 k=4 V=8192");
     let svg = super::drawn(&report, "svg");
-    assert_eq!(
-        svg.matches(">4.8</text>").count() + svg.matches(">\n4.8\n</text>").count(),
-        4,
-        "of each task one"
-    );
+    // Of each task one of softmax and two of SSD, whose accuracies are half of those.
+    let written = svg
+        .split('>')
+        .filter(|text| text.split('<').next().unwrap().trim() == "4.8");
+    assert_eq!(written.count(), 4 * 3);
 }
 
 #[test]
@@ -380,7 +380,10 @@ fn lines_over_d_or_n_can_be_asked_of_runs_of_any_size() {
         })
         .into();
     let none: PresetsOf = &|_| Vec::new();
-    for (over, expected) in [(Over::D, "embedding width d"), (Over::N, "n")] {
+    for (over, expected) in [
+        (Over::D, "embedding width d"),
+        (Over::N, "state expansion n"),
+    ] {
         let asked = Asked {
             over: Some(over),
             ..Asked::default()
@@ -462,7 +465,7 @@ fn the_third_table_has_points_above_its_tasks_the_papers_and_guesses_beside_them
     ] {
         row.set(name, count);
     }
-    row.set("seq_len", 2_000usize);
+    row.set("seq_len", 2_048usize);
     row.set("majority", 0.175);
     row.set("val_accuracy", 0.5);
     row.set("selected_accuracy", 0.375);
@@ -564,6 +567,7 @@ fn a_terminal_draws_lines_in_braille_with_a_letter_a_series() {
     assert!(dots > 50, "{text}");
     assert!(
         text.lines()
+            .skip(1)
             .take(24)
             .all(|line| line.chars().count() <= 120),
         "{text}"
