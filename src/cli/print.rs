@@ -28,11 +28,10 @@ fn written(written: io::Result<()>) -> Result<()> {
     }
 }
 
-/// Width of the terminal that stdout is, if it is one.
+/// Width of the terminal that stdout is, if it is one; of one that does not say, that of old.
 pub(super) fn width() -> Option<usize> {
-    let terminal = io::stdout().is_terminal();
-    let width = terminal_size::terminal_size().map(|(width, _)| usize::from(width.0));
-    width.filter(|_| terminal)
+    let said = || terminal_size::terminal_size().map_or(80, |(width, _)| usize::from(width.0));
+    io::stdout().is_terminal().then(said)
 }
 
 /// [`result`], with an end of line.

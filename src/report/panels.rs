@@ -53,52 +53,65 @@ pub(super) fn in_order(report: &Report) -> Picture {
     }
 }
 
-/// The series of a grid: its name, its line, and whether the paper prints it. Lines of baselines are none, and what the
-/// paper prints belongs to the model above it.
-fn series(grid: &Grid) -> Vec<(String, usize, bool)> {
-    if let Form::Points { at, .. } = &grid.form {
-        let each = at.iter().enumerate();
-        return each
-            .map(|(i, (name, _))| (name.clone(), i, false))
-            .collect();
-    }
-    let mut found: Vec<(String, usize, bool)> = Vec::new();
-    let mut model: Option<&Line> = None;
-    for (i, line) in grid.lines.iter().enumerate() {
-        let baseline = grid.baselines.iter().any(|known| known.name == line.name);
-        let numbers = line
-            .cells
-            .iter()
-            .any(|cell| cell.number(grid.style).is_some());
-        match (line.printed, model) {
-            _ if baseline => {}
-            (false, _) => {
-                model = Some(line);
-                if numbers || results(line).next().is_some() {
-                    found.push((line.name.clone(), i, false));
-                }
-            }
-            (true, Some(model)) if numbers => found.push((model.name.clone(), i, true)),
-            (true, _) => {}
-        }
-    }
-    found
+/// A line of a grid as a series of its picture.
+struct Drawn<'a> {
+    /// In the legend.
+    name: &'a str,
+    line: &'a Line,
+    /// Where it stands across, of a line that is one point.
+    at: Option<f64>,
+    /// Whether the paper prints it.
+    printed: bool,
 }
 
-fn results(line: &Line) -> impl Iterator<Item = &Status> {
-    line.cells.iter().filter_map(|cell| match &cell.content {
-        Content::Result(status) | Content::Results([status, ..]) => Some(status),
-        _ => None,
-    })
+/// The series of a grid. Lines of baselines are none, and what the paper prints belongs to the model above it.
+fn series(grid: &Grid) -> Vec<Drawn<'_>> {
+    if let Form::Points { at, .. } = &grid.form {
+        let each = at.iter().zip(&grid.lines);
+        let drawn = each.map(|((name, at), line)| Drawn {
+            name,
+            line,
+            at: Some(*at),
+            printed: false,
+        });
+        return drawn.collect();
+    }
+    let mut model = None;
+    let mut drawn = Vec::new();
+    for line in &grid.lines {
+        if grid.baselines.iter().any(|known| known.name == line.name) {
+            continue;
+        }
+        if !line.printed {
+            model = Some(line.name.as_str());
+        }
+        if let Some(name) = model.filter(|_| line.cells.iter().any(|cell| is_measured(grid, cell)))
+        {
+            let (at, printed) = (None, line.printed);
+            drawn.push(Drawn {
+                name,
+                line,
+                at,
+                printed,
+            });
+        }
+    }
+    drawn
+}
+
+/// Whether a cell has a number or a reason for its absence; a learning rate or a gap has neither.
+fn is_measured(grid: &Grid, cell: &Cell) -> bool {
+    let result = matches!(cell.content, Content::Result(_) | Content::Results(_));
+    result || cell.number(grid.style).is_some()
 }
 
 /// Every name of a series, the first grid's first.
 fn names(grids: &[Grid]) -> Vec<String> {
-    let mut names = Vec::new();
+    let mut names: Vec<String> = Vec::new();
     for grid in grids.iter().filter(|grid| grid.form != Form::Heatmap) {
-        for (name, ..) in series(grid) {
-            if !names.contains(&name) {
-                names.push(name);
+        for drawn in series(grid) {
+            if !names.iter().any(|known| known == drawn.name) {
+                names.push(drawn.name.to_owned());
             }
         }
     }
@@ -123,8 +136,8 @@ struct Axes {
     across: BTreeMap<String, Vec<(f64, String)>>,
     /// Lowest and highest number, by how numbers are written.
     up: Vec<(Style, [f64; 2])>,
-    /// Columns and rows of heatmaps, by the names of their axes.
-    cells: BTreeMap<String, [Vec<String>; 2]>,
+    /// Of each heatmap the names of its axes, its columns and its rows.
+    cells: Vec<(String, [Vec<String>; 2])>,
 }
 
 impl Axes {
@@ -132,7 +145,7 @@ impl Axes {
         let mut axes = Self {
             across: BTreeMap::new(),
             up: Vec::new(),
-            cells: BTreeMap::new(),
+            cells: Vec::new(),
         };
         for grid in grids {
             axes.widen(grid);
@@ -145,9 +158,8 @@ impl Axes {
             Form::Columns => {}
             Form::Heatmap => {
                 let names = grid.lines.iter().map(|line| line.name.clone());
-                let [columns, rows] = self.cells.entry(grid.corner.clone()).or_default();
-                merge(columns, grid.columns.iter().cloned());
-                merge(rows, names);
+                let sides = [grid.columns.clone(), names.collect()];
+                self.cells.push((grid.corner.clone(), sides));
             }
             Form::Lines { over, .. } => {
                 let values = grid
@@ -233,91 +245,70 @@ impl Axes {
     }
 
     fn plot(&self, grid: &Grid, names: &[String], levels: &[String]) -> Plot {
-        let (mut x, y) = (self.x(grid), self.y(grid));
-        let series = series(grid);
-        let columns: Vec<usize> = match grid.form {
-            // A learning rate or a gap has no height.
-            Form::Columns => (0..grid.columns.len())
-                .filter(|i| is_measured(grid, &series, *i))
-                .collect(),
-            _ => (0..grid.columns.len()).collect(),
+        let all = series(grid);
+        let measured = |i: &usize| {
+            all.iter()
+                .any(|drawn| is_measured(grid, &drawn.line.cells[*i]))
         };
-        if grid.form == Form::Columns {
-            let titles: Vec<String> = columns.iter().map(|i| grid.columns[*i].clone()).collect();
-            x = Axis::names(&titles);
-        }
-        let models: Vec<&String> = names
-            .iter()
-            .filter(|name| series.iter().any(|s| s.0 == **name))
-            .collect();
-        let mut drawn: Vec<Series> = Vec::new();
-        for (name, line, printed) in &series {
-            let key = names.iter().position(|known| known == name).unwrap_or(0);
-            let line = &grid.lines[*line];
-            let place = |i: usize| match &grid.form {
-                Form::Points { at, .. } => {
-                    let line = grid
-                        .lines
-                        .iter()
-                        .position(|known| std::ptr::eq(known, line));
-                    line.map_or(f64::NAN, |line| at[line].1)
-                }
-                Form::Columns => {
-                    // Beside each other, not on each other.
-                    let model = models.iter().position(|known| *known == name).unwrap_or(0);
-                    let share = (model as f64 + 0.5) / models.len() as f64;
-                    i as f64 + 0.8 * (share - 0.5)
-                }
-                _ => grid.columns[columns[i]].parse().unwrap_or(i as f64),
-            };
-            let cells: Vec<(usize, &Cell)> = match grid.form {
-                Form::Points { .. } => line.cells.iter().enumerate().skip(1).collect(),
-                _ => columns
-                    .iter()
-                    .map(|i| &line.cells[*i])
-                    .enumerate()
-                    .collect(),
-            };
-            let points = cells.into_iter().filter_map(|(i, cell)| {
-                let (value, std) = cell.number(grid.style)?;
-                Some(Point {
-                    x: place(i),
-                    y: value,
-                    std,
-                })
-            });
-            let points: Vec<Point> = points
-                .filter(|p| p.x.is_finite() && p.y.is_finite())
-                .collect();
+        let columns = 0..grid.columns.len();
+        let columns: Vec<usize> = match grid.form {
+            Form::Columns => columns.filter(measured).collect(),
+            // The first column is where the point stands.
+            Form::Points { .. } => columns.skip(1).collect(),
+            Form::Lines { .. } | Form::Heatmap => columns.collect(),
+        };
+        let x = match grid.form {
+            Form::Columns => {
+                let titles: Vec<String> =
+                    columns.iter().map(|i| grid.columns[*i].clone()).collect();
+                Axis::names(&titles)
+            }
+            _ => self.x(grid),
+        };
+        let mut series: Vec<Series> = Vec::new();
+        for drawn in &all {
+            let key = names.iter().position(|known| known == drawn.name);
+            let key = key.expect("every name of every grid is known");
+            let points = points(grid, drawn, &columns, shift(drawn.name, &all));
             let joined = matches!(grid.form, Form::Lines { .. });
+            let same = |known: &&mut Series| known.key == key && known.hollow == drawn.printed;
             // Points of one mixer are one series.
-            match drawn
-                .iter_mut()
-                .find(|known| known.key == key && !joined && known.hollow == *printed)
-            {
+            match series.iter_mut().find(same).filter(|_| !joined) {
                 Some(known) => known.points.extend(points),
-                None => drawn.push(Series {
+                None => series.push(Series {
                     key,
                     points,
                     joined,
-                    hollow: *printed,
+                    hollow: drawn.printed,
                 }),
             }
         }
-        let levels = levels
-            .iter()
-            .enumerate()
-            .flat_map(|(key, name)| level(grid, key, name, &columns, &x));
+        let levels = levels.iter().enumerate();
+        let levels = levels.filter_map(|(key, name)| level(grid, key, name, &columns, &x));
         Plot {
             levels: levels.collect(),
+            y: self.y(grid),
             x,
-            y,
-            series: drawn,
+            series,
         }
     }
 
+    /// The values of one side of a heatmap: its `own`, and those of all heatmaps that have one of them.
+    fn shared(&self, grid: &Grid, side: usize, own: &[String]) -> Vec<String> {
+        let mut shared = own.to_vec();
+        for (corner, sides) in &self.cells {
+            let others = &sides[side];
+            if *corner == grid.corner && others.iter().any(|value| own.contains(value)) {
+                merge(&mut shared, others.iter().cloned());
+            }
+        }
+        shared
+    }
+
     fn heatmap(&self, grid: &Grid) -> Heatmap {
-        let [columns, rows] = self.cells.get(&grid.corner).cloned().unwrap_or_default();
+        let names: Vec<String> = grid.lines.iter().map(|line| line.name.clone()).collect();
+        let [columns, rows] =
+            [(0, &grid.columns), (1, &names)].map(|(side, own)| self.shared(grid, side, own));
         let (down, across) = grid.corner.split_once(" \\ ").unwrap_or(("", ""));
         let seeds = grid.seeds();
         let tile = |row: &String, column: &String| {
@@ -353,13 +344,29 @@ impl Axes {
     }
 }
 
-/// Whether a series has a number, or a reason for its absence, in the column `i`.
-fn is_measured(grid: &Grid, series: &[(String, usize, bool)], i: usize) -> bool {
-    series.iter().any(|(_, line, _)| {
-        let cell = &grid.lines[*line].cells[i];
-        cell.number(grid.style).is_some()
-            || matches!(cell.content, Content::Result(_) | Content::Results(_))
-    })
+/// The numbers of a line in `columns`; above names `shift` moves them aside.
+fn points(grid: &Grid, drawn: &Drawn, columns: &[usize], shift: f64) -> Vec<Point> {
+    let place = |at: usize, column: usize| match grid.form {
+        Form::Points { .. } => drawn.at,
+        Form::Columns => Some(at as f64 + shift),
+        Form::Lines { .. } | Form::Heatmap => grid.columns[column].parse().ok(),
+    };
+    let each = columns.iter().enumerate();
+    let points = each.filter_map(|(at, column)| {
+        let (y, std) = drawn.line.cells[*column].number(grid.style)?;
+        let x = place(at, *column)?;
+        Some(Point { x, y, std })
+    });
+    let finite = points.filter(|point| point.x.is_finite() && point.y.is_finite());
+    finite.collect()
+}
+
+/// How far the points of a model stand from the middle of a column, so that models are beside each other.
+fn shift(name: &str, all: &[Drawn]) -> f64 {
+    let mut models: Vec<&str> = all.iter().map(|drawn| drawn.name).collect();
+    models.dedup();
+    let model = models.iter().position(|model| *model == name).unwrap_or(0);
+    0.8 * ((model as f64 + 0.5) / models.len() as f64 - 0.5)
 }
 
 /// Adds what is not yet known; numbers in their order.
@@ -468,7 +475,14 @@ fn caption(report: &Report) -> Vec<String> {
             true => " (bands)",
             false => "",
         };
-        caption.push(format!("mean ± std{band} over up to {seeds} seeds"));
+        let training = if report.is_of_rates() {
+            " that were still training"
+        } else {
+            ""
+        };
+        caption.push(format!(
+            "mean ± std{band} over up to {seeds} seeds{training}"
+        ));
     }
     if drawn(|form| *form != Form::Columns) {
         let results = grids.iter().flat_map(Grid::results);
@@ -506,7 +520,8 @@ fn unshared(grids: &[Grid]) -> Vec<String> {
             }
             Form::Heatmap => {
                 let across = grid.corner.rsplit(' ').next().unwrap_or("");
-                (across, axes.cells[&grid.corner][0].clone(), &grid.columns)
+                let all = axes.shared(grid, 0, &grid.columns);
+                (across, all, &grid.columns)
             }
             _ => continue,
         };

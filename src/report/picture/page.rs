@@ -264,7 +264,7 @@ impl<'a> Layout<'a> {
             for entry in row {
                 let name = self.named(entry);
                 if let Some(area) = area {
-                    entry.sign(area, (unit.at(x as i32), unit.at(y as i32 + 9)), unit);
+                    entry.sign(area, (unit.at(x as i32), unit.at(y as i32 + 8)), unit);
                     let style = unit.text(TEXT, INK, (HPos::Left, VPos::Center));
                     write(
                         area,

@@ -161,7 +161,9 @@ fn panel(measure: &'static Measure, curves: &[&Curve], places_of_line: &[usize])
         records,
         ..Grid::new(String::new(), columns, lines, measure.style)
     };
-    grid.notes.extend(grid.about_seeds());
+    let stopped = " that were still training";
+    grid.notes
+        .extend(grid.about_seeds().map(|seeds| seeds + stopped));
     grid
 }
 

@@ -49,13 +49,13 @@ training loss: matched, L=64 k=4 V=8192, 100000 examples
   mixer \\ epoch             1              2
   linear, lr=0.001  1.0000±0.0000  0.5000±0.0000
   linear, lr=0.01      1.0000 (1)              -
-  mean ± std over 2 seeds
+  mean ± std over 2 seeds that were still training
 
 test accuracy: matched, L=64 k=4 V=8192, 100000 examples
   mixer \\ epoch             1         2
   linear, lr=0.001  50.0±35.4  50.0±0.0
   linear, lr=0.01    12.5 (1)         -
-  mean ± std over 2 seeds
+  mean ± std over 2 seeds that were still training
 
 3 runs done
 ";

@@ -370,6 +370,21 @@ fn axes_that_a_panel_does_not_share_are_said() {
 }
 
 #[test]
+fn heatmaps_share_an_axis_only_with_those_that_have_a_value_of_it() {
+    let at = |mixer: &str, n: usize| run(mixer, 0.5, |c| c.model.d_state = n);
+    let rows = [
+        at("linear", 32),
+        at("linear", 64),
+        at("ssd", 32),
+        at("qlstm", 1),
+    ];
+    let drawn = picture(&of(Series::Grid, "", &rows));
+    let sides: Vec<&[String]> = maps(&drawn).iter().map(|map| &map.rows[..]).collect();
+    assert_eq!(sides, [&["32", "64"][..], &["1"], &["32", "64"]]);
+    assert_eq!(maps(&drawn)[2].cells[1][0].label, "·");
+}
+
+#[test]
 fn lines_over_d_or_n_can_be_asked_of_runs_of_any_size() {
     let rows: Vec<Record> = [(16, 4), (32, 4), (16, 8)]
         .map(|(d, n)| {
