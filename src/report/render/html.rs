@@ -2,7 +2,7 @@
 
 use super::super::picture::{self, Picture};
 use super::super::{panels, Grid, Line, Report};
-use super::{csv, Screen, FORMATS};
+use super::{csv, Screen};
 use percent_encoding::{utf8_percent_encode, NON_ALPHANUMERIC};
 use std::fmt::Write;
 
@@ -19,7 +19,8 @@ pub(super) fn render(report: &Report, screen: Screen) -> String {
     )
 }
 
-pub(super) fn index(reports: &[(String, Report)]) -> String {
+/// `formats` are names with what their files end in.
+pub(super) fn index(reports: &[(String, Report)], formats: &[(&str, &str)]) -> String {
     let mut body = String::from("<h1>Results</h1>\n<nav aria-label=\"Figures and tables\"><ul>\n");
     for (name, report) in reports {
         let _ = writeln!(
@@ -30,10 +31,9 @@ pub(super) fn index(reports: &[(String, Report)]) -> String {
     }
     body += "</ul></nav>\n";
     for (name, report) in reports {
-        let others = FORMATS.iter().map(|format| {
-            let file = format!("{name}.{}", format.extension);
-            format!("<a href=\"{file}\">{}</a>", format.name)
-        });
+        let others = formats
+            .iter()
+            .map(|(format, extension)| format!("<a href=\"{name}.{extension}\">{format}</a>"));
         let others: Vec<String> = others.collect();
         let head = format!("<h2>{}</h2>\n", escaped(&title(report)));
         let files = format!("<p class=\"files\">As {}</p>\n", others.join(", "));

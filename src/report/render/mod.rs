@@ -114,5 +114,6 @@ impl Format {
 
 /// One page of several reports, each under its name, with links to their files.
 pub fn index(reports: &[(String, Report)]) -> String {
-    html::index(reports)
+    let formats = FORMATS.iter().map(|format| (format.name, format.extension));
+    html::index(reports, &formats.collect::<Vec<_>>())
 }

@@ -344,12 +344,15 @@ impl<'a> Table<'a> {
             Some([low, high]) if low == high => vec![*low],
             Some(range) => range.to_vec(),
         });
-        [
-            (CHANCE, chances.collect()),
-            (MAJORITY, majorities.collect()),
+        let average = self.averages().then(Vec::<f64>::new);
+        let baseline = |name, levels: Vec<Vec<f64>>| Baseline {
+            name,
+            levels: levels.into_iter().chain(average.clone()).collect(),
+        };
+        vec![
+            baseline(CHANCE, chances.collect()),
+            baseline(MAJORITY, majorities.collect()),
         ]
-        .map(|(name, levels)| Baseline { name, levels })
-        .into()
     }
 
     fn majority(&self) -> Option<Line> {
