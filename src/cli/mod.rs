@@ -103,7 +103,7 @@ enum Other {
     Wikitext(wikitext::Arguments),
     /// Train a grid of models; finished runs are never trained again.
     Sweep(sweep::Arguments),
-    /// Draw accuracy grids from results.
+    /// Draw results: grids, figures and tables of the paper, training curves, as text or pictures.
     Report(report::Arguments),
     /// List the sequence mixers: equation, variants, parameters, state.
     Mixers(mixers::Arguments),

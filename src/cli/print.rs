@@ -7,10 +7,31 @@ use std::io::{self, IsTerminal, Write};
 /// A result, on stdout. A reader that has seen enough (`| head`) is no error.
 pub(super) fn result(text: &str) -> Result<()> {
     let mut out = anstream::stdout().lock();
-    match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
+    written(out.write_all(text.as_bytes()).and_then(|()| out.flush()))
+}
+
+/// A [`result`] that may be no text.
+pub(super) fn bytes(bytes: &[u8]) -> Result<()> {
+    match std::str::from_utf8(bytes) {
+        Ok(text) => result(text),
+        Err(_) => {
+            let mut out = io::stdout().lock();
+            written(out.write_all(bytes).and_then(|()| out.flush()))
+        }
+    }
+}
+
+fn written(written: io::Result<()>) -> Result<()> {
+    match written {
         Err(e) if e.kind() != io::ErrorKind::BrokenPipe => Err(Error::io("write", "stdout")(e)),
         _ => Ok(()),
     }
+}
+
+/// Width of the terminal that stdout is, if it is one; of one that does not say, that of old.
+pub(super) fn width() -> Option<usize> {
+    let said = || terminal_size::terminal_size().map_or(80, |(width, _)| usize::from(width.0));
+    io::stdout().is_terminal().then(said)
 }
 
 /// [`result`], with an end of line.

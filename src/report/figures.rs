@@ -46,6 +46,8 @@ pub enum Drawn {
         lines: &'static [&'static str],
         columns: &'static str,
     },
+    /// A point a setting: the metric over another one.
+    Points(&'static str),
     /// Models by tasks, in percent, beside what the paper prints.
     Accuracies(&'static Printed),
     /// Models by perplexities, beside what the paper prints.
@@ -108,7 +110,7 @@ const FIVE: &[&str] = &["softmax", "linear", "normalized", "s6", "ssd"];
 
 /// The mixer, and settings that belong to it: lines that are named by their mixers may differ in them.
 #[rustfmt::skip]
-const MIXERS: &[&str] =
+pub(super) const MIXERS: &[&str] =
     &["mixer", "variant", "options", "n", "heads", "layout", "state_mixer", "positions", "expand"];
 
 /// The hardest task of MQAR at n = 128.
@@ -129,6 +131,16 @@ const GATES: Figure = Figure {
     runs: &[("task", &["mqar"]), ("mixer", &["qlstm", "qlstm-reversed"]), ("seq_len", &["64", "128", "256"])],
     remedy: "`dsf sweep experiments/figure3.toml` trains what it needs",
     ..HARDEST
+};
+
+/// What a state of a size recalls: the plot of Arora et al. (2023), which the paper does not have.
+#[rustfmt::skip]
+const RECALL_MEMORY: Figure = Figure {
+    series: Series::Figure, number: "state",
+    about: "accuracy against the size of the state",
+    runs: &[("task", &["mqar", "induction", "recall", "lra"])],
+    metrics: LAST_AND_BEST, drawn: Drawn::Points("state_size"),
+    remedy: "`dsf sweep --d 64,128 --n 32,64` trains some",
 };
 
 /// Everything that can be drawn.
@@ -168,6 +180,13 @@ pub static FIGURES: &[Figure] = &[
         runs: &[("task", &["mqar"]), ("mixer", FIVE), ("seq_len", &["64", "128", "256", "512"])],
         metrics: LAST_AND_BEST, drawn: Drawn::Axes { lines: &["d"], columns: "n" },
         remedy: "`dsf sweep experiments/figure7.toml` trains what it needs",
+    },
+    RECALL_MEMORY,
+    Figure {
+        number: "seconds",
+        about: "accuracy against the seconds of training and testing",
+        drawn: Drawn::Points("seconds"),
+        ..RECALL_MEMORY
     },
     Figure {
         series: Series::Table, number: "1", about: "language modelling",
@@ -307,6 +326,15 @@ impl Figure {
         }
     }
 
+    /// The name of its files, without what they end in.
+    pub fn file(&self) -> String {
+        match self.series {
+            Series::Grid => "grid".into(),
+            Series::Figure => format!("figure-{}", self.number),
+            Series::Table => format!("table-{}", self.number),
+        }
+    }
+
     /// What to type for it behind `dsf report`.
     pub fn flag(&self) -> String {
         match self.series {
@@ -323,7 +351,7 @@ impl Figure {
         }
         let of_column = match &self.drawn {
             Drawn::Accuracies(printed) => printed.columns.iter().any(|column| column.holds(run)),
-            Drawn::Axes { .. } | Drawn::Perplexities(_) => true,
+            Drawn::Axes { .. } | Drawn::Points(_) | Drawn::Perplexities(_) => true,
         };
         of_column && holds(self.runs, run)
     }
@@ -395,6 +423,9 @@ mod tests {
                 for column in lines.iter().chain([columns]) {
                     assert!(place(column).is_some(), "{column}");
                 }
+            }
+            if let Drawn::Points(metric) = &figure.drawn {
+                assert!(Metric::find(metric).is_some(), "{metric}");
             }
             if let Drawn::Accuracies(printed) = &figure.drawn {
                 let numbers = printed.columns.len() + usize::from(printed.average);

@@ -2,9 +2,12 @@
 //!
 //! A selection makes a [`Report`], a renderer draws it, and neither knows the other.
 
+use super::coverage::counted;
 use super::score::{Score, Status, SATURATED};
 use super::Coverage;
+use crate::store::{Metric, Shown};
 use serde_json::{Map, Value};
+use std::borrow::Cow;
 
 /// Names and values for programs, in order.
 pub type Facts = Vec<(String, Value)>;
@@ -26,6 +29,14 @@ pub struct Report {
     pub coverage: Coverage,
 }
 
+impl Report {
+    /// Whether every learning rate has lines of its own, so that none of them won.
+    pub(super) fn is_of_rates(&self) -> bool {
+        let epochs = |grid: &Grid| matches!(grid.form, Form::Lines { log: false, .. });
+        self.grids.iter().any(epochs)
+    }
+}
+
 /// Lines by columns.
 #[derive(Clone, Debug)]
 pub struct Grid {
@@ -39,6 +50,12 @@ pub struct Grid {
     pub lines: Vec<Line>,
     /// How its numbers are written.
     pub style: Style,
+    /// How it is drawn in a picture.
+    pub form: Form,
+    /// What a guess comes to, beside its numbers in a picture.
+    pub baselines: Vec<Baseline>,
+    /// What its title says for a column and for a row of panels.
+    pub place: [String; 2],
     /// The lines below it: how its cells were averaged, which rates won, how runs differ.
     pub notes: Vec<String>,
     /// In front of each record of a CSV, and said once in JSON, as `settings`.
@@ -47,6 +64,38 @@ pub struct Grid {
     pub facts: Facts,
     /// For CSV and JSON, with every number unrounded.
     pub records: Vec<Facts>,
+}
+
+/// How a grid becomes a panel of a picture.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Form {
+    /// Points above the names of its columns, those of the paper beside them.
+    Columns,
+    /// A line for each of its lines, over columns whose titles are numbers.
+    Lines {
+        /// What the numbers are.
+        over: String,
+        /// Whether equal factors are equal distances.
+        log: bool,
+    },
+    /// Its cells in colour.
+    Heatmap,
+    /// A point for each of its lines, at the number of its last column.
+    Points {
+        /// What runs across.
+        over: String,
+        /// For each line the name of its series, and where it stands across.
+        at: Vec<(String, f64)>,
+    },
+}
+
+/// What a guess comes to.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Baseline {
+    /// As the line of a table and as a legend names it.
+    pub name: &'static str,
+    /// By column; the lowest and the highest, where runs differ.
+    pub levels: Vec<Vec<f64>>,
 }
 
 /// One line of a grid.
@@ -78,7 +127,9 @@ pub enum Content {
     Results([Status; 3]),
     /// A value that no spread belongs to, such as an average or a baseline.
     Value(f64),
-    /// A text: what the paper prints, a learning rate, nothing.
+    /// What the paper prints, with two decimals: accuracies in percent.
+    Printed(f64),
+    /// A text: a learning rate, nothing.
     Text(String),
 }
 
@@ -91,7 +142,12 @@ pub enum Style {
     Percent,
     /// With two decimals as in the paper, and the fewer the larger the number is.
     Perplexity,
+    /// In nats, with four decimals.
+    Loss,
 }
+
+/// Columns that a table of a curve has at most.
+const WIDEST: usize = 12;
 
 /// A mark for a missing number, and what it means.
 const MARKS: [(Status, &str, &str); 4] = [
@@ -120,10 +176,23 @@ impl Cell {
     /// From 0 to 1, what its colour says; `None` for what has none.
     pub fn shade(&self, style: Style) -> Option<f64> {
         match &self.content {
-            _ if style == Style::Perplexity => None,
+            _ if !style.is_share() => None,
             Content::Result(status) => status.score().map(|score| score.mean),
             Content::Value(value) => Some(*value),
-            Content::Results(_) | Content::Text(_) => None,
+            Content::Results(_) | Content::Printed(_) | Content::Text(_) => None,
+        }
+    }
+
+    /// Its number and the deviation; accuracies, printed ones as well, from 0 to 1.
+    pub fn number(&self, style: Style) -> Option<(f64, Option<f64>)> {
+        match &self.content {
+            Content::Result(status) | Content::Results([status, ..]) => {
+                status.score().map(|score| (score.mean, score.std))
+            }
+            Content::Value(value) => Some((*value, None)),
+            Content::Printed(percent) if style.is_share() => Some((percent / 100.0, None)),
+            Content::Printed(value) => Some((*value, None)),
+            Content::Text(_) => None,
         }
     }
 }
@@ -144,6 +213,9 @@ impl Grid {
             columns,
             lines,
             style,
+            form: Form::Columns,
+            baselines: Vec::new(),
+            place: Default::default(),
             notes: Vec::new(),
             shared: Vec::new(),
             facts: Vec::new(),
@@ -157,7 +229,7 @@ impl Grid {
         cells.flat_map(|cell| match &cell.content {
             Content::Result(status) => vec![*status],
             Content::Results(three) => three.to_vec(),
-            Content::Value(_) | Content::Text(_) => Vec::new(),
+            Content::Value(_) | Content::Printed(_) | Content::Text(_) => Vec::new(),
         })
     }
 
@@ -174,6 +246,33 @@ impl Grid {
         (seeds > 1).then(|| format!("mean ± std over {seeds} seeds"))
     }
 
+    /// With few enough columns for a page: of the epochs of a curve the powers of two and the last.
+    pub fn abridged(&self) -> Cow<'_, Self> {
+        let linear = matches!(self.form, Form::Lines { log: false, .. });
+        let last = self.columns.len();
+        if !linear || last <= WIDEST {
+            return Cow::Borrowed(self);
+        }
+        let keep = |i: &usize| (i + 1).is_power_of_two() || i + 1 == last;
+        let mut short = self.clone();
+        short.columns = (0..last)
+            .filter(keep)
+            .map(|i| self.columns[i].clone())
+            .collect();
+        for (line, whole) in short.lines.iter_mut().zip(&self.lines) {
+            line.cells = (0..last)
+                .filter(keep)
+                .map(|i| whole.cells[i].clone())
+                .collect();
+        }
+        let shown = format!(
+            "{} of {last} columns; CSV and JSON have all",
+            short.columns.len()
+        );
+        short.notes.push(shown);
+        Cow::Owned(short)
+    }
+
     /// `cell` as written in a grid whose fullest cell has `seeds` seeds, without its marks.
     pub fn label(&self, cell: &Cell, seeds: usize) -> String {
         match &cell.content {
@@ -184,12 +283,36 @@ impl Grid {
             }
             Content::Results(three) => self.style.result(&three[0], seeds),
             Content::Value(value) => self.style.number(*value),
+            Content::Printed(value) => format!("{value:.2}"),
             Content::Text(text) => text.clone(),
         }
     }
 }
 
 impl Style {
+    /// Whether numbers are shares from 0 to 1, written in percent.
+    pub fn is_share(self) -> bool {
+        matches!(self, Self::Saturating | Self::Percent)
+    }
+
+    /// What an axis of such numbers is called.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Saturating | Self::Percent => "accuracy (%)",
+            Self::Perplexity => "perplexity",
+            Self::Loss => "loss (nats)",
+        }
+    }
+
+    /// How the numbers of `metric` are written.
+    pub(super) fn of(metric: &Metric) -> Self {
+        match metric.shown {
+            Shown::Percent => Self::Saturating,
+            Shown::Perplexity => Self::Perplexity,
+            _ => Self::Loss,
+        }
+    }
+
     fn result(self, status: &Status, seeds: usize) -> String {
         if let Some(score) = status.score() {
             return self.mean(score) + &self.spread(score, seeds);
@@ -216,12 +339,27 @@ impl Style {
     pub fn number(self, value: f64) -> String {
         match (self, value) {
             (Self::Saturating | Self::Percent, share) => format!("{:.1}", 100.0 * share),
+            (Self::Loss, loss) => format!("{loss:.4}"),
             (_, ppl) if ppl < 100.0 => format!("{ppl:.2}"),
             (_, ppl) if ppl < 1000.0 => format!("{ppl:.1}"),
             (_, ppl) if ppl < 1e6 => format!("{ppl:.0}"),
             (_, ppl) => format!("{ppl:.1e}"),
         }
     }
+}
+
+/// Which rates won, best by cell; `None` without a number.
+pub(super) fn rates_won(results: impl Iterator<Item = Status>) -> Option<String> {
+    let mut won: Vec<f64> = results
+        .filter_map(|status| Some(status.score()?.lr))
+        .collect();
+    won.sort_by(f64::total_cmp);
+    let wins: Vec<String> = won
+        .chunk_by(|a, b| a == b)
+        .map(|cells| format!("{} ({})", rate(cells[0]), counted(cells.len(), "cell")))
+        .collect();
+    let plural = if wins.len() == 1 { "" } else { "s" };
+    (!wins.is_empty()).then(|| format!("best rate{plural}: {}", wins.join(", ")))
 }
 
 /// What the marks among `results` mean, as far as there are any.

@@ -2,10 +2,14 @@
 //!
 //! A row of [`FIGURES`] says which runs are selected and how they are drawn. A cell is one setting: the best
 //! over learning rates of the mean over seeds. Runs that differ in anything else are never in one cell.
+//!
+//! A grid knows how it is drawn; [`picture`] draws, and knows nothing of runs.
 
 mod coverage;
 mod figures;
 mod grid;
+mod panels;
+mod picture;
 mod presets;
 mod render;
 mod score;
@@ -15,10 +19,11 @@ mod tests;
 
 pub use coverage::Coverage;
 pub use figures::{Figure, Series, FIGURES};
-pub use grid::{Cell, Content, Facts, Grid, Line, Report, Style};
+pub use grid::{Baseline, Cell, Content, Facts, Form, Grid, Line, Report, Style};
 pub use presets::{Difference, PresetsOf};
-pub use render::{Format, FORMATS};
+pub use render::{index, Format, Screen, FORMATS};
 pub use score::{Edge, Score, Status};
+pub use select::Curve;
 
 use crate::config::{Protocol, RunConfig};
 use crate::error::{Error, Result};
@@ -40,6 +45,9 @@ pub struct Asked {
     /// paper for figure 7].
     #[arg(long, value_enum, conflicts_with = "table")]
     pub orient: Option<Orient>,
+    /// Lines over the embedding width d or the state expansion n, a line a mixer, in place of cells of d and n.
+    #[arg(long, value_enum, value_name = "AXIS", conflicts_with_all = ["table", "figure", "orient"])]
+    pub over: Option<Over>,
     /// Which number counts [default: accuracy; in tables 2 and 3 selected_accuracy, and the best where
     /// there is no validation split; Markdown, CSV and JSON have all three; in table 1, which shows all
     /// perplexities, the one that learning rates are chosen by: train_ppl].
@@ -60,6 +68,25 @@ pub enum Orient {
     Brief,
     /// Rows d, columns n, as in the paper's figure 7.
     Paper,
+}
+
+/// What lines of mixers run over.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Over {
+    /// The embedding width.
+    D,
+    /// The state expansion.
+    N,
+}
+
+impl Over {
+    /// Its column.
+    fn column(self) -> &'static str {
+        match self {
+            Self::D => "d",
+            Self::N => "n",
+        }
+    }
 }
 
 /// Which runs are reported. An empty list lets all pass.
@@ -130,10 +157,41 @@ pub fn report(
     };
     let selected = match &figure.drawn {
         Drawn::Axes { lines, columns } => select::axes(&selection, lines, columns)?,
+        Drawn::Points(across) => select::points(&selection, across),
         Drawn::Accuracies(printed) => select::accuracies(&selection, printed),
         Drawn::Perplexities(printed) => select::perplexities(&selection, printed),
     };
     Ok(finished(figure, selected, coverage))
+}
+
+/// Whether `figure` shows any of `rows` that pass `filter`.
+pub fn shows(figure: &Figure, rows: &[Record], filter: &Filter) -> bool {
+    let mut rows = rows.iter();
+    rows.any(|run| figure.holds(run) && filter.passes(run))
+}
+
+/// Training curves of those of `curves` that pass the filter.
+pub fn curves(curves: &[Curve], asked: &Asked) -> Result<Report> {
+    let passing = curves
+        .iter()
+        .filter(|curve| asked.filter.passes(&curve.run));
+    let passing: Vec<&Curve> = passing.collect();
+    if passing.is_empty() {
+        return Err(Error::usage(match curves.len() {
+            0 => {
+                "no run here has epochs to draw: every training leaves them in runs/ID/metrics.csv"
+                    .into()
+            }
+            runs => format!("none of the {runs} runs here passes the filter"),
+        }));
+    }
+    let runs: Vec<&Record> = passing.iter().map(|curve| &curve.run).collect();
+    let figure = Figure::find(Series::Grid, "")?;
+    Ok(finished(
+        figure,
+        select::curves(&passing),
+        Coverage::of(&runs),
+    ))
 }
 
 fn finished(figure: &Figure, selected: Selected, coverage: Coverage) -> Report {
@@ -257,7 +315,8 @@ fn nothing_left(figure: &Figure, rows: &[&Record]) -> Error {
 }
 
 impl Filter {
-    fn passes(&self, run: &Record) -> bool {
+    /// Whether it lets `run` pass.
+    pub fn passes(&self, run: &Record) -> bool {
         let is = |name: &str, wanted: &str| run.text(name) == wanted;
         let any = |list: &[String], name| list.is_empty() || list.iter().any(|w| is(name, w));
         let protocol = |p: &Protocol| is("protocol", p.as_str());

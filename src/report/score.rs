@@ -189,11 +189,11 @@ impl Rate {
     }
 }
 
-fn mean(values: &[f64]) -> f64 {
+pub(super) fn mean(values: &[f64]) -> f64 {
     values.iter().sum::<f64>() / values.len() as f64
 }
 
-fn sample_std(values: &[f64], mean: f64) -> Option<f64> {
+pub(super) fn sample_std(values: &[f64], mean: f64) -> Option<f64> {
     if values.len() < 2 {
         return None;
     }

@@ -133,6 +133,11 @@ impl Store {
         })
     }
 
+    /// The epochs of the run `id` so far; none of a run that is not there.
+    pub fn epochs(&self, id: &str) -> Result<Vec<EpochRow>> {
+        run_dir::epochs(&self.run_folder(id))
+    }
+
     /// Takes up a run, new or interrupted, until the [`RunDir`] is dropped.
     ///
     /// A failed result is cleared, so that a retry that is killed counts as started. A finished

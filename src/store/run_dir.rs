@@ -132,17 +132,7 @@ impl RunDir {
 
     /// The epochs so far.
     pub fn read_metrics(&self) -> Result<Vec<EpochRow>> {
-        let path = self.folder.join(METRICS);
-        let Some(bytes) = read_if_present(&path)? else {
-            return Ok(Vec::new());
-        };
-        let rows: Result<Vec<EpochRow>, csv::Error> =
-            csv::Reader::from_reader(&bytes[..]).deserialize().collect();
-        rows.map_err(|e| {
-            let folder = self.folder.display();
-            let remedy = format!("delete the folder {folder} to train it from the start");
-            Error::corrupt(&path, format!("not the epochs of a run: {e}; {remedy}"))
-        })
+        epochs(&self.folder)
     }
 
     /// The losses of a run on text, those of its first `steps` steps kept.
@@ -201,6 +191,21 @@ impl RunDir {
         }
         self.store.refresh_summary(&self.task)
     }
+}
+
+/// The epochs in `folder`, none where nothing was trained yet.
+pub(super) fn epochs(folder: &Path) -> Result<Vec<EpochRow>> {
+    let path = folder.join(METRICS);
+    let Some(bytes) = read_if_present(&path)? else {
+        return Ok(Vec::new());
+    };
+    let rows: Result<Vec<EpochRow>, csv::Error> =
+        csv::Reader::from_reader(&bytes[..]).deserialize().collect();
+    rows.map_err(|e| {
+        let folder = folder.display();
+        let remedy = format!("delete the folder {folder} to train it from the start");
+        Error::corrupt(&path, format!("not the epochs of a run: {e}; {remedy}"))
+    })
 }
 
 fn record_config(path: &Path, config: &RunConfig) -> Result<()> {

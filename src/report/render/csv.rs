@@ -1,9 +1,10 @@
 //! For other programs: a line a cell, every number unrounded, what all cells of a grid share in front.
 
 use super::super::{Facts, Report};
+use super::Screen;
 use serde_json::Value;
 
-pub(super) fn render(report: &Report, _colour: bool) -> String {
+pub(super) fn render(report: &Report, _screen: Screen) -> String {
     let each = report.grids.iter().flat_map(|grid| {
         let records = grid.records.iter();
         records.map(|record| grid.shared.iter().chain(record).cloned().collect::<Facts>())

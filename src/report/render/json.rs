@@ -2,9 +2,10 @@
 
 use super::super::grid::object;
 use super::super::{Grid, Report};
+use super::Screen;
 use serde_json::{json, Value};
 
-pub(super) fn render(report: &Report, _colour: bool) -> String {
+pub(super) fn render(report: &Report, _screen: Screen) -> String {
     let mut whole = object(&report.facts);
     whole[report.list] = report.grids.iter().map(grid).collect();
     whole["coverage"] = json!(report.coverage);

@@ -1,10 +1,12 @@
 //! For a page: a table a grid.
 
 use super::super::{Grid, Line, Report};
+use super::Screen;
 
-pub(super) fn render(report: &Report, _colour: bool) -> String {
+pub(super) fn render(report: &Report, _screen: Screen) -> String {
     let mut blocks = vec![report.heading.clone()];
     for grid in &report.grids {
+        let grid = &*grid.abridged();
         blocks.push(format!("### {}", grid.title));
         blocks.push(table(grid));
         blocks.extend(items(&grid.notes));

@@ -1,6 +1,7 @@
 //! For a terminal: aligned at the decimal point, marks hanging behind, coloured on one scale for all grids.
 
 use super::super::{Cell, Grid, Report};
+use super::{braille, Screen};
 use anstyle::{Ansi256Color, Style};
 
 /// Ten steps of the viridis map in the terminal's 256 colours: one for each tenth of accuracy.
@@ -8,12 +9,17 @@ const SCALE: [u8; 10] = [53, 54, 60, 24, 30, 36, 35, 77, 148, 226];
 const WHITE: u8 = 231;
 const BLACK: u8 = 16;
 
-pub(super) fn render(report: &Report, colour: bool) -> String {
+pub(super) fn render(report: &Report, screen: Screen) -> String {
     let mut lines = vec![report.heading.clone()];
-    for grid in &report.grids {
+    let charts = screen
+        .width
+        .map(|width| braille::charts(report, width, screen.colour));
+    for (i, grid) in report.grids.iter().enumerate() {
+        let grid = &*grid.abridged();
         lines.push(String::new());
         lines.push(grid.title.clone());
-        lines.extend(drawn(grid, colour));
+        lines.extend(charts.iter().flat_map(|charts| charts[i].iter().cloned()));
+        lines.extend(drawn(grid, screen.colour));
         lines.extend(grid.notes.iter().map(|note| format!("  {note}")));
     }
     lines.push(String::new());

@@ -6,10 +6,11 @@
 //! other difference from the preset is said in a footnote, and never shares a place.
 
 use super::super::figures::{Printed, TaskColumn};
-use super::super::grid::{fact, rate, Cell, Content, Facts, Grid, Line, Style};
+use super::super::grid::{fact, rate, Baseline, Cell, Content, Facts, Grid, Line, Style};
 use super::super::presets::{listed, Difference};
 use super::super::score::{Score, Status};
 use super::super::{Group, SCHEMA};
+use super::chance::{chance, CHANCE, MAJORITY};
 use super::{in_order, mean_and_std, metric, model_lines, number};
 use super::{ModelLine, Place, Selected, Selection};
 use std::collections::{BTreeMap, BTreeSet};
@@ -319,11 +320,39 @@ impl<'a> Table<'a> {
         let mut grid = Grid {
             facts: vec![fact("whole", self.first.beside)],
             records: self.records(),
+            baselines: self.baselines(),
+            place: [
+                format!("protocol {}", self.first.text("protocol")),
+                self.title(),
+            ],
             ..Grid::new(self.title(), columns, lines, Style::Percent)
         };
         grid.notes.extend(grid.about_seeds());
         grid.notes.extend(self.notes());
         grid
+    }
+
+    /// What guesses come to on each task: nothing for the average.
+    fn baselines(&self) -> Vec<Baseline> {
+        let of_column = |column: usize| {
+            let mut places = self.lines.iter().filter_map(|line| line.places[column]);
+            places.find_map(|place| chance(place.record))
+        };
+        let chances = (0..self.columns.len()).map(|i| of_column(i).into_iter().collect());
+        let majorities = self.majority.iter().map(|range| match range {
+            None => Vec::new(),
+            Some([low, high]) if low == high => vec![*low],
+            Some(range) => range.to_vec(),
+        });
+        let average = self.averages().then(Vec::<f64>::new);
+        let baseline = |name, levels: Vec<Vec<f64>>| Baseline {
+            name,
+            levels: levels.into_iter().chain(average.clone()).collect(),
+        };
+        vec![
+            baseline(CHANCE, chances.collect()),
+            baseline(MAJORITY, majorities.collect()),
+        ]
     }
 
     fn majority(&self) -> Option<Line> {
@@ -343,7 +372,7 @@ impl<'a> Table<'a> {
             cells.push(average.unwrap_or(Cell::result(Status::NotRun)));
         }
         Some(Line {
-            name: "majority".into(),
+            name: MAJORITY.into(),
             printed: false,
             cells,
         })
@@ -490,7 +519,7 @@ impl<'a> Table<'a> {
 
 /// A line of what the paper prints.
 fn paper(name: &str, numbers: &[Option<f64>]) -> Line {
-    let text = |n: &Option<f64>| Cell::text(n.map_or(String::new(), |n| format!("{n:.2}")));
+    let text = |n: &Option<f64>| n.map_or(Cell::text(""), |n| Cell::from(Content::Printed(n)));
     Line {
         name: name.to_owned(),
         printed: true,

@@ -1,52 +1,63 @@
 //! Grids of one metric over two axes, a grid a setting.
 
-use super::super::coverage::counted;
-use super::super::figures::Series;
-use super::super::grid::{fact, rate, Cell, Grid, Line, Style};
-use super::super::presets::said;
+use super::super::figures::{Series, MIXERS};
+use super::super::grid::{fact, rates_won, Cell, Form, Grid, Line, Style};
 use super::super::score::Status;
 use super::super::{Group, Orient, SCHEMA};
+use super::chance::baselines;
+use super::naming::{key as key_of, known, names, rank, settings, Key, Titles, TITLE};
 use super::{Selected, Selection};
 use crate::error::{refuse, Result};
-use crate::store::{place, places, Field, Role, COLUMNS};
+use crate::store::{places, Field, Role, COLUMNS};
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
-
-/// The settings that every title says, in the order that grids are sorted by.
-#[rustfmt::skip]
-const TITLE: [&str; 7] =
-    ["task", "protocol", "seq_len", "kv_pairs", "vocab_size", "train_examples", "mixer"];
 
 /// What runs down, what runs across, and what tells grids apart: places of columns.
 struct Axes {
     lines: Vec<usize>,
     column: usize,
-    /// Those of titles first.
-    grids: Vec<usize>,
-    /// How many of `grids` every title says.
-    head: usize,
+    titles: Titles,
+    /// Protocols among the runs.
+    protocols: usize,
 }
-
-/// The values of some columns.
-type Key<'a> = Vec<&'a Field>;
 
 pub(in super::super) fn axes(of: &Selection, lines: &[&str], column: &str) -> Result<Selected> {
     let axes = Axes::of(of, lines, column)?;
-    let mut settings: BTreeMap<Key, Vec<&Group>> = BTreeMap::new();
-    for group in &of.groups {
-        let key = axes.grids.iter().map(|place| group.record.at(*place));
-        settings.entry(key.collect()).or_default().push(group);
-    }
-    let settings: Vec<(Key, Vec<&Group>)> = settings.into_iter().collect();
-    let tasks: BTreeSet<&str> = of.groups.iter().map(|g| g.record.text("task")).collect();
+    let settings = split(of, &axes.titles.places);
     let mut grids = Vec::new();
     // Twins share all that every title says.
-    for twins in settings.chunk_by(|a, b| a.0[..axes.head] == b.0[..axes.head]) {
+    let head = axes.titles.head;
+    for twins in settings.chunk_by(|a, b| a.0[..head] == b.0[..head]) {
+        let keys: Vec<Key> = twins.iter().map(|(key, _)| key.clone()).collect();
         for (key, groups) in twins {
-            let title = axes.title(key, twins, tasks.len() > 1);
+            let title = axes.titles.title(key, &keys);
             grids.push(axes.grid(of, key, groups, title));
         }
     }
+    Ok(selected(of, grids))
+}
+
+/// The groups by their values at `places`, in the order of the figure.
+pub(super) fn split<'a>(of: &'a Selection, places: &[usize]) -> Vec<(Key<'a>, Vec<&'a Group<'a>>)> {
+    let mut settings: BTreeMap<Key, Vec<&Group>> = BTreeMap::new();
+    for group in &of.groups {
+        let key = key_of(group.record, places);
+        settings.entry(key).or_default().push(group);
+    }
+    let mut settings: Vec<(Key, Vec<&Group>)> = settings.into_iter().collect();
+    if !of.figure.runs.is_empty() {
+        settings.sort_by_cached_key(|(key, _)| {
+            let ranked = places.iter().zip(key);
+            let ranked = ranked.map(|(place, value)| (rank(of.figure.runs, *place, value), *value));
+            ranked.collect::<Vec<_>>()
+        });
+    }
+    settings
+}
+
+/// `grids`, and what is said around grids of one metric.
+pub(super) fn selected(of: &Selection, grids: Vec<Grid>) -> Selected {
+    let tasks: BTreeSet<&str> = of.groups.iter().map(|g| g.record.text("task")).collect();
     let figure = of.figure;
     let names: Vec<String> = tasks.iter().map(|task| task.to_uppercase()).collect();
     let names = names.join(", ");
@@ -64,14 +75,14 @@ pub(in super::super) fn axes(of: &Selection, lines: &[&str], column: &str) -> Re
     if figure.series == Series::Figure {
         facts.insert(1, fact("figure", figure.number));
     }
-    Ok(Selected {
+    Selected {
         heading: format!("{about}: {metric}, at the best rate"),
         facts,
         results: grids.iter().flat_map(Grid::results).collect(),
         grids,
         before: chosen(of),
         after: Vec::new(),
-    })
+    }
 }
 
 /// Which runs a figure of the paper selects.
@@ -99,68 +110,43 @@ impl Axes {
                 Orient::Paper => (vec!["d"], "n"),
             };
         }
+        if let Some(over) = of.asked.over {
+            lines = MIXERS.to_vec();
+            column = over.column();
+        }
         lines.retain(|line| *line != column);
-        let known = |name: &str| place(name).expect("a test walks the names of FIGURES");
         let lines: Vec<usize> = lines.into_iter().map(known).collect();
         let column = known(column);
-        let free = |i: &usize| !lines.contains(i) && *i != column;
-        let mut grids: Vec<usize> = TITLE.map(known).into_iter().filter(free).collect();
-        let head = grids.len();
-        let rest = places(&[Role::Setting, Role::Cell])
-            .into_iter()
-            .filter(free);
-        let rest: Vec<usize> = rest.filter(|i| !grids.contains(i)).collect();
-        grids.extend(rest);
+        let taken: Vec<usize> = lines.iter().copied().chain([column]).collect();
+        let (places, head) = settings(&TITLE, &taken);
+        let texts = |name: &str| -> BTreeSet<&str> {
+            let texts = of.groups.iter().map(|group| group.record.text(name));
+            texts.collect()
+        };
         Ok(Self {
             lines,
             column,
-            grids,
-            head,
+            titles: Titles {
+                places,
+                head,
+                tasks: texts("task").len() > 1,
+            },
+            protocols: texts("protocol").len(),
         })
-    }
-
-    /// Everything that titles always say, and what tells the grid from its `twins`.
-    fn title(&self, key: &Key, twins: &[(Key, Vec<&Group>)], several_tasks: bool) -> String {
-        let value = |name: &str| {
-            let index = self.grids.iter().position(|i| COLUMNS[*i].name == name);
-            index.map_or(String::new(), |index| said(key[index]))
-        };
-        let mut parts = Vec::new();
-        if several_tasks {
-            parts.push(value("task"));
-        }
-        parts.extend([value("mixer"), value("protocol")]);
-        let sizes = [("L", "seq_len"), ("k", "kv_pairs"), ("V", "vocab_size")];
-        let sizes = sizes.map(|(letter, name)| (letter, value(name)));
-        // Empty where it is an axis, 0 where the task has none.
-        let sizes = sizes
-            .iter()
-            .filter(|(_, size)| !matches!(&**size, "" | "0"));
-        let sizes: Vec<String> = sizes
-            .map(|(letter, size)| format!("{letter}={size}"))
-            .collect();
-        parts.push(sizes.join(" "));
-        let examples = Some(value("train_examples")).filter(|count| !count.is_empty());
-        parts.extend(examples.map(|count| format!("{count} examples")));
-        parts.retain(|part| !part.is_empty());
-        let rest = self.grids.iter().enumerate().skip(self.head);
-        let told = rest.filter(|(i, place)| {
-            let axis = COLUMNS[**place].role == Role::Cell;
-            axis || twins.iter().any(|(other, _)| other[*i] != key[*i])
-        });
-        parts.extend(told.map(|(i, place)| format!("{}={}", COLUMNS[*place].name, said(key[i]))));
-        parts.join(", ")
     }
 
     fn grid(&self, of: &Selection, key: &Key, groups: &[&Group], title: String) -> Grid {
         let mut cells: BTreeMap<(Key, &Field), Status> = BTreeMap::new();
         for group in groups {
-            let line = self.lines.iter().map(|place| group.record.at(*place));
-            let at = (line.collect(), group.record.at(self.column));
+            let at = (
+                key_of(group.record, &self.lines),
+                group.record.at(self.column),
+            );
             cells.insert(at, Status::of(&group.runs, of.metric, of.metric));
         }
         let columns: BTreeSet<&Field> = cells.keys().map(|(_, column)| *column).collect();
-        let names = self.names(of, cells.keys().map(|(line, _)| line.clone()).collect());
+        let lines = cells.keys().map(|(line, _)| line.clone()).collect();
+        let names = names(of.figure.runs, &self.lines, lines);
         let status = |line: &Key, column: &&Field| {
             let found = cells.get(&(line.clone(), *column));
             found.copied().unwrap_or(Status::NotRun)
@@ -178,11 +164,13 @@ impl Axes {
                 let index = places.iter().position(|place| *place == i);
                 index.map(|index| key[index].json())
             };
-            let of_line = within(&self.lines, line).or_else(|| within(&self.grids, key));
+            let of_line = within(&self.lines, line).or_else(|| within(&self.titles.places, key));
             of_line.unwrap_or_else(|| column.json())
         };
         let of_record: Vec<usize> = places(&[Role::Setting]);
-        let of_record = of_record.into_iter().filter(|i| !self.grids.contains(i));
+        let of_record = of_record
+            .into_iter()
+            .filter(|i| !self.titles.places.contains(i));
         let of_record: Vec<usize> = of_record.chain(places(&[Role::Cell])).collect();
         let records = names.iter().flat_map(|(_, line)| {
             columns.iter().map(|column| {
@@ -203,18 +191,21 @@ impl Axes {
                 record
             })
         });
-        let mut shared: Vec<usize> = self.grids.clone();
+        let mut shared: Vec<usize> = self.titles.places.clone();
         shared.sort_unstable();
         shared.retain(|i| COLUMNS[*i].role == Role::Setting);
         let mut grid = Grid {
+            place: self.titles.place(key, self.protocols, &title),
             title,
+            form: self.form(),
+            baselines: baselines(groups, of.metric, columns.len()),
             corner: format!(
                 "{} \\ {}",
                 COLUMNS[self.lines[0]].name, COLUMNS[self.column].name
             ),
             columns: columns.iter().map(ToString::to_string).collect(),
             lines: lines.collect(),
-            style: Style::Saturating,
+            style: Style::of(of.metric),
             notes: Vec::new(),
             shared: shared
                 .iter()
@@ -227,40 +218,27 @@ impl Axes {
         grid
     }
 
-    /// The lines in order, each with its name: its first value, and what tells it from others of that name.
-    fn names<'a>(&self, of: &Selection, lines: BTreeSet<Key<'a>>) -> Vec<(String, Key<'a>)> {
-        let first = COLUMNS[self.lines[0]].name;
-        let asked = of.figure.runs.iter().find(|(column, _)| *column == first);
-        let order = asked.map_or(&[][..], |(_, values)| *values);
-        let mut lines: Vec<Key> = lines.into_iter().collect();
-        lines.sort_by_key(|line| order.iter().position(|value| *value == line[0].text()));
-        let name = |line: &Key| {
-            let same = || lines.iter().filter(|other| other[0] == line[0]);
-            let telling = (1..line.len()).filter(|i| same().any(|other| other[*i] != line[*i]));
-            let telling =
-                telling.map(|i| format!("{}={}", COLUMNS[self.lines[i]].name, said(line[i])));
-            let parts: Vec<String> = std::iter::once(said(line[0])).chain(telling).collect();
-            parts.join(", ")
-        };
-        lines
-            .iter()
-            .map(|line| (name(line), line.clone()))
-            .collect()
+    /// Lines of mixers, or the cells of d and n in colour.
+    fn form(&self) -> Form {
+        let [first, over] = [self.lines[0], self.column].map(|place| &COLUMNS[place]);
+        match first.role {
+            Role::Cell => Form::Heatmap,
+            _ => Form::Lines {
+                // What else attention takes it for goes without saying.
+                over: format!(
+                    "{} {}",
+                    over.meaning.split(';').next().unwrap_or(""),
+                    over.name
+                ),
+                log: true,
+            },
+        }
     }
 }
 
 /// Which rates won, and how the cells were averaged; `None` without a number.
-fn caption(grid: &Grid) -> Option<String> {
-    let scores = grid.results().filter_map(|status| Some(status.score()?.lr));
-    let mut won: Vec<f64> = scores.collect();
-    won.sort_by(f64::total_cmp);
-    let wins: Vec<String> = won
-        .chunk_by(|a, b| a == b)
-        .map(|cells| format!("{} ({})", rate(cells[0]), counted(cells.len(), "cell")))
-        .collect();
-    let plural = if wins.len() == 1 { "" } else { "s" };
-    let seeds = grid
-        .about_seeds()
-        .map_or(String::new(), |seeds| seeds + "; ");
-    (!wins.is_empty()).then(|| format!("{seeds}best rate{plural}: {}", wins.join(", ")))
+pub(super) fn caption(grid: &Grid) -> Option<String> {
+    let seeds = grid.about_seeds();
+    let seeds = seeds.map_or(String::new(), |seeds| seeds + "; ");
+    rates_won(grid.results()).map(|rates| seeds + &rates)
 }

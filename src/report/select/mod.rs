@@ -2,11 +2,18 @@
 
 mod accuracies;
 mod axes;
+mod chance;
+mod curves;
+mod naming;
 mod perplexities;
+mod points;
 
 pub(super) use accuracies::accuracies;
 pub(super) use axes::axes;
+pub(super) use curves::curves;
+pub use curves::Curve;
 pub(super) use perplexities::perplexities;
+pub(super) use points::points;
 
 use super::grid::{fact, Facts, Grid};
 use super::presets::{listed, Difference, Nearest, PresetsOf};

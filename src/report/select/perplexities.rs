@@ -5,7 +5,7 @@
 //! belongs to the mixer alone, such as its rotary positions, makes a line of its own. The paper's numbers
 //! stand only beside runs of its size on its text.
 
-use super::super::grid::{fact, object, rate, Cell, Content, Facts, Grid, Line, Style};
+use super::super::grid::{fact, object, rate, Baseline, Cell, Content, Facts, Grid, Line, Style};
 use super::super::presets::{listed, Difference};
 use super::super::score::{distinct_rates, Score, Status};
 use super::super::{Group, SCHEMA};
@@ -13,6 +13,9 @@ use super::{in_order, mean_and_std, metric, model_lines, number};
 use super::{ModelLine, Place, Selected, Selection};
 use crate::store::{Direction, Metric, Shown, METRICS};
 use std::collections::BTreeMap;
+
+/// The model of token frequencies alone.
+const UNIGRAM: &str = "unigram";
 
 /// What is drawn of a run, and the title of its column.
 const SHOWN: [(&str, &str); 6] = [
@@ -233,7 +236,7 @@ impl<'a> Table<'a> {
     fn grid(&self) -> Grid {
         let mut lines: Vec<Line> = self.lines.iter().map(|line| self.line(line)).collect();
         lines.extend(self.unigram.map(|ppl| {
-            self.row("unigram".into(), "", "", &|metric| match metric {
+            self.row(UNIGRAM.into(), Cell::text(""), "", &|metric| match metric {
                 "test_ppl" => Cell::from(Content::Value(ppl)),
                 _ => Cell::text(""),
             })
@@ -244,8 +247,8 @@ impl<'a> Table<'a> {
                 share.unwrap_or("-".into())
             };
             let share = |metric: &str| Cell::text(percent(self.gap(metric)));
-            let paper = percent(self.paper_gap());
-            lines.push(self.row("gap closed".into(), &paper, "", &share));
+            let paper = Cell::text(percent(self.paper_gap()));
+            lines.push(self.row("gap closed".into(), paper, "", &share));
         }
         let mut columns = vec!["rate".to_owned()];
         columns.extend(SHOWN.map(|(_, title)| title.to_owned()));
@@ -262,6 +265,8 @@ impl<'a> Table<'a> {
                 fact("gap_closed", object(&gaps)),
             ],
             records: self.lines.iter().map(|line| self.record(line)).collect(),
+            baselines: self.baselines(&columns),
+            place: [self.first.text("protocol").to_owned(), self.title()],
             ..Grid::new(self.title(), columns, lines, Style::Perplexity)
         };
         grid.notes.extend(grid.about_seeds());
@@ -269,21 +274,29 @@ impl<'a> Table<'a> {
         grid
     }
 
+    /// The unigram model, above the test perplexity.
+    fn baselines(&self, columns: &[String]) -> Vec<Baseline> {
+        let tested = |title: &String| SHOWN.contains(&("test_ppl", title));
+        let level = |title| self.unigram.into_iter().filter(|_| tested(title)).collect();
+        let (name, levels) = (UNIGRAM, columns.iter().map(level).collect());
+        vec![Baseline { name, levels }]
+    }
+
     fn line(&self, line: &ModelLine) -> Line {
         let paper = self.paper(line);
-        let paper = paper.map_or("-".into(), |ppl| format!("{ppl:.2}"));
+        let paper = paper.map_or(Cell::text("-"), |ppl| Cell::from(Content::Printed(ppl)));
         let score = SHOWN.iter().find_map(|(name, _)| self.score(line, name));
         let rate = score.map_or(String::new(), |score| rate(score.lr));
         let shown = |name: &str| Cell::result(line.status(metric(name), self.of.metric));
-        self.row(line.label(), &paper, &rate, &shown)
+        self.row(line.label(), paper, &rate, &shown)
     }
 
     /// A cell a column.
-    fn row(&self, name: String, paper: &str, rate: &str, shown: &dyn Fn(&str) -> Cell) -> Line {
+    fn row(&self, name: String, paper: Cell, rate: &str, shown: &dyn Fn(&str) -> Cell) -> Line {
         let mut cells = vec![Cell::text(rate)];
         cells.extend(SHOWN.iter().map(|(metric, _)| shown(metric)));
         if self.first.beside {
-            cells.insert(0, Cell::text(paper));
+            cells.insert(0, paper);
         }
         Line {
             name,

@@ -431,7 +431,7 @@ fn json_is_one_versioned_object() {
 #[test]
 fn colour_adds_escapes_and_nothing_else() {
     let tables = third(&whole());
-    let coloured = FORMATS[0].render(&tables, true);
+    let coloured = coloured(&tables);
     assert!(coloured.contains("\u{1b}["));
     assert_eq!(
         anstream::adapter::strip_str(&coloured).to_string(),

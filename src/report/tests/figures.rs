@@ -170,13 +170,20 @@ fn a_row_of_a_figure_is_drawn_in_every_format_and_says_what_it_lacks() {
     let none: PresetsOf = &|_| Vec::new();
     let asked = by("accuracy");
     let drawn = report(&MADE_UP, &rows, None, none, &asked).unwrap();
-    let accuracies: [(&str, &str); 4] = [
+    let accuracies: [(&str, &str); 7] = [
         ("text", " linear 50.0 25.0 "),
         ("markdown", "| linear | 50.0 | 25.0 |"),
         ("csv", "0.25"),
         ("json", "0.25"),
+        ("latex", "linear & 50.0 & 25.0"),
+        ("svg", "linear: 256: 50.0 %, 512: 25.0 %"),
+        (
+            "html",
+            "<th scope=\"row\">linear</th><td>50.0</td><td>25.0</td>",
+        ),
     ];
-    assert_eq!(FORMATS.len(), accuracies.len());
+    let texts = FORMATS.iter().filter(|format| format.is_text());
+    assert_eq!(texts.count(), accuracies.len());
     for (format, expected) in accuracies {
         let text = super::drawn(&drawn, format);
         let words: Vec<&str> = text.split_whitespace().collect();

@@ -383,7 +383,7 @@ fn runs_of_two_commits_are_warned_of() {
 #[test]
 fn colour_adds_escapes_and_nothing_else() {
     let report = report(&small());
-    let coloured = FORMATS[0].render(&report, true);
+    let coloured = coloured(&report);
     assert!(coloured.contains("\u{1b}["));
     let mut stripped = String::new();
     for (i, part) in coloured.split("\u{1b}[").enumerate() {

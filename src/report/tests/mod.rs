@@ -1,9 +1,11 @@
 //! Small results and the exact reports they must give.
 
 mod accuracies;
+mod curves;
 mod figures;
 mod grid;
 mod perplexities;
+mod pictures;
 
 use super::*;
 use crate::store::RunResult;
@@ -27,8 +29,23 @@ fn filtered(filter: Filter) -> Asked {
     }
 }
 
+fn bytes(report: &Report, format: &str) -> Vec<u8> {
+    let format = Format::find(format).unwrap();
+    format.render(report, Screen::default()).unwrap()
+}
+
 fn drawn(report: &Report, format: &str) -> String {
-    Format::find(format).unwrap().render(report, false)
+    String::from_utf8(bytes(report, format)).unwrap()
+}
+
+/// As text on a screen of so many characters, if it is one.
+fn shown(report: &Report, colour: bool, width: Option<usize>) -> String {
+    let screen = Screen { colour, width };
+    String::from_utf8(FORMATS[0].render(report, screen).unwrap()).unwrap()
+}
+
+fn coloured(report: &Report) -> String {
+    shown(report, true, None)
 }
 
 fn text(report: &Report) -> String {

@@ -248,15 +248,15 @@ fn what_belongs_to_a_mixer_alone_makes_a_line() {
         .iter()
         .map(|line| (&*line.name, &line.cells[0].content))
         .collect();
-    let paper = |ppl: &str| Content::Text(ppl.to_owned());
+    let paper = Content::Printed;
     assert_eq!(
         lines,
         [
-            ("linear", &paper("17.42")),
-            ("linear, heads=4", &paper("-")),
-            ("linear, rotary=post", &paper("17.42")),
-            ("normalized", &paper("16.43")),
-            ("softmax", &paper("13.15")),
+            ("linear", &paper(17.42)),
+            ("linear, heads=4", &Content::Text("-".to_owned())),
+            ("linear, rotary=post", &paper(17.42)),
+            ("normalized", &paper(16.43)),
+            ("softmax", &paper(13.15)),
         ]
     );
     assert_eq!(gap(&report, "train_ppl"), Some(0.5), "of like lines");

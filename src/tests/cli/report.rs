@@ -187,3 +187,92 @@ fn the_columns_explain_every_field_of_the_header() {
         );
     }
 }
+
+#[test]
+fn a_picture_goes_to_the_file_whose_name_says_its_format() {
+    let world = swept();
+    world.dsf("report --to drawn.png").ok();
+    let png = fs::read(world.path("drawn.png")).unwrap();
+    assert!(png.starts_with(b"\x89PNG"));
+    world.dsf("report --to drawn.svg --mixer ssd").ok();
+    let svg = fs::read_to_string(world.path("drawn.svg")).unwrap();
+    assert!(svg.contains("ssd, reference") && !svg.contains("softmax, reference"));
+    assert_eq!(world.dsf("report --format svg --mixer ssd").ok(), svg);
+    world.dsf("report --format latex --to table.any").ok();
+    let latex = fs::read_to_string(world.path("table.any")).unwrap();
+    assert!(latex.contains("\\toprule"), "{latex}");
+    let refused = world.dsf("report --to drawn.jpg").refused();
+    assert!(
+        refused.contains("drawn.jpg") && refused.contains(".svg"),
+        "{refused}"
+    );
+    let nowhere = world.dsf("report --to none/drawn.svg");
+    assert!(
+        nowhere.code != 0 && nowhere.err.contains("none/drawn.svg"),
+        "{}",
+        nowhere.err
+    );
+}
+
+#[test]
+fn everything_is_drawn_in_every_format_and_what_is_missing_comes_with_its_command() {
+    let world = swept();
+    let said = world.dsf("report --all --out drawn").ok();
+    for name in ["grid", "figure-state", "figure-seconds", "curves"] {
+        for extension in ["txt", "md", "csv", "json", "tex", "svg", "png", "html"] {
+            let file = format!("drawn/{name}.{extension}");
+            assert!(said.lines().any(|line| line == file), "{file}: {said}");
+            assert!(
+                fs::metadata(world.path(&file)).unwrap().len() > 100,
+                "{file}"
+            );
+        }
+    }
+    let index = fs::read_to_string(world.path("drawn/index.html")).unwrap();
+    assert!(index.contains("<a href=\"grid.svg\">svg</a>"), "{index}");
+    assert_eq!(index.matches("<section").count(), 4);
+    let missing = "no results for Table 1; `dsf wikitext` makes a small one";
+    assert!(said.contains(missing), "{said}");
+    let refused = world.dsf("report --all").refused();
+    assert!(refused.contains("--out"), "{refused}");
+    let summary = world
+        .dsf("report results/mqar.csv --all --out from-file")
+        .ok();
+    assert!(
+        summary.contains("from-file/grid.png") && !summary.contains("curves"),
+        "{summary}"
+    );
+    let none = world
+        .dsf("report results/mqar.csv --all --out none --mixer s6")
+        .refused();
+    assert!(none.contains("no results"), "{none}");
+    assert!(!world.path("none").exists());
+}
+
+#[test]
+fn curves_are_read_from_run_folders_and_a_summary_has_none() {
+    let world = swept();
+    let text = world.dsf("report --curves --mixer ssd").ok();
+    assert!(text.starts_with("Training curves: MQAR"), "{text}");
+    assert!(
+        text.contains("training loss: ") && text.contains("test accuracy: "),
+        "{text}"
+    );
+    assert!(!text.contains("softmax"), "{text}");
+    let message = world.dsf("report results/mqar.csv --curves").refused();
+    assert!(
+        message.contains("mqar.csv is a summary, which has no curves"),
+        "{message}"
+    );
+    let message = world.dsf("report --curves --figure 2").refused();
+    assert!(message.contains("--figure"), "{message}");
+}
+
+#[test]
+fn lines_over_an_axis_put_mixers_into_one_panel() {
+    let world = swept();
+    let text = world.dsf("report --over d").ok();
+    assert_eq!(text.matches("mixer \\ d").count(), 1, "{text}");
+    let message = world.dsf("report --over d --figure 2").refused();
+    assert!(message.contains("--figure"), "{message}");
+}

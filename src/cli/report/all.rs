@@ -1,0 +1,99 @@
+//! `dsf report --all`: every figure and table in every format, and a page of all of them.
+
+use super::super::{exit, print, Global};
+use super::{read_curves, rows, Arguments};
+use crate::error::{refuse, Error, Result};
+use crate::files::write_atomic;
+use crate::recipes::presets_of;
+use crate::report::{self, index, Report, Screen, FIGURES, FORMATS};
+use crate::sweep::{Experiment, Flags};
+use serde_json::json;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// Where results are when neither an argument nor DSF_OUT names them.
+const RESULTS: &str = "results";
+
+pub(super) fn main(arguments: &Arguments, global: &Global) -> Result<u8> {
+    let folder = &global.out;
+    let default = std::env::var_os("DSF_OUT").map_or_else(|| RESULTS.into(), PathBuf::from);
+    let sources = arguments.sources(&default);
+    if sources.iter().any(|source| same(source, folder)) {
+        refuse!(
+            "--all writes many files into the folder of --out, which is {}, the results themselves: give --out another",
+            folder.display()
+        );
+    }
+    let rows = rows(sources)?;
+    let planned = match &arguments.experiment {
+        Some(file) => Some(Experiment::read(file)?.plan(&Flags::default())?.runs),
+        None => None,
+    };
+    let mut drawn: Vec<(String, Report)> = Vec::new();
+    let mut without = Vec::new();
+    for figure in FIGURES {
+        if !report::shows(figure, &rows, &arguments.asked.filter) {
+            without.push(figure);
+            continue;
+        }
+        let report = report::report(
+            figure,
+            &rows,
+            planned.as_deref(),
+            &presets_of,
+            &arguments.asked,
+        )?;
+        drawn.push((figure.file(), report));
+    }
+    drawn.extend(curves(arguments, sources)?.map(|report| ("curves".to_owned(), report)));
+    if drawn.is_empty() {
+        refuse!(
+            "there are no results to draw here; `dsf mqar` makes one, `dsf sweep` a grid of them"
+        );
+    }
+    fs::create_dir_all(folder).map_err(Error::io("create", folder))?;
+    for (name, report) in &drawn {
+        for format in FORMATS {
+            let file = folder.join(format!("{name}.{}", format.extension));
+            match format.render(report, Screen::default()) {
+                Ok(bytes) => write(&file, &bytes, global)?,
+                // The other formats have no such limit.
+                Err(e) => print::talk(&format!("warning: no {}: {e}", file.display())),
+            }
+        }
+    }
+    write(&folder.join("index.html"), index(&drawn).as_bytes(), global)?;
+    for figure in without {
+        let (title, remedy) = (figure.title(), figure.remedy);
+        let event = json!({ "event": "without", "figure": title, "remedy": remedy });
+        global.tell(&event, &format!("no results for {title}; {remedy}"))?;
+    }
+    Ok(exit::DONE)
+}
+
+fn same(a: &Path, b: &Path) -> bool {
+    let real = |path: &Path| fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
+    real(a) == real(b)
+}
+
+/// The training curves of all folders among `sources`; `None` where there are none.
+fn curves(arguments: &Arguments, sources: &[PathBuf]) -> Result<Option<Report>> {
+    let mut curves = Vec::new();
+    for source in sources.iter().filter(|source| source.is_dir()) {
+        curves.extend(read_curves(source)?);
+    }
+    let passing = curves
+        .iter()
+        .any(|curve| arguments.asked.filter.passes(&curve.run));
+    match passing {
+        true => report::curves(&curves, &arguments.asked).map(Some),
+        false => Ok(None),
+    }
+}
+
+fn write(file: &Path, bytes: &[u8], global: &Global) -> Result<()> {
+    write_atomic(file, bytes)?;
+    let event =
+        json!({ "event": "file", "file": file.display().to_string(), "bytes": bytes.len() });
+    global.tell(&event, &file.display().to_string())
+}

@@ -1,0 +1,572 @@
+//! From a report to its picture: a panel a grid, all on common scales.
+
+use super::coverage::counted;
+use super::grid::{rates_won, Cell, Content, Form, Grid, Line, Report, Style};
+use super::picture::{
+    Axis, Body, Heatmap, Level, Panel, Picture, Plot, Point, Scale, Series, Tile,
+};
+use super::score::Status;
+use std::collections::BTreeMap;
+
+/// Panels side by side where nothing says how they belong together, and those of tables, which are wide.
+const ACROSS: usize = 4;
+const WIDE_ACROSS: usize = 2;
+
+/// Cells without a number that a caption names.
+const NAMED: usize = 6;
+
+/// The picture of `report`, its panels arranged on a page.
+pub(super) fn picture(report: &Report) -> Picture {
+    let in_order = in_order(report);
+    let (across, slots) = arranged(&report.grids);
+    let panels = slots.into_iter();
+    let panels = panels.map(|slot| slot.and_then(|i| in_order.panels[i].clone()));
+    Picture {
+        panels: panels.collect(),
+        across,
+        caption: caption(report),
+        ..in_order
+    }
+}
+
+/// The picture of `report`, a panel a grid, one below the other.
+pub(super) fn in_order(report: &Report) -> Picture {
+    let grids = &report.grids;
+    let names = names(grids);
+    let levels = levels(grids);
+    let axes = Axes::of(grids);
+    let panels = grids.iter().map(|grid| {
+        let title = grid.title.clone();
+        let body = match &grid.form {
+            Form::Heatmap => Body::Heatmap(axes.heatmap(grid)),
+            _ => Body::Plot(axes.plot(grid, &names, &levels)),
+        };
+        Some(Panel { title, body })
+    });
+    Picture {
+        title: report.heading.replace('\n', " "),
+        caption: Vec::new(),
+        panels: panels.collect(),
+        across: 1,
+        names,
+        levels,
+    }
+}
+
+/// A line of a grid as a series of its picture.
+struct Drawn<'a> {
+    /// In the legend.
+    name: &'a str,
+    line: &'a Line,
+    /// Where it stands across, of a line that is one point.
+    at: Option<f64>,
+    /// Whether the paper prints it.
+    printed: bool,
+}
+
+/// The series of a grid. Lines of baselines are none, and what the paper prints belongs to the model above it.
+fn series(grid: &Grid) -> Vec<Drawn<'_>> {
+    if let Form::Points { at, .. } = &grid.form {
+        let each = at.iter().zip(&grid.lines);
+        let drawn = each.map(|((name, at), line)| Drawn {
+            name,
+            line,
+            at: Some(*at),
+            printed: false,
+        });
+        return drawn.collect();
+    }
+    let mut model = None;
+    let mut drawn = Vec::new();
+    for line in &grid.lines {
+        if grid.baselines.iter().any(|known| known.name == line.name) {
+            continue;
+        }
+        if !line.printed {
+            model = Some(line.name.as_str());
+        }
+        if let Some(name) = model.filter(|_| line.cells.iter().any(|cell| is_measured(grid, cell)))
+        {
+            let (at, printed) = (None, line.printed);
+            drawn.push(Drawn {
+                name,
+                line,
+                at,
+                printed,
+            });
+        }
+    }
+    drawn
+}
+
+/// Whether a cell has a number or a reason for its absence; a learning rate or a gap has neither.
+fn is_measured(grid: &Grid, cell: &Cell) -> bool {
+    let result = matches!(cell.content, Content::Result(_) | Content::Results(_));
+    result || cell.number(grid.style).is_some()
+}
+
+/// Every name of a series, the first grid's first.
+fn names(grids: &[Grid]) -> Vec<String> {
+    let mut names: Vec<String> = Vec::new();
+    for grid in grids.iter().filter(|grid| grid.form != Form::Heatmap) {
+        for drawn in series(grid) {
+            if !names.iter().any(|known| known == drawn.name) {
+                names.push(drawn.name.to_owned());
+            }
+        }
+    }
+    names
+}
+
+/// Every baseline that has a level.
+fn levels(grids: &[Grid]) -> Vec<String> {
+    let mut names: Vec<String> = Vec::new();
+    let baselines = grids.iter().flat_map(|grid| &grid.baselines);
+    for baseline in baselines.filter(|baseline| baseline.levels.iter().any(|l| !l.is_empty())) {
+        if !names.iter().any(|known| known == baseline.name) {
+            names.push(baseline.name.to_owned());
+        }
+    }
+    names
+}
+
+/// What panels of one kind share.
+struct Axes {
+    /// Values across, by the name of the axis.
+    across: BTreeMap<String, Vec<(f64, String)>>,
+    /// Lowest and highest number, by how numbers are written.
+    up: Vec<(Style, [f64; 2])>,
+    /// Of each heatmap the names of its axes, its columns and its rows.
+    cells: Vec<(String, [Vec<String>; 2])>,
+}
+
+impl Axes {
+    fn of(grids: &[Grid]) -> Self {
+        let mut axes = Self {
+            across: BTreeMap::new(),
+            up: Vec::new(),
+            cells: Vec::new(),
+        };
+        for grid in grids {
+            axes.widen(grid);
+        }
+        axes
+    }
+
+    fn widen(&mut self, grid: &Grid) {
+        match &grid.form {
+            Form::Columns => {}
+            Form::Heatmap => {
+                let names = grid.lines.iter().map(|line| line.name.clone());
+                let sides = [grid.columns.clone(), names.collect()];
+                self.cells.push((grid.corner.clone(), sides));
+            }
+            Form::Lines { over, .. } => {
+                let values = grid
+                    .columns
+                    .iter()
+                    .filter_map(|title| Some((title.parse().ok()?, title.clone())));
+                let known = self.across.entry(over.clone()).or_default();
+                known.extend(values);
+                known.sort_by(|a: &(f64, String), b| a.0.total_cmp(&b.0));
+                known.dedup_by(|a, b| a.0 == b.0);
+            }
+            Form::Points { over, at } => {
+                let values = at.iter().filter(|(_, value)| value.is_finite());
+                let known = self.across.entry(over.clone()).or_default();
+                known.extend(values.map(|(name, value)| (*value, name.clone())));
+            }
+        }
+        let numbers = grid.lines.iter().flat_map(|line| &line.cells);
+        let numbers = numbers.filter_map(|cell| cell.number(grid.style));
+        let levels = grid
+            .baselines
+            .iter()
+            .flat_map(|b| b.levels.iter().flatten());
+        let ends = numbers.flat_map(|(mean, std)| {
+            let std = std.unwrap_or(0.0);
+            [mean - std, mean + std, mean]
+        });
+        for value in ends
+            .chain(levels.copied())
+            .filter(|value| value.is_finite())
+        {
+            let known = self.up.iter_mut().find(|(style, _)| *style == grid.style);
+            match known {
+                None => self.up.push((grid.style, [value, value])),
+                Some((_, [low, high])) => (*low, *high) = (low.min(value), high.max(value)),
+            }
+        }
+    }
+
+    fn x(&self, grid: &Grid) -> Axis {
+        match &grid.form {
+            Form::Lines { over, log } => {
+                let ticks = self.across.get(over).cloned().unwrap_or_default();
+                match log {
+                    true => Axis::at(over, Scale::Log, ticks),
+                    false => {
+                        let last = ticks.last().map_or(1.0, |(last, _)| *last);
+                        Axis::round(over, Scale::Linear, [1.0, last])
+                    }
+                }
+            }
+            Form::Points { over, .. } => {
+                let values = self
+                    .across
+                    .get(over)
+                    .into_iter()
+                    .flatten()
+                    .map(|(value, _)| *value);
+                let low = values.clone().fold(f64::INFINITY, f64::min);
+                let high = values.fold(f64::NEG_INFINITY, f64::max);
+                match low <= high {
+                    true => Axis::round(over, Scale::Log, [low, high]),
+                    false => Axis::round(over, Scale::Linear, [0.0, 1.0]),
+                }
+            }
+            Form::Columns | Form::Heatmap => Axis::names(&grid.columns),
+        }
+    }
+
+    fn y(&self, grid: &Grid) -> Axis {
+        let name = grid.style.name();
+        if grid.style.is_share() {
+            return Axis::percent(name);
+        }
+        let known = self.up.iter().find(|(style, _)| *style == grid.style);
+        let ends = known.map_or([0.0, 1.0], |(_, ends)| *ends);
+        // A loss that falls by orders of magnitude is read as a perplexity is: by factors.
+        let scale = match grid.style {
+            Style::Loss if ends[1] < 30.0 * ends[0] || ends[0] <= 0.0 => Scale::Linear,
+            _ => Scale::Log,
+        };
+        Axis::round(name, scale, ends)
+    }
+
+    fn plot(&self, grid: &Grid, names: &[String], levels: &[String]) -> Plot {
+        let all = series(grid);
+        let measured = |i: &usize| {
+            all.iter()
+                .any(|drawn| is_measured(grid, &drawn.line.cells[*i]))
+        };
+        let columns = 0..grid.columns.len();
+        let columns: Vec<usize> = match grid.form {
+            Form::Columns => columns.filter(measured).collect(),
+            // The first column is where the point stands.
+            Form::Points { .. } => columns.skip(1).collect(),
+            Form::Lines { .. } | Form::Heatmap => columns.collect(),
+        };
+        let x = match grid.form {
+            Form::Columns => {
+                let titles: Vec<String> =
+                    columns.iter().map(|i| grid.columns[*i].clone()).collect();
+                Axis::names(&titles)
+            }
+            _ => self.x(grid),
+        };
+        let mut series: Vec<Series> = Vec::new();
+        for drawn in &all {
+            let key = names.iter().position(|known| known == drawn.name);
+            let key = key.expect("every name of every grid is known");
+            let points = points(grid, drawn, &columns, shift(drawn.name, &all));
+            let joined = matches!(grid.form, Form::Lines { .. });
+            let same = |known: &&mut Series| known.key == key && known.hollow == drawn.printed;
+            // Points of one mixer are one series.
+            match series.iter_mut().find(same).filter(|_| !joined) {
+                Some(known) => known.points.extend(points),
+                None => series.push(Series {
+                    key,
+                    points,
+                    joined,
+                    hollow: drawn.printed,
+                }),
+            }
+        }
+        let levels = levels.iter().enumerate();
+        let levels = levels.filter_map(|(key, name)| level(grid, key, name, &columns, &x));
+        Plot {
+            levels: levels.collect(),
+            y: self.y(grid),
+            x,
+            series,
+        }
+    }
+
+    /// The values of one side of a heatmap: its `own`, and those of all heatmaps that have one of them.
+    fn shared(&self, grid: &Grid, side: usize, own: &[String]) -> Vec<String> {
+        let mut shared = own.to_vec();
+        for (corner, sides) in &self.cells {
+            let others = &sides[side];
+            if *corner == grid.corner && others.iter().any(|value| own.contains(value)) {
+                merge(&mut shared, others.iter().cloned());
+            }
+        }
+        shared
+    }
+
+    fn heatmap(&self, grid: &Grid) -> Heatmap {
+        let names: Vec<String> = grid.lines.iter().map(|line| line.name.clone()).collect();
+        let [columns, rows] =
+            [(0, &grid.columns), (1, &names)].map(|(side, own)| self.shared(grid, side, own));
+        let (down, across) = grid.corner.split_once(" \\ ").unwrap_or(("", ""));
+        let seeds = grid.seeds();
+        let tile = |row: &String, column: &String| {
+            let line = grid.lines.iter().find(|line| line.name == *row);
+            let index = grid.columns.iter().position(|title| title == column);
+            let missing = Cell::result(Status::NotRun);
+            let cell = line
+                .zip(index)
+                .map_or(&missing, |(line, index)| &line.cells[index]);
+            Tile {
+                label: grid.label(cell, seeds),
+                shade: cell.shade(grid.style),
+            }
+        };
+        let shown = grid.baselines.iter().flat_map(|baseline| {
+            let mut levels: Vec<f64> = baseline.levels.iter().flatten().copied().collect();
+            levels.sort_by(f64::total_cmp);
+            levels.dedup();
+            levels
+                .into_iter()
+                .map(|level| (labelled(baseline.name, level, grid.style), level))
+        });
+        Heatmap {
+            axes: [across.to_owned(), down.to_owned()],
+            cells: rows
+                .iter()
+                .map(|row| columns.iter().map(|column| tile(row, column)).collect())
+                .collect(),
+            columns,
+            rows,
+            levels: shown.collect(),
+        }
+    }
+}
+
+/// The numbers of a line in `columns`; above names `shift` moves them aside.
+fn points(grid: &Grid, drawn: &Drawn, columns: &[usize], shift: f64) -> Vec<Point> {
+    let place = |at: usize, column: usize| match grid.form {
+        Form::Points { .. } => drawn.at,
+        Form::Columns => Some(at as f64 + shift),
+        Form::Lines { .. } | Form::Heatmap => grid.columns[column].parse().ok(),
+    };
+    let each = columns.iter().enumerate();
+    let points = each.filter_map(|(at, column)| {
+        let (y, std) = drawn.line.cells[*column].number(grid.style)?;
+        let x = place(at, *column)?;
+        Some(Point { x, y, std })
+    });
+    let finite = points.filter(|point| point.x.is_finite() && point.y.is_finite());
+    finite.collect()
+}
+
+/// How far the points of a model stand from the middle of a column, so that models are beside each other.
+fn shift(name: &str, all: &[Drawn]) -> f64 {
+    let mut models: Vec<&str> = all.iter().map(|drawn| drawn.name).collect();
+    models.dedup();
+    let model = models.iter().position(|model| *model == name).unwrap_or(0);
+    0.8 * ((model as f64 + 0.5) / models.len() as f64 - 0.5)
+}
+
+/// Adds what is not yet known; numbers in their order.
+fn merge(known: &mut Vec<String>, more: impl Iterator<Item = String>) {
+    for name in more {
+        if !known.contains(&name) {
+            known.push(name);
+        }
+    }
+    let number = |name: &String| name.parse::<f64>();
+    if known.iter().all(|name| number(name).is_ok()) {
+        known.sort_by(|a, b| {
+            number(a)
+                .unwrap_or(0.0)
+                .total_cmp(&number(b).unwrap_or(0.0))
+        });
+    }
+}
+
+/// The lines of one baseline: from end to end where it is one number, and a piece above each column elsewhere.
+fn level(grid: &Grid, key: usize, name: &str, columns: &[usize], x: &Axis) -> Option<Level> {
+    let baseline = grid
+        .baselines
+        .iter()
+        .find(|baseline| baseline.name == name)?;
+    let pieces: Vec<[f64; 3]> = match grid.form {
+        Form::Columns => {
+            let each = columns.iter().enumerate();
+            let each = each.flat_map(|(place, i)| {
+                let middle = place as f64;
+                baseline.levels[*i]
+                    .iter()
+                    .map(move |level| [middle - 0.45, middle + 0.45, *level])
+            });
+            each.collect()
+        }
+        _ => {
+            let levels = baseline.levels.first()?;
+            levels
+                .iter()
+                .map(|level| [x.ends[0], x.ends[1], *level])
+                .collect()
+        }
+    };
+    let label = pieces
+        .first()
+        .map(|[.., level]| labelled(name, *level, grid.style))?;
+    Some(Level { key, label, pieces })
+}
+
+fn labelled(name: &str, level: f64, style: Style) -> String {
+    let percent = 100.0 * level;
+    match percent {
+        _ if !style.is_share() => format!("{name} {}", style.number(level)),
+        p if p >= 1.0 => format!("{name} {p:.1} %"),
+        p => {
+            let digits = (-p.log10()).ceil().clamp(1.0, 6.0) as usize;
+            format!("{name} {p:.digits$} %")
+        }
+    }
+}
+
+/// How many panels are side by side, and which grid stands where: by what their places say, or one after the other
+/// where these leave most of a page empty.
+fn arranged(grids: &[Grid]) -> (usize, Vec<Option<usize>>) {
+    let mut sides: [Vec<&String>; 2] = Default::default();
+    for grid in grids {
+        for (side, name) in sides.iter_mut().zip(&grid.place) {
+            if !side.contains(&name) {
+                side.push(name);
+            }
+        }
+    }
+    let [across, down] = &sides;
+    let mut slots = vec![None; across.len() * down.len()];
+    for (i, grid) in grids.iter().enumerate() {
+        let at = |side: &[&String], name: &String| side.iter().position(|known| *known == name);
+        let place = at(down, &grid.place[1]).zip(at(across, &grid.place[0]));
+        if let Some((row, column)) = place {
+            slots[row * across.len() + column].get_or_insert(i);
+        }
+    }
+    let placed = slots.iter().flatten().count();
+    // A single column of many panels is as long as a page of single rows.
+    let narrow = across.len() == 1 && down.len() > 2;
+    if placed == grids.len() && 2 * placed > slots.len() && !narrow {
+        return (across.len(), slots);
+    }
+    let most = match grids.iter().any(|grid| grid.form == Form::Columns) {
+        true => WIDE_ACROSS,
+        false => ACROSS,
+    };
+    let square = (1..most).find(|across| across * across >= grids.len());
+    let across = square.unwrap_or(most);
+    (across, (0..grids.len()).map(Some).collect())
+}
+
+/// What the picture rests on.
+fn caption(report: &Report) -> Vec<String> {
+    let grids = &report.grids;
+    let mut caption = Vec::new();
+    let seeds = grids.iter().map(Grid::seeds).max().unwrap_or(0);
+    let drawn = |form: fn(&Form) -> bool| grids.iter().any(|grid| form(&grid.form));
+    if seeds > 1 {
+        let band = match drawn(|form| matches!(form, Form::Lines { .. })) {
+            true => " (bands)",
+            false => "",
+        };
+        let training = if report.is_of_rates() {
+            " that were still training"
+        } else {
+            ""
+        };
+        caption.push(format!(
+            "mean ± std{band} over up to {seeds} seeds{training}"
+        ));
+    }
+    if drawn(|form| *form != Form::Columns) {
+        let results = grids.iter().flat_map(Grid::results);
+        caption.extend(rates_won(results).filter(|_| !report.is_of_rates()));
+    } else {
+        for note in grids.iter().flat_map(|grid| &grid.notes) {
+            if !caption.contains(note) {
+                caption.push(note.clone());
+            }
+        }
+        let printed = grids
+            .iter()
+            .flat_map(|grid| &grid.lines)
+            .any(|line| line.printed);
+        caption.extend(printed.then(|| "outlines: what the paper prints".to_owned()));
+    }
+    caption.extend(unshared(grids));
+    caption.extend(missing(grids));
+    caption.extend(report.notes.iter().cloned());
+    caption
+}
+
+/// Which panels lack values of an axis that others have.
+fn unshared(grids: &[Grid]) -> Vec<String> {
+    let axes = Axes::of(grids);
+    let mut notes = Vec::new();
+    for grid in grids {
+        let (name, all, own) = match &grid.form {
+            Form::Lines { over, log: true } => {
+                let all = axes.across[over]
+                    .iter()
+                    .map(|(_, title)| title.clone())
+                    .collect();
+                (over.as_str(), all, &grid.columns)
+            }
+            Form::Heatmap => {
+                let across = grid.corner.rsplit(' ').next().unwrap_or("");
+                let all = axes.shared(grid, 0, &grid.columns);
+                (across, all, &grid.columns)
+            }
+            _ => continue,
+        };
+        let lacking: Vec<&str> = all
+            .iter()
+            .filter(|v: &&String| !own.contains(v))
+            .map(String::as_str)
+            .collect();
+        if !lacking.is_empty() {
+            notes.push(format!(
+                "no runs at {name} = {} in: {}",
+                lacking.join(", "),
+                grid.title
+            ));
+        }
+    }
+    if notes.len() > NAMED {
+        let more = format!(
+            "and {} more panels without runs at values that others have",
+            notes.len() - NAMED
+        );
+        notes.truncate(NAMED);
+        notes.push(more);
+    }
+    notes
+}
+
+/// Which cells a line leaves out because their runs gave no number.
+fn missing(grids: &[Grid]) -> Option<String> {
+    let mut cells = Vec::new();
+    for grid in grids.iter().filter(|grid| grid.form != Form::Heatmap) {
+        for line in &grid.lines {
+            for (cell, column) in line.cells.iter().zip(&grid.columns) {
+                if let Content::Result(status @ (Status::Failed | Status::Diverged)) = &cell.content
+                {
+                    cells.push(format!("{} at {column} ({})", line.name, status.name()));
+                }
+            }
+        }
+    }
+    let more = cells.len().saturating_sub(NAMED);
+    cells.truncate(NAMED);
+    let more = match more {
+        0 => String::new(),
+        more => format!(", and {} more", counted(more, "cell")),
+    };
+    (!cells.is_empty()).then(|| format!("without a number: {}{more}", cells.join("; ")))
+}

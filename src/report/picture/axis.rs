@@ -1,0 +1,210 @@
+//! An axis: a range, linear or logarithmic, and the places that are marked on it.
+
+use plotters::coord::ranged1d::{DefaultFormatting, KeyPointHint, Ranged};
+use plotters::coord::types::RangedCoordf64;
+use std::ops::Range;
+
+/// How values become distances.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Scale {
+    /// Equal steps are equal distances.
+    Linear,
+    /// Equal factors are equal distances.
+    Log,
+}
+
+/// One axis of a plot.
+#[derive(Clone, Debug)]
+pub struct Axis {
+    /// What it counts.
+    pub name: String,
+    /// How values become distances.
+    pub scale: Scale,
+    /// Its ends.
+    pub ends: [f64; 2],
+    /// Marked values and what is written there.
+    pub ticks: Vec<(f64, String)>,
+    /// What its marks are.
+    pub kind: Kind,
+}
+
+/// What the marks of an axis are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// The values.
+    Numbers,
+    /// The values in percent.
+    Percent,
+    /// Names at 0, 1, 2 and so on.
+    Names,
+}
+
+impl Axis {
+    /// With marks at round values between `low` and `high`, a little wider than they.
+    pub fn round(name: impl Into<String>, scale: Scale, [low, high]: [f64; 2]) -> Self {
+        let scale = if low > 0.0 { scale } else { Scale::Linear };
+        let (a, b) = (scale.of(low), scale.of(high));
+        let margin = match b - a {
+            0.0 => {
+                if scale == Scale::Log {
+                    0.5
+                } else {
+                    a.abs().max(1.0) / 2.0
+                }
+            }
+            width => 0.06 * width,
+        };
+        let ends = [scale.back(a - margin), scale.back(b + margin)];
+        let values = match scale {
+            Scale::Linear => RangedCoordf64::from(ends[0]..ends[1]).key_points(6),
+            Scale::Log => powers(ends),
+        };
+        let ticks = values
+            .into_iter()
+            .map(|value| (value, short(value)))
+            .collect();
+        Self {
+            name: name.into(),
+            scale,
+            ends,
+            ticks,
+            kind: Kind::Numbers,
+        }
+    }
+
+    /// With marks at `ticks` alone, from the first to the last.
+    pub fn at(name: impl Into<String>, scale: Scale, ticks: Vec<(f64, String)>) -> Self {
+        let values = || ticks.iter().map(|(value, _)| *value);
+        let [low, high] = [
+            values().fold(f64::INFINITY, f64::min),
+            values().fold(f64::NEG_INFINITY, f64::max),
+        ];
+        let scale = if low > 0.0 { scale } else { Scale::Linear };
+        let ends = Self::round("", scale, [low, high]).ends;
+        Self {
+            name: name.into(),
+            scale,
+            ends,
+            ticks,
+            kind: Kind::Numbers,
+        }
+    }
+
+    /// Shares in percent, all from 0 to 1.
+    pub fn percent(name: impl Into<String>) -> Self {
+        let ticks = (0..=5)
+            .map(|i| (f64::from(i) / 5.0, format!("{}", 20 * i)))
+            .collect();
+        Self {
+            name: name.into(),
+            scale: Scale::Linear,
+            ends: [-0.02, 1.03],
+            ticks,
+            kind: Kind::Percent,
+        }
+    }
+
+    /// Names, at 0, 1, 2 and so on.
+    pub fn names(names: &[String]) -> Self {
+        let ticks = names
+            .iter()
+            .enumerate()
+            .map(|(i, name)| (i as f64, name.clone()))
+            .collect();
+        Self {
+            name: String::new(),
+            scale: Scale::Linear,
+            ends: [-0.5, names.len() as f64 - 0.5],
+            ticks,
+            kind: Kind::Names,
+        }
+    }
+
+    /// Whether its marks are names and not numbers.
+    pub fn is_named(&self) -> bool {
+        self.kind == Kind::Names
+    }
+
+    /// What share of the axis lies below `value`.
+    pub fn share(&self, value: f64) -> f64 {
+        let [low, high] = self.ends.map(|end| self.scale.of(end));
+        (self.scale.of(value) - low) / (high - low)
+    }
+
+    /// A value in the numbers of its marks.
+    pub fn said(&self, value: f64) -> String {
+        match self.kind {
+            Kind::Percent => format!("{:.1} %", 100.0 * value),
+            Kind::Numbers | Kind::Names => short(value),
+        }
+    }
+
+    /// What is written at the marked `value`.
+    pub fn label(&self, value: f64) -> String {
+        let found = self.ticks.iter().find(|(tick, _)| *tick == value);
+        found.map_or(String::new(), |(_, label)| label.clone())
+    }
+}
+
+impl Scale {
+    fn of(self, value: f64) -> f64 {
+        match self {
+            Self::Linear => value,
+            Self::Log => value.ln(),
+        }
+    }
+
+    fn back(self, distance: f64) -> f64 {
+        match self {
+            Self::Linear => distance,
+            Self::Log => distance.exp(),
+        }
+    }
+}
+
+/// Powers of ten within `ends`, with their doubles and fives where there are few.
+fn powers([low, high]: [f64; 2]) -> Vec<f64> {
+    let decades =
+        (low.log10().floor() as i32..=high.log10().ceil() as i32).map(|power| 10f64.powi(power));
+    let steps: &[f64] = match (high / low).log10() {
+        decades if decades > 3.0 => &[1.0],
+        decades if decades > 0.6 => &[1.0, 2.0, 5.0],
+        _ => &[1.0, 1.5, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0, 8.0, 9.0],
+    };
+    let all = decades.flat_map(|decade| steps.iter().map(move |step| decade * step));
+    all.filter(|value| (low..=high).contains(value)).collect()
+}
+
+/// A number in as few characters as say it.
+pub(super) fn short(value: f64) -> String {
+    let rounded = |value: f64| {
+        let text = format!("{value:.3}");
+        text.trim_end_matches('0').trim_end_matches('.').to_owned()
+    };
+    match value.abs() {
+        v if v >= 1e6 => format!("{}M", rounded(value / 1e6)),
+        v if v >= 1e4 => format!("{}k", rounded(value / 1e3)),
+        v if v > 0.0 && v < 1e-2 => format!("{value:.0e}"),
+        _ => rounded(value),
+    }
+}
+
+impl Ranged for Axis {
+    type FormatOption = DefaultFormatting;
+    type ValueType = f64;
+
+    fn map(&self, value: &f64, (from, to): (i32, i32)) -> i32 {
+        from + (self.share(*value) * f64::from(to - from)).round() as i32
+    }
+
+    /// Every mark is a bold one; between them there are no lines.
+    fn key_points<Hint: KeyPointHint>(&self, hint: Hint) -> Vec<f64> {
+        let bold = !hint.weight().allow_light_points();
+        let ticks = self.ticks.iter().filter(|_| bold);
+        ticks.map(|(value, _)| *value).collect()
+    }
+
+    fn range(&self) -> Range<f64> {
+        self.ends[0]..self.ends[1]
+    }
+}

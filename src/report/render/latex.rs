@@ -1,0 +1,90 @@
+//! For a paper: a table a grid, with the rules of booktabs.
+
+use super::super::{Grid, Line, Report};
+use super::Screen;
+
+pub(super) fn render(report: &Report, _screen: Screen) -> String {
+    let mut blocks = vec!["% needs \\usepackage{booktabs}".to_owned()];
+    for (i, grid) in report.grids.iter().enumerate() {
+        let grid = &*grid.abridged();
+        let about = format!("{}. {}", report.heading.replace('\n', " "), grid.title);
+        let mut said = vec![about];
+        said.extend(grid.notes.iter().cloned());
+        // What the whole report rests on is said once.
+        if i + 1 == report.grids.len() {
+            said.extend(report.notes.iter().cloned());
+        }
+        let said: Vec<String> = said.iter().map(|text| escaped(text)).collect();
+        blocks.push(format!(
+            "\\begin{{table}}\n  \\centering\n  \\caption{{{}.}}\n{}\\end{{table}}",
+            said.join(". "),
+            table(grid)
+        ));
+    }
+    blocks.join("\n\n") + "\n"
+}
+
+fn table(grid: &Grid) -> String {
+    let sides = "r".repeat(grid.columns.len());
+    let titles = grid.columns.iter().map(|title| escaped(title));
+    let titles: Vec<String> = std::iter::once(escaped(&grid.corner))
+        .chain(titles)
+        .collect();
+    let rows: String = grid.lines.iter().map(|line| row(grid, line)).collect();
+    format!(
+        "  \\begin{{tabular}}{{l{sides}}}\n    \\toprule\n    {} \\\\\n    \\midrule\n{rows}    \\bottomrule\n  \
+         \\end{{tabular}}\n",
+        titles.join(" & ")
+    )
+}
+
+fn row(grid: &Grid, line: &Line) -> String {
+    let seeds = grid.seeds();
+    let name = match line.printed {
+        true => format!("\\emph{{{}}}", escaped(&line.name)),
+        false => escaped(&line.name),
+    };
+    let cells = line.cells.iter().map(|cell| match cell.marks.as_str() {
+        "" => escaped(&grid.label(cell, seeds)),
+        marks => format!(
+            "{}\\textsuperscript{{{}}}",
+            escaped(&grid.label(cell, seeds)),
+            escaped(marks)
+        ),
+    });
+    let cells: Vec<String> = std::iter::once(name).chain(cells).collect();
+    format!("    {} \\\\\n", cells.join(" & "))
+}
+
+/// What TeX would take for something else, and the signs that its fonts lack.
+#[rustfmt::skip]
+const SIGNS: [(char, &str); 23] = [
+    ('\\', "\\textbackslash{}"), ('{', "\\{"), ('}', "\\}"), ('$', "\\$"), ('&', "\\&"), ('%', "\\%"), ('#', "\\#"),
+    ('_', "\\_"), ('^', "\\textasciicircum{}"), ('~', "\\textasciitilde{}"), ('<', "$<$"), ('>', "$>$"), ('|', "$|$"),
+    ('±', "$\\pm$"), ('·', "$\\cdot$"), ('×', "$\\times$"), ('†', "$\\dagger$"), ('‡', "$\\ddagger$"),
+    ('°', "$^\\circ$"), ('≥', "$\\geq$"), ('≤', "$\\leq$"), ('λ', "$\\lambda$"), ('Λ', "$\\Lambda$"),
+];
+
+fn escaped(text: &str) -> String {
+    let mut written = String::new();
+    for c in text.chars() {
+        match SIGNS.iter().find(|(sign, _)| *sign == c) {
+            Some((_, tex)) => written += tex,
+            None => written.push(c),
+        }
+    }
+    written
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_tex_would_take_for_something_else_is_escaped() {
+        assert_eq!(
+            escaped("n \\ d_x, 5 % ± {1}"),
+            "n \\textbackslash{} d\\_x, 5 \\% $\\pm$ \\{1\\}"
+        );
+    }
+}

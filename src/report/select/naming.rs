@@ -1,0 +1,138 @@
+//! How settings become titles of grids and names of lines.
+
+use super::super::figures::Where;
+use super::super::presets::said;
+use crate::store::{place, places, Field, Record, Role, COLUMNS};
+use std::collections::BTreeSet;
+
+/// The values of some columns.
+pub(super) type Key<'a> = Vec<&'a Field>;
+
+/// What a title always says of a setting, and what only where grids differ in it.
+pub(super) struct Titles {
+    /// Places of columns, those that are always said first.
+    pub places: Vec<usize>,
+    /// How many of them are always said.
+    pub head: usize,
+    /// Whether titles name the task.
+    pub tasks: bool,
+}
+
+/// The settings that every title says, in the order that grids are sorted by.
+#[rustfmt::skip]
+pub(super) const TITLE: [&str; 7] =
+    ["task", "protocol", "seq_len", "kv_pairs", "vocab_size", "train_examples", "mixer"];
+
+/// The place of a column that a row of FIGURES, or a name of this room, names.
+pub(super) fn known(name: &str) -> usize {
+    place(name).expect("a test walks the names of FIGURES")
+}
+
+/// The values of `run` at `places`.
+pub(super) fn key<'a>(run: &'a Record, places: &[usize]) -> Key<'a> {
+    places.iter().map(|place| run.at(*place)).collect()
+}
+
+/// All settings but those at `taken`, those called `first` in front.
+pub(super) fn settings(first: &[&str], taken: &[usize]) -> (Vec<usize>, usize) {
+    let free = |i: &usize| !taken.contains(i);
+    let mut all: Vec<usize> = first.iter().map(|name| known(name)).filter(free).collect();
+    let head = all.len();
+    let rest = places(&[Role::Setting, Role::Cell]).into_iter();
+    let rest: Vec<usize> = rest.filter(|i| free(i) && !all.contains(i)).collect();
+    all.extend(rest);
+    (all, head)
+}
+
+/// Where a value stands among those that `runs` lists of its column; behind all of them if it is not listed.
+pub(super) fn rank(runs: Where, place: usize, value: &Field) -> usize {
+    let listed = runs.iter().find(|(column, _)| known(column) == place);
+    let listed = listed.map_or(&[][..], |(_, values)| *values);
+    let at = listed
+        .iter()
+        .position(|listed| *listed == value.to_string());
+    at.unwrap_or(listed.len())
+}
+
+impl Titles {
+    fn value(&self, key: &Key, name: &str) -> String {
+        let index = self.places.iter().position(|i| COLUMNS[*i].name == name);
+        index.map_or(String::new(), |index| said(key[index]))
+    }
+
+    /// Lengths and sizes as letters: `L=64 k=4 V=8192`.
+    pub fn sizes(&self, key: &Key) -> String {
+        let sizes = [("L", "seq_len"), ("k", "kv_pairs"), ("V", "vocab_size")];
+        let sizes = sizes.map(|(letter, name)| (letter, self.value(key, name)));
+        // Empty where it is an axis, 0 where the task has none.
+        let sizes = sizes
+            .iter()
+            .filter(|(_, size)| !matches!(&**size, "" | "0"));
+        let sizes: Vec<String> = sizes
+            .map(|(letter, size)| format!("{letter}={size}"))
+            .collect();
+        sizes.join(" ")
+    }
+
+    /// Everything that is always said, and what tells `key` from its `twins`.
+    pub fn title(&self, key: &Key, twins: &[Key]) -> String {
+        let value = |name: &str| self.value(key, name);
+        let mut parts = Vec::new();
+        if self.tasks {
+            parts.push(value("task"));
+        }
+        parts.extend([value("mixer"), value("protocol")]);
+        let head = self.places[..self.head].iter().zip(key);
+        let text = head.filter(|(place, field)| {
+            ["dataset", "tokenizer"].contains(&COLUMNS[**place].name) && **field != &Field::Absent
+        });
+        parts.extend(text.map(|(_, field)| said(field)));
+        parts.push(self.sizes(key));
+        let examples = Some(value("train_examples")).filter(|count| !count.is_empty());
+        parts.extend(examples.map(|count| format!("{count} examples")));
+        parts.retain(|part| !part.is_empty());
+        let rest = self.places.iter().enumerate().skip(self.head);
+        let told = rest.filter(|(i, place)| {
+            let axis = COLUMNS[**place].role == Role::Cell;
+            axis || twins.iter().any(|other| other[*i] != key[*i])
+        });
+        parts.extend(told.map(|(i, place)| format!("{}={}", COLUMNS[*place].name, said(key[i]))));
+        parts.join(", ")
+    }
+
+    /// Where a panel stands: what its column says, and its row. Mixers are side by side, else several protocols, else
+    /// sizes.
+    pub fn place(&self, key: &Key, protocols: usize, title: &str) -> [String; 2] {
+        let across = match self.value(key, "mixer") {
+            mixer if !mixer.is_empty() => mixer,
+            _ if protocols > 1 => self.value(key, "protocol"),
+            _ => self.sizes(key),
+        };
+        let down = title.replacen(&across, "", 1);
+        [across, down]
+    }
+}
+
+/// `lines` in the order of `runs`, each with its name: its first value, and what tells it from others of that name.
+pub(super) fn names<'a>(
+    runs: Where,
+    places: &[usize],
+    lines: BTreeSet<Key<'a>>,
+) -> Vec<(String, Key<'a>)> {
+    let mut lines: Vec<Key> = lines.into_iter().collect();
+    lines.sort_by_key(|line| rank(runs, places[0], line[0]));
+    // Lines of one name stand together: `rank` keeps the order of their first values.
+    let mut named = Vec::new();
+    for same in lines.chunk_by(|a, b| a[0] == b[0]) {
+        let differs = |i: &usize| same.iter().any(|line| line[*i] != same[0][*i]);
+        let telling: Vec<usize> = (1..places.len()).filter(differs).collect();
+        for line in same {
+            let told = telling
+                .iter()
+                .map(|i| format!("{}={}", COLUMNS[places[*i]].name, said(line[*i])));
+            let parts: Vec<String> = std::iter::once(said(line[0])).chain(told).collect();
+            named.push((parts.join(", "), line.clone()));
+        }
+    }
+    named
+}

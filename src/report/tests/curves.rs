@@ -1,0 +1,148 @@
+//! Training curves.
+
+use super::*;
+use crate::report::picture::Body;
+use crate::store::samples::{config, done, read, text_config};
+use crate::store::EpochRow;
+
+/// Epochs of these accuracies; losses halve from 1.
+fn epochs(accuracies: &[f64]) -> Vec<EpochRow> {
+    let rows = accuracies.iter().enumerate().map(|(i, accuracy)| EpochRow {
+        epoch: i + 1,
+        train_loss: 0.5f64.powi(i as i32),
+        test_loss: 1.0,
+        accuracy: *accuracy,
+        lr: 1e-3,
+        seconds: 1.0,
+        tokens_per_s: 1.0,
+        val_loss: None,
+        val_accuracy: None,
+    });
+    rows.collect()
+}
+
+fn curve(mixer: &str, lr: f64, seed: u64, accuracies: &[f64]) -> Curve {
+    let mut config = config();
+    config.model.mixer = mixer.into();
+    (config.train.lr, config.seed) = (lr, seed);
+    Curve {
+        run: Record::new(&config, &done(0.5)),
+        epochs: epochs(accuracies),
+    }
+}
+
+fn small() -> Vec<Curve> {
+    vec![
+        curve("linear", 1e-3, 0, &[0.25, 0.5]),
+        curve("linear", 1e-3, 1, &[0.75, 0.5]),
+        curve("linear", 1e-2, 0, &[0.125]),
+    ]
+}
+
+#[test]
+fn curves_are_means_over_seeds_a_line_a_rate_until_the_last_epoch_of_each() {
+    let report = curves(&small(), &Asked::default()).unwrap();
+    let expected = "\
+Training curves: MQAR, by epoch
+
+training loss: matched, L=64 k=4 V=8192, 100000 examples
+  mixer \\ epoch             1              2
+  linear, lr=0.001  1.0000±0.0000  0.5000±0.0000
+  linear, lr=0.01      1.0000 (1)              -
+  mean ± std over 2 seeds that were still training
+
+test accuracy: matched, L=64 k=4 V=8192, 100000 examples
+  mixer \\ epoch             1         2
+  linear, lr=0.001  50.0±35.4  50.0±0.0
+  linear, lr=0.01    12.5 (1)         -
+  mean ± std over 2 seeds that were still training
+
+3 runs done
+";
+    let text = text(&report);
+    let words = |text: &str| {
+        text.split_whitespace()
+            .map(str::to_owned)
+            .collect::<Vec<_>>()
+    };
+    assert!(words(&text).starts_with(&words(expected)), "{text}");
+    let csv = drawn(&report, "csv");
+    assert!(
+        csv.lines()
+            .next()
+            .unwrap()
+            .ends_with(",metric,epoch,mean,std,seeds"),
+        "{csv}"
+    );
+    assert!(
+        csv.lines()
+            .last()
+            .unwrap()
+            .ends_with(",accuracy,1,0.125,,1"),
+        "{csv}"
+    );
+    assert_eq!(csv.lines().count(), 1 + 2 * 3);
+}
+
+#[test]
+fn curves_are_drawn_on_the_scales_of_their_numbers() {
+    let report = curves(&small(), &Asked::default()).unwrap();
+    let picture = panels::picture(&report);
+    let names: Vec<&str> = picture
+        .panels
+        .iter()
+        .flatten()
+        .map(|panel| match &panel.body {
+            Body::Plot(plot) => &*plot.y.name,
+            Body::Heatmap(_) => "",
+        })
+        .collect();
+    assert_eq!(
+        (picture.across, names),
+        (2, vec!["loss (nats)", "accuracy (%)"])
+    );
+    assert!(drawn(&report, "svg").contains("linear, lr=0.001: 1: 50.0 %, 2: 50.0 %"));
+    assert!(!bytes(&report, "png").is_empty());
+}
+
+#[test]
+fn a_long_curve_is_whole_in_pictures_and_data_and_short_in_tables() {
+    let long: Vec<f64> = (0..64).map(|epoch| f64::from(epoch) / 64.0).collect();
+    let report = curves(&[curve("ssd", 1e-3, 0, &long)], &Asked::default()).unwrap();
+    let text = text(&report);
+    assert!(text.contains("7 of 64 columns"), "{text}");
+    let latex = drawn(&report, "latex");
+    assert!(latex.contains("1 & 2 & 4 & 8 & 16 & 32 & 64"), "{latex}");
+    assert_eq!(drawn(&report, "csv").lines().count(), 1 + 2 * 64);
+    let picture = panels::picture(&report);
+    let panel = picture.panels[0].as_ref().unwrap();
+    assert!(matches!(&panel.body, Body::Plot(plot) if plot.series[0].points.len() == 64));
+}
+
+#[test]
+fn texts_have_curves_of_perplexity() {
+    let mut rows = epochs(&[0.1, 0.2]);
+    for row in &mut rows {
+        row.val_loss = Some(2f64.ln());
+    }
+    let run = Record::new(&text_config(), &read(16.0));
+    let report = curves(&[Curve { run, epochs: rows }], &Asked::default()).unwrap();
+    let text = text(&report);
+    assert!(
+        text.contains("validation perplexity: paper, wikitext-103-raw, gpt-neox"),
+        "{text}"
+    );
+    assert!(text.contains("2.00  2.00"), "{text}");
+}
+
+#[test]
+fn without_epochs_or_behind_a_filter_that_leaves_none_a_sentence_says_so() {
+    let none = curves(&[], &Asked::default()).unwrap_err().to_string();
+    assert!(none.contains("metrics.csv"), "{none}");
+    let filter = Filter {
+        mixers: vec!["s6".into()],
+        ..Filter::default()
+    };
+    let none = curves(&small(), &filtered(filter)).unwrap_err().to_string();
+    assert!(none.contains("none of the 3 runs"), "{none}");
+}
