@@ -1,18 +1,20 @@
 //! `dsf report`: results as grids of accuracies, or as figures and tables of the paper.
 
+use super::results::{self, Form};
 use super::{exit, print, Global};
 use crate::error::{refuse, Result};
-use crate::recipes::{presets_of, TASKS};
-use crate::report::{self, Asked, Figure, Format, Series, FIGURES, FORMATS};
-use crate::store::{read_summary, refuse_contradictions, Record, Store, COLUMNS, SCHEMA};
+use crate::recipes::presets_of;
+use crate::report::{self, Asked, Figure, Series, FIGURES};
+use crate::store::{refuse_contradictions, COLUMNS, SCHEMA};
 use crate::sweep::{Experiment, Flags};
 use clap::builder::{PossibleValue, PossibleValuesParser};
 use clap::Args;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 #[derive(Args)]
 pub(super) struct Arguments {
-    /// Results folders or summary CSV files (`mqar.csv`, `lra.csv`, `wikitext.csv`) [default: the folder of --out].
+    /// Results folders or summary CSV files. Of a folder the runs below `runs` are read and every summary `*.csv` in it but
+    /// those that dsf makes of these runs [default: the folder of --out].
     results: Vec<PathBuf>,
     /// A table of the paper, beside its numbers, instead of the grids of MQAR: 1, perplexities on
     /// WikiText; 2, normalisers of normalized attention; 3, the Long Range Arena. Runs on part of the
@@ -23,15 +25,22 @@ pub(super) struct Arguments {
     /// A figure of the paper: only the runs that it shows, on its axes.
     #[arg(long, value_name = "N", value_parser = figures(Series::Figure), conflicts_with = "table")]
     figure: Option<String>,
+    /// What the paper claims, and whether these runs bear it out: a verdict a claim at the paper's sizes, and apart from
+    /// it at the sizes of other runs, with effect, interval and, where it is undecided, the command that would decide.
+    #[arg(long, conflicts_with_all = ["table", "figure", "experiment", "metric", "orient"])]
+    claims: bool,
     /// Print what the columns of a summary mean, and stop.
     #[arg(long)]
     columns: bool,
     /// Report the runs that an experiment file plans, done or not.
     #[arg(long, value_name = "FILE")]
     experiment: Option<PathBuf>,
-    /// Form of the output.
-    #[arg(long, default_value = FORMATS[0].name, value_parser = formats())]
-    format: String,
+    /// Exit with 4 where a number that the table prints is missed by more than TOL: percentage points, or percent of a
+    /// perplexity. Those without a run of ours are listed, and count neither as held nor as missed.
+    #[arg(long, value_name = "TOL", conflicts_with = "claims", value_parser = tolerance)]
+    check: Option<f64>,
+    #[command(flatten)]
+    form: Form,
     #[command(flatten)]
     asked: Asked,
 }
@@ -41,9 +50,10 @@ fn figures(series: Series) -> PossibleValuesParser {
     PossibleValuesParser::new(figures.map(|f| PossibleValue::new(f.number).help(f.about)))
 }
 
-fn formats() -> PossibleValuesParser {
-    let formats = FORMATS.iter();
-    PossibleValuesParser::new(formats.map(|f| PossibleValue::new(f.name).help(f.about)))
+fn tolerance(text: &str) -> Result<f64, String> {
+    let number = text.parse().ok();
+    let number = number.filter(|number: &f64| number.is_finite() && *number >= 0.0);
+    number.ok_or_else(|| "not a number from 0, such as 1.5".to_owned())
 }
 
 pub(super) fn main(arguments: Arguments, global: &Global) -> Result<u8> {
@@ -63,6 +73,13 @@ pub(super) fn main(arguments: Arguments, global: &Global) -> Result<u8> {
     if !asked.filter.datasets.is_empty() && arguments.table.as_deref() != Some("3") {
         refuse!("--dataset names tasks of the Long Range Arena: give it with --table 3");
     }
+    if arguments.check.is_some() && figure.series != Series::Table {
+        refuse!(
+            "--check compares with numbers that the paper prints, and {} has none: give --table 1, 2 or 3; what figures \
+             claim is judged by --claims",
+            figure.title()
+        );
+    }
     let planned = match &arguments.experiment {
         Some(file) => Some(Experiment::read(file)?.plan(&Flags::default())?.runs),
         None => None,
@@ -73,18 +90,30 @@ pub(super) fn main(arguments: Arguments, global: &Global) -> Result<u8> {
         false => &arguments.results,
     };
     for source in sources {
-        rows.extend(read(source)?);
+        rows.extend(results::read(source)?);
     }
     refuse_contradictions(&rows)?;
-    let format = match global.json {
-        true => Format::find("json")?,
-        false => Format::find(&arguments.format)?,
-    };
+    let format = arguments.form.format(global)?;
     asked.side_by_side = format.side_by_side;
-    let report = report::report(figure, &rows, planned.as_deref(), &presets_of, &asked)?;
+    let mut report = match arguments.claims {
+        true => report::claims(&rows, &presets_of, &asked)?,
+        false => report::report(figure, &rows, planned.as_deref(), &presets_of, &asked)?,
+    };
+    let before = report.notes.len();
+    let held = arguments
+        .check
+        .is_none_or(|tolerance| report.check(tolerance));
+    if format.name == "csv" {
+        let said = report.notes[before..].iter();
+        said.for_each(|note| print::talk(note));
+    }
     print::result(&format.render(&report, global.coloured()))?;
-    Ok(exit::DONE)
+    Ok(match held {
+        true => exit::DONE,
+        false => exit::CHECK_FAILED,
+    })
 }
+
 /// The schema of a summary, a line a column.
 fn columns() -> String {
     let mut text =
@@ -98,16 +127,4 @@ fn columns() -> String {
         text += &format!("  {name:18}  {meaning}{unit}\n");
     }
     text
-}
-
-fn read(source: &Path) -> Result<Vec<Record>> {
-    if source.is_file() {
-        return read_summary(source);
-    }
-    let tasks: Vec<&str> = TASKS.iter().map(|task| task.name).collect();
-    let scan = Store::existing(source)?.rows(&tasks)?;
-    for warning in &scan.warnings {
-        print::talk(&format!("warning: {warning}"));
-    }
-    Ok(scan.rows)
 }

@@ -2,6 +2,7 @@
 //!
 //! A selection makes a [`Report`], a renderer draws it, and neither knows the other.
 
+use super::check::PrintedNumber;
 use super::score::{Score, Status, SATURATED};
 use super::Coverage;
 use serde_json::{Map, Value};
@@ -20,6 +21,8 @@ pub struct Report {
     pub list: &'static str,
     /// The grids, in order.
     pub grids: Vec<Grid>,
+    /// What the paper prints beside them.
+    pub printed: Vec<PrintedNumber>,
     /// What the marks mean and what the grids rest on.
     pub notes: Vec<String>,
     /// The runs behind it.
@@ -242,6 +245,14 @@ pub(super) fn rate(lr: f64) -> String {
     };
     let digits = digits.trim_end_matches('0').trim_end_matches('.');
     format!("{digits}e{exponent}")
+}
+
+/// [`rate`], of a result whose halves of seeds may have two of them.
+pub(super) fn chosen_rate(lr: f64) -> String {
+    match lr.is_nan() {
+        true => "one a half of the seeds".into(),
+        false => rate(lr),
+    }
 }
 
 /// A name of [`Facts`] with its value.

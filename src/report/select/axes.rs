@@ -2,7 +2,8 @@
 
 use super::super::coverage::counted;
 use super::super::figures::Series;
-use super::super::grid::{fact, rate, Cell, Grid, Line, Style};
+use super::super::grid::{chosen_rate, fact, Cell, Grid, Line, Style};
+use super::super::mixed;
 use super::super::presets::said;
 use super::super::score::Status;
 use super::super::{Group, Orient, SCHEMA};
@@ -69,6 +70,7 @@ pub(in super::super) fn axes(of: &Selection, lines: &[&str], column: &str) -> Re
         facts,
         results: grids.iter().flat_map(Grid::results).collect(),
         grids,
+        printed: Vec::new(),
         before: chosen(of),
         after: Vec::new(),
     })
@@ -157,7 +159,10 @@ impl Axes {
         for group in groups {
             let line = self.lines.iter().map(|place| group.record.at(*place));
             let at = (line.collect(), group.record.at(self.column));
-            cells.insert(at, Status::of(&group.runs, of.metric, of.metric));
+            cells.insert(
+                at,
+                Status::of(&group.runs, of.metric, of.metric, of.asked.select),
+            );
         }
         let columns: BTreeSet<&Field> = cells.keys().map(|(_, column)| *column).collect();
         let names = self.names(of, cells.keys().map(|(line, _)| line.clone()).collect());
@@ -224,6 +229,8 @@ impl Axes {
             records: records.collect(),
         };
         grid.notes.extend(caption(&grid));
+        let runs = groups.iter().flat_map(|group| group.runs.iter().copied());
+        grid.notes.extend(mixed::warnings(runs));
         grid
     }
 
@@ -255,8 +262,11 @@ fn caption(grid: &Grid) -> Option<String> {
     let mut won: Vec<f64> = scores.collect();
     won.sort_by(f64::total_cmp);
     let wins: Vec<String> = won
-        .chunk_by(|a, b| a == b)
-        .map(|cells| format!("{} ({})", rate(cells[0]), counted(cells.len(), "cell")))
+        .chunk_by(|a, b| a.total_cmp(b).is_eq())
+        .map(|cells| {
+            let cell = counted(cells.len(), "cell");
+            format!("{} ({cell})", chosen_rate(cells[0]))
+        })
         .collect();
     let plural = if wins.len() == 1 { "" } else { "s" };
     let seeds = grid

@@ -8,10 +8,11 @@ pub(super) use accuracies::accuracies;
 pub(super) use axes::axes;
 pub(super) use perplexities::perplexities;
 
+use super::check::PrintedNumber;
 use super::grid::{fact, Facts, Grid};
 use super::presets::{listed, Difference, Nearest, PresetsOf};
 use super::score::{distinct_rates, Score, Status};
-use super::{Asked, Figure, Group};
+use super::{Asked, Figure, Group, RateChoice};
 use crate::store::{Metric, Record};
 use serde_json::Value;
 use std::collections::BTreeSet;
@@ -31,6 +32,8 @@ pub(super) struct Selected {
     pub heading: String,
     pub facts: Facts,
     pub grids: Vec<Grid>,
+    /// What the paper prints beside them.
+    pub printed: Vec<PrintedNumber>,
     /// Notes in front of what the marks mean.
     pub before: Vec<String>,
     /// Notes behind it.
@@ -60,6 +63,8 @@ struct Place<'a> {
     by: &'static Metric,
     /// How many learning rates there are.
     rates: usize,
+    /// What they are chosen on.
+    select: RateChoice,
 }
 
 impl<'a> Place<'a> {
@@ -85,6 +90,7 @@ impl<'a> Place<'a> {
             generated: false,
             by,
             rates: distinct_rates(group.runs.iter().copied()).len(),
+            select: RateChoice::Best,
         }
     }
 

@@ -1,8 +1,11 @@
 //! Small results and the exact reports they must give.
 
 mod accuracies;
+mod claims;
+mod compare;
 mod figures;
 mod grid;
+mod held_out;
 mod perplexities;
 
 use super::*;

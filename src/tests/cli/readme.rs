@@ -99,6 +99,7 @@ const TRIALS: &[(&str, Trial)] = &[
         Trial::Refused(&[], 2, "there are no results for Figure"),
     ),
     ("dsf report", Trial::Whole),
+    ("dsf compare", Trial::Parsed),
     ("dsf bench", Trial::Parsed),
     ("dsf check golden", Trial::Whole),
 ];
