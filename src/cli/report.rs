@@ -37,7 +37,7 @@ pub(super) struct Arguments {
     experiment: Option<PathBuf>,
     /// Exit with 4 where a number that the table prints is missed by more than TOL: percentage points, or percent of a
     /// perplexity. Those without a run of ours are listed, and count neither as held nor as missed.
-    #[arg(long, value_name = "TOL", conflicts_with = "claims", value_parser = tolerance)]
+    #[arg(long, value_name = "TOL", conflicts_with = "claims", value_parser = tolerance, allow_negative_numbers = true)]
     check: Option<f64>,
     #[command(flatten)]
     form: Form,

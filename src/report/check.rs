@@ -1,30 +1,7 @@
 //! Whether our numbers are those that the paper prints.
 
-use super::grid::fact;
-use super::Report;
+use super::grid::{fact, Distance, PrintedNumber, Report};
 use serde_json::json;
-
-/// A number that a table of the paper prints, and ours beside it.
-#[derive(Clone, Debug, PartialEq)]
-pub struct PrintedNumber {
-    /// Of which model on which task, and in which of our tables.
-    pub what: String,
-    /// The paper's: an accuracy in %, or a perplexity.
-    pub paper: f64,
-    /// Ours, of the preset's settings; none where there is no such run.
-    pub ours: Option<f64>,
-    /// How they are set against each other.
-    pub by: Distance,
-}
-
-/// How far a number is from another.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Distance {
-    /// In percentage points.
-    Points,
-    /// In percent of the paper's.
-    Percent,
-}
 
 impl PrintedNumber {
     /// How far ours is above the paper's.

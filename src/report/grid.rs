@@ -2,7 +2,6 @@
 //!
 //! A selection makes a [`Report`], a renderer draws it, and neither knows the other.
 
-use super::check::PrintedNumber;
 use super::score::{Score, Status, SATURATED};
 use super::Coverage;
 use serde_json::{Map, Value};
@@ -27,6 +26,28 @@ pub struct Report {
     pub notes: Vec<String>,
     /// The runs behind it.
     pub coverage: Coverage,
+}
+
+/// A number that a table of the paper prints, and ours beside it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct PrintedNumber {
+    /// Of which model on which task, and in which of our tables.
+    pub what: String,
+    /// The paper's: an accuracy in %, or a perplexity.
+    pub paper: f64,
+    /// Ours, of the preset's settings; none where there is no such run.
+    pub ours: Option<f64>,
+    /// How they are set against each other.
+    pub by: Distance,
+}
+
+/// How far a number is from another.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Distance {
+    /// In percentage points.
+    Points,
+    /// In percent of the paper's.
+    Percent,
 }
 
 /// Lines by columns.

@@ -18,12 +18,11 @@ mod stats;
 #[cfg(test)]
 mod tests;
 
-pub use check::{Distance, PrintedNumber};
 pub use claims::{claims, Claim, Verdict, CLAIMS};
 pub use compare::{compare, Change, Comparison};
 pub use coverage::Coverage;
 pub use figures::{Figure, Series, FIGURES};
-pub use grid::{Cell, Content, Facts, Grid, Line, Report, Style};
+pub use grid::{Cell, Content, Distance, Facts, Grid, Line, PrintedNumber, Report, Style};
 pub use presets::{Difference, PresetsOf};
 pub use render::{Format, FORMATS};
 pub use score::{Edge, RateChoice, Score, Status};

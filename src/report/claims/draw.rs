@@ -94,7 +94,7 @@ impl Judgement {
         let found = test.and_then(|test| test.found.as_ref().ok());
         let cells: usize = match test {
             Some(test) => test.cells,
-            None => self.tests.iter().map(|test| test.cells).sum(),
+            None => self.cells,
         };
         let texts = [
             self.protocol.clone(),

@@ -37,6 +37,8 @@ struct Judgement {
     verdict: Verdict,
     tests: Vec<Test>,
     by_cell: Vec<Test>,
+    /// How many there are, with runs or without.
+    cells: usize,
     /// What would settle it, where it is undecided.
     need: Option<Need>,
     notes: Vec<String>,
@@ -194,6 +196,7 @@ fn judgement(claim: &'static Claim, study: &Study, cells: Cells, asked: &Asked) 
         by_cell: tests_by_cell(claim, &cells, asked.select),
         need: (verdict == Verdict::Undecided).then(|| place.need(&tests)),
         tests,
+        cells: cells.cells.len(),
         notes,
         results: results.collect(),
     }

@@ -5,9 +5,10 @@
 //! tables of their own. So are runs on part of the data: the paper's numbers never stand beside those. Any
 //! other difference from the preset is said in a footnote, and never shares a place.
 
-use super::super::check::{Distance, PrintedNumber};
 use super::super::figures::{Printed, TaskColumn};
-use super::super::grid::{chosen_rate, fact, rate, Cell, Content, Facts, Grid, Line, Style};
+use super::super::grid::{
+    chosen_rate, fact, rate, Cell, Content, Distance, Facts, Grid, Line, PrintedNumber, Style,
+};
 use super::super::mixed;
 use super::super::presets::{listed, Difference};
 use super::super::score::{Score, Status};

@@ -8,8 +8,7 @@ pub(super) use accuracies::accuracies;
 pub(super) use axes::axes;
 pub(super) use perplexities::perplexities;
 
-use super::check::PrintedNumber;
-use super::grid::{fact, Facts, Grid};
+use super::grid::{fact, Facts, Grid, PrintedNumber};
 use super::presets::{listed, Difference, Nearest, PresetsOf};
 use super::score::{distinct_rates, Score, Status};
 use super::{Asked, Figure, Group, RateChoice};

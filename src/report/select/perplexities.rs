@@ -5,8 +5,9 @@
 //! belongs to the mixer alone, such as its rotary positions, makes a line of its own. The paper's numbers
 //! stand only beside runs of its size on its text.
 
-use super::super::check::{Distance, PrintedNumber};
-use super::super::grid::{chosen_rate, fact, object, Cell, Content, Facts, Grid, Line, Style};
+use super::super::grid::{
+    chosen_rate, fact, object, Cell, Content, Distance, Facts, Grid, Line, PrintedNumber, Style,
+};
 use super::super::mixed;
 use super::super::presets::{listed, Difference, SIZES, TOKENIZER};
 use super::super::score::{distinct_rates, Score, Status};

@@ -99,7 +99,7 @@ fn a_check_fails_with_4_where_a_printed_number_is_missed() {
         mlp_width,tokenizer,eos_between_articles,rotary,rotary_dims,init,beta1,beta2,eps,clip,decay,train_ppl\n";
     let row = |ppl: f64| {
         format!(
-            "{header}1,0123456789ab,1,wikitext,paper,linear,reference,,512,64,8,6,parallel,mlp,false,1024,0,50304,0,0,,0,\
+            "{header}1,0123456789ab,1,wikitext,paper,linear,reference,,512,512,8,6,parallel,mlp,false,1024,0,50304,0,0,,0,\
              0.003,0.1,f32,0.0,0.0,cosine,128,50,1.0,1234,done,finished,,0.4,wikitext-103-raw,8,2048,gpt-neox,false,pre,16,\
              pythia,0.9,0.95,1e-8,1.0,matrices,{ppl}\n"
         )
