@@ -2,22 +2,21 @@
 
 mod all;
 
+use super::results::{self, Form};
 use super::{exit, print, Global};
-use crate::error::{refuse, Error, Result};
-use crate::files::write_atomic;
-use crate::recipes::{presets_of, TASKS};
-use crate::report::{self, Asked, Curve, Figure, Format, Report, Screen, Series, FIGURES, FORMATS};
-use crate::store::{read_summary, refuse_contradictions, Record, Store, COLUMNS, SCHEMA};
+use crate::error::{refuse, Result};
+use crate::recipes::presets_of;
+use crate::report::{self, Asked, Curve, Figure, Format, Report, Series, FIGURES};
+use crate::store::{refuse_contradictions, Record, Store, COLUMNS, SCHEMA};
 use crate::sweep::{Experiment, Flags};
 use clap::builder::{PossibleValue, PossibleValuesParser};
 use clap::Args;
-use std::io::{self, IsTerminal};
 use std::path::{Path, PathBuf};
 
 #[derive(Args)]
 pub(super) struct Arguments {
-    /// Results folders or summary CSV files (`mqar.csv`, `lra.csv`, `wikitext.csv`) [default: the folder of --out;
-    /// with --all that of DSF_OUT, or `results`].
+    /// Results folders or summary CSV files. Of a folder the runs below `runs` are read and every summary `*.csv` in it
+    /// but those that dsf makes of these runs [default: the folder of --out; with --all that of DSF_OUT, or `results`].
     results: Vec<PathBuf>,
     /// A table of the paper, beside its numbers, instead of the grids of MQAR: 1, perplexities on
     /// WikiText; 2, normalisers of normalized attention; 3, the Long Range Arena. Runs on part of the
@@ -35,18 +34,22 @@ pub(super) struct Arguments {
     /// folder of --out; what has no results is listed with the command that makes them.
     #[arg(long, conflicts_with_all = ["table", "figure", "metric", "orient", "over", "format", "to"])]
     all: bool,
+    /// What the paper claims, and whether these runs bear it out: a verdict a claim at the paper's sizes, and apart from
+    /// it at the sizes of other runs, with effect, interval and, where it is undecided, the command that would decide.
+    #[arg(long, conflicts_with_all = ["table", "figure", "experiment", "metric", "orient", "over", "curves", "all"])]
+    claims: bool,
     /// Print what the columns of a summary mean, and stop.
     #[arg(long)]
     columns: bool,
     /// Report the runs that an experiment file plans, done or not.
     #[arg(long, value_name = "FILE")]
     experiment: Option<PathBuf>,
-    /// Form of the output [default: the one that the name of --to ends in, or text].
-    #[arg(long, value_parser = formats())]
-    format: Option<String>,
-    /// Write to a file.
-    #[arg(long, value_name = "FILE")]
-    to: Option<PathBuf>,
+    /// Exit with 4 where a number that the table prints is missed by more than TOL: percentage points, or percent of a
+    /// perplexity. Those without a run of ours are listed, and count neither as held nor as missed.
+    #[arg(long, value_name = "TOL", conflicts_with_all = ["claims", "curves", "all"], value_parser = tolerance, allow_negative_numbers = true)]
+    check: Option<f64>,
+    #[command(flatten)]
+    form: Form,
     #[command(flatten)]
     asked: Asked,
 }
@@ -56,9 +59,10 @@ fn figures(series: Series) -> PossibleValuesParser {
     PossibleValuesParser::new(figures.map(|f| PossibleValue::new(f.number).help(f.about)))
 }
 
-fn formats() -> PossibleValuesParser {
-    let formats = FORMATS.iter();
-    PossibleValuesParser::new(formats.map(|f| PossibleValue::new(f.name).help(f.about)))
+fn tolerance(text: &str) -> Result<f64, String> {
+    let number = text.parse().ok();
+    let number = number.filter(|number: &f64| number.is_finite() && *number >= 0.0);
+    number.ok_or_else(|| "not a number from 0, such as 1.5".to_owned())
 }
 
 pub(super) fn main(arguments: Arguments, global: &Global) -> Result<u8> {
@@ -75,13 +79,21 @@ pub(super) fn main(arguments: Arguments, global: &Global) -> Result<u8> {
     if arguments.all {
         return all::main(&arguments, global);
     }
-    let format = arguments.format(global)?;
-    let report = match arguments.curves {
-        true => arguments.drawn_curves(arguments.sources(&global.out))?,
-        false => arguments.drawn(format, &global.out)?,
-    };
-    arguments.write(format, &report, global)?;
-    Ok(exit::DONE)
+    let format = arguments.form.format(global)?;
+    let mut report = arguments.report(format, &global.out)?;
+    let before = report.notes.len();
+    let held = arguments
+        .check
+        .is_none_or(|tolerance| report.check(tolerance));
+    if format.name == "csv" {
+        let said = report.notes[before..].iter();
+        said.for_each(|note| print::talk(note));
+    }
+    arguments.form.write(&report, global)?;
+    Ok(match held {
+        true => exit::DONE,
+        false => exit::CHECK_FAILED,
+    })
 }
 
 impl Arguments {
@@ -92,38 +104,26 @@ impl Arguments {
         }
     }
 
-    /// As asked for, or as the name of the file says.
-    fn format(&self, global: &Global) -> Result<&'static Format> {
-        let json = global.json.then_some("json");
-        let format = match (json.or(self.format.as_deref()), &self.to) {
-            (Some(name), _) => Format::find(name)?,
-            (None, None) => &FORMATS[0],
-            (None, Some(file)) => Format::of_file(file).ok_or_else(|| {
-                let endings: Vec<String> = FORMATS
-                    .iter()
-                    .map(|f| format!(".{}", f.extension))
-                    .collect();
-                let (file, endings) = (file.display(), endings.join(", "));
-                Error::usage(format!(
-                    "--to {file} ends in no format: give --format, or one of {endings}"
-                ))
-            })?,
-        };
-        if !format.is_text() && self.to.is_none() && io::stdout().is_terminal() {
-            refuse!(
-                "--format {} is not for a terminal: give --to FILE, or pipe it into a program",
-                format.name
-            );
+    /// What is asked for, as yet without a form.
+    fn report(&self, format: &Format, folder: &PathBuf) -> Result<Report> {
+        if self.curves {
+            return self.drawn_curves(self.sources(folder));
         }
-        Ok(format)
-    }
-
-    fn drawn(&self, format: &Format, folder: &PathBuf) -> Result<Report> {
+        if self.claims {
+            return report::claims(&rows(self.sources(folder))?, &presets_of, &self.asked);
+        }
         let figure = match (&self.table, &self.figure) {
             (Some(number), _) => Figure::find(Series::Table, number)?,
             (_, Some(number)) => Figure::find(Series::Figure, number)?,
             (None, None) => Figure::find(Series::Grid, "")?,
         };
+        if self.check.is_some() && figure.series != Series::Table {
+            refuse!(
+                "--check compares with numbers that the paper prints, and {} has none: give --table 1, 2 or 3; what \
+                 figures claim is judged by --claims",
+                figure.title()
+            );
+        }
         let planned = match &self.experiment {
             Some(file) => Some(Experiment::read(file)?.plan(&Flags::default())?.runs),
             None => None,
@@ -147,24 +147,13 @@ impl Arguments {
         }
         report::curves(&curves, &self.asked)
     }
-
-    fn write(&self, format: &Format, report: &Report, global: &Global) -> Result<()> {
-        if let Some(file) = &self.to {
-            return write_atomic(file, &format.render(report, Screen::default())?);
-        }
-        let screen = Screen {
-            colour: global.coloured(),
-            width: print::width(),
-        };
-        print::bytes(&format.render(report, screen)?)
-    }
 }
 
 /// Every run of `sources`, each known by one result.
 fn rows(sources: &[PathBuf]) -> Result<Vec<Record>> {
     let mut rows = Vec::new();
     for source in sources {
-        rows.extend(read(source)?);
+        rows.extend(results::read(source)?);
     }
     refuse_contradictions(&rows)?;
     Ok(rows)
@@ -185,27 +174,11 @@ fn columns() -> String {
     text
 }
 
-fn read(source: &Path) -> Result<Vec<Record>> {
-    if source.is_file() {
-        return read_summary(source);
-    }
-    scan(&Store::existing(source)?)
-}
-
-fn scan(store: &Store) -> Result<Vec<Record>> {
-    let tasks: Vec<&str> = TASKS.iter().map(|task| task.name).collect();
-    let scan = store.rows(&tasks)?;
-    for warning in &scan.warnings {
-        print::talk(&format!("warning: {warning}"));
-    }
-    Ok(scan.rows)
-}
-
 /// The runs of a results folder that have epochs.
 fn read_curves(source: &Path) -> Result<Vec<Curve>> {
     let store = Store::existing(source)?;
     let mut curves = Vec::new();
-    for run in scan(&store)? {
+    for run in results::scan(&store)? {
         match store.epochs(run.run_id()) {
             Ok(epochs) if epochs.is_empty() => {}
             Ok(epochs) => curves.push(Curve { run, epochs }),

@@ -255,7 +255,7 @@ const RECALL: TaskColumn = TaskColumn {
 };
 
 /// Whether `run` has the values that `runs` lists.
-fn holds(runs: Where, run: &Record) -> bool {
+pub(super) fn holds(runs: Where, run: &Record) -> bool {
     runs.iter().all(|(column, values)| {
         let found = run.get(column);
         values.iter().any(|value| match found {

@@ -23,6 +23,8 @@ pub struct Report {
     pub list: &'static str,
     /// The grids, in order.
     pub grids: Vec<Grid>,
+    /// What the paper prints beside them.
+    pub printed: Vec<PrintedNumber>,
     /// What the marks mean and what the grids rest on.
     pub notes: Vec<String>,
     /// The runs behind it.
@@ -35,6 +37,28 @@ impl Report {
         let epochs = |grid: &Grid| matches!(grid.form, Form::Lines { log: false, .. });
         self.grids.iter().any(epochs)
     }
+}
+
+/// A number that a table of the paper prints, and ours beside it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct PrintedNumber {
+    /// Of which model on which task, and in which of our tables.
+    pub what: String,
+    /// The paper's: an accuracy in %, or a perplexity.
+    pub paper: f64,
+    /// Ours, of the preset's settings; none where there is no such run.
+    pub ours: Option<f64>,
+    /// How they are set against each other.
+    pub by: Distance,
+}
+
+/// How far a number is from another.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Distance {
+    /// In percentage points.
+    Points,
+    /// In percent of the paper's.
+    Percent,
 }
 
 /// Lines by columns.
@@ -355,8 +379,14 @@ pub(super) fn rates_won(results: impl Iterator<Item = Status>) -> Option<String>
         .collect();
     won.sort_by(f64::total_cmp);
     let wins: Vec<String> = won
-        .chunk_by(|a, b| a == b)
-        .map(|cells| format!("{} ({})", rate(cells[0]), counted(cells.len(), "cell")))
+        .chunk_by(|a, b| a.total_cmp(b).is_eq())
+        .map(|cells| {
+            format!(
+                "{} ({})",
+                chosen_rate(cells[0]),
+                counted(cells.len(), "cell")
+            )
+        })
         .collect();
     let plural = if wins.len() == 1 { "" } else { "s" };
     (!wins.is_empty()).then(|| format!("best rate{plural}: {}", wins.join(", ")))
@@ -380,6 +410,14 @@ pub(super) fn rate(lr: f64) -> String {
     };
     let digits = digits.trim_end_matches('0').trim_end_matches('.');
     format!("{digits}e{exponent}")
+}
+
+/// [`rate`], of a result whose halves of seeds may have two of them.
+pub(super) fn chosen_rate(lr: f64) -> String {
+    match lr.is_nan() {
+        true => "one a half of the seeds".into(),
+        false => rate(lr),
+    }
 }
 
 /// A name of [`Facts`] with its value.

@@ -5,24 +5,33 @@
 //!
 //! A grid knows how it is drawn; [`picture`] draws, and knows nothing of runs.
 
+mod check;
+mod claims;
+mod compare;
 mod coverage;
 mod figures;
 mod grid;
+mod mixed;
 mod panels;
 mod picture;
 mod presets;
 mod render;
 mod score;
 mod select;
+mod stats;
 #[cfg(test)]
 mod tests;
 
+pub use claims::{claims, Claim, Verdict, CLAIMS};
+pub use compare::{compare, Change, Comparison};
 pub use coverage::Coverage;
 pub use figures::{Figure, Series, FIGURES};
-pub use grid::{Baseline, Cell, Content, Facts, Form, Grid, Line, Report, Style};
+pub use grid::{
+    Baseline, Cell, Content, Distance, Facts, Form, Grid, Line, PrintedNumber, Report, Style,
+};
 pub use presets::{Difference, PresetsOf};
 pub use render::{index, Format, Screen, FORMATS};
-pub use score::{Edge, Score, Status};
+pub use score::{Edge, RateChoice, Score, Status};
 pub use select::Curve;
 
 use crate::config::{Protocol, RunConfig};
@@ -53,6 +62,10 @@ pub struct Asked {
     /// perplexities, the one that learning rates are chosen by: train_ppl].
     #[arg(long, value_parser = figures::metrics())]
     pub metric: Option<String>,
+    /// What learning rates are chosen on. With held-out, tasks that record no number of a validation split take half of
+    /// the seeds: each half is reported at the rate that is best on the other (cross-fitting).
+    #[arg(long, value_enum, value_name = "HOW", default_value = "best")]
+    pub select: RateChoice,
     /// Which of its runs.
     #[command(flatten)]
     pub filter: Filter,
@@ -161,7 +174,36 @@ pub fn report(
         Drawn::Accuracies(printed) => select::accuracies(&selection, printed),
         Drawn::Perplexities(printed) => select::perplexities(&selection, printed),
     };
-    Ok(finished(figure, selected, coverage))
+    let mut report = finished(figure, selected, coverage);
+    if figure.series == Series::Grid {
+        report.notes.extend(elsewhere(rows));
+    }
+    if asked.select == RateChoice::HeldOut {
+        report.notes.extend(held_out_note(&runs));
+    }
+    Ok(report)
+}
+
+/// Which of `runs` have no number of a validation split, and what their rates are chosen by instead.
+fn held_out_note(runs: &[&Record]) -> Option<String> {
+    let ended = runs
+        .iter()
+        .filter(|run| run.status() == Some(RunStatus::Done));
+    let lacking = ended.filter(|run| !score::has_validation(run));
+    let mut tasks: BTreeMap<&str, usize> = BTreeMap::new();
+    for run in lacking {
+        *tasks.entry(run.text("task")).or_default() += 1;
+    }
+    let each = tasks.iter();
+    let each = each.map(|(task, count)| format!("{} of {task}", coverage::counted(*count, "run")));
+    let each: Vec<String> = each.collect();
+    (!each.is_empty()).then(|| {
+        format!(
+            "held out: {} have no number of a validation split; their rates are chosen on one half of the seeds and \
+             reported on the other, both ways (cross-fitted), which takes two seeds where there are several rates",
+            each.join(", ")
+        )
+    })
 }
 
 /// Whether `figure` shows any of `rows` that pass `filter`.
@@ -207,6 +249,7 @@ fn finished(figure: &Figure, selected: Selected, coverage: Coverage) -> Report {
             Series::Grid | Series::Figure => "panels",
         },
         grids: selected.grids,
+        printed: selected.printed,
         notes,
         coverage,
     }
@@ -257,6 +300,21 @@ fn groups<'a>(runs: &[&'a Record]) -> Vec<Group<'a>> {
         groups[index].runs.push(run);
     }
     groups
+}
+
+/// What tables show of `rows`, and the grid of all other tasks does not.
+fn elsewhere(rows: &[Record]) -> Vec<String> {
+    let tables = FIGURES.iter().map(|figure| {
+        let held = rows.iter().filter(|run| figure.claims(run)).count();
+        (figure, held)
+    });
+    let held = tables.filter(|(_, held)| *held > 0);
+    let said = held.map(|(figure, held)| {
+        let (runs, title) = (coverage::counted(held, "run"), figure.title());
+        let (about, flag) = (figure.about, figure.flag());
+        format!("also here: {runs} of {title}, {about}: `dsf report{flag}`")
+    });
+    said.collect()
 }
 
 fn nothing_yet(figure: &Figure, rows: &[Record]) -> Error {

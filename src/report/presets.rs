@@ -11,6 +11,16 @@ pub type PresetsOf<'a> = &'a dyn Fn(&Record) -> Vec<(&'static str, Record)>;
 /// Settings that name a run's place in a report and are never differences.
 const NAMES: [&str; 5] = ["task", "protocol", "mixer", "dataset", "tokenizer"];
 
+/// Settings that say how large a training is. Beside runs that differ in one of them from the preset `full`, the paper's
+/// perplexities do not stand.
+#[rustfmt::skip]
+pub(super) const SIZES: [&str; 10] = [
+    "d", "n", "heads", "layers", "mlp_width", "seq_len", "vocab_size", "train_examples", "batch_size", "epochs_max",
+];
+
+/// The paper's tokens.
+pub(super) const TOKENIZER: &str = "gpt-neox";
+
 /// One setting that is not the preset's.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Difference {

@@ -1,6 +1,8 @@
 //! What runs that differ only in learning rate and seed come to: the mean over seeds at the best rate.
 
 use crate::store::{Metric, Outcome, Record, RunStatus, Shown};
+use clap::ValueEnum;
+use std::collections::BTreeSet;
 
 /// Above this an accuracy is shown as `>99`: the rule of the paper's figure 7.
 pub(super) const SATURATED: f64 = 0.99;
@@ -29,7 +31,7 @@ pub struct Score {
     pub std: Option<f64>,
     /// Seeds in the mean.
     pub seeds: usize,
-    /// The best rate.
+    /// The best rate; NaN where the halves of the seeds have different ones, see [`RateChoice::HeldOut`].
     pub lr: f64,
     /// Whether it is the first or the last of the rates tried.
     pub edge: Option<Edge>,
@@ -44,20 +46,35 @@ pub enum Edge {
     Highest,
 }
 
+/// What learning rates are chosen on.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub enum RateChoice {
+    /// The numbers that are reported: the best mean over seeds.
+    #[default]
+    Best,
+    /// Numbers that are not reported: those of a validation split; where runs have none, those of the other half of the
+    /// seeds, each half reported at the rate that is best on the other.
+    HeldOut,
+}
+
+/// By which held-out metrics rates can be chosen.
+const VALIDATION: [&str; 2] = ["val_accuracy", "best_val_ppl"];
+
 impl Status {
-    /// `shown` of `runs` at the learning rate that is best by `by`.
-    pub fn of(runs: &[&Record], by: &Metric, shown: &Metric) -> Self {
-        let rates = rates(runs, by, shown);
-        if let Some(best) = best(&rates, by) {
-            return match best.shown[..] {
-                [] => Self::Failed,
-                _ => Self::Done(best.score(&rates, shown)),
-            };
+    /// `shown` of `runs` at the learning rate that is best by `by`, or by numbers that are not reported.
+    pub fn of(runs: &[&Record], by: &Metric, shown: &Metric, choice: RateChoice) -> Self {
+        match Reported::of(runs, by, shown, choice) {
+            Ok(reported) => Self::Done(reported.score(shown)),
+            Err(status) => status,
         }
+    }
+
+    /// Why none of `rates` can be chosen.
+    fn of_none(rates: &[Rate]) -> Self {
         let any = |count: fn(&Rate) -> usize| rates.iter().any(|rate| count(rate) > 0);
         if any(|rate| rate.failed) {
             Self::Failed
-        } else if any(|rate| rate.not_run) || runs.is_empty() {
+        } else if any(|rate| rate.not_run) || rates.is_empty() {
             Self::NotRun
         } else {
             Self::Diverged
@@ -65,8 +82,8 @@ impl Status {
     }
 
     /// The same, with [`Status::NoNumber`] where runs ended well without one of the two metrics.
-    pub fn known(runs: &[&Record], by: &Metric, shown: &Metric) -> Self {
-        let status = Self::of(runs, by, shown);
+    pub fn known(runs: &[&Record], by: &Metric, shown: &Metric, choice: RateChoice) -> Self {
+        let status = Self::of(runs, by, shown, choice);
         let broke = runs.iter().any(|r| r.status() == Some(RunStatus::Failed));
         let lacks = |run: &&&Record| {
             let ended = run.status() == Some(RunStatus::Done);
@@ -99,6 +116,20 @@ impl Status {
     }
 }
 
+impl Score {
+    /// Of the numbers of seeds at a learning rate, whose place among others is not known.
+    pub(super) fn of(values: &[f64], lr: f64) -> Self {
+        let mean = mean(values.iter().copied());
+        Self {
+            mean,
+            std: sample_std(values, mean),
+            seeds: values.len(),
+            lr,
+            edge: None,
+        }
+    }
+}
+
 /// Distinct learning rates of `runs`, ascending.
 pub(super) fn distinct_rates<'a>(runs: impl IntoIterator<Item = &'a Record>) -> Vec<f64> {
     let mut rates: Vec<f64> = runs.into_iter().map(lr).collect();
@@ -107,17 +138,137 @@ pub(super) fn distinct_rates<'a>(runs: impl IntoIterator<Item = &'a Record>) -> 
     rates
 }
 
+/// The metric of a validation split that all `runs` with a number have and that does not decide what is shown.
+fn validation(runs: &[&Record], shown: &Metric) -> Option<&'static Metric> {
+    let of_split = shown.name.starts_with("val_") || VALIDATION.contains(&shown.name);
+    let mut known = VALIDATION.iter().filter_map(|name| Metric::find(name));
+    let by = known.find(|by| (by.shown == Shown::Percent) == (shown.shown == Shown::Percent))?;
+    let numbered = runs.iter().filter(|run| run.number(shown.name).is_some());
+    let mut all = numbered.map(|run| run.number(by.name).is_some());
+    (!of_split && all.all(|has| has)).then_some(by)
+}
+
+/// Whether the rate of a run can be chosen on a validation split.
+pub(super) fn has_validation(run: &Record) -> bool {
+    VALIDATION.iter().any(|name| run.number(name).is_some())
+}
+
+/// `runs` by whether their seed is of an even or an odd rank among those with a number.
+fn halves<'a>(runs: &[&'a Record], by: &Metric) -> [Vec<&'a Record>; 2] {
+    let numbered = runs.iter().filter(|run| run.number(by.name).is_some());
+    let seeds: BTreeSet<usize> = numbered.map(|run| run.count("seed")).collect();
+    let seeds: Vec<usize> = seeds.into_iter().collect();
+    let rank = |run: &Record| seeds.iter().position(|seed| *seed == run.count("seed"));
+    [0, 1].map(|half| {
+        let own = runs.iter().copied();
+        own.filter(|run| rank(run).is_some_and(|rank| rank % 2 == half))
+            .collect()
+    })
+}
+
+/// The numbers of runs that differ only in learning rate and seed.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Reported {
+    /// What is shown, by seed.
+    pub seeds: Vec<(usize, f64)>,
+    /// Seeds that diverged at the chosen rate, as one did at every other: the rest look better than the mixer is.
+    pub diverged: usize,
+    /// The chosen rate and whether it is an end of those tried; of each half of the seeds its own.
+    rates: Vec<(f64, Option<Edge>)>,
+}
+
+impl Reported {
+    /// At the learning rate that is best by `by`, or by numbers that are not reported; else why there is none.
+    pub fn of(
+        runs: &[&Record],
+        by: &Metric,
+        shown: &Metric,
+        choice: RateChoice,
+    ) -> Result<Self, Status> {
+        let several = || distinct_rates(runs.iter().copied()).len() > 1;
+        if choice == RateChoice::Best || !several() {
+            let rates = rates(runs, by, shown);
+            return Self::at(&rates, &rates, by, Status::Failed);
+        }
+        if let Some(by) = validation(runs, shown) {
+            let rates = rates(runs, by, shown);
+            return Self::at(&rates, &rates, by, Status::Failed);
+        }
+        Self::crossed(runs, by, shown)
+    }
+
+    /// Each half of the seeds at the rate that is best on the other half.
+    fn crossed(runs: &[&Record], by: &Metric, shown: &Metric) -> Result<Self, Status> {
+        let halves = halves(runs, by).map(|half| rates(&half, by, shown));
+        if halves.iter().any(Vec::is_empty) {
+            let whole = rates(runs, by, shown);
+            let any = best(&whole, by).map(|_| Status::NoNumber);
+            return Err(any.unwrap_or(Status::of_none(&whole)));
+        }
+        let [first, second] = &halves;
+        let mut reported = Self::at(first, second, by, Status::NoNumber)?;
+        let second = Self::at(second, first, by, Status::NoNumber)?;
+        reported.seeds.extend(second.seeds);
+        reported.rates.extend(second.rates);
+        match reported.diverged + second.diverged {
+            0 => Ok(reported),
+            _ => Err(Status::Diverged),
+        }
+    }
+
+    /// Of `own` at the rate that is best among `others`; `without` where it has no number there.
+    fn at(own: &[Rate], others: &[Rate], by: &Metric, without: Status) -> Result<Self, Status> {
+        let best = best(others, by).ok_or_else(|| Status::of_none(others))?;
+        let rate = own.iter().find(|rate| rate.lr == best.lr);
+        let rate = rate.ok_or(without)?;
+        let shown = rate.seeds.iter();
+        let seeds: Vec<(usize, f64)> = shown
+            .filter_map(|seed| Some((seed.seed, seed.shown?)))
+            .collect();
+        if seeds.is_empty() {
+            return Err(without);
+        }
+        Ok(Self {
+            seeds,
+            diverged: rate.diverged,
+            rates: vec![(best.lr, best.edge(others))],
+        })
+    }
+
+    fn score(&self, shown: &Metric) -> Score {
+        let values: Vec<f64> = self.seeds.iter().map(|(_, value)| *value).collect();
+        let (lr, _) = self.rates[0];
+        let lr = match self.rates.iter().all(|(other, _)| *other == lr) {
+            true => lr,
+            false => f64::NAN,
+        };
+        let score = Score::of(&values, lr);
+        let saturated = shown.shown == Shown::Percent && score.mean > SATURATED;
+        let edge = self.rates.iter().find_map(|(_, edge)| *edge);
+        Score {
+            edge: edge.filter(|_| !saturated),
+            ..score
+        }
+    }
+}
+
 /// The seeds of one learning rate.
 #[derive(Default)]
 struct Rate {
     lr: f64,
-    /// By which rates are compared.
-    scores: Vec<f64>,
-    /// What is shown of each of them.
-    shown: Vec<f64>,
+    /// Those with a number.
+    seeds: Vec<Seed>,
     diverged: usize,
     failed: usize,
     not_run: usize,
+}
+
+/// One run.
+struct Seed {
+    seed: usize,
+    /// By which rates are compared.
+    score: f64,
+    shown: Option<f64>,
 }
 
 fn lr(run: &Record) -> f64 {
@@ -134,29 +285,30 @@ fn rates(runs: &[&Record], by: &Metric, shown: &Metric) -> Vec<Rate> {
 /// A rate at which no seed diverged comes before any other: the survivors of an unstable rate
 /// would look better than it is. Of equals the lowest rate wins.
 fn best<'a>(rates: &'a [Rate], by: &Metric) -> Option<&'a Rate> {
-    let scored = rates.iter().rev().filter(|rate| !rate.scores.is_empty());
+    let scored = rates.iter().rev().filter(|rate| !rate.seeds.is_empty());
+    let score = |rate: &Rate| mean(rate.seeds.iter().map(|seed| seed.score));
     scored.max_by(|a, b| {
         let stable = (a.diverged == 0).cmp(&(b.diverged == 0));
-        stable.then(by.compare(mean(&a.scores), mean(&b.scores)))
+        stable.then_with(|| by.compare(score(a), score(b)))
     })
 }
 
 impl Rate {
-    fn of(seeds: &[&Record], by: &Metric, shown: &Metric) -> Self {
+    fn of(runs: &[&Record], by: &Metric, shown: &Metric) -> Self {
         let mut rate = Self {
-            lr: lr(seeds[0]),
+            lr: lr(runs[0]),
             ..Self::default()
         };
-        for run in seeds {
+        for run in runs {
             match (run.status(), run.outcome(), run.number(by.name)) {
                 (None, ..) => rate.not_run += 1,
                 (Some(RunStatus::Failed), ..) => rate.failed += 1,
                 (_, Some(Outcome::Diverged), _) => rate.diverged += 1,
-                (_, _, Some(score)) if score.is_finite() => {
-                    rate.scores.push(score);
-                    let shown = run.number(shown.name);
-                    rate.shown.extend(shown.filter(|s| s.is_finite()));
-                }
+                (_, _, Some(score)) if score.is_finite() => rate.seeds.push(Seed {
+                    seed: run.count("seed"),
+                    score,
+                    shown: run.number(shown.name).filter(|shown| shown.is_finite()),
+                }),
                 _ => rate.failed += 1,
             }
         }
@@ -164,19 +316,7 @@ impl Rate {
     }
 
     fn tried(&self) -> bool {
-        self.diverged > 0 || !self.scores.is_empty()
-    }
-
-    fn score(&self, rates: &[Rate], shown: &Metric) -> Score {
-        let mean = mean(&self.shown);
-        let saturated = shown.shown == Shown::Percent && mean > SATURATED;
-        Score {
-            mean,
-            std: sample_std(&self.shown, mean),
-            seeds: self.shown.len(),
-            lr: self.lr,
-            edge: self.edge(rates).filter(|_| !saturated),
-        }
+        self.diverged > 0 || !self.seeds.is_empty()
     }
 
     fn edge(&self, rates: &[Rate]) -> Option<Edge> {
@@ -189,8 +329,9 @@ impl Rate {
     }
 }
 
-pub(super) fn mean(values: &[f64]) -> f64 {
-    values.iter().sum::<f64>() / values.len() as f64
+pub(super) fn mean(values: impl Iterator<Item = f64>) -> f64 {
+    let (sum, count) = values.fold((0.0, 0usize), |(sum, count), v| (sum + v, count + 1));
+    sum / count as f64
 }
 
 pub(super) fn sample_std(values: &[f64], mean: f64) -> Option<f64> {

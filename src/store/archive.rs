@@ -176,7 +176,10 @@ mod tests {
                 // A blank behind the header is the one byte that means nothing.
                 let blank = byte == b' ' && other.is_ascii_whitespace();
                 let foreign = SafeTensors::read_metadata(&file).is_err();
-                assert!(check(&file).is_err() || foreign || unnamed || blank, "byte {at}");
+                assert!(
+                    check(&file).is_err() || foreign || unnamed || blank,
+                    "byte {at}"
+                );
             }
             file[at] = byte;
         }

@@ -151,6 +151,25 @@ impl Store {
         summary::scan(self, tasks)
     }
 
+    /// The files `*.csv` of the folder that are summaries, by name. Where it has run folders, those of `tasks` are left out,
+    /// which are made of these; a file without a column `schema` is none.
+    pub fn other_summaries(&self, tasks: &[&str]) -> Result<Vec<PathBuf>> {
+        let made: Vec<PathBuf> = match self.out.join(RUNS).exists() {
+            true => tasks.iter().map(|task| self.summary_path(task)).collect(),
+            false => Vec::new(),
+        };
+        let mut found = Vec::new();
+        for entry in fs::read_dir(&self.out).map_err(Error::io("read", &self.out))? {
+            let path = entry.map_err(Error::io("read", &self.out))?.path();
+            let csv = path.is_file() && path.extension().is_some_and(|end| end == "csv");
+            if csv && !made.contains(&path) && summary::is_summary(&path)? {
+                found.push(path);
+            }
+        }
+        found.sort();
+        Ok(found)
+    }
+
     /// Where the summary of `task` stands.
     pub fn summary_path(&self, task: &str) -> PathBuf {
         self.out.join(format!("{task}.csv"))

@@ -53,6 +53,16 @@ static MEANT: LazyLock<Vec<Meant>> = LazyLock::new(|| {
     COLUMNS.iter().enumerate().filter_map(meant).collect()
 });
 
+/// Settings that every row of a summary has: a text may be empty, and a run that failed has no metric.
+static NEEDED: LazyLock<Vec<usize>> = LazyLock::new(|| {
+    let needed = |column: &Column| {
+        let text = column.kind == Kind::Word && column.role != Role::Id;
+        column.absent == Absent::Required && !(text || Metric::find(column.name).is_some())
+    };
+    let places = 0..COLUMNS.len();
+    places.filter(|i| needed(&COLUMNS[*i])).collect()
+});
+
 impl Default for Record {
     fn default() -> Self {
         Self {
@@ -216,14 +226,9 @@ impl Record {
 
     /// A setting without a value in a row of a summary that must have one.
     pub(super) fn lacks(&self) -> Option<&'static Column> {
-        let mut columns = COLUMNS.iter().zip(&self.fields);
-        let lacking = columns.find(|(column, field)| {
-            let text = column.kind == Kind::Word && column.role != Role::Id;
-            **field == Field::Absent
-                && column.absent == Absent::Required
-                && !(text || Metric::find(column.name).is_some())
-        });
-        lacking.map(|(column, _)| column)
+        let mut needed = NEEDED.iter();
+        let lacking = needed.find(|place| self.fields[**place] == Field::Absent);
+        lacking.map(|place| &COLUMNS[*place])
     }
 }
 

@@ -175,6 +175,13 @@ pub fn read_summary(path: &Path) -> Result<Vec<Record>> {
     Ok(records)
 }
 
+/// Whether the header of a file has the column that every summary has.
+pub(super) fn is_summary(path: &Path) -> Result<bool> {
+    let mut reader = csv::Reader::from_path(path).map_err(|e| broken(path, &e))?;
+    let header = reader.byte_headers().map_err(|e| broken(path, &e))?;
+    Ok(header.iter().any(|name| name.trim_ascii() == b"schema"))
+}
+
 /// The place in [`COLUMNS`] of every column of a file; none for those of later versions.
 fn columns_of(header: &StringRecord) -> Result<Vec<Option<usize>>, String> {
     let has = |name: &str| header.iter().any(|held| held.trim() == name);

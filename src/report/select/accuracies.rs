@@ -6,7 +6,11 @@
 //! other difference from the preset is said in a footnote, and never shares a place.
 
 use super::super::figures::{Printed, TaskColumn};
-use super::super::grid::{fact, rate, Baseline, Cell, Content, Facts, Grid, Line, Style};
+use super::super::grid::{
+    chosen_rate, fact, rate, Baseline, Cell, Content, Distance, Facts, Grid, Line, PrintedNumber,
+    Style,
+};
+use super::super::mixed;
 use super::super::presets::{listed, Difference};
 use super::super::score::{Score, Status};
 use super::super::{Group, SCHEMA};
@@ -63,7 +67,7 @@ pub(in super::super) fn accuracies(of: &Selection, printed: &'static Printed) ->
     let tables: Vec<Table> = tables
         .map(|p| Table::of(p, &columns, printed, of))
         .collect();
-    selected(of, &tables)
+    selected(of, printed, &columns, &tables)
 }
 
 /// The place of `group`, if it is of one of the columns.
@@ -82,12 +86,78 @@ fn place<'a>(group: &'a Group, columns: &[&TaskColumn], of: &Selection) -> Optio
     Some(Place {
         column,
         beside: whole,
+        select: of.asked.select,
         generated: columns[column].is_released() && record.text("data") != "files",
         ..Place::of(group, known, of_table, metric(by))
     })
 }
 
-fn selected(of: &Selection, tables: &[Table]) -> Selected {
+/// Ours, at the settings of the preset, where the paper's stand beside them; each of the paper's at least once.
+fn printed_numbers(
+    of: &Selection,
+    printed: &Printed,
+    columns: &[&TaskColumn],
+    tables: &[Table],
+) -> Vec<PrintedNumber> {
+    let mut numbers = Vec::new();
+    let asked = printed.models.iter();
+    for model in asked.filter(|model| of.asked.filter.names(model.mixer)) {
+        let tables = tables.iter().filter(|table| table.first.beside);
+        let lines = tables.flat_map(|table| {
+            let lines = table.lines.iter().filter(|line| line.mixer == model.mixer);
+            lines.map(move |line| (table, line))
+        });
+        let indices = printed.columns.iter().enumerate();
+        let indices = indices.filter(|(_, column)| columns.contains(column));
+        for (i, column) in indices {
+            let found = lines.clone().filter_map(|(table, line)| {
+                let index = table.columns.iter().position(|c| *c == column)?;
+                let place = line.places[index].filter(|place| place.differences.is_empty())?;
+                Some((table, place.status(of).score()?.mean))
+            });
+            let what = format!("{} on {}", model.label, column.title);
+            numbers.extend(beside(what, model.accuracies[i], found));
+        }
+        if printed.average && columns.len() == printed.columns.len() {
+            let whole = lines
+                .clone()
+                .filter(|(table, line)| table.averages() && line.own().is_empty());
+            let found = whole
+                .filter_map(|(table, line)| Some((table, line.average(|place| place.status(of))?)));
+            let what = format!("{}, average", model.label);
+            numbers.extend(beside(what, model.accuracies[columns.len()], found));
+        }
+    }
+    numbers
+}
+
+/// A printed number, absent or beside each that was found.
+fn beside<'a>(
+    what: String,
+    paper: f64,
+    found: impl Iterator<Item = (&'a Table<'a>, f64)>,
+) -> Vec<PrintedNumber> {
+    let number = |what: String, ours: Option<f64>| PrintedNumber {
+        what,
+        paper,
+        ours,
+        by: Distance::Points,
+    };
+    let found = found
+        .map(|(table, share)| number(format!("{what}, {}", table.title()), Some(100.0 * share)));
+    let mut numbers: Vec<PrintedNumber> = found.collect();
+    if numbers.is_empty() {
+        numbers.push(number(what, None));
+    }
+    numbers
+}
+
+fn selected(
+    of: &Selection,
+    printed: &Printed,
+    columns: &[&TaskColumn],
+    tables: &[Table],
+) -> Selected {
     let (figure, all_three) = (of.figure, of.all_three());
     let lines = tables.iter().flat_map(|table| &table.lines);
     let cells: Vec<Option<&Place>> = lines.flat_map(|line| line.places.clone()).collect();
@@ -127,6 +197,7 @@ fn selected(of: &Selection, tables: &[Table]) -> Selected {
             fact("metric", of.asked.metric.clone()),
         ],
         grids: tables.iter().map(Table::grid).collect(),
+        printed: printed_numbers(of, printed, columns, tables),
         before,
         after: unselected.map(str::to_owned).into_iter().collect(),
         results: cells.iter().map(status).collect(),
@@ -171,7 +242,7 @@ impl Place<'_> {
     fn shown(&self, name: &str) -> Status {
         match name {
             "selected_accuracy" if !self.selects() => Status::NotRun,
-            name => Status::of(self.runs, self.by, metric(name)),
+            name => Status::of(self.runs, self.by, metric(name), self.select),
         }
     }
 
@@ -207,7 +278,7 @@ impl Place<'_> {
             1 => String::new(),
             many => format!(", the best of {many} {choice}"),
         };
-        Some(format!("rate {}{of_rates}{preset}", rate(lr)))
+        Some(format!("rate {}{of_rates}{preset}", chosen_rate(lr)))
     }
 }
 
@@ -329,6 +400,15 @@ impl<'a> Table<'a> {
         };
         grid.notes.extend(grid.about_seeds());
         grid.notes.extend(self.notes());
+        let places = || {
+            self.lines
+                .iter()
+                .flat_map(|line| line.places.iter().flatten())
+        };
+        let runs = places().flat_map(|place| place.runs.iter().copied());
+        grid.notes.extend(mixed::warnings(runs));
+        grid.notes
+            .extend(mixed::sizes(places().map(|place| &place.differences[..])));
         grid
     }
 

@@ -2,6 +2,7 @@
 
 use super::super::figures::{Series, MIXERS};
 use super::super::grid::{fact, rates_won, Cell, Form, Grid, Line, Style};
+use super::super::mixed;
 use super::super::score::Status;
 use super::super::{Group, Orient, SCHEMA};
 use super::chance::baselines;
@@ -80,6 +81,7 @@ pub(super) fn selected(of: &Selection, grids: Vec<Grid>) -> Selected {
         facts,
         results: grids.iter().flat_map(Grid::results).collect(),
         grids,
+        printed: Vec::new(),
         before: chosen(of),
         after: Vec::new(),
     }
@@ -142,7 +144,8 @@ impl Axes {
                 key_of(group.record, &self.lines),
                 group.record.at(self.column),
             );
-            cells.insert(at, Status::of(&group.runs, of.metric, of.metric));
+            let status = Status::of(&group.runs, of.metric, of.metric, of.asked.select);
+            cells.insert(at, status);
         }
         let columns: BTreeSet<&Field> = cells.keys().map(|(_, column)| *column).collect();
         let lines = cells.keys().map(|(line, _)| line.clone()).collect();
@@ -215,6 +218,8 @@ impl Axes {
             records: records.collect(),
         };
         grid.notes.extend(caption(&grid));
+        let runs = groups.iter().flat_map(|group| group.runs.iter().copied());
+        grid.notes.extend(mixed::warnings(runs));
         grid
     }
 

@@ -91,6 +91,7 @@ pub(in super::super) fn curves(curves: &[&Curve]) -> Selected {
             fact("task", tasks.into_iter().collect::<Vec<_>>().join(",")),
         ],
         results: Vec::new(),
+        printed: Vec::new(),
         grids,
         before: Vec::new(),
         after: Vec::new(),
@@ -179,7 +180,7 @@ fn after(measure: &Measure, runs: &[&Curve], epoch: usize) -> Status {
     if values.is_empty() {
         return Status::NoNumber;
     }
-    let mean = mean(&values);
+    let mean = mean(values.iter().copied());
     Status::Done(Score {
         mean,
         std: sample_std(&values, mean),

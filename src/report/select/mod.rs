@@ -15,10 +15,10 @@ pub use curves::Curve;
 pub(super) use perplexities::perplexities;
 pub(super) use points::points;
 
-use super::grid::{fact, Facts, Grid};
+use super::grid::{fact, Facts, Grid, PrintedNumber};
 use super::presets::{listed, Difference, Nearest, PresetsOf};
 use super::score::{distinct_rates, Score, Status};
-use super::{Asked, Figure, Group};
+use super::{Asked, Figure, Group, RateChoice};
 use crate::store::{Metric, Record};
 use serde_json::Value;
 use std::collections::BTreeSet;
@@ -38,6 +38,8 @@ pub(super) struct Selected {
     pub heading: String,
     pub facts: Facts,
     pub grids: Vec<Grid>,
+    /// What the paper prints beside them.
+    pub printed: Vec<PrintedNumber>,
     /// Notes in front of what the marks mean.
     pub before: Vec<String>,
     /// Notes behind it.
@@ -67,6 +69,8 @@ struct Place<'a> {
     by: &'static Metric,
     /// How many learning rates there are.
     rates: usize,
+    /// What they are chosen on.
+    select: RateChoice,
 }
 
 impl<'a> Place<'a> {
@@ -92,6 +96,7 @@ impl<'a> Place<'a> {
             generated: false,
             by,
             rates: distinct_rates(group.runs.iter().copied()).len(),
+            select: RateChoice::Best,
         }
     }
 

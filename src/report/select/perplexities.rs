@@ -5,10 +5,14 @@
 //! belongs to the mixer alone, such as its rotary positions, makes a line of its own. The paper's numbers
 //! stand only beside runs of its size on its text.
 
-use super::super::grid::{fact, object, rate, Baseline, Cell, Content, Facts, Grid, Line, Style};
-use super::super::presets::{listed, Difference};
+use super::super::grid::{
+    chosen_rate, fact, object, Baseline, Cell, Content, Distance, Facts, Grid, Line, PrintedNumber,
+    Style,
+};
+use super::super::mixed;
+use super::super::presets::{listed, Difference, SIZES, TOKENIZER};
 use super::super::score::{distinct_rates, Score, Status};
-use super::super::{Group, SCHEMA};
+use super::super::{Group, RateChoice, SCHEMA};
 use super::{in_order, mean_and_std, metric, model_lines, number};
 use super::{ModelLine, Place, Selected, Selection};
 use crate::store::{Direction, Metric, Shown, METRICS};
@@ -31,16 +35,8 @@ const SHOWN: [(&str, &str); 6] = [
 #[rustfmt::skip]
 const OF_LINE: [&str; 7] = ["variant", "options", "n", "heads", "expand", "rotary", "rotary_dims"];
 
-/// Differences from the preset `full` beside which the paper's numbers do not stand. The others are open
-/// in the paper, or its own words decide them and a title says what was done instead.
-#[rustfmt::skip]
-const SIZES: [&str; 10] = [
-    "d", "n", "heads", "layers", "mlp_width", "seq_len", "vocab_size", "train_examples", "batch_size", "epochs_max",
-];
-
-/// The paper's text and tokens.
+/// The paper's text.
 const CORPORA: [&str; 2] = ["wikitext-103-raw", "wikitext-103"];
-const TOKENIZER: &str = "gpt-neox";
 
 /// What the paper prints of linear, normalized and softmax attention.
 type Printed = &'static [(&'static str, f64)];
@@ -130,7 +126,37 @@ pub(in super::super) fn perplexities(of: &Selection, printed: Printed) -> Select
         after: lines().any(lacks).then_some(lacking).into_iter().collect(),
         results: results.filter(|status| *status != Status::NoNumber).collect(),
         grids: tables.iter().map(Table::grid).collect(),
+        printed: printed_numbers(of, printed, &tables),
     }
+}
+
+/// Ours where the paper's stand beside them; each of the paper's at least once.
+fn printed_numbers(of: &Selection, printed: Printed, tables: &[Table]) -> Vec<PrintedNumber> {
+    let mut numbers = Vec::new();
+    let asked = printed
+        .iter()
+        .filter(|(mixer, _)| of.asked.filter.names(mixer));
+    for (mixer, paper) in asked {
+        let number = |what: String, ours: Option<f64>| PrintedNumber {
+            what,
+            paper: *paper,
+            ours,
+            by: Distance::Percent,
+        };
+        let before = numbers.len();
+        for table in tables.iter().filter(|table| table.first.beside) {
+            let lines = table.lines.iter().filter(|line| line.mixer == *mixer);
+            for line in lines.filter(|line| table.paper(line).is_some()) {
+                let score = table.score(line, of.figure.metrics[0]);
+                let what = format!("{} in {}", line.label(), table.title());
+                numbers.extend(score.map(|score| number(what, Some(score.mean))));
+            }
+        }
+        if numbers.len() == before {
+            numbers.push(number((*mixer).to_owned(), None));
+        }
+    }
+    numbers
 }
 
 fn place<'a>(group: &'a Group, of: &Selection) -> Place<'a> {
@@ -140,6 +166,7 @@ fn place<'a>(group: &'a Group, of: &Selection) -> Place<'a> {
     let ended = ended.filter(|run| run.status().is_some());
     let mut place = Place {
         rates: distinct_rates(ended).len(),
+        select: of.asked.select,
         ..Place::of(group, known, of_table, of.metric)
     };
     place.beside = elsewhere(&place).is_empty();
@@ -173,7 +200,8 @@ impl ModelLine<'_> {
     /// `shown` at the rate that is best by `by`.
     fn status(&self, shown: &Metric, by: &Metric) -> Status {
         let runs = self.places[0].map_or(&[][..], |place| place.runs);
-        Status::known(runs, by, shown)
+        let select = self.places[0].map_or(RateChoice::Best, |place| place.select);
+        Status::known(runs, by, shown, select)
     }
 
     /// What it has otherwise than its preset.
@@ -271,6 +299,15 @@ impl<'a> Table<'a> {
         };
         grid.notes.extend(grid.about_seeds());
         grid.notes.extend(self.notes());
+        let places = || {
+            self.lines
+                .iter()
+                .flat_map(|line| line.places.iter().flatten())
+        };
+        let runs = places().flat_map(|place| place.runs.iter().copied());
+        grid.notes.extend(mixed::warnings(runs));
+        grid.notes
+            .extend(mixed::sizes(places().map(|place| &place.differences[..])));
         grid
     }
 
@@ -286,7 +323,7 @@ impl<'a> Table<'a> {
         let paper = self.paper(line);
         let paper = paper.map_or(Cell::text("-"), |ppl| Cell::from(Content::Printed(ppl)));
         let score = SHOWN.iter().find_map(|(name, _)| self.score(line, name));
-        let rate = score.map_or(String::new(), |score| rate(score.lr));
+        let rate = score.map_or(String::new(), |score| chosen_rate(score.lr));
         let shown = |name: &str| Cell::result(line.status(metric(name), self.of.metric));
         self.row(line.label(), paper, &rate, &shown)
     }

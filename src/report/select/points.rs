@@ -63,8 +63,8 @@ fn panel(
     let (mut lines, mut at, mut records) = (Vec::new(), Vec::new(), Vec::new());
     for (name, setting) in named {
         let group = by_setting[&setting];
-        let score = Status::of(&group.runs, of.metric, of.metric);
-        let size = Status::known(&group.runs, of.metric, across);
+        let score = Status::of(&group.runs, of.metric, of.metric, of.asked.select);
+        let size = Status::known(&group.runs, of.metric, across, of.asked.select);
         let size = size.score().map(|score| score.mean);
         at.push((
             group.record.text("mixer").to_owned(),

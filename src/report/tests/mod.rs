@@ -1,9 +1,12 @@
 //! Small results and the exact reports they must give.
 
 mod accuracies;
+mod claims;
+mod compare;
 mod curves;
 mod figures;
 mod grid;
+mod held_out;
 mod perplexities;
 mod pictures;
 

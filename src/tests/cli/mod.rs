@@ -1,6 +1,7 @@
 //! The binary as a person types it.
 
 mod bench;
+mod claims;
 mod data;
 mod errors;
 mod generate;

@@ -1,0 +1,55 @@
+//! `dsf compare A B`.
+
+use super::results::{self, Form};
+use super::{exit, Global};
+use crate::error::{unknown, Result};
+use crate::report;
+use crate::store::{refuse_contradictions, Metric, METRICS};
+use clap::Args;
+use std::path::PathBuf;
+
+#[derive(Args)]
+#[command(
+    after_help = "A cell is one setting, learning rate included, and its seeds are the sample. It is identical where \
+    the same seeds have the same number, bit for bit; better or worse where the interval of the difference of means does \
+    not hold 0 (Student's t, paired where the seeds are the same, Holm's correction over all cells), or where seeds \
+    diverged on one side only. With fewer than three seeds a side the noise is not known, and nothing is called worse."
+)]
+pub(super) struct Arguments {
+    /// The results to compare with: a folder or a summary CSV.
+    a: PathBuf,
+    /// The results that are compared: a folder or a summary CSV.
+    b: PathBuf,
+    /// Which number counts [default: accuracy; train_ppl of texts]. `dsf report --columns` lists them.
+    #[arg(long, value_name = "NAME")]
+    metric: Option<String>,
+    /// Exit with 4 where any cell of B is worse beyond noise.
+    #[arg(long)]
+    check: bool,
+    #[command(flatten)]
+    form: Form,
+}
+
+pub(super) fn main(arguments: Arguments, global: &Global) -> Result<u8> {
+    let metric = match &arguments.metric {
+        Some(typed) => Some(named(typed)?),
+        None => None,
+    };
+    let sources = [&arguments.a, &arguments.b];
+    let [a, b] = [results::read(sources[0])?, results::read(sources[1])?];
+    refuse_contradictions(&a)?;
+    refuse_contradictions(&b)?;
+    let names = sources.map(|source| source.display().to_string());
+    let compared = report::compare([&a, &b], [&names[0], &names[1]], metric)?;
+    arguments.form.write(&compared.report, global)?;
+    Ok(match arguments.check && compared.worse > 0 {
+        true => exit::CHECK_FAILED,
+        false => exit::DONE,
+    })
+}
+
+/// With underscores as in a summary, or with hyphens as flags are.
+fn named(typed: &str) -> Result<&'static Metric> {
+    let found = Metric::find(&typed.replace('-', "_"));
+    found.ok_or_else(|| unknown("metric", typed, METRICS.iter().map(|metric| metric.name)))
+}

@@ -1,0 +1,96 @@
+//! Where commands that read results find them, and the forms that they print.
+
+use super::{print, Global};
+use crate::error::{refuse, Error, Result};
+use crate::files::write_atomic;
+use crate::recipes::TASKS;
+use crate::report::{Format, Report, Screen, FORMATS};
+use crate::store::{read_summary, Record, Store};
+use clap::builder::{PossibleValue, PossibleValuesParser};
+use clap::Args;
+use std::io::{self, IsTerminal};
+use std::path::{Path, PathBuf};
+
+/// How a report is written, and where to.
+#[derive(Args)]
+pub(super) struct Form {
+    /// Form of the output [default: the one that the name of --to ends in, or text].
+    #[arg(long, value_parser = formats())]
+    format: Option<String>,
+    /// Write to a file.
+    #[arg(long, value_name = "FILE")]
+    to: Option<PathBuf>,
+}
+
+impl Form {
+    /// As asked for, or as the name of the file says; `--json` asks for the form of programs as well.
+    pub fn format(&self, global: &Global) -> Result<&'static Format> {
+        let json = global.json.then_some("json");
+        let format = match (json.or(self.format.as_deref()), &self.to) {
+            (Some(name), _) => Format::find(name)?,
+            (None, None) => &FORMATS[0],
+            (None, Some(file)) => Format::of_file(file).ok_or_else(|| {
+                let endings = FORMATS
+                    .iter()
+                    .map(|format| format!(".{}", format.extension));
+                let endings: Vec<String> = endings.collect();
+                let (file, endings) = (file.display(), endings.join(", "));
+                Error::usage(format!(
+                    "--to {file} ends in no format: give --format, or one of {endings}"
+                ))
+            })?,
+        };
+        if !format.is_text() && self.to.is_none() && io::stdout().is_terminal() {
+            refuse!(
+                "--format {} is not for a terminal: give --to FILE, or pipe it into a program",
+                format.name
+            );
+        }
+        Ok(format)
+    }
+
+    /// Writes `report` to the file, or to stdout.
+    pub fn write(&self, report: &Report, global: &Global) -> Result<()> {
+        let format = self.format(global)?;
+        if let Some(file) = &self.to {
+            return write_atomic(file, &format.render(report, Screen::default())?);
+        }
+        let screen = Screen {
+            colour: global.coloured(),
+            width: print::width(),
+        };
+        print::bytes(&format.render(report, screen)?)
+    }
+}
+
+fn formats() -> PossibleValuesParser {
+    let formats = FORMATS.iter();
+    PossibleValuesParser::new(formats.map(|f| PossibleValue::new(f.name).help(f.about)))
+}
+
+/// The runs of a summary, or of a results folder: those below `runs`, and those of every summary in it that is not made
+/// of these.
+pub(super) fn read(source: &Path) -> Result<Vec<Record>> {
+    if source.is_file() {
+        return read_summary(source);
+    }
+    let store = Store::existing(source)?;
+    let mut rows = scan(&store)?;
+    for summary in store.other_summaries(&tasks())? {
+        rows.extend(read_summary(&summary)?);
+    }
+    Ok(rows)
+}
+
+/// The runs below `runs`; a warning for every folder that is none.
+pub(super) fn scan(store: &Store) -> Result<Vec<Record>> {
+    let scan = store.rows(&tasks())?;
+    for warning in &scan.warnings {
+        print::talk(&format!("warning: {warning}"));
+    }
+    Ok(scan.rows)
+}
+
+fn tasks() -> Vec<&'static str> {
+    TASKS.iter().map(|task| task.name).collect()
+}

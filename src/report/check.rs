@@ -1,0 +1,78 @@
+//! Whether our numbers are those that the paper prints.
+
+use super::grid::{fact, Distance, PrintedNumber, Report};
+use serde_json::json;
+
+impl PrintedNumber {
+    /// How far ours is above the paper's.
+    fn apart(&self) -> Option<f64> {
+        let apart = self.ours? - self.paper;
+        Some(match self.by {
+            Distance::Points => apart,
+            Distance::Percent => 100.0 * apart / self.paper,
+        })
+    }
+
+    fn missed(&self, apart: f64) -> String {
+        let ours = self.paper
+            + match self.by {
+                Distance::Points => apart,
+                Distance::Percent => apart * self.paper / 100.0,
+            };
+        format!(
+            "missed: {}: {ours:.2}, the paper prints {:.2} ({apart:+.2} {})",
+            self.what,
+            self.paper,
+            self.by.unit()
+        )
+    }
+}
+
+impl Distance {
+    fn unit(self) -> &'static str {
+        match self {
+            Self::Points => "points",
+            Self::Percent => "%",
+        }
+    }
+}
+
+impl Report {
+    /// Adds which of the printed numbers are held within `tolerance`, missed and absent, and gives whether none is
+    /// missed. What is absent is never held.
+    pub fn check(&mut self, tolerance: f64) -> bool {
+        let unit = self.printed.first().map_or("", |number| number.by.unit());
+        let apart = |number: &PrintedNumber| number.apart().map(|apart| (number.clone(), apart));
+        let there: Vec<(PrintedNumber, f64)> = self.printed.iter().filter_map(apart).collect();
+        let (held, missed): (Vec<_>, Vec<_>) = there
+            .into_iter()
+            .partition(|(_, apart)| apart.abs() <= tolerance);
+        let absent = self.printed.iter().filter(|number| number.ours.is_none());
+        let absent: Vec<String> = absent.map(|number| number.what.clone()).collect();
+        self.notes.push(format!(
+            "check: {} of {} printed numbers are held within {tolerance} {unit}, {} missed, {} absent",
+            held.len(),
+            self.printed.len(),
+            missed.len(),
+            absent.len()
+        ));
+        let each = missed.iter().map(|(number, apart)| number.missed(*apart));
+        self.notes.extend(each);
+        if !absent.is_empty() {
+            self.notes
+                .push(format!("absent, and so not held: {}", absent.join("; ")));
+        }
+        let listed = |numbers: &[(PrintedNumber, f64)]| -> Vec<serde_json::Value> {
+            let each = numbers.iter().map(|(number, apart)| {
+                json!({ "what": number.what, "ours": number.ours, "paper": number.paper, "apart": apart })
+            });
+            each.collect()
+        };
+        self.facts.push(fact(
+            "check",
+            json!({ "tolerance": tolerance, "unit": unit, "held": listed(&held),
+                    "missed": listed(&missed), "absent": absent }),
+        ));
+        missed.is_empty()
+    }
+}

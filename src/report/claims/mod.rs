@@ -1,0 +1,238 @@
+//! Whether the runs bear out what the paper claims.
+//!
+//! A claim is a contrast of means over seeds and an interval that the paper puts it in. It is judged at the paper's
+//! sizes, where every cell of its grid must be there, and at the sizes of other runs by itself: the two are never
+//! mixed, and neither are protocols. See [`stats`](super::stats) for the intervals.
+
+mod draw;
+mod judge;
+mod need;
+mod study;
+mod table;
+
+pub use judge::Verdict;
+pub use table::{Claim, CLAIMS};
+
+use super::figures::holds;
+use super::mixed;
+use super::presets::PresetsOf;
+use super::score::Status;
+use super::{groups, joined, Asked, Report};
+use crate::error::Result;
+use crate::store::{places, Record, Role, COLUMNS};
+use judge::{tests, tests_by_cell, verdict, Cells, Test};
+use need::{Need, Place};
+use std::collections::{BTreeMap, BTreeSet};
+use study::{studies, Cell, Kind, Study};
+use table::Holds;
+
+/// One claim in one study.
+struct Judgement {
+    claim: &'static Claim,
+    /// Whether it is about the paper's sizes.
+    paper: bool,
+    protocol: String,
+    /// What the runs have in common.
+    study: String,
+    verdict: Verdict,
+    tests: Vec<Test>,
+    by_cell: Vec<Test>,
+    /// How many there are, with runs or without.
+    cells: usize,
+    /// What would settle it, where it is undecided.
+    need: Option<Need>,
+    notes: Vec<String>,
+    /// Of every mixer in every cell by one of its runs, for what is said of rates.
+    results: Vec<(String, Status)>,
+}
+
+/// Every claim, judged by `rows`.
+pub fn claims(rows: &[Record], presets: PresetsOf, asked: &Asked) -> Result<Report> {
+    let passing: Vec<&Record> = rows.iter().filter(|run| asked.filter.passes(run)).collect();
+    let mut judged = Vec::new();
+    let mut used = BTreeSet::new();
+    for claim in CLAIMS.iter() {
+        let mixers = claim.mixers();
+        let of_claim = passing.iter().copied();
+        let of_claim =
+            of_claim.filter(|run| holds(claim.runs, run) && mixers.contains(&run.text("mixer")));
+        let (runs, _) = joined(of_claim.collect(), None);
+        used.extend(runs.iter().map(|run| run.run_id()));
+        let groups = groups(&runs);
+        let studies = studies(claim, &groups, presets);
+        judged.extend(of_studies(claim, &studies, asked));
+    }
+    let used = passing
+        .into_iter()
+        .filter(|run| used.contains(run.run_id()));
+    let (runs, coverage) = joined(used.collect(), None);
+    let mut report = draw::report(&judged, &runs, asked);
+    report.coverage = coverage;
+    let results = judged
+        .iter()
+        .flat_map(|judgement| judgement.results.clone());
+    let results: BTreeMap<String, Status> = results.collect();
+    let results: Vec<Status> = results.into_values().collect();
+    report.notes.extend(report.coverage.notes(&results));
+    Ok(report)
+}
+
+/// At the paper's sizes under every protocol that has runs of them, or its own; and at all others that there are.
+fn of_studies(claim: &'static Claim, studies: &[Study], asked: &Asked) -> Vec<Judgement> {
+    let paper = studies.iter().filter(|study| study.kind.is_paper());
+    let mut judged: Vec<Judgement> = Vec::new();
+    let nothing = Study {
+        kind: Kind {
+            protocol: claim.protocol,
+            preset: "full",
+            differences: Vec::new(),
+            tokenizer: "",
+            precision: "",
+        },
+        cells: Vec::new(),
+        left_out: Vec::new(),
+    };
+    let own = paper
+        .clone()
+        .any(|study| study.kind.protocol == claim.protocol);
+    let own = (!own).then_some(&nothing);
+    for study in own.into_iter().chain(paper) {
+        judged.push(at_paper(claim, study, asked));
+    }
+    for study in studies {
+        let cells: Vec<&Cell> = study.cells.iter().collect();
+        let whole = |cell: &&&Cell| {
+            claim.mixers().iter().all(|m| cell.sides.contains_key(m)) && claim.has(cell)
+        };
+        let grid: usize = claim.axes.iter().map(|axis| axis.points.len()).product();
+        let answered = study.kind.is_paper()
+            && cells.iter().filter(whole).count() == grid
+            && cells.len() == grid;
+        // Of a part of its mixers a claim says nothing, unless one is enough.
+        let there = |mixer: &&str| cells.iter().any(|cell| cell.sides.contains_key(mixer));
+        let mixers = claim.mixers();
+        let enough = match claim.holds {
+            Holds::Every => mixers.iter().all(there),
+            Holds::Some => mixers.iter().any(there),
+        };
+        if !answered && enough {
+            judged.push(judgement(
+                claim,
+                study,
+                Cells {
+                    cells,
+                    whole: false,
+                },
+                asked,
+            ));
+        }
+    }
+    judged
+}
+
+impl Claim {
+    /// Whether the paper's grid has `cell`.
+    fn has(&self, cell: &Cell) -> bool {
+        let mut points = self.axes.iter().zip(&cell.at);
+        points.all(|(axis, value)| axis.points.contains(&value.as_str()))
+    }
+
+    /// The points of the paper's grid.
+    fn grid(&self) -> Vec<Vec<String>> {
+        let mut grid = vec![Vec::new()];
+        for axis in &self.axes {
+            let longer = grid.iter().flat_map(|start: &Vec<String>| {
+                let points = axis.points.iter();
+                points.map(|point| [&start[..], &[(*point).to_owned()]].concat())
+            });
+            grid = longer.collect();
+        }
+        grid
+    }
+}
+
+/// In every cell of the paper's grid, whether it has runs or not.
+fn at_paper(claim: &'static Claim, study: &Study, asked: &Asked) -> Judgement {
+    let found = |at: Vec<String>| {
+        let known = study.cells.iter().find(|cell| cell.at == at);
+        known.cloned().unwrap_or(Cell {
+            at,
+            data: "",
+            sides: Default::default(),
+        })
+    };
+    let cells: Vec<Cell> = claim.grid().into_iter().map(found).collect();
+    let cells = cells.iter().collect();
+    judgement(claim, study, Cells { cells, whole: true }, asked)
+}
+
+fn judgement(claim: &'static Claim, study: &Study, cells: Cells, asked: &Asked) -> Judgement {
+    let tests = tests(claim, &cells, asked.select);
+    let verdict = verdict(claim, &tests);
+    let place = Place {
+        claim,
+        kind: &study.kind,
+        cells: &cells.cells,
+        paper: cells.whole,
+    };
+    let groups = cells.cells.iter().flat_map(|cell| cell.sides.values());
+    let results = groups.clone().map(|group| {
+        let [by, shown] = claim.measure.metrics(group.record);
+        let status = Status::of(&group.runs, by, shown, asked.select);
+        (group.record.run_id().to_owned(), status)
+    });
+    let runs = groups.clone().flat_map(|group| group.runs.iter().copied());
+    let mut notes = mixed::warnings(runs);
+    notes.extend(asides(claim, &cells.cells));
+    if !study.left_out.is_empty() {
+        notes.push(format!("left out: {}", study.left_out.join("; ")));
+    }
+    Judgement {
+        claim,
+        paper: cells.whole,
+        protocol: study.kind.protocol.to_owned(),
+        study: study.kind.title(),
+        verdict,
+        by_cell: tests_by_cell(claim, &cells, asked.select),
+        need: (verdict == Verdict::Undecided).then(|| place.need(&tests)),
+        tests,
+        cells: cells.cells.len(),
+        notes,
+        results: results.collect(),
+    }
+}
+
+/// In what else the mixers of a cell differ, such as the block that a protocol puts around each.
+fn asides(claim: &Claim, cells: &[&Cell]) -> Option<String> {
+    let mixers = claim.mixers();
+    let cell = cells.iter().find(|cell| cell.sides.len() == mixers.len())?;
+    let spans = |name: &str| claim.axes.iter().any(|axis| axis.columns.contains(&name));
+    let settings = places(&[Role::Setting, Role::Cell]);
+    let settings = settings.into_iter().filter(|i| {
+        let name = COLUMNS[*i].name;
+        !["mixer", "micro_batch"].contains(&name) && !spans(name)
+    });
+    let differing = settings.filter_map(|i| {
+        let values: Vec<String> = mixers
+            .iter()
+            .filter_map(|mixer| Some(cell.sides.get(mixer)?.record.at(i).to_string()))
+            .map(|value| {
+                if value.is_empty() {
+                    "none".into()
+                } else {
+                    value
+                }
+            })
+            .collect();
+        let differ = values.iter().any(|value| *value != values[0]);
+        differ.then(|| format!("{} {}", COLUMNS[i].name, values.join(" / ")))
+    });
+    let differing: Vec<String> = differing.collect();
+    (!differing.is_empty()).then(|| {
+        format!(
+            "beside themselves {} differ in: {}",
+            mixers.join(" / "),
+            differing.join(", ")
+        )
+    })
+}

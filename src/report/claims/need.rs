@@ -1,0 +1,245 @@
+//! What would settle a claim: how many runs, and the command that makes them.
+
+use super::super::stats::{ALPHA, FEWEST, MOST};
+use super::judge::{Problem, Test};
+use super::study::{Cell, Kind};
+use super::table::{Claim, Holds};
+use crate::config::SETTINGS;
+use crate::store::{Record, RunStatus};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// The runs that are missing.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Need {
+    /// How many; `None` where more seeds than are worth it would not settle the claim.
+    pub runs: Option<usize>,
+    /// Why.
+    pub reason: String,
+    /// What makes them, finished ones left out.
+    pub command: String,
+}
+
+/// Where runs are wanted.
+pub(super) struct Place<'a> {
+    pub claim: &'a Claim,
+    pub kind: &'a Kind<'a>,
+    pub cells: &'a [&'a Cell<'a>],
+    /// Whether the paper's rates are wanted; else those that there are.
+    pub paper: bool,
+}
+
+impl Place<'_> {
+    /// What settles `tests`, which are undecided.
+    pub fn need(&self, tests: &[Test]) -> Need {
+        let problems: Vec<&Problem> = tests
+            .iter()
+            .filter_map(|t| t.found.as_ref().err())
+            .collect();
+        let unstable = problems.iter().find_map(|problem| match problem {
+            Problem::Unstable(list) => Some(list),
+            _ => None,
+        });
+        let known = self.seeds();
+        let (seeds, reason) = match (unstable, problems.first()) {
+            (Some(list), _) => (
+                known.len().max(FEWEST),
+                format!(
+                    "at every rate a seed diverged, so that a lower one is needed: {}",
+                    few(list)
+                ),
+            ),
+            (None, Some(problem)) => (FEWEST, problem.reason()),
+            (None, None) if tests.is_empty() => {
+                (FEWEST, "no cell has runs of all its mixers".to_owned())
+            }
+            (None, None) => match self.seeds_to_decide(tests) {
+                Some(seeds) => (
+                    seeds,
+                    format!("the interval holds both; {seeds} seeds should decide, were the spread as it is now"),
+                ),
+                None => {
+                    return Need {
+                        runs: None,
+                        reason: format!(
+                            "the interval holds both, and {MOST} seeds would not decide: the difference is too small to tell"
+                        ),
+                        command: String::new(),
+                    }
+                }
+            },
+        };
+        let seeds = Self::first(&known, seeds);
+        let mut rates = self.rates();
+        if unstable.is_some() {
+            let lowest = self.runs().filter_map(|run| run.number("lr"));
+            let lowest = lowest.reduce(f64::min).unwrap_or(1e-4);
+            rates.push(format!("{:.2e}", lowest / 4.0));
+        }
+        Need {
+            runs: Some(self.missing(&seeds, &rates)),
+            reason,
+            command: self.command(&seeds, &rates),
+        }
+    }
+
+    fn runs(&self) -> impl Iterator<Item = &Record> {
+        let groups = self.cells.iter().flat_map(|cell| cell.sides.values());
+        groups.flat_map(|group| group.runs.iter().copied())
+    }
+
+    fn seeds(&self) -> Vec<usize> {
+        let seeds: BTreeSet<usize> = self.runs().map(|run| run.count("seed")).collect();
+        seeds.into_iter().collect()
+    }
+
+    /// The most that an open quantity needs; the least where one is enough.
+    fn seeds_to_decide(&self, tests: &[Test]) -> Option<usize> {
+        let open = tests.iter().filter(|test| test.p[0] > ALPHA);
+        let needed = open.filter_map(|test| {
+            let found = test.found.as_ref().ok()?;
+            Some(found.estimate.seeds_to_decide(test.within))
+        });
+        match self.claim.holds {
+            Holds::Every => needed.max_by_key(|seeds| seeds.unwrap_or(usize::MAX))?,
+            Holds::Some => needed.flatten().min(),
+        }
+    }
+
+    /// The first `count` of `known`, and the numbers behind them.
+    fn first(known: &[usize], count: usize) -> Vec<usize> {
+        let last = known.last().map_or(0, |last| last + 1);
+        known.iter().copied().chain(last..).take(count).collect()
+    }
+
+    /// As typed behind `--lr`, a value each.
+    fn rates(&self) -> Vec<String> {
+        let (count, typed) = self.claim.paper_rates;
+        if self.paper {
+            // `paper` stands for as many; nothing for the recipe's own.
+            return match typed {
+                "" => vec![String::new()],
+                word => vec![word.to_owned(); count],
+            };
+        }
+        let mut rates: Vec<f64> = self.runs().filter_map(|run| run.number("lr")).collect();
+        rates.sort_by(f64::total_cmp);
+        rates.dedup();
+        rates.iter().map(f64::to_string).collect()
+    }
+
+    /// Values of each axis that the command names.
+    fn axes(&self) -> Vec<Vec<&str>> {
+        let axes = self.claim.axes.iter().enumerate();
+        axes.map(|(i, _)| {
+            let mut values: Vec<&str> = Vec::new();
+            for cell in self.cells {
+                if !values.contains(&cell.at[i].as_str()) {
+                    values.push(&cell.at[i]);
+                }
+            }
+            values
+        })
+        .collect()
+    }
+
+    /// Runs of the command that have no result.
+    fn missing(&self, seeds: &[usize], rates: &[String]) -> usize {
+        let points: usize = self.axes().iter().map(Vec::len).product();
+        let wanted = points * self.claim.mixers().len() * seeds.len() * rates.len();
+        let mut done: BTreeMap<(&[String], &str, usize), BTreeSet<u64>> = BTreeMap::new();
+        for cell in self.cells {
+            for (mixer, group) in &cell.sides {
+                for run in &group.runs {
+                    let seed = run.count("seed");
+                    if run.status() == Some(RunStatus::Done) && seeds.contains(&seed) {
+                        let lr = run.number("lr").unwrap_or(f64::NAN);
+                        let key = (&cell.at[..], *mixer, seed);
+                        done.entry(key).or_default().insert(lr.to_bits());
+                    }
+                }
+            }
+        }
+        let done: usize = done.values().map(|lrs| lrs.len().min(rates.len())).sum();
+        wanted.saturating_sub(done)
+    }
+
+    fn command(&self, seeds: &[usize], rates: &[String]) -> String {
+        let (claim, kind) = (self.claim, self.kind);
+        let mut words = vec!["dsf sweep".to_owned()];
+        let mut flag = |name: &str, value: &str| {
+            if !value.is_empty() {
+                words.push(format!("--{name} {value}"));
+            }
+        };
+        let task = claim.runs.iter().find(|(column, _)| *column == "task");
+        flag("task", task.map_or("", |(_, tasks)| tasks[0]));
+        flag("preset", kind.preset);
+        if claim.has_protocols {
+            flag("protocol", kind.protocol);
+        }
+        if !self.paper {
+            flag("tokenizer", kind.tokenizer);
+        }
+        // One of a task alone is its default, or said by a difference.
+        let spans = claim.axes.iter().any(|axis| axis.flag == "dataset");
+        let data: BTreeSet<&str> = self.cells.iter().map(|cell| cell.data).collect();
+        let mut data = data.into_iter().filter(|data| spans && !data.is_empty());
+        if let (Some(only), None) = (data.next(), data.next()) {
+            flag("data", only);
+        }
+        for difference in &kind.differences {
+            if let Some(name) = typed(difference.name) {
+                flag(name, &difference.value);
+            }
+        }
+        flag("mixer", &claim.mixers().join(","));
+        for (axis, values) in claim.axes.iter().zip(self.axes()) {
+            flag(axis.flag, &values.join(","));
+        }
+        let mut rates = rates.to_vec();
+        rates.dedup();
+        rates.retain(|rate| !rate.is_empty());
+        flag("lr", &rates.join(","));
+        match self.seeds().is_empty() {
+            true => flag("seeds", &seeds.len().to_string()),
+            false => {
+                let seeds: Vec<String> = seeds.iter().map(usize::to_string).collect();
+                flag("seed", &seeds.join(","));
+            }
+        }
+        if self
+            .runs()
+            .any(|run| run.status() == Some(RunStatus::Failed))
+        {
+            words.push("--retry-failed".to_owned());
+        }
+        words.join(" ")
+    }
+}
+
+/// The flag of a column, if it has one.
+fn typed(column: &str) -> Option<&'static str> {
+    let mut settings = SETTINGS.typed();
+    let setting = settings.find(|setting| setting.column().as_deref() == Some(column));
+    setting.map(|setting| setting.name)
+}
+
+impl Problem {
+    fn reason(&self) -> String {
+        match self {
+            Self::Missing(list) => format!("no result of {}", few(list)),
+            Self::Unstable(list) => format!("at every rate a seed diverged: {}", few(list)),
+            Self::NoSharedRate(list) => format!("no learning rate in common: {}", few(list)),
+            Self::Seeds(have) => format!("a verdict needs {FEWEST} seeds, and there are {have}"),
+        }
+    }
+}
+
+/// The first two of a list, and how many more there are.
+fn few(list: &[String]) -> String {
+    let shown: Vec<&str> = list.iter().take(2).map(String::as_str).collect();
+    match list.len().saturating_sub(shown.len()) {
+        0 => shown.join(", "),
+        more => format!("{}, and {more} more", shown.join(", ")),
+    }
+}

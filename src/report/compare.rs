@@ -1,0 +1,413 @@
+//! Two sets of results, cell by cell: what differs beyond the noise of seeds.
+//!
+//! A cell is one setting, learning rate included; its seeds are the sample. The level of a difference is corrected over
+//! all cells (Holm), so that a comparison of a program with itself finds nothing nineteen times in twenty.
+
+use super::figures::FIGURES;
+use super::grid::{fact, rate, Cell, Facts, Grid, Line, Style};
+use super::score::{Score, Status};
+use super::stats::{holm, Block, Estimate, Within, ALPHA, FEWEST};
+use super::{joined, Coverage, Report, SCHEMA};
+use crate::error::{refuse, Result};
+use crate::store::{
+    places, Direction, Field, Metric, Outcome, Record, Role, RunStatus, Shown, COLUMNS,
+};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// How the second set of results differs from the first in one cell.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Change {
+    /// Beyond noise.
+    Worse,
+    /// Beyond noise.
+    Better,
+    /// Neither, by an interval that holds zero.
+    WithinNoise,
+    /// Different, and there are too few seeds to know the noise.
+    FewSeeds,
+    /// Only the first has a number.
+    OnlyA,
+    /// Only the second has one.
+    OnlyB,
+    /// The same seeds with the same numbers, bit for bit.
+    Identical,
+}
+
+/// Every change, those that matter first, and what it is called.
+const CHANGES: [(Change, &str); 7] = [
+    (Change::Worse, "worse"),
+    (Change::Better, "better"),
+    (Change::WithinNoise, "within noise"),
+    (Change::FewSeeds, "too few seeds"),
+    (Change::OnlyA, "only in A"),
+    (Change::OnlyB, "only in B"),
+    (Change::Identical, "identical"),
+];
+
+/// What two sets of results come to.
+pub struct Comparison {
+    /// To be drawn.
+    pub report: Report,
+    /// Cells in which the second set is worse beyond noise.
+    pub worse: usize,
+}
+
+/// The numbers of one setting in both sets.
+struct Pair<'a> {
+    record: &'a Record,
+    metric: &'static Metric,
+    sides: [Side; 2],
+    estimate: Option<Estimate>,
+    paired: bool,
+    /// Level of a difference, after Holm's correction.
+    level: Option<f64>,
+    change: Change,
+}
+
+/// One setting in one set.
+#[derive(Default)]
+struct Side {
+    /// By seed.
+    numbers: BTreeMap<usize, f64>,
+    diverged: BTreeSet<usize>,
+}
+
+impl Change {
+    fn name(self) -> &'static str {
+        let known = CHANGES.iter().find(|(change, _)| *change == self);
+        known.map_or("", |(_, name)| name)
+    }
+}
+
+/// `b` against `a`, which are called `names`, by `metric` or by the one that each task is known by.
+pub fn compare(
+    [a, b]: [&[Record]; 2],
+    names: [&str; 2],
+    metric: Option<&'static Metric>,
+) -> Result<Comparison> {
+    for (rows, name) in [(a, names[0]), (b, names[1])] {
+        if rows.is_empty() {
+            refuse!("there are no results in {name}");
+        }
+    }
+    if let Some(metric) = metric.filter(|metric| metric.better == Direction::Neither) {
+        refuse!(
+            "--metric {} ({}) is neither better nor worse: take one of what was learnt, such as accuracy or train_ppl",
+            metric.name,
+            metric.meaning
+        );
+    }
+    let [a, b] = [a, b].map(|rows| joined(rows.iter().collect(), None).0);
+    let mut pairs = pairs([&a, &b], metric);
+    let levels = pairs
+        .iter()
+        .filter_map(|pair| pair.level)
+        .collect::<Vec<f64>>();
+    let mut corrected = holm(&levels).into_iter();
+    for pair in &mut pairs {
+        if pair.level.is_some() {
+            pair.level = corrected.next();
+        }
+        pair.decide();
+    }
+    if pairs.is_empty() {
+        let number = metric.map_or("a number", |metric| metric.name);
+        refuse!("no run of {} or {} has {number}", names[0], names[1]);
+    }
+    let both: Vec<&Record> = a.iter().chain(&b).copied().collect();
+    Ok(Comparison {
+        worse: count(&pairs, Change::Worse),
+        report: drawn(&pairs, names, Coverage::of(&both)),
+    })
+}
+
+fn count(pairs: &[Pair], change: Change) -> usize {
+    pairs.iter().filter(|pair| pair.change == change).count()
+}
+
+/// One a setting, in the order of tasks, mixers and sizes.
+fn pairs<'a>(sets: [&[&'a Record]; 2], asked: Option<&'static Metric>) -> Vec<Pair<'a>> {
+    let settings = order();
+    let mut known: BTreeMap<Vec<&Field>, Pair> = BTreeMap::new();
+    for (i, runs) in sets.into_iter().enumerate() {
+        for &run in runs {
+            let key = settings.iter().map(|place| run.at(*place)).collect();
+            let pair = known.entry(key).or_insert_with(|| Pair {
+                record: run,
+                metric: asked.unwrap_or_else(|| metric_of(run)),
+                sides: Default::default(),
+                estimate: None,
+                paired: false,
+                level: None,
+                change: Change::Identical,
+            });
+            let metric = pair.metric;
+            pair.sides[i].add(run, metric);
+        }
+    }
+    let mut pairs: Vec<Pair> = known.into_values().collect();
+    // Runs that failed on both sides say nothing.
+    pairs.retain(|pair| pair.sides.iter().any(|side| !side.is_empty()));
+    pairs.iter_mut().for_each(Pair::estimate);
+    pairs
+}
+
+/// Places of all settings, those first that a reader looks for first.
+fn order() -> Vec<usize> {
+    const FIRST: [&str; 8] = [
+        "task", "dataset", "mixer", "seq_len", "kv_pairs", "d", "n", "lr",
+    ];
+    let mut all = places(&[Role::Setting, Role::Cell, Role::Rate]);
+    let first = |place: &usize| FIRST.iter().position(|name| *name == COLUMNS[*place].name);
+    all.sort_by_key(|place| first(place).unwrap_or(FIRST.len()));
+    all
+}
+
+/// The number that its table or the grid shows of `run`.
+fn metric_of(run: &Record) -> &'static Metric {
+    let figure = FIGURES.iter().find(|figure| figure.claims(run));
+    let name = figure.map_or("accuracy", |figure| figure.metrics[0]);
+    Metric::find(name).expect("a test walks the metrics of FIGURES")
+}
+
+impl Side {
+    fn add(&mut self, run: &Record, metric: &Metric) {
+        let seed = run.count("seed");
+        match (run.status(), run.outcome(), run.number(metric.name)) {
+            (Some(RunStatus::Done), Some(Outcome::Diverged), _) => {
+                self.diverged.insert(seed);
+            }
+            (Some(RunStatus::Done), _, Some(number)) if number.is_finite() => {
+                self.numbers.insert(seed, number);
+            }
+            _ => {}
+        }
+    }
+
+    fn is_empty(&self) -> bool {
+        self.numbers.is_empty() && self.diverged.is_empty()
+    }
+
+    fn status(&self) -> Status {
+        let values: Vec<f64> = self.numbers.values().copied().collect();
+        match (&values[..], self.diverged.is_empty()) {
+            ([], true) => Status::NotRun,
+            ([], false) => Status::Diverged,
+            (values, _) => Status::Done(Score::of(values, f64::NAN)),
+        }
+    }
+
+    fn equals(&self, other: &Self) -> bool {
+        let bits = |side: &Self| -> Vec<(usize, u64)> {
+            let numbers = side.numbers.iter();
+            numbers
+                .map(|(seed, number)| (*seed, number.to_bits()))
+                .collect()
+        };
+        self.diverged == other.diverged && bits(self) == bits(other)
+    }
+}
+
+impl Pair<'_> {
+    /// The difference of means: over the seeds that both have, or where these are too few as independent samples.
+    fn estimate(&mut self) {
+        let [a, b] = &self.sides;
+        if a.is_empty() || b.is_empty() || a.equals(b) || a.diverged.len() != b.diverged.len() {
+            return;
+        }
+        let least = match (self.metric.shown, self.record.count("test_examples")) {
+            (Shown::Percent, examples) if examples > 0 => 1.0 / examples as f64,
+            _ => 0.0,
+        };
+        let shared = b.numbers.iter();
+        let shared = shared.filter_map(|(seed, b)| Some(b - a.numbers.get(seed)?));
+        let paired = Block {
+            values: shared.collect(),
+            least: least * 2f64.sqrt(),
+        };
+        let block = |side: &Side, sign: f64| Block {
+            values: side.numbers.values().map(|number| sign * number).collect(),
+            least,
+        };
+        let ways = [vec![paired], vec![block(a, -1.0), block(b, 1.0)]];
+        for (way, blocks) in ways.iter().enumerate() {
+            let estimate = Estimate::of(blocks).filter(|estimate| estimate.seeds >= FEWEST);
+            if let Some(estimate) = estimate {
+                self.level = Some(estimate.p_outside(Within(0.0, 0.0)));
+                (self.estimate, self.paired) = (Some(estimate), way == 0);
+                return;
+            }
+        }
+    }
+
+    fn decide(&mut self) {
+        let [a, b] = &self.sides;
+        let sided = |better| {
+            if better {
+                Change::Better
+            } else {
+                Change::Worse
+            }
+        };
+        self.change = match (a.is_empty(), b.is_empty()) {
+            (_, true) => Change::OnlyA,
+            (true, _) => Change::OnlyB,
+            _ if a.equals(b) => Change::Identical,
+            _ if a.diverged.len() != b.diverged.len() => sided(b.diverged.len() < a.diverged.len()),
+            _ => match (self.estimate, self.level) {
+                (Some(estimate), Some(level)) if level <= ALPHA => {
+                    sided((estimate.mean > 0.0) == (self.metric.better == Direction::Higher))
+                }
+                (Some(_), _) => Change::WithinNoise,
+                _ => Change::FewSeeds,
+            },
+        };
+    }
+
+    fn style(&self) -> Style {
+        match self.metric.shown {
+            Shown::Percent => Style::Percent,
+            _ => Style::Perplexity,
+        }
+    }
+
+    fn cells(&self) -> Vec<Cell> {
+        let number = |value: f64| match self.style() {
+            Style::Percent => format!("{:+.1}", 100.0 * value),
+            _ => format!("{value:+.2}"),
+        };
+        let [a, b] = &self.sides;
+        let mut cells = vec![Cell::result(a.status()), Cell::result(b.status())];
+        let texts = match &self.estimate {
+            Some(estimate) => {
+                let [low, high] = estimate.interval().map(number);
+                [number(estimate.mean), format!("{low} to {high}")]
+            }
+            None => ["-", "-"].map(str::to_owned),
+        };
+        cells.extend(texts.map(Cell::text));
+        cells.push(Cell::text(self.change.name()));
+        cells
+    }
+
+    fn facts(&self) -> Facts {
+        let settings = places(&[Role::Setting, Role::Cell, Role::Rate]);
+        let mut facts: Facts = settings
+            .into_iter()
+            .map(|i| fact(COLUMNS[i].name, self.record.at(i).json()))
+            .collect();
+        facts.push(fact("metric", self.metric.name));
+        for (side, name) in self.sides.iter().zip(["a", "b"]) {
+            let status = side.status();
+            let score = status.score();
+            facts.extend([
+                fact(&format!("{name}_mean"), score.map(|score| score.mean)),
+                fact(&format!("{name}_std"), score.and_then(|score| score.std)),
+                fact(&format!("{name}_seeds"), side.numbers.len()),
+                fact(&format!("{name}_diverged"), side.diverged.len()),
+            ]);
+        }
+        let interval = self.estimate.map(|estimate| estimate.interval());
+        facts.extend([
+            fact("difference", self.estimate.map(|estimate| estimate.mean)),
+            fact("low", interval.map(|[low, _]| low)),
+            fact("high", interval.map(|[_, high]| high)),
+            fact("p_holm", self.level),
+            fact("paired", self.estimate.map(|_| self.paired)),
+            fact("change", self.change.name()),
+        ]);
+        facts
+    }
+}
+
+fn drawn(pairs: &[Pair], names: [&str; 2], coverage: Coverage) -> Report {
+    let key = |pair: &Pair| (pair.record.text("task").to_owned(), pair.metric.name);
+    let grids = pairs.chunk_by(|a, b| key(a) == key(b)).map(grid);
+    let grids: Vec<Grid> = grids.collect();
+    let counts: Facts = CHANGES
+        .iter()
+        .map(|(change, name)| fact(&name.replace(' ', "_"), count(pairs, *change)))
+        .collect();
+    let all = CHANGES
+        .iter()
+        .map(|(change, name)| (count(pairs, *change), name));
+    let all = all.filter(|(count, _)| *count > 0);
+    let all: Vec<String> = all.map(|(count, name)| format!("{count} {name}")).collect();
+    let mut notes = vec![format!(
+        "{}: {}",
+        super::coverage::counted(pairs.len(), "cell"),
+        all.join(", ")
+    )];
+    notes.push(format!(
+        "beyond noise: a difference of means over seeds whose interval of Student's t does not hold 0, at 5 % after Holm's \
+         correction over all cells; it takes {FEWEST} seeds a side"
+    ));
+    if count(pairs, Change::Identical) > 0 {
+        notes.push("identical cells have no line here; --format csv and json have them".into());
+    }
+    Report {
+        heading: format!("B {} against A {}", names[1], names[0]),
+        facts: vec![
+            fact("schema", SCHEMA),
+            fact("a", names[0]),
+            fact("b", names[1]),
+            fact("cells", super::grid::object(&counts)),
+        ],
+        list: "tasks",
+        grids,
+        printed: Vec::new(),
+        notes,
+        coverage,
+    }
+}
+
+/// The cells of one task, those that matter most first.
+fn grid(pairs: &[Pair]) -> Grid {
+    let settings = order();
+    let differ = |place: &usize| {
+        let first = pairs[0].record.at(*place);
+        pairs.iter().any(|pair| pair.record.at(*place) != first)
+    };
+    let telling: Vec<usize> = settings.into_iter().filter(differ).collect();
+    let name = |pair: &Pair| -> String {
+        let values = telling.iter().map(|place| {
+            let (column, value) = (&COLUMNS[*place], pair.record.at(*place));
+            match (column.name, value) {
+                ("mixer", value) => value.to_string(),
+                ("lr", Field::Real(lr)) => format!("lr={}", rate(*lr)),
+                (name, value) => format!("{name}={value}"),
+            }
+        });
+        let values: Vec<String> = values.collect();
+        match &values[..] {
+            [] => pairs[0].record.text("mixer").to_owned(),
+            values => values.join(" "),
+        }
+    };
+    let mut shown: Vec<&Pair> = pairs
+        .iter()
+        .filter(|p| p.change != Change::Identical)
+        .collect();
+    shown.sort_by_key(|pair| pair.change);
+    let lines = shown.iter().map(|pair| Line {
+        name: name(pair),
+        printed: false,
+        cells: pair.cells(),
+    });
+    let columns = ["A", "B", "B - A", "95 % interval", "change"].map(str::to_owned);
+    let task = pairs[0].record.text("task").to_uppercase();
+    let meaning = match pairs[0].style() {
+        Style::Percent => format!("{} (%)", pairs[0].metric.meaning),
+        _ => pairs[0].metric.meaning.to_owned(),
+    };
+    Grid {
+        corner: "cell".into(),
+        records: pairs.iter().map(Pair::facts).collect(),
+        ..Grid::new(
+            format!("{task}: {meaning}"),
+            columns.into(),
+            lines.collect(),
+            pairs[0].style(),
+        )
+    }
+}

@@ -1,0 +1,200 @@
+//! Rates that are chosen on numbers that are not reported, and what should not be mixed.
+
+use super::*;
+use crate::store::samples::{config, diverged, done, read, text_config};
+
+fn at(lr: f64, seed: u64) -> RunConfig {
+    let mut config = config();
+    (config.train.lr, config.seed) = (lr, seed);
+    config
+}
+
+fn rows(lr: f64, accuracies: &[f64]) -> Vec<Record> {
+    let seeds = (0..).zip(accuracies);
+    seeds
+        .map(|(seed, a)| Record::new(&at(lr, seed), &done(*a)))
+        .collect()
+}
+
+fn held_out(rows: &[Record]) -> Report {
+    let none: PresetsOf = &|_| unreachable!("the grid asks no preset");
+    let asked = Asked {
+        select: RateChoice::HeldOut,
+        ..Asked::default()
+    };
+    report(figure(Series::Grid, ""), rows, None, none, &asked).unwrap()
+}
+
+fn only(report: &Report) -> Status {
+    match report.grids[0].lines[0].cells[0].content {
+        Content::Result(status) => status,
+        ref other => panic!("{other:?}"),
+    }
+}
+
+/// Seeds 0 and 2 choose for 1 and 3, and the reverse.
+#[test]
+fn each_half_of_the_seeds_is_reported_at_the_rate_that_is_best_on_the_other() {
+    let mut runs = rows(1e-3, &[0.9, 0.1, 0.7, 0.3]);
+    runs.extend(rows(1e-2, &[0.2, 0.8, 0.4, 0.6]));
+    let report = held_out(&runs);
+    let score = *only(&report).score().unwrap();
+    // The even half prefers 1e-3, at which the odd one has 0.1 and 0.3; the odd one 1e-2: 0.2 and 0.4.
+    assert!((score.mean - 0.25).abs() < 1e-12, "{score:?}");
+    assert_eq!(score.seeds, 4);
+    assert!(score.lr.is_nan());
+    let text = text(&report);
+    assert!(text.contains("one a half of the seeds (1 cell)"), "{text}");
+    assert!(
+        text.contains("8 runs of mqar have no number of a validation split"),
+        "{text}"
+    );
+    assert_eq!(
+        json(&report)["panels"][0]["cells"][0]["lr"],
+        serde_json::Value::Null
+    );
+}
+
+#[test]
+fn where_both_halves_agree_the_rate_is_said_and_the_number_is_that_of_all_seeds() {
+    let mut runs = rows(1e-3, &[0.9, 0.8, 0.7]);
+    runs.extend(rows(1e-2, &[0.2, 0.1, 0.3]));
+    let score = *only(&held_out(&runs)).score().unwrap();
+    assert!((score.mean - 0.8).abs() < 1e-12);
+    assert_eq!((score.lr, score.seeds), (1e-3, 3));
+}
+
+#[test]
+fn a_single_seed_has_no_held_out_number_unless_there_was_no_choice() {
+    let mut runs = rows(1e-3, &[0.9]);
+    assert_eq!(only(&held_out(&runs)).score().unwrap().mean, 0.9);
+    runs.extend(rows(1e-2, &[0.2]));
+    assert_eq!(only(&held_out(&runs)), Status::NoNumber);
+}
+
+#[test]
+fn a_seed_that_diverges_at_the_rate_that_others_chose_is_no_number() {
+    let mut runs = rows(1e-3, &[0.5, 0.5, 0.5, 0.5]);
+    runs.extend(rows(1e-2, &[0.9, 0.9, 0.9]));
+    runs.push(Record::new(&at(1e-2, 3), &diverged()));
+    assert_eq!(only(&held_out(&runs)), Status::Diverged);
+}
+
+#[test]
+fn texts_choose_their_rate_on_the_validation_split() {
+    let run = |lr: f64, train: f64, validation: f64| {
+        let mut config = text_config();
+        config.train.lr = lr;
+        let mut row = Record::new(&config, &read(train));
+        row.set("best_val_ppl", validation);
+        row
+    };
+    let runs = [run(1e-3, 15.0, 20.0), run(3e-3, 14.0, 25.0)];
+    let presets: PresetsOf = &|_| vec![("full", Record::planned(&text_config()))];
+    let mut asked = Asked::default();
+    let table = figure(Series::Table, "1");
+    let ppl = |asked: &Asked| {
+        let drawn = report(table, &runs, None, presets, asked).unwrap();
+        told(&drawn.grids[0], 0, "train_ppl").as_f64()
+    };
+    assert_eq!(ppl(&asked), Some(14.0));
+    asked.select = RateChoice::HeldOut;
+    assert_eq!(ppl(&asked), Some(15.0));
+}
+
+#[test]
+fn what_is_mixed_in_one_grid_is_warned_of() {
+    let mut runs = rows(1e-3, &[0.9, 0.8]);
+    runs[1].set("simd", "baseline");
+    runs[1].set("version", "0.2.0");
+    let none: PresetsOf = &|_| unreachable!("the grid asks no preset");
+    let drawn = |rows: &[Record]| {
+        text(
+            &report(
+                figure(Series::Grid, ""),
+                rows,
+                None,
+                none,
+                &Asked::default(),
+            )
+            .unwrap(),
+        )
+    };
+    let text = drawn(&runs);
+    for warning in [
+        "warning: runs of several versions of dsf are mixed: 0.1.0 (1), 0.2.0 (1)",
+        "warning: runs of several instruction sets are mixed: avx2 (1), baseline (1)",
+    ] {
+        assert!(text.contains(warning), "{text}");
+    }
+    assert!(!drawn(&rows(1e-3, &[0.9, 0.8])).contains("warning"));
+    // A file that does not say is not another one.
+    runs[1].set("simd", "");
+    runs[1].set("version", "");
+    assert!(!drawn(&runs).contains("warning"));
+}
+
+#[test]
+fn the_grid_says_what_only_tables_show() {
+    let mut runs = rows(1e-3, &[0.9]);
+    runs.push(Record::new(&text_config(), &read(16.0)));
+    let none: PresetsOf = &|_| unreachable!("the grid asks no preset");
+    let drawn = report(
+        figure(Series::Grid, ""),
+        &runs,
+        None,
+        none,
+        &Asked::default(),
+    )
+    .unwrap();
+    let text = text(&drawn);
+    assert!(
+        text.contains("also here: 1 run of Table 1, language modelling: `dsf report --table 1`"),
+        "{text}"
+    );
+}
+
+/// Table 1 with a run of linear and one of softmax attention.
+fn table(linear: f64) -> Report {
+    let run = |mixer: &str, ppl: f64| {
+        let mut config = text_config();
+        config.model.mixer = mixer.to_owned();
+        Record::new(&config, &read(ppl))
+    };
+    let runs = [run("linear", linear), run("softmax", 13.2)];
+    let presets: PresetsOf = &|_| vec![("full", Record::planned(&text_config()))];
+    report(
+        figure(Series::Table, "1"),
+        &runs,
+        None,
+        presets,
+        &Asked::default(),
+    )
+    .unwrap()
+}
+
+#[test]
+fn printed_numbers_are_held_missed_or_absent() {
+    let mut close = table(17.5);
+    assert!(close.check(1.0));
+    let text = text(&close);
+    assert!(
+        text.contains("check: 2 of 3 printed numbers are held within 1 %, 0 missed, 1 absent"),
+        "{text}"
+    );
+    assert!(
+        text.contains("absent, and so not held: normalized"),
+        "{text}"
+    );
+    let mut far = table(18.0);
+    assert!(!far.check(1.0));
+    let json = json(&far);
+    let missed = json["check"]["missed"].as_array().unwrap();
+    assert_eq!(missed.len(), 1);
+    assert!(missed[0]["what"]
+        .as_str()
+        .unwrap()
+        .starts_with("linear in wikitext-103-raw"));
+    assert!((missed[0]["apart"].as_f64().unwrap() - 100.0 * 0.58 / 17.42).abs() < 1e-9);
+    assert!(table(18.0).check(4.0), "a wider tolerance holds it");
+}

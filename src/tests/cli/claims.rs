@@ -1,0 +1,221 @@
+//! `dsf report --claims`, `dsf report --check` and `dsf compare`.
+
+use super::World;
+use std::fs;
+
+/// A sweep of two mixers at two widths and the sizes of the smoke test.
+fn swept(seeds: usize) -> World {
+    let world = World::new();
+    world
+        .dsf(&format!(
+            "sweep --preset smoke --mixer normalized,linear --d 8,16 --n 4 --lr 1e-3,1e-2 --seeds {seeds} -q"
+        ))
+        .ok();
+    world
+}
+
+/// The record of a claim in the JSON form, at the sizes of the runs.
+fn reduced(world: &World, claim: &str) -> serde_json::Value {
+    let json = world.dsf("report --claims --format json").ok();
+    let json: serde_json::Value = serde_json::from_str(&json).unwrap();
+    let studies = json["studies"].as_array().unwrap().clone();
+    let cells = studies
+        .iter()
+        .flat_map(|study| study["cells"].as_array().unwrap().clone());
+    let mut of = cells.filter(|cell| cell["claim"] == claim && cell["level"] == "reduced");
+    of.next().unwrap_or_else(|| panic!("{json:#}"))
+}
+
+#[test]
+fn a_claim_that_lacks_seeds_names_the_command_that_makes_them() {
+    let world = swept(2);
+    let text = world.dsf("report --claims").ok();
+    assert!(text.contains("at the paper's sizes"), "{text}");
+    assert!(
+        text.contains("not the paper's: protocol reference, preset smoke"),
+        "{text}"
+    );
+    let before = reduced(&world, "normalized-beats-linear");
+    assert_eq!(before["verdict"], "undecided");
+    // 2 mixers, 2 cells, 2 rates, a third seed.
+    assert_eq!(before["runs_needed"], 8);
+    let command = before["command"].as_str().unwrap();
+    let command = command.strip_prefix("dsf ").unwrap();
+    let dry = world.dsf(&format!("{command} --dry-run")).ok();
+    assert!(dry.contains('8'), "{dry}");
+    world.dsf(&format!("{command} -q")).ok();
+    let runs = world.runs("results").len();
+    assert_eq!(
+        runs,
+        2 * 2 * 2 * 3,
+        "the command makes the missing runs and no other"
+    );
+    let after = reduced(&world, "normalized-beats-linear");
+    assert_eq!(after["seeds"], 3, "{after}");
+    assert!(after["effect"].is_number(), "{after}");
+}
+
+#[test]
+fn the_commands_of_every_claim_at_the_papers_sizes_plan_what_they_count() {
+    let world = swept(1);
+    let json = world.dsf("report --claims --format json").ok();
+    let json: serde_json::Value = serde_json::from_str(&json).unwrap();
+    let cells = json["studies"][0]["cells"].as_array().unwrap();
+    let mut seen = 0;
+    let mut last = String::new();
+    for cell in cells.iter().filter(|cell| cell["level"] == "paper") {
+        let command = cell["command"].as_str().unwrap().to_owned();
+        if command == last {
+            continue;
+        }
+        last = command.clone();
+        seen += 1;
+        // What refuses these comes after every run of the plan is resolved.
+        let line = command.strip_prefix("dsf ").unwrap();
+        let said = world.dsf(&format!("{line} --jobs 0")).refused();
+        assert!(said.contains("--jobs must be"), "{command}: {said}");
+    }
+    assert!(seen >= 10, "{seen}");
+}
+
+#[test]
+fn claims_are_written_in_every_form_and_take_no_figure() {
+    let world = swept(1);
+    let csv = world.dsf("report --claims --format csv").ok();
+    assert!(csv.starts_with("level,study,protocol,claim,"), "{csv}");
+    let markdown = world.dsf("report --claims --format markdown").ok();
+    assert!(markdown.contains("| claim | protocol |"), "{markdown}");
+    let refused = world.dsf("report --claims --table 1").refused();
+    assert!(refused.contains("--claims"), "{refused}");
+}
+
+#[test]
+fn a_check_fails_with_4_where_a_printed_number_is_missed() {
+    let world = World::new();
+    // One row of Table 1 at the paper's sizes, which nobody trains in a test.
+    let header = "schema,run_id,format,task,protocol,mixer,variant,options,d,n,heads,layers,layout,state_mixer,positions,\
+        seq_len,kv_pairs,vocab_size,train_examples,test_examples,data,data_seed,lr,weight_decay,precision,embed_dropout,\
+        attn_dropout,schedule,batch_size,epochs_max,stop_above,seed,status,outcome,reason,accuracy,dataset,micro_batch,\
+        mlp_width,tokenizer,eos_between_articles,rotary,rotary_dims,init,beta1,beta2,eps,clip,decay,train_ppl\n";
+    let row = |ppl: f64| {
+        format!(
+            "{header}1,0123456789ab,1,wikitext,paper,linear,reference,,512,512,8,6,parallel,mlp,false,1024,0,50304,0,0,,0,\
+             0.003,0.1,f32,0.0,0.0,cosine,128,50,1.0,1234,done,finished,,0.4,wikitext-103-raw,8,2048,gpt-neox,false,pre,16,\
+             pythia,0.9,0.95,1e-8,1.0,matrices,{ppl}\n"
+        )
+    };
+    fs::write(world.path("near.csv"), row(17.5)).unwrap();
+    fs::write(world.path("far.csv"), row(19.0)).unwrap();
+    let near = world.dsf("report near.csv --table 1 --check 1").ok();
+    assert!(
+        near.contains("1 of 3 printed numbers are held within 1 %, 0 missed, 2 absent"),
+        "{near}"
+    );
+    let far = world.dsf("report far.csv --table 1 --check 1");
+    assert_eq!(far.code, 4, "{}", far.err);
+    assert!(far.out.contains("missed: linear"), "{}", far.out);
+    let csv = world.dsf("report far.csv --table 1 --check 1 --format csv");
+    assert!(
+        csv.code == 4 && csv.err.contains("missed: linear"),
+        "{}",
+        csv.err
+    );
+    for wrong in [
+        "--figure 2 --check 1",
+        "--check 1",
+        "--table 1 --check -1",
+        "--table 1 --check x",
+    ] {
+        let message = world.dsf(&format!("report far.csv {wrong}")).refused();
+        assert!(message.contains("--check"), "{message}");
+    }
+    assert!(world.dsf("--help").ok().contains("4 a check did not hold"));
+}
+
+#[test]
+fn two_folders_are_compared_cell_by_cell() {
+    let world = swept(1);
+    let same = world.dsf("compare results results/mqar.csv --check").ok();
+    assert!(same.contains("8 cells: 8 identical"), "{same}");
+    let text = fs::read_to_string(world.path("results/mqar.csv")).unwrap();
+    let kept: Vec<&str> = text.lines().take(5).collect();
+    fs::write(world.path("part.csv"), kept.join("\n") + "\n").unwrap();
+    let part = world.dsf("compare results part.csv --format json").ok();
+    let part: serde_json::Value = serde_json::from_str(&part).unwrap();
+    assert_eq!(part["cells"]["only_in_A"], 4, "{part:#}");
+    assert_eq!(part["cells"]["identical"], 4, "{part:#}");
+    for form in ["csv", "markdown"] {
+        world
+            .dsf(&format!("compare results part.csv --format {form}"))
+            .ok();
+    }
+    let message = world
+        .dsf("compare results part.csv --metric acuracy")
+        .refused();
+    assert!(message.contains("`accuracy`"), "{message}");
+    assert!(world
+        .dsf("compare results nowhere")
+        .refused()
+        .contains("nowhere"));
+}
+
+#[test]
+fn a_comparison_fails_with_4_where_seeds_agree_that_it_is_worse() {
+    let world = swept(3);
+    let text = fs::read_to_string(world.path("results/mqar.csv")).unwrap();
+    let header: Vec<&str> = text.lines().next().unwrap().split(',').collect();
+    let accuracy = header.iter().position(|name| *name == "accuracy").unwrap();
+    let changed = |by: f64| {
+        let lines = text.lines().enumerate().map(|(i, line)| {
+            let mut cells: Vec<String> = line.split(',').map(str::to_owned).collect();
+            if i > 0 {
+                cells[accuracy] = format!("{}", by + 0.0001 * i as f64);
+            }
+            cells.join(",")
+        });
+        lines.collect::<Vec<_>>().join("\n") + "\n"
+    };
+    fs::write(world.path("good.csv"), changed(0.9)).unwrap();
+    fs::write(world.path("bad.csv"), changed(0.1)).unwrap();
+    assert_eq!(world.dsf("compare good.csv bad.csv").code, 0);
+    assert_eq!(world.dsf("compare good.csv bad.csv --check").code, 4);
+    assert_eq!(world.dsf("compare bad.csv good.csv --check").code, 0);
+}
+
+#[test]
+fn a_folder_reports_every_summary_in_it_and_passes_over_other_tables() {
+    let world = swept(1);
+    fs::create_dir(world.path("kept")).unwrap();
+    fs::rename(
+        world.path("results/mqar.csv"),
+        world.path("kept/any-name.csv"),
+    )
+    .unwrap();
+    fs::write(world.path("kept/timings.csv"), "case,seconds\na,1\n").unwrap();
+    let text = world.dsf("report kept").ok();
+    assert!(text.contains("8 runs done"), "{text}");
+    // Where there are run folders, a summary of another name is read beside them; runs in both count once.
+    fs::copy(
+        world.path("kept/any-name.csv"),
+        world.path("results/any-name.csv"),
+    )
+    .unwrap();
+    assert!(world.dsf("report results").ok().contains("8 runs done"));
+    // A damaged one is refused with its line.
+    let damaged = fs::read_to_string(world.path("kept/any-name.csv")).unwrap();
+    let damaged = damaged.replace(",done,finished,", ",done,finishd,");
+    fs::write(world.path("kept/damaged.csv"), damaged).unwrap();
+    let message = world.dsf("report kept").ends(65);
+    assert!(message.contains("damaged.csv, line 2"), "{message}");
+}
+
+#[test]
+fn rates_can_be_chosen_on_seeds_that_are_not_reported() {
+    let world = swept(2);
+    let text = world.dsf("report --select held-out").ok();
+    assert!(
+        text.contains("16 runs of mqar have no number of a validation split"),
+        "{text}"
+    );
+    assert!(text.contains("cross-fitted"), "{text}");
+}
