@@ -107,6 +107,7 @@ pub fn run_all(
         stop,
     };
     let mut tally = Tally::default();
+    let mut busy = Vec::new();
     let mut broken = None;
     thread::scope(|scope| {
         let (sender, events) = mpsc::channel();
@@ -121,12 +122,23 @@ pub fn run_all(
             match event {
                 Ok(event) => {
                     tally.count(&event);
+                    busy.extend(matches!(event, Event::Skipped(Skip::Busy)).then_some(index));
                     on(index, event);
                 }
                 Err(e) => broken = broken.take().or(Some(e)),
             }
         }
     });
+    // What another process had in hand may be over by now.
+    for index in busy {
+        let now = match store.result(&plan.runs[index].id())? {
+            None => continue,
+            Some(result) if result.status == RunStatus::Failed => Skip::Failed,
+            Some(_) => Skip::Done,
+        };
+        tally.busy -= 1;
+        tally.count(&Event::Skipped(now));
+    }
     match broken {
         Some(e) => Err(e),
         None if tally.settled() < plan.runs.len() => Err(Error::Stopped),

@@ -109,8 +109,12 @@ fn built(config: &RunConfig, params: &Params) -> Classifier {
 /// Everything that is not within `close` of the file.
 fn differences(name: &str, settings: &Settings, dtype: DType, close: f64) -> Vec<String> {
     let golden = Golden::load("lra", name);
-    let params = Params::given(golden.named("param/"), dtype, &Device::Cpu);
-    let model = built(&run(settings), &params);
+    let values = golden.named("param/");
+    let mut config = run(settings);
+    // One file of `matched` is older than its positions.
+    config.model.positions = values.contains_key("embed.pos");
+    let params = Params::given(values, dtype, &Device::Cpu);
+    let model = built(&config, &params);
     assert_eq!(names(&params), golden.parameters(), "{name}");
 
     let [tokens, lengths, labels] = ["tokens", "lengths", "labels"].map(|ids| golden.ids(ids));

@@ -127,7 +127,7 @@ fn modules_for_tests_are_found_in_other_files() {
     let sources = all();
     let test = |path: &str| sources.iter().find(|s| s.path == path).map(|s| s.test);
     assert_eq!(test("src/ops/check.rs"), Some(true));
-    assert_eq!(test("src/tasks/mqar/tests.rs"), Some(true));
+    assert_eq!(test("src/tasks/mqar/tests/mod.rs"), Some(true));
     assert_eq!(test("src/tests/sources.rs"), Some(true));
-    assert_eq!(test("src/tasks/mqar/check.rs"), Some(false));
+    assert_eq!(test("src/tasks/mqar/native.rs"), Some(false));
 }

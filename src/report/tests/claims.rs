@@ -588,7 +588,7 @@ fn at_the_margin_on_par_is_supported_in_at_most_one_of_twenty_studies() {
 #[test]
 fn every_format_has_every_verdict() {
     let report = judged(&compared(0.2, 3).rows);
-    for format in FORMATS {
+    for format in FORMATS.iter().filter(|format| format.is_text()) {
         let text = drawn(&report, format.name);
         for claim in crate::report::CLAIMS.iter() {
             assert!(text.contains(claim.name), "{}: {}", format.name, claim.name);

@@ -91,7 +91,7 @@ const TRIALS: &[(&str, Trial)] = &[
     // the plan is resolved.
     (
         "dsf sweep",
-        Trial::Refused(&["--jobs", "0"], 2, "--jobs must be 1 to 1024, not 0"),
+        Trial::Refused(&["--threads", "0"], 2, "--threads must be 1 to 1024, not 0"),
     ),
     // Figures of the paper, too: a summary that lies beside the runs of this test has two runs of the seventh.
     ("dsf report", Trial::Whole),
