@@ -151,7 +151,7 @@ fn reason(stderr: &str) -> String {
     };
     let fatal =
         |line: &&str| line.starts_with("error: ") || line.starts_with("memory allocation of ");
-    let said = lines().filter(fatal).last().map(str::to_owned);
+    let said = lines().rfind(fatal).map(str::to_owned);
     let panicked = || {
         // The place, and on the next line what happened there.
         let mut from = lines().skip_while(|line| !line.contains("panicked at "));
@@ -167,12 +167,7 @@ fn reason(stderr: &str) -> String {
                 .iter()
                 .any(|start| line.starts_with(start))
     };
-    let last = || {
-        lines()
-            .filter(|line| !trace(line))
-            .last()
-            .map(str::to_owned)
-    };
+    let last = || lines().rfind(|line| !trace(line)).map(str::to_owned);
     let said = said.or_else(panicked).or_else(last).unwrap_or_default();
     said.chars().take(LONGEST_REASON).collect()
 }

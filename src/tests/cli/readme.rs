@@ -191,7 +191,8 @@ fn filled(world: &World, command: &str, word: &str) -> String {
         "DIR" if command.starts_with("dsf report") => "results".to_owned(),
         "results/FILE.csv" => "results/mqar-small.csv".to_owned(),
         "DIR" => "texts".to_owned(),
-        // Of a task that a reader writes, as this one is written.
+        // Of a mixer, or of a task, that a reader writes.
+        "NAME" if command.contains("--mixer NAME") => "softmax".to_owned(),
         "NAME" => "induction".to_owned(),
         "results/runs/ID" => {
             let runs = world.runs("results").into_iter();

@@ -2,7 +2,7 @@
 
 use super::{numbers, World};
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
@@ -50,6 +50,14 @@ fn wait_for_epochs(world: &World, out: &str, epochs: usize) {
             "no epoch within a minute"
         );
         sleep(Duration::from_millis(5));
+    }
+}
+
+/// The runs under `out`, of which there may be none yet.
+fn begun(world: &World, out: &str) -> Vec<PathBuf> {
+    match world.path(out).join("runs").exists() {
+        true => world.runs(out),
+        false => Vec::new(),
     }
 }
 
@@ -160,11 +168,7 @@ fn a_run_whose_worker_was_killed_goes_on_from_its_checkpoint_when_it_is_retried(
     let mut sweep = start(&world, line);
     let began = Instant::now();
     let checkpoint = loop {
-        let runs = world.path("results/runs");
-        let runs = runs
-            .exists()
-            .then(|| world.runs("results"))
-            .unwrap_or_default();
+        let runs = begun(&world, "results");
         let found = runs.first().map(|run| run.join("checkpoint.safetensors"));
         match found.filter(|path| path.exists()) {
             Some(path) => break path,
@@ -202,8 +206,7 @@ fn a_damaged_checkpoint_is_noticed_and_the_one_before_is_used() {
     world.dsf(&format!("{RUN} --out whole -q")).ok();
     let mut child = start(&world, &format!("{RUN} --out cut --checkpoint-every 0.017"));
     let before = || {
-        let runs = world.path("cut/runs");
-        let runs = runs.exists().then(|| world.runs("cut")).unwrap_or_default();
+        let runs = begun(&world, "cut");
         runs.iter()
             .any(|run| run.join("checkpoint-before.safetensors").exists())
     };
