@@ -389,6 +389,7 @@ mod tests {
         }
         read.sort();
         let committed = [
+            "figure1-small.csv",
             "lra-small.csv",
             "mqar-paper-cell.csv",
             "mqar-small.csv",
