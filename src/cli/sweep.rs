@@ -11,11 +11,11 @@ use crate::recipes;
 use crate::store::Store;
 use crate::sweep::estimate::{self, duration};
 use crate::sweep::{
-    run_all, Event, Experiment, Flags, Message, Options, Plan, Process, Skip, Tally, Training,
+    run_all, Event, Experiment, Flags, Message, Options, Plan, Process, Skip, Training,
 };
 use clap::Args;
 use serde_json::json;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 use words::{conclusion, describe, finished};
@@ -99,26 +99,16 @@ pub(super) fn main(mut arguments: Arguments, global: &Global) -> Result<u8> {
     let tally = tally?;
     if tally.done_before > 0 {
         // A kill between a result and the summary may have lost its row.
-        let tasks: BTreeSet<&str> = plan.runs.iter().map(|run| run.task.name()).collect();
-        tasks
-            .into_iter()
-            .try_for_each(|task| store.refresh_summary(task))?;
+        let tasks = plan.tasks();
+        let mut tasks = tasks.into_iter();
+        tasks.try_for_each(|task| store.refresh_summary(task))?;
     }
     if !global.silent() {
         print::line(conclusion(&tally, &plan, &store, global))?;
     }
-    Ok(match tally {
-        Tally {
-            failed: 0,
-            failed_before: 0,
-            busy: 0,
-            ..
-        } => exit::DONE,
-        Tally {
-            failed: 0,
-            failed_before: 0,
-            ..
-        } => exit::BUSY,
+    Ok(match tally.failed + tally.failed_before {
+        0 if tally.busy == 0 => exit::DONE,
+        0 => exit::BUSY,
         _ => exit::SOME_RUNS_FAILED,
     })
 }

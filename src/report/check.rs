@@ -14,14 +14,10 @@ impl PrintedNumber {
     }
 
     fn missed(&self, apart: f64) -> String {
-        let ours = self.paper
-            + match self.by {
-                Distance::Points => apart,
-                Distance::Percent => apart * self.paper / 100.0,
-            };
         format!(
-            "missed: {}: {ours:.2}, the paper prints {:.2} ({apart:+.2} {})",
+            "missed: {}: {:.2}, the paper prints {:.2} ({apart:+.2} {})",
             self.what,
+            self.ours.unwrap_or(f64::NAN),
             self.paper,
             self.by.unit()
         )
@@ -42,11 +38,10 @@ impl Report {
     /// missed. What is absent is never held.
     pub fn check(&mut self, tolerance: f64) -> bool {
         let unit = self.printed.first().map_or("", |number| number.by.unit());
-        let apart = |number: &PrintedNumber| number.apart().map(|apart| (number.clone(), apart));
-        let there: Vec<(PrintedNumber, f64)> = self.printed.iter().filter_map(apart).collect();
-        let (held, missed): (Vec<_>, Vec<_>) = there
-            .into_iter()
-            .partition(|(_, apart)| apart.abs() <= tolerance);
+        let there = self.printed.iter();
+        let there = there.filter_map(|number| Some((number, number.apart()?)));
+        let (held, missed): (Vec<_>, Vec<_>) =
+            there.partition(|(_, apart)| apart.abs() <= tolerance);
         let absent = self.printed.iter().filter(|number| number.ours.is_none());
         let absent: Vec<String> = absent.map(|number| number.what.clone()).collect();
         self.notes.push(format!(
@@ -62,7 +57,7 @@ impl Report {
             self.notes
                 .push(format!("absent, and so not held: {}", absent.join("; ")));
         }
-        let listed = |numbers: &[(PrintedNumber, f64)]| -> Vec<serde_json::Value> {
+        let listed = |numbers: &[(&PrintedNumber, f64)]| -> Vec<serde_json::Value> {
             let each = numbers.iter().map(|(number, apart)| {
                 json!({ "what": number.what, "ours": number.ours, "paper": number.paper, "apart": apart })
             });

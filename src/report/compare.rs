@@ -230,13 +230,9 @@ impl Pair<'_> {
             least,
         };
         let ways = [vec![paired], vec![block(a, -1.0), block(b, 1.0)]];
-        for (way, blocks) in ways.iter().enumerate() {
-            let estimate = Estimate::of(blocks).filter(|estimate| estimate.seeds >= FEWEST);
-            if let Some(estimate) = estimate {
-                self.level = Some(estimate.p_outside(Within(0.0, 0.0)));
-                (self.estimate, self.paired) = (Some(estimate), way == 0);
-                return;
-            }
+        if let Some((way, estimate)) = Estimate::first(&ways) {
+            self.level = Some(estimate.p_outside(Within(0.0, 0.0)));
+            (self.estimate, self.paired) = (Some(estimate), way == 0);
         }
     }
 

@@ -329,12 +329,12 @@ impl Rate {
     }
 }
 
-pub(super) fn mean(values: impl Iterator<Item = f64>) -> f64 {
+fn mean(values: impl Iterator<Item = f64>) -> f64 {
     let (sum, count) = values.fold((0.0, 0usize), |(sum, count), v| (sum + v, count + 1));
     sum / count as f64
 }
 
-pub(super) fn sample_std(values: &[f64], mean: f64) -> Option<f64> {
+fn sample_std(values: &[f64], mean: f64) -> Option<f64> {
     if values.len() < 2 {
         return None;
     }

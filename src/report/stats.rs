@@ -72,6 +72,13 @@ impl Estimate {
         })
     }
 
+    /// Of the first of `ways` with at least [`FEWEST`] seeds in each of its blocks, and which way that is.
+    pub fn first(ways: &[Vec<Block>]) -> Option<(usize, Self)> {
+        let each = ways.iter().enumerate();
+        let mut each = each.filter_map(|(way, blocks)| Some((way, Self::of(blocks)?)));
+        each.find(|(_, estimate)| estimate.seeds >= FEWEST)
+    }
+
     /// The interval that covers the quantity with probability 1 - [`ALPHA`].
     pub fn interval(&self) -> [f64; 2] {
         let half = quantile(1.0 - ALPHA / 2.0, self.freedom) * self.error;

@@ -33,6 +33,11 @@ impl Plan {
         Ok(plan)
     }
 
+    /// The tasks of its runs, by name.
+    pub fn tasks(&self) -> BTreeSet<&str> {
+        self.runs.iter().map(|run| run.task.name()).collect()
+    }
+
     /// Optimizer steps of all runs, if none stops early.
     pub fn steps(&self) -> Result<u64> {
         self.summed(|run, sizes| {

@@ -6,7 +6,6 @@ use crate::store::{Outcome, Record, Store};
 use crate::sweep::estimate::{counted, duration};
 use crate::sweep::{Plan, Tally};
 use crate::tasks;
-use std::collections::BTreeSet;
 
 /// A run by the settings in which runs of a sweep usually differ.
 pub(super) fn describe(run: &RunConfig) -> String {
@@ -54,7 +53,7 @@ pub(super) fn conclusion(tally: &Tally, plan: &Plan, store: &Store, global: &Glo
     let others = others.iter().filter(|other| other.0 > 0);
     parts.extend(others.map(|(count, what)| format!("{count} {what}")));
     let runs = counted(tally.settled(), "run");
-    let tasks: BTreeSet<&str> = plan.runs.iter().map(|run| run.task.name()).collect();
+    let tasks = plan.tasks();
     let summary = |task: &&str| store.summary_path(task).display().to_string();
     let summaries: Vec<String> = tasks.iter().map(summary).collect();
     let report = |task: &&str| {

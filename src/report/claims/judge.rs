@@ -1,7 +1,7 @@
 //! From the cells of a study to a verdict: a contrast of means over seeds for each quantity of a claim.
 
 use super::super::score::{distinct_rates, RateChoice, Reported, Status};
-use super::super::stats::{holm, Block, Estimate, Within, ALPHA, FEWEST};
+use super::super::stats::{holm, Block, Estimate, Within, ALPHA};
 use super::study::Cell;
 use super::table::{Claim, Contrast, Holds, Measure, Only, Over, Rates};
 use crate::store::{Metric, Outcome, Record, Shown};
@@ -385,12 +385,10 @@ fn estimated(terms: &[Term], least: f64) -> Result<Found, Problem> {
         mixers.iter().map(of_mixer).collect(),
         terms.iter().map(|term| vec![term]).collect(),
     ];
-    for (way, blocks) in ways.iter().enumerate() {
-        let blocks: Vec<Block> = blocks.iter().map(|terms| block(terms, least)).collect();
-        if let Some(estimate) = Estimate::of(&blocks).filter(|e| e.seeds >= FEWEST) {
-            let paired = way == 0 && mixers.len() > 1;
-            return Ok(Found { estimate, paired });
-        }
+    let blocks = |way: Vec<Vec<&Term>>| way.iter().map(|terms| block(terms, least)).collect();
+    if let Some((way, estimate)) = Estimate::first(&ways.map(blocks)) {
+        let paired = way == 0 && mixers.len() > 1;
+        return Ok(Found { estimate, paired });
     }
     let fewest = terms.iter().map(|term| term.seeds.len()).min();
     Err(Problem::Seeds(fewest.unwrap_or(0)))

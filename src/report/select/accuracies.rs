@@ -10,12 +10,11 @@ use super::super::grid::{
     chosen_rate, fact, rate, Baseline, Cell, Content, Distance, Facts, Grid, Line, PrintedNumber,
     Style,
 };
-use super::super::mixed;
 use super::super::presets::{listed, Difference};
 use super::super::score::{Score, Status};
 use super::super::{Group, SCHEMA};
 use super::chance::{chance, CHANCE, MAJORITY};
-use super::{in_order, mean_and_std, metric, model_lines, number};
+use super::{in_order, mean_and_std, metric, mixed_in, model_lines, number};
 use super::{ModelLine, Place, Selected, Selection};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -400,15 +399,7 @@ impl<'a> Table<'a> {
         };
         grid.notes.extend(grid.about_seeds());
         grid.notes.extend(self.notes());
-        let places = || {
-            self.lines
-                .iter()
-                .flat_map(|line| line.places.iter().flatten())
-        };
-        let runs = places().flat_map(|place| place.runs.iter().copied());
-        grid.notes.extend(mixed::warnings(runs));
-        grid.notes
-            .extend(mixed::sizes(places().map(|place| &place.differences[..])));
+        grid.notes.extend(mixed_in(&self.lines));
         grid
     }
 

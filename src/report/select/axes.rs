@@ -7,7 +7,7 @@ use super::super::score::Status;
 use super::super::{Group, Orient, SCHEMA};
 use super::chance::baselines;
 use super::naming::{key as key_of, known, names, rank, settings, Key, Titles, TITLE};
-use super::{Selected, Selection};
+use super::{numbers, Selected, Selection};
 use crate::error::{refuse, Result};
 use crate::store::{places, Field, Role, COLUMNS};
 use serde_json::Value;
@@ -177,20 +177,11 @@ impl Axes {
         let of_record: Vec<usize> = of_record.chain(places(&[Role::Cell])).collect();
         let records = names.iter().flat_map(|(_, line)| {
             columns.iter().map(|column| {
-                let status = status(line, column);
-                let score = status.score();
                 let mut record: Vec<(String, Value)> = of_record
                     .iter()
                     .map(|i| fact(COLUMNS[*i].name, value(line, column, *i)))
                     .collect();
-                record.extend([
-                    fact("metric", of.metric.name),
-                    fact("mean", score.map(|s| s.mean)),
-                    fact("std", score.and_then(|s| s.std)),
-                    fact("seeds", score.map(|s| s.seeds)),
-                    fact("lr", score.map(|s| s.lr)),
-                    fact("status", status.name()),
-                ]);
+                record.extend(numbers(of.metric, status(line, column)));
                 record
             })
         });

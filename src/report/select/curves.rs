@@ -1,7 +1,7 @@
 //! Training curves: the numbers of every epoch, a line a setting and learning rate, the mean over seeds.
 
 use super::super::grid::{fact, Cell, Form, Grid, Line, Style};
-use super::super::score::{mean, sample_std, Score, Status};
+use super::super::score::{Score, Status};
 use super::super::SCHEMA;
 use super::chance::chance_of;
 use super::naming::{key, names, settings, Key, Titles};
@@ -180,12 +180,6 @@ fn after(measure: &Measure, runs: &[&Curve], epoch: usize) -> Status {
     if values.is_empty() {
         return Status::NoNumber;
     }
-    let mean = mean(values.iter().copied());
-    Status::Done(Score {
-        mean,
-        std: sample_std(&values, mean),
-        seeds: values.len(),
-        lr: runs[0].run.number("lr").unwrap_or(f64::NAN),
-        edge: None,
-    })
+    let lr = runs[0].run.number("lr").unwrap_or(f64::NAN);
+    Status::Done(Score::of(&values, lr))
 }

@@ -16,6 +16,7 @@ pub(super) use perplexities::perplexities;
 pub(super) use points::points;
 
 use super::grid::{fact, Facts, Grid, PrintedNumber};
+use super::mixed;
 use super::presets::{listed, Difference, Nearest, PresetsOf};
 use super::score::{distinct_rates, Score, Status};
 use super::{Asked, Figure, Group, RateChoice};
@@ -150,6 +151,15 @@ fn model_lines<'a>(
     lines
 }
 
+/// A warning for what the runs of a table should agree in and do not.
+fn mixed_in(lines: &[ModelLine]) -> Vec<String> {
+    let places = || lines.iter().flat_map(|line| line.places.iter().flatten());
+    let runs = places().flat_map(|place| place.runs.iter().copied());
+    let mut warnings = mixed::warnings(runs);
+    warnings.extend(mixed::sizes(places().map(|place| &place.differences[..])));
+    warnings
+}
+
 fn metric(name: &str) -> &'static Metric {
     Metric::find(name).expect("a name of METRICS")
 }
@@ -158,6 +168,19 @@ fn metric(name: &str) -> &'static Metric {
 fn number(figure: &Figure) -> (String, Value) {
     let number = figure.number.parse::<u64>();
     fact("table", number.map_or(Value::Null, Value::from))
+}
+
+/// What a cell shows of `metric`, for programs.
+fn numbers(metric: &Metric, status: Status) -> [(String, Value); 6] {
+    let score = status.score();
+    [
+        fact("metric", metric.name),
+        fact("mean", score.map(|s| s.mean)),
+        fact("std", score.and_then(|s| s.std)),
+        fact("seeds", score.map(|s| s.seeds)),
+        fact("lr", score.map(|s| s.lr)),
+        fact("status", status.name()),
+    ]
 }
 
 /// The mean of `name` and its deviation, for programs.

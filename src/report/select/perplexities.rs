@@ -9,11 +9,10 @@ use super::super::grid::{
     chosen_rate, fact, object, Baseline, Cell, Content, Distance, Facts, Grid, Line, PrintedNumber,
     Style,
 };
-use super::super::mixed;
 use super::super::presets::{listed, Difference, SIZES, TOKENIZER};
 use super::super::score::{distinct_rates, Score, Status};
 use super::super::{Group, RateChoice, SCHEMA};
-use super::{in_order, mean_and_std, metric, model_lines, number};
+use super::{in_order, mean_and_std, metric, mixed_in, model_lines, number};
 use super::{ModelLine, Place, Selected, Selection};
 use crate::store::{Direction, Metric, Shown, METRICS};
 use std::collections::BTreeMap;
@@ -299,15 +298,7 @@ impl<'a> Table<'a> {
         };
         grid.notes.extend(grid.about_seeds());
         grid.notes.extend(self.notes());
-        let places = || {
-            self.lines
-                .iter()
-                .flat_map(|line| line.places.iter().flatten())
-        };
-        let runs = places().flat_map(|place| place.runs.iter().copied());
-        grid.notes.extend(mixed::warnings(runs));
-        grid.notes
-            .extend(mixed::sizes(places().map(|place| &place.differences[..])));
+        grid.notes.extend(mixed_in(&self.lines));
         grid
     }
 

@@ -6,7 +6,7 @@ use super::super::Group;
 use super::axes::{caption, selected, split};
 use super::chance::baselines;
 use super::naming::{key, names, settings, Key, Titles};
-use super::{metric, Selected, Selection};
+use super::{metric, numbers, Selected, Selection};
 use crate::store::{places, Metric, Role, COLUMNS};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -82,16 +82,8 @@ fn panel(
             .iter()
             .map(|i| fact(COLUMNS[*i].name, group.record.at(*i).json()))
             .collect();
-        let found = score.score();
-        record.extend([
-            fact("metric", of.metric.name),
-            fact("mean", found.map(|s| s.mean)),
-            fact("std", found.and_then(|s| s.std)),
-            fact("seeds", found.map(|s| s.seeds)),
-            fact("lr", found.map(|s| s.lr)),
-            fact("status", score.name()),
-            fact(across.name, size),
-        ]);
+        record.extend(numbers(of.metric, score));
+        record.push(fact(across.name, size));
         records.push(record);
     }
     let columns = vec![across.name.to_owned(), of.metric.name.to_owned()];
