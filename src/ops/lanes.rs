@@ -63,6 +63,23 @@ pub(crate) fn each<F: Float, const W: usize>(f: impl Fn(usize) -> F) -> [F; W] {
     out
 }
 
+/// An array by index, as `array::from_fn` makes it. That one and `array::map` may stay calls, and a call in a loop is
+/// compiled for no instruction set but the lowest.
+#[inline(always)]
+pub(crate) fn by_index<T: Copy, const N: usize>(f: impl Fn(usize) -> T) -> [T; N] {
+    let mut out = [f(0); N];
+    for (i, x) in out.iter_mut().enumerate().skip(1) {
+        *x = f(i);
+    }
+    out
+}
+
+/// `f` of each element of a short array; see [`by_index`].
+#[inline(always)]
+pub(crate) fn map<T: Copy, U: Copy, const N: usize>(x: [T; N], f: impl Fn(T) -> U) -> [U; N] {
+    by_index(|i| f(x[i]))
+}
+
 /// A row as whole groups of lanes and a remainder shorter than a group.
 ///
 /// A hot loop runs over the whole groups and calls the same function once more for the remainder,
@@ -97,14 +114,14 @@ fn fold<F: Float, const W: usize, const HALF: usize>(x: &mut [F; W]) {
 /// Σ f over the elements of slices of equal length: [`LANES`] running sums, then the tree.
 #[inline(always)]
 pub(crate) fn total<F: Float, const N: usize>(x: [&[F]; N], f: impl Fn([F; N]) -> F) -> F {
-    let parts = x.map(|x| x.as_chunks::<LANES>());
+    let parts = map(x, |x| x.as_chunks::<LANES>());
     let mut sums: Lanes<F> = splat(F::zero());
     for j in 0..parts[0].0.len() {
-        let x = parts.map(|(whole, _)| &whole[j]);
-        sums = each(|i| sums[i] + f(x.map(|x| x[i])));
+        let x = map(parts, |(whole, _)| &whole[j]);
+        sums = each(|i| sums[i] + f(map(x, |x| x[i])));
     }
     for (i, sum) in sums.iter_mut().enumerate().take(parts[0].1.len()) {
-        *sum += f(parts.map(|(_, rest)| rest[i]));
+        *sum += f(map(parts, |(_, rest)| rest[i]));
     }
     sum(&sums)
 }

@@ -3,6 +3,7 @@
 
 use super::float::Float;
 use crate::gpu::{Buffer, Gpu, Grid, Kernel, WARP};
+use crate::lanes::map;
 use crate::rng::philox;
 use candle_core::{bail, DType, Result};
 
@@ -50,7 +51,7 @@ impl Mask {
     #[inline(always)]
     fn bits(&self, block: u64) -> [u32; 4] {
         let counter = [block, block >> 32, self.index, self.index >> 32];
-        philox(counter.map(|word| word as u32), self.key)
+        philox(map(counter, |word| word as u32), self.key)
     }
 
     /// Multiplies `x`, the elements from `first` on, by the mask.

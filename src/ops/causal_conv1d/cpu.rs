@@ -2,9 +2,8 @@
 
 use super::USUAL;
 use crate::float::Float;
-use crate::lanes::{each, load, store, Groups, Lanes};
+use crate::lanes::{by_index, each, load, map, store, Groups, Lanes};
 use dsf_simd::simd;
-use std::array;
 
 /// Weights (K, groups of lanes) and bias (groups of lanes) of `width` channels.
 pub(super) struct Kernel<F> {
@@ -22,14 +21,14 @@ impl<F: Float> Kernel<F> {
     #[inline(always)]
     fn rows<const N: usize>(&self, first: usize) -> [&[Lanes<F>]; N] {
         let groups = self.b.len();
-        array::from_fn(|k| &self.w[(first + k) * groups..][..groups])
+        by_index(|k| &self.w[(first + k) * groups..][..groups])
     }
 }
 
 /// Rows `first .. first + N` of a sequence.
 #[inline(always)]
 fn rows<F, const N: usize>(x: &[F], width: usize, first: usize) -> [Groups<'_, F>; N] {
-    array::from_fn(|i| x[(first + i) * width..][..width].as_chunks())
+    by_index(|i| x[(first + i) * width..][..width].as_chunks())
 }
 
 /// Computes `y`, the rows from `first` on of the convolution of the whole sequence `x`.
@@ -59,12 +58,12 @@ fn add_taps<F: Float, const N: usize>(
     let w = kernel.rows::<N>(first);
     let (whole, rest) = y.as_chunks_mut();
     for (g, y) in whole.iter_mut().enumerate() {
-        *y = convolve(*y, w.map(|w| &w[g]), x.map(|(whole, _)| &whole[g]));
+        *y = convolve(*y, map(w, |w| &w[g]), map(x, |(whole, _)| &whole[g]));
     }
     if !rest.is_empty() {
         let g = whole.len();
-        let x = x.map(|(_, rest)| load(rest));
-        let y = convolve(load(rest), w.map(|w| &w[g]), x.each_ref());
+        let x = map(x, |(_, rest)| load(rest));
+        let y = convolve(load(rest), map(w, |w| &w[g]), x.each_ref());
         store(&y, rest);
     }
 }
@@ -133,14 +132,17 @@ fn back_taps<F: Float, const N: usize>(
     let gw = &mut gw[first * groups..][..N * groups];
     let (whole, rest) = gx.as_chunks_mut();
     for (g, gx) in whole.iter_mut().enumerate() {
-        let gy: [&Lanes<F>; N] = array::from_fn(|k| &gy[N - 1 - k].0[g]);
-        *gx = convolve(*gx, w.map(|w| &w[g]), gy);
+        let gy: [&Lanes<F>; N] = by_index(|k| &gy[N - 1 - k].0[g]);
+        *gx = convolve(*gx, map(w, |w| &w[g]), gy);
         correlate(&x.0[g], gy, &mut gw[g..], groups);
     }
     if !rest.is_empty() {
         let g = whole.len();
-        let gy: [Lanes<F>; N] = array::from_fn(|k| load(gy[N - 1 - k].1));
-        store(&convolve(load(rest), w.map(|w| &w[g]), gy.each_ref()), rest);
+        let gy: [Lanes<F>; N] = by_index(|k| load(gy[N - 1 - k].1));
+        store(
+            &convolve(load(rest), map(w, |w| &w[g]), gy.each_ref()),
+            rest,
+        );
         correlate(&load(x.1), gy.each_ref(), &mut gw[g..], groups);
     }
 }

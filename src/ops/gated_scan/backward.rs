@@ -6,7 +6,7 @@ use super::rules::{At, Rule};
 use super::Scan;
 use crate::float::Float;
 use crate::fused::Used;
-use crate::lanes::{each, load, splat, store, sum_parts, Lanes, LANES};
+use crate::lanes::{each, load, map, splat, store, sum_parts, Lanes, LANES};
 use crate::strips::Rows;
 use dsf_simd::simd;
 use std::ops::Range;
@@ -176,17 +176,18 @@ fn step_back<R: Rule, F: Float>(
     } = scratch;
     let kept = [&f[j..][..groups], &s[j..][..groups], &h[j..][..groups]];
     let (carry, gp) = (&mut carry[..groups], &mut gp[..groups]);
-    let rows = ins.at(t).map(|row| row.as_chunks());
+    let rows = map(ins.at(t), |row| row.as_chunks());
     let whole = rows[0].0.len();
-    let [gzf, gzi, gx] = to.map(|row| row.as_chunks_mut());
+    let [gzf, gzi, gx] = to;
+    let [gzf, gzi, gx] = [gzf.as_chunks_mut(), gzi.as_chunks_mut(), gx.as_chunks_mut()];
     for g in 0..whole {
-        let now = rows.map(|(whole, _)| &whole[g]);
-        let kept = kept.map(|kept| &kept[g]);
+        let now = map(rows, |(whole, _)| &whole[g]);
+        let kept = map(kept, |kept| &kept[g]);
         [gzf.0[g], gzi.0[g], gx.0[g]] = retreat(rule, now, kept, &mut carry[g], &mut gp[g]);
     }
     if whole < groups {
-        let now = rows.map(|(_, rest)| load(rest));
-        let kept = kept.map(|kept| &kept[whole]);
+        let now = map(rows, |(_, rest)| load(rest));
+        let kept = map(kept, |kept| &kept[whole]);
         let (carry, gp) = (&mut carry[whole], &mut gp[whole]);
         let grads = retreat(rule, now.each_ref(), kept, carry, gp);
         store(&grads[0], gzf.1);

@@ -3,7 +3,7 @@
 use super::rules::{At, Rule};
 use super::Scan;
 use crate::float::Float;
-use crate::lanes::{each, load, splat, store, Lanes, LANES};
+use crate::lanes::{each, load, map, splat, store, Lanes, LANES};
 use crate::strips::{Rows, Strip};
 use dsf_simd::simd;
 
@@ -86,14 +86,14 @@ pub(super) fn step<R: Rule, F: Float>(
     state: &mut [Lanes<F>],
     mut keep: impl FnMut(usize, [Lanes<F>; 2]),
 ) {
-    let rows = ins.at(t).map(|row| row.as_chunks());
+    let rows = map(ins.at(t), |row| row.as_chunks());
     let whole = rows[0].0.len();
     for g in 0..whole {
-        let now = rows.map(|(whole, _)| &whole[g]);
+        let now = map(rows, |(whole, _)| &whole[g]);
         keep(g, advance(rule, now, &mut state[g]));
     }
     if let Some(state) = state.get_mut(whole) {
-        let now = rows.map(|(_, rest)| load(rest));
+        let now = map(rows, |(_, rest)| load(rest));
         keep(whole, advance(rule, now.each_ref(), state));
     }
 }

@@ -4,6 +4,7 @@ use super::{launch, reference, Extent};
 use crate::float::Float;
 use crate::fused::{apply_one, runs_on, Backward, Forward, FusedOp, Launch, LaunchBackward};
 use crate::gpu::Buffer;
+use crate::lanes::map;
 use crate::shape;
 use crate::strips::{Rows, Strip, Strips};
 use candle_core::{bail, Result, Shape, Tensor};
@@ -84,7 +85,7 @@ impl FusedOp for ComplexScan {
 /// The rows of real and of imaginary parts of a strip at time `t`.
 #[inline(always)]
 fn pair<F>(strip: Strip, x: &[F], len: usize, t: usize) -> [&[F]; 2] {
-    [0, 1].map(|part| strip.row(x, 2 * len, 2 * t + part))
+    map([0, 1], |part| strip.row(x, 2 * len, 2 * t + part))
 }
 
 /// `to` += `a` `b` + sign `c` `d`.

@@ -22,7 +22,7 @@ pub(super) fn forward<F: Float>(scan: &LinearScan, a: &[F], x: &[F]) -> Vec<F> {
 fn forward_strip<F: Float>(len: usize, strip: Strip, [a, x]: [&[F]; 2], mut h: Rows<F>) {
     h[0].copy_from_slice(strip.row(x, len, 0));
     for t in 1..len {
-        let [a, x] = [a, x].map(|x| strip.row(x, len, t));
+        let [a, x] = [strip.row(a, len, t), strip.row(x, len, t)];
         let (before, now) = h.split_at_mut(t);
         add_product(&mut *now[0], x, a, &*before[t - 1]);
     }

@@ -2,7 +2,7 @@
 
 use super::{Matrix, PANEL};
 use crate::float::Float;
-use crate::lanes::{each, splat, Lanes, LANES};
+use crate::lanes::{by_index, each, map, splat, Lanes, LANES};
 use std::ops::Range;
 
 /// Groups of columns computed together: with them, a tile has enough running sums to hide the
@@ -50,9 +50,8 @@ impl<F: Float> Matrix<F> {
             let (depth, columns) = bounds(top);
             let panel = top..(top + PANEL).min(rows.end);
             let last = panel.end - 1;
-            let a: [&[F]; PANEL] =
-                std::array::from_fn(|r| &a.row((top + r).min(last))[..depth.end]);
-            let left = |k: usize| a.map(|row| row[k]);
+            let a: [&[F]; PANEL] = by_index(|r| &a.row((top + r).min(last))[..depth.end]);
+            let left = |k: usize| map(a, |row| row[k]);
             self.panel::<ADD>(panel, &left, b, depth, columns);
         }
     }
@@ -70,7 +69,7 @@ impl<F: Float> Matrix<F> {
         for top in rows.clone().step_by(PANEL) {
             let left = |k: usize| {
                 let group = a.at(k, top / LANES);
-                std::array::from_fn(|r| group[top % LANES + r])
+                by_index(|r| group[top % LANES + r])
             };
             let panel = top..(top + PANEL).min(rows.end);
             self.panel::<true>(panel, &left, b, steps(top), 0..self.groups * LANES);
