@@ -52,7 +52,7 @@ pub fn cpu(scripts: Option<&Scripts>) -> Vec<Case> {
     };
     for entry in MIXERS {
         let name = entry.name;
-        let flags = format!("--preset full --mixer {name} --d 64 --n 64 --batch-size 512");
+        let flags = format!("--preset paper --mixer {name} --d 64 --n 64 --batch-size 512");
         add(name, Kind::Step, &flags);
     }
     for op in ops::all() {
@@ -72,7 +72,7 @@ pub fn lengths(mixers: &[String], lengths: &[usize], tokens: usize, steps: usize
     let case = |mixer: &str, length: usize| {
         let (pairs, batch) = ((length / 16).max(1), tokens / length);
         let flags = format!(
-            "--preset full --mixer {mixer} --d 64 --n 64 --seq-len {length} --kv-pairs {pairs} \
+            "--preset paper --mixer {mixer} --d 64 --n 64 --seq-len {length} --kv-pairs {pairs} \
              --batch-size {batch} --vocab-size {vocabulary} --attn-dropout 0 --steps {steps}"
         );
         process(Kind::Step, &flags)

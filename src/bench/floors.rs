@@ -369,7 +369,7 @@ mod tests {
     #[test]
     fn the_papers_smallest_step_takes_a_tenth_to_a_third_of_a_second_at_least() {
         let floor = |mixer: &str| {
-            let settings = [("preset", "full"), ("mixer", mixer), ("batch-size", "512")];
+            let settings = [("preset", "paper"), ("mixer", mixer), ("batch-size", "512")];
             let run = crate::recipes::run("mqar", &settings).unwrap();
             let floor = step(&run, &CORE, 4.0).unwrap();
             floor.map(|seconds| (1e4 * seconds).round() / 1e4)
@@ -390,7 +390,7 @@ mod tests {
     #[test]
     fn on_an_h200_the_same_step_takes_some_hundred_microseconds() {
         let floor = |mixer: &str| {
-            let settings = [("preset", "full"), ("mixer", mixer), ("batch-size", "512")];
+            let settings = [("preset", "paper"), ("mixer", mixer), ("batch-size", "512")];
             let run = crate::recipes::run("mqar", &settings).unwrap();
             let floor = step(&run, &H200, 2.0).unwrap();
             floor.map(|seconds| (1e6 * seconds).round())

@@ -1,66 +1,155 @@
-//! `dsf mixers`: the registry as a table.
+//! `dsf mixers`: the registry as a table, or all that it knows of some mixers.
 
-use super::exit;
 use super::print::{self, columns, Align};
+use super::{exit, Global};
 use crate::error::Result;
-use crate::mixers::{Entry, MIXERS};
+use crate::mixers::{self, Entry, MIXERS};
 use crate::nn::Params;
 use crate::recipes;
 use candle_core::DType;
 use clap::Args;
+use serde_json::{json, Value};
 
 #[derive(Args)]
 pub(super) struct Arguments {
+    /// Mixers to describe in full [default: all, a line each].
+    names: Vec<String>,
     /// Model width d.
-    #[arg(long, default_value_t = 64, value_parser = clap::value_parser!(u32).range(1..=65_536))]
+    #[arg(long, alias = "d-model", default_value_t = 64, value_parser = clap::value_parser!(u32).range(1..=65_536))]
     d: u32,
     /// State expansion n.
-    #[arg(long, default_value_t = 64, value_parser = clap::value_parser!(u32).range(1..=65_536))]
+    #[arg(long, alias = "d-state", default_value_t = 64, value_parser = clap::value_parser!(u32).range(1..=65_536))]
     n: u32,
     /// Sequence length L, which sets the size of a key-value cache.
     #[arg(long, default_value_t = 64, value_parser = clap::value_parser!(u32).range(1..))]
     seq_len: u32,
+    /// All columns, which takes a terminal of 200.
+    #[arg(long)]
+    wide: bool,
 }
 
-pub(super) fn main(arguments: Arguments) -> Result<u8> {
-    let Arguments { d, n, seq_len } = arguments;
-    #[rustfmt::skip]
-    let header = ["mixer", "variants", "parameters", "state", "finite DSF", "source", "equation"];
-    let mut rows = vec![header.map(str::to_owned).to_vec()];
-    for entry in MIXERS {
-        let (parameters, state) = sizes(entry, &arguments)?;
-        rows.push(vec![
-            entry.name.to_owned(),
-            entry.variants.join(", "),
-            parameters.to_string(),
-            state.to_string(),
-            entry.dsf.to_owned(),
-            entry.cite.to_owned(),
-            entry.equation.to_owned(),
-        ]);
+pub(super) fn main(arguments: &Arguments, global: &Global) -> Result<u8> {
+    let named = arguments.names.iter().map(|name| mixers::find(name));
+    let named: Vec<&Entry> = named.collect::<Result<_>>()?;
+    let listed = match named.is_empty() {
+        true => MIXERS.iter().collect(),
+        false => named.clone(),
+    };
+    let rows = listed.iter().map(|entry| Row::of(entry, arguments));
+    let rows: Vec<Row> = rows.collect::<Result<_>>()?;
+    if global.json {
+        let events: String = rows
+            .iter()
+            .map(|row| format!("{}\n", row.event()))
+            .collect();
+        print::result(&events)?;
+        return Ok(exit::DONE);
     }
-    print::result(&columns(&rows, Align::Left))?;
+    if !named.is_empty() {
+        let pages: Vec<String> = rows.iter().map(Row::page).collect();
+        print::result(&pages.join("\n"))?;
+    } else {
+        let shown = match arguments.wide {
+            true => 0..7,
+            false => 0..4,
+        };
+        let header = Row::HEADER[shown.clone()].iter().map(|s| s.to_string());
+        let mut table = vec![header.collect::<Vec<_>>()];
+        table.extend(rows.iter().map(|row| row.fields()[shown.clone()].to_vec()));
+        print::result(&columns(&table, Align::Left))?;
+    }
+    let Arguments { d, n, seq_len, .. } = arguments;
+    let more = match (named.is_empty(), arguments.wide) {
+        (true, false) => "\n`dsf mixers NAME` says all of one: its equation, variants and options; --wide of all.",
+        _ => "",
+    };
     print::line(format!(
-        "\nPer layer, at d = {d}, n = {n}, one head; state in numbers kept per sequence while \
-         decoding L = {seq_len} tokens.\nThe first variant is what the protocols `reference` and \
-         `matched` train; `paper` trains the variant of that name where there is one."
+        "\nParameters and state per layer, at d = {d}, n = {n}, one head; state in numbers\n\
+         kept per sequence while decoding L = {seq_len} tokens.{more}"
     ))?;
-    for entry in MIXERS {
-        for option in entry.options {
-            let (name, help) = (option.name, option.help);
-            print::line(format!("--option {name}=..  ({})  {help}", entry.name))?;
-        }
-    }
     Ok(exit::DONE)
 }
 
-/// Parameters and state of one layer's mixer in its first variant.
-fn sizes(entry: &Entry, arguments: &Arguments) -> Result<(usize, usize)> {
-    let (d, n) = (arguments.d.to_string(), arguments.n.to_string());
-    let sizes = [("d", d.as_str()), ("n", &n), ("layers", "1")];
-    let model = [&[("preset", "full"), ("mixer", entry.name)], &sizes[..]].concat();
-    let model = recipes::run("mqar", &model)?.model;
-    let params = Params::without_values(DType::F32);
-    let mixer = entry.build(&model, &params)?;
-    Ok((params.count(), mixer.state_size(arguments.seq_len as usize)))
+/// A mixer, and the sizes of one layer of it in its first variant.
+struct Row {
+    entry: &'static Entry,
+    parameters: usize,
+    state: usize,
+}
+
+impl Row {
+    const HEADER: [&str; 7] = [
+        "mixer",
+        "parameters",
+        "state",
+        "finite DSF",
+        "variants",
+        "source",
+        "equation",
+    ];
+
+    fn of(entry: &'static Entry, arguments: &Arguments) -> Result<Self> {
+        let (d, n) = (arguments.d.to_string(), arguments.n.to_string());
+        let sizes = [("d", d.as_str()), ("n", &n), ("layers", "1")];
+        let model = [&[("preset", "paper"), ("mixer", entry.name)], &sizes[..]].concat();
+        let model = recipes::run("mqar", &model)?.model;
+        let params = Params::without_values(DType::F32);
+        let mixer = entry.build(&model, &params)?;
+        Ok(Self {
+            entry,
+            parameters: params.count(),
+            state: mixer.state_size(arguments.seq_len as usize),
+        })
+    }
+
+    fn fields(&self) -> [String; 7] {
+        let entry = self.entry;
+        [
+            entry.name.to_owned(),
+            self.parameters.to_string(),
+            self.state.to_string(),
+            entry.dsf.to_owned(),
+            entry.variants.join(", "),
+            entry.cite.to_owned(),
+            entry.equation.to_owned(),
+        ]
+    }
+
+    /// For people, all that is known.
+    fn page(&self) -> String {
+        let Self {
+            entry,
+            parameters,
+            state,
+        } = self;
+        let mut page = format!(
+            "{}\n  equation    {}\n  source      {}\n  family      {}\n  finite DSF  {}\n  variants    {}: protocols \
+             `reference` and `matched` train the first,\n              `paper` the one of that name where there is \
+             one\n  parameters  {parameters}, state {state}\n",
+            entry.name,
+            entry.equation,
+            entry.cite,
+            entry.family.name(),
+            entry.dsf,
+            entry.variants.join(", "),
+        );
+        for option in entry.options {
+            page += &format!("  --option {}=..  {}\n", option.name, option.help);
+        }
+        page
+    }
+
+    /// For programs.
+    fn event(&self) -> Value {
+        let entry = self.entry;
+        let options = entry.options.iter();
+        let options: Vec<Value> = options
+            .map(|option| json!({ "name": option.name, "help": option.help }))
+            .collect();
+        json!({
+            "event": "mixer", "schema": 1, "mixer": entry.name, "family": entry.family.name(),
+            "parameters": self.parameters, "state": self.state, "dsf": entry.dsf,
+            "variants": entry.variants, "source": entry.cite, "equation": entry.equation, "options": options,
+        })
+    }
 }

@@ -5,6 +5,8 @@ mod check;
 mod compare;
 mod data;
 mod device;
+mod experiments;
+mod help;
 mod mixers;
 mod perplexity;
 mod print;
@@ -13,6 +15,7 @@ mod report;
 mod results;
 mod run;
 mod screen;
+mod show;
 mod single;
 mod sweep;
 #[cfg(test)]
@@ -36,7 +39,7 @@ use std::sync::Arc;
 #[command(
     name = "dsf",
     version,
-    after_help = "Exit codes: 0 done; 1 the system, the network or a computation failed; 2 wrong usage; 3 some runs of \
+    after_long_help = "Exit codes: 0 done; 1 the system, the network or a computation failed; 2 wrong usage; 3 some runs of \
                   a sweep failed, the rest stand; 4 a check did not hold (report --check, compare --check, check); 65 a file of data is not understood, or one \
                   of the program's own is damaged; 66 data are missing; 69 another process is working on the run; 75 \
                   stopped by a signal after a checkpoint: the same command continues; 130 stopped at once by a second \
@@ -101,15 +104,19 @@ impl Subcommand for Command {
 /// Commands that do more than one run of a task.
 #[derive(Subcommand)]
 enum Other {
-    /// Train and test one language model of Pythia's architecture on WikiText; use and convert trained ones.
+    /// Train and test one language model on WikiText; use and convert trained ones.
     Wikitext(wikitext::Arguments),
     /// Train a grid of models; finished runs are never trained again.
     Sweep(sweep::Arguments),
+    /// List the experiments that need no file, or print one.
+    Experiments(experiments::Arguments),
     /// Draw results: grids, figures and tables of the paper, training curves, as text or pictures.
     Report(report::Arguments),
     /// Compare two sets of results cell by cell: what differs beyond the noise of seeds.
     Compare(compare::Arguments),
-    /// List the sequence mixers: equation, variants, parameters, state.
+    /// Show one run: its settings, how it went, and the command that repeats it.
+    Show(show::Arguments),
+    /// List the sequence mixers: parameters, state, equation, options.
     Mixers(mixers::Arguments),
     /// Compare the program with reference numbers computed elsewhere.
     Check(check::Arguments),
@@ -140,27 +147,30 @@ struct Global {
         env = "DSF_OUT"
     )]
     out: PathBuf,
-    /// Threads to compute with; results do not depend on it [default: all cores].
-    #[arg(long, global = true, value_name = "N")]
+    /// Threads [default: all cores].
+    ///
+    /// Results do not depend on it [default: all cores].
+    #[arg(long, global = true, value_name = "N", hide_short_help = true)]
     threads: Option<usize>,
     /// Implementation of the ops: fused and hand-written where there is one, or the reference alone.
     #[arg(
         long,
         global = true,
         value_enum,
+        hide_short_help = true,
         default_value_t = Ops::Fused,
         env = Ops::VARIABLE,
         hide_env_values = true
     )]
     ops: Ops,
-    /// Print events as JSON, one object a line, on stdout.
+    /// Print JSON on stdout, one object a line.
     #[arg(long, global = true)]
     json: bool,
     /// Say nothing but results and errors.
-    #[arg(short, long, global = true)]
+    #[arg(short, long, global = true, hide_short_help = true)]
     quiet: bool,
     /// Colour the output.
-    #[arg(long, global = true, value_enum, default_value_t = Colour::Auto)]
+    #[arg(long, global = true, value_enum, default_value_t = Colour::Auto, hide_short_help = true)]
     color: Colour,
 }
 
@@ -247,9 +257,7 @@ impl Global {
 fn tree() -> clap::Command {
     let tree = Cli::command();
     TASKS.iter().fold(tree, |tree, task| {
-        tree.mut_subcommand(task.name, |command| {
-            single::Arguments::hidden(command, task)
-        })
+        tree.mut_subcommand(task.name, |command| help::of_task(command, task))
     })
 }
 
@@ -292,9 +300,11 @@ impl Other {
         match self {
             Self::Wikitext(arguments) => wikitext::main(arguments, global),
             Self::Sweep(arguments) => sweep::main(arguments, global),
+            Self::Experiments(arguments) => experiments::main(&arguments, global),
             Self::Report(arguments) => report::main(arguments, global),
             Self::Compare(arguments) => compare::main(arguments, global),
-            Self::Mixers(arguments) => mixers::main(arguments),
+            Self::Show(arguments) => show::main(&arguments, global),
+            Self::Mixers(arguments) => mixers::main(&arguments, global),
             Self::Check(arguments) => check::main(arguments),
             Self::Data(arguments) => data::main(arguments, global),
             Self::Bench(arguments) => bench::main(arguments, global),

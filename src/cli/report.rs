@@ -15,37 +15,50 @@ use std::path::{Path, PathBuf};
 
 #[derive(Args)]
 pub(super) struct Arguments {
-    /// Results folders or summary CSV files. Of a folder the runs below `runs` are read and every summary `*.csv` in it
-    /// but those that dsf makes of these runs [default: the folder of --out; with --all that of DSF_OUT, or `results`].
+    /// Results folders or summary CSV files [default: that of --out].
+    ///
+    /// Of a folder the runs below `runs` are read and every summary `*.csv` in it but those that dsf makes of these
+    /// runs [default: the folder of --out; with --all that of DSF_OUT, or `results`].
     results: Vec<PathBuf>,
-    /// A table of the paper, beside its numbers, instead of the grids of MQAR: 1, perplexities on
-    /// WikiText; 2, normalisers of normalized attention; 3, the Long Range Arena. Runs on part of the
-    /// data, in other sizes, or under another protocol or loss, are in tables of their own; what else
-    /// differs from the preset is said.
+    /// A table of the paper, beside its numbers.
+    ///
+    /// 1, perplexities on WikiText; 2, normalisers of normalized attention; 3, the Long Range Arena. Runs on part of
+    /// the data, in other sizes, or under another protocol or loss, are in tables of their own; what else differs from
+    /// the preset is said.
     #[arg(long, value_name = "N", value_parser = figures(Series::Table))]
     table: Option<String>,
-    /// A figure of the paper, or one beside it: only the runs that it shows, on its axes.
+    /// A figure of the paper, or one beside it.
+    ///
+    /// Only the runs that it shows, on its axes.
     #[arg(long, value_name = "N", value_parser = figures(Series::Figure), conflicts_with = "table")]
     figure: Option<String>,
-    /// Training curves instead: loss and accuracy, on text perplexities, by epoch, from the run folders.
+    /// Training curves, from the run folders.
+    ///
+    /// Loss and accuracy, on text perplexities, by epoch.
     #[arg(long, conflicts_with_all = ["table", "figure", "metric", "orient", "over", "experiment", "all"])]
     curves: bool,
+    /// Every figure and table, and a page, into --out.
+    ///
     /// Every figure and table that there are results for, in every format, and a page `index.html` of all, into the
     /// folder of --out; what has no results is listed with the command that makes them.
     #[arg(long, conflicts_with_all = ["table", "figure", "metric", "orient", "over", "format", "to"])]
     all: bool,
-    /// What the paper claims, and whether these runs bear it out: a verdict a claim at the paper's sizes, and apart from
-    /// it at the sizes of other runs, with effect, interval and, where it is undecided, the command that would decide.
+    /// Verdicts on what the paper claims.
+    ///
+    /// A verdict a claim at the paper's sizes, and apart from it at the sizes of other runs, with effect, interval and,
+    /// where it is undecided, the command that would decide.
     #[arg(long, conflicts_with_all = ["table", "figure", "experiment", "metric", "orient", "over", "curves", "all"])]
     claims: bool,
     /// Print what the columns of a summary mean, and stop.
-    #[arg(long)]
+    #[arg(long, hide_short_help = true)]
     columns: bool,
-    /// Report the runs that an experiment file plans, done or not.
+    /// The runs that an experiment file plans, done or not.
     #[arg(long, value_name = "FILE")]
     experiment: Option<PathBuf>,
-    /// Exit with 4 where a number that the table prints is missed by more than TOL: percentage points, or percent of a
-    /// perplexity. Those without a run of ours are listed, and count neither as held nor as missed.
+    /// Exit with 4 where a printed number is missed.
+    ///
+    /// By more than TOL percentage points, or percent of a perplexity. Numbers without a run of ours are listed, and count neither as held
+    /// nor as missed.
     #[arg(long, value_name = "TOL", conflicts_with_all = ["claims", "curves", "all"], value_parser = tolerance, allow_negative_numbers = true)]
     check: Option<f64>,
     #[command(flatten)]

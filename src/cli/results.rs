@@ -14,7 +14,7 @@ use std::path::{Path, PathBuf};
 /// How a report is written, and where to.
 #[derive(Args)]
 pub(super) struct Form {
-    /// Form of the output [default: the one that the name of --to ends in, or text].
+    /// Form of the output [default: as --to ends, or text].
     #[arg(long, value_parser = formats())]
     format: Option<String>,
     /// Write to a file.

@@ -7,40 +7,58 @@ use super::run::{execute, RunContext, RunEvent};
 use super::screen::Screen;
 use super::worker::{code, done, emit, Events};
 use super::{exit, go_on, progress, stop_flag, Global};
-use crate::config::{Objective, RunConfig, SETTINGS};
-use crate::error::Result;
+use crate::config::RunConfig;
+use crate::error::{ensure, Error, Result};
 use crate::recipes::{Explained, Resolved, Task};
 use crate::store::{Metrics, Outcome, RunResult, RunStatus, Status, Store};
 use crate::sweep::estimate::{self, counted, duration};
-use crate::sweep::{Flags, Training};
+use crate::sweep::{Experiment, Flags, Training};
 use crate::tasks;
 use clap::Args;
 use serde_json::{json, Value};
+use std::fs;
+use std::path::PathBuf;
 
 #[derive(Args)]
 pub(super) struct Arguments {
     #[command(flatten)]
     pub(super) flags: Flags,
-    /// Where to train: auto, cpu, cuda or cuda:1.
+    /// auto, cpu, cuda or cuda:1.
     #[arg(long, default_value = "auto", value_name = "DEVICE")]
     device: Choice,
+    /// The run of a config.json, or of a TOML file like those of experiments; flags take precedence over it.
+    #[arg(long, value_name = "FILE", hide_short_help = true)]
+    config: Option<PathBuf>,
     #[command(flatten)]
     training: Training,
-    /// Print every setting of the run with its value and where that came from; train nothing.
+    /// Print every setting and its origin; train nothing.
     #[arg(long)]
     explain: bool,
 }
 
 impl Arguments {
-    /// `command` with what means nothing to `task` left out of its help.
-    pub fn hidden(command: clap::Command, task: Task) -> clap::Command {
-        command.mut_args(|arg| {
-            let id = arg.get_id().as_str();
-            let hidden = !Flags::is_of(id, task, SETTINGS)
-                || id == "data_dir" && task.objective == Objective::PerToken
-                || id == "cuda_graph" && task.objective != Objective::PerToken;
-            arg.hide(hidden)
-        })
+    /// The run that is asked for.
+    fn resolve(&self, task: Task) -> Result<Resolved> {
+        let Some(path) = &self.config else {
+            return self.flags.single(task);
+        };
+        let file = match path.is_dir() {
+            true => path.join("config.json"),
+            false => path.clone(),
+        };
+        if file.extension().is_some_and(|ending| ending == "toml") {
+            return Experiment::read(&file)?.single(task, &self.flags);
+        }
+        let place = file.display().to_string();
+        let text = fs::read_to_string(&file);
+        let text = text.map_err(|e| Error::usage(format!("--config: cannot read {place}: {e}")))?;
+        let config = RunConfig::parse(&text, &place)?;
+        let name = config.task.name();
+        ensure!(
+            name == task.name,
+            "--config: {place} is a run of {name}: `dsf {name} --config {place}` trains it"
+        );
+        self.flags.again(task, &config, &place)
     }
 }
 
@@ -50,7 +68,7 @@ pub(super) fn main(mut arguments: Arguments, task: Task, global: &Global) -> Res
         config,
         explained,
         notes,
-    } = arguments.flags.single(task)?;
+    } = arguments.resolve(task)?;
     if arguments.explain {
         print::result(&explanation(&config, &explained, &notes, global))?;
         return Ok(exit::DONE);

@@ -141,3 +141,40 @@ fn a_sweep_of_it_is_planned_trained_once_and_reported_in_every_format() {
         assert_eq!(named, [true; 3], "{}: {drawn}", format.name);
     }
 }
+
+/// Every command with the words that call it, and its subcommands after it.
+fn commands(command: &clap::Command, words: &str) -> Vec<(String, clap::Command)> {
+    let mut all = vec![(words.to_owned(), command.clone())];
+    for inner in command
+        .get_subcommands()
+        .filter(|inner| inner.get_name() != "help")
+    {
+        all.extend(commands(inner, &format!("{words} {}", inner.get_name())));
+    }
+    all
+}
+
+#[test]
+fn short_help_of_every_command_fits_a_terminal() {
+    let mut tree = super::tree();
+    tree.build();
+    for (words, command) in commands(&tree, "dsf") {
+        let help = command.term_width(80).render_help().to_string();
+        let widest = help.lines().map(|line| line.chars().count()).max();
+        assert!(widest <= Some(80), "{words}: {widest:?}\n{help}");
+        let lines = help.lines().count();
+        if lines > 40 {
+            println!("{words}: {lines} lines\n{help}");
+        }
+    }
+}
+
+#[test]
+fn the_examples_in_help_are_commands() {
+    for task in super::TASKS {
+        for example in task.examples {
+            let parsed = super::tree().try_get_matches_from(example.split_whitespace());
+            assert!(parsed.is_ok(), "{example}: {}", parsed.unwrap_err());
+        }
+    }
+}

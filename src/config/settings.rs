@@ -19,8 +19,14 @@ pub struct Setting {
     pub kind: Kind,
     /// Heading under which help lists it.
     pub group: Group,
-    /// What it means, with its default, for help. Empty for settings that only recipes set.
+    /// What it means, in half a line of help. Empty for settings that only recipes set.
     pub help: &'static str,
+    /// What `--help` says beyond that, for tasks of some objectives.
+    pub more: &'static [(&'static [Objective], &'static str)],
+    /// Whether `-h` shows it.
+    pub common: bool,
+    /// Other names of the flag.
+    pub aliases: &'static [&'static str],
     /// How summaries show it.
     pub summary: Summary,
 }
@@ -107,11 +113,11 @@ impl Group {
     /// As help prints it.
     pub fn heading(self) -> &'static str {
         match self {
-            Self::Model => "Model (lists make a grid in `dsf sweep`)",
-            Self::Task => "Task (lists make a grid in `dsf sweep`)",
-            Self::Training => "Training (lists make a grid in `dsf sweep`)",
-            Self::Classifier => "Long Range Arena (lists make a grid in `dsf sweep`)",
-            Self::Language => "WikiText (lists make a grid in `dsf sweep`)",
+            Self::Model => "Model",
+            Self::Task => "Task",
+            Self::Training => "Training",
+            Self::Classifier => "Long Range Arena",
+            Self::Language => "WikiText",
             Self::Recipe => "Set by recipes",
         }
     }
@@ -194,6 +200,11 @@ const LAYOUTS: Kind = Kind::OneOf(&[
 ]);
 const STATE_MIXERS: Kind = Kind::OneOf(&["none", "identity", "mlp", "glu", "gated-mlp"]);
 
+const EVERY: &[Objective] = &Objective::ALL;
+const LABELS: &[Objective] = &[Objective::PerToken];
+const POOLED: &[Objective] = &[Objective::Pooled];
+const TEXT: &[Objective] = &[Objective::NextToken];
+
 const fn row(name: &'static str, at: At, kind: Kind, group: Group, help: &'static str) -> Setting {
     Setting {
         name,
@@ -201,6 +212,9 @@ const fn row(name: &'static str, at: At, kind: Kind, group: Group, help: &'stati
         kind,
         group,
         help,
+        more: &[],
+        common: false,
+        aliases: &[],
         summary: Summary::AsFlag,
     }
 }
@@ -210,6 +224,21 @@ const fn column(order: usize, absent: Absent, meaning: &'static str) -> SettingC
 }
 
 impl Setting {
+    const fn common(self) -> Self {
+        Self {
+            common: true,
+            ..self
+        }
+    }
+
+    const fn also(self, aliases: &'static [&'static str]) -> Self {
+        Self { aliases, ..self }
+    }
+
+    const fn more(self, more: &'static [(&'static [Objective], &'static str)]) -> Self {
+        Self { more, ..self }
+    }
+
     const fn shown(self, column: SettingColumn) -> Self {
         Self {
             summary: Summary::Column(column),
@@ -233,36 +262,42 @@ pub static SETTINGS: Settings = {
     use Kind::{Bool, Decay, Name, Norm, NotNegative, Number, OneOf, Positive, Share, Tokenizer, Whole};
     use Role::{Cell, Rate, Seed};
     Settings(&[
-        row("dataset", At::Task("dataset"), OneOf(&["listops", "text", "retrieval", "image", "pathfinder"]), Classifier,
-            "Task of the Long Range Arena [default: listops; all five in `dsf sweep`]")
+        row("dataset", At::Task("dataset"), OneOf(&["listops", "text", "retrieval", "image", "pathfinder"]), Task,
+            "Task of the Long Range Arena").common()
             .shown(column(30, Empty, "task of the Long Range Arena, or corpus of a text")),
         row("mixer", At::Model("mixer"), Name, Model,
-            "Sequence mixer; `all` is every one of `dsf mixers` [default: softmax; those that the paper compares in `dsf sweep`]")
+            "Sequence mixer, one of `dsf mixers`").common()
             .shown(column(3, Required, "sequence mixer")),
         row("variant", At::Model("variant"), Name, Model,
-            "Variant of the mixer, e.g. `paper` or `reference` [default: by protocol]")
+            "Variant of the mixer")
+            .more(&[(EVERY, "`dsf mixers` lists them; by default the protocol chooses.")])
             .shown(column(4, Required, "variant of the mixer")),
         row("protocol", At::Run("protocol"), OneOf(&["paper", "reference", "matched"]), Model,
-            "What fills the choices that the paper leaves open: its appendix J.1, the released configs, or one block around every mixer \
-             [default: reference; paper in WikiText]")
+            "Details that the paper leaves open")
+            .more(&[(EVERY, "`paper` is its appendix J.1, `reference` the released configs, `matched` one block around every mixer.")])
+            .common()
             .shown(column(2, Required, "paper, reference or matched")),
         row("d", At::Model("d_model"), SIZE, Model,
-            "Model width d (d_model)")
+            "Model width d").common().also(&["d-model"])
             .shown(column(6, Required, "embedding width").role(Cell)),
         row("n", At::Model("d_state"), SIZE, Model,
-            "State expansion n (d_state): states a channel; query and key width of attention")
+            "State expansion n")
+            .more(&[(EVERY, "States a channel; query and key width of attention.")])
+            .common().also(&["d-state"])
             .shown(column(7, Required, "state expansion; query and key width of attention").role(Cell)),
         row("heads", At::Model("n_heads"), SIZE, Model,
-            "Heads s, which divide d and n [default: 1; in LRA by dataset and mixer; 4 in WikiText, 8 in preset full]")
+            "Heads s, which divide d and n")
             .shown(column(8, Required, "heads")),
         row("layers", At::Model("n_layers"), LAYERS, Model,
-            "Blocks, one mixer each [default: 2; in LRA by dataset and mixer; 6 in WikiText's preset full]")
+            "Blocks, one mixer each")
             .shown(column(9, Required, "blocks")),
         row("mlp-width", At::Body("mlp_width"), Whole(1, 1 << 20), Model,
-            "Hidden width of feed-forward layers and, in LRA, of heads [default: 4 d in WikiText; in LRA by dataset and mixer]")
+            "Hidden width of feed-forward layers")
+            .more(&[(POOLED, "Also of the classification head.")])
             .shown(column(37, Empty, "hidden width of feed-forward layers and heads")),
         row("expand", At::Model("expand"), Number, Model,
-            "Expansion factor, inner width over d, of mixers that have one: mamba, rg-lru [default: by task]")
+            "Expansion factor, inner width over d")
+            .more(&[(EVERY, "Of mixers that have one: mamba, rg-lru.")])
             .shown(column(33, Empty, "expansion factor, inner width over d, of mixers that have one")),
         row("layout", At::Model("layout"), LAYOUTS, Recipe, "")
             .shown(column(10, Required, "residual layout of a block")),
@@ -272,121 +307,142 @@ pub static SETTINGS: Settings = {
             .shown(column(12, Required, "whether position embeddings are learnt")),
 
         row("corpus", At::Task("corpus"),
-            OneOf(&["wikitext-103-raw", "wikitext-103", "wikitext-2-raw", "wikitext-2", "text", "sample"]), Language,
-            "Corpus: WikiText, `text` for the train.txt, valid.txt and test.txt of --data-dir, or the built-in `sample` \
-             [default: sample; wikitext-103-raw in preset full]")
+            OneOf(&["wikitext-103-raw", "wikitext-103", "wikitext-2-raw", "wikitext-2", "text", "sample"]), Task,
+            "Corpus of text")
+            .more(&[(TEXT, "A WikiText, `text` for the train.txt, valid.txt and test.txt of --data-dir, or the built-in `sample`.")])
+            .common()
             .shown_in("dataset"),
-        row("tokenizer", At::Task("tokenizer"), Tokenizer, Language,
-            "Tokenizer: `bytes`, `gpt-neox`, or a tokenizer.json [default: bytes; gpt-neox in preset full]")
+        row("tokenizer", At::Task("tokenizer"), Tokenizer, Task,
+            "bytes, gpt-neox or a tokenizer.json").common()
             .shown(column(44, Empty, "bytes, gpt-neox, or the digest of another tokenizer's file")),
         row("eos-between-articles", At::Task("eos_between_articles"), Bool, Language,
-            "Whether token id 0 stands before each article [default: false]")
+            "Whether token id 0 stands before each article")
             .shown(column(45, Where("tokenizer", "", "false"), "whether the end-of-text token, id 0, stands before each article")),
         row("seq-len", At::Task("seq_len"), ANY, Task,
-            "Sequence length L, in tokens an example; in LRA the longest document with its end token")
+            "Sequence length L, in tokens")
+            .more(&[(POOLED, "Of the longest document, with its end token.")])
+            .common()
             .shown(column(13, Required, "tokens an example, L").unit("tokens")),
         row("kv-pairs", At::Task("kv_pairs"), ANY, Task,
-            "Key-value pairs k, at most L / 4")
+            "Key-value pairs k, at most L / 4").common()
             .shown(column(14, Is("0"), "key-value pairs an example, k")),
         row("vocab-size", At::Task("vocab_size"), ANY, Task,
-            "Vocabulary size V, in tokens [default: in WikiText by tokenizer]")
+            "Vocabulary size V, in tokens")
+            .more(&[(TEXT, "By default that of the tokenizer.")])
             .shown(column(15, Is("0"), "vocabulary size, V")),
         row("train-examples", At::Task("train_examples"), ANY, Task,
-            "Training examples, the same in every epoch; in WikiText the first windows [default there: all]")
+            "Training examples")
+            .more(&[(LABELS, "The same in every epoch."), (POOLED, "The same in every epoch."), (TEXT, "The first windows of the text; 0 is all.")])
+            .common()
             .shown(column(16, Is("0"), "training examples; of a text, windows, and 0 is all")),
         row("test-examples", At::Task("test_examples"), ANY, Task,
-            "Test examples; in WikiText validation examples, too [default there: all]")
+            "Test examples")
+            .more(&[(TEXT, "Of the validation text as many; 0 is all.")])
             .shown(column(17, Is("0"), "test examples; of a text as train_examples, validation alike")),
         row("val-examples", At::Task("val_examples"), ANY, Classifier,
-            "Validation examples, which choose the epoch; 0 is none [default: the official split's]")
+            "Validation examples, which choose the epoch")
+            .more(&[(POOLED, "0 is none. By default those of the official split.")])
             .shown(column(32, Empty, "validation examples, which choose an epoch")),
         row("data", At::Task("data"), OneOf(&["native", "numpy", "files"]), Task,
-            "Where examples come from: our generator (MQAR, listops, pathfinder), numpy's, bit for bit (MQAR), or files of the \
-             released data (LRA) [default: native where there is one]")
+            "Source of the examples")
+            .more(&[(LABELS, "`native` is our generator, `numpy` the released one, bit for bit."),
+                (POOLED, "`files` are those of the released data, `native` our generator of listops and pathfinder.")])
             .shown(column(18, Empty, "generator of the examples")),
         row("data-seed", At::Task("data_seed"), ANY, Task,
-            "Seed of the examples [default: 0]")
+            "Seed of the examples")
             .shown(column(19, Is("0"), "seed of the data")),
         row("contour-length", At::Task("contour_length"), ANY, Classifier,
-            "Paddles of Pathfinder's long paths: 6, 9 or 14 in its released levels, 3 to 14 in ours [default: 14]")
+            "Paddles of Pathfinder's long paths")
+            .more(&[(POOLED, "6, 9 or 14 in its released levels, 3 to 14 in ours.")])
             .shown(column(31, Where("dataset", "pathfinder", "14"), "paddles of Pathfinder's long paths, 14 in the hard set")),
 
         row("lr", At::Train("lr"), Positive, Training,
-            "Peak learning rate; `paper` is the four rates of the paper, 1e-4 to 1e-2, in WikiText 3e-4, 1e-3, 3e-3 and 1e-2")
+            "Peak learning rate")
+            .more(&[(EVERY, "In `dsf sweep` also `paper`, the rates that the paper tried.")])
+            .common().also(&["learning-rate"])
             .shown(column(20, Required, "peak learning rate").role(Rate)),
         row("epochs", At::Train("epochs"), EPOCHS, Training,
-            "Epochs at most; MQAR stops once test accuracy exceeds 0.99")
+            "Epochs at most").common()
             .shown(column(27, Required, "epochs at most").named("epochs_max")),
         row("batch-size", At::Train("batch_size"), EPOCHS, Training,
-            "Examples a step [default: by preset or protocol]")
+            "Examples a step").common()
             .shown(column(26, Required, "examples a step")),
         row("micro-batch", At::Train("micro_batch"), EPOCHS, Training,
-            "Examples a micro-batch (gradient accumulation); the optimizer step does not change [default: by task]")
+            "Examples at a time (gradient accumulation)")
+            .more(&[(EVERY, "The optimizer step does not change.")])
             .shown(column(34, Empty, "examples of a step whose activations are held at one time (gradient accumulation)")),
         row("weight-decay", At::Train("weight_decay"), NotNegative, Training,
-            "Decoupled weight decay of AdamW [default: 0.1; in LRA by dataset and mixer]")
+            "Decoupled weight decay of AdamW")
             .shown(column(21, Required, "decoupled weight decay")),
         row("precision", At::Train("precision"), OneOf(&["f32", "tf32", "bf16"]), Training,
-            "Floating-point precision; tf32 and bf16 need a GPU [default: f32; bf16 for WikiText on a GPU]")
+            "f32, tf32 or bf16; the latter two need a GPU")
+            .more(&[(TEXT, "On a GPU bf16 by default.")])
             .shown(column(22, Is("f32"), "number format of the computation: f32, tf32 or bf16")),
         row("dropout", At::Classifier("dropout"), Share, Training,
-            "Dropout on embeddings and attention weights; in LRA after embeddings, mixers and feed-forward layers \
-             [default: by protocol]")
+            "Dropout")
+            .more(&[(LABELS, "On embeddings and attention weights."), (TEXT, "On embeddings and attention weights."), (POOLED, "After embeddings, mixers and feed-forward layers.")])
             .shown(column(38, Empty, "dropout after mixers and feed-forward layers")),
         row("attn-dropout", At::Model("attn_dropout"), Share, Training,
-            "Dropout of attention where it differs from --dropout: on attention weights; in LRA's linear and normalized attention on outputs")
+            "Dropout of attention, where it differs")
+            .more(&[(EVERY, "On attention weights."), (POOLED, "In linear and normalized attention on outputs.")])
             .shown(column(24, Required, "dropout on attention weights")),
         row("embed-dropout", At::Model("embed_dropout"), Share, Recipe, "")
             .shown(column(23, Required, "dropout on the embeddings")),
-        row("stop-above", At::Train("stop_above"), NotNegative, Recipe, "")
-            .shown(column(28, Required, "test accuracy above which training ends")),
+        row("stop-at", At::Train("stop_above"), NotNegative, Training, "Test accuracy above which training ends; 1 is never")
+            .shown(column(28, Required, "test accuracy above which training ends").named("stop_above")),
 
         row("warmup-epochs", At::TrainOfClassifier("warmup_epochs"), Whole(0, 1_000_000), Classifier,
-            "Epochs of linear learning rate warm-up [default: by dataset and mixer]")
+            "Epochs of linear learning rate warm-up")
             .shown(column(35, Where("input", "", "0"), "epochs of linear learning rate warm-up")),
         row("input", At::Classifier("input"), OneOf(&["embedding", "scalar"]), Classifier,
-            "Input layer: an embedding table, or a linear map of the token as one number [default: by protocol and mixer]")
+            "Embedding table, or the token as one number")
             .shown(column(36, Empty, "how a token enters: embedding, or scalar (one number)")),
         row("pool", At::Classifier("pool"), OneOf(&["mean", "last", "max"]), Classifier,
-            "Pooling over positions [default: mean]")
+            "Pooling over positions")
             .shown(column(40, Empty, "pooling over positions: mean, last or max")),
         row("mask", At::Classifier("mask"), Bool, Classifier,
-            "Whether padding is masked in pooling [default: false; true in protocol matched]")
+            "Whether pooling leaves out padding")
             .shown(column(41, Empty, "whether pooling leaves out padding")),
         row("dual", At::Classifier("dual"), OneOf(&["logits", "features"]), Classifier,
-            "How two documents are compared: by the logits of each, or by their pooled features [default: logits]")
+            "How two documents are compared")
+            .more(&[(POOLED, "By the logits of each, or by their pooled features.")])
             .shown(column(42, Empty, "what two documents are compared by: logits or features")),
         row("loss", At::Classifier("loss"), OneOf(&["ce", "double-softmax"]), Classifier,
-            "Cross-entropy, or cross-entropy with softmax applied twice, as released [default: by protocol]")
+            "Cross-entropy, or softmax applied twice before")
+            .more(&[(POOLED, "The released classifiers apply softmax twice.")])
             .shown(column(43, Empty, "ce (cross-entropy), or double-softmax as in the released classifiers")),
         row("lambda-skip", At::Classifier("lambda_skip"), Bool, Classifier,
-            "Whether a learnt scalar scales the skip connection around each mixer [default: false]")
+            "Whether a learnt scalar scales the skip connection")
+            .more(&[(POOLED, "Around each mixer, as in one released transformer.")])
             .shown(column(39, Empty, "whether a learnt scalar scales the residual of mixers")),
         row("head", At::Classifier("head"), OneOf(&["mlp", "linear"]), Recipe, ""),
         row("pad-to-longest", At::Classifier("pad_to_longest"), Bool, Recipe, ""),
 
         row("rotary", At::Language("rotary"), OneOf(&["pre", "post", "none"]), Language,
-            "Rotary positions: before the feature map, after it, or none [default: pre; none for mixers without queries and keys]")
+            "Rotary positions around the feature map, or none")
+            .more(&[(TEXT, "`none` for mixers without queries and keys.")])
             .shown(column(46, Empty, "rotary positions: pre or post the feature map, or none")),
         row("rotary-dims", At::Language("rotary_dims"), ANY, Recipe, "")
             .shown(column(47, Empty, "channels of each head with rotary positions")),
         row("init", At::Language("init"), OneOf(&["pythia", "hf"]), Language,
-            "Standard deviations of initial weights: as Pythia was trained, or 0.02 as `transformers` has it [default: pythia]")
+            "Standard deviations of initial weights")
+            .more(&[(TEXT, "As Pythia was trained, or 0.02 as `transformers` has it.")])
             .shown(column(48, Empty, "initialisation scheme: pythia or hf")),
         row("schedule", At::TrainOfLanguage("schedule"),
             OneOf(&["constant", "cosine", "linear", "warmup-constant", "cosine-per-epoch", "warmup-cosine"]), Language,
-            "Learning rate after a warm-up over a tenth of the steps [default: cosine]")
+            "Learning rate after the warm-up")
+            .more(&[(TEXT, "The warm-up is a tenth of the steps.")])
             .shown(column(25, Required, "learning rate schedule")),
         row("clip", At::Adam("clip"), Norm, Language,
-            "Gradient clipping norm; 0 is none [default: 1]")
+            "Gradient clipping norm; 0 is none")
             .shown(column(52, Where("beta1", "", "0"), "gradient clipping norm; 0 is none")),
         row("decay", At::Adam("decay"), OneOf(&["all", "matrices"]), Language,
-            "Parameters with weight decay: all, or matrices alone [default: matrices]")
+            "Weight decay of all parameters, or of matrices")
             .shown(column(53, Empty, "what weight decay applies to: all, or matrices alone")),
         row("beta1", At::Adam("beta1"), Decay, Recipe, "")
             .shown(column(49, Empty, "first-moment decay of AdamW, where it may be chosen")),
         row("beta2", At::Adam("beta2"), Decay, Language,
-            "Second-moment decay of AdamW (beta2) [default: 0.95]")
+            "Second-moment decay of AdamW")
             .shown(column(50, Empty, "second-moment decay of AdamW")),
         row("eps", At::Adam("eps"), Positive, Recipe, "")
             .shown(column(51, Empty, "epsilon of AdamW, added to the root of the second moment")),
@@ -395,7 +451,9 @@ pub static SETTINGS: Settings = {
         row("largest-batch", At::Rule, ANY, Recipe, ""),
         row("tokens-at-once", At::Rule, ANY, Recipe, ""),
         row("seed", At::Run("seed"), ANY, Training,
-            "Seed of initial weights, dropout and, but for MQAR, the order of examples [default: 123; 1919 in LRA, 1234 in WikiText]")
+            "Seed of initial weights and dropout")
+            .more(&[(POOLED, "And of the order of examples."), (TEXT, "And of the order of examples.")])
+            .common()
             .shown(column(29, Required, "seed of initial weights and dropout").role(Seed)),
     ])
 };
@@ -412,6 +470,8 @@ impl Setting {
                 objective == Objective::NextToken
             }
             At::Body(_) => objective != Objective::PerToken,
+            // A text has no accuracy.
+            At::Train("stop_above") => objective != Objective::NextToken,
             At::Run(_) | At::Model(_) | At::Train(_) | At::Rule => true,
         }
     }
@@ -478,6 +538,19 @@ impl Setting {
         }
     }
 
+    /// What `--help` says: what it means to tasks of all `objectives`, and the names that it takes.
+    pub fn full_help(&self, objectives: &[Objective]) -> String {
+        let more = self.more.iter();
+        let more = more.filter(|(of, _)| objectives.iter().all(|one| of.contains(one)));
+        let more: Vec<&str> = more.map(|(_, sentence)| *sentence).collect();
+        let names = self.names().map(|names| format!(" [{}]", names.join(", ")));
+        let names = names.unwrap_or_default();
+        match more.is_empty() {
+            true => format!("{}{names}", self.help),
+            false => format!("{}. {}{names}", self.help, more.join(" ")),
+        }
+    }
+
     /// What help calls a value.
     pub fn value_name(&self) -> &'static str {
         match self.kind {
@@ -486,7 +559,7 @@ impl Setting {
             Kind::Share => "P",
             Kind::Bool => "BOOL",
             Kind::OneOf(_) | Kind::Name => "NAME",
-            Kind::Tokenizer => "NAME|FILE",
+            Kind::Tokenizer => "NAME",
         }
     }
 

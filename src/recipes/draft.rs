@@ -60,7 +60,9 @@ impl<'a> Draft<'a> {
         let first = |name: &str| {
             let layers = recipe.layer.iter().filter(|layer| layer.when.is_empty());
             let set = layers.filter_map(|layer| layer.set.get(name)).next();
-            let found = choice.value(name).or(set).and_then(Value::as_str);
+            let fixed = choice.fixed.values.get(name);
+            let found = choice.value(name).or(fixed).or(set);
+            let found = found.and_then(Value::as_str);
             found.unwrap_or_default().to_owned()
         };
         let entry = mixers::find(&first("mixer"))?;
@@ -85,6 +87,7 @@ impl<'a> Draft<'a> {
             }
         }
         draft.say_what_stands_in();
+        draft.fix();
         Ok(draft)
     }
 
@@ -104,6 +107,19 @@ impl<'a> Draft<'a> {
             self.merge(name, value.clone(), origin.clone());
         }
         for (name, value) in &layer.options {
+            let set = (value.clone(), origin.clone());
+            self.options.insert(name.clone(), set);
+        }
+    }
+
+    /// Puts the settings of a config over those of the layers.
+    fn fix(&mut self) {
+        let fixed = &self.choice.fixed;
+        let origin = Origin::Given(fixed.place.clone());
+        for (name, value) in &fixed.values {
+            self.merged.insert(name, (value.clone(), origin.clone()));
+        }
+        for (name, value) in &fixed.options {
             let set = (value.clone(), origin.clone());
             self.options.insert(name.clone(), set);
         }

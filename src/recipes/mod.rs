@@ -9,12 +9,14 @@
 //! Recipes are data; what a value has to be computed from others is a rule in `rules.rs`. The merge remembers where
 //! each value came from, which `--explain` prints.
 
+mod again;
 mod draft;
 mod recipe;
 mod rules;
 
 pub use crate::tasks::find as task;
 pub use crate::tasks::TASKS;
+pub use again::command;
 pub use draft::Origin;
 
 use crate::config::{RunConfig, Settings, Taker, SETTINGS};
@@ -105,11 +107,11 @@ pub struct Preset {
 /// Every preset, the paper's sizes first.
 pub static PRESETS: [Preset; 3] = [
     Preset {
-        name: "full",
-        aliases: &["paper", "pythia-70m"],
+        name: "paper",
+        aliases: &["full", "pythia-70m"],
         help: "The paper's sizes (MQAR: V 8192, L 64, 4 pairs, 100,000 examples, 64 epochs; LRA: the released \
                hyperparameters of dataset and mixer; WikiText: 70 M parameters, L 1024, 50 epochs). \
-               Also called `paper` and `pythia-70m`",
+               Also called `full` and `pythia-70m`",
     },
     Preset {
         name: "quick",
@@ -142,8 +144,18 @@ pub struct Choice {
     pub settings: Settings,
     values: BTreeMap<&'static str, (Value, String)>,
     options: BTreeMap<String, (String, String)>,
+    fixed: Fixed,
     /// Rows that a table of tokens needs for the tokenizer of a file.
     tokenizer_rows: Option<usize>,
+}
+
+/// The settings of a config, which stand over all layers and below what a user sets.
+#[derive(Clone, Debug, Default, PartialEq)]
+struct Fixed {
+    values: BTreeMap<&'static str, Value>,
+    options: BTreeMap<String, String>,
+    /// The file that they come from.
+    place: String,
 }
 
 impl Choice {

@@ -95,7 +95,7 @@ fn every_mixer_has_a_run_of_every_task_preset_and_protocol_that_its_text_describ
         };
         for entry in MIXERS {
             for protocol in protocols {
-                for preset in ["full", "quick", "smoke"] {
+                for preset in ["paper", "quick", "smoke"] {
                     let named = [
                         ("mixer", entry.name),
                         ("protocol", protocol.as_str()),
@@ -111,11 +111,15 @@ fn every_mixer_has_a_run_of_every_task_preset_and_protocol_that_its_text_describ
 
 #[test]
 fn presets_have_the_names_that_help_lists_and_their_aliases() {
-    for (alias, name) in [("paper", "full"), ("pythia-70m", "full"), ("tiny", "quick")] {
+    for (alias, name) in [
+        ("full", "paper"),
+        ("pythia-70m", "paper"),
+        ("tiny", "quick"),
+    ] {
         assert_eq!(preset(alias).unwrap(), name);
     }
-    let message = preset("ful").unwrap_err().to_string();
-    assert!(message.contains("Did you mean `full`?"), "{message}");
+    let message = preset("pape").unwrap_err().to_string();
+    assert!(message.contains("Did you mean `paper`?"), "{message}");
 }
 
 #[test]
@@ -136,7 +140,7 @@ fn the_rates_of_mqar_are_equal_steps_of_the_exponent() {
 
 #[test]
 fn every_value_says_where_it_came_from() {
-    let mut choice = Choice::of(Some("full"), false);
+    let mut choice = Choice::of(Some("paper"), false);
     choice.set("d", "32", "--d").unwrap();
     choice
         .set("option", "dt_init=mamba", "my.toml, line 3, option")
@@ -158,7 +162,7 @@ fn every_value_says_where_it_came_from() {
         "the mixer's default under the protocol"
     );
     assert_eq!(origin("layout"), "released block of s6");
-    assert_eq!(origin("epochs"), "recipes/mqar.toml, preset full");
+    assert_eq!(origin("epochs"), "recipes/mqar.toml, preset paper");
     assert_eq!(
         origin("batch-size"),
         "as many tokens a step at every length"
@@ -211,7 +215,7 @@ mod of_mqar {
 
     #[test]
     fn the_reference_protocol_is_the_table_of_the_released_configs() {
-        let full = |mixer| mqar(&[("preset", "full"), ("mixer", mixer)]);
+        let full = |mixer| mqar(&[("preset", "paper"), ("mixer", mixer)]);
         use {Layout::Mamba, Layout::Transformer, StateMixer::Identity, StateMixer::Mlp};
         for (mixer, layout, state_mixer, positions, batch) in [
             ("softmax", Transformer, Identity, true, 512),
@@ -235,7 +239,7 @@ mod of_mqar {
 
     #[test]
     fn the_paper_protocol_has_one_block_no_dropout_and_positions_for_attention_and_rnns() {
-        let of = |mixer| mqar(&[("preset", "full"), ("mixer", mixer), ("protocol", "paper")]);
+        let of = |mixer| mqar(&[("preset", "paper"), ("mixer", mixer), ("protocol", "paper")]);
         for (mixer, variant, positions) in [
             ("softmax", "paper", true),
             ("s6", "paper", false),
@@ -266,7 +270,7 @@ mod of_mqar {
     fn the_matched_protocol_gives_every_mixer_the_same_block() {
         for entry in MIXERS {
             let run = mqar(&[
-                ("preset", "full"),
+                ("preset", "paper"),
                 ("mixer", entry.name),
                 ("protocol", "matched"),
             ]);
@@ -280,7 +284,7 @@ mod of_mqar {
     #[test]
     fn batches_hold_the_papers_32768_tokens() {
         let batches = ["32", "64", "128", "256", "512", "32768"].map(|l| {
-            let named = [("preset", "full"), ("vocab-size", "65536"), ("seq-len", l)];
+            let named = [("preset", "paper"), ("vocab-size", "65536"), ("seq-len", l)];
             let few = [("train-examples", "1000")];
             mqar(&[&named[..], &few].concat()).train.batch_size
         });
@@ -342,7 +346,7 @@ mod of_mqar {
 
     #[test]
     fn the_full_preset_is_the_papers_smallest_cell() {
-        let run = mqar(&[("preset", "full")]);
+        let run = mqar(&[("preset", "paper")]);
         let task = recall(&run);
         assert_eq!(
             (task.vocab_size, task.seq_len, task.kv_pairs),
@@ -414,7 +418,7 @@ mod of_lra {
         for dataset in LraDataset::ALL {
             for entry in MIXERS {
                 for protocol in ["reference", "paper", "matched"] {
-                    for preset in ["full", "quick", "smoke"] {
+                    for preset in ["paper", "quick", "smoke"] {
                         let run = lra(&[
                             ("dataset", dataset.name()),
                             ("mixer", entry.name),
@@ -532,7 +536,7 @@ mod of_wikitext {
 
     #[test]
     fn the_full_preset_is_pythia_70m_on_wikitext_103() {
-        let run = wikitext(&[("preset", "full")]);
+        let run = wikitext(&[("preset", "paper")]);
         let expected = WikitextConfig {
             corpus: Corpus::Wikitext103Raw,
             tokenizer: Tokenizer::GptNeox,
@@ -615,7 +619,7 @@ mod of_wikitext {
     #[test]
     fn every_mixer_has_a_run_and_states_are_of_linear_attentions_size() {
         for entry in MIXERS {
-            let run = wikitext(&[("preset", "full"), ("mixer", entry.name)]);
+            let run = wikitext(&[("preset", "paper"), ("mixer", entry.name)]);
             let model = &run.model;
             let attends = entry.family.is_attention();
             assert_eq!(attends, entry.rotary, "{}", entry.name);
@@ -661,7 +665,7 @@ mod of_wikitext {
     #[test]
     fn at_most_8192_tokens_are_at_once_unless_told_otherwise() {
         let of = |batch, micro: Option<&str>| {
-            let mut settings = vec![("preset", "full"), ("batch-size", batch)];
+            let mut settings = vec![("preset", "paper"), ("batch-size", batch)];
             settings.extend(micro.map(|size| ("micro-batch", size)));
             wikitext(&settings).train.micro_batch
         };
@@ -856,4 +860,101 @@ mod presets_of_rows {
             assert_eq!(presets_of(&row), []);
         }
     }
+}
+
+#[test]
+fn a_config_chosen_again_is_the_same_run() {
+    for task in TASKS {
+        for protocol in ["reference", "paper", "matched"] {
+            for entry in MIXERS {
+                let named = [("mixer", entry.name), ("protocol", protocol)];
+                let Ok(run) = super::run(task.name, &named) else {
+                    continue; // a task without this protocol, or without this mixer
+                };
+                let again = resolve(task, &Choice::again(&run, "config.json").unwrap()).unwrap();
+                assert_eq!(again.config, run, "{} {} {protocol}", task.name, entry.name);
+            }
+        }
+    }
+}
+
+#[test]
+fn what_is_set_beside_a_config_is_all_that_changes() {
+    let run = mqar(&[
+        ("preset", "paper"),
+        ("mixer", "s6"),
+        ("option", "dt_init=mamba"),
+    ]);
+    let with = |name: &str, text: &str| {
+        let mut other = Choice::default();
+        other.set(name, text, "--flag").unwrap();
+        let chosen = Choice::again(&run, "config.json").unwrap().with(other)?;
+        resolve(task("mqar").unwrap(), &chosen).map(|resolved| resolved.config)
+    };
+    let mut expected = run.clone();
+    expected.seed = 7;
+    assert_eq!(with("seed", "7").unwrap(), expected);
+    let dropped = with("dropout", "0.3").unwrap();
+    assert_eq!(
+        (dropped.model.embed_dropout, dropped.model.attn_dropout),
+        (0.3, 0.3)
+    );
+    for (name, text) in [("protocol", "paper"), ("mixer", "ssd"), ("preset", "quick")] {
+        let sentence = with(name, text).unwrap_err().to_string();
+        assert!(
+            sentence.contains(&format!("--{name} decides other settings")),
+            "{sentence}"
+        );
+    }
+}
+
+/// The run that a command describes, by its words.
+fn described(command: &str) -> RunConfig {
+    let mut words = command.split(' ').skip(1);
+    let task = task(words.next().unwrap()).unwrap();
+    let mut choice = Choice::default();
+    while let Some(flag) = words.next() {
+        let name = flag.strip_prefix("--").unwrap();
+        choice.set(name, words.next().unwrap(), flag).unwrap();
+    }
+    resolve(task, &choice).unwrap().config
+}
+
+#[test]
+fn the_command_of_a_run_makes_the_run_again() {
+    let (presets, protocols) = (
+        ["paper", "quick", "smoke"],
+        ["reference", "paper", "matched"],
+    );
+    for task in TASKS {
+        for (i, entry) in MIXERS.iter().enumerate() {
+            let named = [
+                ("preset", presets[i % 3]),
+                ("protocol", protocols[i / 3 % 3]),
+                ("mixer", entry.name),
+                ("seed", "9"),
+                ("lr", "0.004"),
+            ];
+            let Ok(run) = super::run(task.name, &named) else {
+                continue; // a task without this protocol, or without this mixer
+            };
+            let command = command(&run).unwrap();
+            assert_eq!(described(&command), run, "{command}");
+        }
+    }
+    let plain = |task| command(&super::run(task, &[]).unwrap()).unwrap();
+    assert_eq!(plain("mqar"), "dsf mqar");
+    assert_eq!(plain("lra"), "dsf lra");
+    let s6 = [
+        ("preset", "paper"),
+        ("mixer", "s6"),
+        ("option", "dt_init=mamba"),
+        ("d", "128"),
+        ("n", "32"),
+        ("lr", "1e-3"),
+    ];
+    assert_eq!(
+        command(&mqar(&s6)).unwrap(),
+        "dsf mqar --preset paper --mixer s6 --d 128 --n 32 --lr 0.001 --option dt_init=mamba"
+    );
 }

@@ -52,19 +52,31 @@ pub const SCHEMA: u32 = 1;
 pub struct Asked {
     /// Rows n and columns d, or as in the paper's figures rows d and columns n [default: brief, and
     /// paper for figure 7].
-    #[arg(long, value_enum, conflicts_with = "table")]
+    #[arg(long, value_enum, conflicts_with = "table", hide_short_help = true)]
     pub orient: Option<Orient>,
-    /// Lines over the embedding width d or the state expansion n, a line a mixer, in place of cells of d and n.
+    /// Lines over d or n, a line a mixer.
+    ///
+    /// The embedding width d or the state expansion n, in place of cells of d and n.
     #[arg(long, value_enum, value_name = "AXIS", conflicts_with_all = ["table", "figure", "orient"])]
     pub over: Option<Over>,
-    /// Which number counts [default: accuracy; in tables 2 and 3 selected_accuracy, and the best where
+    /// Which number counts.
+    ///
+    /// [default: accuracy; in tables 2 and 3 selected_accuracy, and the best where
     /// there is no validation split; Markdown, CSV and JSON have all three; in table 1, which shows all
     /// perplexities, the one that learning rates are chosen by: train_ppl].
-    #[arg(long, value_parser = figures::metrics())]
+    #[arg(long, value_parser = figures::metrics(), hide_possible_values = true)]
     pub metric: Option<String>,
-    /// What learning rates are chosen on. With held-out, tasks that record no number of a validation split take half of
+    /// What learning rates are chosen on [default: best].
+    ///
+    /// With held-out, tasks that record no number of a validation split take half of
     /// the seeds: each half is reported at the rate that is best on the other (cross-fitting).
-    #[arg(long, value_enum, value_name = "HOW", default_value = "best")]
+    #[arg(
+        long,
+        value_enum,
+        value_name = "HOW",
+        default_value = "best",
+        hide_default_value = true
+    )]
     pub select: RateChoice,
     /// Which of its runs.
     #[command(flatten)]

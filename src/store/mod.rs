@@ -133,6 +133,25 @@ impl Store {
         })
     }
 
+    /// The config of the run `id`, which has begun at least.
+    pub fn config(&self, id: &str) -> Result<RunConfig> {
+        let path = self.run_folder(id).join(CONFIG);
+        let text = fs::read_to_string(&path).map_err(Error::io("read", &path))?;
+        RunConfig::parse(&text, &path.display().to_string())
+    }
+
+    /// The runs whose ids begin with `prefix`, by id.
+    pub fn find(&self, prefix: &str) -> Result<Vec<String>> {
+        let folder = self.out.join(RUNS);
+        let entries = fs::read_dir(&folder).map_err(Error::io("read", &folder))?;
+        let names = entries.filter_map(|entry| entry.ok()?.file_name().into_string().ok());
+        let mut found: Vec<String> = names
+            .filter(|name| name.starts_with(prefix) && self.run_folder(name).join(CONFIG).exists())
+            .collect();
+        found.sort();
+        Ok(found)
+    }
+
     /// The epochs of the run `id` so far; none of a run that is not there.
     pub fn epochs(&self, id: &str) -> Result<Vec<EpochRow>> {
         run_dir::epochs(&self.run_folder(id))

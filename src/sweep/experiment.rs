@@ -3,7 +3,7 @@
 //! ```toml
 //! task = "mqar"
 //! [defaults]                      # for every grid
-//! preset = "full"
+//! preset = "paper"
 //! lr = "paper"
 //! [[grid]]                        # one or more; each is the product of its lists, and may have a task of its own
 //! mixer = ["softmax", "linear"]
@@ -14,11 +14,13 @@
 
 use super::flags::Flags;
 use super::grid::Plan;
+use super::shipped::Shipped;
 use crate::config::{Settings, SETTINGS};
-use crate::error::{self, Error, Result};
-use crate::recipes::{self, Task};
+use crate::error::{self, ensure, refuse, Error, Result};
+use crate::recipes::{self, Resolved, Task};
 use clap::{Command, FromArgMatches};
 use std::fs;
+use std::io::ErrorKind;
 use std::path::Path;
 use toml::de::{DeTable, DeValue};
 use toml::Spanned;
@@ -42,13 +44,18 @@ struct Grid {
 }
 
 impl Experiment {
-    /// Reads the file at `path`.
+    /// Reads the file at `path`; where there is none, the experiment of that name that is part of the program.
     pub fn read(path: &Path) -> Result<Self> {
-        let text = fs::read_to_string(path).map_err(|e| {
-            let path = path.display();
-            Error::usage(format!("cannot read the experiment file {path}: {e}"))
-        })?;
-        Self::parse(&text, &path.display().to_string(), SETTINGS)
+        let place = path.display().to_string();
+        match (fs::read_to_string(path), Shipped::find(path)) {
+            (Ok(text), _) => Self::parse(&text, &place, SETTINGS),
+            (Err(e), Some(shipped)) if e.kind() == ErrorKind::NotFound => {
+                Self::parse(shipped.text, &place, SETTINGS)
+            }
+            (Err(e), _) => refuse!(
+                "cannot read the experiment file {place}: {e}; `dsf experiments` lists those that need no file"
+            ),
+        }
     }
 
     /// Understands `text`, which errors call `place` and whose keys are `settings`.
@@ -83,6 +90,26 @@ impl Experiment {
             place: place.to_owned(),
             grids: grids.collect::<Result<_>>()?,
         })
+    }
+
+    /// The one run that the file describes, under the flags of the command line.
+    ///
+    /// # Errors
+    /// If it is of another task, or describes several.
+    pub fn single(&self, task: Task, flags: &Flags) -> Result<Resolved> {
+        let place = &self.place;
+        let [grid] = &self.grids[..] else {
+            let grids = self.grids.len();
+            refuse!("{place} has {grids} grids: `dsf sweep {place}` trains them all");
+        };
+        ensure!(
+            grid.task.name == task.name,
+            "{place} describes {}: `dsf {} --config {place}` trains it",
+            grid.task.name,
+            grid.task.name
+        );
+        let resolved = flags.over(&grid.flags).single(task);
+        resolved.map_err(|e| Error::usage(format!("{place}: {e}")))
     }
 
     /// The runs of all grids under the flags of the command line.

@@ -1,6 +1,6 @@
 //! Lists of settings as typed: the flags of a command, or the keys of an experiment file.
 
-use crate::config::{Kind, Setting, Settings};
+use crate::config::{Kind, Objective, Setting, Settings};
 use crate::recipes::{self, PRESETS};
 use crate::tasks::wikitext::TokenizerName;
 use clap::builder::{PossibleValue, PossibleValuesParser};
@@ -114,21 +114,6 @@ impl Flags {
         }
     }
 
-    /// Whether a task has a use for the flag `id`; help leaves the others out.
-    pub fn is_of(id: &str, task: recipes::Task, settings: Settings) -> bool {
-        let taker = task.taker();
-        let has = |name| {
-            settings
-                .find(name)
-                .is_none_or(|setting| setting.is_of(&taker))
-        };
-        match id {
-            "protocol" => task.has_protocols(),
-            SIZES => has("kv-pairs"),
-            id => has(id),
-        }
-    }
-
     /// `command` with the flags of `settings`.
     pub fn augment(mut command: Command, settings: Settings) -> Command {
         let presets = PRESETS.iter().map(|preset| {
@@ -140,7 +125,8 @@ impl Flags {
             .long("preset")
             .value_name("NAME")
             .value_parser(PossibleValuesParser::new(presets))
-            .help("Source of every setting that no flag gives [default: quick; full in LRA where a dataset is named]");
+            .help("Sizes")
+            .long_help("Source of every setting that no flag gives [default: quick; paper in LRA where a dataset is named]");
         command = command.arg(preset);
         for setting in settings.typed() {
             command = command.arg(flag(setting));
@@ -200,7 +186,11 @@ impl clap::FromArgMatches for Flags {
 fn flag(setting: &'static Setting) -> Arg {
     let arg = list(setting.name)
         .value_name(setting.value_name())
+        .aliases(setting.aliases)
         .help(setting.help)
+        .long_help(setting.full_help(&Objective::ALL))
+        .hide_short_help(!setting.common)
+        .hide_possible_values(true)
         .help_heading(setting.group.heading());
     let arg = match setting.kind {
         Kind::Whole(..) => arg.allow_negative_numbers(true),
@@ -237,6 +227,7 @@ fn item(setting: &Setting, text: &str) -> Result<String, String> {
 fn option() -> Arg {
     list(OPTION)
         .value_name("NAME=VALUE")
+        .hide_short_help(true)
         .help("An option of one mixer, e.g. `dt_init=zero`; see `dsf mixers`")
         .help_heading(crate::config::Group::Model.heading())
         .value_parser(|text: &str| match text.split_once('=') {
@@ -248,6 +239,7 @@ fn option() -> Arg {
 fn sizes() -> Arg {
     list(SIZES)
         .value_name("L:k")
+        .hide_short_help(true)
         .help("L and k together, e.g. `64:4,128:8`; instead of the two above")
         .help_heading(crate::config::Group::Task.heading())
         .conflicts_with_all(["seq-len", "kv-pairs"])
@@ -274,6 +266,6 @@ fn seeds() -> Arg {
             let number = text.parse::<u64>();
             number.map_err(|_| "not a whole number of 0 or more, such as 64".to_owned())
         })
-        .help("Replicates: number of seeds, counting up from the first")
+        .help("Number of seeds, counting up from the first")
         .help_heading(crate::config::Group::Training.heading())
 }

@@ -85,6 +85,17 @@ impl Plan {
 impl Flags {
     /// The one run that these flags describe, on top of their preset.
     pub fn single(&self, task: Task) -> Result<Resolved> {
+        recipes::resolve(task, &self.chosen(task)?)
+    }
+
+    /// The run of `config`, read from `place`, with what these flags set on top.
+    pub fn again(&self, task: Task, config: &RunConfig, place: &str) -> Result<Resolved> {
+        let base = Choice::again(config, place)?;
+        recipes::resolve(task, &base.with(self.chosen(task)?)?)
+    }
+
+    /// What one run is made of.
+    fn chosen(&self, task: Task) -> Result<Choice> {
         let axes = axes(self, task)?;
         if let Some(axis) = axes.iter().find(|axis| axis.points.len() > 1) {
             let Axis { flag, text, .. } = axis;
@@ -98,7 +109,7 @@ impl Flags {
         for point in axes.iter().flat_map(|axis| &axis.points) {
             self.set(&mut choice, point)?;
         }
-        recipes::resolve(task, &choice)
+        Ok(choice)
     }
 
     /// What all combinations start from.

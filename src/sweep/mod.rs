@@ -11,6 +11,7 @@ mod flags;
 mod grid;
 mod local;
 mod process;
+mod shipped;
 mod worker;
 
 pub use experiment::Experiment;
@@ -18,6 +19,7 @@ pub use flags::Flags;
 pub use grid::Plan;
 pub use local::{run_all, Event, Options, Skip, Tally};
 pub use process::Process;
+pub use shipped::{Shipped, SHIPPED};
 pub use worker::{Ending, Message, Training, Worker};
 
 #[cfg(test)]

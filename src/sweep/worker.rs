@@ -11,19 +11,22 @@ use std::time::Duration;
 /// Flags of everything that trains.
 #[derive(Clone, Debug, Default, Args)]
 pub struct Training {
-    /// On a GPU, record a training step once as a CUDA graph and replay it: saves what launching
-    /// costs, which at small d is most of a step.
-    #[arg(long)]
+    /// On a GPU, record a training step once as a CUDA graph and replay it.
+    ///
+    /// Saves what launching costs, which at small d is most of a step.
+    #[arg(long, hide_short_help = true)]
     pub cuda_graph: bool,
+    /// Folder of data.
+    ///
     /// Where the data lies [default: where `dsf data fetch` puts it].
     #[arg(long, value_name = "DIR", env = "DSF_DATA", hide_env_values = true)]
     pub data_dir: Option<PathBuf>,
     /// Minutes between checkpoints, which a stopped run continues from [default: half a minute, or
     /// more where one takes long to write].
-    #[arg(long, value_name = "MINUTES", value_parser = minutes)]
+    #[arg(long, hide_short_help = true, value_name = "MINUTES", value_parser = minutes)]
     pub checkpoint_every: Option<Duration>,
     /// Train even what needs more memory than there is.
-    #[arg(long)]
+    #[arg(long, hide_short_help = true)]
     pub allow_swap: bool,
 }
 

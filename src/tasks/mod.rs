@@ -49,6 +49,8 @@ pub struct TaskEntry {
     pub name: &'static str,
     /// One line for listings.
     pub about: &'static str,
+    /// Three commands for its help, the simplest first.
+    pub examples: [&'static str; 3],
     /// The defaults of its runs: presets, protocols and hyperparameters by mixer, in TOML.
     pub recipe: &'static str,
     /// The names of its settings in a config.

@@ -48,12 +48,14 @@ impl Synthetic {
     pub const fn entry(
         &self,
         about: &'static str,
+        examples: [&'static str; 3],
         recipe: &'static str,
         read: fn(&TaskConfig) -> Result<Box<dyn Task>>,
     ) -> TaskEntry {
         TaskEntry {
             name: self.name,
             about,
+            examples,
             recipe,
             fields: &[
                 "data_seed",

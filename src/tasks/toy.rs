@@ -12,6 +12,7 @@ use std::path::Path;
 pub(super) const ENTRY: TaskEntry = TaskEntry {
     name: "toy",
     about: "a toy: the token some places back",
+    examples: ["dsf toy", "dsf toy --mixer ssd", "dsf toy --preset smoke"],
     recipe: r#"
         rates = [1e-2]
         protocols = ["matched"]
@@ -38,7 +39,7 @@ pub(super) const ENTRY: TaskEntry = TaskEntry {
         lr = 1e-2
         epochs = 4
         batch-size = 16
-        stop-above = 1.0
+        stop-at = 1.0
         seed = 7
         data-seed = 0
         vocab-size = 4

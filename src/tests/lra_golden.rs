@@ -19,7 +19,7 @@ fn settings(mixer: &'static str, dataset: LraDataset) -> Settings {
     let mut settings = vec![
         ("mixer", mixer),
         ("dataset", dataset.name()),
-        ("preset", "full"),
+        ("preset", "paper"),
         ("data", "files"),
         ("d", "8"),
         ("layers", "2"),

@@ -75,7 +75,7 @@ impl StepArguments {
 }
 
 #[derive(Args)]
-#[command(after_help = list())]
+#[command(after_long_help = list())]
 struct OpArguments {
     #[command(flatten)]
     request: OpRequest,

@@ -13,17 +13,21 @@ use std::path::{Path, PathBuf};
 /// Flags of everything that computes with trained weights.
 #[derive(Args)]
 pub(super) struct Chosen {
-    /// Weights: a file, the folder or the id of a run (its best weights, or else its last), or a model of
-    /// Hugging Face in its folder.
-    #[arg(long, value_name = "FILE|DIR|RUN")]
+    /// Weights, or the id of a run.
+    ///
+    /// A file, the folder or the id of a run (its best weights, or else its last), or a model of Hugging Face in its
+    /// folder.
+    #[arg(long, value_name = "PATH|ID")]
     checkpoint: PathBuf,
-    /// Tokenizer: bytes, gpt-neox, or a tokenizer.json [default: that of the model's training].
+    /// bytes, gpt-neox, or a tokenizer.json [default: the model's].
     #[arg(long, value_name = "NAME|FILE")]
     tokenizer: Option<TokenizerName>,
+    /// Folder of data.
+    ///
     /// Where data lies [default: where `dsf data fetch` puts it].
     #[arg(long, value_name = "DIR", env = "DSF_DATA", hide_env_values = true)]
     pub data_dir: Option<PathBuf>,
-    /// Where to compute: auto, cpu, cuda or cuda:1.
+    /// auto, cpu, cuda or cuda:1.
     #[arg(long, default_value = "auto", value_name = "DEVICE")]
     device: Choice,
 }

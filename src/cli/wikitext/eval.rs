@@ -30,8 +30,10 @@ pub(super) struct Arguments {
     /// Splits of it, separated by commas.
     #[arg(long, value_delimiter = ',', value_name = "SPLIT", default_values = ["val", "test"])]
     split: Vec<Split>,
-    /// Tokens between the beginnings of windows, 1 to L: fewer than L give each scored token at least
-    /// L - N tokens of context, and cost L / N times as much [default: L].
+    /// Tokens between the beginnings of windows [default: L].
+    ///
+    /// 1 to L: fewer than L give each scored token at least L - N tokens of context, and cost L / N times as much
+    /// [default: L].
     #[arg(long, value_name = "N")]
     stride: Option<usize>,
     /// Tokens a window, L [default: as the model was trained].

@@ -12,7 +12,7 @@ use crate::recipes;
 use clap::{Args, Subcommand};
 
 #[derive(Args)]
-#[command(args_conflicts_with_subcommands = true)]
+#[command(args_conflicts_with_subcommands = true, disable_help_subcommand = true)]
 pub(super) struct Arguments {
     #[command(subcommand)]
     action: Option<Action>,
@@ -23,11 +23,17 @@ pub(super) struct Arguments {
 /// What is done with a trained model.
 #[derive(Subcommand)]
 enum Action {
-    /// Perplexity of trained weights: per token, per word, and in bits per byte.
+    /// Perplexity of trained weights.
+    ///
+    /// Per token, per word, and in bits per byte.
     Eval(eval::Arguments),
-    /// Generate text from a prompt, with a state of constant size where the mixer has one.
+    /// Generate text from a prompt.
+    ///
+    /// With a state of constant size where the mixer has one.
     Generate(generate::Arguments),
-    /// Make a file of weights from a GPT-NeoX model of Hugging Face, such as Pythia.
+    /// Make weights of a GPT-NeoX model of Hugging Face.
+    ///
+    /// Such as Pythia.
     Import(convert::Import),
     /// Write weights as a GPT-NeoX model that `transformers` loads.
     Export(convert::Export),

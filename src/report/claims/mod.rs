@@ -84,7 +84,7 @@ fn of_studies(claim: &'static Claim, studies: &[Study], asked: &Asked) -> Vec<Ju
     let nothing = Study {
         kind: Kind {
             protocol: claim.protocol,
-            preset: "full",
+            preset: "paper",
             differences: Vec::new(),
             tokenizer: "",
             precision: "",

@@ -52,7 +52,7 @@ impl Kind<'_> {
     pub fn is_paper(&self) -> bool {
         let tokens = ["", TOKENIZER].contains(&self.tokenizer);
         let same = self.differences.iter().all(|d| d.name == "data");
-        self.preset == "full" && tokens && same
+        self.preset == "paper" && tokens && same
     }
 
     /// For a title.

@@ -75,7 +75,7 @@ fn place<'a>(group: &'a Group, columns: &[&TaskColumn], of: &Selection) -> Optio
     let column = columns.iter().position(|c| c.holds(record))?;
     let whole = columns[column].is_whole(record);
     let mut known = (of.presets)(record);
-    known.retain(|(name, _)| !whole || *name == "full");
+    known.retain(|(name, _)| !whole || *name == "paper");
     // The validation split chooses epoch and rate, where there is one.
     let by = match record.count("val_examples") {
         0 => "best_accuracy",

@@ -183,7 +183,7 @@ fn elsewhere(place: &Place) -> Vec<String> {
         reasons.push(format!("tokenizer {tokenizer}"));
     }
     match place.preset {
-        "full" | "" => reasons.extend(sizes(&place.of_table)),
+        "paper" | "" => reasons.extend(sizes(&place.of_table)),
         other => reasons.push(format!("preset {other}")),
     }
     reasons

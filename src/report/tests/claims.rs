@@ -109,7 +109,7 @@ fn full(row: &Record) -> Vec<(&'static str, Record)> {
         preset.set("d", 0usize);
         preset.set("n", 0usize);
     }
-    vec![("full", preset)]
+    vec![("paper", preset)]
 }
 
 fn judged(rows: &[Record]) -> Report {
@@ -189,7 +189,7 @@ fn too_few_seeds_decide_nothing_and_the_missing_ones_are_counted() {
     let command = found["command"].as_str().unwrap();
     assert_eq!(
         command,
-        "dsf sweep --task mqar --preset full --protocol reference --train-examples 1000 \
+        "dsf sweep --task mqar --preset paper --protocol reference --train-examples 1000 \
          --mixer normalized,linear --sizes 128:8,64:4 --d 128,64 --n 32,64 --lr 0.001,0.01 --seed 0,1,2"
     );
     assert!(

@@ -90,7 +90,7 @@ fn texts_choose_their_rate_on_the_validation_split() {
         row
     };
     let runs = [run(1e-3, 15.0, 20.0), run(3e-3, 14.0, 25.0)];
-    let presets: PresetsOf = &|_| vec![("full", Record::planned(&text_config()))];
+    let presets: PresetsOf = &|_| vec![("paper", Record::planned(&text_config()))];
     let mut asked = Asked::default();
     let table = figure(Series::Table, "1");
     let ppl = |asked: &Asked| {
@@ -162,7 +162,7 @@ fn table(linear: f64) -> Report {
         Record::new(&config, &read(ppl))
     };
     let runs = [run("linear", linear), run("softmax", 13.2)];
-    let presets: PresetsOf = &|_| vec![("full", Record::planned(&text_config()))];
+    let presets: PresetsOf = &|_| vec![("paper", Record::planned(&text_config()))];
     report(
         figure(Series::Table, "1"),
         &runs,

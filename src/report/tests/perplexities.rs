@@ -25,7 +25,7 @@ fn small(mixer: &str) -> RunConfig {
 /// As the presets are: the corpus and the precision of the row.
 fn presets(row: &Record) -> Vec<(&'static str, Record)> {
     let named = [
-        ("full", config(row.text("mixer"))),
+        ("paper", config(row.text("mixer"))),
         ("quick", small(row.text("mixer"))),
     ];
     let planned = |(name, config): (&'static str, RunConfig)| {
@@ -175,13 +175,13 @@ fn runs_as_the_presets_make_them_differ_in_nothing() {
         let settings = [("preset", preset), ("mixer", mixer)];
         Record::new(&recipes::run("wikitext", &settings).unwrap(), &read(17.0))
     };
-    for preset in ["full", "quick", "smoke"] {
+    for preset in ["paper", "quick", "smoke"] {
         let rows = ["softmax", "linear", "normalized", "s6", "ssd"].map(|mixer| of(preset, mixer));
         let figure = figure(Series::Table, "1");
         let report = report(figure, &rows, None, &presets_of, &Asked::default()).unwrap();
         assert_eq!(report.grids.len(), 1);
         let grid = &report.grids[0];
-        assert_eq!(is_beside(grid), preset == "full");
+        assert_eq!(is_beside(grid), preset == "paper");
         assert_eq!(grid.records.len(), 5);
         for line in 0..5 {
             assert_eq!(told(grid, line, "settings"), "", "{}", grid.title);
@@ -222,13 +222,13 @@ fn texts_and_settings_make_tables_of_their_own_and_those_beside_the_paper_come_f
     assert_eq!(
         titles(&report),
         [
-            "wikitext-103-raw, tokenizer gpt-neox, preset full, bf16",
-            "wikitext-103-raw, tokenizer gpt-neox, preset full, f32",
-            "wikitext-103-raw, tokenizer gpt-neox, preset full, f32, clip=0.0",
-            "wikitext-103-raw, tokenizer gpt-neox, preset full, f32, eos_between_articles=true",
-            "wikitext-103-raw, tokenizer gpt-neox, preset full, f32, weight_decay=0.0",
-            "wikitext-103-raw, tokenizer 0123456789ab, preset full, f32",
-            "wikitext-2, tokenizer gpt-neox, preset full, f32",
+            "wikitext-103-raw, tokenizer gpt-neox, preset paper, bf16",
+            "wikitext-103-raw, tokenizer gpt-neox, preset paper, f32",
+            "wikitext-103-raw, tokenizer gpt-neox, preset paper, f32, clip=0.0",
+            "wikitext-103-raw, tokenizer gpt-neox, preset paper, f32, eos_between_articles=true",
+            "wikitext-103-raw, tokenizer gpt-neox, preset paper, f32, weight_decay=0.0",
+            "wikitext-103-raw, tokenizer 0123456789ab, preset paper, f32",
+            "wikitext-2, tokenizer gpt-neox, preset paper, f32",
         ]
     );
     let beside: Vec<bool> = report.grids.iter().map(is_beside).collect();
@@ -326,7 +326,7 @@ fn the_first_table_reads_like_this() {
     let expected = "\
 Table 1, language modelling: perplexity (lower is better) at the rate of the lowest train_ppl
 
-wikitext-103-raw, tokenizer gpt-neox, preset full, f32
+wikitext-103-raw, tokenizer gpt-neox, preset paper, f32
               paper  rate  train   eval    val  best val   test  test/word
   linear      17.42  1e-3  17.00  12.75  34.00     21.25  42.50      85.00
   normalized  16.43  1e-3  15.00  11.25  30.00     18.75  37.50      75.00
@@ -354,7 +354,7 @@ trained for 2.6 min
 fn markdown_has_the_same_numbers() {
     let page = drawn(&first(&whole()), "markdown");
     for line in [
-        "### wikitext-103-raw, tokenizer gpt-neox, preset full, f32",
+        "### wikitext-103-raw, tokenizer gpt-neox, preset paper, f32",
         "| | paper | rate | train | eval | val | best val | test | test/word |",
         "| softmax | 13.15 | 1e-3 | 13.00 |",
         "| gap closed | 23 % |  | 50 % |",

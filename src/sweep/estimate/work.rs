@@ -226,7 +226,7 @@ mod tests {
     }
 
     fn work(changes: &[(&str, &str)]) -> Work {
-        let full = [("preset", "full"), ("batch-size", "512")];
+        let full = [("preset", "paper"), ("batch-size", "512")];
         of(&recipes::run("mqar", &[&full, changes].concat()).unwrap())
     }
 
@@ -247,7 +247,7 @@ mod tests {
     }
 
     fn pythia_70m() -> Work {
-        of(&recipes::run("wikitext", &[("preset", "full")]).unwrap())
+        of(&recipes::run("wikitext", &[("preset", "paper")]).unwrap())
     }
 
     /// Its final norm is counted in every block.
@@ -278,7 +278,7 @@ mod tests {
     #[test]
     fn the_state_of_softmax_attention_grows_with_the_sequence_and_that_of_ssd_does_not() {
         let state = |mixer: &str| {
-            let run = recipes::run("mqar", &[("preset", "full"), ("mixer", mixer)]).unwrap();
+            let run = recipes::run("mqar", &[("preset", "paper"), ("mixer", mixer)]).unwrap();
             let sizes = model(&run);
             [64.0, 128.0].map(|length| sizes.state(length))
         };

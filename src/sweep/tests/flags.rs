@@ -78,9 +78,9 @@ fn no_flag_at_all_is_the_quick_preset() {
 
 #[test]
 fn the_full_preset_is_the_papers_smallest_cell() {
-    let run = single("--preset full --lr paper");
+    let run = single("--preset paper --lr paper");
     assert!(run.unwrap_err().to_string().contains("--lr paper"));
-    let run = single("--preset full").unwrap();
+    let run = single("--preset paper").unwrap();
     let task: MqarConfig = run.task.typed().unwrap();
     assert_eq!(
         (task.vocab_size, task.seq_len, task.kv_pairs),
@@ -117,7 +117,7 @@ fn a_list_for_one_run_names_the_command_for_many() {
 
 #[test]
 fn the_upper_flags_win_and_the_rest_stays() {
-    let base = flags("--preset full --d 64 --n 32 --option a=1 --epochs 3");
+    let base = flags("--preset paper --d 64 --n 32 --option a=1 --epochs 3");
     let both = flags("--d 128,256 --epochs 5 --preset smoke").over(&base);
     let expected = flags("--preset smoke --d 128,256 --n 32 --option a=1 --epochs 5");
     assert_eq!(both, expected);

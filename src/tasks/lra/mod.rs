@@ -27,6 +27,11 @@ use std::path::{Path, PathBuf};
 pub(super) const ENTRY: TaskEntry = TaskEntry {
     name: "lra",
     about: "one of the five tasks of the Long Range Arena",
+    examples: [
+        "dsf lra --mixer mamba",
+        "dsf lra --preset quick --dataset listops --mixer linear",
+        "dsf lra --dataset image --mixer softmax --explain",
+    ],
     recipe: include_str!("../../recipes/lra.toml"),
     fields: &[
         "dataset",

@@ -29,6 +29,11 @@ use std::path::Path;
 pub(super) const ENTRY: TaskEntry = TaskEntry {
     name: "mqar",
     about: "multi-query associative recall",
+    examples: [
+        "dsf mqar --mixer ssd",
+        "dsf mqar --mixer s6 --d 64 --n 16 --seed 1 --lr 1e-3",
+        "dsf mqar --preset paper --mixer linear --d 64 --n 64 --lr 2.154e-3",
+    ],
     recipe: include_str!("../../recipes/mqar.toml"),
     fields: &[
         "data",

@@ -26,6 +26,11 @@ use vocabulary::Found;
 pub(super) const ENTRY: TaskEntry = TaskEntry {
     name: "wikitext",
     about: "the text of WikiText, or a text of your own",
+    examples: [
+        "dsf wikitext --mixer ssd",
+        "dsf wikitext --corpus text --data-dir DIR --tokenizer bytes",
+        "dsf wikitext --preset paper --corpus wikitext-2 --explain",
+    ],
     recipe: include_str!("../../recipes/wikitext.toml"),
     fields: &[
         "corpus",

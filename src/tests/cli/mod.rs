@@ -12,6 +12,7 @@ mod readme;
 mod recovery;
 mod report;
 mod runs;
+mod show;
 mod sweeps;
 mod wikitext;
 mod wikitext_tools;

@@ -6,7 +6,7 @@
 use super::World;
 use std::collections::BTreeMap;
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 const SMALL: &[&str] = &[
     "--epochs",
@@ -49,6 +49,7 @@ const TRIALS: &[(&str, Trial)] = &[
     // Without a GPU and its libraries all of these say what is missing.
     ("dsf-cuda ", Trial::Refused(&[], 2, "CUDA")),
     ("dsf mixers", Trial::Whole),
+    ("dsf experiments", Trial::Whole),
     // These train, so that later commands have results and weights.
     ("dsf mqar$", Trial::With(SMALL)),
     (
@@ -70,6 +71,7 @@ const TRIALS: &[(&str, Trial)] = &[
     ("dsf wikitext export", Trial::Parsed),
     ("dsf wikitext generate", Trial::With(&["--tokens", "4"])),
     ("dsf wikitext eval", Trial::Parsed),
+    ("dsf show", Trial::Whole),
     ("dsf mqar ", Trial::With(&["--explain"])),
     ("dsf lra", Trial::With(&["--explain"])),
     ("dsf induction", Trial::With(&["--explain"])),
@@ -194,6 +196,11 @@ fn filled(world: &World, command: &str, word: &str) -> String {
         // Of a mixer, or of a task, that a reader writes.
         "NAME" if command.contains("--mixer NAME") => "softmax".to_owned(),
         "NAME" => "induction".to_owned(),
+        // The runs of the first command.
+        "results/runs/ID" if command.starts_with("dsf mqar") => {
+            format!("results/runs/{}", id(world))
+        }
+        "ID" => id(world),
         "results/runs/ID" => {
             let runs = world.runs("results").into_iter();
             let language = { runs }.find(|run| run.join("weights.safetensors").exists());
@@ -205,6 +212,17 @@ fn filled(world: &World, command: &str, word: &str) -> String {
         }
         word => word.to_owned(),
     }
+}
+
+/// The id of a run on MQAR.
+fn id(world: &World) -> String {
+    let is_mqar = |run: &PathBuf| {
+        let config = fs::read_to_string(run.join("config.json")).unwrap();
+        config.contains("\"mqar\"")
+    };
+    let run = world.runs("results").into_iter().find(is_mqar);
+    let run = run.expect("README trains on MQAR first");
+    run.file_name().unwrap().to_str().unwrap().to_owned()
 }
 
 /// Runs `command` and returns what is wrong, if anything is.

@@ -170,9 +170,10 @@ fn a_run_whose_worker_was_killed_goes_on_from_its_checkpoint_when_it_is_retried(
     let checkpoint = loop {
         let runs = begun(&world, "results");
         let found = runs.first().map(|run| run.join("checkpoint.safetensors"));
-        match found.filter(|path| path.exists()) {
+        let epochs = |path: &PathBuf| path.with_file_name("metrics.csv").exists();
+        match found.filter(|path| path.exists() && epochs(path)) {
             Some(path) => break path,
-            None => assert!(began.elapsed() < Duration::from_secs(60), "no checkpoint"),
+            None => assert!(began.elapsed() < Duration::from_secs(120), "no checkpoint"),
         }
         sleep(Duration::from_millis(5));
     };

@@ -1,0 +1,57 @@
+//! Help of the commands that train one task: what the task takes with its defaults, the common settings first.
+
+use crate::config::{Objective, Setting, SETTINGS};
+use crate::recipes::{Explained, Task};
+use crate::sweep::Flags;
+use clap::{Arg, Command};
+use serde_json::Value;
+
+/// `command` as help of `task` shows it: without what the task has no use for, with the defaults of a command without
+/// flags, and in `-h` with what is set most.
+pub(super) fn of_task(command: Command, task: Task) -> Command {
+    let resolved = Flags::default().single(task);
+    let defaults = resolved.map_or_else(|_| Vec::new(), |resolved| resolved.explained);
+    let command = command.mut_args(|arg| match SETTINGS.find(arg.get_id().as_str()) {
+        Some(setting) => described(arg, setting, task, &defaults),
+        None => fitting(arg, task),
+    });
+    let examples: String = task
+        .examples
+        .iter()
+        .map(|line| format!("\n  {line}"))
+        .collect();
+    command
+        .after_help(format!("Examples:{examples}"))
+        .after_long_help(format!(
+            "Examples:{examples}\n\nDefaults are those of a command without flags; --explain prints every setting of \
+             the run that a command describes, and where each came from."
+        ))
+}
+
+/// The flag of a setting.
+fn described(arg: Arg, setting: &Setting, task: Task, defaults: &[Explained]) -> Arg {
+    let value = defaults.iter().find(|row| row.name == setting.name);
+    let default = match value.map(|row| &row.value) {
+        None | Some(Value::Null) => String::new(),
+        Some(Value::String(text)) => format!(" [default: {text}]"),
+        Some(value) => format!(" [default: {value}]"),
+    };
+    let full = format!("{}{default}", setting.full_help(&[task.objective]));
+    arg.help(format!("{}{default}", setting.help))
+        .long_help(full)
+        .hide(!setting.is_of(&task.taker()) || setting.name == "protocol" && !task.has_protocols())
+        .hide_short_help(!setting.common)
+}
+
+/// A flag that is no setting, where it means something to the task.
+fn fitting(arg: Arg, task: Task) -> Arg {
+    let objective = task.objective;
+    match arg.get_id().as_str() {
+        // A single run has one.
+        "seeds" => arg.hide(true),
+        "sizes" => arg.hide(!task.fields.contains(&"kv_pairs")),
+        "data_dir" => arg.hide(objective == Objective::PerToken),
+        "cuda_graph" => arg.hide(objective != Objective::PerToken),
+        _ => arg,
+    }
+}

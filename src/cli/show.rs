@@ -1,0 +1,177 @@
+//! `dsf show`: one run of a results folder, begun, finished or failed.
+
+use super::print::{self, columns, Align};
+use super::{exit, Global};
+use crate::config::RunConfig;
+use crate::error::{ensure, refuse, Result};
+use crate::recipes;
+use crate::store::{EpochRow, RunResult, RunStatus, Store, METRICS};
+use crate::sweep::estimate::{counted, duration};
+use clap::Args;
+use serde_json::json;
+use std::path::Path;
+
+/// Most epochs that are listed one by one.
+const MOST_EPOCHS: usize = 20;
+
+#[derive(Args)]
+pub(super) struct Arguments {
+    /// The id of a run in the folder of --out, or as much of it as no other begins with; or its folder.
+    run: String,
+}
+
+pub(super) fn main(arguments: &Arguments, global: &Global) -> Result<u8> {
+    let shown = Shown::open(&arguments.run, global)?;
+    match global.json {
+        true => print::line(shown.event())?,
+        false => print::result(&shown.text()?)?,
+    }
+    Ok(exit::DONE)
+}
+
+/// A run, as far as it has come.
+struct Shown {
+    id: String,
+    config: RunConfig,
+    result: Option<RunResult>,
+    epochs: Vec<EpochRow>,
+    /// What trains it again.
+    command: String,
+}
+
+impl Shown {
+    fn open(name: &str, global: &Global) -> Result<Self> {
+        let (store, id) = found(name, global)?;
+        let config = store.config(&id)?;
+        let command = recipes::command(&config).unwrap_or_else(|| {
+            let file = store.run_folder(&id).join("config.json");
+            format!("dsf {} --config {}", config.task.name(), file.display())
+        });
+        Ok(Self {
+            result: store.result(&id)?,
+            epochs: store.epochs(&id)?,
+            config,
+            command,
+            id,
+        })
+    }
+
+    /// For people.
+    fn text(&self) -> Result<String> {
+        let (model, task) = (&self.config.model, self.config.task.read()?);
+        let mut text = format!(
+            "run {}: {} ({}) on {}\n{}command   {}\n",
+            self.id,
+            model.mixer,
+            model.variant,
+            task.title(),
+            self.outcome(),
+            self.command
+        );
+        if let Some(result) = &self.result {
+            let by = &result.provenance;
+            text += &format!(
+                "trained   {} to {} on {} ({}, {}, {}), dsf {} {}\n",
+                result.started,
+                result.ended,
+                by.host,
+                by.cpu,
+                by.simd,
+                counted(by.threads, "thread"),
+                by.version,
+                by.commit()
+            );
+            let numbers = METRICS.iter().filter_map(|metric| {
+                let value = result.metrics.get(metric.name)?;
+                Some(vec![
+                    metric.name.to_owned(),
+                    format!("{value}"),
+                    metric.meaning.to_owned(),
+                ])
+            });
+            text += &format!("\n{}", columns(&numbers.collect::<Vec<_>>(), Align::Left));
+        }
+        if !self.epochs.is_empty() {
+            text += &format!("\n{}", self.curve());
+        }
+        Ok(text)
+    }
+
+    /// How it ended, or how far it is.
+    fn outcome(&self) -> String {
+        match &self.result {
+            None => format!(
+                "status    not finished: {} of {}; the same command goes on\n",
+                self.epochs.len(),
+                counted(self.config.train.epochs, "epoch")
+            ),
+            Some(result) if result.status == RunStatus::Failed => {
+                format!("status    failed: {}\n", result.reason)
+            }
+            Some(result) => {
+                let how = result.outcome.map_or("", |outcome| outcome.name());
+                let seconds = result.metrics.get("seconds").unwrap_or(f64::NAN);
+                let epochs = counted(self.epochs.len(), "epoch");
+                format!("status    {how} after {epochs}, {}\n", duration(seconds))
+            }
+        }
+    }
+
+    /// The epochs; of many, evenly spread ones with the first and the last.
+    fn curve(&self) -> String {
+        let last = self.epochs.len() - 1;
+        let most = MOST_EPOCHS.min(self.epochs.len());
+        let chosen = (0..most).map(|i| &self.epochs[i * last / (most - 1).max(1)]);
+        let header = [
+            "epoch",
+            "train loss",
+            "test loss",
+            "accuracy",
+            "lr",
+            "seconds",
+        ];
+        let mut rows = vec![header.map(str::to_owned).to_vec()];
+        rows.extend(chosen.map(|epoch| {
+            vec![
+                epoch.epoch.to_string(),
+                format!("{:.4}", epoch.train_loss),
+                format!("{:.4}", epoch.test_loss),
+                format!("{:.2} %", 100.0 * epoch.accuracy),
+                format!("{:.3e}", epoch.lr),
+                format!("{:.1}", epoch.seconds),
+            ]
+        }));
+        columns(&rows, Align::Right)
+    }
+
+    /// For programs.
+    fn event(&self) -> serde_json::Value {
+        json!({
+            "event": "run", "schema": 1, "run": self.id, "config": self.config, "result": self.result,
+            "epochs": self.epochs, "command": self.command,
+        })
+    }
+}
+
+/// The results folder and the id of the run that is meant.
+fn found(name: &str, global: &Global) -> Result<(Store, String)> {
+    let path = Path::new(name);
+    let parent = path.parent().and_then(Path::parent);
+    if let (true, Some(out), Some(id)) =
+        (path.join("config.json").exists(), parent, path.file_name())
+    {
+        return Ok((Store::existing(out)?, id.to_string_lossy().into_owned()));
+    }
+    let store = Store::existing(&global.out)?;
+    let out = global.out.display();
+    ensure!(
+        !name.is_empty() && !name.contains('/'),
+        "{name} is no folder of a run: give the id of one in {out}, or --out another folder"
+    );
+    let ids = store.find(name)?;
+    match &ids[..] {
+        [] => refuse!("there is no run {name} in {out}; `dsf report --format csv --out {out}` lists the settings of all"),
+        [id] => Ok((store, id.clone())),
+        several => refuse!("{name} begins the ids of {} runs in {out}: {}", several.len(), several.join(", ")),
+    }
+}

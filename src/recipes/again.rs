@@ -1,0 +1,137 @@
+//! A finished run's config as something chosen, for another run that differs from it in what is set beside it.
+
+use super::{resolve, Choice, Fixed, Task, PRESETS};
+use crate::config::{RunConfig, Setting};
+use crate::error::{refuse, Result};
+use serde_json::{json, Value};
+
+/// Settings that decide others, which a config has fixed already.
+const DECIDING: [&str; 3] = ["mixer", "variant", "protocol"];
+
+/// Settings that `--dropout` stands for.
+const DROPOUTS: [&str; 2] = ["embed-dropout", "attn-dropout"];
+
+impl Choice {
+    /// Every setting of `config`, said at `place`.
+    ///
+    /// # Errors
+    /// Where the task is unknown.
+    pub fn again(config: &RunConfig, place: &str) -> Result<Self> {
+        let objective = super::task(config.task.name())?.objective;
+        let document = serde_json::to_value(config).expect("a run config is plain data");
+        let mut choice = Self::default();
+        let value = |setting: &Setting| {
+            let at = setting.pointer(objective)?;
+            let found = document.pointer(&at).filter(|value| !value.is_null());
+            // A config leaves out what does nothing.
+            found.cloned().or_else(|| match setting.name {
+                "clip" => Some(json!(0)),
+                "micro-batch" => Some(json!(config.train.batch_size)),
+                _ => None,
+            })
+        };
+        let values = choice
+            .settings
+            .iter()
+            .filter_map(|setting| Some((setting.name, value(setting)?)));
+        choice.fixed = Fixed {
+            values: values.collect(),
+            options: config.model.options.clone(),
+            place: place.to_owned(),
+        };
+        Ok(choice)
+    }
+
+    /// `other` on top of the config that this choice is made of.
+    ///
+    /// # Errors
+    /// Where `other` chose what decides other settings: these are fixed here.
+    pub fn with(self, mut other: Self) -> Result<Self> {
+        let deciding = DECIDING.into_iter().find(|name| other.is_chosen(name));
+        if let Some(name) = deciding.or(other.preset.map(|_| "preset")) {
+            refuse!(
+                "--{name} decides other settings, which --config has fixed: give one of the two"
+            );
+        }
+        other.fixed = self.fixed;
+        if other.is_chosen("dropout") {
+            other
+                .fixed
+                .values
+                .retain(|name, _| !DROPOUTS.contains(name));
+        }
+        Ok(other)
+    }
+
+    fn is_chosen(&self, name: &str) -> bool {
+        self.values.contains_key(name)
+    }
+}
+
+/// The shortest command that trains `config`: `dsf mqar --mixer s6 --d 64`. `None` where no flags describe it, as
+/// for runs of a version with other recipes.
+pub fn command(config: &RunConfig) -> Option<String> {
+    let task = super::task(config.task.name()).ok()?;
+    let whole = Choice::again(config, "").ok()?.fixed;
+    let named = PRESETS.iter().map(|preset| Some(preset.name));
+    let presets = [None].into_iter().chain(named);
+    let ways = presets.filter_map(|preset| typed(task, &whole, config, preset));
+    let shortest = ways.min_by_key(Vec::len)?;
+    let flags = shortest.iter();
+    let flags = flags.map(|(name, value)| format!(" --{name} {value}"));
+    Some(format!("dsf {}{}", task.name, flags.collect::<String>()))
+}
+
+/// The flags that make `config`: a preset, if one is to be named, and what must be set beside it.
+fn typed(
+    task: Task,
+    whole: &Fixed,
+    config: &RunConfig,
+    preset: Option<&'static str>,
+) -> Option<Vec<(String, String)>> {
+    let mut chosen = Choice::of(preset, false);
+    let mut typed: Vec<(String, String)> = Vec::new();
+    typed.extend(preset.map(|preset| ("preset".to_owned(), preset.to_owned())));
+    let made = |chosen: &Choice| {
+        let made = resolve(task, chosen).ok()?;
+        Some(Choice::again(&made.config, "").ok()?.fixed)
+    };
+    // What decides others first: with it set, fewer of the others differ.
+    let all = chosen.settings.typed().map(|setting| setting.name);
+    let names: Vec<&str> = ["dataset", "corpus"]
+        .into_iter()
+        .chain(DECIDING)
+        .chain(all)
+        .collect();
+    let mut now = made(&chosen);
+    for name in names {
+        let Some(value) = whole.values.get(name) else {
+            continue;
+        };
+        if now
+            .as_ref()
+            .is_none_or(|now| now.values.get(name) != Some(value))
+        {
+            typed.push((name.to_owned(), spelt(value)));
+            chosen.set(name, &spelt(value), "").ok()?;
+            now = made(&chosen);
+        }
+    }
+    for (name, value) in &whole.options {
+        if now.as_ref()?.options.get(name) != Some(value) {
+            let option = format!("{name}={value}");
+            chosen.set("option", &option, "").ok()?;
+            typed.push(("option".to_owned(), option));
+        }
+    }
+    (resolve(task, &chosen).ok()?.config == *config).then_some(typed)
+}
+
+/// A value as typed.
+fn spelt(value: &Value) -> String {
+    match value.as_str() {
+        Some("warmup-constant") => "constant".to_owned(),
+        Some(text) => text.to_owned(),
+        None => value.to_string(),
+    }
+}

@@ -1,0 +1,214 @@
+//! `dsf show`, `--config`, and the listing of mixers.
+
+use super::World;
+use serde_json::Value;
+use std::fs;
+
+const SMOKE: &str = "mqar --preset smoke --mixer ssd --epochs 2 --train-examples 64 --seed 5";
+
+/// The id of the only run in the results.
+fn only_id(world: &World) -> String {
+    let folder = world.only_run("results");
+    folder.file_name().unwrap().to_str().unwrap().to_owned()
+}
+
+#[test]
+fn a_run_is_shown_with_its_numbers_and_the_command_that_is_it() {
+    let world = World::new();
+    world.dsf(SMOKE).ok();
+    let id = only_id(&world);
+    let text = world.dsf(&format!("show {}", &id[..4])).ok();
+    for part in [
+        &id[..],
+        "ssd (reference) on MQAR",
+        "status    finished after 2 epochs",
+        "accuracy",
+        "train loss",
+    ] {
+        assert!(text.contains(part), "{part}: {text}");
+    }
+    let event: Value = serde_json::from_str(&world.dsf(&format!("--json show {id}")).ok()).unwrap();
+    assert_eq!(
+        (&event["run"], event["epochs"].as_array().unwrap().len()),
+        (&Value::from(id), 2)
+    );
+    let command = event["command"].as_str().unwrap();
+    assert!(text.contains(&format!("command   {command}\n")), "{text}");
+    let again = world.dsf(command.strip_prefix("dsf ").unwrap()).ok();
+    assert!(
+        again.contains("It was trained before"),
+        "{command}: {again}"
+    );
+    let shown = world
+        .dsf(&format!("show {}", world.only_run("results").display()))
+        .ok();
+    assert_eq!(shown, text);
+}
+
+#[test]
+fn a_run_that_is_not_there_or_not_the_only_one_is_refused() {
+    let world = World::new();
+    world.dsf(SMOKE).ok();
+    let refused = |line: &str| {
+        let said = world.dsf(line);
+        assert_eq!(said.code, 2, "{line}: {}", said.err);
+        said.err
+    };
+    assert!(refused("show nothing").contains("there is no run nothing in results"));
+    assert!(refused("show no/folder").contains("is no folder of a run"));
+    let (id, folder) = (only_id(&world), world.only_run("results"));
+    let twin = world.path("results/runs").join(format!("{}x", &id[..3]));
+    fs::create_dir(&twin).unwrap();
+    fs::copy(folder.join("config.json"), twin.join("config.json")).unwrap();
+    assert!(refused(&format!("show {}", &id[..3])).contains("begins the ids of 2 runs"));
+}
+
+#[test]
+fn a_config_is_the_run_and_flags_beside_it_are_all_that_changes() {
+    let world = World::new();
+    world.dsf(SMOKE).ok();
+    let config = world.only_run("results").join("config.json");
+    let config = config.display();
+    let again = world.dsf(&format!("mqar --config {config}")).ok();
+    assert!(again.contains("It was trained before"), "{again}");
+    let explained = world
+        .dsf(&format!("mqar --config {config} --seed 6 --explain"))
+        .ok();
+    let line = |name: &str| {
+        let found = explained
+            .lines()
+            .find(|line| line.starts_with(&format!("{name} ")));
+        found
+            .unwrap_or_else(|| panic!("{name}: {explained}"))
+            .to_owned()
+    };
+    assert!(line("seed").contains("6") && line("seed").ends_with("--seed"));
+    assert!(line("lr").ends_with("config.json"), "{explained}");
+    let other = world.dsf(&format!("lra --config {config}"));
+    assert_eq!(other.code, 2);
+    assert!(
+        other
+            .err
+            .contains(&format!("`dsf mqar --config {config}` trains it")),
+        "{}",
+        other.err
+    );
+    let deciding = world.dsf(&format!("mqar --config {config} --protocol paper"));
+    assert!(
+        deciding.err.contains("--protocol decides other settings"),
+        "{}",
+        deciding.err
+    );
+    let missing = world.dsf("mqar --config none.json");
+    assert!(
+        missing.err.contains("--config: cannot read none.json"),
+        "{}",
+        missing.err
+    );
+    fs::write(world.path("broken.json"), "{").unwrap();
+    let broken = world.dsf("mqar --config broken.json");
+    assert_eq!(broken.code, 65, "{}", broken.err);
+}
+
+#[test]
+fn a_toml_file_of_one_run_is_a_config_as_well() {
+    let world = World::new();
+    let one = "task = \"mqar\"\n[[grid]]\npreset = \"smoke\"\nmixer = \"ssd\"\nd = 16\n";
+    fs::write(world.path("one.toml"), one).unwrap();
+    let explained = world.dsf("mqar --config one.toml --n 8 --explain").ok();
+    assert!(
+        explained.contains("one.toml") && explained.contains("ssd"),
+        "{explained}"
+    );
+    let many = one.replace("d = 16", "d = [16, 32]");
+    fs::write(world.path("many.toml"), many).unwrap();
+    let said = world.dsf("mqar --config many.toml");
+    assert_eq!(said.code, 2);
+    assert!(said.err.contains("one run takes one value"), "{}", said.err);
+    fs::write(
+        world.path("two.toml"),
+        format!("{one}[[grid]]\nmixer = \"s6\"\n"),
+    )
+    .unwrap();
+    let said = world.dsf("mqar --config two.toml");
+    assert!(
+        said.err.contains("`dsf sweep two.toml` trains them all"),
+        "{}",
+        said.err
+    );
+}
+
+#[test]
+fn the_long_names_of_settings_are_flags_as_well() {
+    let world = World::new();
+    let long = world
+        .dsf("mqar --d-model 32 --d-state 8 --learning-rate 1e-3 --explain")
+        .ok();
+    let short = world.dsf("mqar --d 32 --n 8 --lr 1e-3 --explain").ok();
+    assert_eq!(long, short);
+    let stop = world.dsf("mqar --stop-at 0.5 --explain").ok();
+    assert!(
+        stop.lines()
+            .any(|line| line.starts_with("stop-at") && line.ends_with("--stop-at")),
+        "{stop}"
+    );
+}
+
+#[test]
+fn mixers_fit_a_terminal_and_each_has_a_page() {
+    let world = World::new();
+    let listed = world.dsf("mixers").ok();
+    let widest = listed.lines().map(|line| line.chars().count()).max();
+    assert!(widest <= Some(80), "{listed}");
+    assert!(world.dsf("mixers --wide").ok().contains("H_i = e^"));
+    let page = world.dsf("mixers s6 rg-lru").ok();
+    for part in [
+        "equation    H_i = e^",
+        "--option dt_init=..",
+        "family      recurrent",
+    ] {
+        assert!(page.contains(part), "{part}: {page}");
+    }
+    let events = world.dsf("--json mixers").ok();
+    let events: Vec<Value> = events
+        .lines()
+        .map(|line| serde_json::from_str(line).unwrap())
+        .collect();
+    assert_eq!(events.len(), dsf::mixers::MIXERS.len());
+    assert!(events
+        .iter()
+        .all(|event| event["parameters"].as_u64() > Some(0)));
+    assert_eq!(world.dsf("mixers nothing").code, 2);
+}
+
+#[test]
+fn experiments_are_listed_printed_and_planned_without_a_file() {
+    let world = World::new();
+    let listed = world.dsf("experiments").ok();
+    assert!(
+        listed.lines().all(|line| line.chars().count() <= 80),
+        "{listed}"
+    );
+    assert!(listed.contains("figure1-small          72  "), "{listed}");
+    let file = world.dsf("experiments smoke").ok();
+    assert!(
+        file.contains("# Runs:   24") && file.contains("[[grid]]"),
+        "{file}"
+    );
+    let events = world.dsf("--json experiments").ok();
+    let first: Value = serde_json::from_str(events.lines().next().unwrap()).unwrap();
+    assert_eq!(
+        (&first["experiment"], &first["runs"]),
+        (&"smoke".into(), &24.into())
+    );
+    assert_eq!(world.dsf("experiments smok").code, 2);
+    let said = world.dsf("sweep smoke --threads 0");
+    assert!(said.err.contains("--threads must be"), "{}", said.err);
+    let said = world.dsf("sweep smok");
+    assert!(said.err.contains("`dsf experiments` lists"), "{}", said.err);
+    // A file of that name is what is meant where there is one.
+    fs::write(world.path("smoke"), "task = \"mqar\"\n").unwrap();
+    let said = world.dsf("sweep smoke");
+    assert_eq!(said.code, 2);
+    assert!(said.err.starts_with("error: smoke"), "{}", said.err);
+}
