@@ -117,6 +117,10 @@ impl Mixer for Lstm {
     fn recurrent(&self) -> Option<&dyn Recurrent> {
         Some(self)
     }
+
+    fn without_system(&self) -> &'static str {
+        "its gates see past outputs, so that Λ_i is no function of the input alone"
+    }
 }
 
 impl Recurrent for Lstm {

@@ -31,7 +31,7 @@ mod work;
 
 use crate::config::{Layout, Protocol, StateMixer};
 use crate::error;
-use crate::ltv::Ltv;
+use crate::ltv::{Inner, Ltv};
 use crate::nn::{Cx, Params};
 use candle_core::{Result, Tensor};
 pub(crate) use softmax_attention::GPT_NEOX;
@@ -57,6 +57,16 @@ pub trait Mixer {
     /// exists or the map is not of that form.
     fn ltv(&self, _u: &Tensor) -> Result<Option<Ltv>> {
         Ok(None)
+    }
+
+    /// The system inside a wrapping, along u `(seq_len, d_model)`, of a mixer that is none itself.
+    fn inner(&self, _u: &Tensor) -> Result<Option<Inner>> {
+        Ok(None)
+    }
+
+    /// Why there is neither, in words that end a sentence.
+    fn without_system(&self) -> &'static str {
+        "none is derived here"
     }
 }
 

@@ -44,6 +44,10 @@ impl Mixer for SoftmaxAttention {
     fn recurrent(&self) -> Option<&dyn Recurrent> {
         Some(self)
     }
+
+    fn without_system(&self) -> &'static str {
+        "the features that separate e^(q·k) are infinitely many, so that N is infinite (Lemma 1)"
+    }
 }
 
 impl Recurrent for SoftmaxAttention {

@@ -115,7 +115,7 @@ mod tests {
         let mixer = find("ssd").unwrap().build(&model, &params).unwrap();
         let u = Tensor::randn(0.0, 1.0, (4, model.d_model), &Device::Cpu).unwrap();
         let system = mixer.ltv(&u).unwrap().unwrap();
-        system.lambda.to_vec2().unwrap()
+        system.lambda().unwrap().to_vec2().unwrap()
     }
 
     #[test]
