@@ -5,6 +5,7 @@ mod check;
 mod compare;
 mod data;
 mod device;
+mod inspect;
 mod mixers;
 mod perplexity;
 mod print;
@@ -37,7 +38,7 @@ use std::sync::Arc;
     name = "dsf",
     version,
     after_help = "Exit codes: 0 done; 1 the system, the network or a computation failed; 2 wrong usage; 3 some runs of \
-                  a sweep failed, the rest stand; 4 a check did not hold (report --check, compare --check, check); 65 a file of data is not understood, or one \
+                  a sweep failed, the rest stand; 4 a check did not hold (report --check, compare --check, inspect --verify, check); 65 a file of data is not understood, or one \
                   of the program's own is damaged; 66 data are missing; 69 another process is working on the run; 75 \
                   stopped by a signal after a checkpoint: the same command continues; 130 stopped at once by a second \
                   Ctrl-C.\n\nDSF_SIMD=avx512, avx2 or baseline (neon on ARM) forces an instruction set, for matrix \
@@ -109,6 +110,8 @@ enum Other {
     Report(report::Arguments),
     /// Compare two sets of results cell by cell: what differs beyond the noise of seeds.
     Compare(compare::Arguments),
+    /// Look at mixers, trained or not, as the dynamical systems that they are: Λ, B, C, Φ, measured and verified.
+    Inspect(inspect::Arguments),
     /// List the sequence mixers: equation, variants, parameters, state.
     Mixers(mixers::Arguments),
     /// Compare the program with reference numbers computed elsewhere.
@@ -294,6 +297,7 @@ impl Other {
             Self::Sweep(arguments) => sweep::main(arguments, global),
             Self::Report(arguments) => report::main(arguments, global),
             Self::Compare(arguments) => compare::main(arguments, global),
+            Self::Inspect(arguments) => inspect::main(arguments, global),
             Self::Mixers(arguments) => mixers::main(arguments),
             Self::Check(arguments) => check::main(arguments),
             Self::Data(arguments) => data::main(arguments, global),

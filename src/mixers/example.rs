@@ -1,6 +1,6 @@
 //! An exponential moving average of every channel, with a learnt decay: the mixer that the guide on adding one shows.
 
-use super::{Entry, Family, Mixer, MixerSpec, Recurrent, ReleasedBlock, State};
+use super::{Entry, Family, Growth, Mixer, MixerSpec, Recurrent, ReleasedBlock, State};
 use crate::ltv::Ltv;
 use crate::nn::{linear, Cx, Init, Params};
 use crate::ops;
@@ -19,6 +19,7 @@ pub(super) const ENTRY: Entry = Entry {
     family: Family::Recurrent,
     released: ReleasedBlock::RNN,
     options: &[],
+    growth: Growth::No("its state has the width d: there is no n to grow"),
     stem: "ema",
     work: |_| None,
     build: |spec, params| Ok(Box::new(Ema::new(spec, params)?)),

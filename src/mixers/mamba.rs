@@ -3,7 +3,9 @@
 
 use super::gated_block::WideInput;
 use super::state_space::{step_rank, zero_state, Selective, DT_RANK};
-use super::{Core, Entry, Family, Mixer, MixerSpec, MixerWork, Recurrent, ReleasedBlock, State};
+use super::{
+    Core, Entry, Family, Growth, Mixer, MixerSpec, MixerWork, Recurrent, ReleasedBlock, State,
+};
 use crate::ltv::Inner;
 use crate::nn::{linear, Cx, Init, Params};
 use crate::ops;
@@ -22,6 +24,7 @@ pub(super) const ENTRY: Entry = Entry {
     family: Family::StateSpace,
     released: ReleasedBlock::STATE_SPACE,
     options: &[DT_RANK],
+    growth: Growth::STATE_SPACE,
     stem: "mamba",
     work: |spec| {
         let (width, n) = (spec.inner_width(), spec.d_state);
