@@ -1,75 +1,13 @@
-//! A view of each subject, and the report of several: a table, and panels of each.
+//! The report of several views: a table, and panels of each.
 
-use super::attention::Attention;
 use super::measures::Measures;
-use super::subject::Subject;
 use super::table::{record, table};
-use super::verify::{verify, Errors};
-use crate::error::Result;
-use crate::mixers::Entry;
+use super::view::View;
 use crate::report::{Cell, Content, Coverage, Form, Grid, Line, Report, Style};
 use serde_json::{json, Value};
 
 /// Rows and columns of a heatmap, and tokens of a line, at most.
 const MOST: usize = 64;
-
-/// What is known of one subject.
-pub struct View {
-    /// As the subject's.
-    pub name: String,
-    /// The row of the registry.
-    pub entry: &'static Entry,
-    /// Numbers kept per sequence after L tokens, and how many more each further token takes.
-    pub state: [usize; 2],
-    /// What its system shows, or why there is none.
-    pub found: Result<Measures, &'static str>,
-    /// What surrounds the system, where it is not the mixer.
-    pub around: Option<&'static str>,
-    /// Softmax on the same input.
-    pub attention: Attention,
-    /// How far the four forms are apart, if they were compared.
-    pub errors: Option<Errors>,
-}
-
-impl View {
-    /// Of `subject`; its forms are compared if that is asked for.
-    pub fn of(subject: &Subject, compared: bool) -> Result<Self> {
-        let seq_len = subject.seq_len();
-        let size = |seq_len| subject.mixer.state_size(seq_len);
-        let seen = subject.system()?;
-        let measures = match &seen {
-            Ok(seen) => Ok(Measures::of(seen)?),
-            Err(why) => Err(*why),
-        };
-        let errors = match (&seen, &measures) {
-            (Ok(seen), Ok(measures)) if compared => Some(verify(subject, seen, measures)?),
-            _ => None,
-        };
-        let last = [seq_len - 1];
-        let rows = measures.as_ref().map_or(&last[..], |m| &m.rows);
-        let all: Vec<usize> = (0..seq_len).collect();
-        let rows = match measures {
-            Err(_) if seq_len <= MOST => &all,
-            _ => rows,
-        };
-        Ok(Self {
-            name: subject.name.clone(),
-            entry: subject.entry,
-            state: [size(seq_len), size(seq_len + 1) - size(seq_len)],
-            attention: Attention::of(subject, rows)?,
-            around: seen.ok().and_then(|seen| seen.around),
-            found: measures,
-            errors,
-        })
-    }
-
-    fn attended(&self) -> &'static str {
-        match self.attention.own {
-            true => "softmax of its queries and keys",
-            false => "softmax, fresh",
-        }
-    }
-}
 
 /// The report of `views`, whose heatmaps have at most `cells` rows and columns.
 pub fn report(heading: String, views: &[View], cells: usize) -> Report {
@@ -88,7 +26,7 @@ pub fn report(heading: String, views: &[View], cells: usize) -> Report {
         let attention = (&rows, &view.attention.weights);
         if let Ok(measures) = &view.found {
             let norms = (&measures.rows, &measures.norms);
-            grids.push(heatmap(view, "Φ", norms, cells));
+            grids.push(heatmap(view, "Φ without D", norms, cells));
             grids.push(heatmap(view, view.attended(), attention, cells));
             grids.extend(lines(view, measures));
             grids.push(half_lives(view, measures));

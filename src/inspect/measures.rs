@@ -25,11 +25,11 @@ pub struct Measures {
     pub width: usize,
     /// The tokens i whose rows of Φ are below, ascending; the last token is one of them.
     pub rows: Vec<usize>,
-    /// For each row the Frobenius norms of Φ_ij, j = 0 to i.
+    /// For each row the Frobenius norms of Φ_ij without D_i, j = 0 to i: D alone would drown what passes the state.
     pub norms: Vec<Vec<f64>>,
     /// For each row y_i by the kernel, (12).
     pub outputs: Vec<Vec<f64>>,
-    /// The effective rank of the rows, each a vector of all its blocks.
+    /// The effective rank of the rows, each a vector of all its blocks, without D.
     pub rank: f64,
     /// Tokens back that hold nine tenths of a row's norms, the mean over rows.
     pub horizon: f64,
@@ -95,7 +95,7 @@ impl Measures {
 }
 
 /// Evenly spaced tokens, the last among them.
-fn chosen(seq_len: usize) -> Vec<usize> {
+pub fn chosen(seq_len: usize) -> Vec<usize> {
     let rows = seq_len.min(ROWS);
     (1..=rows).map(|r| r * seq_len / rows - 1).collect()
 }
@@ -312,16 +312,16 @@ impl<'a> Pass<'a> {
         active: &mut [Row],
         gram: &mut [Vec<f64>],
     ) {
-        let states = self.sizes[2];
+        let [_, channels, states] = self.sizes;
+        let none = vec![0.0; channels];
         let mut kernels: Vec<Vec<f64>> = Vec::with_capacity(active.len());
         for row in active.iter_mut() {
             let each = row.carried.chunks(states).zip(write.chunks(states));
-            let mut kernel: Vec<f64> = each.map(|(c, b)| dot(c, b)).collect();
-            if row.at == j {
-                kernel.iter_mut().zip(skip).for_each(|(k, d)| *k += d);
-            }
-            let received = row.outputs.iter_mut().zip(&kernel).zip(&self.values[j]);
-            received.for_each(|((o, k), v)| *o += k * v);
+            let kernel: Vec<f64> = each.map(|(c, b)| dot(c, b)).collect();
+            let past = if row.at == j { skip } else { &none };
+            let received = row.outputs.iter_mut().zip(&kernel).zip(past);
+            let received = received.zip(&self.values[j]);
+            received.for_each(|(((o, k), d), v)| *o += (k + d) * v);
             kernels.push(kernel);
         }
         for (i, kernel) in kernels.iter().enumerate() {

@@ -2,7 +2,8 @@
 //! whether they are right.
 //!
 //! A [`Network`] is a fresh or a trained model; of an [`Input`] it makes a [`Subject`] a layer, whose [`Seen`] system is
-//! measured in one pass ([`Measures`]), held against the mixer's other forms ([`Errors`]) and drawn ([`report`]).
+//! measured in one pass ([`Measures`]) and held against the mixer's other forms ([`Errors`]): a [`View`], and several
+//! of them are drawn ([`report`]).
 
 mod attention;
 mod draw;
@@ -13,13 +14,15 @@ mod spectrum;
 mod subject;
 mod table;
 mod verify;
+mod view;
 
-pub use draw::{report, View};
+pub use draw::report;
 pub use lemma1::{lemma1, Heads};
 pub use lemma2::{identity, lemma2, Growing};
 pub use measures::Measures;
 pub use subject::{Input, Network, Seen, Subject};
 pub use verify::{verify, Errors};
+pub use view::View;
 
 #[cfg(test)]
 mod tests;

@@ -1,7 +1,7 @@
 //! The quantities of a comparison: a row of [`QUANTITIES`] each.
 
-use super::draw::View;
 use super::measures::Measures;
+use super::view::View;
 use crate::report::{Cell, Facts, Form, Grid, Line, Style};
 use serde_json::{json, Value};
 

@@ -122,7 +122,12 @@ fn measures_are_those_of_the_matrices_spelled_out() {
         let measures = Measures::of(&seen).unwrap();
         let system: &Ltv = &seen.system;
         let width = seen.input.dim(1).unwrap();
-        let phi = system.kernel().unwrap().narrow(3, 0, width).unwrap();
+        let state_alone = Ltv {
+            skip: None,
+            ..system.clone()
+        };
+        let phi = state_alone.kernel().unwrap();
+        let phi = phi.narrow(3, 0, width).unwrap();
         let offset = system.offset.is_some();
         assert_eq!(measures.rows, (0..17).collect::<Vec<_>>());
         for (i, row) in measures.norms.iter().enumerate() {
