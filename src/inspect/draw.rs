@@ -8,6 +8,8 @@ use serde_json::{json, Value};
 
 /// Rows and columns of a heatmap, and tokens of a line, at most.
 const MOST: usize = 64;
+/// The column of attention matrices.
+const SOFTMAX: &str = "attention of a softmax";
 
 /// The report of `views`, whose heatmaps have at most `cells` rows and columns.
 pub fn report(heading: String, views: &[View], cells: usize) -> Report {
@@ -26,12 +28,12 @@ pub fn report(heading: String, views: &[View], cells: usize) -> Report {
         let attention = (&rows, &view.attention.weights);
         if let Ok(measures) = &view.found {
             let norms = (&measures.rows, &measures.norms);
-            grids.push(heatmap(view, "Φ without D", norms, cells));
-            grids.push(heatmap(view, view.attended(), attention, cells));
+            grids.push(heatmap(view, ["Φ", "Φ without D"], norms, cells));
+            grids.push(heatmap(view, [SOFTMAX, view.attended()], attention, cells));
             grids.extend(lines(view, measures));
             grids.push(half_lives(view, measures));
         } else {
-            grids.push(heatmap(view, view.attended(), attention, cells));
+            grids.push(heatmap(view, [SOFTMAX, view.attended()], attention, cells));
         }
         notes.extend(said(view));
     }
@@ -89,11 +91,11 @@ fn said(view: &View) -> Vec<String> {
     notes
 }
 
-/// A grid in its place on the page.
-fn placed(view: &View, what: &str, grid: Grid) -> Grid {
+/// A grid in its place on the page: in a column of its kind, and the row of its view.
+fn placed(view: &View, [column, what]: [&str; 2], grid: Grid) -> Grid {
     Grid {
         title: format!("{}: {what}", view.name),
-        place: [what.to_owned(), view.name.clone()],
+        place: [column.to_owned(), view.name.clone()],
         ..grid
     }
 }
@@ -101,7 +103,7 @@ fn placed(view: &View, what: &str, grid: Grid) -> Grid {
 /// Rows of numbers, each over the tokens before its own, as shares of the row's largest.
 fn heatmap(
     view: &View,
-    what: &str,
+    [column, what]: [&str; 2],
     (rows, numbers): (&Vec<usize>, &Vec<Vec<f64>>),
     cells: usize,
 ) -> Grid {
@@ -146,7 +148,7 @@ fn heatmap(
         records: each.collect(),
         ..Grid::new(String::new(), titles, lines, style)
     };
-    placed(view, what, grid)
+    placed(view, [column, what], grid)
 }
 
 /// The spectrum and the gains over the tokens.
@@ -206,7 +208,7 @@ fn over_tokens(
         records,
         ..Grid::new(String::new(), titles, lines, Style::Measured(unit))
     };
-    placed(view, what, grid)
+    placed(view, [what; 2], grid)
 }
 
 /// How the entries of all Λ_i are distributed over half-lives.
@@ -236,5 +238,5 @@ fn half_lives(view: &View, measures: &Measures) -> Grid {
             Style::Share("share of Λ (%)"),
         )
     };
-    placed(view, what, grid)
+    placed(view, [what; 2], grid)
 }

@@ -23,6 +23,3 @@ pub use measures::Measures;
 pub use subject::{Input, Network, Seen, Subject};
 pub use verify::{verify, Errors};
 pub use view::View;
-
-#[cfg(test)]
-mod tests;

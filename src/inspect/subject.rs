@@ -26,7 +26,7 @@ pub struct Network {
     pub config: RunConfig,
     /// Whether its weights were trained.
     pub trained: bool,
-    pub(super) params: Params,
+    params: Params,
     body: Body,
 }
 

@@ -1,9 +1,16 @@
-use super::*;
-use crate::ltv::Ltv;
-use crate::mixers::{Growth, MIXERS};
-use crate::ops::rng::Rng;
-use crate::recipes;
+//! `dsf inspect` computes what it says: systems that are the mixers, measures of their matrices, both lemmas.
+
+use crate::world::{perturb, Case};
 use candle_core::{DType, Device, Tensor};
+use dsf::inspect::{
+    identity, lemma1, lemma2, verify, Growing, Heads, Measures, Seen, Subject, View,
+};
+use dsf::ltv::Ltv;
+use dsf::mixers::{find, Growth, MIXERS};
+use dsf::nn::Params;
+use dsf::ops::rng::Rng;
+use dsf::recipes;
+use dsf::report::Report;
 
 /// d, n and L.
 const SHAPES: [[usize; 3]; 3] = [[8, 4, 1], [12, 6, 17], [16, 8, 40]];
@@ -16,30 +23,27 @@ fn subject(
     heads: usize,
     dtype: DType,
 ) -> Subject {
-    let [d, n, heads] = [d, n, heads].map(|size| size.to_string());
-    let settings = [
-        ("preset", "smoke"),
-        ("mixer", mixer),
-        ("variant", variant),
-        ("layers", "1"),
-        ("d", &d),
-        ("n", &n),
-        ("heads", &heads),
-    ];
-    let network = Network::fresh(recipes::run("mqar", &settings).unwrap(), dtype).unwrap();
-    for (name, var) in network.params.vars() {
-        let mut rng = Rng::new(9, &name, 0);
-        let noise: Vec<f64> = (0..var.elem_count())
-            .map(|_| 0.3 * rng.normals().0)
-            .collect();
-        let noise = Tensor::from_vec(noise, var.shape(), &Device::Cpu).unwrap();
-        let moved = var.as_detached_tensor() + noise.to_dtype(dtype).unwrap();
-        var.set(&moved.unwrap()).unwrap();
+    let mut case = Case::new(find(mixer).unwrap(), variant, heads);
+    case.config.d_model = d;
+    case.config.d_state = if case.entry.expands { n } else { 1 };
+    let params = Params::seeded(3, dtype, &Device::Cpu).detached();
+    let mixer = case.mixer(&params);
+    perturb(&params);
+    let mut rng = Rng::new(4, "u", 0);
+    let u: Vec<f64> = (0..seq_len * d).map(|_| rng.normals().0).collect();
+    let u = Tensor::from_vec(u, (seq_len, d), &Device::Cpu).unwrap();
+    let vars = params.vars().into_iter();
+    Subject {
+        name: case.entry.name.to_owned(),
+        entry: case.entry,
+        model: case.config,
+        seed: 3,
+        mixer,
+        weights: vars
+            .map(|(name, var)| (name, var.as_detached_tensor()))
+            .collect(),
+        u: u.to_dtype(dtype).unwrap(),
     }
-    let mut subjects = network
-        .subjects(Input::Random(Some(seq_len)), None)
-        .unwrap();
-    subjects.remove(0)
 }
 
 fn seen(subject: &Subject) -> Seen {
@@ -293,7 +297,7 @@ fn the_state_of_a_larger_n_does_what_a_smaller_one_does_where_the_registry_says_
 
 #[test]
 fn errors_of_the_truncated_softmax_fall_within_their_bounds() {
-    let values = |report: &crate::report::Report, what: &str| -> Vec<f64> {
+    let values = |report: &Report, what: &str| -> Vec<f64> {
         let records = report.grids[0].records.iter();
         let of = records.filter(|record| record[1].1 == what);
         of.map(|record| record[4].1.as_f64().unwrap_or(f64::INFINITY))
