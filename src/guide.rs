@@ -9,6 +9,9 @@ pub mod lra {}
 #[doc = include_str!("guide/wikitext.md")]
 pub mod wikitext {}
 
+#[doc = include_str!("guide/inspect.md")]
+pub mod inspect {}
+
 #[doc = include_str!("guide/speed.md")]
 pub mod speed {}
 

@@ -17,7 +17,7 @@
 //! | 5 | `report` `mixers` |
 //! | 6 | `model` `recipes` |
 //! | 7 | `train` |
-//! | 8 | `sweep` `golden` `bench` |
+//! | 8 | `sweep` `golden` `bench` `inspect` |
 //! | 9 | `cli` |
 
 #![deny(unsafe_code)]
@@ -51,6 +51,7 @@ pub mod train;
 
 pub mod bench;
 pub mod golden;
+pub mod inspect;
 pub mod sweep;
 
 pub mod cli;

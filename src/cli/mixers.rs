@@ -60,7 +60,9 @@ pub(super) fn main(arguments: &Arguments, global: &Global) -> Result<u8> {
     }
     let Arguments { d, n, seq_len, .. } = arguments;
     let more = match (named.is_empty(), arguments.wide) {
-        (true, false) => "\n`dsf mixers NAME` says all of one: its equation, variants and options; --wide of all.",
+        (true, false) => {
+            "\n`dsf mixers NAME` says all of one, --wide of all: equation, variants, options."
+        }
         _ => "",
     };
     print::line(format!(

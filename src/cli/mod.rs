@@ -7,6 +7,7 @@ mod data;
 mod device;
 mod experiments;
 mod help;
+mod inspect;
 mod mixers;
 mod perplexity;
 mod print;
@@ -40,7 +41,7 @@ use std::sync::Arc;
     name = "dsf",
     version,
     after_long_help = "Exit codes: 0 done; 1 the system, the network or a computation failed; 2 wrong usage; 3 some runs of \
-                  a sweep failed, the rest stand; 4 a check did not hold (report --check, compare --check, check); 65 a file of data is not understood, or one \
+                  a sweep failed, the rest stand; 4 a check did not hold (report --check, compare --check, inspect --verify, check); 65 a file of data is not understood, or one \
                   of the program's own is damaged; 66 data are missing; 69 another process is working on the run; 75 \
                   stopped by a signal after a checkpoint: the same command continues; 130 stopped at once by a second \
                   Ctrl-C.\n\nDSF_SIMD=avx512, avx2 or baseline (neon on ARM) forces an instruction set, for matrix \
@@ -116,6 +117,8 @@ enum Other {
     Compare(compare::Arguments),
     /// Show one run: its settings, how it went, and the command that repeats it.
     Show(show::Arguments),
+    /// Look at mixers, trained or not, as the dynamical systems that they are: Λ, B, C, Φ, measured and verified.
+    Inspect(inspect::Arguments),
     /// List the sequence mixers: parameters, state, equation, options.
     Mixers(mixers::Arguments),
     /// Compare the program with reference numbers computed elsewhere.
@@ -305,6 +308,7 @@ impl Other {
             Self::Compare(arguments) => compare::main(arguments, global),
             Self::Show(arguments) => show::main(&arguments, global),
             Self::Mixers(arguments) => mixers::main(&arguments, global),
+            Self::Inspect(arguments) => inspect::main(arguments, global),
             Self::Check(arguments) => check::main(arguments),
             Self::Data(arguments) => data::main(arguments, global),
             Self::Bench(arguments) => bench::main(arguments, global),

@@ -26,6 +26,8 @@ pub(super) struct RunContext<'a> {
     pub training: &'a Training,
     pub threads: usize,
     pub stop: &'a AtomicBool,
+    /// Whether the weights of every model are kept, or those of language models alone, as in a sweep.
+    pub keeps_weights: bool,
 }
 
 impl<'a> RunContext<'a> {
@@ -46,6 +48,7 @@ impl<'a> RunContext<'a> {
             training,
             threads,
             stop,
+            keeps_weights: false,
         })
     }
 }
@@ -125,7 +128,8 @@ fn train(
         done: trainer.progress().epochs.len(),
     })?;
     let steps = trainer.progress().step;
-    let mut recorder = RunRecorder::new(dir, config, steps, context.training.checkpoint_every)?;
+    let every = context.training.checkpoint_every;
+    let mut recorder = RunRecorder::new(dir, config, steps, every, context.keeps_weights)?;
     if let Some(warning) = recorder.warning() {
         on(RunEvent::Warning(warning))?;
     }

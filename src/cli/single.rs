@@ -10,7 +10,7 @@ use super::{exit, go_on, progress, stop_flag, Global};
 use crate::config::RunConfig;
 use crate::error::{ensure, Error, Result};
 use crate::recipes::{Explained, Resolved, Task};
-use crate::store::{Metrics, Outcome, RunResult, RunStatus, Status, Store};
+use crate::store::{Metrics, Outcome, RunResult, RunStatus, Status, Store, Weights};
 use crate::sweep::estimate::{self, counted, duration};
 use crate::sweep::{Experiment, Flags, Training};
 use crate::tasks;
@@ -75,7 +75,10 @@ pub(super) fn main(mut arguments: Arguments, task: Task, global: &Global) -> Res
     }
     arguments.device.serves(&config)?;
     let stop = stop_flag()?;
-    let context = RunContext::open(arguments.device, &arguments.training, &stop, global)?;
+    let context = RunContext {
+        keeps_weights: true,
+        ..RunContext::open(arguments.device, &arguments.training, &stop, global)?
+    };
     let known = context.store.status(&config.id())? == Status::Done;
     let data_dir = arguments.training.data_dir.as_deref();
     let (entry, task) = (config.task.entry()?, config.task.read()?);
@@ -187,7 +190,16 @@ fn conclusion(
     }
     let summary = store.summary_path(entry.name);
     lines.push(format!("results: {place} and {}", summary.display()));
-    lines.extend(perplexity::weights(&folder));
+    match entry.objective.is_language_model() {
+        true => lines.extend(perplexity::weights(&folder)),
+        false if folder.join(Weights::Last.file()).exists() => lines.push(format!(
+            "weights: {} there; dsf inspect {}{} shows the mixers as dynamical systems",
+            Weights::Last.file(),
+            config.id(),
+            global.out_flag()
+        )),
+        false => {}
+    }
     lines.push(format!(
         "next:    dsf report{}{out}    or    dsf sweep --task {} {}{out}",
         entry.report,

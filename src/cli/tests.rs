@@ -44,6 +44,7 @@ impl Here<'_> {
             training: &Training::default(),
             threads: 1,
             stop,
+            keeps_weights: false,
         };
         execute(run, &context, &mut |event| {
             if let RunEvent::Epoch(row) = event {

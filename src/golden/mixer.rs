@@ -4,7 +4,6 @@ use super::file::{distance, magnitude, File, Object};
 use super::{gradients, Worst};
 use crate::config::{Layout, ModelConfig, StateMixer};
 use crate::error::{Error, Result};
-use crate::ltv::Ltv;
 use crate::mixers::{Entry, MIXERS};
 use crate::nn::{Cx, Params};
 use candle_core::{DType, Device, Tensor, Var};
@@ -153,14 +152,17 @@ impl<'a> Case<'a> {
             );
             Ok(())
         };
-        let Ltv { lambda, b, c, d } = &system;
-        for (name, got) in [("lambda", lambda), ("b", b), ("c", c)] {
-            compare(name, got, self.tensor(&format!("dsf.{name}"))?)?;
+        for (name, got) in [
+            ("lambda", system.lambda()?),
+            ("b", system.b()?),
+            ("c", system.c()?),
+        ] {
+            compare(name, &got, self.tensor(&format!("dsf.{name}"))?)?;
         }
         let expected_d = self.tensor("dsf.d");
-        match (d, expected_d) {
-            (Some(d), Ok(wanted)) => compare("d", d, wanted)?,
-            (Some(d), Err(_)) => compare("d", d, &d.zeros_like()?)?,
+        match (system.d()?, expected_d) {
+            (Some(d), Ok(wanted)) => compare("d", &d, wanted)?,
+            (Some(d), Err(_)) => compare("d", &d, &d.zeros_like()?)?,
             (None, Ok(wanted)) => compare("d", &wanted.zeros_like()?, wanted)?,
             (None, Err(_)) => {}
         }

@@ -7,107 +7,184 @@ pub mod lemmas;
 
 use candle_core::{IndexOp, Result, Tensor};
 
-/// The matrices of (11) for one sequence, spelled out: an instrument for analysis at small sizes.
+/// The system (11) along one sequence of L tokens, in factors that take L E m numbers: E channels with m states each,
+/// N = E m, state c·m + k being feature k of channel c.
+///
+/// With v = value · u: h[c,k] is decayed, then gains write[c,k] v[c]; o[c] = Σ_k read[c,k] h[c,k] + skip[c] v[c];
+/// y = output · o + offset.
 ///
 /// An affine mixer (one with biases) has `inputs = d_model + 1`: its last input is a constant 1.
+#[derive(Clone, Debug)]
 pub struct Ltv {
-    /// Diagonal of Λ_i, `(seq_len, N)`.
-    pub lambda: Tensor,
-    /// B_i, `(seq_len, N, inputs)`.
-    pub b: Tensor,
-    /// C_i, `(seq_len, d_model, N)`.
-    pub c: Tensor,
-    /// D_i, `(seq_len, d_model, inputs)`; absent is 0.
-    pub d: Option<Tensor>,
-}
-
-/// The factors from which every mixer's system is built: E channels with m states each, state
-/// c·m + k being feature k of channel c.
-pub struct Channels<'a> {
-    /// Decay, `(seq_len, E, m)`.
-    pub lambda: Tensor,
-    /// What a channel's value is multiplied with on its way in, `(seq_len, E, m)`.
+    /// The diagonal of Λ_i, `(L, E, m)`.
+    pub decay: Tensor,
+    /// What a channel's value is multiplied with on its way in, `(L, E, m)`.
     pub write: Tensor,
-    /// What the state is multiplied with on its way out, `(seq_len, E, m)`.
+    /// What the state is multiplied with on its way out, `(L, E, m)`.
     pub read: Tensor,
+    /// The factor of `write` that also makes Λ_i, `(L, E)`: Δ_i, 1/η_i or an input gate. It is for analysis alone;
+    /// absent where nothing scales what is written.
+    pub gate: Option<Tensor>,
     /// Value map `(E, inputs)`; absent is the identity.
-    pub value: Option<&'a Tensor>,
-    /// Past the state, `(seq_len, E)` times the value.
+    pub value: Option<Tensor>,
+    /// Past the state, `(L, E)` times the value.
     pub skip: Option<Tensor>,
     /// Output map `(d_model, E)`; absent is the identity.
-    pub output: Option<&'a Tensor>,
+    pub output: Option<Tensor>,
+    /// Added to every output, `(d_model)`.
+    pub offset: Option<Tensor>,
 }
 
-impl Channels<'_> {
-    /// Multiplies the factors out.
-    pub fn system(&self) -> Result<Ltv> {
-        let (seq_len, channels, states) = self.lambda.dims3()?;
-        let eye = Tensor::eye(channels, self.lambda.dtype(), self.lambda.device())?;
-        let value = self.value.unwrap_or(&eye);
-        let inputs = value.dim(1)?;
-        let width = channels * states;
-        let b = self.write.unsqueeze(3)?.contiguous()?;
-        let b = b.broadcast_mul(&value.reshape((1, channels, 1, inputs))?)?;
-        let read = self.read.reshape((seq_len, 1, channels, states))?;
-        let c = read.broadcast_mul(&eye.reshape((1, channels, channels, 1))?)?;
-        let c = c.reshape((seq_len, channels, width))?;
-        let d = match &self.skip {
-            Some(skip) => Some(skip.unsqueeze(2)?.broadcast_mul(&value.unsqueeze(0)?)?),
-            None => None,
-        };
-        let out = |x: Tensor| match self.output {
-            Some(w) => w.unsqueeze(0)?.broadcast_matmul(&x),
-            None => Ok(x),
-        };
-        Ok(Ltv {
-            lambda: self.lambda.reshape((seq_len, width))?,
-            b: b.reshape((seq_len, width, inputs))?,
-            c: out(c)?,
-            d: d.map(out).transpose()?,
-        })
-    }
+/// A system that is driven by something a mixer makes of its input, inside a wrapping that is not of the form (11).
+pub struct Inner {
+    /// Its outputs are those of the mixer.
+    pub system: Ltv,
+    /// What drives it, `(L, E)`.
+    pub input: Tensor,
+    /// What surrounds it: how the input is made, and what the matrices hold beside the recurrence.
+    pub around: &'static str,
 }
 
 impl Ltv {
-    /// The recurrence (11): u `(seq_len, d_model)` to y `(seq_len, d_model)`.
-    pub fn run(&self, u: &Tensor) -> Result<Tensor> {
-        Ok(self.run_with_state(u)?.0)
+    /// L, E and m.
+    pub fn sizes(&self) -> Result<(usize, usize, usize)> {
+        self.decay.dims3()
     }
 
-    /// [`Self::run`], and the last state `(N)`.
-    pub fn run_with_state(&self, u: &Tensor) -> Result<(Tensor, Tensor)> {
-        let u = self.augmented(u)?;
-        let (seq_len, width) = self.lambda.dims2()?;
-        let mut h = Tensor::zeros((width, 1), u.dtype(), u.device())?;
-        let mut ys = Vec::with_capacity(seq_len);
-        for i in 0..seq_len {
-            let u_i = u.i(i)?.unsqueeze(1)?;
-            let decayed = h.broadcast_mul(&self.lambda.i(i)?.unsqueeze(1)?)?;
-            h = (decayed + self.b.i(i)?.matmul(&u_i)?)?;
-            let mut y = self.c.i(i)?.matmul(&h)?;
-            if let Some(d) = &self.d {
-                y = (y + d.i(i)?.matmul(&u_i)?)?;
-            }
-            ys.push(y.squeeze(1)?);
+    /// The dimension N of the state.
+    pub fn width(&self) -> Result<usize> {
+        let (_, channels, states) = self.sizes()?;
+        Ok(channels * states)
+    }
+
+    /// Columns of B_i.
+    pub fn inputs(&self) -> Result<usize> {
+        match &self.value {
+            Some(value) => value.dim(1),
+            None => self.decay.dim(1),
         }
-        Ok((Tensor::stack(&ys, 0)?, h.squeeze(1)?))
     }
 
-    /// The block kernel (12), `(seq_len, seq_len, d_model, inputs)`; zero for j > i.
+    fn value(&self) -> Result<Tensor> {
+        match &self.value {
+            Some(value) => Ok(value.clone()),
+            None => Tensor::eye(self.decay.dim(1)?, self.decay.dtype(), self.decay.device()),
+        }
+    }
+
+    /// `(.., E, columns)` to `(.., d_model, columns)`.
+    fn output(&self, x: Tensor) -> Result<Tensor> {
+        match &self.output {
+            Some(w) => w.unsqueeze(0)?.broadcast_matmul(&x),
+            None => Ok(x),
+        }
+    }
+
+    /// The diagonals of Λ_i, `(L, N)`.
+    pub fn lambda(&self) -> Result<Tensor> {
+        let (seq_len, channels, states) = self.sizes()?;
+        self.decay.reshape((seq_len, channels * states))
+    }
+
+    /// B_i spelled out, `(L, N, inputs)`: for small sizes, as are the next two and the kernel.
+    pub fn b(&self) -> Result<Tensor> {
+        let (seq_len, channels, states) = self.sizes()?;
+        let value = self.value()?;
+        let inputs = value.dim(1)?;
+        let value = value.reshape((1, channels, 1, inputs))?;
+        let write = self.write.unsqueeze(3)?.contiguous()?;
+        write
+            .broadcast_mul(&value)?
+            .reshape((seq_len, channels * states, inputs))
+    }
+
+    /// C_i, `(L, d_model, N)`.
+    pub fn c(&self) -> Result<Tensor> {
+        let (seq_len, channels, states) = self.sizes()?;
+        let eye = Tensor::eye(channels, self.read.dtype(), self.read.device())?;
+        let read = self.read.reshape((seq_len, 1, channels, states))?;
+        let c = read.broadcast_mul(&eye.reshape((1, channels, channels, 1))?)?;
+        self.output(c.reshape((seq_len, channels, channels * states))?)
+    }
+
+    /// D_i, `(L, d_model, inputs)`; `None` is 0. An offset is its last column.
+    pub fn d(&self) -> Result<Option<Tensor>> {
+        let skip = |skip: &Tensor| -> Result<Tensor> {
+            self.output(
+                skip.unsqueeze(2)?
+                    .broadcast_mul(&self.value()?.unsqueeze(0)?)?,
+            )
+        };
+        let skip = self.skip.as_ref().map(skip).transpose()?;
+        let Some(offset) = &self.offset else {
+            return Ok(skip);
+        };
+        let (rows, inputs) = (offset.dim(0)?, self.inputs()?);
+        let zeros = Tensor::zeros((rows, inputs - 1), offset.dtype(), offset.device())?;
+        let column = Tensor::cat(&[&zeros, &offset.unsqueeze(1)?], 1)?;
+        let column = column
+            .broadcast_as((self.decay.dim(0)?, rows, inputs))?
+            .contiguous()?;
+        Ok(Some(match skip {
+            Some(skip) => (skip + column)?,
+            None => column,
+        }))
+    }
+
+    /// The recurrence (11): u `(L, d_model)` to y `(L, d_model)`.
+    pub fn run(&self, u: &Tensor) -> Result<Tensor> {
+        let v = self.values(u)?;
+        let (seq_len, channels, states) = self.sizes()?;
+        let mut h = Tensor::zeros((channels, states), v.dtype(), v.device())?;
+        let mut outputs = Vec::with_capacity(seq_len);
+        for i in 0..seq_len {
+            let written = self.write.i(i)?.broadcast_mul(&v.i(i)?.unsqueeze(1)?)?;
+            h = ((h * self.decay.i(i)?)? + written)?;
+            outputs.push((&h * self.read.i(i)?)?.sum(1)?);
+        }
+        self.read_out(Tensor::stack(&outputs, 0)?, &v)
+    }
+
+    /// The values `(L, E)` that u `(L, d_model)` brings to the channels.
+    pub fn values(&self, u: &Tensor) -> Result<Tensor> {
+        let u = self.augmented(u)?;
+        match &self.value {
+            Some(value) => u.matmul(&value.t()?.contiguous()?),
+            None => Ok(u),
+        }
+    }
+
+    /// y for what the channels' states give, o `(L, E)`, and the values `(L, E)`.
+    pub fn read_out(&self, o: Tensor, values: &Tensor) -> Result<Tensor> {
+        let o = match &self.skip {
+            Some(skip) => (o + (skip * values)?)?,
+            None => o,
+        };
+        let y = match &self.output {
+            Some(w) => o.matmul(&w.t()?.contiguous()?)?,
+            None => o,
+        };
+        match &self.offset {
+            Some(offset) => y.broadcast_add(offset),
+            None => Ok(y),
+        }
+    }
+
+    /// The block kernel (12), `(L, L, d_model, inputs)`; zero for j > i.
     pub fn kernel(&self) -> Result<Tensor> {
-        let (seq_len, _) = self.lambda.dims2()?;
-        let (_, d_model, _) = self.c.dims3()?;
-        let inputs = self.b.dim(2)?;
-        let zero = Tensor::zeros((d_model, inputs), self.b.dtype(), self.b.device())?;
+        let (lambda, b, c, d) = (self.lambda()?, self.b()?, self.c()?, self.d()?);
+        let (seq_len, d_model, _) = c.dims3()?;
+        let inputs = b.dim(2)?;
+        let zero = Tensor::zeros((d_model, inputs), b.dtype(), b.device())?;
         let mut blocks = vec![zero; seq_len * seq_len];
         for j in 0..seq_len {
-            let mut carried = self.b.i(j)?;
+            let mut carried = b.i(j)?;
             for i in j..seq_len {
                 if i > j {
-                    carried = carried.broadcast_mul(&self.lambda.i(i)?.unsqueeze(1)?)?;
+                    carried = carried.broadcast_mul(&lambda.i(i)?.unsqueeze(1)?)?;
                 }
-                let block = self.c.i(i)?.contiguous()?.matmul(&carried)?;
-                blocks[i * seq_len + j] = match &self.d {
+                let block = c.i(i)?.contiguous()?.matmul(&carried)?;
+                blocks[i * seq_len + j] = match &d {
                     Some(d) if i == j => (block + d.i(i)?)?,
                     _ => block,
                 };
@@ -127,7 +204,7 @@ impl Ltv {
     }
 
     fn augmented(&self, u: &Tensor) -> Result<Tensor> {
-        if self.b.dim(2)? == u.dim(1)? {
+        if self.inputs()? == u.dim(1)? {
             return u.contiguous();
         }
         let one = Tensor::ones((u.dim(0)?, 1), u.dtype(), u.device())?;

@@ -3,7 +3,7 @@
 
 use super::rotary::{Positions, RotaryEmbedding};
 use super::{Core, MixerSpec, MixerWork};
-use crate::ltv::{Channels, Ltv};
+use crate::ltv::Ltv;
 use crate::nn::{linear, project, Cx, Map, Params};
 use crate::ops::{self, Dropout, Weights};
 use candle_core::{Result, Tensor};
@@ -189,25 +189,16 @@ impl Projections {
             Some([_, _, bv]) => Tensor::cat(&[&self.wv, &bv.unsqueeze(1)?], 1)?,
             None => self.wv.clone(),
         };
-        let mut system = Channels {
-            lambda: per_channel(&ratio)?,
+        Ok(Ltv {
+            decay: per_channel(&ratio)?,
             write: per_channel(&psi)?,
             read: per_channel(&features(phi)?)?,
-            value: Some(&value),
+            gate: Some(per_channel(&eta.recip()?)?.squeeze(2)?),
+            value: Some(value),
             skip: None,
-            output: self.output.as_ref().map(|(w, _)| w),
-        }
-        .system()?;
-        if let Some((w, b)) = &self.output {
-            let column = Tensor::cat(&[&w.zeros_like()?, &b.unsqueeze(1)?], 1)?;
-            let (rows, columns) = column.dims2()?;
-            system.d = Some(
-                column
-                    .broadcast_as((seq_len, rows, columns))?
-                    .contiguous()?,
-            );
-        }
-        Ok(system)
+            output: self.output.as_ref().map(|(w, _)| w.clone()),
+            offset: self.output.as_ref().map(|(_, b)| b.clone()),
+        })
     }
 
     /// The matrix state of separable attention before the first token, `(batch, heads, m, e)`.

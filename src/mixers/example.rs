@@ -1,7 +1,7 @@
 //! An exponential moving average of every channel, with a learnt decay: the mixer that the guide on adding one shows.
 
-use super::{Entry, Family, Mixer, MixerSpec, Recurrent, ReleasedBlock, State};
-use crate::ltv::{Channels, Ltv};
+use super::{Entry, Family, Growth, Mixer, MixerSpec, Recurrent, ReleasedBlock, State};
+use crate::ltv::Ltv;
 use crate::nn::{linear, Cx, Init, Params};
 use crate::ops;
 use candle_core::{Result, Tensor};
@@ -19,6 +19,7 @@ pub(super) const ENTRY: Entry = Entry {
     family: Family::Recurrent,
     released: ReleasedBlock::RNN,
     options: &[],
+    growth: Growth::No("its state has the width d: there is no n to grow"),
     stem: "ema",
     work: |_| None,
     build: |spec, params| Ok(Box::new(Ema::new(spec, params)?)),
@@ -66,15 +67,17 @@ impl Mixer for Ema {
 
     fn ltv(&self, u: &Tensor) -> Result<Option<Ltv>> {
         let [lambda, _] = self.drive(u)?;
-        let system = Channels {
-            write: lambda.affine(-1.0, 1.0)?.unsqueeze(2)?,
+        let write = lambda.affine(-1.0, 1.0)?;
+        Ok(Some(Ltv {
+            write: write.unsqueeze(2)?,
             read: lambda.ones_like()?.unsqueeze(2)?,
-            lambda: lambda.unsqueeze(2)?,
-            value: Some(&self.wv),
+            decay: lambda.unsqueeze(2)?,
+            gate: Some(write),
+            value: Some(self.wv.clone()),
             skip: None,
-            output: Some(&self.wo),
-        };
-        system.system().map(Some)
+            output: Some(self.wo.clone()),
+            offset: None,
+        }))
     }
 }
 

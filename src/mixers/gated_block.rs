@@ -60,7 +60,8 @@ impl WideInput {
 /// u ↦ `wout (gelu(g) ⊙ recurrence(conv(x)))` with `g, x = split(win u)`.
 pub(super) struct GatedBlock {
     pub input: WideInput,
-    wout: Tensor,
+    /// Output projection `(d, E)`.
+    pub wout: Tensor,
 }
 
 /// The arithmetic of a recurrence in this block whose `gates` gates each read all of its input.

@@ -3,7 +3,7 @@
 
 use super::gated_block::GatedBlock;
 use super::{Mixer, Recurrent, State};
-use crate::ltv::{Channels, Ltv};
+use crate::ltv::{Inner, Ltv};
 use crate::nn::{linear, project, Cx};
 use crate::ops::{self, Gates};
 use candle_core::{Result, Tensor};
@@ -111,7 +111,7 @@ impl Mixer for Bare {
 
     fn ltv(&self, u: &Tensor) -> Result<Option<Ltv>> {
         if self.squash {
-            return Ok(None); // the tanh around the state is not of the form (11)
+            return Ok(None); // see `without_system`
         }
         let (z, _) = self.drive(u)?;
         let (forget, input) = self.rule.gates()?.values(&z)?;
@@ -119,15 +119,21 @@ impl Mixer for Bare {
             Some(w) => ops::sigmoid(&linear(u, w, None)?)?,
             None => input.ones_like()?,
         };
-        let system = Channels {
-            lambda: forget.unsqueeze(2)?,
+        Ok(Some(Ltv {
+            decay: forget.unsqueeze(2)?,
             write: input.unsqueeze(2)?,
             read: read.unsqueeze(2)?,
-            value: self.value.as_ref(),
+            gate: Some(input),
+            value: self.value.clone(),
             skip: None,
             output: None,
-        };
-        system.system().map(Some)
+            offset: None,
+        }))
+    }
+
+    fn without_system(&self) -> &'static str {
+        "the tanh around its state is no linear read-out, and the one around its value no linear input; without both, \
+         equation (20), it is a system"
     }
 }
 
@@ -193,6 +199,33 @@ impl Mixer for InBlock {
 
     fn recurrent(&self) -> Option<&dyn Recurrent> {
         Some(self)
+    }
+
+    fn inner(&self, u: &Tensor) -> Result<Option<Inner>> {
+        let (x, gate) = self.block.input.drive(&u.unsqueeze(0)?, &Cx::eval())?;
+        let [wz, bz] = self.map(0, 2)?;
+        let (forget, input) = self.rule.gates()?.values(&linear(&x, &wz, Some(&bz))?)?;
+        let output = match self.output_map()? {
+            Some([wo, bo]) => Some(linear(&x, &wo, Some(&bo))?),
+            None => None,
+        };
+        let read = ops::gated_readout(&x.ones_like()?, &gate, output.as_ref())?;
+        let each = |t: &Tensor| t.squeeze(0)?.unsqueeze(2);
+        Ok(Some(Inner {
+            system: Ltv {
+                decay: each(&forget)?,
+                write: each(&input)?,
+                read: each(&read)?,
+                gate: Some(input.squeeze(0)?),
+                value: None,
+                skip: None,
+                output: Some(self.block.wout.clone()),
+                offset: None,
+            },
+            input: x.squeeze(0)?,
+            around: "driven by x = conv4(W_x u), a shift register of three steps in front of it; C_i holds the gates \
+                     behind it, gelu(W_g u) and the output gate if there is one, and the output projection",
+        }))
     }
 }
 

@@ -2,7 +2,9 @@
 
 use super::attention::{accumulate, Projections};
 use super::rotary::{Positions, RotaryEmbedding};
-use super::{attention, Core, Entry, Family, Mixer, MixerSpec, Recurrent, ReleasedBlock, State};
+use super::{
+    attention, Core, Entry, Family, Growth, Mixer, MixerSpec, Recurrent, ReleasedBlock, State,
+};
 use crate::ltv::Ltv;
 use crate::nn::{Cx, Params};
 use crate::ops::{self, Weights};
@@ -21,6 +23,10 @@ pub(super) const ENTRY: Entry = Entry {
     family: Family::LinearAttention,
     released: ReleasedBlock::ATTENTION,
     options: &[],
+    growth: Growth::Limit {
+        zeroed: &["wq", "wk", "bq", "bk"],
+        bias: "bk",
+    },
     stem: "linear_attention",
     work: |spec| Some(attention::work(spec, Core::ChunkedScan)),
     build: |spec, params| Ok(Box::new(LinearAttention::new(spec, params)?)),

@@ -1,7 +1,7 @@
 //! The LSTM (5) to (7). Its gates read y_{i-1}, so Λ_i is no function of the input and no finite
 //! system of the form (11) exists; it is here as the yardstick.
 
-use super::{Entry, Family, Mixer, MixerSpec, Recurrent, ReleasedBlock, State};
+use super::{Entry, Family, Growth, Mixer, MixerSpec, Recurrent, ReleasedBlock, State};
 use crate::nn::{linear, Cx, Init, Params};
 use crate::ops;
 use candle_core::{Result, Tensor};
@@ -19,6 +19,7 @@ pub(super) const ENTRY: Entry = Entry {
     family: Family::Recurrent,
     released: ReleasedBlock::RNN,
     options: &[],
+    growth: Growth::No("its state has the width d: there is no n to grow"),
     stem: "lstm",
     // Each step waits for the output of the step before it: no rate of the machine bounds that.
     work: |_| None,
@@ -116,6 +117,10 @@ impl Mixer for Lstm {
 
     fn recurrent(&self) -> Option<&dyn Recurrent> {
         Some(self)
+    }
+
+    fn without_system(&self) -> &'static str {
+        "its gates see past outputs, so that Λ_i is no function of the input alone"
     }
 }
 

@@ -3,7 +3,10 @@
 
 use super::gated_block::WideInput;
 use super::state_space::{step_rank, zero_state, Selective, DT_RANK};
-use super::{Core, Entry, Family, Mixer, MixerSpec, MixerWork, Recurrent, ReleasedBlock, State};
+use super::{
+    Core, Entry, Family, Growth, Mixer, MixerSpec, MixerWork, Recurrent, ReleasedBlock, State,
+};
+use crate::ltv::Inner;
 use crate::nn::{linear, Cx, Init, Params};
 use crate::ops;
 use candle_core::{Result, Tensor};
@@ -21,6 +24,7 @@ pub(super) const ENTRY: Entry = Entry {
     family: Family::StateSpace,
     released: ReleasedBlock::STATE_SPACE,
     options: &[DT_RANK],
+    growth: Growth::STATE_SPACE,
     stem: "mamba",
     work: |spec| {
         let (width, n) = (spec.inner_width(), spec.d_state);
@@ -73,6 +77,21 @@ impl Mixer for Mamba {
 
     fn recurrent(&self) -> Option<&dyn Recurrent> {
         Some(self)
+    }
+
+    fn inner(&self, u: &Tensor) -> Result<Option<Inner>> {
+        let (x, gate) = self.input.drive(&u.unsqueeze(0)?, &Cx::eval())?;
+        let (drive, x) = self.core.drive(&ops::silu(&x)?, &Cx::eval())?;
+        let gate = ops::silu(&gate.squeeze(0)?)?;
+        let skip = gate.broadcast_mul(&self.dskip)?;
+        let mut system = drive.system(None, skip, Some(&self.wout))?;
+        system.read = system.read.broadcast_mul(&gate.unsqueeze(2)?)?;
+        Ok(Some(Inner {
+            system,
+            input: x.squeeze(0)?,
+            around: "driven by x = silu(conv4(W_x u)), a shift register of three steps and a nonlinearity in front of \
+                     it; C_i and D_i hold the gate behind it, silu(W_z u), and the output projection",
+        }))
     }
 }
 

@@ -31,7 +31,7 @@ mod work;
 
 use crate::config::{Layout, Protocol, StateMixer};
 use crate::error;
-use crate::ltv::Ltv;
+use crate::ltv::{Inner, Ltv};
 use crate::nn::{Cx, Params};
 use candle_core::{Result, Tensor};
 pub(crate) use softmax_attention::GPT_NEOX;
@@ -57,6 +57,16 @@ pub trait Mixer {
     /// exists or the map is not of that form.
     fn ltv(&self, _u: &Tensor) -> Result<Option<Ltv>> {
         Ok(None)
+    }
+
+    /// The system inside a wrapping, along u `(seq_len, d_model)`, of a mixer that is none itself.
+    fn inner(&self, _u: &Tensor) -> Result<Option<Inner>> {
+        Ok(None)
+    }
+
+    /// Why there is neither, in words that end a sentence.
+    fn without_system(&self) -> &'static str {
+        "none is derived here"
     }
 }
 
@@ -107,12 +117,43 @@ pub struct Entry {
     pub released: ReleasedBlock,
     /// Options of this mixer alone.
     pub options: &'static [MixerOption],
+    /// How weights with a small n become weights with a larger one that compute the same (Lemma 2).
+    pub growth: Growth,
     /// Its golden files are named `STEM_VARIANT`.
     pub stem: &'static str,
     /// The arithmetic of one layer, which [`Entry::work`] asks for; `None` where no bound is known.
     pub work: fn(&MixerSpec) -> Option<MixerWork>,
     /// Builds it with parameters from a scope; [`Entry::build`] calls it.
     pub build: fn(&MixerSpec, &Params) -> Result<Box<dyn Mixer>>,
+}
+
+/// How a mixer's own parameters realise Lemma 2, which speaks of systems: the weights of the smaller one are the leading
+/// part of those of the larger.
+#[derive(Clone, Copy, Debug)]
+pub enum Growth {
+    /// Outputs are equal.
+    Exact {
+        /// Parameters that are 0 in their new part; all others may be anything there.
+        zeroed: &'static [&'static str],
+        /// Parameters that are multiplied by √(n'/n).
+        scaled: &'static [&'static str],
+    },
+    /// Outputs are equal only in the limit of a bias towards -∞.
+    Limit {
+        /// Parameters that are 0 in their new part.
+        zeroed: &'static [&'static str],
+        /// The bias, in its new part.
+        bias: &'static str,
+    },
+    /// There is no such embedding, in words that say why.
+    No(&'static str),
+}
+
+impl Growth {
+    const STATE_SPACE: Self = Self::Exact {
+        zeroed: &["wc"],
+        scaled: &[],
+    };
 }
 
 /// The kinds of sequence mixers that the literature tells apart.

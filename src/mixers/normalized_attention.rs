@@ -4,7 +4,9 @@
 
 use super::attention::{accumulate, Projections};
 use super::rotary::Positions;
-use super::{attention, Core, Entry, Family, Mixer, MixerSpec, Recurrent, ReleasedBlock, State};
+use super::{
+    attention, Core, Entry, Family, Growth, Mixer, MixerSpec, Recurrent, ReleasedBlock, State,
+};
 use crate::config::StateMixer;
 use crate::ltv::Ltv;
 use crate::nn::{linear, Cx, Params};
@@ -29,6 +31,10 @@ pub(super) const EXP: Entry = Entry {
         ..ReleasedBlock::ATTENTION
     },
     options: &[],
+    growth: Growth::Exact {
+        zeroed: &["wq", "wk", "bq", "bk"],
+        scaled: &[],
+    },
     stem: "normalized_attention_exp",
     work: |spec| Some(attention::work(spec, Core::ChunkedScan)),
     build: |spec, params| build(spec, params, Some(Eta::Exp)),

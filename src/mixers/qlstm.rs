@@ -4,7 +4,7 @@
 
 use super::gated_block::{self, GatedBlock};
 use super::gated_recurrence::{Bare, InBlock, Rule};
-use super::{Core, Entry, Family, Mixer, MixerSpec, MixerWork, ReleasedBlock};
+use super::{Core, Entry, Family, Growth, Mixer, MixerSpec, MixerWork, ReleasedBlock};
 use crate::nn::{Init, Params};
 use candle_core::Result;
 
@@ -21,6 +21,7 @@ pub(super) const ENTRY: Entry = Entry {
     family: Family::Recurrent,
     released: ReleasedBlock::RNN,
     options: &[],
+    growth: Growth::No("its state has the width d: there is no n to grow"),
     stem: "qlstm",
     work: |spec| Some(work(spec)),
     build: |spec, params| {

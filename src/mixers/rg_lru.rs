@@ -3,7 +3,7 @@
 
 use super::gated_block::{self, GatedBlock};
 use super::gated_recurrence::{Bare, InBlock, Rule};
-use super::{Core, Entry, Family, MixerOption, MixerSpec, MixerWork, ReleasedBlock};
+use super::{Core, Entry, Family, Growth, MixerOption, MixerSpec, MixerWork, ReleasedBlock};
 use crate::nn::{Init, Params};
 use crate::ops::rng::Rng;
 use candle_core::Result;
@@ -29,6 +29,7 @@ pub(super) const ENTRY: Entry = Entry {
         variants: &["hawk"],
         implied: true,
     }],
+    growth: Growth::No("its state has the width d: there is no n to grow"),
     stem: "rg_lru",
     work: |spec| {
         let d = spec.d_model;

@@ -2,7 +2,7 @@
 //! every channel and state has its own decay.
 
 use super::state_space::{step_rank, Drive, Driven, End, Selective, DT_INIT, DT_RANK};
-use super::{Core, Entry, Family, MixerOption, MixerSpec, MixerWork, ReleasedBlock};
+use super::{Core, Entry, Family, Growth, MixerOption, MixerSpec, MixerWork, ReleasedBlock};
 use crate::config::Protocol;
 use crate::ltv::Ltv;
 use crate::nn::{Cx, Params};
@@ -31,6 +31,7 @@ pub(super) const ENTRY: Entry = Entry {
         },
         DT_RANK,
     ],
+    growth: Growth::STATE_SPACE,
     stem: "s6",
     work: |spec| {
         let (d, n) = (spec.d_model, spec.d_state);

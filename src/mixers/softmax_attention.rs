@@ -2,7 +2,7 @@
 
 use super::attention::Projections;
 use super::rotary::Positions;
-use super::{attention, Core, Entry, Family, Mixer, Recurrent, ReleasedBlock, State};
+use super::{attention, Core, Entry, Family, Growth, Mixer, Recurrent, ReleasedBlock, State};
 use crate::nn::Cx;
 use crate::ops::Weights;
 use candle_core::{Result, Tensor};
@@ -20,6 +20,10 @@ pub(super) const ENTRY: Entry = Entry {
     family: Family::Attention,
     released: ReleasedBlock::ATTENTION,
     options: &[],
+    growth: Growth::Exact {
+        zeroed: &["wq", "wk", "bq", "bk"],
+        scaled: &["wq", "bq"],
+    },
     stem: "softmax_attention",
     work: |spec| Some(attention::work(spec, Core::SoftmaxAttention)),
     build: |spec, params| Ok(Box::new(SoftmaxAttention(Projections::new(spec, params)?))),
@@ -43,6 +47,10 @@ impl Mixer for SoftmaxAttention {
 
     fn recurrent(&self) -> Option<&dyn Recurrent> {
         Some(self)
+    }
+
+    fn without_system(&self) -> &'static str {
+        "the features that separate e^(q·k) are infinitely many, so that N is infinite (Lemma 1)"
     }
 }
 

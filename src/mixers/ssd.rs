@@ -5,7 +5,7 @@
 //! each channel its own decay, all driven by one number. The core of Mamba-2 is `ssd-mamba2`.
 
 use super::state_space::{step_bias, Drive, Driven, End, DT_INIT};
-use super::{Core, Entry, Family, MixerSpec, MixerWork, ReleasedBlock};
+use super::{Core, Entry, Family, Growth, MixerSpec, MixerWork, ReleasedBlock};
 use crate::ltv::Ltv;
 use crate::nn::{project, Cx, Init, Params};
 use crate::ops;
@@ -24,6 +24,7 @@ pub(super) const ENTRY: Entry = Entry {
     family: Family::StateSpace,
     released: ReleasedBlock::STATE_SPACE,
     options: &[DT_INIT],
+    growth: Growth::STATE_SPACE,
     stem: "ssd",
     work: |spec| {
         let (d, n) = (spec.d_model, spec.d_state);
@@ -115,7 +116,7 @@ mod tests {
         let mixer = find("ssd").unwrap().build(&model, &params).unwrap();
         let u = Tensor::randn(0.0, 1.0, (4, model.d_model), &Device::Cpu).unwrap();
         let system = mixer.ltv(&u).unwrap().unwrap();
-        system.lambda.to_vec2().unwrap()
+        system.lambda().unwrap().to_vec2().unwrap()
     }
 
     #[test]

@@ -2,7 +2,7 @@
 //! "scalar times identity" of section 4.2.
 
 use super::state_space::{mamba_step_bias, Drive, Driven};
-use super::{Core, Entry, Family, MixerSpec, MixerWork, ReleasedBlock};
+use super::{Core, Entry, Family, Growth, MixerSpec, MixerWork, ReleasedBlock};
 use crate::ltv::Ltv;
 use crate::nn::{linear, project, Cx, Init, Params};
 use crate::ops;
@@ -21,6 +21,7 @@ pub(super) const ENTRY: Entry = Entry {
     family: Family::StateSpace,
     released: ReleasedBlock::STATE_SPACE,
     options: &[],
+    growth: Growth::STATE_SPACE,
     stem: "ssd",
     work: |spec| {
         let (d, n) = (spec.d_model, spec.d_state);

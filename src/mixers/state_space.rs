@@ -3,7 +3,7 @@
 //! as a pass over the sequence, as one step, and as matrices.
 
 use super::{Mixer, MixerOption, MixerSpec, Recurrent, State};
-use crate::ltv::{Channels, Ltv};
+use crate::ltv::Ltv;
 use crate::nn::{linear, project, Cx, Init, Params};
 use crate::ops;
 use crate::ops::rng::Rng;
@@ -55,24 +55,21 @@ impl Drive {
         skip: Tensor,
         output: Option<&Tensor>,
     ) -> Result<Ltv> {
-        let delta = self.delta.squeeze(0)?.unsqueeze(2)?; // (seq_len, E, 1)
-        let b = self.b.squeeze(0)?.unsqueeze(1)?; // (seq_len, 1, n)
-        let write = delta.broadcast_mul(&b)?;
-        let lambda = delta.broadcast_mul(&self.a.unsqueeze(0)?)?.exp()?;
-        Channels {
-            lambda: lambda.broadcast_as(write.shape())?.contiguous()?,
-            read: self
-                .c
-                .squeeze(0)?
-                .unsqueeze(1)?
-                .broadcast_as(write.shape())?
-                .contiguous()?,
+        let gate = self.delta.squeeze(0)?; // (seq_len, E)
+        let delta = gate.unsqueeze(2)?;
+        let row = |t: &Tensor| t.squeeze(0)?.unsqueeze(1); // (seq_len, 1, n)
+        let write = delta.broadcast_mul(&row(&self.b)?)?;
+        let decay = delta.broadcast_mul(&self.a.unsqueeze(0)?)?.exp()?;
+        Ok(Ltv {
+            decay: decay.broadcast_as(write.shape())?,
+            read: row(&self.c)?.broadcast_as(write.shape())?,
             write,
-            value,
+            gate: Some(gate),
+            value: value.cloned(),
             skip: Some(skip),
-            output,
-        }
-        .system()
+            output: output.cloned(),
+            offset: None,
+        })
     }
 }
 

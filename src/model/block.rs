@@ -110,6 +110,15 @@ impl Block {
         self.around(stream, cx, |u| self.mixer.forward(u, cx))
     }
 
+    /// [`Self::forward`] at every position, without dropout, that puts what the mixer reads into `read`.
+    pub fn forward_telling(&self, stream: Residual, read: &mut Vec<Tensor>) -> Result<Residual> {
+        let cx = Cx::eval();
+        self.around(stream, &cx, |u| {
+            read.push(u.clone());
+            self.mixer.forward(u, &cx)
+        })
+    }
+
     /// [`Self::forward`] of the token at position `at` of each sequence, `(batch, d)`; `mixer` is this
     /// block's.
     pub fn step(

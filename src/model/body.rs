@@ -36,6 +36,15 @@ impl Body {
         self.finish(stream)
     }
 
+    /// What the mixer of each block reads of embedded tokens `(batch, seq_len, d)`, in the same shape.
+    pub fn mixer_inputs(&self, x: Tensor) -> Result<Vec<Tensor>> {
+        let (mut stream, mut read) = (Residual::from(x), Vec::new());
+        for block in &self.blocks {
+            stream = block.forward_telling(stream, &mut read)?;
+        }
+        Ok(read)
+    }
+
     /// The states of all mixers before the first token of `batch` sequences; `None` where the mixer
     /// cannot be stepped through time.
     pub fn begin(&self, batch: usize) -> Result<Option<Vec<State>>> {

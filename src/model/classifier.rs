@@ -81,9 +81,17 @@ impl Classifier {
 
     /// The last hidden layer, `(documents · batch, seq_len, d_model)`.
     pub fn hidden(&self, tokens: &Tensor, cx: &Cx) -> Result<Tensor> {
+        self.body.forward(self.embed(tokens, cx)?, None, cx)
+    }
+
+    /// What the mixer of each layer reads of `tokens`, `(documents · batch, seq_len, d_model)` each.
+    pub fn mixer_inputs(&self, tokens: &Tensor) -> Result<Vec<Tensor>> {
+        self.body.mixer_inputs(self.embed(tokens, &Cx::eval())?)
+    }
+
+    fn embed(&self, tokens: &Tensor, cx: &Cx) -> Result<Tensor> {
         let mask = cx.mask("embed", self.embed_dropout);
-        let x = self.input.forward(tokens, mask, self.activations)?;
-        self.body.forward(x, None, cx)
+        self.input.forward(tokens, mask, self.activations)
     }
 
     /// Numbers that one layer's mixer keeps per sequence while reading `seq_len` tokens.

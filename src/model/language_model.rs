@@ -48,10 +48,18 @@ impl Model {
     /// Tokens `(batch, seq_len)` u32 to the last hidden layer, `(batch, rows, d_model)` at the selected
     /// positions (all when `None`).
     pub fn hidden(&self, tokens: &Tensor, rows: Option<&Rows>, cx: &Cx) -> Result<Tensor> {
+        self.body.forward(self.embed(tokens, cx)?, rows, cx)
+    }
+
+    /// What the mixer of each layer reads of `tokens` `(batch, seq_len)` u32, `(batch, seq_len, d_model)` each.
+    pub fn mixer_inputs(&self, tokens: &Tensor) -> Result<Vec<Tensor>> {
+        self.body.mixer_inputs(self.embed(tokens, &Cx::eval())?)
+    }
+
+    fn embed(&self, tokens: &Tensor, cx: &Cx) -> Result<Tensor> {
         let mask = cx.mask("embed", self.embed_dropout);
         let (table, positions) = (&self.tokens, self.positions.as_ref());
-        let x = ops::embedding(tokens, table, positions, mask, self.activations)?;
-        self.body.forward(x, rows, cx)
+        ops::embedding(tokens, table, positions, mask, self.activations)
     }
 
     /// The mean cross-entropy of `targets` `(batch · rows)` u32 at the selected positions of `tokens` (all

@@ -104,6 +104,8 @@ pub enum Form {
     },
     /// Its cells in colour.
     Heatmap,
+    /// Not at all: numbers of several units, which a caption says.
+    Table,
     /// A point for each of its lines, at the number of its last column.
     Points {
         /// What runs across.
@@ -168,6 +170,10 @@ pub enum Style {
     Perplexity,
     /// In nats, with four decimals.
     Loss,
+    /// A measured number, by the name of its axis, with four digits.
+    Measured(&'static str),
+    /// A share of something measured, by the name of its axis, in whole percent.
+    Share(&'static str),
 }
 
 /// Columns that a table of a curve has at most.
@@ -316,7 +322,7 @@ impl Grid {
 impl Style {
     /// Whether numbers are shares from 0 to 1, written in percent.
     pub fn is_share(self) -> bool {
-        matches!(self, Self::Saturating | Self::Percent)
+        matches!(self, Self::Saturating | Self::Percent | Self::Share(_))
     }
 
     /// What an axis of such numbers is called.
@@ -325,6 +331,7 @@ impl Style {
             Self::Saturating | Self::Percent => "accuracy (%)",
             Self::Perplexity => "perplexity",
             Self::Loss => "loss (nats)",
+            Self::Measured(name) | Self::Share(name) => name,
         }
     }
 
@@ -363,12 +370,31 @@ impl Style {
     pub fn number(self, value: f64) -> String {
         match (self, value) {
             (Self::Saturating | Self::Percent, share) => format!("{:.1}", 100.0 * share),
+            (Self::Share(_), share) => format!("{:.0}", 100.0 * share),
             (Self::Loss, loss) => format!("{loss:.4}"),
+            (Self::Measured(_), value) => measured(value),
             (_, ppl) if ppl < 100.0 => format!("{ppl:.2}"),
             (_, ppl) if ppl < 1000.0 => format!("{ppl:.1}"),
             (_, ppl) if ppl < 1e6 => format!("{ppl:.0}"),
             (_, ppl) => format!("{ppl:.1e}"),
         }
+    }
+}
+
+/// Four digits, without zeros behind them.
+fn measured(value: f64) -> String {
+    let size = value.abs();
+    if value == 0.0 || !value.is_finite() {
+        return value.to_string();
+    }
+    if !(1e-3..1e6).contains(&size) {
+        return format!("{value:.1e}");
+    }
+    let digits = (3 - size.log10().floor() as i32).clamp(0, 6) as usize;
+    let text = format!("{value:.digits$}");
+    match text.contains('.') {
+        true => text.trim_end_matches('0').trim_end_matches('.').to_owned(),
+        false => text,
     }
 }
 

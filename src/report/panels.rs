@@ -38,6 +38,7 @@ pub(super) fn in_order(report: &Report) -> Picture {
     let panels = grids.iter().map(|grid| {
         let title = grid.title.clone();
         let body = match &grid.form {
+            Form::Table => return None,
             Form::Heatmap => Body::Heatmap(axes.heatmap(grid)),
             _ => Body::Plot(axes.plot(grid, &names, &levels)),
         };
@@ -155,7 +156,7 @@ impl Axes {
 
     fn widen(&mut self, grid: &Grid) {
         match &grid.form {
-            Form::Columns => {}
+            Form::Columns | Form::Table => {}
             Form::Heatmap => {
                 let names = grid.lines.iter().map(|line| line.name.clone());
                 let sides = [grid.columns.clone(), names.collect()];
@@ -225,7 +226,7 @@ impl Axes {
                     false => Axis::round(over, Scale::Linear, [0.0, 1.0]),
                 }
             }
-            Form::Columns | Form::Heatmap => Axis::names(&grid.columns),
+            Form::Columns | Form::Heatmap | Form::Table => Axis::names(&grid.columns),
         }
     }
 
@@ -238,7 +239,9 @@ impl Axes {
         let ends = known.map_or([0.0, 1.0], |(_, ends)| *ends);
         // A loss that falls by orders of magnitude is read as a perplexity is: by factors.
         let scale = match grid.style {
-            Style::Loss if ends[1] < 30.0 * ends[0] || ends[0] <= 0.0 => Scale::Linear,
+            Style::Loss | Style::Measured(_) if ends[1] < 30.0 * ends[0] || ends[0] <= 0.0 => {
+                Scale::Linear
+            }
             _ => Scale::Log,
         };
         Axis::round(name, scale, ends)
@@ -255,7 +258,7 @@ impl Axes {
             Form::Columns => columns.filter(measured).collect(),
             // The first column is where the point stands.
             Form::Points { .. } => columns.skip(1).collect(),
-            Form::Lines { .. } | Form::Heatmap => columns.collect(),
+            Form::Lines { .. } | Form::Heatmap | Form::Table => columns.collect(),
         };
         let x = match grid.form {
             Form::Columns => {
@@ -319,7 +322,11 @@ impl Axes {
                 .zip(index)
                 .map_or(&missing, |(line, index)| &line.cells[index]);
             Tile {
-                label: grid.label(cell, seeds),
+                // Shares are many and small: their colour says them.
+                label: match grid.style {
+                    Style::Share(_) => String::new(),
+                    _ => grid.label(cell, seeds),
+                },
                 shade: cell.shade(grid.style),
             }
         };
@@ -332,6 +339,10 @@ impl Axes {
                 .map(|level| (labelled(baseline.name, level, grid.style), level))
         });
         Heatmap {
+            what: match grid.style {
+                Style::Share(name) => name,
+                _ => "Accuracy in percent",
+            },
             axes: [across.to_owned(), down.to_owned()],
             cells: rows
                 .iter()
@@ -349,7 +360,7 @@ fn points(grid: &Grid, drawn: &Drawn, columns: &[usize], shift: f64) -> Vec<Poin
     let place = |at: usize, column: usize| match grid.form {
         Form::Points { .. } => drawn.at,
         Form::Columns => Some(at as f64 + shift),
-        Form::Lines { .. } | Form::Heatmap => grid.columns[column].parse().ok(),
+        Form::Lines { .. } | Form::Heatmap | Form::Table => grid.columns[column].parse().ok(),
     };
     let each = columns.iter().enumerate();
     let points = each.filter_map(|(at, column)| {
@@ -433,7 +444,7 @@ fn labelled(name: &str, level: f64, style: Style) -> String {
 /// where these leave most of a page empty.
 fn arranged(grids: &[Grid]) -> (usize, Vec<Option<usize>>) {
     let mut sides: [Vec<&String>; 2] = Default::default();
-    for grid in grids {
+    for grid in grids.iter().filter(|grid| grid.form != Form::Table) {
         for (side, name) in sides.iter_mut().zip(&grid.place) {
             if !side.contains(&name) {
                 side.push(name);
@@ -442,7 +453,11 @@ fn arranged(grids: &[Grid]) -> (usize, Vec<Option<usize>>) {
     }
     let [across, down] = &sides;
     let mut slots = vec![None; across.len() * down.len()];
-    for (i, grid) in grids.iter().enumerate() {
+    let drawn: Vec<usize> = (0..grids.len())
+        .filter(|&i| grids[i].form != Form::Table)
+        .collect();
+    for &i in &drawn {
+        let grid = &grids[i];
         let at = |side: &[&String], name: &String| side.iter().position(|known| *known == name);
         let place = at(down, &grid.place[1]).zip(at(across, &grid.place[0]));
         if let Some((row, column)) = place {
@@ -452,16 +467,16 @@ fn arranged(grids: &[Grid]) -> (usize, Vec<Option<usize>>) {
     let placed = slots.iter().flatten().count();
     // A single column of many panels is as long as a page of single rows.
     let narrow = across.len() == 1 && down.len() > 2;
-    if placed == grids.len() && 2 * placed > slots.len() && !narrow {
+    if placed == drawn.len() && 2 * placed > slots.len() && !narrow {
         return (across.len(), slots);
     }
     let most = match grids.iter().any(|grid| grid.form == Form::Columns) {
         true => WIDE_ACROSS,
         false => ACROSS,
     };
-    let square = (1..most).find(|across| across * across >= grids.len());
+    let square = (1..most).find(|across| across * across >= drawn.len());
     let across = square.unwrap_or(most);
-    (across, (0..grids.len()).map(Some).collect())
+    (across, drawn.into_iter().map(Some).collect())
 }
 
 /// What the picture rests on.
@@ -484,7 +499,7 @@ fn caption(report: &Report) -> Vec<String> {
             "mean ± std{band} over up to {seeds} seeds{training}"
         ));
     }
-    if drawn(|form| *form != Form::Columns) {
+    if drawn(|form| !matches!(form, Form::Columns | Form::Table)) {
         let results = grids.iter().flat_map(Grid::results);
         caption.extend(rates_won(results).filter(|_| !report.is_of_rates()));
     } else {
@@ -499,10 +514,24 @@ fn caption(report: &Report) -> Vec<String> {
             .any(|line| line.printed);
         caption.extend(printed.then(|| "outlines: what the paper prints".to_owned()));
     }
+    caption.extend(grids.iter().flat_map(tabled));
     caption.extend(unshared(grids));
     caption.extend(missing(grids));
     caption.extend(report.notes.iter().cloned());
     caption
+}
+
+/// A line of a caption for each line of a table.
+fn tabled(grid: &Grid) -> Vec<String> {
+    if grid.form != Form::Table {
+        return Vec::new();
+    }
+    let of = |line: &Line| {
+        let cells = grid.columns.iter().zip(&line.cells);
+        let cells = cells.map(|(title, cell)| format!("{title} {}", grid.label(cell, 1)));
+        format!("{}: {}", line.name, cells.collect::<Vec<_>>().join("; "))
+    };
+    grid.lines.iter().map(of).collect()
 }
 
 /// Which panels lack values of an axis that others have.

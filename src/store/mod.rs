@@ -4,9 +4,9 @@
 //! OUT/runs/<id>/config.json             the run's config, written first
 //!              /env.json                where and by what it is trained
 //!              /metrics.csv             one row an epoch
-//!              /losses.csv              one row a step; in runs on text only, as are the next two
+//!              /losses.csv              one row a step; in runs on text only, as is the next
 //!              /best.safetensors        the weights that validation chooses
-//!              /weights.safetensors     the weights at the end
+//!              /weights.safetensors     the weights at the end; of a sweep in runs on text only
 //!              /checkpoint.safetensors  gone once the run is done, as is the next
 //!              /checkpoint-before.safetensors  the one before, should the newest be damaged
 //!              /worker.log              what the workers of a sweep said on stderr

@@ -149,7 +149,7 @@ fn a_finite_system_exists_where_the_table_says_and_is_as_wide() {
     for_each(|case, _, seq_len| {
         let u = case.input(1, seq_len).squeeze(0).unwrap();
         let system = case.build().0.ltv(&u).unwrap();
-        let width = system.map(|s| s.lambda.dims2().unwrap().1);
+        let width = system.map(|s| s.width().unwrap());
         assert_eq!(width, claimed_width(case), "{case}");
     });
 }

@@ -8,6 +8,7 @@ mod generation;
 mod golden;
 mod gradients;
 mod initial;
+mod inspect;
 mod kernels;
 mod language;
 mod lemma2;

@@ -15,8 +15,10 @@ const TIMES_AS_LONG: u32 = 50;
 /// them, so that none is missing after a kill.
 pub(super) struct RunRecorder<'a> {
     dir: &'a RunDir,
-    /// The loss of every step, of a language model alone; of such a model weights are kept, too.
+    /// The loss of every step, of a language model alone; of such a model the best weights are kept, too.
     losses: Option<Losses>,
+    /// Whether the weights at the end are kept.
+    keeps_weights: bool,
     /// Time between checkpoints, if not the usual one.
     every: Option<Duration>,
     saved: Instant,
@@ -26,16 +28,18 @@ pub(super) struct RunRecorder<'a> {
 
 impl<'a> RunRecorder<'a> {
     /// The recorder of a run that has made `steps` steps so far. A checkpoint is due after `every`, or as
-    /// [`CHECKPOINT_EVERY`] says.
+    /// [`CHECKPOINT_EVERY`] says. Language models keep their weights, other models where `keeps_weights` says so.
     pub fn new(
         dir: &'a RunDir,
         config: &RunConfig,
         steps: usize,
         every: Option<Duration>,
+        keeps_weights: bool,
     ) -> Result<Self> {
         let language = config.task.entry()?.objective.is_language_model();
         Ok(Self {
             dir,
+            keeps_weights: keeps_weights || language,
             losses: language.then(|| dir.losses(steps)).transpose()?,
             every,
             saved: Instant::now(),
@@ -96,10 +100,10 @@ impl<'a> RunRecorder<'a> {
     /// At the end of training. A run is done only if all that it leaves behind is there: where something cannot be
     /// written, it stays unfinished, behind a checkpoint if there is room for one.
     pub fn end(&mut self, trainer: &Trainer, outcome: Outcome) -> Result<()> {
-        let Some(losses) = &mut self.losses else {
+        if !self.keeps_weights {
             return Ok(());
-        };
-        let written = losses.flush().and_then(|()| match outcome {
+        }
+        let written = self.flush().and_then(|()| match outcome {
             Outcome::Diverged => Ok(()),
             _ => self.weights(Weights::Last, trainer),
         });

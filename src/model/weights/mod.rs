@@ -69,6 +69,19 @@ impl Checkpoint {
     /// # Errors
     /// In one sentence that names the file and what is wrong with it.
     pub fn open(path: &Path) -> Result<Self> {
+        let found = Self::of_any_task(path)?;
+        if !found.config.task.entry()?.objective.is_language_model() {
+            let task = found.config.task.name();
+            return Err(Error::data(
+                &found.place,
+                format!("weights of `dsf {task}`, not of a language model"),
+            ));
+        }
+        Ok(found)
+    }
+
+    /// [`Self::open`] of any model that a run trained.
+    pub fn of_any_task(path: &Path) -> Result<Self> {
         if !path.is_dir() {
             return Self::open_file(path);
         }
@@ -94,18 +107,17 @@ impl Checkpoint {
             return Err(refused(foreign(&file)));
         };
         let config = RunConfig::parse(text, &path.display().to_string())?;
-        if !config.task.entry()?.objective.is_language_model() {
-            let task = config.task.name();
-            return Err(refused(&format!(
-                "weights of `dsf {task}`, not of a language model"
-            )));
-        }
         Ok(Self {
             origin: Origin::read(file.metadata()),
             values: file.floats()?,
             place: path.to_owned(),
             config,
         })
+    }
+
+    /// The weights by name.
+    pub fn values(&self) -> &HashMap<String, Tensor> {
+        &self.values
     }
 
     /// The file or folder, for messages.

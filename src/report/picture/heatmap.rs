@@ -14,6 +14,8 @@ use plotters::style::Color;
 const LABELS: [u32; 5] = [13, 12, 11, 10, 9];
 /// Width and height of a cell that no label widens.
 const CELL: Size = (40, 26);
+/// Those of cells without any label: squares.
+const BARE: Size = (14, 14);
 /// Widest cell.
 const WIDEST: u32 = 96;
 /// Room below the cells.
@@ -22,12 +24,21 @@ const BELOW: u32 = 42;
 impl Heatmap {
     /// Width and height in units that give every cell room.
     pub fn size(&self, unit: Unit) -> Size {
+        let bare = self
+            .cells
+            .iter()
+            .flatten()
+            .all(|tile| tile.label.is_empty());
+        let least = if bare { BARE } else { CELL };
         let labels = self
             .cells
             .iter()
             .flatten()
             .map(|tile| unit.width(&tile.label, LABELS[1]) + 6);
-        let cell = labels.max().unwrap_or(0).clamp(CELL.0, WIDEST);
+        let cell = match bare {
+            true => least.0,
+            false => labels.max().unwrap_or(0).clamp(least.0, WIDEST),
+        };
         let names = self
             .rows
             .iter()
@@ -35,7 +46,7 @@ impl Heatmap {
             .max()
             .unwrap_or(0);
         let width = cell * self.columns.len() as u32 + names + 52;
-        (width, CELL.1 * self.rows.len() as u32 + BELOW + 8)
+        (width, least.1 * self.rows.len() as u32 + BELOW + 8)
     }
 }
 

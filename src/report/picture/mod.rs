@@ -101,6 +101,8 @@ pub struct Level {
 /// Cells of numbers in percent, on a scale from 0 to 100.
 #[derive(Clone, Debug)]
 pub struct Heatmap {
+    /// What the numbers are.
+    pub what: &'static str,
     /// What runs across and what runs down.
     pub axes: [String; 2],
     /// Titles of the columns.
@@ -120,6 +122,16 @@ pub struct Tile {
     pub label: String,
     /// From 0 to 1; `None` where there is no number.
     pub shade: Option<f64>,
+}
+
+impl Tile {
+    /// Its label; of a tile that only has a colour, what that stands for.
+    fn said(&self) -> String {
+        match self.shade {
+            Some(share) if self.label.is_empty() => format!("{:.0}", 100.0 * share),
+            _ => self.label.clone(),
+        }
+    }
 }
 
 /// What a page arranges itself: documents in SVG.
@@ -207,13 +219,14 @@ impl Heatmap {
         let row = |(name, tiles): (&String, &Vec<Tile>)| {
             let cells = self.columns.iter().zip(tiles);
             let cells: Vec<String> = cells
-                .map(|(column, tile)| format!("{column}: {}", tile.label))
+                .map(|(column, tile)| format!("{column}: {}", tile.said()))
                 .collect();
             format!("{} {name}: {}", self.axes[1], cells.join(", "))
         };
         let rows: Vec<String> = self.rows.iter().zip(&self.cells).map(row).collect();
         format!(
-            "Accuracy in percent, {} across. {}",
+            "{}, {} across. {}",
+            self.what,
             self.axes[0],
             rows.join("; ")
         )

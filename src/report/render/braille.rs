@@ -40,9 +40,8 @@ pub(super) fn charts(report: &Report, width: usize, colour: bool) -> Vec<Vec<Str
     let each = picture
         .panels
         .iter()
-        .flatten()
-        .map(|panel| match &panel.body {
-            Body::Plot(plot) if !plot.x.is_named() => chart(plot, &picture, width, colour),
+        .map(|panel| match panel.as_ref().map(|panel| &panel.body) {
+            Some(Body::Plot(plot)) if !plot.x.is_named() => chart(plot, &picture, width, colour),
             _ => Vec::new(),
         });
     each.collect()

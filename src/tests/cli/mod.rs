@@ -6,6 +6,7 @@ mod data;
 mod errors;
 mod generate;
 mod golden;
+mod inspect;
 mod lra;
 #[cfg(not(feature = "cuda"))] // README speaks of the default build
 mod readme;

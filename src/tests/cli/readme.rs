@@ -50,6 +50,7 @@ const TRIALS: &[(&str, Trial)] = &[
     ("dsf-cuda ", Trial::Refused(&[], 2, "CUDA")),
     ("dsf mixers", Trial::Whole),
     ("dsf experiments", Trial::Whole),
+    ("dsf inspect", Trial::Whole),
     // These train, so that later commands have results and weights.
     ("dsf mqar$", Trial::With(SMALL)),
     (
@@ -103,11 +104,12 @@ const TRIALS: &[(&str, Trial)] = &[
 ];
 
 /// The pages that are tried, in the order in which a reader meets them.
-const PAGES: [&str; 9] = [
+const PAGES: [&str; 10] = [
     include_str!("../../../README.md"),
     include_str!("../../guide/sweeps.md"),
     include_str!("../../guide/lra.md"),
     include_str!("../../guide/wikitext.md"),
+    include_str!("../../guide/inspect.md"),
     include_str!("../../guide/speed.md"),
     include_str!("../../guide/correctness.md"),
     include_str!("../../guide/extending.md"),
@@ -203,7 +205,7 @@ fn filled(world: &World, command: &str, word: &str) -> String {
         "ID" => id(world),
         "results/runs/ID" => {
             let runs = world.runs("results").into_iter();
-            let language = { runs }.find(|run| run.join("weights.safetensors").exists());
+            let language = { runs }.find(|run| run.join("best.safetensors").exists());
             let run = language.expect("README trains a language model before it uses one");
             format!(
                 "results/runs/{}",

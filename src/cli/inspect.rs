@@ -1,0 +1,388 @@
+//! `dsf inspect`: mixers as the dynamical systems that they are.
+
+use super::device::use_threads;
+use super::results::Form;
+use super::{exit, Global};
+use crate::config::RunConfig;
+use crate::error::{ensure, refuse, Result};
+use crate::inspect::{self, Growing, Heads, Input, Network, Subject, View};
+use crate::mixers::MIXERS;
+use crate::model::weights::Checkpoint;
+use crate::recipes;
+use crate::store::{Store, Weights};
+use candle_core::DType;
+use clap::{Args, Subcommand, ValueEnum};
+use std::path::{Path, PathBuf};
+
+/// Cells of a heatmap to a side that a terminal has room for, and a picture.
+const CELLS: [u16; 2] = [16, 32];
+
+#[derive(Args)]
+#[command(
+    args_conflicts_with_subcommands = true,
+    after_help = "Examples:\n  dsf inspect --mixer s6 --d 16 --n 8 --verify\n  dsf inspect 0123456789ab --to system.html\n  \
+                  dsf inspect --compare linear,normalized,s6,ssd --d 64 --n 64\n  dsf inspect lemma1 --order 8"
+)]
+pub(super) struct Arguments {
+    #[command(subcommand)]
+    lemma: Option<Lemma>,
+    #[command(flatten)]
+    what: What,
+    /// Compare the recurrence (11), the kernel (12), the step-by-step form and the forward pass, and exit with 4 where
+    /// they differ by more than 1e-10 of the largest output (1e-5 in f32).
+    #[arg(long)]
+    verify: bool,
+    /// Rows and columns of the heatmaps at most, 1 to 64 [default: 16 as text, 32 in pictures; CSV and JSON have all].
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=64))]
+    cells: Option<u16>,
+    #[command(flatten)]
+    form: Form,
+}
+
+/// What is looked at.
+#[derive(Args)]
+struct What {
+    /// Finished runs: ids in the folder of --out, folders of runs, or files of weights. A run of a sweep keeps none.
+    #[arg(value_name = "RUN", conflicts_with_all = ["mixer", "d", "n", "heads", "variant", "options", "seed", "task"])]
+    runs: Vec<PathBuf>,
+    /// Fresh models of these mixers.
+    #[arg(
+        long,
+        visible_alias = "compare",
+        value_delimiter = ',',
+        value_name = "NAME"
+    )]
+    mixer: Vec<String>,
+    /// Beside each run also the model that it began with.
+    #[arg(long, requires = "runs")]
+    fresh: bool,
+    /// Only this layer, counted from 0.
+    #[arg(long, value_name = "I")]
+    layer: Option<usize>,
+    /// What the mixers read [default: task for runs, random for fresh models].
+    #[arg(long, value_name = "HOW")]
+    input: Option<Kind>,
+    /// A text for models of text to read.
+    #[arg(long, value_name = "TEXT", conflicts_with = "input")]
+    text: Option<String>,
+    /// Model width d of fresh models [default: 16].
+    #[arg(long)]
+    d: Option<String>,
+    /// State expansion n of fresh models [default: 8].
+    #[arg(long)]
+    n: Option<String>,
+    /// Heads of fresh models [default: 1].
+    #[arg(long)]
+    heads: Option<String>,
+    /// Variant of fresh mixers [default: the one that the protocol `reference` trains].
+    #[arg(long, value_name = "NAME")]
+    variant: Option<String>,
+    /// An option of a fresh mixer: NAME=VALUE.
+    #[arg(long = "option", value_name = "NAME=VALUE")]
+    options: Vec<String>,
+    /// Seed of fresh weights and random numbers.
+    #[arg(long)]
+    seed: Option<String>,
+    /// Task whose examples fresh models read [default: mqar; wikitext for --text].
+    #[arg(long, value_name = "TASK")]
+    task: Option<String>,
+    /// Tokens of the input [default: as many as the task's].
+    #[arg(long, value_name = "L")]
+    seq_len: Option<usize>,
+    /// Where data lies [default: where `dsf data fetch` puts it].
+    #[arg(long, value_name = "DIR", env = "DSF_DATA", hide_env_values = true)]
+    data_dir: Option<PathBuf>,
+    /// Numbers to compute with.
+    #[arg(long, value_enum, default_value_t = Precision::F64)]
+    precision: Precision,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Kind {
+    /// The first test example of the task, through the layers below.
+    Task,
+    /// Standard normal numbers at every layer.
+    Random,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Precision {
+    /// 64 bits.
+    F64,
+    /// 32 bits, as in training.
+    F32,
+}
+
+#[derive(Subcommand)]
+enum Lemma {
+    /// Softmax attention against its truncated Taylor system: error, bound and features of each order.
+    Lemma1 {
+        /// Highest order P.
+        #[arg(long, default_value_t = 8)]
+        order: usize,
+        /// A run of an attention, whose queries and keys are taken [default: normal numbers].
+        run: Option<PathBuf>,
+        /// Only this layer of the run, counted from 0.
+        #[arg(long, value_name = "I", default_value_t = 0)]
+        layer: usize,
+        /// Features m of normal queries and keys.
+        #[arg(long, default_value_t = 4, value_parser = clap::value_parser!(u16).range(1..=256))]
+        m: u16,
+        /// Tokens.
+        #[arg(long, value_name = "L", default_value_t = 16, value_parser = clap::value_parser!(u16).range(1..=1024))]
+        seq_len: u16,
+        /// Seed of normal numbers.
+        #[arg(long, default_value_t = 0)]
+        seed: u64,
+        #[command(flatten)]
+        form: Form,
+    },
+    /// Every mixer, or a trained one, with n embedded in a larger n': equal outputs, or how far from it.
+    Lemma2 {
+        /// A run, whose weights are embedded [default: fresh weights of every mixer, moved at random].
+        run: Option<PathBuf>,
+        /// n of fresh mixers.
+        #[arg(long, default_value = "4")]
+        n: String,
+        /// n' [default: 2 n + 1].
+        #[arg(long, value_name = "N")]
+        to_n: Option<usize>,
+        #[command(flatten)]
+        form: Form,
+    },
+    /// Identity (33): transitions of S6 with A = a I against the reversed sigmoid to the power a.
+    Identity {
+        /// The power a.
+        #[arg(long, default_value_t = 1.7)]
+        a: f64,
+        #[command(flatten)]
+        form: Form,
+    },
+}
+
+pub(super) fn main(arguments: Arguments, global: &Global) -> Result<u8> {
+    use_threads(global.threads()?);
+    if let Some(lemma) = arguments.lemma {
+        return lemma.show(global);
+    }
+    let format = arguments.form.format(global)?;
+    let subjects = arguments.what.subjects(global)?;
+    let views: Vec<View> = subjects
+        .iter()
+        .map(|subject| View::of(subject, arguments.verify))
+        .collect::<Result<_>>()?;
+    let cells = CELLS[usize::from(format.name != "text")];
+    let cells = arguments.cells.unwrap_or(cells).into();
+    let report = inspect::report(arguments.what.heading(&subjects), &views, cells);
+    arguments.form.write(&report, global)?;
+    let mut errors = views.iter().filter_map(|view| view.errors);
+    Ok(match errors.all(|errors| errors.hold()) {
+        true => exit::DONE,
+        false => exit::CHECK_FAILED,
+    })
+}
+
+impl What {
+    fn dtype(&self) -> DType {
+        match self.precision {
+            Precision::F64 => DType::F64,
+            Precision::F32 => DType::F32,
+        }
+    }
+
+    fn input(&self) -> Input<'_> {
+        let data_dir = self.data_dir.as_deref();
+        if let Some(text) = &self.text {
+            return Input::Text(text, self.seq_len, data_dir);
+        }
+        let usual = match self.runs.is_empty() {
+            true => Kind::Random,
+            false => Kind::Task,
+        };
+        match self.input.unwrap_or(usual) {
+            Kind::Random => Input::Random(self.seq_len),
+            Kind::Task => Input::Task(self.seq_len, data_dir),
+        }
+    }
+
+    fn heading(&self, subjects: &[Subject]) -> String {
+        let input = match self.input() {
+            Input::Random(_) => "normal numbers",
+            Input::Task(..) => "a test example of the task",
+            Input::Text(..) => "a text",
+        };
+        let sizes = subjects.first().map_or(String::new(), |subject| {
+            let (model, seq_len) = (&subject.model, subject.seq_len());
+            format!(
+                ", d = {}, n = {}, L = {seq_len}",
+                model.d_model, model.d_state
+            )
+        });
+        format!("As dynamical systems (11), on {input}{sizes}")
+    }
+
+    fn subjects(&self, global: &Global) -> Result<Vec<Subject>> {
+        ensure!(
+            !self.runs.is_empty() || !self.mixer.is_empty(),
+            "nothing to inspect: give a run, or fresh mixers by --mixer NAME"
+        );
+        let mut subjects = Vec::new();
+        for mixer in &self.mixer {
+            let network = Network::fresh(self.config(mixer)?, self.dtype())?;
+            subjects.extend(network.subjects(self.input(), self.layer)?);
+        }
+        for run in &self.runs {
+            let found = weights(run, global)?;
+            let config = found.config.clone();
+            let network = Network::trained(found, self.dtype())?;
+            subjects.extend(network.subjects(self.input(), self.layer)?);
+            if self.fresh {
+                let mut network = Network::fresh(config, self.dtype())?;
+                network.name += ", fresh";
+                subjects.extend(network.subjects(self.input(), self.layer)?);
+            }
+        }
+        Ok(subjects)
+    }
+
+    /// The run that would train a fresh model.
+    fn config(&self, mixer: &str) -> Result<RunConfig> {
+        let usual = if self.text.is_some() {
+            "wikitext"
+        } else {
+            "mqar"
+        };
+        let random = matches!(self.input(), Input::Random(_));
+        let given = [
+            ("d", &self.d),
+            ("n", &self.n),
+            ("heads", &self.heads),
+            ("variant", &self.variant),
+            ("seed", &self.seed),
+        ];
+        let mut settings = vec![("preset", "smoke"), ("mixer", mixer)];
+        let given = given
+            .iter()
+            .filter_map(|(name, value)| Some((*name, value.as_deref()?)));
+        settings.extend(given);
+        settings.extend(
+            self.options
+                .iter()
+                .map(|option| ("option", option.as_str())),
+        );
+        let length = self.seq_len.map(|length| length.to_string());
+        match &length {
+            _ if random => settings.push(("layers", "1")),
+            Some(length) if self.text.is_none() => settings.push(("seq-len", length)),
+            _ => {}
+        }
+        recipes::run(self.task.as_deref().unwrap_or(usual), &settings)
+    }
+}
+
+/// The weights of a run in the results folder, of one elsewhere, or of a file.
+fn weights(run: &Path, global: &Global) -> Result<Checkpoint> {
+    let place = match run.exists() {
+        true => run.to_owned(),
+        false => {
+            let folder = Store::existing(&global.out)?.run_folder(&run.display().to_string());
+            ensure!(
+                folder.is_dir(),
+                "there is no run {} in {}, and no such folder or file; --out names another results folder",
+                run.display(),
+                global.out.display()
+            );
+            folder
+        }
+    };
+    let kept = [Weights::Best, Weights::Last];
+    if place.is_dir() && !kept.iter().any(|which| place.join(which.file()).is_file()) {
+        let config = place.join("config.json");
+        if !config.is_file() {
+            refuse!(
+                "{} is not the folder of a run: it holds neither {} nor a config.json",
+                place.display(),
+                Weights::Last.file()
+            );
+        }
+        let text =
+            std::fs::read_to_string(&config).map_err(crate::error::Error::io("read", &config))?;
+        let task = RunConfig::parse(&text, &config.display().to_string())?.task;
+        refuse!(
+            "{} kept no weights: a run of `dsf {}` leaves {} when it is done, a run of a sweep or of an earlier version \
+             does not; delete the folder and train it again with `dsf {}`",
+            place.display(),
+            task.name(),
+            Weights::Last.file(),
+            task.name()
+        );
+    }
+    Checkpoint::of_any_task(&place)
+}
+
+/// The layer `layer` of a run on the first test example of its task, in f64.
+fn trained(run: &Path, layer: usize, global: &Global) -> Result<Subject> {
+    let network = Network::trained(weights(run, global)?, DType::F64)?;
+    let mut subjects = network.subjects(Input::Task(None, None), Some(layer))?;
+    Ok(subjects.remove(0))
+}
+
+impl Lemma {
+    fn show(self, global: &Global) -> Result<u8> {
+        let (report, form) = match self {
+            Self::Lemma1 {
+                order,
+                run,
+                layer,
+                m,
+                seq_len,
+                seed,
+                form,
+            } => {
+                let heads = match run {
+                    Some(run) => Heads::of(&trained(&run, layer, global)?)?,
+                    None => Heads::random(m.into(), seq_len.into(), seed),
+                };
+                (inspect::lemma1(&heads, order)?, form)
+            }
+            Self::Lemma2 { run, n, to_n, form } => {
+                let subjects = match &run {
+                    Some(run) => vec![trained(run, 0, global)?],
+                    None => fresh(&n)?,
+                };
+                let growing = subjects.iter().map(|subject| Growing {
+                    subject,
+                    to: to_n.unwrap_or(2 * subject.model.d_state + 1),
+                    moved: run.is_none(),
+                });
+                (inspect::lemma2(&growing.collect::<Vec<_>>())?, form)
+            }
+            Self::Identity { a, form } => {
+                let model = |mixer: &str| Ok(smoke(mixer, &[])?.model);
+                (inspect::identity(model, a, 16)?, form)
+            }
+        };
+        form.write(&report, global)?;
+        Ok(exit::DONE)
+    }
+}
+
+/// A run of one layer at the smallest sizes.
+fn smoke(mixer: &str, more: &[(&str, &str)]) -> Result<RunConfig> {
+    let settings = [("preset", "smoke"), ("mixer", mixer), ("layers", "1")];
+    recipes::run("mqar", &[&settings, more].concat())
+}
+
+/// Every mixer in every variant with state expansion `n`, on normal numbers.
+fn fresh(n: &str) -> Result<Vec<Subject>> {
+    let mut subjects = Vec::new();
+    for entry in MIXERS {
+        for variant in entry.variants {
+            let config = smoke(entry.name, &[("n", n), ("d", "8"), ("variant", variant)])?;
+            let mut network = Network::fresh(config, DType::F64)?;
+            network.name = format!("{} ({variant})", entry.name);
+            subjects.extend(network.subjects(Input::Random(Some(8)), None)?);
+        }
+    }
+    Ok(subjects)
+}

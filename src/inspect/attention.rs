@@ -1,0 +1,114 @@
+//! The attention matrix of a softmax on the same input: with the mixer's own queries and keys, or with fresh ones.
+
+use super::measures::horizon;
+use super::spectrum::effective_rank;
+use super::subject::Subject;
+use crate::config::ModelConfig;
+use crate::mixers::{Family, MIXERS};
+use crate::nn::Params;
+use candle_core::{DType, Device, Result, Tensor, D};
+use std::collections::HashMap;
+
+/// Rows of the attention matrix, the mean over heads.
+pub struct Attention {
+    /// For each asked token i the weights of tokens 0 to i.
+    pub weights: Vec<Vec<f64>>,
+    /// Whether queries and keys are the mixer's own.
+    pub own: bool,
+    /// As that of Φ.
+    pub rank: f64,
+    /// As that of Φ.
+    pub horizon: f64,
+}
+
+impl Attention {
+    /// Along the input of `subject` at the tokens `rows`.
+    pub fn of(subject: &Subject, rows: &[usize]) -> Result<Self> {
+        let own = ["wq", "wk"]
+            .iter()
+            .all(|name| subject.weights.contains_key(*name));
+        let fresh;
+        let weights = match own {
+            true => &subject.weights,
+            false => {
+                fresh = fresh_weights(subject)?;
+                &fresh
+            }
+        };
+        let [q, k] = queries_and_keys(weights, &subject.u)?;
+        let heads = if own { subject.model.n_heads } else { 1 };
+        let weights = mean_weights(&q, &k, heads, rows)?;
+        let product = |a: &Vec<f64>, b: &Vec<f64>| a.iter().zip(b).map(|(a, b)| a * b).sum();
+        let row = |a: &Vec<f64>| weights.iter().map(|b| product(a, b)).collect();
+        Ok(Self {
+            rank: effective_rank(weights.iter().map(row).collect()),
+            horizon: horizon(&weights),
+            weights,
+            own,
+        })
+    }
+}
+
+/// Queries and keys `(L, n)` of u by weights and, where there are some, biases.
+pub fn queries_and_keys(weights: &HashMap<String, Tensor>, u: &Tensor) -> Result<[Tensor; 2]> {
+    let u = u.to_dtype(DType::F64)?;
+    let map = |w: &str, b: &str| -> Result<Tensor> {
+        let x = u.matmul(&weights[w].to_dtype(DType::F64)?.t()?.contiguous()?)?;
+        match weights.get(b) {
+            Some(b) => x.broadcast_add(&b.to_dtype(DType::F64)?),
+            None => Ok(x),
+        }
+    };
+    Ok([map("wq", "bq")?, map("wk", "bk")?])
+}
+
+/// Those of softmax attention of the same sizes and seed.
+fn fresh_weights(subject: &Subject) -> Result<HashMap<String, Tensor>> {
+    let softmax = MIXERS
+        .iter()
+        .find(|entry| entry.family == Family::Attention);
+    let softmax = softmax.expect("softmax attention is in the registry");
+    let model = ModelConfig {
+        mixer: softmax.name.to_owned(),
+        variant: softmax.variants[0].to_owned(),
+        options: Default::default(),
+        n_heads: 1,
+        d_state: if subject.entry.expands {
+            subject.model.d_state
+        } else {
+            subject.model.d_model
+        },
+        expand: None,
+        ..subject.model.clone()
+    };
+    let params = Params::seeded(subject.seed, DType::F64, &Device::Cpu).detached();
+    softmax.build(&model, &params)?;
+    let vars = params.vars().into_iter();
+    Ok(vars
+        .map(|(name, var)| (name, var.as_detached_tensor()))
+        .collect())
+}
+
+fn mean_weights(q: &Tensor, k: &Tensor, heads: usize, rows: &[usize]) -> Result<Vec<Vec<f64>>> {
+    let (seq_len, width) = k.dims2()?;
+    let features = width / heads;
+    let asked: Vec<u32> = rows.iter().map(|&i| i as u32).collect();
+    let q = q.index_select(&Tensor::new(asked, &Device::Cpu)?, 0)?;
+    let mut sums: Vec<Vec<f64>> = rows.iter().map(|&i| vec![0.0; i + 1]).collect();
+    for head in 0..heads {
+        let of = |x: &Tensor| x.narrow(D::Minus1, head * features, features)?.contiguous();
+        let scores = of(&q)?.matmul(&of(k)?.t()?.contiguous()?)?;
+        let scores: Vec<Vec<f64>> = (scores * (features as f64).powf(-0.5))?.to_vec2()?;
+        debug_assert!(scores.iter().all(|row| row.len() == seq_len));
+        for (sum, scores) in sums.iter_mut().zip(&scores) {
+            let seen = &scores[..sum.len()];
+            let most = seen.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+            let total: f64 = seen.iter().map(|score| (score - most).exp()).sum();
+            let share = |score: &f64| (score - most).exp() / (total * heads as f64);
+            sum.iter_mut()
+                .zip(seen)
+                .for_each(|(sum, score)| *sum += share(score));
+        }
+    }
+    Ok(sums)
+}

@@ -1,0 +1,242 @@
+//! The report of several views: a table, and panels of each.
+
+use super::measures::Measures;
+use super::table::{record, table};
+use super::view::View;
+use crate::report::{Cell, Content, Coverage, Form, Grid, Line, Report, Style};
+use serde_json::{json, Value};
+
+/// Rows and columns of a heatmap, and tokens of a line, at most.
+const MOST: usize = 64;
+/// The column of attention matrices.
+const SOFTMAX: &str = "attention of a softmax";
+
+/// The report of `views`, whose heatmaps have at most `cells` rows and columns.
+pub fn report(heading: String, views: &[View], cells: usize) -> Report {
+    let mut grids = vec![table(views)];
+    let mut notes = Vec::new();
+    for view in views {
+        let rows: Vec<usize> = match &view.found {
+            Ok(measures) => measures.rows.clone(),
+            Err(_) => view
+                .attention
+                .weights
+                .iter()
+                .map(|row| row.len() - 1)
+                .collect(),
+        };
+        let attention = (&rows, &view.attention.weights);
+        if let Ok(measures) = &view.found {
+            let norms = (&measures.rows, &measures.norms);
+            grids.push(heatmap(view, ["Φ", "Φ without D"], norms, cells));
+            grids.push(heatmap(view, [SOFTMAX, view.attended()], attention, cells));
+            grids.extend(lines(view, measures));
+            grids.push(half_lives(view, measures));
+        } else {
+            grids.push(heatmap(view, [SOFTMAX, view.attended()], attention, cells));
+        }
+        notes.extend(said(view));
+    }
+    Report {
+        heading,
+        facts: vec![("inspection".to_owned(), json!(1))],
+        list: "panels",
+        grids,
+        printed: Vec::new(),
+        notes,
+        coverage: Coverage::default(),
+    }
+}
+
+/// What has to be said of a view in sentences.
+fn said(view: &View) -> Vec<String> {
+    let mut notes = Vec::new();
+    match &view.found {
+        Err(why) => notes.push(format!(
+            "{}: no finite system of the form (11): {why}",
+            view.name
+        )),
+        Ok(measures) if measures.rows.len() < measures.seq_len => notes.push(format!(
+            "{}: Φ, its rank and its horizon are of {} of {} tokens",
+            view.name,
+            measures.rows.len(),
+            measures.seq_len
+        )),
+        Ok(_) => {}
+    }
+    notes.extend(view.around.map(|around| format!("{}: {around}", view.name)));
+    let gate = view.found.as_ref().ok().and_then(|m| m.gate);
+    notes.extend(
+        gate.filter(|[before, _]| *before > 0.0)
+            .map(|[before, after]| {
+                let cancels = after < 1e-9 * before.max(1.0);
+                let what = if cancels {
+                    "cancels"
+                } else {
+                    "does not cancel"
+                };
+                format!(
+                    "{}: the gate of B {what} in the product of Λs with B (section 4.2)",
+                    view.name
+                )
+            }),
+    );
+    if let Some(errors) = view.errors {
+        let holds = if errors.hold() { "equal" } else { "NOT equal" };
+        notes.push(format!(
+            "{}: recurrence, kernel, steps and forward pass are {holds} to {:.0e} of the largest output",
+            view.name, errors.tolerance
+        ));
+    }
+    notes
+}
+
+/// A grid in its place on the page: in a column of its kind, and the row of its view.
+fn placed(view: &View, [column, what]: [&str; 2], grid: Grid) -> Grid {
+    Grid {
+        title: format!("{}: {what}", view.name),
+        place: [column.to_owned(), view.name.clone()],
+        ..grid
+    }
+}
+
+/// Rows of numbers, each over the tokens before its own, as shares of the row's largest.
+fn heatmap(
+    view: &View,
+    [column, what]: [&str; 2],
+    (rows, numbers): (&Vec<usize>, &Vec<Vec<f64>>),
+    cells: usize,
+) -> Grid {
+    let cells = cells.clamp(1, MOST);
+    let seq_len = rows.last().map_or(1, |last| last + 1);
+    let count = cells.min(seq_len);
+    let ends: Vec<usize> = (1..=count).map(|c| c * seq_len / count).collect();
+    let kept = cells.min(rows.len());
+    let kept: Vec<usize> = (1..=kept).map(|r| r * rows.len() / kept - 1).collect();
+    let line = |&r: &usize| {
+        let row = &numbers[r];
+        let most = row.iter().copied().fold(0.0, f64::max);
+        let mut from = 0;
+        let cells = ends.iter().map(|&end| {
+            let part = &row[from.min(row.len())..end.min(row.len())];
+            from = end;
+            let largest = part.iter().copied().fold(f64::NAN, f64::max);
+            match largest.is_nan() || most == 0.0 {
+                true => Cell::text(""),
+                false => Cell::from(Content::Value(largest / most)),
+            }
+        });
+        Line {
+            name: (rows[r] + 1).to_string(),
+            printed: false,
+            cells: cells.collect(),
+        }
+    };
+    let lines = kept.iter().map(line).collect();
+    let each = rows.iter().zip(numbers).flat_map(|(i, row)| {
+        let token = json!(i + 1);
+        row.iter().enumerate().map(move |(j, value)| {
+            let at = [Some(token.clone()), Some(json!(j + 1))];
+            record(&view.name, what, at, Some(*value))
+        })
+    });
+    let titles = ends.iter().map(ToString::to_string).collect();
+    let style = Style::Share("share of the row's largest (%)");
+    let grid = Grid {
+        corner: "token i \\ token j".to_owned(),
+        form: Form::Heatmap,
+        records: each.collect(),
+        ..Grid::new(String::new(), titles, lines, style)
+    };
+    placed(view, [column, what], grid)
+}
+
+/// The spectrum and the gains over the tokens.
+fn lines(view: &View, measures: &Measures) -> Vec<Grid> {
+    let spectrum = measures.spectrum.iter().map(|row| row.to_vec()).collect();
+    let gains = measures.gains.iter().map(|row| row.to_vec()).collect();
+    let mut grids = Vec::new();
+    if measures.seq_len > 1 {
+        let names = ["smallest |λ|", "median |λ|", "largest |λ|"];
+        grids.push(over_tokens(
+            view,
+            "spectrum of Λ_i",
+            "|λ|",
+            &names,
+            spectrum,
+            2,
+        ));
+    }
+    let names = ["‖B_i‖", "‖C_i‖"];
+    grids.push(over_tokens(view, "gains", "gain", &names, gains, 1));
+    grids
+}
+
+/// A line for each of `names`; `numbers` are a row a token, the first of which is token `first`.
+fn over_tokens(
+    view: &View,
+    what: &'static str,
+    unit: &'static str,
+    names: &[&str],
+    numbers: Vec<Vec<f64>>,
+    first: usize,
+) -> Grid {
+    let count = numbers.len().min(MOST);
+    let kept: Vec<usize> = (1..=count).map(|c| c * numbers.len() / count - 1).collect();
+    let line = |(k, name): (usize, &&str)| Line {
+        name: (*name).to_owned(),
+        printed: false,
+        cells: kept
+            .iter()
+            .map(|&i| Cell::from(Content::Value(numbers[i][k])))
+            .collect(),
+    };
+    let lines = names.iter().enumerate().map(line).collect();
+    let titles = kept.iter().map(|i| (i + first).to_string()).collect();
+    let mut records = Vec::new();
+    for (i, row) in numbers.iter().enumerate() {
+        for (name, value) in names.iter().zip(row) {
+            let at = [Some(json!(i + first)), None];
+            records.push(record(&view.name, name, at, Some(*value)));
+        }
+    }
+    let grid = Grid {
+        form: Form::Lines {
+            over: "token".to_owned(),
+            log: false,
+        },
+        records,
+        ..Grid::new(String::new(), titles, lines, Style::Measured(unit))
+    };
+    placed(view, [what; 2], grid)
+}
+
+/// How the entries of all Λ_i are distributed over half-lives.
+fn half_lives(view: &View, measures: &Measures) -> Grid {
+    let bins = Measures::bins();
+    let what = "half-lives";
+    let records = bins.iter().zip(&measures.half_lives);
+    let records = records.map(|(bin, share)| {
+        let at = [None, Some(Value::from(bin.as_str()))];
+        record(&view.name, what, at, Some(*share))
+    });
+    let cells = measures.half_lives.iter();
+    let line = Line {
+        name: "entries of Λ".to_owned(),
+        printed: false,
+        cells: cells
+            .map(|share| Cell::from(Content::Value(*share)))
+            .collect(),
+    };
+    let grid = Grid {
+        corner: "tokens".to_owned(),
+        records: records.collect(),
+        ..Grid::new(
+            String::new(),
+            bins.clone(),
+            vec![line],
+            Style::Share("share of Λ (%)"),
+        )
+    };
+    placed(view, [what; 2], grid)
+}

@@ -1,0 +1,198 @@
+//! Lemma 1 at work: softmax attention against the system of its Taylor series, truncated at order P.
+
+use super::attention::queries_and_keys;
+use super::subject::Subject;
+use super::table::record;
+use crate::error::{ensure, refuse, Result};
+use crate::ltv::lemmas::{attention, taylor, truncated_softmax, truncation_bound};
+use crate::ops::rng::Rng;
+use crate::report::{Cell, Content, Coverage, Form, Grid, Line, Report, Style};
+use candle_core::D;
+use serde_json::json;
+
+/// Features up to which the recurrence over them is run.
+const RECURRENT: f64 = 4000.0;
+/// Highest order.
+const HIGHEST: usize = 64;
+
+/// Queries, keys and values of the heads of one attention, L rows each; the scale 1/√m is in queries and keys.
+pub struct Heads {
+    /// Where they are from.
+    pub name: String,
+    heads: Vec<[Vec<Vec<f64>>; 3]>,
+    features: usize,
+}
+
+impl Heads {
+    /// Standard normal numbers: one head of `features` features and as many values.
+    pub fn random(features: usize, seq_len: usize, seed: u64) -> Self {
+        let scale = (features as f64).powf(-0.25);
+        let draw = |name: &str, scale: f64| -> Vec<Vec<f64>> {
+            let mut rng = Rng::new(seed, &format!("inspect/{name}"), 0);
+            let mut row = || (0..features).map(|_| scale * rng.normals().0).collect();
+            (0..seq_len).map(|_| row()).collect()
+        };
+        Self {
+            name: format!("normal queries and keys, m = {features}, L = {seq_len}"),
+            heads: vec![[draw("q", scale), draw("k", scale), draw("v", 1.0)]],
+            features,
+        }
+    }
+
+    /// Those of a mixer that has them.
+    pub fn of(subject: &Subject) -> Result<Self> {
+        for name in ["wq", "wk", "wv"] {
+            ensure!(
+                subject.weights.contains_key(name),
+                "{} has no queries, keys and values: Lemma 1 takes a run of an attention",
+                subject.name
+            );
+        }
+        let [q, k] = queries_and_keys(&subject.weights, &subject.u)?;
+        let v = subject
+            .u
+            .matmul(&subject.weights["wv"].t()?.contiguous()?)?
+            .to_dtype(q.dtype())?;
+        let count = subject.model.n_heads;
+        let features = q.dim(1)? / count;
+        let scale = (features as f64).powf(-0.25);
+        let head = |head: usize| -> Result<[Vec<Vec<f64>>; 3]> {
+            let part = |x: &candle_core::Tensor, scale: f64| -> Result<Vec<Vec<f64>>> {
+                let width = x.dim(1)? / count;
+                let part = x.narrow(D::Minus1, head * width, width)?;
+                Ok((part * scale)?.to_vec2()?)
+            };
+            Ok([part(&q, scale)?, part(&k, scale)?, part(&v, 1.0)?])
+        };
+        Ok(Self {
+            name: format!("queries and keys of {}, m = {features}", subject.name),
+            heads: (0..count).map(head).collect::<Result<_>>()?,
+            features,
+        })
+    }
+
+    fn largest_score(&self) -> f64 {
+        let heads = self.heads.iter();
+        heads.fold(0.0, |worst: f64, [q, k, _]| {
+            let scores = q.iter().enumerate().flat_map(|(i, q)| {
+                k[..=i]
+                    .iter()
+                    .map(move |k| q.iter().zip(k).map(|(a, b)| a * b).sum::<f64>())
+            });
+            scores.fold(worst, |worst, score| worst.max(score.abs()))
+        })
+    }
+}
+
+/// One order: error, bound, recurrent error, features as tensors and as monomials.
+struct Truncated {
+    error: f64,
+    bound: f64,
+    /// The recurrence over the features against the same sum over tokens, where the features are few enough.
+    recurrence: Option<f64>,
+    features: [f64; 2],
+}
+
+impl Truncated {
+    fn of(heads: &Heads, order: usize) -> Self {
+        let m = heads.features as f64;
+        let tensors = (0..=order).map(|p| m.powi(p as i32)).sum();
+        let monomials = (1..=order).fold(1.0, |count, p| count * (m + p as f64) / p as f64);
+        let (mut error, mut bound, mut recurrence) = (0.0, 0.0, None);
+        for [q, k, v] in &heads.heads {
+            let exact = attention(q, k, v, f64::exp);
+            let cut = attention(q, k, v, |x| taylor(x, order));
+            error = apart(&exact, &cut).max(error);
+            bound = truncation_bound(q, k, v, order).max(bound);
+            if monomials <= RECURRENT {
+                let off = apart(&truncated_softmax(q, k, v, order), &cut);
+                recurrence = Some(off.max(recurrence.unwrap_or(0.0)));
+            }
+        }
+        Self {
+            error,
+            bound,
+            recurrence,
+            features: [tensors, monomials],
+        }
+    }
+}
+
+fn apart(a: &[Vec<f64>], b: &[Vec<f64>]) -> f64 {
+    let pairs = a.iter().flatten().zip(b.iter().flatten());
+    pairs.map(|(a, b)| (a - b).abs()).fold(0.0, f64::max)
+}
+
+/// Error and bound of every order from 1 to `order`.
+pub fn lemma1(heads: &Heads, order: usize) -> Result<Report> {
+    if !(1..=HIGHEST).contains(&order) {
+        refuse!("--order must be 1 to {HIGHEST}, not {order}");
+    }
+    let orders: Vec<usize> = (1..=order).collect();
+    let each: Vec<Truncated> = orders.iter().map(|&p| Truncated::of(heads, p)).collect();
+    let titles: Vec<String> = orders.iter().map(ToString::to_string).collect();
+    let subject = heads.name.as_str();
+    let rows: [(&str, fn(&Truncated) -> Option<f64>); 5] = [
+        ("error", |t| Some(t.error)),
+        ("bound", |t| Some(t.bound)),
+        ("features, tensors", |t| Some(t.features[0])),
+        ("features, monomials", |t| Some(t.features[1])),
+        ("recurrence off the sum", |t| t.recurrence),
+    ];
+    let mut records = Vec::new();
+    for (name, of) in &rows {
+        for (p, truncated) in orders.iter().zip(&each) {
+            let at = [None, Some(json!(p))];
+            records.push(record(subject, name, at, of(truncated)));
+        }
+    }
+    let line = |(name, of): &(&str, fn(&Truncated) -> Option<f64>), text: bool| Line {
+        name: (*name).to_owned(),
+        printed: false,
+        cells: each
+            .iter()
+            .map(|truncated| match of(truncated) {
+                None => Cell::text("-"),
+                Some(value) if text => Cell::text(super::table::shown(value)),
+                Some(value) => Cell::from(Content::Value(value)),
+            })
+            .collect(),
+    };
+    let curve = Grid {
+        form: Form::Lines {
+            over: "order P".to_owned(),
+            log: false,
+        },
+        corner: "order P".to_owned(),
+        records,
+        ..Grid::new(
+            "largest difference of an output, and the bound 2δ/(1-δ) max|v|".to_owned(),
+            titles.clone(),
+            rows[..2].iter().map(|row| line(row, false)).collect(),
+            Style::Measured("difference"),
+        )
+    };
+    let sizes = Grid {
+        form: Form::Table,
+        corner: "order P".to_owned(),
+        ..Grid::new(
+            "features of the truncated system, N is d times as large".to_owned(),
+            titles,
+            rows[2..].iter().map(|row| line(row, true)).collect(),
+            Style::Measured("number"),
+        )
+    };
+    Ok(Report {
+        heading: format!("Lemma 1: softmax attention as a truncated system; {subject}"),
+        facts: vec![("inspection".to_owned(), json!(1))],
+        list: "panels",
+        grids: vec![curve, sizes],
+        printed: Vec::new(),
+        notes: vec![
+            format!("largest |q·k|/√m: {:.2}", heads.largest_score()),
+            "only even orders keep every weight positive; a bound is infinite where the series is off by all of a weight"
+                .to_owned(),
+        ],
+        coverage: Coverage::default(),
+    })
+}

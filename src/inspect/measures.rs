@@ -1,0 +1,395 @@
+//! One pass over a system, from its last token to its first: rows of the block kernel (12), and what Λ, B and C are
+//! like along the way. It holds E m numbers a row and a step, never a matrix of N by N or one of L by L blocks.
+
+use super::spectrum::effective_rank;
+use super::subject::Seen;
+use candle_core::{DType, IndexOp, Result, Tensor};
+
+/// Rows of Φ that are computed at most.
+const ROWS: usize = 64;
+/// The share of a row's norms that its effective horizon holds.
+const HELD: f64 = 0.9;
+/// Half-lives, in tokens, at which the bins of their distribution end.
+const ENDS: [f64; 6] = [1.0, 2.0, 4.0, 16.0, 64.0, 256.0];
+/// Entries within this of 1 do not decay.
+const AT_ONE: f64 = 1e-12;
+/// Below this a number is taken for 0, and its logarithm for that of this.
+const LEAST: f64 = 1e-300;
+
+/// What one system shows along its input.
+#[derive(Clone, Debug)]
+pub struct Measures {
+    /// L.
+    pub seq_len: usize,
+    /// N = E m.
+    pub width: usize,
+    /// The tokens i whose rows of Φ are below, ascending; the last token is one of them.
+    pub rows: Vec<usize>,
+    /// For each row the Frobenius norms of Φ_ij without D_i, j = 0 to i: D alone would drown what passes the state.
+    pub norms: Vec<Vec<f64>>,
+    /// For each row y_i by the kernel, (12).
+    pub outputs: Vec<Vec<f64>>,
+    /// The effective rank of the rows, each a vector of all its blocks, without D.
+    pub rank: f64,
+    /// Tokens back that hold nine tenths of a row's norms, the mean over rows.
+    pub horizon: f64,
+    /// For each token but the first, smallest, median and largest |λ|.
+    pub spectrum: Vec<[f64; 3]>,
+    /// For each token ‖B_i‖ and ‖C_i‖ (Frobenius).
+    pub gains: Vec<[f64; 2]>,
+    /// Entries of all Λ_i by half-life, as shares: see [`Measures::bins`].
+    pub half_lives: Vec<f64>,
+    /// Most different numbers in one Λ_i.
+    pub free: usize,
+    /// The largest entry of a product of Λs up to the last token.
+    pub largest_product: f64,
+    /// Standard deviation, over tokens j, of the logarithm of the gate g_j, and of (Π_{k=j+1..L-1} Λ_k) g_j, means over
+    /// states. The second is 0 where the product cancels the gate.
+    pub gate: Option<[f64; 2]>,
+}
+
+impl Measures {
+    /// Of a system and what drives it.
+    pub fn of(seen: &Seen) -> Result<Self> {
+        Pass::new(seen)?.run()
+    }
+
+    /// Names of the bins of half-lives.
+    pub fn bins() -> Vec<String> {
+        let mut from = 0.0;
+        let mut names: Vec<String> = Vec::new();
+        for end in ENDS {
+            names.push(format!("{from}-{end}"));
+            from = end;
+        }
+        names.extend([format!("> {from}"), "never".to_owned(), "grows".to_owned()]);
+        names
+    }
+
+    /// The share of |λ| above 1.
+    pub fn growing(&self) -> f64 {
+        self.half_lives.last().copied().unwrap_or(0.0)
+    }
+
+    /// The median over tokens of the median |λ|.
+    pub fn median(&self) -> f64 {
+        let mut medians: Vec<f64> = self.spectrum.iter().map(|row| row[1]).collect();
+        medians.sort_by(f64::total_cmp);
+        medians.get(medians.len() / 2).copied().unwrap_or(f64::NAN)
+    }
+
+    /// Smallest and largest |λ|.
+    pub fn ends(&self) -> [f64; 2] {
+        let low = self.spectrum.iter().map(|row| row[0]);
+        let high = self.spectrum.iter().map(|row| row[2]);
+        [low.fold(f64::INFINITY, f64::min), high.fold(0.0, f64::max)]
+    }
+
+    /// Tokens after which a state with this factor is halved.
+    pub fn half_life(factor: f64) -> f64 {
+        match factor {
+            f if f >= 1.0 - AT_ONE => f64::INFINITY,
+            f => 2f64.ln() / -f.max(LEAST).ln(),
+        }
+    }
+}
+
+/// Evenly spaced tokens, the last among them.
+pub fn chosen(seq_len: usize) -> Vec<usize> {
+    let rows = seq_len.min(ROWS);
+    (1..=rows).map(|r| r * seq_len / rows - 1).collect()
+}
+
+/// The mean horizon of rows of norms, each ending at its own token.
+pub fn horizon(norms: &[Vec<f64>]) -> f64 {
+    let of_row = |row: &Vec<f64>| {
+        let wanted = HELD * row.iter().sum::<f64>();
+        let mut held = 0.0;
+        let short = row.iter().rev().take_while(|norm| {
+            held += **norm;
+            held < wanted
+        });
+        (short.count() + 1).min(row.len()) as f64
+    };
+    norms.iter().map(of_row).sum::<f64>() / norms.len().max(1) as f64
+}
+
+/// Sums for a mean and a deviation.
+#[derive(Clone, Copy, Default)]
+struct Spread {
+    count: f64,
+    mean: f64,
+    squares: f64,
+}
+
+impl Spread {
+    fn add(&mut self, x: f64) {
+        self.count += 1.0;
+        let off = x - self.mean;
+        self.mean += off / self.count;
+        self.squares += off * (x - self.mean);
+    }
+
+    fn std(&self) -> f64 {
+        (self.squares / self.count.max(1.0)).max(0.0).sqrt()
+    }
+}
+
+fn mean_std(spreads: &[Spread]) -> f64 {
+    spreads.iter().map(Spread::std).sum::<f64>() / spreads.len().max(1) as f64
+}
+
+/// The numbers of one step of a factor, whatever its type and layout.
+fn step(factor: &Tensor, i: usize) -> Result<Vec<f64>> {
+    factor.i(i)?.to_dtype(DType::F64)?.flatten_all()?.to_vec1()
+}
+
+fn matrix(x: &Tensor) -> Result<Vec<Vec<f64>>> {
+    x.to_dtype(DType::F64)?.to_vec2()
+}
+
+/// A row of Φ under way.
+struct Row {
+    at: usize,
+    /// C_i Π Λ, without the output map, `(E, m)`.
+    carried: Vec<f64>,
+    /// Σ_j of what a channel has received, `(E)`.
+    outputs: Vec<f64>,
+    /// Norms from the diagonal backwards.
+    norms: Vec<f64>,
+}
+
+struct Pass<'a> {
+    seen: &'a Seen,
+    sizes: [usize; 3],
+    values: Vec<Vec<f64>>,
+    /// Of ⟨Φ_ij, Φ_lj⟩ for kernels of channels k and l: k^T G l, `(E, E)`.
+    inner: Vec<Vec<f64>>,
+    /// Norms of the rows of the value map and of the columns of the output map, squared.
+    maps: [Vec<f64>; 2],
+}
+
+impl<'a> Pass<'a> {
+    fn new(seen: &'a Seen) -> Result<Self> {
+        let system = &seen.system;
+        let (seq_len, channels, states) = system.sizes()?;
+        let square = |x: Option<Tensor>| -> Result<Vec<Vec<f64>>> {
+            match x {
+                Some(x) => {
+                    let x = x.to_dtype(DType::F64)?;
+                    matrix(&x.matmul(&x.t()?.contiguous()?)?)
+                }
+                None => {
+                    let one = |i: usize, j: usize| if i == j { 1.0 } else { 0.0 };
+                    let row = |i: usize| (0..channels).map(|j| one(i, j)).collect();
+                    Ok((0..channels).map(row).collect())
+                }
+            }
+        };
+        // The column of the constant input is no part of Φ.
+        let width = seen.input.dim(1)?;
+        let value = system
+            .value
+            .as_ref()
+            .map(|v| v.narrow(1, 0, width)?.contiguous());
+        let output = system.output.as_ref().map(|w| w.t()?.contiguous());
+        let (value, output) = (square(value.transpose()?)?, square(output.transpose()?)?);
+        let product = |i: usize| -> Vec<f64> {
+            let pairs = value[i].iter().zip(&output[i]);
+            pairs.map(|(a, b)| a * b).collect()
+        };
+        let diagonal = |x: &[Vec<f64>]| x.iter().enumerate().map(|(i, row)| row[i]).collect();
+        Ok(Self {
+            seen,
+            sizes: [seq_len, channels, states],
+            values: matrix(&system.values(&seen.input)?)?,
+            inner: (0..channels).map(product).collect(),
+            maps: [diagonal(&value), diagonal(&output)],
+        })
+    }
+
+    fn run(self) -> Result<Measures> {
+        let [seq_len, channels, states] = self.sizes;
+        let system = &self.seen.system;
+        let rows = chosen(seq_len);
+        let mut waiting = rows.clone();
+        let mut active: Vec<Row> = Vec::new();
+        let mut gram = vec![vec![0.0; rows.len()]; rows.len()];
+        let (mut spectrum, mut gains) = (Vec::new(), Vec::new());
+        let mut bins = vec![0usize; ENDS.len() + 3];
+        let (mut free, mut largest) = (0, 0.0);
+        let mut logs = vec![0.0f64; channels * states];
+        let mut before = vec![Spread::default(); channels];
+        let mut after = vec![Spread::default(); channels * states];
+        for j in (0..seq_len).rev() {
+            let (decay, write, read) = (
+                step(&system.decay, j)?,
+                step(&system.write, j)?,
+                step(&system.read, j)?,
+            );
+            let skip = match &system.skip {
+                Some(skip) => step(skip, j)?,
+                None => vec![0.0; channels],
+            };
+            if let Some(gate) = &system.gate {
+                for (c, gate) in step(gate, j)?.iter().enumerate() {
+                    let gate = gate.abs().max(LEAST).ln();
+                    before[c].add(gate);
+                    for s in c * states..(c + 1) * states {
+                        after[s].add(logs[s] + gate);
+                    }
+                }
+            }
+            gains.push([
+                gain(&write, &self.maps[0], states),
+                gain(&read, &self.maps[1], states),
+            ]);
+            if waiting.last() == Some(&j) {
+                waiting.pop();
+                active.push(Row {
+                    at: j,
+                    carried: read,
+                    outputs: vec![0.0; channels],
+                    norms: Vec::new(),
+                });
+            }
+            self.receive(j, &write, &skip, &mut active, &mut gram);
+            if j == 0 {
+                continue; // Λ_0 multiplies the state before the first token, which is 0
+            }
+            for row in &mut active {
+                let each = row.carried.iter_mut().zip(&decay);
+                each.for_each(|(carried, lambda)| *carried = kept(*carried * lambda));
+            }
+            for (log, lambda) in logs.iter_mut().zip(&decay) {
+                *log += lambda.abs().max(LEAST).ln();
+                largest = log.exp().max(largest);
+            }
+            let (row, different) = sorted(&decay, &mut bins);
+            spectrum.push(row);
+            free = free.max(different);
+        }
+        spectrum.reverse();
+        gains.reverse();
+        active.reverse();
+        gram.reverse();
+        gram.iter_mut().for_each(|row| row.reverse());
+        let entries = bins.iter().sum::<usize>().max(1) as f64;
+        let outputs = active.iter().map(|row| self.output(&row.outputs));
+        let outputs = outputs.collect::<Result<_>>()?;
+        let norms: Vec<Vec<f64>> = { active }
+            .into_iter()
+            .map(|row| row.norms.into_iter().rev().collect())
+            .collect();
+        Ok(Measures {
+            seq_len,
+            width: channels * states,
+            rows,
+            horizon: horizon(&norms),
+            norms,
+            outputs,
+            rank: effective_rank(gram),
+            spectrum,
+            gains,
+            half_lives: bins.iter().map(|&n| n as f64 / entries).collect(),
+            free,
+            largest_product: largest,
+            gate: system
+                .gate
+                .is_some()
+                .then(|| [mean_std(&before), mean_std(&after)]),
+        })
+    }
+
+    /// What the rows receive from token j.
+    fn receive(
+        &self,
+        j: usize,
+        write: &[f64],
+        skip: &[f64],
+        active: &mut [Row],
+        gram: &mut [Vec<f64>],
+    ) {
+        let [_, channels, states] = self.sizes;
+        let none = vec![0.0; channels];
+        let mut kernels: Vec<Vec<f64>> = Vec::with_capacity(active.len());
+        for row in active.iter_mut() {
+            let each = row.carried.chunks(states).zip(write.chunks(states));
+            let kernel: Vec<f64> = each.map(|(c, b)| dot(c, b)).collect();
+            let past = if row.at == j { skip } else { &none };
+            let received = row.outputs.iter_mut().zip(&kernel).zip(past);
+            let received = received.zip(&self.values[j]);
+            received.for_each(|(((o, k), d), v)| *o += (k + d) * v);
+            kernels.push(kernel);
+        }
+        for (i, kernel) in kernels.iter().enumerate() {
+            let mut weighed = vec![0.0; kernel.len()];
+            for (k, row) in kernel.iter().zip(&self.inner) {
+                weighed.iter_mut().zip(row).for_each(|(w, g)| *w += k * g);
+            }
+            for (l, other) in kernels.iter().enumerate() {
+                gram[i][l] += dot(&weighed, other);
+            }
+            active[i].norms.push(dot(&weighed, kernel).max(0.0).sqrt());
+        }
+    }
+
+    /// y for what the channels have received.
+    fn output(&self, received: &[f64]) -> Result<Vec<f64>> {
+        let system = &self.seen.system;
+        let mut y = match &system.output {
+            Some(w) => matrix(w)?.iter().map(|row| dot(row, received)).collect(),
+            None => received.to_vec(),
+        };
+        if let Some(offset) = &system.offset {
+            let offset: Vec<f64> = offset.to_dtype(DType::F64)?.to_vec1()?;
+            y.iter_mut().zip(&offset).for_each(|(y, b)| *y += b);
+        }
+        Ok(y)
+    }
+}
+
+/// Smallest, median and largest |λ| of one token, and how many different numbers there are; counts them into `bins`.
+fn sorted(decay: &[f64], bins: &mut [usize]) -> ([f64; 3], usize) {
+    let mut values = decay.to_vec();
+    values.sort_by(f64::total_cmp);
+    values.dedup();
+    let different = values.len();
+    let mut sizes: Vec<f64> = decay.iter().map(|x| x.abs()).collect();
+    sizes.sort_by(f64::total_cmp);
+    let last = bins.len() - 1;
+    for size in &sizes {
+        let life = Measures::half_life(*size);
+        let bin = match *size {
+            s if s > 1.0 + AT_ONE => last,
+            _ if life == f64::INFINITY => last - 1,
+            _ => ENDS
+                .iter()
+                .position(|end| life < *end)
+                .unwrap_or(ENDS.len()),
+        };
+        bins[bin] += 1;
+    }
+    let ends = [sizes[0], sizes[sizes.len() / 2], sizes[sizes.len() - 1]];
+    (ends, different)
+}
+
+/// The Frobenius norm of a factor `(E, m)` times a map whose rows have these squared norms.
+fn gain(factor: &[f64], map: &[f64], states: usize) -> f64 {
+    let each = factor.chunks(states).zip(map);
+    let squares: f64 = each.map(|(row, norm)| dot(row, row) * norm).sum();
+    squares.sqrt()
+}
+
+/// 0 in place of what is too small to matter: numbers next to the smallest are a hundred times slower to multiply.
+fn kept(x: f64) -> f64 {
+    if x.abs() < LEAST {
+        0.0
+    } else {
+        x
+    }
+}
+
+fn dot(a: &[f64], b: &[f64]) -> f64 {
+    a.iter().zip(b).map(|(a, b)| a * b).sum()
+}

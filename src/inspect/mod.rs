@@ -1,0 +1,25 @@
+//! Any mixer, trained or not, as the dynamical system that it is: its matrices along an input, what they show, and
+//! whether they are right.
+//!
+//! A [`Network`] is a fresh or a trained model; of an [`Input`] it makes a [`Subject`] a layer, whose [`Seen`] system is
+//! measured in one pass ([`Measures`]) and held against the mixer's other forms ([`Errors`]): a [`View`], and several
+//! of them are drawn ([`report`]).
+
+mod attention;
+mod draw;
+mod lemma1;
+mod lemma2;
+mod measures;
+mod spectrum;
+mod subject;
+mod table;
+mod verify;
+mod view;
+
+pub use draw::report;
+pub use lemma1::{lemma1, Heads};
+pub use lemma2::{identity, lemma2, Growing};
+pub use measures::Measures;
+pub use subject::{Input, Network, Seen, Subject};
+pub use verify::{verify, Errors};
+pub use view::View;

@@ -1,0 +1,296 @@
+//! What is looked at: a layer's mixer with its weights, and what it reads.
+
+use crate::config::{ModelConfig, RunConfig};
+use crate::error::{ensure, refuse, Error, Result};
+use crate::ltv::Ltv;
+use crate::mixers::{self, Entry, Mixer};
+use crate::model::weights::Checkpoint;
+use crate::model::{Classifier, Io, Model};
+use crate::nn::Params;
+use crate::ops::rng::Rng;
+use crate::store::memory_limit;
+use crate::tasks::wikitext::{Vocabulary, WikitextConfig};
+use crate::tasks::{self, Splits};
+use candle_core::{DType, Device, Tensor};
+use std::collections::HashMap;
+use std::path::Path;
+
+/// Copies of the factors of a system that are in memory at one time at most.
+const COPIES: usize = 7;
+
+/// A model with its weights, on the CPU.
+pub struct Network {
+    /// As a report names it.
+    pub name: String,
+    /// The run that trained it, or would.
+    pub config: RunConfig,
+    /// Whether its weights were trained.
+    pub trained: bool,
+    params: Params,
+    body: Body,
+}
+
+/// The two shapes of networks.
+enum Body {
+    Language(Model),
+    Classifier(Classifier),
+}
+
+/// What a network reads.
+#[derive(Clone, Copy, Debug)]
+pub enum Input<'a> {
+    /// Normal numbers in place of what each mixer reads, as many tokens as this or as the task has.
+    Random(Option<usize>),
+    /// The first test example of its task, or its first tokens, from files under a folder where it has some.
+    Task(Option<usize>, Option<&'a Path>),
+    /// A text, or its first tokens, for a model of text, whose tokenizer may lie under a folder.
+    Text(&'a str, Option<usize>, Option<&'a Path>),
+}
+
+/// A layer's mixer and what it reads.
+pub struct Subject {
+    /// As a report names it.
+    pub name: String,
+    /// Its row of the registry.
+    pub entry: &'static Entry,
+    /// The model that it is a part of.
+    pub model: ModelConfig,
+    /// Seeds what stands in for weights that it has not.
+    pub seed: u64,
+    /// The mixer.
+    pub mixer: Box<dyn Mixer>,
+    /// Its weights, by their names in the mixer.
+    pub weights: HashMap<String, Tensor>,
+    /// What it reads, u `(L, d_model)`.
+    pub u: Tensor,
+}
+
+/// A system of the form (11), what drives it, and what surrounds it if that is not the mixer's own input.
+pub struct Seen {
+    /// The matrices, in factors.
+    pub system: Ltv,
+    /// What drives it, `(L, width)`.
+    pub input: Tensor,
+    /// How that is made of u, where it is not u.
+    pub around: Option<&'static str>,
+}
+
+impl Network {
+    /// The model of `config` at its beginning.
+    pub fn fresh(config: RunConfig, dtype: DType) -> Result<Self> {
+        let params = Params::seeded(config.seed, dtype, &Device::Cpu).detached();
+        let name = config.model.mixer.clone();
+        Self::new(name, config, false, params)
+    }
+
+    /// The model of trained weights.
+    pub fn trained(found: Checkpoint, dtype: DType) -> Result<Self> {
+        let params = Params::given(found.values().clone(), dtype, &Device::Cpu).detached();
+        let config = found.config.clone();
+        let id = found.origin.run.clone();
+        let name = format!("{} {}", config.model.mixer, id.unwrap_or_default());
+        Self::new(name.trim().to_owned(), config, true, params).map_err(|e| match e {
+            Error::Tensor(e) => {
+                let first = e.to_string();
+                Error::data(found.place(), first.lines().next().unwrap_or(""))
+            }
+            other => other,
+        })
+    }
+
+    fn new(name: String, config: RunConfig, trained: bool, params: Params) -> Result<Self> {
+        let (model, sizes) = (&config.model, config.task.sizes()?);
+        let body = match &model.classifier {
+            Some(_) => Body::Classifier(Classifier::new(model, &sizes, &params)?),
+            None => Body::Language(Model::new(model, Io::from(&sizes), &params)?),
+        };
+        Ok(Self {
+            name,
+            config,
+            trained,
+            params,
+            body,
+        })
+    }
+
+    /// The mixers of its layers, or of one of them, counted from 0, with what they read of `input`.
+    pub fn subjects(&self, input: Input, layer: Option<usize>) -> Result<Vec<Subject>> {
+        let layers = self.config.model.n_layers;
+        if let Some(layer) = layer {
+            ensure!(
+                layer < layers,
+                "--layer {layer}: {} has layers 0 to {}",
+                self.name,
+                layers - 1
+            );
+        }
+        let chosen: Vec<usize> = match layer {
+            Some(layer) => vec![layer],
+            None => (0..layers).collect(),
+        };
+        let read = self.read(input)?;
+        chosen.iter().map(|&i| self.subject(i, &read[i])).collect()
+    }
+
+    /// What the mixer of each layer reads, `(L, d_model)` each.
+    fn read(&self, input: Input) -> Result<Vec<Tensor>> {
+        let (model, dtype) = (&self.config.model, self.params.dtype());
+        if let Input::Random(length) = input {
+            let seq_len = match length {
+                Some(length) => length,
+                None => self.config.task.sizes()?.seq_len,
+            };
+            ensure!(seq_len > 0, "--seq-len must be at least 1");
+            self.check_room(seq_len)?;
+            let mut rng = Rng::new(self.config.seed, "inspect/input", 0);
+            let count = seq_len * model.d_model;
+            let values: Vec<f64> = (0..count).map(|_| rng.normals().0).collect();
+            let u = Tensor::from_vec(values, (seq_len, model.d_model), &Device::Cpu)?;
+            return Ok(vec![u.to_dtype(dtype)?; model.n_layers]);
+        }
+        let tokens = self.tokens(input)?;
+        self.check_room(tokens.len())?;
+        let tokens = Tensor::from_slice(&tokens, (1, tokens.len()), &Device::Cpu)?;
+        let inputs = match &self.body {
+            Body::Language(model) => model.mixer_inputs(&tokens)?,
+            Body::Classifier(classifier) => classifier.mixer_inputs(&tokens)?,
+        };
+        let inputs = inputs.iter().map(|u| Ok(u.squeeze(0)?.contiguous()?));
+        inputs.collect()
+    }
+
+    fn tokens(&self, input: Input) -> Result<Vec<u32>> {
+        let (mut tokens, length) = match input {
+            Input::Text(text, length, data_dir) => (self.encoded(text, data_dir)?, length),
+            Input::Task(length, data_dir) => (self.example(data_dir)?, length),
+            Input::Random(_) => unreachable!("random numbers are no tokens"),
+        };
+        let most = self.config.task.sizes()?.seq_len.min(tokens.len());
+        let length = length.unwrap_or(most);
+        ensure!(
+            (1..=most).contains(&length),
+            "--seq-len {length}: the input of {} has 1 to {most} tokens",
+            self.name
+        );
+        tokens.truncate(length);
+        Ok(tokens)
+    }
+
+    fn encoded(&self, text: &str, data_dir: Option<&Path>) -> Result<Vec<u32>> {
+        let task = &self.config.task;
+        ensure!(
+            task.entry()?.objective.is_language_model(),
+            "--text is for models of text: {} is one of {}, whose own examples are --input task",
+            self.name,
+            task.name()
+        );
+        let settings: WikitextConfig = task.typed()?;
+        let vocabulary = Vocabulary::open(&settings.tokenizer, data_dir)?;
+        let ids: Vec<u32> = vocabulary
+            .encode(text)?
+            .into_iter()
+            .map(u32::from)
+            .collect();
+        ensure!(
+            !ids.is_empty(),
+            "--text is empty: a system needs at least one token"
+        );
+        Ok(ids)
+    }
+
+    /// The first test example.
+    fn example(&self, data_dir: Option<&Path>) -> Result<Vec<u32>> {
+        Ok(match tasks::load(&self.config.task, data_dir)? {
+            Splits::PerToken { test, .. } => test.batch(0..1).tokens.to_vec(),
+            Splits::Pooled(splits) => {
+                let document = splits.test.document(0, 0);
+                document.iter().map(|&token| u32::from(token)).collect()
+            }
+            Splits::NextToken(splits) => {
+                let text = &splits.test;
+                let window = &text.window(0)[..text.seq_len()];
+                window.iter().map(|&id| u32::from(id)).collect()
+            }
+        })
+    }
+
+    /// Refuses lengths whose factors do not fit into memory.
+    fn check_room(&self, seq_len: usize) -> Result<()> {
+        let model = &self.config.model;
+        let Some(limit) = memory_limit() else {
+            return Ok(());
+        };
+        let work = mixers::find(&model.mixer)?.work(model);
+        let states = work.map_or(2 * model.d_model, |work| work.channels * work.states);
+        let needed = 8.0 * COPIES as f64 * states as f64 * seq_len as f64;
+        if needed > limit.bytes as f64 {
+            refuse!(
+                "--seq-len {seq_len} with --d {} and --n {}: the factors of {} take about {:.0} GiB, and {} is {:.0} \
+                 GiB; take a smaller --seq-len",
+                model.d_model,
+                model.d_state,
+                self.name,
+                needed / f64::from(1 << 30),
+                limit.of,
+                limit.bytes as f64 / f64::from(1 << 30)
+            );
+        }
+        Ok(())
+    }
+
+    fn subject(&self, layer: usize, u: &Tensor) -> Result<Subject> {
+        let model = &self.config.model;
+        let entry = mixers::find(&model.mixer)?;
+        let scope = self.params.scope("layers").scope(layer).scope("mixer");
+        let mixer = entry.build(model, &scope)?;
+        let prefix = format!("layers.{layer}.mixer.");
+        let of_mixer = |(name, var): (String, candle_core::Var)| {
+            let name = name.strip_prefix(&prefix)?.to_owned();
+            Some((name, var.as_detached_tensor()))
+        };
+        let name = match model.n_layers {
+            1 => self.name.clone(),
+            _ => format!("{}, layer {layer}", self.name),
+        };
+        Ok(Subject {
+            name,
+            entry,
+            model: model.clone(),
+            seed: self.config.seed,
+            mixer,
+            weights: self
+                .params
+                .vars()
+                .into_iter()
+                .filter_map(of_mixer)
+                .collect(),
+            u: u.clone(),
+        })
+    }
+}
+
+impl Subject {
+    /// Its system along u, its inner one, or why there is neither.
+    pub fn system(&self) -> Result<Result<Seen, &'static str>> {
+        if let Some(system) = self.mixer.ltv(&self.u)? {
+            return Ok(Ok(Seen {
+                system,
+                input: self.u.clone(),
+                around: None,
+            }));
+        }
+        Ok(match self.mixer.inner(&self.u)? {
+            Some(inner) => Ok(Seen {
+                system: inner.system,
+                input: inner.input,
+                around: Some(inner.around),
+            }),
+            None => Err(self.mixer.without_system()),
+        })
+    }
+
+    /// Tokens of its input.
+    pub fn seq_len(&self) -> usize {
+        self.u.dims()[0]
+    }
+}

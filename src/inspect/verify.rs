@@ -1,0 +1,90 @@
+//! The four forms of one map against each other.
+
+use super::measures::Measures;
+use super::subject::{Seen, Subject};
+use crate::nn::Cx;
+use candle_core::{DType, Result, Tensor};
+
+/// How far the forms are from each other, in units of the largest output.
+#[derive(Clone, Copy, Debug)]
+pub struct Errors {
+    /// The recurrence (11) against the forward pass.
+    pub recurrence: f64,
+    /// The kernel (12) against the forward pass, at the rows of Φ that were computed.
+    pub kernel: f64,
+    /// The step-by-step form against the forward pass; not-a-number where the mixer has none.
+    pub steps: f64,
+    /// The recurrence against the kernel.
+    pub between: f64,
+    /// How much is accepted in the type that the forms were computed in.
+    pub tolerance: f64,
+}
+
+impl Errors {
+    /// Each with what it compares.
+    pub fn each(&self) -> [(&'static str, f64); 4] {
+        [
+            ("recurrence (11) off the forward pass", self.recurrence),
+            ("kernel (12) off the forward pass", self.kernel),
+            ("step by step off the forward pass", self.steps),
+            ("recurrence (11) off the kernel (12)", self.between),
+        ]
+    }
+
+    /// Whether all of them are within the tolerance; a form that is missing is none of them.
+    pub fn hold(&self) -> bool {
+        let [recurrence, kernel, steps, between] = self.each().map(|(_, error)| error);
+        let within = |error: f64| error <= self.tolerance;
+        within(recurrence) && within(kernel) && within(between) && (steps.is_nan() || within(steps))
+    }
+}
+
+/// Runs all four forms of `subject` along its input.
+pub fn verify(subject: &Subject, seen: &Seen, measures: &Measures) -> Result<Errors> {
+    let x = subject.u.unsqueeze(0)?;
+    let whole = rows(&subject.mixer.forward(&x, &Cx::eval())?.squeeze(0)?)?;
+    let recurrence = rows(&seen.system.run(&seen.input)?)?;
+    let at = |rows: &[Vec<f64>]| -> Vec<Vec<f64>> {
+        measures.rows.iter().map(|&i| rows[i].clone()).collect()
+    };
+    let largest = whole.iter().flatten().fold(0.0, |m: f64, y| m.max(y.abs()));
+    let scale = if largest > 0.0 { largest } else { 1.0 };
+    let apart = |a: &[Vec<f64>], b: &[Vec<f64>]| apart(a, b) / scale;
+    let steps = match stepped(subject)? {
+        Some(steps) => apart(&rows(&steps)?, &whole),
+        None => f64::NAN,
+    };
+    Ok(Errors {
+        recurrence: apart(&recurrence, &whole),
+        kernel: apart(&measures.outputs, &at(&whole)),
+        steps,
+        between: apart(&at(&recurrence), &measures.outputs),
+        tolerance: match subject.u.dtype() {
+            DType::F64 => 1e-10,
+            _ => 1e-5,
+        },
+    })
+}
+
+/// y `(L, d_model)` token by token.
+fn stepped(subject: &Subject) -> Result<Option<Tensor>> {
+    let Some(recurrent) = subject.mixer.recurrent() else {
+        return Ok(None);
+    };
+    let mut state = recurrent.init(1)?;
+    let step = |i: usize| recurrent.step(&subject.u.narrow(0, i, 1)?, i, &mut state);
+    let ys: Vec<Tensor> = (0..subject.seq_len()).map(step).collect::<Result<_>>()?;
+    Tensor::cat(&ys, 0).map(Some)
+}
+
+fn rows(x: &Tensor) -> Result<Vec<Vec<f64>>> {
+    x.to_dtype(DType::F64)?.to_vec2()
+}
+
+/// The largest difference; not-a-number if any is.
+fn apart(a: &[Vec<f64>], b: &[Vec<f64>]) -> f64 {
+    let pairs = a.iter().flatten().zip(b.iter().flatten());
+    pairs
+        .map(|(a, b)| (a - b).abs())
+        .fold(0.0, |worst, off| if off <= worst { worst } else { off })
+}

@@ -1,0 +1,142 @@
+//! `dsf inspect`.
+
+use super::World;
+use std::fs;
+
+const FORMS: [&str; 6] = ["text", "csv", "json", "svg", "html", "markdown"];
+
+#[test]
+fn fresh_mixers_are_measured_and_verified_in_every_form() {
+    let world = World::new();
+    let text = world.dsf("inspect --mixer s6 --d 16 --n 8 --verify").ok();
+    for said in [
+        "state N of (11)",
+        "128",
+        "Φ",
+        "half-lives",
+        "are equal to 1e-10",
+        "does not cancel",
+    ] {
+        assert!(text.contains(said), "{said}: {text}");
+    }
+    let compare =
+        "inspect --compare linear,normalized,s6,ssd,softmax --d 8 --n 4 --seq-len 10 --verify";
+    let text = world.dsf(compare).ok();
+    assert!(
+        text.contains("N is infinite (Lemma 1)") && text.contains("cancels in the product"),
+        "{text}"
+    );
+    for form in FORMS {
+        assert!(
+            !world
+                .dsf(&format!("{compare} --format {form}"))
+                .ok()
+                .is_empty(),
+            "{form}"
+        );
+    }
+    let json = world.dsf(&format!("{compare} --json")).ok();
+    let json: serde_json::Value = serde_json::from_str(&json).unwrap();
+    let cells = json["panels"][0]["cells"].as_array().unwrap();
+    let width = cells
+        .iter()
+        .find(|c| c["subject"] == "linear" && c["quantity"] == "state N of (11)");
+    assert_eq!(width.unwrap()["value"], 32.0);
+    world.dsf(&format!("{compare} --to a.png")).ok();
+    assert_eq!(fs::read(world.path("a.png")).unwrap()[1..4], *b"PNG");
+    let f32 = world
+        .dsf("inspect --mixer ssd --heads 1 --precision f32 --verify")
+        .ok();
+    assert!(f32.contains("are equal to 1e-5"), "{f32}");
+}
+
+#[test]
+fn a_trained_run_is_seen_layer_by_layer_and_beside_its_start() {
+    let world = World::new();
+    let said = world.dsf("mqar --preset smoke --mixer normalized").ok();
+    let run = world.only_run("results");
+    let id = run.file_name().unwrap().to_str().unwrap().to_owned();
+    assert!(said.contains(&format!("dsf inspect {id}")), "{said}");
+    let text = world.dsf(&format!("inspect {id} --verify")).ok();
+    assert!(
+        text.contains("layer 0") && text.contains("layer 1") && text.contains("equal to 1e-10"),
+        "{text}"
+    );
+    let one = world
+        .dsf(&format!(
+            "inspect results/runs/{id} --layer 1 --fresh --seq-len 8"
+        ))
+        .ok();
+    assert!(
+        !one.contains("layer 0") && one.contains("normalized, fresh, layer 1"),
+        "{one}"
+    );
+    let random = world.dsf(&format!(
+        "inspect {id}/ --input random --out results --layer 0"
+    ));
+    assert_eq!(random.code, 0, "{}", random.err);
+    let lemma = world.dsf(&format!("inspect lemma1 {id} --order 4")).ok();
+    assert!(lemma.contains("queries and keys of normalized"), "{lemma}");
+    let lemma = world.dsf(&format!("inspect lemma2 {id} --to-n 12")).ok();
+    assert!(lemma.contains("zeros in the new rows"), "{lemma}");
+}
+
+#[test]
+fn lemmas_and_identity_are_computed() {
+    let world = World::new();
+    let text = world.dsf("inspect lemma1 --order 6 --m 3").ok();
+    assert!(
+        text.contains("features, monomials") && text.contains("84"),
+        "{text}"
+    );
+    let text = world.dsf("inspect lemma2 --n 4 --to-n 9").ok();
+    assert!(
+        text.contains("bk = -40") && text.contains("there is no n to grow"),
+        "{text}"
+    );
+    let text = world.dsf("inspect identity --a 1.7").ok();
+    assert!(text.contains("s6"), "{text}");
+}
+
+#[test]
+fn what_cannot_be_inspected_is_refused_in_a_sentence() {
+    let world = World::new();
+    for (line, says) in [
+        ("inspect", "--mixer NAME"),
+        ("inspect --mixer s7", "Did you mean `s6`?"),
+        ("inspect --mixer s6 --layer 3", "--layer 3"),
+        ("inspect --mixer s6 --seq-len 0", "--seq-len"),
+        ("inspect --mixer s6 --seq-len 400000000", "GiB"),
+        ("inspect --mixer s6 --input task --seq-len 4000", "vocab"),
+        (
+            "inspect --mixer s6 --task mqar --text abc",
+            "--text is for models of text",
+        ),
+        ("inspect --mixer s6 --heads 2", "no heads"),
+        ("inspect --mixer s6 --variant none", "variant of s6"),
+        ("inspect 0123456789ab", "results"),
+        ("inspect lemma1 --order 0", "--order must be"),
+        ("inspect lemma2 --to-n 3", "--to-n 3"),
+        ("inspect identity --a 0", "--a must be"),
+        ("inspect --mixer s6 --to a.xyz", "ends in no format"),
+    ] {
+        let said = world.dsf(line).refused();
+        assert!(said.contains(says), "{line}: {said}");
+    }
+    fs::create_dir(world.path("empty")).unwrap();
+    let said = world.dsf("inspect empty").refused();
+    assert!(said.contains("empty is not the folder of a run"), "{said}");
+    world.dsf("sweep --preset smoke --mixer ssd -q").ok();
+    let run = world.only_run("results");
+    let id = run.file_name().unwrap().to_str().unwrap().to_owned();
+    let said = world.dsf(&format!("inspect {id}")).refused();
+    assert!(said.contains("kept no weights"), "{said}");
+    let config = fs::read_to_string(run.join("config.json")).unwrap();
+    let config = config.replace("\"format\": 1", "\"format\": 9");
+    fs::write(run.join("config.json"), config).unwrap();
+    let said = world.dsf(&format!("inspect {id}")).ends(65);
+    assert!(said.contains("format 9 is not the format 1"), "{said}");
+    fs::write(run.join("weights.safetensors"), "no weights").unwrap();
+    let said = world.dsf(&format!("inspect {id}")).ends(65);
+    assert!(said.contains("weights.safetensors"), "{said}");
+}

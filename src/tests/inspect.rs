@@ -1,0 +1,338 @@
+//! `dsf inspect` computes what it says: systems that are the mixers, measures of their matrices, both lemmas.
+
+use crate::world::{perturb, Case};
+use candle_core::{DType, Device, Tensor};
+use dsf::inspect::{
+    identity, lemma1, lemma2, verify, Growing, Heads, Measures, Seen, Subject, View,
+};
+use dsf::ltv::Ltv;
+use dsf::mixers::{find, Growth, MIXERS};
+use dsf::nn::Params;
+use dsf::ops::rng::Rng;
+use dsf::recipes;
+use dsf::report::Report;
+
+/// d, n and L.
+const SHAPES: [[usize; 3]; 3] = [[8, 4, 1], [12, 6, 17], [16, 8, 40]];
+
+/// A layer's mixer with weights moved from their start, on normal numbers.
+fn subject(
+    mixer: &str,
+    variant: &str,
+    [d, n, seq_len]: [usize; 3],
+    heads: usize,
+    dtype: DType,
+) -> Subject {
+    let mut case = Case::new(find(mixer).unwrap(), variant, heads);
+    case.config.d_model = d;
+    case.config.d_state = if case.entry.expands { n } else { 1 };
+    let params = Params::seeded(3, dtype, &Device::Cpu).detached();
+    let mixer = case.mixer(&params);
+    perturb(&params);
+    let mut rng = Rng::new(4, "u", 0);
+    let u: Vec<f64> = (0..seq_len * d).map(|_| rng.normals().0).collect();
+    let u = Tensor::from_vec(u, (seq_len, d), &Device::Cpu).unwrap();
+    let vars = params.vars().into_iter();
+    Subject {
+        name: case.entry.name.to_owned(),
+        entry: case.entry,
+        model: case.config,
+        seed: 3,
+        mixer,
+        weights: vars
+            .map(|(name, var)| (name, var.as_detached_tensor()))
+            .collect(),
+        u: u.to_dtype(dtype).unwrap(),
+    }
+}
+
+fn seen(subject: &Subject) -> Seen {
+    subject.system().unwrap().map_err(str::to_owned).unwrap()
+}
+
+#[test]
+fn every_system_of_the_registry_is_the_mixer_in_both_types_at_every_shape() {
+    let mut without = Vec::new();
+    for entry in MIXERS {
+        for variant in entry.variants {
+            for shape in SHAPES {
+                for heads in if entry.heads { vec![1, 2] } else { vec![1] } {
+                    for dtype in [DType::F64, DType::F32] {
+                        let subject = subject(entry.name, variant, shape, heads, dtype);
+                        let seen = match subject.system().unwrap() {
+                            Ok(seen) => seen,
+                            Err(why) => {
+                                assert!(why.len() > 20, "{why}");
+                                without.push(format!("{} {variant}", entry.name));
+                                continue;
+                            }
+                        };
+                        let place = format!("{} {variant} {shape:?} {heads} {dtype:?}", entry.name);
+                        let measures = Measures::of(&seen).unwrap();
+                        let errors = verify(&subject, &seen, &measures).unwrap();
+                        assert!(
+                            errors.hold() && !errors.steps.is_nan(),
+                            "{place}: {errors:?}"
+                        );
+                        let tolerance = if dtype == DType::F64 { 1e-10 } else { 1e-5 };
+                        assert_eq!(errors.tolerance, tolerance);
+                    }
+                }
+            }
+        }
+    }
+    without.dedup();
+    let known = [
+        "softmax reference",
+        "softmax paper",
+        "lstm paper",
+        "qlstm paper",
+        "qlstm-reversed paper",
+    ];
+    assert_eq!(without, known);
+}
+
+#[test]
+fn a_wrong_system_is_found() {
+    let subject = subject("s6", "reference", SHAPES[1], 1, DType::F64);
+    let mut seen = seen(&subject);
+    seen.system.decay = (&seen.system.decay * 1.001).unwrap();
+    let measures = Measures::of(&seen).unwrap();
+    let errors = verify(&subject, &seen, &measures).unwrap();
+    assert!(
+        !errors.hold() && errors.between < 1e-12 && errors.steps < 1e-10,
+        "{errors:?}"
+    );
+}
+
+/// Frobenius norms of the matrices `(L, .., ..)` along the first axis.
+fn norms(x: &Tensor) -> Vec<f64> {
+    let squares = x.sqr().unwrap().flatten_from(1).unwrap().sum(1).unwrap();
+    squares.sqrt().unwrap().to_vec1().unwrap()
+}
+
+#[test]
+fn measures_are_those_of_the_matrices_spelled_out() {
+    for (mixer, variant, heads) in [
+        ("linear", "reference", 2),
+        ("normalized", "paper", 2),
+        ("s6", "reference", 1),
+        ("ssd-mamba2", "mamba2", 2),
+        ("mamba", "block", 1),
+        ("rg-lru", "hawk", 1),
+    ] {
+        let subject = subject(mixer, variant, SHAPES[1], heads, DType::F64);
+        let seen = seen(&subject);
+        let measures = Measures::of(&seen).unwrap();
+        let system: &Ltv = &seen.system;
+        let width = seen.input.dim(1).unwrap();
+        let state_alone = Ltv {
+            skip: None,
+            ..system.clone()
+        };
+        let phi = state_alone.kernel().unwrap();
+        let phi = phi.narrow(3, 0, width).unwrap();
+        let offset = system.offset.is_some();
+        assert_eq!(measures.rows, (0..17).collect::<Vec<_>>());
+        for (i, row) in measures.norms.iter().enumerate() {
+            assert_eq!(row.len(), i + 1);
+            let wanted = norms(&phi.get(i).unwrap().contiguous().unwrap());
+            for (j, (got, wanted)) in row.iter().zip(&wanted).enumerate() {
+                assert!(
+                    (got - wanted).abs() < 1e-9 * wanted.max(1.0),
+                    "{mixer} {i} {j}: {got} {wanted}"
+                );
+            }
+            assert!(
+                wanted[i + 1..].iter().all(|norm| *norm == 0.0),
+                "{mixer}: Φ is lower triangular"
+            );
+        }
+        let b = system
+            .b()
+            .unwrap()
+            .narrow(2, 0, width)
+            .unwrap()
+            .contiguous()
+            .unwrap();
+        for (gains, (b, c)) in measures
+            .gains
+            .iter()
+            .zip(norms(&b).iter().zip(norms(&system.c().unwrap())))
+        {
+            assert!(
+                (gains[0] - b).abs() < 1e-9 * b.max(1.0),
+                "{mixer}, offset {offset}"
+            );
+            assert!((gains[1] - c).abs() < 1e-9 * c.max(1.0), "{mixer}");
+        }
+        let lambda: Vec<Vec<f64>> = system.lambda().unwrap().to_vec2().unwrap();
+        let highest = lambda[1..]
+            .iter()
+            .flatten()
+            .fold(0.0, |m: f64, x| m.max(x.abs()));
+        assert_eq!(measures.ends()[1], highest, "{mixer}");
+        let share: f64 = measures.half_lives.iter().sum();
+        assert!((share - 1.0).abs() < 1e-12);
+        assert_eq!(measures.half_lives.len(), Measures::bins().len());
+    }
+}
+
+#[test]
+fn free_numbers_of_a_transition_are_what_section_4_says() {
+    let free = |mixer: &str, variant: &str, heads: usize| {
+        let subject = subject(mixer, variant, [16, 8, 12], heads, DType::F64);
+        Measures::of(&seen(&subject)).unwrap().free
+    };
+    assert_eq!(free("normalized", "reference", 1), 1);
+    assert_eq!(free("normalized", "reference", 4), 4);
+    assert_eq!(free("linear", "paper", 2), 2);
+    assert_eq!(free("generalized-linear", "paper", 2), 1);
+    assert_eq!(free("s6", "reference", 1), 16 * 8);
+    assert_eq!(free("ssd", "paper", 1), 1);
+    assert_eq!(free("ssd", "reference", 1), 16);
+    assert_eq!(free("ssd-mamba2", "mamba2", 2), 2);
+    assert_eq!(free("qlstm", "dsf", 1), 16);
+}
+
+#[test]
+fn the_normaliser_cancels_in_the_product_and_the_step_does_not() {
+    let gate = |mixer: &str, variant: &str| {
+        let subject = subject(mixer, variant, [16, 8, 24], 1, DType::F64);
+        Measures::of(&seen(&subject)).unwrap().gate.unwrap()
+    };
+    for mixer in [
+        "linear",
+        "normalized",
+        "normalized-softplus",
+        "normalized-sigmoid",
+    ] {
+        let [before, after] = gate(mixer, "reference");
+        assert!(before > 0.1 && after < 1e-12, "{mixer}: {before} {after}");
+    }
+    for (mixer, variant) in [
+        ("s6", "reference"),
+        ("ssd", "paper"),
+        ("qlstm", "dsf"),
+        ("rg-lru", "paper"),
+    ] {
+        let [before, after] = gate(mixer, variant);
+        assert!(before > 0.1 && after > 0.1, "{mixer}: {before} {after}");
+    }
+}
+
+#[test]
+fn a_long_input_is_seen_at_some_of_its_tokens_the_last_among_them() {
+    let subject = subject("ssd", "reference", [8, 4, 300], 1, DType::F64);
+    let view = View::of(&subject, true).unwrap();
+    let measures = view.found.as_ref().unwrap();
+    assert_eq!(
+        (measures.rows.len(), *measures.rows.last().unwrap()),
+        (64, 299)
+    );
+    assert!(view.errors.unwrap().hold());
+    let rows = view.attention.weights.iter().zip(&measures.rows);
+    for (row, i) in rows {
+        assert_eq!(row.len(), i + 1);
+        assert!((row.iter().sum::<f64>() - 1.0).abs() < 1e-12);
+    }
+}
+
+#[test]
+fn attention_beside_an_attention_is_that_of_its_own_queries_and_keys() {
+    let own = subject("linear", "reference", SHAPES[1], 2, DType::F64);
+    assert!(View::of(&own, false).unwrap().attention.own);
+    let fresh = subject("s6", "reference", SHAPES[1], 1, DType::F64);
+    assert!(!View::of(&fresh, false).unwrap().attention.own);
+    let softmax = subject("softmax", "reference", [8, 4, 6], 2, DType::F64);
+    let view = View::of(&softmax, true).unwrap();
+    assert!(view.found.is_err() && view.errors.is_none());
+    assert_eq!(view.state, [6 * 12, 12]);
+    assert_eq!(view.attention.weights.len(), 6);
+}
+
+#[test]
+fn the_state_of_a_larger_n_does_what_a_smaller_one_does_where_the_registry_says_so() {
+    for entry in MIXERS {
+        for variant in entry.variants {
+            let subject = subject(entry.name, variant, [8, 4, 9], 1, DType::F64);
+            let growing = [Growing {
+                subject: &subject,
+                to: 9,
+                moved: false,
+            }];
+            let report = lemma2(&growing).unwrap();
+            let values: Vec<Option<f64>> = report.grids[0]
+                .records
+                .iter()
+                .map(|record| {
+                    record
+                        .iter()
+                        .find(|(name, _)| name == "value")
+                        .unwrap()
+                        .1
+                        .as_f64()
+                })
+                .collect();
+            let place = format!("{} {variant}: {values:?}", entry.name);
+            match entry.growth {
+                Growth::Exact { .. } => assert!(values[0].unwrap() < 1e-12, "{place}"),
+                Growth::Limit { .. } => {
+                    assert!(values[0].unwrap() > 0.01, "{place}");
+                    if *variant == "reference" {
+                        assert!(
+                            values[4].unwrap() < 1e-12 && values[1] > values[2],
+                            "{place}"
+                        );
+                    }
+                }
+                Growth::No(_) => assert_eq!(values[0], None, "{place}"),
+            }
+            if subject.system().unwrap().is_ok() {
+                assert!(values.last().unwrap().unwrap() < 1e-12, "{place}");
+            }
+        }
+    }
+}
+
+#[test]
+fn errors_of_the_truncated_softmax_fall_within_their_bounds() {
+    let values = |report: &Report, what: &str| -> Vec<f64> {
+        let records = report.grids[0].records.iter();
+        let of = records.filter(|record| record[1].1 == what);
+        of.map(|record| record[4].1.as_f64().unwrap_or(f64::INFINITY))
+            .collect()
+    };
+    let own = subject("softmax", "reference", [8, 4, 10], 2, DType::F64);
+    for heads in [Heads::random(3, 12, 1), Heads::of(&own).unwrap()] {
+        let report = lemma1(&heads, 14).unwrap();
+        let (errors, bounds) = (values(&report, "error"), values(&report, "bound"));
+        assert_eq!(errors.len(), 14);
+        assert!(
+            errors.iter().zip(&bounds).all(|(e, b)| *e <= b + 1e-12),
+            "{errors:?} {bounds:?}"
+        );
+        assert!(errors[13] < 1e-3 * errors[1], "{errors:?}");
+        let recurrent = values(&report, "recurrence off the sum");
+        assert!(recurrent[1] < 1e-10, "{recurrent:?}");
+    }
+    assert!(lemma1(&Heads::random(2, 3, 0), 0).is_err());
+    let none = subject("s6", "reference", SHAPES[0], 1, DType::F64);
+    assert!(Heads::of(&none).is_err());
+}
+
+#[test]
+fn the_transition_of_s6_is_the_reversed_sigmoid_to_the_power_a() {
+    let model = |mixer: &str| {
+        let settings = [("preset", "smoke"), ("mixer", mixer), ("layers", "1")];
+        Ok(recipes::run("mqar", &settings)?.model)
+    };
+    for a in [0.3, 1.0, 2.5] {
+        let report = identity(model, a, 12).unwrap();
+        assert_eq!(report.grids[0].records.len(), 4, "S6, Mamba and both SSDs");
+        for record in &report.grids[0].records {
+            assert!(record[4].1.as_f64().unwrap() < 1e-9, "{record:?}");
+        }
+    }
+    assert!(identity(model, -1.0, 12).is_err());
+}
