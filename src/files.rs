@@ -22,6 +22,14 @@ pub fn write_atomic(path: &Path, bytes: &[u8]) -> Result<()> {
     write_atomic_by(path, |out| out.write_all(bytes))
 }
 
+/// As [`write_atomic`] to readers, without waiting for the disk: for what is out of date when the machine comes back.
+pub fn write_lightly(path: &Path, bytes: &[u8]) -> Result<()> {
+    let file = begin(path)?;
+    write_to(&file, |out| out.write_all(bytes)).map_err(Error::io("write", path))?;
+    let put = file.persist(path).map(drop).map_err(|e| e.error);
+    put.map_err(Error::io("write", path))
+}
+
 /// As [`write_atomic`], for a file too large to hold in memory: `write` is handed the writer.
 pub fn write_atomic_by(
     path: &Path,

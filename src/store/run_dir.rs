@@ -1,8 +1,9 @@
 //! The folder of one run, while a process works on it.
 
+use super::beat::{Beat, Heart};
 use super::losses::Losses;
 use super::summary::to_csv;
-use super::{read_if_present, Provenance, RunResult, RunStatus, Store};
+use super::{read_if_present, utc_now, Provenance, RunResult, RunStatus, Store};
 use super::{CONFIG, RESULT};
 use crate::config::RunConfig;
 use crate::error::{Error, Result};
@@ -21,7 +22,7 @@ const METRICS: &str = "metrics.csv";
 const LOSSES: &str = "losses.csv";
 /// The newest checkpoint, and the one before it.
 const CHECKPOINTS: [&str; 2] = ["checkpoint.safetensors", "checkpoint-before.safetensors"];
-const LOCK: &str = "lock";
+pub(super) const LOCK: &str = "lock";
 
 /// The right to work on one run. Dropped, or with its process killed, it frees the run.
 #[derive(Debug)]
@@ -31,6 +32,8 @@ pub struct RunDir {
     task: String,
     folder: PathBuf,
     started: String,
+    /// Before the lock, so that it stops while the run is still this process's.
+    heart: Heart,
     _lock: File,
 }
 
@@ -98,12 +101,22 @@ impl RunDir {
             Some(RunStatus::Done) => {}
         }
         write_atomic(&folder.join(ENV), &pretty(&provenance))?;
+        let heart = Heart::start(
+            &folder,
+            Beat {
+                host: provenance.host,
+                pid: std::process::id(),
+                since: utc_now(),
+                ..Beat::default()
+            },
+        )?;
         Ok(Self {
             store: store.clone(),
             id,
             task: config.task.name().to_owned(),
             folder,
             started: provenance.started,
+            heart,
             _lock: lock,
         })
     }
@@ -116,6 +129,11 @@ impl RunDir {
     /// When the run was first begun (UTC): the start of an interrupted run outlives it.
     pub fn started(&self) -> &str {
         &self.started
+    }
+
+    /// Changes what others see of the run while it is in work.
+    pub fn tell(&self, change: impl FnOnce(&mut Beat)) {
+        self.heart.tell(change);
     }
 
     /// The result, if another process finished the run before this one took it up.

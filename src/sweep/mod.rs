@@ -5,20 +5,27 @@
 //! flags, experiments/*.toml -> Plan -> run_all -> up to `jobs` children `dsf worker`
 //! ```
 
+mod cancel;
 pub mod estimate;
 mod experiment;
 mod flags;
 mod grid;
 mod local;
 mod process;
+mod shard;
+pub mod slurm;
+mod status;
 mod worker;
 
+pub use cancel::Listener;
 pub use experiment::Experiment;
 pub use flags::Flags;
 pub use grid::Plan;
-pub use local::{run_all, Event, Options, Skip, Tally};
+pub use local::{run_all, Event, Limits, Options, Skip, Tally};
 pub use process::Process;
-pub use worker::{Ending, Message, Training, Worker};
+pub use shard::Shard;
+pub use status::{failed, Overview, Seen, Stand};
+pub use worker::{Ending, Job, Message, Training, Worker};
 
 #[cfg(test)]
 mod tests;

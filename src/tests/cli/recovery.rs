@@ -14,7 +14,7 @@ const TEXT: &str =
 const SWEEP: &str =
     "sweep --preset smoke --d 32 --mixer ssd,softmax --train-examples 4000 --epochs 6 --lr 1e-4";
 
-fn start(world: &World, line: &str) -> Child {
+pub(super) fn start(world: &World, line: &str) -> Child {
     Command::new(assert_cmd::cargo::cargo_bin("dsf"))
         .args(line.split_whitespace())
         .current_dir(world.path(""))
@@ -33,7 +33,7 @@ fn signal(child: &Child, name: &str) {
 }
 
 /// Waits until some run under `out` has written an epoch.
-fn wait_for_an_epoch(world: &World, out: &str) {
+pub(super) fn wait_for_an_epoch(world: &World, out: &str) {
     wait_for_epochs(world, out, 1);
 }
 
