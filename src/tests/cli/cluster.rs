@@ -291,3 +291,32 @@ fn without_slurm_its_executor_says_what_it_needs() {
         "{err}"
     );
 }
+
+#[test]
+fn the_doctor_names_what_is_there_and_what_to_do_about_the_rest() {
+    let world = World::new();
+    let said = world.dsf("doctor").ok();
+    for part in ["dsf 0.", "thread", "simd", "memory", "locks", "create-new"] {
+        assert!(said.contains(part), "{part}: {said}");
+    }
+    let lines = world.dsf("doctor --json").ok();
+    let findings: Vec<Value> = lines
+        .lines()
+        .map(|line| serde_json::from_str(line).unwrap())
+        .collect();
+    assert!(findings.len() >= 10, "{lines}");
+    for finding in findings {
+        let told = finding["remedy"] != "";
+        assert_eq!(told, finding["state"] != "ok", "{finding}");
+    }
+    fs::write(world.path("file"), "").unwrap();
+    let bad = world.dsf("doctor --out file/below");
+    assert_eq!(bad.code, 4, "{}", bad.out);
+    assert!(
+        bad.out.contains("file is a file: give --out"),
+        "{}",
+        bad.out
+    );
+    let left = fs::read_dir(world.path("")).unwrap().count();
+    assert_eq!(left, 1, "nothing is made but the file");
+}
