@@ -15,7 +15,7 @@ pub(super) const BEAT: &str = "beat.json";
 /// The file of a run in work is never much older than this ...
 const EVERY: Duration = Duration::from_secs(5);
 /// ... and one older than this is of a process that is gone, or cut off.
-const SILENT: Duration = Duration::from_secs(60);
+pub(super) const SILENT: Duration = Duration::from_secs(60);
 
 /// Who works on a run, and how far it is.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]

@@ -1,12 +1,12 @@
 //! Several results folders joined into one.
 
 use super::beat::BEAT;
-use super::run_dir::LOCK;
+use super::claim::{Claim, CLAIM, LOCK};
 use super::summary::refuse_contradictions;
 use super::{run_dir, Record, RunStatus, Store, CONFIG, RESULT};
 use crate::config::RunConfig;
 use crate::error::{ensure, Error, Result};
-use crate::files::{lock, remove_if_present, write_atomic_by, UNFINISHED};
+use crate::files::{remove_if_present, write_atomic_by, UNFINISHED};
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsString;
 use std::fs::{self, File};
@@ -14,7 +14,7 @@ use std::io;
 use std::path::Path;
 
 /// Files of a run that belong to the process that works on it.
-const NOT_COPIED: [&str; 2] = [LOCK, BEAT];
+const NOT_COPIED: [&str; 3] = [LOCK, CLAIM, BEAT];
 
 /// What a merge came to.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -120,7 +120,9 @@ impl Store {
     /// Copies the run `id` from the folder `from` in place of what is here. A kill leaves a run that is begun.
     fn take(&self, id: &str, from: &Path) -> Result<()> {
         let folder = self.run_folder(id);
-        let _lock = lock(&folder.join(LOCK), || Err(Error::Busy(id.to_owned())))?;
+        let Some(_claim) = Claim::take(&folder, self.locks)? else {
+            return Err(Error::Busy(id.to_owned()));
+        };
         remove_if_present(&folder.join(RESULT))?;
         let wanted = files(from)?;
         let gone = files(&folder)?.into_iter();

@@ -12,7 +12,8 @@
 //!              /worker.log              what the workers of a sweep said on stderr
 //!              /beat.json               who works on it and how far it is, while someone does
 //!              /result.json             written last: its presence means done, or failed
-//!              /lock                    held while a process works on the run
+//!              /lock                    held while a process works on the run, where the file system has locks
+//!              /claim.json              who works on the run, while someone does
 //! OUT/<task>.csv                        every finished run, one row each; safe to delete
 //! OUT/cancel                            the last wish that sweeps at work here stop
 //! ```
@@ -24,6 +25,7 @@ mod archive;
 mod beat;
 mod cancel;
 mod cause;
+mod claim;
 mod column;
 mod log;
 mod losses;
@@ -75,6 +77,8 @@ const RESULT: &str = "result.json";
 #[derive(Clone, Debug)]
 pub struct Store {
     out: PathBuf,
+    /// Whether locks are tried; without them claims do.
+    locks: bool,
 }
 
 /// How far a run has come.
@@ -96,6 +100,7 @@ impl Store {
         refuse_non_folder(out)?;
         let store = Self {
             out: out.to_owned(),
+            locks: true,
         };
         fs::create_dir_all(out.join(RUNS))
             .and_then(|()| tempfile::tempfile_in(out).map(drop))
@@ -119,7 +124,17 @@ impl Store {
         );
         Ok(Self {
             out: out.to_owned(),
+            locks: true,
         })
+    }
+
+    /// The same folder as on a file system without locks.
+    #[cfg(test)]
+    pub(crate) fn without_locks(self) -> Self {
+        Self {
+            locks: false,
+            ..self
+        }
     }
 
     /// How far the run `id` has come.

@@ -356,3 +356,27 @@ fn a_sweep_gives_up_after_so_many_failures() {
         }
     );
 }
+
+#[test]
+fn eight_sweeps_in_one_folder_train_every_run_once_with_and_without_locks() {
+    for locks in [true, false] {
+        let world = world(100);
+        let store = match locks {
+            true => world.store.clone(),
+            false => world.store.clone().without_locks(),
+        };
+        let workers: Vec<Pretender> = (0..8).map(|_| Pretender::new(&store, train)).collect();
+        std::thread::scope(|scope| {
+            for worker in &workers {
+                let (plan, store) = (&world.plan, &store);
+                scope.spawn(move || {
+                    let stop = AtomicBool::new(false);
+                    run_all(plan, store, worker, &options(1), &stop, &mut |_, _| ()).unwrap()
+                });
+            }
+        });
+        let mut trained: Vec<String> = workers.iter().flat_map(Pretender::trained).collect();
+        trained.sort();
+        assert_eq!(trained, ids(&world.plan), "locks: {locks}");
+    }
+}
