@@ -209,13 +209,17 @@ fn resume(
     Ok(())
 }
 
-/// A full disk in the middle of training costs what was to be written, not the run.
+/// A full disk in the middle of training costs what was to be written, not the run. A run that another process has
+/// taken over is that one's.
 fn keep<const N: usize>(
     written: [Result<()>; N],
     on: &mut dyn FnMut(RunEvent) -> Result<()>,
 ) -> Result<()> {
     let mut failed = written.into_iter().filter_map(Result::err);
-    failed.try_for_each(|e| on(RunEvent::Warning(format!("{e}; training goes on"))))
+    failed.try_for_each(|e| match e {
+        Error::Busy(_) => Err(e),
+        e => on(RunEvent::Warning(format!("{e}; training goes on"))),
+    })
 }
 
 /// What every task measures.

@@ -54,6 +54,9 @@ const NOT_FOR_TASKS: [&str; 9] = [
     "--sbatch-arg",
 ];
 
+/// The form of the answer to whoever submits; the logs of tasks are for people.
+const FORM: &str = "--json";
+
 /// A sweep as an array of jobs.
 #[derive(Clone, Debug)]
 pub struct Array {
@@ -101,6 +104,7 @@ pub fn for_tasks(typed: &[String]) -> Vec<String> {
         let name = word.split('=').next().unwrap_or_default();
         match NOT_FOR_TASKS.contains(&name) {
             true => value = name == word,
+            false if word == FORM => {}
             false => kept.push(word.clone()),
         }
     }

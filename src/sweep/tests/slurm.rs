@@ -62,8 +62,9 @@ fn nothing_is_asked_of_the_site_that_was_not_typed() {
 
 #[test]
 fn flags_of_the_scheduler_are_not_passed_on_to_tasks() {
-    let typed =
-        words("a.toml --executor slurm --mem=8G --d 64 --sbatch-arg --qos=x --time 5 --seeds 3");
+    let typed = words(
+        "a.toml --executor slurm --json --mem=8G --d 64 --sbatch-arg --qos=x --time 5 --seeds 3",
+    );
     assert_eq!(for_tasks(&typed), words("a.toml --d 64 --seeds 3"));
 }
 

@@ -4,7 +4,8 @@ use super::recovery::{start, wait_for_an_epoch};
 use super::World;
 use serde_json::Value;
 use std::fs;
-use std::process::Command;
+use std::io::Write;
+use std::process::{Command, Stdio};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
@@ -114,7 +115,7 @@ fn a_run_that_takes_too_long_has_failed_by_a_timeout_and_a_retry_goes_on_from_it
     assert!(summary.contains(",timeout,"), "{summary}");
     let other = world.dsf("sweep retry --reason oom,nan").ok();
     assert!(other.contains("no run failed so"), "{other}");
-    let unknown = world.dsf("sweep retry --reason time").refused();
+    let unknown = world.dsf("sweep retry --reason timeot").refused();
     assert!(unknown.contains("Did you mean `timeout`?"), "{unknown}");
     let epochs = || fs::read_to_string(run.join("metrics.csv")).unwrap();
     let before = epochs();
@@ -221,11 +222,17 @@ fn a_smaller_micro_batch_is_the_same_run_with_nearly_the_same_numbers_and_is_rec
     let whole = world.only_run("whole");
     let config = fs::read_to_string(whole.join("config.json")).unwrap();
     let config: Value = serde_json::from_str(&config).unwrap();
-    let said = world.call(
-        &["worker", "--micro-batch=4", "--out", "parts"],
-        config.to_string().as_bytes(),
-    );
-    assert_eq!(said.code, 0, "{}", said.err);
+    let mut worker = Command::new(assert_cmd::cargo::cargo_bin("dsf"))
+        .args(["worker", "--micro-batch=4", "--out", "parts"])
+        .current_dir(world.path(""))
+        .stdin(Stdio::piped())
+        .stdout(Stdio::null())
+        .spawn()
+        .unwrap();
+    // Its end would be the wish that it stop.
+    let mut stdin = worker.stdin.take().unwrap();
+    writeln!(stdin, "{config}").unwrap();
+    assert!(worker.wait().unwrap().success());
     let parts = world.only_run("parts");
     assert_eq!(parts.file_name(), whole.file_name());
     let result = |run: &std::path::Path| -> Value {
