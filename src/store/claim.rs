@@ -7,7 +7,7 @@
 use super::beat::{self, BEAT};
 use super::{host, read_if_present};
 use crate::error::{Error, Result};
-use crate::files::{open_lock, remove_if_present, write_lightly, UNFINISHED};
+use crate::files::{open_lock, remove_if_present};
 use serde::{Deserialize, Serialize};
 use std::fs::{self, File, TryLockError};
 use std::io::{ErrorKind, Write};
@@ -17,6 +17,8 @@ use std::time::{Duration, SystemTime};
 
 pub(super) const LOCK: &str = "lock";
 pub(super) const CLAIM: &str = "claim.json";
+/// Files of a process that has no claim yet, which the one that has it leaves alone.
+const ASIDE: &str = ".claim-";
 
 /// What a claim says of its maker.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -103,7 +105,7 @@ impl Claim {
     /// Takes away the claim `left`; false where another process was quicker. A claim that was made in the meantime is
     /// put back.
     fn remove(&self, folder: &Path, left: &[u8]) -> Result<bool> {
-        let aside = folder.join(format!("{UNFINISHED}claim-{}", token()));
+        let aside = folder.join(format!("{ASIDE}{}", token()));
         match fs::rename(&self.path, &aside) {
             Err(e) if e.kind() == ErrorKind::NotFound => return Ok(true),
             renamed => renamed.map_err(Error::io("rename", &self.path))?,
@@ -163,8 +165,8 @@ fn is_left_alone(folder: &Path, left: &[u8], own: &Holder) -> Result<bool> {
         return Ok(true);
     }
     // By the clock of the file system, which need not be that of this host.
-    let probe = folder.join(format!("{UNFINISHED}now-{}", token()));
-    write_lightly(&probe, b"")?;
+    let probe = folder.join(format!("{ASIDE}now-{}", token()));
+    File::create_new(&probe).map_err(Error::io("create", &probe))?;
     let now = changed(&probe);
     remove_if_present(&probe)?;
     let Some(now) = now else {

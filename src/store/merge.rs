@@ -6,7 +6,7 @@ use super::summary::refuse_contradictions;
 use super::{run_dir, Record, RunStatus, Store, CONFIG, RESULT};
 use crate::config::RunConfig;
 use crate::error::{ensure, Error, Result};
-use crate::files::{remove_if_present, write_atomic_by, UNFINISHED};
+use crate::files::{remove_if_present, write_atomic_by};
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsString;
 use std::fs::{self, File};
@@ -152,7 +152,7 @@ fn files(folder: &Path) -> Result<BTreeSet<OsString>> {
         let name = entry.file_name();
         let own = name
             .to_str()
-            .is_some_and(|name| NOT_COPIED.contains(&name) || name.starts_with(UNFINISHED));
+            .is_some_and(|name| NOT_COPIED.contains(&name) || name.starts_with('.'));
         if entry.path().is_file() && !own {
             names.insert(name);
         }

@@ -176,6 +176,14 @@ fn a_run_whose_worker_was_killed_goes_on_from_its_checkpoint_when_it_is_retried(
         }
         sleep(Duration::from_millis(5));
     };
+    // One that knows of an epoch, however slow the machine is.
+    wait_for_an_epoch(&world, "results");
+    let changed = |path: &Path| fs::metadata(path).and_then(|file| file.modified()).ok();
+    let epoch = changed(&world.only_run("results").join("metrics.csv"));
+    while changed(&checkpoint) <= epoch {
+        assert!(began.elapsed() < Duration::from_secs(60), "no checkpoint");
+        sleep(Duration::from_millis(5));
+    }
     let workers = Command::new("pkill")
         .args(["-KILL", "-P", &sweep.id().to_string()])
         .status();
@@ -206,6 +214,7 @@ fn a_damaged_checkpoint_is_noticed_and_the_one_before_is_used() {
     // Too long to end before its second checkpoint.
     let line = "mqar --preset smoke --d 32 --train-examples 4000 --epochs 4000 --lr 1e-4 --checkpoint-every 0.017";
     let mut child = start(&world, line);
+    wait_for_an_epoch(&world, "results");
     let began = Instant::now();
     let before = |run: &PathBuf| run.join("checkpoint-before.safetensors").exists();
     while !begun(&world, "results").iter().any(before) {
