@@ -7,7 +7,7 @@ use memmap2::Mmap;
 use sha2::Digest;
 use std::fs::{self, File, TryLockError};
 use std::io::{self, BufWriter, ErrorKind, Read, Write};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 use tempfile::NamedTempFile;
 
@@ -22,14 +22,45 @@ pub fn write_atomic(path: &Path, bytes: &[u8]) -> Result<()> {
     write_atomic_by(path, |out| out.write_all(bytes))
 }
 
+/// As [`write_atomic`] to readers, without waiting for the disk: for what is out of date when the machine comes back.
+pub fn write_lightly(path: &Path, bytes: &[u8]) -> Result<()> {
+    let file = begin(path)?;
+    write_to(&file, |out| out.write_all(bytes)).map_err(Error::io("write", path))?;
+    let put = file.persist(path).map(drop).map_err(|e| e.error);
+    put.map_err(Error::io("write", path))
+}
+
 /// As [`write_atomic`], for a file too large to hold in memory: `write` is handed the writer.
 pub fn write_atomic_by(
     path: &Path,
     write: impl FnOnce(&mut dyn Write) -> io::Result<()>,
 ) -> Result<()> {
-    let file = begin(path)?;
+    let target = behind_link(path);
+    if is_special(&target) {
+        return write_into(&target, write).map_err(Error::io("write", path));
+    }
+    let file = begin(&target)?;
     write_to(&file, write).map_err(Error::io("write", path))?;
-    publish(file, path)
+    publish(file, &target)
+}
+
+/// The file that a symbolic link leads to; a link stays a link.
+fn behind_link(path: &Path) -> PathBuf {
+    match path.is_symlink() {
+        true => path.canonicalize().unwrap_or_else(|_| path.to_owned()),
+        false => path.to_owned(),
+    }
+}
+
+/// Whether it is a device or a pipe, which a rename would put an ordinary file in the place of.
+fn is_special(path: &Path) -> bool {
+    fs::metadata(path).is_ok_and(|found| !found.is_file() && !found.is_dir())
+}
+
+fn write_into(path: &Path, write: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> io::Result<()> {
+    let mut buffered = BufWriter::new(File::options().write(true).open(path)?);
+    write(&mut buffered)?;
+    buffered.flush()
 }
 
 /// Hands `write` a buffered writer to a file of [`begin`].
@@ -202,6 +233,24 @@ mod tests {
         remove_unfinished(dir.path()).unwrap();
         assert!(!dir.path().join(".unfinished-abc").exists());
         assert!(dir.path().join("kept").exists());
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn links_and_devices_stay_what_they_are() {
+        use std::os::unix::fs::{symlink, FileTypeExt};
+        let dir = tempfile::tempdir().unwrap();
+        let (file, link) = (dir.path().join("file"), dir.path().join("link"));
+        fs::write(&file, "old").unwrap();
+        symlink(&file, &link).unwrap();
+        write_atomic(&link, b"new").unwrap();
+        assert!(link.is_symlink());
+        assert_eq!(fs::read(&file).unwrap(), b"new");
+        let device = dir.path().join("device");
+        symlink("/dev/null", &device).unwrap();
+        write_atomic(&device, b"gone").unwrap();
+        let null = fs::metadata("/dev/null").unwrap();
+        assert!(null.file_type().is_char_device() && device.is_symlink());
     }
 
     #[cfg(unix)]

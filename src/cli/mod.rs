@@ -5,6 +5,7 @@ mod check;
 mod compare;
 mod data;
 mod device;
+mod doctor;
 mod experiments;
 mod help;
 mod inspect;
@@ -41,7 +42,7 @@ use std::sync::Arc;
     name = "dsf",
     version,
     after_long_help = "Exit codes: 0 done; 1 the system, the network or a computation failed; 2 wrong usage; 3 some runs of \
-                  a sweep failed, the rest stand; 4 a check did not hold (report --check, compare --check, inspect --verify, check); 65 a file of data is not understood, or one \
+                  a sweep failed, the rest stand; 4 a check did not hold (report --check, compare --check, inspect --verify, check, doctor); 65 a file of data is not understood, or one \
                   of the program's own is damaged; 66 data are missing; 69 another process is working on the run; 75 \
                   stopped by a signal after a checkpoint: the same command continues; 130 stopped at once by a second \
                   Ctrl-C.\n\nDSF_SIMD=avx512, avx2 or baseline (neon on ARM) forces an instruction set, for matrix \
@@ -127,6 +128,8 @@ enum Other {
     Data(data::Arguments),
     /// Time training steps and single ops.
     Bench(bench::Arguments),
+    /// Say what this machine and the results folder have for training, and what to do about what they lack.
+    Doctor,
     /// Print the completions of a shell, to be sourced by it.
     Completions {
         /// Which shell.
@@ -312,6 +315,7 @@ impl Other {
             Self::Check(arguments) => check::main(arguments),
             Self::Data(arguments) => data::main(arguments, global),
             Self::Bench(arguments) => bench::main(arguments, global),
+            Self::Doctor => doctor::main(global),
             Self::Worker(arguments) => worker::main(arguments, global),
             Self::Completions { shell } => {
                 let mut script = Vec::new();

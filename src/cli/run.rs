@@ -9,7 +9,7 @@ use crate::config::RunConfig;
 use crate::error::{Error, Result};
 use crate::ops;
 use crate::store::{
-    peak_memory_bytes, EpochRow, Metrics, Provenance, RunDir, RunResult, RunStatus, Status, Store,
+    peak_memory_bytes, EpochRow, Failure, Metrics, Provenance, RunDir, RunResult, Status, Store,
 };
 use crate::sweep::Training;
 use crate::tasks;
@@ -24,6 +24,8 @@ pub(super) struct RunContext<'a> {
     pub device: Device,
     pub device_name: String,
     pub training: &'a Training,
+    /// Examples at a time, where memory ran out under what the config says.
+    pub micro_batch: Option<usize>,
     pub threads: usize,
     pub stop: &'a AtomicBool,
     /// Whether the weights of every model are kept, or those of language models alone, as in a sweep.
@@ -46,6 +48,7 @@ impl<'a> RunContext<'a> {
             device,
             device_name,
             training,
+            micro_batch: None,
             threads,
             stop,
             keeps_weights: false,
@@ -92,7 +95,9 @@ pub(super) fn execute(
     }
     let result = match train(config, context, &dir, &provenance, on) {
         Ok(result) => result,
-        Err(Error::Tensor(e)) => RunResult::failed(&e.to_string(), dir.started(), provenance),
+        Err(Error::Tensor(e)) => {
+            RunResult::failed(Failure::told(e.to_string()), dir.started(), provenance)
+        }
         Err(e) => return Err(e),
     };
     let id = dir.id().to_owned();
@@ -117,7 +122,10 @@ fn train(
     for warning in data.warnings() {
         on(RunEvent::Warning(warning.clone()))?;
     }
-    let mut trainer = Trainer::new(config, &data, &context.device)?;
+    let mut computed = config.clone();
+    computed.train.micro_batch = context.micro_batch.or(config.train.micro_batch);
+    let trainer = Trainer::new(&computed, &data, &context.device)?;
+    let mut trainer = trainer.standing_for(config);
     if context.training.cuda_graph {
         trainer.record_steps();
     }
@@ -129,6 +137,7 @@ fn train(
     })?;
     let steps = trainer.progress().step;
     let every = context.training.checkpoint_every;
+    tell(dir, config, &trainer);
     let mut recorder = RunRecorder::new(dir, config, steps, every, context.keeps_weights)?;
     if let Some(warning) = recorder.warning() {
         on(RunEvent::Warning(warning))?;
@@ -137,6 +146,7 @@ fn train(
         match event {
             Event::Step { loss, lr } => {
                 recorder.step(trainer, loss, lr);
+                tell(dir, config, trainer);
                 on(RunEvent::Step {
                     epoch: trainer.progress().epochs.len() + 1,
                     step: trainer.step_in_epoch(),
@@ -163,13 +173,24 @@ fn train(
     let mut metrics = metrics(&trainer).with("majority", data.majority());
     metrics.extend(&trainer.language_scores(outcome)?);
     Ok(RunResult {
-        status: RunStatus::Done,
-        outcome: Some(outcome),
-        metrics,
         ops: ops::taken().to_owned(),
         data_digest: data.digest(),
-        ..RunResult::failed("", dir.started(), provenance.clone())
+        micro_batch_used: context.micro_batch,
+        ..RunResult::done(outcome, metrics, dir.started(), provenance.clone())
     })
+}
+
+/// Lets others see how far a run is.
+fn tell(dir: &RunDir, config: &RunConfig, trainer: &Trainer) {
+    let loss = Some(trainer.mean_loss()).filter(|loss| loss.is_finite());
+    dir.tell(|beat| {
+        beat.epoch = trainer.progress().epochs.len();
+        beat.epochs = config.train.epochs;
+        beat.step = trainer.step_in_epoch();
+        beat.steps = trainer.steps_per_epoch();
+        beat.loss = loss;
+        beat.seconds = trainer.seconds();
+    });
 }
 
 /// Goes on from the newest checkpoint that is whole. Where none is, training starts anew: it comes to the same
@@ -192,13 +213,17 @@ fn resume(
     Ok(())
 }
 
-/// A full disk in the middle of training costs what was to be written, not the run.
+/// A full disk in the middle of training costs what was to be written, not the run. A run that another process has
+/// taken over is that one's.
 fn keep<const N: usize>(
     written: [Result<()>; N],
     on: &mut dyn FnMut(RunEvent) -> Result<()>,
 ) -> Result<()> {
     let mut failed = written.into_iter().filter_map(Result::err);
-    failed.try_for_each(|e| on(RunEvent::Warning(format!("{e}; training goes on"))))
+    failed.try_for_each(|e| match e {
+        Error::Busy(_) => Err(e),
+        e => on(RunEvent::Warning(format!("{e}; training goes on"))),
+    })
 }
 
 /// What every task measures.

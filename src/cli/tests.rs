@@ -7,7 +7,7 @@ use crate::error::Result;
 use crate::report::{report, Asked, Figure, Screen, Series, FORMATS};
 use crate::store::{RunResult, RunStatus, Store};
 use crate::sweep::estimate;
-use crate::sweep::{run_all, Ending, Flags, Message, Options, Plan, Training, Worker};
+use crate::sweep::{run_all, Ending, Flags, Job, Limits, Message, Options, Plan, Training, Worker};
 use candle_core::Device;
 
 /// The task whose file is `src/tasks/toy.rs`.
@@ -42,6 +42,7 @@ impl Here<'_> {
             device: Device::Cpu,
             device_name: "cpu".to_owned(),
             training: &Training::default(),
+            micro_batch: None,
             threads: 1,
             stop,
             keeps_weights: false,
@@ -56,14 +57,8 @@ impl Here<'_> {
 }
 
 impl Worker for Here<'_> {
-    fn work(
-        &self,
-        run: &RunConfig,
-        _device: &str,
-        stop: &AtomicBool,
-        _on: &mut dyn FnMut(Message),
-    ) -> Result<Ending> {
-        self.train(run, stop).map(|_| Ending::Finished)
+    fn work(&self, job: &Job, stop: &AtomicBool, _on: &mut dyn FnMut(Message)) -> Result<Ending> {
+        self.train(job.run, stop).map(|_| Ending::Finished)
     }
 }
 
@@ -118,6 +113,7 @@ fn a_sweep_of_it_is_planned_trained_once_and_reported_in_every_format() {
         threads: 1,
         devices: vec!["cpu".to_owned()],
         training: Training::default(),
+        limits: Limits::default(),
     };
     let dry = estimate::dry_run(&plan, folder.path(), &options, &Device::Cpu).unwrap();
     assert!(dry.contains("4 runs"), "{dry}");

@@ -25,6 +25,9 @@ pub(super) struct Arguments {
     /// Where to train.
     #[arg(long, default_value = "auto")]
     device: Choice,
+    /// Examples at a time, where memory ran out under what the config says.
+    #[arg(long)]
+    micro_batch: Option<usize>,
     #[command(flatten)]
     training: Training,
 }
@@ -37,7 +40,8 @@ pub(super) fn main(arguments: Arguments, global: &Global) -> Result<u8> {
     let config = RunConfig::parse(line.trim(), "stdin")?;
     arguments.device.serves(&config)?;
     stop_with_stdin(Arc::clone(&stop));
-    let context = RunContext::open(arguments.device, &arguments.training, &stop, global)?;
+    let mut context = RunContext::open(arguments.device, &arguments.training, &stop, global)?;
+    context.micro_batch = arguments.micro_batch;
     let mut events = Events::new(&config)?;
     let result = execute(&config, &context, &mut |event| events.tell(&event))?;
     emit(&done(&config, &result))?;

@@ -10,18 +10,26 @@
 //!              /checkpoint.safetensors  gone once the run is done, as is the next
 //!              /checkpoint-before.safetensors  the one before, should the newest be damaged
 //!              /worker.log              what the workers of a sweep said on stderr
+//!              /beat.json               who works on it and how far it is, while someone does
 //!              /result.json             written last: its presence means done, or failed
-//!              /lock                    held while a process works on the run
+//!              /lock                    held while a process works on the run, where the file system has locks
+//!              /claim.json              who works on the run, while someone does
 //! OUT/<task>.csv                        every finished run, one row each; safe to delete
+//! OUT/cancel                            the last wish that sweeps at work here stop
 //! ```
 //!
 //! Every file but `losses.csv` and the lock appears by rename, so that a reader or a kill never meets half of
 //! one.
 
 mod archive;
+mod beat;
+mod cancel;
+mod cause;
+mod claim;
 mod column;
 mod log;
 mod losses;
+mod merge;
 mod metrics;
 mod provenance;
 mod record;
@@ -36,19 +44,24 @@ mod summary;
 mod tests;
 
 pub use archive::{check as check_archive, Archive};
+pub use beat::{Beat, Heard};
+pub use cancel::Wish;
+pub use cause::{Cause, Failure};
 pub use column::{Absent, Column, Field, Kind, Role};
 pub use log::Log;
 pub use losses::Losses;
+pub use merge::Merged;
 pub use metrics::{Direction, Metric, Metrics, Shown, METRICS};
 pub use provenance::{
-    memory_bytes, memory_limit, peak_memory_bytes, utc_now, MemoryLimit, Provenance,
+    cpu, host, memory_bytes, memory_kills, memory_limit, peak_memory_bytes, utc_now, MemoryLimit,
+    Provenance,
 };
 pub use record::{Record, Source};
 pub use result::{Outcome, RunResult, RunStatus};
 pub use run_dir::{EpochRow, RunDir, Weights};
 pub use schema::{columns, place, places, COLUMNS, SCHEMA};
 pub use staging::Staging;
-pub use summary::{read_summary, refuse_contradictions, to_csv, Scan};
+pub use summary::{read_summary, refuse_contradictions, to_csv, Configs, Scan};
 
 use crate::config::RunConfig;
 use crate::error::{ensure, refuse, Error, Result};
@@ -64,6 +77,8 @@ const RESULT: &str = "result.json";
 #[derive(Clone, Debug)]
 pub struct Store {
     out: PathBuf,
+    /// Whether locks are tried; without them claims do.
+    locks: bool,
 }
 
 /// How far a run has come.
@@ -85,6 +100,7 @@ impl Store {
         refuse_non_folder(out)?;
         let store = Self {
             out: out.to_owned(),
+            locks: true,
         };
         fs::create_dir_all(out.join(RUNS))
             .and_then(|()| tempfile::tempfile_in(out).map(drop))
@@ -108,7 +124,17 @@ impl Store {
         );
         Ok(Self {
             out: out.to_owned(),
+            locks: true,
         })
+    }
+
+    /// The same folder as on a file system without locks.
+    #[cfg(test)]
+    pub(crate) fn without_locks(self) -> Self {
+        Self {
+            locks: false,
+            ..self
+        }
     }
 
     /// How far the run `id` has come.
@@ -168,6 +194,11 @@ impl Store {
     /// Every finished run of `tasks`, sorted by run id, read from the run folders.
     pub fn rows(&self, tasks: &[&str]) -> Result<Scan> {
         summary::scan(self, tasks)
+    }
+
+    /// The configs of all runs, begun or finished, sorted by run id.
+    pub fn configs(&self) -> Result<Configs> {
+        summary::configs(self)
     }
 
     /// The files `*.csv` of the folder that are summaries, by name. Where it has run folders, those of `tasks` are left out,

@@ -68,6 +68,23 @@ pub fn peak_memory_bytes() -> Option<u64> {
     bytes_of("/proc/self/status", "VmHWM")
 }
 
+/// Processes that the system has killed so far because memory ran out, where it tells.
+pub fn memory_kills() -> Option<u64> {
+    let text = fs::read_to_string("/proc/vmstat").ok()?;
+    let mut lines = text.lines();
+    lines.find_map(|line| line.strip_prefix("oom_kill ")?.parse().ok())
+}
+
+/// Name of this host.
+pub fn host() -> String {
+    let kernel = fs::read_to_string("/proc/sys/kernel/hostname").ok();
+    let variable = |name| std::env::var(name).ok();
+    kernel
+        .or_else(|| variable("HOSTNAME"))
+        .or_else(|| variable("COMPUTERNAME"))
+        .map_or("unknown".into(), |name| name.trim().into())
+}
+
 /// Bytes of main memory, where the system tells.
 pub fn memory_bytes() -> Option<u64> {
     bytes_of("/proc/meminfo", "MemTotal")
@@ -122,16 +139,8 @@ fn bytes_of(file: &str, name: &str) -> Option<u64> {
     Some(kib.parse::<u64>().ok()? * 1024)
 }
 
-fn host() -> String {
-    let kernel = fs::read_to_string("/proc/sys/kernel/hostname").ok();
-    let variable = |name| std::env::var(name).ok();
-    kernel
-        .or_else(|| variable("HOSTNAME"))
-        .or_else(|| variable("COMPUTERNAME"))
-        .map_or("unknown".into(), |name| name.trim().into())
-}
-
-fn cpu() -> String {
+/// Model of the processor.
+pub fn cpu() -> String {
     let text = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
     colon_field(&text, "model name")
         .unwrap_or("unknown")

@@ -88,6 +88,10 @@ impl Record {
             ("status", result.status.name()),
             ("outcome", result.outcome.map_or("", Outcome::name)),
             ("reason", &result.reason),
+            (
+                "cause",
+                result.failure().map_or("", |failure| failure.cause.name()),
+            ),
             ("device", &origin.device),
             ("host", &origin.host),
             ("cpu", &origin.cpu),
@@ -102,6 +106,7 @@ impl Record {
             record.set(name, text);
         }
         record.set("threads", origin.threads);
+        record.set("micro_batch_used", result.micro_batch_used);
         for (metric, value) in result.metrics.iter() {
             record.set(metric.name, value.clone());
         }

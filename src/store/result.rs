@@ -1,6 +1,6 @@
 //! What a run ends with.
 
-use super::{utc_now, Metrics, Provenance};
+use super::{utc_now, Cause, Failure, Metrics, Provenance};
 use serde::{Deserialize, Serialize};
 
 /// What `result.json` holds.
@@ -12,6 +12,12 @@ pub struct RunResult {
     pub outcome: Option<Outcome>,
     /// Why the run failed; empty otherwise.
     pub reason: String,
+    /// The same as one of a fixed list; none of a run that is done, and of a failed one older than this field.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cause: Option<Cause>,
+    /// Examples at a time, if fewer were taken than the config says, because memory ran out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub micro_batch_used: Option<usize>,
     /// Its numbers, each a field of its own name beside the others.
     #[serde(flatten)]
     pub metrics: Metrics,
@@ -78,12 +84,14 @@ impl Outcome {
 }
 
 impl RunResult {
-    /// A run that broke off: nothing but its reason.
-    pub fn failed(reason: &str, started: &str, provenance: Provenance) -> Self {
+    /// A run that broke off: nothing but its failure.
+    pub fn failed(failure: Failure, started: &str, provenance: Provenance) -> Self {
         Self {
             status: RunStatus::Failed,
             outcome: None,
-            reason: reason.to_owned(),
+            reason: failure.words,
+            cause: Some(failure.cause),
+            micro_batch_used: None,
             metrics: Metrics::default(),
             ops: String::new(),
             data_digest: String::new(),
@@ -91,6 +99,24 @@ impl RunResult {
             ended: utc_now(),
             provenance,
         }
+    }
+
+    /// A run that has numbers.
+    pub fn done(outcome: Outcome, metrics: Metrics, started: &str, provenance: Provenance) -> Self {
+        let nothing = Failure::new(Cause::Other, String::new());
+        Self {
+            status: RunStatus::Done,
+            outcome: Some(outcome),
+            cause: None,
+            metrics,
+            ..Self::failed(nothing, started, provenance)
+        }
+    }
+
+    /// Why it failed, if it did.
+    pub fn failure(&self) -> Option<Failure> {
+        let cause = self.cause.unwrap_or(Cause::Other);
+        (self.status == RunStatus::Failed).then(|| Failure::new(cause, self.reason.as_str()))
     }
 }
 
@@ -125,6 +151,16 @@ mod tests {
         (expected.ops, expected.data_digest) = (String::new(), "3d2ac1513d6f".into());
         expected.provenance.simd = String::new();
         assert_eq!(serde_json::from_str::<RunResult>(FIRST).unwrap(), expected);
+    }
+
+    #[test]
+    fn a_failure_older_than_the_list_of_causes_is_of_another_cause() {
+        let old = FIRST
+            .replace("\"done\"", "\"failed\"")
+            .replace("\"reason\": \"\"", "\"reason\": \"disk\"");
+        let read = serde_json::from_str::<RunResult>(&old).unwrap();
+        assert_eq!(read.failure(), Some(Failure::new(Cause::Other, "disk")));
+        assert_eq!(done(0.5).failure(), None);
     }
 
     #[test]

@@ -1,18 +1,19 @@
 //! The folder of one run, while a process works on it.
 
+use super::beat::{Beat, Heart};
+use super::claim::Claim;
 use super::losses::Losses;
 use super::summary::to_csv;
-use super::{read_if_present, Provenance, RunResult, RunStatus, Store};
+use super::{read_if_present, utc_now, Provenance, RunResult, RunStatus, Store};
 use super::{CONFIG, RESULT};
 use crate::config::RunConfig;
 use crate::error::{Error, Result};
 use crate::files::{
-    begin, lock, publish, remove_if_present, remove_unfinished, write_atomic, write_atomic_by,
-    write_to,
+    begin, publish, remove_if_present, remove_unfinished, write_atomic, write_atomic_by, write_to,
 };
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
-use std::fs::{self, File};
+use std::fs;
 use std::io::{self, ErrorKind, Write};
 use std::path::{Path, PathBuf};
 
@@ -21,7 +22,6 @@ const METRICS: &str = "metrics.csv";
 const LOSSES: &str = "losses.csv";
 /// The newest checkpoint, and the one before it.
 const CHECKPOINTS: [&str; 2] = ["checkpoint.safetensors", "checkpoint-before.safetensors"];
-const LOCK: &str = "lock";
 
 /// The right to work on one run. Dropped, or with its process killed, it frees the run.
 #[derive(Debug)]
@@ -31,7 +31,9 @@ pub struct RunDir {
     task: String,
     folder: PathBuf,
     started: String,
-    _lock: File,
+    /// Before the claim, so that it stops while the run is still this process's.
+    heart: Heart,
+    claim: Claim,
 }
 
 /// One epoch of a run: a row of `metrics.csv`.
@@ -86,7 +88,9 @@ impl RunDir {
     ) -> Result<Self> {
         let id = config.id();
         let folder = store.run_folder(&id);
-        let lock = lock(&folder.join(LOCK), || Err(Error::Busy(id.clone())))?;
+        let Some(claim) = Claim::take(&folder, store.locks)? else {
+            return Err(Error::Busy(id));
+        };
         remove_unfinished(&folder)?;
         record_config(&folder.join(CONFIG), config)?;
         let mut provenance = provenance.clone();
@@ -98,13 +102,23 @@ impl RunDir {
             Some(RunStatus::Done) => {}
         }
         write_atomic(&folder.join(ENV), &pretty(&provenance))?;
+        let heart = Heart::start(
+            &folder,
+            Beat {
+                host: provenance.host,
+                pid: std::process::id(),
+                since: utc_now(),
+                ..Beat::default()
+            },
+        )?;
         Ok(Self {
             store: store.clone(),
             id,
             task: config.task.name().to_owned(),
             folder,
             started: provenance.started,
-            _lock: lock,
+            heart,
+            claim,
         })
     }
 
@@ -118,6 +132,19 @@ impl RunDir {
         &self.started
     }
 
+    /// Refuses to publish what another process may have published since: it took over while this one seemed to be gone.
+    fn still_mine(&self) -> Result<()> {
+        match self.claim.holds()? {
+            true => Ok(()),
+            false => Err(Error::Busy(self.id.clone())),
+        }
+    }
+
+    /// Changes what others see of the run while it is in work.
+    pub fn tell(&self, change: impl FnOnce(&mut Beat)) {
+        self.heart.tell(change);
+    }
+
     /// The result, if another process finished the run before this one took it up.
     pub fn result(&self) -> Result<Option<RunResult>> {
         self.store.result(&self.id)
@@ -125,6 +152,7 @@ impl RunDir {
 
     /// Writes all epochs so far. Whole, so that a resumed run has no doubled or torn rows.
     pub fn write_metrics(&self, epochs: &[EpochRow]) -> Result<()> {
+        self.still_mine()?;
         let path = self.folder.join(METRICS);
         let bytes = to_csv(epochs, &path)?;
         write_atomic(&path, &bytes)
@@ -157,6 +185,7 @@ impl RunDir {
         let [newest, before] = CHECKPOINTS.map(|name| self.folder.join(name));
         let file = begin(&newest)?;
         write_to(&file, write).map_err(Error::io("write", &newest))?;
+        self.still_mine()?;
         match fs::rename(&newest, &before) {
             Err(e) if e.kind() != ErrorKind::NotFound => Err(Error::io("rename", &newest)(e)),
             _ => publish(file, &newest),
@@ -183,6 +212,7 @@ impl RunDir {
     /// Once the result is written the run is finished, whatever becomes of the summary, which
     /// any later run rebuilds.
     pub fn finish(self, result: &RunResult) -> Result<()> {
+        self.still_mine()?;
         write_atomic(&self.folder.join(RESULT), &pretty(result))?;
         if result.status == RunStatus::Done {
             for name in CHECKPOINTS {

@@ -1,6 +1,6 @@
 //! Small valid values for the tests of this room and of those above it.
 
-use super::{Metrics, Outcome, Provenance, Record, RunResult, RunStatus};
+use super::{Cause, Metrics, Outcome, Provenance, Record, RunResult, RunStatus};
 use crate::config::{
     AdamConfig, Decay, InitScheme, LanguageConfig, Layout, ModelConfig, Precision, Protocol,
     Rotary, RunConfig, Schedule, StateMixer, TrainConfig, FORMAT,
@@ -128,6 +128,8 @@ pub(crate) fn done(accuracy: f64) -> RunResult {
         status: RunStatus::Done,
         outcome: Some(Outcome::Finished),
         reason: String::new(),
+        cause: None,
+        micro_batch_used: None,
         metrics: Metrics::default()
             .with("accuracy", accuracy)
             .with("best_accuracy", accuracy)
@@ -185,7 +187,7 @@ pub(crate) fn diverged() -> RunResult {
 pub(crate) fn failed(reason: &str) -> RunResult {
     let mut result = done(0.0);
     (result.status, result.outcome) = (RunStatus::Failed, None);
-    result.reason = reason.into();
+    (result.reason, result.cause) = (reason.into(), Some(Cause::told_by(reason)));
     for name in ["accuracy", "best_accuracy", "best_epoch"] {
         result.metrics.set(name, None::<usize>);
     }

@@ -2,6 +2,7 @@
 
 use super::column::{Absent, Column, Kind, Role};
 use super::metrics::{Metric, METRICS};
+use super::Cause;
 use crate::config::{SettingColumn, Settings, Summary, SETTINGS};
 use std::collections::HashMap;
 use std::sync::LazyLock;
@@ -56,16 +57,20 @@ fn beside_settings() -> [(usize, Column); 3] {
 }
 
 #[rustfmt::skip]
-fn endings() -> [Column; 3] {
+fn endings() -> [Column; 4] {
     [
         required(other("status", "", Role::Result, Kind::OneOf(&["done", "failed"]), "done or failed")),
         other("outcome", "", Role::Result, Kind::OneOf(&["converged", "finished", "diverged"]), "converged, finished or diverged"),
         other("reason", "", Role::Result, Kind::Word, "why the run failed"),
+        Column {
+            absent: Absent::Where("status", "failed", "other"),
+            ..other("cause", "", Role::Result, Kind::OneOf(&Cause::NAMES), "the same as one of a fixed list")
+        },
     ]
 }
 
 #[rustfmt::skip]
-fn origins() -> [Column; 11] {
+fn origins() -> [Column; 12] {
     let origin = |name, kind, meaning| other(name, "", Role::Origin, kind, meaning);
     let time = |name, meaning| other(name, "UTC", Role::Origin, Kind::Word, meaning);
     [
@@ -80,6 +85,7 @@ fn origins() -> [Column; 11] {
         origin("ops", Kind::Word, "implementations that the ops took: fused, reference or both"),
         origin("data_digest", Kind::Word, "twelve hex digits over the examples seen"),
         origin("simd", Kind::Word, "instruction set of the ops: avx512, avx2, neon or baseline"),
+        origin("micro_batch_used", Kind::Count, "examples at a time, if fewer than asked for, because memory ran out"),
     ]
 }
 

@@ -26,6 +26,26 @@ pub struct Scan {
     pub warnings: Vec<String>,
 }
 
+/// The configs that the run folders hold.
+#[derive(Clone, Debug, Default)]
+pub struct Configs {
+    /// Of all runs, sorted by run id.
+    pub runs: Vec<RunConfig>,
+    /// A sentence for every folder that could not be read as a run.
+    pub warnings: Vec<String>,
+}
+
+pub(super) fn configs(store: &Store) -> Result<Configs> {
+    let mut configs = Configs::default();
+    for folder in run_folders(&store.out.join(RUNS))? {
+        match read_config(store, &folder) {
+            Ok(run) => configs.runs.push(run),
+            Err(e) => configs.warnings.push(e.to_string()),
+        }
+    }
+    Ok(configs)
+}
+
 pub(super) fn scan(store: &Store, tasks: &[&str]) -> Result<Scan> {
     let mut scan = Scan::default();
     for folder in run_folders(&store.out.join(RUNS))? {
@@ -52,7 +72,7 @@ fn run_folders(runs: &Path) -> Result<Vec<String>> {
     Ok(names)
 }
 
-fn read_run(store: &Store, folder: &str, tasks: &[&str]) -> Result<Option<Record>> {
+fn read_config(store: &Store, folder: &str) -> Result<RunConfig> {
     let path = store.run_folder(folder).join(CONFIG);
     let Some(bytes) = read_if_present(&path)? else {
         let place = store.run_folder(folder);
@@ -66,6 +86,11 @@ fn read_run(store: &Store, folder: &str, tasks: &[&str]) -> Result<Option<Record
         let reason = format!("holds the config of run {found}, not of {folder}; left out");
         return Err(Error::corrupt(place, reason));
     }
+    Ok(config)
+}
+
+fn read_run(store: &Store, folder: &str, tasks: &[&str]) -> Result<Option<Record>> {
+    let config = read_config(store, folder)?;
     if !tasks.contains(&config.task.name()) {
         return Ok(None);
     }

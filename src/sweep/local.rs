@@ -2,13 +2,15 @@
 //! recorded, so that the same sweep can be started again at any time.
 
 use super::grid::Plan;
-use super::worker::{Ending, Message, Training, Worker};
+use super::worker::{minutes, Ending, Job, Message, Training, Worker};
 use crate::config::RunConfig;
 use crate::error::{Error, Result};
-use crate::store::{Provenance, Record, RunResult, RunStatus, Store};
+use crate::store::{Cause, Failure, Provenance, Record, RunResult, RunStatus, Store};
+use clap::Args;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::mpsc::{self, Sender};
 use std::thread;
+use std::time::Duration;
 
 /// How the runs of a plan are trained.
 #[derive(Clone, Debug)]
@@ -23,6 +25,23 @@ pub struct Options {
     pub devices: Vec<String>,
     /// What every worker is told.
     pub training: Training,
+    /// How long and how often.
+    pub limits: Limits,
+}
+
+/// How much a sweep puts up with.
+#[derive(Clone, Debug, Default, Args)]
+pub struct Limits {
+    /// Minutes that a run may take in one go: then it stops behind a checkpoint and has failed, for the reason timeout.
+    #[arg(long, value_name = "MINUTES", value_parser = minutes)]
+    pub max_minutes: Option<Duration>,
+    /// How often a run that fails is tried again at once, from its last checkpoint; not after a timeout or where data
+    /// are missing. One that ran out of memory is always tried once more, with half the examples at a time.
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    pub retries: usize,
+    /// Begin no more runs when so many have failed.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    pub max_failures: Option<u64>,
 }
 
 /// What happened to one run of the plan.
@@ -35,7 +54,9 @@ pub enum Event {
     /// It has a result, diverged or not.
     Finished(Box<Record>),
     /// It broke off, and why.
-    Failed(String),
+    Failed(Failure),
+    /// It broke off and is tried again.
+    Again(Failure),
     /// It was skipped.
     Skipped(Skip),
     /// It was stopped; the same sweep continues it.
@@ -66,6 +87,8 @@ pub struct Tally {
     pub failed_before: usize,
     /// Being trained by another process.
     pub busy: usize,
+    /// Never begun, since too many others failed.
+    pub given_up: usize,
 }
 
 impl Tally {
@@ -76,7 +99,7 @@ impl Tally {
 
     fn count(&mut self, event: &Event) {
         match event {
-            Event::Launched | Event::Told(_) | Event::Interrupted => {}
+            Event::Launched | Event::Told(_) | Event::Again(_) | Event::Interrupted => {}
             Event::Finished(_) => self.finished += 1,
             Event::Failed(_) => self.failed += 1,
             Event::Skipped(Skip::Done) => self.done_before += 1,
@@ -88,7 +111,7 @@ impl Tally {
 
 /// Trains the runs of `plan` in order, and calls `on` with the index of a run at each of its events.
 ///
-/// A failing run does not stop the rest. Once `stop` is raised no run is begun, those in work are
+/// A failing run does not stop the rest, unless [`Limits::max_failures`] says so. Once `stop` is raised no run is begun, those in work are
 /// stopped, and the end is [`Error::Stopped`] unless all were over already.
 pub fn run_all(
     plan: &Plan,
@@ -101,13 +124,14 @@ pub fn run_all(
     let sweep = Sweep {
         runs: &plan.runs,
         next: AtomicUsize::new(0),
+        failures: AtomicUsize::new(0),
         store,
         worker,
         options,
         stop,
     };
     let mut tally = Tally::default();
-    let mut busy = Vec::new();
+    let (mut busy, mut interrupted) = (Vec::new(), false);
     let mut broken = None;
     thread::scope(|scope| {
         let (sender, events) = mpsc::channel();
@@ -122,6 +146,7 @@ pub fn run_all(
             match event {
                 Ok(event) => {
                     tally.count(&event);
+                    interrupted |= matches!(event, Event::Interrupted);
                     busy.extend(matches!(event, Event::Skipped(Skip::Busy)).then_some(index));
                     on(index, event);
                 }
@@ -141,6 +166,10 @@ pub fn run_all(
     }
     match broken {
         Some(e) => Err(e),
+        None if sweep.gives_up() && !interrupted && !stop.load(Ordering::Relaxed) => {
+            tally.given_up = plan.runs.len() - tally.settled();
+            Ok(tally)
+        }
         None if tally.settled() < plan.runs.len() => Err(Error::Stopped),
         None => Ok(tally),
     }
@@ -151,6 +180,7 @@ type Events = Sender<(usize, Result<Event>)>;
 struct Sweep<'a> {
     runs: &'a [RunConfig],
     next: AtomicUsize,
+    failures: AtomicUsize,
     store: &'a Store,
     worker: &'a dyn Worker,
     options: &'a Options,
@@ -160,7 +190,7 @@ struct Sweep<'a> {
 impl Sweep<'_> {
     /// Trains run after run on `device` until none is left.
     fn work_off(&self, device: &str, events: &Events) {
-        while !self.stop.load(Ordering::Relaxed) {
+        while !self.stop.load(Ordering::Relaxed) && !self.gives_up() {
             let index = self.next.fetch_add(1, Ordering::Relaxed);
             let Some(run) = self.runs.get(index) else {
                 return;
@@ -170,6 +200,9 @@ impl Sweep<'_> {
                 let _ = events.send((index, event));
             };
             let end = self.settle(run, device, &mut |event| tell(Ok(event)));
+            if let Ok(Event::Failed(_)) = end {
+                self.failures.fetch_add(1, Ordering::Relaxed);
+            }
             if end.is_err() {
                 self.stop.store(true, Ordering::Relaxed);
             }
@@ -177,12 +210,18 @@ impl Sweep<'_> {
         }
     }
 
+    /// Whether too many runs have failed.
+    fn gives_up(&self) -> bool {
+        let most = self.options.limits.max_failures;
+        most.is_some_and(|most| self.failures.load(Ordering::Relaxed) as u64 >= most)
+    }
+
     /// Brings one run to its end, which is the last event; errors stop the sweep.
     fn settle(&self, run: &RunConfig, device: &str, tell: &mut dyn FnMut(Event)) -> Result<Event> {
         let id = run.id();
         let earlier = match self.store.result(&id) {
             Ok(earlier) => earlier,
-            Err(e) => return Ok(Event::Failed(e.to_string())),
+            Err(e) => return Ok(broken(&e)),
         };
         match earlier.as_ref().map(|result| result.status) {
             Some(RunStatus::Done) => return Ok(Event::Skipped(Skip::Done)),
@@ -191,43 +230,95 @@ impl Sweep<'_> {
             }
             _ => tell(Event::Launched),
         }
+        let (mut retries, mut smaller) = (self.options.limits.retries, None);
+        loop {
+            let job = Job {
+                run,
+                device,
+                micro_batch: smaller,
+            };
+            let failure = match self.attempt(&job, tell)? {
+                Event::Failed(failure) => failure,
+                end => return Ok(end),
+            };
+            // Half as much at a time is worth a try by itself, once.
+            let half = (failure.cause == Cause::Oom && smaller.is_none()).then(|| half(run));
+            match half.flatten() {
+                Some(half) => smaller = Some(half),
+                None if retries > 0 && is_worth_a_retry(failure.cause) => retries -= 1,
+                None => return Ok(Event::Failed(failure)),
+            }
+            if self.stop.load(Ordering::Relaxed) {
+                return Ok(Event::Failed(failure));
+            }
+            tell(Event::Again(failure));
+        }
+    }
+
+    /// One attempt at a run, up to its last event.
+    fn attempt(&self, job: &Job, tell: &mut dyn FnMut(Event)) -> Result<Event> {
+        let id = job.run.id();
+        let earlier = self.store.result(&id)?;
         let mut told = |message| tell(Event::Told(message));
-        let ending = self.worker.work(run, device, self.stop, &mut told)?;
-        let reason = match ending {
+        let failure = match self.worker.work(job, self.stop, &mut told)? {
             Ending::Interrupted => return Ok(Event::Interrupted),
             Ending::Busy => return Ok(Event::Skipped(Skip::Busy)),
-            Ending::Finished => "the worker ended without a result".to_owned(),
-            Ending::Failed(reason) => reason,
+            Ending::Finished => Failure::new(Cause::Other, "the worker ended without a result"),
+            Ending::Failed(failure) => failure,
         };
         Ok(match self.store.result(&id) {
-            Ok(Some(result)) if Some(&result) != earlier.as_ref() => end(run, &result),
-            Ok(_) => self.record_failure(run, device, reason),
-            Err(e) => Event::Failed(e.to_string()),
+            Ok(Some(result)) if Some(&result) != earlier.as_ref() => end(job.run, result),
+            Ok(_) => self.record_failure(job, failure),
+            Err(e) => broken(&e),
         })
     }
 
     /// Writes the result that the worker could not write.
-    fn record_failure(&self, run: &RunConfig, device: &str, reason: String) -> Event {
-        let provenance = Provenance::collect(device, self.options.threads);
+    fn record_failure(&self, job: &Job, failure: Failure) -> Event {
+        let run = job.run;
+        let provenance = Provenance::collect(job.device, self.options.threads);
         let recorded = self.store.begin(run, &provenance).and_then(|dir| {
             if dir.result()?.is_some() {
                 return Ok(());
             }
-            let result = RunResult::failed(&reason, dir.started(), provenance);
+            let result = RunResult {
+                micro_batch_used: job.micro_batch,
+                ..RunResult::failed(failure.clone(), dir.started(), provenance)
+            };
             dir.finish(&result)
         });
         match (recorded, self.store.result(&run.id())) {
             (Err(Error::Busy(_)), _) => Event::Skipped(Skip::Busy),
-            (_, Ok(Some(result))) => end(run, &result),
-            (Err(e), _) | (_, Err(e)) => Event::Failed(format!("{reason}; not recorded: {e}")),
-            (Ok(()), Ok(None)) => Event::Failed(reason),
+            (_, Ok(Some(result))) => end(run, result),
+            (Err(e), _) | (_, Err(e)) => {
+                let words = format!("{}; not recorded: {e}", failure.words);
+                Event::Failed(Failure::new(failure.cause, words))
+            }
+            (Ok(()), Ok(None)) => Event::Failed(failure),
         }
     }
 }
 
-fn end(run: &RunConfig, result: &RunResult) -> Event {
-    match result.status {
-        RunStatus::Done => Event::Finished(Box::new(Record::new(run, result))),
-        RunStatus::Failed => Event::Failed(result.reason.clone()),
+fn end(run: &RunConfig, result: RunResult) -> Event {
+    match result.failure() {
+        None => Event::Finished(Box::new(Record::new(run, &result))),
+        Some(failure) => Event::Failed(failure),
     }
+}
+
+/// The end of a run whose record cannot be read.
+fn broken(why: &Error) -> Event {
+    Event::Failed(Failure::new(Cause::Other, why.to_string()))
+}
+
+/// Whether a run that failed so may do better if nothing is changed.
+fn is_worth_a_retry(cause: Cause) -> bool {
+    !matches!(cause, Cause::Timeout | Cause::MissingData)
+}
+
+/// Half the examples that `run` takes at a time, if that is any.
+fn half(run: &RunConfig) -> Option<usize> {
+    let train = &run.train;
+    let whole = train.micro_batch.unwrap_or(train.batch_size);
+    Some(whole.min(train.batch_size) / 2).filter(|half| *half > 0)
 }

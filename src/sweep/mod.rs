@@ -5,22 +5,29 @@
 //! flags, experiments/*.toml -> Plan -> run_all -> up to `jobs` children `dsf worker`
 //! ```
 
+mod cancel;
 pub mod estimate;
 mod experiment;
 mod flags;
 mod grid;
 mod local;
 mod process;
+mod shard;
 mod shipped;
+pub mod slurm;
+mod status;
 mod worker;
 
+pub use cancel::Listener;
 pub use experiment::Experiment;
 pub use flags::Flags;
 pub use grid::Plan;
-pub use local::{run_all, Event, Options, Skip, Tally};
+pub use local::{run_all, Event, Limits, Options, Skip, Tally};
 pub use process::Process;
+pub use shard::Shard;
 pub use shipped::{Shipped, SHIPPED};
-pub use worker::{Ending, Message, Training, Worker};
+pub use status::{failed, Overview, Seen, Stand};
+pub use worker::{Ending, Job, Message, Training, Worker};
 
 #[cfg(test)]
 mod tests;

@@ -3,11 +3,11 @@
 //! The child ends when its stdin does, so a parent that is killed leaves no orphan. It sits in a
 //! process group of its own: a Ctrl-C reaches the parent alone, which then asks the children.
 
+use super::estimate::duration;
 use super::local::Options;
-use super::worker::{Ending, Message, Worker};
-use crate::config::RunConfig;
+use super::worker::{Ending, Job, Message, Worker};
 use crate::error::{exit, Error, Result};
-use crate::store::Store;
+use crate::store::{memory_kills, Cause, Failure, Store};
 use std::ffi::OsString;
 use std::fs::File;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -16,10 +16,13 @@ use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// How soon a raised stop flag is seen.
 const STOP_SEEN_WITHIN: Duration = Duration::from_millis(50);
+
+/// How long a worker that is asked to stop may take for its checkpoint.
+const GRACE: Duration = Duration::from_secs(60);
 
 /// Longest part of a worker's last words that is kept.
 const LONGEST_REASON: usize = 500;
@@ -30,6 +33,8 @@ pub struct Process {
     program: PathBuf,
     arguments: Vec<OsString>,
     store: Store,
+    /// Time that a run may take.
+    limit: Option<Duration>,
 }
 
 impl Process {
@@ -61,14 +66,16 @@ impl Process {
             program,
             arguments,
             store: Store::existing(out)?,
+            limit: options.limits.max_minutes,
         })
     }
 
-    fn start(&self, device: &str, log: File) -> Result<Child> {
+    fn start(&self, job: &Job, log: File) -> Result<Child> {
         let mut command = Command::new(&self.program);
         command
             .args(&self.arguments)
-            .arg(flag("device", device.as_ref()))
+            .args(job.micro_batch.map(|n| format!("--micro-batch={n}")))
+            .arg(flag("device", job.device.as_ref()))
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .stderr(log);
@@ -86,32 +93,54 @@ fn flag(name: &str, value: &Path) -> OsString {
 }
 
 impl Worker for Process {
-    fn work(
-        &self,
-        run: &RunConfig,
-        device: &str,
-        stop: &AtomicBool,
-        on: &mut dyn FnMut(Message),
-    ) -> Result<Ending> {
-        let mut log = self.store.open_log(&run.id())?;
-        let mut child = self.start(device, log.writer()?)?;
+    fn work(&self, job: &Job, stop: &AtomicBool, on: &mut dyn FnMut(Message)) -> Result<Ending> {
+        let mut log = self.store.open_log(&job.run.id())?;
+        let mut child = self.start(job, log.writer()?)?;
         let messages = child.stdout.take().map(read_messages);
         let mut stdin = child.stdin.take();
         if let Some(stdin) = &mut stdin {
             // A child that died already speaks through its exit code.
-            let _ = writeln!(stdin, "{}", run.canonical());
+            let _ = writeln!(stdin, "{}", job.run.canonical());
         }
         let stopped = || stop.load(Ordering::Relaxed);
+        let (began, kills) = (Instant::now(), memory_kills());
+        let late = |more: Duration| {
+            self.limit
+                .is_some_and(|limit| began.elapsed() >= limit + more)
+        };
+        let mut told = false;
         if let Some(messages) = messages {
             pass_on(&messages, on, || {
-                if stopped() {
-                    drop(stdin.take());
+                if stopped() || late(Duration::ZERO) {
+                    told |= stdin.take().is_some() && !stopped();
+                }
+                if told && late(GRACE) {
+                    let _ = child.kill(); // unless it just ended
                 }
             });
         }
         let status = child.wait().map_err(Error::io("wait for", &self.program))?;
-        Ok(ending(status, &reason(&log.read()?), stopped()))
+        let end = ending(status, &reason(&log.read()?), stopped());
+        Ok(match (end, self.limit) {
+            (Ending::Interrupted, Some(limit)) if told && !stopped() => {
+                timeout(limit, "its checkpoint is kept")
+            }
+            (Ending::Failed(_), Some(limit)) if told && signal(status) == Some(9) => timeout(
+                limit,
+                "it did not stop when it was asked to, and was killed",
+            ),
+            (Ending::Failed(failure), _) if signal(status) == Some(9) && memory_kills() > kills => {
+                Ending::Failed(Failure::new(Cause::Oom, failure.words))
+            }
+            (end, _) => end,
+        })
     }
+}
+
+fn timeout(limit: Duration, end: &str) -> Ending {
+    let limit = duration(limit.as_secs_f64());
+    let words = format!("not over after {limit}, the limit of --max-minutes; {end}");
+    Ending::Failed(Failure::new(Cause::Timeout, words))
 }
 
 /// Passes on messages until there are no more, and looks at the clock in between.
@@ -177,18 +206,36 @@ fn ending(status: ExitStatus, last_words: &str, stopped: bool) -> Ending {
     let code = status
         .code()
         .map(|code| u8::try_from(code).unwrap_or(exit::FAILED));
+    let failed = |cause, words: String| Ending::Failed(Failure::new(cause, words));
+    // The last words may tell more than the way it ended.
+    let or = |cause| match Cause::told_by(said) {
+        Cause::Other => cause,
+        told => told,
+    };
     match (code, signal(status)) {
         (Some(exit::DONE), _) => Ending::Finished,
         (Some(exit::STOPPED), _) => Ending::Interrupted,
         (Some(exit::BUSY), _) => Ending::Busy,
-        (Some(code), _) if said.is_empty() => Ending::Failed(format!("exit code {code}")),
-        (Some(code), _) => Ending::Failed(format!("{said} (exit code {code})")),
+        (Some(code), _) if said.is_empty() => failed(Cause::Other, format!("exit code {code}")),
+        (Some(code @ exit::NO_DATA), _) => {
+            failed(Cause::MissingData, format!("{said} (exit code {code})"))
+        }
+        (Some(code), _) => failed(or(Cause::Other), format!("{said} (exit code {code})")),
         // Someone's wish, not the run's fault: hang-up, interrupt, termination.
         (None, Some(1 | 2 | 15)) => Ending::Interrupted,
         (None, _) if stopped => Ending::Interrupted,
-        (None, Some(9)) => Ending::Failed("killed by signal 9; out of memory?".to_owned()),
-        (None, Some(signal)) => Ending::Failed(format!("killed by signal {signal}: {said}")),
-        (None, None) => Ending::Failed(format!("ended without an exit code: {said}")),
+        (None, Some(9)) => failed(
+            Cause::Signal,
+            "killed by signal 9; out of memory?".to_owned(),
+        ),
+        (None, Some(signal)) => failed(
+            or(Cause::Signal),
+            format!("killed by signal {signal}: {said}"),
+        ),
+        (None, None) => failed(
+            or(Cause::Other),
+            format!("ended without an exit code: {said}"),
+        ),
     }
 }
 
@@ -205,6 +252,7 @@ fn signal(_: ExitStatus) -> Option<i32> {
 #[cfg(all(test, unix))]
 mod tests {
     use super::*;
+    use crate::config::RunConfig;
     use std::sync::Arc;
 
     /// A shell script in place of `dsf worker`, and its results folder.
@@ -214,22 +262,35 @@ mod tests {
             program: "/bin/sh".into(),
             arguments: ["-c".into(), script.into()].into(),
             store: Store::open(dir.path()).unwrap(),
+            limit: None,
         };
         (process, dir)
     }
 
+    fn run() -> RunConfig {
+        crate::recipes::run("mqar", &[("preset", "smoke")]).unwrap()
+    }
+
+    fn job<'a>(run: &'a RunConfig, device: &'a str) -> Job<'a> {
+        Job {
+            run,
+            device,
+            micro_batch: None,
+        }
+    }
+
     fn work(script: &str) -> (Ending, Vec<Message>) {
-        let run = crate::recipes::run("mqar", &[("preset", "smoke")]).unwrap();
+        let run = run();
         let mut messages = Vec::new();
         let stop = AtomicBool::new(false);
         let (worker, _dir) = worker(script);
-        let ending = worker.work(&run, "cuda:7", &stop, &mut |m| messages.push(m));
+        let ending = worker.work(&job(&run, "cuda:7"), &stop, &mut |m| messages.push(m));
         (ending.unwrap(), messages)
     }
 
     #[test]
     fn the_config_is_the_first_line_of_stdin() {
-        let run = crate::recipes::run("mqar", &[("preset", "smoke")]).unwrap();
+        let run = run();
         let script = r#"read -r line; printf '{"event":"warning","text":"%s"}\n' "${#line}""#;
         let (ending, messages) = work(script);
         let text = run.canonical().len().to_string();
@@ -278,36 +339,40 @@ mod tests {
 
     #[test]
     fn exit_codes_and_signals_tell_the_ending() {
-        let failed = |reason: &str| Ending::Failed(reason.to_owned());
+        let failed = |cause, words: &str| Ending::Failed(Failure::new(cause, words));
         for (script, ending) in [
             ("exit 0", Ending::Finished),
             ("exit 75", Ending::Interrupted),
             ("exit 69", Ending::Busy),
-            ("exit 3", failed("exit code 3")),
+            (
+                "echo 'error: no file a.tsv' >&2; exit 66",
+                failed(Cause::MissingData, "no file a.tsv (exit code 66)"),
+            ),
+            ("exit 3", failed(Cause::Other, "exit code 3")),
             (
                 "echo first >&2; echo 'error: no data' >&2; exit 1",
-                failed("no data (exit code 1)"),
+                failed(Cause::Other, "no data (exit code 1)"),
             ),
             (
                 "echo 'it broke' >&2; echo 'note: a hint' >&2; exit 101",
-                failed("it broke (exit code 101)"),
+                failed(Cause::Other, "it broke (exit code 101)"),
             ),
             (
                 "echo 'memory allocation of 9 bytes failed' >&2; echo '  17: dsf::cli::main' >&2; kill -ABRT $$",
-                failed("killed by signal 6: memory allocation of 9 bytes failed"),
+                failed(Cause::Oom, "killed by signal 6: memory allocation of 9 bytes failed"),
             ),
             (
                 "printf 'thread panicked at a.rs:1:\\nno way\\nstack backtrace:\\n   0: f\\n  at b.rs\\n' >&2; exit 101",
-                failed("thread panicked at a.rs:1: no way (exit code 101)"),
+                failed(Cause::Panic, "thread panicked at a.rs:1: no way (exit code 101)"),
             ),
             (
                 "kill -KILL $$",
-                failed("killed by signal 9; out of memory?"),
+                failed(Cause::Signal, "killed by signal 9; out of memory?"),
             ),
             ("kill -TERM $$", Ending::Interrupted),
             (
                 "echo deep >&2; kill -ABRT $$",
-                failed("killed by signal 6: deep"),
+                failed(Cause::Signal, "killed by signal 6: deep"),
             ),
         ] {
             assert_eq!(work(script).0, ending, "{script}");
@@ -316,12 +381,12 @@ mod tests {
 
     #[test]
     fn a_raised_stop_closes_stdin_so_that_the_worker_can_checkpoint() {
-        let run = crate::recipes::run("mqar", &[("preset", "smoke")]).unwrap();
+        let run = run();
         let stop = Arc::new(AtomicBool::new(false));
         let script = r#"read -r _; echo '{"event":"other"}'; cat; exit 75"#;
         let raise = Arc::clone(&stop);
         let (worker, _dir) = worker(script);
-        let ending = worker.work(&run, "cpu", &stop, &mut |_| {
+        let ending = worker.work(&job(&run, "cpu"), &stop, &mut |_| {
             raise.store(true, Ordering::Relaxed)
         });
         assert_eq!(ending.unwrap(), Ending::Interrupted);
@@ -329,18 +394,48 @@ mod tests {
 
     #[test]
     fn all_that_workers_say_on_stderr_is_in_the_log_of_the_run() {
-        let run = crate::recipes::run("mqar", &[("preset", "smoke")]).unwrap();
+        let run = run();
         let (worker, dir) = worker("echo one more >&2; exit 1");
         for _ in 0..2 {
-            let ending = worker.work(&run, "cpu", &AtomicBool::new(false), &mut |_| {});
-            let reason = "one more (exit code 1)".to_owned();
-            assert_eq!(ending.unwrap(), Ending::Failed(reason));
+            let ending = worker.work(&job(&run, "cpu"), &AtomicBool::new(false), &mut |_| {});
+            let failure = Failure::new(Cause::Other, "one more (exit code 1)");
+            assert_eq!(ending.unwrap(), Ending::Failed(failure));
         }
         let log = dir.path().join("runs").join(run.id()).join("worker.log");
         assert_eq!(
             std::fs::read_to_string(log).unwrap(),
             "one more\n".repeat(2)
         );
+    }
+
+    #[test]
+    fn a_run_that_takes_too_long_is_asked_to_stop_and_keeps_its_checkpoint() {
+        let (mut worker, _dir) = worker("read -r _; cat; exit 75");
+        worker.limit = Some(Duration::from_secs(1));
+        let run = run();
+        let ending = worker.work(&job(&run, "cpu"), &AtomicBool::new(false), &mut |_| {});
+        let Ending::Failed(Failure { cause, words }) = ending.unwrap() else {
+            panic!("it did not fail");
+        };
+        assert_eq!(cause, Cause::Timeout);
+        assert!(
+            words.contains("1.0 s") && words.contains("checkpoint is kept"),
+            "{words}"
+        );
+    }
+
+    #[test]
+    fn a_smaller_micro_batch_is_a_flag_of_the_worker() {
+        let (worker, _dir) = worker(r#"printf '{"event":"warning","text":"%s"}\n' "$0""#);
+        let (run, mut told) = (run(), Vec::new());
+        let job = Job {
+            micro_batch: Some(7),
+            ..job(&run, "cpu")
+        };
+        let ending = worker.work(&job, &AtomicBool::new(false), &mut |m| told.push(m));
+        assert_eq!(ending.unwrap(), Ending::Finished);
+        let text = "--micro-batch=7".to_owned();
+        assert_eq!(told, [Message::Warning { text }]);
     }
 
     #[test]
@@ -352,9 +447,9 @@ mod tests {
     fn a_program_that_cannot_be_started_is_named() {
         let (mut process, _dir) = worker("");
         process.program = "/no/such/program".into();
-        let run = crate::recipes::run("mqar", &[("preset", "smoke")]).unwrap();
+        let run = run();
         let error = process
-            .work(&run, "cpu", &AtomicBool::new(false), &mut |_| {})
+            .work(&job(&run, "cpu"), &AtomicBool::new(false), &mut |_| {})
             .unwrap_err();
         assert!(
             error

@@ -2,6 +2,7 @@
 
 use crate::config::RunConfig;
 use crate::error::Result;
+use crate::store::Failure;
 use clap::Args;
 use serde::Deserialize;
 use std::path::PathBuf;
@@ -31,24 +32,29 @@ pub struct Training {
 }
 
 /// A span given in minutes, at least a second.
-fn minutes(text: &str) -> Result<Duration, String> {
+pub(super) fn minutes(text: &str) -> Result<Duration, String> {
     let span = text.parse().ok().map(|minutes: f64| 60.0 * minutes);
     let span = span.filter(|seconds| *seconds >= 1.0);
     let span = span.and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
     span.ok_or_else(|| "not a number of minutes, a second at least, such as 5".to_owned())
 }
 
+/// What a worker is asked to do.
+#[derive(Clone, Copy, Debug)]
+pub struct Job<'a> {
+    /// Which run to train.
+    pub run: &'a RunConfig,
+    /// Where.
+    pub device: &'a str,
+    /// Examples at a time, if not what the config says.
+    pub micro_batch: Option<usize>,
+}
+
 /// Trains one run at a time; several threads ask it at once.
 pub trait Worker: Sync {
-    /// Trains `run` on `device` until it ends or `stop` is raised, and calls `on` with its messages. An error says
+    /// Trains the run of `job` until it ends or `stop` is raised, and calls `on` with its messages. An error says
     /// that no run at all can be trained; the failure of this run alone is an [`Ending`].
-    fn work(
-        &self,
-        run: &RunConfig,
-        device: &str,
-        stop: &AtomicBool,
-        on: &mut dyn FnMut(Message),
-    ) -> Result<Ending>;
+    fn work(&self, job: &Job, stop: &AtomicBool, on: &mut dyn FnMut(Message)) -> Result<Ending>;
 }
 
 /// How the work on a run ended.
@@ -61,7 +67,7 @@ pub enum Ending {
     /// Another process has the run.
     Busy,
     /// Broken off, and why; a result may or may not stand in the store.
-    Failed(String),
+    Failed(Failure),
 }
 
 /// A message of a worker, one JSON object a line.

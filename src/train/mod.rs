@@ -108,6 +108,13 @@ impl<'a> Trainer<'a> {
         })
     }
 
+    /// Under the name of `config`, which differs from the run's own in the size of micro-batches alone: the same
+    /// training but for the order of sums and the masks of dropout.
+    #[must_use]
+    pub fn standing_for(self, config: &'a RunConfig) -> Self {
+        Self { config, ..self }
+    }
+
     /// Trains to the end, telling `on` of every step and epoch. An error from `on` ends the run
     /// where it stands; [`Self::write_checkpoint`] then holds all of it.
     pub fn run(&mut self, on: &mut dyn FnMut(&Self, Event) -> Result<()>) -> Result<Outcome> {

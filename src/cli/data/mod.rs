@@ -53,26 +53,17 @@ struct List {
 }
 
 fn list(arguments: List, global: &Global) -> Result<u8> {
-    for entry in &CATALOGUE {
-        let root = match (
-            &arguments.data_dir,
-            tasks::find(entry.dataset.task())?.files,
-        ) {
-            (Some(dir), _) => dir.clone(),
-            (None, Some(files)) => (files.root)()?,
-            (None, None) => continue, // a catalogue of tasks without files is empty
-        };
-        let (name, mut folder) = (entry.dataset.name(), entry.path(&root));
-        let (state, bytes) = match entry.state(&root) {
-            State::Absent => match found(entry.dataset, &root) {
-                Some(elsewhere) => {
-                    folder = elsewhere;
-                    ("present".to_owned(), bytes_below(&folder))
-                }
-                None => ("absent".to_owned(), 0),
-            },
-            State::Present => ("present".to_owned(), entry.bytes(&root)),
-            State::Lacks(part) => (format!("lacks {}", part.display()), entry.bytes(&root)),
+    for holding in holdings(arguments.data_dir.as_deref())? {
+        let Holding {
+            name,
+            state,
+            bytes,
+            folder,
+        } = holding;
+        let state = match state {
+            State::Absent => "absent".to_owned(),
+            State::Present => "present".to_owned(),
+            State::Lacks(part) => format!("lacks {}", part.display()),
         };
         let mut said = event(name, &state, &folder);
         said["bytes"] = json!(bytes);
@@ -81,6 +72,41 @@ fn list(arguments: List, global: &Global) -> Result<u8> {
         global.tell(&said, &line)?;
     }
     Ok(exit::DONE)
+}
+
+/// A dataset of the catalogue, as it is on this machine.
+pub(super) struct Holding {
+    pub name: &'static str,
+    pub state: State,
+    bytes: u64,
+    folder: PathBuf,
+}
+
+/// Every dataset, below `data_dir` or where the tasks look for it.
+pub(super) fn holdings(data_dir: Option<&Path>) -> Result<Vec<Holding>> {
+    let mut holdings = Vec::new();
+    for entry in &CATALOGUE {
+        let root = match (data_dir, tasks::find(entry.dataset.task())?.files) {
+            (Some(dir), _) => dir.to_owned(),
+            (None, Some(files)) => (files.root)()?,
+            (None, None) => continue, // a catalogue of tasks without files is empty
+        };
+        let elsewhere = || found(entry.dataset, &root);
+        let (state, bytes, folder) = match (entry.state(&root), elsewhere) {
+            (State::Absent, elsewhere) => match elsewhere() {
+                Some(folder) => (State::Present, bytes_below(&folder), folder),
+                None => (State::Absent, 0, entry.path(&root)),
+            },
+            (state, _) => (state, entry.bytes(&root), entry.path(&root)),
+        };
+        holdings.push(Holding {
+            name: entry.dataset.name(),
+            state,
+            bytes,
+            folder,
+        });
+    }
+    Ok(holdings)
 }
 
 /// Where `dataset` lies in another form, or by another name, at or below `root`.

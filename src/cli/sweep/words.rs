@@ -2,9 +2,10 @@
 
 use crate::cli::Global;
 use crate::config::RunConfig;
-use crate::store::{Outcome, Record, Store};
+use crate::error::Result;
+use crate::store::{Outcome, Record, Status, Store};
 use crate::sweep::estimate::{counted, duration};
-use crate::sweep::{Plan, Tally};
+use crate::sweep::{Plan, Shard, Tally};
 use crate::tasks;
 
 /// A run by the settings in which runs of a sweep usually differ.
@@ -48,11 +49,15 @@ pub(super) fn conclusion(tally: &Tally, plan: &Plan, store: &Store, global: &Glo
             "failed before (--retry-failed tries them again)",
         ),
         (tally.busy, "in the hands of another process"),
+        (
+            tally.given_up,
+            "not begun after so many failures (--max-failures)",
+        ),
     ];
     let mut parts = vec![format!("{} finished", tally.finished)];
     let others = others.iter().filter(|other| other.0 > 0);
     parts.extend(others.map(|(count, what)| format!("{count} {what}")));
-    let runs = counted(tally.settled(), "run");
+    let runs = counted(tally.settled() + tally.given_up, "run");
     let tasks = plan.tasks();
     let summary = |task: &&str| store.summary_path(task).display().to_string();
     let summaries: Vec<String> = tasks.iter().map(summary).collect();
@@ -67,4 +72,20 @@ pub(super) fn conclusion(tally: &Tally, plan: &Plan, store: &Store, global: &Glo
         summaries.join(", "),
         reports.join(", ")
     )
+}
+
+/// How many runs of the other shards have no result yet, and the sentence that says how they stand.
+pub(super) fn others(shard: Shard, runs: &[RunConfig], store: &Store) -> Result<(usize, String)> {
+    let (mut done, mut failed) = (0, 0);
+    for run in runs {
+        match store.status(&run.id())? {
+            Status::Done => done += 1,
+            Status::Failed => failed += 1,
+            Status::Missing | Status::Started => {}
+        }
+    }
+    let left = runs.len() - done - failed;
+    let runs = counted(runs.len(), "run");
+    let said = format!("shard {shard}; of the {runs} of other shards {done} done, {failed} failed, {left} not over.");
+    Ok((left, said))
 }

@@ -3,6 +3,7 @@
 mod cost;
 mod dry_run;
 mod format;
+mod left;
 mod room;
 #[cfg(test)]
 mod tests;
@@ -11,4 +12,5 @@ mod work;
 pub use cost::{costs, sentence, Cost};
 pub use dry_run::{dry_run, headline};
 pub use format::{counted, duration, grouped};
+pub use left::{left, work, Part};
 pub use room::check_room;

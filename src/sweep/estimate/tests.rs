@@ -8,7 +8,7 @@ use crate::recipes::task;
 use crate::store::samples::{done, failed, provenance};
 use crate::store::Store;
 use crate::sweep::tests::flags;
-use crate::sweep::{Options, Plan, Training};
+use crate::sweep::{Limits, Options, Plan, Training};
 use candle_core::Device;
 use std::path::Path;
 
@@ -27,6 +27,7 @@ fn options() -> Options {
         threads: 1,
         devices: vec!["cpu".to_owned()],
         training: Training::default(),
+        limits: Limits::default(),
     }
 }
 

@@ -3,11 +3,10 @@
 use super::pretender::{
     break_one, ids, interrupt, no_program, options, train, vanish, world, Pretender,
 };
-use crate::config::RunConfig;
 use crate::error::{Error, Result};
 use crate::store::samples::{failed, provenance};
-use crate::store::{read_summary, RunStatus, Status, Store};
-use crate::sweep::{run_all, Ending, Event, Message, Options, Skip, Tally, Worker};
+use crate::store::{read_summary, Cause, Failure, RunStatus, Status, Store};
+use crate::sweep::{run_all, Ending, Event, Job, Limits, Message, Options, Skip, Tally, Worker};
 use std::sync::atomic::{AtomicBool, Ordering};
 
 #[test]
@@ -62,6 +61,7 @@ fn a_failing_run_is_a_row_with_its_reason_and_does_not_stop_the_rest() {
         failed[0].text("reason"),
         "killed by signal 9; out of memory?"
     );
+    assert_eq!(failed[0].text("cause"), "signal");
 }
 
 #[test]
@@ -94,12 +94,15 @@ fn what_is_done_or_failed_is_left_alone_until_a_retry_is_asked_for() {
 #[test]
 fn a_retry_that_fails_again_records_its_own_reason() {
     let world = world(2);
-    world.tally(|_, _| Ok(Ending::Failed("first".to_owned())), &options(1));
+    world.tally(
+        |_, _| Ok(Ending::Failed(Failure::told("first"))),
+        &options(1),
+    );
     let retry = Options {
         retry_failed: true,
         ..options(1)
     };
-    world.tally(|_, _| Ok(Ending::Failed("second".to_owned())), &retry);
+    world.tally(|_, _| Ok(Ending::Failed(Failure::told("second"))), &retry);
     let scan = world.store.rows(&["mqar"]).unwrap();
     assert!(scan.rows.iter().all(|row| row.text("reason") == "second"));
 }
@@ -216,29 +219,23 @@ fn a_damaged_result_fails_its_run_only() {
             ..Tally::default()
         }
     );
-    let (0, Event::Failed(reason)) = &events[0] else {
+    let (0, Event::Failed(failure)) = &events[0] else {
         panic!("{events:?}")
     };
-    assert!(reason.contains("result.json"), "{reason}");
+    assert!(failure.words.contains("result.json"), "{failure}");
 }
 
 /// Ends well but leaves nothing, or leaves a failure of its own.
 struct Careless<'a>(&'a Store);
 
 impl Worker for Careless<'_> {
-    fn work(
-        &self,
-        run: &RunConfig,
-        _: &str,
-        _: &AtomicBool,
-        _: &mut dyn FnMut(Message),
-    ) -> Result<Ending> {
-        if run.seed == 123 {
+    fn work(&self, job: &Job, _: &AtomicBool, _: &mut dyn FnMut(Message)) -> Result<Ending> {
+        if job.run.seed == 123 {
             return Ok(Ending::Finished);
         }
-        let dir = self.0.begin(run, &provenance())?;
+        let dir = self.0.begin(job.run, &provenance())?;
         dir.finish(&failed("a tensor operation failed"))?;
-        Ok(Ending::Failed("exit code 1".to_owned()))
+        Ok(Ending::Failed(Failure::told("exit code 1")))
     }
 }
 
@@ -247,8 +244,8 @@ fn a_worker_without_a_result_failed_and_its_own_record_of_a_failure_stands() {
     let world = world(2);
     let (stop, mut reasons) = (AtomicBool::new(false), Vec::new());
     let mut on = |_, event| {
-        if let Event::Failed(reason) = event {
-            reasons.push(reason);
+        if let Event::Failed(failure) = event {
+            reasons.push(failure.words);
         }
     };
     let worker = Careless(&world.store);
@@ -279,4 +276,107 @@ fn workers_that_cannot_be_started_end_the_sweep_at_once() {
         .to_string()
         .contains("cannot start workers"));
     assert!(events.iter().all(|(index, _)| *index == 0), "{events:?}");
+}
+
+fn limits(limits: Limits) -> Options {
+    Options {
+        limits,
+        ..options(1)
+    }
+}
+
+fn fail(cause: Cause) -> Result<Ending> {
+    Ok(Ending::Failed(Failure::new(cause, "it broke")))
+}
+
+#[test]
+fn a_failing_run_is_tried_again_as_often_as_is_asked_for() {
+    let world = world(1);
+    let worker = Pretender::new(&world.store, |_, _| fail(Cause::Panic));
+    let twice = limits(Limits {
+        retries: 2,
+        ..Limits::default()
+    });
+    let (tally, events) = world.sweep(&worker, &twice);
+    assert_eq!(tally.unwrap().failed, 1);
+    assert_eq!(worker.micro_batches.lock().unwrap().len(), 3);
+    let again = |event: &&(usize, Event)| matches!(event, (0, Event::Again(_)));
+    assert_eq!(events.iter().filter(again).count(), 2);
+}
+
+#[test]
+fn a_timeout_and_missing_data_are_no_reason_to_try_again() {
+    let twice = limits(Limits {
+        retries: 2,
+        ..Limits::default()
+    });
+    for act in [
+        (|_, _| fail(Cause::Timeout)) as super::pretender::Act,
+        |_, _| fail(Cause::MissingData),
+    ] {
+        let world = world(1);
+        let worker = Pretender::new(&world.store, act);
+        world.sweep(&worker, &twice).0.unwrap();
+        assert_eq!(worker.micro_batches.lock().unwrap().len(), 1);
+    }
+}
+
+#[test]
+fn a_run_that_runs_out_of_memory_is_tried_once_at_half_the_micro_batch() {
+    let world = world(1);
+    let worker = Pretender::new(&world.store, |_, _| fail(Cause::Oom));
+    let tally = world.sweep(&worker, &options(1)).0.unwrap();
+    assert_eq!(tally.failed, 1);
+    let half = world.plan.runs[0].train.batch_size / 2;
+    assert_eq!(*worker.micro_batches.lock().unwrap(), [None, Some(half)]);
+    let result = world
+        .store
+        .result(&world.plan.runs[0].id())
+        .unwrap()
+        .unwrap();
+    assert_eq!(
+        (result.cause, result.micro_batch_used),
+        (Some(Cause::Oom), Some(half))
+    );
+}
+
+#[test]
+fn a_sweep_gives_up_after_so_many_failures() {
+    let world = world(6);
+    let two = limits(Limits {
+        max_failures: Some(2),
+        ..Limits::default()
+    });
+    assert_eq!(
+        world.tally(|_, _| fail(Cause::Nan), &two),
+        Tally {
+            failed: 2,
+            given_up: 4,
+            ..Tally::default()
+        }
+    );
+}
+
+#[test]
+fn eight_sweeps_in_one_folder_train_every_run_once_with_and_without_locks() {
+    for locks in [true, false] {
+        let world = world(100);
+        let store = match locks {
+            true => world.store.clone(),
+            false => world.store.clone().without_locks(),
+        };
+        let workers: Vec<Pretender> = (0..8).map(|_| Pretender::new(&store, train)).collect();
+        std::thread::scope(|scope| {
+            for worker in &workers {
+                let (plan, store) = (&world.plan, &store);
+                scope.spawn(move || {
+                    let stop = AtomicBool::new(false);
+                    run_all(plan, store, worker, &options(1), &stop, &mut |_, _| ()).unwrap()
+                });
+            }
+        });
+        let mut trained: Vec<String> = workers.iter().flat_map(Pretender::trained).collect();
+        trained.sort();
+        assert_eq!(trained, ids(&world.plan), "locks: {locks}");
+    }
 }

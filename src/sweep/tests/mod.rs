@@ -6,6 +6,7 @@ mod grid;
 mod local;
 mod pretender;
 mod setting;
+mod slurm;
 
 use super::Flags;
 use clap::Parser;

@@ -4,8 +4,10 @@ use super::flags;
 use crate::config::RunConfig;
 use crate::error::{Error, Result};
 use crate::store::samples::{done, provenance};
-use crate::store::Store;
-use crate::sweep::{run_all, Ending, Event, Message, Options, Plan, Tally, Training, Worker};
+use crate::store::{Cause, Failure, Store};
+use crate::sweep::{
+    run_all, Ending, Event, Job, Limits, Message, Options, Plan, Tally, Training, Worker,
+};
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::Mutex;
@@ -22,6 +24,8 @@ pub(super) struct Pretender {
     pub most_at_work: AtomicUsize,
     /// The devices that runs were sent to.
     pub devices: Mutex<BTreeSet<String>>,
+    /// The examples at a time that runs were to take, by attempt.
+    pub micro_batches: Mutex<Vec<Option<usize>>>,
 }
 
 impl Pretender {
@@ -33,6 +37,7 @@ impl Pretender {
             at_work: AtomicUsize::new(0),
             most_at_work: AtomicUsize::new(0),
             devices: Mutex::default(),
+            micro_batches: Mutex::default(),
         }
     }
 
@@ -44,13 +49,8 @@ impl Pretender {
 }
 
 impl Worker for Pretender {
-    fn work(
-        &self,
-        run: &RunConfig,
-        device: &str,
-        stop: &AtomicBool,
-        on: &mut dyn FnMut(Message),
-    ) -> Result<Ending> {
+    fn work(&self, job: &Job, stop: &AtomicBool, on: &mut dyn FnMut(Message)) -> Result<Ending> {
+        let run = job.run;
         let dir = match self.store.begin(run, &provenance()) {
             Err(Error::Busy(_)) => return Ok(Ending::Busy),
             dir => dir?,
@@ -60,7 +60,8 @@ impl Worker for Pretender {
         }
         let at_work = self.at_work.fetch_add(1, Ordering::SeqCst) + 1;
         self.most_at_work.fetch_max(at_work, Ordering::SeqCst);
-        self.devices.lock().unwrap().insert(device.to_owned());
+        self.devices.lock().unwrap().insert(job.device.to_owned());
+        self.micro_batches.lock().unwrap().push(job.micro_batch);
         on(Message::Other);
         std::thread::sleep(Duration::from_millis(5));
         let ending = (self.act)(run, stop)?;
@@ -80,7 +81,10 @@ pub(super) fn train(_: &RunConfig, _: &AtomicBool) -> Result<Ending> {
 /// Seed 124 breaks.
 pub(super) fn break_one(run: &RunConfig, _: &AtomicBool) -> Result<Ending> {
     Ok(match run.seed {
-        124 => Ending::Failed("killed by signal 9; out of memory?".to_owned()),
+        124 => Ending::Failed(Failure::new(
+            Cause::Signal,
+            "killed by signal 9; out of memory?",
+        )),
         _ => Ending::Finished,
     })
 }
@@ -110,6 +114,7 @@ pub(super) fn options(jobs: usize) -> Options {
         threads: 1,
         devices: vec!["cpu".to_owned()],
         training: Training::default(),
+        limits: Limits::default(),
     }
 }
 

@@ -2,6 +2,7 @@
 
 mod bench;
 mod claims;
+mod cluster;
 mod data;
 mod errors;
 mod generate;

@@ -86,6 +86,24 @@ const TRIALS: &[(&str, Trial)] = &[
     ("dsf data list", Trial::Whole),
     ("dsf data generate", Trial::Parsed),
     ("dsf data tokens", Trial::Parsed),
+    ("dsf sweep status", Trial::Whole),
+    ("dsf sweep cancel", Trial::Whole),
+    ("dsf sweep watch", Trial::Parsed),
+    ("dsf sweep retry", Trial::Parsed),
+    ("dsf sweep merge", Trial::Parsed),
+    (
+        "dsf sweep experiments/figure1.toml --executor print",
+        Trial::Whole,
+    ),
+    (
+        "dsf sweep experiments/figure1.toml --executor slurm",
+        Trial::Parsed,
+    ),
+    (
+        "dsf sweep experiments/figure1.toml --shard auto",
+        Trial::Parsed,
+    ),
+    ("dsf doctor", Trial::Parsed),
     (
         "dsf sweep experiments/smoke.toml",
         Trial::With(&["--dry-run"]),

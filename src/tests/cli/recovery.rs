@@ -14,7 +14,7 @@ const TEXT: &str =
 const SWEEP: &str =
     "sweep --preset smoke --d 32 --mixer ssd,softmax --train-examples 4000 --epochs 6 --lr 1e-4";
 
-fn start(world: &World, line: &str) -> Child {
+pub(super) fn start(world: &World, line: &str) -> Child {
     Command::new(assert_cmd::cargo::cargo_bin("dsf"))
         .args(line.split_whitespace())
         .current_dir(world.path(""))
@@ -33,7 +33,7 @@ fn signal(child: &Child, name: &str) {
 }
 
 /// Waits until some run under `out` has written an epoch.
-fn wait_for_an_epoch(world: &World, out: &str) {
+pub(super) fn wait_for_an_epoch(world: &World, out: &str) {
     wait_for_epochs(world, out, 1);
 }
 
@@ -177,6 +177,14 @@ fn a_run_whose_worker_was_killed_goes_on_from_its_checkpoint_when_it_is_retried(
         }
         sleep(Duration::from_millis(5));
     };
+    // One that knows of an epoch, however slow the machine is.
+    wait_for_an_epoch(&world, "results");
+    let changed = |path: &Path| fs::metadata(path).and_then(|file| file.modified()).ok();
+    let epoch = changed(&world.only_run("results").join("metrics.csv"));
+    while changed(&checkpoint) <= epoch {
+        assert!(began.elapsed() < Duration::from_secs(60), "no checkpoint");
+        sleep(Duration::from_millis(5));
+    }
     let workers = Command::new("pkill")
         .args(["-KILL", "-P", &sweep.id().to_string()])
         .status();
@@ -207,6 +215,7 @@ fn a_damaged_checkpoint_is_noticed_and_the_one_before_is_used() {
     // Too long to end before its second checkpoint.
     let line = "mqar --preset smoke --d 32 --train-examples 4000 --epochs 4000 --lr 1e-4 --checkpoint-every 0.017";
     let mut child = start(&world, line);
+    wait_for_an_epoch(&world, "results");
     let began = Instant::now();
     let before = |run: &PathBuf| run.join("checkpoint-before.safetensors").exists();
     while !begun(&world, "results").iter().any(before) {

@@ -1,0 +1,172 @@
+//! What a person, or a program reading `--json`, sees of a sweep while it goes on.
+
+use super::words::{describe, finished};
+use crate::cli::print::{self, Talk};
+use crate::cli::Global;
+use crate::config::RunConfig;
+use crate::store::Failure;
+use crate::sweep::estimate::{self, duration};
+use crate::sweep::{Event, Message, Plan, Skip};
+use serde_json::json;
+use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
+
+/// Where nobody watches a bar, a sweep says at least this often what it is at.
+const HEARTBEAT: Duration = Duration::from_secs(30);
+
+/// What a person, or a program reading `--json`, sees of a sweep.
+pub(super) struct Board<'a> {
+    runs: &'a [RunConfig],
+    json: bool,
+    pub talk: Talk,
+    over: usize,
+    trained: usize,
+    began: Instant,
+    /// When a line was last said.
+    said: Instant,
+    active: BTreeMap<usize, String>,
+}
+
+impl<'a> Board<'a> {
+    pub fn new(plan: &'a Plan, global: &Global) -> Self {
+        let bar = || {
+            let template = "{bar:20} {pos}/{len} runs  {msg}";
+            print::bar(template, Some(plan.runs.len() as u64))
+        };
+        let talk = Talk::new(global.silent(), bar);
+        talk.say(&estimate::headline(plan));
+        Self {
+            runs: &plan.runs,
+            json: global.json,
+            talk,
+            over: 0,
+            trained: 0,
+            began: Instant::now(),
+            said: Instant::now(),
+            active: BTreeMap::new(),
+        }
+    }
+
+    pub fn tell(&mut self, index: usize, event: &Event) {
+        let name = describe(&self.runs[index]);
+        match event {
+            Event::Launched => {
+                self.active.insert(index, name);
+            }
+            Event::Told(Message::Epoch {
+                epoch,
+                epochs,
+                accuracy,
+                loss,
+                ..
+            }) => {
+                let entry = self.runs[index].task.entry();
+                let language = entry.is_ok_and(|entry| entry.objective.is_language_model());
+                let learnt = if language {
+                    format!("train ppl {:.2}", loss.exp())
+                } else {
+                    format!("{:.1} %", 100.0 * accuracy)
+                };
+                let now = format!("{name}  epoch {epoch}/{epochs}  {learnt}");
+                self.active.insert(index, now);
+            }
+            Event::Told(Message::Progress {
+                epoch,
+                epochs,
+                step,
+                steps,
+                loss,
+            }) => {
+                let now =
+                    format!("{name}  epoch {epoch}/{epochs}, step {step}/{steps}  loss {loss:.4}");
+                self.active.insert(index, now);
+            }
+            Event::Told(Message::Warning { text }) => self.talk.say(&format!("{name}: {text}")),
+            Event::Told(Message::Other) => {}
+            Event::Again(failure) => {
+                self.report(
+                    index,
+                    "again",
+                    Some(&format!("again after {failure}")),
+                    Some(failure),
+                );
+            }
+            Event::Finished(row) => self.end(index, "finished", &finished(row), None),
+            Event::Failed(failure) => {
+                self.end(
+                    index,
+                    "failed",
+                    &format!("FAILED: {failure}"),
+                    Some(failure),
+                );
+            }
+            Event::Interrupted => {
+                self.end(index, "interrupted", "stopped after a checkpoint", None)
+            }
+            Event::Skipped(Skip::Done) => self.skip(index, "done", None),
+            Event::Skipped(Skip::Failed) => {
+                let note = "failed before; --retry-failed tries again";
+                self.skip(index, "failed-before", Some(note));
+            }
+            Event::Skipped(Skip::Busy) => {
+                self.skip(index, "busy", Some("another process is working on it"));
+            }
+        }
+        self.redraw();
+    }
+
+    fn end(&mut self, index: usize, status: &str, text: &str, why: Option<&Failure>) {
+        self.active.remove(&index);
+        self.over += 1;
+        self.trained += 1;
+        self.report(index, status, Some(text), why);
+    }
+
+    fn skip(&mut self, index: usize, status: &str, note: Option<&str>) {
+        self.active.remove(&index);
+        self.over += 1;
+        self.report(index, status, note, None);
+    }
+
+    fn report(&mut self, index: usize, status: &str, text: Option<&str>, why: Option<&Failure>) {
+        self.said = Instant::now();
+        let run = &self.runs[index];
+        if self.json {
+            let reason = why.map(|failure| failure.cause.name());
+            let event = json!({ "event": "run", "schema": 1, "run": run.id(), "status": status, "text": text,
+                                "reason": reason, "over": self.over, "of": self.runs.len() });
+            // The sweep goes on when its listener has left; the results are in the store.
+            let _ = print::line(event);
+        } else if let Some(text) = text {
+            let total = self.runs.len();
+            let width = total.to_string().len();
+            let (over, id, name) = (self.over, run.id(), describe(run));
+            self.talk
+                .say(&format!("[{over:>width$}/{total}] {id}  {name}  {text}"));
+        }
+    }
+
+    /// What is going on: on the bar, or where there is none as a line now and then.
+    fn redraw(&mut self) {
+        let active: Vec<&str> = self.active.values().map(String::as_str).collect();
+        let left = match self.trained {
+            0 => String::new(),
+            trained => {
+                let each = self.began.elapsed().as_secs_f64() / trained as f64;
+                let left = each * (self.runs.len() - self.over) as f64;
+                format!("  about {} left", duration(left))
+            }
+        };
+        let now = format!("{}{left}", active.join(" | "));
+        let Some(bar) = self.talk.bar() else {
+            if self.said.elapsed() >= HEARTBEAT && !active.is_empty() {
+                self.said = Instant::now();
+                let (over, total) = (self.over, self.runs.len());
+                self.talk.say(&format!("{over}/{total} runs over; {now}"));
+            }
+            return;
+        };
+        bar.set_position(self.over as u64);
+        bar.set_message(now);
+    }
+}

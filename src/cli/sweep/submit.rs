@@ -1,0 +1,197 @@
+//! `dsf sweep --executor slurm|print`: the plan as an array of jobs.
+
+use super::typed::{Asked, Executor, Typed};
+use crate::cli::{exit, print, Global};
+use crate::error::{ensure, refuse, Error, Result};
+use crate::files::write_atomic;
+use crate::store::{Status, Store};
+use crate::sweep::slurm::{self, all_quoted, quoted, Array, Site};
+use crate::sweep::Plan;
+use serde_json::json;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+pub(super) fn main(typed: &Typed, asked: &Asked, global: &Global) -> Result<u8> {
+    let device = typed.device;
+    asked
+        .plan
+        .runs
+        .iter()
+        .try_for_each(|run| device.serves(run))?;
+    ensure!(
+        asked.shard.is_none(),
+        "--shard is what each task is given by itself: leave it out with --executor, or say --shards N"
+    );
+    let site = &typed.site;
+    if site.gpus.is_some_and(|gpus| gpus > 0) && !device.is_gpu() {
+        refuse!("--gpus asks for GPUs that the runs would not use: add --device cuda");
+    }
+    let to_do = to_do(&asked.plan, &global.out, typed.retry_failed)?;
+    if to_do == 0 {
+        let text = "nothing is left to do: every run is done, or failed before";
+        global.tell(
+            &json!({ "event": "submitted", "schema": 1, "tasks": 0 }),
+            text,
+        )?;
+        return Ok(exit::DONE);
+    }
+    if typed.executor == Executor::Print {
+        let array = array(typed, slurm::shards(site, to_do, None)?, global)?;
+        let (tasks, report) = (array.script()?, array.report_script()?);
+        if global.json {
+            print::line(
+                json!({ "event": "scripts", "schema": 1, "array": tasks, "report": report }),
+            )?;
+        } else {
+            print::result(&format!(
+                "{tasks}\n# Its report, a job that waits for the array:\n\n{report}"
+            ))?;
+        }
+        return Ok(exit::DONE);
+    }
+    submit(typed, site, to_do, global)
+}
+
+/// Runs without a result in the results folder, which there may not be yet.
+fn to_do(plan: &Plan, out: &Path, retry_failed: bool) -> Result<usize> {
+    if !out.exists() {
+        return Ok(plan.runs.len());
+    }
+    let (store, mut count) = (Store::existing(out)?, 0);
+    for run in &plan.runs {
+        count += usize::from(match store.status(&run.id())? {
+            Status::Done => false,
+            Status::Failed => retry_failed,
+            Status::Missing | Status::Started => true,
+        });
+    }
+    Ok(count)
+}
+
+fn array(typed: &Typed, shards: usize, global: &Global) -> Result<Array> {
+    let directory = std::env::current_dir().map_err(Error::io("read", "the current folder"))?;
+    let out = directory.join(&global.out);
+    let program = std::env::current_exe().map_err(Error::io("find", "this program's own file"))?;
+    let words: Vec<String> = { std::env::args_os().skip(1) }
+        .map(|word| text(&word))
+        .collect::<Result<_>>()?;
+    let stem = typed.experiment.as_deref().and_then(Path::file_stem);
+    let mut report = Vec::new();
+    if let Some(file) = &typed.experiment {
+        report.extend(["--experiment".to_owned(), text(file.as_os_str())?]);
+    }
+    report.push(text(out.as_os_str())?);
+    Ok(Array {
+        name: format!(
+            "dsf-{}",
+            stem.map_or("sweep".into(), |stem| stem.to_string_lossy())
+        ),
+        shards,
+        logs: text(logs(&out).as_os_str())?,
+        directory: text(directory.as_os_str())?,
+        program: text(program.as_os_str())?,
+        typed: slurm::for_tasks(&behind_sweep(&words)),
+        report,
+        site: typed.site.clone(),
+    })
+}
+
+/// Flags of every command that take a value and may stand before the name of one.
+const BEFORE: [&str; 5] = ["-o", "--out", "--threads", "--ops", "--color"];
+
+/// `words` without the name of the command, and what stood before it behind the rest.
+fn behind_sweep(words: &[String]) -> Vec<String> {
+    let is_value = |at: usize| at > 0 && BEFORE.contains(&words[at - 1].as_str());
+    let is_name = |at: &usize| words[*at] == "sweep" && !is_value(*at);
+    let name = (0..words.len()).find(is_name).unwrap_or(0);
+    let behind = words.get(name + 1..).unwrap_or_default();
+    [behind, &words[..name]].concat()
+}
+
+fn logs(out: &Path) -> PathBuf {
+    out.join("slurm")
+}
+
+fn text(word: &std::ffi::OsStr) -> Result<String> {
+    let text = word.to_str().map(str::to_owned);
+    text.ok_or_else(|| {
+        let word = word.display();
+        Error::usage(format!(
+            "{word} is not UTF-8, and cannot stand in a job script"
+        ))
+    })
+}
+
+fn submit(typed: &Typed, site: &Site, to_do: usize, global: &Global) -> Result<u8> {
+    let config = call("scontrol", &["show", "config"])?;
+    let shards = slurm::shards(site, to_do, slurm::max_array_size(&config))?;
+    let array = array(typed, shards, global)?;
+    Store::open(&global.out)?;
+    let folder = logs(&global.out);
+    fs::create_dir_all(&folder).map_err(Error::io("create", &folder))?;
+    let [tasks, report] = ["array.sh", "report.sh"].map(|name| folder.join(name));
+    write_atomic(&tasks, array.script()?.as_bytes())?;
+    write_atomic(&report, array.report_script()?.as_bytes())?;
+    let (tasks, report) = (text(tasks.as_os_str())?, text(report.as_os_str())?);
+    call("sbatch", &["--test-only", &tasks])?;
+    let job = id(&call("sbatch", &["--parsable", &tasks])?);
+    let after = format!("--dependency=afterany:{job}");
+    let reports = id(&call("sbatch", &["--parsable", &after, &report])?);
+    let watch = format!("dsf sweep watch {}", all_quoted(&array.typed));
+    let (watch, out) = (watch.trim_end(), quoted(&array.logs));
+    let event = json!({ "event": "submitted", "schema": 1, "job": job, "report": reports, "tasks": shards,
+                        "runs": to_do, "logs": array.logs });
+    let text = format!(
+        "job {job}: {to_do} runs in {shards} tasks; job {reports} reports when they have ended\n\
+         watch:   {watch}    or    squeue -j {job}\n\
+         cancel:  scancel {job} {reports}\n\
+         again:   the same command submits what is missing then\n\
+         logs:    {out}"
+    );
+    global.tell(&event, &text)?;
+    Ok(exit::DONE)
+}
+
+/// The number of a job, which on a federation of clusters is followed by the name of one.
+fn id(said: &str) -> String {
+    said.trim().split(';').next().unwrap_or_default().to_owned()
+}
+
+/// What one of Slurm's commands prints.
+fn call(program: &str, arguments: &[&str]) -> Result<String> {
+    let output = Command::new(program).args(arguments).output().map_err(|e| {
+        Error::usage(format!(
+            "cannot start {program}: {e}; --executor slurm needs the commands of Slurm on this machine, and \
+             --executor print shows the scripts without them"
+        ))
+    })?;
+    let said = String::from_utf8_lossy(&output.stderr);
+    if !output.status.success() {
+        let (line, said) = (arguments.join(" "), said.trim());
+        refuse!("Slurm refuses `{program} {line}`: {said}");
+    }
+    Ok(String::from_utf8_lossy(&output.stdout).into_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn flags_before_the_name_of_the_command_go_behind_the_others() {
+        for (typed, behind) in [
+            ("sweep a.toml --out sweep", "a.toml --out sweep"),
+            ("--out sweep -q sweep --d 64", "--d 64 --out sweep -q"),
+            ("sweep", ""),
+        ] {
+            let words: Vec<String> = typed.split(' ').map(str::to_owned).collect();
+            assert_eq!(behind_sweep(&words).join(" "), behind);
+        }
+    }
+
+    #[test]
+    fn a_job_of_a_federation_is_its_number() {
+        assert_eq!((id("12\n"), id("12;north\n")), ("12".into(), "12".into()));
+    }
+}

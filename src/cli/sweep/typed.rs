@@ -1,0 +1,150 @@
+//! What is typed behind `dsf sweep`, and behind its commands that take the same flags.
+
+use crate::cli::device::Choice;
+use crate::cli::{print, Global};
+use crate::config::RunConfig;
+use crate::error::{refuse, Result};
+use crate::recipes;
+use crate::store::Store;
+use crate::sweep::slurm::Site;
+use crate::sweep::{Experiment, Flags, Limits, Options, Plan, Shard, Training};
+use clap::{Args, ValueEnum};
+use std::path::PathBuf;
+
+/// The task of a sweep that names none.
+const TASK: &str = "mqar";
+
+/// Who trains the runs of a sweep.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(super) enum Executor {
+    /// This machine, now.
+    Local,
+    /// A Slurm cluster: submits an array of jobs and returns at once.
+    Slurm,
+    /// Nobody: prints the job scripts that `slurm` would submit.
+    Print,
+}
+
+/// Which runs, and how they are trained.
+#[derive(Args)]
+#[command(mut_arg("data_dir", |arg| arg.help(
+    "Where data that is not generated lies [default: where `dsf data fetch` puts it]"
+)))]
+pub(super) struct Typed {
+    /// An experiment file; flags given as well take precedence over it.
+    pub experiment: Option<PathBuf>,
+    /// The task [default: mqar].
+    #[arg(long, value_name = "NAME")]
+    task: Option<String>,
+    #[command(flatten)]
+    flags: Flags,
+    /// Where to train: auto, cpu, cuda or cuda:1; with --per-gpu, cuda is every GPU.
+    #[arg(long, default_value = "auto", value_name = "DEVICE")]
+    pub device: Choice,
+    /// Runs at a time; they share the threads [default: 1].
+    #[arg(short, long, value_name = "N", conflicts_with = "per_gpu")]
+    jobs: Option<usize>,
+    /// Runs at a time on each GPU, a process each: small models leave most of a GPU idle.
+    #[arg(long, value_name = "N")]
+    per_gpu: Option<usize>,
+    /// Take one part of the plan, i/N, such as 2/8: the dearest runs are dealt first, each to the next part. `auto` asks
+    /// the scheduler around this process (Slurm, LSF, Grid Engine); `auto/N` where it does not say how many tasks there
+    /// are (PBS, Kubernetes).
+    #[arg(long, value_name = "PART")]
+    shard: Option<String>,
+    #[command(flatten)]
+    pub training: Training,
+    #[command(flatten)]
+    limits: Limits,
+    /// Who trains the runs.
+    #[arg(long, value_enum, default_value_t = Executor::Local, value_name = "WHO")]
+    pub executor: Executor,
+    #[command(flatten)]
+    pub site: Site,
+    /// Try runs again that failed before.
+    #[arg(long)]
+    pub retry_failed: bool,
+    /// Say what would be trained, what is done, and what it costs; train nothing.
+    #[arg(long)]
+    pub dry_run: bool,
+}
+
+/// The runs that were asked for.
+pub(super) struct Asked {
+    /// Those of this part.
+    pub plan: Plan,
+    /// The part, and the runs of the others.
+    pub shard: Option<(Shard, Vec<RunConfig>)>,
+}
+
+impl Typed {
+    /// Every run that the flags or the experiment file describe.
+    pub fn whole(&self) -> Result<Plan> {
+        let mut flags = self.flags.clone();
+        flags.gpu = self.device.is_gpu();
+        match &self.experiment {
+            Some(file) => Experiment::read(file)?.plan(&flags),
+            None => Plan::of(recipes::task(self.task.as_deref().unwrap_or(TASK))?, &flags),
+        }
+    }
+
+    /// [`Self::whole`], or the part of it that --shard names.
+    pub fn asked(&self) -> Result<Asked> {
+        self.part(self.whole()?)
+    }
+
+    /// [`Self::asked`], or where no run is described all that the folder holds.
+    pub fn asked_or_all(&self, store: &Store) -> Result<Asked> {
+        let described = self.experiment.is_some() || self.task.is_some();
+        if described || self.flags != Flags::default() {
+            return self.asked();
+        }
+        let configs = store.configs()?;
+        for warning in &configs.warnings {
+            print::talk(&format!("warning: {warning}"));
+        }
+        self.part(Plan {
+            runs: configs.runs,
+            ..Plan::default()
+        })
+    }
+
+    fn part(&self, plan: Plan) -> Result<Asked> {
+        let Some(text) = &self.shard else {
+            return Ok(Asked { plan, shard: None });
+        };
+        let shard = Shard::parse(text, &|name| std::env::var(name).ok())?;
+        let (plan, others) = shard.split(&plan)?;
+        let shard = Some((shard, others));
+        Ok(Asked { plan, shard })
+    }
+
+    /// How the runs are trained.
+    pub fn options(&self, global: &Global) -> Result<Options> {
+        let (devices, jobs) = self.places()?;
+        Ok(Options {
+            jobs,
+            retry_failed: self.retry_failed,
+            threads: (global.threads()? / jobs).max(1),
+            devices,
+            training: self.training.clone(),
+            limits: self.limits.clone(),
+        })
+    }
+
+    /// Devices that the runs share, and how many runs they take at a time.
+    fn places(&self) -> Result<(Vec<String>, usize)> {
+        let within = |flag: &str, n: usize| match n {
+            1..=1024 => Ok(n),
+            _ => refuse!("{flag} must be 1 to 1024, not {n}"),
+        };
+        let Some(each) = self.per_gpu else {
+            let jobs = within("--jobs", self.jobs.unwrap_or(1))?;
+            return Ok((vec![self.device.name()?], jobs));
+        };
+        let each = within("--per-gpu", each)?;
+        let gpus = self.device.gpus()?;
+        let jobs = each * gpus.len();
+        Ok((gpus, jobs))
+    }
+}

@@ -1,0 +1,52 @@
+//! The wish that sweeps on a results folder stop, as a file that they look at: it reaches every host that sees the folder.
+
+use super::{read_if_present, Store};
+use crate::error::{Error, Result};
+use crate::files::write_atomic;
+use std::path::PathBuf;
+use std::time::SystemTime;
+
+const CANCEL: &str = "cancel";
+
+/// The last wish to stop that a folder holds, told from every other by its bytes: a sweep heeds one that was not there
+/// when it began.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Wish(Option<Vec<u8>>);
+
+impl Store {
+    fn cancel_path(&self) -> PathBuf {
+        self.out.join(CANCEL)
+    }
+
+    /// The last wish, if there ever was one.
+    pub fn wish(&self) -> Result<Wish> {
+        read_if_present(&self.cancel_path()).map(Wish)
+    }
+
+    /// Asks all sweeps that are at work on the folder now to stop after a checkpoint.
+    pub fn cancel(&self) -> Result<()> {
+        let now = SystemTime::now()
+            .duration_since(SystemTime::UNIX_EPOCH)
+            .map_err(|_| Error::usage("the clock of this machine is set before 1970"))?;
+        // No two are alike, whoever asks.
+        let wish = format!("{} {}\n", now.as_nanos(), std::process::id());
+        write_atomic(&self.cancel_path(), wish.as_bytes())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_wish_differs_from_the_one_before() {
+        let dir = tempfile::tempdir().unwrap();
+        let store = Store::open(dir.path()).unwrap();
+        let none = store.wish().unwrap();
+        assert_eq!(store.wish().unwrap(), none);
+        store.cancel().unwrap();
+        let first = store.wish().unwrap();
+        store.cancel().unwrap();
+        assert!(first != none && store.wish().unwrap() != first);
+    }
+}

@@ -1,0 +1,143 @@
+//! Why a run broke off: a cause of a fixed list, and the words.
+
+use crate::error::{self, Result};
+use serde::{Deserialize, Serialize};
+use std::fmt;
+
+/// What ended a run that failed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Cause {
+    /// Memory ran out, of the machine, the job or the GPU.
+    Oom,
+    /// A computation met what is no number. A loss that is none is no failure: the run is done, and diverged.
+    Nan,
+    /// It took longer than it was given.
+    Timeout,
+    /// A signal killed its process.
+    Signal,
+    /// The program broke off by a mistake of its own.
+    Panic,
+    /// Data that it needs are not there.
+    MissingData,
+    /// Anything else, and what records older than this list failed by.
+    Other,
+}
+
+/// What only a certain cause makes a program say.
+#[rustfmt::skip]
+static TOLD: [(&str, Cause); 7] = [
+    ("memory allocation of ", Cause::Oom),
+    ("out of memory", Cause::Oom),
+    ("OUT_OF_MEMORY", Cause::Oom),
+    ("Cannot allocate memory", Cause::Oom),
+    ("panicked at ", Cause::Panic),
+    ("NaN", Cause::Nan),
+    ("not a finite number", Cause::Nan),
+];
+
+impl Cause {
+    /// All of them.
+    pub const ALL: [Self; 7] = [
+        Self::Oom,
+        Self::Nan,
+        Self::Timeout,
+        Self::Signal,
+        Self::Panic,
+        Self::MissingData,
+        Self::Other,
+    ];
+    /// The names of [`Self::ALL`], in its order.
+    pub const NAMES: [&'static str; 7] = [
+        "oom",
+        "nan",
+        "timeout",
+        "signal",
+        "panic",
+        "missing-data",
+        "other",
+    ];
+
+    /// As it is typed and recorded.
+    pub fn name(self) -> &'static str {
+        Self::NAMES[self as usize]
+    }
+
+    /// The cause called `name`.
+    pub fn find(name: &str) -> Result<Self> {
+        let mut all = Self::ALL.into_iter();
+        all.find(|cause| cause.name() == name)
+            .ok_or_else(|| error::unknown("reason", name, Self::NAMES))
+    }
+
+    /// What a program's last words tell of its end.
+    pub fn told_by(words: &str) -> Self {
+        let told = TOLD.iter().find(|(part, _)| words.contains(part));
+        told.map_or(Self::Other, |(_, cause)| *cause)
+    }
+}
+
+/// The end of a run that has no number.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Failure {
+    /// Of the fixed list.
+    pub cause: Cause,
+    /// What happened, in a sentence.
+    pub words: String,
+}
+
+impl Failure {
+    /// A failure by `cause`.
+    pub fn new(cause: Cause, words: impl Into<String>) -> Self {
+        let words = words.into();
+        Self { cause, words }
+    }
+
+    /// A failure of which nothing is known but the words.
+    pub fn told(words: impl Into<String>) -> Self {
+        let words = words.into();
+        Self::new(Cause::told_by(&words), words)
+    }
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.cause {
+            Cause::Other => f.write_str(&self.words),
+            cause => write!(f, "{}: {}", cause.name(), self.words),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_cause_is_recorded_by_the_name_that_it_is_typed_by() {
+        for cause in Cause::ALL {
+            assert_eq!(
+                serde_json::to_value(cause).unwrap(),
+                serde_json::json!(cause.name())
+            );
+            assert_eq!(Cause::find(cause.name()).unwrap(), cause);
+        }
+        let message = Cause::find("ooom").unwrap_err().to_string();
+        assert!(message.contains("Did you mean `oom`?"), "{message}");
+    }
+
+    #[test]
+    fn words_tell_a_cause_where_only_one_makes_them() {
+        for (words, cause) in [
+            ("memory allocation of 9 bytes failed", Cause::Oom),
+            (
+                "DriverError(CUDA_ERROR_OUT_OF_MEMORY, \"out of memory\")",
+                Cause::Oom,
+            ),
+            ("thread 'main' panicked at a.rs:1: no way", Cause::Panic),
+            ("the disk is full", Cause::Other),
+        ] {
+            assert_eq!(Cause::told_by(words), cause, "{words}");
+        }
+    }
+}

@@ -1,0 +1,297 @@
+//! The right of one process to work on a run.
+//!
+//! It is a file that only one process can make, and beside it a lock where the file system has locks. A process that was
+//! killed leaves the file behind: under a lock of the same machine it is known at once that nobody has it any more, and
+//! else once its heart has been silent for long. Number of process and name of host alone decide nothing.
+
+use super::beat::{self, BEAT};
+use super::{host, read_if_present};
+use crate::error::{Error, Result};
+use crate::files::{open_lock, remove_if_present};
+use serde::{Deserialize, Serialize};
+use std::fs::{self, File, TryLockError};
+use std::io::{ErrorKind, Write};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, SystemTime};
+
+pub(super) const LOCK: &str = "lock";
+pub(super) const CLAIM: &str = "claim.json";
+/// Files of a process that has no claim yet, which the one that has it leaves alone.
+const ASIDE: &str = ".claim-";
+
+/// What a claim says of its maker.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+struct Holder {
+    /// For a person to read.
+    host: String,
+    pid: u32,
+    /// Tells the machine, whatever its containers are called: its locks are shared by all of them.
+    boot: String,
+    /// Tells the claims of one process apart, and those of two processes with one number on hosts of one name.
+    token: String,
+    /// Whether it holds the lock as well.
+    locked: bool,
+}
+
+/// A claim that holds until it is dropped, or until another process takes over what seems to be left alone.
+#[derive(Debug)]
+pub(super) struct Claim {
+    path: PathBuf,
+    text: Vec<u8>,
+    _lock: Option<File>,
+}
+
+impl Claim {
+    /// Claims the run in `folder`, which is made; none where another process has it. Without `locks` as on a file
+    /// system that has none.
+    pub fn take(folder: &Path, locks: bool) -> Result<Option<Self>> {
+        fs::create_dir_all(folder).map_err(Error::io("create", folder))?;
+        let lock = match locks {
+            true => lock(&folder.join(LOCK))?,
+            false => Lock::Unknown,
+        };
+        let lock = match lock {
+            Lock::Taken => return Ok(None),
+            Lock::Held(file) => Some(file),
+            Lock::Unknown => None,
+        };
+        let holder = Holder {
+            host: host(),
+            pid: std::process::id(),
+            boot: boot(),
+            token: token(),
+            locked: lock.is_some(),
+        };
+        let text = serde_json::to_vec(&holder).expect("a claim is plain data");
+        let claim = Self {
+            path: folder.join(CLAIM),
+            text,
+            _lock: lock,
+        };
+        if claim.make()? {
+            return Ok(Some(claim));
+        }
+        let left = read_if_present(&claim.path)?.unwrap_or_default();
+        if !is_left_alone(folder, &left, &holder)? || !claim.remove(folder, &left)? {
+            claim.forget();
+            return Ok(None);
+        }
+        match claim.make()? {
+            true => Ok(Some(claim)),
+            false => {
+                claim.forget();
+                Ok(None)
+            }
+        }
+    }
+
+    /// Whether no other process has taken over. Asked before anything is published.
+    pub fn holds(&self) -> Result<bool> {
+        Ok(read_if_present(&self.path)?.is_some_and(|text| text == self.text))
+    }
+
+    /// Makes the file; false where there is one.
+    fn make(&self) -> Result<bool> {
+        let mut file = match File::create_new(&self.path) {
+            Err(e) if e.kind() == ErrorKind::AlreadyExists => return Ok(false),
+            made => made.map_err(Error::io("create", &self.path))?,
+        };
+        let written = file.write_all(&self.text);
+        written.map_err(Error::io("write", &self.path))?;
+        Ok(true)
+    }
+
+    /// Takes away the claim `left`; false where another process was quicker. A claim that was made in the meantime is
+    /// put back.
+    fn remove(&self, folder: &Path, left: &[u8]) -> Result<bool> {
+        let aside = folder.join(format!("{ASIDE}{}", token()));
+        match fs::rename(&self.path, &aside) {
+            Err(e) if e.kind() == ErrorKind::NotFound => return Ok(true),
+            renamed => renamed.map_err(Error::io("rename", &self.path))?,
+        }
+        let same = fs::read(&aside).is_ok_and(|text| text == left);
+        if !same {
+            // Unless a third has made one by now; then the second notices before it publishes.
+            let _ = fs::hard_link(&aside, &self.path);
+        }
+        remove_if_present(&aside)?;
+        Ok(same)
+    }
+
+    /// Drops what is not a claim yet.
+    fn forget(mut self) {
+        self.text.clear();
+    }
+}
+
+impl Drop for Claim {
+    fn drop(&mut self) {
+        if !self.text.is_empty() && self.holds().unwrap_or(false) {
+            let _ = remove_if_present(&self.path);
+        }
+    }
+}
+
+enum Lock {
+    Held(File),
+    Taken,
+    /// The file system has none.
+    Unknown,
+}
+
+fn lock(path: &Path) -> Result<Lock> {
+    let file = open_lock(path)?;
+    match file.try_lock() {
+        Ok(()) => Ok(Lock::Held(file)),
+        Err(TryLockError::WouldBlock) => Ok(Lock::Taken),
+        Err(TryLockError::Error(e)) if has_none(&e) => Ok(Lock::Unknown),
+        Err(TryLockError::Error(e)) => Err(Error::io("lock", path)(e)),
+    }
+}
+
+/// Whether an error of a lock says that the file system has no locks: ENOLCK, ENOSYS or EOPNOTSUPP.
+fn has_none(error: &std::io::Error) -> bool {
+    let numbers = [37, 38, 95];
+    error.kind() == ErrorKind::Unsupported
+        || cfg!(target_os = "linux") && error.raw_os_error().is_some_and(|n| numbers.contains(&n))
+}
+
+/// Whether the claim `left` is of a process that is gone.
+fn is_left_alone(folder: &Path, left: &[u8], own: &Holder) -> Result<bool> {
+    let holder: Option<Holder> = serde_json::from_slice(left).ok();
+    // Its lock would still be there. Locks of some network file systems reach no further than one machine.
+    if holder.is_some_and(|holder| holder.locked && own.locked && holder.boot == own.boot) {
+        return Ok(true);
+    }
+    // By the clock of the file system, which need not be that of this host.
+    let probe = folder.join(format!("{ASIDE}now-{}", token()));
+    File::create_new(&probe).map_err(Error::io("create", &probe))?;
+    let now = changed(&probe);
+    remove_if_present(&probe)?;
+    let Some(now) = now else {
+        return Ok(false);
+    };
+    let heard = [BEAT, CLAIM]
+        .iter()
+        .filter_map(|name| changed(&folder.join(name)));
+    let silent = |at: SystemTime| now.duration_since(at).unwrap_or(Duration::ZERO);
+    Ok(heard
+        .map(silent)
+        .min()
+        .is_some_and(|span| span > beat::SILENT))
+}
+
+fn changed(path: &Path) -> Option<SystemTime> {
+    fs::metadata(path).ok()?.modified().ok()
+}
+
+/// The machine, since it was started.
+fn boot() -> String {
+    let id = fs::read_to_string("/proc/sys/kernel/random/boot_id");
+    id.map_or_else(|_| host(), |id| id.trim().to_owned())
+}
+
+/// A text that no other claim has.
+fn token() -> String {
+    static MADE: AtomicU64 = AtomicU64::new(0);
+    let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
+    let now = since.map_or(0, |since| since.as_nanos());
+    let made = MADE.fetch_add(1, Ordering::Relaxed);
+    format!("{:x}-{now:x}-{made:x}", std::process::id())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn age(path: &Path, seconds: u64) {
+        let then = SystemTime::now() - Duration::from_secs(seconds);
+        File::options()
+            .write(true)
+            .open(path)
+            .unwrap()
+            .set_modified(then)
+            .unwrap();
+    }
+
+    /// A claim whose process was killed, with or without locks.
+    fn abandoned(folder: &Path, locked: bool, boot: &str) {
+        let holder = Holder {
+            host: host(),
+            boot: boot.to_owned(),
+            pid: 1,
+            token: token(),
+            locked,
+        };
+        fs::write(folder.join(CLAIM), serde_json::to_vec(&holder).unwrap()).unwrap();
+    }
+
+    #[test]
+    fn one_process_has_a_run_at_a_time_with_and_without_locks() {
+        for locks in [true, false] {
+            let dir = tempfile::tempdir().unwrap();
+            let first = Claim::take(dir.path(), locks).unwrap().unwrap();
+            for other in [true, false] {
+                assert!(Claim::take(dir.path(), other).unwrap().is_none());
+            }
+            assert!(first.holds().unwrap());
+            drop(first);
+            assert!(!dir.path().join(CLAIM).exists());
+            assert!(Claim::take(dir.path(), locks).unwrap().is_some());
+        }
+    }
+
+    #[test]
+    fn what_a_killed_process_of_this_machine_had_locked_is_free_at_once() {
+        let dir = tempfile::tempdir().unwrap();
+        abandoned(dir.path(), true, &boot());
+        assert!(Claim::take(dir.path(), true).unwrap().is_some());
+    }
+
+    #[test]
+    fn a_claim_of_another_machine_or_without_a_lock_is_free_when_its_heart_is_silent() {
+        for (locked, of) in [(true, "elsewhere".to_owned()), (false, boot())] {
+            let dir = tempfile::tempdir().unwrap();
+            abandoned(dir.path(), locked, &of);
+            let path = dir.path().join(CLAIM);
+            assert!(Claim::take(dir.path(), true).unwrap().is_none());
+            age(&path, 120);
+            let beat = dir.path().join(BEAT);
+            fs::write(&beat, "{}").unwrap();
+            assert!(Claim::take(dir.path(), true).unwrap().is_none(), "it beats");
+            age(&beat, 120);
+            assert!(Claim::take(dir.path(), true).unwrap().is_some());
+        }
+    }
+
+    #[test]
+    fn who_is_taken_over_knows_and_leaves_the_claim_of_the_other() {
+        let dir = tempfile::tempdir().unwrap();
+        let first = Claim::take(dir.path(), false).unwrap().unwrap();
+        age(&dir.path().join(CLAIM), 120);
+        let second = Claim::take(dir.path(), false).unwrap().unwrap();
+        assert!(!first.holds().unwrap() && second.holds().unwrap());
+        drop(first);
+        assert!(second.holds().unwrap());
+    }
+
+    #[test]
+    fn of_many_that_take_over_at_once_one_has_the_run() {
+        for _ in 0..20 {
+            let dir = tempfile::tempdir().unwrap();
+            abandoned(dir.path(), false, "elsewhere");
+            age(&dir.path().join(CLAIM), 120);
+            let claims: Vec<Option<Claim>> = std::thread::scope(|scope| {
+                let take = || Claim::take(dir.path(), false).unwrap();
+                let threads: Vec<_> = (0..8).map(|_| scope.spawn(take)).collect();
+                threads.into_iter().map(|t| t.join().unwrap()).collect()
+            });
+            let holding = claims
+                .iter()
+                .flatten()
+                .filter(|claim| claim.holds().unwrap());
+            assert!(holding.count() <= 1);
+        }
+    }
+}

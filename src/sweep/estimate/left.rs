@@ -1,0 +1,92 @@
+//! Time that is left, from runs that were made and the work that each consists of; nothing is timed for it.
+
+use super::work::{SizeCache, Work};
+use crate::config::RunConfig;
+use crate::error::Result;
+use std::collections::BTreeMap;
+
+/// A run and a part of it, in epochs.
+#[derive(Clone, Copy, Debug)]
+pub struct Part<'a> {
+    /// Which.
+    pub run: &'a RunConfig,
+    /// How much of it.
+    pub epochs: f64,
+}
+
+/// The work of `runs` if none stops early, in flops, in their order: the same on every machine.
+pub fn work(runs: &[RunConfig]) -> Result<Vec<f64>> {
+    let mut sizes = SizeCache::default();
+    let work = |run: &RunConfig| Ok(run.train.epochs as f64 * epoch(run, &mut sizes)?);
+    runs.iter().map(work).collect()
+}
+
+fn epoch(run: &RunConfig, sizes: &mut SizeCache) -> Result<f64> {
+    let task = run.task.sizes()?;
+    Ok(Work::new(run, &task, sizes.sizes(run, &task)?)?.epoch)
+}
+
+/// Seconds that one worker needs for `rest`, by the seconds that the parts `made` took: those of the same mixer where
+/// there are any. None where nothing was made that could tell.
+pub fn left(made: &[(Part, f64)], rest: &[Part]) -> Result<Option<f64>> {
+    let mut sizes = SizeCache::default();
+    // Flops and seconds by mixer, and of all.
+    let mut rates: BTreeMap<Option<&str>, (f64, f64)> = BTreeMap::new();
+    for (part, seconds) in made {
+        let flops = part.epochs * epoch(part.run, &mut sizes)?;
+        for kind in [Some(part.run.model.mixer.as_str()), None] {
+            let sum = rates.entry(kind).or_default();
+            *sum = (sum.0 + flops, sum.1 + seconds);
+        }
+    }
+    rates.retain(|_, (flops, _)| *flops > 0.0);
+    let mut total = 0.0;
+    for part in rest {
+        let own = rates.get(&Some(part.run.model.mixer.as_str()));
+        let Some((flops, seconds)) = own.or_else(|| rates.get(&None)) else {
+            return Ok(None);
+        };
+        total += part.epochs * epoch(part.run, &mut sizes)? * seconds / flops;
+    }
+    Ok(Some(total))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::recipes;
+
+    fn run(settings: &[(&str, &str)]) -> RunConfig {
+        recipes::run("mqar", &[&[("preset", "smoke")], settings].concat()).unwrap()
+    }
+
+    #[test]
+    fn the_same_run_takes_as_long_as_before_and_a_larger_one_longer() {
+        let (small, large) = (run(&[("d", "16")]), run(&[("d", "64")]));
+        let part = |run, epochs| Part { run, epochs };
+        let made = [(part(&small, 4.0), 8.0)];
+        let again = left(&made, &[part(&small, 10.0)]).unwrap().unwrap();
+        assert!((again - 20.0).abs() < 1e-9, "{again}");
+        assert!(left(&made, &[part(&large, 10.0)]).unwrap().unwrap() > 40.0);
+    }
+
+    #[test]
+    fn a_mixer_is_judged_by_its_own_runs_first() {
+        let (slow, quick) = (run(&[("mixer", "s6")]), run(&[("mixer", "softmax")]));
+        let part = |run| Part { run, epochs: 1.0 };
+        let made = [(part(&slow), 100.0), (part(&quick), 1.0)];
+        let seconds = left(&made, &[part(&quick)]).unwrap().unwrap();
+        assert!((seconds - 1.0).abs() < 1e-9, "{seconds}");
+    }
+
+    #[test]
+    fn nothing_made_tells_nothing() {
+        let run = run(&[]);
+        let rest = [Part {
+            run: &run,
+            epochs: 1.0,
+        }];
+        assert_eq!(left(&[], &rest).unwrap(), None);
+        assert_eq!(left(&[], &[]).unwrap(), Some(0.0));
+    }
+}

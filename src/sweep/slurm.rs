@@ -1,0 +1,260 @@
+//! Job scripts for Slurm: an array with a shard of the plan in every task, and a report when all of them have ended.
+
+use crate::error::{refuse, Error, Result};
+use clap::Args;
+
+/// Tasks of an array, if nobody says how many.
+const USUAL_SHARDS: usize = 16;
+/// Seconds before the end of its time in which a task writes its checkpoints.
+const NOTICE: u32 = 120;
+/// Time for the report, where the site wants to be told.
+const REPORT_TIME: &str = "30";
+
+/// What is asked of the site. Slurm's own words are passed on as they are.
+#[derive(Args, Clone, Debug, Default)]
+#[command(next_help_heading = "Cluster (with --executor slurm or print)")]
+pub struct Site {
+    /// Tasks of the array, each with a shard of the runs [default: one a run, 16 at most].
+    #[arg(long, value_name = "N")]
+    pub shards: Option<usize>,
+    /// Partition of the cluster.
+    #[arg(long, value_name = "NAME")]
+    pub partition: Option<String>,
+    /// Time that a task may take, as Slurm reads it: minutes, H:MM:SS or D-HH. Two minutes before its end the runs are
+    /// left behind checkpoints, and the task queues again.
+    #[arg(long, value_name = "TIME")]
+    pub time: Option<String>,
+    /// Memory of a task, such as 8G.
+    #[arg(long, value_name = "SIZE")]
+    pub mem: Option<String>,
+    /// GPUs of a task; with --device cuda.
+    #[arg(long, value_name = "N")]
+    pub gpus: Option<usize>,
+    /// Processors of a task; the threads of its runs, too.
+    #[arg(long, value_name = "N")]
+    pub cpus: Option<usize>,
+    /// The account that pays.
+    #[arg(long, value_name = "NAME")]
+    pub account: Option<String>,
+    /// Anything else for sbatch, such as --sbatch-arg=--qos=long; may be given several times.
+    #[arg(long, value_name = "ARG", allow_hyphen_values = true)]
+    pub sbatch_arg: Vec<String>,
+}
+
+/// Flags of a sweep that its tasks do not take, all with a value.
+const NOT_FOR_TASKS: [&str; 9] = [
+    "--executor",
+    "--shards",
+    "--partition",
+    "--time",
+    "--mem",
+    "--gpus",
+    "--cpus",
+    "--account",
+    "--sbatch-arg",
+];
+
+/// The form of the answer to whoever submits; the logs of tasks are for people.
+const FORM: &str = "--json";
+
+/// A sweep as an array of jobs.
+#[derive(Clone, Debug)]
+pub struct Array {
+    /// What the queue calls it.
+    pub name: String,
+    /// Tasks.
+    pub shards: usize,
+    /// The folder in which the command was typed.
+    pub directory: String,
+    /// Where the logs of tasks go.
+    pub logs: String,
+    /// The program's own file.
+    pub program: String,
+    /// What was typed behind `dsf sweep`.
+    pub typed: Vec<String>,
+    /// What was typed behind `dsf report`.
+    pub report: Vec<String>,
+    /// What is asked of the site.
+    pub site: Site,
+}
+
+/// How many tasks a plan with `to_do` runs left is cut into.
+///
+/// # Errors
+/// Where more are asked for than a site allows, which is `most`.
+pub fn shards(site: &Site, to_do: usize, most: Option<usize>) -> Result<usize> {
+    let most = most.unwrap_or(usize::MAX);
+    let shards = site.shards.unwrap_or(to_do.min(USUAL_SHARDS).min(most));
+    if shards == 0 {
+        refuse!("--shards must be 1 or more, not 0");
+    }
+    if shards > most {
+        refuse!("--shards {shards}: this cluster takes arrays of {most} tasks at most (MaxArraySize); a task trains many runs");
+    }
+    Ok(shards)
+}
+
+/// `typed` without what is meant for the scheduler.
+pub fn for_tasks(typed: &[String]) -> Vec<String> {
+    let (mut kept, mut value) = (Vec::new(), false);
+    for word in typed {
+        if std::mem::take(&mut value) {
+            continue;
+        }
+        let name = word.split('=').next().unwrap_or_default();
+        match NOT_FOR_TASKS.contains(&name) {
+            true => value = name == word,
+            false if word == FORM => {}
+            false => kept.push(word.clone()),
+        }
+    }
+    kept
+}
+
+/// The size that `scontrol show config` says of arrays: indices are below it.
+pub fn max_array_size(config: &str) -> Option<usize> {
+    let value = |line: &str| {
+        let (name, value) = line.split_once('=')?;
+        (name.trim() == "MaxArraySize").then(|| value.trim().parse().ok())?
+    };
+    config.lines().find_map(value)
+}
+
+impl Array {
+    /// The script of the tasks.
+    pub fn script(&self) -> Result<String> {
+        let site = &self.site;
+        let mut lines = vec![
+            self.directive("job-name", &self.name)?,
+            self.directive("array", &format!("0-{}", self.shards - 1))?,
+            "#SBATCH --requeue".to_owned(),
+            "#SBATCH --open-mode=append".to_owned(),
+            format!("#SBATCH --signal=B:USR1@{NOTICE}"),
+            self.directive("output", &self.log("%A_%a.log"))?,
+        ];
+        let number = |n: Option<usize>| n.map(|n| n.to_string());
+        for (name, value) in [
+            ("partition", site.partition.clone()),
+            ("account", site.account.clone()),
+            ("time", site.time.clone()),
+            ("mem", site.mem.clone()),
+            ("cpus-per-task", number(site.cpus)),
+            ("gres", site.gpus.map(|n| format!("gpu:{n}"))),
+        ] {
+            if let Some(value) = value {
+                lines.push(self.directive(name, &value)?);
+            }
+        }
+        lines.extend(self.others()?);
+        let directives = lines.join("\n");
+        let directory = quoted(&self.directory);
+        let threads = match site.cpus {
+            Some(_) if !self.typed.iter().any(|word| word.starts_with("--threads")) => {
+                " --threads \"$SLURM_CPUS_PER_TASK\""
+            }
+            _ => "",
+        };
+        let command = format!(
+            "{} sweep {}",
+            quoted(&self.program),
+            all_quoted(&self.typed)
+        );
+        let command = command.trim_end();
+        let shards = self.shards;
+        Ok(format!(
+            r#"#!/bin/bash
+{directives}
+
+# One shard of a sweep. Shortly before the time is up the runs are left behind checkpoints, and the task queues again;
+# it does as well where Slurm takes its place away. What is done is never trained twice.
+cd -- {directory} || exit
+child= warned=
+trap 'warned=1; [ -n "$child" ] && kill -TERM "$child" 2>/dev/null' USR1
+trap '[ -n "$child" ] && kill -TERM "$child" 2>/dev/null' TERM
+{command}{threads} --shard "$((SLURM_ARRAY_TASK_ID + 1))/{shards}" & child=$!
+while :; do wait "$child"; code=$?; kill -0 "$child" 2>/dev/null || break; done
+if [ "$code" -eq 75 ] && [ -n "$warned" ]; then
+    scontrol requeue "${{SLURM_ARRAY_JOB_ID}}_${{SLURM_ARRAY_TASK_ID}}" && sleep 60
+fi
+# 69: this shard is done, others are not yet.
+[ "$code" -eq 69 ] && code=0
+exit "$code"
+"#
+        ))
+    }
+
+    /// The script of the job that reports when all tasks have ended, however they did.
+    pub fn report_script(&self) -> Result<String> {
+        let site = &self.site;
+        let mut lines = vec![
+            self.directive("job-name", &format!("{}-report", self.name))?,
+            "#SBATCH --open-mode=append".to_owned(),
+            self.directive("output", &self.log("report-%j.log"))?,
+        ];
+        for (name, value) in [("partition", &site.partition), ("account", &site.account)] {
+            if let Some(value) = value {
+                lines.push(self.directive(name, value)?);
+            }
+        }
+        if site.time.is_some() {
+            lines.push(self.directive("time", REPORT_TIME)?);
+        }
+        lines.extend(self.others()?);
+        let directives = lines.join("\n");
+        let directory = quoted(&self.directory);
+        let program = quoted(&self.program);
+        let status = format!("{program} sweep status {}", all_quoted(&self.typed));
+        let report = format!("{program} report {}", all_quoted(&self.report));
+        let (status, report) = (status.trim_end(), report.trim_end());
+        Ok(format!(
+            "#!/bin/bash\n{directives}\n\ncd -- {directory} || exit\n{status}\n{report}\n"
+        ))
+    }
+
+    /// The file `name` among the logs; a percent sign in the path of their folder is none of Slurm's.
+    fn log(&self, name: &str) -> String {
+        format!("{}/{name}", self.logs.replace('%', "%%"))
+    }
+
+    fn others(&self) -> Result<Vec<String>> {
+        let others = self.site.sbatch_arg.iter().map(|argument| {
+            one_line(argument)?;
+            Ok(format!("#SBATCH {argument}"))
+        });
+        others.collect()
+    }
+
+    fn directive(&self, name: &str, value: &str) -> Result<String> {
+        one_line(value)?;
+        let quote = match value.contains(char::is_whitespace) {
+            true => "\"",
+            false => "",
+        };
+        Ok(format!("#SBATCH --{name}={quote}{value}{quote}"))
+    }
+}
+
+/// Refuses what would end a directive.
+fn one_line(value: &str) -> Result<()> {
+    match value.chars().find(|c| c.is_control() || *c == '"') {
+        None => Ok(()),
+        Some(c) => Err(Error::usage(format!(
+            "`{value}` cannot stand in a job script: it holds {c:?}"
+        ))),
+    }
+}
+
+/// `word` as a shell reads it.
+pub fn quoted(word: &str) -> String {
+    let plain = |c: char| c.is_ascii_alphanumeric() || "_-./:=,+@%".contains(c);
+    match !word.is_empty() && word.chars().all(plain) {
+        true => word.to_owned(),
+        false => format!("'{}'", word.replace('\'', r"'\''")),
+    }
+}
+
+/// `words` as a shell reads them.
+pub fn all_quoted(words: &[String]) -> String {
+    let words: Vec<String> = words.iter().map(|word| quoted(word)).collect();
+    words.join(" ")
+}

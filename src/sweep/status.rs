@@ -1,0 +1,147 @@
+//! How the runs of a plan stand, read off the results folder alone.
+
+use super::estimate::{self, Part};
+use crate::config::RunConfig;
+use crate::error::Result;
+use crate::store::{Cause, Failure, Heard, RunResult, RunStatus, Store};
+
+/// Where a run is on its way.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Stand {
+    /// Never begun.
+    ToDo,
+    /// Begun, and in nobody's hands: so many epochs are over.
+    Begun(usize),
+    /// A process works on it.
+    Running(Heard),
+    /// It broke off.
+    Failed(Failure),
+    /// It has a number, or diverged.
+    Done(Box<RunResult>),
+}
+
+impl Stand {
+    fn of(id: &str, store: &Store) -> Result<Self> {
+        // What is damaged is told as a row, like any other failure.
+        let result = match store.result(id) {
+            Ok(result) => result,
+            Err(e) => return Ok(Self::Failed(Failure::new(Cause::Other, e.to_string()))),
+        };
+        if let Some(result) = result {
+            return Ok(match result.failure() {
+                Some(failure) => Self::Failed(failure),
+                None => Self::Done(Box::new(result)),
+            });
+        }
+        let heard = store.beat(id)?.filter(Heard::is_fresh);
+        if let Some(heard) = heard {
+            return Ok(Self::Running(heard));
+        }
+        let begun = store.status(id)? != crate::store::Status::Missing;
+        let epochs = store.epochs(id).map_or(0, |epochs| epochs.len());
+        Ok(match begun {
+            true => Self::Begun(epochs),
+            false => Self::ToDo,
+        })
+    }
+
+    /// One word.
+    pub fn name(&self) -> &'static str {
+        match self {
+            Self::ToDo => "to-do",
+            Self::Begun(_) => "begun",
+            Self::Running(_) => "running",
+            Self::Failed(_) => "failed",
+            Self::Done(_) => "done",
+        }
+    }
+
+    /// Epochs that are over, of a run that is not.
+    fn epochs(&self) -> Option<f64> {
+        match self {
+            Self::ToDo => Some(0.0),
+            Self::Begun(epochs) => Some(*epochs as f64),
+            Self::Running(heard) => Some(heard.beat.epochs_made()),
+            Self::Failed(_) | Self::Done(_) => None,
+        }
+    }
+}
+
+/// A run and how it stands.
+#[derive(Clone, Debug)]
+pub struct Seen {
+    /// Which.
+    pub run: RunConfig,
+    /// How it stands.
+    pub stand: Stand,
+}
+
+/// All runs of a plan, in its order.
+#[derive(Clone, Debug)]
+pub struct Overview {
+    /// The runs.
+    pub runs: Vec<Seen>,
+    /// Seconds that the rest would take one worker if no run stops early; none where no run tells.
+    pub left: Option<f64>,
+}
+
+impl Overview {
+    /// Looks up every one of `runs`.
+    pub fn of(runs: &[RunConfig], store: &Store) -> Result<Self> {
+        let see = |run: &RunConfig| {
+            Ok(Seen {
+                stand: Stand::of(&run.id(), store)?,
+                run: run.clone(),
+            })
+        };
+        let runs: Vec<Seen> = runs.iter().map(see).collect::<Result<_>>()?;
+        let left = left(&runs)?;
+        Ok(Self { runs, left })
+    }
+
+    /// How many runs stand so.
+    pub fn count(&self, is: impl Fn(&Stand) -> bool) -> usize {
+        self.runs.iter().filter(|seen| is(&seen.stand)).count()
+    }
+
+    /// Whether all runs are done or failed.
+    pub fn is_over(&self) -> bool {
+        self.count(|stand| stand.epochs().is_some()) == 0
+    }
+}
+
+fn left(runs: &[Seen]) -> Result<Option<f64>> {
+    let (mut made, mut rest) = (Vec::new(), Vec::new());
+    for Seen { run, stand } in runs {
+        if let Stand::Done(result) = stand {
+            let metrics = &result.metrics;
+            let epochs = metrics.get("epochs_run").filter(|epochs| *epochs > 0.0);
+            if let Some((epochs, seconds)) = epochs.zip(metrics.get("seconds")) {
+                made.push((Part { run, epochs }, seconds));
+            }
+        }
+        if let Stand::Running(heard) = stand {
+            let epochs = heard.beat.epochs_made();
+            made.push((Part { run, epochs }, heard.beat.seconds));
+        }
+        if let Some(over) = stand.epochs() {
+            let epochs = (run.train.epochs as f64 - over).max(0.0);
+            rest.push(Part { run, epochs });
+        }
+    }
+    estimate::left(&made, &rest)
+}
+
+/// The runs of `runs` that failed for one of `causes`, or for any where there are none.
+pub fn failed(runs: &[RunConfig], store: &Store, causes: &[Cause]) -> Result<Vec<RunConfig>> {
+    let mut found = Vec::new();
+    for run in runs {
+        let result = store.result(&run.id())?;
+        let failed = result.filter(|result| result.status == RunStatus::Failed);
+        let cause = failed.map(|result| result.cause.unwrap_or(Cause::Other));
+        if cause.is_some_and(|cause| causes.is_empty() || causes.contains(&cause)) {
+            found.push(run.clone());
+        }
+    }
+    Ok(found)
+}
