@@ -28,6 +28,38 @@ pub(super) fn of_task(command: Command, task: Task) -> Command {
         ))
 }
 
+/// Flags of a sweep, beside settings, that `-h` shows.
+const OF_SWEEPS: [&str; 10] = [
+    "experiment",
+    "task",
+    "preset",
+    "seeds",
+    "device",
+    "jobs",
+    "executor",
+    "dry_run",
+    "reason",
+    "folders",
+];
+
+/// `command`, `dsf sweep` or what is below it, with what is typed most in `-h`.
+pub(super) fn of_sweep(command: Command) -> Command {
+    let command = command.mut_args(|arg| {
+        let id = arg.get_id().as_str();
+        let common = SETTINGS
+            .find(id)
+            .map_or(OF_SWEEPS.contains(&id), |setting| setting.common);
+        arg.hide_short_help(!common)
+    });
+    let inner = command
+        .get_subcommands()
+        .map(|inner| inner.get_name().to_owned());
+    let inner: Vec<String> = inner.collect();
+    inner.into_iter().fold(command, |command, name| {
+        command.mut_subcommand(name, of_sweep)
+    })
+}
+
 /// The flag of a setting.
 fn described(arg: Arg, setting: &Setting, task: Task, defaults: &[Explained]) -> Arg {
     let value = defaults.iter().find(|row| row.name == setting.name);

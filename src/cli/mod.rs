@@ -261,7 +261,7 @@ impl Global {
 
 /// All commands. Those of one task do not speak of what only another knows.
 fn tree() -> clap::Command {
-    let tree = Cli::command();
+    let tree = Cli::command().mut_subcommand("sweep", help::of_sweep);
     TASKS.iter().fold(tree, |tree, task| {
         tree.mut_subcommand(task.name, |command| help::of_task(command, task))
     })

@@ -21,7 +21,7 @@ use typed::{Asked, Executor, Typed};
 use words::{conclusion, others};
 
 #[derive(Args)]
-#[command(args_conflicts_with_subcommands = true)]
+#[command(args_conflicts_with_subcommands = true, disable_help_subcommand = true)]
 pub(super) struct Arguments {
     #[command(subcommand)]
     what: Option<What>,
@@ -32,16 +32,26 @@ pub(super) struct Arguments {
 /// What else is done with the runs of a folder.
 #[derive(Subcommand)]
 enum What {
-    /// How the runs stand, from the results folder alone: done, running (where and how far), failed and why, to do, and
-    /// about how long the rest takes. With the flags of a sweep its runs, without any all runs of the folder.
+    /// How the runs stand: done, running, failed, to do.
+    ///
+    /// From the results folder alone: where and how far those that run are, why others failed, and about how long the
+    /// rest takes. With the flags of a sweep its runs, without any all runs of the folder.
     Status(Box<Typed>),
-    /// The status, drawn anew until all runs are over; Ctrl-C ends the watching and nothing else.
+    /// The status, drawn anew until all runs are over.
+    ///
+    /// Ctrl-C ends the watching and nothing else.
     Watch(Box<Typed>),
-    /// Try runs again that failed, from their last checkpoints, and no others.
+    /// Try runs again that failed.
+    ///
+    /// From their last checkpoints, and no others.
     Retry(Box<Retry>),
-    /// Ask every sweep that is at work on the folder, on any host, to stop after a checkpoint.
+    /// Ask every sweep on the folder to stop.
+    ///
+    /// After a checkpoint, and on any host.
     Cancel,
-    /// Join results folders into that of --out: every run once, and new summaries.
+    /// Join results folders into that of --out.
+    ///
+    /// Every run once, and new summaries.
     Merge {
         /// Results folders.
         #[arg(required = true, value_name = "FOLDER")]
@@ -57,7 +67,7 @@ struct Retry {
     /// All that failed; so it is without --reason, too.
     #[arg(long, conflicts_with = "reason")]
     failed: bool,
-    /// Those that failed for a reason: oom, nan, timeout, signal, panic, missing-data or other.
+    /// Those that failed so: oom, nan, timeout, signal, panic, missing-data or other.
     #[arg(long, value_name = "REASON", value_delimiter = ',')]
     reason: Vec<String>,
     #[command(flatten)]

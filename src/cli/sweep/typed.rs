@@ -27,18 +27,19 @@ pub(super) enum Executor {
 
 /// Which runs, and how they are trained.
 #[derive(Args)]
-#[command(mut_arg("data_dir", |arg| arg.help(
-    "Where data that is not generated lies [default: where `dsf data fetch` puts it]"
-)))]
 pub(super) struct Typed {
-    /// An experiment file; flags given as well take precedence over it.
+    /// An experiment: a file, or a name of `dsf experiments`.
+    ///
+    /// Flags given as well take precedence over it.
     pub experiment: Option<PathBuf>,
     /// The task [default: mqar].
     #[arg(long, value_name = "NAME")]
     task: Option<String>,
     #[command(flatten)]
     flags: Flags,
-    /// Where to train: auto, cpu, cuda or cuda:1; with --per-gpu, cuda is every GPU.
+    /// auto, cpu, cuda or cuda:1.
+    ///
+    /// With --per-gpu, cuda is every GPU.
     #[arg(long, default_value = "auto", value_name = "DEVICE")]
     pub device: Choice,
     /// Runs at a time; they share the threads [default: 1].
@@ -47,7 +48,9 @@ pub(super) struct Typed {
     /// Runs at a time on each GPU, a process each: small models leave most of a GPU idle.
     #[arg(long, value_name = "N")]
     per_gpu: Option<usize>,
-    /// Take one part of the plan, i/N, such as 2/8: the dearest runs are dealt first, each to the next part. `auto` asks
+    /// One part of the plan, such as 2/8, or auto.
+    ///
+    /// Of the parts i/N the dearest runs are dealt first, each to the next part. `auto` asks
     /// the scheduler around this process (Slurm, LSF, Grid Engine); `auto/N` where it does not say how many tasks there
     /// are (PBS, Kubernetes).
     #[arg(long, value_name = "PART")]
@@ -64,7 +67,7 @@ pub(super) struct Typed {
     /// Try runs again that failed before.
     #[arg(long)]
     pub retry_failed: bool,
-    /// Say what would be trained, what is done, and what it costs; train nothing.
+    /// Say what it would train and cost; train nothing.
     #[arg(long)]
     pub dry_run: bool,
 }
