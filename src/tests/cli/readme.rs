@@ -49,6 +49,8 @@ const TRIALS: &[(&str, Trial)] = &[
     // Without a GPU and its libraries all of these say what is missing.
     ("dsf-cuda ", Trial::Refused(&[], 2, "CUDA")),
     ("dsf mixers", Trial::Whole),
+    // Alone it says what to give.
+    ("dsf inspect$", Trial::Refused(&[], 2, "--mixer NAME")),
     ("dsf inspect", Trial::Whole),
     // These train, so that later commands have results and weights.
     ("dsf mqar$", Trial::With(SMALL)),
