@@ -50,6 +50,8 @@ const TRIALS: &[(&str, Trial)] = &[
     ("dsf-cuda ", Trial::Refused(&[], 2, "CUDA")),
     ("dsf mixers", Trial::Whole),
     ("dsf experiments", Trial::Whole),
+    // Alone it says what to give.
+    ("dsf inspect$", Trial::Refused(&[], 2, "--mixer NAME")),
     ("dsf inspect", Trial::Whole),
     // These train, so that later commands have results and weights.
     ("dsf mqar$", Trial::With(SMALL)),
