@@ -118,6 +118,9 @@ impl Truncated {
     }
 }
 
+/// A line of the report: its name, and its number of an order.
+type Shown = (&'static str, fn(&Truncated) -> Option<f64>);
+
 fn apart(a: &[Vec<f64>], b: &[Vec<f64>]) -> f64 {
     let pairs = a.iter().flatten().zip(b.iter().flatten());
     pairs.map(|(a, b)| (a - b).abs()).fold(0.0, f64::max)
@@ -132,7 +135,7 @@ pub fn lemma1(heads: &Heads, order: usize) -> Result<Report> {
     let each: Vec<Truncated> = orders.iter().map(|&p| Truncated::of(heads, p)).collect();
     let titles: Vec<String> = orders.iter().map(ToString::to_string).collect();
     let subject = heads.name.as_str();
-    let rows: [(&str, fn(&Truncated) -> Option<f64>); 5] = [
+    let rows: [Shown; 5] = [
         ("error", |t| Some(t.error)),
         ("bound", |t| Some(t.bound)),
         ("features, tensors", |t| Some(t.features[0])),
@@ -146,7 +149,7 @@ pub fn lemma1(heads: &Heads, order: usize) -> Result<Report> {
             records.push(record(subject, name, at, of(truncated)));
         }
     }
-    let line = |(name, of): &(&str, fn(&Truncated) -> Option<f64>), text: bool| Line {
+    let line = |(name, of): &Shown, text: bool| Line {
         name: (*name).to_owned(),
         printed: false,
         cells: each

@@ -198,8 +198,7 @@ fn corner(big: &Tensor, small: &Tensor) -> Result<Tensor> {
 /// The matrices of every step, spelled out.
 fn steps(system: &Ltv) -> Result<Vec<Step>> {
     let lambda: Vec<Vec<f64>> = system.lambda()?.to_vec2()?;
-    let (b, c): (Vec<Vec<Vec<f64>>>, Vec<Vec<Vec<f64>>>) =
-        (system.b()?.to_vec3()?, system.c()?.to_vec3()?);
+    let (b, c) = (system.b()?.to_vec3::<f64>()?, system.c()?.to_vec3::<f64>()?);
     let d: Option<Vec<Vec<Vec<f64>>>> = system.d()?.map(|d| d.to_vec3()).transpose()?;
     let diagonal = |row: &[f64]| -> Vec<Vec<f64>> {
         let line = |i: usize| {

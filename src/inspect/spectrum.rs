@@ -50,10 +50,9 @@ fn rotate(a: &mut [Vec<f64>], p: usize, q: usize) {
         row[p] = cosine * x - sine * y;
         row[q] = sine * x + cosine * y;
     }
-    for column in 0..a.len() {
-        let (x, y) = (a[p][column], a[q][column]);
-        a[p][column] = cosine * x - sine * y;
-        a[q][column] = sine * x + cosine * y;
+    let (above, below) = a.split_at_mut(q);
+    for (x, y) in above[p].iter_mut().zip(&mut below[0]) {
+        (*x, *y) = (cosine * *x - sine * *y, sine * *x + cosine * *y);
     }
 }
 
