@@ -55,7 +55,7 @@ fn listing() -> String {
         ]
     }));
     format!(
-        "{}\n`dsf sweep NAME` trains one, with --dry-run says what it costs; `dsf experiments NAME`\nprints its file.\n",
+        "{}\n`dsf sweep NAME` trains one, with --dry-run it says what that costs;\n`dsf experiments NAME` prints its file.\n",
         columns(&rows, Align::Left)
     )
 }

@@ -28,8 +28,8 @@ pub(super) fn of_task(command: Command, task: Task) -> Command {
         ))
 }
 
-/// Flags of a sweep, beside settings, that `-h` shows.
-const OF_SWEEPS: [&str; 10] = [
+/// What `-h` of a sweep shows.
+const OF_SWEEPS: [&str; 18] = [
     "experiment",
     "task",
     "preset",
@@ -40,16 +40,21 @@ const OF_SWEEPS: [&str; 10] = [
     "dry_run",
     "reason",
     "folders",
+    "mixer",
+    "protocol",
+    "d",
+    "n",
+    "seq-len",
+    "kv-pairs",
+    "lr",
+    "epochs",
 ];
 
 /// `command`, `dsf sweep` or what is below it, with what is typed most in `-h`.
 pub(super) fn of_sweep(command: Command) -> Command {
     let command = command.mut_args(|arg| {
-        let id = arg.get_id().as_str();
-        let common = SETTINGS
-            .find(id)
-            .map_or(OF_SWEEPS.contains(&id), |setting| setting.common);
-        arg.hide_short_help(!common)
+        let shown = OF_SWEEPS.contains(&arg.get_id().as_str());
+        arg.hide_short_help(!shown)
     });
     let inner = command
         .get_subcommands()

@@ -20,6 +20,7 @@ const CELLS: [u16; 2] = [16, 32];
 #[derive(Args)]
 #[command(
     args_conflicts_with_subcommands = true,
+    disable_help_subcommand = true,
     after_help = "Examples:\n  dsf inspect --mixer s6 --d 16 --n 8 --verify\n  dsf inspect 0123456789ab --to system.html\n  \
                   dsf inspect --compare linear,normalized,s6,ssd --d 64 --n 64\n  dsf inspect lemma1 --order 8"
 )]
@@ -28,12 +29,14 @@ pub(super) struct Arguments {
     lemma: Option<Lemma>,
     #[command(flatten)]
     what: What,
-    /// Compare the recurrence (11), the kernel (12), the step-by-step form and the forward pass, and exit with 4 where
-    /// they differ by more than 1e-10 of the largest output (1e-5 in f32).
+    /// Compare four ways of computing it.
+    ///
+    /// The recurrence (11), the kernel (12), the step-by-step form and the forward pass; exits with 4 where they differ
+    /// by more than 1e-10 of the largest output (1e-5 in f32).
     #[arg(long)]
     verify: bool,
     /// Rows and columns of the heatmaps at most, 1 to 64 [default: 16 as text, 32 in pictures; CSV and JSON have all].
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=64))]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=64), hide_short_help = true)]
     cells: Option<u16>,
     #[command(flatten)]
     form: Form,
@@ -42,7 +45,9 @@ pub(super) struct Arguments {
 /// What is looked at.
 #[derive(Args)]
 struct What {
-    /// Finished runs: ids in the folder of --out, folders of runs, or files of weights. A run of a sweep keeps none.
+    /// Finished runs: ids, folders, or files of weights.
+    ///
+    /// Ids in the folder of --out, folders of runs, or files of weights. A run of a sweep keeps none.
     #[arg(value_name = "RUN", conflicts_with_all = ["mixer", "d", "n", "heads", "variant", "options", "seed", "task"])]
     runs: Vec<PathBuf>,
     /// Fresh models of these mixers.
@@ -54,16 +59,21 @@ struct What {
     )]
     mixer: Vec<String>,
     /// Beside each run also the model that it began with.
-    #[arg(long, requires = "runs")]
+    #[arg(long, requires = "runs", hide_short_help = true)]
     fresh: bool,
     /// Only this layer, counted from 0.
-    #[arg(long, value_name = "I")]
+    #[arg(long, value_name = "I", hide_short_help = true)]
     layer: Option<usize>,
     /// What the mixers read [default: task for runs, random for fresh models].
     #[arg(long, value_name = "HOW")]
     input: Option<Kind>,
     /// A text for models of text to read.
-    #[arg(long, value_name = "TEXT", conflicts_with = "input")]
+    #[arg(
+        long,
+        value_name = "TEXT",
+        conflicts_with = "input",
+        hide_short_help = true
+    )]
     text: Option<String>,
     /// Model width d of fresh models [default: 16].
     #[arg(long)]
@@ -75,25 +85,31 @@ struct What {
     #[arg(long)]
     heads: Option<String>,
     /// Variant of fresh mixers [default: the one that the protocol `reference` trains].
-    #[arg(long, value_name = "NAME")]
+    #[arg(long, value_name = "NAME", hide_short_help = true)]
     variant: Option<String>,
     /// An option of a fresh mixer: NAME=VALUE.
-    #[arg(long = "option", value_name = "NAME=VALUE")]
+    #[arg(long = "option", value_name = "NAME=VALUE", hide_short_help = true)]
     options: Vec<String>,
     /// Seed of fresh weights and random numbers.
-    #[arg(long)]
+    #[arg(long, hide_short_help = true)]
     seed: Option<String>,
     /// Task whose examples fresh models read [default: mqar; wikitext for --text].
-    #[arg(long, value_name = "TASK")]
+    #[arg(long, value_name = "TASK", hide_short_help = true)]
     task: Option<String>,
     /// Tokens of the input [default: as many as the task's].
     #[arg(long, value_name = "L")]
     seq_len: Option<usize>,
     /// Where data lies [default: where `dsf data fetch` puts it].
-    #[arg(long, value_name = "DIR", env = "DSF_DATA", hide_env_values = true)]
+    #[arg(
+        long,
+        value_name = "DIR",
+        env = "DSF_DATA",
+        hide_env_values = true,
+        hide_short_help = true
+    )]
     data_dir: Option<PathBuf>,
     /// Numbers to compute with.
-    #[arg(long, value_enum, default_value_t = Precision::F64)]
+    #[arg(long, value_enum, default_value_t = Precision::F64, hide_short_help = true)]
     precision: Precision,
 }
 
@@ -115,7 +131,9 @@ enum Precision {
 
 #[derive(Subcommand)]
 enum Lemma {
-    /// Softmax attention against its truncated Taylor system: error, bound and features of each order.
+    /// Softmax attention against its truncated Taylor system.
+    ///
+    /// Error, bound and features of each order.
     Lemma1 {
         /// Highest order P.
         #[arg(long, default_value_t = 8)]
@@ -137,7 +155,9 @@ enum Lemma {
         #[command(flatten)]
         form: Form,
     },
-    /// Every mixer, or a trained one, with n embedded in a larger n': equal outputs, or how far from it.
+    /// Every mixer with n embedded in a larger n'.
+    ///
+    /// Or a trained one: equal outputs, or how far from it.
     Lemma2 {
         /// A run, whose weights are embedded [default: fresh weights of every mixer, moved at random].
         run: Option<PathBuf>,
@@ -150,7 +170,9 @@ enum Lemma {
         #[command(flatten)]
         form: Form,
     },
-    /// Identity (33): transitions of S6 with A = a I against the reversed sigmoid to the power a.
+    /// Identity (33): S6 with A = a I and the reversed sigmoid.
+    ///
+    /// Transitions of S6 with A = a I against the reversed sigmoid to the power a.
     Identity {
         /// The power a.
         #[arg(long, default_value_t = 1.7)]

@@ -88,8 +88,11 @@ impl Subcommand for Command {
             .filter(|task| !Other::has_subcommand(task.name));
         let tasks = tasks.map(|task| {
             let about = format!("Train and test one model on {}", task.about);
+            let brief = about.split(':').next().unwrap_or_default().to_owned();
             // Last, since flags that are flattened bring a sentence of their own.
-            single::Arguments::augment_args(clap::Command::new(task.name)).about(about)
+            single::Arguments::augment_args(clap::Command::new(task.name))
+                .about(brief)
+                .long_about(about)
         });
         Other::augment_subcommands(tree.subcommands(tasks))
     }
@@ -106,19 +109,23 @@ impl Subcommand for Command {
 /// Commands that do more than one run of a task.
 #[derive(Subcommand)]
 enum Other {
-    /// Train and test one language model on WikiText; use and convert trained ones.
+    /// Train a language model on WikiText; use and convert trained ones.
     Wikitext(wikitext::Arguments),
     /// Train a grid of models; finished runs are never trained again.
     Sweep(sweep::Arguments),
     /// List the experiments that need no file, or print one.
     Experiments(experiments::Arguments),
-    /// Draw results: grids, figures and tables of the paper, training curves, as text or pictures.
+    /// Draw results: grids, figures, tables, curves, as text or pictures.
     Report(report::Arguments),
-    /// Compare two sets of results cell by cell: what differs beyond the noise of seeds.
+    /// Compare two sets of results: what differs beyond noise.
+    ///
+    /// Cell by cell, beyond the noise of seeds.
     Compare(compare::Arguments),
-    /// Show one run: its settings, how it went, and the command that repeats it.
+    /// Show one run: settings, epochs, the command that repeats it.
     Show(show::Arguments),
-    /// Look at mixers, trained or not, as the dynamical systems that they are: Λ, B, C, Φ, measured and verified.
+    /// Look at mixers as the dynamical systems that they are.
+    ///
+    /// Trained or not: Λ, B, C, Φ, measured and verified.
     Inspect(inspect::Arguments),
     /// List the sequence mixers: parameters, state, equation, options.
     Mixers(mixers::Arguments),
@@ -128,7 +135,9 @@ enum Other {
     Data(data::Arguments),
     /// Time training steps and single ops.
     Bench(bench::Arguments),
-    /// Say what this machine and the results folder have for training, and what to do about what they lack.
+    /// Say what this machine and folder have for training.
+    ///
+    /// And what to do about what they lack.
     Doctor,
     /// Print the completions of a shell, to be sourced by it.
     Completions {

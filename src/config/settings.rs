@@ -365,7 +365,7 @@ pub static SETTINGS: Settings = {
             "Epochs at most").common()
             .shown(column(27, Required, "epochs at most").named("epochs_max")),
         row("batch-size", At::Train("batch_size"), EPOCHS, Training,
-            "Examples a step").common()
+            "Examples a step")
             .shown(column(26, Required, "examples a step")),
         row("micro-batch", At::Train("micro_batch"), EPOCHS, Training,
             "Examples at a time (gradient accumulation)")

@@ -59,17 +59,20 @@ pub(super) struct Typed {
     pub training: Training,
     #[command(flatten)]
     limits: Limits,
+    /// local, slurm or print.
+    ///
     /// Who trains the runs.
-    #[arg(long, value_enum, default_value_t = Executor::Local, value_name = "WHO")]
+    #[arg(long, value_enum, default_value_t = Executor::Local, value_name = "WHO", hide_possible_values = true)]
     pub executor: Executor,
-    #[command(flatten)]
-    pub site: Site,
     /// Try runs again that failed before.
     #[arg(long)]
     pub retry_failed: bool,
     /// Say what it would train and cost; train nothing.
     #[arg(long)]
     pub dry_run: bool,
+    // Last: its heading holds for what follows.
+    #[command(flatten)]
+    pub site: Site,
 }
 
 /// The runs that were asked for.

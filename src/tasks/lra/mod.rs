@@ -26,7 +26,7 @@ use std::path::{Path, PathBuf};
 
 pub(super) const ENTRY: TaskEntry = TaskEntry {
     name: "lra",
-    about: "one of the five tasks of the Long Range Arena",
+    about: "a task of the Long Range Arena",
     examples: [
         "dsf lra --mixer mamba",
         "dsf lra --preset quick --dataset listops --mixer linear",
