@@ -1,14 +1,16 @@
 //! Help of the commands that train one task: what the task takes with its defaults, the common settings first.
 
-use crate::config::{Objective, Setting, SETTINGS};
-use crate::recipes::{Explained, Task};
+use crate::config::{spelt, Objective, Setting, SETTINGS};
+use crate::recipes::{self, Explained, Task};
 use crate::sweep::Flags;
 use clap::{Arg, Command};
-use serde_json::Value;
 
 /// `command` as help of `task` shows it: without what the task has no use for, with the defaults of a command without
 /// flags, and in `-h` with what is set most.
-pub(super) fn of_task(command: Command, task: Task) -> Command {
+pub(super) fn of_task(command: Command) -> Command {
+    let Ok(task) = recipes::task(command.get_name()) else {
+        return command;
+    };
     let resolved = Flags::default().single(task);
     let defaults = resolved.map_or_else(|_| Vec::new(), |resolved| resolved.explained);
     let command = command.mut_args(|arg| match SETTINGS.find(arg.get_id().as_str()) {
@@ -68,11 +70,9 @@ pub(super) fn of_sweep(command: Command) -> Command {
 /// The flag of a setting.
 fn described(arg: Arg, setting: &Setting, task: Task, defaults: &[Explained]) -> Arg {
     let value = defaults.iter().find(|row| row.name == setting.name);
-    let default = match value.map(|row| &row.value) {
-        None | Some(Value::Null) => String::new(),
-        Some(Value::String(text)) => format!(" [default: {text}]"),
-        Some(value) => format!(" [default: {value}]"),
-    };
+    let value = value.map(|row| &row.value).filter(|value| !value.is_null());
+    let default = value.map(|value| format!(" [default: {}]", spelt(value)));
+    let default = default.unwrap_or_default();
     let full = format!("{}{default}", setting.full_help(&[task.objective]));
     arg.help(format!("{}{default}", setting.help))
         .long_help(full)

@@ -9,7 +9,7 @@ use crate::inspect::{self, Growing, Heads, Input, Network, Subject, View};
 use crate::mixers::MIXERS;
 use crate::model::weights::Checkpoint;
 use crate::recipes;
-use crate::store::{Store, Weights};
+use crate::store::{read_config, Store, Weights};
 use candle_core::DType;
 use clap::{Args, Subcommand, ValueEnum};
 use std::path::{Path, PathBuf};
@@ -327,9 +327,7 @@ fn weights(run: &Path, global: &Global) -> Result<Checkpoint> {
                 Weights::Last.file()
             );
         }
-        let text =
-            std::fs::read_to_string(&config).map_err(crate::error::Error::io("read", &config))?;
-        let task = RunConfig::parse(&text, &config.display().to_string())?.task;
+        let task = read_config(&config)?.task;
         refuse!(
             "{} kept no weights: a run of `dsf {}` leaves {} when it is done, a run of a sweep or of an earlier version \
              does not; delete the folder and train it again with `dsf {}`",

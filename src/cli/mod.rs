@@ -272,7 +272,8 @@ impl Global {
 fn tree() -> clap::Command {
     let tree = Cli::command().mut_subcommand("sweep", help::of_sweep);
     TASKS.iter().fold(tree, |tree, task| {
-        tree.mut_subcommand(task.name, |command| help::of_task(command, task))
+        // Its defaults are looked up when the command is called, and for no other.
+        tree.mut_subcommand(task.name, |command| command.defer(help::of_task))
     })
 }
 

@@ -7,7 +7,7 @@ use super::run::{execute, RunContext, RunEvent};
 use super::screen::Screen;
 use super::worker::{code, done, emit, Events};
 use super::{exit, go_on, progress, stop_flag, Global};
-use crate::config::RunConfig;
+use crate::config::{spelt, RunConfig};
 use crate::error::{ensure, Error, Result};
 use crate::recipes::{Explained, Resolved, Task};
 use crate::store::{Metrics, Outcome, RunResult, RunStatus, Status, Store, Weights};
@@ -135,7 +135,6 @@ fn explanation(
                             "settings": settings });
         return format!("{event}\n");
     }
-    let spelt = |value: &Value| value.as_str().map_or(value.to_string(), str::to_owned);
     let row = |row: &Explained| {
         vec![
             row.name.to_string(),

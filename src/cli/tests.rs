@@ -66,12 +66,16 @@ impl Worker for Here<'_> {
 fn its_command_is_listed_and_its_help_speaks_of_its_settings() {
     let mut tree = tree();
     let listed = tree.render_help().to_string();
-    let about = format!("Train and test one model on {}", toy().about);
+    // The list of commands has the name alone; what follows the colon stands in the command's own help.
+    let (name, meaning) = toy().about.split_once(": ").unwrap();
+    let about = format!("Train and test one model on {name}\n");
     assert!(listed.contains(&about), "{listed}");
     let command = tree.find_subcommand_mut("toy").unwrap();
     let help = command.render_help().to_string();
     assert!(help.contains("--seq-len <N>") && !help.contains("--kv-pairs"));
     assert!(!help.contains("--protocol"), "it has but one");
+    let long = command.render_long_help().to_string();
+    assert!(long.contains(meaning), "{long}");
 }
 
 #[test]

@@ -15,7 +15,7 @@ pub use column::{Absent, Role, SettingColumn, Summary};
 pub use dsf_ops::Pool;
 pub use language::{InitScheme, LanguageConfig, Rotary};
 pub use model::{Layout, ModelConfig, StateMixer};
-pub use settings::{At, Group, Kind, Objective, Setting, Settings, Taker, SETTINGS};
+pub use settings::{spelt, At, Group, Kind, Objective, Setting, Settings, Taker, SETTINGS};
 pub use task::TaskConfig;
 pub use train::{AdamConfig, Decay, Precision, Schedule, TrainConfig};
 

@@ -621,12 +621,18 @@ impl Setting {
             Kind::Number => (!value.is_number()).then(|| "a number, such as 2".to_owned()),
             Kind::Bool | Kind::OneOf(_) | Kind::Name | Kind::Tokenizer => None,
         };
-        let found = || value.as_str().map_or(value.to_string(), str::to_owned);
         match wanted {
-            Some(wanted) => Err(format!("--{name} must be {wanted}, not {}", found())),
+            Some(wanted) => Err(format!("--{name} must be {wanted}, not {}", spelt(value))),
             None => Ok(()),
         }
     }
+}
+
+/// The text of a value in a config.
+pub fn spelt(value: &Value) -> String {
+    value
+        .as_str()
+        .map_or_else(|| value.to_string(), str::to_owned)
 }
 
 /// `room` in a config of `objective` if that is the `wanted` one.

@@ -1,7 +1,7 @@
 //! A finished run's config as something chosen, for another run that differs from it in what is set beside it.
 
 use super::{resolve, Choice, Fixed, Task, PRESETS};
-use crate::config::{RunConfig, Setting};
+use crate::config::{spelt, RunConfig, Setting};
 use crate::error::{refuse, Result};
 use serde_json::{json, Value};
 
@@ -112,8 +112,8 @@ fn typed(
             .as_ref()
             .is_none_or(|now| now.values.get(name) != Some(value))
         {
-            typed.push((name.to_owned(), spelt(value)));
-            chosen.set(name, &spelt(value), "").ok()?;
+            typed.push((name.to_owned(), as_typed(value)));
+            chosen.set(name, &as_typed(value), "").ok()?;
             now = made(&chosen);
         }
     }
@@ -128,10 +128,9 @@ fn typed(
 }
 
 /// A value as typed.
-fn spelt(value: &Value) -> String {
+fn as_typed(value: &Value) -> String {
     match value.as_str() {
         Some("warmup-constant") => "constant".to_owned(),
-        Some(text) => text.to_owned(),
-        None => value.to_string(),
+        _ => spelt(value),
     }
 }

@@ -161,9 +161,7 @@ impl Store {
 
     /// The config of the run `id`, which has begun at least.
     pub fn config(&self, id: &str) -> Result<RunConfig> {
-        let path = self.run_folder(id).join(CONFIG);
-        let text = fs::read_to_string(&path).map_err(Error::io("read", &path))?;
-        RunConfig::parse(&text, &path.display().to_string())
+        read_config(&self.run_folder(id).join(CONFIG))
     }
 
     /// The runs whose ids begin with `prefix`, by id.
@@ -234,6 +232,12 @@ impl Store {
     pub fn run_folder(&self, id: &str) -> PathBuf {
         self.out.join(RUNS).join(id)
     }
+}
+
+/// The config of a run that a file holds.
+pub fn read_config(path: &Path) -> Result<RunConfig> {
+    let text = fs::read_to_string(path).map_err(Error::io("read", path))?;
+    RunConfig::parse(&text, &path.display().to_string())
 }
 
 fn refuse_non_folder(out: &Path) -> Result<()> {

@@ -3,7 +3,7 @@
 use super::estimate::{self, Part};
 use crate::config::RunConfig;
 use crate::error::Result;
-use crate::store::{Cause, Failure, Heard, RunResult, RunStatus, Store};
+use crate::store::{Cause, Failure, Heard, RunResult, Status, Store};
 
 /// Where a run is on its way.
 #[derive(Clone, Debug, PartialEq)]
@@ -37,7 +37,7 @@ impl Stand {
         if let Some(heard) = heard {
             return Ok(Self::Running(heard));
         }
-        let begun = store.status(id)? != crate::store::Status::Missing;
+        let begun = store.status(id)? != Status::Missing;
         let epochs = store.epochs(id).map_or(0, |epochs| epochs.len());
         Ok(match begun {
             true => Self::Begun(epochs),
@@ -136,10 +136,8 @@ fn left(runs: &[Seen]) -> Result<Option<f64>> {
 pub fn failed(runs: &[RunConfig], store: &Store, causes: &[Cause]) -> Result<Vec<RunConfig>> {
     let mut found = Vec::new();
     for run in runs {
-        let result = store.result(&run.id())?;
-        let failed = result.filter(|result| result.status == RunStatus::Failed);
-        let cause = failed.map(|result| result.cause.unwrap_or(Cause::Other));
-        if cause.is_some_and(|cause| causes.is_empty() || causes.contains(&cause)) {
+        let failure = store.result(&run.id())?.and_then(|result| result.failure());
+        if failure.is_some_and(|failure| causes.is_empty() || causes.contains(&failure.cause)) {
             found.push(run.clone());
         }
     }
