@@ -4,7 +4,8 @@
 
 use crate::error::{Error, Result};
 use memmap2::Mmap;
-use sha2::Digest;
+use serde_json::Value;
+use sha2::{Digest, Sha256};
 use std::fs::{self, File, TryLockError};
 use std::io::{self, BufWriter, ErrorKind, Read, Write};
 use std::path::{Path, PathBuf};
@@ -13,6 +14,8 @@ use tempfile::NamedTempFile;
 
 /// The beginning of the names of files and folders that are still being written.
 pub const UNFINISHED: &str = ".unfinished-";
+/// Where a sealed object keeps the digest of the rest of it.
+const SEAL: &str = "seal";
 /// The pause between two attempts to take a lock.
 const POLL: Duration = Duration::from_millis(100);
 
@@ -165,10 +168,55 @@ pub fn lock(path: &Path, mut wait: impl FnMut() -> Result<()>) -> Result<File> {
 /// Maps the file at `path` into memory. For files that are replaced whole and never written to.
 pub fn map(path: &Path) -> Result<Mmap> {
     let file = File::open(path).map_err(Error::io("read", path))?;
+    #[cfg(unix)]
+    speak_of_cut_files()?;
     // SAFETY: what this program makes, it makes under another name and renames; whoever cuts such a file
     // while it is used stops the process, which has no state that this could corrupt.
     let map = unsafe { Mmap::map(&file) };
     map.map_err(Error::io("read", path))
+}
+
+/// Has the process end with a sentence where a mapped file is cut while it is in use, or its disk fails: without it the
+/// signal ends the process without a word.
+#[cfg(unix)]
+fn speak_of_cut_files() -> Result<()> {
+    use crate::error::exit;
+    use signal_hook::{consts::SIGBUS, low_level};
+    static BEGUN: std::sync::Once = std::sync::Once::new();
+    const WORDS: &[u8] =
+        b"error: a token file was cut, or could not be read, while it was in use: \
+        leave such files alone, or delete it, and it is made again\n";
+    let mut registered = Ok(());
+    BEGUN.call_once(|| {
+        let end = || {
+            let _ = rustix::io::write(rustix::stdio::stderr(), WORDS);
+            low_level::exit(exit::BAD_DATA.into())
+        };
+        // SAFETY: a write and an end, both of which a signal handler may call.
+        registered = unsafe { low_level::register(SIGBUS, end) }.map(drop);
+    });
+    registered.map_err(|e| Error::usage(format!("cannot listen for signals: {e}")))
+}
+
+/// Adds to the JSON `object` a digest of the rest of it, by which [`unseal`] finds damage.
+pub fn seal(object: &mut Value) {
+    object[SEAL] = seal_of(object).into();
+}
+
+/// Takes the digest of [`seal`] out of `object`; false where the rest was changed. An object without one, as earlier
+/// versions wrote them, passes.
+pub fn unseal(object: &mut Value) -> bool {
+    let seal = object
+        .as_object_mut()
+        .and_then(|fields| fields.remove(SEAL));
+    seal.is_none_or(|seal| seal == seal_of(object))
+}
+
+/// Twelve hexadecimal digits of a SHA-256 over the object with its keys in order.
+fn seal_of(object: &Value) -> String {
+    let mut digest = hex::encode(Sha256::digest(object.to_string()));
+    digest.truncate(12);
+    digest
 }
 
 /// The digest `D`, such as SHA-256, of the file at `path` in small hexadecimal digits. `go_on` may give up between
@@ -188,6 +236,26 @@ pub fn digest<D: Digest>(path: &Path, mut go_on: impl FnMut() -> Result<()>) -> 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_sealed_object_is_told_from_a_changed_one_however_it_is_spelt() {
+        let mut object = serde_json::json!({ "b": 0.1, "a": [1, "x"] });
+        assert!(unseal(&mut object), "one without a seal passes");
+        let plain = object.clone();
+        seal(&mut object);
+        let text = format!("{object:#}");
+        let read = |text: &str| serde_json::from_str::<Value>(text).unwrap();
+        let mut same = read(&text.replace("0.1", "1e-1"));
+        assert!(unseal(&mut same));
+        assert_eq!(same, plain);
+        for (from, to) in [
+            ("0.1", "0.2"),
+            ("\"x\"", "\"y\""),
+            ("\"seal\": \"", "\"seal\": \"0"),
+        ] {
+            assert!(!unseal(&mut read(&text.replace(from, to))), "{from}");
+        }
+    }
 
     #[test]
     fn a_second_write_replaces_the_first_and_leaves_nothing_beside_it() {

@@ -139,8 +139,8 @@ fn train(typed: &Typed, asked: Asked, global: &Global) -> Result<u8> {
         }
         tally => tally?,
     };
-    if tally.done_before > 0 {
-        // A kill between a result and the summary may have lost its row.
+    if tally.finished + tally.failed + tally.done_before > 0 {
+        // A kill between a result and the summary may have lost its row, as may two ends at once without locks.
         let tasks = plan.tasks();
         let mut tasks = tasks.into_iter();
         tasks.try_for_each(|task| store.refresh_summary(task))?;

@@ -231,7 +231,11 @@ impl Entry {
             return State::Absent;
         }
         let parts = self.parts.iter().map(|part| folder.join(part));
-        match { parts }.find(|part| !part.exists()) {
+        let there = |part: &PathBuf| match self.origin {
+            Origin::Hub(_) => part.is_file(),
+            _ => part.exists(), // some are folders
+        };
+        match { parts }.find(|part| !there(part)) {
             Some(part) => State::Lacks(part),
             None => State::Present,
         }

@@ -54,7 +54,7 @@ pub(super) fn fetch(
     let folder = entry.path(&request.root);
     let mut commit = None;
     let mut files = Vec::new();
-    let there = |part: &&&str| !request.force && folder.join(part).exists();
+    let there = |part: &&&str| !request.force && folder.join(part).is_file();
     for part in entry.parts.iter().filter(|part| !there(part)) {
         let name = repository.path(part);
         let file = match cache.get(&name).filter(|_| !request.force) {

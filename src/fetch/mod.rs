@@ -33,6 +33,9 @@ use std::path::{Path, PathBuf};
 /// [`Error::Io`] for what the network, a server or the disk refused, [`Error::Stopped`] once the stop flag is
 /// raised. After the last two the same request continues.
 pub fn fetch(request: &FetchRequest, context: &mut FetchContext) -> Result<Vec<Dataset>> {
+    if !request.offline {
+        refuse_bad_proxies(|name| std::env::var(name).ok())?;
+    }
     let mut fetched = Vec::new();
     for lock in ["hub.lock", "cifar.lock", "lra.lock"] {
         let asked: Vec<&Entry> = CATALOGUE
@@ -57,6 +60,21 @@ pub fn fetch(request: &FetchRequest, context: &mut FetchContext) -> Result<Vec<D
         fetched.extend(entries.iter().map(|e| e.dataset));
     }
     Ok(fetched)
+}
+
+/// Refuses what the HTTP client would pass over without a word, to go round the proxy that was meant.
+fn refuse_bad_proxies(variable: impl Fn(&str) -> Option<String>) -> Result<()> {
+    for name in ["ALL_PROXY", "HTTPS_PROXY", "HTTP_PROXY"] {
+        for name in [name.to_owned(), name.to_lowercase()] {
+            let address = variable(&name).filter(|address| !address.is_empty());
+            if let Some(address) = address.filter(|address| ureq::Proxy::new(address).is_err()) {
+                refuse!(
+                    "{name} is `{address}`, not the address of a proxy such as http://HOST:PORT"
+                );
+            }
+        }
+    }
+    Ok(())
 }
 
 fn lock_name(origin: Origin) -> &'static str {

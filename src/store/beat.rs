@@ -12,10 +12,20 @@ use std::thread::{self, JoinHandle};
 use std::time::{Duration, SystemTime};
 
 pub(super) const BEAT: &str = "beat.json";
-/// The file of a run in work is never much older than this ...
-const EVERY: Duration = Duration::from_secs(5);
-/// ... and one older than this is of a process that is gone, or cut off.
-pub(super) const SILENT: Duration = Duration::from_secs(60);
+/// How fast hearts beat.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Pace {
+    /// The file of a run in work is never much older than this ...
+    pub every: Duration,
+    /// ... and one older than this is of a process that is gone, or cut off.
+    pub silent: Duration,
+}
+
+/// Slow enough for a network file system.
+pub(super) const PACE: Pace = Pace {
+    every: Duration::from_secs(5),
+    silent: Duration::from_secs(60),
+};
 
 /// Who works on a run, and how far it is.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -59,7 +69,7 @@ pub struct Heard {
 impl Heard {
     /// Whether its process is still at work, as far as can be told.
     pub fn is_fresh(&self) -> bool {
-        self.ago <= SILENT
+        self.ago <= PACE.silent
     }
 }
 
@@ -96,14 +106,14 @@ pub(super) struct Heart {
 
 impl Heart {
     /// The heart of a run in `folder`, of which the caller holds the lock.
-    pub fn start(folder: &Path, first: Beat) -> Result<Self> {
+    pub fn start(folder: &Path, first: Beat, pace: Pace) -> Result<Self> {
         let path = folder.join(BEAT);
         let (alive, ended) = mpsc::channel::<()>();
         let beat = Arc::new(Mutex::new(first));
         let (shared, file) = (Arc::clone(&beat), path.clone());
         write(&shared, &file);
         let beats = move || {
-            while ended.recv_timeout(EVERY) == Err(RecvTimeoutError::Timeout) {
+            while ended.recv_timeout(pace.every) == Err(RecvTimeoutError::Timeout) {
                 write(&shared, &file);
             }
         };
@@ -122,6 +132,18 @@ impl Heart {
     /// Changes what the next beat says.
     pub fn tell(&self, change: impl FnOnce(&mut Beat)) {
         change(&mut self.beat.lock().unwrap_or_else(PoisonError::into_inner));
+    }
+}
+
+#[cfg(test)]
+impl Heart {
+    /// As when the process is killed: the file stays as it is.
+    pub fn stop(mut self) {
+        drop(self.alive.take());
+        if let Some(thread) = self.thread.take() {
+            thread.join().unwrap();
+        }
+        std::mem::forget(self);
     }
 }
 
@@ -168,7 +190,7 @@ mod tests {
     #[test]
     fn a_beat_says_what_it_was_told_last() {
         let dir = tempfile::tempdir().unwrap();
-        let heart = Heart::start(dir.path(), Beat::default()).unwrap();
+        let heart = Heart::start(dir.path(), Beat::default(), PACE).unwrap();
         heart.tell(|beat| (beat.epoch, beat.step, beat.steps) = (3, 1, 4));
         write(&heart.beat, &heart.path);
         let text = std::fs::read(&heart.path).unwrap();

@@ -4,7 +4,7 @@
 //! killed leaves the file behind: under a lock of the same machine it is known at once that nobody has it any more, and
 //! else once its heart has been silent for long. Number of process and name of host alone decide nothing.
 
-use super::beat::{self, BEAT};
+use super::beat::{Pace, BEAT};
 use super::{host, read_if_present};
 use crate::error::{Error, Result};
 use crate::files::{open_lock, remove_if_present};
@@ -13,7 +13,7 @@ use std::fs::{self, File, TryLockError};
 use std::io::{ErrorKind, Write};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::{Duration, SystemTime};
+use std::time::SystemTime;
 
 pub(super) const LOCK: &str = "lock";
 pub(super) const CLAIM: &str = "claim.json";
@@ -45,7 +45,7 @@ pub(super) struct Claim {
 impl Claim {
     /// Claims the run in `folder`, which is made; none where another process has it. Without `locks` as on a file
     /// system that has none.
-    pub fn take(folder: &Path, locks: bool) -> Result<Option<Self>> {
+    pub fn take(folder: &Path, locks: bool, pace: Pace) -> Result<Option<Self>> {
         fs::create_dir_all(folder).map_err(Error::io("create", folder))?;
         let lock = match locks {
             true => lock(&folder.join(LOCK))?,
@@ -73,7 +73,7 @@ impl Claim {
             return Ok(Some(claim));
         }
         let left = read_if_present(&claim.path)?.unwrap_or_default();
-        if !is_left_alone(folder, &left, &holder)? || !claim.remove(folder, &left)? {
+        if !is_left_alone(folder, &left, &holder, pace)? || !claim.remove(folder, &left)? {
             claim.forget();
             return Ok(None);
         }
@@ -151,14 +151,14 @@ fn lock(path: &Path) -> Result<Lock> {
 }
 
 /// Whether an error of a lock says that the file system has no locks: ENOLCK, ENOSYS or EOPNOTSUPP.
-fn has_none(error: &std::io::Error) -> bool {
+pub(super) fn has_none(error: &std::io::Error) -> bool {
     let numbers = [37, 38, 95];
     error.kind() == ErrorKind::Unsupported
         || cfg!(target_os = "linux") && error.raw_os_error().is_some_and(|n| numbers.contains(&n))
 }
 
 /// Whether the claim `left` is of a process that is gone.
-fn is_left_alone(folder: &Path, left: &[u8], own: &Holder) -> Result<bool> {
+fn is_left_alone(folder: &Path, left: &[u8], own: &Holder, pace: Pace) -> Result<bool> {
     let holder: Option<Holder> = serde_json::from_slice(left).ok();
     // Its lock would still be there. Locks of some network file systems reach no further than one machine.
     if holder.is_some_and(|holder| holder.locked && own.locked && holder.boot == own.boot) {
@@ -172,14 +172,21 @@ fn is_left_alone(folder: &Path, left: &[u8], own: &Holder) -> Result<bool> {
     let Some(now) = now else {
         return Ok(false);
     };
-    let heard = [BEAT, CLAIM]
-        .iter()
-        .filter_map(|name| changed(&folder.join(name)));
-    let silent = |at: SystemTime| now.duration_since(at).unwrap_or(Duration::ZERO);
-    Ok(heard
-        .map(silent)
-        .min()
-        .is_some_and(|span| span > beat::SILENT))
+    let heard = || {
+        let files = [BEAT, CLAIM].iter();
+        files.filter_map(|name| changed(&folder.join(name))).max()
+    };
+    let last = heard();
+    Ok(match last.map(|last| now.duration_since(last)) {
+        None => false,
+        Some(Ok(ago)) => ago > pace.silent,
+        // The clock jumped back. A heart that beats brings its file back to the present.
+        Some(Err(ahead)) if ahead.duration() > pace.silent => {
+            std::thread::sleep(2 * pace.every);
+            heard() == last
+        }
+        Some(Err(_)) => false,
+    })
 }
 
 fn changed(path: &Path) -> Option<SystemTime> {
@@ -203,7 +210,9 @@ fn token() -> String {
 
 #[cfg(test)]
 mod tests {
+    use super::super::beat::PACE;
     use super::*;
+    use std::time::Duration;
 
     fn age(path: &Path, seconds: u64) {
         let then = SystemTime::now() - Duration::from_secs(seconds);
@@ -231,14 +240,14 @@ mod tests {
     fn one_process_has_a_run_at_a_time_with_and_without_locks() {
         for locks in [true, false] {
             let dir = tempfile::tempdir().unwrap();
-            let first = Claim::take(dir.path(), locks).unwrap().unwrap();
+            let first = Claim::take(dir.path(), locks, PACE).unwrap().unwrap();
             for other in [true, false] {
-                assert!(Claim::take(dir.path(), other).unwrap().is_none());
+                assert!(Claim::take(dir.path(), other, PACE).unwrap().is_none());
             }
             assert!(first.holds().unwrap());
             drop(first);
             assert!(!dir.path().join(CLAIM).exists());
-            assert!(Claim::take(dir.path(), locks).unwrap().is_some());
+            assert!(Claim::take(dir.path(), locks, PACE).unwrap().is_some());
         }
     }
 
@@ -246,7 +255,7 @@ mod tests {
     fn what_a_killed_process_of_this_machine_had_locked_is_free_at_once() {
         let dir = tempfile::tempdir().unwrap();
         abandoned(dir.path(), true, &boot());
-        assert!(Claim::take(dir.path(), true).unwrap().is_some());
+        assert!(Claim::take(dir.path(), true, PACE).unwrap().is_some());
     }
 
     #[test]
@@ -255,22 +264,55 @@ mod tests {
             let dir = tempfile::tempdir().unwrap();
             abandoned(dir.path(), locked, &of);
             let path = dir.path().join(CLAIM);
-            assert!(Claim::take(dir.path(), true).unwrap().is_none());
+            assert!(Claim::take(dir.path(), true, PACE).unwrap().is_none());
             age(&path, 120);
             let beat = dir.path().join(BEAT);
             fs::write(&beat, "{}").unwrap();
-            assert!(Claim::take(dir.path(), true).unwrap().is_none(), "it beats");
+            assert!(
+                Claim::take(dir.path(), true, PACE).unwrap().is_none(),
+                "it beats"
+            );
             age(&beat, 120);
-            assert!(Claim::take(dir.path(), true).unwrap().is_some());
+            assert!(Claim::take(dir.path(), true, PACE).unwrap().is_some());
         }
+    }
+
+    #[test]
+    fn a_claim_from_before_the_clock_jumped_back_is_free_unless_its_heart_beats() {
+        let dir = tempfile::tempdir().unwrap();
+        abandoned(dir.path(), false, "elsewhere");
+        let beat = dir.path().join(BEAT);
+        fs::write(&beat, "{}").unwrap();
+        let pace = Pace {
+            every: Duration::from_millis(200),
+            silent: Duration::from_secs(2),
+        };
+        let later = SystemTime::now() + Duration::from_secs(3600);
+        let future = || {
+            let file = File::options().write(true).open(&beat).unwrap();
+            file.set_modified(later).unwrap();
+        };
+        future();
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                std::thread::sleep(pace.every);
+                fs::write(&beat, "{}").unwrap();
+            });
+            assert!(
+                Claim::take(dir.path(), false, pace).unwrap().is_none(),
+                "it beats"
+            );
+        });
+        future();
+        assert!(Claim::take(dir.path(), false, pace).unwrap().is_some());
     }
 
     #[test]
     fn who_is_taken_over_knows_and_leaves_the_claim_of_the_other() {
         let dir = tempfile::tempdir().unwrap();
-        let first = Claim::take(dir.path(), false).unwrap().unwrap();
+        let first = Claim::take(dir.path(), false, PACE).unwrap().unwrap();
         age(&dir.path().join(CLAIM), 120);
-        let second = Claim::take(dir.path(), false).unwrap().unwrap();
+        let second = Claim::take(dir.path(), false, PACE).unwrap().unwrap();
         assert!(!first.holds().unwrap() && second.holds().unwrap());
         drop(first);
         assert!(second.holds().unwrap());
@@ -283,7 +325,7 @@ mod tests {
             abandoned(dir.path(), false, "elsewhere");
             age(&dir.path().join(CLAIM), 120);
             let claims: Vec<Option<Claim>> = std::thread::scope(|scope| {
-                let take = || Claim::take(dir.path(), false).unwrap();
+                let take = || Claim::take(dir.path(), false, PACE).unwrap();
                 let threads: Vec<_> = (0..8).map(|_| scope.spawn(take)).collect();
                 threads.into_iter().map(|t| t.join().unwrap()).collect()
             });

@@ -120,7 +120,7 @@ impl Store {
     /// Copies the run `id` from the folder `from` in place of what is here. A kill leaves a run that is begun.
     fn take(&self, id: &str, from: &Path) -> Result<()> {
         let folder = self.run_folder(id);
-        let Some(_claim) = Claim::take(&folder, self.locks)? else {
+        let Some(_claim) = Claim::take(&folder, self.locks, self.pace)? else {
             return Err(Error::Busy(id.to_owned()));
         };
         remove_if_present(&folder.join(RESULT))?;

@@ -44,7 +44,10 @@ mod summary;
 mod tests;
 
 pub use archive::{check as check_archive, Archive};
+#[cfg(test)]
+pub(crate) use beat::Pace as TestPace;
 pub use beat::{Beat, Heard};
+use beat::{Pace, PACE};
 pub use cancel::Wish;
 pub use cause::{Cause, Failure};
 pub use column::{Absent, Column, Field, Kind, Role};
@@ -65,6 +68,7 @@ pub use summary::{read_summary, refuse_contradictions, to_csv, Configs, Scan};
 
 use crate::config::RunConfig;
 use crate::error::{ensure, refuse, Error, Result};
+use crate::files::unseal;
 use std::fs;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
@@ -79,6 +83,8 @@ pub struct Store {
     out: PathBuf,
     /// Whether locks are tried; without them claims do.
     locks: bool,
+    /// How fast its hearts beat.
+    pace: Pace,
 }
 
 /// How far a run has come.
@@ -101,6 +107,7 @@ impl Store {
         let store = Self {
             out: out.to_owned(),
             locks: true,
+            pace: PACE,
         };
         fs::create_dir_all(out.join(RUNS))
             .and_then(|()| tempfile::tempfile_in(out).map(drop))
@@ -125,6 +132,7 @@ impl Store {
         Ok(Self {
             out: out.to_owned(),
             locks: true,
+            pace: PACE,
         })
     }
 
@@ -135,6 +143,12 @@ impl Store {
             locks: false,
             ..self
         }
+    }
+
+    /// The same folder where time runs faster.
+    #[cfg(test)]
+    pub(crate) fn at_pace(self, pace: Pace) -> Self {
+        Self { pace, ..self }
     }
 
     /// How far the run `id` has come.
@@ -153,10 +167,16 @@ impl Store {
         let Some(bytes) = read_if_present(&path)? else {
             return Ok(None);
         };
-        serde_json::from_slice(&bytes).map(Some).map_err(|e| {
+        let broken = |why: &dyn std::fmt::Display| {
             let remedy = "delete this file to train the run again";
-            Error::corrupt(&path, format!("not the result of a run: {e}; {remedy}"))
-        })
+            Error::corrupt(&path, format!("not the result of a run: {why}; {remedy}"))
+        };
+        let mut result = serde_json::from_slice(&bytes).map_err(|e| broken(&e))?;
+        if !unseal(&mut result) {
+            return Err(broken(&"it was changed since it was written"));
+        }
+        let result = serde_json::from_value(result).map_err(|e| broken(&e))?;
+        Ok(Some(result))
     }
 
     /// The config of the run `id`, which has begun at least.
@@ -221,6 +241,11 @@ impl Store {
     /// Where the summary of `task` stands.
     pub fn summary_path(&self, task: &str) -> PathBuf {
         self.out.join(format!("{task}.csv"))
+    }
+
+    /// Puts the row of the finished run `id` into the summary of `task`.
+    fn add_to_summary(&self, task: &str, id: &str) -> Result<()> {
+        summary::add(self, task, id)
     }
 
     /// Writes the summary of `task` anew from the run folders.

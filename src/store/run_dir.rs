@@ -9,7 +9,8 @@ use super::{CONFIG, RESULT};
 use crate::config::RunConfig;
 use crate::error::{Error, Result};
 use crate::files::{
-    begin, publish, remove_if_present, remove_unfinished, write_atomic, write_atomic_by, write_to,
+    begin, publish, remove_if_present, remove_unfinished, seal, write_atomic, write_atomic_by,
+    write_to,
 };
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -88,7 +89,7 @@ impl RunDir {
     ) -> Result<Self> {
         let id = config.id();
         let folder = store.run_folder(&id);
-        let Some(claim) = Claim::take(&folder, store.locks)? else {
+        let Some(claim) = Claim::take(&folder, store.locks, store.pace)? else {
             return Err(Error::Busy(id));
         };
         remove_unfinished(&folder)?;
@@ -110,6 +111,7 @@ impl RunDir {
                 since: utc_now(),
                 ..Beat::default()
             },
+            store.pace,
         )?;
         Ok(Self {
             store: store.clone(),
@@ -213,13 +215,24 @@ impl RunDir {
     /// any later run rebuilds.
     pub fn finish(self, result: &RunResult) -> Result<()> {
         self.still_mine()?;
-        write_atomic(&self.folder.join(RESULT), &pretty(result))?;
+        let mut sealed = json(result);
+        seal(&mut sealed);
+        write_atomic(&self.folder.join(RESULT), &pretty(&sealed))?;
         if result.status == RunStatus::Done {
             for name in CHECKPOINTS {
                 remove_if_present(&self.folder.join(name))?;
             }
         }
-        self.store.refresh_summary(&self.task)
+        self.store.add_to_summary(&self.task, &self.id)
+    }
+}
+
+#[cfg(test)]
+impl RunDir {
+    /// As when the process is killed: claim and beat stay.
+    pub(crate) fn crash(self) {
+        self.heart.stop();
+        std::mem::forget(self.claim);
     }
 }
 
@@ -263,6 +276,9 @@ fn earlier_start(path: &Path) -> Result<Option<String>> {
 
 fn pretty(value: &impl Serialize) -> Vec<u8> {
     // By way of `Value`: its keys are sorted.
-    let value = serde_json::to_value(value).expect("plain data has a JSON form");
-    format!("{value:#}\n").into_bytes()
+    format!("{:#}\n", json(value)).into_bytes()
+}
+
+fn json(value: &impl Serialize) -> Value {
+    serde_json::to_value(value).expect("plain data has a JSON form")
 }

@@ -10,6 +10,9 @@ use std::sync::LazyLock;
 /// Version of the columns. Columns may be added; a rename or a new meaning raises it.
 pub const SCHEMA: u32 = 1;
 
+/// The column by which a row that was changed is told.
+pub(super) const CHECKSUM: &str = "checksum";
+
 /// A column that no setting has, which files may lack.
 fn other(
     name: &'static str,
@@ -70,7 +73,7 @@ fn endings() -> [Column; 4] {
 }
 
 #[rustfmt::skip]
-fn origins() -> [Column; 12] {
+fn origins() -> [Column; 13] {
     let origin = |name, kind, meaning| other(name, "", Role::Origin, kind, meaning);
     let time = |name, meaning| other(name, "UTC", Role::Origin, Kind::Word, meaning);
     [
@@ -86,6 +89,7 @@ fn origins() -> [Column; 12] {
         origin("data_digest", Kind::Word, "twelve hex digits over the examples seen"),
         origin("simd", Kind::Word, "instruction set of the ops: avx512, avx2, neon or baseline"),
         origin("micro_batch_used", Kind::Count, "examples at a time, if fewer than asked for, because memory ran out"),
+        origin(CHECKSUM, Kind::Word, "twelve hex digits over the rest of the row, which tell a row that was changed"),
     ]
 }
 

@@ -1,8 +1,8 @@
 //! A staging folder: several files that appear together.
 
 use crate::error::{Error, Result};
-use crate::files::{remove_unfinished, sync_folder, UNFINISHED};
-use std::fs;
+use crate::files::{lock, remove_unfinished, sync_folder, UNFINISHED};
+use std::fs::{self, File};
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
@@ -11,12 +11,16 @@ use std::path::{Path, PathBuf};
 pub struct Staging {
     staging: tempfile::TempDir,
     folder: PathBuf,
+    _lock: File,
 }
 
 impl Staging {
-    /// A staging folder for entries of `folder`, which is made if it is missing. What killed writers left there is
-    /// removed.
-    pub fn of(folder: &Path) -> Result<Self> {
+    /// A staging folder for entries of `folder`, which is made if it is missing. There is one at a time: `wait` is called
+    /// while another process has it. What killed writers left there is removed.
+    pub fn of(folder: &Path, wait: impl FnMut() -> Result<()>) -> Result<Self> {
+        let mut beside = folder.as_os_str().to_owned();
+        beside.push(".lock");
+        let lock = lock(Path::new(&beside), wait)?;
         fs::create_dir_all(folder).map_err(Error::io("create", folder))?;
         remove_unfinished(folder)?;
         let mut builder = tempfile::Builder::new();
@@ -25,6 +29,7 @@ impl Staging {
         Ok(Self {
             staging: staging.map_err(Error::io("write to", folder))?,
             folder: folder.to_owned(),
+            _lock: lock,
         })
     }
 
@@ -58,26 +63,46 @@ impl Staging {
 mod tests {
     use super::*;
 
+    /// Nobody else is there.
+    fn alone() -> Result<()> {
+        panic!("there is no other process to wait for")
+    }
+
     #[test]
     fn entries_replace_those_of_their_names_and_nothing_else() {
         let dir = tempfile::tempdir().unwrap();
-        fs::create_dir(dir.path().join("a")).unwrap();
-        fs::write(dir.path().join("a/old"), "").unwrap();
-        fs::write(dir.path().join("other"), "").unwrap();
-        let new = Staging::of(dir.path()).unwrap();
+        let folder = dir.path().join("data");
+        fs::create_dir_all(folder.join("a")).unwrap();
+        fs::write(folder.join("a/old"), "").unwrap();
+        fs::write(folder.join("other"), "").unwrap();
+        let new = Staging::of(&folder, alone).unwrap();
         fs::create_dir(new.path().join("a")).unwrap();
         fs::write(new.path().join("a/new"), "").unwrap();
         new.publish().unwrap();
-        assert!(dir.path().join("a/new").exists() && !dir.path().join("a/old").exists());
-        assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 2);
+        assert!(folder.join("a/new").exists() && !folder.join("a/old").exists());
+        assert_eq!(fs::read_dir(&folder).unwrap().count(), 2);
     }
 
     #[test]
     fn what_is_not_published_leaves_nothing_and_so_does_a_kill_in_the_end() {
         let dir = tempfile::tempdir().unwrap();
-        fs::create_dir(dir.path().join(".unfinished-abc")).unwrap();
-        fs::write(dir.path().join(".unfinished-abc/half"), "").unwrap();
-        drop(Staging::of(dir.path()).unwrap());
-        assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 0);
+        let folder = dir.path().join("data");
+        fs::create_dir_all(folder.join(".unfinished-abc")).unwrap();
+        fs::write(folder.join(".unfinished-abc/half"), "").unwrap();
+        drop(Staging::of(&folder, alone).unwrap());
+        assert_eq!(fs::read_dir(&folder).unwrap().count(), 0);
+    }
+
+    #[test]
+    fn the_second_waits_for_the_first_and_may_give_up() {
+        let dir = tempfile::tempdir().unwrap();
+        let folder = dir.path().join("data");
+        let first = Staging::of(&folder, alone).unwrap();
+        fs::write(first.path().join("half"), "").unwrap();
+        let second = Staging::of(&folder, || Err(Error::Stopped));
+        assert!(matches!(second, Err(Error::Stopped)));
+        assert!(first.path().join("half").exists());
+        drop(first);
+        Staging::of(&folder, alone).unwrap();
     }
 }

@@ -1,17 +1,19 @@
 //! The summary of a task: one row a finished run, made from the run folders and read back.
 
+use super::claim::has_none;
 use super::column::{Absent, Field};
 use super::metrics::METRICS;
 use super::record::Source;
-use super::schema::{place, COLUMNS};
+use super::schema::{place, CHECKSUM, COLUMNS};
 use super::{read_if_present, Record, RunStatus, Store, CONFIG, RESULT, RUNS, SCHEMA};
 use crate::config::RunConfig;
 use crate::error::{Error, Position, Result};
 use crate::files::{open_lock, remove_unfinished, write_atomic};
 use csv::{ErrorKind, StringRecord};
 use serde::Serialize;
+use sha2::{Digest, Sha256};
 use std::collections::hash_map::Entry;
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::path::Path;
 use std::{fs, io};
 
@@ -64,7 +66,9 @@ fn run_folders(runs: &Path) -> Result<Vec<String>> {
     let mut names = Vec::new();
     for entry in fs::read_dir(runs).map_err(Error::io("read", runs))? {
         let entry = entry.map_err(Error::io("read", runs))?;
-        if entry.path().is_dir() {
+        // Asked of the folder, not of each file in it, where it knows.
+        let kind = entry.file_type().map_err(Error::io("read", runs))?;
+        if kind.is_dir() || kind.is_symlink() && entry.path().is_dir() {
             names.push(entry.file_name().to_string_lossy().into_owned());
         }
     }
@@ -99,16 +103,86 @@ fn read_run(store: &Store, folder: &str, tasks: &[&str]) -> Result<Option<Record
     Ok(result.map(|result| Record::new(&config, &result).read_from(&file)))
 }
 
-/// Under a lock from the scan to the rename: of two that finish together, the one that renames
-/// last has seen both results.
+/// All rows, from the run folders.
 pub(super) fn refresh(store: &Store, task: &str) -> Result<()> {
-    let lock_path = store.out.join(LOCK);
-    let lock = open_lock(&lock_path)?;
-    lock.lock().map_err(Error::io("lock", &lock_path))?;
-    remove_unfinished(&store.out)?;
+    let lock = Lock::take(store)?;
+    refresh_under(&lock, store, task)
+}
+
+fn refresh_under(lock: &Lock, store: &Store, task: &str) -> Result<()> {
+    if lock.is_held() {
+        remove_unfinished(&store.out)?;
+    }
     let path = store.summary_path(task);
     let rows = scan(store, &[task])?.rows;
     write_atomic(&path, &records_csv(&rows, &path)?)
+}
+
+/// The row of one run, among those that are there: a thousand runs need not read the folders of a thousand runs each. A
+/// summary that is missing, of another version or damaged is made from the folders.
+///
+/// On a file system without locks, of two that finish together one may write a summary without the row of the other;
+/// every sweep and merge makes it from the folders in the end.
+pub(super) fn add(store: &Store, task: &str, id: &str) -> Result<()> {
+    let lock = Lock::take(store)?;
+    let path = store.summary_path(task);
+    let text = read_if_present(&path)?.unwrap_or_default();
+    let there: HashSet<String> = run_folders(&store.out.join(RUNS))?.into_iter().collect();
+    let row = read_run(store, id, &[task])?;
+    match row.and_then(|row| with_row(&text, &row, &there)) {
+        Some(text) => write_atomic(&path, &text),
+        None => refresh_under(&lock, store, task),
+    }
+}
+
+/// `text`, a summary with the columns of this version, with `row` in place of that of its run and without runs that are
+/// not `there` any more. None of any other text.
+fn with_row(text: &[u8], row: &Record, there: &HashSet<String>) -> Option<Vec<u8>> {
+    let mut reader = csv::Reader::from_reader(text);
+    let header = reader.headers().ok()?.clone();
+    if !header.iter().eq(COLUMNS.iter().map(|column| column.name)) {
+        return None;
+    }
+    let id = place("run_id")?;
+    let mut lines: Vec<StringRecord> = reader.records().collect::<Result<_, _>>().ok()?;
+    lines.retain(|line| there.contains(&line[id]));
+    // What is not sorted was not written here.
+    if !lines.is_sorted_by(|a, b| a[id] < b[id]) {
+        return None;
+    }
+    let line = line_of(row, &Checksum::under(&header));
+    match lines.binary_search_by(|line| line[id].cmp(row.run_id())) {
+        Ok(at) => lines[at] = line,
+        Err(at) => lines.insert(at, line),
+    }
+    let mut writer = csv::Writer::from_writer(Vec::with_capacity(text.len() + 1024));
+    let mut all = std::iter::once(&header).chain(&lines);
+    all.try_for_each(|line| writer.write_record(line)).ok()?;
+    writer.into_inner().ok()
+}
+
+/// The right to write summaries, from the reading to the rename: of two that finish together, the one that renames last
+/// has seen both results.
+struct Lock(Option<fs::File>);
+
+impl Lock {
+    fn take(store: &Store) -> Result<Self> {
+        let path = store.out.join(LOCK);
+        let file = open_lock(&path)?;
+        if !store.locks {
+            return Ok(Self(None));
+        }
+        match file.lock() {
+            Ok(()) => Ok(Self(Some(file))),
+            Err(e) if has_none(&e) => Ok(Self(None)),
+            Err(e) => Err(Error::io("lock", &path)(e)),
+        }
+    }
+
+    /// Whether the file system has locks, so that nobody else writes.
+    fn is_held(&self) -> bool {
+        self.0.is_some()
+    }
 }
 
 /// `rows` under a header, ready to be written to `path`.
@@ -120,13 +194,76 @@ pub fn to_csv<R: Serialize>(rows: &[R], path: &Path) -> Result<Vec<u8>> {
 
 /// Records under the names of all columns.
 fn records_csv(records: &[Record], path: &Path) -> Result<Vec<u8>> {
+    let names: StringRecord = COLUMNS.iter().map(|column| column.name).collect();
+    let sum = Checksum::under(&names);
     csv_of(path, |writer| {
         if !records.is_empty() {
-            writer.write_record(COLUMNS.iter().map(|column| column.name))?;
+            writer.write_record(&names)?;
         }
         let mut lines = records.iter();
-        lines.try_for_each(|record| writer.write_record(record.cells()))
+        lines.try_for_each(|record| writer.write_record(&line_of(record, &sum)))
     })
+}
+
+/// The cells of a record under the names of all columns.
+fn line_of(record: &Record, sum: &Checksum) -> StringRecord {
+    let cells: StringRecord = record.cells().collect();
+    let digits = sum.of(&cells);
+    let filled = |(i, cell)| match sum.at == Some(i) {
+        true => digits.as_str(),
+        false => cell,
+    };
+    cells.iter().enumerate().map(filled).collect()
+}
+
+/// A digest of each row of a file, whatever the order of its columns: a number with one wrong digit looks like any other.
+struct Checksum<'a> {
+    /// The column that it stands in.
+    at: Option<usize>,
+    /// The other columns, by name.
+    others: Vec<(&'a str, usize)>,
+}
+
+impl<'a> Checksum<'a> {
+    fn under(header: &'a StringRecord) -> Self {
+        let names = header.iter().map(str::trim).enumerate();
+        let (at, others): (Vec<_>, Vec<_>) = names.partition(|(_, name)| *name == CHECKSUM);
+        let mut others: Vec<_> = others.into_iter().map(|(i, name)| (name, i)).collect();
+        others.sort_unstable();
+        let at = at.first().map(|(i, _)| *i);
+        Self { at, others }
+    }
+
+    /// Of the cells that hold something: a column without values is as good as none.
+    fn of(&self, row: &StringRecord) -> String {
+        let mut sum = Sha256::new();
+        for (name, i) in &self.others {
+            let text = row[*i].trim();
+            if !text.is_empty() {
+                for part in [name, "=", text, "\n"] {
+                    sum.update(part);
+                }
+            }
+        }
+        let mut digits = hex::encode(sum.finalize());
+        digits.truncate(12);
+        digits
+    }
+
+    /// Why `row` is not as it was written. One without a checksum passes: earlier versions wrote none.
+    fn check(&self, row: &StringRecord) -> Result<(), String> {
+        let Some(written) = self.at.map(|at| row[at].trim()) else {
+            return Ok(());
+        };
+        let found = self.of(row);
+        match written.is_empty() || written == found {
+            true => Ok(()),
+            false => Err(format!(
+                "the row was changed since it was written: its checksum is {found}, not `{written}`; if that was \
+                 meant, empty its column `{CHECKSUM}`"
+            )),
+        }
+    }
 }
 
 fn csv_of(
@@ -144,7 +281,8 @@ fn csv_of(
 ///
 /// Columns are found by name, so that files of every version are read: a missing column and an empty cell
 /// mean what [`Absent`] says, and columns of later versions are passed over. A value that its column cannot
-/// have, a header that lacks what every version wrote, and two different results of one run are refused.
+/// have, a row that is not what its checksum is of, a header that lacks what every version wrote, and two different
+/// results of one run are refused.
 pub fn read_summary(path: &Path) -> Result<Vec<Record>> {
     let file: std::sync::Arc<str> = path.display().to_string().into();
     let bytes = fs::read(path).map_err(Error::io("read", path))?;
@@ -158,6 +296,7 @@ pub fn read_summary(path: &Path) -> Result<Vec<Record>> {
         return Err(refused(path, 1, why));
     };
     let columns = columns_of(&header).map_err(|why| refused(path, 1, &why));
+    let sum = Checksum::under(&header);
     let (mut records, mut line) = (Vec::new(), StringRecord::new());
     // Most cells are those of the line above, which need not be parsed again.
     let (mut above, mut fields) = (StringRecord::new(), vec![Field::Absent; COLUMNS.len()]);
@@ -171,6 +310,8 @@ pub fn read_summary(path: &Path) -> Result<Vec<Record>> {
             Ok(columns) => columns,
             Err(_) => break,
         };
+        sum.check(&line)
+            .map_err(|why| refused(path, number, &why))?;
         for (i, place) in columns.iter().enumerate() {
             let (Some(place), text) = (*place, &line[i]) else {
                 continue;
@@ -187,7 +328,8 @@ pub fn read_summary(path: &Path) -> Result<Vec<Record>> {
             file: file.clone(),
             line: Some(number),
         };
-        let record = Record::read(fields.clone(), source);
+        let mut record = Record::read(fields.clone(), source);
+        record.set(CHECKSUM, Field::Absent);
         if let Some(lacking) = record.lacks() {
             let why = format!("column `{}`: empty, not {}", lacking.name, lacking.kind);
             return Err(refused(path, number, &why));
@@ -313,6 +455,77 @@ mod tests {
         let message = read_summary(&path).unwrap_err().to_string();
         assert!(message.contains("mqar.csv, line "), "{message}");
         message
+    }
+
+    #[test]
+    fn a_row_is_put_among_those_that_are_there_as_if_all_were_made_anew() {
+        let record = |seed, accuracy| Record::new(&RunConfig { seed, ..config() }, &done(accuracy));
+        let mut rows: Vec<Record> = (0..5).map(|seed| record(seed, 0.5)).collect();
+        rows.sort_by(|a, b| a.run_id().cmp(b.run_id()));
+        let ids = |rows: &[Record]| rows.iter().map(|row| row.run_id().to_owned()).collect();
+        let all: HashSet<String> = ids(&rows);
+        let added = |rows: &[Record], row: &Record, there| {
+            let text = with_row(text_of(rows).as_bytes(), row, there)?;
+            Some(String::from_utf8(text).unwrap())
+        };
+        for at in 0..rows.len() {
+            let others = [&rows[..at], &rows[at + 1..]].concat();
+            assert_eq!(added(&others, &rows[at], &all).unwrap(), text_of(&rows));
+            let mut changed = rows.clone();
+            changed[at].set("accuracy", 0.75);
+            assert_eq!(added(&rows, &changed[at], &all).unwrap(), text_of(&changed));
+        }
+        let gone: HashSet<String> = ids(&rows[1..]);
+        assert_eq!(added(&rows, &rows[4], &gone).unwrap(), text_of(&rows[1..]));
+        // Anything else is made anew from the folders.
+        let backwards: Vec<Record> = rows.iter().rev().cloned().collect();
+        assert_eq!(added(&backwards, &rows[0], &all), None);
+        let text = text_of(&rows);
+        for other in [
+            String::new(),
+            text.replace("checksum", "sum"),
+            text[..text.len() - 20].to_owned(),
+        ] {
+            assert_eq!(with_row(other.as_bytes(), &rows[0], &all), None);
+        }
+    }
+
+    #[test]
+    fn a_row_that_was_changed_is_refused_until_its_checksum_is_taken_out() {
+        let text = text_of(&[Record::new(&config(), &done(0.5))]);
+        let changed = text.replacen(",0.5,", ",0.6,", 1);
+        assert_ne!(text, changed);
+        let message = refusal(&changed);
+        assert!(
+            message.contains("line 2: the row was changed") && message.contains("`checksum`"),
+            "{message}"
+        );
+        // In another order, and without a column that is empty, it is the same row.
+        let mut reader = csv::Reader::from_reader(text.as_bytes());
+        let header = reader.headers().unwrap().clone();
+        let row = reader.records().next().unwrap().unwrap();
+        let mut cells: Vec<_> = header
+            .iter()
+            .zip(&row)
+            .filter(|(_, cell)| !cell.is_empty())
+            .collect();
+        assert!(cells.len() < header.len());
+        cells.reverse();
+        let line = |cells: Vec<&str>| cells.join(",");
+        let (names, values): (Vec<&str>, Vec<&str>) = cells.into_iter().unzip();
+        let (_dir, path) = summary_of(&format!("{}\n{}\n", line(names), line(values)));
+        assert_eq!(
+            read_summary(&path).unwrap(),
+            [Record::new(&config(), &done(0.5))]
+        );
+        // A change that is meant.
+        let sum = &row[row.len() - 1];
+        assert_eq!(sum.len(), 12);
+        let (_dir, path) = summary_of(&changed.replace(sum, ""));
+        assert_eq!(
+            read_summary(&path).unwrap()[0].number("accuracy"),
+            Some(0.6)
+        );
     }
 
     #[test]

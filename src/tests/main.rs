@@ -4,6 +4,7 @@ mod architecture;
 mod classifiers;
 mod cli;
 mod contracts;
+mod faults;
 mod generation;
 mod golden;
 mod gradients;

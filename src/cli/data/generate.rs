@@ -11,6 +11,7 @@ use crate::tasks::{Generator, Task};
 use clap::{Args, Subcommand};
 use serde_json::json;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::AtomicBool;
 
 #[derive(Args)]
 pub(super) struct Arguments {
@@ -103,15 +104,23 @@ impl Place {
         })
     }
 
-    /// Refuses to replace `there`, unless that is asked for.
-    fn replaces(&self, there: Option<&Path>) -> Result<()> {
-        match there.filter(|_| !self.force) {
-            Some(there) => refuse!(
-                "{} is there already; --force replaces it, --data-dir DIR names another place",
-                there.display()
-            ),
-            None => Ok(()),
-        }
+    /// Where files of `folder` are written to first. Refused where one of `known` is there, unless it is to be replaced.
+    fn begin(&self, folder: &Path, known: &[&str], stop: &AtomicBool) -> Result<Staging> {
+        let refuse_to_replace = || {
+            let mut known = known.iter().map(|name| folder.join(name));
+            match known.find(|path| !self.force && path.exists()) {
+                Some(there) => refuse!(
+                    "{} is there already; --force replaces it, --data-dir DIR names another place",
+                    there.display()
+                ),
+                None => Ok(()),
+            }
+        };
+        refuse_to_replace()?;
+        let files = Staging::of(folder, || go_on(stop))?;
+        // Another process may have written them in the meantime.
+        refuse_to_replace()?;
+        Ok(files)
     }
 }
 
@@ -162,11 +171,9 @@ fn as_released(mut config: LraConfig, place: &Place, global: &Global) -> Result<
     let folder = place.root()?.join(generated_folder(&config));
     #[rustfmt::skip]
     let known = ["basic_train.tsv", "basic_val.tsv", "basic_test.tsv", "imgs", "metadata"];
-    let there = known.iter().map(|name| folder.join(name));
-    place.replaces(there.into_iter().find(|path| path.exists()).as_deref())?;
     let examples: usize = config.examples().iter().sum();
-    let files = Staging::of(&folder)?;
     let stop = stop_flag()?;
+    let files = place.begin(&folder, &known, &stop)?;
     let template = "{bar:20} {pos}/{len} examples  {eta} left";
     let bar = print::bar_unless(global.silent(), template, Some(examples as u64));
     let mut progress = |more: usize| {
@@ -217,9 +224,8 @@ fn pairs(given: &Retrieval, global: &Global) -> Result<()> {
         refuse!("{flag} must be at most 10000000, not {size}");
     }
     let folder = place.root()?.join("retrieval");
-    let there = folder.join("new_aan_pairs.train.tsv").exists();
-    place.replaces(there.then_some(&folder))?;
-    let files = Staging::of(&folder)?;
+    let stop = stop_flag()?;
+    let files = place.begin(&folder, &["new_aan_pairs.train.tsv"], &stop)?;
     let counts = sizes.map(|(_, size)| size);
     write_stand_in(&given.from, files.path(), counts, place.data_seed)?;
     files.publish()?;

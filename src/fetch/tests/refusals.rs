@@ -109,3 +109,20 @@ fn a_folder_that_takes_no_file_is_named() {
     assert!(message.contains("file.part"), "{message}");
     assert_eq!(server.seen().len(), 0);
 }
+
+#[test]
+fn an_address_of_a_proxy_that_is_none_is_refused_by_the_name_of_its_variable() {
+    let set = |wanted: &'static str, address: &'static str| {
+        crate::fetch::refuse_bad_proxies(move |name| (name == wanted).then(|| address.to_owned()))
+    };
+    let message = set("https_proxy", "no proxy at all")
+        .unwrap_err()
+        .to_string();
+    assert!(
+        message.starts_with("https_proxy is `no proxy at all`"),
+        "{message}"
+    );
+    for address in ["", "http://127.0.0.1:3128", "socks5://host:1080", "host:80"] {
+        set("ALL_PROXY", address).unwrap();
+    }
+}

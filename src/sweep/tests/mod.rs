@@ -1,5 +1,6 @@
 //! What this room promises, claim by claim.
 
+mod crowd;
 mod experiment;
 mod flags;
 mod grid;

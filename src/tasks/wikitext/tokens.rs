@@ -8,7 +8,6 @@ use crate::error::{Error, Result};
 use crate::files;
 use crate::tasks::{sha256, Counts, Ids, Progress, Text, Watch};
 use memmap2::Mmap;
-use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
 use sha2::Sha256;
 use std::fs;
@@ -24,7 +23,7 @@ const HEADER: usize = 4096;
 const FORMAT: &str = "dsf tokens";
 
 /// Raised when the same text would give other ids or another layout.
-const VERSION: u32 = 1;
+const VERSION: u32 = 2;
 
 /// Files that are named one by one; a header has room for so many.
 const NAMED: usize = 4;
@@ -87,6 +86,7 @@ impl<'a> Tokens<'a> {
             return Ok(()); // made in the meantime
         }
         fs::create_dir_all(&self.folder).map_err(Error::io("create", &self.folder))?;
+        files::remove_unfinished(&self.folder)?;
         let vocabulary = match &self.tokenizer {
             None => Vocabulary::bytes(),
             Some(found) => found.vocabulary()?,
@@ -177,14 +177,9 @@ impl<'a> Tokens<'a> {
         if !ours {
             return Err("it is of another text or tokenizer".to_owned());
         }
-        let ids: &[u16] = bytemuck::cast_slice(&map[HEADER..]);
-        let largest = ids.par_chunks(1 << 20).map(|part| part.iter().max()).max();
-        match largest.flatten().copied().unwrap_or(0) {
-            largest if largest == header.largest => Ok(header),
-            largest => Err(format!(
-                "its largest id is {largest}, not {}",
-                header.largest
-            )),
+        match sha256(&map[HEADER..]) == header.sha256 {
+            true => Ok(header),
+            false => Err("its ids do not have the digest that its header names".to_owned()),
         }
     }
 }
@@ -239,7 +234,9 @@ fn brief(sources: Vec<Source>) -> Vec<Source> {
 impl Header {
     /// As it stands in the file. Names are cut so that it always fits.
     fn to_bytes(&self) -> Vec<u8> {
-        let mut bytes = serde_json::to_vec(self).expect("a header is plain data");
+        let mut header = serde_json::to_value(self).expect("a header is plain data");
+        files::seal(&mut header);
+        let mut bytes = header.to_string().into_bytes();
         bytes.resize(HEADER - 1, b' ');
         bytes.push(b'\n');
         bytes
@@ -248,13 +245,18 @@ impl Header {
     /// What the first bytes of a file say, or why they say nothing.
     fn parse(bytes: &[u8]) -> Result<Self, String> {
         let first = bytes.get(..HEADER).ok_or("it is shorter than a header")?;
-        let header: Self =
-            serde_json::from_slice(first).map_err(|e| format!("its header is none: {e}"))?;
+        let none = |e| format!("its header is none: {e}");
+        let mut header = serde_json::from_slice(first).map_err(none)?;
+        let whole = files::unseal(&mut header);
+        let header: Self = serde_json::from_value(header).map_err(none)?;
         if (header.format.as_str(), header.version) != (FORMAT, VERSION) {
             let (format, version) = (&header.format, header.version);
             return Err(format!(
                 "it is `{format}` {version}, not `{FORMAT}` {VERSION}"
             ));
+        }
+        if !whole {
+            return Err("its header was changed since it was made".to_owned());
         }
         let length = HEADER as u64 + 2 * header.tokens;
         if bytes.len() as u64 != length {

@@ -166,21 +166,48 @@ fn damaged_and_foreign_files_are_refused() {
         let message = refused(damage);
         assert!(message.contains(says), "{message}");
     }
-    let message = refused(|b| change(b, "\"version\":1", "\"version\":9"));
+    let message = refused(|b| change(b, "\"version\":2", "\"version\":9"));
     assert!(
-        message.contains("`dsf tokens` 9, not `dsf tokens` 1"),
+        message.contains("`dsf tokens` 9, not `dsf tokens` 2"),
         "{message}"
     );
-    let message = refused(|b| change(b, "\"split\":\"train\"", "\"split\":\"val\""));
+    // The number of bytes goes into bits a byte.
+    for (from, to) in [
+        ("\"bytes\":36", "\"bytes\":37"),
+        ("\"split\":\"train\"", "\"split\":\"val\""),
+    ] {
+        let message = refused(|b| change(b, from, to));
+        assert!(message.contains("its header was changed"), "{message}");
+    }
+    // The same ids in another order.
+    let message = refused(|b| b.swap(4096, 4098));
+    assert!(
+        message.contains("its ids do not have the digest"),
+        "{message}"
+    );
+}
+
+#[test]
+fn the_files_of_another_text_are_not_taken_for_ours() {
+    let (_dir, place) = world(BODY);
+    let config = config();
+    let tokens = Tokens::of(&config, &place).unwrap();
+    tokens.make(&mut |_| Ok(())).unwrap();
+    let [train, val, _] = tokens.paths();
+    fs::copy(val, train).unwrap();
+    let message = tokens.load().unwrap_err().to_string();
     assert!(message.contains("another text or tokenizer"), "{message}");
-    let message = refused(|b| {
-        let last = b.len() - 1;
-        b[last] = 1;
-    });
-    assert!(
-        message.contains("its largest id is 266, not 119"),
-        "{message}"
-    );
+}
+
+#[test]
+fn what_killed_processes_left_is_removed_by_the_next_one_that_makes_files() {
+    let (_dir, place) = world(BODY);
+    let config = config();
+    let tokens = Tokens::of(&config, &place).unwrap();
+    fs::create_dir_all(&tokens.folder).unwrap();
+    fs::write(tokens.folder.join(".unfinished-abc"), "half").unwrap();
+    tokens.make(&mut |_| Ok(())).unwrap();
+    assert_eq!(fs::read_dir(&tokens.folder).unwrap().count(), 3);
 }
 
 #[test]

@@ -1,0 +1,93 @@
+//! Sweeps that are killed at random.
+
+use super::{all_or, look_at, no_leftovers, worth};
+use crate::cli::World;
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+const SWEEP: &str =
+    "sweep --preset smoke --mixer softmax,ssd,linear --d 16,32 --train-examples 800 --epochs 3 \
+    --lr 1e-4,1e-3 --threads 1 --jobs 2 --retry-failed -q";
+
+fn start(world: &World) -> Child {
+    Command::new(assert_cmd::cargo::cargo_bin("dsf"))
+        .args(SWEEP.split_whitespace())
+        .current_dir(world.path(""))
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap()
+}
+
+/// The results of finished runs as they stand in their files.
+fn results(world: &World) -> BTreeMap<PathBuf, String> {
+    let runs = fs::read_dir(world.path("results/runs"))
+        .into_iter()
+        .flatten();
+    let files = runs.map(|run| run.unwrap().path().join("result.json"));
+    let done = files.filter_map(|file| Some((file.clone(), fs::read_to_string(file).ok()?)));
+    // One that failed is trained again.
+    done.filter(|(_, text)| text.contains("\"done\"")).collect()
+}
+
+#[test]
+fn a_sweep_that_is_killed_again_and_again_trains_every_run_once_and_to_the_same_bits() {
+    let whole = World::new();
+    whole.dsf(SWEEP).ok();
+    let wanted: Vec<_> = whole.runs("results").iter().map(|run| worth(run)).collect();
+    let mut random = fastrand::Rng::with_seed(16);
+    let (mut kills, most) = (0, all_or(200, 12));
+    while kills < most {
+        let world = World::new();
+        let mut known = BTreeMap::new();
+        loop {
+            let mut sweep = start(&world);
+            std::thread::sleep(Duration::from_millis(random.u64(30..600)));
+            let ended = sweep.try_wait().unwrap().is_some();
+            if !ended {
+                kills += 1;
+                let parent = sweep.id().to_string();
+                let kill_workers = |which: &[&str]| {
+                    let mut pkill = Command::new("pkill");
+                    pkill.args(["-KILL", "-P", &parent]).args(which);
+                    pkill.status().unwrap();
+                };
+                match random.u8(0..4) {
+                    // The kernel takes a worker: the sweep goes on, and the run has failed.
+                    0 => kill_workers(&["-n"]),
+                    // A machine that loses power.
+                    1 => {
+                        kill_workers(&[]);
+                        sweep.kill().unwrap();
+                    }
+                    // Its workers notice.
+                    _ => sweep.kill().unwrap(),
+                }
+            }
+            let code = sweep.wait().unwrap().code();
+            let now = results(&world);
+            for (file, text) in &known {
+                assert_eq!(
+                    now.get(file),
+                    Some(text),
+                    "a run that was done was trained again"
+                );
+            }
+            known = now;
+            if code == Some(0) {
+                break;
+            }
+            look_at(&world, "results");
+        }
+        let runs = world.runs("results");
+        let found: Vec<_> = runs.iter().map(|run| worth(run)).collect();
+        assert_eq!(found, wanted, "after {kills} kills");
+        runs.iter().for_each(|run| no_leftovers(run));
+        let rows = fs::read_to_string(world.path("results/mqar.csv")).unwrap();
+        assert_eq!(rows.lines().count(), 1 + wanted.len());
+    }
+}
