@@ -13,12 +13,15 @@ use std::fs::{self, File, TryLockError};
 use std::io::{ErrorKind, Write};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
 pub(super) const LOCK: &str = "lock";
 pub(super) const CLAIM: &str = "claim.json";
 /// Files of a process that has no claim yet, which the one that has it leaves alone.
 const ASIDE: &str = ".claim-";
+
+/// How long a claim can be empty between its making and its writing.
+const WRITTEN_WITHIN: Duration = Duration::from_secs(1);
 
 /// What a claim says of its maker.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -119,6 +122,13 @@ impl Claim {
         Ok(same)
     }
 
+    /// As when the process is killed: the lock ends, the file stays.
+    #[cfg(test)]
+    pub fn crash(mut self) {
+        drop(self._lock.take());
+        self.text.clear();
+    }
+
     /// Drops what is not a claim yet.
     fn forget(mut self) {
         self.text.clear();
@@ -159,6 +169,11 @@ pub(super) fn has_none(error: &std::io::Error) -> bool {
 
 /// Whether the claim `left` is of a process that is gone.
 fn is_left_alone(folder: &Path, left: &[u8], own: &Holder, pace: Pace) -> Result<bool> {
+    if left.is_empty() {
+        // Its process is about to write it, or was killed before it could.
+        std::thread::sleep(WRITTEN_WITHIN);
+        return Ok(read_if_present(&folder.join(CLAIM))?.is_some_and(|now| now.is_empty()));
+    }
     let holder: Option<Holder> = serde_json::from_slice(left).ok();
     // Its lock would still be there. Locks of some network file systems reach no further than one machine.
     if holder.is_some_and(|holder| holder.locked && own.locked && holder.boot == own.boot) {
@@ -212,7 +227,6 @@ fn token() -> String {
 mod tests {
     use super::super::beat::PACE;
     use super::*;
-    use std::time::Duration;
 
     fn age(path: &Path, seconds: u64) {
         let then = SystemTime::now() - Duration::from_secs(seconds);
@@ -305,6 +319,22 @@ mod tests {
         });
         future();
         assert!(Claim::take(dir.path(), false, pace).unwrap().is_some());
+    }
+
+    #[test]
+    fn a_claim_whose_process_was_killed_before_it_wrote_it_is_free() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join(CLAIM);
+        fs::write(&path, "").unwrap();
+        assert!(Claim::take(dir.path(), false, PACE).unwrap().is_some());
+        fs::write(&path, "").unwrap();
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                std::thread::sleep(WRITTEN_WITHIN / 4);
+                abandoned(dir.path(), false, "elsewhere");
+            });
+            assert!(Claim::take(dir.path(), false, PACE).unwrap().is_none());
+        });
     }
 
     #[test]

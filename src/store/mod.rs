@@ -201,6 +201,11 @@ impl Store {
         run_dir::epochs(&self.run_folder(id))
     }
 
+    /// Removes what a killed process may have left of the run `id`, which is done: checkpoints, claim and beat.
+    pub fn tidy(&self, id: &str) -> Result<()> {
+        run_dir::tidy(self, id)
+    }
+
     /// Takes up a run, new or interrupted, until the [`RunDir`] is dropped.
     ///
     /// A failed result is cleared, so that a retry that is killed counts as started. A finished

@@ -1,7 +1,7 @@
 //! The folder of one run, while a process works on it.
 
-use super::beat::{Beat, Heart};
-use super::claim::Claim;
+use super::beat::{Beat, Heart, BEAT};
+use super::claim::{Claim, CLAIM};
 use super::losses::Losses;
 use super::summary::to_csv;
 use super::{read_if_present, utc_now, Provenance, RunResult, RunStatus, Store};
@@ -100,7 +100,7 @@ impl RunDir {
                 provenance.started = earlier_start(&folder.join(ENV))?.unwrap_or(provenance.started)
             }
             Some(RunStatus::Failed) => remove_if_present(&folder.join(RESULT))?,
-            Some(RunStatus::Done) => {}
+            Some(RunStatus::Done) => remove_checkpoints(&folder)?,
         }
         write_atomic(&folder.join(ENV), &pretty(&provenance))?;
         let heart = Heart::start(
@@ -219,9 +219,7 @@ impl RunDir {
         seal(&mut sealed);
         write_atomic(&self.folder.join(RESULT), &pretty(&sealed))?;
         if result.status == RunStatus::Done {
-            for name in CHECKPOINTS {
-                remove_if_present(&self.folder.join(name))?;
-            }
+            remove_checkpoints(&self.folder)?;
         }
         self.store.add_to_summary(&self.task, &self.id)
     }
@@ -232,8 +230,27 @@ impl RunDir {
     /// As when the process is killed: claim and beat stay.
     pub(crate) fn crash(self) {
         self.heart.stop();
-        std::mem::forget(self.claim);
+        self.claim.crash();
     }
+}
+
+/// Removes what a process left in the folder of a run that is done, if it was killed between the result and its end.
+pub(super) fn tidy(store: &Store, id: &str) -> Result<()> {
+    let folder = store.run_folder(id);
+    if !folder.join(CLAIM).exists() {
+        return Ok(());
+    }
+    let Some(_claim) = Claim::take(&folder, store.locks, store.pace)? else {
+        return Ok(()); // it is about to do so itself
+    };
+    remove_unfinished(&folder)?;
+    remove_if_present(&folder.join(BEAT))?;
+    remove_checkpoints(&folder)
+}
+
+fn remove_checkpoints(folder: &Path) -> Result<()> {
+    let mut names = CHECKPOINTS.iter();
+    names.try_for_each(|name| remove_if_present(&folder.join(name)))
 }
 
 /// The epochs in `folder`, none where nothing was trained yet.

@@ -216,6 +216,17 @@ fn line_of(record: &Record, sum: &Checksum) -> StringRecord {
     cells.iter().enumerate().map(filled).collect()
 }
 
+fn csv_of(
+    path: &Path,
+    write: impl FnOnce(&mut csv::Writer<Vec<u8>>) -> csv::Result<()>,
+) -> Result<Vec<u8>> {
+    let failed =
+        |e: &dyn std::fmt::Display| Error::io("write", path)(io::Error::other(e.to_string()));
+    let mut writer = csv::Writer::from_writer(Vec::new());
+    write(&mut writer).map_err(|e| failed(&e))?;
+    writer.into_inner().map_err(|e| failed(&e))
+}
+
 /// A digest of each row of a file, whatever the order of its columns: a number with one wrong digit looks like any other.
 struct Checksum<'a> {
     /// The column that it stands in.
@@ -234,10 +245,15 @@ impl<'a> Checksum<'a> {
         Self { at, others }
     }
 
-    /// Of the cells that hold something: a column without values is as good as none.
+    /// Of all cells that hold something: a column without values is as good as none.
     fn of(&self, row: &StringRecord) -> String {
+        self.of_those(row, |_| true)
+    }
+
+    /// Of the cells of some columns.
+    fn of_those(&self, row: &StringRecord, counts: impl Fn(&str) -> bool) -> String {
         let mut sum = Sha256::new();
-        for (name, i) in &self.others {
+        for (name, i) in self.others.iter().filter(|(name, _)| counts(name)) {
             let text = row[*i].trim();
             if !text.is_empty() {
                 for part in [name, "=", text, "\n"] {
@@ -252,29 +268,18 @@ impl<'a> Checksum<'a> {
 
     /// Why `row` is not as it was written. One without a checksum passes: earlier versions wrote none.
     fn check(&self, row: &StringRecord) -> Result<(), String> {
-        let Some(written) = self.at.map(|at| row[at].trim()) else {
-            return Ok(());
-        };
-        let found = self.of(row);
-        match written.is_empty() || written == found {
+        let written = self.at.map_or("", |at| row[at].trim());
+        // A later version counts its own columns, which are not known here; a person may have added some.
+        let known = || self.of_those(row, |name| place(name).is_some());
+        match written.is_empty() || written == self.of(row) || written == known() {
             true => Ok(()),
             false => Err(format!(
-                "the row was changed since it was written: its checksum is {found}, not `{written}`; if that was \
-                 meant, empty its column `{CHECKSUM}`"
+                "the row was changed since it was written: its checksum is {}, not `{written}`; if that was meant, \
+                 empty its column `{CHECKSUM}`",
+                known()
             )),
         }
     }
-}
-
-fn csv_of(
-    path: &Path,
-    write: impl FnOnce(&mut csv::Writer<Vec<u8>>) -> csv::Result<()>,
-) -> Result<Vec<u8>> {
-    let failed =
-        |e: &dyn std::fmt::Display| Error::io("write", path)(io::Error::other(e.to_string()));
-    let mut writer = csv::Writer::from_writer(Vec::new());
-    write(&mut writer).map_err(|e| failed(&e))?;
-    writer.into_inner().map_err(|e| failed(&e))
 }
 
 /// The rows of a summary file, so that committed results need no run folders.
@@ -310,8 +315,6 @@ pub fn read_summary(path: &Path) -> Result<Vec<Record>> {
             Ok(columns) => columns,
             Err(_) => break,
         };
-        sum.check(&line)
-            .map_err(|why| refused(path, number, &why))?;
         for (i, place) in columns.iter().enumerate() {
             let (Some(place), text) = (*place, &line[i]) else {
                 continue;
@@ -334,6 +337,8 @@ pub fn read_summary(path: &Path) -> Result<Vec<Record>> {
             let why = format!("column `{}`: empty, not {}", lacking.name, lacking.kind);
             return Err(refused(path, number, &why));
         }
+        sum.check(&line)
+            .map_err(|why| refused(path, number, &why))?;
         records.push(record);
         std::mem::swap(&mut above, &mut line);
     }
@@ -511,9 +516,12 @@ mod tests {
             .collect();
         assert!(cells.len() < header.len());
         cells.reverse();
-        let line = |cells: Vec<&str>| cells.join(",");
         let (names, values): (Vec<&str>, Vec<&str>) = cells.into_iter().unzip();
-        let (_dir, path) = summary_of(&format!("{}\n{}\n", line(names), line(values)));
+        let mut turned = csv::Writer::from_writer(Vec::new());
+        turned.write_record(names).unwrap();
+        turned.write_record(values).unwrap();
+        let turned = String::from_utf8(turned.into_inner().unwrap()).unwrap();
+        let (_dir, path) = summary_of(&turned);
         assert_eq!(
             read_summary(&path).unwrap(),
             [Record::new(&config(), &done(0.5))]

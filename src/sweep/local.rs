@@ -224,7 +224,11 @@ impl Sweep<'_> {
             Err(e) => return Ok(broken(&e)),
         };
         match earlier.as_ref().map(|result| result.status) {
-            Some(RunStatus::Done) => return Ok(Event::Skipped(Skip::Done)),
+            Some(RunStatus::Done) => {
+                // What cannot be removed is in nobody's way.
+                let _ = self.store.tidy(&id);
+                return Ok(Event::Skipped(Skip::Done));
+            }
             Some(RunStatus::Failed) if !self.options.retry_failed => {
                 return Ok(Event::Skipped(Skip::Failed));
             }

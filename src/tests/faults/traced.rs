@@ -35,6 +35,8 @@ pub enum Fault {
 pub struct End {
     /// Its exit code; none where a signal ended it.
     pub code: Option<i32>,
+    /// What it printed on stdout.
+    pub out: String,
     /// What it said on stderr.
     pub said: String,
     /// Its calls that change files, by name.
@@ -51,9 +53,9 @@ impl End {
 
 /// Runs `command` to its end under `fault`.
 pub fn run(mut command: Command, fault: Fault) -> End {
-    let stderr = tempfile::NamedTempFile::new().unwrap();
+    let [stdout, stderr] = [0; 2].map(|_| tempfile::NamedTempFile::new().unwrap());
     command.stdin(std::process::Stdio::null());
-    command.stdout(std::process::Stdio::null());
+    command.stdout(stdout.reopen().unwrap());
     command.stderr(stderr.reopen().unwrap());
     // SAFETY: a system call that touches no memory of the parent.
     unsafe {
@@ -72,6 +74,7 @@ pub fn run(mut command: Command, fault: Fault) -> End {
     let code = tracer.follow(pid);
     End {
         code,
+        out: fs::read_to_string(stdout.path()).unwrap(),
         said: fs::read_to_string(stderr.path()).unwrap(),
         changes: tracer.changes,
         reached: tracer.reached,

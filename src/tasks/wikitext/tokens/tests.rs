@@ -173,7 +173,7 @@ fn damaged_and_foreign_files_are_refused() {
     );
     // The number of bytes goes into bits a byte.
     for (from, to) in [
-        ("\"bytes\":36", "\"bytes\":37"),
+        ("\"bytes\":38", "\"bytes\":39"),
         ("\"split\":\"train\"", "\"split\":\"val\""),
     ] {
         let message = refused(|b| change(b, from, to));
