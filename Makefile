@@ -1,5 +1,5 @@
 # The commands worth remembering. Tests run in release: one build of the dependencies serves all.
-.PHONY: build run test test-slurm lint bench bench-ops ci cuda-toolkit cuda-libraries cuda cuda-quick cuda-report cuda-lint gpu-test
+.PHONY: build run test test-faults test-slurm lint bench bench-ops ci cuda-toolkit cuda-libraries cuda cuda-quick cuda-report cuda-lint gpu-test
 
 build:      # the binary, target/release/dsf
 	cargo build --release --locked
@@ -9,6 +9,9 @@ run:        # trains the default model: learns within a minute on a laptop
 
 test:       # every test; no GPU, no network, no Python
 	cargo test --release --locked --workspace
+
+test-faults: # kills, refusals of the system and damage at every place, of which `make test` tries a sample; an hour
+	DSF_FAULTS=all cargo test --release --locked --workspace --lib --test suite -- faults:: crowd --nocapture
 
 test-slurm: # arrays of shards on a real Slurm of one node, started for it: needs root, and Debian to install Slurm from
 	cargo build --release --locked

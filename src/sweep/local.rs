@@ -74,6 +74,16 @@ pub enum Skip {
     Busy,
 }
 
+impl Skip {
+    /// Of a run that has a result.
+    fn of(status: RunStatus) -> Self {
+        match status {
+            RunStatus::Done => Self::Done,
+            RunStatus::Failed => Self::Failed,
+        }
+    }
+}
+
 /// The runs of a plan, counted by outcome.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Tally {
@@ -156,13 +166,11 @@ pub fn run_all(
     });
     // What another process had in hand may be over by now.
     for index in busy {
-        let now = match store.result(&plan.runs[index].id())? {
-            None => continue,
-            Some(result) if result.status == RunStatus::Failed => Skip::Failed,
-            Some(_) => Skip::Done,
+        let Some(result) = store.result(&plan.runs[index].id())? else {
+            continue;
         };
         tally.busy -= 1;
-        tally.count(&Event::Skipped(now));
+        tally.count(&Event::Skipped(Skip::of(result.status)));
     }
     match broken {
         Some(e) => Err(e),
@@ -263,14 +271,24 @@ impl Sweep<'_> {
     fn attempt(&self, job: &Job, tell: &mut dyn FnMut(Event)) -> Result<Event> {
         let id = job.run.id();
         let earlier = self.store.result(&id)?;
-        let mut told = |message| tell(Event::Told(message));
+        let mut began = false;
+        let mut told = |message| {
+            began |= message == Message::Start;
+            tell(Event::Told(message));
+        };
+        let mut found = false;
         let failure = match self.worker.work(job, self.stop, &mut told)? {
             Ending::Interrupted => return Ok(Event::Interrupted),
             Ending::Busy => return Ok(Event::Skipped(Skip::Busy)),
-            Ending::Finished => Failure::new(Cause::Other, "the worker ended without a result"),
+            Ending::Finished => {
+                found = !began;
+                Failure::new(Cause::Other, "the worker ended without a result")
+            }
             Ending::Failed(failure) => failure,
         };
         Ok(match self.store.result(&id) {
+            // Another process was quicker.
+            Ok(Some(result)) if found => Event::Skipped(Skip::of(result.status)),
             Ok(Some(result)) if Some(&result) != earlier.as_ref() => end(job.run, result),
             Ok(_) => self.record_failure(job, failure),
             Err(e) => broken(&e),

@@ -316,7 +316,7 @@ mod tests {
             echo '{"event":"epoch","epoch":1,"epochs":2,"loss":0.5,"accuracy":0.25,"seconds":3,"more":0}'
             echo '{"event":"progress","epoch":2,"epochs":2,"step":1,"steps":9,"loss":0.5}'"#,
         );
-        assert!(matches!(messages[0], Message::Other));
+        assert!(matches!(messages[0], Message::Start));
         assert!(matches!(
             messages[1],
             Message::Epoch {

@@ -74,6 +74,8 @@ pub enum Ending {
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(tag = "event", rename_all = "lowercase")]
 pub enum Message {
+    /// Training begins. A worker that finds the run done by another process never says so.
+    Start,
     /// An epoch was trained and tested.
     Epoch {
         /// Which, from 1.

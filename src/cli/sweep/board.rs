@@ -82,7 +82,7 @@ impl<'a> Board<'a> {
                 self.active.insert(index, now);
             }
             Event::Told(Message::Warning { text }) => self.talk.say(&format!("{name}: {text}")),
-            Event::Told(Message::Other) => {}
+            Event::Told(Message::Start | Message::Other) => {}
             Event::Again(failure) => {
                 self.report(
                     index,

@@ -27,7 +27,7 @@ struct Host<'a> {
 }
 
 impl Worker for Host<'_> {
-    fn work(&self, job: &Job, _: &AtomicBool, _: &mut dyn FnMut(Message)) -> Result<Ending> {
+    fn work(&self, job: &Job, _: &AtomicBool, on: &mut dyn FnMut(Message)) -> Result<Ending> {
         let dir = match self.store.begin(job.run, &provenance()) {
             Err(Error::Busy(_)) => return Ok(Ending::Busy),
             dir => dir?,
@@ -35,6 +35,7 @@ impl Worker for Host<'_> {
         if dir.result()?.is_some() {
             return Ok(Ending::Finished);
         }
+        on(Message::Start);
         let (pause, fate) = {
             let mut random = self.random.lock().unwrap();
             (random.u64(1..20), random.u8(0..20))

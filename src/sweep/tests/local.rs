@@ -24,7 +24,7 @@ fn every_run_is_launched_heard_and_finished() {
     assert_eq!(events.len(), 9);
     for (index, chunk) in events.chunks(3).enumerate() {
         assert!(chunk.iter().all(|(i, _)| *i == index));
-        let [(_, Event::Launched), (_, Event::Told(Message::Other)), (_, Event::Finished(row))] =
+        let [(_, Event::Launched), (_, Event::Told(Message::Start)), (_, Event::Finished(row))] =
             chunk
         else {
             panic!("{chunk:?}");

@@ -62,7 +62,7 @@ impl Worker for Pretender {
         self.most_at_work.fetch_max(at_work, Ordering::SeqCst);
         self.devices.lock().unwrap().insert(job.device.to_owned());
         self.micro_batches.lock().unwrap().push(job.micro_batch);
-        on(Message::Other);
+        on(Message::Start);
         std::thread::sleep(Duration::from_millis(5));
         let ending = (self.act)(run, stop)?;
         if ending == Ending::Finished {

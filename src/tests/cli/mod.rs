@@ -11,7 +11,7 @@ mod inspect;
 mod lra;
 #[cfg(not(feature = "cuda"))] // README speaks of the default build
 mod readme;
-mod recovery;
+pub(crate) mod recovery;
 mod report;
 mod runs;
 mod show;

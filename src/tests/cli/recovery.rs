@@ -33,7 +33,7 @@ fn signal(child: &Child, name: &str) {
 }
 
 /// Waits until some run under `out` has written an epoch.
-pub(super) fn wait_for_an_epoch(world: &World, out: &str) {
+pub(crate) fn wait_for_an_epoch(world: &World, out: &str) {
     wait_for_epochs(world, out, 1);
 }
 

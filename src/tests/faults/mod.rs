@@ -4,6 +4,8 @@
 //! A test takes a sample of the places where it could break; with `DSF_FAULTS=all`, as `make test-faults` sets it, all of
 //! them.
 
+#[cfg(unix)]
+mod cut;
 mod damage;
 #[cfg(unix)]
 mod disks;

@@ -75,9 +75,13 @@ fn a_run_that_is_killed_in_any_call_of_a_checkpoint_goes_on_from_the_one_before(
     let wanted = worth(&whole.only_run("results"));
     // Ended once, behind its first checkpoint.
     let once = World::new();
-    let end = run(dsf(&once, RUN), Fault::EndAndKill(12, usize::MAX));
+    let end = run(dsf(&once, RUN), Fault::EndAndKill(25, usize::MAX));
     assert_eq!(end.code, Some(75), "{end:?}");
     let folder = once.only_run("results");
+    assert!(
+        folder.join("metrics.csv").exists(),
+        "no epoch is over: {end:?}"
+    );
     assert!(folder.join("checkpoint.safetensors").exists());
     at_every_place(|at| {
         let world = World::new();
