@@ -4,6 +4,7 @@ mod crowd;
 mod experiment;
 mod flags;
 mod grid;
+mod halving;
 mod local;
 mod pretender;
 mod setting;

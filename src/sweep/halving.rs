@@ -1,0 +1,135 @@
+//! Successive halving of learning rates (Jamieson & Talwalkar 2016): of each cell of a grid, the worse rates are given up
+//! after a part of the epochs, so that whole runs are spent on the best rate alone.
+//!
+//! The short runs are runs like any other, of fewer epochs and seeds. They belong into a results folder of their own:
+//! no report may take them for whole ones.
+
+use super::grid::Plan;
+use crate::config::RunConfig;
+use crate::error::Result;
+use crate::store::{Direction, Metric, RunResult, RunStatus, Store};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// What chooses among rates: the first that a run has.
+const CRITERIA: [&str; 3] = ["val_accuracy", "best_val_ppl", "accuracy"];
+
+/// A grid that is halved.
+#[derive(Clone, Debug)]
+pub struct Halving {
+    /// One of so many rates stays in each round.
+    factor: usize,
+    /// Rounds of short runs.
+    rounds: usize,
+    /// Whole runs whose rates are not given up yet.
+    left: Plan,
+}
+
+impl Halving {
+    /// Of the whole runs of `plan`, with one rate of `factor`, at least 2, to stay in each round.
+    pub fn of(plan: Plan, factor: usize) -> Self {
+        let most = cells(&plan.runs).values().map(BTreeMap::len).max();
+        let mut halving = Self {
+            factor,
+            rounds: 0,
+            left: plan,
+        };
+        while halving.power(halving.rounds) < most.unwrap_or(0) {
+            halving.rounds += 1;
+        }
+        halving
+    }
+
+    /// How many rounds of short runs there are: the fewest after which each cell has one rate.
+    pub fn rounds(&self) -> usize {
+        self.rounds
+    }
+
+    /// The whole runs whose rates are not given up.
+    pub fn left(self) -> Plan {
+        self.left
+    }
+
+    /// The short runs of `round`, counted from 0: each has `factor` times as many epochs and seeds as those of the one
+    /// before. A cell with one rate needs none.
+    pub fn round(&self, round: usize) -> Plan {
+        let seeds = self.power(round);
+        let cells = cells(&self.left.runs);
+        let open = cells.values().filter(|rates| rates.len() > 1);
+        let runs = open.flat_map(BTreeMap::values);
+        let runs = runs.flat_map(|seeded| seeded.iter().take(seeds));
+        let mut known = BTreeSet::new();
+        let short = runs.map(|run| self.short(run, round));
+        Plan {
+            runs: short.filter(|run| known.insert(run.id())).collect(),
+            ..Plan::default()
+        }
+    }
+
+    /// Gives up the worse rates of each cell by the results of `round` in `store`. A run that failed, or has no number,
+    /// is worse than any other; of equal rates the lower stays.
+    pub fn give_up(&mut self, round: usize, store: &Store) -> Result<()> {
+        let seeds = self.power(round);
+        let mut kept = BTreeSet::new();
+        for rates in cells(&self.left.runs).values() {
+            let mut scored = Vec::new();
+            for (rate, seeded) in rates {
+                let mut sum = 0.0;
+                for run in seeded.iter().take(seeds) {
+                    let result = store.result(&self.short(run, round).id())?;
+                    sum += result.as_ref().and_then(score).unwrap_or(f64::NEG_INFINITY);
+                }
+                scored.push((sum / seeded.len().min(seeds) as f64, *rate));
+            }
+            scored.sort_by(|a, b| b.0.total_cmp(&a.0).then(a.1.cmp(&b.1)));
+            scored.truncate(rates.len().div_ceil(self.factor));
+            for (_, rate) in scored {
+                kept.extend(rates[&rate].iter().map(|run| run.id()));
+            }
+        }
+        self.left.runs.retain(|run| kept.contains(&run.id()));
+        Ok(())
+    }
+
+    /// `run` with the epochs of `round`.
+    fn short(&self, run: &RunConfig, round: usize) -> RunConfig {
+        let mut short = run.clone();
+        let epochs = run.train.epochs / self.power(self.rounds - round);
+        short.train.epochs = epochs.max(1);
+        short.train.warmup_epochs = run.train.warmup_epochs.min(short.train.epochs - 1);
+        short
+    }
+
+    fn power(&self, exponent: usize) -> usize {
+        let exponent = u32::try_from(exponent).unwrap_or(u32::MAX);
+        self.factor.saturating_pow(exponent)
+    }
+}
+
+/// By what a cell is, the runs of each rate by the order of numbers above 0, each in the order of the plan.
+fn cells(runs: &[RunConfig]) -> BTreeMap<String, BTreeMap<u64, Vec<&RunConfig>>> {
+    let mut cells: BTreeMap<String, BTreeMap<u64, Vec<&RunConfig>>> = BTreeMap::new();
+    for run in runs {
+        let mut cell = run.clone();
+        (cell.seed, cell.train.lr) = (0, 0.0);
+        let rates = cells.entry(cell.canonical()).or_default();
+        rates.entry(run.train.lr.to_bits()).or_default().push(run);
+    }
+    cells
+}
+
+/// The higher the better.
+fn score(result: &RunResult) -> Option<f64> {
+    if result.status != RunStatus::Done {
+        return None;
+    }
+    let found = CRITERIA.iter().find_map(|name| {
+        let value = result.metrics.get(name)?;
+        Some((Metric::find(name)?, value))
+    });
+    let (metric, value) = found?;
+    let value = match metric.better {
+        Direction::Lower => -value,
+        Direction::Higher | Direction::Neither => value,
+    };
+    value.is_finite().then_some(value)
+}
