@@ -7,6 +7,7 @@ mod data;
 mod device;
 mod doctor;
 mod experiments;
+mod export;
 mod help;
 mod inspect;
 mod mixers;
@@ -28,8 +29,9 @@ mod worker;
 use crate::error::{exit, refuse, Error};
 use crate::ops::{self, Route, Simd};
 use crate::recipes::{task, Task, TASKS};
+use crate::sweep::slurm::all_quoted;
 use clap::{ArgMatches, Args, CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum};
-use serde_json::Value;
+use serde_json::{json, Value};
 use std::io;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -123,6 +125,10 @@ enum Other {
     Compare(compare::Arguments),
     /// Show one run: settings, epochs, the command that repeats it.
     Show(show::Arguments),
+    /// Write runs for TensorBoard, or as Parquet or JSON.
+    ///
+    /// Curves, results and settings of runs, for other programs.
+    Export(export::Arguments),
     /// Look at mixers as the dynamical systems that they are.
     ///
     /// Trained or not: Λ, B, C, Φ, measured and verified.
@@ -296,7 +302,11 @@ pub fn main() -> u8 {
         Command::Train(task, arguments) => single::main(*arguments, task, &global),
         Command::Other(other) => other.run(&global),
     });
-    result.unwrap_or_else(|e| {
+    let stop = |e| match e {
+        Error::Stopped => stopped("stopped by a signal", &global),
+        e => Err(e),
+    };
+    result.or_else(stop).unwrap_or_else(|e| {
         print::talk(&format!("error: {e}"));
         e.exit_code()
     })
@@ -320,9 +330,10 @@ impl Other {
             Self::Report(arguments) => report::main(arguments, global),
             Self::Compare(arguments) => compare::main(arguments, global),
             Self::Show(arguments) => show::main(&arguments, global),
+            Self::Export(arguments) => export::main(&arguments, global),
             Self::Mixers(arguments) => mixers::main(&arguments, global),
             Self::Inspect(arguments) => inspect::main(arguments, global),
-            Self::Check(arguments) => check::main(arguments),
+            Self::Check(arguments) => check::main(arguments, global),
             Self::Data(arguments) => data::main(arguments, global),
             Self::Bench(arguments) => bench::main(arguments, global),
             Self::Doctor => doctor::main(global),
@@ -347,6 +358,19 @@ fn stop_flag() -> Result<Arc<AtomicBool>, Error> {
         flag::register(signal, Arc::clone(&stop)).map_err(failed)?;
     }
     Ok(stop)
+}
+
+/// Says that work ended early, `why`, and how it goes on: the command that was typed continues it.
+fn stopped(why: &str, global: &Global) -> Result<u8, Error> {
+    let words = std::env::args_os().map(|word| word.to_string_lossy().into_owned());
+    let command = all_quoted(&words.collect::<Vec<_>>());
+    if global.json {
+        print::line(json!({ "event": "stopped", "schema": 1, "why": why, "command": command }))?;
+    }
+    print::talk(&format!(
+        "{why}; the same command continues from there:\n  {command}"
+    ));
+    Ok(exit::STOPPED)
 }
 
 /// Whether a flag from [`stop_flag`] is up.

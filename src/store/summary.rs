@@ -1,17 +1,18 @@
 //! The summary of a task: one row a finished run, made from the run folders and read back.
 
-use super::column::{Absent, Field};
-use super::metrics::METRICS;
+use super::column::{Absent, Column, Field, Role};
+use super::metrics::{Metric, METRICS};
 use super::record::Source;
 use super::schema::{place, COLUMNS};
 use super::{read_if_present, Record, RunStatus, Store, CONFIG, RESULT, RUNS, SCHEMA};
 use crate::config::RunConfig;
 use crate::error::{Error, Position, Result};
 use crate::files::{open_lock, remove_unfinished, write_atomic};
+use crate::tasks::{self, TaskEntry};
 use csv::{ErrorKind, StringRecord};
 use serde::Serialize;
 use std::collections::hash_map::Entry;
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::path::Path;
 use std::{fs, io};
 
@@ -118,15 +119,60 @@ pub fn to_csv<R: Serialize>(rows: &[R], path: &Path) -> Result<Vec<u8>> {
     })
 }
 
-/// Records under the names of all columns.
+/// Records under the names of their columns.
 fn records_csv(records: &[Record], path: &Path) -> Result<Vec<u8>> {
+    let columns = columns_with(records);
     csv_of(path, |writer| {
         if !records.is_empty() {
-            writer.write_record(COLUMNS.iter().map(|column| column.name))?;
+            writer.write_record(columns.iter().map(|place| COLUMNS[*place].name))?;
         }
-        let mut lines = records.iter();
-        lines.try_for_each(|record| writer.write_record(record.cells()))
+        records.iter().try_for_each(|record| {
+            writer.write_record(columns.iter().map(|place| record.at(*place).to_string()))
+        })
     })
+}
+
+/// The places of the columns that `records` have: how runs ended and where they come from whatever they hold, of
+/// settings and numbers those with a value, so that no task has the empty columns of another.
+pub fn columns_with(records: &[Record]) -> Vec<usize> {
+    let tasks: BTreeSet<&str> = records.iter().map(|record| record.text("task")).collect();
+    let tasks: Vec<&TaskEntry> = { tasks }
+        .into_iter()
+        .filter_map(|task| tasks::find(task).ok())
+        .collect();
+    let own = |place: &usize| {
+        let Column {
+            role,
+            absent,
+            name,
+            at,
+            ..
+        } = &COLUMNS[*place];
+        let field = |at: &String| at.strip_prefix("/task/").map(str::to_owned);
+        let fields: Option<Vec<String>> = at.iter().map(field).collect();
+        if let Some(fields) =
+            fields.filter(|fields| !fields.is_empty() && *absent != Absent::Required)
+        {
+            // What no value of another task's setting means is a value as well.
+            let has = |task: &&TaskEntry| {
+                fields
+                    .iter()
+                    .any(|field| task.fields.contains(&field.as_str()))
+            };
+            return tasks.iter().any(has);
+        }
+        let everywhere = match role {
+            Role::Id | Role::Origin => true,
+            Role::Result => Metric::find(name).is_none(),
+            Role::Setting | Role::Cell | Role::Rate | Role::Seed => false,
+        };
+        everywhere
+            || *absent == Absent::Required
+            || records
+                .iter()
+                .any(|record| *record.at(*place) != Field::Absent)
+    };
+    (0..COLUMNS.len()).filter(own).collect()
 }
 
 fn csv_of(
@@ -326,6 +372,42 @@ mod tests {
         let rows = [&rows[..], &[Record::new(&text_config(), &read(17.42))]].concat();
         let (_dir, path) = summary_of(&text_of(&rows));
         assert_eq!(read_summary(&path).unwrap(), rows);
+    }
+
+    #[test]
+    fn a_summary_has_no_empty_column_of_another_task() {
+        let header = |row: Record| text_of(&[row]).lines().next().unwrap().to_owned();
+        let recall = header(Record::new(&config(), &done(0.5)));
+        for name in [
+            "tokenizer",
+            "contour_length",
+            "unigram_ppl",
+            "val_examples",
+            "clip",
+        ] {
+            assert!(
+                !recall.split(',').any(|column| column == name),
+                "{name}: {recall}"
+            );
+        }
+        for name in [
+            "kv_pairs",
+            "outcome",
+            "reason",
+            "accuracy",
+            "micro_batch_used",
+        ] {
+            assert!(
+                recall.split(',').any(|column| column == name),
+                "{name}: {recall}"
+            );
+        }
+        let text = header(Record::new(&text_config(), &read(17.42)));
+        assert!(
+            text.contains("tokenizer") && text.contains("unigram_ppl"),
+            "{text}"
+        );
+        assert!(!text.contains("contour_length"), "{text}");
     }
 
     #[test]

@@ -8,6 +8,8 @@ use super::local::Options;
 use super::worker::{Ending, Job, Message, Worker};
 use crate::error::{exit, Error, Result};
 use crate::store::{memory_kills, Cause, Failure, Store};
+use serde::Deserialize;
+use serde_json::Value;
 use std::ffi::OsString;
 use std::fs::File;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -160,8 +162,11 @@ fn read_messages(stdout: impl Read + Send + 'static) -> Receiver<Message> {
     thread::spawn(move || {
         let lines = BufReader::new(stdout).split(b'\n').map_while(Result::ok);
         // What is not a message is for other readers.
-        for message in lines.filter_map(|line| serde_json::from_slice(&line).ok()) {
-            if sender.send(message).is_err() {
+        for event in lines.filter_map(|line| serde_json::from_slice::<Value>(&line).ok()) {
+            let meant = Message::deserialize(&event).ok();
+            let messages = meant.map(|meant| [Message::Line(event), meant]);
+            let mut messages = messages.into_iter().flatten();
+            if messages.any(|message| sender.send(message).is_err()) {
                 return;
             }
         }
@@ -285,6 +290,7 @@ mod tests {
         let stop = AtomicBool::new(false);
         let (worker, _dir) = worker(script);
         let ending = worker.work(&job(&run, "cuda:7"), &stop, &mut |m| messages.push(m));
+        messages.retain(|message| !matches!(message, Message::Line(_)));
         (ending.unwrap(), messages)
     }
 
