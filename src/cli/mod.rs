@@ -3,6 +3,7 @@
 mod bench;
 mod check;
 mod compare;
+mod completions;
 mod data;
 mod device;
 mod doctor;
@@ -10,6 +11,7 @@ mod experiments;
 mod export;
 mod help;
 mod inspect;
+mod man;
 mod mixers;
 mod perplexity;
 mod print;
@@ -56,6 +58,9 @@ struct Cli {
     #[command(flatten)]
     global: Global,
 }
+
+/// The crates behind the program with their licences, and the texts of these.
+const LICENCES: &str = include_str!("../../.github/THIRD-PARTY.md");
 
 /// What is done: one run of a task of the table, or anything else.
 enum Command {
@@ -146,10 +151,11 @@ enum Other {
     /// And what to do about what they lack.
     Doctor,
     /// Print the completions of a shell, to be sourced by it.
-    Completions {
-        /// Which shell.
-        shell: clap_complete::Shell,
-    },
+    Completions(completions::Arguments),
+    /// Print a manual page, or write them all.
+    Man(man::Arguments),
+    /// Print the licences of what the program is made of.
+    Licenses,
     /// Train the run whose config is the first line of stdin; end with stdin.
     #[command(hide = true)]
     Worker(worker::Arguments),
@@ -338,10 +344,10 @@ impl Other {
             Self::Bench(arguments) => bench::main(arguments, global),
             Self::Doctor => doctor::main(global),
             Self::Worker(arguments) => worker::main(arguments, global),
-            Self::Completions { shell } => {
-                let mut script = Vec::new();
-                clap_complete::generate(shell, &mut tree(), "dsf", &mut script);
-                print::result(&String::from_utf8_lossy(&script))?;
+            Self::Completions(arguments) => completions::main(&arguments),
+            Self::Man(arguments) => man::main(&arguments, global),
+            Self::Licenses => {
+                print::result(LICENCES)?;
                 Ok(exit::DONE)
             }
         }

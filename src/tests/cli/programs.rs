@@ -128,6 +128,7 @@ fn every_command_prints_the_objects_that_the_guide_lists() {
         "experiments",
         "experiments smoke",
         "doctor",
+        "man --to pages",
         "data list",
         "data fetch lra",
         "data generate listops --train-examples 4 --val-examples 2 --test-examples 2 --to files",
