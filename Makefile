@@ -5,10 +5,11 @@ build:      # the binary, target/release/dsf
 	cargo build --release --locked
 
 PREFIX ?= $(HOME)/.local
+COMPLETIONS = $(addprefix share/,bash-completion/completions zsh/site-functions fish/vendor_completions.d)
 install: build # the binary, its manual pages and completions, below PREFIX (~/.local)
-	install -D target/release/dsf $(DESTDIR)$(PREFIX)/bin/dsf
+	install -d $(addprefix $(DESTDIR)$(PREFIX)/,bin $(COMPLETIONS))
+	install -m 755 target/release/dsf $(DESTDIR)$(PREFIX)/bin/dsf
 	target/release/dsf man --to $(DESTDIR)$(PREFIX)/share/man/man1
-	mkdir -p $(addprefix $(DESTDIR)$(PREFIX)/share/,bash-completion/completions zsh/site-functions fish/vendor_completions.d)
 	target/release/dsf completions bash > $(DESTDIR)$(PREFIX)/share/bash-completion/completions/dsf
 	target/release/dsf completions zsh > $(DESTDIR)$(PREFIX)/share/zsh/site-functions/_dsf
 	target/release/dsf completions fish > $(DESTDIR)$(PREFIX)/share/fish/vendor_completions.d/dsf.fish

@@ -1,6 +1,6 @@
 //! `dsf completions`: scripts that complete commands, flags and the names that these take.
 
-use super::{exit, print, tree};
+use super::{exit, print};
 use crate::error::Result;
 use crate::mixers::MIXERS;
 use crate::recipes::TASKS;
@@ -18,9 +18,9 @@ pub(super) struct Arguments {
     shell: clap_complete::Shell,
 }
 
-pub(super) fn main(arguments: &Arguments) -> Result<u8> {
+pub(super) fn main(arguments: &Arguments, tree: Command) -> Result<u8> {
     let mut script = Vec::new();
-    let mut tree = suggesting(tree(), "");
+    let mut tree = suggesting(tree, "");
     clap_complete::generate(arguments.shell, &mut tree, "dsf", &mut script);
     print::bytes(&script)?;
     Ok(exit::DONE)

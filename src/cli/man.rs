@@ -1,6 +1,6 @@
 //! `dsf man`: manual pages, made from the same table of commands as help and completions.
 
-use super::{exit, print, tree, Global};
+use super::{exit, print, Global};
 use crate::error::{ensure, unknown, Error, Result};
 use crate::files::write_atomic;
 use clap::{Args, Command};
@@ -8,6 +8,9 @@ use clap_mangen::Man;
 use serde_json::json;
 use std::fs;
 use std::path::{Path, PathBuf};
+
+/// What the foot of a page names.
+const VERSION: &str = concat!("dsf ", env!("CARGO_PKG_VERSION"));
 
 #[derive(Args)]
 #[command(
@@ -22,8 +25,7 @@ pub(super) struct Arguments {
     to: Option<PathBuf>,
 }
 
-pub(super) fn main(arguments: &Arguments, global: &Global) -> Result<u8> {
-    let mut tree = tree();
+pub(super) fn main(arguments: &Arguments, mut tree: Command, global: &Global) -> Result<u8> {
     tree.build();
     match &arguments.to {
         Some(folder) => write(&tree, folder, global)?,
@@ -56,9 +58,15 @@ fn all(command: &Command) -> Vec<&Command> {
     found
 }
 
+/// The names of `command` and of those above it, joined: `dsf-sweep-status`.
+fn name(command: &Command) -> &str {
+    command.get_display_name().unwrap_or(command.get_name())
+}
+
 fn page(command: &Command) -> Result<Vec<u8>> {
     let mut page = Vec::new();
-    let rendered = Man::new(command.clone()).render(&mut page);
+    let man = Man::new(command.clone()).title(name(command)).manual("dsf");
+    let rendered = man.source(VERSION).render(&mut page);
     rendered.map_err(Error::io("write", "a manual page"))?;
     Ok(page)
 }
@@ -72,8 +80,7 @@ fn write(tree: &Command, folder: &Path, global: &Global) -> Result<()> {
     fs::create_dir_all(folder).map_err(Error::io("create", folder))?;
     let mut files = Vec::new();
     for command in all(tree) {
-        let name = command.get_display_name().unwrap_or(command.get_name());
-        let file = folder.join(format!("{name}.1"));
+        let file = folder.join(format!("{}.1", name(command)));
         write_atomic(&file, &page(command)?)?;
         files.push(file);
     }

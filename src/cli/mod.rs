@@ -344,8 +344,8 @@ impl Other {
             Self::Bench(arguments) => bench::main(arguments, global),
             Self::Doctor => doctor::main(global),
             Self::Worker(arguments) => worker::main(arguments, global),
-            Self::Completions(arguments) => completions::main(&arguments),
-            Self::Man(arguments) => man::main(&arguments, global),
+            Self::Completions(arguments) => completions::main(&arguments, tree()),
+            Self::Man(arguments) => man::main(&arguments, tree(), global),
             Self::Licenses => {
                 print::result(LICENCES)?;
                 Ok(exit::DONE)
@@ -366,10 +366,19 @@ fn stop_flag() -> Result<Arc<AtomicBool>, Error> {
     Ok(stop)
 }
 
+/// The command that was typed, as a shell reads it; of a worker that of its sweep.
+fn typed_command() -> String {
+    let words = std::env::args_os().map(|word| word.to_string_lossy().into_owned());
+    let own = || all_quoted(&words.collect::<Vec<_>>());
+    std::env::var(TYPED).unwrap_or_else(|_| own())
+}
+
+/// The variable in which a sweep tells its workers what was typed.
+const TYPED: &str = "DSF_TYPED";
+
 /// Says that work ended early, `why`, and how it goes on: the command that was typed continues it.
 fn stopped(why: &str, global: &Global) -> Result<u8, Error> {
-    let words = std::env::args_os().map(|word| word.to_string_lossy().into_owned());
-    let command = all_quoted(&words.collect::<Vec<_>>());
+    let command = typed_command();
     if global.json {
         print::line(json!({ "event": "stopped", "schema": 1, "why": why, "command": command }))?;
     }

@@ -96,6 +96,9 @@ impl Shown {
                 by.version,
                 by.commit()
             );
+            if !by.command.is_empty() {
+                text += &format!("typed     {}\n", by.command);
+            }
             let numbers = METRICS.iter().filter_map(|metric| {
                 let value = result.metrics.get(metric.name)?;
                 Some(vec![

@@ -9,7 +9,8 @@ mod typed;
 mod words;
 
 use super::print;
-use super::{exit, progress, stop_flag, stopped, Global};
+
+use super::{exit, progress, stop_flag, stopped, typed_command, Global, TYPED};
 use crate::error::{ensure, refuse, Error, Result};
 use crate::store::{Cause, Store};
 use crate::sweep::estimate::{self, counted};
@@ -131,7 +132,7 @@ fn train(typed: &Typed, asked: Asked, global: &Global) -> Result<u8> {
     let cancelled = Listener::start(&store, &stop)?;
     let texts = plan.runs.iter().map(|run| &run.task);
     progress::prepare(texts, data_dir, global.silent(), &stop)?;
-    let worker = Process::new(&global.out, &options)?;
+    let worker = Process::new(&global.out, &options)?.with(TYPED, &typed_command());
     if global.json {
         print::line(estimate::announced(&plan, &store, &options, &global.out)?)?;
     }

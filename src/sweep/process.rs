@@ -37,6 +37,8 @@ pub struct Process {
     store: Store,
     /// Time that a run may take.
     limit: Option<Duration>,
+    /// Variables of the children's environment beside this process's own.
+    variables: Vec<(&'static str, String)>,
 }
 
 impl Process {
@@ -69,13 +71,22 @@ impl Process {
             arguments,
             store: Store::existing(out)?,
             limit: options.limits.max_minutes,
+            variables: Vec::new(),
         })
+    }
+
+    /// With a variable in the environment of every child.
+    #[must_use]
+    pub fn with(mut self, name: &'static str, value: &str) -> Self {
+        self.variables.push((name, value.to_owned()));
+        self
     }
 
     fn start(&self, job: &Job, log: File) -> Result<Child> {
         let mut command = Command::new(&self.program);
         command
             .args(&self.arguments)
+            .envs(self.variables.iter().map(|(name, value)| (name, value)))
             .args(job.micro_batch.map(|n| format!("--micro-batch={n}")))
             .arg(flag("device", job.device.as_ref()))
             .stdin(Stdio::piped())
@@ -268,6 +279,7 @@ mod tests {
             arguments: ["-c".into(), script.into()].into(),
             store: Store::open(dir.path()).unwrap(),
             limit: None,
+            variables: Vec::new(),
         };
         (process, dir)
     }

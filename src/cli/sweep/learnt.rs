@@ -117,6 +117,7 @@ impl<'a> Learnt<'a> {
         let runs: Vec<RunConfig> = runs.cloned().collect();
         let mut report = report(figure, &rows, Some(&runs), &presets_of, &Asked::default())?;
         report.notes.clear();
+        report.grids.iter_mut().for_each(|grid| grid.notes.clear());
         let screen = Screen {
             colour,
             width: None,

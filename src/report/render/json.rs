@@ -1,7 +1,7 @@
 //! For other programs: one object on one line that holds the whole report, every number unrounded.
 
 use super::super::grid::object;
-use super::super::{Grid, Report};
+use super::super::{Grid, Report, SCHEMA};
 use super::Screen;
 use serde_json::{json, Value};
 
@@ -9,6 +9,7 @@ pub(super) fn render(report: &Report, _screen: Screen) -> String {
     let mut whole = object(&report.facts);
     whole[report.list] = report.grids.iter().map(grid).collect();
     whole["event"] = json!("report");
+    whole["schema"] = json!(SCHEMA);
     whole["heading"] = json!(report.heading);
     whole["notes"] = json!(report.notes);
     whole["coverage"] = json!(report.coverage);

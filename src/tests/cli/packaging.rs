@@ -83,12 +83,13 @@ fn manual_pages_are_rendered_without_a_complaint() {
     }
     let world = World::new();
     world.dsf("man --to pages").ok();
-    let script = "for page in pages/*.1; do groff -man -Tutf8 -ww -z \"$page\" || exit 1; done";
+    let script =
+        "for page in pages/*.1; do groff -K utf8 -man -Tutf8 -ww -z \"$page\" || exit 1; done";
     assert_eq!(sh(&world, "sh", script), "");
     let shown = sh(
         &world,
         "sh",
-        "groff -man -Tutf8 pages/dsf-mqar.1 | sed 's/\\x1b\\[[0-9;]*m//g'",
+        "groff -K utf8 -man -Tutf8 pages/dsf-mqar.1 | sed 's/\\x1b\\[[0-9;]*m//g'",
     );
     assert!(
         shown.contains("SYNOPSIS") && shown.contains("--mixer"),

@@ -81,6 +81,14 @@ fn every_command_prints_the_objects_that_the_guide_lists() {
         let text = fs::read(root.join("results").join(name)).unwrap();
         fs::write(world.path(name), text).unwrap();
     }
+    fs::create_dir_all(world.path("words")).unwrap();
+    for name in ["train.txt", "valid.txt", "test.txt"] {
+        fs::write(
+            world.path("words").join(name),
+            "a few words of some text \n".repeat(40),
+        )
+        .unwrap();
+    }
     let listed = listed();
     let (mut seen, mut faults) = (BTreeSet::new(), Vec::new());
     let mut call = |line: &str| {
@@ -131,8 +139,9 @@ fn every_command_prints_the_objects_that_the_guide_lists() {
         "man --to pages",
         "data list",
         "data fetch lra",
-        "data generate listops --train-examples 4 --val-examples 2 --test-examples 2 --to files",
-        "data tokens --corpus sample --tokenizer bytes",
+        "data generate listops --train-examples 4 --val-examples 2 --test-examples 2 --data-dir files",
+        "data tokens --corpus text --tokenizer bytes --data-dir words",
+        "inspect --mixer linear",
         "check golden golden",
         "bench step --preset smoke --mixer ssd --steps 1",
         "wikitext --preset smoke --out texts",
@@ -199,6 +208,10 @@ fn a_sweep_tells_the_start_the_epochs_and_the_end_of_each_run_as_a_run_does() {
         ("done", &["run", "config"]),
     ] {
         let (one, other) = (find(&alone, name), find(&swept, name));
+        if name == "done" {
+            let typed = other["result"]["provenance"]["command"].as_str().unwrap();
+            assert!(typed.contains(&format!("sweep {SMOKE}")), "{typed}");
+        }
         for field in fields {
             assert_eq!(one[field], other[field], "{name}: {field}");
         }
