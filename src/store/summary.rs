@@ -8,7 +8,7 @@ use super::{read_if_present, Record, RunStatus, Store, CONFIG, RESULT, RUNS, SCH
 use crate::config::RunConfig;
 use crate::error::{Error, Position, Result};
 use crate::files::{open_lock, remove_unfinished, write_atomic};
-use crate::tasks::{self, TaskEntry};
+use crate::tasks;
 use csv::{ErrorKind, StringRecord};
 use serde::Serialize;
 use std::collections::hash_map::Entry;
@@ -132,47 +132,43 @@ fn records_csv(records: &[Record], path: &Path) -> Result<Vec<u8>> {
     })
 }
 
-/// The places of the columns that `records` have: how runs ended and where they come from whatever they hold, of
-/// settings and numbers those with a value, so that no task has the empty columns of another.
+/// The places of the columns that `records` have: how runs ended and where they come from whatever they hold, the
+/// settings of their tasks, and of everything else what has a value, so that no task has the empty columns of another.
 pub fn columns_with(records: &[Record]) -> Vec<usize> {
     let tasks: BTreeSet<&str> = records.iter().map(|record| record.text("task")).collect();
-    let tasks: Vec<&TaskEntry> = { tasks }
-        .into_iter()
-        .filter_map(|task| tasks::find(task).ok())
-        .collect();
+    let tasks = tasks.into_iter().filter_map(|task| tasks::find(task).ok());
+    let fields: BTreeSet<&str> = tasks.flat_map(|task| task.fields).copied().collect();
     let own = |place: &usize| {
-        let Column {
-            role,
-            absent,
-            name,
-            at,
-            ..
-        } = &COLUMNS[*place];
-        let field = |at: &String| at.strip_prefix("/task/").map(str::to_owned);
-        let fields: Option<Vec<String>> = at.iter().map(field).collect();
-        if let Some(fields) =
-            fields.filter(|fields| !fields.is_empty() && *absent != Absent::Required)
-        {
-            // What no value of another task's setting means is a value as well.
-            let has = |task: &&TaskEntry| {
-                fields
-                    .iter()
-                    .any(|field| task.fields.contains(&field.as_str()))
-            };
-            return tasks.iter().any(has);
-        }
-        let everywhere = match role {
+        let column = &COLUMNS[*place];
+        let everywhere = match column.role {
             Role::Id | Role::Origin => true,
-            Role::Result => Metric::find(name).is_none(),
+            Role::Result => Metric::find(column.name).is_none(),
             Role::Setting | Role::Cell | Role::Rate | Role::Seed => false,
         };
+        let of_task = |at: &String| {
+            at.strip_prefix("/task/")
+                .map(|field| fields.contains(field))
+        };
+        let of_tasks: Vec<bool> = column.at.iter().filter_map(of_task).collect();
+        let mut values = records.iter().map(|record| record.at(*place));
         everywhere
-            || *absent == Absent::Required
-            || records
-                .iter()
-                .any(|record| *record.at(*place) != Field::Absent)
+            || column.absent == Absent::Required
+            || of_tasks.contains(&true)
+            || values.any(|value| match of_tasks.is_empty() {
+                true => *value != Field::Absent,
+                false => says(column, value),
+            })
     };
     (0..COLUMNS.len()).filter(own).collect()
+}
+
+/// Whether `value` is one that an empty cell of the column would not mean.
+fn says(column: &Column, value: &Field) -> bool {
+    match column.absent {
+        _ if *value == Field::Absent => false,
+        Absent::Is(meant) | Absent::Where(_, _, meant) => value.to_string() != meant,
+        Absent::Required | Absent::Empty => true,
+    }
 }
 
 fn csv_of(

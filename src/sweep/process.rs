@@ -452,6 +452,7 @@ mod tests {
         };
         let ending = worker.work(&job, &AtomicBool::new(false), &mut |m| told.push(m));
         assert_eq!(ending.unwrap(), Ending::Finished);
+        told.retain(|message| !matches!(message, Message::Line(_)));
         let text = "--micro-batch=7".to_owned();
         assert_eq!(told, [Message::Warning { text }]);
     }
