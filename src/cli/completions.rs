@@ -26,15 +26,26 @@ pub(super) fn main(arguments: &Arguments, tree: Command) -> Result<u8> {
     Ok(exit::DONE)
 }
 
-/// Names that an argument takes among others, so that parsing does not know them: the command that it belongs to (all
-/// where empty), its long flag (a positional one where empty), and the names.
-const SUGGESTED: [(&str, &str, fn() -> Vec<&'static str>); 6] = [
-    ("", "mixer", mixers),
-    ("", "task", || TASKS.iter().map(|task| task.name).collect()),
-    ("", "experiment", experiments),
-    ("sweep", "", experiments),
-    ("experiments", "", experiments),
-    ("mixers", "", || {
+/// Names that an argument takes among others, so that parsing does not know them.
+struct Suggestion {
+    /// The command that it belongs to; all where empty.
+    of: &'static str,
+    /// Its long flag; a positional argument where empty.
+    flag: &'static str,
+    names: fn() -> Vec<&'static str>,
+}
+
+const fn row(of: &'static str, flag: &'static str, names: fn() -> Vec<&'static str>) -> Suggestion {
+    Suggestion { of, flag, names }
+}
+
+const SUGGESTED: [Suggestion; 6] = [
+    row("", "mixer", mixers),
+    row("", "task", || TASKS.iter().map(|task| task.name).collect()),
+    row("", "experiment", experiments),
+    row("sweep", "", experiments),
+    row("experiments", "", experiments),
+    row("mixers", "", || {
         MIXERS.iter().map(|entry| entry.name).collect()
     }),
 ];
@@ -52,12 +63,13 @@ fn experiments() -> Vec<&'static str> {
 fn suggesting(command: Command, words: &str) -> Command {
     let of = |arg: &Arg| {
         let long = arg.get_long().unwrap_or_default();
-        SUGGESTED.iter().find(|(only, flag, _)| {
-            *flag == long && (only.is_empty() || words.split(' ').any(|word| word == *only))
+        SUGGESTED.iter().find(|row| {
+            let here = row.of.is_empty() || words.split(' ').any(|word| word == row.of);
+            row.flag == long && here
         })
     };
     let command = command.mut_args(|arg| match of(&arg) {
-        Some((_, _, names)) => arg.value_parser(PossibleValuesParser::new(names())),
+        Some(row) => arg.value_parser(PossibleValuesParser::new((row.names)())),
         None => arg,
     });
     let inner = command

@@ -225,8 +225,10 @@ mod tests {
     fn the_checksum_is_that_of_the_format() {
         assert_eq!(crc32c::crc32c(b"123456789"), 0xe306_9283); // the check value of CRC-32C
                                                                // ((crc >> 15) | (crc << 17)) + 0xa282ead8, as TFRecord's documentation has it.
-        let turned = (0xe306_9283_u32 >> 15) | (0xe306_9283_u32 << 17);
-        assert_eq!(masked(b"123456789"), turned.wrapping_add(0xa282_ead8));
+        let check = 0xe306_9283_u64;
+        let turned = ((check >> 15) | (check << 17)) & 0xffff_ffff;
+        let masked_check = (turned + 0xa282_ead8) & 0xffff_ffff;
+        assert_eq!(u64::from(masked(b"123456789")), masked_check);
     }
 
     /// The data of the records of a file, whose lengths and checksums hold.
