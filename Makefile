@@ -1,8 +1,18 @@
 # The commands worth remembering. Tests run in release: one build of the dependencies serves all.
-.PHONY: build run test test-faults test-slurm lint bench bench-ops ci cuda-toolkit cuda-libraries cuda cuda-quick cuda-report cuda-lint gpu-test
+.PHONY: build install run test test-faults test-slurm lint bench bench-ops ci cuda-toolkit cuda-libraries cuda cuda-quick cuda-report cuda-lint gpu-test
 
 build:      # the binary, target/release/dsf
 	cargo build --release --locked
+
+PREFIX ?= $(HOME)/.local
+COMPLETIONS = $(addprefix share/,bash-completion/completions zsh/site-functions fish/vendor_completions.d)
+install: build # the binary, its manual pages and completions, below PREFIX (~/.local)
+	install -d $(addprefix $(DESTDIR)$(PREFIX)/,bin $(COMPLETIONS))
+	install -m 755 target/release/dsf $(DESTDIR)$(PREFIX)/bin/dsf
+	target/release/dsf man --to $(DESTDIR)$(PREFIX)/share/man/man1
+	target/release/dsf completions bash > $(DESTDIR)$(PREFIX)/share/bash-completion/completions/dsf
+	target/release/dsf completions zsh > $(DESTDIR)$(PREFIX)/share/zsh/site-functions/_dsf
+	target/release/dsf completions fish > $(DESTDIR)$(PREFIX)/share/fish/vendor_completions.d/dsf.fish
 
 run:        # trains the default model: learns within a minute on a laptop
 	cargo run --release --locked -- mqar

@@ -3,6 +3,9 @@
 #[doc = include_str!("guide/sweeps.md")]
 pub mod sweeps {}
 
+#[doc = include_str!("guide/programs.md")]
+pub mod programs {}
+
 #[doc = include_str!("guide/lra.md")]
 pub mod lra {}
 

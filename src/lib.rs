@@ -14,7 +14,7 @@
 //! | 2 | `cache` `config` `files` |
 //! | 3 | `tasks` |
 //! | 4 | `store` `fetch` `nn` `ltv` |
-//! | 5 | `report` `mixers` |
+//! | 5 | `report` `mixers` `export` |
 //! | 6 | `model` `recipes` |
 //! | 7 | `train` |
 //! | 8 | `sweep` `golden` `bench` `inspect` |
@@ -41,6 +41,7 @@ pub mod ltv;
 pub mod nn;
 pub mod store;
 
+pub mod export;
 pub mod mixers;
 pub mod report;
 

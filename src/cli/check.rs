@@ -1,9 +1,10 @@
 //! `dsf check golden DIR`.
 
-use super::{exit, print};
+use super::{exit, Global};
 use crate::error::Result;
 use crate::golden::{self, Verdict};
 use clap::{Args, Subcommand};
+use serde_json::{json, Value};
 use std::path::PathBuf;
 
 #[derive(Args)]
@@ -21,7 +22,7 @@ enum What {
     },
 }
 
-pub(super) fn main(arguments: Arguments) -> Result<u8> {
+pub(super) fn main(arguments: Arguments, global: &Global) -> Result<u8> {
     let What::Golden { dir } = arguments.what;
     let files = golden::files(&dir)?;
     let (mut passed, mut failed, mut missing) = (0, 0, 0);
@@ -43,16 +44,32 @@ pub(super) fn main(arguments: Arguments) -> Result<u8> {
             Verdict::NotImplemented => missing += 1,
             Verdict::Fail(_) | Verdict::Broken(_) => failed += 1,
         }
-        print::line(format!("{:width$}  {}", name(file), describe(&verdict)))?;
+        let text = format!("{:width$}  {}", name(file), describe(&verdict));
+        global.tell(&event(&name(file), &verdict), &text)?;
     }
-    print::line(format!(
-        "{passed} passed, {failed} failed, {missing} not implemented"
-    ))?;
+    let all = json!({ "event": "checked", "schema": 1, "passed": passed, "failed": failed,
+                      "not_implemented": missing });
+    let text = format!("{passed} passed, {failed} failed, {missing} not implemented");
+    global.tell(&all, &text)?;
     Ok(if failed > 0 {
         exit::CHECK_FAILED
     } else {
         exit::DONE
     })
+}
+
+/// For programs.
+fn event(file: &str, verdict: &Verdict) -> Value {
+    let (state, worst, reason) = match verdict {
+        Verdict::Pass(worst) => ("pass", Some(worst), None),
+        Verdict::Fail(worst) => ("fail", Some(worst), None),
+        Verdict::Broken(reason) => ("fail", None, Some(reason)),
+        Verdict::NotImplemented => ("not implemented", None, None),
+    };
+    let worst = worst.map(|worst| {
+        json!({ "what": worst.what, "error": worst.error, "tolerance": worst.tolerance, "of": worst.count })
+    });
+    json!({ "event": "golden", "schema": 1, "file": file, "verdict": state, "worst": worst, "reason": reason })
 }
 
 fn describe(verdict: &Verdict) -> String {

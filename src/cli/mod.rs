@@ -3,12 +3,15 @@
 mod bench;
 mod check;
 mod compare;
+mod completions;
 mod data;
 mod device;
 mod doctor;
 mod experiments;
+mod export;
 mod help;
 mod inspect;
+mod man;
 mod mixers;
 mod perplexity;
 mod print;
@@ -28,8 +31,9 @@ mod worker;
 use crate::error::{exit, refuse, Error};
 use crate::ops::{self, Route, Simd};
 use crate::recipes::{task, Task, TASKS};
+use crate::sweep::slurm::all_quoted;
 use clap::{ArgMatches, Args, CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum};
-use serde_json::Value;
+use serde_json::{json, Value};
 use std::io;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -54,6 +58,9 @@ struct Cli {
     #[command(flatten)]
     global: Global,
 }
+
+/// The crates behind the program with their licences, and the texts of these.
+const LICENCES: &str = include_str!("../../.github/THIRD-PARTY.md");
 
 /// What is done: one run of a task of the table, or anything else.
 enum Command {
@@ -123,6 +130,10 @@ enum Other {
     Compare(compare::Arguments),
     /// Show one run: settings, epochs, the command that repeats it.
     Show(show::Arguments),
+    /// Write runs for TensorBoard, or as Parquet or JSON.
+    ///
+    /// Curves, results and settings of runs, for other programs.
+    Export(export::Arguments),
     /// Look at mixers as the dynamical systems that they are.
     ///
     /// Trained or not: Λ, B, C, Φ, measured and verified.
@@ -140,10 +151,11 @@ enum Other {
     /// And what to do about what they lack.
     Doctor,
     /// Print the completions of a shell, to be sourced by it.
-    Completions {
-        /// Which shell.
-        shell: clap_complete::Shell,
-    },
+    Completions(completions::Arguments),
+    /// Print a manual page, or write them all.
+    Man(man::Arguments),
+    /// Print the licences of what the program is made of.
+    Licenses,
     /// Train the run whose config is the first line of stdin; end with stdin.
     #[command(hide = true)]
     Worker(worker::Arguments),
@@ -296,7 +308,11 @@ pub fn main() -> u8 {
         Command::Train(task, arguments) => single::main(*arguments, task, &global),
         Command::Other(other) => other.run(&global),
     });
-    result.unwrap_or_else(|e| {
+    let stop = |e| match e {
+        Error::Stopped => stopped("stopped by a signal", &global),
+        e => Err(e),
+    };
+    result.or_else(stop).unwrap_or_else(|e| {
         print::talk(&format!("error: {e}"));
         e.exit_code()
     })
@@ -320,17 +336,18 @@ impl Other {
             Self::Report(arguments) => report::main(arguments, global),
             Self::Compare(arguments) => compare::main(arguments, global),
             Self::Show(arguments) => show::main(&arguments, global),
+            Self::Export(arguments) => export::main(&arguments, global),
             Self::Mixers(arguments) => mixers::main(&arguments, global),
             Self::Inspect(arguments) => inspect::main(arguments, global),
-            Self::Check(arguments) => check::main(arguments),
+            Self::Check(arguments) => check::main(arguments, global),
             Self::Data(arguments) => data::main(arguments, global),
             Self::Bench(arguments) => bench::main(arguments, global),
             Self::Doctor => doctor::main(global),
             Self::Worker(arguments) => worker::main(arguments, global),
-            Self::Completions { shell } => {
-                let mut script = Vec::new();
-                clap_complete::generate(shell, &mut tree(), "dsf", &mut script);
-                print::result(&String::from_utf8_lossy(&script))?;
+            Self::Completions(arguments) => completions::main(&arguments, tree()),
+            Self::Man(arguments) => man::main(&arguments, tree(), global),
+            Self::Licenses => {
+                print::result(LICENCES)?;
                 Ok(exit::DONE)
             }
         }
@@ -347,6 +364,28 @@ fn stop_flag() -> Result<Arc<AtomicBool>, Error> {
         flag::register(signal, Arc::clone(&stop)).map_err(failed)?;
     }
     Ok(stop)
+}
+
+/// The command that was typed, as a shell reads it; of a worker that of its sweep.
+fn typed_command() -> String {
+    let words = std::env::args_os().map(|word| word.to_string_lossy().into_owned());
+    let own = || all_quoted(&words.collect::<Vec<_>>());
+    std::env::var(TYPED).unwrap_or_else(|_| own())
+}
+
+/// The variable in which a sweep tells its workers what was typed.
+const TYPED: &str = "DSF_TYPED";
+
+/// Says that work ended early, `why`, and how it goes on: the command that was typed continues it.
+fn stopped(why: &str, global: &Global) -> Result<u8, Error> {
+    let command = typed_command();
+    if global.json {
+        print::line(json!({ "event": "stopped", "schema": 1, "why": why, "command": command }))?;
+    }
+    print::talk(&format!(
+        "{why}; the same command continues from there:\n  {command}"
+    ));
+    Ok(exit::STOPPED)
 }
 
 /// Whether a flag from [`stop_flag`] is up.

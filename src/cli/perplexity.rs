@@ -5,6 +5,10 @@ use crate::store::{EpochRow, Metrics, Weights};
 use crate::sweep::estimate::{counted, duration};
 use std::path::Path;
 
+/// The different words of WikiText-2. A perplexity per word beyond it is worse than a guess among them all, and says
+/// nothing that bits per byte do not say better: models of bytes begin there.
+const MOST_WORDS: f64 = 33_278.0;
+
 /// Of an epoch: perplexities of the three splits.
 pub(super) fn of_epoch(row: &EpochRow) -> [f64; 3] {
     let val_loss = row.val_loss.unwrap_or(f64::NAN);
@@ -26,10 +30,14 @@ pub(super) fn sentence(config: &RunConfig, task: &str, metrics: &Metrics) -> Str
             let ppl = shown("selected_test_ppl");
             format!(" ({ppl} where validation was best, after epoch {epoch})")
         });
-    let words = metrics.get("test_word_ppl").map_or(String::new(), |ppl| {
-        let bits = shown("test_bits_per_byte");
-        format!(", which is {ppl:.2} a word and {bits} bits a byte")
-    });
+    let bits = shown("test_bits_per_byte");
+    let words = match metrics.get("test_word_ppl") {
+        Some(ppl) if ppl <= MOST_WORDS => {
+            format!(", which is {ppl:.2} a word and {bits} bits a byte")
+        }
+        Some(_) => format!(", which is {bits} bits a byte"),
+        None => String::new(),
+    };
     format!(
         "{} on {task} after {} ({}): perplexity {} on the training text, {} on the validation and {} on the test \
          text{selected}{words}; knowing no more than how common each token is scores {}.",
@@ -71,6 +79,20 @@ fn shown(number: Option<f64>) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_perplexity_per_word_is_told_where_it_means_something() {
+        let told = |ppl: f64| {
+            let metrics = Metrics::default()
+                .with("test_word_ppl", ppl)
+                .with("test_bits_per_byte", 2.5);
+            sentence(&crate::store::samples::text_config(), "a text", &metrics)
+        };
+        assert!(told(68.5).contains(", which is 68.50 a word and 2.50 bits a byte;"));
+        let many = told(62_825.77);
+        assert!(many.contains(", which is 2.50 bits a byte;"), "{many}");
+        assert!(!many.contains("a word"), "{many}");
+    }
 
     #[test]
     fn weights_are_told_of_where_they_were_kept() {

@@ -4,13 +4,15 @@ mod all;
 
 use super::results::{self, Form};
 use super::{exit, print, Global};
+use crate::config::RunConfig;
 use crate::error::{refuse, Result};
 use crate::recipes::presets_of;
 use crate::report::{self, Asked, Curve, Figure, Format, Report, Series, FIGURES};
-use crate::store::{refuse_contradictions, Record, Store, COLUMNS, SCHEMA};
+use crate::store::{refuse_contradictions, Column, Record, Store, COLUMNS, SCHEMA};
 use crate::sweep::{Experiment, Flags};
 use clap::builder::{PossibleValue, PossibleValuesParser};
 use clap::Args;
+use serde_json::json;
 use std::path::{Path, PathBuf};
 
 #[derive(Args)]
@@ -52,9 +54,11 @@ pub(super) struct Arguments {
     /// Print what the columns of a summary mean, and stop.
     #[arg(long, hide_short_help = true)]
     columns: bool,
-    /// The runs that an experiment file plans, done or not.
+    /// The runs that an experiment plans, done or not.
+    ///
+    /// A file, or a name of `dsf experiments`; given several times, of all of them.
     #[arg(long, value_name = "FILE")]
-    experiment: Option<PathBuf>,
+    experiment: Vec<PathBuf>,
     /// Exit with 4 where a printed number is missed.
     ///
     /// By more than TOL percentage points, or percent of a perplexity. Numbers without a run of ours are listed, and count neither as held
@@ -80,7 +84,7 @@ fn tolerance(text: &str) -> Result<f64, String> {
 
 pub(super) fn main(arguments: Arguments, global: &Global) -> Result<u8> {
     if arguments.columns {
-        print::result(&columns())?;
+        print::result(&columns(global.json))?;
         return Ok(exit::DONE);
     }
     for name in &arguments.asked.filter.mixers {
@@ -117,6 +121,15 @@ impl Arguments {
         }
     }
 
+    /// The runs that are planned, where an experiment says so.
+    fn planned(&self) -> Result<Option<Vec<RunConfig>>> {
+        if self.experiment.is_empty() {
+            return Ok(None);
+        }
+        let plan = Experiment::plan_of(&self.experiment, &Flags::default())?;
+        Ok(Some(plan.runs))
+    }
+
     /// What is asked for, as yet without a form.
     fn report(&self, format: &Format, folder: &PathBuf) -> Result<Report> {
         if self.curves {
@@ -137,10 +150,7 @@ impl Arguments {
                 figure.title()
             );
         }
-        let planned = match &self.experiment {
-            Some(file) => Some(Experiment::read(file)?.plan(&Flags::default())?.runs),
-            None => None,
-        };
+        let planned = self.planned()?;
         let rows = rows(self.sources(folder))?;
         let mut asked = self.asked.clone();
         asked.side_by_side = format.side_by_side;
@@ -173,7 +183,15 @@ fn rows(sources: &[PathBuf]) -> Result<Vec<Record>> {
 }
 
 /// The schema of a summary, a line a column.
-fn columns() -> String {
+fn columns(json: bool) -> String {
+    if json {
+        let event = |column: &Column| {
+            let event = json!({ "event": "column", "schema": SCHEMA, "column": column.name, "unit": column.unit,
+                                "values": column.kind.to_string(), "meaning": column.meaning });
+            format!("{event}\n")
+        };
+        return COLUMNS.iter().map(event).collect();
+    }
     let mut text =
         format!("columns of a summary CSV, schema {SCHEMA}; empty means not applicable\n");
     for column in COLUMNS.iter() {

@@ -4,7 +4,7 @@
 mod recorder;
 
 use super::device::{use_threads, Choice};
-use super::{raised, Global};
+use super::{raised, typed_command, Global};
 use crate::config::RunConfig;
 use crate::error::{Error, Result};
 use crate::ops;
@@ -84,7 +84,10 @@ pub(super) fn execute(
     context: &RunContext,
     on: &mut dyn FnMut(RunEvent) -> Result<()>,
 ) -> Result<RunResult> {
-    let provenance = Provenance::collect(&context.device_name, context.threads);
+    let provenance = Provenance {
+        command: typed_command(),
+        ..Provenance::collect(&context.device_name, context.threads)
+    };
     let dir = context.store.begin(config, &provenance)?;
     if let Some(result) = dir.result()? {
         // A kill between the result and the summary may have lost its row.

@@ -4,6 +4,7 @@ use super::print::{self, columns, Align};
 use super::{exit, Global};
 use crate::config::RunConfig;
 use crate::error::{ensure, refuse, Result};
+use crate::export::Run;
 use crate::recipes;
 use crate::store::{EpochRow, RunResult, RunStatus, Store, METRICS};
 use crate::sweep::estimate::{counted, duration};
@@ -30,17 +31,19 @@ pub(super) fn main(arguments: &Arguments, global: &Global) -> Result<u8> {
 }
 
 /// A run, as far as it has come.
-struct Shown {
+pub(super) struct Shown {
     id: String,
     config: RunConfig,
     result: Option<RunResult>,
     epochs: Vec<EpochRow>,
+    /// When it was first begun.
+    started: String,
     /// What trains it again.
     command: String,
 }
 
 impl Shown {
-    fn open(name: &str, global: &Global) -> Result<Self> {
+    pub fn open(name: &str, global: &Global) -> Result<Self> {
         let (store, id) = found(name, global)?;
         let config = store.config(&id)?;
         let command = recipes::command(&config).unwrap_or_else(|| {
@@ -50,10 +53,22 @@ impl Shown {
         Ok(Self {
             result: store.result(&id)?,
             epochs: store.epochs(&id)?,
+            started: store.started(&id)?.unwrap_or_default(),
             config,
             command,
             id,
         })
+    }
+
+    /// For other forms.
+    pub fn run(&self) -> Run<'_> {
+        Run {
+            id: &self.id,
+            config: &self.config,
+            result: self.result.as_ref(),
+            epochs: &self.epochs,
+            started: &self.started,
+        }
     }
 
     /// For people.
@@ -81,6 +96,9 @@ impl Shown {
                 by.version,
                 by.commit()
             );
+            if !by.command.is_empty() {
+                text += &format!("typed     {}\n", by.command);
+            }
             let numbers = METRICS.iter().filter_map(|metric| {
                 let value = result.metrics.get(metric.name)?;
                 Some(vec![
@@ -145,10 +163,10 @@ impl Shown {
     }
 
     /// For programs.
-    fn event(&self) -> serde_json::Value {
+    pub fn event(&self) -> serde_json::Value {
         json!({
-            "event": "run", "schema": 1, "run": self.id, "config": self.config, "result": self.result,
-            "epochs": self.epochs, "command": self.command,
+            "event": "show", "schema": 1, "run": self.id, "config": self.config, "result": self.result,
+            "epochs": self.epochs, "started": self.started, "command": self.command,
         })
     }
 }

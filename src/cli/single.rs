@@ -9,7 +9,7 @@ use super::worker::{code, done, emit, Events};
 use super::{exit, go_on, progress, stop_flag, Global};
 use crate::config::{spelt, RunConfig};
 use crate::error::{ensure, Error, Result};
-use crate::recipes::{Explained, Resolved, Task};
+use crate::recipes::{self, Explained, Resolved, Task};
 use crate::store::{Metrics, Outcome, RunResult, RunStatus, Status, Store, Weights};
 use crate::sweep::estimate::{self, counted, duration};
 use crate::sweep::{Experiment, Flags, Training};
@@ -243,8 +243,36 @@ fn sentence(config: &RunConfig, task: &str, result: &RunResult) -> String {
         Some(Outcome::Diverged) => {
             format!("{mixer} diverged on {task} {after}: the loss is no longer a number; try a smaller --lr.")
         }
-        _ => format!("{mixer} on {task}: {accuracy:.1} % of the test answers right {after}."),
+        _ => {
+            let expected = expected(config, accuracy);
+            format!(
+                "{mixer} on {task}: {accuracy:.1} % of the test answers right {after}.{expected}"
+            )
+        }
     }
+}
+
+/// Test accuracy, in percent, from which on a task counts as learnt and nothing has to be said of it.
+const LEARNT: f64 = 90.0;
+
+/// Of a run that did not learn its task: what a guess scores, and what was to be expected of its mixer.
+fn expected(config: &RunConfig, accuracy: f64) -> String {
+    if accuracy >= LEARNT {
+        return String::new();
+    }
+    let guess = config.task.read().ok().and_then(|task| task.guess());
+    let guess = guess.map_or(String::new(), |(share, among)| {
+        format!(" A guess among {among} is right in {:.1} %.", 100.0 * share)
+    });
+    let measured = recipes::measured(config).map_or(String::new(), |row| {
+        format!(
+            " By these defaults {} was measured at {:.1} %: {}.",
+            row.mixer,
+            100.0 * row.accuracy,
+            row.why
+        )
+    });
+    guess + &measured
 }
 
 /// The accuracies beside that of the last epoch: where validation chose, and the highest.
@@ -265,4 +293,32 @@ fn chosen(metrics: &Metrics) -> String {
         )
     });
     selected + &best
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_run_that_did_not_learn_says_what_a_guess_scores_and_what_was_to_be_expected() {
+        let run = |settings: &[(&str, &str)]| {
+            let config = recipes::run("mqar", settings).unwrap();
+            expected(&config, 28.0)
+        };
+        let plain = run(&[("mixer", "s6"), ("seed", "4")]);
+        assert!(
+            plain.starts_with(
+                " A guess among the 4 values of an example is right in 25.0 %. By these defaults s6 was measured at \
+                 27.3 %: it learns"
+            ),
+            "{plain}"
+        );
+        let other = run(&[("mixer", "s6"), ("kv-pairs", "2")]);
+        let guess = " A guess among the 2 values of an example is right in 50.0 %.";
+        assert_eq!(other, guess);
+        let config = recipes::run("mqar", &[("mixer", "s6")]).unwrap();
+        assert_eq!(expected(&config, 93.0), "");
+        let config = recipes::run("induction", &[]).unwrap();
+        assert!(expected(&config, 28.0).contains(" tokens is right in "));
+    }
 }

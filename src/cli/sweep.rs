@@ -2,23 +2,26 @@
 //! runs of a results folder.
 
 mod board;
+mod learnt;
 mod status;
 mod submit;
 mod typed;
 mod words;
 
 use super::print;
-use super::{exit, progress, stop_flag, Global};
+
+use super::{exit, progress, stop_flag, stopped, typed_command, Global, TYPED};
 use crate::error::{ensure, refuse, Error, Result};
 use crate::store::{Cause, Store};
 use crate::sweep::estimate::{self, counted};
 use crate::sweep::{failed, run_all, Listener, Process};
 use board::Board;
 use clap::{Args, Subcommand};
+use learnt::Learnt;
 use serde_json::json;
 use std::path::PathBuf;
 use typed::{Asked, Executor, Typed};
-use words::{conclusion, others};
+use words::{conclusion, ended, others};
 
 #[derive(Args)]
 #[command(args_conflicts_with_subcommands = true, disable_help_subcommand = true)]
@@ -86,8 +89,8 @@ pub(super) fn main(arguments: Arguments, global: &Global) -> Result<u8> {
 }
 
 fn sweep(typed: &Typed, global: &Global) -> Result<u8> {
-    let word = typed.experiment.as_deref().and_then(|file| file.to_str());
-    if let Some(command) = word.filter(|word| COMMANDS.contains(word)) {
+    let mut words = typed.experiment.iter().filter_map(|file| file.to_str());
+    if let Some(command) = words.find(|word| COMMANDS.contains(word)) {
         refuse!("`{command}` comes first, its flags behind it: dsf sweep {command} ... (a file of that name is ./{command})");
     }
     let asked = typed.asked()?;
@@ -113,8 +116,11 @@ fn train(typed: &Typed, asked: Asked, global: &Global) -> Result<u8> {
     if typed.dry_run {
         super::device::use_threads(options.threads);
         let (device, _) = device.open()?;
-        let text = estimate::dry_run(&plan, &global.out, &options, &device)?;
-        print::result(&text)?;
+        let forecast = estimate::dry_run(&plan, &global.out, &options, &device)?;
+        match global.json {
+            true => print::line(forecast.event()?)?,
+            false => print::result(&forecast.text()?)?,
+        }
         return Ok(exit::DONE);
     }
     let data_dir = options.training.data_dir.as_deref();
@@ -126,7 +132,10 @@ fn train(typed: &Typed, asked: Asked, global: &Global) -> Result<u8> {
     let cancelled = Listener::start(&store, &stop)?;
     let texts = plan.runs.iter().map(|run| &run.task);
     progress::prepare(texts, data_dir, global.silent(), &stop)?;
-    let worker = Process::new(&global.out, &options)?;
+    let worker = Process::new(&global.out, &options)?.with(TYPED, &typed_command());
+    if global.json {
+        print::line(estimate::announced(&plan, &store, &options, &global.out)?)?;
+    }
     let mut board = Board::new(&plan, global);
     let tally = run_all(&plan, &store, &worker, &options, &stop, &mut |i, event| {
         board.tell(i, &event)
@@ -134,8 +143,7 @@ fn train(typed: &Typed, asked: Asked, global: &Global) -> Result<u8> {
     board.talk.finish();
     let tally = match tally {
         Err(Error::Stopped) if cancelled.heard() => {
-            print::talk("stopped by `dsf sweep cancel`; the same command continues from there");
-            return Ok(exit::STOPPED);
+            return stopped("stopped by `dsf sweep cancel`", global);
         }
         tally => tally?,
     };
@@ -145,14 +153,15 @@ fn train(typed: &Typed, asked: Asked, global: &Global) -> Result<u8> {
         let mut tasks = tasks.into_iter();
         tasks.try_for_each(|task| store.refresh_summary(task))?;
     }
-    if !global.silent() {
-        print::line(conclusion(&tally, &plan, &store, global))?;
-    }
-    let mut elsewhere = tally.busy;
-    if let Some((shard, runs)) = shard {
-        let (left, said) = others(shard, &runs, &store)?;
-        elsewhere += left;
-        if !global.silent() {
+    let others = shard.map(|(shard, runs)| others(shard, &runs, &store));
+    let others = others.transpose()?;
+    let elsewhere = tally.busy + others.as_ref().map_or(0, |(left, _)| *left);
+    let learnt = Learnt::of(&plan, &store)?;
+    if global.json {
+        print::line(ended(&tally, elsewhere, &plan, &store, &learnt))?;
+    } else if !global.quiet {
+        print::line(conclusion(&tally, &plan, &store, &learnt, global)?)?;
+        if let Some((_, said)) = others {
             print::line(said)?;
         }
     }

@@ -120,6 +120,7 @@ fn a_sweep_of_it_is_planned_trained_once_and_reported_in_every_format() {
         limits: Limits::default(),
     };
     let dry = estimate::dry_run(&plan, folder.path(), &options, &Device::Cpu).unwrap();
+    let dry = dry.text().unwrap();
     assert!(dry.contains("4 runs"), "{dry}");
     let sweep = || {
         let worker = Here {

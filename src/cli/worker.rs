@@ -66,11 +66,13 @@ fn stop_with_stdin(stop: Arc<AtomicBool>) {
 
 /// The last event of a run.
 pub(super) fn done(config: &RunConfig, result: &RunResult) -> Value {
-    json!({ "event": "done", "schema": 1, "run": config.id(), "result": result })
+    json!({ "event": "done", "schema": 1, "run": config.id(), "config": config, "result": result })
 }
 
 /// Turns updates into JSON lines on stdout.
-pub(super) struct Events {
+pub(super) struct Events<'a> {
+    config: &'a RunConfig,
+    id: String,
     epochs: usize,
     /// Whether it is a language model, whose losses are told as perplexities, too.
     language: bool,
@@ -78,9 +80,11 @@ pub(super) struct Events {
     last_progress: Option<Instant>,
 }
 
-impl Events {
-    pub fn new(config: &RunConfig) -> Result<Self> {
+impl<'a> Events<'a> {
+    pub fn new(config: &'a RunConfig) -> Result<Self> {
         Ok(Self {
+            config,
+            id: config.id(),
             epochs: config.train.epochs,
             language: config.task.entry()?.objective.is_language_model(),
             steps: 0,
@@ -96,8 +100,8 @@ impl Events {
                 done,
             } => {
                 self.steps = *steps_per_epoch;
-                json!({ "event": "start", "schema": 1, "epochs": self.epochs, "done": done,
-                        "steps": steps_per_epoch, "parameters": parameters })
+                json!({ "event": "start", "schema": 1, "run": self.id, "config": self.config, "epochs": self.epochs,
+                        "done": done, "steps": steps_per_epoch, "parameters": parameters })
             }
             RunEvent::Step {
                 epoch,
@@ -110,18 +114,20 @@ impl Events {
                     return Ok(());
                 }
                 self.last_progress = Some(Instant::now());
-                json!({ "event": "progress", "epoch": epoch, "epochs": self.epochs, "step": step,
+                json!({ "event": "progress", "schema": 1, "run": self.id, "epoch": epoch, "epochs": self.epochs, "step": step,
                         "steps": self.steps, "loss": loss, "seconds": seconds })
             }
             RunEvent::Epoch(row) => self.epoch(row),
-            RunEvent::Warning(text) => json!({ "event": "warning", "text": text }),
+            RunEvent::Warning(text) => {
+                json!({ "event": "warning", "schema": 1, "run": self.id, "text": text })
+            }
         };
         emit(&event)
     }
 
     fn epoch(&self, row: &EpochRow) -> Value {
-        let mut event = json!({ "event": "epoch", "epoch": row.epoch, "epochs": self.epochs,
-            "loss": row.train_loss, "test_loss": row.test_loss, "accuracy": row.accuracy,
+        let mut event = json!({ "event": "epoch", "schema": 1, "run": self.id, "epoch": row.epoch,
+            "epochs": self.epochs, "loss": row.train_loss, "test_loss": row.test_loss, "accuracy": row.accuracy,
             "val_loss": row.val_loss, "val_accuracy": row.val_accuracy, "lr": row.lr,
             "seconds": row.seconds, "tokens_per_s": row.tokens_per_s });
         if self.language {

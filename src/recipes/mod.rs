@@ -18,6 +18,7 @@ pub use crate::tasks::find as task;
 pub use crate::tasks::TASKS;
 pub use again::command;
 pub use draft::Origin;
+pub use recipe::Measured;
 
 use crate::config::{RunConfig, Settings, Taker, SETTINGS};
 use crate::error::{self, ensure, Error, Result};
@@ -116,8 +117,8 @@ pub static PRESETS: [Preset; 3] = [
     Preset {
         name: "quick",
         aliases: &["tiny"],
-        help: "Learns within a minute on a laptop (MQAR: V 128, L 32, 4 pairs, 10,000 examples), or within minutes \
-               (LRA; WikiText: d 128, 2 layers, L 256, bytes of the sample). Also called `tiny`",
+        help: "Small enough for a laptop, in minutes (MQAR: V 128, L 32, 4 pairs, 10,000 examples, which softmax, \
+               normalized, ssd and rg-lru learn; others say at their end why not; LRA; WikiText: d 128, 2 layers, L 256, bytes of the sample). Also called `tiny`",
     },
     Preset {
         name: "smoke",
@@ -249,6 +250,20 @@ pub fn run(task_name: &str, settings: &[(&str, &str)]) -> Result<RunConfig> {
         choice.set(name, text, &format!("--{name}"))?;
     }
     Ok(resolve(task(task_name)?, &choice)?.config)
+}
+
+/// What was measured of a run that differs from a preset in its mixer and its seed alone, where the recipe says so.
+pub fn measured(config: &RunConfig) -> Option<&'static Measured> {
+    let name = config.task.name();
+    let rows = task(name).ok()?.layers().measured.iter();
+    let mut of_mixer = rows.filter(|row| row.mixer == config.model.mixer);
+    of_mixer.find(|row| {
+        let plain = run(name, &[("preset", &row.preset), ("mixer", &row.mixer)]);
+        plain.is_ok_and(|plain| {
+            let seed = config.seed;
+            RunConfig { seed, ..plain } == *config
+        })
+    })
 }
 
 /// The runs that the presets make of the task, mixer and protocol of `row`, by preset, each as a row, for reports

@@ -187,7 +187,8 @@ impl Metrics {
         self.get(name).map(|count| count as usize)
     }
 
-    pub(super) fn iter(&self) -> impl Iterator<Item = &(&'static Metric, Field)> {
+    /// All of them with their values, in order.
+    pub fn iter(&self) -> impl Iterator<Item = &(&'static Metric, Field)> {
         self.0.iter()
     }
 

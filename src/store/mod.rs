@@ -64,7 +64,7 @@ pub use result::{Outcome, RunResult, RunStatus};
 pub use run_dir::{EpochRow, RunDir, Weights};
 pub use schema::{columns, place, places, COLUMNS, SCHEMA};
 pub use staging::Staging;
-pub use summary::{read_summary, refuse_contradictions, to_csv, Configs, Scan};
+pub use summary::{columns_with, read_summary, refuse_contradictions, to_csv, Configs, Scan};
 
 use crate::config::RunConfig;
 use crate::error::{ensure, refuse, Error, Result};
@@ -204,6 +204,11 @@ impl Store {
     /// Removes what a killed process may have left of the run `id`, which is done: checkpoints, claim and beat.
     pub fn tidy(&self, id: &str) -> Result<()> {
         run_dir::tidy(self, id)
+    }
+
+    /// When the run `id` was first begun (UTC), if it was.
+    pub fn started(&self, id: &str) -> Result<Option<String>> {
+        run_dir::started(&self.run_folder(id))
     }
 
     /// Takes up a run, new or interrupted, until the [`RunDir`] is dropped.

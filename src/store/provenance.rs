@@ -30,6 +30,9 @@ pub struct Provenance {
     pub threads: usize,
     /// When the run was first begun (UTC); kept over interruptions.
     pub started: String,
+    /// The command that was typed last to train it, as a shell reads it; empty in runs of versions that did not say.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub command: String,
 }
 
 impl Provenance {
@@ -46,6 +49,7 @@ impl Provenance {
             device: device.into(),
             threads,
             started: utc_now(),
+            command: String::new(),
         }
     }
 

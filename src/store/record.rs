@@ -224,11 +224,6 @@ impl Record {
         self.source.as_ref()
     }
 
-    /// The cells of a CSV.
-    pub(super) fn cells(&self) -> impl Iterator<Item = String> + '_ {
-        self.fields.iter().map(Field::to_string)
-    }
-
     /// A setting without a value in a row of a summary that must have one.
     pub(super) fn lacks(&self) -> Option<&'static Column> {
         let mut needed = NEEDED.iter();

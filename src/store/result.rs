@@ -150,6 +150,7 @@ mod tests {
         expected.metrics.set("val_word_ppl", None::<f64>);
         (expected.ops, expected.data_digest) = (String::new(), "3d2ac1513d6f".into());
         expected.provenance.simd = String::new();
+        expected.provenance.command = String::new();
         assert_eq!(serde_json::from_str::<RunResult>(FIRST).unwrap(), expected);
     }
 

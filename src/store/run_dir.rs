@@ -284,6 +284,11 @@ fn record_config(path: &Path, config: &RunConfig) -> Result<()> {
     Ok(())
 }
 
+/// When the run of a folder was first begun, if it was.
+pub(super) fn started(folder: &Path) -> Result<Option<String>> {
+    earlier_start(&folder.join(ENV))
+}
+
 /// A damaged `env.json` loses only its start, since it is about to be written anew.
 fn earlier_start(path: &Path) -> Result<Option<String>> {
     let bytes = read_if_present(path)?.unwrap_or_default();

@@ -120,6 +120,7 @@ pub(crate) fn provenance() -> Provenance {
         device: "cpu".into(),
         threads: 2,
         started: "2026-01-31T10:00:00Z".into(),
+        command: "dsf mqar".into(),
     }
 }
 

@@ -1,19 +1,20 @@
 //! The summary of a task: one row a finished run, made from the run folders and read back.
 
 use super::claim::has_none;
-use super::column::{Absent, Field};
-use super::metrics::METRICS;
+use super::column::{Absent, Column, Field, Role};
+use super::metrics::{Metric, METRICS};
 use super::record::Source;
 use super::schema::{place, CHECKSUM, COLUMNS};
 use super::{read_if_present, Record, RunStatus, Store, CONFIG, RESULT, RUNS, SCHEMA};
 use crate::config::RunConfig;
 use crate::error::{Error, Position, Result};
 use crate::files::{open_lock, remove_unfinished, write_atomic};
+use crate::tasks;
 use csv::{ErrorKind, StringRecord};
 use serde::Serialize;
 use sha2::{Digest, Sha256};
 use std::collections::hash_map::Entry;
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::path::Path;
 use std::{fs, io};
 
@@ -135,22 +136,24 @@ pub(super) fn add(store: &Store, task: &str, id: &str) -> Result<()> {
     }
 }
 
-/// `text`, a summary with the columns of this version, with `row` in place of that of its run and without runs that are
+/// `text`, a summary with columns for all that `row` holds, with `row` in place of that of its run and without runs that are
 /// not `there` any more. None of any other text.
 fn with_row(text: &[u8], row: &Record, there: &HashSet<String>) -> Option<Vec<u8>> {
     let mut reader = csv::Reader::from_reader(text);
     let header = reader.headers().ok()?.clone();
-    if !header.iter().eq(COLUMNS.iter().map(|column| column.name)) {
+    let places: Vec<usize> = header.iter().map(place).collect::<Option<_>>()?;
+    let own = columns_with(std::slice::from_ref(row));
+    if !places.is_sorted() || !own.iter().all(|place| places.contains(place)) {
         return None;
     }
-    let id = place("run_id")?;
+    let id = header.iter().position(|name| name == "run_id")?;
     let mut lines: Vec<StringRecord> = reader.records().collect::<Result<_, _>>().ok()?;
     lines.retain(|line| there.contains(&line[id]));
     // What is not sorted was not written here.
     if !lines.is_sorted_by(|a, b| a[id] < b[id]) {
         return None;
     }
-    let line = line_of(row, &Checksum::under(&header));
+    let line = line_of(row, &places, &Checksum::under(&header));
     match lines.binary_search_by(|line| line[id].cmp(row.run_id())) {
         Ok(at) => lines[at] = line,
         Err(at) => lines.insert(at, line),
@@ -192,28 +195,69 @@ pub fn to_csv<R: Serialize>(rows: &[R], path: &Path) -> Result<Vec<u8>> {
     })
 }
 
-/// Records under the names of all columns.
+/// Records under the names of their columns.
 fn records_csv(records: &[Record], path: &Path) -> Result<Vec<u8>> {
-    let names: StringRecord = COLUMNS.iter().map(|column| column.name).collect();
+    let places = columns_with(records);
+    let names = places.iter().map(|place| COLUMNS[*place].name).collect();
     let sum = Checksum::under(&names);
     csv_of(path, |writer| {
         if !records.is_empty() {
             writer.write_record(&names)?;
         }
         let mut lines = records.iter();
-        lines.try_for_each(|record| writer.write_record(&line_of(record, &sum)))
+        lines.try_for_each(|record| writer.write_record(&line_of(record, &places, &sum)))
     })
 }
 
-/// The cells of a record under the names of all columns.
-fn line_of(record: &Record, sum: &Checksum) -> StringRecord {
-    let cells: StringRecord = record.cells().collect();
+/// The cells of a record in the columns at `places`.
+fn line_of(record: &Record, places: &[usize], sum: &Checksum) -> StringRecord {
+    let cells = places.iter().map(|place| record.at(*place).to_string());
+    let cells: StringRecord = cells.collect();
     let digits = sum.of(&cells);
     let filled = |(i, cell)| match sum.at == Some(i) {
         true => digits.as_str(),
         false => cell,
     };
     cells.iter().enumerate().map(filled).collect()
+}
+
+/// The places of the columns that `records` have: how runs ended and where they come from whatever they hold, the
+/// settings of their tasks, and of everything else what has a value, so that no task has the empty columns of another.
+pub fn columns_with(records: &[Record]) -> Vec<usize> {
+    let tasks: BTreeSet<&str> = records.iter().map(|record| record.text("task")).collect();
+    let tasks = tasks.into_iter().filter_map(|task| tasks::find(task).ok());
+    let fields: BTreeSet<&str> = tasks.flat_map(|task| task.fields).copied().collect();
+    let own = |place: &usize| {
+        let column = &COLUMNS[*place];
+        let everywhere = match column.role {
+            Role::Id | Role::Origin => true,
+            Role::Result => Metric::find(column.name).is_none(),
+            Role::Setting | Role::Cell | Role::Rate | Role::Seed => false,
+        };
+        let of_task = |at: &String| {
+            at.strip_prefix("/task/")
+                .map(|field| fields.contains(field))
+        };
+        let of_tasks: Vec<bool> = column.at.iter().filter_map(of_task).collect();
+        let mut values = records.iter().map(|record| record.at(*place));
+        everywhere
+            || column.absent == Absent::Required
+            || of_tasks.contains(&true)
+            || values.any(|value| match of_tasks.is_empty() {
+                true => *value != Field::Absent,
+                false => says(column, value),
+            })
+    };
+    (0..COLUMNS.len()).filter(own).collect()
+}
+
+/// Whether `value` is one that an empty cell of the column would not mean.
+fn says(column: &Column, value: &Field) -> bool {
+    match column.absent {
+        _ if *value == Field::Absent => false,
+        Absent::Is(meant) | Absent::Where(_, _, meant) => value.to_string() != meant,
+        Absent::Required | Absent::Empty => true,
+    }
 }
 
 fn csv_of(
@@ -547,6 +591,42 @@ mod tests {
         let rows = [&rows[..], &[Record::new(&text_config(), &read(17.42))]].concat();
         let (_dir, path) = summary_of(&text_of(&rows));
         assert_eq!(read_summary(&path).unwrap(), rows);
+    }
+
+    #[test]
+    fn a_summary_has_no_empty_column_of_another_task() {
+        let header = |row: Record| text_of(&[row]).lines().next().unwrap().to_owned();
+        let recall = header(Record::new(&config(), &done(0.5)));
+        for name in [
+            "tokenizer",
+            "contour_length",
+            "unigram_ppl",
+            "val_examples",
+            "clip",
+        ] {
+            assert!(
+                !recall.split(',').any(|column| column == name),
+                "{name}: {recall}"
+            );
+        }
+        for name in [
+            "kv_pairs",
+            "outcome",
+            "reason",
+            "accuracy",
+            "micro_batch_used",
+        ] {
+            assert!(
+                recall.split(',').any(|column| column == name),
+                "{name}: {recall}"
+            );
+        }
+        let text = header(Record::new(&text_config(), &read(17.42)));
+        assert!(
+            text.contains("tokenizer") && text.contains("unigram_ppl"),
+            "{text}"
+        );
+        assert!(!text.contains("contour_length"), "{text}");
     }
 
     #[test]

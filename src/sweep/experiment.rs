@@ -21,7 +21,7 @@ use crate::recipes::{self, Resolved, Task};
 use clap::{Command, FromArgMatches};
 use std::fs;
 use std::io::ErrorKind;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use toml::de::{DeTable, DeValue};
 use toml::Spanned;
 
@@ -112,9 +112,24 @@ impl Experiment {
         resolved.map_err(|e| Error::usage(format!("{place}: {e}")))
     }
 
+    /// The runs of all grids of the experiments at `paths` under the flags of the command line, each run once.
+    pub fn plan_of(paths: &[PathBuf], flags: &Flags) -> Result<Plan> {
+        let mut plan = Plan::default();
+        for path in paths {
+            Self::read(path)?.add_to(&mut plan, flags)?;
+        }
+        Ok(plan)
+    }
+
     /// The runs of all grids under the flags of the command line.
     pub fn plan(&self, flags: &Flags) -> Result<Plan> {
         let mut plan = Plan::default();
+        self.add_to(&mut plan, flags)?;
+        Ok(plan)
+    }
+
+    /// Adds the runs of all grids behind what is planned already.
+    fn add_to(&self, plan: &mut Plan, flags: &Flags) -> Result<()> {
         for grid in &self.grids {
             let added = plan.extend(grid.task, &flags.over(&grid.flags));
             added.map_err(|e| {
@@ -122,7 +137,7 @@ impl Experiment {
                 Error::usage(format!("{place}: {e}"))
             })?;
         }
-        Ok(plan)
+        Ok(())
     }
 }
 

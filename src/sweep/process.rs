@@ -8,6 +8,8 @@ use super::local::Options;
 use super::worker::{Ending, Job, Message, Worker};
 use crate::error::{exit, Error, Result};
 use crate::store::{memory_kills, Cause, Failure, Store};
+use serde::Deserialize;
+use serde_json::Value;
 use std::ffi::OsString;
 use std::fs::File;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -35,6 +37,8 @@ pub struct Process {
     store: Store,
     /// Time that a run may take.
     limit: Option<Duration>,
+    /// Variables of the children's environment beside this process's own.
+    variables: Vec<(&'static str, String)>,
 }
 
 impl Process {
@@ -67,13 +71,22 @@ impl Process {
             arguments,
             store: Store::existing(out)?,
             limit: options.limits.max_minutes,
+            variables: Vec::new(),
         })
+    }
+
+    /// With a variable in the environment of every child.
+    #[must_use]
+    pub fn with(mut self, name: &'static str, value: &str) -> Self {
+        self.variables.push((name, value.to_owned()));
+        self
     }
 
     fn start(&self, job: &Job, log: File) -> Result<Child> {
         let mut command = Command::new(&self.program);
         command
             .args(&self.arguments)
+            .envs(self.variables.iter().map(|(name, value)| (name, value)))
             .args(job.micro_batch.map(|n| format!("--micro-batch={n}")))
             .arg(flag("device", job.device.as_ref()))
             .stdin(Stdio::piped())
@@ -160,8 +173,11 @@ fn read_messages(stdout: impl Read + Send + 'static) -> Receiver<Message> {
     thread::spawn(move || {
         let lines = BufReader::new(stdout).split(b'\n').map_while(Result::ok);
         // What is not a message is for other readers.
-        for message in lines.filter_map(|line| serde_json::from_slice(&line).ok()) {
-            if sender.send(message).is_err() {
+        for event in lines.filter_map(|line| serde_json::from_slice::<Value>(&line).ok()) {
+            let meant = Message::deserialize(&event).ok();
+            let messages = meant.map(|meant| [Message::Line(event), meant]);
+            let mut messages = messages.into_iter().flatten();
+            if messages.any(|message| sender.send(message).is_err()) {
                 return;
             }
         }
@@ -263,6 +279,7 @@ mod tests {
             arguments: ["-c".into(), script.into()].into(),
             store: Store::open(dir.path()).unwrap(),
             limit: None,
+            variables: Vec::new(),
         };
         (process, dir)
     }
@@ -285,6 +302,7 @@ mod tests {
         let stop = AtomicBool::new(false);
         let (worker, _dir) = worker(script);
         let ending = worker.work(&job(&run, "cuda:7"), &stop, &mut |m| messages.push(m));
+        messages.retain(|message| !matches!(message, Message::Line(_)));
         (ending.unwrap(), messages)
     }
 
@@ -434,6 +452,7 @@ mod tests {
         };
         let ending = worker.work(&job, &AtomicBool::new(false), &mut |m| told.push(m));
         assert_eq!(ending.unwrap(), Ending::Finished);
+        told.retain(|message| !matches!(message, Message::Line(_)));
         let text = "--micro-batch=7".to_owned();
         assert_eq!(told, [Message::Warning { text }]);
     }

@@ -5,6 +5,7 @@ use crate::error::Result;
 use crate::store::Failure;
 use clap::Args;
 use serde::Deserialize;
+use serde_json::Value;
 use std::path::PathBuf;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
@@ -107,6 +108,9 @@ pub enum Message {
         /// One sentence.
         text: String,
     },
+    /// Any event as the worker told it, before what it means.
+    #[serde(skip)]
+    Line(Value),
     /// An event that a sweep ignores.
     #[serde(other)]
     Other,

@@ -93,6 +93,12 @@ pub trait Task {
     /// What a sentence calls it: `MQAR (L = 64, 4 pairs)`.
     fn title(&self) -> String;
 
+    /// How often a guess is right that knows the rules of the task and nothing of the example, and among what it
+    /// guesses; none where the data say that better (a majority-class baseline, a unigram model).
+    fn guess(&self) -> Option<(f64, String)> {
+        None
+    }
+
     /// What tells it from others in a list of runs: `L=64/4`.
     fn label(&self) -> String;
 

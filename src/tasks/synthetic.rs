@@ -113,6 +113,11 @@ impl Task for Run {
         format!("{} (L = {})", self.task.title, self.settings.seq_len)
     }
 
+    fn guess(&self) -> Option<(f64, String)> {
+        let tokens = self.settings.vocab_size;
+        Some((1.0 / tokens as f64, format!("all {tokens} tokens")))
+    }
+
     fn label(&self) -> String {
         format!("L={}", self.settings.seq_len)
     }

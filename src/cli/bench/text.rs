@@ -6,7 +6,10 @@ use serde_json::Value;
 
 /// A row or a report as one line of JSON.
 pub(super) fn json(report: &impl serde::Serialize) -> String {
-    serde_json::to_string(report).expect("a report is plain data")
+    let mut event = serde_json::to_value(report).expect("a report is plain data");
+    event["event"] = "bench".into();
+    event["schema"] = 1.into();
+    event.to_string()
 }
 
 /// A single measurement on the CPU, a fact a line.

@@ -13,6 +13,7 @@ use crate::tasks::wikitext::Corpus;
 use crate::tasks::{self, TaskEntry, TASKS};
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use clap::Args;
+use serde_json::json;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -71,7 +72,7 @@ const PAUSE: Duration = Duration::from_secs(1);
 pub(super) fn main(arguments: Arguments, global: &Global) -> Result<u8> {
     let datasets = wanted(&arguments)?;
     if datasets.is_empty() {
-        return catalogue(arguments.task);
+        return catalogue(arguments.task, global);
     }
     let request = to_request(arguments, datasets)?;
     let stop = stop_flag()?;
@@ -135,10 +136,14 @@ fn flags(task: &TaskEntry) -> &'static str {
 }
 
 /// What there is, a line each.
-fn catalogue(task: &TaskEntry) -> Result<u8> {
+fn catalogue(task: &TaskEntry, global: &Global) -> Result<u8> {
     for entry in of_task(task) {
-        let name = entry.dataset.name();
-        print::line(format!("{name:16}  {}; {}", entry.about, entry.licence))?;
+        let (name, about, licence) = (entry.dataset.name(), entry.about, entry.licence);
+        let event = json!({ "event": "catalogue", "schema": 1, "dataset": name, "about": about, "licence": licence });
+        global.tell(&event, &format!("{name:16}  {about}; {licence}"))?;
+    }
+    if global.json {
+        return Ok(exit::DONE);
     }
     print::line(format!(
         "\nChoose by {}; `dsf data list` says what is there already.",

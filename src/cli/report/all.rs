@@ -6,7 +6,6 @@ use crate::error::{refuse, Error, Result};
 use crate::files::write_atomic;
 use crate::recipes::presets_of;
 use crate::report::{self, index, Report, Screen, FIGURES, FORMATS};
-use crate::sweep::{Experiment, Flags};
 use serde_json::json;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -25,10 +24,7 @@ pub(super) fn main(arguments: &Arguments, global: &Global) -> Result<u8> {
         );
     }
     let rows = rows(sources)?;
-    let planned = match &arguments.experiment {
-        Some(file) => Some(Experiment::read(file)?.plan(&Flags::default())?.runs),
-        None => None,
-    };
+    let planned = arguments.planned()?;
     let mut drawn: Vec<(String, Report)> = Vec::new();
     let mut without = Vec::new();
     for figure in FIGURES {
@@ -65,7 +61,7 @@ pub(super) fn main(arguments: &Arguments, global: &Global) -> Result<u8> {
     write(&folder.join("index.html"), index(&drawn).as_bytes(), global)?;
     for figure in without {
         let (title, remedy) = (figure.title(), figure.remedy);
-        let event = json!({ "event": "without", "figure": title, "remedy": remedy });
+        let event = json!({ "event": "without", "schema": 1, "figure": title, "remedy": remedy });
         global.tell(&event, &format!("no results for {title}; {remedy}"))?;
     }
     Ok(exit::DONE)
@@ -93,7 +89,6 @@ fn curves(arguments: &Arguments, sources: &[PathBuf]) -> Result<Option<Report>> 
 
 fn write(file: &Path, bytes: &[u8], global: &Global) -> Result<()> {
     write_atomic(file, bytes)?;
-    let event =
-        json!({ "event": "file", "file": file.display().to_string(), "bytes": bytes.len() });
+    let event = json!({ "event": "file", "schema": 1, "file": file.display().to_string(), "bytes": bytes.len() });
     global.tell(&event, &file.display().to_string())
 }

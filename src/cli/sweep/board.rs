@@ -14,6 +14,9 @@ use std::time::{Duration, Instant};
 /// Where nobody watches a bar, a sweep says at least this often what it is at.
 const HEARTBEAT: Duration = Duration::from_secs(30);
 
+/// What workers tell several times a second: too often for a listener to many runs.
+const PROGRESS: &str = "progress";
+
 /// What a person, or a program reading `--json`, sees of a sweep.
 pub(super) struct Board<'a> {
     runs: &'a [RunConfig],
@@ -81,8 +84,12 @@ impl<'a> Board<'a> {
                     format!("{name}  epoch {epoch}/{epochs}, step {step}/{steps}  loss {loss:.4}");
                 self.active.insert(index, now);
             }
+            Event::Told(Message::Line(event)) if self.json && event["event"] != PROGRESS => {
+                // As below.
+                let _ = print::line(event);
+            }
             Event::Told(Message::Warning { text }) => self.talk.say(&format!("{name}: {text}")),
-            Event::Told(Message::Start | Message::Other) => {}
+            Event::Told(Message::Start | Message::Other | Message::Line(_)) => {}
             Event::Again(failure) => {
                 self.report(
                     index,

@@ -76,17 +76,20 @@ fn array(typed: &Typed, shards: usize, global: &Global) -> Result<Array> {
     let words: Vec<String> = { std::env::args_os().skip(1) }
         .map(|word| text(&word))
         .collect::<Result<_>>()?;
-    let stem = typed.experiment.as_deref().and_then(Path::file_stem);
+    let stems = { &typed.experiment }.iter();
+    let stems: Vec<String> = stems
+        .filter_map(|file| Some(file.file_stem()?.to_string_lossy().into_owned()))
+        .collect();
     let mut report = Vec::new();
-    if let Some(file) = &typed.experiment {
+    for file in &typed.experiment {
         report.extend(["--experiment".to_owned(), text(file.as_os_str())?]);
     }
     report.push(text(out.as_os_str())?);
     Ok(Array {
-        name: format!(
-            "dsf-{}",
-            stem.map_or("sweep".into(), |stem| stem.to_string_lossy())
-        ),
+        name: match stems.is_empty() {
+            true => "dsf-sweep".to_owned(),
+            false => format!("dsf-{}", stems.join("-")),
+        },
         shards,
         logs: text(logs(&out).as_os_str())?,
         directory: text(directory.as_os_str())?,

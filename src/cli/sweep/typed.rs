@@ -28,10 +28,10 @@ pub(super) enum Executor {
 /// Which runs, and how they are trained.
 #[derive(Args)]
 pub(super) struct Typed {
-    /// An experiment: a file, or a name of `dsf experiments`.
+    /// Experiments: files, or names of `dsf experiments`.
     ///
-    /// Flags given as well take precedence over it.
-    pub experiment: Option<PathBuf>,
+    /// Of several, every run once. Flags given as well take precedence over them.
+    pub experiment: Vec<PathBuf>,
     /// The task [default: mqar].
     #[arg(long, value_name = "NAME")]
     task: Option<String>,
@@ -88,9 +88,9 @@ impl Typed {
     pub fn whole(&self) -> Result<Plan> {
         let mut flags = self.flags.clone();
         flags.gpu = self.device.is_gpu();
-        match &self.experiment {
-            Some(file) => Experiment::read(file)?.plan(&flags),
-            None => Plan::of(recipes::task(self.task.as_deref().unwrap_or(TASK))?, &flags),
+        match self.experiment.is_empty() {
+            false => Experiment::plan_of(&self.experiment, &flags),
+            true => Plan::of(recipes::task(self.task.as_deref().unwrap_or(TASK))?, &flags),
         }
     }
 
@@ -101,7 +101,7 @@ impl Typed {
 
     /// [`Self::asked`], or where no run is described all that the folder holds.
     pub fn asked_or_all(&self, store: &Store) -> Result<Asked> {
-        let described = self.experiment.is_some() || self.task.is_some();
+        let described = !self.experiment.is_empty() || self.task.is_some();
         if described || self.flags != Flags::default() {
             return self.asked();
         }

@@ -1,5 +1,6 @@
 //! What a sweep says of its runs, and when it is over.
 
+use super::learnt::Learnt;
 use crate::cli::Global;
 use crate::config::RunConfig;
 use crate::error::Result;
@@ -7,6 +8,7 @@ use crate::store::{Outcome, Record, Status, Store};
 use crate::sweep::estimate::{counted, duration};
 use crate::sweep::{Plan, Shard, Tally};
 use crate::tasks;
+use serde_json::{json, Value};
 
 /// A run by the settings in which runs of a sweep usually differ.
 pub(super) fn describe(run: &RunConfig) -> String {
@@ -39,8 +41,29 @@ pub(super) fn finished(row: &Record) -> String {
     }
 }
 
-/// How the runs ended, where the summaries of their tasks are, and what to type next.
-pub(super) fn conclusion(tally: &Tally, plan: &Plan, store: &Store, global: &Global) -> String {
+/// The end of a sweep for programs; `elsewhere` are runs of it and of other shards that others have yet to finish.
+pub(super) fn ended(
+    tally: &Tally,
+    elsewhere: usize,
+    plan: &Plan,
+    store: &Store,
+    learnt: &Learnt,
+) -> Value {
+    let tasks = plan.tasks().into_iter();
+    let summaries: Vec<_> = tasks.map(|task| store.summary_path(task)).collect();
+    json!({ "event": "sweep", "schema": 1, "runs": plan.runs.len(), "finished": tally.finished,
+            "failed": tally.failed, "done_before": tally.done_before, "failed_before": tally.failed_before,
+            "given_up": tally.given_up, "elsewhere": elsewhere, "summaries": summaries, "best": learnt.events() })
+}
+
+/// How the runs ended and what they learnt, where the summaries of their tasks are, and what to type next.
+pub(super) fn conclusion(
+    tally: &Tally,
+    plan: &Plan,
+    store: &Store,
+    learnt: &Learnt,
+    global: &Global,
+) -> Result<String> {
     let others = [
         (tally.failed, "failed"),
         (tally.done_before, "done before"),
@@ -66,12 +89,14 @@ pub(super) fn conclusion(tally: &Tally, plan: &Plan, store: &Store, global: &Glo
         format!("dsf report{table}{}", global.out_flag())
     };
     let reports: Vec<String> = tasks.iter().map(report).collect();
-    format!(
-        "{runs}: {}.\nresults: {}\nnext:    {}",
-        parts.join(", "),
-        summaries.join(", "),
-        reports.join(", ")
-    )
+    let mut lines = vec![format!("{runs}: {}.", parts.join(", "))];
+    if let Some(grids) = learnt.grids(global.coloured())? {
+        lines.push(format!("\n{grids}\n"));
+    }
+    lines.extend(learnt.sentences());
+    lines.push(format!("results: {}", summaries.join(", ")));
+    lines.push(format!("next:    {}", reports.join(", ")));
+    Ok(lines.join("\n"))
 }
 
 /// How many runs of the other shards have no result yet, and the sentence that says how they stand.

@@ -1,15 +1,19 @@
-//! For other programs: one object that holds the whole report, every number unrounded.
+//! For other programs: one object on one line that holds the whole report, every number unrounded.
 
 use super::super::grid::object;
-use super::super::{Grid, Report};
+use super::super::{Grid, Report, SCHEMA};
 use super::Screen;
 use serde_json::{json, Value};
 
 pub(super) fn render(report: &Report, _screen: Screen) -> String {
     let mut whole = object(&report.facts);
     whole[report.list] = report.grids.iter().map(grid).collect();
+    whole["event"] = json!("report");
+    whole["schema"] = json!(SCHEMA);
+    whole["heading"] = json!(report.heading);
+    whole["notes"] = json!(report.notes);
     whole["coverage"] = json!(report.coverage);
-    format!("{whole:#}\n")
+    format!("{whole}\n")
 }
 
 fn grid(grid: &Grid) -> Value {

@@ -64,6 +64,10 @@ enum Gap {
     None,
 }
 
+/// The largest share of a gap that is printed, either way: beyond it normalisation changes more than twice the whole
+/// gap, so linear and softmax attention are too alike there for a share to mean anything.
+const TELLING: f64 = 2.0;
+
 /// Everything that a language model is measured by: what is exported.
 fn measured() -> impl Iterator<Item = &'static Metric> {
     let per_byte = |metric: &Metric| metric.name.ends_with("_bits_per_byte");
@@ -270,7 +274,8 @@ impl<'a> Table<'a> {
         }));
         if self.compares() {
             let percent = |gap: Gap| {
-                let share = gap.share().map(|share| format!("{:.0} %", 100.0 * share));
+                let share = gap.share().filter(|share| share.abs() <= TELLING);
+                let share = share.map(|share| format!("{:.0} %", 100.0 * share));
                 share.unwrap_or("-".into())
             };
             let share = |metric: &str| Cell::text(percent(self.gap(metric)));
@@ -425,6 +430,18 @@ impl<'a> Table<'a> {
                 "no gap without a number of {} in one setting",
                 mixers.join(", ")
             )),
+        }
+        let shown = SHOWN.iter().filter(|(metric, _)| {
+            let share = self.gap(metric).share();
+            share.is_some_and(|share| share.abs() > TELLING)
+        });
+        let shown: Vec<&str> = shown.map(|(_, title)| *title).collect();
+        if !shown.is_empty() {
+            notes.push(format!(
+                "no share where linear and softmax are so alike that it would be beyond {:.0} %: {}",
+                100.0 * TELLING,
+                shown.join(", ")
+            ));
         }
         let none = of(Gap::None);
         if !none.is_empty() {

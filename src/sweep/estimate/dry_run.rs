@@ -1,4 +1,4 @@
-//! The text of `dsf sweep --dry-run`: what a sweep would do.
+//! What `dsf sweep --dry-run` says: what a sweep would do.
 
 use super::cost::{costs, makespan, Cost};
 use super::format::{bytes, counted, duration, grouped};
@@ -7,17 +7,83 @@ use crate::error::Result;
 use crate::store::{Record, Status, Store};
 use crate::sweep::{Options, Plan};
 use candle_core::Device;
+use serde_json::{json, Map, Value};
 use std::path::Path;
 
 /// A list of values is shown in full up to this length.
 const MOST_SHOWN: usize = 8;
 
+/// What a plan would do in a results folder.
+pub struct Forecast<'a> {
+    plan: &'a Plan,
+    standing: Standing,
+    /// Those of the runs that are to be done, where they were measured.
+    costs: Option<Vec<Cost>>,
+    options: &'a Options,
+    out: &'a Path,
+}
+
 /// What `plan` would do in the results folder `out`, which is not made if it is not there.
-pub fn dry_run(plan: &Plan, out: &Path, options: &Options, device: &Device) -> Result<String> {
+pub fn dry_run<'a>(
+    plan: &'a Plan,
+    out: &'a Path,
+    options: &'a Options,
+    device: &Device,
+) -> Result<Forecast<'a>> {
     let store = out.exists().then(|| Store::existing(out)).transpose()?;
     let standing = Standing::of(plan, store.as_ref(), options.retry_failed)?;
-    let costs = costs(&standing.to_do, device)?;
-    describe(plan, &standing, &costs, options, out)
+    let costs = Some(costs(&standing.to_do, device)?);
+    Ok(Forecast {
+        plan,
+        standing,
+        costs,
+        options,
+        out,
+    })
+}
+
+impl Forecast<'_> {
+    /// For people.
+    pub fn text(&self) -> Result<String> {
+        let costs = self.costs.as_deref().unwrap_or_default();
+        describe(self.plan, &self.standing, costs, self.options, self.out)
+    }
+
+    /// For programs.
+    pub fn event(&self) -> Result<Value> {
+        let (standing, options) = (&self.standing, self.options);
+        let rest = standing.plan();
+        let axes = axes(self.plan).into_iter();
+        let settings: Map<String, Value> = axes
+            .map(|axis| (axis.name.to_owned(), json!(axis.values)))
+            .collect();
+        let ids: Vec<String> = standing.to_do.iter().map(RunConfig::id).collect();
+        let costs = self.costs.as_deref();
+        let [all, once] = [|cost: &Cost| cost.seconds, |cost: &Cost| cost.epoch_seconds]
+            .map(|of| costs.map(|costs| makespan(costs.iter().map(of), options.jobs)));
+        let most = costs.map(|costs| memory(costs, options));
+        Ok(json!({
+            "event": "plan", "schema": 1, "runs": self.plan.runs.len(), "done": standing.done,
+            "failed": standing.failed, "begun": standing.begun, "to_do": ids, "duplicates": self.plan.duplicates,
+            "settings": settings, "steps": rest.steps()?, "tokens": rest.tokens()?, "seconds": all,
+            "seconds_of_one_epoch_each": once, "bytes_of_largest": most.map(|most| most[0]),
+            "bytes_at_once": most.map(|most| most[1]), "jobs": options.jobs, "threads": options.threads,
+            "devices": options.devices, "notes": self.plan.notes, "out": self.out,
+        }))
+    }
+}
+
+/// What a sweep is about to do: `plan` as an event for programs, without costs.
+pub fn announced(plan: &Plan, store: &Store, options: &Options, out: &Path) -> Result<Value> {
+    let standing = Standing::of(plan, Some(store), options.retry_failed)?;
+    Forecast {
+        plan,
+        standing,
+        costs: None,
+        options,
+        out,
+    }
+    .event()
 }
 
 /// `plan` in one line: how many runs, and of what.
@@ -47,6 +113,14 @@ pub(super) struct Standing {
 }
 
 impl Standing {
+    /// The runs to be done, as a plan.
+    fn plan(&self) -> Plan {
+        Plan {
+            runs: self.to_do.clone(),
+            ..Plan::default()
+        }
+    }
+
     /// Looks up every run of `plan`; without a store nothing was ever begun.
     pub fn of(plan: &Plan, store: Option<&Store>, retry_failed: bool) -> Result<Self> {
         let mut standing = Self::default();
@@ -90,7 +164,10 @@ pub(super) fn describe(
     } else {
         lines.push(format!("work    {}", work(standing)?));
         lines.push(format!("time    {}", time(costs, options)));
-        lines.push(format!("memory  {}", memory(costs, options)));
+        let [largest, together] = memory(costs, options).map(bytes);
+        lines.push(format!(
+            "memory  about {largest} for the largest run, {together} for the largest at once"
+        ));
     }
     lines.push(format!("out     {}", out.display()));
     Ok(lines.join("\n") + "\n")
@@ -114,10 +191,7 @@ fn runs(plan: &Plan, standing: &Standing) -> String {
 }
 
 fn work(standing: &Standing) -> Result<String> {
-    let rest = Plan {
-        runs: standing.to_do.clone(),
-        ..Plan::default()
-    };
+    let rest = standing.plan();
     let (steps, tokens) = (grouped(rest.steps()?), grouped(rest.tokens()?));
     Ok(format!("at most {steps} steps and {tokens} tokens"))
 }
@@ -137,12 +211,12 @@ fn time(costs: &[Cost], options: &Options) -> String {
     )
 }
 
-fn memory(costs: &[Cost], options: &Options) -> String {
+/// Bytes of the largest run, and of the largest that are trained at once.
+fn memory(costs: &[Cost], options: &Options) -> [f64; 2] {
     let mut needs: Vec<f64> = costs.iter().map(|cost| cost.bytes).collect();
     needs.sort_by(|a, b| b.total_cmp(a));
-    let largest = bytes(needs.first().copied().unwrap_or(0.0));
-    let together = bytes(needs.iter().take(options.jobs.max(1)).sum());
-    format!("about {largest} for the largest run, {together} for the largest at once")
+    let together = needs.iter().take(options.jobs.max(1)).sum();
+    [needs.first().copied().unwrap_or(0.0), together]
 }
 
 /// The values of a setting over a plan.

@@ -10,7 +10,7 @@ mod tests;
 mod work;
 
 pub use cost::{costs, sentence, Cost};
-pub use dry_run::{dry_run, headline};
+pub use dry_run::{announced, dry_run, headline, Forecast};
 pub use format::{counted, duration, grouped};
 pub use left::{left, work, Part};
 pub use room::check_room;

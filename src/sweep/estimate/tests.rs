@@ -231,7 +231,9 @@ fn the_sentence_of_a_run_says_that_it_is_an_upper_bound() {
 fn a_dry_run_makes_no_folder() {
     let folder = tempfile::tempdir().unwrap();
     let out = folder.path().join("none");
-    let text = dry_run(&plan(), &out, &options(), &Device::Cpu).unwrap();
+    let (plan, options) = (plan(), options());
+    let forecast = dry_run(&plan, &out, &options, &Device::Cpu).unwrap();
+    let text = forecast.text().unwrap();
     assert!(
         text.starts_with("plan    9 runs: 0 done, 0 failed, 9 to do"),
         "{text}"

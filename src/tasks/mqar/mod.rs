@@ -141,6 +141,11 @@ impl Task for MqarConfig {
         format!("MQAR (L = {}, {} pairs)", self.seq_len, self.kv_pairs)
     }
 
+    fn guess(&self) -> Option<(f64, String)> {
+        let among = format!("the {} values of an example", self.kv_pairs);
+        Some((1.0 / self.kv_pairs as f64, among))
+    }
+
     fn label(&self) -> String {
         format!("L={}/{}", self.seq_len, self.kv_pairs)
     }

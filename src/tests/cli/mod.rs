@@ -9,6 +9,8 @@ mod generate;
 mod golden;
 mod inspect;
 mod lra;
+mod packaging;
+mod programs;
 #[cfg(not(feature = "cuda"))] // README speaks of the default build
 mod readme;
 pub(crate) mod recovery;

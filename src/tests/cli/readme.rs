@@ -74,7 +74,13 @@ const TRIALS: &[(&str, Trial)] = &[
     ("dsf wikitext export", Trial::Parsed),
     ("dsf wikitext generate", Trial::With(&["--tokens", "4"])),
     ("dsf wikitext eval", Trial::Parsed),
+    ("dsf show$", Trial::Parsed),
     ("dsf show", Trial::Whole),
+    ("dsf export$", Trial::Parsed),
+    ("dsf export", Trial::Whole),
+    ("dsf completions", Trial::Parsed),
+    ("dsf man", Trial::Parsed),
+    ("dsf licenses", Trial::Whole),
     ("dsf mqar ", Trial::With(&["--explain"])),
     ("dsf lra", Trial::With(&["--explain"])),
     ("dsf induction", Trial::With(&["--explain"])),
@@ -124,9 +130,10 @@ const TRIALS: &[(&str, Trial)] = &[
 ];
 
 /// The pages that are tried, in the order in which a reader meets them.
-const PAGES: [&str; 10] = [
+const PAGES: [&str; 11] = [
     include_str!("../../../README.md"),
     include_str!("../../guide/sweeps.md"),
+    include_str!("../../guide/programs.md"),
     include_str!("../../guide/lra.md"),
     include_str!("../../guide/wikitext.md"),
     include_str!("../../guide/inspect.md"),

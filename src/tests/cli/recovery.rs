@@ -25,7 +25,7 @@ pub(super) fn start(world: &World, line: &str) -> Child {
         .unwrap()
 }
 
-fn signal(child: &Child, name: &str) {
+pub(super) fn signal(child: &Child, name: &str) {
     let status = Command::new("kill")
         .args([name, &child.id().to_string()])
         .status();

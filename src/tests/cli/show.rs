@@ -34,6 +34,9 @@ fn a_run_is_shown_with_its_numbers_and_the_command_that_is_it() {
     );
     let command = event["command"].as_str().unwrap();
     assert!(text.contains(&format!("command   {command}\n")), "{text}");
+    let typed = event["result"]["provenance"]["command"].as_str().unwrap();
+    assert!(typed.ends_with(SMOKE), "{typed}");
+    assert!(text.contains(&format!("typed     {typed}\n")), "{text}");
     let again = world.dsf(command.strip_prefix("dsf ").unwrap()).ok();
     assert!(
         again.contains("It was trained before"),

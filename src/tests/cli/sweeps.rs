@@ -140,3 +140,41 @@ fn what_cannot_fit_is_refused_before_anything_is_allocated() {
         );
     }
 }
+
+#[test]
+fn several_experiments_are_one_sweep_that_trains_every_run_once() {
+    let world = World::new();
+    let file = |name: &str, mixers: &str| {
+        let text = format!(
+            "task = \"mqar\"\n[defaults]\npreset = \"smoke\"\ntrain-examples = 32\n[[grid]]\nmixer = [{mixers}]\n"
+        );
+        fs::write(world.path(name), text).unwrap();
+    };
+    file("a.toml", "\"softmax\", \"ssd\"");
+    file("b.toml", "\"ssd\", \"linear\"");
+    let dry = world.dsf("sweep a.toml b.toml --dry-run").ok();
+    assert!(
+        dry.starts_with("plan    3 runs: 0 done, 0 failed, 3 to do; 1 duplicate left out"),
+        "{dry}"
+    );
+    let said = world.dsf("sweep a.toml b.toml").ok();
+    assert!(said.starts_with("3 runs: 3 finished.\n"), "{said}");
+    // Its end draws the grids and names the best run of each mixer.
+    assert!(
+        said.contains("ssd, reference, L=16 k=2 V=32, 32 examples"),
+        "{said}"
+    );
+    let best = said.lines().find(|line| line.starts_with("best on mqar: "));
+    assert_eq!(best.unwrap().matches(" %").count(), 3, "{said}");
+    let report = world
+        .dsf("report --experiment a.toml --experiment b.toml")
+        .ok();
+    assert!(report.contains("3 of 3 runs done"), "{report}");
+    let status = world.dsf("sweep status a.toml b.toml").ok();
+    assert!(status.starts_with("3 runs: 3 done"), "{status}");
+    let missing = world.dsf("sweep a.toml c.toml").refused();
+    assert!(
+        missing.contains("cannot read the experiment file c.toml"),
+        "{missing}"
+    );
+}

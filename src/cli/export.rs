@@ -1,0 +1,115 @@
+//! `dsf export`: curves and results of runs as files of TensorBoard, Parquet, or lines of JSON.
+
+use super::show::Shown;
+use super::{exit, print, Global};
+use crate::error::{refuse, Result};
+use crate::export::{parquet, tensorboard, Run};
+use crate::files::write_atomic;
+use crate::store::Store;
+use crate::sweep::estimate::counted;
+use clap::{Args, ValueEnum};
+use serde_json::json;
+use std::path::{Path, PathBuf};
+
+#[derive(Args)]
+#[command(
+    after_help = "Examples:\n  dsf export --format tensorboard --to board    # then: tensorboard --logdir board\n  \
+    dsf export --format parquet --to tables       # runs.parquet and epochs.parquet\n  \
+    dsf export 3f2c --format jsonl                # one object a run, as `dsf show --json` prints it"
+)]
+pub(super) struct Arguments {
+    /// Ids of runs in the folder of --out, or as much of each as no other begins with; or their folders [default: all].
+    #[arg(value_name = "RUN")]
+    runs: Vec<String>,
+    /// Form of the output.
+    #[arg(long, value_enum)]
+    format: Format,
+    /// The folder to write to; with jsonl a file [default: stdout].
+    #[arg(long, value_name = "PATH")]
+    to: Option<PathBuf>,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Format {
+    /// Event files, a folder a run: curves, results, settings.
+    Tensorboard,
+    /// Lines of JSON, one object a run.
+    Jsonl,
+    /// Two tables: runs and epochs.
+    Parquet,
+}
+
+impl Format {
+    fn name(self) -> &'static str {
+        match self {
+            Self::Tensorboard => "tensorboard",
+            Self::Jsonl => "jsonl",
+            Self::Parquet => "parquet",
+        }
+    }
+}
+
+pub(super) fn main(arguments: &Arguments, global: &Global) -> Result<u8> {
+    let shown = arguments.shown(global)?;
+    if shown.is_empty() {
+        let out = global.out.display();
+        refuse!("there are no runs in {out}; `dsf mqar` makes one, `dsf sweep` a grid of them");
+    }
+    let files = match (arguments.format, &arguments.to) {
+        (Format::Jsonl, None) => {
+            print::result(&lines(&shown))?;
+            return Ok(exit::DONE);
+        }
+        (format, None) => refuse!("--format {} writes files: give --to FOLDER", format.name()),
+        (Format::Jsonl, Some(to)) => {
+            write_atomic(to, lines(&shown).as_bytes())?;
+            vec![to.clone()]
+        }
+        (format, Some(to)) => {
+            let runs: Vec<Run> = shown.iter().map(Shown::run).collect();
+            folder(format, &runs, to)?
+        }
+    };
+    let event = json!({ "event": "exported", "schema": 1, "format": arguments.format.name(), "runs": shown.len(),
+                        "files": files });
+    let (count, form) = (counted(shown.len(), "run"), arguments.format.name());
+    let place = arguments.to.as_deref().unwrap_or(Path::new("")).display();
+    let next = match arguments.format {
+        Format::Tensorboard => format!("; tensorboard --logdir {place} shows them"),
+        Format::Jsonl | Format::Parquet => String::new(),
+    };
+    global.tell(&event, &format!("{count} as {form} in {place}{next}"))?;
+    Ok(exit::DONE)
+}
+
+impl Arguments {
+    /// The runs that are meant, of which any may be unfinished.
+    fn shown(&self, global: &Global) -> Result<Vec<Shown>> {
+        if !self.runs.is_empty() {
+            let runs = self.runs.iter();
+            return runs.map(|name| Shown::open(name, global)).collect();
+        }
+        let configs = Store::existing(&global.out)?.configs()?;
+        for warning in &configs.warnings {
+            print::talk(&format!("warning: {warning}"));
+        }
+        let ids = configs.runs.iter().map(|run| run.id());
+        ids.map(|id| Shown::open(&id, global)).collect()
+    }
+}
+
+fn folder(format: Format, runs: &[Run], to: &Path) -> Result<Vec<PathBuf>> {
+    if to.is_file() {
+        let (name, to) = (format.name(), to.display());
+        refuse!("--to {to} is a file, and --format {name} writes a folder: give another name");
+    }
+    match format {
+        Format::Parquet => parquet(runs, to),
+        _ => tensorboard(runs, to),
+    }
+}
+
+fn lines(shown: &[Shown]) -> String {
+    let line = |shown: &Shown| format!("{}\n", shown.event());
+    shown.iter().map(line).collect()
+}

@@ -1,0 +1,226 @@
+//! What the runs of a plan came to: the best of each mixer in a sentence, and the grids of a small plan.
+
+use crate::config::RunConfig;
+use crate::error::Result;
+use crate::recipes::presets_of;
+use crate::report::{report, Asked, Figure, Screen, Series, FORMATS};
+use crate::store::{Metric, Outcome, Record, RunStatus, Shown, Store};
+use crate::sweep::Plan;
+use crate::tasks;
+use serde_json::{json, Value};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// Most lines of grids that are drawn at the end of a sweep; of more, `dsf report` shows what is asked for.
+const MOST_LINES: usize = 40;
+
+/// Settings that say which run of a mixer was the best one, where a plan varies them: column and name.
+const VARIED: [(&str, &str); 6] = [
+    ("d", "d"),
+    ("n", "n"),
+    ("seq_len", "L"),
+    ("kv_pairs", "k"),
+    ("lr", "lr"),
+    ("seed", "seed"),
+];
+
+/// The results of a plan.
+pub(super) struct Learnt<'a> {
+    planned: &'a [RunConfig],
+    rows: Vec<Record>,
+}
+
+/// The best run of one mixer on one task.
+struct Best<'a> {
+    /// The dataset of a task that has several, or the task.
+    task: &'a str,
+    metric: &'static Metric,
+    value: f64,
+    row: &'a Record,
+}
+
+impl<'a> Learnt<'a> {
+    /// Reads the results of `plan` that there are.
+    pub fn of(plan: &'a Plan, store: &Store) -> Result<Self> {
+        let mut rows = Vec::new();
+        for run in &plan.runs {
+            let result = store.result(&run.id())?;
+            rows.extend(result.map(|result| Record::new(run, &result)));
+        }
+        let planned = &plan.runs;
+        Ok(Self { planned, rows })
+    }
+
+    /// The best run of each mixer on each task, the best mixer first.
+    fn best(&self) -> Vec<Best<'_>> {
+        let mut best: BTreeMap<(&str, &str), Best> = BTreeMap::new();
+        for found in self.rows.iter().filter_map(Best::of) {
+            let key = (found.task, found.row.text("mixer"));
+            let known = best.get(&key);
+            if known.is_none_or(|known| found.is_above(known)) {
+                best.insert(key, found);
+            }
+        }
+        let mut best: Vec<Best> = best.into_values().collect();
+        best.sort_by(|a, b| {
+            let better = || a.metric.compare(b.value, a.value);
+            a.task.cmp(b.task).then_with(better)
+        });
+        best
+    }
+
+    /// For people, a line a task; nothing where no run has a number.
+    pub fn sentences(&self) -> Vec<String> {
+        let best = self.best();
+        let tasks: BTreeSet<&str> = best.iter().map(|best| best.task).collect();
+        let line = |task: &&str| {
+            let of_task = best.iter().filter(|best| best.task == *task);
+            let each: Vec<String> = of_task.map(|best| self.described(best)).collect();
+            format!("best on {task}: {}", each.join(", "))
+        };
+        tasks.iter().map(line).collect()
+    }
+
+    fn described(&self, best: &Best) -> String {
+        let of_task = |row: &&Record| name(row) == best.task;
+        let varied = VARIED.iter().filter(|(column, _)| {
+            let mut values = self.rows.iter().filter(of_task).map(|row| row.get(column));
+            let first = values.next();
+            values.any(|value| Some(value) != first)
+        });
+        let settings: Vec<String> = varied
+            .map(|(column, name)| match best.row.number(column) {
+                Some(rate) if *column == "lr" => format!("{name}={rate:.3e}"),
+                _ => format!("{name}={}", best.row.get(column)),
+            })
+            .collect();
+        let mixer = best.row.text("mixer");
+        let number = match best.metric.shown {
+            Shown::Percent => format!("{:.1} %", 100.0 * best.value),
+            _ => format!("{} {:.2}", best.metric.name, best.value),
+        };
+        match settings.is_empty() {
+            true => format!("{mixer} {number}"),
+            false => format!("{mixer} {number} ({})", settings.join(" ")),
+        }
+    }
+
+    /// The grids of the plan without their notes, where they are few enough for a screen.
+    pub fn grids(&self, colour: bool) -> Result<Option<String>> {
+        let drawn = |task: &str| tasks::find(task).is_ok_and(|entry| entry.report.is_empty());
+        let rows = self.rows.iter().filter(|row| drawn(row.text("task")));
+        let rows: Vec<Record> = rows.cloned().collect();
+        if rows.is_empty() {
+            return Ok(None);
+        }
+        let figure = Figure::find(Series::Grid, "")?;
+        let runs = self.planned.iter().filter(|run| drawn(run.task.name()));
+        let runs: Vec<RunConfig> = runs.cloned().collect();
+        let mut report = report(figure, &rows, Some(&runs), &presets_of, &Asked::default())?;
+        report.notes.clear();
+        report.grids.iter_mut().for_each(|grid| grid.notes.clear());
+        let screen = Screen {
+            colour,
+            width: None,
+        };
+        let text = FORMATS[0].render(&report, screen)?;
+        let text = String::from_utf8_lossy(&text).trim_end().to_owned();
+        Ok((text.lines().count() <= MOST_LINES).then_some(text))
+    }
+
+    /// For programs.
+    pub fn events(&self) -> Vec<Value> {
+        let event = |best: Best| {
+            json!({ "task": best.task, "mixer": best.row.text("mixer"), "run": best.row.run_id(),
+                    "metric": best.metric.name, "value": best.value })
+        };
+        self.best().into_iter().map(event).collect()
+    }
+}
+
+impl<'a> Best<'a> {
+    /// The run of `row`, if it ended with a number that says what was learnt.
+    fn of(row: &'a Record) -> Option<Self> {
+        let done = row.status() == Some(RunStatus::Done);
+        if !done || row.outcome() == Some(Outcome::Diverged) {
+            return None;
+        }
+        let metric = Metric::find(tasks::find(row.text("task")).ok()?.headline)?;
+        Some(Self {
+            task: name(row),
+            metric,
+            value: row.number(metric.name)?,
+            row,
+        })
+    }
+
+    fn is_above(&self, other: &Self) -> bool {
+        self.metric.compare(self.value, other.value).is_gt()
+    }
+}
+
+/// The dataset of a task that has several, or the task.
+fn name(row: &Record) -> &str {
+    match row.text("dataset") {
+        "" => row.text("task"),
+        dataset => dataset,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::recipes::task;
+    use crate::store::samples::{diverged, done, provenance};
+    use crate::sweep::Flags;
+    use clap::{Args, Command, FromArgMatches};
+
+    fn plan(line: &str) -> Plan {
+        let command = Flags::augment_args(Command::new("dsf").no_binary_name(true));
+        let found = command.try_get_matches_from(line.split_whitespace());
+        let flags = Flags::from_arg_matches(&found.unwrap()).unwrap();
+        Plan::of(task("mqar").unwrap(), &flags).unwrap()
+    }
+
+    #[test]
+    fn the_best_run_of_each_mixer_is_named_by_what_the_plan_varies() {
+        let plan = plan("--preset smoke --mixer softmax,linear,s6 --lr 1e-3,5e-3");
+        let folder = tempfile::tempdir().unwrap();
+        let store = Store::open(folder.path()).unwrap();
+        let results = [
+            done(0.5),
+            done(0.25),
+            done(0.125),
+            done(0.75),
+            diverged(),
+            diverged(),
+        ];
+        for (run, result) in plan.runs.iter().zip(&results) {
+            store
+                .begin(run, &provenance())
+                .unwrap()
+                .finish(result)
+                .unwrap();
+        }
+        let learnt = Learnt::of(&plan, &store).unwrap();
+        let said = "best on mqar: linear 75.0 % (lr=5.000e-3), softmax 50.0 % (lr=1.000e-3)";
+        assert_eq!(learnt.sentences(), [said]);
+        let events = learnt.events();
+        assert_eq!(events.len(), 2);
+        assert_eq!(events[0]["run"], plan.runs[3].id());
+        let drawn = learnt.grids(false).unwrap().unwrap();
+        assert!(
+            drawn.contains("softmax, reference") && drawn.contains("50.0"),
+            "{drawn}"
+        );
+        assert!(!drawn.contains("git"), "{drawn}");
+    }
+
+    #[test]
+    fn without_a_result_nothing_is_said() {
+        let plan = plan("--preset smoke");
+        let folder = tempfile::tempdir().unwrap();
+        let learnt = Learnt::of(&plan, &Store::open(folder.path()).unwrap()).unwrap();
+        assert!(learnt.sentences().is_empty() && learnt.events().is_empty());
+        assert_eq!(learnt.grids(false).unwrap(), None);
+    }
+}

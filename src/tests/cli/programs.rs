@@ -1,0 +1,415 @@
+//! What other programs read: the objects of `--json`, the exports, the summary in pandas. The guide says what they hold.
+
+use super::recovery::{signal, start, wait_for_an_epoch};
+use super::World;
+use serde_json::Value;
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+const PAGE: &str = include_str!("../../guide/programs.md");
+
+/// The fields of an event, as the guide lists them.
+#[derive(Debug, Default)]
+struct Listed {
+    always: BTreeSet<String>,
+    sometimes: BTreeSet<String>,
+    /// Whether there are others, which the guide tells in words.
+    open: bool,
+}
+
+/// The events of the guide by name. A field in parentheses is there under a condition.
+fn listed() -> BTreeMap<String, Listed> {
+    let rows = PAGE.lines().filter(|line| line.starts_with("| `"));
+    let event = |row: &str| {
+        let cells: Vec<&str> = row.split('|').map(str::trim).collect();
+        let mut listed = Listed {
+            open: cells[3].contains("and more"),
+            ..Listed::default()
+        };
+        let parts: Vec<&str> = cells[3].split('`').collect();
+        for pair in parts[1..].chunks(2) {
+            let (name, behind) = (pair[0], pair.get(1).copied().unwrap_or_default());
+            if name.starts_with("--") {
+                continue; // a flag
+            }
+            match behind.trim_start().starts_with('(') && !behind.contains("before") {
+                true => listed.sometimes.insert(name.to_owned()),
+                false => listed.always.insert(name.to_owned()),
+            };
+        }
+        (cells[1].trim_matches('`').to_owned(), listed)
+    };
+    rows.map(event).collect()
+}
+
+/// What is wrong with an object, if anything is.
+fn fault(object: &Value, listed: &BTreeMap<String, Listed>) -> Option<String> {
+    let name = object["event"].as_str()?;
+    let Some(known) = listed.get(name) else {
+        return Some(format!("the guide knows no event `{name}`"));
+    };
+    let fields: BTreeSet<String> = object.as_object()?.keys().cloned().collect();
+    let mut extra: BTreeSet<String> = fields.difference(&known.always).cloned().collect();
+    let missing: Vec<&String> = known.always.difference(&fields).collect();
+    for field in known
+        .sometimes
+        .iter()
+        .map(String::as_str)
+        .chain(["event", "schema"])
+    {
+        extra.remove(field);
+    }
+    let wrong = !missing.is_empty() || (!extra.is_empty() && !known.open) || object["schema"] != 1;
+    wrong.then(|| format!("`{name}` lacks {missing:?}, has {extra:?}: {object}"))
+}
+
+/// Events that no command here tells: what damages a checkpoint is tested where it is met, and signals below.
+const ELSEWHERE: [&str; 2] = ["warning", "stopped"];
+
+const SMOKE: &str = "--preset smoke --mixer ssd --epochs 1 --train-examples 64";
+
+#[test]
+fn every_command_prints_the_objects_that_the_guide_lists() {
+    let world = World::new();
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    fs::create_dir_all(world.path("golden")).unwrap();
+    let golden = root.join("src/tests/golden/lemma1.safetensors");
+    fs::copy(golden, world.path("golden/lemma1.safetensors")).unwrap();
+    for name in ["mqar-small.csv", "lra-small.csv", "wikitext-small.csv"] {
+        let text = fs::read(root.join("results").join(name)).unwrap();
+        fs::write(world.path(name), text).unwrap();
+    }
+    fs::create_dir_all(world.path("words")).unwrap();
+    for name in ["train.txt", "valid.txt", "test.txt"] {
+        fs::write(
+            world.path("words").join(name),
+            "a few words of some text \n".repeat(40),
+        )
+        .unwrap();
+    }
+    let listed = listed();
+    let (mut seen, mut faults) = (BTreeSet::new(), Vec::new());
+    let mut call = |line: &str| {
+        let said = world.dsf(&format!("{line} --json"));
+        assert!(matches!(said.code, 0 | 4), "{line}: {}", said.err);
+        assert!(!said.out.is_empty(), "{line} prints nothing");
+        for text in said.out.lines() {
+            match serde_json::from_str::<Value>(text) {
+                Ok(object) if object["event"].is_string() => {
+                    seen.insert(object["event"].as_str().unwrap().to_owned());
+                    faults.extend(fault(&object, &listed).map(|why| format!("{line}: {why}")));
+                }
+                _ => faults.push(format!("{line}: no event: {text}")),
+            }
+        }
+    };
+    let sweep = format!("sweep {SMOKE} --seeds 2");
+    call(&format!("mqar {SMOKE}"));
+    call(&format!("mqar {SMOKE} --explain"));
+    call(&format!("{sweep} --dry-run"));
+    call(&format!("{sweep} --executor print"));
+    call(&sweep);
+    call(&format!("{sweep} --executor print"));
+    for line in [
+        "sweep status",
+        "sweep watch",
+        "sweep retry",
+        "sweep cancel",
+        "sweep merge results --out all",
+        "export --format parquet --to tables",
+        "export --format tensorboard --to board",
+        "export --format jsonl",
+        "report",
+        "report --columns",
+        "report --claims",
+        "report --curves",
+        "report --figure state",
+        "report mqar-small.csv --over n",
+        "report lra-small.csv --table 3 --check 2",
+        "report wikitext-small.csv --table 1",
+        "report results --all --out pictures",
+        "compare results all",
+        "mixers",
+        "mixers s6 linear",
+        "experiments",
+        "experiments smoke",
+        "doctor",
+        "man --to pages",
+        "data list",
+        "data fetch lra",
+        "data generate listops --train-examples 4 --val-examples 2 --test-examples 2 --data-dir files",
+        "data tokens --corpus text --tokenizer bytes --data-dir words",
+        "inspect --mixer linear",
+        "check golden golden",
+        "bench step --preset smoke --mixer ssd --steps 1",
+        "wikitext --preset smoke --out texts",
+    ] {
+        call(line);
+    }
+    let run = world.only_run("texts");
+    let run = run.display();
+    call(&format!("wikitext eval --checkpoint {run}"));
+    call(&format!(
+        "wikitext generate --checkpoint {run} --prompt The --tokens 3"
+    ));
+    call(&format!("wikitext export --checkpoint {run} --to hf"));
+    let id = world.runs("results")[0].file_name().unwrap().to_owned();
+    call(&format!("show {}", id.to_string_lossy()));
+    assert!(faults.is_empty(), "{}", faults.join("\n"));
+    seen.extend(ELSEWHERE.map(str::to_owned));
+    let known: BTreeSet<String> = listed.into_keys().collect();
+    assert_eq!(seen, known, "the guide lists events that no command told");
+}
+
+#[test]
+fn the_guide_is_read_field_by_field() {
+    let listed = listed();
+    let epoch = &listed["epoch"];
+    assert!(epoch.always.contains("loss") && epoch.sometimes.contains("test_ppl"));
+    assert!(listed["run"].always.contains("status") && listed["report"].open);
+    let object = serde_json::json!({ "event": "retry", "schema": 1, "runs": 0, "more": 1 });
+    assert!(fault(&object, &listed).unwrap().contains("more"));
+    let object = serde_json::json!({ "event": "retry", "schema": 1 });
+    assert!(fault(&object, &listed)
+        .unwrap()
+        .contains("lacks [\"runs\"]"));
+}
+
+#[test]
+fn a_sweep_tells_the_start_the_epochs_and_the_end_of_each_run_as_a_run_does() {
+    let world = World::new();
+    let events = |line: &str| -> Vec<Value> {
+        let said = world.dsf(&format!("{line} --json --threads 1"));
+        assert_eq!(said.err, "");
+        let objects = said
+            .out
+            .lines()
+            .map(|line| serde_json::from_str(line).unwrap());
+        objects.collect()
+    };
+    let alone = events(&format!("mqar {SMOKE} --out a"));
+    let swept = events(&format!("sweep {SMOKE} --out b"));
+    let ended = swept.last().unwrap();
+    assert_eq!(
+        (&ended["event"], &ended["finished"]),
+        (&"sweep".into(), &1.into())
+    );
+    let find = |events: &[Value], name: &str| -> Value {
+        let found = events.iter().find(|event| event["event"] == name);
+        found
+            .unwrap_or_else(|| panic!("no {name}: {events:?}"))
+            .clone()
+    };
+    for (name, fields) in [
+        ("start", &["run", "config", "parameters"][..]),
+        ("epoch", &["run", "loss", "accuracy"]),
+        ("done", &["run", "config"]),
+    ] {
+        let (one, other) = (find(&alone, name), find(&swept, name));
+        if name == "done" {
+            let typed = other["result"]["provenance"]["command"].as_str().unwrap();
+            assert!(typed.contains(&format!("sweep {SMOKE}")), "{typed}");
+        }
+        for field in fields {
+            assert_eq!(one[field], other[field], "{name}: {field}");
+        }
+    }
+    let plan = find(&swept, "plan");
+    assert_eq!(plan["to_do"][0], find(&swept, "done")["run"]);
+    assert_eq!(
+        ended["best"][0]["value"],
+        find(&alone, "done")["result"]["accuracy"]
+    );
+}
+
+#[test]
+fn a_stop_says_which_command_goes_on() {
+    let world = World::new();
+    let line = "mqar --preset smoke --d 32 --train-examples 4000 --epochs 6 --lr 1e-4 --json";
+    let child = Command::new(assert_cmd::cargo::cargo_bin("dsf"))
+        .args(line.split_whitespace())
+        .args(["--out", "my results"])
+        .current_dir(world.path(""))
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    wait_for_an_epoch(&world, "my results");
+    signal(&child, "-INT");
+    let said = child.wait_with_output().unwrap();
+    assert_eq!(said.status.code(), Some(75));
+    let (out, err) = (
+        String::from_utf8(said.stdout).unwrap(),
+        String::from_utf8(said.stderr).unwrap(),
+    );
+    let command = format!("{line} --out 'my results'");
+    assert!(
+        err.contains("the same command continues from there:\n"),
+        "{err}"
+    );
+    assert!(err.trim_end().ends_with(&command), "{err}");
+    let last: Value = serde_json::from_str(out.lines().last().unwrap()).unwrap();
+    assert_eq!(fault(&last, &listed()), None);
+    assert!(
+        last["command"].as_str().unwrap().ends_with(&command),
+        "{last}"
+    );
+    // A sweep says the same.
+    let sweep =
+        "sweep --preset smoke --d 32 --mixer ssd --train-examples 4000 --epochs 6 --lr 1e-4";
+    let mut child = start(&world, &format!("{sweep} --out b"));
+    wait_for_an_epoch(&world, "b");
+    signal(&child, "-TERM");
+    assert_eq!(child.wait().unwrap().code(), Some(75));
+}
+
+/// A Python with a module, or a word on stderr that the test is skipped.
+fn python_with(module: &str) -> Option<String> {
+    let python = std::env::var("DSF_TEST_PYTHON").unwrap_or_else(|_| "python3".to_owned());
+    let import = Command::new(&python)
+        .args(["-c", &format!("import {module}")])
+        .stderr(Stdio::null())
+        .status();
+    let has = import.is_ok_and(|status| status.success());
+    if !has {
+        eprintln!("skipped: {python} has no {module}; DSF_TEST_PYTHON names another Python");
+    }
+    has.then_some(python)
+}
+
+fn python(program: &str, script: &str, world: &World) -> String {
+    let said = Command::new(program)
+        .args(["-c", script])
+        .current_dir(world.path(""))
+        .output()
+        .unwrap();
+    let err = String::from_utf8_lossy(&said.stderr);
+    assert!(said.status.success(), "{err}");
+    String::from_utf8(said.stdout).unwrap()
+}
+
+/// A folder with two runs of each of two mixers, of two epochs each.
+fn trained() -> World {
+    let world = World::new();
+    let line =
+        "sweep --preset smoke --mixer softmax,ssd --seeds 2 --epochs 2 --train-examples 64 -q";
+    world.dsf(line).ok();
+    world
+}
+
+#[test]
+fn the_recipe_of_the_guide_runs_in_pandas() {
+    let block = PAGE.split("```python\n").nth(1).unwrap();
+    let recipe = block.split("```").next().unwrap();
+    let lines = recipe
+        .lines()
+        .filter(|line| !line.is_empty() && !line.starts_with("import"));
+    assert!(lines.count() <= 10, "a recipe of ten lines");
+    let Some(program) = python_with("pandas") else {
+        return;
+    };
+    let said = python(&program, recipe, &trained());
+    let rows = |mixer: &str| said.lines().filter(|line| line.contains(mixer)).count();
+    assert_eq!((rows("softmax"), rows("ssd")), (1, 1), "{said}");
+    assert!(said.contains("count") && said.contains("4.0"), "{said}");
+}
+
+#[test]
+fn tensorboard_reads_what_is_exported_for_it() {
+    let Some(program) = python_with("tensorboard") else {
+        return;
+    };
+    let world = trained();
+    world.dsf("export --format tensorboard --to board").ok();
+    let script = r#"
+import glob
+from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+from tensorboard.plugins.hparams import plugin_data_pb2
+from tensorboard.plugins.hparams.metadata import parse_session_start_info_plugin_data
+for folder in sorted(glob.glob("board/*")):
+    events = EventAccumulator(folder)
+    events.Reload()
+    curve = [(e.step, round(e.value, 4)) for e in events.Tensors("epoch/lr")] if "epoch/lr" in events.Tags()["tensors"] \
+        else [(e.step, round(e.value, 4)) for e in events.Scalars("epoch/lr")]
+    tags = events.Tags()
+    data = events.SummaryMetadata("_hparams_/session_start_info").plugin_data.content
+    hparams = parse_session_start_info_plugin_data(data).hparams
+    end = events.SummaryMetadata("_hparams_/session_end_info").plugin_data.content
+    print(folder, len(curve), curve[0][0], hparams["mixer"].string_value, hparams["d"].number_value,
+          "result/accuracy" in tags["scalars"] + tags["tensors"], len(end) > 0)
+"#;
+    let said = python(&program, script, &world);
+    assert_eq!(said.lines().count(), 4, "{said}");
+    for line in said.lines() {
+        let mixer = if line.contains("softmax") {
+            "softmax"
+        } else {
+            "ssd"
+        };
+        assert!(
+            line.ends_with(&format!(" 2 1 {mixer} 16.0 True True")),
+            "{said}"
+        );
+    }
+}
+
+#[test]
+fn parquet_and_lines_of_json_hold_every_run() {
+    let world = trained();
+    let said = world.dsf("export --format parquet --to tables").ok();
+    assert!(said.starts_with("4 runs as parquet in tables"), "{said}");
+    for name in ["runs", "epochs"] {
+        assert!(world
+            .path("tables")
+            .join(format!("{name}.parquet"))
+            .is_file());
+    }
+    world.dsf("export --format jsonl --to runs.jsonl").ok();
+    let lines = fs::read_to_string(world.path("runs.jsonl")).unwrap();
+    let each: Vec<Value> = lines
+        .lines()
+        .map(|line| serde_json::from_str(line).unwrap())
+        .collect();
+    assert_eq!(each.len(), 4);
+    let id = each[0]["run"].as_str().unwrap();
+    let one = world
+        .dsf(&format!("export {} --format jsonl", &id[..6]))
+        .ok();
+    assert_eq!(one, world.dsf(&format!("show {id} --json")).ok());
+    if let Some(program) = python_with("pyarrow") {
+        let script = "import pandas as pd\nruns = pd.read_parquet('tables/runs.parquet')\n\
+                      epochs = pd.read_parquet('tables/epochs.parquet')\n\
+                      print(len(runs), len(epochs), runs.accuracy.dtype, runs.seed.max(), epochs.epoch.max())";
+        assert_eq!(python(&program, script, &world).trim(), "4 8 float64 124 2");
+    }
+}
+
+#[test]
+fn an_export_that_cannot_be_written_is_refused_in_a_sentence() {
+    let world = World::new();
+    assert!(world
+        .dsf("export --format jsonl")
+        .refused()
+        .contains("there is no results folder results"));
+    fs::create_dir_all(world.path("results/runs")).unwrap();
+    assert!(world
+        .dsf("export --format jsonl")
+        .refused()
+        .contains("there are no runs in results"));
+    world.dsf(&format!("mqar {SMOKE} -q")).ok();
+    let said = world.dsf("export --format parquet").refused();
+    assert!(
+        said.contains("--format parquet writes files: give --to FOLDER"),
+        "{said}"
+    );
+    fs::write(world.path("file"), "").unwrap();
+    let said = world.dsf("export --format tensorboard --to file").refused();
+    assert!(said.contains("--to file is a file"), "{said}");
+    let said = world.dsf("export nothing --format jsonl").refused();
+    assert!(
+        said.contains("there is no run nothing in results"),
+        "{said}"
+    );
+}
