@@ -9,17 +9,17 @@ mod typed;
 mod words;
 
 use super::print;
-
 use super::{exit, progress, stop_flag, stopped, typed_command, Global, TYPED};
 use crate::error::{ensure, refuse, Error, Result};
 use crate::store::{Cause, Store};
 use crate::sweep::estimate::{self, counted};
-use crate::sweep::{failed, run_all, Listener, Process};
+use crate::sweep::{failed, run_all, Halving, Listener, Options, Plan, Process, Tally};
 use board::Board;
 use clap::{Args, Subcommand};
 use learnt::Learnt;
 use serde_json::json;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::AtomicBool;
 use typed::{Asked, Executor, Typed};
 use words::{conclusion, ended, others};
 
@@ -31,6 +31,9 @@ pub(super) struct Arguments {
     #[command(flatten)]
     typed: Typed,
 }
+
+/// Where the short runs of --halving lie inside a results folder.
+const HALVING: &str = "halving";
 
 /// What else is done with the runs of a folder.
 #[derive(Subcommand)]
@@ -93,6 +96,10 @@ fn sweep(typed: &Typed, global: &Global) -> Result<u8> {
     if let Some(command) = words.find(|word| COMMANDS.contains(word)) {
         refuse!("`{command}` comes first, its flags behind it: dsf sweep {command} ... (a file of that name is ./{command})");
     }
+    ensure!(
+        typed.halving.is_none() || typed.executor == Executor::Local,
+        "--halving: which runs are whole is known only when the short ones are over; take --executor local"
+    );
     let asked = typed.asked()?;
     match typed.executor {
         Executor::Slurm | Executor::Print if !typed.dry_run => submit::main(typed, &asked, global),
@@ -112,6 +119,22 @@ fn train(typed: &Typed, asked: Asked, global: &Global) -> Result<u8> {
     let options = typed.options(global)?;
     if !options.training.allow_swap && !device.is_gpu() {
         estimate::check_room(&plan.runs)?;
+    }
+    let halving = typed
+        .halving
+        .map(|factor| Halving::of(plan.clone(), factor.into()));
+    if let Some(halving) = halving
+        .as_ref()
+        .filter(|_| typed.dry_run && !global.silent())
+    {
+        for (round, (runs, epochs)) in halving.outline().into_iter().enumerate() {
+            let (round, runs) = (round + 1, counted(runs, "run"));
+            let epochs = counted(epochs, "epoch");
+            print::talk(&format!(
+                "note: --halving: first round {round}, {runs} of {epochs}"
+            ));
+        }
+        print::talk("note: --halving: then one rate a cell of the plan below");
     }
     if typed.dry_run {
         super::device::use_threads(options.threads);
@@ -133,26 +156,20 @@ fn train(typed: &Typed, asked: Asked, global: &Global) -> Result<u8> {
     let texts = plan.runs.iter().map(|run| &run.task);
     progress::prepare(texts, data_dir, global.silent(), &stop)?;
     let worker = Process::new(&global.out, &options)?.with(TYPED, &typed_command());
-    if global.json {
-        print::line(estimate::announced(&plan, &store, &options, &global.out)?)?;
-    }
-    let mut board = Board::new(&plan, global);
-    let tally = run_all(&plan, &store, &worker, &options, &stop, &mut |i, event| {
-        board.tell(i, &event)
+    let left = match halving {
+        None => Ok(plan),
+        Some(halving) => halved(halving, &options, &stop, global),
+    };
+    let worked_off = left.and_then(|plan| {
+        let tally = work_off(&plan, &store, &global.out, &worker, &options, &stop, global)?;
+        Ok((plan, tally))
     });
-    board.talk.finish();
-    let tally = match tally {
+    let (plan, tally) = match worked_off {
         Err(Error::Stopped) if cancelled.heard() => {
             return stopped("stopped by `dsf sweep cancel`", global);
         }
-        tally => tally?,
+        worked_off => worked_off?,
     };
-    if tally.finished + tally.failed + tally.done_before > 0 {
-        // A kill between a result and the summary may have lost its row, as may two ends at once without locks.
-        let tasks = plan.tasks();
-        let mut tasks = tasks.into_iter();
-        tasks.try_for_each(|task| store.refresh_summary(task))?;
-    }
     let others = shard.map(|(shard, runs)| others(shard, &runs, &store));
     let others = others.transpose()?;
     let elsewhere = tally.busy + others.as_ref().map_or(0, |(left, _)| *left);
@@ -170,6 +187,62 @@ fn train(typed: &Typed, asked: Asked, global: &Global) -> Result<u8> {
         0 => exit::BUSY,
         _ => exit::SOME_RUNS_FAILED,
     })
+}
+
+/// Trains the runs of `plan` into the results folder `out`, which is that of `store`.
+fn work_off(
+    plan: &Plan,
+    store: &Store,
+    out: &Path,
+    worker: &Process,
+    options: &Options,
+    stop: &AtomicBool,
+    global: &Global,
+) -> Result<Tally> {
+    if global.json {
+        print::line(estimate::announced(plan, store, options, out)?)?;
+    }
+    let mut board = Board::new(plan, global);
+    let tally = run_all(plan, store, worker, options, stop, &mut |i, event| {
+        board.tell(i, &event)
+    });
+    board.talk.finish();
+    let tally = tally?;
+    if tally.finished + tally.failed + tally.done_before > 0 {
+        // A kill between a result and the summary may have lost its row, as may two ends at once without locks.
+        let tasks = plan.tasks();
+        let mut tasks = tasks.into_iter();
+        tasks.try_for_each(|task| store.refresh_summary(task))?;
+    }
+    Ok(tally)
+}
+
+/// The whole runs that are left after the rounds of short ones, which have a results folder of their own.
+fn halved(
+    mut halving: Halving,
+    options: &Options,
+    stop: &AtomicBool,
+    global: &Global,
+) -> Result<Plan> {
+    let out = global.out.join(HALVING);
+    let store = Store::open(&out)?;
+    let worker = Process::new(&out, options)?.with(TYPED, &typed_command());
+    for round in 0..halving.rounds() {
+        let short = halving.round(round);
+        if !global.silent() {
+            let runs = counted(short.runs.len(), "short run");
+            let (round, rounds) = (round + 1, halving.rounds());
+            print::talk(&format!("halving, round {round} of {rounds}: {runs}"));
+        }
+        let tally = work_off(&short, &store, &out, &worker, options, stop, global)?;
+        ensure!(
+            tally.busy == 0,
+            "--halving: another process is at work on {}; start the same command again when it is done",
+            out.display()
+        );
+        halving.give_up(round, &store)?;
+    }
+    Ok(halving.left())
 }
 
 impl Retry {

@@ -68,6 +68,29 @@ impl Halving {
     /// Gives up the worse rates of each cell by the results of `round` in `store`. A run that failed, or has no number,
     /// is worse than any other; of equal rates the lower stays.
     pub fn give_up(&mut self, round: usize, store: &Store) -> Result<()> {
+        self.give_up_by(round, |run| {
+            let result = store.result(&run.id())?;
+            Ok(result.as_ref().and_then(score))
+        })
+    }
+
+    /// How many runs of how many epochs each round has, whatever its results.
+    pub fn outline(&self) -> Vec<(usize, usize)> {
+        let mut halving = self.clone();
+        let rounds = (0..self.rounds).map(|round| {
+            let runs = halving.round(round).runs;
+            let epochs = runs.iter().map(|run| run.train.epochs).max();
+            let given_up = halving.give_up_by(round, |_| Ok(None));
+            given_up.map(|()| (runs.len(), epochs.unwrap_or(0)))
+        });
+        rounds.filter_map(Result::ok).collect()
+    }
+
+    fn give_up_by(
+        &mut self,
+        round: usize,
+        score: impl Fn(&RunConfig) -> Result<Option<f64>>,
+    ) -> Result<()> {
         let seeds = self.power(round);
         let mut kept = BTreeSet::new();
         for rates in cells(&self.left.runs).values() {
@@ -75,8 +98,7 @@ impl Halving {
             for (rate, seeded) in rates {
                 let mut sum = 0.0;
                 for run in seeded.iter().take(seeds) {
-                    let result = store.result(&self.short(run, round).id())?;
-                    sum += result.as_ref().and_then(score).unwrap_or(f64::NEG_INFINITY);
+                    sum += score(&self.short(run, round))?.unwrap_or(f64::NEG_INFINITY);
                 }
                 scored.push((sum / seeded.len().min(seeds) as f64, *rate));
             }

@@ -67,6 +67,15 @@ pub(super) struct Typed {
     /// Try runs again that failed before.
     #[arg(long)]
     pub retry_failed: bool,
+    /// Give up the worse learning rates of each cell early.
+    ///
+    /// In rounds of short runs: of FACTOR rates of a cell (2 if none is given) one stays in each, and the next has FACTOR
+    /// times as many epochs and seeds; what is left is trained whole. The short runs lie in the folder `halving` of the
+    /// results, and no report takes them for whole ones. Rates are chosen as reports choose them: on validation data
+    /// where there are some. A rate that only pays off late is lost.
+    #[arg(long, value_name = "FACTOR", num_args = 0..=1, require_equals = true, default_missing_value = "2",
+          value_parser = clap::value_parser!(u8).range(2..), conflicts_with = "shard", hide_short_help = true)]
+    pub halving: Option<u8>,
     /// Say what it would train and cost; train nothing.
     #[arg(long)]
     pub dry_run: bool,

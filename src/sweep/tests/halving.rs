@@ -31,6 +31,7 @@ fn each_round_has_twice_the_epochs_and_seeds_for_half_the_rates() {
     assert_eq!(whole.runs.len(), 24);
     let mut halving = Halving::of(whole.clone(), 2);
     assert_eq!(halving.rounds(), 2);
+    assert_eq!(halving.outline(), [(8, 4), (8, 8)]);
     // 3e-3 is best for ssd, 1e-3 for softmax; in the first round 4e-3 looks well.
     let accuracy = |round: usize| {
         move |run: &RunConfig| {

@@ -27,6 +27,89 @@ fn a_grid_is_trained_once() {
 }
 
 #[test]
+fn halving_trains_one_rate_of_a_cell_whole_and_keeps_the_short_runs_apart() {
+    let world = World::new();
+    let line = "sweep --preset smoke --mixer ssd,softmax --lr 1e-4,1e-3,2e-3,4e-3 --seeds 2 --epochs 8 --halving";
+    let planned = world.dsf(&format!("{line} --dry-run"));
+    for said in [
+        "first round 1, 8 runs of 2 epochs",
+        "first round 2, 8 runs of 4 epochs",
+    ] {
+        assert!(planned.err.contains(said), "{}", planned.err);
+    }
+    let said = world.dsf(line).ok();
+    assert!(said.contains("4 runs: 4 finished."), "{said}");
+    let rows = |path: &str| {
+        fs::read_to_string(world.path(path))
+            .unwrap()
+            .lines()
+            .count()
+            - 1
+    };
+    // Four rates of a seed for each mixer, then two of two seeds.
+    assert_eq!(rows("results/halving/mqar.csv"), 8 + 8);
+    assert_eq!(rows("results/mqar.csv"), 2 * 2);
+    assert!(
+        world.dsf("report").ok().contains("4 runs done"),
+        "short runs are not reported"
+    );
+    let again = world.dsf(line).ok();
+    assert!(
+        again.contains("4 runs: 0 finished, 4 done before."),
+        "{again}"
+    );
+    // The rate that stays is the best of the last round.
+    let table = |path: &str| -> Vec<(String, u64, f64, f64)> {
+        let mut reader = csv::Reader::from_path(world.path(path)).unwrap();
+        let header = reader.headers().unwrap().clone();
+        let at = |name: &str| header.iter().position(|held| held == name).unwrap();
+        let [mixer, epochs, lr, accuracy] = ["mixer", "epochs_max", "lr", "accuracy"].map(at);
+        let rows = reader.records().map(Result::unwrap);
+        let row = |row: csv::StringRecord| {
+            let number = |at: usize| row[at].parse().unwrap();
+            (
+                row[mixer].to_owned(),
+                row[epochs].parse().unwrap(),
+                number(lr),
+                number(accuracy),
+            )
+        };
+        rows.map(row).collect()
+    };
+    let short = table("results/halving/mqar.csv");
+    for (mixer, _, lr, _) in table("results/mqar.csv") {
+        let mean = |lr: f64| {
+            let own = short
+                .iter()
+                .filter(|row| row.0 == mixer && row.1 == 4 && row.2 == lr);
+            let all: Vec<f64> = own.map(|row| row.3).collect();
+            (all.len() == 2).then(|| all.iter().sum::<f64>() / 2.0)
+        };
+        let means = [1e-4, 1e-3, 2e-3, 4e-3].map(mean);
+        let best = means.into_iter().flatten().fold(f64::MIN, f64::max);
+        assert_eq!(means.iter().flatten().count(), 2);
+        assert_eq!(mean(lr), Some(best), "{mixer}");
+    }
+}
+
+#[test]
+fn halving_is_for_whole_plans_of_this_machine() {
+    let world = World::new();
+    let message = world.dsf("sweep --halving --executor print").refused();
+    assert!(
+        message.contains("--halving") && message.contains("--executor local"),
+        "{message}"
+    );
+    let message = world.dsf("sweep --halving --shard 1/2").refused();
+    assert!(
+        message.contains("--halving") && message.contains("--shard"),
+        "{message}"
+    );
+    let message = world.dsf("sweep --halving=1").refused();
+    assert!(message.contains("--halving"), "{message}");
+}
+
+#[test]
 fn workers_side_by_side_give_the_numbers_of_one() {
     let world = World::new();
     world.dsf(&format!("{GRID} --out a -q")).ok();
