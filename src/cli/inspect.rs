@@ -4,12 +4,13 @@ use super::device::use_threads;
 use super::results::Form;
 use super::{exit, Global};
 use crate::config::RunConfig;
-use crate::error::{ensure, refuse, Result};
-use crate::inspect::{self, Growing, Heads, Input, Network, Subject, View};
+use crate::error::{ensure, refuse, Error, Result};
+use crate::inspect::{self, Course, Growing, Heads, Input, Network, Snapshot, Subject, View};
 use crate::mixers::MIXERS;
 use crate::model::weights::Checkpoint;
 use crate::recipes;
-use crate::store::{read_config, Store, Weights};
+use crate::report::Report;
+use crate::store::{epochs, read_config, snapshots, Store, Weights};
 use candle_core::DType;
 use clap::{Args, Subcommand, ValueEnum};
 use std::path::{Path, PathBuf};
@@ -61,6 +62,12 @@ struct What {
     /// Beside each run also the model that it began with.
     #[arg(long, requires = "runs", hide_short_help = true)]
     fresh: bool,
+    /// Each run at every epoch whose weights it kept.
+    ///
+    /// Spectrum, horizon, rank and accuracy by epoch; `--snapshot-every` of `dsf mqar` and of every other single run
+    /// keeps the weights.
+    #[arg(long, requires = "runs", conflicts_with = "fresh")]
+    over_training: bool,
     /// Only this layer, counted from 0.
     #[arg(long, value_name = "I", hide_short_help = true)]
     layer: Option<usize>,
@@ -187,21 +194,70 @@ pub(super) fn main(arguments: Arguments, global: &Global) -> Result<u8> {
     if let Some(lemma) = arguments.lemma {
         return lemma.show(global);
     }
-    let format = arguments.form.format(global)?;
-    let subjects = arguments.what.subjects(global)?;
-    let views: Vec<View> = subjects
-        .iter()
-        .map(|subject| View::of(subject, arguments.verify))
-        .collect::<Result<_>>()?;
-    let cells = CELLS[usize::from(format.name != "text")];
-    let cells = arguments.cells.unwrap_or(cells).into();
-    let report = inspect::report(arguments.what.heading(&subjects), &views, cells);
+    let (report, hold) = match arguments.what.over_training {
+        true => arguments.courses(global)?,
+        false => arguments.systems(global)?,
+    };
     arguments.form.write(&report, global)?;
-    let mut errors = views.iter().filter_map(|view| view.errors);
-    Ok(match errors.all(|errors| errors.hold()) {
+    Ok(match hold {
         true => exit::DONE,
         false => exit::CHECK_FAILED,
     })
+}
+
+/// Whether all forms that were compared are equal.
+fn hold<'a>(views: impl IntoIterator<Item = &'a View>) -> bool {
+    let mut errors = views.into_iter().filter_map(|view| view.errors);
+    errors.all(|errors| errors.hold())
+}
+
+impl Arguments {
+    /// The systems as they are, and whether their forms are equal.
+    fn systems(&self, global: &Global) -> Result<(Report, bool)> {
+        let subjects = self.what.subjects(global)?;
+        let views = self.views(&subjects)?;
+        let format = self.form.format(global)?;
+        let cells = CELLS[usize::from(format.name != "text")];
+        let cells = self.cells.unwrap_or(cells).into();
+        let heading = self.what.heading("As dynamical systems (11)", &subjects);
+        Ok((inspect::report(heading, &views, cells), hold(&views)))
+    }
+
+    /// Each run by epoch, and whether all forms are equal.
+    fn courses(&self, global: &Global) -> Result<(Report, bool)> {
+        let (mut courses, mut heading) = (Vec::new(), String::new());
+        for run in &self.what.runs {
+            let place = place(run, global)?;
+            let mut seen = Vec::new();
+            let mut name = String::new();
+            for file in kept_by_epoch(&place)? {
+                let found = Checkpoint::of_any_task(&file)?;
+                let epoch = found.origin.epoch;
+                let network = Network::trained(found, self.what.dtype())?;
+                let subjects = network.subjects(self.what.input(), self.what.layer)?;
+                heading = self
+                    .what
+                    .heading("Over training, as systems (11)", &subjects);
+                name.clone_from(&network.name);
+                let views = self.views(&subjects)?;
+                seen.push(Snapshot { epoch, views });
+            }
+            let accuracy = epochs(&place)?.iter().map(|row| row.accuracy).collect();
+            courses.push(Course {
+                name,
+                accuracy,
+                snapshots: seen,
+            });
+        }
+        let snapshots = courses.iter().flat_map(|course| &course.snapshots);
+        let hold = hold(snapshots.flat_map(|snapshot| &snapshot.views));
+        Ok((inspect::over_training(heading, &courses), hold))
+    }
+
+    fn views(&self, subjects: &[Subject]) -> Result<Vec<View>> {
+        let view = |subject| View::of(subject, self.verify);
+        subjects.iter().map(view).collect()
+    }
 }
 
 impl What {
@@ -227,7 +283,7 @@ impl What {
         }
     }
 
-    fn heading(&self, subjects: &[Subject]) -> String {
+    fn heading(&self, what: &str, subjects: &[Subject]) -> String {
         let input = match self.input() {
             Input::Random(_) => "normal numbers",
             Input::Task(..) => "a test example of the task",
@@ -240,7 +296,7 @@ impl What {
                 model.d_model, model.d_state
             )
         });
-        format!("As dynamical systems (11), on {input}{sizes}")
+        format!("{what}, on {input}{sizes}")
     }
 
     fn subjects(&self, global: &Global) -> Result<Vec<Subject>> {
@@ -302,32 +358,65 @@ impl What {
     }
 }
 
+/// The folder of a run in the results folder, or what `run` names elsewhere.
+fn place(run: &Path, global: &Global) -> Result<PathBuf> {
+    if run.exists() {
+        return Ok(run.to_owned());
+    }
+    let folder = Store::existing(&global.out)?.run_folder(&run.display().to_string());
+    ensure!(
+        folder.is_dir(),
+        "there is no run {} in {}, and no such folder or file; --out names another results folder",
+        run.display(),
+        global.out.display()
+    );
+    Ok(folder)
+}
+
+/// The weights of the run in the folder `place` by epoch, those at its end the last.
+fn kept_by_epoch(place: &Path) -> Result<Vec<PathBuf>> {
+    ensure!(
+        place.is_dir(),
+        "{} is a file: --over-training takes the folder of a run",
+        place.display()
+    );
+    let mut files = snapshots(place)?;
+    if files.is_empty() {
+        let task = config_of(place)?.task;
+        refuse!(
+            "{} kept no weights by epoch: `dsf {} --snapshot-every 1` does; delete the folder and train it again with \
+             that flag",
+            place.display(),
+            task.name()
+        );
+    }
+    let epoch = |file: &PathBuf| Ok::<usize, Error>(Checkpoint::of_any_task(file)?.origin.epoch);
+    let last = place.join(Weights::Last.file());
+    if last.is_file() && epoch(&last)? > epoch(&files[files.len() - 1])? {
+        files.push(last);
+    }
+    Ok(files)
+}
+
+/// The config of the run in the folder `place`.
+fn config_of(place: &Path) -> Result<RunConfig> {
+    let config = place.join("config.json");
+    if !config.is_file() {
+        refuse!(
+            "{} is not the folder of a run: it holds neither {} nor a config.json",
+            place.display(),
+            Weights::Last.file()
+        );
+    }
+    read_config(&config)
+}
+
 /// The weights of a run in the results folder, of one elsewhere, or of a file.
 fn weights(run: &Path, global: &Global) -> Result<Checkpoint> {
-    let place = match run.exists() {
-        true => run.to_owned(),
-        false => {
-            let folder = Store::existing(&global.out)?.run_folder(&run.display().to_string());
-            ensure!(
-                folder.is_dir(),
-                "there is no run {} in {}, and no such folder or file; --out names another results folder",
-                run.display(),
-                global.out.display()
-            );
-            folder
-        }
-    };
+    let place = place(run, global)?;
     let kept = [Weights::Best, Weights::Last];
     if place.is_dir() && !kept.iter().any(|which| place.join(which.file()).is_file()) {
-        let config = place.join("config.json");
-        if !config.is_file() {
-            refuse!(
-                "{} is not the folder of a run: it holds neither {} nor a config.json",
-                place.display(),
-                Weights::Last.file()
-            );
-        }
-        let task = read_config(&config)?.task;
+        let task = config_of(&place)?.task;
         refuse!(
             "{} kept no weights: a run of `dsf {}` leaves {} when it is done, a run of a sweep or of an earlier version \
              does not; delete the folder and train it again with `dsf {}`",

@@ -94,10 +94,15 @@ impl Measures {
     }
 }
 
-/// Evenly spaced tokens, the last among them.
+/// The tokens whose rows are computed.
 pub fn chosen(seq_len: usize) -> Vec<usize> {
-    let rows = seq_len.min(ROWS);
-    (1..=rows).map(|r| r * seq_len / rows - 1).collect()
+    evenly(seq_len, ROWS)
+}
+
+/// At most `most` of `count` indices, evenly spaced, the last among them.
+pub fn evenly(count: usize, most: usize) -> Vec<usize> {
+    let kept = count.min(most);
+    (1..=kept).map(|c| c * count / kept - 1).collect()
 }
 
 /// The mean horizon of rows of norms, each ending at its own token.

@@ -13,6 +13,7 @@ mod measures;
 mod spectrum;
 mod subject;
 mod table;
+mod training;
 mod verify;
 mod view;
 
@@ -21,5 +22,6 @@ pub use lemma1::{lemma1, Heads};
 pub use lemma2::{identity, lemma2, Growing};
 pub use measures::Measures;
 pub use subject::{Input, Network, Seen, Subject};
+pub use training::{over_training, Course, Snapshot};
 pub use verify::{verify, Errors};
 pub use view::View;

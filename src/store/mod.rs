@@ -7,6 +7,7 @@
 //!              /losses.csv              one row a step; in runs on text only, as is the next
 //!              /best.safetensors        the weights that validation chooses
 //!              /weights.safetensors     the weights at the end; of a sweep in runs on text only
+//!              /epoch-0004.safetensors  the weights after that epoch, of runs that were told to keep them
 //!              /checkpoint.safetensors  gone once the run is done, as is the next
 //!              /checkpoint-before.safetensors  the one before, should the newest be damaged
 //!              /worker.log              what the workers of a sweep said on stderr
@@ -58,7 +59,7 @@ pub use provenance::{
 };
 pub use record::{Record, Source};
 pub use result::{Outcome, RunResult, RunStatus};
-pub use run_dir::{EpochRow, RunDir, Weights};
+pub use run_dir::{epochs, snapshots, EpochRow, RunDir, Weights};
 pub use schema::{columns, place, places, COLUMNS, SCHEMA};
 pub use staging::Staging;
 pub use summary::{read_summary, refuse_contradictions, to_csv, Configs, Scan};

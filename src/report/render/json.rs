@@ -1,14 +1,17 @@
 //! For other programs: one object that holds the whole report, every number unrounded.
 
 use super::super::grid::object;
-use super::super::{Grid, Report};
+use super::super::{Coverage, Grid, Report};
 use super::Screen;
 use serde_json::{json, Value};
 
 pub(super) fn render(report: &Report, _screen: Screen) -> String {
     let mut whole = object(&report.facts);
     whole[report.list] = report.grids.iter().map(grid).collect();
-    whole["coverage"] = json!(report.coverage);
+    // A report that rests on no runs says nothing of runs.
+    if report.coverage != Coverage::default() {
+        whole["coverage"] = json!(report.coverage);
+    }
     format!("{whole:#}\n")
 }
 

@@ -1,7 +1,8 @@
 //! `dsf inspect`.
 
-use super::World;
+use super::{numbers, World};
 use std::fs;
+use std::path::Path;
 
 const FORMS: [&str; 6] = ["text", "csv", "json", "svg", "html", "markdown"];
 
@@ -79,6 +80,78 @@ fn a_trained_run_is_seen_layer_by_layer_and_beside_its_start() {
     assert!(lemma.contains("queries and keys of normalized"), "{lemma}");
     let lemma = world.dsf(&format!("inspect lemma2 {id} --to-n 12")).ok();
     assert!(lemma.contains("zeros in the new rows"), "{lemma}");
+}
+
+#[test]
+fn what_training_does_is_shown_by_epoch_of_a_run_that_kept_its_weights() {
+    let world = World::new();
+    let train = "mqar --preset smoke --mixer normalized --epochs 3";
+    world.dsf(&format!("{train} --out plain")).ok();
+    world.dsf(&format!("{train} --snapshot-every 2")).ok();
+    let (plain, run) = (world.only_run("plain"), world.only_run("results"));
+    assert_eq!(plain.file_name(), run.file_name(), "the same run");
+    assert_eq!(numbers(&plain), numbers(&run), "to the bit");
+    let bytes = |run: &Path| fs::read(run.join("weights.safetensors")).unwrap();
+    assert_eq!(bytes(&plain), bytes(&run));
+    for (file, kept) in [("0000", true), ("0001", false), ("0002", true)] {
+        let file = run.join(format!("epoch-{file}.safetensors"));
+        assert_eq!(file.exists(), kept, "{}", file.display());
+    }
+    let id = run.file_name().unwrap().to_str().unwrap().to_owned();
+    let text = world
+        .dsf(&format!("inspect {id} --over-training --verify"))
+        .ok();
+    for said in [
+        "Over training, as systems (11), on a test example of the task",
+        "epoch 0",
+        "epoch 2",
+        "epoch 3", // of the weights at the end
+        "layer 1: spectrum of all Λ_i",
+        "layer 0: effective horizon",
+        "layer 0: effective rank",
+        "test accuracy",
+        "recurrence (11) off the forward pass",
+    ] {
+        assert!(text.contains(said), "{said}: {text}");
+    }
+    assert!(!text.contains("epoch 1 "), "{text}");
+    let softmax = "mqar --preset smoke --mixer softmax --snapshot-every 1 --out softmax";
+    world.dsf(softmax).ok();
+    let softmax = world.only_run("softmax");
+    let both = format!(
+        "inspect {id} {} --over-training --layer 0",
+        softmax.display()
+    );
+    for form in FORMS {
+        let said = world.dsf(&format!("{both} --format {form}")).ok();
+        assert!(said.contains("effective rank"), "{form}");
+    }
+    let json = world.dsf(&format!("{both} --json")).ok();
+    let json: serde_json::Value = serde_json::from_str(&json).unwrap();
+    assert!(json.get("coverage").is_none(), "it rests on no table");
+    let cells = json["panels"][0]["cells"].as_array().unwrap();
+    let epochs = cells
+        .iter()
+        .filter(|c| c["quantity"] == "effective rank of Φ")
+        .map(|c| c["of"].as_u64().unwrap());
+    assert_eq!(epochs.collect::<Vec<_>>(), [0, 2, 3]);
+    world.dsf(&format!("{both} --to a.png")).ok();
+    assert_eq!(fs::read(world.path("a.png")).unwrap()[1..4], *b"PNG");
+    let weights = run.join("weights.safetensors");
+    for (line, says) in [
+        (
+            "inspect plain/runs/ID --over-training",
+            "`dsf mqar --snapshot-every 1`",
+        ),
+        ("inspect FILE --over-training", "takes the folder of a run"),
+        ("inspect --mixer s6 --over-training", "<RUN>"),
+        ("mqar --snapshot-every 0", "--snapshot-every"),
+    ] {
+        let line = line.replace("ID", &id);
+        let line = line.replace("FILE", weights.to_str().unwrap());
+        let said = world.dsf(&line).refused();
+        assert!(said.contains(says), "{line}: {said}");
+    }
 }
 
 #[test]
