@@ -93,6 +93,46 @@ fn every_system_of_the_registry_is_the_mixer_in_both_types_at_every_shape() {
 }
 
 #[test]
+fn channels_that_see_the_same_are_measured_once_and_alike() {
+    for mixer in ["linear", "taylor", "normalized"] {
+        let subject = subject(mixer, "reference", SHAPES[1], 1, DType::F64);
+        let shared = seen(&subject);
+        let spelled = Seen {
+            system: Ltv {
+                decay: shared.system.decay.contiguous().unwrap(),
+                write: shared.system.write.contiguous().unwrap(),
+                read: shared.system.read.contiguous().unwrap(),
+                ..shared.system.clone()
+            },
+            input: shared.input.clone(),
+            around: None,
+        };
+        assert_eq!(shared.system.decay.stride()[1], 0, "{mixer}");
+        let (once, each) = (
+            Measures::of(&shared).unwrap(),
+            Measures::of(&spelled).unwrap(),
+        );
+        let numbers = |m: &Measures| {
+            let ends = [
+                m.rank,
+                m.horizon,
+                m.largest_product,
+                m.free as f64,
+                m.width as f64,
+            ];
+            let rows = m.norms.concat().into_iter().chain(m.outputs.concat());
+            let gains = m.gains.concat().into_iter().chain(m.gate.unwrap());
+            let spectrum = m.spectrum.concat().into_iter().chain(m.half_lives.clone());
+            let all = rows.chain(gains).chain(spectrum).chain(ends);
+            all.collect::<Vec<f64>>()
+        };
+        for (a, b) in numbers(&once).iter().zip(numbers(&each)) {
+            assert!((a - b).abs() < 1e-9 * b.abs().max(1.0), "{mixer}: {a} {b}");
+        }
+    }
+}
+
+#[test]
 fn a_wrong_system_is_found() {
     let subject = subject("s6", "reference", SHAPES[1], 1, DType::F64);
     let mut seen = seen(&subject);
