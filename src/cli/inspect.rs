@@ -36,6 +36,12 @@ pub(super) struct Arguments {
     /// by more than 1e-10 of the largest output (1e-5 in f32).
     #[arg(long)]
     verify: bool,
+    /// Run each mixer by every engine that it has, and time them.
+    ///
+    /// Step by step, in chunks, by all pairs of tokens: the differences of their outputs, and tokens a second of each;
+    /// exits with 4 where they differ by more than `--verify` allows.
+    #[arg(long, conflicts_with_all = ["verify", "over_training"])]
+    engines: bool,
     /// Rows and columns of the heatmaps at most, 1 to 64 [default: 16 as text, 32 in pictures; CSV and JSON have all].
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=64), hide_short_help = true)]
     cells: Option<u16>,
@@ -66,7 +72,7 @@ struct What {
     ///
     /// Spectrum, horizon, rank and accuracy by epoch; `--snapshot-every` of `dsf mqar` and of every other single run
     /// keeps the weights.
-    #[arg(long, requires = "runs", conflicts_with = "fresh")]
+    #[arg(long, requires = "runs", conflicts_with_all = ["fresh", "mixer"])]
     over_training: bool,
     /// Only this layer, counted from 0.
     #[arg(long, value_name = "I", hide_short_help = true)]
@@ -194,15 +200,21 @@ pub(super) fn main(arguments: Arguments, global: &Global) -> Result<u8> {
     if let Some(lemma) = arguments.lemma {
         return lemma.show(global);
     }
-    let (report, hold) = match arguments.what.over_training {
-        true => arguments.courses(global)?,
-        false => arguments.systems(global)?,
+    let (report, hold) = match (arguments.what.over_training, arguments.engines) {
+        (true, _) => arguments.courses(global)?,
+        (_, true) => arguments.timed(global)?,
+        _ => arguments.systems(global)?,
     };
     arguments.form.write(&report, global)?;
-    Ok(match hold {
+    Ok(ended(hold))
+}
+
+/// The exit code of forms that are equal, or not.
+fn ended(equal: bool) -> u8 {
+    match equal {
         true => exit::DONE,
         false => exit::CHECK_FAILED,
-    })
+    }
 }
 
 /// Whether all forms that were compared are equal.
@@ -221,6 +233,13 @@ impl Arguments {
         let cells = self.cells.unwrap_or(cells).into();
         let heading = self.what.heading("As dynamical systems (11)", &subjects);
         Ok((inspect::report(heading, &views, cells), hold(&views)))
+    }
+
+    /// Every engine of each, and whether their outputs are equal.
+    fn timed(&self, global: &Global) -> Result<(Report, bool)> {
+        let subjects = self.what.subjects(global)?;
+        let heading = self.what.heading("By every engine", &subjects);
+        inspect::engines(heading, &subjects)
     }
 
     /// Each run by epoch, and whether all forms are equal.

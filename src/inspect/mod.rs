@@ -7,6 +7,7 @@
 
 mod attention;
 mod draw;
+mod engines;
 mod lemma1;
 mod lemma2;
 mod measures;
@@ -18,6 +19,7 @@ mod verify;
 mod view;
 
 pub use draw::report;
+pub use engines::engines;
 pub use lemma1::{lemma1, Heads};
 pub use lemma2::{identity, lemma2, Growing};
 pub use measures::Measures;

@@ -1,9 +1,9 @@
 //! `dsf inspect` computes what it says: systems that are the mixers, measures of their matrices, both lemmas.
 
-use crate::world::{perturb, Case};
+use crate::world::{distance, perturb, Case};
 use candle_core::{DType, Device, Tensor};
 use dsf::inspect::{
-    identity, lemma1, lemma2, verify, Growing, Heads, Measures, Seen, Subject, View,
+    engines, identity, lemma1, lemma2, verify, Growing, Heads, Measures, Seen, Subject, View,
 };
 use dsf::ltv::Ltv;
 use dsf::mixers::{find, Growth, MIXERS};
@@ -90,6 +90,58 @@ fn every_system_of_the_registry_is_the_mixer_in_both_types_at_every_shape() {
         "qlstm-reversed paper",
     ];
     assert_eq!(without, known);
+}
+
+#[test]
+fn every_engine_of_a_mixer_gives_the_same_outputs_at_every_shape() {
+    let mut names = Vec::new();
+    for entry in MIXERS {
+        for variant in entry.variants {
+            for shape in [[8, 4, 1], [12, 6, 17], [8, 4, 150]] {
+                for heads in if entry.heads { vec![1, 2] } else { vec![1] } {
+                    for dtype in [DType::F64, DType::F32] {
+                        let subject = subject(entry.name, variant, shape, heads, dtype);
+                        let (report, hold) = engines(String::new(), &[subject]).unwrap();
+                        let place = format!("{} {variant} {shape:?} {heads} {dtype:?}", entry.name);
+                        assert!(hold, "{place}: {:?}", report.notes);
+                        let lines = report.grids[0].lines.iter();
+                        let lines: Vec<String> = lines.map(|line| line.name.clone()).collect();
+                        assert_eq!(lines.last().unwrap(), "step by step", "{place}");
+                        // The note on the medians, the one on equality, and why there are no more.
+                        assert_eq!(report.notes.len(), if lines.len() == 3 { 2 } else { 3 });
+                        names.push((entry.name, lines.len()));
+                    }
+                }
+            }
+        }
+    }
+    names.dedup();
+    let three: Vec<&str> = { names.iter() }
+        .filter(|(_, engines)| *engines == 3)
+        .map(|(name, _)| *name)
+        .collect();
+    let known = [
+        "taylor",
+        "linear",
+        "generalized-linear",
+        "normalized",
+        "normalized-softplus",
+        "normalized-sigmoid",
+        "ssd",
+        "ssd-mamba2",
+    ];
+    assert_eq!(three, known);
+}
+
+#[test]
+fn the_dual_form_is_that_of_systems_with_one_decay_a_channel() {
+    let subject = |mixer, variant| subject(mixer, variant, [8, 4, 20], 1, DType::F64);
+    let ssd = subject("ssd", "reference");
+    let system = seen(&ssd).system;
+    let dual = system.by_pairs(&ssd.u).unwrap().unwrap();
+    assert!(distance(&dual, &system.run(&ssd.u).unwrap()) < 1e-12);
+    let s6 = subject("s6", "reference");
+    assert!(seen(&s6).system.by_pairs(&s6.u).unwrap().is_none());
 }
 
 #[test]

@@ -144,7 +144,7 @@ fn what_training_does_is_shown_by_epoch_of_a_run_that_kept_its_weights() {
             "`dsf mqar --snapshot-every 1`",
         ),
         ("inspect FILE --over-training", "takes the folder of a run"),
-        ("inspect --mixer s6 --over-training", "<RUN>"),
+        ("inspect --mixer s6 --over-training", "--mixer"),
         ("mqar --snapshot-every 0", "--snapshot-every"),
     ] {
         let line = line.replace("ID", &id);
@@ -152,6 +152,44 @@ fn what_training_does_is_shown_by_epoch_of_a_run_that_kept_its_weights() {
         let said = world.dsf(&line).refused();
         assert!(said.contains(says), "{line}: {said}");
     }
+}
+
+#[test]
+fn engines_are_run_timed_and_held_against_each_other() {
+    let world = World::new();
+    let line =
+        "inspect --mixer linear,ssd,s6,qlstm,softmax,lstm --d 8 --n 4 --seq-len 40 --engines";
+    let text = world.dsf(line).ok();
+    for said in [
+        "linear: its engines",
+        "in chunks",
+        "all pairs, the dual form",
+        "selective scan",
+        "tokens/s",
+        "linear: the outputs of its engines are equal to 1e-10 of the largest",
+        "s6: every state decays by a factor of its own",
+        "qlstm: with one state a channel",
+        "softmax: no state of finite size",
+        "lstm: the pass is the steps themselves",
+    ] {
+        assert!(text.contains(said), "{said}: {text}");
+    }
+    for form in FORMS {
+        let said = world.dsf(&format!("{line} --format {form}")).ok();
+        assert!(!said.is_empty(), "{form}");
+    }
+    world.dsf("mqar --preset smoke --mixer normalized").ok();
+    let run = world.only_run("results");
+    let run = run.display();
+    let csv = world
+        .dsf(&format!(
+            "inspect {run} --engines --layer 1 --precision f32 --format csv"
+        ))
+        .ok();
+    let rows = csv.lines().filter(|row| row.contains("tokens/s"));
+    assert_eq!(rows.count(), 3, "{csv}");
+    let said = world.dsf(&format!("{line} --verify"));
+    assert!(said.refused().contains("--verify"));
 }
 
 #[test]
