@@ -5,7 +5,7 @@ use super::results::Form;
 use super::{exit, Global};
 use crate::config::RunConfig;
 use crate::error::{ensure, refuse, Error, Result};
-use crate::inspect::{self, Course, Growing, Heads, Input, Network, Snapshot, Subject, View};
+use crate::inspect::{self, Course, Growing, Heads, Input, Network, Snapshot, Subject, View, ETAS};
 use crate::mixers::MIXERS;
 use crate::model::weights::Checkpoint;
 use crate::recipes;
@@ -180,6 +180,33 @@ enum Lemma {
         /// n' [default: 2 n + 1].
         #[arg(long, value_name = "N")]
         to_n: Option<usize>,
+        #[command(flatten)]
+        form: Form,
+    },
+    /// Equation (17): attention with any normaliser η(q, k).
+    ///
+    /// As a system of the form (11), verified, with the spread of the gate 1/η before and after the product of Λs.
+    Eta {
+        /// A run of an attention, whose queries, keys and values are taken [default: fresh weights].
+        run: Option<PathBuf>,
+        /// Normalisers by name [default: all].
+        #[arg(long, value_delimiter = ',', value_name = "NAME", long_help = etas())]
+        eta: Vec<String>,
+        /// Only this layer of the run, counted from 0.
+        #[arg(long, value_name = "I", default_value_t = 0)]
+        layer: usize,
+        /// Model width d of fresh weights.
+        #[arg(long, default_value = "16")]
+        d: String,
+        /// Queries n of fresh weights.
+        #[arg(long, default_value = "8")]
+        n: String,
+        /// Heads of fresh weights.
+        #[arg(long, default_value = "1")]
+        heads: String,
+        /// Tokens, normal numbers, that fresh weights read.
+        #[arg(long, value_name = "L", default_value_t = 32, value_parser = clap::value_parser!(u16).range(1..=1024))]
+        seq_len: u16,
         #[command(flatten)]
         form: Form,
     },
@@ -455,8 +482,20 @@ fn trained(run: &Path, layer: usize, global: &Global) -> Result<Subject> {
     Ok(subjects.remove(0))
 }
 
+/// What `--eta` takes.
+fn etas() -> String {
+    let rows = ETAS.iter();
+    let rows = rows.map(|eta| format!("\n  {:8}  {}", eta.name, eta.about));
+    format!(
+        "Normalisers by name [default: all]. z is w·u_i of a run of normalized attention, and of normal weights w \
+         elsewhere:{}",
+        rows.collect::<String>()
+    )
+}
+
 impl Lemma {
     fn show(self, global: &Global) -> Result<u8> {
+        let mut equal = true;
         let (report, form) = match self {
             Self::Lemma1 {
                 order,
@@ -485,13 +524,44 @@ impl Lemma {
                 });
                 (inspect::lemma2(&growing.collect::<Vec<_>>())?, form)
             }
+            Self::Eta {
+                run,
+                eta,
+                layer,
+                d,
+                n,
+                heads,
+                seq_len,
+                form,
+            } => {
+                let subject = match &run {
+                    Some(run) => trained(run, layer, global)?,
+                    None => {
+                        let sizes = [("d", d.as_str()), ("n", &n), ("heads", &heads)];
+                        let network = Network::fresh(
+                            smoke(inspect::unnormalised().name, &sizes)?,
+                            DType::F64,
+                        )?;
+                        let read = Input::Random(Some(seq_len.into()));
+                        network.subjects(read, Some(0))?.remove(0).of_unit_gain()?
+                    }
+                };
+                let all = || ETAS.iter().map(|eta| eta.name.to_owned()).collect();
+                let names = if eta.is_empty() { all() } else { eta };
+                let views = inspect::etas(&subject, &names)?;
+                equal = hold(&views);
+                let heading = "Equation (17), attention with a normaliser η(q, k), as a system; queries and keys of";
+                let heading = format!("{heading} {}", subject.name);
+                let cells = CELLS[usize::from(form.format(global)?.name != "text")].into();
+                (inspect::report(heading, &views, cells), form)
+            }
             Self::Identity { a, form } => {
                 let model = |mixer: &str| Ok(smoke(mixer, &[])?.model);
                 (inspect::identity(model, a, 16)?, form)
             }
         };
         form.write(&report, global)?;
-        Ok(exit::DONE)
+        Ok(ended(equal))
     }
 }
 

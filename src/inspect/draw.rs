@@ -85,8 +85,12 @@ fn said(view: &View) -> Vec<String> {
     );
     if let Some(errors) = view.errors {
         let holds = if errors.hold() { "equal" } else { "NOT equal" };
+        let forms = match errors.steps.is_nan() {
+            true => "recurrence, kernel and forward pass",
+            false => "recurrence, kernel, steps and forward pass",
+        };
         notes.push(format!(
-            "{}: recurrence, kernel, steps and forward pass are {holds} to {:.0e} of the largest output",
+            "{}: {forms} are {holds} to {:.0e} of the largest output",
             view.name, errors.tolerance
         ));
     }
@@ -216,6 +220,7 @@ impl Curves<'_> {
             }
         }
         let grid = Grid {
+            corner: self.over.to_owned(),
             form: Form::Lines {
                 over: self.over.to_owned(),
                 log: false,

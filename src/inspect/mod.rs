@@ -8,6 +8,7 @@
 mod attention;
 mod draw;
 mod engines;
+mod eta;
 mod lemma1;
 mod lemma2;
 mod measures;
@@ -20,6 +21,7 @@ mod view;
 
 pub use draw::report;
 pub use engines::engines;
+pub use eta::{etas, unnormalised, Eta, ETAS};
 pub use lemma1::{lemma1, Heads};
 pub use lemma2::{identity, lemma2, Growing};
 pub use measures::Measures;

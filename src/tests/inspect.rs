@@ -3,7 +3,8 @@
 use crate::world::{distance, perturb, Case};
 use candle_core::{DType, Device, Tensor};
 use dsf::inspect::{
-    engines, identity, lemma1, lemma2, verify, Growing, Heads, Measures, Seen, Subject, View,
+    engines, etas, identity, lemma1, lemma2, verify, Growing, Heads, Measures, Seen, Subject, View,
+    ETAS,
 };
 use dsf::ltv::Ltv;
 use dsf::mixers::{find, Growth, MIXERS};
@@ -142,6 +143,40 @@ fn the_dual_form_is_that_of_systems_with_one_decay_a_channel() {
     assert!(distance(&dual, &system.run(&ssd.u).unwrap()) < 1e-12);
     let s6 = subject("s6", "reference");
     assert!(seen(&s6).system.by_pairs(&s6.u).unwrap().is_none());
+}
+
+#[test]
+fn attention_with_any_normaliser_is_a_system_whose_products_cancel_it() {
+    let names: Vec<String> = ETAS.iter().map(|eta| eta.name.to_owned()).collect();
+    for (mixer, variant, heads) in [
+        ("normalized", "reference", 2),
+        ("normalized", "paper", 1),
+        ("softmax", "reference", 2),
+        ("linear", "paper", 1),
+    ] {
+        let subject = subject(mixer, variant, [12, 6, 17], heads, DType::F64);
+        for view in etas(&subject, &names).unwrap() {
+            let errors = view.errors.unwrap();
+            assert!(errors.hold(), "{}: {errors:?}", view.name);
+            let [before, after] = view.found.unwrap().gate.unwrap();
+            let constant = view.name.ends_with("one");
+            assert_eq!(before < 1e-9, constant, "{}: {before}", view.name);
+            assert!(after < 1e-9, "{}: {after}", view.name);
+        }
+        // That of normalized attention is e^z: the system is the mixer's own.
+        if mixer == "normalized" {
+            let exp = etas(&subject, &["exp".to_owned()]).unwrap().remove(0);
+            let own = Measures::of(&seen(&subject)).unwrap();
+            let pairs = exp.found.unwrap().outputs.concat();
+            for (a, b) in pairs.iter().zip(own.outputs.concat()) {
+                assert!((a - b).abs() < 1e-9 * b.abs().max(1.0), "{a} {b}");
+            }
+        }
+    }
+    let none = subject("s6", "reference", SHAPES[0], 1, DType::F64);
+    assert!(etas(&none, &names).is_err());
+    let own = subject("linear", "paper", SHAPES[0], 1, DType::F64);
+    assert!(etas(&own, &["exq".to_owned()]).is_err());
 }
 
 #[test]

@@ -207,6 +207,31 @@ fn lemmas_and_identity_are_computed() {
     );
     let text = world.dsf("inspect identity --a 1.7").ok();
     assert!(text.contains("s6"), "{text}");
+    let text = world.dsf("inspect eta --heads 2").ok();
+    for eta in ["one", "exp", "identity", "length", "abs", "exp-sum"] {
+        assert!(
+            text.contains(&format!("η = {eta}: recurrence")),
+            "{eta}: {text}"
+        );
+    }
+    assert!(!text.contains("does not cancel"), "{text}");
+    for form in FORMS {
+        let said = world.dsf(&format!("inspect eta --eta exp,sum --format {form}"));
+        assert!(!said.ok().is_empty(), "{form}");
+    }
+    world.dsf("mqar --preset smoke --mixer normalized").ok();
+    let run = world.only_run("results");
+    let text = world
+        .dsf(&format!(
+            "inspect eta {} --eta exp,norm --layer 1",
+            run.display()
+        ))
+        .ok();
+    let (of, eta) = (
+        text.contains("layer 1\n"),
+        text.contains("η = norm: recurrence, kernel and forward"),
+    );
+    assert!(of && eta, "{text}");
 }
 
 #[test]
@@ -229,6 +254,8 @@ fn what_cannot_be_inspected_is_refused_in_a_sentence() {
         ("inspect lemma1 --order 0", "--order must be"),
         ("inspect lemma2 --to-n 3", "--to-n 3"),
         ("inspect identity --a 0", "--a must be"),
+        ("inspect eta --eta exq", "Did you mean `exp`?"),
+        ("inspect eta --heads 3", "--heads 3 does not divide"),
         ("inspect --mixer s6 --to a.xyz", "ends in no format"),
     ] {
         let said = world.dsf(line).refused();
