@@ -6,7 +6,7 @@ use super::{exit, Global};
 use crate::config::RunConfig;
 use crate::error::{ensure, refuse, Error, Result};
 use crate::inspect::{self, Course, Growing, Heads, Input, Network, Snapshot, Subject, View, ETAS};
-use crate::mixers::MIXERS;
+use crate::mixers::{self, MIXERS};
 use crate::model::weights::Checkpoint;
 use crate::recipes;
 use crate::report::Report;
@@ -57,7 +57,7 @@ struct What {
     /// Ids in the folder of --out, folders of runs, or files of weights. A run of a sweep keeps none.
     #[arg(value_name = "RUN", conflicts_with_all = ["mixer", "d", "n", "heads", "variant", "options", "seed", "task"])]
     runs: Vec<PathBuf>,
-    /// Fresh models of these mixers.
+    /// Fresh models of these mixers: NAME, or NAME/VARIANT.
     #[arg(
         long,
         visible_alias = "compare",
@@ -100,7 +100,7 @@ struct What {
     /// Variant of fresh mixers [default: the one that the protocol `reference` trains].
     #[arg(long, value_name = "NAME", hide_short_help = true)]
     variant: Option<String>,
-    /// An option of a fresh mixer: NAME=VALUE.
+    /// An option of fresh mixers, of those that have it: NAME=VALUE.
     #[arg(long = "option", value_name = "NAME=VALUE", hide_short_help = true)]
     options: Vec<String>,
     /// Seed of fresh weights and random numbers.
@@ -351,8 +351,20 @@ impl What {
             "nothing to inspect: give a run, or fresh mixers by --mixer NAME"
         );
         let mut subjects = Vec::new();
+        for option in &self.options {
+            let having = self.mixer.iter().map(|mixer| self.has(mixer, option));
+            let having: Vec<bool> = having.collect::<Result<_>>()?;
+            ensure!(
+                self.mixer.len() == 1 || having.contains(&true),
+                "--option {option}: none of {} has it, in the variant that is asked for",
+                self.mixer.join(", ")
+            );
+        }
         for mixer in &self.mixer {
-            let network = Network::fresh(self.config(mixer)?, self.dtype())?;
+            let mut network = Network::fresh(self.config(mixer)?, self.dtype())?;
+            network.name = [&[mixer.clone()], &self.options_of(mixer)?[..]]
+                .concat()
+                .join(", ");
             subjects.extend(network.subjects(self.input(), self.layer)?);
         }
         for run in &self.runs {
@@ -369,8 +381,39 @@ impl What {
         Ok(subjects)
     }
 
+    /// A mixer and its variant, as `--mixer` names both.
+    fn named<'a>(&'a self, mixer: &'a str) -> (&'a str, Option<&'a str>) {
+        match mixer.split_once('/') {
+            Some((mixer, variant)) => (mixer, Some(variant)),
+            None => (mixer, self.variant.as_deref()),
+        }
+    }
+
+    /// Whether a mixer has the option of NAME=VALUE in the variant that is asked for.
+    fn has(&self, mixer: &str, option: &str) -> Result<bool> {
+        let (mixer, variant) = self.named(mixer);
+        let entry = mixers::find(mixer)?;
+        let variant = variant.unwrap_or(entry.variants[0]);
+        let name = option.split('=').next().unwrap_or_default();
+        let mut options = entry.options.iter();
+        Ok(options.any(|option| option.name == name && option.is_of(variant)))
+    }
+
+    /// The options that a mixer takes: where there is but one mixer all of them, so that it can refuse them.
+    fn options_of(&self, mixer: &str) -> Result<Vec<String>> {
+        let mut taken = Vec::new();
+        for option in &self.options {
+            if self.mixer.len() == 1 || self.has(mixer, option)? {
+                taken.push(option.clone());
+            }
+        }
+        Ok(taken)
+    }
+
     /// The run that would train a fresh model.
     fn config(&self, mixer: &str) -> Result<RunConfig> {
+        let options = self.options_of(mixer)?;
+        let (mixer, variant) = self.named(mixer);
         let usual = if self.text.is_some() {
             "wikitext"
         } else {
@@ -381,7 +424,6 @@ impl What {
             ("d", &self.d),
             ("n", &self.n),
             ("heads", &self.heads),
-            ("variant", &self.variant),
             ("seed", &self.seed),
         ];
         let mut settings = vec![("preset", "smoke"), ("mixer", mixer)];
@@ -389,11 +431,8 @@ impl What {
             .iter()
             .filter_map(|(name, value)| Some((*name, value.as_deref()?)));
         settings.extend(given);
-        settings.extend(
-            self.options
-                .iter()
-                .map(|option| ("option", option.as_str())),
-        );
+        settings.extend(variant.map(|variant| ("variant", variant)));
+        settings.extend(options.iter().map(|option| ("option", option.as_str())));
         let length = self.seq_len.map(|length| length.to_string());
         match &length {
             _ if random => settings.push(("layers", "1")),

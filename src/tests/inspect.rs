@@ -8,7 +8,7 @@ use dsf::inspect::{
 };
 use dsf::ltv::Ltv;
 use dsf::mixers::{find, Growth, MIXERS};
-use dsf::nn::Params;
+use dsf::nn::{Cx, Params};
 use dsf::ops::rng::Rng;
 use dsf::recipes;
 use dsf::report::Report;
@@ -132,6 +132,51 @@ fn every_engine_of_a_mixer_gives_the_same_outputs_at_every_shape() {
         "ssd-mamba2",
     ];
     assert_eq!(three, known);
+}
+
+#[test]
+fn channels_of_the_recurrences_may_have_several_states() {
+    let cases = [
+        ("qlstm", "dsf"),
+        ("qlstm", "paper"),
+        ("qlstm-reversed", "dsf"),
+        ("rg-lru", "paper"),
+    ];
+    for (mixer, variant) in cases {
+        let mut case = Case::new(find(mixer).unwrap(), variant, 1);
+        case.config
+            .options
+            .insert("states".to_owned(), "3".to_owned());
+        let (mixer, params) = case.build();
+        assert_eq!(mixer.state_size(5), 3 * 12, "{case}");
+        let (x, cx) = (case.input(2, 9), Cx::eval());
+        let y = mixer.forward(&x, &cx).unwrap();
+        let recurrent = mixer.recurrent().unwrap();
+        let mut state = recurrent.init(2).unwrap();
+        let steps = (0..9).map(|i| {
+            let x_t = x.get_on_dim(1, i).unwrap();
+            recurrent.step(&x_t, i, &mut state).unwrap()
+        });
+        let steps: Vec<Tensor> = steps.collect();
+        assert!(
+            distance(&Tensor::stack(&steps, 1).unwrap(), &y) < 1e-12,
+            "{case}"
+        );
+        let u = x.get(0).unwrap();
+        let Some(system) = mixer.ltv(&u).unwrap() else {
+            assert_eq!(variant, "paper", "{case}: the tanh");
+            continue;
+        };
+        assert_eq!(system.width().unwrap(), 3 * 12, "{case}");
+        assert!(
+            distance(&system.run(&u).unwrap(), &y.get(0).unwrap()) < 1e-12,
+            "{case}"
+        );
+        let counted = case.entry.work(&case.config).unwrap().projections;
+        let weights = params.vars().into_iter().filter(|(_, var)| var.rank() == 2);
+        let weights: usize = weights.map(|(_, var)| var.elem_count()).sum();
+        assert_eq!(counted, weights, "{case}");
+    }
 }
 
 #[test]

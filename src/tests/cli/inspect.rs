@@ -155,6 +155,38 @@ fn what_training_does_is_shown_by_epoch_of_a_run_that_kept_its_weights() {
 }
 
 #[test]
+fn recurrences_with_several_states_a_channel_stand_beside_the_others() {
+    let world = World::new();
+    let line = "inspect --compare qlstm/dsf,qlstm-reversed/dsf,rg-lru/paper,s6 --option states=4 --d 8 --n 4 --verify";
+    let text = world.dsf(line).ok();
+    let equal = text.matches("are equal to 1e-10").count();
+    assert_eq!(equal, 4, "{text}");
+    for said in ["qlstm/dsf, states=4", "rg-lru/paper, states=4", "s6"] {
+        assert!(text.contains(said), "{said}: {text}");
+    }
+    let json = world.dsf(&format!("{line} --json")).ok();
+    let json: serde_json::Value = serde_json::from_str(&json).unwrap();
+    let cells = json["panels"][0]["cells"].as_array().unwrap();
+    let widths = cells.iter().filter(|c| c["quantity"] == "state N of (11)");
+    for width in widths {
+        assert_eq!(width["value"], 32.0, "{width}");
+    }
+    let said = world.dsf("inspect --compare s6,linear --option states=4");
+    assert!(said.refused().contains("none of s6, linear has it"));
+    let said = world.dsf("inspect --mixer qlstm --option states=4");
+    assert!(said
+        .refused()
+        .contains("variant `reference` of qlstm has no states"));
+    let plain = world.dsf("mqar --mixer qlstm --variant dsf --option states=1 --explain");
+    let again = world.dsf("mqar --mixer qlstm --variant dsf --explain");
+    assert_eq!(
+        plain.ok().lines().next(),
+        again.ok().lines().next(),
+        "one run"
+    );
+}
+
+#[test]
 fn engines_are_run_timed_and_held_against_each_other() {
     let world = World::new();
     let line =
