@@ -362,9 +362,9 @@ impl What {
         }
         for mixer in &self.mixer {
             let mut network = Network::fresh(self.config(mixer)?, self.dtype())?;
-            network.name = [&[mixer.clone()], &self.options_of(mixer)?[..]]
-                .concat()
-                .join(", ");
+            let mut name = vec![mixer.clone()];
+            name.extend(self.options_of(mixer)?);
+            network.name = name.join(", ");
             subjects.extend(network.subjects(self.input(), self.layer)?);
         }
         for run in &self.runs {

@@ -139,7 +139,7 @@ impl<'a> RunRecorder<'a> {
     fn snapshot(&self, trainer: &Trainer) -> Result<()> {
         let epoch = trainer.progress().epochs.len();
         match self.kept.every {
-            Some(every) if epoch % every == 0 => self
+            Some(every) if epoch.is_multiple_of(every) => self
                 .dir
                 .write_snapshot(epoch, |out| trainer.write_weights(out)),
             _ => Ok(()),
