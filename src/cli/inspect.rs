@@ -4,12 +4,13 @@ use super::device::use_threads;
 use super::results::Form;
 use super::{exit, Global};
 use crate::config::RunConfig;
-use crate::error::{ensure, refuse, Result};
-use crate::inspect::{self, Growing, Heads, Input, Network, Subject, View};
-use crate::mixers::MIXERS;
+use crate::error::{ensure, refuse, Error, Result};
+use crate::inspect::{self, Course, Growing, Heads, Input, Network, Snapshot, Subject, View, ETAS};
+use crate::mixers::{self, MIXERS};
 use crate::model::weights::Checkpoint;
 use crate::recipes;
-use crate::store::{read_config, Store, Weights};
+use crate::report::Report;
+use crate::store::{epochs, read_config, snapshots, Store, Weights};
 use candle_core::DType;
 use clap::{Args, Subcommand, ValueEnum};
 use std::path::{Path, PathBuf};
@@ -35,6 +36,12 @@ pub(super) struct Arguments {
     /// by more than 1e-10 of the largest output (1e-5 in f32).
     #[arg(long)]
     verify: bool,
+    /// Run each mixer by every engine that it has, and time them.
+    ///
+    /// Step by step, in chunks, by all pairs of tokens: the differences of their outputs, and tokens a second of each;
+    /// exits with 4 where they differ by more than `--verify` allows.
+    #[arg(long, conflicts_with_all = ["verify", "over_training"])]
+    engines: bool,
     /// Rows and columns of the heatmaps at most, 1 to 64 [default: 16 as text, 32 in pictures; CSV and JSON have all].
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=64), hide_short_help = true)]
     cells: Option<u16>,
@@ -50,7 +57,7 @@ struct What {
     /// Ids in the folder of --out, folders of runs, or files of weights. A run of a sweep keeps none.
     #[arg(value_name = "RUN", conflicts_with_all = ["mixer", "d", "n", "heads", "variant", "options", "seed", "task"])]
     runs: Vec<PathBuf>,
-    /// Fresh models of these mixers.
+    /// Fresh models of these mixers: NAME, or NAME/VARIANT.
     #[arg(
         long,
         visible_alias = "compare",
@@ -61,6 +68,12 @@ struct What {
     /// Beside each run also the model that it began with.
     #[arg(long, requires = "runs", hide_short_help = true)]
     fresh: bool,
+    /// Each run at every epoch whose weights it kept.
+    ///
+    /// Spectrum, horizon, rank and accuracy by epoch; `--snapshot-every` of `dsf mqar` and of every other single run
+    /// keeps the weights.
+    #[arg(long, requires = "runs", conflicts_with_all = ["fresh", "mixer"])]
+    over_training: bool,
     /// Only this layer, counted from 0.
     #[arg(long, value_name = "I", hide_short_help = true)]
     layer: Option<usize>,
@@ -87,7 +100,7 @@ struct What {
     /// Variant of fresh mixers [default: the one that the protocol `reference` trains].
     #[arg(long, value_name = "NAME", hide_short_help = true)]
     variant: Option<String>,
-    /// An option of a fresh mixer: NAME=VALUE.
+    /// An option of fresh mixers, of those that have it: NAME=VALUE.
     #[arg(long = "option", value_name = "NAME=VALUE", hide_short_help = true)]
     options: Vec<String>,
     /// Seed of fresh weights and random numbers.
@@ -170,6 +183,33 @@ enum Lemma {
         #[command(flatten)]
         form: Form,
     },
+    /// Equation (17): attention with any normaliser η(q, k).
+    ///
+    /// As a system of the form (11), verified, with the spread of the gate 1/η before and after the product of Λs.
+    Eta {
+        /// A run of an attention, whose queries, keys and values are taken [default: fresh weights].
+        run: Option<PathBuf>,
+        /// Normalisers by name [default: all].
+        #[arg(long, value_delimiter = ',', value_name = "NAME", long_help = etas())]
+        eta: Vec<String>,
+        /// Only this layer of the run, counted from 0.
+        #[arg(long, value_name = "I", default_value_t = 0)]
+        layer: usize,
+        /// Model width d of fresh weights.
+        #[arg(long, default_value = "16")]
+        d: String,
+        /// Queries n of fresh weights.
+        #[arg(long, default_value = "8")]
+        n: String,
+        /// Heads of fresh weights.
+        #[arg(long, default_value = "1")]
+        heads: String,
+        /// Tokens, normal numbers, that fresh weights read.
+        #[arg(long, value_name = "L", default_value_t = 32, value_parser = clap::value_parser!(u16).range(1..=1024))]
+        seq_len: u16,
+        #[command(flatten)]
+        form: Form,
+    },
     /// Identity (33): S6 with A = a I and the reversed sigmoid.
     ///
     /// Transitions of S6 with A = a I against the reversed sigmoid to the power a.
@@ -187,21 +227,83 @@ pub(super) fn main(arguments: Arguments, global: &Global) -> Result<u8> {
     if let Some(lemma) = arguments.lemma {
         return lemma.show(global);
     }
-    let format = arguments.form.format(global)?;
-    let subjects = arguments.what.subjects(global)?;
-    let views: Vec<View> = subjects
-        .iter()
-        .map(|subject| View::of(subject, arguments.verify))
-        .collect::<Result<_>>()?;
-    let cells = CELLS[usize::from(format.name != "text")];
-    let cells = arguments.cells.unwrap_or(cells).into();
-    let report = inspect::report(arguments.what.heading(&subjects), &views, cells);
+    let (report, hold) = match (arguments.what.over_training, arguments.engines) {
+        (true, _) => arguments.courses(global)?,
+        (_, true) => arguments.timed(global)?,
+        _ => arguments.systems(global)?,
+    };
     arguments.form.write(&report, global)?;
-    let mut errors = views.iter().filter_map(|view| view.errors);
-    Ok(match errors.all(|errors| errors.hold()) {
+    Ok(ended(hold))
+}
+
+/// The exit code of forms that are equal, or not.
+fn ended(equal: bool) -> u8 {
+    match equal {
         true => exit::DONE,
         false => exit::CHECK_FAILED,
-    })
+    }
+}
+
+/// Whether all forms that were compared are equal.
+fn hold<'a>(views: impl IntoIterator<Item = &'a View>) -> bool {
+    let mut errors = views.into_iter().filter_map(|view| view.errors);
+    errors.all(|errors| errors.hold())
+}
+
+impl Arguments {
+    /// The systems as they are, and whether their forms are equal.
+    fn systems(&self, global: &Global) -> Result<(Report, bool)> {
+        let subjects = self.what.subjects(global)?;
+        let views = self.views(&subjects)?;
+        let format = self.form.format(global)?;
+        let cells = CELLS[usize::from(format.name != "text")];
+        let cells = self.cells.unwrap_or(cells).into();
+        let heading = self.what.heading("As dynamical systems (11)", &subjects);
+        Ok((inspect::report(heading, &views, cells), hold(&views)))
+    }
+
+    /// Every engine of each, and whether their outputs are equal.
+    fn timed(&self, global: &Global) -> Result<(Report, bool)> {
+        let subjects = self.what.subjects(global)?;
+        let heading = self.what.heading("By every engine", &subjects);
+        inspect::engines(heading, &subjects)
+    }
+
+    /// Each run by epoch, and whether all forms are equal.
+    fn courses(&self, global: &Global) -> Result<(Report, bool)> {
+        let (mut courses, mut heading) = (Vec::new(), String::new());
+        for run in &self.what.runs {
+            let place = place(run, global)?;
+            let mut seen = Vec::new();
+            let mut name = String::new();
+            for file in kept_by_epoch(&place)? {
+                let found = Checkpoint::of_any_task(&file)?;
+                let epoch = found.origin.epoch;
+                let network = Network::trained(found, self.what.dtype())?;
+                let subjects = network.subjects(self.what.input(), self.what.layer)?;
+                heading = self
+                    .what
+                    .heading("Over training, as systems (11)", &subjects);
+                name.clone_from(&network.name);
+                let views = self.views(&subjects)?;
+                seen.push(Snapshot { epoch, views });
+            }
+            let accuracy = epochs(&place)?.iter().map(|row| row.accuracy).collect();
+            courses.push(Course {
+                name,
+                accuracy,
+                snapshots: seen,
+            });
+        }
+        let snapshots = courses.iter().flat_map(|course| &course.snapshots);
+        let hold = hold(snapshots.flat_map(|snapshot| &snapshot.views));
+        Ok((inspect::over_training(heading, &courses), hold))
+    }
+
+    fn views(&self, subjects: &[Subject]) -> Result<Vec<View>> {
+        let view = |subject| View::of(subject, self.verify);
+        subjects.iter().map(view).collect()
+    }
 }
 
 impl What {
@@ -227,7 +329,7 @@ impl What {
         }
     }
 
-    fn heading(&self, subjects: &[Subject]) -> String {
+    fn heading(&self, what: &str, subjects: &[Subject]) -> String {
         let input = match self.input() {
             Input::Random(_) => "normal numbers",
             Input::Task(..) => "a test example of the task",
@@ -240,7 +342,7 @@ impl What {
                 model.d_model, model.d_state
             )
         });
-        format!("As dynamical systems (11), on {input}{sizes}")
+        format!("{what}, on {input}{sizes}")
     }
 
     fn subjects(&self, global: &Global) -> Result<Vec<Subject>> {
@@ -249,8 +351,20 @@ impl What {
             "nothing to inspect: give a run, or fresh mixers by --mixer NAME"
         );
         let mut subjects = Vec::new();
+        for option in &self.options {
+            let having = self.mixer.iter().map(|mixer| self.has(mixer, option));
+            let having: Vec<bool> = having.collect::<Result<_>>()?;
+            ensure!(
+                self.mixer.len() == 1 || having.contains(&true),
+                "--option {option}: none of {} has it, in the variant that is asked for",
+                self.mixer.join(", ")
+            );
+        }
         for mixer in &self.mixer {
-            let network = Network::fresh(self.config(mixer)?, self.dtype())?;
+            let mut network = Network::fresh(self.config(mixer)?, self.dtype())?;
+            let mut name = vec![mixer.clone()];
+            name.extend(self.options_of(mixer)?);
+            network.name = name.join(", ");
             subjects.extend(network.subjects(self.input(), self.layer)?);
         }
         for run in &self.runs {
@@ -267,8 +381,39 @@ impl What {
         Ok(subjects)
     }
 
+    /// A mixer and its variant, as `--mixer` names both.
+    fn named<'a>(&'a self, mixer: &'a str) -> (&'a str, Option<&'a str>) {
+        match mixer.split_once('/') {
+            Some((mixer, variant)) => (mixer, Some(variant)),
+            None => (mixer, self.variant.as_deref()),
+        }
+    }
+
+    /// Whether a mixer has the option of NAME=VALUE in the variant that is asked for.
+    fn has(&self, mixer: &str, option: &str) -> Result<bool> {
+        let (mixer, variant) = self.named(mixer);
+        let entry = mixers::find(mixer)?;
+        let variant = variant.unwrap_or(entry.variants[0]);
+        let name = option.split('=').next().unwrap_or_default();
+        let mut options = entry.options.iter();
+        Ok(options.any(|option| option.name == name && option.is_of(variant)))
+    }
+
+    /// The options that a mixer takes: where there is but one mixer all of them, so that it can refuse them.
+    fn options_of(&self, mixer: &str) -> Result<Vec<String>> {
+        let mut taken = Vec::new();
+        for option in &self.options {
+            if self.mixer.len() == 1 || self.has(mixer, option)? {
+                taken.push(option.clone());
+            }
+        }
+        Ok(taken)
+    }
+
     /// The run that would train a fresh model.
     fn config(&self, mixer: &str) -> Result<RunConfig> {
+        let options = self.options_of(mixer)?;
+        let (mixer, variant) = self.named(mixer);
         let usual = if self.text.is_some() {
             "wikitext"
         } else {
@@ -279,7 +424,6 @@ impl What {
             ("d", &self.d),
             ("n", &self.n),
             ("heads", &self.heads),
-            ("variant", &self.variant),
             ("seed", &self.seed),
         ];
         let mut settings = vec![("preset", "smoke"), ("mixer", mixer)];
@@ -287,11 +431,8 @@ impl What {
             .iter()
             .filter_map(|(name, value)| Some((*name, value.as_deref()?)));
         settings.extend(given);
-        settings.extend(
-            self.options
-                .iter()
-                .map(|option| ("option", option.as_str())),
-        );
+        settings.extend(variant.map(|variant| ("variant", variant)));
+        settings.extend(options.iter().map(|option| ("option", option.as_str())));
         let length = self.seq_len.map(|length| length.to_string());
         match &length {
             _ if random => settings.push(("layers", "1")),
@@ -302,32 +443,65 @@ impl What {
     }
 }
 
+/// The folder of a run in the results folder, or what `run` names elsewhere.
+fn place(run: &Path, global: &Global) -> Result<PathBuf> {
+    if run.exists() {
+        return Ok(run.to_owned());
+    }
+    let folder = Store::existing(&global.out)?.run_folder(&run.display().to_string());
+    ensure!(
+        folder.is_dir(),
+        "there is no run {} in {}, and no such folder or file; --out names another results folder",
+        run.display(),
+        global.out.display()
+    );
+    Ok(folder)
+}
+
+/// The weights of the run in the folder `place` by epoch, those at its end the last.
+fn kept_by_epoch(place: &Path) -> Result<Vec<PathBuf>> {
+    ensure!(
+        place.is_dir(),
+        "{} is a file: --over-training takes the folder of a run",
+        place.display()
+    );
+    let mut files = snapshots(place)?;
+    if files.is_empty() {
+        let task = config_of(place)?.task;
+        refuse!(
+            "{} kept no weights by epoch: `dsf {} --snapshot-every 1` does; delete the folder and train it again with \
+             that flag",
+            place.display(),
+            task.name()
+        );
+    }
+    let epoch = |file: &PathBuf| Ok::<usize, Error>(Checkpoint::of_any_task(file)?.origin.epoch);
+    let last = place.join(Weights::Last.file());
+    if last.is_file() && epoch(&last)? > epoch(&files[files.len() - 1])? {
+        files.push(last);
+    }
+    Ok(files)
+}
+
+/// The config of the run in the folder `place`.
+fn config_of(place: &Path) -> Result<RunConfig> {
+    let config = place.join("config.json");
+    if !config.is_file() {
+        refuse!(
+            "{} is not the folder of a run: it holds neither {} nor a config.json",
+            place.display(),
+            Weights::Last.file()
+        );
+    }
+    read_config(&config)
+}
+
 /// The weights of a run in the results folder, of one elsewhere, or of a file.
 fn weights(run: &Path, global: &Global) -> Result<Checkpoint> {
-    let place = match run.exists() {
-        true => run.to_owned(),
-        false => {
-            let folder = Store::existing(&global.out)?.run_folder(&run.display().to_string());
-            ensure!(
-                folder.is_dir(),
-                "there is no run {} in {}, and no such folder or file; --out names another results folder",
-                run.display(),
-                global.out.display()
-            );
-            folder
-        }
-    };
+    let place = place(run, global)?;
     let kept = [Weights::Best, Weights::Last];
     if place.is_dir() && !kept.iter().any(|which| place.join(which.file()).is_file()) {
-        let config = place.join("config.json");
-        if !config.is_file() {
-            refuse!(
-                "{} is not the folder of a run: it holds neither {} nor a config.json",
-                place.display(),
-                Weights::Last.file()
-            );
-        }
-        let task = read_config(&config)?.task;
+        let task = config_of(&place)?.task;
         refuse!(
             "{} kept no weights: a run of `dsf {}` leaves {} when it is done, a run of a sweep or of an earlier version \
              does not; delete the folder and train it again with `dsf {}`",
@@ -347,8 +521,20 @@ fn trained(run: &Path, layer: usize, global: &Global) -> Result<Subject> {
     Ok(subjects.remove(0))
 }
 
+/// What `--eta` takes.
+fn etas() -> String {
+    let rows = ETAS.iter();
+    let rows = rows.map(|eta| format!("\n  {:8}  {}", eta.name, eta.about));
+    format!(
+        "Normalisers by name [default: all]. z is w·u_i of a run of normalized attention, and of normal weights w \
+         elsewhere:{}",
+        rows.collect::<String>()
+    )
+}
+
 impl Lemma {
     fn show(self, global: &Global) -> Result<u8> {
+        let mut equal = true;
         let (report, form) = match self {
             Self::Lemma1 {
                 order,
@@ -377,13 +563,44 @@ impl Lemma {
                 });
                 (inspect::lemma2(&growing.collect::<Vec<_>>())?, form)
             }
+            Self::Eta {
+                run,
+                eta,
+                layer,
+                d,
+                n,
+                heads,
+                seq_len,
+                form,
+            } => {
+                let subject = match &run {
+                    Some(run) => trained(run, layer, global)?,
+                    None => {
+                        let sizes = [("d", d.as_str()), ("n", &n), ("heads", &heads)];
+                        let network = Network::fresh(
+                            smoke(inspect::unnormalised().name, &sizes)?,
+                            DType::F64,
+                        )?;
+                        let read = Input::Random(Some(seq_len.into()));
+                        network.subjects(read, Some(0))?.remove(0).of_unit_gain()?
+                    }
+                };
+                let all = || ETAS.iter().map(|eta| eta.name.to_owned()).collect();
+                let names = if eta.is_empty() { all() } else { eta };
+                let views = inspect::etas(&subject, &names)?;
+                equal = hold(&views);
+                let heading = "Equation (17), attention with a normaliser η(q, k), as a system; queries and keys of";
+                let heading = format!("{heading} {}", subject.name);
+                let cells = CELLS[usize::from(form.format(global)?.name != "text")].into();
+                (inspect::report(heading, &views, cells), form)
+            }
             Self::Identity { a, form } => {
                 let model = |mixer: &str| Ok(smoke(mixer, &[])?.model);
                 (inspect::identity(model, a, 16)?, form)
             }
         };
         form.write(&report, global)?;
-        Ok(exit::DONE)
+        Ok(ended(equal))
     }
 }
 

@@ -15,6 +15,7 @@ use crate::sweep::Training;
 use crate::tasks;
 use crate::train::{Event, Trainer};
 use candle_core::Device;
+pub(super) use recorder::Kept;
 use recorder::RunRecorder;
 use std::sync::atomic::AtomicBool;
 
@@ -28,8 +29,8 @@ pub(super) struct RunContext<'a> {
     pub micro_batch: Option<usize>,
     pub threads: usize,
     pub stop: &'a AtomicBool,
-    /// Whether the weights of every model are kept, or those of language models alone, as in a sweep.
-    pub keeps_weights: bool,
+    /// Weights that are kept; a sweep keeps those of language models alone.
+    pub kept: Kept,
 }
 
 impl<'a> RunContext<'a> {
@@ -51,7 +52,7 @@ impl<'a> RunContext<'a> {
             micro_batch: None,
             threads,
             stop,
-            keeps_weights: false,
+            kept: Kept::default(),
         })
     }
 }
@@ -141,10 +142,11 @@ fn train(
     let steps = trainer.progress().step;
     let every = context.training.checkpoint_every;
     tell(dir, config, &trainer);
-    let mut recorder = RunRecorder::new(dir, config, steps, every, context.keeps_weights)?;
+    let mut recorder = RunRecorder::new(dir, config, steps, every, context.kept)?;
     if let Some(warning) = recorder.warning() {
         on(RunEvent::Warning(warning))?;
     }
+    recorder.start(&trainer)?;
     let outcome = trainer.run(&mut |trainer, event| {
         match event {
             Event::Step { loss, lr } => {

@@ -3,7 +3,7 @@
 use super::device::Choice;
 use super::perplexity;
 use super::print::{self, columns, Align};
-use super::run::{execute, RunContext, RunEvent};
+use super::run::{execute, Kept, RunContext, RunEvent};
 use super::screen::Screen;
 use super::worker::{code, done, emit, Events};
 use super::{exit, go_on, progress, stop_flag, Global};
@@ -31,6 +31,12 @@ pub(super) struct Arguments {
     config: Option<PathBuf>,
     #[command(flatten)]
     training: Training,
+    /// Keep the weights after every so many epochs, too.
+    ///
+    /// And those at the start: `dsf inspect RUN --over-training` shows how they change. Neither the id of the run nor a
+    /// bit of its training depends on it.
+    #[arg(long, value_name = "EPOCHS", hide_short_help = true, value_parser = clap::value_parser!(u32).range(1..))]
+    snapshot_every: Option<u32>,
     /// Print every setting and its origin; train nothing.
     #[arg(long)]
     explain: bool,
@@ -76,7 +82,10 @@ pub(super) fn main(mut arguments: Arguments, task: Task, global: &Global) -> Res
     arguments.device.serves(&config)?;
     let stop = stop_flag()?;
     let context = RunContext {
-        keeps_weights: true,
+        kept: Kept {
+            last: true,
+            every: arguments.snapshot_every.map(|epochs| epochs as usize),
+        },
         ..RunContext::open(arguments.device, &arguments.training, &stop, global)?
     };
     let known = context.store.status(&config.id())? == Status::Done;

@@ -1,14 +1,15 @@
 //! What a row of the tasks is worth: a task of one file and one row is trained, resumed, swept and reported.
 
-use super::run::{execute, RunContext, RunEvent};
+use super::run::{execute, Kept, RunContext, RunEvent};
 use super::*;
 use crate::config::RunConfig;
 use crate::error::Result;
 use crate::report::{report, Asked, Figure, Screen, Series, FORMATS};
-use crate::store::{RunResult, RunStatus, Store};
+use crate::store::{snapshots, RunResult, RunStatus, Store};
 use crate::sweep::estimate;
 use crate::sweep::{run_all, Ending, Flags, Job, Limits, Message, Options, Plan, Training, Worker};
 use candle_core::Device;
+use std::fs;
 
 /// The task whose file is `src/tasks/toy.rs`.
 fn toy() -> Task {
@@ -33,6 +34,7 @@ struct Here<'a> {
     store: &'a Store,
     /// The epoch after which a signal comes.
     interrupted_after: Option<usize>,
+    kept: Kept,
 }
 
 impl Here<'_> {
@@ -45,7 +47,7 @@ impl Here<'_> {
             micro_batch: None,
             threads: 1,
             stop,
-            keeps_weights: false,
+            kept: self.kept,
         };
         execute(run, &context, &mut |event| {
             if let RunEvent::Epoch(row) = event {
@@ -81,22 +83,37 @@ fn its_command_is_listed_and_its_help_speaks_of_its_settings() {
 #[test]
 fn it_is_trained_and_an_interrupted_run_ends_with_the_same_numbers() {
     let run = typed("--mixer s6").single(toy()).unwrap().config;
-    let trained = |interrupted_after| {
+    let trained = |interrupted_after, every| {
         let folder = tempfile::tempdir().unwrap();
         let store = Store::open(folder.path()).unwrap();
         let here = |interrupted_after| Here {
             store: &store,
             interrupted_after,
+            kept: Kept { last: false, every },
         };
         let stop = AtomicBool::new(false);
-        let first = here(interrupted_after).train(&run, &stop);
+        let mut result = here(interrupted_after).train(&run, &stop);
         if raised(&stop) {
-            assert!(matches!(first, Err(Error::Stopped)));
-            return here(None).train(&run, &AtomicBool::new(false)).unwrap();
+            assert!(matches!(result, Err(Error::Stopped)));
+            result = here(None).train(&run, &AtomicBool::new(false));
         }
-        first.unwrap()
+        let kept = snapshots(&store.run_folder(&run.id())).unwrap();
+        let read = |path: PathBuf| {
+            (
+                path.file_name().unwrap().to_owned(),
+                fs::read(path).unwrap(),
+            )
+        };
+        (
+            result.unwrap(),
+            kept.into_iter().map(read).collect::<Vec<_>>(),
+        )
     };
-    let (whole, resumed) = (trained(None), trained(Some(1)));
+    let ((whole, none), (resumed, kept)) = (trained(None, None), trained(Some(1), Some(1)));
+    assert!(none.is_empty());
+    let epochs = whole.metrics.count("epochs_run").unwrap();
+    assert_eq!(kept.len(), epochs + 1, "the start, and after every epoch");
+    assert_eq!(kept, trained(None, Some(1)).1);
     assert_eq!(whole.status, RunStatus::Done);
     let metrics = |result: &RunResult| {
         ["accuracy", "train_loss", "test_loss", "steps"].map(|name| result.metrics.get(name))
@@ -126,6 +143,7 @@ fn a_sweep_of_it_is_planned_trained_once_and_reported_in_every_format() {
         let worker = Here {
             store: &store,
             interrupted_after: None,
+            kept: Kept::default(),
         };
         let stop = AtomicBool::new(false);
         run_all(&plan, &store, &worker, &options, &stop, &mut |_, _| ()).unwrap()

@@ -9,8 +9,15 @@ use crate::nn::{Cx, Params};
 use candle_core::{DType, Device, Tensor, Var};
 
 /// The registry's entry and variant for the file stem `STEM_VARIANT`, or a bare `STEM` for the
-/// variant `paper`.
+/// variant `paper`; `STEM_pP` is the first variant of a mixer that has an order, at order P.
 pub(super) fn entry(stem: &str) -> Option<(&'static Entry, &'static str)> {
+    if let Some((stem, order)) = stem.rsplit_once("_p") {
+        let has_order = |e: &&Entry| e.stem == stem && e.options.iter().any(|o| o.name == "order");
+        if order.parse::<usize>().is_ok() {
+            let entry = MIXERS.iter().find(has_order)?;
+            return Some((entry, entry.variants[0]));
+        }
+    }
     let variant_of = |entry: &'static Entry| {
         let rest = stem.strip_prefix(entry.stem)?;
         let variant = if rest.is_empty() { "_paper" } else { rest };
@@ -29,16 +36,14 @@ pub(super) fn model_config(
     sizes: &Object,
 ) -> Result<ModelConfig> {
     let heads = sizes.find_size("heads").filter(|_| entry.heads);
-    let rank = sizes.find_size("dt_rank");
-    let rank = rank.filter(|_| entry.options.iter().any(|o| o.name == "dt_rank"));
+    let options = entry.options.iter();
+    let sized =
+        options.filter_map(|o| Some((o.name.to_owned(), sizes.find_size(o.name)?.to_string())));
     let expand = sizes.find_size("expand").filter(|_| entry.widens);
     let model = ModelConfig {
         mixer: entry.name.to_owned(),
         variant: variant.to_owned(),
-        options: rank
-            .map(|r| ("dt_rank".to_owned(), r.to_string()))
-            .into_iter()
-            .collect(),
+        options: sized.collect(),
         d_model: sizes.size("d")?,
         d_state: sizes.size("n")?,
         n_heads: heads.unwrap_or(1),

@@ -1,6 +1,6 @@
 //! The report of several views: a table, and panels of each.
 
-use super::measures::Measures;
+use super::measures::{evenly, Measures};
 use super::table::{record, table};
 use super::view::View;
 use crate::report::{Cell, Content, Coverage, Form, Grid, Line, Report, Style};
@@ -8,6 +8,8 @@ use serde_json::{json, Value};
 
 /// Rows and columns of a heatmap, and tokens of a line, at most.
 const MOST: usize = 64;
+/// Names of the lines of a spectrum.
+pub(super) const LAMBDAS: [&str; 3] = ["smallest |λ|", "median |λ|", "largest |λ|"];
 /// The column of attention matrices.
 const SOFTMAX: &str = "attention of a softmax";
 
@@ -83,19 +85,23 @@ fn said(view: &View) -> Vec<String> {
     );
     if let Some(errors) = view.errors {
         let holds = if errors.hold() { "equal" } else { "NOT equal" };
+        let forms = match errors.steps.is_nan() {
+            true => "recurrence, kernel and forward pass",
+            false => "recurrence, kernel, steps and forward pass",
+        };
         notes.push(format!(
-            "{}: recurrence, kernel, steps and forward pass are {holds} to {:.0e} of the largest output",
+            "{}: {forms} are {holds} to {:.0e} of the largest output",
             view.name, errors.tolerance
         ));
     }
     notes
 }
 
-/// A grid in its place on the page: in a column of its kind, and the row of its view.
-fn placed(view: &View, [column, what]: [&str; 2], grid: Grid) -> Grid {
+/// A grid in its place on the page: in a column of its kind, and the row of what it is named after.
+fn placed(name: &str, [column, what]: [&str; 2], grid: Grid) -> Grid {
     Grid {
-        title: format!("{}: {what}", view.name),
-        place: [column.to_owned(), view.name.clone()],
+        title: format!("{name}: {what}"),
+        place: [column.to_owned(), name.to_owned()],
         ..grid
     }
 }
@@ -111,8 +117,7 @@ fn heatmap(
     let seq_len = rows.last().map_or(1, |last| last + 1);
     let count = cells.min(seq_len);
     let ends: Vec<usize> = (1..=count).map(|c| c * seq_len / count).collect();
-    let kept = cells.min(rows.len());
-    let kept: Vec<usize> = (1..=kept).map(|r| r * rows.len() / kept - 1).collect();
+    let kept = evenly(rows.len(), cells);
     let line = |&r: &usize| {
         let row = &numbers[r];
         let most = row.iter().copied().fold(0.0, f64::max);
@@ -148,67 +153,88 @@ fn heatmap(
         records: each.collect(),
         ..Grid::new(String::new(), titles, lines, style)
     };
-    placed(view, [column, what], grid)
+    placed(&view.name, [column, what], grid)
 }
 
 /// The spectrum and the gains over the tokens.
 fn lines(view: &View, measures: &Measures) -> Vec<Grid> {
-    let spectrum = measures.spectrum.iter().map(|row| row.to_vec()).collect();
-    let gains = measures.gains.iter().map(|row| row.to_vec()).collect();
+    let points = |first: usize, numbers: &mut dyn Iterator<Item = Vec<f64>>| {
+        let each = numbers.enumerate();
+        each.map(|(i, row)| (i + first, row)).collect()
+    };
+    let tokens = |what, unit, names, points| Curves {
+        of: &view.name,
+        what,
+        over: "token",
+        unit,
+        names,
+        points,
+        at: |token| [Some(json!(token)), None],
+    };
     let mut grids = Vec::new();
     if measures.seq_len > 1 {
-        let names = ["smallest |λ|", "median |λ|", "largest |λ|"];
-        grids.push(over_tokens(
-            view,
-            "spectrum of Λ_i",
-            "|λ|",
-            &names,
-            spectrum,
-            2,
-        ));
+        let points = points(2, &mut measures.spectrum.iter().map(|row| row.to_vec()));
+        grids.push(tokens("spectrum of Λ_i", "|λ|", &LAMBDAS, points).grid());
     }
-    let names = ["‖B_i‖", "‖C_i‖"];
-    grids.push(over_tokens(view, "gains", "gain", &names, gains, 1));
+    let points = points(1, &mut measures.gains.iter().map(|row| row.to_vec()));
+    grids.push(tokens("gains", "gain", &["‖B_i‖", "‖C_i‖"], points).grid());
     grids
 }
 
-/// A line for each of `names`; `numbers` are a row a token, the first of which is token `first`.
-fn over_tokens(
-    view: &View,
-    what: &'static str,
-    unit: &'static str,
-    names: &[&str],
-    numbers: Vec<Vec<f64>>,
-    first: usize,
-) -> Grid {
-    let count = numbers.len().min(MOST);
-    let kept: Vec<usize> = (1..=count).map(|c| c * numbers.len() / count - 1).collect();
-    let line = |(k, name): (usize, &&str)| Line {
-        name: (*name).to_owned(),
-        printed: false,
-        cells: kept
-            .iter()
-            .map(|&i| Cell::from(Content::Value(numbers[i][k])))
-            .collect(),
-    };
-    let lines = names.iter().enumerate().map(line).collect();
-    let titles = kept.iter().map(|i| (i + first).to_string()).collect();
-    let mut records = Vec::new();
-    for (i, row) in numbers.iter().enumerate() {
-        for (name, value) in names.iter().zip(row) {
-            let at = [Some(json!(i + first)), None];
-            records.push(record(&view.name, name, at, Some(*value)));
+/// Lines over whole numbers.
+pub(super) struct Curves<'a> {
+    /// What they are of.
+    pub of: &'a str,
+    /// What they show.
+    pub what: &'static str,
+    /// What runs across.
+    pub over: &'static str,
+    /// What the numbers are.
+    pub unit: &'static str,
+    /// Of the lines.
+    pub names: &'a [&'static str],
+    /// What stands across, and a number for each line.
+    pub points: Vec<(usize, Vec<f64>)>,
+    /// The token, or the name, of what stands across, for programs.
+    pub at: fn(usize) -> [Option<Value>; 2],
+}
+
+impl Curves<'_> {
+    /// Their panel; programs are told of all points, of which a picture has some.
+    pub fn grid(self) -> Grid {
+        let kept = evenly(self.points.len(), MOST);
+        let line = |(k, name): (usize, &&str)| Line {
+            name: (*name).to_owned(),
+            printed: false,
+            cells: kept
+                .iter()
+                .map(|&i| Cell::from(Content::Value(self.points[i].1[k])))
+                .collect(),
+        };
+        let lines = self.names.iter().enumerate().map(line).collect();
+        let titles = kept.iter().map(|&i| self.points[i].0.to_string());
+        let mut records = Vec::new();
+        for (across, numbers) in &self.points {
+            for (name, value) in self.names.iter().zip(numbers) {
+                records.push(record(self.of, name, (self.at)(*across), Some(*value)));
+            }
         }
+        let grid = Grid {
+            corner: self.over.to_owned(),
+            form: Form::Lines {
+                over: self.over.to_owned(),
+                log: false,
+            },
+            records,
+            ..Grid::new(
+                String::new(),
+                titles.collect(),
+                lines,
+                Style::Measured(self.unit),
+            )
+        };
+        placed(self.of, [self.what; 2], grid)
     }
-    let grid = Grid {
-        form: Form::Lines {
-            over: "token".to_owned(),
-            log: false,
-        },
-        records,
-        ..Grid::new(String::new(), titles, lines, Style::Measured(unit))
-    };
-    placed(view, [what; 2], grid)
 }
 
 /// How the entries of all Λ_i are distributed over half-lives.
@@ -238,5 +264,5 @@ fn half_lives(view: &View, measures: &Measures) -> Grid {
             Style::Share("share of Λ (%)"),
         )
     };
-    placed(view, [what; 2], grid)
+    placed(&view.name, [what; 2], grid)
 }

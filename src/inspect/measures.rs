@@ -94,10 +94,15 @@ impl Measures {
     }
 }
 
-/// Evenly spaced tokens, the last among them.
+/// The tokens whose rows are computed.
 pub fn chosen(seq_len: usize) -> Vec<usize> {
-    let rows = seq_len.min(ROWS);
-    (1..=rows).map(|r| r * seq_len / rows - 1).collect()
+    evenly(seq_len, ROWS)
+}
+
+/// At most `most` of `count` indices, evenly spaced, the last among them.
+pub fn evenly(count: usize, most: usize) -> Vec<usize> {
+    let kept = count.min(most);
+    (1..=kept).map(|c| c * count / kept - 1).collect()
 }
 
 /// The mean horizon of rows of norms, each ending at its own token.
@@ -151,7 +156,7 @@ fn matrix(x: &Tensor) -> Result<Vec<Vec<f64>>> {
 /// A row of Φ under way.
 struct Row {
     at: usize,
-    /// C_i Π Λ, without the output map, `(E, m)`.
+    /// C_i Π Λ, without the output map, `(distinct, m)`.
     carried: Vec<f64>,
     /// Σ_j of what a channel has received, `(E)`.
     outputs: Vec<f64>,
@@ -162,10 +167,13 @@ struct Row {
 struct Pass<'a> {
     seen: &'a Seen,
     sizes: [usize; 3],
+    /// Channels whose factors differ: one where all channels see the same, as in attention with one head, and else all.
+    distinct: usize,
     values: Vec<Vec<f64>>,
     /// Of ⟨Φ_ij, Φ_lj⟩ for kernels of channels k and l: k^T G l, `(E, E)`.
     inner: Vec<Vec<f64>>,
-    /// Norms of the rows of the value map and of the columns of the output map, squared.
+    /// Norms of the rows of the value map and of the columns of the output map, squared, summed over the channels that see
+    /// the same.
     maps: [Vec<f64>; 2],
 }
 
@@ -198,10 +206,19 @@ impl<'a> Pass<'a> {
             let pairs = value[i].iter().zip(&output[i]);
             pairs.map(|(a, b)| a * b).collect()
         };
-        let diagonal = |x: &[Vec<f64>]| x.iter().enumerate().map(|(i, row)| row[i]).collect();
+        let same = |factor: &&Tensor| factor.stride()[1] == 0;
+        let factors = [&system.decay, &system.write, &system.read];
+        let same = factors.iter().chain(&system.gate.as_ref()).all(same);
+        let distinct = if same { 1 } else { channels };
+        let diagonal = |x: &[Vec<f64>]| -> Vec<f64> {
+            let diagonal: Vec<f64> = x.iter().enumerate().map(|(i, row)| row[i]).collect();
+            let alike = diagonal.chunks(channels / distinct);
+            alike.map(|norms| norms.iter().sum()).collect()
+        };
         Ok(Self {
             seen,
             sizes: [seq_len, channels, states],
+            distinct,
             values: matrix(&system.values(&seen.input)?)?,
             inner: (0..channels).map(product).collect(),
             maps: [diagonal(&value), diagonal(&output)],
@@ -210,7 +227,13 @@ impl<'a> Pass<'a> {
 
     fn run(self) -> Result<Measures> {
         let [seq_len, channels, states] = self.sizes;
+        let distinct = self.distinct;
         let system = &self.seen.system;
+        let of_distinct = |factor: &Tensor| factor.narrow(1, 0, distinct);
+        let factors = [&system.decay, &system.write, &system.read].map(of_distinct);
+        let [decays, writes, reads] = factors;
+        let (decays, writes, reads) = (decays?, writes?, reads?);
+        let gates = system.gate.as_ref().map(of_distinct).transpose()?;
         let rows = chosen(seq_len);
         let mut waiting = rows.clone();
         let mut active: Vec<Row> = Vec::new();
@@ -218,20 +241,16 @@ impl<'a> Pass<'a> {
         let (mut spectrum, mut gains) = (Vec::new(), Vec::new());
         let mut bins = vec![0usize; ENDS.len() + 3];
         let (mut free, mut largest) = (0, 0.0);
-        let mut logs = vec![0.0f64; channels * states];
-        let mut before = vec![Spread::default(); channels];
-        let mut after = vec![Spread::default(); channels * states];
+        let mut logs = vec![0.0f64; distinct * states];
+        let mut before = vec![Spread::default(); distinct];
+        let mut after = vec![Spread::default(); distinct * states];
         for j in (0..seq_len).rev() {
-            let (decay, write, read) = (
-                step(&system.decay, j)?,
-                step(&system.write, j)?,
-                step(&system.read, j)?,
-            );
+            let (decay, write, read) = (step(&decays, j)?, step(&writes, j)?, step(&reads, j)?);
             let skip = match &system.skip {
                 Some(skip) => step(skip, j)?,
                 None => vec![0.0; channels],
             };
-            if let Some(gate) = &system.gate {
+            if let Some(gate) = &gates {
                 for (c, gate) in step(gate, j)?.iter().enumerate() {
                     let gate = gate.abs().max(LEAST).ln();
                     before[c].add(gate);
@@ -315,7 +334,10 @@ impl<'a> Pass<'a> {
         let mut kernels: Vec<Vec<f64>> = Vec::with_capacity(active.len());
         for row in active.iter_mut() {
             let each = row.carried.chunks(states).zip(write.chunks(states));
-            let kernel: Vec<f64> = each.map(|(c, b)| dot(c, b)).collect();
+            let mut kernel: Vec<f64> = each.map(|(c, b)| dot(c, b)).collect();
+            if self.distinct < channels {
+                kernel = vec![kernel[0]; channels];
+            }
             let past = if row.at == j { skip } else { &none };
             let received = row.outputs.iter_mut().zip(&kernel).zip(past);
             let received = received.zip(&self.values[j]);

@@ -7,19 +7,25 @@
 
 mod attention;
 mod draw;
+mod engines;
+mod eta;
 mod lemma1;
 mod lemma2;
 mod measures;
 mod spectrum;
 mod subject;
 mod table;
+mod training;
 mod verify;
 mod view;
 
 pub use draw::report;
+pub use engines::engines;
+pub use eta::{etas, unnormalised, Eta, ETAS};
 pub use lemma1::{lemma1, Heads};
 pub use lemma2::{identity, lemma2, Growing};
 pub use measures::Measures;
 pub use subject::{Input, Network, Seen, Subject};
+pub use training::{over_training, Course, Snapshot};
 pub use verify::{verify, Errors};
 pub use view::View;

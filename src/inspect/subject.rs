@@ -3,7 +3,7 @@
 use crate::config::{ModelConfig, RunConfig};
 use crate::error::{ensure, refuse, Error, Result};
 use crate::ltv::Ltv;
-use crate::mixers::{self, Entry, Mixer};
+use crate::mixers::{self, Entry, Family, Mixer};
 use crate::model::weights::Checkpoint;
 use crate::model::{Classifier, Io, Model};
 use crate::nn::Params;
@@ -220,8 +220,13 @@ impl Network {
         let Some(limit) = memory_limit() else {
             return Ok(());
         };
-        let work = mixers::find(&model.mixer)?.work(model);
-        let states = work.map_or(2 * model.d_model, |work| work.channels * work.states);
+        let entry = mixers::find(&model.mixer)?;
+        // The channels of one head share their factors.
+        let shared = entry.family == Family::LinearAttention && model.n_heads == 1;
+        let states = entry.work(model).map_or(2 * model.d_model, |work| {
+            let channels = if shared { 1 } else { work.channels };
+            channels.saturating_mul(work.states).max(model.d_model)
+        });
         let needed = 8.0 * COPIES as f64 * states as f64 * seq_len as f64;
         if needed > limit.bytes as f64 {
             refuse!(
@@ -286,6 +291,32 @@ impl Subject {
                 around: Some(inner.around),
             }),
             None => Err(self.mixer.without_system()),
+        })
+    }
+
+    /// The same with normal weights of unit gain in place of its maps, and without biases: small initial weights make every
+    /// score nearly 0.
+    pub fn of_unit_gain(self) -> Result<Self> {
+        let scale = (self.model.d_model as f64).powf(-0.5);
+        let seed = self.seed;
+        let drawn = |(name, value): (&String, &Tensor)| {
+            let name = name.clone();
+            if value.rank() < 2 {
+                return Ok((name, value.zeros_like()?));
+            }
+            let mut rng = Rng::new(seed, &format!("inspect/unit/{name}"), 0);
+            let count = value.elem_count();
+            let values: Vec<f64> = (0..count).map(|_| scale * rng.normals().0).collect();
+            let drawn = Tensor::from_vec(values, value.shape(), value.device())?;
+            Ok((name, drawn.to_dtype(value.dtype())?))
+        };
+        let weights: Result<HashMap<String, Tensor>> = self.weights.iter().map(drawn).collect();
+        let weights = weights?;
+        let params = Params::given(weights.clone(), self.u.dtype(), &Device::Cpu).detached();
+        Ok(Self {
+            mixer: self.entry.build(&self.model, &params)?,
+            weights,
+            ..self
         })
     }
 

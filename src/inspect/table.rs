@@ -48,38 +48,67 @@ fn mean(measures: &Measures, which: usize) -> f64 {
     sum / measures.gains.len() as f64
 }
 
+/// A column of the table.
+pub struct Column<'a> {
+    /// What its numbers are of.
+    pub view: &'a View,
+    /// Above it.
+    pub title: String,
+    /// Which of several views under one name it is, for programs.
+    pub of: Option<Value>,
+    /// Whether it is drawn; programs are told of all columns.
+    pub drawn: bool,
+}
+
 /// The table of `views`, a column each.
 pub fn table(views: &[View]) -> Grid {
+    let column = |view| Column {
+        view,
+        title: view.name.clone(),
+        of: None,
+        drawn: true,
+    };
+    let columns: Vec<Column> = views.iter().map(column).collect();
+    of_columns("measured".to_owned(), &columns)
+}
+
+/// The table of `columns`.
+pub fn of_columns(title: String, columns: &[Column]) -> Grid {
+    let views = || columns.iter().map(|column| column.view);
+    let drawn = || columns.iter().filter(|column| column.drawn);
     let mut lines = Vec::new();
     let mut records = Vec::new();
     let mut push = |name: &str, values: Vec<Option<f64>>| {
+        let each = columns.iter().zip(&values);
+        let cells = each.clone().filter(|(column, _)| column.drawn);
         let cell = |value: &Option<f64>| Cell::text(value.map_or("-".into(), shown));
         lines.push(Line {
             name: name.to_owned(),
             printed: false,
-            cells: values.iter().map(cell).collect(),
+            cells: cells.map(|(_, value)| cell(value)).collect(),
         });
-        for (view, value) in views.iter().zip(&values) {
-            records.push(record(&view.name, name, [None, None], *value));
+        for (column, value) in each {
+            let at = [None, column.of.clone()];
+            records.push(record(&column.view.name, name, at, *value));
         }
     };
     for quantity in QUANTITIES {
-        push(quantity.name, views.iter().map(quantity.of).collect());
+        push(quantity.name, views().map(quantity.of).collect());
     }
-    let verified = views.iter().find_map(|view| view.errors);
+    let verified = views().find_map(|view| view.errors);
     for (i, (name, _)) in verified.iter().flat_map(|errors| errors.each()).enumerate() {
         let of = |view: &View| {
             let error = view.errors.map(|errors| errors.each()[i].1);
             error.filter(|error| !error.is_nan())
         };
-        push(name, views.iter().map(of).collect());
+        push(name, views().map(of).collect());
     }
     Grid {
         form: Form::Table,
         records,
         ..Grid::new(
-            "measured".to_owned(),
-            views.iter().map(|view| view.name.clone()).collect(),
+            title,
+            drawn().map(|column| column.title.clone()).collect(),
             lines,
             Style::Measured("number"),
         )

@@ -47,8 +47,7 @@ pub fn verify(subject: &Subject, seen: &Seen, measures: &Measures) -> Result<Err
     let at = |rows: &[Vec<f64>]| -> Vec<Vec<f64>> {
         measures.rows.iter().map(|&i| rows[i].clone()).collect()
     };
-    let largest = whole.iter().flatten().fold(0.0, |m: f64, y| m.max(y.abs()));
-    let scale = if largest > 0.0 { largest } else { 1.0 };
+    let scale = scale(&whole);
     let apart = |a: &[Vec<f64>], b: &[Vec<f64>]| apart(a, b) / scale;
     let steps = match stepped(subject)? {
         Some(steps) => apart(&rows(&steps)?, &whole),
@@ -59,15 +58,20 @@ pub fn verify(subject: &Subject, seen: &Seen, measures: &Measures) -> Result<Err
         kernel: apart(&measures.outputs, &at(&whole)),
         steps,
         between: apart(&at(&recurrence), &measures.outputs),
-        tolerance: match subject.u.dtype() {
-            DType::F64 => 1e-10,
-            _ => 1e-5,
-        },
+        tolerance: tolerance(subject),
     })
 }
 
+/// How much of the largest output two forms may differ by.
+pub fn tolerance(subject: &Subject) -> f64 {
+    match subject.u.dtype() {
+        DType::F64 => 1e-10,
+        _ => 1e-5,
+    }
+}
+
 /// y `(L, d_model)` token by token.
-fn stepped(subject: &Subject) -> Result<Option<Tensor>> {
+pub fn stepped(subject: &Subject) -> Result<Option<Tensor>> {
     let Some(recurrent) = subject.mixer.recurrent() else {
         return Ok(None);
     };
@@ -77,12 +81,21 @@ fn stepped(subject: &Subject) -> Result<Option<Tensor>> {
     Tensor::cat(&ys, 0).map(Some)
 }
 
-fn rows(x: &Tensor) -> Result<Vec<Vec<f64>>> {
+pub fn rows(x: &Tensor) -> Result<Vec<Vec<f64>>> {
     x.to_dtype(DType::F64)?.to_vec2()
 }
 
+/// The largest output, or 1 where all are 0.
+pub fn scale(outputs: &[Vec<f64>]) -> f64 {
+    let largest = outputs.iter().flatten();
+    match largest.fold(0.0, |m: f64, y| m.max(y.abs())) {
+        0.0 => 1.0,
+        largest => largest,
+    }
+}
+
 /// The largest difference; not-a-number if any is.
-fn apart(a: &[Vec<f64>], b: &[Vec<f64>]) -> f64 {
+pub fn apart(a: &[Vec<f64>], b: &[Vec<f64>]) -> f64 {
     let pairs = a.iter().flatten().zip(b.iter().flatten());
     pairs
         .map(|(a, b)| (a - b).abs())

@@ -30,22 +30,73 @@ pub fn tensor_features(x: &[f64], order: usize) -> Vec<f64> {
 
 /// The same inner product from distinct monomials only, (24): C(m+P, P) numbers, x^ν / √ν! each.
 pub fn monomial_features(x: &[f64], order: usize) -> Vec<f64> {
-    let mut features = Vec::new();
-    extend_monomials(x, order, 1.0, &mut features);
-    features
+    Monomials::new(x.len(), order).of(x)
 }
 
-fn extend_monomials(x: &[f64], left: usize, product: f64, features: &mut Vec<f64>) {
-    let Some((first, rest)) = x.split_first() else {
-        features.push(product);
-        return;
-    };
-    let mut factor = product;
-    for power in 0..=left {
-        if power > 0 {
-            factor *= first / (power as f64).sqrt();
+/// The distinct monomials of some variables up to an order, by degree.
+pub struct Monomials {
+    /// For every degree from 1 on its monomials; of degree 0 there is the constant 1 alone.
+    pub degrees: Vec<Vec<Monomial>>,
+}
+
+/// A monomial, as one of the degree below it times a variable that is none of those before its last.
+#[derive(Clone, Copy)]
+pub struct Monomial {
+    /// Its place among those of the degree below.
+    pub parent: u32,
+    /// The variable.
+    pub variable: u32,
+    /// The exponent that this variable has now.
+    power: u32,
+}
+
+impl Monomials {
+    /// Those of `variables` variables up to `order`.
+    pub fn new(variables: usize, order: usize) -> Self {
+        let mut degrees: Vec<Vec<Monomial>> = Vec::with_capacity(order);
+        for _ in 0..order {
+            let below = degrees.last();
+            let parents = below.map_or(1, Vec::len);
+            let mut degree = Vec::new();
+            for parent in 0..parents {
+                let last = below.map(|below| below[parent]);
+                let first = last.map_or(0, |last| last.variable);
+                degree.extend((first..variables as u32).map(|variable| Monomial {
+                    parent: parent as u32,
+                    variable,
+                    power: match last {
+                        Some(last) if last.variable == variable => last.power + 1,
+                        _ => 1,
+                    },
+                }));
+            }
+            degrees.push(degree);
         }
-        extend_monomials(rest, left - power, factor, features);
+        Self { degrees }
+    }
+
+    /// How many there are with the constant, C(m+P, P).
+    pub fn count(variables: usize, order: usize) -> usize {
+        let (few, many) = (variables.min(order), variables.max(order) as u128);
+        let count =
+            (1..=few as u128).try_fold(1u128, |count, p| Some(count.checked_mul(many + p)? / p));
+        count.map_or(usize::MAX, |count| count.try_into().unwrap_or(usize::MAX))
+    }
+
+    /// x^ν / √ν! of every ν, the constant first.
+    pub fn of(&self, x: &[f64]) -> Vec<f64> {
+        let mut features = vec![1.0];
+        let mut below = 0..1;
+        for degree in &self.degrees {
+            let start = features.len();
+            for monomial in degree {
+                let parent = features[below.start + monomial.parent as usize];
+                let scale = f64::from(monomial.power).sqrt().recip();
+                features.push(parent * x[monomial.variable as usize] * scale);
+            }
+            below = start..features.len();
+        }
+        features
     }
 }
 
@@ -76,10 +127,11 @@ pub fn truncated_softmax(
     order: usize,
 ) -> Vec<Vec<f64>> {
     let channels = v[0].len();
+    let monomials = Monomials::new(q[0].len(), order);
     let mut state: Vec<Vec<f64>> = Vec::new();
     let mut sum: Vec<f64> = Vec::new();
     let step = |((q_i, k_i), v_i): ((&Vec<f64>, &Vec<f64>), &Vec<f64>)| {
-        let (phi, psi) = (monomial_features(q_i, order), monomial_features(k_i, order));
+        let (phi, psi) = (monomials.of(q_i), monomials.of(k_i));
         state.resize_with(channels, || vec![0.0; psi.len()]);
         sum.resize(psi.len(), 0.0);
         axpy(1.0, &psi, &mut sum);
@@ -213,6 +265,8 @@ mod tests {
         let x = [0.1, 0.2, 0.3];
         assert_eq!(tensor_features(&x, 4).len(), 1 + 3 + 9 + 27 + 81);
         assert_eq!(monomial_features(&x, 4).len(), 35); // C(7, 4)
+        assert_eq!((Monomials::count(3, 4), Monomials::count(4, 3)), (35, 35));
+        assert_eq!(Monomials::count(usize::MAX / 2, 8), usize::MAX);
     }
 
     #[test]

@@ -5,7 +5,7 @@
 
 pub mod lemmas;
 
-use candle_core::{IndexOp, Result, Tensor};
+use candle_core::{DType, IndexOp, Result, Tensor};
 
 /// The system (11) along one sequence of L tokens, in factors that take L E m numbers: E channels with m states each,
 /// N = E m, state c·m + k being feature k of channel c.
@@ -45,7 +45,25 @@ pub struct Inner {
     pub around: &'static str,
 }
 
+/// η_{i-1}/η_i along the first axis of η, 0 for the first token: Λ_0 multiplies the state before it, which is 0.
+pub fn ratios(eta: &Tensor) -> Result<Tensor> {
+    let first = eta.narrow(0, 0, 1)?.zeros_like()?;
+    Tensor::cat(&[&first, &eta.narrow(0, 0, eta.dim(0)? - 1)?], 0)? / eta
+}
+
 impl Ltv {
+    /// The same with what each token puts out of the state divided by η `(L, E)`: the kernel's rows are, so that B_i
+    /// gains the factor 1/η_i and Λ_i the factor η_{i-1}/η_i, equations (15) and (17).
+    pub fn normalised(&self, eta: &Tensor) -> Result<Self> {
+        let each = |x: &Tensor| x.unsqueeze(2);
+        Ok(Self {
+            decay: self.decay.broadcast_mul(&each(&ratios(eta)?)?)?,
+            write: self.write.broadcast_div(&each(eta)?)?,
+            gate: Some(eta.recip()?),
+            ..self.clone()
+        })
+    }
+
     /// L, E and m.
     pub fn sizes(&self) -> Result<(usize, usize, usize)> {
         self.decay.dims3()
@@ -168,6 +186,38 @@ impl Ltv {
             Some(offset) => y.broadcast_add(offset),
             None => Ok(y),
         }
+    }
+
+    /// y by all pairs of tokens, the dual form of Dao & Gu (2024), in time quadratic in L: of systems in which the states
+    /// of a channel share one decay above 0; `None` of others.
+    pub fn by_pairs(&self, u: &Tensor) -> Result<Option<Tensor>> {
+        let (seq_len, channels, _) = self.sizes()?;
+        let decay = self.decay.to_dtype(DType::F64)?;
+        let apart = (decay.max(2)? - decay.min(2)?)?.max_all()?;
+        // Λ_0 multiplies the state before the first token, which is 0.
+        let decay = decay.narrow(2, 0, 1)?.squeeze(2)?;
+        let later = decay.narrow(0, 1, seq_len - 1)?;
+        let grows = seq_len > 1 && later.min_all()?.to_scalar::<f64>()? <= 0.0;
+        if apart.to_scalar::<f64>()? > 0.0 || grows {
+            return Ok(None);
+        }
+        // In f64 whatever the system: differences of long sums cost digits.
+        let first = decay.narrow(0, 0, 1)?.zeros_like()?;
+        let logs = Tensor::cat(&[&first, &later.log()?], 0)?.cumsum(0)?;
+        let steps = Tensor::arange(0, seq_len as u32, u.device())?;
+        let past = steps.unsqueeze(1)?.broadcast_ge(&steps.unsqueeze(0)?)?;
+        let never = Tensor::full(f64::NEG_INFINITY, (seq_len, seq_len), u.device())?;
+        let values = self.values(u)?;
+        let each = (0..channels).map(|c| {
+            let of = |x: &Tensor| x.narrow(1, c, 1)?.squeeze(1)?.contiguous();
+            let log = logs.narrow(1, c, 1)?;
+            let kept = past.where_cond(&log.broadcast_sub(&log.t()?)?, &never)?;
+            let kept = kept.exp()?.to_dtype(values.dtype())?;
+            let scores = of(&self.read)?.matmul(&of(&self.write)?.t()?.contiguous()?)?;
+            (scores * kept)?.matmul(&values.narrow(1, c, 1)?.contiguous()?)
+        });
+        let o = Tensor::cat(&each.collect::<Result<Vec<_>>>()?, 1)?;
+        self.read_out(o, &values).map(Some)
     }
 
     /// The block kernel (12), `(L, L, d_model, inputs)`; zero for j > i.

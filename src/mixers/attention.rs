@@ -3,10 +3,10 @@
 
 use super::rotary::{Positions, RotaryEmbedding};
 use super::{Core, MixerSpec, MixerWork};
-use crate::ltv::Ltv;
+use crate::ltv::{ratios, Ltv};
 use crate::nn::{linear, project, Cx, Map, Params};
 use crate::ops::{self, Dropout, Weights};
-use candle_core::{Result, Tensor};
+use candle_core::{Device, Result, Tensor};
 
 /// Queries, keys, values and output. The variant `reference` has biases and an output projection,
 /// the variant `paper` has neither.
@@ -171,20 +171,20 @@ impl Projections {
     ///
     /// `phi`, `psi` `(1, heads, seq_len, m)`: query and key features; `eta` `(heads, seq_len)`.
     pub fn separable(&self, phi: &Tensor, psi: &Tensor, eta: &Tensor) -> Result<Ltv> {
-        let eta = eta.t()?.unsqueeze(2)?; // (seq_len, heads, 1)
-        let seq_len = eta.dim(0)?;
-        // Λ_0 multiplies h_{-1} = 0 and is set to 0.
-        let first = eta.narrow(0, 0, 1)?.zeros_like()?;
-        let before = Tensor::cat(&[&first, &eta.narrow(0, 0, seq_len - 1)?], 0)?;
+        let eta = eta.t()?.contiguous()?.unsqueeze(2)?; // (seq_len, heads, 1)
         let per_channel = |x: &Tensor| -> Result<Tensor> {
             let (l, s, m) = x.dims3()?;
+            if s == 1 {
+                // A view: one head's features are those of all channels.
+                return x.broadcast_as((l, self.head_dim, m));
+            }
             x.unsqueeze(2)?
                 .broadcast_as((l, s, self.head_dim, m))?
                 .reshape((l, s * self.head_dim, m))
         };
         let features = |x: &Tensor| x.squeeze(0)?.transpose(0, 1); // (seq_len, heads, m)
         let psi = features(psi)?.broadcast_div(&eta)?;
-        let ratio = (before / &eta)?.broadcast_as(psi.shape())?;
+        let ratio = ratios(&eta)?.broadcast_as(psi.shape())?;
         let value = match &self.biases {
             Some([_, _, bv]) => Tensor::cat(&[&self.wv, &bv.unsqueeze(1)?], 1)?,
             None => self.wv.clone(),
@@ -201,15 +201,20 @@ impl Projections {
         })
     }
 
-    /// The matrix state of separable attention before the first token, `(batch, heads, m, e)`.
-    pub fn zero_state(&self, batch: usize) -> Result<Tensor> {
-        let shape = (batch, self.n_heads, self.head_features, self.head_dim);
+    /// Where the weights are.
+    pub fn device(&self) -> &Device {
+        self.wq.device()
+    }
+
+    /// The matrix state of separable attention before the first token, `(batch, heads, features, e)`.
+    pub fn zero_state(&self, batch: usize, features: usize) -> Result<Tensor> {
+        let shape = (batch, self.n_heads, features, self.head_dim);
         Tensor::zeros(shape, self.wq.dtype(), self.wq.device())
     }
 
-    /// Size of [`Self::zero_state`] a sequence: n d / s.
-    pub fn state_size(&self) -> usize {
-        self.n_heads * self.head_features * self.head_dim
+    /// Size of [`Self::zero_state`] a sequence, n d / s where the features of a head are its m queries.
+    pub fn state_size(&self, features: usize) -> usize {
+        self.n_heads * features * self.head_dim
     }
 }
 

@@ -2,11 +2,11 @@
 //! step and as matrices: bare, and inside the wrapping that the released code gives its RNNs.
 
 use super::gated_block::GatedBlock;
-use super::{Mixer, Recurrent, State};
+use super::{Mixer, MixerOption, MixerSpec, Recurrent, State};
 use crate::ltv::{Inner, Ltv};
 use crate::nn::{linear, project, Cx};
 use crate::ops::{self, Gates};
-use candle_core::{Result, Tensor};
+use candle_core::{Result, Tensor, D};
 
 /// The gates f and s as functions of their pre-activations.
 pub(super) enum Rule {
@@ -52,7 +52,24 @@ impl Rule {
     }
 }
 
-/// y_i = σ(W_o u_i) ⊙ h_i with x_i = W u_i; with a tanh around both x and h, or without W_o or W.
+/// How many states a channel has where the width of the state is not that of the input (section 4.3).
+pub(super) const STATES: MixerOption = MixerOption {
+    name: "states",
+    help: "states a channel n, whose read-outs are summed: `1` as in the paper, up to 4096",
+    default: |_| "1",
+    accepts: |v| v.parse::<usize>().is_ok_and(|n| (1..=4096).contains(&n)),
+    variants: &[],
+    implied: true,
+};
+
+/// [`STATES`], resolved.
+pub(super) fn states(spec: &MixerSpec) -> usize {
+    let given = spec.option(STATES.name).and_then(|n| n.parse().ok());
+    given.unwrap_or(1)
+}
+
+/// y_i = σ(W_o u_i) ⊙ h_i with x_i = W u_i; with a tanh around both x and h, or without W_o or W. A channel may have n
+/// states, each with gates, value and read-out of its own, and y is their sum.
 pub(super) struct Bare {
     /// Weights of the pre-activations of f and s.
     pub gates: [Tensor; 2],
@@ -62,6 +79,8 @@ pub(super) struct Bare {
     pub output: Option<Tensor>,
     /// Whether there is a tanh.
     pub squash: bool,
+    /// States a channel, n: maps have n d rows, those of one channel side by side.
+    pub states: usize,
     pub rule: Rule,
 }
 
@@ -73,23 +92,53 @@ impl Bare {
         }
     }
 
-    /// Pre-activations of both gates, `(.., 2d)`, and x `(.., d)`.
+    /// Pre-activations of both gates, `(.., 2 n d)`, and x `(.., n d)`.
     fn drive(&self, u: &Tensor) -> Result<(Tensor, Tensor)> {
         let z = linear(u, &Tensor::cat(&self.gates, 0)?, None)?;
         let x = match &self.value {
             Some(w) => linear(u, w, None)?,
-            None => u.clone(),
+            None => self.repeated(u)?,
         };
         Ok((z, self.tanh(x)?))
+    }
+
+    /// Each channel of u `(.., d)` once for every state of it, `(.., n d)`.
+    fn repeated(&self, u: &Tensor) -> Result<Tensor> {
+        if self.states == 1 {
+            return Ok(u.clone());
+        }
+        let mut shape = u.dims().to_vec();
+        shape.push(self.states);
+        let wide = u.unsqueeze(D::Minus1)?.broadcast_as(shape.as_slice())?;
+        wide.contiguous()?.flatten_from(u.rank() - 1)
+    }
+
+    /// The sum over the states of each channel, `(.., n d)` to `(.., d)`.
+    fn summed(&self, y: Tensor) -> Result<Tensor> {
+        if self.states == 1 {
+            return Ok(y);
+        }
+        let mut shape = y.dims().to_vec();
+        let width = shape.pop().unwrap_or(1);
+        shape.extend([width / self.states, self.states]);
+        y.reshape(shape)?.sum(D::Minus1)
     }
 
     /// y for h at the positions that `cx` selects of u.
     fn finish(&self, h: &Tensor, u: &Tensor, cx: &Cx) -> Result<Tensor> {
         let h = self.tanh(h.clone())?;
-        match &self.output {
-            Some(w) => ops::sigmoid(&linear(&cx.select(u)?, w, None)?)? * h,
-            None => Ok(h),
-        }
+        self.summed(match &self.output {
+            Some(w) => (ops::sigmoid(&linear(&cx.select(u)?, w, None)?)? * h)?,
+            None => h,
+        })
+    }
+}
+
+impl Bare {
+    /// [`Self::summed`] as a matrix, `(d, n d)`.
+    fn sum_map(&self, like: &Tensor) -> Result<Tensor> {
+        let channels = self.state_size(1) / self.states;
+        self.repeated(&Tensor::eye(channels, like.dtype(), like.device())?)
     }
 }
 
@@ -124,9 +173,12 @@ impl Mixer for Bare {
             write: input.unsqueeze(2)?,
             read: read.unsqueeze(2)?,
             gate: Some(input),
-            value: self.value.clone(),
+            value: match &self.value {
+                None if self.states > 1 => Some(self.sum_map(u)?.t()?.contiguous()?),
+                value => value.clone(),
+            },
             skip: None,
-            output: None,
+            output: (self.states > 1).then(|| self.sum_map(u)).transpose()?,
             offset: None,
         }))
     }

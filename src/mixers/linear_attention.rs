@@ -1,4 +1,5 @@
-//! Linear attention (16): features elu(x)+1, normalised by their sum. Katharopoulos et al. 2020.
+//! Linear attention (16): features elu(x)+1, normalised by their sum. Katharopoulos et al. 2020. With any other
+//! non-negative sum of features it is the same recurrence.
 
 use super::attention::{accumulate, Projections};
 use super::rotary::{Positions, RotaryEmbedding};
@@ -8,7 +9,7 @@ use super::{
 use crate::ltv::Ltv;
 use crate::nn::{Cx, Params};
 use crate::ops::{self, Weights};
-use candle_core::{Result, Tensor};
+use candle_core::{Device, Result, Tensor};
 
 pub(super) const ENTRY: Entry = Entry {
     name: "linear",
@@ -29,29 +30,62 @@ pub(super) const ENTRY: Entry = Entry {
     },
     stem: "linear_attention",
     work: |spec| Some(attention::work(spec, Core::ChunkedScan)),
-    build: |spec, params| Ok(Box::new(LinearAttention::new(spec, params)?)),
+    build: |spec, params| {
+        let map = |_: &Device| Ok(Elu1(spec.d_state / spec.n_heads));
+        Ok(Box::new(LinearAttention::new(spec, params, map)?))
+    },
 };
 
-struct LinearAttention {
+/// φ, from queries or keys to features whose inner products are weights.
+pub(super) trait FeatureMap {
+    /// Features of a head.
+    fn width(&self) -> usize;
+
+    /// x `(batch, rows, heads · m)` to `(batch, rows, heads · width)`.
+    fn features(&self, x: &Tensor) -> Result<Tensor>;
+}
+
+/// elu(x) + 1 of each of m numbers.
+struct Elu1(usize);
+
+impl FeatureMap for Elu1 {
+    fn width(&self) -> usize {
+        self.0
+    }
+
+    fn features(&self, x: &Tensor) -> Result<Tensor> {
+        ops::elu1(x)
+    }
+}
+
+/// o_i = Σ_j φ(q_i)·φ(k_j) v_j / Σ_j φ(q_i)·φ(k_j).
+pub(super) struct LinearAttention<M> {
     projections: Projections,
+    map: M,
     /// Rotates features in the weighted sum of values and not in the normaliser, which stays positive
     /// (Su et al. 2021).
     rotary: Option<RotaryEmbedding>,
 }
 
-impl LinearAttention {
-    fn new(spec: &MixerSpec, params: &Params) -> Result<Self> {
+impl<M: FeatureMap> LinearAttention<M> {
+    /// With a feature map whose tensors lie on a device.
+    pub fn new(
+        spec: &MixerSpec,
+        params: &Params,
+        map: impl FnOnce(&Device) -> Result<M>,
+    ) -> Result<Self> {
         let mut projections = Projections::new(spec, params)?;
         let after = spec.rotary.is_some_and(|rotary| rotary.after_feature_map);
         Ok(Self {
             rotary: after.then(|| projections.rotary.take()).flatten(),
+            map: map(projections.device())?,
             projections,
         })
     }
 
     /// φ(q) and φ(k) for the normaliser, and both for the weighted sum of values.
     fn features(&self, [q, k]: [&Tensor; 2], positions: &Positions) -> Result<[[Tensor; 2]; 2]> {
-        let (q, k) = (ops::elu1(q)?, ops::elu1(k)?);
+        let (q, k) = (self.map.features(q)?, self.map.features(k)?);
         let rotated = match &self.rotary {
             Some(rotary) => rotary.apply([&q, &k], positions)?,
             None => [q.clone(), k.clone()],
@@ -60,7 +94,7 @@ impl LinearAttention {
     }
 }
 
-impl Mixer for LinearAttention {
+impl<M: FeatureMap> Mixer for LinearAttention<M> {
     fn forward(&self, x: &Tensor, cx: &Cx) -> Result<Tensor> {
         let p = &self.projections;
         let at = Positions::Sequence(cx);
@@ -77,7 +111,8 @@ impl Mixer for LinearAttention {
     }
 
     fn state_size(&self, _seq_len: usize) -> usize {
-        self.projections.state_size() + self.projections.n_heads * self.projections.head_features
+        let (p, features) = (&self.projections, self.map.width());
+        p.state_size(features) + p.n_heads * features
     }
 
     fn recurrent(&self) -> Option<&dyn Recurrent> {
@@ -97,9 +132,9 @@ impl Mixer for LinearAttention {
     }
 }
 
-impl Recurrent for LinearAttention {
+impl<M: FeatureMap> Recurrent for LinearAttention<M> {
     fn init(&self, batch: usize) -> Result<State> {
-        let s = self.projections.zero_state(batch)?;
+        let s = self.projections.zero_state(batch, self.map.width())?;
         let z = s.narrow(3, 0, 1)?.transpose(2, 3)?.contiguous()?; // (batch, heads, 1, m)
         Ok(State(vec![s, z]))
     }

@@ -27,6 +27,7 @@ mod spec;
 mod ssd;
 mod ssd_mamba2;
 mod state_space;
+mod taylor_attention;
 mod work;
 
 use crate::config::{Layout, Protocol, StateMixer};
@@ -244,6 +245,7 @@ impl MixerOption {
 /// Every mixer, in the order of the listing.
 pub static MIXERS: &[Entry] = &[
     softmax_attention::ENTRY,
+    taylor_attention::ENTRY,
     linear_attention::ENTRY,
     normalized_attention::GENERALIZED,
     normalized_attention::EXP,

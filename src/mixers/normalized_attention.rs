@@ -157,7 +157,7 @@ impl Mixer for NormalizedAttention {
     }
 
     fn state_size(&self, _seq_len: usize) -> usize {
-        self.projections.state_size()
+        self.projections.state_size(self.projections.head_features)
     }
 
     fn recurrent(&self) -> Option<&dyn Recurrent> {
@@ -177,7 +177,8 @@ impl Mixer for NormalizedAttention {
 
 impl Recurrent for NormalizedAttention {
     fn init(&self, batch: usize) -> Result<State> {
-        Ok(State(vec![self.projections.zero_state(batch)?]))
+        let p = &self.projections;
+        Ok(State(vec![p.zero_state(batch, p.head_features)?]))
     }
 
     fn step(&self, x_t: &Tensor, at: usize, state: &mut State) -> Result<Tensor> {

@@ -3,8 +3,8 @@
 //! forget gate.
 
 use super::gated_block::{self, GatedBlock};
-use super::gated_recurrence::{Bare, InBlock, Rule};
-use super::{Core, Entry, Family, Growth, Mixer, MixerSpec, MixerWork, ReleasedBlock};
+use super::gated_recurrence::{states, Bare, InBlock, Rule, STATES};
+use super::{Core, Entry, Family, Growth, Mixer, MixerOption, MixerSpec, MixerWork, ReleasedBlock};
 use crate::nn::{Init, Params};
 use candle_core::Result;
 
@@ -20,7 +20,10 @@ pub(super) const ENTRY: Entry = Entry {
     rotary: false,
     family: Family::Recurrent,
     released: ReleasedBlock::RNN,
-    options: &[],
+    options: &[MixerOption {
+        variants: &["paper", "dsf"],
+        ..STATES
+    }],
     growth: Growth::No("its state has the width d: there is no n to grow"),
     stem: "qlstm",
     work: |spec| Some(work(spec)),
@@ -52,7 +55,10 @@ fn work(spec: &MixerSpec) -> MixerWork {
     let d = spec.d_model;
     match spec.variant {
         "reference" => gated_block::work(spec, 3),
-        _ => MixerWork::new(Core::GatedScan, [d, 1], 4 * d * d),
+        _ => {
+            let width = states(spec) * d;
+            MixerWork::new(Core::GatedScan, [width, 1], 4 * width * d)
+        }
     }
 }
 
@@ -69,9 +75,10 @@ fn build(spec: &MixerSpec, params: &Params, rule: Rule) -> Result<Box<dyn Mixer>
             rule,
         }));
     }
-    let d = spec.d_model;
-    let weight = |name| params.weight(name, (d, d), std);
+    let (d, states) = (spec.d_model, states(spec));
+    let weight = |name| params.weight(name, (states * d, d), std);
     Ok(Box::new(Bare {
+        states,
         value: Some(weight("wu")?),
         gates: [weight("wf")?, weight("wi")?],
         output: Some(weight("wo")?),

@@ -2,7 +2,7 @@
 //! x_i = a_i x_{i-1} + √(1 - a_i²) g_i u_i with log a_i = -8 softplus(λ) r_i.
 
 use super::gated_block::{self, GatedBlock};
-use super::gated_recurrence::{Bare, InBlock, Rule};
+use super::gated_recurrence::{states, Bare, InBlock, Rule, STATES};
 use super::{Core, Entry, Family, Growth, MixerOption, MixerSpec, MixerWork, ReleasedBlock};
 use crate::nn::{Init, Params};
 use crate::ops::rng::Rng;
@@ -28,13 +28,16 @@ pub(super) const ENTRY: Entry = Entry {
         accepts: |v| v == "exp" || v == "uniform",
         variants: &["hawk"],
         implied: true,
-    }],
+    }, MixerOption { variants: &["paper"], ..STATES }],
     growth: Growth::No("its state has the width d: there is no n to grow"),
     stem: "rg_lru",
     work: |spec| {
         let d = spec.d_model;
         Some(match spec.variant {
-            "paper" => MixerWork::new(Core::GatedScan, [d, 1], 2 * d * d),
+            "paper" => {
+                let width = states(spec) * d;
+                MixerWork::new(Core::GatedScan, [width, 1], 2 * width * d)
+            }
             _ => gated_block::work(spec, 2),
         })
     },
@@ -64,15 +67,17 @@ fn log_curve(fraction: f64) -> f64 {
 
 /// Variant `paper`.
 fn bare(spec: &MixerSpec, params: &Params) -> Result<Bare> {
-    let d = spec.d_model;
-    let weight = |name| params.weight(name, (d, d), spec.input_std);
+    let (d, states) = (spec.d_model, states(spec));
+    let width = states * d;
+    let weight = |name| params.weight(name, (width, d), spec.input_std);
     Ok(Bare {
+        states,
         gates: [weight("wa")?, weight("wu")?],
         value: None,
         output: None,
         squash: false,
         rule: Rule::RgLru {
-            lambda: params.get("lam", d, Init::Each(&griffin))?,
+            lambda: params.get("lam", width, Init::Each(&griffin))?,
             eps: 0.0,
         },
     })

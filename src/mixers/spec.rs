@@ -50,6 +50,9 @@ const STD: f64 = 0.02;
 /// Inner width over d where the config names none.
 const EXPAND: f64 = 2.0;
 
+/// Most features of a head that a feature map makes.
+const MOST_FEATURES: usize = 1 << 20;
+
 /// Largest inner width over d.
 const MOST_EXPAND: f64 = 64.0;
 
@@ -103,6 +106,7 @@ impl Entry {
         let spec = spec.into();
         self.check_expand(&spec)?;
         self.check_heads(&spec)?;
+        self.check_features(&spec)?;
         self.check_rotary(&spec)
     }
 
@@ -149,14 +153,41 @@ impl Entry {
     }
 
     /// Expects heads that divide n: [`Self::check_heads`] comes first.
-    fn check_rotary(&self, spec: &MixerSpec) -> error::Result<()> {
-        let Some(RotarySpec { dims, .. }) = spec.rotary else {
+    fn check_features(&self, spec: &MixerSpec) -> error::Result<()> {
+        let work = self.work(*spec).filter(|work| work.features > 0);
+        let Some(states) = work.map(|work| work.states) else {
             return Ok(());
         };
+        if states <= MOST_FEATURES {
+            return Ok(());
+        }
+        refuse!(
+            "--n {} and --heads {} make {states} features a head of mixer `{}`, and {MOST_FEATURES} are the most: take a \
+             smaller --n, more --heads, or a lower order",
+            spec.d_state,
+            spec.n_heads,
+            self.name
+        )
+    }
+
+    /// Expects heads that divide n, as [`Self::check_features`] does.
+    fn check_rotary(&self, spec: &MixerSpec) -> error::Result<()> {
+        let Some(rotary) = spec.rotary else {
+            return Ok(());
+        };
+        let dims = rotary.dims;
         if !self.rotary {
             refuse!(
                 "mixer `{}` has no queries and keys that a rotary embedding could rotate: --rotary must \
                  be none",
+                self.name
+            );
+        }
+        let products = self.work(*spec).is_some_and(|work| work.features > 0);
+        if rotary.after_feature_map && products {
+            refuse!(
+                "--rotary post: the features of mixer `{}` are products of queries, which no rotation turns; it must be \
+                 pre or none",
                 self.name
             );
         }

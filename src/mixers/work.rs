@@ -14,6 +14,8 @@ pub struct MixerWork {
     /// Weights of the linear maps around the core; each multiplies and adds once per token. Gates that
     /// make one number per head from a token, and short convolutions, are not counted.
     pub projections: usize,
+    /// Numbers a token that a feature map makes of queries and keys, where they are more than these.
+    pub features: usize,
 }
 
 /// Algorithms along the sequence, by the arithmetic that bounds their time.
@@ -37,6 +39,16 @@ impl MixerWork {
             channels,
             states,
             projections,
+            features: 0,
+        }
+    }
+
+    /// The same with `states` features a channel, which a feature map makes `maps` times for every token.
+    pub(super) fn over_features(self, states: usize, maps: usize) -> Self {
+        Self {
+            states,
+            features: states.saturating_mul(maps),
+            ..self
         }
     }
 }

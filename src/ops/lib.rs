@@ -77,7 +77,7 @@ pub use pool::{pool, Pool};
 pub use residual::residual;
 pub use rms_norm::rms_norm;
 pub use rotary::rotary;
-pub use route::{prefer, taken, Route};
+pub use route::{prefer, taken, with_pairs, Pairs, Route};
 pub use select_rows::select_rows;
 pub use selective_scan::selective_scan;
 pub use simd::Simd;

@@ -1,6 +1,7 @@
 //! The process-wide choice between fused and reference implementations, and a record of which have
 //! run.
 
+use std::cell::Cell;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 /// An implementation of an op.
@@ -10,6 +11,38 @@ pub enum Route {
     Fused,
     /// The reference made of ordinary candle ops, which defines the op.
     Reference,
+}
+
+/// A way to sum over all pairs of tokens without a softmax on the CPU.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Pairs {
+    /// The one with fewer products.
+    Cheapest,
+    /// Every query with every key before it: quadratic in the length.
+    Direct,
+    /// Within chunks, and through a state between them: linear in the length.
+    Chunked,
+}
+
+thread_local! {
+    static PAIRS: Cell<Pairs> = const { Cell::new(Pairs::Cheapest) };
+}
+
+/// Calls `run` with the sums of its forward passes on this thread computed as `pairs` says.
+pub fn with_pairs<T>(pairs: Pairs, run: impl FnOnce() -> T) -> T {
+    let before = PAIRS.replace(pairs);
+    let result = run();
+    PAIRS.set(before);
+    result
+}
+
+/// Whether a sum goes by chunks, given whether that is `cheaper`.
+pub(crate) fn by_chunks(cheaper: bool) -> bool {
+    match PAIRS.get() {
+        Pairs::Cheapest => cheaper,
+        Pairs::Direct => false,
+        Pairs::Chunked => true,
+    }
 }
 
 static REFERENCE_ONLY: AtomicBool = AtomicBool::new(false);

@@ -7,6 +7,7 @@
 //!              /losses.csv              one row a step; in runs on text only, as is the next
 //!              /best.safetensors        the weights that validation chooses
 //!              /weights.safetensors     the weights at the end; of a sweep in runs on text only
+//!              /epoch-0004.safetensors  the weights after that epoch, of runs that were told to keep them
 //!              /checkpoint.safetensors  gone once the run is done, as is the next
 //!              /checkpoint-before.safetensors  the one before, should the newest be damaged
 //!              /worker.log              what the workers of a sweep said on stderr
@@ -61,7 +62,7 @@ pub use provenance::{
 };
 pub use record::{Record, Source};
 pub use result::{Outcome, RunResult, RunStatus};
-pub use run_dir::{EpochRow, RunDir, Weights};
+pub use run_dir::{epochs, snapshots, EpochRow, RunDir, Weights};
 pub use schema::{columns, place, places, COLUMNS, SCHEMA};
 pub use staging::Staging;
 pub use summary::{columns_with, read_summary, refuse_contradictions, to_csv, Configs, Scan};
@@ -69,6 +70,7 @@ pub use summary::{columns_with, read_summary, refuse_contradictions, to_csv, Con
 use crate::config::RunConfig;
 use crate::error::{ensure, refuse, Error, Result};
 use crate::files::unseal;
+use serde_json::Value;
 use std::fs;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
@@ -171,12 +173,17 @@ impl Store {
             let remedy = "delete this file to train the run again";
             Error::corrupt(&path, format!("not the result of a run: {why}; {remedy}"))
         };
-        let mut result = serde_json::from_slice(&bytes).map_err(|e| broken(&e))?;
-        if !unseal(&mut result) {
+        let mut document = serde_json::from_slice(&bytes).map_err(|e| broken(&e))?;
+        let sealed = unseal(&mut document);
+        if sealed == Some(false) {
             return Err(broken(&"it was changed since it was written"));
         }
-        let result = serde_json::from_value(result).map_err(|e| broken(&e))?;
-        Ok(Some(result))
+        let result = serde_json::from_value(document.clone()).map_err(|e| broken(&e))?;
+        // Those of earlier versions, which have no seal, have no field that this one does not know.
+        match sealed.map_or_else(|| unknown(&document, &result), |_| None) {
+            Some(name) => Err(broken(&format!("it has an unknown field `{name}`"))),
+            None => Ok(Some(result)),
+        }
     }
 
     /// The config of the run `id`, which has begun at least.
@@ -267,6 +274,19 @@ impl Store {
     pub fn run_folder(&self, id: &str) -> PathBuf {
         self.out.join(RUNS).join(id)
     }
+}
+
+/// A field of `document` that `result`, read from it, does not have.
+fn unknown<'a>(document: &'a Value, result: &RunResult) -> Option<&'a str> {
+    let known = serde_json::to_value(result).expect("a result is plain data");
+    let mut names = document.as_object()?.iter();
+    let (name, _) = names.find(|(name, value)| known.get(name).is_none() && !is_empty(value))?;
+    Some(name)
+}
+
+/// Whether it is a value that is not written at all when it is nothing.
+fn is_empty(value: &Value) -> bool {
+    value.is_null() || value == ""
 }
 
 /// The config of a run that a file holds.

@@ -81,6 +81,30 @@ impl Weights {
     }
 }
 
+/// What the files of weights by epoch are called.
+const SNAPSHOT: [&str; 2] = ["epoch-", ".safetensors"];
+
+/// The name of the file of the weights after `epoch` epochs, 0 being the start.
+fn snapshot(epoch: usize) -> String {
+    let [front, end] = SNAPSHOT;
+    format!("{front}{epoch:04}{end}")
+}
+
+/// The weights by epoch in the folder of a run, in order; none where it kept none.
+pub fn snapshots(folder: &Path) -> Result<Vec<PathBuf>> {
+    let [front, end] = SNAPSHOT;
+    let mut found = Vec::new();
+    for entry in fs::read_dir(folder).map_err(Error::io("read", folder))? {
+        let name = entry.map_err(Error::io("read", folder))?.file_name();
+        let epoch = name
+            .to_str()
+            .and_then(|name| name.strip_prefix(front)?.strip_suffix(end)?.parse().ok());
+        found.extend(epoch.map(|epoch: usize| (epoch, folder.join(&name))));
+    }
+    found.sort();
+    Ok(found.into_iter().map(|(_, path)| path).collect())
+}
+
 impl RunDir {
     pub(super) fn begin(
         store: &Store,
@@ -179,6 +203,15 @@ impl RunDir {
         write_atomic_by(&self.folder.join(which.file()), write)
     }
 
+    /// Keeps the weights after `epoch` epochs beside the results.
+    pub fn write_snapshot(
+        &self,
+        epoch: usize,
+        write: impl FnOnce(&mut dyn Write) -> io::Result<()>,
+    ) -> Result<()> {
+        write_atomic_by(&self.folder.join(snapshot(epoch)), write)
+    }
+
     /// Writes a checkpoint; the one before it is kept.
     pub fn write_checkpoint(
         &self,
@@ -253,8 +286,8 @@ fn remove_checkpoints(folder: &Path) -> Result<()> {
     names.try_for_each(|name| remove_if_present(&folder.join(name)))
 }
 
-/// The epochs in `folder`, none where nothing was trained yet.
-pub(super) fn epochs(folder: &Path) -> Result<Vec<EpochRow>> {
+/// The epochs of the run in `folder`, none where nothing was trained yet.
+pub fn epochs(folder: &Path) -> Result<Vec<EpochRow>> {
     let path = folder.join(METRICS);
     let Some(bytes) = read_if_present(&path)? else {
         return Ok(Vec::new());

@@ -139,6 +139,11 @@ fn claimed_width(case: &Case) -> Option<usize> {
     match formula {
         "N = n d/s" => Some(n * d / s),
         "N = n d" => Some(n * d),
+        "N = d C(n/s+P, P)" => {
+            let order: usize = case.config.options["order"].parse().unwrap();
+            let monomials = (1..=order).fold(1, |count, p| count * (n / s + p) / p);
+            Some(d * monomials)
+        }
         "N = d" => Some(d),
         other => panic!("{case}: `{other}` is not a formula that this test knows"),
     }

@@ -1,13 +1,14 @@
 //! `dsf inspect` computes what it says: systems that are the mixers, measures of their matrices, both lemmas.
 
-use crate::world::{perturb, Case};
+use crate::world::{distance, perturb, Case};
 use candle_core::{DType, Device, Tensor};
 use dsf::inspect::{
-    identity, lemma1, lemma2, verify, Growing, Heads, Measures, Seen, Subject, View,
+    engines, etas, identity, lemma1, lemma2, verify, Growing, Heads, Measures, Seen, Subject, View,
+    ETAS,
 };
 use dsf::ltv::Ltv;
 use dsf::mixers::{find, Growth, MIXERS};
-use dsf::nn::Params;
+use dsf::nn::{Cx, Params};
 use dsf::ops::rng::Rng;
 use dsf::recipes;
 use dsf::report::Report;
@@ -90,6 +91,177 @@ fn every_system_of_the_registry_is_the_mixer_in_both_types_at_every_shape() {
         "qlstm-reversed paper",
     ];
     assert_eq!(without, known);
+}
+
+#[test]
+fn every_engine_of_a_mixer_gives_the_same_outputs_at_every_shape() {
+    let mut names = Vec::new();
+    for entry in MIXERS {
+        for variant in entry.variants {
+            for shape in [[8, 4, 1], [12, 6, 17], [8, 4, 150]] {
+                for heads in if entry.heads { vec![1, 2] } else { vec![1] } {
+                    for dtype in [DType::F64, DType::F32] {
+                        let subject = subject(entry.name, variant, shape, heads, dtype);
+                        let (report, hold) = engines(String::new(), &[subject]).unwrap();
+                        let place = format!("{} {variant} {shape:?} {heads} {dtype:?}", entry.name);
+                        assert!(hold, "{place}: {:?}", report.notes);
+                        let lines = report.grids[0].lines.iter();
+                        let lines: Vec<String> = lines.map(|line| line.name.clone()).collect();
+                        assert_eq!(lines.last().unwrap(), "step by step", "{place}");
+                        // The note on the medians, the one on equality, and why there are no more.
+                        assert_eq!(report.notes.len(), if lines.len() == 3 { 2 } else { 3 });
+                        names.push((entry.name, lines.len()));
+                    }
+                }
+            }
+        }
+    }
+    names.dedup();
+    let three: Vec<&str> = { names.iter() }
+        .filter(|(_, engines)| *engines == 3)
+        .map(|(name, _)| *name)
+        .collect();
+    let known = [
+        "taylor",
+        "linear",
+        "generalized-linear",
+        "normalized",
+        "normalized-softplus",
+        "normalized-sigmoid",
+        "ssd",
+        "ssd-mamba2",
+    ];
+    assert_eq!(three, known);
+}
+
+#[test]
+fn channels_of_the_recurrences_may_have_several_states() {
+    let cases = [
+        ("qlstm", "dsf"),
+        ("qlstm", "paper"),
+        ("qlstm-reversed", "dsf"),
+        ("rg-lru", "paper"),
+    ];
+    for (mixer, variant) in cases {
+        let mut case = Case::new(find(mixer).unwrap(), variant, 1);
+        case.config
+            .options
+            .insert("states".to_owned(), "3".to_owned());
+        let (mixer, params) = case.build();
+        assert_eq!(mixer.state_size(5), 3 * 12, "{case}");
+        let (x, cx) = (case.input(2, 9), Cx::eval());
+        let y = mixer.forward(&x, &cx).unwrap();
+        let recurrent = mixer.recurrent().unwrap();
+        let mut state = recurrent.init(2).unwrap();
+        let steps = (0..9).map(|i| {
+            let x_t = x.get_on_dim(1, i).unwrap();
+            recurrent.step(&x_t, i, &mut state).unwrap()
+        });
+        let steps: Vec<Tensor> = steps.collect();
+        assert!(
+            distance(&Tensor::stack(&steps, 1).unwrap(), &y) < 1e-12,
+            "{case}"
+        );
+        let u = x.get(0).unwrap();
+        let Some(system) = mixer.ltv(&u).unwrap() else {
+            assert_eq!(variant, "paper", "{case}: the tanh");
+            continue;
+        };
+        assert_eq!(system.width().unwrap(), 3 * 12, "{case}");
+        assert!(
+            distance(&system.run(&u).unwrap(), &y.get(0).unwrap()) < 1e-12,
+            "{case}"
+        );
+        let counted = case.entry.work(&case.config).unwrap().projections;
+        let weights = params.vars().into_iter().filter(|(_, var)| var.rank() == 2);
+        let weights: usize = weights.map(|(_, var)| var.elem_count()).sum();
+        assert_eq!(counted, weights, "{case}");
+    }
+}
+
+#[test]
+fn the_dual_form_is_that_of_systems_with_one_decay_a_channel() {
+    let subject = |mixer, variant| subject(mixer, variant, [8, 4, 20], 1, DType::F64);
+    let ssd = subject("ssd", "reference");
+    let system = seen(&ssd).system;
+    let dual = system.by_pairs(&ssd.u).unwrap().unwrap();
+    assert!(distance(&dual, &system.run(&ssd.u).unwrap()) < 1e-12);
+    let s6 = subject("s6", "reference");
+    assert!(seen(&s6).system.by_pairs(&s6.u).unwrap().is_none());
+}
+
+#[test]
+fn attention_with_any_normaliser_is_a_system_whose_products_cancel_it() {
+    let names: Vec<String> = ETAS.iter().map(|eta| eta.name.to_owned()).collect();
+    for (mixer, variant, heads) in [
+        ("normalized", "reference", 2),
+        ("normalized", "paper", 1),
+        ("softmax", "reference", 2),
+        ("linear", "paper", 1),
+    ] {
+        let subject = subject(mixer, variant, [12, 6, 17], heads, DType::F64);
+        for view in etas(&subject, &names).unwrap() {
+            let errors = view.errors.unwrap();
+            assert!(errors.hold(), "{}: {errors:?}", view.name);
+            let [before, after] = view.found.unwrap().gate.unwrap();
+            let constant = view.name.ends_with("one");
+            assert_eq!(before < 1e-9, constant, "{}: {before}", view.name);
+            assert!(after < 1e-9, "{}: {after}", view.name);
+        }
+        // That of normalized attention is e^z: the system is the mixer's own.
+        if mixer == "normalized" {
+            let exp = etas(&subject, &["exp".to_owned()]).unwrap().remove(0);
+            let own = Measures::of(&seen(&subject)).unwrap();
+            let pairs = exp.found.unwrap().outputs.concat();
+            for (a, b) in pairs.iter().zip(own.outputs.concat()) {
+                assert!((a - b).abs() < 1e-9 * b.abs().max(1.0), "{a} {b}");
+            }
+        }
+    }
+    let none = subject("s6", "reference", SHAPES[0], 1, DType::F64);
+    assert!(etas(&none, &names).is_err());
+    let own = subject("linear", "paper", SHAPES[0], 1, DType::F64);
+    assert!(etas(&own, &["exq".to_owned()]).is_err());
+}
+
+#[test]
+fn channels_that_see_the_same_are_measured_once_and_alike() {
+    for mixer in ["linear", "taylor", "normalized"] {
+        let subject = subject(mixer, "reference", SHAPES[1], 1, DType::F64);
+        let shared = seen(&subject);
+        let spelled = Seen {
+            system: Ltv {
+                decay: shared.system.decay.contiguous().unwrap(),
+                write: shared.system.write.contiguous().unwrap(),
+                read: shared.system.read.contiguous().unwrap(),
+                ..shared.system.clone()
+            },
+            input: shared.input.clone(),
+            around: None,
+        };
+        assert_eq!(shared.system.decay.stride()[1], 0, "{mixer}");
+        let (once, each) = (
+            Measures::of(&shared).unwrap(),
+            Measures::of(&spelled).unwrap(),
+        );
+        let numbers = |m: &Measures| {
+            let ends = [
+                m.rank,
+                m.horizon,
+                m.largest_product,
+                m.free as f64,
+                m.width as f64,
+            ];
+            let rows = m.norms.concat().into_iter().chain(m.outputs.concat());
+            let gains = m.gains.concat().into_iter().chain(m.gate.unwrap());
+            let spectrum = m.spectrum.concat().into_iter().chain(m.half_lives.clone());
+            let all = rows.chain(gains).chain(spectrum).chain(ends);
+            all.collect::<Vec<f64>>()
+        };
+        for (a, b) in numbers(&once).iter().zip(numbers(&each)) {
+            assert!((a - b).abs() < 1e-9 * b.abs().max(1.0), "{mixer}: {a} {b}");
+        }
+    }
 }
 
 #[test]

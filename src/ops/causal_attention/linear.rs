@@ -7,11 +7,12 @@ use crate::float::Float;
 use crate::fused::Used;
 use crate::lanes::total;
 use crate::parallel::InParallel;
+use crate::route;
 
 /// Rows of a task of a pass over memory.
 const ROWS: usize = 256;
 
-/// The chunked sum of the values, if it applies and costs less than all pairs.
+/// The chunked sum of the values, if it applies and costs less than all pairs or was asked for.
 pub(super) fn sums(op: &CausalAttention) -> Option<Chunked> {
     let linear = op.weights != Weights::Softmax && op.mask.is_none();
     let mut lists = op.reach.chunks_exact(op.rows);
@@ -29,7 +30,7 @@ pub(super) fn sums(op: &CausalAttention) -> Option<Chunked> {
     };
     let pairs: usize = op.reach.iter().sum();
     let direct = pairs / lists * (op.key_width + op.value_width);
-    (sums.products() < direct).then_some(sums)
+    route::by_chunks(sums.products() < direct).then_some(sums)
 }
 
 pub(super) fn forward<F: Float>(op: &CausalAttention, sums: Chunked, ins: &[&[F]]) -> Vec<F> {

@@ -1,5 +1,6 @@
 use super::*;
 use crate::check::{self, Case};
+use crate::route::{with_pairs, Pairs};
 use candle_core::{DType, Device};
 
 mod kernels;
@@ -213,5 +214,21 @@ fn speed() {
         println!("{rule:?}, {dropout:?}");
         let run = |x: &[Tensor]| causal_attention(&x[0], &x[1], &x[2], None, rule, dropout);
         check::speed(&case(sizes), run, 512 * 64 * 64);
+    }
+}
+
+#[test]
+fn both_ways_to_sum_over_pairs_can_be_asked_for_and_agree() {
+    let x = case([2, 2, 130, 130, 3, 5]).vars(DType::F64);
+    for rule in [Weights::LinearNormalised, Weights::Plain] {
+        let sums = |pairs| {
+            with_pairs(pairs, || {
+                causal_attention(&x[0], &x[1], &x[2], None, rule, None).unwrap()
+            })
+        };
+        let (direct, chunked) = (sums(Pairs::Direct), sums(Pairs::Chunked));
+        let apart = (&direct - &chunked).unwrap().abs().unwrap();
+        let apart: f64 = apart.max_all().unwrap().to_scalar().unwrap();
+        assert!(apart < 1e-11 && apart > 0.0, "{rule:?}: {apart}");
     }
 }

@@ -1,7 +1,7 @@
 //! For other programs: one object on one line that holds the whole report, every number unrounded.
 
 use super::super::grid::object;
-use super::super::{Grid, Report, SCHEMA};
+use super::super::{Coverage, Grid, Report, SCHEMA};
 use super::Screen;
 use serde_json::{json, Value};
 
@@ -12,7 +12,10 @@ pub(super) fn render(report: &Report, _screen: Screen) -> String {
     whole["schema"] = json!(SCHEMA);
     whole["heading"] = json!(report.heading);
     whole["notes"] = json!(report.notes);
-    whole["coverage"] = json!(report.coverage);
+    // A report that rests on no runs says nothing of runs.
+    if report.coverage != Coverage::default() {
+        whole["coverage"] = json!(report.coverage);
+    }
     format!("{whole}\n")
 }
 

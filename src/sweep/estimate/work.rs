@@ -2,6 +2,7 @@
 
 use crate::config::{ModelConfig, RunConfig};
 use crate::error::Result;
+use crate::mixers;
 use crate::model::{Classifier, Io, Model};
 use crate::nn::Params;
 use crate::tasks::{Objective, Sizes};
@@ -32,6 +33,8 @@ const FLOATS_PER_CHANNEL: f64 = 7.0;
 const FLOATS_PER_CHANNEL_OF_HEADS: f64 = 6.0;
 /// The output of a projection, and sometimes of a function of it.
 const FLOATS_PER_FEATURE: f64 = 1.25;
+/// A feature of a map of queries and keys: what it is a product of, itself, itself scaled, and their gradients.
+const FLOATS_PER_MAPPED_FEATURE: f64 = 6.0;
 /// The program itself, its threads and their scratch memory.
 const PROGRAM: f64 = 96e6;
 
@@ -124,7 +127,11 @@ fn step_bytes(run: &RunConfig, task: &Sizes, model: &ModelSizes) -> f64 {
         (Some(_), 2..) => FLOATS_PER_CHANNEL_OF_HEADS,
         _ => 0.0,
     };
-    let token = layers * ((FLOATS_PER_CHANNEL + by_head) * d + FLOATS_PER_FEATURE * features);
+    let mixer = mixers::find(&run.model.mixer).ok();
+    let mapped = mixer.and_then(|mixer| Some(mixer.work(&run.model)?.features as f64));
+    let mapped = FLOATS_PER_MAPPED_FEATURE * mapped.unwrap_or(0.0);
+    let channels = (FLOATS_PER_CHANNEL + by_head) * d;
+    let token = layers * (channels + FLOATS_PER_FEATURE * features + mapped);
     let head = match model.outside {
         Some(_) => 0.0,
         None => HEAD_ROWS * task.vocab_size as f64,

@@ -247,7 +247,7 @@ impl Header {
         let first = bytes.get(..HEADER).ok_or("it is shorter than a header")?;
         let none = |e| format!("its header is none: {e}");
         let mut header = serde_json::from_slice(first).map_err(none)?;
-        let whole = files::unseal(&mut header);
+        let whole = files::unseal(&mut header) == Some(true);
         let header: Self = serde_json::from_value(header).map_err(none)?;
         if (header.format.as_str(), header.version) != (FORMAT, VERSION) {
             let (format, version) = (&header.format, header.version);

@@ -1,7 +1,8 @@
 //! `dsf inspect`.
 
-use super::World;
+use super::{numbers, World};
 use std::fs;
+use std::path::Path;
 
 const FORMS: [&str; 6] = ["text", "csv", "json", "svg", "html", "markdown"];
 
@@ -82,6 +83,148 @@ fn a_trained_run_is_seen_layer_by_layer_and_beside_its_start() {
 }
 
 #[test]
+fn what_training_does_is_shown_by_epoch_of_a_run_that_kept_its_weights() {
+    let world = World::new();
+    let train = "mqar --preset smoke --mixer normalized --epochs 3";
+    world.dsf(&format!("{train} --out plain")).ok();
+    world.dsf(&format!("{train} --snapshot-every 2")).ok();
+    let (plain, run) = (world.only_run("plain"), world.only_run("results"));
+    assert_eq!(plain.file_name(), run.file_name(), "the same run");
+    assert_eq!(numbers(&plain), numbers(&run), "to the bit");
+    let bytes = |run: &Path| fs::read(run.join("weights.safetensors")).unwrap();
+    assert_eq!(bytes(&plain), bytes(&run));
+    for (file, kept) in [("0000", true), ("0001", false), ("0002", true)] {
+        let file = run.join(format!("epoch-{file}.safetensors"));
+        assert_eq!(file.exists(), kept, "{}", file.display());
+    }
+    let id = run.file_name().unwrap().to_str().unwrap().to_owned();
+    let text = world
+        .dsf(&format!("inspect {id} --over-training --verify"))
+        .ok();
+    for said in [
+        "Over training, as systems (11), on a test example of the task",
+        "epoch 0",
+        "epoch 2",
+        "epoch 3", // of the weights at the end
+        "layer 1: spectrum of all Λ_i",
+        "layer 0: effective horizon",
+        "layer 0: effective rank",
+        "test accuracy",
+        "recurrence (11) off the forward pass",
+    ] {
+        assert!(text.contains(said), "{said}: {text}");
+    }
+    assert!(!text.contains("epoch 1 "), "{text}");
+    let softmax = "mqar --preset smoke --mixer softmax --snapshot-every 1 --out softmax";
+    world.dsf(softmax).ok();
+    let softmax = world.only_run("softmax");
+    let both = format!(
+        "inspect {id} {} --over-training --layer 0",
+        softmax.display()
+    );
+    for form in FORMS {
+        let said = world.dsf(&format!("{both} --format {form}")).ok();
+        assert!(said.contains("effective rank"), "{form}");
+    }
+    let json = world.dsf(&format!("{both} --json")).ok();
+    let json: serde_json::Value = serde_json::from_str(&json).unwrap();
+    assert!(json.get("coverage").is_none(), "it rests on no table");
+    let cells = json["panels"][0]["cells"].as_array().unwrap();
+    let epochs = cells
+        .iter()
+        .filter(|c| c["quantity"] == "effective rank of Φ")
+        .map(|c| c["of"].as_u64().unwrap());
+    assert_eq!(epochs.collect::<Vec<_>>(), [0, 2, 3]);
+    world.dsf(&format!("{both} --to a.png")).ok();
+    assert_eq!(fs::read(world.path("a.png")).unwrap()[1..4], *b"PNG");
+    let weights = run.join("weights.safetensors");
+    for (line, says) in [
+        (
+            "inspect plain/runs/ID --over-training",
+            "`dsf mqar --snapshot-every 1`",
+        ),
+        ("inspect FILE --over-training", "takes the folder of a run"),
+        ("inspect --mixer s6 --over-training", "--mixer"),
+        ("mqar --snapshot-every 0", "--snapshot-every"),
+    ] {
+        let line = line.replace("ID", &id);
+        let line = line.replace("FILE", weights.to_str().unwrap());
+        let said = world.dsf(&line).refused();
+        assert!(said.contains(says), "{line}: {said}");
+    }
+}
+
+#[test]
+fn recurrences_with_several_states_a_channel_stand_beside_the_others() {
+    let world = World::new();
+    let line = "inspect --compare qlstm/dsf,qlstm-reversed/dsf,rg-lru/paper,s6 --option states=4 --d 8 --n 4 --verify";
+    let text = world.dsf(line).ok();
+    let equal = text.matches("are equal to 1e-10").count();
+    assert_eq!(equal, 4, "{text}");
+    for said in ["qlstm/dsf, states=4", "rg-lru/paper, states=4", "s6"] {
+        assert!(text.contains(said), "{said}: {text}");
+    }
+    let json = world.dsf(&format!("{line} --json")).ok();
+    let json: serde_json::Value = serde_json::from_str(&json).unwrap();
+    let cells = json["panels"][0]["cells"].as_array().unwrap();
+    let widths = cells.iter().filter(|c| c["quantity"] == "state N of (11)");
+    for width in widths {
+        assert_eq!(width["value"], 32.0, "{width}");
+    }
+    let said = world.dsf("inspect --compare s6,linear --option states=4");
+    assert!(said.refused().contains("none of s6, linear has it"));
+    let said = world.dsf("inspect --mixer qlstm --option states=4");
+    assert!(said
+        .refused()
+        .contains("variant `reference` of qlstm has no states"));
+    let plain = world.dsf("mqar --mixer qlstm --variant dsf --option states=1 --explain");
+    let again = world.dsf("mqar --mixer qlstm --variant dsf --explain");
+    assert_eq!(
+        plain.ok().lines().next(),
+        again.ok().lines().next(),
+        "one run"
+    );
+}
+
+#[test]
+fn engines_are_run_timed_and_held_against_each_other() {
+    let world = World::new();
+    let line =
+        "inspect --mixer linear,ssd,s6,qlstm,softmax,lstm --d 8 --n 4 --seq-len 40 --engines";
+    let text = world.dsf(line).ok();
+    for said in [
+        "linear: its engines",
+        "in chunks",
+        "all pairs, the dual form",
+        "selective scan",
+        "tokens/s",
+        "linear: the outputs of its engines are equal to 1e-10 of the largest",
+        "s6: every state decays by a factor of its own",
+        "qlstm: with one state a channel",
+        "softmax: no state of finite size",
+        "lstm: the pass is the steps themselves",
+    ] {
+        assert!(text.contains(said), "{said}: {text}");
+    }
+    for form in FORMS {
+        let said = world.dsf(&format!("{line} --format {form}")).ok();
+        assert!(!said.is_empty(), "{form}");
+    }
+    world.dsf("mqar --preset smoke --mixer normalized").ok();
+    let run = world.only_run("results");
+    let run = run.display();
+    let csv = world
+        .dsf(&format!(
+            "inspect {run} --engines --layer 1 --precision f32 --format csv"
+        ))
+        .ok();
+    let rows = csv.lines().filter(|row| row.contains("tokens/s"));
+    assert_eq!(rows.count(), 3, "{csv}");
+    let said = world.dsf(&format!("{line} --verify"));
+    assert!(said.refused().contains("--verify"));
+}
+
+#[test]
 fn lemmas_and_identity_are_computed() {
     let world = World::new();
     let text = world.dsf("inspect lemma1 --order 6 --m 3").ok();
@@ -96,6 +239,31 @@ fn lemmas_and_identity_are_computed() {
     );
     let text = world.dsf("inspect identity --a 1.7").ok();
     assert!(text.contains("s6"), "{text}");
+    let text = world.dsf("inspect eta --heads 2").ok();
+    for eta in ["one", "exp", "identity", "length", "abs", "exp-sum"] {
+        assert!(
+            text.contains(&format!("η = {eta}: recurrence")),
+            "{eta}: {text}"
+        );
+    }
+    assert!(!text.contains("does not cancel"), "{text}");
+    for form in FORMS {
+        let said = world.dsf(&format!("inspect eta --eta exp,sum --format {form}"));
+        assert!(!said.ok().is_empty(), "{form}");
+    }
+    world.dsf("mqar --preset smoke --mixer normalized").ok();
+    let run = world.only_run("results");
+    let text = world
+        .dsf(&format!(
+            "inspect eta {} --eta exp,norm --layer 1",
+            run.display()
+        ))
+        .ok();
+    let (of, eta) = (
+        text.contains("layer 1\n"),
+        text.contains("η = norm: recurrence, kernel and forward"),
+    );
+    assert!(of && eta, "{text}");
 }
 
 #[test]
@@ -118,6 +286,8 @@ fn what_cannot_be_inspected_is_refused_in_a_sentence() {
         ("inspect lemma1 --order 0", "--order must be"),
         ("inspect lemma2 --to-n 3", "--to-n 3"),
         ("inspect identity --a 0", "--a must be"),
+        ("inspect eta --eta exq", "Did you mean `exp`?"),
+        ("inspect eta --heads 3", "--heads 3 does not divide"),
         ("inspect --mixer s6 --to a.xyz", "ends in no format"),
     ] {
         let said = world.dsf(line).refused();

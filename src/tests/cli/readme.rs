@@ -15,6 +15,8 @@ const SMALL: &[&str] = &[
     "16",
     "--test-examples",
     "8",
+    "--snapshot-every",
+    "1",
 ];
 
 const SMALL_WITH_VALIDATION: &[&str] = &[

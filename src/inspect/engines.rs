@@ -1,0 +1,200 @@
+//! One map by several algorithms: step by step as when decoding, over the whole sequence as in training, by all pairs of
+//! tokens; how far their outputs are apart, and how fast each of them is.
+
+use super::subject::Subject;
+use super::table::{record, shown};
+use super::verify::{apart, rows, scale, stepped, tolerance};
+use crate::error::Result;
+use crate::mixers::{Core, Family};
+use crate::nn::Cx;
+use crate::ops::{with_pairs, Pairs};
+use crate::report::{Cell, Coverage, Form, Grid, Line, Report, Style};
+use candle_core::Tensor;
+use serde_json::json;
+use std::time::{Duration, Instant};
+
+/// Rounds in which every engine runs once.
+const ROUNDS: usize = 9;
+/// Rounds that are made however long they take.
+const LEAST_ROUNDS: usize = 3;
+/// Time after which no further round begins.
+const ENOUGH: Duration = Duration::from_secs(10);
+
+/// An algorithm for a mixer's map.
+struct Engine {
+    name: &'static str,
+    run: fn(&Subject) -> candle_core::Result<Option<Tensor>>,
+}
+
+/// Step by step, through a state.
+const STEPS: Engine = Engine {
+    name: "step by step",
+    run: stepped,
+};
+
+/// All pairs, where the sum over tokens can go by chunks as well.
+const DIRECT: Engine = Engine {
+    name: "all pairs",
+    run: |subject| with_pairs(Pairs::Direct, || pass(subject)),
+};
+
+/// All pairs, with the products of the decays between them: the dual form of a system.
+const DUAL: Engine = Engine {
+    name: "all pairs, the dual form",
+    run: |subject| match subject.mixer.ltv(&subject.u)? {
+        Some(system) => system.by_pairs(&subject.u),
+        None => Ok(None),
+    },
+};
+
+/// What runs over whole sequences.
+const fn whole(name: &'static str) -> Engine {
+    Engine {
+        name,
+        run: |subject| with_pairs(Pairs::Chunked, || pass(subject)),
+    }
+}
+
+/// The engines of a mixer, that of its training first, and why there are no more where the pass over a sequence is the
+/// only one beside the steps.
+fn engines_of(subject: &Subject) -> (Vec<Engine>, Option<&'static str>) {
+    let entry = subject.entry;
+    match entry.work(&subject.model).map(|work| work.core) {
+        Some(Core::ChunkedScan) if entry.family == Family::LinearAttention => {
+            (vec![whole("in chunks"), DIRECT, STEPS], None)
+        }
+        Some(Core::ChunkedScan) => (vec![whole("in chunks"), DUAL, STEPS], None),
+        Some(Core::SelectiveScan) => (
+            vec![whole("selective scan"), STEPS],
+            Some(
+                "every state decays by a factor of its own, so that no chunk of the sequence is a product of matrices: \
+                 the pass is a scan, the same recurrence as the steps",
+            ),
+        ),
+        Some(Core::GatedScan) => (
+            vec![whole("gated scan"), STEPS],
+            Some(
+                "with one state a channel a chunk has nothing to share: the pass is a scan, the same recurrence as the \
+                 steps",
+            ),
+        ),
+        Some(Core::SoftmaxAttention) => (
+            vec![whole("all pairs"), STEPS],
+            Some("no state of finite size replaces the tokens: its steps keep all keys and values (Lemma 1)"),
+        ),
+        None => (
+            vec![whole("over the sequence"), STEPS],
+            Some("the pass is the steps themselves: each reads the output before it"),
+        ),
+    }
+}
+
+fn pass(subject: &Subject) -> candle_core::Result<Option<Tensor>> {
+    let y = subject
+        .mixer
+        .forward(&subject.u.unsqueeze(0)?, &Cx::eval())?;
+    y.squeeze(0).map(Some)
+}
+
+/// What is known of an engine.
+struct Timed {
+    name: &'static str,
+    /// From the first engine, in units of the largest output.
+    off: f64,
+    /// Of a run over the input, the median.
+    seconds: f64,
+}
+
+/// Runs the engines of `subject` in turn, so that what else the machine does meets all of them.
+fn timed(subject: &Subject, engines: &[Engine]) -> Result<Vec<Timed>> {
+    let mut outputs = Vec::new();
+    for engine in engines {
+        if let Some(y) = (engine.run)(subject)? {
+            outputs.push((engine, rows(&y)?));
+        }
+    }
+    let mut times = vec![Vec::new(); outputs.len()];
+    let begun = Instant::now();
+    for round in 0..ROUNDS {
+        if round >= LEAST_ROUNDS && begun.elapsed() > ENOUGH {
+            break;
+        }
+        for ((engine, _), times) in outputs.iter().zip(&mut times) {
+            let start = Instant::now();
+            (engine.run)(subject)?;
+            times.push(start.elapsed().as_secs_f64());
+        }
+    }
+    let first = &outputs[0].1;
+    let each = outputs.iter().zip(&mut times);
+    let each = each.map(|((engine, y), times)| {
+        times.sort_by(f64::total_cmp);
+        Timed {
+            name: engine.name,
+            off: apart(y, first) / scale(first),
+            seconds: times[times.len() / 2],
+        }
+    });
+    Ok(each.collect())
+}
+
+/// The report of the engines of `subjects`, and whether their outputs are equal.
+pub fn engines(heading: String, subjects: &[Subject]) -> Result<(Report, bool)> {
+    let (mut grids, mut notes, mut hold) = (Vec::new(), Vec::new(), true);
+    for subject in subjects {
+        let (engines, why) = engines_of(subject);
+        let timed = timed(subject, &engines)?;
+        let tolerance = tolerance(subject);
+        let equal = timed.iter().all(|engine| engine.off <= tolerance);
+        let is = if equal { "equal" } else { "NOT equal" };
+        notes.push(format!(
+            "{}: the outputs of its engines are {is} to {tolerance:.0e} of the largest",
+            subject.name
+        ));
+        notes.extend(why.map(|why| format!("{}: {why}", subject.name)));
+        hold &= equal;
+        grids.push(grid(subject, &timed));
+    }
+    notes.push(format!(
+        "medians of up to {ROUNDS} runs over one sequence in turn; differences are from the first engine, in units of the \
+         largest output"
+    ));
+    let report = Report {
+        heading,
+        facts: vec![("inspection".to_owned(), json!(1))],
+        list: "panels",
+        grids,
+        printed: Vec::new(),
+        notes,
+        coverage: Coverage::default(),
+    };
+    Ok((report, hold))
+}
+
+fn grid(subject: &Subject, timed: &[Timed]) -> Grid {
+    let tokens = subject.seq_len() as f64;
+    let columns = ["difference", "milliseconds", "tokens/s"];
+    let numbers = |engine: &Timed| [engine.off, 1e3 * engine.seconds, tokens / engine.seconds];
+    let mut records = Vec::new();
+    for engine in timed {
+        for (column, value) in columns.iter().zip(numbers(engine)) {
+            let at = [None, Some(json!(engine.name))];
+            records.push(record(&subject.name, column, at, Some(value)));
+        }
+    }
+    let line = |engine: &Timed| Line {
+        name: engine.name.to_owned(),
+        printed: false,
+        cells: numbers(engine).map(|x| Cell::text(shown(x))).to_vec(),
+    };
+    Grid {
+        form: Form::Table,
+        records,
+        ..Grid::new(
+            format!("{}: its engines", subject.name),
+            columns.map(str::to_owned).to_vec(),
+            timed.iter().map(line).collect(),
+            Style::Measured("number"),
+        )
+    }
+}

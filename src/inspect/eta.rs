@@ -1,0 +1,203 @@
+//! Equation (17) with a general normaliser: separable attention o_i = Σ_j (q_i·k_j) v_j / η(q_i, k_0..k_i), whatever η is,
+//! as a system, and what its η does to Λ and to the product of Λs with B.
+
+use super::attention::{queries_and_keys, Attention};
+use super::measures::Measures;
+use super::subject::{Seen, Subject};
+use super::verify::{apart, rows, scale, tolerance, Errors};
+use super::view::View;
+use crate::config::ModelConfig;
+use crate::error::{ensure, unknown, Result};
+use crate::ltv::Ltv;
+use crate::mixers::{Entry, MIXERS};
+use crate::nn::Params;
+use crate::ops::rng::Rng;
+use candle_core::{DType, Device, Tensor, D};
+
+/// The mixer whose source is equation (17): it has η = 1.
+pub fn unnormalised() -> &'static Entry {
+    let source = |entry: &&Entry| entry.cite == "(17)";
+    let entry = MIXERS.iter().find(source);
+    entry.expect("equation (17) is in the registry")
+}
+
+/// A normaliser by name.
+pub struct Eta {
+    /// As typed after `--eta`.
+    pub name: &'static str,
+    /// What it is.
+    pub about: &'static str,
+    of: fn(&Head, usize) -> f64,
+}
+
+const fn row(name: &'static str, about: &'static str, of: fn(&Head, usize) -> f64) -> Eta {
+    Eta { name, about, of }
+}
+
+/// Every η that is known by name.
+#[rustfmt::skip]
+pub const ETAS: &[Eta] = &[
+    row("one", "1", |_, _| 1.0),
+    row("exp", "e^z with z = w·u_i", |head, i| head.z[i].exp()),
+    row("softplus", "softplus(z)", |head, i| head.z[i].max(0.0) + (-head.z[i].abs()).exp().ln_1p()),
+    row("sigmoid", "σ(z)", |head, i| (1.0 + (-head.z[i]).exp()).recip()),
+    row("identity", "z itself, of either sign", |head, i| head.z[i]),
+    row("length", "i, so that o is a mean", |_, i| (i + 1) as f64),
+    row("norm", "‖q_i‖ ‖k_i‖", |head, i| norm(&head.q[i]) * norm(&head.k[i])),
+    row("sum", "Σ_j q_i·k_j, of either sign", |head, i| head.scores(i).sum()),
+    row("abs", "Σ_j |q_i·k_j|", |head, i| head.scores(i).map(f64::abs).sum()),
+    row("exp-sum", "Σ_j e^(q_i·k_j), that of softmax", |head, i| head.scores(i).map(f64::exp).sum()),
+];
+
+/// What η may depend on, in one head.
+struct Head {
+    q: Vec<Vec<f64>>,
+    k: Vec<Vec<f64>>,
+    v: Vec<Vec<f64>>,
+    z: Vec<f64>,
+}
+
+impl Head {
+    /// q_i·k_j for j up to i.
+    fn scores(&self, i: usize) -> impl Iterator<Item = f64> + '_ {
+        self.k[..=i].iter().map(move |k| dot(&self.q[i], k))
+    }
+
+    /// o_i, summed as it is written.
+    fn output(&self, i: usize, eta: f64) -> Vec<f64> {
+        let mut o = vec![0.0; self.v[i].len()];
+        for (score, v) in self.scores(i).zip(&self.v) {
+            o.iter_mut().zip(v).for_each(|(o, v)| *o += score * v / eta);
+        }
+        o
+    }
+}
+
+/// The system of (17) with each of the `names`, on the queries, keys and values of `subject`, in f64.
+pub fn etas(subject: &Subject, names: &[String]) -> Result<Vec<View>> {
+    let heads = heads(subject)?;
+    let bare = bare(subject)?;
+    let view = |name: &String| {
+        let known = ETAS.iter().find(|eta| eta.name == name);
+        let names = ETAS.iter().map(|eta| eta.name);
+        let eta = known.ok_or_else(|| unknown("η", name, names))?;
+        view(subject, &heads, &bare, eta)
+    };
+    names.iter().map(view).collect()
+}
+
+fn view(subject: &Subject, heads: &[Head], bare: &Ltv, eta: &Eta) -> Result<View> {
+    let seq_len = subject.seq_len();
+    let name = format!("η = {}", eta.name);
+    let channels = bare.sizes()?.1;
+    let (mut normalisers, mut outputs) = (Vec::new(), Vec::new());
+    for i in 0..seq_len {
+        for head in heads {
+            let value = (eta.of)(head, i);
+            ensure!(
+                value != 0.0 && value.is_finite(),
+                "{name}: it is {value} at token {}, and Λ_i = η_{{i-1}}/η_i needs a number that is not 0",
+                i + 1
+            );
+            outputs.extend(head.output(i, value));
+            normalisers.extend(vec![value; channels / heads.len()]);
+        }
+    }
+    let shape = (seq_len, channels);
+    let eta = Tensor::from_vec(normalisers, shape, &Device::Cpu)?;
+    let system = bare.normalised(&eta)?;
+    let values = system.values(&subject.u)?;
+    let direct = Tensor::from_vec(outputs, shape, &Device::Cpu)?;
+    let direct = rows(&system.read_out(direct, &values)?)?;
+    let seen = Seen {
+        system,
+        input: subject.u.clone(),
+        around: None,
+    };
+    let measures = Measures::of(&seen)?;
+    let recurrence = rows(&seen.system.run(&subject.u)?)?;
+    let at = |rows: &[Vec<f64>]| -> Vec<Vec<f64>> {
+        measures.rows.iter().map(|&i| rows[i].clone()).collect()
+    };
+    let off = |a: &[Vec<f64>], b: &[Vec<f64>]| apart(a, b) / scale(&direct);
+    let errors = Errors {
+        recurrence: off(&recurrence, &direct),
+        kernel: off(&measures.outputs, &at(&direct)),
+        steps: f64::NAN,
+        between: off(&at(&recurrence), &measures.outputs),
+        tolerance: tolerance(subject),
+    };
+    Ok(View {
+        name,
+        state: [seen.system.width()?, 0],
+        attention: Attention::of(subject, &measures.rows)?,
+        around: None,
+        found: Ok(measures),
+        errors: Some(errors),
+    })
+}
+
+/// The system of `subject`'s queries, keys and values with η = 1.
+fn bare(subject: &Subject) -> Result<Ltv> {
+    let model = ModelConfig {
+        mixer: unnormalised().name.to_owned(),
+        options: Default::default(),
+        ..subject.model.clone()
+    };
+    let params = Params::given(subject.weights.clone(), DType::F64, &Device::Cpu).detached();
+    let mixer = unnormalised().build(&model, &params)?;
+    let system = mixer.ltv(&subject.u)?;
+    Ok(system.expect("without a normaliser it is a system"))
+}
+
+/// The heads of an attention. z is that of its own normaliser where it has one, and else of normal weights.
+fn heads(subject: &Subject) -> Result<Vec<Head>> {
+    for name in ["wq", "wk", "wv"] {
+        ensure!(
+            subject.weights.contains_key(name),
+            "{} has no queries, keys and values: equation (17) takes those of an attention",
+            subject.name
+        );
+    }
+    let (u, weights) = (&subject.u, &subject.weights);
+    let (count, d) = (subject.model.n_heads, subject.model.d_model);
+    let [q, k] = queries_and_keys(weights, u)?;
+    let affine = |w: &Tensor, b: Option<&Tensor>| -> Result<Tensor> {
+        let x = u.matmul(&w.t()?.contiguous()?)?;
+        Ok(match b {
+            Some(b) => x.broadcast_add(b)?,
+            None => x,
+        })
+    };
+    let v = affine(&weights["wv"], weights.get("bv"))?;
+    let z = match weights.get("wn") {
+        Some(w) => affine(w, weights.get("bn"))?,
+        None => {
+            let mut rng = Rng::new(subject.seed, "inspect/eta", 0);
+            let scale = (d as f64).powf(-0.5);
+            let w: Vec<f64> = (0..count * d).map(|_| scale * rng.normals().0).collect();
+            affine(&Tensor::from_vec(w, (count, d), &Device::Cpu)?, None)?
+        }
+    };
+    let head = |head: usize| -> Result<Head> {
+        let part = |x: &Tensor| -> Result<Vec<Vec<f64>>> {
+            let width = x.dim(1)? / count;
+            Ok(x.narrow(D::Minus1, head * width, width)?.to_vec2()?)
+        };
+        Ok(Head {
+            q: part(&q)?,
+            k: part(&k)?,
+            v: part(&v)?,
+            z: part(&z)?.concat(),
+        })
+    };
+    (0..count).map(head).collect()
+}
+
+fn dot(a: &[f64], b: &[f64]) -> f64 {
+    a.iter().zip(b).map(|(a, b)| a * b).sum()
+}
+
+fn norm(x: &[f64]) -> f64 {
+    dot(x, x).sqrt()
+}

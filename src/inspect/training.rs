@@ -1,0 +1,192 @@
+//! What training does to a system: its measures at the epochs whose weights a run kept.
+
+use super::draw::{Curves, LAMBDAS};
+use super::measures::{evenly, Measures};
+use super::table::{of_columns, shown, Column};
+use super::view::View;
+use crate::report::{Coverage, Grid, Report};
+use serde_json::{json, Value};
+
+/// Epochs that a table has at most.
+const COLUMNS: usize = 10;
+
+/// A run at the epochs whose weights it kept.
+pub struct Course {
+    /// As a report names it.
+    pub name: String,
+    /// Test accuracy after each epoch of the run, from the first, 0 to 1.
+    pub accuracy: Vec<f64>,
+    /// In the order of training, the same layers each.
+    pub snapshots: Vec<Snapshot>,
+}
+
+/// The layers of a run after some of its epochs.
+pub struct Snapshot {
+    /// Epochs that were over; 0 is the start.
+    pub epoch: usize,
+    /// A view a layer.
+    pub views: Vec<View>,
+}
+
+/// A quantity that a sentence follows over an epoch.
+type Followed = (&'static str, fn(&Measures) -> f64);
+
+/// What is said of the epoch that taught most.
+const FOLLOWED: [Followed; 3] = [
+    ("median |λ|", Measures::median),
+    ("horizon", |m| m.horizon),
+    ("effective rank", |m| m.rank),
+];
+
+/// The report of `courses`: accuracy, and of each layer spectrum, horizon and rank by epoch.
+pub fn over_training(heading: String, courses: &[Course]) -> Report {
+    let (mut grids, mut notes) = (Vec::new(), Vec::new());
+    for course in courses {
+        let layers = course.snapshots[0].views.len();
+        grids.extend((0..layers).map(|layer| course.table(layer)));
+        grids.extend(course.accuracy_by_epoch());
+        for layer in 0..layers {
+            grids.extend(course.curves(layer));
+        }
+        notes.extend(course.without_system());
+        notes.extend(course.learnt());
+    }
+    Report {
+        heading,
+        facts: vec![("inspection".to_owned(), json!(1))],
+        list: "panels",
+        grids,
+        printed: Vec::new(),
+        notes,
+        coverage: Coverage::default(),
+    }
+}
+
+fn at_epoch(epoch: usize) -> [Option<Value>; 2] {
+    [None, Some(json!(epoch))]
+}
+
+impl Course {
+    /// The views of a layer, each with its epoch.
+    fn layer(&self, layer: usize) -> impl Iterator<Item = (usize, &View)> + Clone {
+        let snapshots = self.snapshots.iter();
+        snapshots.map(move |snapshot| (snapshot.epoch, &snapshot.views[layer]))
+    }
+
+    /// Test accuracy after `epoch` epochs, where it was tested.
+    fn accuracy(&self, epoch: usize) -> Option<f64> {
+        self.accuracy.get(epoch.checked_sub(1)?).copied()
+    }
+
+    /// Every quantity by epoch.
+    fn table(&self, layer: usize) -> Grid {
+        let drawn = evenly(self.snapshots.len() - 1, COLUMNS - 1);
+        // The start is always drawn, too.
+        let drawn = |i: usize| i == 0 || drawn.contains(&(i - 1));
+        let column = |(i, (epoch, view)): (usize, (usize, _))| Column {
+            view,
+            title: format!("epoch {epoch}"),
+            of: Some(json!(epoch)),
+            drawn: drawn(i),
+        };
+        let columns: Vec<Column> = self.layer(layer).enumerate().map(column).collect();
+        let name = &self.snapshots[0].views[layer].name;
+        of_columns(format!("{name}: measured by epoch"), &columns)
+    }
+
+    fn accuracy_by_epoch(&self) -> Option<Grid> {
+        let points = self.accuracy.iter().enumerate();
+        let points: Vec<_> = points.map(|(i, a)| (i + 1, vec![100.0 * a])).collect();
+        let curves = Curves {
+            of: &self.name,
+            what: "test accuracy",
+            over: "epoch",
+            unit: "accuracy (%)",
+            names: &["test accuracy"],
+            points,
+            at: at_epoch,
+        };
+        (!self.accuracy.is_empty()).then(|| curves.grid())
+    }
+
+    fn curves(&self, layer: usize) -> Vec<Grid> {
+        let views = self.layer(layer);
+        let of = &self.snapshots[0].views[layer].name;
+        let curves = |what, unit, names, points| {
+            let curves = Curves {
+                of,
+                what,
+                over: "epoch",
+                unit,
+                names,
+                points,
+                at: at_epoch,
+            };
+            curves.grid()
+        };
+        // Beside each number of Φ that of softmax's attention; alone where there is no Φ.
+        let beside = |of: fn(&Measures) -> f64, attention: fn(&View) -> f64| {
+            let numbers = views.clone().map(|(epoch, view)| {
+                let own = view.found.as_ref().ok().map(of);
+                (epoch, own.into_iter().chain([attention(view)]).collect())
+            });
+            numbers.collect::<Vec<(usize, Vec<f64>)>>()
+        };
+        let names: &'static [&'static str] = match views.clone().all(|(_, v)| v.found.is_ok()) {
+            true => &["of Φ", "of softmax's attention"],
+            false => &["of softmax's attention"],
+        };
+        let spectrum = views.clone().filter_map(|(epoch, view)| {
+            let measures = view.found.as_ref().ok().filter(|m| m.seq_len > 1)?;
+            let [low, high] = measures.ends();
+            Some((epoch, vec![low, measures.median(), high]))
+        });
+        let spectrum: Vec<_> = spectrum.collect();
+        let mut grids = Vec::new();
+        if !spectrum.is_empty() {
+            grids.push(curves("spectrum of all Λ_i", "|λ|", &LAMBDAS, spectrum));
+        }
+        let horizon = beside(|m| m.horizon, |view| view.attention.horizon);
+        grids.push(curves("effective horizon", "tokens", names, horizon));
+        let rank = beside(|m| m.rank, |view| view.attention.rank);
+        grids.push(curves("effective rank", "rank", names, rank));
+        grids
+    }
+
+    fn without_system(&self) -> Option<String> {
+        let why = self.snapshots[0].views[0].found.as_ref().err()?;
+        Some(format!(
+            "{}: no finite system of the form (11): {why}; horizon and rank are of its attention matrix alone",
+            self.name
+        ))
+    }
+
+    /// Between which snapshots accuracy rose most, and what else moved there.
+    fn learnt(&self) -> Vec<String> {
+        let pairs = self.snapshots.windows(2).filter_map(|pair| {
+            let [before, after] = pair else { return None };
+            let accuracies = [self.accuracy(before.epoch)?, self.accuracy(after.epoch)?];
+            Some((before, after, accuracies))
+        });
+        let rise = |[before, after]: [f64; 2]| after - before;
+        let steepest = pairs.max_by(|a, b| rise(a.2).total_cmp(&rise(b.2)));
+        let Some((before, after, accuracies)) = steepest.filter(|pair| rise(pair.2) > 0.0) else {
+            return Vec::new();
+        };
+        let [from, to] = accuracies.map(|accuracy| 100.0 * accuracy);
+        let layers = before.views.iter().zip(&after.views);
+        let moved = layers.filter_map(|(before, after)| {
+            let (start, end) = (before.found.as_ref().ok()?, after.found.as_ref().ok()?);
+            let moves = FOLLOWED.map(|(name, of)| {
+                format!("{name} from {} to {}", shown(of(start)), shown(of(end)))
+            });
+            Some(format!("{} meanwhile: {}", before.name, moves.join(", ")))
+        });
+        let (start, end) = (before.epoch, after.epoch);
+        let rose = format!(
+            "{}: test accuracy rose most from epoch {start} to {end}, from {from:.1} to {to:.1} %",
+            self.name
+        );
+        [rose].into_iter().chain(moved).collect()
+    }
+}

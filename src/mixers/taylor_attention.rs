@@ -1,0 +1,115 @@
+//! Softmax attention with the exponential cut to its Taylor polynomial T_P: Lemma 1's system, truncated at order P and
+//! trained as such. It is linear attention over the monomials (24) of queries and keys; with P = 2 and all products
+//! also known as Based (Arora et al. 2024) and TaylorShift (Nauen et al. 2024).
+
+use super::linear_attention::{FeatureMap, LinearAttention};
+use super::{attention, Core, Entry, Family, Growth, MixerOption, MixerSpec, ReleasedBlock};
+use crate::ltv::lemmas::Monomials;
+use candle_core::{Device, Result, Tensor};
+
+pub(super) const ENTRY: Entry = Entry {
+    name: "taylor",
+    equation: "o_i = Σ_j T(q_i·k_j/√m) v_j / Σ_j T(q_i·k_j/√m), T(x) = Σ_p≤P x^p/p!",
+    cite: "Lemma 1, (24)",
+    variants: &["reference", "paper"],
+    dsf: "N = d C(n/s+P, P)",
+    heads: true,
+    expands: true,
+    widens: false,
+    rotary: true,
+    family: Family::LinearAttention,
+    released: ReleasedBlock::ATTENTION,
+    options: &[MixerOption {
+        name: "order",
+        help: "order P of the series: `2`, 4, 6 or 8; of odd ones a weight can be negative",
+        default: |_| "2",
+        accepts: |v| matches!(v, "2" | "4" | "6" | "8"),
+        variants: &[],
+        implied: false,
+    }],
+    growth: Growth::Exact {
+        zeroed: &["wq", "wk", "bq", "bk"],
+        scaled: &["wq", "bq"],
+    },
+    stem: "taylor_attention",
+    work: |spec| {
+        let (features, heads) = (features(spec), spec.n_heads);
+        let work = attention::work(spec, Core::ChunkedScan);
+        Some(work.over_features(features, 2 * heads))
+    },
+    build: |spec, params| {
+        let map = |device: &Device| Taylor::new(spec, device);
+        Ok(Box::new(LinearAttention::new(spec, params, map)?))
+    },
+};
+
+/// P.
+fn order(spec: &MixerSpec) -> usize {
+    let given = spec.option("order").and_then(|order| order.parse().ok());
+    given.unwrap_or(2)
+}
+
+/// Features of a head.
+fn features(spec: &MixerSpec) -> usize {
+    Monomials::count(spec.d_state / spec.n_heads, order(spec))
+}
+
+/// x to the monomials x^ν / √ν! of x / m^{1/4} up to degree P, whose inner products are T_P(q·k/√m).
+struct Taylor {
+    /// m.
+    variables: usize,
+    /// For every degree from 1 on, which monomial of the degree below times which variable each of its monomials is.
+    degrees: Vec<[Tensor; 2]>,
+    /// 1/√ν! of every monomial, `(features, 1)`.
+    scales: Tensor,
+}
+
+impl Taylor {
+    fn new(spec: &MixerSpec, device: &Device) -> Result<Self> {
+        let variables = spec.d_state / spec.n_heads;
+        let monomials = Monomials::new(variables, order(spec));
+        let indices = |of: &dyn Fn(usize) -> Vec<u32>| {
+            let degrees = 0..monomials.degrees.len();
+            let tensor = |degree| Tensor::new(of(degree), device);
+            degrees.map(tensor).collect::<Result<Vec<_>>>()
+        };
+        let parents = indices(&|p| monomials.degrees[p].iter().map(|m| m.parent).collect())?;
+        let factors = indices(&|p| monomials.degrees[p].iter().map(|m| m.variable).collect())?;
+        let scales = monomials.of(&vec![1.0; variables]);
+        let count = scales.len();
+        Ok(Self {
+            variables,
+            degrees: parents
+                .into_iter()
+                .zip(factors)
+                .map(<[_; 2]>::from)
+                .collect(),
+            scales: Tensor::from_vec(scales, (count, 1), device)?,
+        })
+    }
+}
+
+impl FeatureMap for Taylor {
+    fn width(&self) -> usize {
+        self.scales.elem_count()
+    }
+
+    /// Monomials run down the rows, where picking one is a copy of memory.
+    fn features(&self, x: &Tensor) -> Result<Tensor> {
+        let (batch, rows, width) = x.dims3()?;
+        let heads = width / self.variables;
+        let x = x.reshape((batch * rows * heads, self.variables))?;
+        let x = (x * (self.variables as f64).powf(-0.25))?;
+        let x = x.t()?.contiguous()?;
+        let mut degree = Tensor::ones((1, x.dim(1)?), x.dtype(), x.device())?;
+        let mut all = vec![degree.clone()];
+        for [parents, variables] in &self.degrees {
+            degree = (degree.index_select(parents, 0)? * x.index_select(variables, 0)?)?;
+            all.push(degree.clone());
+        }
+        let scales = self.scales.to_dtype(x.dtype())?;
+        let features = Tensor::cat(&all, 0)?.broadcast_mul(&scales)?;
+        let features = features.t()?.contiguous()?;
+        features.reshape((batch, rows, heads * self.width()))
+    }
+}
