@@ -9,6 +9,7 @@ use super::{host, read_if_present};
 use crate::error::{Error, Result};
 use crate::files::{open_lock, remove_if_present};
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 use std::fs::{self, File, TryLockError};
 use std::io::{ErrorKind, Write};
 use std::path::{Path, PathBuf};
@@ -20,7 +21,7 @@ pub(super) const CLAIM: &str = "claim.json";
 /// Files of a process that has no claim yet, which the one that has it leaves alone.
 const ASIDE: &str = ".claim-";
 
-/// How long a claim can be empty between its making and its writing.
+/// How long a claim can be empty, or written in part, after its making.
 const WRITTEN_WITHIN: Duration = Duration::from_secs(1);
 
 /// What a claim says of its maker.
@@ -169,10 +170,10 @@ pub(super) fn has_none(error: &std::io::Error) -> bool {
 
 /// Whether the claim `left` is of a process that is gone.
 fn is_left_alone(folder: &Path, left: &[u8], own: &Holder, pace: Pace) -> Result<bool> {
-    if left.is_empty() {
+    if serde_json::from_slice::<Value>(left).is_err() {
         // Its process is about to write it, or was killed before it could.
         std::thread::sleep(WRITTEN_WITHIN);
-        return Ok(read_if_present(&folder.join(CLAIM))?.is_some_and(|now| now.is_empty()));
+        return Ok(read_if_present(&folder.join(CLAIM))?.is_some_and(|now| now == left));
     }
     let holder: Option<Holder> = serde_json::from_slice(left).ok();
     // Its lock would still be there. Locks of some network file systems reach no further than one machine.
@@ -206,6 +207,20 @@ fn is_left_alone(folder: &Path, left: &[u8], own: &Holder, pace: Pace) -> Result
 
 fn changed(path: &Path) -> Option<SystemTime> {
     fs::metadata(path).ok()?.modified().ok()
+}
+
+/// Removes what processes left that were killed while they took over a claim, once no living one can be using it.
+pub(super) fn remove_asides(folder: &Path, pace: Pace) -> Result<()> {
+    for entry in fs::read_dir(folder).map_err(Error::io("read", folder))? {
+        let entry = entry.map_err(Error::io("read", folder))?;
+        let aside = entry.file_name().to_string_lossy().starts_with(ASIDE);
+        let path = entry.path();
+        let age = || changed(&path)?.elapsed().ok();
+        if aside && age().is_some_and(|age| age > pace.silent) {
+            remove_if_present(&path)?;
+        }
+    }
+    Ok(())
 }
 
 /// The machine, since it was started.
@@ -325,8 +340,10 @@ mod tests {
     fn a_claim_whose_process_was_killed_before_it_wrote_it_is_free() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join(CLAIM);
-        fs::write(&path, "").unwrap();
-        assert!(Claim::take(dir.path(), false, PACE).unwrap().is_some());
+        for part in ["", "{\"host\":\"lap"] {
+            fs::write(&path, part).unwrap();
+            assert!(Claim::take(dir.path(), false, PACE).unwrap().is_some());
+        }
         fs::write(&path, "").unwrap();
         std::thread::scope(|scope| {
             scope.spawn(|| {
@@ -335,6 +352,22 @@ mod tests {
             });
             assert!(Claim::take(dir.path(), false, PACE).unwrap().is_none());
         });
+    }
+
+    #[test]
+    fn what_a_killed_taker_left_is_removed_when_it_is_old() {
+        let dir = tempfile::tempdir().unwrap();
+        for (name, seconds) in [(".claim-old", 120), (".claim-new", 1), ("other", 120)] {
+            let path = dir.path().join(name);
+            fs::write(&path, "").unwrap();
+            age(&path, seconds);
+        }
+        remove_asides(dir.path(), PACE).unwrap();
+        let left = |name: &str| dir.path().join(name).exists();
+        assert_eq!(
+            [".claim-old", ".claim-new", "other"].map(left),
+            [false, true, true]
+        );
     }
 
     #[test]

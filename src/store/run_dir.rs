@@ -1,7 +1,7 @@
 //! The folder of one run, while a process works on it.
 
 use super::beat::{Beat, Heart, BEAT};
-use super::claim::{Claim, CLAIM};
+use super::claim::{remove_asides, Claim, CLAIM};
 use super::losses::Losses;
 use super::summary::to_csv;
 use super::{read_if_present, utc_now, Provenance, RunResult, RunStatus, Store};
@@ -117,6 +117,7 @@ impl RunDir {
             return Err(Error::Busy(id));
         };
         remove_unfinished(&folder)?;
+        remove_asides(&folder, store.pace)?;
         record_config(&folder.join(CONFIG), config)?;
         let mut provenance = provenance.clone();
         match store.result(&id)?.map(|result| result.status) {
@@ -277,6 +278,7 @@ pub(super) fn tidy(store: &Store, id: &str) -> Result<()> {
         return Ok(()); // it is about to do so itself
     };
     remove_unfinished(&folder)?;
+    remove_asides(&folder, store.pace)?;
     remove_if_present(&folder.join(BEAT))?;
     remove_checkpoints(&folder)
 }

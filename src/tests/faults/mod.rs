@@ -72,6 +72,12 @@ fn no_leftovers(run: &Path) {
             "result.json",
             "lock",
         ];
-        assert!(kept.contains(&name.as_str()), "{name} in {}", run.display());
+        // One that was killed while it took over a run leaves a file for a minute.
+        let aside = name.starts_with(".claim-");
+        assert!(
+            aside || kept.contains(&name.as_str()),
+            "{name} in {}",
+            run.display()
+        );
     }
 }
