@@ -4,6 +4,7 @@
 
 use crate::error::{Error, Result};
 use memmap2::Mmap;
+use serde::Serialize;
 use serde_json::Value;
 use sha2::{Digest, Sha256};
 use std::fs::{self, File, TryLockError};
@@ -201,6 +202,15 @@ fn speak_of_cut_files() -> Result<()> {
 /// Adds to the JSON `object` a digest of the rest of it, by which [`unseal`] finds damage.
 pub fn seal(object: &mut Value) {
     object[SEAL] = seal_of(object).into();
+}
+
+/// `object` as JSON with a seal behind its fields, which keep their order.
+pub fn sealed_text(object: &impl Serialize) -> String {
+    let plain = "plain data has a JSON form";
+    let text = serde_json::to_string(object).expect(plain);
+    let seal = seal_of(&serde_json::to_value(object).expect(plain));
+    let fields = text.strip_suffix('}').unwrap_or(&text);
+    format!("{fields},\"{SEAL}\":\"{seal}\"}}")
 }
 
 /// Takes the digest of [`seal`] out of `object` and says whether the rest is as it was. None of an object without one, as

@@ -59,7 +59,8 @@ impl Here<'_> {
 }
 
 impl Worker for Here<'_> {
-    fn work(&self, job: &Job, stop: &AtomicBool, _on: &mut dyn FnMut(Message)) -> Result<Ending> {
+    fn work(&self, job: &Job, stop: &AtomicBool, on: &mut dyn FnMut(Message)) -> Result<Ending> {
+        on(Message::Start);
         self.train(job.run, stop).map(|_| Ending::Finished)
     }
 }

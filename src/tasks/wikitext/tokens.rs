@@ -234,9 +234,7 @@ fn brief(sources: Vec<Source>) -> Vec<Source> {
 impl Header {
     /// As it stands in the file. Names are cut so that it always fits.
     fn to_bytes(&self) -> Vec<u8> {
-        let mut header = serde_json::to_value(self).expect("a header is plain data");
-        files::seal(&mut header);
-        let mut bytes = header.to_string().into_bytes();
+        let mut bytes = files::sealed_text(self).into_bytes();
         bytes.resize(HEADER - 1, b' ');
         bytes.push(b'\n');
         bytes

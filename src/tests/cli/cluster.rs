@@ -190,6 +190,15 @@ fn folders_are_joined_and_two_results_of_one_run_are_refused() {
     let mut changed: Value = serde_json::from_str(&text).unwrap();
     changed["test_loss"] = 0.125.into();
     fs::write(&result, changed.to_string()).unwrap();
+    let said = world.dsf("sweep merge b --out c");
+    assert!(
+        said.err.contains("changed since it was written"),
+        "{}",
+        said.err
+    );
+    // As if it were another result, not a damaged one.
+    changed.as_object_mut().unwrap().remove("seal");
+    fs::write(&result, changed.to_string()).unwrap();
     let said = world.dsf("sweep merge b --out c").ends(65);
     assert!(
         said.contains("b/runs/") && said.contains("c/runs/"),

@@ -18,13 +18,14 @@ fn a_token_file_that_is_cut_while_it_is_used_ends_the_run_with_a_sentence() {
     let mut child = Command::new(assert_cmd::cargo::cargo_bin("dsf"))
         .args(line.split_whitespace())
         .current_dir(world.path(""))
+        .env("HF_HOME", world.path("home"))
         .stdin(Stdio::null())
         .stdout(Stdio::null())
         .stderr(said)
         .spawn()
         .unwrap();
     wait_for_an_epoch(&world, "results");
-    let folders = fs::read_dir(world.path("text/tokens")).unwrap();
+    let folders = fs::read_dir(world.path("home/dsf/wikitext/tokens")).unwrap();
     let folder = folders
         .map(|entry| entry.unwrap().path())
         .find(|path| path.is_dir());
