@@ -70,8 +70,8 @@ fn what_failed_or_diverged_is_given_up_first_and_one_rate_always_stays() {
     let mut halving = Halving::of(whole.clone(), 3);
     assert_eq!(halving.rounds(), 1);
     publish(&halving.round(0), &store, |run| match run.train.lr {
-        lr if lr == 2e-3 => Some(0.1),
-        lr if lr == 3e-3 => Some(f64::NAN),
+        2e-3 => Some(0.1),
+        3e-3 => Some(f64::NAN),
         _ => None,
     });
     halving.give_up(0, &store).unwrap();

@@ -52,6 +52,7 @@ impl End {
 }
 
 /// Runs `command` to its end under `fault`.
+#[allow(clippy::zombie_processes, reason = "the tracer waits for it")]
 pub fn run(mut command: Command, fault: Fault) -> End {
     let [stdout, stderr] = [0; 2].map(|_| tempfile::NamedTempFile::new().unwrap());
     command.stdin(std::process::Stdio::null());
