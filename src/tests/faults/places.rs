@@ -1,6 +1,6 @@
 //! A run is killed before each of its calls that change a file, and refused from each of them on.
 
-use super::traced::{run, End, Fault};
+use super::traced::{permitted, run, End, Fault};
 use super::{all_or, look_at, no_leftovers, worth};
 use crate::cli::World;
 use nix::errno::Errno;
@@ -42,6 +42,9 @@ fn ended_well(end: &End, fault: Fault) {
 
 #[test]
 fn a_run_that_is_killed_before_any_of_its_calls_goes_on_to_the_same_bits() {
+    if !permitted() {
+        return;
+    }
     let whole = World::new();
     whole.dsf(RUN).ok();
     let wanted = worth(&whole.only_run("results"));
@@ -70,6 +73,9 @@ fn a_run_that_is_killed_before_any_of_its_calls_goes_on_to_the_same_bits() {
 /// The second checkpoint, in place of the first.
 #[test]
 fn a_run_that_is_killed_in_any_call_of_a_checkpoint_goes_on_from_the_one_before() {
+    if !permitted() {
+        return;
+    }
     let whole = World::new();
     whole.dsf(RUN).ok();
     let wanted = worth(&whole.only_run("results"));
@@ -105,6 +111,9 @@ fn a_run_that_is_killed_in_any_call_of_a_checkpoint_goes_on_from_the_one_before(
 
 #[test]
 fn a_sweep_that_is_killed_with_its_worker_before_any_call_goes_on_to_the_same_bits() {
+    if !permitted() {
+        return;
+    }
     let whole = World::new();
     whole.dsf(SWEEP).ok();
     let wanted: Vec<_> = whole.runs("results").iter().map(|run| worth(run)).collect();
@@ -125,6 +134,9 @@ fn a_sweep_that_is_killed_with_its_worker_before_any_call_goes_on_to_the_same_bi
 /// A full disk, one that went read-only, one that breaks.
 #[test]
 fn a_run_whose_disk_fails_from_any_call_on_says_so_and_goes_on_when_it_is_mended() {
+    if !permitted() {
+        return;
+    }
     let whole = World::new();
     whole.dsf(RUN).ok();
     let wanted = worth(&whole.only_run("results"));
@@ -151,6 +163,9 @@ fn a_run_whose_disk_fails_from_any_call_on_says_so_and_goes_on_when_it_is_mended
 
 #[test]
 fn a_run_whose_files_are_of_the_future_goes_on_to_the_same_bits() {
+    if !permitted() {
+        return;
+    }
     let whole = World::new();
     whole.dsf(RUN).ok();
     let wanted = worth(&whole.only_run("results"));
@@ -177,6 +192,9 @@ fn a_run_whose_files_are_of_the_future_goes_on_to_the_same_bits() {
 
 #[test]
 fn eight_processes_train_every_run_of_a_folder_once_with_and_without_locks() {
+    if !permitted() {
+        return;
+    }
     let seeds = all_or(200, 24);
     let line = format!(
         "sweep --preset smoke --mixer softmax --d 8 --train-examples 32 --test-examples 16 --seeds {seeds} \
@@ -214,6 +232,9 @@ fn eight_processes_train_every_run_of_a_folder_once_with_and_without_locks() {
 /// Not more than it was measured to be: on a network file system each is a journey.
 #[test]
 fn a_run_costs_so_many_calls_that_change_files() {
+    if !permitted() {
+        return;
+    }
     let world = World::new();
     let end = run(dsf(&world, RUN), Fault::None);
     assert_eq!(end.code, Some(0));

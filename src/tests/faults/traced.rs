@@ -51,6 +51,22 @@ impl End {
     }
 }
 
+/// Whether this machine lets a process trace its children; some containers do not.
+pub fn permitted() -> bool {
+    let mut probe = Command::new("true");
+    // SAFETY: as below.
+    unsafe {
+        probe.pre_exec(|| ptrace::traceme().map_err(std::io::Error::from));
+    }
+    let Ok(mut child) = probe.spawn() else {
+        println!("skipped: this test may not trace processes");
+        return false;
+    };
+    child.kill().unwrap();
+    child.wait().unwrap();
+    true
+}
+
 /// Runs `command` to its end under `fault`.
 #[allow(clippy::zombie_processes, reason = "the tracer waits for it")]
 pub fn run(mut command: Command, fault: Fault) -> End {
