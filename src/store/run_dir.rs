@@ -14,6 +14,7 @@ use crate::files::{
 };
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
+use sha2::{Digest, Sha256};
 use std::fs;
 use std::io::{self, ErrorKind, Write};
 use std::path::{Path, PathBuf};
@@ -21,6 +22,8 @@ use std::path::{Path, PathBuf};
 const ENV: &str = "env.json";
 const METRICS: &str = "metrics.csv";
 const LOSSES: &str = "losses.csv";
+/// The field of a result that holds the digest of the epochs beside it.
+const METRICS_DIGEST: &str = "metrics_sha256";
 /// The newest checkpoint, and the one before it.
 const CHECKPOINTS: [&str; 2] = ["checkpoint.safetensors", "checkpoint-before.safetensors"];
 
@@ -250,6 +253,9 @@ impl RunDir {
     pub fn finish(self, result: &RunResult) -> Result<()> {
         self.still_mine()?;
         let mut sealed = json(result);
+        if let Some(epochs) = read_if_present(&self.folder.join(METRICS))? {
+            sealed[METRICS_DIGEST] = digest_of(&epochs).into();
+        }
         seal(&mut sealed);
         write_atomic(&self.folder.join(RESULT), &pretty(&sealed))?;
         if result.status == RunStatus::Done {
@@ -294,13 +300,31 @@ pub fn epochs(folder: &Path) -> Result<Vec<EpochRow>> {
     let Some(bytes) = read_if_present(&path)? else {
         return Ok(Vec::new());
     };
-    let rows: Result<Vec<EpochRow>, csv::Error> =
-        csv::Reader::from_reader(&bytes[..]).deserialize().collect();
-    rows.map_err(|e| {
+    let broken = |why: String| {
         let folder = folder.display();
         let remedy = format!("delete the folder {folder} to train it from the start");
-        Error::corrupt(&path, format!("not the epochs of a run: {e}; {remedy}"))
-    })
+        Error::corrupt(&path, format!("not the epochs of a run: {why}; {remedy}"))
+    };
+    if let Some(written) = written_digest(folder)? {
+        if written != digest_of(&bytes) {
+            return Err(broken("they were changed since the run ended".into()));
+        }
+    }
+    let rows: Result<Vec<EpochRow>, csv::Error> =
+        csv::Reader::from_reader(&bytes[..]).deserialize().collect();
+    rows.map_err(|e| broken(e.to_string()))
+}
+
+/// The digest of the epochs that the result in `folder` holds; none of a run that is not finished, or by an earlier version.
+fn written_digest(folder: &Path) -> Result<Option<String>> {
+    let bytes = read_if_present(&folder.join(RESULT))?.unwrap_or_default();
+    let result: Option<Value> = serde_json::from_slice(&bytes).ok();
+    let digest = result.and_then(|result| Some(result.get(METRICS_DIGEST)?.as_str()?.to_owned()));
+    Ok(digest)
+}
+
+fn digest_of(bytes: &[u8]) -> String {
+    hex::encode(Sha256::digest(bytes))
 }
 
 fn record_config(path: &Path, config: &RunConfig) -> Result<()> {

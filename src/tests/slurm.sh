@@ -64,9 +64,12 @@ ReturnToService=2
 KillWait=5
 MinJobAge=3600
 JobRequeue=1
+PreemptType=preempt/partition_prio
+PreemptMode=REQUEUE
 MaxArraySize=101
 NodeName=localhost NodeAddr=127.0.0.1 NodeHostname=$(hostname -s) CPUs=$(nproc) State=UNKNOWN
-PartitionName=debug Nodes=ALL Default=YES MaxTime=INFINITE State=UP
+PartitionName=debug Nodes=ALL Default=YES MaxTime=INFINITE State=UP PriorityTier=1 PreemptMode=REQUEUE GraceTime=10
+PartitionName=urgent Nodes=ALL MaxTime=INFINITE State=UP PriorityTier=9 PreemptMode=OFF
 CONF
 export SLURM_CONF=$world/slurm.conf
 grep -qw "$(hostname -s)" /etc/hosts || echo "127.0.0.1 $(hostname -s)" >> /etc/hosts
@@ -108,7 +111,7 @@ if said=$("$dsf" sweep "${grid[@]}" --executor slurm --gpus 7 --device cuda 2>&1
 grep -q "Slurm refuses .sbatch --test-only" <<< "$said" || fail "$said"
 [ -z "$(squeue -h)" ] || fail "a refused job is queued"
 
-part "an array over four shards, of which one is killed and one queued again"
+part "an array over four shards, of which one is killed, one queued again, and one makes way for an urgent job"
 submit --shards 4
 job=$(field job) report=$(field report)
 wait_for "[ \"\$(squeue -h -j $job -t RUNNING -o %i | wc -l)\" -ge 2 ]" 60 "no two tasks ran at once"
@@ -116,8 +119,12 @@ wait_for "[ \"\$(status running)\" -ge 2 ]" 60 "no two runs were seen in work"
 "$dsf" sweep status "${grid[@]}"
 scontrol requeue "${job}_1"
 scancel --signal=KILL --full "${job}_0"
+wait_for "[ \"\$(squeue -h -j $job -t RUNNING -o %i | wc -l)\" -ge 1 ]" 60 "no task ran after that"
+sbatch --partition=urgent --exclusive --job-name=urgent --output=/dev/null --wrap "sleep 2" >/dev/null
+wait_for "grep -q 'preempted JobId=${job}_' log/slurmctld.log" 60 "no task made way for the urgent job"
 wait_for "ended $job" 300 "the array did not end"
 wait_for "ended $report" 60 "the report did not end"
+grep -q "stopped" results/slurm/"$job"_*.log || fail "no task left its runs behind checkpoints"
 squeue --states=all -h -r -j "$job" -o '%i %T restarts %r' | sort
 missing=$(status to_do)
 finished=$(status "done")

@@ -97,10 +97,21 @@ impl Typed {
     pub fn whole(&self) -> Result<Plan> {
         let mut flags = self.flags.clone();
         flags.gpu = self.device.is_gpu();
-        match self.experiment.is_empty() {
-            false => Experiment::plan_of(&self.experiment, &flags),
-            true => Plan::of(recipes::task(self.task.as_deref().unwrap_or(TASK))?, &flags),
+        let task = self.task.as_deref();
+        let task = task.map(recipes::task).transpose()?;
+        if self.experiment.is_empty() {
+            let task = task.map_or_else(|| recipes::task(TASK), Ok)?;
+            return Plan::of(task, &flags);
         }
+        let plan = Experiment::plan_of(&self.experiment, &flags)?;
+        let other = |task: recipes::Task| plan.tasks().into_iter().find(|name| *name != task.name);
+        if let Some((task, other)) = task.and_then(|task| Some((task, other(task)?))) {
+            refuse!(
+                "--task {}: the experiment has runs of {other}, and names its tasks itself; leave --task out",
+                task.name
+            );
+        }
+        Ok(plan)
     }
 
     /// [`Self::whole`], or the part of it that --shard names.

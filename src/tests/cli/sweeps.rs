@@ -255,6 +255,12 @@ fn several_experiments_are_one_sweep_that_trains_every_run_once() {
     assert!(report.contains("3 of 3 runs done"), "{report}");
     let status = world.dsf("sweep status a.toml b.toml").ok();
     assert!(status.starts_with("3 runs: 3 done"), "{status}");
+    world.dsf("sweep a.toml --task mqar --dry-run").ok();
+    let other = world.dsf("sweep a.toml --task recall --dry-run").refused();
+    assert!(
+        other.contains("--task recall: the experiment has runs of mqar"),
+        "{other}"
+    );
     let missing = world.dsf("sweep a.toml c.toml").refused();
     assert!(
         missing.contains("cannot read the experiment file c.toml"),

@@ -7,14 +7,14 @@ use crate::world::checkpoint;
 use dsf::config::{RunConfig, SETTINGS};
 use dsf::model::weights::Checkpoint;
 use dsf::recipes;
-use dsf::store::{read_summary, Metrics, Outcome, Provenance, Record, RunResult, Store};
+use dsf::store::{read_summary, EpochRow, Metrics, Outcome, Provenance, Record, RunResult, Store};
 use dsf::sweep::Experiment;
 use dsf::tasks;
 use fastrand::Rng;
 use std::fs;
 use std::path::Path;
 
-/// Changed copies of a file: of six kinds, 100,000 together where all are asked for.
+/// Changed copies of a file: of seven kinds, 100,000 together where all are asked for.
 fn copies() -> usize {
     all_or(17_000, 400)
 }
@@ -90,10 +90,25 @@ fn result() -> RunResult {
     )
 }
 
+fn epoch(epoch: usize) -> EpochRow {
+    EpochRow {
+        epoch,
+        train_loss: 1.5 / epoch as f64,
+        test_loss: 1.25,
+        accuracy: 0.73125,
+        lr: 1e-3,
+        seconds: 6.25,
+        tokens_per_s: 1e5,
+        val_loss: None,
+        val_accuracy: None,
+    }
+}
+
 /// A store with one finished run.
 fn store(folder: &Path) -> Store {
     let store = Store::open(folder).unwrap();
     let dir = store.begin(&run(), &Provenance::collect("cpu", 2)).unwrap();
+    dir.write_metrics(&[1, 2].map(epoch)).unwrap();
     dir.finish(&result()).unwrap();
     store
 }
@@ -124,6 +139,23 @@ fn a_damaged_config_or_result_is_told_and_never_makes_another_row() {
         assert!(share > 0.8, "{name}: {share}");
         fs::write(&path, whole).unwrap();
     }
+}
+
+#[test]
+fn damaged_epochs_of_a_finished_run_are_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = store(folder.path());
+    let id = run().id();
+    let wanted = store.epochs(&id).unwrap();
+    assert_eq!(wanted.len(), 2);
+    let path = store.run_folder(&id).join("metrics.csv");
+    let share = attack("metrics.csv", &fs::read(&path).unwrap(), |copy| {
+        fs::write(&path, copy).unwrap();
+        let found = store.epochs(&id).map_err(|e| e.to_string())?;
+        assert_eq!(found, wanted);
+        Ok(())
+    });
+    assert!(share > 0.9, "{share}");
 }
 
 #[test]
