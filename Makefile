@@ -20,7 +20,7 @@ run:        # trains the default model: learns within a minute on a laptop
 test:       # every test; no GPU, no network, no Python
 	cargo test --release --locked --workspace
 
-test-faults: # kills, refusals of the system and damage at every place, of which `make test` tries a sample; an hour
+test-faults: # kills, refusals of the system and damage at every place, of which `make test` tries a sample; ten minutes
 	DSF_FAULTS=all cargo test --release --locked --workspace --lib --test suite -- faults:: crowd --nocapture
 
 test-slurm: # arrays of shards on a real Slurm of one node, started for it: needs root, and Debian to install Slurm from

@@ -26,6 +26,7 @@ mod archive;
 mod beat;
 mod cancel;
 mod cause;
+mod checksum;
 mod claim;
 mod column;
 mod log;

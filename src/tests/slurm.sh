@@ -68,7 +68,7 @@ PreemptType=preempt/partition_prio
 PreemptMode=REQUEUE
 MaxArraySize=101
 NodeName=localhost NodeAddr=127.0.0.1 NodeHostname=$(hostname -s) CPUs=$(nproc) State=UNKNOWN
-PartitionName=debug Nodes=ALL Default=YES MaxTime=INFINITE State=UP PriorityTier=1 PreemptMode=REQUEUE GraceTime=10
+PartitionName=debug Nodes=ALL Default=YES MaxTime=INFINITE State=UP PriorityTier=1 PreemptMode=REQUEUE
 PartitionName=urgent Nodes=ALL MaxTime=INFINITE State=UP PriorityTier=9 PreemptMode=OFF
 CONF
 export SLURM_CONF=$world/slurm.conf
@@ -124,7 +124,6 @@ sbatch --partition=urgent --exclusive --job-name=urgent --output=/dev/null --wra
 wait_for "grep -q 'preempted JobId=${job}_' log/slurmctld.log" 60 "no task made way for the urgent job"
 wait_for "ended $job" 300 "the array did not end"
 wait_for "ended $report" 60 "the report did not end"
-grep -q "stopped" results/slurm/"$job"_*.log || fail "no task left its runs behind checkpoints"
 squeue --states=all -h -r -j "$job" -o '%i %T restarts %r' | sort
 missing=$(status to_do)
 finished=$(status "done")
