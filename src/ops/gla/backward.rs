@@ -7,10 +7,12 @@
 //! States are recomputed from those before each span, which a first walk stores for the task.
 
 use super::division::{Cut, Task};
-use super::steps::{blocks, Block, Steps, BLOCK, IN_GROUP, SPAN};
+use super::steps::{
+    blocks, each_group, weighted, without_traces, Block, Steps, BLOCK, IN_GROUP, SPAN,
+};
 use super::Gla;
 use crate::float::Float;
-use crate::lanes::{add_chunk, each, map_chunks, splat, store, sum, Lanes, LANES};
+use crate::lanes::{add_chunk, by_index, each, map_chunks, splat, store, sum, Lanes, LANES};
 use crate::strips::Rows;
 use dsf_simd::simd;
 
@@ -163,11 +165,9 @@ fn advance<F: Float>(
             &steps.decays[j * groups + group],
         );
         let v = &values[j * across + column];
-        for n in 0..BLOCK {
-            h[n] = each(|i| a[i] * h[n][i] + k[i] * v[n]);
-        }
+        h = each_group(|n| each(|i| a[i] * h[n][i] + k[i] * v[n]));
     }
-    h
+    without_traces(&h)
 }
 
 /// The gradients of one span; the states before it begin at `kept`.
@@ -244,19 +244,15 @@ fn replay<F: Float>(
             &steps.decays[j * groups + group],
         );
         let v = &values[j * across + column];
-        for n in 0..BLOCK {
-            decayed[n] = each(|i| a[i] * h[n][i]);
-            h[n] = each(|i| decayed[n][i] + k[i] * v[n]);
-        }
+        let before = each_group(|n| each(|i| a[i] * h[n][i]));
+        h = each_group(|n| each(|i| before[n][i] + k[i] * v[n]));
+        *decayed = before;
         if event.row.is_some() {
             let (go, to) = (
                 &grads[j * across + column],
                 &mut of_queries[j * groups + group],
             );
-            let mut sum: Lanes<F> = splat(F::zero());
-            for n in 0..BLOCK {
-                sum = each(|i| sum[i] + h[n][i] * go[n]);
-            }
+            let sum = weighted(&h, go);
             *to = each(|i| to[i] + sum[i]);
         }
     }
@@ -286,21 +282,22 @@ fn walk_back<F: Float>(
         );
         if event.row.is_some() {
             let (q, go) = (&steps.queries[at], &grads[j * across + column]);
-            for n in 0..BLOCK {
-                of_state[n] = each(|i| of_state[n][i] + q[i] * go[n]);
-            }
+            of_state = each_group(|n| each(|i| of_state[n][i] + q[i] * go[n]));
         }
-        let (mut of_key, mut of_decay): (Lanes<F>, Lanes<F>) = (splat(F::zero()), splat(F::zero()));
-        for n in 0..BLOCK {
-            of_key = each(|i| of_key[i] + of_state[n][i] * v[n]);
-            of_decay = each(|i| of_decay[i] + of_state[n][i] * decayed[n][i]);
-            of_values[n] = each(|i| of_values[n][i] + of_state[n][i] * k[i]);
-            of_state[n] = each(|i| a[i] * of_state[n][i]);
-        }
+        let of_key = weighted(&of_state, v);
+        let of_decay = product(&of_state, decayed);
+        *of_values = each_group(|n| each(|i| of_values[n][i] + of_state[n][i] * k[i]));
+        of_state = each_group(|n| each(|i| a[i] * of_state[n][i]));
         of_keys[at] = each(|i| of_keys[at][i] + of_key[i]);
         of_decays[at] = each(|i| of_decays[at][i] + of_decay[i]);
     }
-    *carry = of_state;
+    *carry = without_traces(&of_state);
+}
+
+/// The sum over the groups of two blocks of their products.
+#[inline(always)]
+fn product<F: Float>(x: &Block<F>, y: &Block<F>) -> Lanes<F> {
+    each(|i| (x[0][i] * y[0][i] + x[1][i] * y[1][i]) + (x[2][i] * y[2][i] + x[3][i] * y[3][i]))
 }
 
 /// Writes the gradients of the span's queries, keys and decays.
@@ -308,10 +305,8 @@ fn walk_back<F: Float>(
 fn write<F: Float>(scratch: &Scratch<F>, grads: &mut Grads<F>) {
     let groups = scratch.steps.along_keys;
     for (j, event) in scratch.steps.events.iter().enumerate() {
-        let [of_query, of_key, of_decay] = scratch
-            .of_keys
-            .each_ref()
-            .map(|x| &x[j * groups..][..groups]);
+        let [of_query, of_key, of_decay] =
+            by_index(|n| &scratch.of_keys[n][j * groups..][..groups]);
         if let Some(row) = event.row {
             copy(of_query, grads.q[row]);
         }

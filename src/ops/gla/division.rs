@@ -109,31 +109,37 @@ impl Gla {
 
 impl<'a, F> Task<'a, F> {
     /// The head's `width` numbers of row `row` of an array (B, rows, s, width).
+    #[inline(always)]
     fn part(&self, x: &'a [F], rows: usize, row: usize, width: usize) -> &'a [F] {
         let start = ((self.sequence * rows + row) * self.op.heads + self.head) * width;
         &x[start..][..width]
     }
 
+    #[inline(always)]
     pub(super) fn query(&self, row: usize) -> &'a [F] {
         self.part(self.ins[0], self.op.times.rows, row, self.op.keys)
     }
 
+    #[inline(always)]
     pub(super) fn key(&self, t: usize) -> &'a [F] {
         self.part(self.ins[1], self.op.len, t, self.op.keys)
     }
 
     /// The tile's columns of the value.
+    #[inline(always)]
     pub(super) fn value(&self, t: usize) -> &'a [F] {
         let value = self.part(self.ins[2], self.op.len, t, self.op.values);
         &value[self.columns.clone()]
     }
 
     /// The logarithms of the decays.
+    #[inline(always)]
     pub(super) fn decay(&self, t: usize) -> &'a [F] {
         self.part(self.ins[3], self.op.len, t, self.op.decays)
     }
 
     /// The tile's columns of row `row` of the gradient of the result.
+    #[inline(always)]
     pub(super) fn grad(&self, go: &'a [F], row: usize) -> &'a [F] {
         let grad = self.part(go, self.op.times.rows, row, self.op.values);
         &grad[self.columns.clone()]

@@ -2,7 +2,7 @@
 //! registers during a span of steps.
 
 use super::division::{Cut, Task};
-use super::steps::{blocks, Block, Steps, BLOCK, IN_GROUP};
+use super::steps::{blocks, each_group, weighted, without_traces, Block, Steps, BLOCK, IN_GROUP};
 use super::Gla;
 use crate::float::Float;
 use crate::lanes::{each, splat, store, Lanes, LANES};
@@ -61,17 +61,12 @@ fn walk<F: Float>(
     for (j, event) in steps.events.iter().enumerate() {
         let (k, a) = (&keys[j * across + row], &decays[j * across + row]);
         let v = &steps.values[j * groups + group];
-        for n in 0..BLOCK {
-            h[n] = each(|i| a[n] * h[n][i] + k[n] * v[i]);
-        }
+        h = each_group(|n| each(|i| a[n] * h[n][i] + k[n] * v[i]));
         if event.row.is_some() {
             let (q, o) = (&queries[j * across + row], &mut sums[j * groups + group]);
-            let mut sum: Lanes<F> = splat(F::zero());
-            for n in 0..BLOCK {
-                sum = each(|i| sum[i] + q[n] * h[n][i]);
-            }
+            let sum = weighted(&h, q);
             *o = each(|i| o[i] + sum[i]);
         }
     }
-    *state = h;
+    *state = without_traces(&h);
 }

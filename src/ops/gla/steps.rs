@@ -161,6 +161,29 @@ fn push<F: Float>(row: Option<&[F]>, groups: usize, to: &mut Vec<Lanes<F>>) {
     }
 }
 
+/// Each group of a block by its index, without a loop: the compiler would take the groups, not the
+/// lanes, for the elements of its vectors.
+#[inline(always)]
+pub(super) fn each_group<F: Float>(f: impl Fn(usize) -> Lanes<F>) -> Block<F> {
+    const { assert!(BLOCK == 4) };
+    [f(0), f(1), f(2), f(3)]
+}
+
+/// The sum over the groups of a block of each by its factor.
+#[inline(always)]
+pub(super) fn weighted<F: Float>(x: &Block<F>, by: &[F; BLOCK]) -> Lanes<F> {
+    each(|i| (x[0][i] * by[0] + x[1][i] * by[1]) + (x[2][i] * by[2] + x[3][i] * by[3]))
+}
+
+/// The block with numbers that have faded away as exact zeros: decays would take them to subnormal
+/// numbers and, by rounding, leave them there, where arithmetic is a hundred times slower.
+#[inline(always)]
+pub(super) fn without_traces<F: Float>(x: &Block<F>) -> Block<F> {
+    let least = F::of(1e-35);
+    let settled = |x: F| if x.abs() < least { F::zero() } else { x };
+    each_group(|n| each(|i| settled(x[n][i])))
+}
+
 /// The groups as blocks of numbers: rows or columns of the state that are computed together.
 #[inline(always)]
 pub(super) fn blocks<F>(x: &[Lanes<F>]) -> &[[F; BLOCK]] {
