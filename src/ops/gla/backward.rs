@@ -227,7 +227,8 @@ fn span_back<F: Float>(
     }
 }
 
-/// Recomputes a block of states, stores them decayed, and adds the gradients of queries.
+/// Recomputes a block of states, stores them decayed, and adds the gradients of queries. Events
+/// without a query have zeros for it: a branch would move the state through memory.
 #[inline(always)]
 fn replay<F: Float>(
     steps: &Steps<F>,
@@ -238,7 +239,7 @@ fn replay<F: Float>(
 ) {
     let (groups, across) = (steps.along_keys, steps.along_values * IN_GROUP);
     let (values, grads) = (blocks(&steps.values), blocks(&steps.grads));
-    for (j, (event, decayed)) in steps.events.iter().zip(decayed).enumerate() {
+    for (j, decayed) in decayed.iter_mut().enumerate() {
         let (k, a) = (
             &steps.keys[j * groups + group],
             &steps.decays[j * groups + group],
@@ -247,14 +248,12 @@ fn replay<F: Float>(
         let before = each_group(|n| each(|i| a[i] * h[n][i]));
         h = each_group(|n| each(|i| before[n][i] + k[i] * v[n]));
         *decayed = before;
-        if event.row.is_some() {
-            let (go, to) = (
-                &grads[j * across + column],
-                &mut of_queries[j * groups + group],
-            );
-            let sum = weighted(&h, go);
-            *to = each(|i| to[i] + sum[i]);
-        }
+        let (go, to) = (
+            &grads[j * across + column],
+            &mut of_queries[j * groups + group],
+        );
+        let sum = weighted(&h, go);
+        *to = each(|i| to[i] + sum[i]);
     }
 }
 
@@ -272,18 +271,15 @@ fn walk_back<F: Float>(
     let (groups, across) = (steps.along_keys, steps.along_values * IN_GROUP);
     let (values, grads) = (blocks(&steps.values), blocks(&steps.grads));
     let mut of_state = *carry;
-    let events = steps.events.iter().zip(decayed).zip(of_values);
-    for (j, ((event, decayed), of_values)) in events.enumerate().rev() {
+    for (j, (decayed, of_values)) in decayed.iter().zip(of_values).enumerate().rev() {
         let at = j * groups + group;
         let (k, a, v) = (
             &steps.keys[at],
             &steps.decays[at],
             &values[j * across + column],
         );
-        if event.row.is_some() {
-            let (q, go) = (&steps.queries[at], &grads[j * across + column]);
-            of_state = each_group(|n| each(|i| of_state[n][i] + q[i] * go[n]));
-        }
+        let (q, go) = (&steps.queries[at], &grads[j * across + column]);
+        of_state = each_group(|n| each(|i| of_state[n][i] + q[i] * go[n]));
         let of_key = weighted(&of_state, v);
         let of_decay = product(&of_state, decayed);
         *of_values = each_group(|n| each(|i| of_values[n][i] + of_state[n][i] * k[i]));

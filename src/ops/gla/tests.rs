@@ -81,6 +81,36 @@ fn many_queries_at_one_time_and_none_at_the_end_are_fine() {
     check::agree(&[case], fused_at(Some(&rows)), reference_at(Some(&rows)));
 }
 
+/// Sizes around the tiles of the kernels, and numbers of events around their spans.
+const TILES: [Sizes; 7] = [
+    [2, 5, 2, 3, 2, 3],
+    [3, 1, 1, 1, 1, 1],
+    [1, 8, 2, 9, 5, 1],
+    [1, 17, 1, 16, 32, 16],
+    [2, 25, 2, 17, 33, 17],
+    [1, 9, 1, 130, 3, 130],
+    [1, 10, 1, 256, 34, 1],
+];
+
+#[test]
+fn kernels_equal_the_reference() {
+    check::kernels_agree(&TILES.map(case), fused, reference_at(None));
+}
+
+#[test]
+fn kernels_read_at_the_times_of_rows() {
+    for sizes in TILES {
+        let rows = some(sizes[0], sizes[1]);
+        let case = case_of_rows(sizes, 4);
+        check::kernels_agree(&[case], fused_at(Some(&rows)), reference_at(Some(&rows)));
+    }
+}
+
+#[test]
+fn kernels_take_extreme_decays() {
+    check::kernels_agree(&[extreme(8)], fused, reference_at(None));
+}
+
 /// Decays of 1, some that underflow, and all between.
 fn extreme(decays: usize) -> Case {
     let sizes = [1, 70, 2, 8, 3];
