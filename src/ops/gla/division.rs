@@ -10,9 +10,12 @@ use crate::strips::Rows;
 use std::array;
 use std::ops::Range;
 
-/// Tasks that occupy every thread of a large machine: with fewer sequences and heads, columns are
-/// divided into tiles.
-const ENOUGH: usize = 16;
+/// With fewer sequences and heads than this, columns are divided into tiles, so that several threads
+/// have work.
+const FEW: usize = 8;
+
+/// Columns of a tile are a multiple of this: every tile prepares keys, decays and queries anew.
+const NARROW: usize = 2 * LANES;
 
 /// One head of one sequence, and the columns of one tile.
 pub(super) struct Task<'a, F> {
@@ -52,8 +55,8 @@ impl<'a, F> Cut<'a, F> {
 impl Gla {
     /// Columns per tile: all, if sequences and heads are many.
     pub(super) fn tile(&self) -> usize {
-        let wanted = ENOUGH.div_ceil(self.batch * self.heads);
-        self.values.div_ceil(wanted).next_multiple_of(LANES)
+        let wanted = FEW.div_ceil(self.batch * self.heads);
+        self.values.div_ceil(wanted).next_multiple_of(NARROW)
     }
 
     /// Tiles of a head.

@@ -5,7 +5,7 @@ use super::division::{Cut, Task};
 use super::steps::{blocks, each_group, weighted, without_traces, Block, Steps, BLOCK, IN_GROUP};
 use super::Gla;
 use crate::float::Float;
-use crate::lanes::{each, splat, store, Lanes, LANES};
+use crate::lanes::{each, map, splat, store, Lanes, LANES};
 use crate::strips::Rows;
 use dsf_simd::simd;
 
@@ -55,7 +55,8 @@ fn walk<F: Float>(
     state: &mut Block<F>,
     sums: &mut [Lanes<F>],
 ) {
-    let [keys, decays, queries] = [&steps.keys, &steps.decays, &steps.queries].map(|x| blocks(x));
+    let inputs = [&steps.keys, &steps.decays, &steps.queries];
+    let [keys, decays, queries] = map(inputs, |x| blocks(x));
     let (across, groups) = (steps.along_keys * IN_GROUP, steps.along_values);
     let mut h = *state;
     for (j, event) in steps.events.iter().enumerate() {

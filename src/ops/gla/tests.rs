@@ -225,9 +225,11 @@ fn speed() {
     for [batch, len, heads, keys, values, decays] in [
         [8, 512, 4, 16, 32, 16],
         [8, 512, 4, 16, 32, 1],
+        [8, 4096, 4, 16, 32, 16],
+        [8, 16384, 4, 16, 32, 16],
         [1, 16384, 4, 16, 32, 16],
         [8, 512, 2, 64, 64, 64],
-        [1, 16384, 1, 128, 256, 128],
+        [1, 4096, 1, 128, 256, 128],
     ] {
         let sizes = [batch, len, heads, keys, values, decays];
         let elements = batch * len * heads * keys * values;
