@@ -8,7 +8,8 @@
 
 use super::division::{Cut, Task};
 use super::steps::{
-    blocks, each_group, weighted, without_traces, Block, Steps, BLOCK, IN_GROUP, SPAN,
+    blocks, each_group, weighted, without_trace, without_traces, Block, Steps, BLOCK, IN_GROUP,
+    SPAN,
 };
 use super::Gla;
 use crate::float::Float;
@@ -283,11 +284,11 @@ fn walk_back<F: Float>(
         let of_key = weighted(&of_state, v);
         let of_decay = product(&of_state, decayed);
         *of_values = each_group(|n| each(|i| of_values[n][i] + of_state[n][i] * k[i]));
-        of_state = each_group(|n| each(|i| a[i] * of_state[n][i]));
+        of_state = each_group(|n| each(|i| without_trace(a[i] * of_state[n][i])));
         of_keys[at] = each(|i| of_keys[at][i] + of_key[i]);
         of_decays[at] = each(|i| of_decays[at][i] + of_decay[i]);
     }
-    *carry = without_traces(&of_state);
+    *carry = of_state;
 }
 
 /// The sum over the groups of two blocks of their products.

@@ -175,13 +175,21 @@ pub(super) fn weighted<F: Float>(x: &Block<F>, by: &[F; BLOCK]) -> Lanes<F> {
     each(|i| (x[0][i] * by[0] + x[1][i] * by[1]) + (x[2][i] * by[2] + x[3][i] * by[3]))
 }
 
-/// The block with numbers that have faded away as exact zeros: decays would take them to subnormal
-/// numbers and, by rounding, leave them there, where arithmetic is a hundred times slower.
+/// A number that has faded away as an exact zero: decays would take it to the subnormal numbers and,
+/// by rounding, leave it there, where arithmetic is a hundred times slower.
+#[inline(always)]
+pub(super) fn without_trace<F: Float>(x: F) -> F {
+    if x.abs() < F::of(1e-35) {
+        F::zero()
+    } else {
+        x
+    }
+}
+
+/// [`without_trace`] of a block.
 #[inline(always)]
 pub(super) fn without_traces<F: Float>(x: &Block<F>) -> Block<F> {
-    let least = F::of(1e-35);
-    let settled = |x: F| if x.abs() < least { F::zero() } else { x };
-    each_group(|n| each(|i| settled(x[n][i])))
+    each_group(|n| each(|i| without_trace(x[n][i])))
 }
 
 /// The groups as blocks of numbers: rows or columns of the state that are computed together.
