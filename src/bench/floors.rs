@@ -152,6 +152,26 @@ pub(super) fn selective_scan(e: Shape) -> Passes {
     }
 }
 
+/// A state of n/s by d/s numbers for each head, with a decay for every row. A number of it takes a
+/// product for the decay and two multiply-adds, to write and to read. The backward pass walks the
+/// states twice (4, and 1 for the queries) and their gradients once (2, and 3 for keys, values and decays).
+pub(super) fn gla(e: Shape) -> Passes {
+    let numbers = e.elements() / e.heads as f64;
+    let (keys, values) = (e.tokens() * e.states as f64, e.channels());
+    let work = |lanes: f64, walks: f64, words: f64| Work {
+        lanes: lanes * numbers,
+        exps: walks * keys,
+        words,
+        ..Work::default()
+    };
+    let forward = 3.0 * keys + 2.0 * values;
+    let backward = 6.0 * keys + 3.0 * values;
+    Passes {
+        forward: work(3.0, 1.0, forward),
+        both: work(13.0, 3.0, forward + backward),
+    }
+}
+
 /// The states of a channel share a decay, or have none: matrix products inside chunks of Q tokens and a
 /// state between chunks. With a single chunk, the causal mask removes half of the scores.
 pub(super) fn chunked(e: Shape) -> Passes {

@@ -17,6 +17,15 @@ pub(super) static OPS: &[Op] = &[
     Op { name: "ssd", about: "u, delta (B, L, d), a (d), b, c (B, L, n); elements B L d n",
         inputs: |s| scan(s, parameter([s.width], Fill::Uniform(-1.5, -0.5))),
         run: |x, _| ops::ssd(&x[0], &x[1], &x[2], &x[3], &x[4], None), ..STATES },
+    Op { name: "gla", about: "q, k, g (B, L, s, n/s), v (B, L, s, d/s); elements B L d n / s", heads: true,
+        inputs: |s| {
+            let part = |width: usize, fill| input([s.batch, s.len, s.heads, width / s.heads], fill);
+            let keys = part(s.states, Fill::Normal((s.states as f64).powf(-0.5)));
+            let decays = part(s.states, Fill::Uniform(-0.1, -0.001));
+            vec![keys.clone(), keys, part(s.width, Fill::Normal(1.0)), decays]
+        },
+        run: |x, _| ops::gla(&x[0], &x[1], &x[2], &x[3], None),
+        elements: |e| e.elements() / e.heads as f64, floor: floors::gla, ..STATES },
     Op { name: "linear_scan", about: "a and x (B, L, d); elements B L d",
         inputs: |s| vec![input(s.sequence(s.width), Fill::Uniform(0.0, 1.0)), x(s)],
         run: |x, _| ops::linear_scan(&x[0], &x[1]), floor: floors::linear_scan, ..SEQUENCE },

@@ -64,7 +64,8 @@ impl Times {
         Self { list, rows, shared }
     }
 
-    fn of(&self, sequence: usize) -> &[usize] {
+    /// The times of a sequence.
+    pub(crate) fn of(&self, sequence: usize) -> &[usize] {
         &self.list[sequence / self.shared * self.rows..][..self.rows]
     }
 }

@@ -97,7 +97,7 @@ fn rows_of_times(scan: &SelectiveScan, gpu: &Gpu) -> Result<Option<Buffer>> {
 }
 
 /// The sum of `count` parts, in their order; the same buffer if there is one part.
-fn add_parts(gpu: &Gpu, parts: Buffer, count: usize, io: DType) -> Result<Buffer> {
+pub(crate) fn add_parts(gpu: &Gpu, parts: Buffer, count: usize, io: DType) -> Result<Buffer> {
     if count == 1 && parts.dtype() == io {
         return Ok(parts);
     }

@@ -9,6 +9,8 @@ mod layout;
 mod panel;
 mod reference;
 
+pub(super) use launch::add_parts;
+
 use super::fused::{apply_one, runs_on, Backward, Forward, FusedOp, Launch, LaunchBackward};
 use super::{float::Float, shape};
 use crate::gpu::Buffer;

@@ -1,0 +1,325 @@
+//! The backward pass of one task, span by span from the last one. Lanes are rows of the state;
+//! blocks are columns, so that the gradients of queries, keys and decays, sums over columns, need
+//! no sums over lanes.
+//!
+//! With G_t = dL/dS_t = q_t dL/do_tᵀ + diag(e^{g_{t+1}}) G_{t+1}: dL/dq_t = S_t dL/do_t,
+//! dL/dk_t = G_t v_t, dL/dv_t = G_tᵀ k_t, and dL/dg_t sums G_t ⊙ diag(e^{g_t}) S_{t-1} over columns.
+//! States are recomputed from those before each span, which a first walk stores for the task.
+
+use super::division::{Cut, Task};
+use super::steps::{
+    blocks, each_group, weighted, without_trace, without_traces, Block, Steps, BLOCK, IN_GROUP,
+    SPAN,
+};
+use super::Gla;
+use crate::float::Float;
+use crate::lanes::{add_chunk, by_index, each, map_chunks, splat, store, sum, Lanes, LANES};
+use crate::strips::Rows;
+use dsf_simd::simd;
+
+/// The gradients of q, k, v and g, given that of the result.
+pub(super) fn backward<F: Float>(op: &Gla, ins: &[&[F]], go: &[F]) -> Vec<Vec<F>> {
+    let (parts, tiles) = (op.heads * op.tiles(), op.tiles());
+    let zeros = |count: usize| vec![F::zero(); count];
+    let mut gq = zeros(ins[0].len() * tiles);
+    let mut gk = zeros(ins[1].len() * tiles);
+    let mut gv = zeros(ins[2].len());
+    let mut gg = zeros(ins[3].len() * tiles);
+    let whole = |out, width| Cut {
+        out,
+        row: parts * width,
+        width,
+        tile: width,
+    };
+    let of_values = Cut {
+        out: &mut gv[..],
+        row: op.heads * op.values,
+        width: op.values,
+        tile: op.tile(),
+    };
+    let outs = [
+        whole(&mut gq, op.keys),
+        whole(&mut gk, op.keys),
+        of_values,
+        whole(&mut gg, op.decays),
+    ];
+    op.run(ins, outs, |task, outs| {
+        backward_task(task, go, Grads::of(outs));
+    });
+    let sums = |parts, width| sum_tiles(parts, tiles, width);
+    vec![
+        sums(gq, op.keys),
+        sums(gk, op.keys),
+        gv,
+        sums(gg, op.decays),
+    ]
+}
+
+/// Adds up the parts of each tile: (.., tiles, width) to (.., width).
+fn sum_tiles<F: Float>(parts: Vec<F>, tiles: usize, width: usize) -> Vec<F> {
+    /// Sums per task.
+    const EACH: usize = 1024;
+    if tiles == 1 {
+        return parts;
+    }
+    let chunk = EACH * width;
+    map_chunks(&parts, [chunk * tiles, chunk], |parts, to| {
+        let rows = parts.chunks_exact(tiles * width);
+        for (to, parts) in to.chunks_exact_mut(width).zip(rows) {
+            for part in parts.chunks_exact(width) {
+                add_chunk(to, part);
+            }
+        }
+    })
+}
+
+/// The gradients that a task writes, zero on entry.
+struct Grads<'a, F> {
+    q: Rows<'a, F>,
+    k: Rows<'a, F>,
+    v: Rows<'a, F>,
+    g: Rows<'a, F>,
+}
+
+impl<'a, F> Grads<'a, F> {
+    fn of([q, k, v, g]: [Rows<'a, F>; 4]) -> Self {
+        Self { q, k, v, g }
+    }
+}
+
+/// The buffers of a task.
+struct Scratch<F> {
+    steps: Steps<F>,
+    /// The states before each span, block after block.
+    kept: Vec<Block<F>>,
+    /// The gradient of the state that flows back from later spans.
+    carry: Vec<Block<F>>,
+    /// Decayed states diag(e^{g_t}) S_{t-1} of one block.
+    decayed: Vec<Block<F>>,
+    /// Gradients of the span's queries, keys and decays.
+    of_keys: [Vec<Lanes<F>>; 3],
+    /// Gradients of one block of columns of the values, before their sum over lanes.
+    of_values: Vec<Block<F>>,
+}
+
+impl<F: Float> Scratch<F> {
+    fn new(task: &Task<F>) -> Self {
+        let steps = Steps::new(task);
+        let size = steps.along_keys * task.columns.len().div_ceil(BLOCK);
+        let zero = [splat(F::zero()); BLOCK];
+        let spans = Steps::spans(task).count();
+        Self {
+            steps,
+            kept: vec![zero; spans * size],
+            carry: vec![zero; size],
+            decayed: Vec::new(),
+            of_keys: [const { Vec::new() }; 3],
+            of_values: Vec::new(),
+        }
+    }
+
+    /// Blocks of a state.
+    fn size(&self) -> usize {
+        self.carry.len()
+    }
+}
+
+#[simd]
+fn backward_task<F: Float>(task: &Task<F>, go: &[F], mut grads: Grads<F>) {
+    let mut scratch = Scratch::new(task);
+    keep_states(task, &mut scratch);
+    for span in Steps::spans(task).rev() {
+        let kept = span.start / SPAN * scratch.size();
+        scratch.steps.load_with_queries(task, span, Some(go));
+        span_back(task, kept, &mut scratch, &mut grads);
+        write(&scratch, &mut grads);
+    }
+}
+
+/// Stores the state before each span.
+#[inline(always)]
+fn keep_states<F: Float>(task: &Task<F>, scratch: &mut Scratch<F>) {
+    let (size, groups) = (scratch.size(), scratch.steps.along_keys);
+    let last = Steps::spans(task).count() - 1;
+    for (index, span) in Steps::spans(task).take(last).enumerate() {
+        scratch.steps.load(task, span);
+        for block in 0..size {
+            let state = scratch.kept[index * size + block];
+            let after = advance(&scratch.steps, (block / groups, block % groups), state);
+            scratch.kept[(index + 1) * size + block] = after;
+        }
+    }
+}
+
+/// Takes a block of columns and a group of rows through the span.
+#[inline(always)]
+fn advance<F: Float>(
+    steps: &Steps<F>,
+    (column, group): (usize, usize),
+    mut h: Block<F>,
+) -> Block<F> {
+    let (groups, across) = (steps.along_keys, steps.along_values * IN_GROUP);
+    let values = blocks(&steps.values);
+    for j in 0..steps.events.len() {
+        let (k, a) = (
+            &steps.keys[j * groups + group],
+            &steps.decays[j * groups + group],
+        );
+        let v = &values[j * across + column];
+        h = each_group(|n| each(|i| a[i] * h[n][i] + k[i] * v[n]));
+    }
+    without_traces(&h)
+}
+
+/// The gradients of one span; the states before it begin at `kept`.
+#[inline(always)]
+fn span_back<F: Float>(
+    task: &Task<F>,
+    kept: usize,
+    scratch: &mut Scratch<F>,
+    grads: &mut Grads<F>,
+) {
+    let Scratch {
+        steps,
+        kept: states,
+        carry,
+        decayed,
+        of_keys,
+        of_values,
+    } = scratch;
+    let (events, groups) = (steps.events.len(), steps.along_keys);
+    let zero = [splat(F::zero()); BLOCK];
+    for of_keys in of_keys.iter_mut() {
+        of_keys.clear();
+        of_keys.resize(events * groups, splat(F::zero()));
+    }
+    decayed.resize(events, zero);
+    let [of_queries, of_keys, of_decays] = of_keys;
+    for column in 0..task.columns.len().div_ceil(BLOCK) {
+        of_values.clear();
+        of_values.resize(events, zero);
+        for group in 0..groups {
+            let (at, block) = ((column, group), column * groups + group);
+            replay(
+                steps,
+                at,
+                states[kept + block],
+                &mut decayed[..events],
+                of_queries,
+            );
+            let sums = [&mut of_keys[..], &mut of_decays[..]];
+            walk_back(
+                steps,
+                at,
+                &mut carry[block],
+                &decayed[..events],
+                sums,
+                of_values,
+            );
+        }
+        for (event, of_values) in steps.events.iter().zip(&*of_values) {
+            if event.moves {
+                let to = grads.v[event.time][column * BLOCK..].iter_mut();
+                for (to, lanes) in to.zip(of_values) {
+                    *to = sum(lanes);
+                }
+            }
+        }
+    }
+}
+
+/// Recomputes a block of states, stores them decayed, and adds the gradients of queries. Events
+/// without a query have zeros for it: a branch would move the state through memory.
+#[inline(always)]
+fn replay<F: Float>(
+    steps: &Steps<F>,
+    (column, group): (usize, usize),
+    mut h: Block<F>,
+    decayed: &mut [Block<F>],
+    of_queries: &mut [Lanes<F>],
+) {
+    let (groups, across) = (steps.along_keys, steps.along_values * IN_GROUP);
+    let (values, grads) = (blocks(&steps.values), blocks(&steps.grads));
+    for (j, decayed) in decayed.iter_mut().enumerate() {
+        let (k, a) = (
+            &steps.keys[j * groups + group],
+            &steps.decays[j * groups + group],
+        );
+        let v = &values[j * across + column];
+        let before = each_group(|n| each(|i| a[i] * h[n][i]));
+        h = each_group(|n| each(|i| before[n][i] + k[i] * v[n]));
+        *decayed = before;
+        let (go, to) = (
+            &grads[j * across + column],
+            &mut of_queries[j * groups + group],
+        );
+        let sum = weighted(&h, go);
+        *to = each(|i| to[i] + sum[i]);
+    }
+}
+
+/// The steps of a block in reverse: adds the gradients of keys and decays, and those of values by
+/// lane.
+#[inline(always)]
+fn walk_back<F: Float>(
+    steps: &Steps<F>,
+    (column, group): (usize, usize),
+    carry: &mut Block<F>,
+    decayed: &[Block<F>],
+    [of_keys, of_decays]: [&mut [Lanes<F>]; 2],
+    of_values: &mut [Block<F>],
+) {
+    let (groups, across) = (steps.along_keys, steps.along_values * IN_GROUP);
+    let (values, grads) = (blocks(&steps.values), blocks(&steps.grads));
+    let mut of_state = *carry;
+    for (j, (decayed, of_values)) in decayed.iter().zip(of_values).enumerate().rev() {
+        let at = j * groups + group;
+        let (k, a, v) = (
+            &steps.keys[at],
+            &steps.decays[at],
+            &values[j * across + column],
+        );
+        let (q, go) = (&steps.queries[at], &grads[j * across + column]);
+        of_state = each_group(|n| each(|i| of_state[n][i] + q[i] * go[n]));
+        let of_key = weighted(&of_state, v);
+        let of_decay = product(&of_state, decayed);
+        *of_values = each_group(|n| each(|i| of_values[n][i] + of_state[n][i] * k[i]));
+        of_state = each_group(|n| each(|i| without_trace(a[i] * of_state[n][i])));
+        of_keys[at] = each(|i| of_keys[at][i] + of_key[i]);
+        of_decays[at] = each(|i| of_decays[at][i] + of_decay[i]);
+    }
+    *carry = of_state;
+}
+
+/// The sum over the groups of two blocks of their products.
+#[inline(always)]
+fn product<F: Float>(x: &Block<F>, y: &Block<F>) -> Lanes<F> {
+    each(|i| (x[0][i] * y[0][i] + x[1][i] * y[1][i]) + (x[2][i] * y[2][i] + x[3][i] * y[3][i]))
+}
+
+/// Writes the gradients of the span's queries, keys and decays.
+#[inline(always)]
+fn write<F: Float>(scratch: &Scratch<F>, grads: &mut Grads<F>) {
+    let groups = scratch.steps.along_keys;
+    for (j, event) in scratch.steps.events.iter().enumerate() {
+        let [of_query, of_key, of_decay] =
+            by_index(|n| &scratch.of_keys[n][j * groups..][..groups]);
+        if let Some(row) = event.row {
+            copy(of_query, grads.q[row]);
+        }
+        if event.moves {
+            copy(of_key, grads.k[event.time]);
+            match &mut *grads.g[event.time] {
+                [shared] => *shared = of_decay.iter().fold(F::zero(), |all, x| all + sum(x)),
+                g => copy(of_decay, g),
+            }
+        }
+    }
+}
+
+#[inline(always)]
+fn copy<F: Float>(from: &[Lanes<F>], to: &mut [F]) {
+    for (to, from) in to.chunks_mut(LANES).zip(from) {
+        store(from, to);
+    }
+}

@@ -1,0 +1,73 @@
+//! The forward pass of one task. Lanes are columns; blocks are rows of the state, which stay in
+//! registers during a span of steps.
+
+use super::division::{Cut, Task};
+use super::steps::{blocks, each_group, weighted, without_traces, Block, Steps, BLOCK, IN_GROUP};
+use super::Gla;
+use crate::float::Float;
+use crate::lanes::{each, map, splat, store, Lanes, LANES};
+use crate::strips::Rows;
+use dsf_simd::simd;
+
+pub(super) fn forward<F: Float>(op: &Gla, ins: &[&[F]]) -> Vec<F> {
+    let row = op.heads * op.values;
+    let mut o = vec![F::zero(); op.batch * op.times.rows * row];
+    let cut = Cut {
+        out: &mut o,
+        row,
+        width: op.values,
+        tile: op.tile(),
+    };
+    op.run(ins, [cut], |task, [o]| forward_task(task, o));
+    o
+}
+
+#[simd]
+fn forward_task<F: Float>(task: &Task<F>, mut o: Rows<F>) {
+    let mut steps = Steps::new(task);
+    let (rows, groups) = (task.op.keys.div_ceil(BLOCK), steps.along_values);
+    let mut state: Vec<Block<F>> = vec![[splat(F::zero()); BLOCK]; rows * groups];
+    let mut sums: Vec<Lanes<F>> = Vec::new();
+    for span in Steps::spans(task) {
+        steps.load_with_queries(task, span, None);
+        sums.clear();
+        sums.resize(steps.events.len() * groups, splat(F::zero()));
+        for group in 0..groups {
+            for row in 0..rows {
+                let state = &mut state[group * rows + row];
+                walk(&steps, (row, group), state, &mut sums);
+            }
+        }
+        for (event, sums) in steps.events.iter().zip(sums.chunks_exact(groups)) {
+            let Some(row) = event.row else { continue };
+            for (o, sums) in o[row].chunks_mut(LANES).zip(sums) {
+                store(sums, o);
+            }
+        }
+    }
+}
+
+/// Takes a block of rows and a group of columns through the span, and adds what its queries read.
+#[inline(always)]
+fn walk<F: Float>(
+    steps: &Steps<F>,
+    (row, group): (usize, usize),
+    state: &mut Block<F>,
+    sums: &mut [Lanes<F>],
+) {
+    let inputs = [&steps.keys, &steps.decays, &steps.queries];
+    let [keys, decays, queries] = map(inputs, |x| blocks(x));
+    let (across, groups) = (steps.along_keys * IN_GROUP, steps.along_values);
+    let mut h = *state;
+    for (j, event) in steps.events.iter().enumerate() {
+        let (k, a) = (&keys[j * across + row], &decays[j * across + row]);
+        let v = &steps.values[j * groups + group];
+        h = each_group(|n| each(|i| a[n] * h[n][i] + k[n] * v[i]));
+        if event.row.is_some() {
+            let (q, o) = (&queries[j * across + row], &mut sums[j * groups + group]);
+            let sum = weighted(&h, q);
+            *o = each(|i| o[i] + sum[i]);
+        }
+    }
+    *state = without_traces(&h);
+}
