@@ -150,8 +150,7 @@ fn transpose<F: Float>(x: &[F], columns: usize) -> Vec<F> {
     y
 }
 
-/// Writes columns of x from `first` on as rows, in squares that are turned in registers: whole cache lines are read and
-/// written.
+/// Writes columns of x from `first` on as rows, square by square: whole cache lines are read and written.
 #[simd]
 fn transpose_panel<F: Float>(x: &[F], columns: usize, first: usize, y: &mut [F]) {
     let rows = x.len() / columns;

@@ -2,14 +2,14 @@
 
 use super::cpu::{Channel, Gradients, Sums};
 use crate::float::Float;
-use crate::lanes::{each, load, splat, store, total, Lanes, LANES};
+use crate::lanes::{by_index, total};
 use dsf_simd::simd;
 
-/// Groups of lanes that are summed together, in registers.
-const GROUPS: usize = 4;
+/// Outputs that are summed together, in the L1 cache.
+const BLOCK: usize = 1024;
 
-/// Outputs that are summed together.
-const TOGETHER: usize = GROUPS * LANES;
+/// Taps that are summed together, in registers.
+const TAPS: usize = 4;
 
 /// The sums over taps.
 pub(super) struct Direct {
@@ -31,7 +31,7 @@ impl<F: Float> Sums<F> for Direct {
     type Memory = Memory<F>;
 
     fn memory(&self) -> Memory<F> {
-        let padded = vec![F::zero(); self.len.next_multiple_of(TOGETHER) + self.taps - 1];
+        let padded = vec![F::zero(); self.len + self.taps - 1];
         Memory {
             reversed: vec![F::zero(); self.taps],
             behind: padded.clone(),
@@ -78,22 +78,32 @@ impl<F: Float> Memory<F> {
     }
 }
 
-/// y_t = Σ_i taps_i x_{t+i}; x reaches as far as y rounded up to whole blocks asks for.
+/// y_t = Σ_i taps_i x_{t+i}; `x` is longer than `y` by one less than there are taps.
 #[simd]
 fn slide<F: Float>(taps: &[F], x: &[F], y: &mut [F]) {
-    for (block, y) in y.chunks_mut(TOGETHER).enumerate() {
-        let x = &x[block * TOGETHER..][..TOGETHER + taps.len() - 1];
-        let mut sums: [Lanes<F>; GROUPS] = [splat(F::zero()); GROUPS];
-        for (i, &tap) in taps.iter().enumerate() {
-            let x = &x[i..i + TOGETHER];
-            for (g, sum) in sums.iter_mut().enumerate() {
-                let x: Lanes<F> = load(&x[g * LANES..]);
-                *sum = each(|l| sum[l] + tap * x[l]);
-            }
+    let (whole, rest) = taps.as_chunks::<TAPS>();
+    for (block, y) in y.chunks_mut(BLOCK).enumerate() {
+        let x = &x[block * BLOCK..][..y.len() + taps.len() - 1];
+        y.fill(F::zero());
+        for (i, taps) in whole.iter().enumerate() {
+            add_taps(taps, &x[i * TAPS..], y);
         }
-        for (y, sum) in y.chunks_mut(LANES).zip(&sums) {
-            store(sum, y);
+        for (i, &tap) in rest.iter().enumerate() {
+            add_taps(&[tap], &x[whole.len() * TAPS + i..], y);
         }
+    }
+}
+
+/// Adds Σ_i taps_i x_{t+i} to every y_t.
+#[inline(always)]
+fn add_taps<F: Float, const N: usize>(taps: &[F; N], x: &[F], y: &mut [F]) {
+    let x = by_index::<_, N>(|i| &x[i..][..y.len()]);
+    for (t, y) in y.iter_mut().enumerate() {
+        let mut sum = taps[0] * x[0][t];
+        for i in 1..N {
+            sum += taps[i] * x[i][t];
+        }
+        *y += sum;
     }
 }
 
