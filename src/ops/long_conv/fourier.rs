@@ -184,7 +184,7 @@ mod tests {
     fn a_fast_size_is_even_and_at_most_a_third_too_large() {
         for needed in 1..5000 {
             let size = fast_size(needed);
-            assert!(size % 2 == 0 && size >= needed, "{needed}: {size}");
+            assert!(size.is_multiple_of(2) && size >= needed, "{needed}: {size}");
             assert!(needed < 8 || 3 * size <= 4 * needed, "{needed}: {size}");
         }
         assert_eq!([2047, 2049, 1087].map(fast_size), [2048, 2304, 1152]);
