@@ -197,6 +197,21 @@ pub(super) fn linear_scan(e: Shape) -> Passes {
     Passes::moves(e.channels(), 3.0, 8.0)
 }
 
+/// A kernel as long as the sequence, by transforms of N = 2 L real numbers, each of 2 N log₂ N instructions: of u and of
+/// the output; backward of u, of the output's gradient and of u's gradient. The kernel's own, one a channel, do not count.
+pub(super) fn long_conv(e: Shape) -> Passes {
+    let transform = 4.0 * (2.0 * e.len as f64).log2();
+    let work = |transforms: f64, words: f64| Work {
+        lanes: transforms * transform * e.channels(),
+        words: words * e.channels(),
+        ..Work::default()
+    };
+    Passes {
+        forward: work(2.0, 2.0),
+        both: work(5.0, 5.0),
+    }
+}
+
 /// Bytes of an f32.
 const F32: f64 = 4.0;
 

@@ -3,6 +3,7 @@
 //! The f32 versions are polynomials without branches, so that loops over them vectorise. They use
 //! no fused multiply-add, so that every instruction set computes the same bits.
 
+use super::long_conv::Fourier;
 use candle_core::WithDType;
 use std::ops::Neg;
 
@@ -35,6 +36,8 @@ pub(crate) trait Float: WithDType + Neg<Output = Self> + Default {
     fn abs(self) -> Self;
     /// True for NaN.
     fn is_nan(self) -> bool;
+    /// The Fourier transform of `len` numbers, and its inverse.
+    fn fourier(len: usize) -> Fourier<Self>;
 
     /// The maximum of both; NaN if `self` is NaN.
     #[inline(always)]
@@ -108,6 +111,10 @@ impl Float for f64 {
     #[inline(always)]
     fn is_nan(self) -> bool {
         f64::is_nan(self)
+    }
+
+    fn fourier(len: usize) -> Fourier<Self> {
+        Fourier::plan(len)
     }
 }
 
@@ -253,6 +260,10 @@ impl Float for f32 {
     #[inline(always)]
     fn is_nan(self) -> bool {
         f32::is_nan(self)
+    }
+
+    fn fourier(len: usize) -> Fourier<Self> {
+        Fourier::plan(len)
     }
 }
 

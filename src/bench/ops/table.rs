@@ -42,6 +42,9 @@ pub(super) static OPS: &[Op] = &[
             vec![x(s), taps(&[s.width, 4]), taps(&[s.width])]
         },
         run: |x, _| ops::causal_conv1d(&x[0], &x[1], Some(&x[2])), ..SEQUENCE },
+    Op { name: "long_conv", about: "u (B, L, d), a kernel (d, L); elements B L d",
+        inputs: |s| vec![x(s), parameter([s.width, s.len], Fill::Normal((s.len as f64).powf(-0.5)))],
+        run: |x, _| ops::long_conv(&x[0], &x[1]), floor: floors::long_conv, ..SEQUENCE },
     Op { name: "complex_scan", about: "a and x (B, L, 2, d), real before imaginary; elements B L d",
         inputs: |s| {
             let numbers = |fill| input([s.batch, s.len, 2, s.width], fill);

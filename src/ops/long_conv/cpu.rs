@@ -1,0 +1,171 @@
+//! One task for each channel, whose sequences lie one after the other: with time as the last axis, both transforms and
+//! sums over taps read consecutive numbers.
+
+use super::direct::Direct;
+use super::fourier::fast_size;
+use super::LongConv;
+use crate::float::Float;
+use crate::fused::Backward;
+use crate::lanes::{each, load, splat, store, Lanes, LANES};
+use crate::parallel::InParallel;
+use dsf_simd::simd;
+
+/// The most taps for which their sums are faster than transforms.
+const FEW: usize = 64;
+
+/// Rows of a transpose per task.
+const PANEL: usize = 4 * LANES;
+
+/// The inputs of one channel.
+#[derive(Clone, Copy)]
+pub(super) struct Channel<'a, F> {
+    /// The length of a sequence.
+    pub(super) len: usize,
+    /// The sequences (B, L).
+    pub(super) u: &'a [F],
+    /// The taps that have an effect.
+    pub(super) kernel: &'a [F],
+}
+
+/// Where the gradients of a channel are written, if they are needed; that of the kernel is zero on entry.
+pub(super) struct Gradients<'a, F> {
+    pub(super) u: Option<&'a mut [F]>,
+    pub(super) kernel: Option<&'a mut [F]>,
+}
+
+/// A way to compute the sums of a convolution.
+pub(super) trait Sums<F>: Sync {
+    /// Scratch memory for any number of channels.
+    type Memory: Send;
+
+    fn memory(&self) -> Self::Memory;
+
+    /// Writes y (B, L).
+    fn forward(&self, memory: &mut Self::Memory, channel: Channel<F>, y: &mut [F]);
+
+    /// Writes the gradients, given that of y (B, L).
+    fn backward(
+        &self,
+        memory: &mut Self::Memory,
+        channel: Channel<F>,
+        gy: &[F],
+        gradients: Gradients<F>,
+    );
+}
+
+pub(super) fn forward<F: Float>(conv: &LongConv, u: &[F], kernel: &[F]) -> Vec<F> {
+    let u = transpose(u, conv.width);
+    let y = match conv.by_taps() {
+        Some(direct) => conv.forward_by(&direct, &u, kernel),
+        None => conv.forward_by(&F::fourier(conv.size()), &u, kernel),
+    };
+    transpose(&y, conv.batch * conv.len)
+}
+
+pub(super) fn backward<F: Float>(conv: &LongConv, call: Backward<F>) -> Vec<Vec<F>> {
+    let (u, gy) = (
+        transpose(call.ins[0], conv.width),
+        transpose(call.only().grad, conv.width),
+    );
+    let (rows, needs) = ([&u[..], call.ins[1], &gy], call.needs_grad);
+    let [gu, gk] = match conv.by_taps() {
+        Some(direct) => conv.backward_by(&direct, rows, needs),
+        None => conv.backward_by(&F::fourier(conv.size()), rows, needs),
+    };
+    vec![transpose(&gu, conv.batch * conv.len), gk]
+}
+
+impl LongConv {
+    /// Sums over taps, if these are few.
+    fn by_taps(&self) -> Option<Direct> {
+        (self.reach() <= FEW).then_some(Direct {
+            len: self.len,
+            taps: self.reach(),
+        })
+    }
+
+    /// A size of transforms at which the end of a convolution does not wrap around to its start.
+    fn size(&self) -> usize {
+        fast_size(self.len + self.reach() - 1)
+    }
+
+    /// y as (d, B, L), from u as (d, B, L).
+    fn forward_by<F: Float>(&self, sums: &impl Sums<F>, u: &[F], kernel: &[F]) -> Vec<F> {
+        let mut y = vec![F::zero(); u.len()];
+        let channels = y.chunks_mut(self.batch * self.len);
+        let channels = channels.zip(self.channels(u, kernel));
+        channels.in_parallel_with(
+            || sums.memory(),
+            |memory, (y, channel)| sums.forward(memory, channel, y),
+        );
+        y
+    }
+
+    /// The gradients of u, as (d, B, L), and of the kernel, from u and the gradient of y as (d, B, L).
+    fn backward_by<F: Float>(
+        &self,
+        sums: &impl Sums<F>,
+        [u, kernel, gy]: [&[F]; 3],
+        needs_grad: &[bool],
+    ) -> [Vec<F>; 2] {
+        let mut gu = vec![F::zero(); u.len()];
+        let mut gk = vec![F::zero(); kernel.len()];
+        let rows = self.batch * self.len;
+        let writes = gu.chunks_mut(rows).zip(gk.chunks_mut(self.taps));
+        let reads = self.channels(u, kernel).zip(gy.chunks(rows));
+        writes.zip(reads).in_parallel_with(
+            || sums.memory(),
+            |memory, ((gu, gk), (channel, gy))| {
+                let gradients = Gradients {
+                    u: needs_grad[0].then_some(gu),
+                    kernel: needs_grad[1].then_some(&mut gk[..self.reach()]),
+                };
+                sums.backward(memory, channel, gy, gradients);
+            },
+        );
+        [gu, gk]
+    }
+
+    fn channels<'a, F>(
+        &self,
+        u: &'a [F],
+        kernel: &'a [F],
+    ) -> impl Iterator<Item = Channel<'a, F>> + use<'a, F> {
+        let (len, reach) = (self.len, self.reach());
+        let rows = u.chunks(self.batch * len).zip(kernel.chunks(self.taps));
+        rows.map(move |(u, kernel)| Channel {
+            len,
+            u,
+            kernel: &kernel[..reach],
+        })
+    }
+}
+
+/// The transpose of a matrix with `columns` columns.
+fn transpose<F: Float>(x: &[F], columns: usize) -> Vec<F> {
+    let rows = x.len() / columns;
+    let mut y = vec![F::zero(); x.len()];
+    let panels = y.chunks_mut(PANEL * rows).enumerate();
+    panels.in_parallel(|(i, y)| transpose_panel(x, columns, i * PANEL, y));
+    y
+}
+
+/// Writes columns of x from `first` on as rows, square by square: whole cache lines are read and written.
+#[simd]
+fn transpose_panel<F: Float>(x: &[F], columns: usize, first: usize, y: &mut [F]) {
+    let rows = x.len() / columns;
+    for (i, y) in y.chunks_mut(LANES * rows).enumerate() {
+        let (column, wide) = (first + i * LANES, y.len() / rows);
+        for row in (0..rows).step_by(LANES) {
+            let high = LANES.min(rows - row);
+            let mut square: [Lanes<F>; LANES] = [splat(F::zero()); LANES];
+            for (r, line) in square.iter_mut().enumerate().take(high) {
+                *line = load(&x[(row + r) * columns + column..][..wide]);
+            }
+            for c in 0..wide {
+                let line: Lanes<F> = each(|r| square[r][c]);
+                store(&line, &mut y[c * rows + row..][..high]);
+            }
+        }
+    }
+}

@@ -1,0 +1,192 @@
+//! Convolutions as products of spectra. The instruction set of the transforms is for rustfft to choose, which knows AVX
+//! with FMA, and NEON: `DSF_SIMD` does not reach them.
+
+use super::cpu::{Channel, Gradients, Sums};
+use crate::float::Float;
+use dsf_simd::simd;
+use realfft::num_complex::Complex;
+use realfft::{ComplexToReal, FftNum, RealFftPlanner, RealToComplex};
+use std::sync::Arc;
+
+/// The transform of real numbers and its inverse, planned for one size.
+pub(crate) struct Fourier<F> {
+    to: Arc<dyn RealToComplex<F>>,
+    from: Arc<dyn ComplexToReal<F>>,
+}
+
+impl<F: FftNum> Fourier<F> {
+    /// Transforms of `len` numbers.
+    pub(crate) fn plan(len: usize) -> Self {
+        let mut planner = RealFftPlanner::new();
+        Self {
+            to: planner.plan_fft_forward(len),
+            from: planner.plan_fft_inverse(len),
+        }
+    }
+}
+
+/// The least size of at least `needed` numbers whose transform is fast: even, and of small factors.
+pub(super) fn fast_size(needed: usize) -> usize {
+    let of = |odd: usize| odd * needed.div_ceil(odd).next_power_of_two().max(2);
+    [1, 3, 5, 9]
+        .map(of)
+        .into_iter()
+        .fold(usize::MAX, usize::min)
+}
+
+/// Coefficients of the frequencies from 0 to half the sampling rate.
+type Spectrum<F> = Vec<Complex<F>>;
+
+/// What a thread needs to convolve one channel after the other.
+pub(super) struct Memory<F> {
+    signal: Vec<F>,
+    kernel: Spectrum<F>,
+    u: Spectrum<F>,
+    gy: Spectrum<F>,
+    /// The spectrum of the kernel's gradient, summed over the batch.
+    sum: Spectrum<F>,
+    scratch: Vec<Complex<F>>,
+}
+
+impl<F: Float> Fourier<F> {
+    /// The spectrum of `x`, followed by zeros.
+    fn transform(
+        &self,
+        x: &[F],
+        spectrum: &mut [Complex<F>],
+        signal: &mut [F],
+        scratch: &mut [Complex<F>],
+    ) {
+        let (start, rest) = signal.split_at_mut(x.len());
+        start.copy_from_slice(x);
+        rest.fill(F::zero());
+        self.to
+            .process_with_scratch(signal, spectrum, scratch)
+            .expect("buffers of the planned sizes");
+    }
+
+    /// The first numbers of the signal with this spectrum, which is overwritten.
+    fn invert(
+        &self,
+        spectrum: &mut [Complex<F>],
+        to: &mut [F],
+        signal: &mut [F],
+        scratch: &mut [Complex<F>],
+    ) {
+        // Zero already, unless something is not finite.
+        for end in [0, spectrum.len() - 1] {
+            spectrum[end].im = F::zero();
+        }
+        self.from
+            .process_with_scratch(spectrum, signal, scratch)
+            .expect("buffers of the planned sizes, and real ends");
+        let scale = F::one() / F::of(signal.len() as f64);
+        for (to, &x) in to.iter_mut().zip(&*signal) {
+            *to = scale * x;
+        }
+    }
+}
+
+impl<F: Float> Sums<F> for Fourier<F> {
+    type Memory = Memory<F>;
+
+    fn memory(&self) -> Memory<F> {
+        let spectrum = || self.to.make_output_vec();
+        let scratch = self.to.get_scratch_len().max(self.from.get_scratch_len());
+        Memory {
+            signal: self.to.make_input_vec(),
+            kernel: spectrum(),
+            u: spectrum(),
+            gy: spectrum(),
+            sum: spectrum(),
+            scratch: vec![Complex::default(); scratch],
+        }
+    }
+
+    fn forward(&self, memory: &mut Memory<F>, channel: Channel<F>, y: &mut [F]) {
+        let Memory {
+            signal,
+            kernel,
+            u: spectrum,
+            scratch,
+            ..
+        } = memory;
+        self.transform(channel.kernel, kernel, signal, scratch);
+        let sequences = y.chunks_exact_mut(channel.len);
+        for (y, u) in sequences.zip(channel.u.chunks_exact(channel.len)) {
+            self.transform(u, spectrum, signal, scratch);
+            multiply(spectrum, kernel, F::one());
+            self.invert(spectrum, y, signal, scratch);
+        }
+    }
+
+    fn backward(
+        &self,
+        memory: &mut Memory<F>,
+        channel: Channel<F>,
+        gy: &[F],
+        Gradients { u: gu, kernel: gk }: Gradients<F>,
+    ) {
+        let Memory {
+            signal,
+            kernel,
+            u: spectrum,
+            gy: slopes,
+            sum,
+            scratch,
+        } = memory;
+        self.transform(channel.kernel, kernel, signal, scratch);
+        sum.fill(Complex::default());
+        let mut gu = gu.map(|gu| gu.chunks_exact_mut(channel.len));
+        let sequences = channel.u.chunks_exact(channel.len);
+        for (u, gy) in sequences.zip(gy.chunks_exact(channel.len)) {
+            self.transform(gy, slopes, signal, scratch);
+            if gk.is_some() {
+                self.transform(u, spectrum, signal, scratch);
+                add_correlation(sum, spectrum, slopes);
+            }
+            if let Some(gu) = gu.as_mut().and_then(Iterator::next) {
+                multiply(slopes, kernel, -F::one());
+                self.invert(slopes, gu, signal, scratch);
+            }
+        }
+        if let Some(gk) = gk {
+            self.invert(sum, gk, signal, scratch);
+        }
+    }
+}
+
+/// `x` times `by`, whose imaginary parts are multiplied by `sign`.
+#[simd]
+fn multiply<F: Float>(x: &mut [Complex<F>], by: &[Complex<F>], sign: F) {
+    for (x, by) in x.iter_mut().zip(by) {
+        let (re, im) = (x.re, x.im);
+        let turn = sign * by.im;
+        x.re = re * by.re - im * turn;
+        x.im = im * by.re + re * turn;
+    }
+}
+
+/// `sum` += conj(`x`) `y`.
+#[simd]
+fn add_correlation<F: Float>(sum: &mut [Complex<F>], x: &[Complex<F>], y: &[Complex<F>]) {
+    for ((sum, x), y) in sum.iter_mut().zip(x).zip(y) {
+        sum.re += x.re * y.re + x.im * y.im;
+        sum.im += x.re * y.im - x.im * y.re;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_fast_size_is_even_and_at_most_a_third_too_large() {
+        for needed in 1..5000 {
+            let size = fast_size(needed);
+            assert!(size.is_multiple_of(2) && size >= needed, "{needed}: {size}");
+            assert!(needed < 8 || 3 * size <= 4 * needed, "{needed}: {size}");
+        }
+        assert_eq!([2047, 2049, 1087].map(fast_size), [2048, 2304, 1152]);
+    }
+}

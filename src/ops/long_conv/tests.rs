@@ -1,0 +1,154 @@
+use super::*;
+use crate::check::{self, Case};
+use candle_core::Device;
+
+fn case(batch: usize, len: usize, width: usize, taps: usize) -> Case {
+    Case::new(format!("{batch} x {len} x {width}, {taps} taps"))
+        .normal("u", &[batch, len, width])
+        .normal("kernel", &[width, taps])
+        .parameter()
+}
+
+fn fused(ins: &[Tensor]) -> Result<Tensor> {
+    long_conv(&ins[0], &ins[1])
+}
+
+fn reference(ins: &[Tensor]) -> Result<Tensor> {
+    reference::long_conv(&ins[0], &ins[1])
+}
+
+#[test]
+fn fused_equals_reference() {
+    let long = [1, 2, 63, 64, 65, 127, 700].map(|len| case(1 + len % 2 * 2, len, 5, len));
+    check::agree(&long, fused, reference);
+    let short = [1, 4, 63, 64, 65].map(|taps| case(2, 150, 17, taps));
+    check::agree(&short, fused, reference);
+    let beyond = [case(2, 1, 1, 3), case(2, 70, 3, 90), case(3, 9, 33, 200)];
+    check::agree(&beyond, fused, reference);
+}
+
+#[test]
+fn kernels_equal_the_reference() {
+    let long = [1, 2, 63, 64, 65, 150].map(|len| case(1 + len % 2 * 2, len, 5, len));
+    check::kernels_agree(&long, fused, reference);
+    let others = [
+        case(2, 100, 33, 4),
+        case(1, 70, 3, 90),
+        case(2, 9, 1, 200),
+        case(2, 40, 64, 33),
+    ];
+    check::kernels_agree(&others, fused, reference);
+}
+
+#[test]
+fn gradients_are_finite_differences() {
+    check::finite_differences(&case(2, 5, 2, 5), fused);
+    check::finite_differences(&case(1, 70, 1, 66), fused);
+}
+
+#[test]
+fn bits_do_not_depend_on_threads() {
+    check::same_bits(&case(3, 200, 20, 200), fused);
+    check::same_bits(&case(3, 200, 20, 5), fused);
+}
+
+#[test]
+fn every_subset_of_inputs_can_be_tracked() {
+    check::partial_tracking(&case(2, 5, 3, 4), fused);
+    check::partial_tracking(&case(2, 80, 3, 90), fused);
+}
+
+/// A convolution of one channel, and the sums that define it in f64.
+fn one_channel(len: usize) -> [Vec<f64>; 3] {
+    let vars = case(1, len, 1, len).vars(candle_core::DType::F64);
+    let numbers = |i: usize| vars[i].flatten_all().unwrap().to_vec1::<f64>().unwrap();
+    let (u, kernel) = (numbers(0), numbers(1));
+    let at = |t: usize| (0..=t).map(|j| kernel[t - j] * u[j]).sum();
+    let y = (0..len).map(at).collect();
+    [u, kernel, y]
+}
+
+/// The largest error of the op in numbers of type F, relative to the largest output.
+fn error<F: Float>(len: usize) -> f64 {
+    let [u, kernel, exact] = one_channel(len);
+    let tensor = |x: &[f64], shape: &[usize]| {
+        let x: Vec<F> = x.iter().map(|&x| F::of(x)).collect();
+        Tensor::from_vec(x, shape, &Device::Cpu).unwrap()
+    };
+    let y = long_conv(&tensor(&u, &[1, len, 1]), &tensor(&kernel, &[1, len])).unwrap();
+    let y = y.flatten_all().unwrap().to_vec1::<F>().unwrap();
+    let apart = y.iter().zip(&exact).map(|(y, exact)| y.to_f64() - exact);
+    let largest = |numbers: &mut dyn Iterator<Item = f64>| {
+        numbers.fold(
+            0.0,
+            |most: f64, x| if x.abs() > most { x.abs() } else { most },
+        )
+    };
+    assert!(y.iter().all(|y| !y.is_nan()));
+    largest(&mut apart.into_iter()) / largest(&mut exact.iter().copied())
+}
+
+#[test]
+fn transforms_round_little() {
+    for len in [100, 1000, 4096] {
+        let (single, double) = (error::<f32>(len), error::<f64>(len));
+        assert!(single < 2e-6, "{len}: {single:e} in f32");
+        assert!(double < 1e-14, "{len}: {double:e} in f64");
+    }
+}
+
+#[test]
+fn an_impulse_returns_the_kernel_and_the_first_tap_meets_the_current_step() {
+    for taps in [3, 80] {
+        let kernel: Vec<f64> = (0..taps).map(|lag| 1.0 + lag as f64).collect();
+        let mut u = vec![0.0; 100];
+        u[7] = 1.0;
+        let u = Tensor::from_vec(u, (1, 100, 1), &Device::Cpu).unwrap();
+        let kernel = Tensor::from_vec(kernel, (1, taps), &Device::Cpu).unwrap();
+        let y = long_conv(&u, &kernel).unwrap();
+        let y = y.flatten_all().unwrap().to_vec1::<f64>().unwrap();
+        for (t, y) in y.into_iter().enumerate() {
+            let tap = t.checked_sub(7).filter(|&lag| lag < taps);
+            let expected = tap.map_or(0.0, |lag| 1.0 + lag as f64);
+            assert!((y - expected).abs() < 1e-12, "{t}: {y}");
+        }
+    }
+}
+
+#[test]
+fn what_is_not_finite_stays_in_its_channel_and_sequence() {
+    let mut u = vec![1f32; 2 * 100 * 2];
+    u[3 * 2] = f32::NAN;
+    let u = Tensor::from_vec(u, (2, 100, 2), &Device::Cpu).unwrap();
+    let kernel = Tensor::ones((2, 100), candle_core::DType::F32, &Device::Cpu).unwrap();
+    let y = long_conv(&u, &kernel).unwrap();
+    let y = y.flatten_all().unwrap().to_vec1::<f32>().unwrap();
+    for (i, y) in y.into_iter().enumerate() {
+        let beside = i >= 200 || i % 2 == 1;
+        assert!(!beside || y.is_finite(), "{i}: {y}");
+        assert!(beside || i < 6 || y.is_nan(), "{i}: {y}");
+    }
+}
+
+#[test]
+fn a_wrong_shape_is_named() {
+    let message = "long_conv: kernel has shape [4, 3], but u of shape [1, 2, 3] asks for [3, 3]";
+    check::refuses(&[&[1, 2, 3], &[4, 3]], fused, message);
+    check::refuses(
+        &[&[1, 2, 3], &[3, 0]],
+        fused,
+        "long_conv: kernel has shape [3, 0]",
+    );
+    check::refuses(&[&[2, 3], &[3, 2]], fused, "long_conv: u has shape [2, 3]");
+}
+
+#[test]
+#[ignore = "a measurement"]
+fn speed() {
+    for (batch, len, width) in [(8, 1024, 128), (2, 16384, 64)] {
+        for taps in [4, 16, 32, 48, 64, 65, 128, len] {
+            let elements = batch * len * width;
+            check::speed(&case(batch, len, width, taps), fused, elements);
+        }
+    }
+}
