@@ -27,8 +27,11 @@ const SHOWN: [(&str, &str); 6] = [
     ("val_ppl", "val"),
     ("best_val_ppl", "best val"),
     ("test_ppl", "test"),
-    ("test_word_ppl", "test/word"),
+    (PER_WORD, "test/word"),
 ];
+
+/// What published results are.
+const PER_WORD: &str = "test_word_ppl";
 
 /// What belongs to a mixer alone: it makes a line of its own and no table.
 #[rustfmt::skip]
@@ -241,8 +244,25 @@ impl<'a> Table<'a> {
     }
 
     fn score(&self, line: &ModelLine, name: &str) -> Option<Score> {
+        self.status(line, name).score().copied()
+    }
+
+    /// The number of a line, if it says anything: not one that is worse than a guess among all words.
+    fn status(&self, line: &ModelLine, name: &str) -> Status {
         let status = line.status(metric(name), self.of.metric);
-        status.score().copied()
+        let beyond = |score: &Score| name == PER_WORD && score.mean > self.words();
+        match status.score().is_some_and(beyond) {
+            true => Status::NoNumber,
+            false => status,
+        }
+    }
+
+    /// Different words of the corpus (Merity et al. 2017).
+    fn words(&self) -> f64 {
+        match self.first.text("dataset").starts_with("wikitext-2") {
+            true => 33_278.0,
+            false => 267_735.0,
+        }
     }
 
     /// What its runs have in common.
@@ -320,7 +340,7 @@ impl<'a> Table<'a> {
         let paper = paper.map_or(Cell::text("-"), |ppl| Cell::from(Content::Printed(ppl)));
         let score = SHOWN.iter().find_map(|(name, _)| self.score(line, name));
         let rate = score.map_or(String::new(), |score| chosen_rate(score.lr));
-        let shown = |name: &str| Cell::result(line.status(metric(name), self.of.metric));
+        let shown = |name: &str| Cell::result(self.status(line, name));
         self.row(line.label(), paper, &rate, &shown)
     }
 
@@ -376,6 +396,18 @@ impl<'a> Table<'a> {
     /// The lines below a grid.
     fn notes(&self) -> Vec<String> {
         let mut notes: Vec<String> = self.rates().into_iter().collect();
+        let said = |line: &ModelLine| {
+            line.status(metric(PER_WORD), self.of.metric)
+                .score()
+                .is_some()
+        };
+        let hidden = |line: &&ModelLine| said(line) && self.score(line, PER_WORD).is_none();
+        if self.lines.iter().any(|line| hidden(&line)) {
+            notes.push(format!(
+                "no test/word above {}, which is a guess among the words of the corpus",
+                self.words()
+            ));
+        }
         if self.compares() {
             notes.extend(self.about_gap());
         }
