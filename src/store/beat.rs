@@ -139,21 +139,25 @@ impl Heart {
 impl Heart {
     /// As when the process is killed: the file stays as it is.
     pub fn stop(mut self) {
-        drop(self.alive.take());
-        if let Some(thread) = self.thread.take() {
-            thread.join().unwrap();
-        }
+        self.end();
         std::mem::forget(self);
     }
 }
 
-impl Drop for Heart {
-    fn drop(&mut self) {
+impl Heart {
+    /// Ends the thread, and waits for it.
+    fn end(&mut self) {
         drop(self.alive.take());
         if let Some(thread) = self.thread.take() {
             // It has nothing to say that could matter now.
             let _ = thread.join();
         }
+    }
+}
+
+impl Drop for Heart {
+    fn drop(&mut self) {
+        self.end();
         let _ = remove_if_present(&self.path);
     }
 }
