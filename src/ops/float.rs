@@ -3,9 +3,18 @@
 //! The f32 versions are polynomials without branches, so that loops over them vectorise. They use
 //! no fused multiply-add, so that every instruction set computes the same bits.
 
-use super::long_conv::Fourier;
 use candle_core::WithDType;
+use realfft::{ComplexToReal, FftNum, RealFftPlanner, RealToComplex};
 use std::ops::Neg;
+use std::sync::Arc;
+
+/// A Fourier transform of real numbers and its inverse.
+pub(crate) type Transforms<F> = (Arc<dyn RealToComplex<F>>, Arc<dyn ComplexToReal<F>>);
+
+fn planned<F: FftNum>(len: usize) -> Transforms<F> {
+    let mut planner = RealFftPlanner::new();
+    (planner.plan_fft_forward(len), planner.plan_fft_inverse(len))
+}
 
 /// f32 or f64.
 pub(crate) trait Float: WithDType + Neg<Output = Self> + Default {
@@ -37,7 +46,7 @@ pub(crate) trait Float: WithDType + Neg<Output = Self> + Default {
     /// True for NaN.
     fn is_nan(self) -> bool;
     /// The Fourier transform of `len` numbers, and its inverse.
-    fn fourier(len: usize) -> Fourier<Self>;
+    fn transforms(len: usize) -> Transforms<Self>;
 
     /// The maximum of both; NaN if `self` is NaN.
     #[inline(always)]
@@ -113,8 +122,8 @@ impl Float for f64 {
         f64::is_nan(self)
     }
 
-    fn fourier(len: usize) -> Fourier<Self> {
-        Fourier::plan(len)
+    fn transforms(len: usize) -> Transforms<Self> {
+        planned(len)
     }
 }
 
@@ -262,8 +271,8 @@ impl Float for f32 {
         f32::is_nan(self)
     }
 
-    fn fourier(len: usize) -> Fourier<Self> {
-        Fourier::plan(len)
+    fn transforms(len: usize) -> Transforms<Self> {
+        planned(len)
     }
 }
 

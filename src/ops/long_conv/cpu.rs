@@ -1,8 +1,9 @@
 //! One task for each channel, whose sequences lie one after the other: with time as the last axis, both transforms and
 //! sums over taps read consecutive numbers.
 
+use super::channel::{Channel, Gradients, Sums};
 use super::direct::Direct;
-use super::fourier::fast_size;
+use super::fourier::{fast_size, Fourier};
 use super::LongConv;
 use crate::float::Float;
 use crate::fused::Backward;
@@ -16,48 +17,11 @@ const FEW: usize = 64;
 /// Rows of a transpose per task.
 const PANEL: usize = 4 * LANES;
 
-/// The inputs of one channel.
-#[derive(Clone, Copy)]
-pub(super) struct Channel<'a, F> {
-    /// The length of a sequence.
-    pub(super) len: usize,
-    /// The sequences (B, L).
-    pub(super) u: &'a [F],
-    /// The taps that have an effect.
-    pub(super) kernel: &'a [F],
-}
-
-/// Where the gradients of a channel are written, if they are needed; that of the kernel is zero on entry.
-pub(super) struct Gradients<'a, F> {
-    pub(super) u: Option<&'a mut [F]>,
-    pub(super) kernel: Option<&'a mut [F]>,
-}
-
-/// A way to compute the sums of a convolution.
-pub(super) trait Sums<F>: Sync {
-    /// Scratch memory for any number of channels.
-    type Memory: Send;
-
-    fn memory(&self) -> Self::Memory;
-
-    /// Writes y (B, L).
-    fn forward(&self, memory: &mut Self::Memory, channel: Channel<F>, y: &mut [F]);
-
-    /// Writes the gradients, given that of y (B, L).
-    fn backward(
-        &self,
-        memory: &mut Self::Memory,
-        channel: Channel<F>,
-        gy: &[F],
-        gradients: Gradients<F>,
-    );
-}
-
 pub(super) fn forward<F: Float>(conv: &LongConv, u: &[F], kernel: &[F]) -> Vec<F> {
     let u = transpose(u, conv.width);
     let y = match conv.by_taps() {
         Some(direct) => conv.forward_by(&direct, &u, kernel),
-        None => conv.forward_by(&F::fourier(conv.size()), &u, kernel),
+        None => conv.forward_by(&Fourier::plan(conv.size()), &u, kernel),
     };
     transpose(&y, conv.batch * conv.len)
 }
@@ -70,7 +34,7 @@ pub(super) fn backward<F: Float>(conv: &LongConv, call: Backward<F>) -> Vec<Vec<
     let (rows, needs) = ([&u[..], call.ins[1], &gy], call.needs_grad);
     let [gu, gk] = match conv.by_taps() {
         Some(direct) => conv.backward_by(&direct, rows, needs),
-        None => conv.backward_by(&F::fourier(conv.size()), rows, needs),
+        None => conv.backward_by(&Fourier::plan(conv.size()), rows, needs),
     };
     vec![transpose(&gu, conv.batch * conv.len), gk]
 }

@@ -1,6 +1,6 @@
 //! Convolutions with few taps, summed as they are defined.
 
-use super::cpu::{Channel, Gradients, Sums};
+use super::channel::{Channel, Gradients, Sums};
 use crate::float::Float;
 use crate::lanes::{by_index, total};
 use dsf_simd::simd;

@@ -1,28 +1,17 @@
 //! Convolutions as products of spectra. The instruction set of the transforms is for rustfft to choose, which knows AVX
 //! with FMA, and NEON: `DSF_SIMD` does not reach them.
 
-use super::cpu::{Channel, Gradients, Sums};
+use super::channel::{Channel, Gradients, Sums};
 use crate::float::Float;
 use dsf_simd::simd;
 use realfft::num_complex::Complex;
-use realfft::{ComplexToReal, FftNum, RealFftPlanner, RealToComplex};
+use realfft::{ComplexToReal, RealToComplex};
 use std::sync::Arc;
 
 /// The transform of real numbers and its inverse, planned for one size.
-pub(crate) struct Fourier<F> {
+pub(super) struct Fourier<F> {
     to: Arc<dyn RealToComplex<F>>,
     from: Arc<dyn ComplexToReal<F>>,
-}
-
-impl<F: FftNum> Fourier<F> {
-    /// Transforms of `len` numbers.
-    pub(crate) fn plan(len: usize) -> Self {
-        let mut planner = RealFftPlanner::new();
-        Self {
-            to: planner.plan_fft_forward(len),
-            from: planner.plan_fft_inverse(len),
-        }
-    }
 }
 
 /// The least size of at least `needed` numbers whose transform is fast: even, and of small factors.
@@ -49,6 +38,12 @@ pub(super) struct Memory<F> {
 }
 
 impl<F: Float> Fourier<F> {
+    /// Transforms of `len` numbers.
+    pub(super) fn plan(len: usize) -> Self {
+        let (to, from) = F::transforms(len);
+        Self { to, from }
+    }
+
     /// The spectrum of `x`, followed by zeros.
     fn transform(
         &self,

@@ -1,13 +1,12 @@
 //! The causal convolution of every channel with a kernel of its own that may be as long as the sequence, for S4, DSS,
 //! H3, Hyena and their kin.
 
+mod channel;
 mod cpu;
 mod direct;
 mod fourier;
 mod launch;
 mod reference;
-
-pub(crate) use fourier::Fourier;
 
 use super::float::Float;
 use super::fused::{apply_one, runs_on, Backward, Forward, FusedOp, Launch, LaunchBackward};
