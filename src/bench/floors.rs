@@ -340,7 +340,8 @@ pub(super) fn step(config: &RunConfig, rates: &Rates, bytes: f64) -> Result<Opti
 fn along_sequence(core: Core) -> fn(Shape) -> Passes {
     match core {
         Core::SoftmaxAttention => softmax,
-        Core::ChunkedScan => chunked,
+        Core::ChunkedScan | Core::MatrixScan => chunked,
+        Core::LongConvolution => long_conv,
         Core::SelectiveScan => selective_scan,
         Core::GatedScan => linear_scan,
     }

@@ -55,7 +55,15 @@ pub(super) fn main(arguments: &Arguments, global: &Global) -> Result<u8> {
         };
         let header = Row::HEADER[shown.clone()].iter().map(|s| s.to_string());
         let mut table = vec![header.collect::<Vec<_>>()];
-        table.extend(rows.iter().map(|row| row.fields()[shown.clone()].to_vec()));
+        let mut family = None;
+        for row in &rows {
+            if family.replace(row.entry.family) != Some(row.entry.family) {
+                table.push(vec![row.entry.family.name().to_owned()]);
+            }
+            let mut fields = row.fields()[shown.clone()].to_vec();
+            fields[0].insert_str(0, "  ");
+            table.push(fields);
+        }
         print::result(&columns(&table, Align::Left))?;
     }
     let Arguments { d, n, seq_len, .. } = arguments;

@@ -124,7 +124,7 @@ pub(super) fn columns(rows: &[Vec<String>], align: Align) -> String {
     };
     let line = |row: &Vec<String>| {
         let cells: Vec<String> = row.iter().enumerate().map(padded).collect();
-        cells.join("  ") + "\n"
+        cells.join("  ").trim_end().to_owned() + "\n"
     };
     rows.iter().map(line).collect()
 }

@@ -4,12 +4,12 @@ use super::file::{distance, magnitude, File, Object};
 use super::{gradients, Worst};
 use crate::config::{Layout, ModelConfig, StateMixer};
 use crate::error::{Error, Result};
-use crate::mixers::{Entry, MIXERS};
+use crate::mixers::{Entry, Mixer, MixerSpec, MIXERS};
 use crate::nn::{Cx, Params};
 use candle_core::{DType, Device, Tensor, Var};
 
 /// The registry's entry and variant for the file stem `STEM_VARIANT`, or a bare `STEM` for the
-/// variant `paper`; `STEM_pP` is the first variant of a mixer that has an order, at order P.
+/// variant `paper` or, without one, the first; `STEM_pP` is the first variant of a mixer that has an order, at order P.
 pub(super) fn entry(stem: &str) -> Option<(&'static Entry, &'static str)> {
     if let Some((stem, order)) = stem.rsplit_once("_p") {
         let has_order = |e: &&Entry| e.stem == stem && e.options.iter().any(|o| o.name == "order");
@@ -19,12 +19,11 @@ pub(super) fn entry(stem: &str) -> Option<(&'static Entry, &'static str)> {
         }
     }
     let variant_of = |entry: &'static Entry| {
-        let rest = stem.strip_prefix(entry.stem)?;
-        let variant = if rest.is_empty() { "_paper" } else { rest };
-        let known = entry.variants.iter();
-        known
-            .copied()
-            .find(|v| variant.strip_prefix('_') == Some(v))
+        let mut known = entry.variants.iter().copied();
+        match stem.strip_prefix(entry.stem)? {
+            "" => known.clone().find(|v| *v == "paper").or(known.next()),
+            rest => known.find(|v| rest.strip_prefix('_') == Some(v)),
+        }
     };
     MIXERS.iter().find_map(|e| Some((e, variant_of(e)?)))
 }
@@ -38,7 +37,7 @@ pub(super) fn model_config(
     let heads = sizes.find_size("heads").filter(|_| entry.heads);
     let options = entry.options.iter();
     let sized =
-        options.filter_map(|o| Some((o.name.to_owned(), sizes.find_size(o.name)?.to_string())));
+        options.filter_map(|o| Some((o.name.to_owned(), sizes.number(o.name).ok()?.to_string())));
     let expand = sizes.find_size("expand").filter(|_| entry.widens);
     let model = ModelConfig {
         mixer: entry.name.to_owned(),
@@ -47,7 +46,7 @@ pub(super) fn model_config(
         d_model: sizes.size("d")?,
         d_state: sizes.size("n")?,
         n_heads: heads.unwrap_or(1),
-        n_layers: 1,
+        n_layers: sizes.find_size("n_layers").unwrap_or(1),
         layout: Layout::Mamba,
         state_mixer: StateMixer::None,
         positions: false,
@@ -84,6 +83,8 @@ struct Case<'a> {
     name: String,
     entry: &'static Entry,
     model: ModelConfig,
+    /// The layer that it is of a network of several.
+    layer: usize,
 }
 
 impl<'a> Case<'a> {
@@ -91,6 +92,7 @@ impl<'a> Case<'a> {
         let sizes = file.object(&name)?;
         Ok(Self {
             model: model_config(found, &sizes)?,
+            layer: sizes.find_size("layer").unwrap_or(0),
             entry: found.0,
             file,
             name,
@@ -102,8 +104,16 @@ impl<'a> Case<'a> {
     }
 
     fn params(&self, dtype: DType) -> Params {
-        let given = self.file.under(&format!("{}.p.", self.name));
+        let mut given = self.file.under(&format!("{}.p.", self.name));
+        for (name, value) in self.file.under(&format!("{}.const.", self.name)) {
+            given.insert(format!("const.{name}"), value);
+        }
         Params::given(given, dtype, &Device::Cpu)
+    }
+
+    fn build(&self, params: &Params) -> Result<Box<dyn Mixer>> {
+        let spec = MixerSpec::from(&self.model).in_layer(self.layer);
+        Ok(self.entry.build(spec, params)?)
     }
 
     fn what(&self, dtype: DType, name: &str) -> String {
@@ -117,7 +127,7 @@ impl<'a> Case<'a> {
             _ => (1e-5, 1e-4),
         };
         let params = self.params(dtype);
-        let mixer = self.entry.build(&self.model, &params)?;
+        let mixer = self.build(&params)?;
         let u = Var::from_tensor(&self.tensor("u")?.to_dtype(dtype)?)?;
         let y = mixer.forward(u.as_tensor(), &Cx::eval())?;
         let wanted = self.tensor("y")?;
@@ -141,7 +151,7 @@ impl<'a> Case<'a> {
     /// The matrices of (11), the recurrence and the kernel (12), in f64.
     fn matrices(&self) -> Result<Worst> {
         const TOLERANCE: f64 = 1e-10;
-        let mixer = self.entry.build(&self.model, &self.params(DType::F64))?;
+        let mixer = self.build(&self.params(DType::F64))?;
         let u = self.tensor("u")?.to_dtype(DType::F64)?;
         let system = mixer.ltv(&u)?.ok_or_else(|| {
             let (mixer, variant) = (self.entry.name, &self.model.variant);

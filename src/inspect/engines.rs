@@ -43,7 +43,10 @@ const DUAL: Engine = Engine {
     name: "all pairs, the dual form",
     run: |subject| match subject.mixer.ltv(&subject.u)? {
         Some(system) => system.by_pairs(&subject.u),
-        None => Ok(None),
+        None => match subject.mixer.inner(&subject.u)? {
+            Some(inner) => inner.system.by_pairs(&inner.input),
+            None => Ok(None),
+        },
     },
 };
 
@@ -64,6 +67,14 @@ fn engines_of(subject: &Subject) -> (Vec<Engine>, Option<&'static str>) {
             (vec![whole("in chunks"), DIRECT, STEPS], None)
         }
         Some(Core::ChunkedScan) => (vec![whole("in chunks"), DUAL, STEPS], None),
+        Some(Core::MatrixScan) => (
+            vec![whole("matrix scan"), STEPS],
+            Some("the pass over a sequence is the recurrence of its steps, with the state of a head in the cache"),
+        ),
+        Some(Core::LongConvolution) => (
+            vec![whole("convolution"), STEPS],
+            Some("the pass over a sequence is a convolution with the kernel of the system"),
+        ),
         Some(Core::SelectiveScan) => (
             vec![whole("selective scan"), STEPS],
             Some(

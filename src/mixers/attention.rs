@@ -88,12 +88,7 @@ impl Projections {
             (&self.wk, bias(1)),
             (&self.wv, bias(2)),
         ];
-        let everywhere = Cx::eval();
-        let cx = match at {
-            Positions::Sequence(cx) => *cx,
-            Positions::Token(_) => &everywhere,
-        };
-        let maps = project(x, &[k, v], &[&[q], further].concat(), cx)?;
+        let maps = project(x, &[k, v], &[&[q], further].concat(), at.cx())?;
         let (mut all, mut queried) = (maps.all, maps.queried);
         let (v, k, q) = (all.remove(1), all.remove(0), queried.remove(0));
         let [q, k] = match &self.rotary {

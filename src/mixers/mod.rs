@@ -9,19 +9,42 @@
 //! | `x` → `y`, `h` | u, y, h | input, output and state |
 
 mod attention;
+mod complex;
+mod diagonal;
+mod dss;
 #[cfg(test)]
 mod example;
 mod gated_block;
 mod gated_recurrence;
+mod gla;
+mod gru;
+mod h3;
+mod hgrn2;
+mod hyena;
+mod lightning;
 mod linear_attention;
+mod lru;
 mod lstm;
 mod mamba;
+mod mamba2;
+mod matrix_state;
+mod mlstm;
 mod normalized_attention;
+mod performer;
 mod qlstm;
+mod retention;
+mod retnet;
 mod rg_lru;
+mod rnn;
 mod rotary;
+mod running_max;
+mod rwkv4;
+mod s4;
+mod s4d;
 mod s6;
+mod sequential;
 mod short_conv;
+mod slstm;
 mod softmax_attention;
 mod spec;
 mod ssd;
@@ -164,8 +187,12 @@ pub enum Family {
     Attention,
     /// Attention through a feature map, with a state of constant size.
     LinearAttention,
+    /// Linear attention whose past fades: a matrix of state with decays, given or gated.
+    GatedLinear,
     /// State space models, selective or time-invariant.
     StateSpace,
+    /// Convolutions as long as the sequence that are no recurrence.
+    Convolution,
     /// Gated recurrent networks.
     Recurrent,
 }
@@ -176,12 +203,14 @@ impl Family {
         match self {
             Self::Attention => "attention",
             Self::LinearAttention => "linear-attention",
+            Self::GatedLinear => "gated-linear",
             Self::StateSpace => "state-space",
+            Self::Convolution => "convolution",
             Self::Recurrent => "recurrent",
         }
     }
 
-    /// Whether it has queries, keys and values.
+    /// Whether every token weighs all tokens before it by queries and keys, with weights that dropout can drop.
     pub fn is_attention(self) -> bool {
         matches!(self, Self::Attention | Self::LinearAttention)
     }
@@ -212,6 +241,16 @@ impl ReleasedBlock {
         state_mixer: StateMixer::None,
         positions: false,
         half_batch: false,
+    };
+    /// Of mixers that the released configs do not train and that tell places apart by themselves.
+    const WITHOUT_POSITIONS: Self = Self {
+        positions: false,
+        ..Self::ATTENTION
+    };
+    /// Of mixers that mix no channels, which the second half of the block must do.
+    const CHANNEL_BY_CHANNEL: Self = Self {
+        state_mixer: StateMixer::Mlp,
+        ..Self::WITHOUT_POSITIONS
     };
     const RNN: Self = Self {
         half_batch: true,
@@ -246,19 +285,37 @@ impl MixerOption {
 pub static MIXERS: &[Entry] = &[
     softmax_attention::ENTRY,
     taylor_attention::ENTRY,
+    performer::ENTRY,
     linear_attention::ENTRY,
     normalized_attention::GENERALIZED,
     normalized_attention::EXP,
     normalized_attention::SOFTPLUS,
     normalized_attention::SIGMOID,
+    retention::ENTRY,
+    retnet::ENTRY,
+    lightning::ENTRY,
+    gla::ENTRY,
+    hgrn2::ENTRY,
     s6::ENTRY,
     mamba::ENTRY,
     ssd::ENTRY,
     ssd_mamba2::ENTRY,
+    mamba2::ENTRY,
+    lru::ENTRY,
+    s4::ENTRY,
+    s4d::ENTRY,
+    dss::ENTRY,
+    h3::ENTRY,
+    hyena::ENTRY,
+    rnn::ENTRY,
+    gru::ENTRY,
     lstm::ENTRY,
     qlstm::ENTRY,
     qlstm::REVERSED,
     rg_lru::ENTRY,
+    mlstm::ENTRY,
+    slstm::ENTRY,
+    rwkv4::ENTRY,
 ];
 
 /// The entry called `name`, or the sentence that says which names exist.

@@ -14,6 +14,19 @@ pub(super) enum Positions<'a> {
     Token(usize),
 }
 
+/// A pass at all positions, as every step by itself is.
+static EVERYWHERE: Cx = Cx::eval();
+
+impl Positions<'_> {
+    /// The pass that computes them.
+    pub fn cx(&self) -> &Cx {
+        match self {
+            Self::Sequence(cx) => cx,
+            Self::Token(_) => &EVERYWHERE,
+        }
+    }
+}
+
 /// Rotates the first `dims` channels of each head.
 #[derive(Clone, Copy)]
 pub(super) struct RotaryEmbedding {
@@ -28,6 +41,14 @@ impl RotaryEmbedding {
             heads: spec.n_heads,
             dims: rotary.dims,
         })
+    }
+
+    /// Of `width` channels a head, all but an odd last one.
+    pub fn over(heads: usize, width: usize) -> Self {
+        Self {
+            heads,
+            dims: width / 2 * 2,
+        }
     }
 
     /// Rotates `q` `(batch, rows, n)` and `k` `(batch, seq_len, n)`, or features of them.

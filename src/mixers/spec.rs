@@ -18,6 +18,10 @@ pub struct MixerSpec<'a> {
     pub d_state: usize,
     /// Heads, s.
     pub n_heads: usize,
+    /// Layers of the network.
+    pub n_layers: usize,
+    /// Which of them it is, from 0.
+    pub layer: usize,
     /// Inner width over d in mixers that widen; `None` is 2.
     pub expand: Option<f64>,
     /// Rotary position embedding of queries and keys.
@@ -72,6 +76,8 @@ impl<'a> From<&'a ModelConfig> for MixerSpec<'a> {
             d_model: model.d_model,
             d_state: model.d_state,
             n_heads: model.n_heads,
+            n_layers: model.n_layers,
+            layer: 0,
             expand: model.expand,
             rotary: language
                 .filter(|language| language.rotary != Rotary::None)
@@ -89,6 +95,11 @@ impl<'a> From<&'a ModelConfig> for MixerSpec<'a> {
 }
 
 impl MixerSpec<'_> {
+    /// The same in layer `layer`, from 0.
+    pub fn in_layer(self, layer: usize) -> Self {
+        Self { layer, ..self }
+    }
+
     /// Inner width E of mixers that widen, rounded down.
     pub fn inner_width(&self) -> usize {
         (self.expand.unwrap_or(EXPAND) * self.d_model as f64) as usize
@@ -149,6 +160,10 @@ impl Entry {
                 );
             }
         }
+        let width = spec.inner_width();
+        if self.widens && width % s != 0 {
+            refuse!("--heads {s} does not divide the inner width {width} that --expand makes of --d {d}: each head takes an equal share");
+        }
         Ok(())
     }
 
@@ -186,7 +201,7 @@ impl Entry {
         let products = self.work(*spec).is_some_and(|work| work.features > 0);
         if rotary.after_feature_map && products {
             refuse!(
-                "--rotary post: the features of mixer `{}` are products of queries, which no rotation turns; it must be \
+                "--rotary post: the features of mixer `{}` are no channels that a rotation could turn; it must be \
                  pre or none",
                 self.name
             );

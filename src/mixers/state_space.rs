@@ -91,7 +91,12 @@ pub(super) trait Driven {
 /// The state before the first token, `(batch, E, n)`, where the weights of b are `(n, E)`.
 pub(super) fn zero_state(write_map: &Tensor, batch: usize) -> Result<State> {
     let (n, width) = write_map.dims2()?;
-    let zeros = Tensor::zeros((batch, width, n), write_map.dtype(), write_map.device())?;
+    zero_state_of(write_map, [batch, width, n])
+}
+
+/// A state of zeros of the shape `(batch, E, n)`, where and as the weights are.
+pub(super) fn zero_state_of(weights: &Tensor, shape: [usize; 3]) -> Result<State> {
+    let zeros = Tensor::zeros(&shape[..], weights.dtype(), weights.device())?;
     Ok(State(vec![zeros]))
 }
 

@@ -26,8 +26,13 @@ pub enum Core {
     /// The states of a channel share one decay, or have none: matrix products within chunks, and a state
     /// between chunks (linear attention, SSD).
     ChunkedScan,
+    /// Every row of a matrix of state has a decay of its own, or all of a head share one: a rank-one update and a product with
+    /// the query a token (gated linear attention).
+    MatrixScan,
     /// Every state has a decay of its own, one exponential per token, channel and state (S6).
     SelectiveScan,
+    /// One kernel as long as the sequence for every channel, by Fourier transforms; the states are those that it is made from.
+    LongConvolution,
     /// One state per channel, h_i = a_i h_{i-1} + b_i: bounded by memory traffic (gated RNNs).
     GatedScan,
 }

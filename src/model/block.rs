@@ -66,7 +66,13 @@ enum Half {
 }
 
 impl Block {
-    pub fn new(model: &ModelConfig, spec: &BlockSpec, params: &Params) -> Result<Self> {
+    /// The block of layer `layer`, from 0.
+    pub fn new(
+        model: &ModelConfig,
+        layer: usize,
+        spec: &BlockSpec,
+        params: &Params,
+    ) -> Result<Self> {
         let (d, m) = (model.d_model, spec.mlp_width);
         let entry = mixers::find(&model.mixer).map_err(candle_core::Error::wrap)?;
         let norm = |name: &str| Norm::new(spec.norm, d, &params.scope(name));
@@ -95,7 +101,10 @@ impl Block {
         Ok(Self {
             spec: *spec,
             norm1: norm("norm1")?,
-            mixer: entry.build(model, &params.scope("mixer"))?,
+            mixer: entry.build(
+                MixerSpec::from(model).in_layer(layer),
+                &params.scope("mixer"),
+            )?,
             glu: (spec.behind_mixer == BehindMixer::GeluGlu)
                 .then(glu)
                 .transpose()?,

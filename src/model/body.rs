@@ -16,7 +16,8 @@ impl Body {
     /// Parameters under `layers.0`, `layers.1` and so on, and `norm_f`.
     pub fn new(model: &ModelConfig, spec: &BodySpec, params: &Params) -> Result<Self> {
         let layers = params.scope("layers");
-        let blocks = (0..model.n_layers).map(|i| Block::new(model, &spec.block, &layers.scope(i)));
+        let blocks =
+            (0..model.n_layers).map(|i| Block::new(model, i, &spec.block, &layers.scope(i)));
         let norm_f = || Norm::new(spec.block.norm, model.d_model, &params.scope("norm_f"));
         Ok(Self {
             blocks: blocks.collect::<Result<_>>()?,

@@ -31,7 +31,7 @@ pub struct Cx {
 
 impl Cx {
     /// Evaluation: no dropout, output at all positions.
-    pub fn eval() -> Self {
+    pub const fn eval() -> Self {
         Self {
             training: None,
             rows: None,

@@ -202,6 +202,35 @@ impl Params {
         })
     }
 
+    /// Numbers that are drawn once and not trained, in the type of the parameters: those of `name` are the same in every run and
+    /// are kept in no file. Given values hold them as `const.NAME`.
+    pub fn constant(
+        &self,
+        name: &str,
+        shape: impl Into<Shape>,
+        draw: impl FnOnce(Rng) -> Vec<f64>,
+    ) -> Result<Tensor> {
+        let (name, shape) = (format!("{}{name}", self.prefix), shape.into());
+        let Shared { dtype, device, .. } = &*self.shared;
+        let given = match &self.shared.source {
+            Source::Nowhere => return Tensor::zeros((), *dtype, device)?.broadcast_as(shape),
+            Source::Given(values) => values.get(&format!("const.{name}")),
+            Source::Seed(_) => None,
+        };
+        let value = match given {
+            Some(value) if value.shape() == &shape => value.to_device(device)?,
+            Some(value) => bail!(
+                "constant {name} has shape {:?}, asked for {shape:?}",
+                value.shape()
+            ),
+            None => {
+                let numbers = draw(Rng::new(0, &format!("constant/{name}"), 0));
+                Tensor::from_vec(numbers, shape, device)?
+            }
+        };
+        value.to_dtype(*dtype)
+    }
+
     fn create(&self, name: &str, shape: &Shape, init: Init) -> Result<Var> {
         let Shared { dtype, device, .. } = &*self.shared;
         let tensor = match &self.shared.source {

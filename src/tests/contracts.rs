@@ -144,6 +144,10 @@ fn claimed_width(case: &Case) -> Option<usize> {
             let monomials = (1..=order).fold(1, |count, p| count * (n / s + p) / p);
             Some(d * monomials)
         }
+        "N = d M" => {
+            let m = n / s;
+            Some(d * m.max((m as f64 * (m as f64).ln()) as usize))
+        }
         "N = d" => Some(d),
         other => panic!("{case}: `{other}` is not a formula that this test knows"),
     }

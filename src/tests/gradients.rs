@@ -29,6 +29,8 @@ fn expected(case: &Case, name: &str) -> Reach {
                 _ => Reach::Everywhere,
             }
         }
+        // It multiplies what is kept and what normalises it by the same number.
+        ("slstm", "bi") => Reach::Zero,
         _ => Reach::Everywhere,
     }
 }
@@ -71,11 +73,16 @@ fn the_gradient_reaches_every_element_of_the_input_and_of_every_parameter() {
 
 #[test]
 fn the_gradient_is_the_derivative_with_dropout_and_chosen_rows_too() {
-    const STEP: f64 = 1e-5;
     let times = Tensor::new(&[[0u32, 3], [2, 6], [1, 5]], &Device::Cpu).unwrap();
     let cx = Cx::train(1, 2).only(Some(&Rows { positions: times }));
     for mut case in Case::all() {
         case.config.attn_dropout = 0.3;
+        // The kernel of Hyena is a sine of ten times a sine of ten times its weights.
+        let step = if case.entry.name == "hyena" {
+            1e-7
+        } else {
+            1e-5
+        };
         let (mixer, params) = case.build();
         let x = Var::from_tensor(&case.input(3, 7)).unwrap();
         let mut vars = params.vars();
@@ -94,7 +101,7 @@ fn the_gradient_is_the_derivative_with_dropout_and_chosen_rows_too() {
                 var.set(&moved).unwrap();
                 loss().to_scalar::<f64>().unwrap()
             };
-            let difference = (at(STEP) - at(-STEP)) / (2.0 * STEP);
+            let difference = (at(step) - at(-step)) / (2.0 * step);
             at(0.0);
             let apart = (slope - difference).abs() / difference.abs().max(1.0);
             assert!(apart < 1e-6, "{case}: {name}: {slope} is not {difference}");

@@ -69,10 +69,11 @@ fn text_token_by_token_has_the_logits_of_the_whole() {
 }
 
 #[test]
-fn every_mixer_goes_token_by_token() {
+fn every_mixer_but_those_whose_kernels_depend_on_the_length_goes_token_by_token() {
     for entry in MIXERS {
         let (model, _) = built(&pythia(entry, entry.variants[0], Rotary::None));
-        assert!(model.begin(1).unwrap().is_some(), "{}", entry.name);
+        let goes = !["dss", "hyena"].contains(&entry.name);
+        assert_eq!(model.begin(1).unwrap().is_some(), goes, "{}", entry.name);
     }
 }
 

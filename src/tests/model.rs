@@ -169,7 +169,9 @@ fn every_model_goes_token_by_token_until_its_positions_end() {
         let params = parameters();
         let model = Model::new(&run.model, Io::of(&run.task).unwrap(), &params).unwrap();
         perturb(&params);
-        let mut decoder = model.begin(3).unwrap().unwrap();
+        let Some(mut decoder) = model.begin(3).unwrap() else {
+            continue; // its kernel depends on the length
+        };
         let token = |i| tokens.narrow(1, i, 1).unwrap().squeeze(1).unwrap();
         let logits: Vec<Tensor> = (0..L)
             .map(|i| model.step(&token(i), &mut decoder).unwrap())

@@ -58,7 +58,7 @@ fn an_unreadable_file_fails_and_the_rest_is_still_checked() {
 #[test]
 fn a_mixer_that_is_not_in_the_registry_fails_and_says_what_is_known() {
     let bytes = fs::read(fixture("qlstm_paper")).unwrap();
-    let said = check(&[("hyena", bytes.clone()), ("qlstm_paper", bytes)]);
+    let said = check(&[("nobody", bytes.clone()), ("qlstm_paper", bytes)]);
     assert_eq!(said.code, 4, "{}", said.out);
     assert!(
         said.out.contains("1 passed, 0 failed, 1 not implemented"),

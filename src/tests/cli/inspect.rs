@@ -271,7 +271,7 @@ fn what_cannot_be_inspected_is_refused_in_a_sentence() {
     let world = World::new();
     for (line, says) in [
         ("inspect", "--mixer NAME"),
-        ("inspect --mixer s7", "Did you mean `s6`?"),
+        ("inspect --mixer sd6", "Did you mean `s6`?"),
         ("inspect --mixer s6 --layer 3", "--layer 3"),
         ("inspect --mixer s6 --seq-len 0", "--seq-len"),
         ("inspect --mixer s6 --seq-len 400000000", "GiB"),

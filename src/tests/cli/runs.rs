@@ -88,7 +88,7 @@ fn every_mixer_trains_under_every_protocol() {
         .lines()
         .skip(1)
         .take_while(|line| !line.is_empty())
-        .filter_map(|line| line.split_whitespace().next())
+        .filter_map(|line| line.strip_prefix("  ")?.split_whitespace().next())
         .collect();
     assert_eq!(names.len(), dsf::mixers::MIXERS.len());
     let mixers = names.join(",");

@@ -1,0 +1,156 @@
+//! Time-invariant diagonal systems: per channel m complex states with an input of their own speed, as a kernel as long as the
+//! sequence and as a recurrence.
+
+use super::complex::Complex;
+use super::{MixerSpec, State};
+use crate::nn::{Init, Params};
+use crate::ops;
+use crate::ops::rng::Rng;
+use candle_core::{Result, Tensor, D};
+use std::f64::consts::{FRAC_1_SQRT_2, PI};
+
+/// How the imaginary parts of A start (Gu et al. 2022).
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Frequencies {
+    /// π k.
+    Linear,
+    /// (2m/π) (2m/(2k+1) - 1).
+    Inverse,
+}
+
+/// How the continuous system becomes a recurrence.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Rule {
+    /// Zero-order hold.
+    Hold,
+    /// The trapezoidal rule.
+    Bilinear,
+}
+
+/// The parameters of S4D: A = -e^{a_re_log} + i a_im, B = 1, C, and a step Δ for every channel.
+pub(super) struct Diagonal {
+    log_dt: Tensor,
+    a_re_log: Tensor,
+    a_im: Tensor,
+    c: Complex,
+    rule: Rule,
+}
+
+/// ln Δ, even between 1e-3 and 1e-1 on its own scale.
+pub(super) fn log_step(_index: usize, rng: &mut Rng) -> f64 {
+    let (low, high) = (1e-3_f64.ln(), 1e-1_f64.ln());
+    low + (high - low) * rng.uniform()
+}
+
+impl Diagonal {
+    /// For `d_model` channels with `d_state` conjugate pairs each.
+    pub fn new(
+        spec: &MixerSpec,
+        frequencies: Frequencies,
+        rule: Rule,
+        params: &Params,
+    ) -> Result<Self> {
+        let (d, m) = (spec.d_model, spec.d_state);
+        let start = move |i: usize, _: &mut _| {
+            let (k, n) = ((i % m) as f64, 2.0 * m as f64);
+            match frequencies {
+                Frequencies::Linear => PI * k,
+                Frequencies::Inverse => n / PI * (n / (2.0 * k + 1.0) - 1.0),
+            }
+        };
+        let read = |name| params.get(name, (d, m), Init::Normal(FRAC_1_SQRT_2));
+        Ok(Self {
+            log_dt: params.get("log_dt", d, Init::Each(&log_step))?,
+            a_re_log: params.get("a_re_log", (d, m), Init::Constant(0.5f64.ln()))?,
+            a_im: params.get("a_im", (d, m), Init::Each(&start))?,
+            c: Complex {
+                re: read("c_re")?,
+                im: read("c_im")?,
+            },
+            rule,
+        })
+    }
+
+    /// The discrete A and C ⊙ B, `(d, m)` each.
+    fn discrete(&self) -> Result<[Complex; 2]> {
+        let dt = self.log_dt.exp()?.unsqueeze(1)?;
+        let a = Complex {
+            re: self.a_re_log.exp()?.neg()?,
+            im: self.a_im.clone(),
+        };
+        let z = a.scaled(&dt)?;
+        let [a, b] = match self.rule {
+            Rule::Hold => [z.exp()?, z.exp_m1()?.times(&a.recip()?)?],
+            Rule::Bilinear => {
+                let denominator = z.affine(-0.5, 1.0)?.recip()?;
+                [
+                    z.affine(0.5, 1.0)?.times(&denominator)?,
+                    denominator.scaled(&dt)?,
+                ]
+            }
+        };
+        Ok([a, self.c.times(&b)?])
+    }
+
+    /// The kernel of `len` taps, `(d, len)`.
+    pub fn kernel(&self, len: usize) -> Result<Tensor> {
+        let [a, read] = self.discrete()?;
+        summed(&powers(&a, len)?, &read)
+    }
+
+    /// Numbers of state a sequence.
+    pub fn state_size(&self) -> usize {
+        2 * self.a_im.elem_count()
+    }
+
+    /// The state before the first token, `(batch, 2, d, m)`.
+    pub fn zero_state(&self, batch: usize) -> Result<State> {
+        let (d, m) = self.a_im.dims2()?;
+        let like = &self.a_im;
+        let zeros = Tensor::zeros((batch, 2, d, m), like.dtype(), like.device())?;
+        Ok(State(vec![zeros]))
+    }
+
+    /// The output `(batch, d)` for one input `(batch, d)`, and the state behind it.
+    pub fn step(&self, x: &Tensor, state: &Tensor) -> Result<(Tensor, Tensor)> {
+        let [a, read] = self.discrete()?;
+        let part = |i| state.narrow(1, i, 1)?.squeeze(1);
+        let h = Complex {
+            re: part(0)?,
+            im: part(1)?,
+        };
+        let turned = h.times(&a)?;
+        let h = Complex {
+            re: turned.re.broadcast_add(&x.unsqueeze(2)?)?,
+            im: turned.im,
+        };
+        let y = (h.times(&read)?.re.sum(D::Minus1)? * 2.0)?;
+        Ok((y, Tensor::stack(&[h.re, h.im], 1)?))
+    }
+}
+
+/// a^l for l below `len`, `(len, d, m)` each, where a is `(d, m)`.
+pub(super) fn powers(a: &Complex, len: usize) -> Result<Complex> {
+    let (d, m) = a.re.dims2()?;
+    let shape = (1, len, 2, d * m);
+    let both = Tensor::stack(&[&a.re, &a.im], 0)?.reshape((1, 1, 2, d * m))?;
+    let first = Tensor::stack(&[a.re.ones_like()?, a.im.zeros_like()?], 0)?;
+    let first = first.reshape((1, 1, 2, d * m))?;
+    let rest = Tensor::zeros((1, len - 1, 2, d * m), a.re.dtype(), a.re.device())?;
+    let start = match len {
+        1 => first,
+        _ => Tensor::cat(&[&first, &rest], 1)?,
+    };
+    let all = ops::complex_scan(&both.broadcast_as(shape)?.contiguous()?, &start)?;
+    let part = |i| all.narrow(2, i, 1)?.reshape((len, d, m));
+    Ok(Complex {
+        re: part(0)?,
+        im: part(1)?,
+    })
+}
+
+/// 2 Re Σ_k read[c,k] powers[l,c,k], `(d, len)`.
+pub(super) fn summed(powers: &Complex, read: &Complex) -> Result<Tensor> {
+    let sum = powers.times(read)?.re.sum(D::Minus1)?;
+    (sum.t()?.contiguous()? * 2.0)?.contiguous()
+}

@@ -1,0 +1,99 @@
+//! DSS (Gupta et al. 2022): a diagonal state space model whose kernel is a sum of complex softmaxes over the positions, so that
+//! no mode can grow whatever its sign.
+
+use super::complex::Complex;
+use super::diagonal::{log_step, powers, summed};
+use super::{Core, Entry, Family, Growth, Mixer, MixerSpec, MixerWork, ReleasedBlock};
+use crate::nn::{Cx, Init, Params};
+use crate::ops;
+use candle_core::{Result, Tensor};
+use std::f64::consts::PI;
+
+pub(super) const ENTRY: Entry = Entry {
+    name: "dss",
+    equation: "y = K * u + D u, K_l = 2 Re Σ_k (w_k/A_k) softmax_l(Δ A_k l), per channel",
+    cite: "Gupta et al. 2022",
+    variants: &["softmax"],
+    dsf: "no (its read-out depends on L)",
+    heads: false,
+    expands: true,
+    widens: false,
+    rotary: false,
+    family: Family::StateSpace,
+    released: ReleasedBlock::CHANNEL_BY_CHANNEL,
+    options: &[],
+    growth: Growth::Exact {
+        zeroed: &["w_re", "w_im"],
+        scaled: &[],
+    },
+    stem: "dss",
+    work: |spec| {
+        Some(MixerWork::new(
+            Core::LongConvolution,
+            [spec.d_model, 2 * spec.d_state],
+            0,
+        ))
+    },
+    build: |spec, params| Ok(Box::new(Dss::new(spec, params)?)),
+};
+
+struct Dss {
+    a: Complex,
+    w: Complex,
+    log_dt: Tensor,
+    dskip: Tensor,
+}
+
+impl Dss {
+    fn new(spec: &MixerSpec, params: &Params) -> Result<Self> {
+        let (d, m) = (spec.d_model, spec.d_state);
+        let frequency = move |i: usize, _: &mut _| PI * (i % m) as f64;
+        let weight = |name| params.get(name, (d, m), Init::Normal(1.0));
+        Ok(Self {
+            a: Complex {
+                re: params.get("a_re", (d, m), Init::Constant(-0.5))?,
+                im: params.get("a_im", (d, m), Init::Each(&frequency))?,
+            },
+            w: Complex {
+                re: weight("w_re")?,
+                im: weight("w_im")?,
+            },
+            log_dt: params.get("log_dt", d, Init::Each(&log_step))?,
+            dskip: params.get("dskip", d, Init::Normal(1.0))?,
+        })
+    }
+
+    /// The kernel of `len` taps, `(d, len)`.
+    fn kernel(&self, len: usize) -> Result<Tensor> {
+        let p = self.a.scaled(&self.log_dt.exp()?.unsqueeze(1)?)?;
+        // A mode that grows is taken from its end, where it is largest: e^{p l} / Σ e^{p l} is e^{-p (L-1-l)} / Σ e^{-p l}.
+        let grows = p.re.detach().gt(0.0)?.to_dtype(p.re.dtype())?;
+        let falls = grows.affine(-1.0, 1.0)?;
+        let falling = p.scaled(&(&falls - &grows)?)?;
+        let powers = powers(&falling.exp()?, len)?;
+        let sum = Complex {
+            re: powers.re.sum(0)?,
+            im: powers.im.sum(0)?,
+        };
+        let read = self.w.times(&self.a.times(&sum)?.recip()?)?;
+        let forwards = summed(&powers, &read.scaled(&falls)?)?;
+        let backwards = summed(&powers, &read.scaled(&grows)?)?;
+        let turned: Vec<u32> = (0..len as u32).rev().collect();
+        forwards + backwards.index_select(&Tensor::new(turned, p.re.device())?, 1)?
+    }
+}
+
+impl Mixer for Dss {
+    fn forward(&self, u: &Tensor, cx: &Cx) -> Result<Tensor> {
+        let y = ops::long_conv(u, &self.kernel(u.dim(1)?)?)?;
+        ops::add_scaled(&cx.select(&y)?, &cx.select(u)?, &self.dskip)
+    }
+
+    fn state_size(&self, _seq_len: usize) -> usize {
+        2 * self.a.re.elem_count()
+    }
+
+    fn without_system(&self) -> &'static str {
+        "its softmax runs over the whole length, so that the read-out of every step depends on how many follow"
+    }
+}

@@ -1,0 +1,179 @@
+//! Hyena (Poli et al. 2023) of order 2: two products around a convolution as long as the sequence, whose kernel is what a small
+//! network makes of the position.
+
+use super::short_conv::ShortConv;
+use super::{Core, Entry, Family, Growth, Mixer, MixerOption, MixerSpec, MixerWork, ReleasedBlock};
+use crate::nn::{linear, Cx, Init, Params};
+use crate::ops;
+use candle_core::{Result, Tensor};
+use std::f64::consts::TAU;
+
+pub(super) const ENTRY: Entry = Entry {
+    name: "hyena",
+    equation: "y = W (x_0 ⊙ (h * (x_1 ⊙ v))), x_0, x_1, v = conv(W u), h_t = f(t) e^(-α t)",
+    cite: "Poli et al. 2023",
+    variants: &["paper"],
+    dsf: "no (its kernel has no finite rank)",
+    heads: false,
+    expands: false,
+    widens: false,
+    rotary: false,
+    family: Family::Convolution,
+    released: ReleasedBlock::WITHOUT_POSITIONS,
+    options: &[
+        MixerOption {
+            name: "emb",
+            help: "features of a position, an odd number: `33`, up to 4097",
+            default: |_| "33",
+            accepts: |v| v.parse::<usize>().is_ok_and(|n| n % 2 == 1 && (3..=4097).contains(&n)),
+            variants: &[],
+            implied: false,
+        },
+        MixerOption {
+            name: "hidden",
+            help: "width of the network that makes the kernel: `64`, up to 4096",
+            default: |_| "64",
+            accepts: |v| v.parse::<usize>().is_ok_and(|n| (1..=4096).contains(&n)),
+            variants: &[],
+            implied: false,
+        },
+        MixerOption {
+            name: "freq",
+            help: "frequency of its sines: `10`, up to 1000",
+            default: |_| "10",
+            accepts: |v| v.parse().is_ok_and(|f: f64| f > 0.0 && f <= 1000.0),
+            variants: &[],
+            implied: false,
+        },
+        MixerOption {
+            name: "l_max",
+            help: "length that positions are fractions of: `auto` is that of the input, up to 16777216",
+            default: |_| "auto",
+            accepts: |v| v == "auto" || v.parse::<usize>().is_ok_and(|l| (1..=1 << 24).contains(&l)),
+            variants: &[],
+            implied: false,
+        },
+    ],
+    growth: Growth::No("its kernel has no state: there is no n to grow"),
+    stem: "hyena",
+    work: |spec| {
+        let d = spec.d_model;
+        Some(MixerWork::new(Core::LongConvolution, [d, 1], 4 * d * d))
+    },
+    build: |spec, params| Ok(Box::new(Hyena::new(spec, params)?)),
+};
+
+/// Taps of the short convolution.
+const SHORT: usize = 3;
+
+struct Hyena {
+    input: [Tensor; 2],
+    conv: ShortConv,
+    /// The maps of the network that makes the kernel, all but the last with a bias.
+    first: [Tensor; 2],
+    second: [Tensor; 2],
+    last: Tensor,
+    decay: Tensor,
+    /// Past the convolution, `(d)`.
+    fbias: Tensor,
+    out: [Tensor; 2],
+    freq: f64,
+    /// The length that positions are fractions of, if not that of the input.
+    l_max: Option<usize>,
+}
+
+impl Hyena {
+    fn new(spec: &MixerSpec, params: &Params) -> Result<Self> {
+        let d = spec.d_model;
+        let number = |name: &str| spec.option(name).and_then(|v| v.parse::<f64>().ok());
+        let emb = number("emb").map_or(33, |n| n as usize);
+        let hidden = number("hidden").map_or(64, |n| n as usize);
+        // The network starts as its authors' does, by PyTorch's rule.
+        let uniform = |name, shape: (usize, usize)| {
+            let edge = (shape.1 as f64).powf(-0.5);
+            params.get(name, shape, Init::Uniform(-edge, edge))
+        };
+        let bias = |name, fan_in: usize| {
+            let edge = (fan_in as f64).powf(-0.5);
+            params.get(name, hidden, Init::Uniform(-edge, edge))
+        };
+        // Kernels fall to a hundredth after 0.3 to 1.5 lengths.
+        let (slow, fast) = (100f64.ln() / 1.5, 100f64.ln() / 0.3);
+        let decay = |i: usize, _: &mut _| slow + (fast - slow) * i as f64 / (d - 1).max(1) as f64;
+        Ok(Self {
+            input: [
+                params.weight("win", (3 * d, d), spec.input_std)?,
+                params.bias("bin", 3 * d, d)?,
+            ],
+            conv: ShortConv::with_taps(SHORT, 3 * d, params)?,
+            first: [uniform("f1", (hidden, emb))?, bias("g1", emb)?],
+            second: [uniform("f2", (hidden, hidden))?, bias("g2", hidden)?],
+            last: uniform("f3", (d, hidden))?,
+            decay: params.get("decay", d, Init::Each(&decay))?,
+            fbias: params.get("fbias", d, Init::Normal(1.0))?,
+            out: [
+                params.weight("wout", (d, d), spec.output_std)?,
+                params.bias("bout", d, d)?,
+            ],
+            freq: number("freq").unwrap_or(10.0),
+            l_max: number("l_max").map(|l| l as usize),
+        })
+    }
+
+    /// The kernel of `len` taps, `(d, len)`.
+    fn kernel(&self, len: usize) -> Result<Tensor> {
+        let l_max = self.l_max.unwrap_or(len);
+        let like = &self.decay;
+        let tensor = |numbers: Vec<f64>, shape: (usize, usize)| {
+            Tensor::from_vec(numbers, shape, like.device())?.to_dtype(like.dtype())
+        };
+        let time = |t: usize| t as f64 / (l_max - 1).max(1) as f64;
+        let emb = self.first[0].dim(1)?;
+        let features = (0..len)
+            .flat_map(|t| embedded(t, l_max, emb, time(t)))
+            .collect();
+        let features = tensor(features, (len, emb))?;
+        let layer = |x: &Tensor, [w, b]: &[Tensor; 2]| (linear(x, w, Some(b))? * self.freq)?.sin();
+        let hidden = layer(&layer(&features, &self.first)?, &self.second)?;
+        let times = tensor((0..len).map(time).collect(), (len, 1))?;
+        let window = times.broadcast_mul(&like.neg()?.unsqueeze(0)?)?.exp()?;
+        (linear(&hidden, &self.last, None)? * window)?
+            .t()?
+            .contiguous()
+    }
+}
+
+/// [t', cos(2π f t/l_max), -sin(2π f t/l_max)] with evenly spaced f from 1e-4 to one less than their number.
+fn embedded(t: usize, l_max: usize, emb: usize, time: f64) -> Vec<f64> {
+    let bands = (emb - 1) / 2;
+    let (low, high) = (1e-4, (bands - 1) as f64);
+    let frequency = |band: usize| low + (high - low) * band as f64 / (bands - 1).max(1) as f64;
+    let angle = move |band: usize| TAU * frequency(band) * t as f64 / l_max as f64;
+    let cosines = (0..bands).map(|band| angle(band).cos());
+    let sines = (0..bands).map(|band| -angle(band).sin());
+    std::iter::once(time).chain(cosines).chain(sines).collect()
+}
+
+impl Mixer for Hyena {
+    fn forward(&self, u: &Tensor, cx: &Cx) -> Result<Tensor> {
+        let z = self
+            .conv
+            .forward(&linear(u, &self.input[0], Some(&self.input[1]))?)?;
+        let d = self.decay.elem_count();
+        let part = |i: usize| z.narrow(2, i * d, d)?.contiguous();
+        let x = (part(1)? * part(2)?)?;
+        let o = ops::long_conv(&x, &self.kernel(u.dim(1)?)?)?;
+        let o = ops::add_scaled(&cx.select(&o)?, &cx.select(&x)?, &self.fbias)?;
+        let gated = (cx.select(&part(0)?)? * o)?;
+        linear(&gated, &self.out[0], Some(&self.out[1]))
+    }
+
+    /// Decoding keeps what the convolution has read: no shorter state gives its kernel.
+    fn state_size(&self, seq_len: usize) -> usize {
+        seq_len * self.decay.elem_count() + self.conv.state_size()
+    }
+
+    fn without_system(&self) -> &'static str {
+        "its kernel is no sum of finitely many decays; a register of all tokens would be one, of size L d"
+    }
+}

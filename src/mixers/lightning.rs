@@ -1,0 +1,112 @@
+//! Lightning attention as in TransNormerLLM (Qin et al. 2023): linear attention with decays that are slower in deeper layers, a
+//! norm without weights and a linear gate. The name is that of the tiled algorithm, which is how all mixers with such a state
+//! are computed here.
+
+use super::matrix_state::{rms_factor, work, Drive, MatrixMixer, MatrixState, Sizes};
+use super::rotary::Positions;
+use super::{Entry, Family, Growth, MixerSpec, ReleasedBlock};
+use crate::nn::{project, Map, Params};
+use crate::ops;
+use candle_core::{Result, Tensor};
+
+pub(super) const ENTRY: Entry = Entry {
+    name: "lightning",
+    equation: "y_i = W (W_g u_i ⊙ norm(Σ_j e^(-r(i-j)) (q_i·k_j) v_j)), q, k = silu(W u)",
+    cite: "Qin et al. 2023",
+    variants: &["paper"],
+    dsf: "no (a norm behind its state)",
+    heads: true,
+    expands: true,
+    widens: false,
+    rotary: false,
+    family: Family::GatedLinear,
+    released: ReleasedBlock::WITHOUT_POSITIONS,
+    options: &[],
+    growth: Growth::Exact {
+        zeroed: &["wq"],
+        scaled: &[],
+    },
+    stem: "lightning_attention",
+    work: |spec| Some(work(spec, 2)),
+    build: |spec, params| Ok(Box::new(MatrixMixer(Lightning::new(spec, params)?))),
+};
+
+/// Added to the mean square in the norm.
+const EPS: f64 = 1e-8;
+
+struct Lightning {
+    wq: Tensor,
+    wk: Tensor,
+    wv: Tensor,
+    wg: Tensor,
+    wout: Tensor,
+    /// One a head.
+    log_decays: Vec<f64>,
+    sizes: Sizes,
+}
+
+/// 2^(-8(h+1)/s), the slopes of ALiBi, which fall to almost nothing from the first layer to the last.
+fn log_decays(spec: &MixerSpec) -> Vec<f64> {
+    let last = spec.n_layers.saturating_sub(1).max(1) as f64;
+    let depth = 1.0 - spec.layer as f64 / last + 1e-5;
+    let slope = |head: usize| 2f64.powf(-8.0 * (head + 1) as f64 / spec.n_heads as f64);
+    (0..spec.n_heads).map(|head| -slope(head) * depth).collect()
+}
+
+impl Lightning {
+    fn new(spec: &MixerSpec, params: &Params) -> Result<Self> {
+        let (d, n) = (spec.d_model, spec.d_state);
+        let weight = |name, rows, std| params.weight(name, (rows, d), std);
+        Ok(Self {
+            wq: weight("wq", n, spec.input_std)?,
+            wk: weight("wk", n, spec.input_std)?,
+            wv: weight("wv", d, spec.input_std)?,
+            wg: weight("wg", d, spec.input_std)?,
+            wout: weight("wout", d, spec.output_std)?,
+            log_decays: log_decays(spec),
+            sizes: Sizes::of(spec),
+        })
+    }
+}
+
+impl MatrixState for Lightning {
+    const AROUND: Option<&'static str> = Some(
+        "driven by its values W_V u; C_i holds what is not linear in the state, the scale of the norm, and the gate W_g u and \
+         the output projection",
+    );
+
+    fn sizes(&self) -> Sizes {
+        self.sizes
+    }
+
+    fn drive(&self, u: &Tensor, at: &Positions) -> Result<Drive> {
+        let (all, queried) = ([&self.wk, &self.wv], [&self.wq, &self.wg]);
+        let maps = project(
+            u,
+            &all.map(|w| (w, None)),
+            &queried.map(|w| (w, None)),
+            at.cx(),
+        )?;
+        let k = self.sizes.split(&ops::silu(&maps.all[0])?)?;
+        Ok(Drive {
+            q: self.sizes.split(&ops::silu(&maps.queried[0])?)?,
+            v: self.sizes.split(&maps.all[1])?,
+            g: self.sizes.constant(&self.log_decays, &k)?,
+            k,
+            beside: maps.queried[1].clone(),
+        })
+    }
+
+    fn factor(&self, o: &Tensor, gate: &Tensor) -> Result<Option<Tensor>> {
+        let scale = rms_factor(&o.flatten_from(2)?, EPS)?;
+        gate.broadcast_mul(&scale).map(Some)
+    }
+
+    fn value(&self) -> Map<'_> {
+        (&self.wv, None)
+    }
+
+    fn output(&self) -> Option<Map<'_>> {
+        Some((&self.wout, None))
+    }
+}

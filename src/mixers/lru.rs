@@ -1,0 +1,184 @@
+//! The linear recurrent unit (Orvieto et al. 2023): a diagonal recurrence of complex numbers whose decays stay inside the unit
+//! circle by their parametrisation.
+
+use super::{
+    Core, Entry, Family, Growth, Mixer, MixerOption, MixerSpec, MixerWork, Recurrent,
+    ReleasedBlock, State,
+};
+use crate::nn::{linear, Cx, Init, Params};
+use crate::ops;
+use crate::ops::rng::Rng;
+use candle_core::{DType, Result, Tensor};
+use std::f64::consts::TAU;
+
+pub(super) const ENTRY: Entry = Entry {
+    name: "lru",
+    equation: "h_i = λ ⊙ h_{i-1} + γ ⊙ B u_i, y_i = Re(C h_i) + D ⊙ u_i, λ = e^(-e^ν + i e^θ)",
+    cite: "Orvieto et al. 2023",
+    variants: &["paper"],
+    dsf: "no (its diagonal is complex)",
+    heads: false,
+    expands: false,
+    widens: false,
+    rotary: false,
+    family: Family::StateSpace,
+    released: ReleasedBlock::WITHOUT_POSITIONS,
+    options: &[
+        MixerOption {
+            name: "state",
+            help: "complex numbers of state, N: `auto` is d, up to 65536",
+            default: |_| "auto",
+            accepts: |v| {
+                v == "auto" || v.parse::<usize>().is_ok_and(|n| (1..=1 << 16).contains(&n))
+            },
+            variants: &[],
+            implied: false,
+        },
+        MixerOption {
+            name: "r_min",
+            help: "smallest initial |λ|, from 0 to below 1; the largest is 0.999",
+            default: |_| "0.9",
+            accepts: |v| v.parse().is_ok_and(|r: f64| (0.0..R_MAX).contains(&r)),
+            variants: &[],
+            implied: false,
+        },
+    ],
+    growth: Growth::No("its state is of its own size: there is no n to grow"),
+    stem: "lru",
+    work: |spec| {
+        let (d, state) = (spec.d_model, 2 * states(spec));
+        Some(MixerWork::new(Core::GatedScan, [state, 1], 2 * d * state))
+    },
+    build: |spec, params| Ok(Box::new(Lru::new(spec, params)?)),
+};
+
+/// Largest initial |λ|.
+const R_MAX: f64 = 0.999;
+
+/// N.
+fn states(spec: &MixerSpec) -> usize {
+    let given = spec.option("state").and_then(|n| n.parse().ok());
+    given.unwrap_or(spec.d_model)
+}
+
+struct Lru {
+    nu_log: Tensor,
+    theta_log: Tensor,
+    gamma_log: Tensor,
+    /// `(N, d)`, real and imaginary.
+    b: [Tensor; 2],
+    /// `(d, N)`, real and imaginary.
+    c: [Tensor; 2],
+    dskip: Tensor,
+}
+
+impl Lru {
+    fn new(spec: &MixerSpec, params: &Params) -> Result<Self> {
+        let (d, n) = (spec.d_model, states(spec));
+        let r_min: f64 = spec
+            .option("r_min")
+            .and_then(|r| r.parse().ok())
+            .unwrap_or(0.0);
+        // |λ|² even between the squares of the bounds is λ even over the ring.
+        let squared =
+            move |rng: &mut Rng| r_min.powi(2) + (R_MAX.powi(2) - r_min.powi(2)) * rng.uniform();
+        let nu = |_: usize, rng: &mut Rng| (-0.5 * squared(rng).ln()).ln();
+        let nu_log = params.get("nu_log", n, Init::Each(&nu))?;
+        // γ = √(1 - |λ|²) keeps what is written as large as what it comes from.
+        let drawn = nu_log.to_dtype(DType::F64)?.to_vec1::<f64>()?;
+        let gamma = |i: usize, _: &mut Rng| 0.5 * (-(-2.0 * drawn[i].exp()).exp_m1()).ln();
+        let theta = |_: usize, rng: &mut Rng| (TAU * rng.uniform().max(1e-6)).ln();
+        let normal = |name, shape: (usize, usize), variance: f64| {
+            params.get(name, shape, Init::Normal(variance.sqrt()))
+        };
+        Ok(Self {
+            nu_log,
+            theta_log: params.get("theta_log", n, Init::Each(&theta))?,
+            gamma_log: params.get("gamma_log", n, Init::Each(&gamma))?,
+            b: [
+                normal("b_re", (n, d), 0.5 / d as f64)?,
+                normal("b_im", (n, d), 0.5 / d as f64)?,
+            ],
+            c: [
+                normal("c_re", (d, n), 1.0 / n as f64)?,
+                normal("c_im", (d, n), 1.0 / n as f64)?,
+            ],
+            dskip: params.get("dskip", d, Init::Normal(1.0))?,
+        })
+    }
+
+    fn states(&self) -> usize {
+        self.nu_log.elem_count()
+    }
+
+    /// λ, real parts before imaginary ones, `(2, N)`.
+    fn lambda(&self) -> Result<Tensor> {
+        let radius = self.nu_log.exp()?.neg()?.exp()?;
+        let phase = self.theta_log.exp()?;
+        Tensor::stack(&[(&radius * phase.cos()?)?, (radius * phase.sin()?)?], 0)
+    }
+
+    /// γ ⊙ B u for u `(.., d)`: `(.., 2N)`, real parts first.
+    fn written(&self, u: &Tensor) -> Result<Tensor> {
+        let gamma = self.gamma_log.exp()?.unsqueeze(1)?;
+        let b = Tensor::cat(&self.b, 0)?;
+        let b = b.broadcast_mul(&Tensor::cat(&[&gamma, &gamma], 0)?)?;
+        linear(u, &b, None)
+    }
+
+    /// y for h `(.., 2N)` and u `(.., d)`.
+    fn read(&self, h: &Tensor, u: &Tensor) -> Result<Tensor> {
+        let c = Tensor::cat(&[&self.c[0], &self.c[1].neg()?], 1)?;
+        ops::add_scaled(&linear(h, &c, None)?, u, &self.dskip)
+    }
+}
+
+impl Mixer for Lru {
+    fn forward(&self, u: &Tensor, cx: &Cx) -> Result<Tensor> {
+        let (batch, seq_len, _) = u.dims3()?;
+        let shape = (batch, seq_len, 2, self.states());
+        // In the type of the parameters: of a decay near 1 half precision leaves nothing.
+        let lambda = self.lambda()?.broadcast_as(shape)?;
+        let x = self.written(u)?.reshape(shape)?.to_dtype(lambda.dtype())?;
+        let h = ops::complex_scan(&lambda.contiguous()?, &x)?;
+        let h = h.flatten_from(2)?.to_dtype(u.dtype())?;
+        self.read(&cx.select(&h)?, &cx.select(u)?)
+    }
+
+    fn state_size(&self, _seq_len: usize) -> usize {
+        2 * self.states()
+    }
+
+    fn recurrent(&self) -> Option<&dyn Recurrent> {
+        Some(self)
+    }
+
+    fn without_system(&self) -> &'static str {
+        "its Λ_i is a diagonal of complex numbers, and the systems shown here are real"
+    }
+}
+
+impl Recurrent for Lru {
+    fn init(&self, batch: usize) -> Result<State> {
+        let like = &self.dskip;
+        let zeros = Tensor::zeros((batch, 2, self.states()), like.dtype(), like.device())?;
+        Ok(State(vec![zeros]))
+    }
+
+    fn step(&self, x_t: &Tensor, _at: usize, state: &mut State) -> Result<Tensor> {
+        let part = |x: &Tensor, part| x.narrow(1, part, 1);
+        let (lambda, h) = (self.lambda()?.unsqueeze(0)?, &state.0[0]);
+        let times = |a, b| part(h, b)?.broadcast_mul(&part(&lambda, a)?);
+        let turned = Tensor::cat(
+            &[
+                (times(0, 0)? - times(1, 1)?)?,
+                (times(0, 1)? + times(1, 0)?)?,
+            ],
+            1,
+        )?;
+        let h = (&turned + self.written(x_t)?.reshape(turned.shape())?)?;
+        let y = self.read(&h.flatten_from(1)?, x_t)?;
+        *state = State(vec![h]);
+        Ok(y)
+    }
+}

@@ -1,0 +1,93 @@
+//! Retention (Sun et al. 2023, equation (5)): linear attention whose past fades by a constant factor of its head's own.
+
+use super::matrix_state::{work, Drive, MatrixMixer, MatrixState, Sizes};
+use super::rotary::Positions;
+use super::{Entry, Family, Growth, MixerSpec, ReleasedBlock};
+use crate::nn::{project, Map, Params};
+use candle_core::{Result, Tensor};
+
+pub(super) const ENTRY: Entry = Entry {
+    name: "retention",
+    equation: "o_i = Σ_j γ^(i-j) (q_i·k_j/√m) v_j, γ = 1-2^(-5-h) of head h",
+    cite: "Sun et al. 2023",
+    variants: &["paper"],
+    dsf: "N = n d/s",
+    heads: true,
+    expands: true,
+    widens: false,
+    rotary: false,
+    family: Family::GatedLinear,
+    released: ReleasedBlock::WITHOUT_POSITIONS,
+    options: &[],
+    growth: Growth::Exact {
+        zeroed: &["wq"],
+        scaled: &["wq"],
+    },
+    stem: "retention",
+    work: |spec| Some(work(spec, 0)),
+    build: |spec, params| Ok(Box::new(MatrixMixer(Retention::new(spec, params)?))),
+};
+
+/// ln γ of every head.
+pub(super) fn log_decays(heads: usize) -> Vec<f64> {
+    let of = |head: usize| (-(2f64.powi(-5 - head as i32))).ln_1p();
+    (0..heads).map(of).collect()
+}
+
+struct Retention {
+    wq: Tensor,
+    wk: Tensor,
+    wv: Tensor,
+    sizes: Sizes,
+}
+
+impl Retention {
+    fn new(spec: &MixerSpec, params: &Params) -> Result<Self> {
+        let (d, n) = (spec.d_model, spec.d_state);
+        Ok(Self {
+            wq: params.weight("wq", (n, d), spec.input_std)?,
+            wk: params.weight("wk", (n, d), spec.input_std)?,
+            wv: params.weight("wv", (d, d), spec.input_std)?,
+            sizes: Sizes::of(spec),
+        })
+    }
+}
+
+impl MatrixState for Retention {
+    const AROUND: Option<&'static str> = None;
+
+    fn sizes(&self) -> Sizes {
+        self.sizes
+    }
+
+    fn drive(&self, u: &Tensor, at: &Positions) -> Result<Drive> {
+        let (all, queried) = ([&self.wk, &self.wv], [&self.wq]);
+        let maps = project(
+            u,
+            &all.map(|w| (w, None)),
+            &queried.map(|w| (w, None)),
+            at.cx(),
+        )?;
+        let k = self.sizes.split(&maps.all[0])?;
+        let scale = (self.sizes.features as f64).powf(-0.5);
+        Ok(Drive {
+            q: (self.sizes.split(&maps.queried[0])? * scale)?,
+            v: self.sizes.split(&maps.all[1])?,
+            g: self.sizes.constant(&log_decays(self.sizes.heads), &k)?,
+            k,
+            beside: maps.selected,
+        })
+    }
+
+    fn factor(&self, _o: &Tensor, _beside: &Tensor) -> Result<Option<Tensor>> {
+        Ok(None)
+    }
+
+    fn value(&self) -> Map<'_> {
+        (&self.wv, None)
+    }
+
+    fn output(&self) -> Option<Map<'_>> {
+        None
+    }
+}

@@ -1,0 +1,48 @@
+//! The running maximum that keeps exponentials of sums from overflowing.
+
+use candle_core::{Result, Tensor};
+
+/// m_t = max(m_{t-1} + d_t, x_t), m_{-1} = -∞, along the second axis; without gradient.
+///
+/// `d`, `x`: `(batch, seq_len, any)`, d being 0 at most. m serves to divide by e^m what is multiplied by it again, so that its
+/// own rounding does not matter.
+pub(super) fn running_max(d: &Tensor, x: &Tensor) -> Result<Tensor> {
+    let (mut d, mut m) = (d.detach(), x.detach());
+    let (seq_len, mut reach) = (m.dim(1)?, 1);
+    // Of twice as many steps it is made from those of two halves. The first have all steps before them already: they are
+    // compared with less than themselves.
+    while reach < seq_len {
+        let earlier = |x: &Tensor| {
+            let (first, moved) = (x.narrow(1, 0, reach)?, x.narrow(1, 0, seq_len - reach)?);
+            Tensor::cat(&[&first, &moved], 1)
+        };
+        m = m.maximum(&(earlier(&m)? + &d)?)?;
+        d = (earlier(&d)? + &d)?;
+        reach *= 2;
+    }
+    Ok(m)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use candle_core::Device;
+
+    #[test]
+    fn it_is_the_largest_of_what_is_left_of_every_step() {
+        let (seq_len, device) = (37, Device::Cpu);
+        let d = Tensor::rand(-1f64, 0.0, (2, seq_len, 3), &device).unwrap();
+        let x = Tensor::randn(0f64, 5.0, (2, seq_len, 3), &device).unwrap();
+        let m = running_max(&d, &x).unwrap().to_vec3::<f64>().unwrap();
+        let (d, x) = (d.to_vec3::<f64>().unwrap(), x.to_vec3::<f64>().unwrap());
+        for b in 0..2 {
+            for c in 0..3 {
+                let mut wanted = f64::NEG_INFINITY;
+                for t in 0..seq_len {
+                    wanted = (wanted + d[b][t][c]).max(x[b][t][c]);
+                    assert!((m[b][t][c] - wanted).abs() < 1e-12);
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,172 @@
+//! S4 (Gu et al. 2022b) with the HiPPO-LegS matrix: a state space model, the same at every step, whose state is the past's
+//! coefficients in Legendre polynomials. Its kernel is made by doubling, with products of matrices alone.
+
+use super::diagonal::log_step;
+use super::{
+    Core, Entry, Family, Growth, Mixer, MixerSpec, MixerWork, Recurrent, ReleasedBlock, State,
+};
+use crate::nn::{Cx, Init, Params};
+use crate::ops;
+use candle_core::{Result, Tensor, D};
+
+pub(super) const ENTRY: Entry = Entry {
+    name: "s4",
+    equation: "h_i = Ā h_{i-1} + B̄ u_i, y_i = C h_i + D u_i per channel, A = HiPPO-LegS",
+    cite: "Gu et al. 2022",
+    variants: &["legs"],
+    dsf: "no (its transition is dense)",
+    heads: false,
+    expands: true,
+    widens: false,
+    rotary: false,
+    family: Family::StateSpace,
+    released: ReleasedBlock::CHANNEL_BY_CHANNEL,
+    options: &[],
+    // A is lower triangular: the first states do not read those behind them.
+    growth: Growth::Exact {
+        zeroed: &["c"],
+        scaled: &[],
+    },
+    stem: "s4",
+    work: |spec| {
+        Some(MixerWork::new(
+            Core::LongConvolution,
+            [spec.d_model, spec.d_state],
+            0,
+        ))
+    },
+    build: |spec, params| Ok(Box::new(S4::new(spec, params)?)),
+};
+
+struct S4 {
+    /// HiPPO-LegS, `(n, n)`, lower triangular.
+    a: Tensor,
+    /// `(n, 1)`.
+    b: Tensor,
+    /// `(d, n)`.
+    c: Tensor,
+    log_dt: Tensor,
+    dskip: Tensor,
+}
+
+/// A_ij = -√((2i+1)(2j+1)) below the diagonal and -(i+1) on it, and B_i = √(2i+1).
+fn legs(n: usize) -> [Vec<f64>; 2] {
+    let root = |i: usize| (2.0 * i as f64 + 1.0).sqrt();
+    let entry = |i: usize, j: usize| match i.cmp(&j) {
+        std::cmp::Ordering::Greater => -root(i) * root(j),
+        std::cmp::Ordering::Equal => -(i as f64 + 1.0),
+        std::cmp::Ordering::Less => 0.0,
+    };
+    let a = (0..n * n).map(|at| entry(at / n, at % n)).collect();
+    [a, (0..n).map(root).collect()]
+}
+
+impl S4 {
+    fn new(spec: &MixerSpec, params: &Params) -> Result<Self> {
+        let (d, n) = (spec.d_model, spec.d_state);
+        let [a, b] = legs(n);
+        Ok(Self {
+            a: params.constant("a", (n, n), |_| a)?,
+            b: params.constant("b", n, |_| b)?.unsqueeze(1)?,
+            c: params.get("c", (d, n), Init::Normal(1.0))?,
+            log_dt: params.get("log_dt", d, Init::Each(&log_step))?,
+            dskip: params.get("dskip", d, Init::Normal(1.0))?,
+        })
+    }
+
+    /// The bilinear Ā = (I - ΔA/2)⁻¹ (I + ΔA/2) `(d, n, n)` and B̄ = (I - ΔA/2)⁻¹ ΔB `(d, n, 1)`.
+    fn discrete(&self) -> Result<[Tensor; 2]> {
+        let dt = self.log_dt.exp()?.reshape(((), 1, 1))?;
+        let half = self.a.unsqueeze(0)?.broadcast_mul(&(&dt * 0.5)?)?;
+        let eye = Tensor::eye(self.a.dim(0)?, half.dtype(), half.device())?;
+        let inverse = lower_inverse(&half.neg()?.broadcast_add(&eye)?)?;
+        let b = self.b.unsqueeze(0)?.broadcast_mul(&dt)?;
+        Ok([
+            inverse.matmul(&half.broadcast_add(&eye)?)?,
+            inverse.matmul(&b)?,
+        ])
+    }
+
+    /// C Ā^l B̄ for l below `len`, `(d, len)`.
+    fn kernel(&self, len: usize) -> Result<Tensor> {
+        let [mut power, mut states] = self.discrete()?;
+        // Of twice as many steps: those there are, and Ā to their number times them.
+        while states.dim(2)? < len {
+            states = Tensor::cat(&[&states, &power.matmul(&states)?], 2)?;
+            if states.dim(2)? < len {
+                power = power.matmul(&power)?;
+            }
+        }
+        let states = states.narrow(2, 0, len)?.contiguous()?;
+        self.c.unsqueeze(1)?.matmul(&states)?.squeeze(1)
+    }
+}
+
+/// The inverse of lower triangular matrices `(d, n, n)`, by halves.
+fn lower_inverse(x: &Tensor) -> Result<Tensor> {
+    let n = x.dim(2)?;
+    if n == 1 {
+        return x.recip();
+    }
+    let half = n / 2;
+    let block = |row: usize, column: usize, rows: usize, columns: usize| {
+        x.narrow(1, row, rows)?
+            .narrow(2, column, columns)?
+            .contiguous()
+    };
+    let above = lower_inverse(&block(0, 0, half, half)?)?;
+    let below = lower_inverse(&block(half, half, n - half, n - half)?)?;
+    let corner = below
+        .matmul(&block(half, 0, n - half, half)?)?
+        .matmul(&above)?
+        .neg()?;
+    let nothing = block(0, half, half, n - half)?.zeros_like()?;
+    let (top, bottom) = (
+        Tensor::cat(&[&above, &nothing], 2)?,
+        Tensor::cat(&[&corner, &below], 2)?,
+    );
+    Tensor::cat(&[&top, &bottom], 1)
+}
+
+impl Mixer for S4 {
+    fn forward(&self, u: &Tensor, cx: &Cx) -> Result<Tensor> {
+        let y = ops::long_conv(u, &self.kernel(u.dim(1)?)?)?;
+        ops::add_scaled(&cx.select(&y)?, &cx.select(u)?, &self.dskip)
+    }
+
+    fn state_size(&self, _seq_len: usize) -> usize {
+        self.c.elem_count()
+    }
+
+    fn recurrent(&self) -> Option<&dyn Recurrent> {
+        Some(self)
+    }
+
+    fn without_system(&self) -> &'static str {
+        "its Λ_i is a dense matrix, whose eigenvectors are too ill-conditioned to make it diagonal"
+    }
+}
+
+impl Recurrent for S4 {
+    /// The state `(d, n, batch)` of each channel, its batch first: `(batch, d, n)`.
+    fn init(&self, batch: usize) -> Result<State> {
+        let (d, n) = self.c.dims2()?;
+        let zeros = Tensor::zeros((batch, d, n), self.c.dtype(), self.c.device())?;
+        Ok(State(vec![zeros]))
+    }
+
+    fn step(&self, x_t: &Tensor, _at: usize, state: &mut State) -> Result<Tensor> {
+        let [a, b] = self.discrete()?;
+        let turned = a
+            .unsqueeze(0)?
+            .broadcast_matmul(&state.0[0].unsqueeze(3)?)?;
+        let written = b
+            .squeeze(2)?
+            .unsqueeze(0)?
+            .broadcast_mul(&x_t.unsqueeze(2)?)?;
+        let h = (turned.squeeze(3)? + written)?;
+        let y = h.broadcast_mul(&self.c.unsqueeze(0)?)?.sum(D::Minus1)?;
+        *state = State(vec![h]);
+        ops::add_scaled(&y, x_t, &self.dskip)
+    }
+}

@@ -1,0 +1,91 @@
+//! S4D (Gu et al. 2022): a diagonal state space model, the same at every step, which is a convolution with a kernel as long as the
+//! sequence.
+
+use super::diagonal::{Diagonal, Frequencies, Rule};
+use super::{
+    Core, Entry, Family, Growth, Mixer, MixerSpec, MixerWork, Recurrent, ReleasedBlock, State,
+};
+use crate::nn::{Cx, Init, Params};
+use crate::ops;
+use candle_core::{Result, Tensor};
+
+pub(super) const ENTRY: Entry = Entry {
+    name: "s4d",
+    equation: "h_i = Ā h_{i-1} + B̄ u_i, y_i = 2 Re(C h_i) + D u_i per channel, A diagonal",
+    cite: "Gu et al. 2022",
+    variants: &["lin_zoh", "inv_zoh", "lin_bilinear", "inv_bilinear"],
+    dsf: "no (its diagonal is complex)",
+    heads: false,
+    expands: true,
+    widens: false,
+    rotary: false,
+    family: Family::StateSpace,
+    released: ReleasedBlock::CHANNEL_BY_CHANNEL,
+    options: &[],
+    growth: Growth::Exact {
+        zeroed: &["c_re", "c_im"],
+        scaled: &[],
+    },
+    stem: "s4d",
+    work: |spec| {
+        Some(MixerWork::new(
+            Core::LongConvolution,
+            [spec.d_model, 2 * spec.d_state],
+            0,
+        ))
+    },
+    build: |spec, params| Ok(Box::new(S4d::new(spec, params)?)),
+};
+
+struct S4d {
+    system: Diagonal,
+    dskip: Tensor,
+}
+
+impl S4d {
+    fn new(spec: &MixerSpec, params: &Params) -> Result<Self> {
+        let frequencies = match spec.variant.starts_with("inv") {
+            true => Frequencies::Inverse,
+            false => Frequencies::Linear,
+        };
+        let rule = match spec.variant.ends_with("bilinear") {
+            true => Rule::Bilinear,
+            false => Rule::Hold,
+        };
+        Ok(Self {
+            system: Diagonal::new(spec, frequencies, rule, params)?,
+            dskip: params.get("dskip", spec.d_model, Init::Normal(1.0))?,
+        })
+    }
+}
+
+impl Mixer for S4d {
+    fn forward(&self, u: &Tensor, cx: &Cx) -> Result<Tensor> {
+        let y = ops::long_conv(u, &self.system.kernel(u.dim(1)?)?)?;
+        ops::add_scaled(&cx.select(&y)?, &cx.select(u)?, &self.dskip)
+    }
+
+    fn state_size(&self, _seq_len: usize) -> usize {
+        self.system.state_size()
+    }
+
+    fn recurrent(&self) -> Option<&dyn Recurrent> {
+        Some(self)
+    }
+
+    fn without_system(&self) -> &'static str {
+        "its Λ_i is a diagonal of complex numbers, and the systems shown here are real"
+    }
+}
+
+impl Recurrent for S4d {
+    fn init(&self, batch: usize) -> Result<State> {
+        self.system.zero_state(batch)
+    }
+
+    fn step(&self, x_t: &Tensor, _at: usize, state: &mut State) -> Result<Tensor> {
+        let (y, h) = self.system.step(x_t, &state.0[0])?;
+        *state = State(vec![h]);
+        ops::add_scaled(&y, x_t, &self.dskip)
+    }
+}
