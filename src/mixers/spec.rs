@@ -161,7 +161,7 @@ impl Entry {
             }
         }
         let width = spec.inner_width();
-        if self.widens && width % s != 0 {
+        if self.widens && !width.is_multiple_of(s) {
             refuse!("--heads {s} does not divide the inner width {width} that --expand makes of --d {d}: each head takes an equal share");
         }
         Ok(())
