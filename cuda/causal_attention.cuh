@@ -46,11 +46,11 @@ struct Walk {
     // maximum (online softmax).
     DEVICE void weigh_online(Pairs& pairs, uint32_t first_key) {
         if (in.rule == SOFTMAX) {
-            float scale = in.scale * LOG2E, now[SLOTS], before[SLOTS];
+            float now[SLOTS], before[SLOTS];
 #pragma unroll
             for (int slot = 0; slot < SLOTS; ++slot) now[slot] = before[slot] = top[slot];
-            tile.each_pair(pairs, first_key, [&](int slot, uint32_t, uint32_t, float x, bool unmasked) {
-                x = unmasked ? x * scale : -INFINITY;
+            tile.each_pair(pairs, first_key, [&](int slot, uint32_t query, uint32_t key, float x, bool unmasked) {
+                x = unmasked ? tile.score(x, query, first_key + key) : -INFINITY;
                 now[slot] = fmaxf(now[slot], x);
                 return x;
             });
@@ -165,14 +165,17 @@ struct Walk {
                 top[slot] = -INFINITY;
                 sum[slot] = 0.0f;
             }
-            uint32_t visible = tile.look(index * QUERIES);
+            uint32_t visible = tile.look(index * QUERIES), key = 0, first = index * QUERIES + 1;
+            // without positions, the first query has the earliest window
+            if (in.narrow() && in.positions == nullptr && first > in.window) key = (first - in.window) / KEYS * KEYS;
 #pragma unroll 1
-            for (uint32_t key = 0; key < visible; key += KEYS) add(index * QUERIES, key, visible, column);
+            for (; key < visible; key += KEYS) add(index * QUERIES, key, visible, column);
             if constexpr (OF == Result::Y) finish(index * QUERIES, stats);
         } else {
-            // without positions, earlier queries do not attend to these keys
-            uint32_t start = in.positions != nullptr ? 0 : index * KEYS / QUERIES * QUERIES;
-            for (uint32_t query = start; query < in.q.rows; query += QUERIES) {
+            // without positions, earlier queries do not attend to these keys, nor later ones than a window
+            uint32_t start = in.positions != nullptr ? 0 : index * KEYS / QUERIES * QUERIES, end = in.q.rows;
+            if (in.narrow() && in.positions == nullptr) end = min(end, (index + 1) * KEYS - 1 + in.window);
+            for (uint32_t query = start; query < end; query += QUERIES) {
                 uint32_t visible = tile.look(query);
                 if (visible > index * KEYS) add(query, index * KEYS, visible, column);
             }
@@ -198,7 +201,8 @@ DEVICE void attend(Ptr<const T> q, Ptr<const T> k, Ptr<const T> v, Ptr<const T> 
                    Ptr<const uint32_t> positions, Ptr<const float> stats, Ptr<const float> dots,
                    Ptr<const uint32_t> mask, Ptr<T> to, Ptr<float> stats_to, uint32_t heads, uint32_t rows,
                    uint32_t len, uint32_t key_width, uint32_t value_width, uint32_t rule, uint32_t by_four,
-                   float scale) {
+                   float scale, Ptr<const uint32_t> links, uint32_t links_each, uint32_t window, uint32_t globals,
+                   uint32_t slopes) {
     using W = Walk<T, OF, QUERIES, COLUMNS>;
     SHARED(T, staged, STAGED / sizeof(T));
     SHARED(T, weights, QUERIES * W::WEIGHT_STRIDE);
@@ -213,7 +217,9 @@ DEVICE void attend(Ptr<const T> q, Ptr<const T> k, Ptr<const T> v, Ptr<const T> 
                     {k + item * len * key_width, len, key_width, fours},
                     {v + item * len * value_width, len, value_width, fours},
                     {nullptr, rows, value_width, fours},
-                    nullptr, nullptr, nullptr, mask, sequence, rule, scale};
+                    nullptr, nullptr, nullptr, mask, sequence, rule, scale,
+                    window, globals, links, links_each, 0.0f};
+    if (slopes != 0) in.slope = exp2f(-8.0f * float(sequence % heads + 1) / float(heads));
     if (gy != nullptr) in.gy.p = gy + item * rows * value_width;
     if (positions != nullptr) in.positions = positions + uint64_t(sequence / heads) * rows;
     if (stats != nullptr) in.stats = stats + item * rows;
@@ -239,8 +245,9 @@ DEVICE void attend(Ptr<const T> q, Ptr<const T> k, Ptr<const T> v, Ptr<const T> 
                    Global<const uint32_t> positions, Global<const float> stats, Global<const float> dots,     \
                    Global<const uint32_t> mask, Global<T> to, Global<float> stats_to, uint32_t heads,         \
                    uint32_t rows, uint32_t len, uint32_t key_width, uint32_t value_width, uint32_t rule,      \
-                   uint32_t by_four, float scale) {                                                           \
+                   uint32_t by_four, float scale, Global<const uint32_t> links, uint32_t links_each,          \
+                   uint32_t window, uint32_t globals, uint32_t slopes) {                                      \
         attend<T, Result::OF, queries, columns>(q, k, v, gy, positions, stats, dots, mask, to, stats_to,      \
                                                 heads, rows, len, key_width, value_width, rule, by_four,      \
-                                                scale);                                                       \
+                                                scale, links, links_each, window, globals, slopes);           \
     }

@@ -85,6 +85,24 @@ struct Inputs {
     uint32_t sequence;  // batch and head
     uint32_t rule;
     float scale;  // of the products of queries and keys
+    // The pattern of a softmax.
+    uint32_t window, globals;  // no window: 0
+    Ptr<const uint32_t> links;  // (len, links_each)
+    uint32_t links_each;
+    float slope;  // subtracted from scores for each step of distance
+
+    // Nothing before the window is attended to.
+    DEVICE bool narrow() const { return window != 0 && globals == 0 && links_each == 0; }
+
+    // Whether a query at the last of `visible` keys attends to `key`.
+    DEVICE bool attends(uint32_t visible, uint32_t key) const {
+        if (key >= visible) return false;
+        if (window == 0 || visible - key <= window) return true;
+        if (key < globals || visible <= globals) return true;
+        for (uint32_t i = 0; i < links_each; ++i)
+            if (links[uint64_t(visible - 1) * links_each + i] == key) return true;
+        return false;
+    }
 };
 
 // The pairs of a block that a lane holds, in the layout of WarpTile, and the data that all lanes
@@ -161,9 +179,15 @@ struct Tile {
                 for (int e = 0; e < 2; ++e) {
                     float& x = pairs.sum[slot / 2][j][slot % 2 * 2 + e];
                     uint32_t key = key_column + 8 * j + 2 * lane_quad() + e;
-                    x = f(slot, query, key, x, first_key + key < visible);
+                    x = f(slot, query, key, x, in.attends(visible, first_key + key));
                 }
         });
+    }
+
+    // The score of a softmax, in powers of 2, from the product of a query and a key.
+    DEVICE float score(float x, uint32_t query, uint32_t key) const {
+        x *= in.scale * LOG2E;
+        return in.slope == 0.0f ? x : x - in.slope * LOG2E * float(reach[query] - 1 - key);
     }
 
     // The maximum or the sum of `x` over all lanes with pairs of a query.
@@ -186,11 +210,10 @@ struct Tile {
     DEVICE void weigh(Pairs& pairs, uint32_t first_query, uint32_t first_key) const {
         float stats[SLOTS];
         read(in.stats, first_query, stats);
-        float scale = in.rule == SOFTMAX ? in.scale * LOG2E : in.scale;
-        each_pair(pairs, first_key, [&](int slot, uint32_t, uint32_t, float x, bool unmasked) {
+        each_pair(pairs, first_key, [&](int slot, uint32_t query, uint32_t key, float x, bool unmasked) {
             if (!unmasked) return 0.0f;
-            if (in.rule == SOFTMAX) return exp2_fast(x * scale - stats[slot]);
-            return in.rule == PLAIN ? x * scale : x * scale * stats[slot];
+            if (in.rule == SOFTMAX) return exp2_fast(score(x, query, first_key + key) - stats[slot]);
+            return in.rule == PLAIN ? x * in.scale : x * in.scale * stats[slot];
         });
     }
 

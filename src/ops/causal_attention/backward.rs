@@ -4,7 +4,7 @@ use super::cpu::{Block, Item, BLOCK};
 use super::{CausalAttention, Weights};
 use crate::float::Float;
 use crate::lanes::total;
-use crate::matrix::Matrix;
+use crate::matrix::{Matrix, PANEL};
 use crate::parallel::InParallel;
 use dsf_simd::simd;
 use std::ops::Range;
@@ -26,32 +26,70 @@ pub(super) fn backward<F: Float>(op: &CausalAttention, ins: &[&[F]], go: &[F]) -
     vec![gq, gk, gv]
 }
 
-/// Blocks of an item are dealt to its tasks in turn, as later blocks attend to more steps; the
-/// tasks' sums are added in order. The number of tasks depends on shapes alone.
+/// Blocks of an item are dealt to its tasks in turn, as later blocks attend to more steps; parts of an item are a task each.
+/// The tasks' sums are added in order. The number of tasks depends on shapes alone.
 fn backward_item<F: Float>(item: &Item<F>, go: &[F], [gq, gk, gv]: [&mut [F]; 3]) {
     let op = item.op;
-    let parts = TASKS.div_ceil(op.batch * op.heads).min(item.blocks());
-    let mut dealt: Vec<_> = (0..parts).map(|_| Vec::new()).collect();
-    let rows = gq.chunks_mut(BLOCK * op.key_width);
-    let blocks = rows.zip(go.chunks(BLOCK * op.value_width)).enumerate();
-    for (index, (gq, go)) in blocks {
-        dealt[index % parts].push((index, gq, go));
+    let mut add = |steps: &Range<usize>, sums: &Sums<F>| {
+        let part = |width: usize| steps.start * width..steps.end * width;
+        sums.k.add_to(&mut gk[part(op.key_width)], op.key_width);
+        sums.v.add_to(&mut gv[part(op.value_width)], op.value_width);
+    };
+    if let Some(parts) = item.parts() {
+        let rows = parts[0].rows.len();
+        let grads = gq
+            .chunks_mut(rows * op.key_width)
+            .zip(go.chunks(rows * op.value_width));
+        let sums = parts
+            .iter()
+            .zip(grads)
+            .map_in_parallel(|(part, (gq, go))| sums_of(part, &past(part), blocks(part, gq, go)));
+        for (part, sums) in parts.iter().zip(&sums) {
+            add(&part.steps, sums);
+        }
+        return;
+    }
+    let tasks = TASKS.div_ceil(op.batch * op.heads).min(item.blocks());
+    let mut dealt: Vec<_> = (0..tasks).map(|_| Vec::new()).collect();
+    for (index, grads) in blocks(item, gq, go) {
+        dealt[index % tasks].push((index, grads));
     }
     let past = past(item);
-    let sums = dealt.into_iter().map_in_parallel(|blocks| {
-        let mut sums = Sums {
-            k: Matrix::zeros(op.len, op.key_width),
-            v: Matrix::zeros(op.len, op.value_width),
-        };
-        for (index, gq, go) in blocks {
-            backward_block(item, &past, index, go, gq, &mut sums);
-        }
-        sums
-    });
+    let sums = dealt
+        .into_iter()
+        .map_in_parallel(|blocks| sums_of(item, &past, blocks.into_iter()));
     for sums in &sums {
-        sums.k.add_to(gk, op.key_width);
-        sums.v.add_to(gv, op.value_width);
+        add(&item.steps, sums);
     }
+}
+
+/// The gradients of the queries and of the results of a block.
+type BlockGrads<'a, F> = (&'a mut [F], &'a [F]);
+
+/// Every block of an item, with its number.
+fn blocks<'a, F: Float>(
+    item: &Item<F>,
+    gq: &'a mut [F],
+    go: &'a [F],
+) -> impl Iterator<Item = (usize, BlockGrads<'a, F>)> {
+    let gq = gq.chunks_mut(BLOCK * item.op.key_width);
+    gq.zip(go.chunks(BLOCK * item.op.value_width)).enumerate()
+}
+
+/// Sets the gradients of the queries of some blocks; returns their part of those of keys and values.
+fn sums_of<'a, F: Float>(
+    item: &Item<F>,
+    past: &Past<F>,
+    blocks: impl Iterator<Item = (usize, BlockGrads<'a, F>)>,
+) -> Sums<F> {
+    let mut sums = Sums {
+        k: Matrix::zeros(item.steps.len(), item.op.key_width),
+        v: Matrix::zeros(item.steps.len(), item.op.value_width),
+    };
+    for (index, (gq, go)) in blocks {
+        backward_block(item, past, index, go, gq, &mut sums);
+    }
+    sums
 }
 
 /// The keys and values in the layouts that every block of an item reads.
@@ -87,43 +125,41 @@ fn backward_block<F: Float>(
     sums: &mut Sums<F>,
 ) {
     let (op, block) = (item.op, item.block(index));
-    let rows = block.reach.len();
+    let (rows, len) = (block.len(), item.steps.len());
     let go = Matrix::from_rows(go, op.value_width);
-    let (mut p, mut gs) = (Matrix::zeros(rows, op.len), Matrix::zeros(rows, op.len));
+    let (mut p, mut gs) = (Matrix::zeros(rows, len), Matrix::zeros(rows, len));
     gs.set_product(0..rows, &go, &past.values_t, |top| {
-        (0..op.value_width, 0..block.panel_reach(top))
+        (0..op.value_width, block.panel_span(top))
     });
-    let mut factors = vec![F::one(); op.len];
+    let mut factors = vec![F::one(); len];
     let done = |i: usize, p: &mut [F], sum: F| {
-        let (gs, hidden) = gs.row_mut(i).split_at_mut(p.len());
-        hidden.fill(F::zero());
+        let (gs, span) = (gs.row_mut(i), &block.spans[i]);
+        gs[..span.start].fill(F::zero());
+        gs[span.end..].fill(F::zero());
         let factors = &mut factors[..p.len()];
         factors.fill(F::one());
-        item.mask_row(block.rows.start + i, factors);
-        row_back(op.weights, sum, factors, p, gs);
+        block.mask_row(i, factors);
+        row_back(op.weights, sum, factors, p, &mut gs[span.clone()]);
     };
-    block.weigh(op.weights, &past.keys_t, op.key_width, &mut p, done);
-    let from = |first| attending_from(&block, first);
-    sums.v.add_transposed_product(0..op.len, &p, &go, from);
-    sums.k
-        .add_transposed_product(0..op.len, &gs, &block.q, from);
+    block.weigh(&past.keys_t, &mut p, done);
+    let by = |first| attending(&block, first);
+    sums.v.add_transposed_product(0..len, &p, &go, by);
+    sums.k.add_transposed_product(0..len, &gs, &block.q, by);
     let mut product = Matrix::zeros(rows, op.key_width);
     product.set_product(0..rows, &gs, &past.keys, |top| {
-        (0..block.panel_reach(top), 0..op.key_width)
+        (block.panel_span(top), 0..op.key_width)
     });
     product.scale(op.scale());
     product.copy_to(gq, op.key_width);
 }
 
-/// The rows of a block that may attend to step `first` or a later one.
+/// The rows of a block between the first and the last that may attend to a step of the panel from `first` on.
 #[inline(always)]
-fn attending_from<F: Float>(block: &Block<F>, first: usize) -> Range<usize> {
-    let attends = |&reach: &usize| reach > first;
-    block
-        .reach
-        .iter()
-        .position(attends)
-        .unwrap_or(block.reach.len())..block.reach.len()
+fn attending<F: Float>(block: &Block<F>, first: usize) -> Range<usize> {
+    let attends = |span: &Range<usize>| span.start < first + PANEL && first < span.end;
+    let from = block.spans.iter().position(attends);
+    let to = block.spans.iter().rposition(attends);
+    from.zip(to).map_or(0..0, |(from, to)| from..to + 1)
 }
 
 /// For one row, applies dropout to `p`, and converts `gs` from the gradient of the dropped weights

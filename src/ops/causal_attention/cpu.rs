@@ -12,10 +12,12 @@ use std::ops::Range;
 /// Query rows per block.
 pub(super) const BLOCK: usize = 64;
 
-/// The inputs of one (batch, head), an item.
+/// Rows of one (batch, head), an item, and the steps that they attend to.
 pub(super) struct Item<'a, F> {
     pub(super) op: &'a CausalAttention,
     pub(super) index: usize,
+    pub(super) rows: Range<usize>,
+    pub(super) steps: Range<usize>,
     pub(super) q: &'a [F],
     pub(super) k: &'a [F],
     pub(super) v: &'a [F],
@@ -23,79 +25,152 @@ pub(super) struct Item<'a, F> {
 
 /// Some query rows of an item.
 pub(super) struct Block<'a, F> {
-    pub(super) rows: Range<usize>,
-    /// The number of steps that each row attends to.
-    pub(super) reach: &'a [usize],
+    item: &'a Item<'a, F>,
+    /// The first row, in the item of the op.
+    first: usize,
+    /// Of each row, the steps that it may attend to, counted from the first step of the item.
+    pub(super) spans: Vec<Range<usize>>,
     /// The queries, multiplied by the scale of the scores.
     pub(super) q: Matrix<F>,
 }
 
 impl<'a, F: Float> Item<'a, F> {
+    /// All rows and steps.
     pub(super) fn of(op: &'a CausalAttention, ins: &[&'a [F]], index: usize) -> Self {
         let part = |x: &'a [F], size: usize| &x[index * size..][..size];
         Self {
             op,
             index,
+            rows: 0..op.rows,
+            steps: 0..op.len,
             q: part(ins[0], op.rows * op.key_width),
             k: part(ins[1], op.len * op.key_width),
             v: part(ins[2], op.len * op.value_width),
         }
     }
 
-    /// The number of blocks.
-    pub(super) fn blocks(&self) -> usize {
-        self.op.rows.div_ceil(BLOCK)
-    }
-
-    #[inline(always)]
-    pub(super) fn block(&self, index: usize) -> Block<'a, F> {
+    /// Some of the rows of a whole item, and no more steps than they attend to.
+    fn part(&self, rows: Range<usize>) -> Self {
         let op = self.op;
-        let rows = index * BLOCK..((index + 1) * BLOCK).min(op.rows);
-        let q = &self.q[rows.start * op.key_width..rows.end * op.key_width];
-        let mut q = Matrix::from_rows(q, op.key_width);
-        q.scale(op.scale());
-        Block {
-            reach: &op.reach_of(self.index)[rows.clone()],
+        let reach = &op.reach_of(self.index)[rows.clone()];
+        let steps = span(reach.iter().map(|&reach| self.seen(reach)));
+        Self {
+            q: &self.q[rows.start * op.key_width..rows.end * op.key_width],
+            k: &self.k[steps.start * op.key_width..steps.end * op.key_width],
+            v: &self.v[steps.start * op.value_width..steps.end * op.value_width],
             rows,
-            q,
+            steps,
+            ..*self
         }
     }
 
-    /// Multiplies row `i` of the item, up to its reach, by the dropout mask.
+    /// The whole item as parts that share few steps, if its rows attend to a window alone: then each part has its own copies
+    /// of keys and values, and time grows with the window and not with the length.
+    pub(super) fn parts(&self) -> Option<Vec<Self>> {
+        let window = self.op.pattern.as_ref()?.narrow()?;
+        let size = window.next_multiple_of(BLOCK);
+        let starts = (0..self.op.rows).step_by(size);
+        let parts = starts.map(|first| self.part(first..(first + size).min(self.op.rows)));
+        Some(parts.collect())
+    }
+
+    /// What a row may attend to, of the steps up to `reach`.
+    fn seen(&self, reach: usize) -> Range<usize> {
+        let window = self
+            .op
+            .pattern
+            .as_ref()
+            .and_then(|pattern| pattern.narrow());
+        window.map_or(0, |window| reach.saturating_sub(window))..reach
+    }
+
+    /// The number of blocks.
+    pub(super) fn blocks(&self) -> usize {
+        self.rows.len().div_ceil(BLOCK)
+    }
+
     #[inline(always)]
-    pub(super) fn mask_row(&self, i: usize, row: &mut [F]) {
-        if let Some(mask) = &self.op.mask {
-            mask.apply(((self.index * self.op.rows + i) * self.op.len) as u64, row);
+    pub(super) fn block(&'a self, index: usize) -> Block<'a, F> {
+        let op = self.op;
+        let rows = index * BLOCK..((index + 1) * BLOCK).min(self.rows.len());
+        let q = &self.q[rows.start * op.key_width..rows.end * op.key_width];
+        let mut q = Matrix::from_rows(q, op.key_width);
+        q.scale(op.scale());
+        let first = self.rows.start + rows.start;
+        let reach = &op.reach_of(self.index)[first..first + rows.len()];
+        let spans = reach.iter().map(|&reach| {
+            let seen = self.seen(reach);
+            seen.start - self.steps.start..seen.end - self.steps.start
+        });
+        Block {
+            item: self,
+            first,
+            spans: spans.collect(),
+            q,
         }
     }
 }
 
+/// From the first start to the last end.
+fn span(spans: impl Iterator<Item = Range<usize>>) -> Range<usize> {
+    let join = |a: Range<usize>, b: Range<usize>| a.start.min(b.start)..a.end.max(b.end);
+    spans.reduce(join).unwrap_or_default()
+}
+
 impl<F: Float> Block<'_, F> {
-    /// The number of steps that the panel of rows from `top` on attends to.
+    /// The number of rows.
+    pub(super) fn len(&self) -> usize {
+        self.spans.len()
+    }
+
+    /// The steps that the panel of rows from `top` on may attend to.
     #[inline(always)]
-    pub(super) fn panel_reach(&self, top: usize) -> usize {
-        let rows = &self.reach[top..(top + PANEL).min(self.reach.len())];
-        rows.iter().copied().max().unwrap_or(0)
+    pub(super) fn panel_span(&self, top: usize) -> Range<usize> {
+        span(
+            self.spans[top..(top + PANEL).min(self.len())]
+                .iter()
+                .cloned(),
+        )
+    }
+
+    /// Multiplies what row `i` has for its span by the dropout mask.
+    #[inline(always)]
+    pub(super) fn mask_row(&self, i: usize, row: &mut [F]) {
+        let Item {
+            op, index, steps, ..
+        } = self.item;
+        if let Some(mask) = &op.mask {
+            let at =
+                (index * op.rows + self.first + i) * op.len + steps.start + self.spans[i].start;
+            mask.apply(at as u64, row);
+        }
     }
 
     /// Fills `p` with the weights before dropout, zero for masked steps. Calls `done` with each
-    /// row, its unmasked part, and its normaliser.
+    /// row, what it has for its span, and its normaliser.
     #[inline(always)]
     pub(super) fn weigh(
         &self,
-        rule: Weights,
         keys: &Matrix<F>,
-        key_width: usize,
         p: &mut Matrix<F>,
         mut done: impl FnMut(usize, &mut [F], F),
     ) {
-        p.set_product(0..self.reach.len(), &self.q, keys, |top| {
-            (0..key_width, 0..self.panel_reach(top))
+        let op = self.item.op;
+        p.set_product(0..self.len(), &self.q, keys, |top| {
+            (0..op.key_width, self.panel_span(top))
         });
-        for (i, &reach) in self.reach.iter().enumerate() {
-            let (visible, hidden) = p.row_mut(i).split_at_mut(reach);
-            hidden.fill(F::zero());
-            let sum = weigh_row(rule, visible);
+        for (i, span) in self.spans.iter().enumerate() {
+            let row = p.row_mut(i);
+            row[..span.start].fill(F::zero());
+            row[span.end..].fill(F::zero());
+            let visible = &mut row[span.clone()];
+            if let Some(pattern) = &op.pattern {
+                let first = self.item.steps.start;
+                let steps = first + span.start..first + span.end;
+                let slope = pattern.slope(self.item.index % op.heads, op.heads);
+                pattern.apply(slope, steps.end - 1, steps, visible);
+            }
+            let sum = weigh_row(op.weights, visible);
             done(i, visible, sum);
         }
     }
@@ -126,15 +201,26 @@ pub(super) fn forward<F: Float>(op: &CausalAttention, ins: &[&[F]]) -> Vec<F> {
     let mut out = vec![F::zero(); op.batch * op.heads * size];
     out.chunks_mut(size).enumerate().in_parallel(|(i, out)| {
         let item = Item::of(op, ins, i);
-        let past = past(&item);
-        out.chunks_mut(BLOCK * op.value_width)
-            .enumerate()
-            .in_parallel_with(
-                || Weighed::new(op),
-                |weighed, (index, out)| forward_block(&item, &past, index, weighed, out),
-            );
+        match item.parts() {
+            Some(parts) => {
+                let size = parts[0].rows.len() * op.value_width;
+                let parts = parts.into_iter().zip(out.chunks_mut(size));
+                parts.in_parallel(|(part, out)| forward_item(&part, out));
+            }
+            None => forward_item(&item, out),
+        }
     });
     out
+}
+
+fn forward_item<F: Float>(item: &Item<F>, out: &mut [F]) {
+    let past = past(item);
+    out.chunks_mut(BLOCK * item.op.value_width)
+        .enumerate()
+        .in_parallel_with(
+            || Weighed::new(item),
+            |weighed, (index, out)| forward_block(item, &past, index, weighed, out),
+        );
 }
 
 /// The keys and values in the layouts that every block of an item reads.
@@ -158,11 +244,11 @@ struct Weighed<F> {
 }
 
 impl<F: Float> Weighed<F> {
-    fn new(op: &CausalAttention) -> Self {
-        let rows = BLOCK.min(op.rows);
+    fn new(item: &Item<F>) -> Self {
+        let rows = BLOCK.min(item.rows.len());
         Self {
-            p: Matrix::zeros(rows, op.len),
-            o: Matrix::zeros(rows, op.value_width),
+            p: Matrix::zeros(rows, item.steps.len()),
+            o: Matrix::zeros(rows, item.op.value_width),
         }
     }
 }
@@ -176,10 +262,8 @@ fn forward_block<F: Float>(
     out: &mut [F],
 ) {
     let (op, block, Weighed { p, o }) = (item.op, item.block(index), weighed);
-    block.weigh(op.weights, &past.keys_t, op.key_width, p, |i, row, _| {
-        item.mask_row(block.rows.start + i, row);
-    });
-    let bounds = |top| (0..block.panel_reach(top), 0..op.value_width);
-    o.set_product(0..block.reach.len(), p, &past.values, bounds);
+    block.weigh(&past.keys_t, p, |i, row, _| block.mask_row(i, row));
+    let bounds = |top| (block.panel_span(top), 0..op.value_width);
+    o.set_product(0..block.len(), p, &past.values, bounds);
     o.copy_to(out, op.value_width);
 }

@@ -1,9 +1,9 @@
 //! Launches of the kernels of `cuda/causal_attention*`: all pairs of queries and keys, in tiles.
 
-use super::{CausalAttention, Weights};
+use super::{CausalAttention, Pattern, Weights};
 use crate::fused::{FusedOp, Launch, LaunchBackward};
 use crate::gpu::{Arg, Buffer, Gpu, Grid, Kernel, View};
-use candle_core::{DType, Result};
+use candle_core::{DType, Result, Tensor};
 
 /// Threads per block.
 const THREADS: usize = 256;
@@ -136,9 +136,29 @@ impl Pairs<'_> {
             Weights::Plain => 2,
         };
         let rest = [rule.into(), self.by_four().into(), Arg::F32(op.scale())];
+        let none = Pattern::default();
+        let pattern = op
+            .pattern
+            .as_ref()
+            .map_or(&none, |checked| &checked.pattern);
+        let held = pattern.links.as_ref().map(|x| x.storage_and_layout());
+        let links = held
+            .as_ref()
+            .map(|(storage, layout)| self.gpu.view(storage, layout));
+        let each = |links: &Tensor| links.dims()[1];
+        let pattern = [
+            links.transpose()?.into(),
+            pattern.links.as_ref().map_or(0, each).into(),
+            pattern.window.unwrap_or(0).into(),
+            pattern.globals.into(),
+            pattern.slopes.into(),
+        ];
         let (grid, kernel) = self.shape(out);
-        self.gpu
-            .launch(kernel, grid, &[&tensors[..], &sizes, &rest].concat())
+        self.gpu.launch(
+            kernel,
+            grid,
+            &[&tensors[..], &sizes, &rest, &pattern].concat(),
+        )
     }
 
     /// True if the rows of all tensors can be read four elements at a time.

@@ -5,6 +5,7 @@ mod cpu;
 mod launch;
 mod launch_linear;
 mod linear;
+mod pattern;
 mod reference;
 
 use super::fused::{apply_one, runs_on, Backward, Forward, FusedOp, Launch, LaunchBackward};
@@ -12,6 +13,8 @@ use super::mask::{Dropout, Mask};
 use super::{float::Float, shape};
 use crate::gpu::Buffer;
 use candle_core::{bail, Result, Shape, Tensor};
+use pattern::Checked;
+pub use pattern::Pattern;
 
 /// The rule from scores s_ij = q_i . k_j to weights p_ij, over the steps j that row i attends to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -39,7 +42,29 @@ pub fn causal_attention(
     weights: Weights,
     dropout: Option<Dropout>,
 ) -> Result<Tensor> {
-    let op = CausalAttention::check(q, k, v, positions, weights, dropout)?;
+    apply(
+        CausalAttention::check(q, k, v, positions, weights, dropout)?,
+        q,
+        k,
+        v,
+    )
+}
+
+/// [`causal_attention`] with a softmax over the pairs of a pattern, in time proportional to the window if there is nothing but
+/// a window.
+pub fn patterned_attention(
+    q: &Tensor,
+    k: &Tensor,
+    v: &Tensor,
+    positions: Option<&Tensor>,
+    pattern: &Pattern,
+    dropout: Option<Dropout>,
+) -> Result<Tensor> {
+    let op = CausalAttention::check(q, k, v, positions, Weights::Softmax, dropout)?;
+    apply(op.within(pattern)?, q, k, v)
+}
+
+fn apply(op: CausalAttention, q: &Tensor, k: &Tensor, v: &Tensor) -> Result<Tensor> {
     if runs_on(q) {
         apply_one(op, &[q, k, v])
     } else {
@@ -57,11 +82,13 @@ struct CausalAttention {
     len: usize,
     key_width: usize,
     value_width: usize,
-    /// The number of steps that each row attends to: one list for all sequences, or one per batch
+    /// The number of steps up to the time of each row: one list for all sequences, or one per batch
     /// element. Empty for positions on a GPU.
     reach: Vec<usize>,
     positions: Option<Tensor>,
     weights: Weights,
+    /// Of a softmax alone.
+    pattern: Option<Checked>,
     mask: Option<Mask>,
 }
 
@@ -121,7 +148,15 @@ impl CausalAttention {
             reach,
             positions: positions.map(Tensor::contiguous).transpose()?,
             weights,
+            pattern: None,
             mask,
+        })
+    }
+
+    fn within(self, pattern: &Pattern) -> Result<Self> {
+        Ok(Self {
+            pattern: Some(Checked::new(Self::OP, pattern, self.len)?),
+            ..self
         })
     }
 
@@ -133,7 +168,7 @@ impl CausalAttention {
         }
     }
 
-    /// The number of steps that each row of `item` (batch and head) attends to.
+    /// The number of steps up to the time of each row of `item` (batch and head).
     fn reach_of(&self, item: usize) -> &[usize] {
         let lists = self.reach.len() / self.rows;
         &self.reach[(item / self.heads).min(lists - 1) * self.rows..][..self.rows]

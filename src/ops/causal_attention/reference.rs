@@ -1,5 +1,6 @@
 //! The reference: two matrix products with a mask in between, in ordinary tensor ops.
 
+use super::pattern::Checked;
 use super::{CausalAttention, Weights};
 use candle_core::{Result, Tensor, D};
 
@@ -20,8 +21,13 @@ pub(super) fn causal_attention(
 }
 
 fn headed(q: &Tensor, k: &Tensor, v: &Tensor, op: &CausalAttention) -> Result<Tensor> {
-    let scores = (q.matmul(&k.transpose(2, 3)?.contiguous()?)? * op.scale::<f64>())?;
-    let mask = causal_mask(op, q)?;
+    let mut scores = (q.matmul(&k.transpose(2, 3)?.contiguous()?)? * op.scale::<f64>())?;
+    let mut mask = causal_mask(op, q)?;
+    if let Some(pattern) = &op.pattern {
+        let [slopes, allowed] = [slopes(op, pattern, q)?, allowed(op, pattern, q)?];
+        scores = scores.broadcast_sub(&distances(op, q)?.broadcast_mul(&slopes)?)?;
+        mask = (mask * rows_of(op, &allowed)?)?;
+    }
     let weights = match op.weights {
         Weights::Softmax => {
             let hidden = mask.affine(FAR, -FAR)?;
@@ -46,10 +52,49 @@ fn headed(q: &Tensor, k: &Tensor, v: &Tensor, op: &CausalAttention) -> Result<Te
 
 /// The causal mask: 1 where row i attends to step j, else 0; (B or 1, 1, R, L).
 fn causal_mask(op: &CausalAttention, like: &Tensor) -> Result<Tensor> {
-    let times = match &op.positions {
-        Some(positions) => positions.reshape((op.batch, 1, op.rows, 1))?,
-        None => Tensor::arange(0, op.rows as u32, like.device())?.reshape((1, 1, op.rows, 1))?,
-    };
     let steps = Tensor::arange(0, op.len as u32, like.device())?;
-    times.broadcast_ge(&steps)?.to_dtype(like.dtype())
+    times(op, like)?
+        .broadcast_ge(&steps)?
+        .to_dtype(like.dtype())
+}
+
+/// (B or 1, 1, R, 1) of u32.
+fn times(op: &CausalAttention, like: &Tensor) -> Result<Tensor> {
+    match &op.positions {
+        Some(positions) => positions.reshape((op.batch, 1, op.rows, 1)),
+        None => Tensor::arange(0, op.rows as u32, like.device())?.reshape((1, 1, op.rows, 1)),
+    }
+}
+
+/// i - j of row i and step j, (B or 1, 1, R, L).
+fn distances(op: &CausalAttention, like: &Tensor) -> Result<Tensor> {
+    let steps = Tensor::arange(0, op.len as u32, like.device())?.to_dtype(like.dtype())?;
+    times(op, like)?
+        .to_dtype(like.dtype())?
+        .broadcast_sub(&steps)
+}
+
+/// Of each head, (1, s, 1, 1).
+fn slopes(op: &CausalAttention, pattern: &Checked, like: &Tensor) -> Result<Tensor> {
+    let slopes: Vec<f64> = (0..op.heads)
+        .map(|head| pattern.slope(head, op.heads))
+        .collect();
+    Tensor::from_vec(slopes, (1, op.heads, 1, 1), like.device())?.to_dtype(like.dtype())
+}
+
+/// 1 where a row at time i attends to step j, (L, L).
+fn allowed(op: &CausalAttention, pattern: &Checked, like: &Tensor) -> Result<Tensor> {
+    let pairs = (0..op.len).flat_map(|time| (0..op.len).map(move |step| (time, step)));
+    let allowed = pairs.map(|(time, step)| f64::from(step <= time && pattern.allows(time, step)));
+    Tensor::from_vec(allowed.collect(), (op.len, op.len), like.device())?.to_dtype(like.dtype())
+}
+
+/// What a tensor (L, L) has at the times of the rows, (B or 1, 1, R, L).
+fn rows_of(op: &CausalAttention, x: &Tensor) -> Result<Tensor> {
+    match &op.positions {
+        Some(positions) => x
+            .index_select(&positions.flatten_all()?, 0)?
+            .reshape((op.batch, 1, op.rows, op.len)),
+        None => x.reshape((1, 1, op.rows, op.len)),
+    }
 }

@@ -4,6 +4,7 @@ use crate::route::{with_pairs, Pairs};
 use candle_core::{DType, Device};
 
 mod kernels;
+mod patterns;
 
 const RULES: [Weights; 3] = [Weights::Softmax, Weights::LinearNormalised, Weights::Plain];
 const DROPOUT: Dropout = Dropout {

@@ -1,0 +1,107 @@
+//! Which of the pairs that causality allows a softmax weighs, and by how much less it weighs distant ones.
+
+use super::shape;
+use crate::float::Float;
+use candle_core::{bail, DType, Result, Tensor};
+use std::ops::Range;
+
+/// Restricts softmax attention to some of the past, and biases its scores by distance. The default does neither.
+#[derive(Clone, Debug, Default)]
+pub struct Pattern {
+    /// A row at time i attends to the steps j > i - window; to the whole past if `None`. (Beltagy et al. 2020.)
+    pub window: Option<usize>,
+    /// Each of the first `globals` steps attends to its whole past, and every later row attends to it. (Zaheer et al. 2020.)
+    pub globals: usize,
+    /// (L, r) of u32: steps that a row at time i attends to besides, in row i; what lies after i has no effect.
+    pub links: Option<Tensor>,
+    /// Whether 2^{-8(h+1)/s} (i - j) is subtracted from the scaled scores of head h of s, counted from 0. (Press et al.
+    /// 2022.)
+    pub slopes: bool,
+}
+
+/// A pattern whose numbers fit the tensors.
+pub(super) struct Checked {
+    pub(super) pattern: Pattern,
+    /// Rows of `links`; empty if they are on a GPU, or if there are none.
+    links: Vec<Vec<u32>>,
+}
+
+impl Checked {
+    pub(super) fn new(op: &str, pattern: &Pattern, len: usize) -> Result<Self> {
+        let mut pattern = pattern.clone();
+        if pattern.window == Some(0) {
+            bail!(
+                "{}: a window of 0 steps leaves nothing to attend to, needed is 1 at least",
+                op
+            );
+        }
+        // Of no effect, and then not in the way of fast paths.
+        pattern.window = pattern.window.filter(|&window| window < len);
+        let mut links = Vec::new();
+        if let Some(tensor) = &pattern.links {
+            let [rows, _] = shape::dims(op, ("links", tensor))?;
+            if rows != len || tensor.dtype() != DType::U32 {
+                bail!(
+                    "{}: links have shape {:?} of {:?}, needed are {len} rows of U32, one for each step",
+                    op,
+                    tensor.dims(),
+                    tensor.dtype()
+                );
+            }
+            if tensor.device().is_cpu() {
+                links = tensor.to_vec2()?;
+            }
+            pattern.links = Some(tensor.contiguous()?);
+        }
+        Ok(Self { pattern, links })
+    }
+
+    /// The factor of a distance that head `head` of `heads` subtracts.
+    pub(super) fn slope(&self, head: usize, heads: usize) -> f64 {
+        match self.pattern.slopes {
+            true => (-8.0 * (head + 1) as f64 / heads as f64).exp2(),
+            false => 0.0,
+        }
+    }
+
+    /// The window, if nothing before it is attended to.
+    pub(super) fn narrow(&self) -> Option<usize> {
+        let alone = self.pattern.globals == 0 && self.pattern.links.is_none();
+        self.pattern.window.filter(|_| alone)
+    }
+
+    /// Whether a row at `time` attends to `step`, which is no later.
+    pub(super) fn allows(&self, time: usize, step: usize) -> bool {
+        let Some(window) = self.pattern.window else {
+            return true;
+        };
+        let link = |row: &Vec<u32>| row.iter().any(|&link| link as usize == step);
+        time - step < window
+            || step < self.pattern.globals
+            || time < self.pattern.globals
+            || self.links.get(time).is_some_and(link)
+    }
+
+    /// Biases the scaled scores of a row at `time` with `steps`, the last of which is its own, and hides those that it does not
+    /// attend to.
+    pub(super) fn apply<F: Float>(
+        &self,
+        slope: f64,
+        time: usize,
+        steps: Range<usize>,
+        scores: &mut [F],
+    ) {
+        if slope != 0.0 {
+            for (step, score) in steps.clone().zip(scores.iter_mut()) {
+                *score -= F::of(slope * (time - step) as f64);
+            }
+        }
+        if self.narrow().is_none() && self.pattern.window.is_some() {
+            for (step, score) in steps.zip(scores) {
+                if !self.allows(time, step) {
+                    *score = F::of(f64::NEG_INFINITY);
+                }
+            }
+        }
+    }
+}
