@@ -1,9 +1,7 @@
 // Gated linear attention: S_t = diag(e^{g_t}) S_{t-1} + k_t v_t^T of m x e numbers for each sequence
 // and head, o_t = S_t^T q_t.
 //
-// A block walks the events of one head through a tile of the state. Without selected queries event t
-// is step t with its query. With them, a step and a query are an event each, in the order of time
-// (`events`): a query's event leaves the state as it is.
+// A block walks the events of one head through a tile of the state.
 //
 // Forward, a thread holds 8 rows of one column in registers, a warp 32 columns. Every 8 events a block
 // stages keys, decays, queries and values in shared memory. An element takes a product and two
@@ -20,11 +18,9 @@
 // shuffles. That is the bound; 41 KiB of shared memory allow five blocks of four warps on an SM.
 //
 // Blocks are as many as heads, sequences and tiles: few and narrow heads do not fill a large GPU.
-#include "device.cuh"
+#include "matrix_state.cuh"
 
-constexpr uint32_t NONE = 0xffffffffu;
 constexpr uint32_t WIDTH = WARP;      // columns of a block
-constexpr uint32_t SPAN = 16;         // events between stored states
 // Forward.
 constexpr uint32_t STEPS = 8;         // events staged at once
 constexpr int ROWS = 8;               // of a thread
@@ -37,64 +33,6 @@ constexpr int K = 4;                  // rows of a thread
 constexpr uint32_t WARPS = SIDE / K;
 constexpr uint32_t PITCH = WIDTH + 1; // so that threads of a warp read different banks
 
-// The inputs. `events` (B, count): t for step t, len + r for query r; null if event t is step t with
-// query t.
-template <class T>
-struct Inputs {
-    Ptr<const T> q, k, v, g, go;
-    Ptr<const uint32_t> events;
-    uint32_t len, rows, heads, keys, values, decays, count;
-    uint32_t sequence, head;
-
-    DEVICE uint32_t event(uint32_t e) const {
-        uint32_t found = events[uint64_t(sequence) * count + e];
-        return found;
-    }
-    // The time of the step of an event.
-    DEVICE uint32_t time(uint32_t e) const {
-        if (e >= count) return NONE;
-        if (events == nullptr) return e;
-        uint32_t found = event(e);
-        return found < len ? found : NONE;
-    }
-    // The row of the query of an event.
-    DEVICE uint32_t row(uint32_t e) const {
-        if (e >= count) return NONE;
-        if (events == nullptr) return e;
-        uint32_t found = event(e);
-        return found < len ? NONE : found - len;
-    }
-    // The offset of an element of (B, `length`, s, width).
-    DEVICE uint64_t at(uint32_t length, uint32_t index, uint32_t width, uint32_t i) const {
-        return ((uint64_t(sequence) * length + index) * heads + head) * width + i;
-    }
-    // An element of a step, and one of a query; 0 outside.
-    DEVICE float of_step(Ptr<const T> x, uint32_t t, uint32_t width, uint32_t i) const {
-        if (t == NONE || i >= width) return 0.0f;
-        return to_float(x[at(len, t, width, i)]);
-    }
-    DEVICE float of_row(Ptr<const T> x, uint32_t r, uint32_t width, uint32_t i) const {
-        if (r == NONE || i >= width) return 0.0f;
-        return to_float(x[at(rows, r, width, i)]);
-    }
-    // Before the first step the state is zero, and stays so whatever its decay.
-    DEVICE float decay(uint32_t t, uint32_t i) const {
-        if (t == NONE || i >= keys) return 1.0f;
-        if (t == 0) return 0.0f;
-        float log = to_float(g[at(len, t, decays, decays == 1 ? 0 : i)]);
-        return exp2_fast(LOG2E * log);
-    }
-    // The offset of a stored state: (B s, spans, m, e).
-    DEVICE uint64_t state(uint32_t span, uint32_t i, uint32_t column) const {
-        uint64_t spans = (count + SPAN - 1) / SPAN;
-        return ((uint64_t(blockIdx.x) * spans + span) * keys + i) * values + column;
-    }
-    DEVICE void start() {
-        sequence = blockIdx.x / heads;
-        head = blockIdx.x % heads;
-    }
-};
-
 template <class T>
 DEVICE void forward(Inputs<T> in, Ptr<float> kept, Ptr<T> o, Ptr<float> parts) {
     SHARED(float, k, STEPS * DEPTH);
@@ -102,7 +40,7 @@ DEVICE void forward(Inputs<T> in, Ptr<float> kept, Ptr<T> o, Ptr<float> parts) {
     SHARED(float, q, STEPS * DEPTH);
     SHARED(float, v, STEPS * WIDTH);
     SHARED(float, sums, MAX_WARPS * STEPS * WIDTH);
-    in.start();
+    in.start(blockIdx.x);
     uint32_t warps = blockDim.x / WARP, depth = warps * ROWS;
     uint32_t warp = threadIdx.x / WARP, lane = threadIdx.x % WARP;
     uint32_t first_row = blockIdx.z * depth, first_column = blockIdx.y * WIDTH;
@@ -279,7 +217,7 @@ DEVICE void backward(Inputs<T> in, const Parts& parts, Ptr<const float> kept) {
     SHARED(float, grad, PART * SIDE * PITCH);
     SHARED(float, sums, WARPS * PART * WIDTH);
     static_assert(PART * SIDE == WARPS * WARP, "a thread for each row of each staged event");
-    in.start();
+    in.start(blockIdx.x);
     Tile<T> tile{in, parts, k, a, q, v, go, before, grad, sums};
     tile.warp = threadIdx.x / WARP;
     tile.lane = threadIdx.x % WARP;
@@ -304,49 +242,21 @@ DEVICE void backward(Inputs<T> in, const Parts& parts, Ptr<const float> kept) {
     }
 }
 
-#define SIZES                                                                                  \
-    uint32_t len, uint32_t rows, uint32_t heads, uint32_t keys, uint32_t values, uint32_t decays, \
-        uint32_t count
-
 #define GLA(io, T)                                                                             \
     KERNEL(gla_forward_##io, MAX_WARPS * WARP, Global<const T> q, Global<const T> k,           \
            Global<const T> v, Global<const T> g, Global<const uint32_t> events,                \
            Global<float> kept, Global<T> o, Global<float> parts, SIZES) {                      \
-        Inputs<T> in{q, k, v, g, nullptr, events, len, rows, heads, keys, values, decays, count, 0, 0}; \
+        Inputs<T> in{q, k, v, g, nullptr, events, len, rows, heads, keys, values, decays, count}; \
         forward<T>(in, kept, o, parts);                                                        \
     }                                                                                          \
     KERNEL(gla_backward_##io, WARPS * WARP, Global<const T> q, Global<const T> k,              \
            Global<const T> v, Global<const T> g, Global<const T> go,                           \
            Global<const uint32_t> events, Global<const float> kept, Global<float> gq,          \
            Global<float> gk, Global<float> gv, Global<float> gg, SIZES) {                      \
-        Inputs<T> in{q, k, v, g, go, events, len, rows, heads, keys, values, decays, count, 0, 0}; \
+        Inputs<T> in{q, k, v, g, go, events, len, rows, heads, keys, values, decays, count}; \
         Parts parts{gq, gk, gv, gg};                                                           \
         backward<T>(in, parts, kept);                                                          \
     }
 
 GLA(f32, float)
 GLA(bf16, bf16)
-
-// The events of a sequence, given the ascending times of its queries (B, R): step t comes after the
-// queries of earlier times, query r after those before it and the steps up to its own.
-KERNEL(gla_events, 256, Global<const uint32_t> times, Global<uint32_t> events, uint32_t len,
-       uint32_t rows, uint32_t all) {
-    uint32_t i = blockIdx.x * blockDim.x + threadIdx.x;
-    if (i >= all) return;
-    uint32_t count = len + rows, index = i % count;
-    uint64_t sequence = i / count, first = sequence * rows;
-    uint32_t before = 0;
-    if (index >= len) {
-        uint32_t time = times[first + (index - len)];
-        before = time + 1;
-    } else {
-        uint32_t high = rows; // the queries before step `index`
-        while (before < high) {
-            uint32_t middle = (before + high) / 2, time = times[first + middle];
-            if (time < index) before = middle + 1;
-            else high = middle;
-        }
-    }
-    uint32_t place = index >= len ? index - len + before : index + before;
-    events[sequence * count + place] = index;
-}

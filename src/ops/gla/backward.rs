@@ -6,70 +6,19 @@
 //! dL/dk_t = G_t v_t, dL/dv_t = G_tᵀ k_t, and dL/dg_t sums G_t ⊙ diag(e^{g_t}) S_{t-1} over columns.
 //! States are recomputed from those before each span, which a first walk stores for the task.
 
-use super::division::{Cut, Task};
-use super::steps::{
-    blocks, each_group, weighted, without_trace, without_traces, Block, Steps, BLOCK, IN_GROUP,
-    SPAN,
-};
-use super::Gla;
 use crate::float::Float;
-use crate::lanes::{add_chunk, by_index, each, map_chunks, splat, store, sum, Lanes, LANES};
+use crate::lanes::{by_index, each, splat, sum, Lanes};
+use crate::matrix_state::{
+    blocks, each_group, gradients, product, weighted, without_trace, without_traces, write_decays,
+    write_features, Block, Sizes, Steps, Task, BLOCK, IN_GROUP, SPAN,
+};
 use crate::strips::Rows;
 use dsf_simd::simd;
 
 /// The gradients of q, k, v and g, given that of the result.
-pub(super) fn backward<F: Float>(op: &Gla, ins: &[&[F]], go: &[F]) -> Vec<Vec<F>> {
-    let (parts, tiles) = (op.heads * op.tiles(), op.tiles());
-    let zeros = |count: usize| vec![F::zero(); count];
-    let mut gq = zeros(ins[0].len() * tiles);
-    let mut gk = zeros(ins[1].len() * tiles);
-    let mut gv = zeros(ins[2].len());
-    let mut gg = zeros(ins[3].len() * tiles);
-    let whole = |out, width| Cut {
-        out,
-        row: parts * width,
-        width,
-        tile: width,
-    };
-    let of_values = Cut {
-        out: &mut gv[..],
-        row: op.heads * op.values,
-        width: op.values,
-        tile: op.tile(),
-    };
-    let outs = [
-        whole(&mut gq, op.keys),
-        whole(&mut gk, op.keys),
-        of_values,
-        whole(&mut gg, op.decays),
-    ];
-    op.run(ins, outs, |task, outs| {
+pub(super) fn backward<F: Float>(op: &Sizes, ins: &[&[F]], go: &[F]) -> Vec<Vec<F>> {
+    gradients::<F, 4>(op, ins, |task, outs| {
         backward_task(task, go, Grads::of(outs));
-    });
-    let sums = |parts, width| sum_tiles(parts, tiles, width);
-    vec![
-        sums(gq, op.keys),
-        sums(gk, op.keys),
-        gv,
-        sums(gg, op.decays),
-    ]
-}
-
-/// Adds up the parts of each tile: (.., tiles, width) to (.., width).
-fn sum_tiles<F: Float>(parts: Vec<F>, tiles: usize, width: usize) -> Vec<F> {
-    /// Sums per task.
-    const EACH: usize = 1024;
-    if tiles == 1 {
-        return parts;
-    }
-    let chunk = EACH * width;
-    map_chunks(&parts, [chunk * tiles, chunk], |parts, to| {
-        let rows = parts.chunks_exact(tiles * width);
-        for (to, parts) in to.chunks_exact_mut(width).zip(rows) {
-            for part in parts.chunks_exact(width) {
-                add_chunk(to, part);
-            }
-        }
     })
 }
 
@@ -291,12 +240,6 @@ fn walk_back<F: Float>(
     *carry = of_state;
 }
 
-/// The sum over the groups of two blocks of their products.
-#[inline(always)]
-fn product<F: Float>(x: &Block<F>, y: &Block<F>) -> Lanes<F> {
-    each(|i| (x[0][i] * y[0][i] + x[1][i] * y[1][i]) + (x[2][i] * y[2][i] + x[3][i] * y[3][i]))
-}
-
 /// Writes the gradients of the span's queries, keys and decays.
 #[inline(always)]
 fn write<F: Float>(scratch: &Scratch<F>, grads: &mut Grads<F>) {
@@ -305,21 +248,11 @@ fn write<F: Float>(scratch: &Scratch<F>, grads: &mut Grads<F>) {
         let [of_query, of_key, of_decay] =
             by_index(|n| &scratch.of_keys[n][j * groups..][..groups]);
         if let Some(row) = event.row {
-            copy(of_query, grads.q[row]);
+            write_features(of_query, grads.q[row]);
         }
         if event.moves {
-            copy(of_key, grads.k[event.time]);
-            match &mut *grads.g[event.time] {
-                [shared] => *shared = of_decay.iter().fold(F::zero(), |all, x| all + sum(x)),
-                g => copy(of_decay, g),
-            }
+            write_features(of_key, grads.k[event.time]);
+            write_decays(of_decay, grads.g[event.time]);
         }
-    }
-}
-
-#[inline(always)]
-fn copy<F: Float>(from: &[Lanes<F>], to: &mut [F]) {
-    for (to, from) in to.chunks_mut(LANES).zip(from) {
-        store(from, to);
     }
 }

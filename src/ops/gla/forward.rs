@@ -1,31 +1,23 @@
 //! The forward pass of one task. Lanes are columns; blocks are rows of the state, which stay in
 //! registers during a span of steps.
 
-use super::division::{Cut, Task};
-use super::steps::{blocks, each_group, weighted, without_traces, Block, Steps, BLOCK, IN_GROUP};
-use super::Gla;
 use crate::float::Float;
-use crate::lanes::{each, map, splat, store, Lanes, LANES};
+use crate::lanes::{each, map, splat, Lanes};
+use crate::matrix_state::{
+    blocks, each_group, result, weighted, without_traces, write_features, Block, Sizes, Steps,
+    Task, BLOCK, IN_GROUP,
+};
 use crate::strips::Rows;
 use dsf_simd::simd;
 
-pub(super) fn forward<F: Float>(op: &Gla, ins: &[&[F]]) -> Vec<F> {
-    let row = op.heads * op.values;
-    let mut o = vec![F::zero(); op.batch * op.times.rows * row];
-    let cut = Cut {
-        out: &mut o,
-        row,
-        width: op.values,
-        tile: op.tile(),
-    };
-    op.run(ins, [cut], |task, [o]| forward_task(task, o));
-    o
+pub(super) fn forward<F: Float>(op: &Sizes, ins: &[&[F]]) -> Vec<F> {
+    result(op, ins, forward_task)
 }
 
 #[simd]
 fn forward_task<F: Float>(task: &Task<F>, mut o: Rows<F>) {
     let mut steps = Steps::new(task);
-    let (rows, groups) = (task.op.keys.div_ceil(BLOCK), steps.along_values);
+    let (rows, groups) = (task.sizes.keys.div_ceil(BLOCK), steps.along_values);
     let mut state: Vec<Block<F>> = vec![[splat(F::zero()); BLOCK]; rows * groups];
     let mut sums: Vec<Lanes<F>> = Vec::new();
     for span in Steps::spans(task) {
@@ -39,9 +31,8 @@ fn forward_task<F: Float>(task: &Task<F>, mut o: Rows<F>) {
             }
         }
         for (event, sums) in steps.events.iter().zip(sums.chunks_exact(groups)) {
-            let Some(row) = event.row else { continue };
-            for (o, sums) in o[row].chunks_mut(LANES).zip(sums) {
-                store(sums, o);
+            if let Some(row) = event.row {
+                write_features(sums, o[row]);
             }
         }
     }

@@ -1,8 +1,8 @@
 //! Launches of the kernels of `cuda/gla.cu`.
 
-use super::Gla;
 use crate::fused::{Launch, LaunchBackward};
-use crate::gpu::{Arg, Buffer, Gpu, Grid, Kernel, View, WARP};
+use crate::gpu::{Arg, Buffer, Grid, Kernel, WARP};
+use crate::matrix_state::Sizes;
 use crate::selective_scan::add_parts;
 use candle_core::{DType, Result};
 
@@ -18,56 +18,20 @@ const MAX_WARPS: usize = 16;
 const SIDE: usize = 16;
 const THREADS: usize = 128;
 
-impl Gla {
-    /// The events of a sequence: each step with its query or, if times are given, a step or a query
-    /// each.
-    fn events(&self) -> usize {
-        match self.rows {
-            Some(_) => self.len + self.times.rows,
-            None => self.len,
-        }
-    }
-
-    /// The trailing arguments of the kernels.
-    fn sizes(&self) -> [Arg<'static>; 7] {
-        let sizes = [self.len, self.times.rows, self.heads, self.keys];
-        let [len, rows, heads, keys] = sizes.map(Arg::from);
-        let [values, decays, count] = [self.values, self.decays, self.events()].map(Arg::from);
-        [len, rows, heads, keys, values, decays, count]
-    }
-
-    /// (B, events), as `cuda/gla.cu` describes them.
-    fn event_table(&self, gpu: &Gpu, times: Option<View>) -> Result<Option<Buffer>> {
-        let Some(times) = times else {
-            return Ok(None);
-        };
-        let all = self.batch * self.events();
-        let mut events = gpu.alloc(DType::U32, all)?;
-        let sizes = [self.len, self.times.rows, all].map(Arg::from);
-        let args = [&[times.into(), (&mut events).into()], &sizes[..]].concat();
-        gpu.launch(
-            Kernel::new(MODULE, "gla_events"),
-            Grid::for_each(all),
-            &args,
-        )?;
-        Ok(Some(events))
-    }
-
-    /// Blocks for every head, tile of columns and tile of rows.
-    fn grid(&self, tiles: usize, threads: usize) -> Grid {
-        Grid {
-            blocks: [self.batch * self.heads, self.values.div_ceil(WIDTH), tiles],
-            threads,
-            shared: 0,
-        }
+/// Blocks for every head, tile of columns and tile of rows.
+fn grid(op: &Sizes, tiles: usize, threads: usize) -> Grid {
+    Grid {
+        blocks: [op.batch * op.heads, op.values.div_ceil(WIDTH), tiles],
+        threads,
+        shared: 0,
     }
 }
 
 /// The result; then, if tracked, the states before spans of events, and the events.
-pub(super) fn forward(op: &Gla, call: Launch) -> Result<Vec<Buffer>> {
+pub(super) fn forward(op: &Sizes, call: Launch) -> Result<Vec<Buffer>> {
     let Launch { gpu, ins, tracked } = call;
     let io = ins[1].dtype();
-    let events = gpu.with_tensor(op.rows.as_ref(), |times| op.event_table(gpu, times))?;
+    let events = op.event_table(gpu)?;
     let heads = op.batch * op.heads;
     let states = heads * op.events().div_ceil(SPAN) * op.keys * op.values;
     let mut kept = tracked.then(|| gpu.alloc(DType::F32, states)).transpose()?;
@@ -85,15 +49,15 @@ pub(super) fn forward(op: &Gla, call: Launch) -> Result<Vec<Buffer>> {
         kept.as_mut().into(),
     ]);
     args.extend(to);
-    args.extend(op.sizes());
-    let grid = op.grid(tiles, warps * WARP);
+    args.extend(op.args());
+    let grid = grid(op, tiles, warps * WARP);
     gpu.launch(Kernel::of(MODULE, "gla_forward", io), grid, &args)?;
     let o = add_parts(gpu, o, tiles, io)?;
     Ok([Some(o), kept, events].into_iter().flatten().collect())
 }
 
 /// The gradients of q, k, v and g.
-pub(super) fn backward(op: &Gla, call: LaunchBackward) -> Result<Vec<Option<Buffer>>> {
+pub(super) fn backward(op: &Sizes, call: LaunchBackward) -> Result<Vec<Option<Buffer>>> {
     let (gpu, go) = (call.gpu, call.only().grad);
     let [kept, events @ ..] = call.saved else {
         unreachable!("the forward pass kept states")
@@ -117,9 +81,9 @@ pub(super) fn backward(op: &Gla, call: LaunchBackward) -> Result<Vec<Option<Buff
         kept.into(),
     ]);
     args.extend(parts.iter_mut().map(|part| Arg::from(part.as_mut())));
-    args.extend(op.sizes());
+    args.extend(op.args());
     let kernel = Kernel::of(MODULE, "gla_backward", go.dtype());
-    gpu.launch(kernel, op.grid(along, THREADS), &args)?;
+    gpu.launch(kernel, grid(op, along, THREADS), &args)?;
     let add = |(part, count): (Option<Buffer>, usize)| {
         let sum = part.map(|part| add_parts(gpu, part, count, go.dtype()));
         sum.transpose()

@@ -2,17 +2,15 @@
 //! key or one for the head. It serves GLA, HGRN2, mLSTM, RetNet and Lightning attention.
 
 mod backward;
-mod division;
 mod forward;
 mod launch;
 mod reference;
-mod steps;
 
-use super::chunked::Times;
+use super::float::Float;
 use super::fused::{apply_one, runs_on, Backward, Forward, FusedOp, Launch, LaunchBackward};
-use super::{float::Float, shape};
+use super::matrix_state::Sizes;
 use crate::gpu::Buffer;
-use candle_core::{bail, Result, Shape, Tensor};
+use candle_core::{Result, Shape, Tensor};
 
 /// S_t = diag(e^{g_t}) S_{t-1} + k_t v_tᵀ and o_t = S_tᵀ q_t with S_{-1} = 0, for each sequence and
 /// head.
@@ -30,7 +28,7 @@ pub fn gla(
     rows: Option<&Tensor>,
 ) -> Result<Tensor> {
     let ins = [q, k, v, g];
-    let op = Gla::check(ins, rows)?;
+    let op = Gla(Sizes::check(Gla::NAME, ins, rows)?);
     if runs_on(k) {
         apply_one(op, &ins)
     } else {
@@ -38,80 +36,31 @@ pub fn gla(
     }
 }
 
-/// The sizes of the op, and the times of the queries.
-struct Gla {
-    batch: usize,
-    len: usize,
-    heads: usize,
-    /// m, the features of a key.
-    keys: usize,
-    /// e, the features of a value.
-    values: usize,
-    /// The decays of a head and step: m or 1.
-    decays: usize,
-    times: Times,
-    /// (B, R), for kernels; `None` for a query at every step.
-    rows: Option<Tensor>,
-}
-
-impl Gla {
-    fn check([q, k, v, g]: [&Tensor; 4], rows: Option<&Tensor>) -> Result<Self> {
-        let by = ("k", k);
-        let [batch, len, heads, keys] = shape::dims(Self::NAME, by)?;
-        let [_, _, _, values] = shape::dims(Self::NAME, ("v", v))?;
-        let [_, _, _, decays] = shape::dims(Self::NAME, ("g", g))?;
-        if decays != 1 && decays != keys {
-            let given = g.dims();
-            bail!(
-                "gla: g has shape {given:?}, but needed are {keys} decays a head, as k has, or 1"
-            );
-        }
-        let times = match rows {
-            Some(rows) => {
-                let [_, count] = shape::dims(Self::NAME, ("rows", rows))?;
-                let (by, of) = (("k", [batch, count]), ("k", len));
-                Times::lists(shape::ascending(Self::NAME, rows, by, of, 0)?, count, 1)
-            }
-            None => Times::all(len),
-        };
-        shape::expect(Self::NAME, ("q", q), by, &[batch, times.rows, heads, keys])?;
-        shape::expect(Self::NAME, ("v", v), by, &[batch, len, heads, values])?;
-        shape::expect(Self::NAME, ("g", g), by, &[batch, len, heads, decays])?;
-        Ok(Self {
-            batch,
-            len,
-            heads,
-            keys,
-            values,
-            decays,
-            times,
-            rows: rows.map(Tensor::contiguous).transpose()?,
-        })
-    }
-}
+struct Gla(Sizes);
 
 impl FusedOp for Gla {
     const NAME: &'static str = "gla";
 
     fn out_shapes(&self) -> Vec<Shape> {
-        vec![(self.batch, self.times.rows, self.heads, self.values).into()]
+        let sizes = &self.0;
+        vec![(sizes.batch, sizes.times.rows, sizes.heads, sizes.values).into()]
     }
 
     fn forward<F: Float>(&self, Forward { ins, .. }: Forward<F>) -> Vec<Vec<F>> {
-        vec![forward::forward(self, ins)]
+        vec![forward::forward(&self.0, ins)]
     }
 
     fn backward<F: Float>(&self, call: Backward<F>) -> Vec<Vec<F>> {
-        backward::backward(self, call.ins, call.only().grad)
+        backward::backward(&self.0, call.ins, call.only().grad)
     }
 
     /// Saves the states before spans of steps, if tracked.
     fn launch(&self, call: Launch) -> Result<Vec<Buffer>> {
-        launch::forward(self, call)
+        launch::forward(&self.0, call)
     }
 
     fn launch_backward(&self, call: LaunchBackward) -> Result<Vec<Option<Buffer>>> {
-        launch::backward(self, call)
+        launch::backward(&self.0, call)
     }
 }
 

@@ -2,7 +2,7 @@
 //! values), and the parts of the outputs that each of them writes. Columns of a state are
 //! independent; what sums over all columns is summed per tile first.
 
-use super::Gla;
+use super::{Sizes, DECAYS, QUERIES, VALUES};
 use crate::float::Float;
 use crate::lanes::LANES;
 use crate::parallel::InParallel;
@@ -18,21 +18,21 @@ const FEW: usize = 8;
 const NARROW: usize = 2 * LANES;
 
 /// One head of one sequence, and the columns of one tile.
-pub(super) struct Task<'a, F> {
-    pub(super) op: &'a Gla,
+pub(crate) struct Task<'a, F> {
+    pub(crate) sizes: &'a Sizes,
     ins: &'a [&'a [F]],
-    pub(super) sequence: usize,
+    pub(crate) sequence: usize,
     head: usize,
-    pub(super) columns: Range<usize>,
+    pub(crate) columns: Range<usize>,
 }
 
 /// An output whose rows of `row` numbers are parts of `width` numbers, cut at every `tile` of
 /// them: the next task writes the next piece of every row of a sequence.
-pub(super) struct Cut<'a, F> {
-    pub(super) out: &'a mut [F],
-    pub(super) row: usize,
-    pub(super) width: usize,
-    pub(super) tile: usize,
+pub(crate) struct Cut<'a, F> {
+    pub(crate) out: &'a mut [F],
+    pub(crate) row: usize,
+    pub(crate) width: usize,
+    pub(crate) tile: usize,
 }
 
 impl<'a, F> Cut<'a, F> {
@@ -52,20 +52,20 @@ impl<'a, F> Cut<'a, F> {
     }
 }
 
-impl Gla {
+impl Sizes {
     /// Columns per tile: all, if sequences and heads are many.
-    pub(super) fn tile(&self) -> usize {
+    pub(crate) fn tile(&self) -> usize {
         let wanted = FEW.div_ceil(self.batch * self.heads);
         self.values.div_ceil(wanted).next_multiple_of(NARROW)
     }
 
     /// Tiles of a head.
-    pub(super) fn tiles(&self) -> usize {
+    pub(crate) fn tiles(&self) -> usize {
         self.values.div_ceil(self.tile())
     }
 
     /// Calls `work` for every task with its rows of each output.
-    pub(super) fn run<F: Float, const OUTS: usize>(
+    pub(crate) fn run<F: Float, const OUTS: usize>(
         &self,
         ins: &[&[F]],
         outs: [Cut<F>; OUTS],
@@ -101,7 +101,7 @@ impl Gla {
     fn task<'a, F>(&'a self, ins: &'a [&'a [F]], sequence: usize, index: usize) -> Task<'a, F> {
         let first = index % self.tiles() * self.tile();
         Task {
-            op: self,
+            sizes: self,
             ins,
             sequence,
             head: index / self.tiles(),
@@ -114,37 +114,39 @@ impl<'a, F> Task<'a, F> {
     /// The head's `width` numbers of row `row` of an array (B, rows, s, width).
     #[inline(always)]
     fn part(&self, x: &'a [F], rows: usize, row: usize, width: usize) -> &'a [F] {
-        let start = ((self.sequence * rows + row) * self.op.heads + self.head) * width;
+        let start = ((self.sequence * rows + row) * self.sizes.heads + self.head) * width;
         &x[start..][..width]
     }
 
     #[inline(always)]
-    pub(super) fn query(&self, row: usize) -> &'a [F] {
-        self.part(self.ins[0], self.op.times.rows, row, self.op.keys)
+    pub(crate) fn query(&self, row: usize) -> &'a [F] {
+        let queries = self.ins[QUERIES];
+        self.part(queries, self.sizes.times.rows, row, self.sizes.keys)
     }
 
+    /// Step t of an input of the shape of k.
     #[inline(always)]
-    pub(super) fn key(&self, t: usize) -> &'a [F] {
-        self.part(self.ins[1], self.op.len, t, self.op.keys)
+    pub(crate) fn features(&self, input: usize, t: usize) -> &'a [F] {
+        self.part(self.ins[input], self.sizes.len, t, self.sizes.keys)
     }
 
     /// The tile's columns of the value.
     #[inline(always)]
-    pub(super) fn value(&self, t: usize) -> &'a [F] {
-        let value = self.part(self.ins[2], self.op.len, t, self.op.values);
+    pub(crate) fn value(&self, t: usize) -> &'a [F] {
+        let value = self.part(self.ins[VALUES], self.sizes.len, t, self.sizes.values);
         &value[self.columns.clone()]
     }
 
     /// The logarithms of the decays.
     #[inline(always)]
-    pub(super) fn decay(&self, t: usize) -> &'a [F] {
-        self.part(self.ins[3], self.op.len, t, self.op.decays)
+    pub(crate) fn decay(&self, t: usize) -> &'a [F] {
+        self.part(self.ins[DECAYS], self.sizes.len, t, self.sizes.decays)
     }
 
     /// The tile's columns of row `row` of the gradient of the result.
     #[inline(always)]
-    pub(super) fn grad(&self, go: &'a [F], row: usize) -> &'a [F] {
-        let grad = self.part(go, self.op.times.rows, row, self.op.values);
+    pub(crate) fn grad(&self, go: &'a [F], row: usize) -> &'a [F] {
+        let grad = self.part(go, self.sizes.times.rows, row, self.sizes.values);
         &grad[self.columns.clone()]
     }
 }

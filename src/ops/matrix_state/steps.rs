@@ -1,62 +1,57 @@
 //! The inputs of a span of steps in groups of lanes, padded by zeros.
 
 use super::division::Task;
+use super::KEYS;
 use crate::float::Float;
 use crate::lanes::{each, load, splat, Lanes, LANES};
 use std::ops::Range;
 
 /// Steps per span: its inputs, and the states of a block inside it, stay in the L1 cache.
-pub(super) const SPAN: usize = 32;
-
-/// Rows or columns of a state that are computed together.
-pub(super) const BLOCK: usize = 4;
-
-/// A block of a state: one group of lanes of each of its rows or columns.
-pub(super) type Block<F> = [Lanes<F>; BLOCK];
+pub(crate) const SPAN: usize = 32;
 
 /// What happens to the state: a step of time with at most one query after it, or a further query
 /// at the same time.
-pub(super) struct Event {
-    pub(super) time: usize,
+pub(crate) struct Event {
+    pub(crate) time: usize,
     /// False for a further query: its decays are 1, its key is 0.
-    pub(super) moves: bool,
+    pub(crate) moves: bool,
     /// The row of the query.
-    pub(super) row: Option<usize>,
+    pub(crate) row: Option<usize>,
 }
 
 /// The events of a span with their inputs, each in `along_keys` or `along_values` groups.
 #[derive(Default)]
-pub(super) struct Steps<F> {
-    pub(super) events: Vec<Event>,
-    pub(super) keys: Vec<Lanes<F>>,
-    pub(super) decays: Vec<Lanes<F>>,
-    pub(super) values: Vec<Lanes<F>>,
-    pub(super) queries: Vec<Lanes<F>>,
+pub(crate) struct Steps<F> {
+    pub(crate) events: Vec<Event>,
+    pub(crate) keys: Vec<Lanes<F>>,
+    pub(crate) decays: Vec<Lanes<F>>,
+    pub(crate) values: Vec<Lanes<F>>,
+    pub(crate) queries: Vec<Lanes<F>>,
     /// The gradients of the result; empty in the forward pass.
-    pub(super) grads: Vec<Lanes<F>>,
-    pub(super) along_keys: usize,
-    pub(super) along_values: usize,
+    pub(crate) grads: Vec<Lanes<F>>,
+    pub(crate) along_keys: usize,
+    pub(crate) along_values: usize,
 }
 
 impl<F: Float> Steps<F> {
-    pub(super) fn new(task: &Task<F>) -> Self {
+    pub(crate) fn new(task: &Task<F>) -> Self {
         Self {
-            along_keys: task.op.keys.div_ceil(LANES),
+            along_keys: task.sizes.keys.div_ceil(LANES),
             along_values: task.columns.len().div_ceil(LANES),
             ..Self::default()
         }
     }
 
     /// The spans of a task: steps after the last query have no effect.
-    pub(super) fn spans(task: &Task<F>) -> impl DoubleEndedIterator<Item = Range<usize>> {
-        let times = task.op.times.of(task.sequence);
+    pub(crate) fn spans(task: &Task<F>) -> impl DoubleEndedIterator<Item = Range<usize>> {
+        let times = task.sizes.times.of(task.sequence);
         let end = times.last().map_or(0, |last| last + 1);
         (0..end.div_ceil(SPAN)).map(move |i| i * SPAN..((i + 1) * SPAN).min(end))
     }
 
     /// Loads the steps alone, for a walk that reads no state.
     #[inline(always)]
-    pub(super) fn load(&mut self, task: &Task<F>, span: Range<usize>) {
+    pub(crate) fn load(&mut self, task: &Task<F>, span: Range<usize>) {
         self.events.clear();
         for time in span {
             self.events.push(Event {
@@ -71,13 +66,13 @@ impl<F: Float> Steps<F> {
     /// Loads the steps with their queries and, in the backward pass, the gradient `go` of the
     /// result.
     #[inline(always)]
-    pub(super) fn load_with_queries(
+    pub(crate) fn load_with_queries(
         &mut self,
         task: &Task<F>,
         span: Range<usize>,
         go: Option<&[F]>,
     ) {
-        let times = task.op.times.of(task.sequence);
+        let times = task.sizes.times.of(task.sequence);
         let mut row = times.partition_point(|&time| time < span.start);
         self.events.clear();
         for time in span {
@@ -109,14 +104,25 @@ impl<F: Float> Steps<F> {
         }
     }
 
+    /// Loads an input of the shape of k.
+    #[inline(always)]
+    pub(crate) fn load_features(&self, task: &Task<F>, input: usize, to: &mut Vec<Lanes<F>>) {
+        to.clear();
+        for event in &self.events {
+            let row = event.moves.then(|| task.features(input, event.time));
+            push(row, self.along_keys, to);
+        }
+    }
+
     #[inline(always)]
     fn load_inputs(&mut self, task: &Task<F>) {
-        self.keys.clear();
+        let mut keys = std::mem::take(&mut self.keys);
+        self.load_features(task, KEYS, &mut keys);
+        self.keys = keys;
         self.values.clear();
         self.decays.clear();
         for event in &self.events {
             let time = event.moves.then_some(event.time);
-            push(time.map(|t| task.key(t)), self.along_keys, &mut self.keys);
             push(
                 time.map(|t| task.value(t)),
                 self.along_values,
@@ -160,43 +166,3 @@ fn push<F: Float>(row: Option<&[F]>, groups: usize, to: &mut Vec<Lanes<F>>) {
         None => to.resize(to.len() + groups, splat(F::zero())),
     }
 }
-
-/// Each group of a block by its index, without a loop: the compiler would take the groups, not the
-/// lanes, for the elements of its vectors.
-#[inline(always)]
-pub(super) fn each_group<F: Float>(f: impl Fn(usize) -> Lanes<F>) -> Block<F> {
-    const { assert!(BLOCK == 4) };
-    [f(0), f(1), f(2), f(3)]
-}
-
-/// The sum over the groups of a block of each by its factor.
-#[inline(always)]
-pub(super) fn weighted<F: Float>(x: &Block<F>, by: &[F; BLOCK]) -> Lanes<F> {
-    each(|i| (x[0][i] * by[0] + x[1][i] * by[1]) + (x[2][i] * by[2] + x[3][i] * by[3]))
-}
-
-/// A number that has faded away as an exact zero: decays would take it to the subnormal numbers and,
-/// by rounding, leave it there, where arithmetic is a hundred times slower.
-#[inline(always)]
-pub(super) fn without_trace<F: Float>(x: F) -> F {
-    if x.abs() < F::of(1e-35) {
-        F::zero()
-    } else {
-        x
-    }
-}
-
-/// [`without_trace`] of a block.
-#[inline(always)]
-pub(super) fn without_traces<F: Float>(x: &Block<F>) -> Block<F> {
-    each_group(|n| each(|i| without_trace(x[n][i])))
-}
-
-/// The groups as blocks of numbers: rows or columns of the state that are computed together.
-#[inline(always)]
-pub(super) fn blocks<F>(x: &[Lanes<F>]) -> &[[F; BLOCK]] {
-    x.as_flattened().as_chunks().0
-}
-
-/// Blocks in a group of lanes.
-pub(super) const IN_GROUP: usize = LANES / BLOCK;

@@ -1,0 +1,36 @@
+//! The forward pass of one task.
+
+use super::columns::walk;
+use super::span::Span;
+use crate::float::Float;
+use crate::lanes::{splat, Lanes};
+use crate::matrix_state::{result, write_features, Sizes, Steps, Task};
+use crate::strips::Rows;
+use dsf_simd::simd;
+
+pub(super) fn forward<F: Float>(op: &Sizes, ins: &[&[F]]) -> Vec<F> {
+    result(op, ins, forward_task)
+}
+
+#[simd]
+fn forward_task<F: Float>(task: &Task<F>, mut o: Rows<F>) {
+    let mut span = Span::new(task);
+    let groups = span.steps.along_values;
+    let mut state: Vec<Lanes<F>> = vec![splat(F::zero()); span.rows * groups];
+    let mut sums: [Vec<Lanes<F>>; 2] = [Vec::new(), Vec::new()];
+    for times in Steps::spans(task) {
+        span.load_with_queries(task, times, None);
+        for sums in &mut sums {
+            sums.resize(span.len() * groups, splat(F::zero()));
+        }
+        let [projections, reads] = &mut sums;
+        for (group, state) in state.chunks_exact_mut(span.rows).enumerate() {
+            walk(&span, group, state, [projections, reads]);
+        }
+        for (event, reads) in span.steps.events.iter().zip(reads.chunks_exact(groups)) {
+            if let Some(row) = event.row {
+                write_features(reads, o[row]);
+            }
+        }
+    }
+}

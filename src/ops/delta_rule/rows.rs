@@ -1,0 +1,138 @@
+//! Walks in which lanes are rows of the state and blocks are columns: what sums over columns needs
+//! no sum over lanes. Projections and their gradients are given, so that rows do not depend on each
+//! other, and a block stays in registers for a whole span.
+
+use super::span::Span;
+use crate::float::Float;
+use crate::lanes::{by_index, each, splat, Lanes, LANES};
+use crate::matrix_state::{
+    blocks, each_group, product, weighted, without_trace, Block, BLOCK, IN_GROUP,
+};
+
+/// What columns of the state have at each event, beside values and gradients of the result.
+pub(super) struct OfColumns<'a, F> {
+    /// b_tᵀ S_{t-1}, by time.
+    pub(super) projections: &'a [Lanes<F>],
+    /// Their gradients a_tᵀ G_t, by event.
+    pub(super) of_projections: &'a [Lanes<F>],
+    /// The states before the span and the gradients of those after it, in the layout of the walks
+    /// by columns.
+    pub(super) states: [&'a [Lanes<F>]; 2],
+}
+
+/// Sums over columns for each event of the span, in groups of rows.
+#[derive(Default)]
+pub(super) struct Sums<F> {
+    pub(super) queries: Vec<Lanes<F>>,
+    pub(super) keys: Vec<Lanes<F>>,
+    pub(super) decays: Vec<Lanes<F>>,
+    pub(super) a: Vec<Lanes<F>>,
+    pub(super) b: Vec<Lanes<F>>,
+}
+
+impl<F: Float> Sums<F> {
+    #[inline(always)]
+    pub(super) fn clear(&mut self, groups: usize) {
+        let all = [&mut self.queries, &mut self.keys, &mut self.decays];
+        for sums in all.into_iter().chain([&mut self.a, &mut self.b]) {
+            sums.clear();
+            sums.resize(groups, splat(F::zero()));
+        }
+    }
+}
+
+/// Adds the gradients that a block of columns contributes to a group of rows. `kept` has room for
+/// the states before each event.
+#[inline(always)]
+pub(super) fn add<F: Float>(
+    span: &Span<F>,
+    (column, group): (usize, usize),
+    of: &OfColumns<F>,
+    kept: &mut [Block<F>],
+    sums: &mut Sums<F>,
+) {
+    let [h, of_state] = by_index(|n| gather(span, of.states[n], (column, group)));
+    replay(span, (column, group), h, of, kept, sums);
+    walk_back(span, (column, group), of_state, of, kept, sums);
+}
+
+/// A block of columns of a group of rows, out of the layout of the walks by columns.
+#[inline(always)]
+fn gather<F: Float>(
+    span: &Span<F>,
+    state: &[Lanes<F>],
+    (column, group): (usize, usize),
+) -> Block<F> {
+    let rows = &state[column / IN_GROUP * span.rows..][..span.rows];
+    let first = column % IN_GROUP * BLOCK;
+    let mut block = [splat(F::zero()); BLOCK];
+    for (i, row) in rows[group * LANES..].iter().take(LANES).enumerate() {
+        for (n, lanes) in block.iter_mut().enumerate() {
+            lanes[i] = row[first + n];
+        }
+    }
+    block
+}
+
+/// Recomputes the states, keeps the one before each event, and adds the gradients of queries.
+/// Events without a query have zeros for it.
+#[inline(always)]
+fn replay<F: Float>(
+    span: &Span<F>,
+    (column, group): (usize, usize),
+    mut h: Block<F>,
+    of: &OfColumns<F>,
+    kept: &mut [Block<F>],
+    sums: &mut Sums<F>,
+) {
+    let steps = &span.steps;
+    let (groups, across) = (steps.along_keys, steps.along_values * IN_GROUP);
+    let (values, grads) = (blocks(&steps.values), blocks(&steps.grads));
+    let projections = blocks(of.projections);
+    for (j, (event, kept)) in steps.events.iter().zip(kept).enumerate() {
+        let at = j * groups + group;
+        let (k, a, decay) = (&steps.keys[at], &span.a[at], &steps.decays[at]);
+        let (v, go) = (&values[j * across + column], &grads[j * across + column]);
+        let p = &projections[event.time * across + column];
+        *kept = h;
+        h = each_group(|n| each(|i| (decay[i] * h[n][i] + a[i] * p[n]) + k[i] * v[n]));
+        add_to(&mut sums.queries[at], &weighted(&h, go));
+    }
+}
+
+/// The events in reverse: adds the gradients of keys, a, b and the decays' logarithms, these before
+/// the product with the decay.
+#[inline(always)]
+fn walk_back<F: Float>(
+    span: &Span<F>,
+    (column, group): (usize, usize),
+    mut of_state: Block<F>,
+    of: &OfColumns<F>,
+    kept: &[Block<F>],
+    sums: &mut Sums<F>,
+) {
+    let steps = &span.steps;
+    let (groups, across) = (steps.along_keys, steps.along_values * IN_GROUP);
+    let (values, grads) = (blocks(&steps.values), blocks(&steps.grads));
+    let (projections, of_projections) = (blocks(of.projections), blocks(of.of_projections));
+    for (j, (event, kept)) in steps.events.iter().zip(kept).enumerate().rev() {
+        let (at, place) = (j * groups + group, j * across + column);
+        let (q, b, decay) = (&steps.queries[at], &span.b[at], &steps.decays[at]);
+        let (v, go) = (&values[place], &grads[place]);
+        let (p, r) = (
+            &projections[event.time * across + column],
+            &of_projections[place],
+        );
+        of_state = each_group(|n| each(|i| of_state[n][i] + q[i] * go[n]));
+        add_to(&mut sums.keys[at], &weighted(&of_state, v));
+        add_to(&mut sums.a[at], &weighted(&of_state, p));
+        add_to(&mut sums.b[at], &weighted(kept, r));
+        add_to(&mut sums.decays[at], &product(&of_state, kept));
+        of_state = each_group(|n| each(|i| without_trace(decay[i] * of_state[n][i] + b[i] * r[n])));
+    }
+}
+
+#[inline(always)]
+fn add_to<F: Float>(to: &mut Lanes<F>, from: &Lanes<F>) {
+    *to = each(|i| to[i] + from[i]);
+}
