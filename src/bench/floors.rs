@@ -7,7 +7,7 @@
 
 use crate::config::{RunConfig, StateMixer};
 use crate::error::Result;
-use crate::mixers::{self, Core};
+use crate::mixers::{self, Core, MixerWork};
 
 /// Longest chunk of a sequence that is computed as one matrix product.
 const CHUNK: usize = 64;
@@ -156,6 +156,19 @@ pub(super) fn selective_scan(e: Shape) -> Passes {
 /// product for the decay and two multiply-adds, to write and to read. The backward pass walks the
 /// states twice (4, and 1 for the queries) and their gradients once (2, and 3 for keys, values and decays).
 pub(super) fn gla(e: Shape) -> Passes {
+    matrix_state(e, 3.0, [3.0, 13.0])
+}
+
+/// As [`gla`], whose transition also has a product of two vectors: a multiply-add to project the state on
+/// one, and one to add the other. Backward, the first walk needs the projections (4), the second does not (3,
+/// and 1 for the queries); gradients take 3, and 6 for keys, values, decays, the vectors and projections.
+pub(super) fn delta_rule(e: Shape) -> Passes {
+    matrix_state(e, 5.0, [5.0, 22.0])
+}
+
+/// A state that `inputs` of n numbers a token drive, with `lanes` instructions for each of its numbers, forward
+/// and in both passes, and three walks.
+fn matrix_state(e: Shape, inputs: f64, lanes: [f64; 2]) -> Passes {
     let numbers = e.elements() / e.heads as f64;
     let (keys, values) = (e.tokens() * e.states as f64, e.channels());
     let work = |lanes: f64, walks: f64, words: f64| Work {
@@ -164,11 +177,11 @@ pub(super) fn gla(e: Shape) -> Passes {
         words,
         ..Work::default()
     };
-    let forward = 3.0 * keys + 2.0 * values;
-    let backward = 6.0 * keys + 3.0 * values;
+    let forward = inputs * keys + 2.0 * values;
+    let backward = 2.0 * inputs * keys + 3.0 * values;
     Passes {
-        forward: work(3.0, 1.0, forward),
-        both: work(13.0, 3.0, forward + backward),
+        forward: work(lanes[0], 1.0, forward),
+        both: work(lanes[1], 3.0, forward + backward),
     }
 }
 
@@ -186,8 +199,14 @@ pub(super) fn chunked(e: Shape) -> Passes {
 
 /// Scores between each query and every key before it; their exponentials are not counted.
 pub(super) fn softmax(e: Shape) -> Passes {
+    sparse_softmax(e, e.len)
+}
+
+/// The same between each query and `keys` of those before it, or the half of a short sequence that is before it.
+fn sparse_softmax(e: Shape, keys: usize) -> Passes {
+    let pairs = e.len.min(2 * keys);
     Passes::products(
-        e.tokens() * (e.len * (e.states + e.width)) as f64,
+        e.tokens() * (pairs * (e.states + e.width)) as f64,
         e.attention_operands(),
     )
 }
@@ -306,13 +325,20 @@ impl Rates {
 /// arithmetic.
 pub(super) fn step(config: &RunConfig, rates: &Rates, bytes: f64) -> Result<Option<f64>> {
     let (model, task) = (&config.model, config.task.sizes()?);
-    let Some(mixer) = mixers::find(&model.mixer)?.work(model) else {
+    let kinds = mixers::of_model(model)?;
+    let works = kinds
+        .iter()
+        .map(|(mixer, model, count)| Some((mixer.work(&**model)?, *count as f64)));
+    let Some(works) = works.collect::<Option<Vec<(MixerWork, f64)>>>() else {
         return Ok(None);
     };
-    let (batch, sizes) = (config.train.batch_size, [mixer.channels, mixer.states]);
-    let core = Shape::from([batch, task.seq_len, sizes[0], sizes[1]]);
+    let batch = config.train.batch_size;
     let [batch, width, layers] = [batch, model.d_model, model.n_layers].map(|size| size as f64);
-    let tokens = core.tokens();
+    let tokens = batch * task.seq_len as f64;
+    let projections: f64 = works
+        .iter()
+        .map(|(work, count)| work.projections as f64 * count)
+        .sum();
     // The residual stream, norms and projections cross memory in both passes.
     let (mlp, crossings) = match model.state_mixer {
         StateMixer::Mlp => (8.0 * width * width, 26.0),
@@ -321,7 +347,7 @@ pub(super) fn step(config: &RunConfig, rates: &Rates, bytes: f64) -> Result<Opti
     let vocabulary = task.vocab_size as f64 * width;
     // A weight takes a multiply and an add forward, and twice that backward.
     let blocks = Work {
-        flops: 6.0 * layers * tokens * (mixer.projections as f64 + mlp),
+        flops: 6.0 * tokens * (projections + layers * mlp),
         operands: crossings * layers * tokens * width,
         ..Work::default()
     };
@@ -332,18 +358,29 @@ pub(super) fn step(config: &RunConfig, rates: &Rates, bytes: f64) -> Result<Opti
     // AdamW reads weight, gradient and two moments in f32, and writes all but the gradient.
     let update = Work::words(7.0 * (vocabulary + layers * 6.0 * width * width));
     let dense = rates.seconds(blocks, bytes) + rates.seconds(head, bytes);
-    let mixing = layers * rates.seconds(along_sequence(mixer.core)(core).both, bytes);
-    Ok(Some(dense + mixing + rates.seconds(update, F32)))
+    let mixing = works.iter().map(|(work, count)| {
+        let core = Shape::from([
+            config.train.batch_size,
+            task.seq_len,
+            work.channels,
+            work.states,
+        ]);
+        count * rates.seconds(along_sequence(work.core, core).both, bytes)
+    });
+    Ok(Some(
+        dense + mixing.sum::<f64>() + rates.seconds(update, F32),
+    ))
 }
 
 /// The floor of an algorithm along the sequence.
-fn along_sequence(core: Core) -> fn(Shape) -> Passes {
+fn along_sequence(core: Core, e: Shape) -> Passes {
     match core {
-        Core::SoftmaxAttention => softmax,
-        Core::ChunkedScan | Core::MatrixScan => chunked,
-        Core::LongConvolution => long_conv,
-        Core::SelectiveScan => selective_scan,
-        Core::GatedScan => linear_scan,
+        Core::SoftmaxAttention => softmax(e),
+        Core::SparseAttention(keys) => sparse_softmax(e, keys),
+        Core::ChunkedScan | Core::MatrixScan => chunked(e),
+        Core::LongConvolution => long_conv(e),
+        Core::SelectiveScan => selective_scan(e),
+        Core::GatedScan => linear_scan(e),
     }
 }
 

@@ -163,10 +163,12 @@ fn explanation(
 
 fn title(config: &RunConfig, task: &dyn tasks::Task) -> String {
     let (m, t) = (&config.model, &config.train);
+    let hybrid = m.hybrid.as_ref().map(|hybrid| format!(" with {hybrid}"));
     format!(
-        "{} ({}) on {}: V = {}, d = {}, n = {}, {} layers, lr {}, batch {}, protocol {}, seed {}",
+        "{} ({}){} on {}: V = {}, d = {}, n = {}, {} layers, lr {}, batch {}, protocol {}, seed {}",
         m.mixer,
         m.variant,
+        hybrid.unwrap_or_default(),
         task.title(),
         task.sizes().vocab_size,
         m.d_model,

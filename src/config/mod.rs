@@ -2,6 +2,7 @@
 
 mod classifier;
 mod column;
+mod hybrid;
 mod language;
 mod model;
 #[cfg(test)]
@@ -13,6 +14,7 @@ mod train;
 pub use classifier::{ClassifierConfig, Dual, Head, Input, Loss};
 pub use column::{Absent, Role, SettingColumn, Summary};
 pub use dsf_ops::Pool;
+pub use hybrid::Hybrid;
 pub use language::{InitScheme, LanguageConfig, Rotary};
 pub use model::{Layout, ModelConfig, StateMixer};
 pub use settings::{spelt, At, Group, Kind, Objective, Setting, Settings, Taker, SETTINGS};

@@ -1,10 +1,10 @@
 //! The network of a run.
 
-use super::{ClassifierConfig, LanguageConfig};
+use super::{ClassifierConfig, Hybrid, LanguageConfig};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
-/// The network: `n_layers` blocks around one kind of mixer.
+/// The network: `n_layers` blocks around one kind of mixer, or around two.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ModelConfig {
@@ -35,6 +35,9 @@ pub struct ModelConfig {
     /// Inner width over `d_model` in mixers that widen; `None` is the mixer's own.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub expand: Option<f64>,
+    /// Layers of another mixer; `None` where all layers have the one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub hybrid: Option<Hybrid>,
     /// What a classifier has beyond a language model; `None` in a language model.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub classifier: Option<ClassifierConfig>,

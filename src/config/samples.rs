@@ -18,6 +18,7 @@ pub(crate) fn pythia(mixer: &str, rotary: Rotary) -> ModelConfig {
         embed_dropout: 0.0,
         attn_dropout: 0.0,
         expand: None,
+        hybrid: None,
         classifier: None,
         language: Some(LanguageConfig {
             mlp_width: 32,

@@ -5,6 +5,7 @@
 //! `--explain` and the columns of a summary all come from [`SETTINGS`].
 
 use super::column::{Absent, Role, SettingColumn, Summary};
+use super::hybrid::Hybrid;
 use serde_json::Value;
 use std::collections::BTreeSet;
 
@@ -146,6 +147,8 @@ pub enum Kind {
     OneOf(&'static [&'static str]),
     /// A name that another table knows: of a mixer or a variant.
     Name,
+    /// A [`Hybrid`](super::Hybrid).
+    Layers,
     /// `bytes`, `gpt-neox` or the path of a `tokenizer.json`.
     Tokenizer,
 }
@@ -299,6 +302,11 @@ pub static SETTINGS: Settings = {
             "Expansion factor, inner width over d")
             .more(&[(EVERY, "Of mixers that have one: mamba, rg-lru.")])
             .shown(column(33, Empty, "expansion factor, inner width over d, of mixers that have one")),
+        row("hybrid", At::Model("hybrid"), Kind::Layers, Model,
+            "Layers of another mixer, NAME:every=K,offset=J")
+            .more(&[(EVERY, "Those numbered J, J+K and so on from 0; J is K/2 unless given, and `attention` is softmax. Further \
+                NAME=VALUE set its options and its variant.")])
+            .shown(column(54, Empty, "layers of another mixer, from 0")),
         row("layout", At::Model("layout"), LAYOUTS, Recipe, "")
             .shown(column(10, Required, "residual layout of a block")),
         row("state-mixer", At::Model("state_mixer"), STATE_MIXERS, Recipe, "")
@@ -560,6 +568,7 @@ impl Setting {
             Kind::Bool => "BOOL",
             Kind::OneOf(_) | Kind::Name => "NAME",
             Kind::Tokenizer => "NAME",
+            Kind::Layers => "LAYERS",
         }
     }
 
@@ -594,6 +603,9 @@ impl Setting {
                 Err(format!("not one of {}", names.join(", ")))
             }
             Kind::OneOf(_) if text == "constant" => Ok(Value::from("warmup-constant")),
+            Kind::Layers => text
+                .parse::<Hybrid>()
+                .map(|hybrid| Value::from(hybrid.to_string())),
             Kind::OneOf(_) | Kind::Name | Kind::Tokenizer => Ok(Value::from(text)),
         }
     }
@@ -619,7 +631,7 @@ impl Setting {
                 (!finite(|x| x >= 0.0)).then(|| "a norm such as 1, or 0 for none".to_owned())
             }
             Kind::Number => (!value.is_number()).then(|| "a number, such as 2".to_owned()),
-            Kind::Bool | Kind::OneOf(_) | Kind::Name | Kind::Tokenizer => None,
+            Kind::Bool | Kind::OneOf(_) | Kind::Name | Kind::Layers | Kind::Tokenizer => None,
         };
         match wanted {
             Some(wanted) => Err(format!("--{name} must be {wanted}, not {}", spelt(value))),

@@ -53,6 +53,7 @@ pub(super) fn model_config(
         embed_dropout: 0.0,
         attn_dropout: 0.0,
         expand: expand.map(|e| e as f64),
+        hybrid: None,
         classifier: None,
         language: None,
     };

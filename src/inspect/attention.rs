@@ -79,6 +79,7 @@ fn fresh_weights(subject: &Subject) -> Result<HashMap<String, Tensor>> {
             subject.model.d_model
         },
         expand: None,
+        hybrid: None,
         ..subject.model.clone()
     };
     let params = Params::seeded(subject.seed, DType::F64, &Device::Cpu).detached();

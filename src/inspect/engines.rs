@@ -93,6 +93,10 @@ fn engines_of(subject: &Subject) -> (Vec<Engine>, Option<&'static str>) {
             vec![whole("all pairs"), STEPS],
             Some("no state of finite size replaces the tokens: its steps keep all keys and values (Lemma 1)"),
         ),
+        Some(Core::SparseAttention(_)) => (
+            vec![whole("pairs of the pattern"), STEPS],
+            Some("no state of finite size replaces the tokens: its steps keep the keys and values that are still attended to"),
+        ),
         None => (
             vec![whole("over the sequence"), STEPS],
             Some("the pass is the steps themselves: each reads the output before it"),

@@ -3,7 +3,7 @@
 use crate::config::{ModelConfig, RunConfig};
 use crate::error::{ensure, refuse, Error, Result};
 use crate::ltv::Ltv;
-use crate::mixers::{self, Entry, Family, Mixer};
+use crate::mixers::{self, Entry, Family, Mixer, MixerSpec};
 use crate::model::weights::Checkpoint;
 use crate::model::{Classifier, Io, Model};
 use crate::nn::Params;
@@ -220,13 +220,17 @@ impl Network {
         let Some(limit) = memory_limit() else {
             return Ok(());
         };
-        let entry = mixers::find(&model.mixer)?;
-        // The channels of one head share their factors.
-        let shared = entry.family == Family::LinearAttention && model.n_heads == 1;
-        let states = entry.work(model).map_or(2 * model.d_model, |work| {
-            let channels = if shared { 1 } else { work.channels };
-            channels.saturating_mul(work.states).max(model.d_model)
-        });
+        let states = mixers::of_model(model)?
+            .into_iter()
+            .map(|(entry, model, _)| {
+                // The channels of one head share their factors.
+                let shared = entry.family == Family::LinearAttention && model.n_heads == 1;
+                entry.work(&*model).map_or(2 * model.d_model, |work| {
+                    let channels = if shared { 1 } else { work.channels };
+                    channels.saturating_mul(work.states).max(model.d_model)
+                })
+            });
+        let states = states.max().unwrap_or(model.d_model);
         let needed = 8.0 * COPIES as f64 * states as f64 * seq_len as f64;
         if needed > limit.bytes as f64 {
             refuse!(
@@ -244,10 +248,9 @@ impl Network {
     }
 
     fn subject(&self, layer: usize, u: &Tensor) -> Result<Subject> {
-        let model = &self.config.model;
-        let entry = mixers::find(&model.mixer)?;
+        let (entry, model) = mixers::of_layer(&self.config.model, layer)?;
         let scope = self.params.scope("layers").scope(layer).scope("mixer");
-        let mixer = entry.build(model, &scope)?;
+        let mixer = entry.build(MixerSpec::from(&*model).in_layer(layer), &scope)?;
         let prefix = format!("layers.{layer}.mixer.");
         let of_mixer = |(name, var): (String, candle_core::Var)| {
             let name = name.strip_prefix(&prefix)?.to_owned();
@@ -257,10 +260,14 @@ impl Network {
             1 => self.name.clone(),
             _ => format!("{}, layer {layer}", self.name),
         };
+        let name = match entry.name == self.config.model.mixer {
+            true => name,
+            false => format!("{name} ({})", entry.name),
+        };
         Ok(Subject {
             name,
             entry,
-            model: model.clone(),
+            model: model.into_owned(),
             seed: self.config.seed,
             mixer,
             weights: self

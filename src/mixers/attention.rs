@@ -5,7 +5,7 @@ use super::rotary::{Positions, RotaryEmbedding};
 use super::{Core, MixerSpec, MixerWork};
 use crate::ltv::{ratios, Ltv};
 use crate::nn::{linear, project, Cx, Map, Params};
-use crate::ops::{self, Dropout, Weights};
+use crate::ops::{self, Dropout, Pattern, Weights};
 use candle_core::{Device, Result, Tensor};
 
 /// Queries, keys, values and output. The variant `reference` has biases and an output projection,
@@ -127,6 +127,15 @@ impl Projections {
         self.weigh(maps, weights, cx, cx.mask("attention", self.dropout))
     }
 
+    /// [`Self::attend`] by a softmax over the pairs of a pattern.
+    pub fn attend_within(&self, maps: [&Tensor; 3], pattern: &Pattern, cx: &Cx) -> Result<Tensor> {
+        let at = cx.rows().map(|rows| &rows.positions);
+        let mask = cx.mask("attention", self.dropout);
+        self.by_heads(maps, |q, k, v| {
+            ops::patterned_attention(q, k, v, at, pattern, mask)
+        })
+    }
+
     /// Σ_j q·k_j over the past `(batch, rows, heads)`, for q and k as [`Self::maps`] gives them.
     pub fn sums(&self, q: &Tensor, k: &Tensor, cx: &Cx) -> Result<Tensor> {
         let (batch, seq_len, _) = k.dims3()?;
@@ -136,17 +145,27 @@ impl Projections {
 
     fn weigh(
         &self,
-        [q, k, v]: [&Tensor; 3],
+        maps: [&Tensor; 3],
         weights: Weights,
         cx: &Cx,
         mask: Option<Dropout>,
     ) -> Result<Tensor> {
         let at = cx.rows().map(|rows| &rows.positions);
+        self.by_heads(maps, |q, k, v| {
+            ops::causal_attention(q, k, v, at, weights, mask)
+        })
+    }
+
+    /// What `attend` makes of queries, keys and values by heads, heads side by side again.
+    fn by_heads(
+        &self,
+        [q, k, v]: [&Tensor; 3],
+        attend: impl Fn(&Tensor, &Tensor, &Tensor) -> Result<Tensor>,
+    ) -> Result<Tensor> {
         if self.n_heads == 1 {
-            return ops::causal_attention(q, k, v, at, weights, mask);
+            return attend(q, k, v);
         }
-        let [q, k, v] = [self.split(q)?, self.split(k)?, self.split(v)?];
-        self.merge(&ops::causal_attention(&q, &k, &v, at, weights, mask)?)
+        self.merge(&attend(&self.split(q)?, &self.split(k)?, &self.split(v)?)?)
     }
 
     /// The projection of o `(.., d)`.

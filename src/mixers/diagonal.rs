@@ -154,3 +154,65 @@ pub(super) fn summed(powers: &Complex, read: &Complex) -> Result<Tensor> {
     let sum = powers.times(read)?.re.sum(D::Minus1)?;
     (sum.t()?.contiguous()? * 2.0)?.contiguous()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::recipes;
+    use candle_core::{DType, Device};
+
+    /// One map by the kernel, by the steps, and by a scan over all states.
+    #[test]
+    fn convolution_recurrence_and_scan_are_one_map() {
+        const LEN: usize = 37;
+        let settings = [
+            ("preset", "smoke"),
+            ("mixer", "s4d"),
+            ("d", "6"),
+            ("n", "5"),
+        ];
+        let model = recipes::run("mqar", &settings).unwrap().model;
+        for (frequencies, rule) in [
+            (Frequencies::Linear, Rule::Hold),
+            (Frequencies::Inverse, Rule::Bilinear),
+        ] {
+            let params = Params::seeded(1, DType::F64, &Device::Cpu);
+            let spec = MixerSpec::from(&model);
+            let system = Diagonal::new(&spec, frequencies, rule, &params).unwrap();
+            let (d, m) = system.a_im.dims2().unwrap();
+            let u = Tensor::randn(0.0, 1.0, (2, LEN, d), &Device::Cpu).unwrap();
+            let whole = ops::long_conv(&u, &system.kernel(LEN).unwrap()).unwrap();
+            let mut state = system.zero_state(2).unwrap().0.remove(0);
+            let steps = (0..LEN).map(|i| {
+                let (y, next) = system.step(&u.get_on_dim(1, i).unwrap(), &state).unwrap();
+                state = next;
+                y
+            });
+            let steps = Tensor::stack(&steps.collect::<Vec<_>>(), 1).unwrap();
+            let [a, read] = system.discrete().unwrap();
+            let lambda = Tensor::stack(&[&a.re, &a.im], 0).unwrap();
+            let lambda = lambda.reshape((1, 1, 2, d * m)).unwrap();
+            let lambda = lambda.broadcast_as((2, LEN, 2, d * m)).unwrap();
+            let written = u
+                .unsqueeze(3)
+                .unwrap()
+                .broadcast_as((2, LEN, d, m))
+                .unwrap();
+            let written = written.contiguous().unwrap();
+            let x = Tensor::stack(&[&written, &written.zeros_like().unwrap()], 2).unwrap();
+            let x = x.reshape((2, LEN, 2, d * m)).unwrap();
+            let h = ops::complex_scan(&lambda.contiguous().unwrap(), &x).unwrap();
+            let h = h.reshape((2, LEN, 2, d, m)).unwrap();
+            let part = |i| h.get_on_dim(2, i).unwrap();
+            let h = Complex {
+                re: part(0),
+                im: part(1),
+            };
+            let scanned = (h.times(&read).unwrap().re.sum(D::Minus1).unwrap() * 2.0).unwrap();
+            for other in [steps, scanned] {
+                let apart = (&whole - other).unwrap().abs().unwrap().max_all().unwrap();
+                assert!(apart.to_scalar::<f64>().unwrap() < 1e-10);
+            }
+        }
+    }
+}

@@ -1,12 +1,10 @@
 //! The linear recurrent unit (Orvieto et al. 2023): a diagonal recurrence of complex numbers whose decays stay inside the unit
 //! circle by their parametrisation.
 
-use super::{
-    Core, Entry, Family, Growth, Mixer, MixerOption, MixerSpec, MixerWork, Recurrent,
-    ReleasedBlock, State,
-};
-use crate::nn::{linear, Cx, Init, Params};
-use crate::ops;
+use super::complex::Complex;
+use super::complex_state::{ComplexMixer, ComplexState, Matrices};
+use super::{Core, Entry, Family, Growth, MixerOption, MixerSpec, MixerWork, ReleasedBlock};
+use crate::nn::{Init, Params};
 use crate::ops::rng::Rng;
 use candle_core::{DType, Result, Tensor};
 use std::f64::consts::TAU;
@@ -49,7 +47,7 @@ pub(super) const ENTRY: Entry = Entry {
         let (d, state) = (spec.d_model, 2 * states(spec));
         Some(MixerWork::new(Core::GatedScan, [state, 1], 2 * d * state))
     },
-    build: |spec, params| Ok(Box::new(Lru::new(spec, params)?)),
+    build: |spec, params| Ok(Box::new(ComplexMixer(Lru::new(spec, params)?))),
 };
 
 /// Largest initial |λ|.
@@ -65,10 +63,10 @@ struct Lru {
     nu_log: Tensor,
     theta_log: Tensor,
     gamma_log: Tensor,
-    /// `(N, d)`, real and imaginary.
-    b: [Tensor; 2],
-    /// `(d, N)`, real and imaginary.
-    c: [Tensor; 2],
+    /// `(N, d)`, before γ.
+    b: Complex,
+    /// `(d, N)`.
+    c: Complex,
     dskip: Tensor,
 }
 
@@ -95,90 +93,37 @@ impl Lru {
             nu_log,
             theta_log: params.get("theta_log", n, Init::Each(&theta))?,
             gamma_log: params.get("gamma_log", n, Init::Each(&gamma))?,
-            b: [
-                normal("b_re", (n, d), 0.5 / d as f64)?,
-                normal("b_im", (n, d), 0.5 / d as f64)?,
-            ],
-            c: [
-                normal("c_re", (d, n), 1.0 / n as f64)?,
-                normal("c_im", (d, n), 1.0 / n as f64)?,
-            ],
+            b: Complex {
+                re: normal("b_re", (n, d), 0.5 / d as f64)?,
+                im: normal("b_im", (n, d), 0.5 / d as f64)?,
+            },
+            c: Complex {
+                re: normal("c_re", (d, n), 1.0 / n as f64)?,
+                im: normal("c_im", (d, n), 1.0 / n as f64)?,
+            },
             dskip: params.get("dskip", d, Init::Normal(1.0))?,
         })
+    }
+}
+
+impl ComplexState for Lru {
+    fn matrices(&self) -> Result<Matrices> {
+        let exponent = Complex {
+            re: self.nu_log.exp()?.neg()?,
+            im: self.theta_log.exp()?,
+        };
+        Ok(Matrices {
+            lambda: exponent.exp()?,
+            b: self.b.scaled(&self.gamma_log.exp()?.unsqueeze(1)?)?,
+            c: self.c.clone(),
+        })
+    }
+
+    fn skip(&self) -> &Tensor {
+        &self.dskip
     }
 
     fn states(&self) -> usize {
         self.nu_log.elem_count()
-    }
-
-    /// λ, real parts before imaginary ones, `(2, N)`.
-    fn lambda(&self) -> Result<Tensor> {
-        let radius = self.nu_log.exp()?.neg()?.exp()?;
-        let phase = self.theta_log.exp()?;
-        Tensor::stack(&[(&radius * phase.cos()?)?, (radius * phase.sin()?)?], 0)
-    }
-
-    /// γ ⊙ B u for u `(.., d)`: `(.., 2N)`, real parts first.
-    fn written(&self, u: &Tensor) -> Result<Tensor> {
-        let gamma = self.gamma_log.exp()?.unsqueeze(1)?;
-        let b = Tensor::cat(&self.b, 0)?;
-        let b = b.broadcast_mul(&Tensor::cat(&[&gamma, &gamma], 0)?)?;
-        linear(u, &b, None)
-    }
-
-    /// y for h `(.., 2N)` and u `(.., d)`.
-    fn read(&self, h: &Tensor, u: &Tensor) -> Result<Tensor> {
-        let c = Tensor::cat(&[&self.c[0], &self.c[1].neg()?], 1)?;
-        ops::add_scaled(&linear(h, &c, None)?, u, &self.dskip)
-    }
-}
-
-impl Mixer for Lru {
-    fn forward(&self, u: &Tensor, cx: &Cx) -> Result<Tensor> {
-        let (batch, seq_len, _) = u.dims3()?;
-        let shape = (batch, seq_len, 2, self.states());
-        // In the type of the parameters: of a decay near 1 half precision leaves nothing.
-        let lambda = self.lambda()?.broadcast_as(shape)?;
-        let x = self.written(u)?.reshape(shape)?.to_dtype(lambda.dtype())?;
-        let h = ops::complex_scan(&lambda.contiguous()?, &x)?;
-        let h = h.flatten_from(2)?.to_dtype(u.dtype())?;
-        self.read(&cx.select(&h)?, &cx.select(u)?)
-    }
-
-    fn state_size(&self, _seq_len: usize) -> usize {
-        2 * self.states()
-    }
-
-    fn recurrent(&self) -> Option<&dyn Recurrent> {
-        Some(self)
-    }
-
-    fn without_system(&self) -> &'static str {
-        "its Λ_i is a diagonal of complex numbers, and the systems shown here are real"
-    }
-}
-
-impl Recurrent for Lru {
-    fn init(&self, batch: usize) -> Result<State> {
-        let like = &self.dskip;
-        let zeros = Tensor::zeros((batch, 2, self.states()), like.dtype(), like.device())?;
-        Ok(State(vec![zeros]))
-    }
-
-    fn step(&self, x_t: &Tensor, _at: usize, state: &mut State) -> Result<Tensor> {
-        let part = |x: &Tensor, part| x.narrow(1, part, 1);
-        let (lambda, h) = (self.lambda()?.unsqueeze(0)?, &state.0[0]);
-        let times = |a, b| part(h, b)?.broadcast_mul(&part(&lambda, a)?);
-        let turned = Tensor::cat(
-            &[
-                (times(0, 0)? - times(1, 1)?)?,
-                (times(0, 1)? + times(1, 0)?)?,
-            ],
-            1,
-        )?;
-        let h = (&turned + self.written(x_t)?.reshape(turned.shape())?)?;
-        let y = self.read(&h.flatten_from(1)?, x_t)?;
-        *state = State(vec![h]);
-        Ok(y)
     }
 }

@@ -8,8 +8,13 @@
 //! | `n_heads` | s | heads; m = n/s query features and e = d/s values each |
 //! | `x` → `y`, `h` | u, y, h | input, output and state |
 
+mod alibi;
 mod attention;
+mod bigbird;
 mod complex;
+mod complex_state;
+mod delta_net;
+mod delta_state;
 mod diagonal;
 mod dss;
 #[cfg(test)]
@@ -39,11 +44,14 @@ mod rnn;
 mod rotary;
 mod running_max;
 mod rwkv4;
+mod rwkv7;
 mod s4;
 mod s4d;
+mod s5;
 mod s6;
 mod sequential;
 mod short_conv;
+mod sliding_window;
 mod slstm;
 mod softmax_attention;
 mod spec;
@@ -53,13 +61,14 @@ mod state_space;
 mod taylor_attention;
 mod work;
 
-use crate::config::{Layout, Protocol, StateMixer};
+use crate::config::{Layout, ModelConfig, Protocol, Rotary, StateMixer};
 use crate::error;
 use crate::ltv::{Inner, Ltv};
 use crate::nn::{Cx, Params};
 use candle_core::{Result, Tensor};
-pub(crate) use softmax_attention::GPT_NEOX;
+pub(crate) use softmax_attention::{GPT_NEOX, SOFTMAX};
 pub use spec::{MixerSpec, RotarySpec};
+use std::borrow::Cow;
 pub use work::{Core, MixerWork};
 
 /// A causal map from `(batch, seq_len, d_model)` to the same shape: as one pass over the sequence, step by
@@ -284,6 +293,9 @@ impl MixerOption {
 /// Every mixer, in the order of the listing.
 pub static MIXERS: &[Entry] = &[
     softmax_attention::ENTRY,
+    alibi::ENTRY,
+    sliding_window::ENTRY,
+    bigbird::ENTRY,
     taylor_attention::ENTRY,
     performer::ENTRY,
     linear_attention::ENTRY,
@@ -296,6 +308,9 @@ pub static MIXERS: &[Entry] = &[
     lightning::ENTRY,
     gla::ENTRY,
     hgrn2::ENTRY,
+    delta_net::ENTRY,
+    delta_net::GATED,
+    rwkv7::ENTRY,
     s6::ENTRY,
     mamba::ENTRY,
     ssd::ENTRY,
@@ -305,6 +320,7 @@ pub static MIXERS: &[Entry] = &[
     s4::ENTRY,
     s4d::ENTRY,
     dss::ENTRY,
+    s5::ENTRY,
     h3::ENTRY,
     hyena::ENTRY,
     rnn::ENTRY,
@@ -324,6 +340,58 @@ pub fn find(name: &str) -> error::Result<&'static Entry> {
         .iter()
         .find(|e| e.name == name)
         .ok_or_else(|| error::unknown("mixer", name, MIXERS.iter().map(|e| e.name)))
+}
+
+/// The mixer of layer `layer`, from 0, and the model as if all its layers were like this one.
+pub fn of_layer(
+    model: &ModelConfig,
+    layer: usize,
+) -> error::Result<(&'static Entry, Cow<'_, ModelConfig>)> {
+    let Some(hybrid) = &model.hybrid else {
+        return Ok((find(&model.mixer)?, Cow::Borrowed(model)));
+    };
+    let mut of_layer = ModelConfig {
+        hybrid: None,
+        ..model.clone()
+    };
+    if hybrid.has(layer) {
+        of_layer.mixer.clone_from(&hybrid.mixer);
+        of_layer.variant.clone_from(&hybrid.variant);
+        of_layer.options.clone_from(&hybrid.options);
+    }
+    let entry = find(&of_layer.mixer)?;
+    // Settings that only the other one has.
+    if !entry.heads {
+        of_layer.n_heads = 1;
+    }
+    if !entry.expands {
+        of_layer.d_state = 1;
+    }
+    if !(entry.widens && of_layer.variant == entry.variants[0]) {
+        of_layer.expand = None;
+    }
+    if let Some(language) = of_layer.language.as_mut().filter(|_| !entry.rotary) {
+        language.rotary = Rotary::None;
+    }
+    Ok((entry, Cow::Owned(of_layer)))
+}
+
+/// Every mixer of a model, each with the model as if all its layers were like its own, and how many layers have it.
+pub fn of_model(
+    model: &ModelConfig,
+) -> error::Result<Vec<(&'static Entry, Cow<'_, ModelConfig>, usize)>> {
+    let layers = || 0..model.n_layers;
+    let Some(hybrid) = &model.hybrid else {
+        let (entry, of_layer) = of_layer(model, 0)?;
+        return Ok(vec![(entry, of_layer, model.n_layers)]);
+    };
+    let firsts = [false, true].map(|other| layers().find(|&layer| hybrid.has(layer) == other));
+    let found = firsts.into_iter().flatten().map(|first| {
+        let (entry, of_layer) = of_layer(model, first)?;
+        let alike = layers().filter(|&layer| hybrid.has(layer) == hybrid.has(first));
+        Ok((entry, of_layer, alike.count()))
+    });
+    found.collect()
 }
 
 impl Entry {

@@ -23,6 +23,8 @@ pub struct MixerWork {
 pub enum Core {
     /// Every query meets every key before it: L² (n + d) multiply-adds a sequence.
     SoftmaxAttention,
+    /// Every query meets this many keys at most.
+    SparseAttention(usize),
     /// The states of a channel share one decay, or have none: matrix products within chunks, and a state
     /// between chunks (linear attention, SSD).
     ChunkedScan,

@@ -74,7 +74,7 @@ impl Block {
         params: &Params,
     ) -> Result<Self> {
         let (d, m) = (model.d_model, spec.mlp_width);
-        let entry = mixers::find(&model.mixer).map_err(candle_core::Error::wrap)?;
+        let (entry, of_layer) = mixers::of_layer(model, layer).map_err(candle_core::Error::wrap)?;
         let norm = |name: &str| Norm::new(spec.norm, d, &params.scope(name));
         let glu = || -> Result<[Tensor; 2]> {
             let params = params.scope("glu");
@@ -102,7 +102,7 @@ impl Block {
             spec: *spec,
             norm1: norm("norm1")?,
             mixer: entry.build(
-                MixerSpec::from(model).in_layer(layer),
+                MixerSpec::from(&*of_layer).in_layer(layer),
                 &params.scope("mixer"),
             )?,
             glu: (spec.behind_mixer == BehindMixer::GeluGlu)

@@ -68,9 +68,10 @@ impl Body {
         self.finish(stream)
     }
 
-    /// Numbers that one layer's mixer keeps per sequence after `seq_len` tokens.
+    /// Numbers that the mixers of all layers keep per sequence after `seq_len` tokens.
     pub fn state_size(&self, seq_len: usize) -> usize {
-        self.blocks[0].mixer.state_size(seq_len)
+        let blocks = self.blocks.iter();
+        blocks.map(|block| block.mixer.state_size(seq_len)).sum()
     }
 
     fn finish(&self, stream: Residual) -> Result<Tensor> {

@@ -210,25 +210,41 @@ impl Params {
         shape: impl Into<Shape>,
         draw: impl FnOnce(Rng) -> Vec<f64>,
     ) -> Result<Tensor> {
-        let (name, shape) = (format!("{}{name}", self.prefix), shape.into());
+        let shape = shape.into();
         let Shared { dtype, device, .. } = &*self.shared;
-        let given = match &self.shared.source {
-            Source::Nowhere => return Tensor::zeros((), *dtype, device)?.broadcast_as(shape),
-            Source::Given(values) => values.get(&format!("const.{name}")),
-            Source::Seed(_) => None,
-        };
-        let value = match given {
+        if let Source::Nowhere = &self.shared.source {
+            return Tensor::zeros((), *dtype, device)?.broadcast_as(shape);
+        }
+        let value = match self.given_constant(name) {
             Some(value) if value.shape() == &shape => value.to_device(device)?,
             Some(value) => bail!(
                 "constant {name} has shape {:?}, asked for {shape:?}",
                 value.shape()
             ),
             None => {
-                let numbers = draw(Rng::new(0, &format!("constant/{name}"), 0));
+                let numbers = draw(self.constant_rng(name));
                 Tensor::from_vec(numbers, shape, device)?
             }
         };
         value.to_dtype(*dtype)
+    }
+
+    /// What given values hold for [`Self::constant`].
+    pub fn given_constant(&self, name: &str) -> Option<&Tensor> {
+        match &self.shared.source {
+            Source::Given(values) => values.get(&format!("const.{}{name}", self.prefix)),
+            Source::Nowhere | Source::Seed(_) => None,
+        }
+    }
+
+    /// What [`Self::constant`] draws from.
+    pub fn constant_rng(&self, name: &str) -> Rng {
+        Rng::new(0, &format!("constant/{}{name}", self.prefix), 0)
+    }
+
+    /// Where the parameters are.
+    pub fn device(&self) -> &Device {
+        &self.shared.device
     }
 
     fn create(&self, name: &str, shape: &Shape, init: Init) -> Result<Var> {

@@ -247,19 +247,32 @@ impl<'a> Draft<'a> {
         for (name, (value, _)) in given {
             check_option(entry, variant, name, value)?;
         }
-        let resolved = entry.options.iter().filter_map(|option| {
-            let default = (option.default)(protocol);
-            let given = given.get(option.name).map(|(value, _)| value);
-            let layered = || self.options.get(option.name).map(|(value, _)| value);
-            let value = given.or_else(layered).map_or(default, String::as_str);
-            let recorded = option.is_of(variant) && !(option.implied && value == default);
-            recorded.then(|| (option.name.to_owned(), value.to_owned()))
-        });
-        Ok(resolved.collect())
+        let set = |name: &str| {
+            let given = given.get(name).map(|(value, _)| value);
+            let layered = || self.options.get(name).map(|(value, _)| value);
+            given.or_else(layered).map(String::as_str)
+        };
+        Ok(resolved_options(entry, variant, protocol, set))
     }
 }
 
-fn check_option(entry: &Entry, variant: &str, name: &str, value: &str) -> Result<()> {
+/// The options of a variant as a config records them, those that `set` leaves open at the defaults of the protocol.
+pub(super) fn resolved_options<'a>(
+    entry: &Entry,
+    variant: &str,
+    protocol: Protocol,
+    set: impl Fn(&str) -> Option<&'a str>,
+) -> BTreeMap<String, String> {
+    let resolved = entry.options.iter().filter_map(|option| {
+        let default = (option.default)(protocol);
+        let value = set(option.name).unwrap_or(default);
+        let recorded = option.is_of(variant) && !(option.implied && value == default);
+        recorded.then(|| (option.name.to_owned(), value.to_owned()))
+    });
+    resolved.collect()
+}
+
+pub(super) fn check_option(entry: &Entry, variant: &str, name: &str, value: &str) -> Result<()> {
     let mixer = entry.name;
     let Some(option) = entry.options.iter().find(|o| o.name == name) else {
         let known: Vec<&str> = entry.options.iter().map(|o| o.name).collect();

@@ -1,9 +1,10 @@
 //! What follows from other settings, and the config at the end.
 
-use super::draft::{Draft, Origin};
+use super::draft::{check_option, resolved_options, Draft, Origin};
 use super::{Explained, Resolved};
-use crate::config::{Objective, Protocol, RunConfig, Setting, TaskConfig, FORMAT};
+use crate::config::{Hybrid, Objective, Protocol, RunConfig, Setting, TaskConfig, FORMAT};
 use crate::error::{refuse, Error, Result};
+use crate::mixers::{self, Entry, SOFTMAX};
 use crate::tasks::lra::HARD_CONTOUR;
 use crate::tasks::wikitext::table_rows;
 use crate::tasks::Sizes;
@@ -24,22 +25,61 @@ pub(super) fn finish(draft: &mut Draft) -> Result<Resolved> {
     let variant: String = draft.get("variant").unwrap_or_default();
     draft.entry.check_variant(&variant)?;
     let options = draft.mixer_options(&variant, variants)?;
+    let hybrid = hybrid(draft, variants)?;
     dropouts(draft);
     if draft.task.objective.is_language_model() {
-        language(draft);
+        language(draft, hybrid.as_ref());
     }
     check_warmup(draft)?;
-    mixer_sizes(draft, &variant);
+    mixer_sizes(draft, &variant, hybrid.as_ref());
     let task = task_config(draft).read()?;
     task.check()?;
     batches(draft, &task.sizes());
-    let config = config(draft, task.config(), &options)?;
-    draft.entry.check_sizes(&config.model)?;
+    let mut config = config(draft, task.config(), &options)?;
+    if let Some((entry, hybrid)) = hybrid {
+        let layers = config.model.n_layers;
+        if layers <= hybrid.offset {
+            refuse!(
+                "--hybrid {hybrid}: its first layer is number {} from 0, and --layers is {layers}; give --layers {} or more",
+                hybrid.offset,
+                hybrid.offset + 1
+            );
+        }
+        if !(draft.entry.expands || entry.expands) {
+            config.model.d_state = 1;
+        }
+        config.model.hybrid = Some(hybrid);
+    }
+    for (entry, model, _) in mixers::of_model(&config.model)? {
+        entry.check_sizes(&*model)?;
+    }
     Ok(Resolved {
         explained: explained(draft, &options),
         notes: std::mem::take(&mut draft.notes),
         config,
     })
+}
+
+/// The layers of another mixer with all that is set of it, and that mixer.
+fn hybrid(draft: &Draft, protocol: Protocol) -> Result<Option<(&'static Entry, Hybrid)>> {
+    let Some(mut hybrid) = draft.get::<Hybrid>("hybrid") else {
+        return Ok(None);
+    };
+    if hybrid.mixer == "attention" {
+        hybrid.mixer = SOFTMAX.to_owned();
+    }
+    let in_flag = |e: Error| Error::usage(format!("--hybrid: {e}"));
+    let entry = mixers::find(&hybrid.mixer).map_err(in_flag)?;
+    if hybrid.variant.is_empty() {
+        hybrid.variant = entry.default_variant(protocol).to_owned();
+    }
+    entry.check_variant(&hybrid.variant).map_err(in_flag)?;
+    let given = |name: &str| hybrid.options.get(name).map(String::as_str);
+    for (name, value) in &hybrid.options {
+        check_option(entry, &hybrid.variant, name, value).map_err(in_flag)?;
+    }
+    hybrid.options = resolved_options(entry, &hybrid.variant, protocol, given);
+    Ok(Some((entry, hybrid)))
 }
 
 /// Dropout is one number unless told otherwise.
@@ -51,7 +91,7 @@ fn dropouts(draft: &mut Draft) {
 }
 
 /// Widths that follow from d, heads and the tokenizer in a language model of text.
-fn language(draft: &mut Draft) {
+fn language(draft: &mut Draft, hybrid: Option<&(&'static Entry, Hybrid)>) {
     let known = draft
         .get("tokenizer")
         .and_then(|tokenizer| table_rows(&tokenizer));
@@ -63,14 +103,30 @@ fn language(draft: &mut Draft) {
         draft.rule("mlp-width", 4 * d, "4 d");
     }
     let heads: usize = draft.get("heads").unwrap_or(1);
-    if draft.entry.rotary {
+    let both = || {
+        [Some(draft.entry), hybrid.map(|(entry, _)| *entry)]
+            .into_iter()
+            .flatten()
+    };
+    let (attends, turns) = (
+        both().any(|entry| entry.family.is_attention()),
+        both().any(|entry| entry.rotary),
+    );
+    if attends {
         draft.default("n", d, "d, as in attention");
-        draft.default("rotary", "pre", "before the feature map");
     } else {
         // As wide as one head of attention, the state has as many numbers as that of linear attention.
         let n = (d / heads.max(1)).max(1);
         draft.default("n", n, "d / heads, a state of linear attention's size");
-        draft.default("rotary", "none", "the mixer has no queries and keys");
+    }
+    if turns {
+        draft.default("rotary", "pre", "before the feature map");
+    } else {
+        draft.default(
+            "rotary",
+            "none",
+            "the mixer has nothing that positions could turn",
+        );
     }
 }
 
@@ -83,18 +139,20 @@ fn check_warmup(draft: &Draft) -> Result<()> {
 }
 
 /// What the mixer has no use for is recorded as 1 or left out.
-fn mixer_sizes(draft: &mut Draft, variant: &str) {
+fn mixer_sizes(draft: &mut Draft, variant: &str, hybrid: Option<&(&'static Entry, Hybrid)>) {
     let entry = draft.entry;
-    if !entry.heads && !draft.is_given("heads") {
+    let other = |has: fn(&Entry) -> bool| hybrid.is_some_and(|(entry, _)| has(entry));
+    if !(entry.heads || draft.is_given("heads") || other(|entry| entry.heads)) {
         draft.rule("heads", 1, "the mixer has no heads");
     }
-    if !(entry.widens && variant == entry.variants[0]) {
+    if !(entry.widens && variant == entry.variants[0] || other(|entry| entry.widens)) {
         draft.unset("expand");
     }
     if draft.task.objective.is_language_model() {
         let n: usize = draft.get("n").unwrap_or(1);
         let heads: usize = draft.get("heads").unwrap_or(1);
-        let n = if entry.expands { n } else { 1 };
+        let expands = entry.expands || other(|entry| entry.expands);
+        let n = if expands { n } else { 1 };
         let dims = match draft.value("rotary").and_then(Value::as_str) {
             Some("none") | None => 0,
             _ => rotary_dims(n / heads.max(1)),
@@ -182,7 +240,8 @@ fn config(
 fn config_value(draft: &Draft, name: &str) -> Option<Value> {
     let value = draft.value(name)?;
     match name {
-        "n" if !draft.entry.expands => Some(json!(1)),
+        // A hybrid's other mixer may have a use for it.
+        "n" if !draft.entry.expands && draft.value("hybrid").is_none() => Some(json!(1)),
         "clip" if value.as_f64() == Some(0.0) => Some(Value::Null),
         // The hard set of Pathfinder goes without saying.
         "contour-length" if *value == json!(HARD_CONTOUR) => None,

@@ -5,7 +5,7 @@ use crate::config::{
     AdamConfig, Decay, Dual, InitScheme, Input, LanguageConfig, Layout, Loss, Pool, Precision,
     Protocol, Rotary, Schedule, StateMixer, TrainConfig,
 };
-use crate::mixers::MIXERS;
+use crate::mixers::{of_layer, of_model, MIXERS};
 use crate::model::Classifier;
 use crate::nn::Params;
 use crate::tasks::lra::{LraConfig, LraDataset};
@@ -37,6 +37,81 @@ fn text(run: &RunConfig) -> WikitextConfig {
 
 fn language(run: &RunConfig) -> &LanguageConfig {
     run.model.language.as_ref().unwrap()
+}
+
+/// All that is set of the other mixer is part of the run, and what either has no use for is left out of its layers.
+#[test]
+fn a_hybrid_has_layers_of_two_mixers_with_all_their_settings() {
+    let run = |settings| mqar(settings).model;
+    let model = run(&[
+        ("mixer", "mamba"),
+        ("layers", "6"),
+        ("hybrid", "attention:every=3,offset=1"),
+    ]);
+    let hybrid = model.hybrid.clone().unwrap();
+    assert_eq!(
+        hybrid.to_string(),
+        "softmax:every=3,offset=1,variant=reference"
+    );
+    let layers: Vec<(&str, Option<f64>, usize)> = (0..6)
+        .map(|layer| {
+            let (entry, model) = of_layer(&model, layer).unwrap();
+            assert_eq!((&model.mixer[..], &model.hybrid), (entry.name, &None));
+            (entry.name, model.expand, model.n_heads)
+        })
+        .collect();
+    let [s, m] = [("softmax", None, 1), ("mamba", model.expand, 1)];
+    assert_eq!(layers, [m, s, m, m, s, m]);
+    let counts = of_model(&model).unwrap();
+    let counts: Vec<_> = counts
+        .iter()
+        .map(|(e, _, count)| (e.name, *count))
+        .collect();
+    assert_eq!(counts, [("mamba", 4), ("softmax", 2)]);
+    // Heads of the one, state expansion of the other.
+    let model = run(&[
+        ("mixer", "rwkv4"),
+        ("hybrid", "sliding-window:every=2,offset=1,window=9"),
+        ("heads", "2"),
+        ("n", "32"),
+        ("d", "64"),
+    ]);
+    assert_eq!(model.hybrid.clone().unwrap().options["window"], "9");
+    let sizes = |layer| {
+        let (_, model) = of_layer(&model, layer).unwrap();
+        (model.d_state, model.n_heads)
+    };
+    assert_eq!([sizes(0), sizes(1)], [(1, 1), (32, 2)]);
+    // Two mixers without a state expansion leave none to be recorded.
+    let model = run(&[("mixer", "rwkv4"), ("hybrid", "gru:every=2"), ("n", "32")]);
+    assert_eq!(model.d_state, 1);
+}
+
+#[test]
+fn a_hybrid_that_makes_no_model_is_refused_by_its_flag() {
+    for (settings, says) in [
+        (
+            &[("hybrid", "atention:every=2")][..],
+            "--hybrid: unknown mixer",
+        ),
+        (
+            &[("hybrid", "softmax:every=8,offset=4")],
+            "give --layers 5 or more",
+        ),
+        (
+            &[("hybrid", "softmax:every=2,variant=x")],
+            "--hybrid: unknown variant of softmax",
+        ),
+        (&[("hybrid", "softmax:every=2,window=9")], "window"),
+        (&[("hybrid", "softmax:offset=1")], "no distance of layers"),
+        (
+            &[("hybrid", "softmax:every=2"), ("heads", "3"), ("d", "64")],
+            "--heads 3",
+        ),
+    ] {
+        let error = run("mqar", settings).unwrap_err().to_string();
+        assert!(error.contains(says), "{settings:?}: {error}");
+    }
 }
 
 #[test]
@@ -658,9 +733,11 @@ mod of_wikitext {
             let run = wikitext(&[("preset", "paper"), ("mixer", entry.name)]);
             let model = &run.model;
             let attends = entry.family.is_attention();
-            assert_eq!(attends, entry.rotary, "{}", entry.name);
+            // One of them has positions of its own.
+            let turns = attends && entry.name != "alibi";
+            assert_eq!(turns, entry.rotary, "{}", entry.name);
             let rotary = (language(&run).rotary, language(&run).rotary_dims);
-            let expected = if attends {
+            let expected = if turns {
                 (Rotary::Pre, 16)
             } else {
                 (Rotary::None, 0)

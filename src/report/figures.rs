@@ -111,7 +111,7 @@ const FIVE: &[&str] = &["softmax", "linear", "normalized", "s6", "ssd"];
 /// The mixer, and settings that belong to it: lines that are named by their mixers may differ in them.
 #[rustfmt::skip]
 pub(super) const MIXERS: &[&str] =
-    &["mixer", "variant", "options", "n", "heads", "layout", "state_mixer", "positions", "expand"];
+    &["mixer", "variant", "options", "n", "heads", "layout", "state_mixer", "positions", "expand", "hybrid"];
 
 /// The hardest task of MQAR at n = 128.
 #[rustfmt::skip]

@@ -76,7 +76,10 @@ impl From<config::Kind> for Kind {
         match kind {
             config::Kind::Whole(..) => Self::Count,
             config::Kind::Bool => Self::Flag,
-            config::Kind::OneOf(_) | config::Kind::Name | config::Kind::Tokenizer => Self::Word,
+            config::Kind::OneOf(_)
+            | config::Kind::Name
+            | config::Kind::Layers
+            | config::Kind::Tokenizer => Self::Word,
             config::Kind::Positive
             | config::Kind::NotNegative
             | config::Kind::Share

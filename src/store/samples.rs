@@ -38,6 +38,7 @@ pub(crate) fn config() -> RunConfig {
             embed_dropout: 0.1,
             attn_dropout: 0.1,
             expand: None,
+            hybrid: None,
             classifier: None,
             language: None,
         },

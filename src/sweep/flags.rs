@@ -168,11 +168,16 @@ impl clap::FromArgMatches for Flags {
         if let Some(seeds) = matches.get_one::<u64>(SEEDS) {
             self.seeds = Some(*seeds);
         }
-        let names = self.settings.typed().map(|setting| setting.name);
-        for name in names.chain([OPTION, SIZES]) {
+        let settings = self.settings.typed();
+        let names = settings.map(|setting| (setting.name, setting.kind == Kind::Layers));
+        for (name, layers) in names.chain([(OPTION, false), (SIZES, false)]) {
             if let Some(values) = matches.get_many::<String>(name) {
+                let values = values.flat_map(|text| match layers {
+                    true => hybrids(text),
+                    false => vec![text.clone()],
+                });
                 let list = List {
-                    values: values.cloned().collect(),
+                    values: values.collect(),
                     place: format!("--{name}"),
                 };
                 self.lists.insert(name, list);
@@ -194,9 +199,18 @@ fn flag(setting: &'static Setting) -> Arg {
         .help_heading(setting.group.heading());
     let arg = match setting.kind {
         Kind::Whole(..) => arg.allow_negative_numbers(true),
-        Kind::Bool | Kind::OneOf(_) | Kind::Name | Kind::Tokenizer => arg,
+        Kind::Bool | Kind::OneOf(_) | Kind::Name | Kind::Layers | Kind::Tokenizer => arg,
         _ => arg.allow_hyphen_values(true),
     };
+    if setting.kind == Kind::Layers {
+        // Its commas stand within items, too.
+        let parser = move |text: &str| {
+            let mut items = hybrids(text).into_iter();
+            let parsed = items.try_for_each(|one| setting.parse(&one).map(drop));
+            parsed.map(|()| text.to_owned())
+        };
+        return arg.value_delimiter(None).value_parser(parser);
+    }
     if let Some(names) = setting.names() {
         return arg.value_parser(PossibleValuesParser::new(names));
     }
@@ -211,6 +225,19 @@ fn list(name: &'static str) -> Arg {
         .long(name)
         .action(ArgAction::Append)
         .value_delimiter(',')
+}
+
+/// The items of a list of hybrids, each of which begins with the name of a mixer and not with that of a setting.
+fn hybrids(text: &str) -> Vec<String> {
+    let mut items: Vec<String> = Vec::new();
+    for part in text.split(',') {
+        let goes_on = part.contains('=') && !part.contains(':');
+        match items.last_mut().filter(|_| goes_on) {
+            Some(item) => *item = format!("{item},{part}"),
+            None => items.push(part.to_owned()),
+        }
+    }
+    items
 }
 
 /// One item of a list, as typed, if it spells a value.

@@ -20,7 +20,7 @@ fn expected(case: &Case, name: &str) -> Reach {
         ("qlstm", "alpha") => Reach::Absent,
         // It adds the same number to all scores of a row, which softmax takes out again; but not where
         // keys are turned.
-        ("softmax", "bk") => {
+        ("softmax" | "alibi" | "sliding-window" | "bigbird", "bk") => {
             let config = &case.config;
             let turned = config.language.as_ref().map_or(0, |l| l.rotary_dims);
             match turned * config.n_heads {

@@ -3,7 +3,7 @@
 use crate::world::{distance, flat, parameters, perturb, run, PROTOCOLS};
 use candle_core::backprop::GradStore;
 use candle_core::{Device, Tensor};
-use dsf::config::{ModelConfig, RunConfig};
+use dsf::config::{ModelConfig, Protocol, RunConfig};
 use dsf::mixers::MIXERS;
 use dsf::model::{Io, Model};
 use dsf::nn::{Cx, Params, Rows};
@@ -22,12 +22,21 @@ fn runs() -> Vec<RunConfig> {
             }
         }
     }
+    // Layers of two kinds, once with a state that grows and once with one that does not.
+    for hybrid in [
+        "softmax:every=2,offset=1",
+        "sliding-window:every=2,offset=0,window=3",
+    ] {
+        runs.push(run("mamba", Protocol::Matched, &[("hybrid", hybrid)]));
+    }
     runs
 }
 
 fn title(run: &RunConfig) -> String {
     let (m, protocol) = (&run.model, run.protocol.as_str());
-    format!("{} {}, protocol {protocol}", m.mixer, m.variant)
+    let hybrid = m.hybrid.as_ref().map(|hybrid| format!(" with {hybrid}"));
+    let hybrid = hybrid.unwrap_or_default();
+    format!("{} {}{hybrid}, protocol {protocol}", m.mixer, m.variant)
 }
 
 /// Three examples with two labels each.

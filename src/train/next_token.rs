@@ -125,7 +125,7 @@ impl Objective for NextToken<'_> {
     }
 
     fn state_size(&self) -> usize {
-        self.config.model.n_layers * self.model.state_size(self.sizes.seq_len)
+        self.model.state_size(self.sizes.seq_len)
     }
 
     fn micro_batches(&self, step: &StepExamples) -> Vec<MicroBatch> {

@@ -49,7 +49,7 @@ impl Objective for PerToken<'_> {
     }
 
     fn state_size(&self) -> usize {
-        self.config.model.n_layers * self.model.state_size(self.train.seq_len())
+        self.model.state_size(self.train.seq_len())
     }
 
     fn micro_batches(&self, step: &StepExamples) -> Vec<MicroBatch> {

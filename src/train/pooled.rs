@@ -140,7 +140,7 @@ impl Objective for Pooled<'_> {
     }
 
     fn state_size(&self) -> usize {
-        self.config.model.n_layers * self.model.state_size(self.longest)
+        self.model.state_size(self.longest)
     }
 
     fn micro_batches(&self, step: &StepExamples) -> Vec<MicroBatch> {

@@ -18,14 +18,18 @@ pub(super) static OPS: &[Op] = &[
         inputs: |s| scan(s, parameter([s.width], Fill::Uniform(-1.5, -0.5))),
         run: |x, _| ops::ssd(&x[0], &x[1], &x[2], &x[3], &x[4], None), ..STATES },
     Op { name: "gla", about: "q, k, g (B, L, s, n/s), v (B, L, s, d/s); elements B L d n / s", heads: true,
-        inputs: |s| {
-            let part = |width: usize, fill| input([s.batch, s.len, s.heads, width / s.heads], fill);
-            let keys = part(s.states, Fill::Normal((s.states as f64).powf(-0.5)));
-            let decays = part(s.states, Fill::Uniform(-0.1, -0.001));
-            vec![keys.clone(), keys, part(s.width, Fill::Normal(1.0)), decays]
-        },
+        inputs: matrix_state,
         run: |x, _| ops::gla(&x[0], &x[1], &x[2], &x[3], None),
         elements: |e| e.elements() / e.heads as f64, floor: floors::gla, ..STATES },
+    Op { name: "delta_rule", about: "the same, with a, b (B, L, s, n/s); elements B L d n / s", heads: true,
+        inputs: |s| {
+            let keys = s.states / s.heads;
+            let most = (keys as f64).powf(-0.5); // so that no product of transitions grows
+            let side = input([s.batch, s.len, s.heads, keys], Fill::Uniform(-most, most));
+            [matrix_state(s), vec![side.clone(), side]].concat()
+        },
+        run: |x, _| ops::delta_rule(&x[0], &x[1], &x[2], &x[4], &x[5], &x[3], None),
+        elements: |e| e.elements() / e.heads as f64, floor: floors::delta_rule, ..STATES },
     Op { name: "linear_scan", about: "a and x (B, L, d); elements B L d",
         inputs: |s| vec![input(s.sequence(s.width), Fill::Uniform(0.0, 1.0)), x(s)],
         run: |x, _| ops::linear_scan(&x[0], &x[1]), floor: floors::linear_scan, ..SEQUENCE },
@@ -270,6 +274,14 @@ fn scan(s: &Shape, decays: Input) -> Vec<Input> {
     // The range of Mamba's initial steps: no decay underflows, which would slow some implementations down.
     let steps = input(s.sequence(s.width), Fill::Uniform(0.001, 0.1));
     vec![x(s), steps, decays, states.clone(), states]
+}
+
+/// q, k, v and g of a matrix of state for each head.
+fn matrix_state(s: &Shape) -> Vec<Input> {
+    let part = |width: usize, fill| input([s.batch, s.len, s.heads, width / s.heads], fill);
+    let keys = part(s.states, Fill::Normal((s.states as f64).powf(-0.5)));
+    let decays = part(s.states, Fill::Uniform(-0.1, -0.001));
+    vec![keys.clone(), keys, part(s.width, Fill::Normal(1.0)), decays]
 }
 
 fn attention(x: &[Tensor], weights: Weights) -> Result<Tensor> {

@@ -12,8 +12,8 @@ use std::collections::BTreeMap;
 
 /// What belongs to a mixer: its preset's wins where runs of one cell differ in it.
 #[rustfmt::skip]
-pub(super) const OF_MIXER: [&str; 10] = [
-    "variant", "options", "heads", "layout", "state_mixer", "positions", "expand", "rotary", "rotary_dims", "micro_batch",
+pub(super) const OF_MIXER: [&str; 11] = [
+    "variant", "options", "heads", "layout", "state_mixer", "positions", "expand", "hybrid", "rotary", "rotary_dims", "micro_batch",
 ];
 
 /// Runs of one claim that may be compared.

@@ -35,7 +35,9 @@ const PER_WORD: &str = "test_word_ppl";
 
 /// What belongs to a mixer alone: it makes a line of its own and no table.
 #[rustfmt::skip]
-const OF_LINE: [&str; 7] = ["variant", "options", "n", "heads", "expand", "rotary", "rotary_dims"];
+const OF_LINE: [&str; 8] = [
+    "variant", "options", "n", "heads", "expand", "hybrid", "rotary", "rotary_dims",
+];
 
 /// The paper's text.
 const CORPORA: [&str; 2] = ["wikitext-103-raw", "wikitext-103"];

@@ -41,9 +41,11 @@ pub fn costs(runs: &[RunConfig], device: &Device) -> Result<Vec<Cost>> {
 }
 
 fn measured(runs: &[RunConfig], works: &[Work], device: &Device) -> Result<Vec<Cost>> {
-    let mut kinds: BTreeMap<(&str, &str), Vec<usize>> = BTreeMap::new();
+    let mut kinds: BTreeMap<(&str, &str, Option<String>), Vec<usize>> = BTreeMap::new();
     for (index, run) in runs.iter().enumerate() {
-        let kind = (run.model.mixer.as_str(), run.model.variant.as_str());
+        let model = &run.model;
+        let hybrid = model.hybrid.as_ref().map(|hybrid| hybrid.to_string());
+        let kind = (model.mixer.as_str(), model.variant.as_str(), hybrid);
         kinds.entry(kind).or_default().push(index);
     }
     let mut costs = vec![None; runs.len()];

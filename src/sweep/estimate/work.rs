@@ -127,9 +127,12 @@ fn step_bytes(run: &RunConfig, task: &Sizes, model: &ModelSizes) -> f64 {
         (Some(_), 2..) => FLOATS_PER_CHANNEL_OF_HEADS,
         _ => 0.0,
     };
-    let mixer = mixers::find(&run.model.mixer).ok();
-    let mapped = mixer.and_then(|mixer| Some(mixer.work(&run.model)?.features as f64));
-    let mapped = FLOATS_PER_MAPPED_FEATURE * mapped.unwrap_or(0.0);
+    let of_model = mixers::of_model(&run.model).unwrap_or_default();
+    let mapped = of_model.iter().map(|(mixer, model, count)| {
+        let features = mixer.work(&**model).map_or(0, |work| work.features);
+        features as f64 * *count as f64 / layers
+    });
+    let mapped = FLOATS_PER_MAPPED_FEATURE * mapped.sum::<f64>();
     let channels = (FLOATS_PER_CHANNEL + by_head) * d;
     let token = layers * (channels + FLOATS_PER_FEATURE * features + mapped);
     let head = match model.outside {
@@ -142,13 +145,16 @@ fn step_bytes(run: &RunConfig, task: &Sizes, model: &ModelSizes) -> f64 {
 /// The sizes of a model that follow from its mixer.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct ModelSizes {
-    /// Parameters of one block.
+    /// Parameters of one block, on average over the layers.
     pub block: f64,
     /// Parameters of a classifier outside its blocks; `None` of a language model.
     pub outside: Option<f64>,
-    /// State of one mixer after a sequence of 1 and of 2.
-    state: [f64; 2],
+    /// State of one mixer, on average over the layers, after as many tokens as [`LENGTHS`] says.
+    state: [f64; 3],
 }
+
+/// The first two tell by how much a token makes a state grow, the last where it stops.
+const LENGTHS: [usize; 3] = [1, 2, 1 << 40];
 
 impl ModelSizes {
     /// Runs with the same key have the same sizes.
@@ -161,7 +167,7 @@ impl ModelSizes {
         format!("{:?} {task:?}", run.model)
     }
 
-    /// Builds models of one block, without values: the only way to know what a mixer makes of its options.
+    /// Builds models of few blocks, without values: the only way to know what a mixer makes of its options.
     pub fn of(model: &ModelConfig, task: &Sizes) -> Result<Self> {
         match model.classifier {
             Some(_) => Self::of_classifier(model, task),
@@ -170,8 +176,9 @@ impl ModelSizes {
     }
 
     fn of_language_model(model: &ModelConfig) -> Result<Self> {
+        let n_layers = different_layers(model);
         let model = ModelConfig {
-            n_layers: 1,
+            n_layers,
             positions: false,
             ..model.clone()
         };
@@ -183,9 +190,9 @@ impl ModelSizes {
         let built = Model::new(&model, io, &params)?;
         let embedding = tables(&model) * io.vocab_size * model.d_model;
         Ok(Self {
-            block: (params.count() - embedding) as f64,
+            block: (params.count() - embedding) as f64 / n_layers as f64,
             outside: None,
-            state: [1, 2].map(|length| built.state_size(length) as f64),
+            state: LENGTHS.map(|length| built.state_size(length) as f64 / n_layers as f64),
         })
     }
 
@@ -199,17 +206,27 @@ impl ModelSizes {
             let built = Classifier::new(&model, task, &params)?;
             Ok((params.count(), built))
         };
-        let ((one, built), (two, _)) = (of(1)?, of(2)?);
+        let n_layers = different_layers(model);
+        let ((none, _), (all, built)) = (of(0)?, of(n_layers)?);
         Ok(Self {
-            block: (two - one) as f64,
-            outside: Some((2 * one - two) as f64),
-            state: [1, 2].map(|length| built.state_size(length) as f64),
+            block: (all - none) as f64 / n_layers as f64,
+            outside: Some(none as f64),
+            state: LENGTHS.map(|length| built.state_size(length) as f64 / n_layers as f64),
         })
     }
 
-    /// State of one mixer after `length` tokens: constant, or linear in the length in softmax attention.
+    /// State of one mixer after `length` tokens: constant, or linear in the length up to some window.
     pub fn state(&self, length: f64) -> f64 {
-        self.state[0] + (self.state[1] - self.state[0]) * (length - 1.0)
+        let [first, second, last] = self.state;
+        (first + (second - first) * (length - 1.0)).min(last)
+    }
+}
+
+/// The layers of which a model has to be built for all of its kinds to be among them.
+fn different_layers(model: &ModelConfig) -> usize {
+    match model.hybrid {
+        Some(_) => model.n_layers,
+        None => 1,
     }
 }
 

@@ -25,6 +25,31 @@ fn lists_are_separated_by_commas() {
     assert_eq!(given.list("mixer"), ["ssd", "s6"]);
 }
 
+/// Commas stand within a hybrid and between two.
+#[test]
+fn hybrids_are_a_list_of_their_own() {
+    let given = flags("--hybrid softmax:every=8,offset=4,linear:every=2 --hybrid sliding-window:every=2,window=16,offset=1");
+    let wanted = [
+        "softmax:every=8,offset=4",
+        "linear:every=2",
+        "sliding-window:every=2,window=16,offset=1",
+    ];
+    assert_eq!(given.list("hybrid"), wanted);
+    let flags =
+        flags("--mixer mamba --layers 8 --hybrid attention:every=8,offset=4,linear:every=2 --d 32");
+    let plan = crate::sweep::Plan::of(recipes::task("mqar").unwrap(), &flags).unwrap();
+    let hybrids = plan
+        .runs
+        .iter()
+        .map(|run| run.model.hybrid.clone().unwrap().to_string());
+    let hybrids: Vec<String> = hybrids.collect();
+    let wanted = [
+        "softmax:every=8,offset=4,variant=reference",
+        "linear:every=2,offset=1,variant=reference",
+    ];
+    assert_eq!(hybrids, wanted);
+}
+
 #[test]
 fn a_bad_item_is_refused_with_its_flag_and_what_would_be_right() {
     for (line, flag, remedy) in [
@@ -35,6 +60,12 @@ fn a_bad_item_is_refused_with_its_flag_and_what_would_be_right() {
         ("--lr papr", "--lr", "`paper`"),
         ("--dropout much", "--dropout", "a number"),
         ("--sizes 64", "--sizes", "L:k"),
+        ("--hybrid softmax", "--hybrid", "NAME:every=K,offset=J"),
+        (
+            "--hybrid softmax:every=2,linear:every=1",
+            "--hybrid",
+            "needed is 2 or more",
+        ),
         ("--option zero", "--option", "NAME=VALUE"),
         ("--protocol papr", "--protocol", "paper"),
         ("--seq-len 64 --sizes 64:4", "--sizes", "cannot be used"),

@@ -120,7 +120,10 @@ fn bash_completes_mixers_tasks_and_experiments() {
         completed("dsf mqar --mixer", "ql"),
         names(&["qlstm", "qlstm-reversed"])
     );
-    assert_eq!(completed("dsf sweep --mixer", "al"), names(&["all"]));
+    assert_eq!(
+        completed("dsf sweep --mixer", "al"),
+        names(&["alibi", "all"])
+    );
     assert_eq!(completed("dsf report --mixer", "sof"), names(&["softmax"]));
     assert_eq!(completed("dsf sweep --task", "wiki"), names(&["wikitext"]));
     assert!(completed("dsf sweep", "figure2").contains("figure2-small-matched"));

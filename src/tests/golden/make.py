@@ -1,5 +1,6 @@
 """Makes the golden files of mixers that no other program here checks: GRU and the plain RNN by PyTorch's own modules, sLSTM by a
-loop over time without a stabiliser, all in float64. Run `python make.py FOLDER` with any PyTorch 2.
+loop over time without a stabiliser, DeltaNet, Gated DeltaNet, RWKV-7 and S5 by loops over time with whole transition matrices, all in
+float64. Run `python make.py FOLDER` with any PyTorch 2.
 
 A file holds two cases, `a` and `b`: parameters `p.NAME`, input `u`, output `y`, weights `w` of the loss sum(y * w), and its
 gradients `g.u` and `g.NAME`. Inputs and parameters are rounded to float32 first.
@@ -13,6 +14,14 @@ from pathlib import Path
 import torch
 
 CASES = {"a": {"B": 2, "L": 17, "d": 8, "n": 1}, "b": {"B": 2, "L": 64, "d": 16, "n": 1}}
+HEADED = {
+    "a": {"B": 2, "L": 17, "d": 8, "n": 4, "heads": 1, "lora_rank": 3},
+    "b": {"B": 2, "L": 64, "d": 16, "n": 16, "heads": 2, "lora_rank": 3},
+}
+PAIRED = {
+    "a": {"B": 2, "L": 17, "d": 8, "n": 1, "state": 5},
+    "b": {"B": 2, "L": 64, "d": 16, "n": 1, "state": 8},
+}
 
 
 def rounded(generator, *shape, spread=1.0):
@@ -31,12 +40,111 @@ def parameters(generator, d, gates, extra=()):
     return of
 
 
+def of_shapes(generator, shapes):
+    """One parameter for each name and shape: matrices as small as their inputs are many, vectors of order 1."""
+    spread = lambda shape: shape[-1] ** -0.5 if len(shape) > 1 else 0.5
+    return {name: rounded(generator, *shape, spread=spread(shape)) for name, shape in shapes.items()}
+
+
+def delta_shapes(sizes, gated):
+    d, n, heads = sizes["d"], sizes["n"], sizes["heads"]
+    width = 2 * n + d
+    shapes = {"win": (width, d), "conv_w": (width, 4), "conv_b": (width,), "wb": (heads, d)}
+    if gated:
+        shapes |= {"wa": (heads, d), "bdt": (heads,), "a_log": (heads,), "wg": (d, d)}
+    return shapes | {"norm": (d // heads,), "wout": (d, d)}
+
+
+def rwkv7_shapes(sizes):
+    d, n, rank = sizes["d"], sizes["n"], sizes["lora_rank"]
+    shapes = {f"mu_{of}": (d,) for of in "rwkvag"}
+    shapes |= {"wr": (n, d), "wk": (n, d), "wv": (d, d), "wout": (d, d)}
+    for of, width in {"w": n, "a": n, "g": d}.items():
+        shapes |= {f"w{of}1": (rank, d), f"w{of}2": (width, rank)}
+    shapes |= {name: (n,) for name in ["bw", "ba", "key_scale", "key_share", "bonus"]}
+    return shapes | {"norm": (d,), "bnorm": (d,)}
+
+
+def by_heads(x, heads):
+    return x.reshape(*x.shape[:-1], heads, -1)
+
+
+def unit(x):
+    return x / (x.square().sum(-1, keepdim=True) + 1e-6).sqrt()
+
+
+def along_time(transitions, k, v, q):
+    """o_t = S_t^T q_t for S_t = transitions_t S_{t-1} + k_t v_t^T, heads in the third axis."""
+    state, outputs = torch.zeros_like(k[:, 0, ..., None] * v[:, 0, ..., None, :]), []
+    for t in range(k.shape[1]):
+        state = transitions[:, t] @ state + k[:, t, ..., None] * v[:, t, ..., None, :]
+        outputs.append(torch.einsum("bhme,bhm->bhe", state, q[:, t]))
+    return torch.stack(outputs, 1)
+
+
+def delta_net(p, u, sizes):
+    n, heads, length = sizes["n"], sizes["heads"], u.shape[1]
+    raw = torch.nn.functional.pad(u @ p["win"].T, (0, 0, 3, 0))
+    mixed = sum(raw[:, tap : tap + length] * p["conv_w"][:, tap] for tap in range(4)) + p["conv_b"]
+    q, k, v = torch.nn.functional.silu(mixed).split([n, n, u.shape[-1]], -1)
+    q, k, v = unit(by_heads(q, heads)), unit(by_heads(k, heads)), by_heads(v, heads)
+    beta = torch.sigmoid(u @ p["wb"].T)[..., None]
+    keep = torch.eye(n // heads, dtype=torch.float64) - (beta * k)[..., None] * k[..., None, :]
+    if "wa" in p:
+        alpha = torch.exp(-p["a_log"].exp() * torch.nn.functional.softplus(u @ p["wa"].T + p["bdt"]))
+        keep = alpha[..., None, None] * keep
+    o = along_time(keep, beta * k, v, q)
+    y = (o / (o.square().mean(-1, keepdim=True) + 1e-5).sqrt() * p["norm"]).flatten(2)
+    if "wg" in p:
+        y = y * torch.nn.functional.silu(u @ p["wg"].T)
+    return y @ p["wout"].T
+
+
+def rwkv7(p, u, sizes):
+    heads = sizes["heads"]
+    before = torch.cat([torch.zeros_like(u[:, :1]), u[:, :-1]], 1)
+    blend = {of: u + (before - u) * p[f"mu_{of}"] for of in "rwkvag"}
+    r, k, v = (blend[of] @ p[f"w{of}"].T for of in "rkv")
+    fade = torch.tanh(blend["w"] @ p["ww1"].T) @ p["ww2"].T + p["bw"]
+    decay = by_heads(torch.exp(-torch.exp(torch.tensor(-0.5, dtype=torch.float64)) * torch.sigmoid(fade)), heads)
+    removal = torch.sigmoid(blend["a"] @ p["wa1"].T @ p["wa2"].T + p["ba"])
+    gate = torch.sigmoid(blend["g"] @ p["wg1"].T) @ p["wg2"].T
+    along = unit(by_heads(k * p["key_scale"], heads))
+    k = k * (1 + (removal - 1) * p["key_share"])
+    met = by_heads(r * k * p["bonus"], heads).sum(-1, keepdim=True)
+    r, k, v, removal = (by_heads(x, heads) for x in (r, k, v, removal))
+    o = along_time(torch.diag_embed(decay) - (removal * along)[..., None] * along[..., None, :], k, v, r)
+    centred = o - o.mean(-1, keepdim=True)
+    normed = centred / (centred.square().mean(-1, keepdim=True) + 64e-5).sqrt()
+    y = normed.flatten(2) * p["norm"] + p["bnorm"] + (met * v).flatten(2)
+    return (y * gate) @ p["wout"].T
+
+
+def s5_shapes(sizes):
+    d, pairs = sizes["d"], sizes["state"]
+    shapes = {name: (pairs,) for name in ["log_dt", "a_re_log", "a_im"]}
+    shapes |= {"b_re": (pairs, d), "b_im": (pairs, d), "c_re": (d, pairs), "c_im": (d, pairs)}
+    return shapes | {"dskip": (d,)}
+
+
+def s5(p, u, _sizes):
+    a = torch.diag(torch.complex(-p["a_re_log"].exp(), p["a_im"]))
+    step = torch.diag(p["log_dt"].exp()).to(a.dtype)
+    keep, one = torch.linalg.matrix_exp(step @ a), torch.eye(len(a), dtype=a.dtype)
+    put = torch.linalg.solve(a, (keep - one) @ torch.complex(p["b_re"], p["b_im"]))
+    read, h, ys = torch.complex(p["c_re"], p["c_im"]), torch.zeros(u.shape[0], len(a), dtype=a.dtype), []
+    for t in range(u.shape[1]):
+        h = h @ keep.T + u[:, t].to(a.dtype) @ put.T
+        ys.append(2 * (h @ read.T).real + p["dskip"] * u[:, t])
+    return torch.stack(ys, 1)
+
+
 def by_module(module, values, u):
     """The outputs of a PyTorch module whose own parameters are replaced by `values`."""
     return torch.func.functional_call(module.double(), values, (u,))[0]
 
 
-def gru(p, u):
+def gru(p, u, _sizes):
     d = u.shape[-1]
     zero = torch.zeros(2 * d, dtype=torch.float64)
     values = {
@@ -48,7 +156,7 @@ def gru(p, u):
     return by_module(torch.nn.GRU(d, d, batch_first=True), values, u)
 
 
-def rnn(p, u):
+def rnn(p, u, _sizes):
     d = u.shape[-1]
     values = {
         "weight_ih_l0": p["wh"],
@@ -59,7 +167,7 @@ def rnn(p, u):
     return by_module(torch.nn.RNN(d, d, batch_first=True), values, u)
 
 
-def slstm(p, u):
+def slstm(p, u, _sizes):
     batch, length, d = u.shape
     y = c = n = torch.zeros(batch, d, dtype=torch.float64)
     ys = []
@@ -72,10 +180,22 @@ def slstm(p, u):
     return torch.stack(ys, 1)
 
 
+def gates(names, extra=()):
+    return lambda generator, sizes: parameters(generator, sizes["d"], names, extra)
+
+
+def shapes(of, *more):
+    return lambda generator, sizes: of_shapes(generator, of(sizes, *more))
+
+
 MIXERS = {
-    "gru": (gru, "rzn", ("c",)),
-    "rnn": (rnn, "h", ()),
-    "slstm": (slstm, "zfio", ()),
+    "gru": (gru, gates("rzn", ("c",)), CASES),
+    "rnn": (rnn, gates("h"), CASES),
+    "slstm": (slstm, gates("zfio"), CASES),
+    "delta_net": (delta_net, shapes(delta_shapes, False), HEADED),
+    "gated_delta_net": (delta_net, shapes(delta_shapes, True), HEADED),
+    "rwkv7": (rwkv7, shapes(rwkv7_shapes), HEADED),
+    "s5": (s5, shapes(s5_shapes), PAIRED),
 }
 
 
@@ -93,14 +213,14 @@ def write(path, tensors, metadata):
 
 
 def main(folder):
-    for seed, (name, (forward, gates, extra)) in enumerate(MIXERS.items()):
+    for seed, (name, (forward, build, cases)) in enumerate(MIXERS.items()):
         generator = torch.Generator().manual_seed(1000 + seed)
         tensors, metadata = {}, {"mixer": name, "schema": "1"}
-        for case, sizes in CASES.items():
+        for case, sizes in cases.items():
             shape = (sizes["B"], sizes["L"], sizes["d"])
-            p = parameters(generator, sizes["d"], gates, extra)
+            p = build(generator, sizes)
             u, w = rounded(generator, *shape), rounded(generator, *shape)
-            y = forward(p, u)
+            y = forward(p, u, sizes)
             loss = (y * w).sum()
             names = ["u", *p]
             grads = torch.autograd.grad(loss, [u, *p.values()])

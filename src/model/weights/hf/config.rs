@@ -129,6 +129,7 @@ pub(super) fn read(text: &str, place: &str) -> Result<Shape> {
             embed_dropout: 0.0,
             attn_dropout: 0.0,
             expand: None,
+            hybrid: None,
             classifier: None,
             language: Some(LanguageConfig {
                 mlp_width: file.size("intermediate_size")?,
@@ -155,6 +156,9 @@ pub(super) fn obstacle(model: &ModelConfig) -> Option<String> {
     let (mixer, variant) = GPT_NEOX;
     if model.mixer != mixer {
         return other("the mixer", &model.mixer, mixer);
+    }
+    if let Some(hybrid) = &model.hybrid {
+        return other("the mixer of some layers", &hybrid.mixer, mixer);
     }
     if model.variant != variant {
         return other(&format!("the variant of {mixer}"), &model.variant, variant);

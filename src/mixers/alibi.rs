@@ -1,0 +1,41 @@
+//! Softmax attention with linear biases (ALiBi, Press et al. 2022): scores fall with distance, at a rate for each head, in
+//! place of position embeddings.
+
+use super::attention;
+use super::softmax_attention::{Pairs, SoftmaxAttention};
+use super::{Core, Entry, Family, Growth, ReleasedBlock};
+use crate::ops::Pattern;
+use candle_core::Result;
+
+pub(super) const ENTRY: Entry = Entry {
+    name: "alibi",
+    equation: "o_i = Σ_j softmax_j(q_i·k_j/√m - 2^(-8(h+1)/s)(i-j)) v_j",
+    cite: "Press et al. 2022",
+    variants: &["reference"],
+    dsf: "no (N = ∞, Lemma 1)",
+    heads: true,
+    expands: true,
+    widens: false,
+    rotary: false,
+    family: Family::Attention,
+    released: ReleasedBlock::WITHOUT_POSITIONS,
+    options: &[],
+    growth: Growth::Exact {
+        zeroed: &["wq", "wk", "bq", "bk"],
+        scaled: &["wq", "bq"],
+    },
+    stem: "alibi_attention",
+    work: |spec| Some(attention::work(spec, Core::SoftmaxAttention)),
+    build: |spec, params| Ok(Box::new(SoftmaxAttention::new(spec, params, Slopes)?)),
+};
+
+struct Slopes;
+
+impl Pairs for Slopes {
+    fn pattern(&self, _seq_len: usize) -> Result<Pattern> {
+        Ok(Pattern {
+            slopes: true,
+            ..Pattern::default()
+        })
+    }
+}

@@ -1,0 +1,147 @@
+//! Softmax attention over a sparse graph (BigBird, Zaheer et al. 2020), made causal and token by token: a window, a few global
+//! tokens, and random links.
+
+use super::attention;
+use super::softmax_attention::{Pairs, SoftmaxAttention};
+use super::{Core, Entry, Family, Growth, MixerOption, MixerSpec, ReleasedBlock};
+use crate::nn::Params;
+use crate::ops::rng::Rng;
+use crate::ops::Pattern;
+use candle_core::{DType, Device, Result, Tensor};
+use std::cell::RefCell;
+
+pub(super) const ENTRY: Entry = Entry {
+    name: "bigbird",
+    equation: "o_i = Σ_j softmax_j(q_i·k_j/√m) v_j, j of a window, global or linked at random",
+    cite: "Zaheer et al. 2020",
+    variants: &["reference"],
+    dsf: "no (keys leave its window)",
+    heads: true,
+    expands: true,
+    widens: false,
+    rotary: true,
+    family: Family::Attention,
+    released: ReleasedBlock::ATTENTION,
+    options: &[
+        MixerOption {
+            name: "window",
+            help: "tokens that a token attends to, itself included: `64`, or any number from 1 on",
+            default: |_| "64",
+            accepts: |v| is_count(v, 1),
+            variants: &[],
+            implied: false,
+        },
+        MixerOption {
+            name: "n_global",
+            help: "first tokens that attend to all before them and that all attend to: `2`, or any number",
+            default: |_| "2",
+            accepts: |v| is_count(v, 0),
+            variants: &[],
+            implied: false,
+        },
+        MixerOption {
+            name: "n_random",
+            help: "random earlier tokens that a token attends to besides: `3`, or any number up to 64",
+            default: |_| "3",
+            accepts: |v| is_count(v, 0) && v.parse::<usize>().is_ok_and(|count| count <= 64),
+            variants: &[],
+            implied: false,
+        },
+    ],
+    growth: Growth::Exact {
+        zeroed: &["wq", "wk", "bq", "bk"],
+        scaled: &["wq", "bq"],
+    },
+    stem: "bigbird_attention",
+    work: |spec| {
+        let [window, globals, links] = counts(spec);
+        let keys = window.saturating_add(globals).saturating_add(links);
+        Some(attention::work(spec, Core::SparseAttention(keys)))
+    },
+    build: |spec, params| {
+        let pairs = Graph::new(spec, params)?;
+        Ok(Box::new(SoftmaxAttention::new(spec, params, pairs)?))
+    },
+};
+
+/// Whether an option is a number from `least` on that a kernel can count.
+fn is_count(value: &str, least: usize) -> bool {
+    value
+        .parse::<usize>()
+        .is_ok_and(|count| (least..=1 << 30).contains(&count))
+}
+
+/// Window, global tokens and random links.
+fn counts(spec: &MixerSpec) -> [usize; 3] {
+    let option = |name, default| {
+        let given = spec.option(name).and_then(|count| count.parse().ok());
+        given.unwrap_or(default)
+    };
+    [
+        option("window", 64),
+        option("n_global", 2),
+        option("n_random", 3),
+    ]
+}
+
+struct Graph {
+    window: usize,
+    globals: usize,
+    per_token: usize,
+    /// Those of token i, in row i; drawn for as many tokens as were seen so far.
+    links: RefCell<Tensor>,
+    rng: Rng,
+    device: Device,
+}
+
+impl Graph {
+    fn new(spec: &MixerSpec, params: &Params) -> Result<Self> {
+        let [window, globals, per_token] = counts(spec);
+        let device = params.device().clone();
+        let links = match params.given_constant("random_links") {
+            Some(links) => links.to_dtype(DType::U32)?.to_device(&device)?,
+            None => Tensor::zeros((0, per_token), DType::U32, &device)?,
+        };
+        Ok(Self {
+            window,
+            globals,
+            per_token,
+            links: RefCell::new(links),
+            rng: params.constant_rng("random_links"),
+            device,
+        })
+    }
+
+    /// Those of the first `seq_len` tokens. A token has the same ones in sequences of every length.
+    fn links(&self, seq_len: usize) -> Result<Tensor> {
+        let mut links = self.links.borrow_mut();
+        if links.dim(0)? < seq_len {
+            let of = |token: usize| {
+                let mut rng = self.rng.at(token as u64);
+                (0..self.per_token).map(move |_| rng.below(token as u32 + 1))
+            };
+            let drawn: Vec<u32> = (0..seq_len).flat_map(of).collect();
+            *links = Tensor::from_vec(drawn, (seq_len, self.per_token), &self.device)?;
+        }
+        links.narrow(0, 0, seq_len)
+    }
+}
+
+impl Pairs for Graph {
+    fn pattern(&self, seq_len: usize) -> Result<Pattern> {
+        let links = match self.per_token {
+            0 => None,
+            _ => Some(self.links(seq_len)?),
+        };
+        Ok(Pattern {
+            window: Some(self.window),
+            globals: self.globals,
+            links,
+            slopes: false,
+        })
+    }
+
+    fn without_system(&self) -> &'static str {
+        "a key that leaves the window would have to be subtracted from the state again, which no diagonal transition does"
+    }
+}

@@ -1,0 +1,108 @@
+//! S5 (Smith et al. 2023): one diagonal state space model of complex numbers for all channels together, where S4 has one a channel.
+
+use super::complex::Complex;
+use super::complex_state::{ComplexMixer, ComplexState, Matrices};
+use super::diagonal::log_step;
+use super::{Core, Entry, Family, Growth, MixerOption, MixerSpec, MixerWork, ReleasedBlock};
+use crate::nn::{Init, Params};
+use candle_core::{Result, Tensor};
+use std::f64::consts::PI;
+
+pub(super) const ENTRY: Entry = Entry {
+    name: "s5",
+    equation: "h_i = e^(ΔΛ) h_{i-1} + Λ⁻¹(e^(ΔΛ) - I) B u_i, y_i = 2 Re(C h_i) + D ⊙ u_i",
+    cite: "Smith et al. 2023",
+    variants: &["paper"],
+    dsf: "no (its diagonal is complex)",
+    heads: false,
+    expands: false,
+    widens: false,
+    rotary: false,
+    family: Family::StateSpace,
+    released: ReleasedBlock::WITHOUT_POSITIONS,
+    options: &[MixerOption {
+        name: "state",
+        help: "conjugate pairs of state, P: `auto` is d/2, up to 65536",
+        default: |_| "auto",
+        accepts: |v| v == "auto" || v.parse::<usize>().is_ok_and(|n| (1..=1 << 16).contains(&n)),
+        variants: &[],
+        implied: false,
+    }],
+    growth: Growth::No("its state is of its own size: there is no n to grow"),
+    stem: "s5",
+    work: |spec| {
+        let (d, state) = (spec.d_model, 2 * pairs(spec));
+        Some(MixerWork::new(Core::GatedScan, [state, 1], 2 * d * state))
+    },
+    build: |spec, params| Ok(Box::new(ComplexMixer(S5::new(spec, params)?))),
+};
+
+/// P.
+fn pairs(spec: &MixerSpec) -> usize {
+    let given = spec.option("state").and_then(|n| n.parse().ok());
+    given.unwrap_or(spec.d_model.div_ceil(2))
+}
+
+struct S5 {
+    log_dt: Tensor,
+    a_re_log: Tensor,
+    a_im: Tensor,
+    b: Complex,
+    c: Complex,
+    dskip: Tensor,
+}
+
+impl S5 {
+    fn new(spec: &MixerSpec, params: &Params) -> Result<Self> {
+        let (d, pairs) = (spec.d_model, pairs(spec));
+        // Close to the eigenvalues of the normal part of HiPPO-LegS, from which the published code starts (Gu et al. 2022,
+        // S4D-Lin).
+        let frequency = move |i: usize, _: &mut _| PI * i as f64;
+        let normal = |name, shape: (usize, usize), variance: f64| {
+            params.get(name, shape, Init::Normal(variance.sqrt()))
+        };
+        Ok(Self {
+            log_dt: params.get("log_dt", pairs, Init::Each(&log_step))?,
+            a_re_log: params.get("a_re_log", pairs, Init::Constant(0.5f64.ln()))?,
+            a_im: params.get("a_im", pairs, Init::Each(&frequency))?,
+            b: Complex {
+                re: normal("b_re", (pairs, d), 0.5 / d as f64)?,
+                im: normal("b_im", (pairs, d), 0.5 / d as f64)?,
+            },
+            c: Complex {
+                re: normal("c_re", (d, pairs), 0.5 / pairs as f64)?,
+                im: normal("c_im", (d, pairs), 0.5 / pairs as f64)?,
+            },
+            dskip: params.get("dskip", d, Init::Normal(1.0))?,
+        })
+    }
+}
+
+impl ComplexState for S5 {
+    fn matrices(&self) -> Result<Matrices> {
+        let a = Complex {
+            re: self.a_re_log.exp()?.neg()?,
+            im: self.a_im.clone(),
+        };
+        let z = a.scaled(&self.log_dt.exp()?)?;
+        let hold = z.exp_m1()?.times(&a.recip()?)?;
+        let hold = Complex {
+            re: hold.re.unsqueeze(1)?,
+            im: hold.im.unsqueeze(1)?,
+        };
+        Ok(Matrices {
+            lambda: z.exp()?,
+            b: self.b.times(&hold)?,
+            // Of each conjugate pair one number is kept.
+            c: self.c.affine(2.0, 0.0)?,
+        })
+    }
+
+    fn skip(&self) -> &Tensor {
+        &self.dskip
+    }
+
+    fn states(&self) -> usize {
+        self.a_im.elem_count()
+    }
+}

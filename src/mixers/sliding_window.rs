@@ -1,0 +1,71 @@
+//! Softmax attention over the last w tokens (Beltagy et al. 2020): time and state grow with the window alone.
+
+use super::attention;
+use super::softmax_attention::{Pairs, SoftmaxAttention};
+use super::{Core, Entry, Family, Growth, MixerOption, MixerSpec, ReleasedBlock};
+use crate::ops::Pattern;
+use candle_core::Result;
+
+pub(super) const ENTRY: Entry = Entry {
+    name: "sliding-window",
+    equation: "o_i = Σ_j softmax_j(q_i·k_j/√m) v_j, i-w < j ≤ i",
+    cite: "Beltagy et al. 2020",
+    variants: &["reference"],
+    dsf: "no (keys leave its window)",
+    heads: true,
+    expands: true,
+    widens: false,
+    rotary: true,
+    family: Family::Attention,
+    released: ReleasedBlock::ATTENTION,
+    options: &[MixerOption {
+        name: "window",
+        help: "tokens that a token attends to, itself included: `64`, or any number from 1 on",
+        default: |_| "64",
+        accepts: is_size,
+        variants: &[],
+        implied: false,
+    }],
+    growth: Growth::Exact {
+        zeroed: &["wq", "wk", "bq", "bk"],
+        scaled: &["wq", "bq"],
+    },
+    stem: "sliding_window_attention",
+    work: |spec| Some(attention::work(spec, Core::SparseAttention(window(spec)))),
+    build: |spec, params| {
+        let pairs = Window(window(spec));
+        Ok(Box::new(SoftmaxAttention::new(spec, params, pairs)?))
+    },
+};
+
+/// Whether an option is a number from 1 on that a kernel can count.
+fn is_size(value: &str) -> bool {
+    value
+        .parse::<usize>()
+        .is_ok_and(|size| (1..=1 << 30).contains(&size))
+}
+
+/// w.
+fn window(spec: &MixerSpec) -> usize {
+    let given = spec.option("window").and_then(|window| window.parse().ok());
+    given.unwrap_or(64)
+}
+
+struct Window(usize);
+
+impl Pairs for Window {
+    fn pattern(&self, _seq_len: usize) -> Result<Pattern> {
+        Ok(Pattern {
+            window: Some(self.0),
+            ..Pattern::default()
+        })
+    }
+
+    fn kept(&self) -> usize {
+        self.0
+    }
+
+    fn without_system(&self) -> &'static str {
+        "a key that leaves the window would have to be subtracted from the state again, which no diagonal transition does"
+    }
+}
