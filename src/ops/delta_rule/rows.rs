@@ -95,7 +95,13 @@ fn replay<F: Float>(
         let (v, go) = (&values[j * across + column], &grads[j * across + column]);
         let p = &projections[event.time * across + column];
         *kept = h;
-        h = each_group(|n| each(|i| (decay[i] * h[n][i] + a[i] * p[n]) + k[i] * v[n]));
+        let of = [decay, a, k];
+        h = [
+            moved(&h[0], of, [p[0], v[0]]),
+            moved(&h[1], of, [p[1], v[1]]),
+            moved(&h[2], of, [p[2], v[2]]),
+            moved(&h[3], of, [p[3], v[3]]),
+        ];
         add_to(&mut sums.queries[at], &weighted(&h, go));
     }
 }
@@ -128,8 +134,30 @@ fn walk_back<F: Float>(
         add_to(&mut sums.a[at], &weighted(&of_state, p));
         add_to(&mut sums.b[at], &weighted(kept, r));
         add_to(&mut sums.decays[at], &product(&of_state, kept));
-        of_state = each_group(|n| each(|i| without_trace(decay[i] * of_state[n][i] + b[i] * r[n])));
+        of_state = [
+            before(&of_state[0], [decay, b], r[0]),
+            before(&of_state[1], [decay, b], r[1]),
+            before(&of_state[2], [decay, b], r[2]),
+            before(&of_state[3], [decay, b], r[3]),
+        ];
     }
+}
+
+/// A column after an event, given its projection and value. A function, not a closure, as is
+/// [`before`]: closures of their size would stay calls.
+#[inline(always)]
+fn moved<F: Float>(
+    h: &Lanes<F>,
+    [decay, a, key]: [&Lanes<F>; 3],
+    [projection, value]: [F; 2],
+) -> Lanes<F> {
+    each(|i| (decay[i] * h[i] + a[i] * projection) + key[i] * value)
+}
+
+/// The gradient of a column before a transition.
+#[inline(always)]
+fn before<F: Float>(after: &Lanes<F>, [decay, b]: [&Lanes<F>; 2], of_projection: F) -> Lanes<F> {
+    each(|i| without_trace(decay[i] * after[i] + b[i] * of_projection))
 }
 
 #[inline(always)]
