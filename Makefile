@@ -24,7 +24,7 @@ test-faults: # kills, refusals of the system and damage at every place, of which
 	DSF_FAULTS=all cargo test --release --locked --workspace --lib --test suite -- faults:: crowd --nocapture
 
 test-slurm: # arrays of shards on a real Slurm of one node, started for it: needs root, and Debian to install Slurm from
-	cargo build --release --locked
+	cargo test --release --locked --workspace --no-run # the program as the tests build it: behind them nothing is left to do
 	bash src/tests/slurm.sh
 
 lint:       # formatting and clippy, as CI asks for them
