@@ -108,7 +108,7 @@ fn view(subject: &Subject, heads: &[Head], bare: &Ltv, eta: &Eta) -> Result<View
     let system = bare.normalised(&eta)?;
     let values = system.values(&subject.u)?;
     let direct = Tensor::from_vec(outputs, shape, &Device::Cpu)?;
-    let direct = rows(&system.read_out(direct, &values)?)?;
+    let direct = rows(&system.read_out(direct, &values, &subject.u)?)?;
     let seen = Seen {
         system,
         input: subject.u.clone(),

@@ -197,19 +197,14 @@ fn corner(big: &Tensor, small: &Tensor) -> Result<Tensor> {
 
 /// The matrices of every step, spelled out.
 fn steps(system: &Ltv) -> Result<Vec<Step>> {
-    let lambda: Vec<Vec<f64>> = system.lambda()?.to_vec2()?;
+    let lambda = system.transitions()?.into_iter();
+    let lambda: Vec<Vec<Vec<f64>>> = lambda
+        .map(|x| x.to_vec2())
+        .collect::<candle_core::Result<_>>()?;
     let (b, c) = (system.b()?.to_vec3::<f64>()?, system.c()?.to_vec3::<f64>()?);
     let d: Option<Vec<Vec<Vec<f64>>>> = system.d()?.map(|d| d.to_vec3()).transpose()?;
-    let diagonal = |row: &[f64]| -> Vec<Vec<f64>> {
-        let line = |i: usize| {
-            let mut line = vec![0.0; row.len()];
-            line[i] = row[i];
-            line
-        };
-        (0..row.len()).map(line).collect()
-    };
     let step = |i: usize| Step {
-        lambda: diagonal(&lambda[i]),
+        lambda: lambda[i].clone(),
         b: b[i].clone(),
         d: match &d {
             Some(d) => d[i].clone(),

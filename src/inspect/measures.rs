@@ -1,8 +1,9 @@
 //! One pass over a system, from its last token to its first: rows of the block kernel (12), and what Λ, B and C are
 //! like along the way. It holds E m numbers a row and a step, never a matrix of N by N or one of L by L blocks.
 
-use super::spectrum::effective_rank;
+use super::spectrum::{beside_rank_one, effective_rank};
 use super::subject::Seen;
+use crate::ltv::Beside;
 use candle_core::{DType, IndexOp, Result, Tensor};
 
 /// Rows of Φ that are computed at most.
@@ -37,11 +38,12 @@ pub struct Measures {
     pub spectrum: Vec<[f64; 3]>,
     /// For each token ‖B_i‖ and ‖C_i‖ (Frobenius).
     pub gains: Vec<[f64; 2]>,
-    /// Entries of all Λ_i by half-life, as shares: see [`Measures::bins`].
+    /// Eigenvalues of all Λ_i by half-life, as shares: see [`Measures::bins`].
     pub half_lives: Vec<f64>,
     /// Most different numbers in one Λ_i.
     pub free: usize,
-    /// The largest entry of a product of Λs up to the last token.
+    /// The largest |λ| of a product of Λs up to the last token; not-a-number where the eigenvalues of a product are no products
+    /// of eigenvalues.
     pub largest_product: f64,
     /// Standard deviation, over tokens j, of the logarithm of the gate g_j, and of (Π_{k=j+1..L-1} Λ_k) g_j, means over
     /// states. The second is 0 where the product cancels the gate.
@@ -144,6 +146,111 @@ fn mean_std(spreads: &[Spread]) -> f64 {
     spreads.iter().map(Spread::std).sum::<f64>() / spreads.len().max(1) as f64
 }
 
+/// Λ at one token.
+struct Transition {
+    /// Its diagonal, `(E, m)`.
+    decay: Vec<f64>,
+    off: Off,
+}
+
+/// The part of a [`Transition`] off its diagonal.
+enum Off {
+    Nothing,
+    /// Imaginary parts, `(E/2, m)`.
+    Turn(Vec<f64>),
+    /// a and b, `(E, m)` each.
+    RankOne([Vec<f64>; 2]),
+}
+
+impl Transition {
+    fn of(decays: &Tensor, beside: &Beside, j: usize) -> Result<Self> {
+        Ok(Self {
+            decay: step(decays, j)?,
+            off: match beside {
+                Beside::Nothing => Off::Nothing,
+                Beside::Turn(turn) => Off::Turn(step(turn, j)?),
+                Beside::RankOne { a, b } => Off::RankOne([step(a, j)?, step(b, j)?]),
+            },
+        })
+    }
+
+    /// Carries rows of C one token back: makes Λᵀ x of each. `carried` holds what [`Row::carried`] does.
+    fn pull(&self, carried: &mut [f64], states: usize) {
+        match &self.off {
+            Off::Nothing => {
+                for (x, lambda) in carried.iter_mut().zip(&self.decay) {
+                    *x *= lambda;
+                }
+            }
+            Off::Turn(turn) => {
+                let (own, other) = carried.split_at_mut(self.decay.len());
+                let turns = turn.iter().copied().chain(turn.iter().map(|t| -t));
+                let each = own.iter_mut().zip(other).zip(&self.decay).zip(turns);
+                for (((own, other), lambda), turn) in each {
+                    let before = (*own, *other);
+                    *own = lambda * before.0 + turn * before.1;
+                    *other = lambda * before.1 - turn * before.0;
+                }
+            }
+            Off::RankOne([a, b]) => {
+                let factors = a.chunks(states).zip(b.chunks(states));
+                let factors = self.decay.chunks(states).zip(factors);
+                for (x, (decay, (a, b))) in carried.chunks_mut(states).zip(factors) {
+                    let found = dot(a, x);
+                    let each = x.iter_mut().zip(decay).zip(b);
+                    each.for_each(|((x, lambda), b)| *x = lambda * *x + found * b);
+                }
+            }
+        }
+        carried.iter_mut().for_each(|x| *x = kept(*x));
+    }
+
+    /// |λ| of every eigenvalue.
+    fn moduli(&self, states: usize) -> Vec<f64> {
+        match &self.off {
+            Off::Nothing => self.decay.iter().map(|x| x.abs()).collect(),
+            Off::Turn(turn) => {
+                let both = turn.iter().chain(turn).zip(&self.decay);
+                both.map(|(im, re)| re.hypot(*im)).collect()
+            }
+            Off::RankOne([a, b]) => {
+                let of = |c: usize| {
+                    let range = c * states..(c + 1) * states;
+                    [&self.decay[range.clone()], &a[range.clone()], &b[range]]
+                };
+                let mut all: Vec<f64> = Vec::with_capacity(self.decay.len());
+                for c in 0..self.decay.len() / states {
+                    // The channels of a head have one transition.
+                    if c > 0 && of(c) == of(c - 1) {
+                        all.extend_from_within((c - 1) * states..);
+                        continue;
+                    }
+                    let [decay, a, b] = of(c);
+                    let values = beside_rank_one(decay, a, b);
+                    all.extend(values.iter().map(|value| value.abs()));
+                }
+                all
+            }
+        }
+    }
+
+    /// How many different numbers it is made of.
+    fn different(&self) -> usize {
+        let parts: Vec<&Vec<f64>> = match &self.off {
+            Off::Nothing => vec![&self.decay],
+            Off::Turn(turn) => vec![&self.decay, turn],
+            Off::RankOne([a, b]) => vec![&self.decay, a, b],
+        };
+        let count = |part: &Vec<f64>| {
+            let mut values = part.clone();
+            values.sort_by(f64::total_cmp);
+            values.dedup();
+            values.len()
+        };
+        parts.into_iter().map(count).sum()
+    }
+}
+
 /// The numbers of one step of a factor, whatever its type and layout.
 fn step(factor: &Tensor, i: usize) -> Result<Vec<f64>> {
     factor.i(i)?.to_dtype(DType::F64)?.flatten_all()?.to_vec1()
@@ -156,7 +263,8 @@ fn matrix(x: &Tensor) -> Result<Vec<Vec<f64>>> {
 /// A row of Φ under way.
 struct Row {
     at: usize,
-    /// C_i Π Λ, without the output map, `(distinct, m)`.
+    /// C_i Π Λ, without the output map: what each channel reads from its own states, `(distinct, m)`, and, where pairs of states
+    /// turn, what it reads from those of the other channel of its pair, as many again.
     carried: Vec<f64>,
     /// Σ_j of what a channel has received, `(E)`.
     outputs: Vec<f64>,
@@ -170,7 +278,9 @@ struct Pass<'a> {
     /// Channels whose factors differ: one where all channels see the same, as in attention with one head, and else all.
     distinct: usize,
     values: Vec<Vec<f64>>,
-    /// Of ⟨Φ_ij, Φ_lj⟩ for kernels of channels k and l: k^T G l, `(E, E)`.
+    /// For each number of a kernel the channel that reads and the one that is read.
+    links: Vec<(usize, usize)>,
+    /// Of ⟨Φ_ij, Φ_lj⟩ for kernels k and l: kᵀ G l, a row and a column for each of `links`.
     inner: Vec<Vec<f64>>,
     /// Norms of the rows of the value map and of the columns of the output map, squared, summed over the channels that see
     /// the same.
@@ -202,13 +312,18 @@ impl<'a> Pass<'a> {
             .map(|v| v.narrow(1, 0, width)?.contiguous());
         let output = system.output.as_ref().map(|w| w.t()?.contiguous());
         let (value, output) = (square(value.transpose()?)?, square(output.transpose()?)?);
-        let product = |i: usize| -> Vec<f64> {
-            let pairs = value[i].iter().zip(&output[i]);
-            pairs.map(|(a, b)| a * b).collect()
+        let mut links: Vec<(usize, usize)> = (0..channels).map(|c| (c, c)).collect();
+        if matches!(system.beside, Beside::Turn(_)) {
+            links.extend((0..channels).map(|c| (c, (c + channels / 2) % channels)));
+        }
+        let product = |&(o, v): &(usize, usize)| -> Vec<f64> {
+            let pairs = links.iter().map(|&(p, w)| output[o][p] * value[v][w]);
+            pairs.collect()
         };
         let same = |factor: &&Tensor| factor.stride()[1] == 0;
         let factors = [&system.decay, &system.write, &system.read];
-        let same = factors.iter().chain(&system.gate.as_ref()).all(same);
+        let same = factors.iter().chain(&system.gate.as_ref()).all(same)
+            && matches!(system.beside, Beside::Nothing);
         let distinct = if same { 1 } else { channels };
         let diagonal = |x: &[Vec<f64>]| -> Vec<f64> {
             let diagonal: Vec<f64> = x.iter().enumerate().map(|(i, row)| row[i]).collect();
@@ -220,7 +335,8 @@ impl<'a> Pass<'a> {
             sizes: [seq_len, channels, states],
             distinct,
             values: matrix(&system.values(&seen.input)?)?,
-            inner: (0..channels).map(product).collect(),
+            inner: links.iter().map(product).collect(),
+            links,
             maps: [diagonal(&value), diagonal(&output)],
         })
     }
@@ -245,7 +361,8 @@ impl<'a> Pass<'a> {
         let mut before = vec![Spread::default(); distinct];
         let mut after = vec![Spread::default(); distinct * states];
         for j in (0..seq_len).rev() {
-            let (decay, write, read) = (step(&decays, j)?, step(&writes, j)?, step(&reads, j)?);
+            let (write, read) = (step(&writes, j)?, step(&reads, j)?);
+            let transition = Transition::of(&decays, &system.beside, j)?;
             let skip = match &system.skip {
                 Some(skip) => step(skip, j)?,
                 None => vec![0.0; channels],
@@ -265,9 +382,11 @@ impl<'a> Pass<'a> {
             ]);
             if waiting.last() == Some(&j) {
                 waiting.pop();
+                let mut carried = read;
+                carried.resize(self.links.len() / channels * distinct * states, 0.0);
                 active.push(Row {
                     at: j,
-                    carried: read,
+                    carried,
                     outputs: vec![0.0; channels],
                     norms: Vec::new(),
                 });
@@ -277,16 +396,15 @@ impl<'a> Pass<'a> {
                 continue; // Λ_0 multiplies the state before the first token, which is 0
             }
             for row in &mut active {
-                let each = row.carried.iter_mut().zip(&decay);
-                each.for_each(|(carried, lambda)| *carried = kept(*carried * lambda));
+                transition.pull(&mut row.carried, states);
             }
-            for (log, lambda) in logs.iter_mut().zip(&decay) {
-                *log += lambda.abs().max(LEAST).ln();
+            let moduli = transition.moduli(states);
+            for (log, modulus) in logs.iter_mut().zip(&moduli) {
+                *log += modulus.max(LEAST).ln();
                 largest = log.exp().max(largest);
             }
-            let (row, different) = sorted(&decay, &mut bins);
-            spectrum.push(row);
-            free = free.max(different);
+            spectrum.push(sorted(moduli, &mut bins));
+            free = free.max(transition.different());
         }
         spectrum.reverse();
         gains.reverse();
@@ -294,7 +412,7 @@ impl<'a> Pass<'a> {
         gram.reverse();
         gram.iter_mut().for_each(|row| row.reverse());
         let entries = bins.iter().sum::<usize>().max(1) as f64;
-        let outputs = active.iter().map(|row| self.output(&row.outputs));
+        let outputs = active.iter().map(|row| self.output(row));
         let outputs = outputs.collect::<Result<_>>()?;
         let norms: Vec<Vec<f64>> = { active }
             .into_iter()
@@ -312,7 +430,10 @@ impl<'a> Pass<'a> {
             gains,
             half_lives: bins.iter().map(|&n| n as f64 / entries).collect(),
             free,
-            largest_product: largest,
+            largest_product: match system.beside {
+                Beside::RankOne { .. } => f64::NAN,
+                _ => largest,
+            },
             gate: system
                 .gate
                 .is_some()
@@ -330,18 +451,24 @@ impl<'a> Pass<'a> {
         gram: &mut [Vec<f64>],
     ) {
         let [_, channels, states] = self.sizes;
-        let none = vec![0.0; channels];
         let mut kernels: Vec<Vec<f64>> = Vec::with_capacity(active.len());
         for row in active.iter_mut() {
-            let each = row.carried.chunks(states).zip(write.chunks(states));
-            let mut kernel: Vec<f64> = each.map(|(c, b)| dot(c, b)).collect();
+            let written = |link: usize| {
+                let channel = self.links[link].1;
+                &write[channel * states..(channel + 1) * states]
+            };
+            let read = row.carried.chunks(states).enumerate();
+            let mut kernel: Vec<f64> = read.map(|(link, c)| dot(c, written(link))).collect();
             if self.distinct < channels {
                 kernel = vec![kernel[0]; channels];
             }
-            let past = if row.at == j { skip } else { &none };
-            let received = row.outputs.iter_mut().zip(&kernel).zip(past);
-            let received = received.zip(&self.values[j]);
-            received.for_each(|(((o, k), d), v)| *o += (k + d) * v);
+            for (&(o, v), k) in self.links.iter().zip(&kernel) {
+                row.outputs[o] += k * self.values[j][v];
+            }
+            if row.at == j {
+                let passed = row.outputs.iter_mut().zip(skip).zip(&self.values[j]);
+                passed.for_each(|((o, d), v)| *o += d * v);
+            }
             kernels.push(kernel);
         }
         for (i, kernel) in kernels.iter().enumerate() {
@@ -356,13 +483,23 @@ impl<'a> Pass<'a> {
         }
     }
 
-    /// y for what the channels have received.
-    fn output(&self, received: &[f64]) -> Result<Vec<f64>> {
+    /// y at the token of a row, for what the channels have received.
+    fn output(&self, row: &Row) -> Result<Vec<f64>> {
         let system = &self.seen.system;
-        let mut y = match &system.output {
-            Some(w) => matrix(w)?.iter().map(|row| dot(row, received)).collect(),
-            None => received.to_vec(),
+        let mut y: Vec<f64> = match &system.output {
+            Some(w) => { matrix(w)?.iter() }
+                .map(|map| dot(map, &row.outputs))
+                .collect(),
+            None => row.outputs.clone(),
         };
+        if let Some(direct) = &system.direct {
+            let mut u = step(&self.seen.input, row.at)?;
+            u.resize(direct.dim(1)?, 1.0); // the constant input of an affine mixer
+            let passed = matrix(direct)?;
+            y.iter_mut()
+                .zip(&passed)
+                .for_each(|(y, map)| *y += dot(map, &u));
+        }
         if let Some(offset) = &system.offset {
             let offset: Vec<f64> = offset.to_dtype(DType::F64)?.to_vec1()?;
             y.iter_mut().zip(&offset).for_each(|(y, b)| *y += b);
@@ -371,13 +508,8 @@ impl<'a> Pass<'a> {
     }
 }
 
-/// Smallest, median and largest |λ| of one token, and how many different numbers there are; counts them into `bins`.
-fn sorted(decay: &[f64], bins: &mut [usize]) -> ([f64; 3], usize) {
-    let mut values = decay.to_vec();
-    values.sort_by(f64::total_cmp);
-    values.dedup();
-    let different = values.len();
-    let mut sizes: Vec<f64> = decay.iter().map(|x| x.abs()).collect();
+/// Smallest, median and largest |λ| of one token; counts them into `bins`.
+fn sorted(mut sizes: Vec<f64>, bins: &mut [usize]) -> [f64; 3] {
     sizes.sort_by(f64::total_cmp);
     let last = bins.len() - 1;
     for size in &sizes {
@@ -392,8 +524,7 @@ fn sorted(decay: &[f64], bins: &mut [usize]) -> ([f64; 3], usize) {
         };
         bins[bin] += 1;
     }
-    let ends = [sizes[0], sizes[sizes.len() / 2], sizes[sizes.len() - 1]];
-    (ends, different)
+    [sizes[0], sizes[sizes.len() / 2], sizes[sizes.len() - 1]]
 }
 
 /// The Frobenius norm of a factor `(E, m)` times a map whose rows have these squared norms.

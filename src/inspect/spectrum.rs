@@ -17,6 +17,44 @@ pub fn effective_rank(gram: Vec<Vec<f64>>) -> f64 {
     entropy.exp()
 }
 
+/// Halvings of the interval that holds an eigenvalue.
+const HALVINGS: usize = 100;
+
+/// The eigenvalues of diag(d) + a bᵀ, ascending, where no a_k b_k is above 0 (or none below): the matrix is then similar to a
+/// symmetric one, diag(d) ∓ z zᵀ with z_k² = |a_k b_k|, whose eigenvalues lie between the d's (Golub 1973).
+pub fn beside_rank_one(d: &[f64], a: &[f64], b: &[f64]) -> Vec<f64> {
+    let sign = if a.iter().zip(b).any(|(a, b)| a * b > 0.0) {
+        1.0
+    } else {
+        -1.0
+    };
+    // Of -diag(d) + z zᵀ in place of diag(d) - z zᵀ, so that all eigenvalues move upwards.
+    let weights = a.iter().zip(b).map(|(a, b)| (a * b).abs());
+    let mut poles: Vec<(f64, f64)> = d.iter().map(|d| sign * d).zip(weights).collect();
+    poles.sort_by(|x, y| x.0.total_cmp(&y.0));
+    let total: f64 = poles.iter().map(|(_, weight)| weight).sum();
+    let mut values = Vec::with_capacity(d.len());
+    for (k, (low, _)) in poles.iter().enumerate() {
+        let above = poles.get(k + 1).map_or(low + total, |next| next.0);
+        let (mut low, mut high) = (*low, above);
+        for _ in 0..HALVINGS {
+            let middle = 0.5 * (low + high);
+            if middle <= low || middle >= high {
+                break;
+            }
+            // 1 + Σ w/(d - μ) rises between two poles, and is 0 at the eigenvalue.
+            let terms = poles.iter().map(|(pole, weight)| weight / (pole - middle));
+            match 1.0 + terms.sum::<f64>() < 0.0 {
+                true => low = middle,
+                false => high = middle,
+            }
+        }
+        values.push(sign * 0.5 * (low + high));
+    }
+    values.sort_by(f64::total_cmp);
+    values
+}
+
 /// By Jacobi's rotations.
 fn eigenvalues(mut a: Vec<Vec<f64>>) -> Vec<f64> {
     let size = a.len();
@@ -75,6 +113,25 @@ mod tests {
         let ones = vec![vec![2.0; 4]; 4];
         assert!((effective_rank(ones) - 1.0).abs() < 1e-6);
         assert!(effective_rank(vec![vec![0.0]]).is_nan());
+    }
+
+    #[test]
+    fn eigenvalues_beside_a_matrix_of_rank_one_are_those_of_its_symmetric_kin() {
+        // The third entry has no share in what is added, the last two are equal.
+        let d = [0.9, 0.2, 0.5, -0.3, 0.7, 0.7];
+        let b = [0.5, -0.4, 0.0, 1.0, 0.3, 0.2];
+        for sign in [-1.0, 1.0] {
+            let a: Vec<f64> = b.iter().map(|b| sign * 0.8 * b).collect();
+            let line = |i: usize| {
+                let own = |j: usize| if i == j { d[i] } else { 0.0 };
+                (0..6).map(|j| own(j) + a[i] * b[j]).collect()
+            };
+            let mut wanted = eigenvalues((0..6).map(line).collect());
+            wanted.sort_by(f64::total_cmp);
+            let found = beside_rank_one(&d, &a, &b);
+            let apart = found.iter().zip(&wanted).map(|(a, b)| (a - b).abs());
+            assert!(apart.fold(0.0, f64::max) < 1e-12, "{found:?} {wanted:?}");
+        }
     }
 
     #[test]

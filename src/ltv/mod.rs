@@ -1,7 +1,8 @@
 //! The lens: a mixer as a linear time-varying system.
 //!
-//! h_i = Λ_i h_{i-1} + B_i u_i,  y_i = C_i h_i + D_i u_i   (11), with diagonal Λ_i, and its block
-//! kernel y = Φ u, Φ_ij = C_i (Π_{k=j+1..i} Λ_k) B_j + [i=j] D_i   (12).
+//! h_i = Λ_i h_{i-1} + B_i u_i,  y_i = C_i h_i + D_i u_i   (11), and its block kernel y = Φ u,
+//! Φ_ij = C_i (Π_{k=j+1..i} Λ_k) B_j + [i=j] D_i   (12). Λ_i is diagonal in the paper; here it may also turn pairs of states,
+//! which are then complex numbers, or have a matrix of rank one beside its diagonal, as in the delta rule.
 
 pub mod lemmas;
 
@@ -11,13 +12,15 @@ use candle_core::{DType, IndexOp, Result, Tensor};
 /// N = E m, state c·m + k being feature k of channel c.
 ///
 /// With v = value · u: h[c,k] is decayed, then gains write[c,k] v[c]; o[c] = Σ_k read[c,k] h[c,k] + skip[c] v[c];
-/// y = output · o + offset.
+/// y = output · o + direct · u + offset.
 ///
 /// An affine mixer (one with biases) has `inputs = d_model + 1`: its last input is a constant 1.
 #[derive(Clone, Debug)]
 pub struct Ltv {
     /// The diagonal of Λ_i, `(L, E, m)`.
     pub decay: Tensor,
+    /// What Λ_i has beside its diagonal.
+    pub beside: Beside,
     /// What a channel's value is multiplied with on its way in, `(L, E, m)`.
     pub write: Tensor,
     /// What the state is multiplied with on its way out, `(L, E, m)`.
@@ -31,8 +34,27 @@ pub struct Ltv {
     pub skip: Option<Tensor>,
     /// Output map `(d_model, E)`; absent is the identity.
     pub output: Option<Tensor>,
+    /// From the input to the output, past the channels, `(d_model, inputs)`.
+    pub direct: Option<Tensor>,
     /// Added to every output, `(d_model)`.
     pub offset: Option<Tensor>,
+}
+
+/// The part of Λ_i off its diagonal.
+#[derive(Clone, Debug)]
+pub enum Beside {
+    /// None: Λ_i is diagonal.
+    Nothing,
+    /// Channels c and E/2 + c hold the real and the imaginary parts of complex states; λ has the imaginary part turn[c,k],
+    /// `(L, E/2, m)`, and the real part decay[c,k], which both channels have.
+    Turn(Tensor),
+    /// The states of a channel gain a (b · h), `(L, E, m)` both.
+    RankOne {
+        /// What is added.
+        a: Tensor,
+        /// What reads the states before.
+        b: Tensor,
+    },
 }
 
 /// A system that is driven by something a mixer makes of its input, inside a wrapping that is not of the form (11).
@@ -52,8 +74,24 @@ pub fn ratios(eta: &Tensor) -> Result<Tensor> {
 }
 
 impl Ltv {
+    /// The diagonal system of these factors, `(L, E, m)` each, with nothing else.
+    pub fn new(decay: Tensor, write: Tensor, read: Tensor) -> Self {
+        Self {
+            decay,
+            beside: Beside::Nothing,
+            write,
+            read,
+            gate: None,
+            value: None,
+            skip: None,
+            output: None,
+            direct: None,
+            offset: None,
+        }
+    }
+
     /// The same with what each token puts out of the state divided by η `(L, E)`: the kernel's rows are, so that B_i
-    /// gains the factor 1/η_i and Λ_i the factor η_{i-1}/η_i, equations (15) and (17).
+    /// gains the factor 1/η_i and Λ_i, which must be diagonal, the factor η_{i-1}/η_i, equations (15) and (17).
     pub fn normalised(&self, eta: &Tensor) -> Result<Self> {
         let each = |x: &Tensor| x.unsqueeze(2);
         Ok(Self {
@@ -104,7 +142,37 @@ impl Ltv {
         self.decay.reshape((seq_len, channels * states))
     }
 
-    /// B_i spelled out, `(L, N, inputs)`: for small sizes, as are the next two and the kernel.
+    /// Λ_i times `h`, `(E, m, columns)`.
+    fn advance(&self, i: usize, h: &Tensor) -> Result<Tensor> {
+        let kept = h.broadcast_mul(&self.decay.i(i)?.unsqueeze(2)?)?;
+        match &self.beside {
+            Beside::Nothing => Ok(kept),
+            Beside::Turn(turn) => {
+                let turn = turn.i(i)?.unsqueeze(2)?;
+                let half = turn.dim(0)?;
+                let re = h.narrow(0, 0, half)?.broadcast_mul(&turn)?;
+                let im = h.narrow(0, half, half)?.broadcast_mul(&turn)?;
+                kept + Tensor::cat(&[&im.neg()?, &re], 0)?
+            }
+            Beside::RankOne { a, b } => {
+                let found = h.broadcast_mul(&b.i(i)?.unsqueeze(2)?)?.sum_keepdim(1)?;
+                kept + a.i(i)?.unsqueeze(2)?.broadcast_mul(&found)?
+            }
+        }
+    }
+
+    /// Λ_i spelled out, `(N, N)` each: for small sizes, as are the next three and the kernel.
+    pub fn transitions(&self) -> Result<Vec<Tensor>> {
+        let (seq_len, channels, states) = self.sizes()?;
+        let width = channels * states;
+        let eye = Tensor::eye(width, self.decay.dtype(), self.decay.device())?;
+        let eye = eye.reshape((channels, states, width))?;
+        (0..seq_len)
+            .map(|i| self.advance(i, &eye)?.reshape((width, width)))
+            .collect()
+    }
+
+    /// B_i, `(L, N, inputs)`.
     pub fn b(&self) -> Result<Tensor> {
         let (seq_len, channels, states) = self.sizes()?;
         let value = self.value()?;
@@ -133,34 +201,43 @@ impl Ltv {
                     .broadcast_mul(&self.value()?.unsqueeze(0)?)?,
             )
         };
-        let skip = self.skip.as_ref().map(skip).transpose()?;
-        let Some(offset) = &self.offset else {
-            return Ok(skip);
+        let offset = |offset: &Tensor| -> Result<Tensor> {
+            let (rows, inputs) = (offset.dim(0)?, self.inputs()?);
+            let zeros = Tensor::zeros((rows, inputs - 1), offset.dtype(), offset.device())?;
+            Tensor::cat(&[&zeros, &offset.unsqueeze(1)?], 1)
         };
-        let (rows, inputs) = (offset.dim(0)?, self.inputs()?);
-        let zeros = Tensor::zeros((rows, inputs - 1), offset.dtype(), offset.device())?;
-        let column = Tensor::cat(&[&zeros, &offset.unsqueeze(1)?], 1)?;
-        let column = column
-            .broadcast_as((self.decay.dim(0)?, rows, inputs))?
-            .contiguous()?;
-        Ok(Some(match skip {
-            Some(skip) => (skip + column)?,
-            None => column,
-        }))
+        let always = |d: &Tensor| -> Result<Tensor> {
+            let (rows, inputs) = d.dims2()?;
+            d.broadcast_as((self.decay.dim(0)?, rows, inputs))?
+                .contiguous()
+        };
+        let parts = [
+            self.skip.as_ref().map(skip),
+            self.direct.as_ref().map(always),
+            self.offset.as_ref().map(|b| always(&offset(b)?)),
+        ];
+        let mut sum: Option<Tensor> = None;
+        for part in parts.into_iter().flatten() {
+            sum = Some(match sum {
+                Some(sum) => (sum + part?)?,
+                None => part?,
+            });
+        }
+        Ok(sum)
     }
 
     /// The recurrence (11): u `(L, d_model)` to y `(L, d_model)`.
     pub fn run(&self, u: &Tensor) -> Result<Tensor> {
         let v = self.values(u)?;
         let (seq_len, channels, states) = self.sizes()?;
-        let mut h = Tensor::zeros((channels, states), v.dtype(), v.device())?;
+        let mut h = Tensor::zeros((channels, states, 1), v.dtype(), v.device())?;
         let mut outputs = Vec::with_capacity(seq_len);
         for i in 0..seq_len {
             let written = self.write.i(i)?.broadcast_mul(&v.i(i)?.unsqueeze(1)?)?;
-            h = ((h * self.decay.i(i)?)? + written)?;
-            outputs.push((&h * self.read.i(i)?)?.sum(1)?);
+            h = (self.advance(i, &h)? + written.unsqueeze(2)?)?;
+            outputs.push((h.squeeze(2)? * self.read.i(i)?)?.sum(1)?);
         }
-        self.read_out(Tensor::stack(&outputs, 0)?, &v)
+        self.read_out(Tensor::stack(&outputs, 0)?, &v, u)
     }
 
     /// The values `(L, E)` that u `(L, d_model)` brings to the channels.
@@ -172,8 +249,8 @@ impl Ltv {
         }
     }
 
-    /// y for what the channels' states give, o `(L, E)`, and the values `(L, E)`.
-    pub fn read_out(&self, o: Tensor, values: &Tensor) -> Result<Tensor> {
+    /// y for what the channels' states give, o `(L, E)`, the values `(L, E)` and the input `(L, d_model)`.
+    pub fn read_out(&self, o: Tensor, values: &Tensor, u: &Tensor) -> Result<Tensor> {
         let o = match &self.skip {
             Some(skip) => (o + (skip * values)?)?,
             None => o,
@@ -182,15 +259,22 @@ impl Ltv {
             Some(w) => o.matmul(&w.t()?.contiguous()?)?,
             None => o,
         };
+        let y = match &self.direct {
+            Some(direct) => (y + self.augmented(u)?.matmul(&direct.t()?.contiguous()?)?)?,
+            None => y,
+        };
         match &self.offset {
             Some(offset) => y.broadcast_add(offset),
             None => Ok(y),
         }
     }
 
-    /// y by all pairs of tokens, the dual form of Dao & Gu (2024), in time quadratic in L: of systems in which the states
-    /// of a channel share one decay above 0; `None` of others.
+    /// y by all pairs of tokens, the dual form of Dao & Gu (2024), in time quadratic in L: of diagonal systems in which the
+    /// states of a channel share one decay above 0; `None` of others.
     pub fn by_pairs(&self, u: &Tensor) -> Result<Option<Tensor>> {
+        if !matches!(self.beside, Beside::Nothing) {
+            return Ok(None);
+        }
         let (seq_len, channels, _) = self.sizes()?;
         let decay = self.decay.to_dtype(DType::F64)?;
         let apart = (decay.max(2)? - decay.min(2)?)?.max_all()?;
@@ -217,21 +301,23 @@ impl Ltv {
             (scores * kept)?.matmul(&values.narrow(1, c, 1)?.contiguous()?)
         });
         let o = Tensor::cat(&each.collect::<Result<Vec<_>>>()?, 1)?;
-        self.read_out(o, &values).map(Some)
+        self.read_out(o, &values, u).map(Some)
     }
 
     /// The block kernel (12), `(L, L, d_model, inputs)`; zero for j > i.
     pub fn kernel(&self) -> Result<Tensor> {
-        let (lambda, b, c, d) = (self.lambda()?, self.b()?, self.c()?, self.d()?);
-        let (seq_len, d_model, _) = c.dims3()?;
+        let (b, c, d) = (self.b()?, self.c()?, self.d()?);
+        let (seq_len, d_model, width) = c.dims3()?;
         let inputs = b.dim(2)?;
+        let (_, channels, states) = self.sizes()?;
         let zero = Tensor::zeros((d_model, inputs), b.dtype(), b.device())?;
         let mut blocks = vec![zero; seq_len * seq_len];
         for j in 0..seq_len {
             let mut carried = b.i(j)?;
             for i in j..seq_len {
                 if i > j {
-                    carried = carried.broadcast_mul(&lambda.i(i)?.unsqueeze(1)?)?;
+                    let before = carried.reshape((channels, states, inputs))?;
+                    carried = self.advance(i, &before)?.reshape((width, inputs))?;
                 }
                 let block = c.i(i)?.contiguous()?.matmul(&carried)?;
                 blocks[i * seq_len + j] = match &d {

@@ -204,14 +204,15 @@ impl Projections {
             None => self.wv.clone(),
         };
         Ok(Ltv {
-            decay: per_channel(&ratio)?,
-            write: per_channel(&psi)?,
-            read: per_channel(&features(phi)?)?,
             gate: Some(per_channel(&eta.recip()?)?.squeeze(2)?),
             value: Some(value),
-            skip: None,
             output: self.output.as_ref().map(|(w, _)| w.clone()),
             offset: self.output.as_ref().map(|(_, b)| b.clone()),
+            ..Ltv::new(
+                per_channel(&ratio)?,
+                per_channel(&psi)?,
+                per_channel(&features(phi)?)?,
+            )
         })
     }
 

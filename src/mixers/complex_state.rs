@@ -4,6 +4,7 @@
 
 use super::complex::Complex;
 use super::{Mixer, Recurrent, State};
+use crate::ltv::{Beside, Ltv};
 use crate::nn::{linear, Cx};
 use crate::ops;
 use candle_core::{Result, Tensor};
@@ -68,8 +69,26 @@ impl<S: ComplexState> Mixer for ComplexMixer<S> {
         Some(self)
     }
 
-    fn without_system(&self) -> &'static str {
-        "its Λ_i is a diagonal of complex numbers, and the systems shown here are real"
+    /// N channels of real parts, and N of imaginary ones.
+    fn ltv(&self, u: &Tensor) -> Result<Option<Ltv>> {
+        let Matrices { lambda, b, c } = self.0.matrices()?;
+        let states = self.0.states();
+        let along = |x: &Tensor| {
+            let count = x.elem_count();
+            x.reshape((1, count, 1))?
+                .broadcast_as((u.dim(0)?, count, 1))
+        };
+        let ones = along(&Tensor::ones(2 * states, u.dtype(), u.device())?)?;
+        let decay = along(&Tensor::cat(&[&lambda.re, &lambda.re], 0)?)?;
+        let skip = self.0.skip();
+        let direct = Tensor::eye(skip.elem_count(), skip.dtype(), skip.device())?;
+        Ok(Some(Ltv {
+            beside: Beside::Turn(along(&lambda.im)?),
+            value: Some(Tensor::cat(&[&b.re, &b.im], 0)?),
+            output: Some(Tensor::cat(&[&c.re, &c.im.neg()?], 1)?),
+            direct: Some(direct.broadcast_mul(skip)?),
+            ..Ltv::new(decay, ones.clone(), ones)
+        }))
     }
 }
 

@@ -6,6 +6,7 @@ use super::matrix_state::{head_rms_factor, work, Sizes};
 use super::short_conv::ShortConv;
 use super::state_space::mamba_step_bias;
 use super::{Entry, Family, Growth, Mixer, MixerSpec, Recurrent, ReleasedBlock, State};
+use crate::ltv::{Inner, Ltv};
 use crate::nn::{linear, project, Cx, Init, Params};
 use crate::ops;
 use crate::ops::rng::Rng;
@@ -16,7 +17,7 @@ pub(super) const ENTRY: Entry = Entry {
     equation: "S_i = (I - β_i k_i k_iᵀ) S_{i-1} + β_i k_i v_iᵀ, |k_i| = 1, β_i = σ(w·u_i)",
     cite: "Yang et al. 2024",
     variants: &["paper"],
-    dsf: "no (its transition is not diagonal)",
+    dsf: "no (a norm behind its state)",
     heads: true,
     expands: true,
     widens: false,
@@ -152,14 +153,30 @@ impl DeltaNet {
         })
     }
 
-    /// y for o `(batch, rows, heads, e)`, and for the gate before its nonlinearity.
-    fn finish(&self, o: &Tensor, gate: Option<&Tensor>) -> Result<Tensor> {
+    /// The same for u `(batch, seq_len, d)`, and the gate before its nonlinearity.
+    fn driven(&self, u: &Tensor, cx: &Cx) -> Result<(DeltaDrive, Option<Tensor>)> {
+        let all = [&[&self.win][..], &self.narrow_maps()].concat();
+        let all: Vec<_> = all.into_iter().map(|w| (w, None)).collect();
+        let gate = self.gates.as_ref().map(|gates| (&gates.wg, None));
+        let mut maps = project(u, &all, gate.as_slice(), cx)?;
+        let convolved = self.conv.forward(&maps.all[0])?;
+        let drive = self.drive(&convolved, &maps.all[1], maps.all.get(2), cx)?;
+        Ok((drive, maps.queried.pop()))
+    }
+
+    /// What the channels of o `(batch, rows, heads, e)` are multiplied with, `(batch, rows, d)`: the norm of a head and the gate.
+    fn factor(&self, o: &Tensor, gate: Option<&Tensor>) -> Result<Tensor> {
         let weights = Tensor::cat(&vec![&self.norm; self.sizes.heads], 0)?;
         let scale = head_rms_factor(o, EPS)?.broadcast_mul(&weights.to_dtype(o.dtype())?)?;
-        let mut y = (o.flatten_from(2)? * scale)?;
-        if let Some(gate) = gate {
-            y = (y * ops::silu(gate)?)?;
+        match gate {
+            Some(gate) => scale * ops::silu(gate)?,
+            None => Ok(scale),
         }
+    }
+
+    /// y for o `(batch, rows, heads, e)`, and for the gate before its nonlinearity.
+    fn finish(&self, o: &Tensor, gate: Option<&Tensor>) -> Result<Tensor> {
+        let y = (o.flatten_from(2)? * self.factor(o, gate)?)?;
         linear(&y, &self.wout, None)
     }
 
@@ -172,13 +189,8 @@ impl DeltaNet {
 
 impl Mixer for DeltaNet {
     fn forward(&self, u: &Tensor, cx: &Cx) -> Result<Tensor> {
-        let all = [&[&self.win][..], &self.narrow_maps()].concat();
-        let all: Vec<_> = all.into_iter().map(|w| (w, None)).collect();
-        let gate = self.gates.as_ref().map(|gates| (&gates.wg, None));
-        let maps = project(u, &all, gate.as_slice(), cx)?;
-        let convolved = self.conv.forward(&maps.all[0])?;
-        let drive = self.drive(&convolved, &maps.all[1], maps.all.get(2), cx)?;
-        self.finish(&drive.scan(cx)?, maps.queried.first())
+        let (drive, gate) = self.driven(u, cx)?;
+        self.finish(&drive.scan(cx)?, gate.as_ref())
     }
 
     fn state_size(&self, _seq_len: usize) -> usize {
@@ -195,9 +207,23 @@ impl Mixer for DeltaNet {
         Some(self)
     }
 
-    fn without_system(&self) -> &'static str {
-        "its Λ_i is a diagonal and a matrix of rank one, which takes out what the state holds under a key, and the systems shown \
-         here are diagonal"
+    fn inner(&self, u: &Tensor) -> Result<Option<Inner>> {
+        let cx = Cx::eval();
+        let (drive, gate) = self.driven(&u.unsqueeze(0)?, &cx)?;
+        let factor = self.factor(&drive.scan(&cx)?, gate.as_ref())?;
+        let system = drive.system(self.sizes)?;
+        Ok(Some(Inner {
+            system: Ltv {
+                read: system
+                    .read
+                    .broadcast_mul(&factor.squeeze(0)?.unsqueeze(2)?)?,
+                output: Some(self.wout.clone()),
+                ..system
+            },
+            input: drive.v.squeeze(0)?.flatten_from(1)?,
+            around: "driven by its values, v = silu(conv4(W_v u)), a shift register of three steps and a nonlinearity in front of \
+                     it; C_i holds the norm of a head, the gate where there is one, and the output projection",
+        }))
     }
 }
 

@@ -4,6 +4,7 @@
 
 use super::matrix_state::Sizes;
 use super::State;
+use crate::ltv::{Beside, Ltv};
 use crate::nn::Cx;
 use crate::ops;
 use candle_core::{Result, Tensor};
@@ -29,6 +30,20 @@ impl DeltaDrive {
     pub fn scan(&self, cx: &Cx) -> Result<Tensor> {
         let at = cx.rows().map(|rows| &rows.positions);
         ops::delta_rule(&self.q, &self.k, &self.v, &self.a, &self.b, &self.g, at)
+    }
+
+    /// The system along one sequence, which its values drive: state c·m + k is row k of the column of channel c.
+    pub fn system(&self, sizes: Sizes) -> Result<Ltv> {
+        let write = sizes.per_channel(&self.k)?;
+        let decay = sizes.per_channel(&self.g.exp()?)?;
+        let decay = decay.broadcast_as(write.shape())?.contiguous()?;
+        Ok(Ltv {
+            beside: Beside::RankOne {
+                a: sizes.per_channel(&self.a)?,
+                b: sizes.per_channel(&self.b)?,
+            },
+            ..Ltv::new(decay, write, sizes.per_channel(&self.q)?)
+        })
     }
 
     /// o `(batch, 1, heads, e)` of one token; moves the first tensor of the state.

@@ -3,6 +3,7 @@
 
 use super::complex::Complex;
 use super::{MixerSpec, State};
+use crate::ltv::{Beside, Ltv};
 use crate::nn::{Init, Params};
 use crate::ops;
 use crate::ops::rng::Rng;
@@ -96,6 +97,25 @@ impl Diagonal {
     pub fn kernel(&self, len: usize) -> Result<Tensor> {
         let [a, read] = self.discrete()?;
         summed(&powers(&a, len)?, &read)
+    }
+
+    /// The system along `seq_len` tokens: d channels of real parts, and d of imaginary ones, which nothing is written to. Each
+    /// pair reads the same input and adds to the same output, which the caller's maps have to say.
+    pub fn system(&self, seq_len: usize) -> Result<Ltv> {
+        let [a, read] = self.discrete()?;
+        let along = |x: &Tensor| {
+            let (channels, m) = x.dims2()?;
+            x.unsqueeze(0)?.broadcast_as((seq_len, channels, m))
+        };
+        let pair = |re: &Tensor, im: &Tensor| along(&Tensor::cat(&[re, im], 0)?);
+        let none = a.re.zeros_like()?;
+        // Of each conjugate pair one number is kept.
+        let (re, im) = ((&read.re * 2.0)?, (&read.im * -2.0)?);
+        let (decay, write) = (pair(&a.re, &a.re)?, pair(&none.ones_like()?, &none)?);
+        Ok(Ltv {
+            beside: Beside::Turn(along(&a.im)?),
+            ..Ltv::new(decay, write, pair(&re, &im)?)
+        })
     }
 
     /// Numbers of state a sequence.

@@ -68,15 +68,12 @@ impl Mixer for Ema {
     fn ltv(&self, u: &Tensor) -> Result<Option<Ltv>> {
         let [lambda, _] = self.drive(u)?;
         let write = lambda.affine(-1.0, 1.0)?;
+        let read = lambda.ones_like()?.unsqueeze(2)?;
         Ok(Some(Ltv {
-            write: write.unsqueeze(2)?,
-            read: lambda.ones_like()?.unsqueeze(2)?,
-            decay: lambda.unsqueeze(2)?,
-            gate: Some(write),
+            gate: Some(write.clone()),
             value: Some(self.wv.clone()),
-            skip: None,
             output: Some(self.wo.clone()),
-            offset: None,
+            ..Ltv::new(lambda.unsqueeze(2)?, write.unsqueeze(2)?, read)
         }))
     }
 }

@@ -168,18 +168,16 @@ impl Mixer for Bare {
             Some(w) => ops::sigmoid(&linear(u, w, None)?)?,
             None => input.ones_like()?,
         };
+        let each = |x: &Tensor| x.unsqueeze(2);
+        let system = Ltv::new(each(&forget)?, each(&input)?, each(&read)?);
         Ok(Some(Ltv {
-            decay: forget.unsqueeze(2)?,
-            write: input.unsqueeze(2)?,
-            read: read.unsqueeze(2)?,
             gate: Some(input),
             value: match &self.value {
                 None if self.states > 1 => Some(self.sum_map(u)?.t()?.contiguous()?),
                 value => value.clone(),
             },
-            skip: None,
             output: (self.states > 1).then(|| self.sum_map(u)).transpose()?,
-            offset: None,
+            ..system
         }))
     }
 
@@ -265,14 +263,9 @@ impl Mixer for InBlock {
         let each = |t: &Tensor| t.squeeze(0)?.unsqueeze(2);
         Ok(Some(Inner {
             system: Ltv {
-                decay: each(&forget)?,
-                write: each(&input)?,
-                read: each(&read)?,
                 gate: Some(input.squeeze(0)?),
-                value: None,
-                skip: None,
                 output: Some(self.block.wout.clone()),
-                offset: None,
+                ..Ltv::new(each(&forget)?, each(&input)?, each(&read)?)
             },
             input: x.squeeze(0)?,
             around: "driven by x = conv4(W_x u), a shift register of three steps in front of it; C_i holds the gates \

@@ -6,6 +6,7 @@ use super::{
     Core, Entry, Family, Growth, Mixer, MixerOption, MixerSpec, MixerWork, Recurrent,
     ReleasedBlock, State,
 };
+use crate::ltv::{Inner, Ltv};
 use crate::nn::{linear, project, Cx, Init, Params};
 use crate::ops;
 use candle_core::{Result, Tensor};
@@ -15,7 +16,7 @@ pub(super) const ENTRY: Entry = Entry {
     equation: "y = W (q ⊙ S4D(shift(k) ⊙ v)), q, k, v = W u",
     cite: "Fu et al. 2023",
     variants: &["paper"],
-    dsf: "no (its diagonal is complex)",
+    dsf: "no (a product drives its state)",
     heads: false,
     expands: true,
     widens: false,
@@ -96,6 +97,16 @@ impl H3 {
             .index_select(&Tensor::new(turned, self.shift_c.device())?, 1)
     }
 
+    /// What drives the system along u `(batch, seq_len, d)`, and the queries at the positions of `cx`.
+    fn drive(&self, u: &Tensor, cx: &Cx) -> Result<(Tensor, Tensor)> {
+        let all = [&self.k, &self.v].map(|[w, b]| (w, Some(b)));
+        let mut maps = project(u, &all, &[(&self.q[0], Some(&self.q[1]))], cx)?;
+        let (k, v) = (&maps.all[0], &maps.all[1]);
+        let shifted = ops::causal_conv1d(k, &self.taps()?, None)?;
+        let x = (ops::add_scaled(&shifted, k, &self.shift_d)? * v)?;
+        Ok((x, maps.queried.swap_remove(0)))
+    }
+
     /// y for what the state gives, x and q at the same positions.
     fn finish(&self, o: &Tensor, x: &Tensor, q: &Tensor) -> Result<Tensor> {
         let o = ops::add_scaled(o, x, &self.dskip)?;
@@ -105,13 +116,9 @@ impl H3 {
 
 impl Mixer for H3 {
     fn forward(&self, u: &Tensor, cx: &Cx) -> Result<Tensor> {
-        let all = [&self.k, &self.v].map(|[w, b]| (w, Some(b)));
-        let maps = project(u, &all, &[(&self.q[0], Some(&self.q[1]))], cx)?;
-        let (k, v) = (&maps.all[0], &maps.all[1]);
-        let shifted = ops::causal_conv1d(k, &self.taps()?, None)?;
-        let x = (ops::add_scaled(&shifted, k, &self.shift_d)? * v)?;
+        let (x, q) = self.drive(u, cx)?;
         let o = ops::long_conv(&x, &self.system.kernel(u.dim(1)?)?)?;
-        self.finish(&cx.select(&o)?, &cx.select(&x)?, &maps.queried[0])
+        self.finish(&cx.select(&o)?, &cx.select(&x)?, &q)
     }
 
     fn state_size(&self, _seq_len: usize) -> usize {
@@ -123,8 +130,33 @@ impl Mixer for H3 {
         Some(self)
     }
 
-    fn without_system(&self) -> &'static str {
-        "what drives its state is a product of two maps of the input, and its Λ_i is a diagonal of complex numbers"
+    fn inner(&self, u: &Tensor) -> Result<Option<Inner>> {
+        let u = u.unsqueeze(0)?;
+        let (x, q) = self.drive(&u, &Cx::eval())?;
+        let (x, q) = (x.squeeze(0)?, q.squeeze(0)?.contiguous()?);
+        let (seq_len, d) = x.dims2()?;
+        let eye = Tensor::eye(d, x.dtype(), x.device())?;
+        let system = self.system.system(seq_len)?;
+        // The last input is the constant that the bias is multiplied with.
+        let constant = Tensor::zeros((d, 1), x.dtype(), x.device())?;
+        let value = Tensor::cat(&[&eye, &constant], 1)?;
+        let queries = Tensor::cat(&[&q, &q], 1)?;
+        let passed = q.broadcast_mul(&self.dskip)?;
+        let skip = Tensor::cat(&[&passed, &passed.zeros_like()?], 1)?;
+        let [w, bias] = &self.out;
+        Ok(Some(Inner {
+            system: Ltv {
+                read: system.read.broadcast_mul(&queries.unsqueeze(2)?)?,
+                value: Some(Tensor::cat(&[&value, &value], 0)?),
+                skip: Some(skip),
+                output: Some(Tensor::cat(&[w, w], 1)?),
+                offset: Some(bias.clone()),
+                ..system
+            },
+            input: x,
+            around: "driven by x = shift(k) ⊙ v, a product of two maps of u, one of them behind a shift register; C_i and D_i \
+                     hold the queries and the output projection",
+        }))
     }
 }
 

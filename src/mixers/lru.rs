@@ -14,7 +14,7 @@ pub(super) const ENTRY: Entry = Entry {
     equation: "h_i = λ ⊙ h_{i-1} + γ ⊙ B u_i, y_i = Re(C h_i) + D ⊙ u_i, λ = e^(-e^ν + i e^θ)",
     cite: "Orvieto et al. 2023",
     variants: &["paper"],
-    dsf: "no (its diagonal is complex)",
+    dsf: "N = 2d",
     heads: false,
     expands: false,
     widens: false,

@@ -57,6 +57,15 @@ impl Sizes {
         x.reshape((batch, rows, self.heads, width / self.heads))
     }
 
+    /// What every channel of a head has of x `(1, seq_len, heads, m)`: `(seq_len, d, m)`.
+    pub fn per_channel(&self, x: &Tensor) -> Result<Tensor> {
+        let x = x.squeeze(0)?.unsqueeze(2)?; // (seq_len, heads, 1, m)
+        let (seq_len, heads, _, width) = x.dims4()?;
+        let wide = (seq_len, heads, self.values, width);
+        let wide = x.broadcast_as(wide)?.contiguous()?;
+        wide.reshape((seq_len, heads * self.values, width))
+    }
+
     /// The same constant decay of each head everywhere along k, where `log_decays` holds one a head.
     pub fn constant(&self, log_decays: &[f64], k: &Tensor) -> Result<Tensor> {
         let (batch, seq_len, ..) = k.dims4()?;
@@ -124,34 +133,23 @@ impl<M: MatrixState> MatrixMixer<M> {
         let (sizes, cx) = (self.0.sizes(), Cx::eval());
         let drive = self.0.drive(&u.unsqueeze(0)?, &Positions::Sequence(&cx))?;
         let o = scan(&drive, &cx)?;
-        let per_channel = |x: &Tensor| -> Result<Tensor> {
-            let x = x.squeeze(0)?.unsqueeze(2)?; // (seq_len, heads, 1, m)
-            let (seq_len, heads, _, width) = x.dims4()?;
-            let wide = (seq_len, heads, sizes.values, width);
-            let wide = x.broadcast_as(wide)?.contiguous()?;
-            wide.reshape((seq_len, heads * sizes.values, width))
-        };
-        let write = per_channel(&drive.k)?;
-        let mut read = per_channel(&drive.q)?;
+        let write = sizes.per_channel(&drive.k)?;
+        let mut read = sizes.per_channel(&drive.q)?;
         if let Some(factor) = self.0.factor(&o, &drive.beside)? {
             read = read.broadcast_mul(&factor.squeeze(0)?.unsqueeze(2)?)?;
         }
         let (value, bias) = self.0.value();
         let output = self.0.output();
+        let decay = sizes.per_channel(&drive.g.exp()?)?;
+        let decay = decay.broadcast_as(write.shape())?.contiguous()?;
         Ok(Ltv {
-            decay: per_channel(&drive.g.exp()?)?
-                .broadcast_as(write.shape())?
-                .contiguous()?,
-            write,
-            read,
-            gate: None,
             value: Some(match bias {
                 Some(b) => Tensor::cat(&[value, &b.unsqueeze(1)?], 1)?,
                 None => value.clone(),
             }),
-            skip: None,
             output: output.map(|(w, _)| w.clone()),
             offset: output.and_then(|(_, b)| b.cloned()),
+            ..Ltv::new(decay, write, read)
         })
     }
 }

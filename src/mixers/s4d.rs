@@ -5,6 +5,7 @@ use super::diagonal::{Diagonal, Frequencies, Rule};
 use super::{
     Core, Entry, Family, Growth, Mixer, MixerSpec, MixerWork, Recurrent, ReleasedBlock, State,
 };
+use crate::ltv::Ltv;
 use crate::nn::{Cx, Init, Params};
 use crate::ops;
 use candle_core::{Result, Tensor};
@@ -14,7 +15,7 @@ pub(super) const ENTRY: Entry = Entry {
     equation: "h_i = Ā h_{i-1} + B̄ u_i, y_i = 2 Re(C h_i) + D u_i per channel, A diagonal",
     cite: "Gu et al. 2022",
     variants: &["lin_zoh", "inv_zoh", "lin_bilinear", "inv_bilinear"],
-    dsf: "no (its diagonal is complex)",
+    dsf: "N = 2n d",
     heads: false,
     expands: true,
     widens: false,
@@ -73,8 +74,15 @@ impl Mixer for S4d {
         Some(self)
     }
 
-    fn without_system(&self) -> &'static str {
-        "its Λ_i is a diagonal of complex numbers, and the systems shown here are real"
+    fn ltv(&self, u: &Tensor) -> Result<Option<Ltv>> {
+        let (seq_len, d) = u.dims2()?;
+        let eye = Tensor::eye(d, u.dtype(), u.device())?;
+        Ok(Some(Ltv {
+            value: Some(Tensor::cat(&[&eye, &eye], 0)?),
+            output: Some(Tensor::cat(&[&eye, &eye], 1)?),
+            direct: Some(eye.broadcast_mul(&self.dskip)?),
+            ..self.system.system(seq_len)?
+        }))
     }
 }
 

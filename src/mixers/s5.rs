@@ -13,7 +13,7 @@ pub(super) const ENTRY: Entry = Entry {
     equation: "h_i = e^(ΔΛ) h_{i-1} + Λ⁻¹(e^(ΔΛ) - I) B u_i, y_i = 2 Re(C h_i) + D ⊙ u_i",
     cite: "Smith et al. 2023",
     variants: &["paper"],
-    dsf: "no (its diagonal is complex)",
+    dsf: "N = d",
     heads: false,
     expands: false,
     widens: false,

@@ -60,15 +60,14 @@ impl Drive {
         let row = |t: &Tensor| t.squeeze(0)?.unsqueeze(1); // (seq_len, 1, n)
         let write = delta.broadcast_mul(&row(&self.b)?)?;
         let decay = delta.broadcast_mul(&self.a.unsqueeze(0)?)?.exp()?;
+        let decay = decay.broadcast_as(write.shape())?;
+        let read = row(&self.c)?.broadcast_as(write.shape())?;
         Ok(Ltv {
-            decay: decay.broadcast_as(write.shape())?,
-            read: row(&self.c)?.broadcast_as(write.shape())?,
-            write,
             gate: Some(gate),
             value: value.cloned(),
             skip: Some(skip),
             output: output.cloned(),
-            offset: None,
+            ..Ltv::new(decay, write, read)
         })
     }
 }

@@ -149,6 +149,8 @@ fn claimed_width(case: &Case) -> Option<usize> {
             Some(d * m.max((m as f64 * (m as f64).ln()) as usize))
         }
         "N = d" => Some(d),
+        "N = 2d" => Some(2 * d),
+        "N = 2n d" => Some(2 * n * d),
         other => panic!("{case}: `{other}` is not a formula that this test knows"),
     }
 }
