@@ -42,11 +42,11 @@ cuda-toolkit:   # a compiler for the kernels: an installed CUDA toolkit of 12.8 
 
 cuda:       # the binary for NVIDIA GPUs, target/cuda/dsf-cuda; COMPUTE_CAP=75 for GPUs before Ampere
 	bash cuda/cargo.sh build --bin dsf
-	ln -f target/cuda/release/dsf target/cuda/dsf-cuda
 
 cuda-quick cuda-lint: export DSF_CUDA_ARCHS = 90
 cuda-quick cuda-lint: export COMPUTE_CAP = 90
-cuda-quick: cuda # as CI builds it: our kernels for one GPU and in intermediate code
+cuda-quick cuda-lint: export DSF_CUDA_QUICK = 1
+cuda-quick: cuda # as CI builds it: our kernels for one GPU and in intermediate code, Candle's not to be run
 
 cuda-libraries: # cuBLAS and cuRAND for a machine with a driver and no CUDA toolkit: 480 MB into .cuda/
 	bash cuda/toolkit.sh libraries

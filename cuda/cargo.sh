@@ -1,8 +1,10 @@
 #!/usr/bin/env bash
 # Cargo with the feature `cuda` and all that its build needs: `cuda/cargo.sh build`, `... clippy`.
-# What it builds lies in target/cuda, apart from the default build, and starts without CUDA.
+# The binary is target/cuda/dsf-cuda, and starts without CUDA. What it shares with the default build, which is most of
+# what it depends on, is compiled once, in target/release.
 #   COMPUTE_CAP=75          GPUs from Turing on; the default, 80, is Ampere and has bf16
 #   DSF_CUDA_ARCHS=80,90    our own kernels for these only, for quick work
+#   DSF_CUDA_QUICK=1        Candle's kernels to be linked and not run: they are compiled without optimisation
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -26,6 +28,10 @@ runtime=$(find -L "$root/lib64" "$root/lib" "$root"/targets/*/lib "$root"/lib/*-
 ln -sfn "$runtime" "$links/libcudart.a"
 
 export CUDA_HOME=$root NVCC=$root/bin/nvcc PATH=$root/bin:$PATH
+if [ -n "${DSF_CUDA_QUICK:-}" ] && "$NVCC" --help | grep -q -- --Ofast-compile; then
+    # The name is another, so that cargo takes none of it for a whole build.
+    export DSF_NVCC=$NVCC NVCC=$PWD/cuda/nvcc-quick.sh
+fi
 export CUDA_COMPUTE_CAP=${COMPUTE_CAP:-80}
 export DSF_CUDA_VERSION=$((major * 1000 + minor * 10))
 # The latest that cudarc has bindings for will do for later ones.
@@ -36,4 +42,15 @@ export DSF_CUDA_RPATH=$PWD/.cuda/libraries/lib:$root/lib64 # where the binary lo
 unset CUDA_PATH CUDA_ROOT CUDA_TOOLKIT_ROOT_DIR
 command=$1
 shift
-exec cargo "$command" --release --locked --features cuda --target-dir "$target" "$@"
+if [ "$command" = build ]; then
+    # Cargo puts either binary in one place: that of the default build stays there.
+    plain=$PWD/target/release/dsf
+    kept=$target/dsf-without
+    rm -f "$kept"
+    [ ! -e "$plain" ] || mv "$plain" "$kept"
+    trap '[ ! -e "$kept" ] || mv "$kept" "$plain"' EXIT
+    cargo build --release --locked --features cuda "$@"
+    [ ! -e "$plain" ] || mv "$plain" "$target/dsf-cuda"
+else
+    exec cargo "$command" --release --locked --features cuda "$@"
+fi
