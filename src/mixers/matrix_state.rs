@@ -241,6 +241,19 @@ pub(super) fn head_rms_factor(o: &Tensor, eps: f64) -> Result<Tensor> {
         .flatten_from(2)
 }
 
+/// The norm of each head of o `(batch, rows, heads, e)`, of mean 0 and variance 1, with the weights and biases `(d)` of all of
+/// them: `(batch, rows, d)`.
+pub(super) fn head_norm(o: &Tensor, weight: &Tensor, bias: &Tensor, eps: f64) -> Result<Tensor> {
+    let centred = o.broadcast_sub(&o.mean_keepdim(D::Minus1)?)?;
+    let variance = centred.sqr()?.mean_keepdim(D::Minus1)?;
+    let scaled = centred
+        .broadcast_div(&(variance + eps)?.sqrt()?)?
+        .flatten_from(2)?;
+    scaled
+        .broadcast_mul(&weight.to_dtype(o.dtype())?)?
+        .broadcast_add(&bias.to_dtype(o.dtype())?)
+}
+
 /// ln σ(x), without overflow.
 pub(super) fn log_sigmoid(x: &Tensor) -> Result<Tensor> {
     ops::softplus(&x.neg()?)?.neg()

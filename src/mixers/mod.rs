@@ -21,13 +21,16 @@ mod dss;
 mod example;
 mod gated_block;
 mod gated_recurrence;
+mod gateloop;
 mod gla;
 mod gru;
+mod gss;
 mod h3;
 mod hgrn2;
 mod hyena;
 mod lightning;
 mod linear_attention;
+mod lmu;
 mod lru;
 mod lstm;
 mod mamba;
@@ -44,12 +47,14 @@ mod rnn;
 mod rotary;
 mod running_max;
 mod rwkv4;
+mod rwkv5;
 mod rwkv7;
 mod s4;
 mod s4d;
 mod s5;
 mod s6;
 mod sequential;
+mod sgconv;
 mod short_conv;
 mod sliding_window;
 mod slstm;
@@ -59,6 +64,7 @@ mod ssd;
 mod ssd_mamba2;
 mod state_space;
 mod taylor_attention;
+mod token_shift;
 mod work;
 
 use crate::config::{Layout, ModelConfig, Protocol, Rotary, StateMixer};
@@ -310,6 +316,8 @@ pub static MIXERS: &[Entry] = &[
     hgrn2::ENTRY,
     delta_net::ENTRY,
     delta_net::GATED,
+    rwkv5::EAGLE,
+    rwkv5::FINCH,
     rwkv7::ENTRY,
     s6::ENTRY,
     mamba::ENTRY,
@@ -322,13 +330,17 @@ pub static MIXERS: &[Entry] = &[
     dss::ENTRY,
     s5::ENTRY,
     h3::ENTRY,
+    gss::ENTRY,
+    lmu::ENTRY,
     hyena::ENTRY,
+    sgconv::ENTRY,
     rnn::ENTRY,
     gru::ENTRY,
     lstm::ENTRY,
     qlstm::ENTRY,
     qlstm::REVERSED,
     rg_lru::ENTRY,
+    gateloop::ENTRY,
     mlstm::ENTRY,
     slstm::ENTRY,
     rwkv4::ENTRY,

@@ -2,6 +2,7 @@
 //! with one of its own for the present, behind a gate. Each map reads a blend of a token and the one before it.
 
 use super::running_max::running_max;
+use super::token_shift::{blend, later, later_from_nothing};
 use super::{
     Core, Entry, Family, Growth, Mixer, MixerSpec, MixerWork, Recurrent, ReleasedBlock, State,
 };
@@ -77,8 +78,7 @@ impl Rwkv4 {
     /// k, v and r for u and the tokens before, both `(.., d)`, in the type of the parameters: exponents need its digits.
     fn maps(&self, u: &Tensor, before: &Tensor) -> Result<[Tensor; 3]> {
         let map = |i: usize| {
-            let share = self.mu[i].to_dtype(u.dtype())?;
-            let blended = (before + (u - before)?.broadcast_mul(&share)?)?;
+            let blended = blend(before, u, &self.mu[i])?;
             linear(&blended, &self.w[i], None)?.to_dtype(self.decay.dtype())
         };
         Ok([map(0)?, map(1)?, map(2)?])
@@ -113,23 +113,19 @@ const NOTHING: f64 = -1e30;
 impl Mixer for Rwkv4 {
     fn forward(&self, u: &Tensor, cx: &Cx) -> Result<Tensor> {
         let (batch, seq_len, d) = u.dims3()?;
-        let first = u.narrow(1, 0, 1)?.zeros_like()?;
-        let before =
-            |x: &Tensor, first: &Tensor| Tensor::cat(&[first, &x.narrow(1, 0, seq_len - 1)?], 1);
-        let [k, v, r] = self.maps(u, &before(u, &first)?)?;
+        let [k, v, r] = self.maps(u, &later_from_nothing(u)?)?;
         let w = self.log_decay()?.broadcast_as((batch, seq_len, d))?;
         // Sums are held divided by e^m, m being their largest exponent.
         let m = running_max(&w, &k)?;
-        let moved = (w + (before(&m, &m.narrow(1, 0, 1)?)? - &m)?)?.exp()?;
+        let moved = (w + (later(&m, &m.narrow(1, 0, 1)?)? - &m)?)?.exp()?;
         let weight = (&k - &m)?.exp()?;
         let a = Tensor::cat(&[&moved, &moved], 2)?;
         let x = Tensor::cat(&[&(&weight * &v)?, &weight], 2)?;
         let sums = ops::linear_scan(&a.contiguous()?, &x)?;
         // The present is not among the sums that it meets.
-        let none = Tensor::zeros((batch, 1, 2 * d), sums.dtype(), sums.device())?;
-        let sums = cx.select(&before(&sums, &none)?)?;
+        let sums = cx.select(&later_from_nothing(&sums)?)?;
         let nothing = m.narrow(1, 0, 1)?.affine(0.0, NOTHING)?;
-        let m = cx.select(&before(&m, &nothing)?)?;
+        let m = cx.select(&later(&m, &nothing)?)?;
         let [k, v, r] = [cx.select(&k)?, cx.select(&v)?, cx.select(&r)?];
         let half = |i| sums.narrow(2, i * d, d);
         self.finish([&half(0)?, &half(1)?], &m, [&k, &v, &r], u.dtype())

@@ -3,7 +3,8 @@
 //! mixes the values of its first layer into those of later ones, which a mixer by itself cannot see: that is left out.
 
 use super::delta_state::{normalised, zero_state, DeltaDrive};
-use super::matrix_state::{work, Sizes};
+use super::matrix_state::{head_norm, work, Sizes};
+use super::token_shift::{blend, later_from_nothing};
 use super::{
     Entry, Family, Growth, Mixer, MixerOption, MixerSpec, Recurrent, ReleasedBlock, State,
 };
@@ -141,24 +142,18 @@ impl Rwkv7 {
         })
     }
 
-    /// The blend of u and the tokens before that `of` reads.
-    fn blend(&self, u: &Tensor, before: &Tensor, of: Of) -> Result<Tensor> {
-        let share = self.mu[of as usize].to_dtype(u.dtype())?;
-        u + (before - u)?.broadcast_mul(&share)?
-    }
-
     /// For u and the tokens before, both `(batch, seq_len, d)`.
     fn driven(&self, u: &Tensor, before: &Tensor, cx: &Cx) -> Result<Driven> {
         let like = |x: &Tensor| x.to_dtype(u.dtype());
-        let blend = |of| self.blend(u, before, of);
-        let read = |of| cx.select(&blend(of)?);
+        let blended = |of: Of| blend(u, before, &self.mu[of as usize]);
+        let read = |of| cx.select(&blended(of)?);
         let split = |x: &Tensor| self.sizes.split(x);
         let r = linear(&read(Of::Receptance)?, &self.wr, None)?;
-        let k = linear(&blend(Of::Key)?, &self.wk, None)?;
-        let v = linear(&blend(Of::Value)?, &self.wv, None)?;
-        let narrow = linear(&blend(Of::Decay)?, &self.decay[0], None)?.tanh()?;
+        let k = linear(&blended(Of::Key)?, &self.wk, None)?;
+        let v = linear(&blended(Of::Value)?, &self.wv, None)?;
+        let narrow = linear(&blended(Of::Decay)?, &self.decay[0], None)?.tanh()?;
         let fade = linear(&narrow, &self.decay[1], Some(&self.bw))?;
-        let narrow = linear(&blend(Of::Removal)?, &self.removal[0], None)?;
+        let narrow = linear(&blended(Of::Removal)?, &self.removal[0], None)?;
         let removal = ops::sigmoid(&linear(&narrow, &self.removal[1], Some(&self.ba))?)?;
         let narrow = ops::sigmoid(&linear(&read(Of::Gate)?, &self.gate[0], None)?)?;
         let gate = linear(&narrow, &self.gate[1], None)?;
@@ -186,28 +181,18 @@ impl Rwkv7 {
 
     /// y for o `(batch, rows, heads, e)`.
     fn finish(&self, o: &Tensor, present: &Tensor, gate: &Tensor) -> Result<Tensor> {
-        let centred = o.broadcast_sub(&o.mean_keepdim(D::Minus1)?)?;
-        let variance = centred.sqr()?.mean_keepdim(D::Minus1)?;
-        let scaled = centred
-            .broadcast_div(&(variance + EPS)?.sqrt()?)?
-            .flatten_from(2)?;
-        let like = |x: &Tensor| x.to_dtype(o.dtype());
-        let normed = scaled
-            .broadcast_mul(&like(&self.norm)?)?
-            .broadcast_add(&like(&self.bnorm)?)?;
+        let normed = head_norm(o, &self.norm, &self.bnorm, EPS)?;
         linear(&((normed + present)? * gate)?, &self.wout, None)
     }
 }
 
 impl Mixer for Rwkv7 {
     fn forward(&self, u: &Tensor, cx: &Cx) -> Result<Tensor> {
-        let first = u.narrow(1, 0, 1)?.zeros_like()?;
-        let before = Tensor::cat(&[&first, &u.narrow(1, 0, u.dim(1)? - 1)?], 1)?;
         let Driven {
             drive,
             present,
             gate,
-        } = self.driven(u, &before, cx)?;
+        } = self.driven(u, &later_from_nothing(u)?, cx)?;
         self.finish(&drive.scan(cx)?, &present, &gate)
     }
 
@@ -226,8 +211,8 @@ impl Mixer for Rwkv7 {
     }
 
     fn without_system(&self) -> &'static str {
-        "its Λ_i is a diagonal and a matrix of rank one, behind a blend of each token and the one before it, and the systems shown \
-         here are diagonal"
+        "its Λ_i is a diagonal and a matrix of rank one, behind a blend of each token and the one before it; the norm of a head and \
+         a weight of the present stand behind it"
     }
 }
 

@@ -89,17 +89,23 @@ impl S4 {
 
     /// C Ā^l B̄ for l below `len`, `(d, len)`.
     fn kernel(&self, len: usize) -> Result<Tensor> {
-        let [mut power, mut states] = self.discrete()?;
-        // Of twice as many steps: those there are, and Ā to their number times them.
-        while states.dim(2)? < len {
-            states = Tensor::cat(&[&states, &power.matmul(&states)?], 2)?;
-            if states.dim(2)? < len {
-                power = power.matmul(&power)?;
-            }
-        }
-        let states = states.narrow(2, 0, len)?.contiguous()?;
+        let [a, b] = self.discrete()?;
+        let states = responses(a, b, len)?;
         self.c.unsqueeze(1)?.matmul(&states)?.squeeze(1)
     }
+}
+
+/// Ā^l B̄ for l below `len`, `(.., n, len)`, where Ā is `(.., n, n)` and B̄ `(.., n, 1)` with one leading axis.
+pub(super) fn responses(a: Tensor, b: Tensor, len: usize) -> Result<Tensor> {
+    let (mut power, mut states) = (a, b);
+    // Of twice as many steps: those there are, and Ā to their number times them.
+    while states.dim(2)? < len {
+        states = Tensor::cat(&[&states, &power.matmul(&states)?], 2)?;
+        if states.dim(2)? < len {
+            power = power.matmul(&power)?;
+        }
+    }
+    states.narrow(2, 0, len)?.contiguous()
 }
 
 /// The inverse of lower triangular matrices `(d, n, n)`, by halves.

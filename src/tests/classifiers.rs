@@ -16,6 +16,7 @@ fn an_inner_width_is_a_multiple_of_d_rounded_down() {
         ("rg-lru", "hawk"),
         ("qlstm", "reference"),
         ("qlstm-reversed", "reference"),
+        ("gss", "paper"),
     ] {
         for (expand, width) in [(0.09, 1), (1.0, 12), (2.3, 27)] {
             let mut case = case(mixer, variant);

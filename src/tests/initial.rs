@@ -38,7 +38,7 @@ fn starts_alone(case: &Case, name: &str) -> bool {
         // Of RWKV, of diagonal systems, and of the network that makes Hyena's kernel.
         "mu_k", "mu_v", "mu_r", "decay", "bonus", "log_dt", "a_re_log", "a_re", "a_im", "b_re", "b_im", "c_re", "c_im",
         "w_re", "w_im", "nu_log", "theta_log", "gamma_log", "shift_c", "shift_d", "f1", "f2", "f3", "g1", "g2", "fbias",
-        "mu_w", "mu_a", "mu_g", "bw", "ba", "key_scale", "key_share", "bnorm",
+        "mu_w", "mu_a", "mu_g", "mu_x", "bw", "ba", "key_scale", "key_share", "bnorm", "pieces",
     ];
     let mixer = case.entry.name;
     let sequential = ["rnn", "gru", "lstm", "slstm"].contains(&mixer);

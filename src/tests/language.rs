@@ -72,7 +72,7 @@ fn text_token_by_token_has_the_logits_of_the_whole() {
 fn every_mixer_but_those_whose_kernels_depend_on_the_length_goes_token_by_token() {
     for entry in MIXERS {
         let (model, _) = built(&pythia(entry, entry.variants[0], Rotary::None));
-        let goes = !["dss", "hyena"].contains(&entry.name);
+        let goes = !["dss", "hyena", "sgconv"].contains(&entry.name);
         assert_eq!(model.begin(1).unwrap().is_some(), goes, "{}", entry.name);
     }
 }

@@ -176,7 +176,7 @@ fn adding_a_layer_leaves_the_others_as_they_were_but_for_the_output_scale() {
             let output = name.ends_with("wout") || name.ends_with("w2");
             // RWKV's own code starts its blends and decays by the share of layers below.
             let last = name.split('.').next_back().unwrap_or_default();
-            let by_depth = ["rwkv4", "rwkv7"].contains(&entry.name)
+            let by_depth = ["rwkv4", "rwkv5", "rwkv6", "rwkv7"].contains(&entry.name)
                 && (last.starts_with("mu_") || ["decay", "bonus", "bw"].contains(&last));
             assert!(
                 a == b || output && shrunk || by_depth,

@@ -87,7 +87,8 @@ fn the_arithmetic_of_a_mixer_counts_the_weights_that_it_builds() {
         case.mixer(&params);
         let counted = params.vars().into_iter().filter(|(name, var)| {
             // Of a long convolution the kernel's parameters are none of them.
-            let maps = ["win", "wq", "wk", "wv", "wout"].contains(&name.as_str());
+            let maps =
+                ["win", "wq", "wk", "wv", "wu", "wm", "wx", "wy", "wout"].contains(&name.as_str());
             let kernel = work.core == Core::LongConvolution && !maps;
             var.rank() == 2 && !kernel && !["wn", "conv_w", "a_log"].contains(&name.as_str())
         });

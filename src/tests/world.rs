@@ -51,11 +51,12 @@ pub fn distance(a: &Tensor, b: &Tensor) -> f64 {
     apart.fold(0.0, |worst, d| if d <= worst { worst } else { d })
 }
 
-/// The options of a mixer at their defaults, but for a window: shorter than the sequences of tests.
+/// The options of a mixer at their defaults, but for a window and the pieces of a kernel: shorter than the sequences of tests.
 fn options(entry: &Entry) -> BTreeMap<String, String> {
     let option = |o: &dsf::mixers::MixerOption| {
         let value = match o.name {
-            "window" => "3",
+            "window" | "scales" => "3",
+            "taps" => "2",
             _ => (o.default)(Protocol::Reference),
         };
         (o.name.to_owned(), value.to_owned())

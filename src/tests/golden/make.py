@@ -1,6 +1,7 @@
 """Makes the golden files of mixers that no other program here checks: GRU and the plain RNN by PyTorch's own modules, sLSTM by a
-loop over time without a stabiliser, DeltaNet, Gated DeltaNet, RWKV-7 and S5 by loops over time with whole transition matrices, all in
-float64. Run `python make.py FOLDER` with any PyTorch 2.
+loop over time without a stabiliser, DeltaNet, Gated DeltaNet, RWKV-7 and S5 by loops over time with whole transition matrices, RWKV-5,
+RWKV-6, GateLoop, GSS and LMU by loops over time, and SGConv by PyTorch's interpolation and a sum over lags, all in float64. Run
+`python make.py FOLDER` with any PyTorch 2.
 
 A file holds two cases, `a` and `b`: parameters `p.NAME`, input `u`, output `y`, weights `w` of the loss sum(y * w), and its
 gradients `g.u` and `g.NAME`. Inputs and parameters are rounded to float32 first.
@@ -21,6 +22,18 @@ HEADED = {
 PAIRED = {
     "a": {"B": 2, "L": 17, "d": 8, "n": 1, "state": 5},
     "b": {"B": 2, "L": 64, "d": 16, "n": 1, "state": 8},
+}
+WIDENED = {
+    "a": {"B": 2, "L": 17, "d": 8, "n": 3, "expand": 2, "width": 2},
+    "b": {"B": 2, "L": 64, "d": 16, "n": 4, "expand": 2, "width": 5},
+}
+REMEMBERED = {
+    "a": {"B": 2, "L": 17, "d": 8, "n": 4, "theta": 12, "inputs": 1},
+    "b": {"B": 2, "L": 64, "d": 16, "n": 8, "theta": 40, "inputs": 3},
+}
+PIECED = {
+    "a": {"B": 2, "L": 17, "d": 8, "n": 1, "taps": 3, "scales": 4, "decay": 0.5},
+    "b": {"B": 2, "L": 64, "d": 16, "n": 1, "taps": 4, "scales": 6, "decay": 0.75},
 }
 
 
@@ -102,7 +115,7 @@ def delta_net(p, u, sizes):
 
 def rwkv7(p, u, sizes):
     heads = sizes["heads"]
-    before = torch.cat([torch.zeros_like(u[:, :1]), u[:, :-1]], 1)
+    before = token_before(u)
     blend = {of: u + (before - u) * p[f"mu_{of}"] for of in "rwkvag"}
     r, k, v = (blend[of] @ p[f"w{of}"].T for of in "rkv")
     fade = torch.tanh(blend["w"] @ p["ww1"].T) @ p["ww2"].T + p["bw"]
@@ -137,6 +150,114 @@ def s5(p, u, _sizes):
         h = h @ keep.T + u[:, t].to(a.dtype) @ put.T
         ys.append(2 * (h @ read.T).real + p["dskip"] * u[:, t])
     return torch.stack(ys, 1)
+
+
+def token_before(u):
+    return torch.cat([torch.zeros_like(u[:, :1]), u[:, :-1]], 1)
+
+
+def rwkv5_shapes(sizes, finch):
+    d, n = sizes["d"], sizes["n"]
+    shapes = {f"mu_{of}": (d,) for of in "rkvg"}
+    shapes |= {"wr": (n, d), "wk": (n, d), "wv": (d, d), "wg": (d, d), "wout": (d, d)}
+    shapes |= {"bw": (n,), "bonus": (n,), "norm": (d,), "bnorm": (d,)}
+    if finch:
+        rank = sizes["lora_rank"]
+        shapes |= {"mu_w": (d,), "mu_x": (d,), "blend": (5 * rank, d), "ww1": (rank, d), "ww2": (n, rank)}
+        shapes |= {f"blend_{of}": (d, rank) for of in "rkvgw"}
+    return shapes
+
+
+def rwkv5(p, u, sizes):
+    heads, before = sizes["heads"], token_before(u)
+    blend = {of: u + (before - u) * p[f"mu_{of}"] for of in "rkvg"}
+    fade = p["bw"].expand(*u.shape[:2], -1)
+    if "blend" in p:
+        first = u + (before - u) * p["mu_x"]
+        into = dict(zip("rkvgw", p["blend"].chunk(5)))
+        share = {of: p[f"mu_{of}"] + torch.tanh(first @ into[of].T) @ p[f"blend_{of}"].T for of in "rkvgw"}
+        blend = {of: u + (before - u) * share[of] for of in "rkvgw"}
+        fade = p["bw"] + torch.tanh(blend["w"] @ p["ww1"].T) @ p["ww2"].T
+    r, k, v = (by_heads(blend[of] @ p[f"w{of}"].T, heads) for of in "rkv")
+    w, bonus = by_heads(torch.exp(-torch.exp(fade)), heads), by_heads(p["bonus"], heads)
+    state, outputs = torch.zeros_like(k[:, 0, ..., None] * v[:, 0, ..., None, :]), []
+    for t in range(u.shape[1]):
+        written = k[:, t, ..., None] * v[:, t, ..., None, :]
+        outputs.append(torch.einsum("bhme,bhm->bhe", state + bonus[..., None] * written, r[:, t]))
+        state = w[:, t, ..., None] * state + written
+    o = torch.stack(outputs, 1)
+    normed = torch.nn.functional.group_norm(o.flatten(0, 1).flatten(1), heads, p["norm"], p["bnorm"], 64e-5)
+    gate = torch.nn.functional.silu(blend["g"] @ p["wg"].T)
+    return (normed.reshape(u.shape) * gate) @ p["wout"].T
+
+
+def gateloop_shapes(sizes):
+    d = sizes["d"]
+    return {name: (d, d) for name in ["wq", "wk", "wv", "wg", "wa", "wt", "wout"]} | {"ba": (d,), "bt": (d,)}
+
+
+def gateloop(p, u, _sizes):
+    q, k, v, g = (u @ p[f"w{of}"].T for of in "qkvg")
+    a = torch.polar(torch.sigmoid(u @ p["wa"].T + p["ba"]), u @ p["wt"].T + p["bt"])
+    h, reals = torch.zeros_like(a[:, 0]), []
+    for t in range(u.shape[1]):
+        h = a[:, t] * h + k[:, t] * v[:, t]
+        reals.append(h.real)
+    return (q * torch.stack(reals, 1) * torch.nn.functional.silu(g)) @ p["wout"].T
+
+
+def gss_shapes(sizes):
+    d, pairs, width, inner = sizes["d"], sizes["n"], sizes["width"], sizes["expand"] * sizes["d"]
+    shapes = {"wx": (width, d), "wv": (inner, d), "wy": (inner, width), "wout": (d, inner), "log_dt": (width,)}
+    return shapes | {name: (width, pairs) for name in ["a_re_log", "a_im", "c_re", "c_im"]} | {"dskip": (width,)}
+
+
+def gss(p, u, _sizes):
+    x = torch.nn.functional.gelu(u @ p["wx"].T)
+    a, step = torch.complex(-p["a_re_log"].exp(), p["a_im"]), p["log_dt"].exp()[:, None]
+    keep = torch.exp(step * a)
+    put, read = (keep - 1) / a, torch.complex(p["c_re"], p["c_im"])
+    h, ys = torch.zeros(u.shape[0], *a.shape, dtype=a.dtype), []
+    for t in range(u.shape[1]):
+        h = keep * h + put * x[:, t, :, None]
+        ys.append(2 * (read * h).sum(-1).real + p["dskip"] * x[:, t])
+    gate = torch.nn.functional.gelu(u @ p["wv"].T)
+    return ((torch.stack(ys, 1) @ p["wy"].T) * gate) @ p["wout"].T
+
+
+def lmu_shapes(sizes):
+    d, n, inputs = sizes["d"], sizes["n"], sizes["inputs"]
+    return {"wu": (inputs, d), "bu": (inputs,), "wm": (d, inputs * n), "wx": (d, d), "bout": (d,)}
+
+
+def lmu(p, u, sizes):
+    n, theta = sizes["n"], sizes["theta"]
+    a = [[(2 * i + 1) / theta * (-1 if i < j else (-1) ** (i - j + 1)) for j in range(n)] for i in range(n)]
+    a = torch.tensor(a, dtype=torch.float64)
+    b = torch.tensor([(2 * i + 1) * (-1) ** i / theta for i in range(n)], dtype=torch.float64)
+    keep = torch.linalg.matrix_exp(a)
+    put = torch.linalg.solve(a, (keep - torch.eye(n, dtype=torch.float64)) @ b)
+    x = u @ p["wu"].T + p["bu"]
+    m, ys = torch.zeros(u.shape[0], sizes["inputs"], n, dtype=torch.float64), []
+    for t in range(u.shape[1]):
+        m = m @ keep.T + x[:, t, :, None] * put
+        ys.append(torch.tanh(m.flatten(1) @ p["wm"].T + u[:, t] @ p["wx"].T + p["bout"]))
+    return torch.stack(ys, 1)
+
+
+def sgconv_shapes(sizes):
+    return {"pieces": (sizes["d"], sizes["scales"] * sizes["taps"]), "dskip": (sizes["d"],)}
+
+
+def sgconv(p, u, sizes):
+    parts = []
+    for scale, piece in enumerate(p["pieces"].split(sizes["taps"], 1)):
+        longer = sizes["taps"] * 2 ** max(scale - 1, 0)
+        stretched = torch.nn.functional.interpolate(piece[None], size=longer, mode="linear", align_corners=False)[0]
+        parts.append(sizes["decay"] ** scale * stretched)
+    kernel = torch.cat(parts, 1)
+    at = lambda t: sum(kernel[:, lag] * u[:, t - lag] for lag in range(t + 1))
+    return torch.stack([at(t) + p["dskip"] * u[:, t] for t in range(u.shape[1])], 1)
 
 
 def by_module(module, values, u):
@@ -196,6 +317,12 @@ MIXERS = {
     "gated_delta_net": (delta_net, shapes(delta_shapes, True), HEADED),
     "rwkv7": (rwkv7, shapes(rwkv7_shapes), HEADED),
     "s5": (s5, shapes(s5_shapes), PAIRED),
+    "gateloop": (gateloop, shapes(gateloop_shapes), CASES),
+    "rwkv5": (rwkv5, shapes(rwkv5_shapes, False), HEADED),
+    "rwkv6": (rwkv5, shapes(rwkv5_shapes, True), HEADED),
+    "sgconv": (sgconv, shapes(sgconv_shapes), PIECED),
+    "gss": (gss, shapes(gss_shapes), WIDENED),
+    "lmu": (lmu, shapes(lmu_shapes), REMEMBERED),
 }
 
 
