@@ -84,7 +84,7 @@ impl Task for MqarConfig {
 
     fn sizes(&self) -> Sizes {
         let examples = [self.train_examples, 0, self.test_examples];
-        Sizes::of_tokens(self.vocab_size, self.seq_len, self.kv_pairs, examples)
+        Sizes::of_tokens(self.vocab_size, [self.seq_len; 2], self.kv_pairs, examples)
     }
 
     /// That the keys suffice needs no rule: V > L >= 4k leaves at least 2k of them.
@@ -117,7 +117,13 @@ impl Task for MqarConfig {
             ),
         ];
         let examples = [self.train_examples, self.test_examples];
-        limits::check(ENTRY.name, &rules, v, l, examples)?;
+        limits::check(
+            ENTRY.name,
+            &rules,
+            v,
+            limits::Lengths::new(l, None),
+            examples,
+        )?;
         match self.data {
             Generator::Native => Ok(()),
             Generator::Numpy => numpy::seed(self).map(drop),
