@@ -343,6 +343,16 @@ pub static SETTINGS: Settings = {
         row("kv-pairs", At::Task("kv_pairs"), ANY, Task,
             "Key-value pairs k, at most L / 4").common()
             .shown(column(14, Is("0"), "key-value pairs an example, k")),
+        row("key-tokens", At::Task("key_tokens"), Whole(1, 8), Task,
+            "Tokens of a key")
+            .more(&[(LABELS, "Our own generator alone has keys of several tokens, overwrites and passes.")])
+            .shown(column(57, Empty, "tokens of a key, where it has several")),
+        row("overwrites", At::Task("overwrites"), ANY, Task,
+            "Pairs shown again with another value, the answer")
+            .shown(column(58, Empty, "pairs of an example that are shown again with another value")),
+        row("passes", At::Task("passes"), ANY, Task,
+            "Times that the pairs are shown, in a new order each")
+            .shown(column(59, Empty, "times that the pairs of an example are shown, where there are several")),
         row("vocab-size", At::Task("vocab_size"), ANY, Task,
             "Vocabulary size V, in tokens")
             .more(&[(TEXT, "By default that of the tokenizer.")])

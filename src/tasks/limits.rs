@@ -24,7 +24,7 @@ pub(super) struct Lengths {
 /// The length of one split, and the flag that sets it.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Length {
-    flag: &'static str,
+    pub flag: &'static str,
     pub tokens: usize,
 }
 
