@@ -311,7 +311,9 @@ pub static SETTINGS: Settings = {
             .shown(column(10, Required, "residual layout of a block")),
         row("state-mixer", At::Model("state_mixer"), STATE_MIXERS, Recipe, "")
             .shown(column(11, Required, "what follows the mixer in a block")),
-        row("positions", At::Model("positions"), Bool, Recipe, "")
+        row("positions", At::Model("positions"), Bool, Model,
+            "Whether an embedding of each position is learnt")
+            .more(&[(LABELS, "It is of no use beyond the positions of the training.")])
             .shown(column(12, Required, "whether position embeddings are learnt")),
 
         row("corpus", At::Task("corpus"),
@@ -331,9 +333,26 @@ pub static SETTINGS: Settings = {
             .more(&[(POOLED, "Of the longest document, with its end token.")])
             .common()
             .shown(column(13, Required, "tokens an example, L").unit("tokens")),
+        row("test-seq-len", At::Task("test_seq_len"), ANY, Task,
+            "Sequence length of the test, in tokens")
+            .more(&[(LABELS, "By default that of the training.")])
+            .shown(column(55, Empty, "tokens a test example, where they are not as many as in training").unit("tokens")),
+        row("copy-tokens", At::Task("copy_tokens"), ANY, Task,
+            "Tokens to copy, at most L / 2").common()
+            .shown(column(56, Empty, "tokens to copy, of an example of selective copying")),
         row("kv-pairs", At::Task("kv_pairs"), ANY, Task,
             "Key-value pairs k, at most L / 4").common()
             .shown(column(14, Is("0"), "key-value pairs an example, k")),
+        row("key-tokens", At::Task("key_tokens"), Whole(1, 8), Task,
+            "Tokens of a key")
+            .more(&[(LABELS, "Our own generator alone has keys of several tokens, overwrites and passes.")])
+            .shown(column(57, Empty, "tokens of a key, where it has several")),
+        row("overwrites", At::Task("overwrites"), ANY, Task,
+            "Pairs shown again with another value, the answer")
+            .shown(column(58, Empty, "pairs of an example that are shown again with another value")),
+        row("passes", At::Task("passes"), ANY, Task,
+            "Times that the pairs are shown, in a new order each")
+            .shown(column(59, Empty, "times that the pairs of an example are shown, where there are several")),
         row("vocab-size", At::Task("vocab_size"), ANY, Task,
             "Vocabulary size V, in tokens")
             .more(&[(TEXT, "By default that of the tokenizer.")])
@@ -478,6 +497,8 @@ impl Setting {
                 objective == Objective::NextToken
             }
             At::Body(_) => objective != Objective::PerToken,
+            // Elsewhere they belong to the published models.
+            At::Model("positions") => objective == Objective::PerToken,
             // A text has no accuracy.
             At::Train("stop_above") => objective != Objective::NextToken,
             At::Run(_) | At::Model(_) | At::Train(_) | At::Rule => true,

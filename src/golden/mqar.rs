@@ -17,7 +17,11 @@ pub(super) fn check(file: &File) -> Result<Worst> {
             data_seed: 0,
             vocab_size: facts.size("vocab")?,
             seq_len: facts.size("seq_len")?,
+            test_seq_len: None,
             kv_pairs: facts.size("kv_pairs")?,
+            key_tokens: 1,
+            overwrites: 0,
+            passes: 1,
             train_examples: facts.size("examples")?,
             test_examples: 1,
         };

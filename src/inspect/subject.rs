@@ -165,7 +165,7 @@ impl Network {
             Input::Task(length, data_dir) => (self.example(data_dir)?, length),
             Input::Random(_) => unreachable!("random numbers are no tokens"),
         };
-        let most = self.config.task.sizes()?.seq_len.min(tokens.len());
+        let most = self.config.task.sizes()?.longest().min(tokens.len());
         let length = length.unwrap_or(most);
         ensure!(
             (1..=most).contains(&length),

@@ -38,7 +38,7 @@ impl From<&Sizes> for Io {
     fn from(sizes: &Sizes) -> Self {
         Self {
             vocab_size: sizes.vocab_size,
-            seq_len: sizes.seq_len,
+            seq_len: sizes.longest(),
         }
     }
 }

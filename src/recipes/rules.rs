@@ -50,6 +50,14 @@ pub(super) fn finish(draft: &mut Draft) -> Result<Resolved> {
         }
         config.model.hybrid = Some(hybrid);
     }
+    let (sizes, positions) = (task.sizes(), config.model.positions);
+    if positions && sizes.test_seq_len > sizes.seq_len {
+        draft.notes.push(format!(
+            "--test-seq-len {}: the embeddings of positions behind the first {} are never trained and stay at random; \
+             --positions false leaves all of them out",
+            sizes.test_seq_len, sizes.seq_len
+        ));
+    }
     for (entry, model, _) in mixers::of_model(&config.model)? {
         entry.check_sizes(&*model)?;
     }

@@ -138,7 +138,7 @@ const GATES: Figure = Figure {
 const RECALL_MEMORY: Figure = Figure {
     series: Series::Figure, number: "state",
     about: "accuracy against the size of the state",
-    runs: &[("task", &["mqar", "induction", "recall", "lra"])],
+    runs: &[("task", &["mqar", "induction", "recall", "selective-copying", "lra"])],
     metrics: LAST_AND_BEST, drawn: Drawn::Points("state_size"),
     remedy: "`dsf sweep --d 64,128 --n 32,64` trains some",
 };

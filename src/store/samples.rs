@@ -19,7 +19,11 @@ pub(crate) fn config() -> RunConfig {
             data_seed: 0,
             vocab_size: 8192,
             seq_len: 64,
+            test_seq_len: None,
             kv_pairs: 4,
+            key_tokens: 1,
+            overwrites: 0,
+            passes: 1,
             train_examples: 100_000,
             test_examples: 3000,
         }

@@ -10,8 +10,8 @@
 //! ⊢ is token 0, all others are 1 .. V - 1. The paper's sizes are L = 30, V = 20, 5,000 training and 500 test
 //! examples.
 
-use super::limits::Rule;
-use super::synthetic::Synthetic;
+use super::limits::{Length, Rule};
+use super::synthetic::{all_tokens, Synthetic, ONE_ANSWER};
 use super::TaskEntry;
 use crate::ops::rng::Rng;
 
@@ -29,19 +29,21 @@ pub(super) const ENTRY: TaskEntry = INDUCTION.entry(
 const INDUCTION: Synthetic = Synthetic {
     name: "induction",
     title: "induction heads",
+    fields: ONE_ANSWER,
     rules,
+    guess: all_tokens,
     draw,
 };
 
 /// The special token ⊢.
 const SPECIAL: u32 = 0;
 
-fn rules(vocab_size: usize, seq_len: usize) -> Vec<Rule> {
+fn rules(vocab_size: usize, length: Length, _answers: usize) -> Vec<Rule> {
     vec![
         (
-            seq_len >= 3,
+            length.tokens >= 3,
             format!(
-                "--seq-len {seq_len} has no room for the special token, the token behind it and the \
+                "{length} has no room for the special token, the token behind it and the \
                  special token at the end. Give at least 3"
             ),
         ),
@@ -55,21 +57,23 @@ fn rules(vocab_size: usize, seq_len: usize) -> Vec<Rule> {
     ]
 }
 
-/// Fills one example and gives its answer.
-fn draw(rng: &mut Rng, tokens: &mut [u32], vocab_size: u32) -> u32 {
+/// Fills one example and its answer.
+fn draw(rng: &mut Rng, tokens: &mut [u32], vocab_size: u32, answers: &mut [u32]) {
     let last = tokens.len() - 1;
     tokens.fill_with(|| SPECIAL + 1 + rng.below(vocab_size - 1));
     // A token that is not the last special one stands behind the first.
     let first = rng.below(last as u32 - 1) as usize;
     (tokens[first], tokens[last]) = (SPECIAL, SPECIAL);
-    tokens[first + 1]
+    answers[0] = tokens[first + 1];
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::tasks::synthetic::Settings;
-    use crate::tasks::testing::{assert_refused, assert_seeded, paper, per_token};
+    use crate::tasks::testing::{
+        assert_refused, assert_seeded, assert_tested_at_another_length, paper, per_token,
+    };
     use proptest::prelude::*;
     use std::collections::BTreeSet;
 
@@ -79,7 +83,7 @@ mod tests {
             vocab_size in 3..40_usize, seq_len in 3..50_usize, data_seed in 0..1_u64 << 40,
         ) {
             let settings = Settings {
-                data_seed, vocab_size, seq_len, train_examples: 9, test_examples: 4,
+                data_seed, train_examples: 9, test_examples: 4, ..paper(vocab_size, seq_len)
             };
             let (train, test) = per_token(&*INDUCTION.of(&settings));
             prop_assert_eq!((train.len(), test.len()), (9, 4));
@@ -112,6 +116,11 @@ mod tests {
     #[test]
     fn an_example_is_a_function_of_seed_split_and_index() {
         assert_seeded(&INDUCTION, &paper(20, 30));
+    }
+
+    #[test]
+    fn the_test_may_have_another_length() {
+        assert_tested_at_another_length(&INDUCTION, &paper(20, 30));
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! Sizes that no generated task can have, refused in a sentence that names the task and the flag.
 
 use crate::error::{ensure, Result};
+use std::fmt;
 
 /// Beyond this the embedding table alone outgrows any device.
 const MAX_VOCAB: usize = 1 << 24;
@@ -11,13 +12,74 @@ const MAX_TOKENS: usize = 1 << 31;
 /// A rule of sizes: whether it holds, and what is said where it does not.
 pub(super) type Rule = (bool, String);
 
-/// Refuses a run of `task` that breaks one of its own `rules`, by which `seq_len` is at least 1; a vocabulary beyond the
-/// largest; and a training or test split of no or of too many examples.
+/// How long the sequences of a run are.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Lengths {
+    /// Tokens of a training example.
+    pub train: usize,
+    /// Tokens of a test example, where they are not as many.
+    pub test: Option<usize>,
+}
+
+/// The length of one split, and the flag that sets it.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Length {
+    pub flag: &'static str,
+    pub tokens: usize,
+}
+
+impl fmt::Display for Length {
+    /// As typed.
+    fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
+        write!(f, "{} {}", self.flag, self.tokens)
+    }
+}
+
+impl Lengths {
+    /// Those of a run whose training examples have `train` tokens; a test length that says the same says nothing.
+    pub fn new(train: usize, test: Option<usize>) -> Self {
+        let test = test.filter(|test| *test != train);
+        Self { train, test }
+    }
+
+    /// Tokens of a training and of a test example.
+    pub fn tokens(self) -> [usize; 2] {
+        self.each().map(|length| length.tokens)
+    }
+
+    /// That of the training and that of the test split.
+    pub fn each(self) -> [Length; 2] {
+        let train = Length {
+            flag: "--seq-len",
+            tokens: self.train,
+        };
+        let test = self.test.map(|tokens| Length {
+            flag: "--test-seq-len",
+            tokens,
+        });
+        [train, test.unwrap_or(train)]
+    }
+
+    /// In a sentence: `L = 64, tested at 128`.
+    pub fn title(self) -> String {
+        let test = self.test.map(|test| format!(", tested at {test}"));
+        format!("L = {}{}", self.train, test.unwrap_or_default())
+    }
+
+    /// In a list of runs: `L=64->128`.
+    pub fn label(self) -> String {
+        let test = self.test.map(|test| format!("->{test}"));
+        format!("L={}{}", self.train, test.unwrap_or_default())
+    }
+}
+
+/// Refuses a run of `task` that breaks one of its own `rules`, by which both lengths are at least 1; a vocabulary beyond
+/// the largest; and a training or test split of no or of too many examples.
 pub(super) fn check(
     task: &str,
     rules: &[Rule],
     vocab_size: usize,
-    seq_len: usize,
+    lengths: Lengths,
     examples: [usize; 2],
 ) -> Result<()> {
     for (holds, why) in rules {
@@ -27,18 +89,16 @@ pub(super) fn check(
         vocab_size <= MAX_VOCAB,
         "{task}: --vocab-size {vocab_size} is beyond the largest vocabulary. Give at most {MAX_VOCAB}"
     );
-    let most = MAX_TOKENS / seq_len;
-    for (flag, examples) in ["--train-examples", "--test-examples"]
-        .into_iter()
-        .zip(examples)
-    {
+    let flags = ["--train-examples", "--test-examples"].into_iter();
+    for ((flag, examples), length) in flags.zip(examples).zip(lengths.each()) {
+        let most = MAX_TOKENS / length.tokens;
         ensure!(
             examples > 0,
             "{task}: {flag} {examples} leaves an empty split. Give at least 1"
         );
         ensure!(
             examples <= most,
-            "{task}: {flag} {examples} with --seq-len {seq_len}: a split holds at most {MAX_TOKENS} tokens. Give at \
+            "{task}: {flag} {examples} with {length}: a split holds at most {MAX_TOKENS} tokens. Give at \
              most {flag} {most}"
         );
     }

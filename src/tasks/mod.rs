@@ -10,6 +10,7 @@ pub mod mqar;
 mod mt19937;
 mod parquet;
 mod recall;
+mod selective_copying;
 mod splits;
 mod synthetic;
 #[cfg(test)]
@@ -36,6 +37,7 @@ pub static TASKS: &[TaskEntry] = &[
     mqar::ENTRY,
     induction::ENTRY,
     recall::ENTRY,
+    selective_copying::ENTRY,
     lra::ENTRY,
     wikitext::ENTRY,
     #[cfg(test)]
@@ -149,8 +151,10 @@ pub type Watch<'a> = &'a mut dyn FnMut(Progress) -> Result<()>;
 pub struct Sizes {
     /// Rows of the token table, V.
     pub vocab_size: usize,
-    /// Tokens of the longest sequence, L.
+    /// Tokens of the longest sequence that is trained on, L.
     pub seq_len: usize,
+    /// Tokens of the longest sequence that is tested.
+    pub test_seq_len: usize,
     /// Sequences an example: 2 in tasks of pairs.
     pub documents: usize,
     /// Labels an example.
@@ -166,10 +170,16 @@ pub struct Sizes {
 
 impl Sizes {
     /// Of sequences whose labels are tokens themselves.
-    fn of_tokens(vocab_size: usize, seq_len: usize, labels: usize, examples: [usize; 3]) -> Self {
+    fn of_tokens(
+        vocab_size: usize,
+        [seq_len, test_seq_len]: [usize; 2],
+        labels: usize,
+        examples: [usize; 3],
+    ) -> Self {
         Self {
             vocab_size,
             seq_len,
+            test_seq_len,
             documents: 1,
             labels_per_example: labels,
             classes: vocab_size,
@@ -178,9 +188,19 @@ impl Sizes {
         }
     }
 
-    /// Tokens of an example at most.
+    /// Tokens of a training example at most.
     pub fn tokens_per_example(&self) -> usize {
         self.seq_len * self.documents
+    }
+
+    /// Tokens of a tested example at most.
+    pub fn tokens_per_tested_example(&self) -> usize {
+        self.test_seq_len * self.documents
+    }
+
+    /// Tokens of the longest sequence that a model reads.
+    pub fn longest(&self) -> usize {
+        self.seq_len.max(self.test_seq_len)
     }
 
     /// Examples that are tested after an epoch.

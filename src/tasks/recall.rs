@@ -11,8 +11,8 @@
 //! is shown. Where L is even, the value of a key that is not shown begins the sequence. The paper's sizes are
 //! L = 20, V = 10, 5,000 training and 500 test examples.
 
-use super::limits::Rule;
-use super::synthetic::Synthetic;
+use super::limits::{Length, Rule};
+use super::synthetic::{all_tokens, Synthetic, ONE_ANSWER};
 use super::TaskEntry;
 use crate::ops::rng::Rng;
 
@@ -30,16 +30,18 @@ pub(super) const ENTRY: TaskEntry = RECALL.entry(
 const RECALL: Synthetic = Synthetic {
     name: "recall",
     title: "associative recall",
+    fields: ONE_ANSWER,
     rules,
+    guess: all_tokens,
     draw,
 };
 
-fn rules(vocab_size: usize, seq_len: usize) -> Vec<Rule> {
+fn rules(vocab_size: usize, length: Length, _answers: usize) -> Vec<Rule> {
     vec![
         (
-            seq_len >= 3,
+            length.tokens >= 3,
             format!(
-                "--seq-len {seq_len} has no room for a key, its value and the key at the end. Give at \
+                "{length} has no room for a key, its value and the key at the end. Give at \
                  least 3"
             ),
         ),
@@ -59,12 +61,12 @@ fn rules(vocab_size: usize, seq_len: usize) -> Vec<Rule> {
     ]
 }
 
-/// Fills one example with keys from the lower half of the vocabulary and values from the upper one, and gives its
+/// Fills one example with keys from the lower half of the vocabulary and values from the upper one, and its
 /// answer.
-fn draw(rng: &mut Rng, tokens: &mut [u32], vocab_size: u32) -> u32 {
+fn draw(rng: &mut Rng, tokens: &mut [u32], vocab_size: u32, answers: &mut [u32]) {
     let half = vocab_size / 2;
     let Some((query, shown)) = tokens.split_last_mut() else {
-        return 0; // refused by the rules
+        return; // refused by the rules
     };
     let (unpaired, pairs) = shown.split_at_mut(shown.len() % 2);
     unpaired.fill_with(|| half + rng.below(half));
@@ -84,14 +86,16 @@ fn draw(rng: &mut Rng, tokens: &mut [u32], vocab_size: u32) -> u32 {
     }
     let (key, value) = known[rng.below(known.len() as u32) as usize];
     *query = key;
-    value
+    answers[0] = value;
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::tasks::synthetic::Settings;
-    use crate::tasks::testing::{assert_refused, assert_seeded, paper, per_token};
+    use crate::tasks::testing::{
+        assert_refused, assert_seeded, assert_tested_at_another_length, paper, per_token,
+    };
     use proptest::prelude::*;
     use std::collections::{BTreeSet, HashMap};
 
@@ -101,7 +105,7 @@ mod tests {
             half in 2..20_u32, seq_len in 3..50_usize, data_seed in 0..1_u64 << 40,
         ) {
             let settings = Settings {
-                data_seed, vocab_size: 2 * half as usize, seq_len, train_examples: 9, test_examples: 4,
+                data_seed, train_examples: 9, test_examples: 4, ..paper(2 * half as usize, seq_len)
             };
             let (train, test) = per_token(&*RECALL.of(&settings));
             prop_assert_eq!((train.len(), test.len()), (9, 4));
@@ -134,6 +138,11 @@ mod tests {
     #[test]
     fn an_example_is_a_function_of_seed_split_and_index() {
         assert_seeded(&RECALL, &paper(10, 20));
+    }
+
+    #[test]
+    fn the_test_may_have_another_length() {
+        assert_tested_at_another_length(&RECALL, &paper(10, 20));
     }
 
     #[test]

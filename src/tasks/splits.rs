@@ -13,7 +13,7 @@ pub const IGNORED: i64 = -100;
 /// What a run is trained and tested on.
 #[derive(Clone, Debug)]
 pub enum Splits {
-    /// Sequences of one length, with labels at some of their positions.
+    /// Sequences of one length in each split, with labels at some of their positions.
     PerToken {
         /// What is trained on.
         train: Dataset,
@@ -58,22 +58,22 @@ impl<T> TrainValTest<T> {
 }
 
 impl Splits {
-    /// Sequences with one label, at the last position, drawn from the streams `TASK/train` and `TASK/test` of `seed`.
-    /// `draw` fills the tokens of a sequence from a stream of its own and gives the label.
-    pub(super) fn one_label(
+    /// Sequences with labels at their last positions, drawn from the streams `TASK/train` and `TASK/test` of `seed`.
+    /// `draw` fills the tokens and the labels of a sequence from a stream of its own.
+    pub(super) fn drawn(
         task: &str,
         seed: u64,
         sizes: &Sizes,
-        draw: impl Fn(&mut Rng, &mut [u32]) -> u32 + Sync,
+        draw: impl Fn(&mut Rng, &mut [u32], &mut [u32]) + Sync,
     ) -> Self {
         let [train, _, test] = sizes.examples;
-        let split = |name: &str, examples| {
+        let split = |name: &str, examples, seq_len| {
             let rng = Rng::new(seed, &format!("{task}/{name}"), 0);
-            Dataset::drawn(&rng, examples, sizes.seq_len, &draw)
+            Dataset::drawn(&rng, examples, seq_len, sizes.labels_per_example, &draw)
         };
         Self::PerToken {
-            train: split("train", train),
-            test: split("test", test),
+            train: split("train", train, sizes.seq_len),
+            test: split("test", test, sizes.test_seq_len),
         }
     }
 
@@ -108,8 +108,8 @@ impl Splits {
     pub fn placeholder(objective: Objective, sizes: &Sizes, examples: usize) -> Self {
         match objective {
             Objective::PerToken => Self::PerToken {
-                train: Dataset::placeholder(sizes, examples),
-                test: Dataset::placeholder(sizes, 1),
+                train: Dataset::placeholder(sizes, sizes.seq_len, examples),
+                test: Dataset::placeholder(sizes, sizes.test_seq_len, 1),
             },
             Objective::Pooled => {
                 let document = vec![1; sizes.seq_len];
@@ -153,35 +153,40 @@ pub struct Batch<'a> {
 }
 
 impl Dataset {
-    /// `examples` sequences of `seq_len` tokens with one label, at the last position. `draw` fills the tokens
-    /// of a sequence from a stream of its own, the one of its index under `rng`, and gives the label.
+    /// `examples` sequences of `seq_len` tokens with `labels` labels, at the last positions. `draw` fills the tokens
+    /// and the labels of a sequence from a stream of its own, the one of its index under `rng`.
     fn drawn(
         rng: &Rng,
         examples: usize,
         seq_len: usize,
-        draw: impl Fn(&mut Rng, &mut [u32]) -> u32 + Sync,
+        labels: usize,
+        draw: impl Fn(&mut Rng, &mut [u32], &mut [u32]) + Sync,
     ) -> Self {
-        let mut tokens = vec![0; examples * seq_len];
-        let sequences = tokens.par_chunks_mut(seq_len).enumerate();
-        let answers = sequences.map(|(index, sequence)| draw(&mut rng.at(index as u64), sequence));
+        let (mut tokens, mut answers) = (vec![0; examples * seq_len], vec![0; examples * labels]);
+        tokens
+            .par_chunks_mut(seq_len)
+            .zip_eq(answers.par_chunks_mut(labels))
+            .enumerate()
+            .for_each(|(index, (tokens, answers))| {
+                draw(&mut rng.at(index as u64), tokens, answers);
+            });
         Self {
             seq_len,
-            labels_per_example: 1,
-            answers: answers.collect(),
+            labels_per_example: labels,
             tokens,
-            positions: vec![seq_len as u32 - 1; examples],
+            positions: last_positions(examples, seq_len, labels),
+            answers,
         }
     }
 
-    fn placeholder(sizes: &Sizes, examples: usize) -> Self {
-        let (seq_len, labels) = (sizes.seq_len, sizes.labels_per_example);
+    fn placeholder(sizes: &Sizes, seq_len: usize, examples: usize) -> Self {
+        let labels = sizes.labels_per_example;
         let ids = |count: usize| (0..count).map(|i| (i % sizes.vocab_size) as u32).collect();
-        let last = (seq_len - labels) as u32..seq_len as u32;
         Self {
             seq_len,
             labels_per_example: labels,
             tokens: ids(examples * seq_len),
-            positions: (0..examples).flat_map(|_| last.clone()).collect(),
+            positions: last_positions(examples, seq_len, labels),
             answers: ids(examples * labels),
         }
     }
@@ -233,6 +238,12 @@ impl Dataset {
     }
 }
 
+/// (N, k), the last `labels` positions of every one of `examples` sequences.
+fn last_positions(examples: usize, seq_len: usize, labels: usize) -> Vec<u32> {
+    let last = (seq_len - labels) as u32..seq_len as u32;
+    (0..examples).flat_map(|_| last.clone()).collect()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -268,6 +279,7 @@ mod tests {
         let sizes = Sizes {
             vocab_size: 5,
             seq_len: 4,
+            test_seq_len: 7,
             documents: 2,
             labels_per_example: 3,
             classes: 2,
@@ -280,6 +292,7 @@ mod tests {
         };
         assert_eq!((train.len(), test.len()), (6, 1));
         assert_eq!(train.batch(5..6).positions, [1, 2, 3]);
+        assert_eq!(test.batch(0..1).positions, [4, 5, 6]);
         assert!(train.tokens().iter().all(|token| *token < 5));
         let Splits::Pooled(pooled) = of(Objective::Pooled) else {
             panic!("another objective");

@@ -1,10 +1,9 @@
-//! Generated tasks that ask one question, at the last token of a sequence: the settings, the checks and the splits
-//! that they share.
+//! Generated tasks that ask at the last tokens of a sequence: the settings, the checks and the splits that they share.
 
-use super::limits::{self, Rule};
+use super::limits::{self, Length, Lengths, Rule};
 use super::{Objective, Sizes, Splits, Task, TaskEntry};
 use crate::config::TaskConfig;
-use crate::error::Result;
+use crate::error::{refuse, Result};
 use crate::ops::rng::Rng;
 use serde::{Deserialize, Serialize};
 use std::path::Path;
@@ -15,10 +14,29 @@ pub(super) struct Synthetic {
     pub name: &'static str,
     /// What a sentence calls it.
     pub title: &'static str,
-    /// Its own rules of V and L; L is at least 1 by them.
-    pub rules: fn(usize, usize) -> Vec<Rule>,
-    /// Fills the tokens of one example, each below V, and gives its answer.
-    pub draw: fn(&mut Rng, &mut [u32], u32) -> u32,
+    /// The names of its settings in a config.
+    pub fields: &'static [&'static str],
+    /// Its own rules of V, L and the answers of an example; L is at least 1 and no less than the answers by them.
+    pub rules: fn(usize, Length, usize) -> Vec<Rule>,
+    /// Of V: among how many tokens a guess is that knows the rules alone, and what they are called.
+    pub guess: fn(usize) -> (usize, &'static str),
+    /// Fills the tokens of one example, each below V, and its answers, which stand at the last tokens.
+    pub draw: fn(&mut Rng, &mut [u32], u32, &mut [u32]),
+}
+
+/// The fields of a task that asks for one answer.
+pub(super) const ONE_ANSWER: &[&str] = &[
+    "data_seed",
+    "vocab_size",
+    "seq_len",
+    "test_seq_len",
+    "train_examples",
+    "test_examples",
+];
+
+/// A guess among all tokens.
+pub(super) fn all_tokens(vocab_size: usize) -> (usize, &'static str) {
+    (vocab_size, "tokens")
 }
 
 /// The settings of such a task.
@@ -29,12 +47,32 @@ pub(super) struct Settings {
     pub data_seed: u64,
     /// Vocabulary V.
     pub vocab_size: usize,
-    /// Tokens an example, L, with the question at the end.
+    /// Tokens an example, L, with the questions at the end.
     pub seq_len: usize,
+    /// Tokens a test example, where they are not as many.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub test_seq_len: Option<usize>,
+    /// Tokens to copy, k, in a task that copies: its answers.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub copy_tokens: Option<usize>,
     /// Training examples, generated once, used in the same order every epoch.
     pub train_examples: usize,
     /// Test examples.
     pub test_examples: usize,
+}
+
+/// The field that not every task has.
+const COPY_TOKENS: &str = "copy_tokens";
+
+impl Settings {
+    fn lengths(&self) -> Lengths {
+        Lengths::new(self.seq_len, self.test_seq_len)
+    }
+
+    /// Answers an example.
+    fn answers(&self) -> usize {
+        self.copy_tokens.unwrap_or(1)
+    }
 }
 
 /// One run's task.
@@ -57,13 +95,7 @@ impl Synthetic {
             about,
             examples,
             recipe,
-            fields: &[
-                "data_seed",
-                "vocab_size",
-                "seq_len",
-                "train_examples",
-                "test_examples",
-            ],
+            fields: self.fields,
             objective: Objective::PerToken,
             headline: "accuracy",
             report: "",
@@ -74,7 +106,13 @@ impl Synthetic {
 
     /// Types the settings of one run.
     pub fn read(&'static self, config: &TaskConfig) -> Result<Box<dyn Task>> {
-        let settings = config.typed()?;
+        let settings: Settings = config.typed()?;
+        let name = self.name;
+        match (self.fields.contains(&COPY_TOKENS), settings.copy_tokens) {
+            (true, None) => refuse!("task {name}: missing field `{COPY_TOKENS}`"),
+            (false, Some(_)) => refuse!("task {name}: unknown field `{COPY_TOKENS}`"),
+            _ => {}
+        }
         Ok(Box::new(Run {
             task: self,
             settings,
@@ -84,42 +122,53 @@ impl Synthetic {
 
 impl Task for Run {
     fn config(&self) -> TaskConfig {
-        TaskConfig::new(self.task.name, &self.settings)
+        let settings = Settings {
+            test_seq_len: self.settings.lengths().test,
+            ..self.settings.clone()
+        };
+        TaskConfig::new(self.task.name, &settings)
     }
 
     fn sizes(&self) -> Sizes {
         let s = &self.settings;
         let examples = [s.train_examples, 0, s.test_examples];
-        Sizes::of_tokens(s.vocab_size, s.seq_len, 1, examples)
+        Sizes::of_tokens(s.vocab_size, s.lengths().tokens(), s.answers(), examples)
     }
 
     fn check(&self) -> Result<()> {
         let s = &self.settings;
-        let rules = (self.task.rules)(s.vocab_size, s.seq_len);
+        let rules = s.lengths().each();
+        let rules = rules.map(|length| (self.task.rules)(s.vocab_size, length, s.answers()));
         let examples = [s.train_examples, s.test_examples];
-        limits::check(self.task.name, &rules, s.vocab_size, s.seq_len, examples)
+        let (name, lengths) = (self.task.name, s.lengths());
+        limits::check(name, &rules.concat(), s.vocab_size, lengths, examples)
     }
 
     fn load(&self, _data_dir: Option<&Path>) -> Result<Splits> {
         self.check()?;
         let s = &self.settings;
-        let draw =
-            |rng: &mut Rng, tokens: &mut [u32]| (self.task.draw)(rng, tokens, s.vocab_size as u32);
+        let draw = |rng: &mut Rng, tokens: &mut [u32], answers: &mut [u32]| {
+            (self.task.draw)(rng, tokens, s.vocab_size as u32, answers);
+        };
         let (name, seed) = (self.task.name, s.data_seed);
-        Ok(Splits::one_label(name, seed, &self.sizes(), draw))
+        Ok(Splits::drawn(name, seed, &self.sizes(), draw))
     }
 
     fn title(&self) -> String {
-        format!("{} (L = {})", self.task.title, self.settings.seq_len)
+        let copied = self.settings.copy_tokens;
+        let copied = copied.map(|k| format!(", {k} tokens"));
+        let (title, lengths) = (self.task.title, self.settings.lengths().title());
+        format!("{title} ({lengths}{})", copied.unwrap_or_default())
     }
 
     fn guess(&self) -> Option<(f64, String)> {
-        let tokens = self.settings.vocab_size;
-        Some((1.0 / tokens as f64, format!("all {tokens} tokens")))
+        let (among, called) = (self.task.guess)(self.settings.vocab_size);
+        Some((1.0 / among as f64, format!("all {among} {called}")))
     }
 
     fn label(&self) -> String {
-        format!("L={}", self.settings.seq_len)
+        let copied = self.settings.copy_tokens.map(|k| format!("/{k}"));
+        self.settings.lengths().label() + &copied.unwrap_or_default()
     }
 
     fn next(&self, mixer: &str) -> String {

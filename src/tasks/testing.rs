@@ -42,6 +42,8 @@ pub(super) fn paper(vocab_size: usize, seq_len: usize) -> Settings {
         data_seed: 0,
         vocab_size,
         seq_len,
+        test_seq_len: None,
+        copy_tokens: None,
         train_examples: 5_000,
         test_examples: 500,
     }
@@ -60,6 +62,49 @@ pub(super) fn assert_seeded(task: &'static Synthetic, paper: &Settings) {
     assert_eq!(test, same);
     assert_ne!(train.batch(0..500), test.batch(0..500));
     assert_ne!(data(|s| s.data_seed = 1).1, test);
+}
+
+/// A test of another length is one of the same task, and leaves the training examples as they are.
+pub(super) fn assert_tested_at_another_length(task: &'static Synthetic, paper: &Settings) {
+    let plain = task.of(paper);
+    let (seq_len, sizes) = (paper.seq_len, plain.sizes());
+    for test_seq_len in [seq_len + 7, seq_len - 3] {
+        let at = |settings: &Settings| {
+            task.of(&Settings {
+                test_seq_len: Some(test_seq_len),
+                ..settings.clone()
+            })
+        };
+        let other = at(paper);
+        let (train, test) = per_token(&*other);
+        assert_eq!(train, per_token(&*plain).0);
+        // The same test as that of a run whose examples all have this length.
+        let all = Settings {
+            seq_len: test_seq_len,
+            ..paper.clone()
+        };
+        assert_eq!(test, per_token(&*task.of(&all)).1);
+        let (longest, labels) = (seq_len.max(test_seq_len), sizes.labels_per_example);
+        assert_eq!(other.sizes().longest(), longest);
+        assert_eq!(other.sizes().labels_per_example, labels);
+        assert_eq!(
+            other.sizes().tokens_per_example(),
+            sizes.tokens_per_example()
+        );
+        let said = format!("L = {seq_len}, tested at {test_seq_len}");
+        assert!(other.title().contains(&said), "{}", other.title());
+        assert!(other
+            .label()
+            .starts_with(&format!("L={seq_len}->{test_seq_len}")));
+        assert_ne!(other.config(), plain.config());
+    }
+    // The length of the training goes without saying.
+    let same = task.of(&Settings {
+        test_seq_len: Some(seq_len),
+        ..paper.clone()
+    });
+    assert_eq!(same.config(), plain.config());
+    assert_eq!((same.title(), same.label()), (plain.title(), plain.label()));
 }
 
 /// Sizes without data are refused by their flag: by the task's own rules for V and L, and by those of all.
@@ -81,7 +126,7 @@ pub(super) fn assert_refused(
         };
         refused(settings, sentence);
     }
-    let all: [(fn(&mut Settings), _); 3] = [
+    let all: [(fn(&mut Settings), _); 5] = [
         (
             |s| s.vocab_size = 1 << 25,
             "--vocab-size 33554432 is beyond",
@@ -92,7 +137,12 @@ pub(super) fn assert_refused(
         ),
         (
             |s| s.test_examples = 1 << 40,
-            "--test-examples 1099511627776 with",
+            "--test-examples 1099511627776 with --seq-len",
+        ),
+        (|s| s.test_seq_len = Some(1), "--test-seq-len 1 has no room"),
+        (
+            |s| (s.test_seq_len, s.test_examples) = (Some(1 << 20), 1 << 12),
+            "--test-examples 4096 with --test-seq-len 1048576: a split",
         ),
     ];
     for (change, sentence) in all {

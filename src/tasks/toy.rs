@@ -3,7 +3,8 @@
 //!
 //! No row of the settings knows `lag`: tests make one.
 
-use super::{limits, Objective, Sizes, Splits, Task, TaskEntry};
+use super::limits::{self, Lengths};
+use super::{Objective, Sizes, Splits, Task, TaskEntry};
 use crate::config::TaskConfig;
 use crate::error::Result;
 use serde::{Deserialize, Serialize};
@@ -81,22 +82,23 @@ impl Task for ToyConfig {
 
     fn sizes(&self) -> Sizes {
         let examples = [self.train_examples, 0, self.test_examples];
-        Sizes::of_tokens(self.vocab_size, self.seq_len, 1, examples)
+        Sizes::of_tokens(self.vocab_size, [self.seq_len; 2], 1, examples)
     }
 
     fn check(&self) -> Result<()> {
         let examples = [self.train_examples, self.test_examples];
-        limits::check(ENTRY.name, &[], self.vocab_size, self.seq_len, examples)
+        let lengths = Lengths::new(self.seq_len, None);
+        limits::check(ENTRY.name, &[], self.vocab_size, lengths, examples)
     }
 
     fn load(&self, _data_dir: Option<&Path>) -> Result<Splits> {
-        let splits = Splits::one_label(
+        let splits = Splits::drawn(
             ENTRY.name,
             self.data_seed,
             &self.sizes(),
-            |stream, tokens| {
+            |stream, tokens, answers| {
                 tokens.fill_with(|| stream.below(self.vocab_size as u32));
-                tokens[self.seq_len - 1 - self.lag]
+                answers[0] = tokens[self.seq_len - 1 - self.lag];
             },
         );
         Ok(splits)

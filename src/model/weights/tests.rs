@@ -133,7 +133,11 @@ fn a_file_that_is_none_of_ours_is_named_with_what_it_is() {
         data_seed: 0,
         vocab_size: 32,
         seq_len: 16,
+        test_seq_len: None,
         kv_pairs: 2,
+        key_tokens: 1,
+        overwrites: 0,
+        passes: 1,
         train_examples: 4,
         test_examples: 4,
     }

@@ -70,16 +70,21 @@ pub(super) struct Work {
 impl Work {
     pub fn new(run: &RunConfig, task: &Sizes, model: ModelSizes) -> Result<Self> {
         let (d, layers) = (run.model.d_model as f64, run.model.n_layers as f64);
-        let (tokens, vocabulary) = (task.tokens_per_example() as f64, task.vocab_size as f64);
-        let positions = f64::from(run.model.positions) * tokens;
+        let vocabulary = task.vocab_size as f64;
+        let positions = f64::from(run.model.positions) * task.longest() as f64;
         let rows = tables(&run.model) as f64 * vocabulary + positions;
         let parameters = model.outside.unwrap_or(rows * d) + layers * model.block;
-        let blocks = FLOPS_PER_WEIGHT * model.block + FLOPS_PER_STATE * model.state(tokens);
         let head = match model.outside {
             Some(_) => 0.0,
             None => FLOPS_PER_WEIGHT * task.labels_per_example as f64 * vocabulary * d,
         };
-        let example = tokens * layers * blocks + head;
+        let example = |tokens: usize| {
+            let (tokens, state) = (tokens as f64, model.state(tokens as f64));
+            let blocks = FLOPS_PER_WEIGHT * model.block + FLOPS_PER_STATE * state;
+            tokens * layers * blocks + head
+        };
+        let tested = example(task.tokens_per_tested_example());
+        let example = example(task.tokens_per_example());
         let update = FLOPS_PER_UPDATE * parameters;
         let steps = task.examples[0].div_ceil(run.train.batch_size) as f64;
         let accumulated = match run.train.micro_batch {
@@ -90,10 +95,10 @@ impl Work {
         Ok(Self {
             example,
             update,
-            epoch: steps * update + (task.examples[0] as f64 + evaluated) * example,
+            epoch: steps * update + task.examples[0] as f64 * example + evaluated * tested,
             bytes: FLOAT * (FLOATS_PER_PARAMETER + accumulated) * parameters
                 + data_bytes(run.task.entry()?.objective, task)
-                + step_bytes(run, task, &model)
+                + step_bytes(run, task, &model).max(test_bytes(run, task, &model))
                 + PROGRAM,
         })
     }
@@ -106,11 +111,14 @@ impl Work {
 
 /// Bytes that the data of all splits take in memory.
 fn data_bytes(objective: Objective, task: &Sizes) -> f64 {
-    let examples = (task.examples[0] + task.tested_examples()) as f64;
+    let [trained, tested] = [task.examples[0], task.tested_examples()].map(|count| count as f64);
     match objective {
         // Tokens, and position and answer of every label, of 4 bytes each.
-        Objective::PerToken => 4.0 * examples * (task.seq_len + 2 * task.labels_per_example) as f64,
-        Objective::Pooled => examples * task.tokens_per_example() as f64,
+        Objective::PerToken => {
+            let numbers = |seq_len: usize| (seq_len + 2 * task.labels_per_example) as f64;
+            4.0 * (trained * numbers(task.seq_len) + tested * numbers(task.test_seq_len))
+        }
+        Objective::Pooled => (trained + tested) * task.tokens_per_example() as f64,
         // A map of a file takes none.
         Objective::NextToken => 0.0,
     }
@@ -118,8 +126,30 @@ fn data_bytes(objective: Objective, task: &Sizes) -> f64 {
 
 /// Bytes that a step keeps for its backward pass.
 fn step_bytes(run: &RunConfig, task: &Sizes, model: &ModelSizes) -> f64 {
+    let layers = run.model.n_layers as f64;
+    let examples = at_once(run, task.examples[0]) * task.tokens_per_example() as f64;
+    let head = match model.outside {
+        Some(_) => 0.0,
+        None => HEAD_ROWS * task.vocab_size as f64,
+    };
+    FLOAT * (examples * layers * token_floats(run, model) + head)
+}
+
+/// Bytes of the examples that are tested at one time, of which no layer outlives the next; where they are no longer than
+/// those of a step, a step has more.
+fn test_bytes(run: &RunConfig, task: &Sizes, model: &ModelSizes) -> f64 {
+    let examples = at_once(run, task.tested_examples());
+    FLOAT * examples * task.tokens_per_tested_example() as f64 * token_floats(run, model)
+}
+
+/// Of `examples` those that go through the model together.
+fn at_once(run: &RunConfig, examples: usize) -> f64 {
     let step = run.train.micro_batch.unwrap_or(run.train.batch_size);
-    let examples = step.min(task.examples[0]) as f64;
+    step.min(examples) as f64
+}
+
+/// Floats that one layer makes of a token.
+fn token_floats(run: &RunConfig, model: &ModelSizes) -> f64 {
     let (d, layers) = (run.model.d_model as f64, run.model.n_layers as f64);
     // A map from d channels has as many features as it has weights for each of them.
     let features = model.block / d;
@@ -134,12 +164,7 @@ fn step_bytes(run: &RunConfig, task: &Sizes, model: &ModelSizes) -> f64 {
     });
     let mapped = FLOATS_PER_MAPPED_FEATURE * mapped.sum::<f64>();
     let channels = (FLOATS_PER_CHANNEL + by_head) * d;
-    let token = layers * (channels + FLOATS_PER_FEATURE * features + mapped);
-    let head = match model.outside {
-        Some(_) => 0.0,
-        None => HEAD_ROWS * task.vocab_size as f64,
-    };
-    FLOAT * (examples * task.tokens_per_example() as f64 * token + head)
+    channels + FLOATS_PER_FEATURE * features + mapped
 }
 
 /// The sizes of a model that follow from its mixer.
@@ -297,6 +322,15 @@ mod tests {
         ]);
         let epoch = 2.0 * work.step(32) + 10.0 * work.example;
         assert!((work.epoch / epoch - 1.0).abs() < 1e-12);
+    }
+
+    #[test]
+    fn a_longer_test_is_more_work_an_epoch_and_not_a_step() {
+        let (base, longer) = (work(&[]), work(&[("test-seq-len", "65536")]));
+        assert_eq!(longer.example, base.example);
+        assert!(longer.epoch > 100.0 * base.epoch && longer.bytes > 10.0 * base.bytes);
+        let shorter = work(&[("test-seq-len", "32")]);
+        assert!(shorter.epoch < base.epoch && shorter.bytes < base.bytes);
     }
 
     #[test]

@@ -51,7 +51,7 @@ fn all_is_the_whole_registry() {
 
 #[test]
 fn where_the_paper_swept_no_rate_its_rates_are_refused() {
-    for task in ["lra", "recall", "induction"] {
+    for task in ["lra", "recall", "induction", "selective-copying"] {
         let task = crate::recipes::task(task).unwrap();
         let refused = Plan::of(task, &flags("--lr paper"))
             .unwrap_err()

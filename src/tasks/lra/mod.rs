@@ -69,6 +69,7 @@ impl Task for LraConfig {
         Sizes {
             vocab_size: self.vocab_size,
             seq_len: self.seq_len,
+            test_seq_len: self.seq_len,
             documents: self.dataset.documents(),
             labels_per_example: 1,
             classes: self.dataset.classes(),

@@ -14,11 +14,37 @@
 //!
 //! Keys are 1 .. V/2 - 1, values V/2 .. V - 1, and 0 fills the rest. The keys are asked at
 //! distinct slots; slot g stands at position 2k + 2g.
+//!
+//! Three variants of our own generator, each off unless asked for; letters are tokens of keys, numbers values, and a
+//! dot is the filler:
+//!
+//! ```text
+//! --key-tokens 2    a x 1 b y 2 b x 3 a y 4   b x . a x . a y . b y .
+//!                   - - - - - - - - - - - -   - 3 - - 1 - - 4 - - 2 -
+//! --overwrites 2    a 1 b 2 c 3  c 4 a 5      b . a . c .
+//!                   - - - - - -  - - - -      2 - 5 - 4 -
+//! --passes 2        a 1 b 2 c 3  b 2 c 3 a 1  c . b . a .
+//!                   - - - - - -  - - - - - -  3 - 2 - 1 -
+//! ```
+//!
+//! - Keys of N tokens, asked by all of them; the answer stands under the last. Keys, values and the filler share the
+//!   vocabulary in N + 1 equal parts: place i of a key takes its tokens from the i-th, values are the last (and the
+//!   remainder of the division), 0 is left out of the first. An example has m tokens for each place, the fewest with
+//!   m^N >= k, and its keys are k of their m^N combinations: where k is m^N all of them, so that it takes all tokens of
+//!   a key to tell its value. For N = 2 this is the compositional MQAR of the released Zoology
+//!   (`zoology/data/compositional_ar.py`), which asks for k = m^2. A slot is N + 1 tokens wide.
+//! - K of the keys are shown once more behind all pairs, in random order and each with another value, which is the
+//!   answer: the forgetting MQAR of Zoology (`zoology/data/forgetting_mqar.py`). All values of an example are
+//!   distinct here; there a new value differs from the one that it replaces.
+//! - The pairs are shown P times, as the context is repeated by Arora et al. 2024, "Just read twice", but each time
+//!   in a new order, so that no distance leads from one showing to the next. Pairs that are overwritten
+//!   follow the last pass.
 
 mod native;
 pub mod numpy;
 
-use super::{limits, Dataset, Generator, Objective, Sizes, Splits, Task, TaskEntry};
+use super::limits::{self, Length, Lengths, Rule};
+use super::{Dataset, Generator, Objective, Sizes, Splits, Task, TaskEntry};
 use crate::config::TaskConfig;
 use crate::error::{refuse, Result};
 use rayon::prelude::*;
@@ -40,7 +66,11 @@ pub(super) const ENTRY: TaskEntry = TaskEntry {
         "data_seed",
         "vocab_size",
         "seq_len",
+        "test_seq_len",
         "kv_pairs",
+        "key_tokens",
+        "overwrites",
+        "passes",
         "train_examples",
         "test_examples",
     ],
@@ -63,16 +93,46 @@ pub struct MqarConfig {
     pub vocab_size: usize,
     /// Tokens an example, L.
     pub seq_len: usize,
+    /// Tokens a test example, where they are not as many.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub test_seq_len: Option<usize>,
     /// Key-value pairs an example, k.
     pub kv_pairs: usize,
+    /// Tokens of a key, N.
+    #[serde(default = "once", skip_serializing_if = "is_once")]
+    pub key_tokens: usize,
+    /// Pairs that are shown again with another value, K.
+    #[serde(default, skip_serializing_if = "is_none")]
+    pub overwrites: usize,
+    /// Times that all pairs are shown, P.
+    #[serde(default = "once", skip_serializing_if = "is_once")]
+    pub passes: usize,
     /// Training examples, generated once, used in the same order every epoch.
     pub train_examples: usize,
     /// Test examples.
     pub test_examples: usize,
 }
 
+/// What goes without saying of keys and passes.
+fn once() -> usize {
+    1
+}
+
+fn is_once(count: &usize) -> bool {
+    *count == once()
+}
+
+fn is_none(count: &usize) -> bool {
+    *count == 0
+}
+
 impl From<MqarConfig> for TaskConfig {
     fn from(config: MqarConfig) -> Self {
+        let test_seq_len = config.lengths().test;
+        let config = MqarConfig {
+            test_seq_len,
+            ..config
+        };
         Self::new(ENTRY.name, &config)
     }
 }
@@ -84,43 +144,61 @@ impl Task for MqarConfig {
 
     fn sizes(&self) -> Sizes {
         let examples = [self.train_examples, 0, self.test_examples];
-        Sizes::of_tokens(self.vocab_size, self.seq_len, self.kv_pairs, examples)
+        let lengths = self.lengths().tokens();
+        Sizes::of_tokens(self.vocab_size, lengths, self.kv_pairs, examples)
     }
 
-    /// That the keys suffice needs no rule: V > L >= 4k leaves at least 2k of them.
+    /// That keys and values suffice needs no rule: a part of V > L >= (N + 1)(P k + K + k) has at least 2k + K of
+    /// them, the first one fewer.
     fn check(&self) -> Result<()> {
         let (v, l, k) = (self.vocab_size, self.seq_len, self.kv_pairs);
-        let rules = [
+        let mut rules = vec![
             (
                 k > 0,
                 format!("--kv-pairs {k} leaves nothing to recall. Give at least 1"),
             ),
             (
-                l.is_multiple_of(2),
-                format!("--seq-len {l} is odd, but slots are two positions wide. Give an even length"),
-            ),
-            (
-                k <= l / 4,
+                (1..=MOST_KEY_TOKENS).contains(&self.key_tokens),
                 format!(
-                    "--kv-pairs {k} with --seq-len {l}: each pair takes four positions, two to show it \
-                     and two to ask for it. Give fewer pairs, or at least --seq-len {}",
-                    k.saturating_mul(4)
+                    "--key-tokens {} is no length of a key. Give 1 to {MOST_KEY_TOKENS}",
+                    self.key_tokens
                 ),
             ),
             (
-                v.is_multiple_of(2),
+                self.passes > 0,
+                "--passes 0 shows no pair. Give at least 1".to_owned(),
+            ),
+            (
+                self.overwrites <= k,
+                format!(
+                    "--overwrites {} with --kv-pairs {k}: a pair is overwritten once at most. Give at most {k}",
+                    self.overwrites
+                ),
+            ),
+        ];
+        let [train, test] = self.lengths().each().map(|length| self.room(length));
+        rules.extend(train);
+        rules.extend(test);
+        rules.extend([
+            (
+                v.is_multiple_of(2) || self.key_tokens > 1,
                 format!("--vocab-size {v} is odd, but keys and values share it in halves. Give an even size"),
             ),
             (
                 v > l,
                 format!("--vocab-size {v} must exceed --seq-len {l}. Give a larger vocabulary"),
             ),
-        ];
+        ]);
         let examples = [self.train_examples, self.test_examples];
-        limits::check(ENTRY.name, &rules, v, l, examples)?;
+        limits::check(ENTRY.name, &rules, v, self.lengths(), examples)?;
         match self.data {
             Generator::Native => Ok(()),
-            Generator::Numpy => numpy::seed(self).map(drop),
+            Generator::Numpy => match self.variants().first() {
+                Some((flag, _)) => refuse!(
+                    "mqar: {flag} is of our own generator: take --data native, or leave it out"
+                ),
+                None => numpy::seed(self).map(drop),
+            },
             Generator::Files => {
                 refuse!("--data files: MQAR is generated; take --data native or numpy")
             }
@@ -138,16 +216,28 @@ impl Task for MqarConfig {
     }
 
     fn title(&self) -> String {
-        format!("MQAR (L = {}, {} pairs)", self.seq_len, self.kv_pairs)
+        let variants = self.variants();
+        let variants: String = variants
+            .iter()
+            .map(|(_, said)| format!(", {said}"))
+            .collect();
+        let (lengths, k) = (self.lengths().title(), self.kv_pairs);
+        format!("MQAR ({lengths}, {k} pairs{variants})")
     }
 
     fn guess(&self) -> Option<(f64, String)> {
-        let among = format!("the {} values of an example", self.kv_pairs);
+        let last = if self.overwrites > 0 { "last " } else { "" };
+        let among = format!("the {} {last}values of an example", self.kv_pairs);
         Some((1.0 / self.kv_pairs as f64, among))
     }
 
     fn label(&self) -> String {
-        format!("L={}/{}", self.seq_len, self.kv_pairs)
+        let variants = self.variants();
+        let variants: String = variants
+            .iter()
+            .map(|(flag, _)| format!(" {flag}"))
+            .collect();
+        format!("{}/{}{variants}", self.lengths().label(), self.kv_pairs)
     }
 
     fn next(&self, mixer: &str) -> String {
@@ -155,20 +245,107 @@ impl Task for MqarConfig {
     }
 }
 
+/// The longest keys.
+const MOST_KEY_TOKENS: usize = 8;
+
 /// The exponent a of the slots' distribution, P(g) ∝ a (g + 1)^(a - 1): near slots are likelier.
 pub const POWER: f64 = 0.01;
 
 impl MqarConfig {
-    fn keys(&self) -> Range<u32> {
-        1..self.vocab_size as u32 / 2
+    fn lengths(&self) -> Lengths {
+        Lengths::new(self.seq_len, self.test_seq_len)
+    }
+
+    /// The same, of as many tokens as are tested.
+    fn tested(&self) -> Self {
+        let [_, seq_len] = self.lengths().tokens();
+        Self {
+            seq_len,
+            ..self.clone()
+        }
+    }
+
+    /// What is not as in the released data: as typed, and in a sentence.
+    fn variants(&self) -> Vec<(String, String)> {
+        let (n, overwrites, passes) = (self.key_tokens, self.overwrites, self.passes);
+        let each = [
+            (n != 1, "key-tokens", n, format!("keys of {n} tokens")),
+            (
+                overwrites != 0,
+                "overwrites",
+                overwrites,
+                format!("{overwrites} overwritten"),
+            ),
+            (passes != 1, "passes", passes, format!("{passes} passes")),
+        ];
+        let chosen = each.into_iter().filter(|(chosen, ..)| *chosen);
+        chosen
+            .map(|(_, flag, count, said)| (format!("--{flag} {count}"), said))
+            .collect()
+    }
+
+    /// That examples of `length` hold all pairs and questions.
+    fn room(&self, length: Length) -> [Rule; 2] {
+        let (l, k, width) = (length.tokens, self.kv_pairs, self.width());
+        let shown = k.saturating_mul(self.passes);
+        let shown = shown.saturating_add(self.overwrites).saturating_add(k);
+        let needed = shown.saturating_mul(width);
+        let variants = self.variants();
+        let variants: String = variants
+            .iter()
+            .map(|(flag, _)| format!(" {flag}"))
+            .collect();
+        let (least, flag) = (needed, length.flag);
+        let why = match variants.as_str() {
+            "" => "each pair takes four positions, two to show it and two to ask for it".to_owned(),
+            _ => format!("a pair takes {width} positions each time that it is shown, and {width} to be asked for"),
+        };
+        [
+            (
+                l.is_multiple_of(2) || self.key_tokens > 1,
+                format!("{length} is odd, but slots are two positions wide. Give an even length"),
+            ),
+            (
+                needed <= l,
+                format!("--kv-pairs {k}{variants} with {length}: {why}. Give fewer pairs, or at least {flag} {least}"),
+            ),
+        ]
+    }
+
+    /// Tokens of a pair, and of a slot.
+    fn width(&self) -> usize {
+        self.key_tokens.saturating_add(1)
+    }
+
+    /// Pairs that are shown, each as often as it is.
+    fn shown(&self) -> usize {
+        self.passes * self.kv_pairs + self.overwrites
+    }
+
+    /// Tokens before the first slot.
+    fn context(&self) -> usize {
+        self.width() * self.shown()
+    }
+
+    /// The part of the vocabulary for one place of a key.
+    fn keys(&self, place: usize) -> Range<u32> {
+        let part = self.vocab_size / self.width();
+        (part * place).max(1) as u32..(part * (place + 1)) as u32
     }
 
     fn values(&self) -> Range<u32> {
-        self.vocab_size as u32 / 2..self.vocab_size as u32
+        let part = self.vocab_size / self.width();
+        (part * self.key_tokens) as u32..self.vocab_size as u32
+    }
+
+    /// Tokens that an example has for one place of its keys: the fewest of which there are enough combinations.
+    fn tokens_of_a_part(&self) -> usize {
+        let enough = |m: &usize| m.saturating_pow(self.key_tokens as u32) >= self.kv_pairs;
+        (1..=self.kv_pairs).find(enough).unwrap_or(self.kv_pairs)
     }
 
     fn slots(&self) -> usize {
-        (self.seq_len - 2 * self.kv_pairs) / 2
+        (self.seq_len - self.context()) / self.width()
     }
 
     /// Slot weights, not normalised.
@@ -178,12 +355,22 @@ impl MqarConfig {
     }
 }
 
-/// A key, its value and the slot where it is asked.
+/// A key, its values and the slot where it is asked.
 #[derive(Clone, Copy, Default)]
 struct Pair {
-    key: u32,
+    /// As many tokens as a key has, and zeros behind them.
+    key: [u32; MOST_KEY_TOKENS],
     value: u32,
+    /// The one that is asked for: another one where the pair is overwritten.
+    last: u32,
     slot: u32,
+}
+
+/// An example before it is laid out.
+struct Example {
+    pairs: Vec<Pair>,
+    /// Which pair is shown, one after the other: those of all passes, the first in order, then those overwritten.
+    shown: Vec<u32>,
 }
 
 /// Lays out `examples` on all threads. `draw` fills the pairs of the example at an index; the
@@ -192,9 +379,10 @@ fn lay_out<M>(
     config: &MqarConfig,
     examples: usize,
     memory: impl Fn() -> M + Sync,
-    draw: impl Fn(&mut M, usize, &mut [Pair]) + Sync,
+    draw: impl Fn(&mut M, usize, &mut Example) + Sync,
 ) -> Dataset {
     let (seq_len, kv_pairs) = (config.seq_len, config.kv_pairs);
+    let first_answer = config.context() + config.key_tokens - 1;
     let mut tokens = vec![0; examples * seq_len];
     let mut positions = vec![0; examples * kv_pairs];
     let mut answers = vec![0; examples * kv_pairs];
@@ -202,15 +390,19 @@ fn lay_out<M>(
         .par_chunks_mut(seq_len)
         .zip_eq(positions.par_chunks_mut(kv_pairs))
         .zip_eq(answers.par_chunks_mut(kv_pairs));
+    let empty = || Example {
+        pairs: vec![Pair::default(); kv_pairs],
+        shown: (0..kv_pairs as u32).collect(),
+    };
     rows.enumerate().for_each_init(
-        || (memory(), vec![Pair::default(); kv_pairs]),
-        |(memory, pairs), (index, ((tokens, positions), answers))| {
-            draw(memory, index, pairs);
-            write_tokens(pairs, tokens);
-            pairs.sort_unstable_by_key(|pair| pair.slot);
-            for (j, pair) in pairs.iter().enumerate() {
-                positions[j] = 2 * (kv_pairs as u32 + pair.slot);
-                answers[j] = pair.value;
+        || (memory(), empty()),
+        |(memory, example), (index, ((tokens, positions), answers))| {
+            draw(memory, index, example);
+            write_tokens(config, example, tokens);
+            example.pairs.sort_unstable_by_key(|pair| pair.slot);
+            for (j, pair) in example.pairs.iter().enumerate() {
+                positions[j] = (first_answer + config.width() * pair.slot as usize) as u32;
+                answers[j] = pair.last;
             }
         },
     );
@@ -223,12 +415,19 @@ fn lay_out<M>(
     }
 }
 
-/// Shows the pairs in the order they were drawn and asks each key at its slot.
-fn write_tokens(pairs: &[Pair], tokens: &mut [u32]) {
-    let (context, queries) = tokens.split_at_mut(2 * pairs.len());
-    for (shown, pair) in context.chunks_exact_mut(2).zip(pairs) {
-        shown.copy_from_slice(&[pair.key, pair.value]);
-        queries[2 * pair.slot as usize] = pair.key;
+/// Shows the pairs in their order and asks each key at its slot.
+fn write_tokens(config: &MqarConfig, example: &Example, tokens: &mut [u32]) {
+    let (n, width) = (config.key_tokens, config.width());
+    let (context, queries) = tokens.split_at_mut(config.context());
+    let shown = context.chunks_exact_mut(width).zip(&example.shown);
+    for (i, (place, &pair)) in shown.enumerate() {
+        let pair = &example.pairs[pair as usize];
+        let overwritten = i >= config.passes * config.kv_pairs;
+        place[..n].copy_from_slice(&pair.key[..n]);
+        place[n] = if overwritten { pair.last } else { pair.value };
+    }
+    for pair in &example.pairs {
+        queries[width * pair.slot as usize..][..n].copy_from_slice(&pair.key[..n]);
     }
 }
 

@@ -1,20 +1,21 @@
 //! The default generator: every example is a function of (seed, split, index), so threads may
 //! draw in any order.
 
-use super::{lay_out, MqarConfig, Pair, POWER};
+use super::{lay_out, Example, MqarConfig, Pair, POWER};
 use crate::ops::rng::Rng;
 use crate::tasks::Dataset;
+use std::collections::HashSet;
 use std::ops::Range;
 
 /// Generates the training and the test split of sizes that passed the check.
 pub(super) fn load(config: &MqarConfig) -> [Dataset; 2] {
-    let split = |purpose, examples| {
+    let split = |purpose, examples, config: &MqarConfig| {
         let rng = Rng::new(config.data_seed, purpose, 0);
         segment(&rng, examples, config)
     };
     [
-        split("mqar/train", config.train_examples),
-        split("mqar/test", config.test_examples),
+        split("mqar/train", config.train_examples, config),
+        split("mqar/test", config.test_examples, &config.tested()),
     ]
 }
 
@@ -23,18 +24,103 @@ fn segment(rng: &Rng, examples: usize, config: &MqarConfig) -> Dataset {
     let memory = || {
         (
             Seen(vec![0; config.vocab_size]),
+            Compound::new(config),
             Vec::with_capacity(mean_rings.len()),
         )
     };
-    lay_out(config, examples, memory, |(seen, rings), index, pairs| {
-        let mut rng = rng.at(index as u64);
-        let mark = index as u32 + 1;
-        for pair in pairs.iter_mut() {
-            pair.key = seen.draw_new(config.keys(), mark, &mut rng);
-            pair.value = seen.draw_new(config.values(), mark, &mut rng);
+    lay_out(
+        config,
+        examples,
+        memory,
+        |(seen, compound, rings), index, example| {
+            let mut rng = rng.at(index as u64);
+            let mark = index as u32 + 1;
+            if config.key_tokens > 1 {
+                compound.draw(
+                    config,
+                    &mut example.pairs,
+                    |part, rng| seen.draw_new(config.keys(part), mark, rng),
+                    &mut rng,
+                );
+            }
+            for pair in &mut example.pairs {
+                if config.key_tokens == 1 {
+                    pair.key[0] = seen.draw_new(config.keys(0), mark, &mut rng);
+                }
+                pair.value = seen.draw_new(config.values(), mark, &mut rng);
+                pair.last = pair.value;
+            }
+            draw_slots(&mean_rings, rings, &mut example.pairs, &mut rng);
+            draw_shown(config, example, &mut rng);
+            for &again in &example.shown[config.passes * config.kv_pairs..] {
+                let value = seen.draw_new(config.values(), mark, &mut rng);
+                example.pairs[again as usize].last = value;
+            }
+        },
+    )
+}
+
+/// Which pairs are shown behind the first pass: all of them in a new order in each further pass, then those that get
+/// another value.
+fn draw_shown(config: &MqarConfig, example: &mut Example, rng: &mut Rng) {
+    let (k, passes, overwrites) = (config.kv_pairs, config.passes, config.overwrites);
+    let orders = passes + usize::from(overwrites > 0);
+    example.shown.truncate(k);
+    for _ in 1..orders {
+        let start = example.shown.len();
+        example.shown.extend(0..k as u32);
+        rng.shuffle(&mut example.shown[start..]);
+    }
+    example.shown.truncate(k * passes + overwrites);
+}
+
+/// What keys of several tokens are drawn from: m tokens for each of their places, of which the keys are combinations.
+struct Compound {
+    /// m.
+    tokens: usize,
+    /// m for each place, one place after the other.
+    parts: Vec<u32>,
+    /// The combinations that are keys already, as numbers to the base m.
+    taken: HashSet<u32>,
+}
+
+impl Compound {
+    fn new(config: &MqarConfig) -> Self {
+        Self {
+            tokens: config.tokens_of_a_part(),
+            parts: Vec::new(),
+            taken: HashSet::new(),
         }
-        draw_slots(&mean_rings, rings, pairs, &mut rng);
-    })
+    }
+
+    /// Draws distinct keys; `draw_new` draws a token for a place that the example does not have yet.
+    fn draw(
+        &mut self,
+        config: &MqarConfig,
+        pairs: &mut [Pair],
+        mut draw_new: impl FnMut(usize, &mut Rng) -> u32,
+        rng: &mut Rng,
+    ) {
+        let (n, m) = (config.key_tokens, self.tokens);
+        self.parts.clear();
+        for place in (0..n * m).map(|i| i / m) {
+            self.parts.push(draw_new(place, rng));
+        }
+        self.taken.clear();
+        let combinations = (m as u32).pow(n as u32);
+        for pair in pairs {
+            let mut digits = loop {
+                let combination = rng.below(combinations);
+                if self.taken.insert(combination) {
+                    break combination as usize;
+                }
+            };
+            for (token, part) in pair.key.iter_mut().zip(self.parts.chunks_exact(m)) {
+                *token = part[digits % m];
+                digits /= m;
+            }
+        }
+    }
 }
 
 /// For each token the mark of the example that drew it last: nothing to clear between examples.

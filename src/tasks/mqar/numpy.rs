@@ -3,7 +3,7 @@
 //! A segment seeds a fresh generator and draws the keys of all examples, then all values, then
 //! all slots. Training and test segment have seeds of their own, drawn from the data seed.
 
-use super::{lay_out, MqarConfig, Pair, POWER};
+use super::{lay_out, MqarConfig, POWER};
 use crate::error::{Error, Result};
 use crate::tasks::mt19937::Mt19937;
 use crate::tasks::Dataset;
@@ -14,7 +14,7 @@ pub(super) fn load(config: &MqarConfig) -> Result<[Dataset; 2]> {
     let [train, test] = segment_seeds(seed(config)?);
     let (train, test) = rayon::join(
         || draw_segment(train, config.train_examples, config, POWER),
-        || draw_segment(test, config.test_examples, config, POWER),
+        || draw_segment(test, config.test_examples, &config.tested(), POWER),
     );
     Ok([train, test])
 }
@@ -45,19 +45,17 @@ pub fn segment(seed: u32, config: &MqarConfig, power: f64) -> Dataset {
 fn draw_segment(seed: u32, examples: usize, config: &MqarConfig, power: f64) -> Dataset {
     let k = config.kv_pairs;
     let mut generator = Mt19937::new(seed);
-    let keys = choose_uniform(&mut generator, examples, k, config.keys());
+    let keys = choose_uniform(&mut generator, examples, k, config.keys(0));
     let values = choose_uniform(&mut generator, examples, k, config.values());
     let slots = slot_probabilities(config, power);
     let slots = choose_slots(&mut generator, examples, k, &slots);
     let memory = || ();
-    lay_out(config, examples, memory, |(), index, pairs| {
+    lay_out(config, examples, memory, |(), index, example| {
         let row = index * k..(index + 1) * k;
-        for (pair, i) in pairs.iter_mut().zip(row) {
-            *pair = Pair {
-                key: keys[i],
-                value: values[i],
-                slot: slots[i],
-            };
+        for (pair, i) in example.pairs.iter_mut().zip(row) {
+            pair.key[0] = keys[i];
+            (pair.value, pair.last) = (values[i], values[i]);
+            pair.slot = slots[i];
         }
     })
 }
@@ -180,7 +178,11 @@ mod tests {
             data_seed: 0,
             vocab_size,
             seq_len,
+            test_seq_len: None,
             kv_pairs,
+            key_tokens: 1,
+            overwrites: 0,
+            passes: 1,
             train_examples,
             test_examples: 1,
         };

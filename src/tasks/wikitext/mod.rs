@@ -63,7 +63,8 @@ impl Task for WikitextConfig {
     }
 
     fn sizes(&self) -> Sizes {
-        Sizes::of_tokens(self.vocab_size, self.seq_len, self.seq_len, self.windows())
+        let lengths = [self.seq_len; 2];
+        Sizes::of_tokens(self.vocab_size, lengths, self.seq_len, self.windows())
     }
 
     fn check(&self) -> Result<()> {

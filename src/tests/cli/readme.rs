@@ -87,6 +87,7 @@ const TRIALS: &[(&str, Trial)] = &[
     ("dsf lra", Trial::With(&["--explain"])),
     ("dsf induction", Trial::With(&["--explain"])),
     ("dsf recall", Trial::With(&["--explain"])),
+    ("dsf selective-copying", Trial::With(&["--explain"])),
     ("dsf NAME", Trial::With(&["--explain"])),
     ("dsf wikitext ", Trial::With(&["--explain"])),
     (

@@ -181,3 +181,87 @@ fn completions_name_the_subcommands() {
         );
     }
 }
+
+#[test]
+fn a_test_of_another_length_is_said_in_every_place() {
+    let world = World::new();
+    let line = "selective-copying --preset smoke --test-seq-len 24";
+    let said = world.dsf(line);
+    let title = "selective copying (L = 16, tested at 24, 3 tokens)";
+    assert!(said.err.contains(title), "{}", said.err);
+    let note = "note: --test-seq-len 24: the embeddings of positions behind the first 16 are never trained";
+    assert!(said.err.contains(note), "{}", said.err);
+    let said = said.ok();
+    assert!(
+        said.contains(title) && said.contains("all 6 tokens that may be copied"),
+        "{said}"
+    );
+    let summary = fs::read_to_string(world.path("results/selective-copying.csv")).unwrap();
+    let column = |name: &str| {
+        let place = summary
+            .lines()
+            .next()
+            .unwrap()
+            .split(',')
+            .position(|column| column == name);
+        let row = summary.lines().nth(1).unwrap();
+        row.split(',').nth(place.unwrap()).unwrap().to_owned()
+    };
+    assert_eq!(
+        ["seq_len", "test_seq_len", "copy_tokens"].map(column),
+        ["16", "24", "3"]
+    );
+    // Without the embeddings nothing is at random, and nothing said of it.
+    let quiet = world.dsf(&format!("{line} --positions false --out b"));
+    assert!(!quiet.err.contains("note:"), "{}", quiet.err);
+    quiet.ok();
+    // The same length is the same run.
+    let same = "--preset smoke --test-seq-len 16 --out c";
+    world.dsf(&format!("selective-copying {same}")).ok();
+    world.dsf("selective-copying --preset smoke --out d").ok();
+    let [c, d] = ["c", "d"].map(|out| world.only_run(out).file_name().unwrap().to_owned());
+    assert_eq!(c, d);
+}
+
+#[test]
+fn every_mixer_is_tested_at_shorter_and_longer_sequences_than_it_was_trained_at() {
+    let world = World::new();
+    let line = "sweep --task selective-copying --preset smoke --mixer all --train-examples 32 --test-examples 16 \
+                --test-seq-len 7,70 --positions false -q";
+    world.dsf(line).ok();
+    let runs = world.runs("results").len();
+    assert_eq!(runs, 2 * dsf::mixers::MIXERS.len());
+}
+
+#[test]
+fn variants_of_recall_are_runs_of_their_own_and_the_released_generator_has_none() {
+    let world = World::new();
+    let variants =
+        "--preset smoke --seq-len 40 --vocab-size 60 --key-tokens 2 --overwrites 1 --passes 2";
+    let said = world.dsf(&format!("mqar {variants}")).ok();
+    let title = "MQAR (L = 40, 2 pairs, keys of 2 tokens, 1 overwritten, 2 passes)";
+    assert!(
+        said.contains(title) && said.contains("the 2 last values"),
+        "{said}"
+    );
+    let id = world
+        .only_run("results")
+        .file_name()
+        .unwrap()
+        .to_string_lossy()
+        .into_owned();
+    let shown = world.dsf(&format!("show {id}")).ok();
+    assert!(shown.contains("--key-tokens 2"), "{shown}");
+    let refused = world
+        .dsf(&format!("mqar {variants} --data numpy"))
+        .refused();
+    let sentence = "--key-tokens 2 is of our own generator: take --data native, or leave it out";
+    assert!(refused.contains(sentence), "{refused}");
+    for line in [
+        "sweep --task recall --passes 2",
+        "sweep --task lra --positions false",
+    ] {
+        let refused = world.dsf(line).refused();
+        assert!(refused.contains("means nothing to the task"), "{refused}");
+    }
+}

@@ -1,6 +1,7 @@
 //! Claims about the data of either generator.
 
 mod sizes;
+mod variants;
 
 use super::*;
 use crate::tasks::testing::per_token;
@@ -13,7 +14,11 @@ fn config(data: Generator, seq_len: usize, kv_pairs: usize, vocab_size: usize) -
         data_seed: 0,
         vocab_size,
         seq_len,
+        test_seq_len: None,
         kv_pairs,
+        key_tokens: 1,
+        overwrites: 0,
+        passes: 1,
         train_examples: 8,
         test_examples: 3,
     }

@@ -1,6 +1,7 @@
 //! Which sizes make data.
 
 use super::super::MqarConfig;
+use crate::tasks::testing::per_token;
 use crate::tasks::{Generator, Task};
 
 /// The shortest task of the paper's J.1.
@@ -10,7 +11,11 @@ fn accepted() -> MqarConfig {
         data_seed: 0,
         vocab_size: 8192,
         seq_len: 64,
+        test_seq_len: None,
         kv_pairs: 4,
+        key_tokens: 1,
+        overwrites: 0,
+        passes: 1,
         train_examples: 100_000,
         test_examples: 3_000,
     }
@@ -141,4 +146,76 @@ fn the_sizes_of_the_paper_are_accepted() {
         };
         assert!(task.check().is_ok(), "{seq_len}");
     }
+}
+
+#[test]
+fn variants_that_do_not_fit_are_refused_by_their_flags() {
+    let native = |change: fn(&mut MqarConfig)| {
+        refusal(|c| {
+            c.data = Generator::Native;
+            change(c);
+        })
+    };
+    let cases: [(fn(&mut MqarConfig), _); 8] = [
+        (|c| c.key_tokens = 0, "--key-tokens 0 is no length of a key. Give 1 to 8"),
+        (|c| c.key_tokens = 9, "--key-tokens 9 is no length of a key. Give 1 to 8"),
+        (|c| c.passes = 0, "--passes 0 shows no pair. Give at least 1"),
+        (
+            |c| c.overwrites = 5,
+            "--overwrites 5 with --kv-pairs 4: a pair is overwritten once at most. Give at most 4",
+        ),
+        (
+            |c| (c.key_tokens, c.passes) = (3, 4),
+            "--kv-pairs 4 --key-tokens 3 --passes 4 with --seq-len 64: a pair takes 4 positions each time that it is \
+             shown, and 4 to be asked for. Give fewer pairs, or at least --seq-len 80",
+        ),
+        (
+            |c| c.passes = usize::MAX,
+            "--kv-pairs 4 --passes 18446744073709551615 with --seq-len 64: a pair takes 2",
+        ),
+        (
+            |c| c.test_seq_len = Some(12),
+            "--kv-pairs 4 with --test-seq-len 12: each pair takes four positions, two to show it and two to ask for \
+             it. Give fewer pairs, or at least --test-seq-len 16",
+        ),
+        (
+            |c| c.test_seq_len = Some(33),
+            "--test-seq-len 33 is odd, but slots are two positions wide. Give an even length",
+        ),
+    ];
+    for (change, sentence) in cases {
+        let message = native(change);
+        assert!(message.starts_with(sentence), "{message}");
+    }
+    let odd = MqarConfig {
+        data: Generator::Native,
+        key_tokens: 2,
+        vocab_size: 8191,
+        seq_len: 63,
+        ..accepted()
+    };
+    assert!(odd.check().is_ok());
+}
+
+#[test]
+fn variants_are_not_drawn_by_numpy_and_other_lengths_are() {
+    let cases: [(fn(&mut MqarConfig), _); 3] = [
+        (|c| c.key_tokens = 2, "--key-tokens 2"),
+        (|c| c.overwrites = 1, "--overwrites 1"),
+        (|c| c.passes = 2, "--passes 2"),
+    ];
+    for (change, flag) in cases {
+        let wanted = format!("{flag} is of our own generator: take --data native, or leave it out");
+        assert_eq!(refusal(change), wanted);
+    }
+    let small = |seq_len, test_seq_len| MqarConfig {
+        seq_len,
+        test_seq_len,
+        train_examples: 4,
+        test_examples: 20,
+        ..accepted()
+    };
+    let (train, test) = per_token(&small(64, Some(96)));
+    assert_eq!(train, per_token(&small(64, None)).0);
+    assert_eq!(test, per_token(&small(96, None)).1);
 }

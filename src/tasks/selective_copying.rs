@@ -1,0 +1,209 @@
+//! Selective copying: the task of section 3.1 (Figure 2) and 4.1.1 of Gu & Dao 2023, "Mamba", which makes the places
+//! random in the copying memory problem of Arjovsky et al. 2016. Some tokens stand at random places in noise, and are
+//! asked for in their order, by as many markers:
+//!
+//! ```text
+//! tokens   . a . . b . c . . ? ? ?
+//! label    - - - - - - - - - a b c
+//! ```
+//!
+//! The noise `.` is token 0, the marker `?` is V - 1, and what is copied is drawn from 1 .. V - 2, each token
+//! independently of the others; every choice of k of the first L - k places is as likely as every other. With as many
+//! markers as tokens k, the first L - k tokens hold everything. The paper's sizes are L = 4096, V = 16 and k = 16.
+
+use super::limits::{Length, Rule};
+use super::synthetic::Synthetic;
+use super::TaskEntry;
+use crate::ops::rng::Rng;
+
+pub(super) const ENTRY: TaskEntry = SELECTIVE_COPYING.entry(
+    "selective copying: tokens among noise, in their order",
+    [
+        "dsf selective-copying --mixer s6",
+        "dsf selective-copying --mixer linear --seq-len 128 --copy-tokens 16 --seed 1",
+        "dsf selective-copying --preset paper --mixer mamba --lr 1e-4",
+    ],
+    include_str!("../recipes/selective_copying.toml"),
+    |config| Synthetic::read(&SELECTIVE_COPYING, config),
+);
+
+const SELECTIVE_COPYING: Synthetic = Synthetic {
+    name: "selective-copying",
+    title: "selective copying",
+    fields: &[
+        "data_seed",
+        "vocab_size",
+        "seq_len",
+        "test_seq_len",
+        "copy_tokens",
+        "train_examples",
+        "test_examples",
+    ],
+    rules,
+    guess: |vocab_size| (vocab_size - 2, "tokens that may be copied"),
+    draw,
+};
+
+/// What stands between the tokens that are copied.
+const NOISE: u32 = 0;
+
+fn rules(vocab_size: usize, length: Length, copied: usize) -> Vec<Rule> {
+    let seq_len = length.tokens;
+    vec![
+        (
+            copied > 0,
+            "--copy-tokens 0 leaves nothing to copy. Give at least 1".to_owned(),
+        ),
+        (
+            copied <= seq_len / 2,
+            format!(
+                "{length} has no room for --copy-tokens {copied}, which take a place in it each, and a marker at \
+                 its end. Give fewer, or a length of at least {}",
+                copied.saturating_mul(2)
+            ),
+        ),
+        (
+            vocab_size >= 4,
+            format!(
+                "--vocab-size {vocab_size} leaves nothing to tell apart: one token is the noise, one the marker. \
+                 Give at least 4"
+            ),
+        ),
+    ]
+}
+
+/// Fills one example and its answers.
+fn draw(rng: &mut Rng, tokens: &mut [u32], vocab_size: u32, answers: &mut [u32]) {
+    answers.fill_with(|| NOISE + 1 + rng.below(vocab_size - 2));
+    let (places, markers) = tokens.split_at_mut(tokens.len() - answers.len());
+    markers.fill(vocab_size - 1);
+    // Each place is taken with the share of the tokens still to come in the places still to come (Knuth, The Art of
+    // Computer Programming 2, algorithm 3.4.2 S).
+    let mut coming = answers.iter();
+    for (left, place) in (1..=places.len() as u32).rev().zip(places) {
+        let taken = rng.below(left) < coming.len() as u32;
+        *place = match taken {
+            true => coming.next().copied().unwrap_or(NOISE),
+            false => NOISE,
+        };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::tasks::synthetic::Settings;
+    use crate::tasks::testing::{
+        assert_refused, assert_seeded, assert_tested_at_another_length, paper, per_token, refusal,
+    };
+    use proptest::prelude::*;
+    use std::collections::BTreeMap;
+
+    fn copying(vocab_size: usize, seq_len: usize, copied: usize) -> Settings {
+        Settings {
+            copy_tokens: Some(copied),
+            ..paper(vocab_size, seq_len)
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn the_answers_are_all_that_is_no_noise_before_as_many_markers(
+            vocab_size in 4..40_usize, copied in 1..9_usize, spare in 0..30_usize,
+            data_seed in 0..1_u64 << 40,
+        ) {
+            let seq_len = 2 * copied + spare;
+            let settings = Settings {
+                data_seed, train_examples: 9, test_examples: 4, ..copying(vocab_size, seq_len, copied)
+            };
+            let (train, test) = per_token(&*SELECTIVE_COPYING.of(&settings));
+            prop_assert_eq!((train.len(), test.len()), (9, 4));
+            for (i, data) in (0..9).map(|i| (i, &train)).chain((0..4).map(|i| (i, &test))) {
+                let example = data.batch(i..i + 1);
+                let (places, markers) = example.tokens.split_at(seq_len - copied);
+                let shown: Vec<u32> = places.iter().copied().filter(|t| *t != NOISE).collect();
+                prop_assert_eq!(example.answers, &shown[..]);
+                prop_assert!(shown.iter().all(|t| (*t as usize) < vocab_size - 1));
+                prop_assert!(markers.iter().all(|t| *t as usize == vocab_size - 1));
+                let last: Vec<u32> = (seq_len as u32 - copied as u32..seq_len as u32).collect();
+                prop_assert_eq!(example.positions, &last[..]);
+            }
+        }
+    }
+
+    /// All pairs of six places, and all tokens, are equally likely.
+    #[test]
+    fn every_choice_of_places_and_every_token_is_as_likely_as_any_other() {
+        let settings = Settings {
+            train_examples: 30_000,
+            ..copying(7, 8, 2)
+        };
+        let (train, _) = per_token(&*SELECTIVE_COPYING.of(&settings));
+        let (mut places, mut tokens) = (BTreeMap::new(), BTreeMap::new());
+        for example in (0..train.len()).map(|i| train.batch(i..i + 1)) {
+            let taken = (0..6).filter(|i| example.tokens[*i] != NOISE);
+            *places.entry(taken.collect::<Vec<_>>()).or_insert(0_u32) += 1;
+            for answer in example.answers {
+                *tokens.entry(*answer).or_insert(0_u32) += 1;
+            }
+        }
+        // Standard deviations are 43 and 98: five of them.
+        assert_eq!((places.len(), tokens.len()), (15, 5));
+        let mut places = places.values();
+        assert!(places.all(|count| count.abs_diff(2_000) < 216));
+        let mut tokens = tokens.values();
+        assert!(tokens.all(|count| count.abs_diff(12_000) < 490));
+    }
+
+    #[test]
+    fn an_example_is_a_function_of_seed_split_and_index() {
+        assert_seeded(&SELECTIVE_COPYING, &copying(16, 64, 8));
+    }
+
+    #[test]
+    fn the_test_may_have_another_length() {
+        assert_tested_at_another_length(&SELECTIVE_COPYING, &copying(16, 64, 8));
+    }
+
+    #[test]
+    fn sizes_without_data_are_refused_by_their_flag() {
+        let own = [
+            (16, 15, "--seq-len 15 has no room for --copy-tokens 8"),
+            (3, 64, "--vocab-size 3 leaves nothing"),
+        ];
+        assert_refused(&SELECTIVE_COPYING, &copying(16, 64, 8), &own);
+        let none = refusal(&*SELECTIVE_COPYING.of(&copying(16, 64, 0)));
+        assert!(none.contains("--copy-tokens 0 leaves nothing"), "{none}");
+        let all = refusal(&*SELECTIVE_COPYING.of(&copying(16, 64, usize::MAX)));
+        assert!(all.contains("has no room"), "{all}");
+        let (smallest, _) = per_token(&*SELECTIVE_COPYING.of(&copying(4, 2, 1)));
+        assert_eq!(smallest.batch(0..1).tokens[1], 3);
+    }
+
+    #[test]
+    fn a_guess_is_among_what_may_be_copied() {
+        let task = SELECTIVE_COPYING.of(&copying(16, 64, 8));
+        let (share, among) = task.guess().unwrap();
+        assert_eq!(
+            (14.0 * share, &*among),
+            (1.0, "all 14 tokens that may be copied")
+        );
+        assert_eq!(task.title(), "selective copying (L = 64, 8 tokens)");
+        assert_eq!(task.label(), "L=64/8");
+    }
+
+    /// A document that names what its task does not have, or leaves out what it has.
+    #[test]
+    fn the_tokens_to_copy_are_a_field_of_this_task_alone() {
+        let config = SELECTIVE_COPYING.of(&copying(16, 64, 8)).config();
+        let mut without = crate::recipes::run("induction", &[]).unwrap().task;
+        let read = |task: &crate::config::TaskConfig| task.read().err().map(|e| e.to_string());
+        assert_eq!((read(&config), read(&without)), (None, None));
+        without.set("copy_tokens", 2);
+        let refused = "task induction: unknown field `copy_tokens`";
+        assert_eq!(read(&without).as_deref(), Some(refused));
+        let plain = crate::config::TaskConfig::new("selective-copying", &paper(16, 64));
+        let refused = "task selective-copying: missing field `copy_tokens`";
+        assert_eq!(read(&plain).as_deref(), Some(refused));
+    }
+}
