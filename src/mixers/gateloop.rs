@@ -87,15 +87,12 @@ impl GateLoop {
 
     /// For u `(.., d)`.
     fn driven(&self, u: &Tensor, cx: &Cx) -> Result<Driven> {
-        let all = [
-            (&self.wk, None),
-            (&self.wv, None),
-            (&self.wa, Some(&self.ba)),
-            (&self.wt, Some(&self.bt)),
-        ];
-        let queried = [&self.wq, &self.wg].map(|w| (w, None));
-        let maps = project(u, &all, &queried, cx)?;
-        let (alpha, angle) = (self.exact(&maps.all[2])?, self.exact(&maps.all[3])?);
+        let without = |w| (w, None);
+        let (all, queried) = ([&self.wk, &self.wv], [&self.wq, &self.wg]);
+        let maps = project(u, &all.map(without), &queried.map(without), cx)?;
+        let turns = [(&self.wa, Some(&self.ba)), (&self.wt, Some(&self.bt))];
+        let turns = project(u, &turns, &[], cx)?.all;
+        let (alpha, angle) = (self.exact(&turns[0])?, self.exact(&turns[1])?);
         let decay = ops::sigmoid(&alpha)?;
         Ok(Driven {
             a: Complex {
