@@ -2,12 +2,13 @@
 
 use super::cost::{costs, makespan, Cost};
 use super::format::{bytes, counted, duration, grouped};
-use crate::config::{RunConfig, Setting, Summary, SETTINGS};
+use crate::config::{At, RunConfig, Setting, Summary, SETTINGS};
 use crate::error::Result;
-use crate::store::{Record, Status, Store};
+use crate::store::{Field, Record, Status, Store};
 use crate::sweep::{Options, Plan};
 use candle_core::Device;
 use serde_json::{json, Map, Value};
+use std::collections::BTreeMap;
 use std::path::Path;
 
 /// A list of values is shown in full up to this length.
@@ -249,10 +250,13 @@ impl Axis {
 fn axes(plan: &Plan) -> Vec<Axis> {
     let rows: Vec<Record> = plan.runs.iter().map(Record::planned).collect();
     let mut axes: Vec<Axis> = Vec::new();
-    for setting in SETTINGS.typed() {
+    for setting in SETTINGS.typed().filter(|setting| is_chosen(setting, &rows)) {
+        let of = |row: &Record| point(setting, row).filter(|(_, value)| !value.is_empty());
+        let unsaid = UNSAID.iter().find(|(name, _)| *name == setting.name);
+        let unsaid = unsaid.filter(|_| rows.iter().any(|row| of(row).is_some()));
         for row in &rows {
-            let Some((name, value)) = point(setting, row).filter(|(_, value)| !value.is_empty())
-            else {
+            let unsaid = || unsaid.map(|(name, value)| (*name, (*value).to_owned()));
+            let Some((name, value)) = of(row).or_else(unsaid) else {
                 continue;
             };
             match axes.iter_mut().find(|axis| axis.name == name) {
@@ -267,6 +271,28 @@ fn axes(plan: &Plan) -> Vec<Axis> {
         }
     }
     axes
+}
+
+/// Settings that a config leaves out where they do nothing, and what they are there.
+const UNSAID: [(&str, &str); 4] = [
+    ("test-seq-len", "as L"),
+    ("key-tokens", "1"),
+    ("overwrites", "0"),
+    ("passes", "1"),
+];
+
+/// Whether `rows` differ in a setting by choice: whether positions are learnt follows from protocol and mixer unless
+/// runs of the same ones differ in it.
+fn is_chosen(setting: &Setting, rows: &[Record]) -> bool {
+    if setting.at != At::Model("positions") {
+        return true;
+    }
+    let mut known: BTreeMap<[&str; 3], &Field> = BTreeMap::new();
+    rows.iter().any(|row| {
+        let followed = ["task", "protocol", "mixer"].map(|name| row.text(name));
+        let found = row.get("positions");
+        *known.entry(followed).or_insert(found) != found
+    })
 }
 
 /// Settings that are shown even if they never vary, by the names that the list has room for.

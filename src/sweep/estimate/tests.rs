@@ -245,8 +245,12 @@ fn a_dry_run_makes_no_folder() {
 fn the_headline_names_the_count_and_what_varies() {
     let expected = "9 runs: mixer ssd, qlstm; n 8, 16, 1; seed 123, 124, 125";
     assert_eq!(headline(&plan()), expected);
-    assert_eq!(
-        headline(&Plan::of(task("mqar").unwrap(), &flags("--mixer ssd")).unwrap()),
-        "1 run"
-    );
+    let of = |line: &str| headline(&Plan::of(task("mqar").unwrap(), &flags(line)).unwrap());
+    assert_eq!(of("--mixer ssd"), "1 run");
+    // What a config leaves out where it does nothing is a value beside others.
+    let variants = "--mixer ssd --seq-len 64 --passes 1,2 --overwrites 0,3 --test-seq-len 64,128";
+    let expected = "8 runs: test-seq-len as L, 128; overwrites 0, 3; passes 1, 2";
+    assert_eq!(of(variants), expected);
+    let positions = "2 runs: positions true, false";
+    assert_eq!(of("--mixer softmax --positions true,false"), positions);
 }
