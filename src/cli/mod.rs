@@ -116,13 +116,13 @@ impl Subcommand for Command {
 /// Commands that do more than one run of a task.
 #[derive(Subcommand)]
 enum Other {
-    /// Train a language model on WikiText; use and convert trained ones.
+    /// Train, use and convert language models on WikiText.
     Wikitext(wikitext::Arguments),
-    /// Train a grid of models; finished runs are never trained again.
+    /// Train a grid of models; what is finished stays as it is.
     Sweep(sweep::Arguments),
     /// List the experiments that need no file, or print one.
     Experiments(experiments::Arguments),
-    /// Draw results: grids, figures, tables, curves, as text or pictures.
+    /// Draw results, as text or pictures: figures, tables, curves.
     Report(report::Arguments),
     /// Compare two sets of results: what differs beyond noise.
     ///
@@ -138,9 +138,9 @@ enum Other {
     ///
     /// Trained or not: Λ, B, C, Φ, measured and verified.
     Inspect(inspect::Arguments),
-    /// List the sequence mixers: parameters, state, equation, options.
+    /// List the mixers: parameters, state, equation, options.
     Mixers(mixers::Arguments),
-    /// Compare the program with reference numbers computed elsewhere.
+    /// Compare with reference numbers computed elsewhere.
     Check(check::Arguments),
     /// Download data, and see what is there.
     Data(data::Arguments),
