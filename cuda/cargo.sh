@@ -43,14 +43,14 @@ unset CUDA_PATH CUDA_ROOT CUDA_TOOLKIT_ROOT_DIR
 command=$1
 shift
 if [ "$command" = build ]; then
-    # Cargo puts either binary in one place: that of the default build stays there.
+    # Cargo puts either binary in one place. That of the default build is back there before a running sweep misses it.
     plain=$PWD/target/release/dsf
     kept=$target/dsf-without
     rm -f "$kept"
-    [ ! -e "$plain" ] || mv "$plain" "$kept"
-    trap '[ ! -e "$kept" ] || mv "$kept" "$plain"' EXIT
+    [ ! -e "$plain" ] || ln "$plain" "$kept"
+    trap '[ "$kept" -ef "$plain" ] || [ ! -e "$kept" ] || mv -f "$kept" "$plain"; rm -f "$kept"' EXIT
     cargo build --release --locked --features cuda "$@"
-    [ ! -e "$plain" ] || mv "$plain" "$target/dsf-cuda"
+    [ ! -e "$plain" ] || mv -f "$plain" "$target/dsf-cuda"
 else
     exec cargo "$command" --release --locked --features cuda "$@"
 fi
