@@ -666,6 +666,7 @@ mod tests {
             "lra-small.csv",
             "mqar-paper-cell.csv",
             "mqar-small.csv",
+            "survey.csv",
             "wikitext-small.csv",
         ];
         assert_eq!(read, committed);
