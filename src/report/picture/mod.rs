@@ -6,6 +6,7 @@
 mod axis;
 mod canvas;
 mod heatmap;
+mod labels;
 mod page;
 mod palette;
 mod plot;

@@ -5,7 +5,7 @@ use super::canvas::{
 };
 use super::palette::{look, FAINT, INK};
 use super::plot::{mark, LEVELS};
-use super::{heatmap, plot, Body, Panel, Parts, Picture};
+use super::{heatmap, labels, plot, Body, Panel, Parts, Picture};
 use crate::error::{refuse, Result};
 use plotters::backend::SVGBackend;
 use plotters::element::{DashedPathElement, PathElement};
@@ -17,6 +17,8 @@ use plotters::style::{Color, RGBColor};
 const MARGIN: u32 = 14;
 /// A panel of lines or points.
 const PLOT: Size = (360, 280);
+/// One whose points have their names beside them.
+const NAMED: Size = (760, 560);
 /// Narrowest page.
 const NARROWEST: u32 = 420;
 /// Font sizes of title, panel titles and all else.
@@ -74,10 +76,12 @@ pub fn bitmap(picture: &Picture) -> Result<(Size, Vec<u8>)> {
 }
 
 pub fn parts(picture: &Picture) -> Parts {
+    let names = labels::beside(picture);
     let panels = picture.panels.iter().map(|panel| {
         let panel = panel.as_ref()?;
-        let size = body(panel, PLAIN);
-        Some((size.0, document(size, |area| draw(area, panel, PLAIN))))
+        let size = body(panel, names, PLAIN);
+        let drawn = document(size, |area| draw(area, panel, names, PLAIN));
+        Some((size.0, drawn))
     });
     let signs = entries(picture).into_iter().map(|entry| {
         let sign = document((SIGN, 16), |area| entry.sign(area, (0, 8), PLAIN));
@@ -95,8 +99,10 @@ pub fn parts(picture: &Picture) -> Parts {
     }
 }
 
-fn body(panel: &Panel, unit: Unit) -> Size {
+/// The size of a panel, whose points may have `names` beside them.
+fn body(panel: &Panel, names: Option<&[String]>, unit: Unit) -> Size {
     match &panel.body {
+        Body::Plot(_) if names.is_some() => NAMED,
         Body::Plot(plot) => {
             let names = plot
                 .x
@@ -113,9 +119,9 @@ fn body(panel: &Panel, unit: Unit) -> Size {
     }
 }
 
-fn draw<B: DrawingBackend>(area: &Area<B>, panel: &Panel, unit: Unit) {
+fn draw<B: DrawingBackend>(area: &Area<B>, panel: &Panel, names: Option<&[String]>, unit: Unit) {
     match &panel.body {
-        Body::Plot(plot) => plot::draw(area, plot, unit),
+        Body::Plot(plot) => plot::draw(area, plot, names, unit),
         Body::Heatmap(map) => heatmap::draw(area, map, unit),
     }
 }
@@ -132,7 +138,11 @@ fn entries(picture: &Picture) -> Vec<Entry<'_>> {
                 Body::Heatmap(_) => None,
             })
     };
-    let series = picture.names.iter().enumerate().map(|(key, name)| {
+    let listed = match labels::beside(picture) {
+        Some(_) => &[][..],
+        None => &picture.names,
+    };
+    let series = listed.iter().enumerate().map(|(key, name)| {
         let mut of = plots()
             .flat_map(|plot| &plot.series)
             .filter(|series| series.key == key);
@@ -213,11 +223,12 @@ impl Entry<'_> {
 
 impl<'a> Layout<'a> {
     fn of(picture: &'a Picture, unit: Unit) -> Self {
+        let names = labels::beside(picture);
         let sizes = picture
             .panels
             .iter()
             .flatten()
-            .map(|panel| body(panel, unit));
+            .map(|panel| body(panel, names, unit));
         let panel = sizes.fold((0, 0), |a, b| (a.0.max(b.0), a.1.max(b.1)));
         let across = picture.across.max(1) as u32;
         let width = (across * (panel.0 + MARGIN)).max(NARROWEST) - MARGIN;
@@ -298,7 +309,8 @@ impl<'a> Layout<'a> {
                 let x = MARGIN + i as u32 * (self.panel.0 + MARGIN);
                 self.write(area, title, (x, y), HEAD, INK);
                 if let Some(area) = area {
-                    draw(&self.part(area, (x, y + head), self.panel), panel, unit);
+                    let part = self.part(area, (x, y + head), self.panel);
+                    draw(&part, panel, labels::beside(self.picture), unit);
                 }
             }
             y += head + self.panel.1 + MARGIN;

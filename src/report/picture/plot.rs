@@ -3,7 +3,7 @@
 use super::axis::Axis;
 use super::canvas::{drawn, write, Area, Unit};
 use super::palette::{look, Marker, FAINT, GRID, INK};
-use super::{Level, Plot, Point, Series};
+use super::{labels as beside, Level, Plot, Point, Series};
 use plotters::chart::{ChartBuilder, ChartContext};
 use plotters::coord::cartesian::Cartesian2d;
 use plotters::element::{Circle, PathElement, Polygon};
@@ -25,8 +25,8 @@ pub const LEVELS: [Option<[u32; 2]>; 3] = [Some([3, 3]), Some([8, 3]), Some([1, 
 
 type Chart<'a, B> = ChartContext<'a, B, Cartesian2d<Axis, Axis>>;
 
-/// Draws `plot` into the whole of `area`.
-pub fn draw<B: DrawingBackend>(area: &Area<B>, plot: &Plot, unit: Unit) {
+/// Draws `plot` into the whole of `area`; with `names`, each beside its points.
+pub fn draw<B: DrawingBackend>(area: &Area<B>, plot: &Plot, names: Option<&[String]>, unit: Unit) {
     let below = if plot.x.name.is_empty() {
         BELOW - 16
     } else {
@@ -51,6 +51,17 @@ pub fn draw<B: DrawingBackend>(area: &Area<B>, plot: &Plot, unit: Unit) {
         line(&mut chart, series, unit);
     }
     labels(&chart, &plot.levels, unit);
+    if let Some(names) = names {
+        let area = chart.plotting_area().strip_coord_spec();
+        let base = area.get_base_pixel();
+        let place = |point: &Point| {
+            let (x, y) = chart.backend_coord(&(point.x, point.y));
+            (x - base.0, y - base.1)
+        };
+        let series = plot.series.iter();
+        let points = series.flat_map(|s| s.points.iter().map(|point| (s.key, place(point))));
+        beside::draw(&area, &points.collect::<Vec<_>>(), names, unit);
+    }
 }
 
 /// Axes with their marks and names, `below` units high under the plot.

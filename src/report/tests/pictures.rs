@@ -255,6 +255,29 @@ fn the_seventh_figure_is_one_page_of_320_cells_mixers_across_and_tasks_down() {
 }
 
 #[test]
+fn many_points_have_their_names_beside_them_and_no_legend() {
+    let names = || crate::mixers::MIXERS.iter().map(|entry| entry.name);
+    let rows: Vec<Record> = names().map(|mixer| run(mixer, 0.2, |_| {})).collect();
+    let report = of_figure("state", &rows);
+    let svg = drawn(&report, "svg");
+    for name in names() {
+        let times = svg.split("<text ").skip(1).filter(|text| {
+            let words = text
+                .split('>')
+                .nth(1)
+                .and_then(|words| words.split('<').next());
+            words.is_some_and(|words| words.trim() == name)
+        });
+        assert_eq!(times.count(), 1, "{name}");
+    }
+    assert!(!drawn(&report, "html").contains("<ul class=\"legend\">"));
+    draws(&report, "softmax");
+    // A few have signs and a legend.
+    let few = of_figure("state", &rows[..5]);
+    assert!(drawn(&few, "html").contains("<ul class=\"legend\">"));
+}
+
+#[test]
 fn one_cell_is_drawn_alone_and_none_is_refused_in_a_sentence() {
     let rows = [run("linear", 0.5, |_| {})];
     for number in ["2", "7", "state", "seconds"] {

@@ -1,0 +1,153 @@
+//! Names beside the points that they belong to, where a legend would be longer than the plot that it explains.
+
+use super::canvas::{drawn, write, Area, Unit};
+use super::palette::{look, INK};
+use super::{Body, Picture};
+use plotters::element::PathElement;
+use plotters::prelude::DrawingBackend;
+use plotters::style::text_anchor::{HPos, VPos};
+use plotters::style::Color;
+
+/// Names that a legend takes at most, where all of them are points.
+const LEGEND: usize = 16;
+/// Font size of names.
+const SIZE: u32 = 12;
+/// From a point to its name, and on to the next place that is tried, in units.
+const NEAR: i32 = 7;
+const STEP: i32 = 6;
+/// How far a name may stand from its point, in units.
+const FAR: i32 = 320;
+/// Half the width of what a marker covers, in units.
+const MARKER: i32 = 5;
+/// The directions in which a name is looked for, in the order of preference, in hundredths.
+#[rustfmt::skip]
+const DIRECTIONS: [(i32, i32); 12] = [
+    (100, 0), (-100, 0), (87, -50), (87, 50), (-87, -50), (-87, 50),
+    (50, -87), (50, 87), (-50, -87), (-50, 87), (0, -100), (0, 100),
+];
+
+/// The names of `picture`, if they are to stand beside their points: many, and no line among them.
+pub fn beside(picture: &Picture) -> Option<&[String]> {
+    let series = || {
+        let plots = picture.panels.iter().flatten();
+        plots.flat_map(|panel| match &panel.body {
+            Body::Plot(plot) => plot.series.as_slice(),
+            Body::Heatmap(_) => &[],
+        })
+    };
+    let points = series().next().is_some() && series().all(|series| !series.joined);
+    (points && picture.names.len() > LEGEND).then_some(&picture.names)
+}
+
+/// Right and down, in pixels.
+type Pixels = (i32, i32);
+
+/// From the upper left corner to the lower right one, the latter outside.
+#[derive(Clone, Copy, Debug, PartialEq)]
+struct Frame([i32; 4]);
+
+impl Frame {
+    fn around((x, y): Pixels, (width, height): Pixels) -> Self {
+        let (left, top) = (x - width / 2, y - height / 2);
+        Self([left, top, left + width, top + height])
+    }
+
+    fn meets(&self, other: &Self) -> bool {
+        let ([left, top, right, bottom], other) = (self.0, other.0);
+        left < other[2] && other[0] < right && top < other[3] && other[1] < bottom
+    }
+
+    fn within(&self, (width, height): Pixels) -> bool {
+        let [left, top, right, bottom] = self.0;
+        left >= 0 && top >= 0 && right <= width && bottom <= height
+    }
+
+    /// Its point next to another.
+    fn nearest(&self, (x, y): Pixels) -> Pixels {
+        let [left, top, right, bottom] = self.0;
+        (x.clamp(left, right), y.clamp(top, bottom))
+    }
+}
+
+/// The frames of texts of the given sizes, each as near to its point as there is room beside all points and the texts before it
+/// in an area of size `room`; all in pixels. A text that has no room covers another.
+fn placed(points: &[(Pixels, Pixels)], room: Pixels, unit: Unit) -> Vec<Frame> {
+    let marker = 2 * unit.at(MARKER);
+    let around = |(point, _): &(Pixels, _)| Frame::around(*point, (marker, marker));
+    let markers: Vec<Frame> = points.iter().map(around).collect();
+    let mut taken: Vec<Frame> = Vec::with_capacity(points.len());
+    for ((x, y), (width, height)) in points {
+        let at = |distance: i32, (right, down): Pixels| {
+            let middle = (
+                x + right * (unit.at(distance) + width / 2) / 100,
+                y + down * (unit.at(distance) + height / 2) / 100,
+            );
+            Frame::around(middle, (*width, *height))
+        };
+        let free = |frame: &Frame| {
+            frame.within(room) && !markers.iter().chain(&taken).any(|other| frame.meets(other))
+        };
+        let distances = (NEAR..FAR).step_by(STEP as usize);
+        let mut tried = distances.flat_map(|far| DIRECTIONS.map(|direction| at(far, direction)));
+        let frame = tried.find(free);
+        taken.push(frame.unwrap_or_else(|| at(NEAR, DIRECTIONS[0])));
+    }
+    taken
+}
+
+/// Writes the names of `points`, each with its key and its place in pixels of `area`. A thin line leads to a name that stands
+/// away from its point.
+pub fn draw<B: DrawingBackend>(
+    area: &Area<B>,
+    points: &[(usize, Pixels)],
+    names: &[String],
+    unit: Unit,
+) {
+    let sized = points.iter().map(|(key, point)| {
+        let width = unit.px(unit.width(&names[*key], SIZE) + 2);
+        (*point, (width as i32, unit.px(SIZE + 1) as i32))
+    });
+    let sized: Vec<_> = sized.collect();
+    let (width, height) = area.dim_in_pixel();
+    let frames = placed(&sized, (width as i32, height as i32), unit);
+    let style = unit.text(SIZE, INK, (HPos::Center, VPos::Center));
+    for ((key, point), frame) in points.iter().zip(&frames) {
+        let near = frame.nearest(*point);
+        let [right, down] = [near.0 - point.0, near.1 - point.1];
+        if right.abs().max(down.abs()) > unit.at(NEAR + STEP) {
+            let line = look(*key).0.mix(0.6).stroke_width(unit.px(1));
+            drawn(area.draw(&PathElement::new(vec![*point, near], line)));
+        }
+    }
+    for ((key, _), Frame([left, top, right, bottom])) in points.iter().zip(&frames) {
+        let middle = ((left + right) / 2, (top + bottom) / 2);
+        write(area, &names[*key], &style, middle);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_of_points_on_one_spot_cover_neither_each_other_nor_a_marker() {
+        let unit = Unit(2);
+        let crowd = (0..24).map(|i| ((400 + i, 300), (150 + i, 26)));
+        let corners = [((2, 2), (150, 26)), ((998, 598), (150, 26))];
+        let points: Vec<_> = crowd.chain(corners).collect();
+        let frames = placed(&points, (1000, 600), unit);
+        for (i, frame) in frames.iter().enumerate() {
+            assert!(frame.within((1000, 600)), "{i}: {frame:?}");
+            assert!(frames[..i].iter().all(|other| !frame.meets(other)), "{i}");
+            let marker = |(point, _): &(Pixels, _)| Frame::around(*point, (20, 20));
+            assert!(points.iter().all(|p| !frame.meets(&marker(p))), "{i}");
+        }
+        // A point alone has its name at its right.
+        assert_eq!(placed(&points[..1], (1000, 600), unit)[0].0[0], 414);
+    }
+
+    #[test]
+    fn a_name_without_room_is_written_all_the_same() {
+        assert_eq!(placed(&[((5, 5), (90, 12))], (20, 20), Unit(1)).len(), 1);
+    }
+}
