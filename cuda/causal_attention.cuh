@@ -86,20 +86,7 @@ struct Walk {
     DEVICE void add(uint32_t first_query, uint32_t first_key, uint32_t visible, uint32_t column) {
         Pairs pairs;
         if constexpr (GRADIENT) {
-            // one loop, for the sake of the size of the code
-#pragma unroll 1
-            for (bool last = in.rule != SOFTMAX;; last = true) {
-                pairs.clear();
-                uint32_t width = last ? in.v.width : in.k.width;
-                Matrix<T> a = {last ? in.gy.p : in.q.p, in.q.rows, width, in.q.by_four};
-                Matrix<T> b = {last ? in.v.p : in.k.p, in.k.rows, width, in.k.by_four};
-                tile.multiply(pairs, a, first_query, b, first_key);
-                if (last) break;
-                tile.weigh(pairs, first_query, first_key);
-                tile.leave(pairs);
-            }
-            tile.drop(pairs, first_query, first_key);
-            tile.differentiate(pairs, first_query, first_key);
+            tile.gradients(pairs, first_query, first_key);
         } else {
             pairs.clear();
             tile.multiply(pairs, in.q, first_query, in.k, first_key);
@@ -108,8 +95,8 @@ struct Walk {
             else
                 tile.weigh(pairs, first_query, first_key);
             tile.drop(pairs, first_query, first_key);
+            tile.leave(pairs);
         }
-        tile.leave(pairs);
         walk(first_query, first_key, visible, column);
     }
 
@@ -202,7 +189,7 @@ DEVICE void attend(Ptr<const T> q, Ptr<const T> k, Ptr<const T> v, Ptr<const T> 
                    Ptr<const uint32_t> mask, Ptr<T> to, Ptr<float> stats_to, uint32_t heads, uint32_t rows,
                    uint32_t len, uint32_t key_width, uint32_t value_width, uint32_t rule, uint32_t by_four,
                    float scale, Ptr<const uint32_t> links, uint32_t links_each, uint32_t window, uint32_t globals,
-                   uint32_t slopes) {
+                   uint32_t slopes, Ptr<const float> bias, uint32_t distances) {
     using W = Walk<T, OF, QUERIES, COLUMNS>;
     SHARED(T, staged, STAGED / sizeof(T));
     SHARED(T, weights, QUERIES * W::WEIGHT_STRIDE);
@@ -212,18 +199,8 @@ DEVICE void attend(Ptr<const T> q, Ptr<const T> k, Ptr<const T> v, Ptr<const T> 
     uint32_t sequence = blockIdx.x / tiles, tile = blockIdx.x % tiles;
     if (W::OVER_KEYS) tile = tiles - 1 - tile;
     uint64_t item = sequence;
-    bool fours = by_four != 0;
-    Inputs<T> in = {{q + item * rows * key_width, rows, key_width, fours},
-                    {k + item * len * key_width, len, key_width, fours},
-                    {v + item * len * value_width, len, value_width, fours},
-                    {nullptr, rows, value_width, fours},
-                    nullptr, nullptr, nullptr, mask, sequence, rule, scale,
-                    window, globals, links, links_each, 0.0f};
-    if (slopes != 0) in.slope = exp2f(-8.0f * float(sequence % heads + 1) / float(heads));
-    if (gy != nullptr) in.gy.p = gy + item * rows * value_width;
-    if (positions != nullptr) in.positions = positions + uint64_t(sequence / heads) * rows;
-    if (stats != nullptr) in.stats = stats + item * rows;
-    if (dots != nullptr) in.dots = dots + item * rows;
+    Inputs<T> in = inputs<T>(sequence, q, k, v, gy, positions, stats, dots, mask, heads, rows, len, key_width, value_width,
+                             rule, by_four, scale, links, links_each, window, globals, slopes, bias, distances);
     if (stats_to != nullptr) stats_to = stats_to + item * rows;
     if (blockIdx.y > 0) stats_to = nullptr;
     uint32_t width = W::GRADIENT ? key_width : value_width;
@@ -246,8 +223,10 @@ DEVICE void attend(Ptr<const T> q, Ptr<const T> k, Ptr<const T> v, Ptr<const T> 
                    Global<const uint32_t> mask, Global<T> to, Global<float> stats_to, uint32_t heads,         \
                    uint32_t rows, uint32_t len, uint32_t key_width, uint32_t value_width, uint32_t rule,      \
                    uint32_t by_four, float scale, Global<const uint32_t> links, uint32_t links_each,          \
-                   uint32_t window, uint32_t globals, uint32_t slopes) {                                      \
+                   uint32_t window, uint32_t globals, uint32_t slopes, Global<const float> bias,              \
+                   uint32_t distances) {                                                                      \
         attend<T, Result::OF, queries, columns>(q, k, v, gy, positions, stats, dots, mask, to, stats_to,      \
                                                 heads, rows, len, key_width, value_width, rule, by_four,      \
-                                                scale, links, links_each, window, globals, slopes);           \
+                                                scale, links, links_each, window, globals, slopes, bias,      \
+                                                distances);                                                   \
     }

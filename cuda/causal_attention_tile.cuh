@@ -90,6 +90,8 @@ struct Inputs {
     Ptr<const uint32_t> links;  // (len, links_each)
     uint32_t links_each;
     float slope;  // subtracted from scores for each step of distance
+    Ptr<const float> bias;  // null, or what is added to the scores at each of `distances`, the last one at greater ones, too
+    uint32_t distances;
 
     // Nothing before the window is attended to.
     DEVICE bool narrow() const { return window != 0 && globals == 0 && links_each == 0; }
@@ -105,9 +107,34 @@ struct Inputs {
     }
 };
 
+// The inputs of the blocks of a sequence, from the tensors of all.
+template <class T>
+DEVICE Inputs<T> inputs(uint32_t sequence, Ptr<const T> q, Ptr<const T> k, Ptr<const T> v, Ptr<const T> gy,
+                        Ptr<const uint32_t> positions, Ptr<const float> stats, Ptr<const float> dots,
+                        Ptr<const uint32_t> mask, uint32_t heads, uint32_t rows, uint32_t len, uint32_t key_width,
+                        uint32_t value_width, uint32_t rule, uint32_t by_four, float scale, Ptr<const uint32_t> links,
+                        uint32_t links_each, uint32_t window, uint32_t globals, uint32_t slopes, Ptr<const float> bias,
+                        uint32_t distances) {
+    uint64_t item = sequence;
+    bool fours = by_four != 0;
+    Inputs<T> in = {{q + item * rows * key_width, rows, key_width, fours},
+                    {k + item * len * key_width, len, key_width, fours},
+                    {v + item * len * value_width, len, value_width, fours},
+                    {nullptr, rows, value_width, fours},
+                    nullptr, nullptr, nullptr, mask, sequence, rule, scale,
+                    window, globals, links, links_each, 0.0f, nullptr, distances};
+    if (slopes != 0) in.slope = exp2f(-8.0f * float(sequence % heads + 1) / float(heads));
+    if (bias != nullptr) in.bias = bias + sequence % heads * distances;
+    if (gy != nullptr) in.gy.p = gy + item * rows * value_width;
+    if (positions != nullptr) in.positions = positions + uint64_t(sequence / heads) * rows;
+    if (stats != nullptr) in.stats = stats + item * rows;
+    if (dots != nullptr) in.dots = dots + item * rows;
+    return in;
+}
+
 // The pairs of a block that a lane holds, in the layout of WarpTile, and the data that all lanes
-// share.
-template <class T, int QUERIES, uint32_t WEIGHT_STRIDE, bool GRADIENT>
+// share. Weights and gradients are left there in type S.
+template <class T, int QUERIES, uint32_t WEIGHT_STRIDE, bool GRADIENT, class S = T>
 struct Tile {
     using P = typename Products<T>::Type;
     // queries and keys of a warp, and how many warps share a query
@@ -121,7 +148,8 @@ struct Tile {
     using Pairs = WarpTile<PM, PN>;
 
     const Inputs<T>& in;
-    Ptr<T> staged, weights;
+    Ptr<T> staged;
+    Ptr<S> weights;
     Ptr<uint32_t> reach;  // the number of keys that each query of the tile attends to
     Ptr<float> parts;     // (ACROSS, QUERIES)
     uint32_t query_row, key_column;  // of this warp's pairs
@@ -187,7 +215,10 @@ struct Tile {
     // The score of a softmax, in powers of 2, from the product of a query and a key.
     DEVICE float score(float x, uint32_t query, uint32_t key) const {
         x *= in.scale * LOG2E;
-        return in.slope == 0.0f ? x : x - in.slope * LOG2E * float(reach[query] - 1 - key);
+        uint32_t distance = reach[query] - 1 - key;
+        if (in.slope != 0.0f) x -= in.slope * LOG2E * float(distance);
+        if (in.bias != nullptr) x += in.bias[min(distance, in.distances - 1)] * LOG2E;
+        return x;
     }
 
     // The maximum or the sum of `x` over all lanes with pairs of a query.
@@ -234,7 +265,7 @@ struct Tile {
         each_pair(pairs, first_key, [&](int slot, uint32_t query, uint32_t key, float x, bool unmasked) {
             float slope = in.rule == PLAIN ? 1.0f : slopes[slot];
             if (in.rule == SOFTMAX) {
-                T weight = weights[query * WEIGHT_STRIDE + key];
+                S weight = weights[query * WEIGHT_STRIDE + key];
                 slope = to_float(weight);
             }
             return unmasked ? (x - dots[slot]) * slope : 0.0f;
@@ -244,13 +275,32 @@ struct Tile {
     // Writes the pairs to shared memory.
     DEVICE void leave(const Pairs& pairs) const {
         each_query([&](int slot, uint32_t query) {
-            Ptr<T> row = weights + (query * WEIGHT_STRIDE + key_column + 2 * lane_quad());
+            Ptr<S> row = weights + (query * WEIGHT_STRIDE + key_column + 2 * lane_quad());
 #pragma unroll
             for (int j = 0; j < PN / 8; ++j)
 #pragma unroll
                 for (int e = 0; e < 2; ++e)
-                    row[8 * j + e] = from_float<T>(pairs.sum[slot / 2][j][slot % 2 * 2 + e]);
+                    row[8 * j + e] = from_float<S>(pairs.sum[slot / 2][j][slot % 2 * 2 + e]);
         });
+    }
+
+    // Leaves the gradients of the scores of a tile of pairs in shared memory.
+    DEVICE void gradients(Pairs& pairs, uint32_t first_query, uint32_t first_key) {
+        // one loop, for the sake of the size of the code
+#pragma unroll 1
+        for (bool last = in.rule != SOFTMAX;; last = true) {
+            pairs.clear();
+            uint32_t width = last ? in.v.width : in.k.width;
+            Matrix<T> a = {last ? in.gy.p : in.q.p, in.q.rows, width, in.q.by_four};
+            Matrix<T> b = {last ? in.v.p : in.k.p, in.k.rows, width, in.k.by_four};
+            multiply(pairs, a, first_query, b, first_key);
+            if (last) break;
+            weigh(pairs, first_query, first_key);
+            leave(pairs);
+        }
+        drop(pairs, first_query, first_key);
+        differentiate(pairs, first_query, first_key);
+        leave(pairs);
     }
 
     // Multiplies by the dropout mask.

@@ -15,25 +15,46 @@ const TASKS: usize = 16;
 pub(super) fn backward<F: Float>(op: &CausalAttention, ins: &[&[F]], go: &[F]) -> Vec<Vec<F>> {
     let zeros = |like: &[F]| vec![F::zero(); like.len()];
     let (mut gq, mut gk, mut gv) = (zeros(ins[0]), zeros(ins[1]), zeros(ins[2]));
+    let distances = op.distances();
+    let mut gb = vec![Vec::new(); op.batch * op.heads];
     gq.chunks_mut(op.rows * op.key_width)
         .zip(gk.chunks_mut(op.len * op.key_width))
         .zip(gv.chunks_mut(op.len * op.value_width))
         .zip(go.chunks(op.rows * op.value_width))
+        .zip(&mut gb)
         .enumerate()
-        .in_parallel(|(i, (((gq, gk), gv), go))| {
-            backward_item(&Item::of(op, ins, i), go, [gq, gk, gv]);
+        .in_parallel(|(i, ((((gq, gk), gv), go), gb))| {
+            *gb = backward_item(&Item::of(op, ins, i), go, [gq, gk, gv]);
         });
-    vec![gq, gk, gv]
+    let mut grads = vec![gq, gk, gv];
+    grads.extend(ins.get(3).map(|bias| {
+        let mut sums = zeros(bias);
+        for sequence in gb.chunks(op.heads) {
+            for (sums, gb) in sums.chunks_mut(distances).zip(sequence) {
+                add_to(sums, gb);
+            }
+        }
+        sums
+    }));
+    grads
+}
+
+fn add_to<F: Float>(sums: &mut [F], more: &[F]) {
+    for (sum, more) in sums.iter_mut().zip(more) {
+        *sum += *more;
+    }
 }
 
 /// Blocks of an item are dealt to its tasks in turn, as later blocks attend to more steps; parts of an item are a task each.
-/// The tasks' sums are added in order. The number of tasks depends on shapes alone.
-fn backward_item<F: Float>(item: &Item<F>, go: &[F], [gq, gk, gv]: [&mut [F]; 3]) {
+/// The tasks' sums are added in order. The number of tasks depends on shapes alone. Returns the gradient of the bias.
+fn backward_item<F: Float>(item: &Item<F>, go: &[F], [gq, gk, gv]: [&mut [F]; 3]) -> Vec<F> {
     let op = item.op;
+    let mut gb = vec![F::zero(); op.distances()];
     let mut add = |steps: &Range<usize>, sums: &Sums<F>| {
         let part = |width: usize| steps.start * width..steps.end * width;
         sums.k.add_to(&mut gk[part(op.key_width)], op.key_width);
         sums.v.add_to(&mut gv[part(op.value_width)], op.value_width);
+        add_to(&mut gb, &sums.bias);
     };
     if let Some(parts) = item.parts() {
         let rows = parts[0].rows.len();
@@ -47,7 +68,7 @@ fn backward_item<F: Float>(item: &Item<F>, go: &[F], [gq, gk, gv]: [&mut [F]; 3]
         for (part, sums) in parts.iter().zip(&sums) {
             add(&part.steps, sums);
         }
-        return;
+        return gb;
     }
     let tasks = TASKS.div_ceil(op.batch * op.heads).min(item.blocks());
     let mut dealt: Vec<_> = (0..tasks).map(|_| Vec::new()).collect();
@@ -61,6 +82,7 @@ fn backward_item<F: Float>(item: &Item<F>, go: &[F], [gq, gk, gv]: [&mut [F]; 3]
     for sums in &sums {
         add(&item.steps, sums);
     }
+    gb
 }
 
 /// The gradients of the queries and of the results of a block.
@@ -85,6 +107,7 @@ fn sums_of<'a, F: Float>(
     let mut sums = Sums {
         k: Matrix::zeros(item.steps.len(), item.op.key_width),
         v: Matrix::zeros(item.steps.len(), item.op.value_width),
+        bias: vec![F::zero(); item.op.distances()],
     };
     for (index, (gq, go)) in blocks {
         backward_block(item, past, index, go, gq, &mut sums);
@@ -109,10 +132,11 @@ fn past<F: Float>(item: &Item<F>) -> Past<F> {
     }
 }
 
-/// The gradients of keys and values, summed over blocks.
+/// The gradients of keys, values and biases, summed over blocks.
 struct Sums<F> {
     k: Matrix<F>,
     v: Matrix<F>,
+    bias: Vec<F>,
 }
 
 #[simd]
@@ -140,6 +164,7 @@ fn backward_block<F: Float>(
         factors.fill(F::one());
         block.mask_row(i, factors);
         row_back(op.weights, sum, factors, p, &mut gs[span.clone()]);
+        add_by_distance(&gs[span.clone()], &mut sums.bias);
     };
     block.weigh(&past.keys_t, &mut p, done);
     let by = |first| attending(&block, first);
@@ -160,6 +185,19 @@ fn attending<F: Float>(block: &Block<F>, first: usize) -> Range<usize> {
     let from = block.spans.iter().position(attends);
     let to = block.spans.iter().rposition(attends);
     from.zip(to).map_or(0..0, |(from, to)| from..to + 1)
+}
+
+/// Adds the gradients of the scores of one row, the last of which is at distance 0.
+#[inline(always)]
+fn add_by_distance<F: Float>(gs: &[F], bias: &mut [F]) {
+    let Some(last) = bias.len().checked_sub(1) else {
+        return;
+    };
+    let (far, near) = gs.split_at(gs.len().saturating_sub(last));
+    for (bias, g) in bias.iter_mut().zip(near.iter().rev()) {
+        *bias += *g;
+    }
+    bias[last] += total([far], |[g]| g);
 }
 
 /// For one row, applies dropout to `p`, and converts `gs` from the gradient of the dropped weights

@@ -21,6 +21,8 @@ pub(super) struct Item<'a, F> {
     pub(super) q: &'a [F],
     pub(super) k: &'a [F],
     pub(super) v: &'a [F],
+    /// By distance, of its head.
+    bias: Option<&'a [F]>,
 }
 
 /// Some query rows of an item.
@@ -46,6 +48,9 @@ impl<'a, F: Float> Item<'a, F> {
             q: part(ins[0], op.rows * op.key_width),
             k: part(ins[1], op.len * op.key_width),
             v: part(ins[2], op.len * op.value_width),
+            bias: ins
+                .get(3)
+                .map(|bias| &bias[index % op.heads * op.distances()..][..op.distances()]),
         }
     }
 
@@ -168,7 +173,7 @@ impl<F: Float> Block<'_, F> {
                 let first = self.item.steps.start;
                 let steps = first + span.start..first + span.end;
                 let slope = pattern.slope(self.item.index % op.heads, op.heads);
-                pattern.apply(slope, steps.end - 1, steps, visible);
+                pattern.apply((slope, self.item.bias), steps.end - 1, steps, visible);
             }
             let sum = weigh_row(op.weights, visible);
             done(i, visible, sum);

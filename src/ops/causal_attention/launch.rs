@@ -3,6 +3,7 @@
 use super::{CausalAttention, Pattern, Weights};
 use crate::fused::{FusedOp, Launch, LaunchBackward};
 use crate::gpu::{Arg, Buffer, Gpu, Grid, Kernel, View};
+use crate::sums::sum_parts;
 use candle_core::{DType, Result, Tensor};
 
 /// Threads per block.
@@ -36,6 +37,7 @@ pub(super) fn forward(op: &CausalAttention, call: Launch) -> Result<Vec<Buffer>>
         gy: None,
         stats: None,
         dots: None,
+        bias: call.ins.get(3).copied(),
         mask: op.mask.map(|mask| mask.upload(gpu)).transpose()?,
     };
     pairs.launch(Out::Y, &mut y, stats.as_mut())?;
@@ -55,18 +57,25 @@ pub(super) fn backward(op: &CausalAttention, call: LaunchBackward) -> Result<Vec
         gy: Some(out.grad),
         stats: call.saved.first().map(Buffer::view),
         dots: dots.as_ref().map(Buffer::view),
+        bias: call.ins.get(3).copied(),
         mask: op.mask.map(|mask| mask.upload(gpu)).transpose()?,
     };
     let outs = [Out::Gq, Out::Gk, Out::Gv].into_iter().zip(call.ins);
-    let grads = outs.zip(call.needs_grad).map(|((out, like), &needed)| {
-        if !needed {
-            return Ok(None);
-        }
-        let mut to = gpu.alloc(like.dtype(), like.len())?;
-        pairs.launch(out, &mut to, None)?;
-        Ok(Some(to))
-    });
-    grads.collect()
+    let grads = outs
+        .zip(&call.needs_grad[..3])
+        .map(|((out, like), &needed)| {
+            if !needed {
+                return Ok(None);
+            }
+            let mut to = gpu.alloc(like.dtype(), like.len())?;
+            pairs.launch(out, &mut to, None)?;
+            Ok(Some(to))
+        });
+    let mut grads = grads.collect::<Result<Vec<_>>>()?;
+    if let [_, _, _, needed] = call.needs_grad {
+        grads.push(needed.then(|| pairs.bias_gradient()).transpose()?);
+    }
+    Ok(grads)
 }
 
 /// gy . y of each row, which the normalised rules subtract from the gradient of each weight.
@@ -106,11 +115,31 @@ struct Pairs<'a> {
     stats: Option<View<'a>>,
     /// gy . y of each row.
     dots: Option<View<'a>>,
+    bias: Option<View<'a>>,
     mask: Option<Buffer>,
 }
 
 impl Pairs<'_> {
+    /// A result of a kernel of [`Self::shape`]; `stats_to` belongs to the output.
     fn launch(&self, out: Out, to: &mut Buffer, stats_to: Option<&mut Buffer>) -> Result<()> {
+        let (grid, kernel) = self.shape(out);
+        self.run(kernel, grid, &[to.into(), stats_to.into()])
+    }
+
+    /// One number for each head and distance.
+    fn bias_gradient(&self) -> Result<Buffer> {
+        let op = self.op;
+        let queries = if op.rows <= FEW { FEW } else { MANY };
+        let blocks = op.batch * op.heads * op.rows.div_ceil(queries);
+        let mut parts = self.gpu.alloc(DType::F32, blocks * op.distances())?;
+        let name = format!("{}_gb_{queries}", CausalAttention::NAME);
+        let kernel = Kernel::of("causal_attention_gb", &name, self.ins[0].dtype());
+        self.run(kernel, Grid::of(blocks, THREADS), &[(&mut parts).into()])?;
+        sum_parts(self.gpu, &parts, op.heads * op.distances())
+    }
+
+    /// Launches a kernel that writes `to`.
+    fn run(&self, kernel: Kernel, grid: Grid, to: &[Arg]) -> Result<()> {
         let op = self.op;
         let held = op.positions.as_ref().map(|x| x.storage_and_layout());
         let positions = held
@@ -126,8 +155,6 @@ impl Pairs<'_> {
             self.stats.into(),
             self.dots.into(),
             self.mask.as_ref().map(Buffer::view).into(),
-            Arg::from(&mut *to),
-            stats_to.into(),
         ];
         let sizes = [op.heads, op.rows, op.len, op.key_width, op.value_width].map(Arg::from);
         let rule = match op.weights {
@@ -152,12 +179,13 @@ impl Pairs<'_> {
             pattern.window.unwrap_or(0).into(),
             pattern.globals.into(),
             pattern.slopes.into(),
+            self.bias.into(),
+            op.distances().into(),
         ];
-        let (grid, kernel) = self.shape(out);
         self.gpu.launch(
             kernel,
             grid,
-            &[&tensors[..], &sizes, &rest, &pattern].concat(),
+            &[&tensors[..], to, &sizes, &rest, &pattern].concat(),
         )
     }
 

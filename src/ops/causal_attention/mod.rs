@@ -61,12 +61,13 @@ pub fn patterned_attention(
     dropout: Option<Dropout>,
 ) -> Result<Tensor> {
     let op = CausalAttention::check(q, k, v, positions, Weights::Softmax, dropout)?;
-    apply(op.within(pattern)?, q, k, v)
+    apply(op.within(q, pattern)?, q, k, v)
 }
 
 fn apply(op: CausalAttention, q: &Tensor, k: &Tensor, v: &Tensor) -> Result<Tensor> {
     if runs_on(q) {
-        apply_one(op, &[q, k, v])
+        let bias = op.bias().cloned();
+        apply_one(op, &[&[q, k, v], bias.as_ref().as_slice()].concat())
     } else {
         reference::causal_attention(q, k, v, &op)
     }
@@ -153,11 +154,22 @@ impl CausalAttention {
         })
     }
 
-    fn within(self, pattern: &Pattern) -> Result<Self> {
+    fn within(self, q: &Tensor, pattern: &Pattern) -> Result<Self> {
+        let checked = Checked::new(Self::OP, pattern, (q, self.heads), self.len)?;
         Ok(Self {
-            pattern: Some(Checked::new(Self::OP, pattern, self.len)?),
+            pattern: Some(checked),
             ..self
         })
+    }
+
+    /// The fourth input.
+    fn bias(&self) -> Option<&Tensor> {
+        self.pattern.as_ref()?.pattern.bias.as_ref()
+    }
+
+    /// The distances that have a bias each; 0 if there is none.
+    fn distances(&self) -> usize {
+        self.bias().map_or(0, |bias| bias.dims()[1])
     }
 
     /// The scale of the products of queries and keys.

@@ -17,6 +17,9 @@ pub struct Pattern {
     /// Whether 2^{-8(h+1)/s} (i - j) is subtracted from the scaled scores of head h of s, counted from 0. (Press et al.
     /// 2022.)
     pub slopes: bool,
+    /// (s, distances): what is added to the scaled scores of each head at a distance i - j, the last of them at all greater
+    /// distances, too. (Raffel et al. 2020.)
+    pub bias: Option<Tensor>,
 }
 
 /// A pattern whose numbers fit the tensors.
@@ -27,8 +30,18 @@ pub(super) struct Checked {
 }
 
 impl Checked {
-    pub(super) fn new(op: &str, pattern: &Pattern, len: usize) -> Result<Self> {
+    /// For queries `q` of so many heads, and for `len` keys.
+    pub(super) fn new(
+        op: &str,
+        pattern: &Pattern,
+        (q, heads): (&Tensor, usize),
+        len: usize,
+    ) -> Result<Self> {
         let mut pattern = pattern.clone();
+        if let Some(bias) = &pattern.bias {
+            let [_, distances] = shape::dims(op, ("bias", bias))?;
+            shape::parameter(op, ("bias", bias), ("q", q), &[heads, distances])?;
+        }
         if pattern.window == Some(0) {
             bail!(
                 "{}: a window of 0 steps leaves nothing to attend to, needed is 1 at least",
@@ -86,11 +99,17 @@ impl Checked {
     /// attend to.
     pub(super) fn apply<F: Float>(
         &self,
-        slope: f64,
+        (slope, bias): (f64, Option<&[F]>),
         time: usize,
         steps: Range<usize>,
         scores: &mut [F],
     ) {
+        if let Some([near @ .., far]) = bias {
+            let by_distance = near.iter().chain(std::iter::repeat(far));
+            for (score, bias) in scores.iter_mut().rev().zip(by_distance) {
+                *score += *bias;
+            }
+        }
         if slope != 0.0 {
             for (step, score) in steps.clone().zip(scores.iter_mut()) {
                 *score -= F::of(slope * (time - step) as f64);

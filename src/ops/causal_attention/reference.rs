@@ -2,7 +2,7 @@
 
 use super::pattern::Checked;
 use super::{CausalAttention, Weights};
-use candle_core::{Result, Tensor, D};
+use candle_core::{DType, Result, Tensor, D};
 
 /// Subtracted from masked scores: e^{-1e30} is zero, and nothing becomes NaN.
 const FAR: f64 = 1e30;
@@ -26,6 +26,9 @@ fn headed(q: &Tensor, k: &Tensor, v: &Tensor, op: &CausalAttention) -> Result<Te
     if let Some(pattern) = &op.pattern {
         let [slopes, allowed] = [slopes(op, pattern, q)?, allowed(op, pattern, q)?];
         scores = scores.broadcast_sub(&distances(op, q)?.broadcast_mul(&slopes)?)?;
+        if let Some(bias) = op.bias() {
+            scores = scores.broadcast_add(&biases(op, bias, q)?)?;
+        }
         mask = (mask * rows_of(op, &allowed)?)?;
     }
     let weights = match op.weights {
@@ -80,6 +83,18 @@ fn slopes(op: &CausalAttention, pattern: &Checked, like: &Tensor) -> Result<Tens
         .map(|head| pattern.slope(head, op.heads))
         .collect();
     Tensor::from_vec(slopes, (1, op.heads, 1, 1), like.device())?.to_dtype(like.dtype())
+}
+
+/// What `bias` has for the distance of each pair, (B or 1, s, R, L); anything where the step is later than the row.
+fn biases(op: &CausalAttention, bias: &Tensor, like: &Tensor) -> Result<Tensor> {
+    let far = (op.distances() - 1) as f64;
+    let distances = distances(op, &like.to_dtype(DType::F64)?)?;
+    let (lists, _, rows, len) = distances.dims4()?;
+    let at = distances.clamp(0.0, far)?.to_dtype(DType::U32)?;
+    bias.to_dtype(like.dtype())?
+        .index_select(&at.flatten_all()?, 1)?
+        .reshape((op.heads, lists, rows, len))?
+        .transpose(0, 1)
 }
 
 /// 1 where a row at time i attends to step j, (L, L).

@@ -3,6 +3,7 @@ use crate::check::{self, Case};
 use crate::route::{with_pairs, Pairs};
 use candle_core::{DType, Device};
 
+mod biases;
 mod kernels;
 mod patterns;
 

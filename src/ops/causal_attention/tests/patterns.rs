@@ -29,6 +29,7 @@ fn patterns(len: usize) -> Vec<Pattern> {
             globals: 2,
             links: Some(links),
             slopes: true,
+            bias: None,
         },
     ]);
     patterns
@@ -50,7 +51,7 @@ fn plainly(
     dropout: Option<Dropout>,
 ) -> Result<Tensor> {
     let op = CausalAttention::check(&x[0], &x[1], &x[2], at, Weights::Softmax, dropout)?;
-    reference::causal_attention(&x[0], &x[1], &x[2], &op.within(pattern)?)
+    reference::causal_attention(&x[0], &x[1], &x[2], &op.within(&x[0], pattern)?)
 }
 
 #[test]

@@ -1,0 +1,81 @@
+// Causal attention, gradient of a bias by distance: the gradients of all scores, summed over the pairs at each distance.
+//
+// A block owns a tile of queries and loops over the keys that they attend to, as in causal_attention.cuh, and leaves sums of its own;
+// those of all blocks are added in a fixed order (sums.cu). One thread sums a distance; pairs beyond the last distance but one, which
+// may be most of them, are divided among all threads by query. The pairs cost what they cost in the gradient of queries, and the
+// sums 64 reads of shared memory for each distance and tile. Gradients are summed as f32: those of a query sum to zero, which those
+// rounded to bf16 would not.
+#include "causal_attention_tile.cuh"
+
+template <class T, int QUERIES>
+DEVICE void sum_by_distance(Ptr<const T> q, Ptr<const T> k, Ptr<const T> v, Ptr<const T> gy,
+                            Ptr<const uint32_t> positions, Ptr<const float> stats, Ptr<const float> dots,
+                            Ptr<const uint32_t> mask, Ptr<float> to, uint32_t heads, uint32_t rows, uint32_t len,
+                            uint32_t key_width, uint32_t value_width, uint32_t rule, uint32_t by_four, float scale,
+                            Ptr<const uint32_t> links, uint32_t links_each, uint32_t window, uint32_t globals,
+                            uint32_t slopes, Ptr<const float> bias, uint32_t distances) {
+    constexpr uint32_t STRIDE = KEYS + PAD_ACROSS, EACH = THREADS / QUERIES;
+    using Tile = ::Tile<T, QUERIES, STRIDE, true, float>;
+    SHARED(T, staged, STAGED / sizeof(T));
+    SHARED(float, weights, QUERIES * STRIDE);
+    SHARED(uint32_t, reach, QUERIES);
+    SHARED(float, parts, Tile::ACROSS * QUERIES);
+    SHARED(float, beyond, THREADS / WARP);
+    uint32_t tiles = (rows + QUERIES - 1) / QUERIES;
+    uint32_t sequence = blockIdx.x / tiles, first = blockIdx.x % tiles * QUERIES;
+    Inputs<T> in = inputs<T>(sequence, q, k, v, gy, positions, stats, dots, mask, heads, rows, len, key_width, value_width,
+                             rule, by_four, scale, links, links_each, window, globals, slopes, bias, distances);
+    uint32_t warp = threadIdx.x / WARP, down = QUERIES / Tile::PM, last = distances - 1;
+    Tile tile = {in, staged, weights, reach, parts, warp % down * Tile::PM, warp / down * Tile::PN};
+    // a row for each tile of a sequence of the batch, a part of it for each head
+    Ptr<float> sums = to + (uint64_t(sequence / heads * tiles + blockIdx.x % tiles) * heads + sequence % heads) * distances;
+    for (uint32_t distance = threadIdx.x; distance < last; distance += THREADS) sums[distance] = 0.0f;
+    float far = 0.0f;
+    uint32_t visible = tile.look(first), key = 0;
+    // without positions, the first query has the earliest window
+    if (in.narrow() && positions == nullptr && first + 1 > window) key = (first + 1 - window) / KEYS * KEYS;
+#pragma unroll 1
+    for (; key < visible; key += KEYS) {
+        typename Tile::Pairs pairs;
+        tile.gradients(pairs, first, key);
+        __syncthreads();
+        for (uint32_t distance = threadIdx.x; distance < last; distance += THREADS) {
+            float sum = sums[distance];
+#pragma unroll 4
+            for (uint32_t query = 0; query < QUERIES; ++query) {
+                uint32_t past = reach[query];  // keys; the one at this distance is past - 1 - distance
+                if (past <= distance + key || past > distance + key + KEYS) continue;
+                sum += weights[query * STRIDE + (past - 1 - distance - key)];
+            }
+            sums[distance] = sum;
+        }
+        uint32_t query = threadIdx.x / EACH, past = reach[query];
+        for (uint32_t i = threadIdx.x % EACH; i < KEYS; i += EACH) {
+            if (key + i + last >= past) break;
+            far += weights[query * STRIDE + i];
+        }
+    }
+    far = warp_sum(far);
+    if (threadIdx.x % WARP == 0) beyond[warp] = far;
+    __syncthreads();
+    if (threadIdx.x > 0) return;
+    for (int i = 1; i < THREADS / WARP; ++i) far += beyond[i];
+    sums[last] = far;
+}
+
+#define SUM_BY_DISTANCE(queries, io, T)                                                                       \
+    KERNEL(causal_attention_gb_##queries##_##io, THREADS, Global<const T> q, Global<const T> k,               \
+           Global<const T> v, Global<const T> gy, Global<const uint32_t> positions, Global<const float> stats, \
+           Global<const float> dots, Global<const uint32_t> mask, Global<float> to, uint32_t heads,           \
+           uint32_t rows, uint32_t len, uint32_t key_width, uint32_t value_width, uint32_t rule,              \
+           uint32_t by_four, float scale, Global<const uint32_t> links, uint32_t links_each, uint32_t window, \
+           uint32_t globals, uint32_t slopes, Global<const float> bias, uint32_t distances) {                 \
+        sum_by_distance<T, queries>(q, k, v, gy, positions, stats, dots, mask, to, heads, rows, len,          \
+                                    key_width, value_width, rule, by_four, scale, links, links_each, window,  \
+                                    globals, slopes, bias, distances);                                        \
+    }
+
+SUM_BY_DISTANCE(16, f32, float)
+SUM_BY_DISTANCE(64, f32, float)
+SUM_BY_DISTANCE(16, bf16, bf16)
+SUM_BY_DISTANCE(64, bf16, bf16)
