@@ -26,8 +26,11 @@ pub struct ModelConfig {
     pub layout: Layout,
     /// What follows the mixer in a `transformer` block.
     pub state_mixer: StateMixer,
-    /// Learnt position embeddings.
+    /// Position embeddings.
     pub positions: bool,
+    /// Which they are; of no meaning without them.
+    #[serde(default, skip_serializing_if = "PositionEmbedding::is_learnt")]
+    pub position_embedding: PositionEmbedding,
     /// Dropout on the embeddings.
     pub embed_dropout: f64,
     /// Dropout on attention weights; mixers without weights ignore it.
@@ -44,6 +47,24 @@ pub struct ModelConfig {
     /// What Pythia has beyond the language model of MQAR; `None` in all others.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub language: Option<LanguageConfig>,
+}
+
+/// Kinds of position embeddings, which are added to those of tokens.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum PositionEmbedding {
+    /// A parameter for every position of the training.
+    #[default]
+    Learnt,
+    /// Sines and cosines of wavelengths from 2π to 20,000π (Vaswani et al. 2017), at any position.
+    Sinusoidal,
+}
+
+impl PositionEmbedding {
+    /// Older configs have no other, and leave it out.
+    fn is_learnt(&self) -> bool {
+        *self == Self::Learnt
+    }
 }
 
 /// Residual layouts of the released model.

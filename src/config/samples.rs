@@ -1,6 +1,8 @@
 //! Small models for the tests of the rooms above.
 
-use super::{InitScheme, LanguageConfig, Layout, ModelConfig, Rotary, StateMixer};
+use super::{
+    InitScheme, LanguageConfig, Layout, ModelConfig, PositionEmbedding, Rotary, StateMixer,
+};
 
 /// Pythia's body around an attention, with two layers of two heads.
 pub(crate) fn pythia(mixer: &str, rotary: Rotary) -> ModelConfig {
@@ -15,6 +17,7 @@ pub(crate) fn pythia(mixer: &str, rotary: Rotary) -> ModelConfig {
         layout: Layout::Parallel,
         state_mixer: StateMixer::Mlp,
         positions: false,
+        position_embedding: PositionEmbedding::Learnt,
         embed_dropout: 0.0,
         attn_dropout: 0.0,
         expand: None,

@@ -312,9 +312,13 @@ pub static SETTINGS: Settings = {
         row("state-mixer", At::Model("state_mixer"), STATE_MIXERS, Recipe, "")
             .shown(column(11, Required, "what follows the mixer in a block")),
         row("positions", At::Model("positions"), Bool, Model,
-            "Whether an embedding of each position is learnt")
-            .more(&[(LABELS, "It is of no use beyond the positions of the training.")])
-            .shown(column(12, Required, "whether position embeddings are learnt")),
+            "Whether every position has an embedding")
+            .more(&[(LABELS, "A learnt one is of no use beyond the positions of the training.")])
+            .shown(column(12, Required, "whether positions have embeddings")),
+        row("position-embedding", At::Model("position_embedding"), OneOf(&["learnt", "sinusoidal"]), Model,
+            "Which embedding that is")
+            .more(&[(LABELS, "Sines and cosines (Vaswani et al. 2017) have no parameters and are there at every position.")])
+            .shown(column(60, Empty, "position embeddings other than learnt ones: sinusoidal")),
 
         row("corpus", At::Task("corpus"),
             OneOf(&["wikitext-103-raw", "wikitext-103", "wikitext-2-raw", "wikitext-2", "text", "sample"]), Task,
@@ -498,7 +502,7 @@ impl Setting {
             }
             At::Body(_) => objective != Objective::PerToken,
             // Elsewhere they belong to the published models.
-            At::Model("positions") => objective == Objective::PerToken,
+            At::Model("positions" | "position_embedding") => objective == Objective::PerToken,
             // A text has no accuracy.
             At::Train("stop_above") => objective != Objective::NextToken,
             At::Run(_) | At::Model(_) | At::Train(_) | At::Rule => true,

@@ -3,7 +3,7 @@
 
 use super::file::{distance, magnitude, File};
 use super::{gradients, mixer, Worst};
-use crate::config::{Layout, ModelConfig, StateMixer};
+use crate::config::{Layout, ModelConfig, PositionEmbedding, StateMixer};
 use crate::error::{refuse, Error, Result};
 use crate::mixers::{Entry, Family};
 use crate::model::{Io, Model};
@@ -46,6 +46,7 @@ impl<'a> Trajectory<'a> {
             layout,
             state_mixer,
             positions: file.metadata("positions")? == "True",
+            position_embedding: PositionEmbedding::Learnt,
             ..mixer::model_config(found, &sizes)?
         };
         let io = Io {

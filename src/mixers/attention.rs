@@ -111,7 +111,8 @@ impl Projections {
         y.transpose(1, 2)?.contiguous()
     }
 
-    fn merge(&self, o: &Tensor) -> Result<Tensor> {
+    /// `(batch, heads, rows, width)` to `(batch, rows, heads · width)`.
+    pub fn merge(&self, o: &Tensor) -> Result<Tensor> {
         let (batch, heads, rows, e) = o.dims4()?;
         o.transpose(1, 2)?.reshape((batch, rows, heads * e))
     }
@@ -214,6 +215,16 @@ impl Projections {
                 per_channel(&features(phi)?)?,
             )
         })
+    }
+
+    /// Probability of dropout of attention weights.
+    pub fn dropout(&self) -> f64 {
+        self.dropout
+    }
+
+    /// A tensor of the number type and on the device of the weights.
+    pub fn like(&self) -> &Tensor {
+        &self.wq
     }
 
     /// Where the weights are.

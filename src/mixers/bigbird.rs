@@ -137,7 +137,7 @@ impl Pairs for Graph {
             window: Some(self.window),
             globals: self.globals,
             links,
-            slopes: false,
+            ..Pattern::default()
         })
     }
 

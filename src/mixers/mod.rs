@@ -56,15 +56,19 @@ mod s6;
 mod sequential;
 mod sgconv;
 mod short_conv;
+mod sinkhorn;
 mod sliding_window;
 mod slstm;
 mod softmax_attention;
+mod spatten;
 mod spec;
 mod ssd;
 mod ssd_mamba2;
 mod state_space;
+mod t5_bias;
 mod taylor_attention;
 mod token_shift;
+mod ttt_linear;
 mod work;
 
 use crate::config::{Layout, ModelConfig, Protocol, Rotary, StateMixer};
@@ -300,8 +304,11 @@ impl MixerOption {
 pub static MIXERS: &[Entry] = &[
     softmax_attention::ENTRY,
     alibi::ENTRY,
+    t5_bias::ENTRY,
     sliding_window::ENTRY,
     bigbird::ENTRY,
+    sinkhorn::ENTRY,
+    spatten::ENTRY,
     taylor_attention::ENTRY,
     performer::ENTRY,
     linear_attention::ENTRY,
@@ -316,6 +323,7 @@ pub static MIXERS: &[Entry] = &[
     hgrn2::ENTRY,
     delta_net::ENTRY,
     delta_net::GATED,
+    ttt_linear::ENTRY,
     rwkv5::EAGLE,
     rwkv5::FINCH,
     rwkv7::ENTRY,

@@ -53,17 +53,21 @@ impl RotaryEmbedding {
 
     /// Rotates `q` `(batch, rows, n)` and `k` `(batch, seq_len, n)`, or features of them.
     pub fn apply(&self, [q, k]: [&Tensor; 2], positions: &Positions) -> Result<[Tensor; 2]> {
-        let rotate = |x, at| ops::rotary(x, self.heads, self.dims, at);
         match positions {
             Positions::Sequence(cx) => {
                 let rows = cx.rows().map(|rows| &rows.positions);
-                Ok([rotate(q, rows)?, rotate(k, None)?])
+                Ok([self.rotate(q, rows)?, self.rotate(k, None)?])
             }
             Positions::Token(at) => {
                 let (batch, rows, _) = q.dims3()?;
                 let at = Tensor::full(*at as u32, (batch, rows), q.device())?;
-                Ok([rotate(q, Some(&at))?, rotate(k, Some(&at))?])
+                Ok([self.rotate(q, Some(&at))?, self.rotate(k, Some(&at))?])
             }
         }
+    }
+
+    /// Rotates x `(batch, rows, n)` at `(batch, rows)` positions, or at 0, 1, 2 and so on.
+    pub fn rotate(&self, x: &Tensor, at: Option<&Tensor>) -> Result<Tensor> {
+        ops::rotary(x, self.heads, self.dims, at)
     }
 }

@@ -4,22 +4,49 @@
 use super::body::Body;
 use super::spec::BodySpec;
 use super::Io;
-use crate::config::ModelConfig;
+use crate::config::{ModelConfig, PositionEmbedding};
 use crate::mixers::{MixerSpec, State};
-use crate::nn::{linear, Cx, Init, Params, Rows};
+use crate::nn::{linear, sinusoids, Cx, Init, Params, Rows};
 use crate::ops::{self, Classified};
 use candle_core::{DType, Result, Tensor};
 
 /// A language model: of the released shape (the paper's J.1), or Pythia's (J.3).
 pub struct Model {
     tokens: Tensor,
-    positions: Option<Tensor>,
+    positions: Option<Positions>,
     body: Body,
     /// The rows of the head `(V, d)`, which are those of the token table unless it has its own.
     head: Tensor,
     embed_dropout: f64,
     /// The type of the residual stream.
     activations: DType,
+}
+
+/// Embeddings of positions.
+enum Positions {
+    /// Of so many positions, `(seq_len, d)`.
+    Learnt(Tensor),
+    /// Those of as many, and how large they are.
+    Sinusoidal { table: Tensor, amplitude: f64 },
+}
+
+impl Positions {
+    /// Of the positions of a whole sequence.
+    fn table(&self) -> &Tensor {
+        match self {
+            Self::Learnt(table) | Self::Sinusoidal { table, .. } => table,
+        }
+    }
+
+    /// Of one position, `(1, d)`.
+    fn at(&self, at: usize) -> Result<Tensor> {
+        match self {
+            Self::Sinusoidal { table, amplitude } if at >= table.dims()[0] => {
+                sinusoids(at..at + 1, table.dims()[1], *amplitude, table)
+            }
+            Self::Learnt(table) | Self::Sinusoidal { table, .. } => table.narrow(0, at, 1),
+        }
+    }
 }
 
 impl Model {
@@ -31,14 +58,27 @@ impl Model {
         let table =
             |name: &str, params: &Params| params.get(name, (io.vocab_size, d), Init::Normal(std));
         let tokens = table("tok", &embed)?;
-        let positions = || embed.get("pos", (io.seq_len, d), Init::Normal(0.02));
+        let positions = || -> Result<Positions> {
+            match config.position_embedding {
+                PositionEmbedding::Learnt => {
+                    let table = embed.get("pos", (io.seq_len, d), Init::Normal(0.02))?;
+                    Ok(Positions::Learnt(table))
+                }
+                // As large beside those of tokens as in Vaswani et al. 2017, who multiply these by √d.
+                PositionEmbedding::Sinusoidal => Ok(Positions::Sinusoidal {
+                    table: sinusoids(0..io.seq_len, d, std, &tokens)?,
+                    amplitude: std,
+                }),
+            }
+        };
+        let positions = config.positions.then(positions).transpose()?;
         Ok(Self {
             head: match &config.language {
                 Some(_) => table("weight", &params.scope("head"))?,
                 None => tokens.clone(),
             },
             tokens,
-            positions: config.positions.then(positions).transpose()?,
+            positions,
             body: Body::new(config, &BodySpec::of(config), params)?,
             embed_dropout: config.embed_dropout,
             activations: params.activations(),
@@ -58,8 +98,8 @@ impl Model {
 
     fn embed(&self, tokens: &Tensor, cx: &Cx) -> Result<Tensor> {
         let mask = cx.mask("embed", self.embed_dropout);
-        let (table, positions) = (&self.tokens, self.positions.as_ref());
-        ops::embedding(tokens, table, positions, mask, self.activations)
+        let positions = self.positions.as_ref().map(Positions::table);
+        ops::embedding(tokens, &self.tokens, positions, mask, self.activations)
     }
 
     /// The mean cross-entropy of `targets` `(batch · rows)` u32 at the selected positions of `tokens` (all
@@ -139,7 +179,7 @@ impl Model {
 
     /// The embeddings `(batch, d)` of `tokens` `(batch)` at position `at`.
     fn embed_at(&self, tokens: &Tensor, at: usize) -> Result<Tensor> {
-        let position = self.positions.as_ref().map(|table| table.narrow(0, at, 1));
+        let position = self.positions.as_ref().map(|positions| positions.at(at));
         let (tokens, position) = (tokens.unsqueeze(1)?, position.transpose()?);
         let table = &self.tokens;
         ops::embedding(&tokens, table, position.as_ref(), None, self.activations)?.squeeze(1)

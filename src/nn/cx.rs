@@ -73,6 +73,11 @@ impl Cx {
         }
     }
 
+    /// Whether this is a pass of training.
+    pub fn is_training(&self) -> bool {
+        self.training.is_some()
+    }
+
     /// The selected positions; `None` is all.
     pub fn rows(&self) -> Option<&Rows> {
         self.rows.as_ref()

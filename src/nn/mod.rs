@@ -4,9 +4,11 @@
 
 mod cx;
 mod params;
+mod positions;
 
 pub use cx::{Cx, Rows};
 pub use params::{Init, Params, Scheme};
+pub use positions::sinusoids;
 
 pub use crate::ops::{linear, linears};
 

@@ -2,7 +2,9 @@
 
 use super::draft::{check_option, resolved_options, Draft, Origin};
 use super::{Explained, Resolved};
-use crate::config::{Hybrid, Objective, Protocol, RunConfig, Setting, TaskConfig, FORMAT};
+use crate::config::{
+    Hybrid, Objective, PositionEmbedding, Protocol, RunConfig, Setting, TaskConfig, FORMAT,
+};
 use crate::error::{refuse, Error, Result};
 use crate::mixers::{self, Entry, SOFTMAX};
 use crate::tasks::lra::HARD_CONTOUR;
@@ -50,11 +52,15 @@ pub(super) fn finish(draft: &mut Draft) -> Result<Resolved> {
         }
         config.model.hybrid = Some(hybrid);
     }
+    let learnt = config.model.position_embedding == PositionEmbedding::Learnt;
+    if !config.model.positions && !learnt {
+        refuse!("--position-embedding sinusoidal: this model has no embeddings of positions; add --positions true");
+    }
     let (sizes, positions) = (task.sizes(), config.model.positions);
-    if positions && sizes.test_seq_len > sizes.seq_len {
+    if positions && learnt && sizes.test_seq_len > sizes.seq_len {
         draft.notes.push(format!(
             "--test-seq-len {}: the embeddings of positions behind the first {} are never trained and stay at random; \
-             --positions false leaves all of them out",
+             --position-embedding sinusoidal has them everywhere, and --positions false leaves all of them out",
             sizes.test_seq_len, sizes.seq_len
         ));
     }

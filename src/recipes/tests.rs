@@ -733,8 +733,8 @@ mod of_wikitext {
             let run = wikitext(&[("preset", "paper"), ("mixer", entry.name)]);
             let model = &run.model;
             let attends = entry.family.is_attention();
-            // One of them has positions of its own.
-            let turns = attends && entry.name != "alibi";
+            // Two of them have positions of their own, and one mixes keys of several places.
+            let turns = attends && !["alibi", "t5-bias", "sinkhorn"].contains(&entry.name);
             assert_eq!(turns, entry.rotary, "{}", entry.name);
             let rotary = (language(&run).rotary, language(&run).rotary_dims);
             let expected = if turns {
@@ -745,7 +745,8 @@ mod of_wikitext {
             assert_eq!(rotary, expected, "{}", entry.name);
             assert_eq!(model.variant, entry.variants[0]);
             let expected = match (entry.expands, attends, entry.heads) {
-                (false, ..) => (1, 1),
+                (false, _, true) => (1, 8),
+                (false, _, false) => (1, 1),
                 (true, true, _) => (512, 8),
                 (true, false, true) => (64, 8),
                 (true, false, false) => (64, 1),
@@ -1070,4 +1071,37 @@ fn the_command_of_a_run_makes_the_run_again() {
         command(&mqar(&s6)).unwrap(),
         "dsf mqar --preset paper --mixer s6 --d 128 --n 32 --lr 0.001 --option dt_init=mamba"
     );
+}
+
+/// Runs that are older than the choice keep their ids.
+#[test]
+fn positions_are_learnt_unless_said_and_sinusoidal_ones_ask_for_embeddings() {
+    let learnt = mqar(&[("position-embedding", "learnt")]);
+    assert_eq!(learnt, mqar(&[]));
+    assert!(!serde_json::to_string(&learnt)
+        .unwrap()
+        .contains("position_embedding"));
+    let sinusoidal = mqar(&[("position-embedding", "sinusoidal")]);
+    assert_ne!(sinusoidal.id(), learnt.id());
+    assert_eq!(
+        refusal("mqar", &[("mixer", "s6"), ("position-embedding", "sinusoidal")]),
+        "--position-embedding sinusoidal: this model has no embeddings of positions; add --positions true"
+    );
+    let notes = |kind| {
+        let mut choice = Choice::default();
+        let longer = [
+            ("seq-len", "64"),
+            ("kv-pairs", "4"),
+            ("test-seq-len", "128"),
+        ];
+        for (name, text) in longer.into_iter().chain([("position-embedding", kind)]) {
+            choice.set(name, text, name).unwrap();
+        }
+        resolve(task("mqar").unwrap(), &choice).unwrap().notes
+    };
+    let never = |kind| {
+        let mut notes = notes(kind).into_iter();
+        notes.any(|note| note.contains("never trained"))
+    };
+    assert!(never("learnt") && !never("sinusoidal"));
 }

@@ -2,8 +2,8 @@
 
 use super::{Cause, Metrics, Outcome, Provenance, Record, RunResult, RunStatus};
 use crate::config::{
-    AdamConfig, Decay, InitScheme, LanguageConfig, Layout, ModelConfig, Precision, Protocol,
-    Rotary, RunConfig, Schedule, StateMixer, TrainConfig, FORMAT,
+    AdamConfig, Decay, InitScheme, LanguageConfig, Layout, ModelConfig, PositionEmbedding,
+    Precision, Protocol, Rotary, RunConfig, Schedule, StateMixer, TrainConfig, FORMAT,
 };
 use crate::tasks::mqar::MqarConfig;
 use crate::tasks::wikitext::{Corpus, Tokenizer, WikitextConfig};
@@ -39,6 +39,7 @@ pub(crate) fn config() -> RunConfig {
             layout: Layout::Transformer,
             state_mixer: StateMixer::Mlp,
             positions: true,
+            position_embedding: PositionEmbedding::Learnt,
             embed_dropout: 0.1,
             attn_dropout: 0.1,
             expand: None,
@@ -84,6 +85,7 @@ pub(crate) fn text_config() -> RunConfig {
             n_layers: 6,
             layout: Layout::Parallel,
             positions: false,
+            position_embedding: PositionEmbedding::Learnt,
             embed_dropout: 0.0,
             attn_dropout: 0.0,
             language: Some(LanguageConfig {

@@ -19,8 +19,11 @@ fn expected(case: &Case, name: &str) -> Reach {
         // The released class holds it and never reads it.
         ("qlstm", "alpha") => Reach::Absent,
         // It adds the same number to all scores of a row, which softmax takes out again; but not where
-        // keys are turned.
-        ("softmax" | "alibi" | "sliding-window" | "bigbird", "bk") => {
+        // keys are turned. Mixed keys are means of keys.
+        (
+            "softmax" | "alibi" | "t5-bias" | "sliding-window" | "bigbird" | "sinkhorn" | "spatten",
+            "bk",
+        ) => {
             let config = &case.config;
             let turned = config.language.as_ref().map_or(0, |l| l.rotary_dims);
             match turned * config.n_heads {
@@ -29,6 +32,8 @@ fn expected(case: &Case, name: &str) -> Reach {
                 _ => Reach::Everywhere,
             }
         }
+        // No two tokens are so far apart.
+        ("t5-bias", "bias") => Reach::Partly,
         // It multiplies what is kept and what normalises it by the same number.
         ("slstm", "bi") => Reach::Zero,
         _ => Reach::Everywhere,

@@ -39,6 +39,8 @@ fn starts_alone(case: &Case, name: &str) -> bool {
         "mu_k", "mu_v", "mu_r", "decay", "bonus", "log_dt", "a_re_log", "a_re", "a_im", "b_re", "b_im", "c_re", "c_im",
         "w_re", "w_im", "nu_log", "theta_log", "gamma_log", "shift_c", "shift_d", "f1", "f2", "f3", "g1", "g2", "fbias",
         "mu_w", "mu_a", "mu_g", "mu_x", "bw", "ba", "key_scale", "key_share", "bnorm", "pieces",
+        // Of T5's bias and of TTT-Linear.
+        "bias", "steps", "inner", "binner", "post", "bpost",
     ];
     let mixer = case.entry.name;
     let sequential = ["rnn", "gru", "lstm", "slstm"].contains(&mixer);

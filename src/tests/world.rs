@@ -2,7 +2,8 @@
 
 use candle_core::{DType, Device, Shape, Tensor};
 use dsf::config::{
-    InitScheme, LanguageConfig, Layout, ModelConfig, Protocol, Rotary, RunConfig, StateMixer,
+    InitScheme, LanguageConfig, Layout, ModelConfig, PositionEmbedding, Protocol, Rotary,
+    RunConfig, StateMixer,
 };
 use dsf::mixers::{Entry, Mixer, MIXERS};
 use dsf::nn::Params;
@@ -51,11 +52,11 @@ pub fn distance(a: &Tensor, b: &Tensor) -> f64 {
     apart.fold(0.0, |worst, d| if d <= worst { worst } else { d })
 }
 
-/// The options of a mixer at their defaults, but for a window and the pieces of a kernel: shorter than the sequences of tests.
+/// The options of a mixer at their defaults, but for a window, blocks and the pieces of a kernel: shorter than the sequences of tests.
 fn options(entry: &Entry) -> BTreeMap<String, String> {
     let option = |o: &dsf::mixers::MixerOption| {
         let value = match o.name {
-            "window" | "scales" => "3",
+            "window" | "scales" | "block" | "mini_batch" => "3",
             "taps" => "2",
             _ => (o.default)(Protocol::Reference),
         };
@@ -117,6 +118,7 @@ impl Case {
             layout: Layout::Mamba,
             state_mixer: StateMixer::None,
             positions: false,
+            position_embedding: PositionEmbedding::Learnt,
             embed_dropout: 0.0,
             attn_dropout: 0.0,
             expand: None,
@@ -171,6 +173,7 @@ pub fn pythia(entry: &Entry, variant: &str, rotary: Rotary) -> ModelConfig {
         layout: Layout::Parallel,
         state_mixer: StateMixer::Mlp,
         positions: false,
+        position_embedding: PositionEmbedding::Learnt,
         embed_dropout: 0.0,
         attn_dropout: 0.0,
         expand: None,

@@ -1,6 +1,6 @@
 //! How much work and memory a run takes, counted from its sizes.
 
-use crate::config::{ModelConfig, RunConfig};
+use crate::config::{ModelConfig, PositionEmbedding, RunConfig};
 use crate::error::Result;
 use crate::mixers;
 use crate::model::{Classifier, Io, Model};
@@ -71,7 +71,9 @@ impl Work {
     pub fn new(run: &RunConfig, task: &Sizes, model: ModelSizes) -> Result<Self> {
         let (d, layers) = (run.model.d_model as f64, run.model.n_layers as f64);
         let vocabulary = task.vocab_size as f64;
-        let positions = f64::from(run.model.positions) * task.longest() as f64;
+        let learnt =
+            run.model.positions && run.model.position_embedding == PositionEmbedding::Learnt;
+        let positions = f64::from(learnt) * task.longest() as f64;
         let rows = tables(&run.model) as f64 * vocabulary + positions;
         let parameters = model.outside.unwrap_or(rows * d) + layers * model.block;
         let head = match model.outside {
@@ -205,6 +207,7 @@ impl ModelSizes {
         let model = ModelConfig {
             n_layers,
             positions: false,
+            position_embedding: PositionEmbedding::Learnt,
             ..model.clone()
         };
         let io = Io {

@@ -1,13 +1,15 @@
 """Makes the golden files of mixers that no other program here checks: GRU and the plain RNN by PyTorch's own modules, sLSTM by a
 loop over time without a stabiliser, DeltaNet, Gated DeltaNet, RWKV-7 and S5 by loops over time with whole transition matrices, RWKV-5,
-RWKV-6, GateLoop, GSS and LMU by loops over time, and SGConv by PyTorch's interpolation and a sum over lags, all in float64. Run
-`python make.py FOLDER` with any PyTorch 2.
+RWKV-6, GateLoop, GSS and LMU by loops over time, SGConv by PyTorch's interpolation and a sum over lags, TTT-Linear by differentiating
+the loss of each token, T5's bias, Sinkhorn and SpAtten by loops over queries, all in float64. Run `python make.py FOLDER` with any
+PyTorch 2.
 
 A file holds two cases, `a` and `b`: parameters `p.NAME`, input `u`, output `y`, weights `w` of the loss sum(y * w), and its
 gradients `g.u` and `g.NAME`. Inputs and parameters are rounded to float32 first.
 """
 
 import json
+import math
 import struct
 import sys
 from pathlib import Path
@@ -34,6 +36,23 @@ REMEMBERED = {
 PIECED = {
     "a": {"B": 2, "L": 17, "d": 8, "n": 1, "taps": 3, "scales": 4, "decay": 0.5},
     "b": {"B": 2, "L": 64, "d": 16, "n": 1, "taps": 4, "scales": 6, "decay": 0.75},
+}
+
+BIASED = {
+    "a": {"B": 2, "L": 17, "d": 8, "n": 4, "heads": 1},
+    "b": {"B": 1, "L": 140, "d": 8, "n": 8, "heads": 2},
+}
+TRAINED = {
+    "a": {"B": 2, "L": 17, "d": 8, "n": 1, "heads": 1, "mini_batch": 5},
+    "b": {"B": 2, "L": 64, "d": 12, "n": 1, "heads": 2, "mini_batch": 16},
+}
+SORTED = {
+    "a": {"B": 2, "L": 17, "d": 8, "n": 4, "heads": 1, "block": 5, "rounds": 2},
+    "b": {"B": 2, "L": 64, "d": 16, "n": 8, "heads": 2, "block": 8, "rounds": 5},
+}
+PRUNED = {
+    "a": {"B": 2, "L": 17, "d": 8, "n": 4, "heads": 1, "keep_tokens": 0.5, "keep_heads": 0.75},
+    "b": {"B": 2, "L": 40, "d": 16, "n": 8, "heads": 4, "keep_tokens": 0.3, "keep_heads": 0.5},
 }
 
 
@@ -260,6 +279,121 @@ def sgconv(p, u, sizes):
     return torch.stack([at(t) + p["dskip"] * u[:, t] for t in range(u.shape[1])], 1)
 
 
+def attention_shapes(sizes, **more):
+    d, n = sizes["d"], sizes["n"]
+    shapes = {"wq": (n, d), "wk": (n, d), "wv": (d, d), "bq": (n,), "bk": (n,), "bv": (d,), "wout": (d, d), "bout": (d,)}
+    return shapes | more
+
+
+def queries_keys_values(p, u, heads):
+    """(batch, heads, length, width) each."""
+    return [by_heads(u @ p["w" + of].T + p["b" + of], heads).transpose(1, 2) for of in "qkv"]
+
+
+def output(p, o):
+    """o (batch, heads, length, width)."""
+    return o.transpose(1, 2).flatten(2) @ p["wout"].T + p["bout"]
+
+
+def t5_shapes(sizes):
+    return attention_shapes(sizes, bias=(32, sizes["heads"]))
+
+
+def t5_bias(p, u, sizes):
+    q, k, v = queries_keys_values(p, u, sizes["heads"])
+    length = u.shape[1]
+    distance = (torch.arange(length)[:, None] - torch.arange(length)).clamp(min=0)
+    share = torch.log(distance.clamp(min=1) / 16) / torch.log(torch.tensor(128 / 16))
+    bucket = torch.where(distance < 16, distance, (16 + (share * 16).long()).clamp(max=31))
+    scores = q @ k.mT * q.shape[-1] ** -0.5 + p["bias"][bucket].permute(2, 0, 1)
+    future = torch.ones(length, length).triu(1).bool()
+    return output(p, scores.masked_fill(future, -torch.inf).softmax(-1) @ v)
+
+
+def ttt_shapes(sizes):
+    d, heads = sizes["d"], sizes["heads"]
+    e = d // heads
+    shapes = {"wq": (d, d), "wk": (d, d), "wv": (d, d), "wlr": (heads, d), "blr": (heads,), "steps": (sizes["mini_batch"],)}
+    shapes |= {"inner": (heads, e, e)} | {name: (d,) for name in ["binner", "norm", "bnorm", "post", "bpost"]}
+    return shapes | {"wout": (d, d)}
+
+
+def rotated(x, at):
+    half = x.shape[-1] // 2
+    angle = at * 10000.0 ** (-torch.arange(half, dtype=torch.float64) / half)
+    first, second = x[..., :half], x[..., half : 2 * half]
+    turned = [first * angle.cos() - second * angle.sin(), first * angle.sin() + second * angle.cos()]
+    return torch.cat([*turned, x[..., 2 * half :]], -1)
+
+
+def ttt_linear(p, u, sizes):
+    heads, size, norm = sizes["heads"], sizes["mini_batch"], torch.nn.functional.layer_norm
+    e = u.shape[-1] // heads
+    q, k, v = (by_heads(u @ p["w" + of].T, heads) for of in "qkv")
+    rate = torch.sigmoid(u @ p["wlr"].T + p["blr"])[..., None] / e
+    gamma, beta, bias = (by_heads(p[name], heads) for name in ["norm", "bnorm", "binner"])
+    model = lambda x, w, b: x + norm(torch.einsum("bhm,bhme->bhe", x, w) + b, (e,), eps=1e-6) * gamma + beta
+    w, b = p["inner"].expand(u.shape[0], -1, -1, -1), bias.expand(u.shape[0], -1, -1)
+    outputs = []
+    for t in range(u.shape[1]):
+        at = t % size
+        if at == 0:
+            start, sums = (w, b), (0, 0)
+        key = rotated(k[:, t], at)
+        loss = (rate[:, t] * (model(key, *start) - v[:, t]).square()).sum() / 2
+        sums = [x + g for x, g in zip(sums, torch.autograd.grad(loss, start, create_graph=True))]
+        step = torch.relu(1 / (at + 1) + p["steps"][at])
+        w, b = (x - step * g for x, g in zip(start, sums))
+        outputs.append(model(rotated(q[:, t], at), w, b).flatten(1))
+    return norm(torch.stack(outputs, 1), u.shape[-1:], p["post"], p["bpost"], 1e-6) @ p["wout"].T
+
+
+def sinkhorn_shapes(sizes):
+    return attention_shapes(sizes, wsq=(sizes["n"], sizes["d"]), wsk=(sizes["n"], sizes["d"]))
+
+
+def sinkhorn(p, u, sizes):
+    heads, size, scale = sizes["heads"], sizes["block"], (sizes["n"] // sizes["heads"]) ** -0.5
+    q, k, v = queries_keys_values(p, u, heads)
+    asked = [by_heads(u[:, : at + 1].mean(1) @ p["wsq"].T, heads) for at in range(size, u.shape[1], size)]
+    offered = [by_heads(u[:, at - size : at].mean(1) @ p["wsk"].T, heads) for at in range(size, u.shape[1], size)]
+    order = {(i, j): torch.exp((asked[i] * offered[j]).sum(-1) * scale) for i in range(len(asked)) for j in range(i + 1)}
+    by_row = lambda order: {(i, j): x / sum(order[i, c] for c in range(i + 1)) for (i, j), x in order.items()}
+    order = by_row(order)
+    for _ in range(sizes["rounds"]):
+        order = by_row({(i, j): x / sum(order[r, j] for r in range(j, i + 1)) for (i, j), x in order.items()})
+    outputs = []
+    for t in range(u.shape[1]):
+        block = t // size
+        mixed = lambda x: sum(order[block - 1, j][..., None, None] * x[:, :, j * size : (j + 1) * size] for j in range(block))
+        own = lambda x: x[:, :, block * size : t + 1]
+        seen = lambda x: torch.cat([mixed(x), own(x)], 2) if block > 0 else own(x)
+        outputs.append((q[:, :, t : t + 1] @ seen(k).mT * scale).softmax(-1) @ seen(v))
+    return output(p, torch.cat(outputs, 2))
+
+
+def spatten(p, u, sizes):
+    heads = sizes["heads"]
+    q, k, v = queries_keys_values(p, u, heads)
+    sequences = []
+    for b in range(u.shape[0]):
+        kept, importance, of_heads, outputs = [], {}, torch.zeros(heads, dtype=torch.float64), []
+        for t in range(u.shape[1]):
+            kept.append(t)
+            importance[t] = 0.0
+            weights = (q[b, :, t : t + 1] @ k[b][:, kept].mT * q.shape[-1] ** -0.5).softmax(-1)
+            o = (weights @ v[b][:, kept])[:, 0]
+            for token, weight in zip(kept, weights[:, 0].sum(0).tolist()):
+                importance[token] += weight
+            count = math.ceil(sizes["keep_tokens"] * (t + 1))
+            kept = sorted(sorted(kept, key=lambda token: -importance[token])[:count])
+            of_heads = of_heads + o.detach().abs().sum(-1)
+            used = of_heads.argsort(descending=True)[: math.ceil(sizes["keep_heads"] * heads)]
+            outputs.append(torch.zeros(heads, 1, dtype=torch.float64).index_fill(0, used, 1.0) * o)
+        sequences.append(torch.stack(outputs, 1))
+    return output(p, torch.stack(sequences))
+
+
 def by_module(module, values, u):
     """The outputs of a PyTorch module whose own parameters are replaced by `values`."""
     return torch.func.functional_call(module.double(), values, (u,))[0]
@@ -323,6 +457,10 @@ MIXERS = {
     "sgconv": (sgconv, shapes(sgconv_shapes), PIECED),
     "gss": (gss, shapes(gss_shapes), WIDENED),
     "lmu": (lmu, shapes(lmu_shapes), REMEMBERED),
+    "t5_bias": (t5_bias, shapes(t5_shapes), BIASED),
+    "ttt_linear": (ttt_linear, shapes(ttt_shapes), TRAINED),
+    "sinkhorn": (sinkhorn, shapes(sinkhorn_shapes), SORTED),
+    "spatten": (spatten, shapes(attention_shapes), PRUNED),
 }
 
 

@@ -1,6 +1,8 @@
 //! `config.json` of a GPT-NeoX model, read and written.
 
-use crate::config::{InitScheme, LanguageConfig, Layout, ModelConfig, Rotary, StateMixer};
+use crate::config::{
+    InitScheme, LanguageConfig, Layout, ModelConfig, PositionEmbedding, Rotary, StateMixer,
+};
 use crate::error::{Error, Result};
 use crate::mixers::GPT_NEOX;
 use crate::tasks::wikitext::WikitextConfig;
@@ -126,6 +128,7 @@ pub(super) fn read(text: &str, place: &str) -> Result<Shape> {
             layout: Layout::Parallel,
             state_mixer: StateMixer::Mlp,
             positions: false,
+            position_embedding: PositionEmbedding::Learnt,
             embed_dropout: 0.0,
             attn_dropout: 0.0,
             expand: None,
