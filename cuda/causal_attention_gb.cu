@@ -64,7 +64,7 @@ DEVICE void sum_by_distance(Ptr<const T> q, Ptr<const T> k, Ptr<const T> v, Ptr<
 }
 
 #define SUM_BY_DISTANCE(queries, io, T)                                                                       \
-    KERNEL(causal_attention_gb_##queries##_##io, THREADS, Global<const T> q, Global<const T> k,               \
+    KERNEL_FITTING(causal_attention_gb_##queries##_##io, THREADS, 1, Global<const T> q, Global<const T> k,    \
            Global<const T> v, Global<const T> gy, Global<const uint32_t> positions, Global<const float> stats, \
            Global<const float> dots, Global<const uint32_t> mask, Global<float> to, uint32_t heads,           \
            uint32_t rows, uint32_t len, uint32_t key_width, uint32_t value_width, uint32_t rule,              \

@@ -91,7 +91,7 @@ struct Inputs {
     uint32_t links_each;
     float slope;  // subtracted from scores for each step of distance
     Ptr<const float> bias;  // null, or what is added to the scores at each of `distances`, the last one at greater ones, too
-    uint32_t distances;
+    uint32_t distances, heads;
 
     // Nothing before the window is attended to.
     DEVICE bool narrow() const { return window != 0 && globals == 0 && links_each == 0; }
@@ -122,9 +122,8 @@ DEVICE Inputs<T> inputs(uint32_t sequence, Ptr<const T> q, Ptr<const T> k, Ptr<c
                     {v + item * len * value_width, len, value_width, fours},
                     {nullptr, rows, value_width, fours},
                     nullptr, nullptr, nullptr, mask, sequence, rule, scale,
-                    window, globals, links, links_each, 0.0f, nullptr, distances};
+                    window, globals, links, links_each, 0.0f, bias, distances, heads};
     if (slopes != 0) in.slope = exp2f(-8.0f * float(sequence % heads + 1) / float(heads));
-    if (bias != nullptr) in.bias = bias + sequence % heads * distances;
     if (gy != nullptr) in.gy.p = gy + item * rows * value_width;
     if (positions != nullptr) in.positions = positions + uint64_t(sequence / heads) * rows;
     if (stats != nullptr) in.stats = stats + item * rows;
@@ -217,7 +216,9 @@ struct Tile {
         x *= in.scale * LOG2E;
         uint32_t distance = reach[query] - 1 - key;
         if (in.slope != 0.0f) x -= in.slope * LOG2E * float(distance);
-        if (in.bias != nullptr) x += in.bias[min(distance, in.distances - 1)] * LOG2E;
+        // the head is found again for each pair, since there are registers for no more
+        if (in.bias != nullptr)
+            x += in.bias[in.sequence % in.heads * in.distances + min(distance, in.distances - 1)] * LOG2E;
         return x;
     }
 
