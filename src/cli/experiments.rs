@@ -2,8 +2,9 @@
 
 use super::print::{self, columns, Align};
 use super::{exit, Global};
+use crate::config::SETTINGS;
 use crate::error::{unknown, Result};
-use crate::sweep::{Shipped, SHIPPED};
+use crate::sweep::{Experiment, Flags, Shipped, SHIPPED};
 use clap::Args;
 use serde_json::json;
 use std::path::Path;
@@ -22,7 +23,7 @@ pub(super) fn main(arguments: &Arguments, global: &Global) -> Result<u8> {
             let found = found.ok_or_else(|| unknown("experiment", name, names()))?;
             match global.json {
                 true => {
-                    let mut event = event(found);
+                    let mut event = event(found)?;
                     event["text"] = json!(found.text);
                     format!("{event}\n")
                 }
@@ -31,38 +32,38 @@ pub(super) fn main(arguments: &Arguments, global: &Global) -> Result<u8> {
         }
         None if global.json => SHIPPED
             .iter()
-            .map(|shipped| format!("{}\n", event(shipped)))
-            .collect(),
-        None => listing(),
+            .map(|shipped| Ok(format!("{}\n", event(shipped)?)))
+            .collect::<Result<_>>()?,
+        None => listing()?,
     };
     print::result(&text)?;
     Ok(exit::DONE)
 }
 
-fn event(shipped: &Shipped) -> serde_json::Value {
-    let runs = shipped
-        .line("Runs")
-        .and_then(|runs| runs.parse::<usize>().ok());
-    json!({
-        "event": "experiment", "schema": 1, "experiment": shipped.name, "runs": runs,
-        "cost": shipped.line("Cost"), "about": shipped.about(),
-    })
+/// How many there are: more with every mixer where it has them all.
+fn runs(shipped: &Shipped) -> Result<usize> {
+    let experiment = Experiment::parse(shipped.text, shipped.name, SETTINGS)?;
+    Ok(experiment.plan(&Flags::default())?.runs.len())
 }
 
-fn listing() -> String {
+fn event(shipped: &Shipped) -> Result<serde_json::Value> {
+    Ok(json!({
+        "event": "experiment", "schema": 1, "experiment": shipped.name, "runs": runs(shipped)?,
+        "cost": shipped.line("Cost"), "about": shipped.about(),
+    }))
+}
+
+fn listing() -> Result<String> {
     let header = ["experiment", "runs", "what it shows"];
     let mut rows = vec![header.map(str::to_owned).to_vec()];
-    rows.extend(SHIPPED.iter().map(|shipped| {
+    for shipped in SHIPPED {
         let about = shipped.about();
         let first = about.split(['.', ':']).next().unwrap_or_default();
-        vec![
-            shipped.name.to_owned(),
-            shipped.line("Runs").unwrap_or_default().to_owned(),
-            first.to_owned(),
-        ]
-    }));
-    format!(
+        let runs = runs(shipped)?.to_string();
+        rows.push(vec![shipped.name.to_owned(), runs, first.to_owned()]);
+    }
+    Ok(format!(
         "{}\n`dsf sweep NAME` trains one, with --dry-run it says what that costs;\n`dsf experiments NAME` prints its file.\n",
         columns(&rows, Align::Left)
-    )
+    ))
 }

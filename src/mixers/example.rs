@@ -29,7 +29,7 @@ struct Ema {
     /// λ = σ(decay), `(d)`.
     decay: Tensor,
     wv: Tensor,
-    wo: Tensor,
+    wout: Tensor,
 }
 
 impl Ema {
@@ -38,13 +38,13 @@ impl Ema {
         Ok(Self {
             decay: params.get("decay", d, Init::Uniform(0.0, 4.0))?,
             wv: params.weight("wv", (d, d), spec.input_std)?,
-            wo: params.weight("wo", (d, d), spec.output_std)?,
+            wout: params.weight("wout", (d, d), spec.output_std)?,
         })
     }
 
-    /// λ and (1 - λ) ⊙ W_V u, both of the shape of u.
+    /// λ and (1 - λ) ⊙ W_V u, both of the shape and the number type of u: parameters stay f32 where activations are bf16.
     fn drive(&self, u: &Tensor) -> Result<[Tensor; 2]> {
-        let lambda = ops::sigmoid(&self.decay)?;
+        let lambda = ops::sigmoid(&self.decay)?.to_dtype(u.dtype())?;
         let input = linear(u, &self.wv, None)?.broadcast_mul(&lambda.affine(-1.0, 1.0)?)?;
         Ok([lambda.broadcast_as(u.shape())?.contiguous()?, input])
     }
@@ -54,7 +54,7 @@ impl Mixer for Ema {
     fn forward(&self, u: &Tensor, cx: &Cx) -> Result<Tensor> {
         let [lambda, input] = self.drive(u)?;
         let h = ops::linear_scan(&lambda, &input)?;
-        linear(&cx.select(&h)?, &self.wo, None)
+        linear(&cx.select(&h)?, &self.wout, None)
     }
 
     fn state_size(&self, _seq_len: usize) -> usize {
@@ -72,7 +72,7 @@ impl Mixer for Ema {
         Ok(Some(Ltv {
             gate: Some(write.clone()),
             value: Some(self.wv.clone()),
-            output: Some(self.wo.clone()),
+            output: Some(self.wout.clone()),
             ..Ltv::new(lambda.unsqueeze(2)?, write.unsqueeze(2)?, read)
         }))
     }
@@ -91,7 +91,7 @@ impl Recurrent for Ema {
     fn step(&self, x_t: &Tensor, _at: usize, state: &mut State) -> Result<Tensor> {
         let [lambda, input] = self.drive(x_t)?;
         let h = ((&state.0[0] * lambda)? + input)?;
-        let y = linear(&h, &self.wo, None)?;
+        let y = linear(&h, &self.wout, None)?;
         *state = State(vec![h]);
         Ok(y)
     }

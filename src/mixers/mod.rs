@@ -450,6 +450,7 @@ impl Entry {
 mod tests {
     use super::*;
     use candle_core::{DType, Device};
+    use dsf_emulation::emulated;
 
     /// The three forms of the mixer that the guide shows are one map.
     #[test]
@@ -473,6 +474,11 @@ mod tests {
         let steps: Vec<Tensor> = steps.collect::<Result<_>>().unwrap();
         assert!(far(&Tensor::cat(&steps, 0).unwrap()) < 1e-12);
         assert_eq!(state.size(), mixer.state_size(6));
+        let params = Params::seeded(1, DType::F32, &Device::Cpu).for_activations(DType::BF16);
+        let mixer = example::ENTRY.build(&model, &params).unwrap();
+        let half = u.to_dtype(DType::BF16).unwrap();
+        let y = emulated(|| mixer.forward(&half, &Cx::eval()).unwrap());
+        assert_eq!(y.dtype(), DType::BF16);
     }
 
     #[test]

@@ -37,6 +37,7 @@ pub use select::Curve;
 use crate::config::{Protocol, RunConfig};
 use crate::error::{Error, Result};
 use crate::store::{places, Field, Record, Role, RunStatus};
+use crate::tasks::TASKS;
 use clap::builder::PossibleValuesParser;
 use clap::{Args, ValueEnum};
 use figures::Drawn;
@@ -117,6 +118,10 @@ impl Over {
 /// Which runs are reported. An empty list lets all pass.
 #[derive(Clone, Debug, Default, Args)]
 pub struct Filter {
+    /// Only these tasks.
+    #[arg(long = "task", value_delimiter = ',', value_name = "NAME", hide_possible_values = true,
+          value_parser = PossibleValuesParser::new(TASKS.iter().map(|task| task.name)))]
+    pub tasks: Vec<String>,
     /// Only these mixers.
     #[arg(long = "mixer", value_delimiter = ',', value_name = "NAME")]
     pub mixers: Vec<String>,
@@ -128,7 +133,7 @@ pub struct Filter {
         conflicts_with = "table"
     )]
     pub seq_lens: Vec<usize>,
-    /// Only these tasks of the Long Range Arena (table 3).
+    /// Only these datasets of the Long Range Arena (table 3).
     #[arg(long = "dataset", value_delimiter = ',', value_name = "NAME",
           value_parser = PossibleValuesParser::new(figures::datasets()))]
     pub datasets: Vec<String>,
@@ -376,9 +381,10 @@ fn nothing_left(figure: &Figure, rows: &[&Record]) -> Error {
         _ => format!(", --seq-len {}", distinct("seq_len")),
     };
     Error::usage(format!(
-        "no result for {} passes the filter or the plan; there are results{of} for --mixer \
-         {}{lengths}, --protocol {}",
+        "no result for {} passes the filter or the plan; there are results{of} for --task {}, \
+         --mixer {}{lengths}, --protocol {}",
         figure.title(),
+        distinct("task"),
         distinct("mixer"),
         distinct("protocol")
     ))
@@ -390,7 +396,8 @@ impl Filter {
         let is = |name: &str, wanted: &str| run.text(name) == wanted;
         let any = |list: &[String], name| list.is_empty() || list.iter().any(|w| is(name, w));
         let protocol = |p: &Protocol| is("protocol", p.as_str());
-        any(&self.mixers, "mixer")
+        any(&self.tasks, "task")
+            && any(&self.mixers, "mixer")
             && any(&self.datasets, "dataset")
             && (self.seq_lens.is_empty() || self.seq_lens.contains(&run.count("seq_len")))
             && (self.protocols.is_empty() || self.protocols.iter().any(protocol))

@@ -644,32 +644,21 @@ mod tests {
     #[test]
     fn every_committed_summary_is_read() {
         let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("results");
-        let mut read = Vec::new();
-        for file in fs::read_dir(&folder).unwrap() {
-            let path = file.unwrap().path();
-            let text = fs::read_to_string(&path).unwrap();
-            if text.starts_with("schema,") {
-                let records = read_summary(&path).unwrap();
-                assert_eq!(
-                    records.len() + 1,
-                    text.lines().count(),
-                    "{}",
-                    path.display()
-                );
-                assert!(records.iter().all(|r| !r.text("precision").is_empty()));
-                read.push(path.file_name().unwrap().to_string_lossy().into_owned());
-            }
-        }
-        read.sort();
-        let committed = [
+        // Others are of whoever runs the tests.
+        for name in [
             "figure1-small.csv",
             "lra-small.csv",
             "mqar-paper-cell.csv",
             "mqar-small.csv",
             "survey.csv",
             "wikitext-small.csv",
-        ];
-        assert_eq!(read, committed);
+        ] {
+            let path = folder.join(name);
+            let lines = fs::read_to_string(&path).unwrap().lines().count();
+            let records = read_summary(&path).unwrap();
+            assert_eq!(records.len() + 1, lines, "{name}");
+            assert!(records.iter().all(|r| !r.text("precision").is_empty()));
+        }
     }
 
     #[test]

@@ -50,7 +50,7 @@ impl Shipped {
         lines.join(" ")
     }
 
-    /// A line of the head of the file, such as `Runs` or `Cost`.
+    /// A line of the head of the file, such as `Cost`.
     pub fn line(&self, name: &str) -> Option<&'static str> {
         let head = format!("# {name}:");
         let mut lines = self.text.lines();
@@ -94,10 +94,7 @@ mod tests {
                 assert_eq!(Shipped::find(Path::new(&path)).unwrap().name, name);
             }
             assert!(shipped.about().len() > 40, "{name}");
-            assert!(
-                shipped.line("Runs").unwrap().parse::<usize>().is_ok(),
-                "{name}"
-            );
+            assert!(shipped.line("Runs").is_some(), "{name}");
             assert!(shipped.line("Cost").unwrap().contains("steps"), "{name}");
         }
         for path in ["figure8", "elsewhere/figure7.toml", "figure7.txt"] {

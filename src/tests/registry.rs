@@ -80,8 +80,7 @@ fn options_explain_themselves_and_accept_their_own_defaults_only() {
 fn the_arithmetic_of_a_mixer_counts_the_weights_that_it_builds() {
     for case in Case::all() {
         let Some(work) = case.entry.work(&case.config) else {
-            assert!(["rnn", "gru", "lstm", "slstm"].contains(&case.entry.name));
-            continue;
+            continue; // no bound is known, and estimates say so
         };
         let params = parameters();
         case.mixer(&params);

@@ -299,7 +299,7 @@ fn without_results_one_sentence_says_how_to_get_some() {
         ..Filter::default()
     });
     let filtered = refused("3", &image, &matched);
-    let there = "there are results of image, for --mixer softmax, --protocol reference";
+    let there = "there are results of image, for --task lra, --mixer softmax, --protocol reference";
     assert!(filtered.contains(there), "{filtered}");
 }
 

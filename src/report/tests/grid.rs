@@ -219,12 +219,20 @@ fn a_filter_keeps_what_it_names() {
         ..Filter::default()
     });
     assert_eq!(softmax.unwrap().grids.len(), 1);
+    for (task, found) in [("mqar", true), ("induction", false)] {
+        let of = only(Filter {
+            tasks: vec![task.into()],
+            ..Filter::default()
+        });
+        assert_eq!(of.is_ok(), found, "{task}");
+    }
     let nothing = only(Filter {
         seq_lens: vec![512],
         ..Filter::default()
     });
     let message = nothing.unwrap_err().to_string();
-    let there = "there are results for --mixer linear,softmax, --seq-len 64, --protocol matched";
+    let there =
+        "there are results for --task mqar, --mixer linear,softmax, --seq-len 64, --protocol matched";
     assert!(message.contains(there), "{message}");
 }
 

@@ -300,7 +300,7 @@ fn without_results_one_sentence_says_how_to_get_some() {
         ..Filter::default()
     };
     let filtered = refusal(&three(), None, &filtered(s6));
-    let there = "of wikitext-103-raw, for --mixer linear,normalized,softmax";
+    let there = "of wikitext-103-raw, for --task wikitext, --mixer linear,normalized,softmax";
     assert!(filtered.contains(there), "{filtered}");
     let other_plan = refusal(&[], Some(&[]), &Asked::default());
     assert!(other_plan.contains("task is wikitext"), "{other_plan}");
