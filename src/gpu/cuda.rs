@@ -27,11 +27,12 @@ pub const CAPABILITY: &str = env!("CUDA_COMPUTE_CAP");
 
 /// Opens a GPU for candle and for our kernels.
 ///
-/// All work of a device runs on one stream, so no events are needed between allocations. The memory pool
-/// keeps freed memory, and cuBLAS has one fixed workspace: its results are then reproducible bit by
-/// bit, and its launches can be captured in a graph.
+/// All work of a device runs on one stream, so no events are needed between allocations. It is a stream of its own: the
+/// one that candle takes otherwise is another in every host thread that calls, and a tensor dropped by a helper thread would be
+/// freed beside the kernels that read it. The memory pool keeps freed memory, and cuBLAS has one fixed workspace: its
+/// results are then reproducible bit by bit, and its launches can be captured in a graph.
 pub fn open(ordinal: usize) -> Result<Device> {
-    let device = Device::new_cuda(ordinal)?;
+    let device = Device::new_cuda_with_stream(ordinal)?;
     if let Device::Cuda(cuda) = &device {
         // SAFETY: everything runs on this device's one stream.
         unsafe { cuda.disable_event_tracking() };
@@ -40,6 +41,7 @@ pub fn open(ordinal: usize) -> Result<Device> {
         std::mem::forget(cuda.enable_cuda_graph_htod_cache());
         keep_memory(ordinal)?;
         multiply::fix_workspace(cuda)?;
+        multiply::keep_sums_whole(cuda)?;
     }
     Ok(device)
 }
@@ -105,7 +107,8 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 struct Cuda {
     device: CudaDevice,
     modules: Mutex<HashMap<&'static str, Arc<CudaModule>>>,
-    functions: Mutex<HashMap<String, CudaFunction>>,
+    /// By module and name: two modules may have kernels of one name.
+    functions: Mutex<HashMap<(&'static str, String), CudaFunction>>,
 }
 
 impl Cuda {
@@ -128,14 +131,13 @@ impl Cuda {
     }
 
     fn function(&self, kernel: &Kernel) -> Result<CudaFunction> {
-        if let Some(function) = lock(&self.functions).get(&kernel.name) {
+        let key = (kernel.module, kernel.name.clone());
+        if let Some(function) = lock(&self.functions).get(&key) {
             return Ok(function.clone());
         }
-        let function = self
-            .module(kernel.module)?
-            .load_function(&kernel.name)
-            .w()?;
-        lock(&self.functions).insert(kernel.name.clone(), function.clone());
+        let module = self.module(kernel.module)?;
+        let function = module.load_function(&kernel.name).w()?;
+        lock(&self.functions).insert(key, function.clone());
         Ok(function)
     }
 

@@ -32,6 +32,15 @@ pub(super) fn fix_workspace(device: &CudaDevice) -> Result<()> {
     Ok(())
 }
 
+/// Keeps cuBLAS from adding up partial sums of a product in bf16 where the result is bf16.
+pub(super) fn keep_sums_whole(device: &CudaDevice) -> Result<()> {
+    let mode = sys::cublasMath_t::CUBLAS_MATH_DISALLOW_REDUCED_PRECISION_REDUCTION;
+    // SAFETY: the handle is the device's own.
+    unsafe { sys::cublasSetMathMode(*device.cublas_handle().handle(), mode) }
+        .result()
+        .w()
+}
+
 /// cuBLAS is column-major, so this computes the transposes: toᵀ = rightᵀ leftᵀ.
 pub(super) fn run(device: &CudaDevice, product: Product, to: View) -> Result<()> {
     let Product {

@@ -1,6 +1,7 @@
 //! Linear maps on a GPU: products by cuBLAS, and biases by a kernel.
 
 use super::Linear;
+use crate::convert::converted;
 use crate::fused::{Launch, LaunchBackward};
 use crate::gpu::{Arg, Buffer, Gpu, Grid, Kernel, Matrix, Product, View};
 use crate::mask::Mask;
@@ -109,7 +110,11 @@ impl Linear {
         if !call.needs_grad[0] {
             return Ok(None);
         }
-        let mut gx = call.gpu.alloc(call.ins[0].dtype(), call.ins[0].len())?;
+        // Of several maps the sum is in f32, and rounded once.
+        let io = call.ins[0].dtype();
+        let several = call.outs.iter().flatten().count() > 1;
+        let of = if several { DType::F32 } else { io };
+        let mut gx = call.gpu.alloc(of, call.ins[0].len())?;
         let mut add = false;
         for (map, &out) in self.outs.iter().enumerate() {
             let Some(used) = call.outs[map] else {
@@ -121,7 +126,8 @@ impl Linear {
             call.gpu.multiply(product.added(add), &mut gx)?;
             add = true;
         }
-        Ok(Some(gx))
+        let rounded = converted(call.gpu, gx.view(), io)?;
+        Ok(Some(rounded.unwrap_or(gx)))
     }
 }
 

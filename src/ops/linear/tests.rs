@@ -1,6 +1,7 @@
 use super::*;
 use crate::check::{self, Case};
-use candle_core::D;
+use candle_core::{DType, Device, Var, D};
+use dsf_emulation::emulated;
 
 fn case(x: &[usize], outs: [usize; 2]) -> Case {
     let inner = x[x.len() - 1];
@@ -77,6 +78,24 @@ fn four_maps_go_together() {
         side_by_side(outs.collect::<Result<_>>()?)
     };
     check::kernels_agree(&[case], fused, by_reference);
+}
+
+/// Above 256, bf16 holds even numbers alone: 256 + 1 would be 256 again, however often.
+#[test]
+fn gradients_of_several_maps_are_rounded_once() {
+    let x = Var::ones((1, 1), DType::BF16, &Device::Cpu).unwrap();
+    let weight = |w: f32| Tensor::full(w, (1, 1), &Device::Cpu).unwrap();
+    let weights = [256.0, 1.0, 1.0, 2.0].map(weight);
+    let maps: Vec<_> = weights.iter().map(|w| (w, None)).collect();
+    let gx = emulated(|| {
+        let sum = side_by_side(linears(&x, &maps).unwrap())
+            .unwrap()
+            .sum_all()
+            .unwrap();
+        sum.backward().unwrap().get(&x).unwrap().clone()
+    });
+    let gx = gx.to_dtype(DType::F32).unwrap().flatten_all().unwrap();
+    assert_eq!(gx.to_vec1::<f32>().unwrap(), [260.0]);
 }
 
 #[test]
