@@ -56,6 +56,10 @@ pub(super) fn finish(draft: &mut Draft) -> Result<Resolved> {
     if !config.model.positions && !learnt {
         refuse!("--position-embedding sinusoidal: this model has no embeddings of positions; add --positions true");
     }
+    if draft.is_given("n") && config.model.d_state == 1 && draft.get("n") != Some(1) {
+        let note = "a mixer without a state expansion takes no --n: it is 1 in its runs";
+        draft.notes.push(note.to_owned());
+    }
     let (sizes, positions) = (task.sizes(), config.model.positions);
     if positions && learnt && sizes.test_seq_len > sizes.seq_len {
         draft.notes.push(format!(

@@ -1073,6 +1073,20 @@ fn the_command_of_a_run_makes_the_run_again() {
     );
 }
 
+#[test]
+fn a_state_expansion_that_the_mixer_does_not_have_is_said_to_be_none() {
+    let notes = |mixer, n| {
+        let mut choice = Choice::default();
+        for (name, text) in [("mixer", mixer), ("n", n)] {
+            choice.set(name, text, name).unwrap();
+        }
+        resolve(task("mqar").unwrap(), &choice).unwrap().notes
+    };
+    let said = "a mixer without a state expansion takes no --n: it is 1 in its runs";
+    assert_eq!(notes("gru", "32"), [said]);
+    assert_eq!((notes("gru", "1").len(), notes("ssd", "32").len()), (0, 0));
+}
+
 /// Runs that are older than the choice keep their ids.
 #[test]
 fn positions_are_learnt_unless_said_and_sinusoidal_ones_ask_for_embeddings() {
