@@ -366,10 +366,20 @@ fn points(grid: &Grid, drawn: &Drawn, columns: &[usize], shift: f64) -> Vec<Poin
     let points = each.filter_map(|(at, column)| {
         let (y, std) = drawn.line.cells[*column].number(grid.style)?;
         let x = place(at, *column)?;
-        Some(Point { x, y, std })
+        let told = match grid.form {
+            Form::Points { .. } => told(drawn),
+            _ => String::new(),
+        };
+        Some(Point { told, x, y, std })
     });
     let finite = points.filter(|point| point.x.is_finite() && point.y.is_finite());
     finite.collect()
+}
+
+/// What the name of a point's line says beside its mixer.
+fn told(drawn: &Drawn) -> String {
+    let told = drawn.line.name.strip_prefix(drawn.name).unwrap_or_default();
+    told.trim_start_matches(", ").to_owned()
 }
 
 /// How far the points of a model stand from the middle of a column, so that models are beside each other.

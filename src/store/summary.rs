@@ -649,6 +649,8 @@ mod tests {
             "figure1-small.csv",
             "lra-small.csv",
             "mqar-paper-cell.csv",
+            "mqar-quick.csv",
+            "lra-listops.csv",
             "mqar-small.csv",
             "survey.csv",
             "wikitext-small.csv",

@@ -40,7 +40,7 @@ pub fn beside(picture: &Picture) -> Option<&[String]> {
 }
 
 /// Right and down, in pixels.
-type Pixels = (i32, i32);
+pub type Pixels = (i32, i32);
 
 /// From the upper left corner to the lower right one, the latter outside.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -95,33 +95,36 @@ fn placed(points: &[(Pixels, Pixels)], room: Pixels, unit: Unit) -> Vec<Frame> {
     taken
 }
 
-/// Writes the names of `points`, each with its key and its place in pixels of `area`. A thin line leads to a name that stands
-/// away from its point.
-pub fn draw<B: DrawingBackend>(
-    area: &Area<B>,
-    points: &[(usize, Pixels)],
-    names: &[String],
-    unit: Unit,
-) {
-    let sized = points.iter().map(|(key, point)| {
-        let width = unit.px(unit.width(&names[*key], SIZE) + 2);
-        (*point, (width as i32, unit.px(SIZE + 1) as i32))
+/// A point and what is written beside it.
+pub struct Named {
+    /// Of its series.
+    pub key: usize,
+    pub name: String,
+    /// Its place in pixels of the area that it is drawn in.
+    pub at: Pixels,
+}
+
+/// Writes the names of `points`. A thin line leads to a name that stands away from its point.
+pub fn draw<B: DrawingBackend>(area: &Area<B>, points: &[Named], unit: Unit) {
+    let sized = points.iter().map(|point| {
+        let width = unit.px(unit.width(&point.name, SIZE) + 2);
+        (point.at, (width as i32, unit.px(SIZE + 1) as i32))
     });
     let sized: Vec<_> = sized.collect();
     let (width, height) = area.dim_in_pixel();
     let frames = placed(&sized, (width as i32, height as i32), unit);
     let style = unit.text(SIZE, INK, (HPos::Center, VPos::Center));
-    for ((key, point), frame) in points.iter().zip(&frames) {
-        let near = frame.nearest(*point);
-        let [right, down] = [near.0 - point.0, near.1 - point.1];
+    for (Named { key, at, .. }, frame) in points.iter().zip(&frames) {
+        let near = frame.nearest(*at);
+        let [right, down] = [near.0 - at.0, near.1 - at.1];
         if right.abs().max(down.abs()) > unit.at(NEAR + STEP) {
             let line = look(*key).0.mix(0.6).stroke_width(unit.px(1));
-            drawn(area.draw(&PathElement::new(vec![*point, near], line)));
+            drawn(area.draw(&PathElement::new(vec![*at, near], line)));
         }
     }
-    for ((key, _), Frame([left, top, right, bottom])) in points.iter().zip(&frames) {
+    for (point, Frame([left, top, right, bottom])) in points.iter().zip(&frames) {
         let middle = ((left + right) / 2, (top + bottom) / 2);
-        write(area, &names[*key], &style, middle);
+        write(area, &point.name, &style, middle);
     }
 }
 

@@ -78,8 +78,10 @@ pub struct Series {
 }
 
 /// One number of a series.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Point {
+    /// What tells it from other points of its series, where names stand beside points; else empty.
+    pub told: String,
     /// Where it stands across.
     pub x: f64,
     /// Its value.

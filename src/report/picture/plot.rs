@@ -59,8 +59,16 @@ pub fn draw<B: DrawingBackend>(area: &Area<B>, plot: &Plot, names: Option<&[Stri
             (x - base.0, y - base.1)
         };
         let series = plot.series.iter();
-        let points = series.flat_map(|s| s.points.iter().map(|point| (s.key, place(point))));
-        beside::draw(&area, &points.collect::<Vec<_>>(), names, unit);
+        let points = series.flat_map(|series| {
+            let name = &names[series.key];
+            let named = series.points.iter().map(move |point| beside::Named {
+                key: series.key,
+                name: format!("{name} {}", point.told).trim_end().to_owned(),
+                at: place(point),
+            });
+            named
+        });
+        beside::draw(&area, &points.collect::<Vec<_>>(), unit);
     }
 }
 

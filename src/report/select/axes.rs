@@ -87,8 +87,11 @@ pub(super) fn selected(of: &Selection, grids: Vec<Grid>) -> Selected {
     }
 }
 
-/// Which runs a figure of the paper selects.
+/// Which runs a figure of the paper selects, if it selects any among those of its tasks.
 fn chosen(of: &Selection) -> Vec<String> {
+    if matches!(of.figure.runs, [("task", _)]) {
+        return Vec::new();
+    }
     let settings = of.figure.runs.iter();
     let settings: Vec<String> = settings
         .map(|(name, values)| format!("{name} {}", values.join(", ")))

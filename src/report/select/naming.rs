@@ -129,10 +129,26 @@ pub(super) fn names<'a>(
         for line in same {
             let told = telling
                 .iter()
-                .map(|i| format!("{}={}", COLUMNS[places[*i]].name, said(line[*i])));
+                .filter_map(|i| match COLUMNS[places[*i]].name {
+                    "options" => told_option(line[*i], same.iter().map(|line| line[*i])),
+                    name => Some(format!("{name}={}", said(line[*i]))),
+                });
             let parts: Vec<String> = std::iter::once(said(line[0])).chain(told).collect();
             named.push((parts.join(", "), line.clone()));
         }
     }
     named
+}
+
+/// What of the options `own`, written `name=value;name=value`, not all of `lines` have.
+fn told_option<'a>(own: &Field, lines: impl Iterator<Item = &'a Field>) -> Option<String> {
+    let own = own.to_string();
+    let lines: Vec<String> = lines.map(Field::to_string).collect();
+    let shared = |option: &str| {
+        lines
+            .iter()
+            .all(|line| line.split(';').any(|other| other == option))
+    };
+    let told: Vec<&str> = own.split(';').filter(|option| !shared(option)).collect();
+    Some(told.join(";")).filter(|told| !told.is_empty())
 }

@@ -66,6 +66,33 @@ fn lines_of_one_mixer_say_what_tells_them_apart() {
 }
 
 #[test]
+fn lines_that_differ_in_options_name_those_that_differ() {
+    fn option(config: &mut RunConfig, name: &str, value: &str) {
+        let value = value.to_owned();
+        config.model.options.insert(name.to_owned(), value);
+    }
+    let rows = [
+        run("linear", 64, 128, 0.5, |c| {
+            c.model.options.clear();
+            option(c, "a", "1");
+            option(c, "b", "2");
+        }),
+        run("linear", 64, 128, 0.5, |c| {
+            c.model.options.clear();
+            option(c, "a", "1");
+            option(c, "b", "3");
+        }),
+        run("linear", 64, 128, 0.5, |c| {
+            c.model.options.clear();
+            option(c, "a", "1");
+        }),
+    ];
+    let report = drawn_figure("2", &rows).unwrap();
+    let names: Vec<&str> = report.grids[0].lines.iter().map(|l| &*l.name).collect();
+    assert_eq!(names, ["linear", "linear, b=2", "linear, b=3"]);
+}
+
+#[test]
 fn the_first_figure_is_over_n_and_the_seventh_has_d_down() {
     let rows = [32, 64].map(|n| run("linear", 512, n, 0.5, |_| {}));
     let grid = drawn_figure("1", &rows).unwrap().grids.remove(0);

@@ -156,7 +156,7 @@ fn ten_seeds_make_bands_of_one_deviation() {
     let rows: Vec<Record> = seeds(64).chain(seeds(128)).collect();
     let report = of_figure("5", &rows);
     let drawn = picture(&report);
-    let point = plots(&drawn)[0].series[0].points[0];
+    let point = &plots(&drawn)[0].series[0].points[0];
     assert!((point.y - 0.5).abs() < 1e-12);
     // Ten numbers at 0.1 from their mean: the root of 10 * 0.01 / 9.
     assert!((point.std.unwrap() - (0.1f64 / 9.0).sqrt()).abs() < 1e-12);
@@ -257,10 +257,13 @@ fn the_seventh_figure_is_one_page_of_320_cells_mixers_across_and_tasks_down() {
 #[test]
 fn many_points_have_their_names_beside_them_and_no_legend() {
     let names = || crate::mixers::MIXERS.iter().map(|entry| entry.name);
-    let rows: Vec<Record> = names().map(|mixer| run(mixer, 0.2, |_| {})).collect();
+    let mut rows: Vec<Record> = names().map(|mixer| run(mixer, 0.2, |_| {})).collect();
+    // Of two points of one mixer each says what tells it from the other.
+    rows.push(run("alibi", 0.4, |c| c.model.n_heads = 4));
     let report = of_figure("state", &rows);
     let svg = drawn(&report, "svg");
-    for name in names() {
+    let others = names().filter(|name| *name != "alibi");
+    for name in others.chain(["alibi heads=1", "alibi heads=4"]) {
         let times = svg.split("<text ").skip(1).filter(|text| {
             let words = text
                 .split('>')
