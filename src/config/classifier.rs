@@ -27,6 +27,13 @@ pub struct ClassifierConfig {
     pub dual: Dual,
     /// What is minimised.
     pub loss: Loss,
+    /// Whether attention sees earlier tokens alone, or all tokens of the document. Older configs leave it out.
+    #[serde(default = "yes", skip_serializing_if = "Clone::clone")]
+    pub causal: bool,
+}
+
+fn yes() -> bool {
+    true
 }
 
 /// How a token becomes a vector of width d.

@@ -130,7 +130,7 @@ impl Projections {
 
     /// [`Self::attend`] by a softmax over the pairs of a pattern.
     pub fn attend_within(&self, maps: [&Tensor; 3], pattern: &Pattern, cx: &Cx) -> Result<Tensor> {
-        let at = cx.rows().map(|rows| &rows.positions);
+        let at = cx.reach();
         let mask = cx.mask("attention", self.dropout);
         self.by_heads(maps, |q, k, v| {
             ops::patterned_attention(q, k, v, at, pattern, mask)
@@ -151,7 +151,7 @@ impl Projections {
         cx: &Cx,
         mask: Option<Dropout>,
     ) -> Result<Tensor> {
-        let at = cx.rows().map(|rows| &rows.positions);
+        let at = cx.reach();
         self.by_heads(maps, |q, k, v| {
             ops::causal_attention(q, k, v, at, weights, mask)
         })

@@ -16,6 +16,7 @@ pub(super) const ENTRY: Entry = Entry {
     expands: false,
     widens: false,
     rotary: false,
+    sees_all: false,
     family: Family::Recurrent,
     released: ReleasedBlock::RNN,
     options: &[],

@@ -18,6 +18,7 @@ pub(super) const ENTRY: Entry = Entry {
     expands: false,
     widens: false,
     rotary: false,
+    sees_all: false,
     family: Family::Convolution,
     released: ReleasedBlock::WITHOUT_POSITIONS,
     options: &[

@@ -15,6 +15,7 @@ pub(super) const ENTRY: Entry = Entry {
     expands: false,
     widens: false,
     rotary: false,
+    sees_all: false,
     family: Family::Recurrent,
     released: ReleasedBlock::RNN,
     options: &[],

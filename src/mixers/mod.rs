@@ -154,6 +154,9 @@ pub struct Entry {
     pub widens: bool,
     /// Whether it has queries and keys that a rotary position embedding can rotate.
     pub rotary: bool,
+    /// Whether its queries can see the keys of the whole document, later ones too, where a task allows it: attention whose
+    /// only order in time is that of the sum.
+    pub sees_all: bool,
     /// The kind of mixer, by which recipes and reports group.
     pub family: Family,
     /// The block around it in the released MQAR configs.

@@ -17,6 +17,7 @@ pub(super) const ENTRY: Entry = Entry {
     expands: true,
     widens: false,
     rotary: true,
+    sees_all: true,
     family: Family::LinearAttention,
     released: ReleasedBlock::ATTENTION,
     options: &[MixerOption {

@@ -16,6 +16,7 @@ pub(super) const ENTRY: Entry = Entry {
     expands: false,
     widens: false,
     rotary: false,
+    sees_all: false,
     family: Family::Convolution,
     released: ReleasedBlock::CHANNEL_BY_CHANNEL,
     options: &[

@@ -21,6 +21,7 @@ pub(super) const ENTRY: Entry = Entry {
     expands: true,
     widens: false,
     rotary: false,
+    sees_all: false,
     family: Family::Attention,
     released: ReleasedBlock::ATTENTION,
     options: &[

@@ -25,6 +25,7 @@ pub struct Cx {
     /// Seed and step of dropout; `None` in evaluation.
     training: Option<(u64, u64)>,
     rows: Option<Rows>,
+    reach: Option<Tensor>,
     layer: usize,
     micro_batch: usize,
 }
@@ -35,6 +36,7 @@ impl Cx {
         Self {
             training: None,
             rows: None,
+            reach: None,
             layer: 0,
             micro_batch: 0,
         }
@@ -71,6 +73,24 @@ impl Cx {
             rows: rows.cloned(),
             ..self
         }
+    }
+
+    /// The same pass with attention that sees all tokens of each sequence: `lengths` `(batch)` u32 of `seq_len` tokens, the rest
+    /// being padding.
+    pub fn seeing_all(&self, lengths: &Tensor, seq_len: usize) -> Result<Self> {
+        let last = lengths.broadcast_sub(&Tensor::new(1u32, lengths.device())?)?;
+        let shape = (lengths.dim(0)?, seq_len);
+        let reach = last.unsqueeze(1)?.broadcast_as(shape)?.contiguous()?;
+        Ok(Self {
+            reach: Some(reach),
+            ..self.clone()
+        })
+    }
+
+    /// The last position that attention sees from each output, `(batch, rows)` u32; `None` is the output's own.
+    pub fn reach(&self) -> Option<&Tensor> {
+        let positions = self.rows.as_ref().map(|rows| &rows.positions);
+        self.reach.as_ref().or(positions)
     }
 
     /// Whether this is a pass of training.

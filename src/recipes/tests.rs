@@ -622,6 +622,26 @@ mod of_lra {
     }
 
     #[test]
+    fn attention_sees_the_whole_document_only_where_a_mixer_can() {
+        let seen = |mixer: &str, causal: &str| {
+            let settings = [("mixer", mixer), ("causal", causal)];
+            lra(&settings)
+        };
+        // Runs that are older than the choice keep their ids.
+        assert_eq!(seen("softmax", "true"), lra(&[]));
+        let said = serde_json::to_string(&lra(&[])).unwrap();
+        assert!(!said.contains("causal"), "{said}");
+        assert_ne!(seen("softmax", "false").id(), lra(&[]).id());
+        assert_eq!(
+            refusal("lra", &[("mixer", "s6"), ("causal", "false")]),
+            "--causal false: mixer `s6` reads a document in order; those that can see all of it at once are softmax, taylor, performer, linear, \
+             generalized-linear, normalized, normalized-softplus, normalized-sigmoid"
+        );
+        let said = refusal("mqar", &[("causal", "false")]);
+        assert!(said.contains("--causal"), "{said}");
+    }
+
+    #[test]
     fn a_quick_pathfinder_has_short_paths_unless_it_reads_files() {
         let of = |more: Settings| {
             let named = [("dataset", "pathfinder"), ("mixer", "s6")];

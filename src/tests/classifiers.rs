@@ -5,7 +5,7 @@ use crate::initial::{case, values};
 use crate::world::{distance, flat, run, try_run, Case};
 use candle_core::Tensor;
 use dsf::config::{ClassifierConfig, Dual, Head, Input, Loss, ModelConfig, Pool, Protocol};
-use dsf::mixers::{find, Mixer};
+use dsf::mixers::{find, Mixer, MIXERS};
 use dsf::nn::{Cx, Scheme};
 use dsf::ops;
 
@@ -128,6 +128,7 @@ fn classifier() -> ClassifierConfig {
         mlp_width: 8,
         dropout: 0.0,
         lambda_skip: false,
+        causal: true,
         pad_to_longest: false,
         pool: Pool::Mean,
         mask: false,
@@ -189,5 +190,43 @@ fn classifiers_drop_outputs_where_there_is_no_softmax() {
             flat(&behind).iter().all(|y| *y != 0.0),
             "{case}: projected after it"
         );
+    }
+}
+
+/// Each token sees all others and no padding: the order of tokens is that of outputs and nothing else, and the last token sees what
+/// it would see anyway.
+#[test]
+fn attention_that_sees_all_tokens_knows_no_order() {
+    let seeing: Vec<_> = MIXERS.iter().filter(|entry| entry.sees_all).collect();
+    assert_eq!(seeing.len(), 8);
+    for entry in seeing {
+        for heads in [1, 3] {
+            let case = Case::new(entry, entry.variants[0], heads);
+            let mixer = case.build().0;
+            let x = case.input(2, 9);
+            let device = x.device();
+            let at = |order: &[u32]| Tensor::new(order, device).unwrap();
+            let run = |x: &Tensor, lengths: &[u32]| {
+                let cx = Cx::eval().seeing_all(&at(lengths), x.dim(1).unwrap());
+                mixer.forward(x, &cx.unwrap()).unwrap()
+            };
+            let whole = run(&x, &[9, 9]);
+            let causal = mixer.forward(&x, &Cx::eval()).unwrap();
+            let last = |y: &Tensor| y.narrow(1, 8, 1).unwrap();
+            assert!(distance(&last(&whole), &last(&causal)) <= 1e-12, "{case}");
+            assert!(distance(&whole, &causal) > 1e-6, "{case}");
+            let order = at(&[3, 8, 0, 5, 1, 7, 2, 6, 4]);
+            let turned = |x: &Tensor| x.index_select(&order, 1).unwrap();
+            let moved = run(&turned(&x).contiguous().unwrap(), &[9, 9]);
+            assert!(distance(&moved, &turned(&whole)) <= 1e-12, "{case}");
+            // The last three tokens of the second sequence as padding.
+            let padded = run(&x, &[9, 6]).narrow(0, 1, 1).unwrap();
+            let alone = x.narrow(0, 1, 1).unwrap().narrow(1, 0, 6).unwrap();
+            let alone = run(&alone.contiguous().unwrap(), &[6]);
+            assert!(
+                distance(&padded.narrow(1, 0, 6).unwrap(), &alone) <= 1e-12,
+                "{case}"
+            );
+        }
     }
 }

@@ -97,7 +97,14 @@ fn fused_equals_reference_where_time_is_linear() {
     for rule in [Weights::LinearNormalised, Weights::Plain] {
         let whole = [2, 2, 300, 300, 5, 3];
         let some = [2, 2, 100, 300, 3, 20];
-        for (sizes, positions) in [(whole, None), (some, Some(ascending(some)))] {
+        // Every row sees the same tokens: of one sequence all, of the other all but padding.
+        let lasts: Vec<u32> = (0..600).map(|i| if i < 300 { 299 } else { 270 }).collect();
+        let lasts = Tensor::from_vec(lasts, (2, 300), &Device::Cpu).unwrap();
+        for (sizes, positions) in [
+            (whole, None),
+            (some, Some(ascending(some))),
+            (whole, Some(lasts)),
+        ] {
             let x: Vec<Tensor> = case(sizes)
                 .vars(candle_core::DType::F64)
                 .iter()
