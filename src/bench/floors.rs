@@ -216,6 +216,18 @@ pub(super) fn linear_scan(e: Shape) -> Passes {
     Passes::moves(e.channels(), 3.0, 8.0)
 }
 
+/// Powers of n complex numbers a channel: a complex product and a sum each; backward the powers again, and four sums.
+pub(super) fn vandermonde(e: Shape) -> Passes {
+    let work = |lanes: f64| Work {
+        lanes: lanes * e.elements() / e.batch as f64,
+        ..Work::default()
+    };
+    Passes {
+        forward: work(7.0),
+        both: work(7.0 + 14.0),
+    }
+}
+
 /// A kernel as long as the sequence, by transforms of N = 2 L real numbers, each of 2 N log₂ N instructions: of u and of
 /// the output; backward of u, of the output's gradient and of u's gradient. The kernel's own, one a channel, do not count.
 pub(super) fn long_conv(e: Shape) -> Passes {

@@ -96,7 +96,7 @@ impl Diagonal {
     /// The kernel of `len` taps, `(d, len)`.
     pub fn kernel(&self, len: usize) -> Result<Tensor> {
         let [a, read] = self.discrete()?;
-        summed(&powers(&a, len)?, &read)
+        taps(&a, &read, len)
     }
 
     /// The system along `seq_len` tokens: d channels of real parts, and d of imaginary ones, which nothing is written to. Each
@@ -149,30 +149,9 @@ impl Diagonal {
     }
 }
 
-/// a^l for l below `len`, `(len, d, m)` each, where a is `(d, m)`.
-pub(super) fn powers(a: &Complex, len: usize) -> Result<Complex> {
-    let (d, m) = a.re.dims2()?;
-    let shape = (1, len, 2, d * m);
-    let both = Tensor::stack(&[&a.re, &a.im], 0)?.reshape((1, 1, 2, d * m))?;
-    let first = Tensor::stack(&[a.re.ones_like()?, a.im.zeros_like()?], 0)?;
-    let first = first.reshape((1, 1, 2, d * m))?;
-    let rest = Tensor::zeros((1, len - 1, 2, d * m), a.re.dtype(), a.re.device())?;
-    let start = match len {
-        1 => first,
-        _ => Tensor::cat(&[&first, &rest], 1)?,
-    };
-    let all = ops::complex_scan(&both.broadcast_as(shape)?.contiguous()?, &start)?;
-    let part = |i| all.narrow(2, i, 1)?.reshape((len, d, m));
-    Ok(Complex {
-        re: part(0)?,
-        im: part(1)?,
-    })
-}
-
-/// 2 Re Σ_k read[c,k] powers[l,c,k], `(d, len)`.
-pub(super) fn summed(powers: &Complex, read: &Complex) -> Result<Tensor> {
-    let sum = powers.times(read)?.re.sum(D::Minus1)?;
-    (sum.t()?.contiguous()? * 2.0)?.contiguous()
+/// 2 Re Σ_k read\[c,k\] a\[c,k\]^l for l below `len`, `(d, len)`: what a state and its conjugate read together.
+pub(super) fn taps(a: &Complex, read: &Complex, len: usize) -> Result<Tensor> {
+    ops::vandermonde([&a.re, &a.im], [&read.re, &read.im], len)? * 2.0
 }
 
 #[cfg(test)]

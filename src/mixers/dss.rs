@@ -2,7 +2,7 @@
 //! no mode can grow whatever its sign.
 
 use super::complex::Complex;
-use super::diagonal::{log_step, powers, summed};
+use super::diagonal::{log_step, taps};
 use super::{Core, Entry, Family, Growth, Mixer, MixerSpec, MixerWork, ReleasedBlock};
 use crate::nn::{Cx, Init, Params};
 use crate::ops;
@@ -71,14 +71,13 @@ impl Dss {
         let grows = p.re.detach().gt(0.0)?.to_dtype(p.re.dtype())?;
         let falls = grows.affine(-1.0, 1.0)?;
         let falling = p.scaled(&(&falls - &grows)?)?;
-        let powers = powers(&falling.exp()?, len)?;
-        let sum = Complex {
-            re: powers.re.sum(0)?,
-            im: powers.im.sum(0)?,
-        };
+        // The sum of a geometric series.
+        let sum = falling.affine(len as f64, 0.0)?.exp_m1()?;
+        let sum = sum.times(&falling.exp_m1()?.recip()?)?;
         let read = self.w.times(&self.a.times(&sum)?.recip()?)?;
-        let forwards = summed(&powers, &read.scaled(&falls)?)?;
-        let backwards = summed(&powers, &read.scaled(&grows)?)?;
+        let a = falling.exp()?;
+        let forwards = taps(&a, &read.scaled(&falls)?, len)?;
+        let backwards = taps(&a, &read.scaled(&grows)?, len)?;
         let turned: Vec<u32> = (0..len as u32).rev().collect();
         forwards + backwards.index_select(&Tensor::new(turned, p.re.device())?, 1)?
     }

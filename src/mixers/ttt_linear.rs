@@ -75,24 +75,15 @@ struct TttLinear {
     width: usize,
 }
 
-/// Queries, keys and values of some tokens, `(batch, heads, tokens, e)`, and their learning rates, `(batch, heads, tokens, 1)`.
+/// Queries, keys and values of some tokens, `(batch, tokens, d)`, and their learning rates, `(batch, tokens, heads)`.
+type Maps = [Tensor; 4];
+
+/// The same by heads, `(batch, heads, tokens, e)` and `(batch, heads, tokens, 1)`.
 struct Tokens {
     q: Tensor,
     k: Tensor,
     v: Tensor,
     rate: Tensor,
-}
-
-impl Tokens {
-    fn narrow(&self, first: usize, count: usize) -> Result<Self> {
-        let of = |x: &Tensor| x.narrow(2, first, count)?.contiguous();
-        Ok(Self {
-            q: of(&self.q)?,
-            k: of(&self.k)?,
-            v: of(&self.v)?,
-            rate: of(&self.rate)?,
-        })
-    }
 }
 
 /// What a norm knows of its input: the input with mean 0 and variance 1, and one over its standard deviation.
@@ -144,24 +135,59 @@ impl TttLinear {
     }
 
     /// The maps of x `(batch, seq_len, d)`, whose first token is token `first` of its mini-batch.
-    fn tokens(&self, x: &Tensor, first: usize) -> Result<Tokens> {
+    fn maps(&self, x: &Tensor, first: usize) -> Result<Maps> {
         let (batch, len, _) = x.dims3()?;
         let maps = linears(x, &[(&self.wq, None), (&self.wk, None), (&self.wv, None)])?;
         let at = (0..len).map(|t| ((first + t) % self.mini_batch()) as u32);
         let at = Tensor::from_vec(at.collect::<Vec<_>>(), (1, len), x.device())?;
         let at = at.broadcast_as((batch, len))?.contiguous()?;
-        let split = |x: &Tensor| {
-            let by_heads = x.reshape((batch, len, self.heads, x.dim(2)? / self.heads))?;
-            by_heads.transpose(1, 2)?.contiguous()
-        };
         let rate = ops::sigmoid(&linear(x, &self.wlr, Some(&self.blr))?)?;
         let rotated = |x| self.rotary.rotate(x, Some(&at));
+        let [q, k] = [rotated(&maps[0])?, rotated(&maps[1])?];
+        Ok([q, k, maps[2].clone(), (rate / self.width as f64)?])
+    }
+
+    fn by_heads(&self, maps: &Maps) -> Result<Tokens> {
+        let split = |x: &Tensor| {
+            let (batch, len, width) = x.dims3()?;
+            let by_heads = x.reshape((batch, len, self.heads, width / self.heads))?;
+            by_heads.transpose(1, 2)?.contiguous()
+        };
+        let [q, k, v, rate] = maps;
         Ok(Tokens {
-            q: split(&rotated(&maps[0])?)?,
-            k: split(&rotated(&maps[1])?)?,
-            v: split(&maps[2])?,
-            rate: split(&(rate / self.width as f64)?)?,
+            q: split(q)?,
+            k: split(k)?,
+            v: split(v)?,
+            rate: split(rate)?,
         })
+    }
+
+    /// The mini-batches of `maps`, the last of which may be short.
+    fn mini_batches(&self, maps: &Maps) -> Result<Vec<Tokens>> {
+        let (batch, len, _) = maps[0].dims3()?;
+        let size = self.mini_batch();
+        let whole = len / size;
+        // Slices would each have a gradient as long as the sequence.
+        let parts = |x: &Tensor| -> Result<Vec<Tensor>> {
+            let width = x.dim(2)?;
+            let all = x.narrow(1, 0, whole * size)?.contiguous()?;
+            let all = all.reshape((batch, whole, size * width))?;
+            let all = ops::time_steps(&all)?.into_iter();
+            all.map(|x| x.reshape((batch, size, width))).collect()
+        };
+        let mut split = [const { Vec::new() }; 4];
+        for (parts_of, x) in split.iter_mut().zip(maps) {
+            if whole > 0 {
+                *parts_of = parts(x)?;
+            }
+            if whole * size < len {
+                parts_of.push(x.narrow(1, whole * size, len - whole * size)?);
+            }
+        }
+        let [q, k, v, rates] = split.map(Vec::into_iter);
+        let each = q.zip(k).zip(v.zip(rates));
+        each.map(|((q, k), (v, rate))| self.by_heads(&[q, k, v, rate]))
+            .collect()
     }
 
     /// The factors of the tokens of a mini-batch, `(tokens, 1)`.
@@ -198,7 +224,11 @@ impl TttLinear {
 
     /// q + LN(z) `(batch, heads, tokens, e)`.
     fn read(&self, q: &Tensor, z: &Tensor) -> Result<Tensor> {
-        let unit = Normed::of(z)?.unit;
+        // A norm of all heads, in the type of parameters.
+        let like = &self.norm[0];
+        let one = Tensor::ones(self.width, like.dtype(), like.device())?;
+        let zero = one.zeros_like()?;
+        let unit = ops::layer_norm(z, &one, &zero, EPS)?;
         let normed = unit.broadcast_mul(&self.per_head(&self.norm[0], &unit)?)?;
         q + normed.broadcast_add(&self.per_head(&self.norm[1], &unit)?)?
     }
@@ -249,13 +279,9 @@ fn lower_triangle(count: usize, like: &Tensor) -> Result<Tensor> {
 impl Mixer for TttLinear {
     fn forward(&self, x: &Tensor, cx: &Cx) -> Result<Tensor> {
         let (batch, len, d) = x.dims3()?;
-        let tokens = self.tokens(x, 0)?;
         let [mut w, mut b] = self.start(batch, x)?;
-        let size = self.mini_batch();
-        let learnt = (0..len).step_by(size).map(|first| {
-            let part = tokens.narrow(first, size.min(len - first))?;
-            self.learn(&part, [&mut w, &mut b])
-        });
+        let parts = self.mini_batches(&self.maps(x, 0)?)?;
+        let learnt = parts.iter().map(|part| self.learn(part, [&mut w, &mut b]));
         let o = Tensor::cat(&learnt.collect::<Result<Vec<_>>>()?, 2)?;
         let o = o.transpose(1, 2)?.contiguous()?.reshape((batch, len, d))?;
         self.finish(&cx.select(&o)?)
@@ -284,7 +310,7 @@ impl Recurrent for TttLinear {
 
     fn step(&self, x_t: &Tensor, at: usize, state: &mut State) -> Result<Tensor> {
         let at = at % self.mini_batch();
-        let of = self.tokens(&x_t.unsqueeze(1)?, at)?;
+        let of = self.by_heads(&self.maps(&x_t.unsqueeze(1)?, at)?)?;
         let [w, b, sum_w, sum_b] = &mut state.0[..] else {
             candle_core::bail!(
                 "ttt-linear: a state of {} tensors, and not of 4",
@@ -323,7 +349,7 @@ mod tests {
         let mut rng = Rng::new(3, "test", 0);
         let x: Vec<f64> = (0..model.d_model).map(|_| rng.normals().0).collect();
         let x = Tensor::from_vec(x, (1, 1, model.d_model), &Device::Cpu)?;
-        let of = mixer.tokens(&x, 0)?;
+        let of = mixer.by_heads(&mixer.maps(&x, 0)?)?;
         let [w, b] = mixer.start(1, &x)?;
         let (w, b) = (Var::from_tensor(&w)?, Var::from_tensor(&b)?);
         let loss = (mixer.read(&of.k, &of.k.matmul(&w)?.broadcast_add(&b)?)? - &of.v)?;

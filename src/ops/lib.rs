@@ -52,6 +52,7 @@ mod strips;
 mod sums;
 mod tile;
 mod time_steps;
+mod vandermonde;
 
 #[cfg(test)]
 mod check;
@@ -90,3 +91,4 @@ pub use selective_scan::selective_scan;
 pub use simd::Simd;
 pub use ssd::ssd;
 pub use time_steps::time_steps;
+pub use vandermonde::vandermonde;

@@ -49,6 +49,16 @@ pub(super) static OPS: &[Op] = &[
     Op { name: "long_conv", about: "u (B, L, d), a kernel (d, L); elements B L d",
         inputs: |s| vec![x(s), parameter([s.width, s.len], Fill::Normal((s.len as f64).powf(-0.5)))],
         run: |x, _| ops::long_conv(&x[0], &x[1]), floor: floors::long_conv, ..SEQUENCE },
+    Op { name: "vandermonde", about: "a, w (d, n) complex, powers below L; elements d n L",
+        inputs: |s| {
+            let part = |fill| parameter([s.width, s.states], fill);
+            let (states, weights) = (part(Fill::Uniform(-0.7, 0.7)), part(Fill::Normal(1.0)));
+            // The last one only tells how many powers there are.
+            let taps = input([s.len], Fill::Classes(1));
+            vec![states.clone(), states, weights.clone(), weights, taps]
+        },
+        run: |x, _| ops::vandermonde([&x[0], &x[1]], [&x[2], &x[3]], x[4].dim(0)?),
+        elements: |e| e.elements() / e.batch as f64, floor: floors::vandermonde, ..STATES },
     Op { name: "complex_scan", about: "a and x (B, L, 2, d), real before imaginary; elements B L d",
         inputs: |s| {
             let numbers = |fill| input([s.batch, s.len, 2, s.width], fill);

@@ -1,0 +1,199 @@
+//! Powers a group of lanes at a time: sixteen successive ones, times a^16 for the next.
+//!
+//! a^16 comes from products in f64, so that its rounding error, which every group multiplies by again, is the smallest
+//! possible. The powers of several states are independent chains, which keep the multipliers busy.
+
+use super::Vandermonde;
+use crate::float::Float;
+use crate::lanes::{by_index, each, load, splat, store, sum, Lanes, LANES};
+use crate::parallel::InParallel;
+use dsf_simd::simd;
+
+/// States whose powers are computed at one time, and those of a gradient, which has four sums each.
+const AT_ONCE: usize = 4;
+const SUMMED_AT_ONCE: usize = 2;
+
+/// Powers below are zero: far from the smallest numbers, with which processors are slow.
+const NOTHING: f64 = 1e-33;
+
+/// y, channel by channel.
+pub(super) fn forward<F: Float>(op: &Vandermonde, ins: &[&[F]]) -> Vec<F> {
+    let mut y = vec![F::zero(); op.width * op.len];
+    let channels = y.chunks_exact_mut(op.len).enumerate();
+    channels.in_parallel(|(c, y)| kernel(op.channel(ins, c), y));
+    y
+}
+
+/// The gradients of the four inputs.
+pub(super) fn backward<F: Float>(op: &Vandermonde, ins: &[&[F]], gy: &[F]) -> Vec<Vec<F>> {
+    let channels = gy.chunks_exact(op.len).enumerate();
+    let found = channels.map_in_parallel(|(c, gy)| {
+        let mut grads = vec![F::zero(); 4 * op.states];
+        gradients(op.channel(ins, c), gy, &mut grads);
+        grads
+    });
+    let mut grads = [(); 4].map(|()| Vec::with_capacity(op.width * op.states));
+    for channel in &found {
+        for (grad, part) in grads.iter_mut().zip(channel.chunks_exact(op.states)) {
+            grad.extend_from_slice(part);
+        }
+    }
+    grads.into()
+}
+
+impl Vandermonde {
+    /// The numbers of one channel.
+    fn channel<'a, F>(&self, ins: &[&'a [F]], channel: usize) -> [&'a [F]; 4] {
+        by_index(|i| &ins[i][channel * self.states..][..self.states])
+    }
+}
+
+/// A group of lanes of complex numbers.
+type Pair<F> = [Lanes<F>; 2];
+
+/// The powers of some states from 0 on, and what takes them to the next group.
+struct Chains<F, const N: usize> {
+    now: [Pair<F>; N],
+    step: [[F; 2]; N],
+    /// Groups until all of them are nothing.
+    reach: usize,
+}
+
+impl<F: Float, const N: usize> Chains<F, N> {
+    /// Of the first `N` of the given states; missing ones are zero.
+    #[inline(always)]
+    fn new([re, im]: [&[F]; 2]) -> Self {
+        let mut chains = Self {
+            now: [[splat(F::zero()); 2]; N],
+            step: [[F::zero(); 2]; N],
+            reach: 0,
+        };
+        for n in 0..re.len().min(N) {
+            let mut square = [re[n].to_f64(), im[n].to_f64()];
+            let decay = (square[0] * square[0] + square[1] * square[1]).ln() / 2.0;
+            chains.reach = chains.reach.max(groups_until(NOTHING, decay));
+            let mut powers = [splat(F::one()), splat(F::zero())];
+            for bit in 0..LANES.trailing_zeros() {
+                let [by_re, by_im] = [F::of(square[0]), F::of(square[1])];
+                let [x, y] = powers;
+                let set = |i: usize| i >> bit & 1 == 1;
+                powers = [
+                    each(|i| {
+                        if set(i) {
+                            x[i] * by_re - y[i] * by_im
+                        } else {
+                            x[i]
+                        }
+                    }),
+                    each(|i| {
+                        if set(i) {
+                            x[i] * by_im + y[i] * by_re
+                        } else {
+                            y[i]
+                        }
+                    }),
+                ];
+                let [x, y] = square;
+                square = [x * x - y * y, 2.0 * x * y];
+            }
+            chains.now[n] = powers;
+            chains.step[n] = [F::of(square[0]), F::of(square[1])];
+        }
+        chains
+    }
+
+    /// The powers of state `n`, which move on to the next group.
+    #[inline(always)]
+    fn advance(&mut self, n: usize) -> Pair<F> {
+        let [x, y] = self.now[n];
+        let [re, im] = self.step[n];
+        self.now[n] = [
+            each(|i| x[i] * re - y[i] * im),
+            each(|i| x[i] * im + y[i] * re),
+        ];
+        [x, y]
+    }
+}
+
+/// Groups of lanes until a power whose logarithm falls by `-decay` each is below `nothing`.
+#[inline(always)]
+fn groups_until(nothing: f64, decay: f64) -> usize {
+    if decay < 0.0 {
+        // A float beyond the largest integer becomes that, and so does infinity's reciprocal the smallest.
+        (nothing.ln() / decay) as usize / LANES + 1
+    } else {
+        usize::MAX
+    }
+}
+
+/// One channel of y.
+#[simd]
+fn kernel<F: Float>([a_re, a_im, w_re, w_im]: [&[F]; 4], y: &mut [F]) {
+    let mut sums: Vec<Lanes<F>> = vec![splat(F::zero()); y.len().div_ceil(LANES)];
+    for first in (0..a_re.len()).step_by(AT_ONCE) {
+        let mut chains = Chains::<F, AT_ONCE>::new([&a_re[first..], &a_im[first..]]);
+        let (w_re, w_im) = (&w_re[first..], &w_im[first..]);
+        for n in 0..w_re.len().min(AT_ONCE) {
+            let [x, y] = chains.now[n];
+            let (re, im) = (w_re[n], w_im[n]);
+            chains.now[n] = [
+                each(|i| x[i] * re - y[i] * im),
+                each(|i| x[i] * im + y[i] * re),
+            ];
+        }
+        let reach = chains.reach.min(sums.len());
+        for sum in &mut sums[..reach] {
+            // One by one: a closure of this size would stay a call.
+            let [a, b] = [chains.advance(0)[0], chains.advance(1)[0]];
+            let [c, d] = [chains.advance(2)[0], chains.advance(3)[0]];
+            *sum = each(|i| sum[i] + ((a[i] + b[i]) + (c[i] + d[i])));
+        }
+    }
+    for (sum, y) in sums.iter().zip(y.chunks_mut(LANES)) {
+        store(sum, y);
+    }
+}
+
+/// The gradients of one channel, those of one input behind those of another. With S = Σ_l g_l a^l and
+/// T = Σ_l g_{l+1} (l + 1) a^l, that of w is the conjugate of S, and that of a the conjugate of w T.
+#[simd]
+fn gradients<F: Float>([a_re, a_im, w_re, w_im]: [&[F]; 4], gy: &[F], to: &mut [F]) {
+    let states = a_re.len();
+    let slopes: Vec<F> = (1..gy.len()).map(|l| F::of(l as f64) * gy[l]).collect();
+    let groups = gy.len().div_ceil(LANES);
+    let lanes = |x: &[F]| -> Vec<Lanes<F>> {
+        let mut lanes: Vec<Lanes<F>> = x.chunks(LANES).map(load).collect();
+        lanes.resize(groups, splat(F::zero()));
+        lanes
+    };
+    let (values, slopes) = (lanes(gy), lanes(&slopes));
+    for first in (0..states).step_by(SUMMED_AT_ONCE) {
+        let mut chains = Chains::<F, SUMMED_AT_ONCE>::new([&a_re[first..], &a_im[first..]]);
+        let mut sums: [[Lanes<F>; 4]; SUMMED_AT_ONCE] = [[splat(F::zero()); 4]; SUMMED_AT_ONCE];
+        let reach = chains.reach.min(groups);
+        for (g, slope) in values[..reach].iter().zip(&slopes) {
+            for (n, sums) in sums.iter_mut().enumerate() {
+                let [x, y] = chains.advance(n);
+                *sums = [
+                    each(|i| sums[0][i] + g[i] * x[i]),
+                    each(|i| sums[1][i] + g[i] * y[i]),
+                    each(|i| sums[2][i] + slope[i] * x[i]),
+                    each(|i| sums[3][i] + slope[i] * y[i]),
+                ];
+            }
+        }
+        for (k, sums) in (first..states).zip(&sums) {
+            let [s_re, s_im, t_re, t_im] =
+                [sum(&sums[0]), sum(&sums[1]), sum(&sums[2]), sum(&sums[3])];
+            let found = [
+                w_re[k] * t_re - w_im[k] * t_im,
+                -(w_re[k] * t_im + w_im[k] * t_re),
+                s_re,
+                -s_im,
+            ];
+            for (i, found) in found.into_iter().enumerate() {
+                to[i * states + k] = found;
+            }
+        }
+    }
+}

@@ -1,0 +1,58 @@
+//! Launches of the kernels of `cuda/vandermonde.cu`.
+
+use super::Vandermonde;
+use crate::fused::{FusedOp, Launch, LaunchBackward};
+use crate::gpu::{Arg, Buffer, Gpu, Grid, Kernel};
+use candle_core::Result;
+
+/// Threads of a block, and taps of a block; must equal those of `cuda/vandermonde.cu`.
+const THREADS: usize = 128;
+const TAPS: usize = 16 * THREADS;
+
+impl Vandermonde {
+    fn launch_kernel(
+        &self,
+        gpu: &Gpu,
+        name: &str,
+        across: usize,
+        args: &[Arg],
+        like: candle_core::DType,
+    ) -> Result<()> {
+        let grid = Grid {
+            blocks: [self.width, across, 1],
+            threads: THREADS,
+            shared: 0,
+        };
+        let sizes = [self.states.into(), self.len.into()];
+        gpu.launch(
+            Kernel::of(Self::NAME, name, like),
+            grid,
+            &[args, &sizes].concat(),
+        )
+    }
+}
+
+pub(super) fn forward(op: &Vandermonde, Launch { gpu, ins, .. }: Launch) -> Result<Vec<Buffer>> {
+    let mut y = gpu.alloc(ins[0].dtype(), op.width * op.len)?;
+    let mut args: Vec<Arg> = ins.iter().map(|x| (*x).into()).collect();
+    args.push((&mut y).into());
+    op.launch_kernel(
+        gpu,
+        Vandermonde::NAME,
+        op.len.div_ceil(TAPS),
+        &args,
+        ins[0].dtype(),
+    )?;
+    Ok(vec![y])
+}
+
+pub(super) fn backward(op: &Vandermonde, call: LaunchBackward) -> Result<Vec<Option<Buffer>>> {
+    let (gpu, gy) = (call.gpu, call.only().grad);
+    let alloc = |_: &_| gpu.alloc(gy.dtype(), op.width * op.states);
+    let mut grads = call.ins.iter().map(alloc).collect::<Result<Vec<_>>>()?;
+    let mut args: Vec<Arg> = call.ins.iter().map(|x| (*x).into()).collect();
+    args.push(gy.into());
+    args.extend(grads.iter_mut().map(Arg::from));
+    op.launch_kernel(gpu, "vandermonde_backward", op.states, &args, gy.dtype())?;
+    Ok(grads.into_iter().map(Some).collect())
+}
