@@ -8,6 +8,7 @@
 use crate::config::{RunConfig, StateMixer};
 use crate::error::Result;
 use crate::mixers::{self, Core, MixerWork};
+use crate::ops::Peaks;
 
 /// Longest chunk of a sequence that is computed as one matrix product.
 const CHUNK: usize = 64;
@@ -271,27 +272,6 @@ enum Exps {
     Unit(f64),
 }
 
-const CYCLES: f64 = 3.3e9;
-
-/// A Zen-4-class core at 3.3 GHz that runs AVX-512 over two 256-bit pipes; on another processor the
-/// fraction of the floor still compares one op with another, but is no statement about that
-/// processor.
-///
-/// | work | rate of one core | why |
-/// |---|---|---|
-/// | multiply-add in a matrix product | 105.6 GFLOP/s | 32 f32 operations a cycle |
-/// | vector instruction | 52.8 G lanes/s | 16 f32 lanes a cycle |
-/// | exponential | 8 vector instructions | a polynomial of degree 5 and the power of two |
-/// | memory | 20 GB/s | what two cores share, and one may have alone |
-pub(super) static CORE: Rates = Rates {
-    flops: 32.0 * CYCLES,
-    lanes: 16.0 * CYCLES,
-    exps: Exps::Instructions(8.0),
-    bytes: 20e9,
-    operands: false,
-    scaled: true,
-};
-
 /// An H200: 132 multiprocessors at 1.755 GHz.
 ///
 /// | work | rate | why |
@@ -311,6 +291,20 @@ pub(super) static H200: Rates = Rates {
     operands: true,
     scaled: false,
 };
+
+impl From<Peaks> for Rates {
+    /// One core, as measured. An exponential takes as many instructions as its loop takes time.
+    fn from(peaks: Peaks) -> Self {
+        Self {
+            flops: peaks.flops,
+            lanes: peaks.lanes,
+            exps: Exps::Instructions(peaks.lanes / peaks.exps),
+            bytes: peaks.bytes,
+            operands: false,
+            scaled: true,
+        }
+    }
+}
 
 impl Rates {
     /// Seconds that `work` takes at least, with numbers of `bytes` bytes each.
@@ -399,6 +393,19 @@ fn along_sequence(core: Core, e: Shape) -> Passes {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::sync::LazyLock;
+
+    /// A Zen-4-class core at 3.3 GHz that runs AVX-512 over two 256-bit pipes.
+    static CORE: LazyLock<Rates> = LazyLock::new(|| {
+        let cycles = 3.3e9;
+        let lanes = 16.0 * cycles;
+        Rates::from(Peaks {
+            flops: 32.0 * cycles,
+            lanes,
+            exps: lanes / 8.0,
+            bytes: 20e9,
+        })
+    });
 
     const CELL: Shape = Shape {
         batch: 512,
@@ -439,7 +446,7 @@ mod tests {
     #[test]
     fn wider_numbers_take_longer() {
         let work = linear_scan(CELL).forward;
-        for rates in [&CORE, &H200] {
+        for rates in [&*CORE, &H200] {
             assert_eq!(rates.seconds(work, 8.0), 2.0 * rates.seconds(work, 4.0));
         }
     }

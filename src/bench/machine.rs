@@ -1,14 +1,15 @@
 //! What a measurement runs on, and what else runs there.
 
-use super::floors::{Rates, CORE, H200};
+use super::floors::{Rates, H200};
 use super::row::{Details, Report, Row};
 use super::timer::{Clock, Schedule, Timing};
 use crate::error::{ensure, Result};
-use crate::ops;
+use crate::ops::{self, Peaks};
 use crate::store::{memory_bytes, peak_memory_bytes, Provenance};
 use candle_core::{DType, Device};
 use std::fs;
 use std::path::PathBuf;
+use std::sync::OnceLock;
 
 /// A device, and how work on it is timed.
 pub struct Machine {
@@ -47,12 +48,27 @@ impl Machine {
         schedule.time(clock, &self.device, work)
     }
 
-    /// The rates that floors are computed from.
-    pub(super) fn rates(&self) -> &'static Rates {
-        match self.device {
-            Device::Cpu => &CORE,
-            _ => &H200,
+    /// Notes in `row` the time that `floor` makes of this machine's rates, and, of a processor, what those are: measured now,
+    /// under the clock and the load of the measurement beside them.
+    pub(super) fn floor(
+        &self,
+        row: &mut Row,
+        floor: impl FnOnce(&Rates) -> Result<Option<f64>>,
+    ) -> Result<()> {
+        if !self.is_cpu() {
+            row.floor_seconds = floor(&H200)?;
+            return Ok(());
         }
+        // What the loops need is no memory of the case.
+        row.peak_memory_bytes = peak_memory_bytes();
+        static PEAKS: OnceLock<Peaks> = OnceLock::new();
+        let peaks = *PEAKS.get_or_init(Peaks::measure);
+        row.peak_flops = Some(peaks.flops);
+        row.peak_lanes = Some(peaks.lanes);
+        row.peak_exps = Some(peaks.exps);
+        row.peak_bytes = Some(peaks.bytes);
+        row.floor_seconds = floor(&Rates::from(peaks))?;
+        Ok(())
     }
 
     /// Types of activations: the fused ops of the CPU know none of 16 bits.
@@ -80,7 +96,7 @@ impl Machine {
         self.describe(&mut row);
         let details = measure(&mut row)?;
         row.route = ops::taken().to_owned();
-        row.peak_memory_bytes = peak_memory_bytes();
+        row.peak_memory_bytes = row.peak_memory_bytes.or_else(peak_memory_bytes);
         Ok(Report { row, details })
     }
 

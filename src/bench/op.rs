@@ -113,8 +113,9 @@ impl OpTiming {
             save(path, named.collect(), self.io)?;
         }
         let mut forward = Row::default();
-        let output = self.time(Pass::Forward, &mut forward, &inputs, machine)?;
+        // Both passes first: the peak of memory is theirs, and is noted before anything else needs some.
         let gradients = self.time(Pass::Both, row, &inputs, machine)?;
+        let output = self.time(Pass::Forward, &mut forward, &inputs, machine)?;
         let Shape {
             batch,
             len,
@@ -168,7 +169,7 @@ impl OpTiming {
         })?;
         let bytes = self.io.size_in_bytes() as f64;
         let work = self.op.floor(&self.shape, pass);
-        row.floor_seconds = Some(machine.rates().seconds(work, bytes));
+        machine.floor(row, |rates| Ok(Some(rates.seconds(work, bytes))))?;
         row.elements = Some(self.op.elements(&self.shape));
         row.timed(&timing);
         Ok(results)

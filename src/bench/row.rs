@@ -109,6 +109,14 @@ pub struct Row {
     pub rounds: usize,
     /// Runnable tasks of the machine over the last minute, where the system tells.
     pub load_average: Option<f64>,
+    /// What floors on a CPU are computed from, of one core: multiplies and adds a second in products.
+    pub peak_flops: Option<f64>,
+    /// Lanes of vector instructions a second.
+    pub peak_lanes: Option<f64>,
+    /// Exponentials a second.
+    pub peak_exps: Option<f64>,
+    /// Bytes of memory a second.
+    pub peak_bytes: Option<f64>,
     /// Where a check was worst, what is absent, or why a number is missing.
     pub note: String,
     /// Commit of this program, with `-dirty` where it was changed.

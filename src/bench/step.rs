@@ -140,7 +140,7 @@ impl Step {
             Precision::Bf16 => 2.0,
             Precision::F32 | Precision::Tf32 => 4.0,
         };
-        row.floor_seconds = floors::step(config, machine.rates(), bytes)?;
+        machine.floor(row, |rates| floors::step(config, rates, bytes))?;
         if row.floor_seconds.is_none() {
             row.note = format!("no floor is stated for `{}`", model.mixer);
         }

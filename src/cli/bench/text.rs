@@ -57,6 +57,7 @@ pub(super) fn report(report: &Report) -> String {
     let other = |(name, _): &&Column| !["min", "max"].contains(name);
     let ours = OURS.iter().filter(other);
     facts.extend(ours.filter_map(|(name, cell)| Some((*name, cell(row)?))));
+    facts.extend(peaks(row).map(|peaks| ("peaks", peaks)));
     if !row.note.is_empty() {
         facts.push(("note", row.note.clone()));
     }
@@ -80,6 +81,17 @@ pub(super) fn report(report: &Report) -> String {
         .map(|(name, fact)| vec![name.to_owned(), fact])
         .collect();
     columns(&rows, Align::Left)
+}
+
+/// What one core does in a second, where it was measured.
+fn peaks(row: &Row) -> Option<String> {
+    Some(format!(
+        "{} flop, {} lanes, {} exponentials, {}B of memory a second of one core",
+        si(row.peak_flops?),
+        si(row.peak_lanes?),
+        si(row.peak_exps?),
+        si(row.peak_bytes?)
+    ))
 }
 
 /// What was wrong in a row.
@@ -157,7 +169,10 @@ pub(super) fn table(rows: &[Row]) -> String {
         (low.min(load), high.max(load))
     });
     let (what, floor) = match on_cpu {
-        true => ("CPU seconds", "a Zen-4-class core"),
+        true => (
+            "CPU seconds",
+            "one core of this processor, measured in the process of each case",
+        ),
         false => (
             "elapsed seconds, the device idle before and after",
             "an H200",

@@ -1,0 +1,139 @@
+//! What one core of this processor does in a second at most, by loops that do nothing else, with the instruction set in use.
+
+use super::float::Float;
+use super::simd::Simd;
+use dsf_simd::simd;
+use std::hint::black_box;
+use std::time::Instant;
+
+/// Rates of one thread, each the best of several short runs.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Peaks {
+    /// Multiplies and adds of f32, fused where the instruction set can fuse them.
+    pub flops: f64,
+    /// Lanes of f32 in multiplies and adds that are not fused, which is how the ops compute.
+    pub lanes: f64,
+    /// Powers of two of f32 below 1, the exponentials of scans, as the ops compute them.
+    pub exps: f64,
+    /// Bytes of memory read and written, far beyond the caches.
+    pub bytes: f64,
+}
+
+/// Steps of a number in loops of arithmetic, fused and separate: so short that a processor has as many numbers under way as it
+/// takes for no step to wait for the one before.
+const FUSED: usize = 8;
+const SEPARATE: usize = 4;
+/// Numbers that are computed with again and again, and how often in a run: they stay in the nearest cache.
+const CACHED: usize = 1 << 10;
+const TURNS: usize = 64;
+/// Numbers of an array that no cache holds.
+const FAR: usize = 1 << 23;
+/// Short runs, of which the best counts, and those of memory, which are long.
+const RUNS: usize = 40;
+const PASSES: usize = 6;
+
+impl Peaks {
+    /// Measures them, in a fifth of a second or so. Beside other work on the same core they come out low.
+    pub fn measure() -> Self {
+        let mut near = vec![0.5f32; CACHED];
+        let numbers: Vec<f32> = (0..CACHED)
+            .map(|i| -8.0 * i as f32 / CACHED as f32)
+            .collect();
+        let turns = |work: &mut dyn FnMut()| {
+            let run = || (0..TURNS).for_each(|_| work());
+            (CACHED * TURNS) as f64 / best(RUNS, run)
+        };
+        let mut separate = || separate(black_box(&mut near), black_box(0.9), black_box(0.1));
+        let lanes = (2 * SEPARATE) as f64 * turns(&mut separate);
+        let mut fused = || fused(black_box(&mut near), black_box(0.9), black_box(0.1));
+        let flops = match Simd::current() {
+            // SSE has no fused ones.
+            Simd::Baseline if cfg!(target_arch = "x86_64") => lanes,
+            _ => (2 * FUSED) as f64 * turns(&mut fused),
+        };
+        let exps = turns(&mut || exponentials(black_box(&numbers), black_box(&mut near)));
+        let [x, y] = [1.0f32, 2.0].map(|x| vec![x; FAR]);
+        let mut sums = vec![0.0; FAR];
+        // The first pass also makes the pages of the result; another one is the best.
+        let pass = best(PASSES, || {
+            add_scaled(black_box(&mut sums), black_box(&x), black_box(&y))
+        });
+        Self {
+            flops,
+            lanes,
+            exps,
+            bytes: (3 * size_of_val(&x[..])) as f64 / pass,
+        }
+    }
+}
+
+/// The fewest seconds of `runs` calls.
+fn best(runs: usize, mut work: impl FnMut()) -> f64 {
+    let timed = (0..runs).map(|_| {
+        let start = Instant::now();
+        work();
+        start.elapsed().as_secs_f64()
+    });
+    timed.fold(f64::INFINITY, f64::min)
+}
+
+/// x ← x · by + add, fused, several times.
+#[simd]
+fn fused(x: &mut [f32], by: f32, add: f32) {
+    for x in x {
+        *x = chain::<FUSED>(*x, |x| x.mul_add(by, add));
+    }
+}
+
+/// The same by two instructions.
+#[simd]
+fn separate(x: &mut [f32], by: f32, add: f32) {
+    for x in x {
+        *x = chain::<SEPARATE>(*x, |x| x * by + add);
+    }
+}
+
+#[inline(always)]
+fn chain<const STEPS: usize>(mut x: f32, step: impl Fn(f32) -> f32) -> f32 {
+    for _ in 0..STEPS {
+        x = step(x);
+    }
+    x
+}
+
+#[simd]
+fn exponentials(x: &[f32], y: &mut [f32]) {
+    for (y, &x) in y.iter_mut().zip(x) {
+        *y = Float::exp2(x);
+    }
+}
+
+/// Two numbers read and one written.
+#[simd]
+fn add_scaled(sums: &mut [f32], x: &[f32], y: &[f32]) {
+    for ((sum, &x), &y) in sums.iter_mut().zip(x).zip(y) {
+        *sum = x + 3.0 * y;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn fusing_is_no_slower_and_an_exponential_takes_some_instructions() {
+        let Peaks {
+            flops,
+            lanes,
+            exps,
+            bytes,
+        } = Peaks::measure();
+        // Generous: the machine may be busy.
+        assert!(
+            flops > 1e8 && flops > 0.5 * lanes,
+            "{flops:e} and {lanes:e}"
+        );
+        assert!(exps > 1e6 && exps < lanes, "{exps:e} and {lanes:e}");
+        assert!(bytes > 1e8 && bytes < 1e13, "{bytes:e}");
+    }
+}
