@@ -202,12 +202,16 @@ fn conclusion(
     lines.push(format!("results: {place} and {}", summary.display()));
     match entry.objective.is_language_model() {
         true => lines.extend(perplexity::weights(&folder)),
-        false if folder.join(Weights::Last.file()).exists() => lines.push(format!(
-            "weights: {} there; dsf inspect {}{} shows the mixers as dynamical systems",
-            Weights::Last.file(),
-            config.id(),
-            global.out_flag()
-        )),
+        false if folder.join(Weights::Last.file()).exists() => {
+            let (file, id, out) = (Weights::Last.file(), config.id(), global.out_flag());
+            let classifier = config.model.classifier.as_ref();
+            lines.push(match classifier.is_some_and(|c| c.bidirectional) {
+                true => format!("weights: {file} there"),
+                false => format!(
+                    "weights: {file} there; dsf inspect {id}{out} shows the mixers as dynamical systems"
+                ),
+            });
+        }
         false => {}
     }
     lines.push(format!(

@@ -27,13 +27,13 @@ pub struct ClassifierConfig {
     pub dual: Dual,
     /// What is minimised.
     pub loss: Loss,
-    /// Whether attention sees earlier tokens alone, or all tokens of the document. Older configs leave it out.
-    #[serde(default = "yes", skip_serializing_if = "Clone::clone")]
-    pub causal: bool,
+    /// Whether attention sees all tokens of the document, and not earlier ones alone. Older configs leave it out.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub bidirectional: bool,
 }
 
-fn yes() -> bool {
-    true
+fn is_false(value: &bool) -> bool {
+    !value
 }
 
 /// How a token becomes a vector of width d.

@@ -446,10 +446,10 @@ pub static SETTINGS: Settings = {
             "Whether a learnt scalar scales the skip connection")
             .more(&[(POOLED, "Around each mixer, as in one released transformer.")])
             .shown(column(39, Empty, "whether a learnt scalar scales the residual of mixers")),
-        row("causal", At::Classifier("causal"), Bool, Classifier,
-            "Whether attention sees earlier tokens alone")
-            .more(&[(POOLED, "With `false` it sees all tokens of the document; for softmax, linear and normalized attention and their kin.")])
-            .shown(column(61, Empty, "false where attention sees all tokens of the document")),
+        row("bidirectional", At::Classifier("bidirectional"), Bool, Classifier,
+            "Whether attention sees later tokens, too")
+            .more(&[(POOLED, "All of the document and no padding; for softmax, linear and normalized attention and their like.")])
+            .shown(column(61, Empty, "true where attention sees all tokens of the document")),
         row("head", At::Classifier("head"), OneOf(&["mlp", "linear"]), Recipe, ""),
         row("pad-to-longest", At::Classifier("pad_to_longest"), Bool, Recipe, ""),
 

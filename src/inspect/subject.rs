@@ -100,8 +100,8 @@ impl Network {
 
     fn new(name: String, config: RunConfig, trained: bool, params: Params) -> Result<Self> {
         let (model, sizes) = (&config.model, config.task.sizes()?);
-        if model.classifier.as_ref().is_some_and(|c| !c.causal) {
-            refuse!("{name}: with --causal false each output depends on all tokens, and no system runs along time");
+        if model.classifier.as_ref().is_some_and(|c| c.bidirectional) {
+            refuse!("{name}: with --bidirectional true each output depends on all tokens, and no system runs along time");
         }
         let body = match &model.classifier {
             Some(_) => Body::Classifier(Classifier::new(model, &sizes, &params)?),

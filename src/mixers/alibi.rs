@@ -17,7 +17,7 @@ pub(super) const ENTRY: Entry = Entry {
     expands: true,
     widens: false,
     rotary: false,
-    sees_all: false,
+    bidirectional: false,
     family: Family::Attention,
     released: ReleasedBlock::WITHOUT_POSITIONS,
     options: &[],

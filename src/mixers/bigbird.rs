@@ -20,7 +20,7 @@ pub(super) const ENTRY: Entry = Entry {
     expands: true,
     widens: false,
     rotary: true,
-    sees_all: false,
+    bidirectional: false,
     family: Family::Attention,
     released: ReleasedBlock::ATTENTION,
     options: &[

@@ -19,7 +19,7 @@ pub(super) const ENTRY: Entry = Entry {
     expands: true,
     widens: false,
     rotary: false,
-    sees_all: false,
+    bidirectional: false,
     family: Family::StateSpace,
     released: ReleasedBlock::CHANNEL_BY_CHANNEL,
     options: &[],

@@ -16,7 +16,7 @@ pub(super) const ENTRY: Entry = Entry {
     expands: false,
     widens: false,
     rotary: false,
-    sees_all: false,
+    bidirectional: false,
     family: Family::Recurrent,
     released: ReleasedBlock::RNN,
     options: &[],

@@ -21,7 +21,7 @@ pub(super) const ENTRY: Entry = Entry {
     expands: true,
     widens: false,
     rotary: false,
-    sees_all: false,
+    bidirectional: false,
     family: Family::StateSpace,
     released: ReleasedBlock::WITHOUT_POSITIONS,
     options: &[MixerOption {

@@ -18,7 +18,7 @@ pub(super) const ENTRY: Entry = Entry {
     expands: false,
     widens: false,
     rotary: false,
-    sees_all: false,
+    bidirectional: false,
     family: Family::Convolution,
     released: ReleasedBlock::WITHOUT_POSITIONS,
     options: &[

@@ -23,7 +23,7 @@ pub(super) const ENTRY: Entry = Entry {
     expands: true,
     widens: true,
     rotary: false,
-    sees_all: false,
+    bidirectional: false,
     family: Family::StateSpace,
     released: ReleasedBlock::STATE_SPACE,
     options: &[],

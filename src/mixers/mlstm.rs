@@ -19,7 +19,7 @@ pub(super) const ENTRY: Entry = Entry {
     expands: true,
     widens: false,
     rotary: false,
-    sees_all: false,
+    bidirectional: false,
     family: Family::Recurrent,
     released: ReleasedBlock::WITHOUT_POSITIONS,
     options: &[],

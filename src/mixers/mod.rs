@@ -156,7 +156,7 @@ pub struct Entry {
     pub rotary: bool,
     /// Whether its queries can see the keys of the whole document, later ones too, where a task allows it: attention whose
     /// only order in time is that of the sum.
-    pub sees_all: bool,
+    pub bidirectional: bool,
     /// The kind of mixer, by which recipes and reports group.
     pub family: Family,
     /// The block around it in the released MQAR configs.

@@ -24,7 +24,7 @@ pub(super) const EXP: Entry = Entry {
     expands: true,
     widens: false,
     rotary: true,
-    sees_all: true,
+    bidirectional: true,
     family: Family::LinearAttention,
     // Alone among the attentions, its released config keeps the feed-forward half.
     released: ReleasedBlock {

@@ -18,7 +18,7 @@ pub(super) const ENTRY: Entry = Entry {
     expands: false,
     widens: true,
     rotary: false,
-    sees_all: false,
+    bidirectional: false,
     family: Family::Recurrent,
     released: ReleasedBlock::RNN,
     options: &[MixerOption {

@@ -23,7 +23,7 @@ pub(super) const EAGLE: Entry = Entry {
     expands: true,
     widens: false,
     rotary: false,
-    sees_all: false,
+    bidirectional: false,
     family: Family::GatedLinear,
     released: ReleasedBlock::WITHOUT_POSITIONS,
     options: &[],

@@ -16,7 +16,7 @@ pub(super) const ENTRY: Entry = Entry {
     expands: false,
     widens: false,
     rotary: false,
-    sees_all: false,
+    bidirectional: false,
     family: Family::Convolution,
     released: ReleasedBlock::CHANNEL_BY_CHANNEL,
     options: &[

@@ -21,7 +21,7 @@ pub(super) const ENTRY: Entry = Entry {
     expands: true,
     widens: false,
     rotary: false,
-    sees_all: false,
+    bidirectional: false,
     family: Family::Attention,
     released: ReleasedBlock::ATTENTION,
     options: &[

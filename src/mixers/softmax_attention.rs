@@ -19,7 +19,7 @@ pub(super) const ENTRY: Entry = Entry {
     expands: true,
     widens: false,
     rotary: true,
-    sees_all: true,
+    bidirectional: true,
     family: Family::Attention,
     released: ReleasedBlock::ATTENTION,
     options: &[],

@@ -1,6 +1,6 @@
 //! What a mixer is built from, and which sizes it refuses.
 
-use super::{Entry, MIXERS};
+use super::Entry;
 use crate::config::{InitScheme, ModelConfig, Rotary};
 use crate::error::{self, refuse};
 use std::collections::BTreeMap;
@@ -31,8 +31,8 @@ pub struct MixerSpec<'a> {
     /// What attention without a softmax drops: elements of its output, as the released classifiers do,
     /// or attention weights.
     pub drops_output: bool,
-    /// Whether no output depends on later tokens.
-    pub causal: bool,
+    /// Whether outputs may depend on later tokens.
+    pub bidirectional: bool,
     /// Standard deviation of the initial weights that read the residual stream.
     pub input_std: f64,
     /// Standard deviation of the initial weights of maps back to the residual stream.
@@ -89,7 +89,7 @@ impl<'a> From<&'a ModelConfig> for MixerSpec<'a> {
                 }),
             attn_dropout: model.attn_dropout,
             drops_output: model.classifier.is_some(),
-            causal: model.classifier.as_ref().is_none_or(|c| c.causal),
+            bidirectional: model.classifier.as_ref().is_some_and(|c| c.bidirectional),
             input_std,
             output_std,
             rnn_output_std: language.map_or(input_std, |_| output_std),
@@ -118,23 +118,21 @@ impl Entry {
     /// Refuses sizes that this mixer cannot be built with, in one sentence that names the flag.
     pub fn check_sizes<'a>(&self, spec: impl Into<MixerSpec<'a>>) -> error::Result<()> {
         let spec = spec.into();
-        self.check_causal(&spec)?;
+        self.check_direction(&spec)?;
         self.check_expand(&spec)?;
         self.check_heads(&spec)?;
         self.check_features(&spec)?;
         self.check_rotary(&spec)
     }
 
-    fn check_causal(&self, spec: &MixerSpec) -> error::Result<()> {
-        if spec.causal || self.sees_all {
+    fn check_direction(&self, spec: &MixerSpec) -> error::Result<()> {
+        if self.bidirectional || !spec.bidirectional {
             return Ok(());
         }
-        let all = MIXERS.iter().filter(|entry| entry.sees_all);
-        let all: Vec<&str> = all.map(|entry| entry.name).collect();
         refuse!(
-            "--causal false: mixer `{}` reads a document in order; those that can see all of it at once are {}",
-            self.name,
-            all.join(", ")
+            "--bidirectional true: mixer `{}` reads a document in order; softmax, linear and normalized attention, taylor and \
+             performer can see all of it at once",
+            self.name
         )
     }
 

@@ -18,7 +18,7 @@ pub(super) const ENTRY: Entry = Entry {
     expands: true,
     widens: false,
     rotary: false,
-    sees_all: false,
+    bidirectional: false,
     family: Family::StateSpace,
     released: ReleasedBlock::STATE_SPACE,
     options: &[],

@@ -17,7 +17,7 @@ pub(super) const ENTRY: Entry = Entry {
     expands: true,
     widens: false,
     rotary: true,
-    sees_all: true,
+    bidirectional: true,
     family: Family::LinearAttention,
     released: ReleasedBlock::ATTENTION,
     options: &[MixerOption {

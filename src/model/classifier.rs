@@ -54,9 +54,9 @@ impl Classifier {
     /// then all second ones. `lengths` `(documents · batch)` u32 include the end token; they matter only
     /// to a pooling that leaves out padding, and to attention that sees all tokens.
     pub fn logits(&self, tokens: &Tensor, lengths: &Tensor, cx: &Cx) -> Result<Tensor> {
-        let hidden = match self.config.causal {
-            true => self.hidden(tokens, cx)?,
-            false => self.hidden(tokens, &cx.seeing_all(lengths, tokens.dim(1)?)?)?,
+        let hidden = match self.config.bidirectional {
+            true => self.hidden(tokens, &cx.seeing_all(lengths, tokens.dim(1)?)?)?,
+            false => self.hidden(tokens, cx)?,
         };
         let lengths = self.config.mask.then_some(lengths);
         let pooled = ops::pool(&hidden, lengths, self.config.pool)?;

@@ -623,22 +623,19 @@ mod of_lra {
 
     #[test]
     fn attention_sees_the_whole_document_only_where_a_mixer_can() {
-        let seen = |mixer: &str, causal: &str| {
-            let settings = [("mixer", mixer), ("causal", causal)];
-            lra(&settings)
-        };
+        let seen = |mixer: &str, all: &str| lra(&[("mixer", mixer), ("bidirectional", all)]);
         // Runs that are older than the choice keep their ids.
-        assert_eq!(seen("softmax", "true"), lra(&[]));
+        assert_eq!(seen("softmax", "false"), lra(&[]));
         let said = serde_json::to_string(&lra(&[])).unwrap();
-        assert!(!said.contains("causal"), "{said}");
-        assert_ne!(seen("softmax", "false").id(), lra(&[]).id());
+        assert!(!said.contains("bidirectional"), "{said}");
+        assert_ne!(seen("softmax", "true").id(), lra(&[]).id());
         assert_eq!(
-            refusal("lra", &[("mixer", "s6"), ("causal", "false")]),
-            "--causal false: mixer `s6` reads a document in order; those that can see all of it at once are softmax, taylor, performer, linear, \
-             generalized-linear, normalized, normalized-softplus, normalized-sigmoid"
+            refusal("lra", &[("mixer", "s6"), ("bidirectional", "true")]),
+            "--bidirectional true: mixer `s6` reads a document in order; softmax, linear and normalized attention, \
+             taylor and performer can see all of it at once"
         );
-        let said = refusal("mqar", &[("causal", "false")]);
-        assert!(said.contains("--causal"), "{said}");
+        let said = refusal("mqar", &[("bidirectional", "true")]);
+        assert!(said.contains("--bidirectional"), "{said}");
     }
 
     #[test]

@@ -128,7 +128,7 @@ fn classifier() -> ClassifierConfig {
         mlp_width: 8,
         dropout: 0.0,
         lambda_skip: false,
-        causal: true,
+        bidirectional: false,
         pad_to_longest: false,
         pool: Pool::Mean,
         mask: false,
@@ -196,8 +196,8 @@ fn classifiers_drop_outputs_where_there_is_no_softmax() {
 /// Each token sees all others and no padding: the order of tokens is that of outputs and nothing else, and the last token sees what
 /// it would see anyway.
 #[test]
-fn attention_that_sees_all_tokens_knows_no_order() {
-    let seeing: Vec<_> = MIXERS.iter().filter(|entry| entry.sees_all).collect();
+fn attention_that_bidirectional_tokens_knows_no_order() {
+    let seeing: Vec<_> = MIXERS.iter().filter(|entry| entry.bidirectional).collect();
     assert_eq!(seeing.len(), 8);
     for entry in seeing {
         for heads in [1, 3] {

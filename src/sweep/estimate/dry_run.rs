@@ -274,7 +274,9 @@ fn axes(plan: &Plan) -> Vec<Axis> {
 }
 
 /// Settings that a config leaves out where they do nothing, and what they are there.
-const UNSAID: [(&str, &str); 4] = [
+const UNSAID: [(&str, &str); 6] = [
+    ("position-embedding", "learnt"),
+    ("bidirectional", "false"),
     ("test-seq-len", "as L"),
     ("key-tokens", "1"),
     ("overwrites", "0"),
