@@ -30,7 +30,7 @@ const TURNS: usize = 64;
 const FAR: usize = 1 << 23;
 /// Short runs, of which the best counts, and those of memory, which are long.
 const RUNS: usize = 40;
-const PASSES: usize = 6;
+const PASSES: usize = 20;
 
 impl Peaks {
     /// Measures them, in a fifth of a second or so. Beside other work on the same core they come out low.
