@@ -49,7 +49,8 @@ impl Objective for PerToken<'_> {
     }
 
     fn state_size(&self) -> usize {
-        self.model.state_size(self.train.seq_len())
+        // The accuracy beside it is that of the tested length.
+        self.model.state_size(self.test.seq_len())
     }
 
     fn micro_batches(&self, step: &StepExamples) -> Vec<MicroBatch> {

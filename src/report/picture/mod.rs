@@ -203,7 +203,8 @@ impl Plot {
                         .map_or(String::new(), |(_, name)| name.clone()),
                     false => axis::short(p.x),
                 };
-                format!("{at}: {}", self.y.said(p.y))
+                let told = if p.told.is_empty() { "" } else { " at " };
+                format!("{}{told}{at}: {}", p.told, self.y.said(p.y))
             });
             let points: Vec<String> = points.collect();
             told.push(format!(

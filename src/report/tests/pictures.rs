@@ -275,6 +275,7 @@ fn many_points_have_their_names_beside_them_and_no_legend() {
     }
     assert!(!drawn(&report, "html").contains("<ul class=\"legend\">"));
     draws(&report, "softmax");
+    draws(&report, "heads=4 at ");
     // A few have signs and a legend.
     let few = of_figure("state", &rows[..5]);
     assert!(drawn(&few, "html").contains("<ul class=\"legend\">"));

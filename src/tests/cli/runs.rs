@@ -211,6 +211,10 @@ fn a_test_of_another_length_is_said_in_every_place() {
         ["seq_len", "test_seq_len", "copy_tokens"].map(column),
         ["16", "24", "3"]
     );
+    // Keys and values of softmax attention, for every token of a test.
+    let kept = ["layers", "n", "d"].map(|name| column(name).parse::<usize>().unwrap());
+    let [layers, n, d] = kept;
+    assert_eq!(column("state_size"), (24 * layers * (n + d)).to_string());
     // Without the embeddings nothing is at random, and nothing said of it.
     let quiet = world.dsf(&format!("{line} --positions false --out b"));
     assert!(!quiet.err.contains("note:"), "{}", quiet.err);
