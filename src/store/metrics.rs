@@ -79,7 +79,7 @@ pub static METRICS: &[Metric] = &[
     metric("train_loss", "nats", Lower, Loss, "training loss of the last epoch"),
     metric("test_loss", "nats", Lower, Loss, "test loss after the last epoch"),
     metric("params", "", Neither, Count, "trained parameters of the model"),
-    metric("state_size", "", Neither, Count, "numbers carried from token to token, all layers, at the tested length"),
+    metric("state_size", "", Neither, Count, "numbers carried from token to token, all layers"),
     metric("steps", "", Neither, Count, "optimizer steps"),
     metric("seconds", "s", Lower, Seconds, "training and testing, summed over interruptions"),
     metric("tokens_per_s", "1/s", Higher, Rate, "training tokens a second"),
