@@ -7,6 +7,7 @@
 // resulting state.
 #pragma once
 
+#include "complex.cuh"
 #include "walk.cuh"
 
 constexpr int SCAN_THREADS = 64;
@@ -28,27 +29,6 @@ struct Real {
     DEVICE Real operator+(Real y) const { return {re + y.re}; }
     DEVICE Real operator*(Real y) const { return {re * y.re}; }
     DEVICE Real conjugate() const { return *this; }
-};
-
-struct Complex {
-    static constexpr int PARTS = 2;
-    float re, im;
-
-    static DEVICE Complex of(float re) { return {re, 0.0f}; }
-    template <class T>
-    static DEVICE Complex load(Ptr<const T> p, uint64_t at, uint32_t stride) {
-        return {to_float(p[at]), to_float(p[at + stride])};
-    }
-    template <class T>
-    DEVICE void store(Ptr<T> p, uint64_t at, uint32_t stride) const {
-        p[at] = from_float<T>(re);
-        p[at + stride] = from_float<T>(im);
-    }
-    DEVICE Complex operator+(Complex y) const { return {re + y.re, im + y.im}; }
-    DEVICE Complex operator*(Complex y) const {
-        return {re * y.re - im * y.im, re * y.im + im * y.re};
-    }
-    DEVICE Complex conjugate() const { return {re, -im}; }
 };
 
 // A channel of a sequence in a piece of time.

@@ -4,38 +4,32 @@
 // sixteen consecutive taps; it starts every state's run at a power that products in f64 make of the squares a, a^2, a^4,
 // which the block shares, and goes on by a in f32. For the gradients a block has one state of one channel, and its
 // threads equal runs of the taps.
-#include "device.cuh"
+#include "complex.cuh"
 
 constexpr int THREADS = 128;
 constexpr int RUN = 16;     // taps of a thread
 constexpr int STATES = 16;  // whose squares a block shares at one time
 constexpr int SQUARES = 32; // exponents have as many bits
 
-struct Complex {
-    float re, im;
-};
-
 struct Wide {
     double re, im;
 
-    DEVICE Wide times(Wide x) const { return {re * x.re - im * x.im, re * x.im + im * x.re}; }
+    DEVICE Wide operator*(Wide x) const { return {re * x.re - im * x.im, re * x.im + im * x.re}; }
 };
-
-DEVICE Complex times(Complex x, Complex y) { return {x.re * y.re - x.im * y.im, x.re * y.im + x.im * y.re}; }
 
 // a, a^2, a^4 and so on, as many as `most` has bits.
 DEVICE void square(Ptr<double> re, Ptr<double> im, Wide a, uint32_t most) {
     for (int i = 0; most != 0; ++i, most /= 2) {
         re[i] = a.re;
         im[i] = a.im;
-        a = a.times(a);
+        a = a * a;
     }
 }
 
 // w a^exponent.
 DEVICE Complex power(Wide w, Ptr<double> re, Ptr<double> im, uint32_t exponent) {
     for (int i = 0; exponent != 0; ++i, exponent /= 2)
-        if (exponent % 2 == 1) w = w.times({re[i], im[i]});
+        if (exponent % 2 == 1) w = w * Wide{re[i], im[i]};
     return {float(w.re), float(w.im)};
 }
 
@@ -63,7 +57,7 @@ DEVICE void kernel(Ptr<const float> a_re, Ptr<const float> a_im, Ptr<const float
 #pragma unroll
             for (int i = 0; i < RUN; ++i) {
                 sums[i] += term.re;
-                term = times(term, a);
+                term = term * a;
             }
         }
     }
@@ -96,17 +90,17 @@ DEVICE void backward(Ptr<const float> a_re, Ptr<const float> a_im, Ptr<const flo
                 t.re += slope * term.re;
                 t.im += slope * term.im;
             }
-            term = times(term, a);
+            term = term * a;
         }
     }
     s = {block_sum<THREADS>(s.re), block_sum<THREADS>(s.im)};
     t = {block_sum<THREADS>(t.re), block_sum<THREADS>(t.im)};
     if (threadIdx.x != 0) return;
-    t = times({w_re[at], w_im[at]}, t);
-    ga_re[at] = t.re;
-    ga_im[at] = -t.im;
-    gw_re[at] = s.re;
-    gw_im[at] = -s.im;
+    Complex ga = (Complex{w_re[at], w_im[at]} * t).conjugate(), gw = s.conjugate();
+    ga_re[at] = ga.re;
+    ga_im[at] = ga.im;
+    gw_re[at] = gw.re;
+    gw_im[at] = gw.im;
 }
 
 KERNEL(vandermonde_f32, THREADS, Global<const float> a_re, Global<const float> a_im, Global<const float> w_re,

@@ -204,8 +204,7 @@ fn conclusion(
         true => lines.extend(perplexity::weights(&folder)),
         false if folder.join(Weights::Last.file()).exists() => {
             let (file, id, out) = (Weights::Last.file(), config.id(), global.out_flag());
-            let classifier = config.model.classifier.as_ref();
-            lines.push(match classifier.is_some_and(|c| c.bidirectional) {
+            lines.push(match config.model.is_bidirectional() {
                 true => format!("weights: {file} there"),
                 false => format!(
                     "weights: {file} there; dsf inspect {id}{out} shows the mixers as dynamical systems"

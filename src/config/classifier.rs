@@ -28,12 +28,8 @@ pub struct ClassifierConfig {
     /// What is minimised.
     pub loss: Loss,
     /// Whether attention sees all tokens of the document, and not earlier ones alone. Older configs leave it out.
-    #[serde(default, skip_serializing_if = "is_false")]
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub bidirectional: bool,
-}
-
-fn is_false(value: &bool) -> bool {
-    !value
 }
 
 /// How a token becomes a vector of width d.

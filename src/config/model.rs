@@ -49,6 +49,13 @@ pub struct ModelConfig {
     pub language: Option<LanguageConfig>,
 }
 
+impl ModelConfig {
+    /// Whether its attention sees later tokens, too.
+    pub fn is_bidirectional(&self) -> bool {
+        self.classifier.as_ref().is_some_and(|c| c.bidirectional)
+    }
+}
+
 /// Kinds of position embeddings, which are added to those of tokens.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]

@@ -100,7 +100,7 @@ impl Network {
 
     fn new(name: String, config: RunConfig, trained: bool, params: Params) -> Result<Self> {
         let (model, sizes) = (&config.model, config.task.sizes()?);
-        if model.classifier.as_ref().is_some_and(|c| c.bidirectional) {
+        if model.is_bidirectional() {
             refuse!("{name}: with --bidirectional true each output depends on all tokens, and no system runs along time");
         }
         let body = match &model.classifier {

@@ -89,7 +89,7 @@ impl<'a> From<&'a ModelConfig> for MixerSpec<'a> {
                 }),
             attn_dropout: model.attn_dropout,
             drops_output: model.classifier.is_some(),
-            bidirectional: model.classifier.as_ref().is_some_and(|c| c.bidirectional),
+            bidirectional: model.is_bidirectional(),
             input_std,
             output_std,
             rnn_output_std: language.map_or(input_std, |_| output_std),

@@ -66,6 +66,8 @@ struct TttLinear {
     inner: [Tensor; 2],
     /// Of the norm in the model, heads side by side, `(d)` each.
     norm: [Tensor; 2],
+    /// Of a norm that neither scales nor shifts, `(e)` each, in the type of parameters.
+    plain: [Tensor; 2],
     /// Of the norm behind all heads, `(d)` each.
     post: [Tensor; 2],
     wout: Tensor,
@@ -110,6 +112,8 @@ impl TttLinear {
         let width = d / heads;
         let square = |name| params.weight(name, (d, d), spec.input_std);
         let constant = |name, of| params.get(name, d, Init::Constant(of));
+        let norm = [constant("norm", 1.0)?, constant("bnorm", 0.0)?];
+        let one = Tensor::ones(width, norm[0].dtype(), norm[0].device())?;
         Ok(Self {
             wq: square("wq")?,
             wk: square("wk")?,
@@ -121,7 +125,8 @@ impl TttLinear {
                 params.get("inner", (heads, width, width), Init::Normal(0.02))?,
                 constant("binner", 0.0)?,
             ],
-            norm: [constant("norm", 1.0)?, constant("bnorm", 0.0)?],
+            norm,
+            plain: [one.clone(), one.zeros_like()?],
             post: [constant("post", 1.0)?, constant("bpost", 0.0)?],
             wout: params.weight("wout", (d, d), spec.output_std)?,
             rotary: RotaryEmbedding::over(heads, width),
@@ -147,13 +152,12 @@ impl TttLinear {
         Ok([q, k, maps[2].clone(), (rate / self.width as f64)?])
     }
 
-    fn by_heads(&self, maps: &Maps) -> Result<Tokens> {
+    fn by_heads(&self, [q, k, v, rate]: [&Tensor; 4]) -> Result<Tokens> {
         let split = |x: &Tensor| {
             let (batch, len, width) = x.dims3()?;
             let by_heads = x.reshape((batch, len, self.heads, width / self.heads))?;
             by_heads.transpose(1, 2)?.contiguous()
         };
-        let [q, k, v, rate] = maps;
         Ok(Tokens {
             q: split(q)?,
             k: split(k)?,
@@ -167,27 +171,26 @@ impl TttLinear {
         let (batch, len, _) = maps[0].dims3()?;
         let size = self.mini_batch();
         let whole = len / size;
-        // Slices would each have a gradient as long as the sequence.
-        let parts = |x: &Tensor| -> Result<Vec<Tensor>> {
-            let width = x.dim(2)?;
-            let all = x.narrow(1, 0, whole * size)?.contiguous()?;
-            let all = all.reshape((batch, whole, size * width))?;
-            let all = ops::time_steps(&all)?.into_iter();
-            all.map(|x| x.reshape((batch, size, width))).collect()
-        };
-        let mut split = [const { Vec::new() }; 4];
-        for (parts_of, x) in split.iter_mut().zip(maps) {
+        let cut = |x: &Tensor| -> Result<Vec<Tensor>> {
+            let mut parts = Vec::new();
             if whole > 0 {
-                *parts_of = parts(x)?;
+                // Slices would each have a gradient as long as the sequence.
+                let width = x.dim(2)?;
+                let all = x.narrow(1, 0, whole * size)?.contiguous()?;
+                let all = all.reshape((batch, whole, size * width))?;
+                for part in ops::time_steps(&all)? {
+                    parts.push(part.reshape((batch, size, width))?);
+                }
             }
             if whole * size < len {
-                parts_of.push(x.narrow(1, whole * size, len - whole * size)?);
+                parts.push(x.narrow(1, whole * size, len - whole * size)?);
             }
-        }
-        let [q, k, v, rates] = split.map(Vec::into_iter);
-        let each = q.zip(k).zip(v.zip(rates));
-        each.map(|((q, k), (v, rate))| self.by_heads(&[q, k, v, rate]))
-            .collect()
+            Ok(parts)
+        };
+        let [q, k, v, rate] = maps;
+        let [q, k, v, rate] = [cut(q)?, cut(k)?, cut(v)?, cut(rate)?];
+        let each = (0..q.len()).map(|i| self.by_heads([&q[i], &k[i], &v[i], &rate[i]]));
+        each.collect()
     }
 
     /// The factors of the tokens of a mini-batch, `(tokens, 1)`.
@@ -224,11 +227,8 @@ impl TttLinear {
 
     /// q + LN(z) `(batch, heads, tokens, e)`.
     fn read(&self, q: &Tensor, z: &Tensor) -> Result<Tensor> {
-        // A norm of all heads, in the type of parameters.
-        let like = &self.norm[0];
-        let one = Tensor::ones(self.width, like.dtype(), like.device())?;
-        let zero = one.zeros_like()?;
-        let unit = ops::layer_norm(z, &one, &zero, EPS)?;
+        let [one, zero] = &self.plain;
+        let unit = ops::layer_norm(z, one, zero, EPS)?;
         let normed = unit.broadcast_mul(&self.per_head(&self.norm[0], &unit)?)?;
         q + normed.broadcast_add(&self.per_head(&self.norm[1], &unit)?)?
     }
@@ -310,7 +310,7 @@ impl Recurrent for TttLinear {
 
     fn step(&self, x_t: &Tensor, at: usize, state: &mut State) -> Result<Tensor> {
         let at = at % self.mini_batch();
-        let of = self.by_heads(&self.maps(&x_t.unsqueeze(1)?, at)?)?;
+        let of = self.by_heads(self.maps(&x_t.unsqueeze(1)?, at)?.each_ref())?;
         let [w, b, sum_w, sum_b] = &mut state.0[..] else {
             candle_core::bail!(
                 "ttt-linear: a state of {} tensors, and not of 4",
@@ -349,7 +349,7 @@ mod tests {
         let mut rng = Rng::new(3, "test", 0);
         let x: Vec<f64> = (0..model.d_model).map(|_| rng.normals().0).collect();
         let x = Tensor::from_vec(x, (1, 1, model.d_model), &Device::Cpu)?;
-        let of = mixer.by_heads(&mixer.maps(&x, 0)?)?;
+        let of = mixer.by_heads(mixer.maps(&x, 0)?.each_ref())?;
         let [w, b] = mixer.start(1, &x)?;
         let (w, b) = (Var::from_tensor(&w)?, Var::from_tensor(&b)?);
         let loss = (mixer.read(&of.k, &of.k.matmul(&w)?.broadcast_add(&b)?)? - &of.v)?;

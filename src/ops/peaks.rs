@@ -33,7 +33,7 @@ const RUNS: usize = 40;
 const PASSES: usize = 20;
 
 impl Peaks {
-    /// Measures them, in a fifth of a second or so. Beside other work on the same core they come out low.
+    /// Measures them, in a third of a second or so. Beside other work on the same core they come out low.
     pub fn measure() -> Self {
         let mut near = vec![0.5f32; CACHED];
         let numbers: Vec<f32> = (0..CACHED)

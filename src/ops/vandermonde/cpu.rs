@@ -70,28 +70,16 @@ impl<F: Float, const N: usize> Chains<F, N> {
         };
         for n in 0..re.len().min(N) {
             let mut square = [re[n].to_f64(), im[n].to_f64()];
-            let decay = (square[0] * square[0] + square[1] * square[1]).ln() / 2.0;
-            chains.reach = chains.reach.max(groups_until(NOTHING, decay));
+            let growth = (square[0] * square[0] + square[1] * square[1]).ln() / 2.0;
+            chains.reach = chains.reach.max(groups_until_nothing(growth));
             let mut powers = [splat(F::one()), splat(F::zero())];
             for bit in 0..LANES.trailing_zeros() {
-                let [by_re, by_im] = [F::of(square[0]), F::of(square[1])];
                 let [x, y] = powers;
+                let turned = times(&powers, square.map(F::of));
                 let set = |i: usize| i >> bit & 1 == 1;
                 powers = [
-                    each(|i| {
-                        if set(i) {
-                            x[i] * by_re - y[i] * by_im
-                        } else {
-                            x[i]
-                        }
-                    }),
-                    each(|i| {
-                        if set(i) {
-                            x[i] * by_im + y[i] * by_re
-                        } else {
-                            y[i]
-                        }
-                    }),
+                    each(|i| if set(i) { turned[0][i] } else { x[i] }),
+                    each(|i| if set(i) { turned[1][i] } else { y[i] }),
                 ];
                 let [x, y] = square;
                 square = [x * x - y * y, 2.0 * x * y];
@@ -105,22 +93,26 @@ impl<F: Float, const N: usize> Chains<F, N> {
     /// The powers of state `n`, which move on to the next group.
     #[inline(always)]
     fn advance(&mut self, n: usize) -> Pair<F> {
-        let [x, y] = self.now[n];
-        let [re, im] = self.step[n];
-        self.now[n] = [
-            each(|i| x[i] * re - y[i] * im),
-            each(|i| x[i] * im + y[i] * re),
-        ];
-        [x, y]
+        let powers = self.now[n];
+        self.now[n] = times(&powers, self.step[n]);
+        powers
     }
 }
 
-/// Groups of lanes until a power whose logarithm falls by `-decay` each is below `nothing`.
+/// The complex numbers of each lane times one.
 #[inline(always)]
-fn groups_until(nothing: f64, decay: f64) -> usize {
-    if decay < 0.0 {
-        // A float beyond the largest integer becomes that, and so does infinity's reciprocal the smallest.
-        (nothing.ln() / decay) as usize / LANES + 1
+fn times<F: Float>([x, y]: &Pair<F>, [re, im]: [F; 2]) -> Pair<F> {
+    [
+        each(|i| x[i] * re - y[i] * im),
+        each(|i| x[i] * im + y[i] * re),
+    ]
+}
+
+/// Groups of lanes until a power whose logarithm changes by `growth` with every exponent is [`NOTHING`].
+#[inline(always)]
+fn groups_until_nothing(growth: f64) -> usize {
+    if growth < 0.0 {
+        (NOTHING.ln() / growth) as usize / LANES + 1
     } else {
         usize::MAX
     }
@@ -134,12 +126,7 @@ fn kernel<F: Float>([a_re, a_im, w_re, w_im]: [&[F]; 4], y: &mut [F]) {
         let mut chains = Chains::<F, AT_ONCE>::new([&a_re[first..], &a_im[first..]]);
         let (w_re, w_im) = (&w_re[first..], &w_im[first..]);
         for n in 0..w_re.len().min(AT_ONCE) {
-            let [x, y] = chains.now[n];
-            let (re, im) = (w_re[n], w_im[n]);
-            chains.now[n] = [
-                each(|i| x[i] * re - y[i] * im),
-                each(|i| x[i] * im + y[i] * re),
-            ];
+            chains.now[n] = times(&chains.now[n], [w_re[n], w_im[n]]);
         }
         let reach = chains.reach.min(sums.len());
         for sum in &mut sums[..reach] {

@@ -3,7 +3,7 @@
 use super::Vandermonde;
 use crate::fused::{FusedOp, Launch, LaunchBackward};
 use crate::gpu::{Arg, Buffer, Gpu, Grid, Kernel};
-use candle_core::Result;
+use candle_core::{DType, Result};
 
 /// Threads of a block, and taps of a block; must equal those of `cuda/vandermonde.cu`.
 const THREADS: usize = 128;
@@ -16,7 +16,7 @@ impl Vandermonde {
         name: &str,
         across: usize,
         args: &[Arg],
-        like: candle_core::DType,
+        dtype: DType,
     ) -> Result<()> {
         let grid = Grid {
             blocks: [self.width, across, 1],
@@ -25,7 +25,7 @@ impl Vandermonde {
         };
         let sizes = [self.states.into(), self.len.into()];
         gpu.launch(
-            Kernel::of(Self::NAME, name, like),
+            Kernel::of(Self::NAME, name, dtype),
             grid,
             &[args, &sizes].concat(),
         )

@@ -126,11 +126,14 @@ pub(super) fn names<'a>(
     for same in lines.chunk_by(|a, b| a[0] == b[0]) {
         let differs = |i: &usize| same.iter().any(|line| line[*i] != same[0][*i]);
         let telling: Vec<usize> = (1..places.len()).filter(differs).collect();
+        let options = places.iter().position(|i| COLUMNS[*i].name == "options");
+        let shared = options.map(|i| shared_options(same.iter().map(|line| line[i])));
+        let shared = shared.unwrap_or_default();
         for line in same {
             let told = telling
                 .iter()
                 .filter_map(|i| match COLUMNS[places[*i]].name {
-                    "options" => told_option(line[*i], same.iter().map(|line| line[*i])),
+                    "options" => told_options(line[*i], &shared),
                     name => Some(format!("{name}={}", said(line[*i]))),
                 });
             let parts: Vec<String> = std::iter::once(said(line[0])).chain(told).collect();
@@ -140,15 +143,22 @@ pub(super) fn names<'a>(
     named
 }
 
-/// What of the options `own`, written `name=value;name=value`, not all of `lines` have.
-fn told_option<'a>(own: &Field, lines: impl Iterator<Item = &'a Field>) -> Option<String> {
-    let own = own.to_string();
-    let lines: Vec<String> = lines.map(Field::to_string).collect();
-    let shared = |option: &str| {
-        lines
-            .iter()
-            .all(|line| line.split(';').any(|other| other == option))
+/// The options, written `name=value;name=value`, that all of `lines` have.
+fn shared_options<'a>(mut lines: impl Iterator<Item = &'a Field>) -> BTreeSet<String> {
+    let options = |line: &Field| -> BTreeSet<String> {
+        let text = line.to_string();
+        text.split(';').map(str::to_owned).collect()
     };
-    let told: Vec<&str> = own.split(';').filter(|option| !shared(option)).collect();
+    let first = lines.next().map(options).unwrap_or_default();
+    lines.fold(first, |shared, line| &shared & &options(line))
+}
+
+/// What of the options `own` is not in `shared`, if anything is.
+fn told_options(own: &Field, shared: &BTreeSet<String>) -> Option<String> {
+    let own = own.to_string();
+    let told: Vec<&str> = own
+        .split(';')
+        .filter(|option| !shared.contains(*option))
+        .collect();
     Some(told.join(";")).filter(|told| !told.is_empty())
 }
