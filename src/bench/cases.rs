@@ -39,8 +39,24 @@ const DISTINCT: usize = 1 << 16;
 /// The name of the other side that computes ops by their definitions.
 const PLAIN: &str = "plain tensor ops";
 
-/// A step of every mixer on the paper's smallest task and every op at one size, on a CPU, each in a process
-/// of its own; with `scripts` beside PyTorch.
+/// Steps of the other tasks in batches that a laptop holds, without dropout: a name in the list of peers, and flags.
+const OTHER_TASKS: [(&str, &str); 3] = [
+    (
+        "lra-softmax",
+        "--task lra --dataset image --mixer softmax --batch-size 8 --dropout 0 --attn-dropout 0",
+    ),
+    (
+        "lra-mamba",
+        "--task lra --dataset image --mixer mamba --batch-size 8 --dropout 0",
+    ),
+    (
+        "pythia",
+        "--task wikitext --preset paper --mixer softmax --batch-size 2 --dropout 0",
+    ),
+];
+
+/// A step of every mixer on the paper's smallest task, of two classifiers and of Pythia-70M, and every op at one size, on a
+/// CPU, each in a process of its own; with `scripts` beside PyTorch.
 pub fn cpu(scripts: Option<&Scripts>) -> Vec<Case> {
     let mut cases = Vec::new();
     let mut add = |name: &str, kind: Kind, flags: &str| {
@@ -54,6 +70,9 @@ pub fn cpu(scripts: Option<&Scripts>) -> Vec<Case> {
         let name = entry.name;
         let flags = format!("--preset paper --mixer {name} --d 64 --n 64 --batch-size 512");
         add(name, Kind::Step, &flags);
+    }
+    for (name, flags) in OTHER_TASKS {
+        add(name, Kind::Step, flags);
     }
     for op in ops::all() {
         for shape in op.sizes.on_cpu() {
@@ -98,6 +117,7 @@ pub fn compared(line: &[String], peer: Peer) -> Result<Case> {
 fn process(kind: Kind, flags: &str) -> Case {
     let row = Row::new(kind, flags, DType::F32.as_str());
     let flags: Vec<String> = flags.split_whitespace().map(str::to_owned).collect();
+    let drops = kind == Kind::Step && !flags.iter().any(|flag| flag == "--dropout");
     let work = move |row: &mut Row, bench: &Bench, export: Option<&Path>| {
         let program = std::env::current_exe().map_err(Error::io("find", "this program"))?;
         let (program, threads) = (
@@ -110,7 +130,7 @@ fn process(kind: Kind, flags: &str) -> Case {
         command.extend(["--json", "--threads", &threads]);
         if let Some(path) = &export {
             command.extend(["--export", path]);
-            if kind == Kind::Step {
+            if drops {
                 command.extend(["--dropout", "0"]);
             }
         }
@@ -128,7 +148,7 @@ fn process(kind: Kind, flags: &str) -> Case {
         Ok(report.details)
     };
     let mut case = Case::new(row, work);
-    case.drops = kind == Kind::Step;
+    case.drops = drops;
     case
 }
 

@@ -5,9 +5,10 @@
 //! vocabulary at the labelled rows and everything else at every row. Memory is counted as if nothing stayed
 //! in a cache, so work on tensors that fit into one may get below its floor.
 
-use crate::config::{RunConfig, StateMixer};
+use crate::config::RunConfig;
 use crate::error::Result;
 use crate::mixers::{self, Core, MixerWork};
+use crate::model;
 use crate::ops::Peaks;
 
 /// Longest chunk of a sequence that is computed as one matrix product.
@@ -340,33 +341,36 @@ pub(super) fn step(config: &RunConfig, rates: &Rates, bytes: f64) -> Result<Opti
     };
     let batch = config.train.batch_size;
     let [batch, width, layers] = [batch, model.d_model, model.n_layers].map(|size| size as f64);
-    let tokens = batch * task.seq_len as f64;
+    let tokens = batch * task.tokens_per_example() as f64;
     let projections: f64 = works
         .iter()
         .map(|(work, count)| work.projections as f64 * count)
         .sum();
     // The residual stream, norms and projections cross memory in both passes.
-    let (mlp, crossings) = match model.state_mixer {
-        StateMixer::Mlp => (8.0 * width * width, 26.0),
-        _ => (0.0, 14.0),
-    };
+    let beside = model::weights_beside_mixer(model) as f64;
+    let crossings = if beside > 0.0 { 26.0 } else { 14.0 };
     let vocabulary = task.vocab_size as f64 * width;
     // A weight takes a multiply and an add forward, and twice that backward.
     let blocks = Work {
-        flops: 6.0 * tokens * (projections + layers * mlp),
+        flops: 6.0 * tokens * (projections + layers * beside),
         operands: crossings * layers * tokens * width,
         ..Work::default()
     };
-    let head = Work {
-        flops: 6.0 * batch * task.labels_per_example as f64 * vocabulary,
-        ..Work::default()
+    // That of a classifier reads one vector a document, which does not count.
+    let head = match model.classifier {
+        Some(_) => Work::default(),
+        None => Work {
+            flops: 6.0 * batch * task.labels_per_example as f64 * vocabulary,
+            ..Work::default()
+        },
     };
+    let tables = if model.language.is_some() { 2.0 } else { 1.0 };
     // AdamW reads weight, gradient and two moments in f32, and writes all but the gradient.
-    let update = Work::words(7.0 * (vocabulary + layers * 6.0 * width * width));
+    let update = Work::words(7.0 * (tables * vocabulary + layers * 6.0 * width * width));
     let dense = rates.seconds(blocks, bytes) + rates.seconds(head, bytes);
     let mixing = works.iter().map(|(work, count)| {
         let core = Shape::from([
-            config.train.batch_size,
+            config.train.batch_size * task.documents,
             task.seq_len,
             work.channels,
             work.states,

@@ -7,6 +7,7 @@
 pub mod cases;
 mod check;
 mod driver;
+mod export;
 mod floors;
 mod machine;
 mod op;

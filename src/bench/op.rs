@@ -108,9 +108,13 @@ impl OpTiming {
     ) -> Result<Details> {
         let inputs = self.op.draw(&self.shape, self.io, usize::MAX)?;
         if let Some(path) = export {
+            let typed = |values: &Tensor| match values.dtype().is_float() {
+                true => values.to_dtype(self.io),
+                false => Ok(values.clone()),
+            };
             let named = inputs.iter().enumerate();
-            let named = named.map(|(i, input)| (format!("input.{i}"), input.values.clone()));
-            save(path, named.collect(), self.io)?;
+            let named = named.map(|(i, input)| Ok((format!("input.{i}"), typed(&input.values)?)));
+            save(path, named.collect::<Result<Vec<_>>>()?, None)?;
         }
         let mut forward = Row::default();
         // Both passes first: the peak of memory is theirs, and is noted before anything else needs some.

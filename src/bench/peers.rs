@@ -2,11 +2,13 @@
 
 use super::row::{Details, Kind, Row};
 use super::timer::Clock;
+use crate::config::RunConfig;
 use crate::error::{ensure, refuse, Error, Result};
-use candle_core::{safetensors, DType, Tensor};
+use candle_core::Tensor;
 use serde_json::Value;
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::fs::File;
+use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
@@ -18,8 +20,8 @@ enum On {
     Both,
 }
 
-/// An op or mixers, where they are compared, and the script with its arguments. `--head all` makes logits at
-/// every position, as the released code does; `--head labelled` at the labelled positions alone.
+/// An op, mixers, or a step of another task; where they are compared; and the script with its arguments. `--head all` makes
+/// logits at every position, as the released code does; `--head labelled` at the labelled positions alone.
 #[rustfmt::skip]
 static SCRIPTS: &[(&[&str], On, &str)] = &[
     (&["selective_scan"], On::Gpu, "scan.py --form mamba"),
@@ -35,6 +37,9 @@ static SCRIPTS: &[(&[&str], On, &str)] = &[
     (&["s6"], On::Gpu, "step.py --head labelled --form mamba"),
     (OTHERS, On::Both, "step.py --head all"),
     (OTHERS, On::Both, "step.py --head labelled"),
+    (&["lra-softmax"], On::Cpu, "classifier.py"),
+    (&["lra-mamba"], On::Cpu, "classifier.py --form compiled"),
+    (&["pythia"], On::Cpu, "pythia.py"),
 ];
 
 const OTHERS: &[&str] = &["ssd", "linear", "normalized", "qlstm", "softmax"];
@@ -240,15 +245,17 @@ pub(super) fn call(command: &[String]) -> Result<Value> {
         .map_err(|_| Error::usage(format!("{title}: its last line is no JSON object: {last}")))
 }
 
-/// Writes what a peer needs to do the same work: `tensors` to `path`, over what was there; floats in the type `io`.
-pub(super) fn save(path: &Path, tensors: HashMap<String, Tensor>, io: DType) -> Result<()> {
-    // Opened here for an error that names the file.
-    File::create(path).map_err(Error::io("create", path))?;
-    let typed = |(name, x): (String, Tensor)| match x.dtype().is_float() {
-        true => Ok((name, x.to_dtype(io)?)),
-        false => Ok((name, x)),
-    };
-    let tensors = tensors.into_iter().map(typed);
-    let tensors = tensors.collect::<Result<HashMap<_, _>>>()?;
-    Ok(safetensors::save(&tensors, path)?)
+/// Writes what a peer needs to do the same work: `tensors` to `path`, over what was there; in the header, the run whose steps
+/// they are.
+pub(super) fn save(
+    path: &Path,
+    tensors: impl IntoIterator<Item = (String, Tensor)>,
+    run: Option<&RunConfig>,
+) -> Result<()> {
+    let file = File::create(path).map_err(Error::io("create", path))?;
+    let tensors: BTreeMap<String, Tensor> = tensors.into_iter().collect();
+    let header = run.map(|run| HashMap::from([("config".to_owned(), run.canonical())]));
+    let broken = |e| Error::data(path, format!("cannot be written: {e}"));
+    let bytes = safetensors::serialize(tensors, header).map_err(broken)?;
+    (&file).write_all(&bytes).map_err(Error::io("write", path))
 }

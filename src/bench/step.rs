@@ -1,19 +1,19 @@
 //! A training step as [`Trainer`] makes it, timed: batch, forward, backward, AdamW.
 
+use super::export;
 use super::floors;
 use super::machine::{self, Machine};
 use super::ops::{PAIRS, TASKS, VOCABULARY};
-use super::peers::save;
 use super::row::{Details, Kind, Report, Row};
 use super::timer::Schedule;
-use crate::config::{Precision, RunConfig, TaskConfig};
-use crate::error::{ensure, refuse, Result};
+use crate::config::{self, Precision, RunConfig, TaskConfig};
+use crate::error::{ensure, Result};
 use crate::mixers;
 use crate::nn::Params;
 use crate::recipes;
 use crate::tasks::{self, Objective, Splits};
 use crate::train::Trainer;
-use candle_core::{DType, Device, Tensor};
+use candle_core::{DType, Device};
 use serde_json::json;
 use std::cell::RefCell;
 use std::path::Path;
@@ -56,16 +56,22 @@ impl Form {
 
 /// Data of one task at a time: many models in a row are trained on the same.
 #[derive(Default)]
-pub struct DataCache(RefCell<Option<(TaskConfig, Rc<Splits>)>>);
+pub struct DataCache(RefCell<Option<(TaskConfig, usize, Rc<Splits>)>>);
 
 impl DataCache {
-    fn load(&self, task: &TaskConfig) -> Result<Rc<Splits>> {
+    /// `examples` examples to train on: those of the task where it draws them, else tokens that mean nothing.
+    fn load(&self, task: &TaskConfig, examples: usize) -> Result<Rc<Splits>> {
         let mut held = self.0.borrow_mut();
-        if let Some((_, data)) = held.as_ref().filter(|(of, _)| of == task) {
+        let same =
+            |(of, count, _): &&(TaskConfig, usize, Rc<Splits>)| of == task && *count == examples;
+        if let Some((.., data)) = held.as_ref().filter(same) {
             return Ok(Rc::clone(data));
         }
-        let data = Rc::new(tasks::load(task, None)?);
-        *held = Some((task.clone(), Rc::clone(&data)));
+        let data = Rc::new(match task.entry()?.objective {
+            Objective::PerToken => tasks::load(task, None)?,
+            objective => Splits::placeholder(objective, &task.sizes()?, examples),
+        });
+        *held = Some((task.clone(), examples, Rc::clone(&data)));
         Ok(data)
     }
 }
@@ -97,9 +103,7 @@ impl Step {
 
     /// Times the steps on the CPU.
     ///
-    /// `export` names a safetensors file for what another program needs to make the same steps: the weights
-    /// before the first, `data.tokens` u32 and `data.labels` i64, (steps, B, L) each, with -100 where a
-    /// position has no label.
+    /// `export` names a safetensors file for what another program needs to make the same steps, see [`export`].
     pub fn report(&self, machine: &Machine, export: Option<&Path>) -> Result<Report> {
         let (model, batch) = (&self.config.model, self.config.train.batch_size);
         let (length, d, n) = (
@@ -124,10 +128,11 @@ impl Step {
         let config = &self.config;
         let (model, train, task) = (&config.model, &config.train, &config.task);
         let sizes = task.sizes()?;
-        let data = data.load(task)?;
+        let examples = self.schedule.calls() * train.batch_size;
+        let data = data.load(task, examples)?;
         let mut trainer = Trainer::new(config, &data, &machine.device)?;
         if let Some(path) = export {
-            self::export(path, &trainer, &data, train.batch_size)?;
+            export::export(path, config, &trainer, &data)?;
         }
         self.form.prepare(&mut trainer);
         let mut losses = Vec::new();
@@ -135,7 +140,7 @@ impl Step {
             losses.push(trainer.step()?);
             Ok(())
         })?;
-        let tokens = (train.batch_size * sizes.seq_len) as f64;
+        let tokens = (train.batch_size * sizes.tokens_per_example()) as f64;
         let bytes = match train.precision {
             Precision::Bf16 => 2.0,
             Precision::F32 | Precision::Tf32 => 4.0,
@@ -149,6 +154,7 @@ impl Step {
         row.loss = losses.last().copied();
         row.timed(&timing);
         let details = json!({
+            "task": task.read()?.title(),
             "mixer": model.mixer,
             "variant": model.variant,
             "protocol": config.protocol.as_str(),
@@ -160,6 +166,7 @@ impl Step {
             "kv_pairs": sizes.labels_per_example,
             "vocab_size": sizes.vocab_size,
             "batch_size": train.batch_size,
+            "micro_batch": train.micro_batch,
             "embed_dropout": model.embed_dropout,
             "attn_dropout": model.attn_dropout,
             "lr": train.lr,
@@ -174,7 +181,8 @@ impl Step {
 
     /// The losses of all steps, untimed.
     pub(super) fn losses(&self, device: &Device) -> Result<Vec<f64>> {
-        let data = tasks::load(&self.config.task, None)?;
+        let examples = self.schedule.calls() * self.config.train.batch_size;
+        let data = DataCache::default().load(&self.config.task, examples)?;
         let mut trainer = Trainer::new(&self.config, &data, device)?;
         self.form.prepare(&mut trainer);
         let steps = 0..self.schedule.calls();
@@ -182,15 +190,15 @@ impl Step {
     }
 }
 
-/// `config` with data for `steps` steps.
+/// `config` with data for `steps` steps, all of them at the peak rate.
 fn with_steps(mut config: RunConfig, steps: usize) -> Result<RunConfig> {
-    let objective = config.task.entry()?.objective;
-    let timed = objective == Objective::PerToken;
-    ensure!(timed, "steps are timed on --task mqar alone");
-    let examples = steps.saturating_mul(config.train.batch_size);
-    config.task.set("train_examples", examples);
-    config.task.set("test_examples", 1);
-    config.task.read()?.check()?;
+    config.train.schedule = config::Schedule::CosinePerEpoch;
+    if config.task.entry()?.objective == Objective::PerToken {
+        let examples = steps.saturating_mul(config.train.batch_size);
+        config.task.set("train_examples", examples);
+        config.task.set("test_examples", 1);
+        config.task.read()?.check()?;
+    }
     Ok(config)
 }
 
@@ -205,32 +213,14 @@ fn state_elements(config: &RunConfig, tokens: f64) -> Result<Option<f64>> {
     Ok((one == two).then_some(all))
 }
 
-/// Writes the weights as they are and the batches of all steps that there are data for.
-pub(super) fn export(path: &Path, trainer: &Trainer, data: &Splits, batch: usize) -> Result<()> {
-    let Splits::PerToken { train: data, .. } = data else {
-        refuse!("only sequences with labels at some of their positions are exported");
-    };
-    let shape = (data.len() / batch, batch, data.seq_len());
-    let tokens = Tensor::from_slice(data.tokens(), shape, &Device::Cpu)?;
-    let labels = Tensor::from_vec(data.dense_labels(), shape, &Device::Cpu)?;
-    let batches = [("data.tokens", tokens), ("data.labels", labels)];
-    let batches = batches.map(|(name, x)| (name.to_owned(), x));
-    let weights = trainer.weights().into_iter();
-    let weights = weights.map(|(name, var)| Ok((name, var.to_device(&Device::Cpu)?)));
-    let weights = weights.collect::<Result<Vec<_>>>()?;
-    save(
-        path,
-        weights.into_iter().chain(batches).collect(),
-        DType::F32,
-    )
-}
-
 /// Refuses what no step can do without: weights, moments and gradients, and in every layer the residual
 /// stream and the mixer's inputs.
 fn check_memory(config: &RunConfig) -> Result<()> {
     let (m, sizes) = (&config.model, config.task.sizes()?);
     let [d, n, layers] = [m.d_model, m.d_state, m.n_layers].map(|x| x as f64);
-    let tokens = config.train.batch_size as f64 * sizes.seq_len as f64;
+    let train = &config.train;
+    let at_once = train.micro_batch.unwrap_or(train.batch_size);
+    let tokens = (at_once * sizes.tokens_per_example()) as f64;
     let weights = sizes.vocab_size as f64 * d + layers * d * d;
     let needed = 4.0 * (4.0 * weights + tokens * layers * (2.0 * d + n));
     machine::check_memory(needed, "a step", "a smaller --batch-size, --d or --n")

@@ -17,6 +17,7 @@ use crate::error::Result;
 use crate::tasks::Sizes;
 pub use classifier::Classifier;
 pub use language_model::{Decoder, Model};
+pub use spec::weights_beside_mixer;
 
 /// The sizes of a task that a language model is built for.
 #[derive(Clone, Copy, Debug)]

@@ -85,6 +85,21 @@ pub(super) struct BodySpec {
     pub match_width: Option<usize>,
 }
 
+/// Weights of the maps in one block beside its mixer, each of which multiplies and adds once a token.
+pub fn weights_beside_mixer(model: &ModelConfig) -> usize {
+    let (block, d) = (BodySpec::of(model).block, model.d_model);
+    let behind = match block.behind_mixer {
+        BehindMixer::Nothing | BehindMixer::Gelu => 0,
+        BehindMixer::GeluGlu => 2 * d * d,
+    };
+    behind
+        + match block.feed_forward {
+            None | Some(FeedForward::Identity) => 0,
+            Some(FeedForward::Mlp) => 2 * d * block.mlp_width,
+            Some(FeedForward::GatedMlp) => 3 * d * block.mlp_width,
+        }
+}
+
 impl BodySpec {
     /// The network that `model` names.
     pub fn of(model: &ModelConfig) -> Self {

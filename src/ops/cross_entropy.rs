@@ -4,7 +4,7 @@
 
 use super::float::Float;
 use super::fused::{apply, runs_on, Backward, Forward, FusedOp, Launch, LaunchBackward};
-use super::gemm::{product, View};
+use super::gemm::{product, Transposed, View};
 use super::lanes::{add_chunk, blank, largest, map_chunks, total};
 use super::parallel::InParallel;
 use super::shape;
@@ -15,7 +15,7 @@ use dsf_simd::simd;
 mod launch;
 
 /// Rows of logits that exist at one time: enough to make the products efficient.
-const BLOCK: usize = 128;
+const BLOCK: usize = 256;
 /// Classes per task. A tile, the logits of a block of rows and a task's classes, stays in the
 /// task's cache.
 const CLASSES: usize = 512;
@@ -36,8 +36,8 @@ pub struct Classified {
 /// `hidden`: R rows (.., d); `weight`: (V, d); `targets`: (R) of u32 below V. Kernels return f32
 /// for any type of the hidden layer.
 ///
-/// Memory besides inputs and gradients: on the CPU the logits of 128 rows, and the gradients of
-/// those rows once for every 512 classes, which is 26 MB and 26 MB at V = 50,304 and d = 512.
+/// Memory besides inputs and gradients: on the CPU the logits of 256 rows, and the gradients of
+/// those rows once for every 512 classes, which is 52 MB and 52 MB at V = 50,304 and d = 512.
 /// Kernels hold the logits of as many rows as fit into 32 MiB, or up to 2 d rows within 512 MiB if
 /// that saves passes over the gradient of the weight: 309 MB in bf16 for the sizes above. The
 /// gradients of weight and hidden layer are saved from the forward pass to the backward pass, which
@@ -121,8 +121,9 @@ impl CrossEntropy {
         tile: &mut [F],
     ) -> Vec<Found<F>> {
         let classes = weight.len() / self.width;
-        let weight = View::new(weight, self.width).t();
-        product(tile, classes, View::new(hidden, self.width), weight, false);
+        let weight = Transposed::of(weight, self.width);
+        let hidden = View::new(hidden, self.width);
+        product(tile, classes, hidden, weight.view(), false);
         let mut found = vec![Found::default(); targets.len()];
         exponentiate(tile, targets, first, &mut found);
         found

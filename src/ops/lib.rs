@@ -53,6 +53,7 @@ mod strips;
 mod sums;
 mod tile;
 mod time_steps;
+mod transpose;
 mod vandermonde;
 
 #[cfg(test)]

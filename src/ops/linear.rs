@@ -3,7 +3,7 @@
 
 use super::float::Float;
 use super::fused::{apply, runs_on, Backward, Forward, FusedOp, Launch, LaunchBackward};
-use super::gemm::{product, View};
+use super::gemm::{product, Transposed, View};
 use super::lanes::{add_to_rows, sum_parts, sum_rows};
 use super::parallel::InParallel;
 use super::shape;
@@ -154,11 +154,11 @@ impl FusedOp for Linear {
     fn forward<F: Float>(&self, Forward { ins, .. }: Forward<F>) -> Vec<Vec<F>> {
         let one = |(map, &out): (usize, &usize)| {
             let mut y = vec![F::zero(); self.rows() * out];
-            let weight = self.weight(ins, map).t();
+            let weight = Transposed::of(ins[1 + map], self.inner);
             y.chunks_mut(ROWS * out)
                 .zip(ins[0].chunks(ROWS * self.inner))
                 .in_parallel(|(y, x)| {
-                    product(y, out, View::new(x, self.inner), weight, false);
+                    product(y, out, View::new(x, self.inner), weight.view(), false);
                     if self.biased {
                         add_to_rows(y, ins[1 + self.outs.len() + map]);
                     }

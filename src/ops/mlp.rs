@@ -5,7 +5,7 @@
 use super::dropout::mask_chunk;
 use super::float::Float;
 use super::fused::{apply_one, runs_on, Backward, Forward, FusedOp, Launch, LaunchBackward};
-use super::gemm::{product, View};
+use super::gemm::{product, Transposed, View};
 use super::lanes::{add_to_rows, blank, sum_parts, sum_rows};
 use super::linear::{linear, MAX_TASKS};
 use super::mask::{Dropout, Mask};
@@ -105,23 +105,17 @@ impl Mlp {
         &self,
         first: usize,
         x: &[F],
-        ins: &[&[F]],
+        [w1, w2]: &[Transposed<F>; 2],
+        [b1, b2]: [&[F]; 2],
         [z, a, y]: [&mut [F]; 3],
     ) {
         let (inner, hidden) = (self.inner, self.hidden);
-        product(
-            z,
-            hidden,
-            View::new(x, inner),
-            View::new(ins[1], inner).t(),
-            false,
-        );
-        add_to_rows(z, ins[2]);
+        product(z, hidden, View::new(x, inner), w1.view(), false);
+        add_to_rows(z, b1);
         values::<Gelu, F>(z, a);
         self.drop(0, first, a);
-        let (a, w2) = (View::new(a, hidden), View::new(ins[3], hidden));
-        product(y, self.out, a, w2.t(), false);
-        add_to_rows(y, ins[4]);
+        product(y, self.out, View::new(a, hidden), w2.view(), false);
+        add_to_rows(y, b2);
         self.drop(1, first, y);
     }
 
@@ -170,6 +164,11 @@ impl FusedOp for Mlp {
     /// Saves the pre-activation of the hidden layer: that is cheaper than repeating the product.
     fn forward<F: Float>(&self, Forward { ins, tracked }: Forward<F>) -> Vec<Vec<F>> {
         let (block, wide) = (ROWS * self.inner, ROWS * self.hidden);
+        let weights = [
+            Transposed::of(ins[1], self.inner),
+            Transposed::of(ins[3], self.hidden),
+        ];
+        let biases = [ins[2], ins[4]];
         let mut y = vec![F::zero(); self.rows() * self.out];
         let scratch = || vec![blank::<F>(); wide];
         let blocks = y
@@ -181,7 +180,8 @@ impl FusedOp for Mlp {
                 || [scratch(), scratch()],
                 |[z, a], (i, (y, x))| {
                     let size = x.len() / self.inner * self.hidden;
-                    self.forward_rows(i * ROWS, x, ins, [&mut z[..size], &mut a[..size], y]);
+                    let written = [&mut z[..size], &mut a[..size], y];
+                    self.forward_rows(i * ROWS, x, &weights, biases, written);
                 },
             );
             return vec![y];
@@ -191,7 +191,7 @@ impl FusedOp for Mlp {
             .zip(z.chunks_mut(wide))
             .in_parallel_with(scratch, |a, ((i, (y, x)), z)| {
                 let a = &mut a[..z.len()];
-                self.forward_rows(i * ROWS, x, ins, [z, a, y]);
+                self.forward_rows(i * ROWS, x, &weights, biases, [z, a, y]);
             });
         vec![y, z]
     }

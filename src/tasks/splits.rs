@@ -104,7 +104,7 @@ impl Splits {
     }
 
     /// `examples` training examples of full length and one test example, to time steps on: their tokens and
-    /// labels run through the vocabulary and mean nothing.
+    /// labels are spread over the vocabulary and mean nothing.
     pub fn placeholder(objective: Objective, sizes: &Sizes, examples: usize) -> Self {
         match objective {
             Objective::PerToken => Self::PerToken {
@@ -112,23 +112,39 @@ impl Splits {
                 test: Dataset::placeholder(sizes, sizes.test_seq_len, 1),
             },
             Objective::Pooled => {
-                let document = vec![1; sizes.seq_len];
-                let documents = vec![&document[..]; sizes.documents];
                 let mut train = Documents::new(sizes.documents);
-                (0..examples).for_each(|_| train.push(&documents, 0));
+                for example in 0..examples {
+                    let documents = (0..sizes.documents).map(|which| {
+                        let first = (example * sizes.documents + which) * sizes.seq_len;
+                        let tokens = first..first + sizes.seq_len;
+                        tokens
+                            .map(|i| (mixed(i) % sizes.vocab_size) as u8)
+                            .collect()
+                    });
+                    let documents: Vec<Vec<u8>> = documents.collect();
+                    let documents: Vec<&[u8]> = documents.iter().map(Vec::as_slice).collect();
+                    train.push(&documents, (example % sizes.classes) as u8);
+                }
                 let (test, val) = (train.select([0]), Documents::new(sizes.documents));
                 Self::Pooled([train, val, test].into())
             }
             Objective::NextToken => {
                 let window = sizes.seq_len;
                 let text = |windows: usize| {
-                    let ids = Ids::Held(vec![1; windows * window + 1].into());
+                    let ids = 0..windows * window + 1;
+                    let ids =
+                        Ids::Held(ids.map(|i| (mixed(i) % sizes.vocab_size) as u16).collect());
                     Text::new(ids, Counts::default(), window, None)
                 };
                 Self::NextToken([examples, 1, 1].map(text).into())
             }
         }
     }
+}
+
+/// A number without a pattern that goes with `i` (the multiplier of Fibonacci hashing, its upper half).
+fn mixed(i: usize) -> usize {
+    ((i as u64 + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32) as usize
 }
 
 /// One split: `N` examples of `L` tokens, each with `k` labelled positions; row-major.

@@ -282,6 +282,18 @@ impl<'a> Trainer<'a> {
         examples.div_ceil(self.config.train.batch_size)
     }
 
+    /// The training examples of step `step` of the first epoch, in the order of its micro-batches.
+    pub fn examples_of(&self, step: usize) -> Vec<usize> {
+        let first = step * self.config.train.batch_size;
+        let last = (first + self.config.train.batch_size).min(self.objective.examples());
+        let micro_batches = self.objective.micro_batches(&StepExamples {
+            epoch: 0,
+            range: first..last,
+        });
+        let examples = micro_batches.into_iter();
+        examples.flat_map(|batch| batch.examples).collect()
+    }
+
     /// Steps made in the current epoch.
     pub fn step_in_epoch(&self) -> usize {
         self.progress.step - self.progress.epochs.len() * self.steps_per_epoch()

@@ -147,14 +147,24 @@ def settle(device):
     return torch.device(device)
 
 
-def load(path):
-    """The tensors of a safetensors file: a JSON header behind its length, then the numbers."""
-    kinds = {"F32": "<f4", "F64": "<f8", "U32": "<u4", "I64": "<i8"}
+def header(path):
+    """The JSON header of a safetensors file, which stands behind its length, and the numbers behind it."""
     with open(path, "rb") as file:
         size = int.from_bytes(file.read(8), "little")
-        header, data = json.loads(file.read(size)), file.read()
+        return json.loads(file.read(size)), file.read()
+
+
+def run(path):
+    """The config of the run whose steps dsf bench step has exported."""
+    return json.loads(header(path)[0]["__metadata__"]["config"])
+
+
+def load(path):
+    """The tensors of a safetensors file."""
+    kinds = {"F32": "<f4", "F64": "<f8", "U32": "<u4", "I64": "<i8"}
+    entries, data = header(path)
     tensors = {}
-    for name, entry in header.items():
+    for name, entry in entries.items():
         if name != "__metadata__":
             first, last = entry["data_offsets"]
             values = numpy.frombuffer(data[first:last], kinds[entry["dtype"]]).reshape(entry["shape"])

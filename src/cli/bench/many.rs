@@ -30,7 +30,12 @@ struct Run {
 #[derive(Args)]
 struct Selection {
     /// Measure only cases whose title contains this: `check small`, `op ssd`, `step s6 512`, `--mixer s6`.
-    #[arg(long, value_name = "TEXT", default_value = "")]
+    #[arg(
+        long,
+        value_name = "TEXT",
+        default_value = "",
+        allow_hyphen_values = true
+    )]
     only: String,
     /// A Python with torch: times our PyTorch scripts on the same device, alternating with ours.
     #[arg(long, value_name = "FILE")]

@@ -52,15 +52,18 @@ pub(super) fn main(arguments: Arguments, global: &Global) -> Result<u8> {
     }
 }
 
-/// The run whose steps are timed, as `dsf mqar` would make them.
+/// The run whose steps are timed, as `dsf mqar` would make them, or `dsf lra` and `dsf wikitext` on tokens that mean nothing.
 #[derive(Args)]
 struct StepArguments {
+    /// The task, of whose files none is needed.
+    #[arg(long, value_name = "TASK", default_value = "mqar")]
+    task: String,
     #[command(flatten)]
     flags: Flags,
     /// Timed steps, after two that are not.
     #[arg(long, default_value_t = 5, value_name = "K")]
     steps: usize,
-    /// Write weights and batches to a safetensors file, for another program to make the same steps.
+    /// Write the run, weights and batches to a safetensors file, for another program to make the same steps.
     #[arg(long, value_name = "FILE")]
     export: Option<PathBuf>,
 }
@@ -68,7 +71,7 @@ struct StepArguments {
 impl StepArguments {
     fn main(&self, global: &Global) -> Result<u8> {
         let machine = this_cpu(global)?;
-        let run = self.flags.single(recipes::task("mqar")?)?;
+        let run = self.flags.single(recipes::task(&self.task)?)?;
         let step = Step::new(run.config, self.steps)?;
         print(&step.report(&machine, self.export.as_deref())?, global)
     }

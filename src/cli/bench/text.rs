@@ -33,12 +33,14 @@ pub(super) fn report(report: &Report) -> String {
         let sizes = sizes(&[
             ["d", "d"],
             ["n", "n"],
+            ["heads", "heads"],
+            ["layers", "layers"],
             ["L", "seq_len"],
-            ["k", "kv_pairs"],
             ["V", "vocab_size"],
             ["batch", "batch_size"],
         ]);
         facts.push(("step", format!("{mixer} ({variant}, {protocol}): {sizes}")));
+        facts.push(("task", detail("task")));
     } else {
         let sizes = sizes(&[["shape", "shape"], ["heads", "heads"]]);
         facts.push(("op", format!("{} {sizes}, {}", detail("op"), row.dtype)));

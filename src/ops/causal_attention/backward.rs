@@ -52,8 +52,8 @@ fn backward_item<F: Float>(item: &Item<F>, go: &[F], [gq, gk, gv]: [&mut [F]; 3]
     let mut gb = vec![F::zero(); op.distances()];
     let mut add = |steps: &Range<usize>, sums: &Sums<F>| {
         let part = |width: usize| steps.start * width..steps.end * width;
-        sums.k.add_to(&mut gk[part(op.key_width)], op.key_width);
-        sums.v.add_to(&mut gv[part(op.value_width)], op.value_width);
+        let (gk, gv) = (&mut gk[part(op.key_width)], &mut gv[part(op.value_width)]);
+        add_sums(op, sums, gk, gv);
         add_to(&mut gb, &sums.bias);
     };
     if let Some(parts) = item.parts() {
@@ -109,10 +109,32 @@ fn sums_of<'a, F: Float>(
         v: Matrix::zeros(item.steps.len(), item.op.value_width),
         bias: vec![F::zero(); item.op.distances()],
     };
-    for (index, (gq, go)) in blocks {
-        backward_block(item, past, index, go, gq, &mut sums);
+    let mut scratch = Scratch::new(item);
+    for (index, grads) in blocks {
+        backward_block(item, past, index, grads, &mut scratch, &mut sums);
     }
     sums
+}
+
+/// What a block writes before it reads it.
+struct Scratch<F> {
+    /// The weights.
+    p: Matrix<F>,
+    /// The gradients of the weights, then of the scores.
+    gs: Matrix<F>,
+    /// The dropout mask of a row.
+    factors: Vec<F>,
+}
+
+impl<F: Float> Scratch<F> {
+    fn new(item: &Item<F>) -> Self {
+        let (rows, len) = (BLOCK.min(item.rows.len()), item.steps.len());
+        Self {
+            p: Matrix::zeros(rows, len),
+            gs: Matrix::zeros(rows, len),
+            factors: vec![F::one(); len],
+        }
+    }
 }
 
 /// The keys and values in the layouts that every block of an item reads.
@@ -139,25 +161,32 @@ struct Sums<F> {
     bias: Vec<F>,
 }
 
+/// Adds the gradients of keys and values.
+#[simd]
+fn add_sums<F: Float>(op: &CausalAttention, sums: &Sums<F>, gk: &mut [F], gv: &mut [F]) {
+    sums.k.add_to(gk, op.key_width);
+    sums.v.add_to(gv, op.value_width);
+}
+
 #[simd]
 fn backward_block<F: Float>(
     item: &Item<F>,
     past: &Past<F>,
     index: usize,
-    go: &[F],
-    gq: &mut [F],
+    (gq, go): BlockGrads<F>,
+    Scratch { p, gs, factors }: &mut Scratch<F>,
     sums: &mut Sums<F>,
 ) {
     let (op, block) = (item.op, item.block(index));
     let (rows, len) = (block.len(), item.steps.len());
     let go = Matrix::from_rows(go, op.value_width);
-    let (mut p, mut gs) = (Matrix::zeros(rows, len), Matrix::zeros(rows, len));
     gs.set_product(0..rows, &go, &past.values_t, |top| {
         (0..op.value_width, block.panel_span(top))
     });
-    let mut factors = vec![F::one(); len];
-    let done = |i: usize, p: &mut [F], sum: F| {
-        let (gs, span) = (gs.row_mut(i), &block.spans[i]);
+    block.scores(&past.keys_t, p);
+    for (i, span) in block.spans.iter().enumerate() {
+        let (p, sum) = block.weigh(i, p.row_mut(i));
+        let gs = gs.row_mut(i);
         gs[..span.start].fill(F::zero());
         gs[span.end..].fill(F::zero());
         let factors = &mut factors[..p.len()];
@@ -165,13 +194,12 @@ fn backward_block<F: Float>(
         block.mask_row(i, factors);
         row_back(op.weights, sum, factors, p, &mut gs[span.clone()]);
         add_by_distance(&gs[span.clone()], &mut sums.bias);
-    };
-    block.weigh(&past.keys_t, &mut p, done);
+    }
     let by = |first| attending(&block, first);
-    sums.v.add_transposed_product(0..len, &p, &go, by);
-    sums.k.add_transposed_product(0..len, &gs, &block.q, by);
+    sums.v.add_transposed_product(0..len, p, &go, by);
+    sums.k.add_transposed_product(0..len, gs, &block.q, by);
     let mut product = Matrix::zeros(rows, op.key_width);
-    product.set_product(0..rows, &gs, &past.keys, |top| {
+    product.set_product(0..rows, gs, &past.keys, |top| {
         (block.panel_span(top), 0..op.key_width)
     });
     product.scale(op.scale());

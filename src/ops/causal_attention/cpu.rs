@@ -151,33 +151,30 @@ impl<F: Float> Block<'_, F> {
         }
     }
 
-    /// Fills `p` with the weights before dropout, zero for masked steps. Calls `done` with each
-    /// row, what it has for its span, and its normaliser.
+    /// Fills `p` with the scores of what each row may attend to.
     #[inline(always)]
-    pub(super) fn weigh(
-        &self,
-        keys: &Matrix<F>,
-        p: &mut Matrix<F>,
-        mut done: impl FnMut(usize, &mut [F], F),
-    ) {
-        let op = self.item.op;
+    pub(super) fn scores(&self, keys: &Matrix<F>, p: &mut Matrix<F>) {
         p.set_product(0..self.len(), &self.q, keys, |top| {
-            (0..op.key_width, self.panel_span(top))
+            (0..self.item.op.key_width, self.panel_span(top))
         });
-        for (i, span) in self.spans.iter().enumerate() {
-            let row = p.row_mut(i);
-            row[..span.start].fill(F::zero());
-            row[span.end..].fill(F::zero());
-            let visible = &mut row[span.clone()];
-            if let Some(pattern) = &op.pattern {
-                let first = self.item.steps.start;
-                let steps = first + span.start..first + span.end;
-                let slope = pattern.slope(self.item.index % op.heads, op.heads);
-                pattern.apply((slope, self.item.bias), steps.end - 1, steps, visible);
-            }
-            let sum = weigh_row(op.weights, visible);
-            done(i, visible, sum);
+    }
+
+    /// Turns the scores of row `i` into weights before dropout, zero for masked steps. Returns the weights of its span, and
+    /// their normaliser.
+    #[inline(always)]
+    pub(super) fn weigh<'p>(&self, i: usize, row: &'p mut [F]) -> (&'p mut [F], F) {
+        let (op, span) = (self.item.op, &self.spans[i]);
+        row[..span.start].fill(F::zero());
+        row[span.end..].fill(F::zero());
+        let visible = &mut row[span.clone()];
+        if let Some(pattern) = &op.pattern {
+            let first = self.item.steps.start;
+            let steps = first + span.start..first + span.end;
+            let slope = pattern.slope(self.item.index % op.heads, op.heads);
+            pattern.apply((slope, self.item.bias), steps.end - 1, steps, visible);
         }
+        let sum = weigh_row(op.weights, visible);
+        (visible, sum)
     }
 }
 
@@ -267,7 +264,12 @@ fn forward_block<F: Float>(
     out: &mut [F],
 ) {
     let (op, block, Weighed { p, o }) = (item.op, item.block(index), weighed);
-    block.weigh(&past.keys_t, p, |i, row, _| block.mask_row(i, row));
+    block.scores(&past.keys_t, p);
+    // Loops and not closures: a call in a hot loop is compiled for no instruction set but the lowest.
+    for i in 0..block.len() {
+        let (row, _) = block.weigh(i, p.row_mut(i));
+        block.mask_row(i, row);
+    }
     let bounds = |top| (block.panel_span(top), 0..op.value_width);
     o.set_product(0..block.len(), p, &past.values, bounds);
     o.copy_to(out, op.value_width);

@@ -3,7 +3,9 @@
 mod device;
 
 use super::World;
+use safetensors::SafeTensors;
 use serde_json::Value;
+use std::path::Path;
 
 const STEP: &str = "bench step --preset smoke --steps 2 --threads 1";
 
@@ -50,6 +52,58 @@ fn a_step_is_told_with_its_time_its_memory_and_its_loss() {
         assert!((positive(&r, "loss") - chance).abs() < 0.1);
         let states = &r["elements_per_second"];
         assert_eq!(states.is_null(), mixer == "softmax", "its state grows");
+    }
+}
+
+/// The shapes of the tensors in an exported file that `prefix` begins, and the run in its header.
+fn exported(path: &Path, prefix: &str) -> (Vec<(String, Vec<usize>)>, Value) {
+    let bytes = std::fs::read(path).unwrap();
+    let (_, metadata) = SafeTensors::read_metadata(&bytes).unwrap();
+    let tensors = SafeTensors::deserialize(&bytes).unwrap();
+    let named = tensors.iter().filter(|(name, _)| name.starts_with(prefix));
+    let shapes = named.map(|(name, x)| (name.to_owned(), x.shape().to_vec()));
+    let mut shapes: Vec<_> = shapes.collect();
+    shapes.sort();
+    let config = &metadata.metadata().as_ref().unwrap()["config"];
+    (shapes, serde_json::from_str(config).unwrap())
+}
+
+/// No file of the Arena or of WikiText is there.
+#[test]
+fn steps_of_classifiers_and_of_language_models_need_no_data() {
+    let world = World::new();
+    for (flags, classes, data) in [
+        (
+            "lra --dataset image --preset smoke --mixer mamba",
+            10,
+            [("labels", vec![4, 2]), ("lengths", vec![4, 2]), ("tokens", vec![4, 2, 1024])],
+        ),
+        (
+            "lra --dataset retrieval --preset smoke --mixer softmax --protocol matched --seq-len 96",
+            2,
+            [("labels", vec![4, 2]), ("lengths", vec![4, 4]), ("tokens", vec![4, 4, 96])],
+        ),
+        (
+            "wikitext --preset smoke --mixer linear",
+            259,
+            [("labels", vec![4, 2, 32]), ("tokens", vec![4, 2, 32]), ("", vec![])],
+        ),
+    ] {
+        let line = format!("bench step --task {flags} --batch-size 2 --steps 2 --threads 1 --export step.st --json");
+        let r: Value = serde_json::from_str(&world.dsf(&line).ok()).unwrap();
+        let chance = f64::from(classes).ln();
+        let first = positive(&r, "first_loss");
+        assert!((first - chance).abs() < 0.5 * chance, "{flags}: {first} by chance {chance}");
+        for key in ["seconds", "floor_seconds", "tokens_per_second"] {
+            positive(&r, key);
+        }
+        let wanted = data.into_iter().filter(|(name, _)| !name.is_empty());
+        let wanted = wanted.map(|(name, shape)| (format!("data.{name}"), shape));
+        let (found, run) = exported(&world.path("step.st"), "data.");
+        assert_eq!(found, wanted.collect::<Vec<_>>(), "{flags}");
+        assert_eq!(run["model"]["mixer"], r["mixer"]);
+        let weights = exported(&world.path("step.st"), "layers.0.mixer.").0;
+        assert!(weights.len() > 3, "{weights:?}");
     }
 }
 
@@ -132,6 +186,8 @@ fn what_cannot_be_timed_is_refused_in_a_sentence() {
     for (line, needle) in [
         ("bench step --steps 0", "--steps must be 1 to 1000"),
         ("bench step --mixer linnear", "Did you mean `linear`?"),
+        ("bench step --task wikitxt", "Did you mean `wikitext`?"),
+        ("bench step --task lra --kv-pairs 4", "--kv-pairs"),
         (
             "bench step --batch-size 1000000 --seq-len 4096 --d 8192 --vocab-size 8192",
             "GB of memory",

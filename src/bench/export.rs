@@ -1,0 +1,104 @@
+//! The file by which another program makes the same steps or computes the same op.
+
+use super::peers::save;
+use crate::config::RunConfig;
+use crate::error::Result;
+use crate::tasks::{Dataset, Documents, Splits, Text};
+use crate::train::Trainer;
+use candle_core::{Device, Tensor};
+use std::path::Path;
+
+/// Writes a safetensors file of the weights of `trainer` as they are and of the batches of its first epoch. Its header holds
+/// the run as `config`, the text of a `config.json`. Of S steps of B examples:
+///
+/// | objective | `data.tokens` u32 | `data.labels` i64 | `data.lengths` u32 |
+/// |---|---|---|---|
+/// | labels at some tokens | (S, B, L) | (S, B, L), -100 where there is none | |
+/// | the next token | (S, B, L) | (S, B, L) | |
+/// | a class | (S, D B, L), padded; all first documents, then all second ones | (S, B) | (S, D B) |
+pub(super) fn export(
+    path: &Path,
+    config: &RunConfig,
+    trainer: &Trainer,
+    data: &Splits,
+) -> Result<()> {
+    let steps = 0..trainer.steps_per_epoch();
+    let batches: Vec<Vec<usize>> = steps.map(|step| trainer.examples_of(step)).collect();
+    let mut tensors = match data {
+        Splits::PerToken { train, .. } => labelled(train, &batches)?,
+        Splits::NextToken(splits) => following(&splits.train, &batches)?,
+        Splits::Pooled(splits) => classified(&splits.train, &batches)?,
+    };
+    for (name, var) in trainer.weights() {
+        tensors.push((name, var.to_device(&Device::Cpu)?));
+    }
+    save(path, tensors, Some(config))
+}
+
+/// Tensors by name.
+type Named = Vec<(String, Tensor)>;
+
+fn named<const K: usize>(tensors: [(&str, Tensor); K]) -> Named {
+    let named = tensors.map(|(name, x)| (format!("data.{name}"), x));
+    named.into()
+}
+
+fn labelled(data: &Dataset, batches: &[Vec<usize>]) -> Result<Named> {
+    let (len, labels) = (data.seq_len(), data.dense_labels());
+    let rows = || batches.iter().flatten().map(|&i| i * len..(i + 1) * len);
+    let tokens: Vec<u32> = rows()
+        .flat_map(|row| &data.tokens()[row])
+        .copied()
+        .collect();
+    let labels: Vec<i64> = rows().flat_map(|row| &labels[row]).copied().collect();
+    let shape = (batches.len(), (), len);
+    Ok(named([
+        ("tokens", Tensor::from_vec(tokens, shape, &Device::Cpu)?),
+        ("labels", Tensor::from_vec(labels, shape, &Device::Cpu)?),
+    ]))
+}
+
+fn following(data: &Text, batches: &[Vec<usize>]) -> Result<Named> {
+    let len = data.seq_len();
+    let windows = || batches.iter().flatten().map(|&i| data.window(i));
+    let tokens = windows().flat_map(|ids| &ids[..len]);
+    let labels = windows().flat_map(|ids| &ids[1..=len]);
+    let tokens: Vec<u32> = tokens.map(|&id| id.into()).collect();
+    let labels: Vec<i64> = labels.map(|&id| id.into()).collect();
+    let shape = (batches.len(), (), len);
+    Ok(named([
+        ("tokens", Tensor::from_vec(tokens, shape, &Device::Cpu)?),
+        ("labels", Tensor::from_vec(labels, shape, &Device::Cpu)?),
+    ]))
+}
+
+fn classified(data: &Documents, batches: &[Vec<usize>]) -> Result<Named> {
+    let longest = batches.iter().flatten().map(|&i| data.longest(i));
+    let (len, steps) = (longest.max().unwrap_or(0), batches.len());
+    let (mut tokens, mut lengths, mut labels) = (Vec::new(), Vec::new(), Vec::new());
+    for batch in batches {
+        for which in 0..data.documents() {
+            for &example in batch {
+                let document = data.document(example, which);
+                tokens.extend(document.iter().map(|&id| u32::from(id)));
+                tokens.resize(tokens.len() + len - document.len(), 0);
+                lengths.push(document.len() as u32);
+            }
+        }
+        labels.extend(batch.iter().map(|&example| i64::from(data.label(example))));
+    }
+    Ok(named([
+        (
+            "tokens",
+            Tensor::from_vec(tokens, (steps, (), len), &Device::Cpu)?,
+        ),
+        (
+            "lengths",
+            Tensor::from_vec(lengths, (steps, ()), &Device::Cpu)?,
+        ),
+        (
+            "labels",
+            Tensor::from_vec(labels, (steps, ()), &Device::Cpu)?,
+        ),
+    ]))
+}
