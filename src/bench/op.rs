@@ -165,7 +165,7 @@ impl OpTiming {
             if !tracked {
                 return Ok(vec![output]);
             }
-            let gradients = output.backward()?;
+            let gradients = crate::ops::backward(&output)?;
             Ok(inputs
                 .iter()
                 .filter_map(|input| gradients.get(input).cloned())
