@@ -139,10 +139,12 @@ impl Bench {
                 Answer::Measured {
                     seconds,
                     peak_memory_bytes,
+                    instruction_set,
                     ..
                 } => {
                     theirs.push(seconds);
                     row.peer_peak_memory_bytes = peak_memory_bytes;
+                    row.peer_instruction_set = instruction_set;
                 }
             }
         }
@@ -163,8 +165,10 @@ impl Bench {
                 seconds,
                 losses: theirs,
                 peak_memory_bytes,
+                instruction_set,
             } => {
                 row.peer_peak_memory_bytes = peak_memory_bytes;
+                row.peer_instruction_set = instruction_set;
                 let distance = relative_difference(&theirs, &losses(&details));
                 row.compared(distance, self.machine.peer_tolerance());
                 if row.failed() {

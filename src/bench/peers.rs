@@ -113,6 +113,8 @@ pub(super) enum Answer {
         /// Losses of its steps, or sums of an op; none of a peer with data of its own.
         losses: Vec<f64>,
         peak_memory_bytes: Option<u64>,
+        /// The widest instruction set that it says it uses.
+        instruction_set: String,
     },
 }
 
@@ -183,6 +185,10 @@ impl Peer {
             seconds: seconds
                 .ok_or_else(|| Error::usage(format!("a report has no number `{key}`: {report}")))?,
             losses,
+            instruction_set: report["instruction_set"]
+                .as_str()
+                .unwrap_or_default()
+                .to_owned(),
             peak_memory_bytes: report["peak_bytes"].as_f64().map(|bytes| bytes as u64),
         })
     }

@@ -105,6 +105,8 @@ pub struct Row {
     pub ratio_max: Option<f64>,
     /// The most memory that the peer held.
     pub peer_peak_memory_bytes: Option<u64>,
+    /// The widest instruction set that the peer says it uses.
+    pub peer_instruction_set: String,
     /// Rounds, each of them ours and then the peer's.
     pub rounds: usize,
     /// Runnable tasks of the machine over the last minute, where the system tells.
@@ -117,6 +119,8 @@ pub struct Row {
     pub peak_exps: Option<f64>,
     /// Bytes of memory a second.
     pub peak_bytes: Option<f64>,
+    /// What keeps an op on a CPU from half of its floor, where it is below.
+    pub below: String,
     /// Where a check was worst, what is absent, or why a number is missing.
     pub note: String,
     /// Commit of this program, with `-dirty` where it was changed.

@@ -151,3 +151,47 @@ impl BodySpec {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::weights_beside_mixer;
+    use crate::model::{Classifier, Io, Model};
+    use crate::nn::Params;
+    use crate::recipes;
+    use candle_core::{DType, Device};
+
+    /// Every layout that a recipe trains has as many weights beside its mixer as its parameters say, biases aside.
+    #[test]
+    fn the_maps_beside_a_mixer_are_counted_as_they_are_built() {
+        let lra = |mixer| vec![("preset", "quick"), ("dataset", "image"), ("mixer", mixer)];
+        let mut layouts = Vec::new();
+        for (task, settings) in [
+            ("mqar", vec![("preset", "quick"), ("mixer", "softmax")]),
+            ("mqar", vec![("preset", "quick"), ("mixer", "normalized")]),
+            ("mqar", vec![("preset", "quick"), ("mixer", "s6")]),
+            ("lra", lra("softmax")),
+            ("lra", lra("mamba")),
+            ("lra", lra("ssd")),
+            ("lra", lra("rg-lru")),
+            ("wikitext", vec![("preset", "quick")]),
+        ] {
+            let run = recipes::run(task, &settings).unwrap();
+            let (model, sizes) = (&run.model, run.task.sizes().unwrap());
+            let params = Params::seeded(0, DType::F32, &Device::Cpu);
+            match model.classifier {
+                Some(_) => drop(Classifier::new(model, &sizes, &params).unwrap()),
+                None => drop(Model::new(model, Io::from(&sizes), &params).unwrap()),
+            }
+            let vars = params.vars().into_iter();
+            let built = vars.filter(|(name, var)| {
+                let beside = name.contains("0.mlp.") || name.contains("0.glu.");
+                beside && name.starts_with("layers.") && var.rank() == 2
+            });
+            let built: usize = built.map(|(_, var)| var.elem_count()).sum();
+            assert_eq!(weights_beside_mixer(model), built, "{settings:?}");
+            layouts.push(model.layout);
+        }
+        layouts.dedup();
+        assert!(layouts.len() > 4, "{layouts:?}");
+    }
+}

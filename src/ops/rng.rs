@@ -4,6 +4,8 @@
 //! layer all see the same numbers. The generator is Philox4x32-10 (Salmon et al. 2011), integer
 //! arithmetic only, so that a GPU can produce the same bits.
 
+pub mod mt19937;
+
 use sha2::{Digest, Sha256};
 
 const MULTIPLIERS: [u32; 2] = [0xD251_1F53, 0xCD9E_8D57];

@@ -7,7 +7,6 @@ mod limits;
 mod lines;
 pub mod lra;
 pub mod mqar;
-mod mt19937;
 mod parquet;
 mod recall;
 mod selective_copying;

@@ -10,7 +10,7 @@ use candle_core::{Result, Tensor};
 #[rustfmt::skip]
 pub(super) static OPS: &[Op] = &[
     // Along sequences.
-    Op { name: "selective_scan", sizes: Sizes::DecayedStates, floor: floors::selective_scan,
+    Op { name: "selective_scan", sizes: Sizes::DecayedStates, floor: floors::selective_scan, below: WALKS,
         about: "u, delta (B, L, d), a (d, n), b, c (B, L, n); elements B L d n",
         inputs: |s| scan(s, parameter([s.width, s.states], Fill::Harmonics)),
         run: |x, _| ops::selective_scan(&x[0], &x[1], &x[2], &x[3], &x[4], None), ..STATES },
@@ -20,7 +20,7 @@ pub(super) static OPS: &[Op] = &[
     Op { name: "gla", about: "q, k, g (B, L, s, n/s), v (B, L, s, d/s); elements B L d n / s", heads: true,
         inputs: matrix_state,
         run: |x, _| ops::gla(&x[0], &x[1], &x[2], &x[3], None),
-        elements: |e| e.elements() / e.heads as f64, floor: floors::gla, ..STATES },
+        elements: |e| e.elements() / e.heads as f64, floor: floors::gla, below: WALKS, ..STATES },
     Op { name: "delta_rule", about: "the same, with a, b (B, L, s, n/s); elements B L d n / s", heads: true,
         inputs: |s| {
             let keys = s.states / s.heads;
@@ -29,7 +29,7 @@ pub(super) static OPS: &[Op] = &[
             [matrix_state(s), vec![side.clone(), side]].concat()
         },
         run: |x, _| ops::delta_rule(&x[0], &x[1], &x[2], &x[4], &x[5], &x[3], None),
-        elements: |e| e.elements() / e.heads as f64, floor: floors::delta_rule, ..STATES },
+        elements: |e| e.elements() / e.heads as f64, floor: floors::delta_rule, below: WALKS, ..STATES },
     Op { name: "linear_scan", about: "a and x (B, L, d); elements B L d",
         inputs: |s| vec![input(s.sequence(s.width), Fill::Uniform(0.0, 1.0)), x(s)],
         run: |x, _| ops::linear_scan(&x[0], &x[1]), floor: floors::linear_scan, ..SEQUENCE },
@@ -48,7 +48,9 @@ pub(super) static OPS: &[Op] = &[
         run: |x, _| ops::causal_conv1d(&x[0], &x[1], Some(&x[2])), ..SEQUENCE },
     Op { name: "long_conv", about: "u (B, L, d), a kernel (d, L); elements B L d",
         inputs: |s| vec![x(s), parameter([s.width, s.len], Fill::Normal((s.len as f64).powf(-0.5)))],
-        run: |x, _| ops::long_conv(&x[0], &x[1]), floor: floors::long_conv, ..SEQUENCE },
+        run: |x, _| ops::long_conv(&x[0], &x[1]), floor: floors::long_conv,
+        below: "its transforms are those of a library, in registers of 8 numbers and without the instructions of AVX-512, and \
+                time is made the last axis and back by transposes, which the floor does not count", ..SEQUENCE },
     Op { name: "vandermonde", about: "a, w (d, n) complex, powers below L; elements d n L",
         inputs: |s| {
             let part = |fill| parameter([s.width, s.states], fill);
@@ -58,7 +60,9 @@ pub(super) static OPS: &[Op] = &[
             vec![states.clone(), states, weights.clone(), weights, taps]
         },
         run: |x, _| ops::vandermonde([&x[0], &x[1]], [&x[2], &x[3]], x[4].dim(0)?),
-        elements: |e| e.elements() / e.batch as f64, floor: floors::vandermonde, ..STATES },
+        elements: |e| e.elements() / e.batch as f64, floor: floors::vandermonde,
+        below: "each run of powers begins with one in f64, which the floor does not count, and few channels are few tasks",
+        ..STATES },
     Op { name: "complex_scan", about: "a and x (B, L, 2, d), real before imaginary; elements B L d",
         inputs: |s| {
             let numbers = |fill| input([s.batch, s.len, 2, s.width], fill);
@@ -100,9 +104,9 @@ pub(super) static OPS: &[Op] = &[
         sizes: Sizes::Square, states: true,
         inputs: |s| vec![x(s), weight(s.states, s.width, 0.02), bias(s.states)],
         run: |x, _| ops::linear(&x[0], &x[1], Some(&x[2])), elements: Shape::elements,
-        floor: |e| Passes::dense(2.0 * e.elements(), e.tokens() * (e.width + e.states) as f64), ..POINTWISE },
+        floor: |e| Passes::dense(2.0 * e.elements(), e.tokens() * (e.width + e.states) as f64), below: PRODUCTS, ..POINTWISE },
     Op { name: "dropout", about: "x (B, L, d), p = 0.1; elements B L d",
-        run: |x, _| ops::dropout(&x[0], DROPPED),
+        run: |x, _| ops::dropout(&x[0], DROPPED), below: DRAWS,
         floor: |e| Passes::moves(e.channels(), 2.0, 4.0), ..ROWS },
     Op { name: "cross_entropy", about: "hidden (B L, d), a head of n classes; elements B L n",
         sizes: Sizes::Labels, states: true,
@@ -113,7 +117,7 @@ pub(super) static OPS: &[Op] = &[
         },
         run: |x, _| Ok(ops::cross_entropy(&x[0], &x[1], &x[2])?.loss),
         elements: |e| e.tokens() * e.states as f64,
-        floor: |e| Passes::dense(2.0 * e.elements(), e.channels() + (e.states * e.width) as f64), ..POINTWISE },
+        floor: |e| Passes::dense(2.0 * e.elements(), e.channels() + (e.states * e.width) as f64), below: PRODUCTS, ..POINTWISE },
     Op { name: "sigmoid", run: |x, _| ops::sigmoid(&x[0]), ..POINTWISE },
     Op { name: "softplus", run: |x, _| ops::softplus(&x[0]), ..POINTWISE },
     Op { name: "elu1", run: |x, _| ops::elu1(&x[0]), ..POINTWISE },
@@ -163,7 +167,7 @@ pub(super) static OPS: &[Op] = &[
     Op { name: "glu_gelu", run: |x, _| ops::glu(&x[0], Glu::Gelu), ..GLU },
     Op { name: "residual", about: "scale x + branch, all (B, L, d), p = 0.1; elements B L d",
         inputs: |s| vec![x(s), x(s), parameter([1], Fill::Uniform(0.5, 1.5))],
-        run: |x, _| ops::residual(&x[0], &x[1], Some(DROPPED), Some(&x[2])),
+        run: |x, _| ops::residual(&x[0], &x[1], Some(DROPPED), Some(&x[2])), below: DRAWS,
         floor: |e| Passes::moves(e.channels(), 3.0, 7.0), ..ROWS },
 ];
 
@@ -179,7 +183,29 @@ const POINTWISE: Op = Op {
     run: |x, _| Ok(x[0].clone()),
     elements: Shape::channels,
     floor: |e| Passes::moves(e.channels(), 2.0, 5.0),
+    below: MOVES,
 };
+
+/// Of ops that only move memory.
+const MOVES: &str = "the floor counts each number that is read or written once, and no arithmetic: outputs are zeroed before \
+                     they are written, a line of the cache is read before it is written, and a gradient of ones begins the \
+                     backward pass";
+
+/// Of dropout.
+const DRAWS: &str = "the floor counts memory alone, and every number of a mask is drawn by ten rounds of a counter, forward and \
+                     again backward";
+
+/// Of products in chunks.
+const CHUNKS: &str = "between its products, which are of 64 rows and less, it copies, transposes and weighs what they read, which \
+                      the floor does not count";
+
+/// Of large products.
+const PRODUCTS: &str =
+    "its products have few columns, for each of which the kernel copies what it reads";
+
+/// Of a matrix of state that is walked through.
+const WALKS: &str = "most instructions for an entry of the state are multiplications, and the floor counts those and additions \
+                     alike, which a core with pipes of their own for each computes at the same time";
 
 const SEQUENCE: Op = Op {
     sizes: Sizes::Sequences,
@@ -196,6 +222,7 @@ const STATES: Op = Op {
     states: true,
     elements: Shape::elements,
     floor: floors::chunked,
+    below: CHUNKS,
     ..POINTWISE
 };
 
@@ -220,6 +247,7 @@ const POOL: Op = Op {
 
 /// Decay and input scale of every channel come from gates, which are read beside the input.
 const GATED: Op = Op {
+    below: "the floor counts memory alone, and each gate takes an exponential and a division, forward and again backward",
     inputs: |s| gated(s, None),
     floor: |e| Passes::moves(e.channels(), 4.0, 12.0),
     ..SEQUENCE
@@ -239,6 +267,7 @@ const MLP: Op = Op {
     },
     elements: Shape::elements,
     floor: |e| Passes::dense(4.0 * e.elements(), 2.0 * e.channels()),
+    below: PRODUCTS,
     ..POINTWISE
 };
 

@@ -11,7 +11,6 @@ the run's config come from the file that `--export` writes.
 `--form` is the scan of Mamba (see scan.py).
 """
 import argparse
-import json
 
 import scan
 import torch
@@ -144,7 +143,7 @@ def main():
         return float(loss.detach())
 
     losses, wall, cpu = scan.timed(step, given.warm, given.steps)
-    print(json.dumps(scan.summary(wall, cpu) | {"loss": losses[-1], "losses": losses}))
+    scan.tell(wall, cpu, losses)
 
 
 if __name__ == "__main__":

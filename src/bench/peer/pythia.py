@@ -8,7 +8,6 @@ fused kernel, AdamW with clipped gradients; weights, batches and the run's confi
     python pythia.py --load step.safetensors
 """
 import argparse
-import json
 
 import scan
 import torch
@@ -97,7 +96,7 @@ def main():
         return float(loss.detach())
 
     losses, wall, cpu = scan.timed(step, given.warm, given.steps)
-    print(json.dumps(scan.summary(wall, cpu) | {"loss": losses[-1], "losses": losses}))
+    scan.tell(wall, cpu, losses)
 
 
 if __name__ == "__main__":

@@ -13,6 +13,7 @@ the package mamba_ssm; where that cannot be imported, the report says `absent`.
 """
 import argparse
 import json
+import math
 import resource
 import statistics
 import time
@@ -198,8 +199,15 @@ def summary(wall, cpu):
         "s_max": max(wall),
         "peak_bytes": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024,
         "torch": torch.__version__,
+        "instruction_set": torch.backends.cpu.get_cpu_capability().lower(),
         "threads": torch.get_num_threads(),
     }
+
+
+def tell(wall, cpu, losses):
+    """Prints the report; a number that is none is null, which is all that JSON knows of it."""
+    losses = [x if math.isfinite(x) else None for x in losses]
+    print(json.dumps(summary(wall, cpu) | {"losses": losses}, allow_nan=False))
 
 
 def main():
@@ -226,7 +234,7 @@ def main():
 
     ys, wall, cpu = timed(both, given.warm, given.steps, device)
     sums = [ys[-1].double().abs().sum(), sum(x.grad.double().abs().sum() for x in inputs)]
-    print(json.dumps(summary(wall, cpu) | {"losses": [float(s) for s in sums]}))
+    tell(wall, cpu, [float(s) for s in sums])
 
 
 if __name__ == "__main__":

@@ -13,7 +13,6 @@ AdamW with decay on every parameter.
 a label. `--form` is the scan of s6 (see scan.py) or that of qlstm: `loop`, or `tree`, a parallel scan.
 """
 import argparse
-import json
 import math
 
 import scan
@@ -238,7 +237,7 @@ def main():
         return loss
 
     losses, wall, cpu = scan.timed(step, given.warm, given.steps, device)
-    print(json.dumps(scan.summary(wall, cpu) | {"loss": losses[-1], "losses": losses}))
+    scan.tell(wall, cpu, losses)
 
 
 if __name__ == "__main__":

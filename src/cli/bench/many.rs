@@ -247,7 +247,7 @@ impl Lengths {
     after_help = "The peer is called with --threads N --load FILE and, for a step, --mixer M \
     --lr X --wd X --dropout P behind its own arguments. FILE is what --export writes. The last line \
     it prints is a JSON object with `cpu_s_per_step` (seconds), `losses` (of each step it made; for \
-    an op the sums of magnitudes of output and gradients) and perhaps `peak_bytes`.\n\n\
+    an op the sums of magnitudes of output and gradients) and perhaps `peak_bytes` and `instruction_set`.\n\n\
     dsf bench compare --peer \"python src/bench/peer/step.py --head labelled\" -- step --mixer s6"
 )]
 pub(super) struct Compare {

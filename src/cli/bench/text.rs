@@ -60,8 +60,10 @@ pub(super) fn report(report: &Report) -> String {
     let ours = OURS.iter().filter(other);
     facts.extend(ours.filter_map(|(name, cell)| Some((*name, cell(row)?))));
     facts.extend(peaks(row).map(|peaks| ("peaks", peaks)));
-    if !row.note.is_empty() {
-        facts.push(("note", row.note.clone()));
+    for (name, text) in [("why below", &row.below), ("note", &row.note)] {
+        if !text.is_empty() {
+            facts.push((name, text.clone()));
+        }
     }
     if let (Some(first), Some(last)) = (number("first_loss"), row.loss) {
         facts.push((
@@ -166,6 +168,7 @@ pub(super) fn table(rows: &[Row]) -> String {
         cells.push(line);
     }
     text += &columns(&cells, Align::Right);
+    text += &reasons(&timed);
     let loads = timed.iter().filter_map(|row| row.load_average);
     let (low, high) = loads.fold((f64::INFINITY, 0f64), |(low, high), load| {
         (low.min(load), high.max(load))
@@ -186,14 +189,37 @@ pub(super) fn table(rows: &[Row]) -> String {
     )
 }
 
+/// What keeps ops from half of their floors, each reason once.
+fn reasons(rows: &[&Row]) -> String {
+    let mut reasons: Vec<(&str, Vec<&str>)> = Vec::new();
+    for row in rows.iter().filter(|row| !row.below.is_empty()) {
+        let name = row.case.split(' ').next().unwrap_or_default();
+        match reasons.iter_mut().find(|(reason, _)| *reason == row.below) {
+            Some((_, names)) if names.contains(&name) => {}
+            Some((_, names)) => names.push(name),
+            None => reasons.push((&row.below, vec![name])),
+        }
+    }
+    let line = |(reason, names): &(&str, Vec<&str>)| format!("  {}: {reason}\n", names.join(", "));
+    let lines: String = reasons.iter().map(line).collect();
+    match lines.as_str() {
+        "" => lines,
+        _ => format!("\nBelow half of the floor:\n{lines}"),
+    }
+}
+
 /// The machine in a line.
 fn machine(row: &Row, load: &str) -> String {
     let processor = match row.instruction_set.as_str() {
         "" => row.processor.clone(),
         set => format!("{}, {set}", row.processor),
     };
+    let peer = match row.peer_instruction_set.as_str() {
+        "" => String::new(),
+        set => format!(" (the peer {set})"),
+    };
     let (threads, commit) = (row.threads, &row.commit);
-    format!("{processor}, {threads} threads, load {load}, commit {commit}")
+    format!("{processor}{peer}, {threads} threads, load {load}, commit {commit}")
 }
 
 fn shown<T>(value: Option<T>, how: impl Fn(T) -> String) -> String {
@@ -251,6 +277,28 @@ fn digits(x: f64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_reason_is_told_once_with_all_ops_it_holds_for() {
+        let row = |case: &str, below: &str| Row {
+            case: case.to_owned(),
+            below: below.to_owned(),
+            ..Row::default()
+        };
+        let rows = [
+            row("tanh --shape 1,2,3", "it waits"),
+            row("linear --shape 1,2,3,4", ""),
+            row("glu --shape 1,2,3", "it waits"),
+            row("glu --shape 3,2,1", "it waits"),
+            row("ssd --shape 1,2,3,4", "it walks"),
+        ];
+        let text = reasons(&rows.each_ref());
+        assert_eq!(
+            text,
+            "\nBelow half of the floor:\n  tanh, glu: it waits\n  ssd: it walks\n"
+        );
+        assert_eq!(reasons(&[&rows[1]]), "");
+    }
 
     #[test]
     fn three_digits_and_a_unit_say_enough() {

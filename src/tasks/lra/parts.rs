@@ -3,8 +3,8 @@
 use super::vocab::encode;
 use super::{Documents, LraConfig, Splits};
 use crate::error::{refuse, Error, Result};
+use crate::ops::rng::mt19937::Mt19937;
 use crate::tasks::lines::{self, Line};
-use crate::tasks::mt19937::Mt19937;
 use std::path::Path;
 
 /// The seed of every split in the released code.

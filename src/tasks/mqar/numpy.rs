@@ -5,7 +5,7 @@
 
 use super::{lay_out, MqarConfig, POWER};
 use crate::error::{Error, Result};
-use crate::tasks::mt19937::Mt19937;
+use crate::ops::rng::mt19937::Mt19937;
 use crate::tasks::Dataset;
 use std::ops::Range;
 

@@ -143,6 +143,8 @@ fn every_op_that_is_listed_can_be_timed() {
         assert!((positive(&r, "elements_per_second") / rate - 1.0).abs() < 1e-9);
         let fraction = positive(&r, "floor_seconds") / positive(&r, "seconds");
         assert!((positive(&r, "fraction_of_floor") / fraction - 1.0).abs() < 1e-9);
+        let reason = r["below"].as_str().unwrap();
+        assert_eq!(fraction < 0.5, !reason.is_empty(), "{name}: {reason}");
         positive(&r["forward"], "seconds");
         positive(&r["forward"], "floor_seconds");
         assert!(r["checksum"].as_f64().unwrap() != 0.0);

@@ -37,8 +37,9 @@ impl Point {
 
     /// Its index in a picture; `None` outside.
     pub fn cell(self) -> Option<usize> {
-        let inside = |c: i32| usize::try_from(c).ok().filter(|&c| c < SIDE);
-        Some(inside(self.y)? * SIDE + inside(self.x)?)
+        // Asked for every cell of every stencil: negative numbers become large ones, one comparison for both edges.
+        let (y, x) = (self.y as u32 as usize, self.x as u32 as usize);
+        (y < SIDE && x < SIDE).then_some(y * SIDE + x)
     }
 
     /// Every cell of a picture, row by row.
@@ -62,10 +63,12 @@ impl Mask {
 
     /// Occupies `width` cells on every side.
     pub fn add_frame(&mut self, width: usize) {
-        let inner = width as i32..(SIDE - width) as i32;
-        for (cell, point) in self.0.iter_mut().zip(Point::all()) {
-            if !(inner.contains(&point.y) && inner.contains(&point.x)) {
-                *cell = u8::MAX;
+        for (y, row) in self.0.chunks_exact_mut(SIDE).enumerate() {
+            if y < width || y >= SIDE - width {
+                row.fill(u8::MAX);
+            } else {
+                row[..width].fill(u8::MAX);
+                row[SIDE - width..].fill(u8::MAX);
             }
         }
     }

@@ -1,11 +1,12 @@
 //! The Mersenne Twister (Matsumoto and Nishimura 1998): the bits of PyTorch's generator on a CPU, and
-//! the draws of numpy's legacy `RandomState`.
+//! the draws of numpy's legacy `RandomState`. It is here because data of the paper's size take a thousand million draws, for
+//! which this crate is compiled and the one above is not.
 
 const N: usize = 624;
 const M: usize = 397;
 
 /// numpy's `RandomState(seed)`, PyTorch's `Generator().manual_seed(seed)`.
-pub(super) struct Mt19937 {
+pub struct Mt19937 {
     state: [u32; N],
     /// The state, tempered.
     output: [u32; N],
@@ -14,7 +15,7 @@ pub(super) struct Mt19937 {
 
 impl Mt19937 {
     /// `init_genrand` of the authors' code, which both use for a whole number.
-    pub(super) fn new(seed: u32) -> Self {
+    pub fn new(seed: u32) -> Self {
         let mut state = [seed; N];
         for i in 1..N {
             let last = state[i - 1];
@@ -31,7 +32,7 @@ impl Mt19937 {
 
     /// The next word; PyTorch's `random()`.
     #[inline]
-    pub(super) fn next_u32(&mut self) -> u32 {
+    pub fn next_u32(&mut self) -> u32 {
         if self.used == N {
             self.refill();
         }
@@ -53,20 +54,20 @@ impl Mt19937 {
     }
 
     /// `random_sample()`: uniform on [0, 1) with 53 bits.
-    pub(super) fn random_sample(&mut self) -> f64 {
+    pub fn random_sample(&mut self) -> f64 {
         let (high, low) = (self.next_u32() >> 5, self.next_u32() >> 6);
         (f64::from(high) * 67_108_864.0 + f64::from(low)) / 9_007_199_254_740_992.0
     }
 
     /// `randint(low, low + 2**31)`: one draw, 31 of its bits.
-    pub(super) fn randint_31_bits(&mut self, low: u32) -> u32 {
+    pub fn randint_31_bits(&mut self, low: u32) -> u32 {
         low + (self.next_u32() & (u32::MAX >> 1))
     }
 
     /// `shuffle(row)`: from the last element down, each trades places with one at or before it,
     /// whose index is drawn under a mask until it is not beyond. A draw beyond trades the
     /// element with itself, which costs less than the mispredicted branch of a retry.
-    pub(super) fn shuffle(&mut self, row: &mut [u32]) {
+    pub fn shuffle(&mut self, row: &mut [u32]) {
         let mut last = row.len().saturating_sub(1);
         while last > 0 {
             let mask = u32::MAX >> (last as u32).leading_zeros();
