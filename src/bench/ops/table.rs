@@ -204,8 +204,8 @@ const PRODUCTS: &str =
     "its products have few columns, for each of which the kernel copies what it reads";
 
 /// Of a matrix of state that is walked through.
-const WALKS: &str = "most instructions for an entry of the state are multiplications, and the floor counts those and additions \
-                     alike, which a core with pipes of their own for each computes at the same time";
+const WALKS: &str = "most instructions for an entry of the state are multiplications, for which a core has half of its pipes; \
+                     the floor counts them as if as many additions went beside them";
 
 const SEQUENCE: Op = Op {
     sizes: Sizes::Sequences,
