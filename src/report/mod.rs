@@ -348,11 +348,32 @@ fn nothing_yet(figure: &Figure, rows: &[Record]) -> Error {
             other.flag()
         ),
         None => format!(
-            "there are no results for {} here yet; {}, and --out names the folder that holds them",
+            "there are no results for {} here yet; {}, and --out names the folder that holds them{}",
             figure.title(),
-            figure.remedy
+            figure.remedy,
+            of_other_sizes(figure, rows)
         ),
     })
+}
+
+/// How to draw runs of a figure's mixers that are of other sizes than the figure.
+fn of_other_sizes(figure: &Figure, rows: &[Record]) -> String {
+    let Drawn::Axes { columns, .. } = figure.drawn else {
+        return String::new();
+    };
+    let kind = |run: &&Record| {
+        let mut wanted = figure.runs.iter();
+        wanted.all(|(column, values)| {
+            !["task", "mixer"].contains(column) || values.contains(&run.text(column))
+        })
+    };
+    match rows.iter().filter(kind).count() {
+        0 => String::new(),
+        held => format!(
+            "; {} of its mixers here at other sizes: `dsf report --over {columns}` draws them",
+            coverage::counted(held, "run")
+        ),
+    }
 }
 
 fn nothing_left(figure: &Figure, rows: &[&Record]) -> Error {

@@ -505,8 +505,14 @@ fn caption(report: &Report) -> Vec<String> {
         } else {
             ""
         };
+        let all = grids.iter().flat_map(Grid::results);
+        let mut counts = all.filter_map(|status| Some(status.score()?.seeds));
+        let up_to = match counts.all(|count| count == seeds) {
+            true => "",
+            false => "up to ",
+        };
         caption.push(format!(
-            "mean ± std{band} over up to {seeds} seeds{training}"
+            "mean ± std{band} over {up_to}{seeds} seeds{training}"
         ));
     }
     if drawn(|form| !matches!(form, Form::Columns | Form::Table)) {

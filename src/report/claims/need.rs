@@ -3,7 +3,7 @@
 use super::super::stats::{ALPHA, FEWEST, MOST};
 use super::judge::{Problem, Test};
 use super::study::{Cell, Kind};
-use super::table::{Claim, Holds};
+use super::table::{Claim, Holds, Over};
 use crate::config::SETTINGS;
 use crate::store::{Record, RunStatus};
 use std::collections::{BTreeMap, BTreeSet};
@@ -49,9 +49,13 @@ impl Place<'_> {
                 ),
             ),
             (None, Some(problem)) => (FEWEST, problem.reason()),
-            (None, None) if tests.is_empty() => {
-                (FEWEST, "no cell has runs of all its mixers".to_owned())
-            }
+            (None, None) if tests.is_empty() => (
+                FEWEST,
+                match self.single() {
+                    Some(flag) => format!("a trend over --{flag} needs two of its values"),
+                    None => "no cell has runs of all its mixers".to_owned(),
+                },
+            ),
             (None, None) => match self.seeds_to_decide(tests) {
                 Some(seeds) => (
                     seeds,
@@ -127,15 +131,44 @@ impl Place<'_> {
         rates.iter().map(f64::to_string).collect()
     }
 
-    /// Values of each axis that the command names.
-    fn axes(&self) -> Vec<Vec<&str>> {
+    /// Values of an axis in the cells.
+    fn values(&self, axis: usize) -> Vec<&str> {
+        let mut values: Vec<&str> = Vec::new();
+        for cell in self.cells {
+            if !values.contains(&cell.at[axis].as_str()) {
+                values.push(&cell.at[axis]);
+            }
+        }
+        // Numbers by size, and all else as it stands.
+        values.sort_by(|x, y| match (x.parse::<f64>(), y.parse::<f64>()) {
+            (Ok(x), Ok(y)) => x.total_cmp(&y),
+            _ => std::cmp::Ordering::Equal,
+        });
+        values
+    }
+
+    /// The flag of an axis over which a slope is wanted, and of which there is one value.
+    fn single(&self) -> Option<&'static str> {
+        let mut contrasts = self.claim.contrasts.iter();
+        contrasts.find_map(|contrast| {
+            let Over::Doublings(flag) = contrast.over else {
+                return None;
+            };
+            let axis = self.claim.axes.iter().position(|axis| axis.flag == flag)?;
+            (self.values(axis).len() == 1).then_some(flag)
+        })
+    }
+
+    /// Values of each axis that the command names: those of the cells, and of a slope's axis another one where it is single.
+    fn axes(&self) -> Vec<Vec<String>> {
+        let single = self.single();
         let axes = self.claim.axes.iter().enumerate();
-        axes.map(|(i, _)| {
-            let mut values: Vec<&str> = Vec::new();
-            for cell in self.cells {
-                if !values.contains(&cell.at[i].as_str()) {
-                    values.push(&cell.at[i]);
-                }
+        axes.map(|(i, axis)| {
+            let values = self.values(i).into_iter().map(str::to_owned);
+            let mut values: Vec<String> = values.collect();
+            if single == Some(axis.flag) {
+                let twice = values[0].parse::<usize>().map(|value| 2 * value);
+                values.extend(twice.map(|value| value.to_string()));
             }
             values
         })

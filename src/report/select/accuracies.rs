@@ -16,10 +16,13 @@ use super::super::{Group, SCHEMA};
 use super::chance::{chance, CHANCE, MAJORITY};
 use super::{in_order, mean_and_std, metric, mixed_in, model_lines, number};
 use super::{ModelLine, Place, Selected, Selection};
+use crate::store::Field;
 use std::collections::{BTreeMap, BTreeSet};
 
 const GENERATED: &str = "‡";
 const BEST_INSTEAD: &str = "°";
+const PLAIN_SKIP: &str =
+    "skips around mixers are plain; code released since scales them by a learnt λ: --lambda-skip true";
 
 /// Runs that differ in one of these are in different tables.
 #[rustfmt::skip]
@@ -399,6 +402,10 @@ impl<'a> Table<'a> {
         };
         grid.notes.extend(grid.about_seeds());
         grid.notes.extend(self.notes());
+        let released = self.first.beside && self.first.text("protocol") == "reference";
+        if released && *self.first.record.get("lambda_skip") == Field::Flag(false) {
+            grid.notes.push(PLAIN_SKIP.to_owned());
+        }
         grid.notes.extend(mixed_in(&self.lines));
         grid
     }

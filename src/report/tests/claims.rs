@@ -190,7 +190,7 @@ fn too_few_seeds_decide_nothing_and_the_missing_ones_are_counted() {
     assert_eq!(
         command,
         "dsf sweep --task mqar --preset paper --protocol reference --train-examples 1000 \
-         --mixer normalized,linear --sizes 128:8,64:4 --d 128,64 --n 32,64 --lr 0.001,0.01 --seed 0,1,2"
+         --mixer normalized,linear --sizes 128:8,64:4 --d 64,128 --n 32,64 --lr 0.001,0.01 --seed 0,1,2"
     );
     assert!(
         text(&report).contains("undecided: needs 32 runs"),
@@ -301,6 +301,21 @@ fn a_claim_about_each_task_needs_all_and_one_contradicts() {
     assert_eq!(gates([0.1, 0.1]), "supported");
     assert_eq!(gates([0.1, 0.0]), "undecided");
     assert_eq!(gates([0.1, -0.1]), "not supported");
+}
+
+#[test]
+fn a_trend_over_a_single_value_asks_for_another() {
+    let mut rows = compared(0.3, 3);
+    rows.grid("softmax", 0..3, |_| Some(0.9));
+    rows.rows.retain(|row| row.count("n") == 32);
+    let report = judged(&rows.rows);
+    let found = &records(&report, "reduced", "linear-approaches-softmax")[0];
+    assert_eq!(found["verdict"], "undecided");
+    assert_eq!(found["reason"], "a trend over --n needs two of its values");
+    // Of 2 sizes and 2 widths, 2 mixers at 2 rates with 3 seeds.
+    assert_eq!(found["runs_needed"].as_u64(), Some(48));
+    let command = found["command"].as_str().unwrap();
+    assert!(command.contains(" --n 32,64 "), "{command}");
 }
 
 #[test]

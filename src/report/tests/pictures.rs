@@ -160,7 +160,7 @@ fn ten_seeds_make_bands_of_one_deviation() {
     assert!((point.y - 0.5).abs() < 1e-12);
     // Ten numbers at 0.1 from their mean: the root of 10 * 0.01 / 9.
     assert!((point.std.unwrap() - (0.1f64 / 9.0).sqrt()).abs() < 1e-12);
-    assert_eq!(drawn.caption[0], "mean ± std (bands) over up to 10 seeds");
+    assert_eq!(drawn.caption[0], "mean ± std (bands) over 10 seeds");
     draws(&report, "linear: 64: 50.0 %");
     assert!(super::drawn(&report, "svg").contains("<polygon opacity=\"0.18\""));
 }
@@ -299,6 +299,20 @@ fn one_cell_is_drawn_alone_and_none_is_refused_in_a_sentence() {
     let message = refused.unwrap_err().to_string();
     assert!(
         message.contains("no results for Figure state") && message.contains("dsf sweep"),
+        "{message}"
+    );
+    let small = [run("linear", 0.5, |c| c.task.set("seq_len", 32))];
+    let refused = report(
+        figure(Series::Figure, "2"),
+        &small,
+        None,
+        none,
+        &Asked::default(),
+    );
+    let message = refused.unwrap_err().to_string();
+    assert!(
+        message
+            .ends_with("1 run of its mixers here at other sizes: `dsf report --over d` draws them"),
         "{message}"
     );
 }
