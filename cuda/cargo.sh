@@ -4,7 +4,7 @@
 # what it depends on, is compiled once, in target/release.
 #   COMPUTE_CAP=75          GPUs from Turing on; the default, 80, is Ampere and has bf16
 #   DSF_CUDA_ARCHS=80,90    our own kernels for these only, for quick work
-#   DSF_CUDA_QUICK=1        Candle's kernels to be linked and not run: they are compiled without optimisation
+#   DSF_CUDA_QUICK=1        a binary to be linked and not used: it and Candle's kernels are compiled without optimisation
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -32,6 +32,12 @@ if [ -n "${DSF_CUDA_QUICK:-}" ] && "$NVCC" --help | grep -q -- --Ofast-compile; 
     # The name is another, so that cargo takes none of it for a whole build.
     export DSF_NVCC=$NVCC NVCC=$PWD/cuda/nvcc-quick.sh
 fi
+settings=()
+if [ -n "${DSF_CUDA_QUICK:-}" ]; then
+    for package in dsf dsf-gpu dsf-ops; do
+        settings+=(--config "profile.release.package.$package.opt-level=0")
+    done
+fi
 export CUDA_COMPUTE_CAP=${COMPUTE_CAP:-80}
 export DSF_CUDA_VERSION=$((major * 1000 + minor * 10))
 # The latest that cudarc has bindings for will do for later ones.
@@ -49,8 +55,8 @@ if [ "$command" = build ]; then
     rm -f "$kept"
     [ ! -e "$plain" ] || ln "$plain" "$kept"
     trap '[ "$kept" -ef "$plain" ] || [ ! -e "$kept" ] || mv -f "$kept" "$plain"; rm -f "$kept"' EXIT
-    cargo build --release --locked --features cuda "$@"
+    cargo "${settings[@]}" build --release --locked --features cuda "$@"
     [ ! -e "$plain" ] || mv -f "$plain" "$target/dsf-cuda"
 else
-    exec cargo "$command" --release --locked --features cuda "$@"
+    exec cargo "${settings[@]}" "$command" --release --locked --features cuda "$@"
 fi

@@ -26,7 +26,7 @@ if command -v compute-sanitizer >/dev/null; then
     for tool in memcheck racecheck; do
         echo "== compute-sanitizer, $tool"
         compute-sanitizer --tool "$tool" --error-exitcode 1 "$dsf" bench --device cuda \
-            --only "check small" --csv "target/cuda/$tool.csv" --quiet || failed=$?
+            --only "check small" --again --csv "target/cuda/$tool.csv" --quiet || failed=$?
     done
 else
     echo "compute-sanitizer is not on PATH: the kernels' memory and races go unchecked" >&2

@@ -50,6 +50,15 @@ fn is_zero(n: &usize) -> bool {
 }
 
 impl Precision {
+    /// As it is typed.
+    pub fn as_str(&self) -> &'static str {
+        match self {
+            Self::F32 => "f32",
+            Self::Tf32 => "tf32",
+            Self::Bf16 => "bf16",
+        }
+    }
+
     /// Whether it goes without saying.
     pub fn is_usual(&self) -> bool {
         *self == Self::F32

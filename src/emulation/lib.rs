@@ -199,12 +199,14 @@ impl Machine for Emulation {
         let Storage::Cpu(storage) = storage else {
             bail!("the emulation reads CPU tensors");
         };
-        Ok(match storage {
+        let address = match storage {
             CpuStorage::F32(values) => values.as_ptr() as u64,
             CpuStorage::BF16(values) => values.as_ptr() as u64,
             CpuStorage::U32(values) => values.as_ptr() as u64,
             _ => bail!("kernels do not know {:?}", storage_dtype(storage)),
-        })
+        };
+        kept::in_use(address as usize);
+        Ok(address)
     }
 
     fn launch(&self, kernel: &Kernel, grid: Grid, args: &[Arg]) -> Result<()> {

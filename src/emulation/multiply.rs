@@ -1,4 +1,4 @@
-//! The matrix product of cuBLAS, as plain loops.
+//! The matrix product of cuBLAS, as plain loops. Sums are in f64, since no order of theirs would be that of a GPU.
 
 use candle_core::DType;
 use dsf_gpu::{Product, View};
@@ -37,8 +37,8 @@ pub(super) fn write(to: View, values: &[f32]) {
 
 pub(super) fn run(product: Product, to: View) {
     let (left, right) = (read(product.left.values), read(product.right.values));
-    let mut sums = match product.add {
-        true => read(to),
+    let mut sums: Vec<f64> = match product.add {
+        true => read(to).into_iter().map(f64::from).collect(),
         false => vec![0.0; to.len()],
     };
     let Product {
@@ -53,19 +53,20 @@ pub(super) fn run(product: Product, to: View) {
         for i in 0..rows {
             let sums = &mut sums[i * columns..][..columns];
             for k in 0..inner {
-                let factor = match product.left.transposed {
+                let factor = f64::from(match product.left.transposed {
                     true => left[k * rows + i],
                     false => left[i * inner + k],
-                };
+                });
                 for (j, sum) in sums.iter_mut().enumerate() {
                     *sum += factor
-                        * match product.right.transposed {
+                        * f64::from(match product.right.transposed {
                             true => right[j * inner + k],
                             false => right[k * columns + j],
-                        };
+                        });
                 }
             }
         }
     }
+    let sums: Vec<f32> = sums.into_iter().map(|x| x as f32).collect();
     write(to, &sums);
 }

@@ -43,9 +43,12 @@ impl Recorder {
         work: &mut dyn FnMut() -> Result<()>,
     ) -> Result<Box<dyn Recording>> {
         *self.0.lock().unwrap() = Some(Vec::new());
-        let worked = crate::kept::keeping(work);
+        let (worked, freed) = crate::kept::keeping(work);
         let actions = self.0.lock().unwrap().take().unwrap_or_default();
         worked?;
+        if freed > 0 {
+            bail!("{freed} pieces of memory from before a recording were freed in it, which a CUDA graph refuses");
+        }
         Ok(Box::new(Held { machine, actions }))
     }
 }

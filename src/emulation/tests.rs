@@ -216,6 +216,23 @@ fn lanes_trade_values() {
 }
 
 #[test]
+fn a_recording_frees_what_it_allocates_and_nothing_else() {
+    let gpu = Emulation::of(sources()).gpu();
+    let mut before = Some(gpu.upload(&[1, 2]).unwrap());
+    let recorded = gpu.record(|| {
+        before = None;
+        Ok(())
+    });
+    let said = recorded.err().unwrap().to_string();
+    assert!(
+        said.contains("1 pieces of memory from before a recording"),
+        "{said}"
+    );
+    let of_its_own = gpu.record(|| gpu.alloc(DType::F32, 3).map(drop));
+    assert!(of_its_own.is_ok());
+}
+
+#[test]
 fn what_is_recorded_runs_when_it_is_replayed() {
     let kernel = "KERNEL(planted, 64, Global<const float> x, Global<float> y, uint32_t count) {
         if (threadIdx.x < count) y[threadIdx.x] = 2.0f * x[threadIdx.x];

@@ -5,7 +5,7 @@
 mod capture;
 mod multiply;
 
-use super::{Arg, Gpu, Grid, Kernel, Machine, Product, Recording, View};
+use super::{Arg, Chip, Gpu, Grid, Kernel, Machine, Product, Recording, View};
 use candle_core::backend::BackendStorage;
 use candle_core::cuda_backend::{CudaDType, DeviceId, WrapErr};
 use candle_core::{bail, CudaDevice, CudaStorage, DType, Device, Result, Shape, Storage, Tensor};
@@ -36,9 +36,6 @@ pub fn open(ordinal: usize) -> Result<Device> {
     if let Device::Cuda(cuda) = &device {
         // SAFETY: everything runs on this device's one stream.
         unsafe { cuda.disable_event_tracking() };
-        // Uploads the sizes and strides that candle's own kernels read once per thread: a capture
-        // needs that, and every launch becomes cheaper. The guard must therefore never drop.
-        std::mem::forget(cuda.enable_cuda_graph_htod_cache());
         keep_memory(ordinal)?;
         multiply::fix_workspace(cuda)?;
         multiply::keep_sums_whole(cuda)?;
@@ -46,25 +43,67 @@ pub fn open(ordinal: usize) -> Result<Device> {
     Ok(device)
 }
 
-/// Makes the driver's memory pool keep freed memory.
-fn keep_memory(ordinal: usize) -> Result<()> {
+/// The driver's memory pool of a GPU.
+fn pool(ordinal: usize) -> Result<sys::CUmemoryPool> {
     let ordinal = i32::try_from(ordinal).map_err(candle_core::Error::wrap)?;
     let device = result::device::get(ordinal).w()?;
     let mut pool = std::ptr::null_mut();
+    // SAFETY: the device exists.
+    unsafe { sys::cuDeviceGetDefaultMemPool(&mut pool, device) }
+        .result()
+        .w()?;
+    Ok(pool)
+}
+
+/// What the driver says of a GPU; `None` of the CPU.
+pub fn chip(device: &Device) -> Result<Option<Chip>> {
+    use sys::CUdevice_attribute as Attribute;
+    let Device::Cuda(device) = device else {
+        return Ok(None);
+    };
+    let stream = device.cuda_stream();
+    let read = |attribute| {
+        let value = stream.context().attribute(attribute).w()?;
+        usize::try_from(value).map_err(candle_core::Error::wrap)
+    };
+    let kilohertz = |attribute| Ok::<f64, candle_core::Error>(1e3 * read(attribute)? as f64);
+    let major = read(Attribute::CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR)?;
+    let minor = read(Attribute::CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR)?;
+    let wires = read(Attribute::CU_DEVICE_ATTRIBUTE_GLOBAL_MEMORY_BUS_WIDTH)?;
+    Ok(Some(Chip {
+        multiprocessors: read(Attribute::CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT)?,
+        lanes: match (major, minor) {
+            (7, _) | (8, 0) => 64,
+            _ => 128,
+        },
+        clock: kilohertz(Attribute::CU_DEVICE_ATTRIBUTE_CLOCK_RATE)?,
+        // Two transfers a cycle on each wire.
+        bytes: 2.0 * kilohertz(Attribute::CU_DEVICE_ATTRIBUTE_MEMORY_CLOCK_RATE)? * wires as f64
+            / 8.0,
+    }))
+}
+
+/// Makes the driver's memory pool keep freed memory.
+fn keep_memory(ordinal: usize) -> Result<()> {
     let mut all = u64::MAX;
-    // SAFETY: the device exists; the pool is its own, and the attribute is a u64.
+    // SAFETY: the pool is the device's own, and the attribute is a u64.
     unsafe {
-        sys::cuDeviceGetDefaultMemPool(&mut pool, device)
-            .result()
-            .w()?;
         sys::cuMemPoolSetAttribute(
-            pool,
+            pool(ordinal)?,
             sys::CUmemPool_attribute::CU_MEMPOOL_ATTR_RELEASE_THRESHOLD,
             (&raw mut all).cast(),
         )
+    }
+    .result()
+    .w()
+}
+
+/// Gives back what the driver's memory pool keeps of freed memory.
+fn release_memory(ordinal: usize) -> Result<()> {
+    // SAFETY: the pool is the device's own; memory in use stays.
+    unsafe { sys::cuMemPoolTrimTo(pool(ordinal)?, 0) }
         .result()
         .w()
-    }
 }
 
 /// The GPU that holds `x`; `None` for tensors on the CPU.
@@ -257,7 +296,18 @@ impl Machine for Cuda {
         unsafe { result::memcpy_htod_async(to.address(), values, stream.cu_stream()) }.w()
     }
 
+    fn warm_up(&self, work: &mut dyn FnMut() -> Result<()>) -> Result<()> {
+        // Keeps the sizes and strides that candle's own kernels read: only here, since what it keeps is never freed.
+        let _kept = self.device.enable_cuda_graph_htod_cache();
+        work()
+    }
+
     fn record(&self, work: &mut dyn FnMut() -> Result<()>) -> Result<Box<dyn Recording>> {
-        capture::record(&self.stream(), work)
+        let _kept = self.device.enable_cuda_graph_htod_cache();
+        let stream = self.stream();
+        let recorded = capture::record(&stream, work)?;
+        // The recording allocates for itself what the steps before it have left in the pool.
+        release_memory(stream.context().ordinal())?;
+        Ok(recorded)
     }
 }

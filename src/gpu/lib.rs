@@ -80,6 +80,19 @@ impl Grid {
     }
 }
 
+/// What a GPU's driver says of its speed.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Chip {
+    /// Multiprocessors.
+    pub multiprocessors: usize,
+    /// Lanes of f32 that a multiprocessor computes a cycle.
+    pub lanes: usize,
+    /// Cycles a second, at most.
+    pub clock: f64,
+    /// Bytes a second that its memory can move.
+    pub bytes: f64,
+}
+
 /// A device that holds memory and runs kernels in the order of their launches.
 pub trait Machine: Send + Sync {
     /// Memory for `count` elements with undefined values (NaN in tests).
@@ -96,6 +109,11 @@ pub trait Machine: Send + Sync {
     fn upload(&self, values: &[u32]) -> Result<Storage>;
     /// Copies numbers of four bytes to existing memory.
     fn write(&self, values: &[u32], to: View) -> Result<()>;
+    /// Does work like that which is recorded next. What it uploads beside the values of tensors is kept on the GPU, since
+    /// nothing can be uploaded in a recording.
+    fn warm_up(&self, work: &mut dyn FnMut() -> Result<()>) -> Result<()> {
+        work()
+    }
     /// Records the launches of `work` without running them.
     fn record(&self, work: &mut dyn FnMut() -> Result<()>) -> Result<Box<dyn Recording>>;
 }
@@ -142,7 +160,7 @@ pub fn of(x: &Tensor) -> Option<Gpu> {
     }
 }
 
-pub use cuda::{open, products_in_tf32, token};
+pub use cuda::{chip, open, products_in_tf32, token};
 #[cfg(feature = "cuda")]
 pub use cuda::{BUILT_WITH, CAPABILITY};
 
@@ -181,8 +199,13 @@ impl Gpu {
         Ok(())
     }
 
+    /// Does `work` once by launches, before the same is recorded: a recording can load no kernel and upload nothing.
+    pub fn warm_up(&self, mut work: impl FnMut() -> Result<()>) -> Result<()> {
+        self.0.machine.warm_up(&mut work)
+    }
+
     /// Records the launches of `work` without running them. `work` must free all memory that it
-    /// allocates.
+    /// allocates, and none that was there before.
     pub fn record(&self, mut work: impl FnMut() -> Result<()>) -> Result<Box<dyn Recording>> {
         self.0.machine.record(&mut work)
     }

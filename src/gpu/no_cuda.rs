@@ -1,6 +1,6 @@
 //! The functions of `cuda.rs` in builds without CUDA.
 
-use super::Gpu;
+use super::{Chip, Gpu};
 use candle_core::{bail, CudaStorage, Device, Result, Shape, Tensor};
 
 /// `None`: without CUDA, all tensors lie on the CPU.
@@ -15,6 +15,11 @@ pub fn open(_: usize) -> Result<Device> {
 
 /// Does nothing: there are no products on a GPU.
 pub fn products_in_tf32(_: bool) {}
+
+/// `None`: there is no GPU.
+pub fn chip(_: &Device) -> Result<Option<Chip>> {
+    Ok(None)
+}
 
 /// An error; never called, as no tensor lies on a GPU.
 pub fn token(_: &CudaStorage) -> Result<(CudaStorage, Shape)> {

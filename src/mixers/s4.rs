@@ -1,5 +1,6 @@
 //! S4 (Gu et al. 2022b) with the HiPPO-LegS matrix: a state space model, the same at every step, whose state is the past's
-//! coefficients in Legendre polynomials. Its kernel is made by doubling, with products of matrices alone.
+//! coefficients in Legendre polynomials. Below its diagonal the matrix is of rank one, which makes a system of n coefficients a
+//! cascade of n first-order sections.
 
 use super::diagonal::log_step;
 use super::{
@@ -48,6 +49,8 @@ struct S4 {
     c: Tensor,
     log_dt: Tensor,
     dskip: Tensor,
+    /// False for a matrix that was given, which need not be of rank one to its last digit.
+    cascade: bool,
 }
 
 /// A_ij = -√((2i+1)(2j+1)) below the diagonal and -(i+1) on it, and B_i = √(2i+1).
@@ -72,6 +75,7 @@ impl S4 {
             c: params.get("c", (d, n), Init::Normal(1.0))?,
             log_dt: params.get("log_dt", d, Init::Each(&log_step))?,
             dskip: params.get("dskip", d, Init::Normal(1.0))?,
+            cascade: params.given_constant("a").is_none(),
         })
     }
 
@@ -88,8 +92,28 @@ impl S4 {
         ])
     }
 
+    /// Its sections, a, b and w of [`ops::cascade`], `(d, n)` each. The entries below the diagonal are -b_i b_j.
+    fn sections(&self) -> Result<[Tensor; 3]> {
+        let n = self.b.dim(0)?;
+        let b = self.b.reshape((1, n))?;
+        let eye = Tensor::eye(n, self.a.dtype(), self.a.device())?;
+        let diagonal = (&self.a * eye)?.sum(1)?.unsqueeze(0)?;
+        let half = (self.log_dt.exp()? * 0.5)?.unsqueeze(1)?;
+        let decay = half.broadcast_mul(&diagonal.neg()?)?;
+        let share = (&decay + 1.0)?.recip()?;
+        Ok([
+            (&share * decay.affine(-1.0, 1.0)?)?,
+            (&share * half.broadcast_mul(&b.sqr()?)?)?,
+            (self.c.broadcast_div(&b)? * 2.0)?,
+        ])
+    }
+
     /// C Ā^l B̄ for l below `len`, `(d, len)`.
     fn kernel(&self, len: usize) -> Result<Tensor> {
+        if self.cascade {
+            let [a, b, w] = self.sections()?;
+            return ops::cascade(&a, &b, &w, len);
+        }
         let [a, b] = self.discrete()?;
         let states = responses(a, b, len)?;
         self.c.unsqueeze(1)?.matmul(&states)?.squeeze(1)
@@ -186,20 +210,24 @@ mod tests {
 
     const N: usize = 16;
 
-    /// The linear memory capacity of the states of h_i = Ā h_{i-1} + B̄ u_i, Δ = 1/64, over 256 steps: the sum over all delays of
-    /// the share of a white input that a linear read-out finds again. It is N where nothing disturbs the states; here each has
-    /// noise of a ten thousandth of their mean power.
-    fn capacity(a: Vec<f64>, b: Vec<f64>) -> f64 {
+    /// 16 channels of which each reads the state of its number, Δ = 1/64.
+    fn s4([a, b]: [Vec<f64>; 2], cascade: bool) -> S4 {
         let tensor = |x: Vec<f64>, shape: &[usize]| Tensor::from_vec(x, shape, &Device::Cpu);
-        let s4 = S4 {
+        S4 {
             a: tensor(a, &[N, N]).unwrap(),
             b: tensor(b, &[N, 1]).unwrap(),
             c: Tensor::eye(N, DType::F64, &Device::Cpu).unwrap(),
             log_dt: Tensor::full(-64f64.ln(), N, &Device::Cpu).unwrap(),
             dskip: Tensor::zeros(N, DType::F64, &Device::Cpu).unwrap(),
-        };
-        // Channel i reads state i alone: its kernel is what that state holds of every delay.
-        let held = s4.kernel(256).unwrap();
+            cascade,
+        }
+    }
+
+    /// The linear memory capacity of the states of h_i = Ā h_{i-1} + B̄ u_i over 256 steps: the sum over all delays of the share
+    /// of a white input that a linear read-out finds again. It is N where nothing disturbs the states; here each has noise of a
+    /// ten thousandth of their mean power.
+    fn capacity(system: [Vec<f64>; 2]) -> f64 {
+        let held = s4(system, false).kernel(256).unwrap();
         let mut gram = held
             .matmul(&held.t().unwrap())
             .unwrap()
@@ -224,7 +252,7 @@ mod tests {
     #[test]
     fn hippo_keeps_what_a_random_start_forgets() {
         let [a, b] = legs(N);
-        let kept = capacity(a.clone(), b);
+        let kept = capacity([a.clone(), b]);
         assert!(kept > 15.8, "{kept} of {N}");
         for seed in 0..5 {
             let mut rng = Rng::new(seed, "test", 0);
@@ -235,8 +263,15 @@ mod tests {
             });
             let random = random.collect();
             let b = (0..N).map(|_| rng.normals().0).collect();
-            let forgetful = capacity(random, b);
+            let forgetful = capacity([random, b]);
             assert!(forgetful < 0.5 * kept, "{forgetful} of {N}, seed {seed}");
         }
+    }
+
+    #[test]
+    fn the_cascade_has_the_kernel_of_the_matrix() {
+        let [fast, slow] = [true, false].map(|cascade| s4(legs(N), cascade).kernel(256).unwrap());
+        let apart = (fast - slow).unwrap().abs().unwrap().max_all().unwrap();
+        assert!(apart.to_scalar::<f64>().unwrap() < 1e-12);
     }
 }

@@ -4,16 +4,20 @@
 
 mod kernels;
 
+use crate::distance::Distance;
 use crate::rng::Rng;
 use candle_core::{DType, Device, Result, Tensor, Var};
-pub(crate) use kernels::kernels_agree;
+pub(crate) use kernels::{kernels_agree, kernels_agree_to};
 
 /// Named random inputs in f64.
+#[derive(Clone)]
 pub(crate) struct Case {
     name: String,
     inputs: Vec<Tensor>,
     /// The inputs that are parameters: they stay f32 beside bf16 activations.
     parameters: Vec<usize>,
+    /// The parameters that products round to the type of the activations.
+    factors: Vec<usize>,
 }
 
 impl Case {
@@ -22,6 +26,7 @@ impl Case {
             name: name.into(),
             inputs: Vec::new(),
             parameters: Vec::new(),
+            factors: Vec::new(),
         }
     }
 
@@ -42,11 +47,24 @@ impl Case {
         self
     }
 
-    /// The case with its activations rounded to `dtype`, as exact numbers.
+    /// Marks the last input as a parameter that the op rounds to the type of the activations, as a factor of a product.
+    pub(crate) fn factor(mut self) -> Self {
+        self.factors.push(self.inputs.len() - 1);
+        self.parameter()
+    }
+
+    /// The case with its activations, and what is rounded with them, rounded to `dtype`, as exact numbers.
     fn rounded_to(&self, dtype: DType) -> Self {
-        let mut case = Self::new(self.name.clone());
+        let mut case = Self {
+            inputs: Vec::new(),
+            ..self.clone()
+        };
         for (i, x) in self.inputs.iter().enumerate() {
-            let rounded = x.to_dtype(self.dtype_of(i, dtype)).unwrap();
+            let rounded = match self.factors.contains(&i) {
+                true => x.to_dtype(dtype),
+                false => x.to_dtype(self.dtype_of(i, dtype)),
+            };
+            let rounded = rounded.unwrap();
             case.inputs.push(rounded.to_dtype(DType::F64).unwrap());
         }
         case
@@ -118,19 +136,6 @@ fn flat(x: &Tensor) -> Vec<f64> {
         .unwrap()
 }
 
-/// The largest difference, relative to the larger of 1 and the largest number.
-fn distance(x: &Tensor, y: &Tensor) -> f64 {
-    assert_eq!(x.dims(), y.dims());
-    let (x, y) = (flat(x), flat(y));
-    let scale = y.iter().fold(1.0, |m: f64, v| m.max(v.abs()));
-    let apart = |(x, y): (&f64, &f64)| (x - y).abs() / scale;
-    // fold instead of max: NaN must propagate
-    x.iter()
-        .zip(&y)
-        .map(apart)
-        .fold(0.0, |m, d| if m >= d { m } else { d })
-}
-
 /// Checks that output and gradients of `fused` and `reference` agree, in f64 and in f32.
 pub(crate) fn agree(
     cases: &[Case],
@@ -139,22 +144,23 @@ pub(crate) fn agree(
 ) {
     for case in cases {
         let expected = run(&case.vars(DType::F64), &reference);
-        for (dtype, tolerance) in [(DType::F64, 1e-11), (DType::F32, 2e-5)] {
+        for dtype in [DType::F64, DType::F32] {
             let got = run(&case.vars(dtype), &fused);
-            compare(
-                &format!("{} in {dtype:?}", case.name),
-                &got,
-                &expected,
-                tolerance,
-            );
+            let what = format!("{} in {dtype:?}", case.name);
+            compare(&what, &got, &expected, Distance::limit(dtype));
         }
     }
 }
 
-fn compare(what: &str, got: &[Tensor], expected: &[Tensor], tolerance: f64) {
+fn compare(what: &str, got: &[Tensor], expected: &[Tensor], limit: Distance) {
     for (i, (got, expected)) in got.iter().zip(expected).enumerate() {
-        let apart = distance(got, expected);
-        assert!(apart <= tolerance, "{what}, {}: {apart:e}", part(i));
+        let apart = Distance::new(got, expected).unwrap();
+        let (most, limit) = apart.worse(limit);
+        assert!(
+            most <= limit,
+            "{what}, {}: {apart:?}, limit {limit:e}",
+            part(i)
+        );
     }
 }
 

@@ -12,6 +12,7 @@ pub mod rng;
 pub mod simd;
 
 mod adamw;
+mod cascade;
 mod causal_attention;
 mod causal_conv1d;
 mod channels;
@@ -19,6 +20,7 @@ mod chunked;
 mod convert;
 mod cross_entropy;
 mod delta_rule;
+mod distance;
 mod dropout;
 mod embedding;
 mod float;
@@ -54,6 +56,7 @@ mod sums;
 mod tile;
 mod time_steps;
 mod transpose;
+mod tuned;
 mod vandermonde;
 
 #[cfg(test)]
@@ -64,11 +67,13 @@ mod tests;
 use dsf_gpu as gpu;
 
 pub use adamw::{sum_of_squares, AdamWStep};
+pub use cascade::cascade;
 pub use causal_attention::{causal_attention, patterned_attention, Pattern, Weights};
 pub use causal_conv1d::causal_conv1d;
 pub use channels::{add_scaled, scale_heads, softplus_biased};
 pub use cross_entropy::{cross_entropy, Classified};
 pub use delta_rule::delta_rule;
+pub use distance::Distance;
 pub use dropout::dropout;
 pub use embedding::embedding;
 pub use fused::backward;

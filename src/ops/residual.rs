@@ -10,6 +10,7 @@ use super::parallel::InParallel;
 use super::shape;
 use super::sums::sum_parts;
 use crate::gpu::{Arg, Buffer, Gpu, Grid, Kernel, View};
+use crate::tuned::Tuned;
 use candle_core::{DType, Result, Shape, Tensor};
 use dsf_simd::simd;
 
@@ -19,7 +20,7 @@ const CHUNK: usize = 1 << 14;
 const THREADS: usize = 256;
 /// Blocks of a backward pass, each with a partial sum; few in tests, so that each loops several
 /// times.
-const BLOCKS: usize = if cfg!(test) { 2 } else { 1024 };
+const BLOCKS: Tuned = Tuned::new(1024, 2);
 
 /// scale x + dropout(branch), with the mask of [`dropout`](super::dropout()).
 ///
@@ -144,7 +145,7 @@ impl FusedOp for Residual {
         let (gpu, x, grad) = (call.gpu, call.ins[0], call.only().grad);
         let (io, count) = (x.dtype(), x.len());
         let [mut of_x, mut of_branch] = [gpu.alloc(io, count)?, gpu.alloc(io, count)?];
-        let blocks = count.div_ceil(4 * THREADS).min(BLOCKS);
+        let blocks = count.div_ceil(4 * THREADS).min(BLOCKS.get());
         let mut parts = gpu.alloc(DType::F32, blocks)?;
         let words = self.words(gpu)?;
         let vector = Self::vector(&[x, grad, of_x.view(), of_branch.view()]);

@@ -176,8 +176,25 @@ impl<'a> Trainer<'a> {
         Ok(loss)
     }
 
-    /// A step op by op, with gradients accumulated over its micro-batches.
+    /// A step op by op.
     fn launch(&mut self, examples: &StepExamples) -> Result<f64> {
+        let value = match (&self.steps, self.gpu()) {
+            (Steps::WarmingUp(_), Some(gpu)) => {
+                let mut value = Ok(f64::NAN);
+                gpu.warm_up(|| {
+                    value = self.accumulate(examples);
+                    Ok(())
+                })?;
+                value?
+            }
+            _ => self.accumulate(examples)?,
+        };
+        self.steps.launched();
+        Ok(value)
+    }
+
+    /// A step with gradients accumulated over its micro-batches.
+    fn accumulate(&mut self, examples: &StepExamples) -> Result<f64> {
         let (mut value, mut grads) = (0.0, None);
         for (i, batch) in self.objective.micro_batches(examples).iter().enumerate() {
             let loss = self.objective.loss(batch, &self.cx().micro_batch(i))?;
@@ -199,7 +216,6 @@ impl<'a> Trainer<'a> {
             let rate = self.rate_of(self.progress.step);
             self.optimizer.step(&grads, rate)?;
         }
-        self.steps.launched();
         Ok(value)
     }
 

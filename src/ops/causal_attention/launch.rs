@@ -4,6 +4,7 @@ use super::{CausalAttention, Pattern, Weights};
 use crate::fused::{FusedOp, Launch, LaunchBackward};
 use crate::gpu::{Arg, Buffer, Gpu, Grid, Kernel, View};
 use crate::sums::sum_parts;
+use crate::tuned::Tuned;
 use candle_core::{DType, Result, Tensor};
 
 /// Threads per block.
@@ -19,7 +20,7 @@ const FEW: usize = 16;
 const WIDE: usize = 256;
 const NARROW: usize = 64;
 /// Fewer blocks than this do not occupy a GPU. Tests run on both sides of the threshold.
-const FULL: usize = if cfg!(test) { 4 } else { 264 };
+const FULL: Tuned = Tuned::new(264, 4);
 
 /// The output; then, if tracked, the statistics of each row's weights ([`Pairs::stats`]).
 pub(super) fn forward(op: &CausalAttention, call: Launch) -> Result<Vec<Buffer>> {
@@ -216,7 +217,7 @@ impl Pairs<'_> {
             };
             [op.batch * op.heads * tiles, width.div_ceil(columns), 1]
         };
-        let full = blocks(MANY)[..2].iter().product::<usize>() >= FULL;
+        let full = blocks(MANY)[..2].iter().product::<usize>() >= FULL.get();
         let few = op.rows <= FEW && (over_keys || columns == NARROW);
         let queries = match few || over_keys && !full {
             true => FEW,

@@ -14,6 +14,10 @@ const DROPOUT: Dropout = Dropout {
     index: 3,
 };
 
+/// The limit for rows of gradients in bf16. That of a score is its weight times the difference of two numbers, of which one is
+/// made of outputs rounded to bf16: where one key has nearly all of the weight, little more than the rounding is left.
+const CANCELLED: f64 = 2.5e-2;
+
 /// Batch, heads, rows, length, key width, value width.
 type Sizes = [usize; 6];
 

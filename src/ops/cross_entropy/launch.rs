@@ -4,13 +4,14 @@ use super::CrossEntropy;
 use crate::convert::converted;
 use crate::fused::{Launch, LaunchBackward};
 use crate::gpu::{Arg, Buffer, Gpu, Grid, Kernel, Matrix, Product, View};
+use crate::tuned::Tuned;
 use candle_core::{DType, Result};
 
 /// Bytes of logits and their gradients that exist at one time: most of the L2 cache of a large GPU;
 /// small in tests, so that there are several tiles.
-const CACHED_BYTES: usize = if cfg!(test) { 1 << 14 } else { 32 << 20 };
+const CACHED_BYTES: Tuned = Tuned::new(32 << 20, 1 << 14);
 /// The bound for tiles that exceed the cache in any case.
-const MAX_BYTES: usize = if cfg!(test) { 1 << 18 } else { 512 << 20 };
+const MAX_BYTES: Tuned = Tuned::new(512 << 20, 1 << 18);
 /// Threads per block of one row; must equal that of `cuda/cross_entropy.cu`.
 const THREADS: usize = 512;
 
@@ -40,9 +41,9 @@ impl CrossEntropy {
             _ => 4 + 2,
         };
         let within = |bytes_of_all: usize| bytes_of_all / bytes / self.classes;
-        let cached = within(CACHED_BYTES).max(1);
+        let cached = within(CACHED_BYTES.get()).max(1);
         let most = match 8 * self.width > 16 * cached {
-            true => within(MAX_BYTES).min(2 * self.width).max(cached),
+            true => within(MAX_BYTES.get()).min(2 * self.width).max(cached),
             false => cached,
         };
         rows.div_ceil(rows.div_ceil(most))

@@ -1,5 +1,6 @@
 use super::*;
 use crate::check::{self, Case};
+use crate::tuned::at_full_size;
 use candle_core::Device;
 use dsf_emulation::emulated;
 
@@ -22,7 +23,7 @@ fn case(rows: usize, width: usize, classes: usize) -> Case {
     Case::new(format!("{rows} x {width} x {classes}"))
         .normal("hidden", &[rows, width])
         .uniform("weight", &[classes, width], -3.0, 3.0)
-        .parameter()
+        .factor()
 }
 
 fn matrix(rows: &[[f32; 3]]) -> Tensor {
@@ -58,6 +59,13 @@ fn kernels_equal_the_reference() {
     check::kernels_agree(&cases, fused, by_reference);
     let tripled = |op: fn(&[Tensor]) -> Result<Tensor>| move |ins: &[Tensor]| op(ins)? * 3.0;
     check::kernels_agree(&cases[..1], tripled(fused), tripled(by_reference));
+}
+
+/// Two tiles of the logits of Pythia's vocabulary.
+#[test]
+fn tiles_of_full_size_equal_the_reference() {
+    let cases = [case(3, 2, 4), case(200, 4, 50_304)];
+    at_full_size(|| check::kernels_agree(&cases, fused, by_reference));
 }
 
 #[test]

@@ -105,7 +105,14 @@ fn kernels_agree(rule: usize, (batch, len, width): (usize, usize, usize), pieces
         };
         let reference =
             |ins: &[Tensor]| reference::gated_scan(&ins[0], &ins[1], &RULES[rule](ins), rows);
-        check::kernels_agree(&[case(rule, batch, len, width)], in_pieces, reference);
+        // The gradient of alpha is one sum over all numbers, whose roundings are as large as what is left of it.
+        let of_rows = if rule == 1 { 3e-2 } else { 1.2e-2 };
+        check::kernels_agree_to(
+            of_rows,
+            &[case(rule, batch, len, width)],
+            in_pieces,
+            reference,
+        );
     }
 }
 

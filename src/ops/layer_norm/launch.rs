@@ -4,13 +4,14 @@ use super::LayerNorm;
 use crate::fused::{LaunchBackward, Used};
 use crate::gpu::{Arg, Buffer, Gpu, Grid, Kernel, View};
 use crate::sums::sum_parts;
+use crate::tuned::Tuned;
 use candle_core::{DType, Result};
 
 /// Threads per block; must equal that of `cuda/row.cuh`.
 pub(crate) const THREADS: usize = 256;
 /// Blocks of a backward pass, each with partial sums of its own: four per multiprocessor of a large
 /// GPU; few in tests, so that each has several rows.
-pub(crate) const BLOCKS: usize = if cfg!(test) { 2 } else { 528 };
+pub(crate) const BLOCKS: Tuned = Tuned::new(528, 2);
 
 /// The prefix of the kernels for rows of `width` numbers, and the rows per block.
 pub(crate) fn kernels(width: usize, views: &[Option<View>]) -> (&'static str, usize) {
@@ -79,7 +80,7 @@ impl LayerNorm {
         let ins = [Some(of.x), of.y, Some(weight), of.grad, Some(gy)];
         let outs = [Some(x.view()), again.as_ref().map(Buffer::view)];
         let (name, together) = kernels(width, &[&ins[..], &outs[..]].concat());
-        let blocks = rows.div_ceil(together).min(BLOCKS);
+        let blocks = rows.div_ceil(together).min(BLOCKS.get());
         let mut parts_w = gpu.alloc(DType::F32, blocks * width)?;
         let mut parts_b = gpu.alloc(DType::F32, blocks * width)?;
         let mut args: Vec<Arg> = ins.map(Arg::from).into();

@@ -1,5 +1,6 @@
 use super::*;
 use crate::check::{self, Case};
+use crate::tuned::at_full_size;
 
 fn case(shape: &[usize]) -> Case {
     let width = &shape[shape.len() - 1..];
@@ -89,6 +90,16 @@ fn kernels_equal_the_reference() {
     let of_x = |ins: &[Tensor]| reference(&ins[0], &ins[1], &ins[2], 1e-5);
     check::kernels_agree(&shapes.map(case), fused, of_x);
     check::kernels_agree(&shapes.map(sums), added, of_sum);
+}
+
+/// More rows than the blocks of a backward pass take at once.
+#[test]
+fn grids_of_full_size_equal_the_reference() {
+    let of_x = |ins: &[Tensor]| reference(&ins[0], &ins[1], &ins[2], 1e-5);
+    at_full_size(|| {
+        check::kernels_agree(&[&[1, 2], &[540, 65]].map(|x| case(x)), fused, of_x);
+        check::kernels_agree(&[&[1, 2], &[8500, 8]].map(|x| sums(x)), added, of_sum);
+    });
 }
 
 #[test]

@@ -8,9 +8,9 @@ fn case(x: &[usize], outs: [usize; 2]) -> Case {
     Case::new(format!("{x:?} to {outs:?}"))
         .normal("x", x)
         .normal("w1", &[outs[0], inner])
-        .parameter()
+        .factor()
         .normal("w2", &[outs[1], inner])
-        .parameter()
+        .factor()
         .normal("b1", &[outs[0]])
         .parameter()
         .normal("b2", &[outs[1]])
@@ -55,7 +55,7 @@ fn kernels_equal_the_reference() {
     check::kernels_agree(&cases, fused, by_reference);
     let bare = |ins: &[Tensor]| linear(&ins[0], &ins[1], None);
     let case = Case::new("bare").normal("x", &[3, 5, 4]);
-    let case = case.normal("w", &[6, 4]).parameter();
+    let case = case.normal("w", &[6, 4]).factor();
     check::kernels_agree(&[case], bare, |ins| reference(&ins[0], &ins[1], None));
 }
 
@@ -63,7 +63,7 @@ fn kernels_equal_the_reference() {
 fn four_maps_go_together() {
     let case = Case::new("four").normal("x", &[5, 8]);
     let case = [3, 8, 1, 12].iter().fold(case, |case, &out| {
-        let case = case.normal(&format!("w{out}"), &[out, 8]).parameter();
+        let case = case.normal(&format!("w{out}"), &[out, 8]).factor();
         case.normal(&format!("b{out}"), &[out]).parameter()
     });
     let maps = |ins: &[Tensor]| [1, 3, 5, 7].map(|i| (ins[i].clone(), ins[i + 1].clone()));

@@ -7,11 +7,11 @@ fn case(x: &[usize], hidden: usize, out: usize) -> Case {
     Case::new(format!("{x:?}, {hidden}, {out}"))
         .normal("x", x)
         .normal("w1", &[hidden, inner])
-        .parameter()
+        .factor()
         .normal("b1", &[hidden])
         .parameter()
         .uniform("w2", &[out, hidden], -0.2, 0.2)
-        .parameter()
+        .factor()
         .normal("b2", &[out])
         .parameter()
 }

@@ -4,10 +4,11 @@ use super::Pool;
 use super::Pooled;
 use crate::fused::{Launch, LaunchBackward};
 use crate::gpu::{Arg, Buffer, Gpu, Grid, Kernel, View};
+use crate::tuned::Tuned;
 use candle_core::{DType, Result};
 
 /// Steps per block; small in tests, so that sequences have several pieces.
-const EACH: usize = if cfg!(test) { 32 } else { 256 };
+const EACH: Tuned = Tuned::new(256, 32);
 /// Threads and channels per block; must equal those of `cuda/pool.cu`.
 const THREADS: usize = 256;
 const COLUMNS: usize = 64;
@@ -22,7 +23,7 @@ impl Pooled {
             Pool::Mean => {
                 let parts = self.pieces(gpu, x, lengths, "sum", None)?;
                 let args = [(&parts).into(), lengths.into(), (&mut y).into()];
-                self.merge(gpu, "mean", x.dtype(), &args, Some(EACH))
+                self.merge(gpu, "mean", x.dtype(), &args, Some(EACH.get()))
             }
             Pool::Last => {
                 let args = [x.into(), lengths.into(), (&mut y).into()];
@@ -34,7 +35,7 @@ impl Pooled {
                 let parts = self.pieces(gpu, x, lengths, "max", Some(&mut steps))?;
                 let ins = [(&parts).into(), (&steps).into(), lengths.into()];
                 let args = [&ins[..], &[(&mut y).into(), (&mut chosen).into()]].concat();
-                self.merge(gpu, "max", x.dtype(), &args, Some(EACH))?;
+                self.merge(gpu, "max", x.dtype(), &args, Some(EACH.get()))?;
                 kept = Some(chosen);
                 Ok(())
             }
@@ -60,7 +61,7 @@ impl Pooled {
 
     /// The number of results of all pieces.
     fn parts(&self) -> usize {
-        self.batch * self.len.div_ceil(EACH) * self.width
+        self.batch * self.len.div_ceil(EACH.get()) * self.width
     }
 
     /// Pools each piece of each sequence; `steps` receives the steps of the maxima.
@@ -76,12 +77,12 @@ impl Pooled {
         let vector = self.width.is_multiple_of(4) && x.aligned(4);
         let mut args: Vec<Arg> = vec![x.into(), lengths.into(), (&mut parts).into()];
         args.extend(steps.map(Arg::from));
-        args.extend([self.len, self.width, EACH].map(Arg::from));
+        args.extend([self.len, self.width, EACH.get()].map(Arg::from));
         args.push(vector.into());
         let grid = Grid {
             blocks: [
                 self.batch,
-                self.len.div_ceil(EACH),
+                self.len.div_ceil(EACH.get()),
                 self.width.div_ceil(COLUMNS),
             ],
             threads: THREADS,

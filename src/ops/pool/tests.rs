@@ -1,5 +1,6 @@
 use super::*;
 use crate::check::{self, Case};
+use crate::tuned::at_full_size;
 use candle_core::{Device, Var};
 use dsf_emulation::emulated;
 
@@ -82,6 +83,14 @@ fn kernels_equal_the_reference() {
     each(|kind, cut| {
         check::kernels_agree(&shapes.map(case), by(kind, cut), reference(kind, cut));
         check::kernels_agree(&[ties([7, 130, 6])], by(kind, cut), reference(kind, cut));
+    });
+}
+
+#[test]
+fn pieces_of_full_size_equal_the_reference() {
+    let cases = [&[1, 1, 1], &[2, 600, 6]].map(|x| case(x));
+    each(|kind, cut| {
+        at_full_size(|| check::kernels_agree(&cases, by(kind, cut), reference(kind, cut)));
     });
 }
 

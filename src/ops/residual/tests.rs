@@ -1,5 +1,6 @@
 use super::*;
 use crate::check::{self, Case};
+use crate::tuned::at_full_size;
 use candle_core::Device;
 
 const DROPPED: Dropout = Dropout {
@@ -48,6 +49,14 @@ fn each(f: impl Fn(fn(&[usize]) -> Case, Option<Dropout>)) {
 fn fused_equals_reference() {
     let shapes: [&[usize]; 5] = [&[1], &[7, 3], &[2, 65, 5], &[64, 64], &[40, 1000]];
     each(|case, dropout| check::agree(&shapes.map(case), by(dropout), reference(dropout)));
+}
+
+/// More numbers than the blocks of a backward pass take at once.
+#[test]
+fn grids_of_full_size_equal_the_reference() {
+    let cases = [&[1, 3], &[1100, 1001]].map(|x| scaled(x));
+    let dropout = Some(DROPPED);
+    at_full_size(|| check::kernels_agree(&cases, by(dropout), reference(dropout)));
 }
 
 #[test]

@@ -30,7 +30,7 @@ impl RmsNorm {
         let mut gx = gpu.alloc(x.dtype(), x.len())?;
         let views = [Some(x), Some(gamma), Some(gy), Some(gx.view())];
         let (name, together) = kernels(self.width, &views);
-        let blocks = rows.div_ceil(together).min(BLOCKS);
+        let blocks = rows.div_ceil(together).min(BLOCKS.get());
         let mut parts = gpu.alloc(DType::F32, blocks * self.width)?;
         let mut args = vec![x.into(), gamma.into(), gy.into(), (&mut gx).into()];
         args.extend([(&mut parts).into(), rows.into(), self.width.into()]);

@@ -1,5 +1,6 @@
 use super::*;
 use crate::check::{self, Case};
+use crate::tuned::at_full_size;
 use candle_core::{Device, Var};
 use dsf_emulation::emulated;
 
@@ -58,6 +59,13 @@ fn kernels_equal_the_reference() {
     ];
     check::kernels_agree(&shapes.map(case), fused, by_reference);
     check::kernels_agree(&[with_zeros()], fused, by_reference);
+}
+
+/// More rows than the blocks of a backward pass take at once.
+#[test]
+fn grids_of_full_size_equal_the_reference() {
+    let cases = [&[1, 2], &[8500, 8], &[540, 65]].map(|x| case(x));
+    at_full_size(|| check::kernels_agree(&cases, fused, by_reference));
 }
 
 /// The result and the gradient of x, for gamma = 1.

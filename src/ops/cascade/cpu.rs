@@ -1,0 +1,148 @@
+//! A group of lanes holds as many channels; its sections follow each other step by step.
+//!
+//! The backward pass keeps the states of every [`SPAN`]th step and computes those between anew.
+
+use super::Cascade;
+use crate::float::Float;
+use crate::lanes::{each, splat, Lanes, LANES};
+use crate::parallel::InParallel;
+use dsf_simd::simd;
+
+/// Steps between stored states.
+const SPAN: usize = 32;
+
+/// y, a group of channels after the other.
+pub(super) fn forward<F: Float>(op: &Cascade, ins: &[&[F]]) -> Vec<F> {
+    let mut y = vec![F::zero(); op.width * op.len];
+    let groups = y.chunks_mut(LANES * op.len).enumerate();
+    groups.in_parallel(|(group, y)| response(&op.group(ins, group), y, op.len));
+    y
+}
+
+/// The gradients of the three inputs.
+pub(super) fn backward<F: Float>(op: &Cascade, ins: &[&[F]], gy: &[F]) -> Vec<Vec<F>> {
+    let mut grads = [(); 3].map(|()| vec![F::zero(); op.width * op.states]);
+    let [ga, gb, gw] = &mut grads;
+    let each = LANES * op.states;
+    let parts = ga
+        .chunks_mut(each)
+        .zip(gb.chunks_mut(each))
+        .zip(gw.chunks_mut(each));
+    parts
+        .zip(gy.chunks(LANES * op.len))
+        .enumerate()
+        .in_parallel(|(group, (((ga, gb), gw), gy))| {
+            gradients(&op.group(ins, group), gy, op.len, [ga, gb, gw]);
+        });
+    grads.into()
+}
+
+/// The sections of a group of channels: a, b and w of each.
+type Sections<F> = Vec<[Lanes<F>; 3]>;
+
+impl Cascade {
+    fn group<F: Float>(&self, ins: &[&[F]], group: usize) -> Sections<F> {
+        let first = group * LANES;
+        let count = LANES.min(self.width - first);
+        let one = |x: &[F], i: usize| {
+            let mut lanes: Lanes<F> = splat(F::zero());
+            for (c, lane) in lanes.iter_mut().enumerate().take(count) {
+                *lane = x[(first + c) * self.states + i];
+            }
+            lanes
+        };
+        let section = |i| [one(ins[0], i), one(ins[1], i), one(ins[2], i)];
+        (0..self.states).map(section).collect()
+    }
+}
+
+/// What enters the first section at step `l`.
+#[inline(always)]
+fn impulse<F: Float>(l: usize) -> Lanes<F> {
+    splat(if l == 0 { F::one() } else { F::zero() })
+}
+
+/// Writes y of some channels, `len` numbers each.
+#[simd]
+fn response<F: Float>(sections: &[[Lanes<F>; 3]], y: &mut [F], len: usize) {
+    let mut states: Vec<Lanes<F>> = vec![splat(F::zero()); sections.len()];
+    for l in 0..len {
+        let mut left: Lanes<F> = impulse(l);
+        let mut sum: Lanes<F> = splat(F::zero());
+        for ([a, b, w], state) in sections.iter().zip(&mut states) {
+            let x: Lanes<F> = each(|c| a[c] * state[c] + b[c] * left[c]);
+            left = each(|c| left[c] - state[c] - x[c]);
+            sum = each(|c| sum[c] + w[c] * x[c]);
+            *state = x;
+        }
+        for (c, y) in y.chunks_exact_mut(len).enumerate() {
+            y[l] = sum[c];
+        }
+    }
+}
+
+/// Writes the gradients of a, b and w of some channels.
+///
+/// With g the gradient of x_l,i and e that of t_l,i+1: g is what comes from step l + 1, w gy_l and -e; then e of the section
+/// before is e + b g, and the state before gets a g - e.
+#[simd]
+fn gradients<F: Float>(sections: &[[Lanes<F>; 3]], gy: &[F], len: usize, to: [&mut [F]; 3]) {
+    let count = sections.len();
+    let zeros = || -> Vec<Lanes<F>> { vec![splat(F::zero()); count] };
+    let mut stored = Vec::with_capacity(len.div_ceil(SPAN) * count);
+    let mut states = zeros();
+    for l in 0..len {
+        if l % SPAN == 0 {
+            stored.extend_from_slice(&states);
+        }
+        let mut left: Lanes<F> = impulse(l);
+        for ([a, b, _], state) in sections.iter().zip(&mut states) {
+            let x: Lanes<F> = each(|c| a[c] * state[c] + b[c] * left[c]);
+            left = each(|c| left[c] - state[c] - x[c]);
+            *state = x;
+        }
+    }
+    // Of each section and step of a span: the state before and what reaches the section.
+    let mut span: Vec<[Lanes<F>; 2]> = vec![[splat(F::zero()); 2]; SPAN * count];
+    let mut sums: Vec<[Lanes<F>; 3]> = vec![[splat(F::zero()); 3]; count];
+    let mut later = zeros();
+    for (first, start) in (0..len).step_by(SPAN).zip(stored.chunks_exact(count)).rev() {
+        let last = len.min(first + SPAN);
+        states.copy_from_slice(start);
+        for (l, step) in (first..last).zip(span.chunks_exact_mut(count)) {
+            let mut left: Lanes<F> = impulse(l);
+            for (([a, b, _], state), kept) in sections.iter().zip(&mut states).zip(step) {
+                *kept = [*state, left];
+                let x: Lanes<F> = each(|c| a[c] * state[c] + b[c] * left[c]);
+                left = each(|c| left[c] - state[c] - x[c]);
+                *state = x;
+            }
+        }
+        for (l, step) in (first..last).zip(span.chunks_exact(count)).rev() {
+            let mut of_y: Lanes<F> = splat(F::zero());
+            for (lane, gy) in of_y.iter_mut().zip(gy.chunks_exact(len)) {
+                *lane = gy[l];
+            }
+            let mut of_left: Lanes<F> = splat(F::zero());
+            for i in (0..count).rev() {
+                let [a, b, w] = &sections[i];
+                let [state, left] = &step[i];
+                let later = &mut later[i];
+                let [ga, gb, gw] = &mut sums[i];
+                let g: Lanes<F> = each(|c| later[c] + w[c] * of_y[c] - of_left[c]);
+                *ga = each(|c| ga[c] + g[c] * state[c]);
+                *gb = each(|c| gb[c] + g[c] * left[c]);
+                *gw = each(|c| gw[c] + of_y[c] * (a[c] * state[c] + b[c] * left[c]));
+                *later = each(|c| a[c] * g[c] - of_left[c]);
+                of_left = each(|c| of_left[c] + b[c] * g[c]);
+            }
+        }
+    }
+    for (which, to) in to.into_iter().enumerate() {
+        for (c, to) in to.chunks_exact_mut(count).enumerate() {
+            for (to, sums) in to.iter_mut().zip(&sums) {
+                *to = sums[which][c];
+            }
+        }
+    }
+}

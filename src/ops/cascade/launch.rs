@@ -1,0 +1,52 @@
+//! Launches of the kernels of `cuda/cascade.cu`.
+
+use super::Cascade;
+use crate::fused::{FusedOp, Launch, LaunchBackward};
+use crate::gpu::{Arg, Buffer, Grid, Kernel, WARP};
+use candle_core::{bail, DType, Result};
+
+/// Steps between stored states; must equal that of the kernels.
+const SPAN: usize = 128;
+
+/// States whose numbers fit into the shared memory of a block.
+const MOST: usize = 1024;
+
+impl Cascade {
+    /// A warp for each channel, with `arrays` numbers of every state in shared memory.
+    fn grid(&self, arrays: usize) -> Result<Grid> {
+        if self.states > MOST {
+            let (name, states) = (Self::NAME, self.states);
+            bail!("{name}: {states} states a channel, kernels take up to {MOST}");
+        }
+        let held = self.states.next_multiple_of(WARP) * arrays;
+        Ok(Grid {
+            blocks: [self.width, 1, 1],
+            threads: WARP,
+            shared: held * size_of::<f32>(),
+        })
+    }
+}
+
+pub(super) fn forward(op: &Cascade, Launch { gpu, ins, .. }: Launch) -> Result<Vec<Buffer>> {
+    let mut y = gpu.alloc(DType::F32, op.width * op.len)?;
+    let mut args: Vec<Arg> = ins.iter().map(|x| (*x).into()).collect();
+    args.extend([(&mut y).into(), op.states.into(), op.len.into()]);
+    gpu.launch(Kernel::new(Cascade::NAME, "cascade"), op.grid(4)?, &args)?;
+    Ok(vec![y])
+}
+
+pub(super) fn backward(op: &Cascade, call: LaunchBackward) -> Result<Vec<Option<Buffer>>> {
+    let (gpu, gy) = (call.gpu, call.only().grad);
+    let alloc = |_: &_| gpu.alloc(DType::F32, op.width * op.states);
+    let mut grads = call.ins.iter().map(alloc).collect::<Result<Vec<_>>>()?;
+    let padded = op.width * op.states.next_multiple_of(WARP);
+    let mut stored = gpu.alloc(DType::F32, padded * op.len.div_ceil(SPAN))?;
+    let mut span = gpu.alloc(DType::F32, padded * 2 * SPAN.min(op.len))?;
+    let mut args: Vec<Arg> = call.ins.iter().map(|x| (*x).into()).collect();
+    args.extend([gy.into(), (&mut stored).into(), (&mut span).into()]);
+    args.extend(grads.iter_mut().map(Arg::from));
+    args.extend([op.states.into(), op.len.into()]);
+    let kernel = Kernel::new(Cascade::NAME, "cascade_backward");
+    gpu.launch(kernel, op.grid(8)?, &args)?;
+    Ok(grads.into_iter().map(Some).collect())
+}
