@@ -1,19 +1,21 @@
 //! The list of cases: what `dsf bench all`, `lengths`, `compare` and `--device` measure.
 
-use super::check::{self, by_route, MEDIUM_SHAPE, SMALL_SHAPE};
+use super::check::{self, by_route, Tier};
 use super::driver::{Bench, Case};
 use super::floors::Shape;
 use super::machine::Machine;
 use super::op::OpTiming;
 use super::ops::{self, Op, Pass, MAMBA, TASKS};
-use super::peers::{call, Peer, Scripts};
+use super::peers::{call, mixers_in_pytorch, Peer, Scripts};
 use super::predicted::predicted;
 use super::row::{Details, Kind, Report, Row};
 use super::step::{of_the_paper, Form, Size, Step, SMALL};
 use super::timer::Schedule;
+use crate::config::Precision;
 use crate::error::{refuse, Error, Result};
 use crate::mixers::MIXERS;
 use crate::ops::Route;
+use crate::recipes;
 use candle_core::DType;
 use std::path::Path;
 
@@ -39,21 +41,22 @@ const DISTINCT: usize = 1 << 16;
 /// The name of the other side that computes ops by their definitions.
 const PLAIN: &str = "plain tensor ops";
 
-/// Steps of the other tasks in batches that a laptop holds, without dropout: a name in the list of peers, and flags.
-const OTHER_TASKS: [(&str, &str); 3] = [
-    (
-        "lra-softmax",
-        "--task lra --dataset image --mixer softmax --batch-size 8 --dropout 0 --attn-dropout 0",
-    ),
-    (
-        "lra-mamba",
-        "--task lra --dataset image --mixer mamba --batch-size 8 --dropout 0",
-    ),
-    (
-        "pythia",
-        "--task wikitext --preset paper --mixer softmax --batch-size 2 --dropout 0",
-    ),
+/// Steps of the other tasks, without dropout: a name in the list of peers, flags, a batch that a laptop holds, and one that
+/// fills a GPU.
+#[rustfmt::skip]
+const OTHER_TASKS: [(&str, &str, usize, usize); 3] = [
+    ("lra-softmax", "--task lra --dataset image --mixer softmax --dropout 0 --attn-dropout 0", 8, 64),
+    ("lra-mamba", "--task lra --dataset image --mixer mamba --dropout 0", 8, 64),
+    ("pythia", "--task wikitext --preset paper --mixer softmax --dropout 0", 2, 16),
 ];
+
+/// They as names and whole lines of flags.
+fn other_tasks(on_cpu: bool) -> impl Iterator<Item = (&'static str, String)> {
+    OTHER_TASKS.iter().map(move |(name, flags, few, many)| {
+        let batch = if on_cpu { few } else { many };
+        (*name, format!("{flags} --batch-size {batch}"))
+    })
+}
 
 /// A step of every mixer on the paper's smallest task, of two classifiers and of Pythia-70M, and every op at one size, on a
 /// CPU, each in a process of its own; with `scripts` beside PyTorch.
@@ -71,8 +74,8 @@ pub fn cpu(scripts: Option<&Scripts>) -> Vec<Case> {
         let flags = format!("--preset paper --mixer {name} --d 64 --n 64 --batch-size 512");
         add(name, Kind::Step, &flags);
     }
-    for (name, flags) in OTHER_TASKS {
-        add(name, Kind::Step, flags);
+    for (name, flags) in other_tasks(true) {
+        add(name, Kind::Step, &flags);
     }
     for op in ops::all() {
         for shape in op.sizes.on_cpu() {
@@ -152,35 +155,58 @@ fn process(kind: Kind, flags: &str) -> Case {
     case
 }
 
-/// Everything about a device: the correctness of ops and models first, then the time of ops and of steps; with
-/// `scripts` the same beside PyTorch.
+/// Everything about a device, what matters most first, since its time may be short: the correctness of ops and models; the time
+/// of the ops that most of a step is made of; steps of the paper's mixers at both ends of its tasks, in every precision and
+/// form, and of other tasks; with `scripts` the same beside PyTorch; then the time of everything else.
 pub fn device(machine: &Machine, scripts: Option<&Scripts>) -> Vec<Case> {
+    let forms = Form::of(machine);
+    let [first, second, third, last] = of_the_paper();
+    let ours = mixers_in_pytorch();
+    let of_others: Vec<&str> = MIXERS.iter().map(|entry| entry.name).collect();
+    let (of_the_paper, of_others): (Vec<&str>, Vec<&str>) =
+        of_others.into_iter().partition(|name| ours.contains(name));
     let mut cases = checks(machine);
-    cases.extend(op_times(machine));
-    cases.extend(step_times(machine));
+    cases.extend(op_times(machine, |op| op.early));
+    for precision in precisions(machine) {
+        for size in [first, last] {
+            cases.extend(step_times(size, &of_the_paper, precision, forms));
+        }
+    }
+    for precision in precisions(machine) {
+        let flags = other_tasks(machine.is_cpu());
+        cases.extend(flags.map(|(_, flags)| of_flags(flags, precision)));
+    }
     if let Some(scripts) = scripts {
         cases.extend(beside_scripts(machine, scripts));
+    }
+    cases.extend(op_times(machine, |op| !op.early));
+    let best = &forms[forms.len() - 1..];
+    for size in [first, last] {
+        cases.extend(step_times(size, &of_others, Precision::F32, best));
+        for mixer in of_the_paper.iter().chain(&of_others) {
+            cases.push(beside_plain(size, mixer, best[0]));
+        }
+    }
+    for size in [second, third] {
+        for mixers in [&of_the_paper, &of_others] {
+            cases.extend(step_times(size, mixers, Precision::F32, best));
+        }
     }
     cases
 }
 
+/// The precisions that a machine trains in.
+fn precisions(machine: &Machine) -> Vec<Precision> {
+    match machine.is_cpu() {
+        true => vec![Precision::F32],
+        false => vec![Precision::F32, Precision::Tf32, Precision::Bf16],
+    }
+}
+
 fn checks(machine: &Machine) -> Vec<Case> {
     let mut cases = Vec::new();
-    for (size, shape, route) in [
-        ("small", SMALL_SHAPE, Route::Reference),
-        ("medium", MEDIUM_SHAPE, Route::Fused),
-    ] {
-        for op in ops::all() {
-            for &io in machine.types() {
-                let shape = op.heads_of(shape);
-                let case = format!("{size} {} {}", op.name, op.sizes_of(&shape));
-                let row = Row::new(Kind::Check, case, io.as_str());
-                cases.push(Case::new(row, move |row, bench, _| {
-                    check::op(row, op, &shape, io, route, &bench.machine.device)
-                }));
-            }
-        }
-    }
+    cases.extend(op_checks(machine, Tier::Small));
+    cases.extend(op_checks(machine, Tier::Medium));
     for &form in Form::of(machine) {
         for entry in MIXERS {
             for &io in machine.types() {
@@ -191,12 +217,28 @@ fn checks(machine: &Machine) -> Vec<Case> {
             }
         }
     }
+    cases.extend(op_checks(machine, Tier::Large));
     cases
 }
 
-fn op_times(machine: &Machine) -> Vec<Case> {
+fn op_checks(machine: &Machine, tier: Tier) -> Vec<Case> {
     let mut cases = Vec::new();
     for op in ops::all() {
+        for &io in machine.types() {
+            let shape = tier.shape(op);
+            let case = format!("{} {} {}", tier.name(), op.name, op.sizes_of(&shape));
+            let row = Row::new(Kind::Check, case, io.as_str());
+            cases.push(Case::new(row, move |row, bench, _| {
+                check::op(row, op, tier, io, &bench.machine.device)
+            }));
+        }
+    }
+    cases
+}
+
+fn op_times(machine: &Machine, wanted: impl Fn(&Op) -> bool) -> Vec<Case> {
+    let mut cases = Vec::new();
+    for op in ops::all().filter(|op| wanted(op)) {
         for shape in op.sizes.on_gpu() {
             for &io in machine.types() {
                 for pass in [Pass::Forward, Pass::Both] {
@@ -221,44 +263,39 @@ fn op_times(machine: &Machine) -> Vec<Case> {
     cases
 }
 
-fn step_times(machine: &Machine) -> Vec<Case> {
-    let sizes = of_the_paper();
-    let Some((&best, others)) = Form::of(machine).split_last() else {
-        return Vec::new();
+fn step_times(
+    size: Size,
+    mixers: &[&'static str],
+    precision: Precision,
+    forms: &[Form],
+) -> Vec<Case> {
+    let of_form = |&form| {
+        let step = move |mixer: &&'static str| steps(size, mixer, precision, form, None);
+        mixers.iter().map(step)
     };
-    let all = |size, io, form| {
-        MIXERS
-            .iter()
-            .map(move |m| steps(size, m.name, io, form, None))
-    };
-    let mut cases = Vec::new();
-    for size in sizes {
-        for &io in machine.types() {
-            cases.extend(all(size, io, best));
-        }
-    }
-    for size in [sizes[0], sizes[3]] {
-        for &form in others {
-            cases.extend(all(size, DType::F32, form));
-        }
-        let pairs = all(size, DType::F32, best).zip(all(size, DType::F32, Form::Launched));
-        cases.extend(pairs.map(|(fused, plain)| beside_plain(fused, plain)));
-    }
-    cases
+    forms.iter().flat_map(of_form).collect()
 }
 
 /// Steps of one of our models on one of the paper's tasks, with the protocol's dropout or another.
-fn steps(size: Size, mixer: &'static str, io: DType, form: Form, dropout: Option<f64>) -> Case {
-    let row = Row::new(Kind::Step, size.case(mixer, form), io.as_str());
+fn steps(
+    size: Size,
+    mixer: &'static str,
+    precision: Precision,
+    form: Form,
+    dropout: Option<f64>,
+) -> Case {
+    let row = Row::new(Kind::Step, size.case(mixer, form), precision.as_str());
     Case::new(row, move |row, bench, export| {
-        let config = size.config(mixer, io, dropout)?;
+        let config = size.config(mixer, precision, dropout)?;
         let step = Step::scheduled(config, STEP_CALLS, form)?;
         step.measure(row, &bench.machine, &bench.data, export)
     })
 }
 
 /// The same steps also timed with ops computed by their definitions.
-fn beside_plain(fused: Case, plain: Case) -> Case {
+fn beside_plain(size: Size, mixer: &'static str, form: Form) -> Case {
+    let fused = steps(size, mixer, Precision::F32, form, None);
+    let plain = steps(size, mixer, Precision::F32, Form::Launched, None);
     let mut row = fused.row;
     row.peer = PLAIN.to_owned();
     Case::new(row, move |row, bench, _| {
@@ -269,6 +306,26 @@ fn beside_plain(fused: Case, plain: Case) -> Case {
             row.took_by_turns(&[ours], &[theirs]);
         }
         Ok(details)
+    })
+}
+
+/// A step of `dsf bench step` with these flags, launched: batches of documents are not all of one shape.
+fn of_flags(flags: String, precision: Precision) -> Case {
+    let row = Row::new(Kind::Step, &flags, precision.as_str());
+    Case::new(row, move |row, bench, export| {
+        let words: Vec<&str> = flags.split_whitespace().collect();
+        let (pairs, _) = words.as_chunks::<2>();
+        let mut task = "mqar";
+        let mut settings = vec![("precision", precision.as_str().to_owned())];
+        for [flag, value] in pairs {
+            match flag.trim_start_matches('-') {
+                "task" => task = value,
+                name => settings.push((name, (*value).to_owned())),
+            }
+        }
+        let settings: Vec<(&str, &str)> = settings.iter().map(|(k, v)| (*k, v.as_str())).collect();
+        let step = Step::scheduled(recipes::run(task, &settings)?, STEP_CALLS, Form::Launched)?;
+        step.measure(row, &bench.machine, &bench.data, export)
     })
 }
 
@@ -284,9 +341,13 @@ fn beside_scripts(machine: &Machine, scripts: &Scripts) -> Vec<Case> {
     let [first, second, third, last] = of_the_paper();
     for size in [first, last, second, third] {
         for entry in MIXERS {
-            let case = || steps(size, entry.name, DType::F32, form, Some(0.0));
+            let case = || steps(size, entry.name, Precision::F32, form, Some(0.0));
             cases.extend(peers(entry.name).map(|peer| case().beside(peer)));
         }
+    }
+    for (name, flags) in other_tasks(machine.is_cpu()) {
+        let case = || of_flags(flags.clone(), Precision::F32);
+        cases.extend(peers(name).map(|peer| case().beside(peer)));
     }
     cases
 }

@@ -7,6 +7,7 @@ use super::row::{Details, Row};
 use super::step::DataCache;
 use crate::error::{Error, Result};
 use crate::ops::{prefer, Route};
+use std::collections::HashSet;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
@@ -72,6 +73,24 @@ impl Bench {
             keep_going: false,
             data: DataCache::default(),
         }
+    }
+
+    /// The titles of those of `rows` that a measurement here would give again: of this machine and of this commit as it
+    /// stands, and neither failed nor without a time.
+    pub fn held(&self, rows: &[Row]) -> HashSet<String> {
+        let mut here = Row::default();
+        self.machine.describe(&mut here);
+        if here.commit.is_empty() || here.commit.ends_with("-dirty") {
+            return HashSet::new();
+        }
+        let of = |row: &Row| {
+            let machine = [&row.commit, &row.device, &row.processor].map(String::clone);
+            (machine, row.threads)
+        };
+        let here = of(&here);
+        let measured = |row: &Row| !row.failed() && (row.is_check() || row.seconds.is_some());
+        let held = rows.iter().filter(|row| of(row) == here && measured(row));
+        held.map(Row::title).collect()
     }
 
     /// Measures until nothing is left or the time is over. `tell` hears of progress, `done` of every row; an

@@ -7,6 +7,7 @@
 
 use crate::config::RunConfig;
 use crate::error::Result;
+use crate::gpu::Chip;
 use crate::mixers::{self, Core, MixerWork};
 use crate::model;
 use crate::ops::Peaks;
@@ -230,6 +231,18 @@ pub(super) fn vandermonde(e: Shape) -> Passes {
     }
 }
 
+/// Seven operations for each section of a channel and each step; backward five of them again, and twelve.
+pub(super) fn cascade(e: Shape) -> Passes {
+    let work = |lanes: f64| Work {
+        lanes: lanes * e.elements() / e.batch as f64,
+        ..Work::default()
+    };
+    Passes {
+        forward: work(7.0),
+        both: work(7.0 + 5.0 + 12.0),
+    }
+}
+
 /// A kernel as long as the sequence, by transforms of N = 2 L real numbers, each of 2 N log₂ N instructions: of u and of
 /// the output; backward of u, of the output's gradient and of u's gradient. The kernel's own, one a channel, do not count.
 pub(super) fn long_conv(e: Shape) -> Passes {
@@ -292,6 +305,22 @@ pub(super) static H200: Rates = Rates {
     operands: true,
     scaled: false,
 };
+
+impl From<Chip> for Rates {
+    /// A GPU by what its driver says, with as much of it left to large products and to copies as an H200 has, which says
+    /// 132 multiprocessors at 1.98 GHz and 4.9 TB/s.
+    fn from(chip: Chip) -> Self {
+        let cycles = chip.multiprocessors as f64 * chip.clock;
+        let share = cycles / (132.0 * 1.98e9);
+        Self {
+            flops: share * H200.flops,
+            lanes: chip.lanes as f64 * cycles,
+            exps: Exps::Unit(16.0 * cycles),
+            bytes: chip.bytes / 4.9e12 * H200.bytes,
+            ..H200
+        }
+    }
+}
 
 impl From<Peaks> for Rates {
     /// One core, as measured. An exponential takes as many instructions as its loop takes time.

@@ -1,9 +1,10 @@
 //! What a measurement runs on, and what else runs there.
 
-use super::floors::{Rates, H200};
+use super::floors::Rates;
 use super::row::{Details, Report, Row};
 use super::timer::{Clock, Schedule, Timing};
 use crate::error::{ensure, Result};
+use crate::gpu;
 use crate::ops::{self, Peaks};
 use crate::store::{memory_bytes, peak_memory_bytes, Provenance};
 use candle_core::{DType, Device};
@@ -55,8 +56,8 @@ impl Machine {
         row: &mut Row,
         floor: impl FnOnce(&Rates) -> Result<Option<f64>>,
     ) -> Result<()> {
-        if !self.is_cpu() {
-            row.floor_seconds = floor(&H200)?;
+        if let Some(chip) = gpu::chip(&self.device)? {
+            row.floor_seconds = floor(&Rates::from(chip))?;
             return Ok(());
         }
         // What the loops need is no memory of the case.

@@ -22,7 +22,7 @@ pub use driver::{Bench, Case};
 pub use machine::Machine;
 pub use op::{op_names, Number, OpRequest, OpTiming};
 pub use peers::{mixers_in_pytorch, Peer, Scripts};
-pub use row::{write_csv, Details, Kind, Report, Row};
+pub use row::{read_csv, write_csv, Details, Kind, Report, Row};
 pub use step::{DataCache, Step};
 pub use timer::Clock;
 

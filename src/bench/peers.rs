@@ -37,9 +37,9 @@ static SCRIPTS: &[(&[&str], On, &str)] = &[
     (&["s6"], On::Gpu, "step.py --head labelled --form mamba"),
     (OTHERS, On::Both, "step.py --head all"),
     (OTHERS, On::Both, "step.py --head labelled"),
-    (&["lra-softmax"], On::Cpu, "classifier.py"),
-    (&["lra-mamba"], On::Cpu, "classifier.py --form compiled"),
-    (&["pythia"], On::Cpu, "pythia.py"),
+    (&["lra-softmax"], On::Both, "classifier.py"),
+    (&["lra-mamba"], On::Both, "classifier.py --form compiled"),
+    (&["pythia"], On::Both, "pythia.py"),
 ];
 
 const OTHERS: &[&str] = &["ssd", "linear", "normalized", "qlstm", "softmax"];

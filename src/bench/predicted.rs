@@ -52,6 +52,20 @@ static PREDICTIONS: &[Prediction] = &[
     (&["gated_readout"], always, [0.7, 0.7], [0.6, 0.5]),
     (&["select_rows"], wide, [0.6, 0.6], [0.6, 0.6]),
     (&["time_steps"], wide, [0.7, 0.7], [0.7, 0.7]),
+    // Loads of shared memory beside the arithmetic, and teams that wait for their sums. Few sequences and channels leave
+    // multiprocessors idle.
+    (&["delta_rule"], fills, [0.35, 0.25], [0.35, 0.25]),
+    (&["delta_rule"], always, [0.15, 0.12], [0.15, 0.12]),
+    // A run of sixteen taps begins with a power in f64, which takes as long as eight to sixteen of them.
+    (&["vandermonde"], always, [0.45, 0.4], UNKNOWN),
+    // A warp for each channel, whose every step waits for two sections and a shuffle: some 150 cycles.
+    (&["cascade"], wide, [0.08, 0.06], UNKNOWN),
+    // Half of L multiply-adds an output, where the floor has transforms of 2 L: 32 beside 56 at L = 64, 256 beside 80 at 512.
+    (&["long_conv"], |s| s.len == 64, [0.6, 0.6], [0.6, 0.6]),
+    (&["long_conv"], |s| s.len == 512, [0.2, 0.2], [0.2, 0.2]),
+    // cuBLAS: products of full f32 reach a sixth of the floor's tf32; at d = 64 memory bounds them.
+    (&["mlp"], wide, [0.13, 0.13], [0.6, 0.6]),
+    (&["mlp"], narrow, [0.4, 0.4], [0.4, 0.4]),
     // From the bounds of the four kernels, which compute the scores anew in each, in three products of tf32.
     (&["causal_attention"], |s| is(s, TASKS[0]), [0.45, 0.23], UNKNOWN),
     (&["causal_attention"], |s| is(s, TASKS[3]), [0.095, 0.064], [0.145, 0.1]),

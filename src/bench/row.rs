@@ -1,7 +1,7 @@
 //! A measurement as a row of a CSV file: one schema for CPU and GPU, checks and times.
 
 use super::timer::{Clock, Spread, Timing};
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::files::write_atomic;
 use crate::store::to_csv;
 use serde::{Deserialize, Serialize};
@@ -219,6 +219,24 @@ pub struct Report {
     /// What else is known of it.
     #[serde(flatten)]
     pub details: Details,
+}
+
+/// The rows of a file that [`write_csv`] has written; none where there is no file.
+pub fn read_csv(path: &Path) -> Result<Vec<Row>> {
+    if !path.exists() {
+        return Ok(Vec::new());
+    }
+    let file = std::fs::File::open(path).map_err(Error::io("read", path))?;
+    let mut reader = csv::Reader::from_reader(file);
+    let rows = reader.deserialize().enumerate().map(|(index, row)| {
+        row.map_err(|e| {
+            let (line, file) = (index + 2, path.display());
+            Error::usage(format!(
+                "{file}, line {line}: no row of this version's measurements: {e}; move the file away, or give another --csv"
+            ))
+        })
+    });
+    rows.collect()
 }
 
 /// Writes `rows` with a header, over what was there.

@@ -258,12 +258,13 @@ impl Size {
     }
 
     /// A run under the reference protocol, with its dropout or another.
-    pub fn config(self, mixer: &str, io: DType, dropout: Option<f64>) -> Result<RunConfig> {
+    pub fn config(
+        self,
+        mixer: &str,
+        precision: Precision,
+        dropout: Option<f64>,
+    ) -> Result<RunConfig> {
         let [batch, seq_len, d, n] = self.sizes;
-        let precision = match io {
-            DType::BF16 => "bf16",
-            _ => "f32",
-        };
         let numbers = [
             ("d", d),
             ("n", n),
@@ -279,7 +280,11 @@ impl Size {
         let dropout = dropout.map(|p| ("dropout", p.to_string()));
         let settings = numbers.iter().chain(&dropout);
         let mut settings: Vec<(&str, &str)> = settings.map(|(k, v)| (*k, v.as_str())).collect();
-        settings.extend([("mixer", mixer), ("lr", "1e-3"), ("precision", precision)]);
+        settings.extend([
+            ("mixer", mixer),
+            ("lr", "1e-3"),
+            ("precision", precision.as_str()),
+        ]);
         recipes::run("mqar", &settings)
     }
 }

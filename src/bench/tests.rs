@@ -1,6 +1,6 @@
 //! The checks of a device with the emulated GPU as the device, and peers that are shell scripts.
 
-use super::check::{compare, results, SMALL_SHAPE};
+use super::check::{compare, results, Tier};
 use super::floors::Shape;
 use super::op::magnitude;
 use super::ops::{self, Pass};
@@ -16,12 +16,13 @@ fn every_op_passes_its_check_by_kernels() {
     let (mut without, mut wrong) = (Vec::new(), Vec::new());
     for op in ops::all() {
         for io in [DType::F32, DType::BF16] {
-            let shape = op.heads_of(SMALL_SHAPE);
-            let inputs = op.draw(&shape, io, usize::MAX).unwrap();
+            let inputs = op.draw(&Tier::Small.shape(op), io, usize::MAX).unwrap();
             let expected = results(op, &inputs, DType::F64, &Device::Cpu).unwrap();
             let before = launches();
             let mut row = Row::new(Kind::Check, op.name, io.as_str());
-            let done = emulated(|| compare(&mut row, op, &inputs, io, &Device::Cpu, &expected));
+            let limit = Tier::Small.limit(io);
+            let done =
+                emulated(|| compare(&mut row, op, &inputs, io, &Device::Cpu, &expected, limit));
             if launches() == before {
                 without.push(op.name);
             } else if done.is_err() || row.failed() {

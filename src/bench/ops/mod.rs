@@ -42,6 +42,8 @@ pub(super) struct Op {
     pub name: &'static str,
     /// Its inputs, and what is counted as an element.
     pub about: &'static str,
+    /// Whether most of a step is made of it, so that it is timed before the others.
+    pub early: bool,
     /// Whether n matters.
     pub states: bool,
     /// Whether heads matter.
@@ -261,6 +263,25 @@ impl Sizes {
             }
         };
         sizes.into_iter().map(Shape::from).collect()
+    }
+
+    /// The shape at which a device is checked once more: heads of 8, sequences of 4,096, Pythia's vocabulary, more than
+    /// 2^31 states or logits.
+    pub fn large(self) -> Shape {
+        let of = |[batch, len, width, states]: [usize; 4]| Shape {
+            batch,
+            len,
+            width,
+            states,
+            heads: 8,
+        };
+        of(match self {
+            Self::States | Self::DecayedStates => [4, 4096, 512, 512],
+            Self::Sequences | Self::Rows | Self::Numbers => [4, 4096, 1024, 1],
+            Self::Square => [4, 4096, 512, 512],
+            Self::Wide => [4, 4096, 512, 2048],
+            Self::Tokens | Self::Labels => [16, 4096, 64, 50_304],
+        })
     }
 
     pub fn on_cpu(self) -> Vec<Shape> {

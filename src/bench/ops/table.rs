@@ -10,18 +10,18 @@ use candle_core::{Result, Tensor};
 #[rustfmt::skip]
 pub(super) static OPS: &[Op] = &[
     // Along sequences.
-    Op { name: "selective_scan", sizes: Sizes::DecayedStates, floor: floors::selective_scan, below: WALKS,
+    Op { name: "selective_scan", early: true, sizes: Sizes::DecayedStates, floor: floors::selective_scan, below: WALKS,
         about: "u, delta (B, L, d), a (d, n), b, c (B, L, n); elements B L d n",
         inputs: |s| scan(s, parameter([s.width, s.states], Fill::Harmonics)),
         run: |x, _| ops::selective_scan(&x[0], &x[1], &x[2], &x[3], &x[4], None), ..STATES },
-    Op { name: "ssd", about: "u, delta (B, L, d), a (d), b, c (B, L, n); elements B L d n",
+    Op { name: "ssd", early: true, about: "u, delta (B, L, d), a (d), b, c (B, L, n); elements B L d n",
         inputs: |s| scan(s, parameter([s.width], Fill::Uniform(-1.5, -0.5))),
         run: |x, _| ops::ssd(&x[0], &x[1], &x[2], &x[3], &x[4], None), ..STATES },
-    Op { name: "gla", about: "q, k, g (B, L, s, n/s), v (B, L, s, d/s); elements B L d n / s", heads: true,
+    Op { name: "gla", early: true, about: "q, k, g (B, L, s, n/s), v (B, L, s, d/s); elements B L d n / s", heads: true,
         inputs: matrix_state,
         run: |x, _| ops::gla(&x[0], &x[1], &x[2], &x[3], None),
         elements: |e| e.elements() / e.heads as f64, floor: floors::gla, below: WALKS, ..STATES },
-    Op { name: "delta_rule", about: "the same, with a, b (B, L, s, n/s); elements B L d n / s", heads: true,
+    Op { name: "delta_rule", early: true, about: "the same, with a, b (B, L, s, n/s); elements B L d n / s", heads: true,
         inputs: |s| {
             let keys = s.states / s.heads;
             let most = (keys as f64).powf(-0.5); // so that no product of transitions grows
@@ -33,10 +33,10 @@ pub(super) static OPS: &[Op] = &[
     Op { name: "linear_scan", about: "a and x (B, L, d); elements B L d",
         inputs: |s| vec![input(s.sequence(s.width), Fill::Uniform(0.0, 1.0)), x(s)],
         run: |x, _| ops::linear_scan(&x[0], &x[1]), floor: floors::linear_scan, ..SEQUENCE },
-    Op { name: "causal_attention", about: "q, k (B, s, L, n/s), v (B, s, L, d/s); elements B L (L + 1) / 2",
+    Op { name: "causal_attention", early: true, about: "q, k (B, s, L, n/s), v (B, s, L, d/s); elements B L (L + 1) / 2",
         run: |x, _| attention(x, Weights::Softmax),
         elements: |e| e.tokens() * (e.len as f64 + 1.0) / 2.0, floor: floors::softmax, ..ATTENTION },
-    Op { name: "causal_attention_linear", about: "the same, scores divided by their sum; elements B L d n",
+    Op { name: "causal_attention_linear", early: true, about: "the same, scores divided by their sum; elements B L d n",
         run: |x, _| attention(x, Weights::LinearNormalised), ..ATTENTION },
     Op { name: "causal_attention_plain", about: "the same, scores unnormalised; elements B L d n",
         run: |x, _| attention(x, Weights::Plain), ..ATTENTION },
@@ -63,6 +63,15 @@ pub(super) static OPS: &[Op] = &[
         elements: |e| e.elements() / e.batch as f64, floor: floors::vandermonde,
         below: "each run of powers begins with one in f64, which the floor does not count, and few channels are few tasks",
         ..STATES },
+    Op { name: "cascade", about: "sections a, b, w (d, n), their response below L; elements d n L",
+        inputs: |s| {
+            let part = |fill| parameter([s.width, s.states], fill);
+            let sections = [part(Fill::Uniform(0.5, 0.9)), part(Fill::Uniform(0.0, 0.1)), part(Fill::Normal(1.0))];
+            [sections.to_vec(), vec![input([s.len], Fill::Classes(1))]].concat()
+        },
+        run: |x, _| ops::cascade(&x[0], &x[1], &x[2], x[3].dim(0)?),
+        elements: |e| e.elements() / e.batch as f64, floor: floors::cascade,
+        below: "a section waits for the one before it, and few channels are few tasks", ..STATES },
     Op { name: "complex_scan", about: "a and x (B, L, 2, d), real before imaginary; elements B L d",
         inputs: |s| {
             let numbers = |fill| input([s.batch, s.len, 2, s.width], fill);
@@ -70,7 +79,7 @@ pub(super) static OPS: &[Op] = &[
         },
         run: |x, _| ops::complex_scan(&x[0], &x[1]),
         floor: |e| Passes::moves(2.0 * e.channels(), 3.0, 8.0), ..SEQUENCE },
-    Op { name: "gated_scan", about: "gates (B, L, 2 d) of a qLSTM, x (B, L, d); elements B L d",
+    Op { name: "gated_scan", early: true, about: "gates (B, L, 2 d) of a qLSTM, x (B, L, d); elements B L d",
         run: |x, _| ops::gated_scan(&x[0], &x[1], &Gates::Sigmoid, None), ..GATED },
     Op { name: "gated_scan_reversed", about: "the same with the reversed gate and its alpha; elements B L d",
         inputs: |s| gated(s, Some(parameter([1], Fill::Uniform(0.5, 1.5)))),
@@ -100,7 +109,7 @@ pub(super) static OPS: &[Op] = &[
     Op { name: "layer_norm", about: "x (B, L, d), over d; elements B L d",
         inputs: |s| vec![x(s), gain(s), bias(s.width)],
         run: |x, _| ops::layer_norm(&x[0], &x[1], &x[2], 1e-5), ..ROWS },
-    Op { name: "linear", about: "x (B, L, d), to n features with a bias; elements B L d n",
+    Op { name: "linear", early: true, about: "x (B, L, d), to n features with a bias; elements B L d n",
         sizes: Sizes::Square, states: true,
         inputs: |s| vec![x(s), weight(s.states, s.width, 0.02), bias(s.states)],
         run: |x, _| ops::linear(&x[0], &x[1], Some(&x[2])), elements: Shape::elements,
@@ -108,7 +117,7 @@ pub(super) static OPS: &[Op] = &[
     Op { name: "dropout", about: "x (B, L, d), p = 0.1; elements B L d",
         run: |x, _| ops::dropout(&x[0], DROPPED), below: DRAWS,
         floor: |e| Passes::moves(e.channels(), 2.0, 4.0), ..ROWS },
-    Op { name: "cross_entropy", about: "hidden (B L, d), a head of n classes; elements B L n",
+    Op { name: "cross_entropy", early: true, about: "hidden (B L, d), a head of n classes; elements B L n",
         sizes: Sizes::Labels, states: true,
         inputs: |s| {
             let rows = s.batch * s.len;
@@ -124,11 +133,11 @@ pub(super) static OPS: &[Op] = &[
     Op { name: "gelu", run: |x, _| ops::gelu(&x[0]), ..POINTWISE },
     Op { name: "silu", run: |x, _| ops::silu(&x[0]), ..POINTWISE },
     Op { name: "tanh", run: |x, _| ops::tanh(&x[0]), ..POINTWISE },
-    Op { name: "add_layer_norm", about: "x, y (B, L, d), their sum and its norm; elements B L d",
+    Op { name: "add_layer_norm", early: true, about: "x, y (B, L, d), their sum and its norm; elements B L d",
         inputs: |s| vec![x(s), x(s), gain(s), bias(s.width)],
         run: |x, _| Ok(ops::add_layer_norm(&x[0], &x[1], &x[2], &x[3], 1e-5)?.1),
         floor: |e| Passes::moves(e.channels(), 4.0, 9.0), ..ROWS },
-    Op { name: "mlp", run: |x, _| ops::mlp(&x[0], [&x[1], &x[2]], [&x[3], &x[4]], [None; 2]), ..MLP },
+    Op { name: "mlp", early: true, run: |x, _| ops::mlp(&x[0], [&x[1], &x[2]], [&x[3], &x[4]], [None; 2]), ..MLP },
     Op { name: "mlp_dropped", about: "mlp with dropout, p = 0.1, of hidden and output; elements B L d n",
         run: |x, _| {
             let masks = [3, 4].map(|index| Some(Dropout { index, ..DROPPED }));
@@ -176,6 +185,7 @@ pub(super) static OPS: &[Op] = &[
 const POINTWISE: Op = Op {
     name: "",
     about: "x (B, L, d); elements B L d",
+    early: false,
     states: false,
     heads: false,
     inputs: |s| vec![x(s)],

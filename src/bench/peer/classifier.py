@@ -124,11 +124,14 @@ def main():
     parser.add_argument("--steps", type=int, default=3)
     parser.add_argument("--warm", type=int, default=1)
     parser.add_argument("--threads", type=int, default=1)
+    parser.add_argument("--device", default="cpu", help="cpu, cuda or cuda:1")
     given = parser.parse_args()
     if given.dropout:
         parser.error("--dropout must be 0")
     torch.set_num_threads(given.threads)
-    tensors, run = scan.load(given.load), scan.run(given.load)
+    device = scan.settle(given.device)
+    tensors = {name: x.to(device) for name, x in scan.load(given.load).items()}
+    run = scan.run(given.load)
     ids, labels = tensors.pop("data.tokens"), tensors.pop("data.labels")
     model = Model(tensors, run, given.form)
     optimizer = torch.optim.AdamW(model.parameters(), lr=given.lr, weight_decay=given.wd, fused=True)
@@ -142,7 +145,7 @@ def main():
         optimizer.step()
         return float(loss.detach())
 
-    losses, wall, cpu = scan.timed(step, given.warm, given.steps)
+    losses, wall, cpu = scan.timed(step, given.warm, given.steps, device)
     scan.tell(wall, cpu, losses)
 
 

@@ -17,11 +17,11 @@ from step import linear, norm, under
 from torch import nn
 
 
-def rotation(length, dims):
+def rotation(length, dims, device):
     """Turns the first `dims` channels of each head, in pairs (c, c + dims / 2), by their positions."""
     rates = 10_000.0 ** -(torch.arange(0, dims, 2, dtype=torch.float64) / dims)
     angles = torch.arange(length, dtype=torch.float64).unsqueeze(1) * rates
-    cos, sin = (f(angles).float().repeat(1, 2) for f in (torch.cos, torch.sin))
+    cos, sin = (f(angles).float().repeat(1, 2).to(device) for f in (torch.cos, torch.sin))
 
     def turn(x):
         turned, rest = x[..., :dims], x[..., dims:]
@@ -49,7 +49,7 @@ class Model(nn.Module):
         if model["layout"] != "parallel" or model["language"]["rotary"] == "post":
             raise SystemExit("error: this script has Pythia with rotary positions on queries and keys alone")
         self.tokens, self.head = nn.Parameter(given["embed.tok"]), nn.Parameter(given["head.weight"])
-        turn = rotation(length, model["language"]["rotary_dims"])
+        turn = rotation(length, model["language"]["rotary_dims"], self.tokens.device)
         layers = [under(given, f"layers.{layer}.") for layer in range(model["n_layers"])]
         self.blocks = nn.Sequential(*(Block(layer, model["n_heads"], turn) for layer in layers))
         self.norm = norm(under(given, "norm_f."))
@@ -69,11 +69,14 @@ def main():
     parser.add_argument("--steps", type=int, default=3)
     parser.add_argument("--warm", type=int, default=1)
     parser.add_argument("--threads", type=int, default=1)
+    parser.add_argument("--device", default="cpu", help="cpu, cuda or cuda:1")
     given = parser.parse_args()
     if given.dropout:
         parser.error("--dropout must be 0")
     torch.set_num_threads(given.threads)
-    tensors, run = scan.load(given.load), scan.run(given.load)
+    device = scan.settle(given.device)
+    tensors = {name: x.to(device) for name, x in scan.load(given.load).items()}
+    run = scan.run(given.load)
     ids, labels = tensors.pop("data.tokens"), tensors.pop("data.labels")
     model, adam = Model(tensors, run, ids.shape[-1]), run["train"]["adam"]
     parameters = list(model.parameters())
@@ -95,7 +98,7 @@ def main():
         optimizer.step()
         return float(loss.detach())
 
-    losses, wall, cpu = scan.timed(step, given.warm, given.steps)
+    losses, wall, cpu = scan.timed(step, given.warm, given.steps, device)
     scan.tell(wall, cpu, losses)
 
 

@@ -1,13 +1,16 @@
 //! `dsf bench --device`, `all`, `lengths` and `compare`: lists of measurements.
 
 use super::text::{self, si};
-use crate::bench::{cases, mixers_in_pytorch, write_csv, Bench, Case, Machine, Peer, Row, Scripts};
+use crate::bench::{
+    cases, mixers_in_pytorch, read_csv, write_csv, Bench, Case, Machine, Peer, Row, Scripts,
+};
 use crate::cli::device::{use_threads, Choice};
 use crate::cli::print::{self, columns, Align};
 use crate::cli::{exit, Global};
 use crate::error::{refuse, Error, Result};
 use crate::mixers;
 use clap::Args;
+use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -78,11 +81,13 @@ impl Run {
         Ok(bench)
     }
 
-    /// Measures `cases`, prints what `table` makes of the rows, and says what failed or was left out.
+    /// Measures `cases`, prints what `table` makes of all rows, `before` those of this call, and says what failed or was left
+    /// out. A new row takes the place of one with its title.
     fn run(
         &self,
         bench: &Bench,
         cases: &[Case],
+        before: Vec<Row>,
         global: &Global,
         table: impl FnOnce(&[Row]) -> String,
     ) -> Result<u8> {
@@ -94,12 +99,16 @@ impl Run {
                 print::talk(what);
             }
         };
-        let mut rows = Vec::new();
+        let (mut rows, mut measured) = (before, HashSet::new());
         let left_out = bench.run(cases, &mut tell, &mut |row| {
             if global.json {
                 print::line(text::json(&row))?;
             }
-            rows.push(row);
+            measured.insert(row.title());
+            match rows.iter_mut().find(|old| old.title() == row.title()) {
+                Some(old) => *old = row,
+                None => rows.push(row),
+            }
             match &self.csv {
                 Some(path) => write_csv(path, &rows),
                 None => Ok(()),
@@ -114,7 +123,8 @@ impl Run {
                 "{count} left out after {minutes} minutes, from `{first}` on: give more --minutes, or --only"
             ));
         }
-        let failed = rows.iter().filter(|row| row.failed());
+        let of_this_call = rows.iter().filter(|row| measured.contains(&row.title()));
+        let failed = of_this_call.filter(|row| row.failed());
         let failed: Vec<String> = failed.map(text::failure).collect();
         failed.iter().for_each(|line| print::talk(line));
         Ok(match failed.is_empty() {
@@ -129,6 +139,9 @@ pub(super) struct Device {
     /// Check and time everything on a GPU: cuda, or cuda:1; on the CPU, what --only names.
     #[arg(long, value_name = "DEVICE", required = true)]
     device: Option<Choice>,
+    /// Measure again what the CSV file holds of this commit and machine.
+    #[arg(long)]
+    again: bool,
     #[command(flatten)]
     selection: Selection,
     #[command(flatten)]
@@ -161,12 +174,25 @@ impl Device {
         };
         let scripts = self.selection.scripts();
         let cases = cases::device(&machine, scripts.as_ref());
-        let cases = self.selection.of(cases, "measurement")?;
+        let mut cases = self.selection.of(cases, "measurement")?;
         let mut bench = self.run.bench(machine, 1, Some(8.0))?;
         bench.keep_going = true;
         let csv = &mut self.run.csv;
-        csv.get_or_insert_with(|| "results/bench-gpu.csv".into());
-        self.run.run(&bench, &cases, global, text::table)
+        let csv = csv.get_or_insert_with(|| "results/bench-gpu.csv".into());
+        let before = read_csv(csv)?;
+        if !self.again {
+            let held = bench.held(&before);
+            let all = cases.len();
+            cases.retain(|case| !held.contains(&case.title()));
+            let skipped = all - cases.len();
+            if skipped > 0 && !global.silent() {
+                let file = csv.display();
+                print::talk(&format!(
+                    "{skipped} of {all} are in {file} since this commit: --again measures them, too"
+                ));
+            }
+        }
+        self.run.run(&bench, &cases, before, global, text::table)
     }
 }
 
@@ -183,7 +209,8 @@ impl All {
         let cases = cases::cpu(self.selection.scripts().as_ref());
         let cases = self.selection.of(cases, "case")?;
         let bench = self.run.bench(Machine::cpu(global.threads()?), 3, None)?;
-        self.run.run(&bench, &cases, global, text::table)
+        self.run
+            .run(&bench, &cases, Vec::new(), global, text::table)
     }
 }
 
@@ -217,7 +244,8 @@ impl Lengths {
         }
         let cases = cases::lengths(&self.mixer, lengths, tokens, self.steps);
         let bench = self.run.bench(Machine::cpu(global.threads()?), 1, None)?;
-        self.run.run(&bench, &cases, global, |rows| self.grid(rows))
+        self.run
+            .run(&bench, &cases, Vec::new(), global, |rows| self.grid(rows))
     }
 
     /// Tokens a CPU second, a line a mixer, and how far each is from independent of the length.
@@ -270,6 +298,7 @@ impl Compare {
         let peer = Peer::parse(&self.peer, self.own_data)?;
         let cases = [cases::compared(&self.case, peer)?];
         let bench = self.run.bench(Machine::cpu(global.threads()?), 5, None)?;
-        self.run.run(&bench, &cases, global, text::table)
+        self.run
+            .run(&bench, &cases, Vec::new(), global, text::table)
     }
 }

@@ -180,7 +180,7 @@ pub(super) fn table(rows: &[Row]) -> String {
         ),
         false => (
             "elapsed seconds, the device idle before and after",
-            "an H200",
+            "this GPU, from what its driver says of clock and memory",
         ),
     };
     text + &format!(
