@@ -647,6 +647,7 @@ mod tests {
         // Others are of whoever runs the tests.
         for name in [
             "figure1-small.csv",
+            "figure2-small.csv",
             "lra-small.csv",
             "mqar-paper-cell.csv",
             "mqar-quick.csv",
