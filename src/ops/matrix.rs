@@ -29,23 +29,12 @@ impl<F: Float> Matrix<F> {
         Self { groups, cells }
     }
 
-    /// From contiguous rows.
+    /// Sets the first columns to contiguous rows.
     #[inline(always)]
-    pub(crate) fn from_rows(x: &[F], columns: usize) -> Self {
-        let mut matrix = Self::zeros(x.len() / columns, columns);
-        matrix.set_rows(x, columns, 0..columns);
-        matrix
-    }
-
-    /// The transpose of contiguous rows.
-    #[inline(always)]
-    pub(crate) fn transposed(x: &[F], columns: usize) -> Self {
-        let rows = x.len() / columns;
-        let mut matrix = Self::zeros(columns.next_multiple_of(LANES), rows);
-        matrix.set_transposed(0..rows, columns.div_ceil(LANES), |r, g| {
+    pub(crate) fn set_transpose(&mut self, x: &[F], columns: usize) {
+        self.set_transposed(0..x.len() / columns, columns.div_ceil(LANES), |r, g| {
             load(&x[r * columns + g * LANES..(r + 1) * columns])
         });
-        matrix
     }
 
     /// Sets the first rows to the columns `part` of rows with `stride` numbers.
@@ -84,6 +73,12 @@ impl<F: Float> Matrix<F> {
     #[inline(always)]
     pub(crate) fn copy_to(&self, to: &mut [F], columns: usize) {
         self.copy_into(to, columns, 0..columns);
+    }
+
+    /// Sets every entry to zero.
+    #[inline(always)]
+    pub(crate) fn clear(&mut self) {
+        self.cells.fill(splat(F::zero()));
     }
 
     /// Multiplies every entry by `by`.
@@ -144,6 +139,12 @@ impl<F: Float> Matrix<F> {
     #[inline(always)]
     pub(crate) fn rows_mut(&mut self, rows: Range<usize>) -> &mut [Lanes<F>] {
         &mut self.cells[rows.start * self.groups..rows.end * self.groups]
+    }
+
+    /// Some groups of a row.
+    #[inline(always)]
+    pub(crate) fn groups_mut(&mut self, r: usize, groups: Range<usize>) -> &mut [Lanes<F>] {
+        &mut self.cells[r * self.groups..][groups]
     }
 
     /// A row, padding included.

@@ -1,18 +1,18 @@
-//! The backward pass, one block of rows at a time; the attention weights are recomputed.
+//! The backward pass, one block of rows at a time, tile by tile: the attention weights are recomputed from the scores and the
+//! normalisers. With a normaliser, Σ_j p_ij dL/dp_ij is dL/do_i · o_i, dropout or not.
 
-use super::cpu::{Block, Item, BLOCK};
+use super::tiles::{exponentials, tiles, Block, Item, Tile, BLOCK, MANY, TILE};
 use super::{CausalAttention, Weights};
 use crate::float::Float;
-use crate::lanes::total;
-use crate::matrix::{Matrix, PANEL};
+use crate::fused::Backward;
+use crate::lanes::{each, splat, total, Lanes, LANES};
+use crate::matrix::Matrix;
 use crate::parallel::InParallel;
 use dsf_simd::simd;
 use std::ops::Range;
 
-/// The number of tasks aimed at: if the batch has fewer items, each item is split.
-const TASKS: usize = 16;
-
-pub(super) fn backward<F: Float>(op: &CausalAttention, ins: &[&[F]], go: &[F]) -> Vec<Vec<F>> {
+pub(super) fn backward<F: Float>(op: &CausalAttention, call: Backward<F>) -> Vec<Vec<F>> {
+    let ins = call.ins;
     let zeros = |like: &[F]| vec![F::zero(); like.len()];
     let (mut gq, mut gk, mut gv) = (zeros(ins[0]), zeros(ins[1]), zeros(ins[2]));
     let distances = op.distances();
@@ -20,12 +20,14 @@ pub(super) fn backward<F: Float>(op: &CausalAttention, ins: &[&[F]], go: &[F]) -
     gq.chunks_mut(op.rows * op.key_width)
         .zip(gk.chunks_mut(op.len * op.key_width))
         .zip(gv.chunks_mut(op.len * op.value_width))
-        .zip(go.chunks(op.rows * op.value_width))
         .zip(&mut gb)
         .enumerate()
-        .in_parallel(|(i, ((((gq, gk), gv), go), gb))| {
-            *gb = backward_item(&Item::of(op, ins, i), go, [gq, gk, gv]);
-        });
+        .in_parallel_with(
+            || Scratch::new(op),
+            |scratch, (i, (((gq, gk), gv), gb))| {
+                *gb = backward_item(&Item::of(op, ins, i), &call, [gq, gk, gv], scratch);
+            },
+        );
     let mut grads = vec![gq, gk, gv];
     grads.extend(ins.get(3).map(|bias| {
         let mut sums = zeros(bias);
@@ -45,209 +47,281 @@ fn add_to<F: Float>(sums: &mut [F], more: &[F]) {
     }
 }
 
-/// Blocks of an item are dealt to its tasks in turn, as later blocks attend to more steps; parts of an item are a task each.
-/// The tasks' sums are added in order. The number of tasks depends on shapes alone. Returns the gradient of the bias.
-fn backward_item<F: Float>(item: &Item<F>, go: &[F], [gq, gk, gv]: [&mut [F]; 3]) -> Vec<F> {
-    let op = item.op;
+/// If there are few items, the blocks of each are dealt to tasks in turn, as later blocks attend to more steps, and the tasks' sums
+/// are added in order. The number of tasks depends on shapes alone. Returns the gradient of the bias.
+fn backward_item<F: Float>(
+    item: &Item<F>,
+    call: &Backward<F>,
+    [gq, gk, gv]: [&mut [F]; 3],
+    scratch: &mut Scratch<F>,
+) -> Vec<F> {
+    let (op, Scratch { past, work }) = (item.op, scratch);
+    let parts = past.iter_mut().zip(tiles(op));
+    parts.in_parallel(|(past, steps)| load(item, &steps, past));
+    let tasks = MANY.div_ceil(op.batch * op.heads).min(item.blocks());
+    let mut dealt: Vec<_> = (0..tasks).map(|_| Vec::new()).collect();
+    for (index, gq) in gq.chunks_mut(BLOCK * op.key_width).enumerate() {
+        dealt[index % tasks].push((index, gq));
+    }
     let mut gb = vec![F::zero(); op.distances()];
-    let mut add = |steps: &Range<usize>, sums: &Sums<F>| {
-        let part = |width: usize| steps.start * width..steps.end * width;
-        let (gk, gv) = (&mut gk[part(op.key_width)], &mut gv[part(op.value_width)]);
+    let mut add = |sums: &Sums<F>| {
         add_sums(op, sums, gk, gv);
         add_to(&mut gb, &sums.bias);
     };
-    if let Some(parts) = item.parts() {
-        let rows = parts[0].rows.len();
-        let grads = gq
-            .chunks_mut(rows * op.key_width)
-            .zip(go.chunks(rows * op.value_width));
-        let sums = parts
-            .iter()
-            .zip(grads)
-            .map_in_parallel(|(part, (gq, go))| sums_of(part, &past(part), blocks(part, gq, go)));
-        for (part, sums) in parts.iter().zip(&sums) {
-            add(&part.steps, sums);
+    let run = |blocks: Vec<(usize, &mut [F])>, work: &mut Work<F>| {
+        for (index, gq) in blocks {
+            backward_block(&item.block(index), call, past, gq, work);
         }
-        return gb;
-    }
-    let tasks = TASKS.div_ceil(op.batch * op.heads).min(item.blocks());
-    let mut dealt: Vec<_> = (0..tasks).map(|_| Vec::new()).collect();
-    for (index, grads) in blocks(item, gq, go) {
-        dealt[index % tasks].push((index, grads));
-    }
-    let past = past(item);
-    let sums = dealt
-        .into_iter()
-        .map_in_parallel(|blocks| sums_of(item, &past, blocks.into_iter()));
-    for sums in &sums {
-        add(&item.steps, sums);
+    };
+    match <[_; 1]>::try_from(dealt) {
+        Ok([blocks]) => {
+            work.sums.clear();
+            run(blocks, work);
+            add(&work.sums);
+        }
+        Err(dealt) => {
+            let sums = dealt.into_iter().map_in_parallel(|blocks| {
+                let mut work = Work::new(op);
+                run(blocks, &mut work);
+                work.sums
+            });
+            sums.iter().for_each(add);
+        }
     }
     gb
 }
 
-/// The gradients of the queries and of the results of a block.
-type BlockGrads<'a, F> = (&'a mut [F], &'a [F]);
-
-/// Every block of an item, with its number.
-fn blocks<'a, F: Float>(
-    item: &Item<F>,
-    gq: &'a mut [F],
-    go: &'a [F],
-) -> impl Iterator<Item = (usize, BlockGrads<'a, F>)> {
-    let gq = gq.chunks_mut(BLOCK * item.op.key_width);
-    gq.zip(go.chunks(BLOCK * item.op.value_width)).enumerate()
-}
-
-/// Sets the gradients of the queries of some blocks; returns their part of those of keys and values.
-fn sums_of<'a, F: Float>(
-    item: &Item<F>,
-    past: &Past<F>,
-    blocks: impl Iterator<Item = (usize, BlockGrads<'a, F>)>,
-) -> Sums<F> {
-    let mut sums = Sums {
-        k: Matrix::zeros(item.steps.len(), item.op.key_width),
-        v: Matrix::zeros(item.steps.len(), item.op.value_width),
-        bias: vec![F::zero(); item.op.distances()],
-    };
-    let mut scratch = Scratch::new(item);
-    for (index, grads) in blocks {
-        backward_block(item, past, index, grads, &mut scratch, &mut sums);
-    }
-    sums
-}
-
-/// What a block writes before it reads it.
+/// The memory of a thread.
 struct Scratch<F> {
-    /// The weights.
-    p: Matrix<F>,
-    /// The gradients of the weights, then of the scores.
-    gs: Matrix<F>,
-    /// The dropout mask of a row.
-    factors: Vec<F>,
+    past: Vec<Past<F>>,
+    work: Work<F>,
 }
 
 impl<F: Float> Scratch<F> {
-    fn new(item: &Item<F>) -> Self {
-        let (rows, len) = (BLOCK.min(item.rows.len()), item.steps.len());
+    fn new(op: &CausalAttention) -> Self {
         Self {
-            p: Matrix::zeros(rows, len),
-            gs: Matrix::zeros(rows, len),
-            factors: vec![F::one(); len],
+            past: tiles(op)
+                .map(|steps| Past::zeros(op, steps.len()))
+                .collect(),
+            work: Work::new(op),
         }
     }
 }
 
-/// The keys and values in the layouts that every block of an item reads.
+/// The keys and values of a tile in the layouts that every block reads.
 struct Past<F> {
     keys: Matrix<F>,
     keys_t: Matrix<F>,
     values_t: Matrix<F>,
 }
 
-#[simd]
-fn past<F: Float>(item: &Item<F>) -> Past<F> {
-    let op = item.op;
-    Past {
-        keys: Matrix::from_rows(item.k, op.key_width),
-        keys_t: Matrix::transposed(item.k, op.key_width),
-        values_t: Matrix::transposed(item.v, op.value_width),
+impl<F: Float> Past<F> {
+    fn zeros(op: &CausalAttention, steps: usize) -> Self {
+        let transposed = |width: usize| Matrix::zeros(width.next_multiple_of(LANES), steps);
+        Self {
+            keys: Matrix::zeros(steps, op.key_width),
+            keys_t: transposed(op.key_width),
+            values_t: transposed(op.value_width),
+        }
     }
 }
 
-/// The gradients of keys, values and biases, summed over blocks.
+#[simd]
+fn load<F: Float>(item: &Item<F>, steps: &Range<usize>, past: &mut Past<F>) {
+    let (keys, values) = (item.keys(steps), item.values(steps));
+    let [key_width, value_width] = [item.op.key_width, item.op.value_width];
+    past.keys.set_rows(keys, key_width, 0..key_width);
+    past.keys_t.set_transpose(keys, key_width);
+    past.values_t.set_transpose(values, value_width);
+}
+
+/// The gradients of keys, of values, both by tile, and of biases, summed over blocks.
 struct Sums<F> {
-    k: Matrix<F>,
-    v: Matrix<F>,
+    k: Vec<Matrix<F>>,
+    v: Vec<Matrix<F>>,
     bias: Vec<F>,
+}
+
+impl<F: Float> Sums<F> {
+    fn zeros(op: &CausalAttention) -> Self {
+        let zeros = |width: usize| tiles(op).map(move |steps| Matrix::zeros(steps.len(), width));
+        Self {
+            k: zeros(op.key_width).collect(),
+            v: zeros(op.value_width).collect(),
+            bias: vec![F::zero(); op.distances()],
+        }
+    }
+
+    fn clear(&mut self) {
+        for sums in self.k.iter_mut().chain(&mut self.v) {
+            sums.clear();
+        }
+        self.bias.fill(F::zero());
+    }
 }
 
 /// Adds the gradients of keys and values.
 #[simd]
 fn add_sums<F: Float>(op: &CausalAttention, sums: &Sums<F>, gk: &mut [F], gv: &mut [F]) {
-    sums.k.add_to(gk, op.key_width);
-    sums.v.add_to(gv, op.value_width);
+    for (sums, gk) in sums.k.iter().zip(gk.chunks_mut(TILE * op.key_width)) {
+        sums.add_to(gk, op.key_width);
+    }
+    for (sums, gv) in sums.v.iter().zip(gv.chunks_mut(TILE * op.value_width)) {
+        sums.add_to(gv, op.value_width);
+    }
+}
+
+/// The sums, and what a block writes before it reads it.
+struct Work<F> {
+    sums: Sums<F>,
+    rows: Rows<F>,
+    /// The weights of a tile.
+    p: Matrix<F>,
+    /// The gradients of the weights, then of the scores.
+    gs: Matrix<F>,
+    /// The gradients of the queries so far.
+    gq: Matrix<F>,
+    /// The dropout mask of a row.
+    factors: [Lanes<F>; TILE / LANES],
+}
+
+/// What the forward pass left of the rows of a block, and the gradients of its results.
+struct Rows<F> {
+    q: Matrix<F>,
+    go: Matrix<F>,
+    /// 1 for [`Weights::Plain`].
+    reciprocals: [F; BLOCK],
+    /// The largest scores.
+    tops: [F; BLOCK],
+    /// The products of results and their gradients; 0 for [`Weights::Plain`].
+    dots: [F; BLOCK],
+}
+
+impl<F: Float> Work<F> {
+    fn new(op: &CausalAttention) -> Self {
+        let (rows, len) = (BLOCK.min(op.rows), TILE.min(op.len));
+        Self {
+            sums: Sums::zeros(op),
+            rows: Rows {
+                q: Matrix::zeros(rows, op.key_width),
+                go: Matrix::zeros(rows, op.value_width),
+                reciprocals: [F::one(); BLOCK],
+                tops: [F::zero(); BLOCK],
+                dots: [F::zero(); BLOCK],
+            },
+            p: Matrix::zeros(rows, len),
+            gs: Matrix::zeros(rows, len),
+            gq: Matrix::zeros(rows, op.key_width),
+            factors: [splat(F::one()); TILE / LANES],
+        }
+    }
+}
+
+impl<F: Float> Rows<F> {
+    #[inline(always)]
+    fn load(&mut self, block: &Block<F>, call: &Backward<F>) {
+        let (width, out) = (block.op().value_width, call.only());
+        let go = block.of(out.grad, width);
+        block.queries(&mut self.q);
+        self.go.set_rows(go, width, 0..width);
+        let found = [&mut self.reciprocals, &mut self.tops].into_iter();
+        for (to, saved) in found.zip(call.saved) {
+            to[..block.len()].copy_from_slice(block.of(saved, 1));
+        }
+        if block.op().weights != Weights::Plain {
+            let o = block.of(out.value, width).chunks_exact(width);
+            for (dot, (o, go)) in self.dots.iter_mut().zip(o.zip(go.chunks_exact(width))) {
+                *dot = total([o, go], |[o, go]| o * go);
+            }
+        }
+    }
 }
 
 #[simd]
 fn backward_block<F: Float>(
-    item: &Item<F>,
-    past: &Past<F>,
-    index: usize,
-    (gq, go): BlockGrads<F>,
-    Scratch { p, gs, factors }: &mut Scratch<F>,
-    sums: &mut Sums<F>,
+    block: &Block<F>,
+    call: &Backward<F>,
+    past: &[Past<F>],
+    to: &mut [F],
+    work: &mut Work<F>,
 ) {
-    let (op, block) = (item.op, item.block(index));
-    let (rows, len) = (block.len(), item.steps.len());
-    let go = Matrix::from_rows(go, op.value_width);
-    gs.set_product(0..rows, &go, &past.values_t, |top| {
-        (0..op.value_width, block.panel_span(top))
-    });
-    block.scores(&past.keys_t, p);
-    for (i, span) in block.spans.iter().enumerate() {
-        let (p, sum) = block.weigh(i, p.row_mut(i));
-        let gs = gs.row_mut(i);
-        gs[..span.start].fill(F::zero());
-        gs[span.end..].fill(F::zero());
-        let factors = &mut factors[..p.len()];
-        factors.fill(F::one());
-        block.mask_row(i, factors);
-        row_back(op.weights, sum, factors, p, &mut gs[span.clone()]);
-        add_by_distance(&gs[span.clone()], &mut sums.bias);
+    let (op, count) = (block.op(), block.len());
+    work.rows.load(block, call);
+    work.gq.clear();
+    for at in block.tiles() {
+        let (tile, past) = (block.tile(at), &past[at]);
+        let Work { rows, p, gs, .. } = &mut *work;
+        gs.set_product(0..count, &rows.go, &past.values_t, |top| {
+            (0..op.value_width, tile.panel(top))
+        });
+        tile.scores(&rows.q, &past.keys_t, p);
+        for i in 0..count {
+            differentiate(&tile, i, work);
+        }
+        let Work {
+            sums,
+            rows,
+            p,
+            gs,
+            gq,
+            ..
+        } = &mut *work;
+        tile.hide(gs, F::zero());
+        if !sums.bias.is_empty() {
+            for i in 0..count {
+                tile.add_by_distance(i, &gs.row(i)[tile.span(i)], &mut sums.bias);
+            }
+        }
+        let by = |first| tile.attending(first);
+        sums.v[at].add_transposed_product(0..tile.len(), p, &rows.go, by);
+        sums.k[at].add_transposed_product(0..tile.len(), gs, &rows.q, by);
+        gq.add_product(0..count, gs, &past.keys, |top| {
+            (tile.panel(top), 0..op.key_width)
+        });
     }
-    let by = |first| attending(&block, first);
-    sums.v.add_transposed_product(0..len, p, &go, by);
-    sums.k.add_transposed_product(0..len, gs, &block.q, by);
-    let mut product = Matrix::zeros(rows, op.key_width);
-    product.set_product(0..rows, gs, &past.keys, |top| {
-        (block.panel_span(top), 0..op.key_width)
-    });
-    product.scale(op.scale());
-    product.copy_to(gq, op.key_width);
+    work.gq.scale(op.scale());
+    work.gq.copy_to(to, op.key_width);
 }
 
-/// The rows of a block between the first and the last that may attend to a step of the panel from `first` on.
+/// For row `i`, turns the scores of a tile into weights with dropout, and the gradients of these into those of the scores.
 #[inline(always)]
-fn attending<F: Float>(block: &Block<F>, first: usize) -> Range<usize> {
-    let attends = |span: &Range<usize>| span.start < first + PANEL && first < span.end;
-    let from = block.spans.iter().position(attends);
-    let to = block.spans.iter().rposition(attends);
-    from.zip(to).map_or(0..0, |(from, to)| from..to + 1)
-}
-
-/// Adds the gradients of the scores of one row, the last of which is at distance 0.
-#[inline(always)]
-fn add_by_distance<F: Float>(gs: &[F], bias: &mut [F]) {
-    let Some(last) = bias.len().checked_sub(1) else {
-        return;
-    };
-    let (far, near) = gs.split_at(gs.len().saturating_sub(last));
-    for (bias, g) in bias.iter_mut().zip(near.iter().rev()) {
-        *bias += *g;
+fn differentiate<F: Float>(tile: &Tile<F>, i: usize, work: &mut Work<F>) {
+    let Work {
+        rows,
+        p,
+        gs,
+        factors,
+        ..
+    } = work;
+    let groups = tile.groups(i);
+    let p = p.groups_mut(i, groups.clone());
+    let (reciprocal, top, dot) = (rows.reciprocals[i], rows.tops[i], rows.dots[i]);
+    let softmax = tile.op().weights == Weights::Softmax;
+    let factors = &mut factors[..p.len()];
+    let masked = tile.op().mask.is_some();
+    if masked {
+        factors.fill(splat(F::one()));
+        tile.mask_row(i, factors);
     }
-    bias[last] += total([far], |[g]| g);
-}
-
-/// For one row, applies dropout to `p`, and converts `gs` from the gradient of the dropped weights
-/// to that of the scores.
-#[inline(always)]
-fn row_back<F: Float>(rule: Weights, sum: F, factors: &[F], p: &mut [F], gs: &mut [F]) {
-    for (gs, &factor) in gs.iter_mut().zip(factors) {
-        *gs *= factor;
-    }
-    // Both normalised rules are invariant to the normaliser, which projects out the mean.
-    let mean = match rule {
-        Weights::Plain => F::zero(),
-        Weights::Softmax | Weights::LinearNormalised => total([p, gs], |[p, gs]| p * gs),
-    };
-    let reciprocal = F::one() / sum;
-    for ((gs, p), &factor) in gs.iter_mut().zip(p).zip(factors) {
-        let slope = if rule == Weights::Softmax {
-            *p
+    let both = p.iter_mut().zip(gs.groups_mut(i, groups));
+    for ((p, gs), factor) in both.zip(factors) {
+        if softmax {
+            let weights = exponentials(p, top);
+            *p = each(|c| weights[c] * reciprocal);
         } else {
-            reciprocal
-        };
-        *gs = (*gs - mean) * slope;
-        *p *= factor;
+            *p = each(|c| p[c] * reciprocal);
+        }
+        if masked {
+            *gs = each(|c| gs[c] * factor[c]);
+        }
+        *gs = each(|c| gs[c] - dot);
+        if softmax {
+            *gs = each(|c| gs[c] * p[c]);
+        } else {
+            *gs = each(|c| gs[c] * reciprocal);
+        }
+        if masked {
+            *p = each(|c| p[c] * factor[c]);
+        }
     }
 }

@@ -1,12 +1,13 @@
 //! Causal attention, for every rule that turns scores into weights.
 
 mod backward;
-mod cpu;
+mod forward;
 mod launch;
 mod launch_linear;
 mod linear;
 mod pattern;
 mod reference;
+mod tiles;
 
 use super::fused::{apply_one, runs_on, Backward, Forward, FusedOp, Launch, LaunchBackward};
 use super::mask::{Dropout, Mask};
@@ -198,17 +199,21 @@ impl FusedOp for CausalAttention {
         }]
     }
 
-    fn forward<F: Float>(&self, Forward { ins, .. }: Forward<F>) -> Vec<Vec<F>> {
-        vec![match linear::sums(self) {
-            Some(sums) => linear::forward(self, sums, ins),
-            None => cpu::forward(self, ins),
-        }]
+    fn forward<F: Float>(&self, Forward { ins, tracked }: Forward<F>) -> Vec<Vec<F>> {
+        let mut outs = match linear::sums(self) {
+            Some(sums) => vec![linear::forward(self, sums, ins)],
+            None => forward::forward(self, ins),
+        };
+        if !tracked {
+            outs.truncate(1);
+        }
+        outs
     }
 
     fn backward<F: Float>(&self, call: Backward<F>) -> Vec<Vec<F>> {
         match linear::sums(self) {
             Some(sums) => linear::backward(self, sums, call.ins, call.only()),
-            None => backward::backward(self, call.ins, call.only().grad),
+            None => backward::backward(self, call),
         }
     }
 

@@ -95,8 +95,8 @@ impl Checked {
             || self.links.get(time).is_some_and(link)
     }
 
-    /// Biases the scaled scores of a row at `time` with `steps`, the last of which is its own, and hides those that it does not
-    /// attend to.
+    /// Biases the scaled scores of a row at `time` with `steps`, none of which is later, and hides those that it does not attend
+    /// to.
     pub(super) fn apply<F: Float>(
         &self,
         (slope, bias): (f64, Option<&[F]>),
@@ -105,7 +105,8 @@ impl Checked {
         scores: &mut [F],
     ) {
         if let Some([near @ .., far]) = bias {
-            let by_distance = near.iter().chain(std::iter::repeat(far));
+            let nearest = (time + 1 - steps.end).min(near.len());
+            let by_distance = near[nearest..].iter().chain(std::iter::repeat(far));
             for (score, bias) in scores.iter_mut().rev().zip(by_distance) {
                 *score += *bias;
             }

@@ -58,12 +58,38 @@ fn fused_equals_reference_at_all_lengths() {
             agree([1, 2, len, len, 4, 2], None, rule, Some(DROPOUT));
         }
     }
+    // Several tiles of steps, in a few items and in more than there are tasks.
+    for rule in RULES {
+        for len in [127, 128, 129, 300] {
+            agree([1, 1, len, len, 2, 3], None, rule, Some(DROPOUT));
+        }
+        agree([9, 2, 150, 150, 2, 3], None, rule, Some(DROPOUT));
+    }
     agree(
         [1, 1, 1000, 1000, 2, 3],
         None,
         Weights::Softmax,
         Some(DROPOUT),
     );
+}
+
+/// Scores that rise from tile to tile by more than an exponential can hold, and fall as much.
+#[test]
+fn later_tiles_may_have_far_larger_or_smaller_scores() {
+    for sign in [1.0, -1.0] {
+        let len = 300;
+        let q = Tensor::ones((1, 1, len, 1), DType::F32, &Device::Cpu).unwrap();
+        let k = Tensor::arange(0f32, len as f32, &Device::Cpu).unwrap();
+        let v = k.reshape((1, 1, len, 1)).unwrap();
+        let k = (&v * (sign * 300.0)).unwrap();
+        let o = causal_attention(&q, &k, &v, None, Weights::Softmax, None).unwrap();
+        // Each row has all of its weight on the last step, or on the first.
+        let expected: Vec<f32> = (0..len)
+            .map(|i| if sign > 0.0 { i as f32 } else { 0.0 })
+            .collect();
+        let o = o.flatten_all().unwrap().to_vec1::<f32>().unwrap();
+        assert_eq!(o, expected);
+    }
 }
 
 #[test]

@@ -6,6 +6,20 @@ fn numbers(rows: usize, columns: usize) -> Vec<f64> {
         .collect()
 }
 
+/// From contiguous rows.
+fn matrix(x: &[f64], columns: usize) -> Matrix<f64> {
+    let mut matrix = Matrix::zeros(x.len() / columns, columns);
+    matrix.set_rows(x, columns, 0..columns);
+    matrix
+}
+
+/// The transpose of contiguous rows.
+fn transposed(x: &[f64], columns: usize) -> Matrix<f64> {
+    let mut matrix = Matrix::zeros(columns.next_multiple_of(LANES), x.len() / columns);
+    matrix.set_transpose(x, columns);
+    matrix
+}
+
 fn entry(a: &[f64], b: &[f64], (inner, columns): (usize, usize), i: usize, j: usize) -> f64 {
     (0..inner)
         .map(|k| a[i * inner + k] * b[k * columns + j])
@@ -16,12 +30,12 @@ fn entry(a: &[f64], b: &[f64], (inner, columns): (usize, usize), i: usize, j: us
 fn products_are_sums_of_products() {
     for (rows, inner, columns) in [(1, 1, 1), (4, 16, 16), (5, 17, 33), (9, 3, 70)] {
         let (a, b) = (numbers(rows, inner), numbers(inner, columns));
-        let right = Matrix::from_rows(&b, columns);
+        let right = matrix(&b, columns);
         let mut product = Matrix::zeros(rows, columns);
-        let left = Matrix::from_rows(&a, inner);
+        let left = matrix(&a, inner);
         product.set_product(0..rows, &left, &right, |_| (0..inner, 0..columns));
         let mut again = Matrix::zeros(rows, columns);
-        let left = Matrix::transposed(&a, inner);
+        let left = transposed(&a, inner);
         again.add_transposed_product(0..rows, &left, &right, |_| 0..inner);
         for (i, j) in (0..rows).flat_map(|i| (0..columns).map(move |j| (i, j))) {
             let expected = entry(&a, &b, (inner, columns), i, j);
@@ -34,7 +48,7 @@ fn products_are_sums_of_products() {
 #[test]
 fn a_product_of_a_part_leaves_the_rest() {
     let (a, b) = (numbers(9, 20), numbers(20, 40));
-    let (left, right) = (Matrix::from_rows(&a, 20), Matrix::from_rows(&b, 40));
+    let (left, right) = (matrix(&a, 20), matrix(&b, 40));
     let mut product = Matrix::zeros(9, 40);
     product.set_product(5..7, &left, &right, |_| (0..20, 16..32));
     product.add_product(5..7, &left, &right, |_| (0..20, 16..32));

@@ -56,7 +56,7 @@ fn plainly(
 
 #[test]
 fn fused_equals_reference_for_every_pattern() {
-    for len in [1, 2, 64, 65, 200] {
+    for len in [1, 2, 64, 65, 200, 330] {
         for pattern in patterns(len) {
             for dropout in [None, Some(DROPOUT)] {
                 check::agree(

@@ -1,0 +1,211 @@
+//! The forward pass, one block of rows at a time, tile by tile: a softmax is that of the steps so far, to whose largest score
+//! later tiles rescale it (Milakov & Gimelshein 2018).
+
+use super::tiles::{exponentials, tiles, Block, Item, Tile, BLOCK, MANY, TILE};
+use super::{CausalAttention, Weights};
+use crate::float::Float;
+use crate::lanes::{largest, splat, total, LANES};
+use crate::matrix::Matrix;
+use crate::parallel::InParallel;
+use dsf_simd::simd;
+use std::ops::Range;
+
+/// The result and, for the backward pass, one number for each row: by what its weights were multiplied, the reciprocal of their
+/// sum, unless they are [`Weights::Plain`]; and, of a softmax, its largest score.
+pub(super) fn forward<F: Float>(op: &CausalAttention, ins: &[&[F]]) -> Vec<Vec<F>> {
+    let (items, size) = (op.batch * op.heads, op.rows * op.value_width);
+    let mut out = vec![F::zero(); items * size];
+    let mut found = vec![Found::default(); items];
+    out.chunks_mut(size)
+        .zip(&mut found)
+        .enumerate()
+        .in_parallel_with(
+            || Scratch::new(op),
+            |scratch, (i, (out, found))| {
+                *found = forward_item(&Item::of(op, ins, i), out, scratch);
+            },
+        );
+    let of_rows = |part: fn(&Found<F>) -> &[F]| found.iter().flat_map(part).copied().collect();
+    let mut outs = vec![out];
+    if op.weights != Weights::Plain {
+        outs.push(of_rows(|found| &found.reciprocals));
+    }
+    if op.weights == Weights::Softmax {
+        outs.push(of_rows(|found| &found.tops));
+    }
+    outs
+}
+
+/// Of each row of an item, what [`forward`] tells.
+#[derive(Clone, Default)]
+struct Found<F> {
+    reciprocals: Vec<F>,
+    tops: Vec<F>,
+}
+
+/// The memory of a thread.
+struct Scratch<F> {
+    past: Vec<Past<F>>,
+    weighed: Weighed<F>,
+}
+
+impl<F: Float> Scratch<F> {
+    fn new(op: &CausalAttention) -> Self {
+        Self {
+            past: tiles(op)
+                .map(|steps| Past::zeros(op, steps.len()))
+                .collect(),
+            weighed: Weighed::new(op),
+        }
+    }
+}
+
+fn forward_item<F: Float>(item: &Item<F>, out: &mut [F], scratch: &mut Scratch<F>) -> Found<F> {
+    let (op, Scratch { past, weighed }) = (item.op, scratch);
+    let parts = past.iter_mut().zip(tiles(op));
+    parts.in_parallel(|(past, steps)| load(item, &steps, past));
+    let mut found = Found {
+        reciprocals: vec![F::zero(); op.rows],
+        tops: vec![F::zero(); op.rows],
+    };
+    let rows = found.reciprocals.chunks_mut(BLOCK);
+    let blocks = out
+        .chunks_mut(BLOCK * op.value_width)
+        .zip(rows.zip(found.tops.chunks_mut(BLOCK)))
+        .enumerate();
+    let run = |weighed: &mut Weighed<F>, (index, (out, (reciprocals, tops)))| {
+        forward_block(&item.block(index), past, weighed, [out, reciprocals, tops]);
+    };
+    if op.batch * op.heads < MANY {
+        blocks.in_parallel_with(|| Weighed::new(op), run);
+    } else {
+        blocks.for_each(|block| run(weighed, block));
+    }
+    found
+}
+
+/// The keys and values of a tile in the layouts that every block reads.
+struct Past<F> {
+    keys_t: Matrix<F>,
+    values: Matrix<F>,
+}
+
+impl<F: Float> Past<F> {
+    fn zeros(op: &CausalAttention, steps: usize) -> Self {
+        Self {
+            keys_t: Matrix::zeros(op.key_width.next_multiple_of(LANES), steps),
+            values: Matrix::zeros(steps, op.value_width),
+        }
+    }
+}
+
+#[simd]
+fn load<F: Float>(item: &Item<F>, steps: &Range<usize>, past: &mut Past<F>) {
+    let (op, width) = (item.op, item.op.value_width);
+    past.keys_t.set_transpose(item.keys(steps), op.key_width);
+    past.values.set_rows(item.values(steps), width, 0..width);
+}
+
+/// The queries of a block, the weights of a tile, and the results of the block so far.
+struct Weighed<F> {
+    q: Matrix<F>,
+    p: Matrix<F>,
+    o: Matrix<F>,
+    /// Of each row, the largest score.
+    tops: [F; BLOCK],
+    /// Of each row, the sum of the weights.
+    sums: [F; BLOCK],
+}
+
+impl<F: Float> Weighed<F> {
+    fn new(op: &CausalAttention) -> Self {
+        let rows = BLOCK.min(op.rows);
+        Self {
+            q: Matrix::zeros(rows, op.key_width),
+            p: Matrix::zeros(rows, TILE.min(op.len)),
+            o: Matrix::zeros(rows, op.value_width),
+            tops: [F::zero(); BLOCK],
+            sums: [F::zero(); BLOCK],
+        }
+    }
+
+    /// Turns the scores of row `i` in a tile into weights that are yet to be divided by their sum, and rescales what the row has
+    /// so far to the new largest score.
+    #[inline(always)]
+    fn weigh(&mut self, weights: Weights, tile: &Tile<F>, i: usize) {
+        let row = self.p.groups_mut(i, tile.groups(i));
+        if weights == Weights::Plain || row.is_empty() {
+            return;
+        }
+        if weights == Weights::LinearNormalised {
+            self.sums[i] += total([row.as_flattened()], |[x]| x);
+            return;
+        }
+        let before = self.tops[i];
+        let top = before.at_least(largest(row.as_flattened()));
+        if top == F::of(f64::NEG_INFINITY) {
+            // A pattern hides every step so far.
+            row.fill(splat(F::zero()));
+            return;
+        }
+        for x in row.iter_mut() {
+            *x = exponentials(x, top);
+        }
+        let sum = total([row.as_flattened()], |[x]| x);
+        self.tops[i] = top;
+        if top != before && before != F::of(f64::NEG_INFINITY) {
+            let share = (before - top).exp();
+            self.sums[i] *= share;
+            for o in self.o.row_mut(i) {
+                *o *= share;
+            }
+        }
+        self.sums[i] += sum;
+    }
+}
+
+#[simd]
+fn forward_block<F: Float>(
+    block: &Block<F>,
+    past: &[Past<F>],
+    weighed: &mut Weighed<F>,
+    [out, reciprocals, tops]: [&mut [F]; 3],
+) {
+    let op = block.op();
+    block.queries(&mut weighed.q);
+    weighed.tops.fill(F::of(f64::NEG_INFINITY));
+    weighed.sums.fill(F::zero());
+    weighed.o.clear();
+    for at in block.tiles() {
+        add_tile(op, &block.tile(at), &past[at], weighed);
+    }
+    if op.weights != Weights::Plain {
+        for (i, reciprocal) in reciprocals.iter_mut().enumerate() {
+            *reciprocal = F::one() / weighed.sums[i];
+            for o in weighed.o.row_mut(i) {
+                *o *= *reciprocal;
+            }
+        }
+    }
+    tops.copy_from_slice(&weighed.tops[..tops.len()]);
+    weighed.o.copy_to(out, op.value_width);
+}
+
+/// Adds the values of a tile, weighed.
+#[inline(always)]
+fn add_tile<F: Float>(
+    op: &CausalAttention,
+    tile: &Tile<F>,
+    past: &Past<F>,
+    weighed: &mut Weighed<F>,
+) {
+    tile.scores(&weighed.q, &past.keys_t, &mut weighed.p);
+    // Loops and not closures: a call in a hot loop is compiled for no instruction set but the lowest.
+    for i in 0..tile.rows() {
+        weighed.weigh(op.weights, tile, i);
+        tile.mask_row(i, weighed.p.groups_mut(i, tile.groups(i)));
+    }
+    let bounds = |top| (tile.panel(top), 0..op.value_width);
+    let Weighed { p, o, .. } = weighed;
+    o.add_product(0..tile.rows(), p, &past.values, bounds);
+}

@@ -1,0 +1,296 @@
+//! Tiles of pairs, some rows by some steps: what is computed for a tile stays in cache, and the (B, s, R, L) tensor is
+//! never stored.
+
+use super::{CausalAttention, Weights};
+use crate::float::Float;
+use crate::lanes::{each, splat, total, Lanes, LANES};
+use crate::matrix::{Matrix, PANEL};
+use std::ops::Range;
+
+/// Rows of a block.
+pub(super) const BLOCK: usize = 64;
+
+/// Steps of a tile, whole groups of lanes. Two tiles of 64 rows fill the L1 cache of current processors twice, their L2 cache to
+/// a sixteenth; smaller ones pay more for the borders.
+pub(super) const TILE: usize = 128;
+
+/// From so many items on, each is a task; of fewer, the blocks are.
+pub(super) const MANY: usize = 16;
+
+/// The steps of each tile.
+pub(super) fn tiles(op: &CausalAttention) -> impl Iterator<Item = Range<usize>> {
+    let len = op.len;
+    let starts = (0..len).step_by(TILE);
+    starts.map(move |first| first..(first + TILE).min(len))
+}
+
+/// e^{x - top} of scores, and 0 where they are hidden at -∞: that without an underflow, which takes many times as long.
+#[inline(always)]
+pub(super) fn exponentials<F: Float>(x: &Lanes<F>, top: F) -> Lanes<F> {
+    let hidden = |c: usize| x[c] == F::of(f64::NEG_INFINITY);
+    let y: Lanes<F> = each(|c| if hidden(c) { F::zero() } else { x[c] - top });
+    let y: Lanes<F> = each(|c| y[c].exp());
+    each(|c| if hidden(c) { F::zero() } else { y[c] })
+}
+
+/// One head of one sequence.
+pub(super) struct Item<'a, F> {
+    pub(super) op: &'a CausalAttention,
+    index: usize,
+    q: &'a [F],
+    k: &'a [F],
+    v: &'a [F],
+    /// By distance, of its head.
+    bias: Option<&'a [F]>,
+}
+
+/// Some query rows of an item.
+pub(super) struct Block<'a, F> {
+    item: &'a Item<'a, F>,
+    /// The first row, in the item.
+    first: usize,
+    /// The steps that each row may attend to; the last of them is at its time.
+    spans: Vec<Range<usize>>,
+}
+
+/// The pairs of a block with some steps.
+pub(super) struct Tile<'a, F> {
+    block: &'a Block<'a, F>,
+    steps: Range<usize>,
+    /// Whether every row may attend to every step, and the steps are whole groups of lanes.
+    full: bool,
+}
+
+impl<'a, F: Float> Item<'a, F> {
+    pub(super) fn of(op: &'a CausalAttention, ins: &[&'a [F]], index: usize) -> Self {
+        let part = |x: &'a [F], size: usize| &x[index * size..][..size];
+        let bias = |bias: &&'a [F]| &bias[index % op.heads * op.distances()..][..op.distances()];
+        Self {
+            op,
+            index,
+            q: part(ins[0], op.rows * op.key_width),
+            k: part(ins[1], op.len * op.key_width),
+            v: part(ins[2], op.len * op.value_width),
+            bias: ins.get(3).map(bias),
+        }
+    }
+
+    /// The number of blocks.
+    pub(super) fn blocks(&self) -> usize {
+        self.op.rows.div_ceil(BLOCK)
+    }
+
+    /// The keys of some steps.
+    pub(super) fn keys(&self, steps: &Range<usize>) -> &'a [F] {
+        let width = self.op.key_width;
+        &self.k[steps.start * width..steps.end * width]
+    }
+
+    /// The values of some steps.
+    pub(super) fn values(&self, steps: &Range<usize>) -> &'a [F] {
+        let width = self.op.value_width;
+        &self.v[steps.start * width..steps.end * width]
+    }
+
+    #[inline(always)]
+    pub(super) fn block(&'a self, index: usize) -> Block<'a, F> {
+        let op = self.op;
+        let rows = index * BLOCK..((index + 1) * BLOCK).min(op.rows);
+        let pattern = op.pattern.as_ref();
+        let window = pattern.and_then(|pattern| pattern.narrow());
+        let spans = op.reach_of(self.index)[rows.clone()].iter();
+        let spans = spans.map(|&reach| {
+            let start = window.map_or(0, |window| reach.saturating_sub(window));
+            start..reach
+        });
+        Block {
+            item: self,
+            first: rows.start,
+            spans: spans.collect(),
+        }
+    }
+}
+
+impl<'a, F: Float> Block<'a, F> {
+    pub(super) fn op(&self) -> &'a CausalAttention {
+        self.item.op
+    }
+
+    /// The number of rows.
+    pub(super) fn len(&self) -> usize {
+        self.spans.len()
+    }
+
+    /// Sets `to` to the queries, multiplied by the scale of the scores.
+    #[inline(always)]
+    pub(super) fn queries(&self, to: &mut Matrix<F>) {
+        let width = self.op().key_width;
+        let first = self.first * width;
+        to.set_rows(
+            &self.item.q[first..first + self.len() * width],
+            width,
+            0..width,
+        );
+        to.scale(self.op().scale());
+    }
+
+    /// The tiles of the item with pairs of the block.
+    pub(super) fn tiles(&self) -> Range<usize> {
+        let starts = self.spans.iter().map(|span| span.start);
+        let ends = self.spans.iter().map(|span| span.end);
+        let (start, end) = (starts.min().unwrap_or(0), ends.max().unwrap_or(0));
+        start / TILE..end.div_ceil(TILE)
+    }
+
+    pub(super) fn tile(&'a self, index: usize) -> Tile<'a, F> {
+        let steps = index * TILE..((index + 1) * TILE).min(self.item.op.len);
+        let holds = |span: &Range<usize>| span.start <= steps.start && steps.end <= span.end;
+        Tile {
+            block: self,
+            full: steps.len().is_multiple_of(LANES) && self.spans.iter().all(holds),
+            steps,
+        }
+    }
+
+    /// What `x`, with `width` numbers for each row of all items, has for those of the block.
+    pub(super) fn of<'b>(&self, x: &'b [F], width: usize) -> &'b [F] {
+        let first = self.item.index * self.item.op.rows + self.first;
+        &x[first * width..][..self.len() * width]
+    }
+}
+
+impl<F: Float> Tile<'_, F> {
+    pub(super) fn op(&self) -> &CausalAttention {
+        self.block.item.op
+    }
+
+    /// The number of rows.
+    pub(super) fn rows(&self) -> usize {
+        self.block.len()
+    }
+
+    /// The number of steps.
+    pub(super) fn len(&self) -> usize {
+        self.steps.len()
+    }
+
+    /// What row `i` may attend to, counted from the first step.
+    #[inline(always)]
+    pub(super) fn span(&self, i: usize) -> Range<usize> {
+        let (span, steps) = (&self.block.spans[i], &self.steps);
+        let within = |step: usize| step.clamp(steps.start, steps.end) - steps.start;
+        within(span.start)..within(span.end)
+    }
+
+    /// From the first to the last step that the panel of rows from `top` on may attend to.
+    #[inline(always)]
+    pub(super) fn panel(&self, top: usize) -> Range<usize> {
+        if self.full {
+            return 0..self.len();
+        }
+        let mut all = self.len()..0;
+        for i in top..(top + PANEL).min(self.block.len()) {
+            let span = self.span(i);
+            if !span.is_empty() {
+                all = all.start.min(span.start)..all.end.max(span.end);
+            }
+        }
+        all.start.min(all.end)..all.end
+    }
+
+    /// From the first to the last row that may attend to a step of the panel of steps from `first` on.
+    #[inline(always)]
+    pub(super) fn attending(&self, first: usize) -> Range<usize> {
+        let rows = 0..self.block.len();
+        if self.full {
+            return rows;
+        }
+        let attends = |i: &usize| {
+            let span = self.span(*i);
+            span.start < first + PANEL && first < span.end
+        };
+        let (from, to) = (rows.clone().find(attends), rows.rev().find(attends));
+        from.zip(to).map_or(0..0, |(from, to)| from..to + 1)
+    }
+
+    /// The groups of lanes of row `i` with what it may attend to.
+    #[inline(always)]
+    pub(super) fn groups(&self, i: usize) -> Range<usize> {
+        let span = self.span(i);
+        match span.is_empty() {
+            true => 0..0,
+            false => span.start / LANES..span.end.div_ceil(LANES),
+        }
+    }
+
+    /// Fills `p` with the scores of the [queries](Block::queries) and what each may attend to; hides the rest, as [`Self::hide`] does, at -∞ from a softmax.
+    #[inline(always)]
+    pub(super) fn scores(&self, q: &Matrix<F>, keys_t: &Matrix<F>, p: &mut Matrix<F>) {
+        let op = self.op();
+        let bounds = |top| (0..op.key_width, self.panel(top));
+        p.set_product(0..self.rows(), q, keys_t, bounds);
+        if let Some(pattern) = &op.pattern {
+            let slope = pattern.slope(self.block.item.index % op.heads, op.heads);
+            for (i, all) in self.block.spans.iter().enumerate() {
+                let span = self.span(i);
+                if !span.is_empty() {
+                    let steps = self.steps.start + span.start..self.steps.start + span.end;
+                    let by_distance = (slope, self.block.item.bias);
+                    pattern.apply(by_distance, all.end - 1, steps, &mut p.row_mut(i)[span]);
+                }
+            }
+        }
+        self.hide(
+            p,
+            match op.weights {
+                Weights::Softmax => F::of(f64::NEG_INFINITY),
+                Weights::LinearNormalised | Weights::Plain => F::zero(),
+            },
+        );
+    }
+
+    /// Sets what a row may not attend to: to zero, or to `beside` in the groups of lanes with what it may attend to.
+    #[inline(always)]
+    pub(super) fn hide(&self, p: &mut Matrix<F>, beside: F) {
+        if self.full {
+            return;
+        }
+        for i in 0..self.rows() {
+            let (span, groups) = (self.span(i), self.groups(i));
+            for (g, x) in p.rows_mut(i..i + 1).iter_mut().enumerate() {
+                let [from, to] = [span.start, span.end].map(|at| at as i32 - (g * LANES) as i32);
+                if !groups.contains(&g) {
+                    *x = splat(F::zero());
+                } else if from > 0 || to < LANES as i32 {
+                    let seen = |c: usize| from <= c as i32 && (c as i32) < to;
+                    *x = each(|c| if seen(c) { x[c] } else { beside });
+                }
+            }
+        }
+    }
+
+    /// Multiplies what row `i` has in its groups of lanes by the dropout mask; what it may not attend to is zero.
+    #[inline(always)]
+    pub(super) fn mask_row(&self, i: usize, row: &mut [Lanes<F>]) {
+        let Item { op, index, .. } = self.block.item;
+        if let Some(mask) = &op.mask {
+            let row_of_all = index * op.rows + self.block.first + i;
+            let first = self.steps.start + self.groups(i).start * LANES;
+            mask.apply((row_of_all * op.len + first) as u64, row.as_flattened_mut());
+        }
+    }
+
+    /// Adds the gradients of the scores of row `i`, those of its span, to those of the biases.
+    #[inline(always)]
+    pub(super) fn add_by_distance(&self, i: usize, gs: &[F], bias: &mut [F]) {
+        let last = bias.len() - 1;
+        let time = self.block.spans[i].end;
+        let nearest = time - (self.steps.start + self.span(i).end);
+        let near = gs.len().min(last.saturating_sub(nearest));
+        let (far, near) = gs.split_at(gs.len() - near);
+        for (bias, g) in bias[nearest.min(last)..].iter_mut().zip(near.iter().rev()) {
+            *bias += *g;
+        }
+        bias[last] += total([far], |[g]| g);
+    }
+}
