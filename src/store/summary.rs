@@ -648,6 +648,9 @@ mod tests {
         for name in [
             "figure1-small.csv",
             "figure2-small.csv",
+            "figure2-small-matched.csv",
+            "figure2-small-steps.csv",
+            "figure3-small.csv",
             "lra-small.csv",
             "mqar-paper-cell.csv",
             "mqar-quick.csv",
