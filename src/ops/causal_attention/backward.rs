@@ -1,5 +1,6 @@
 //! The backward pass, one block of rows at a time, tile by tile: the attention weights are recomputed from the scores and the
-//! normalisers. With a normaliser, Σ_j p_ij dL/dp_ij is dL/do_i · o_i, dropout or not.
+//! normalisers. With a normaliser, Σ_j p_ij dL/dp_ij is dL/do_i · o_i, dropout or not; the sum itself is taken where all of it is in
+//! one tile, since it differs from what it is subtracted from by no more than a rounding where one weight is nearly 1.
 
 use super::tiles::{exponentials, tiles, Block, Item, Tile, BLOCK, MANY, TILE};
 use super::{CausalAttention, Weights};
@@ -193,8 +194,9 @@ struct Rows<F> {
     reciprocals: [F; BLOCK],
     /// The largest scores.
     tops: [F; BLOCK],
-    /// The products of results and their gradients; 0 for [`Weights::Plain`].
-    dots: [F; BLOCK],
+    /// The products of results and their gradients, 0 for [`Weights::Plain`]; `None` where the sums that they stand for are in one
+    /// tile.
+    dots: Option<[F; BLOCK]>,
 }
 
 impl<F: Float> Work<F> {
@@ -207,7 +209,7 @@ impl<F: Float> Work<F> {
                 go: Matrix::zeros(rows, op.value_width),
                 reciprocals: [F::one(); BLOCK],
                 tops: [F::zero(); BLOCK],
-                dots: [F::zero(); BLOCK],
+                dots: None,
             },
             p: Matrix::zeros(rows, len),
             gs: Matrix::zeros(rows, len),
@@ -228,9 +230,11 @@ impl<F: Float> Rows<F> {
         for (to, saved) in found.zip(call.saved) {
             to[..block.len()].copy_from_slice(block.of(saved, 1));
         }
-        if block.op().weights != Weights::Plain {
+        let plain = block.op().weights == Weights::Plain;
+        self.dots = (plain || block.tiles().len() > 1).then_some([F::zero(); BLOCK]);
+        if let Some(dots) = self.dots.as_mut().filter(|_| !plain) {
             let o = block.of(out.value, width).chunks_exact(width);
-            for (dot, (o, go)) in self.dots.iter_mut().zip(o.zip(go.chunks_exact(width))) {
+            for (dot, (o, go)) in dots.iter_mut().zip(o.zip(go.chunks_exact(width))) {
                 *dot = total([o, go], |[o, go]| o * go);
             }
         }
@@ -254,6 +258,7 @@ fn backward_block<F: Float>(
         gs.set_product(0..count, &rows.go, &past.values_t, |top| {
             (0..op.value_width, tile.panel(top))
         });
+        tile.hide(gs, F::zero());
         tile.scores(&rows.q, &past.keys_t, p);
         for i in 0..count {
             differentiate(&tile, i, work);
@@ -266,7 +271,9 @@ fn backward_block<F: Float>(
             gq,
             ..
         } = &mut *work;
-        tile.hide(gs, F::zero());
+        if op.weights == Weights::LinearNormalised {
+            tile.hide(gs, F::zero());
+        }
         if !sums.bias.is_empty() {
             for i in 0..count {
                 tile.add_by_distance(i, &gs.row(i)[tile.span(i)], &mut sums.bias);
@@ -294,33 +301,42 @@ fn differentiate<F: Float>(tile: &Tile<F>, i: usize, work: &mut Work<F>) {
         ..
     } = work;
     let groups = tile.groups(i);
-    let p = p.groups_mut(i, groups.clone());
-    let (reciprocal, top, dot) = (rows.reciprocals[i], rows.tops[i], rows.dots[i]);
-    let softmax = tile.op().weights == Weights::Softmax;
+    let (p, gs) = (
+        p.groups_mut(i, groups.clone()),
+        gs.groups_mut(i, groups.clone()),
+    );
+    let (reciprocal, top) = (rows.reciprocals[i], rows.tops[i]);
+    let weights = tile.op().weights;
+    if weights == Weights::Softmax {
+        for p in p.iter_mut() {
+            *p = exponentials(p, top);
+        }
+    }
+    for p in p.iter_mut() {
+        *p = each(|c| p[c] * reciprocal);
+    }
     let factors = &mut factors[..p.len()];
     let masked = tile.op().mask.is_some();
     if masked {
         factors.fill(splat(F::one()));
         tile.mask_row(i, factors);
-    }
-    let both = p.iter_mut().zip(gs.groups_mut(i, groups));
-    for ((p, gs), factor) in both.zip(factors) {
-        if softmax {
-            let weights = exponentials(p, top);
-            *p = each(|c| weights[c] * reciprocal);
-        } else {
-            *p = each(|c| p[c] * reciprocal);
-        }
-        if masked {
+        for (gs, factor) in gs.iter_mut().zip(&*factors) {
             *gs = each(|c| gs[c] * factor[c]);
         }
-        *gs = each(|c| gs[c] - dot);
-        if softmax {
-            *gs = each(|c| gs[c] * p[c]);
+    }
+    let dot = match rows.dots {
+        Some(dots) => dots[i],
+        None => total([p.as_flattened(), gs.as_flattened()], |[p, gs]| p * gs),
+    };
+    for (p, gs) in p.iter().zip(gs.iter_mut()) {
+        if weights == Weights::Softmax {
+            *gs = each(|c| (gs[c] - dot) * p[c]);
         } else {
-            *gs = each(|c| gs[c] * reciprocal);
+            *gs = each(|c| (gs[c] - dot) * reciprocal);
         }
-        if masked {
+    }
+    if masked {
+        for (p, factor) in p.iter_mut().zip(factors) {
             *p = each(|c| p[c] * factor[c]);
         }
     }
