@@ -63,7 +63,7 @@ fn other_tasks(on_cpu: bool) -> impl Iterator<Item = (&'static str, String)> {
 pub fn cpu(scripts: Option<&Scripts>) -> Vec<Case> {
     let mut cases = Vec::new();
     let mut add = |name: &str, kind: Kind, flags: &str| {
-        let peers = scripts.map_or(Vec::new(), |scripts| scripts.of(name, true));
+        let peers = scripts.map_or(Vec::new(), |scripts| scripts.of(kind, name, true));
         if peers.is_empty() {
             cases.push(process(kind, flags));
         }
@@ -330,11 +330,12 @@ fn of_flags(flags: String, precision: Precision) -> Case {
 }
 
 fn beside_scripts(machine: &Machine, scripts: &Scripts) -> Vec<Case> {
-    let peers = |name| scripts.of(name, machine.is_cpu()).into_iter();
+    let peers = |kind, name| scripts.of(kind, name, machine.is_cpu()).into_iter();
     let mut cases = Vec::new();
     for sizes in [TASKS[0], TASKS[3], MAMBA] {
         for op in ops::all() {
-            cases.extend(peers(op.name).map(|peer| both_passes(op, sizes.into()).beside(peer)));
+            let beside = |peer| both_passes(op, sizes.into()).beside(peer);
+            cases.extend(peers(Kind::Op, op.name).map(beside));
         }
     }
     let form = *Form::of(machine).last().unwrap_or(&Form::Launched);
@@ -342,12 +343,12 @@ fn beside_scripts(machine: &Machine, scripts: &Scripts) -> Vec<Case> {
     for size in [first, last, second, third] {
         for entry in MIXERS {
             let case = || steps(size, entry.name, Precision::F32, form, Some(0.0));
-            cases.extend(peers(entry.name).map(|peer| case().beside(peer)));
+            cases.extend(peers(Kind::Step, entry.name).map(|peer| case().beside(peer)));
         }
     }
     for (name, flags) in other_tasks(machine.is_cpu()) {
         let case = || of_flags(flags.clone(), Precision::F32);
-        cases.extend(peers(name).map(|peer| case().beside(peer)));
+        cases.extend(peers(Kind::Step, name).map(|peer| case().beside(peer)));
     }
     cases
 }

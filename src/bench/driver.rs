@@ -121,7 +121,7 @@ impl Bench {
         self.machine.describe(&mut row);
         match self.fill(case, &mut row, tell) {
             Err(e) if self.keep_going => {
-                row.passed = row.passed.and(Some(false));
+                row.passed = Some(false);
                 row.note = e.to_string();
             }
             filled => filled?,

@@ -20,35 +20,35 @@ enum On {
     Both,
 }
 
-/// An op, mixers, or a step of another task; where they are compared; and the script with its arguments. `--head all` makes
+/// An op, or steps of mixers or of another task, which may be called alike; where they are compared; and the script with its arguments. `--head all` makes
 /// logits at every position, as the released code does; `--head labelled` at the labelled positions alone.
 #[rustfmt::skip]
-static SCRIPTS: &[(&[&str], On, &str)] = &[
-    (&["selective_scan"], On::Gpu, "scan.py --form mamba"),
-    (&["selective_scan"], On::Both, "scan.py --form compiled"),
-    (&["selective_scan"], On::Both, "scan.py --form replay"),
-    (&["selective_scan"], On::Cpu, "scan.py --form walk"),
-    (&["s6"], On::Cpu, "step.py --head all --micro 32 --form replay"),
-    (&["s6"], On::Cpu, "step.py --head all --micro 32 --form loop --warm 0 --steps 1"),
-    (&["s6"], On::Cpu, "step.py --head labelled --micro 32 --form compiled"),
-    (&["s6"], On::Gpu, "step.py --head all --form replay"),
-    (&["s6"], On::Gpu, "step.py --head all --form mamba"),
-    (&["s6"], On::Gpu, "step.py --head labelled --form compiled"),
-    (&["s6"], On::Gpu, "step.py --head labelled --form mamba"),
-    (OTHERS, On::Both, "step.py --head all"),
-    (OTHERS, On::Both, "step.py --head labelled"),
-    (&["lra-softmax"], On::Both, "classifier.py"),
-    (&["lra-mamba"], On::Both, "classifier.py --form compiled"),
-    (&["pythia"], On::Both, "pythia.py"),
+static SCRIPTS: &[(Kind, &[&str], On, &str)] = &[
+    (Kind::Op, &["selective_scan"], On::Gpu, "scan.py --form mamba"),
+    (Kind::Op, &["selective_scan"], On::Both, "scan.py --form compiled"),
+    (Kind::Op, &["selective_scan"], On::Both, "scan.py --form replay"),
+    (Kind::Op, &["selective_scan"], On::Cpu, "scan.py --form walk"),
+    (Kind::Step, &["s6"], On::Cpu, "step.py --head all --micro 32 --form replay"),
+    (Kind::Step, &["s6"], On::Cpu, "step.py --head all --micro 32 --form loop --warm 0 --steps 1"),
+    (Kind::Step, &["s6"], On::Cpu, "step.py --head labelled --micro 32 --form compiled"),
+    (Kind::Step, &["s6"], On::Gpu, "step.py --head all --form replay"),
+    (Kind::Step, &["s6"], On::Gpu, "step.py --head all --form mamba"),
+    (Kind::Step, &["s6"], On::Gpu, "step.py --head labelled --form compiled"),
+    (Kind::Step, &["s6"], On::Gpu, "step.py --head labelled --form mamba"),
+    (Kind::Step, OTHERS, On::Both, "step.py --head all"),
+    (Kind::Step, OTHERS, On::Both, "step.py --head labelled"),
+    (Kind::Step, &["lra-softmax"], On::Both, "classifier.py"),
+    (Kind::Step, &["lra-mamba"], On::Both, "classifier.py --form compiled"),
+    (Kind::Step, &["pythia"], On::Both, "pythia.py"),
 ];
 
 const OTHERS: &[&str] = &["ssd", "linear", "normalized", "qlstm", "softmax"];
 
 /// The mixers that our scripts have.
 pub fn mixers_in_pytorch() -> Vec<&'static str> {
-    let steps = SCRIPTS.iter().filter(|row| row.2.starts_with("step.py"));
+    let steps = SCRIPTS.iter().filter(|row| row.3.starts_with("step.py"));
     let mut names: Vec<&str> = Vec::new();
-    for name in steps.flat_map(|row| row.0) {
+    for name in steps.flat_map(|row| row.1) {
         if !names.contains(name) {
             names.push(name);
         }
@@ -66,13 +66,13 @@ pub struct Scripts {
 }
 
 impl Scripts {
-    /// The peers of an op or a mixer.
-    pub(super) fn of(&self, name: &str, cpu: bool) -> Vec<Peer> {
+    /// The peers of an op, or of steps of a mixer or task.
+    pub(super) fn of(&self, kind: Kind, name: &str, cpu: bool) -> Vec<Peer> {
         let other = if cpu { On::Gpu } else { On::Cpu };
         let fitting = SCRIPTS
             .iter()
-            .filter(|(names, on, _)| names.contains(&name) && *on != other);
-        fitting.map(|(_, _, line)| self.peer(line)).collect()
+            .filter(|(of, names, on, _)| *of == kind && names.contains(&name) && *on != other);
+        fitting.map(|(.., line)| self.peer(line)).collect()
     }
 
     pub(super) fn peer(&self, line: &str) -> Peer {

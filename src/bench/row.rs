@@ -154,7 +154,7 @@ impl Row {
         matches!(self.kind, Kind::Check | Kind::Model)
     }
 
-    /// Whether something that was checked did not hold.
+    /// Whether something that was checked did not hold, or could not be measured.
     pub fn failed(&self) -> bool {
         self.passed == Some(false)
     }

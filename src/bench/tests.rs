@@ -58,6 +58,26 @@ fn beside(report: &str) -> Row {
     bench.measure(&case, &mut |_| ()).unwrap()
 }
 
+/// The mixer `ssd` has a script for its steps, and the op of that name none.
+#[test]
+fn a_script_stands_beside_what_it_computes() {
+    let scripts = super::Scripts {
+        python: "python".into(),
+        folder: "peer".into(),
+    };
+    let cases = super::cases::cpu(Some(&scripts));
+    let titles = cases.iter().map(|case| case.title());
+    let beside: Vec<String> = titles.filter(|title| title.contains(".py")).collect();
+    assert!(beside.iter().any(|title| title.contains("scan.py")));
+    for title in beside {
+        let script = match title.starts_with("op ") {
+            true => title.contains("scan.py"),
+            false => !title.contains("scan.py"),
+        };
+        assert!(script, "{title}");
+    }
+}
+
 #[cfg(unix)]
 #[test]
 fn a_peer_is_timed_if_it_computes_the_same() {

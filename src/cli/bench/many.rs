@@ -208,7 +208,8 @@ impl All {
     pub fn main(&self, global: &Global) -> Result<u8> {
         let cases = cases::cpu(self.selection.scripts().as_ref());
         let cases = self.selection.of(cases, "case")?;
-        let bench = self.run.bench(Machine::cpu(global.threads()?), 3, None)?;
+        let mut bench = self.run.bench(Machine::cpu(global.threads()?), 3, None)?;
+        bench.keep_going = true;
         self.run
             .run(&bench, &cases, Vec::new(), global, text::table)
     }

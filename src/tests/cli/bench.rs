@@ -340,3 +340,18 @@ fn tables_of_many_cases_are_printed_and_written() {
     let rows = world.dsf(&format!("{lengths} --json")).ok();
     assert_eq!(rows.lines().count(), 4, "{rows}");
 }
+
+#[test]
+fn a_peer_that_cannot_be_called_costs_its_own_row_alone() {
+    let world = World::new();
+    let only = "32,64,64,64 f32 beside scan.py";
+    let words = "bench all --rounds 1 --threads 1 --csv all.csv --python ./nobody --only";
+    let words: Vec<&str> = words.split(' ').chain([only]).collect();
+    let said = world.call(&words, b"");
+    assert_eq!(said.code, 4, "{}", said.err);
+    let rows = std::fs::read_to_string(world.path("all.csv")).unwrap();
+    let rows = rows.lines().count() - 1;
+    let failed = said.err.lines().filter(|line| line.starts_with("error: "));
+    let failed: Vec<&str> = failed.filter(|line| line.contains("./nobody")).collect();
+    assert!(rows > 1 && failed.len() == rows, "{}", said.err);
+}
