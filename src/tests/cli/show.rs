@@ -192,7 +192,7 @@ fn experiments_are_listed_printed_and_planned_without_a_file() {
         listed.lines().all(|line| line.chars().count() <= 80),
         "{listed}"
     );
-    assert!(listed.contains("figure1-small          72  "), "{listed}");
+    assert!(listed.contains("figure1-small          120 "), "{listed}");
     let file = world.dsf("experiments smoke").ok();
     assert!(
         file.contains("# Runs:   24") && file.contains("[[grid]]"),
