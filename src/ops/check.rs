@@ -4,7 +4,7 @@
 
 mod kernels;
 
-use crate::distance::Distance;
+use crate::distance::{numbers, Distance};
 use crate::rng::Rng;
 use candle_core::{DType, Device, Result, Tensor, Var};
 pub(crate) use kernels::{kernels_agree, kernels_agree_to};
@@ -128,12 +128,7 @@ fn run(vars: &[Var], op: &impl Fn(&[Tensor]) -> Result<Tensor>) -> Vec<Tensor> {
 }
 
 fn flat(x: &Tensor) -> Vec<f64> {
-    x.to_dtype(DType::F64)
-        .unwrap()
-        .flatten_all()
-        .unwrap()
-        .to_vec1()
-        .unwrap()
+    numbers(x).unwrap()
 }
 
 /// Checks that output and gradients of `fused` and `reference` agree, in f64 and in f32.

@@ -73,7 +73,8 @@ impl Distance {
     }
 }
 
-fn numbers(x: &Tensor) -> Result<Vec<f64>> {
+/// All numbers of a tensor, in f64.
+pub(crate) fn numbers(x: &Tensor) -> Result<Vec<f64>> {
     let x = x.to_device(&Device::Cpu)?.to_dtype(DType::F64)?;
     x.flatten_all()?.to_vec1()
 }

@@ -40,6 +40,18 @@ pub(crate) fn expect(op: &str, (name, x): Named, by: Named, needed: &[usize]) ->
     Ok(())
 }
 
+/// The channels d and states n of the parameters (d, n) of a kernel of `len` taps: `by`, and others like it.
+pub(crate) fn kernel(op: &str, by: Named, others: &[Named], len: usize) -> Result<[usize; 2]> {
+    let sizes: [usize; 2] = dims(op, by)?;
+    for &other in others {
+        expect(op, other, by, &sizes)?;
+    }
+    if len == 0 {
+        bail!("{op}: a kernel has at least one tap");
+    }
+    Ok(sizes)
+}
+
 /// [`expect`] for a parameter of a model, which may be f32 beside activations of bf16.
 pub(crate) fn parameter(op: &str, named: Named, by: Named, needed: &[usize]) -> Result<()> {
     match (named.1.dtype(), by.1.dtype()) {

@@ -62,6 +62,14 @@ fn impulse<F: Float>(l: usize) -> Lanes<F> {
     splat(if l == 0 { F::one() } else { F::zero() })
 }
 
+/// Takes a section's state and what reaches the section one step on.
+#[inline(always)]
+fn advance<F: Float>([a, b, _]: &[Lanes<F>; 3], state: &mut Lanes<F>, left: &mut Lanes<F>) {
+    let x: Lanes<F> = each(|c| a[c] * state[c] + b[c] * left[c]);
+    *left = each(|c| left[c] - state[c] - x[c]);
+    *state = x;
+}
+
 /// Writes y of some channels, `len` numbers each.
 #[simd]
 fn response<F: Float>(sections: &[[Lanes<F>; 3]], y: &mut [F], len: usize) {
@@ -69,11 +77,10 @@ fn response<F: Float>(sections: &[[Lanes<F>; 3]], y: &mut [F], len: usize) {
     for l in 0..len {
         let mut left: Lanes<F> = impulse(l);
         let mut sum: Lanes<F> = splat(F::zero());
-        for ([a, b, w], state) in sections.iter().zip(&mut states) {
-            let x: Lanes<F> = each(|c| a[c] * state[c] + b[c] * left[c]);
-            left = each(|c| left[c] - state[c] - x[c]);
-            sum = each(|c| sum[c] + w[c] * x[c]);
-            *state = x;
+        for (section, state) in sections.iter().zip(&mut states) {
+            advance(section, state, &mut left);
+            let [_, _, w] = section;
+            sum = each(|c| sum[c] + w[c] * state[c]);
         }
         for (c, y) in y.chunks_exact_mut(len).enumerate() {
             y[l] = sum[c];
@@ -96,10 +103,8 @@ fn gradients<F: Float>(sections: &[[Lanes<F>; 3]], gy: &[F], len: usize, to: [&m
             stored.extend_from_slice(&states);
         }
         let mut left: Lanes<F> = impulse(l);
-        for ([a, b, _], state) in sections.iter().zip(&mut states) {
-            let x: Lanes<F> = each(|c| a[c] * state[c] + b[c] * left[c]);
-            left = each(|c| left[c] - state[c] - x[c]);
-            *state = x;
+        for (section, state) in sections.iter().zip(&mut states) {
+            advance(section, state, &mut left);
         }
     }
     // Of each section and step of a span: the state before and what reaches the section.
@@ -111,11 +116,9 @@ fn gradients<F: Float>(sections: &[[Lanes<F>; 3]], gy: &[F], len: usize, to: [&m
         states.copy_from_slice(start);
         for (l, step) in (first..last).zip(span.chunks_exact_mut(count)) {
             let mut left: Lanes<F> = impulse(l);
-            for (([a, b, _], state), kept) in sections.iter().zip(&mut states).zip(step) {
+            for ((section, state), kept) in sections.iter().zip(&mut states).zip(step) {
                 *kept = [*state, left];
-                let x: Lanes<F> = each(|c| a[c] * state[c] + b[c] * left[c]);
-                left = each(|c| left[c] - state[c] - x[c]);
-                *state = x;
+                advance(section, state, &mut left);
             }
         }
         for (l, step) in (first..last).zip(span.chunks_exact(count)).rev() {

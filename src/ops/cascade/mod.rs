@@ -39,14 +39,8 @@ struct Cascade {
 
 impl Cascade {
     fn check(a: &Tensor, b: &Tensor, w: &Tensor, len: usize) -> Result<Self> {
-        let by = ("a", a);
-        let [width, states] = shape::dims(Self::NAME, by)?;
-        for named in [("b", b), ("w", w)] {
-            shape::expect(Self::NAME, named, by, &[width, states])?;
-        }
-        if len == 0 {
-            candle_core::bail!("{}: a kernel has at least one tap", Self::NAME);
-        }
+        let others = [("b", b), ("w", w)];
+        let [width, states] = shape::kernel(Self::NAME, ("a", a), &others, len)?;
         Ok(Self { width, states, len })
     }
 }

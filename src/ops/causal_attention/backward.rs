@@ -2,11 +2,11 @@
 //! normalisers. With a normaliser, Σ_j p_ij dL/dp_ij is dL/do_i · o_i, dropout or not; the sum itself is taken where all of it is in
 //! one tile, since it differs from what it is subtracted from by no more than a rounding where one weight is nearly 1.
 
-use super::tiles::{exponentials, tiles, Block, Item, Tile, BLOCK, MANY, TILE};
+use super::tiles::{by_tile, exponentials, tiles, Block, Item, Tile, BLOCK, MANY, TILE};
 use super::{CausalAttention, Weights};
 use crate::float::Float;
 use crate::fused::Backward;
-use crate::lanes::{each, splat, total, Lanes, LANES};
+use crate::lanes::{add_chunk, each, splat, total, Lanes, LANES};
 use crate::matrix::Matrix;
 use crate::parallel::InParallel;
 use dsf_simd::simd;
@@ -34,18 +34,12 @@ pub(super) fn backward<F: Float>(op: &CausalAttention, call: Backward<F>) -> Vec
         let mut sums = zeros(bias);
         for sequence in gb.chunks(op.heads) {
             for (sums, gb) in sums.chunks_mut(distances).zip(sequence) {
-                add_to(sums, gb);
+                add_chunk(sums, gb);
             }
         }
         sums
     }));
     grads
-}
-
-fn add_to<F: Float>(sums: &mut [F], more: &[F]) {
-    for (sum, more) in sums.iter_mut().zip(more) {
-        *sum += *more;
-    }
 }
 
 /// If there are few items, the blocks of each are dealt to tasks in turn, as later blocks attend to more steps, and the tasks' sums
@@ -67,7 +61,7 @@ fn backward_item<F: Float>(
     let mut gb = vec![F::zero(); op.distances()];
     let mut add = |sums: &Sums<F>| {
         add_sums(op, sums, gk, gv);
-        add_to(&mut gb, &sums.bias);
+        add_chunk(&mut gb, &sums.bias);
     };
     let run = |blocks: Vec<(usize, &mut [F])>, work: &mut Work<F>| {
         for (index, gq) in blocks {
@@ -101,9 +95,7 @@ struct Scratch<F> {
 impl<F: Float> Scratch<F> {
     fn new(op: &CausalAttention) -> Self {
         Self {
-            past: tiles(op)
-                .map(|steps| Past::zeros(op, steps.len()))
-                .collect(),
+            past: by_tile(op, |steps| Past::zeros(op, steps)),
             work: Work::new(op),
         }
     }
@@ -145,10 +137,10 @@ struct Sums<F> {
 
 impl<F: Float> Sums<F> {
     fn zeros(op: &CausalAttention) -> Self {
-        let zeros = |width: usize| tiles(op).map(move |steps| Matrix::zeros(steps.len(), width));
+        let zeros = |width: usize| by_tile(op, |steps| Matrix::zeros(steps, width));
         Self {
-            k: zeros(op.key_width).collect(),
-            v: zeros(op.value_width).collect(),
+            k: zeros(op.key_width),
+            v: zeros(op.value_width),
             bias: vec![F::zero(); op.distances()],
         }
     }

@@ -1,7 +1,7 @@
 //! The forward pass, one block of rows at a time, tile by tile: a softmax is that of the steps so far, to whose largest score
 //! later tiles rescale it (Milakov & Gimelshein 2018).
 
-use super::tiles::{exponentials, tiles, Block, Item, Tile, BLOCK, MANY, TILE};
+use super::tiles::{by_tile, exponentials, tiles, Block, Item, Tile, BLOCK, MANY, TILE};
 use super::{CausalAttention, Weights};
 use crate::float::Float;
 use crate::lanes::{largest, splat, total, LANES};
@@ -14,33 +14,25 @@ use std::ops::Range;
 /// sum, unless they are [`Weights::Plain`]; and, of a softmax, its largest score.
 pub(super) fn forward<F: Float>(op: &CausalAttention, ins: &[&[F]]) -> Vec<Vec<F>> {
     let (items, size) = (op.batch * op.heads, op.rows * op.value_width);
-    let mut out = vec![F::zero(); items * size];
-    let mut found = vec![Found::default(); items];
-    out.chunks_mut(size)
-        .zip(&mut found)
+    let zeros = |of_item: usize| vec![F::zero(); items * of_item];
+    let mut outs = [zeros(size), zeros(op.rows), zeros(op.rows)];
+    let [o, reciprocals, tops] = &mut outs;
+    let rows = reciprocals.chunks_mut(op.rows);
+    o.chunks_mut(size)
+        .zip(rows.zip(tops.chunks_mut(op.rows)))
         .enumerate()
         .in_parallel_with(
             || Scratch::new(op),
-            |scratch, (i, (out, found))| {
-                *found = forward_item(&Item::of(op, ins, i), out, scratch);
+            |scratch, (i, (o, (reciprocals, tops)))| {
+                forward_item(&Item::of(op, ins, i), [o, reciprocals, tops], scratch);
             },
         );
-    let of_rows = |part: fn(&Found<F>) -> &[F]| found.iter().flat_map(part).copied().collect();
-    let mut outs = vec![out];
-    if op.weights != Weights::Plain {
-        outs.push(of_rows(|found| &found.reciprocals));
-    }
-    if op.weights == Weights::Softmax {
-        outs.push(of_rows(|found| &found.tops));
-    }
-    outs
-}
-
-/// Of each row of an item, what [`forward`] tells.
-#[derive(Clone, Default)]
-struct Found<F> {
-    reciprocals: Vec<F>,
-    tops: Vec<F>,
+    let told = match op.weights {
+        Weights::Plain => 1,
+        Weights::LinearNormalised => 2,
+        Weights::Softmax => 3,
+    };
+    outs.into_iter().take(told).collect()
 }
 
 /// The memory of a thread.
@@ -52,36 +44,34 @@ struct Scratch<F> {
 impl<F: Float> Scratch<F> {
     fn new(op: &CausalAttention) -> Self {
         Self {
-            past: tiles(op)
-                .map(|steps| Past::zeros(op, steps.len()))
-                .collect(),
+            past: by_tile(op, |steps| Past::zeros(op, steps)),
             weighed: Weighed::new(op),
         }
     }
 }
 
-fn forward_item<F: Float>(item: &Item<F>, out: &mut [F], scratch: &mut Scratch<F>) -> Found<F> {
+/// Writes the result, reciprocals and largest scores of an item.
+fn forward_item<F: Float>(
+    item: &Item<F>,
+    [o, reciprocals, tops]: [&mut [F]; 3],
+    scratch: &mut Scratch<F>,
+) {
     let (op, Scratch { past, weighed }) = (item.op, scratch);
     let parts = past.iter_mut().zip(tiles(op));
     parts.in_parallel(|(past, steps)| load(item, &steps, past));
-    let mut found = Found {
-        reciprocals: vec![F::zero(); op.rows],
-        tops: vec![F::zero(); op.rows],
-    };
-    let rows = found.reciprocals.chunks_mut(BLOCK);
-    let blocks = out
+    let rows = reciprocals.chunks_mut(BLOCK);
+    let blocks = o
         .chunks_mut(BLOCK * op.value_width)
-        .zip(rows.zip(found.tops.chunks_mut(BLOCK)))
+        .zip(rows.zip(tops.chunks_mut(BLOCK)))
         .enumerate();
-    let run = |weighed: &mut Weighed<F>, (index, (out, (reciprocals, tops)))| {
-        forward_block(&item.block(index), past, weighed, [out, reciprocals, tops]);
+    let run = |weighed: &mut Weighed<F>, (index, (o, (reciprocals, tops)))| {
+        forward_block(&item.block(index), past, weighed, [o, reciprocals, tops]);
     };
     if op.batch * op.heads < MANY {
         blocks.in_parallel_with(|| Weighed::new(op), run);
     } else {
         blocks.for_each(|block| run(weighed, block));
     }
-    found
 }
 
 /// The keys and values of a tile in the layouts that every block reads.

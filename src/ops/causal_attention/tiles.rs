@@ -24,6 +24,11 @@ pub(super) fn tiles(op: &CausalAttention) -> impl Iterator<Item = Range<usize>> 
     starts.map(move |first| first..(first + TILE).min(len))
 }
 
+/// What `make` makes for each tile, from the number of its steps.
+pub(super) fn by_tile<T>(op: &CausalAttention, make: impl Fn(usize) -> T) -> Vec<T> {
+    tiles(op).map(|steps| make(steps.len())).collect()
+}
+
 /// e^{x - top} of scores, and 0 where they are hidden at -∞: that without an underflow, which takes many times as long.
 #[inline(always)]
 pub(super) fn exponentials<F: Float>(x: &Lanes<F>, top: F) -> Lanes<F> {
@@ -223,7 +228,8 @@ impl<F: Float> Tile<'_, F> {
         }
     }
 
-    /// Fills `p` with the scores of the [queries](Block::queries) and what each may attend to; hides the rest, as [`Self::hide`] does, at -∞ from a softmax.
+    /// Fills `p` with the scores of the [queries](Block::queries) and what each may attend to; hides the rest, as [`Self::hide`]
+    /// does, at -∞ from a softmax.
     #[inline(always)]
     pub(super) fn scores(&self, q: &Matrix<F>, keys_t: &Matrix<F>, p: &mut Matrix<F>) {
         let op = self.op();

@@ -34,17 +34,12 @@ struct Vandermonde {
 impl Vandermonde {
     fn check(a: [&Tensor; 2], w: [&Tensor; 2], len: usize) -> Result<Self> {
         let by = ("the real part of a", a[0]);
-        let [width, states] = shape::dims(Self::NAME, by)?;
-        for (name, x) in [
+        let others = [
             ("the imaginary part of a", a[1]),
             ("the real part of w", w[0]),
             ("the imaginary part of w", w[1]),
-        ] {
-            shape::expect(Self::NAME, (name, x), by, &[width, states])?;
-        }
-        if len == 0 {
-            candle_core::bail!("{}: a kernel has at least one tap", Self::NAME);
-        }
+        ];
+        let [width, states] = shape::kernel(Self::NAME, by, &others, len)?;
         Ok(Self { width, states, len })
     }
 }
