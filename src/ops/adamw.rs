@@ -1,7 +1,7 @@
 //! AdamW's update of one parameter on a CPU (Loshchilov & Hutter 2019), and the sum of squares that gradient clipping
 //! needs. Both are one pass over memory.
 
-use super::float::Float;
+use super::float::{in_single, Float};
 use super::parallel::{lock, InParallel};
 use candle_core::{bail, CpuStorage, InplaceOp2, Layout, Result, Storage, Tensor};
 use dsf_simd::simd;
@@ -96,9 +96,9 @@ fn update_chunk<F: Float>(theta: &mut [F], [m, v]: [&mut [F]; 2], grad: &[F], by
     let one = F::of(1.0);
     for ((theta, &g), (m, v)) in theta.iter_mut().zip(grad).zip(m.iter_mut().zip(v)) {
         let g = scale * g;
-        *m = b1 * *m + (one - b1) * g;
-        *v = b2 * *v + (one - b2) * g * g;
-        *theta = *theta * decay - rate * *m / (v.sqrt() / correction + eps);
+        *m = b1.fma(*m, (one - b1) * g);
+        *v = b2.fma(*v, (one - b2) * g * g);
+        *theta = theta.fma(decay, -rate * *m / (v.sqrt() / correction + eps));
     }
 }
 
@@ -123,7 +123,12 @@ impl InplaceOp2 for Update<'_> {
         let (to, from) = (span(theta_layout)?, span(grad_layout)?);
         match (theta, &mut *lock(self.moments), grad) {
             (CpuStorage::F32(theta), CpuStorage::F32(moments), CpuStorage::F32(grad)) => {
-                update(&mut theta[to], moments, &grad[from], self.by);
+                in_single!(F => update(
+                    F::wrap_mut(&mut theta[to]),
+                    F::wrap_mut(moments),
+                    F::wrap_slice(&grad[from]),
+                    self.by,
+                ));
             }
             (CpuStorage::F64(theta), CpuStorage::F64(moments), CpuStorage::F64(grad)) => {
                 update(&mut theta[to], moments, &grad[from], self.by);

@@ -230,7 +230,7 @@ impl FusedOp for CrossEntropy {
 
     fn backward<F: Float>(&self, call: Backward<F>) -> Vec<Vec<F>> {
         let scale = call.outs[0].map_or(F::zero(), |loss| loss.grad[0]);
-        let scaled = |grad: &Vec<F>| {
+        let scaled = |grad: &&[F]| {
             map_chunks(grad, [SUM; 2], |from, to| {
                 for (to, &from) in to.iter_mut().zip(from) {
                     *to = from * scale;

@@ -9,7 +9,7 @@ use super::float::Float;
 use super::simd::Simd;
 use super::transpose::transpose;
 #[cfg(target_arch = "x86_64")]
-use candle_core::DType;
+use candle_core::{DType, WithDType};
 #[cfg(target_arch = "x86_64")]
 use std::sync::Once;
 
@@ -86,7 +86,7 @@ impl<'a, F: Float> Transposed<'a, F> {
 /// the cache.
 fn gathers_slowly<F: Float>(columns: usize) -> bool {
     #[cfg(target_arch = "x86_64")]
-    if F::DTYPE == DType::F32 && Simd::current() == Simd::Avx512 {
+    if F::Stored::DTYPE == DType::F32 && Simd::current() == Simd::Avx512 {
         return columns >= 256;
     }
     let _ = columns;
@@ -164,7 +164,7 @@ macro_rules! by_kernel {
 #[inline(never)]
 unsafe fn multiply<F: Float>(to: *mut F, width: usize, a: View<F>, b: View<F>, add: bool) {
     #[cfg(target_arch = "x86_64")]
-    if F::DTYPE == DType::F32 {
+    if F::Stored::DTYPE == DType::F32 {
         return match Simd::current() {
             Simd::Avx512 => by_kernel!(avx512f, V4, 16: to, width, a, b, add),
             Simd::Avx2 => by_kernel!(fma, V3, 8: to, width, a, b, add),
@@ -175,18 +175,18 @@ unsafe fn multiply<F: Float>(to: *mut F, width: usize, a: View<F>, b: View<F>, a
         a.rows,
         b.columns,
         a.columns,
-        to,
+        to.cast::<F::Stored>(),
         1,
         width as isize,
         add,
-        a.data.as_ptr(),
+        a.data.as_ptr().cast(),
         a.column_stride as isize,
         a.row_stride as isize,
-        b.data.as_ptr(),
+        b.data.as_ptr().cast(),
         b.column_stride as isize,
         b.row_stride as isize,
-        F::one(),
-        F::one(),
+        F::one().peel(),
+        F::one().peel(),
         false,
         false,
         false,

@@ -126,6 +126,20 @@ pub(crate) fn total<F: Float, const N: usize>(x: [&[F]; N], f: impl Fn([F; N]) -
     sum(&sums)
 }
 
+/// Σ x y, as [`total`] adds.
+#[inline(always)]
+pub(crate) fn dot<F: Float>(x: &[F], y: &[F]) -> F {
+    let ((x, x_rest), (y, y_rest)) = (x.as_chunks::<LANES>(), y.as_chunks::<LANES>());
+    let mut sums: Lanes<F> = splat(F::zero());
+    for (x, y) in x.iter().zip(y) {
+        sums = each(|i| x[i].fma(y[i], sums[i]));
+    }
+    for ((sum, &x), &y) in sums.iter_mut().zip(x_rest).zip(y_rest) {
+        *sum = x.fma(y, *sum);
+    }
+    sum(&sums)
+}
+
 /// The maximum; NaN is ignored.
 #[inline(always)]
 pub(crate) fn largest<F: Float>(x: &[F]) -> F {

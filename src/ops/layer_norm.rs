@@ -2,7 +2,7 @@
 
 use super::float::Float;
 use super::fused::{apply, apply_one, runs_on, Backward, Forward, FusedOp, Launch, LaunchBackward};
-use super::lanes::{add_chunk, blank, map_chunks, sum_parts, total};
+use super::lanes::{add_chunk, blank, dot, map_chunks, sum_parts, total};
 use super::parallel::InParallel;
 use super::shape;
 use crate::gpu::Buffer;
@@ -225,7 +225,7 @@ fn forward_rows<F: Float>(x: &[F], weight: &[F], bias: &[F], eps: F, y: &mut [F]
     for (x, y) in rows.zip(y.chunks_exact_mut(weight.len())) {
         let (mean, inverse) = moments(x, eps);
         for (((y, &x), &weight), &bias) in y.iter_mut().zip(x).zip(weight).zip(bias) {
-            *y = (x - mean) * inverse * weight + bias;
+            *y = ((x - mean) * inverse).fma(weight, bias);
         }
     }
 }
@@ -246,14 +246,15 @@ fn backward_rows<F: Float>(
     for ((x, gy), gx) in rows.zip(gx.chunks_exact_mut(width)) {
         let (mean, inverse) = moments(x, eps);
         // dL/dx = (g - mean(g) - normed mean(g normed)) / sqrt(var + eps) with g = gy weight
-        let along_mean = total([gy, weight], |[gy, weight]| gy * weight) / count;
+        let along_mean = dot(gy, weight) / count;
         let along_normed = total([gy, weight, x], |[gy, weight, x]| {
             gy * weight * ((x - mean) * inverse)
         }) / count;
         for i in 0..width {
             let normed = (x[i] - mean) * inverse;
-            gx[i] = (gy[i] * weight[i] - along_mean - normed * along_normed) * inverse;
-            gw[i] += gy[i] * normed;
+            let centred = gy[i].fma(weight[i], -along_mean);
+            gx[i] = (-normed).fma(along_normed, centred) * inverse;
+            gw[i] = gy[i].fma(normed, gw[i]);
             gb[i] += gy[i];
         }
     }

@@ -1,6 +1,6 @@
 //! What one core of this processor does in a second at most, by loops that do nothing else, with the instruction set in use.
 
-use super::float::Float;
+use super::float::{in_single, Float};
 use super::simd::Simd;
 use dsf_simd::simd;
 use std::hint::black_box;
@@ -11,7 +11,7 @@ use std::time::Instant;
 pub struct Peaks {
     /// Multiplies and adds of f32, fused where the instruction set can fuse them.
     pub flops: f64,
-    /// Lanes of f32 in multiplies and adds that are not fused, which is how the ops compute.
+    /// Lanes of f32 in multiplies and adds that are not fused.
     pub lanes: f64,
     /// Powers of two of f32 below 1, the exponentials of scans, as the ops compute them.
     pub exps: f64,
@@ -51,7 +51,9 @@ impl Peaks {
             Simd::Baseline if cfg!(target_arch = "x86_64") => lanes,
             _ => (2 * FUSED) as f64 * turns(&mut fused),
         };
-        let exps = turns(&mut || exponentials(black_box(&numbers), black_box(&mut near)));
+        let exps = in_single!(F => turns(&mut || {
+            exponentials(F::wrap_slice(black_box(&numbers)), F::wrap_mut(black_box(&mut near)));
+        }));
         let [x, y] = [1.0f32, 2.0].map(|x| vec![x; FAR]);
         let mut sums = vec![0.0; FAR];
         // The first pass also makes the pages of the result; another one is the best.
@@ -102,9 +104,9 @@ fn chain<const STEPS: usize>(mut x: f32, step: impl Fn(f32) -> f32) -> f32 {
 }
 
 #[simd]
-fn exponentials(x: &[f32], y: &mut [f32]) {
+fn exponentials<F: Float>(x: &[F], y: &mut [F]) {
     for (y, &x) in y.iter_mut().zip(x) {
-        *y = Float::exp2(x);
+        *y = x.exp2();
     }
 }
 

@@ -134,7 +134,7 @@ impl Pointwise for Elu1 {
 #[inline(always)]
 fn normal_below<F: Float>(x: F) -> F {
     let half = F::of(0.5);
-    half + half * (x * F::of(std::f64::consts::FRAC_1_SQRT_2)).erf()
+    half.fma((x * F::of(std::f64::consts::FRAC_1_SQRT_2)).erf(), half)
 }
 
 impl Gelu {

@@ -136,7 +136,7 @@ impl Pooled {
             add_chunk(y, strip.row(x, self.len, step));
         }
         let count = F::of(steps as f64);
-        y.iter_mut().for_each(|y| *y /= count);
+        y.iter_mut().for_each(|y| *y = *y / count);
     }
 
     /// Writes the gradient of x, which is zero on entry, given that of the result.

@@ -4,7 +4,7 @@
 use super::dropout::{mask_chunk, masked_on, reference as dropped};
 use super::float::Float;
 use super::fused::{apply_one, runs_on, Backward, Forward, FusedOp, Launch, LaunchBackward};
-use super::lanes::{sum_parts as sum, total};
+use super::lanes::{dot, sum_parts as sum};
 use super::mask::{Dropout, Mask};
 use super::parallel::InParallel;
 use super::shape;
@@ -163,14 +163,14 @@ impl FusedOp for Residual {
 #[simd]
 fn add_scaled<F: Float>(x: &[F], scale: F, y: &mut [F]) {
     for (y, &x) in y.iter_mut().zip(x) {
-        *y += scale * x;
+        *y = scale.fma(x, *y);
     }
 }
 
 /// Returns Σ x grad, and multiplies `grad` by `scale`.
 #[simd]
 fn scale_and_sum<F: Float>(scale: F, x: &[F], grad: &mut [F]) -> F {
-    let sum = total([x, grad], |[x, grad]| x * grad);
+    let sum = dot(x, grad);
     grad.iter_mut().for_each(|grad| *grad *= scale);
     sum
 }

@@ -108,8 +108,8 @@ fn backward_rows<F: Float>(x: &[F], gamma: &[F], gy: &[F], gx: &mut [F], sums: &
         let along = total([x, gamma, gy], |[x, gamma, gy]| gy * gamma * (x * factor)) / count;
         for i in 0..width {
             let normed = x[i] * factor;
-            gx[i] = (gy[i] * gamma[i] - normed * along) * factor;
-            sums[i] += gy[i] * normed;
+            gx[i] = gy[i].fma(gamma[i], -normed * along) * factor;
+            sums[i] = gy[i].fma(normed, sums[i]);
         }
     }
 }

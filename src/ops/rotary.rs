@@ -202,8 +202,8 @@ fn rotate<F: Float>(x: &[F], angles: &[F], sign: F, width: usize, y: &mut [F]) {
             rotated.zip(a.iter().zip(b)).zip(angles)
         {
             let sin = sign * sin;
-            *rotated_a = a * cos - b * sin;
-            *rotated_b = b * cos + a * sin;
+            *rotated_a = a.fma(cos, -b * sin);
+            *rotated_b = b.fma(cos, a * sin);
         }
         y.copy_from_slice(x);
     }

@@ -39,6 +39,12 @@ impl Simd {
         Self::ALL.into_iter().filter(|simd| simd.is_available())
     }
 
+    /// Whether it multiplies and adds in one instruction.
+    #[inline(always)]
+    pub(crate) fn fuses(self) -> bool {
+        cfg!(target_arch = "aarch64") || self >= Self::Avx2
+    }
+
     #[cfg(target_arch = "x86_64")]
     fn is_available(&self) -> bool {
         let avx2 = || {

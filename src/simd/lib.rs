@@ -13,7 +13,7 @@ const AVX512: &str =
     "avx512f,avx512bw,avx512cd,avx512dq,avx512vl,avx2,fma,bmi1,bmi2,f16c,lzcnt,movbe,popcnt";
 
 /// Compiles a free function for every instruction set. Where its numbers are of a type parameter bound by `Float`,
-/// that type says (`Float::VECTOR`) whether it has such versions.
+/// that type says (`Float::VECTOR`) whether for those above the lowest or for that alone.
 ///
 /// What the function calls in its loops must be `#[inline(always)]`, or it is not part of the versions.
 #[proc_macro_attribute]
@@ -55,9 +55,24 @@ fn versions(function: ItemFn) -> syn::Result<Tokens> {
     let call = |version: &Ident| quote!(#version #given(#(#names),*));
     let [body, avx2, avx512] = ["body", "avx2", "avx512"].map(|name| format_ident!("{name}"));
     let [call_body, call_avx2, call_avx512] = [&body, &avx2, &avx512].map(call);
-    let vector = match sig.generics.params.iter().find_map(float) {
-        Some(float) => quote!(<#float as crate::float::Float>::VECTOR),
-        None => quote!(true),
+    let above = quote! {
+        // SAFETY: only what the processor has is ever current.
+        crate::simd::Simd::Avx512 => return unsafe { #call_avx512 },
+        crate::simd::Simd::Avx2 => return unsafe { #call_avx2 },
+    };
+    let choose = match sig.generics.params.iter().find_map(float) {
+        Some(float) => quote! {
+            if const { <#float as crate::float::Float>::VECTOR } {
+                match crate::simd::Simd::current() {
+                    #above
+                    crate::simd::Simd::Baseline => unreachable!("no vectors of this type here"),
+                }
+            }
+        },
+        None => quote!(match crate::simd::Simd::current() {
+            #above
+            crate::simd::Simd::Baseline => {}
+        }),
     };
     Ok(quote! {
         #(#attrs)*
@@ -78,14 +93,7 @@ fn versions(function: ItemFn) -> syn::Result<Tokens> {
                     #call_body
                 }
 
-                if const { #vector } {
-                    match crate::simd::Simd::current() {
-                        // SAFETY: only what the processor has is ever current.
-                        crate::simd::Simd::Avx512 => return unsafe { #call_avx512 },
-                        crate::simd::Simd::Avx2 => return unsafe { #call_avx2 },
-                        _ => {}
-                    }
-                }
+                #choose
             }
             #call_body
         }

@@ -65,7 +65,7 @@ fn impulse<F: Float>(l: usize) -> Lanes<F> {
 /// Takes a section's state and what reaches the section one step on.
 #[inline(always)]
 fn advance<F: Float>([a, b, _]: &[Lanes<F>; 3], state: &mut Lanes<F>, left: &mut Lanes<F>) {
-    let x: Lanes<F> = each(|c| a[c] * state[c] + b[c] * left[c]);
+    let x: Lanes<F> = each(|c| a[c].fma(state[c], b[c] * left[c]));
     *left = each(|c| left[c] - state[c] - x[c]);
     *state = x;
 }
@@ -80,7 +80,7 @@ fn response<F: Float>(sections: &[[Lanes<F>; 3]], y: &mut [F], len: usize) {
         for (section, state) in sections.iter().zip(&mut states) {
             advance(section, state, &mut left);
             let [_, _, w] = section;
-            sum = each(|c| sum[c] + w[c] * state[c]);
+            sum = each(|c| w[c].fma(state[c], sum[c]));
         }
         for (c, y) in y.chunks_exact_mut(len).enumerate() {
             y[l] = sum[c];
@@ -132,12 +132,12 @@ fn gradients<F: Float>(sections: &[[Lanes<F>; 3]], gy: &[F], len: usize, to: [&m
                 let [state, left] = &step[i];
                 let later = &mut later[i];
                 let [ga, gb, gw] = &mut sums[i];
-                let g: Lanes<F> = each(|c| later[c] + w[c] * of_y[c] - of_left[c]);
-                *ga = each(|c| ga[c] + g[c] * state[c]);
-                *gb = each(|c| gb[c] + g[c] * left[c]);
-                *gw = each(|c| gw[c] + of_y[c] * (a[c] * state[c] + b[c] * left[c]));
-                *later = each(|c| a[c] * g[c] - of_left[c]);
-                of_left = each(|c| of_left[c] + b[c] * g[c]);
+                let g: Lanes<F> = each(|c| w[c].fma(of_y[c], later[c]) - of_left[c]);
+                *ga = each(|c| g[c].fma(state[c], ga[c]));
+                *gb = each(|c| g[c].fma(left[c], gb[c]));
+                *gw = each(|c| of_y[c].fma(a[c].fma(state[c], b[c] * left[c]), gw[c]));
+                *later = each(|c| a[c].fma(g[c], -of_left[c]));
+                of_left = each(|c| b[c].fma(g[c], of_left[c]));
             }
         }
     }

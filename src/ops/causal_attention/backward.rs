@@ -6,7 +6,7 @@ use super::tiles::{by_tile, exponentials, tiles, Block, Item, Tile, BLOCK, MANY,
 use super::{CausalAttention, Weights};
 use crate::float::Float;
 use crate::fused::Backward;
-use crate::lanes::{add_chunk, each, splat, total, Lanes, LANES};
+use crate::lanes::{add_chunk, dot, each, splat, Lanes, LANES};
 use crate::matrix::Matrix;
 use crate::parallel::InParallel;
 use dsf_simd::simd;
@@ -226,8 +226,8 @@ impl<F: Float> Rows<F> {
         self.dots = (plain || block.tiles().len() > 1).then_some([F::zero(); BLOCK]);
         if let Some(dots) = self.dots.as_mut().filter(|_| !plain) {
             let o = block.of(out.value, width).chunks_exact(width);
-            for (dot, (o, go)) in dots.iter_mut().zip(o.zip(go.chunks_exact(width))) {
-                *dot = total([o, go], |[o, go]| o * go);
+            for (to, (o, go)) in dots.iter_mut().zip(o.zip(go.chunks_exact(width))) {
+                *to = dot(o, go);
             }
         }
     }
@@ -318,7 +318,7 @@ fn differentiate<F: Float>(tile: &Tile<F>, i: usize, work: &mut Work<F>) {
     }
     let dot = match rows.dots {
         Some(dots) => dots[i],
-        None => total([p.as_flattened(), gs.as_flattened()], |[p, gs]| p * gs),
+        None => dot(p.as_flattened(), gs.as_flattened()),
     };
     for (p, gs) in p.iter().zip(gs.iter_mut()) {
         if weights == Weights::Softmax {

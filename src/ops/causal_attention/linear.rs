@@ -5,7 +5,7 @@ use super::{CausalAttention, Weights};
 use crate::chunked::{Chunked, Inputs, Times};
 use crate::float::Float;
 use crate::fused::Used;
-use crate::lanes::total;
+use crate::lanes::dot;
 use crate::parallel::InParallel;
 use crate::route;
 
@@ -93,7 +93,7 @@ pub(super) fn backward<F: Float>(
                 for (wide, &go) in wide.iter_mut().zip(go) {
                     *wide = go * reciprocal;
                 }
-                wide[e] = -total([go, o], |[go, o]| go * o) * reciprocal;
+                wide[e] = -dot(go, o) * reciprocal;
             }
         });
     let grads = sums.backward(&inputs(ins, &v), &go);

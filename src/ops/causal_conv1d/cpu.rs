@@ -76,7 +76,7 @@ fn convolve<F: Float, const N: usize>(
     x: [&Lanes<F>; N],
 ) -> Lanes<F> {
     for k in 0..N {
-        y = each(|i| y[i] + w[k][i] * x[k][i]);
+        y = each(|i| w[k][i].fma(x[k][i], y[i]));
     }
     y
 }
@@ -157,6 +157,6 @@ fn correlate<F: Float, const N: usize>(
 ) {
     for (k, gy) in gy.into_iter().enumerate() {
         let sum = &mut sums[k * stride];
-        *sum = each(|i| sum[i] + x[i] * gy[i]);
+        *sum = each(|i| x[i].fma(gy[i], sum[i]));
     }
 }

@@ -1,7 +1,7 @@
 //! The loops on the CPU.
 
 use crate::float::Float;
-use crate::lanes::total;
+use crate::lanes::{dot, total};
 use crate::pointwise::{Pointwise, Softplus};
 use dsf_simd::simd;
 
@@ -11,7 +11,7 @@ pub(super) fn add_scaled_rows<F: Float>(to: &mut [F], from: &[F], scale: &[F]) {
     let rows = to.chunks_exact_mut(scale.len());
     for (to, from) in rows.zip(from.chunks_exact(scale.len())) {
         for ((to, &from), &scale) in to.iter_mut().zip(from).zip(scale) {
-            *to += from * scale;
+            *to = from.fma(scale, *to);
         }
     }
 }
@@ -22,7 +22,7 @@ pub(super) fn sum_products<F: Float>(x: &[F], y: &[F], sums: &mut [F]) {
     let rows = x.chunks_exact(sums.len());
     for (x, y) in rows.zip(y.chunks_exact(sums.len())) {
         for ((sum, &x), &y) in sums.iter_mut().zip(x).zip(y) {
-            *sum += x * y;
+            *sum = x.fma(y, *sum);
         }
     }
 }
@@ -91,6 +91,6 @@ pub(super) fn products<F: Float>(x: &[F], y: &[F], to: &mut [F]) {
     let head = x.len() / to.len();
     let pieces = x.chunks_exact(head).zip(y.chunks_exact(head));
     for (to, (x, y)) in to.iter_mut().zip(pieces) {
-        *to = total([x, y], |[x, y]| x * y);
+        *to = dot(x, y);
     }
 }

@@ -216,7 +216,7 @@ impl<F: Float> Chunk<'_, F> {
 #[inline(always)]
 fn put<F: Float, const ADD: bool>(factor: &Lanes<F>, from: &Lanes<F>, to: &mut Lanes<F>) {
     *to = match ADD {
-        true => each(|i| to[i] + factor[i] * from[i]),
+        true => each(|i| factor[i].fma(from[i], to[i])),
         false => each(|i| factor[i] * from[i]),
     };
 }

@@ -215,7 +215,7 @@ impl<F: Float> Work<F> {
             if let Some([before, after]) = states {
                 for k in 0..chunk.op.states {
                     let (before, after) = (before.at(k, g), after.at(k, g));
-                    passed = each(|i| passed[i] + before[i] * after[i]);
+                    passed = each(|i| before[i].fma(after[i], passed[i]));
                 }
                 let whole = chunk.whole(&self.decay, g);
                 passed = each(|i| whole[i] * passed[i]);
@@ -224,7 +224,7 @@ impl<F: Float> Work<F> {
                 while row > rows.start && chunk.time(row - 1) == t {
                     row -= 1;
                     let (right, read) = (self.right.at(row, g), self.product.at(row, g));
-                    passed = each(|i| passed[i] + right[i] * read[i]);
+                    passed = each(|i| right[i].fma(read[i], passed[i]));
                 }
                 let exponent = self.g_exponent.at_mut(t, g);
                 *exponent = each(|i| exponent[i] + passed[i]);
@@ -245,7 +245,7 @@ impl<F: Float> Work<F> {
                 let exponent = self.g_exponent.at_mut(s, g);
                 *exponent = each(|i| exponent[i] + passed[i]);
                 let (left, grad) = (self.left.at(s, g), self.product.at(s, g));
-                passed = each(|i| passed[i] + left[i] * grad[i]);
+                passed = each(|i| left[i].fma(grad[i], passed[i]));
             }
         }
     }

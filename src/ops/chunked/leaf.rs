@@ -18,7 +18,7 @@ pub(super) fn read<F: Float>(chunk: &Chunk<F>, steps: Range<usize>, work: &mut W
             let mut product: Lanes<F> = splat(F::one());
             for s in visible.clone().rev() {
                 let (value, decay) = (work.value.at(s, g), work.decay.at(s, g));
-                y = each(|i| y[i] + scores[s] * (product[i] * value[i]));
+                y = each(|i| scores[s].fma(product[i] * value[i], y[i]));
                 product = each(|i| product[i] * decay[i]);
             }
             *work.y.at_mut(row, g) = y;
@@ -60,9 +60,9 @@ fn row_back<F: Float>(row: usize, visible: &Range<usize>, g: usize, work: &mut W
         let product: Lanes<F> = each(|i| reached[i] * value[i]);
         *dot = each(|i| dot[i] + product[i]);
         let g_value = work.g_value.at_mut(s, g);
-        *g_value = each(|i| g_value[i] + scores[s] * reached[i]);
+        *g_value = each(|i| scores[s].fma(reached[i], g_value[i]));
         let exponent = work.g_exponent.at_mut(s, g);
         *exponent = each(|i| exponent[i] + passed[i]);
-        passed = each(|i| passed[i] + scores[s] * product[i]);
+        passed = each(|i| scores[s].fma(product[i], passed[i]));
     }
 }

@@ -76,7 +76,7 @@ fn add_decayed<F: Float>(passage: &mut Passage<F>, state: &[Matrix<F>]) {
         for k in 0..state.count() {
             for (g, decay) in now.iter().enumerate() {
                 let (own, state) = (own.at_mut(k, g), state.at(k, g));
-                *own = each(|i| own[i] + decay[i] * state[i]);
+                *own = each(|i| decay[i].fma(state[i], own[i]));
             }
         }
         decay = rest;

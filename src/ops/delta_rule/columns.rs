@@ -47,7 +47,7 @@ pub(super) fn walk<F: Float>(
 fn project<F: Float>(state: &[Lanes<F>], b: &[F]) -> Lanes<F> {
     let mut sum = splat(F::zero());
     for (h, &b) in state.iter().zip(b) {
-        sum = each(|c| sum[c] + b * h[c]);
+        sum = each(|c| b.fma(h[c], sum[c]));
     }
     sum
 }
@@ -64,11 +64,11 @@ fn step<F: Float, const READS: bool>(
     let [mut next, mut read] = [splat(F::zero()); 2];
     for (i, h) in state.iter_mut().enumerate() {
         let (decay, a, key, b) = (decays[i], a[i], keys[i], b_next[i]);
-        let moved = each(|c| (decay * h[c] + a * projection[c]) + key * value[c]);
-        next = each(|c| next[c] + b * moved[c]);
+        let moved = each(|c| key.fma(value[c], decay.fma(h[c], a * projection[c])));
+        next = each(|c| b.fma(moved[c], next[c]));
         if READS {
             let query = queries[i];
-            read = each(|c| read[c] + query * moved[c]);
+            read = each(|c| query.fma(moved[c], read[c]));
         }
         *h = moved;
     }
@@ -123,11 +123,11 @@ fn step_back<F: Float, const READS: bool>(
         let mut of_state = before(grad, [decays_next[i], b_next[i]], later);
         if READS {
             let query = queries[i];
-            of_state = each(|c| of_state[c] + query * go[c]);
+            of_state = each(|c| query.fma(go[c], of_state[c]));
         }
         let (a, key) = (a[i], keys[i]);
-        of_projection = each(|c| of_projection[c] + a * of_state[c]);
-        of_value = each(|c| of_value[c] + key * of_state[c]);
+        of_projection = each(|c| a.fma(of_state[c], of_projection[c]));
+        of_value = each(|c| key.fma(of_state[c], of_value[c]));
         *grad = of_state;
     }
     [of_projection, of_value]
@@ -136,5 +136,5 @@ fn step_back<F: Float, const READS: bool>(
 /// The gradient of a row of the state before a transition.
 #[inline(always)]
 fn before<F: Float>(after: &Lanes<F>, [decay, b]: [F; 2], of_projection: &Lanes<F>) -> Lanes<F> {
-    each(|c| without_trace(decay * after[c] + b * of_projection[c]))
+    each(|c| without_trace(decay.fma(after[c], b * of_projection[c])))
 }

@@ -129,7 +129,7 @@ fn walk_back<F: Float>(
             &projections[event.time * across + column],
             &of_projections[place],
         );
-        of_state = each_group(|n| each(|i| of_state[n][i] + q[i] * go[n]));
+        of_state = each_group(|n| each(|i| q[i].fma(go[n], of_state[n][i])));
         add_to(&mut sums.keys[at], &weighted(&of_state, v));
         add_to(&mut sums.a[at], &weighted(&of_state, p));
         add_to(&mut sums.b[at], &weighted(kept, r));
@@ -151,13 +151,13 @@ fn moved<F: Float>(
     [decay, a, key]: [&Lanes<F>; 3],
     [projection, value]: [F; 2],
 ) -> Lanes<F> {
-    each(|i| (decay[i] * h[i] + a[i] * projection) + key[i] * value)
+    each(|i| key[i].fma(value, decay[i].fma(h[i], a[i] * projection)))
 }
 
 /// The gradient of a column before a transition.
 #[inline(always)]
 fn before<F: Float>(after: &Lanes<F>, [decay, b]: [&Lanes<F>; 2], of_projection: F) -> Lanes<F> {
-    each(|i| without_trace(decay[i] * after[i] + b[i] * of_projection))
+    each(|i| without_trace(decay[i].fma(after[i], b[i] * of_projection)))
 }
 
 #[inline(always)]

@@ -66,7 +66,7 @@ pub(crate) struct Backward<'a, F> {
     /// Each output with its gradient; `None` for an output that the loss does not depend on.
     pub(crate) outs: &'a [Option<Used<&'a [F]>>],
     /// The vectors that the forward pass saved.
-    pub(crate) saved: &'a [Vec<F>],
+    pub(crate) saved: &'a [&'a [F]],
     /// The inputs that need a gradient.
     pub(crate) needs_grad: &'a [bool],
 }

@@ -3,7 +3,7 @@
 use super::leaves::{Accumulate, Leaves};
 use super::producers::Registry;
 use super::{Backward, Forward, FusedOp, Launch, LaunchBackward, Used};
-use crate::float::Float;
+use crate::float::{in_single, Float};
 use crate::gpu::{self, Buffer, Gpu, View};
 use candle_core::op::BackpropOp;
 use candle_core::{bail, Layout, Result, Shape, Storage, Tensor, WithDType};
@@ -71,11 +71,12 @@ pub(super) struct Return<'a, V> {
     pub(super) needs_grad: &'a [bool],
 }
 
+/// `$compute` computes its last argument with the number type that stands for `$float` in the instruction set in use.
 macro_rules! on_the_cpu {
-    ($float:ty) => {
+    ($float:ty, $compute:ident) => {
         impl Accumulate for Vec<$float> {
             fn add(&mut self, more: Self) -> Result<()> {
-                crate::lanes::add_to(self, &more);
+                $compute!(F => crate::lanes::add_to(F::wrap_mut(self), F::wrap_slice(&more)));
                 Ok(())
             }
         }
@@ -105,42 +106,51 @@ macro_rules! on_the_cpu {
 
         impl<O: FusedOp> OpOn<Vec<$float>> for O {
             fn forward(&self, ins: &[Tensor], tracked: bool) -> Result<Vec<Vec<$float>>> {
-                forward_on_cpu(ins, tracked, &|call| FusedOp::forward(self, call))
+                $compute!(F => forward_on_cpu::<F>(ins, tracked, &|call| FusedOp::forward(self, call)))
             }
 
             fn backward(&self, call: Return<Vec<$float>>) -> Result<Vec<Option<Vec<$float>>>> {
-                backward_on_cpu(call, &|call| FusedOp::backward(self, call))
+                $compute!(F => backward_on_cpu::<F>(call, &|call| FusedOp::backward(self, call)))
             }
         }
     };
 }
 
-on_the_cpu!(f32);
-on_the_cpu!(f64);
+macro_rules! in_double {
+    ($number:ident => $value:expr) => {{
+        type $number = f64;
+        $value
+    }};
+}
+
+on_the_cpu!(f32, in_single);
+on_the_cpu!(f64, in_double);
 
 fn forward_on_cpu<F: Float>(
     ins: &[Tensor],
     tracked: bool,
     run: &dyn Fn(Forward<F>) -> Vec<Vec<F>>,
-) -> Result<Vec<Vec<F>>> {
+) -> Result<Vec<Vec<F::Stored>>> {
     let guards: Vec<_> = ins.iter().map(Tensor::storage_and_layout).collect();
     let ins = &slices::<F, _>(&guards)?;
-    Ok(run(Forward { ins, tracked }))
+    let outs = run(Forward { ins, tracked });
+    Ok(outs.into_iter().map(F::peel_vec).collect())
 }
 
 fn backward_on_cpu<F: Float>(
-    call: Return<Vec<F>>,
+    call: Return<Vec<F::Stored>>,
     run: &dyn Fn(Backward<F>) -> Vec<Vec<F>>,
-) -> Result<Vec<Option<Vec<F>>>> {
+) -> Result<Vec<Option<Vec<F::Stored>>>> {
     let guards: Vec<_> = call.ins.iter().map(Tensor::storage_and_layout).collect();
     let values = guards_of(call.outs);
+    let saved: Vec<&[F]> = call.saved.iter().map(|x| F::wrap_slice(x)).collect();
     let grads = run(Backward {
         ins: &slices::<F, _>(&guards)?,
-        outs: &used(call.outs, &values, |grad| &grad[..], slice::<F>)?,
-        saved: call.saved,
+        outs: &used(call.outs, &values, |grad| F::wrap_slice(grad), slice::<F>)?,
+        saved: &saved,
         needs_grad: call.needs_grad,
     });
-    let where_needed = |(grad, &needs_grad): (Vec<F>, &bool)| needs_grad.then_some(grad);
+    let where_needed = |(grad, &needs_grad): (Vec<F>, &bool)| needs_grad.then(|| F::peel_vec(grad));
     Ok(grads
         .into_iter()
         .zip(call.needs_grad)
@@ -238,7 +248,7 @@ where
 /// The elements of tensors whose storages are held by guards `G`.
 fn slices<'a, F, G>(guards: &'a [(G, &Layout)]) -> Result<Vec<&'a [F]>>
 where
-    F: WithDType,
+    F: Float,
     G: Deref<Target = Storage>,
 {
     guards
@@ -247,11 +257,11 @@ where
         .collect()
 }
 
-fn slice<'a, F: WithDType>(storage: &'a Storage, layout: &Layout) -> Result<&'a [F]> {
+fn slice<'a, F: Float>(storage: &'a Storage, layout: &Layout) -> Result<&'a [F]> {
     match (storage, layout.contiguous_offsets()) {
-        (Storage::Cpu(storage), Some((start, end))) => {
-            Ok(&F::cpu_storage_as_slice(storage)?[start..end])
-        }
+        (Storage::Cpu(storage), Some((start, end))) => Ok(F::wrap_slice(
+            &F::Stored::cpu_storage_as_slice(storage)?[start..end],
+        )),
         _ => bail!("a fused op on the CPU reads contiguous tensors of its own number type in memory of the CPU"),
     }
 }

@@ -115,7 +115,7 @@ fn advance<R: Rule, F: Float>(
         };
         [f[i], s[i]] = rule.gates(at);
     }
-    *h = each(|i| f[i] * h[i] + s[i] * x[i]);
+    *h = each(|i| f[i].fma(h[i], s[i] * x[i]));
     [f, s]
 }
 

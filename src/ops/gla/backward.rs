@@ -115,7 +115,7 @@ fn advance<F: Float>(
             &steps.decays[j * groups + group],
         );
         let v = &values[j * across + column];
-        h = each_group(|n| each(|i| a[i] * h[n][i] + k[i] * v[n]));
+        h = each_group(|n| each(|i| a[i].fma(h[n][i], k[i] * v[n])));
     }
     without_traces(&h)
 }
@@ -196,7 +196,7 @@ fn replay<F: Float>(
         );
         let v = &values[j * across + column];
         let before = each_group(|n| each(|i| a[i] * h[n][i]));
-        h = each_group(|n| each(|i| before[n][i] + k[i] * v[n]));
+        h = each_group(|n| each(|i| k[i].fma(v[n], before[n][i])));
         *decayed = before;
         let (go, to) = (
             &grads[j * across + column],
@@ -229,10 +229,10 @@ fn walk_back<F: Float>(
             &values[j * across + column],
         );
         let (q, go) = (&steps.queries[at], &grads[j * across + column]);
-        of_state = each_group(|n| each(|i| of_state[n][i] + q[i] * go[n]));
+        of_state = each_group(|n| each(|i| q[i].fma(go[n], of_state[n][i])));
         let of_key = weighted(&of_state, v);
         let of_decay = product(&of_state, decayed);
-        *of_values = each_group(|n| each(|i| of_values[n][i] + of_state[n][i] * k[i]));
+        *of_values = each_group(|n| each(|i| of_state[n][i].fma(k[i], of_values[n][i])));
         of_state = each_group(|n| each(|i| without_trace(a[i] * of_state[n][i])));
         of_keys[at] = each(|i| of_keys[at][i] + of_key[i]);
         of_decays[at] = each(|i| of_decays[at][i] + of_decay[i]);

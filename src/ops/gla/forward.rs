@@ -53,7 +53,7 @@ fn walk<F: Float>(
     for (j, event) in steps.events.iter().enumerate() {
         let (k, a) = (&keys[j * across + row], &decays[j * across + row]);
         let v = &steps.values[j * groups + group];
-        h = each_group(|n| each(|i| a[n] * h[n][i] + k[n] * v[i]));
+        h = each_group(|n| each(|i| a[n].fma(h[n][i], k[n] * v[i])));
         if event.row.is_some() {
             let (q, o) = (&queries[j * across + row], &mut sums[j * groups + group]);
             let sum = weighted(&h, q);

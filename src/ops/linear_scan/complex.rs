@@ -93,7 +93,7 @@ fn pair<F>(strip: Strip, x: &[F], len: usize, t: usize) -> [&[F]; 2] {
 fn add_products<F: Float>(to: &mut [F], [a, b]: [&[F]; 2], sign: F, [c, d]: [&[F]; 2]) {
     let products = a.iter().zip(b).zip(c).zip(d);
     for (to, (((&a, &b), &c), &d)) in to.iter_mut().zip(products) {
-        *to += a * b + sign * c * d;
+        *to = a.fma(b, (sign * c).fma(d, *to));
     }
 }
 

@@ -32,7 +32,7 @@ fn forward_strip<F: Float>(len: usize, strip: Strip, [a, x]: [&[F]; 2], mut h: R
 #[inline(always)]
 fn add_product<F: Float>(to: &mut [F], x: &[F], a: &[F], b: &[F]) {
     for (((to, &x), &a), &b) in to.iter_mut().zip(x).zip(a).zip(b) {
-        *to = x + a * b;
+        *to = a.fma(b, x);
     }
 }
 

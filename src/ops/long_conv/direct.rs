@@ -2,7 +2,7 @@
 
 use super::channel::{Channel, Gradients, Sums};
 use crate::float::Float;
-use crate::lanes::{by_index, total};
+use crate::lanes::{by_index, dot};
 use dsf_simd::simd;
 
 /// Outputs that are summed together, in the L1 cache.
@@ -101,7 +101,7 @@ fn add_taps<F: Float, const N: usize>(taps: &[F; N], x: &[F], y: &mut [F]) {
     for (t, y) in y.iter_mut().enumerate() {
         let mut sum = taps[0] * x[0][t];
         for i in 1..N {
-            sum += taps[i] * x[i][t];
+            sum = taps[i].fma(x[i][t], sum);
         }
         *y += sum;
     }
@@ -112,6 +112,6 @@ fn add_taps<F: Float, const N: usize>(taps: &[F; N], x: &[F], y: &mut [F]) {
 fn add_products<F: Float>(gy: &[F], u: &[F], sums: &mut [F]) {
     let last = sums.len() - 1;
     for (lag, sum) in sums.iter_mut().enumerate() {
-        *sum += total([gy, &u[last - lag..][..gy.len()]], |[gy, u]| gy * u);
+        *sum += dot(gy, &u[last - lag..][..gy.len()]);
     }
 }

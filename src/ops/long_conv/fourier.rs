@@ -9,9 +9,9 @@ use realfft::{ComplexToReal, RealToComplex};
 use std::sync::Arc;
 
 /// The transform of real numbers and its inverse, planned for one size.
-pub(super) struct Fourier<F> {
-    to: Arc<dyn RealToComplex<F>>,
-    from: Arc<dyn ComplexToReal<F>>,
+pub(super) struct Fourier<F: Float> {
+    to: Arc<dyn RealToComplex<F::Stored>>,
+    from: Arc<dyn ComplexToReal<F::Stored>>,
 }
 
 /// The least size of at least `needed` numbers whose transform is fast: even, and of small factors.
@@ -23,18 +23,21 @@ pub(super) fn fast_size(needed: usize) -> usize {
         .fold(usize::MAX, usize::min)
 }
 
+/// A coefficient of a frequency.
+type Coefficient<F> = Complex<<F as Float>::Stored>;
+
 /// Coefficients of the frequencies from 0 to half the sampling rate.
-type Spectrum<F> = Vec<Complex<F>>;
+type Spectrum<F> = Vec<Coefficient<F>>;
 
 /// What a thread needs to convolve one channel after the other.
-pub(super) struct Memory<F> {
-    signal: Vec<F>,
+pub(super) struct Memory<F: Float> {
+    signal: Vec<F::Stored>,
     kernel: Spectrum<F>,
     u: Spectrum<F>,
     gy: Spectrum<F>,
     /// The spectrum of the kernel's gradient, summed over the batch.
     sum: Spectrum<F>,
-    scratch: Vec<Complex<F>>,
+    scratch: Spectrum<F>,
 }
 
 impl<F: Float> Fourier<F> {
@@ -48,11 +51,11 @@ impl<F: Float> Fourier<F> {
     fn transform(
         &self,
         x: &[F],
-        spectrum: &mut [Complex<F>],
-        signal: &mut [F],
-        scratch: &mut [Complex<F>],
+        spectrum: &mut [Coefficient<F>],
+        signal: &mut [F::Stored],
+        scratch: &mut [Coefficient<F>],
     ) {
-        let (start, rest) = signal.split_at_mut(x.len());
+        let (start, rest) = F::wrap_mut(signal).split_at_mut(x.len());
         start.copy_from_slice(x);
         rest.fill(F::zero());
         self.to
@@ -63,20 +66,20 @@ impl<F: Float> Fourier<F> {
     /// The first numbers of the signal with this spectrum, which is overwritten.
     fn invert(
         &self,
-        spectrum: &mut [Complex<F>],
+        spectrum: &mut [Coefficient<F>],
         to: &mut [F],
-        signal: &mut [F],
-        scratch: &mut [Complex<F>],
+        signal: &mut [F::Stored],
+        scratch: &mut [Coefficient<F>],
     ) {
         // Zero already, unless something is not finite.
         for end in [0, spectrum.len() - 1] {
-            spectrum[end].im = F::zero();
+            spectrum[end].im = F::zero().peel();
         }
         self.from
             .process_with_scratch(spectrum, signal, scratch)
             .expect("buffers of the planned sizes, and real ends");
         let scale = F::one() / F::of(signal.len() as f64);
-        for (to, &x) in to.iter_mut().zip(&*signal) {
+        for (to, &x) in to.iter_mut().zip(F::wrap_slice(signal)) {
             *to = scale * x;
         }
     }
@@ -110,7 +113,7 @@ impl<F: Float> Sums<F> for Fourier<F> {
         let sequences = y.chunks_exact_mut(channel.len);
         for (y, u) in sequences.zip(channel.u.chunks_exact(channel.len)) {
             self.transform(u, spectrum, signal, scratch);
-            multiply(spectrum, kernel, F::one());
+            multiply::<F>(spectrum, kernel, F::one());
             self.invert(spectrum, y, signal, scratch);
         }
     }
@@ -138,10 +141,10 @@ impl<F: Float> Sums<F> for Fourier<F> {
             self.transform(gy, slopes, signal, scratch);
             if gk.is_some() {
                 self.transform(u, spectrum, signal, scratch);
-                add_correlation(sum, spectrum, slopes);
+                add_correlation::<F>(sum, spectrum, slopes);
             }
             if let Some(gu) = gu.as_mut().and_then(Iterator::next) {
-                multiply(slopes, kernel, -F::one());
+                multiply::<F>(slopes, kernel, -F::one());
                 self.invert(slopes, gu, signal, scratch);
             }
         }
@@ -153,22 +156,35 @@ impl<F: Float> Sums<F> for Fourier<F> {
 
 /// `x` times `by`, whose imaginary parts are multiplied by `sign`.
 #[simd]
-fn multiply<F: Float>(x: &mut [Complex<F>], by: &[Complex<F>], sign: F) {
+fn multiply<F: Float>(x: &mut [Coefficient<F>], by: &[Coefficient<F>], sign: F) {
     for (x, by) in x.iter_mut().zip(by) {
-        let (re, im) = (x.re, x.im);
-        let turn = sign * by.im;
-        x.re = re * by.re - im * turn;
-        x.im = im * by.re + re * turn;
+        let [re, im] = parts::<F>(x);
+        let [by, turn] = parts::<F>(by);
+        let turn = sign * turn;
+        x.re = re.fma(by, -im * turn).peel();
+        x.im = im.fma(by, re * turn).peel();
     }
 }
 
 /// `sum` += conj(`x`) `y`.
 #[simd]
-fn add_correlation<F: Float>(sum: &mut [Complex<F>], x: &[Complex<F>], y: &[Complex<F>]) {
+fn add_correlation<F: Float>(
+    sum: &mut [Coefficient<F>],
+    x: &[Coefficient<F>],
+    y: &[Coefficient<F>],
+) {
     for ((sum, x), y) in sum.iter_mut().zip(x).zip(y) {
-        sum.re += x.re * y.re + x.im * y.im;
-        sum.im += x.re * y.im - x.im * y.re;
+        let ([re, im], [x_re, x_im], [y_re, y_im]) =
+            (parts::<F>(sum), parts::<F>(x), parts::<F>(y));
+        sum.re = x_re.fma(y_re, x_im.fma(y_im, re)).peel();
+        sum.im = x_re.fma(y_im, (-x_im).fma(y_re, im)).peel();
     }
+}
+
+/// The real and the imaginary part.
+#[inline(always)]
+fn parts<F: Float>(x: &Coefficient<F>) -> [F; 2] {
+    [F::wrap(x.re), F::wrap(x.im)]
 }
 
 #[cfg(test)]

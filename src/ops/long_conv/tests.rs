@@ -1,6 +1,7 @@
 use super::*;
 use crate::check::{self, Case};
-use candle_core::Device;
+use crate::distance::numbers;
+use candle_core::{DType, Device};
 
 fn case(batch: usize, len: usize, width: usize, taps: usize) -> Case {
     Case::new(format!("{batch} x {len} x {width}, {taps} taps"))
@@ -60,7 +61,7 @@ fn every_subset_of_inputs_can_be_tracked() {
 
 /// A convolution of one channel, and the sums that define it in f64.
 fn one_channel(len: usize) -> [Vec<f64>; 3] {
-    let vars = case(1, len, 1, len).vars(candle_core::DType::F64);
+    let vars = case(1, len, 1, len).vars(DType::F64);
     let numbers = |i: usize| vars[i].flatten_all().unwrap().to_vec1::<f64>().unwrap();
     let (u, kernel) = (numbers(0), numbers(1));
     let at = |t: usize| (0..=t).map(|j| kernel[t - j] * u[j]).sum();
@@ -68,30 +69,27 @@ fn one_channel(len: usize) -> [Vec<f64>; 3] {
     [u, kernel, y]
 }
 
-/// The largest error of the op in numbers of type F, relative to the largest output.
-fn error<F: Float>(len: usize) -> f64 {
+/// The largest error of the op in numbers of a type, relative to the largest output.
+fn error(len: usize, dtype: DType) -> f64 {
     let [u, kernel, exact] = one_channel(len);
     let tensor = |x: &[f64], shape: &[usize]| {
-        let x: Vec<F> = x.iter().map(|&x| F::of(x)).collect();
-        Tensor::from_vec(x, shape, &Device::Cpu).unwrap()
+        let x = Tensor::from_slice(x, shape, &Device::Cpu).unwrap();
+        x.to_dtype(dtype).unwrap()
     };
     let y = long_conv(&tensor(&u, &[1, len, 1]), &tensor(&kernel, &[1, len])).unwrap();
-    let y = y.flatten_all().unwrap().to_vec1::<F>().unwrap();
-    let apart = y.iter().zip(&exact).map(|(y, exact)| y.to_f64() - exact);
+    let y = numbers(&y).unwrap();
     let largest = |numbers: &mut dyn Iterator<Item = f64>| {
-        numbers.fold(
-            0.0,
-            |most: f64, x| if x.abs() > most { x.abs() } else { most },
-        )
+        numbers.fold(0.0, |most: f64, x| most.max(x.abs()))
     };
     assert!(y.iter().all(|y| !y.is_nan()));
-    largest(&mut apart.into_iter()) / largest(&mut exact.iter().copied())
+    let mut apart = y.iter().zip(&exact).map(|(y, exact)| y - exact);
+    largest(&mut apart) / largest(&mut exact.iter().copied())
 }
 
 #[test]
 fn transforms_round_little() {
     for len in [100, 1000, 4096] {
-        let (single, double) = (error::<f32>(len), error::<f64>(len));
+        let [single, double] = [DType::F32, DType::F64].map(|dtype| error(len, dtype));
         assert!(single < 2e-6, "{len}: {single:e} in f32");
         assert!(double < 1e-14, "{len}: {double:e} in f64");
     }
@@ -120,7 +118,7 @@ fn what_is_not_finite_stays_in_its_channel_and_sequence() {
     let mut u = vec![1f32; 2 * 100 * 2];
     u[3 * 2] = f32::NAN;
     let u = Tensor::from_vec(u, (2, 100, 2), &Device::Cpu).unwrap();
-    let kernel = Tensor::ones((2, 100), candle_core::DType::F32, &Device::Cpu).unwrap();
+    let kernel = Tensor::ones((2, 100), DType::F32, &Device::Cpu).unwrap();
     let y = long_conv(&u, &kernel).unwrap();
     let y = y.flatten_all().unwrap().to_vec1::<f32>().unwrap();
     for (i, y) in y.into_iter().enumerate() {

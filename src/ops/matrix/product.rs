@@ -148,10 +148,10 @@ fn tile_product<F: Float, const W: usize>(
     let rows = b.cells[steps.start * b.groups..steps.end * b.groups].chunks_exact(b.groups);
     for (k, row) in steps.zip(rows) {
         let (left, right): (_, &[F; W]) = (left(k), wide(&row[g..]));
-        s0 = each(|i| s0[i] + left[0] * right[i]);
-        s1 = each(|i| s1[i] + left[1] * right[i]);
-        s2 = each(|i| s2[i] + left[2] * right[i]);
-        s3 = each(|i| s3[i] + left[3] * right[i]);
+        s0 = each(|i| left[0].fma(right[i], s0[i]));
+        s1 = each(|i| left[1].fma(right[i], s1[i]));
+        s2 = each(|i| left[2].fma(right[i], s2[i]));
+        s3 = each(|i| left[3].fma(right[i], s3[i]));
     }
     [s0, s1, s2, s3]
 }

@@ -23,13 +23,13 @@ pub(crate) fn each_group<F: Float>(f: impl Fn(usize) -> Lanes<F>) -> Block<F> {
 /// The sum over the groups of a block of each by its factor.
 #[inline(always)]
 pub(crate) fn weighted<F: Float>(x: &Block<F>, by: &[F; BLOCK]) -> Lanes<F> {
-    each(|i| (x[0][i] * by[0] + x[1][i] * by[1]) + (x[2][i] * by[2] + x[3][i] * by[3]))
+    each(|i| x[0][i].fma(by[0], x[1][i] * by[1]) + x[2][i].fma(by[2], x[3][i] * by[3]))
 }
 
 /// The sum over the groups of two blocks of their products.
 #[inline(always)]
 pub(crate) fn product<F: Float>(x: &Block<F>, y: &Block<F>) -> Lanes<F> {
-    each(|i| (x[0][i] * y[0][i] + x[1][i] * y[1][i]) + (x[2][i] * y[2][i] + x[3][i] * y[3][i]))
+    each(|i| x[0][i].fma(y[0][i], x[1][i] * y[1][i]) + x[2][i].fma(y[2][i], x[3][i] * y[3][i]))
 }
 
 /// A number that has faded away as an exact zero: decays would take it to the subnormal numbers and,

@@ -55,7 +55,7 @@ pub(super) fn walk<F: Float, const K: usize>(
         let mut decay = [splat(F::zero()); K];
         for k in 0..K {
             decay[k] = each(|i| (delta[i] * by.a[k][i]).exp2());
-            h[k] = each(|i| decay[k][i] * before[k][i] + drive[i] * b[k]);
+            h[k] = each(|i| decay[k][i].fma(before[k][i], drive[i] * b[k]));
         }
         visitor.visit(j, &before, &decay, &h);
     }
@@ -75,7 +75,7 @@ impl<F: Float, const K: usize> Visit<F, K> for ReadOut<'_, F, K> {
         if self.read[j] {
             let mut sum: Lanes<F> = splat(F::zero());
             for (h, &c) in h.iter().zip(&self.c[j]) {
-                sum = each(|i| sum[i] + h[i] * c);
+                sum = each(|i| h[i].fma(c, sum[i]));
             }
             let y = &mut self.y[j].0;
             *y = each(|i| y[i] + sum[i]);
@@ -167,18 +167,18 @@ pub(super) fn walk_back<F: Float, const K: usize>(
         let mut gh = carry;
         if read {
             for k in 0..K {
-                gh[k] = each(|i| gy[i] * c[k] + gh[k][i]);
-                gc[k].0 = each(|i| gc[k].0[i] + gy[i] * after[k][i]);
+                gh[k] = each(|i| gy[i].fma(c[k], gh[k][i]));
+                gc[k].0 = each(|i| gy[i].fma(after[k][i], gc[k].0[i]));
             }
         }
         let (mut along_b, mut along_a): (Lanes<F>, Lanes<F>) = (splat(F::zero()), splat(F::zero()));
         for k in 0..K {
-            gb[k].0 = each(|i| gb[k].0[i] + gh[k][i] * drive[i]);
-            along_b = each(|i| along_b[i] + gh[k][i] * b[k]);
+            gb[k].0 = each(|i| gh[k][i].fma(drive[i], gb[k].0[i]));
+            along_b = each(|i| gh[k][i].fma(b[k], along_b[i]));
             carry[k] = each(|i| gh[k][i] * decay[k].0[i]);
             let exponent: Lanes<F> = each(|i| carry[k][i] * before[k].0[i]); // dL/d(δ a)
-            along_a = each(|i| along_a[i] + exponent[i] * by.a[k][i]);
-            ga[k] = each(|i| ga[k][i] + exponent[i] * delta[i]);
+            along_a = each(|i| exponent[i].fma(by.a[k][i], along_a[i]));
+            ga[k] = each(|i| exponent[i].fma(delta[i], ga[k][i]));
             after[k] = before[k].0;
         }
         along.0 .0 = each(|i| along.0 .0[i] + along_b[i]);

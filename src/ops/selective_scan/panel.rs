@@ -254,11 +254,11 @@ impl<F: Float> Panel<'_, F> {
                 let (Vector(along_a), Vector(along_b)) = (&steps.along_a[j], &steps.along_b[j]);
                 let to = of_group(grads.span.u[t], group - self.first);
                 let so_far: Lanes<F> = load(to);
-                let sum: Lanes<F> = each(|i| so_far[i] + delta[i] * along_b[i]);
+                let sum: Lanes<F> = each(|i| delta[i].fma(along_b[i], so_far[i]));
                 store(&sum, to);
                 let to = of_group(grads.span.delta[t], group - self.first);
                 let so_far: Lanes<F> = load(to);
-                let both = |i: usize| along_a[i] * ln_2 + u[i] * along_b[i];
+                let both = |i: usize| along_a[i].fma(ln_2, u[i] * along_b[i]);
                 let sum: Lanes<F> = each(|i| so_far[i] + both(i));
                 store(&sum, to);
             }

@@ -146,9 +146,9 @@ fn of_inputs<F: Float>(
                 (load(&u[here.clone()]), load(&delta[here.clone()]));
             let (v, e): (Lanes<F>, Lanes<F>) =
                 (load(&value[here.clone()]), load(&exponent[here.clone()]));
-            total = each(|i| total[i] + delta[i] * e[i]);
+            total = each(|i| delta[i].fma(e[i], total[i]));
             let of_u: Lanes<F> = each(|i| delta[i] * v[i]);
-            let of_delta: Lanes<F> = each(|i| rate[i] * e[i] + u[i] * v[i]);
+            let of_delta: Lanes<F> = each(|i| rate[i].fma(e[i], u[i] * v[i]));
             store(&of_u, &mut value[here.clone()]);
             store(&of_delta, &mut exponent[here]);
         }

@@ -103,8 +103,8 @@ impl<F: Float, const N: usize> Chains<F, N> {
 #[inline(always)]
 fn times<F: Float>([x, y]: &Pair<F>, [re, im]: [F; 2]) -> Pair<F> {
     [
-        each(|i| x[i] * re - y[i] * im),
-        each(|i| x[i] * im + y[i] * re),
+        each(|i| x[i].fma(re, -y[i] * im)),
+        each(|i| x[i].fma(im, y[i] * re)),
     ]
 }
 
@@ -162,10 +162,10 @@ fn gradients<F: Float>([a_re, a_im, w_re, w_im]: [&[F]; 4], gy: &[F], to: &mut [
             for (n, sums) in sums.iter_mut().enumerate() {
                 let [x, y] = chains.advance(n);
                 *sums = [
-                    each(|i| sums[0][i] + g[i] * x[i]),
-                    each(|i| sums[1][i] + g[i] * y[i]),
-                    each(|i| sums[2][i] + slope[i] * x[i]),
-                    each(|i| sums[3][i] + slope[i] * y[i]),
+                    each(|i| g[i].fma(x[i], sums[0][i])),
+                    each(|i| g[i].fma(y[i], sums[1][i])),
+                    each(|i| slope[i].fma(x[i], sums[2][i])),
+                    each(|i| slope[i].fma(y[i], sums[3][i])),
                 ];
             }
         }
