@@ -130,11 +130,8 @@ impl Projections {
 
     /// [`Self::attend`] by a softmax over the pairs of a pattern.
     pub fn attend_within(&self, maps: [&Tensor; 3], pattern: &Pattern, cx: &Cx) -> Result<Tensor> {
-        let at = cx.reach();
         let mask = cx.mask("attention", self.dropout);
-        self.by_heads(maps, |q, k, v| {
-            ops::patterned_attention(q, k, v, at, pattern, mask)
-        })
+        ops::patterned_attention(maps, self.n_heads, cx.reach(), pattern, mask)
     }
 
     /// Σ_j q·k_j over the past `(batch, rows, heads)`, for q and k as [`Self::maps`] gives them.
@@ -151,22 +148,7 @@ impl Projections {
         cx: &Cx,
         mask: Option<Dropout>,
     ) -> Result<Tensor> {
-        let at = cx.reach();
-        self.by_heads(maps, |q, k, v| {
-            ops::causal_attention(q, k, v, at, weights, mask)
-        })
-    }
-
-    /// What `attend` makes of queries, keys and values by heads, heads side by side again.
-    fn by_heads(
-        &self,
-        [q, k, v]: [&Tensor; 3],
-        attend: impl Fn(&Tensor, &Tensor, &Tensor) -> Result<Tensor>,
-    ) -> Result<Tensor> {
-        if self.n_heads == 1 {
-            return attend(q, k, v);
-        }
-        self.merge(&attend(&self.split(q)?, &self.split(k)?, &self.split(v)?)?)
+        ops::causal_attention(maps, self.n_heads, cx.reach(), weights, mask)
     }
 
     /// The projection of o `(.., d)`.

@@ -99,7 +99,14 @@ impl Sinkhorn {
         let first = |x: &Tensor| x.narrow(2, 0, own)?.contiguous();
         let mask = cx.mask("attention", self.maps.dropout());
         let weights = Weights::Softmax;
-        let o = ops::causal_attention(&first(q)?, &first(k)?, &first(v)?, None, weights, mask)?;
+        let heads = self.maps.n_heads;
+        let o = ops::causal_attention(
+            [&first(q)?, &first(k)?, &first(v)?],
+            heads,
+            None,
+            weights,
+            mask,
+        )?;
         if own == len {
             return Ok(o);
         }
@@ -116,7 +123,8 @@ impl Sinkhorn {
         let at = Tensor::arange(size, 2 * size, x.device())?.broadcast_left(sequences)?;
         let at = at.contiguous()?;
         let mask = cx.mask("attention of later blocks", self.maps.dropout());
-        let later = ops::causal_attention(&asked, &keys?, &values?, Some(&at), weights, mask)?;
+        let later =
+            ops::causal_attention([&asked, &keys?, &values?], heads, Some(&at), weights, mask)?;
         let later = blocks.unfold(&later)?.narrow(2, 0, len - own)?;
         Tensor::cat(&[&o, &later], 2)
     }

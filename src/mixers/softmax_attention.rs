@@ -117,7 +117,8 @@ impl<P: Pairs> Recurrent for SoftmaxAttention<P> {
         let (batch, len) = (x.dim(0)?, keys.dim(2)?);
         let last = Tensor::full(len as u32 - 1, (batch, 1), x.device())?;
         let pattern = self.pairs.pattern(len)?;
-        let o = ops::patterned_attention(&q, keys, values, Some(&last), &pattern, None)?;
+        let heads = self.maps.n_heads;
+        let o = ops::patterned_attention([&q, keys, values], heads, Some(&last), &pattern, None)?;
         self.maps.output_step(&o)
     }
 }

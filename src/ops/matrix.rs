@@ -29,19 +29,20 @@ impl<F: Float> Matrix<F> {
         Self { groups, cells }
     }
 
-    /// Sets the first columns to contiguous rows.
+    /// Sets the first columns to the first `columns` numbers of rows with `stride` numbers.
     #[inline(always)]
-    pub(crate) fn set_transpose(&mut self, x: &[F], columns: usize) {
-        self.set_transposed(0..x.len() / columns, columns.div_ceil(LANES), |r, g| {
-            load(&x[r * columns + g * LANES..(r + 1) * columns])
+    pub(crate) fn set_transpose(&mut self, x: &[F], stride: usize, columns: usize) {
+        let rows = x.len().div_ceil(stride);
+        self.set_transposed(0..rows, columns.div_ceil(LANES), |r, g| {
+            load(&x[r * stride + g * LANES..][..columns - g * LANES])
         });
     }
 
-    /// Sets the first rows to the columns `part` of rows with `stride` numbers.
+    /// Sets the first rows to the columns `part` of rows with `stride` numbers; the last may end behind that part.
     #[inline(always)]
     pub(crate) fn set_rows(&mut self, x: &[F], stride: usize, part: Range<usize>) {
         let rows = self.cells.chunks_exact_mut(self.groups);
-        for (row, x) in rows.zip(x.chunks_exact(stride)) {
+        for (row, x) in rows.zip(x.chunks(stride)) {
             for (lanes, x) in row.iter_mut().zip(x[part.clone()].chunks(LANES)) {
                 *lanes = load(x);
             }
@@ -100,11 +101,20 @@ impl<F: Float> Matrix<F> {
         }
     }
 
-    /// Adds rows `0 .. to.len() / columns`.
+    /// Writes the first rows, without the padding.
     #[inline(always)]
-    pub(crate) fn add_to(&self, to: &mut [F], columns: usize) {
-        let rows = self.cells.chunks_exact(self.groups);
-        for (row, to) in rows.zip(to.chunks_exact_mut(columns)) {
+    pub(crate) fn copy_rows(&self, to: &mut [&mut [F]]) {
+        for (row, to) in self.cells.chunks_exact(self.groups).zip(to) {
+            for (lanes, to) in row.iter().zip(to.chunks_mut(LANES)) {
+                store(lanes, to);
+            }
+        }
+    }
+
+    /// Adds the first rows, without the padding.
+    #[inline(always)]
+    pub(crate) fn add_rows(&self, to: &mut [&mut [F]]) {
+        for (row, to) in self.cells.chunks_exact(self.groups).zip(to) {
             for (to, &x) in to.iter_mut().zip(row.as_flattened()) {
                 *to += x;
             }

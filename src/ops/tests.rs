@@ -49,12 +49,6 @@ fn tokens(shift: usize) -> Vec<u32> {
     (0..BATCH * LEN).map(token).collect()
 }
 
-/// (B, L, s m) to (B, s, L, m).
-fn split(x: &Tensor) -> Result<Tensor> {
-    let x = x.reshape((BATCH, LEN, HEADS, D / HEADS))?;
-    x.transpose(1, 2)?.contiguous()
-}
-
 fn attention(x: &Tensor, maps: &[(&Tensor, Option<&Tensor>)], weights: Weights) -> Result<Tensor> {
     let [q, k, v, n] = <[Tensor; 4]>::try_from(linears(x, maps)?).expect("four maps");
     let turned = |x: &Tensor| rotary(x, HEADS, 4, None);
@@ -63,9 +57,7 @@ fn attention(x: &Tensor, maps: &[(&Tensor, Option<&Tensor>)], weights: Weights) 
         _ => Ok(x),
     };
     let (q, k) = (mapped(turned(&q)?)?, mapped(turned(&k)?)?);
-    let [q, k, v] = [split(&q)?, split(&k)?, split(&v)?];
-    let o = causal_attention(&q, &k, &v, None, weights, None)?;
-    let o = o.transpose(1, 2)?.reshape((BATCH, LEN, D))?;
+    let o = causal_attention([&q, &k, &v], HEADS, None, weights, None)?;
     match weights {
         Weights::Plain => scale_heads(&o, &n.neg()?.exp()?),
         _ => Ok(o),

@@ -334,5 +334,6 @@ fn matrix_state(s: &Shape) -> Vec<Input> {
 }
 
 fn attention(x: &[Tensor], weights: Weights) -> Result<Tensor> {
-    ops::causal_attention(&x[0], &x[1], &x[2], None, weights, None)
+    let [q, k, v] = [&x[0], &x[1], &x[2]];
+    ops::causal_attention([q, k, v], q.dim(1)?, None, weights, None)
 }

@@ -18,9 +18,10 @@ pub(super) fn backward<F: Float>(op: &CausalAttention, call: Backward<F>) -> Vec
     let (mut gq, mut gk, mut gv) = (zeros(ins[0]), zeros(ins[1]), zeros(ins[2]));
     let distances = op.distances();
     let mut gb = vec![Vec::new(); op.batch * op.heads];
-    gq.chunks_mut(op.rows * op.key_width)
-        .zip(gk.chunks_mut(op.len * op.key_width))
-        .zip(gv.chunks_mut(op.len * op.value_width))
+    op.rows_by_item(&mut gq, op.rows, op.key_width)
+        .into_iter()
+        .zip(op.rows_by_item(&mut gk, op.len, op.key_width))
+        .zip(op.rows_by_item(&mut gv, op.len, op.value_width))
         .zip(&mut gb)
         .enumerate()
         .in_parallel_with(
@@ -47,7 +48,7 @@ pub(super) fn backward<F: Float>(op: &CausalAttention, call: Backward<F>) -> Vec
 fn backward_item<F: Float>(
     item: &Item<F>,
     call: &Backward<F>,
-    [gq, gk, gv]: [&mut [F]; 3],
+    [mut gq, mut gk, mut gv]: [Vec<&mut [F]>; 3],
     scratch: &mut Scratch<F>,
 ) -> Vec<F> {
     let (op, Scratch { past, work }) = (item.op, scratch);
@@ -55,15 +56,15 @@ fn backward_item<F: Float>(
     parts.in_parallel(|(past, steps)| load(item, &steps, past));
     let tasks = MANY.div_ceil(op.batch * op.heads).min(item.blocks());
     let mut dealt: Vec<_> = (0..tasks).map(|_| Vec::new()).collect();
-    for (index, gq) in gq.chunks_mut(BLOCK * op.key_width).enumerate() {
+    for (index, gq) in gq.chunks_mut(BLOCK).enumerate() {
         dealt[index % tasks].push((index, gq));
     }
     let mut gb = vec![F::zero(); op.distances()];
     let mut add = |sums: &Sums<F>| {
-        add_sums(op, sums, gk, gv);
+        add_sums(sums, [&mut gk, &mut gv]);
         add_chunk(&mut gb, &sums.bias);
     };
-    let run = |blocks: Vec<(usize, &mut [F])>, work: &mut Work<F>| {
+    let run = |blocks: Vec<(usize, &mut [&mut [F]])>, work: &mut Work<F>| {
         for (index, gq) in blocks {
             backward_block(&item.block(index), call, past, gq, work);
         }
@@ -121,11 +122,9 @@ impl<F: Float> Past<F> {
 
 #[simd]
 fn load<F: Float>(item: &Item<F>, steps: &Range<usize>, past: &mut Past<F>) {
-    let (keys, values) = (item.keys(steps), item.values(steps));
-    let [key_width, value_width] = [item.op.key_width, item.op.value_width];
-    past.keys.set_rows(keys, key_width, 0..key_width);
-    past.keys_t.set_transpose(keys, key_width);
-    past.values_t.set_transpose(values, value_width);
+    item.keys(steps).copy_to(&mut past.keys);
+    item.keys(steps).transpose_to(&mut past.keys_t);
+    item.values(steps).transpose_to(&mut past.values_t);
 }
 
 /// The gradients of keys, of values, both by tile, and of biases, summed over blocks.
@@ -155,12 +154,11 @@ impl<F: Float> Sums<F> {
 
 /// Adds the gradients of keys and values.
 #[simd]
-fn add_sums<F: Float>(op: &CausalAttention, sums: &Sums<F>, gk: &mut [F], gv: &mut [F]) {
-    for (sums, gk) in sums.k.iter().zip(gk.chunks_mut(TILE * op.key_width)) {
-        sums.add_to(gk, op.key_width);
-    }
-    for (sums, gv) in sums.v.iter().zip(gv.chunks_mut(TILE * op.value_width)) {
-        sums.add_to(gv, op.value_width);
+fn add_sums<F: Float>(sums: &Sums<F>, [gk, gv]: [&mut [&mut [F]]; 2]) {
+    for (sums, to) in [(&sums.k, gk), (&sums.v, gv)] {
+        for (sums, to) in sums.iter().zip(to.chunks_mut(TILE)) {
+            sums.add_rows(to);
+        }
     }
 }
 
@@ -214,19 +212,19 @@ impl<F: Float> Work<F> {
 impl<F: Float> Rows<F> {
     #[inline(always)]
     fn load(&mut self, block: &Block<F>, call: &Backward<F>) {
-        let (width, out) = (block.op().value_width, call.only());
-        let go = block.of(out.grad, width);
+        let out = call.only();
+        let go = block.results(out.grad);
         block.queries(&mut self.q);
-        self.go.set_rows(go, width, 0..width);
+        go.copy_to(&mut self.go);
         let found = [&mut self.reciprocals, &mut self.tops].into_iter();
         for (to, saved) in found.zip(call.saved) {
-            to[..block.len()].copy_from_slice(block.of(saved, 1));
+            to[..block.len()].copy_from_slice(block.of(saved));
         }
         let plain = block.op().weights == Weights::Plain;
         self.dots = (plain || block.tiles().len() > 1).then_some([F::zero(); BLOCK]);
         if let Some(dots) = self.dots.as_mut().filter(|_| !plain) {
-            let o = block.of(out.value, width).chunks_exact(width);
-            for (to, (o, go)) in dots.iter_mut().zip(o.zip(go.chunks_exact(width))) {
+            let o = block.results(out.value).each();
+            for (to, (o, go)) in dots.iter_mut().zip(o.zip(go.each())) {
                 *to = dot(o, go);
             }
         }
@@ -238,7 +236,7 @@ fn backward_block<F: Float>(
     block: &Block<F>,
     call: &Backward<F>,
     past: &[Past<F>],
-    to: &mut [F],
+    to: &mut [&mut [F]],
     work: &mut Work<F>,
 ) {
     let (op, count) = (block.op(), block.len());
@@ -279,7 +277,7 @@ fn backward_block<F: Float>(
         });
     }
     work.gq.scale(op.scale());
-    work.gq.copy_to(to, op.key_width);
+    work.gq.copy_rows(to);
 }
 
 /// For row `i`, turns the scores of a tile into weights with dropout, and the gradients of these into those of the scores.

@@ -13,18 +13,18 @@ use std::ops::Range;
 /// The result and, for the backward pass, one number for each row: by what its weights were multiplied, the reciprocal of their
 /// sum, unless they are [`Weights::Plain`]; and, of a softmax, its largest score.
 pub(super) fn forward<F: Float>(op: &CausalAttention, ins: &[&[F]]) -> Vec<Vec<F>> {
-    let (items, size) = (op.batch * op.heads, op.rows * op.value_width);
-    let zeros = |of_item: usize| vec![F::zero(); items * of_item];
-    let mut outs = [zeros(size), zeros(op.rows), zeros(op.rows)];
+    let zeros = |width: usize| vec![F::zero(); op.batch * op.heads * op.rows * width];
+    let mut outs = [zeros(op.value_width), zeros(1), zeros(1)];
     let [o, reciprocals, tops] = &mut outs;
     let rows = reciprocals.chunks_mut(op.rows);
-    o.chunks_mut(size)
+    op.rows_by_item(o, op.rows, op.value_width)
+        .into_iter()
         .zip(rows.zip(tops.chunks_mut(op.rows)))
         .enumerate()
         .in_parallel_with(
             || Scratch::new(op),
             |scratch, (i, (o, (reciprocals, tops)))| {
-                forward_item(&Item::of(op, ins, i), [o, reciprocals, tops], scratch);
+                forward_item(&Item::of(op, ins, i), o, [reciprocals, tops], scratch);
             },
         );
     let told = match op.weights {
@@ -53,7 +53,8 @@ impl<F: Float> Scratch<F> {
 /// Writes the result, reciprocals and largest scores of an item.
 fn forward_item<F: Float>(
     item: &Item<F>,
-    [o, reciprocals, tops]: [&mut [F]; 3],
+    mut o: Vec<&mut [F]>,
+    [reciprocals, tops]: [&mut [F]; 2],
     scratch: &mut Scratch<F>,
 ) {
     let (op, Scratch { past, weighed }) = (item.op, scratch);
@@ -61,11 +62,11 @@ fn forward_item<F: Float>(
     parts.in_parallel(|(past, steps)| load(item, &steps, past));
     let rows = reciprocals.chunks_mut(BLOCK);
     let blocks = o
-        .chunks_mut(BLOCK * op.value_width)
+        .chunks_mut(BLOCK)
         .zip(rows.zip(tops.chunks_mut(BLOCK)))
         .enumerate();
     let run = |weighed: &mut Weighed<F>, (index, (o, (reciprocals, tops)))| {
-        forward_block(&item.block(index), past, weighed, [o, reciprocals, tops]);
+        forward_block(&item.block(index), past, weighed, o, [reciprocals, tops]);
     };
     if op.batch * op.heads < MANY {
         blocks.in_parallel_with(|| Weighed::new(op), run);
@@ -91,9 +92,8 @@ impl<F: Float> Past<F> {
 
 #[simd]
 fn load<F: Float>(item: &Item<F>, steps: &Range<usize>, past: &mut Past<F>) {
-    let (op, width) = (item.op, item.op.value_width);
-    past.keys_t.set_transpose(item.keys(steps), op.key_width);
-    past.values.set_rows(item.values(steps), width, 0..width);
+    item.keys(steps).transpose_to(&mut past.keys_t);
+    item.values(steps).copy_to(&mut past.values);
 }
 
 /// The queries of a block, the weights of a tile, and the results of the block so far.
@@ -159,7 +159,8 @@ fn forward_block<F: Float>(
     block: &Block<F>,
     past: &[Past<F>],
     weighed: &mut Weighed<F>,
-    [out, reciprocals, tops]: [&mut [F]; 3],
+    o: &mut [&mut [F]],
+    [reciprocals, tops]: [&mut [F]; 2],
 ) {
     let op = block.op();
     block.queries(&mut weighed.q);
@@ -178,7 +179,7 @@ fn forward_block<F: Float>(
         }
     }
     tops.copy_from_slice(&weighed.tops[..tops.len()]);
-    weighed.o.copy_to(out, op.value_width);
+    weighed.o.copy_rows(o);
 }
 
 /// Adds the values of a tile, weighed.

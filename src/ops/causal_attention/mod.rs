@@ -6,6 +6,7 @@ mod launch;
 mod launch_linear;
 mod linear;
 mod pattern;
+mod place;
 mod reference;
 mod tiles;
 
@@ -16,6 +17,7 @@ use crate::gpu::Buffer;
 use candle_core::{bail, Result, Shape, Tensor};
 use pattern::Checked;
 pub use pattern::Pattern;
+use place::Heads;
 
 /// The rule from scores s_ij = q_i . k_j to weights p_ij, over the steps j that row i attends to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -28,49 +30,51 @@ pub enum Weights {
     Plain,
 }
 
-/// o_i = Σ_{j <= pos_i} dropout(p_ij) v_j.
+/// o_i = Σ_{j <= pos_i} dropout(p_ij) v_j, in each of s heads.
 ///
-/// `q`: (B, s, R, m); `k`: (B, s, L, m); `v`: (B, s, L, e); result (B, s, R, e). With a single
-/// head, all of them may omit the axis s. `positions`: (B, R) of u32 below L, the time of each
-/// query row; without it R = L and row i is at time i. The dropout mask is that of
+/// The inputs are `q`: (B, R, s m); `k`: (B, L, s m); `v`: (B, L, s e); result (B, R, s e): heads side by side, as projections leave them. All
+/// of them may have the axis of heads before that of steps instead: (B, s, R, m) and so on. `positions`: (B, R) of u32 below L,
+/// the time of each query row; without it R = L and row i is at time i. The dropout mask is that of
 /// [`dropout`](super::dropout()) on a (B, s, R, L) tensor. Without dropout and with ascending rows,
 /// the two rules without a softmax take time linear in L if that is faster.
 pub fn causal_attention(
-    q: &Tensor,
-    k: &Tensor,
-    v: &Tensor,
+    ins: [&Tensor; 3],
+    heads: usize,
     positions: Option<&Tensor>,
     weights: Weights,
     dropout: Option<Dropout>,
 ) -> Result<Tensor> {
     apply(
-        CausalAttention::check(q, k, v, positions, weights, dropout)?,
-        q,
-        k,
-        v,
+        CausalAttention::check(ins, heads, positions, weights, dropout)?,
+        ins,
     )
 }
 
 /// [`causal_attention`] with a softmax over the pairs of a pattern, in time proportional to the window if there is nothing but
 /// a window.
 pub fn patterned_attention(
-    q: &Tensor,
-    k: &Tensor,
-    v: &Tensor,
+    ins: [&Tensor; 3],
+    heads: usize,
     positions: Option<&Tensor>,
     pattern: &Pattern,
     dropout: Option<Dropout>,
 ) -> Result<Tensor> {
-    let op = CausalAttention::check(q, k, v, positions, Weights::Softmax, dropout)?;
-    apply(op.within(q, pattern)?, q, k, v)
+    let op = CausalAttention::check(ins, heads, positions, Weights::Softmax, dropout)?;
+    apply(op.within(ins[0], pattern)?, ins)
 }
 
-fn apply(op: CausalAttention, q: &Tensor, k: &Tensor, v: &Tensor) -> Result<Tensor> {
+fn apply(op: CausalAttention, ins: [&Tensor; 3]) -> Result<Tensor> {
+    let q = ins[0];
+    if op.layout == Heads::Beside && op.heads > 1 && op.wants_heads_apart(q) {
+        let (heads, layout) = (op.heads, Heads::Apart);
+        let apart = CausalAttention { layout, ..op };
+        return reference::by_heads(heads, ins, |ins| apply(apart, ins.each_ref()));
+    }
     if runs_on(q) {
         let bias = op.bias().cloned();
-        apply_one(op, &[&[q, k, v], bias.as_ref().as_slice()].concat())
+        apply_one(op, &[&ins[..], bias.as_ref().as_slice()].concat())
     } else {
-        reference::causal_attention(q, k, v, &op)
+        reference::causal_attention(ins, &op)
     }
 }
 
@@ -78,8 +82,7 @@ fn apply(op: CausalAttention, q: &Tensor, k: &Tensor, v: &Tensor) -> Result<Tens
 struct CausalAttention {
     batch: usize,
     heads: usize,
-    /// True if the tensors have an axis of heads.
-    headed: bool,
+    layout: Heads,
     rows: usize,
     len: usize,
     key_width: usize,
@@ -98,24 +101,39 @@ impl CausalAttention {
     const OP: &'static str = "causal_attention";
 
     fn check(
-        q: &Tensor,
-        k: &Tensor,
-        v: &Tensor,
+        [q, k, v]: [&Tensor; 3],
+        heads: usize,
         positions: Option<&Tensor>,
         weights: Weights,
         dropout: Option<Dropout>,
     ) -> Result<Self> {
-        let (headed, [batch, heads, rows, key_width]) = match q.rank() {
-            3 => {
-                let [batch, rows, key_width] = shape::dims(Self::OP, ("q", q))?;
-                (false, [batch, 1, rows, key_width])
+        // The number of heads in an axis.
+        let (layout, across, [batch, rows, key_width]) = match q.rank() {
+            3 => (Heads::Beside, heads, shape::dims(Self::OP, ("q", q))?),
+            _ => {
+                let [batch, axis, rows, width] = shape::dims(Self::OP, ("q", q))?;
+                if axis != heads {
+                    let dims = q.dims();
+                    bail!(
+                        "{}: q has shape {dims:?}, needed are {heads} heads on its second axis",
+                        Self::OP
+                    );
+                }
+                (Heads::Apart, 1, [batch, rows, width])
             }
-            _ => (true, shape::dims(Self::OP, ("q", q))?),
         };
         let (len, value_width) = match v.dims() {
             [.., len, width] if v.elem_count() > 0 => (*len, *width),
             dims => bail!("{}: v has shape {dims:?}, needed are those of q", Self::OP),
         };
+        for (name, width) in [("q", key_width), ("v", value_width)] {
+            if !width.is_multiple_of(across) {
+                bail!(
+                    "{}: {name} has rows of {width} numbers, needed is a multiple of {heads} heads",
+                    Self::OP
+                );
+            }
+        }
         let leading = &q.dims()[..q.rank() - 2];
         let v_shape = [leading, &[len, value_width]].concat();
         shape::expect(Self::OP, ("v", v), ("q", q), &v_shape)?;
@@ -142,17 +160,22 @@ impl CausalAttention {
         Ok(Self {
             batch,
             heads,
-            headed,
+            layout,
             rows,
             len,
-            key_width,
-            value_width,
+            key_width: key_width / across,
+            value_width: value_width / across,
             reach,
             positions: positions.map(Tensor::contiguous).transpose()?,
             weights,
             pattern: None,
             mask,
         })
+    }
+
+    /// Whether what it runs on reads heads one after another only: the chunked sum does, and so do the kernels of GPUs.
+    fn wants_heads_apart(&self, q: &Tensor) -> bool {
+        crate::gpu::of(q).is_some() || linear::sums(self).is_some()
     }
 
     fn within(self, q: &Tensor, pattern: &Pattern) -> Result<Self> {
@@ -193,9 +216,9 @@ impl FusedOp for CausalAttention {
 
     fn out_shapes(&self) -> Vec<Shape> {
         let (batch, rows, width) = (self.batch, self.rows, self.value_width);
-        vec![match self.headed {
-            true => (batch, self.heads, rows, width).into(),
-            false => (batch, rows, width).into(),
+        vec![match self.layout {
+            Heads::Beside => (batch, rows, self.heads * width).into(),
+            Heads::Apart => (batch, self.heads, rows, width).into(),
         }]
     }
 

@@ -1,26 +1,38 @@
 //! The reference: two matrix products with a mask in between, in ordinary tensor ops.
 
 use super::pattern::Checked;
+use super::place::Heads;
 use super::{CausalAttention, Weights};
 use candle_core::{DType, Result, Tensor, D};
 
 /// Subtracted from masked scores: e^{-1e30} is zero, and nothing becomes NaN.
 const FAR: f64 = 1e30;
 
-pub(super) fn causal_attention(
-    q: &Tensor,
-    k: &Tensor,
-    v: &Tensor,
-    op: &CausalAttention,
-) -> Result<Tensor> {
-    if !op.headed {
-        let [q, k, v] = [q.unsqueeze(1)?, k.unsqueeze(1)?, v.unsqueeze(1)?];
-        return headed(&q, &k, &v, op)?.squeeze(1);
+pub(super) fn causal_attention(ins: [&Tensor; 3], op: &CausalAttention) -> Result<Tensor> {
+    match op.layout {
+        Heads::Apart => headed(ins, op),
+        Heads::Beside => by_heads(op.heads, ins, |ins| headed(ins.each_ref(), op)),
     }
-    headed(q, k, v, op)
 }
 
-fn headed(q: &Tensor, k: &Tensor, v: &Tensor, op: &CausalAttention) -> Result<Tensor> {
+/// What `attend` makes of tensors (B, R, s m) as (B, s, R, m), heads side by side again.
+pub(super) fn by_heads(
+    heads: usize,
+    ins: [&Tensor; 3],
+    attend: impl FnOnce([Tensor; 3]) -> Result<Tensor>,
+) -> Result<Tensor> {
+    let split = |x: &Tensor| -> Result<Tensor> {
+        let (batch, rows, width) = x.dims3()?;
+        let x = x.reshape((batch, rows, heads, width / heads))?;
+        x.transpose(1, 2)?.contiguous()
+    };
+    let [q, k, v] = ins.map(split);
+    let o = attend([q?, k?, v?])?;
+    let (batch, _, rows, width) = o.dims4()?;
+    o.transpose(1, 2)?.reshape((batch, rows, heads * width))
+}
+
+fn headed([q, k, v]: [&Tensor; 3], op: &CausalAttention) -> Result<Tensor> {
     let mut scores = (q.matmul(&k.transpose(2, 3)?.contiguous()?)? * op.scale::<f64>())?;
     let mut mask = causal_mask(op, q)?;
     if let Some(pattern) = &op.pattern {

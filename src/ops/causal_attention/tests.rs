@@ -39,15 +39,68 @@ fn positions([batch, _, rows, len, ..]: Sizes) -> Tensor {
     Tensor::from_vec(ids, (batch, rows), &Device::Cpu).unwrap()
 }
 
+/// Of inputs with an axis of heads, or with one head.
+fn heads(x: &[Tensor]) -> usize {
+    match x[0].dims() {
+        [_, heads, _, _] => *heads,
+        _ => 1,
+    }
+}
+
+fn attend(
+    x: &[Tensor],
+    positions: Option<&Tensor>,
+    rule: Weights,
+    dropout: Option<Dropout>,
+) -> Result<Tensor> {
+    causal_attention([&x[0], &x[1], &x[2]], heads(x), positions, rule, dropout)
+}
+
+/// [`attend`] to tensors whose heads are put side by side.
+fn attend_beside(
+    x: &[Tensor],
+    positions: Option<&Tensor>,
+    rule: Weights,
+    dropout: Option<Dropout>,
+) -> Result<Tensor> {
+    beside(x, |ins, heads| {
+        causal_attention(ins, heads, positions, rule, dropout)
+    })
+}
+
+/// What `attend` makes of inputs with an axis of heads, given them side by side.
+fn beside(x: &[Tensor], attend: impl Fn([&Tensor; 3], usize) -> Result<Tensor>) -> Result<Tensor> {
+    let joined = |x: &Tensor| -> Result<Tensor> {
+        let (batch, heads, rows, width) = x.dims4()?;
+        x.transpose(1, 2)?.reshape((batch, rows, heads * width))
+    };
+    let (q, k, v) = (joined(&x[0])?, joined(&x[1])?, joined(&x[2])?);
+    let o = attend([&q, &k, &v], heads(x))?;
+    let (batch, rows, width) = o.dims3()?;
+    let o = o.reshape((batch, rows, heads(x), width / heads(x)))?;
+    o.transpose(1, 2)?.contiguous()
+}
+
+fn checked(
+    x: &[Tensor],
+    positions: Option<&Tensor>,
+    rule: Weights,
+    dropout: Option<Dropout>,
+) -> Result<CausalAttention> {
+    CausalAttention::check([&x[0], &x[1], &x[2]], heads(x), positions, rule, dropout)
+}
+
 fn agree(sizes: Sizes, positions: Option<&Tensor>, rule: Weights, dropout: Option<Dropout>) {
-    check::agree(
-        &[case(sizes)],
-        |x| causal_attention(&x[0], &x[1], &x[2], positions, rule, dropout),
-        |x| {
-            let op = CausalAttention::check(&x[0], &x[1], &x[2], positions, rule, dropout)?;
-            reference::causal_attention(&x[0], &x[1], &x[2], &op)
-        },
-    );
+    let expected = |x: &[Tensor]| {
+        let op = checked(x, positions, rule, dropout)?;
+        reference::causal_attention([&x[0], &x[1], &x[2]], &op)
+    };
+    let fused = |x: &[Tensor]| attend(x, positions, rule, dropout);
+    check::agree(&[case(sizes)], fused, expected);
+    if sizes[1] > 1 {
+        let fused = |x: &[Tensor]| attend_beside(x, positions, rule, dropout);
+        check::agree(&[case(sizes)], fused, expected);
+    }
 }
 
 #[test]
@@ -82,7 +135,7 @@ fn later_tiles_may_have_far_larger_or_smaller_scores() {
         let k = Tensor::arange(0f32, len as f32, &Device::Cpu).unwrap();
         let v = k.reshape((1, 1, len, 1)).unwrap();
         let k = (&v * (sign * 300.0)).unwrap();
-        let o = causal_attention(&q, &k, &v, None, Weights::Softmax, None).unwrap();
+        let o = causal_attention([&q, &k, &v], 1, None, Weights::Softmax, None).unwrap();
         // Each row has all of its weight on the last step, or on the first.
         let expected: Vec<f32> = (0..len)
             .map(|i| if sign > 0.0 { i as f32 } else { 0.0 })
@@ -140,12 +193,12 @@ fn fused_equals_reference_where_time_is_linear() {
                 .iter()
                 .map(|x| x.as_tensor().clone())
                 .collect();
-            let op = CausalAttention::check(&x[0], &x[1], &x[2], positions.as_ref(), rule, None);
+            let op = checked(&x, positions.as_ref(), rule, None);
             assert!(linear::sums(&op.unwrap()).is_some(), "{sizes:?}");
             agree(sizes, positions.as_ref(), rule, None);
         }
         check::same_bits(&case([1, 1, 300, 300, 5, 6]), |x| {
-            causal_attention(&x[0], &x[1], &x[2], None, rule, None)
+            attend(x, None, rule, None)
         });
     }
 }
@@ -154,13 +207,13 @@ fn fused_equals_reference_where_time_is_linear() {
 fn a_single_head_needs_no_axis() {
     let bare = |x: &[Tensor], rule| {
         let [q, k, v] = [0, 1, 2].map(|i| x[i].squeeze(1).unwrap());
-        causal_attention(&q, &k, &v, None, rule, Some(DROPOUT))?.unsqueeze(1)
+        causal_attention([&q, &k, &v], 1, None, rule, Some(DROPOUT))?.unsqueeze(1)
     };
     for rule in RULES {
         let sizes = [3, 1, 70, 70, 5, 6];
         let with_axis = |x: &[Tensor]| {
-            let op = CausalAttention::check(&x[0], &x[1], &x[2], None, rule, Some(DROPOUT))?;
-            reference::causal_attention(&x[0], &x[1], &x[2], &op)
+            let op = checked(x, None, rule, Some(DROPOUT))?;
+            reference::causal_attention([&x[0], &x[1], &x[2]], &op)
         };
         check::agree(&[case(sizes)], |x| bare(x, rule), with_axis);
     }
@@ -170,7 +223,7 @@ fn a_single_head_needs_no_axis() {
 fn gradients_are_finite_differences() {
     for rule in RULES {
         check::finite_differences(&case([1, 2, 3, 3, 2, 2]), |x| {
-            causal_attention(&x[0], &x[1], &x[2], None, rule, Some(DROPOUT))
+            attend(x, None, rule, Some(DROPOUT))
         });
     }
 }
@@ -179,9 +232,7 @@ fn gradients_are_finite_differences() {
 fn bits_do_not_depend_on_threads() {
     for rule in RULES {
         for sizes in [[3, 2, 70, 70, 5, 6], [1, 1, 200, 200, 5, 6]] {
-            check::same_bits(&case(sizes), |x| {
-                causal_attention(&x[0], &x[1], &x[2], None, rule, Some(DROPOUT))
-            });
+            check::same_bits(&case(sizes), |x| attend(x, None, rule, Some(DROPOUT)));
         }
     }
 }
@@ -189,7 +240,7 @@ fn bits_do_not_depend_on_threads() {
 #[test]
 fn every_subset_of_inputs_can_be_tracked() {
     check::partial_tracking(&case([2, 2, 4, 4, 3, 2]), |x| {
-        causal_attention(&x[0], &x[1], &x[2], None, Weights::Softmax, None)
+        attend(x, None, Weights::Softmax, None)
     });
 }
 
@@ -199,7 +250,7 @@ fn a_row_does_not_see_what_comes_later() {
     let whole = x(6).sin().unwrap().reshape((1, 1, 6, 3)).unwrap();
     let past = whole.narrow(2, 0, 4).unwrap();
     for rule in RULES {
-        let run = |x: &Tensor| causal_attention(x, x, x, None, rule, None).unwrap();
+        let run = |x: &Tensor| causal_attention([x; 3], 1, None, rule, None).unwrap();
         let rows = |x: &Tensor| x.flatten_all().unwrap().to_vec1::<f64>().unwrap();
         assert_eq!(rows(&run(&whole))[..12], rows(&run(&past))[..]);
     }
@@ -209,7 +260,7 @@ fn a_row_does_not_see_what_comes_later() {
 fn huge_scores_do_not_overflow() {
     let x = |values: &[f32]| Tensor::from_slice(values, (1, 1, 2, 1), &Device::Cpu).unwrap();
     let (q, v) = (x(&[1e18, -1e18]), x(&[3.0, 5.0]));
-    let o = causal_attention(&q, &q, &v, None, Weights::Softmax, None).unwrap();
+    let o = causal_attention([&q, &q, &v], 1, None, Weights::Softmax, None).unwrap();
     assert_eq!(
         o.flatten_all().unwrap().to_vec1::<f32>().unwrap(),
         [3.0, 5.0]
@@ -219,7 +270,7 @@ fn huge_scores_do_not_overflow() {
 #[test]
 fn wrong_shapes_and_positions_are_named() {
     let refused = |shapes: [&[usize]; 3], message| {
-        let run = |x: &[Tensor]| causal_attention(&x[0], &x[1], &x[2], None, Weights::Plain, None);
+        let run = |x: &[Tensor]| attend(x, None, Weights::Plain, None);
         check::refuses(&shapes, run, message);
     };
     let q = &[2, 1, 4, 3][..];
@@ -234,7 +285,7 @@ fn wrong_shapes_and_positions_are_named() {
     refused([q, &[2, 1, 5, 3], &[2, 1, 5, 3]], "without positions");
     let x = Tensor::ones((1, 1, 2, 2), candle_core::DType::F32, &Device::Cpu).unwrap();
     let late = Tensor::new(&[[0u32, 2]], &Device::Cpu).unwrap();
-    let error = causal_attention(&x, &x, &x, Some(&late), Weights::Plain, None).unwrap_err();
+    let error = causal_attention([&x; 3], 1, Some(&late), Weights::Plain, None).unwrap_err();
     assert!(
         error.to_string().contains("position 2, but k has 2 steps"),
         "{error}"
@@ -251,20 +302,17 @@ fn speed() {
         (Weights::Plain, None),
     ] {
         println!("{rule:?}, {dropout:?}");
-        let run = |x: &[Tensor]| causal_attention(&x[0], &x[1], &x[2], None, rule, dropout);
+        let run = |x: &[Tensor]| attend(x, None, rule, dropout);
         check::speed(&case(sizes), run, 512 * 64 * 64);
     }
 }
 
 #[test]
 fn both_ways_to_sum_over_pairs_can_be_asked_for_and_agree() {
-    let x = case([2, 2, 130, 130, 3, 5]).vars(DType::F64);
+    let vars = case([2, 2, 130, 130, 3, 5]).vars(DType::F64);
+    let x: Vec<Tensor> = vars.iter().map(|x| x.as_tensor().clone()).collect();
     for rule in [Weights::LinearNormalised, Weights::Plain] {
-        let sums = |pairs| {
-            with_pairs(pairs, || {
-                causal_attention(&x[0], &x[1], &x[2], None, rule, None).unwrap()
-            })
-        };
+        let sums = |pairs| with_pairs(pairs, || attend(&x, None, rule, None).unwrap());
         let (direct, chunked) = (sums(Pairs::Direct), sums(Pairs::Chunked));
         let apart = (&direct - &chunked).unwrap().abs().unwrap();
         let apart: f64 = apart.max_all().unwrap().to_scalar().unwrap();

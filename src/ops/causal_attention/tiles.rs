@@ -1,6 +1,7 @@
 //! Tiles of pairs, some rows by some steps: what is computed for a tile stays in cache, and the (B, s, R, L) tensor is
 //! never stored.
 
+use super::place::Rows;
 use super::{CausalAttention, Weights};
 use crate::float::Float;
 use crate::lanes::{each, splat, total, Lanes, LANES};
@@ -42,9 +43,9 @@ pub(super) fn exponentials<F: Float>(x: &Lanes<F>, top: F) -> Lanes<F> {
 pub(super) struct Item<'a, F> {
     pub(super) op: &'a CausalAttention,
     index: usize,
-    q: &'a [F],
-    k: &'a [F],
-    v: &'a [F],
+    q: Rows<'a, F>,
+    k: Rows<'a, F>,
+    v: Rows<'a, F>,
     /// By distance, of its head.
     bias: Option<&'a [F]>,
 }
@@ -68,14 +69,14 @@ pub(super) struct Tile<'a, F> {
 
 impl<'a, F: Float> Item<'a, F> {
     pub(super) fn of(op: &'a CausalAttention, ins: &[&'a [F]], index: usize) -> Self {
-        let part = |x: &'a [F], size: usize| &x[index * size..][..size];
+        let part = |x, rows, width| op.rows_of(x, index, rows, width);
         let bias = |bias: &&'a [F]| &bias[index % op.heads * op.distances()..][..op.distances()];
         Self {
             op,
             index,
-            q: part(ins[0], op.rows * op.key_width),
-            k: part(ins[1], op.len * op.key_width),
-            v: part(ins[2], op.len * op.value_width),
+            q: part(ins[0], op.rows, op.key_width),
+            k: part(ins[1], op.len, op.key_width),
+            v: part(ins[2], op.len, op.value_width),
             bias: ins.get(3).map(bias),
         }
     }
@@ -86,15 +87,13 @@ impl<'a, F: Float> Item<'a, F> {
     }
 
     /// The keys of some steps.
-    pub(super) fn keys(&self, steps: &Range<usize>) -> &'a [F] {
-        let width = self.op.key_width;
-        &self.k[steps.start * width..steps.end * width]
+    pub(super) fn keys(&self, steps: &Range<usize>) -> Rows<'a, F> {
+        self.k.some(steps.clone())
     }
 
     /// The values of some steps.
-    pub(super) fn values(&self, steps: &Range<usize>) -> &'a [F] {
-        let width = self.op.value_width;
-        &self.v[steps.start * width..steps.end * width]
+    pub(super) fn values(&self, steps: &Range<usize>) -> Rows<'a, F> {
+        self.v.some(steps.clone())
     }
 
     #[inline(always)]
@@ -126,16 +125,15 @@ impl<'a, F: Float> Block<'a, F> {
         self.spans.len()
     }
 
+    /// Its rows among those of the item.
+    fn rows(&self) -> Range<usize> {
+        self.first..self.first + self.len()
+    }
+
     /// Sets `to` to the queries, multiplied by the scale of the scores.
     #[inline(always)]
     pub(super) fn queries(&self, to: &mut Matrix<F>) {
-        let width = self.op().key_width;
-        let first = self.first * width;
-        to.set_rows(
-            &self.item.q[first..first + self.len() * width],
-            width,
-            0..width,
-        );
+        self.item.q.some(self.rows()).copy_to(to);
         to.scale(self.op().scale());
     }
 
@@ -157,10 +155,16 @@ impl<'a, F: Float> Block<'a, F> {
         }
     }
 
-    /// What `x`, with `width` numbers for each row of all items, has for those of the block.
-    pub(super) fn of<'b>(&self, x: &'b [F], width: usize) -> &'b [F] {
-        let first = self.item.index * self.item.op.rows + self.first;
-        &x[first * width..][..self.len() * width]
+    /// What results, or gradients of them, have for the rows of the block.
+    pub(super) fn results<'b>(&self, x: &'b [F]) -> Rows<'b, F> {
+        let op = self.op();
+        let of_item = op.rows_of(x, self.item.index, op.rows, op.value_width);
+        of_item.some(self.rows())
+    }
+
+    /// What `x`, with one number for each row of all items, has for those of the block.
+    pub(super) fn of<'b>(&self, x: &'b [F]) -> &'b [F] {
+        &x[self.item.index * self.item.op.rows..][self.rows()]
     }
 }
 

@@ -16,7 +16,7 @@ fn matrix(x: &[f64], columns: usize) -> Matrix<f64> {
 /// The transpose of contiguous rows.
 fn transposed(x: &[f64], columns: usize) -> Matrix<f64> {
     let mut matrix = Matrix::zeros(columns.next_multiple_of(LANES), x.len() / columns);
-    matrix.set_transpose(x, columns);
+    matrix.set_transpose(x, columns, columns);
     matrix
 }
 

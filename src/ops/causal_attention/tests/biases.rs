@@ -13,7 +13,13 @@ fn attend(
     window: Option<usize>,
     dropout: Option<Dropout>,
 ) -> Result<Tensor> {
-    patterned_attention(&x[0], &x[1], &x[2], at, &pattern(x, window), dropout)
+    patterned_attention(
+        [&x[0], &x[1], &x[2]],
+        heads(x),
+        at,
+        &pattern(x, window),
+        dropout,
+    )
 }
 
 fn plainly(
@@ -22,9 +28,9 @@ fn plainly(
     window: Option<usize>,
     dropout: Option<Dropout>,
 ) -> Result<Tensor> {
-    let op = CausalAttention::check(&x[0], &x[1], &x[2], at, Weights::Softmax, dropout)?;
+    let op = checked(x, at, Weights::Softmax, dropout)?;
     let op = op.within(&x[0], &pattern(x, window))?;
-    reference::causal_attention(&x[0], &x[1], &x[2], &op)
+    reference::causal_attention([&x[0], &x[1], &x[2]], &op)
 }
 
 fn pattern(x: &[Tensor], window: Option<usize>) -> Pattern {
@@ -126,7 +132,9 @@ fn slopes_are_a_bias() {
         .iter()
         .map(|x| x.as_detached_tensor())
         .collect();
-    let attend = |pattern| patterned_attention(&x[0], &x[1], &x[2], None, &pattern, None).unwrap();
+    let attend = |pattern| {
+        patterned_attention([&x[0], &x[1], &x[2]], heads(&x), None, &pattern, None).unwrap()
+    };
     let slopes = attend(Pattern {
         slopes: true,
         ..Pattern::default()

@@ -8,15 +8,16 @@ fn kernels_agree(
     dropout: Option<Dropout>,
 ) {
     let cases: Vec<Case> = sizes.iter().copied().map(case).collect();
-    check::kernels_agree_to(
-        CANCELLED,
-        &cases,
-        |x| causal_attention(&x[0], &x[1], &x[2], positions, rule, dropout),
-        |x| {
-            let op = CausalAttention::check(&x[0], &x[1], &x[2], positions, rule, dropout)?;
-            reference::causal_attention(&x[0], &x[1], &x[2], &op)
-        },
-    );
+    let expected = |x: &[Tensor]| {
+        let op = checked(x, positions, rule, dropout)?;
+        reference::causal_attention([&x[0], &x[1], &x[2]], &op)
+    };
+    let fused = |x: &[Tensor]| attend(x, positions, rule, dropout);
+    check::kernels_agree_to(CANCELLED, &cases, fused, expected);
+    if sizes.iter().any(|sizes| sizes[1] > 1) {
+        let fused = |x: &[Tensor]| attend_beside(x, positions, rule, dropout);
+        check::kernels_agree_to(CANCELLED, &cases, fused, expected);
+    }
 }
 
 /// As many blocks as occupy a GPU, with tiles of many queries.
@@ -81,11 +82,11 @@ fn kernels_need_no_axis_of_heads_and_bear_huge_scores() {
     let sizes = [3, 1, 20, 20, 5, 6];
     let run = |x: &[Tensor], q: f64| {
         let [q, k, v] = [(x[0].squeeze(1)? * q)?, x[1].squeeze(1)?, x[2].squeeze(1)?];
-        causal_attention(&q, &k, &v, None, Weights::Softmax, None)
+        causal_attention([&q, &k, &v], 1, None, Weights::Softmax, None)
     };
     let with_axis = |x: &[Tensor]| {
-        let op = CausalAttention::check(&x[0], &x[1], &x[2], None, Weights::Softmax, None)?;
-        reference::causal_attention(&x[0], &x[1], &x[2], &op)
+        let op = checked(x, None, Weights::Softmax, None)?;
+        reference::causal_attention([&x[0], &x[1], &x[2]], &op)
     };
     check::kernels_agree_to(
         CANCELLED,
@@ -117,7 +118,7 @@ fn kernels_equal_the_reference_in_linear_time() {
                 |dims: [usize; 4]| Tensor::zeros(&dims[..], DType::F32, &Device::Cpu).unwrap();
             let (q, k) = ([batch, heads, rows, m], [batch, heads, len, m]);
             let [q, k, v] = [q, k, [batch, heads, len, e]].map(zeros);
-            let op = CausalAttention::check(&q, &k, &v, None, rule, None).unwrap();
+            let op = CausalAttention::check([&q, &k, &v], heads, None, rule, None).unwrap();
             assert!(launch_linear::applies(&op));
             kernels_agree(&[sizes], None, rule, None);
         }

@@ -41,7 +41,9 @@ fn within(
     pattern: &Pattern,
     dropout: Option<Dropout>,
 ) -> Result<Tensor> {
-    patterned_attention(&x[0], &x[1], &x[2], at, pattern, dropout)
+    beside(x, |ins, heads| {
+        patterned_attention(ins, heads, at, pattern, dropout)
+    })
 }
 
 fn plainly(
@@ -50,8 +52,8 @@ fn plainly(
     pattern: &Pattern,
     dropout: Option<Dropout>,
 ) -> Result<Tensor> {
-    let op = CausalAttention::check(&x[0], &x[1], &x[2], at, Weights::Softmax, dropout)?;
-    reference::causal_attention(&x[0], &x[1], &x[2], &op.within(&x[0], pattern)?)
+    let op = checked(x, at, Weights::Softmax, dropout)?;
+    reference::causal_attention([&x[0], &x[1], &x[2]], &op.within(&x[0], pattern)?)
 }
 
 #[test]
