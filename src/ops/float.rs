@@ -32,6 +32,7 @@ pub(crate) trait Float:
     type Stored: WithDType + FftNum + Default;
 
     /// Whether its loops are compiled for every instruction set above the lowest, and for that alone otherwise.
+    #[cfg(target_arch = "x86_64")]
     const VECTOR: bool;
 
     /// A stored number.
@@ -131,6 +132,7 @@ impl Float for f64 {
     type Stored = Self;
 
     /// f64 serves checks alone.
+    #[cfg(target_arch = "x86_64")]
     const VECTOR: bool = false;
 
     #[inline(always)]

@@ -119,6 +119,7 @@ fn read_in_place() {
 
 /// Reads `$a`, `$b` and writes `$to`, row by row in `$width`, by the kernel of an instruction set. Kernels write columns:
 /// they compute the transpose.
+#[cfg(target_arch = "x86_64")]
 macro_rules! by_kernel {
     ($module:ident, $simd:ident, $lanes:literal: $to:expr, $width:expr, $a:expr, $b:expr, $add:expr) => {{
         use gemm_common::simd::{$simd, MixedSimd};

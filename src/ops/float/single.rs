@@ -242,6 +242,7 @@ macro_rules! float {
         impl Float for $type {
             type Stored = f32;
 
+            #[cfg(target_arch = "x86_64")]
             const VECTOR: bool = $vector;
 
             #[inline(always)]
