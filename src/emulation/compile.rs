@@ -32,7 +32,10 @@ pub(super) fn compile(source: &Path) -> Result<PathBuf> {
         }
     }
     let hash = hex::encode(&digest.finalize()[..8]);
-    let folder = Path::new(PROJECT).join("target/emulation");
+    // One checkout may be tested for several processors.
+    let folder = Path::new(PROJECT)
+        .join("target/emulation")
+        .join(std::env::consts::ARCH);
     std::fs::create_dir_all(&folder)?;
     let stem = source.file_stem().unwrap_or_default().to_string_lossy();
     let file = folder.join(format!("{stem}-{hash}.so"));
