@@ -1,5 +1,5 @@
 # The commands worth remembering. Tests run in release: one build of the dependencies serves all.
-.PHONY: build install run test test-faults test-slurm lint bench bench-ops ci cuda-toolkit cuda-libraries cuda cuda-quick cuda-report cuda-lint gpu-test
+.PHONY: build install run test test-faults test-slurm test-arm lint bench bench-ops ci cuda-toolkit cuda-libraries cuda cuda-quick cuda-report cuda-lint gpu-test
 
 build:      # the binary, target/release/dsf
 	cargo build --release --locked
@@ -26,6 +26,9 @@ test-faults: # kills, refusals of the system and damage at every place, of which
 test-slurm: # arrays of shards on a real Slurm of one node, started for it: needs root, and Debian to install Slurm from
 	cargo test --release --locked --workspace --no-run # the program as the tests build it: behind them nothing is left to do
 	bash src/tests/slurm.sh
+
+test-arm: build # cross-built for 64-bit ARM and run in qemu: every mixer and the tests of the ops; rustup adds the library
+	bash src/tests/arm.sh
 
 lint:       # formatting and clippy, as CI asks for them
 	cargo fmt --all --check && cargo clippy --release --locked --workspace --all-targets -- -D warnings
