@@ -23,12 +23,13 @@
 FORWARD(f32, float)
 FORWARD(bf16, bf16)
 
-// gy . y of each row, one warp per row.
+// gy . y of each row, one warp per row; `sequences` counts heads.
 template <class T>
-DEVICE void dots(Ptr<const T> gy, Ptr<const T> y, Ptr<float> to, uint32_t rows, uint32_t width) {
+DEVICE void dots(Ptr<const T> gy, Ptr<const T> y, Ptr<float> to, uint32_t sequences, uint32_t heads, uint32_t rows,
+                 uint32_t width) {
     uint32_t row = blockIdx.x * (THREADS / WARP) + threadIdx.x / WARP;
-    if (row >= rows) return;
-    uint64_t first = uint64_t(row) * width;
+    if (row >= sequences * rows) return;
+    uint64_t first = first_of(row / rows, heads, rows, width) + uint64_t(row % rows) * heads * width;
     float sum = 0.0f;
     for (uint32_t i = threadIdx.x % WARP; i < width; i += WARP)
         sum += to_float(gy[first + i]) * to_float(y[first + i]);
@@ -38,8 +39,8 @@ DEVICE void dots(Ptr<const T> gy, Ptr<const T> y, Ptr<float> to, uint32_t rows, 
 
 #define DOTS(io, T)                                                                                      \
     KERNEL(causal_attention_dots_##io, THREADS, Global<const T> gy, Global<const T> y, Global<float> to, \
-           uint32_t rows, uint32_t width) {                                                              \
-        dots<T>(gy, y, to, rows, width);                                                                 \
+           uint32_t sequences, uint32_t heads, uint32_t rows, uint32_t width) {                          \
+        dots<T>(gy, y, to, sequences, heads, rows, width);                                               \
     }
 
 DOTS(f32, float)

@@ -1,4 +1,4 @@
-//! Launches of the kernels of `cuda/causal_attention*`: all pairs of queries and keys, in tiles.
+//! Launches of the kernels of `cuda/causal_attention*`: all pairs of queries and keys, in tiles, of heads that lie side by side.
 
 use super::{CausalAttention, Pattern, Weights};
 use crate::fused::{FusedOp, Launch, LaunchBackward};
@@ -81,7 +81,8 @@ pub(super) fn backward(op: &CausalAttention, call: LaunchBackward) -> Result<Vec
 
 /// gy . y of each row, which the normalised rules subtract from the gradient of each weight.
 fn dots(op: &CausalAttention, gpu: &Gpu, gy: View, y: View) -> Result<Buffer> {
-    let rows = op.batch * op.heads * op.rows;
+    let sequences = op.batch * op.heads;
+    let rows = sequences * op.rows;
     let mut to = gpu.alloc(DType::F32, rows)?;
     let grid = Grid::of(rows.div_ceil(DOT_ROWS), THREADS);
     let kernel = Kernel::of("causal_attention", "causal_attention_dots", y.dtype());
@@ -89,7 +90,9 @@ fn dots(op: &CausalAttention, gpu: &Gpu, gy: View, y: View) -> Result<Buffer> {
         gy.into(),
         y.into(),
         (&mut to).into(),
-        rows.into(),
+        sequences.into(),
+        op.heads.into(),
+        op.rows.into(),
         op.value_width.into(),
     ];
     gpu.launch(kernel, grid, &args)?;

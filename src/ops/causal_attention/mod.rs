@@ -65,10 +65,9 @@ pub fn patterned_attention(
 
 fn apply(op: CausalAttention, ins: [&Tensor; 3]) -> Result<Tensor> {
     let q = ins[0];
-    if op.layout == Heads::Beside && op.heads > 1 && op.wants_heads_apart(q) {
-        let (heads, layout) = (op.heads, Heads::Apart);
-        let apart = CausalAttention { layout, ..op };
-        return reference::by_heads(heads, ins, |ins| apply(apart, ins.each_ref()));
+    let layout = op.layout;
+    if op.heads > 1 && op.wanted(q).is_some_and(|wanted| wanted != layout) {
+        return place::moved(op, ins, apply);
     }
     if runs_on(q) {
         let bias = op.bias().cloned();
@@ -173,9 +172,16 @@ impl CausalAttention {
         })
     }
 
-    /// Whether what it runs on reads heads one after another only: the chunked sum does, and so do the kernels of GPUs.
-    fn wants_heads_apart(&self, q: &Tensor) -> bool {
-        crate::gpu::of(q).is_some() || linear::sums(self).is_some()
+    /// How it has to find its heads: the chunked sum one after another, the kernels of GPUs side by side, and all else anyhow.
+    fn wanted(&self, q: &Tensor) -> Option<Heads> {
+        let (on_gpu, by_chunks) = match crate::gpu::of(q) {
+            Some(_) => (true, launch_linear::applies(self)),
+            None => (false, linear::sums(self).is_some()),
+        };
+        match by_chunks {
+            true => Some(Heads::Apart),
+            false => on_gpu.then_some(Heads::Beside),
+        }
     }
 
     fn within(self, q: &Tensor, pattern: &Pattern) -> Result<Self> {

@@ -3,6 +3,7 @@
 use super::CausalAttention;
 use crate::float::Float;
 use crate::matrix::Matrix;
+use candle_core::{Result, Tensor};
 use std::ops::Range;
 
 /// How tensors hold their heads.
@@ -12,6 +13,39 @@ pub(super) enum Heads {
     Beside,
     /// (B, s, R, m).
     Apart,
+}
+
+/// (B, R, s m) to (B, s, R, m).
+pub(super) fn apart(x: &Tensor, heads: usize) -> Result<Tensor> {
+    let (batch, rows, width) = x.dims3()?;
+    let x = x.reshape((batch, rows, heads, width / heads))?;
+    x.transpose(1, 2)?.contiguous()
+}
+
+/// (B, s, R, m) to (B, R, s m).
+pub(super) fn beside(x: &Tensor) -> Result<Tensor> {
+    let (batch, heads, rows, width) = x.dims4()?;
+    x.transpose(1, 2)?.reshape((batch, rows, heads * width))
+}
+
+/// What `attend` makes of the inputs where their heads are held the other way, as the inputs hold them.
+pub(super) fn moved(
+    op: CausalAttention,
+    ins: [&Tensor; 3],
+    attend: impl FnOnce(CausalAttention, [&Tensor; 3]) -> Result<Tensor>,
+) -> Result<Tensor> {
+    let heads = op.heads;
+    let with = |layout| CausalAttention { layout, ..op };
+    match op.layout {
+        Heads::Beside => {
+            let [q, k, v] = ins.map(|x| apart(x, heads));
+            beside(&attend(with(Heads::Apart), [&q?, &k?, &v?])?)
+        }
+        Heads::Apart => {
+            let [q, k, v] = ins.map(beside);
+            apart(&attend(with(Heads::Beside), [&q?, &k?, &v?])?, heads)
+        }
+    }
 }
 
 /// Some rows of one head of one sequence.

@@ -1,7 +1,7 @@
 //! The reference: two matrix products with a mask in between, in ordinary tensor ops.
 
 use super::pattern::Checked;
-use super::place::Heads;
+use super::place::{self, Heads};
 use super::{CausalAttention, Weights};
 use candle_core::{DType, Result, Tensor, D};
 
@@ -11,25 +11,11 @@ const FAR: f64 = 1e30;
 pub(super) fn causal_attention(ins: [&Tensor; 3], op: &CausalAttention) -> Result<Tensor> {
     match op.layout {
         Heads::Apart => headed(ins, op),
-        Heads::Beside => by_heads(op.heads, ins, |ins| headed(ins.each_ref(), op)),
+        Heads::Beside => {
+            let [q, k, v] = ins.map(|x| place::apart(x, op.heads));
+            place::beside(&headed([&q?, &k?, &v?], op)?)
+        }
     }
-}
-
-/// What `attend` makes of tensors (B, R, s m) as (B, s, R, m), heads side by side again.
-pub(super) fn by_heads(
-    heads: usize,
-    ins: [&Tensor; 3],
-    attend: impl FnOnce([Tensor; 3]) -> Result<Tensor>,
-) -> Result<Tensor> {
-    let split = |x: &Tensor| -> Result<Tensor> {
-        let (batch, rows, width) = x.dims3()?;
-        let x = x.reshape((batch, rows, heads, width / heads))?;
-        x.transpose(1, 2)?.contiguous()
-    };
-    let [q, k, v] = ins.map(split);
-    let o = attend([q?, k?, v?])?;
-    let (batch, _, rows, width) = o.dims4()?;
-    o.transpose(1, 2)?.reshape((batch, rows, heads * width))
 }
 
 fn headed([q, k, v]: [&Tensor; 3], op: &CausalAttention) -> Result<Tensor> {

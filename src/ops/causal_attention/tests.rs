@@ -70,15 +70,8 @@ fn attend_beside(
 
 /// What `attend` makes of inputs with an axis of heads, given them side by side.
 fn beside(x: &[Tensor], attend: impl Fn([&Tensor; 3], usize) -> Result<Tensor>) -> Result<Tensor> {
-    let joined = |x: &Tensor| -> Result<Tensor> {
-        let (batch, heads, rows, width) = x.dims4()?;
-        x.transpose(1, 2)?.reshape((batch, rows, heads * width))
-    };
-    let (q, k, v) = (joined(&x[0])?, joined(&x[1])?, joined(&x[2])?);
-    let o = attend([&q, &k, &v], heads(x))?;
-    let (batch, rows, width) = o.dims3()?;
-    let o = o.reshape((batch, rows, heads(x), width / heads(x)))?;
-    o.transpose(1, 2)?.contiguous()
+    let [q, k, v] = [&x[0], &x[1], &x[2]].map(place::beside);
+    place::apart(&attend([&q?, &k?, &v?], heads(x))?, heads(x))
 }
 
 fn checked(
