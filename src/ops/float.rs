@@ -1,5 +1,6 @@
 //! The number types of the fused ops, and the elementary functions that their hot loops use.
 
+mod polynomials;
 mod single;
 
 use candle_core::WithDType;
