@@ -46,6 +46,9 @@ pub(super) fn compile(source: &Path) -> Result<PathBuf> {
             .args(["-std=c++17", "-O2", "-fPIC", "-shared", "-ffp-contract=off"])
             // each library has its own table of kernels
             .args(["-fvisibility=hidden", "-fno-gnu-unique"])
+            // stays when it is closed: on 64-bit ARM, glibc 2.36 finds the thread-local variables of a library that is loaded
+            // after another was unloaded at an address near zero
+            .arg("-Wl,-z,nodelete")
             .args(["-Wall", "-Werror", "-Wno-unknown-pragmas", "-x", "c++"])
             .arg("-I")
             .arg(sources())
