@@ -243,9 +243,10 @@ DEVICE void backward(Inputs<T> in, const Parts& parts, Ptr<const float> kept) {
 }
 
 #define GLA(io, T)                                                                             \
-    KERNEL(gla_forward_##io, MAX_WARPS * WARP, Global<const T> q, Global<const T> k,           \
-           Global<const T> v, Global<const T> g, Global<const uint32_t> events,                \
-           Global<float> kept, Global<T> o, Global<float> parts, SIZES) {                      \
+    KERNEL_FITTING(gla_forward_##io, MAX_WARPS * WARP, 2, Global<const T> q,                   \
+                   Global<const T> k, Global<const T> v, Global<const T> g,                    \
+                   Global<const uint32_t> events, Global<float> kept, Global<T> o,             \
+                   Global<float> parts, SIZES) {                                               \
         Inputs<T> in{q, k, v, g, nullptr, events, len, rows, heads, keys, values, decays, count}; \
         forward<T>(in, kept, o, parts);                                                        \
     }                                                                                          \
