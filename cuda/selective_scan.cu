@@ -10,7 +10,7 @@
 // 128 cycles a scheduler. The same step issues 16 x (2 mul, ex2, 2 fma) + 4 + 4 loads and 2 stores of
 // shared memory = 90 instructions, and moves some (4 x 4 + 4 + 2) x 4 = 88 cycles of shared memory, four
 // schedulers sharing it. Staging and sums add 10 %. Registers: 64 (32 for a and h), so that 1024
-// threads fit an SM.
+// threads fit an SM, for which the compiler must be asked: for some GPUs it would take 96.
 //
 // With few sequences, `ends` runs chunks of time in parallel, from a state of zero, and `join`
 // computes the state before each chunk from these ends; then chunks are scanned like sequences.
@@ -232,7 +232,7 @@ DEVICE void join_chunks(Ptr<const float> a, Ptr<const float> delta_sums, Ptr<flo
 }
 
 #define SCAN(io, T)                                                                            \
-    KERNEL(walk_##io, MAX_TILES * WARP, Global<const T> u, Global<const T> delta,             \
+    KERNEL_FITTING(walk_##io, MAX_TILES * WARP, 2, Global<const T> u, Global<const T> delta,   \
            Global<const float> a, Global<const T> b, Global<const T> c,                        \
            Global<const uint32_t> rows, Global<const float> starts, Global<float> kept,        \
            Global<T> y, Global<float> parts, uint32_t len, uint32_t channels, uint32_t states, \

@@ -1,18 +1,20 @@
-//! `cuda/limits.toml`: how much local memory a kernel may use before the build fails.
+//! `cuda/limits.toml`: how much local memory and how many registers a kernel may use before the build fails.
 
 use super::report::Usage;
 use toml::{Table, Value};
 
-/// Most bytes of a thread.
+/// Most bytes and registers of a thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Limit {
     stack: u32,
     spills: u32,
+    registers: u32,
 }
 
-/// A kernel that may use more than the others, and where.
+/// A kernel with limits of its own, and where it has them.
 #[derive(Debug)]
 struct Exception {
+    /// Its name, in which `*` stands for any text.
     kernel: String,
     /// One GPU only, such as `sm_75`; all of them if there is none.
     arch: Option<String>,
@@ -42,13 +44,24 @@ fn text(table: &mut Table, key: &str, place: &str) -> Result<Option<String>, Str
     }
 }
 
-fn bytes(table: &mut Table, key: &str, place: &str) -> Result<Option<u32>, String> {
+fn number(table: &mut Table, key: &str, of: &str, place: &str) -> Result<Option<u32>, String> {
     let Some(value) = table.remove(key) else {
         return Ok(None);
     };
     let number = value.as_integer().and_then(|n| u32::try_from(n).ok());
-    let refused = || format!("{place}: `{key}` must be a number of bytes, not {value}");
+    let refused = || format!("{place}: `{key}` must be a number of {of}, not {value}");
     number.map(Some).ok_or_else(refused)
+}
+
+/// The limits that a table gives, and those of `usual` that it does not.
+fn limit(table: &mut Table, usual: Limit, place: &str) -> Result<Limit, String> {
+    let mut given =
+        |key, of, usual| Ok::<_, String>(number(table, key, of, place)?.unwrap_or(usual));
+    Ok(Limit {
+        stack: given("stack", "bytes", usual.stack)?,
+        spills: given("spills", "bytes", usual.spills)?,
+        registers: given("registers", "registers", usual.registers)?,
+    })
 }
 
 fn default_limit(table: &mut Table) -> Result<Limit, String> {
@@ -56,10 +69,15 @@ fn default_limit(table: &mut Table) -> Result<Limit, String> {
     let Some(Value::Table(mut given)) = table.remove("default") else {
         return Err("there is no [default]".to_owned());
     };
-    let limit = Limit {
-        stack: bytes(&mut given, "stack", place)?.unwrap_or(0),
-        spills: bytes(&mut given, "spills", place)?.unwrap_or(0),
+    let strictest = Limit {
+        stack: 0,
+        spills: 0,
+        registers: 0,
     };
+    if !given.contains_key("registers") {
+        return Err(format!("{place}: it gives no `registers`"));
+    }
+    let limit = limit(&mut given, strictest, place)?;
     nothing_else(&given, place)?;
     Ok(limit)
 }
@@ -74,10 +92,7 @@ fn exception(value: Value, default: Limit) -> Result<Exception, String> {
     let place = format!("[[exception]] of {kernel}");
     let reason = text(&mut given, "reason", &place)?;
     reason.ok_or_else(|| format!("{place}: it gives no `reason`"))?;
-    let limit = Limit {
-        stack: bytes(&mut given, "stack", &place)?.unwrap_or(default.stack),
-        spills: bytes(&mut given, "spills", &place)?.unwrap_or(default.spills),
-    };
+    let limit = limit(&mut given, default, &place)?;
     let arch = text(&mut given, "arch", &place)?;
     nothing_else(&given, &place)?;
     Ok(Exception {
@@ -85,6 +100,18 @@ fn exception(value: Value, default: Limit) -> Result<Exception, String> {
         arch,
         limit,
     })
+}
+
+/// Whether `name` is `pattern`, in which `*` stands for any text.
+fn fits(name: &str, pattern: &str) -> bool {
+    let Some((beginning, rest)) = pattern.split_once('*') else {
+        return name == pattern;
+    };
+    let Some(name) = name.strip_prefix(beginning) else {
+        return false;
+    };
+    let mut ends = (0..=name.len()).filter_map(|at| name.get(at..));
+    ends.any(|end| fits(end, rest))
 }
 
 impl Limits {
@@ -107,16 +134,13 @@ impl Limits {
         })
     }
 
+    /// Of several exceptions the one for the longest name counts, and of those the one for a GPU.
     fn of(&self, usage: &Usage) -> Limit {
         let here = |e: &&Exception| {
-            e.kernel == usage.kernel && e.arch.as_ref().is_none_or(|arch| *arch == usage.arch)
+            fits(&usage.kernel, &e.kernel) && e.arch.as_ref().is_none_or(|arch| *arch == usage.arch)
         };
-        let of_arch = self
-            .exceptions
-            .iter()
-            .filter(|e| e.arch.is_some())
-            .find(here);
-        let found = of_arch.or_else(|| self.exceptions.iter().find(here));
+        let found = self.exceptions.iter().filter(here);
+        let found = found.max_by_key(|e| (e.kernel.len(), e.arch.is_some()));
         found.map_or(self.default, |e| e.limit)
     }
 
@@ -125,8 +149,16 @@ impl Limits {
         let mut found = Vec::new();
         for usage in usages {
             let most = self.of(usage);
+            let (file, kernel, arch) = (&usage.file, &usage.kernel, &usage.arch);
+            let registers = usage.registers.unwrap_or(0); // none of its own: those of its kernel
+            if registers > most.registers {
+                found.push(format!(
+                    "cuda/{file}.cu: {kernel} takes {registers} registers on {arch}; its limit in \
+                     cuda/limits.toml is {}",
+                    most.registers
+                ));
+            }
             if usage.stack > most.stack || usage.spills > most.spills {
-                let (file, kernel, arch) = (&usage.file, &usage.kernel, &usage.arch);
                 found.push(format!(
                     "cuda/{file}.cu: {kernel} uses {} bytes of stack and {} of spills on {arch}; its \
                      limits in cuda/limits.toml are {} and {}",
@@ -134,10 +166,11 @@ impl Limits {
                 ));
             }
         }
-        for Exception { kernel, .. } in &self.exceptions {
-            if !usages.iter().any(|u| u.kernel == *kernel) {
+        for exception in &self.exceptions {
+            if !usages.iter().any(|u| fits(&u.kernel, &exception.kernel)) {
                 found.push(format!(
-                    "cuda/limits.toml: there is no kernel {kernel} that its exception could be for"
+                    "cuda/limits.toml: there is no kernel {} that its exception could be for",
+                    exception.kernel
                 ));
             }
         }
