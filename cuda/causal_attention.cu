@@ -14,14 +14,15 @@
 // 64 rows.
 #include "causal_attention.cuh"
 
-#define FORWARD(io, T)              \
-    ATTEND(y, Y, 16, 64, 2, io, T)  \
-    ATTEND(y, Y, 16, 256, 2, io, T) \
-    ATTEND(y, Y, 64, 64, 2, io, T)  \
-    ATTEND(y, Y, 64, 256, 1, io, T)
+#define FORWARD(io, T, P)              \
+    ATTEND(y, Y, 16, 64, 2, io, T, P)  \
+    ATTEND(y, Y, 16, 256, 2, io, T, P) \
+    ATTEND(y, Y, 64, 64, 2, io, T, P)  \
+    ATTEND(y, Y, 64, 256, 1, io, T, P)
 
-FORWARD(f32, float)
-FORWARD(bf16, bf16)
+FORWARD(f32, float, Tf32x3)
+FORWARD(tf32, float, Tf32)
+FORWARD(bf16, bf16, Bf16)
 
 // gy . y of each row, one warp per row; `sequences` counts heads.
 template <class T>

@@ -19,14 +19,13 @@
 
 enum class Result { Y, GQ, GK, GV };
 
-template <class T, Result OF, int QUERIES, int COLUMNS>
+template <class T, class P, Result OF, int QUERIES, int COLUMNS>
 struct Walk {
     static constexpr bool OVER_KEYS = OF == Result::Y || OF == Result::GQ;
     static constexpr bool GRADIENT = OF == Result::GQ || OF == Result::GK;  // of scores
     static constexpr uint32_t WEIGHT_STRIDE = KEYS + (OVER_KEYS && sizeof(T) == 4 ? PAD_ALONG : PAD_ACROSS);
-    using Tile = ::Tile<T, QUERIES, WEIGHT_STRIDE, GRADIENT>;
+    using Tile = ::Tile<T, P, QUERIES, WEIGHT_STRIDE, GRADIENT>;
     using Pairs = typename Tile::Pairs;
-    using P = typename Tile::P;
     static constexpr int SLOTS = Tile::SLOTS;
     // rows of the result, and of a warp
     static constexpr int ROWS = OVER_KEYS ? QUERIES : KEYS;
@@ -184,14 +183,14 @@ struct Walk {
 
 // Block (sequence and tile, range of columns). Later tiles, whose queries attend to more keys, run
 // first.
-template <class T, Result OF, int QUERIES, int COLUMNS>
+template <class T, class P, Result OF, int QUERIES, int COLUMNS>
 DEVICE void attend(Ptr<const T> q, Ptr<const T> k, Ptr<const T> v, Ptr<const T> gy,
                    Ptr<const uint32_t> positions, Ptr<const float> stats, Ptr<const float> dots,
                    Ptr<const uint32_t> mask, Ptr<T> to, Ptr<float> stats_to, uint32_t heads, uint32_t rows,
                    uint32_t len, uint32_t key_width, uint32_t value_width, uint32_t rule, uint32_t by_four,
                    float scale, Ptr<const uint32_t> links, uint32_t links_each, uint32_t window, uint32_t globals,
                    uint32_t slopes, Ptr<const float> bias, uint32_t distances) {
-    using W = Walk<T, OF, QUERIES, COLUMNS>;
+    using W = Walk<T, P, OF, QUERIES, COLUMNS>;
     SHARED(T, staged, STAGED / sizeof(T));
     SHARED(T, weights, QUERIES * W::WEIGHT_STRIDE);
     SHARED(uint32_t, reach, QUERIES);
@@ -217,7 +216,7 @@ DEVICE void attend(Ptr<const T> q, Ptr<const T> k, Ptr<const T> v, Ptr<const T> 
 #define RESIDENT(blocks) 1
 #endif
 
-#define ATTEND(name, OF, queries, columns, blocks, io, T)                                                     \
+#define ATTEND(name, OF, queries, columns, blocks, io, T, P)                                                  \
     KERNEL_FITTING(causal_attention_##name##_##queries##_##columns##_##io, THREADS, RESIDENT(blocks),         \
                    Global<const T> q, Global<const T> k, Global<const T> v, Global<const T> gy,               \
                    Global<const uint32_t> positions, Global<const float> stats, Global<const float> dots,     \
@@ -226,8 +225,8 @@ DEVICE void attend(Ptr<const T> q, Ptr<const T> k, Ptr<const T> v, Ptr<const T> 
                    uint32_t by_four, float scale, Global<const uint32_t> links, uint32_t links_each,          \
                    uint32_t window, uint32_t globals, uint32_t slopes, Global<const float> bias,              \
                    uint32_t distances) {                                                                      \
-        attend<T, Result::OF, queries, columns>(q, k, v, gy, positions, stats, dots, mask, to, stats_to,      \
-                                                heads, rows, len, key_width, value_width, rule, by_four,      \
-                                                scale, links, links_each, window, globals, slopes, bias,      \
-                                                distances);                                                   \
+        attend<T, P, Result::OF, queries, columns>(q, k, v, gy, positions, stats, dots, mask, to, stats_to,   \
+                                                   heads, rows, len, key_width, value_width, rule, by_four,   \
+                                                   scale, links, links_each, window, globals, slopes, bias,   \
+                                                   distances);                                                \
     }

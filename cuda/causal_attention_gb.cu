@@ -7,7 +7,7 @@
 // rounded to bf16 would not.
 #include "causal_attention_tile.cuh"
 
-template <class T, int QUERIES>
+template <class T, class P, int QUERIES>
 DEVICE void sum_by_distance(Ptr<const T> q, Ptr<const T> k, Ptr<const T> v, Ptr<const T> gy,
                             Ptr<const uint32_t> positions, Ptr<const float> stats, Ptr<const float> dots,
                             Ptr<const uint32_t> mask, Ptr<float> to, uint32_t heads, uint32_t rows, uint32_t len,
@@ -15,7 +15,7 @@ DEVICE void sum_by_distance(Ptr<const T> q, Ptr<const T> k, Ptr<const T> v, Ptr<
                             Ptr<const uint32_t> links, uint32_t links_each, uint32_t window, uint32_t globals,
                             uint32_t slopes, Ptr<const float> bias, uint32_t distances) {
     constexpr uint32_t STRIDE = KEYS + PAD_ACROSS, EACH = THREADS / QUERIES;
-    using Tile = ::Tile<T, QUERIES, STRIDE, true, float>;
+    using Tile = ::Tile<T, P, QUERIES, STRIDE, true, float>;
     SHARED(T, staged, STAGED / sizeof(T));
     SHARED(float, weights, QUERIES * STRIDE);
     SHARED(uint32_t, reach, QUERIES);
@@ -63,19 +63,21 @@ DEVICE void sum_by_distance(Ptr<const T> q, Ptr<const T> k, Ptr<const T> v, Ptr<
     sums[last] = far;
 }
 
-#define SUM_BY_DISTANCE(queries, io, T)                                                                       \
+#define SUM_BY_DISTANCE(queries, io, T, P)                                                                    \
     KERNEL_FITTING(causal_attention_gb_##queries##_##io, THREADS, 1, Global<const T> q, Global<const T> k,    \
            Global<const T> v, Global<const T> gy, Global<const uint32_t> positions, Global<const float> stats, \
            Global<const float> dots, Global<const uint32_t> mask, Global<float> to, uint32_t heads,           \
            uint32_t rows, uint32_t len, uint32_t key_width, uint32_t value_width, uint32_t rule,              \
            uint32_t by_four, float scale, Global<const uint32_t> links, uint32_t links_each, uint32_t window, \
            uint32_t globals, uint32_t slopes, Global<const float> bias, uint32_t distances) {                 \
-        sum_by_distance<T, queries>(q, k, v, gy, positions, stats, dots, mask, to, heads, rows, len,          \
-                                    key_width, value_width, rule, by_four, scale, links, links_each, window,  \
-                                    globals, slopes, bias, distances);                                        \
+        sum_by_distance<T, P, queries>(q, k, v, gy, positions, stats, dots, mask, to, heads, rows, len,       \
+                                       key_width, value_width, rule, by_four, scale, links, links_each,       \
+                                       window, globals, slopes, bias, distances);                             \
     }
 
-SUM_BY_DISTANCE(16, f32, float)
-SUM_BY_DISTANCE(64, f32, float)
-SUM_BY_DISTANCE(16, bf16, bf16)
-SUM_BY_DISTANCE(64, bf16, bf16)
+SUM_BY_DISTANCE(16, f32, float, Tf32x3)
+SUM_BY_DISTANCE(64, f32, float, Tf32x3)
+SUM_BY_DISTANCE(16, tf32, float, Tf32)
+SUM_BY_DISTANCE(64, tf32, float, Tf32)
+SUM_BY_DISTANCE(16, bf16, bf16, Bf16)
+SUM_BY_DISTANCE(64, bf16, bf16, Bf16)

@@ -4,10 +4,11 @@
 // the same number.
 #include "causal_attention.cuh"
 
-#define BACKWARD(io, T)               \
-    ATTEND(gk, GK, 16, 64, 2, io, T)  \
-    ATTEND(gk, GK, 64, 64, 2, io, T)  \
-    ATTEND(gk, GK, 64, 256, 1, io, T)
+#define BACKWARD(io, T, P)              \
+    ATTEND(gk, GK, 16, 64, 2, io, T, P) \
+    ATTEND(gk, GK, 64, 64, 2, io, T, P) \
+    ATTEND(gk, GK, 64, 256, 1, io, T, P)
 
-BACKWARD(f32, float)
-BACKWARD(bf16, bf16)
+BACKWARD(f32, float, Tf32x3)
+BACKWARD(tf32, float, Tf32)
+BACKWARD(bf16, bf16, Bf16)

@@ -5,11 +5,12 @@
 // at (B, L, n, d) = (512, 64, 64, 64) in f32, 147 us of tensor cores at (64, 512, 256, 512).
 #include "causal_attention.cuh"
 
-#define BACKWARD(io, T)               \
-    ATTEND(gq, GQ, 16, 64, 2, io, T)  \
-    ATTEND(gq, GQ, 16, 256, 2, io, T) \
-    ATTEND(gq, GQ, 64, 64, 2, io, T)  \
-    ATTEND(gq, GQ, 64, 256, 1, io, T)
+#define BACKWARD(io, T, P)               \
+    ATTEND(gq, GQ, 16, 64, 2, io, T, P)  \
+    ATTEND(gq, GQ, 16, 256, 2, io, T, P) \
+    ATTEND(gq, GQ, 64, 64, 2, io, T, P)  \
+    ATTEND(gq, GQ, 64, 256, 1, io, T, P)
 
-BACKWARD(f32, float)
-BACKWARD(bf16, bf16)
+BACKWARD(f32, float, Tf32x3)
+BACKWARD(tf32, float, Tf32)
+BACKWARD(bf16, bf16, Bf16)

@@ -138,10 +138,9 @@ DEVICE Inputs<T> inputs(uint32_t sequence, Ptr<const T> q, Ptr<const T> k, Ptr<c
 }
 
 // The pairs of a block that a lane holds, in the layout of WarpTile, and the data that all lanes
-// share. Weights and gradients are left there in type S.
-template <class T, int QUERIES, uint32_t WEIGHT_STRIDE, bool GRADIENT, class S = T>
+// share. Weights and gradients are left there in type S. P: the rounding of factors, of mma.cuh.
+template <class T, class P, int QUERIES, uint32_t WEIGHT_STRIDE, bool GRADIENT, class S = T>
 struct Tile {
-    using P = typename Products<T>::Type;
     // queries and keys of a warp, and how many warps share a query
     static constexpr int PM = QUERIES == 64 ? 32 : 16, ACROSS = THREADS / WARP / (QUERIES / PM), PN = KEYS / ACROSS;
     static constexpr int SLOTS = PM / 8;  // queries of which a lane holds pairs

@@ -11,7 +11,7 @@
 #include "chunked.cuh"
 
 // scores[r][s] = c_r . b_s for the steps s <= time of row r in its chunk, else 0; (rows, 64).
-template <class T>
+template <class T, class P>
 DEVICE void score(Ptr<const T> b, Ptr<const T> c, Rowed rowed, Ptr<float> scores, uint32_t len,
                   uint32_t states) {
     SHARED(uint32_t, words, SLOT_WORDS);
@@ -32,7 +32,7 @@ DEVICE void score(Ptr<const T> b, Ptr<const T> c, Rowed rowed, Ptr<float> scores
             __syncthreads();
             Rows<float> left = {queries, ALONG};
             Columns<float> right = {keys, ALONG};
-            sums.template add_product<typename Products<T>::Type>(left, leaf() * LEAF, right, 0, 0, WIDTH);
+            sums.template add_product<P>(left, leaf() * LEAF, right, 0, 0, WIDTH);
             __syncthreads();
         }
         sums.each([&](uint32_t i, uint32_t s, float sum) {
@@ -46,7 +46,7 @@ DEVICE void score(Ptr<const T> b, Ptr<const T> c, Rowed rowed, Ptr<float> scores
 
 // The sums of rows [16 w, 16 w + 16) of `factor`, transposed, with the values of all leaves brought
 // to the end of the chunk (forth) or its start (back).
-template <class T, bool DECAYS, bool BACK>
+template <class P, bool DECAYS, bool BACK>
 DEVICE void join(WarpTile<LEAF, WIDTH>& sums, Ptr<float> factor, Ptr<float> values,
                  Ptr<float> totals) {
     Columns<float> left = {factor, WIDE_ACROSS};
@@ -55,14 +55,13 @@ DEVICE void join(WarpTile<LEAF, WIDTH>& sums, Ptr<float> factor, Ptr<float> valu
         uint32_t j = BACK ? LEAVES - 1 - i : i;
         if constexpr (DECAYS)
             sums.scale_columns([&](uint32_t c) { return value_at(totals, j * WIDTH + c); });
-        sums.template add_product<typename Mixed<T>::Type>(left, leaf() * LEAF, right, 0, j * LEAF,
-                                                              j * LEAF + LEAF);
+        sums.template add_product<P>(left, leaf() * LEAF, right, 0, j * LEAF, j * LEAF + LEAF);
     }
 }
 
 // The contribution of a chunk to the state, own = sum_s b_s (v_s decayed to the end), and the decay
 // of the whole chunk; for all chunks but the last.
-template <class T, bool DECAYS>
+template <class T, class P, bool DECAYS>
 DEVICE void forth(Ptr<const T> b, Drive<T, DECAYS> drive, Ptr<float> own, Ptr<float> wholes,
                   uint32_t states) {
     SHARED(float, keys, CHUNK * WIDE_ACROSS);
@@ -86,7 +85,7 @@ DEVICE void forth(Ptr<const T> b, Drive<T, DECAYS> drive, Ptr<float> own, Ptr<fl
         __syncthreads();
         WarpTile<LEAF, WIDTH> sums;
         sums.clear();
-        join<T, DECAYS, false>(sums, keys, values, totals);
+        join<P, DECAYS, false>(sums, keys, values, totals);
         sums.each([&](uint32_t i, uint32_t c, float sum) {
             uint32_t state = k + leaf() * LEAF + i, channel = work.part * WIDTH + c;
             if (state < states && channel < d) own[(place * states + state) * d + channel] = sum;
@@ -97,7 +96,7 @@ DEVICE void forth(Ptr<const T> b, Drive<T, DECAYS> drive, Ptr<float> own, Ptr<fl
 
 // The contribution of a chunk's rows to the gradient of the state before it, own = sum_r c_r (gy_r
 // decayed to the start), and the decay of the whole chunk; for all chunks but the first.
-template <class T, bool DECAYS>
+template <class T, class P, bool DECAYS>
 DEVICE void back(Ptr<const T> c, Ptr<const T> gy, Drive<T, DECAYS> drive, Rowed rowed, Ptr<float> own,
                  uint32_t states) {
     SHARED(uint32_t, words, SLOT_WORDS);
@@ -124,7 +123,7 @@ DEVICE void back(Ptr<const T> c, Ptr<const T> gy, Drive<T, DECAYS> drive, Rowed 
             __syncthreads();
             WarpTile<LEAF, WIDTH> sums;
             sums.clear();
-            join<T, DECAYS, true>(sums, queries, values, totals);
+            join<P, DECAYS, true>(sums, queries, values, totals);
             sums.each([&](uint32_t i, uint32_t column, float sum) {
                 uint32_t state = k + leaf() * LEAF + i, channel = work.part * WIDTH + column;
                 if (state < states && channel < d)
@@ -136,10 +135,9 @@ DEVICE void back(Ptr<const T> c, Ptr<const T> gy, Drive<T, DECAYS> drive, Rowed 
 }
 
 // y at the rows of a chunk.
-template <class T, bool DECAYS>
+template <class T, class P, bool DECAYS>
 DEVICE void output(Ptr<const T> c, Drive<T, DECAYS> drive, Rowed rowed, Ptr<const float> scores,
                    Ptr<const float> before, Ptr<T> y, uint32_t states) {
-    using P = typename Mixed<T>::Type;
     SHARED(uint32_t, words, SLOT_WORDS);
     SHARED(float, values, CHUNK * ACROSS);
     SHARED(float, reached, CHUNK * ACROSS);
@@ -196,38 +194,39 @@ DEVICE void output(Ptr<const T> c, Drive<T, DECAYS> drive, Rowed rowed, Ptr<cons
     }
 }
 
-#define CAUSAL(io, T)                                                                              \
+#define CAUSAL(io, T, OF_SCORES, P)                                                                \
     KERNEL_FITTING(chunked_scores_##io, THREADS, 2, Global<const T> b, Global<const T> c,          \
            Global<const uint32_t> positions, Global<float> scores, uint32_t len, uint32_t rows,    \
            uint32_t shared, uint32_t states) {                                                     \
-        score<T>(b, c, {positions, rows, shared}, scores, len, states);                            \
+        score<T, OF_SCORES>(b, c, {positions, rows, shared}, scores, len, states);                 \
     }                                                                                              \
-    OVER_DRIVES(io, T, ssd, true)                                                                  \
-    OVER_DRIVES(io, T, sum, false)
+    OVER_DRIVES(io, T, P, ssd, true)                                                               \
+    OVER_DRIVES(io, T, P, sum, false)
 
-#define OVER_DRIVES(io, T, name, DECAYS)                                                           \
+#define OVER_DRIVES(io, T, P, name, DECAYS)                                                        \
     KERNEL_FITTING(chunked_forth_##name##_##io, THREADS, 2, Global<const T> b, Global<const T> x,  \
            Global<const T> step, Global<const float> rate, Global<float> own,                      \
            Global<float> wholes, uint32_t len, uint32_t channels, uint32_t states) {               \
-        forth<T, DECAYS>(b, {x, step, rate, len, channels}, own, wholes, states);                  \
+        forth<T, P, DECAYS>(b, {x, step, rate, len, channels}, own, wholes, states);               \
     }                                                                                              \
     KERNEL_FITTING(chunked_back_##name##_##io, THREADS, 2, Global<const T> c, Global<const T> gy,  \
            Global<const T> x, Global<const T> step, Global<const float> rate,                      \
            Global<const uint32_t> positions, Global<float> own, uint32_t len, uint32_t channels,   \
            uint32_t rows, uint32_t shared, uint32_t states) {                                      \
-        back<T, DECAYS>(c, gy, {x, step, rate, len, channels}, {positions, rows, shared}, own,     \
-                        states);                                                                   \
+        back<T, P, DECAYS>(c, gy, {x, step, rate, len, channels}, {positions, rows, shared}, own,  \
+                           states);                                                                \
     }                                                                                              \
     KERNEL_FITTING(chunked_rows_##name##_##io, THREADS, 2, Global<const T> c, Global<const T> x,   \
            Global<const T> step, Global<const float> rate, Global<const uint32_t> positions,       \
            Global<const float> scores, Global<const float> before, Global<T> y, uint32_t len,      \
            uint32_t channels, uint32_t rows, uint32_t shared, uint32_t states) {                   \
-        output<T, DECAYS>(c, {x, step, rate, len, channels}, {positions, rows, shared}, scores,    \
-                          before, y, states);                                                      \
+        output<T, P, DECAYS>(c, {x, step, rate, len, channels}, {positions, rows, shared}, scores, \
+                             before, y, states);                                                   \
     }
 
-CAUSAL(f32, float)
-CAUSAL(bf16, bf16)
+CAUSAL(f32, float, Tf32x3, Tf32x3)
+CAUSAL(tf32, float, Tf32, Tf32)
+CAUSAL(bf16, bf16, Bf16, Tf32)
 
 // Replaces each chunk's contribution to the state by the state that enters the chunk, in place;
 // `reverse`: from the last chunk to the first. `wholes` (sequences, chunks, d), if there are

@@ -26,17 +26,9 @@ constexpr uint32_t ACROSS = WIDTH + PAD_ACROSS;
 constexpr uint32_t WIDE = CHUNK + PAD_ALONG;
 constexpr uint32_t WIDE_ACROSS = CHUNK + PAD_ACROSS;
 
-// Products with states, scores and decayed values, which are f32. For tensors of bf16 they are
-// rounded to tf32, not bf16: gradients are sums of terms of both signs, in which four times larger
-// rounding errors would show.
-template <class T>
-struct Mixed {
-    using Type = Tf32x3;
-};
-template <>
-struct Mixed<bf16> {
-    using Type = Tf32;
-};
+// P is the rounding of factors of products, of mma.cuh. Those with states, scores and decayed values, which
+// are f32, are rounded to tf32, not bf16, for tensors of bf16 as well: gradients are sums of terms of both
+// signs, in which eight times larger rounding errors would show.
 
 constexpr uint32_t NONE = ~0u;
 constexpr uint64_t NOWHERE = ~uint64_t(0);

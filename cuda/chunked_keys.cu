@@ -21,7 +21,7 @@ DEVICE float others(const Tiles& at, bool later) {
 
 // sums += (values written by `fill` for each range of channels) (state)^T for 64 states from
 // `first` on.
-template <class T, bool DECAYS, class F>
+template <class P, class T, bool DECAYS, class F>
 DEVICE void times_states(WarpTile<LEAF, CHUNK>& sums, const Work& work, const Tiles& at,
                          const Drive<T, DECAYS>& drive, Ptr<const float> state, uint32_t first,
                          uint32_t states, F fill) {
@@ -36,7 +36,7 @@ DEVICE void times_states(WarpTile<LEAF, CHUNK>& sums, const Work& work, const Ti
         __syncthreads();
         Rows<float> left = {at.values, ALONG};
         Columns<float> right = {at.states, ALONG};
-        sums.template add_product<typename Mixed<T>::Type>(left, leaf() * LEAF, right, 0, 0, WIDTH);
+        sums.template add_product<P>(left, leaf() * LEAF, right, 0, 0, WIDTH);
         __syncthreads();
     }
 }
@@ -54,11 +54,10 @@ DEVICE void load_weights(const Work& work, const Tiles& at, const Slots& slots, 
     }
 }
 
-template <class T, bool DECAYS>
+template <class T, class P, bool DECAYS>
 DEVICE void keys(Ptr<const T> b, Ptr<const T> c, Ptr<const T> gy, Drive<T, DECAYS> drive, Rowed rowed,
                  Ptr<const float> before, Ptr<const float> after, Ptr<const float> gscores, Ptr<T> gb,
                  Ptr<T> gc, uint32_t states) {
-    using P = typename Mixed<T>::Type;
     SHARED(uint32_t, words, SLOT_WORDS);
     SHARED(float, wide, CHUNK * WIDE_ACROSS);
     SHARED(float, weights, CHUNK * WIDE);
@@ -75,7 +74,7 @@ DEVICE void keys(Ptr<const T> b, Ptr<const T> c, Ptr<const T> gy, Drive<T, DECAY
     WarpTile<LEAF, CHUNK> of_b;
     of_b.clear();
     if (work.chunk + 1 < work.chunks)
-        times_states<T>(of_b, work, at, drive, after, first, states,
+        times_states<P>(of_b, work, at, drive, after, first, states,
                         [&](uint32_t, const float(&v)[LEAF], const float(&decay)[LEAF]) {
                             put_left(at.values, ALONG, v, decay, others(at, true));
                         });
@@ -84,7 +83,7 @@ DEVICE void keys(Ptr<const T> b, Ptr<const T> c, Ptr<const T> gy, Drive<T, DECAY
         WarpTile<LEAF, CHUNK> of_c;
         of_c.clear();
         if (work.chunk > 0)
-            times_states<T>(of_c, work, at, drive, before, first, states,
+            times_states<P>(of_c, work, at, drive, before, first, states,
                             [&](uint32_t channel, const float(&)[LEAF], const float(&decay)[LEAF]) {
                                 put_right(at.values, ALONG, slots, gy, first_row, channel, drive.channels,
                                           decay, others(at, false));
@@ -114,17 +113,19 @@ DEVICE void keys(Ptr<const T> b, Ptr<const T> c, Ptr<const T> gy, Drive<T, DECAY
     });
 }
 
-#define KEYS(io, T, name, DECAYS)                                                                  \
+#define KEYS(io, T, P, name, DECAYS)                                                               \
     KERNEL_FITTING(chunked_keys_##name##_##io, THREADS, 2, Global<const T> b, Global<const T> c,   \
            Global<const T> gy, Global<const T> x, Global<const T> step, Global<const float> rate,  \
            Global<const uint32_t> positions, Global<const float> before,                           \
            Global<const float> after, Global<const float> gscores, Global<T> gb, Global<T> gc,     \
            uint32_t len, uint32_t channels, uint32_t rows, uint32_t shared, uint32_t states) {     \
-        keys<T, DECAYS>(b, c, gy, {x, step, rate, len, channels}, {positions, rows, shared},       \
-                        before, after, gscores, gb, gc, states);                                   \
+        keys<T, P, DECAYS>(b, c, gy, {x, step, rate, len, channels}, {positions, rows, shared},    \
+                           before, after, gscores, gb, gc, states);                                \
     }
 
-KEYS(f32, float, ssd, true)
-KEYS(f32, float, sum, false)
-KEYS(bf16, bf16, ssd, true)
-KEYS(bf16, bf16, sum, false)
+KEYS(f32, float, Tf32x3, ssd, true)
+KEYS(f32, float, Tf32x3, sum, false)
+KEYS(tf32, float, Tf32, ssd, true)
+KEYS(tf32, float, Tf32, sum, false)
+KEYS(bf16, bf16, Tf32, ssd, true)
+KEYS(bf16, bf16, Tf32, sum, false)

@@ -42,7 +42,7 @@ struct Tiles {
 };
 
 // sums += (rows of A at 16 w) (state), the rows of A from `from`.
-template <class T, class F>
+template <class P, class T, class F>
 DEVICE void times_state(WarpTile<LEAF, WIDTH>& sums, const Work& work, const Tiles& at, Ptr<const T> from,
                         F offset, Ptr<const float> state, uint32_t states, uint32_t channels) {
     Ptr<float> factor = at.slab, tile = at.slab + CHUNK * ALONG;
@@ -52,7 +52,7 @@ DEVICE void times_state(WarpTile<LEAF, WIDTH>& sums, const Work& work, const Til
         load_tile<WIDTH>(tile, ACROSS, WIDTH, state, of, work.part * WIDTH, channels);
         __syncthreads();
         Rows<float> left = {factor, ALONG}, right = {tile, ACROSS};
-        sums.template add_product<typename Mixed<T>::Type>(left, leaf() * LEAF, right, 0, 0, WIDTH);
+        sums.template add_product<P>(left, leaf() * LEAF, right, 0, 0, WIDTH);
         __syncthreads();
     }
 }
@@ -96,7 +96,7 @@ DEVICE float passing_leaf(const Tiles& at) {
 }
 
 // The gradients of scores between leaves, and inside them if nothing decays.
-template <class T, bool DECAYS>
+template <class P, bool DECAYS>
 DEVICE void score_gradients(const Work& work, const Tiles& at, Ptr<float> gscores, uint64_t first_row) {
     uint32_t mine = leaf() * LEAF;
 #pragma unroll 1
@@ -110,7 +110,7 @@ DEVICE void score_gradients(const Work& work, const Tiles& at, Ptr<float> gscore
                 for (uint32_t i = j + 1; i < leaf(); ++i) x *= value_at(at.totals, i * WIDTH + c);
             return x;
         });
-        sums.template add_product<typename Mixed<T>::Type>(left, mine, right, 0, 0, WIDTH);
+        sums.template add_product<P>(left, mine, right, 0, 0, WIDTH);
         sums.each([&](uint32_t i, uint32_t s, float sum) {
             uint32_t row = at.slots.row(mine + i);
             if (row != NONE) gscores[(first_row + row) * CHUNK + j * LEAF + s] = sum;
@@ -120,7 +120,7 @@ DEVICE void score_gradients(const Work& work, const Tiles& at, Ptr<float> gscore
 
 // The sums that reach the start of this leaf, for its rows. Writes the terms that pass through each
 // leaf to them.
-template <class T>
+template <class P>
 DEVICE void reach(WarpTile<LEAF, WIDTH>& sums, const Tiles& at) {
     uint32_t mine = leaf() * LEAF;
     Rows<float> weights = {at.slab, WIDE}, values = {at.values, ACROSS};
@@ -128,13 +128,12 @@ DEVICE void reach(WarpTile<LEAF, WIDTH>& sums, const Tiles& at) {
         sums.dot_columns([&](uint32_t i, uint32_t c) { return value_at(at.rows, (mine + i) * ACROSS + c); },
                          [&](uint32_t c, float dot) { at.passed[(leaf() * LEAVES + j) * WIDTH + c] = dot; });
         sums.scale_columns([&](uint32_t c) { return value_at(at.totals, j * WIDTH + c); });
-        sums.template add_product<typename Mixed<T>::Type>(weights, mine, values, 0, j * LEAF,
-                                                              j * LEAF + LEAF);
+        sums.template add_product<P>(weights, mine, values, 0, j * LEAF, j * LEAF + LEAF);
     }
 }
 
 // The gradients of the values that this leaf sends, from those of the state after the chunk.
-template <class T, bool DECAYS>
+template <class P, bool DECAYS>
 DEVICE void sent(WarpTile<LEAF, WIDTH>& sums, const Tiles& at) {
     uint32_t mine = leaf() * LEAF;
     Columns<float> weights = {at.slab, WIDE};
@@ -147,8 +146,7 @@ DEVICE void sent(WarpTile<LEAF, WIDTH>& sums, const Tiles& at) {
         uint32_t j = k - 1;
         if constexpr (DECAYS)
             sums.scale_columns([&](uint32_t c) { return value_at(at.totals, j * WIDTH + c); });
-        sums.template add_product<typename Mixed<T>::Type>(weights, mine, rows, 0, j * LEAF,
-                                                              j * LEAF + LEAF);
+        sums.template add_product<P>(weights, mine, rows, 0, j * LEAF, j * LEAF + LEAF);
     }
 }
 
@@ -211,7 +209,7 @@ DEVICE void write(const Work& work, const Drive<T, DECAYS>& drive, const Outs<T>
 }
 
 // One round of rows.
-template <class T, bool DECAYS>
+template <class T, class P, bool DECAYS>
 DEVICE void gradient_round(const Work& work, const Tiles& at, Drive<T, DECAYS> drive, const Rowed& rowed,
                            Ptr<const T> b, Ptr<const T> c, Ptr<const T> gy, Ptr<const float> scores,
                            Ptr<const float> before, Ptr<const float> after, const Outs<T>& outs,
@@ -230,15 +228,15 @@ DEVICE void gradient_round(const Work& work, const Tiles& at, Drive<T, DECAYS> d
     gradients.clear();
     SlotRows of_rows = {at.slots, work.sequence, rowed.rows, states};
     Steps of_steps = {work.sequence, work.start, drive.len, states};
-    if (DECAYS && work.chunk > 0) times_state(reached, work, at, c, of_rows, before, states, d);
+    if (DECAYS && work.chunk > 0) times_state<P>(reached, work, at, c, of_rows, before, states, d);
     bool continues = round == 0 && work.chunk + 1 < work.chunks;
-    if (continues) times_state(gradients, work, at, b, of_steps, after, states, d);
+    if (continues) times_state<P>(gradients, work, at, b, of_steps, after, states, d);
     SlotRows of_scores = {at.slots, work.sequence, rowed.rows, CHUNK};
     load_tile<CHUNK>(at.slab, WIDE, CHUNK, scores, of_scores, 0, CHUNK);
     __syncthreads();
-    if constexpr (DECAYS) reach<T>(reached, at);
-    sent<T, DECAYS>(gradients, at);
-    score_gradients<T, DECAYS>(work, at, outs.gscores, part_row);
+    if constexpr (DECAYS) reach<P>(reached, at);
+    sent<P, DECAYS>(gradients, at);
+    score_gradients<P, DECAYS>(work, at, outs.gscores, part_row);
     __syncthreads();
     // In place: gradients of rows are replaced by their products with the sums that reached them,
     // values by their gradients.
@@ -268,7 +266,7 @@ DEVICE void gradient_round(const Work& work, const Tiles& at, Drive<T, DECAYS> d
     write<T, DECAYS>(work, drive, outs, round > 0, gv, ge);
 }
 
-template <class T, bool DECAYS>
+template <class T, class P, bool DECAYS>
 DEVICE void gradient(Ptr<const T> b, Ptr<const T> c, Ptr<const T> gy, Drive<T, DECAYS> drive, Rowed rowed,
                      Ptr<const float> scores, Ptr<const float> before, Ptr<const float> after,
                      Outs<T> outs, uint32_t states) {
@@ -282,22 +280,25 @@ DEVICE void gradient(Ptr<const T> b, Ptr<const T> c, Ptr<const T> gy, Drive<T, D
     Work work((drive.len + CHUNK - 1) / CHUNK, (drive.channels + WIDTH - 1) / WIDTH);
     uint32_t rounds = max(at.slots.find(work, rowed), 1u);
     for (uint32_t round = 0; round < rounds; ++round)
-        gradient_round<T, DECAYS>(work, at, drive, rowed, b, c, gy, scores, before, after, outs, states,
-                                  round);
+        gradient_round<T, P, DECAYS>(work, at, drive, rowed, b, c, gy, scores, before, after, outs, states,
+                                     round);
 }
 
-#define GRADIENTS(io, T, name, DECAYS)                                                             \
+#define GRADIENTS(io, T, P, name, DECAYS)                                                          \
     KERNEL_FITTING(chunked_values_##name##_##io, THREADS, 2, Global<const T> b, Global<const T> c, \
            Global<const T> gy, Global<const T> x, Global<const T> step, Global<const float> rate,  \
            Global<const uint32_t> positions, Global<const float> scores,                           \
            Global<const float> before, Global<const float> after, Global<T> gx, Global<T> gstep,   \
            Global<float> grate, Global<float> gscores, uint32_t len, uint32_t channels,            \
            uint32_t rows, uint32_t shared, uint32_t states) {                                      \
-        gradient<T, DECAYS>(b, c, gy, {x, step, rate, len, channels}, {positions, rows, shared},   \
-                            scores, before, after, {gx, gstep, grate, gscores}, states);           \
+        gradient<T, P, DECAYS>(b, c, gy, {x, step, rate, len, channels},                           \
+                               {positions, rows, shared}, scores, before, after,                   \
+                               {gx, gstep, grate, gscores}, states);                               \
     }
 
-GRADIENTS(f32, float, ssd, true)
-GRADIENTS(f32, float, sum, false)
-GRADIENTS(bf16, bf16, ssd, true)
-GRADIENTS(bf16, bf16, sum, false)
+GRADIENTS(f32, float, Tf32x3, ssd, true)
+GRADIENTS(f32, float, Tf32x3, sum, false)
+GRADIENTS(tf32, float, Tf32, ssd, true)
+GRADIENTS(tf32, float, Tf32, sum, false)
+GRADIENTS(bf16, bf16, Tf32, ssd, true)
+GRADIENTS(bf16, bf16, Tf32, sum, false)

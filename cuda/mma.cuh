@@ -1,7 +1,8 @@
 // Products of small matrices by the tensor cores: C (M x N of a warp) += A (M x K) B (K x N).
 //
 // The rounding of factors is a type: Tf32x3 (each f32 as a sum of two tf32, three products: nearly
-// f32), Tf32 or Bf16; sums are f32. Factors come from views, usually of shared memory: Rows (row
+// f32), Tf32 or Bf16; sums are f32. A kernel NAME_f32 multiplies by the first, NAME_tf32, on the same
+// tensors, by the second and NAME_bf16 by the third. Factors come from views, usually of shared memory: Rows (row
 // major) or Columns (its transpose). Free of bank conflicts are, for f32: A in Rows and B in
 // Columns with a leading dimension of 4 more than a multiple of 32 (PAD_ALONG), A in Columns and B
 // in Rows with 8 more (PAD_ACROSS); for bf16: A in Rows and B in Columns with 8 more than a
@@ -101,18 +102,6 @@ struct Bf16 {
     static DEVICE void multiply(float (&c)[4], const Fragment<4>& a, const Fragment<2>& b) {
         mma_bf16(c, a.of, b.of);
     }
-};
-
-// The products for tensors of T.
-template <class T>
-struct Products;
-template <>
-struct Products<float> {
-    using Type = Tf32x3;
-};
-template <>
-struct Products<bf16> {
-    using Type = Bf16;
 };
 
 // This lane's fragment of A from (row, k) on.

@@ -1,5 +1,6 @@
 //! The optimisation of a run.
 
+use crate::gpu::Factors;
 use serde::{Deserialize, Serialize};
 
 /// AdamW, and how much of what it sees.
@@ -56,6 +57,14 @@ impl Precision {
             Self::F32 => "f32",
             Self::Tf32 => "tf32",
             Self::Bf16 => "bf16",
+        }
+    }
+
+    /// What products of f32 make of their factors.
+    pub fn factors(&self) -> Factors {
+        match self {
+            Self::Tf32 => Factors::Tf32,
+            Self::F32 | Self::Bf16 => Factors::F32,
         }
     }
 

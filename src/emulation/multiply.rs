@@ -1,7 +1,7 @@
 //! The matrix product of cuBLAS, as plain loops. Sums are in f64, since no order of theirs would be that of a GPU.
 
 use candle_core::DType;
-use dsf_gpu::{Product, View};
+use dsf_gpu::{Factors, Product, View};
 use half::bf16;
 
 /// The elements as f32.
@@ -35,8 +35,26 @@ pub(super) fn write(to: View, values: &[f32]) {
     }
 }
 
+/// x rounded to 11 bits, ties away from zero.
+fn tf32(x: f32) -> f32 {
+    match x.is_nan() {
+        true => x,
+        false => f32::from_bits(x.to_bits().wrapping_add(0x1000) & !0x1fff),
+    }
+}
+
+/// The elements of a factor, rounded as the product rounds them.
+fn factor(product: &Product, view: View) -> Vec<f32> {
+    let mut values = read(view);
+    if view.dtype() == DType::F32 && product.factors == Factors::Tf32 {
+        values.iter_mut().for_each(|x| *x = tf32(*x));
+    }
+    values
+}
+
 pub(super) fn run(product: Product, to: View) {
-    let (left, right) = (read(product.left.values), read(product.right.values));
+    let left = factor(&product, product.left.values);
+    let right = factor(&product, product.right.values);
     let mut sums: Vec<f64> = match product.add {
         true => read(to).into_iter().map(f64::from).collect(),
         false => vec![0.0; to.len()],

@@ -1,5 +1,5 @@
 use super::*;
-use dsf_gpu::{Gpu, Grid, Kernel};
+use dsf_gpu::{with_factors, Factors, Gpu, Grid, Kernel, Matrix};
 use std::fs;
 
 mod mma;
@@ -213,6 +213,55 @@ fn lanes_trade_values() {
         (496 + 64 + 1000 * above + 100_000 * below) as f32
     };
     assert!(y.iter().enumerate().all(|(i, &y)| y == expected(i % 32)));
+}
+
+/// A number of 11 bits, and one of 24 that rounds to it.
+const ROUND: f32 = 1.0 + 1.0 / 1024.0;
+const LONG: f32 = ROUND + 3e-4;
+
+/// The square of a number by the matrix product of a thread.
+fn square(gpu: &Gpu, x: f32) -> f32 {
+    let bits = gpu.upload(&[x.to_bits()]).unwrap();
+    let x = View::new(bits.view().address(), DType::F32, 0, 1).unwrap();
+    let mut y = gpu.alloc(DType::F32, 1).unwrap();
+    let product = Product::one([1, 1, 1], Matrix::plain(x), Matrix::plain(x));
+    gpu.multiply(product, &mut y).unwrap();
+    y.into_tensor(1).to_vec1().unwrap()[0]
+}
+
+#[test]
+fn products_round_their_factors_where_their_thread_says_so() {
+    let gpu = Emulation::of(sources()).gpu();
+    let name = || Kernel::of_products("chunked", "scores", DType::F32).name;
+    let inside = with_factors(Factors::Tf32, || {
+        let other = std::thread::scope(|scope| scope.spawn(|| square(&gpu, LONG)).join());
+        let within = with_factors(Factors::F32, || square(&gpu, LONG));
+        assert_eq!([other.unwrap(), within], [LONG * LONG; 2]);
+        assert_eq!(name(), "scores_tf32");
+        square(&gpu, LONG)
+    });
+    assert_eq!(inside, ROUND * ROUND);
+    assert_eq!(square(&gpu, LONG), LONG * LONG);
+    assert_eq!(name(), "scores_f32");
+    let failed = std::panic::catch_unwind(|| with_factors(Factors::Tf32, || panic!("in between")));
+    assert!(failed.is_err() && square(&gpu, LONG) == LONG * LONG);
+}
+
+#[test]
+fn a_recorded_product_keeps_its_factors() {
+    let gpu = Emulation::of(sources()).gpu();
+    let x = gpu.upload(&[LONG.to_bits()]).unwrap();
+    let x = View::new(x.view().address(), DType::F32, 0, 1).unwrap();
+    let mut y = gpu.alloc(DType::F32, 1).unwrap();
+    let record = || {
+        gpu.record(|| {
+            let product = Product::one([1, 1, 1], Matrix::plain(x), Matrix::plain(x));
+            gpu.multiply(product, &mut y)
+        })
+    };
+    let recorded = with_factors(Factors::Tf32, record).unwrap();
+    recorded.replay().unwrap();
+    assert_eq!(y.into_tensor(1).to_vec1::<f32>().unwrap(), [ROUND * ROUND]);
 }
 
 #[test]

@@ -125,11 +125,6 @@ pub(super) fn of(x: &Tensor) -> Option<Gpu> {
     Some(gpu)
 }
 
-/// Sets whether cuBLAS rounds the factors of f32 products to TF32 from now on.
-pub fn products_in_tf32(yes: bool) {
-    candle_core::cuda_backend::set_gemm_reduced_precision_f32(yes);
-}
-
 /// One uninitialised element on the device of `like`; it is never read.
 pub fn token(like: &CudaStorage) -> Result<(CudaStorage, Shape)> {
     let device = &like.device;

@@ -22,7 +22,7 @@ mod cuda;
 pub use arg::Arg;
 pub use buffer::Buffer;
 use candle_core::{bail, DType, Result, Storage, Tensor};
-pub use product::{Matrix, Product};
+pub use product::{with_factors, Factors, Matrix, Product};
 use std::cell::RefCell;
 use std::sync::{Arc, Mutex, PoisonError};
 pub use view::View;
@@ -49,6 +49,15 @@ impl Kernel {
     /// The instance of a kernel for tensors of type `io`: `NAME_f32` or `NAME_bf16`.
     pub fn of(module: &'static str, name: &str, io: DType) -> Self {
         Self::new(module, format!("{name}_{}", io.as_str()))
+    }
+
+    /// [`Self::of`] for a kernel that multiplies matrices: of tensors of f32, `NAME_tf32` where this thread's products round their factors
+    /// ([`with_factors`]).
+    pub fn of_products(module: &'static str, name: &str, io: DType) -> Self {
+        match (io, product::factors()) {
+            (DType::F32, Factors::Tf32) => Self::new(module, format!("{name}_tf32")),
+            _ => Self::of(module, name, io),
+        }
     }
 }
 
@@ -160,7 +169,7 @@ pub fn of(x: &Tensor) -> Option<Gpu> {
     }
 }
 
-pub use cuda::{chip, open, products_in_tf32, token};
+pub use cuda::{chip, open, token};
 #[cfg(feature = "cuda")]
 pub use cuda::{BUILT_WITH, CAPABILITY};
 

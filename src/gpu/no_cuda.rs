@@ -13,9 +13,6 @@ pub fn open(_: usize) -> Result<Device> {
     bail!("this build has no CUDA support")
 }
 
-/// Does nothing: there are no products on a GPU.
-pub fn products_in_tf32(_: bool) {}
-
 /// `None`: there is no GPU.
 pub fn chip(_: &Device) -> Result<Option<Chip>> {
     Ok(None)

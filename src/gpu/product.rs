@@ -2,6 +2,40 @@
 
 use super::View;
 use candle_core::{bail, DType, Result};
+use std::cell::Cell;
+
+/// What products of f32 make of their factors; sums are f32 in either case.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Factors {
+    /// Nothing.
+    #[default]
+    F32,
+    /// They round them to the 11 bits of TF32.
+    Tf32,
+}
+
+thread_local! {
+    static FACTORS: Cell<Factors> = const { Cell::new(Factors::F32) };
+}
+
+/// Runs `work` with `factors` in the products that this thread launches or records meanwhile: those of [`Product`], and those that
+/// kernels make themselves ([`Kernel::of_products`](super::Kernel::of_products)). Other threads, and what they launch on the same GPU,
+/// are not concerned.
+pub fn with_factors<T>(factors: Factors, work: impl FnOnce() -> T) -> T {
+    struct Restore(Factors);
+    impl Drop for Restore {
+        fn drop(&mut self) {
+            FACTORS.set(self.0);
+        }
+    }
+    let _restore = Restore(FACTORS.replace(factors));
+    work()
+}
+
+/// The factors of this thread's products.
+pub(super) fn factors() -> Factors {
+    FACTORS.get()
+}
 
 /// A row-major matrix, or a contiguous batch of them.
 #[derive(Clone, Copy)]
@@ -44,6 +78,8 @@ pub struct Product<'a> {
     pub right: Matrix<'a>,
     /// True if the products are added to what the result already holds.
     pub add: bool,
+    /// What is made of factors of f32: what this thread's products make of them, see [`with_factors`].
+    pub factors: Factors,
 }
 
 impl<'a> Product<'a> {
@@ -57,6 +93,7 @@ impl<'a> Product<'a> {
             left,
             right,
             add: false,
+            factors: factors(),
         }
     }
 

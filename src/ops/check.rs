@@ -7,7 +7,7 @@ mod kernels;
 use crate::distance::{numbers, Distance};
 use crate::rng::Rng;
 use candle_core::{DType, Device, Result, Tensor, Var};
-pub(crate) use kernels::{kernels_agree, kernels_agree_to};
+pub(crate) use kernels::{kernels_agree, kernels_agree_to, rounded_to_tf32};
 
 /// Named random inputs in f64.
 #[derive(Clone)]

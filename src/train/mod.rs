@@ -19,7 +19,7 @@ pub use schedule::learning_rate;
 
 use crate::config::{Precision, RunConfig};
 use crate::error::Result;
-use crate::gpu::{self, Gpu};
+use crate::gpu::{self, Factors, Gpu};
 use crate::nn::{Cx, Params};
 use crate::ops;
 use crate::store::{EpochRow, Metrics, Outcome};
@@ -75,7 +75,6 @@ impl<'a> Trainer<'a> {
     /// A run at its beginning, on `device`.
     pub fn new(config: &'a RunConfig, data: &'a Splits, device: &Device) -> Result<Self> {
         let precision = config.train.precision;
-        gpu::products_in_tf32(precision == Precision::Tf32);
         let params = Params::seeded(config.seed, DType::F32, device);
         let params = params.for_activations(match precision {
             Precision::Bf16 => DType::BF16,
@@ -152,6 +151,10 @@ impl<'a> Trainer<'a> {
     /// One optimiser step on the next batch of the epoch: its loss, which if it is no number has
     /// changed nothing. [`Self::run`] tests between epochs; a caller of this stops there.
     pub fn step(&mut self) -> Result<f64> {
+        gpu::with_factors(self.factors(), || self.next_step())
+    }
+
+    fn next_step(&mut self) -> Result<f64> {
         let start = Instant::now();
         let size = self.config.train.batch_size;
         let first = self.step_in_epoch() * size;
@@ -255,6 +258,11 @@ impl<'a> Trainer<'a> {
         Ok(value)
     }
 
+    /// What this run's products make of their factors; others of the process may differ.
+    fn factors(&self) -> Factors {
+        self.config.train.precision.factors()
+    }
+
     fn gpu(&self) -> Option<Gpu> {
         let vars = self.params.vars();
         vars.first().and_then(|(_, var)| gpu::of(var))
@@ -268,7 +276,7 @@ impl<'a> Trainer<'a> {
     /// Tests the weights and closes the epoch.
     fn finish_epoch(&mut self) -> Result<EpochRow> {
         let start = Instant::now();
-        let tested = self.objective.evaluate()?;
+        let tested = gpu::with_factors(self.factors(), || self.objective.evaluate())?;
         let trained = self.progress.epoch_seconds;
         let row = EpochRow {
             epoch: self.progress.epochs.len() + 1,
@@ -357,7 +365,8 @@ impl<'a> Trainer<'a> {
     pub fn language_scores(&self, outcome: Outcome) -> Result<Metrics> {
         let diverged = outcome == Outcome::Diverged;
         let epochs = &self.progress.epochs;
-        Ok(self.objective.language_scores(epochs, diverged)?)
+        let score = || self.objective.language_scores(epochs, diverged);
+        Ok(gpu::with_factors(self.factors(), score)?)
     }
 }
 

@@ -2,10 +2,11 @@
 
 use super::Trainer;
 use crate::config::{AdamConfig, Decay, Precision, RunConfig};
+use crate::gpu;
 use crate::mixers::{Entry, MIXERS};
 use crate::recipes;
 use crate::tasks;
-use candle_core::Device;
+use candle_core::{DType, Device, Tensor};
 use dsf_emulation::{emulated, launches};
 
 const STEPS: usize = 3;
@@ -83,6 +84,53 @@ fn every_mixer_trains_in_16_bits() {
     all_agree(Precision::Bf16, 2e-2);
 }
 
+/// Rounded factors move a loss less than three bits fewer do, and they do move it.
+#[test]
+fn every_mixer_trains_with_products_in_tf32() {
+    all_agree(Precision::Tf32, 2e-2 / 8.0);
+    let moved = |entry: &&Entry| {
+        let of = |precision| emulated(|| losses(&config(entry.name, 1, precision)));
+        of(Precision::Tf32) != of(Precision::F32)
+    };
+    let same: Vec<&str> = MIXERS
+        .iter()
+        .filter(|e| !moved(e))
+        .map(|e| e.name)
+        .collect();
+    assert!(same.is_empty(), "{same:?}");
+}
+
+/// Two runs on one GPU, of which one rounds factors: each gets what it gets alone, in threads of their own and step by step in one.
+#[test]
+fn runs_of_both_kinds_of_products_share_a_gpu() {
+    let configs = [Precision::F32, Precision::Tf32].map(|of| config("softmax", 1, of));
+    let alone = configs.each_ref().map(|c| emulated(|| losses(c)));
+    assert_ne!(alone[0], alone[1]);
+    let on_cpu = Tensor::zeros(1, DType::F32, &Device::Cpu).unwrap();
+    let shared = emulated(|| gpu::of(&on_cpu)).unwrap();
+    let in_threads = std::thread::scope(|scope| {
+        let run = |config| {
+            let gpu = shared.clone();
+            scope.spawn(move || gpu::standing_in(gpu, || losses(config)))
+        };
+        configs.each_ref().map(run).map(|run| run.join().unwrap())
+    });
+    assert_eq!(in_threads, alone);
+    let data = tasks::load(&configs[0].task, None).unwrap();
+    let by_turns = emulated(|| {
+        let new = |config| Trainer::new(config, &data, &Device::Cpu).unwrap();
+        let mut trainers = configs.each_ref().map(new);
+        let mut losses = [Vec::new(), Vec::new()];
+        for _ in 0..trainers[0].steps_per_epoch() {
+            for (trainer, losses) in trainers.iter_mut().zip(&mut losses) {
+                losses.push(trainer.step().unwrap());
+            }
+        }
+        losses
+    });
+    assert_eq!(by_turns, alone);
+}
+
 /// Three whole batches are replayed, and a last one that is not whole is launched.
 #[test]
 fn a_recorded_step_is_the_step_to_the_bit() {
@@ -93,8 +141,12 @@ fn a_recorded_step_is_the_step_to_the_bit() {
         clip: Some(0.5),
         decay: Decay::Matrices,
     };
-    for (mixer, adam) in [("softmax", None), ("linear", Some(clipped))] {
-        let mut config = config(mixer, 1, Precision::F32);
+    for (mixer, adam, precision) in [
+        ("softmax", None, Precision::F32),
+        ("linear", Some(clipped), Precision::F32),
+        ("softmax", None, Precision::Tf32),
+    ] {
+        let mut config = config(mixer, 1, precision);
         config.train.adam = adam;
         config.task.set("train_examples", 5 * 3 + 2);
         let launched = emulated(|| train(&config, |_| ()));

@@ -4,7 +4,7 @@ mod scores;
 
 use super::chosen::Chosen;
 use crate::cli::{exit, go_on, print, progress, stop_flag, Global};
-use crate::config::{Precision, TaskConfig};
+use crate::config::TaskConfig;
 use crate::error::{ensure, refuse, Result};
 use crate::gpu;
 use crate::model::weights::Checkpoint;
@@ -84,7 +84,6 @@ pub(super) fn main(arguments: &Arguments, global: &Global) -> Result<u8> {
     let how = scoring(arguments, text.seq_len)?;
     let stop = stop_flag()?;
     let (device, device_name) = arguments.chosen.device(global)?;
-    gpu::products_in_tf32(found.config.train.precision == Precision::Tf32);
     let data_dir = arguments.chosen.data_dir.as_deref();
     let (task, quiet) = (TaskConfig::from(text.clone()), global.silent());
     progress::prepare([&task], data_dir, quiet, &stop)?;
@@ -100,17 +99,14 @@ pub(super) fn main(arguments: &Arguments, global: &Global) -> Result<u8> {
     for split in &arguments.split {
         let template = "{prefix} {wide_bar} {pos}/{len} windows, {eta} left";
         let bar = print::bar_unless(global.quiet, template, None).with_prefix(split.name());
-        let scores = Scores::of(
-            &model,
-            split.of(&splits),
-            &how,
-            &device,
-            &mut |done, count| {
-                bar.set_length(count as u64);
-                bar.set_position(done as u64);
-                go_on(&stop)
-            },
-        );
+        let mut on = |done, count| {
+            bar.set_length(count as u64);
+            bar.set_position(done as u64);
+            go_on(&stop)
+        };
+        let scores = gpu::with_factors(found.config.train.precision.factors(), || {
+            Scores::of(&model, split.of(&splits), &how, &device, &mut on)
+        });
         bar.finish_and_clear();
         let scores = scores?;
         print::line(match global.json {

@@ -1,7 +1,7 @@
 //! Matrix products by cuBLAS.
 
-use super::super::{Matrix, Product, View};
-use candle_core::cuda_backend::{gemm_reduced_precision_f32, WrapErr};
+use super::super::{Factors, Matrix, Product, View};
+use candle_core::cuda_backend::WrapErr;
 use candle_core::{CudaDevice, DType, Result};
 use cudarc::cublas::{result, sys};
 use cudarc::driver::DevicePtr;
@@ -51,12 +51,13 @@ pub(super) fn run(device: &CudaDevice, product: Product, to: View) -> Result<()>
         left,
         right,
         add,
+        factors,
     } = product;
     let (right_op, right_width) = operation(&right, inner, columns);
     let (left_op, left_width) = operation(&left, rows, inner);
     let (alpha, beta) = (1.0f32, if add { 1.0f32 } else { 0.0 });
-    let compute = match left.values.dtype() {
-        DType::F32 if gemm_reduced_precision_f32() => Compute::CUBLAS_COMPUTE_32F_FAST_TF32,
+    let compute = match (left.values.dtype(), factors) {
+        (DType::F32, Factors::Tf32) => Compute::CUBLAS_COMPUTE_32F_FAST_TF32,
         _ => Compute::CUBLAS_COMPUTE_32F,
     };
     // SAFETY: the sizes have been checked against the views, whose memory is freed in stream order.

@@ -137,7 +137,8 @@ impl Pairs<'_> {
         let blocks = op.batch * op.heads * op.rows.div_ceil(queries);
         let mut parts = self.gpu.alloc(DType::F32, blocks * op.distances())?;
         let name = format!("{}_gb_{queries}", CausalAttention::NAME);
-        let kernel = Kernel::of("causal_attention_gb", &name, self.ins[0].dtype());
+        let io = self.ins[0].dtype();
+        let kernel = Kernel::of_products("causal_attention_gb", &name, io);
         self.run(kernel, Grid::of(blocks, THREADS), &[(&mut parts).into()])?;
         sum_parts(self.gpu, &parts, op.heads * op.distances())
     }
@@ -232,6 +233,7 @@ impl Pairs<'_> {
             threads: THREADS,
             shared: 0,
         };
-        (grid, Kernel::of(module, &name, self.ins[0].dtype()))
+        let io = self.ins[0].dtype();
+        (grid, Kernel::of_products(module, &name, io))
     }
 }

@@ -1,7 +1,8 @@
 //! The check that the kernels of an op must pass.
 
-use super::{compare, partial_tracking_in, run, Case};
+use super::{compare, part, partial_tracking_in, run, Case};
 use crate::distance::Distance;
+use crate::gpu::{with_factors, Factors};
 use candle_core::{DType, Result, Tensor};
 use dsf_emulation::{emulated, launches};
 
@@ -41,4 +42,35 @@ pub(crate) fn kernels_agree_to(
         }
     }
     emulated(|| partial_tracking_in(DType::F32, &cases[0], &fused));
+}
+
+/// Checks the kernels of an op in f32 whose products round factors to TF32, against `reference` without such rounding. Results that
+/// come of products (output, then gradients, as `of_products` says), of up to `depth` one after the other, are off by what
+/// rounding both factors of each may do and by more than f32 is; others by no more than f32.
+pub(crate) fn rounded_to_tf32(
+    depth: usize,
+    case: &Case,
+    of_products: &[bool],
+    fused: impl Fn(&[Tensor]) -> Result<Tensor>,
+    reference: impl Fn(&[Tensor]) -> Result<Tensor>,
+) {
+    const ROUNDING: f64 = 1.0 / 2048.0; // half of a last place, of 11 bits
+    let exact = Distance::limit(DType::F32);
+    let rounded = Distance {
+        of_rows: 2.0 * depth as f64 * ROUNDING,
+        // Roundings go either way. TF32 has three bits more than bf16.
+        of_scale: Distance::limit(DType::BF16).of_scale / 8.0,
+    };
+    let case = case.rounded_to(DType::F32);
+    let expected = run(&case.vars(DType::F64), &reference);
+    let run_in_tf32 = || run(&case.vars(DType::F32), &fused);
+    let got = emulated(|| with_factors(Factors::Tf32, run_in_tf32));
+    assert_eq!(of_products.len(), got.len());
+    for (i, &of_product) in of_products.iter().enumerate() {
+        let apart = Distance::new(&got[i], &expected[i]).unwrap();
+        let (most, limit) = apart.worse(if of_product { rounded } else { exact });
+        let what = format!("{} in tf32, {}: {apart:?}", case.name, part(i));
+        assert!(most <= limit, "{what}, limit {limit:e}");
+        assert_eq!(apart.of_rows > exact.of_rows, of_product, "{what}");
+    }
 }

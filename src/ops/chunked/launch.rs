@@ -223,7 +223,7 @@ impl Launched<'_> {
             self.rows.shared.into(),
             self.states.into(),
         ];
-        let kernel = Kernel::of("chunked", "chunked_scores", self.x.dtype());
+        let kernel = Kernel::of_products("chunked", "chunked_scores", self.x.dtype());
         let grid = Grid::of(self.sequences * self.chunks(), THREADS);
         self.gpu.launch(kernel, grid, &args)?;
         Ok(scores)
@@ -235,7 +235,8 @@ impl Launched<'_> {
             Some(_) => "ssd",
             None => "sum",
         };
-        let kernel = Kernel::of(file, &format!("chunked_{name}_{drive}"), self.x.dtype());
+        let name = format!("chunked_{name}_{drive}");
+        let kernel = Kernel::of_products(file, &name, self.x.dtype());
         let grid = Grid::of(self.sequences * blocks, THREADS);
         self.gpu.launch(kernel, grid, &args.concat())
     }

@@ -61,6 +61,12 @@ fn kernels_equal_the_reference() {
     check::kernels_agree(&cases[..1], tripled(fused), tripled(by_reference));
 }
 
+#[test]
+fn products_round_to_tf32() {
+    let case = case(2, 33, 40);
+    check::rounded_to_tf32(2, &case, &[true; 3], fused, by_reference);
+}
+
 /// Two tiles of the logits of Pythia's vocabulary.
 #[test]
 fn tiles_of_full_size_equal_the_reference() {

@@ -60,6 +60,13 @@ fn kernels_equal_the_reference() {
 }
 
 #[test]
+fn products_round_to_tf32_and_biases_do_not() {
+    let of_products = [true, true, true, true, false, false];
+    let case = case(&[7, 20, 16], [9, 24]);
+    check::rounded_to_tf32(1, &case, &of_products, fused, by_reference);
+}
+
+#[test]
 fn four_maps_go_together() {
     let case = Case::new("four").normal("x", &[5, 8]);
     let case = [3, 8, 1, 12].iter().fold(case, |case, &out| {

@@ -90,6 +90,14 @@ fn kernels_equal_the_reference() {
     }
 }
 
+/// Of the second bias alone, the gradient is no result of a product.
+#[test]
+fn products_round_to_tf32() {
+    let of_products = [true, true, true, true, true, false];
+    let case = case(&[40, 16], 64, 16);
+    check::rounded_to_tf32(3, &case, &of_products, fused, reference([None, None]));
+}
+
 #[test]
 fn gradients_are_finite_differences() {
     check::finite_differences(&case(&[2, 3], 4, 2), fused);

@@ -105,6 +105,20 @@ fn kernels_equal_the_reference_at_all_widths() {
     check::kernels_agree(&cases, fused, reference);
 }
 
+/// No channel remembers for so long that its gradient is all of that of the rates.
+#[test]
+fn products_round_to_tf32() {
+    let (wide, narrow) = ([1, 200, 33], [1, 200, 16]);
+    let case = Case::new("tf32")
+        .normal("u", &wide)
+        .uniform("delta", &wide, 0.0, 1.5)
+        .uniform("a", &[33], -2.0, -0.5)
+        .parameter()
+        .normal("b", &narrow)
+        .normal("c", &narrow);
+    check::rounded_to_tf32(3, &case, &[true; 6], fused, reference);
+}
+
 #[test]
 fn kernels_equal_the_reference_for_some_rows() {
     for (batch, len, rows) in [(2, 1, 1), (1, 65, 16), (1, 130, 3)] {

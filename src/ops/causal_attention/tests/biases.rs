@@ -100,6 +100,19 @@ fn kernels_equal_the_reference_with_a_bias() {
 }
 
 #[test]
+fn a_bias_and_its_gradient_go_with_products_in_tf32() {
+    for sizes in [[2, 2, 12, 12, 4, 3], [1, 1, 150, 150, 4, 4]] {
+        check::rounded_to_tf32(
+            3,
+            &biased(sizes, 7),
+            &[true; 5],
+            |x| attend(x, None, None, None),
+            |x| plainly(x, None, None, None),
+        );
+    }
+}
+
+#[test]
 fn gradients_of_a_bias_are_finite_differences() {
     for window in [None, Some(3)] {
         check::finite_differences(&biased([2, 2, 6, 6, 2, 2], 4), |x| {

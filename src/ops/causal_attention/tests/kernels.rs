@@ -124,3 +124,33 @@ fn kernels_equal_the_reference_in_linear_time() {
         }
     }
 }
+
+fn rounded_to_tf32(sizes: Sizes, rule: Weights) {
+    check::rounded_to_tf32(
+        3,
+        &case(sizes),
+        &[true; 4],
+        |x| causal_attention(&x[0], &x[1], &x[2], None, rule, None),
+        |x| {
+            let op = CausalAttention::check(&x[0], &x[1], &x[2], None, rule, None)?;
+            reference::causal_attention(&x[0], &x[1], &x[2], &op)
+        },
+    );
+}
+
+/// Tiles of few queries and of many, narrow and wide.
+#[test]
+fn tiles_round_to_tf32() {
+    for rule in RULES {
+        rounded_to_tf32([1, 2, 33, 33, 20, 12], rule);
+    }
+    rounded_to_tf32([1, 1, 130, 130, 12, 100], Weights::Softmax);
+    at_full_size(|| rounded_to_tf32([33, 4, 65, 65, 4, 4], Weights::Softmax));
+}
+
+#[test]
+fn chunks_round_to_tf32() {
+    for rule in [Weights::Plain, Weights::LinearNormalised] {
+        rounded_to_tf32([1, 1, 200, 200, 5, 34], rule);
+    }
+}
