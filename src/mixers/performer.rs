@@ -4,7 +4,7 @@
 use super::linear_attention::{FeatureMap, LinearAttention};
 use super::{attention, Core, Entry, Family, Growth, MixerOption, MixerSpec, ReleasedBlock};
 use crate::nn::Params;
-use crate::ops::rng::Rng;
+use crate::ops::{self, rng::Rng};
 use candle_core::{Result, Tensor, D};
 
 pub(super) const ENTRY: Entry = Entry {
@@ -103,14 +103,13 @@ impl FeatureMap for RandomFeatures {
         let (heads, m, count) = self.omega.dims3()?;
         let (batch, rows, _) = x.dims3()?;
         let x = (x * (m as f64).powf(-0.25))?;
-        let x = x.reshape((batch, rows, heads, m))?.transpose(1, 2)?;
+        let x = x.reshape((batch * rows, heads, m))?.transpose(0, 1)?;
         let half = (x.sqr()?.sum_keepdim(D::Minus1)? * 0.5)?;
-        let omega = self.omega.to_dtype(x.dtype())?.unsqueeze(0)?;
-        let projected = x.contiguous()?.broadcast_matmul(&omega)?;
+        let projected = ops::matmul(&x, &self.omega.to_dtype(x.dtype())?)?;
         let features = projected.broadcast_sub(&half)?.exp()?;
         let features = (features * (count as f64).powf(-0.5))?;
         features
-            .transpose(1, 2)?
+            .transpose(0, 1)?
             .contiguous()?
             .reshape((batch, rows, heads * count))
     }

@@ -144,18 +144,14 @@ impl Sinkhorn {
             .narrow(2, 0, 1)?
             .squeeze(2)?;
         let triangle = Tensor::tril2(later, x.dtype(), x.device())?;
-        let so_far = (triangle
-            .broadcast_left(batch)?
-            .contiguous()?
-            .matmul(&sums)?
-            + firsts)?;
+        let so_far = (ops::matmul(&triangle.broadcast_left(batch)?, &sums)? + firsts)?;
         let counts: Vec<f64> = (1..=later).map(|b| (b * size + 1) as f64).collect();
         let counts = Tensor::from_vec(counts, (later, 1), x.device())?.to_dtype(x.dtype())?;
         let asked = linear(&so_far.broadcast_div(&counts)?, &self.wsq, None)?;
         let offered = linear(&(sums / size as f64)?, &self.wsk, None)?;
         let [asked, offered] = [self.maps.split(&asked)?, self.maps.split(&offered)?];
         let scale = (self.maps.head_features as f64).powf(-0.5);
-        let scores = (asked.matmul(&offered.t()?.contiguous()?)? * scale)?;
+        let scores = (ops::matmul(&asked, &offered.t()?)? * scale)?;
         balanced(&scores, self.rounds)
     }
 }
@@ -214,7 +210,7 @@ impl Blocks {
         let before = x.narrow(2, 0, self.later * self.size)?.contiguous()?;
         let before = before.reshape((batch, heads, self.later, self.size * width))?;
         let shape = (batch, heads, self.later, self.size, width);
-        weights.matmul(&before)?.reshape(shape)
+        ops::matmul(weights, &before)?.reshape(shape)
     }
 
     /// Blocks as sequences of their own, `(batch · blocks, heads, rows, width)`.

@@ -212,7 +212,7 @@ impl TttLinear {
 
     /// η ∇ of every token by the output of the model w, b: the gradient of its norm's error, by hand.
     fn gradients(&self, of: &Tokens, [w, b]: [&Tensor; 2]) -> Result<Tensor> {
-        let Normed { unit, inverse } = Normed::of(&of.k.matmul(w)?.broadcast_add(b)?)?;
+        let Normed { unit, inverse } = Normed::of(&ops::matmul(&of.k, w)?.broadcast_add(b)?)?;
         let [gamma, beta] = [&self.norm[0], &self.norm[1]];
         let gamma = self.per_head(gamma, &unit)?;
         let model = unit
@@ -241,12 +241,12 @@ impl TttLinear {
         let past = lower_triangle(count, &g)?.broadcast_mul(&factors)?;
         let keys = of.k.t()?.contiguous()?;
         // A bias is the weight of a key that is always 1.
-        let met = (of.q.matmul(&keys)? + 1.0)?.broadcast_mul(&past)?;
-        let z = (of.q.matmul(w)?.broadcast_add(b)? - met.matmul(&g)?)?;
+        let met = (ops::matmul(&of.q, &keys)? + 1.0)?.broadcast_mul(&past)?;
+        let z = (ops::matmul(&of.q, w)?.broadcast_add(b)? - ops::matmul(&met, &g)?)?;
         if count == self.mini_batch() {
             let g = g.broadcast_mul(&factors.narrow(0, count - 1, 1)?)?;
             *b = b.broadcast_sub(&g.sum_keepdim(2)?)?;
-            *w = (&*w - keys.matmul(&g)?)?;
+            *w = (&*w - ops::matmul(&keys, &g)?)?;
         }
         self.read(&of.q, &z)
     }
@@ -323,7 +323,7 @@ impl Recurrent for TttLinear {
         let factor = self.factors(&g)?.narrow(0, at, 1)?;
         let now_w = (&*w - sum_w.broadcast_mul(&factor)?)?;
         let now_b = (&*b - sum_b.broadcast_mul(&factor)?)?;
-        let z = (of.q.matmul(&now_w)? + &now_b)?;
+        let z = (ops::matmul(&of.q, &now_w)? + &now_b)?;
         let o = self.read(&of.q, &z)?;
         if at + 1 == self.mini_batch() {
             (*sum_w, *sum_b) = (sum_w.zeros_like()?, sum_b.zeros_like()?);
