@@ -209,10 +209,11 @@ fn checks(machine: &Machine) -> Vec<Case> {
     cases.extend(op_checks(machine, Tier::Medium));
     for &form in Form::of(machine) {
         for entry in MIXERS {
-            for &io in machine.types() {
-                let row = Row::new(Kind::Model, SMALL.case(entry.name, form), io.as_str());
+            for precision in precisions(machine) {
+                let case = SMALL.case(entry.name, form);
+                let row = Row::new(Kind::Model, case, precision.as_str());
                 cases.push(Case::new(row, move |row, bench, _| {
-                    check::model(row, entry.name, io, form, &bench.machine.device)
+                    check::model(row, entry.name, precision, form, &bench.machine.device)
                 }));
             }
         }

@@ -108,23 +108,20 @@ pub(super) fn op(
 pub(super) fn model(
     row: &mut Row,
     mixer: &str,
-    io: DType,
+    precision: Precision,
     form: Form,
     device: &Device,
 ) -> Result<Details> {
-    let losses = |io, form, device: &Device| {
-        Step::scheduled(SMALL.config(mixer, io, None)?, STEPS, form)?.losses(device)
+    let losses = |precision, form, device: &Device| {
+        Step::scheduled(SMALL.config(mixer, precision, None)?, STEPS, form)?.losses(device)
     };
     let expected = losses(Precision::F32, Form::Launched, &Device::Cpu)?;
-    let precision = match io {
-        DType::BF16 => Precision::Bf16,
-        _ => Precision::F32,
-    };
     let got = losses(precision, form, device)?;
     row.loss = got.last().copied();
-    let tolerance = match io {
-        DType::BF16 => 2e-2,
-        _ => 1e-4,
+    let tolerance = match precision {
+        Precision::Bf16 => 2e-2,
+        Precision::Tf32 => 2e-2 / 8.0, // three bits more
+        Precision::F32 => 1e-4,
     };
     row.compared(relative_difference(&got, &expected), tolerance);
     Ok(Details::new())
