@@ -176,7 +176,7 @@ impl FusedOp for Rotary {
     }
 
     fn backward<F: Float>(&self, call: Backward<F>) -> Vec<Vec<F>> {
-        vec![self.rotate_rows(call.only().grad, &call.saved[0], true)]
+        vec![self.rotate_rows(call.only().grad, call.saved[0], true)]
     }
 
     fn launch(&self, call: Launch) -> Result<Vec<Buffer>> {

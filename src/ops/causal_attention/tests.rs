@@ -83,11 +83,19 @@ fn checked(
     CausalAttention::check([&x[0], &x[1], &x[2]], heads(x), positions, rule, dropout)
 }
 
+/// [`attend`] by the reference.
+fn by_definition(
+    x: &[Tensor],
+    positions: Option<&Tensor>,
+    rule: Weights,
+    dropout: Option<Dropout>,
+) -> Result<Tensor> {
+    let op = checked(x, positions, rule, dropout)?;
+    reference::causal_attention([&x[0], &x[1], &x[2]], &op)
+}
+
 fn agree(sizes: Sizes, positions: Option<&Tensor>, rule: Weights, dropout: Option<Dropout>) {
-    let expected = |x: &[Tensor]| {
-        let op = checked(x, positions, rule, dropout)?;
-        reference::causal_attention([&x[0], &x[1], &x[2]], &op)
-    };
+    let expected = |x: &[Tensor]| by_definition(x, positions, rule, dropout);
     let fused = |x: &[Tensor]| attend(x, positions, rule, dropout);
     check::agree(&[case(sizes)], fused, expected);
     if sizes[1] > 1 {

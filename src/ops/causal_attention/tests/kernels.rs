@@ -8,10 +8,7 @@ fn kernels_agree(
     dropout: Option<Dropout>,
 ) {
     let cases: Vec<Case> = sizes.iter().copied().map(case).collect();
-    let expected = |x: &[Tensor]| {
-        let op = checked(x, positions, rule, dropout)?;
-        reference::causal_attention([&x[0], &x[1], &x[2]], &op)
-    };
+    let expected = |x: &[Tensor]| by_definition(x, positions, rule, dropout);
     let fused = |x: &[Tensor]| attend(x, positions, rule, dropout);
     check::kernels_agree_to(CANCELLED, &cases, fused, expected);
     if sizes.iter().any(|sizes| sizes[1] > 1) {
@@ -130,11 +127,8 @@ fn rounded_to_tf32(sizes: Sizes, rule: Weights) {
         3,
         &case(sizes),
         &[true; 4],
-        |x| causal_attention(&x[0], &x[1], &x[2], None, rule, None),
-        |x| {
-            let op = CausalAttention::check(&x[0], &x[1], &x[2], None, rule, None)?;
-            reference::causal_attention(&x[0], &x[1], &x[2], &op)
-        },
+        |x| attend(x, None, rule, None),
+        |x| by_definition(x, None, rule, None),
     );
 }
 
