@@ -72,8 +72,8 @@ awk '
     "$world/losses"
 [ "$(wc -l < "$world/losses")" -eq "$(wc -w <<< "$mixers")" ] || fail "not every mixer was trained"
 
-# Those of kernels alone are left out: on an emulated GPU of an emulated processor they take hours, and kernels do not know
-# which processor is beside the GPU.
+# Those of kernels alone are left out: on an emulated GPU of an emulated processor they take longer than all the rest, and
+# kernels do not know which processor is beside the GPU.
 part "every test of the ops on the CPU"
 cargo test --release --locked --target $arm -p dsf-ops -- --skip ::kernels --skip of_full_size
 part "done"
