@@ -9,6 +9,7 @@ use super::lanes::{load, splat, sum_parts, Lanes, LANES};
 use super::parallel::InParallel;
 use super::shape;
 use crate::gpu::Buffer;
+use crate::zeros::zeros;
 use candle_core::{Result, Shape, Tensor};
 use cpu::{backward_block, forward_block, Kernel};
 
@@ -94,7 +95,7 @@ impl FusedOp for CausalConv1d {
     fn forward<F: Float>(&self, Forward { ins, .. }: Forward<F>) -> Vec<Vec<F>> {
         let kernel = self.pack(ins);
         let (sequence, block) = self.sizes();
-        let mut y = vec![F::zero(); ins[0].len()];
+        let mut y = zeros(ins[0].len());
         let sequences = y.chunks_mut(sequence).zip(ins[0].chunks(sequence));
         sequences.in_parallel(|(y, x)| {
             let blocks = y.chunks_mut(block).enumerate();
@@ -108,7 +109,7 @@ impl FusedOp for CausalConv1d {
         let (sequence, block) = self.sizes();
         let part = kernel.w.len() + kernel.b.len();
         let parts = self.len.div_ceil(BLOCK) * part;
-        let mut gx = vec![F::zero(); call.ins[0].len()];
+        let mut gx = zeros(call.ins[0].len());
         let mut sums = vec![splat(F::zero()); self.batch * parts];
         let gy = call.only().grad.chunks(sequence);
         let reads = call.ins[0].chunks(sequence).zip(gy);

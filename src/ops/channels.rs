@@ -11,6 +11,7 @@ use super::parallel::InParallel;
 use super::pointwise;
 use super::shape;
 use crate::gpu::Buffer;
+use crate::zeros::zeros;
 use candle_core::{bail, Result, Shape, Tensor, D};
 use cpu::{add_scaled_rows, products, scaled, softplus_rows, softplus_rows_back, sum_products};
 
@@ -170,7 +171,7 @@ impl FusedOp for ScaleHeads {
     }
 
     fn forward<F: Float>(&self, Forward { ins, .. }: Forward<F>) -> Vec<Vec<F>> {
-        let mut y = vec![F::zero(); ins[0].len()];
+        let mut y = zeros(ins[0].len());
         y.chunks_mut(ROWS * self.head)
             .zip(ins[0].chunks(ROWS * self.head).zip(ins[1].chunks(ROWS)))
             .in_parallel(|(y, (x, scale))| scaled(x, scale, y));
@@ -179,7 +180,7 @@ impl FusedOp for ScaleHeads {
 
     fn backward<F: Float>(&self, call: Backward<F>) -> Vec<Vec<F>> {
         let (x, scale, grad) = (call.ins[0], call.ins[1], call.only().grad);
-        let (mut gx, mut gs) = (vec![F::zero(); x.len()], vec![F::zero(); scale.len()]);
+        let (mut gx, mut gs) = (zeros(x.len()), zeros(scale.len()));
         let chunk = ROWS * self.head;
         gx.chunks_mut(chunk)
             .zip(gs.chunks_mut(ROWS))

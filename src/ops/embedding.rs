@@ -8,6 +8,7 @@ use super::mask::{Dropout, Mask};
 use super::parallel::InParallel;
 use super::shape;
 use crate::gpu::{self, Buffer};
+use crate::zeros::zeros;
 use candle_core::{bail, DType, Result, Shape, Tensor};
 use dsf_simd::simd;
 
@@ -127,7 +128,7 @@ impl Embedding {
 
     /// The gradient of the table: each task sums the tokens of its own range of rows, in order.
     fn grad_table<F: Float>(&self, gx: &[F]) -> Vec<F> {
-        let mut grad = vec![F::zero(); self.rows * self.width];
+        let mut grad = zeros(self.rows * self.width);
         let part = self.rows.div_ceil(TASKS);
         grad.chunks_mut(part * self.width)
             .enumerate()
@@ -149,7 +150,7 @@ impl Embedding {
     /// The gradient of the position embeddings: sums over sequences.
     fn grad_positions<F: Float>(&self, gx: &[F]) -> Vec<F> {
         let size = self.len * self.width;
-        let mut parts = vec![F::zero(); gx.len().div_ceil(self.chunk()) * size];
+        let mut parts = zeros(gx.len().div_ceil(self.chunk()) * size);
         parts
             .chunks_mut(size)
             .zip(gx.chunks(self.chunk()))
@@ -169,7 +170,7 @@ impl FusedOp for Embedding {
     }
 
     fn forward<F: Float>(&self, Forward { ins, .. }: Forward<F>) -> Vec<Vec<F>> {
-        let mut x = vec![F::zero(); self.tokens.len() * self.width];
+        let mut x = zeros(self.tokens.len() * self.width);
         x.chunks_mut(self.chunk())
             .zip(self.tokens.chunks(SEQUENCES * self.len))
             .enumerate()

@@ -6,6 +6,7 @@ use super::parallel::InParallel;
 use super::pointwise::{gelu, sigmoid, Gelu, Pointwise, Sigmoid};
 use super::shape;
 use crate::gpu::{Arg, Buffer, Gpu, Grid, Kernel, View};
+use crate::zeros::zeros;
 use candle_core::{Result, Shape, Tensor};
 use dsf_simd::simd;
 
@@ -48,7 +49,7 @@ impl FusedOp for Readout {
     }
 
     fn forward<F: Float>(&self, Forward { ins, .. }: Forward<F>) -> Vec<Vec<F>> {
-        let mut y = vec![F::zero(); ins[0].len()];
+        let mut y = zeros(ins[0].len());
         let chunks = y.chunks_mut(CHUNK).enumerate();
         chunks.in_parallel(|(i, y)| match part(ins, i, y.len())[..] {
             [h, gate, output] => read_output(h, gate, output, y),
@@ -60,7 +61,7 @@ impl FusedOp for Readout {
 
     fn backward<F: Float>(&self, call: Backward<F>) -> Vec<Vec<F>> {
         let gy = call.only().grad;
-        let mut grads: Vec<Vec<F>> = call.ins.iter().map(|x| vec![F::zero(); x.len()]).collect();
+        let mut grads: Vec<Vec<F>> = call.ins.iter().map(|x| zeros(x.len())).collect();
         let mut tos: Vec<_> = grads.iter_mut().map(|g| g.chunks_mut(CHUNK)).collect();
         let tasks: Vec<(&[F], Vec<&mut [F]>)> = gy
             .chunks(CHUNK)

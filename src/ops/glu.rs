@@ -7,6 +7,7 @@ use super::parallel::InParallel;
 use super::pointwise::{Gelu, Pointwise, Sigmoid};
 use super::shape;
 use crate::gpu::{Arg, Buffer, Grid, Kernel, View};
+use crate::zeros::zeros;
 use candle_core::{bail, DType, Result, Shape, Tensor, D};
 use dsf_simd::simd;
 use std::marker::PhantomData;
@@ -79,7 +80,7 @@ impl<P: Pointwise> FusedOp for Halves<P> {
     }
 
     fn backward<F: Float>(&self, call: Backward<F>) -> Vec<Vec<F>> {
-        let mut gx = vec![F::zero(); call.ins[0].len()];
+        let mut gx = zeros(call.ins[0].len());
         let chunk = ROWS * self.width;
         gx.chunks_mut(2 * chunk)
             .zip(call.ins[0].chunks(2 * chunk))

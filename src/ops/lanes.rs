@@ -5,6 +5,7 @@
 
 use super::float::Float;
 use super::parallel::InParallel;
+use crate::zeros::zeros;
 use dsf_simd::simd;
 
 /// The lanes of a group: one AVX-512 register of f32.
@@ -165,7 +166,7 @@ pub(crate) fn map_chunks<F: Float>(
     [from, to]: [usize; 2],
     f: impl Fn(&[F], &mut [F]) + Sync,
 ) -> Vec<F> {
-    let mut y = vec![F::zero(); x.len() * to / from];
+    let mut y = zeros(x.len() * to / from);
     let chunks = y.chunks_mut(to).zip(x.chunks(from));
     chunks.in_parallel(|(y, x)| f(x, y));
     y
@@ -180,8 +181,8 @@ pub(crate) fn map_chunks_with_sums<F: Float>(
     width: usize,
     f: impl Fn([&[F]; 2], &mut [F], &mut [F]) + Sync,
 ) -> [Vec<F>; 2] {
-    let mut gx = vec![F::zero(); x.len()];
-    let mut parts = vec![F::zero(); x.len().div_ceil(of_x) * width];
+    let mut gx = zeros(x.len());
+    let mut parts = zeros(x.len().div_ceil(of_x) * width);
     gx.chunks_mut(of_x)
         .zip(parts.chunks_mut(width))
         .zip(x.chunks(of_x).zip(grad.chunks(of_grad)))

@@ -6,6 +6,7 @@ use super::lanes::{add_chunk, blank, dot, map_chunks, sum_parts, total};
 use super::parallel::InParallel;
 use super::shape;
 use crate::gpu::Buffer;
+use crate::zeros::zeros;
 use candle_core::{Result, Shape, Tensor, D};
 use dsf_simd::simd;
 
@@ -89,7 +90,7 @@ impl LayerNorm {
         then: impl Fn(usize, &mut [F]) + Sync,
     ) -> [Vec<F>; 3] {
         let chunk = ROWS * self.width;
-        let mut gx = vec![F::zero(); gy.len()];
+        let mut gx = zeros(gy.len());
         let parts = gy.len().div_ceil(chunk) * self.width;
         let (mut gw, mut gb) = (vec![F::zero(); parts], vec![F::zero(); parts]);
         let sums = gw.chunks_mut(self.width);
@@ -158,7 +159,7 @@ impl FusedOp for AddLayerNorm {
     }
 
     fn forward<F: Float>(&self, Forward { ins, .. }: Forward<F>) -> Vec<Vec<F>> {
-        let mut sum = vec![F::zero(); ins[0].len()];
+        let mut sum = zeros(ins[0].len());
         let mut normed = sum.clone();
         let chunk = ROWS * self.0.width;
         sum.chunks_mut(chunk)

@@ -59,6 +59,7 @@ mod time_steps;
 mod transpose;
 mod tuned;
 mod vandermonde;
+mod zeros;
 
 #[cfg(test)]
 mod check;

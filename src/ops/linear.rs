@@ -8,6 +8,7 @@ use super::lanes::{add_to_rows, sum_parts, sum_rows};
 use super::parallel::InParallel;
 use super::shape;
 use crate::gpu::Buffer;
+use crate::zeros::zeros;
 use candle_core::{bail, Result, Shape, Tensor};
 
 pub(super) mod launch;
@@ -101,7 +102,7 @@ impl Linear {
         if !call.needs_grad[0] {
             return Vec::new();
         }
-        let mut gx = vec![F::zero(); self.rows() * self.inner];
+        let mut gx = zeros(self.rows() * self.inner);
         gx.chunks_mut(ROWS * self.inner)
             .enumerate()
             .in_parallel(|(i, gx)| {
@@ -127,7 +128,7 @@ impl Linear {
             return (vec![F::zero(); size], vec![F::zero(); out]);
         };
         let (task, parts) = (self.task(), self.rows().div_ceil(self.task()));
-        let (mut gw, mut gb) = (vec![F::zero(); parts * size], vec![F::zero(); parts * out]);
+        let (mut gw, mut gb) = (zeros(parts * size), zeros(parts * out));
         gw.chunks_mut(size)
             .zip(gb.chunks_mut(out))
             .zip(call.ins[0].chunks(task * self.inner))
@@ -153,7 +154,7 @@ impl FusedOp for Linear {
 
     fn forward<F: Float>(&self, Forward { ins, .. }: Forward<F>) -> Vec<Vec<F>> {
         let one = |(map, &out): (usize, &usize)| {
-            let mut y = vec![F::zero(); self.rows() * out];
+            let mut y = zeros(self.rows() * out);
             let weight = Transposed::of(ins[1 + map], self.inner);
             y.chunks_mut(ROWS * out)
                 .zip(ins[0].chunks(ROWS * self.inner))

@@ -5,6 +5,7 @@ use super::gemm::{product, View};
 use super::parallel::InParallel;
 use crate::float::Float;
 use crate::gpu::{self, Buffer, Gpu, Matrix};
+use crate::zeros::zeros;
 use candle_core::{bail, Result, Shape, Tensor};
 
 /// The product of the matrices in the last two axes.
@@ -92,7 +93,7 @@ impl FusedOp for Matmul {
 
     fn forward<F: Float>(&self, Forward { ins, .. }: Forward<F>) -> Vec<Vec<F>> {
         let [left, right, whole] = self.sizes();
-        let mut y = vec![F::zero(); ins[0].len() / left * whole];
+        let mut y = zeros(ins[0].len() / left * whole);
         let pairs = ins[0].chunks(left).zip(ins[1].chunks(right));
         y.chunks_mut(whole).zip(pairs).in_parallel(|(y, (a, b))| {
             let (a, b) = (View::new(a, self.inner), View::new(b, self.columns));
@@ -104,7 +105,7 @@ impl FusedOp for Matmul {
     fn backward<F: Float>(&self, call: Backward<F>) -> Vec<Vec<F>> {
         let [left, right, whole] = self.sizes();
         let [mut ga, mut gb] = [0, 1].map(|i| match call.needs_grad[i] {
-            true => vec![F::zero(); call.ins[i].len()],
+            true => zeros(call.ins[i].len()),
             false => Vec::new(),
         });
         let gy = call.only().grad;

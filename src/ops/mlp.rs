@@ -13,6 +13,7 @@ use super::parallel::InParallel;
 use super::pointwise::{gelu, values, Gelu};
 use super::shape;
 use crate::gpu::Buffer;
+use crate::zeros::zeros;
 use candle_core::{Result, Shape, Tensor};
 use dsf_simd::simd;
 
@@ -169,7 +170,7 @@ impl FusedOp for Mlp {
             Transposed::of(ins[3], self.hidden),
         ];
         let biases = [ins[2], ins[4]];
-        let mut y = vec![F::zero(); self.rows() * self.out];
+        let mut y = zeros(self.rows() * self.out);
         let scratch = || vec![blank::<F>(); wide];
         let blocks = y
             .chunks_mut(ROWS * self.out)
@@ -201,9 +202,9 @@ impl FusedOp for Mlp {
         let (inner, hidden, out, task) = (self.inner, self.hidden, self.out, self.task());
         let parts = self.rows().div_ceil(task);
         let sizes = [1, 2, 3, 4].map(|i| call.ins[i].len());
-        let mut sums = sizes.map(|size| vec![F::zero(); parts * size]);
+        let mut sums = sizes.map(|size| zeros(parts * size));
         let [gw1, gb1, gw2, gb2] = &mut sums;
-        let mut gx = vec![F::zero(); x.len()];
+        let mut gx = zeros(x.len());
         let first = gw1.chunks_mut(sizes[0]).zip(gb1.chunks_mut(sizes[1]));
         let second = gw2.chunks_mut(sizes[2]).zip(gb2.chunks_mut(sizes[3]));
         let reads = x.chunks(task * inner).zip(z.chunks(task * hidden));

@@ -7,6 +7,7 @@ use super::lanes::add_chunk;
 use super::shape;
 use super::strips::{Strip, Strips};
 use crate::gpu::Buffer;
+use crate::zeros::zeros;
 use candle_core::{bail, DType, Result, Shape, Tensor};
 use dsf_simd::simd;
 
@@ -165,7 +166,7 @@ impl FusedOp for Pooled {
     }
 
     fn forward<F: Float>(&self, Forward { ins, .. }: Forward<F>) -> Vec<Vec<F>> {
-        let mut y = vec![F::zero(); self.batch * self.width];
+        let mut y = zeros(self.batch * self.width);
         self.strips()
             .run([&mut y], |strip, [mut y]| self.strip(strip, ins[0], y[0]));
         vec![y]
@@ -173,7 +174,7 @@ impl FusedOp for Pooled {
 
     fn backward<F: Float>(&self, call: Backward<F>) -> Vec<Vec<F>> {
         let (x, gy) = (call.ins[0], call.only().grad);
-        let mut gx = vec![F::zero(); x.len()];
+        let mut gx = zeros(x.len());
         self.strips().run([&mut gx], |strip, [mut gx]| {
             self.strip_back(strip, x, gy, &mut gx);
         });

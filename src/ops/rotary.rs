@@ -7,6 +7,7 @@ use super::fused::{apply_one, runs_on, Backward, Forward, FusedOp, Launch, Launc
 use super::parallel::InParallel;
 use super::shape;
 use crate::gpu::Buffer;
+use crate::zeros::zeros;
 use candle_core::{bail, DType, Result, Shape, Tensor, D};
 use dsf_simd::simd;
 
@@ -90,7 +91,7 @@ fn table<F: Float>(positions: &[u32], dims: usize) -> Vec<F> {
     let rates: Vec<f64> = (0..half)
         .map(|pair| BASE.powf(-(pair as f64) / half as f64))
         .collect();
-    let mut table = vec![F::zero(); positions.len() * dims];
+    let mut table = zeros(positions.len() * dims);
     table
         .chunks_mut(ROWS * dims)
         .zip(positions.chunks(ROWS))
@@ -146,7 +147,7 @@ impl Rotary {
     fn rotate_rows<F: Float>(&self, x: &[F], table: &[F], back: bool) -> Vec<F> {
         let sign = if back { -F::one() } else { F::one() };
         let count = self.known.len();
-        let mut y = vec![F::zero(); x.len()];
+        let mut y = zeros(x.len());
         y.chunks_mut(ROWS * self.channels)
             .zip(x.chunks(ROWS * self.channels))
             .enumerate()

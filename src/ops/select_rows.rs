@@ -7,6 +7,7 @@ use super::parallel::InParallel;
 use super::shape;
 use super::tile::Tiles;
 use crate::gpu::{Arg, Buffer, Gpu, Grid, Kernel};
+use crate::zeros::zeros;
 use candle_core::{DType, Result, Shape, Tensor};
 
 /// y\[b, r\] = x\[b, positions\[b, r\]\].
@@ -69,7 +70,7 @@ impl FusedOp for SelectRows {
     }
 
     fn backward<F: Float>(&self, call: Backward<F>) -> Vec<Vec<F>> {
-        let mut gx = vec![F::zero(); call.ins[0].len()];
+        let mut gx = zeros(call.ins[0].len());
         gx.chunks_mut(self.len * self.width)
             .zip(self.known.chunks(self.rows))
             .zip(call.only().grad.chunks(self.rows * self.width))

@@ -8,6 +8,7 @@ use super::parallel::InParallel;
 use super::shape;
 use super::tile::Tiles;
 use crate::gpu::{Arg, Buffer, Gpu, Kernel};
+use crate::zeros::zeros;
 use candle_core::{Result, Shape, Tensor};
 
 /// The steps of `x`, (B, L, N), as L tensors of shape (B, N).
@@ -46,7 +47,7 @@ impl FusedOp for TimeSteps {
     }
 
     fn backward<F: Float>(&self, call: Backward<F>) -> Vec<Vec<F>> {
-        let mut gx = vec![F::zero(); call.ins[0].len()];
+        let mut gx = zeros(call.ins[0].len());
         let sequences = gx.chunks_exact_mut(self.len * self.width).enumerate();
         sequences.in_parallel(|(sequence, gx)| {
             for (gx, out) in gx.chunks_exact_mut(self.width).zip(call.outs) {

@@ -3,6 +3,7 @@
 use super::float::Float;
 use super::lanes::{each, load, splat, store, Lanes, LANES};
 use super::parallel::InParallel;
+use crate::zeros::zeros;
 use dsf_simd::simd;
 
 /// Rows of a transpose per task.
@@ -11,7 +12,7 @@ const PANEL: usize = 4 * LANES;
 /// The transpose of a matrix with `columns` columns.
 pub(crate) fn transpose<F: Float>(x: &[F], columns: usize) -> Vec<F> {
     let rows = x.len() / columns;
-    let mut y = vec![F::zero(); x.len()];
+    let mut y = zeros(x.len());
     let panels = y.chunks_mut(PANEL * rows).enumerate();
     panels.in_parallel(|(i, y)| transpose_panel(x, columns, i * PANEL, y));
     y

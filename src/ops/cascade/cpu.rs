@@ -6,6 +6,7 @@ use super::Cascade;
 use crate::float::Float;
 use crate::lanes::{each, splat, Lanes, LANES};
 use crate::parallel::InParallel;
+use crate::zeros::zeros;
 use dsf_simd::simd;
 
 /// Steps between stored states.
@@ -13,7 +14,7 @@ const SPAN: usize = 32;
 
 /// y, a group of channels after the other.
 pub(super) fn forward<F: Float>(op: &Cascade, ins: &[&[F]]) -> Vec<F> {
-    let mut y = vec![F::zero(); op.width * op.len];
+    let mut y = zeros(op.width * op.len);
     let groups = y.chunks_mut(LANES * op.len).enumerate();
     groups.in_parallel(|(group, y)| response(&op.group(ins, group), y, op.len));
     y
@@ -21,7 +22,7 @@ pub(super) fn forward<F: Float>(op: &Cascade, ins: &[&[F]]) -> Vec<F> {
 
 /// The gradients of the three inputs.
 pub(super) fn backward<F: Float>(op: &Cascade, ins: &[&[F]], gy: &[F]) -> Vec<Vec<F>> {
-    let mut grads = [(); 3].map(|()| vec![F::zero(); op.width * op.states]);
+    let mut grads = [(); 3].map(|()| zeros(op.width * op.states));
     let [ga, gb, gw] = &mut grads;
     let each = LANES * op.states;
     let parts = ga

@@ -9,12 +9,13 @@ use crate::fused::Backward;
 use crate::lanes::{add_chunk, dot, each, splat, Lanes, LANES};
 use crate::matrix::Matrix;
 use crate::parallel::InParallel;
+use crate::zeros::zeros;
 use dsf_simd::simd;
 use std::ops::Range;
 
 pub(super) fn backward<F: Float>(op: &CausalAttention, call: Backward<F>) -> Vec<Vec<F>> {
     let ins = call.ins;
-    let zeros = |like: &[F]| vec![F::zero(); like.len()];
+    let zeros = |like: &[F]| zeros(like.len());
     let (mut gq, mut gk, mut gv) = (zeros(ins[0]), zeros(ins[1]), zeros(ins[2]));
     let distances = op.distances();
     let mut gb = vec![Vec::new(); op.batch * op.heads];

@@ -7,13 +7,14 @@ use crate::float::Float;
 use crate::lanes::{largest, splat, total, LANES};
 use crate::matrix::Matrix;
 use crate::parallel::InParallel;
+use crate::zeros::zeros;
 use dsf_simd::simd;
 use std::ops::Range;
 
 /// The result and, for the backward pass, one number for each row: by what its weights were multiplied, the reciprocal of their
 /// sum, unless they are [`Weights::Plain`]; and, of a softmax, its largest score.
 pub(super) fn forward<F: Float>(op: &CausalAttention, ins: &[&[F]]) -> Vec<Vec<F>> {
-    let zeros = |width: usize| vec![F::zero(); op.batch * op.heads * op.rows * width];
+    let zeros = |width: usize| zeros(op.batch * op.heads * op.rows * width);
     let mut outs = [zeros(op.value_width), zeros(1), zeros(1)];
     let [o, reciprocals, tops] = &mut outs;
     let rows = reciprocals.chunks_mut(op.rows);

@@ -8,6 +8,7 @@ use crate::fused::Used;
 use crate::lanes::dot;
 use crate::parallel::InParallel;
 use crate::route;
+use crate::zeros::zeros;
 
 /// Rows of a task of a pass over memory.
 const ROWS: usize = 256;
@@ -80,7 +81,7 @@ pub(super) fn backward<F: Float>(
         times: sums.times.clone(),
         ..sums
     };
-    let mut go = vec![F::zero(); out.grad.len() / e * wide];
+    let mut go = zeros(out.grad.len() / e * wide);
     let reciprocals = reciprocals(op, ones, ins);
     let reads = out.grad.chunks(ROWS * e).zip(out.value.chunks(ROWS * e));
     go.chunks_mut(ROWS * wide)
@@ -97,7 +98,7 @@ pub(super) fn backward<F: Float>(
             }
         });
     let grads = sums.backward(&inputs(ins, &v), &go);
-    let mut gv = vec![F::zero(); ins[2].len()];
+    let mut gv = zeros(ins[2].len());
     let tasks = gv.chunks_mut(ROWS * e).zip(grads.v.chunks(ROWS * wide));
     tasks.in_parallel(|(gv, from)| {
         for (gv, wide) in gv.chunks_exact_mut(e).zip(from.chunks_exact(wide)) {

@@ -18,6 +18,7 @@ mod work;
 
 use super::float::Float;
 use crate::parallel::InParallel;
+use crate::zeros::zeros;
 use chunk::Chunk;
 use gradient::Out;
 use std::ops::Range;
@@ -109,7 +110,7 @@ impl Chunked {
     /// y, (sequences, R, d).
     pub(crate) fn forward<F: Float>(&self, ins: &Inputs<F>) -> Vec<F> {
         let size = self.times.rows * self.channels;
-        let mut y = vec![F::zero(); self.sequences * size];
+        let mut y = zeros(self.sequences * size);
         let slabs = y.chunks_mut(self.slab() * size);
         for (slab, y) in self.slabs().zip(slabs) {
             let chunks = self.chunks(ins, slab);
@@ -126,7 +127,6 @@ impl Chunked {
 
     /// The gradients, given that of y.
     pub(crate) fn backward<F: Float>(&self, ins: &Inputs<F>, gy: &[F]) -> Grads<F> {
-        let zeros = |len: usize| vec![F::zero(); len];
         let exponents = ins.decay.as_ref().map_or(0, |_| ins.x.len());
         let mut grads = Grads {
             b: zeros(ins.b.len()),

@@ -8,6 +8,7 @@ use crate::float::Float;
 use crate::fused::Used;
 use crate::lanes::{each, load, map, splat, store, sum_parts, Lanes, LANES};
 use crate::strips::Rows;
+use crate::zeros::zeros;
 use dsf_simd::simd;
 use std::ops::Range;
 
@@ -21,9 +22,9 @@ pub(super) fn backward<R: Rule, F: Float>(
 ) -> Vec<Vec<F>> {
     let coefficients = scan.coefficients(ins);
     let sizes = &scan.sizes;
-    let mut gz = vec![F::zero(); ins[0].len()];
-    let mut gx = vec![F::zero(); ins[1].len()];
-    let mut gp = vec![F::zero(); sizes.extent.batch * sizes.extent.width];
+    let mut gz = zeros(ins[0].len());
+    let mut gx = zeros(ins[1].len());
+    let mut gp = zeros(sizes.extent.batch * sizes.extent.width);
     let outs = [&mut gz[..], &mut gx, &mut gp];
     sizes.strips().run(outs, |strip, grads| {
         backward_strip(

@@ -5,6 +5,7 @@ use super::Scan;
 use crate::float::Float;
 use crate::lanes::{each, load, map, splat, store, Lanes, LANES};
 use crate::strips::{Rows, Strip};
+use crate::zeros::zeros;
 use dsf_simd::simd;
 
 /// The inputs of a strip.
@@ -57,7 +58,7 @@ impl<R: Rule> Scan<R> {
 pub(super) fn forward<R: Rule, F: Float>(scan: &Scan<R>, ins: &[&[F]]) -> Vec<F> {
     let coefficients = scan.coefficients(ins);
     let sizes = &scan.sizes;
-    let mut h = vec![F::zero(); sizes.extent.batch * sizes.rows() * sizes.extent.width];
+    let mut h = zeros(sizes.extent.batch * sizes.rows() * sizes.extent.width);
     sizes.strips().run([&mut h], |strip, [h]| {
         forward_strip(scan, &scan.strip_inputs(strip, ins, &coefficients), h);
     });

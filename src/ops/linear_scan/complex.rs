@@ -7,6 +7,7 @@ use crate::gpu::Buffer;
 use crate::lanes::map;
 use crate::shape;
 use crate::strips::{Rows, Strip, Strips};
+use crate::zeros::zeros;
 use candle_core::{bail, Result, Shape, Tensor};
 use dsf_simd::simd;
 
@@ -49,7 +50,7 @@ impl FusedOp for ComplexScan {
     }
 
     fn forward<F: Float>(&self, Forward { ins, .. }: Forward<F>) -> Vec<Vec<F>> {
-        let mut h = vec![F::zero(); ins[1].len()];
+        let mut h = zeros(ins[1].len());
         let Extent {
             batch, len, width, ..
         } = self.0;
@@ -61,8 +62,8 @@ impl FusedOp for ComplexScan {
 
     fn backward<F: Float>(&self, call: Backward<F>) -> Vec<Vec<F>> {
         let (a, h) = (call.ins[0], call.only());
-        let mut ga = vec![F::zero(); a.len()];
-        let mut gx = vec![F::zero(); a.len()];
+        let mut ga = zeros(a.len());
+        let mut gx = zeros(a.len());
         let Extent {
             batch, len, width, ..
         } = self.0;

@@ -5,10 +5,11 @@ use super::{Extent, LinearScan};
 use crate::float::Float;
 use crate::fused::Used;
 use crate::strips::{Rows, Strip, Strips};
+use crate::zeros::zeros;
 use dsf_simd::simd;
 
 pub(super) fn forward<F: Float>(scan: &LinearScan, a: &[F], x: &[F]) -> Vec<F> {
-    let mut h = vec![F::zero(); x.len()];
+    let mut h = zeros(x.len());
     let Extent {
         batch, len, width, ..
     } = scan.0;
@@ -37,8 +38,8 @@ fn add_product<F: Float>(to: &mut [F], x: &[F], a: &[F], b: &[F]) {
 }
 
 pub(super) fn backward<F: Float>(scan: &LinearScan, a: &[F], h: Used<&[F]>) -> Vec<Vec<F>> {
-    let mut ga = vec![F::zero(); a.len()];
-    let mut gx = vec![F::zero(); a.len()];
+    let mut ga = zeros(a.len());
+    let mut gx = zeros(a.len());
     let Extent {
         batch, len, width, ..
     } = scan.0;

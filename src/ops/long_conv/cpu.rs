@@ -9,6 +9,7 @@ use crate::float::Float;
 use crate::fused::Backward;
 use crate::parallel::InParallel;
 use crate::transpose::transpose;
+use crate::zeros::zeros;
 
 /// The most taps for which their sums are faster than transforms.
 const FEW: usize = 64;
@@ -51,7 +52,7 @@ impl LongConv {
 
     /// y as (d, B, L), from u as (d, B, L).
     fn forward_by<F: Float>(&self, sums: &impl Sums<F>, u: &[F], kernel: &[F]) -> Vec<F> {
-        let mut y = vec![F::zero(); u.len()];
+        let mut y = zeros(u.len());
         let channels = y.chunks_mut(self.batch * self.len);
         let channels = channels.zip(self.channels(u, kernel));
         channels.in_parallel_with(
@@ -68,8 +69,8 @@ impl LongConv {
         [u, kernel, gy]: [&[F]; 3],
         needs_grad: &[bool],
     ) -> [Vec<F>; 2] {
-        let mut gu = vec![F::zero(); u.len()];
-        let mut gk = vec![F::zero(); kernel.len()];
+        let mut gu = zeros(u.len());
+        let mut gk = zeros(kernel.len());
         let rows = self.batch * self.len;
         let writes = gu.chunks_mut(rows).zip(gk.chunks_mut(self.taps));
         let reads = self.channels(u, kernel).zip(gy.chunks(rows));

@@ -6,6 +6,7 @@ use super::{Sizes, VALUES};
 use crate::float::Float;
 use crate::lanes::{add_chunk, map_chunks, store, sum, Lanes, LANES};
 use crate::strips::Rows;
+use crate::zeros::zeros;
 use std::array;
 
 /// The result, (B, R, s, e). `work` writes the columns of a task at each row.
@@ -15,7 +16,7 @@ pub(crate) fn result<F: Float>(
     work: impl Fn(&Task<F>, Rows<F>) + Sync,
 ) -> Vec<F> {
     let row = sizes.heads * sizes.values;
-    let mut o = vec![F::zero(); sizes.batch * sizes.times.rows * row];
+    let mut o = zeros(sizes.batch * sizes.times.rows * row);
     let cut = Cut {
         out: &mut o,
         row,
@@ -35,7 +36,7 @@ pub(crate) fn gradients<F: Float, const INS: usize>(
 ) -> Vec<Vec<F>> {
     let tiles = sizes.tiles();
     let shares = |input| if input == VALUES { 1 } else { tiles };
-    let zeros = |(input, x): (usize, &&[F])| vec![F::zero(); x.len() * shares(input)];
+    let zeros = |(input, x): (usize, &&[F])| zeros(x.len() * shares(input));
     let mut grads: Vec<Vec<F>> = ins.iter().enumerate().map(zeros).collect();
     let mut arrays = grads.iter_mut();
     let outs: [Cut<F>; INS] = array::from_fn(|input| {

@@ -12,6 +12,7 @@ use super::SelectiveScan;
 use crate::float::Float;
 use crate::lanes::{each, splat, sum_parts, LANES};
 use crate::parallel::InParallel;
+use crate::zeros::zeros;
 use dsf_simd::simd;
 use std::ops::Range;
 
@@ -21,7 +22,6 @@ pub(super) const TASKS: usize = 64;
 pub(super) fn backward<F: Float>(scan: &SelectiveScan, ins: &[&[F]], gy: &[F]) -> Vec<Vec<F>> {
     let packed = scan.pack(ins[2]);
     let (spans, span) = (scan.spans(), scan.span());
-    let zeros = |count: usize| vec![F::zero(); count];
     let (mut u, mut delta) = (zeros(ins[0].len()), zeros(ins[1].len()));
     let (mut b, mut c) = (zeros(ins[3].len() * spans), zeros(ins[4].len() * spans));
     // A task has one span of one sequence, or several sequences with one span each.

@@ -6,6 +6,7 @@ use super::SelectiveScan;
 use crate::float::Float;
 use crate::lanes::{splat, store, LANES};
 use crate::parallel::InParallel;
+use crate::zeros::zeros;
 use dsf_simd::simd;
 use std::ops::Range;
 
@@ -32,7 +33,7 @@ impl<F: Float> Scratch<F> {
 
 pub(super) fn forward<F: Float>(scan: &SelectiveScan, ins: &[&[F]]) -> Vec<F> {
     let a = scan.pack(ins[2]);
-    let mut y = vec![F::zero(); scan.batch * scan.rows * scan.channels];
+    let mut y = zeros(scan.batch * scan.rows * scan.channels);
     columns(&mut y, (scan.rows, scan.channels), scan.span() * LANES)
         .into_iter()
         .enumerate()

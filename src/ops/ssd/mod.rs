@@ -9,6 +9,7 @@ use super::lanes::{each, load, splat, store, sum_parts, Lanes, LANES};
 use super::{float::Float, shape};
 use crate::gpu::Buffer;
 use crate::parallel::InParallel;
+use crate::zeros::zeros;
 use candle_core::{Result, Shape, Tensor};
 use dsf_simd::simd;
 
@@ -93,7 +94,7 @@ impl FusedOp for Ssd {
         let (mut u, mut delta) = (grads.v, grads.exponent);
         let d = self.sums.channels;
         let slab = SLAB * d;
-        let mut parts = vec![F::zero(); call.ins[0].len().div_ceil(slab) * d];
+        let mut parts = zeros(call.ins[0].len().div_ceil(slab) * d);
         let grads_of_slabs = u.chunks_mut(slab).zip(delta.chunks_mut(slab));
         grads_of_slabs
             .zip(parts.chunks_mut(d))

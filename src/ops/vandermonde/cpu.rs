@@ -7,6 +7,7 @@ use super::Vandermonde;
 use crate::float::Float;
 use crate::lanes::{by_index, each, load, splat, store, sum, Lanes, LANES};
 use crate::parallel::InParallel;
+use crate::zeros::zeros;
 use dsf_simd::simd;
 
 /// States whose powers are computed at one time, and those of a gradient, which has four sums each.
@@ -18,7 +19,7 @@ const NOTHING: f64 = 1e-33;
 
 /// y, channel by channel.
 pub(super) fn forward<F: Float>(op: &Vandermonde, ins: &[&[F]]) -> Vec<F> {
-    let mut y = vec![F::zero(); op.width * op.len];
+    let mut y = zeros(op.width * op.len);
     let channels = y.chunks_exact_mut(op.len).enumerate();
     channels.in_parallel(|(c, y)| kernel(op.channel(ins, c), y));
     y

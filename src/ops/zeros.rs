@@ -1,0 +1,38 @@
+//! Vectors of zeros, which ops write their results over: large ones are filled by all threads, since one alone takes a tenth of a
+//! step for it.
+
+#![allow(unsafe_code)]
+
+use super::float::Float;
+use super::parallel::InParallel;
+use std::mem::MaybeUninit;
+
+/// Numbers that a task fills; fewer are filled by the calling thread.
+const CHUNK: usize = 1 << 17;
+
+/// `count` zeros.
+pub(crate) fn zeros<F: Float>(count: usize) -> Vec<F> {
+    if count <= CHUNK {
+        return vec![F::zero(); count];
+    }
+    let mut x = Vec::with_capacity(count);
+    let parts = x.spare_capacity_mut()[..count].chunks_mut(CHUNK);
+    parts.in_parallel(|part| part.fill(MaybeUninit::new(F::zero())));
+    // SAFETY: the capacity is `count` at least, and the parts, which cover it, have been written.
+    unsafe { x.set_len(count) };
+    x
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_number_is_zero_in_one_chunk_and_in_several() {
+        for count in [0, 1, CHUNK, CHUNK + 1, 3 * CHUNK - 1] {
+            let x: Vec<f32> = zeros(count);
+            assert_eq!(x.len(), count);
+            assert!(x.iter().all(|&x| x.to_bits() == 0), "{count}");
+        }
+    }
+}
