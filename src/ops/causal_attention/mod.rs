@@ -17,7 +17,7 @@ use crate::gpu::Buffer;
 use candle_core::{bail, Result, Shape, Tensor};
 use pattern::Checked;
 pub use pattern::Pattern;
-use place::Heads;
+use place::{Heads, Rows, Sizes};
 
 /// The rule from scores s_ij = q_i . k_j to weights p_ij, over the steps j that row i attends to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -64,10 +64,23 @@ pub fn patterned_attention(
 }
 
 fn apply(op: CausalAttention, ins: [&Tensor; 3]) -> Result<Tensor> {
-    let q = ins[0];
-    let layout = op.layout;
-    if op.heads > 1 && op.wanted(q).is_some_and(|wanted| wanted != layout) {
-        return place::moved(op, ins, apply);
+    let (q, heads) = (ins[0], op.heads);
+    let wanted = op.wanted(q).filter(|_| heads > 1).unwrap_or(op.layout);
+    if wanted != op.layout {
+        let moved = CausalAttention {
+            layout: wanted,
+            ..op
+        };
+        return match wanted {
+            Heads::Apart => {
+                let [q, k, v] = ins.map(|x| place::apart(x, heads));
+                place::beside(&apply(moved, [&q?, &k?, &v?])?)
+            }
+            Heads::Beside => {
+                let [q, k, v] = ins.map(place::beside);
+                place::apart(&apply(moved, [&q?, &k?, &v?])?, heads)
+            }
+        };
     }
     if runs_on(q) {
         let bias = op.bias().cloned();
@@ -190,6 +203,31 @@ impl CausalAttention {
             pattern: Some(checked),
             ..self
         })
+    }
+
+    /// The sizes of a tensor with so many rows for each head, `width` numbers a row.
+    fn sizes(&self, rows: usize, width: usize) -> Sizes {
+        Sizes {
+            sequences: self.batch,
+            heads: self.heads,
+            rows,
+            width,
+        }
+    }
+
+    /// The rows of `item` (batch and head) in such a tensor.
+    fn rows_of<'a, F>(&self, x: &'a [F], item: usize, rows: usize, width: usize) -> Rows<'a, F> {
+        self.layout.rows_of(x, self.sizes(rows, width), item)
+    }
+
+    /// The rows of each item in such a tensor.
+    fn rows_by_item<'a, F>(
+        &self,
+        x: &'a mut [F],
+        rows: usize,
+        width: usize,
+    ) -> Vec<Vec<&'a mut [F]>> {
+        self.layout.rows_by_item(x, self.sizes(rows, width))
     }
 
     /// The fourth input.

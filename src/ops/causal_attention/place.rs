@@ -1,6 +1,5 @@
 //! Where the rows of a head are: one after another, or between those of the other heads.
 
-use super::CausalAttention;
 use crate::float::Float;
 use crate::matrix::Matrix;
 use candle_core::{Result, Tensor};
@@ -26,26 +25,6 @@ pub(super) fn apart(x: &Tensor, heads: usize) -> Result<Tensor> {
 pub(super) fn beside(x: &Tensor) -> Result<Tensor> {
     let (batch, heads, rows, width) = x.dims4()?;
     x.transpose(1, 2)?.reshape((batch, rows, heads * width))
-}
-
-/// What `attend` makes of the inputs where their heads are held the other way, as the inputs hold them.
-pub(super) fn moved(
-    op: CausalAttention,
-    ins: [&Tensor; 3],
-    attend: impl FnOnce(CausalAttention, [&Tensor; 3]) -> Result<Tensor>,
-) -> Result<Tensor> {
-    let heads = op.heads;
-    let with = |layout| CausalAttention { layout, ..op };
-    match op.layout {
-        Heads::Beside => {
-            let [q, k, v] = ins.map(|x| apart(x, heads));
-            beside(&attend(with(Heads::Apart), [&q?, &k?, &v?])?)
-        }
-        Heads::Apart => {
-            let [q, k, v] = ins.map(beside);
-            apart(&attend(with(Heads::Beside), [&q?, &k?, &v?])?, heads)
-        }
-    }
 }
 
 /// Some rows of one head of one sequence.
@@ -89,20 +68,26 @@ impl<'a, F: Float> Rows<'a, F> {
     }
 }
 
-impl CausalAttention {
-    /// The rows of `item` (batch and head) in a tensor with so many of them for each, `width` numbers a head.
-    pub(super) fn rows_of<'a, F>(
-        &self,
-        x: &'a [F],
-        item: usize,
-        rows: usize,
-        width: usize,
-    ) -> Rows<'a, F> {
-        let (first, stride) = match self.layout {
-            Heads::Apart => (item * rows * width, width),
-            Heads::Beside => {
-                let (sequence, head) = (item / self.heads, item % self.heads);
-                let stride = self.heads * width;
+/// The sizes of a tensor of `sequences` with so many `heads` and `rows`, `width` numbers a row of a head.
+#[derive(Clone, Copy)]
+pub(super) struct Sizes {
+    pub(super) sequences: usize,
+    pub(super) heads: usize,
+    pub(super) rows: usize,
+    pub(super) width: usize,
+}
+
+impl Heads {
+    /// The rows of `item` (sequence and head).
+    pub(super) fn rows_of<F>(self, x: &[F], sizes: Sizes, item: usize) -> Rows<'_, F> {
+        let Sizes {
+            heads, rows, width, ..
+        } = sizes;
+        let (first, stride) = match self {
+            Self::Apart => (item * rows * width, width),
+            Self::Beside => {
+                let (sequence, head) = (item / heads, item % heads);
+                let stride = heads * width;
                 (sequence * rows * stride + head * width, stride)
             }
         };
@@ -113,19 +98,20 @@ impl CausalAttention {
         }
     }
 
-    /// The rows of each item in such a tensor.
-    pub(super) fn rows_by_item<'a, F>(
-        &self,
-        x: &'a mut [F],
-        rows: usize,
-        width: usize,
-    ) -> Vec<Vec<&'a mut [F]>> {
+    /// The rows of every item.
+    pub(super) fn rows_by_item<F>(self, x: &mut [F], sizes: Sizes) -> Vec<Vec<&mut [F]>> {
+        let Sizes {
+            sequences,
+            heads,
+            rows,
+            width,
+        } = sizes;
         let empty = |_| Vec::with_capacity(rows);
-        let mut items: Vec<Vec<_>> = (0..self.batch * self.heads).map(empty).collect();
+        let mut items: Vec<Vec<_>> = (0..sequences * heads).map(empty).collect();
         for (i, row) in x.chunks_exact_mut(width).enumerate() {
-            let item = match self.layout {
-                Heads::Apart => i / rows,
-                Heads::Beside => i / self.heads / rows * self.heads + i % self.heads,
+            let item = match self {
+                Self::Apart => i / rows,
+                Self::Beside => i / heads / rows * heads + i % heads,
             };
             items[item].push(row);
         }
