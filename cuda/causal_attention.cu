@@ -30,7 +30,7 @@ DEVICE void dots(Ptr<const T> gy, Ptr<const T> y, Ptr<float> to, uint32_t sequen
                  uint32_t width) {
     uint32_t row = blockIdx.x * (THREADS / WARP) + threadIdx.x / WARP;
     if (row >= sequences * rows) return;
-    uint64_t first = first_of(row / rows, heads, rows, width) + uint64_t(row % rows) * heads * width;
+    uint64_t first = uint64_t(first_of(row / rows, heads, rows) + row % rows * heads) * width;
     float sum = 0.0f;
     for (uint32_t i = threadIdx.x % WARP; i < width; i += WARP)
         sum += to_float(gy[first + i]) * to_float(y[first + i]);

@@ -171,12 +171,12 @@ struct Walk {
 
     DEVICE void write(uint32_t first, uint32_t column, Ptr<T> to) {
         uint32_t rows = OVER_KEYS ? in.q.rows : in.k.rows, width = (GRADIENT ? in.q : in.v).width;
-        uint32_t stride = width * in.heads;
+        uint32_t from = OVER_KEYS ? in.q.first : in.k.first;
         float scale = GRADIENT ? in.scale : 1.0f;
         uint32_t warp = threadIdx.x / WARP, row = warp % (ROWS / RM) * RM, right = warp / (ROWS / RM) * RN;
         result.each([&](uint32_t i, uint32_t j, float x) {
             uint32_t r = first + row + i, c = column + right + j;
-            if (r < rows && c < width) to[uint64_t(r) * stride + c] = from_float<T>(x * scale);
+            if (r < rows && c < width) to[uint64_t(from + r * in.heads) * width + c] = from_float<T>(x * scale);
         });
     }
 };
@@ -203,10 +203,9 @@ DEVICE void attend(Ptr<const T> q, Ptr<const T> k, Ptr<const T> v, Ptr<const T> 
                              rule, by_four, scale, links, links_each, window, globals, slopes, bias, distances);
     if (stats_to != nullptr) stats_to = stats_to + item * rows;
     if (blockIdx.y > 0) stats_to = nullptr;
-    uint32_t width = W::GRADIENT ? key_width : value_width;
     uint32_t warp = threadIdx.x / WARP, down = QUERIES / W::Tile::PM;
     W walk = {in, {in, staged, weights, reach, parts, warp % down * W::Tile::PM, warp / down * W::Tile::PN}};
-    walk.run(tile, blockIdx.y * COLUMNS, to + first_of(sequence, heads, of, width), stats_to);
+    walk.run(tile, blockIdx.y * COLUMNS, to, stats_to);
 }
 
 // Compiled for `blocks` blocks per multiprocessor, if there are tensor cores.

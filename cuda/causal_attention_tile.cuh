@@ -11,23 +11,24 @@ constexpr int THREADS = 256;
 constexpr int KEYS = 64;
 constexpr uint32_t STAGED = 18432;  // bytes of what is staged at a time
 
-// Where the rows of a head of a sequence begin, whose heads lie side by side, `width` elements each.
-DEVICE uint64_t first_of(uint32_t sequence, uint32_t heads, uint32_t rows, uint32_t width) {
-    return (uint64_t(sequence / heads) * rows * heads + sequence % heads) * width;
+// The index, in rows of one head, of the first row of a head of a sequence, whose heads lie side by side.
+DEVICE uint32_t first_of(uint32_t sequence, uint32_t heads, uint32_t rows) {
+    return sequence / heads * rows * heads + sequence % heads;
 }
 
 // A row-major matrix of one head of one sequence.
 template <class T>
 struct Matrix {
-    Ptr<const T> p;
-    uint32_t rows, width, stride;  // the stride is from one row to the next
+    Ptr<const T> p;  // of all heads of all sequences, as the kernel gets it: it needs no register
+    uint32_t first, heads;  // the first of its rows among all, and from one of them to the next
+    uint32_t rows, width;
     bool by_four;  // rows are aligned to four elements
 
     // Elements (row, column ..), zero outside; column is a multiple of 4.
     DEVICE Packed<T> four(uint32_t row, uint32_t column) const {
         Packed<T> x = {};
         if (row >= rows || column >= width) return x;
-        Ptr<const T> at = p + (uint64_t(row) * stride + column);
+        Ptr<const T> at = p + (uint64_t(first + row * heads) * width + column);
         if (by_four) return load_packed(at);
         T none = from_float<T>(0.0f), one = none, two = none, three = none;
         if (column + 1 < width) one = at[1];
@@ -121,16 +122,15 @@ DEVICE Inputs<T> inputs(uint32_t sequence, Ptr<const T> q, Ptr<const T> k, Ptr<c
                         uint32_t links_each, uint32_t window, uint32_t globals, uint32_t slopes, Ptr<const float> bias,
                         uint32_t distances) {
     uint64_t item = sequence;
-    uint32_t key_stride = heads * key_width, value_stride = heads * value_width;
     bool fours = by_four != 0;
-    Inputs<T> in = {{q + first_of(sequence, heads, rows, key_width), rows, key_width, key_stride, fours},
-                    {k + first_of(sequence, heads, len, key_width), len, key_width, key_stride, fours},
-                    {v + first_of(sequence, heads, len, value_width), len, value_width, value_stride, fours},
-                    {nullptr, rows, value_width, value_stride, fours},
+    uint32_t query = first_of(sequence, heads, rows), key = first_of(sequence, heads, len);
+    Inputs<T> in = {{q, query, heads, rows, key_width, fours},
+                    {k, key, heads, len, key_width, fours},
+                    {v, key, heads, len, value_width, fours},
+                    {gy, query, heads, rows, value_width, fours},
                     nullptr, nullptr, nullptr, mask, sequence, rule, scale,
                     window, globals, links, links_each, 0.0f, bias, distances, heads};
     if (slopes != 0) in.slope = exp2f(-8.0f * float(sequence % heads + 1) / float(heads));
-    if (gy != nullptr) in.gy.p = gy + first_of(sequence, heads, rows, value_width);
     if (positions != nullptr) in.positions = positions + uint64_t(sequence / heads) * rows;
     if (stats != nullptr) in.stats = stats + item * rows;
     if (dots != nullptr) in.dots = dots + item * rows;
@@ -296,9 +296,9 @@ struct Tile {
 #pragma unroll 1
         for (bool last = in.rule != SOFTMAX;; last = true) {
             pairs.clear();
-            uint32_t width = last ? in.v.width : in.k.width, stride = width * in.heads;
-            Matrix<T> a = {last ? in.gy.p : in.q.p, in.q.rows, width, stride, in.q.by_four};
-            Matrix<T> b = {last ? in.v.p : in.k.p, in.k.rows, width, stride, in.k.by_four};
+            uint32_t width = last ? in.v.width : in.k.width;
+            Matrix<T> a = {last ? in.gy.p : in.q.p, in.q.first, in.heads, in.q.rows, width, in.q.by_four};
+            Matrix<T> b = {last ? in.v.p : in.k.p, in.k.first, in.heads, in.k.rows, width, in.k.by_four};
             multiply(pairs, a, first_query, b, first_key);
             if (last) break;
             weigh(pairs, first_query, first_key);

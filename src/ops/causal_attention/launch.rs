@@ -146,6 +146,8 @@ impl Pairs<'_> {
     /// Launches a kernel that writes `to`.
     fn run(&self, kernel: Kernel, grid: Grid, to: &[Arg]) -> Result<()> {
         let op = self.op;
+        let rows = op.batch * op.heads * op.rows.max(op.len);
+        u32::try_from(rows).map_err(candle_core::Error::wrap)?; // kernels count rows in 32 bits
         let held = op.positions.as_ref().map(|x| x.storage_and_layout());
         let positions = held
             .as_ref()
