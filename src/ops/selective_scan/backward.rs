@@ -1,15 +1,13 @@
-//! The backward pass. It recomputes the recurrence once and stores the state before every chunk,
-//! then processes the chunks in reverse: forward through a chunk with every state and decay on a
-//! tape, and back. A sequence of one chunk needs no first pass.
-//!
-//! Memory of a task, for any B, d and n: the stored states, one of a panel of 128 channels and a
-//! tile of 64 states per 64 steps, and some hundred kilobytes.
+//! The backward pass. It takes the chunks in reverse: forward through a chunk, from the state that the forward pass
+//! saved, with every state and decay on a tape, and back. A task needs some hundred kilobytes of its own, for any B, d
+//! and n.
 
 use super::kernel::Vector;
 use super::layout::{columns, Sequence};
 use super::panel::{Grads, Panel, Scratch, SpanGrads, TILE};
 use super::SelectiveScan;
 use crate::float::Float;
+use crate::fused::Backward;
 use crate::lanes::{each, splat, sum_parts, LANES};
 use crate::parallel::InParallel;
 use crate::zeros::zeros;
@@ -19,7 +17,8 @@ use std::ops::Range;
 /// The maximum of tasks among which sequences are divided: each has a gradient of `a` of its own.
 pub(super) const TASKS: usize = 64;
 
-pub(super) fn backward<F: Float>(scan: &SelectiveScan, ins: &[&[F]], gy: &[F]) -> Vec<Vec<F>> {
+pub(super) fn backward<F: Float>(scan: &SelectiveScan, call: Backward<F>) -> Vec<Vec<F>> {
+    let (ins, gy) = (call.ins, call.only().grad);
     let packed = scan.pack(ins[2]);
     let (spans, span) = (scan.spans(), scan.span());
     let (mut u, mut delta) = (zeros(ins[0].len()), zeros(ins[1].len()));
@@ -45,8 +44,15 @@ pub(super) fn backward<F: Float>(scan: &SelectiveScan, ins: &[&[F]], gy: &[F]) -
                 for (i, span) in (task * per_task..).zip(grads) {
                     let seq = &Sequence::of(scan, ins, &packed, i / spans);
                     let gy = &gy[i / spans * scan.rows * scan.channels..];
+                    let saved = &call.saved[0][i / spans * scan.saves() * scan.state_len()..];
                     let groups = scan.groups_of(i % spans);
-                    backward_span(scan, (seq, gy), groups, &mut Grads { span, a }, scratch);
+                    backward_span(
+                        scan,
+                        (seq, gy, saved),
+                        groups,
+                        &mut Grads { span, a },
+                        scratch,
+                    );
                 }
             },
         );
@@ -71,7 +77,7 @@ fn add_spans<F: Float>(parts: Vec<F>, spans: usize, batch: usize) -> Vec<F> {
 #[simd]
 fn backward_span<F: Float>(
     scan: &SelectiveScan,
-    (seq, gy): (&Sequence<F>, &[F]),
+    (seq, gy, saved): (&Sequence<F>, &[F], &[F]),
     span: Range<usize>,
     grads: &mut Grads<F>,
     scratch: &mut Scratch<F>,
@@ -82,6 +88,7 @@ fn backward_span<F: Float>(
                 scan,
                 seq,
                 gy,
+                saved,
                 groups: group..(group + scan.panel()).min(span.end),
                 first: span.start,
                 states: state..(state + TILE).min(scan.states),

@@ -1,9 +1,11 @@
-//! The forward pass, one task per sequence and span of channels.
+//! The forward pass, one task per sequence and span of channels. A tracked one saves the state before every chunk, from which
+//! the backward pass computes those inside it once more.
 
 use super::kernel::{walk, Driven, ReadOut, Vector, BLOCK, CHUNK};
-use super::layout::{blank, columns, gather, of_group, put, take, Chunk, Sequence, Steps};
+use super::layout::{at, blank, columns, gather, of_group, put, take, Chunk, Sequence, Steps};
 use super::SelectiveScan;
 use crate::float::Float;
+use crate::fused::Forward;
 use crate::lanes::{splat, store, LANES};
 use crate::parallel::InParallel;
 use crate::zeros::zeros;
@@ -15,7 +17,7 @@ struct Scratch<F> {
     steps: Vec<Steps<F>>,
     b: [F; CHUNK * BLOCK],
     c: [F; CHUNK * BLOCK],
-    /// The states: (groups, n).
+    /// The states of a panel, see [`at`].
     h: Vec<Vector<F>>,
 }
 
@@ -31,26 +33,46 @@ impl<F: Float> Scratch<F> {
     }
 }
 
-pub(super) fn forward<F: Float>(scan: &SelectiveScan, ins: &[&[F]]) -> Vec<F> {
+/// What a task writes: the rows of its span of channels.
+struct Out<'a, F> {
+    y: Vec<&'a mut [F]>,
+    /// The states before each chunk but the first; empty if they are not saved.
+    saved: Vec<&'a mut [F]>,
+}
+
+/// y; then, if tracked, the saved states, (B, chunks - 1, panels, n, groups, lanes).
+pub(super) fn forward<F: Float>(
+    scan: &SelectiveScan,
+    Forward { ins, tracked }: Forward<F>,
+) -> Vec<Vec<F>> {
     let a = scan.pack(ins[2]);
+    let saves = if tracked { scan.saves() } else { 0 };
     let mut y = zeros(scan.batch * scan.rows * scan.channels);
-    columns(&mut y, (scan.rows, scan.channels), scan.span() * LANES)
+    let mut saved = zeros(scan.batch * saves * scan.state_len());
+    let span = scan.span() * LANES;
+    let mut outs: Vec<_> = columns(&mut y, (scan.rows, scan.channels), span)
         .into_iter()
-        .enumerate()
-        .in_parallel_with(
-            || Scratch::new(scan),
-            |scratch, (i, mut y)| {
-                let seq = Sequence::of(scan, ins, &a, i / scan.spans());
-                forward_span(
-                    scan,
-                    &seq,
-                    scan.groups_of(i % scan.spans()),
-                    scratch,
-                    &mut y,
-                );
-            },
-        );
-    y
+        .map(|y| Out {
+            y,
+            saved: Vec::new(),
+        })
+        .collect();
+    if saves > 0 {
+        let shape = (saves, scan.state_len());
+        let parts = columns(&mut saved, shape, span * scan.states);
+        for (out, saved) in outs.iter_mut().zip(parts) {
+            out.saved = saved;
+        }
+    }
+    outs.into_iter().enumerate().in_parallel_with(
+        || Scratch::new(scan),
+        |scratch, (i, mut out)| {
+            let seq = Sequence::of(scan, ins, &a, i / scan.spans());
+            let span = scan.groups_of(i % scan.spans());
+            forward_span(scan, &seq, span, scratch, &mut out);
+        },
+    );
+    vec![y, saved]
 }
 
 #[simd]
@@ -59,12 +81,18 @@ fn forward_span<F: Float>(
     seq: &Sequence<F>,
     span: Range<usize>,
     scratch: &mut Scratch<F>,
-    y: &mut [&mut [F]],
+    out: &mut Out<F>,
 ) {
     for first in span.clone().step_by(scan.panel()) {
         let groups = first..(first + scan.panel()).min(span.end);
         scratch.h.fill(Vector(splat(F::zero())));
         for index in 0..seq.chunks() {
+            if let Some(saved) = index.checked_sub(1).and_then(|i| out.saved.get_mut(i)) {
+                let panel = &mut saved[(first - span.start) * scan.states * LANES..];
+                for (to, Vector(h)) in panel.chunks_exact_mut(LANES).zip(&scratch.h) {
+                    to.copy_from_slice(h);
+                }
+            }
             let chunk = seq.chunk(index);
             for (group, steps) in groups.clone().zip(&mut scratch.steps) {
                 steps.load(scan, seq, group, chunk.steps.clone());
@@ -79,7 +107,7 @@ fn forward_span<F: Float>(
             }
             for (group, steps) in groups.clone().zip(&scratch.steps) {
                 for (row, j) in chunk.rows() {
-                    store(&steps.y[j].0, of_group(y[row], group - span.start));
+                    store(&steps.y[j].0, of_group(out.y[row], group - span.start));
                 }
             }
         }
@@ -99,6 +127,7 @@ fn forward_block<F: Float, const K: usize>(
     gather::<F, K>(seq.b, (n, k), chunk.steps.clone().zip(0..), &mut scratch.b);
     gather::<F, K>(seq.c, (n, k), chunk.rows(), &mut scratch.c);
     let (reads, c) = (chunk.reads(), scratch.c.as_chunks::<K>().0);
+    let width = groups.len();
     for (g, (group, steps)) in groups.zip(&mut scratch.steps).enumerate() {
         let by = Driven {
             a: take(seq.a, group * n + k),
@@ -111,7 +140,8 @@ fn forward_block<F: Float, const K: usize>(
             c: &c[..len],
             y: &mut steps.y[..len],
         };
-        let h = walk(&by, take(&scratch.h, g * n + k), read_out);
-        put(&h, &mut scratch.h, g * n + k);
+        let at = at::<K>(width, g, k);
+        let h = walk(&by, take(&scratch.h, at), read_out);
+        put(&h, &mut scratch.h, at);
     }
 }

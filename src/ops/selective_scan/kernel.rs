@@ -36,12 +36,6 @@ pub(super) trait Visit<F, const K: usize> {
     fn visit(&mut self, j: usize, before: &[Lanes<F>; K], decay: &[Lanes<F>; K], h: &[Lanes<F>; K]);
 }
 
-/// Ignores the steps, if only the last state is needed.
-impl<F, const K: usize> Visit<F, K> for () {
-    #[inline(always)]
-    fn visit(&mut self, _: usize, _: &[Lanes<F>; K], _: &[Lanes<F>; K], _: &[Lanes<F>; K]) {}
-}
-
 /// Runs the recurrence over the steps from `h` and returns the last state.
 #[inline(always)]
 pub(super) fn walk<F: Float, const K: usize>(

@@ -109,6 +109,12 @@ pub(super) fn gather<F: Float, const K: usize>(
     }
 }
 
+/// The index of the first of `K` states of a panel's `g`-th group, from state `k` on, among all states of the panel. Blocks
+/// are in the order of use, so that states stream through the cache.
+pub(super) fn at<const K: usize>(groups: usize, g: usize, k: usize) -> usize {
+    k * groups + g * K
+}
+
 /// The inputs of one group, and its sums, at the steps of a chunk.
 #[derive(Clone)]
 pub(super) struct Steps<F> {
@@ -211,6 +217,17 @@ impl SelectiveScan {
     /// The groups of a span.
     pub(super) fn groups_of(&self, span: usize) -> Range<usize> {
         span * self.span()..((span + 1) * self.span()).min(self.groups())
+    }
+
+    /// The number of times at which a tracked forward pass saves the states of a sequence: before
+    /// each chunk but the first.
+    pub(super) fn saves(&self) -> usize {
+        self.len.div_ceil(CHUNK).saturating_sub(1)
+    }
+
+    /// The numbers of the states of one sequence: (panels, states, groups, lanes), see [`at`].
+    pub(super) fn state_len(&self) -> usize {
+        self.groups() * self.states * LANES
     }
 
     /// Packs (d, n) as (groups, n, lanes), times log2(e), with zeros for lanes beyond the channels.

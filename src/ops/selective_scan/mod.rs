@@ -22,8 +22,8 @@ use candle_core::{Result, Shape, Tensor};
 /// (4) without the skip, and h_{-1} = 0. `positions`: (B, R) of u32, ascending and below L, the
 /// time of each row of `c` and of the result; without it R = L and row i is at time i. The decay
 /// must not grow: δ a <= 0; a decay below 2^-126 counts as 0 in f32. No (B, L, d, n) tensor is
-/// stored in either pass; on a GPU, a tracked forward pass saves a sixteenth of one. There `a` is
-/// f32 for any type of the other inputs.
+/// stored in either pass; a tracked forward pass saves a 64th of one, on a GPU a sixteenth. There
+/// `a` is f32 for any type of the other inputs.
 pub fn selective_scan(
     u: &Tensor,
     delta: &Tensor,
@@ -107,12 +107,12 @@ impl FusedOp for SelectiveScan {
         vec![(self.batch, self.rows, self.channels).into()]
     }
 
-    fn forward<F: Float>(&self, Forward { ins, .. }: Forward<F>) -> Vec<Vec<F>> {
-        vec![cpu::forward(self, ins)]
+    fn forward<F: Float>(&self, call: Forward<F>) -> Vec<Vec<F>> {
+        cpu::forward(self, call)
     }
 
     fn backward<F: Float>(&self, call: Backward<F>) -> Vec<Vec<F>> {
-        backward::backward(self, call.ins, call.only().grad)
+        backward::backward(self, call)
     }
 
     fn launch(&self, call: Launch) -> Result<Vec<Buffer>> {

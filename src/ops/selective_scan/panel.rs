@@ -3,7 +3,7 @@
 use super::kernel::{
     blocks, walk, walk_back, Carried, Column, Driven, Read, Sheet, Sums, Tape, Vector, BLOCK, CHUNK,
 };
-use super::layout::{blank, gather, of_group, put, take, Chunk, Sequence, Steps};
+use super::layout::{at, blank, gather, of_group, put, take, Chunk, Sequence, Steps};
 use super::SelectiveScan;
 use crate::float::Float;
 use crate::lanes::{each, load, splat, store, sum, Lanes, LANES};
@@ -31,8 +31,7 @@ pub(super) struct Grads<'a, 'b, F> {
 /// Buffers that one task reuses for all its panels.
 pub(super) struct Scratch<F> {
     steps: Vec<Steps<F>>,
-    /// The state before each chunk.
-    kept: Vec<Vector<F>>,
+    /// What the states of a panel and tile carry, see [`at`].
     carry: Vec<Vector<F>>,
     tape: Tape<F>,
     gb: Sheet<F>,
@@ -48,7 +47,6 @@ impl<F: Float> Scratch<F> {
         let sheet = [blank(); CHUNK * BLOCK];
         Self {
             steps: vec![Steps::blank(); groups],
-            kept: vec![blank(); scan.len.div_ceil(CHUNK) * tile],
             carry: vec![blank(); tile],
             tape: Tape {
                 decay: sheet,
@@ -67,6 +65,8 @@ pub(super) struct Panel<'a, F> {
     pub(super) scan: &'a SelectiveScan,
     pub(super) seq: &'a Sequence<'a, F>,
     pub(super) gy: &'a [F],
+    /// The states of the sequence before each chunk but the first, as the forward pass saved them.
+    pub(super) saved: &'a [F],
     pub(super) groups: Range<usize>,
     /// The first group of the span.
     pub(super) first: usize,
@@ -77,22 +77,25 @@ impl<F: Float> Panel<'_, F> {
     /// Adds to all gradients.
     #[inline(always)]
     pub(super) fn backward(&self, grads: &mut Grads<F>, scratch: &mut Scratch<F>) {
-        self.keep_states(scratch);
         scratch.carry.fill(Vector(splat(F::zero())));
         for chunk in (0..self.seq.chunks()).rev() {
             self.chunk_back(chunk, grads, scratch);
         }
     }
 
-    /// The number of vectors in a state of the panel.
-    fn size(&self) -> usize {
-        self.groups.len() * self.states.len()
-    }
-
-    /// The index, in a state of the panel, of the block at state `k` of the `g`-th group. Blocks
-    /// are in the order of use, so that the stored states stream through the cache.
-    fn at<const K: usize>(&self, g: usize, k: usize) -> usize {
-        (k - self.states.start) * self.groups.len() + g * K
+    /// The states from `k` on of the `g`-th group before chunk `index`.
+    #[inline(always)]
+    fn before<const K: usize>(&self, index: usize, g: usize, k: usize) -> [Lanes<F>; K] {
+        let mut before = [splat(F::zero()); K];
+        if index > 0 {
+            let state = &self.saved[(index - 1) * self.scan.state_len()..];
+            let panel = &state[self.groups.start * self.scan.states * LANES..];
+            let at = at::<K>(self.groups.len(), g, k) * LANES;
+            for (before, saved) in before.iter_mut().zip(panel[at..].as_chunks().0) {
+                *before = *saved;
+            }
+        }
+        before
     }
 
     /// The end of the whole blocks of states; the remaining states are computed one by one.
@@ -100,46 +103,10 @@ impl<F: Float> Panel<'_, F> {
         self.states.start + self.states.len() / BLOCK * BLOCK
     }
 
-    /// Runs the recurrence once and stores the state before every chunk.
-    #[inline(always)]
-    fn keep_states(&self, scratch: &mut Scratch<F>) {
-        scratch.kept[..self.size()].fill(Vector(splat(F::zero())));
-        for index in 1..self.seq.chunks() {
-            let chunk = self.seq.chunk(index - 1);
-            self.load(&chunk, scratch);
-            let whole = self.whole();
-            for k in (self.states.start..whole).step_by(BLOCK) {
-                self.keep_block::<BLOCK>(index, &chunk, k, scratch);
-            }
-            for k in whole..self.states.end {
-                self.keep_block::<1>(index, &chunk, k, scratch);
-            }
-        }
-    }
-
     #[inline(always)]
     fn load(&self, chunk: &Chunk, scratch: &mut Scratch<F>) {
         for (group, steps) in self.groups.clone().zip(&mut scratch.steps) {
             steps.load(self.scan, self.seq, group, chunk.steps.clone());
-        }
-    }
-
-    /// Stores the state before chunk `index`, given that before the previous one, `chunk`.
-    #[inline(always)]
-    fn keep_block<const K: usize>(
-        &self,
-        index: usize,
-        chunk: &Chunk,
-        k: usize,
-        scratch: &mut Scratch<F>,
-    ) {
-        let Scratch { steps, kept, b, .. } = scratch;
-        let b = self.gather_b::<K>(chunk, k, b);
-        for (g, group) in self.groups.clone().enumerate() {
-            let by = self.driven((group, k), &steps[g].delta, &steps[g].drive, b);
-            let at = self.at::<K>(g, k);
-            let h = walk(&by, take(kept, (index - 1) * self.size() + at), ());
-            put(&h, kept, index * self.size() + at);
         }
     }
 
@@ -210,12 +177,12 @@ impl<F: Float> Panel<'_, F> {
         scratch.gb[..len * K].fill(Vector(splat(F::zero())));
         scratch.gc[..len * K].fill(Vector(splat(F::zero())));
         for (g, group) in self.groups.clone().enumerate() {
-            let (at, of_a) = (self.at::<K>(g, k), (group - self.first) * n + k);
+            let at = at::<K>(self.groups.len(), g, k - self.states.start);
+            let of_a = (group - self.first) * n + k;
             let steps = &mut scratch.steps[g];
             let by = self.driven((group, k), &steps.delta, &steps.drive, b);
             let tape = &mut scratch.tape;
-            let before = take(&scratch.kept, index * self.size() + at);
-            let last = walk(&by, before, &mut *tape);
+            let last = walk(&by, self.before(index, g, k), &mut *tape);
             let read = Read {
                 read: &reads[..len],
                 c: &scratch.c.as_chunks().0[..len],
