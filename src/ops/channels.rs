@@ -11,7 +11,7 @@ use super::parallel::InParallel;
 use super::pointwise;
 use super::shape;
 use crate::gpu::Buffer;
-use crate::zeros::zeros;
+use crate::zeros::{copied, zeros};
 use candle_core::{bail, Result, Shape, Tensor, D};
 use cpu::{add_scaled_rows, products, scaled, softplus_rows, softplus_rows_back, sum_products};
 
@@ -90,7 +90,7 @@ impl FusedOp for AddScaled {
     }
 
     fn forward<F: Float>(&self, Forward { ins, .. }: Forward<F>) -> Vec<Vec<F>> {
-        let mut out = ins[0].to_vec();
+        let mut out = copied(ins[0]);
         let chunk = ROWS * self.width;
         out.chunks_mut(chunk)
             .zip(ins[1].chunks(chunk))
@@ -105,7 +105,7 @@ impl FusedOp for AddScaled {
             add_scaled_rows(gy, grad, scale);
             sum_products(y, grad, part);
         });
-        vec![grad.to_vec(), gy, gscale]
+        vec![copied(grad), gy, gscale]
     }
 
     fn launch(&self, call: Launch) -> Result<Vec<Buffer>> {

@@ -9,6 +9,7 @@ use super::lanes::{add_chunk, blank, largest, map_chunks, total};
 use super::parallel::InParallel;
 use super::shape;
 use crate::gpu::Buffer;
+use crate::zeros::zeros;
 use candle_core::{bail, Result, Shape, Tensor, D};
 use dsf_simd::simd;
 
@@ -21,6 +22,8 @@ const BLOCK: usize = 256;
 const CLASSES: usize = 512;
 /// Numbers per task of the sum of the tiles' gradients, so that all of them stay in cache.
 const SUM: usize = 1 << 12;
+/// Rows per task that joins the statistics of tiles.
+const ROWS: usize = 32;
 
 /// The results of [`cross_entropy`].
 pub struct Classified {
@@ -139,41 +142,66 @@ struct Found<F> {
     target: Option<(F, bool)>,
 }
 
-/// The statistics of one row over all tiles: its loss, whether the target comes first, and the
-/// factor from each tile's exponentials to probabilities.
-struct Row<F> {
-    loss: F,
-    correct: F,
+/// The statistics of rows over all tiles: their losses, whether their targets come first, and, row by row, the factor from
+/// each tile's exponentials to probabilities.
+struct Rows<F> {
+    loss: Vec<F>,
+    correct: Vec<F>,
     factors: Vec<F>,
 }
 
-impl<F: Float> Row<F> {
-    fn of(tiles: &[Vec<Found<F>>], row: usize) -> Self {
-        let found = |tile: &Vec<Found<F>>| tile[row];
-        let top = tiles.iter().map(found).map(|found| found.top);
-        let top = top.reduce(F::at_least).unwrap_or_default();
-        let mut factors: Vec<F> = tiles
-            .iter()
-            .map(|tile| (tile[row].top - top).exp())
-            .collect();
+impl<F: Float> Rows<F> {
+    fn of(tiles: &[Vec<Found<F>>], count: usize) -> Self {
+        let mut rows = Self {
+            loss: zeros(count),
+            correct: zeros(count),
+            factors: zeros(count * tiles.len()),
+        };
+        (rows
+            .loss
+            .chunks_mut(ROWS)
+            .zip(rows.correct.chunks_mut(ROWS)))
+        .zip(rows.factors.chunks_mut(ROWS * tiles.len()))
+        .enumerate()
+        .in_parallel(|(i, ((loss, correct), factors))| {
+            join(tiles, i * ROWS, (loss, correct, factors));
+        });
+        rows
+    }
+}
+
+/// Fills some [`Rows`], from row `first` on.
+#[simd]
+fn join<F: Float>(
+    tiles: &[Vec<Found<F>>],
+    first: usize,
+    (loss, correct, factors): (&mut [F], &mut [F], &mut [F]),
+) {
+    let rows = loss.iter_mut().zip(correct);
+    for (i, ((loss, correct), factors)) in rows.zip(factors.chunks_mut(tiles.len())).enumerate() {
+        let row = first + i;
+        let mut top = tiles[0][row].top;
+        for tile in tiles {
+            top = top.at_least(tile[row].top);
+        }
         let mut sum = F::zero();
-        let (mut target, mut correct, mut beaten) = (F::zero(), false, false);
-        for (found, &factor) in tiles.iter().map(found).zip(&factors) {
-            sum += found.sum * factor;
+        let (mut target, mut leads, mut beaten) = (F::zero(), false, false);
+        for (tile, factor) in tiles.iter().zip(&mut *factors) {
+            let found = tile[row];
+            *factor = (found.top - top).exp();
+            sum += found.sum * *factor;
             if let Some((logit, first)) = found.target {
                 target = logit;
-                correct = first && found.top == top && !beaten;
+                leads = first && found.top == top && !beaten;
             }
             beaten |= found.top == top;
         }
-        for factor in &mut factors {
-            *factor *= F::one() / sum;
+        let inverse = F::one() / sum;
+        for factor in factors {
+            *factor *= inverse;
         }
-        Self {
-            loss: sum.ln() + top - target,
-            correct: if correct { F::one() } else { F::zero() },
-            factors,
-        }
+        *loss = sum.ln() + top - target;
+        *correct = if leads { F::one() } else { F::zero() };
     }
 }
 
@@ -194,20 +222,21 @@ impl FusedOp for CrossEntropy {
     fn forward<F: Float>(&self, Forward { ins, tracked }: Forward<F>) -> Vec<Vec<F>> {
         let (weight, width) = (ins[1], self.width);
         let scale = F::of(1.0 / self.targets.len() as f64);
-        let mut gw = vec![F::zero(); if tracked { weight.len() } else { 0 }];
-        let (mut gh, mut correct, mut loss) = (Vec::new(), Vec::new(), 0.0);
+        let of = |x: &[F]| zeros(if tracked { x.len() } else { 0 });
+        let (mut gh, mut gw) = (of(ins[0]), of(weight));
+        let (mut correct, mut loss) = (Vec::new(), 0.0);
         let mut logits = vec![blank::<F>(); BLOCK.min(self.targets.len()) * self.classes];
         let blocks = ins[0].chunks(BLOCK * width);
-        for (hidden, targets) in blocks.zip(self.targets.chunks(BLOCK)) {
+        for (block, (hidden, targets)) in blocks.zip(self.targets.chunks(BLOCK)).enumerate() {
             let logits = &mut logits[..targets.len() * self.classes];
             let found: Vec<_> = tiles(logits, targets.len())
                 .zip(weight.chunks(CLASSES * width))
                 .map_in_parallel(|((first, tile), weight)| {
                     self.fill((hidden, weight), targets, first, tile)
                 });
-            let rows: Vec<_> = (0..targets.len()).map(|r| Row::of(&found, r)).collect();
-            loss += rows.iter().map(|row| row.loss.to_f64()).sum::<f64>();
-            correct.extend(rows.iter().map(|row| row.correct));
+            let rows = Rows::of(&found, targets.len());
+            loss += rows.loss.iter().map(|loss| loss.to_f64()).sum::<f64>();
+            correct.extend(&rows.correct);
             if !tracked {
                 continue;
             }
@@ -222,7 +251,8 @@ impl FusedOp for CrossEntropy {
                     product(&mut gh, width, slopes, View::new(weight, width), false);
                     gh
                 });
-            gh.extend(summed(parts));
+            let gh = &mut gh[block * BLOCK * width..][..hidden.len()];
+            add_up(&parts, gh);
         }
         let loss = vec![F::of(loss / self.targets.len() as f64)];
         vec![loss, correct, gh, gw]
@@ -249,17 +279,13 @@ impl FusedOp for CrossEntropy {
     }
 }
 
-/// The sum of the tiles' gradients, in their order.
-fn summed<F: Float>(parts: Vec<Vec<F>>) -> Vec<F> {
-    let mut parts = parts.into_iter();
-    let mut sum = parts.next().unwrap_or_default();
-    let rest: Vec<Vec<F>> = parts.collect();
+/// Adds the tiles' gradients to `sum`, which is zero, in their order.
+fn add_up<F: Float>(parts: &[Vec<F>], sum: &mut [F]) {
     sum.chunks_mut(SUM).enumerate().in_parallel(|(i, sum)| {
-        for part in &rest {
+        for part in parts {
             add_chunk(sum, &part[i * SUM..][..sum.len()]);
         }
     });
-    sum
 }
 
 /// Replaces the logits of `tile` by e^{x - top}, row by row.
@@ -282,10 +308,11 @@ fn exponentiate<F: Float>(tile: &mut [F], targets: &[u32], first: usize, found: 
 
 /// Replaces the exponentials of `tile` by the gradient of the mean loss.
 #[simd]
-fn slopes<F: Float>(tile: &mut [F], of: &[Row<F>], targets: &[u32], first: usize, scale: F) {
+fn slopes<F: Float>(tile: &mut [F], of: &Rows<F>, targets: &[u32], first: usize, scale: F) {
     let rows = tile.chunks_exact_mut(tile.len() / targets.len());
-    for ((x, &target), row) in rows.zip(targets).zip(of) {
-        let factor = row.factors[first / CLASSES] * scale;
+    let factors = of.factors.chunks(of.factors.len() / targets.len());
+    for ((x, &target), factors) in rows.zip(targets).zip(factors) {
+        let factor = factors[first / CLASSES] * scale;
         for x in x.iter_mut() {
             *x *= factor;
         }

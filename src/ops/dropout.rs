@@ -5,6 +5,7 @@ use super::fused::{apply_one, runs_on, Backward, Forward, FusedOp, Launch, Launc
 use super::mask::{Dropout, Mask};
 use super::parallel::InParallel;
 use crate::gpu::{Buffer, Gpu, Grid, Kernel, View};
+use crate::zeros::copied;
 use candle_core::{Result, Shape, Tensor};
 use dsf_simd::simd;
 
@@ -41,7 +42,7 @@ struct Masked {
 
 impl Masked {
     fn masked<F: Float>(&self, x: &[F]) -> Vec<F> {
-        let mut y = x.to_vec();
+        let mut y = copied(x);
         y.chunks_mut(CHUNK)
             .enumerate()
             .in_parallel(|(i, y)| mask_chunk(&self.mask, (i * CHUNK) as u64, y));

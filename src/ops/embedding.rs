@@ -8,7 +8,7 @@ use super::mask::{Dropout, Mask};
 use super::parallel::InParallel;
 use super::shape;
 use crate::gpu::{self, Buffer};
-use crate::zeros::zeros;
+use crate::zeros::{copied, zeros};
 use candle_core::{bail, DType, Result, Shape, Tensor};
 use dsf_simd::simd;
 
@@ -182,7 +182,7 @@ impl FusedOp for Embedding {
     }
 
     fn backward<F: Float>(&self, call: Backward<F>) -> Vec<Vec<F>> {
-        let mut gx = call.only().grad.to_vec();
+        let mut gx = copied(call.only().grad);
         gx.chunks_mut(self.chunk())
             .enumerate()
             .in_parallel(|(task, gx)| self.masked(task, gx));

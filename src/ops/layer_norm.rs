@@ -6,7 +6,7 @@ use super::lanes::{add_chunk, blank, dot, map_chunks, sum_parts, total};
 use super::parallel::InParallel;
 use super::shape;
 use crate::gpu::Buffer;
-use crate::zeros::zeros;
+use crate::zeros::{copied, zeros};
 use candle_core::{Result, Shape, Tensor, D};
 use dsf_simd::simd;
 
@@ -160,7 +160,7 @@ impl FusedOp for AddLayerNorm {
 
     fn forward<F: Float>(&self, Forward { ins, .. }: Forward<F>) -> Vec<Vec<F>> {
         let mut sum = zeros(ins[0].len());
-        let mut normed = sum.clone();
+        let mut normed = zeros(sum.len());
         let chunk = ROWS * self.0.width;
         sum.chunks_mut(chunk)
             .zip(normed.chunks_mut(chunk))
@@ -180,9 +180,9 @@ impl FusedOp for AddLayerNorm {
             unreachable!("two outputs")
         };
         let Some(normed) = of_normed else {
-            let grad = of_sum.map_or(Vec::new(), |sum| sum.grad.to_vec());
+            let grad = of_sum.map_or(Vec::new(), |sum| copied(sum.grad));
             let zeros = vec![F::zero(); weight.len()];
-            return vec![grad.clone(), grad, zeros.clone(), zeros];
+            return vec![copied(&grad), grad, zeros.clone(), zeros];
         };
         let x_of = |at: usize, to: &mut [F]| add(&x[at..][..to.len()], &y[at..][..to.len()], to);
         let then = |at: usize, gx: &mut [F]| {
@@ -191,7 +191,7 @@ impl FusedOp for AddLayerNorm {
             }
         };
         let [gx, gw, gb] = self.0.backward(weight, normed.grad, x_of, then);
-        vec![gx.clone(), gx, gw, gb]
+        vec![copied(&gx), gx, gw, gb]
     }
 
     fn launch(&self, Launch { gpu, ins, .. }: Launch) -> Result<Vec<Buffer>> {

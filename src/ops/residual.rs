@@ -11,6 +11,7 @@ use super::shape;
 use super::sums::sum_parts;
 use crate::gpu::{Arg, Buffer, Gpu, Grid, Kernel, View};
 use crate::tuned::Tuned;
+use crate::zeros::copied;
 use candle_core::{DType, Result, Shape, Tensor};
 use dsf_simd::simd;
 
@@ -94,7 +95,7 @@ impl FusedOp for Residual {
     }
 
     fn forward<F: Float>(&self, Forward { ins, .. }: Forward<F>) -> Vec<Vec<F>> {
-        let mut y = ins[1].to_vec();
+        let mut y = copied(ins[1]);
         let scale = ins.get(2).map_or(F::one(), |scale| scale[0]);
         y.chunks_mut(CHUNK)
             .zip(ins[0].chunks(CHUNK))
@@ -108,12 +109,12 @@ impl FusedOp for Residual {
 
     fn backward<F: Float>(&self, call: Backward<F>) -> Vec<Vec<F>> {
         let grad = call.only().grad;
-        let mut of_branch = grad.to_vec();
+        let mut of_branch = copied(grad);
         of_branch
             .chunks_mut(CHUNK)
             .enumerate()
             .in_parallel(|(task, of_branch)| self.drop(task, of_branch));
-        let mut of_x = grad.to_vec();
+        let mut of_x = copied(grad);
         let Some(scale) = call.ins.get(2) else {
             return vec![of_x, of_branch];
         };

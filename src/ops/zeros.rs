@@ -1,5 +1,5 @@
-//! Vectors of zeros, which ops write their results over: large ones are filled by all threads, since one alone takes a tenth of a
-//! step for it.
+//! Vectors of zeros, or of copies, which ops write their results over: large ones are filled by all threads, since one
+//! alone takes a tenth of a step for it.
 
 #![allow(unsafe_code)]
 
@@ -23,6 +23,21 @@ pub(crate) fn zeros<F: Float>(count: usize) -> Vec<F> {
     x
 }
 
+/// The numbers of `from`, for an op that changes them in place.
+pub(crate) fn copied<F: Float>(from: &[F]) -> Vec<F> {
+    if from.len() <= CHUNK {
+        return from.to_vec();
+    }
+    let mut x = Vec::with_capacity(from.len());
+    let parts = x.spare_capacity_mut()[..from.len()].chunks_mut(CHUNK);
+    parts.zip(from.chunks(CHUNK)).in_parallel(|(part, from)| {
+        part.write_copy_of_slice(from);
+    });
+    // SAFETY: the capacity is `from.len()` at least, and the parts, which cover it, have been written.
+    unsafe { x.set_len(from.len()) };
+    x
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -33,6 +48,14 @@ mod tests {
             let x: Vec<f32> = zeros(count);
             assert_eq!(x.len(), count);
             assert!(x.iter().all(|&x| x.to_bits() == 0), "{count}");
+        }
+    }
+
+    #[test]
+    fn a_copy_has_every_number_in_one_chunk_and_in_several() {
+        for count in [0, 1, CHUNK, CHUNK + 1, 3 * CHUNK - 1] {
+            let x: Vec<f32> = (0..count).map(|i| i as f32).collect();
+            assert!(copied(&x) == x, "{count}");
         }
     }
 }
