@@ -57,8 +57,8 @@ cuda-libraries: # cuBLAS and cuRAND for a machine with a driver and no CUDA tool
 cuda-report:    # registers, stack and spills of the kernels that `make cuda` compiled, the worst first
 	@bash cuda/report.sh target/cuda/kernels.csv
 
-cuda-lint:  # clippy over what the feature `cuda` compiles, after cuda-quick
-	bash cuda/cargo.sh clippy --workspace --all-targets -- -D warnings
+cuda-lint:  # clippy over what the feature `cuda` adds, after cuda-quick; `make lint` is for all the rest
+	bash cuda/cargo.sh clippy -p dsf-gpu -p dsf -- -D warnings
 
 gpu-test:   # on a machine with a GPU: what it computes and how fast, results/bench-gpu.csv; PYTHON=FILE, BENCH=FLAGS
 	PYTHON="$(PYTHON)" BENCH="$(BENCH)" bash cuda/gpu-test.sh

@@ -27,14 +27,14 @@ runtime=$(find -L "$root/lib64" "$root/lib" "$root"/targets/*/lib "$root"/lib/*-
 [ -n "$runtime" ] || { echo "error: $root has no libcudart_static.a; install the CUDA runtime's development files" >&2; exit 1; }
 ln -sfn "$runtime" "$links/libcudart.a"
 
-export CUDA_HOME=$root NVCC=$root/bin/nvcc PATH=$root/bin:$PATH
-if [ -n "${DSF_CUDA_QUICK:-}" ] && "$NVCC" --help | grep -q -- --Ofast-compile; then
+export CUDA_HOME=$root DSF_NVCC=$root/bin/nvcc NVCC=$PWD/cuda/nvcc.sh PATH=$root/bin:$PATH
+if [ -n "${DSF_CUDA_QUICK:-}" ] && "$DSF_NVCC" --help | grep -q -- --Ofast-compile; then
     # The name is another, so that cargo takes none of it for a whole build.
-    export DSF_NVCC=$NVCC NVCC=$PWD/cuda/nvcc-quick.sh
+    NVCC=$PWD/cuda/nvcc-quick.sh
 fi
 settings=()
 if [ -n "${DSF_CUDA_QUICK:-}" ]; then
-    for package in dsf dsf-gpu dsf-ops; do
+    for package in candle-core candle-nn cudarc dsf dsf-gpu dsf-ops; do
         settings+=(--config "profile.release.package.$package.opt-level=0")
     done
 fi
