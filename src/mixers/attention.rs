@@ -106,15 +106,12 @@ impl Projections {
 
     /// `(batch, rows, heads · width)` to `(batch, heads, rows, width)`.
     pub fn split(&self, y: &Tensor) -> Result<Tensor> {
-        let (batch, rows, width) = y.dims3()?;
-        let y = y.reshape((batch, rows, self.n_heads, width / self.n_heads))?;
-        y.transpose(1, 2)?.contiguous()
+        ops::heads_apart(y, self.n_heads)
     }
 
     /// `(batch, heads, rows, width)` to `(batch, rows, heads · width)`.
     pub fn merge(&self, o: &Tensor) -> Result<Tensor> {
-        let (batch, heads, rows, e) = o.dims4()?;
-        o.transpose(1, 2)?.reshape((batch, rows, heads * e))
+        ops::heads_beside(o)
     }
 
     /// o `(batch, rows, d)` for queries, keys and values as [`Self::maps`] gives them: the values

@@ -31,7 +31,9 @@ pub(crate) fn copied<F: Float>(from: &[F]) -> Vec<F> {
     let mut x = Vec::with_capacity(from.len());
     let parts = x.spare_capacity_mut()[..from.len()].chunks_mut(CHUNK);
     parts.zip(from.chunks(CHUNK)).in_parallel(|(part, from)| {
-        part.write_copy_of_slice(from);
+        for (to, &from) in part.iter_mut().zip(from) {
+            to.write(from);
+        }
     });
     // SAFETY: the capacity is `from.len()` at least, and the parts, which cover it, have been written.
     unsafe { x.set_len(from.len()) };

@@ -12,7 +12,11 @@ part() { echo "== $1 (after $SECONDS s)"; }
 
 [ "$(uname)" = Linux ] || skip "Slurm's daemons run on Linux"
 [ "$(id -u)" = 0 ] || skip "the daemons of this cluster run as root"
-if ! command -v slurmctld slurmd sbatch munged >/dev/null; then
+missing=
+for program in slurmctld slurmd sbatch munged; do
+    command -v "$program" >/dev/null || missing=1
+done
+if [ -n "$missing" ]; then
     command -v apt-get >/dev/null || skip "Slurm is not installed, and there is no apt-get to install it"
     { apt-get update -q && apt-get install -qy --no-install-recommends slurmctld slurmd slurm-client munge; } \
         >/dev/null 2>&1 || skip "Slurm cannot be installed here"

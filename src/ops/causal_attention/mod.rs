@@ -17,6 +17,7 @@ use crate::gpu::Buffer;
 use candle_core::{bail, Result, Shape, Tensor};
 use pattern::Checked;
 pub use pattern::Pattern;
+pub use place::{heads_apart, heads_beside};
 use place::{Heads, Rows, Sizes};
 
 /// The rule from scores s_ij = q_i . k_j to weights p_ij, over the steps j that row i attends to.
@@ -73,12 +74,12 @@ fn apply(op: CausalAttention, ins: [&Tensor; 3]) -> Result<Tensor> {
         };
         return match wanted {
             Heads::Apart => {
-                let [q, k, v] = ins.map(|x| place::apart(x, heads));
-                place::beside(&apply(moved, [&q?, &k?, &v?])?)
+                let [q, k, v] = ins.map(|x| place::heads_apart(x, heads));
+                place::heads_beside(&apply(moved, [&q?, &k?, &v?])?)
             }
             Heads::Beside => {
-                let [q, k, v] = ins.map(place::beside);
-                place::apart(&apply(moved, [&q?, &k?, &v?])?, heads)
+                let [q, k, v] = ins.map(place::heads_beside);
+                place::heads_apart(&apply(moved, [&q?, &k?, &v?])?, heads)
             }
         };
     }

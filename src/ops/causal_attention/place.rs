@@ -15,14 +15,14 @@ pub(super) enum Heads {
 }
 
 /// (B, R, s m) to (B, s, R, m).
-pub(super) fn apart(x: &Tensor, heads: usize) -> Result<Tensor> {
+pub fn heads_apart(x: &Tensor, heads: usize) -> Result<Tensor> {
     let (batch, rows, width) = x.dims3()?;
     let x = x.reshape((batch, rows, heads, width / heads))?;
     x.transpose(1, 2)?.contiguous()
 }
 
 /// (B, s, R, m) to (B, R, s m).
-pub(super) fn beside(x: &Tensor) -> Result<Tensor> {
+pub fn heads_beside(x: &Tensor) -> Result<Tensor> {
     let (batch, heads, rows, width) = x.dims4()?;
     x.transpose(1, 2)?.reshape((batch, rows, heads * width))
 }

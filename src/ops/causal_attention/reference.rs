@@ -12,8 +12,8 @@ pub(super) fn causal_attention(ins: [&Tensor; 3], op: &CausalAttention) -> Resul
     match op.layout {
         Heads::Apart => headed(ins, op),
         Heads::Beside => {
-            let [q, k, v] = ins.map(|x| place::apart(x, op.heads));
-            place::beside(&headed([&q?, &k?, &v?], op)?)
+            let [q, k, v] = ins.map(|x| place::heads_apart(x, op.heads));
+            place::heads_beside(&headed([&q?, &k?, &v?], op)?)
         }
     }
 }

@@ -70,8 +70,8 @@ fn attend_beside(
 
 /// What `attend` makes of inputs with an axis of heads, given them side by side.
 fn beside(x: &[Tensor], attend: impl Fn([&Tensor; 3], usize) -> Result<Tensor>) -> Result<Tensor> {
-    let [q, k, v] = [&x[0], &x[1], &x[2]].map(place::beside);
-    place::apart(&attend([&q?, &k?, &v?], heads(x))?, heads(x))
+    let [q, k, v] = [&x[0], &x[1], &x[2]].map(place::heads_beside);
+    place::heads_apart(&attend([&q?, &k?, &v?], heads(x))?, heads(x))
 }
 
 fn checked(

@@ -180,5 +180,9 @@ float!(f32, vector: false,
     slices: [|x| x, |x| x, |x| x],
     fma: |x, by, add| x * by + add);
 float!(Fma, vector: true,
-    slices: [<Fma as TransparentWrapper<f32>>::wrap_slice, <Fma as TransparentWrapper<f32>>::wrap_slice_mut, <Fma as TransparentWrapperAlloc<f32>>::peel_vec],
+    slices: [
+        <Fma as TransparentWrapper<f32>>::wrap_slice,
+        <Fma as TransparentWrapper<f32>>::wrap_slice_mut,
+        <Fma as TransparentWrapperAlloc<f32>>::peel_vec
+    ],
     fma: |x, by, add| Self(x.0.mul_add(by.0, add.0)));
