@@ -1,5 +1,5 @@
 # The commands worth remembering. Tests run in release: one build of the dependencies serves all.
-.PHONY: build install run test test-faults test-slurm test-arm lint bench bench-ops ci cuda-toolkit cuda-libraries cuda cuda-quick cuda-report cuda-lint gpu-test
+.PHONY: build install run test test-faults test-slurm test-arm lint bench bench-ops ci cuda-toolkit cuda-libraries cuda cuda-quick cuda-report gpu-test
 
 build:      # the binary, target/release/dsf
 	cargo build --release --locked
@@ -46,19 +46,16 @@ cuda-toolkit:   # a compiler for the kernels: an installed CUDA toolkit of 12.8 
 cuda:       # the binary for NVIDIA GPUs, target/cuda/dsf-cuda; COMPUTE_CAP=75 for GPUs before Ampere
 	bash cuda/cargo.sh build --bin dsf
 
-cuda-quick cuda-lint: export DSF_CUDA_ARCHS = 90
-cuda-quick cuda-lint: export COMPUTE_CAP = 90
-cuda-quick cuda-lint: export DSF_CUDA_QUICK = 1
-cuda-quick: cuda # as CI builds it: our kernels for one GPU and in intermediate code, Candle's not to be run
+cuda-quick: export DSF_CUDA_ARCHS = 90
+cuda-quick: export COMPUTE_CAP = 90
+cuda-quick: export DSF_CUDA_QUICK = 1
+cuda-quick: cuda # as CI builds it: our kernels for one GPU and in intermediate code, Candle's not to be run, and clippy
 
 cuda-libraries: # cuBLAS and cuRAND for a machine with a driver and no CUDA toolkit: 480 MB into .cuda/
 	bash cuda/toolkit.sh libraries
 
 cuda-report:    # registers, stack and spills of the kernels that `make cuda` compiled, the worst first
 	@bash cuda/report.sh target/cuda/kernels.csv
-
-cuda-lint:  # clippy over what the feature `cuda` adds, after cuda-quick; `make lint` is for all the rest
-	bash cuda/cargo.sh clippy -p dsf-gpu -p dsf -- -D warnings
 
 gpu-test:   # on a machine with a GPU: what it computes and how fast, results/bench-gpu.csv; PYTHON=FILE, BENCH=FLAGS
 	PYTHON="$(PYTHON)" BENCH="$(BENCH)" bash cuda/gpu-test.sh

@@ -4,7 +4,8 @@
 # what it depends on, is compiled once, in target/release.
 #   COMPUTE_CAP=75          GPUs from Turing on; the default, 80, is Ampere and has bf16
 #   DSF_CUDA_ARCHS=80,90    our own kernels for these only, for quick work
-#   DSF_CUDA_QUICK=1        a binary to be linked and not used: it and Candle's kernels are compiled without optimisation
+#   DSF_CUDA_QUICK=1        a binary to be linked and not used: it and Candle's kernels are compiled without optimisation,
+#                           and the project's own packages by clippy, whose warnings are errors
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -37,6 +38,8 @@ if [ -n "${DSF_CUDA_QUICK:-}" ]; then
     for package in candle-core candle-nn cudarc dsf dsf-gpu dsf-ops; do
         settings+=(--config "profile.release.package.$package.opt-level=0")
     done
+    # Clippy compiles what it has looked through, without rustc's own optimisation: one pass does both.
+    export RUSTC_WORKSPACE_WRAPPER=clippy-driver CLIPPY_ARGS=-Dwarnings
 fi
 export CUDA_COMPUTE_CAP=${COMPUTE_CAP:-80}
 export DSF_CUDA_VERSION=$((major * 1000 + minor * 10))
