@@ -26,7 +26,7 @@ pub(super) fn backward<F: Float>(scan: &SelectiveScan, call: Backward<F>) -> Vec
     // A task has one span of one sequence, or several sequences with one span each.
     let per_task = scan.batch.div_ceil(TASKS);
     let tasks = (scan.batch * spans).div_ceil(per_task);
-    let mut a = vec![Vector(splat(F::zero())); tasks * span * scan.states];
+    let mut a = vec![Vector(splat(F::zero())); tasks * span * scan.filled()];
     let shape = (scan.len, scan.channels);
     let mut span_grads: Vec<SpanGrads<F>> = columns(&mut u, shape, span * LANES)
         .into_iter()
@@ -36,7 +36,7 @@ pub(super) fn backward<F: Float>(scan: &SelectiveScan, call: Backward<F>) -> Vec
         .map(|(((u, delta), b), c)| SpanGrads { u, delta, b, c })
         .collect();
     (span_grads.chunks_mut(per_task))
-        .zip(a.chunks_mut(span * scan.states))
+        .zip(a.chunks_mut(span * scan.filled()))
         .enumerate()
         .in_parallel_with(
             || Scratch::new(scan),
@@ -83,7 +83,7 @@ fn backward_span<F: Float>(
     scratch: &mut Scratch<F>,
 ) {
     for group in span.clone().step_by(scan.panel()) {
-        for state in (0..scan.states).step_by(TILE) {
+        for state in (0..scan.filled()).step_by(TILE) {
             Panel {
                 scan,
                 seq,
@@ -91,7 +91,7 @@ fn backward_span<F: Float>(
                 saved,
                 groups: group..(group + scan.panel()).min(span.end),
                 first: span.start,
-                states: state..(state + TILE).min(scan.states),
+                states: state..(state + TILE).min(scan.filled()),
             }
             .backward(grads, scratch);
         }
@@ -102,7 +102,7 @@ impl SelectiveScan {
     /// The inverse of `pack`, applied to the sum over tasks in their order; `parts` holds, for each
     /// task, the gradient of its span.
     fn unpack_sum<F: Float>(&self, parts: &[Vector<F>]) -> Vec<F> {
-        let (span, spans) = (self.span() * self.states, self.spans());
+        let (span, spans) = (self.span() * self.filled(), self.spans());
         let (first, rest) = parts.split_at(span * spans);
         let mut total = first.to_vec();
         for part in rest.chunks_exact(span * spans) {
@@ -112,7 +112,7 @@ impl SelectiveScan {
         }
         let entry = |i: usize| {
             let (channel, k) = (i / self.states, i % self.states);
-            total[channel / LANES * self.states + k].0[channel % LANES]
+            total[channel / LANES * self.filled() + k].0[channel % LANES]
         };
         (0..self.channels * self.states).map(entry).collect()
     }

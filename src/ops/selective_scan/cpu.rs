@@ -1,12 +1,12 @@
 //! The forward pass, one task per sequence and span of channels. A tracked one saves the state before every chunk, from which
 //! the backward pass computes those inside it once more.
 
-use super::kernel::{walk, Driven, ReadOut, Vector, BLOCK, CHUNK};
+use super::kernel::{walk, Driven, Numbers, ReadOut, Vector, BLOCK, CHUNK};
 use super::layout::{at, blank, columns, gather, of_group, put, take, Chunk, Sequence, Steps};
 use super::SelectiveScan;
 use crate::float::Float;
 use crate::fused::Forward;
-use crate::lanes::{splat, store, LANES};
+use crate::lanes::{self, splat, store, LANES};
 use crate::parallel::InParallel;
 use crate::zeros::zeros;
 use dsf_simd::simd;
@@ -15,8 +15,8 @@ use std::ops::Range;
 /// Buffers that one task of the forward pass reuses.
 struct Scratch<F> {
     steps: Vec<Steps<F>>,
-    b: [F; CHUNK * BLOCK],
-    c: [F; CHUNK * BLOCK],
+    b: Numbers<F>,
+    c: Numbers<F>,
     /// The states of a panel, see [`at`].
     h: Vec<Vector<F>>,
 }
@@ -26,9 +26,9 @@ impl<F: Float> Scratch<F> {
         let groups = scan.panel();
         Self {
             steps: vec![Steps::blank(); groups],
-            b: [blank().0[0]; CHUNK * BLOCK],
-            c: [blank().0[0]; CHUNK * BLOCK],
-            h: vec![blank(); groups * scan.states],
+            b: [[lanes::blank(); BLOCK]; CHUNK],
+            c: [[lanes::blank(); BLOCK]; CHUNK],
+            h: vec![blank(); groups * scan.filled()],
         }
     }
 }
@@ -59,7 +59,7 @@ pub(super) fn forward<F: Float>(
         .collect();
     if saves > 0 {
         let shape = (saves, scan.state_len());
-        let parts = columns(&mut saved, shape, span * scan.states);
+        let parts = columns(&mut saved, shape, span * scan.filled());
         for (out, saved) in outs.iter_mut().zip(parts) {
             out.saved = saved;
         }
@@ -88,7 +88,7 @@ fn forward_span<F: Float>(
         scratch.h.fill(Vector(splat(F::zero())));
         for index in 0..seq.chunks() {
             if let Some(saved) = index.checked_sub(1).and_then(|i| out.saved.get_mut(i)) {
-                let panel = &mut saved[(first - span.start) * scan.states * LANES..];
+                let panel = &mut saved[(first - span.start) * scan.filled() * LANES..];
                 for (to, Vector(h)) in panel.chunks_exact_mut(LANES).zip(&scratch.h) {
                     to.copy_from_slice(h);
                 }
@@ -98,12 +98,8 @@ fn forward_span<F: Float>(
                 steps.load(scan, seq, group, chunk.steps.clone());
                 steps.y.fill(Vector(splat(F::zero())));
             }
-            let whole = scan.states / BLOCK * BLOCK;
-            for k in (0..whole).step_by(BLOCK) {
-                forward_block::<F, BLOCK>(scan, seq, &chunk, (groups.clone(), k), scratch);
-            }
-            for k in whole..scan.states {
-                forward_block::<F, 1>(scan, seq, &chunk, (groups.clone(), k), scratch);
+            for k in (0..scan.states).step_by(BLOCK) {
+                forward_block(scan, seq, &chunk, (groups.clone(), k), scratch);
             }
             for (group, steps) in groups.clone().zip(&scratch.steps) {
                 for (row, j) in chunk.rows() {
@@ -114,9 +110,9 @@ fn forward_span<F: Float>(
     }
 }
 
-/// Runs `K` states from `k` on of each group through one chunk.
+/// Runs the block of states from `k` on of each group through one chunk.
 #[inline(always)]
-fn forward_block<F: Float, const K: usize>(
+fn forward_block<F: Float>(
     scan: &SelectiveScan,
     seq: &Sequence<F>,
     chunk: &Chunk,
@@ -124,23 +120,23 @@ fn forward_block<F: Float, const K: usize>(
     scratch: &mut Scratch<F>,
 ) {
     let (n, len) = (scan.states, chunk.steps.len());
-    gather::<F, K>(seq.b, (n, k), chunk.steps.clone().zip(0..), &mut scratch.b);
-    gather::<F, K>(seq.c, (n, k), chunk.rows(), &mut scratch.c);
-    let (reads, c) = (chunk.reads(), scratch.c.as_chunks::<K>().0);
+    gather(seq.b, (n, k), chunk.steps.clone().zip(0..), &mut scratch.b);
+    gather(seq.c, (n, k), chunk.rows(), &mut scratch.c);
+    let reads = chunk.reads();
     let width = groups.len();
     for (g, (group, steps)) in groups.zip(&mut scratch.steps).enumerate() {
         let by = Driven {
-            a: take(seq.a, group * n + k),
+            a: take(seq.a, group * scan.filled() + k),
             delta: &steps.delta[..len],
             drive: &steps.drive[..len],
-            b: &scratch.b.as_chunks::<K>().0[..len],
+            b: &scratch.b[..len],
         };
         let read_out = ReadOut {
             read: &reads[..len],
-            c: &c[..len],
+            c: &scratch.c[..len],
             y: &mut steps.y[..len],
         };
-        let at = at::<K>(width, g, k);
+        let at = at(width, g, k);
         let h = walk(&by, take(&scratch.h, at), read_out);
         put(&h, &mut scratch.h, at);
     }

@@ -1,4 +1,4 @@
-//! The innermost loops: `K` states of one group of channels through one chunk of time. States,
+//! The innermost loops: a block of states of one group of channels through one chunk of time. States,
 //! carried gradients and the gradient of `a` stay in registers along time.
 
 use crate::float::Float;
@@ -7,7 +7,8 @@ use crate::lanes::{each, splat, Lanes};
 /// Steps per chunk.
 pub(super) const CHUNK: usize = 64;
 
-/// States computed together, so that the inputs of a channel are loaded once for all of them.
+/// States computed together, so that the inputs of a channel are loaded once for all of them. The last block is filled up
+/// with states that stay zero.
 pub(super) const BLOCK: usize = 4;
 
 /// One number for each channel of a group, aligned to cache lines.
@@ -19,35 +20,44 @@ pub(super) struct Vector<F>(pub(super) Lanes<F>);
 pub(super) type Column<F> = [Vector<F>; CHUNK];
 
 /// One vector per step of a chunk and state of a block.
-pub(super) type Sheet<F> = [Vector<F>; CHUNK * BLOCK];
+pub(super) type Sheet<F> = [[Vector<F>; BLOCK]; CHUNK];
 
-/// The inputs of the recurrence of `K` states of a group: `a` log2(e) of each state, and δ, δ u, b
+/// One number per step of a chunk and state of a block.
+pub(super) type Numbers<F> = [[F; BLOCK]; CHUNK];
+
+/// The inputs of the recurrence of a block of states of a group: `a` log2(e) of each state, and δ, δ u, b
 /// at each step.
-pub(super) struct Driven<'a, F, const K: usize> {
-    pub(super) a: [Lanes<F>; K],
+pub(super) struct Driven<'a, F> {
+    pub(super) a: [Lanes<F>; BLOCK],
     pub(super) delta: &'a [Vector<F>],
     pub(super) drive: &'a [Vector<F>],
-    pub(super) b: &'a [[F; K]],
+    pub(super) b: &'a [[F; BLOCK]],
 }
 
 /// A visitor of the steps of [`walk`]. A trait, since closures cannot be forced to be inlined.
-pub(super) trait Visit<F, const K: usize> {
+pub(super) trait Visit<F> {
     /// Called for step `j` with the states before it, the decays, and the states after it.
-    fn visit(&mut self, j: usize, before: &[Lanes<F>; K], decay: &[Lanes<F>; K], h: &[Lanes<F>; K]);
+    fn visit(
+        &mut self,
+        j: usize,
+        before: &[Lanes<F>; BLOCK],
+        decay: &[Lanes<F>; BLOCK],
+        h: &[Lanes<F>; BLOCK],
+    );
 }
 
 /// Runs the recurrence over the steps from `h` and returns the last state.
 #[inline(always)]
-pub(super) fn walk<F: Float, const K: usize>(
-    by: &Driven<F, K>,
-    mut h: [Lanes<F>; K],
-    mut visitor: impl Visit<F, K>,
-) -> [Lanes<F>; K] {
+pub(super) fn walk<F: Float>(
+    by: &Driven<F>,
+    mut h: [Lanes<F>; BLOCK],
+    mut visitor: impl Visit<F>,
+) -> [Lanes<F>; BLOCK] {
     let steps = by.delta.iter().zip(by.drive).zip(by.b);
     for (j, ((Vector(delta), Vector(drive)), b)) in steps.enumerate() {
         let before = h;
-        let mut decay = [splat(F::zero()); K];
-        for k in 0..K {
+        let mut decay = [splat(F::zero()); BLOCK];
+        for k in 0..BLOCK {
             decay[k] = each(|i| (delta[i] * by.a[k][i]).exp2());
             h[k] = each(|i| decay[k][i].fma(before[k][i], drive[i] * b[k]));
         }
@@ -57,15 +67,21 @@ pub(super) fn walk<F: Float, const K: usize>(
 }
 
 /// Adds the read-out y_t += Σ_k h_t\[k\] c_t\[k\] at the steps that have a row.
-pub(super) struct ReadOut<'a, F, const K: usize> {
+pub(super) struct ReadOut<'a, F> {
     pub(super) read: &'a [bool],
-    pub(super) c: &'a [[F; K]],
+    pub(super) c: &'a [[F; BLOCK]],
     pub(super) y: &'a mut [Vector<F>],
 }
 
-impl<F: Float, const K: usize> Visit<F, K> for ReadOut<'_, F, K> {
+impl<F: Float> Visit<F> for ReadOut<'_, F> {
     #[inline(always)]
-    fn visit(&mut self, j: usize, _: &[Lanes<F>; K], _: &[Lanes<F>; K], h: &[Lanes<F>; K]) {
+    fn visit(
+        &mut self,
+        j: usize,
+        _: &[Lanes<F>; BLOCK],
+        _: &[Lanes<F>; BLOCK],
+        h: &[Lanes<F>; BLOCK],
+    ) {
         if self.read[j] {
             let mut sum: Lanes<F> = splat(F::zero());
             for (h, &c) in h.iter().zip(&self.c[j]) {
@@ -84,31 +100,27 @@ pub(super) struct Tape<F> {
     pub(super) before: Sheet<F>,
 }
 
-impl<F: Float, const K: usize> Visit<F, K> for &mut Tape<F> {
+impl<F: Float> Visit<F> for &mut Tape<F> {
     #[inline(always)]
     fn visit(
         &mut self,
         j: usize,
-        before: &[Lanes<F>; K],
-        decay: &[Lanes<F>; K],
-        _: &[Lanes<F>; K],
+        before: &[Lanes<F>; BLOCK],
+        decay: &[Lanes<F>; BLOCK],
+        _: &[Lanes<F>; BLOCK],
     ) {
-        let (befores, decays) = (
-            blocks_mut::<F, K>(&mut self.before),
-            blocks_mut::<F, K>(&mut self.decay),
-        );
-        for k in 0..K {
-            befores[j][k].0 = before[k];
-            decays[j][k].0 = decay[k];
+        for k in 0..BLOCK {
+            self.before[j][k].0 = before[k];
+            self.decay[j][k].0 = decay[k];
         }
     }
 }
 
 /// The inputs of the backward pass at each step, besides [`Driven`].
-pub(super) struct Read<'a, F, const K: usize> {
+pub(super) struct Read<'a, F> {
     /// True for steps with a row; at other steps `c` and `gy` are undefined.
     pub(super) read: &'a [bool],
-    pub(super) c: &'a [[F; K]],
+    pub(super) c: &'a [[F; BLOCK]],
     pub(super) gy: &'a [Vector<F>],
 }
 
@@ -124,30 +136,27 @@ pub(super) struct Sums<'a, F> {
 
 /// The values that the backward pass carries from one chunk to the previous one.
 #[derive(Clone, Copy)]
-pub(super) struct Carried<F, const K: usize> {
+pub(super) struct Carried<F> {
     /// exp(δ_{t+1} a) dL/dh_{t+1}.
-    pub(super) carry: [Lanes<F>; K],
+    pub(super) carry: [Lanes<F>; BLOCK],
     /// The gradient of `a` so far.
-    pub(super) ga: [Lanes<F>; K],
+    pub(super) ga: [Lanes<F>; BLOCK],
 }
 
 /// The backward pass over the steps on `tape`; `after` is the state after the last step.
 #[inline(always)]
-pub(super) fn walk_back<F: Float, const K: usize>(
-    by: &Driven<F, K>,
-    read: &Read<F, K>,
+pub(super) fn walk_back<F: Float>(
+    by: &Driven<F>,
+    read: &Read<F>,
     tape: &Tape<F>,
-    mut after: [Lanes<F>; K],
-    carried: &mut Carried<F, K>,
+    mut after: [Lanes<F>; BLOCK],
+    carried: &mut Carried<F>,
     sums: &mut Sums<F>,
 ) {
     let Carried { mut carry, mut ga } = *carried;
     let len = by.delta.len();
-    let tapes = (&blocks(&tape.decay)[..len], &blocks(&tape.before)[..len]);
-    let (gb, gc) = (
-        &mut blocks_mut(sums.b)[..len],
-        &mut blocks_mut(sums.c)[..len],
-    );
+    let tapes = (&tape.decay[..len], &tape.before[..len]);
+    let (gb, gc) = (&mut sums.b[..len], &mut sums.c[..len]);
     let steps = (by.delta.iter().zip(by.drive).zip(by.b))
         .zip(read.read.iter().zip(read.c).zip(read.gy))
         .zip(tapes.0.iter().zip(tapes.1))
@@ -156,17 +165,17 @@ pub(super) fn walk_back<F: Float, const K: usize>(
     for ((((drive, read), tape), along), sums) in steps.rev() {
         let ((Vector(delta), Vector(drive)), b) = drive;
         let ((&read, c), Vector(gy)) = read;
-        let (decay, before): (&[Vector<F>; K], &[Vector<F>; K]) = tape;
-        let (gb, gc): (&mut [Vector<F>; K], &mut [Vector<F>; K]) = sums;
+        let (decay, before): (&[Vector<F>; BLOCK], &[Vector<F>; BLOCK]) = tape;
+        let (gb, gc): (&mut [Vector<F>; BLOCK], &mut [Vector<F>; BLOCK]) = sums;
         let mut gh = carry;
         if read {
-            for k in 0..K {
+            for k in 0..BLOCK {
                 gh[k] = each(|i| gy[i].fma(c[k], gh[k][i]));
                 gc[k].0 = each(|i| gy[i].fma(after[k][i], gc[k].0[i]));
             }
         }
         let (mut along_b, mut along_a): (Lanes<F>, Lanes<F>) = (splat(F::zero()), splat(F::zero()));
-        for k in 0..K {
+        for k in 0..BLOCK {
             gb[k].0 = each(|i| gh[k][i].fma(drive[i], gb[k].0[i]));
             along_b = each(|i| gh[k][i].fma(b[k], along_b[i]));
             carry[k] = each(|i| gh[k][i] * decay[k].0[i]);
@@ -179,16 +188,4 @@ pub(super) fn walk_back<F: Float, const K: usize>(
         along.1 .0 = each(|i| along.1 .0[i] + along_a[i]);
     }
     *carried = Carried { carry, ga };
-}
-
-/// The vectors of each step of a sheet, for blocks of `K` states.
-#[inline(always)]
-pub(super) fn blocks<F, const K: usize>(sheet: &Sheet<F>) -> &[[Vector<F>; K]] {
-    sheet.as_chunks().0
-}
-
-/// The mutable form of [`blocks`].
-#[inline(always)]
-pub(super) fn blocks_mut<F, const K: usize>(sheet: &mut Sheet<F>) -> &mut [[Vector<F>; K]] {
-    sheet.as_chunks_mut().0
 }

@@ -1,10 +1,10 @@
 //! The division of the work: spans of channels for tasks; panels of groups, tiles of states and
 //! chunks of time for caches; and conversions between rows and vectors.
 
-use super::kernel::{Column, Vector, BLOCK, CHUNK};
+use super::kernel::{Column, Numbers, Vector, BLOCK, CHUNK};
 use super::SelectiveScan;
 use crate::float::Float;
-use crate::lanes::{self, each, load, splat, LANES};
+use crate::lanes::{self, each, load, splat, Lanes, LANES};
 use std::ops::Range;
 
 /// The maximum of groups of channels in a panel: its inputs of one chunk must stay in cache.
@@ -95,24 +95,23 @@ impl Chunk<'_> {
     }
 }
 
-/// Copies `K` states from `k` on of the rows of `x` for each step of the chunk.
+/// Copies a block of states from `k` on of the rows of `x` for each step of the chunk; zeros where there are none.
 #[inline(always)]
-pub(super) fn gather<F: Float, const K: usize>(
+pub(super) fn gather<F: Float>(
     x: &[F],
     (width, k): (usize, usize),
     rows: impl Iterator<Item = (usize, usize)>,
-    to: &mut [F; CHUNK * BLOCK],
+    to: &mut Numbers<F>,
 ) {
-    let to = to.as_chunks_mut::<K>().0;
     for (row, j) in rows {
-        to[j].copy_from_slice(&x[row * width + k..][..K]);
+        to[j] = load(&x[row * width + k..(row + 1) * width]);
     }
 }
 
-/// The index of the first of `K` states of a panel's `g`-th group, from state `k` on, among all states of the panel. Blocks
-/// are in the order of use, so that states stream through the cache.
-pub(super) fn at<const K: usize>(groups: usize, g: usize, k: usize) -> usize {
-    k * groups + g * K
+/// The index of the block of states from `k` on of a panel's `g`-th group among all states of the panel. Blocks are in the
+/// order of use, so that states stream through the cache.
+pub(super) fn at(groups: usize, g: usize, k: usize) -> usize {
+    k * groups + g * BLOCK
 }
 
 /// The inputs of one group, and its sums, at the steps of a chunk.
@@ -227,15 +226,21 @@ impl SelectiveScan {
 
     /// The numbers of the states of one sequence: (panels, states, groups, lanes), see [`at`].
     pub(super) fn state_len(&self) -> usize {
-        self.groups() * self.states * LANES
+        self.groups() * self.filled() * LANES
     }
 
-    /// Packs (d, n) as (groups, n, lanes), times log2(e), with zeros for lanes beyond the channels.
+    /// The number of states of a channel, filled up to whole blocks.
+    pub(super) fn filled(&self) -> usize {
+        self.states.next_multiple_of(BLOCK)
+    }
+
+    /// Packs (d, n) as (groups, n, lanes), times log2(e), with zeros for lanes beyond the channels and
+    /// in blocks beyond n.
     pub(super) fn pack<F: Float>(&self, a: &[F]) -> Vec<Vector<F>> {
-        let mut packed = vec![Vector(splat(F::zero())); self.groups() * self.states];
+        let mut packed = vec![Vector(splat(F::zero())); self.groups() * self.filled()];
         let log2_e = F::of(std::f64::consts::LOG2_E);
         for (channel, a) in a.chunks_exact(self.states).enumerate() {
-            let group = &mut packed[channel / LANES * self.states..];
+            let group = &mut packed[channel / LANES * self.filled()..];
             for (packed, &a) in group.iter_mut().zip(a) {
                 packed.0[channel % LANES] = a * log2_e;
             }
@@ -244,24 +249,20 @@ impl SelectiveScan {
     }
 }
 
-/// Loads `K` vectors from `at` on.
+/// Loads a block of vectors from `at` on.
 #[inline(always)]
-pub(super) fn take<F: Float, const K: usize>(x: &[Vector<F>], at: usize) -> [[F; LANES]; K] {
-    let mut taken = [splat(F::zero()); K];
-    for (taken, x) in taken.iter_mut().zip(&x[at..][..K]) {
+pub(super) fn take<F: Float>(x: &[Vector<F>], at: usize) -> [Lanes<F>; BLOCK] {
+    let mut taken = [splat(F::zero()); BLOCK];
+    for (taken, x) in taken.iter_mut().zip(&x[at..][..BLOCK]) {
         *taken = x.0;
     }
     taken
 }
 
-/// Stores `K` vectors from `at` on.
+/// Stores a block of vectors from `at` on.
 #[inline(always)]
-pub(super) fn put<F: Float, const K: usize>(
-    from: &[[F; LANES]; K],
-    x: &mut [Vector<F>],
-    at: usize,
-) {
-    for (x, from) in x[at..][..K].iter_mut().zip(from) {
+pub(super) fn put<F: Float>(from: &[Lanes<F>; BLOCK], x: &mut [Vector<F>], at: usize) {
+    for (x, from) in x[at..][..BLOCK].iter_mut().zip(from) {
         x.0 = *from;
     }
 }

@@ -1,12 +1,13 @@
 //! The backward pass of one panel of channel groups and one tile of states, through all chunks.
 
 use super::kernel::{
-    blocks, walk, walk_back, Carried, Column, Driven, Read, Sheet, Sums, Tape, Vector, BLOCK, CHUNK,
+    walk, walk_back, Carried, Column, Driven, Numbers, Read, Sheet, Sums, Tape, Vector, BLOCK,
+    CHUNK,
 };
 use super::layout::{at, blank, gather, of_group, put, take, Chunk, Sequence, Steps};
 use super::SelectiveScan;
 use crate::float::Float;
-use crate::lanes::{each, load, splat, store, sum, Lanes, LANES};
+use crate::lanes::{self, each, load, splat, store, sum, Lanes, LANES};
 use std::hint::black_box;
 use std::ops::Range;
 
@@ -36,15 +37,15 @@ pub(super) struct Scratch<F> {
     tape: Tape<F>,
     gb: Sheet<F>,
     gc: Sheet<F>,
-    b: [F; CHUNK * BLOCK],
-    c: [F; CHUNK * BLOCK],
+    b: Numbers<F>,
+    c: Numbers<F>,
 }
 
 impl<F: Float> Scratch<F> {
     pub(super) fn new(scan: &SelectiveScan) -> Self {
         let groups = scan.panel();
-        let tile = groups * scan.states.min(TILE);
-        let sheet = [blank(); CHUNK * BLOCK];
+        let tile = groups * scan.filled().min(TILE);
+        let sheet = [[blank(); BLOCK]; CHUNK];
         Self {
             steps: vec![Steps::blank(); groups],
             carry: vec![blank(); tile],
@@ -54,8 +55,8 @@ impl<F: Float> Scratch<F> {
             },
             gb: sheet,
             gc: sheet,
-            b: [blank().0[0]; CHUNK * BLOCK],
-            c: [blank().0[0]; CHUNK * BLOCK],
+            b: [[lanes::blank(); BLOCK]; CHUNK],
+            c: [[lanes::blank(); BLOCK]; CHUNK],
         }
     }
 }
@@ -83,24 +84,19 @@ impl<F: Float> Panel<'_, F> {
         }
     }
 
-    /// The states from `k` on of the `g`-th group before chunk `index`.
+    /// The block of states from `k` on of the `g`-th group before chunk `index`.
     #[inline(always)]
-    fn before<const K: usize>(&self, index: usize, g: usize, k: usize) -> [Lanes<F>; K] {
-        let mut before = [splat(F::zero()); K];
+    fn before(&self, index: usize, g: usize, k: usize) -> [Lanes<F>; BLOCK] {
+        let mut before = [splat(F::zero()); BLOCK];
         if index > 0 {
             let state = &self.saved[(index - 1) * self.scan.state_len()..];
-            let panel = &state[self.groups.start * self.scan.states * LANES..];
-            let at = at::<K>(self.groups.len(), g, k) * LANES;
+            let panel = &state[self.groups.start * self.scan.filled() * LANES..];
+            let at = at(self.groups.len(), g, k) * LANES;
             for (before, saved) in before.iter_mut().zip(panel[at..].as_chunks().0) {
                 *before = *saved;
             }
         }
         before
-    }
-
-    /// The end of the whole blocks of states; the remaining states are computed one by one.
-    fn whole(&self) -> usize {
-        self.states.start + self.states.len() / BLOCK * BLOCK
     }
 
     #[inline(always)]
@@ -111,27 +107,22 @@ impl<F: Float> Panel<'_, F> {
     }
 
     #[inline(always)]
-    fn gather_b<'b, const K: usize>(
-        &self,
-        chunk: &Chunk,
-        k: usize,
-        b: &'b mut [F; CHUNK * BLOCK],
-    ) -> &'b [[F; K]] {
+    fn gather_b<'b>(&self, chunk: &Chunk, k: usize, b: &'b mut Numbers<F>) -> &'b [[F; BLOCK]] {
         let shape = (self.scan.states, k);
-        gather::<F, K>(self.seq.b, shape, chunk.steps.clone().zip(0..), b);
-        &b.as_chunks().0[..chunk.steps.len()]
+        gather(self.seq.b, shape, chunk.steps.clone().zip(0..), b);
+        &b[..chunk.steps.len()]
     }
 
     #[inline(always)]
-    fn driven<'b, const K: usize>(
+    fn driven<'b>(
         &self,
         (group, k): (usize, usize),
         delta: &'b Column<F>,
         drive: &'b Column<F>,
-        b: &'b [[F; K]],
-    ) -> Driven<'b, F, K> {
+        b: &'b [[F; BLOCK]],
+    ) -> Driven<'b, F> {
         Driven {
-            a: take(self.seq.a, group * self.scan.states + k),
+            a: take(self.seq.a, group * self.scan.filled() + k),
             delta: &delta[..b.len()],
             drive: &drive[..b.len()],
             b,
@@ -151,19 +142,15 @@ impl<F: Float> Panel<'_, F> {
             steps.along_a.fill(Vector(splat(F::zero())));
             steps.along_b.fill(Vector(splat(F::zero())));
         }
-        let whole = self.whole();
-        for k in (self.states.start..whole).step_by(BLOCK) {
-            self.block_back::<BLOCK>(index, &chunk, k, grads, scratch);
-        }
-        for k in whole..self.states.end {
-            self.block_back::<1>(index, &chunk, k, grads, scratch);
+        for k in self.states.clone().step_by(BLOCK) {
+            self.block_back(index, &chunk, k, grads, scratch);
         }
         self.add_along(&chunk, grads, &scratch.steps);
     }
 
-    /// Runs `K` states from `k` on of all groups forward through the chunk and back.
+    /// Runs the block of states from `k` on of all groups forward through the chunk and back.
     #[inline(always)]
-    fn block_back<const K: usize>(
+    fn block_back(
         &self,
         index: usize,
         chunk: &Chunk,
@@ -172,20 +159,20 @@ impl<F: Float> Panel<'_, F> {
         scratch: &mut Scratch<F>,
     ) {
         let (n, len, reads) = (self.scan.states, chunk.steps.len(), chunk.reads());
-        let b = self.gather_b::<K>(chunk, k, &mut scratch.b);
-        gather::<F, K>(self.seq.c, (n, k), chunk.rows(), &mut scratch.c);
-        scratch.gb[..len * K].fill(Vector(splat(F::zero())));
-        scratch.gc[..len * K].fill(Vector(splat(F::zero())));
+        let b = self.gather_b(chunk, k, &mut scratch.b);
+        gather(self.seq.c, (n, k), chunk.rows(), &mut scratch.c);
+        scratch.gb[..len].fill([Vector(splat(F::zero())); BLOCK]);
+        scratch.gc[..len].fill([Vector(splat(F::zero())); BLOCK]);
         for (g, group) in self.groups.clone().enumerate() {
-            let at = at::<K>(self.groups.len(), g, k - self.states.start);
-            let of_a = (group - self.first) * n + k;
+            let at = at(self.groups.len(), g, k - self.states.start);
+            let of_a = (group - self.first) * self.scan.filled() + k;
             let steps = &mut scratch.steps[g];
             let by = self.driven((group, k), &steps.delta, &steps.drive, b);
             let tape = &mut scratch.tape;
             let last = walk(&by, self.before(index, g, k), &mut *tape);
             let read = Read {
                 read: &reads[..len],
-                c: &scratch.c.as_chunks().0[..len],
+                c: &scratch.c[..len],
                 gy: &steps.y[..len],
             };
             let mut sums = Sums {
@@ -202,13 +189,13 @@ impl<F: Float> Panel<'_, F> {
             put(&carried.carry, &mut scratch.carry, at);
             put(&carried.ga, grads.a, of_a);
         }
-        add_sums::<F, K>(
+        add_sums(
             &scratch.gb,
             chunk.steps.clone().zip(0..),
             grads.span.b,
             (n, k),
         );
-        add_sums::<F, K>(&scratch.gc, chunk.rows(), grads.span.c, (n, k));
+        add_sums(&scratch.gc, chunk.rows(), grads.span.c, (n, k));
     }
 
     /// Adds to the gradients of u and δ from the sums over states.
@@ -233,17 +220,19 @@ impl<F: Float> Panel<'_, F> {
     }
 }
 
-/// Adds the lane sums of a sheet to the rows of `to`, `K` numbers from `k` on each.
+/// Adds the lane sums of a sheet to the rows of `to`, a block of numbers from `k` on each.
 #[inline(always)]
-fn add_sums<F: Float, const K: usize>(
+fn add_sums<F: Float>(
     sheet: &Sheet<F>,
     rows: impl Iterator<Item = (usize, usize)>,
     to: &mut [F],
     (width, k): (usize, usize),
 ) {
-    let sheet = blocks::<F, K>(sheet);
     for (row, j) in rows {
-        for (to, lanes) in to[row * width + k..][..K].iter_mut().zip(&sheet[j]) {
+        for (to, lanes) in to[row * width + k..(row + 1) * width]
+            .iter_mut()
+            .zip(&sheet[j])
+        {
             // Opaque: otherwise the compiler merges several sums into one long shuffle, at half the
             // speed.
             *to += sum(black_box(&lanes.0));
