@@ -77,6 +77,8 @@ fn versions(function: ItemFn) -> syn::Result<Tokens> {
     Ok(quote! {
         #(#attrs)*
         #[allow(unsafe_code)]
+        // Elsewhere the one version stays a function of its own, too: `make test-arm` looks for vectors in it.
+        #[cfg_attr(not(target_arch = "x86_64"), inline(never))]
         #vis fn #name #declared(#(#names: #types),*) #output #bounds {
             #[inline(always)]
             fn #body #declared(#(#patterns: #types),*) #output #bounds #block
