@@ -28,19 +28,19 @@ runtime=$(find -L "$root/lib64" "$root/lib" "$root"/targets/*/lib "$root"/lib/*-
 [ -n "$runtime" ] || { echo "error: $root has no libcudart_static.a; install the CUDA runtime's development files" >&2; exit 1; }
 ln -sfn "$runtime" "$links/libcudart.a"
 
-export CUDA_HOME=$root DSF_NVCC=$root/bin/nvcc NVCC=$PWD/cuda/nvcc.sh PATH=$root/bin:$PATH
-if [ -n "${DSF_CUDA_QUICK:-}" ] && "$DSF_NVCC" --help | grep -q -- --Ofast-compile; then
-    # The name is another, so that cargo takes none of it for a whole build.
-    NVCC=$PWD/cuda/nvcc-quick.sh
-fi
+export CUDA_HOME=$root DSF_NVCC=$root/bin/nvcc NVCC=$target/nvcc-$major.$minor PATH=$root/bin:$PATH
 settings=()
 if [ -n "${DSF_CUDA_QUICK:-}" ]; then
+    # Without -q, which closes the pipe early: the compiler that still writes into it would count as failed.
+    if "$DSF_NVCC" --help | grep -- --Ofast-compile >/dev/null; then NVCC+=-quick; fi
     for package in candle-core candle-nn cudarc dsf dsf-gpu dsf-ops; do
         settings+=(--config "profile.release.package.$package.opt-level=0")
     done
     # Clippy compiles what it has looked through, without rustc's own optimisation: one pass does both.
     export RUSTC_WORKSPACE_WRAPPER=clippy-driver CLIPPY_ARGS=-Dwarnings
 fi
+# By its name, cargo tells another compiler from the last, and a quick build from a whole one.
+ln -sfn "$PWD/cuda/nvcc.sh" "$NVCC"
 export CUDA_COMPUTE_CAP=${COMPUTE_CAP:-80}
 export DSF_CUDA_VERSION=$((major * 1000 + minor * 10))
 # The latest that cudarc has bindings for will do for later ones.
