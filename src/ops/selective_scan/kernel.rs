@@ -16,6 +16,9 @@ pub(super) const BLOCK: usize = 4;
 #[repr(align(64))]
 pub(super) struct Vector<F>(pub(super) Lanes<F>);
 
+/// One group of lanes per state of a block.
+pub(super) type Block<F> = [Lanes<F>; BLOCK];
+
 /// One vector per step of a chunk.
 pub(super) type Column<F> = [Vector<F>; CHUNK];
 
@@ -28,7 +31,7 @@ pub(super) type Numbers<F> = [[F; BLOCK]; CHUNK];
 /// The inputs of the recurrence of a block of states of a group: `a` log2(e) of each state, and δ, δ u, b
 /// at each step.
 pub(super) struct Driven<'a, F> {
-    pub(super) a: [Lanes<F>; BLOCK],
+    pub(super) a: Block<F>,
     pub(super) delta: &'a [Vector<F>],
     pub(super) drive: &'a [Vector<F>],
     pub(super) b: &'a [[F; BLOCK]],
@@ -37,22 +40,16 @@ pub(super) struct Driven<'a, F> {
 /// A visitor of the steps of [`walk`]. A trait, since closures cannot be forced to be inlined.
 pub(super) trait Visit<F> {
     /// Called for step `j` with the states before it, the decays, and the states after it.
-    fn visit(
-        &mut self,
-        j: usize,
-        before: &[Lanes<F>; BLOCK],
-        decay: &[Lanes<F>; BLOCK],
-        h: &[Lanes<F>; BLOCK],
-    );
+    fn visit(&mut self, j: usize, before: &Block<F>, decay: &Block<F>, h: &Block<F>);
 }
 
 /// Runs the recurrence over the steps from `h` and returns the last state.
 #[inline(always)]
 pub(super) fn walk<F: Float>(
     by: &Driven<F>,
-    mut h: [Lanes<F>; BLOCK],
+    mut h: Block<F>,
     mut visitor: impl Visit<F>,
-) -> [Lanes<F>; BLOCK] {
+) -> Block<F> {
     let steps = by.delta.iter().zip(by.drive).zip(by.b);
     for (j, ((Vector(delta), Vector(drive)), b)) in steps.enumerate() {
         let before = h;
@@ -75,13 +72,7 @@ pub(super) struct ReadOut<'a, F> {
 
 impl<F: Float> Visit<F> for ReadOut<'_, F> {
     #[inline(always)]
-    fn visit(
-        &mut self,
-        j: usize,
-        _: &[Lanes<F>; BLOCK],
-        _: &[Lanes<F>; BLOCK],
-        h: &[Lanes<F>; BLOCK],
-    ) {
+    fn visit(&mut self, j: usize, _: &Block<F>, _: &Block<F>, h: &Block<F>) {
         if self.read[j] {
             let mut sum: Lanes<F> = splat(F::zero());
             for (h, &c) in h.iter().zip(&self.c[j]) {
@@ -102,13 +93,7 @@ pub(super) struct Tape<F> {
 
 impl<F: Float> Visit<F> for &mut Tape<F> {
     #[inline(always)]
-    fn visit(
-        &mut self,
-        j: usize,
-        before: &[Lanes<F>; BLOCK],
-        decay: &[Lanes<F>; BLOCK],
-        _: &[Lanes<F>; BLOCK],
-    ) {
+    fn visit(&mut self, j: usize, before: &Block<F>, decay: &Block<F>, _: &Block<F>) {
         for k in 0..BLOCK {
             self.before[j][k].0 = before[k];
             self.decay[j][k].0 = decay[k];
@@ -138,9 +123,9 @@ pub(super) struct Sums<'a, F> {
 #[derive(Clone, Copy)]
 pub(super) struct Carried<F> {
     /// exp(δ_{t+1} a) dL/dh_{t+1}.
-    pub(super) carry: [Lanes<F>; BLOCK],
+    pub(super) carry: Block<F>,
     /// The gradient of `a` so far.
-    pub(super) ga: [Lanes<F>; BLOCK],
+    pub(super) ga: Block<F>,
 }
 
 /// The backward pass over the steps on `tape`; `after` is the state after the last step.
@@ -149,7 +134,7 @@ pub(super) fn walk_back<F: Float>(
     by: &Driven<F>,
     read: &Read<F>,
     tape: &Tape<F>,
-    mut after: [Lanes<F>; BLOCK],
+    mut after: Block<F>,
     carried: &mut Carried<F>,
     sums: &mut Sums<F>,
 ) {

@@ -1,10 +1,10 @@
 //! The division of the work: spans of channels for tasks; panels of groups, tiles of states and
 //! chunks of time for caches; and conversions between rows and vectors.
 
-use super::kernel::{Column, Numbers, Vector, BLOCK, CHUNK};
+use super::kernel::{Block, Column, Numbers, Vector, BLOCK, CHUNK};
 use super::SelectiveScan;
 use crate::float::Float;
-use crate::lanes::{self, each, load, splat, Lanes, LANES};
+use crate::lanes::{self, each, load, splat, LANES};
 use std::ops::Range;
 
 /// The maximum of groups of channels in a panel: its inputs of one chunk must stay in cache.
@@ -251,7 +251,7 @@ impl SelectiveScan {
 
 /// Loads a block of vectors from `at` on.
 #[inline(always)]
-pub(super) fn take<F: Float>(x: &[Vector<F>], at: usize) -> [Lanes<F>; BLOCK] {
+pub(super) fn take<F: Float>(x: &[Vector<F>], at: usize) -> Block<F> {
     let mut taken = [splat(F::zero()); BLOCK];
     for (taken, x) in taken.iter_mut().zip(&x[at..][..BLOCK]) {
         *taken = x.0;
@@ -261,7 +261,7 @@ pub(super) fn take<F: Float>(x: &[Vector<F>], at: usize) -> [Lanes<F>; BLOCK] {
 
 /// Stores a block of vectors from `at` on.
 #[inline(always)]
-pub(super) fn put<F: Float>(from: &[Lanes<F>; BLOCK], x: &mut [Vector<F>], at: usize) {
+pub(super) fn put<F: Float>(from: &Block<F>, x: &mut [Vector<F>], at: usize) {
     for (x, from) in x[at..][..BLOCK].iter_mut().zip(from) {
         x.0 = *from;
     }

@@ -1,8 +1,8 @@
 //! The backward pass of one panel of channel groups and one tile of states, through all chunks.
 
 use super::kernel::{
-    walk, walk_back, Carried, Column, Driven, Numbers, Read, Sheet, Sums, Tape, Vector, BLOCK,
-    CHUNK,
+    walk, walk_back, Block, Carried, Column, Driven, Numbers, Read, Sheet, Sums, Tape, Vector,
+    BLOCK, CHUNK,
 };
 use super::layout::{at, blank, gather, of_group, put, take, Chunk, Sequence, Steps};
 use super::SelectiveScan;
@@ -86,7 +86,7 @@ impl<F: Float> Panel<'_, F> {
 
     /// The block of states from `k` on of the `g`-th group before chunk `index`.
     #[inline(always)]
-    fn before(&self, index: usize, g: usize, k: usize) -> [Lanes<F>; BLOCK] {
+    fn before(&self, index: usize, g: usize, k: usize) -> Block<F> {
         let mut before = [splat(F::zero()); BLOCK];
         if index > 0 {
             let state = &self.saved[(index - 1) * self.scan.state_len()..];
