@@ -105,8 +105,3 @@ KERNEL(step, THREADS, Table<float, TENSORS> parameters, Table<const float, TENSO
         }
     }
 }
-
-// Copies the loss of a recorded step to memory that outlives the step.
-KERNEL(keep_loss, 32, Global<const float> loss, Global<float> kept) {
-    if (threadIdx.x == 0) kept[0] = loss[0];
-}

@@ -19,11 +19,17 @@
 
 enum class Result { Y, GQ, GK, GV };
 
-template <class T, class P, Result OF, int QUERIES, int COLUMNS>
+// Between rows of the weights in shared memory, without conflicts of banks in the one product that a kernel makes of them.
+template <class T, Result OF>
+struct Stride {
+    static constexpr uint32_t OF_WEIGHTS =
+        KEYS + ((OF == Result::Y || OF == Result::GQ) && sizeof(T) == 4 ? PAD_ALONG : PAD_ACROSS);
+};
+
+template <class T, class P, Result OF, int QUERIES, int COLUMNS, uint32_t WEIGHT_STRIDE = Stride<T, OF>::OF_WEIGHTS>
 struct Walk {
     static constexpr bool OVER_KEYS = OF == Result::Y || OF == Result::GQ;
     static constexpr bool GRADIENT = OF == Result::GQ || OF == Result::GK;  // of scores
-    static constexpr uint32_t WEIGHT_STRIDE = KEYS + (OVER_KEYS && sizeof(T) == 4 ? PAD_ALONG : PAD_ACROSS);
     using Tile = ::Tile<T, P, QUERIES, WEIGHT_STRIDE, GRADIENT>;
     using Pairs = typename Tile::Pairs;
     static constexpr int SLOTS = Tile::SLOTS;
@@ -80,9 +86,8 @@ struct Walk {
         }
     }
 
-    // Adds the contribution of a tile of pairs to the result; some of its queries attend to the first
-    // `visible` keys of the sequence.
-    DEVICE void add(uint32_t first_query, uint32_t first_key, uint32_t visible, uint32_t column) {
+    // Leaves the weights of a tile of pairs in shared memory, or the gradients of its scores.
+    DEVICE void attend(uint32_t first_query, uint32_t first_key) {
         Pairs pairs;
         if constexpr (GRADIENT) {
             tile.gradients(pairs, first_query, first_key);
@@ -96,7 +101,20 @@ struct Walk {
             tile.drop(pairs, first_query, first_key);
             tile.leave(pairs);
         }
+    }
+
+    // Adds the contribution of a tile of pairs to the result; some of its queries attend to the first
+    // `visible` keys of the sequence.
+    DEVICE void add(uint32_t first_query, uint32_t first_key, uint32_t visible, uint32_t column) {
+        attend(first_query, first_key);
         walk(first_query, first_key, visible, column);
+    }
+
+    // The result of the only tile of a sequence, whose pairs are in shared memory, in the columns from `column` on.
+    DEVICE void columns(uint32_t visible, uint32_t column, Ptr<T> to) {
+        result.clear();
+        walk(0, 0, visible, column);
+        write(0, column, to);
     }
 
     // result += weights (or their transpose) times the walked side
@@ -186,13 +204,13 @@ struct Walk {
 template <class T, class P, Result OF, int QUERIES, int COLUMNS>
 DEVICE void attend(Ptr<const T> q, Ptr<const T> k, Ptr<const T> v, Ptr<const T> gy,
                    Ptr<const uint32_t> positions, Ptr<const float> stats, Ptr<const float> dots,
-                   Ptr<const uint32_t> mask, Ptr<T> to, Ptr<float> stats_to, uint32_t heads, uint32_t rows,
+                   const GivenMask& mask, Ptr<T> to, Ptr<float> stats_to, uint32_t heads, uint32_t rows,
                    uint32_t len, uint32_t key_width, uint32_t value_width, uint32_t rule, uint32_t by_four,
                    float scale, Ptr<const uint32_t> links, uint32_t links_each, uint32_t window, uint32_t globals,
                    uint32_t slopes, Ptr<const float> bias, uint32_t distances) {
     using W = Walk<T, P, OF, QUERIES, COLUMNS>;
     SHARED(T, staged, STAGED / sizeof(T));
-    SHARED(T, weights, QUERIES * W::WEIGHT_STRIDE);
+    SHARED(T, weights, QUERIES * (Stride<T, OF>::OF_WEIGHTS));
     SHARED(uint32_t, reach, QUERIES);
     SHARED(float, parts, W::Tile::ACROSS * QUERIES);
     uint32_t of = W::OVER_KEYS ? rows : len, tiles = (of + W::ROWS - 1) / W::ROWS;
@@ -219,13 +237,13 @@ DEVICE void attend(Ptr<const T> q, Ptr<const T> k, Ptr<const T> v, Ptr<const T> 
     KERNEL_FITTING(causal_attention_##name##_##queries##_##columns##_##io, THREADS, RESIDENT(blocks),         \
                    Global<const T> q, Global<const T> k, Global<const T> v, Global<const T> gy,               \
                    Global<const uint32_t> positions, Global<const float> stats, Global<const float> dots,     \
-                   Global<const uint32_t> mask, Global<T> to, Global<float> stats_to, uint32_t heads,         \
+                   MASK, Global<T> to, Global<float> stats_to, uint32_t heads,                                \
                    uint32_t rows, uint32_t len, uint32_t key_width, uint32_t value_width, uint32_t rule,      \
                    uint32_t by_four, float scale, Global<const uint32_t> links, uint32_t links_each,          \
                    uint32_t window, uint32_t globals, uint32_t slopes, Global<const float> bias,              \
                    uint32_t distances) {                                                                      \
-        attend<T, P, Result::OF, queries, columns>(q, k, v, gy, positions, stats, dots, mask, to, stats_to,   \
-                                                   heads, rows, len, key_width, value_width, rule, by_four,   \
-                                                   scale, links, links_each, window, globals, slopes, bias,   \
-                                                   distances);                                                \
+        attend<T, P, Result::OF, queries, columns>(q, k, v, gy, positions, stats, dots, GIVEN_MASK, to,       \
+                                                   stats_to, heads, rows, len, key_width, value_width, rule,  \
+                                                   by_four, scale, links, links_each, window, globals,        \
+                                                   slopes, bias, distances);                                  \
     }

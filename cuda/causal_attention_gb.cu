@@ -10,7 +10,7 @@
 template <class T, class P, int QUERIES>
 DEVICE void sum_by_distance(Ptr<const T> q, Ptr<const T> k, Ptr<const T> v, Ptr<const T> gy,
                             Ptr<const uint32_t> positions, Ptr<const float> stats, Ptr<const float> dots,
-                            Ptr<const uint32_t> mask, Ptr<float> to, uint32_t heads, uint32_t rows, uint32_t len,
+                            const GivenMask& mask, Ptr<float> to, uint32_t heads, uint32_t rows, uint32_t len,
                             uint32_t key_width, uint32_t value_width, uint32_t rule, uint32_t by_four, float scale,
                             Ptr<const uint32_t> links, uint32_t links_each, uint32_t window, uint32_t globals,
                             uint32_t slopes, Ptr<const float> bias, uint32_t distances) {
@@ -66,12 +66,12 @@ DEVICE void sum_by_distance(Ptr<const T> q, Ptr<const T> k, Ptr<const T> v, Ptr<
 #define SUM_BY_DISTANCE(queries, io, T, P)                                                                    \
     KERNEL_FITTING(causal_attention_gb_##queries##_##io, THREADS, 1, Global<const T> q, Global<const T> k,    \
            Global<const T> v, Global<const T> gy, Global<const uint32_t> positions, Global<const float> stats, \
-           Global<const float> dots, Global<const uint32_t> mask, Global<float> to, uint32_t heads,           \
+           Global<const float> dots, MASK, Global<float> to, uint32_t heads,                                  \
            uint32_t rows, uint32_t len, uint32_t key_width, uint32_t value_width, uint32_t rule,              \
            uint32_t by_four, float scale, Global<const uint32_t> links, uint32_t links_each, uint32_t window, \
            uint32_t globals, uint32_t slopes, Global<const float> bias, uint32_t distances) {                 \
-        sum_by_distance<T, P, queries>(q, k, v, gy, positions, stats, dots, mask, to, heads, rows, len,       \
-                                       key_width, value_width, rule, by_four, scale, links, links_each,       \
+        sum_by_distance<T, P, queries>(q, k, v, gy, positions, stats, dots, GIVEN_MASK, to, heads, rows,      \
+                                       len, key_width, value_width, rule, by_four, scale, links, links_each,  \
                                        window, globals, slopes, bias, distances);                             \
     }
 

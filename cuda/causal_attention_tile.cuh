@@ -87,7 +87,7 @@ struct Inputs {
     // sum of scores
     Ptr<const float> stats;
     Ptr<const float> dots;  // gy_i . y_i
-    Ptr<const uint32_t> mask;
+    GivenMask mask;
     uint32_t sequence;  // batch and head
     uint32_t rule;
     float scale;  // of the products of queries and keys
@@ -117,7 +117,7 @@ struct Inputs {
 template <class T>
 DEVICE Inputs<T> inputs(uint32_t sequence, Ptr<const T> q, Ptr<const T> k, Ptr<const T> v, Ptr<const T> gy,
                         Ptr<const uint32_t> positions, Ptr<const float> stats, Ptr<const float> dots,
-                        Ptr<const uint32_t> mask, uint32_t heads, uint32_t rows, uint32_t len, uint32_t key_width,
+                        const GivenMask& mask, uint32_t heads, uint32_t rows, uint32_t len, uint32_t key_width,
                         uint32_t value_width, uint32_t rule, uint32_t by_four, float scale, Ptr<const uint32_t> links,
                         uint32_t links_each, uint32_t window, uint32_t globals, uint32_t slopes, Ptr<const float> bias,
                         uint32_t distances) {
@@ -311,7 +311,7 @@ struct Tile {
 
     // Multiplies by the dropout mask.
     DEVICE void drop(Pairs& pairs, uint32_t first_query, uint32_t first_key) const {
-        if (in.mask == nullptr) return;
+        if (in.mask.step == nullptr) return;
         Mask mask = read_mask(in.mask);
         // random bits first, in a loop that is not unrolled: the generator is long
         uint64_t row = uint64_t(in.sequence) * in.q.rows + first_query + query_row + lane_group();

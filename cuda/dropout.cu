@@ -7,8 +7,8 @@
 
 // `vector`: x and y are aligned to four elements.
 template <class T>
-DEVICE void dropout(Ptr<const T> x, Ptr<const uint32_t> words, Ptr<T> y, uint32_t count, uint32_t vector) {
-    Mask mask = read_mask(words);
+DEVICE void dropout(Ptr<const T> x, const GivenMask& given, Ptr<T> y, uint32_t count, uint32_t vector) {
+    Mask mask = read_mask(given);
     uint32_t block = blockIdx.x * blockDim.x + threadIdx.x;
     uint64_t first = uint64_t(block) * 4;
     if (first >= count) return;
@@ -26,22 +26,10 @@ DEVICE void dropout(Ptr<const T> x, Ptr<const uint32_t> words, Ptr<T> y, uint32_
 }
 
 #define DROPOUT(io, T)                                                                      \
-    KERNEL(dropout_##io, 256, Global<const T> x, Global<const uint32_t> mask, Global<T> y,  \
-           uint32_t count, uint32_t vector) {                                               \
-        dropout<T>(x, mask, y, count, vector);                                              \
+    KERNEL(dropout_##io, 256, Global<const T> x, MASK, Global<T> y, uint32_t count,         \
+           uint32_t vector) {                                                               \
+        dropout<T>(x, GIVEN_MASK, y, count, vector);                                        \
     }
 
 DROPOUT(f32, float)
 DROPOUT(bf16, bf16)
-
-// Writes the words that read_mask reads, from a key and the step in device memory.
-KERNEL(write_mask, 32, Global<const uint32_t> step, uint32_t key0, uint32_t key1, uint32_t threshold,
-       uint32_t scale, Global<uint32_t> words) {
-    if (threadIdx.x > 0) return;
-    words[0] = key0;
-    words[1] = key1;
-    words[2] = step[0];
-    words[3] = step[1];
-    words[4] = threshold;
-    words[5] = scale;
-}

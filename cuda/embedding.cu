@@ -13,12 +13,12 @@
 // aligned.
 template <class T>
 DEVICE void embed(Ptr<const uint32_t> tokens, Ptr<const float> table, Ptr<const float> positions,
-                  Ptr<const uint32_t> words, Ptr<T> out, uint32_t count, uint32_t len, uint32_t width,
+                  const GivenMask& given, Ptr<T> out, uint32_t count, uint32_t len, uint32_t width,
                   uint32_t vector) {
     uint32_t block = blockIdx.x * blockDim.x + threadIdx.x;
     uint64_t first = uint64_t(block) * 4;
     if (first >= count) return;
-    Mask mask = read_mask(words);
+    Mask mask = read_mask(given);
     Four factors = {1.0f, 1.0f, 1.0f, 1.0f};
     if (mask.any) factors = mask_factors(mask, block);
     if (vector) {
@@ -48,9 +48,9 @@ DEVICE void embed(Ptr<const uint32_t> tokens, Ptr<const float> table, Ptr<const 
 
 #define EMBED(io, T)                                                                             \
     KERNEL(embed_##io, 256, Global<const uint32_t> tokens, Global<const float> table,            \
-           Global<const float> positions, Global<const uint32_t> mask, Global<T> out,            \
-           uint32_t count, uint32_t len, uint32_t width, uint32_t vector) {                      \
-        embed<T>(tokens, table, positions, mask, out, count, len, width, vector);                \
+           Global<const float> positions, MASK, Global<T> out, uint32_t count, uint32_t len,     \
+           uint32_t width, uint32_t vector) {                                                    \
+        embed<T>(tokens, table, positions, GIVEN_MASK, out, count, len, width, vector);          \
     }
 
 EMBED(f32, float)

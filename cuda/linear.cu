@@ -5,6 +5,7 @@
 // 4 in bf16; a hidden layer in the backward pass 16 and 8. The error function takes some 25
 // instructions, less than half of the memory time, and a mask as many again (dropout.cu). Four
 // consecutive elements per thread if rows are multiples of four.
+#include "maps.cuh"
 #include "mask.cuh"
 #include "pointwise.cuh"
 
@@ -50,7 +51,7 @@ DEVICE void multiply(Four& values, Four by) {
 // y += bias, and a = gelu(y) if there is an a; the last of the two is multiplied by its mask.
 // `vector`: rows are multiples of four elements, all aligned.
 template <class T>
-DEVICE void add_bias(Ptr<T> y, Ptr<const float> bias, Ptr<T> a, Ptr<const uint32_t> words,
+DEVICE void add_bias(Ptr<T> y, Ptr<const float> bias, Ptr<T> a, const GivenMask& given,
                      uint32_t count, uint32_t width, bool vector) {
     uint64_t first = (uint64_t(blockIdx.x) * blockDim.x + threadIdx.x) * 4;
     if (first >= count) return;
@@ -66,7 +67,7 @@ DEVICE void add_bias(Ptr<T> y, Ptr<const float> bias, Ptr<T> a, Ptr<const uint32
         for (int i = 0; i < 4; ++i)
             if (group.inside[i]) values.v[i] += bias[group.column[i]];
     }
-    Mask mask = read_mask(words);
+    Mask mask = read_mask(given);
     if (a == nullptr) {
         if (mask.any) multiply(values, mask_factors(mask, first / 4));
         return write_group<T>(y, first, group, vector, values);
@@ -81,7 +82,7 @@ DEVICE void add_bias(Ptr<T> y, Ptr<const float> bias, Ptr<T> a, Ptr<const uint32
 // Given z and the gradient of gelu(z) times its mask: computes that product, and replaces the
 // gradient by that of z.
 template <class T>
-DEVICE void gelu_back(Ptr<const T> z, Ptr<T> grad, Ptr<T> a, Ptr<const uint32_t> words, uint32_t count,
+DEVICE void gelu_back(Ptr<const T> z, Ptr<T> grad, Ptr<T> a, const GivenMask& given, uint32_t count,
                       bool vector) {
     uint64_t first = (uint64_t(blockIdx.x) * blockDim.x + threadIdx.x) * 4;
     if (first >= count) return;
@@ -94,7 +95,7 @@ DEVICE void gelu_back(Ptr<const T> z, Ptr<T> grad, Ptr<T> a, Ptr<const uint32_t>
         values.v[i] = Gelu::value(x.v[i]);
         g.v[i] *= Gelu::slope(x.v[i], values.v[i]);
     }
-    Mask mask = read_mask(words);
+    Mask mask = read_mask(given);
     if (mask.any) {
         Four factors = mask_factors(mask, first / 4);
         multiply(values, factors);
@@ -105,45 +106,33 @@ DEVICE void gelu_back(Ptr<const T> z, Ptr<T> grad, Ptr<T> a, Ptr<const uint32_t>
 }
 
 // Maps of one input share a launch, one map per block index along y.
-constexpr int MAPS = 4;
-
-// The table entry of this block's map. No index is computed: that would put tables into local
-// memory.
-template <class T>
-DEVICE T own(T a, T b, T c, T d) {
-    T low = blockIdx.y == 0 ? a : b, high = blockIdx.y == 2 ? c : d;
-    return blockIdx.y < 2 ? low : high;
-}
-
-template <class T>
-DEVICE Ptr<T> own(const Table<T, MAPS>& of) {
-    return own<Ptr<T>>(of[0], of[1], of[2], of[3]);
-}
 
 // Converts weights to bf16; the arguments are counts of numbers.
 KERNEL(narrow_maps, 256, Table<const float, MAPS> from, Table<bf16, MAPS> to, uint32_t a, uint32_t b,
        uint32_t c, uint32_t d) {
-    Ptr<const float> x = own(from);
-    Ptr<bf16> y = own(to);
+    uint32_t map = blockIdx.y;
+    Ptr<const float> x = one_of(map, from);
+    Ptr<bf16> y = one_of(map, to);
     uint32_t i = blockIdx.x * blockDim.x + threadIdx.x;
-    if (i < own(a, b, c, d)) y[i] = from_float<bf16>(x[i]);
+    if (i < one_of(map, a, b, c, d)) y[i] = from_float<bf16>(x[i]);
 }
 
 #define LINEAR(io, T)                                                                              \
     KERNEL(add_bias_##io, 256, Global<T> y, Global<const float> bias, Global<T> a,                 \
-           Global<const uint32_t> mask, uint32_t count, uint32_t width, uint32_t vector) {         \
-        add_bias<T>(y, bias, a, mask, count, width, vector != 0);                                  \
+           MASK, uint32_t count, uint32_t width, uint32_t vector) {                                \
+        add_bias<T>(y, bias, a, GIVEN_MASK, count, width, vector != 0);                            \
     }                                                                                              \
     KERNEL(add_biases_##io, 256, Table<T, MAPS> ys, Table<const float, MAPS> biases, uint32_t rows, \
            uint32_t vector, uint32_t a, uint32_t b, uint32_t c, uint32_t d) {                      \
         Ptr<T> none = nullptr;                                                                     \
-        Ptr<const uint32_t> no_mask = nullptr;                                                     \
-        uint32_t width = own(a, b, c, d);                                                          \
-        add_bias<T>(own(ys), own(biases), none, no_mask, rows * width, width, vector != 0);        \
+        GivenMask no_mask = {nullptr, {0, 0}, 0, 1.0f};                                            \
+        uint32_t map = blockIdx.y, width = one_of(map, a, b, c, d);                                \
+        add_bias<T>(one_of(map, ys), one_of(map, biases), none, no_mask, rows * width, width,      \
+                    vector != 0);                                                                  \
     }                                                                                              \
     KERNEL(gelu_back_##io, 256, Global<const T> z, Global<T> grad, Global<T> a,                    \
-           Global<const uint32_t> mask, uint32_t count, uint32_t vector) {                         \
-        gelu_back<T>(z, grad, a, mask, count, vector != 0);                                        \
+           MASK, uint32_t count, uint32_t vector) {                                                \
+        gelu_back<T>(z, grad, a, GIVEN_MASK, count, vector != 0);                                  \
     }
 
 LINEAR(f32, float)

@@ -12,11 +12,23 @@ struct Mask {
     bool any;
 };
 
-// Reads the mask from device memory, so that a captured graph can be replayed with another one; no
-// mask if `words` is null.
-DEVICE Mask read_mask(Ptr<const uint32_t> words) {
-    if (words == nullptr) return {{0, 0}, {0, 0}, 0, 1.0f, false};
-    return {{words[0], words[1]}, {words[2], words[3]}, words[4], __uint_as_float(words[5]), true};
+// A mask as a kernel is given it, by parameters MASK: the step that it is drawn for lies in device memory, so that a captured
+// graph can be replayed at another one. No mask if there is no step.
+struct GivenMask {
+    Ptr<const uint32_t> step;
+    uint32_t key[2];
+    uint32_t threshold;
+    float scale;
+};
+
+#define MASK                                                                                       \
+    Global<const uint32_t> mask_step, uint32_t mask_key0, uint32_t mask_key1, uint32_t mask_threshold, \
+        float mask_scale
+#define GIVEN_MASK (GivenMask{mask_step, {mask_key0, mask_key1}, mask_threshold, mask_scale})
+
+DEVICE Mask read_mask(const GivenMask& given) {
+    if (given.step == nullptr) return {{0, 0}, {0, 0}, 0, 1.0f, false};
+    return {{given.key[0], given.key[1]}, {given.step[0], given.step[1]}, given.threshold, given.scale, true};
 }
 
 // The factors of elements 4 block .. 4 block + 4.

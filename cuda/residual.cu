@@ -30,13 +30,13 @@ DEVICE void write(Ptr<T> x, uint64_t first, uint32_t count, bool vector, Four va
 
 template <class T>
 DEVICE void forward(Ptr<const T> x, Ptr<const T> branch, Ptr<const float> scale,
-                    Ptr<const uint32_t> words, Ptr<T> y, uint32_t count, bool vector) {
+                    const GivenMask& given, Ptr<T> y, uint32_t count, bool vector) {
     uint64_t first = (uint64_t(blockIdx.x) * blockDim.x + threadIdx.x) * 4;
     if (first >= count) return;
     Four values = read<T>(x, first, count, vector), more = read<T>(branch, first, count, vector);
     float by = 1.0f;
     if (scale != nullptr) by = scale[0];
-    Mask mask = read_mask(words);
+    Mask mask = read_mask(given);
     Four factors = {1.0f, 1.0f, 1.0f, 1.0f};
     if (mask.any) factors = mask_factors(mask, first / 4);
 #pragma unroll
@@ -46,10 +46,10 @@ DEVICE void forward(Ptr<const T> x, Ptr<const T> branch, Ptr<const float> scale,
 
 // The elements are divided among blocks; each writes a partial sum of the gradient of the scale.
 template <class T>
-DEVICE void backward(Ptr<const T> x, Ptr<const float> scale, Ptr<const uint32_t> words, Ptr<const T> gy,
+DEVICE void backward(Ptr<const T> x, Ptr<const float> scale, const GivenMask& given, Ptr<const T> gy,
                      Ptr<T> gx, Ptr<T> g_branch, Ptr<float> parts, uint32_t count, bool vector) {
     float by = scale[0], sum = 0.0f;
-    Mask mask = read_mask(words);
+    Mask mask = read_mask(given);
     uint64_t stride = uint64_t(gridDim.x) * THREADS * 4;
     uint64_t begin = (uint64_t(blockIdx.x) * THREADS + threadIdx.x) * 4;
     for (uint64_t first = begin; first < count; first += stride) {
@@ -71,14 +71,13 @@ DEVICE void backward(Ptr<const T> x, Ptr<const float> scale, Ptr<const uint32_t>
 
 #define RESIDUAL(io, T)                                                                          \
     KERNEL(residual_forward_##io, THREADS, Global<const T> x, Global<const T> branch,            \
-           Global<const float> scale, Global<const uint32_t> mask, Global<T> y, uint32_t count,  \
-           uint32_t vector) {                                                                    \
-        forward<T>(x, branch, scale, mask, y, count, vector != 0);                               \
+           Global<const float> scale, MASK, Global<T> y, uint32_t count, uint32_t vector) {      \
+        forward<T>(x, branch, scale, GIVEN_MASK, y, count, vector != 0);                         \
     }                                                                                            \
     KERNEL(residual_backward_##io, THREADS, Global<const T> x, Global<const float> scale,        \
-           Global<const uint32_t> mask, Global<const T> gy, Global<T> gx, Global<T> g_branch,    \
-           Global<float> parts, uint32_t count, uint32_t vector) {                               \
-        backward<T>(x, scale, mask, gy, gx, g_branch, parts, count, vector != 0);                \
+           MASK, Global<const T> gy, Global<T> gx, Global<T> g_branch, Global<float> parts,      \
+           uint32_t count, uint32_t vector) {                                                    \
+        backward<T>(x, scale, GIVEN_MASK, gy, gx, g_branch, parts, count, vector != 0);          \
     }
 
 RESIDUAL(f32, float)

@@ -1,10 +1,10 @@
-// Sums over the rows of a matrix in a fixed order: of partial sums that other kernels wrote, and of
+// Sums over the rows of up to four matrices in a fixed order: of partial sums that other kernels wrote, and of
 // gradients for biases.
 //
 // Bound by memory bandwidth: every number is read once, 4 or 2 bytes, and next to nothing is
 // written. A block sums `each` rows of 32 columns, a warp every sixteenth row, with four loads in
 // flight per thread.
-#include "device.cuh"
+#include "maps.cuh"
 
 constexpr int WARPS = 16;
 
@@ -27,10 +27,17 @@ DEVICE void sum_rows(Ptr<const T> x, Ptr<float> sums, uint32_t rows, uint32_t wi
     sums[uint64_t(blockIdx.y) * width + column] = sum;
 }
 
-#define SUM_ROWS(io, T)                                                                    \
-    KERNEL(sum_rows_##io, WARPS * WARP, Global<const T> x, Global<float> sums,             \
-           uint32_t rows, uint32_t width, uint32_t each) {                                 \
-        sum_rows<T>(x, sums, rows, width, each);                                           \
+// Of each matrix its rows, its width and the rows that a block sums. The matrix is the block index along z.
+#define SUM_ROWS(io, T)                                                                              \
+    KERNEL(sum_rows_##io, WARPS * WARP, Table<const T, MAPS> xs, Table<float, MAPS> sums,            \
+           uint32_t rows0, uint32_t rows1, uint32_t rows2, uint32_t rows3, uint32_t width0,          \
+           uint32_t width1, uint32_t width2, uint32_t width3, uint32_t each0, uint32_t each1,        \
+           uint32_t each2, uint32_t each3) {                                                         \
+        uint32_t i = blockIdx.z, rows = one_of(i, rows0, rows1, rows2, rows3);                       \
+        uint32_t each = one_of(i, each0, each1, each2, each3);                                       \
+        if (blockIdx.y * uint64_t(each) >= rows) return;                                             \
+        sum_rows<T>(one_of(i, xs), one_of(i, sums), rows, one_of(i, width0, width1, width2, width3), \
+                    each);                                                                           \
     }
 
 SUM_ROWS(f32, float)

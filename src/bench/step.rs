@@ -137,7 +137,7 @@ impl Step {
         self.form.prepare(&mut trainer);
         let mut losses = Vec::new();
         let ((), timing) = machine.time(&self.schedule, &mut || {
-            losses.push(trainer.step()?);
+            losses.push(trainer.step_ahead()?);
             Ok(())
         })?;
         let tokens = (train.batch_size * sizes.tokens_per_example()) as f64;

@@ -165,7 +165,7 @@ fn train(
             }
         }
         let stop = raised(context.stop);
-        if stop || recorder.is_due() {
+        if (stop || recorder.is_due()) && trainer.settle() {
             let written = recorder.checkpoint(trainer);
             if stop {
                 return Err(written.err().unwrap_or(Error::Stopped));

@@ -10,7 +10,7 @@ mod record;
 
 use candle_core::{bail, CpuStorage, DType, Result, Storage};
 use compile::{compile, sources};
-use dsf_gpu::{Arg, Gpu, Grid, Kernel, Machine, Product, Recording, View};
+use dsf_gpu::{Arg, Gpu, Grid, Kernel, Machine, Mailbox, Product, Recording, View};
 use half::bf16;
 use libloading::Library;
 use record::{Action, Recorder};
@@ -242,8 +242,47 @@ impl Machine for Emulation {
         Ok(())
     }
 
+    fn mailbox(&self, words: usize) -> Result<Box<dyn Mailbox>> {
+        Ok(Box::new(Letters {
+            machine: self.clone(),
+            words,
+            number: None,
+        }))
+    }
+
     fn record(&self, work: &mut dyn FnMut() -> Result<()>) -> Result<Box<dyn Recording>> {
         self.0.recorder.record(self.clone(), work)
+    }
+}
+
+/// What the GPU copies while the host goes on is here copied at once.
+struct Letters {
+    machine: Emulation,
+    words: usize,
+    number: Option<f32>,
+}
+
+impl Mailbox for Letters {
+    fn send(&mut self, words: &[u32], to: View) -> Result<()> {
+        if words.len() != self.words || to.len() != self.words {
+            bail!("{} words for a mailbox of {}", words.len(), self.words);
+        }
+        self.machine.write(words, to)
+    }
+
+    fn fetch(&mut self, from: View) -> Result<()> {
+        self.machine.0.recorder.refuse("a copy to the host")?;
+        if from.dtype() != DType::F32 || from.len() != 1 {
+            bail!("a mailbox brings back one number of f32");
+        }
+        // SAFETY: a live number, which nothing writes meanwhile.
+        self.number = Some(unsafe { (from.address() as *const f32).read() });
+        Ok(())
+    }
+
+    fn wait(&self) -> Result<f32> {
+        let number = self.number;
+        number.ok_or_else(|| candle_core::Error::msg("nothing was fetched"))
     }
 }
 

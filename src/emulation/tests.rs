@@ -335,13 +335,9 @@ fn what_is_recorded_runs_when_it_is_replayed() {
 fn the_step_lies_in_memory_that_stays() {
     let gpu = Emulation::of(sources()).gpu();
     let read = |step: u64| {
-        let words = |view: View| {
-            Ok((
-                view.address(),
-                gpu.copy(view)?.into_tensor(2).to_vec1::<u32>()?,
-            ))
-        };
-        gpu.with_step(step, words).unwrap()
+        let view = gpu.step(step).unwrap();
+        let words = gpu.copy(view).unwrap().into_tensor(2);
+        (view.address(), words.to_vec1::<u32>().unwrap())
     };
     let (place, words) = read(7);
     assert_eq!(words, [7, 0]);

@@ -3,9 +3,10 @@
 #![allow(unsafe_code)] // the driver and cuBLAS take raw addresses
 
 mod capture;
+mod mailbox;
 mod multiply;
 
-use super::{Arg, Chip, Gpu, Grid, Kernel, Machine, Product, Recording, View};
+use super::{Arg, Chip, Gpu, Grid, Kernel, Machine, Mailbox, Product, Recording, View};
 use candle_core::backend::BackendStorage;
 use candle_core::cuda_backend::{CudaDType, DeviceId, WrapErr};
 use candle_core::{bail, CudaDevice, CudaStorage, DType, Device, Result, Shape, Storage, Tensor};
@@ -289,6 +290,10 @@ impl Machine for Cuda {
         // SAFETY: `to` holds as many elements of four bytes. When this returns, the driver has copied
         // the pageable host memory to a staging buffer.
         unsafe { result::memcpy_htod_async(to.address(), values, stream.cu_stream()) }.w()
+    }
+
+    fn mailbox(&self, words: usize) -> Result<Box<dyn Mailbox>> {
+        Ok(Box::new(mailbox::Pinned::new(self.stream(), words)?))
     }
 
     fn warm_up(&self, work: &mut dyn FnMut() -> Result<()>) -> Result<()> {

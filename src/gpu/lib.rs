@@ -118,6 +118,8 @@ pub trait Machine: Send + Sync {
     fn upload(&self, values: &[u32]) -> Result<Storage>;
     /// Copies numbers of four bytes to existing memory.
     fn write(&self, values: &[u32], to: View) -> Result<()>;
+    /// Memory of the host for `words` words to a GPU and one number back.
+    fn mailbox(&self, words: usize) -> Result<Box<dyn Mailbox>>;
     /// Does work like that which is recorded next. What it uploads beside the values of tensors is kept on the GPU, since
     /// nothing can be uploaded in a recording.
     fn warm_up(&self, work: &mut dyn FnMut() -> Result<()>) -> Result<()> {
@@ -125,6 +127,17 @@ pub trait Machine: Send + Sync {
     }
     /// Records the launches of `work` without running them.
     fn record(&self, work: &mut dyn FnMut() -> Result<()>) -> Result<Box<dyn Recording>>;
+}
+
+/// Page-locked memory of the host: the GPU reads and writes it in the order of launches, while the host goes on.
+pub trait Mailbox {
+    /// Copies `words` to `to` after what was launched before. Before it is called again, what was launched behind it must be over, as
+    /// [`Self::wait`] tells.
+    fn send(&mut self, words: &[u32], to: View) -> Result<()>;
+    /// Copies a number of f32 to the host, after what was launched before.
+    fn fetch(&mut self, from: View) -> Result<()>;
+    /// The number that was fetched last, once it has arrived.
+    fn wait(&self) -> Result<f32>;
 }
 
 /// A recorded sequence of launches (a CUDA graph). Each replay reads the current contents of the
@@ -182,12 +195,14 @@ impl Gpu {
         }))
     }
 
-    /// Calls `read` with two words in memory of the GPU, low and high, that hold `step`. A kernel that
-    /// reads its step there stays correct in a recording if [`Self::set_step`] precedes each replay.
-    pub fn with_step<T>(&self, step: u64, read: impl FnOnce(View) -> Result<T>) -> Result<T> {
+    /// Two words in memory of the GPU, low and high, that hold `step` for what is launched until another is asked for or set. A
+    /// kernel that reads its step there stays correct in a recording if each replay is preceded by [`Self::set_step`], or writes the
+    /// words itself and is followed by [`Self::step_is_written`].
+    pub fn step(&self, step: u64) -> Result<View<'_>> {
         self.set_step(step)?;
         match &*self.0.step.lock().unwrap_or_else(PoisonError::into_inner) {
-            Some((_, words)) => read(View::new(self.0.machine.address(words)?, DType::U32, 0, 2)?),
+            // The words stay where they are as long as the GPU is held.
+            Some((_, words)) => View::new(self.0.machine.address(words)?, DType::U32, 0, 2),
             None => bail!("no step was set"),
         }
     }
@@ -206,6 +221,19 @@ impl Gpu {
             None => *held = Some((step, self.0.machine.upload(&words)?)),
         }
         Ok(())
+    }
+
+    /// Says that what has been launched writes `step` to the words of [`Self::step`].
+    pub fn step_is_written(&self, step: u64) {
+        let mut held = self.0.step.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((current, _)) = &mut *held {
+            *current = step;
+        }
+    }
+
+    /// Memory of the host for `words` words to the GPU and one number back.
+    pub fn mailbox(&self, words: usize) -> Result<Box<dyn Mailbox>> {
+        self.0.machine.mailbox(words)
     }
 
     /// Does `work` once by launches, before the same is recorded: a recording can load no kernel and upload nothing.

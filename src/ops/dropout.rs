@@ -55,9 +55,9 @@ pub(super) fn masked_on(gpu: &Gpu, mask: &Mask, x: View) -> Result<Buffer> {
     let (io, count) = (x.dtype(), x.len());
     let mut y = gpu.alloc(io, count)?;
     let vector = x.aligned(4) && y.view().aligned(4);
-    let words = mask.upload(gpu)?;
-    let sizes = [count.into(), vector.into()];
-    let args = [&[x.into(), (&words).into(), (&mut y).into()], &sizes[..]].concat();
+    let mask = Mask::args(Some(mask), gpu)?;
+    let rest = [(&mut y).into(), count.into(), vector.into()];
+    let args = [&[x.into()], &mask[..], &rest[..]].concat();
     let grid = Grid::for_each(count.div_ceil(4));
     gpu.launch(Kernel::of("dropout", "dropout", io), grid, &args)?;
     Ok(y)

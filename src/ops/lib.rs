@@ -35,6 +35,7 @@ mod layer_norm;
 mod linear;
 mod linear_scan;
 mod long_conv;
+mod maps;
 mod mask;
 mod matmul;
 mod matrix;

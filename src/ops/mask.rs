@@ -2,10 +2,10 @@
 //! function of (key, index, e) alone.
 
 use super::float::Float;
-use crate::gpu::{Buffer, Gpu, Grid, Kernel, WARP};
+use crate::gpu::{Arg, Gpu};
 use crate::lanes::map;
 use crate::rng::philox;
-use candle_core::{bail, DType, Result};
+use candle_core::{bail, Result};
 
 /// Philox blocks of four elements that are computed together.
 const BLOCKS: usize = 16;
@@ -90,26 +90,16 @@ impl Mask {
         }
     }
 
-    /// The mask in the form that kernels read, see `cuda/mask.cuh`. A kernel writes it from the
-    /// step in memory of the GPU: in a recording, that is the step of each replay.
-    pub(crate) fn upload(&self, gpu: &Gpu) -> Result<Buffer> {
-        let scale = (self.scale as f32).to_bits();
-        let [k0, k1] = self.key;
-        let mut words = gpu.alloc(DType::U32, 6)?;
-        gpu.with_step(self.index, |step| {
-            let kernel = Kernel::new("dropout", "write_mask");
-            let (k0, k1, threshold) = (k0.into(), k1.into(), self.threshold.into());
-            let args = [
-                step.into(),
-                k0,
-                k1,
-                threshold,
-                scale.into(),
-                (&mut words).into(),
-            ];
-            gpu.launch(kernel, Grid::of(1, WARP), &args)
-        })?;
-        Ok(words)
+    /// A mask, or none, as the parameters `MASK` of a kernel (`cuda/mask.cuh`). The kernel reads the step in memory of the GPU: in a
+    /// recording, that is the step of each replay.
+    pub(crate) fn args<'a>(mask: Option<&Self>, gpu: &'a Gpu) -> Result<[Arg<'a>; 5]> {
+        let Some(mask) = mask else {
+            let [k0, k1, threshold] = [0; 3].map(Arg::U32);
+            return Ok([Arg::Null, k0, k1, threshold, Arg::F32(1.0)]);
+        };
+        let [k0, k1] = mask.key.map(Arg::from);
+        let (threshold, scale) = (mask.threshold.into(), (mask.scale as f32).into());
+        Ok([gpu.step(mask.index)?.into(), k0, k1, threshold, scale])
     }
 
     /// The factors of elements 0 .. count, computed one by one.

@@ -9,7 +9,7 @@ use super::mask::{Dropout, Mask};
 use super::parallel::InParallel;
 use super::shape;
 use super::sums::sum_parts;
-use crate::gpu::{Arg, Buffer, Gpu, Grid, Kernel, View};
+use crate::gpu::{Arg, Buffer, Grid, Kernel, View};
 use crate::tuned::Tuned;
 use crate::zeros::copied;
 use candle_core::{DType, Result, Shape, Tensor};
@@ -71,10 +71,6 @@ impl Residual {
         views.iter().all(|view| view.aligned(4)).into()
     }
 
-    fn words(&self, gpu: &Gpu) -> Result<Option<Buffer>> {
-        self.mask.map(|mask| mask.upload(gpu)).transpose()
-    }
-
     /// The gradients without a scale: that of x is that of the result.
     fn launch_plain(&self, call: LaunchBackward) -> Result<Vec<Option<Buffer>>> {
         let (gpu, grad) = (call.gpu, call.only().grad);
@@ -129,11 +125,10 @@ impl FusedOp for Residual {
     fn launch(&self, Launch { gpu, ins, .. }: Launch) -> Result<Vec<Buffer>> {
         let (io, count) = (ins[0].dtype(), ins[0].len());
         let mut y = gpu.alloc(io, count)?;
-        let words = self.words(gpu)?;
         let vector = Self::vector(&[ins[0], ins[1], y.view()]);
         let mut args: Vec<Arg> = vec![ins[0].into(), ins[1].into(), ins.get(2).copied().into()];
-        args.extend([words.as_ref().into(), (&mut y).into()]);
-        args.extend([count.into(), vector]);
+        args.extend(Mask::args(self.mask.as_ref(), gpu)?);
+        args.extend([(&mut y).into(), count.into(), vector]);
         let kernel = Kernel::of("residual", "residual_forward", io);
         gpu.launch(kernel, Grid::for_each(count.div_ceil(4)), &args)?;
         Ok(vec![y])
@@ -148,9 +143,9 @@ impl FusedOp for Residual {
         let [mut of_x, mut of_branch] = [gpu.alloc(io, count)?, gpu.alloc(io, count)?];
         let blocks = count.div_ceil(4 * THREADS).min(BLOCKS.get());
         let mut parts = gpu.alloc(DType::F32, blocks)?;
-        let words = self.words(gpu)?;
         let vector = Self::vector(&[x, grad, of_x.view(), of_branch.view()]);
-        let mut args: Vec<Arg> = vec![x.into(), scale.into(), words.as_ref().into()];
+        let mut args: Vec<Arg> = vec![x.into(), scale.into()];
+        args.extend(Mask::args(self.mask.as_ref(), gpu)?);
         args.extend([grad.into(), (&mut of_x).into(), (&mut of_branch).into()]);
         args.extend([(&mut parts).into(), count.into(), vector]);
         let kernel = Kernel::of("residual", "residual_backward", io);

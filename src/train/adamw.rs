@@ -5,7 +5,7 @@ mod on_cpu;
 mod on_gpu;
 
 use crate::config::{AdamConfig, Decay, TrainConfig};
-use crate::gpu;
+use crate::gpu::{self, View};
 use candle_core::backend::BackendDevice;
 use candle_core::backprop::GradStore;
 use candle_core::cpu_backend::CpuDevice;
@@ -112,30 +112,40 @@ impl AdamW {
 
     /// One step at rate `lr`. Call it after `backward`, never between forward and backward.
     pub fn step(&mut self, grads: &GradStore, lr: f64) -> Result<()> {
+        self.step_if(grads, lr, None)
+    }
+
+    /// [`Self::step`], which on a GPU moves nothing if there is a `loss` and that is no number. The host need not know yet; once it
+    /// does, the step is taken back by [`Self::resume`].
+    pub(super) fn step_if(
+        &mut self,
+        grads: &GradStore,
+        lr: f64,
+        loss: Option<&Tensor>,
+    ) -> Result<()> {
         let rates = self.next_rates(lr);
         match &self.on_gpu {
             Some(on_gpu) => {
                 on_gpu.set_rates(&rates)?;
-                on_gpu.launch(&self.slots, grads, None)
+                on_gpu.launch(&self.slots, grads, loss)
             }
             None => on_cpu::step(&self.slots, grads, &self.config, &rates),
         }
     }
 
-    /// Tells the launches of [`Self::launch`] that the next step, at rate `lr`, is theirs.
-    pub(super) fn set_rates(&mut self, lr: f64) -> Result<()> {
-        let rates = self.next_rates(lr);
-        self.on_gpu()?.set_rates(&rates)
+    /// The words that the launches of the next step, at rate `lr`, read at [`Self::rates`].
+    pub(super) fn next_words(&mut self, lr: f64) -> [u32; 3] {
+        self.next_rates(lr).words()
     }
 
-    /// Undoes [`Self::set_rates`]: the step was not made.
-    pub(super) fn unset_rates(&mut self) {
-        self.steps -= 1;
+    /// Where launches read what changes from step to step.
+    pub(super) fn rates(&self) -> Result<View<'_>> {
+        Ok(self.on_gpu()?.rates())
     }
 
     /// The launches of a step, for a recording; they move nothing if `loss` is no number.
-    pub(super) fn launch(&self, grads: &GradStore, loss: Option<&Tensor>) -> Result<()> {
-        self.on_gpu()?.launch(&self.slots, grads, loss)
+    pub(super) fn launch(&self, grads: &GradStore, loss: &Tensor) -> Result<()> {
+        self.on_gpu()?.launch(&self.slots, grads, Some(loss))
     }
 
     fn on_gpu(&self) -> Result<&OnGpu> {
@@ -159,7 +169,7 @@ impl AdamW {
         &self.slots
     }
 
-    /// Takes up where a checkpoint left off after `steps` steps.
+    /// Goes on as after `steps` steps, those of a checkpoint or those that were made.
     pub(super) fn resume(&mut self, steps: usize) {
         self.steps = steps as i32;
     }
@@ -171,6 +181,13 @@ struct Rates {
     correction: f64,
     /// What a parameter that decays is multiplied by.
     decay: f64,
+}
+
+impl Rates {
+    /// As kernels read them.
+    fn words(&self) -> [u32; 3] {
+        [self.rate, self.correction, self.decay].map(|x| (x as f32).to_bits())
+    }
 }
 
 fn lock(moments: &Mutex<CpuStorage>) -> MutexGuard<'_, CpuStorage> {

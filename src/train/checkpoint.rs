@@ -15,8 +15,10 @@ const PROGRESS: &str = "progress";
 const RUN: &str = "run";
 
 impl Trainer<'_> {
-    /// Everything that [`Self::restore`] needs, without a copy of it in memory.
+    /// Everything that [`Self::restore`] needs, without a copy of it in memory. Errors: the disk's, and that the weights are not those
+    /// of the steps that were told ([`Self::settle`]).
     pub fn write_checkpoint(&self, out: &mut dyn Write) -> io::Result<()> {
+        self.must_be_settled()?;
         let progress = serde_json::to_string(&self.progress).expect("progress is plain data");
         let mut archive = Archive::new([(PROGRESS, progress), (RUN, self.config.id())]).digested();
         for slot in self.optimizer.slots() {
@@ -32,6 +34,7 @@ impl Trainer<'_> {
     /// The weights as they are as a safetensors file, whose metadata hold the run's config as canonical
     /// JSON, its id, and the epochs and steps that are over.
     pub fn write_weights(&self, out: &mut dyn Write) -> io::Result<()> {
+        self.must_be_settled()?;
         let origin = Origin {
             run: Some(self.config.id()),
             epoch: self.progress.epochs.len(),
@@ -40,6 +43,11 @@ impl Trainer<'_> {
         let slots = self.optimizer.slots().iter();
         let weights = slots.map(|slot| (&slot.name, slot.var.as_tensor()));
         archive(self.config, &origin, weights).write(out)
+    }
+
+    fn must_be_settled(&self) -> io::Result<()> {
+        let ahead = || io::Error::other("the weights are a step ahead of those that were told");
+        self.is_settled().then_some(()).ok_or_else(ahead)
     }
 
     /// Goes back to the state of a checkpoint. `place` names it in errors.

@@ -2,17 +2,19 @@
 //! a step cost more than they compute when d is small.
 //!
 //! Whatever changes from step to step lies in memory that stays: the batch, the rates, the step that
-//! dropout masks are drawn for. The first steps are made one launch at a time, which loads kernels
-//! and fills the library's caches; then one is recorded.
+//! dropout masks are drawn for. It arrives in one copy, which the recording begins with. The first steps are made one launch at a
+//! time, which loads kernels and fills the library's caches; then one is recorded. A step may be queued before the loss of the one
+//! before it is read, so that the GPU has always something to do.
 
 use super::adamw::AdamW;
 use super::labelled::Labelled;
-use crate::gpu::{Gpu, Grid, Kernel, Recording, WARP};
+use crate::gpu::{Arg, Buffer, Gpu, Grid, Kernel, Mailbox, Recording, View, WARP};
 use crate::model::Model;
 use crate::nn::Cx;
 use crate::ops;
 use crate::tasks::Batch;
-use candle_core::{DType, Result, Tensor};
+use candle_core::{bail, DType, Result, Tensor};
+use std::ops::Range;
 
 /// Steps before the one that is recorded.
 const WARM_UP: usize = 2;
@@ -26,7 +28,7 @@ pub(super) enum Steps {
     /// Likewise, this many times more.
     WarmingUp(usize),
     /// By replays.
-    Recorded(Recorded),
+    Recorded(Box<Recorded>),
 }
 
 impl Steps {
@@ -50,64 +52,148 @@ impl Steps {
 /// A step that can be made again.
 pub(super) struct Recorded {
     gpu: Gpu,
-    batch: Labelled,
+    /// Where the recorded launches read the batch.
+    _batch: Labelled,
+    /// What a step has of its own, as [`Self::words`] orders it.
+    words: Buffer,
     /// One number of f32.
     loss: Tensor,
     recording: Box<dyn Recording>,
+    /// Of two steps, which may be under way at once.
+    mail: [Box<dyn Mailbox>; 2],
+    /// The steps that were queued and not waited for.
+    queued: Range<u64>,
+}
+
+/// What a step has of its own.
+pub(super) struct Own<'a> {
+    /// Its number.
+    pub step: u64,
+    /// What its launches read at [`AdamW::rates`].
+    pub rates: [u32; 3],
+    /// As many examples as the recorded batch has.
+    pub batch: Batch<'a>,
+}
+
+impl Own<'_> {
+    fn words(&self) -> Vec<u32> {
+        let step = [self.step as u32, (self.step >> 32) as u32];
+        let batch = [self.batch.tokens, self.batch.answers, self.batch.positions];
+        [&step[..], &self.rates, &batch.concat()].concat()
+    }
 }
 
 impl Recorded {
-    /// Records a step on `batch`, which it keeps, without making it.
+    /// Records a step on `batch`, which it keeps, without making it; `first` is what the first replay will have of its own.
     pub(super) fn new(
         gpu: Gpu,
         batch: Labelled,
+        first: &Own,
         model: &Model,
         optimizer: &AdamW,
         cx: &Cx,
     ) -> Result<Self> {
-        let loss = gpu.alloc(DType::F32, 1)?.into_tensor(1);
-        // The one kernel that the steps before have not loaded; a recording should load none.
-        keep(&gpu, &gpu.alloc(DType::F32, 1)?.into_tensor(1), &loss)?;
+        let zero = || -> Result<Tensor> {
+            let zero = gpu.alloc(DType::F32, 1)?;
+            gpu.write(&[0], zero.view())?;
+            Ok(zero.into_tensor(1))
+        };
+        let loss = zero()?;
+        let words = gpu.upload(&first.words())?;
+        // The kernels that the steps before have not loaded; a recording should load none.
+        unpack(&gpu, &words, first.step, optimizer, &batch)?;
+        keep(&gpu, &zero()?, &loss)?;
         let work = || {
+            unpack(&gpu, &words, first.step, optimizer, &batch)?;
             let found = batch.classify(model, cx)?.loss;
             keep(&gpu, &found, &loss)?;
-            optimizer.launch(&ops::backward(&found)?, Some(&loss))
+            optimizer.launch(&ops::backward(&found)?, &loss)
         };
         let recording = gpu.record(work)?;
+        let mail = || gpu.mailbox(words.len());
         Ok(Self {
             recording,
+            mail: [mail()?, mail()?],
             gpu,
-            batch,
+            _batch: batch,
+            words,
             loss,
+            queued: first.step..first.step,
         })
     }
 
-    /// The loss on `batch`, which has as many examples as the recorded one, at step `step`. Unless
-    /// it is no number, the parameters have moved by the rates that the optimiser was given.
-    pub(super) fn replay(&self, batch: &Batch, step: u64) -> Result<f64> {
-        let rows = self.batch.rows.as_ref();
-        let positions = rows.map(|rows| (&rows.positions, batch.positions));
-        let tensors = [
-            (&self.batch.tokens, batch.tokens),
-            (&self.batch.answers, batch.answers),
-        ];
-        for (tensor, values) in tensors.into_iter().chain(positions) {
-            let (storage, layout) = tensor.storage_and_layout();
-            self.gpu.write(values, self.gpu.view(&storage, layout)?)?;
+    /// Steps that were queued and not waited for.
+    pub(super) fn queued(&self) -> usize {
+        (self.queued.end - self.queued.start) as usize
+    }
+
+    /// Begins a step, behind at most one that is not waited for.
+    pub(super) fn queue(&mut self, own: &Own) -> Result<()> {
+        if self.queued() == 0 {
+            self.queued = own.step..own.step;
         }
-        self.gpu.set_step(step)?;
+        if own.step != self.queued.end || self.queued() == self.mail.len() {
+            bail!("step {} is not the next to be queued", own.step);
+        }
+        let mail = &mut self.mail[(own.step % 2) as usize];
+        mail.send(&own.words(), self.words.view())?;
         self.recording.replay()?;
-        Ok(f64::from(self.loss.to_vec1::<f32>()?[0]))
+        self.gpu.step_is_written(own.step);
+        with_view(&self.gpu, &self.loss, |loss| mail.fetch(loss))?;
+        self.queued.end += 1;
+        Ok(())
+    }
+
+    /// The loss of the step that was queued first. Unless it is no number, the parameters have moved by the step's rates; if it is
+    /// none, no step moves them any more.
+    pub(super) fn wait(&mut self) -> Result<f64> {
+        let Some(step) = self.queued.next() else {
+            bail!("no step was queued");
+        };
+        Ok(f64::from(self.mail[(step % 2) as usize].wait()?))
     }
 }
 
-/// Puts a loss where it outlives the recording.
+/// Puts what a step has of its own where its launches read it.
+fn unpack(gpu: &Gpu, words: &Buffer, step: u64, optimizer: &AdamW, batch: &Labelled) -> Result<()> {
+    let positions = batch.rows.as_ref().map(|rows| &rows.positions);
+    let tensors = [Some(&batch.tokens), Some(&batch.answers), positions]
+        .map(|x| Some(x?.storage_and_layout()));
+    let views = tensors.each_ref().map(|held| {
+        let view = held
+            .as_ref()
+            .map(|(storage, layout)| gpu.view(storage, layout));
+        view.transpose()
+    });
+    let [tokens, answers, positions] = views;
+    let own = [gpu.step(step)?, optimizer.rates()?].map(Some);
+    let places = [own[0], own[1], tokens?, answers?, positions?];
+    let counts = places.map(|place| place.as_ref().map_or(0, View::len));
+    if counts.iter().sum::<usize>() != words.len() {
+        bail!(
+            "a step has {} words of its own, not {counts:?}",
+            words.len()
+        );
+    }
+    let most = counts.into_iter().max().unwrap_or_default();
+    let mut grid = Grid::for_each(most);
+    grid.blocks[1] = places.len();
+    let table = Arg::Table(places.map(Arg::from).into());
+    let args = [&[words.into(), table], &counts.map(Arg::from)[..]].concat();
+    gpu.launch(Kernel::new("recorded", "unpack"), grid, &args)
+}
+
+/// Puts a loss where it outlives the recording, unless one was no number before.
 fn keep(gpu: &Gpu, loss: &Tensor, kept: &Tensor) -> Result<()> {
-    let ((from, from_layout), (to, to_layout)) =
-        (loss.storage_and_layout(), kept.storage_and_layout());
-    let args = [
-        gpu.view(&from, from_layout)?.into(),
-        gpu.view(&to, to_layout)?.into(),
-    ];
-    gpu.launch(Kernel::new("adamw", "keep_loss"), Grid::of(1, WARP), &args)
+    let kernel = Kernel::new("recorded", "keep_loss");
+    with_view(gpu, loss, |loss| {
+        with_view(gpu, kept, |kept| {
+            gpu.launch(kernel, Grid::of(1, WARP), &[loss.into(), kept.into()])
+        })
+    })
+}
+
+fn with_view<T>(gpu: &Gpu, x: &Tensor, run: impl FnOnce(View) -> Result<T>) -> Result<T> {
+    let (storage, layout) = x.storage_and_layout();
+    run(gpu.view(&storage, layout)?)
 }

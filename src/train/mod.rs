@@ -25,13 +25,14 @@ use crate::ops;
 use crate::store::{EpochRow, Metrics, Outcome};
 use crate::tasks::Splits;
 use candle_core::backprop::GradStore;
-use candle_core::{DType, Device, Var};
-use cuda_graph::{Recorded, Steps};
+use candle_core::{DType, Device, Tensor, Var};
+use cuda_graph::{Own, Recorded, Steps};
 use next_token::NextToken;
 use objective::{Objective, StepExamples};
 use per_token::PerToken;
 use pooled::Pooled;
 use serde::{Deserialize, Serialize};
+use std::cell::Cell;
 use std::time::Instant;
 
 /// Word of what happens, for the screen and the store.
@@ -68,6 +69,8 @@ pub struct Trainer<'a> {
     objective: Box<dyn Objective + 'a>,
     optimizer: AdamW,
     steps: Steps,
+    /// Whether the next step is to be the last that was begun.
+    settling: Cell<bool>,
     progress: Progress,
 }
 
@@ -103,6 +106,7 @@ impl<'a> Trainer<'a> {
             device: device.clone(),
             params,
             steps: Steps::default(),
+            settling: Cell::default(),
             progress: Progress::default(),
         })
     }
@@ -115,14 +119,14 @@ impl<'a> Trainer<'a> {
     }
 
     /// Trains to the end, telling `on` of every step and epoch. An error from `on` ends the run
-    /// where it stands; [`Self::write_checkpoint`] then holds all of it.
+    /// where it stands; [`Self::write_checkpoint`] then holds all of it, if the steps have settled ([`Self::settle`]).
     pub fn run(&mut self, on: &mut dyn FnMut(&Self, Event) -> Result<()>) -> Result<Outcome> {
         loop {
             if let Some(outcome) = self.ended() {
                 return Ok(outcome);
             }
             while self.step_in_epoch() < self.steps_per_epoch() {
-                let loss = self.step()?;
+                let loss = self.step_ahead()?;
                 if !loss.is_finite() {
                     return Ok(Outcome::Diverged);
                 }
@@ -151,29 +155,55 @@ impl<'a> Trainer<'a> {
     /// One optimiser step on the next batch of the epoch: its loss, which if it is no number has
     /// changed nothing. [`Self::run`] tests between epochs; a caller of this stops there.
     pub fn step(&mut self) -> Result<f64> {
+        self.settling.set(true);
+        self.step_ahead()
+    }
+
+    /// [`Self::step`]; on a GPU, recorded steps of the same epoch may be one ahead of what this tells, see [`Self::settle`].
+    pub fn step_ahead(&mut self) -> Result<f64> {
         gpu::with_factors(self.factors(), || self.next_step())
     }
 
-    fn next_step(&mut self) -> Result<f64> {
-        let start = Instant::now();
+    /// Whether the weights are those after the steps that were told. If they are one step ahead, they will be at the next event of
+    /// [`Self::run`]: whoever asked may wait for it.
+    pub fn settle(&self) -> bool {
+        let settled = self.is_settled();
+        self.settling.set(!settled);
+        settled
+    }
+
+    fn is_settled(&self) -> bool {
+        !matches!(&self.steps, Steps::Recorded(recorded) if recorded.queued() > 0)
+    }
+
+    /// The examples of a step of this epoch, and whether they are a whole batch.
+    fn examples_at(&self, step_in_epoch: usize) -> (StepExamples, bool) {
         let size = self.config.train.batch_size;
-        let first = self.step_in_epoch() * size;
+        let first = step_in_epoch * size;
         let last = (first + size).min(self.objective.examples());
         let examples = StepExamples {
             epoch: self.progress.epochs.len(),
             range: first..last,
         };
-        let whole = last - first == size;
+        (examples, first + size == last)
+    }
+
+    fn next_step(&mut self) -> Result<f64> {
+        let start = Instant::now();
+        let (examples, whole) = self.examples_at(self.step_in_epoch());
         if whole && self.steps.are_warm() {
             self.record(&examples)?;
         }
         let loss = match &self.steps {
-            Steps::Recorded(_) if whole => self.replay(&examples)?,
+            Steps::Recorded(_) if whole => self.replay()?,
             _ => self.launch(&examples)?,
         };
         if loss.is_finite() {
             self.progress.step += 1;
             self.progress.summed_loss += loss * examples.range.len() as f64;
+        } else {
+            // Neither this step nor one queued behind it was made.
+            self.optimizer.resume(self.progress.step);
         }
         self.progress.epoch_seconds += start.elapsed().as_secs_f64();
         Ok(loss)
@@ -199,15 +229,22 @@ impl<'a> Trainer<'a> {
     /// A step with gradients accumulated over its micro-batches.
     fn accumulate(&mut self, examples: &StepExamples) -> Result<f64> {
         let (mut value, mut grads) = (0.0, None);
+        // A GPU is not waited for between the passes: its optimiser sees by itself whether the loss is a number.
+        let mut unread: Vec<Tensor> = Vec::new();
+        let on_gpu = self.gpu().is_some();
         for (i, batch) in self.objective.micro_batches(examples).iter().enumerate() {
             let loss = self.objective.loss(batch, &self.cx().micro_batch(i))?;
             let loss = match batch.weight {
                 1.0 => loss,
                 weight => (loss * weight)?,
             };
-            value += f64::from(loss.to_scalar::<f32>()?);
-            if !value.is_finite() {
-                return Ok(value);
+            if on_gpu {
+                unread.push(loss.detach());
+            } else {
+                value += f64::from(loss.to_scalar::<f32>()?);
+                if !value.is_finite() {
+                    return Ok(value);
+                }
             }
             let of_batch = ops::backward(&loss)?;
             grads = Some(match grads {
@@ -217,7 +254,12 @@ impl<'a> Trainer<'a> {
         }
         if let Some(grads) = grads {
             let rate = self.rate_of(self.progress.step);
-            self.optimizer.step(&grads, rate)?;
+            let whole = unread.iter().cloned().map(Ok);
+            let whole = whole.reduce(|sum, loss| sum? + loss?).transpose()?;
+            self.optimizer.step_if(&grads, rate, whole.as_ref())?;
+        }
+        for loss in unread {
+            value += f64::from(loss.to_scalar::<f32>()?);
         }
         Ok(value)
     }
@@ -235,27 +277,51 @@ impl<'a> Trainer<'a> {
             self.steps = Steps::default();
             return Ok(());
         };
-        gpu.set_step(self.progress.step as u64)?;
         let batch = shape.train.batch(examples.range.clone());
-        let batch = Labelled::new(batch, shape.train, &self.device)?;
-        let recorded = Recorded::new(gpu, batch, shape.model, &self.optimizer, &self.cx())?;
-        self.steps = Steps::Recorded(recorded);
+        let first = Own {
+            step: self.progress.step as u64,
+            rates: [0; 3],
+            batch,
+        };
+        let batch = Labelled::new(first.batch, shape.train, &self.device)?;
+        let cx = self.cx();
+        let recorded = Recorded::new(gpu, batch, &first, shape.model, &self.optimizer, &cx)?;
+        self.steps = Steps::Recorded(Box::new(recorded));
         Ok(())
     }
 
-    fn replay(&mut self, examples: &StepExamples) -> Result<f64> {
-        let (Steps::Recorded(recorded), Some(shape)) = (&self.steps, self.objective.one_shape())
+    /// A recorded step. Unless whoever is told wants the weights as they are then, the next one is queued before this one is over.
+    fn replay(&mut self) -> Result<f64> {
+        let next = self.step_in_epoch();
+        if self.is_settled() {
+            self.queue(next)?;
+        }
+        if !self.settling.take() && self.examples_at(next + 1).1 {
+            self.queue(next + 1)?;
+        }
+        let Steps::Recorded(recorded) = &mut self.steps else {
+            unreachable!("only recorded steps are replayed");
+        };
+        let loss = recorded.wait()?;
+        while !loss.is_finite() && recorded.queued() > 0 {
+            recorded.wait()?; // it moved nothing
+        }
+        Ok(loss)
+    }
+
+    /// Begins a recorded step of this epoch.
+    fn queue(&mut self, step_in_epoch: usize) -> Result<()> {
+        let step = self.progress.step + step_in_epoch - self.step_in_epoch();
+        let (examples, _) = self.examples_at(step_in_epoch);
+        let rates = self.optimizer.next_words(self.rate_of(step));
+        let (Steps::Recorded(recorded), Some(shape)) =
+            (&mut self.steps, self.objective.one_shape())
         else {
             unreachable!("only steps of one shape are recorded");
         };
-        let rate = self.rate_of(self.progress.step);
-        self.optimizer.set_rates(rate)?;
-        let batch = shape.train.batch(examples.range.clone());
-        let value = recorded.replay(&batch, self.progress.step as u64)?;
-        if !value.is_finite() {
-            self.optimizer.unset_rates();
-        }
-        Ok(value)
+        let batch = shape.train.batch(examples.range);
+        let step = step as u64;
+        Ok(recorded.queue(&Own { step, rates, batch })?)
     }
 
     /// What this run's products make of their factors; others of the process may differ.

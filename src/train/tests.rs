@@ -1,12 +1,12 @@
 //! Training by kernels, emulated, beside training on the CPU.
 
-use super::Trainer;
+use super::{Event, Trainer};
 use crate::config::{AdamConfig, Decay, Precision, RunConfig};
-use crate::gpu;
+use crate::error::Error;
 use crate::mixers::{Entry, MIXERS};
 use crate::recipes;
 use crate::tasks;
-use candle_core::{DType, Device, Tensor};
+use candle_core::Device;
 use dsf_emulation::{emulated, launches};
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, OnceLock};
@@ -120,19 +120,15 @@ fn every_mixer_trains_with_products_in_tf32() {
     assert!(same.is_empty(), "{same:?}");
 }
 
-/// Two runs on one GPU, of which one rounds factors: each gets what it gets alone, in threads of their own and step by step in one.
+/// Two runs at once, of which one rounds factors: each gets what it gets alone, in threads with a stream of their own and step by step
+/// in one.
 #[test]
 fn runs_of_both_kinds_of_products_share_a_gpu() {
     let configs = [Precision::F32, Precision::Tf32].map(|of| config("softmax", 1, of));
     let alone = configs.each_ref().map(|c| emulated(|| losses(c)));
     assert_ne!(alone[0], alone[1]);
-    let on_cpu = Tensor::zeros(1, DType::F32, &Device::Cpu).unwrap();
-    let shared = emulated(|| gpu::of(&on_cpu)).unwrap();
     let in_threads = std::thread::scope(|scope| {
-        let run = |config| {
-            let gpu = shared.clone();
-            scope.spawn(move || gpu::standing_in(gpu, || losses(config)))
-        };
+        let run = |config| scope.spawn(move || emulated(|| losses(config)));
         configs.each_ref().map(run).map(|run| run.join().unwrap())
     });
     assert_eq!(in_threads, alone);
@@ -175,6 +171,73 @@ fn a_recorded_step_is_the_step_to_the_bit() {
         assert_eq!(recorded, launched, "{mixer}");
         let each = (launches() - before) / launched.len();
         assert!(each > 0 && launched.len() == 6);
+    }
+}
+
+fn bits(trainer: &Trainer) -> Vec<Vec<f32>> {
+    let flat = |(_, var): (String, candle_core::Var)| var.flatten_all()?.to_vec1();
+    let weights = trainer.weights().into_iter().map(flat);
+    weights.collect::<Result<_, _>>().unwrap()
+}
+
+/// Trains to the end. Wherever the trainer settles for it, a checkpoint takes its place, and what was told before stays told.
+fn run_to_the_end(
+    config: &RunConfig,
+    recorded: bool,
+    stops: &[usize],
+) -> (Vec<f64>, Vec<Vec<f32>>) {
+    let data = tasks::load(&config.task, None).unwrap();
+    let fresh = || {
+        let mut trainer = Trainer::new(config, &data, &Device::Cpu).unwrap();
+        if recorded {
+            trainer.record_steps();
+        }
+        trainer
+    };
+    let (mut trainer, mut told) = (fresh(), Vec::new());
+    let mut stops = stops.to_vec();
+    loop {
+        let mut saved = Vec::new();
+        let ended = trainer.run(&mut |trainer, event| {
+            if let Event::Step { loss, .. } = event {
+                told.push(loss);
+            }
+            let step = trainer.progress().step;
+            if stops.first().is_none_or(|stop| step < *stop) {
+                return Ok(());
+            }
+            if !trainer.settle() {
+                let refused = trainer.write_checkpoint(&mut Vec::new());
+                assert!(refused.unwrap_err().to_string().contains("a step ahead"));
+                return Ok(());
+            }
+            stops.remove(0);
+            trainer.write_checkpoint(&mut saved).unwrap();
+            Err(Error::Stopped)
+        });
+        match ended {
+            Ok(_) => return (told, bits(&trainer)),
+            Err(Error::Stopped) => {
+                trainer = fresh();
+                trainer.restore(&saved, "here").unwrap();
+            }
+            Err(e) => panic!("{e}"),
+        }
+    }
+}
+
+/// Ten steps an epoch, the last of which is launched since its batch is not whole: what is told, and the weights, are those of a run
+/// that waits for every step, also if it is stopped while a step is on its way.
+#[test]
+fn steps_ahead_of_what_is_told_are_the_same_steps() {
+    let mut config = config("softmax", 1, Precision::F32);
+    config.task.set("train_examples", 9 * 3 + 2);
+    config.train.epochs = 2;
+    let waiting = emulated(|| run_to_the_end(&config, false, &[]));
+    assert_eq!(waiting.0.len(), 20);
+    for stops in [&[][..], &[1, 5, 9, 10, 16]] {
+        let ahead = emulated(|| run_to_the_end(&config, true, stops));
+        assert_eq!(ahead, waiting, "stopped at {stops:?}");
     }
 }
 
@@ -243,23 +306,23 @@ fn the_guide_to_the_kernels_tells_the_launches_of_a_step() {
 
 #[test]
 fn a_loss_that_is_no_number_moves_nothing_in_a_recorded_step() {
-    let config = config("softmax", 1, Precision::F32);
+    let mut config = config("softmax", 1, Precision::F32);
+    config.task.set("train_examples", 5 * 3);
     let data = tasks::load(&config.task, None).unwrap();
     emulated(|| {
         let mut trainer = Trainer::new(&config, &data, &Device::Cpu).unwrap();
         trainer.record_steps();
         trainer.step().unwrap();
         trainer.step().unwrap();
-        let (name, norm) = trainer.weights().pop().unwrap();
+        let (_, norm) = trainer.weights().pop().unwrap();
         let broken = (norm.as_tensor() * f64::NAN).unwrap();
         norm.set(&broken).unwrap();
-        let weights = |trainer: &Trainer| -> Vec<Vec<f32>> {
-            let vars = trainer.weights().into_iter().filter(|(n, _)| *n != name);
-            let flat = |(_, var): (String, candle_core::Var)| var.flatten_all()?.to_vec1();
-            vars.map(flat).collect::<Result<_, _>>().unwrap()
-        };
-        let before = weights(&trainer);
-        assert!(trainer.step().unwrap().is_nan());
-        assert_eq!((weights(&trainer), trainer.progress().step), (before, 2));
+        // No number is equal to NaN.
+        let text = |trainer: &Trainer| format!("{:?}", bits(trainer));
+        let before = text(&trainer);
+        // Behind it a step is on its way, which has to move nothing either.
+        assert!(trainer.step_ahead().unwrap().is_nan());
+        assert_eq!((text(&trainer), trainer.progress().step), (before, 2));
+        assert!(trainer.settle());
     });
 }

@@ -3,6 +3,7 @@
 use super::{CausalAttention, Pattern, Weights};
 use crate::fused::{FusedOp, Launch, LaunchBackward};
 use crate::gpu::{Arg, Buffer, Gpu, Grid, Kernel, View};
+use crate::mask::Mask;
 use crate::sums::sum_parts;
 use crate::tuned::Tuned;
 use candle_core::{DType, Result, Tensor};
@@ -39,7 +40,6 @@ pub(super) fn forward(op: &CausalAttention, call: Launch) -> Result<Vec<Buffer>>
         stats: None,
         dots: None,
         bias: call.ins.get(3).copied(),
-        mask: op.mask.map(|mask| mask.upload(gpu)).transpose()?,
     };
     pairs.launch(Out::Y, &mut y, stats.as_mut())?;
     Ok([Some(y), stats].into_iter().flatten().collect())
@@ -59,20 +59,24 @@ pub(super) fn backward(op: &CausalAttention, call: LaunchBackward) -> Result<Vec
         stats: call.saved.first().map(Buffer::view),
         dots: dots.as_ref().map(Buffer::view),
         bias: call.ins.get(3).copied(),
-        mask: op.mask.map(|mask| mask.upload(gpu)).transpose()?,
     };
-    let outs = [Out::Gq, Out::Gk, Out::Gv].into_iter().zip(call.ins);
-    let grads = outs
-        .zip(&call.needs_grad[..3])
-        .map(|((out, like), &needed)| {
-            if !needed {
-                return Ok(None);
+    let needed = &call.needs_grad[..3];
+    let like = call.ins.iter().zip(needed);
+    let alloc = |(like, needed): (&View, &bool)| {
+        let to = needed.then(|| gpu.alloc(like.dtype(), like.len()));
+        to.transpose()
+    };
+    let mut grads = like.map(alloc).collect::<Result<Vec<_>>>()?;
+    match &mut grads[..] {
+        [Some(gq), Some(gk), Some(gv)] if pairs.is_short() => pairs.launch_short([gq, gk, gv])?,
+        grads => {
+            for (out, to) in [Out::Gq, Out::Gk, Out::Gv].into_iter().zip(grads) {
+                if let Some(to) = to {
+                    pairs.launch(out, to, None)?;
+                }
             }
-            let mut to = gpu.alloc(like.dtype(), like.len())?;
-            pairs.launch(out, &mut to, None)?;
-            Ok(Some(to))
-        });
-    let mut grads = grads.collect::<Result<Vec<_>>>()?;
+        }
+    }
     if let [_, _, _, needed] = call.needs_grad {
         grads.push(needed.then(|| pairs.bias_gradient()).transpose()?);
     }
@@ -120,7 +124,6 @@ struct Pairs<'a> {
     /// gy . y of each row.
     dots: Option<View<'a>>,
     bias: Option<View<'a>>,
-    mask: Option<Buffer>,
 }
 
 impl Pairs<'_> {
@@ -128,6 +131,21 @@ impl Pairs<'_> {
     fn launch(&self, out: Out, to: &mut Buffer, stats_to: Option<&mut Buffer>) -> Result<()> {
         let (grid, kernel) = self.shape(out);
         self.run(kernel, grid, &[to.into(), stats_to.into()])
+    }
+
+    /// Whether a block holds all pairs of a sequence, and there are enough sequences to occupy a GPU.
+    fn is_short(&self) -> bool {
+        let op = self.op;
+        op.rows <= MANY && op.len <= KEYS && op.batch * op.heads >= FULL.get()
+    }
+
+    /// All three gradients, if [`Self::is_short`].
+    fn launch_short(&self, to: [&mut Buffer; 3]) -> Result<()> {
+        let name = format!("{}_short", CausalAttention::NAME);
+        let io = self.ins[0].dtype();
+        let kernel = Kernel::of_products("causal_attention_short", &name, io);
+        let grid = Grid::of(self.op.batch * self.op.heads, THREADS);
+        self.run(kernel, grid, &to.map(Arg::from))
     }
 
     /// One number for each head and distance.
@@ -161,8 +179,8 @@ impl Pairs<'_> {
             positions.transpose()?.into(),
             self.stats.into(),
             self.dots.into(),
-            self.mask.as_ref().map(Buffer::view).into(),
         ];
+        let mask = Mask::args(op.mask.as_ref(), self.gpu)?;
         let sizes = [op.heads, op.rows, op.len, op.key_width, op.value_width].map(Arg::from);
         let rule = match op.weights {
             Weights::Softmax => 0u32,
@@ -192,7 +210,7 @@ impl Pairs<'_> {
         self.gpu.launch(
             kernel,
             grid,
-            &[&tensors[..], to, &sizes, &rest, &pattern].concat(),
+            &[&tensors[..], &mask, to, &sizes, &rest, &pattern].concat(),
         )
     }
 

@@ -3,7 +3,7 @@
 use super::CausalConv1d;
 use crate::fused::{FusedOp, Launch, LaunchBackward};
 use crate::gpu::{Arg, Buffer, Grid, Kernel, View};
-use crate::sums::sum_parts;
+use crate::sums::sums_of_some;
 use candle_core::{DType, Result};
 
 /// Groups of channels, and runs of steps, per block.
@@ -78,10 +78,9 @@ pub(super) fn backward(conv: &CausalConv1d, call: LaunchBackward) -> Result<Vec<
     ]
     .concat();
     gpu.launch(kernel("backward", group, x.dtype()), grid, &args)?;
-    let total = |parts: Option<Buffer>, width| {
-        let total = |parts: Buffer| sum_parts(gpu, &parts, width);
-        parts.map(total).transpose()
-    };
-    let grads = [gx, total(gw, w.len())?, total(gb, conv.width)?];
-    Ok(grads.into_iter().take(call.ins.len()).collect())
+    let parts = [(&gw, w.len()), (&gb, conv.width)];
+    let there = parts.map(|(parts, width)| Some((parts.as_ref()?.view(), width)));
+    let sums = sums_of_some(gpu, &there)?;
+    let grads = std::iter::once(gx).chain(sums);
+    Ok(grads.take(call.ins.len()).collect())
 }

@@ -4,6 +4,7 @@ use super::Embedding;
 use crate::dropout::masked_on;
 use crate::fused::{Launch, LaunchBackward};
 use crate::gpu::{Arg, Buffer, Gpu, Grid, Kernel, View, WARP};
+use crate::mask::Mask;
 use crate::sums::sum_rows;
 use candle_core::{bail, DType, Result};
 
@@ -28,11 +29,10 @@ impl Embedding {
         let mut out = gpu.alloc(self.dtype, count)?;
         let (storage, layout) = self.ids.storage_and_layout();
         let tokens = gpu.view(&storage, layout)?;
-        let words = self.mask.map(|mask| mask.upload(gpu)).transpose()?;
         let views = [Some(table), positions, Some(out.view())];
         let vector = self.width.is_multiple_of(4) && views.iter().flatten().all(|v| v.aligned(4));
-        let words = words.as_ref().map(Buffer::view);
-        let mut args: Vec<Arg> = vec![tokens.into(), table.into(), positions.into(), words.into()];
+        let mut args: Vec<Arg> = vec![tokens.into(), table.into(), positions.into()];
+        args.extend(Mask::args(self.mask.as_ref(), gpu)?);
         args.extend([(&mut out).into(), count.into(), self.len.into()]);
         args.extend([self.width.into(), vector.into()]);
         let kernel = Kernel::of("embedding", "embed", self.dtype);

@@ -3,7 +3,7 @@
 use super::LayerNorm;
 use crate::fused::{LaunchBackward, Used};
 use crate::gpu::{Arg, Buffer, Gpu, Grid, Kernel, View};
-use crate::sums::sum_parts;
+use crate::sums::sums_of;
 use crate::tuned::Tuned;
 use candle_core::{DType, Result};
 
@@ -89,10 +89,12 @@ impl LayerNorm {
         args.extend([rows.into(), width.into(), (self.eps as f32).into()]);
         let kernel = Kernel::of("layer_norm", &format!("backward_{name}"), io);
         gpu.launch(kernel, Grid::of(blocks, THREADS), &args)?;
+        let parts = [parts_w.view(), parts_b.view()];
+        let [weight, bias] = sums_of(gpu, parts.map(|parts| (parts, width)))?;
         Ok(Grads {
             x,
-            weight: sum_parts(gpu, &parts_w, width)?,
-            bias: sum_parts(gpu, &parts_b, width)?,
+            weight,
+            bias,
             again,
         })
     }

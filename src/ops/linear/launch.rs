@@ -4,12 +4,10 @@ use super::Linear;
 use crate::convert::converted;
 use crate::fused::{Launch, LaunchBackward};
 use crate::gpu::{Arg, Buffer, Gpu, Grid, Kernel, Matrix, Product, View};
+use crate::maps::{padded, table, MAPS};
 use crate::mask::Mask;
-use crate::sums::sum_rows;
+use crate::sums::sums_of_some;
 use candle_core::{bail, DType, Result};
-
-/// Maps per launch; must equal that of `cuda/linear.cu`.
-const MAPS: usize = 4;
 
 impl Linear {
     /// The outputs of the maps; then, if tracked, the weights that had to be converted for the
@@ -97,10 +95,11 @@ impl Linear {
             });
             grads.push(weight.transpose()?);
         }
-        for (map, &out) in self.outs.iter().enumerate().filter(|_| self.biased) {
-            let used = call.outs[map].filter(|_| call.needs_grad[1 + maps + map]);
-            let bias = used.map(|used| sum_rows(gpu, used.grad, out));
-            grads.push(bias.transpose()?);
+        if self.biased {
+            let used = |map: usize| call.outs[map].filter(|_| call.needs_grad[1 + maps + map]);
+            let rows = |map| used(map).map(|used| (used.grad, self.outs[map]));
+            let rows: Vec<_> = (0..maps).map(rows).collect();
+            grads.extend(sums_of_some(gpu, &rows)?);
         }
         Ok(grads)
     }
@@ -131,22 +130,6 @@ impl Linear {
     }
 }
 
-/// A table with one pointer for each of [`MAPS`] maps.
-fn table<'a>(maps: impl Iterator<Item = impl Into<Arg<'a>>>) -> Arg<'a> {
-    let mut entries: Vec<Arg> = maps.map(Into::into).collect();
-    entries.resize(MAPS, Arg::Null);
-    Arg::Table(entries)
-}
-
-/// Sizes for each of [`MAPS`] maps; zero for absent maps.
-fn padded(sizes: impl Iterator<Item = usize>) -> Vec<Arg<'static>> {
-    let sizes = sizes.map(Arg::from);
-    sizes
-        .chain(std::iter::repeat(Arg::U32(0)))
-        .take(MAPS)
-        .collect()
-}
-
 /// y += bias for every row and, if there is an a, a = gelu(y); the last of the two is multiplied by
 /// the mask.
 pub(crate) fn add_bias(
@@ -159,9 +142,9 @@ pub(crate) fn add_bias(
     let (io, count, width) = (y.dtype(), y.len(), bias.len());
     let views = [Some(y.view()), Some(bias), a.as_ref().map(|a| a.view())];
     let aligned = views.iter().flatten().all(|view| view.aligned(4));
-    let words = mask.map(|mask| mask.upload(gpu)).transpose()?;
     let vector = aligned && width.is_multiple_of(4);
-    let mut args: Vec<Arg> = vec![y.into(), bias.into(), a.into(), words.as_ref().into()];
+    let mut args: Vec<Arg> = vec![y.into(), bias.into(), a.into()];
+    args.extend(Mask::args(mask, gpu)?);
     args.extend([count.into(), width.into(), vector.into()]);
     let grid = Grid::for_each(count.div_ceil(4));
     gpu.launch(Kernel::of("linear", "add_bias", io), grid, &args)

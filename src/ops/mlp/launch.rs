@@ -6,7 +6,8 @@ use crate::dropout::masked_on;
 use crate::fused::{Launch, LaunchBackward};
 use crate::gpu::{Buffer, Gpu, Grid, Kernel, Matrix, Product, View};
 use crate::linear::launch::add_bias;
-use crate::sums::sum_rows;
+use crate::mask::Mask;
+use crate::sums::sums_of;
 use candle_core::{DType, Result};
 
 impl Mlp {
@@ -54,6 +55,7 @@ impl Mlp {
         };
         let (x, a, gz) = (call.ins[0], a.view(), gz.view());
         let [to_gy, to_gz] = [gy, gz].map(Matrix::transposed);
+        let [g_b1, g_b2] = sums_of(gpu, [(gz, hidden), (gy, out)])?;
         Ok(vec![
             product(
                 x.dtype(),
@@ -62,9 +64,9 @@ impl Mlp {
                 weight(1, 1),
             )?,
             product(DType::F32, [hidden, rows, inner], to_gz, Matrix::plain(x))?,
-            Some(sum_rows(gpu, gz, hidden)?),
+            Some(g_b1),
             product(DType::F32, [out, rows, hidden], to_gy, Matrix::plain(a))?,
-            Some(sum_rows(gpu, gy, out)?),
+            Some(g_b2),
         ])
     }
 
@@ -72,9 +74,9 @@ impl Mlp {
     /// the hidden layer.
     fn launch_slopes(&self, gpu: &Gpu, z: View, [gz, a]: [&mut Buffer; 2]) -> Result<()> {
         let vector = [z, gz.view(), a.view()].iter().all(|view| view.aligned(4));
-        let words = self.masks[0].map(|mask| mask.upload(gpu)).transpose()?;
-        let args = [z.into(), gz.into(), a.into(), words.as_ref().into()];
-        let args = [&args[..], &[z.len().into(), vector.into()]].concat();
+        let mask = Mask::args(self.masks[0].as_ref(), gpu)?;
+        let tensors = [z.into(), gz.into(), a.into()];
+        let args = [&tensors[..], &mask, &[z.len().into(), vector.into()]].concat();
         let kernel = Kernel::of("linear", "gelu_back", z.dtype());
         gpu.launch(kernel, Grid::for_each(z.len().div_ceil(4)), &args)
     }

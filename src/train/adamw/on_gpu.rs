@@ -2,7 +2,7 @@
 
 use super::{Rates, Slot};
 use crate::config::AdamConfig;
-use crate::gpu::{Arg, Buffer, Gpu, Grid, Kernel};
+use crate::gpu::{Arg, Buffer, Gpu, Grid, Kernel, View};
 use candle_core::backprop::GradStore;
 use candle_core::{bail, DType, Layout, Result, Storage, Tensor};
 use std::ops::Deref;
@@ -69,10 +69,14 @@ impl OnGpu {
         })
     }
 
-    /// The rates of all launches from now on, replayed ones among them.
+    /// The rates of all launches from now on.
     pub(super) fn set_rates(&self, by: &Rates) -> Result<()> {
-        let words = [by.rate, by.correction, by.decay].map(|x| (x as f32).to_bits());
-        self.gpu.write(&words, self.rates.view())
+        self.gpu.write(&by.words(), self.rates.view())
+    }
+
+    /// Where launches read their rates, as [`Rates::words`] has them.
+    pub(super) fn rates(&self) -> View<'_> {
+        self.rates.view()
     }
 
     /// One step on every slot that has a gradient; none if `loss` is given and no number.

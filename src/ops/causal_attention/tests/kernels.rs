@@ -1,5 +1,6 @@
 use super::*;
 use crate::tuned::at_full_size;
+use dsf_emulation::{emulated, launches};
 
 fn kernels_agree(
     sizes: &[Sizes],
@@ -41,6 +42,26 @@ fn kernels_equal_the_reference() {
             Some(DROPOUT),
         );
     }
+}
+
+/// As many sequences as occupy a GPU, of one tile each: all gradients come from one kernel.
+#[test]
+fn gradients_of_short_sequences_equal_the_reference() {
+    let sizes = [[5, 1, 33, 33, 20, 12], [2, 2, 64, 64, 8, 4]];
+    for rule in RULES {
+        kernels_agree(&sizes, None, rule, Some(DROPOUT));
+    }
+    let count = |sizes: Sizes| {
+        let vars = case(sizes).vars(DType::F32);
+        let ins: Vec<Tensor> = vars.iter().map(|var| var.as_tensor().clone()).collect();
+        emulated(|| {
+            let loss = attend(&ins, None, Weights::Softmax, None).and_then(|y| y.sum_all());
+            let before = launches();
+            crate::backward(&loss.unwrap()).unwrap();
+            launches() - before
+        })
+    };
+    assert_eq!(count([4, 1, 64, 64, 4, 4]), count([4, 1, 65, 65, 4, 4]) - 2);
 }
 
 #[test]

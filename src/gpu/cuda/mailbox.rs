@@ -1,0 +1,84 @@
+//! Page-locked memory of the host, which the driver copies from and to without waiting.
+
+use super::super::{Mailbox, View};
+use candle_core::cuda_backend::WrapErr;
+use candle_core::{bail, Result};
+use cudarc::driver::{result, CudaEvent, CudaStream};
+use std::ptr::NonNull;
+use std::sync::Arc;
+
+/// The words, and behind them a number that comes back.
+pub(super) struct Pinned {
+    stream: Arc<CudaStream>,
+    memory: NonNull<u32>,
+    words: usize,
+    /// Recorded behind the last copy.
+    arrived: CudaEvent,
+}
+
+impl Pinned {
+    pub(super) fn new(stream: Arc<CudaStream>, words: usize) -> Result<Self> {
+        let arrived = stream.context().new_event(None).w()?;
+        // SAFETY: no flags; the memory is freed once, in `drop`.
+        let memory = unsafe { result::malloc_host(4 * (words + 1), 0) }.w()?;
+        let Some(memory) = NonNull::new(memory.cast::<u32>()) else {
+            bail!("the driver gave no page-locked memory");
+        };
+        // SAFETY: as many words were allocated, and nothing else knows them.
+        unsafe { memory.as_ptr().write_bytes(0, words + 1) };
+        Ok(Self {
+            stream,
+            memory,
+            words,
+            arrived,
+        })
+    }
+
+    /// Where the number comes back to.
+    fn number(&self) -> *mut f32 {
+        // SAFETY: one more word than `words` was allocated.
+        unsafe { self.memory.as_ptr().add(self.words) }.cast()
+    }
+}
+
+impl Mailbox for Pinned {
+    fn send(&mut self, words: &[u32], to: View) -> Result<()> {
+        if words.len() != self.words || to.bytes() != 4 * self.words {
+            bail!("{} words for a mailbox of {}", words.len(), self.words);
+        }
+        // SAFETY: the memory holds as many words, and `to` as well. The last copy from here is over, since its event was waited
+        // for; `wait` and `drop` see to it that the memory outlives this copy.
+        unsafe {
+            self.arrived.synchronize().w()?;
+            let memory = std::slice::from_raw_parts_mut(self.memory.as_ptr(), self.words);
+            memory.copy_from_slice(words);
+            result::memcpy_htod_async(to.address(), memory, self.stream.cu_stream()).w()?;
+        }
+        self.arrived.record(&self.stream).w()
+    }
+
+    fn fetch(&mut self, from: View) -> Result<()> {
+        // SAFETY: both sides hold a number; it is read in `wait` alone, behind the event.
+        unsafe {
+            let number = std::slice::from_raw_parts_mut(self.number(), 1);
+            result::memcpy_dtoh_async(number, from.address(), self.stream.cu_stream()).w()?;
+        }
+        self.arrived.record(&self.stream).w()
+    }
+
+    fn wait(&self) -> Result<f32> {
+        self.arrived.synchronize().w()?;
+        // SAFETY: the copy is over.
+        Ok(unsafe { self.number().read() })
+    }
+}
+
+impl Drop for Pinned {
+    fn drop(&mut self) {
+        // SAFETY: allocated in `new`; no copy is on its way behind the event. Where the driver refuses, nothing is to be done.
+        unsafe {
+            let _ = self.arrived.synchronize();
+            let _ = result::free_host(self.memory.as_ptr().cast());
+        }
+    }
+}
