@@ -10,7 +10,7 @@ mod record;
 
 use candle_core::{bail, CpuStorage, DType, Result, Storage};
 use compile::{compile, sources};
-use dsf_gpu::{Arg, Gpu, Grid, Kernel, Machine, Mailbox, Product, Recording, View};
+use dsf_gpu::{Arg, Carrier, Gpu, Grid, Kernel, Machine, Product, Recording, View};
 use half::bf16;
 use libloading::Library;
 use record::{Action, Recorder};
@@ -242,10 +242,9 @@ impl Machine for Emulation {
         Ok(())
     }
 
-    fn mailbox(&self, words: usize) -> Result<Box<dyn Mailbox>> {
-        Ok(Box::new(Letters {
+    fn carrier(&self, _: usize) -> Result<Box<dyn Carrier>> {
+        Ok(Box::new(AtOnce {
             machine: self.clone(),
-            words,
             number: None,
         }))
     }
@@ -256,25 +255,18 @@ impl Machine for Emulation {
 }
 
 /// What the GPU copies while the host goes on is here copied at once.
-struct Letters {
+struct AtOnce {
     machine: Emulation,
-    words: usize,
     number: Option<f32>,
 }
 
-impl Mailbox for Letters {
-    fn send(&mut self, words: &[u32], to: View) -> Result<()> {
-        if words.len() != self.words || to.len() != self.words {
-            bail!("{} words for a mailbox of {}", words.len(), self.words);
-        }
-        self.machine.write(words, to)
+impl Carrier for AtOnce {
+    fn send(&mut self, parts: &[&[u32]], to: View) -> Result<()> {
+        self.machine.write(&parts.concat(), to)
     }
 
     fn fetch(&mut self, from: View) -> Result<()> {
         self.machine.0.recorder.refuse("a copy to the host")?;
-        if from.dtype() != DType::F32 || from.len() != 1 {
-            bail!("a mailbox brings back one number of f32");
-        }
         // SAFETY: a live number, which nothing writes meanwhile.
         self.number = Some(unsafe { (from.address() as *const f32).read() });
         Ok(())

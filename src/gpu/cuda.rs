@@ -6,7 +6,7 @@ mod capture;
 mod mailbox;
 mod multiply;
 
-use super::{Arg, Chip, Gpu, Grid, Kernel, Machine, Mailbox, Product, Recording, View};
+use super::{Arg, Carrier, Chip, Gpu, Grid, Kernel, Machine, Product, Recording, View};
 use candle_core::backend::BackendStorage;
 use candle_core::cuda_backend::{CudaDType, DeviceId, WrapErr};
 use candle_core::{bail, CudaDevice, CudaStorage, DType, Device, Result, Shape, Storage, Tensor};
@@ -292,7 +292,7 @@ impl Machine for Cuda {
         unsafe { result::memcpy_htod_async(to.address(), values, stream.cu_stream()) }.w()
     }
 
-    fn mailbox(&self, words: usize) -> Result<Box<dyn Mailbox>> {
+    fn carrier(&self, words: usize) -> Result<Box<dyn Carrier>> {
         Ok(Box::new(mailbox::Pinned::new(self.stream(), words)?))
     }
 

@@ -9,6 +9,7 @@
 
 mod arg;
 mod buffer;
+mod mailbox;
 mod product;
 mod view;
 
@@ -22,9 +23,12 @@ mod cuda;
 pub use arg::Arg;
 pub use buffer::Buffer;
 use candle_core::{bail, DType, Result, Storage, Tensor};
+pub use mailbox::{Carrier, Mailbox};
 pub use product::{with_factors, Factors, Matrix, Product};
 use std::cell::RefCell;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::collections::hash_map::{Entry, HashMap};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread::{self, ThreadId};
 pub use view::View;
 
 /// Threads of a warp.
@@ -118,8 +122,8 @@ pub trait Machine: Send + Sync {
     fn upload(&self, values: &[u32]) -> Result<Storage>;
     /// Copies numbers of four bytes to existing memory.
     fn write(&self, values: &[u32], to: View) -> Result<()>;
-    /// Memory of the host for `words` words to a GPU and one number back.
-    fn mailbox(&self, words: usize) -> Result<Box<dyn Mailbox>>;
+    /// What carries the words and the number of a [`Mailbox`].
+    fn carrier(&self, words: usize) -> Result<Box<dyn Carrier>>;
     /// Does work like that which is recorded next. What it uploads beside the values of tensors is kept on the GPU, since
     /// nothing can be uploaded in a recording.
     fn warm_up(&self, work: &mut dyn FnMut() -> Result<()>) -> Result<()> {
@@ -127,17 +131,6 @@ pub trait Machine: Send + Sync {
     }
     /// Records the launches of `work` without running them.
     fn record(&self, work: &mut dyn FnMut() -> Result<()>) -> Result<Box<dyn Recording>>;
-}
-
-/// Page-locked memory of the host: the GPU reads and writes it in the order of launches, while the host goes on.
-pub trait Mailbox {
-    /// Copies `words` to `to` after what was launched before. Before it is called again, what was launched behind it must be over, as
-    /// [`Self::wait`] tells.
-    fn send(&mut self, words: &[u32], to: View) -> Result<()>;
-    /// Copies a number of f32 to the host, after what was launched before.
-    fn fetch(&mut self, from: View) -> Result<()>;
-    /// The number that was fetched last, once it has arrived.
-    fn wait(&self) -> Result<f32>;
 }
 
 /// A recorded sequence of launches (a CUDA graph). Each replay reads the current contents of the
@@ -153,8 +146,8 @@ pub struct Gpu(Arc<Shared>);
 
 struct Shared {
     machine: Box<dyn Machine>,
-    /// The training step that dropout masks are a function of, with its copy in memory of the GPU.
-    step: Mutex<Option<(u64, Storage)>>,
+    /// For each thread that launches, the training step that its dropout masks are a function of, with the copy in memory of the GPU.
+    steps: Mutex<HashMap<ThreadId, (u64, Storage)>>,
 }
 
 thread_local! {
@@ -191,49 +184,43 @@ impl Gpu {
     pub fn new(machine: impl Machine + 'static) -> Self {
         Self(Arc::new(Shared {
             machine: Box::new(machine),
-            step: Mutex::default(),
+            steps: Mutex::default(),
         }))
     }
 
-    /// Two words in memory of the GPU, low and high, that hold `step` for what is launched until another is asked for or set. A
-    /// kernel that reads its step there stays correct in a recording if each replay is preceded by [`Self::set_step`], or writes the
-    /// words itself and is followed by [`Self::step_is_written`].
+    /// Two words in memory of the GPU, low and high, that hold `step` for what this thread launches until it asks for another. They
+    /// stay where they are: a kernel that reads its step there is correct in a recording if before each replay the same thread asks for
+    /// that step, or if the replay writes the words itself and [`Self::step_is_written`] follows.
     pub fn step(&self, step: u64) -> Result<View<'_>> {
-        self.set_step(step)?;
-        match &*self.0.step.lock().unwrap_or_else(PoisonError::into_inner) {
-            // The words stay where they are as long as the GPU is held.
-            Some((_, words)) => View::new(self.0.machine.address(words)?, DType::U32, 0, 2),
-            None => bail!("no step was set"),
-        }
-    }
-
-    /// Sets the step that kernels launched or replayed from now on read.
-    pub fn set_step(&self, step: u64) -> Result<()> {
         let words = [step as u32, (step >> 32) as u32];
-        let mut held = self.0.step.lock().unwrap_or_else(PoisonError::into_inner);
-        match &mut *held {
-            Some((current, _)) if *current == step => {}
-            Some((current, storage)) => {
-                let to = View::new(self.0.machine.address(storage)?, DType::U32, 0, 2)?;
-                self.0.machine.write(&words, to)?;
-                *current = step;
-            }
-            None => *held = Some((step, self.0.machine.upload(&words)?)),
+        let machine = &self.0.machine;
+        let mut held = self.steps();
+        let (current, storage) = match held.entry(thread::current().id()) {
+            Entry::Occupied(entry) => entry.into_mut(),
+            Entry::Vacant(entry) => entry.insert((step, machine.upload(&words)?)),
+        };
+        let view = View::new(machine.address(storage)?, DType::U32, 0, 2)?;
+        if *current != step {
+            machine.write(&words, view)?;
+            *current = step;
         }
-        Ok(())
+        Ok(view)
     }
 
-    /// Says that what has been launched writes `step` to the words of [`Self::step`].
+    fn steps(&self) -> MutexGuard<'_, HashMap<ThreadId, (u64, Storage)>> {
+        self.0.steps.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Says that what this thread has launched writes `step` to its words of [`Self::step`].
     pub fn step_is_written(&self, step: u64) {
-        let mut held = self.0.step.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some((current, _)) = &mut *held {
+        if let Some((current, _)) = self.steps().get_mut(&thread::current().id()) {
             *current = step;
         }
     }
 
     /// Memory of the host for `words` words to the GPU and one number back.
-    pub fn mailbox(&self, words: usize) -> Result<Box<dyn Mailbox>> {
-        self.0.machine.mailbox(words)
+    pub fn mailbox(&self, words: usize) -> Result<Mailbox> {
+        Ok(Mailbox::new(words, self.0.machine.carrier(words)?))
     }
 
     /// Does `work` once by launches, before the same is recorded: a recording can load no kernel and upload nothing.

@@ -146,12 +146,12 @@ mod tests {
         let (storage, layout) = x.storage_and_layout();
         let view = gpu.view(&storage, layout).unwrap();
         let mut masked = None;
-        gpu.set_step(1).unwrap();
+        gpu.step(1).unwrap();
         let recording = gpu.record(|| {
             masked = Some(masked_on(&gpu, &mask(1), view)?);
             Ok(())
         });
-        gpu.set_step(5 << 32 | 2).unwrap();
+        gpu.step(5 << 32 | 2).unwrap();
         recording.unwrap().replay().unwrap();
         let masked = masked.unwrap().into_tensor(999).to_vec1::<f32>().unwrap();
         let expected = dropout(&x, of(0.3, 5 << 32 | 2)).unwrap();

@@ -5,7 +5,7 @@ mod on_cpu;
 mod on_gpu;
 
 use crate::config::{AdamConfig, Decay, TrainConfig};
-use crate::gpu::{self, View};
+use crate::gpu::{self, Gpu, View};
 use candle_core::backend::BackendDevice;
 use candle_core::backprop::GradStore;
 use candle_core::cpu_backend::CpuDevice;
@@ -127,7 +127,8 @@ impl AdamW {
         match &self.on_gpu {
             Some(on_gpu) => {
                 on_gpu.set_rates(&rates)?;
-                on_gpu.launch(&self.slots, grads, loss)
+                let launch = |loss: Option<View>| on_gpu.launch(&self.slots, grads, loss);
+                on_gpu.gpu().with_tensor(loss, launch)
             }
             None => on_cpu::step(&self.slots, grads, &self.config, &rates),
         }
@@ -144,8 +145,13 @@ impl AdamW {
     }
 
     /// The launches of a step, for a recording; they move nothing if `loss` is no number.
-    pub(super) fn launch(&self, grads: &GradStore, loss: &Tensor) -> Result<()> {
+    pub(super) fn launch(&self, grads: &GradStore, loss: View) -> Result<()> {
         self.on_gpu()?.launch(&self.slots, grads, Some(loss))
+    }
+
+    /// The GPU whose kernels make the steps, if the parameters are on one.
+    pub(super) fn gpu(&self) -> Option<&Gpu> {
+        self.on_gpu.as_ref().map(OnGpu::gpu)
     }
 
     fn on_gpu(&self) -> Result<&OnGpu> {

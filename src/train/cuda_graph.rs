@@ -13,7 +13,7 @@ use crate::model::Model;
 use crate::nn::Cx;
 use crate::ops;
 use crate::tasks::Batch;
-use candle_core::{bail, DType, Result, Tensor};
+use candle_core::{bail, DType, Result};
 use std::ops::Range;
 
 /// Steps before the one that is recorded.
@@ -54,13 +54,13 @@ pub(super) struct Recorded {
     gpu: Gpu,
     /// Where the recorded launches read the batch.
     _batch: Labelled,
-    /// What a step has of its own, as [`Self::words`] orders it.
+    /// What a step has of its own, as [`Own::words`] orders it.
     words: Buffer,
     /// One number of f32.
-    loss: Tensor,
+    loss: Buffer,
     recording: Box<dyn Recording>,
     /// Of two steps, which may be under way at once.
-    mail: [Box<dyn Mailbox>; 2],
+    mail: [Mailbox; 2],
     /// The steps that were queued and not waited for.
     queued: Range<u64>,
 }
@@ -76,10 +76,15 @@ pub(super) struct Own<'a> {
 }
 
 impl Own<'_> {
-    fn words(&self) -> Vec<u32> {
+    /// Its words, in the order of [`unpack`]'s places.
+    fn words<T>(&self, of: impl FnOnce([&[u32]; 5]) -> T) -> T {
         let step = [self.step as u32, (self.step >> 32) as u32];
-        let batch = [self.batch.tokens, self.batch.answers, self.batch.positions];
-        [&step[..], &self.rates, &batch.concat()].concat()
+        let Batch {
+            tokens,
+            answers,
+            positions,
+        } = self.batch;
+        of([&step, &self.rates, tokens, answers, positions])
     }
 }
 
@@ -93,21 +98,22 @@ impl Recorded {
         optimizer: &AdamW,
         cx: &Cx,
     ) -> Result<Self> {
-        let zero = || -> Result<Tensor> {
+        let zero = || -> Result<Buffer> {
             let zero = gpu.alloc(DType::F32, 1)?;
             gpu.write(&[0], zero.view())?;
-            Ok(zero.into_tensor(1))
+            Ok(zero)
         };
-        let loss = zero()?;
-        let words = gpu.upload(&first.words())?;
+        let (none_yet, loss) = (zero()?, zero()?);
+        let words = gpu.upload(&first.words(|parts| parts.concat()))?;
+        let begin = || unpack(&gpu, &words, first.step, optimizer, &batch);
         // The kernels that the steps before have not loaded; a recording should load none.
-        unpack(&gpu, &words, first.step, optimizer, &batch)?;
-        keep(&gpu, &zero()?, &loss)?;
+        begin()?;
+        keep(&gpu, (&none_yet).into(), &loss)?;
         let work = || {
-            unpack(&gpu, &words, first.step, optimizer, &batch)?;
+            begin()?;
             let found = batch.classify(model, cx)?.loss;
-            keep(&gpu, &found, &loss)?;
-            optimizer.launch(&ops::backward(&found)?, &loss)
+            gpu.with_tensor(Some(&found), |found| keep(&gpu, found.into(), &loss))?;
+            optimizer.launch(&ops::backward(&found)?, loss.view())
         };
         let recording = gpu.record(work)?;
         let mail = || gpu.mailbox(words.len());
@@ -136,10 +142,10 @@ impl Recorded {
             bail!("step {} is not the next to be queued", own.step);
         }
         let mail = &mut self.mail[(own.step % 2) as usize];
-        mail.send(&own.words(), self.words.view())?;
+        own.words(|parts| mail.send(&parts, self.words.view()))?;
         self.recording.replay()?;
         self.gpu.step_is_written(own.step);
-        with_view(&self.gpu, &self.loss, |loss| mail.fetch(loss))?;
+        mail.fetch(self.loss.view())?;
         self.queued.end += 1;
         Ok(())
     }
@@ -184,16 +190,7 @@ fn unpack(gpu: &Gpu, words: &Buffer, step: u64, optimizer: &AdamW, batch: &Label
 }
 
 /// Puts a loss where it outlives the recording, unless one was no number before.
-fn keep(gpu: &Gpu, loss: &Tensor, kept: &Tensor) -> Result<()> {
+fn keep(gpu: &Gpu, loss: Arg, kept: &Buffer) -> Result<()> {
     let kernel = Kernel::new("recorded", "keep_loss");
-    with_view(gpu, loss, |loss| {
-        with_view(gpu, kept, |kept| {
-            gpu.launch(kernel, Grid::of(1, WARP), &[loss.into(), kept.into()])
-        })
-    })
-}
-
-fn with_view<T>(gpu: &Gpu, x: &Tensor, run: impl FnOnce(View) -> Result<T>) -> Result<T> {
-    let (storage, layout) = x.storage_and_layout();
-    run(gpu.view(&storage, layout)?)
+    gpu.launch(kernel, Grid::of(1, WARP), &[loss, kept.into()])
 }

@@ -231,14 +231,13 @@ impl<'a> Trainer<'a> {
         let (mut value, mut grads) = (0.0, None);
         // A GPU is not waited for between the passes: its optimiser sees by itself whether the loss is a number.
         let mut unread: Vec<Tensor> = Vec::new();
-        let on_gpu = self.gpu().is_some();
         for (i, batch) in self.objective.micro_batches(examples).iter().enumerate() {
             let loss = self.objective.loss(batch, &self.cx().micro_batch(i))?;
             let loss = match batch.weight {
                 1.0 => loss,
                 weight => (loss * weight)?,
             };
-            if on_gpu {
+            if self.optimizer.gpu().is_some() {
                 unread.push(loss.detach());
             } else {
                 value += f64::from(loss.to_scalar::<f32>()?);
@@ -292,12 +291,11 @@ impl<'a> Trainer<'a> {
 
     /// A recorded step. Unless whoever is told wants the weights as they are then, the next one is queued before this one is over.
     fn replay(&mut self) -> Result<f64> {
-        let next = self.step_in_epoch();
         if self.is_settled() {
-            self.queue(next)?;
+            self.queue(0)?;
         }
-        if !self.settling.take() && self.examples_at(next + 1).1 {
-            self.queue(next + 1)?;
+        if !self.settling.take() && self.examples_at(self.step_in_epoch() + 1).1 {
+            self.queue(1)?;
         }
         let Steps::Recorded(recorded) = &mut self.steps else {
             unreachable!("only recorded steps are replayed");
@@ -309,10 +307,10 @@ impl<'a> Trainer<'a> {
         Ok(loss)
     }
 
-    /// Begins a recorded step of this epoch.
-    fn queue(&mut self, step_in_epoch: usize) -> Result<()> {
-        let step = self.progress.step + step_in_epoch - self.step_in_epoch();
-        let (examples, _) = self.examples_at(step_in_epoch);
+    /// Begins a recorded step of this epoch: the next one to be told, or one so many `ahead` of it.
+    fn queue(&mut self, ahead: usize) -> Result<()> {
+        let step = self.progress.step + ahead;
+        let (examples, _) = self.examples_at(self.step_in_epoch() + ahead);
         let rates = self.optimizer.next_words(self.rate_of(step));
         let (Steps::Recorded(recorded), Some(shape)) =
             (&mut self.steps, self.objective.one_shape())
@@ -330,8 +328,7 @@ impl<'a> Trainer<'a> {
     }
 
     fn gpu(&self) -> Option<Gpu> {
-        let vars = self.params.vars();
-        vars.first().and_then(|(_, var)| gpu::of(var))
+        self.optimizer.gpu().cloned()
     }
 
     /// The context of the next step.

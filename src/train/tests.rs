@@ -3,10 +3,11 @@
 use super::{Event, Trainer};
 use crate::config::{AdamConfig, Decay, Precision, RunConfig};
 use crate::error::Error;
+use crate::gpu;
 use crate::mixers::{Entry, MIXERS};
 use crate::recipes;
 use crate::tasks;
-use candle_core::Device;
+use candle_core::{DType, Device, Tensor};
 use dsf_emulation::{emulated, launches};
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, OnceLock};
@@ -120,15 +121,19 @@ fn every_mixer_trains_with_products_in_tf32() {
     assert!(same.is_empty(), "{same:?}");
 }
 
-/// Two runs at once, of which one rounds factors: each gets what it gets alone, in threads with a stream of their own and step by step
-/// in one.
+/// Two runs on one GPU, of which one rounds factors: each gets what it gets alone, in threads of their own and step by step in one.
 #[test]
 fn runs_of_both_kinds_of_products_share_a_gpu() {
     let configs = [Precision::F32, Precision::Tf32].map(|of| config("softmax", 1, of));
     let alone = configs.each_ref().map(|c| emulated(|| losses(c)));
     assert_ne!(alone[0], alone[1]);
+    let on_cpu = Tensor::zeros(1, DType::F32, &Device::Cpu).unwrap();
+    let shared = emulated(|| gpu::of(&on_cpu)).unwrap();
     let in_threads = std::thread::scope(|scope| {
-        let run = |config| scope.spawn(move || emulated(|| losses(config)));
+        let run = |config| {
+            let gpu = shared.clone();
+            scope.spawn(move || gpu::standing_in(gpu, || losses(config)))
+        };
         configs.each_ref().map(run).map(|run| run.join().unwrap())
     });
     assert_eq!(in_threads, alone);
@@ -174,7 +179,8 @@ fn a_recorded_step_is_the_step_to_the_bit() {
     }
 }
 
-fn bits(trainer: &Trainer) -> Vec<Vec<f32>> {
+/// The weights as they are.
+pub(super) fn bits(trainer: &Trainer) -> Vec<Vec<f32>> {
     let flat = |(_, var): (String, candle_core::Var)| var.flatten_all()?.to_vec1();
     let weights = trainer.weights().into_iter().map(flat);
     weights.collect::<Result<_, _>>().unwrap()

@@ -1,6 +1,6 @@
 //! Page-locked memory of the host, which the driver copies from and to without waiting.
 
-use super::super::{Mailbox, View};
+use super::super::{Carrier, View};
 use candle_core::cuda_backend::WrapErr;
 use candle_core::{bail, Result};
 use cudarc::driver::{result, CudaEvent, CudaStream};
@@ -41,17 +41,19 @@ impl Pinned {
     }
 }
 
-impl Mailbox for Pinned {
-    fn send(&mut self, words: &[u32], to: View) -> Result<()> {
-        if words.len() != self.words || to.bytes() != 4 * self.words {
-            bail!("{} words for a mailbox of {}", words.len(), self.words);
-        }
-        // SAFETY: the memory holds as many words, and `to` as well. The last copy from here is over, since its event was waited
-        // for; `wait` and `drop` see to it that the memory outlives this copy.
+impl Carrier for Pinned {
+    fn send(&mut self, parts: &[&[u32]], to: View) -> Result<()> {
+        self.arrived.synchronize().w()?;
+        // SAFETY: the memory holds as many words, and `to` as well. The last copies are over, since their event was waited for; `drop`
+        // sees to it that the memory outlives this one.
         unsafe {
-            self.arrived.synchronize().w()?;
             let memory = std::slice::from_raw_parts_mut(self.memory.as_ptr(), self.words);
-            memory.copy_from_slice(words);
+            let mut rest = &mut *memory;
+            for part in parts {
+                let (to, behind) = rest.split_at_mut(part.len());
+                to.copy_from_slice(part);
+                rest = behind;
+            }
             result::memcpy_htod_async(to.address(), memory, self.stream.cu_stream()).w()?;
         }
         self.arrived.record(&self.stream).w()

@@ -69,6 +69,10 @@ impl OnGpu {
         })
     }
 
+    pub(super) fn gpu(&self) -> &Gpu {
+        &self.gpu
+    }
+
     /// The rates of all launches from now on.
     pub(super) fn set_rates(&self, by: &Rates) -> Result<()> {
         self.gpu.write(&by.words(), self.rates.view())
@@ -84,7 +88,7 @@ impl OnGpu {
         &self,
         slots: &[Slot],
         grads: &GradStore,
-        loss: Option<&Tensor>,
+        loss: Option<View>,
     ) -> Result<()> {
         let grad = |slot: &Slot| grads.get(&slot.var).map(Tensor::contiguous).transpose();
         let grads = slots.iter().map(grad).collect::<Result<Vec<_>>>()?;
@@ -122,7 +126,7 @@ impl OnGpu {
         slots: &[Slot],
         grads: &[Option<Tensor>],
         blocks: &Buffer,
-        loss: Option<&Tensor>,
+        loss: Option<View>,
     ) -> Result<()> {
         let vars = slots.iter().map(|slot| Some(slot.var.as_tensor()));
         let vars = held(vars.collect());
@@ -130,9 +134,6 @@ impl OnGpu {
         let moments = held(slots.iter().map(|slot| slot.moments.on_gpu()).collect());
         let tables = [&vars, &grads, &moments].map(|tensors| self.table(tensors));
         let mut args = tables.into_iter().collect::<Result<Vec<Arg>>>()?;
-        let loss = held(vec![loss]);
-        let loss = loss[0].as_ref().map(|(s, l)| self.gpu.view(s, l));
-        let loss = loss.transpose()?;
         let scale = self.clip.as_ref().map(|clip| &clip.scale);
         args.extend([blocks.into(), (&self.rates).into(), scale.into()]);
         args.push(loss.into());

@@ -7,6 +7,7 @@ use crate::ops::rng::Rng;
 use crate::recipes;
 use crate::tasks::lra::LraDataset;
 use crate::tasks::Splits;
+use crate::train::tests::bits;
 use crate::train::Trainer;
 use candle_core::DType;
 use dsf_emulation::{emulated, launches};
@@ -217,12 +218,6 @@ fn a_stopped_run_goes_on_bit_for_bit() {
         let mut second = Trainer::new(&run, &data, &Device::Cpu).unwrap();
         second.restore(&saved, "here").unwrap();
         second.run(&mut |_, _| Ok(())).unwrap();
-        let bits = |trainer: &Trainer| -> Vec<Vec<f32>> {
-            let weights = trainer.weights().into_iter();
-            weights
-                .map(|(_, var)| var.flatten_all().unwrap().to_vec1().unwrap())
-                .collect()
-        };
         assert_eq!(bits(&second), bits(&whole), "stopped after step {stop}");
         let rows = |trainer: &Trainer| -> Vec<_> {
             let epochs = trainer.progress().epochs.iter();
