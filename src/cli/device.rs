@@ -7,8 +7,9 @@ mod cuda;
 mod cuda;
 
 use crate::config::RunConfig;
-use crate::error::{self, refuse, Error, Result};
+use crate::error::{self, ensure, refuse, Error, Result};
 use crate::gpu;
+use crate::sweep::Training;
 use candle_core::Device;
 use clap::builder::PossibleValue;
 use clap::ValueEnum;
@@ -86,9 +87,16 @@ impl Choice {
     }
 
     /// Refuses a run that this device cannot compute as asked.
-    pub fn serves(self, run: &RunConfig) -> Result<()> {
+    pub fn serves(self, run: &RunConfig, training: &Training) -> Result<()> {
+        if self.is_gpu() {
+            return Ok(());
+        }
+        ensure!(
+            !training.cuda_graph,
+            "--cuda-graph records the steps of a GPU: add --device cuda, or leave it out"
+        );
         let precision = run.train.precision;
-        if precision.is_usual() || self.is_gpu() {
+        if precision.is_usual() {
             return Ok(());
         }
         let name = precision.to_possible_value();

@@ -79,7 +79,7 @@ pub(super) fn main(mut arguments: Arguments, task: Task, global: &Global) -> Res
         print::result(&explanation(&config, &explained, &notes, global))?;
         return Ok(exit::DONE);
     }
-    arguments.device.serves(&config)?;
+    arguments.device.serves(&config, &arguments.training)?;
     let stop = stop_flag()?;
     let context = RunContext {
         kept: Kept {

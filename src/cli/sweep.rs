@@ -111,7 +111,8 @@ fn sweep(typed: &Typed, global: &Global) -> Result<u8> {
 fn train(typed: &Typed, asked: Asked, global: &Global) -> Result<u8> {
     let Asked { plan, shard } = asked;
     let device = typed.device;
-    plan.runs.iter().try_for_each(|run| device.serves(run))?;
+    let training = &typed.training;
+    { plan.runs.iter() }.try_for_each(|run| device.serves(run, training))?;
     if !global.silent() {
         let notes = plan.notes.iter();
         notes.for_each(|note| print::talk(&format!("note: {note}")));

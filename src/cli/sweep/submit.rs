@@ -14,11 +14,8 @@ use std::process::Command;
 
 pub(super) fn main(typed: &Typed, asked: &Asked, global: &Global) -> Result<u8> {
     let device = typed.device;
-    asked
-        .plan
-        .runs
-        .iter()
-        .try_for_each(|run| device.serves(run))?;
+    let mut runs = asked.plan.runs.iter();
+    runs.try_for_each(|run| device.serves(run, &typed.training))?;
     ensure!(
         asked.shard.is_none(),
         "--shard is what each task is given by itself: leave it out with --executor, or say --shards N"

@@ -5,10 +5,11 @@ use crate::cli::{print, Global};
 use crate::config::RunConfig;
 use crate::error::{refuse, Result};
 use crate::recipes;
-use crate::store::Store;
+use crate::store::{read_summary, Record, RunStatus, Store};
 use crate::sweep::slurm::Site;
 use crate::sweep::{Experiment, Flags, Limits, Options, Plan, Shard, Training};
 use clap::{Args, ValueEnum};
+use std::collections::HashSet;
 use std::path::PathBuf;
 
 /// The task of a sweep that names none.
@@ -55,6 +56,18 @@ pub(super) struct Typed {
     /// are (PBS, Kubernetes).
     #[arg(long, value_name = "PART")]
     shard: Option<String>,
+    /// Leave out what is done in a summary.
+    ///
+    /// A CSV file of results such as `results/figure7-cell.csv`, where the folders of its runs are not at hand; given
+    /// several times, what is done in any of them. Runs that failed there are trained. `dsf report` takes such a file
+    /// and a results folder together.
+    #[arg(
+        long,
+        value_name = "FILE",
+        conflicts_with = "halving",
+        hide_short_help = true
+    )]
+    done_in: Vec<PathBuf>,
     #[command(flatten)]
     pub training: Training,
     #[command(flatten)]
@@ -135,7 +148,20 @@ impl Typed {
         })
     }
 
-    fn part(&self, plan: Plan) -> Result<Asked> {
+    fn part(&self, mut plan: Plan) -> Result<Asked> {
+        for file in &self.done_in {
+            let planned = plan.runs.len();
+            let done = read_summary(file)?;
+            let done = done
+                .iter()
+                .filter(|row| row.status() == Some(RunStatus::Done));
+            let done: HashSet<&str> = done.map(Record::run_id).collect();
+            plan.runs.retain(|run| !done.contains(run.id().as_str()));
+            let (out, file) = (planned - plan.runs.len(), file.display());
+            plan.notes.insert(format!(
+                "--done-in: {out} of {planned} runs are done in {file}, and left out"
+            ));
+        }
         let Some(text) = &self.shard else {
             return Ok(Asked { plan, shard: None });
         };

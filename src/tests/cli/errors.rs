@@ -101,6 +101,14 @@ fn lower_precision_needs_a_gpu() {
 }
 
 #[test]
+fn a_recorded_step_needs_a_gpu() {
+    let remedy = &["--cuda-graph", "--device cuda"];
+    assert_says("mqar --cuda-graph --device cpu", remedy);
+    assert_says("sweep --cuda-graph --device cpu --dry-run", remedy);
+    assert_says("sweep --cuda-graph --executor print", remedy);
+}
+
+#[test]
 fn runs_per_gpu_need_a_gpu() {
     let remedy = &["--per-gpu", "--device cuda"];
     assert_says("sweep --per-gpu 4 --dry-run", remedy);

@@ -27,6 +27,46 @@ fn a_grid_is_trained_once() {
 }
 
 #[test]
+fn what_a_summary_holds_is_not_trained_again() {
+    let world = World::new();
+    let some = "sweep --preset smoke --mixer ssd,softmax --d 8";
+    world.dsf(&format!("{some} --out a -q")).ok();
+    fs::rename(world.path("a/mqar.csv"), world.path("kept.csv")).unwrap();
+    let more = some.replace("--d 8", "--d 8,16 --done-in kept.csv");
+    let planned = world.dsf(&format!("{more} --shard 1/2 --dry-run"));
+    assert!(
+        planned
+            .err
+            .contains("--done-in: 2 of 4 runs are done in kept.csv, and left out"),
+        "{}",
+        planned.err
+    );
+    assert!(planned.out.contains("1 run: "), "{}", planned.out);
+    let said = world.dsf(&more).ok();
+    assert!(said.contains("2 runs: 2 finished."), "{said}");
+    let all = world.dsf("report kept.csv results").ok();
+    assert!(all.contains("4 runs done"), "{all}");
+    // A run that failed there is no run that is done.
+    let failed = fs::read_to_string(world.path("kept.csv")).unwrap();
+    let failed = failed.replace(",done,converged,", ",failed,,");
+    let unsummed: Vec<&str> = failed
+        .lines()
+        .map(|line| &line[..=line.rfind(',').unwrap()])
+        .collect();
+    fs::write(world.path("failed.csv"), unsummed.join("\n")).unwrap();
+    let planned = world.dsf(&more.replace("kept", "failed")).err;
+    assert!(planned.contains("0 of 4 runs"), "{planned}");
+    for (file, why) in [
+        ("none.csv", "none.csv"),
+        ("notes.csv", "no column `schema`"),
+    ] {
+        fs::write(world.path("notes.csv"), "a,b\n1,2\n").unwrap();
+        let message = world.dsf(&more.replace("kept.csv", file)).refused();
+        assert!(message.contains(why), "{message}");
+    }
+}
+
+#[test]
 fn halving_trains_one_rate_of_a_cell_whole_and_keeps_the_short_runs_apart() {
     let world = World::new();
     let line = "sweep --preset smoke --mixer ssd,softmax --lr 1e-4,1e-3,2e-3,4e-3 --seeds 2 --epochs 8 --halving";

@@ -1,0 +1,471 @@
+//! The recipes as tables, what follows from mixer and flags, and what is refused.
+
+mod of_lra;
+mod of_mqar;
+mod of_wikitext;
+mod presets_of_rows;
+
+use super::*;
+use crate::config::{
+    AdamConfig, Decay, Dual, InitScheme, Input, LanguageConfig, Layout, Loss, Pool, Precision,
+    Protocol, Rotary, Schedule, StateMixer, TrainConfig,
+};
+use crate::mixers::{of_layer, of_model, MIXERS};
+use crate::model::Classifier;
+use crate::nn::Params;
+use crate::tasks::lra::{LraConfig, LraDataset};
+use crate::tasks::mqar::MqarConfig;
+use crate::tasks::wikitext::{Corpus, Tokenizer, WikitextConfig};
+use candle_core::{DType, Device};
+
+type Settings<'a> = &'a [(&'a str, &'a str)];
+
+fn refusal(task: &str, settings: Settings) -> String {
+    run(task, settings).unwrap_err().to_string()
+}
+
+fn mqar(settings: Settings) -> RunConfig {
+    run("mqar", settings).unwrap()
+}
+
+fn recall(run: &RunConfig) -> MqarConfig {
+    run.task.typed().unwrap()
+}
+
+fn arena(run: &RunConfig) -> LraConfig {
+    run.task.typed().unwrap()
+}
+
+fn text(run: &RunConfig) -> WikitextConfig {
+    run.task.typed().unwrap()
+}
+
+fn language(run: &RunConfig) -> &LanguageConfig {
+    run.model.language.as_ref().unwrap()
+}
+
+/// All that is set of the other mixer is part of the run, and what either has no use for is left out of its layers.
+#[test]
+fn a_hybrid_has_layers_of_two_mixers_with_all_their_settings() {
+    let run = |settings| mqar(settings).model;
+    let model = run(&[
+        ("mixer", "mamba"),
+        ("layers", "6"),
+        ("hybrid", "attention:every=3,offset=1"),
+    ]);
+    let hybrid = model.hybrid.clone().unwrap();
+    assert_eq!(
+        hybrid.to_string(),
+        "softmax:every=3,offset=1,variant=reference"
+    );
+    let layers: Vec<(&str, Option<f64>, usize)> = (0..6)
+        .map(|layer| {
+            let (entry, model) = of_layer(&model, layer).unwrap();
+            assert_eq!((&model.mixer[..], &model.hybrid), (entry.name, &None));
+            (entry.name, model.expand, model.n_heads)
+        })
+        .collect();
+    let [s, m] = [("softmax", None, 1), ("mamba", model.expand, 1)];
+    assert_eq!(layers, [m, s, m, m, s, m]);
+    let counts = of_model(&model).unwrap();
+    let counts: Vec<_> = counts
+        .iter()
+        .map(|(e, _, count)| (e.name, *count))
+        .collect();
+    assert_eq!(counts, [("mamba", 4), ("softmax", 2)]);
+    // Heads of the one, state expansion of the other.
+    let model = run(&[
+        ("mixer", "rwkv4"),
+        ("hybrid", "sliding-window:every=2,offset=1,window=9"),
+        ("heads", "2"),
+        ("n", "32"),
+        ("d", "64"),
+    ]);
+    assert_eq!(model.hybrid.clone().unwrap().options["window"], "9");
+    let sizes = |layer| {
+        let (_, model) = of_layer(&model, layer).unwrap();
+        (model.d_state, model.n_heads)
+    };
+    assert_eq!([sizes(0), sizes(1)], [(1, 1), (32, 2)]);
+    // Two mixers without a state expansion leave none to be recorded.
+    let model = run(&[("mixer", "rwkv4"), ("hybrid", "gru:every=2"), ("n", "32")]);
+    assert_eq!(model.d_state, 1);
+}
+
+#[test]
+fn a_hybrid_that_makes_no_model_is_refused_by_its_flag() {
+    for (settings, says) in [
+        (
+            &[("hybrid", "atention:every=2")][..],
+            "--hybrid: unknown mixer",
+        ),
+        (
+            &[("hybrid", "softmax:every=8,offset=4")],
+            "give --layers 5 or more",
+        ),
+        (
+            &[("hybrid", "softmax:every=2,variant=x")],
+            "--hybrid: unknown variant of softmax",
+        ),
+        (&[("hybrid", "softmax:every=2,window=9")], "window"),
+        (&[("hybrid", "softmax:offset=1")], "no distance of layers"),
+        (
+            &[("hybrid", "softmax:every=2"), ("heads", "3"), ("d", "64")],
+            "--heads 3",
+        ),
+    ] {
+        let error = run("mqar", settings).unwrap_err().to_string();
+        assert!(error.contains(says), "{settings:?}: {error}");
+    }
+}
+
+#[test]
+fn what_was_measured_is_told_of_that_run_under_any_seed_and_of_no_other() {
+    let plain = mqar(&[("mixer", "s6"), ("seed", "9")]);
+    let row = measured(&plain).unwrap();
+    assert_eq!((row.mixer.as_str(), row.accuracy), ("s6", 0.273));
+    for other in [("lr", "1e-3"), ("preset", "smoke"), ("epochs", "64")] {
+        assert!(measured(&mqar(&[("mixer", "s6"), other])).is_none());
+    }
+}
+
+/// `| mixer | accuracy |` in the guide on sweeps.
+#[test]
+fn the_guide_tells_what_was_measured_of_each_mixer() {
+    let guide = include_str!("../../guide/sweeps.md");
+    let head = "| mixer | test accuracy | |\n|---|---|---|\n";
+    let table = guide.split(head).nth(1).unwrap();
+    let told: Vec<(String, String)> = table
+        .lines()
+        .take_while(|line| line.starts_with('|'))
+        .map(|line| {
+            let cells: Vec<&str> = line.split('|').map(str::trim).collect();
+            (cells[1].trim_matches('`').to_owned(), cells[2].to_owned())
+        })
+        .collect();
+    let rows = task("mqar").unwrap().layers().measured.iter();
+    let known: Vec<(String, String)> = rows
+        .map(|row| {
+            let percent = format!("{:.1} %", 100.0 * row.accuracy);
+            assert!(crate::mixers::find(&row.mixer).is_ok() && preset(&row.preset).is_ok());
+            assert_eq!(row.why.is_empty(), row.accuracy > 0.9, "{}", row.mixer);
+            (row.mixer.clone(), percent)
+        })
+        .collect();
+    assert_eq!(told, known);
+}
+
+#[test]
+fn recipes_set_nothing_that_the_settings_do_not_know() {
+    for task in TASKS {
+        let recipe = task.layers();
+        for layer in &recipe.layer {
+            for (name, value) in &layer.set {
+                let known = SETTINGS
+                    .find(name)
+                    .unwrap_or_else(|| panic!("{}: {name}", task.name));
+                let value = match value.as_str() {
+                    Some(text) => known.parse(text).unwrap(),
+                    None => value.clone(),
+                };
+                known
+                    .check(&value)
+                    .unwrap_or_else(|e| panic!("{}: {}: {e}", task.name, layer.of));
+            }
+            let facts = [
+                "preset",
+                "protocol",
+                "mixer",
+                "family",
+                "attention",
+                "half-batch",
+                "gpu",
+                "row",
+            ];
+            for name in layer.when.keys() {
+                let known = facts.contains(&name.as_str()) || SETTINGS.find(name).is_some();
+                assert!(known, "{}: {}: {name}", task.name, layer.of);
+            }
+        }
+        let named = recipe
+            .sweep
+            .keys()
+            .chain(&recipe.compare.keep)
+            .chain(&recipe.compare.open);
+        assert!(
+            named.into_iter().all(|name| SETTINGS.find(name).is_some()),
+            "{}",
+            task.name
+        );
+        assert!(preset(&recipe.presets.default).is_ok());
+    }
+}
+
+#[test]
+fn every_mixer_has_a_run_of_every_task_preset_and_protocol_that_its_text_describes() {
+    for task in TASKS {
+        let all = [Protocol::Reference, Protocol::Paper, Protocol::Matched];
+        let protocols = match &task.layers().protocols[..] {
+            [] => &all,
+            some => some,
+        };
+        for entry in MIXERS {
+            for protocol in protocols {
+                for preset in ["paper", "quick", "smoke"] {
+                    let named = [
+                        ("mixer", entry.name),
+                        ("protocol", protocol.as_str()),
+                        ("preset", preset),
+                    ];
+                    let run = run(task.name, &named).unwrap();
+                    assert_eq!(RunConfig::parse(&run.canonical(), "here").unwrap(), run);
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn presets_have_the_names_that_help_lists_and_their_aliases() {
+    for (alias, name) in [
+        ("full", "paper"),
+        ("pythia-70m", "paper"),
+        ("tiny", "quick"),
+    ] {
+        assert_eq!(preset(alias).unwrap(), name);
+    }
+    let message = preset("pape").unwrap_err().to_string();
+    assert!(message.contains("Did you mean `paper`?"), "{message}");
+}
+
+#[test]
+fn the_rates_of_mqar_are_equal_steps_of_the_exponent() {
+    for (i, rate) in task("mqar")
+        .unwrap()
+        .paper_rates()
+        .unwrap()
+        .iter()
+        .enumerate()
+    {
+        let exact = 10f64.powf(-4.0 + 2.0 * i as f64 / 3.0);
+        assert!((rate / exact - 1.0).abs() < 1e-15, "{rate} is not {exact}");
+    }
+    let rates = task("wikitext").unwrap().paper_rates().unwrap();
+    assert_eq!(rates, [3e-4, 1e-3, 3e-3, 1e-2]);
+}
+
+#[test]
+fn every_value_says_where_it_came_from() {
+    let mut choice = Choice::of(Some("paper"), false);
+    choice.set("d", "32", "--d").unwrap();
+    choice
+        .set("option", "dt_init=mamba", "my.toml, line 3, option")
+        .unwrap();
+    choice.set("mixer", "s6", "my.toml, line 3, mixer").unwrap();
+    let resolved = resolve(task("mqar").unwrap(), &choice).unwrap();
+    let origin = |name: &str| {
+        let found = resolved.explained.iter().find(|row| row.name == name);
+        found
+            .unwrap_or_else(|| panic!("no {name}"))
+            .origin
+            .to_string()
+    };
+    assert_eq!(origin("d"), "--d");
+    assert_eq!(origin("mixer"), "my.toml, line 3, mixer");
+    assert_eq!(origin("option dt_init"), "my.toml, line 3, option");
+    assert_eq!(
+        origin("option dt_rank"),
+        "the mixer's default under the protocol"
+    );
+    assert_eq!(origin("layout"), "released block of s6");
+    assert_eq!(origin("epochs"), "recipes/mqar.toml, preset paper");
+    assert_eq!(
+        origin("batch-size"),
+        "as many tokens a step at every length"
+    );
+    assert_eq!(origin("attn-dropout"), "as dropout");
+    let config = serde_json::to_value(&resolved.config).unwrap();
+    let taker = task("mqar").unwrap().taker();
+    for row in &resolved.explained {
+        let Some(setting) = SETTINGS.find(&row.name) else {
+            continue;
+        };
+        let pointer = setting.pointer(taker.objective).unwrap();
+        let found = config.pointer(&pointer).unwrap_or(&Value::Null);
+        assert_eq!(found.as_f64(), row.value.as_f64(), "{}", row.name);
+    }
+}
+
+#[test]
+fn a_mixer_without_released_hyperparameters_is_told_whose_stand_in() {
+    let notes = |mixer: &str, protocol: &str| {
+        let mut choice = Choice::of(Some("smoke"), false);
+        choice.set("mixer", mixer, "").unwrap();
+        choice.set("protocol", protocol, "").unwrap();
+        resolve(task("lra").unwrap(), &choice).unwrap().notes
+    };
+    for mixer in [
+        "softmax",
+        "linear",
+        "normalized-softplus",
+        "s6",
+        "mamba",
+        "ssd",
+        "rg-lru",
+    ] {
+        assert!(notes(mixer, "reference").is_empty(), "{mixer}");
+    }
+    let said = notes("qlstm", "reference").join("");
+    assert!(
+        said.contains("`qlstm`") && said.contains("of Mamba stand in"),
+        "{said}"
+    );
+    assert!(
+        notes("qlstm", "matched").is_empty(),
+        "one body for every mixer is a choice"
+    );
+}
+
+#[test]
+fn a_config_chosen_again_is_the_same_run() {
+    for task in TASKS {
+        for protocol in ["reference", "paper", "matched"] {
+            for entry in MIXERS {
+                let named = [("mixer", entry.name), ("protocol", protocol)];
+                let Ok(run) = super::run(task.name, &named) else {
+                    continue; // a task without this protocol, or without this mixer
+                };
+                let again = resolve(task, &Choice::again(&run, "config.json").unwrap()).unwrap();
+                assert_eq!(again.config, run, "{} {} {protocol}", task.name, entry.name);
+            }
+        }
+    }
+}
+
+#[test]
+fn what_is_set_beside_a_config_is_all_that_changes() {
+    let run = mqar(&[
+        ("preset", "paper"),
+        ("mixer", "s6"),
+        ("option", "dt_init=mamba"),
+    ]);
+    let with = |name: &str, text: &str| {
+        let mut other = Choice::default();
+        other.set(name, text, "--flag").unwrap();
+        let chosen = Choice::again(&run, "config.json").unwrap().with(other)?;
+        resolve(task("mqar").unwrap(), &chosen).map(|resolved| resolved.config)
+    };
+    let mut expected = run.clone();
+    expected.seed = 7;
+    assert_eq!(with("seed", "7").unwrap(), expected);
+    let dropped = with("dropout", "0.3").unwrap();
+    assert_eq!(
+        (dropped.model.embed_dropout, dropped.model.attn_dropout),
+        (0.3, 0.3)
+    );
+    for (name, text) in [("protocol", "paper"), ("mixer", "ssd"), ("preset", "quick")] {
+        let sentence = with(name, text).unwrap_err().to_string();
+        assert!(
+            sentence.contains(&format!("--{name} decides other settings")),
+            "{sentence}"
+        );
+    }
+}
+
+/// The run that a command describes, by its words.
+fn described(command: &str) -> RunConfig {
+    let mut words = command.split(' ').skip(1);
+    let task = task(words.next().unwrap()).unwrap();
+    let mut choice = Choice::default();
+    while let Some(flag) = words.next() {
+        let name = flag.strip_prefix("--").unwrap();
+        choice.set(name, words.next().unwrap(), flag).unwrap();
+    }
+    resolve(task, &choice).unwrap().config
+}
+
+#[test]
+fn the_command_of_a_run_makes_the_run_again() {
+    let (presets, protocols) = (
+        ["paper", "quick", "smoke"],
+        ["reference", "paper", "matched"],
+    );
+    for task in TASKS {
+        for (i, entry) in MIXERS.iter().enumerate() {
+            let named = [
+                ("preset", presets[i % 3]),
+                ("protocol", protocols[i / 3 % 3]),
+                ("mixer", entry.name),
+                ("seed", "9"),
+                ("lr", "0.004"),
+            ];
+            let Ok(run) = super::run(task.name, &named) else {
+                continue; // a task without this protocol, or without this mixer
+            };
+            let command = command(&run).unwrap();
+            assert_eq!(described(&command), run, "{command}");
+        }
+    }
+    let plain = |task| command(&super::run(task, &[]).unwrap()).unwrap();
+    assert_eq!(plain("mqar"), "dsf mqar");
+    assert_eq!(plain("lra"), "dsf lra");
+    let s6 = [
+        ("preset", "paper"),
+        ("mixer", "s6"),
+        ("option", "dt_init=mamba"),
+        ("d", "128"),
+        ("n", "32"),
+        ("lr", "1e-3"),
+    ];
+    assert_eq!(
+        command(&mqar(&s6)).unwrap(),
+        "dsf mqar --preset paper --mixer s6 --d 128 --n 32 --lr 0.001 --option dt_init=mamba"
+    );
+}
+
+#[test]
+fn a_state_expansion_that_the_mixer_does_not_have_is_said_to_be_none() {
+    let notes = |mixer, n| {
+        let mut choice = Choice::default();
+        for (name, text) in [("mixer", mixer), ("n", n)] {
+            choice.set(name, text, name).unwrap();
+        }
+        resolve(task("mqar").unwrap(), &choice).unwrap().notes
+    };
+    let said = "a mixer without a state expansion takes no --n: it is 1 in its runs";
+    assert_eq!(notes("gru", "32"), [said]);
+    assert_eq!((notes("gru", "1").len(), notes("ssd", "32").len()), (0, 0));
+}
+
+/// Runs that are older than the choice keep their ids.
+#[test]
+fn positions_are_learnt_unless_said_and_sinusoidal_ones_ask_for_embeddings() {
+    let learnt = mqar(&[("position-embedding", "learnt")]);
+    assert_eq!(learnt, mqar(&[]));
+    assert!(!serde_json::to_string(&learnt)
+        .unwrap()
+        .contains("position_embedding"));
+    let sinusoidal = mqar(&[("position-embedding", "sinusoidal")]);
+    assert_ne!(sinusoidal.id(), learnt.id());
+    assert_eq!(
+        refusal("mqar", &[("mixer", "s6"), ("position-embedding", "sinusoidal")]),
+        "--position-embedding sinusoidal: this model has no embeddings of positions; add --positions true"
+    );
+    let notes = |kind| {
+        let mut choice = Choice::default();
+        let longer = [
+            ("seq-len", "64"),
+            ("kv-pairs", "4"),
+            ("test-seq-len", "128"),
+        ];
+        for (name, text) in longer.into_iter().chain([("position-embedding", kind)]) {
+            choice.set(name, text, name).unwrap();
+        }
+        resolve(task("mqar").unwrap(), &choice).unwrap().notes
+    };
+    let never = |kind| {
+        let mut notes = notes(kind).into_iter();
+        notes.any(|note| note.contains("never trained"))
+    };
+    assert!(never("learnt") && !never("sinusoidal"));
+}

@@ -1,0 +1,145 @@
+//! Recipes of MQAR.
+
+use super::*;
+
+#[test]
+fn the_reference_protocol_is_the_table_of_the_released_configs() {
+    let full = |mixer| mqar(&[("preset", "paper"), ("mixer", mixer)]);
+    use {Layout::Mamba, Layout::Transformer, StateMixer::Identity, StateMixer::Mlp};
+    for (mixer, layout, state_mixer, positions, batch) in [
+        ("softmax", Transformer, Identity, true, 512),
+        ("linear", Transformer, Identity, true, 512),
+        ("normalized", Transformer, Mlp, true, 512),
+        ("s6", Mamba, StateMixer::None, false, 512),
+        ("ssd", Mamba, StateMixer::None, false, 512),
+        ("qlstm", Transformer, Identity, true, 256),
+        ("qlstm-reversed", Transformer, Identity, true, 256),
+    ] {
+        let run = full(mixer);
+        let m = &run.model;
+        let block = (m.layout, m.state_mixer, m.positions);
+        assert_eq!(block, (layout, state_mixer, positions), "{mixer}");
+        let batch_and_variant = (run.train.batch_size, m.variant.as_str());
+        assert_eq!(batch_and_variant, (batch, "reference"), "{mixer}");
+        assert_eq!((m.embed_dropout, m.attn_dropout), (0.1, 0.1), "{mixer}");
+    }
+    assert_eq!(full("s6").model.options["dt_init"], "zero");
+}
+
+#[test]
+fn the_paper_protocol_has_one_block_no_dropout_and_positions_for_attention_and_rnns() {
+    let of = |mixer| mqar(&[("preset", "paper"), ("mixer", mixer), ("protocol", "paper")]);
+    for (mixer, variant, positions) in [
+        ("softmax", "paper", true),
+        ("s6", "paper", false),
+        ("qlstm", "paper", true),
+        ("rg-lru", "paper", true),
+        ("ssd", "paper", false),
+    ] {
+        let run = of(mixer);
+        let m = &run.model;
+        assert_eq!(
+            (m.variant.as_str(), m.positions),
+            (variant, positions),
+            "{mixer}"
+        );
+        assert_eq!(
+            (m.layout, m.state_mixer),
+            (Layout::Transformer, StateMixer::Mlp)
+        );
+        assert_eq!((m.embed_dropout, run.train.batch_size), (0.0, 512));
+        assert_eq!(run.train.schedule, Schedule::WarmupConstant);
+    }
+    for mixer in ["s6", "ssd"] {
+        assert_eq!(of(mixer).model.options["dt_init"], "mamba", "{mixer}");
+    }
+}
+
+#[test]
+fn the_matched_protocol_gives_every_mixer_the_same_block() {
+    for entry in MIXERS {
+        let run = mqar(&[
+            ("preset", "paper"),
+            ("mixer", entry.name),
+            ("protocol", "matched"),
+        ]);
+        let m = &run.model;
+        let block = (m.layout, m.state_mixer, m.positions);
+        assert_eq!(block, (Layout::Transformer, StateMixer::Mlp, true));
+        assert_eq!((run.train.batch_size, m.embed_dropout), (512, 0.1));
+    }
+}
+
+#[test]
+fn batches_hold_the_papers_32768_tokens() {
+    let batches = ["32", "64", "128", "256", "512", "32768"].map(|l| {
+        let named = [("preset", "paper"), ("vocab-size", "65536"), ("seq-len", l)];
+        let few = [("train-examples", "1000")];
+        mqar(&[&named[..], &few].concat()).train.batch_size
+    });
+    assert_eq!(batches, [512, 512, 256, 128, 64, 1]);
+}
+
+#[test]
+fn a_state_expansion_that_nothing_reads_does_not_make_another_run() {
+    let id = |n| mqar(&[("mixer", "qlstm"), ("n", n)]).id();
+    assert_eq!(id("32"), id("256"));
+}
+
+#[test]
+fn every_part_of_the_config_changes_the_id_and_field_order_does_not() {
+    let base = mqar(&[("mixer", "s6")]);
+    let text = base.canonical();
+    assert_eq!(RunConfig::parse(&text, "here").unwrap().id(), base.id());
+    for change in [
+        ("seed", "124"),
+        ("lr", "4e-3"),
+        ("n", "33"),
+        ("protocol", "matched"),
+        ("option", "dt_init=mamba"),
+        ("data-seed", "1"),
+    ] {
+        assert_ne!(
+            mqar(&[("mixer", "s6"), change]).id(),
+            base.id(),
+            "{change:?}"
+        );
+    }
+}
+
+#[test]
+fn wrong_settings_name_the_flag_and_what_would_be_right() {
+    for (name, value, sentence) in [
+        (
+            "mixer",
+            "linnear",
+            "unknown mixer `linnear`. Did you mean `linear`?",
+        ),
+        ("variant", "papr", "Did you mean `paper`?"),
+        ("lr", "-1", "--lr must be a positive number"),
+        ("lr", "nan", "--lr must be a positive number"),
+        ("lr", "inf", "--lr must be a positive number"),
+        ("dropout", "1", "--dropout must be in [0, 1), not 1"),
+        ("heads", "3", "--heads 3 does not divide --d 64"),
+        ("batch-size", "0", "--batch-size must be 1 to"),
+        ("d", "0", "--d must be 1 to"),
+        ("option", "dt_init=x", "mixer `softmax` has no options"),
+        ("seq-len", "63", "--seq-len 63 is odd"),
+        ("expand", "nan", "--expand must be a number"),
+        ("pace", "3", "unknown setting `pace`"),
+    ] {
+        let said = refusal("mqar", &[(name, value)]);
+        assert!(said.contains(sentence), "{name} {value}: {said}");
+    }
+}
+
+#[test]
+fn the_full_preset_is_the_papers_smallest_cell() {
+    let run = mqar(&[("preset", "paper")]);
+    let task = recall(&run);
+    assert_eq!(
+        (task.vocab_size, task.seq_len, task.kv_pairs),
+        (8192, 64, 4)
+    );
+    assert_eq!((task.train_examples, task.test_examples), (100_000, 3_000));
+}
