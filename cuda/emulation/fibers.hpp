@@ -1,10 +1,11 @@
 // The threads of a block, as fibers of one thread of the operating system.
 #pragma once
 
-#include <csetjmp>
 #include <cstdarg>
+#include <cstddef>
 #include <cstdint>
 #include <cstdio>
+#include <cstdlib>
 #include <functional>
 #include <memory>
 #include <vector>
@@ -37,22 +38,40 @@ struct Place {
     uint32_t warp_epoch() const { return in_warp->barriers; }
 };
 
+// A place to jump to, as the compiler's own setjmp keeps it: the C library's saves every register and unwinds.
+using Jump = void* [5];
+
+struct Scheduler;
+
 // A suspended thread. Fibers are reused for one block after another, so that their stacks are
-// allocated once.
+// allocated once. At the low end of a stack stands whose it is: every access to memory asks which thread makes it, and
+// a mask of the stack pointer is quicker than a variable of the thread in a shared library.
 struct Fiber {
+    static constexpr size_t STACK = 256 * 1024;
+
     Place place;
-    jmp_buf resume;
+    Jump resume;
     bool started = false, finished = false;
     const Meeting* awaits = nullptr;  // until its epoch is no longer this one:
     uint32_t epoch = 0;
-    std::unique_ptr<char[]> stack;
+    Scheduler* of;
+    std::unique_ptr<char, decltype(&free)> stack{(char*)aligned_alloc(STACK, STACK), free};
     ucontext_t context;
+
+    explicit Fiber(Scheduler* of) : of(of) {
+        if (!stack) abort();
+        *(Fiber**)stack.get() = this;
+    }
 };
+
+// The fiber that calls.
+inline Fiber& self() { return **(Fiber**)(uintptr_t(__builtin_frame_address(0)) & ~(Fiber::STACK - 1)); }
+
+inline const Place& here() { return self().place; }
 
 struct Scheduler {
     std::vector<std::unique_ptr<Fiber>> fibers;
-    Fiber* running = nullptr;
-    jmp_buf back;
+    Jump back;
     std::function<void()> kernel;
     char message[512] = {};
     bool failed = false;
@@ -65,11 +84,11 @@ inline Scheduler& scheduler() {
     return it;
 }
 
-inline const Place& here() { return scheduler().running->place; }
+// Functions of their own: the compiler's jump may not stand beside the place that it, or another, leads to.
+[[noreturn, gnu::noinline]] inline void jump(Jump& to) { __builtin_longjmp(to, 1); }
 
-inline void suspend() {
-    Scheduler& s = scheduler();
-    if (!_setjmp(s.running->resume)) _longjmp(s.back, 1);
+[[gnu::noinline]] inline void suspend(Fiber& fiber) {
+    if (!__builtin_setjmp(fiber.resume)) jump(fiber.of->back);
 }
 
 // Ends the launch with a message; suspended fibers are dropped.
@@ -80,7 +99,7 @@ inline void suspend() {
     vsnprintf(s.message, sizeof s.message, format, values);
     va_end(values);
     s.failed = true;
-    _longjmp(s.back, 1);
+    jump(s.back);
 }
 
 inline void meet(Meeting& meeting, bool orders_memory) {
@@ -91,20 +110,20 @@ inline void meet(Meeting& meeting, bool orders_memory) {
         meeting.barriers += orders_memory;
         return;
     }
-    Fiber& fiber = *scheduler().running;
+    Fiber& fiber = self();
     fiber.awaits = &meeting;
     fiber.epoch = epoch;
-    suspend();
+    suspend(fiber);
 }
 
-inline void barrier() { meet(*scheduler().running->place.in_block, true); }
+inline void barrier() { meet(*here().in_block, true); }
 
-inline void warp_barrier() { meet(*scheduler().running->place.in_warp, true); }
+inline void warp_barrier() { meet(*here().in_warp, true); }
 
 // Every lane passes a value and returns that of lane `source`. There are two buffers: a lane writes
 // to a buffer again only after all lanes have read from it and met at the other one.
 inline uint64_t exchange(uint64_t value, int source) {
-    Meeting& warp = *scheduler().running->place.in_warp;
+    Meeting& warp = *here().in_warp;
     uint64_t* values = warp.values[warp.epoch & 1];
     values[here().thread.x % 32] = value;
     meet(warp, false);  // a shuffle promises nothing about memory
@@ -113,7 +132,7 @@ inline uint64_t exchange(uint64_t value, int source) {
 
 // Exchanges several words, which every lane may read until the next exchange.
 inline const uint32_t (*exchange_words(const uint32_t* mine, int count))[WORDS] {
-    Meeting& warp = *scheduler().running->place.in_warp;
+    Meeting& warp = *here().in_warp;
     auto words = warp.words[warp.epoch & 1];
     for (int i = 0; i < count; ++i) words[here().thread.x % 32][i] = mine[i];
     meet(warp, false);
@@ -122,24 +141,20 @@ inline const uint32_t (*exchange_words(const uint32_t* mine, int count))[WORDS] 
 
 // The main function of a fiber: a thread of one block after another.
 inline void live() {
+    Fiber& fiber = self();
     for (;;) {
-        Scheduler& s = scheduler();
-        s.kernel();
-        s.running->finished = true;
-        suspend();
+        fiber.of->kernel();
+        fiber.finished = true;
+        suspend(fiber);
     }
 }
 
 inline void Scheduler::run_block(uint32_t count, const Place& place) {
-    constexpr size_t STACK = 256 * 1024;
     Meeting block;
     block.members = count;
     std::vector<Meeting> warps(count / 32);
     for (uint32_t i = 0; i < count; ++i) {
-        if (i == fibers.size()) {
-            fibers.push_back(std::make_unique<Fiber>());
-            fibers[i]->stack.reset(new char[STACK]);
-        }
+        if (i == fibers.size()) fibers.push_back(std::make_unique<Fiber>(this));
         Fiber& fiber = *fibers[i];
         fiber.place = place;
         fiber.place.thread.x = i;
@@ -162,13 +177,12 @@ inline void Scheduler::run_block(uint32_t count, const Place& place) {
             if (fiber.finished || (fiber.awaits && fiber.awaits->epoch == fiber.epoch)) continue;
             fiber.awaits = nullptr;
             moved = true;
-            running = &fiber;
-            if (!_setjmp(back)) {
-                if (fiber.started) _longjmp(fiber.resume, 1);
+            if (!__builtin_setjmp(back)) {
+                if (fiber.started) jump(fiber.resume);
                 fiber.started = true;
                 getcontext(&fiber.context);
-                fiber.context.uc_stack.ss_sp = fiber.stack.get();
-                fiber.context.uc_stack.ss_size = STACK;
+                fiber.context.uc_stack.ss_sp = fiber.stack.get() + alignof(max_align_t);
+                fiber.context.uc_stack.ss_size = Fiber::STACK - alignof(max_align_t);
                 makecontext(&fiber.context, live, 0);
                 setcontext(&fiber.context);
             }

@@ -3,7 +3,7 @@
 use crate::cli::device::Choice;
 use crate::cli::{print, Global};
 use crate::config::RunConfig;
-use crate::error::{refuse, Result};
+use crate::error::{ensure, refuse, Result};
 use crate::recipes;
 use crate::store::{read_summary, Record, RunStatus, Store};
 use crate::sweep::slurm::Site;
@@ -150,6 +150,11 @@ impl Typed {
 
     fn part(&self, mut plan: Plan) -> Result<Asked> {
         for file in &self.done_in {
+            ensure!(
+                file.is_file(),
+                "--done-in: there is no file {}; it takes a summary of runs, such as results/mqar.csv",
+                file.display()
+            );
             let planned = plan.runs.len();
             let done = read_summary(file)?;
             let done = done
