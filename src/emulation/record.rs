@@ -4,7 +4,9 @@
 use super::Emulation;
 use candle_core::{bail, Result};
 use dsf_gpu::{Arg, Grid, Kernel, Product, Recording, View};
-use std::sync::Mutex;
+use std::collections::HashMap;
+use std::sync::{Mutex, MutexGuard};
+use std::thread::{self, ThreadId};
 
 /// A recorded operation, with addresses that remain valid.
 pub(super) enum Action {
@@ -13,14 +15,18 @@ pub(super) enum Action {
     Copy(View<'static>, View<'static>),
 }
 
-/// The actions recorded so far, while a recording is in progress.
+/// The actions recorded so far, by the threads that record: each has a stream of its own on a GPU.
 #[derive(Default)]
-pub(super) struct Recorder(Mutex<Option<Vec<Action>>>);
+pub(super) struct Recorder(Mutex<HashMap<ThreadId, Vec<Action>>>);
 
 impl Recorder {
-    /// Appends `action` to the recording in progress; without one, returns it to be performed.
+    fn recordings(&self) -> MutexGuard<'_, HashMap<ThreadId, Vec<Action>>> {
+        self.0.lock().unwrap()
+    }
+
+    /// Appends `action` to this thread's recording in progress; without one, returns it to be performed.
     pub(super) fn take(&self, action: Action) -> Option<Action> {
-        match &mut *self.0.lock().unwrap() {
+        match self.recordings().get_mut(&thread::current().id()) {
             Some(actions) => {
                 actions.push(action);
                 None
@@ -29,11 +35,11 @@ impl Recorder {
         }
     }
 
-    /// An error during a recording: `what` cannot be captured in a CUDA graph.
+    /// An error during a recording of this thread: `what` cannot be captured in a CUDA graph.
     pub(super) fn refuse(&self, what: &str) -> Result<()> {
-        match *self.0.lock().unwrap() {
-            Some(_) => bail!("{what} while launches are recorded"),
-            None => Ok(()),
+        match self.recordings().contains_key(&thread::current().id()) {
+            true => bail!("{what} while launches are recorded"),
+            false => Ok(()),
         }
     }
 
@@ -42,9 +48,10 @@ impl Recorder {
         machine: Emulation,
         work: &mut dyn FnMut() -> Result<()>,
     ) -> Result<Box<dyn Recording>> {
-        *self.0.lock().unwrap() = Some(Vec::new());
+        let own = thread::current().id();
+        self.recordings().insert(own, Vec::new());
         let (worked, freed) = crate::kept::keeping(work);
-        let actions = self.0.lock().unwrap().take().unwrap_or_default();
+        let actions = self.recordings().remove(&own).unwrap_or_default();
         worked?;
         if freed > 0 {
             bail!("{freed} pieces of memory from before a recording were freed in it, which a CUDA graph refuses");

@@ -17,7 +17,7 @@ use cudarc::driver::{
 use cudarc::nvrtc::Ptx;
 use half::bf16;
 use std::collections::HashMap;
-use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError, RwLock};
 
 include!(concat!(env!("OUT_DIR"), "/kernels.rs"));
 
@@ -26,22 +26,68 @@ pub const BUILT_WITH: &str = env!("DSF_CUDA_VERSION");
 /// The lowest compute capability that Candle's kernels were built for, such as 80 for 8.0.
 pub const CAPABILITY: &str = env!("CUDA_COMPUTE_CAP");
 
-/// Opens a GPU for candle and for our kernels.
+/// Devices that are open, and what their kernels need.
+static OPEN: Mutex<Vec<(DeviceId, Gpu)>> = Mutex::new(Vec::new());
+
+/// Kernels by the number of their GPU and by file. A GPU has one context in a process, which all its devices share: each file is
+/// loaded once. The context lives as long as they do, so that it need not be made anew between two runs.
+static LOADED: LazyLock<Mutex<Modules>> = LazyLock::new(Mutex::default);
+
+type Modules = HashMap<(usize, &'static str), Arc<CudaModule>>;
+
+/// Read while a step is recorded, by one thread or several; written while a device is opened or closed. Both wait for the whole
+/// context in places (cuBLAS does when a handle is destroyed), which CUDA forbids, to any thread, while one of its streams is recorded.
+static CONTEXT: RwLock<()> = RwLock::new(());
+
+/// Opens a GPU for candle and for our kernels. Several devices of one GPU, opened by threads of one process, run side by side.
 ///
 /// All work of a device runs on one stream, so no events are needed between allocations. It is a stream of its own: the
 /// one that candle takes otherwise is another in every host thread that calls, and a tensor dropped by a helper thread would be
 /// freed beside the kernels that read it. The memory pool keeps freed memory, and cuBLAS has one fixed workspace: its
 /// results are then reproducible bit by bit, and its launches can be captured in a graph.
 pub fn open(ordinal: usize) -> Result<Device> {
+    let _alone = CONTEXT.write().unwrap_or_else(PoisonError::into_inner);
     let device = Device::new_cuda_with_stream(ordinal)?;
     if let Device::Cuda(cuda) = &device {
         // SAFETY: everything runs on this device's one stream.
         unsafe { cuda.disable_event_tracking() };
         keep_memory(ordinal)?;
-        multiply::fix_workspace(cuda)?;
         multiply::keep_sums_whole(cuda)?;
+        let gpu = Gpu::new(Cuda {
+            _workspace: multiply::fix_workspace(cuda)?,
+            device: cuda.clone(),
+            functions: Mutex::default(),
+        });
+        lock(&OPEN).push((cuda.id(), gpu));
     }
     Ok(device)
+}
+
+/// Gives back a device. Of one with tensors that are left, all but their memory is kept for good.
+///
+/// # Errors
+/// Where a kernel has failed in a way that ends the context of its GPU: nothing can be computed on it in this process any more.
+pub fn close(device: Device) -> Result<()> {
+    let _alone = CONTEXT.write().unwrap_or_else(PoisonError::into_inner);
+    let Device::Cuda(cuda) = &device else {
+        return Ok(());
+    };
+    let stream = cuda.cuda_stream();
+    // What went wrong with a call, such as memory that ran out, was said to its caller, and is over.
+    let _ = stream.context().check_err();
+    let ended = stream.synchronize().w();
+    lock(&OPEN).retain(|(id, _)| *id != cuda.id());
+    let rest = cuda.clone();
+    drop(device);
+    // What a panic has left to its thread would close the rest at the thread's end, while others may record.
+    if Arc::strong_count(&rest.cublas_handle()) > 2 {
+        std::mem::forget(rest);
+    }
+    ended?;
+    let number = i32::try_from(stream.context().ordinal()).map_err(candle_core::Error::wrap)?;
+    let gpu = result::device::get(number).w()?;
+    // SAFETY: gives back what recordings kept; memory in use stays.
+    unsafe { sys::cuDeviceGraphMemTrim(gpu) }.result().w()
 }
 
 /// The driver's memory pool of a GPU.
@@ -109,21 +155,12 @@ fn release_memory(ordinal: usize) -> Result<()> {
 
 /// The GPU that holds `x`; `None` for tensors on the CPU.
 pub(super) fn of(x: &Tensor) -> Option<Gpu> {
-    static OPEN: LazyLock<Mutex<Vec<(DeviceId, Gpu)>>> = LazyLock::new(Mutex::default);
     let Device::Cuda(device) = x.device() else {
         return None;
     };
-    let mut open = lock(&OPEN);
-    if let Some((_, gpu)) = open.iter().find(|(id, _)| *id == device.id()) {
-        return Some(gpu.clone());
-    }
-    let gpu = Gpu::new(Cuda {
-        device: device.clone(),
-        modules: Mutex::default(),
-        functions: Mutex::default(),
-    });
-    open.push((device.id(), gpu.clone()));
-    Some(gpu)
+    let open = lock(&OPEN);
+    let found = open.iter().find(|(id, _)| *id == device.id());
+    found.map(|(_, gpu)| gpu.clone())
 }
 
 /// One uninitialised element on the device of `like`; it is never read.
@@ -141,7 +178,8 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 
 struct Cuda {
     device: CudaDevice,
-    modules: Mutex<HashMap<&'static str, Arc<CudaModule>>>,
+    /// That of cuBLAS, which lives as long as the device computes.
+    _workspace: CudaSlice<u8>,
     /// By module and name: two modules may have kernels of one name.
     functions: Mutex<HashMap<(&'static str, String), CudaFunction>>,
 }
@@ -152,16 +190,19 @@ impl Cuda {
     }
 
     fn module(&self, name: &'static str) -> Result<Arc<CudaModule>> {
-        let mut modules = lock(&self.modules);
-        if let Some(module) = modules.get(name) {
+        let stream = self.stream();
+        let context = stream.context();
+        let key = (context.ordinal(), name);
+        let mut loaded = lock(&LOADED);
+        if let Some(module) = loaded.get(&key) {
             return Ok(module.clone());
         }
         let Some((_, binary)) = MODULES.iter().find(|(module, _)| *module == name) else {
             bail!("this build holds no kernels of cuda/{name}.cu");
         };
         let binary = Ptx::from_binary(binary.to_vec());
-        let module = self.stream().context().load_module(binary).w()?;
-        modules.insert(name, module.clone());
+        let module = context.load_module(binary).w()?;
+        loaded.insert(key, module.clone());
         Ok(module)
     }
 
@@ -305,7 +346,10 @@ impl Machine for Cuda {
     fn record(&self, work: &mut dyn FnMut() -> Result<()>) -> Result<Box<dyn Recording>> {
         let _kept = self.device.enable_cuda_graph_htod_cache();
         let stream = self.stream();
-        let recorded = capture::record(&stream, work)?;
+        let recorded = {
+            let _unbroken = CONTEXT.read().unwrap_or_else(PoisonError::into_inner);
+            capture::record(&stream, work)?
+        };
         // The recording allocates for itself what the steps before it have left in the pool.
         release_memory(stream.context().ordinal())?;
         Ok(recorded)

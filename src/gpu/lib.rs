@@ -175,7 +175,7 @@ pub fn of(x: &Tensor) -> Option<Gpu> {
     }
 }
 
-pub use cuda::{chip, open, token};
+pub use cuda::{chip, close, open, token};
 #[cfg(feature = "cuda")]
 pub use cuda::{BUILT_WITH, CAPABILITY};
 

@@ -13,6 +13,11 @@ pub fn open(_: usize) -> Result<Device> {
     bail!("this build has no CUDA support")
 }
 
+/// Nothing: there is no GPU.
+pub fn close(_: Device) -> Result<()> {
+    Ok(())
+}
+
 /// `None`: there is no GPU.
 pub fn chip(_: &Device) -> Result<Option<Chip>> {
     Ok(None)

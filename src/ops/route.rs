@@ -1,5 +1,5 @@
-//! The process-wide choice between fused and reference implementations, and a record of which have
-//! run.
+//! The process-wide choice between fused and reference implementations, and a record of which each
+//! thread has run.
 
 use std::cell::Cell;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -46,30 +46,32 @@ pub(crate) fn by_chunks(cheaper: bool) -> bool {
 }
 
 static REFERENCE_ONLY: AtomicBool = AtomicBool::new(false);
-static TOOK_FUSED: AtomicBool = AtomicBool::new(false);
-static TOOK_REFERENCE: AtomicBool = AtomicBool::new(false);
+
+thread_local! {
+    /// Whether an op of this thread has run its fused implementation, and whether one has run its reference.
+    static TOOK: Cell<[bool; 2]> = const { Cell::new([false; 2]) };
+}
 
 /// Sets the implementation that all ops of this process prefer; [`Route::Fused`] by default.
 pub fn prefer(route: Route) {
     REFERENCE_ONLY.store(route == Route::Reference, Ordering::Relaxed);
 }
 
-/// The implementations that ops of this process have run so far: "fused", "reference", "fused and
+/// The implementations that ops of this thread have run so far: "fused", "reference", "fused and
 /// reference" or "none".
 pub fn taken() -> &'static str {
-    let took = |flag: &AtomicBool| flag.load(Ordering::Relaxed);
-    match (took(&TOOK_FUSED), took(&TOOK_REFERENCE)) {
-        (true, false) => "fused",
-        (false, true) => "reference",
-        (true, true) => "fused and reference",
-        (false, false) => "none",
+    match TOOK.get() {
+        [true, false] => "fused",
+        [false, true] => "reference",
+        [true, true] => "fused and reference",
+        [false, false] => "none",
     }
 }
 
 /// Records and returns whether an op runs its fused implementation, given whether it `can`.
 pub(crate) fn take(can: bool) -> bool {
     let fused = can && !REFERENCE_ONLY.load(Ordering::Relaxed);
-    let flag = if fused { &TOOK_FUSED } else { &TOOK_REFERENCE };
-    flag.store(true, Ordering::Relaxed);
+    let [took_fused, took_reference] = TOOK.get();
+    TOOK.set([took_fused || fused, took_reference || !fused]);
     fused
 }

@@ -152,6 +152,51 @@ fn runs_of_both_kinds_of_products_share_a_gpu() {
     assert_eq!(by_turns, alone);
 }
 
+/// Every way to train, all at once on one GPU: numbers and weights are those of one at a time. Each records while the others launch,
+/// has dropout masks of its own step, and rounds its own products.
+#[test]
+fn many_trainers_in_threads_share_a_gpu_and_get_what_each_gets_alone() {
+    type Found = (Vec<f64>, Vec<Vec<f32>>);
+    let mut runs = Vec::new();
+    for (mixer, seed) in [
+        ("softmax", "1"),
+        ("softmax", "2"),
+        ("linear", "1"),
+        ("s6", "1"),
+    ] {
+        for precision in [Precision::F32, Precision::Tf32] {
+            let mut config = config(mixer, 1, precision);
+            config.seed = seed.parse().unwrap();
+            config.task.set("train_examples", 5 * 3 + 2);
+            // What Candle's own ops compute is not part of an emulated recording.
+            runs.push((config, mixer != "s6"));
+        }
+    }
+    let run = |(config, recorded): &(RunConfig, bool)| run_to_the_end(config, *recorded, &[]);
+    let alone: Vec<Found> = runs.iter().map(|r| emulated(|| run(r))).collect();
+    let on_cpu = Tensor::zeros(1, DType::F32, &Device::Cpu).unwrap();
+    let shared = emulated(|| gpu::of(&on_cpu)).unwrap();
+    let together: Vec<Found> = std::thread::scope(|scope| {
+        let start = |r| {
+            let gpu = shared.clone();
+            scope.spawn(move || gpu::standing_in(gpu, || run(r)))
+        };
+        let threads: Vec<_> = runs.iter().map(start).collect();
+        threads.into_iter().map(|t| t.join().unwrap()).collect()
+    });
+    for ((run, alone), together) in runs.iter().zip(&alone).zip(&together) {
+        assert!(
+            together == alone,
+            "{} {:?}",
+            run.0.model.mixer,
+            run.0.train.precision
+        );
+    }
+    let distinct = alone.iter().map(|found| format!("{found:?}"));
+    let distinct: std::collections::BTreeSet<String> = distinct.collect();
+    assert_eq!(distinct.len(), runs.len());
+}
+
 /// Three whole batches are replayed, and a last one that is not whole is launched.
 #[test]
 fn a_recorded_step_is_the_step_to_the_bit() {

@@ -8,24 +8,39 @@ use std::sync::Arc;
 
 struct Graph(CudaGraph);
 
+/// A stream while it is captured. It must leave that mode even if the work fails or panics.
+struct Captured<'a>(&'a Arc<CudaStream>);
+
+impl Captured<'_> {
+    fn end(&self) -> Result<Option<CudaGraph>> {
+        use sys::CUgraphInstantiate_flags as Flags;
+        let flags = Flags::CUDA_GRAPH_INSTANTIATE_FLAG_AUTO_FREE_ON_LAUNCH;
+        self.0.end_capture(flags).w()
+    }
+}
+
+impl Drop for Captured<'_> {
+    fn drop(&mut self) {
+        let _ = self.end();
+    }
+}
+
 /// Captures what `work` puts on the stream, without running it. `work` must free all memory that it
-/// allocates; the graph allocates it anew in each replay.
+/// allocates; the graph allocates it anew in each replay. Other threads may do what they like meanwhile, but for what waits for the whole
+/// context.
 pub(super) fn record(
     stream: &Arc<CudaStream>,
     work: &mut dyn FnMut() -> Result<()>,
 ) -> Result<Box<dyn Recording>> {
-    use sys::CUgraphInstantiate_flags as Flags;
     use sys::CUstreamCaptureMode as Mode;
     stream.synchronize().w()?;
     stream
         .begin_capture(Mode::CU_STREAM_CAPTURE_MODE_THREAD_LOCAL)
         .w()?;
-    let worked = work();
-    // The stream must leave capture mode even if `work` failed.
-    let graph = stream
-        .end_capture(Flags::CUDA_GRAPH_INSTANTIATE_FLAG_AUTO_FREE_ON_LAUNCH)
-        .w();
-    worked?;
+    let captured = Captured(stream);
+    work()?;
+    let graph = captured.end();
+    std::mem::forget(captured);
     match graph? {
         Some(graph) => Ok(Box::new(Graph(graph))),
         None => bail!("nothing was captured"),

@@ -4,7 +4,7 @@ use super::super::{Factors, Matrix, Product, View};
 use candle_core::cuda_backend::WrapErr;
 use candle_core::{CudaDevice, DType, Result};
 use cudarc::cublas::{result, sys};
-use cudarc::driver::DevicePtr;
+use cudarc::driver::{CudaSlice, DevicePtr};
 use std::ffi::c_int;
 use sys::cublasComputeType_t as Compute;
 use sys::cublasOperation_t as Operation;
@@ -12,13 +12,13 @@ use sys::cublasOperation_t as Operation;
 /// Bytes of cuBLAS's workspace: NVIDIA's recommendation for Hopper.
 const WORKSPACE: usize = 32 << 20;
 
-/// Gives cuBLAS one fixed workspace for the lifetime of the process.
-pub(super) fn fix_workspace(device: &CudaDevice) -> Result<()> {
+/// Gives cuBLAS one fixed workspace, which must live as long as the device is used.
+pub(super) fn fix_workspace(device: &CudaDevice) -> Result<CudaSlice<u8>> {
     // SAFETY: only cuBLAS reads the memory.
     let memory = unsafe { device.alloc::<u8>(WORKSPACE) }?;
     let stream = device.cuda_stream();
-    let (address, _) = memory.device_ptr(&stream);
-    // SAFETY: the memory is never freed (below), so it outlives the handle.
+    let (address, guard) = memory.device_ptr(&stream);
+    // SAFETY: the memory is kept beside the device.
     unsafe {
         sys::cublasSetWorkspace_v2(
             *device.cublas_handle().handle(),
@@ -28,8 +28,8 @@ pub(super) fn fix_workspace(device: &CudaDevice) -> Result<()> {
     }
     .result()
     .w()?;
-    std::mem::forget(memory);
-    Ok(())
+    drop(guard);
+    Ok(memory)
 }
 
 /// Keeps cuBLAS from adding up partial sums of a product in bf16 where the result is bf16.
