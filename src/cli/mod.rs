@@ -22,6 +22,7 @@ mod run;
 mod screen;
 mod show;
 mod single;
+mod stack;
 mod sweep;
 #[cfg(test)]
 mod tests;
@@ -34,6 +35,7 @@ use crate::recipes::{task, Task, TASKS};
 use crate::sweep::slurm::all_quoted;
 use clap::{ArgMatches, Args, CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum};
 use serde_json::{json, Value};
+pub use stack::in_thread;
 use std::io;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -156,7 +158,7 @@ enum Other {
     Man(man::Arguments),
     /// Print the licences of what the program is made of.
     Licenses,
-    /// Train the run whose config is the first line of stdin; end with stdin.
+    /// Train the run whose config is the first line of stdin, or with --host every run that a line asks for; end with stdin.
     #[command(hide = true)]
     Worker(worker::Arguments),
 }

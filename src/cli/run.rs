@@ -31,6 +31,8 @@ pub(super) struct RunContext<'a> {
     pub stop: &'a AtomicBool,
     /// Weights that are kept; a sweep keeps those of language models alone.
     pub kept: Kept,
+    /// Whether the process trains nothing else meanwhile, so that the memory it has held is this run's.
+    pub alone: bool,
 }
 
 impl<'a> RunContext<'a> {
@@ -53,6 +55,7 @@ impl<'a> RunContext<'a> {
             threads,
             stop,
             kept: Kept::default(),
+            alone: true,
         })
     }
 }
@@ -175,7 +178,10 @@ fn train(
         Ok(())
     })?;
     recorder.end(&trainer, outcome)?;
-    let mut metrics = metrics(&trainer).with("majority", data.majority());
+    let memory = context.alone.then(peak_memory_bytes).flatten();
+    let mut metrics = metrics(&trainer)
+        .with("peak_memory_bytes", memory)
+        .with("majority", data.majority());
     metrics.extend(&trainer.language_scores(outcome)?);
     Ok(RunResult {
         ops: ops::taken().to_owned(),
@@ -254,7 +260,6 @@ fn metrics(trainer: &Trainer) -> Metrics {
         .with("steps", trainer.progress().step)
         .with("seconds", trainer.seconds())
         .with("tokens_per_s", last.and_then(|e| finite(e.tokens_per_s)))
-        .with("peak_memory_bytes", peak_memory_bytes())
         .with("val_accuracy", selected.and_then(|e| e.val_accuracy))
         .with("selected_epoch", selected.map(|e| e.epoch))
         .with("selected_accuracy", selected.map(|e| e.accuracy))

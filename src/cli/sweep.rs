@@ -13,7 +13,9 @@ use super::{exit, progress, stop_flag, stopped, typed_command, Global, TYPED};
 use crate::error::{ensure, refuse, Error, Result};
 use crate::store::{Cause, Store};
 use crate::sweep::estimate::{self, counted};
-use crate::sweep::{failed, run_all, Halving, Listener, Options, Plan, Process, Tally};
+use crate::sweep::{
+    failed, run_all, Halving, Hosts, Listener, Options, Plan, Process, Program, Tally, Worker,
+};
 use board::Board;
 use clap::{Args, Subcommand};
 use learnt::Learnt;
@@ -156,13 +158,21 @@ fn train(typed: &Typed, asked: Asked, global: &Global) -> Result<u8> {
     let cancelled = Listener::start(&store, &stop)?;
     let texts = plan.runs.iter().map(|run| &run.task);
     progress::prepare(texts, data_dir, global.silent(), &stop)?;
-    let worker = Process::new(&global.out, &options)?.with(TYPED, &typed_command());
+    let worker = worker(&global.out, &options)?;
     let left = match halving {
         None => Ok(plan),
         Some(halving) => halved(halving, &options, &stop, global),
     };
     let worked_off = left.and_then(|plan| {
-        let tally = work_off(&plan, &store, &global.out, &worker, &options, &stop, global)?;
+        let tally = work_off(
+            &plan,
+            &store,
+            &global.out,
+            &*worker,
+            &options,
+            &stop,
+            global,
+        )?;
         Ok((plan, tally))
     });
     let (plan, tally) = match worked_off {
@@ -190,12 +200,21 @@ fn train(typed: &Typed, asked: Asked, global: &Global) -> Result<u8> {
     })
 }
 
+/// What trains runs into the results folder `out`.
+fn worker(out: &Path, options: &Options) -> Result<Box<dyn Worker>> {
+    let program = Program::new(out, options)?.with(TYPED, &typed_command());
+    Ok(match options.hosted {
+        true => Box::new(Hosts::new(program)),
+        false => Box::new(Process::new(program)),
+    })
+}
+
 /// Trains the runs of `plan` into the results folder `out`, which is that of `store`.
 fn work_off(
     plan: &Plan,
     store: &Store,
     out: &Path,
-    worker: &Process,
+    worker: &dyn Worker,
     options: &Options,
     stop: &AtomicBool,
     global: &Global,
@@ -227,7 +246,7 @@ fn halved(
 ) -> Result<Plan> {
     let out = global.out.join(HALVING);
     let store = Store::open(&out)?;
-    let worker = Process::new(&out, options)?.with(TYPED, &typed_command());
+    let worker = worker(&out, options)?;
     for round in 0..halving.rounds() {
         let short = halving.round(round);
         if !global.silent() {
@@ -235,7 +254,7 @@ fn halved(
             let (round, rounds) = (round + 1, halving.rounds());
             print::talk(&format!("halving, round {round} of {rounds}: {runs}"));
         }
-        let tally = work_off(&short, &store, &out, &worker, options, stop, global)?;
+        let tally = work_off(&short, &store, &out, &*worker, options, stop, global)?;
         ensure!(
             tally.busy == 0,
             "--halving: another process is at work on {}; start the same command again when it is done",

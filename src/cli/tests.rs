@@ -48,6 +48,7 @@ impl Here<'_> {
             threads: 1,
             stop,
             kept: self.kept,
+            alone: true,
         };
         execute(run, &context, &mut |event| {
             if let RunEvent::Epoch(row) = event {
@@ -134,6 +135,7 @@ fn a_sweep_of_it_is_planned_trained_once_and_reported_in_every_format() {
         retry_failed: false,
         threads: 1,
         devices: vec!["cpu".to_owned()],
+        hosted: false,
         training: Training::default(),
         limits: Limits::default(),
     };

@@ -1,5 +1,8 @@
 //! `dsf worker`: a child of a sweep. Its first line of stdin is a run config; when stdin ends it
-//! checkpoints and stops, so that a parent that dies leaves no orphan behind.
+//! checkpoints and stops, so that a parent that dies leaves no orphan behind. With `--host` it trains many runs at once, see
+//! [`host`].
+
+mod host;
 
 use super::device::Choice;
 use super::perplexity;
@@ -28,11 +31,17 @@ pub(super) struct Arguments {
     /// Examples at a time, where memory ran out under what the config says.
     #[arg(long)]
     micro_batch: Option<usize>,
+    /// Train every run that a line of stdin asks for, each in a thread.
+    #[arg(long, conflicts_with = "micro_batch")]
+    host: bool,
     #[command(flatten)]
     training: Training,
 }
 
 pub(super) fn main(arguments: Arguments, global: &Global) -> Result<u8> {
+    if arguments.host {
+        return host::main(arguments.device, arguments.training, global);
+    }
     let stop = stop_flag()?;
     let mut line = String::new();
     let read = io::stdin().lock().read_line(&mut line);
@@ -42,9 +51,14 @@ pub(super) fn main(arguments: Arguments, global: &Global) -> Result<u8> {
     stop_with_stdin(Arc::clone(&stop));
     let mut context = RunContext::open(arguments.device, &arguments.training, &stop, global)?;
     context.micro_batch = arguments.micro_batch;
-    let mut events = Events::new(&config)?;
-    let result = execute(&config, &context, &mut |event| events.tell(&event))?;
-    emit(&done(&config, &result))?;
+    train(&config, &context)
+}
+
+/// Trains a run and says all of it on stdout; the exit code of its end.
+fn train(config: &RunConfig, context: &RunContext) -> Result<u8> {
+    let mut events = Events::new(config)?;
+    let result = execute(config, context, &mut |event| events.tell(&event))?;
+    emit(&done(config, &result))?;
     Ok(code(&result))
 }
 

@@ -83,7 +83,7 @@ pub static METRICS: &[Metric] = &[
     metric("steps", "", Neither, Count, "optimizer steps"),
     metric("seconds", "s", Lower, Seconds, "training and testing, summed over interruptions"),
     metric("tokens_per_s", "1/s", Higher, Rate, "training tokens a second"),
-    metric("peak_memory_bytes", "bytes", Lower, Bytes, "peak resident memory of the process"),
+    metric("peak_memory_bytes", "bytes", Lower, Bytes, "peak resident memory of the process, if it trained nothing else"),
     metric("val_accuracy", "0 to 1", Higher, Percent, "highest validation accuracy after any epoch"),
     metric("selected_epoch", "", Neither, Count, "epoch that the validation split chooses, from 1: of the highest accuracy, on text of the lowest loss"),
     metric("selected_accuracy", "0 to 1", Higher, Percent, "test accuracy after the epoch chosen on validation data"),

@@ -19,14 +19,26 @@ pub struct Options {
     pub jobs: usize,
     /// Whether runs that failed before are tried again.
     pub retry_failed: bool,
-    /// Threads of each worker.
+    /// Threads for each run.
     pub threads: usize,
     /// Devices, which the jobs are assigned to in turn, e.g. `cpu`, or `cuda:0` and `cuda:1`; at least one.
     pub devices: Vec<String>,
+    /// Whether the runs of a device are trained in threads of one process.
+    pub hosted: bool,
     /// What every worker is told.
     pub training: Training,
     /// How long and how often.
     pub limits: Limits,
+}
+
+impl Options {
+    /// Runs at a time in a process of workers.
+    pub fn runs_a_process(&self) -> usize {
+        match self.hosted {
+            true => self.jobs.div_ceil(self.devices.len().max(1)),
+            false => 1,
+        }
+    }
 }
 
 /// How much a sweep puts up with.

@@ -1,18 +1,22 @@
 //! From flags and experiment files to many runs: a grid is planned, refused or priced as a whole,
-//! then worked off by child processes, one run each.
+//! then worked off by child processes, one run each; or, where runs share a GPU, by one process a GPU.
 //!
 //! ```text
-//! flags, experiments/*.toml -> Plan -> run_all -> up to `jobs` children `dsf worker`
+//! flags, experiments/*.toml -> Plan -> run_all -> up to `jobs` children `dsf worker`, or one `dsf worker --host` a device
 //! ```
 
+mod attempt;
 mod cancel;
 pub mod estimate;
 mod experiment;
 mod flags;
 mod grid;
 mod halving;
+mod hosts;
 mod local;
 mod process;
+mod program;
+mod request;
 mod shard;
 mod shipped;
 pub mod slurm;
@@ -24,8 +28,11 @@ pub use experiment::Experiment;
 pub use flags::Flags;
 pub use grid::Plan;
 pub use halving::Halving;
+pub use hosts::Hosts;
 pub use local::{run_all, Event, Limits, Options, Skip, Tally};
 pub use process::Process;
+pub use program::Program;
+pub use request::{Asked, Ended, Request};
 pub use shard::Shard;
 pub use shipped::{Shipped, SHIPPED};
 pub use status::{failed, Overview, Seen, Stand};

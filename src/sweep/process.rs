@@ -1,170 +1,67 @@
 //! A worker that is a child process: `dsf worker`, the config on its stdin, events on its stdout.
-//!
-//! The child ends when its stdin does, so a parent that is killed leaves no orphan. It sits in a
-//! process group of its own: a Ctrl-C reaches the parent alone, which then asks the children.
 
-use super::estimate::duration;
-use super::local::Options;
+use super::attempt::{messages, End, Hand};
+use super::program::{flag, Program};
 use super::worker::{Ending, Job, Message, Worker};
-use crate::error::{exit, Error, Result};
-use crate::store::{memory_kills, Cause, Failure, Store};
-use serde::Deserialize;
-use serde_json::Value;
-use std::ffi::OsString;
-use std::fs::File;
+use crate::error::Result;
 use std::io::{BufRead, BufReader, Read, Write};
-use std::path::{Path, PathBuf};
-use std::process::{Child, Command, ExitStatus, Stdio};
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
+use std::process::{Child, ChildStdin};
+use std::sync::atomic::AtomicBool;
+use std::sync::mpsc::{self, Receiver};
 use std::thread;
-use std::time::{Duration, Instant};
-
-/// How soon a raised stop flag is seen.
-const STOP_SEEN_WITHIN: Duration = Duration::from_millis(50);
-
-/// How long a worker that is asked to stop may take for its checkpoint.
-const GRACE: Duration = Duration::from_secs(60);
-
-/// Longest part of a worker's last words that is kept.
-const LONGEST_REASON: usize = 500;
 
 /// Starts one child a run.
 #[derive(Clone, Debug)]
-pub struct Process {
-    program: PathBuf,
-    arguments: Vec<OsString>,
-    store: Store,
-    /// Time that a run may take.
-    limit: Option<Duration>,
-    /// Variables of the children's environment beside this process's own.
-    variables: Vec<(&'static str, String)>,
-}
+pub struct Process(Program);
 
 impl Process {
-    /// This program's own `worker` subcommand.
-    pub fn new(out: &Path, options: &Options) -> Result<Self> {
-        let program = std::env::current_exe().map_err(|e| {
-            Error::usage(format!(
-                "cannot find this program's own file to start workers: {e}"
-            ))
-        })?;
-        let threads = options.threads.to_string();
-        let mut arguments = vec![
-            "worker".into(),
-            flag("out", out),
-            flag("threads", threads.as_ref()),
-        ];
-        let training = &options.training;
-        if training.cuda_graph {
-            arguments.push("--cuda-graph".into());
-        }
-        if let Some(dir) = &training.data_dir {
-            arguments.push(flag("data-dir", dir));
-        }
-        if let Some(span) = training.checkpoint_every {
-            let minutes = (span.as_secs_f64() / 60.0).to_string();
-            arguments.push(flag("checkpoint-every", minutes.as_ref()));
-        }
-        Ok(Self {
-            program,
-            arguments,
-            store: Store::existing(out)?,
-            limit: options.limits.max_minutes,
-            variables: Vec::new(),
-        })
+    /// By `program`.
+    pub fn new(program: Program) -> Self {
+        Self(program)
     }
-
-    /// With a variable in the environment of every child.
-    #[must_use]
-    pub fn with(mut self, name: &'static str, value: &str) -> Self {
-        self.variables.push((name, value.to_owned()));
-        self
-    }
-
-    fn start(&self, job: &Job, log: File) -> Result<Child> {
-        let mut command = Command::new(&self.program);
-        command
-            .args(&self.arguments)
-            .envs(self.variables.iter().map(|(name, value)| (name, value)))
-            .args(job.micro_batch.map(|n| format!("--micro-batch={n}")))
-            .arg(flag("device", job.device.as_ref()))
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .stderr(log);
-        #[cfg(unix)]
-        std::os::unix::process::CommandExt::process_group(&mut command, 0);
-        command.spawn().map_err(Error::io("start", &self.program))
-    }
-}
-
-/// A flag and its value as one argument: a value may begin with a hyphen.
-fn flag(name: &str, value: &Path) -> OsString {
-    let mut flag = OsString::from(format!("--{name}="));
-    flag.push(value);
-    flag
 }
 
 impl Worker for Process {
     fn work(&self, job: &Job, stop: &AtomicBool, on: &mut dyn FnMut(Message)) -> Result<Ending> {
-        let mut log = self.store.open_log(&job.run.id())?;
-        let mut child = self.start(job, log.writer()?)?;
+        let mut log = self.0.log(&job.run.id())?;
+        let smaller = job
+            .micro_batch
+            .map(|n| flag("micro-batch", n.to_string().as_ref()));
+        let mut child = self
+            .0
+            .start(smaller.as_slice(), job.device, log.writer()?)?;
         let messages = child.stdout.take().map(read_messages);
         let mut stdin = child.stdin.take();
         if let Some(stdin) = &mut stdin {
             // A child that died already speaks through its exit code.
             let _ = writeln!(stdin, "{}", job.run.canonical());
         }
-        let stopped = || stop.load(Ordering::Relaxed);
-        let (began, kills) = (Instant::now(), memory_kills());
-        let late = |more: Duration| {
-            self.limit
-                .is_some_and(|limit| began.elapsed() >= limit + more)
+        let mut attempt = self.0.attempt(stop);
+        let mut hand = Alone {
+            child: &mut child,
+            stdin,
         };
-        let mut told = false;
         if let Some(messages) = messages {
-            pass_on(&messages, on, || {
-                if stopped() || late(Duration::ZERO) {
-                    told |= stdin.take().is_some() && !stopped();
-                }
-                if told && late(GRACE) {
-                    let _ = child.kill(); // unless it just ended
-                }
-            });
+            attempt.follow(&messages, on, &mut hand);
         }
-        let status = child.wait().map_err(Error::io("wait for", &self.program))?;
-        let end = ending(status, &reason(&log.read()?), stopped());
-        Ok(match (end, self.limit) {
-            (Ending::Interrupted, Some(limit)) if told && !stopped() => {
-                timeout(limit, "its checkpoint is kept")
-            }
-            (Ending::Failed(_), Some(limit)) if told && signal(status) == Some(9) => timeout(
-                limit,
-                "it did not stop when it was asked to, and was killed",
-            ),
-            (Ending::Failed(failure), _) if signal(status) == Some(9) && memory_kills() > kills => {
-                Ending::Failed(Failure::new(Cause::Oom, failure.words))
-            }
-            (end, _) => end,
-        })
+        let end = End::from(self.0.wait(&mut child)?);
+        Ok(attempt.ending(end, &log.read()?))
     }
 }
 
-fn timeout(limit: Duration, end: &str) -> Ending {
-    let limit = duration(limit.as_secs_f64());
-    let words = format!("not over after {limit}, the limit of --max-minutes; {end}");
-    Ending::Failed(Failure::new(Cause::Timeout, words))
+/// A child with one run.
+struct Alone<'a> {
+    child: &'a mut Child,
+    stdin: Option<ChildStdin>,
 }
 
-/// Passes on messages until there are no more, and looks at the clock in between.
-fn pass_on(messages: &Receiver<Message>, on: &mut dyn FnMut(Message), mut tick: impl FnMut()) {
-    loop {
-        match messages.recv_timeout(STOP_SEEN_WITHIN) {
-            Ok(message) => on(message),
-            Err(RecvTimeoutError::Timeout) => {}
-            Err(RecvTimeoutError::Disconnected) => return,
-        }
-        tick();
+impl Hand for Alone<'_> {
+    fn stop(&mut self) {
+        self.stdin = None;
+    }
+
+    fn kill(&mut self) {
+        let _ = self.child.kill(); // unless it just ended
     }
 }
 
@@ -172,116 +69,32 @@ fn read_messages(stdout: impl Read + Send + 'static) -> Receiver<Message> {
     let (sender, receiver) = mpsc::channel();
     thread::spawn(move || {
         let lines = BufReader::new(stdout).split(b'\n').map_while(Result::ok);
-        // What is not a message is for other readers.
-        for event in lines.filter_map(|line| serde_json::from_slice::<Value>(&line).ok()) {
-            let meant = Message::deserialize(&event).ok();
-            let messages = meant.map(|meant| [Message::Line(event), meant]);
-            let mut messages = messages.into_iter().flatten();
-            if messages.any(|message| sender.send(message).is_err()) {
-                return;
-            }
-        }
+        let events = lines.filter_map(|line| serde_json::from_slice(&line).ok());
+        let mut messages = events.flat_map(messages);
+        // Until nobody listens any more.
+        let _ = messages.try_for_each(|message| sender.send(message));
     });
     receiver
-}
-
-/// What a worker's last words on stderr say of its end: an error, a failed allocation or a panic if there is one, or
-/// else the last line; of a backtrace nothing.
-fn reason(stderr: &str) -> String {
-    let lines = || {
-        stderr
-            .lines()
-            .map(str::trim)
-            .filter(|line| !line.is_empty())
-    };
-    let fatal =
-        |line: &&str| line.starts_with("error: ") || line.starts_with("memory allocation of ");
-    let said = lines().rfind(fatal).map(str::to_owned);
-    let panicked = || {
-        // The place, and on the next line what happened there.
-        let mut from = lines().skip_while(|line| !line.contains("panicked at "));
-        let (place, what) = (from.next()?, from.next().unwrap_or_default());
-        Some(format!("{place} {what}"))
-    };
-    let trace = |line: &str| {
-        let frame = line
-            .split_once(": ")
-            .is_some_and(|(n, _)| n.parse::<usize>().is_ok());
-        frame
-            || ["note: ", "at ", "stack backtrace:"]
-                .iter()
-                .any(|start| line.starts_with(start))
-    };
-    let last = || lines().rfind(|line| !trace(line)).map(str::to_owned);
-    let said = said.or_else(panicked).or_else(last).unwrap_or_default();
-    said.chars().take(LONGEST_REASON).collect()
-}
-
-fn ending(status: ExitStatus, last_words: &str, stopped: bool) -> Ending {
-    let said = last_words.strip_prefix("error: ").unwrap_or(last_words);
-    let code = status
-        .code()
-        .map(|code| u8::try_from(code).unwrap_or(exit::FAILED));
-    let failed = |cause, words: String| Ending::Failed(Failure::new(cause, words));
-    // The last words may tell more than the way it ended.
-    let or = |cause| match Cause::told_by(said) {
-        Cause::Other => cause,
-        told => told,
-    };
-    match (code, signal(status)) {
-        (Some(exit::DONE), _) => Ending::Finished,
-        (Some(exit::STOPPED), _) => Ending::Interrupted,
-        (Some(exit::BUSY), _) => Ending::Busy,
-        (Some(code), _) if said.is_empty() => failed(Cause::Other, format!("exit code {code}")),
-        (Some(code @ exit::NO_DATA), _) => {
-            failed(Cause::MissingData, format!("{said} (exit code {code})"))
-        }
-        (Some(code), _) => failed(or(Cause::Other), format!("{said} (exit code {code})")),
-        // Someone's wish, not the run's fault: hang-up, interrupt, termination.
-        (None, Some(1 | 2 | 15)) => Ending::Interrupted,
-        (None, _) if stopped => Ending::Interrupted,
-        (None, Some(9)) => failed(
-            Cause::Signal,
-            "killed by signal 9; out of memory?".to_owned(),
-        ),
-        (None, Some(signal)) => failed(
-            or(Cause::Signal),
-            format!("killed by signal {signal}: {said}"),
-        ),
-        (None, None) => failed(
-            or(Cause::Other),
-            format!("ended without an exit code: {said}"),
-        ),
-    }
-}
-
-#[cfg(unix)]
-fn signal(status: ExitStatus) -> Option<i32> {
-    std::os::unix::process::ExitStatusExt::signal(&status)
-}
-
-#[cfg(not(unix))]
-fn signal(_: ExitStatus) -> Option<i32> {
-    None
 }
 
 #[cfg(all(test, unix))]
 mod tests {
     use super::*;
     use crate::config::RunConfig;
+    use crate::store::{Cause, Failure, Store};
+    use std::sync::atomic::Ordering;
     use std::sync::Arc;
+    use std::time::Duration;
 
     /// A shell script in place of `dsf worker`, and its results folder.
     fn worker(script: &str) -> (Process, tempfile::TempDir) {
+        limited(script, None)
+    }
+
+    fn limited(script: &str, limit: Option<Duration>) -> (Process, tempfile::TempDir) {
         let dir = tempfile::tempdir().unwrap();
-        let process = Process {
-            program: "/bin/sh".into(),
-            arguments: ["-c".into(), script.into()].into(),
-            store: Store::open(dir.path()).unwrap(),
-            limit: None,
-            variables: Vec::new(),
-        };
-        (process, dir)
+        let store = Store::open(dir.path()).unwrap();
+        (Process::new(Program::script(script, &store, limit)), dir)
     }
 
     fn run() -> RunConfig {
@@ -428,8 +241,8 @@ mod tests {
 
     #[test]
     fn a_run_that_takes_too_long_is_asked_to_stop_and_keeps_its_checkpoint() {
-        let (mut worker, _dir) = worker("read -r _; cat; exit 75");
-        worker.limit = Some(Duration::from_secs(1));
+        let limit = Some(Duration::from_secs(1));
+        let (worker, _dir) = limited("read -r _; cat; exit 75", limit);
         let run = run();
         let ending = worker.work(&job(&run, "cpu"), &AtomicBool::new(false), &mut |_| {});
         let Ending::Failed(Failure { cause, words }) = ending.unwrap() else {
@@ -458,14 +271,9 @@ mod tests {
     }
 
     #[test]
-    fn a_value_that_begins_with_a_hyphen_is_no_flag_of_its_own() {
-        assert_eq!(flag("out", Path::new("-x")), "--out=-x");
-    }
-
-    #[test]
     fn a_program_that_cannot_be_started_is_named() {
-        let (mut process, _dir) = worker("");
-        process.program = "/no/such/program".into();
+        let (process, _dir) = worker("");
+        let process = Process::new(process.0.named("/no/such/program"));
         let run = run();
         let error = process
             .work(&job(&run, "cpu"), &AtomicBool::new(false), &mut |_| {})

@@ -46,7 +46,7 @@ pub(super) struct Typed {
     /// Runs at a time; they share the threads [default: 1].
     #[arg(short, long, value_name = "N", conflicts_with = "per_gpu")]
     jobs: Option<usize>,
-    /// Runs at a time on each GPU, a process each: small models leave most of a GPU idle.
+    /// Runs at a time on each GPU, in one process: small models leave most of a GPU idle.
     #[arg(long, value_name = "N")]
     per_gpu: Option<usize>,
     /// One part of the plan, such as 2/8, or auto.
@@ -184,6 +184,7 @@ impl Typed {
             retry_failed: self.retry_failed,
             threads: (global.threads()? / jobs).max(1),
             devices,
+            hosted: self.per_gpu.is_some_and(|each| each > 1),
             training: self.training.clone(),
             limits: self.limits.clone(),
         })

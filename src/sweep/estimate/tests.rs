@@ -26,6 +26,7 @@ fn options() -> Options {
         retry_failed: false,
         threads: 1,
         devices: vec!["cpu".to_owned()],
+        hosted: false,
         training: Training::default(),
         limits: Limits::default(),
     }

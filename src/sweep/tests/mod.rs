@@ -5,6 +5,8 @@ mod experiment;
 mod flags;
 mod grid;
 mod halving;
+#[cfg(unix)]
+mod hosts;
 mod local;
 mod pretender;
 mod setting;

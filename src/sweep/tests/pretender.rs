@@ -113,6 +113,7 @@ pub(super) fn options(jobs: usize) -> Options {
         retry_failed: false,
         threads: 1,
         devices: vec!["cpu".to_owned()],
+        hosted: false,
         training: Training::default(),
         limits: Limits::default(),
     }

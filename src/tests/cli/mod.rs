@@ -7,6 +7,7 @@ mod data;
 mod errors;
 mod generate;
 mod golden;
+mod hosts;
 mod inspect;
 mod lra;
 mod packaging;

@@ -1,0 +1,221 @@
+//! One attempt at a run, whoever trains it: when it is to stop, and what its end means.
+
+use super::estimate::duration;
+use super::worker::{Ending, Message};
+use crate::error::exit;
+use crate::store::{memory_kills, Cause, Failure};
+use serde::Deserialize;
+use serde_json::Value;
+use std::process::ExitStatus;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Receiver, RecvTimeoutError};
+use std::time::{Duration, Instant};
+
+/// How soon a raised stop flag is seen.
+const STOP_SEEN_WITHIN: Duration = Duration::from_millis(50);
+
+/// Longest part of a worker's last words that is kept.
+const LONGEST_REASON: usize = 500;
+
+/// What can be asked of those who train a run.
+pub(super) trait Hand {
+    /// To stop behind a checkpoint.
+    fn stop(&mut self);
+    /// To end now.
+    fn kill(&mut self);
+}
+
+/// The end of a process, or of a run that has none of its own but ends as if it had.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct End {
+    /// The exit code, if no signal came before it.
+    pub code: Option<u8>,
+    /// The signal that killed it.
+    pub signal: Option<i32>,
+}
+
+impl From<ExitStatus> for End {
+    fn from(status: ExitStatus) -> Self {
+        let code = status.code();
+        Self {
+            code: code.map(|code| u8::try_from(code).unwrap_or(exit::FAILED)),
+            #[cfg(unix)]
+            signal: std::os::unix::process::ExitStatusExt::signal(&status),
+            #[cfg(not(unix))]
+            signal: None,
+        }
+    }
+}
+
+/// The clock of an attempt, and what it led to.
+pub(super) struct Attempt<'a> {
+    stop: &'a AtomicBool,
+    limit: Option<Duration>,
+    /// What it may take more for its checkpoint.
+    grace: Duration,
+    began: Instant,
+    /// Processes that the system had killed before.
+    kills: Option<u64>,
+    /// Whether it was asked to stop.
+    asked: bool,
+    /// Whether it was asked because its time was up.
+    late: bool,
+    killed: bool,
+}
+
+impl<'a> Attempt<'a> {
+    /// Begins now, and may take `limit`, and `grace` more to stop.
+    pub fn new(stop: &'a AtomicBool, limit: Option<Duration>, grace: Duration) -> Self {
+        Self {
+            stop,
+            limit,
+            grace,
+            began: Instant::now(),
+            kills: memory_kills(),
+            asked: false,
+            late: false,
+            killed: false,
+        }
+    }
+
+    /// Passes on messages until there are no more, and looks at the clock in between.
+    pub fn follow(
+        &mut self,
+        messages: &Receiver<Message>,
+        on: &mut dyn FnMut(Message),
+        hand: &mut dyn Hand,
+    ) {
+        loop {
+            match messages.recv_timeout(STOP_SEEN_WITHIN) {
+                Ok(message) => on(message),
+                Err(RecvTimeoutError::Timeout) => {}
+                Err(RecvTimeoutError::Disconnected) => return,
+            }
+            if !self.asked && (self.is_stopped() || self.is_over(Duration::ZERO)) {
+                hand.stop();
+                self.asked = true;
+                self.late = !self.is_stopped();
+            }
+            if self.late && !self.killed && self.is_over(self.grace) {
+                hand.kill();
+                self.killed = true;
+            }
+        }
+    }
+
+    /// Whether the whole sweep is to stop.
+    pub fn is_stopped(&self) -> bool {
+        self.stop.load(Ordering::Relaxed)
+    }
+
+    /// Whether it was asked to stop because its time was up.
+    pub fn is_late(&self) -> bool {
+        self.late
+    }
+
+    /// Whether it has taken so much more than its time.
+    fn is_over(&self, more: Duration) -> bool {
+        self.limit
+            .is_some_and(|limit| self.began.elapsed() >= limit + more)
+    }
+
+    /// What the end of the work means for the run; `said` is what was said on stderr.
+    pub fn ending(&self, end: End, said: &str) -> Ending {
+        let stopped = self.is_stopped();
+        match (ending(end, &reason(said), stopped), self.limit) {
+            (Ending::Interrupted, Some(limit)) if self.late && !stopped => {
+                timeout(limit, "its checkpoint is kept")
+            }
+            (Ending::Failed(_), Some(limit)) if self.late && end.signal == Some(9) => timeout(
+                limit,
+                "it did not stop when it was asked to, and was killed",
+            ),
+            (Ending::Failed(failure), _)
+                if end.signal == Some(9) && memory_kills() > self.kills =>
+            {
+                Ending::Failed(Failure::new(Cause::Oom, failure.words))
+            }
+            (end, _) => end,
+        }
+    }
+}
+
+fn timeout(limit: Duration, end: &str) -> Ending {
+    let limit = duration(limit.as_secs_f64());
+    let words = format!("not over after {limit}, the limit of --max-minutes; {end}");
+    Ending::Failed(Failure::new(Cause::Timeout, words))
+}
+
+/// The messages that an event of a worker is; none if it means nothing, which is for other readers.
+pub(super) fn messages(event: Value) -> impl Iterator<Item = Message> {
+    let meant = Message::deserialize(&event).ok();
+    let messages = meant.map(|meant| [Message::Line(event), meant]);
+    messages.into_iter().flatten()
+}
+
+/// What a worker's last words on stderr say of its end: an error, a failed allocation or a panic if there is one, or
+/// else the last line; of a backtrace nothing.
+fn reason(stderr: &str) -> String {
+    let lines = || {
+        stderr
+            .lines()
+            .map(str::trim)
+            .filter(|line| !line.is_empty())
+    };
+    let fatal =
+        |line: &&str| line.starts_with("error: ") || line.starts_with("memory allocation of ");
+    let said = lines().rfind(fatal).map(str::to_owned);
+    let panicked = || {
+        // The place, and on the next line what happened there.
+        let mut from = lines().skip_while(|line| !line.contains("panicked at "));
+        let (place, what) = (from.next()?, from.next().unwrap_or_default());
+        Some(format!("{place} {what}"))
+    };
+    let trace = |line: &str| {
+        let frame = line
+            .split_once(": ")
+            .is_some_and(|(n, _)| n.parse::<usize>().is_ok());
+        frame
+            || ["note: ", "at ", "stack backtrace:"]
+                .iter()
+                .any(|start| line.starts_with(start))
+    };
+    let last = || lines().rfind(|line| !trace(line)).map(str::to_owned);
+    let said = said.or_else(panicked).or_else(last).unwrap_or_default();
+    said.chars().take(LONGEST_REASON).collect()
+}
+
+fn ending(end: End, last_words: &str, stopped: bool) -> Ending {
+    let said = last_words.strip_prefix("error: ").unwrap_or(last_words);
+    let failed = |cause, words: String| Ending::Failed(Failure::new(cause, words));
+    // The last words may tell more than the way it ended.
+    let or = |cause| match Cause::told_by(said) {
+        Cause::Other => cause,
+        told => told,
+    };
+    match (end.code, end.signal) {
+        (Some(exit::DONE), _) => Ending::Finished,
+        (Some(exit::STOPPED), _) => Ending::Interrupted,
+        (Some(exit::BUSY), _) => Ending::Busy,
+        (Some(code), _) if said.is_empty() => failed(Cause::Other, format!("exit code {code}")),
+        (Some(code @ exit::NO_DATA), _) => {
+            failed(Cause::MissingData, format!("{said} (exit code {code})"))
+        }
+        (Some(code), _) => failed(or(Cause::Other), format!("{said} (exit code {code})")),
+        // Someone's wish, not the run's fault: hang-up, interrupt, termination.
+        (None, Some(1 | 2 | 15)) => Ending::Interrupted,
+        (None, _) if stopped => Ending::Interrupted,
+        (None, Some(9)) => failed(
+            Cause::Signal,
+            "killed by signal 9; out of memory?".to_owned(),
+        ),
+        (None, Some(signal)) => failed(
+            or(Cause::Signal),
+            format!("killed by signal {signal}: {said}"),
+        ),
+        (None, None) => failed(
+            or(Cause::Other),
+            format!("ended without an exit code: {said}"),
+        ),
+    }
+}

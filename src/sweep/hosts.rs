@@ -1,0 +1,244 @@
+//! Many small runs on one GPU: one process a device trains them in threads, where several processes would take turns on the GPU and
+//! pay for a context each. It is `dsf worker --host`, started when the first run needs it, and is asked by [`Request`]s.
+//!
+//! A run that breaks off by itself does so alone. When the process dies, each of its runs ends as a process of its own would have,
+//! and those behind them get another. Two deaths are not a run's own, and it begins again from its checkpoint: that of a process
+//! that was killed for another run, which did not stop when its time was up; and that of a process which was dying already when
+//! the run came to it.
+
+use super::attempt::{messages, End, Hand};
+use super::program::Program;
+use super::request::{Asked, Ended, Request};
+use super::worker::{Ending, Job, Message, Worker};
+use crate::error::Result;
+use serde::Deserialize;
+use serde_json::Value;
+use std::collections::hash_map::{Entry, HashMap};
+use std::fs::File;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::process::{Child, ChildStdin};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{self, Sender};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread;
+
+/// Starts one child a device.
+#[derive(Debug)]
+pub struct Hosts {
+    program: Program,
+    /// The last that was started for each device.
+    running: Mutex<HashMap<String, Arc<Host>>>,
+}
+
+/// A process with many runs.
+#[derive(Debug)]
+struct Host {
+    child: Mutex<Child>,
+    /// None where it was never open.
+    stdin: Mutex<Option<ChildStdin>>,
+    seats: Arc<Mutex<Seats>>,
+    /// Whether it was killed for one of its runs.
+    killed: AtomicBool,
+}
+
+/// The runs of a process.
+#[derive(Debug)]
+struct Seats {
+    /// Whether it takes more.
+    open: bool,
+    taken: HashMap<String, Seat>,
+}
+
+/// Where what a process says of a run goes to. All ends when it is dropped.
+#[derive(Debug)]
+struct Seat {
+    messages: Sender<Message>,
+    end: Sender<Ended>,
+    log: File,
+}
+
+/// A run in a process, as the sweep sees it.
+struct Place {
+    host: Arc<Host>,
+    run: String,
+    /// Whether the process was started for it.
+    first: bool,
+}
+
+impl Hosts {
+    /// By `program`.
+    pub fn new(program: Program) -> Self {
+        Self {
+            program,
+            running: Mutex::default(),
+        }
+    }
+
+    /// Seats a run in the process of `device`, which is started if need be; none where that has the run already.
+    fn place(&self, run: String, device: &str, seat: Seat) -> Result<Option<Place>> {
+        let mut running = lock(&self.running);
+        if let Some(host) = running.get(device) {
+            let mut seats = lock(&host.seats);
+            if seats.open {
+                return Ok(match seats.taken.entry(run.clone()) {
+                    Entry::Occupied(_) => None,
+                    Entry::Vacant(free) => {
+                        free.insert(seat);
+                        let host = Arc::clone(host);
+                        let first = false;
+                        Some(Place { host, run, first })
+                    }
+                });
+            }
+        }
+        let taken = HashMap::from([(run.clone(), seat)]);
+        let seats = Seats { open: true, taken };
+        let host = Arc::new(Host::start(&self.program, device, seats)?);
+        running.insert(device.to_owned(), Arc::clone(&host));
+        let first = true;
+        Ok(Some(Place { host, run, first }))
+    }
+}
+
+impl Worker for Hosts {
+    fn work(&self, job: &Job, stop: &AtomicBool, on: &mut dyn FnMut(Message)) -> Result<Ending> {
+        let asked = Asked::of(job);
+        loop {
+            let mut log = self.program.log(&asked.run)?;
+            let (message, messages) = mpsc::channel();
+            let (end, ends) = mpsc::channel();
+            let seat = Seat {
+                messages: message,
+                end,
+                log: log.writer()?,
+            };
+            let Some(mut place) = self.place(asked.run.clone(), job.device, seat)? else {
+                return Ok(Ending::Busy);
+            };
+            place.host.ask(&Request::Train(asked.clone()));
+            let (mut attempt, mut heard) = (self.program.attempt(stop), false);
+            let mut listen = |message| {
+                heard = true;
+                on(message);
+            };
+            attempt.follow(&messages, &mut listen, &mut place);
+            if let Ok(ended) = ends.try_recv() {
+                let end = End {
+                    code: Some(ended.code),
+                    signal: None,
+                };
+                return Ok(attempt.ending(end, &ended.words));
+            }
+            let end = End::from(self.program.wait(&mut lock(&place.host.child))?);
+            let again = match place.host.killed.load(Ordering::Relaxed) {
+                true => !attempt.is_late(),
+                false => !heard && !place.first,
+            };
+            if attempt.is_stopped() || !again {
+                return Ok(attempt.ending(end, &log.read()?));
+            }
+            on(Message::Warning {
+                text: "its process ended, for which it was not the cause; it goes on in a new one"
+                    .to_owned(),
+            });
+        }
+    }
+}
+
+impl Hand for Place {
+    fn stop(&mut self) {
+        self.host.ask(&Request::Stop(self.run.clone()));
+    }
+
+    fn kill(&mut self) {
+        self.host.killed.store(true, Ordering::Relaxed);
+        let _ = lock(&self.host.child).kill(); // unless it just ended
+    }
+}
+
+impl Host {
+    /// Starts a process on `device` for the runs that `seats` are for.
+    fn start(program: &Program, device: &str, seats: Seats) -> Result<Self> {
+        let mut child = program.start(&["--host".into()], device, std::process::Stdio::piped())?;
+        let seats = Arc::new(Mutex::new(seats));
+        let (stdin, stdout, stderr) =
+            (child.stdin.take(), child.stdout.take(), child.stderr.take());
+        let route = Arc::clone(&seats);
+        let talk = stderr.map(|stderr| {
+            let seats = Arc::clone(&seats);
+            thread::spawn(move || log_for_all(stderr, &seats))
+        });
+        thread::spawn(move || {
+            if let Some(stdout) = stdout {
+                pass_on(stdout, &route);
+            }
+            // What it said last is in the logs before anyone reads them.
+            let _ = talk.map(thread::JoinHandle::join);
+            let mut seats = lock(&route);
+            seats.open = false;
+            seats.taken.clear();
+        });
+        Ok(Self {
+            child: Mutex::new(child),
+            stdin: Mutex::new(stdin),
+            seats,
+            killed: AtomicBool::new(false),
+        })
+    }
+
+    fn ask(&self, request: &Request) {
+        let line = serde_json::to_string(request).expect("a request is plain data");
+        if let Some(stdin) = &mut *lock(&self.stdin) {
+            // A process that died speaks through the way it ended.
+            let _ = writeln!(stdin, "{line}");
+        }
+    }
+}
+
+impl Drop for Host {
+    fn drop(&mut self) {
+        // Without stdin it ends, and without being waited for it would stay in the system's table.
+        *lock(&self.stdin) = None;
+        let _ = lock(&self.child).wait();
+    }
+}
+
+/// Hands every line of a process to the run that it names, until there are no more.
+fn pass_on(stdout: impl Read, seats: &Mutex<Seats>) {
+    let lines = BufReader::new(stdout).split(b'\n').map_while(Result::ok);
+    for event in lines.filter_map(|line| serde_json::from_slice::<Value>(&line).ok()) {
+        let mut seats = lock(seats);
+        if event["event"] == "ended" {
+            if let Ok(ended) = Ended::deserialize(&event) {
+                seats.open &= !ended.last;
+                if let Some(mut seat) = seats.taken.remove(&ended.run) {
+                    let _ = write!(seat.log, "{}", ended.words);
+                    let _ = seat.end.send(ended);
+                }
+            }
+            continue;
+        }
+        let seat = event["run"].as_str().and_then(|run| seats.taken.get(run));
+        if let Some(to) = seat.map(|seat| seat.messages.clone()) {
+            // Until nobody listens any more.
+            let _ = messages(event).try_for_each(|message| to.send(message));
+        }
+    }
+}
+
+/// Writes what a process says of no run in particular into the logs of all.
+fn log_for_all(stderr: impl Read, seats: &Mutex<Seats>) {
+    let mut lines = BufReader::new(stderr);
+    let mut line = Vec::new();
+    while matches!(lines.read_until(b'\n', &mut line), Ok(n) if n > 0) {
+        for seat in lock(seats).taken.values_mut() {
+            // A log that cannot be written is no reason to end a run.
+            let _ = seat.log.write_all(&line);
+        }
+        line.clear();
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

@@ -1,0 +1,159 @@
+//! How this program is started to train what a sweep asks for: `dsf worker`, with the flags of the sweep.
+//!
+//! A child sits in a process group of its own: a Ctrl-C reaches the parent alone, which then asks the children. It ends when its
+//! stdin does, so that a parent that is killed leaves no orphan.
+
+use super::attempt::Attempt;
+use super::local::Options;
+use crate::error::{Error, Result};
+use crate::store::{Log, Store};
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::atomic::AtomicBool;
+use std::time::Duration;
+
+/// The program, its flags, and the results folder that its children share.
+#[derive(Clone, Debug)]
+pub struct Program {
+    file: PathBuf,
+    arguments: Vec<OsString>,
+    /// Variables of the children's environment beside this process's own.
+    variables: Vec<(&'static str, String)>,
+    store: Store,
+    /// Time that a run may take.
+    limit: Option<Duration>,
+    /// Time that one which is asked to stop may take for its checkpoint.
+    grace: Duration,
+}
+
+/// The usual [`Program::grace`].
+const GRACE: Duration = Duration::from_secs(60);
+
+impl Program {
+    /// This program's own file.
+    ///
+    /// # Errors
+    /// Where the system does not tell it, or as [`Self::at`].
+    pub fn new(out: &Path, options: &Options) -> Result<Self> {
+        let file = std::env::current_exe().map_err(|e| {
+            Error::usage(format!(
+                "cannot find this program's own file to start workers: {e}"
+            ))
+        })?;
+        Self::at(file, out, options)
+    }
+
+    /// The program `file`, which trains into the results folder `out`.
+    ///
+    /// # Errors
+    /// Where there is no such folder.
+    pub fn at(file: PathBuf, out: &Path, options: &Options) -> Result<Self> {
+        let threads = (options.threads * options.runs_a_process()).to_string();
+        let mut arguments = vec![
+            "worker".into(),
+            flag("out", out),
+            flag("threads", threads.as_ref()),
+        ];
+        let training = &options.training;
+        if training.cuda_graph {
+            arguments.push("--cuda-graph".into());
+        }
+        if let Some(dir) = &training.data_dir {
+            arguments.push(flag("data-dir", dir));
+        }
+        if let Some(span) = training.checkpoint_every {
+            let minutes = (span.as_secs_f64() / 60.0).to_string();
+            arguments.push(flag("checkpoint-every", minutes.as_ref()));
+        }
+        Ok(Self {
+            file,
+            arguments,
+            variables: Vec::new(),
+            store: Store::existing(out)?,
+            limit: options.limits.max_minutes,
+            grace: GRACE,
+        })
+    }
+
+    /// With a variable in the environment of every child.
+    #[must_use]
+    pub fn with(mut self, name: &'static str, value: &str) -> Self {
+        self.variables.push((name, value.to_owned()));
+        self
+    }
+
+    /// Starts a child on `device` with flags of its own; what it says on stderr goes to `stderr`.
+    pub(super) fn start(
+        &self,
+        own: &[OsString],
+        device: &str,
+        stderr: impl Into<Stdio>,
+    ) -> Result<Child> {
+        let mut command = Command::new(&self.file);
+        command
+            .args(&self.arguments)
+            .envs(self.variables.iter().map(|(name, value)| (name, value)))
+            .args(own)
+            .arg(flag("device", device.as_ref()))
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(stderr);
+        #[cfg(unix)]
+        std::os::unix::process::CommandExt::process_group(&mut command, 0);
+        command.spawn().map_err(Error::io("start", &self.file))
+    }
+
+    /// Waits for the end of a child.
+    pub(super) fn wait(&self, child: &mut Child) -> Result<std::process::ExitStatus> {
+        child.wait().map_err(Error::io("wait for", &self.file))
+    }
+
+    /// The log of the run `id`.
+    pub(super) fn log(&self, id: &str) -> Result<Log> {
+        self.store.open_log(id)
+    }
+
+    /// An attempt at a run, which begins now.
+    pub(super) fn attempt<'a>(&self, stop: &'a AtomicBool) -> Attempt<'a> {
+        Attempt::new(stop, self.limit, self.grace)
+    }
+}
+
+/// A flag and its value as one argument: a value may begin with a hyphen.
+pub(super) fn flag(name: &str, value: &Path) -> OsString {
+    let mut flag = OsString::from(format!("--{name}="));
+    flag.push(value);
+    flag
+}
+
+#[cfg(test)]
+impl Program {
+    /// A shell script in the place of the program.
+    pub(super) fn script(script: &str, store: &Store, limit: Option<Duration>) -> Self {
+        Self {
+            file: "/bin/sh".into(),
+            arguments: ["-c".into(), script.into()].into(),
+            variables: Vec::new(),
+            store: store.clone(),
+            limit,
+            grace: Duration::from_secs(1),
+        }
+    }
+
+    /// Another file.
+    pub(super) fn named(mut self, file: &str) -> Self {
+        self.file = file.into();
+        self
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_value_that_begins_with_a_hyphen_is_no_flag_of_its_own() {
+        assert_eq!(flag("out", Path::new("-x")), "--out=-x");
+    }
+}
