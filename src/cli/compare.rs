@@ -4,7 +4,7 @@ use super::results::{self, Form};
 use super::{exit, Global};
 use crate::error::{unknown, Result};
 use crate::report;
-use crate::store::{refuse_contradictions, Metric, METRICS};
+use crate::store::{Metric, METRICS};
 use clap::Args;
 use std::path::PathBuf;
 
@@ -37,8 +37,8 @@ pub(super) fn main(arguments: Arguments, global: &Global) -> Result<u8> {
     };
     let sources = [&arguments.a, &arguments.b];
     let [a, b] = [results::read(sources[0])?, results::read(sources[1])?];
-    refuse_contradictions(&a)?;
-    refuse_contradictions(&b)?;
+    results::reconcile(&a)?;
+    results::reconcile(&b)?;
     let names = sources.map(|source| source.display().to_string());
     let compared = report::compare([&a, &b], [&names[0], &names[1]], metric)?;
     arguments.form.write(&compared.report, global)?;

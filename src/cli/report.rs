@@ -8,7 +8,7 @@ use crate::config::RunConfig;
 use crate::error::{refuse, Result};
 use crate::recipes::presets_of;
 use crate::report::{self, Asked, Curve, Figure, Format, Report, Series, FIGURES};
-use crate::store::{refuse_contradictions, Column, Record, Store, COLUMNS, SCHEMA};
+use crate::store::{Column, Record, Store, COLUMNS, SCHEMA};
 use crate::sweep::{Experiment, Flags};
 use clap::builder::{PossibleValue, PossibleValuesParser};
 use clap::Args;
@@ -178,7 +178,7 @@ fn rows(sources: &[PathBuf]) -> Result<Vec<Record>> {
     for source in sources {
         rows.extend(results::read(source)?);
     }
-    refuse_contradictions(&rows)?;
+    results::reconcile(&rows)?;
     Ok(rows)
 }
 

@@ -5,7 +5,7 @@ use crate::error::{refuse, Error, Result};
 use crate::files::write_atomic;
 use crate::recipes::TASKS;
 use crate::report::{Format, Report, Screen, FORMATS};
-use crate::store::{read_summary, Record, Store};
+use crate::store::{self, read_summary, Record, Store};
 use clap::builder::{PossibleValue, PossibleValuesParser};
 use clap::Args;
 use std::io::{self, IsTerminal};
@@ -80,6 +80,14 @@ pub(super) fn read(source: &Path) -> Result<Vec<Record>> {
         rows.extend(read_summary(&summary)?);
     }
     Ok(rows)
+}
+
+/// Refuses rows of one run that contradict each other, and warns of those that differ by build or machine.
+pub(super) fn reconcile(rows: &[Record]) -> Result<()> {
+    if let Some(warning) = store::reconcile(rows)? {
+        print::talk(&format!("warning: {warning}"));
+    }
+    Ok(())
 }
 
 /// The runs below `runs`; a warning for every folder that is none.

@@ -3,6 +3,7 @@
 
 mod board;
 mod learnt;
+mod pace;
 mod status;
 mod submit;
 mod typed;

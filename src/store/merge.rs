@@ -2,7 +2,7 @@
 
 use super::beat::BEAT;
 use super::claim::{Claim, CLAIM, LOCK};
-use super::summary::refuse_contradictions;
+use super::reconcile::reconcile;
 use super::{run_dir, Record, RunStatus, Store, CONFIG, RESULT};
 use crate::config::RunConfig;
 use crate::error::{ensure, Error, Result};
@@ -50,7 +50,7 @@ impl Store {
     /// the one that is trained further.
     ///
     /// # Errors
-    /// Where two folders hold different results of one run, before anything is copied; with both files.
+    /// Where two folders hold different results of one run by one build, before anything is copied; with both files.
     pub fn merge(&self, others: &[Self]) -> Result<Merged> {
         let mut merged = Merged::default();
         let mut copies = self.copies(&mut merged)?;
@@ -64,7 +64,8 @@ impl Store {
             copies.extend(found);
         }
         let done = copies.iter().filter_map(|copy| copy.done.as_deref());
-        refuse_contradictions(&done.cloned().collect::<Vec<_>>())?;
+        let differing = reconcile(&done.cloned().collect::<Vec<_>>())?;
+        merged.warnings.extend(differing);
         let tasks: BTreeSet<String> = { copies.iter() }
             .map(|copy| copy.run.task.name().to_owned())
             .collect();

@@ -34,6 +34,7 @@ mod losses;
 mod merge;
 mod metrics;
 mod provenance;
+mod reconcile;
 mod record;
 mod result;
 mod run_dir;
@@ -61,12 +62,13 @@ pub use provenance::{
     cpu, host, memory_bytes, memory_kills, memory_limit, peak_memory_bytes, utc_now, MemoryLimit,
     Provenance,
 };
+pub use reconcile::reconcile;
 pub use record::{Record, Source};
 pub use result::{Outcome, RunResult, RunStatus};
 pub use run_dir::{epochs, snapshots, EpochRow, RunDir, Weights};
 pub use schema::{columns, place, places, COLUMNS, SCHEMA};
 pub use staging::Staging;
-pub use summary::{columns_with, read_summary, refuse_contradictions, to_csv, Configs, Scan};
+pub use summary::{columns_with, read_summary, to_csv, Configs, Scan};
 
 use crate::config::RunConfig;
 use crate::error::{ensure, refuse, Error, Result};

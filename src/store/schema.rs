@@ -4,7 +4,6 @@ use super::column::{Absent, Column, Kind, Role};
 use super::metrics::{Metric, METRICS};
 use super::Cause;
 use crate::config::{SettingColumn, Settings, Summary, SETTINGS};
-use std::collections::HashMap;
 use std::sync::LazyLock;
 
 /// Version of the columns. Columns may be added; a rename or a new meaning raises it.
@@ -155,14 +154,25 @@ pub fn columns(settings: Settings) -> Vec<Column> {
 /// Every column of a summary.
 pub static COLUMNS: LazyLock<Vec<Column>> = LazyLock::new(|| columns(SETTINGS));
 
-static PLACES: LazyLock<HashMap<&str, usize>> = LazyLock::new(|| {
-    let names = COLUMNS.iter().map(|column| column.name);
-    names.enumerate().map(|(i, name)| (name, i)).collect()
+/// Names and places of columns, by the length of the name: reports look up millions, and few names are as long as another.
+static PLACES: LazyLock<Vec<Vec<(&str, usize)>>> = LazyLock::new(|| {
+    let mut by_length = Vec::new();
+    for (i, column) in COLUMNS.iter().enumerate() {
+        let len = column.name.len();
+        by_length.resize_with(by_length.len().max(len + 1), Vec::new);
+        by_length[len].push((column.name, i));
+    }
+    by_length
 });
 
 /// Where in [`COLUMNS`] the column called `name` is.
 pub fn place(name: &str) -> Option<usize> {
-    PLACES.get(name).copied()
+    for (known, place) in PLACES.get(name.len())? {
+        if *known == name {
+            return Some(*place);
+        }
+    }
+    None
 }
 
 /// Places of the columns with one of `roles`, in order.

@@ -3,18 +3,18 @@
 use super::checksum::Checksum;
 use super::claim::has_none;
 use super::column::{Absent, Column, Field, Role};
-use super::metrics::{Metric, METRICS};
+use super::metrics::Metric;
+use super::reconcile::reconcile;
 use super::record::Source;
 use super::schema::{place, CHECKSUM, COLUMNS};
-use super::{read_if_present, Record, RunStatus, Store, CONFIG, RESULT, RUNS, SCHEMA};
+use super::{read_if_present, Record, Store, CONFIG, RESULT, RUNS, SCHEMA};
 use crate::config::RunConfig;
 use crate::error::{Error, Position, Result};
 use crate::files::{open_lock, remove_unfinished, write_atomic};
 use crate::tasks;
 use csv::{ErrorKind, StringRecord};
 use serde::Serialize;
-use std::collections::hash_map::Entry;
-use std::collections::{BTreeSet, HashMap, HashSet};
+use std::collections::{BTreeSet, HashSet};
 use std::path::Path;
 use std::{fs, io};
 
@@ -332,7 +332,8 @@ pub fn read_summary(path: &Path) -> Result<Vec<Record>> {
         std::mem::swap(&mut above, &mut line);
     }
     columns?;
-    refuse_contradictions(&records)?;
+    // Who reads several files says what it returns of all of them.
+    reconcile(&records)?;
     Ok(records)
 }
 
@@ -373,43 +374,6 @@ fn require_schema(found: &str) -> Result<(), String> {
         "schema `{found}` is not the schema {SCHEMA} that this version reads; \
          use the version that wrote the file"
     ))
-}
-
-/// One run has one result: refuses two rows of one run id whose accuracies, losses or perplexities
-/// differ. Times may, and a failure beside a result counts for nothing.
-pub fn refuse_contradictions(records: &[Record]) -> Result<()> {
-    let mut first: HashMap<&str, &Record> = HashMap::with_capacity(records.len());
-    let done = |r: &&Record| r.status() == Some(RunStatus::Done);
-    for record in records.iter().filter(done) {
-        let known = match first.entry(record.run_id()) {
-            Entry::Vacant(free) => {
-                free.insert(record);
-                continue;
-            }
-            Entry::Occupied(known) => *known.get(),
-        };
-        let metrics = METRICS.iter().filter(|metric| metric.is_reproducible());
-        let both = metrics.map(|m| (m.name, known.get(m.name), record.get(m.name)));
-        let told = |field: &Field| field.number().is_some_and(f64::is_finite);
-        let differs = both.clone().find(|(_, a, b)| told(a) && told(b) && a != b);
-        if let Some((name, earlier, later)) = differs {
-            let place = |r: &Record| r.source().map_or("a result".into(), Source::to_string);
-            let reason = format!(
-                "run {} has {name} {later} here and {earlier} in {}; one run has one result, so leave \
-                 out the one that is wrong",
-                record.run_id(),
-                place(known)
-            );
-            return Err(match record.source() {
-                Some(Source { file, line }) => match line {
-                    Some(line) => Error::data_at(&**file, Position::Line(*line), reason),
-                    None => Error::corrupt(&**file, reason),
-                },
-                None => Error::usage(reason),
-            });
-        }
-    }
-    Ok(())
 }
 
 fn refused(path: &Path, line: u64, why: &str) -> Error {

@@ -1,5 +1,6 @@
 //! What a person, or a program reading `--json`, sees of a sweep while it goes on.
 
+use super::pace::Pace;
 use super::words::{describe, finished};
 use crate::cli::print::{self, Talk};
 use crate::cli::Global;
@@ -23,7 +24,7 @@ pub(super) struct Board<'a> {
     json: bool,
     pub talk: Talk,
     over: usize,
-    trained: usize,
+    pace: Pace,
     began: Instant,
     /// When a line was last said.
     said: Instant,
@@ -43,7 +44,7 @@ impl<'a> Board<'a> {
             json: global.json,
             talk,
             over: 0,
-            trained: 0,
+            pace: Pace::new(&plan.runs),
             began: Instant::now(),
             said: Instant::now(),
             active: BTreeMap::new(),
@@ -70,6 +71,7 @@ impl<'a> Board<'a> {
                 } else {
                     format!("{:.1} %", 100.0 * accuracy)
                 };
+                self.pace.is_at(index, *epoch as f64 / *epochs as f64);
                 let now = format!("{name}  epoch {epoch}/{epochs}  {learnt}");
                 self.active.insert(index, now);
             }
@@ -80,6 +82,9 @@ impl<'a> Board<'a> {
                 steps,
                 loss,
             }) => {
+                let in_epoch = *step as f64 / *steps as f64;
+                let done = *epoch as f64 - 1.0 + in_epoch;
+                self.pace.is_at(index, done / *epochs as f64);
                 let now =
                     format!("{name}  epoch {epoch}/{epochs}, step {step}/{steps}  loss {loss:.4}");
                 self.active.insert(index, now);
@@ -125,13 +130,14 @@ impl<'a> Board<'a> {
     fn end(&mut self, index: usize, status: &str, text: &str, why: Option<&Failure>) {
         self.active.remove(&index);
         self.over += 1;
-        self.trained += 1;
+        self.pace.is_over(index);
         self.report(index, status, Some(text), why);
     }
 
     fn skip(&mut self, index: usize, status: &str, note: Option<&str>) {
         self.active.remove(&index);
         self.over += 1;
+        self.pace.is_skipped(index);
         self.report(index, status, note, None);
     }
 
@@ -156,14 +162,10 @@ impl<'a> Board<'a> {
     /// What is going on: on the bar, or where there is none as a line now and then.
     fn redraw(&mut self) {
         let active: Vec<&str> = self.active.values().map(String::as_str).collect();
-        let left = match self.trained {
-            0 => String::new(),
-            trained => {
-                let each = self.began.elapsed().as_secs_f64() / trained as f64;
-                let left = each * (self.runs.len() - self.over) as f64;
-                format!("  about {} left", duration(left))
-            }
-        };
+        let left = self.pace.left(self.began.elapsed().as_secs_f64());
+        let left = left.filter(|_| !active.is_empty());
+        let left = left.map(|left| format!("  about {} left", duration(left)));
+        let left = left.unwrap_or_default();
         let now = format!("{}{left}", active.join(" | "));
         let Some(bar) = self.talk.bar() else {
             if self.said.elapsed() >= HEARTBEAT && !active.is_empty() {

@@ -24,6 +24,60 @@ fn without_results_it_says_how_to_make_some() {
     assert!(message.contains("dsf mqar"), "{message}");
 }
 
+/// A summary of every run beside the folders of the runs, as in a clone of the project, where one row has another
+/// accuracy and the value `value` of `column`.
+fn publish(world: &World, column: &str, value: &str) {
+    let mut reader = csv::Reader::from_path(world.path("results/mqar.csv")).unwrap();
+    let header = reader.headers().unwrap().clone();
+    let at = |name: &str| header.iter().position(|held| held == name).unwrap();
+    let mut writer = csv::Writer::from_path(world.path("results/published.csv")).unwrap();
+    let sum = at("checksum");
+    let unsummed = |row: &[String]| [&row[..sum], &row[sum + 1..]].concat();
+    let names: Vec<String> = header.iter().map(str::to_owned).collect();
+    writer.write_record(unsummed(&names)).unwrap();
+    for (i, row) in reader.records().enumerate() {
+        let mut row: Vec<String> = row.unwrap().iter().map(str::to_owned).collect();
+        if i == 0 {
+            row[at("accuracy")] = "0.125".into();
+        }
+        row[at(column)] = value.into();
+        writer.write_record(unsummed(&row)).unwrap();
+    }
+}
+
+#[test]
+fn of_a_run_with_results_of_two_builds_or_machines_ones_own_counts() {
+    let world = World::new();
+    let two = "sweep --preset smoke --mixer ssd,softmax --d 8 -q";
+    world.dsf(two).ok();
+    let alone = world.dsf("report --format csv").ok();
+    for (column, value) in [
+        ("git_commit", "3f2c1e0"),
+        ("simd", "neon"),
+        ("cpu", "another"),
+    ] {
+        publish(&world, column, value);
+        let said = world.dsf("report --format csv");
+        assert!(
+            said.err.contains("warning: run ")
+                && said
+                    .err
+                    .contains("other results in results/published.csv, line 2"),
+            "{}",
+            said.err
+        );
+        assert_eq!(said.ok(), alone);
+        world.dsf("compare results results").ok();
+    }
+    // One build on one machine has one result.
+    publish(&world, "git_commit", "3f2c1e0");
+    let published = fs::read_to_string(world.path("results/published.csv")).unwrap();
+    let other = published.replace(",0.125,", ",0.5,");
+    fs::write(world.path("results/changed.csv"), other).unwrap();
+    let message = world.dsf("report").ends(65);
+    assert!(message.contains("one run has one result"), "{message}");
+}
+
 #[test]
 fn grids_have_a_panel_a_mixer_and_name_their_axes() {
     let world = swept();

@@ -1,0 +1,102 @@
+//! How long the rest of a sweep takes, by the work that it has done so far.
+
+use crate::config::RunConfig;
+use crate::sweep::estimate;
+use std::collections::HashMap;
+
+/// Work done and left, in flops. A run that stops early has done the whole of its work, sooner.
+#[derive(Debug)]
+pub(super) struct Pace {
+    /// Of each run.
+    work: Vec<f64>,
+    /// Of the runs that are going on, the part that is done.
+    parts: HashMap<usize, f64>,
+    made: f64,
+    rest: f64,
+}
+
+impl Pace {
+    /// Of `runs`, none of them begun.
+    pub fn new(runs: &[RunConfig]) -> Self {
+        // A run whose work is not known is refused where it begins.
+        Self::of(estimate::work(runs).unwrap_or_else(|_| vec![1.0; runs.len()]))
+    }
+
+    fn of(work: Vec<f64>) -> Self {
+        Self {
+            parts: HashMap::new(),
+            made: 0.0,
+            rest: work.iter().sum(),
+            work,
+        }
+    }
+
+    /// The run `index` has done `part` of its work, from 0 to 1. What it had done when it was first heard of is none of
+    /// this sweep's.
+    pub fn is_at(&mut self, index: usize, part: f64) {
+        match self.parts.insert(index, part) {
+            None => self.rest -= self.work[index] * part,
+            Some(before) => self.make(index, part - before),
+        }
+    }
+
+    /// The run `index` is over.
+    pub fn is_over(&mut self, index: usize) {
+        let left = 1.0 - self.parts.remove(&index).unwrap_or(0.0);
+        self.make(index, left);
+    }
+
+    /// The run `index` is none of this sweep's.
+    pub fn is_skipped(&mut self, index: usize) {
+        self.rest -= self.work[index];
+    }
+
+    fn make(&mut self, index: usize, part: f64) {
+        self.made += self.work[index] * part;
+        self.rest -= self.work[index] * part;
+    }
+
+    /// Seconds left after `elapsed`, if no other run stops early; `None` before anything was done.
+    pub fn left(&self, elapsed: f64) -> Option<f64> {
+        (self.made > 0.0).then(|| elapsed * self.rest.max(0.0) / self.made)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_rest_takes_as_long_as_its_work() {
+        let mut pace = Pace::of(vec![10.0, 30.0]);
+        assert_eq!(pace.left(5.0), None);
+        pace.is_over(0);
+        assert_eq!(pace.left(8.0), Some(24.0));
+        pace.is_at(1, 0.0);
+        pace.is_at(1, 0.5);
+        assert_eq!(pace.left(20.0), Some(12.0));
+        pace.is_over(1);
+        assert_eq!(pace.left(32.0), Some(0.0));
+    }
+
+    #[test]
+    fn what_was_done_before_is_neither_done_nor_left() {
+        let mut pace = Pace::of(vec![10.0, 10.0, 10.0]);
+        pace.is_skipped(0);
+        pace.is_at(1, 0.8);
+        assert_eq!(pace.left(1.0), None);
+        pace.is_at(1, 0.9);
+        let left = pace.left(3.0).unwrap();
+        assert!((left - 33.0).abs() < 1e-9, "{left}");
+    }
+
+    #[test]
+    fn a_run_that_stops_early_makes_the_others_look_quicker() {
+        let mut pace = Pace::of(vec![10.0, 10.0]);
+        pace.is_at(0, 0.0);
+        pace.is_at(0, 0.1);
+        assert_eq!(pace.left(1.0), Some(19.0));
+        pace.is_over(0);
+        assert_eq!(pace.left(1.0), Some(1.0));
+    }
+}

@@ -1,0 +1,84 @@
+//! Several results of one run.
+
+use super::column::Field;
+use super::metrics::METRICS;
+use super::record::{Record, Source};
+use super::result::RunStatus;
+use crate::error::{Error, Position, Result};
+use std::collections::HashMap;
+
+/// One run has one result of one build on one machine: refuses two rows of one run id whose accuracies, losses or
+/// perplexities differ although both are of the same. Times may differ, and a failure beside a result counts for nothing.
+///
+/// Builds and machines round differently. Of rows that differ for that reason the first counts, and the sentence that
+/// is returned says so.
+///
+/// # Errors
+/// The contradiction, with both places.
+pub fn reconcile(records: &[Record]) -> Result<Option<String>> {
+    // Of each run the rows so far, one of each build and machine.
+    let mut known: HashMap<&str, Vec<&Record>> = HashMap::with_capacity(records.len());
+    let mut differing = Vec::new();
+    let done = |r: &&Record| r.status() == Some(RunStatus::Done);
+    for record in records.iter().filter(done) {
+        let rows = known.entry(record.run_id()).or_default();
+        let own = rows.iter().find(|row| is_repeatable(row, record));
+        if let Some((row, name)) = own.and_then(|row| Some((row, difference(row, record)?))) {
+            let reason = format!(
+                "run {} has {name} {} here and {} in {}; one run has one result, so leave out the one that is wrong",
+                record.run_id(),
+                record.get(name),
+                row.get(name),
+                place_of(row)
+            );
+            return Err(match record.source() {
+                Some(Source { file, line }) => match line {
+                    Some(line) => Error::data_at(&**file, Position::Line(*line), reason),
+                    None => Error::corrupt(&**file, reason),
+                },
+                None => Error::usage(reason),
+            });
+        }
+        if own.is_none() {
+            let first = rows.first().copied();
+            differing.extend(
+                first
+                    .filter(|first| difference(first, record).is_some())
+                    .map(|first| (first, record)),
+            );
+            rows.push(record);
+        }
+    }
+    Ok(differing.first().map(|(known, other)| {
+        let runs = match differing.len() {
+            1 => format!("run {} has", known.run_id()),
+            n => format!("run {} and {} more have", known.run_id(), n - 1),
+        };
+        format!(
+            "{runs} other results in {}, by another build or machine: those of {} count",
+            place_of(other),
+            place_of(known)
+        )
+    }))
+}
+
+/// A metric that must repeat, and has two values in two results of a run.
+fn difference(a: &Record, b: &Record) -> Option<&'static str> {
+    let told = |field: &Field| field.number().is_some_and(f64::is_finite);
+    let metrics = METRICS.iter().filter(|metric| metric.is_reproducible());
+    let both = metrics.map(|m| (m.name, a.get(m.name), b.get(m.name)));
+    let mut differing = both.filter(|(_, a, b)| told(a) && told(b) && a != b);
+    differing.next().map(|(name, ..)| name)
+}
+
+/// Whether two results of a run must be the same: by one build, without changes beside its commit, on one kind of machine.
+fn is_repeatable(a: &Record, b: &Record) -> bool {
+    let commit = a.text("git_commit");
+    let origin = ["git_commit", "simd", "cpu", "device", "ops"];
+    !commit.ends_with("-dirty") && origin.iter().all(|name| a.get(name) == b.get(name))
+}
+
+fn place_of(record: &Record) -> String {
+    let source = record.source().map(Source::to_string);
+    source.unwrap_or_else(|| "a result".into())
+}
