@@ -94,8 +94,13 @@ pub(super) fn conclusion(
         lines.push(format!("\n{grids}\n"));
     }
     lines.extend(learnt.sentences());
-    lines.push(format!("results: {}", summaries.join(", ")));
-    lines.push(format!("next:    {}", reports.join(", ")));
+    match tasks.is_empty() {
+        true => lines.push("nothing is left to do".to_owned()),
+        false => {
+            lines.push(format!("results: {}", summaries.join(", ")));
+            lines.push(format!("next:    {}", reports.join(", ")));
+        }
+    }
     Ok(lines.join("\n"))
 }
 

@@ -46,6 +46,9 @@ fn what_a_summary_holds_is_not_trained_again() {
     assert!(said.contains("2 runs: 2 finished."), "{said}");
     let all = world.dsf("report kept.csv results").ok();
     assert!(all.contains("4 runs done"), "{all}");
+    let none = world.dsf(&format!("{some} --done-in kept.csv")).ok();
+    assert!(none.contains("nothing is left to do"), "{none}");
+    assert!(!none.contains("results:"), "{none}");
     // A run that failed there is no run that is done.
     let failed = fs::read_to_string(world.path("kept.csv")).unwrap();
     let failed = failed.replace(",done,", ",failed,");
