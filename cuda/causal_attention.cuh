@@ -54,8 +54,9 @@ struct Walk {
             float now[SLOTS], before[SLOTS];
 #pragma unroll
             for (int slot = 0; slot < SLOTS; ++slot) now[slot] = before[slot] = top[slot];
+            float falls = tile.slope();
             tile.each_pair(pairs, first_key, [&](int slot, uint32_t query, uint32_t key, float x, bool unmasked) {
-                x = unmasked ? tile.score(x, query, first_key + key) : -INFINITY;
+                x = unmasked ? tile.score(x, query, first_key + key, falls) : -INFINITY;
                 now[slot] = fmaxf(now[slot], x);
                 return x;
             });
@@ -92,13 +93,14 @@ struct Walk {
         if constexpr (GRADIENT) {
             tile.gradients(pairs, first_query, first_key);
         } else {
+            uint32_t kept = tile.draw(first_query, first_key);
             pairs.clear();
             tile.multiply(pairs, in.q, first_query, in.k, first_key);
             if constexpr (OF == Result::Y)
                 weigh_online(pairs, first_key);
             else
                 tile.weigh(pairs, first_query, first_key);
-            tile.drop(pairs, first_query, first_key);
+            tile.drop(pairs, kept);
             tile.leave(pairs);
         }
     }

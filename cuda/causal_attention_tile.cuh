@@ -78,7 +78,8 @@ DEVICE uint32_t kept_pair(const Mask& mask, uint64_t element) {
     return bits & 3;
 }
 
-// The inputs of a block: the sequence's slice of each tensor.
+// The inputs of a block: what it needs to find its sequence in each tensor. Pointers are those of the kernel, to all
+// sequences, and need no registers.
 template <class T>
 struct Inputs {
     Matrix<T> q, k, v, gy;
@@ -95,7 +96,7 @@ struct Inputs {
     uint32_t window, globals;  // no window: 0
     Ptr<const uint32_t> links;  // (len, links_each)
     uint32_t links_each;
-    float slope;  // subtracted from scores for each step of distance
+    uint32_t slopes;  // whether scores fall with distance, by a slope of their head
     Ptr<const float> bias;  // null, or what is added to the scores at each of `distances`, the last one at greater ones, too
     uint32_t distances, heads;
 
@@ -121,19 +122,14 @@ DEVICE Inputs<T> inputs(uint32_t sequence, Ptr<const T> q, Ptr<const T> k, Ptr<c
                         uint32_t value_width, uint32_t rule, uint32_t by_four, float scale, Ptr<const uint32_t> links,
                         uint32_t links_each, uint32_t window, uint32_t globals, uint32_t slopes, Ptr<const float> bias,
                         uint32_t distances) {
-    uint64_t item = sequence;
     bool fours = by_four != 0;
     uint32_t query = first_of(sequence, heads, rows), key = first_of(sequence, heads, len);
     Inputs<T> in = {{q, query, heads, rows, key_width, fours},
                     {k, key, heads, len, key_width, fours},
                     {v, key, heads, len, value_width, fours},
                     {gy, query, heads, rows, value_width, fours},
-                    nullptr, nullptr, nullptr, mask, sequence, rule, scale,
-                    window, globals, links, links_each, 0.0f, bias, distances, heads};
-    if (slopes != 0) in.slope = exp2f(-8.0f * float(sequence % heads + 1) / float(heads));
-    if (positions != nullptr) in.positions = positions + uint64_t(sequence / heads) * rows;
-    if (stats != nullptr) in.stats = stats + item * rows;
-    if (dots != nullptr) in.dots = dots + item * rows;
+                    positions, stats, dots, mask, sequence, rule, scale,
+                    window, globals, links, links_each, slopes, bias, distances, heads};
     return in;
 }
 
@@ -172,7 +168,8 @@ struct Tile {
             uint32_t query = first_query + threadIdx.x, visible = 0;
             if (query < in.q.rows) {
                 visible = query + 1;
-                if (in.positions != nullptr) visible = in.positions[query] + 1;
+                if (in.positions != nullptr)
+                    visible = in.positions[uint64_t(in.sequence / in.heads) * in.q.rows + query] + 1;
             }
             reach[threadIdx.x] = visible;
         }
@@ -216,11 +213,17 @@ struct Tile {
         });
     }
 
+    // Subtracted from the scores of this head for each step of distance, in powers of 2.
+    DEVICE float slope() const {
+        if (in.slopes == 0) return 0.0f;
+        return LOG2E * exp2f(-8.0f * float(in.sequence % in.heads + 1) / float(in.heads));
+    }
+
     // The score of a softmax, in powers of 2, from the product of a query and a key.
-    DEVICE float score(float x, uint32_t query, uint32_t key) const {
+    DEVICE float score(float x, uint32_t query, uint32_t key, float slope) const {
         x *= in.scale * LOG2E;
         uint32_t distance = reach[query] - 1 - key;
-        if (in.slope != 0.0f) x -= in.slope * LOG2E * float(distance);
+        if (slope != 0.0f) x -= slope * float(distance);
         // the head is found again for each pair, since there are registers for no more
         if (in.bias != nullptr)
             x += in.bias[in.sequence % in.heads * in.distances + min(distance, in.distances - 1)] * LOG2E;
@@ -245,11 +248,11 @@ struct Tile {
 
     // Converts scores to normalised weights.
     DEVICE void weigh(Pairs& pairs, uint32_t first_query, uint32_t first_key) const {
-        float stats[SLOTS];
+        float stats[SLOTS], falls = slope();
         read(in.stats, first_query, stats);
         each_pair(pairs, first_key, [&](int slot, uint32_t query, uint32_t key, float x, bool unmasked) {
             if (!unmasked) return 0.0f;
-            if (in.rule == SOFTMAX) return exp2_fast(score(x, query, first_key + key) - stats[slot]);
+            if (in.rule == SOFTMAX) return exp2_fast(score(x, query, first_key + key, falls) - stats[slot]);
             return in.rule == PLAIN ? x * in.scale : x * in.scale * stats[slot];
         });
     }
@@ -258,7 +261,8 @@ struct Tile {
     DEVICE void read(Ptr<const float> from, uint32_t first_query, float (&to)[SLOTS]) const {
         each_query([&](int slot, uint32_t query) {
             to[slot] = 0.0f;
-            if (from != nullptr && first_query + query < in.q.rows) to[slot] = from[first_query + query];
+            uint32_t i = first_query + query;
+            if (from != nullptr && i < in.q.rows) to[slot] = from[uint64_t(in.sequence) * in.q.rows + i];
         });
     }
 
@@ -292,40 +296,44 @@ struct Tile {
 
     // Leaves the gradients of the scores of a tile of pairs in shared memory.
     DEVICE void gradients(Pairs& pairs, uint32_t first_query, uint32_t first_key) {
-        // one loop, for the sake of the size of the code
-#pragma unroll 1
-        for (bool last = in.rule != SOFTMAX;; last = true) {
-            pairs.clear();
-            uint32_t width = last ? in.v.width : in.k.width;
-            Matrix<T> a = {last ? in.gy.p : in.q.p, in.q.first, in.heads, in.q.rows, width, in.q.by_four};
-            Matrix<T> b = {last ? in.v.p : in.k.p, in.k.first, in.heads, in.k.rows, width, in.k.by_four};
-            multiply(pairs, a, first_query, b, first_key);
-            if (last) break;
+        pairs.clear();
+        if (in.rule == SOFTMAX) {
+            multiply(pairs, in.q, first_query, in.k, first_key);
             weigh(pairs, first_query, first_key);
             leave(pairs);
+            pairs.clear();
         }
-        drop(pairs, first_query, first_key);
+        // random bits before the products: the generator takes registers
+        uint32_t kept = draw(first_query, first_key);
+        multiply(pairs, in.gy, first_query, in.v, first_key);
+        drop(pairs, kept);
         differentiate(pairs, first_query, first_key);
         leave(pairs);
     }
 
-    // Multiplies by the dropout mask.
-    DEVICE void drop(Pairs& pairs, uint32_t first_query, uint32_t first_key) const {
-        if (in.mask.step == nullptr) return;
+    // Two bits for every two pairs of the lane: which of them dropout keeps; all of them where there is none.
+    DEVICE uint32_t draw(uint32_t first_query, uint32_t first_key) const {
+        if (in.mask.step == nullptr) return ~0u;
         Mask mask = read_mask(in.mask);
-        // random bits first, in a loop that is not unrolled: the generator is long
         uint64_t row = uint64_t(in.sequence) * in.q.rows + first_query + query_row + lane_group();
         uint64_t first = row * in.k.rows + first_key + key_column + 2 * lane_quad();
         uint32_t kept = 0;
+        // in a loop that is not unrolled: the generator is long
 #pragma unroll 1
         for (uint32_t n = 0; n < SLOTS * PN / 8; ++n)
             kept |= kept_pair(mask, first + uint64_t(n / (PN / 8) * 8) * in.k.rows + n % (PN / 8) * 8) << 2 * n;
+        return kept;
+    }
+
+    // Multiplies by the dropout mask.
+    DEVICE void drop(Pairs& pairs, uint32_t kept) const {
+        if (in.mask.step == nullptr) return;
 #pragma unroll
         for (uint32_t n = 0; n < SLOTS * PN / 8; ++n)
 #pragma unroll
             for (int e = 0; e < 2; ++e) {
                 int slot = n / (PN / 8);
-                float factor = kept >> (2 * n + e) & 1 ? mask.scale : 0.0f;
+                float factor = kept >> (2 * n + e) & 1 ? in.mask.scale : 0.0f;
                 pairs.sum[slot / 2][n % (PN / 8)][slot % 2 * 2 + e] *= factor;
             }
     }
