@@ -38,6 +38,15 @@ if [ -n "${DSF_CUDA_QUICK:-}" ]; then
     done
     # Clippy compiles what it has looked through, without rustc's own optimisation: one pass does both.
     export RUSTC_WORKSPACE_WRAPPER=clippy-driver CLIPPY_ARGS=-Dwarnings
+else
+    # What the default build does not share is compiled for size, which takes no longer: on a GPU it launches kernels.
+    settings+=(--config "profile.release.package.candle-core.codegen-units=1")
+    for package in candle-core candle-nn cudarc dsf; do
+        settings+=(--config "profile.release.package.$package.opt-level='s'")
+    done
+    # From 1.90 on rustc links by lld on this system, which can leave out functions that are there twice: see rustc.sh.
+    minor_of_rustc=$(rustc -V | cut -d. -f2)
+    case $(uname -sm) in "Linux x86_64") [ "$minor_of_rustc" -lt 90 ] || export DSF_CUDA_FOLD=1 ;; esac
 fi
 # By its name, cargo tells another compiler from the last, and a quick build from a whole one.
 ln -sfn "$PWD/cuda/nvcc.sh" "$NVCC"
