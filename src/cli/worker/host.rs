@@ -112,7 +112,7 @@ struct Done {
     code: u8,
     /// What was said last.
     words: String,
-    /// See [`Trains::close`].
+    /// Why no run after it has a device in this process, if that is so.
     broken: Option<String>,
 }
 
@@ -256,15 +256,18 @@ fn ended(run: String, code: u8, words: String, last: bool) -> Value {
 
 /// One run in a thread, from its device to its end.
 fn train_one<T: Trains>(trains: &T, asked: &Asked, stop: &AtomicBool) -> Done {
-    let work = || {
-        let device = trains.open()?;
-        let trained = caught(|| trains.train(&device, asked, stop));
-        Ok((trained, trains.close(device)))
-    };
-    let (trained, broken) = match caught(work) {
-        Ok(Ok(done)) => done,
-        Ok(Err(e)) => (Ok(Err(e)), None),
-        Err(panic) => (Err(panic), None),
+    let (trained, broken) = match caught(|| trains.open()) {
+        Ok(Ok(device)) => {
+            let trained = caught(|| trains.train(&device, asked, stop));
+            let broken = caught(|| trains.close(device)).unwrap_or_else(Some);
+            (trained, broken)
+        }
+        // Another process may get what this one does not.
+        Ok(Err(e)) => {
+            let why = e.to_string();
+            (Ok(Err(e)), Some(why))
+        }
+        Err(panic) => (Err(panic.clone()), Some(panic)),
     };
     let (code, words) = match trained {
         Ok(Ok(code)) => (code, String::new()),

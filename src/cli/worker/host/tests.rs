@@ -7,13 +7,19 @@ use std::sync::Mutex;
 #[derive(Clone, Default)]
 struct Pretends {
     closed: Arc<Mutex<Vec<String>>>,
+    /// Why there is no device.
+    lost: Option<&'static str>,
 }
 
 impl Trains for Pretends {
     type Device = RefCell<String>;
 
     fn open(&self) -> Result<Self::Device> {
-        Ok(RefCell::default())
+        match self.lost {
+            Some("a panic") => panic!("no way"),
+            Some(why) => Err(Error::Refused(why.to_owned())),
+            None => Ok(RefCell::default()),
+        }
     }
 
     fn train(&self, device: &Self::Device, asked: &Asked, stop: &AtomicBool) -> Result<u8> {
@@ -57,12 +63,20 @@ fn line(request: &Request) -> Heard {
 /// What is said of `first`, and of what is asked `then` when a run has ended; the exit code, and what was closed.
 fn served(
     first: Vec<Heard>,
+    then: impl FnMut(&Ended) -> Vec<Heard>,
+) -> (Vec<Ended>, u8, Vec<String>) {
+    served_by(Pretends::default(), first, then)
+}
+
+fn served_by(
+    trains: Pretends,
+    first: Vec<Heard>,
     mut then: impl FnMut(&Ended) -> Vec<Heard>,
 ) -> (Vec<Ended>, u8, Vec<String>) {
     let (sender, inbox) = mpsc::channel();
     let ask = sender.clone();
     first.into_iter().for_each(|heard| ask.send(heard).unwrap());
-    let (trains, mut said) = (Pretends::default(), Vec::new());
+    let mut said = Vec::new();
     let closed = Arc::clone(&trains.closed);
     let mut say = |event: &Value| {
         let mut event = event.clone();
@@ -150,4 +164,19 @@ fn a_device_that_failed_takes_no_more_runs() {
     assert_eq!(code, exit::FAILED);
     assert!(said.len() == 1 && said[0].last);
     assert_eq!(closed, ["break"]);
+}
+
+#[test]
+fn a_process_that_gets_no_device_takes_no_more_runs() {
+    for why in ["out of memory", "a panic"] {
+        let trains = Pretends {
+            lost: Some(why),
+            ..Pretends::default()
+        };
+        let (said, code, closed) =
+            served_by(trains, vec![train("done")], |_| vec![train("another")]);
+        assert_eq!(code, exit::FAILED);
+        assert!(said.len() == 1 && said[0].last && said[0].code != exit::DONE);
+        assert!(closed.is_empty());
+    }
 }
