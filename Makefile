@@ -18,11 +18,12 @@ run:        # trains the default model: learns within a minute on a laptop
 	cargo run --release --locked -- mqar
 
 # Told by nobody, Candle reads the number of cores from a file before each product, and its pool for elementwise ops waits
-# by spinning. Some tests wait for others' processes: one more than there are cores is at work.
+# by spinning. Some tests wait for other processes, or for a compiler that another test has called: two more than there
+# are cores are at work.
 CORES := $(shell getconf _NPROCESSORS_ONLN)
 test: export RAYON_NUM_THREADS ?= $(CORES)
 test: export CANDLE_NUM_THREADS ?= 1
-test: export RUST_TEST_THREADS ?= $(shell expr $(CORES) + 1)
+test: export RUST_TEST_THREADS ?= $(shell expr $(CORES) + 2)
 test:       # every test; no GPU, no network, no Python
 	cargo test --release --locked --workspace
 

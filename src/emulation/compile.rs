@@ -2,11 +2,16 @@
 
 use candle_core::{bail, Result};
 use sha2::{Digest, Sha256};
+use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::{Arc, LazyLock, Mutex};
 
 /// The project's folder, two above this crate's.
 const PROJECT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../..");
+
+/// Held while a library is compiled: tests of one process that need the same one would all compile it.
+static TURNS: LazyLock<Mutex<HashMap<PathBuf, Arc<Mutex<()>>>>> = LazyLock::new(Mutex::default);
 
 /// The folder of the project's kernels.
 pub(super) fn sources() -> PathBuf {
@@ -39,8 +44,15 @@ pub(super) fn compile(source: &Path) -> Result<PathBuf> {
     std::fs::create_dir_all(&folder)?;
     let stem = source.file_stem().unwrap_or_default().to_string_lossy();
     let file = folder.join(format!("{stem}-{hash}.so"));
+    let turn = TURNS
+        .lock()
+        .unwrap()
+        .entry(file.clone())
+        .or_default()
+        .clone();
+    let _alone = turn.lock().unwrap();
     if !file.exists() {
-        // Renamed into place when complete: other tests may compile the same file at the same time.
+        // Renamed into place when complete: another process may compile the same file at the same time.
         let partial = tempfile::NamedTempFile::new_in(&folder)?;
         let output = Command::new("g++")
             // compiled in two thirds of the time of -O2, and run for seconds
