@@ -3,7 +3,7 @@
 use std::process::ExitCode;
 
 #[global_allocator]
-static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+static ALLOCATOR: dsf::alloc::Allocator = dsf::alloc::Allocator;
 
 fn main() -> ExitCode {
     dsf::alloc::keep_pages();
