@@ -234,7 +234,7 @@ impl<T: Trains> Host<T> {
             broken,
         } = done;
         if let Some(why) = &broken {
-            // The others meet the same error, and end by it.
+            // Of the others, those that meet the same error end by it.
             self.end.get_or_insert(exit::FAILED);
             print::talk(&format!("error: the device failed under its runs: {why}"));
         }
