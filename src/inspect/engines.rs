@@ -18,7 +18,7 @@ const ROUNDS: usize = 9;
 /// Rounds that are made however long they take.
 const LEAST_ROUNDS: usize = 3;
 /// Time after which no further round begins.
-const ENOUGH: Duration = Duration::from_secs(10);
+const ENOUGH: Duration = Duration::from_secs(2);
 
 /// An algorithm for a mixer's map.
 struct Engine {

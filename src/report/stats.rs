@@ -122,12 +122,21 @@ impl Estimate {
             .abs()
             .min((self.mean - within.1).abs());
         let spread = self.error * (self.seeds as f64).sqrt();
-        let enough = |seeds: &usize| {
-            let freedom = *seeds as f64 - 1.0;
+        let enough = |seeds: usize| {
+            let freedom = seeds as f64 - 1.0;
             let needed = quantile(1.0 - ALPHA / 2.0, freedom) + quantile(POWER, freedom);
-            needed * spread / (*seeds as f64).sqrt() <= distance
+            needed * spread / (seeds as f64).sqrt() <= distance
         };
-        (self.seeds + 1..=MOST).find(enough)
+        // What is enough stays so with one more, so that the first is found by halves.
+        let (mut low, mut high) = (self.seeds + 1, MOST + 1);
+        while low < high {
+            let middle = low.midpoint(high);
+            match enough(middle) {
+                true => high = middle,
+                false => low = middle + 1,
+            }
+        }
+        (low <= MOST).then_some(low)
     }
 }
 

@@ -346,19 +346,21 @@ pub(super) fn is_summary(path: &Path) -> Result<bool> {
 
 /// The place in [`COLUMNS`] of every column of a file; none for those of later versions.
 fn columns_of(header: &StringRecord) -> Result<Vec<Option<usize>>, String> {
-    let has = |name: &str| header.iter().any(|held| held.trim() == name);
-    for (i, name) in header.iter().map(str::trim).enumerate() {
-        if header.iter().take(i).any(|before| before.trim() == name) {
+    let mut held = BTreeSet::new();
+    for name in header.iter().map(str::trim) {
+        if !held.insert(name) {
             return Err(format!("column `{name}` twice"));
         }
-        let mut missing = COLUMNS.iter().map(|c| c.name).filter(|known| !has(known));
+    }
+    for name in held.iter().filter(|name| place(name).is_none()) {
+        let mut missing = COLUMNS.iter().map(|c| c.name).filter(|c| !held.contains(c));
         let meant = missing.find(|known| strsim::damerau_levenshtein(known, name) < 3);
-        if let Some(meant) = meant.filter(|m| place(name).is_none() && m.len() > 3) {
+        if let Some(meant) = meant.filter(|m| m.len() > 3) {
             return Err(format!("unknown column `{name}`; did you mean `{meant}`?"));
         }
     }
     let required = COLUMNS.iter().filter(|c| c.absent == Absent::Required);
-    if let Some(column) = required.map(|c| c.name).find(|name| !has(name)) {
+    if let Some(column) = required.map(|c| c.name).find(|name| !held.contains(name)) {
         return Err(format!(
             "no column `{column}`, which every summary has: its values would be unknown"
         ));

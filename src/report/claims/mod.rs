@@ -17,7 +17,7 @@ use super::figures::holds;
 use super::mixed;
 use super::presets::PresetsOf;
 use super::score::Status;
-use super::{groups, joined, Asked, Report};
+use super::{groups, joined, Asked, Group, Report};
 use crate::error::Result;
 use crate::store::{places, Record, Role, COLUMNS};
 use judge::{tests, tests_by_cell, verdict, Cells, Test};
@@ -49,17 +49,19 @@ struct Judgement {
 /// Every claim, judged by `rows`.
 pub fn claims(rows: &[Record], presets: PresetsOf, asked: &Asked) -> Result<Report> {
     let passing: Vec<&Record> = rows.iter().filter(|run| asked.filter.passes(run)).collect();
+    let (runs, _) = joined(passing.clone(), None);
+    let groups = groups(&runs);
     let mut judged = Vec::new();
     let mut used = BTreeSet::new();
     for claim in CLAIMS.iter() {
         let mixers = claim.mixers();
-        let of_claim = passing.iter().copied();
-        let of_claim =
-            of_claim.filter(|run| holds(claim.runs, run) && mixers.contains(&run.text("mixer")));
-        let (runs, _) = joined(of_claim.collect(), None);
-        used.extend(runs.iter().map(|run| run.run_id()));
-        let groups = groups(&runs);
-        let studies = studies(claim, &groups, presets);
+        let of_claim = groups.iter().filter(|group| {
+            holds(claim.runs, group.record) && mixers.contains(&group.record.text("mixer"))
+        });
+        let of_claim: Vec<&Group> = of_claim.collect();
+        let runs = of_claim.iter().flat_map(|group| &group.runs);
+        used.extend(runs.map(|run| run.run_id()));
+        let studies = studies(claim, &of_claim, presets);
         judged.extend(of_studies(claim, &studies, asked));
     }
     let used = passing

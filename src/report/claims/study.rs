@@ -90,7 +90,7 @@ struct Candidate<'a> {
 /// The studies that `groups`, all of `claim`, fall into.
 pub(super) fn studies<'a>(
     claim: &Claim,
-    groups: &'a [Group<'a>],
+    groups: &[&'a Group<'a>],
     presets: PresetsOf,
 ) -> Vec<Study<'a>> {
     type Sides<'a> = BTreeMap<&'a str, Vec<Candidate<'a>>>;
@@ -98,7 +98,7 @@ pub(super) fn studies<'a>(
     let mut kinds: BTreeMap<Kind, Cells> = BTreeMap::new();
     let of_cells = places(&[Role::Cell]).into_iter();
     let of_cells: Vec<&str> = of_cells.map(|place| COLUMNS[place].name).collect();
-    for group in groups {
+    for &group in groups {
         let (kind, of_mixer) = kind_of(&of_cells, group.record, presets);
         let at = claim.axes.iter().map(|axis| axis.point(group.record));
         let cell = kinds.entry(kind).or_default().entry(at.collect());

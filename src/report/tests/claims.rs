@@ -122,14 +122,18 @@ fn records<'a>(
     level: &str,
     claim: &str,
 ) -> Vec<BTreeMap<&'a str, &'a serde_json::Value>> {
+    let wanted = [("level", level), ("claim", claim), ("role", "claim")];
     let records = report.grids.iter().flat_map(|grid| &grid.records);
+    let records = records.filter(|record| {
+        let has =
+            |(name, value): &(&str, &str)| record.iter().any(|(n, v)| n == name && v == value);
+        wanted.iter().all(has)
+    });
     let named = records.map(|record| {
         let pairs = record.iter().map(|(name, value)| (name.as_str(), value));
-        pairs.collect::<BTreeMap<_, _>>()
+        pairs.collect()
     });
-    named
-        .filter(|r| r["level"] == level && r["claim"] == claim && r["role"] == "claim")
-        .collect()
+    named.collect()
 }
 
 fn verdict(report: &Report, level: &str, claim: &str) -> String {
