@@ -7,7 +7,7 @@
 // has one row, whose second reading comes from its L1 cache; two exponentials per logit are 9 us
 // for 2048 x 8192. With 50,304 classes few rows fit, and every tile reads and writes the gradient
 // of the weight: tiles of 2 d rows then leave the cache, at 20 bytes per logit.
-#include "device.cuh"
+#include "maps.cuh"
 
 constexpr int THREADS = 512;
 constexpr int MANY = 8;  // logits of a thread that share one change of the largest
@@ -116,13 +116,15 @@ KERNEL(mean, 1024, Global<const float> x, Global<float> to, uint32_t count) {
     if (threadIdx.x == 0) to[0] = sum / float(count);
 }
 
-// x times a number in device memory, written to the elements from `first` on.
+// Tensors times a number in device memory, each in blocks of its own along y; of each its number of elements.
 #define SCALE(io, T)                                                                             \
-    KERNEL(scale_##io, 256, Global<const T> x, Global<const float> by, Global<T> to,             \
-           uint32_t count, uint32_t first) {                                                     \
-        uint32_t i = blockIdx.x * blockDim.x + threadIdx.x;                                      \
+    KERNEL(scale_##io, 256, Table<const T, MAPS> xs, Table<T, MAPS> ys, Global<const float> by,  \
+           uint32_t a, uint32_t b, uint32_t c, uint32_t d) {                                     \
+        uint32_t map = blockIdx.y, i = blockIdx.x * blockDim.x + threadIdx.x;                    \
+        Ptr<const T> x = one_of(map, xs);                                                        \
+        Ptr<T> y = one_of(map, ys);                                                              \
         float factor = by[0];                                                                    \
-        if (i < count) to[uint64_t(first) + i] = from_float<T>(to_float(x[i]) * factor);         \
+        if (i < one_of(map, a, b, c, d)) y[i] = from_float<T>(to_float(x[i]) * factor);          \
     }
 
 SCALE(f32, float)

@@ -1,5 +1,5 @@
-// The elementwise work around linear maps, whose products cuBLAS computes: biases, and the
-// nonlinearity of a feed-forward layer with its dropout.
+// The elementwise work around linear maps, whose products cuBLAS computes: rows of several maps side by
+// side and apart again, biases, and the nonlinearity of a feed-forward layer with its dropout.
 //
 // Bound by memory bandwidth: every number is read and written once, 8 bytes per element in f32 and
 // 4 in bf16; a hidden layer in the backward pass 16 and 8. The error function takes some 25
@@ -105,30 +105,90 @@ DEVICE void gelu_back(Ptr<const T> z, Ptr<T> grad, Ptr<T> a, const GivenMask& gi
     write_group<T>(grad, first, group, whole, g);
 }
 
-// Maps of one input share a launch, one map per block index along y.
+// Maps of one input share a product. Its factors and its result hold rows of all maps side by side; a
+// launch has one map per block index along y.
 
-// Converts weights to bf16; the arguments are counts of numbers.
-KERNEL(narrow_maps, 256, Table<const float, MAPS> from, Table<bf16, MAPS> to, uint32_t a, uint32_t b,
-       uint32_t c, uint32_t d) {
-    uint32_t map = blockIdx.y;
-    Ptr<const float> x = one_of(map, from);
-    Ptr<bf16> y = one_of(map, to);
-    uint32_t i = blockIdx.x * blockDim.x + threadIdx.x;
-    if (i < one_of(map, a, b, c, d)) y[i] = from_float<bf16>(x[i]);
+// The columns of a map within rows of all maps.
+struct Columns {
+    uint32_t first, width, all;
+};
+
+DEVICE Columns columns_of(uint32_t map, uint32_t a, uint32_t b, uint32_t c, uint32_t d) {
+    return {one_of(map, 0u, a, a + b, a + b + c), one_of(map, a, b, c, d), a + b + c + d};
 }
+
+// Where element `i` of the map's own rows lies among those of all maps.
+DEVICE uint64_t beside(Columns columns, uint32_t i) {
+    return uint64_t(i / columns.width) * columns.all + columns.first + i % columns.width;
+}
+
+// Rows of all maps from those of each; zeros for a map that is not there.
+template <class T, class U>
+DEVICE void join(Ptr<const T> x, Ptr<U> joined, Columns columns, uint32_t rows, bool vector) {
+    uint64_t first = (uint64_t(blockIdx.x) * blockDim.x + threadIdx.x) * 4, count = uint64_t(rows) * columns.width;
+    if (first >= count) return;
+    bool there = x != nullptr;
+    if (vector) {
+        Four values = {0.0f, 0.0f, 0.0f, 0.0f};
+        if (there) values = load4(x + first);
+        return store4(joined + beside(columns, uint32_t(first)), values);
+    }
+#pragma unroll
+    for (int i = 0; i < 4; ++i) {
+        if (first + i >= count) return;
+        float value = 0.0f;
+        if (there) value = to_float(x[first + i]);
+        joined[beside(columns, uint32_t(first + i))] = from_float<U>(value);
+    }
+}
+
+// Rows of each map, with its bias, from those of all.
+template <class T>
+DEVICE void split(Ptr<const T> joined, Ptr<const float> bias, Ptr<T> y, Columns columns, uint32_t rows, bool vector) {
+    uint64_t first = (uint64_t(blockIdx.x) * blockDim.x + threadIdx.x) * 4, count = uint64_t(rows) * columns.width;
+    if (first >= count) return;
+    if (vector) {
+        Four values = load4(joined + beside(columns, uint32_t(first)));
+        Four more = load4(bias + uint32_t(first) % columns.width);
+#pragma unroll
+        for (int i = 0; i < 4; ++i) values.v[i] += more.v[i];
+        return store4(y + first, values);
+    }
+#pragma unroll
+    for (int i = 0; i < 4; ++i) {
+        if (first + i >= count) return;
+        uint32_t at = uint32_t(first + i);
+        float value = to_float(joined[beside(columns, at)]);
+        value += bias[at % columns.width];
+        y[at] = from_float<T>(value);
+    }
+}
+
+// The widths of the maps are the last arguments.
+#define JOIN(name, T, U)                                                                            \
+    KERNEL(name, 256, Table<const T, MAPS> xs, Global<U> joined, uint32_t rows, uint32_t vector,    \
+           uint32_t a, uint32_t b, uint32_t c, uint32_t d) {                                        \
+        uint32_t map = blockIdx.y;                                                                  \
+        Ptr<U> to = joined;                                                                         \
+        join<T, U>(one_of(map, xs), to, columns_of(map, a, b, c, d), rows, vector != 0);            \
+    }
+
+JOIN(join_f32, float, float)
+JOIN(join_bf16, bf16, bf16)
+JOIN(join_narrow, float, bf16)
 
 #define LINEAR(io, T)                                                                              \
     KERNEL(add_bias_##io, 256, Global<T> y, Global<const float> bias, Global<T> a,                 \
            MASK, uint32_t count, uint32_t width, uint32_t vector) {                                \
         add_bias<T>(y, bias, a, GIVEN_MASK, count, width, vector != 0);                            \
     }                                                                                              \
-    KERNEL(add_biases_##io, 256, Table<T, MAPS> ys, Table<const float, MAPS> biases, uint32_t rows, \
-           uint32_t vector, uint32_t a, uint32_t b, uint32_t c, uint32_t d) {                      \
-        Ptr<T> none = nullptr;                                                                     \
-        GivenMask no_mask = {nullptr, {0, 0}, 0, 1.0f};                                            \
-        uint32_t map = blockIdx.y, width = one_of(map, a, b, c, d);                                \
-        add_bias<T>(one_of(map, ys), one_of(map, biases), none, no_mask, rows * width, width,      \
-                    vector != 0);                                                                  \
+    KERNEL(split_##io, 256, Global<const T> joined, Table<const float, MAPS> biases,              \
+           Table<T, MAPS> ys, uint32_t rows, uint32_t vector, uint32_t a, uint32_t b, uint32_t c,    \
+           uint32_t d) {                                                                           \
+        uint32_t map = blockIdx.y;                                                                 \
+        Ptr<const T> from = joined;                                                                \
+        split<T>(from, one_of(map, biases), one_of(map, ys), columns_of(map, a, b, c, d), rows,    \
+                 vector != 0);                                                                     \
     }                                                                                              \
     KERNEL(gelu_back_##io, 256, Global<const T> z, Global<T> grad, Global<T> a,                    \
            MASK, uint32_t count, uint32_t vector) {                                                \

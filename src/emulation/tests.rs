@@ -1,5 +1,5 @@
 use super::*;
-use dsf_gpu::{with_factors, Factors, Gpu, Grid, Kernel, Matrix};
+use dsf_gpu::{with_factors, Buffer, Factors, Gpu, Grid, Kernel, Matrix};
 use std::fs;
 
 mod mma;
@@ -23,7 +23,7 @@ fn run(kernel: &str, blocks: usize, count: usize) -> Result<Vec<f32>> {
         Grid::of(blocks, 64),
         &[(&mut y).into(), count.into()],
     )?;
-    y.into_tensor(count).to_vec1()
+    y.into_tensor(count)?.to_vec1()
 }
 
 fn refused(kernel: &str, blocks: usize, count: usize, message: &str) {
@@ -158,6 +158,36 @@ fn arguments_are_those_of_the_kernel() {
 }
 
 #[test]
+fn parts_of_a_buffer_are_buffers() {
+    let gpu = Emulation::of(sources()).gpu();
+    let words: Vec<u32> = (0..7).collect();
+    let parts = gpu.upload(&words).unwrap().cut(&[2, 1, 4]).unwrap();
+    let [first, middle, last] = <[_; 3]>::try_from(parts).ok().unwrap();
+    gpu.write(&[8, 9], first.view()).unwrap();
+    drop(first);
+    let read = |part: Buffer| {
+        let shape = (1, part.len());
+        part.into_tensor(shape).unwrap().to_vec2::<u32>().unwrap()
+    };
+    let rest = last.cut(&[3, 1]).unwrap();
+    assert_eq!(
+        rest.into_iter().map(read).collect::<Vec<_>>(),
+        [vec![vec![3, 4, 5]], vec![vec![6]]]
+    );
+    // Elsewhere, since others may have parts of the same memory.
+    let address = middle.view().address();
+    let copy = middle.into_storage().unwrap();
+    assert_ne!(
+        Machine::address(&Emulation::of(sources()), &copy).unwrap(),
+        address
+    );
+    let Storage::Cpu(CpuStorage::U32(copy)) = copy else {
+        panic!("the emulation has the memory of a CPU")
+    };
+    assert_eq!(copy, [2]);
+}
+
+#[test]
 fn memory_that_is_written_has_one_name() {
     let kernel = "KERNEL(planted, 64, Global<const float> x, Global<float> y) {
         if (threadIdx.x == 0) y[0] = 1.0f + x[0];
@@ -226,7 +256,7 @@ fn square(gpu: &Gpu, x: f32) -> f32 {
     let mut y = gpu.alloc(DType::F32, 1).unwrap();
     let product = Product::one([1, 1, 1], Matrix::plain(x), Matrix::plain(x));
     gpu.multiply(product, &mut y).unwrap();
-    y.into_tensor(1).to_vec1().unwrap()[0]
+    y.into_tensor(1).unwrap().to_vec1().unwrap()[0]
 }
 
 #[test]
@@ -261,7 +291,8 @@ fn a_recorded_product_keeps_its_factors() {
     };
     let recorded = with_factors(Factors::Tf32, record).unwrap();
     recorded.replay().unwrap();
-    assert_eq!(y.into_tensor(1).to_vec1::<f32>().unwrap(), [ROUND * ROUND]);
+    let y = y.into_tensor(1).unwrap();
+    assert_eq!(y.to_vec1::<f32>().unwrap(), [ROUND * ROUND]);
 }
 
 #[test]
@@ -316,6 +347,7 @@ fn what_is_recorded_runs_when_it_is_replayed() {
         gpu.copy(results)
             .unwrap()
             .into_tensor(2)
+            .unwrap()
             .to_vec1::<f32>()
             .unwrap()
     };
@@ -336,7 +368,7 @@ fn the_step_lies_in_memory_that_stays() {
     let gpu = Emulation::of(sources()).gpu();
     let read = |step: u64| {
         let view = gpu.step(step).unwrap();
-        let words = gpu.copy(view).unwrap().into_tensor(2);
+        let words = gpu.copy(view).unwrap().into_tensor(2).unwrap();
         (view.address(), words.to_vec1::<u32>().unwrap())
     };
     let (place, words) = read(7);

@@ -4,11 +4,17 @@ use super::{Arg, Gpu, Grid, Kernel, View};
 use candle_core::op::BackpropOp;
 use candle_core::{bail, DType, Result, Shape, Storage, Tensor};
 
-/// An allocation in memory of a GPU, which nothing else refers to.
+/// Memory of a GPU that nothing else refers to: an allocation, or a part of one.
 pub struct Buffer {
     gpu: Gpu,
-    storage: Storage,
+    memory: Memory,
     all: View<'static>,
+}
+
+enum Memory {
+    Whole(Storage),
+    /// A view of the allocation with the elements of this part.
+    Part(Tensor),
 }
 
 #[allow(clippy::len_without_is_empty)] // a buffer of nothing is never asked for
@@ -16,7 +22,8 @@ impl Buffer {
     pub(super) fn new(gpu: &Gpu, storage: Storage, dtype: DType, count: usize) -> Result<Self> {
         let all = View::new(gpu.0.machine.address(&storage)?, dtype, 0, count)?;
         let gpu = gpu.clone();
-        Ok(Self { gpu, storage, all })
+        let memory = Memory::Whole(storage);
+        Ok(Self { gpu, memory, all })
     }
 
     /// All elements.
@@ -49,14 +56,43 @@ impl Buffer {
         )
     }
 
-    /// The storage of a candle tensor with these elements.
-    pub fn into_storage(self) -> Storage {
-        self.storage
+    /// Cuts the buffer into parts of so many elements, one behind another. The memory is freed with the last of them.
+    pub fn cut(self, counts: &[usize]) -> Result<Vec<Self>> {
+        if counts == [self.len()] {
+            return Ok(vec![self]);
+        }
+        let (gpu, all) = (self.gpu.clone(), self.all);
+        let whole = self.into_tensor(all.len())?;
+        let mut start = 0;
+        let part = |&count: &usize| {
+            let part = Self {
+                gpu: gpu.clone(),
+                memory: Memory::Part(whole.narrow(0, start, count)?),
+                all: all.part(start, count),
+            };
+            start += count;
+            Ok(part)
+        };
+        counts.iter().map(part).collect()
+    }
+
+    /// The storage of a candle tensor with these elements; that of a part is a copy.
+    pub fn into_storage(self) -> Result<Storage> {
+        match self.memory {
+            Memory::Whole(storage) => Ok(storage),
+            Memory::Part(_) => self.gpu.copy(self.all)?.into_storage(),
+        }
     }
 
     /// A tensor with these elements, without a place in any graph.
-    pub fn into_tensor(self, shape: impl Into<Shape>) -> Tensor {
-        Tensor::from_storage(self.storage, shape, BackpropOp::none(), false)
+    pub fn into_tensor(self, shape: impl Into<Shape>) -> Result<Tensor> {
+        match self.memory {
+            Memory::Whole(storage) => {
+                let bare = BackpropOp::none();
+                Ok(Tensor::from_storage(storage, shape, bare, false))
+            }
+            Memory::Part(part) => part.reshape(shape.into()),
+        }
     }
 }
 

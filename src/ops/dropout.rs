@@ -153,7 +153,8 @@ mod tests {
         });
         gpu.step(5 << 32 | 2).unwrap();
         recording.unwrap().replay().unwrap();
-        let masked = masked.unwrap().into_tensor(999).to_vec1::<f32>().unwrap();
+        let masked = masked.unwrap().into_tensor(999).unwrap();
+        let masked = masked.to_vec1::<f32>().unwrap();
         let expected = dropout(&x, of(0.3, 5 << 32 | 2)).unwrap();
         assert_eq!(masked, expected.to_vec1::<f32>().unwrap());
     }

@@ -27,10 +27,10 @@ pub fn linear(x: &Tensor, w: &Tensor, b: Option<&Tensor>) -> Result<Tensor> {
     Ok(linears(x, &[(w, b)])?.remove(0))
 }
 
-/// [`linear`] for each of one to four weights and biases; either all maps have a bias or none has.
+/// [`linear`] for each of up to four weights and biases; either all maps have a bias or none has.
 pub fn linears(x: &Tensor, maps: &[(&Tensor, Option<&Tensor>)]) -> Result<Vec<Tensor>> {
     let op = Linear::check(x, maps)?;
-    if runs_on(x) {
+    if !maps.is_empty() && runs_on(x) {
         let weights = maps.iter().map(|(w, _)| *w);
         let biases = maps.iter().filter_map(|(_, b)| *b);
         let ins: Vec<&Tensor> = std::iter::once(x).chain(weights).chain(biases).collect();

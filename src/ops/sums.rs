@@ -115,7 +115,8 @@ mod tests {
             let gpu = gpu::of(&x).unwrap();
             let (storage, layout) = x.storage_and_layout();
             let view = gpu.view(&storage, layout).unwrap();
-            sum_rows(&gpu, view, width).unwrap().into_tensor(width)
+            let sums = sum_rows(&gpu, view, width).unwrap();
+            sums.into_tensor(width).unwrap()
         });
         let exact = x.to_dtype(DType::F64).unwrap().sum(0).unwrap();
         let apart = (sums.to_dtype(DType::F64).unwrap() - exact).unwrap();
@@ -135,7 +136,8 @@ mod tests {
             let matrices = shapes.map(|(rows, width)| (whole.part(0, rows * width), width));
             let values = |sum: Buffer| {
                 let count = sum.len();
-                sum.into_tensor(count).to_vec1::<f32>().unwrap()
+                let sum = sum.into_tensor(count).unwrap();
+                sum.to_vec1::<f32>().unwrap()
             };
             let together = sums_of_rows(&gpu, &matrices).unwrap();
             let alone = matrices.map(|(x, width)| values(sum_rows(&gpu, x, width).unwrap()));

@@ -115,7 +115,7 @@ fn product(gpu: &Gpu, factors: &Factors, a: &[f32], b: &[f32]) -> Vec<f32> {
     let planted = Kernel::new("planted", factors.kernel());
     let args = [(&a).into(), (&b).into(), (&mut to).into()];
     gpu.launch(planted, Grid::of(1, 32), &args).unwrap();
-    to.into_tensor(M * N).to_vec1().unwrap()
+    to.into_tensor(M * N).unwrap().to_vec1().unwrap()
 }
 
 /// The largest error, with factors rounded by `round`.
@@ -175,6 +175,6 @@ fn what_was_not_written_is_nan_in_products() {
     let planted = Kernel::new("planted", factors.kernel());
     let args = [x.into(), x.into(), (&mut to).into()];
     gpu.launch(planted, Grid::of(1, 32), &args).unwrap();
-    let c: Vec<f32> = to.into_tensor(M * N).to_vec1().unwrap();
+    let c: Vec<f32> = to.into_tensor(M * N).unwrap().to_vec1().unwrap();
     assert!(c[..N].iter().all(|c| c.is_nan()) && c[N..].iter().all(|&c| c == K as f32));
 }

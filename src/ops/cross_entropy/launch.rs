@@ -4,6 +4,7 @@ use super::CrossEntropy;
 use crate::convert::converted;
 use crate::fused::{Launch, LaunchBackward};
 use crate::gpu::{Arg, Buffer, Gpu, Grid, Kernel, Matrix, Product, View};
+use crate::maps::{padded, table, MAPS};
 use crate::tuned::Tuned;
 use candle_core::{DType, Result};
 
@@ -142,24 +143,42 @@ impl CrossEntropy {
         let (Some(loss), [gw, ghs @ ..]) = (call.outs[0], call.saved) else {
             return Ok(vec![None, None]); // no loss, no gradients
         };
-        let scaled = |parts: &[Buffer], to: View| {
-            let mut all = call.gpu.alloc(to.dtype(), to.len())?;
-            let mut first = 0;
-            for part in parts {
-                let args = [part.into(), loss.grad.into(), (&mut all).into()];
-                let args = [&args[..], &[part.len().into(), first.into()]].concat();
-                let kernel = Kernel::of("cross_entropy", "scale", to.dtype());
-                call.gpu.launch(kernel, Grid::for_each(part.len()), &args)?;
-                first += part.len();
-            }
-            Ok(all)
+        let gpu = call.gpu;
+        let alloc = |input: usize| -> Result<Option<Buffer>> {
+            let like = call.ins[input];
+            let needed = call.needs_grad[input];
+            needed
+                .then(|| gpu.alloc(like.dtype(), like.len()))
+                .transpose()
         };
-        let hidden = call.needs_grad[0].then(|| scaled(ghs, call.ins[0]));
-        let weight = call.needs_grad[1].then(|| scaled(std::slice::from_ref(gw), call.ins[1]));
-        [hidden, weight]
-            .into_iter()
-            .map(Option::transpose)
-            .collect()
+        let (hidden, weight) = (alloc(0)?, alloc(1)?);
+        let mut parts = Vec::new();
+        if let Some(weight) = &weight {
+            parts.push((gw.view(), weight.view()));
+        }
+        if let Some(hidden) = &hidden {
+            let mut first = 0;
+            for gh in ghs {
+                parts.push((gh.view(), hidden.view().part(first, gh.len())));
+                first += gh.len();
+            }
+        }
+        for dtype in [DType::F32, DType::BF16] {
+            let of_type = parts.iter().filter(|(from, _)| from.dtype() == dtype);
+            for parts in of_type.collect::<Vec<_>>().chunks(MAPS) {
+                let counts = || parts.iter().map(|(from, _)| from.len());
+                let mut grid = Grid::for_each(counts().max().unwrap_or_default());
+                grid.blocks[1] = parts.len();
+                let mut args = vec![
+                    table(parts.iter().map(|(from, _)| *from)),
+                    table(parts.iter().map(|(_, to)| *to)),
+                    loss.grad.into(),
+                ];
+                args.extend(padded(counts()));
+                gpu.launch(Kernel::of("cross_entropy", "scale", dtype), grid, &args)?;
+            }
+        }
+        Ok(vec![hidden, weight])
     }
 }
 

@@ -26,7 +26,7 @@ pub fn backward(loss: &Tensor) -> Result<GradStore> {
 /// Adds the gradients found by fused ops to those found by candle's own ops.
 fn insert<V: Values>(grads: &mut GradStore, found: Sums<V>) -> Result<()> {
     for (x, grad) in found.into_values() {
-        let grad = grad.into_tensor(x.shape());
+        let grad = grad.into_tensor(x.shape())?;
         let sum = match grads.remove(&x) {
             Some(other) => (other + grad)?,
             None => grad,

@@ -23,7 +23,7 @@ use super::route;
 use crate::gpu::{self, Buffer, Gpu, View};
 pub use backward::backward;
 use candle_core::op::BackpropOp;
-use candle_core::{bail, DType, Result, Shape, Tensor};
+use candle_core::{bail, DType, Result, Shape, Storage, Tensor};
 use graph::Out;
 use state::State;
 use std::sync::{Arc, Mutex};
@@ -161,10 +161,18 @@ fn apply_as<V: Values>(op: Box<dyn OpOn<V>>, ins: &[&Tensor]) -> Result<Vec<Tens
     let ready = shapes
         .into_iter()
         .zip(values)
-        .map(|(shape, values)| (values.into_storage(), shape));
+        .map(|(shape, values)| Ok((values.into_storage()?, shape)));
     if !tracked {
-        let bare = |(values, shape)| Tensor::from_storage(values, shape, BackpropOp::none(), false);
-        return Ok(ready.map(bare).collect());
+        let bare = |ready: Result<(Storage, Shape)>| {
+            let (values, shape) = ready?;
+            Ok(Tensor::from_storage(
+                values,
+                shape,
+                BackpropOp::none(),
+                false,
+            ))
+        };
+        return ready.map(bare).collect();
     }
     let producers = V::registry();
     let sources: Vec<_> = ins.iter().map(|x| producers.of(x)).collect();
@@ -176,7 +184,7 @@ fn apply_as<V: Values>(op: Box<dyn OpOn<V>>, ins: &[&Tensor]) -> Result<Vec<Tens
             let out = Out {
                 state: state.clone(),
                 index,
-                ready: Mutex::new(Some(ready)),
+                ready: Mutex::new(Some(ready?)),
             };
             let out = root.apply_op1(out)?;
             state.produced(index, &out, &root);

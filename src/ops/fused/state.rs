@@ -118,7 +118,7 @@ impl<V: Values> State<V> {
             return zeros.transpose();
         };
         let grad = V::leaves(|leaves| leaves.take(tied, grad))?;
-        Ok(grad.map(|grad| grad.into_tensor(tied.shape())))
+        grad.map(|grad| grad.into_tensor(tied.shape())).transpose()
     }
 }
 

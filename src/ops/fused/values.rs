@@ -26,11 +26,17 @@ pub(super) trait Values: Accumulate + Send + Sync + 'static {
     fn copy(of: &Tensor) -> Result<Self>;
 
     /// The storage of a candle tensor that holds these values.
-    fn into_storage(self) -> Storage;
+    fn into_storage(self) -> Result<Storage>;
 
     /// A tensor outside any graph.
-    fn into_tensor(self, shape: &Shape) -> Tensor {
-        Tensor::from_storage(self.into_storage(), shape, BackpropOp::none(), false)
+    fn into_tensor(self, shape: &Shape) -> Result<Tensor> {
+        let storage = self.into_storage()?;
+        Ok(Tensor::from_storage(
+            storage,
+            shape,
+            BackpropOp::none(),
+            false,
+        ))
     }
 }
 
@@ -99,8 +105,8 @@ macro_rules! on_the_cpu {
                 Ok(slice::<$float>(&storage, layout)?.to_vec())
             }
 
-            fn into_storage(self) -> Storage {
-                Storage::Cpu(<$float>::to_cpu_storage_owned(self))
+            fn into_storage(self) -> Result<Storage> {
+                Ok(Storage::Cpu(<$float>::to_cpu_storage_owned(self)))
             }
         }
 
@@ -183,8 +189,12 @@ impl Values for Buffer {
         gpu.copy(gpu.view(&storage, layout)?)
     }
 
-    fn into_storage(self) -> Storage {
+    fn into_storage(self) -> Result<Storage> {
         Buffer::into_storage(self)
+    }
+
+    fn into_tensor(self, shape: &Shape) -> Result<Tensor> {
+        Buffer::into_tensor(self, shape)
     }
 }
 

@@ -1,133 +1,199 @@
-//! Linear maps on a GPU: products by cuBLAS, and biases by a kernel.
+//! Linear maps on a GPU: products by cuBLAS, and kernels around them. Maps of one input share its products: their rows lie side
+//! by side in the gradients that a product reads, and in the result where a bias is to be added on the way out of it.
 
 use super::Linear;
-use crate::convert::converted;
 use crate::fused::{Launch, LaunchBackward};
 use crate::gpu::{Arg, Buffer, Gpu, Grid, Kernel, Matrix, Product, View};
 use crate::maps::{padded, table, MAPS};
 use crate::mask::Mask;
-use crate::sums::sums_of_some;
+use crate::sums::sum_rows;
 use candle_core::{bail, DType, Result};
 
 impl Linear {
-    /// The outputs of the maps; then, if tracked, the weights that had to be converted for the
-    /// products.
+    /// The outputs of the maps; then, if tracked, the factor of the products where it is not the weight itself.
     pub(super) fn launch_maps(&self, call: Launch) -> Result<Vec<Buffer>> {
         let (gpu, x, maps) = (call.gpu, call.ins[0], self.outs.len());
         if maps > MAPS {
             bail!("linear: {maps} maps of one input, kernels take up to {MAPS}");
         }
-        let mut narrow = self.narrowed(&call)?;
-        let mut outs = Vec::new();
-        for (map, &out) in self.outs.iter().enumerate() {
-            let weight = narrow.get(map).map_or(call.ins[1 + map], Buffer::view);
-            let mut y = gpu.alloc(x.dtype(), self.rows() * out)?;
+        let (weights, biases) = call.ins[1..].split_at(maps);
+        let factor = self.factor(gpu, x.dtype(), weights)?;
+        let weight = factor.as_ref().map_or(weights[0], Buffer::view);
+        let product = |weight: View| -> Result<Buffer> {
+            let sizes = [self.rows(), self.inner, weight.len() / self.inner];
+            let mut y = gpu.alloc(x.dtype(), sizes[0] * sizes[2])?;
             let (x, weight) = (Matrix::plain(x), Matrix::transposed(weight));
-            gpu.multiply(
-                Product::one([self.rows(), self.inner, out], x, weight),
-                &mut y,
-            )?;
-            outs.push(y);
-        }
-        if self.biased {
-            self.add_biases(gpu, &mut outs, &call.ins[1 + maps..])?;
-        }
+            gpu.multiply(Product::one(sizes, x, weight), &mut y)?;
+            Ok(y)
+        };
+        let mut outs = match biases {
+            [] => {
+                let mut start = 0;
+                let mut next = |size| {
+                    start += size;
+                    product(weight.part(start - size, size))
+                };
+                self.sizes().map(&mut next).collect::<Result<Vec<_>>>()?
+            }
+            [bias] => {
+                let mut y = product(weight)?;
+                add_bias(gpu, &mut y, *bias, None, None)?;
+                vec![y]
+            }
+            _ => self.split(gpu, product(weight)?.view(), biases)?,
+        };
         if call.tracked {
-            outs.append(&mut narrow);
+            outs.extend(factor);
         }
         Ok(outs)
     }
 
-    /// The weights converted to the number type of x; empty if they have that type.
-    fn narrowed(&self, call: &Launch) -> Result<Vec<Buffer>> {
-        let (gpu, io) = (call.gpu, call.ins[0].dtype());
-        let weights = &call.ins[1..][..self.outs.len()];
-        if io == DType::F32 {
-            return Ok(Vec::new());
+    /// The weights of all maps, one below another, in the number type of x; `None` for a single one of that type.
+    fn factor(&self, gpu: &Gpu, io: DType, weights: &[View]) -> Result<Option<Buffer>> {
+        if weights.len() == 1 && weights[0].dtype() == io {
+            return Ok(None);
         }
-        let alloc = |weight: &View| gpu.alloc(io, weight.len());
-        let mut narrow = weights.iter().map(alloc).collect::<Result<Vec<_>>>()?;
-        let counts = weights.iter().map(View::len);
-        let grid = self.grid(counts.clone().max().unwrap_or_default());
-        let mut args = vec![table(weights.iter().copied()), table(narrow.iter_mut())];
-        args.extend(padded(counts));
-        gpu.launch(Kernel::new("linear", "narrow_maps"), grid, &args)?;
-        Ok(narrow)
+        let weights: Vec<_> = weights.iter().copied().map(Some).collect();
+        let sizes: Vec<_> = self.sizes().collect();
+        Ok(Some(join(gpu, &weights, 1, &sizes, io)?))
     }
 
-    fn add_biases(&self, gpu: &Gpu, outs: &mut [Buffer], biases: &[View]) -> Result<()> {
-        let io = outs[0].dtype();
-        let whole = outs.iter().all(|y| y.view().aligned(4))
-            && biases
-                .iter()
-                .all(|bias| bias.aligned(4) && bias.len().is_multiple_of(4));
-        let widest = outs.iter().map(Buffer::len).max().unwrap_or_default();
-        u32::try_from(widest).map_err(candle_core::Error::wrap)?; // the kernel counts in 32 bits
-        let ys = table(outs.iter_mut());
-        let mut args = vec![
-            ys,
+    /// The number of elements of each weight.
+    fn sizes(&self) -> impl Iterator<Item = usize> + '_ {
+        self.outs.iter().map(|out| out * self.inner)
+    }
+
+    /// The rows of each map, with its bias, from those of all side by side.
+    fn split(&self, gpu: &Gpu, joined: View, biases: &[View]) -> Result<Vec<Buffer>> {
+        let (rows, io) = (self.rows(), joined.dtype());
+        let alloc = |out: &usize| gpu.alloc(io, rows * out);
+        let mut ys = self.outs.iter().map(alloc).collect::<Result<Vec<_>>>()?;
+        let views = biases
+            .iter()
+            .copied()
+            .chain([joined])
+            .chain(ys.iter().map(Buffer::view));
+        let vector = in_fours(views, &self.outs);
+        let args = [
+            joined.into(),
             table(biases.iter().copied()),
-            self.rows().into(),
-            whole.into(),
+            table(ys.iter_mut()),
         ];
-        args.extend(padded(self.outs.iter().copied()));
-        let grid = self.grid(widest.div_ceil(4));
-        gpu.launch(Kernel::of("linear", "add_biases", io), grid, &args)
-    }
-
-    /// One thread for each of `count` elements of each map.
-    fn grid(&self, count: usize) -> Grid {
-        let mut grid = Grid::for_each(count);
-        grid.blocks[1] = self.outs.len();
-        grid
+        launch_rows(
+            gpu,
+            Kernel::of("linear", "split", io),
+            args.into(),
+            rows,
+            vector,
+            &self.outs,
+        )?;
+        Ok(ys)
     }
 
     pub(super) fn launch_gradients(&self, call: LaunchBackward) -> Result<Vec<Option<Buffer>>> {
-        let (gpu, x, maps) = (call.gpu, call.ins[0], self.outs.len());
-        let mut grads = vec![self.launch_x(&call)?];
-        for (map, &out) in self.outs.iter().enumerate() {
-            let used = call.outs[map].filter(|_| call.needs_grad[1 + map]);
-            let weight = used.map(|used| -> Result<Buffer> {
-                let mut gw = gpu.alloc(DType::F32, out * self.inner)?;
-                let (gy, x) = (Matrix::transposed(used.grad), Matrix::plain(x));
-                gpu.multiply(Product::one([out, self.rows(), self.inner], gy, x), &mut gw)?;
-                Ok(gw)
-            });
-            grads.push(weight.transpose()?);
-        }
+        let (gpu, x, rows) = (call.gpu, call.ins[0], self.rows());
+        let gys: Vec<_> = call
+            .outs
+            .iter()
+            .map(|out| out.map(|used| used.grad))
+            .collect();
+        let joined;
+        let gy = match gys[..] {
+            [Some(gy)] => gy,
+            _ => {
+                joined = join(gpu, &gys, rows, &self.outs, x.dtype())?;
+                joined.view()
+            }
+        };
+        let (maps, width) = (gys.len(), gy.len() / rows);
+
+        let of_x = || -> Result<Buffer> {
+            let weight = call.saved.first().map_or(call.ins[1], Buffer::view);
+            let mut gx = gpu.alloc(x.dtype(), x.len())?;
+            let (gy, weight) = (Matrix::plain(gy), Matrix::plain(weight));
+            gpu.multiply(Product::one([rows, width, self.inner], gy, weight), &mut gx)?;
+            Ok(gx)
+        };
+        let of_weights = || -> Result<Buffer> {
+            let mut gw = gpu.alloc(DType::F32, width * self.inner)?;
+            let (gy, x) = (Matrix::transposed(gy), Matrix::plain(x));
+            gpu.multiply(Product::one([width, rows, self.inner], gy, x), &mut gw)?;
+            Ok(gw)
+        };
+        // A map that the loss does not depend on gets no gradient.
+        let wanted = |first: usize| -> Vec<bool> {
+            let needs = &call.needs_grad[first..];
+            gys.iter()
+                .zip(needs)
+                .map(|(gy, needs)| gy.is_some() && *needs)
+                .collect()
+        };
+        let mut grads = vec![call.needs_grad[0].then(of_x).transpose()?];
+        let sizes: Vec<_> = self.sizes().collect();
+        grads.extend(parts(&wanted(1), &sizes, of_weights)?);
         if self.biased {
-            let used = |map: usize| call.outs[map].filter(|_| call.needs_grad[1 + maps + map]);
-            let rows = |map| used(map).map(|used| (used.grad, self.outs[map]));
-            let rows: Vec<_> = (0..maps).map(rows).collect();
-            grads.extend(sums_of_some(gpu, &rows)?);
+            grads.extend(parts(&wanted(1 + maps), &self.outs, || {
+                sum_rows(gpu, gy, width)
+            })?);
         }
         Ok(grads)
     }
+}
 
-    /// The gradient of x: Σ over maps of gy W.
-    fn launch_x(&self, call: &LaunchBackward) -> Result<Option<Buffer>> {
-        if !call.needs_grad[0] {
-            return Ok(None);
-        }
-        // Of several maps the sum is in f32, and rounded once.
-        let io = call.ins[0].dtype();
-        let several = call.outs.iter().flatten().count() > 1;
-        let of = if several { DType::F32 } else { io };
-        let mut gx = call.gpu.alloc(of, call.ins[0].len())?;
-        let mut add = false;
-        for (map, &out) in self.outs.iter().enumerate() {
-            let Some(used) = call.outs[map] else {
-                continue;
-            };
-            let weight = call.saved.get(map).map_or(call.ins[1 + map], Buffer::view);
-            let (gy, weight) = (Matrix::plain(used.grad), Matrix::plain(weight));
-            let product = Product::one([self.rows(), out, self.inner], gy, weight);
-            call.gpu.multiply(product.added(add), &mut gx)?;
-            add = true;
-        }
-        let rounded = converted(call.gpu, gx.view(), io)?;
-        Ok(Some(rounded.unwrap_or(gx)))
+/// The wanted ones of the parts that `whole`, computed if there are any, has one behind another.
+fn parts(
+    wanted: &[bool],
+    sizes: &[usize],
+    whole: impl FnOnce() -> Result<Buffer>,
+) -> Result<Vec<Option<Buffer>>> {
+    if !wanted.contains(&true) {
+        return Ok(wanted.iter().map(|_| None).collect());
     }
+    let parts = whole()?.cut(sizes)?.into_iter().zip(wanted);
+    Ok(parts.map(|(part, wanted)| wanted.then_some(part)).collect())
+}
+
+/// Rows of all maps side by side, of number type `to`; zeros for a map without any.
+fn join(
+    gpu: &Gpu,
+    maps: &[Option<View>],
+    rows: usize,
+    widths: &[usize],
+    to: DType,
+) -> Result<Buffer> {
+    let there = || maps.iter().copied().flatten();
+    let kernel = match there().next().map(|view| view.dtype()) {
+        Some(from) if from == to => Kernel::of("linear", "join", to),
+        _ => Kernel::new("linear", "join_narrow"),
+    };
+    let mut joined = gpu.alloc(to, rows * widths.iter().sum::<usize>())?;
+    let vector = in_fours(there().chain([joined.view()]), widths);
+    let args = vec![table(maps.iter().copied()), (&mut joined).into()];
+    launch_rows(gpu, kernel, args, rows, vector, widths)?;
+    Ok(joined)
+}
+
+/// True if four consecutive elements of a row are of one map, and can be read at once wherever they are.
+fn in_fours<'a>(mut views: impl Iterator<Item = View<'a>>, widths: &[usize]) -> bool {
+    widths.iter().all(|width| width.is_multiple_of(4)) && views.all(|view| view.aligned(4))
+}
+
+/// A kernel with a thread for four elements of a map, `args` and what is known of the rows.
+fn launch_rows(
+    gpu: &Gpu,
+    kernel: Kernel,
+    mut args: Vec<Arg>,
+    rows: usize,
+    vector: bool,
+    widths: &[usize],
+) -> Result<()> {
+    let widest = rows * widths.iter().copied().max().unwrap_or_default();
+    u32::try_from(widest).map_err(candle_core::Error::wrap)?; // the kernels count in 32 bits
+    args.extend([rows.into(), vector.into()]);
+    args.extend(padded(widths.iter().copied()));
+    let mut grid = Grid::for_each(widest.div_ceil(4));
+    grid.blocks[1] = widths.len();
+    gpu.launch(kernel, grid, &args)
 }
 
 /// y += bias for every row and, if there is an a, a = gelu(y); the last of the two is multiplied by

@@ -1,7 +1,8 @@
 use super::*;
 use crate::check::{self, Case};
+use crate::fused::backward;
 use candle_core::{DType, Device, Var, D};
-use dsf_emulation::emulated;
+use dsf_emulation::{emulated, launches};
 
 fn case(x: &[usize], outs: [usize; 2]) -> Case {
     let inner = x[x.len() - 1];
@@ -87,6 +88,40 @@ fn four_maps_go_together() {
     check::kernels_agree(&[case], fused, by_reference);
 }
 
+#[test]
+fn maps_of_one_input_share_their_products() {
+    let launched = |dtype: DType, biased: bool, out: [usize; 3]| {
+        let of = |shape: &[usize], dtype| {
+            let x = Tensor::ones(shape, dtype, &Device::Cpu).unwrap();
+            Var::from_tensor(&x).unwrap()
+        };
+        let x = of(&[6, 8], dtype);
+        let maps = out.map(|out| (of(&[out, 8], DType::F32), of(&[out], DType::F32)));
+        let maps: Vec<_> = maps
+            .iter()
+            .map(|(w, b)| (w.as_tensor(), biased.then_some(b.as_tensor())))
+            .collect();
+        emulated(|| {
+            let start = launches();
+            let outs = linears(&x, &maps).unwrap();
+            let there = launches();
+            let loss = side_by_side(outs).unwrap().sum_all().unwrap();
+            let grads = backward(&loss).unwrap();
+            assert!(maps
+                .iter()
+                .all(|(w, _)| grads.get(w).unwrap().dims() == w.dims()));
+            [there - start, launches() - there]
+        })
+    };
+    for dtype in [DType::F32, DType::BF16] {
+        for out in [[4, 8, 4], [3, 1, 5]] {
+            // Weights joined, their product, rows parted; gradients joined, two products, sums for biases.
+            assert_eq!(launched(dtype, true, out), [3, 4]);
+            assert_eq!(launched(dtype, false, out), [4, 3]);
+        }
+    }
+}
+
 /// Above 256, bf16 holds even numbers alone: 256 + 1 would be 256 again, however often.
 #[test]
 fn gradients_of_several_maps_are_rounded_once() {
@@ -121,11 +156,17 @@ fn a_map_that_the_loss_does_not_use_gets_no_gradient() {
         Ok(linears(&ins[0], &maps)?.remove(0))
     };
     check::finite_differences(&case(&[2, 3], [2, 4]), first);
-    check::kernels_agree(&[case(&[2, 3], [2, 4])], first, |ins| {
-        // candle gives a gradient only to what takes part, however little
-        let [one, other] = [0, 1].map(|map| reference(&ins[0], &ins[1 + map], Some(&ins[3 + map])));
-        one?.broadcast_add(&(other?.sum_keepdim(D::Minus1)? * 1e-30)?)
-    });
+    // Zeros take its place beside the other's, one by one and four at a time.
+    check::kernels_agree(
+        &[case(&[2, 3], [2, 4]), case(&[3, 4], [8, 4])],
+        first,
+        |ins| {
+            // candle gives a gradient only to what takes part, however little
+            let [one, other] =
+                [0, 1].map(|map| reference(&ins[0], &ins[1 + map], Some(&ins[3 + map])));
+            one?.broadcast_add(&(other?.sum_keepdim(D::Minus1)? * 1e-30)?)
+        },
+    );
 }
 
 #[test]
