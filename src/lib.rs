@@ -5,7 +5,8 @@
 //! NeurIPS 2024), and the shape of Λ decides which algorithm computes it.
 //!
 //! Rooms, in floor order; a room uses only rooms on lower floors, never its neighbours. `gpu` and `ops` are packages of
-//! their own, compiled for speed and once, so that a change of a command or a test builds neither again:
+//! their own (`ops` stands on `fft`, another one), compiled for speed and once, so that a change of a command or a test
+//! builds none of them again:
 //!
 //! | floor | rooms |
 //! |---|---|

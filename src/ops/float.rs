@@ -4,13 +4,9 @@ mod polynomials;
 mod single;
 
 use candle_core::WithDType;
-use realfft::{ComplexToReal, FftNum, RealFftPlanner, RealToComplex};
+use dsf_fft::Transformed;
 pub(crate) use single::Fma;
 use std::ops::{Add, AddAssign, Div, Mul, MulAssign, Neg, Sub, SubAssign};
-use std::sync::Arc;
-
-/// A Fourier transform of real numbers and its inverse.
-pub(crate) type Transforms<F> = (Arc<dyn RealToComplex<F>>, Arc<dyn ComplexToReal<F>>);
 
 /// What the fused ops compute in: f64, or f32 with or without a fused multiply-add.
 pub(crate) trait Float:
@@ -30,7 +26,7 @@ pub(crate) trait Float:
     + MulAssign
 {
     /// The same numbers as tensors hold them.
-    type Stored: WithDType + FftNum + Default;
+    type Stored: WithDType + Transformed + Default;
 
     /// Whether its loops are compiled for every instruction set above the lowest, and for that alone otherwise.
     #[cfg(target_arch = "x86_64")]
@@ -88,11 +84,6 @@ pub(crate) trait Float:
     fn abs(self) -> Self;
     /// True for NaN.
     fn is_nan(self) -> bool;
-    /// The Fourier transform of `len` numbers, and its inverse.
-    fn transforms(len: usize) -> Transforms<Self::Stored> {
-        let mut planner = RealFftPlanner::new();
-        (planner.plan_fft_forward(len), planner.plan_fft_inverse(len))
-    }
 
     /// The maximum of both; NaN if `self` is NaN.
     #[inline(always)]

@@ -4,7 +4,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 /// Folders of `src/` that are packages: `crate` is their own root there.
-pub const PACKAGES: [&str; 4] = ["emulation", "gpu", "ops", "simd"];
+pub const PACKAGES: [&str; 5] = ["emulation", "fft", "gpu", "ops", "simd"];
 
 /// A file under `src/` or `cuda/`.
 pub struct Source {

@@ -3,9 +3,8 @@
 
 use super::channel::{Channel, Gradients, Sums};
 use crate::float::Float;
+use dsf_fft::{Complex, ComplexToReal, RealToComplex, Transformed};
 use dsf_simd::simd;
-use realfft::num_complex::Complex;
-use realfft::{ComplexToReal, RealToComplex};
 use std::sync::Arc;
 
 /// The transform of real numbers and its inverse, planned for one size.
@@ -43,7 +42,7 @@ pub(super) struct Memory<F: Float> {
 impl<F: Float> Fourier<F> {
     /// Transforms of `len` numbers.
     pub(super) fn plan(len: usize) -> Self {
-        let (to, from) = F::transforms(len);
+        let (to, from) = F::Stored::transforms(len);
         Self { to, from }
     }
 

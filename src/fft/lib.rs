@@ -1,0 +1,30 @@
+//! Fourier transforms of real numbers. The algorithms of rustfft are generic over the number, and are compiled in the package
+//! that says which: in this one, once, and not with the ops and with their tests again.
+
+#![warn(missing_docs)]
+
+use realfft::RealFftPlanner;
+pub use realfft::{num_complex::Complex, ComplexToReal, FftNum, RealToComplex};
+use std::sync::Arc;
+
+/// A Fourier transform of real numbers and its inverse.
+pub type Transforms<F> = (Arc<dyn RealToComplex<F>>, Arc<dyn ComplexToReal<F>>);
+
+/// A number whose transforms are compiled here.
+pub trait Transformed: FftNum {
+    /// The transform of `len` numbers, and its inverse.
+    fn transforms(len: usize) -> Transforms<Self>;
+}
+
+macro_rules! transformed {
+    ($($number:ty)+) => {$(
+        impl Transformed for $number {
+            fn transforms(len: usize) -> Transforms<Self> {
+                let mut planner = RealFftPlanner::new();
+                (planner.plan_fft_forward(len), planner.plan_fft_inverse(len))
+            }
+        }
+    )+};
+}
+
+transformed!(f32 f64);
