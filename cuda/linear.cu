@@ -48,6 +48,18 @@ DEVICE void multiply(Four& values, Four by) {
     for (int i = 0; i < 4; ++i) values.v[i] *= by.v[i];
 }
 
+DEVICE void add_columns(Four& values, Ptr<const float> bias, const Group& group, bool vector) {
+    if (vector) {
+        Four more = load4(bias + group.column[0]);
+#pragma unroll
+        for (int i = 0; i < 4; ++i) values.v[i] += more.v[i];
+    } else {
+#pragma unroll
+        for (int i = 0; i < 4; ++i)
+            if (group.inside[i]) values.v[i] += bias[group.column[i]];
+    }
+}
+
 // y += bias, and a = gelu(y) if there is an a; the last of the two is multiplied by its mask.
 // `vector`: rows are multiples of four elements, all aligned.
 template <class T>
@@ -58,15 +70,7 @@ DEVICE void add_bias(Ptr<T> y, Ptr<const float> bias, Ptr<T> a, const GivenMask&
     Group group = group_at(first, count, width);
     Ptr<const T> before = y;
     Four values = read_group<T>(before, first, group, vector);
-    if (vector) {
-        Four more = load4(bias + group.column[0]);
-#pragma unroll
-        for (int i = 0; i < 4; ++i) values.v[i] += more.v[i];
-    } else {
-#pragma unroll
-        for (int i = 0; i < 4; ++i)
-            if (group.inside[i]) values.v[i] += bias[group.column[i]];
-    }
+    add_columns(values, bias, group, vector);
     Mask mask = read_mask(given);
     if (a == nullptr) {
         if (mask.any) multiply(values, mask_factors(mask, first / 4));
@@ -125,43 +129,35 @@ DEVICE uint64_t beside(Columns columns, uint32_t i) {
 // Rows of all maps from those of each; zeros for a map that is not there.
 template <class T, class U>
 DEVICE void join(Ptr<const T> x, Ptr<U> joined, Columns columns, uint32_t rows, bool vector) {
-    uint64_t first = (uint64_t(blockIdx.x) * blockDim.x + threadIdx.x) * 4, count = uint64_t(rows) * columns.width;
+    uint64_t first = (uint64_t(blockIdx.x) * blockDim.x + threadIdx.x) * 4;
+    uint32_t count = rows * columns.width;
     if (first >= count) return;
-    bool there = x != nullptr;
-    if (vector) {
-        Four values = {0.0f, 0.0f, 0.0f, 0.0f};
-        if (there) values = load4(x + first);
-        return store4(joined + beside(columns, uint32_t(first)), values);
-    }
+    Group group = group_at(first, count, columns.width);
+    Four values = {0.0f, 0.0f, 0.0f, 0.0f};
+    if (x != nullptr) values = read_group<T>(x, first, group, vector);
+    if (vector) return store4(joined + beside(columns, uint32_t(first)), values);
 #pragma unroll
-    for (int i = 0; i < 4; ++i) {
-        if (first + i >= count) return;
-        float value = 0.0f;
-        if (there) value = to_float(x[first + i]);
-        joined[beside(columns, uint32_t(first + i))] = from_float<U>(value);
-    }
+    for (int i = 0; i < 4; ++i)
+        if (group.inside[i]) joined[beside(columns, uint32_t(first + i))] = from_float<U>(values.v[i]);
 }
 
 // Rows of each map, with its bias, from those of all.
 template <class T>
 DEVICE void split(Ptr<const T> joined, Ptr<const float> bias, Ptr<T> y, Columns columns, uint32_t rows, bool vector) {
-    uint64_t first = (uint64_t(blockIdx.x) * blockDim.x + threadIdx.x) * 4, count = uint64_t(rows) * columns.width;
+    uint64_t first = (uint64_t(blockIdx.x) * blockDim.x + threadIdx.x) * 4;
+    uint32_t count = rows * columns.width;
     if (first >= count) return;
+    Group group = group_at(first, count, columns.width);
+    Four values = {0.0f, 0.0f, 0.0f, 0.0f};
     if (vector) {
-        Four values = load4(joined + beside(columns, uint32_t(first)));
-        Four more = load4(bias + uint32_t(first) % columns.width);
+        values = load4(joined + beside(columns, uint32_t(first)));
+    } else {
 #pragma unroll
-        for (int i = 0; i < 4; ++i) values.v[i] += more.v[i];
-        return store4(y + first, values);
+        for (int i = 0; i < 4; ++i)
+            if (group.inside[i]) values.v[i] = to_float(joined[beside(columns, uint32_t(first + i))]);
     }
-#pragma unroll
-    for (int i = 0; i < 4; ++i) {
-        if (first + i >= count) return;
-        uint32_t at = uint32_t(first + i);
-        float value = to_float(joined[beside(columns, at)]);
-        value += bias[at % columns.width];
-        y[at] = from_float<T>(value);
-    }
+    add_columns(values, bias, group, vector);
+    write_group<T>(y, first, group, vector, values);
 }
 
 // The widths of the maps are the last arguments.

@@ -91,6 +91,13 @@ impl Grid {
         const THREADS: usize = 256;
         Self::of(count.div_ceil(THREADS), THREADS)
     }
+
+    /// [`Self::for_each`] of several arrays, the longest of `count` elements, each with blocks of its own along y.
+    pub fn for_each_of(arrays: usize, count: usize) -> Self {
+        let mut grid = Self::for_each(count);
+        grid.blocks[1] = arrays;
+        grid
+    }
 }
 
 /// What a GPU's driver says of its speed.

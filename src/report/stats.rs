@@ -127,16 +127,10 @@ impl Estimate {
             let needed = quantile(1.0 - ALPHA / 2.0, freedom) + quantile(POWER, freedom);
             needed * spread / (seeds as f64).sqrt() <= distance
         };
-        // What is enough stays so with one more, so that the first is found by halves.
-        let (mut low, mut high) = (self.seeds + 1, MOST + 1);
-        while low < high {
-            let middle = low.midpoint(high);
-            match enough(middle) {
-                true => high = middle,
-                false => low = middle + 1,
-            }
-        }
-        (low <= MOST).then_some(low)
+        // What is enough stays so with one more.
+        let more: Vec<usize> = (self.seeds + 1..=MOST).collect();
+        more.get(more.partition_point(|seeds| !enough(*seeds)))
+            .copied()
     }
 }
 

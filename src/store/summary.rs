@@ -352,7 +352,8 @@ fn columns_of(header: &StringRecord) -> Result<Vec<Option<usize>>, String> {
             return Err(format!("column `{name}` twice"));
         }
     }
-    for name in held.iter().filter(|name| place(name).is_none()) {
+    let names = header.iter().map(str::trim);
+    for name in names.filter(|name| place(name).is_none()) {
         let mut missing = COLUMNS.iter().map(|c| c.name).filter(|c| !held.contains(c));
         let meant = missing.find(|known| strsim::damerau_levenshtein(known, name) < 3);
         if let Some(meant) = meant.filter(|m| m.len() > 3) {

@@ -182,8 +182,7 @@ fn unpack(gpu: &Gpu, words: &Buffer, step: u64, optimizer: &AdamW, batch: &Label
         );
     }
     let most = counts.into_iter().max().unwrap_or_default();
-    let mut grid = Grid::for_each(most);
-    grid.blocks[1] = places.len();
+    let grid = Grid::for_each_of(places.len(), most);
     let table = Arg::Table(places.map(Arg::from).into());
     let args = [&[words.into(), table], &counts.map(Arg::from)[..]].concat();
     gpu.launch(Kernel::new("recorded", "unpack"), grid, &args)

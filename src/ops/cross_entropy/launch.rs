@@ -167,8 +167,8 @@ impl CrossEntropy {
             let of_type = parts.iter().filter(|(from, _)| from.dtype() == dtype);
             for parts in of_type.collect::<Vec<_>>().chunks(MAPS) {
                 let counts = || parts.iter().map(|(from, _)| from.len());
-                let mut grid = Grid::for_each(counts().max().unwrap_or_default());
-                grid.blocks[1] = parts.len();
+                let longest = counts().max().unwrap_or_default();
+                let grid = Grid::for_each_of(parts.len(), longest);
                 let mut args = vec![
                     table(parts.iter().map(|(from, _)| *from)),
                     table(parts.iter().map(|(_, to)| *to)),

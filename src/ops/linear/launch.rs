@@ -191,8 +191,7 @@ fn launch_rows(
     u32::try_from(widest).map_err(candle_core::Error::wrap)?; // the kernels count in 32 bits
     args.extend([rows.into(), vector.into()]);
     args.extend(padded(widths.iter().copied()));
-    let mut grid = Grid::for_each(widest.div_ceil(4));
-    grid.blocks[1] = widths.len();
+    let grid = Grid::for_each_of(widths.len(), widest.div_ceil(4));
     gpu.launch(kernel, grid, &args)
 }
 
