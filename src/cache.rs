@@ -20,6 +20,14 @@ pub fn wikitext() -> Result<PathBuf> {
     Ok(home()?.join("dsf").join("wikitext"))
 }
 
+/// The digests of files that tasks have read, see [`crate::tasks::Sources`].
+///
+/// # Errors
+/// As [`lra`].
+pub fn digests() -> Result<PathBuf> {
+    Ok(home()?.join("dsf").join("digests"))
+}
+
 /// The hub's own cache, which Python's libraries share.
 ///
 /// # Errors

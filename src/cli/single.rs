@@ -70,15 +70,15 @@ impl Arguments {
 
 pub(super) fn main(mut arguments: Arguments, task: Task, global: &Global) -> Result<u8> {
     arguments.flags.gpu = arguments.device.is_gpu();
-    let Resolved {
-        config,
-        explained,
-        notes,
-    } = arguments.resolve(task)?;
+    let data_dir = arguments.training.data_dir.as_deref();
+    let mut resolved = arguments.resolve(task)?;
+    let identified = resolved.identify(data_dir);
     if arguments.explain {
-        print::result(&explanation(&config, &explained, &notes, global))?;
+        print::result(&explanation(&mut resolved, identified, global))?;
         return Ok(exit::DONE);
     }
+    identified?;
+    let Resolved { config, notes, .. } = resolved;
     arguments.device.serves(&config, &arguments.training)?;
     let stop = stop_flag()?;
     let context = RunContext {
@@ -89,11 +89,9 @@ pub(super) fn main(mut arguments: Arguments, task: Task, global: &Global) -> Res
         ..RunContext::open(arguments.device, &arguments.training, &stop, global)?
     };
     let known = context.store.status(&config.id())? == Status::Done;
-    let data_dir = arguments.training.data_dir.as_deref();
     let (entry, task) = (config.task.entry()?, config.task.read()?);
     let mut sizes = task.sizes();
     if !known {
-        task.ready(data_dir)?;
         progress::prepare([&config.task], data_dir, global.silent(), &stop)?;
         sizes = task.counted(data_dir)?;
     }
@@ -127,21 +125,24 @@ pub(super) fn main(mut arguments: Arguments, task: Task, global: &Global) -> Res
     Ok(code(&result))
 }
 
-/// The settings of a run as columns, or as one JSON object.
-fn explanation(
-    config: &RunConfig,
-    explained: &[Explained],
-    notes: &[String],
-    global: &Global,
-) -> String {
+/// The settings of a run as columns, or as one JSON object. They can be explained where its files are not, without which
+/// a run on files has no id.
+fn explanation(resolved: &mut Resolved, identified: Result<()>, global: &Global) -> String {
+    let id = identified.as_ref().ok().map(|()| resolved.config.id());
+    let unknown = identified.err();
+    let unknown =
+        unknown.map(|e| format!("the id of a run on files depends on their content: {e}"));
+    resolved.notes.extend(unknown);
+    let Resolved {
+        explained, notes, ..
+    } = resolved;
     if global.json {
         let settings = explained.iter().map(|row| {
             let (name, value, origin) = (&row.name, &row.value, row.origin.to_string());
             json!({ "name": name, "value": value, "origin": origin })
         });
         let settings: Vec<Value> = settings.collect();
-        let event = json!({ "event": "settings", "schema": 1, "run": config.id(), "notes": notes,
-                            "settings": settings });
+        let event = json!({ "event": "settings", "schema": 1, "run": id, "notes": notes, "settings": settings });
         return format!("{event}\n");
     }
     let row = |row: &Explained| {
@@ -154,11 +155,8 @@ fn explanation(
     let rows: Vec<Vec<String>> = explained.iter().map(row).collect();
     let notes = notes.iter().map(|note| format!("note: {note}\n"));
     let notes: String = notes.collect();
-    format!(
-        "run {}\n{}{notes}",
-        config.id(),
-        columns(&rows, Align::Left)
-    )
+    let id = id.as_deref().unwrap_or("-");
+    format!("run {id}\n{}{notes}", columns(&rows, Align::Left))
 }
 
 fn title(config: &RunConfig, task: &dyn tasks::Task) -> String {

@@ -112,17 +112,29 @@ fn sweep(typed: &Typed, global: &Global) -> Result<u8> {
 
 /// Trains `asked`, or says what that would cost.
 fn train(typed: &Typed, asked: Asked, global: &Global) -> Result<u8> {
-    let Asked { plan, shard } = asked;
+    let Asked {
+        mut plan,
+        shard,
+        unidentified,
+    } = asked;
     let device = typed.device;
     let training = &typed.training;
     { plan.runs.iter() }.try_for_each(|run| device.serves(run, training))?;
-    if !global.silent() {
-        let notes = plan.notes.iter();
-        notes.for_each(|note| print::talk(&format!("note: {note}")));
-    }
     let options = typed.options(global)?;
     if !options.training.allow_swap && !device.is_gpu() {
         estimate::check_room(&plan.runs)?;
+    }
+    let data_dir = training.data_dir.as_deref();
+    match typed.dry_run {
+        true => plan.notes.extend(
+            unidentified
+                .map(|e| format!("runs on files that are not here count as to be done: {e}")),
+        ),
+        false => plan.identify(data_dir)?,
+    }
+    if !global.silent() {
+        let notes = plan.notes.iter();
+        notes.for_each(|note| print::talk(&format!("note: {note}")));
     }
     let halving = typed
         .halving
@@ -150,10 +162,6 @@ fn train(typed: &Typed, asked: Asked, global: &Global) -> Result<u8> {
         }
         return Ok(exit::DONE);
     }
-    let data_dir = options.training.data_dir.as_deref();
-    plan.runs
-        .iter()
-        .try_for_each(|run| run.task.read()?.ready(data_dir))?;
     let store = Store::open(&global.out)?;
     let stop = stop_flag()?;
     let cancelled = Listener::start(&store, &stop)?;

@@ -326,6 +326,8 @@ pub static SETTINGS: Settings = {
             .more(&[(TEXT, "A WikiText, `text` for the train.txt, valid.txt and test.txt of --data-dir, or the built-in `sample`.")])
             .common()
             .shown_in("dataset"),
+        row("source-digest", At::Task("source_digest"), Name, Recipe, "")
+            .shown(column(62, Empty, "twelve hex digits over the files that the task reads; empty of generated data")),
         row("tokenizer", At::Task("tokenizer"), Tokenizer, Task,
             "bytes, gpt-neox or a tokenizer.json").common()
             .shown(column(44, Empty, "bytes, gpt-neox, or the digest of another tokenizer's file")),

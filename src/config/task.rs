@@ -34,6 +34,11 @@ impl TaskConfig {
         &self.name
     }
 
+    /// The canonical text: JSON with sorted keys and no blanks.
+    pub fn canonical(&self) -> String {
+        Value::Object(self.clone().into()).to_string()
+    }
+
     /// The value of one setting, if the task has it.
     pub fn get(&self, setting: &str) -> Option<&Value> {
         self.settings.get(setting)
@@ -42,6 +47,11 @@ impl TaskConfig {
     /// Replaces the value of one setting, or adds it.
     pub fn set(&mut self, setting: &str, value: impl Into<Value>) {
         self.settings.insert(setting.to_owned(), value.into());
+    }
+
+    /// Takes one setting out.
+    pub fn remove(&mut self, setting: &str) {
+        self.settings.remove(setting);
     }
 
     /// The settings as the type that the task gives them.

@@ -8,6 +8,9 @@ use serde_json::{json, Value};
 /// Settings that decide others, which a config has fixed already.
 const DECIDING: [&str; 3] = ["mixer", "variant", "protocol"];
 
+/// Settings that choose the files that are read, whose digest a config has fixed.
+const CHOOSING_FILES: [&str; 4] = ["dataset", "corpus", "data", "contour-length"];
+
 /// Settings that `--dropout` stands for.
 const DROPOUTS: [&str; 2] = ["embed-dropout", "attn-dropout"];
 
@@ -60,6 +63,9 @@ impl Choice {
                 .values
                 .retain(|name, _| !DROPOUTS.contains(name));
         }
+        if CHOOSING_FILES.iter().any(|name| other.is_chosen(name)) {
+            other.fixed.values.remove("source-digest");
+        }
         Ok(other)
     }
 
@@ -68,9 +74,13 @@ impl Choice {
     }
 }
 
-/// The shortest command that trains `config`: `dsf mqar --mixer s6 --d 64`. `None` where no flags describe it, as
-/// for runs of a version with other recipes.
+/// The shortest command that trains `config`: `dsf mqar --mixer s6 --d 64`; of a run on files with these files in
+/// `--data-dir`. `None` where no flags describe it, as for runs of a version with other recipes.
 pub fn command(config: &RunConfig) -> Option<String> {
+    let config = &RunConfig {
+        task: config.task.clone().of_any_files(),
+        ..config.clone()
+    };
     let task = super::task(config.task.name()).ok()?;
     let whole = Choice::again(config, "").ok()?.fixed;
     let named = PRESETS.iter().map(|preset| Some(preset.name));

@@ -218,6 +218,26 @@ pub struct Resolved {
     pub notes: Vec<String>,
 }
 
+impl Resolved {
+    /// Names the files of the run by the digest of their content, see [`TaskConfig::identify`].
+    ///
+    /// [`TaskConfig::identify`]: crate::config::TaskConfig::identify
+    ///
+    /// # Errors
+    /// Those of that function.
+    pub fn identify(&mut self, data_dir: Option<&Path>) -> Result<()> {
+        let named = self.config.task.source_digest().is_some();
+        self.config.task.identify(data_dir)?;
+        let digest = self.config.task.source_digest().filter(|_| !named);
+        self.explained.extend(digest.map(|digest| Explained {
+            name: "source-digest".to_owned(),
+            value: Value::from(digest),
+            origin: Origin::Rule("the content of its files"),
+        }));
+        Ok(())
+    }
+}
+
 /// A value of a run and where it came from.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Explained {

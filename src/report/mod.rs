@@ -36,7 +36,7 @@ pub use select::Curve;
 
 use crate::config::{Protocol, RunConfig};
 use crate::error::{Error, Result};
-use crate::store::{places, Field, Record, Role, RunStatus};
+use crate::store::{places, Field, Record, Role, RunStatus, COLUMNS, SOURCE_DIGEST};
 use crate::tasks::TASKS;
 use clap::builder::PossibleValuesParser;
 use clap::{Args, ValueEnum};
@@ -170,10 +170,11 @@ pub fn report(
     let planned: Option<Vec<Record>> =
         planned.map(|runs| runs.iter().map(Record::planned).collect());
     let keep = |run: &&Record| figure.holds(run) && asked.filter.passes(run);
-    let found = rows_of.iter().copied().filter(keep).collect();
+    let found: Vec<&Record> = rows_of.iter().copied().filter(keep).collect();
     let planned = planned
         .as_ref()
         .map(|runs| runs.iter().filter(keep).collect());
+    let planned = planned.map(|planned| with_files(planned, &found));
     let (runs, coverage) = joined(found, planned);
     if runs.is_empty() {
         return Err(nothing_left(figure, &rows_of));
@@ -198,7 +199,44 @@ pub fn report(
     if asked.select == RateChoice::HeldOut {
         report.notes.extend(held_out_note(&runs));
     }
+    report.notes.extend(unknown_files(&runs));
     Ok(report)
+}
+
+/// A note on runs by earlier versions that do not say which data they were trained on.
+fn unknown_files(runs: &[&Record]) -> Option<String> {
+    let unknown = runs.iter().filter(|run| run.is_of_unknown_files()).count();
+    (unknown > 0).then(|| {
+        format!(
+            "note: {} on files without a digest of the data: nobody can tell whether they saw the same, so each is a cell \
+             of its own",
+            coverage::counted(unknown, "run")
+        )
+    })
+}
+
+/// `planned`, where those whose files were not at hand are replaced by the runs in `found` with the same settings on
+/// whatever files.
+fn with_files<'a>(planned: Vec<&'a Record>, found: &[&'a Record]) -> Vec<&'a Record> {
+    let mut settings = places(&[Role::Setting, Role::Cell, Role::Rate, Role::Seed]);
+    settings.retain(|place| COLUMNS[*place].name != SOURCE_DIGEST);
+    let key = |run: &'a Record| -> Vec<&'a Field> {
+        settings.iter().map(|place| run.at(*place)).collect()
+    };
+    let mut on_files: HashMap<Vec<&Field>, Vec<&'a Record>> = HashMap::new();
+    for run in found
+        .iter()
+        .filter(|run| *run.get(SOURCE_DIGEST) != Field::Absent)
+    {
+        on_files.entry(key(run)).or_default().push(run);
+    }
+    let same = planned
+        .into_iter()
+        .flat_map(|run| match *run.get(SOURCE_DIGEST) {
+            Field::Absent => on_files.remove(&key(run)).unwrap_or(vec![run]),
+            _ => vec![run],
+        });
+    same.collect()
 }
 
 /// Which of `runs` have no number of a validation split, and what their rates are chosen by instead.

@@ -1,6 +1,6 @@
 //! What tells a run from the run that its preset would have made.
 
-use crate::store::{places, Field, Record, Role, COLUMNS};
+use crate::store::{places, Field, Record, Role, COLUMNS, SOURCE_DIGEST};
 use std::fmt;
 use std::sync::LazyLock;
 
@@ -9,7 +9,14 @@ use std::sync::LazyLock;
 pub type PresetsOf<'a> = &'a dyn Fn(&Record) -> Vec<(&'static str, Record)>;
 
 /// Settings that name a run's place in a report and are never differences.
-const NAMES: [&str; 5] = ["task", "protocol", "mixer", "dataset", "tokenizer"];
+const NAMES: [&str; 6] = [
+    "task",
+    "protocol",
+    "mixer",
+    "dataset",
+    "tokenizer",
+    SOURCE_DIGEST,
+];
 
 /// Settings that say how large a training is. Beside runs that differ in one of them from the preset `full`, the paper's
 /// perplexities do not stand.

@@ -63,7 +63,7 @@ pub use provenance::{
     Provenance,
 };
 pub use reconcile::reconcile;
-pub use record::{Record, Source};
+pub use record::{Record, Source, SOURCE_DIGEST};
 pub use result::{Outcome, RunResult, RunStatus};
 pub use run_dir::{epochs, snapshots, EpochRow, RunDir, Weights};
 pub use schema::{columns, place, places, COLUMNS, SCHEMA};

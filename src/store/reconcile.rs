@@ -10,6 +10,8 @@ use std::collections::HashMap;
 /// One run has one result of one build on one machine: refuses two rows of one run id whose accuracies, losses or
 /// perplexities differ although both are of the same. Times may differ, and a failure beside a result counts for nothing.
 ///
+/// Two rows of one run id that were trained on different data are refused as well.
+///
 /// Builds and machines round differently. Of rows that differ for that reason the first counts, and the sentence that
 /// is returned says so.
 ///
@@ -22,6 +24,18 @@ pub fn reconcile(records: &[Record]) -> Result<Option<String>> {
     let done = |r: &&Record| r.status() == Some(RunStatus::Done);
     for record in records.iter().filter(done) {
         let rows = known.entry(record.run_id()).or_default();
+        if let Some(row) = rows.iter().find(|row| is_of_other_data(row, record)) {
+            let digest = |record: &Record| record.text("data_digest").to_owned();
+            let reason = format!(
+                "run {} was trained on other data here (data_digest {}) than in {} ({}), by a version whose runs did not \
+                 know their data: give one of the two alone",
+                record.run_id(),
+                digest(record),
+                place_of(row),
+                digest(row)
+            );
+            return Err(contradiction(record, reason));
+        }
         let own = rows.iter().find(|row| is_repeatable(row, record));
         if let Some((row, name)) = own.and_then(|row| Some((row, difference(row, record)?))) {
             let reason = format!(
@@ -31,13 +45,7 @@ pub fn reconcile(records: &[Record]) -> Result<Option<String>> {
                 row.get(name),
                 place_of(row)
             );
-            return Err(match record.source() {
-                Some(Source { file, line }) => match line {
-                    Some(line) => Error::data_at(&**file, Position::Line(*line), reason),
-                    None => Error::corrupt(&**file, reason),
-                },
-                None => Error::usage(reason),
-            });
+            return Err(contradiction(record, reason));
         }
         if own.is_some() {
             continue;
@@ -59,6 +67,23 @@ pub fn reconcile(records: &[Record]) -> Result<Option<String>> {
             place_of(known)
         )
     }))
+}
+
+/// `reason` against `record`, at its place.
+fn contradiction(record: &Record, reason: String) -> Error {
+    match record.source() {
+        Some(Source { file, line }) => match line {
+            Some(line) => Error::data_at(&**file, Position::Line(*line), reason),
+            None => Error::corrupt(&**file, reason),
+        },
+        None => Error::usage(reason),
+    }
+}
+
+/// Whether two results of one run are of different examples.
+fn is_of_other_data(a: &Record, b: &Record) -> bool {
+    let [a, b] = [a, b].map(|record| record.text("data_digest"));
+    !a.is_empty() && !b.is_empty() && a != b
 }
 
 /// A metric that must repeat, and has two values in two results of a run.

@@ -8,6 +8,12 @@ use crate::config::RunConfig;
 use std::fmt;
 use std::sync::{Arc, LazyLock};
 
+/// The column of the digest of the files that a run was trained on.
+pub const SOURCE_DIGEST: &str = "source_digest";
+
+/// Behind it stands the id of a run of whose files nothing is known.
+const UNKNOWN_FILES: &str = "unknown:";
+
 /// A run and its result, a value a column. What the columns mean stands in [`COLUMNS`].
 ///
 /// Two records are equal if all their values are, wherever they were read.
@@ -110,6 +116,7 @@ impl Record {
         for (metric, value) in result.metrics.iter() {
             record.set(metric.name, value.clone());
         }
+        record.name_files();
         record
     }
 
@@ -132,6 +139,7 @@ impl Record {
             source: Some(source),
         };
         record.complete();
+        record.name_files();
         record
     }
 
@@ -141,6 +149,26 @@ impl Record {
             source: Some(Source { file, line }),
             ..self
         }
+    }
+
+    /// Tells the data of a run on files that an earlier version trained, whose config does not name them, from those of
+    /// other runs: by the digest of its examples, or where there is none by its own id, since nothing is known of them.
+    fn name_files(&mut self) {
+        let text = self.get("tokenizer") != &Field::Absent && self.text("dataset") != "sample";
+        let on_files = text || self.text("data") == "files";
+        if !on_files || *self.get(SOURCE_DIGEST) != Field::Absent {
+            return;
+        }
+        let named = match (self.text("data_digest"), self.run_id()) {
+            ("", id) => format!("{UNKNOWN_FILES}{id}"),
+            (examples, _) => format!("examples:{examples}"),
+        };
+        self.set(SOURCE_DIGEST, named.as_str());
+    }
+
+    /// Whether nothing is known of the files that the run was trained on.
+    pub fn is_of_unknown_files(&self) -> bool {
+        self.text(SOURCE_DIGEST).starts_with(UNKNOWN_FILES)
     }
 
     /// Fills in what absent values mean.

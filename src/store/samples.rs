@@ -72,6 +72,7 @@ pub(crate) fn text_config() -> RunConfig {
             tokenizer: Tokenizer::GptNeox,
             vocab_size: 50_304,
             seq_len: 1024,
+            source_digest: Some("5c7e0d1f2a3b".to_owned()),
             eos_between_articles: false,
             train_examples: None,
             test_examples: None,

@@ -1,12 +1,13 @@
 //! The cartesian product of lists of settings, resolved run by run before anything is trained.
 
 use super::flags::{size, Flags, OPTION, SIZES};
-use crate::config::RunConfig;
+use crate::config::{RunConfig, TaskConfig};
 use crate::error::{refuse, Error, Result};
 use crate::mixers::MIXERS;
 use crate::recipes::{self, Choice, Resolved, Task};
 use crate::tasks::Sizes;
-use std::collections::{BTreeSet, HashSet};
+use std::collections::{BTreeSet, HashMap, HashSet};
+use std::path::Path;
 
 /// Most runs of one product.
 const MOST_RUNS: u64 = 100_000;
@@ -31,6 +32,30 @@ impl Plan {
         let mut plan = Self::default();
         plan.extend(task, flags)?;
         Ok(plan)
+    }
+
+    /// Names the files of every run by the digest of their content, see [`TaskConfig::identify`]. Runs whose files are
+    /// not there stay as they are.
+    ///
+    /// # Errors
+    /// That of the first of these.
+    ///
+    /// [`TaskConfig::identify`]: crate::config::TaskConfig::identify
+    pub fn identify(&mut self, data_dir: Option<&Path>) -> Result<()> {
+        // Most runs of a plan share their task.
+        let mut known: HashMap<String, TaskConfig> = HashMap::new();
+        let mut first = Ok(());
+        for run in &mut self.runs {
+            let task = run.task.canonical();
+            if let Some(identified) = known.get(&task) {
+                run.task = identified.clone();
+                continue;
+            }
+            let identified = run.task.identify(data_dir);
+            first = first.and(identified);
+            known.insert(task, run.task.clone());
+        }
+        first
     }
 
     /// The tasks of its runs, by name.

@@ -10,6 +10,7 @@ pub mod mqar;
 mod parquet;
 mod recall;
 mod selective_copying;
+mod sources;
 mod splits;
 mod synthetic;
 #[cfg(test)]
@@ -21,6 +22,7 @@ pub mod wikitext;
 
 pub use crate::config::Objective;
 pub use documents::Documents;
+pub use sources::{Sources, DIGEST};
 pub use splits::{Batch, Dataset, Splits, TrainValTest, IGNORED};
 pub use text::{Counts, Ids, Text};
 
@@ -106,9 +108,12 @@ pub trait Task {
     /// The flags of a sweep to suggest after a run of `mixer`.
     fn next(&self, mixer: &str) -> String;
 
-    /// Refuses a task whose files are not there, before anything else is done.
-    fn ready(&self, _data_dir: Option<&Path>) -> Result<()> {
-        Ok(())
+    /// The files that [`Self::load`] reads; `None` of data that are generated or part of the program.
+    ///
+    /// # Errors
+    /// Files that are not there.
+    fn sources(&self, _data_dir: Option<&Path>) -> Result<Option<Sources>> {
+        Ok(None)
     }
 
     /// The files that [`Self::prepare`] makes, named so that equal names are equal files; `None` where
@@ -228,8 +233,35 @@ pub fn find(name: &str) -> Result<&'static TaskEntry> {
 }
 
 /// Makes the splits of `config`, or reads them from under `data_dir`; `None` is where downloads lie.
+///
+/// # Errors
+/// Files that are not there, are not those that `config` names by their digest, or change while they are read; and
+/// what is wrong in them.
 pub fn load(config: &TaskConfig, data_dir: Option<&Path>) -> Result<Splits> {
-    config.read()?.load(data_dir)
+    let task = config.read()?;
+    let Some(sources) = task.sources(data_dir)? else {
+        return task.load(data_dir);
+    };
+    let stamp = sources.stamp()?;
+    if let Some(named) = config.source_digest() {
+        same_files(named, &sources.digest()?, &*task, data_dir)?;
+    }
+    let splits = task.load(data_dir)?;
+    sources.unchanged_since(&stamp)?;
+    Ok(splits)
+}
+
+/// Refuses files with the digest `found` where those with the digest `named` are wanted.
+fn same_files(named: &str, found: &str, task: &dyn Task, data_dir: Option<&Path>) -> Result<()> {
+    if named == found {
+        return Ok(());
+    }
+    let place = data_dir.map_or(String::new(), |dir| format!(" in {}", dir.display()));
+    Err(Error::Missing(format!(
+        "the files of {}{place} have the digest {found}, and those of this run {named}: give the folder of its files by \
+         --data-dir, or type its settings without --config for a run on these files",
+        task.title()
+    )))
 }
 
 impl TaskConfig {
@@ -244,6 +276,39 @@ impl TaskConfig {
     /// An unknown task, and settings that are missing, unknown or of another type.
     pub fn read(&self) -> Result<Box<dyn Task>> {
         (self.entry()?.read)(self)
+    }
+
+    /// The digest of the files that it reads, once [`Self::identify`] has found it.
+    pub fn source_digest(&self) -> Option<&str> {
+        self.get(DIGEST)?.as_str()
+    }
+
+    /// Names the files that the task reads by a digest of their content, so that a run on other files is another run.
+    /// What is generated needs none.
+    ///
+    /// # Errors
+    /// Files that are not there, and others than those that are named already.
+    pub fn identify(&mut self, data_dir: Option<&Path>) -> Result<()> {
+        let task = self.read()?;
+        let Some(sources) = task.sources(data_dir)? else {
+            self.remove(DIGEST);
+            return Ok(());
+        };
+        let found = sources.digest()?;
+        match self.source_digest() {
+            Some(named) => same_files(named, &found, &*task, data_dir),
+            None => {
+                self.set(DIGEST, found);
+                Ok(())
+            }
+        }
+    }
+
+    /// The same settings for whatever files are there.
+    #[must_use]
+    pub fn of_any_files(mut self) -> Self {
+        self.remove(DIGEST);
+        self
     }
 
     /// The sizes of its examples. Its errors are those of [`Self::read`].

@@ -37,6 +37,7 @@ pub(super) fn main(arguments: Arguments, global: &Global) -> Result<u8> {
         vocab_size,
         // Any text has windows of one token.
         seq_len: 1,
+        source_digest: None,
         eos_between_articles: arguments.eos_between_articles,
         train_examples: None,
         test_examples: None,

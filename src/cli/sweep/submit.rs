@@ -20,6 +20,11 @@ pub(super) fn main(typed: &Typed, asked: &Asked, global: &Global) -> Result<u8> 
         asked.shard.is_none(),
         "--shard is what each task is given by itself: leave it out with --executor, or say --shards N"
     );
+    if let Some(e) = &asked.unidentified {
+        print::talk(&format!(
+            "note: the tasks need files that are not here, and count as to be done: {e}"
+        ));
+    }
     let site = &typed.site;
     if site.gpus.is_some_and(|gpus| gpus > 0) && !device.is_gpu() {
         refuse!("--gpus asks for GPUs that the runs would not use: add --device cuda");

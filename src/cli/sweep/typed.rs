@@ -3,7 +3,7 @@
 use crate::cli::device::Choice;
 use crate::cli::{print, Global};
 use crate::config::RunConfig;
-use crate::error::{ensure, refuse, Result};
+use crate::error::{ensure, refuse, Error, Result};
 use crate::recipes;
 use crate::store::{read_summary, Record, RunStatus, Store};
 use crate::sweep::slurm::Site;
@@ -103,6 +103,8 @@ pub(super) struct Asked {
     pub plan: Plan,
     /// The part, and the runs of the others.
     pub shard: Option<(Shard, Vec<RunConfig>)>,
+    /// Why runs on files could not be told from those on other files: some of the files are not there.
+    pub unidentified: Option<Error>,
 }
 
 impl Typed {
@@ -129,7 +131,12 @@ impl Typed {
 
     /// [`Self::whole`], or the part of it that --shard names.
     pub fn asked(&self) -> Result<Asked> {
-        self.part(self.whole()?)
+        let mut plan = self.whole()?;
+        let unidentified = plan.identify(self.training.data_dir.as_deref()).err();
+        Ok(Asked {
+            unidentified,
+            ..self.part(plan)?
+        })
     }
 
     /// [`Self::asked`], or where no run is described all that the folder holds.
@@ -168,12 +175,19 @@ impl Typed {
             ));
         }
         let Some(text) = &self.shard else {
-            return Ok(Asked { plan, shard: None });
+            return Ok(Asked {
+                plan,
+                shard: None,
+                unidentified: None,
+            });
         };
         let shard = Shard::parse(text, &|name| std::env::var(name).ok())?;
         let (plan, others) = shard.split(&plan)?;
-        let shard = Some((shard, others));
-        Ok(Asked { plan, shard })
+        Ok(Asked {
+            plan,
+            shard: Some((shard, others)),
+            unidentified: None,
+        })
     }
 
     /// How the runs are trained.

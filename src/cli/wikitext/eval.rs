@@ -79,6 +79,8 @@ pub(super) fn main(arguments: &Arguments, global: &Global) -> Result<u8> {
         seq_len: arguments.seq_len.unwrap_or(text.seq_len),
         train_examples: None,
         test_examples: None,
+        // Any text may be scored, not only that of the training.
+        source_digest: None,
         ..text
     };
     let how = scoring(arguments, text.seq_len)?;

@@ -17,6 +17,7 @@ pub(super) fn run(mixer: &str) -> RunConfig {
             tokenizer: Tokenizer::Bytes,
             vocab_size: 256,
             seq_len: 16,
+            source_digest: None,
             eos_between_articles: false,
             train_examples: None,
             test_examples: None,

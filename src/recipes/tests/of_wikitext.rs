@@ -14,6 +14,7 @@ fn the_full_preset_is_pythia_70m_on_wikitext_103() {
         tokenizer: Tokenizer::GptNeox,
         vocab_size: 50_304,
         seq_len: 1024,
+        source_digest: None,
         eos_between_articles: false,
         train_examples: None,
         test_examples: None,

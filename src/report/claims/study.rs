@@ -7,7 +7,7 @@
 use super::super::presets::{listed, Difference, Nearest, PresetsOf, TOKENIZER};
 use super::super::Group;
 use super::table::{Axis, Claim};
-use crate::store::{places, Record, Role, COLUMNS};
+use crate::store::{places, Record, Role, COLUMNS, SOURCE_DIGEST};
 use std::collections::BTreeMap;
 
 /// What belongs to a mixer: its preset's wins where runs of one cell differ in it.
@@ -94,7 +94,7 @@ pub(super) fn studies<'a>(
     presets: PresetsOf,
 ) -> Vec<Study<'a>> {
     type Sides<'a> = BTreeMap<&'a str, Vec<Candidate<'a>>>;
-    type Cells<'a> = BTreeMap<Vec<String>, BTreeMap<&'a str, Sides<'a>>>;
+    type Cells<'a> = BTreeMap<Vec<String>, BTreeMap<[&'a str; 2], Sides<'a>>>;
     let mut kinds: BTreeMap<Kind, Cells> = BTreeMap::new();
     let of_cells = places(&[Role::Cell]).into_iter();
     let of_cells: Vec<&str> = of_cells.map(|place| COLUMNS[place].name).collect();
@@ -102,7 +102,8 @@ pub(super) fn studies<'a>(
         let (kind, of_mixer) = kind_of(&of_cells, group.record, presets);
         let at = claim.axes.iter().map(|axis| axis.point(group.record));
         let cell = kinds.entry(kind).or_default().entry(at.collect());
-        let sides = cell.or_default().entry(group.record.text("data"));
+        let examples = ["data", SOURCE_DIGEST].map(|name| group.record.text(name));
+        let sides = cell.or_default().entry(examples);
         let side = sides.or_default().entry(group.record.text("mixer"));
         side.or_default().push(Candidate { group, of_mixer });
     }
@@ -115,14 +116,17 @@ pub(super) fn studies<'a>(
         for (at, mut sources) in cells {
             // Of several sources of examples the one that most mixers saw.
             let fullest = sources.iter().max_by_key(|(_, sides)| sides.len());
-            let Some(data) = fullest.map(|(data, _)| *data) else {
+            let Some(examples) = fullest.map(|(examples, _)| *examples) else {
                 continue;
             };
-            let sides = sources.remove(data).unwrap_or_default();
+            let sides = sources.remove(&examples).unwrap_or_default();
             let others = sources.into_keys();
-            study
-                .left_out
-                .extend(others.map(|other| format!("{other} examples of {}", at.join(" "))));
+            let others = others.map(|other| {
+                let other: Vec<&str> = other.into_iter().filter(|name| !name.is_empty()).collect();
+                format!("{} examples of {}", other.join(" "), at.join(" "))
+            });
+            study.left_out.extend(others);
+            let [data, _] = examples;
             let chosen = sides.into_iter().map(|(mixer, mut candidates)| {
                 candidates.sort_by_cached_key(|c| (c.of_mixer.len(), listed(&c.of_mixer)));
                 let others = candidates.iter().skip(1);

@@ -90,7 +90,7 @@ fn place<'a>(group: &'a Group, columns: &[&TaskColumn], of: &Selection) -> Optio
         beside: whole,
         select: of.asked.select,
         generated: columns[column].is_released() && record.text("data") != "files",
-        ..Place::of(group, known, of_table, metric(by))
+        ..Place::of(of, group, known, of_table, metric(by))
     })
 }
 

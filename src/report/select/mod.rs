@@ -17,10 +17,10 @@ pub(super) use points::points;
 
 use super::grid::{fact, Facts, Grid, PrintedNumber};
 use super::mixed;
-use super::presets::{listed, Difference, Nearest, PresetsOf};
+use super::presets::{listed, said, Difference, Nearest, PresetsOf};
 use super::score::{distinct_rates, Score, Status};
 use super::{Asked, Figure, Group, RateChoice};
-use crate::store::{Metric, Record};
+use crate::store::{Field, Metric, Record, SOURCE_DIGEST};
 use serde_json::Value;
 use std::collections::BTreeSet;
 
@@ -32,6 +32,26 @@ pub(super) struct Selection<'a> {
     pub asked: &'a Asked,
     pub presets: PresetsOf<'a>,
     pub groups: Vec<Group<'a>>,
+}
+
+impl Selection<'_> {
+    /// The files of `record`, as what tells it from other runs of its dataset, where these are of other files.
+    fn other_files(&self, record: &Record) -> Option<Difference> {
+        let dataset =
+            |run: &Record| ["task", "dataset", "contour_length"].map(|name| run.get(name).clone());
+        let files =
+            |run: &Record| Some(run.get(SOURCE_DIGEST).clone()).filter(|f| *f != Field::Absent);
+        let (wanted, own) = (dataset(record), files(record)?);
+        let mut others = self.groups.iter().map(|group| group.record);
+        let differ = others.any(|other| {
+            dataset(other) == wanted && files(other).is_some_and(|others| others != own)
+        });
+        differ.then(|| Difference {
+            name: SOURCE_DIGEST,
+            value: said(&own),
+            preset: String::new(),
+        })
+    }
 }
 
 /// Grids, and what is said around them.
@@ -76,15 +96,18 @@ struct Place<'a> {
 
 impl<'a> Place<'a> {
     /// `group` beside the nearest of the `known` presets; `of_table` says which differences put it into another
-    /// table.
+    /// table, as other files do.
     fn of(
+        of: &Selection,
         group: &'a Group,
         known: Vec<(&'static str, Record)>,
         of_table: impl Fn(&Difference) -> bool,
         by: &'static Metric,
     ) -> Self {
         let nearest = Nearest::of(group.record, known);
-        let (of_table, differences) = nearest.differences.into_iter().partition(of_table);
+        let (mut of_table, differences): (Vec<Difference>, _) =
+            nearest.differences.into_iter().partition(of_table);
+        of_table.extend(of.other_files(group.record));
         Self {
             record: group.record,
             runs: &group.runs,

@@ -175,7 +175,7 @@ fn place<'a>(group: &'a Group, of: &Selection) -> Place<'a> {
     let mut place = Place {
         rates: distinct_rates(ended).len(),
         select: of.asked.select,
-        ..Place::of(group, known, of_table, of.metric)
+        ..Place::of(of, group, known, of_table, of.metric)
     };
     place.beside = elsewhere(&place).is_empty();
     place

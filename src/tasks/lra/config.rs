@@ -12,6 +12,9 @@ pub struct LraConfig {
     pub dataset: LraDataset,
     /// Files of the released data, or our own generator (listops and pathfinder).
     pub data: Generator,
+    /// Digest of the files that are read; none of generated data, and before the files are looked for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub source_digest: Option<String>,
     /// Paddles of each long path of Pathfinder; other tasks, and the hard set, leave it out.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub contour_length: Option<usize>,
@@ -52,6 +55,7 @@ impl LraConfig {
         Self {
             dataset,
             data,
+            source_digest: None,
             contour_length: None,
             data_seed: 0,
             vocab_size: dataset.vocab_size(),

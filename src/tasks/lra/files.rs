@@ -1,6 +1,6 @@
 //! Which files a dataset consists of, and where they lie below the folder that was given.
 
-use super::LraDataset;
+use super::{LraDataset, Sources};
 use crate::error::{Error, Result};
 use std::path::{Path, PathBuf};
 
@@ -71,6 +71,15 @@ fn look(dir: &Path, dataset: LraDataset, names: &[&str]) -> Option<PathBuf> {
 /// Whether `folder` holds every one of `names`.
 pub(super) fn has(folder: &Path, names: &[&str]) -> bool {
     names.iter().all(|name| folder.join(name).exists())
+}
+
+/// The files called `names` in `folder`.
+pub(super) fn named(folder: &Path, names: &[&str]) -> Sources {
+    let mut sources = Sources::default();
+    for name in names {
+        sources.push(*name, folder.join(name));
+    }
+    sources
 }
 
 /// The folder at or below `dir` in which the files of `dataset` lie, in any of the forms in which they are published;

@@ -4,7 +4,7 @@
 use super::files::{self, BATCHES, PARQUET};
 use super::parts::{first, permutation, tenth};
 use super::picture::{self, PIXELS};
-use super::{Documents, LraConfig, LraDataset, Splits};
+use super::{Documents, LraConfig, LraDataset, Sources, Splits};
 use crate::error::{Error, Position, Result};
 use crate::tasks::parquet;
 use png::ColorType;
@@ -35,6 +35,14 @@ pub(super) fn load(config: &LraConfig, dir: &Path) -> Result<Splits> {
     let [train, val, tested] = first([train, val, &tested], config)?;
     let pick = |from: &Documents, examples: &[usize]| from.select(examples.iter().copied());
     Ok([pick(&rest, train), pick(&rest, val), pick(&test, tested)].into())
+}
+
+/// The files that [`read`] reads.
+pub(super) fn sources(folder: &Path) -> Sources {
+    match files::has(folder, &BATCHES) {
+        true => files::named(folder, &BATCHES),
+        false => files::named(folder, &PARQUET),
+    }
 }
 
 /// All pictures for training and all for testing, in the order of their files.

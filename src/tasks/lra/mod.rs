@@ -17,7 +17,9 @@ mod vocab;
 pub use config::{LraConfig, LraDataset, HARD_CONTOUR};
 pub use stand_in::write_stand_in;
 
-use super::{Documents, Files, Generator, Objective, Sizes, Task, TaskEntry, TrainValTest};
+use super::{
+    Documents, Files, Generator, Objective, Sizes, Sources, Task, TaskEntry, TrainValTest,
+};
 use crate::cache;
 use crate::config::TaskConfig;
 use crate::error::{ensure, refuse, Result};
@@ -36,6 +38,7 @@ pub(super) const ENTRY: TaskEntry = TaskEntry {
     fields: &[
         "dataset",
         "data",
+        "source_digest",
         "contour_length",
         "data_seed",
         "vocab_size",
@@ -112,11 +115,19 @@ impl Task for LraConfig {
         )
     }
 
-    fn ready(&self, data_dir: Option<&Path>) -> Result<()> {
+    fn sources(&self, data_dir: Option<&Path>) -> Result<Option<Sources>> {
         if self.data == Generator::Native {
-            return Ok(());
+            return Ok(None);
         }
-        files::find(self.dataset, self.contour_length(), &root(data_dir)?).map(drop)
+        let folder = files::find(self.dataset, self.contour_length(), &root(data_dir)?)?;
+        let sources = match self.dataset {
+            LraDataset::Listops => files::named(&folder, &files::LISTOPS),
+            LraDataset::Text => text::sources(&folder)?,
+            LraDataset::Retrieval => files::named(&folder, &files::PAIRS),
+            LraDataset::Image => image::sources(&folder),
+            LraDataset::Pathfinder => pathfinder::sources(&folder)?,
+        };
+        Ok(Some(sources))
     }
 }
 

@@ -3,7 +3,7 @@
 use super::files::{self, PARQUET};
 use super::parts::{TEST, TRAIN};
 use super::vocab::{Vocabulary, END};
-use super::{Documents, LraConfig, LraDataset, Splits};
+use super::{Documents, LraConfig, LraDataset, Sources, Splits};
 use crate::error::{refuse, Error, Position, Result};
 use crate::ops::rng::Rng;
 use crate::tasks::parquet;
@@ -16,6 +16,9 @@ const SEED: u64 = 42;
 
 /// Characters that occur less often in the training examples are unknown.
 const LEAST: u64 = 15;
+
+/// The folders of the two labels.
+const LABELS: [(u8, &str); 2] = [(0, "neg"), (1, "pos")];
 
 /// A text and whether it is good.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -56,6 +59,22 @@ pub(super) fn load(config: &LraConfig, dir: &Path) -> Result<Splits> {
     Ok([used, held_out, tests].map(|some| encode(&some)).into())
 }
 
+/// The files of all reviews in `folder`, Parquet or one a review.
+pub(super) fn sources(folder: &Path) -> Result<Sources> {
+    if files::has(folder, &PARQUET) {
+        return Ok(files::named(folder, &PARQUET));
+    }
+    let mut sources = Sources::default();
+    for split in ["train", "test"] {
+        for (label, name) in LABELS {
+            for ((number, rating), path) in rated_files(&folder.join(split).join(name), label)? {
+                sources.push(format!("{split}/{name}/{number}_{rating}"), path);
+            }
+        }
+    }
+    Ok(sources)
+}
+
 fn read(path: &Path) -> Result<Vec<Review>> {
     if path.is_dir() {
         return read_folders(path);
@@ -74,7 +93,7 @@ fn read(path: &Path) -> Result<Vec<Review>> {
 /// The reviews of `dir/neg`, then those of `dir/pos`, each in the order of their numbers.
 fn read_folders(dir: &Path) -> Result<Vec<Review>> {
     let mut reviews = Vec::new();
-    for (label, name) in [(0, "neg"), (1, "pos")] {
+    for (label, name) in LABELS {
         let dir = dir.join(name);
         for (_, path) in rated_files(&dir, label)? {
             let bytes = fs::read(&path).map_err(Error::io("read", &path))?;

@@ -9,6 +9,9 @@ use std::fmt;
 pub struct WikitextConfig {
     /// Which text.
     pub corpus: Corpus,
+    /// Digest of its files; none of the built-in sample, and before the files are looked for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub source_digest: Option<String>,
     /// What makes ids of it.
     pub tokenizer: Tokenizer,
     /// Rows of the token table and of the head, V; ids that no token has stay in the softmax.

@@ -14,7 +14,9 @@ pub use config::{Corpus, Tokenizer, WikitextConfig};
 pub use folders::GPT_NEOX_FOLDER;
 pub use vocabulary::{adopt, table_rows, tokenizer_file, TokenizerName, Vocabulary};
 
-use super::{Counts, Files, Ids, Objective, Sizes, Task, TaskEntry, Text, TrainValTest, Watch};
+use super::{
+    Counts, Files, Ids, Objective, Sizes, Sources, Task, TaskEntry, Text, TrainValTest, Watch,
+};
 use crate::cache;
 use crate::config::TaskConfig;
 use crate::error::{refuse, Result};
@@ -34,6 +36,7 @@ pub(super) const ENTRY: TaskEntry = TaskEntry {
     recipe: include_str!("../../recipes/wikitext.toml"),
     fields: &[
         "corpus",
+        "source_digest",
         "tokenizer",
         "vocab_size",
         "seq_len",
@@ -104,13 +107,16 @@ impl Task for WikitextConfig {
         format!("--mixer all --corpus {}", self.corpus.name())
     }
 
-    fn ready(&self, data_dir: Option<&Path>) -> Result<()> {
+    fn sources(&self, data_dir: Option<&Path>) -> Result<Option<Sources>> {
+        // Its digest stands in the config already.
         if self.tokenizer != Tokenizer::Bytes {
             Found::find(&self.tokenizer, &Place::new(data_dir)?)?;
         }
         match self.corpus {
-            Corpus::Sample => Ok(()),
-            corpus => Place::new(data_dir)?.sources(corpus).map(drop),
+            Corpus::Sample => Ok(None),
+            corpus => Place::new(data_dir)?
+                .sources(corpus)
+                .map(|files| Some(named(&files))),
         }
     }
 
@@ -165,7 +171,7 @@ fn load_from(config: &WikitextConfig, place: &Place) -> Result<Splits> {
 /// The token file of each split, made or not.
 ///
 /// # Errors
-/// Those of [`Task::ready`]; a [`Corpus::Sample`] has none.
+/// Those of [`Task::sources`]; a [`Corpus::Sample`] has none.
 pub fn token_files(config: &WikitextConfig, data_dir: Option<&Path>) -> Result<[PathBuf; 3]> {
     if config.corpus == Corpus::Sample {
         refuse!("--corpus sample is part of the program and has no token files");
@@ -183,6 +189,17 @@ pub fn found(corpus: Corpus, dir: &Path) -> Option<PathBuf> {
 /// The file of GPT-NeoX's tokenizer, where `dir` or a cache has it.
 pub fn found_tokenizer(dir: &Path) -> Option<PathBuf> {
     tokenizer_file(&Tokenizer::GptNeox, Some(dir)).ok()
+}
+
+/// The files of each split by its name and their place in it.
+fn named(files: &[Vec<PathBuf>; 3]) -> Sources {
+    let mut sources = Sources::default();
+    for (split, files) in SPLITS.iter().zip(files) {
+        for (i, path) in files.iter().enumerate() {
+            sources.push(format!("{split} {i}"), path.clone());
+        }
+    }
+    sources
 }
 
 /// Refuses a split with an id that the token table has no row for.

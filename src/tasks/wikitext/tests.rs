@@ -9,6 +9,7 @@ fn config(corpus: Corpus) -> WikitextConfig {
         tokenizer: Tokenizer::Bytes,
         vocab_size: 256,
         seq_len: 32,
+        source_digest: None,
         eos_between_articles: false,
         train_examples: None,
         test_examples: None,

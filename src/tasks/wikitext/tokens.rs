@@ -14,7 +14,6 @@ use std::fs;
 use std::io::{BufWriter, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::SystemTime;
 
 /// Where ids begin: whole pages, so that they lie even in memory.
 const HEADER: usize = 4096;
@@ -38,21 +37,16 @@ pub(super) struct Tokens<'a> {
 }
 
 impl<'a> Tokens<'a> {
-    /// Where they are or will be: another file of text, or one that was changed, has another folder.
+    /// Where they are or will be: text of another content, or for another tokenizer, has another folder.
     pub(super) fn of(config: &'a WikitextConfig, place: &Place) -> Result<Self> {
         let sources = place.sources(config.corpus)?;
         let tokenizer = match &config.tokenizer {
             Tokenizer::Bytes => None,
             file => Some(Found::find(file, place)?),
         };
-        let mut stamp = format!("{}", VERSION);
-        if let Some(found) = &tokenizer {
-            stamp += &found.sha256;
-        }
-        for path in sources.iter().flatten() {
-            stamp += &stamp_of(path).map_err(Error::io("read", path))?;
-        }
-        let stamp = sha256(stamp.as_bytes());
+        let text = super::named(&sources).digest()?;
+        let ids = tokenizer.as_ref().map_or("", |found| &found.sha256);
+        let stamp = sha256(format!("{VERSION} {ids} {text}").as_bytes());
         let folder = place.tokens(config, &stamp[..12]);
         Ok(Self {
             config,
@@ -262,18 +256,6 @@ impl Header {
         }
         Ok(header)
     }
-}
-
-/// What tells a file of text from another one without reading it.
-fn stamp_of(path: &Path) -> std::io::Result<String> {
-    let (whole, about) = (fs::canonicalize(path)?, fs::metadata(path)?);
-    let age = about.modified()?.duration_since(SystemTime::UNIX_EPOCH);
-    let nanoseconds = age.map_or(0, |age| age.as_nanos());
-    Ok(format!(
-        "\0{}\0{}\0{nanoseconds}",
-        whole.display(),
-        about.len()
-    ))
 }
 
 fn named(sources: &[PathBuf], mut go_on: impl FnMut() -> Result<()>) -> Result<Vec<Source>> {

@@ -18,6 +18,7 @@ pub(crate) mod recovery;
 mod report;
 mod runs;
 mod show;
+mod sources;
 mod sweeps;
 mod wikitext;
 mod wikitext_tools;

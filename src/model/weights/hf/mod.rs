@@ -149,6 +149,7 @@ fn imported(shape: Shape, tokenizer: Tokenizer) -> RunConfig {
             tokenizer,
             vocab_size: shape.vocab_size,
             seq_len: shape.seq_len,
+            source_digest: None,
             eos_between_articles: false,
             train_examples: None,
             test_examples: None,

@@ -9,7 +9,7 @@ mod stencil;
 
 use super::parts::{first, permutation, tenth};
 use super::picture::{self, SIDE};
-use super::{files, Documents, LraConfig, LraDataset, Splits};
+use super::{files, Documents, LraConfig, LraDataset, Sources, Splits};
 use crate::error::{Error, Position, Result};
 use png::ColorType;
 use rayon::prelude::*;
@@ -52,6 +52,18 @@ pub(super) fn load(config: &LraConfig, dir: &Path) -> Result<Splits> {
         warnings,
         ..[train?, val?, test?].into()
     })
+}
+
+/// The metadata files of `level` and the pictures that they list.
+pub(super) fn sources(level: &Path) -> Result<Sources> {
+    let mut sources = Sources::default();
+    let metadata = metadata_files(&level.join("metadata"))?;
+    let pictures = list(level)?.into_iter().map(|picture| picture.path);
+    for path in metadata.into_iter().chain(pictures) {
+        let name = path.strip_prefix(level).unwrap_or(&path);
+        sources.push(name.to_string_lossy(), path.clone());
+    }
+    Ok(sources)
 }
 
 /// The pictures in the order of the numbers of their metadata files and of the lines in them.

@@ -10,6 +10,7 @@ fn config() -> WikitextConfig {
         tokenizer: Tokenizer::Bytes,
         vocab_size: 256,
         seq_len: 8,
+        source_digest: None,
         eos_between_articles: false,
         train_examples: None,
         test_examples: None,
