@@ -372,13 +372,14 @@ mod tests {
     }
 
     /// Of every enum of a config at least two.
-    const OTHERS: [&str; 13] = [
+    const OTHERS: [&str; 14] = [
         "paper",
         "matched",
         "numpy",
         "mamba",
         "none",
         "warmup-constant",
+        "cosine",
         "sample",
         "bytes",
         "post",

@@ -98,7 +98,7 @@ pub(crate) fn text_config() -> RunConfig {
             ..small.model
         },
         train: TrainConfig {
-            schedule: Schedule::Cosine,
+            schedule: Schedule::WarmupConstant,
             epochs: 50,
             batch_size: 128,
             micro_batch: Some(8),

@@ -296,6 +296,62 @@ fn every_value_says_where_it_came_from() {
     }
 }
 
+/// J.1, J.2 and J.3 say "linear warmup with duration of 10%", and none of them names a decay.
+#[test]
+fn the_paper_protocol_has_one_schedule_on_every_task_of_the_paper() {
+    for (name, appendix) in [("mqar", "J.1"), ("lra", "J.2"), ("wikitext", "J.3")] {
+        for preset in ["paper", "quick", "smoke"] {
+            let mut choice = Choice::of(Some(preset), false);
+            choice.set("protocol", "paper", "--protocol").unwrap();
+            let resolved = resolve(task(name).unwrap(), &choice).unwrap();
+            assert_eq!(resolved.config.train.schedule, Schedule::WarmupConstant);
+            let mut rows = resolved.explained.iter();
+            let schedule = rows.find(|row| row.name == "schedule").unwrap();
+            assert_eq!(
+                schedule.origin.to_string(),
+                format!(
+                    "recipes/{name}.toml, protocol paper: linear warm-up over a tenth of the steps, then constant \
+                     ({appendix} names no decay)"
+                )
+            );
+        }
+    }
+    for (text, schedule) in [("cosine", Schedule::Cosine), ("linear", Schedule::Linear)] {
+        let run = run("wikitext", &[("schedule", text)]).unwrap();
+        assert_eq!(run.train.schedule, schedule);
+    }
+}
+
+/// Results that are there stay those of their commands.
+#[test]
+fn runs_of_the_paper_protocol_on_generated_examples_keep_their_ids() {
+    for (task, settings, id) in [
+        (
+            "mqar",
+            &[("preset", "paper"), ("mixer", "linear")][..],
+            "2ae12dc118cb",
+        ),
+        (
+            "mqar",
+            &[("preset", "quick"), ("mixer", "s6")],
+            "0f56c5829ca1",
+        ),
+        (
+            "lra",
+            &[("dataset", "listops"), ("mixer", "mamba")],
+            "cc7c388a2811",
+        ),
+        (
+            "lra",
+            &[("dataset", "pathfinder"), ("mixer", "softmax")],
+            "bdcd172d8d94",
+        ),
+    ] {
+        let run = run(task, &[&[("protocol", "paper")], settings].concat()).unwrap();
+        assert_eq!(run.id(), id, "{task} {settings:?}");
+    }
+}
+
 #[test]
 fn a_mixer_without_released_hyperparameters_is_told_whose_stand_in() {
     let notes = |mixer: &str, protocol: &str| {

@@ -40,7 +40,7 @@ fn the_full_preset_is_pythia_70m_on_wikitext_103() {
     };
     assert_eq!(language(&run), &expected);
     let expected = TrainConfig {
-        schedule: Schedule::Cosine,
+        schedule: Schedule::WarmupConstant,
         lr: 3e-3,
         warmup_epochs: 0,
         epochs: 50,
