@@ -295,9 +295,9 @@ impl TaskColumn {
             Examples::Generated { whole, .. } => whole.iter().all(at_least),
             Examples::Arena(dataset) => {
                 let [train, val, test] = dataset.examples();
-                // Where there is no validation split, a tenth of the training examples may serve as one.
-                let held_out = match val {
-                    0 => run.count("val_examples").min(train / 10),
+                // Where there is no validation split, protocol matched takes a tenth of the training examples for one.
+                let held_out = match (val, run.text("protocol")) {
+                    (0, "matched") => run.count("val_examples").min(train / 10),
                     _ => 0,
                 };
                 let hard = [0, HARD_CONTOUR].contains(&run.count("contour_length"));

@@ -90,6 +90,26 @@ fn the_full_preset_has_the_official_sizes() {
     }
 }
 
+/// J.2: "the standard datasets". Text has no validation split, and only `matched` makes one.
+#[test]
+fn protocol_paper_trains_on_all_of_the_standard_datasets() {
+    for dataset in LraDataset::ALL {
+        let of = |protocol| {
+            let named = [("dataset", dataset.name()), ("protocol", protocol)];
+            let run = lra(&named);
+            let task = arena(&run);
+            [task.train_examples, task.val_examples, task.test_examples]
+        };
+        assert_eq!(of("paper"), dataset.examples(), "{}", dataset.name());
+        assert_eq!(of("reference"), dataset.examples(), "{}", dataset.name());
+        let expected = match dataset {
+            LraDataset::Text => [22_500, 2_500, 25_000],
+            _ => dataset.examples(),
+        };
+        assert_eq!(of("matched"), expected, "{}", dataset.name());
+    }
+}
+
 #[test]
 fn matched_differs_in_nothing_but_the_mixer() {
     for dataset in LraDataset::ALL {

@@ -173,15 +173,22 @@ fn runs_on_all_and_on_part_of_the_data_are_in_two_tables() {
 }
 
 #[test]
-fn a_tenth_of_text_may_serve_as_validation_split_and_no_more() {
-    let held_out = |train, val| {
-        let row = changed(Text, &[("train-examples", train), ("val-examples", val)]);
+fn a_tenth_of_text_may_serve_as_validation_split_under_matched_alone() {
+    let held_out = |protocol, train, val| {
+        let sizes = [("train-examples", train), ("val-examples", val)];
+        let row = changed(Text, &[&[("protocol", protocol)], &sizes[..]].concat());
         is_whole(&third(&[row]).grids[0])
     };
-    assert!(held_out("22500", "2500") && held_out("25000", "0"));
-    assert!(!held_out("22500", "0") && !held_out("12500", "12500"));
-    let matched = changed(Text, &[("protocol", "matched")]);
-    assert!(is_whole(&third(&[matched]).grids[0]));
+    for protocol in ["reference", "paper"] {
+        assert!(held_out(protocol, "25000", "0"), "{protocol}");
+        assert!(!held_out(protocol, "22500", "2500"), "{protocol}");
+    }
+    assert!(held_out("matched", "22500", "2500") && held_out("matched", "25000", "0"));
+    assert!(!held_out("matched", "22500", "0") && !held_out("matched", "12500", "12500"));
+    for protocol in ["reference", "paper", "matched"] {
+        let own = changed(Text, &[("protocol", protocol)]);
+        assert!(is_whole(&third(&[own]).grids[0]), "{protocol}");
+    }
 }
 
 #[test]
