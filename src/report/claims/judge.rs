@@ -3,7 +3,7 @@
 use super::super::score::{distinct_rates, RateChoice, Reported, Status};
 use super::super::stats::{holm, Block, Estimate, Within, ALPHA};
 use super::study::Cell;
-use super::table::{Claim, Contrast, Holds, Measure, Only, Over, Rates};
+use super::table::{Claim, Contrast, End, Holds, Measure, Only, Over, Rates};
 use crate::store::{Metric, Outcome, Record, Shown};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -199,6 +199,12 @@ impl Judged<'_> {
         &cell.at[self.axis(flag)]
     }
 
+    /// Its value as a number; of sizes such as `512:64` the first.
+    fn number(&self, cell: &Cell, flag: &str) -> f64 {
+        let first = self.value(cell, flag).split(':').next();
+        first.and_then(|n| n.parse().ok()).unwrap_or(f64::NAN)
+    }
+
     /// The cells that the quantity is about; those that have runs of all its mixers, unless every cell must.
     fn cells<'c>(&self, cells: &Cells<'c>) -> Vec<&'c Cell<'c>> {
         let mixers = || self.contrast.weights.iter().map(|(mixer, _)| *mixer);
@@ -209,17 +215,23 @@ impl Judged<'_> {
             at.iter()
                 .all(|(flag, value)| self.value(cell, flag) == *value)
         };
-        let number = |cell: &Cell, flag: &str| self.value(cell, flag).parse().unwrap_or(f64::NAN);
         match &self.contrast.only {
             None => present.collect(),
             Some(Only::Point(at)) => present.filter(|cell| is(cell, at)).collect(),
             Some(Only::AllBut(at)) => present.filter(|cell| !is(cell, at)).collect(),
-            Some(Only::Least(flag)) => {
-                let least = present.clone().map(|cell| number(cell, flag));
-                let least = least.reduce(f64::min);
-                present
-                    .filter(|cell| Some(number(cell, flag)) == least)
-                    .collect()
+            Some(Only::Ends(ends)) => {
+                let is_at_end = |cell: &&Cell, (flag, end): &(&str, End)| {
+                    let all = || present.clone().map(|cell| self.number(cell, flag));
+                    let (least, most) = (all().reduce(f64::min), all().reduce(f64::max));
+                    let extreme = match end {
+                        End::Least => least,
+                        End::Most => most,
+                        End::Limit => most.filter(|_| least != most),
+                    };
+                    Some(self.number(cell, flag)) == extreme
+                };
+                let at_ends = |cell: &&Cell| ends.iter().all(|end| is_at_end(cell, end));
+                present.clone().filter(at_ends).collect()
             }
         }
     }

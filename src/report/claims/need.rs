@@ -3,7 +3,7 @@
 use super::super::stats::{ALPHA, FEWEST, MOST};
 use super::judge::{Problem, Test};
 use super::study::{Cell, Kind};
-use super::table::{Claim, Holds, Over};
+use super::table::{Claim, End, Holds, Only, Over};
 use crate::config::SETTINGS;
 use crate::store::{Record, RunStatus};
 use std::collections::{BTreeMap, BTreeSet};
@@ -147,12 +147,14 @@ impl Place<'_> {
         values
     }
 
-    /// The flag of an axis over which a slope is wanted, and of which there is one value.
+    /// The flag of an axis over which a slope or a limit is wanted, and of which there is one value.
     fn single(&self) -> Option<&'static str> {
         let mut contrasts = self.claim.contrasts.iter();
         contrasts.find_map(|contrast| {
-            let Over::Doublings(flag) = contrast.over else {
-                return None;
+            let flag = match (&contrast.over, &contrast.only) {
+                (Over::Doublings(flag), _) => *flag,
+                (_, Some(Only::Ends(ends))) => ends.iter().find(|(_, end)| *end == End::Limit)?.0,
+                _ => return None,
             };
             let axis = self.claim.axes.iter().position(|axis| axis.flag == flag)?;
             (self.values(axis).len() == 1).then_some(flag)

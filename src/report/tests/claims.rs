@@ -356,6 +356,58 @@ fn slopes_are_taken_over_doublings_of_n() {
     );
 }
 
+/// A gap that shrinks and stays wide is a trend, and no convergence.
+#[test]
+fn to_reach_softmax_is_to_be_within_the_margin_at_the_largest_n() {
+    let mut noise = noise("reach", 1);
+    let mut at = |last: f64| {
+        let mut rows = Rows::new(1000);
+        rows.grid("softmax", 0..4, |_| Some(0.9 + 0.01 * noise()));
+        rows.grid("linear", 0..4, |run| {
+            let accuracy = if run.n == 64 { last } else { 0.5 };
+            Some(accuracy + 0.01 * noise())
+        });
+        let report = judged(&rows.rows);
+        ["linear-approaches-softmax", "linear-reaches-softmax"]
+            .map(|claim| verdict(&report, "reduced", claim))
+    };
+    assert_eq!(at(0.55), ["supported", "not supported"]);
+    assert_eq!(at(0.89), ["supported", "supported"]);
+}
+
+#[test]
+fn one_value_of_n_is_no_limit() {
+    let mut rows = Rows::new(1000);
+    let mut noise = noise("limit", 1);
+    rows.grid("softmax", 0..4, |_| Some(0.9 + 0.01 * noise()));
+    rows.grid("linear", 0..4, |_| Some(0.5 + 0.01 * noise()));
+    rows.rows.retain(|row| row.count("n") == 32);
+    let report = judged(&rows.rows);
+    let found = &records(&report, "reduced", "linear-reaches-softmax")[0];
+    assert_eq!(found["verdict"], "undecided");
+    assert_eq!(found["reason"], "a trend over --n needs two of its values");
+}
+
+#[test]
+fn a_fall_with_n_counts_where_the_task_is_largest_and_d_smallest() {
+    let mut noise = noise("falls", 1);
+    let mut falls_at = |length: usize, d: usize| {
+        let mut rows = Rows::new(1000);
+        rows.grid("normalized", 0..4, |run| {
+            let falls = run.n == 64 && (run.size.0, run.d) == (length, d);
+            Some(if falls { 0.3 } else { 0.5 } + 0.01 * noise())
+        });
+        let report = judged(&rows.rows);
+        let claim = "larger-n-hurts-at-small-d";
+        let found = &records(&report, "reduced", claim)[0];
+        assert_eq!(found["cells"].as_u64(), Some(2), "two values of n");
+        verdict(&report, "reduced", claim)
+    };
+    assert_eq!(falls_at(128, 64), "supported");
+    assert_eq!(falls_at(64, 64), "undecided");
+    assert_eq!(falls_at(128, 128), "undecided");
+}
+
 #[test]
 fn on_par_is_a_matter_of_the_margin() {
     let mut noise = noise("par", 1);
