@@ -25,6 +25,9 @@ pub(super) const SIZES: [&str; 10] = [
     "d", "n", "heads", "layers", "mlp_width", "seq_len", "vocab_size", "train_examples", "batch_size", "epochs_max",
 ];
 
+/// Examples of released files, in the column `data`.
+pub(super) const FILES: &str = "files";
+
 /// The paper's tokens.
 pub(super) const TOKENIZER: &str = "gpt-neox";
 
@@ -90,6 +93,17 @@ fn differences(record: &Record, preset: &Record) -> Vec<Difference> {
             },
         })
         .collect()
+}
+
+/// The difference of generated examples from released files, where `run` has the former. Presets keep the data of a row,
+/// and so make no difference of it.
+pub(super) fn generated(run: &Record) -> Option<Difference> {
+    let data = run.text("data");
+    (data != FILES).then(|| Difference {
+        name: "data",
+        value: data.to_owned(),
+        preset: FILES.to_owned(),
+    })
 }
 
 /// A value as a title says it.

@@ -97,7 +97,7 @@ impl Judgement {
             None => self.cells,
         };
         let texts = [
-            self.protocol.clone(),
+            self.under(),
             cells.to_string(),
             found.map_or("-".into(), |found| found.estimate.seeds.to_string()),
             found.map_or("-".into(), |_| {
@@ -114,6 +114,12 @@ impl Judgement {
             self.outcome(),
         ];
         texts.map(Cell::text).into()
+    }
+
+    /// Its protocol, and whose examples: what tells two lines of one claim apart.
+    fn under(&self) -> String {
+        let parts = [Some(self.protocol.clone()), self.examples.clone()];
+        parts.into_iter().flatten().collect::<Vec<_>>().join(", ")
     }
 
     /// The level that decided, or that was farthest from it.
@@ -152,9 +158,13 @@ impl Judgement {
     /// What stands below the grid.
     fn said(&self) -> Vec<String> {
         let claim = self.claim;
+        let examples = self.examples.iter().map(|examples| format!(", {examples}"));
         let mut said = vec![format!(
-            "{} ({}): {}",
-            claim.name, claim.source, claim.about
+            "{}{} ({}): {}",
+            claim.name,
+            examples.collect::<String>(),
+            claim.source,
+            claim.about
         )];
         let mut aside = |text: String| said.push(format!("  {text}"));
         if self.tests.len() > 1 {

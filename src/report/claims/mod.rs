@@ -32,6 +32,8 @@ struct Judgement {
     /// Whether it is about the paper's sizes.
     paper: bool,
     protocol: String,
+    /// Whose examples they are, where a study at the paper's sizes has others than its preset.
+    examples: Option<String>,
     /// What the runs have in common.
     study: String,
     verdict: Verdict,
@@ -159,7 +161,6 @@ fn at_paper(claim: &'static Claim, study: &Study, asked: &Asked) -> Judgement {
         let known = study.cells.iter().find(|cell| cell.at == at);
         known.cloned().unwrap_or(Cell {
             at,
-            data: "",
             sides: Default::default(),
         })
     };
@@ -193,6 +194,7 @@ fn judgement(claim: &'static Claim, study: &Study, cells: Cells, asked: &Asked) 
         claim,
         paper: cells.whole,
         protocol: study.kind.protocol.to_owned(),
+        examples: study.kind.examples().filter(|_| cells.whole),
         study: study.kind.title(),
         verdict,
         by_cell: tests_by_cell(claim, &cells, asked.select),

@@ -1,5 +1,6 @@
 //! What would settle a claim: how many runs, and the command that makes them.
 
+use super::super::presets::FILES;
 use super::super::stats::{ALPHA, FEWEST, MOST};
 use super::judge::{Problem, Test};
 use super::study::{Cell, Kind};
@@ -215,12 +216,9 @@ impl Place<'_> {
         if !self.paper {
             flag("tokenizer", kind.tokenizer);
         }
-        // One of a task alone is its default, or said by a difference.
-        let spans = claim.axes.iter().any(|axis| axis.flag == "dataset");
-        let data: BTreeSet<&str> = self.cells.iter().map(|cell| cell.data).collect();
-        let mut data = data.into_iter().filter(|data| spans && !data.is_empty());
-        if let (Some(only), None) = (data.next(), data.next()) {
-            flag("data", only);
+        // The recipe generates the examples of some datasets; what it has otherwise is said by a difference.
+        if claim.released && !kind.differences.iter().any(|d| d.name == "data") {
+            flag("data", FILES);
         }
         for difference in &kind.differences {
             if let Some(name) = typed(difference.name) {

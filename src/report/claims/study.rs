@@ -4,7 +4,7 @@
 //! difference between two mixers. What spans the cells of a claim, such as d and n, tells cells apart; what belongs to a
 //! mixer, such as its options, is said.
 
-use super::super::presets::{listed, Difference, Nearest, PresetsOf, TOKENIZER};
+use super::super::presets::{generated, listed, Difference, Nearest, PresetsOf, TOKENIZER};
 use super::super::Group;
 use super::table::{Axis, Claim};
 use crate::store::{places, Record, Role, COLUMNS, SOURCE_DIGEST};
@@ -41,18 +41,27 @@ pub(super) struct Kind<'a> {
 pub(super) struct Cell<'a> {
     /// A value an axis, as typed.
     pub at: Vec<String>,
-    /// Where the examples come from; empty where there are no runs.
-    pub data: &'a str,
     /// By mixer.
     pub sides: BTreeMap<&'a str, &'a Group<'a>>,
 }
 
 impl Kind<'_> {
-    /// Whether it has the paper's sizes and settings; its examples may be those of numpy.
+    /// Whether it has the paper's sizes and settings. Examples of MQAR may be those of numpy, whose distribution is the
+    /// same; examples of the Long Range Arena must be the released files.
     pub fn is_paper(&self) -> bool {
         let tokens = ["", TOKENIZER].contains(&self.tokenizer);
-        let same = self.differences.iter().all(|d| d.name == "data");
+        let same = self.differences.iter().all(Self::is_numpys);
         self.preset == "paper" && tokens && same
+    }
+
+    fn is_numpys(difference: &Difference) -> bool {
+        difference.name == "data" && difference.value == "numpy"
+    }
+
+    /// Whose examples they are, where a study at the paper's sizes has others than its preset.
+    pub fn examples(&self) -> Option<String> {
+        let numpys = self.differences.iter().find(|d| Self::is_numpys(d));
+        numpys.map(Difference::to_string)
     }
 
     /// For a title.
@@ -94,16 +103,15 @@ pub(super) fn studies<'a>(
     presets: PresetsOf,
 ) -> Vec<Study<'a>> {
     type Sides<'a> = BTreeMap<&'a str, Vec<Candidate<'a>>>;
-    type Cells<'a> = BTreeMap<Vec<String>, BTreeMap<[&'a str; 2], Sides<'a>>>;
+    type Cells<'a> = BTreeMap<Vec<String>, BTreeMap<&'a str, Sides<'a>>>;
     let mut kinds: BTreeMap<Kind, Cells> = BTreeMap::new();
     let of_cells = places(&[Role::Cell]).into_iter();
     let of_cells: Vec<&str> = of_cells.map(|place| COLUMNS[place].name).collect();
     for &group in groups {
-        let (kind, of_mixer) = kind_of(&of_cells, group.record, presets);
+        let (kind, of_mixer) = kind_of(claim, &of_cells, group.record, presets);
         let at = claim.axes.iter().map(|axis| axis.point(group.record));
         let cell = kinds.entry(kind).or_default().entry(at.collect());
-        let examples = ["data", SOURCE_DIGEST].map(|name| group.record.text(name));
-        let sides = cell.or_default().entry(examples);
+        let sides = cell.or_default().entry(group.record.text(SOURCE_DIGEST));
         let side = sides.or_default().entry(group.record.text("mixer"));
         side.or_default().push(Candidate { group, of_mixer });
     }
@@ -114,19 +122,15 @@ pub(super) fn studies<'a>(
             left_out: Vec::new(),
         };
         for (at, mut sources) in cells {
-            // Of several sources of examples the one that most mixers saw.
+            // Of runs on several files those that most mixers saw.
             let fullest = sources.iter().max_by_key(|(_, sides)| sides.len());
-            let Some(examples) = fullest.map(|(examples, _)| *examples) else {
+            let Some(files) = fullest.map(|(files, _)| *files) else {
                 continue;
             };
-            let sides = sources.remove(&examples).unwrap_or_default();
+            let sides = sources.remove(files).unwrap_or_default();
             let others = sources.into_keys();
-            let others = others.map(|other| {
-                let other: Vec<&str> = other.into_iter().filter(|name| !name.is_empty()).collect();
-                format!("{} examples of {}", other.join(" "), at.join(" "))
-            });
+            let others = others.map(|other| format!("{} on the files {other}", at.join(" ")));
             study.left_out.extend(others);
-            let [data, _] = examples;
             let chosen = sides.into_iter().map(|(mixer, mut candidates)| {
                 candidates.sort_by_cached_key(|c| (c.of_mixer.len(), listed(&c.of_mixer)));
                 let others = candidates.iter().skip(1);
@@ -140,7 +144,7 @@ pub(super) fn studies<'a>(
                 (mixer, candidates[0].group)
             });
             let sides = chosen.collect();
-            study.cells.push(Cell { at, data, sides });
+            study.cells.push(Cell { at, sides });
         }
         study.left_out.sort();
         study.left_out.dedup();
@@ -150,12 +154,19 @@ pub(super) fn studies<'a>(
 }
 
 /// What `run` has in common with others, and what belongs to its mixer alone.
-fn kind_of<'a>(cells: &[&str], run: &'a Record, presets: PresetsOf) -> (Kind<'a>, Vec<Difference>) {
+fn kind_of<'a>(
+    claim: &Claim,
+    cells: &[&str],
+    run: &'a Record,
+    presets: PresetsOf,
+) -> (Kind<'a>, Vec<Difference>) {
     let nearest = Nearest::of(run, presets(run));
     // What presets leave open spans cells, or is the same in all of them, such as n of an RNN.
     let open = |d: &Difference| d.preset.is_empty() && cells.contains(&d.name);
     let differences = nearest.differences.into_iter().filter(|d| !open(d));
-    let (of_mixer, differences) = differences.partition(|d| OF_MIXER.contains(&d.name));
+    let (of_mixer, mut differences): (Vec<_>, Vec<_>) =
+        differences.partition(|d| OF_MIXER.contains(&d.name));
+    differences.extend(generated(run).filter(|_| claim.released));
     let kind = Kind {
         protocol: run.text("protocol"),
         preset: nearest.preset,

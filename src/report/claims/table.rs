@@ -15,6 +15,8 @@ pub struct Claim {
     /// The runs that it is about, and which of them are in which place of its cells.
     pub(super) runs: Where,
     pub(super) measure: Measure,
+    /// Whether the paper's examples are released files, for which generated ones do not stand.
+    pub(super) released: bool,
     /// What spans its cells, a name in its flag's spelling. The paper's grid is the product of the points.
     pub(super) axes: Vec<Axis>,
     /// The quantities that it is about.
@@ -152,6 +154,7 @@ fn recall() -> Claim {
         about: "",
         runs: &[("task", &["mqar"])],
         measure: Measure::Metric("accuracy"),
+        released: false,
         axes: vec![SIZES, WIDTHS, STATES],
         contrasts: Vec::new(),
         apart: &[],
@@ -168,6 +171,7 @@ fn arena() -> Claim {
     Claim {
         runs: &[("task", &["lra"])],
         measure: Measure::Selected,
+        released: true,
         axes: vec![DATASETS],
         apart: &["dataset"],
         rates: Rates::Own,

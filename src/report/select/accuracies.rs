@@ -10,7 +10,7 @@ use super::super::grid::{
     chosen_rate, fact, rate, Baseline, Cell, Content, Distance, Facts, Grid, Line, PrintedNumber,
     Style,
 };
-use super::super::presets::{listed, Difference};
+use super::super::presets::{generated, listed, Difference};
 use super::super::score::{Score, Status};
 use super::super::{Group, SCHEMA};
 use super::chance::{chance, CHANCE, MAJORITY};
@@ -89,12 +89,13 @@ fn place<'a>(group: &'a Group, columns: &[&TaskColumn], of: &Selection) -> Optio
         column,
         beside: whole,
         select: of.asked.select,
-        generated: columns[column].is_released() && record.text("data") != "files",
+        generated: columns[column].is_released() && generated(record).is_some(),
         ..Place::of(of, group, known, of_table, metric(by))
     })
 }
 
-/// Ours, at the settings of the preset, where the paper's stand beside them; each of the paper's at least once.
+/// Ours, at the settings of the preset and on released examples, where the paper's stand beside them; each of the paper's
+/// at least once.
 fn printed_numbers(
     of: &Selection,
     printed: &Printed,
@@ -114,16 +115,17 @@ fn printed_numbers(
         for (i, column) in indices {
             let found = lines.clone().filter_map(|(table, line)| {
                 let index = table.columns.iter().position(|c| *c == column)?;
-                let place = line.places[index].filter(|place| place.differences.is_empty())?;
+                let own = |place: &&Place| place.differences.is_empty() && !place.generated;
+                let place = line.places[index].filter(own)?;
                 Some((table, place.status(of).score()?.mean))
             });
             let what = format!("{} on {}", model.label, column.title);
             numbers.extend(beside(what, model.accuracies[i], found));
         }
         if printed.average && columns.len() == printed.columns.len() {
-            let whole = lines
-                .clone()
-                .filter(|(table, line)| table.averages() && line.own().is_empty());
+            let whole = lines.clone().filter(|(table, line)| {
+                table.averages() && line.own().is_empty() && !line.generated()
+            });
             let found = whole
                 .filter_map(|(table, line)| Some((table, line.average(|place| place.status(of))?)));
             let what = format!("{}, average", model.label);
@@ -218,11 +220,7 @@ fn separated(mut places: Vec<Place>) -> Vec<Place> {
     let released: BTreeSet<_> = released.map(setting).collect();
     for place in places.iter_mut().filter(|place| place.generated) {
         if released.contains(&setting(place)) {
-            place.differences.push(Difference {
-                name: "data",
-                value: place.text("data").to_owned(),
-                preset: "files".into(),
-            });
+            place.differences.extend(generated(place.record));
         }
     }
     in_order(places)

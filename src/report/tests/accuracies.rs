@@ -235,6 +235,24 @@ fn released_and_generated_examples_share_no_place_and_the_latter_are_marked() {
 }
 
 #[test]
+fn a_check_counts_no_number_of_generated_examples() {
+    let checked = |data| {
+        let rows = LraDataset::ALL.map(|dataset| match dataset {
+            Listops | Pathfinder => changed(dataset, &[("data", data)]),
+            dataset => usual("softmax", dataset),
+        });
+        let mut report = third(&rows);
+        report.check(100.0);
+        text(&report)
+    };
+    // Five tasks and their average, of five lines.
+    let released = checked("files");
+    assert!(released.contains("check: 6 of 30 "), "{released}");
+    let generated = checked("native");
+    assert!(generated.contains("check: 3 of 30 "), "{generated}");
+}
+
+#[test]
 fn an_average_needs_all_five_tasks_in_one_setting() {
     let average = |rows: &[Record]| {
         let grid = third(rows).grids.remove(0);

@@ -2,8 +2,10 @@
 
 use super::*;
 use crate::ops::rng::Rng;
+use crate::recipes;
 use crate::report::claims::claims;
 use crate::store::samples::{config, diverged, done, read, text_config};
+use crate::tasks::lra::LraDataset;
 use std::collections::BTreeMap;
 use std::sync::LazyLock;
 
@@ -503,6 +505,85 @@ fn the_whole_grid_of_a_claim_is_judged_at_the_papers_sizes_alone() {
         "supported"
     );
     assert_eq!(verdict(&report, "reduced", "reversed-beats-plain"), "");
+}
+
+/// Three attentions on the arena with three seeds, as released but for the examples of what can be generated.
+fn attentions_on_the_arena(data: &str) -> Report {
+    let mut rows = Vec::new();
+    let mut noise = noise("arena", 1);
+    let accuracies = [("softmax", 0.5), ("linear", 0.4), ("normalized", 0.6)];
+    let places = LraDataset::ALL.into_iter();
+    for (dataset, (mixer, accuracy)) in places.flat_map(|d| accuracies.map(|of| (d, of))) {
+        let own = match dataset {
+            LraDataset::Listops | LraDataset::Pathfinder => data,
+            _ => "files",
+        };
+        let named = [("mixer", mixer), ("dataset", dataset.name()), ("data", own)];
+        let mut config = recipes::run("lra", &named).unwrap();
+        for seed in 0..3 {
+            config.seed = seed;
+            let accuracy = accuracy + 0.01 * noise();
+            let mut result = done(accuracy);
+            result.metrics = result
+                .metrics
+                .with("val_accuracy", accuracy)
+                .with("selected_accuracy", accuracy);
+            rows.push(Record::new(&config, &result));
+        }
+    }
+    claims(&rows, &recipes::presets_of, &Asked::default()).unwrap()
+}
+
+#[test]
+fn generated_examples_of_the_arena_are_never_at_the_papers_sizes() {
+    let claim = "normalized-is-best-attention";
+    let released = attentions_on_the_arena("files");
+    assert_eq!(verdict(&released, "paper", claim), "supported");
+    assert_eq!(verdict(&released, "reduced", claim), "");
+
+    let generated = attentions_on_the_arena("native");
+    let found = &records(&generated, "paper", claim)[0];
+    assert_eq!(found["verdict"], "undecided");
+    // Two tasks, three mixers, three seeds.
+    assert_eq!(found["runs_needed"].as_u64(), Some(2 * 3 * 3));
+    let command = found["command"].as_str().unwrap();
+    assert!(command.contains(" --data files "), "{command}");
+    let studies = records(&generated, "reduced", claim);
+    let named = |study: &&BTreeMap<_, &serde_json::Value>| {
+        let study = study["study"].as_str().unwrap();
+        study == "protocol reference, preset paper, data=native"
+    };
+    let own = studies.iter().find(named).unwrap();
+    assert_eq!(own["cells"].as_u64(), Some(2), "ListOps and Pathfinder");
+}
+
+#[test]
+fn a_claim_judged_on_two_sources_of_examples_says_which_line_is_which() {
+    let mut rows = compared(0.2, 3);
+    let mut numpys = compared(0.2, 3);
+    for row in &mut numpys.rows {
+        row.set("data", "numpy");
+        row.set("run_id", format!("{}b", &row.run_id()[1..]).as_str());
+    }
+    rows.rows.extend(numpys.rows);
+    rows.rows
+        .iter_mut()
+        .for_each(|row| row.set("train_examples", 100_000usize));
+    let report = judged(&rows.rows);
+    let lines = report.grids[0].lines.iter();
+    let of_claim = lines.filter(|line| line.name == BEATS);
+    let under: Vec<String> = of_claim
+        .map(|line| match &line.cells[0].content {
+            Content::Text(text) => text.clone(),
+            _ => String::new(),
+        })
+        .collect();
+    assert_eq!(under, ["reference", "reference, data=numpy"]);
+    let text = text(&report);
+    assert!(
+        text.contains("normalized-beats-linear, data=numpy (Figures 2 and 7)"),
+        "{text}"
+    );
 }
 
 #[test]
