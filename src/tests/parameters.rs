@@ -8,8 +8,8 @@ use dsf::model::{Io, Model};
 use dsf::nn::Params;
 use std::collections::BTreeMap;
 
-/// The paper's smallest cell: two layers, d = n = 64, V = 8192, L = 64, reference protocol.
-fn smallest_cell(mixer: &str, seed: u64) -> Params {
+/// A cell of the paper's smallest task: two layers, d = n = 64, V = 8192, L = 64, reference protocol.
+fn small_cell(mixer: &str, seed: u64) -> Params {
     let run = run(mixer, Protocol::Reference, &[("d", "64"), ("n", "64")]);
     let io = Io {
         vocab_size: 8192,
@@ -32,7 +32,7 @@ fn names(embed: &[(&str, usize)], block: &[(&str, usize)]) -> BTreeMap<String, u
 }
 
 fn assert_named(mixer: &str, expected: &BTreeMap<String, usize>, total: usize) {
-    let params = smallest_cell(mixer, 1);
+    let params = small_cell(mixer, 1);
     let vars = params.vars().into_iter();
     let got: BTreeMap<String, usize> = vars.map(|(n, v)| (n, v.elem_count())).collect();
     assert_eq!(&got, expected, "{mixer}");
@@ -105,7 +105,7 @@ fn s6_has_one_norm_a_layer_and_no_positions() {
 
 #[test]
 fn initial_values_have_the_spread_of_the_released_model() {
-    let params = smallest_cell("normalized", 5);
+    let params = small_cell("normalized", 5);
     let shrunk = 0.02 / 4f64.sqrt();
     let mut seen = 0;
     for (name, var) in params.vars() {
@@ -149,7 +149,7 @@ fn bits(params: &Params) -> BTreeMap<String, Vec<u64>> {
 
 #[test]
 fn the_seed_decides_the_initial_bits() {
-    let of = |seed| bits(&smallest_cell("s6", seed));
+    let of = |seed| bits(&small_cell("s6", seed));
     assert_eq!(of(1), of(1));
     let (one, two) = (of(1), of(2));
     for name in ["embed.tok", "layers.0.mixer.wu", "layers.1.mixer.wb"] {

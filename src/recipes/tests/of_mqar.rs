@@ -134,7 +134,7 @@ fn wrong_settings_name_the_flag_and_what_would_be_right() {
 }
 
 #[test]
-fn the_full_preset_is_the_papers_smallest_cell() {
+fn the_full_preset_is_a_cell_of_the_papers_smallest_task() {
     let run = mqar(&[("preset", "paper")]);
     let task = recall(&run);
     assert_eq!(

@@ -108,7 +108,7 @@ fn no_flag_at_all_is_the_quick_preset() {
 }
 
 #[test]
-fn the_full_preset_is_the_papers_smallest_cell() {
+fn the_full_preset_is_a_cell_of_the_papers_smallest_task() {
     let run = single("--preset paper --lr paper");
     assert!(run.unwrap_err().to_string().contains("--lr paper"));
     let run = single("--preset paper").unwrap();
