@@ -1,6 +1,7 @@
 //! Softmax attention with the exponential cut to its Taylor polynomial T_P: Lemma 1's system, truncated at order P and
-//! trained as such. It is linear attention over the monomials (24) of queries and keys; with P = 2 and all products
-//! also known as Based (Arora et al. 2024) and TaylorShift (Nauen et al. 2024).
+//! trained as such. It is linear attention over the monomials (24) of queries and keys; with P = 2 its kernel is that of
+//! Based (Arora et al. 2024). TaylorShift (Nauen et al. 2024) has the same polynomial, but normalises queries and keys and
+//! scales them by a learnt temperature, which is not done here.
 
 use super::linear_attention::{FeatureMap, LinearAttention};
 use super::{attention, Core, Entry, Family, Growth, MixerOption, MixerSpec, ReleasedBlock};
