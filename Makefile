@@ -45,7 +45,7 @@ bench:      # steps and ops beside their floors, one thread; PYTHON=FILE (with t
 	target/release/dsf bench all --threads 1 $(if $(PYTHON),--python $(PYTHON)) $(BENCH)
 
 bench-ops:  # the fused ops inside the tests: time a call and elements a second, on one thread
-	RAYON_NUM_THREADS=1 cargo test --release --locked --lib ops:: -- speed --ignored --nocapture --test-threads=1
+	RAYON_NUM_THREADS=1 cargo test --release --locked -p dsf-ops --lib -- speed --ignored --nocapture --test-threads=1
 
 cuda-toolkit:   # a compiler for the kernels: an installed CUDA toolkit of 12.8 or later, else 105 MB into .cuda/
 	bash cuda/toolkit.sh fetch

@@ -249,7 +249,7 @@ fn a_decay_that_underflows_forgets_exactly() {
 }
 
 /// A measurement: prints state elements per second of forward and backward. `RAYON_NUM_THREADS=1
-/// cargo test --release --lib ops::ssd::tests::speed -- --ignored --nocapture`
+/// cargo test --release -p dsf-ops --lib -- ssd::tests::speed --ignored --nocapture`
 #[test]
 #[ignore = "a measurement"]
 fn speed() {
