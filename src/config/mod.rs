@@ -51,7 +51,7 @@ pub struct RunConfig {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, clap::ValueEnum)]
 #[serde(rename_all = "lowercase")]
 pub enum Protocol {
-    /// The text of the paper's appendix J.1.
+    /// The text of the paper's appendix J.
     Paper,
     /// The authors' released code: what the published numbers came from.
     Reference,

@@ -277,7 +277,7 @@ pub static SETTINGS: Settings = {
             .shown(column(4, Required, "variant of the mixer")),
         row("protocol", At::Run("protocol"), OneOf(&["paper", "reference", "matched"]), Model,
             "Details that the paper leaves open")
-            .more(&[(EVERY, "`paper` is its appendix J.1, `reference` the released configs, `matched` one block around every mixer.")])
+            .more(&[(EVERY, "`paper` is its appendix J, `reference` the released configs, `matched` one block around every mixer.")])
             .common()
             .shown(column(2, Required, "paper, reference or matched")),
         row("d", At::Model("d_model"), SIZE, Model,
@@ -300,7 +300,7 @@ pub static SETTINGS: Settings = {
             .shown(column(37, Empty, "hidden width of feed-forward layers and heads")),
         row("expand", At::Model("expand"), Number, Model,
             "Expansion factor, inner width over d")
-            .more(&[(EVERY, "Of mixers that have one: mamba, rg-lru.")])
+            .more(&[(EVERY, "Of mixers that have one, such as mamba and rg-lru.")])
             .shown(column(33, Empty, "expansion factor, inner width over d, of mixers that have one")),
         row("hybrid", At::Model("hybrid"), Kind::Layers, Model,
             "Layers of another mixer, NAME:every=K,offset=J")
@@ -391,7 +391,7 @@ pub static SETTINGS: Settings = {
 
         row("lr", At::Train("lr"), Positive, Training,
             "Peak learning rate")
-            .more(&[(EVERY, "In `dsf sweep` also `paper`, the rates that the paper tried.")])
+            .more(&[(EVERY, "In `dsf sweep` also `paper`, the rates that the paper tried, where it tried some.")])
             .common().also(&["learning-rate"])
             .shown(column(20, Required, "peak learning rate").role(Rate)),
         row("epochs", At::Train("epochs"), EPOCHS, Training,
@@ -582,7 +582,10 @@ impl Setting {
         let more = self.more.iter();
         let more = more.filter(|(of, _)| objectives.iter().all(|one| of.contains(one)));
         let more: Vec<&str> = more.map(|(_, sentence)| *sentence).collect();
-        let names = self.names().map(|names| format!(" [{}]", names.join(", ")));
+        // Of the sources of examples a task has some, which its sentence names.
+        let named = self.name == "data" && !more.is_empty();
+        let names = self.names().filter(|_| !named);
+        let names = names.map(|names| format!(" [{}]", names.join(", ")));
         let names = names.unwrap_or_default();
         match more.is_empty() {
             true => format!("{}{names}", self.help),

@@ -118,7 +118,7 @@ pub static PRESETS: [Preset; 3] = [
         name: "quick",
         aliases: &["tiny"],
         help: "Small enough for a laptop, in minutes (MQAR: V 128, L 32, 4 pairs, 10,000 examples, which softmax, \
-               normalized, ssd and rg-lru learn; others say at their end why not; LRA; WikiText: d 128, 2 layers, L 256, bytes of the sample). Also called `tiny`",
+               ssd and others learn; the rest say at their end what was measured of them; LRA; WikiText: d 128, 2 layers, L 256, bytes of the sample). Also called `tiny`",
     },
     Preset {
         name: "smoke",

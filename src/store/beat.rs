@@ -1,5 +1,5 @@
-//! `beat.json`: what a process that works on a run is at, written anew every few seconds for others to see. Nothing is
-//! decided by it: the lock says who has the run.
+//! `beat.json`: the progress of the process that works on a run, written anew every few seconds. What it says decides nothing:
+//! the lock says who has the run, and where there are no locks, the time at which this file last changed.
 
 use super::{read_if_present, Store};
 use crate::error::{Error, Result};

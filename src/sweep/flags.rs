@@ -267,7 +267,7 @@ fn sizes() -> Arg {
     list(SIZES)
         .value_name("L:k")
         .hide_short_help(true)
-        .help("L and k together, e.g. `64:4,128:8`; instead of the two above")
+        .help("L and k together, e.g. `64:4,128:8`; instead of --seq-len and --kv-pairs")
         .help_heading(crate::config::Group::Task.heading())
         .conflicts_with_all(["seq-len", "kv-pairs"])
         .value_parser(|text: &str| {

@@ -32,8 +32,7 @@ pub(super) struct Arguments {
     split: Vec<Split>,
     /// Tokens between the beginnings of windows [default: L].
     ///
-    /// 1 to L: fewer than L give each scored token at least L - N tokens of context, and cost L / N times as much
-    /// [default: L].
+    /// 1 to L: fewer than L give each scored token at least L - N tokens of context, and cost L / N times as much.
     #[arg(long, value_name = "N")]
     stride: Option<usize>,
     /// Tokens a window, L [default: as the model was trained].

@@ -391,6 +391,36 @@ fn the_commands_beside_a_published_summary_make_its_runs() {
     assert_eq!(tried, 13);
 }
 
+/// The help of a flag, in one line.
+fn help_of(world: &World, command: &str, flag: &str) -> String {
+    let help = world.dsf(&format!("{command} --help")).ok();
+    let from = help.find(&format!("--{flag} <")).unwrap();
+    let entry: Vec<&str> = help[from..].split("\n\n      -").collect();
+    entry[0].split_whitespace().collect::<Vec<_>>().join(" ")
+}
+
+#[test]
+fn help_names_the_flags_and_the_values_that_a_task_takes() {
+    let world = World::new();
+    for (task, taken, refused) in [
+        ("mqar", ["`native`", "`numpy`"], "files"),
+        ("lra", ["`native`", "`files`"], "numpy"),
+    ] {
+        let help = help_of(&world, task, "data");
+        assert!(taken.iter().all(|name| help.contains(name)), "{help}");
+        assert!(!help.contains(refused), "{help}");
+    }
+    let sizes = help_of(&world, "mqar", "sizes");
+    assert!(
+        sizes.contains("instead of --seq-len and --kv-pairs"),
+        "{sizes}"
+    );
+    for flag in ["threads", "stride"] {
+        let help = help_of(&world, "wikitext eval", flag);
+        assert_eq!(help.matches("[default").count(), 1, "{help}");
+    }
+}
+
 #[test]
 fn commands_are_found_in_blocks_spans_and_behind_others() {
     let readme = "Type `dsf a\n--b`, not `--c` or `dsf`.\n\n    make x Y=1   # why\n    $ dsf d \"e  f\" && dsf g\n\
