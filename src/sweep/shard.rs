@@ -15,29 +15,88 @@ pub struct Shard {
     count: usize,
 }
 
-/// Environment variables by which a scheduler tells a task of an array which one it is; empty where it has none.
+/// Environment variables by which a scheduler tells a task of an array which one it is.
 struct Scheduler {
     name: &'static str,
     /// The number of the task.
     index: &'static str,
-    first: &'static str,
-    last: &'static str,
-    count: &'static str,
-    step: &'static str,
+    /// The smallest number that a task of an array can have here.
+    least: usize,
+    /// The variables that tell the other tasks, where there are such.
+    others: Option<Others>,
 }
 
+/// Environment variables that tell a task of an array which others there are.
+struct Others {
+    first: &'static str,
+    last: &'static str,
+    step: &'static str,
+    /// How many there are. Empty where the others are always a range, never a list.
+    count: &'static str,
+}
+
+// LSF tells the last task, but neither the first nor whether the array is a list.
 #[rustfmt::skip]
 static SCHEDULERS: [Scheduler; 6] = [
-    Scheduler { name: "Slurm", index: "SLURM_ARRAY_TASK_ID", first: "SLURM_ARRAY_TASK_MIN",
-                last: "SLURM_ARRAY_TASK_MAX", count: "SLURM_ARRAY_TASK_COUNT", step: "SLURM_ARRAY_TASK_STEP" },
-    Scheduler { name: "PBS", index: "PBS_ARRAY_INDEX", first: "", last: "", count: "", step: "" },
-    Scheduler { name: "Torque", index: "PBS_ARRAYID", first: "", last: "", count: "", step: "" },
-    Scheduler { name: "LSF", index: "LSB_JOBINDEX", first: "", last: "LSB_JOBINDEX_END", count: "",
-                step: "LSB_JOBINDEX_STEP" },
-    Scheduler { name: "Grid Engine", index: "SGE_TASK_ID", first: "SGE_TASK_FIRST", last: "SGE_TASK_LAST", count: "",
-                step: "SGE_TASK_STEPSIZE" },
-    Scheduler { name: "Kubernetes", index: "JOB_COMPLETION_INDEX", first: "", last: "", count: "", step: "" },
+    Scheduler { name: "Slurm", index: "SLURM_ARRAY_TASK_ID", least: 0, others: Some(Others {
+        first: "SLURM_ARRAY_TASK_MIN", last: "SLURM_ARRAY_TASK_MAX", step: "SLURM_ARRAY_TASK_STEP",
+        count: "SLURM_ARRAY_TASK_COUNT" }) },
+    Scheduler { name: "PBS", index: "PBS_ARRAY_INDEX", least: 0, others: None },
+    Scheduler { name: "Torque", index: "PBS_ARRAYID", least: 0, others: None },
+    Scheduler { name: "LSF", index: "LSB_JOBINDEX", least: 1, others: None },
+    Scheduler { name: "Grid Engine", index: "SGE_TASK_ID", least: 1, others: Some(Others {
+        first: "SGE_TASK_FIRST", last: "SGE_TASK_LAST", step: "SGE_TASK_STEPSIZE", count: "" }) },
+    Scheduler { name: "Kubernetes", index: "JOB_COMPLETION_INDEX", least: 0, others: None },
 ];
+
+/// Reads a whole number from the environment.
+type Number<'a> = &'a dyn Fn(&str) -> Option<usize>;
+
+/// The tasks of an array as its scheduler tells them to one of them.
+#[derive(Clone, Copy)]
+struct Range {
+    first: usize,
+    last: usize,
+    step: usize,
+    count: usize,
+}
+
+impl Range {
+    fn told(others: &Others, number: Number) -> Option<Self> {
+        let (first, last) = (number(others.first)?, number(others.last)?);
+        let span = last.checked_sub(first)?;
+        let step = number(others.step).unwrap_or(1).max(1);
+        let count = match others.count {
+            "" => span / step + 1,
+            name => number(name)?,
+        };
+        // Grid Engine may say the end as it was typed, which need not be a task.
+        let last = match others.count {
+            "" => first + (count - 1) * step,
+            _ => last,
+        };
+        // Two tasks are a range, however far apart they are.
+        let step = match count {
+            2 => (last - first).max(1),
+            _ => step,
+        };
+        Some(Self {
+            first,
+            last,
+            step,
+            count,
+        })
+    }
+
+    /// Whether its tasks follow each other step by step, with `index` among them.
+    fn is_whole(self, index: usize) -> bool {
+        let steps = (self.last - self.first) / self.step;
+        (self.first..=self.last).contains(&index)
+            && (index - self.first).is_multiple_of(self.step)
+            && (self.last - self.first).is_multiple_of(self.step)
+            && self.count == steps + 1
+    }
+}
 
 const MOST: usize = 100_000;
 
@@ -52,7 +111,7 @@ impl Shard {
     }
 
     /// `2/8` is the second of eight parts; `auto` what the scheduler around this process says in its environment, which
-    /// `variable` gives; `auto/8` the same where it does not say how many tasks there are.
+    /// `variable` gives; `auto/8` the part of eight that belongs to the number of this task, whichever others there are.
     pub fn parse(text: &str, variable: &dyn Fn(&str) -> Option<String>) -> Result<Self> {
         let wrong = || {
             Error::usage(format!(
@@ -76,36 +135,22 @@ impl Shard {
         count: Option<usize>,
         variable: &dyn Fn(&str) -> Option<String>,
     ) -> Result<Self> {
-        // A job that is no array has `undefined` there, or nothing.
+        // A job that is no array has `undefined` there, a number that no task has, or nothing.
         let number = |name: &str| -> Option<usize> { variable(name)?.trim().parse().ok() };
+        let index = |s: &Scheduler| number(s.index).filter(|index| *index >= s.least);
         let mut found = SCHEDULERS.iter();
-        let Some((scheduler, index)) = found.find_map(|s| Some((s, number(s.index)?))) else {
+        let Some((scheduler, index)) = found.find_map(|s| Some((s, index(s)?))) else {
             let names = SCHEDULERS.each_ref().map(|s| s.index).join(", ");
             refuse!("--shard {text}: this is no task of an array, which would set one of {names}; write 1/8");
         };
-        let step = number(scheduler.step).unwrap_or(1).max(1);
-        let first = number(scheduler.first);
-        let of_last = || {
-            Some(
-                (number(scheduler.last)? + 1)
-                    .saturating_sub(first.unwrap_or(1))
-                    .div_ceil(step),
-            )
+        let others = scheduler.others.as_ref();
+        let range = others.and_then(|others| Range::told(others, &number));
+        let (position, count) = match count {
+            Some(0) => refuse!("--shard {text}: no such part; write auto/8"),
+            Some(count) => (scheduler.of_number(text, index, count, range)?, count),
+            None => scheduler.of_range(text, index, range)?,
         };
-        let Some(count) = count.or_else(|| number(scheduler.count)).or_else(of_last) else {
-            let name = scheduler.name;
-            refuse!("--shard {text}: {name} does not say how many tasks there are; write auto/N");
-        };
-        // Tasks that follow each other have different remainders, wherever they begin.
-        let position = match (first, scheduler.last) {
-            (Some(first), _) => index.saturating_sub(first) / step,
-            (None, "") => index,
-            (None, _) => index.saturating_sub(1) / step,
-        };
-        if count == 0 {
-            refuse!("--shard {text}: no such part; write auto/8");
-        }
-        Self::new(position % count + 1, count, text)
+        Self::new(position + 1, count, text)
     }
 
     /// The runs of `plan` that are this part's, and those of the other parts.
@@ -130,6 +175,55 @@ impl Shard {
             ..plan.clone()
         };
         Ok((own, others))
+    }
+}
+
+impl Scheduler {
+    /// The part, from 0, of the task `index` among all tasks, and how many these are.
+    fn of_range(&self, text: &str, index: usize, range: Option<Range>) -> Result<(usize, usize)> {
+        let (name, variable) = (self.name, self.index);
+        let Some(range) = range else {
+            refuse!("--shard {text}: {name} does not say which tasks there are; write auto/N for tasks numbered 1 to N");
+        };
+        if !range.is_whole(index) {
+            let Range {
+                first, last, count, ..
+            } = range;
+            refuse!(
+                "--shard {text}: the {count} tasks from {first} to {last} are no range, and {name} does not say which numbers \
+                 they have; write auto/N, where N is the number of parts and each task takes that of its own number, or i/N, \
+                 such as --shard ${variable}/N"
+            );
+        }
+        // The same part as under auto/N: a task that is submitted again has its old one.
+        let turns = (index - self.least) / range.step;
+        Ok((turns % range.count, range.count))
+    }
+
+    /// The part, from 0, of `count` that belongs to the number `index`, whichever of the tasks were submitted: tasks that
+    /// follow each other have different remainders, wherever they begin.
+    fn of_number(
+        &self,
+        text: &str,
+        index: usize,
+        count: usize,
+        range: Option<Range>,
+    ) -> Result<usize> {
+        let (name, variable) = (self.name, self.index);
+        let apart = match range {
+            Some(range) => {
+                range.last - range.first < count || range.step == 1 && range.is_whole(index)
+            }
+            // From 0 or from 1: of others it is not known whether they follow each other.
+            None => index <= count,
+        };
+        if !apart {
+            refuse!(
+                "--shard {text}: as far as {name} says, two tasks of this array may have one part; number them 1 to {count}, or \
+                 write i/{count}, with an i that is made of ${variable}"
+            );
+        }
+        Ok((index - self.least) % count)
     }
 }
 
@@ -193,36 +287,147 @@ mod tests {
     #[test]
     fn every_scheduler_tells_a_task_which_part_is_its_own() {
         for (text, environment, said) in [
+            ("auto", slurm("5", "4", "11", "8", "1"), "6/8"),
+            ("auto/4", vec![("PBS_ARRAY_INDEX", "4")], "1/4"),
+            ("auto/4", vec![("PBS_ARRAYID", "3")], "4/4"),
             (
-                "auto",
-                &[
-                    ("SLURM_ARRAY_TASK_ID", "5"),
-                    ("SLURM_ARRAY_TASK_MIN", "4"),
-                    ("SLURM_ARRAY_TASK_COUNT", "8"),
-                ][..],
-                "2/8",
-            ),
-            ("auto/4", &[("PBS_ARRAY_INDEX", "4")], "1/4"),
-            ("auto/4", &[("PBS_ARRAYID", "3")], "4/4"),
-            (
-                "auto",
-                &[("LSB_JOBINDEX", "3"), ("LSB_JOBINDEX_END", "10")],
+                "auto/10",
+                vec![("LSB_JOBINDEX", "3"), ("LSB_JOBINDEX_END", "10")],
                 "3/10",
             ),
-            (
-                "auto",
-                &[
-                    ("SGE_TASK_ID", "7"),
-                    ("SGE_TASK_FIRST", "1"),
-                    ("SGE_TASK_LAST", "9"),
-                    ("SGE_TASK_STEPSIZE", "2"),
-                ],
-                "4/5",
-            ),
-            ("auto/3", &[("JOB_COMPLETION_INDEX", "2")], "3/3"),
+            ("auto", grid_engine("7", "1", "9", "2"), "4/5"),
+            ("auto", grid_engine("7", "1", "10", "2"), "4/5"),
+            ("auto/9", grid_engine("7", "7", "7", "undefined"), "7/9"),
+            ("auto/3", vec![("JOB_COMPLETION_INDEX", "2")], "3/3"),
         ] {
-            assert_eq!(parse(text, environment).unwrap().to_string(), said);
+            assert_eq!(parse(text, &environment).unwrap().to_string(), said);
         }
+    }
+
+    type Environment = Vec<(&'static str, &'static str)>;
+
+    fn slurm(
+        index: &'static str,
+        first: &'static str,
+        last: &'static str,
+        count: &'static str,
+        step: &'static str,
+    ) -> Environment {
+        vec![
+            ("SLURM_ARRAY_TASK_ID", index),
+            ("SLURM_ARRAY_TASK_MIN", first),
+            ("SLURM_ARRAY_TASK_MAX", last),
+            ("SLURM_ARRAY_TASK_COUNT", count),
+            ("SLURM_ARRAY_TASK_STEP", step),
+        ]
+    }
+
+    fn grid_engine(
+        index: &'static str,
+        first: &'static str,
+        last: &'static str,
+        step: &'static str,
+    ) -> Environment {
+        vec![
+            ("SGE_TASK_ID", index),
+            ("SGE_TASK_FIRST", first),
+            ("SGE_TASK_LAST", last),
+            ("SGE_TASK_STEPSIZE", step),
+        ]
+    }
+
+    /// The parts that the tasks of an array of Slurm take, or what the first that takes none is told.
+    fn parts(text: &str, tasks: &[usize], step: usize) -> Result<Vec<String>> {
+        let told = |n: usize| -> &'static str { n.to_string().leak() };
+        let (first, last) = (told(tasks[0]), told(*tasks.last().unwrap()));
+        let (count, step) = (told(tasks.len()), told(step));
+        let part = |task: &usize| {
+            let part = parse(text, &slurm(told(*task), first, last, count, step))?;
+            Ok(part.to_string())
+        };
+        tasks.iter().map(part).collect()
+    }
+
+    #[test]
+    fn every_part_belongs_to_one_task_of_a_range_with_or_without_steps() {
+        for (tasks, step) in [
+            ((0..8).collect::<Vec<_>>(), 1),
+            ((1..=8).collect(), 1),
+            ((5..8).collect(), 1),
+            ((0..=12).step_by(3).collect(), 3),
+            ((2..=9).step_by(7).collect(), 7),
+            (vec![7], 1),
+            // Of two tasks one is the first and one the last.
+            (vec![5, 9], 1),
+        ] {
+            let found = parts("auto", &tasks, step).unwrap();
+            let all = (1..=tasks.len()).map(|part| format!("{part}/{}", tasks.len()));
+            let all: BTreeSet<String> = all.collect();
+            assert_eq!(found.into_iter().collect::<BTreeSet<_>>(), all, "{tasks:?}");
+        }
+    }
+
+    #[test]
+    fn a_list_of_tasks_with_gaps_is_refused_with_what_to_type() {
+        for (tasks, step) in [
+            (vec![1, 7, 9], 1),
+            (vec![0, 1, 5, 6], 1),
+            (vec![0, 1, 5, 6], 0),
+            // The step of the first two, as some versions tell it.
+            (vec![0, 3, 6, 7], 3),
+            (vec![0, 2, 4], 1),
+        ] {
+            let message = parts("auto", &tasks, step).unwrap_err().to_string();
+            let (count, last) = (tasks.len(), tasks[tasks.len() - 1]);
+            let said = format!("the {count} tasks from {} to {last} are no range", tasks[0]);
+            assert!(message.contains(&said), "{message}");
+            assert!(
+                message.contains("write auto/N") && message.contains("$SLURM_ARRAY_TASK_ID/N"),
+                "{message}"
+            );
+        }
+        // A number that is none of the tasks, or an array of which not all is told.
+        let outside = parse("auto", &grid_engine("8", "1", "9", "2")).unwrap_err();
+        assert!(outside.to_string().contains("no range"), "{outside}");
+        let mut untold = slurm("5", "4", "11", "8", "1");
+        untold.retain(|(name, _)| !name.ends_with("COUNT"));
+        let message = parse("auto", &untold).unwrap_err().to_string();
+        assert!(message.contains("does not say which tasks"), "{message}");
+    }
+
+    #[test]
+    fn a_task_that_is_submitted_again_has_the_part_that_it_had() {
+        for all in [
+            (0..10).collect::<Vec<usize>>(),
+            (1..=10).collect(),
+            (4..14).collect(),
+        ] {
+            let whole = parts("auto", &all, 1).unwrap();
+            assert_eq!(parts("auto/10", &all, 1).unwrap(), whole);
+            for again in [&[1, 7, 9][..], &[0, 1, 5, 6], &[5, 6], &[9]] {
+                let tasks: Vec<usize> = again.iter().map(|i| all[*i]).collect();
+                let had: Vec<String> = again.iter().map(|i| whole[*i].clone()).collect();
+                assert_eq!(parts("auto/10", &tasks, 1).unwrap(), had, "{tasks:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn tasks_that_could_share_one_of_the_parts_asked_for_are_refused() {
+        for (tasks, step) in [(vec![1, 7, 9], 1), (vec![0, 2, 4, 6, 8], 2)] {
+            let message = parts("auto/5", &tasks, step).unwrap_err().to_string();
+            assert!(
+                message.contains("two tasks of this array may have one part"),
+                "{message}"
+            );
+        }
+        for variable in ["PBS_ARRAY_INDEX", "PBS_ARRAYID", "JOB_COMPLETION_INDEX"] {
+            let message = parse("auto/5", &[(variable, "9")]).unwrap_err().to_string();
+            assert!(message.contains("write i/5, with an i"), "{message}");
+        }
+        // More tasks than parts, of which none is left over.
+        let found = parts("auto/2", &[3, 4, 5], 1).unwrap();
+        assert_eq!(found, ["2/2", "1/2", "2/2"]);
     }
 
     #[test]
@@ -235,7 +440,9 @@ mod tests {
             ("two/8", &[], "not i/N"),
             ("8", &[], "not i/N"),
             ("auto", &told, "no task of an array"),
+            ("auto/8", &[("LSB_JOBINDEX", "0")], "no task of an array"),
             ("auto", &[("JOB_COMPLETION_INDEX", "2")], "write auto/N"),
+            ("auto", &[("LSB_JOBINDEX", "2")], "write auto/N"),
             ("auto/0", &[("JOB_COMPLETION_INDEX", "2")], "no such part"),
         ] {
             let message = parse(text, environment).unwrap_err().to_string();

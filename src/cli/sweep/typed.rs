@@ -52,8 +52,9 @@ pub(super) struct Typed {
     /// One part of the plan, such as 2/8, or auto.
     ///
     /// Of the parts i/N the dearest runs are dealt first, each to the next part. `auto` asks
-    /// the scheduler around this process (Slurm, LSF, Grid Engine); `auto/N` where it does not say how many tasks there
-    /// are (PBS, Kubernetes).
+    /// the scheduler around this process which task of an array it is, and of how many (Slurm, Grid Engine); `auto/N`
+    /// takes of N parts that of the task's number, where the scheduler does not say how many tasks there are (PBS, LSF,
+    /// Kubernetes), or where some of N tasks are submitted again.
     #[arg(long, value_name = "PART")]
     shard: Option<String>,
     /// Leave out what is done in a summary.
