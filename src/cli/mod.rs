@@ -21,6 +21,7 @@ mod results;
 mod run;
 mod screen;
 mod show;
+mod signals;
 mod single;
 mod stack;
 mod sweep;
@@ -35,11 +36,10 @@ use crate::recipes::{task, Task, TASKS};
 use crate::sweep::slurm::all_quoted;
 use clap::{ArgMatches, Args, CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum};
 use serde_json::{json, Value};
+use signals::{go_on, raised, stop_flag};
 pub use stack::in_thread;
 use std::io;
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::Arc;
 
 /// Train and compare sequence mixers (attention, state space models, RNNs) under one protocol, each
 /// written as a linear time-varying system: h_i = Λ_i h_{i-1} + B_i u_i, y_i = C_i h_i + D_i u_i.
@@ -305,7 +305,8 @@ pub fn main() -> u8 {
     };
     global.color.choice().write_global();
     global.ops.prefer();
-    let result = Simd::chosen().map_err(Error::usage);
+    let result = signals::let_large_writes_fail();
+    let result = result.and_then(|()| Simd::chosen().map_err(Error::usage));
     let result = result.and_then(|_| match command {
         Command::Train(task, arguments) => single::main(*arguments, task, &global),
         Command::Other(other) => other.run(&global),
@@ -356,18 +357,6 @@ impl Other {
     }
 }
 
-/// A flag that rises at the first TERM, INT or USR1; a second INT ends the process at once.
-fn stop_flag() -> Result<Arc<AtomicBool>, Error> {
-    use signal_hook::{consts, flag};
-    let stop = Arc::new(AtomicBool::new(false));
-    let failed = |e| Error::usage(format!("cannot listen for signals: {e}"));
-    flag::register_conditional_shutdown(consts::SIGINT, 130, Arc::clone(&stop)).map_err(failed)?;
-    for signal in [consts::SIGTERM, consts::SIGINT, consts::SIGUSR1] {
-        flag::register(signal, Arc::clone(&stop)).map_err(failed)?;
-    }
-    Ok(stop)
-}
-
 /// The command that was typed, as a shell reads it; of a worker that of its sweep.
 fn typed_command() -> String {
     let words = std::env::args_os().map(|word| word.to_string_lossy().into_owned());
@@ -388,17 +377,4 @@ fn stopped(why: &str, global: &Global) -> Result<u8, Error> {
         "{why}; the same command continues from there:\n  {command}"
     ));
     Ok(exit::STOPPED)
-}
-
-/// Whether a flag from [`stop_flag`] is up.
-fn raised(stop: &AtomicBool) -> bool {
-    stop.load(Ordering::Relaxed)
-}
-
-/// [`Error::Stopped`] once a flag from [`stop_flag`] is up.
-fn go_on(stop: &AtomicBool) -> Result<(), Error> {
-    match raised(stop) {
-        true => Err(Error::Stopped),
-        false => Ok(()),
-    }
 }

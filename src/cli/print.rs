@@ -2,9 +2,11 @@
 
 use crate::error::{Error, Result};
 use indicatif::{ProgressBar, ProgressStyle};
+use rustix::fs::FileType;
+use rustix::io::Errno;
 use std::io::{self, IsTerminal, Write};
 
-/// A result, on stdout. A reader that has seen enough (`| head`) is no error.
+/// A result, on stdout. A reader that has seen enough (`| head`) is no error, nor is a terminal that was closed.
 pub(super) fn result(text: &str) -> Result<()> {
     let mut out = anstream::stdout().lock();
     written(out.write_all(text.as_bytes()).and_then(|()| out.flush()))
@@ -23,9 +25,18 @@ pub(super) fn bytes(bytes: &[u8]) -> Result<()> {
 
 fn written(written: io::Result<()>) -> Result<()> {
     match written {
-        Err(e) if e.kind() != io::ErrorKind::BrokenPipe => Err(Error::io("write", "stdout")(e)),
-        _ => Ok(()),
+        Err(e) if e.kind() == io::ErrorKind::BrokenPipe || is_hang_up(&e) => Ok(()),
+        written => written.map_err(Error::io("write", "stdout")),
     }
+}
+
+/// Whether a write to stdout failed because its terminal is gone. Of a file the same error is of its disk.
+fn is_hang_up(error: &io::Error) -> bool {
+    let device = || {
+        let found = rustix::fs::fstat(rustix::stdio::stdout());
+        found.is_ok_and(|found| FileType::from_raw_mode(found.st_mode).is_char_device())
+    };
+    error.raw_os_error() == Some(Errno::IO.raw_os_error()) && device()
 }
 
 /// Width of the terminal that stdout is, if it is one; of one that does not say, that of old.

@@ -10,6 +10,7 @@ use crate::sweep::estimate;
 use crate::sweep::{run_all, Ending, Flags, Job, Limits, Message, Options, Plan, Training, Worker};
 use candle_core::Device;
 use std::fs;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 /// The task whose file is `src/tasks/toy.rs`.
 fn toy() -> Task {

@@ -6,6 +6,8 @@ use crate::error::exit;
 use crate::store::{memory_kills, Cause, Failure};
 use serde::Deserialize;
 use serde_json::Value;
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGUSR1, SIGUSR2, SIGXCPU};
+use std::ffi::c_int;
 use std::process::ExitStatus;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
@@ -13,6 +15,10 @@ use std::time::{Duration, Instant};
 
 /// How soon a raised stop flag is seen.
 const STOP_SEEN_WITHIN: Duration = Duration::from_millis(50);
+
+/// Signals that ask for a stop: someone's wish (interrupt, termination), a terminal that is gone (hang-up), or the notice
+/// of a scheduler or of the system that time is nearly up (both user signals, and that of a limit on processor time).
+pub const STOPPING: [c_int; 6] = [SIGINT, SIGTERM, SIGHUP, SIGUSR1, SIGUSR2, SIGXCPU];
 
 /// Longest part of a worker's last words that is kept.
 const LONGEST_REASON: usize = 500;
@@ -202,8 +208,8 @@ fn ending(end: End, last_words: &str, stopped: bool) -> Ending {
             failed(Cause::MissingData, format!("{said} (exit code {code})"))
         }
         (Some(code), _) => failed(or(Cause::Other), format!("{said} (exit code {code})")),
-        // Someone's wish, not the run's fault: hang-up, interrupt, termination.
-        (None, Some(1 | 2 | 15)) => Ending::Interrupted,
+        // Before it could listen, and not the run's fault.
+        (None, Some(signal)) if STOPPING.contains(&signal) => Ending::Interrupted,
         (None, _) if stopped => Ending::Interrupted,
         (None, Some(9)) => failed(
             Cause::Signal,

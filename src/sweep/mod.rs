@@ -23,6 +23,7 @@ pub mod slurm;
 mod status;
 mod worker;
 
+pub use attempt::STOPPING;
 pub use cancel::Listener;
 pub use experiment::Experiment;
 pub use flags::Flags;

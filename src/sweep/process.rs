@@ -201,6 +201,10 @@ mod tests {
                 failed(Cause::Signal, "killed by signal 9; out of memory?"),
             ),
             ("kill -TERM $$", Ending::Interrupted),
+            ("kill -HUP $$", Ending::Interrupted),
+            ("kill -USR1 $$", Ending::Interrupted),
+            ("kill -USR2 $$", Ending::Interrupted),
+            ("kill -XCPU $$", Ending::Interrupted),
             (
                 "echo deep >&2; kill -ABRT $$",
                 failed(Cause::Signal, "killed by signal 6: deep"),

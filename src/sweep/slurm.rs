@@ -169,7 +169,7 @@ impl Array {
 # it does as well where Slurm takes its place away. What is done is never trained twice.
 cd -- {directory} || exit
 child= warned=
-trap 'warned=1; [ -n "$child" ] && kill -TERM "$child" 2>/dev/null' USR1
+trap 'warned=1; [ -n "$child" ] && kill -TERM "$child" 2>/dev/null' USR1 USR2
 trap '[ -n "$child" ] && kill -TERM "$child" 2>/dev/null' TERM
 {command}{threads} --shard "$((SLURM_ARRAY_TASK_ID + 1))/{shards}" & child=$!
 while :; do wait "$child"; code=$?; kill -0 "$child" 2>/dev/null || break; done

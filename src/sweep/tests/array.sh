@@ -18,7 +18,7 @@
 # it does as well where Slurm takes its place away. What is done is never trained twice.
 cd -- '/scratch/ada/my runs' || exit
 child= warned=
-trap 'warned=1; [ -n "$child" ] && kill -TERM "$child" 2>/dev/null' USR1
+trap 'warned=1; [ -n "$child" ] && kill -TERM "$child" 2>/dev/null' USR1 USR2
 trap '[ -n "$child" ] && kill -TERM "$child" 2>/dev/null' TERM
 /opt/dsf/dsf sweep experiments/figure1.toml --device cuda --lr 1e-3,2e-3 --out 'it'\''s' --threads "$SLURM_CPUS_PER_TASK" --shard "$((SLURM_ARRAY_TASK_ID + 1))/8" & child=$!
 while :; do wait "$child"; code=$?; kill -0 "$child" 2>/dev/null || break; done

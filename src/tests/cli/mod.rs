@@ -10,6 +10,7 @@ mod golden;
 mod hosts;
 mod inspect;
 mod lra;
+mod notices;
 mod packaging;
 mod programs;
 #[cfg(not(feature = "cuda"))] // README speaks of the default build
