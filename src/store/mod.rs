@@ -41,6 +41,7 @@ mod run_dir;
 #[cfg(test)]
 pub(crate) mod samples;
 mod schema;
+mod sheet;
 mod staging;
 mod summary;
 #[cfg(test)]

@@ -7,7 +7,8 @@ use super::metrics::Metric;
 use super::reconcile::reconcile;
 use super::record::Source;
 use super::schema::{place, CHECKSUM, COLUMNS};
-use super::{read_if_present, Record, Store, CONFIG, RESULT, RUNS, SCHEMA};
+use super::sheet::{self, Sheet};
+use super::{read_if_present, Cause, Record, RunStatus, Store, CONFIG, RESULT, RUNS, SCHEMA};
 use crate::config::RunConfig;
 use crate::error::{Error, Position, Result};
 use crate::files::{open_lock, remove_unfinished, write_atomic};
@@ -15,9 +16,13 @@ use crate::tasks;
 use csv::{ErrorKind, StringRecord};
 use serde::Serialize;
 use std::collections::{BTreeSet, HashSet};
+use std::io::{BufRead, BufReader};
 use std::path::Path;
+use std::sync::Arc;
 use std::{fs, io};
 
+/// The column by which a summary is known.
+const SCHEMA_COLUMN: &str = "schema";
 const LOCK: &str = ".lock";
 
 /// What the run folders hold.
@@ -274,18 +279,31 @@ fn csv_of(
 /// The rows of a summary file, so that committed results need no run folders.
 ///
 /// Columns are found by name, so that files of every version are read: a missing column and an empty cell
-/// mean what [`Absent`] says, and columns of later versions are passed over. A value that its column cannot
+/// mean what [`Absent`] says, and columns of later versions are passed over. Other programs spell values in their own
+/// way, see [`Sheet`]. A value that its column cannot
 /// have, a row that is not what its checksum is of, a header that lacks what every version wrote, and two different
 /// results of one run are refused.
 pub fn read_summary(path: &Path) -> Result<Vec<Record>> {
-    let file: std::sync::Arc<str> = path.display().to_string().into();
     let bytes = fs::read(path).map_err(Error::io("read", path))?;
-    let mut reader = csv::Reader::from_reader(&bytes[..]);
-    let header = reader.headers().map_err(|e| broken(path, &e))?.clone();
-    if header.iter().all(str::is_empty) {
+    if bytes.starts_with(&[0xff, 0xfe]) || bytes.starts_with(&[0xfe, 0xff]) {
+        let why = "a text in UTF-16; save it as a CSV in UTF-8";
+        return Err(refused(path, 1, why));
+    }
+    let sheet = Sheet::open(&bytes, SCHEMA_COLUMN).map_err(|e| broken(path, &e))?;
+    if sheet.header.iter().all(str::is_empty) {
         return Ok(Vec::new());
     }
-    let Some(schema) = header.iter().position(|name| name.trim() == "schema") else {
+    let records = rows(sheet, path)?;
+    // Who reads several files says what it returns of all of them.
+    reconcile(&records)?;
+    Ok(records)
+}
+
+/// The rows of `sheet`, the file `path`.
+fn rows(mut sheet: Sheet, path: &Path) -> Result<Vec<Record>> {
+    let file: Arc<str> = path.display().to_string().into();
+    let header = sheet.header.clone();
+    let Some(schema) = header.iter().position(|name| name.trim() == SCHEMA_COLUMN) else {
         let why = "no column `schema`, so this is not a summary of runs";
         return Err(refused(path, 1, why));
     };
@@ -294,61 +312,115 @@ pub fn read_summary(path: &Path) -> Result<Vec<Record>> {
     let (mut records, mut line) = (Vec::new(), StringRecord::new());
     // Most cells are those of the line above, which need not be parsed again.
     let (mut above, mut fields) = (StringRecord::new(), vec![Field::Absent; COLUMNS.len()]);
-    while reader
-        .read_record(&mut line)
-        .map_err(|e| broken(path, &e))?
-    {
+    while sheet.read(&mut line).map_err(|e| broken(path, &e))? {
         let number = line.position().map_or(0, csv::Position::line);
-        require_schema(&line[schema]).map_err(|why| refused(path, number, &why))?;
+        let wrong = |why: String| refused(path, number, &why);
+        // Of a file of another version the columns mean nothing.
+        require_schema(line.get(schema).unwrap_or_default()).map_err(wrong)?;
         let columns = match &columns {
             Ok(columns) => columns,
             Err(_) => break,
         };
-        for (i, place) in columns.iter().enumerate() {
-            let (Some(place), text) = (*place, &line[i]) else {
-                continue;
-            };
-            if above.get(i) != Some(text) {
-                let value = COLUMNS[place].kind.parse(text.trim());
-                fields[place] = value.map_err(|why| {
-                    let name = COLUMNS[place].name;
-                    refused(path, number, &format!("column `{name}`: {why}"))
-                })?;
-            }
+        sheet
+            .fit(&mut line, |i| may_lack(columns[i]))
+            .map_err(wrong)?;
+        parse(&mut sheet, columns, &line, &above, &mut fields).map_err(wrong)?;
+        let mut values = fields.clone();
+        if columns.contains(&place("cause")) {
+            keep_cause(&mut values);
         }
-        let source = Source {
-            file: file.clone(),
-            line: Some(number),
-        };
-        let mut record = Record::read(fields.clone(), source);
-        record.set(CHECKSUM, Field::Absent);
-        if let Some(lacking) = record.lacks() {
-            let why = format!("column `{}`: empty, not {}", lacking.name, lacking.kind);
-            return Err(refused(path, number, &why));
-        }
-        sum.check(&line)
-            .map_err(|why| refused(path, number, &why))?;
+        let spelt = || spelt(columns, &line, &values);
+        sum.check(&line, spelt).map_err(wrong)?;
+        let record = record(values, &file, number).map_err(wrong)?;
         records.push(record);
         std::mem::swap(&mut above, &mut line);
     }
     columns?;
-    // Who reads several files says what it returns of all of them.
-    reconcile(&records)?;
     Ok(records)
+}
+
+/// The record of `values`, from a line of `file`.
+fn record(values: Vec<Field>, file: &Arc<str>, line: u64) -> Result<Record, String> {
+    let source = Source {
+        file: file.clone(),
+        line: Some(line),
+    };
+    let mut record = Record::read(values, source);
+    record.set(CHECKSUM, Field::Absent);
+    match record.lacks() {
+        None => Ok(record),
+        Some(lacking) => Err(format!(
+            "column `{}`: empty, not {}",
+            lacking.name, lacking.kind
+        )),
+    }
+}
+
+/// Puts the cause `nan` back, which pandas takes for nothing: it is always told by the reason.
+fn keep_cause(values: &mut [Field]) {
+    let [status, reason, cause] = ["status", "reason", "cause"].map(|name| {
+        let column = place(name);
+        column.unwrap_or_else(|| unreachable!("{name} is a column"))
+    });
+    let told = Cause::told_by(values[reason].text());
+    let lost = values[status].text() == RunStatus::Failed.name() && told == Cause::Nan;
+    if lost && values[cause] == Field::Absent {
+        values[cause] = told.name().into();
+    }
+}
+
+/// Whether a spreadsheet may have left the cell of a column at the end of a row out: no version wrote a result or a setting
+/// there, so that one without them was cut.
+fn may_lack(column: Option<usize>) -> bool {
+    column.is_none_or(|place| COLUMNS[place].role == Role::Origin)
+}
+
+/// Puts the values of `line` into `fields`, which hold those of the line `above`.
+fn parse(
+    sheet: &mut Sheet,
+    columns: &[Option<usize>],
+    line: &StringRecord,
+    above: &StringRecord,
+    fields: &mut [Field],
+) -> Result<(), String> {
+    let number = line.position().map_or(0, csv::Position::line);
+    for (i, place) in columns.iter().enumerate() {
+        let (Some(place), text) = (*place, &line[i]) else {
+            continue;
+        };
+        if above.get(i) != Some(text) {
+            let column = &COLUMNS[place];
+            let value = sheet.parse(column, text.trim(), number);
+            fields[place] = value.map_err(|why| format!("column `{}`: {why}", column.name))?;
+        }
+    }
+    Ok(())
+}
+
+/// `line` with its values as they are spelt here.
+fn spelt(columns: &[Option<usize>], line: &StringRecord, fields: &[Field]) -> StringRecord {
+    let cells = columns.iter().zip(line).map(|(place, cell)| match place {
+        Some(place) => fields[*place].to_string(),
+        None => cell.to_owned(),
+    });
+    cells.collect()
 }
 
 /// Whether the header of a file has the column that every summary has.
 pub(super) fn is_summary(path: &Path) -> Result<bool> {
-    let mut reader = csv::Reader::from_path(path).map_err(|e| broken(path, &e))?;
-    let header = reader.byte_headers().map_err(|e| broken(path, &e))?;
-    Ok(header.iter().any(|name| name.trim_ascii() == b"schema"))
+    let file = fs::File::open(path).map_err(Error::io("read", path))?;
+    let mut first = Vec::new();
+    let read = BufReader::new(file).read_until(b'\n', &mut first);
+    read.map_err(Error::io("read", path))?;
+    sheet::has_column(&first, SCHEMA_COLUMN).map_err(|e| broken(path, &e))
 }
 
 /// The place in [`COLUMNS`] of every column of a file; none for those of later versions.
 fn columns_of(header: &StringRecord) -> Result<Vec<Option<usize>>, String> {
     let mut held = BTreeSet::new();
     for name in header.iter().map(str::trim) {
-        if !held.insert(name) {
+        // Spreadsheets write columns without a name, pandas the numbers of its rows under one.
+        if !name.is_empty() && !held.insert(name) {
             return Err(format!("column `{name}` twice"));
         }
     }
@@ -370,7 +442,8 @@ fn columns_of(header: &StringRecord) -> Result<Vec<Option<usize>>, String> {
 }
 
 fn require_schema(found: &str) -> Result<(), String> {
-    if found.trim() == SCHEMA.to_string() {
+    let number = found.trim().replace(',', ".").parse::<f64>();
+    if number.is_ok_and(|number| number == f64::from(SCHEMA)) {
         return Ok(());
     }
     Err(format!(
@@ -386,13 +459,14 @@ fn refused(path: &Path, line: u64, why: &str) -> Error {
 fn broken(path: &Path, error: &csv::Error) -> Error {
     let line = error.position().map_or(1, csv::Position::line);
     let what = match error.kind() {
-        ErrorKind::UnequalLengths {
-            expected_len, len, ..
-        } => format!("{len} values under {expected_len} columns"),
+        ErrorKind::Utf8 { .. } => "not a text in UTF-8; save it as a CSV in UTF-8".to_owned(),
         _ => error.to_string(),
     };
     refused(path, line, &what)
 }
+
+#[cfg(test)]
+mod spellings;
 
 #[cfg(test)]
 mod tests {
@@ -400,18 +474,18 @@ mod tests {
     use super::*;
     use std::path::PathBuf;
 
-    fn summary_of(text: &str) -> (tempfile::TempDir, PathBuf) {
+    pub(super) fn summary_of(text: &str) -> (tempfile::TempDir, PathBuf) {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("mqar.csv");
         fs::write(&path, text).unwrap();
         (dir, path)
     }
 
-    fn text_of(rows: &[Record]) -> String {
+    pub(super) fn text_of(rows: &[Record]) -> String {
         String::from_utf8(records_csv(rows, Path::new("mqar.csv")).unwrap()).unwrap()
     }
 
-    fn refusal(text: &str) -> String {
+    pub(super) fn refusal(text: &str) -> String {
         let (_dir, path) = summary_of(text);
         let message = read_summary(&path).unwrap_err().to_string();
         assert!(message.contains("mqar.csv, line "), "{message}");

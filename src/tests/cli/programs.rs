@@ -317,6 +317,49 @@ fn the_recipe_of_the_guide_runs_in_pandas() {
 }
 
 #[test]
+fn a_summary_that_went_through_pandas_is_read_as_it_was() {
+    let Some(program) = python_with("pandas") else {
+        return;
+    };
+    let world = trained();
+    let script = r#"
+import pandas as pd
+text = {name: str for name in ["run_id", "data_digest", "git_commit", "checksum"]}
+runs = pd.read_csv("results/mqar.csv", dtype=text, engine="python")
+runs.to_csv("checked.csv")
+rows = runs.drop(columns="checksum")
+rows.to_csv("plain.csv", index=False)
+rows.astype({name: float for name in rows.select_dtypes("int")}).to_csv("floats.csv", na_rep="NA")
+rows.convert_dtypes().to_csv("nullable.csv", na_rep="<NA>")
+rows.to_csv("semicolons.csv", index=False, sep=";", decimal=",", encoding="utf-8-sig", lineterminator="\r\n")
+rows.assign(run_id=[123456789012, "1234e5678901", 0, 1]).to_csv("ids.csv", index=False)
+pd.read_csv("ids.csv", dtype={"run_id": float}).to_csv("lost.csv", index=False)
+"#;
+    python(&program, script, &world);
+    let report = |file: &str| {
+        world
+            .dsf(&format!("report {file} --over d --format csv"))
+            .ok()
+    };
+    let whole = report("results/mqar.csv");
+    assert!(
+        whole.contains("softmax") && whole.contains("ssd"),
+        "{whole}"
+    );
+    for name in ["checked", "plain", "floats", "nullable", "semicolons"] {
+        let text = fs::read_to_string(world.path(&format!("{name}.csv"))).unwrap();
+        assert!(name == "floats" || text.contains("True"), "{text}");
+        assert_eq!(report(&format!("{name}.csv")), whole, "{name}");
+    }
+    let lost = world.dsf("report lost.csv").ends(65);
+    assert!(
+        lost.contains("line 2: column `run_id`: `123456789012.0` is a number")
+            && lost.contains("dtype={\"run_id\": str}"),
+        "{lost}"
+    );
+}
+
+#[test]
 fn tensorboard_reads_what_is_exported_for_it() {
     let Some(program) = python_with("tensorboard") else {
         return;

@@ -1,0 +1,230 @@
+//! Tables of a CSV as pandas, R and spreadsheets write them: their separators, their rows, and the spellings of their cells.
+
+use super::column::{Column, Field, Kind};
+use super::schema::CHECKSUM;
+use csv::StringRecord;
+use std::io::Read;
+
+/// Separators of the cells of a row: of a CSV, of that of a spreadsheet where decimals have a comma, and of its text.
+const SEPARATORS: [u8; 3] = [b',', b';', b'\t'];
+
+/// Spellings of no value, in columns that cannot hold such a word.
+const NOTHING: [&str; 13] = [
+    "NA", "N/A", "n/a", "#N/A", "#NA", "<NA>", "NaN", "nan", "-nan", "NaT", "None", "NULL", "null",
+];
+
+/// Columns of hex digits, which may look like a number: all digits, or with one `e` among them.
+const HEX: [&str; 4] = ["run_id", "git_commit", "data_digest", CHECKSUM];
+/// Length of such an id.
+const HEX_DIGITS: usize = 12;
+
+/// Least whole number that spreadsheets write in powers of ten, with six digits.
+const ROUNDED_FROM: f64 = 1e11;
+/// Largest number below which an `f64` holds every whole one.
+const WHOLE_TO: f64 = 9_007_199_254_740_992.0;
+
+/// A table under a header.
+pub(super) struct Sheet<'a> {
+    text: &'a [u8],
+    reader: csv::Reader<&'a [u8]>,
+    /// Names of the columns.
+    pub header: StringRecord,
+    separator: u8,
+    decimals: Decimals,
+}
+
+/// The lines in which a number with a decimal point, and with a decimal comma, was met first.
+#[derive(Default)]
+struct Decimals {
+    point: Option<u64>,
+    comma: Option<u64>,
+}
+
+fn reader<R: Read>(text: R, separator: u8) -> csv::Reader<R> {
+    let mut builder = csv::ReaderBuilder::new();
+    builder
+        .delimiter(separator)
+        .flexible(true)
+        .from_reader(text)
+}
+
+/// The separator of cells in the table that begins with `text`, if one of its columns is called `name`.
+fn separator(text: &[u8], name: &str) -> csv::Result<Option<u8>> {
+    for separator in SEPARATORS {
+        let mut reader = reader(text, separator);
+        let mut header = reader.byte_headers()?.iter();
+        if header.any(|found| found.trim_ascii() == name.as_bytes()) {
+            return Ok(Some(separator));
+        }
+    }
+    Ok(None)
+}
+
+/// Whether a table that begins with `text` has a column called `name`.
+pub(super) fn has_column(text: &[u8], name: &str) -> csv::Result<bool> {
+    Ok(separator(text, name)?.is_some())
+}
+
+impl<'a> Sheet<'a> {
+    /// The table `text`, whose columns are separated so that one of them is called `name`.
+    pub fn open(text: &'a [u8], name: &str) -> csv::Result<Self> {
+        let separator = separator(text, name)?.unwrap_or(b',');
+        let mut reader = reader(text, separator);
+        Ok(Self {
+            text,
+            header: reader.headers()?.clone(),
+            reader,
+            separator,
+            decimals: Decimals::default(),
+        })
+    }
+
+    /// Reads the next row that holds something; false behind the last.
+    pub fn read(&mut self, row: &mut StringRecord) -> csv::Result<bool> {
+        while self.reader.read_record(row)? {
+            if row.iter().any(|cell| !cell.trim().is_empty()) {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
+    /// Gives `row` a cell for each column. Spreadsheets write empty cells behind the last column, and leave out those at the
+    /// end of a row, of columns that `may_lack` a value.
+    pub fn fit(
+        &self,
+        row: &mut StringRecord,
+        may_lack: impl Fn(usize) -> bool,
+    ) -> Result<(), String> {
+        let (len, columns) = (row.len(), self.header.len());
+        let wrong = || format!("{len} values under {columns} columns");
+        if row.iter().skip(columns).any(|cell| !cell.trim().is_empty()) {
+            return Err(wrong());
+        }
+        row.truncate(columns);
+        // The last line of a file that was cut has no end.
+        let is_last = self.reader.position().byte() >= self.text.len() as u64;
+        let cut = is_last && !self.text.ends_with(b"\n") && !self.text.ends_with(b"\r");
+        if len < columns && (cut || !(len..columns).all(may_lack)) {
+            return Err(wrong());
+        }
+        (len..columns).for_each(|_| row.push_field(""));
+        Ok(())
+    }
+
+    /// The value of a cell of `column` in line `line`.
+    pub fn parse(&mut self, column: &Column, text: &str, line: u64) -> Result<Field, String> {
+        let kind = column.kind;
+        if is_nothing(kind, text) {
+            return Ok(Field::Absent);
+        }
+        if HEX.contains(&column.name) && is_number_of_digits(text) {
+            return Err(format!(
+                "`{text}` is a number, which a program made of {HEX_DIGITS} hex digits that look like one; have it read this \
+                 column of the original file as text (pandas: read_csv(..., dtype={{\"{}\": str}}); a spreadsheet: import it as text)",
+                column.name
+            ));
+        }
+        if !is_number(kind) {
+            return kind.parse(text).or_else(|why| flag(kind, text).ok_or(why));
+        }
+        let pointed = self.with_point(text);
+        self.decimals
+            .meet(&pointed, pointed != text, self.separator, line)?;
+        let wrong = |why: String| match text.contains(',') {
+            true => {
+                format!("{why}; a decimal comma is read where cells are separated by semicolons")
+            }
+            false => why,
+        };
+        match kind.parse(&pointed) {
+            Ok(found) => Ok(found),
+            Err(why) => match kind {
+                Kind::Count => whole(&pointed).unwrap_or(Err(why)).map_err(wrong),
+                _ => Err(wrong(why)),
+            },
+        }
+    }
+
+    /// `text` with a point for a decimal comma, which it can have where commas separate nothing.
+    fn with_point(&self, text: &str) -> String {
+        let comma = self.separator != b',' && text.matches(',').count() == 1;
+        match comma && !text.contains('.') {
+            true => text.replace(',', "."),
+            false => text.to_owned(),
+        }
+    }
+}
+
+impl Decimals {
+    /// Refuses a number if another of the file has the other decimal sign: one of the two is none.
+    fn meet(&mut self, text: &str, comma: bool, separator: u8, line: u64) -> Result<(), String> {
+        if separator == b',' || !text.contains('.') {
+            return Ok(());
+        }
+        let (own, other) = match comma {
+            true => (&mut self.comma, self.point),
+            false => (&mut self.point, self.comma),
+        };
+        own.get_or_insert(line);
+        match other {
+            None => Ok(()),
+            Some(other) => Err(format!(
+                "a number with a decimal {}, and line {other} has one with a decimal {}: a spreadsheet took one of the two for \
+                 something else; import the file with the decimal sign that it was written with",
+                if comma { "comma" } else { "point" },
+                if comma { "point" } else { "comma" },
+            )),
+        }
+    }
+}
+
+fn is_number(kind: Kind) -> bool {
+    match kind {
+        Kind::Count | Kind::Real | Kind::AtLeastZero | Kind::Share => true,
+        Kind::Flag | Kind::Word | Kind::OneOf(_) => false,
+    }
+}
+
+/// Whether `text` says that there is no value. A number may be NaN, as it is written here.
+fn is_nothing(kind: Kind, text: &str) -> bool {
+    let held = match kind {
+        Kind::OneOf(names) => names.contains(&text),
+        Kind::Real | Kind::AtLeastZero | Kind::Share => text == "NaN",
+        Kind::Count | Kind::Flag | Kind::Word => false,
+    };
+    !held && NOTHING.contains(&text)
+}
+
+/// Whether `text` is what is left of hex digits that were taken for a number.
+fn is_number_of_digits(text: &str) -> bool {
+    let whole = text.len() == HEX_DIGITS && text.bytes().all(|b| b.is_ascii_hexdigit());
+    !whole && text.replace(',', ".").parse::<f64>().is_ok()
+}
+
+/// A flag as pandas, spreadsheets and R spell it.
+fn flag(kind: Kind, text: &str) -> Option<Field> {
+    if kind != Kind::Flag {
+        return None;
+    }
+    match text.to_ascii_lowercase().as_str() {
+        "true" | "1" | "1.0" => Some(Field::Flag(true)),
+        "false" | "0" | "0.0" => Some(Field::Flag(false)),
+        _ => None,
+    }
+}
+
+/// A whole number as a column of numbers with fractions has it, such as `12.0` or `1e+05`; none of other text.
+fn whole(text: &str) -> Option<Result<Field, String>> {
+    let number: f64 = text.parse().ok()?;
+    if !number.is_finite() || number < 0.0 || number.fract() != 0.0 {
+        return None;
+    }
+    let powers = text.contains(['e', 'E']) && number >= ROUNDED_FROM;
+    Some(match powers || number > WHOLE_TO {
+        true => Err(format!(
+            "`{text}` may have lost digits: write it in full, as the number of a cell without decimals"
+        )),
+        false => Ok(Field::Count(number as u64)),
+    })
+}

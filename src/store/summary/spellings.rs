@@ -1,0 +1,333 @@
+//! Summaries that went through other programs: what they spell otherwise is read as it was written here, or refused in a
+//! sentence that says what happened.
+
+use super::super::samples::{config, diverged, done, failed, read, text_config};
+use super::tests::{refusal, summary_of, text_of};
+use super::*;
+use crate::store::column::Kind;
+use fastrand::Rng;
+
+/// Rows of both tasks, done, diverged and failed.
+fn records() -> Vec<Record> {
+    let results = [
+        done(1.0 / 3.0),
+        done(1.0),
+        diverged(),
+        failed("out of memory, \"really\"\nat step 3"),
+        failed("a loss was NaN"),
+    ];
+    let row = |(seed, result)| Record::new(&RunConfig { seed, ..config() }, &result);
+    let mut rows: Vec<Record> = (0..).zip(results).map(row).collect();
+    rows.push(Record::new(&text_config(), &read(17.42)));
+    for row in &mut rows {
+        row.set("micro_batch_used", 16u64);
+        row.set("data_digest", "123456789012");
+    }
+    rows
+}
+
+/// A table of text: its header, and its rows.
+fn table(text: &str) -> Vec<StringRecord> {
+    let mut builder = csv::ReaderBuilder::new();
+    let mut reader = builder.has_headers(false).from_reader(text.as_bytes());
+    reader.records().map(|line| line.unwrap()).collect()
+}
+
+/// `table` with other cells: `respell` is given the column and the cell.
+fn respelt(
+    table: &[StringRecord],
+    separator: u8,
+    mut respell: impl FnMut(&Column, &str) -> String,
+) -> String {
+    let mut builder = csv::WriterBuilder::new();
+    let mut writer = builder.delimiter(separator).from_writer(Vec::new());
+    writer.write_record(&table[0]).unwrap();
+    for row in &table[1..] {
+        let cells = table[0]
+            .iter()
+            .zip(row)
+            .map(|(name, cell)| match place(name) {
+                Some(place) => respell(&COLUMNS[place], cell),
+                None => cell.to_owned(),
+            });
+        writer.write_record(cells.collect::<Vec<_>>()).unwrap();
+    }
+    String::from_utf8(writer.into_inner().unwrap()).unwrap()
+}
+
+/// One of the other spellings of a cell.
+fn other_spelling(column: &Column, cell: &str, comma: bool, rng: &mut Rng) -> String {
+    let any = |rng: &mut Rng, of: &[&str]| of[rng.usize(..of.len())].to_owned();
+    let decimal = |text: String| match comma {
+        true => text.replace('.', ","),
+        false => text,
+    };
+    let none: &[&str] = &[
+        "", "NA", "N/A", "nan", "NaN", "None", "null", "<NA>", "#N/A", "NULL",
+    ];
+    match (column.kind, cell) {
+        // Here they are values.
+        (Kind::Real | Kind::AtLeastZero | Kind::Share, "") => any(rng, &["", "NA", "nan", "<NA>"]),
+        (Kind::OneOf(names), "") if names.contains(&"nan") => any(rng, &["", "NaN", "None"]),
+        (_, "") => any(rng, none),
+        // Told by the reason.
+        (Kind::OneOf(_), "nan") => any(rng, &["nan", ""]),
+        (Kind::Flag, "true") => any(rng, &["true", "True", "TRUE", "1", "1.0"]),
+        (Kind::Flag, _) => any(rng, &["false", "False", "FALSE", "0", "0.0"]),
+        (Kind::Count, digits) => {
+            let number: f64 = digits.parse().unwrap();
+            decimal(match rng.u8(..3) {
+                0 => digits.to_owned(),
+                1 => format!("{number:.1}"),
+                _ if number < 1e11 => format!("{number:e}"),
+                _ => digits.to_owned(),
+            })
+        }
+        (Kind::Real | Kind::AtLeastZero | Kind::Share, "NaN") => cell.to_owned(),
+        (Kind::Real | Kind::AtLeastZero | Kind::Share, number) => {
+            let number: f64 = number.parse().unwrap();
+            decimal(match rng.u8(..4) {
+                0 => cell.to_owned(),
+                1 => number.to_string(),
+                2 => format!("{number:e}"),
+                _ => format!("{number:E}"),
+            })
+        }
+        (Kind::Word | Kind::OneOf(_), _) => cell.to_owned(),
+    }
+}
+
+/// The text of a table with what programs write around it.
+fn surrounded(text: &str, separator: u8, rng: &mut Rng) -> String {
+    let separator = char::from(separator).to_string();
+    let (index, trailing) = (rng.usize(..3), rng.bool());
+    let end = ["\n", "\r\n"][rng.usize(..2)];
+    let mut out = ["", "\u{feff}"][rng.usize(..2)].to_owned();
+    let (mut row, mut quoted) = (0, false);
+    for line in text.lines() {
+        // Ends of lines within quotes are cells.
+        if !quoted {
+            out += &match (index, row) {
+                (0, _) => String::new(),
+                (1, 0) => format!("Unnamed: 0{separator}"),
+                (_, 0) => separator.clone(),
+                (_, row) => format!("{}{separator}", row - 1),
+            };
+            row += 1;
+        }
+        out += line;
+        quoted ^= line.matches('"').count() % 2 == 1;
+        if quoted {
+            out += "\n";
+            continue;
+        }
+        if trailing {
+            out += &separator.repeat(2);
+        }
+        out += end;
+    }
+    if rng.bool() {
+        out += &(separator.repeat(80) + end);
+    }
+    out
+}
+
+/// `text` without its column of checksums, as one is told to do who changed a row.
+fn without_checksum(text: &str) -> String {
+    let table = table(text);
+    let at = table[0].iter().position(|name| name == CHECKSUM).unwrap();
+    let mut writer = csv::Writer::from_writer(Vec::new());
+    for row in &table {
+        let kept = row.iter().enumerate().filter(|(i, _)| *i != at);
+        writer.write_record(kept.map(|(_, cell)| cell)).unwrap();
+    }
+    String::from_utf8(writer.into_inner().unwrap()).unwrap()
+}
+
+#[test]
+fn a_row_in_the_spellings_of_other_programs_is_the_row_that_was_written() {
+    let records = records();
+    let whole = text_of(&records);
+    for seed in 0..200 {
+        let mut rng = Rng::with_seed(seed);
+        let separator = [b',', b';', b'\t'][rng.usize(..3)];
+        let comma = separator != b',' && rng.bool();
+        // With the checksums kept, too: no value was changed.
+        let text = match rng.bool() {
+            true => whole.clone(),
+            false => without_checksum(&whole),
+        };
+        let respell = |column: &Column, cell: &str| other_spelling(column, cell, comma, &mut rng);
+        let text = respelt(&table(&text), separator, respell);
+        let text = surrounded(&text, separator, &mut rng);
+        let (_dir, path) = summary_of(&text);
+        let found = read_summary(&path);
+        let found = found.unwrap_or_else(|e| panic!("seed {seed}: {e}\n{text}"));
+        assert!(found == records, "seed {seed}:\n{text}");
+        assert!(is_summary(&path).unwrap(), "seed {seed}");
+    }
+}
+
+#[test]
+fn a_name_or_a_cause_that_reads_like_nothing_stays_what_it_is() {
+    let mut row = Record::new(&config(), &failed("a loss was NaN"));
+    row.set("cause", "nan");
+    row.set("state_mixer", "none");
+    row.set("host", "none");
+    let (_dir, path) = summary_of(&text_of(std::slice::from_ref(&row)));
+    assert_eq!(read_summary(&path).unwrap(), [row]);
+}
+
+#[test]
+fn a_value_that_was_changed_in_another_spelling_is_still_refused_by_its_checksum() {
+    let text = text_of(&records()).replacen("true", "FALSE", 1);
+    let message = refusal(&text);
+    assert!(message.contains("line 2: the row was changed"), "{message}");
+}
+
+/// The refusal of a summary of one row in which `column` holds `cell`.
+fn refusal_of(column: &str, cell: &str, separator: u8) -> String {
+    let text = without_checksum(&text_of(&records()[..1]));
+    refusal(&respelt(&table(&text), separator, |found, own| {
+        match found.name == column {
+            true => cell.to_owned(),
+            false => own.to_owned(),
+        }
+    }))
+}
+
+#[test]
+fn an_id_that_was_taken_for_a_number_is_refused_with_what_keeps_it() {
+    for (column, cell) in [
+        ("run_id", "1.23457E+11"),
+        ("run_id", "inf"),
+        ("run_id", "1.234e+16"),
+        ("run_id", "1234567890"),
+        ("run_id", "123456789012.0"),
+        ("data_digest", "1.23457E+11"),
+        ("git_commit", "1.0e+300"),
+    ] {
+        let message = refusal_of(column, cell, b',');
+        assert!(
+            message.contains(&format!("line 2: column `{column}`: `{cell}` is a number"))
+                && message.contains(&format!("dtype={{\"{column}\": str}}")),
+            "{message}"
+        );
+    }
+    assert!(refusal_of("run_id", "1,23457E+11", b';').contains("is a number"));
+    // As it was written.
+    for id in [
+        "123456789012",
+        "000000000012",
+        "1234e5678901",
+        "12345678901e",
+    ] {
+        let mut row = records().remove(0);
+        row.set("run_id", id);
+        let (_dir, path) = summary_of(&text_of(std::slice::from_ref(&row)));
+        assert_eq!(read_summary(&path).unwrap()[0].run_id(), id);
+    }
+}
+
+#[test]
+fn a_number_that_is_not_sure_to_be_whole_is_refused() {
+    for (column, cell, said) in [
+        ("peak_memory_bytes", "1.23457E+11", "may have lost digits"),
+        ("seed", "1.8446744073709552e+19", "may have lost digits"),
+        ("n", "12.5", "`12.5` is not a whole number"),
+        ("n", "-3.0", "`-3.0` is not a whole number"),
+        ("n", "inf", "`inf` is not a whole number"),
+        ("n", "many", "`many` is not a whole number"),
+        ("positions", "WAHR", "`WAHR` is not true or false"),
+        ("n", "NA", "column `n`: empty"),
+    ] {
+        let message = refusal_of(column, cell, b',');
+        assert!(
+            message.contains("line 2: ") && message.contains(said),
+            "{message}"
+        );
+    }
+}
+
+#[test]
+fn a_decimal_comma_is_read_where_it_can_be_nothing_else() {
+    let message = refusal_of("lr", "0,001", b',');
+    assert!(
+        message.contains("`0,001` is not a number; a decimal comma is read where cells are separated by semicolons"),
+        "{message}"
+    );
+    let message = refusal_of("lr", "1,234,567", b';');
+    assert!(message.contains("`1,234,567` is not a number"), "{message}");
+    // `0.5` in a language of decimal commas, where a spreadsheet leaves it and takes the others for thousands.
+    let message = refusal_of("lr", "0,001", b';');
+    assert!(
+        message.contains("a number with a decimal point, and line 2 has one with a decimal comma")
+            || message
+                .contains("a number with a decimal comma, and line 2 has one with a decimal point"),
+        "{message}"
+    );
+}
+
+#[test]
+fn cells_that_a_spreadsheet_left_out_at_the_end_of_a_row_are_empty() {
+    let mut rows = vec![Record::new(&config(), &done(0.5)); 3];
+    for (seed, row) in (0u64..).zip(&mut rows) {
+        row.set("run_id", &*format!("{seed:012}"));
+        row.set("seed", seed);
+    }
+    let text = without_checksum(&text_of(&rows));
+    let trimmed: Vec<&str> = text
+        .lines()
+        .map(|line| line.trim_end_matches(','))
+        .collect();
+    assert!(trimmed[1].len() < text.lines().nth(1).unwrap().len());
+    let (_dir, path) = summary_of(&(trimmed.join("\n") + "\n"));
+    assert_eq!(read_summary(&path).unwrap(), rows);
+    // A result is never left out, nor the end of the last line.
+    let message = refusal(&trimmed.join("\n"));
+    assert!(
+        message.contains("line 4: ") && message.contains("values under"),
+        "{message}"
+    );
+    let cut = trimmed[2].split(",done,").next().unwrap();
+    let message = refusal(&format!("{}\n{cut},done\n", trimmed[0]));
+    assert!(
+        message.contains("line 2: ") && message.contains("values under"),
+        "{message}"
+    );
+    let message = refusal(&text.replacen(",\n", ",,,more\n", 2));
+    assert!(
+        message.contains("line 2: ") && message.contains("values under"),
+        "{message}"
+    );
+}
+
+#[test]
+fn another_encoding_is_refused_by_its_name() {
+    let text = text_of(&records());
+    for (bytes, said) in [
+        (
+            [
+                &[0xff, 0xfe],
+                text.encode_utf16()
+                    .flat_map(u16::to_le_bytes)
+                    .collect::<Vec<_>>()
+                    .as_slice(),
+            ]
+            .concat(),
+            "line 1: a text in UTF-16; save it as a CSV in UTF-8",
+        ),
+        (
+            text.replace("laptop", "M\u{fc}ller")
+                .chars()
+                .map(|c| c as u8)
+                .collect(),
+            "line 2: not a text in UTF-8",
+        ),
+    ] {
+        let (_dir, path) = summary_of("");
+        fs::write(&path, bytes).unwrap();
+        let message = read_summary(&path).unwrap_err().to_string();
+        assert!(message.contains(said), "{message}");
+    }
+}
