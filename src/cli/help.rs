@@ -3,6 +3,7 @@
 use crate::config::{spelt, Objective, Setting, SETTINGS};
 use crate::recipes::{self, Explained, Task};
 use crate::sweep::Flags;
+use clap::builder::PossibleValuesParser;
 use clap::{Arg, Command};
 
 /// `command` as help of `task` shows it: without what the task has no use for, with the defaults of a command without
@@ -74,9 +75,15 @@ fn described(arg: Arg, setting: &Setting, task: Task, defaults: &[Explained]) ->
     let default = value.map(|value| format!(" [default: {}]", spelt(value)));
     let default = default.unwrap_or_default();
     let full = format!("{}{default}", setting.full_help(&[task.objective]));
+    let taken = setting.is_of(&task.taker());
+    let arg = match setting.names(&[task.objective]).filter(|_| taken) {
+        // Those of other tasks are no values here.
+        Some(names) => arg.value_parser(PossibleValuesParser::new(names)),
+        None => arg,
+    };
     arg.help(format!("{}{default}", setting.help))
         .long_help(full)
-        .hide(!setting.is_of(&task.taker()) || setting.name == "protocol" && !task.has_protocols())
+        .hide(!taken || setting.name == "protocol" && !task.has_protocols())
         .hide_short_help(!setting.common)
 }
 

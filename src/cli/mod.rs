@@ -178,7 +178,7 @@ struct Global {
     out: PathBuf,
     /// Threads [default: all cores].
     ///
-    /// Results do not depend on it.
+    /// Results do not depend on their number.
     #[arg(long, global = true, value_name = "N", hide_short_help = true)]
     threads: Option<usize>,
     /// Implementation of the ops: fused and hand-written where there is one, or the reference alone.

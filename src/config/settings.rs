@@ -24,6 +24,8 @@ pub struct Setting {
     pub help: &'static str,
     /// What `--help` says beyond that, for tasks of some objectives.
     pub more: &'static [(&'static [Objective], &'static str)],
+    /// The names that tasks of some objectives take, where these are not all that the kind has.
+    pub names_of: &'static [(&'static [Objective], &'static [&'static str])],
     /// Whether `-h` shows it.
     pub common: bool,
     /// Other names of the flag.
@@ -216,6 +218,7 @@ const fn row(name: &'static str, at: At, kind: Kind, group: Group, help: &'stati
         group,
         help,
         more: &[],
+        names_of: &[],
         common: false,
         aliases: &[],
         summary: Summary::AsFlag,
@@ -240,6 +243,13 @@ impl Setting {
 
     const fn more(self, more: &'static [(&'static [Objective], &'static str)]) -> Self {
         Self { more, ..self }
+    }
+
+    const fn taking(
+        self,
+        names_of: &'static [(&'static [Objective], &'static [&'static str])],
+    ) -> Self {
+        Self { names_of, ..self }
     }
 
     const fn shown(self, column: SettingColumn) -> Self {
@@ -380,6 +390,7 @@ pub static SETTINGS: Settings = {
             "Source of the examples")
             .more(&[(LABELS, "`native` is our generator, `numpy` the released one, bit for bit."),
                 (POOLED, "`files` are those of the released data, `native` our generator of listops and pathfinder.")])
+            .taking(&[(LABELS, &["native", "numpy"]), (POOLED, &["native", "files"])])
             .shown(column(18, Empty, "generator of the examples")),
         row("data-seed", At::Task("data_seed"), ANY, Task,
             "Seed of the examples")
@@ -469,6 +480,8 @@ pub static SETTINGS: Settings = {
             OneOf(&["constant", "cosine", "linear", "warmup-constant", "cosine-per-epoch", "warmup-cosine"]), Language,
             "Learning rate after the warm-up")
             .more(&[(TEXT, "The warm-up is a tenth of the steps.")])
+            // A classifier's schedules follow from its protocol.
+            .taking(&[(TEXT, &["constant", "cosine", "linear"])])
             .shown(column(25, Required, "learning rate schedule")),
         row("clip", At::Adam("clip"), Norm, Language,
             "Gradient clipping norm; 0 is none")
@@ -567,14 +580,20 @@ impl Setting {
         }
     }
 
-    /// The names that it takes, where these are few.
-    pub fn names(&self) -> Option<Vec<&'static str>> {
-        match self.kind {
-            // A classifier's schedules follow from its protocol.
-            Kind::OneOf(names) if self.name == "schedule" => Some(names[..3].to_vec()),
-            Kind::OneOf(names) => Some(names.to_vec()),
-            _ => None,
-        }
+    /// The names that it takes of tasks of any of `objectives`, where these are few.
+    pub fn names(&self, objectives: &[Objective]) -> Option<Vec<&'static str>> {
+        let Kind::OneOf(names) = self.kind else {
+            return None;
+        };
+        let taken = |name: &&&'static str| {
+            let mut of = self
+                .names_of
+                .iter()
+                .filter(|(_, names)| names.contains(name));
+            self.names_of.is_empty()
+                || of.any(|(of, _)| objectives.iter().any(|one| of.contains(one)))
+        };
+        Some(names.iter().filter(taken).copied().collect())
     }
 
     /// What `--help` says: what it means to tasks of all `objectives`, and the names that it takes.
@@ -582,9 +601,7 @@ impl Setting {
         let more = self.more.iter();
         let more = more.filter(|(of, _)| objectives.iter().all(|one| of.contains(one)));
         let more: Vec<&str> = more.map(|(_, sentence)| *sentence).collect();
-        // Of the sources of examples a task has some, which its sentence names.
-        let named = self.name == "data" && !more.is_empty();
-        let names = self.names().filter(|_| !named);
+        let names = self.names(objectives);
         let names = names.map(|names| format!(" [{}]", names.join(", ")));
         let names = names.unwrap_or_default();
         match more.is_empty() {

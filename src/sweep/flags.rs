@@ -211,7 +211,7 @@ fn flag(setting: &'static Setting) -> Arg {
         };
         return arg.value_delimiter(None).value_parser(parser);
     }
-    if let Some(names) = setting.names() {
+    if let Some(names) = setting.names(&Objective::ALL) {
         return arg.value_parser(PossibleValuesParser::new(names));
     }
     if matches!(setting.kind, Kind::Bool) {
@@ -267,7 +267,7 @@ fn sizes() -> Arg {
     list(SIZES)
         .value_name("L:k")
         .hide_short_help(true)
-        .help("L and k together, e.g. `64:4,128:8`; instead of --seq-len and --kv-pairs")
+        .help("L and k together, e.g. `64:4,128:8`, in place of --seq-len and --kv-pairs")
         .help_heading(crate::config::Group::Task.heading())
         .conflicts_with_all(["seq-len", "kv-pairs"])
         .value_parser(|text: &str| {

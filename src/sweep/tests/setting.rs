@@ -16,6 +16,7 @@ const MADE_UP: Setting = Setting {
     group: Group::Task,
     help: "Places back to the answer",
     more: &[],
+    names_of: &[],
     common: true,
     aliases: &[],
     summary: Summary::AsFlag,

@@ -94,6 +94,40 @@ fn missing_data_is_named_with_the_way_to_it() {
 }
 
 #[test]
+fn the_help_of_a_task_offers_the_values_that_it_takes() {
+    let world = World::new();
+    // In one line, as it would be on a wide terminal.
+    let help = |line: &str| {
+        let text = world.dsf(&format!("{line} --help")).ok();
+        text.split_whitespace().collect::<Vec<_>>().join(" ")
+    };
+    let (mqar, lra, sweep) = (help("mqar"), help("lra"), help("sweep"));
+    assert!(mqar.contains("bit for bit. [native, numpy]"), "{mqar}");
+    assert!(lra.contains("[native, files]"), "{lra}");
+    assert!(sweep.contains("[native, numpy, files]"), "{sweep}");
+    assert!(
+        mqar.contains("e.g. `64:4,128:8`, in place of --seq-len and --kv-pairs"),
+        "{mqar}"
+    );
+    assert_eq!(mqar.matches("[default: all cores]").count(), 1, "{mqar}");
+    for (line, names) in [
+        ("mqar --data files", "native, numpy"),
+        ("lra --data numpy", "native, files"),
+    ] {
+        let said = world.dsf(line).refused();
+        assert!(
+            said.contains(&format!("[possible values: {names}]")),
+            "{said}"
+        );
+    }
+    // A sweep says it of the task.
+    let said = world
+        .dsf("sweep --task mqar --data files --dry-run")
+        .refused();
+    assert!(said.contains("take --data native or numpy"), "{said}");
+}
+
+#[test]
 fn each_task_speaks_of_its_own_flags() {
     let world = World::new();
     let (mqar, lra) = (world.dsf("mqar --help").ok(), world.dsf("lra --help").ok());
