@@ -330,3 +330,15 @@ fn lines_over_an_axis_put_mixers_into_one_panel() {
     let message = world.dsf("report --over d --figure 2").refused();
     assert!(message.contains("--figure"), "{message}");
 }
+
+#[test]
+fn the_report_in_the_guide_is_what_the_program_prints() {
+    let page = include_str!("../../guide/sweeps.md");
+    let shown = page.split("$ dsf ").nth(1).unwrap();
+    let (line, printed) = shown.split_once('\n').unwrap();
+    let printed = printed.split("```").next().unwrap();
+    let root = concat!(env!("CARGO_MANIFEST_DIR"), "/results/");
+    let line = line.replace("results/", root);
+    assert!(line.starts_with("report "), "{line}");
+    assert_eq!(World::new().dsf(&line).ok(), printed);
+}
