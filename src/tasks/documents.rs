@@ -1,7 +1,6 @@
 //! Documents of different lengths, one behind the other in memory.
 
-use super::fingerprint;
-use super::splits::TrainValTest;
+use std::borrow::Cow;
 
 /// One split of labelled documents, or of labelled pairs of them, whose tokens are below 256.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -75,6 +74,12 @@ impl Documents {
         &self.tokens
     }
 
+    /// The bytes by which examples are told from others: tokens, ends of documents and labels.
+    pub(super) fn bytes(&self) -> [Cow<'_, [u8]>; 3] {
+        let ends: Vec<u8> = self.ends.iter().flat_map(|end| end.to_le_bytes()).collect();
+        [(&self.tokens).into(), ends.into(), (&self.labels).into()]
+    }
+
     /// Puts `table[token]` in the place of every token.
     pub(super) fn replace(&mut self, table: &[u8; 256]) {
         let tokens = self.tokens.iter_mut();
@@ -102,17 +107,6 @@ impl Documents {
         }
         let most = counts.iter().max().copied().unwrap_or(0);
         most as f64 / self.len().max(1) as f64
-    }
-}
-
-impl TrainValTest<Documents> {
-    /// Twelve hex digits over every token and label: what data a run has seen.
-    pub fn fingerprint(&self) -> String {
-        fingerprint(self.each().into_iter().flat_map(|split| {
-            let ends = split.ends.iter().flat_map(|end| end.to_le_bytes());
-            let ends: Vec<u8> = ends.collect();
-            [(&split.tokens).into(), ends.into(), (&split.labels).into()]
-        }))
     }
 }
 
@@ -150,21 +144,5 @@ mod tests {
     #[test]
     fn the_majority_is_the_share_of_the_most_frequent_label() {
         assert_eq!(two_pairs().select([0, 0, 1]).majority(), 2.0 / 3.0);
-    }
-
-    #[test]
-    fn the_fingerprint_tells_a_moved_border_and_another_label() {
-        let none = || Documents::new(1);
-        let splits = |train: Documents| TrainValTest::from([train, none(), none()]);
-        let of = |documents: [&[u8]; 2], label: u8| {
-            let mut examples = Documents::new(1);
-            examples.push(&[documents[0]], label);
-            examples.push(&[documents[1]], 0);
-            splits(examples).fingerprint()
-        };
-        let one = of([&[1, 2], &[3]], 0);
-        assert_eq!(one.len(), 12);
-        assert_ne!(one, of([&[1], &[2, 3]], 0));
-        assert_ne!(one, of([&[1, 2], &[3]], 1));
     }
 }

@@ -2,7 +2,7 @@
 
 use super::documents::Documents;
 use super::text::{Counts, Ids, Text};
-use super::{Objective, Sizes};
+use super::{fingerprint, Objective, Sizes};
 use crate::ops::rng::Rng;
 use rayon::prelude::*;
 use std::ops::Range;
@@ -54,6 +54,21 @@ impl<T> TrainValTest<T> {
     /// Training, validation and test split.
     pub fn each(&self) -> [&T; 3] {
         [&self.train, &self.val, &self.test]
+    }
+}
+
+impl TrainValTest<Documents> {
+    /// Twelve hex digits over every token and label: what data a run has seen.
+    pub fn fingerprint(&self) -> String {
+        fingerprint(self.each().into_iter().flat_map(Documents::bytes))
+    }
+}
+
+impl TrainValTest<Text> {
+    /// Twelve hex digits over all ids.
+    pub fn fingerprint(&self) -> String {
+        let digests = self.each().map(|split| split.digest().into_bytes().into());
+        fingerprint(digests.into_iter())
     }
 }
 
@@ -318,5 +333,21 @@ mod tests {
             panic!("another objective");
         };
         assert_eq!((text.train.windows(), text.test.windows()), (6, 1));
+    }
+
+    #[test]
+    fn the_fingerprint_tells_a_moved_border_and_another_label() {
+        let none = || Documents::new(1);
+        let splits = |train: Documents| TrainValTest::from([train, none(), none()]);
+        let of = |documents: [&[u8]; 2], label: u8| {
+            let mut examples = Documents::new(1);
+            examples.push(&[documents[0]], label);
+            examples.push(&[documents[1]], 0);
+            splits(examples).fingerprint()
+        };
+        let one = of([&[1, 2], &[3]], 0);
+        assert_eq!(one.len(), 12);
+        assert_ne!(one, of([&[1], &[2, 3]], 0));
+        assert_ne!(one, of([&[1, 2], &[3]], 1));
     }
 }

@@ -1,7 +1,6 @@
 //! One split as ids in memory, or in a file that is mapped into it.
 
-use super::splits::TrainValTest;
-use super::{fingerprint, sha256};
+use super::sha256;
 use memmap2::Mmap;
 use std::fmt;
 use std::sync::Arc;
@@ -99,14 +98,6 @@ impl Text {
     /// What the whole text was.
     pub fn counts(&self) -> Counts {
         self.counts
-    }
-}
-
-impl TrainValTest<Text> {
-    /// Twelve hex digits over all ids.
-    pub fn fingerprint(&self) -> String {
-        let digests = self.each().map(|split| split.digest().into_bytes().into());
-        fingerprint(digests.into_iter())
     }
 }
 

@@ -200,7 +200,8 @@ fn assert_listed(found: &BTreeSet<String>, listed: &[&str], list: &str) {
 /// the child: `parent::run` calling `child::go` that calls `parent::run` is a circle, and so is
 /// a type of the parent with a field of a child's type if a function of that child takes it. Blocks
 /// of `impl` are items of their own that no path leads to, and such a block does not use its own
-/// type: that a type's methods are written in several files of its folder is no circle.
+/// type if a module around it defines that: the methods of a folder's type may stand in several of
+/// its files. A block for the type of another child does use it.
 #[test]
 fn no_modules_of_a_room_use_each_other_in_a_circle() {
     let circles = Modules::of(&sources::all()).circles();

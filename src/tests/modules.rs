@@ -339,13 +339,14 @@ impl Modules {
     }
 
     /// What a module uses: for each of its items what that leads to. A block of `impl` does not use
-    /// its own type. The imports of a module without children count as uses of an item without a
-    /// name, except for types that it implements.
+    /// its own type, where that is one of the module or of a module around it. The imports of a module
+    /// without children count as uses of an item without a name, except for such types that it implements.
     fn uses(&self, path: &Path) -> Vec<(String, Target)> {
         let module = &self.0[path];
         let type_of = |item: &Item| {
             let name = item.name.strip_prefix("impl ")?;
-            self.resolve(path, &[name.to_owned()], 0)
+            let found = self.resolve(path, &[name.to_owned()], 0);
+            found.filter(|(module, _)| path.starts_with(module))
         };
         let implemented: BTreeSet<Target> = module.items.iter().filter_map(type_of).collect();
         let mut uses = Vec::new();
@@ -470,6 +471,16 @@ fn circles_are_seen_through_every_spelling_of_a_path() {
         source("src/room/a.rs", child),
     ];
     assert_eq!(circles(&sources), [""; 0]);
+    // Methods of another child's type, which uses this one.
+    let sources = [
+        source("src/room/mod.rs", "mod a; mod b;"),
+        source(
+            "src/room/a.rs",
+            "use super::b::B; pub struct A; impl B { fn f(&self) {} }",
+        ),
+        source("src/room/b.rs", "use super::a::A; pub struct B { a: A }"),
+    ];
+    assert_eq!(circles(&sources), ["room: a, b"]);
     // Folders, though no two files use each other; tests and comments do not count.
     let sources = [
         source("src/room/a/x.rs", "use crate::room::b::y::Y; pub struct X;"),
