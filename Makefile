@@ -1,5 +1,5 @@
 # The commands worth remembering. Tests run in release: one build of the dependencies serves all.
-.PHONY: build install run test test-faults test-slurm test-arm lint bench bench-ops ci cuda-toolkit cuda-libraries cuda cuda-quick cuda-report gpu-test
+.PHONY: build install run test test-faults test-slurm test-arm lint bench ci cuda-toolkit cuda-libraries cuda cuda-quick cuda-report gpu-test
 
 build:      # the binary, target/release/dsf
 	cargo build --release --locked
@@ -43,9 +43,6 @@ lint:       # formatting and clippy, as CI asks for them
 bench:      # steps and ops beside their floors, one thread; PYTHON=FILE (with torch): PyTorch by turns
 	cargo build --release --locked
 	target/release/dsf bench all --threads 1 $(if $(PYTHON),--python $(PYTHON)) $(BENCH)
-
-bench-ops:  # the fused ops inside the tests: time a call and elements a second, on one thread
-	RAYON_NUM_THREADS=1 cargo test --release --locked -p dsf-ops --lib -- speed --ignored --nocapture --test-threads=1
 
 cuda-toolkit:   # a compiler for the kernels: an installed CUDA toolkit of 12.8 or later, else 105 MB into .cuda/
 	bash cuda/toolkit.sh fetch

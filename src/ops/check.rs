@@ -277,27 +277,3 @@ pub(crate) fn refuses(
         .to_string();
     assert!(error.contains(message), "{error}");
 }
-
-/// Prints the best of several times of the forward pass and of both passes, and `elements` per
-/// second of both passes.
-pub(crate) fn speed(case: &Case, op: impl Fn(&[Tensor]) -> Result<Tensor>, elements: usize) {
-    let vars = case.vars(DType::F32);
-    let inputs: Vec<Tensor> = vars.iter().map(|v| v.as_tensor().clone()).collect();
-    let best = |f: &dyn Fn()| {
-        let timed = |_| {
-            let start = std::time::Instant::now();
-            f();
-            start.elapsed().as_secs_f64()
-        };
-        (0..15).map(timed).fold(f64::INFINITY, f64::min)
-    };
-    let forward = best(&|| drop(op(&inputs).unwrap()));
-    let both = best(&|| drop(op(&inputs).unwrap().backward().unwrap()));
-    println!(
-        "{}: forward {:.2} ms, both {:.2} ms, {:.0} M elements/s",
-        case.name,
-        forward * 1e3,
-        both * 1e3,
-        elements as f64 / both / 1e6
-    );
-}

@@ -194,11 +194,4 @@ mod tests {
         assert_eq!(dropout(&x, of(0.0, 0)).unwrap().id(), x.id());
         assert!(dropout(&x, of(1.0, 0)).is_err());
     }
-
-    #[test]
-    #[ignore = "a measurement"]
-    fn speed() {
-        let case = Case::new("dropout, 2 M").normal("x", &[1 << 21]);
-        check::speed(&case, fused, 1 << 21);
-    }
 }

@@ -216,17 +216,4 @@ mod tests {
         let message = "gated_readout: gate has shape [2, 4], but h of shape [2, 3]";
         check::refuses(&[&[2, 3], &[2, 4]], fused, message);
     }
-
-    #[test]
-    #[ignore = "a measurement"]
-    fn speed() {
-        let case = Case::new("readout, 2 M").normal("h", &[1 << 21]);
-        let case = case.normal("g", &[1 << 21]).normal("z", &[1 << 21]);
-        check::speed(&case, fused, 1 << 21);
-        check::speed(
-            &case,
-            |ins| reference(&ins[0], &ins[1], ins.get(2)),
-            1 << 21,
-        );
-    }
 }

@@ -253,12 +253,4 @@ mod tests {
         check::refuses(&[&[2, 3]], by(Glu::Gelu), message);
         check::refuses(&[&[2, 0]], by(Glu::Gelu), "needed is a last axis");
     }
-
-    #[test]
-    #[ignore = "a measurement"]
-    fn speed() {
-        for kind in BOTH {
-            check::speed(&case(&[8192, 256]), by(kind), 8192 * 128);
-        }
-    }
 }

@@ -178,12 +178,4 @@ mod tests {
             "cascade: b has shape [2, 4]",
         );
     }
-
-    #[test]
-    #[ignore = "a measurement"]
-    fn speed() {
-        for len in [512, 4096, 16_384] {
-            check::speed(&legs(128, 64), fused(len), 128 * 64 * len);
-        }
-    }
 }

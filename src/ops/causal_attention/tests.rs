@@ -294,21 +294,6 @@ fn wrong_shapes_and_positions_are_named() {
 }
 
 #[test]
-#[ignore = "a measurement"]
-fn speed() {
-    let sizes = [512, 1, 64, 64, 64, 64];
-    for (rule, dropout) in [
-        (Weights::Softmax, None),
-        (Weights::Softmax, Some(DROPOUT)),
-        (Weights::Plain, None),
-    ] {
-        println!("{rule:?}, {dropout:?}");
-        let run = |x: &[Tensor]| attend(x, None, rule, dropout);
-        check::speed(&case(sizes), run, 512 * 64 * 64);
-    }
-}
-
-#[test]
 fn both_ways_to_sum_over_pairs_can_be_asked_for_and_agree() {
     let vars = case([2, 2, 130, 130, 3, 5]).vars(DType::F64);
     let x: Vec<Tensor> = vars.iter().map(|x| x.as_tensor().clone()).collect();

@@ -75,11 +75,3 @@ fn a_wrong_shape_is_named() {
     let message = "causal_conv1d: w has shape [4, 4], but x of shape [1, 2, 3]";
     check::refuses(&[&[1, 2, 3], &[4, 4], &[3]], fused, message);
 }
-
-#[test]
-#[ignore = "a measurement"]
-fn speed() {
-    for (batch, len) in [(32, 64), (512, 64), (2, 16384)] {
-        check::speed(&case(batch, len, 128, 4), fused, batch * len * 128);
-    }
-}

@@ -141,11 +141,3 @@ fn a_wrong_shape_is_named() {
 fn a_large_vocabulary_equals_the_reference() {
     check::agree(&[case(300, 16, 50_304)], fused, by_reference);
 }
-
-#[test]
-#[ignore = "a measurement"]
-fn speed() {
-    for (rows, width, classes) in [(2048, 64, 8192), (2048, 128, 50_304), (2048, 512, 50_304)] {
-        check::speed(&case(rows, width, classes), fused, rows * classes);
-    }
-}

@@ -314,22 +314,3 @@ fn wrong_shapes_and_times_are_named() {
     let shapes = [&[2, 2, 3, 4], k, v, k, k, g];
     check::refuses(&shapes, fused_at(Some(&rows)), "must ascend");
 }
-
-#[test]
-#[ignore = "a measurement"]
-fn speed() {
-    for [batch, len, heads, keys, values, decays] in [
-        [8, 512, 4, 16, 32, 16],
-        [8, 512, 4, 16, 32, 1],
-        [8, 4096, 4, 16, 32, 16],
-        [1, 16384, 4, 16, 32, 16],
-        [8, 512, 2, 64, 64, 64],
-        [1, 4096, 1, 128, 256, 128],
-    ] {
-        let sizes = [batch, len, heads, keys, values, decays];
-        let elements = batch * len * heads * keys * values;
-        check::speed(&case(sizes), fused, elements);
-        let rows = some(batch, len);
-        check::speed(&case_of_rows(sizes, 4), fused_at(Some(&rows)), elements);
-    }
-}

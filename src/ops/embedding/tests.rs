@@ -139,9 +139,3 @@ fn a_token_beyond_the_table_and_missing_positions_are_errors() {
         error(7).contains("positions has shape [7, 3], but table of shape [2, 3] asks for [8, 3]")
     );
 }
-
-#[test]
-#[ignore = "a measurement"]
-fn speed() {
-    check::speed(&case(8192, 64, 64), both(512, 64), 32_768 * 64);
-}

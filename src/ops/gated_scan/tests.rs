@@ -226,23 +226,3 @@ fn rows_must_be_ascending_times_of_every_sequence() {
     let one = rows(&[[0, 1], [0, 1]]).narrow(0, 0, 1).unwrap();
     assert!(refused(&one).contains("positions has shape [1, 2], but x asks for [2, 2]"));
 }
-
-#[test]
-#[ignore = "a measurement"]
-fn speed() {
-    for (batch, len, width) in [(512, 64, 128), (2, 16384, 128)] {
-        for (rule, gates) in RULES.iter().enumerate() {
-            let case = case(rule, batch, len, width);
-            let elements = batch * len * width;
-            check::speed(&case, fused(rule, None), elements);
-            let composed =
-                |ins: &[Tensor]| reference::gated_scan(&ins[0], &ins[1], &gates(ins), None);
-            check::speed(&case, composed, elements);
-        }
-        check::speed(
-            &case(0, batch, len, width),
-            fused(0, Some(&some(batch, len))),
-            batch * len * width,
-        );
-    }
-}

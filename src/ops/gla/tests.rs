@@ -218,23 +218,3 @@ fn wrong_shapes_and_times_are_named() {
     let one = rows(&[[0, 1], [0, 1]]).narrow(0, 0, 1).unwrap();
     refused(&one, "positions has shape [1, 2], but k asks for [2, 2]");
 }
-
-#[test]
-#[ignore = "a measurement"]
-fn speed() {
-    for [batch, len, heads, keys, values, decays] in [
-        [8, 512, 4, 16, 32, 16],
-        [8, 512, 4, 16, 32, 1],
-        [8, 4096, 4, 16, 32, 16],
-        [8, 16384, 4, 16, 32, 16],
-        [1, 16384, 4, 16, 32, 16],
-        [8, 512, 2, 64, 64, 64],
-        [1, 4096, 1, 128, 256, 128],
-    ] {
-        let sizes = [batch, len, heads, keys, values, decays];
-        let elements = batch * len * heads * keys * values;
-        check::speed(&case(sizes), fused, elements);
-        let rows = some(batch, len);
-        check::speed(&case_of_rows(sizes, 4), fused_at(Some(&rows)), elements);
-    }
-}

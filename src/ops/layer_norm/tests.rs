@@ -134,9 +134,3 @@ fn a_wrong_shape_is_named() {
     let message = "layer_norm: bias has shape [4], but x of shape [2, 3]";
     check::refuses(&[&[2, 3], &[3], &[4]], fused, message);
 }
-
-#[test]
-#[ignore = "a measurement"]
-fn speed() {
-    check::speed(&case(&[8192, 64]), fused, 8192 * 64);
-}

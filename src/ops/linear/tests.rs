@@ -193,9 +193,3 @@ fn a_wrong_shape_is_named() {
         message,
     );
 }
-
-#[test]
-#[ignore = "a measurement"]
-fn speed() {
-    check::speed(&case(&[32_768, 64], [64, 64]), fused, 32_768 * 128);
-}

@@ -228,12 +228,4 @@ mod tests {
         let message = "a real and an imaginary part";
         check::refuses(&[&[2, 3, 3, 4], &[2, 3, 3, 4]], fused, message);
     }
-
-    #[test]
-    #[ignore = "a measurement"]
-    fn speed() {
-        for (batch, len) in [(512, 64), (2, 16384)] {
-            check::speed(&case(batch, len, 64), fused, batch * len * 64);
-        }
-    }
 }

@@ -141,15 +141,4 @@ mod tests {
             "linear_scan: x has shape [2, 3, 5]",
         );
     }
-
-    #[test]
-    #[ignore = "a measurement"]
-    fn speed() {
-        for (batch, len) in [(512, 64), (2, 16384)] {
-            let case = Case::new(format!("{batch} x {len} x 128"))
-                .uniform("a", &[batch, len, 128], 0.0, 1.0)
-                .normal("x", &[batch, len, 128]);
-            check::speed(&case, fused, batch * len * 128);
-        }
-    }
 }

@@ -139,14 +139,3 @@ fn a_wrong_shape_is_named() {
     );
     check::refuses(&[&[2, 3], &[3, 2]], fused, "long_conv: u has shape [2, 3]");
 }
-
-#[test]
-#[ignore = "a measurement"]
-fn speed() {
-    for (batch, len, width) in [(8, 1024, 128), (2, 16384, 64)] {
-        for taps in [4, 16, 32, 48, 64, 65, 128, len] {
-            let elements = batch * len * width;
-            check::speed(&case(batch, len, width, taps), fused, elements);
-        }
-    }
-}

@@ -151,9 +151,3 @@ fn a_wrong_probability_is_named() {
     let message = "mlp: dropout of 1, needed is 0 <= p < 1";
     check::refuses(&shapes, by([None, Some(certain)]), message);
 }
-
-#[test]
-#[ignore = "a measurement"]
-fn speed() {
-    check::speed(&case(&[32_768, 64], 256, 64), fused, 32_768 * 256);
-}

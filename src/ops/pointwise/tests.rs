@@ -90,15 +90,3 @@ fn nothing_overflows_into_nan() {
         }
     }
 }
-
-#[test]
-#[ignore = "a measurement"]
-fn speed() {
-    for (name, (fused, _)) in ["sigmoid", "softplus", "elu1", "gelu", "silu", "tanh"]
-        .iter()
-        .zip(ALL)
-    {
-        let case = Case::new(format!("{name}, 2 M")).normal("x", &[1 << 21]);
-        check::speed(&case, |ins| fused(&ins[0]), 1 << 21);
-    }
-}

@@ -168,12 +168,3 @@ fn lengths_must_be_those_of_some_steps_of_every_sequence() {
     };
     check::refuses(&[&[2, 3, 4]], wide, "[2] of I64, but x asks for [2] of U32");
 }
-
-#[test]
-#[ignore = "a measurement"]
-fn speed() {
-    for kind in ALL {
-        let case = Case::new(format!("{kind:?}")).normal("x", &[16, 2048, 128]);
-        check::speed(&case, by(kind, true), 16 * 2048 * 128);
-    }
-}

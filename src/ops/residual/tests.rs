@@ -112,11 +112,3 @@ fn nothing_is_a_residual_of_nothing() {
     let y = residual(&nothing, &nothing, Some(DROPPED), None).unwrap();
     assert_eq!(y.dims(), [0, 3]);
 }
-
-#[test]
-#[ignore = "a measurement"]
-fn speed() {
-    for dropout in [None, Some(DROPPED)] {
-        check::speed(&scaled(&[1 << 21]), by(dropout), 1 << 21);
-    }
-}

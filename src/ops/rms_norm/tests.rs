@@ -140,9 +140,3 @@ fn a_wrong_shape_is_named() {
     let message = "rms_norm: gamma has shape [4], but x of shape [2, 3] asks for [3]";
     check::refuses(&[&[2, 3], &[4]], fused, message);
 }
-
-#[test]
-#[ignore = "a measurement"]
-fn speed() {
-    check::speed(&case(&[8192, 64]), fused, 8192 * 64);
-}

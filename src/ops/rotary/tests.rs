@@ -143,10 +143,3 @@ fn without_rotated_channels_nothing_changes() {
     let y = rotary(&x, 2, 0, None).unwrap();
     assert_eq!(y.to_vec3::<f32>().unwrap(), x.to_vec3::<f32>().unwrap());
 }
-
-#[test]
-#[ignore = "a measurement"]
-fn speed() {
-    let setting = ([4, 1024, 512], 8, 16, false);
-    check::speed(&case(setting), fused(setting), 4 * 1024 * 512);
-}

@@ -198,25 +198,3 @@ fn a_decay_that_underflows_forgets_exactly() {
         assert_eq!(grad.to_vec1::<f32>().unwrap(), expected);
     }
 }
-
-/// A measurement: prints state elements per second of forward and backward. `RAYON_NUM_THREADS=1
-/// cargo test --release -p dsf-ops --lib -- selective_scan::tests::speed --ignored --nocapture`
-#[test]
-#[ignore = "a measurement"]
-fn speed() {
-    for (batch, len, channels, states) in [
-        (32, 64, 64, 64),
-        (8, 512, 128, 64),
-        (32, 256, 128, 16),
-        (8, 64, 64, 1024),
-        (512, 64, 64, 64),
-        (1, 4096, 512, 256),
-        (2, 16384, 64, 64),
-    ] {
-        let case = case(batch, len, channels, states);
-        check::speed(&case, fused, batch * len * channels * states);
-    }
-    let at = positions(&[&[8, 24, 40, 60][..]; 32]);
-    let case = case_of_rows(32, 64, 4, 64, 64);
-    check::speed(&case, fused_at(Some(&at)), 32 * 64 * 64 * 64);
-}

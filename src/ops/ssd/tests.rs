@@ -247,24 +247,3 @@ fn a_decay_that_underflows_forgets_exactly() {
     assert_eq!(values(grads.get(&delta).unwrap()), [1.0, 2.0, 3.0]);
     assert_eq!(values(grads.get(&a).unwrap()), [0.0]);
 }
-
-/// A measurement: prints state elements per second of forward and backward. `RAYON_NUM_THREADS=1
-/// cargo test --release -p dsf-ops --lib -- ssd::tests::speed --ignored --nocapture`
-#[test]
-#[ignore = "a measurement"]
-fn speed() {
-    for (batch, len, channels, states) in [
-        (512, 64, 64, 64),
-        (64, 512, 128, 128),
-        (2, 16384, 64, 64),
-        (16, 512, 512, 256),
-    ] {
-        let case = case(batch, len, channels, states);
-        check::speed(&case, fused, batch * len * channels * states);
-    }
-    let (batch, len, rows) = (512, 64, 4);
-    let at = positions(batch, len, rows);
-    let case = rows_case(batch, [len, rows], 64, 64);
-    let some = |x: &[Tensor]| ssd(&x[0], &x[1], &x[2], &x[3], &x[4], Some(&at));
-    check::speed(&case, some, batch * len * 64 * 64);
-}

@@ -190,12 +190,4 @@ mod tests {
             "vandermonde: the imaginary part of a has shape [2, 4]",
         );
     }
-
-    #[test]
-    #[ignore = "a measurement"]
-    fn speed() {
-        for len in [512, 4096, 16_384] {
-            check::speed(&slow(128, 64), fused(len), 128 * 64 * len);
-        }
-    }
 }

@@ -180,23 +180,3 @@ fn a_pattern_that_does_not_fit_is_refused() {
     );
     refused(links(DType::F32), "of F32");
 }
-
-/// Time by the window, and not by the length.
-#[test]
-#[ignore = "a measurement"]
-fn speed_of_windows() {
-    for len in [1024, 4096, 16384] {
-        for window in [None, Some(64), Some(256)] {
-            let pattern = Pattern {
-                window,
-                ..Pattern::default()
-            };
-            println!("{len} steps, window {window:?}");
-            check::speed(
-                &case([4, 1, len, len, 64, 64]),
-                |x| within(x, None, &pattern, None),
-                4 * len * 64,
-            );
-        }
-    }
-}
