@@ -1,12 +1,13 @@
-//! Files that appear whole or not at all, are made by one process at a time, are mapped, or have a digest.
+//! Files that appear whole or not at all, are made by one process at a time, are read, are mapped, or have a digest.
 
 #![allow(unsafe_code)] // a map of a file changes when the file does
 
-use crate::error::{Error, Result};
+use crate::error::{Error, Position, Result};
 use memmap2::Mmap;
 use serde::Serialize;
 use serde_json::Value;
 use sha2::{Digest, Sha256};
+use std::ffi::OsStr;
 use std::fs::{self, File, TryLockError};
 use std::io::{self, BufWriter, ErrorKind, Read, Write};
 use std::path::{Path, PathBuf};
@@ -166,9 +167,87 @@ pub fn lock(path: &Path, mut wait: impl FnMut() -> Result<()>) -> Result<File> {
     }
 }
 
+/// The byte-order mark that some editors put before a text of UTF-8.
+pub const BOM: &[u8] = b"\xef\xbb\xbf";
+
+/// Opens the file at `path` to read it.
+///
+/// # Errors
+/// What the system refuses; a folder; a named pipe, whose reader would wait for ever. A pipe that another program has
+/// open, as in `<(command)`, is read.
+pub fn open(path: &Path) -> Result<File> {
+    let found = fs::metadata(path).map_err(Error::io("read", path))?;
+    let device = ["/dev", "/proc"].iter().any(|root| path.starts_with(root));
+    if found.is_dir() {
+        return Err(Error::data(path, "a folder, not a file"));
+    }
+    if !found.is_file() && !device {
+        return Err(Error::data(
+            path,
+            "a pipe, a socket or a device, not a file",
+        ));
+    }
+    File::open(path).map_err(Error::io("read", path))
+}
+
+/// The bytes of the file at `path`, with the errors of [`open`].
+pub fn read_bytes(path: &Path) -> Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    let read = open(path)?.read_to_end(&mut bytes);
+    read.map_err(Error::io("read", path))?;
+    Ok(bytes)
+}
+
+/// The text of the file at `path`, which is UTF-8, without the byte-order mark that may stand before it.
+///
+/// # Errors
+/// Those of [`open`], and another encoding.
+pub fn read_text(path: &Path) -> Result<String> {
+    let mut bytes = read_bytes(path)?;
+    if is_utf16(&bytes) {
+        return Err(Error::data(path, UTF16));
+    }
+    if bytes.starts_with(BOM) {
+        bytes.drain(..BOM.len());
+    }
+    String::from_utf8(bytes).map_err(|e| {
+        let before = &e.as_bytes()[..e.utf8_error().valid_up_to()];
+        let line = 1 + before.iter().filter(|byte| **byte == b'\n').count() as u64;
+        Error::data_at(path, Position::Line(line), "not UTF-8")
+    })
+}
+
+/// Why a text that [`is_utf16`] is refused.
+pub const UTF16: &str = "UTF-16, not UTF-8: save it as UTF-8";
+
+/// Whether a text begins with a byte-order mark of UTF-16, which no text of UTF-8 does.
+pub fn is_utf16(text: &[u8]) -> bool {
+    text.starts_with(b"\xff\xfe") || text.starts_with(b"\xfe\xff")
+}
+
+/// Why a file is refused of which a clone of a repository has no more than a pointer.
+pub const POINTER: &str = "a pointer of Git LFS, not the file itself: `git lfs pull` gets that";
+
+/// Whether a file that begins with `bytes` is such a pointer.
+pub fn is_pointer(bytes: &[u8]) -> bool {
+    bytes.starts_with(b"version https://git-lfs.github.com/spec/")
+}
+
+/// Whether a listing of a folder passes over `name`. Such files are none of the data: file managers, editors and
+/// notebooks leave them beside it. Their names begin with a dot, end with a tilde, or are one of the two of Windows.
+pub fn is_hidden(name: &OsStr) -> bool {
+    let name = name.to_string_lossy();
+    let of_windows = ["Thumbs.db", "desktop.ini"];
+    name.starts_with('.')
+        || name.ends_with('~')
+        || of_windows
+            .iter()
+            .any(|known| name.eq_ignore_ascii_case(known))
+}
+
 /// Maps the file at `path` into memory. For files that are replaced whole and never written to.
 pub fn map(path: &Path) -> Result<Mmap> {
-    let file = File::open(path).map_err(Error::io("read", path))?;
+    let file = open(path)?;
     #[cfg(unix)]
     speak_of_cut_files()?;
     // SAFETY: what this program makes, it makes under another name and renames; whoever cuts such a file
@@ -230,7 +309,7 @@ fn seal_of(object: &Value) -> String {
 /// The digest `D`, such as SHA-256, of the file at `path` in small hexadecimal digits. `go_on` may give up between
 /// blocks.
 pub fn digest<D: Digest>(path: &Path, mut go_on: impl FnMut() -> Result<()>) -> Result<String> {
-    let mut file = File::open(path).map_err(Error::io("read", path))?;
+    let mut file = open(path)?;
     let (mut hash, mut block) = (D::new(), vec![0; 1 << 20]);
     loop {
         go_on()?;
@@ -313,6 +392,84 @@ mod tests {
         remove_unfinished(dir.path()).unwrap();
         assert!(!dir.path().join(".unfinished-abc").exists());
         assert!(dir.path().join("kept").exists());
+    }
+
+    #[test]
+    fn a_text_is_read_without_its_byte_order_mark_and_another_encoding_is_named() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("a.toml");
+        let read = |content: &[u8]| {
+            fs::write(&path, content).unwrap();
+            read_text(&path).map_err(|e| e.to_string().replace(path.to_str().unwrap(), "a.toml"))
+        };
+        assert_eq!(read(b"\xef\xbb\xbfa\r\n").unwrap(), "a\r\n");
+        assert_eq!(read(b"").unwrap(), "");
+        assert_eq!(
+            read(b"a\nb\xff\n").unwrap_err(),
+            "a.toml, line 2: not UTF-8"
+        );
+        for utf16 in [b"\xff\xfea\0", b"\xfe\xff\0a"] {
+            let message = read(utf16).unwrap_err();
+            assert_eq!(message, "a.toml: UTF-16, not UTF-8: save it as UTF-8");
+        }
+        assert!(read_text(dir.path())
+            .unwrap_err()
+            .to_string()
+            .ends_with(": a folder, not a file"));
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn nobody_waits_for_a_named_pipe_and_an_open_one_is_read() {
+        use std::process::Command;
+        let dir = tempfile::tempdir().unwrap();
+        let pipe = dir.path().join("train.txt");
+        assert!(Command::new("mkfifo")
+            .arg(&pipe)
+            .status()
+            .unwrap()
+            .success());
+        for message in [read_text(&pipe).map(drop), map(&pipe).map(drop)].map(Result::unwrap_err) {
+            assert!(
+                message.to_string().contains("train.txt: a pipe,"),
+                "{message}"
+            );
+        }
+        let (reader, mut writer) = io::pipe().unwrap();
+        writer.write_all(b"held").unwrap();
+        drop(writer);
+        let held = std::os::fd::AsRawFd::as_raw_fd(&reader);
+        assert_eq!(
+            read_text(Path::new(&format!("/dev/fd/{held}"))).unwrap(),
+            "held"
+        );
+    }
+
+    #[test]
+    fn what_programs_leave_in_folders_is_passed_over() {
+        let hidden = [
+            ".DS_Store",
+            "._0_9.txt",
+            ".ipynb_checkpoints",
+            ".gitkeep",
+            ".0_9.txt.swp",
+            "0_9.txt~",
+            "Thumbs.db",
+            "thumbs.db",
+            "desktop.ini",
+            "Desktop.ini",
+        ];
+        for name in hidden {
+            assert!(is_hidden(name.as_ref()), "{name}");
+        }
+        for name in [
+            "0_9.txt",
+            "train-00000-of-00001.parquet",
+            "a~b",
+            "thumbs.db.txt",
+        ] {
+            assert!(!is_hidden(name.as_ref()), "{name}");
+        }
     }
 
     #[cfg(unix)]

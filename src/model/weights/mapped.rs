@@ -20,6 +20,9 @@ pub(super) struct Mapped {
 impl Mapped {
     pub fn open(path: &Path) -> Result<Self> {
         let map = files::map(path)?;
+        if files::is_pointer(&map) {
+            return Err(Error::data(path, files::POINTER));
+        }
         let broken = |e| not_safetensors(path, &e);
         let (_, header) = SafeTensors::read_metadata(&map).map_err(broken)?;
         check_archive(&map).map_err(|what| Error::data(path, what))?;
@@ -45,12 +48,13 @@ impl Mapped {
         self.names.iter().any(|n| n == name)
     }
 
-    /// All tensors of floats by name, in the types that they are stored in.
-    pub fn floats(&self) -> Result<HashMap<String, Tensor>> {
+    /// The tensors of floats by name that are `wanted`, in the types that they are stored in.
+    pub fn floats(&self, wanted: impl Fn(&str) -> bool) -> Result<HashMap<String, Tensor>> {
         let tensors = SafeTensors::deserialize(&self.map);
         let tensors = tensors.map_err(|e| not_safetensors(&self.place, &e))?;
         let floats = tensors.iter().filter(|(_, view)| is_float(view.dtype()));
         floats
+            .filter(|(name, _)| wanted(name))
             .map(|(name, view)| Ok((name.to_owned(), view.load(&Device::Cpu)?)))
             .collect()
     }

@@ -104,6 +104,9 @@ fn a_file_that_is_none_of_ours_is_named_with_what_it_is() {
         fs::write(&path, content).unwrap();
         assert!(refusal(&path).contains("not a safetensors file"));
     }
+    let pointer = "version https://git-lfs.github.com/spec/v1\noid sha256:4d7a\nsize 9\n";
+    fs::write(&path, pointer).unwrap();
+    assert!(refusal(&path).ends_with("`git lfs pull` gets that"));
     let kept = |tensors: &[(&str, Tensor)], metadata: &[(&str, &str)]| {
         let tensors = tensors
             .iter()

@@ -3,25 +3,25 @@
 
 mod config;
 mod names;
+mod shards;
 
 use super::mapped::Mapped;
 use super::{bytes, header, Checkpoint, Origin};
 use crate::config::{ModelConfig, Precision, Protocol, RunConfig, Schedule, TrainConfig, FORMAT};
 use crate::error::{Error, Result};
-use crate::files::{write_atomic, write_atomic_by};
+use crate::files::{self, write_atomic, write_atomic_by};
 use crate::store::Archive;
 use crate::tasks::wikitext;
 use crate::tasks::wikitext::{Corpus, Tokenizer, WikitextConfig};
 use candle_core::Tensor;
 use config::Shape;
-use serde::Deserialize;
-use std::collections::{BTreeSet, HashMap};
+use shards::INDEX;
+use std::collections::HashMap;
 use std::fs;
 use std::path::Path;
 
 const CONFIG: &str = "config.json";
 const WHOLE: &str = "model.safetensors";
-const INDEX: &str = "model.safetensors.index.json";
 const TOKENIZER: &str = "tokenizer.json";
 
 /// Whether `folder` has the layout of Hugging Face.
@@ -39,43 +39,29 @@ pub(super) fn is_file(file: &Mapped) -> bool {
 /// The model in `folder`.
 pub(super) fn read(folder: &Path) -> Result<Checkpoint> {
     let whole = folder.join(WHOLE);
-    let files = if whole.is_file() {
-        vec![Mapped::open(&whole)?]
-    } else {
-        shards(folder)?
-    };
-    assemble(folder, &files)
+    if whole.is_file() {
+        return read_file(&whole, Mapped::open(&whole)?);
+    }
+    let (files, theirs) = shards::read(folder)?;
+    assemble(folder, &files, theirs)
 }
 
 /// The model whose tensors are all in `file`, at `path`.
 pub(super) fn read_file(path: &Path, file: Mapped) -> Result<Checkpoint> {
     let folder = path.parent().unwrap_or(Path::new("."));
-    assemble(folder, &[file])
+    let theirs = file.floats(|_| true)?;
+    assemble(folder, &[file], theirs)
 }
 
-/// Files that the index in `folder` names.
-fn shards(folder: &Path) -> Result<Vec<Mapped>> {
-    #[derive(Deserialize)]
-    struct Index {
-        weight_map: HashMap<String, String>,
-    }
-    let path = folder.join(INDEX);
-    let text = fs::read_to_string(&path).map_err(Error::io("read", &path))?;
-    let index: Index = serde_json::from_str(&text)
-        .map_err(|e| Error::data(&path, format!("not an index: {e}")))?;
-    let names: BTreeSet<String> = index.weight_map.into_values().collect();
-    let open = |name: &String| Mapped::open(&folder.join(name));
-    names.iter().map(open).collect()
-}
-
-fn assemble(folder: &Path, files: &[Mapped]) -> Result<Checkpoint> {
+/// The model of `config.json` in `folder` from tensors by the names of GPT-NeoX, which `files` hold.
+fn assemble(
+    folder: &Path,
+    files: &[Mapped],
+    theirs: HashMap<String, Tensor>,
+) -> Result<Checkpoint> {
     let place = folder.join(CONFIG);
-    let text = fs::read_to_string(&place).map_err(Error::io("read", &place))?;
+    let text = files::read_text(&place)?;
     let shape = config::read(&text, &place.display().to_string())?;
-    let mut theirs = HashMap::new();
-    for file in files {
-        theirs.extend(file.floats()?);
-    }
     let values = renamed(theirs, &shape.model).map_err(|why| Error::data(folder, why))?;
     let ours = files.iter().find_map(|file| remembered(file, &shape));
     let (config, origin) = match ours {

@@ -1,0 +1,126 @@
+//! A model in several files, and the index that says which of them holds which tensor.
+
+use super::names::is_buffer;
+use super::Mapped;
+use crate::error::{Error, Result};
+use crate::files;
+use candle_core::Tensor;
+use serde::de::{Error as _, MapAccess, Visitor};
+use serde::{Deserialize, Deserializer};
+use std::collections::{BTreeMap, HashMap};
+use std::fmt;
+use std::path::{Component, Path};
+
+/// The file that lists the tensors of all others.
+pub(super) const INDEX: &str = "model.safetensors.index.json";
+
+#[derive(Deserialize)]
+struct Index {
+    #[serde(deserialize_with = "each_once")]
+    weight_map: BTreeMap<String, String>,
+}
+
+/// The files that the index in `folder` names, and their tensors of floats, each from the file that it names for the
+/// tensor: an older copy in another file is not read.
+///
+/// # Errors
+/// An index that is none or leads out of the folder, a file that is not there, and a tensor that is not where the
+/// index says, or that it does not list.
+pub(super) fn read(folder: &Path) -> Result<(Vec<Mapped>, HashMap<String, Tensor>)> {
+    let place = folder.join(INDEX);
+    let index = index(&place)?;
+    let mut shards = BTreeMap::new();
+    for shard in index.values() {
+        if !shards.contains_key(&shard) {
+            shards.insert(shard, open(folder, shard)?);
+        }
+    }
+    check(&index, &shards).map_err(|why| Error::data(&place, why))?;
+    let mut tensors = HashMap::new();
+    for (name, shard) in &shards {
+        tensors.extend(shard.floats(|tensor| index.get(tensor) == Some(*name))?);
+    }
+    Ok((shards.into_values().collect(), tensors))
+}
+
+/// The name of the file that holds each tensor.
+fn index(place: &Path) -> Result<BTreeMap<String, String>> {
+    let refused = |why: String| Error::data(place, why);
+    let index: Index = serde_json::from_str(&files::read_text(place)?)
+        .map_err(|e| refused(format!("not an index of tensors: {e}")))?;
+    for (tensor, shard) in &index.weight_map {
+        let mut parts = Path::new(shard).components();
+        if shard.is_empty() || !parts.all(|part| matches!(part, Component::Normal(_))) {
+            return Err(refused(format!(
+                "`{shard}`, where tensor {tensor} should be, is no file of this folder"
+            )));
+        }
+    }
+    Ok(index.weight_map)
+}
+
+fn open(folder: &Path, shard: &str) -> Result<Mapped> {
+    let path = folder.join(shard);
+    if !path.exists() {
+        return Err(Error::Missing(format!(
+            "{} is not there, and {INDEX} beside it says that it holds a part of the model: get it, too",
+            path.display()
+        )));
+    }
+    Mapped::open(&path)
+}
+
+/// Holds `shards` against what the index says of them.
+fn check(
+    index: &BTreeMap<String, String>,
+    shards: &BTreeMap<&String, Mapped>,
+) -> Result<(), String> {
+    for (tensor, shard) in index {
+        if shards[&shard].has(tensor) {
+            continue;
+        }
+        let other = shards.iter().find(|(_, other)| other.has(tensor));
+        let place = other.map_or("no file of the index does".to_owned(), |(name, _)| {
+            format!("{name} does")
+        });
+        return Err(format!(
+            "{shard} does not hold tensor {tensor}, as is said here; {place}"
+        ));
+    }
+    for (shard, file) in shards {
+        let unlisted = |name: &&String| !index.contains_key(*name) && !is_buffer(name);
+        if let Some(tensor) = file.names().iter().find(unlisted) {
+            return Err(format!(
+                "{shard} holds tensor {tensor}, which is not listed here"
+            ));
+        }
+    }
+    Ok(())
+}
+
+/// Reads an object of strings and refuses a key that stands in it twice, of which JSON readers take the last.
+fn each_once<'de, D: Deserializer<'de>>(from: D) -> Result<BTreeMap<String, String>, D::Error> {
+    struct Pairs;
+    impl<'de> Visitor<'de> for Pairs {
+        type Value = BTreeMap<String, String>;
+
+        fn expecting(&self, f: &mut fmt::Formatter) -> fmt::Result {
+            f.write_str("names of tensors, each with the name of a file")
+        }
+
+        fn visit_map<A: MapAccess<'de>>(self, mut pairs: A) -> Result<Self::Value, A::Error> {
+            let mut map = BTreeMap::new();
+            while let Some((tensor, shard)) = pairs.next_entry::<String, String>()? {
+                if let Some(before) = map.insert(tensor.clone(), shard) {
+                    let why = format!("tensor {tensor} is listed twice, first in {before}");
+                    return Err(A::Error::custom(why));
+                }
+            }
+            Ok(map)
+        }
+    }
+    from.deserialize_map(Pairs)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,167 @@
+use super::super::tests::{folder, put, saved, tensors};
+use super::*;
+use crate::model::weights::tests::assert_same;
+use crate::model::weights::Checkpoint;
+use serde_json::{json, Map, Value};
+use std::fs;
+
+const FIRST: &str = "model-00001-of-00002.safetensors";
+const SECOND: &str = "model-00002-of-00002.safetensors";
+
+/// A model that `transformers` saved, cut into two files.
+struct World {
+    dir: tempfile::TempDir,
+    shards: [Vec<(String, Tensor)>; 2],
+    map: Map<String, Value>,
+}
+
+impl World {
+    fn new() -> Self {
+        let mut first = tensors();
+        let second = first.split_off(9);
+        let listed = |tensors: &[(String, Tensor)], shard: &str| -> Vec<(String, Value)> {
+            tensors
+                .iter()
+                .map(|(name, _)| (name.clone(), shard.into()))
+                .collect()
+        };
+        let map = [listed(&first, FIRST), listed(&second, SECOND)].concat();
+        Self {
+            dir: folder(),
+            shards: [first, second],
+            map: map.into_iter().collect(),
+        }
+    }
+
+    fn place(&self, name: &str) -> std::path::PathBuf {
+        self.dir.path().join(name)
+    }
+
+    /// Opens the model as it is now.
+    fn open(&self) -> Result<Checkpoint> {
+        let index = json!({ "metadata": {}, "weight_map": self.map });
+        self.open_by(&index.to_string())
+    }
+
+    /// Opens the model under another index.
+    fn open_by(&self, index: &str) -> Result<Checkpoint> {
+        for (name, tensors) in [FIRST, SECOND].into_iter().zip(&self.shards) {
+            put(&self.place(name), tensors);
+        }
+        fs::write(self.place(INDEX), index).unwrap();
+        Checkpoint::open(self.dir.path())
+    }
+
+    /// Why the model is refused as it is now, behind the name of the index.
+    fn refusal(&self) -> String {
+        named(&self.open().unwrap_err())
+    }
+}
+
+/// What is said of the index.
+fn named(error: &Error) -> String {
+    let message = error.to_string();
+    let (place, why) = message.split_once(": ").unwrap();
+    assert!(place.ends_with(INDEX), "{message}");
+    why.to_owned()
+}
+
+#[test]
+fn an_older_copy_in_a_file_that_the_index_does_not_name_is_not_read() {
+    let wanted = Checkpoint::open(&saved()).unwrap();
+    let mut world = World::new();
+    assert_same(&world.open().unwrap(), &wanted);
+    // In either order of the files.
+    let zeros = |(name, tensor): &(String, Tensor)| (name.clone(), tensor.zeros_like().unwrap());
+    let (early, late) = (zeros(&world.shards[0][0]), zeros(&world.shards[1][0]));
+    world.shards[1].push(early);
+    world.shards[0].push(late);
+    assert_same(&world.open().unwrap(), &wanted);
+}
+
+#[test]
+fn a_tensor_that_is_not_where_the_index_says_is_named_with_where_it_is() {
+    let mut world = World::new();
+    let tensor = world.shards[0][0].0.clone();
+    world.map[&tensor] = SECOND.into();
+    let moved = format!("{SECOND} does not hold tensor {tensor}, as is said here; {FIRST} does");
+    assert_eq!(world.refusal(), moved);
+    world.map[&tensor] = FIRST.into();
+    world.shards[0].remove(0);
+    let gone = format!(
+        "{FIRST} does not hold tensor {tensor}, as is said here; no file of the index does"
+    );
+    assert_eq!(world.refusal(), gone);
+}
+
+#[test]
+fn a_tensor_that_the_index_does_not_list_is_refused() {
+    let mut world = World::new();
+    let tensor = world.shards[1][0].0.clone();
+    world.map.remove(&tensor);
+    let unlisted = format!("{SECOND} holds tensor {tensor}, which is not listed here");
+    assert_eq!(world.refusal(), unlisted);
+}
+
+#[test]
+fn a_file_of_the_index_that_is_not_there_is_named() {
+    let mut world = World::new();
+    let absent = "model-00003-of-00003.safetensors";
+    world.map.insert("embed_out.bias".to_owned(), absent.into());
+    let error = world.open().unwrap_err();
+    assert_eq!(error.exit_code(), crate::error::exit::NO_DATA);
+    let path = world.place(absent).display().to_string();
+    let begins = format!("{path} is not there, and {INDEX} beside it");
+    assert!(error.to_string().starts_with(&begins), "{error}");
+}
+
+#[test]
+fn no_file_outside_the_folder_is_opened() {
+    let mut world = World::new();
+    let tensor = world.shards[0][0].0.clone();
+    let outside = tempfile::NamedTempFile::new().unwrap();
+    for shard in [
+        "../x.safetensors",
+        outside.path().to_str().unwrap(),
+        "..",
+        "a/../../x",
+        "",
+    ] {
+        world.map[&tensor] = shard.into();
+        let wanted =
+            format!("`{shard}`, where tensor {tensor} should be, is no file of this folder");
+        assert_eq!(world.refusal(), wanted);
+    }
+}
+
+#[test]
+fn what_is_no_index_is_refused_in_one_sentence() {
+    let world = World::new();
+    for (index, why) in [
+        ("", "EOF"),
+        ("{}", "missing field `weight_map`"),
+        (
+            r#"{"weight_map": ["a"]}"#,
+            "names of tensors, each with the name of a file",
+        ),
+        (r#"{"weight_map": {"a": 1}}"#, "expected a string"),
+        (
+            r#"{"weight_map": {"a": "b", "a": "c"}}"#,
+            "tensor a is listed twice, first in b",
+        ),
+    ] {
+        let said = named(&world.open_by(index).unwrap_err());
+        assert!(said.starts_with("not an index of tensors: "), "{said}");
+        assert!(said.contains(why), "{said}");
+    }
+    let said = named(&world.open_by("\u{feff}{}").unwrap_err());
+    assert!(
+        said.contains("missing field"),
+        "a byte-order mark is read over: {said}"
+    );
+    let empty = world
+        .open_by(r#"{"weight_map": {}}"#)
+        .unwrap_err()
+        .to_string();
+    assert!(empty.contains("is missing"), "{empty}");
+}
