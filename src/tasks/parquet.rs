@@ -1,7 +1,8 @@
 //! Columns of a Parquet file: bytes, alone or beside a whole number.
 
 use crate::error::{Error, Result};
-use parquet::basic::{Encoding, Type};
+use crate::files;
+use parquet::basic::{Compression, Encoding, Type};
 use parquet::column::page::{Page, PageMetadata, PageReader};
 use parquet::column::reader::{get_column_reader, get_typed_column_reader};
 use parquet::data_type::{ByteArrayType, DataType, Int32Type, Int64Type};
@@ -9,6 +10,7 @@ use parquet::errors::{ParquetError, Result as Parquet};
 use parquet::file::reader::{FileReader, SerializedFileReader};
 use std::cell::Cell;
 use std::fs::File;
+use std::io::{self, Read, Seek, SeekFrom};
 use std::panic::{self, AssertUnwindSafe};
 use std::path::Path;
 use std::sync::Once;
@@ -75,9 +77,46 @@ fn check_complete(reader: &Reader, group: usize, columns: &[(usize, &str)]) -> R
     Err(Fault::Broken(format!("of {declared} rows it has {held}")))
 }
 
+/// How a file is brought into a form that is read here.
+const REWRITE: &str = "write it again with the defaults of pandas or pyarrow";
+
 fn open(path: &Path) -> Result<Reader, Fault> {
-    let file = File::open(path).map_err(|e| Fault::Unread(Error::io("read", path)(e)))?;
+    let mut file = files::open(path).map_err(Fault::Unread)?;
+    let ends = ends(&mut file).map_err(|e| Fault::Unread(Error::io("read", path)(e)));
+    let (first, last) = ends?;
+    if files::is_pointer(&first) {
+        return Err(Fault::Unread(Error::data(path, files::POINTER)));
+    }
+    if last == *b"PARE" {
+        return Err(Fault::Form("encrypted".to_owned()));
+    }
     Ok(Reader::new(file)?)
+}
+
+/// The first bytes of a file and its last four, which in Parquet say what it is; zeros of one that has none.
+fn ends(file: &mut File) -> io::Result<(Vec<u8>, [u8; 4])> {
+    let (mut first, mut last) = (Vec::new(), [0; 4]);
+    file.take(64).read_to_end(&mut first)?;
+    if first.len() >= last.len() {
+        file.seek(SeekFrom::End(-4))?;
+        file.read_exact(&mut last)?;
+    }
+    file.rewind()?;
+    Ok((first, last))
+}
+
+/// The compression of a column by its name, where it is one that is not read here.
+fn unread(compression: Compression) -> Option<&'static str> {
+    match compression {
+        Compression::BROTLI(_) => Some("brotli"),
+        Compression::LZO => Some("lzo"),
+        Compression::UNCOMPRESSED
+        | Compression::SNAPPY
+        | Compression::GZIP(_)
+        | Compression::LZ4
+        | Compression::LZ4_RAW
+        | Compression::ZSTD(_) => None,
+    }
 }
 
 /// What `work` reads of the file at `path`. The decoder trusts page headers and panics on some that
@@ -119,6 +158,8 @@ enum Fault {
     Unread(Error),
     /// It is damaged.
     Broken(String),
+    /// It is whole, in a form that is not read here.
+    Form(String),
     /// It is about something else.
     Columns(String),
 }
@@ -126,7 +167,7 @@ enum Fault {
 impl From<ParquetError> for Fault {
     fn from(error: ParquetError) -> Self {
         match error {
-            ParquetError::NYI(what) => Self::Columns(what),
+            ParquetError::NYI(what) => Self::Form(what),
             error => Self::Broken(error.to_string()),
         }
     }
@@ -137,6 +178,7 @@ impl Fault {
         let reason = match self {
             Self::Unread(error) => return error,
             Self::Broken(why) => format!("not a whole Parquet file ({why}): get it again"),
+            Self::Form(what) => format!("{what}, which is not read here: {REWRITE}"),
             Self::Columns(why) => format!("{why}; expected is `{content}` (text or bytes){beside}"),
         };
         Error::data(path, reason)
@@ -195,7 +237,11 @@ fn column<T: DataType>(
         let columns = group.num_columns();
         return Err(Fault::Broken(format!("a row group has {columns} columns")));
     }
-    let stored = group.metadata().column(at).column_type();
+    let stored = group.metadata().column(at);
+    if let Some(name) = unread(stored.compression()) {
+        return Err(Fault::Form(format!("compressed with {name}")));
+    }
+    let stored = stored.column_type();
     if stored != T::get_physical_type() {
         return Err(Fault::Broken(format!("`{name}` is stored as {stored}")));
     }
@@ -209,7 +255,7 @@ fn column<T: DataType>(
         let (rows, present, _) =
             column.read_records(CHUNK, Some(&mut levels), None, &mut values)?;
         if present < rows {
-            return Err(Fault::Columns(format!("`{name}` is empty in some row")));
+            return Err(Fault::Columns(format!("`{name}` is null in some row")));
         }
         if rows == 0 {
             return Ok(values);
@@ -231,10 +277,9 @@ impl PageReader for Checked {
                 "a dictionary of {} bytes declares {num_values} entries",
                 buf.len()
             ))),
-            Some(page) if !READ.contains(&page.encoding()) => Err(ParquetError::NYI(format!(
-                "pages encoded as {} are not read here",
-                page.encoding()
-            ))),
+            Some(page) if !READ.contains(&page.encoding()) => {
+                Err(ParquetError::NYI(format!("encoded as {}", page.encoding())))
+            }
             _ => Ok(page),
         }
     }
