@@ -71,7 +71,7 @@ fn formats() -> PossibleValuesParser {
 /// The runs of a summary, or of a results folder: those below `runs`, and those of every summary in it that is not made
 /// of these.
 pub(super) fn read(source: &Path) -> Result<Vec<Record>> {
-    if source.is_file() {
+    if source.exists() && !source.is_dir() {
         return read_summary(source);
     }
     let store = Store::existing(source)?;

@@ -9,6 +9,7 @@ use super::worker::{code, done, emit, Events};
 use super::{exit, go_on, progress, stop_flag, Global};
 use crate::config::{spelt, RunConfig};
 use crate::error::{ensure, Error, Result};
+use crate::files;
 use crate::recipes::{self, Explained, Resolved, Task};
 use crate::store::{Metrics, Outcome, RunResult, RunStatus, Status, Store, Weights};
 use crate::sweep::estimate::{self, counted, duration};
@@ -16,7 +17,6 @@ use crate::sweep::{Experiment, Flags, Training};
 use crate::tasks;
 use clap::Args;
 use serde_json::{json, Value};
-use std::fs;
 use std::path::PathBuf;
 
 #[derive(Args)]
@@ -56,8 +56,8 @@ impl Arguments {
             return Experiment::read(&file)?.single(task, &self.flags);
         }
         let place = file.display().to_string();
-        let text = fs::read_to_string(&file);
-        let text = text.map_err(|e| Error::usage(format!("--config: cannot read {place}: {e}")))?;
+        let text = files::read_text(&file);
+        let text = text.map_err(|e| Error::usage(format!("--config: {e}")))?;
         let config = RunConfig::parse(&text, &place)?;
         let name = config.task.name();
         ensure!(

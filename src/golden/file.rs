@@ -1,10 +1,10 @@
 //! A golden file in memory: tensors by name, metadata by key.
 
 use crate::error::{refuse, Error, Result};
+use crate::files;
 use candle_core::{safetensors as io, DType, Device, Tensor};
 use safetensors::SafeTensors;
 use std::collections::{BTreeMap, HashMap};
-use std::fs;
 use std::path::Path;
 
 pub(super) struct File {
@@ -14,7 +14,7 @@ pub(super) struct File {
 
 impl File {
     pub fn read(path: &Path) -> Result<Self> {
-        let bytes = fs::read(path).map_err(Error::io("read", path))?;
+        let bytes = files::read_bytes(path)?;
         let broken = |e: String| Error::usage(format!("not a safetensors file: {e}"));
         let (_, header) = SafeTensors::read_metadata(&bytes).map_err(|e| broken(e.to_string()))?;
         let tensors = io::load_buffer(&bytes, &Device::Cpu).map_err(|e| broken(e.to_string()))?;

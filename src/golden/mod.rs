@@ -8,6 +8,7 @@ mod mqar;
 mod trajectory;
 
 use crate::error::{refuse, Error, Result};
+use crate::files::is_hidden;
 use candle_core::backprop::GradStore;
 use candle_core::{Tensor, Var};
 use file::{distance, magnitude, File};
@@ -111,7 +112,8 @@ pub fn files(dir: &Path) -> Result<Vec<PathBuf>> {
     let mut files = Vec::new();
     for entry in entries {
         let path = entry.map_err(Error::io("read", dir))?.path();
-        if path.extension().is_some_and(|e| e == "safetensors") {
+        let hidden = path.file_name().is_some_and(is_hidden);
+        if !hidden && path.extension().is_some_and(|e| e == "safetensors") {
             files.push(path);
         }
     }

@@ -6,7 +6,7 @@ use super::reconcile::reconcile;
 use super::{run_dir, Record, RunStatus, Store, CONFIG, RESULT};
 use crate::config::RunConfig;
 use crate::error::{ensure, Error, Result};
-use crate::files::{remove_if_present, write_atomic_by};
+use crate::files::{is_hidden, remove_if_present, write_atomic_by};
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsString;
 use std::fs::{self, File};
@@ -151,9 +151,7 @@ fn files(folder: &Path) -> Result<BTreeSet<OsString>> {
     for entry in fs::read_dir(folder).map_err(Error::io("read", folder))? {
         let entry = entry.map_err(Error::io("read", folder))?;
         let name = entry.file_name();
-        let own = name
-            .to_str()
-            .is_some_and(|name| NOT_COPIED.contains(&name) || name.starts_with('.'));
+        let own = name.to_str().is_some_and(|name| NOT_COPIED.contains(&name)) || is_hidden(&name);
         if entry.path().is_file() && !own {
             names.insert(name);
         }
@@ -256,8 +254,15 @@ mod tests {
         let world = World::new();
         let a = world.folder("a", &[(1, done(0.5))]);
         fs::create_dir_all(a.run_folder("no-run")).unwrap();
-        let merged = world.folder("out", &[]).merge(&[a]).unwrap();
+        // What a file manager or a notebook leaves is no folder of a run, and no file of one.
+        fs::create_dir_all(a.run_folder(".ipynb_checkpoints")).unwrap();
+        let id = seeded(1).id();
+        fs::write(a.run_folder(&id).join("Thumbs.db"), "").unwrap();
+        let out = world.folder("out", &[]);
+        let merged = out.merge(&[a]).unwrap();
         assert_eq!(merged.taken, 1);
+        assert_eq!(merged.warnings.len(), 1, "{merged:?}");
         assert!(merged.warnings[0].contains("no-run"), "{merged:?}");
+        assert!(!out.run_folder(&id).join("Thumbs.db").exists());
     }
 }

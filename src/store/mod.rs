@@ -73,7 +73,7 @@ pub use summary::{columns_with, read_summary, to_csv, Configs, Scan};
 
 use crate::config::RunConfig;
 use crate::error::{ensure, refuse, Error, Result};
-use crate::files::unseal;
+use crate::files::{self, is_hidden, unseal};
 use serde_json::Value;
 use std::fs;
 use std::io::ErrorKind;
@@ -250,7 +250,8 @@ impl Store {
         let mut found = Vec::new();
         for entry in fs::read_dir(&self.out).map_err(Error::io("read", &self.out))? {
             let path = entry.map_err(Error::io("read", &self.out))?.path();
-            let csv = path.is_file() && path.extension().is_some_and(|end| end == "csv");
+            let hidden = path.file_name().is_some_and(is_hidden);
+            let csv = !hidden && path.is_file() && path.extension().is_some_and(|end| end == "csv");
             if csv && !made.contains(&path) && summary::is_summary(&path)? {
                 found.push(path);
             }
@@ -295,7 +296,7 @@ fn is_empty(value: &Value) -> bool {
 
 /// The config of a run that a file holds.
 pub fn read_config(path: &Path) -> Result<RunConfig> {
-    let text = fs::read_to_string(path).map_err(Error::io("read", path))?;
+    let text = files::read_text(path)?;
     RunConfig::parse(&text, &path.display().to_string())
 }
 

@@ -11,7 +11,7 @@ use super::sheet::{self, Sheet};
 use super::{read_if_present, Cause, Record, RunStatus, Store, CONFIG, RESULT, RUNS, SCHEMA};
 use crate::config::RunConfig;
 use crate::error::{Error, Position, Result};
-use crate::files::{open_lock, remove_unfinished, write_atomic};
+use crate::files::{is_hidden, open_lock, read_bytes, remove_unfinished, write_atomic};
 use crate::tasks;
 use csv::{ErrorKind, StringRecord};
 use serde::Serialize;
@@ -74,6 +74,9 @@ fn run_folders(runs: &Path) -> Result<Vec<String>> {
         let entry = entry.map_err(Error::io("read", runs))?;
         // Asked of the folder, not of each file in it, where it knows.
         let kind = entry.file_type().map_err(Error::io("read", runs))?;
+        if is_hidden(&entry.file_name()) {
+            continue;
+        }
         if kind.is_dir() || kind.is_symlink() && entry.path().is_dir() {
             names.push(entry.file_name().to_string_lossy().into_owned());
         }
@@ -284,7 +287,7 @@ fn csv_of(
 /// have, a row that is not what its checksum is of, a header that lacks what every version wrote, and two different
 /// results of one run are refused.
 pub fn read_summary(path: &Path) -> Result<Vec<Record>> {
-    let bytes = fs::read(path).map_err(Error::io("read", path))?;
+    let bytes = read_bytes(path)?;
     if bytes.starts_with(&[0xff, 0xfe]) || bytes.starts_with(&[0xfe, 0xff]) {
         let why = "a text in UTF-16; save it as a CSV in UTF-8";
         return Err(refused(path, 1, why));

@@ -17,9 +17,9 @@ use super::grid::Plan;
 use super::shipped::Shipped;
 use crate::config::{Settings, SETTINGS};
 use crate::error::{self, ensure, refuse, Error, Result};
+use crate::files;
 use crate::recipes::{self, Resolved, Task};
 use clap::{Command, FromArgMatches};
-use std::fs;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use toml::de::{DeTable, DeValue};
@@ -47,14 +47,15 @@ impl Experiment {
     /// Reads the file at `path`; where there is none, the experiment of that name that is part of the program.
     pub fn read(path: &Path) -> Result<Self> {
         let place = path.display().to_string();
-        match (fs::read_to_string(path), Shipped::find(path)) {
+        match (files::read_text(path), Shipped::find(path)) {
             (Ok(text), _) => Self::parse(&text, &place, SETTINGS),
-            (Err(e), Some(shipped)) if e.kind() == ErrorKind::NotFound => {
+            (Err(Error::Io { source, .. }), Some(shipped)) if source.kind() == ErrorKind::NotFound => {
                 Self::parse(shipped.text, &place, SETTINGS)
             }
-            (Err(e), _) => refuse!(
-                "cannot read the experiment file {place}: {e}; `dsf experiments` lists those that need no file"
+            (Err(Error::Io { source, .. }), _) => refuse!(
+                "cannot read the experiment file {place}: {source}; `dsf experiments` lists those that need no file"
             ),
+            (Err(e), _) => refuse!("{e}"),
         }
     }
 

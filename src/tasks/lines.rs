@@ -1,9 +1,10 @@
 //! Large files of one example or row a line, block by block, the lines of a block at once.
 
 use crate::error::{Error, Position, Result};
+use crate::files;
 use rayon::prelude::*;
 use std::fs::File;
-use std::io::{ErrorKind, Read};
+use std::io::Read;
 use std::path::Path;
 
 /// Bytes read at once: enough lines to share among threads, little beside the tokens.
@@ -19,6 +20,13 @@ pub(super) struct Line<'a> {
     pub(super) text: &'a [u8],
     /// Whether a line end follows; the last line of a file may lack one.
     pub(super) ended: bool,
+}
+
+impl<'a> Line<'a> {
+    /// What stands on it behind the byte-order mark that an editor may have put before the first line.
+    pub(super) fn unmarked(self) -> &'a [u8] {
+        self.text.strip_prefix(files::BOM).unwrap_or(self.text)
+    }
 }
 
 /// Hands what `parse` makes of each of the first `most` lines to `take`, in order, and says how many
@@ -54,8 +62,11 @@ pub(super) fn read<T: Send>(
 }
 
 fn check_header(path: &Path, line: Line, header: &str) -> Result<()> {
-    if line.text == header.as_bytes() {
+    if line.unmarked() == header.as_bytes() {
         return Ok(());
+    }
+    if files::is_utf16(line.text) {
+        return Err(Error::data(path, files::UTF16));
     }
     let (expected, found) = (header.escape_debug(), excerpt(line.text));
     let reason = format!("the header must be `{expected}`, not `{found}`");
@@ -110,7 +121,7 @@ impl<'a> Blocks<'a> {
     fn open(path: &'a Path) -> Result<Self> {
         Ok(Self {
             path,
-            file: File::open(path).map_err(Error::io("read", path))?,
+            file: files::open(path)?,
             buffer: Vec::new(),
             used: 0,
         })
@@ -143,13 +154,8 @@ impl<'a> Blocks<'a> {
     /// Whether the file goes on behind the block that was read.
     fn fill(&mut self) -> Result<bool> {
         let mut block = self.file.by_ref().take(BLOCK as u64);
-        match block.read_to_end(&mut self.buffer) {
-            Ok(read) => Ok(read == BLOCK),
-            Err(error) if error.kind() == ErrorKind::IsADirectory => {
-                Err(Error::data(self.path, "a folder, not a file"))
-            }
-            Err(error) => Err(Error::io("read", self.path)(error)),
-        }
+        let read = block.read_to_end(&mut self.buffer);
+        Ok(read.map_err(Error::io("read", self.path))? == BLOCK)
     }
 }
 
@@ -185,6 +191,7 @@ mod tests {
     fn lines_come_in_order_without_their_ends() {
         assert_eq!(lines("a\r\n\nb", None, 9).unwrap(), ["a", "", "b"]);
         assert_eq!(lines("h\r\na\r\n", Some("h"), 9).unwrap(), ["a"]);
+        assert_eq!(lines("\u{feff}h\r\na\r\n", Some("h"), 9).unwrap(), ["a"]);
         assert_eq!(lines("a\nb\nbad\n", None, 2).unwrap(), ["a", "b"]);
         assert!(lines("", Some("h"), 2).unwrap().is_empty());
     }

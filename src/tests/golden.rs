@@ -20,6 +20,18 @@ fn every_golden_file_passes() {
     assert!(failures.is_empty(), "{}", failures.join("\n"));
 }
 
+#[test]
+fn what_a_file_manager_leaves_is_no_golden_file() {
+    let dir = tempfile::tempdir().unwrap();
+    for name in ["a.safetensors", "._a.safetensors", ".DS_Store", "Thumbs.db"] {
+        fs::write(dir.path().join(name), "").unwrap();
+    }
+    assert_eq!(
+        files(dir.path()).unwrap(),
+        [dir.path().join("a.safetensors")]
+    );
+}
+
 /// Damage of every kind in the header and the numbers: a verdict each time, never a panic.
 #[test]
 fn damaged_files_are_judged_and_never_panic() {

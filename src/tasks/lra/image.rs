@@ -6,10 +6,10 @@ use super::parts::{first, permutation, tenth};
 use super::picture::{self, PIXELS};
 use super::{Documents, LraConfig, LraDataset, Sources, Splits};
 use crate::error::{Error, Position, Result};
+use crate::files::read_bytes;
 use crate::tasks::parquet;
 use png::ColorType;
 use rayon::prelude::*;
-use std::fs;
 use std::path::Path;
 
 /// A label, then the red, the green and the blue of every pixel.
@@ -62,7 +62,7 @@ fn read(folder: &Path) -> Result<(Documents, Documents)> {
 
 /// Adds the records of a binary batch.
 fn read_batch(path: &Path, examples: &mut Documents) -> Result<()> {
-    let bytes = fs::read(path).map_err(Error::io("read", path))?;
+    let bytes = read_bytes(path)?;
     let (records, rest) = bytes.as_chunks::<RECORD>();
     if records.is_empty() || !rest.is_empty() {
         let reason = format!("expected {RECORD} bytes, found {}; {REMEDY}", rest.len());

@@ -19,14 +19,15 @@ pub(super) fn load(config: &LraConfig, dir: &Path) -> Result<Splits> {
 
 /// Both texts, cut and with their end, and whether one paper cites the other.
 fn parse(line: Line, seq_len: usize) -> Result<([Vec<u8>; 2], u8), String> {
-    let fields: Vec<&[u8]> = line.text.split(|byte| *byte == b'\t').take(6).collect();
+    let text = line.unmarked();
+    let fields: Vec<&[u8]> = text.split(|byte| *byte == b'\t').take(6).collect();
     let &[label, _, _, first, second] = fields.as_slice() else {
         return Err(format!(
             "expected are five fields with tabs between them (label, two ids, two texts), not `{}`",
-            excerpt(line.text)
+            excerpt(text)
         ));
     };
-    if let Some(at) = line.text.iter().position(|byte| !byte.is_ascii()) {
+    if let Some(at) = text.iter().position(|byte| !byte.is_ascii()) {
         return Err(format!(
             "byte {} is not ASCII, as all of the data is",
             at + 1

@@ -3,6 +3,7 @@
 
 use super::files::PAIRS;
 use crate::error::{refuse, Error, Result};
+use crate::files::read_bytes;
 use crate::ops::rng::Rng;
 use crate::tasks::lines::begins_article;
 use std::fs;
@@ -21,7 +22,7 @@ const SHORTEST: usize = 400;
 /// serves two files. A model may learn what the articles are about, or just that a second document which
 /// begins like an article is another's. The files are a function of the text, `sizes` and `seed`.
 pub fn write_stand_in(text: &Path, out: &Path, sizes: [usize; 3], seed: u64) -> Result<()> {
-    let bytes = fs::read(text).map_err(Error::io("read", text))?;
+    let bytes = read_bytes(text)?;
     let mut articles = articles(&bytes);
     let needed = 2 * sizes.iter().filter(|size| **size > 0).count();
     if articles.len() < needed {

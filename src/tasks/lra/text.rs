@@ -5,6 +5,7 @@ use super::parts::{TEST, TRAIN};
 use super::vocab::{Vocabulary, END};
 use super::{Documents, LraConfig, LraDataset, Sources, Splits};
 use crate::error::{refuse, Error, Position, Result};
+use crate::files::{is_hidden, read_bytes};
 use crate::ops::rng::Rng;
 use crate::tasks::parquet;
 use std::collections::HashMap;
@@ -96,8 +97,7 @@ fn read_folders(dir: &Path) -> Result<Vec<Review>> {
     for (label, name) in LABELS {
         let dir = dir.join(name);
         for (_, path) in rated_files(&dir, label)? {
-            let bytes = fs::read(&path).map_err(Error::io("read", &path))?;
-            let text = String::from_utf8(bytes)
+            let text = String::from_utf8(read_bytes(&path)?)
                 .map_err(|e| Error::data(&path, format!("not UTF-8: {e}")))?;
             reviews.push(Review { text, label });
         }
@@ -109,9 +109,12 @@ fn read_folders(dir: &Path) -> Result<Vec<Review>> {
 fn rated_files(dir: &Path, label: u8) -> Result<Vec<((u64, u8), PathBuf)>> {
     let mut files = Vec::new();
     for entry in fs::read_dir(dir).map_err(Error::io("read", dir))? {
-        let path = entry.map_err(Error::io("read", dir))?.path();
-        let name = path.file_name().unwrap_or_default().to_string_lossy();
-        let Some((number, rating)) = number_and_rating(&name) else {
+        let entry = entry.map_err(Error::io("read", dir))?;
+        let (path, name) = (entry.path(), entry.file_name());
+        if is_hidden(&name) {
+            continue;
+        }
+        let Some((number, rating)) = number_and_rating(&name.to_string_lossy()) else {
             return Err(Error::data(
                 &path,
                 "expected are files named NUMBER_RATING.txt alone",

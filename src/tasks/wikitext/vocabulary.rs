@@ -3,7 +3,7 @@
 use super::folders::Place;
 use super::Tokenizer;
 use crate::error::{refuse, Error, Result};
-use crate::files::write_atomic;
+use crate::files::{self, write_atomic};
 use crate::tasks::sha256;
 use std::fmt;
 use std::fs;
@@ -115,7 +115,11 @@ impl Vocabulary {
             let reason = format!("no tokenizer.json that can be used here: {why}");
             Error::data(path, reason)
         };
-        let file = tokenizers::Tokenizer::from_bytes(content);
+        if files::is_utf16(content) {
+            return Err(refused(files::UTF16.to_owned()));
+        }
+        let json = content.strip_prefix(files::BOM).unwrap_or(content);
+        let file = tokenizers::Tokenizer::from_bytes(json);
         let mut file = file.map_err(|e| refused(e.to_string()))?;
         file.with_truncation(None)
             .map_err(|e| refused(e.to_string()))?;
@@ -165,7 +169,7 @@ pub(super) struct Found {
 
 impl Found {
     fn read(path: &Path) -> Result<Self> {
-        let content = fs::read(path).map_err(Error::io("read", path))?;
+        let content = files::read_bytes(path)?;
         Ok(Self {
             path: path.to_owned(),
             sha256: sha256(&content),

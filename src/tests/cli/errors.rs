@@ -166,8 +166,101 @@ fn experiment_files_are_refused_with_file_and_place() {
             assert!(message.contains(needle), "{text:?} says: {message}");
         }
     }
-    fs::write(world.path("binary.toml"), [0xff, 0xfe, 0x00]).unwrap();
-    assert!(world.dsf("sweep binary.toml").code != 0);
+}
+
+#[test]
+fn a_file_that_is_no_text_of_utf8_is_refused_by_what_it_is() {
+    let world = World::new();
+    let utf16: Vec<u8> = "\u{feff}task = \"mqar\"\n"
+        .encode_utf16()
+        .flat_map(u16::to_le_bytes)
+        .collect();
+    fs::create_dir(world.path("folder.toml")).unwrap();
+    for (file, content, why) in [
+        (
+            "wide.toml",
+            Some(&utf16[..]),
+            ": UTF-16, not UTF-8: save it as UTF-8",
+        ),
+        (
+            "old.toml",
+            Some(b"task = \"mqar\"\n# \xe4\n"),
+            ", line 2: not UTF-8",
+        ),
+        ("folder.toml", None, ": a folder, not a file"),
+        (
+            "wide.json",
+            Some(&utf16),
+            ": UTF-16, not UTF-8: save it as UTF-8",
+        ),
+    ] {
+        if let Some(content) = content {
+            fs::write(world.path(file), content).unwrap();
+        }
+        let line = match file.ends_with("toml") {
+            true => format!("sweep {file}"),
+            false => format!("mqar --config {file}"),
+        };
+        let message = world.dsf(&line).refused();
+        assert!(
+            message.contains(&format!("{file}{why}")),
+            "{line}: {message}"
+        );
+    }
+}
+
+#[test]
+fn a_config_behind_a_byte_order_mark_is_that_config() {
+    let world = World::new();
+    world
+        .dsf("mqar --preset smoke --d 8 --n 8 --train-examples 8 --test-examples 4 --epochs 1 -q")
+        .ok();
+    let config = fs::read(world.only_run("results").join("config.json")).unwrap();
+    fs::write(world.path("plain.json"), &config).unwrap();
+    fs::write(
+        world.path("marked.json"),
+        [b"\xef\xbb\xbf", &config[..]].concat(),
+    )
+    .unwrap();
+    let told = |file: &str| {
+        world
+            .dsf(&format!("mqar --config {file} --explain"))
+            .ok()
+            .replace(file, "FILE")
+    };
+    assert_eq!(told("marked.json"), told("plain.json"));
+}
+
+#[cfg(unix)]
+#[test]
+fn nobody_waits_for_a_named_pipe() {
+    let world = World::new();
+    fs::create_dir(world.path("data")).unwrap();
+    let (listops, others) = (
+        "data/basic_train.tsv",
+        ["data/basic_val.tsv", "data/basic_test.tsv"],
+    );
+    for name in others {
+        fs::write(world.path(name), "").unwrap();
+    }
+    for (file, line, code) in [
+        ("a.toml", "sweep a.toml", 2),
+        ("a.json", "mqar --config a.json", 2),
+        ("a.csv", "report a.csv", 65),
+        (
+            listops,
+            "lra --dataset listops --preset smoke --data files --data-dir data",
+            65,
+        ),
+    ] {
+        let made = std::process::Command::new("mkfifo")
+            .arg(world.path(file))
+            .status();
+        assert!(made.unwrap().success());
+        let message = world.dsf(line).ends(code);
+        let wanted = format!("{file}: a pipe, a socket or a device, not a file");
+        assert!(message.contains(&wanted), "{line}: {message}");
+    }
 }
 
 #[test]

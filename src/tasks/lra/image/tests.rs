@@ -5,6 +5,7 @@ use ::parquet::file::writer::SerializedFileWriter;
 use ::parquet::schema::parser::parse_message_type;
 use picture::encode;
 use proptest::prelude::*;
+use std::fs;
 use std::sync::Arc;
 use tempfile::TempDir;
 

@@ -31,6 +31,23 @@ fn a_row_is_its_symbols_without_parentheses() {
 }
 
 #[test]
+fn a_header_may_stand_behind_a_byte_order_mark_and_utf16_is_named() {
+    let plain = with_header(ROW);
+    let marked = [b"\xef\xbb\xbf", &plain[..]].concat();
+    assert_eq!(
+        loaded(&marked, [1, 1, 1]).unwrap(),
+        loaded(&plain, [1, 1, 1]).unwrap()
+    );
+    let text = String::from_utf8(marked).unwrap();
+    let wide: Vec<u8> = text.encode_utf16().flat_map(u16::to_le_bytes).collect();
+    let message = loaded(&wide, [1, 1, 1]).unwrap_err().to_string();
+    assert!(
+        message.ends_with("basic_train.tsv: UTF-16, not UTF-8: save it as UTF-8"),
+        "{message}"
+    );
+}
+
+#[test]
 fn the_last_line_may_lack_its_end() {
     let whole = with_header(ROW);
     let splits = loaded(&whole[..whole.len() - 2], [1, 1, 1]).unwrap();

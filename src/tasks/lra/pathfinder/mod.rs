@@ -11,6 +11,7 @@ use super::parts::{first, permutation, tenth};
 use super::picture::{self, SIDE};
 use super::{files, Documents, LraConfig, LraDataset, Sources, Splits};
 use crate::error::{Error, Position, Result};
+use crate::files::{is_hidden, read_bytes, BOM};
 use png::ColorType;
 use rayon::prelude::*;
 use scene::pictures;
@@ -70,8 +71,9 @@ pub(super) fn sources(level: &Path) -> Result<Sources> {
 fn list(level: &Path) -> Result<Vec<Listed>> {
     let mut listed = Vec::new();
     for metadata in metadata_files(&level.join("metadata"))? {
-        let bytes = fs::read(&metadata).map_err(Error::io("read", &metadata))?;
-        for (number, line) in bytes.split(|&byte| byte == b'\n').enumerate() {
+        let bytes = read_bytes(&metadata)?;
+        let text = bytes.strip_prefix(BOM).unwrap_or(&bytes);
+        for (number, line) in text.split(|&byte| byte == b'\n').enumerate() {
             if line.trim_ascii().is_empty() {
                 continue;
             }
@@ -89,13 +91,17 @@ fn list(level: &Path) -> Result<Vec<Listed>> {
     Ok(listed)
 }
 
-/// `<k>.npy` by ascending k. What the system hides begins with a dot.
+/// `<k>.npy` by ascending k.
 fn metadata_files(folder: &Path) -> Result<Vec<PathBuf>> {
     let mut files = Vec::new();
     for entry in fs::read_dir(folder).map_err(Error::io("read", folder))? {
-        let path = entry.map_err(Error::io("read", folder))?.path();
-        let name = path.file_name().unwrap_or_default().to_string_lossy();
-        let Some(stem) = name.strip_suffix(".npy").filter(|s| !s.starts_with('.')) else {
+        let entry = entry.map_err(Error::io("read", folder))?;
+        let (path, name) = (entry.path(), entry.file_name());
+        if is_hidden(&name) {
+            continue;
+        }
+        let name = name.to_string_lossy();
+        let Some(stem) = name.strip_suffix(".npy") else {
             continue;
         };
         let k: u64 = stem.parse().map_err(|_| {
@@ -167,7 +173,7 @@ fn decode(listed: &[Listed], indices: &[usize]) -> Result<Documents> {
 }
 
 fn pixels(path: &Path) -> Result<Vec<u8>> {
-    let bytes = fs::read(path).map_err(Error::io("read", path))?;
+    let bytes = read_bytes(path)?;
     picture::decode(&bytes, ColorType::Grayscale)
         .map_err(|why| Error::data(path, format!("{why}; {REMEDY}")))
 }

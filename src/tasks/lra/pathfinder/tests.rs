@@ -161,10 +161,13 @@ fn a_line_that_lists_no_picture_is_named() {
 }
 
 #[test]
-fn lines_may_end_as_in_windows_and_the_last_one_may_be_empty() {
+fn lines_may_end_and_begin_as_in_windows_and_the_last_one_may_be_empty() {
     let world = World::of(&[&[1]]);
-    world.write_metadata(0, b"imgs/0 sample_0.png 0 1\r\n\r\n");
-    assert_eq!(values(&world.load(1, 0, 0).unwrap().train), [1]);
+    for mark in [&b""[..], b"\xef\xbb\xbf"] {
+        let lines = [mark, b"imgs/0 sample_0.png 0 1\r\n\r\n"].concat();
+        world.write_metadata(0, &lines);
+        assert_eq!(values(&world.load(1, 0, 0).unwrap().train), [1]);
+    }
 }
 
 #[test]

@@ -34,6 +34,16 @@ fn texts_stay_as_printed_and_ids_go_by_count() {
 }
 
 #[test]
+fn a_byte_order_mark_before_the_first_line_is_read_over() {
+    let lines = b"1.0\tP1\tP2\tb'aab'\tb'a'\r\n0.0\tP1\tP3\tb'x'\tb''\n";
+    let marked = [b"\xef\xbb\xbf", &lines[..]].concat();
+    assert_eq!(
+        loaded(&marked, [2, 1, 2]).unwrap(),
+        loaded(lines, [2, 1, 2]).unwrap()
+    );
+}
+
+#[test]
 fn long_texts_are_cut_before_the_end() {
     let line = format!("1.0\tA\tB\tb'{}'\tb''\n", "x".repeat(9000));
     let splits = loaded(line.as_bytes(), [1, 0, 1]).unwrap();

@@ -44,6 +44,27 @@ fn all_reviews_keep_the_order_of_their_numbers_neg_before_pos() {
 }
 
 #[test]
+fn files_that_programs_leave_beside_reviews_are_passed_over() {
+    let dir = folders(2);
+    let folder = dir.path().join("aclImdb/train/neg");
+    fs::create_dir(folder.join(".ipynb_checkpoints")).unwrap();
+    for name in [
+        ".DS_Store",
+        "._0_4.txt",
+        "Thumbs.db",
+        "desktop.ini",
+        ".0_4.txt.swp",
+        "0_4.txt~",
+    ] {
+        fs::write(folder.join(name), "\0").unwrap();
+    }
+    assert_eq!(
+        loaded(&dir, [4, 0, 4]).unwrap(),
+        loaded(&folders(2), [4, 0, 4]).unwrap()
+    );
+}
+
+#[test]
 fn parts_are_balanced_disjoint_and_hold_the_smaller_ones() {
     let dir = folders(12);
     let small = loaded(&dir, [8, 4, 6]).unwrap();

@@ -72,7 +72,8 @@ fn gpt_neox_is_known_in_any_print_and_a_copy_is_kept() {
     let value: serde_json::Value = serde_json::from_slice(&found.content).unwrap();
     let compact = value.to_string().into_bytes();
     assert_ne!(compact.len(), found.content.len());
-    for content in [compact, found.content] {
+    let marked = [b"\xef\xbb\xbf", &compact[..]].concat();
+    for content in [compact, marked, found.content] {
         let (dir, adopted) = adopted(&content);
         assert_eq!(adopted.unwrap(), (Tokenizer::GptNeox, 50_304));
         let kept = Found::find(&Tokenizer::GptNeox, &place(&dir)).unwrap();
