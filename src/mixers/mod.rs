@@ -1,5 +1,6 @@
 //! The registry of sequence mixers. To add one, write a file that exports an [`Entry`], and add its `mod`
-//! line and its line in [`MIXERS`]: tests, help, listings, sweeps and cost estimates walk the table.
+//! line and its line in [`MIXERS`]: help, listings, sweeps, cost estimates and most tests walk the table. Tests of
+//! what not every mixer does have lists of exceptions, which the guide on adding a mixer names.
 //!
 //! | here | paper | meaning |
 //! |---|---|---|
