@@ -438,3 +438,46 @@ fn commands_are_found_in_blocks_spans_and_behind_others() {
     );
     assert_eq!(words(&found[1]), ["dsf", "d", "e  f"]);
 }
+
+/// Where a page links to outside of the network, with the parts of a page behind `#` left out.
+fn links(page: &str) -> Vec<&str> {
+    let targets = page
+        .split("](")
+        .skip(1)
+        .filter_map(|rest| rest.split(')').next());
+    let near = targets.filter(|target| !target.starts_with("http"));
+    near.map(|target| target.split('#').next().unwrap())
+        .collect()
+}
+
+/// Pages of the guide are read in the documentation of the library, too, where no file of the repository lies beside them.
+#[test]
+fn every_link_leads_to_a_file_and_a_page_of_the_guide_has_none() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let mut links_of_guides = Vec::new();
+    let pages = [
+        "README.md",
+        "cuda/README.md",
+        "results/README.md",
+        ".github/CONTRIBUTING.md",
+    ];
+    for page in pages {
+        let page = root.join(page);
+        let text = fs::read_to_string(&page).unwrap();
+        for link in links(&text) {
+            assert!(
+                page.parent().unwrap().join(link).exists(),
+                "{}: {link}",
+                page.display()
+            );
+        }
+    }
+    for page in fs::read_dir(root.join("src/guide")).unwrap() {
+        let page = page.unwrap().path();
+        let text = fs::read_to_string(&page).unwrap();
+        let own = links(&text).into_iter().filter(|link| !link.is_empty());
+        links_of_guides.extend(own.map(|link| format!("{}: {link}", page.display())));
+    }
+    assert!(links_of_guides.is_empty(), "{links_of_guides:?}");
+    assert_eq!(links("[a](b.md#c) [d](https://e) [f](#g)"), ["b.md", ""]);
+}
