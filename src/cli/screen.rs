@@ -21,6 +21,8 @@ pub(super) struct Screen {
     accuracy: Option<f64>,
     /// Whether perplexities are shown in place of accuracies.
     perplexity: bool,
+    /// The best accuracy without recall, of a task that asks for recall.
+    without_recall: Option<f64>,
     tokens_per_step: f64,
     /// Steps and seconds of the run before this process.
     origin: Option<(usize, f64)>,
@@ -41,6 +43,7 @@ impl Screen {
             steps: 0,
             accuracy: None,
             perplexity: task.objective.is_language_model(),
+            without_recall: without_recall(config),
             tokens_per_step: tokens_per_step as f64,
             origin: None,
             last_plain: Instant::now(),
@@ -77,7 +80,7 @@ impl Screen {
                     self.epochs,
                     match self.perplexity {
                         true => perplexity::epoch(row),
-                        false => answers(row),
+                        false => answers(row, self.without_recall),
                     },
                     row.tokens_per_s,
                     duration(row.seconds)
@@ -130,13 +133,21 @@ impl Screen {
     }
 }
 
+/// The best accuracy without recall on the task of `config`.
+pub(super) fn without_recall(config: &RunConfig) -> Option<f64> {
+    Some(config.task.read().ok()?.without_recall()?.accuracy)
+}
+
 /// An epoch of a task with right answers.
-fn answers(row: &EpochRow) -> String {
+fn answers(row: &EpochRow, without_recall: Option<f64>) -> String {
     let validation = row.val_accuracy.map_or(String::new(), |accuracy| {
         format!("  validation {:>5.1} %", 100.0 * accuracy)
     });
+    let without = without_recall.map_or(String::new(), |ceiling| {
+        format!(" (without recall {:.1})", 100.0 * ceiling)
+    });
     format!(
-        "loss {:.4}  test accuracy {:>5.1} %{validation}",
+        "loss {:.4}  test accuracy {:>5.1} %{without}{validation}",
         row.train_loss,
         100.0 * row.accuracy
     )

@@ -7,6 +7,7 @@ mod host;
 use super::device::Choice;
 use super::perplexity;
 use super::run::{execute, RunContext, RunEvent};
+use super::screen::without_recall;
 use super::{exit, print, stop_flag, Global};
 use crate::config::RunConfig;
 use crate::error::{Error, Result};
@@ -90,6 +91,8 @@ pub(super) struct Events<'a> {
     epochs: usize,
     /// Whether it is a language model, whose losses are told as perplexities, too.
     language: bool,
+    /// The best accuracy without recall, of a task that asks for recall.
+    without_recall: Option<f64>,
     steps: usize,
     last_progress: Option<Instant>,
 }
@@ -101,6 +104,7 @@ impl<'a> Events<'a> {
             id: config.id(),
             epochs: config.train.epochs,
             language: config.task.entry()?.objective.is_language_model(),
+            without_recall: without_recall(config),
             steps: 0,
             last_progress: None,
         })
@@ -144,6 +148,9 @@ impl<'a> Events<'a> {
             "epochs": self.epochs, "loss": row.train_loss, "test_loss": row.test_loss, "accuracy": row.accuracy,
             "val_loss": row.val_loss, "val_accuracy": row.val_accuracy, "lr": row.lr,
             "seconds": row.seconds, "tokens_per_s": row.tokens_per_s });
+        if let Some(ceiling) = self.without_recall {
+            event["without_recall"] = json!(ceiling);
+        }
         if self.language {
             let [train, val, test] = perplexity::of_epoch(row);
             event["train_ppl"] = json!(train);

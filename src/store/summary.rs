@@ -11,7 +11,7 @@ use super::sheet::{self, Sheet};
 use super::{read_if_present, Cause, Record, RunStatus, Store, CONFIG, RESULT, RUNS, SCHEMA};
 use crate::config::RunConfig;
 use crate::error::{Error, Position, Result};
-use crate::files::{is_hidden, open_lock, read_bytes, remove_unfinished, write_atomic};
+use crate::files::{is_hidden, is_utf16, open_lock, read_bytes, remove_unfinished, write_atomic};
 use crate::tasks;
 use csv::{ErrorKind, StringRecord};
 use serde::Serialize;
@@ -288,7 +288,7 @@ fn csv_of(
 /// results of one run are refused.
 pub fn read_summary(path: &Path) -> Result<Vec<Record>> {
     let bytes = read_bytes(path)?;
-    if bytes.starts_with(&[0xff, 0xfe]) || bytes.starts_with(&[0xfe, 0xff]) {
+    if is_utf16(&bytes) {
         let why = "a text in UTF-16; save it as a CSV in UTF-8";
         return Err(refused(path, 1, why));
     }

@@ -96,9 +96,8 @@ pub trait Task {
     /// What a sentence calls it: `MQAR (L = 64, 4 pairs)`.
     fn title(&self) -> String;
 
-    /// How often a guess is right that knows the rules of the task and nothing of the example, and among what it
-    /// guesses; none where the data say that better (a majority-class baseline, a unigram model).
-    fn guess(&self) -> Option<(f64, String)> {
+    /// The best accuracy without recall; `None` where the data say that better (a majority-class baseline, a unigram model).
+    fn without_recall(&self) -> Option<NoRecall> {
         None
     }
 
@@ -134,6 +133,16 @@ pub trait Task {
     fn counted(&self, _data_dir: Option<&Path>) -> Result<Sizes> {
         Ok(self.sizes())
     }
+}
+
+/// The best accuracy of a predictor that knows the law by which examples are drawn and compares no tokens: an accuracy at or
+/// below it shows no recall.
+#[derive(Clone, Debug, PartialEq)]
+pub struct NoRecall {
+    /// 0 to 1.
+    pub accuracy: f64,
+    /// The predictor: `position alone`, or a guess among some answers.
+    pub predictor: String,
 }
 
 /// How far the making of files is.

@@ -183,10 +183,10 @@ mod tests {
     #[test]
     fn a_guess_is_among_what_may_be_copied() {
         let task = SELECTIVE_COPYING.of(&copying(16, 64, 8));
-        let (share, among) = task.guess().unwrap();
+        let guess = task.without_recall().unwrap();
         assert_eq!(
-            (14.0 * share, &*among),
-            (1.0, "all 14 tokens that may be copied")
+            (14.0 * guess.accuracy, &*guess.predictor),
+            (1.0, "a guess among all 14 tokens that may be copied")
         );
         assert_eq!(task.title(), "selective copying (L = 64, 8 tokens)");
         assert_eq!(task.label(), "L=64/8");

@@ -1,7 +1,7 @@
 //! Generated tasks that ask at the last tokens of a sequence: the settings, the checks and the splits that they share.
 
 use super::limits::{self, Length, Lengths, Rule};
-use super::{Objective, Sizes, Splits, Task, TaskEntry};
+use super::{NoRecall, Objective, Sizes, Splits, Task, TaskEntry};
 use crate::config::TaskConfig;
 use crate::error::{refuse, Result};
 use crate::ops::rng::Rng;
@@ -161,9 +161,12 @@ impl Task for Run {
         format!("{title} ({lengths}{})", copied.unwrap_or_default())
     }
 
-    fn guess(&self) -> Option<(f64, String)> {
-        let (among, called) = (self.task.guess)(self.settings.vocab_size);
-        Some((1.0 / among as f64, format!("all {among} {called}")))
+    fn without_recall(&self) -> Option<NoRecall> {
+        let (answers, called) = (self.task.guess)(self.settings.vocab_size);
+        Some(NoRecall {
+            accuracy: 1.0 / answers as f64,
+            predictor: format!("a guess among all {answers} {called}"),
+        })
     }
 
     fn label(&self) -> String {

@@ -412,7 +412,7 @@ impl<'a> Table<'a> {
     fn baselines(&self) -> Vec<Baseline> {
         let of_column = |column: usize| {
             let mut places = self.lines.iter().filter_map(|line| line.places[column]);
-            places.find_map(|place| chance(place.record))
+            places.find_map(|place| Some(chance(place.record)?.1))
         };
         let chances = (0..self.columns.len()).map(|i| of_column(i).into_iter().collect());
         let majorities = self.majority.iter().map(|range| match range {

@@ -5,7 +5,7 @@ use super::super::grid::{fact, rates_won, Cell, Form, Grid, Line, Style};
 use super::super::mixed;
 use super::super::score::Status;
 use super::super::{Group, Orient, SCHEMA};
-use super::chance::baselines;
+use super::chance::{baselines, say_without_recall};
 use super::naming::{key as key_of, known, names, rank, settings, Key, Titles, TITLE};
 use super::{numbers, Selected, Selection};
 use crate::error::{refuse, Result};
@@ -212,6 +212,7 @@ impl Axes {
             records: records.collect(),
         };
         grid.notes.extend(caption(&grid));
+        say_without_recall(&mut grid);
         let runs = groups.iter().flat_map(|group| group.runs.iter().copied());
         grid.notes.extend(mixed::warnings(runs));
         grid

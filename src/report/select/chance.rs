@@ -1,39 +1,83 @@
-//! What a guess comes to: the accuracy that a picture sets beside what was learnt.
+//! What is reached without learning: the accuracies that a picture sets beside those of models.
 
-use super::super::grid::Baseline;
+use super::super::grid::{fact, Baseline, Grid};
 use super::super::Group;
-use crate::config::Objective;
-use crate::store::{Metric, Record, Shown};
+use crate::config::{At, Objective, TaskConfig, SETTINGS};
+use crate::store::{place, Field, Metric, Record, Shown};
 use crate::tasks::lra::LraDataset;
+use crate::tasks::NoRecall;
+use serde_json::Map;
 
-/// As legends name it.
+/// A guess among all classes, as legends name it.
 pub(super) const CHANCE: &str = "chance";
-/// As tables and legends name it.
+/// The best accuracy without recall, as legends name it.
+pub(super) const NO_RECALL: &str = "no recall";
+/// The majority-class baseline, as tables and legends name it.
 pub(super) const MAJORITY: &str = "majority";
 
-/// The accuracy of a guess among all answers: 1/V where a token is the answer, one in the number of classes where a
-/// class is; `None` where the next token of a text is, or sizes are not known.
-pub(super) fn chance(run: &Record) -> Option<f64> {
+/// What is reached without learning, and its name: the best accuracy without recall where tokens are the answers, a guess among
+/// the classes where a class is; `None` where the next token of a text is, or sizes are not known.
+pub(super) fn chance(run: &Record) -> Option<(&'static str, f64)> {
     let task = crate::tasks::find(run.text("task")).ok()?;
-    let answers = match task.objective {
-        Objective::PerToken => run.count("vocab_size"),
+    match task.objective {
+        Objective::PerToken => Some((NO_RECALL, without_recall(run)?.accuracy)),
         Objective::Pooled => {
             let named = |dataset: &LraDataset| dataset.name() == run.text("dataset");
-            LraDataset::ALL.into_iter().find(named)?.classes()
+            let classes = LraDataset::ALL.into_iter().find(named)?.classes();
+            Some((CHANCE, 1.0 / classes as f64))
         }
-        Objective::NextToken => return None,
-    };
-    (answers > 0).then(|| 1.0 / answers as f64)
+        Objective::NextToken => None,
+    }
+}
+
+/// The best accuracy without recall on the task of `run`, whose settings its columns hold.
+fn without_recall(run: &Record) -> Option<NoRecall> {
+    let entry = crate::tasks::find(run.text("task")).ok()?;
+    let mut config = TaskConfig::new(entry.name, &Map::new());
+    for setting in SETTINGS.iter() {
+        let At::Task(field) = setting.at else {
+            continue;
+        };
+        let value = run.at(place(&setting.column()?)?);
+        if entry.fields.contains(&field) && *value != Field::Absent {
+            config.set(field, value.json());
+        }
+    }
+    config.read().ok()?.without_recall()
 }
 
 /// [`chance`] as a baseline of `columns` columns.
 pub(super) fn chance_of(run: &Record, columns: usize) -> Vec<Baseline> {
     let level = chance(run).into_iter();
-    let baseline = level.map(|level| Baseline {
-        name: CHANCE,
+    let baseline = level.map(|(name, level)| Baseline {
+        name,
         levels: vec![vec![level]; columns],
     });
     baseline.collect()
+}
+
+/// Says below `grid` how many of its cells show no recall, and tells programs the accuracy without it.
+pub(super) fn say_without_recall(grid: &mut Grid) {
+    let mut known = grid.baselines.iter();
+    let known = known.find(|baseline| baseline.name == NO_RECALL);
+    let Some(ceiling) = known.and_then(|baseline| baseline.levels.first()?.first().copied()) else {
+        return;
+    };
+    let scores = grid
+        .results()
+        .filter_map(|status| Some(status.score()?.mean));
+    let scores: Vec<f64> = scores.collect();
+    let below = scores.iter().filter(|score| **score <= ceiling).count();
+    let shown = match below {
+        0 => String::new(),
+        below => format!(
+            "; no recall shown in {below} of {} cells, which are at or below it",
+            scores.len()
+        ),
+    };
+    grid.notes
+        .push(format!("without recall {:.1} %{shown}", 100.0 * ceiling));
+    grid.facts.push(fact("without_recall", ceiling));
 }
 
 /// The baselines of `groups`, which share a task, in a grid of `columns` columns of `metric`.
@@ -49,10 +93,12 @@ pub(super) fn baselines(groups: &[&Group], metric: &Metric, columns: usize) -> V
     if let [low, .., high] = majorities[..] {
         majorities = vec![low, high];
     }
-    let chances: Vec<f64> = runs().find_map(|run| chance(run)).into_iter().collect();
-    let named = [(CHANCE, chances), (MAJORITY, majorities)];
-    let known = named.into_iter().filter(|(_, levels)| !levels.is_empty());
-    known
+    let chance = runs().find_map(|run| chance(run));
+    let chance = chance.map(|(name, level)| (name, vec![level]));
+    let majorities = Some((MAJORITY, majorities)).filter(|(_, levels)| !levels.is_empty());
+    chance
+        .into_iter()
+        .chain(majorities)
         .map(|(name, levels)| Baseline {
             name,
             levels: vec![levels; columns],

@@ -4,7 +4,7 @@ use super::super::grid::{fact, Cell, Content, Form, Grid, Line, Style};
 use super::super::score::Status;
 use super::super::Group;
 use super::axes::{caption, selected, split};
-use super::chance::baselines;
+use super::chance::{baselines, say_without_recall};
 use super::naming::{key, names, settings, Key, Titles};
 use super::{metric, numbers, Selected, Selection};
 use crate::store::{places, Metric, Role, COLUMNS};
@@ -101,5 +101,6 @@ fn panel(
         ..Grid::new(title, columns, lines, Style::of(of.metric))
     };
     grid.notes.extend(caption(&grid));
+    say_without_recall(&mut grid);
     grid
 }

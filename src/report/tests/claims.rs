@@ -520,6 +520,9 @@ fn attentions_on_the_arena(data: &str) -> Report {
         };
         let named = [("mixer", mixer), ("dataset", dataset.name()), ("data", own)];
         let mut config = recipes::run("lra", &named).unwrap();
+        if own == "files" {
+            config.task.set("source_digest", "5c7e0d1f2a3b");
+        }
         for seed in 0..3 {
             config.seed = seed;
             let accuracy = accuracy + 0.01 * noise();

@@ -45,6 +45,7 @@ matched, L=512 k=64 V=8192, 100000 examples
   softmax       ·   >99
   linear     25.0  50.0
   best rate: 1e-3 (3 cells)
+  without recall 2.5 %
 
 runs of task mqar; mixer softmax, linear, normalized, s6, ssd; seq_len 512; kv_pairs 64; n 128
 · not run

@@ -243,6 +243,20 @@ fn a_diverged_run_is_counted_as_done() {
     let coverage = report(&rows).coverage;
     assert_eq!((coverage.done, coverage.diverged), (1, 1));
 }
+/// Position alone answers 28.8 % here.
+#[test]
+fn cells_at_or_below_the_accuracy_without_recall_are_counted() {
+    let rows = [
+        row(64, 32, 1e-3, 0.25),
+        row(128, 32, 1e-3, 0.288),
+        row(256, 32, 1e-3, 0.3),
+    ];
+    let said = text(&report(&rows));
+    let expected =
+        "without recall 28.8 %; no recall shown in 2 of 3 cells, which are at or below it";
+    assert!(said.contains(expected), "{said}");
+}
+
 #[test]
 fn a_grid_without_seeds_reads_like_this() {
     let expected = "\
@@ -253,6 +267,7 @@ linear, matched, L=64 k=4 V=8192, 100000 examples
      32  71.2  >99    x
      64  99.0  div    ·
   best rate: 1e-3 (3 cells)
+  without recall 28.8 %
 
 · not run, x failed, div diverged at every rate
 6 runs done, 1 of them diverged, 1 failed
@@ -370,6 +385,7 @@ fn a_plan_shows_what_is_missing_and_leaves_out_the_rest() {
      32  50.0    ·
      64     ·    ·
   best rate: 1e-3 (1 cell)
+  without recall 28.8 %
 
 · not run
 1 of 3 runs done, 2 not run
@@ -418,6 +434,7 @@ MQAR: test accuracy (%) after the last epoch, at the best rate
 | 64 | 99.0 | div | · |
 
 - best rate: 1e-3 (3 cells)
+- without recall 28.8 %
 
 - · not run, x failed, div diverged at every rate
 - 6 runs done, 1 of them diverged, 1 failed

@@ -109,7 +109,7 @@ fn widths(mixers: &[&str], protocols: &[Protocol]) -> Vec<Record> {
 }
 
 #[test]
-fn the_second_figure_has_a_line_a_mixer_in_the_papers_order_and_the_chance_of_a_guess() {
+fn the_second_figure_has_a_line_a_mixer_in_the_papers_order_and_the_accuracy_without_recall() {
     let report = of_figure("2", &widths(&["linear", "softmax"], &[Protocol::Matched]));
     let drawn = picture(&report);
     assert_eq!(drawn.names, ["softmax", "linear"]);
@@ -121,7 +121,7 @@ fn the_second_figure_has_a_line_a_mixer_in_the_papers_order_and_the_chance_of_a_
     for (height, expected) in heights.iter().zip([0.2, 0.25, 0.3, 0.35]) {
         assert!((height - expected).abs() < 1e-12, "{heights:?}");
     }
-    assert_eq!(plot.levels[0].label, "chance 0.01 %");
+    assert_eq!(plot.levels[0].label, "no recall 2.5 %");
     assert_eq!(plot.levels[0].pieces[0][2], 1.0 / 8192.0);
     assert!(
         drawn.caption.iter().any(|line| line.contains("best rate")),
@@ -244,7 +244,7 @@ fn the_seventh_figure_is_one_page_of_320_cells_mixers_across_and_tasks_down() {
         .sum();
     assert_eq!(cells, 320);
     assert_eq!(maps[0].cells[0][0].shade, Some(2.0 * 96.0 / 4000.0));
-    assert_eq!(maps[0].levels[0].0, "chance 0.01 %");
+    assert_eq!(maps[0].levels[0].0, "no recall 28.8 %");
     draws(&report, "softmax, matched, L=64 k=4 V=8192");
     let svg = super::drawn(&report, "svg");
     // Of each task one of softmax and two of SSD, whose accuracies are half of those.
@@ -615,7 +615,7 @@ fn a_terminal_draws_lines_in_braille_with_a_letter_a_series() {
         text.contains("a softmax") && text.contains("b linear"),
         "{text}"
     );
-    assert!(text.contains("⠂ chance 0.01 %"), "{text}");
+    assert!(text.contains("⠂ no recall 2.5 %"), "{text}");
     let dots = text
         .chars()
         .filter(|c| ('\u{2801}'..='\u{28ff}').contains(c))

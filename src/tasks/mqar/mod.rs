@@ -40,11 +40,12 @@
 //!   in a new order, so that no distance leads from one showing to the next. Pairs that are overwritten
 //!   follow the last pass.
 
+mod ceiling;
 mod native;
 pub mod numpy;
 
 use super::limits::{self, Length, Lengths, Rule};
-use super::{Dataset, Generator, Objective, Sizes, Splits, Task, TaskEntry};
+use super::{Dataset, Generator, NoRecall, Objective, Sizes, Splits, Task, TaskEntry};
 use crate::config::TaskConfig;
 use crate::error::{refuse, Result};
 use rayon::prelude::*;
@@ -225,10 +226,14 @@ impl Task for MqarConfig {
         format!("MQAR ({lengths}, {k} pairs{variants})")
     }
 
-    fn guess(&self) -> Option<(f64, String)> {
-        let last = if self.overwrites > 0 { "last " } else { "" };
-        let among = format!("the {} {last}values of an example", self.kv_pairs);
-        Some((1.0 / self.kv_pairs as f64, among))
+    fn without_recall(&self) -> Option<NoRecall> {
+        self.check().ok()?;
+        let accuracy = ceiling::without_recall(&self.tested())?;
+        let predictor = "position alone".to_owned();
+        Some(NoRecall {
+            accuracy,
+            predictor,
+        })
     }
 
     fn label(&self) -> String {

@@ -1,0 +1,195 @@
+//! The best accuracy without recall: what the position of a question tells of its answer.
+
+use super::{MqarConfig, POWER};
+use std::collections::BTreeMap;
+use std::f64::consts::LN_2;
+use std::ops::Range;
+use std::sync::Mutex;
+
+/// Distance of two nodes of the integral over the logarithm of time.
+const STEP: f64 = 0.1;
+
+/// Multiplications beyond which no ceiling is computed: some seconds.
+const MOST_WORK: f64 = 4e9;
+
+/// Accuracies by slots, pairs and overwritten pairs, each of which is computed once in a process.
+static KNOWN: Mutex<BTreeMap<[usize; 3], f64>> = Mutex::new(BTreeMap::new());
+
+/// The accuracy of the best predictor that sees where a question stands and where each value was shown, and compares no
+/// keys; `None` where there are too many slots and pairs to compute it.
+///
+/// Pairs draw their slots one after the other without replacement, slot g with weight (g + 1)^(a - 1), so that pairs shown
+/// early tend to be asked early. At slot g the predictor answers with the value of the likeliest pair.
+pub(super) fn without_recall(config: &MqarConfig) -> Option<f64> {
+    let (slots, k, overwritten) = (config.slots(), config.kv_pairs, config.overwrites);
+    let work = nodes(slots) as f64 * slots as f64 * (slots as f64).log2().max(1.0) * k as f64;
+    if work > MOST_WORK {
+        return None;
+    }
+    let key = [slots, k, overwritten];
+    let mut known = KNOWN.lock().unwrap_or_else(|e| e.into_inner());
+    let accuracy = known.entry(key).or_insert_with(|| {
+        let pairs = pairs_of_slots(&config.slot_weights(POWER), k);
+        let of_slot = |pairs: &[f64]| {
+            let asked: f64 = pairs.iter().sum();
+            let likeliest = pairs.iter().copied().fold(0.0, f64::max);
+            let kept = 1.0 - overwritten as f64 / k as f64;
+            // Each value shown in place of another one belongs to the asked pair with probability 1/k.
+            let renewed = if overwritten > 0 {
+                asked / k as f64
+            } else {
+                0.0
+            };
+            (kept * likeliest).max(renewed)
+        };
+        pairs.chunks(k).map(of_slot).sum::<f64>() / k as f64
+    });
+    Some(*accuracy)
+}
+
+/// P(pair j is asked at slot g) for each slot and pair, (G, k): the probability that slot g is the j-th of those that are drawn
+/// without replacement with `weights`.
+///
+/// The draw is a race of exponential times of rates w(g) (Efraimidis and Spirakis 2006). If slot g rings at time t, the
+/// number of slots before it is a sum of Bernoulli variables with probabilities 1 - e^(-w(h) t), h != g. The integral over t
+/// is a trapezoidal sum over ln t, whose error falls exponentially in 1 / [`STEP`].
+fn pairs_of_slots(weights: &[f64], k: usize) -> Vec<f64> {
+    let total: f64 = weights.iter().sum();
+    let rates: Vec<f64> = weights.iter().map(|weight| weight / total).collect();
+    let mut pairs = vec![0.0; rates.len() * k];
+    for node in 0..nodes(rates.len()) {
+        let time = (FIRST + STEP * node as f64).exp();
+        let rung: Vec<f64> = rates.iter().map(|rate| -(-rate * time).exp_m1()).collect();
+        let mut none = vec![0.0; k];
+        none[0] = 1.0;
+        others(&rung, 0..rates.len(), &none, &mut |slot, counts| {
+            let density = rates[slot] * (-rates[slot] * time).exp() * time * STEP;
+            for (sum, count) in pairs[slot * k..][..k].iter_mut().zip(counts) {
+                *sum += density * count;
+            }
+        });
+    }
+    pairs
+}
+
+/// The logarithm of the first time of the integral: e^-20 of a ring on average.
+const FIRST: f64 = -20.0;
+
+/// Nodes up to a time by which the slowest of `slots` slots has rung but for e^-40.
+fn nodes(slots: usize) -> usize {
+    // Its rate is at least 1 / (G (1 + ln G)).
+    let slowest = slots as f64 * (1.0 + (slots as f64).ln().max(LN_2));
+    (((40.0 * slowest).ln() - FIRST) / STEP).ceil() as usize
+}
+
+/// Gives `out` each slot of `range` with the distribution of how many of all other slots have rung, cut behind the k-th
+/// count. `counts` is the distribution over the slots outside `range`, and `rung` the probability of each slot.
+fn others(rung: &[f64], range: Range<usize>, counts: &[f64], out: &mut impl FnMut(usize, &[f64])) {
+    if range.len() == 1 {
+        return out(range.start, counts);
+    }
+    let middle = range.start + range.len() / 2;
+    for (inside, outside) in [
+        (range.start..middle, middle..range.end),
+        (middle..range.end, range.start..middle),
+    ] {
+        let mut counts = counts.to_vec();
+        for rung in &rung[outside] {
+            for i in (1..counts.len()).rev() {
+                counts[i] += rung * (counts[i - 1] - counts[i]);
+            }
+            counts[0] -= rung * counts[0];
+        }
+        others(rung, inside, &counts, out);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::tasks::Generator;
+
+    fn config(seq_len: usize, kv_pairs: usize) -> MqarConfig {
+        MqarConfig {
+            data: Generator::Native,
+            data_seed: 0,
+            vocab_size: 8192,
+            seq_len,
+            test_seq_len: None,
+            kv_pairs,
+            key_tokens: 1,
+            overwrites: 0,
+            passes: 1,
+            train_examples: 20_000,
+            test_examples: 1,
+        }
+    }
+
+    /// Accuracies of the best predictor in 100,000 draws, computed elsewhere.
+    #[test]
+    fn position_alone_answers_as_many_questions_as_in_a_simulation() {
+        for (seq_len, k, percent) in [
+            (32, 4, 30.8),
+            (32, 8, 21.8),
+            (64, 4, 28.8),
+            (128, 8, 15.5),
+            (256, 16, 8.7),
+            (512, 64, 2.7),
+        ] {
+            let ceiling = 100.0 * without_recall(&config(seq_len, k)).unwrap();
+            assert!((ceiling - percent).abs() < 0.5, "{seq_len}:{k}: {ceiling}");
+        }
+    }
+
+    #[test]
+    fn every_pair_is_asked_once() {
+        let config = config(64, 4);
+        let pairs = pairs_of_slots(&config.slot_weights(POWER), 4);
+        for pair in 0..4 {
+            let sum: f64 = pairs.iter().skip(pair).step_by(4).sum();
+            assert!((sum - 1.0).abs() < 1e-8, "pair {pair}: {sum}");
+        }
+    }
+
+    /// The predictor itself, on examples of the generator.
+    #[test]
+    fn the_predictor_reaches_its_ceiling_on_drawn_examples() {
+        let config = config(32, 4);
+        let [train, _] = super::super::native::load(&config);
+        let batch = train.batch(0..train.len());
+        let mut counts = vec![[0_usize; 4]; config.slots()];
+        for (i, (position, answer)) in batch.positions.iter().zip(batch.answers).enumerate() {
+            let tokens = &batch.tokens[i / 4 * 32..][..8];
+            let pair = tokens
+                .chunks(2)
+                .position(|pair| pair[1] == *answer)
+                .unwrap();
+            counts[(*position as usize - 8) / 2][pair] += 1;
+        }
+        let right: usize = counts
+            .iter()
+            .map(|pairs| *pairs.iter().max().unwrap())
+            .sum();
+        let accuracy = right as f64 / batch.answers.len() as f64;
+        let ceiling = without_recall(&config).unwrap();
+        assert!(
+            (accuracy - ceiling).abs() < 0.01,
+            "{accuracy} and {ceiling}"
+        );
+    }
+
+    #[test]
+    fn an_overwritten_value_is_known_by_its_place_in_one_of_k() {
+        let all = MqarConfig {
+            overwrites: 4,
+            ..config(64, 4)
+        };
+        assert!((without_recall(&all).unwrap() - 0.25).abs() < 1e-9);
+        let some = without_recall(&MqarConfig {
+            overwrites: 1,
+            ..config(64, 4)
+        })
+        .unwrap();
+        assert!(some < without_recall(&config(64, 4)).unwrap());
+    }
+}
