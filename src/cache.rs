@@ -2,6 +2,7 @@
 
 use crate::error::{Error, Result};
 use std::ffi::OsString;
+use std::io::{self, ErrorKind};
 use std::path::PathBuf;
 
 /// The data root of the Long Range Arena where no `--data-dir` is given.
@@ -49,6 +50,29 @@ pub fn home() -> Result<PathBuf> {
     })
 }
 
+/// `error`, with what helps where it is of a file below [`home`] that must not be made or written to.
+pub fn with_remedy(error: Error) -> Error {
+    let denied = [ErrorKind::PermissionDenied, ErrorKind::ReadOnlyFilesystem];
+    match error {
+        Error::Io {
+            action,
+            path,
+            source,
+        } if action != "read" && denied.contains(&source.kind()) => Error::Io {
+            action,
+            path,
+            source: io::Error::new(
+                source.kind(),
+                format!(
+                    "{source}; set HF_HOME to a folder that can be written to, where token files, tokenizers and \
+                     downloads are kept"
+                ),
+            ),
+        },
+        other => other,
+    }
+}
+
 fn home_from(variable: impl Fn(&str) -> Option<OsString>) -> Option<PathBuf> {
     let named = variable("HF_HOME").map(PathBuf::from);
     let cache = || variable("XDG_CACHE_HOME").map(PathBuf::from);
@@ -64,6 +88,34 @@ fn variable(name: &str) -> Option<OsString> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_folder_that_must_not_be_written_to_is_refused_with_what_helps() {
+        let said = |action, kind: ErrorKind| {
+            let error = Error::io(action, "/home/a/tokens")(kind.into());
+            with_remedy(error).to_string()
+        };
+        for (action, kind) in [
+            ("create", ErrorKind::PermissionDenied),
+            ("open", ErrorKind::ReadOnlyFilesystem),
+            ("write", ErrorKind::PermissionDenied),
+        ] {
+            let message = said(action, kind);
+            let begins = format!("cannot {action} /home/a/tokens: ");
+            assert!(message.starts_with(&begins), "{message}");
+            assert!(
+                message.contains("set HF_HOME to a folder that can be written to"),
+                "{message}"
+            );
+        }
+        for (action, kind) in [
+            ("read", ErrorKind::PermissionDenied),
+            ("write", ErrorKind::StorageFull),
+        ] {
+            let message = said(action, kind);
+            assert!(!message.contains("HF_HOME"), "{message}");
+        }
+    }
 
     fn home_with(set: &[(&str, &str)]) -> Option<PathBuf> {
         let value = |name: &str| Some(set.iter().find(|(n, _)| *n == name)?.1.into());

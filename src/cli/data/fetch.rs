@@ -74,6 +74,7 @@ pub(super) fn main(arguments: Arguments, global: &Global) -> Result<u8> {
     if datasets.is_empty() {
         return catalogue(arguments.task, global);
     }
+    let elsewhere = arguments.data_dir.is_some();
     let request = to_request(arguments, datasets)?;
     let stop = stop_flag()?;
     let mut progress = ProgressDisplay::new(global.quiet);
@@ -82,7 +83,10 @@ pub(super) fn main(arguments: Arguments, global: &Global) -> Result<u8> {
         stop: &stop,
         pause: PAUSE,
     };
-    let fetched = fetch::fetch(&request, &mut context)?;
+    let fetched = fetch::fetch(&request, &mut context).map_err(|error| match elsewhere {
+        true => error,
+        false => cache::with_remedy(error),
+    })?;
     let asked = |e: &&Entry| request.datasets.contains(&e.dataset);
     for entry in { CATALOGUE }.iter().filter(asked) {
         let state = match fetched.contains(&entry.dataset) {

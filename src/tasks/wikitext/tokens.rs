@@ -4,6 +4,7 @@ use super::folders::{Place, SPLITS};
 use super::rows::{self, Encoder, Tally};
 use super::vocabulary::{Found, Vocabulary};
 use super::{Corpus, Tokenizer, WikitextConfig};
+use crate::cache;
 use crate::error::{Error, Result};
 use crate::files;
 use crate::tasks::{sha256, Counts, Ids, Progress, Text, Watch};
@@ -64,9 +65,13 @@ impl<'a> Tokens<'a> {
     /// Makes those that are not there, in one process of all that ask.
     pub(super) fn make(&self, watch: Watch) -> Result<()> {
         let there = || self.paths().iter().all(|path| path.is_file());
-        if there() {
-            return Ok(());
+        match there() {
+            true => Ok(()),
+            false => self.make_absent(&there, watch).map_err(cache::with_remedy),
         }
+    }
+
+    fn make_absent(&self, there: &dyn Fn() -> bool, watch: Watch) -> Result<()> {
         let all = rows::bytes(&self.sources.concat())?;
         let waiting = || {
             watch(Progress {

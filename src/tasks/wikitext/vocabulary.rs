@@ -2,6 +2,7 @@
 
 use super::folders::Place;
 use super::Tokenizer;
+use crate::cache;
 use crate::error::{refuse, Error, Result};
 use crate::files::{self, write_atomic};
 use crate::tasks::sha256;
@@ -243,13 +244,18 @@ pub(super) fn adopt_into(path: &Path, place: &Place) -> Result<(Tokenizer, usize
         Tokenizer::File(found.sha256[..12].to_owned())
     };
     let kept = place.kept(&tokenizer);
-    let there = fs::read(&kept).is_ok_and(|content| content == found.content);
-    if !there {
-        let folder = kept.parent().unwrap_or(Path::new("."));
-        fs::create_dir_all(folder).map_err(Error::io("create", folder))?;
-        write_atomic(&kept, &found.content)?;
-    }
+    keep(&found, &kept).map_err(cache::with_remedy)?;
     Ok((tokenizer, vocabulary.size.next_multiple_of(128)))
+}
+
+/// Puts a copy at `kept`, where there is none yet.
+fn keep(found: &Found, kept: &Path) -> Result<()> {
+    if fs::read(kept).is_ok_and(|content| content == found.content) {
+        return Ok(());
+    }
+    let folder = kept.parent().unwrap_or(Path::new("."));
+    fs::create_dir_all(folder).map_err(Error::io("create", folder))?;
+    write_atomic(kept, &found.content)
 }
 
 /// The file of `tokenizer`, which is not bytes, found as [`Vocabulary::open`] finds it.

@@ -91,3 +91,29 @@ fn a_folder_that_cannot_be_written_to_is_refused_and_can_be_looked_at() {
     disk.change("rw");
     world.dsf("sweep --preset smoke --mixer ssd -q").ok();
 }
+
+#[test]
+fn a_cache_that_cannot_be_written_to_is_refused_with_what_helps() {
+    let world = World::new();
+    let Some(disk) = Disk::mounted(world.path("home"), "size=1m") else {
+        return;
+    };
+    fs::create_dir(world.path("texts")).unwrap();
+    for name in ["train.txt", "valid.txt", "test.txt"] {
+        fs::write(world.path("texts").join(name), "a few words\n").unwrap();
+    }
+    let words = r#"{"version": "1.0", "truncation": null, "padding": null, "added_tokens": [],
+        "normalizer": null, "pre_tokenizer": {"type": "Whitespace"}, "post_processor": null, "decoder": null,
+        "model": {"type": "WordLevel", "vocab": {"a": 0, "few": 1, "words": 2}, "unk_token": "a"}}"#;
+    fs::write(world.path("words.json"), words).unwrap();
+    disk.change("ro");
+    for line in [
+        "data tokens --corpus text --data-dir texts --tokenizer bytes",
+        "data tokens --corpus text --data-dir texts --tokenizer words.json",
+        "data fetch wikitext --corpus wikitext-2",
+        "wikitext --preset smoke --corpus text --data-dir texts --seq-len 4",
+    ] {
+        let message = world.dsf(line).ends(1);
+        assert!(message.contains("set HF_HOME to a folder"), "{message}");
+    }
+}
