@@ -4,7 +4,7 @@ use super::{go_on, print};
 use crate::config::TaskConfig;
 use crate::error::Result;
 use crate::fetch::Progress;
-use crate::tasks::Task;
+use crate::tasks::Watch;
 use indicatif::{DecimalBytes, ProgressBar};
 use std::collections::HashSet;
 use std::io::{self, IsTerminal};
@@ -141,23 +141,23 @@ pub(super) fn prepare<'a>(
     for config in tasks {
         let task = config.read()?;
         if let Some(name) = task.prepared().filter(|name| !made.contains(name)) {
-            make(&*task, &name, data_dir, quiet, stop)?;
+            show(&name, quiet, stop, |watch| task.prepare(data_dir, watch))?;
             made.insert(name);
         }
     }
     Ok(())
 }
 
-fn make(
-    task: &dyn Task,
+/// Shows how far `make` is with the token files `name`.
+pub(super) fn show(
     name: &str,
-    data_dir: Option<&Path>,
     quiet: bool,
     stop: &AtomicBool,
+    make: impl FnOnce(Watch) -> Result<()>,
 ) -> Result<()> {
     let mut shown = ProgressDisplay::new(quiet);
     let mut split = None;
-    let made = task.prepare(data_dir, &mut |now| {
+    let made = make(&mut |now| {
         if split != Some(now.split) {
             shown.end();
             split = Some(now.split);

@@ -3,7 +3,7 @@
 use crate::cli::device::use_threads;
 use crate::cli::{exit, print, progress, stop_flag, Global};
 use crate::config::TaskConfig;
-use crate::error::{Error, Result};
+use crate::error::{ensure, Error, Result};
 use crate::tasks::wikitext::{self, Corpus, TokenizerName, WikitextConfig};
 use clap::Args;
 use indicatif::DecimalBytes;
@@ -35,8 +35,7 @@ pub(super) fn main(arguments: Arguments, global: &Global) -> Result<u8> {
         corpus,
         tokenizer: tokenizer.clone(),
         vocab_size,
-        // Any text has windows of one token.
-        seq_len: 1,
+        seq_len: 1, // no window is cut
         source_digest: None,
         eos_between_articles: arguments.eos_between_articles,
         train_examples: None,
@@ -63,11 +62,18 @@ pub(super) fn main(arguments: Arguments, global: &Global) -> Result<u8> {
 /// A line for each split.
 fn tell(config: &WikitextConfig, data_dir: Option<&Path>, global: &Global) -> Result<()> {
     let paths = wikitext::token_files(config, data_dir)?;
-    let splits = wikitext::load(config, data_dir)?;
+    let splits = wikitext::load_of_any_length(config, data_dir)?;
     for warning in &splits.warnings {
         print::talk(&format!("warning: {warning}"));
     }
     let names = ["train", "val", "test"];
+    for (split, text) in names.into_iter().zip(splits.each()) {
+        let name = config.corpus.name();
+        ensure!(
+            !text.ids().is_empty(),
+            "{name}: the text of the {split} split is empty: a run needs some of each split"
+        );
+    }
     for ((split, text), path) in names.into_iter().zip(splits.each()).zip(paths) {
         let (name, tokens, counts) = (config.corpus.name(), text.ids().len(), text.counts());
         let (words, lines, bytes) = (counts.words, counts.lines, counts.bytes);

@@ -4,14 +4,12 @@ mod scores;
 
 use super::chosen::Chosen;
 use crate::cli::{exit, go_on, print, progress, stop_flag, Global};
-use crate::config::TaskConfig;
 use crate::error::{ensure, refuse, Result};
 use crate::gpu;
 use crate::model::weights::Checkpoint;
 use crate::sweep::estimate::grouped;
-use crate::tasks::wikitext::{self, Splits};
-use crate::tasks::wikitext::{Corpus, WikitextConfig};
-use crate::tasks::Text;
+use crate::tasks::wikitext::{self, Corpus, WikitextConfig};
+use crate::tasks::Task;
 use crate::train::Scoring;
 use clap::{Args, ValueEnum};
 use scores::Scores;
@@ -51,19 +49,13 @@ enum Split {
 }
 
 impl Split {
+    const ALL: [Self; 3] = [Self::Train, Self::Val, Self::Test];
+
     fn name(self) -> &'static str {
         match self {
             Self::Train => "train",
             Self::Val => "val",
             Self::Test => "test",
-        }
-    }
-
-    fn of(self, splits: &Splits) -> &Text {
-        match self {
-            Self::Train => &splits.train,
-            Self::Val => &splits.val,
-            Self::Test => &splits.test,
         }
     }
 }
@@ -86,10 +78,13 @@ pub(super) fn main(arguments: &Arguments, global: &Global) -> Result<u8> {
     let stop = stop_flag()?;
     let (device, device_name) = arguments.chosen.device(global)?;
     let data_dir = arguments.chosen.data_dir.as_deref();
-    let (task, quiet) = (TaskConfig::from(text.clone()), global.silent());
-    progress::prepare([&task], data_dir, quiet, &stop)?;
-    let splits = wikitext::load(&text, data_dir)?;
-    for warning in &splits.warnings {
+    let wanted = Split::ALL.map(|split| arguments.split.contains(&split));
+    let name = text.prepared().unwrap_or_default();
+    progress::show(&name, global.silent(), &stop, |watch| {
+        wikitext::prepare(&text, data_dir, wanted, watch)
+    })?;
+    let (splits, warnings) = wikitext::load_some(&text, data_dir, wanted)?;
+    for warning in &warnings {
         print::talk(&format!("warning: {warning}"));
     }
     let model = found.model(&device)?;
@@ -98,6 +93,9 @@ pub(super) fn main(arguments: &Arguments, global: &Global) -> Result<u8> {
         print::line(HEAD)?;
     }
     for split in &arguments.split {
+        let Some(of_split) = &splits[*split as usize] else {
+            continue;
+        };
         let template = "{prefix} {wide_bar} {pos}/{len} windows, {eta} left";
         let bar = print::bar_unless(global.quiet, template, None).with_prefix(split.name());
         let mut on = |done, count| {
@@ -106,7 +104,7 @@ pub(super) fn main(arguments: &Arguments, global: &Global) -> Result<u8> {
             go_on(&stop)
         };
         let scores = gpu::with_factors(found.config.train.precision.factors(), || {
-            Scores::of(&model, split.of(&splits), &how, &device, &mut on)
+            Scores::of(&model, of_split, &how, &device, &mut on)
         });
         bar.finish_and_clear();
         let scores = scores?;

@@ -36,14 +36,15 @@ impl Place {
         self.data_dir.as_deref().unwrap_or(&self.root)
     }
 
-    /// The files of the three splits of `corpus`, which is no [`Corpus::Sample`].
-    pub(super) fn sources(&self, corpus: Corpus) -> Result<[Vec<PathBuf>; 3]> {
+    /// The files of the splits of `corpus`, which is no [`Corpus::Sample`]: of those `wanted`, and of the others where
+    /// they are there.
+    pub(super) fn sources(&self, corpus: Corpus, wanted: [bool; 3]) -> Result<[Vec<PathBuf>; 3]> {
         if corpus == Corpus::Text && self.data_dir.is_none() {
             refuse!(
                 "--corpus text needs --data-dir DIR, the folder of train.txt, valid.txt and test.txt"
             );
         }
-        find(corpus, self.folder())
+        find(corpus, self.folder(), wanted)
     }
 
     /// Where an adopted copy of `tokenizer`'s file is kept.
@@ -88,18 +89,20 @@ impl Place {
 /// Where `dsf data fetch wikitext --tokenizer` puts GPT-NeoX's file, below the data root.
 pub const GPT_NEOX_FOLDER: &str = "gpt-neox-20b-tokenizer";
 
-/// The files of each split, in order, in the first folder at or below `dir` that has them all.
-fn find(corpus: Corpus, dir: &Path) -> Result<[Vec<PathBuf>; 3]> {
+/// The files of each split, in order, in the first folder at or below `dir` that has them all, or else in the first that has
+/// those `wanted`.
+fn find(corpus: Corpus, dir: &Path, wanted: [bool; 3]) -> Result<[Vec<PathBuf>; 3]> {
     let looked: Vec<Found> = candidates(corpus, dir)
         .into_iter()
         .map(|folder| Found::look(corpus, folder))
         .collect();
-    if let Some(found) = looked.iter().find(|found| found.splits() == 3) {
+    let whole = looked.iter().find(|found| found.splits() == 3);
+    if let Some(found) = whole.or_else(|| looked.iter().find(|found| found.has(wanted))) {
         return Ok(found.files.clone());
     }
     // Of equally incomplete folders, the first.
     let fullest = looked.iter().rev().max_by_key(|found| found.splits());
-    Err(Error::Missing(missing(corpus, dir, fullest)))
+    Err(Error::Missing(missing(corpus, dir, wanted, fullest)))
 }
 
 /// As [`find`], in the folders below `dir` that are named after the corpus.
@@ -148,6 +151,11 @@ impl Found {
             files,
             lacks,
         }
+    }
+
+    fn has(&self, wanted: [bool; 3]) -> bool {
+        let mut splits = self.files.iter().zip(wanted);
+        splits.all(|(files, wanted)| !wanted || !files.is_empty())
     }
 
     fn splits(&self) -> usize {
@@ -201,12 +209,13 @@ fn part(name: &str, stem: &str) -> Option<(usize, usize)> {
 }
 
 /// The sentence about the first file that is missing, and how to get it.
-fn missing(corpus: Corpus, dir: &Path, fullest: Option<&Found>) -> String {
+fn missing(corpus: Corpus, dir: &Path, wanted: [bool; 3], fullest: Option<&Found>) -> String {
     let name = corpus.name();
     let begun = fullest.filter(|found| found.splits() > 0 || found.lacks.is_some());
     let what = match begun {
         Some(found) => {
-            let split = found.files.iter().position(Vec::is_empty).unwrap_or(0);
+            let absent = |split: &usize| wanted[*split] && found.files[*split].is_empty();
+            let split = (0..3).find(absent).unwrap_or(0);
             let file = found.lacks.clone();
             let file = file.unwrap_or_else(|| plain_names(corpus, split).swap_remove(0));
             let folder = found.folder.display();

@@ -115,7 +115,7 @@ impl Task for WikitextConfig {
         match self.corpus {
             Corpus::Sample => Ok(None),
             corpus => Place::new(data_dir)?
-                .sources(corpus)
+                .sources(corpus, ALL)
                 .map(|files| Some(named(&files))),
         }
     }
@@ -129,11 +129,7 @@ impl Task for WikitextConfig {
     }
 
     fn prepare(&self, data_dir: Option<&Path>, watch: Watch) -> Result<()> {
-        self.check()?;
-        match self.corpus {
-            Corpus::Sample => Ok(()),
-            _ => Tokens::of(self, &Place::new(data_dir)?)?.make(watch),
-        }
+        prepare(self, data_dir, ALL, watch)
     }
 
     fn counted(&self, data_dir: Option<&Path>) -> Result<Sizes> {
@@ -148,6 +144,26 @@ impl Task for WikitextConfig {
 /// The three splits of a corpus.
 pub type Splits = TrainValTest<Text>;
 
+/// Every split.
+pub const ALL: [bool; 3] = [true; 3];
+
+/// [`Task::prepare`] of some splits: training, validation, test.
+///
+/// # Errors
+/// Those of [`load`], what the disk refuses, and what `watch` returns.
+pub fn prepare(
+    config: &WikitextConfig,
+    data_dir: Option<&Path>,
+    wanted: [bool; 3],
+    watch: Watch,
+) -> Result<()> {
+    config.check()?;
+    match config.corpus {
+        Corpus::Sample => Ok(()),
+        _ => Tokens::of(config, &Place::new(data_dir)?, wanted)?.make(watch),
+    }
+}
+
 /// The splits of `config`, from files under `data_dir`; `None` is where `dsf data fetch` puts them. Token
 /// files are made where [`Task::prepare`] has not done so.
 ///
@@ -155,17 +171,72 @@ pub type Splits = TrainValTest<Text>;
 /// A corpus or a tokenizer that is not there, what is no text, token files that are damaged, and fewer
 /// windows than asked.
 pub fn load(config: &WikitextConfig, data_dir: Option<&Path>) -> Result<Splits> {
-    config.check()?;
-    match config.corpus {
-        Corpus::Sample => splits(config, sample::load(config, data_dir)?),
-        _ => load_from(config, &Place::new(data_dir)?),
+    let (texts, warnings) = load_some(config, data_dir, ALL)?;
+    Ok(splits(texts, warnings))
+}
+
+/// [`load`] of the splits `wanted`, training, validation and test, with what their reader should know. The files of the
+/// others need not be there.
+///
+/// # Errors
+/// Those of [`load`], of these splits.
+pub fn load_some(
+    config: &WikitextConfig,
+    data_dir: Option<&Path>,
+    wanted: [bool; 3],
+) -> Result<([Option<Text>; 3], Vec<String>)> {
+    let (texts, warnings) = texts(config, data_dir, wanted)?;
+    for (split, text) in texts.iter().enumerate() {
+        let enough = |text| enough(config, split, text);
+        text.as_ref().map_or(Ok(()), enough)?;
+    }
+    Ok((texts, warnings))
+}
+
+/// [`load`], whatever number of tokens the splits have.
+///
+/// # Errors
+/// Those of [`load`] but for the number of windows.
+pub fn load_of_any_length(config: &WikitextConfig, data_dir: Option<&Path>) -> Result<Splits> {
+    let (texts, warnings) = texts(config, data_dir, ALL)?;
+    Ok(splits(texts, warnings))
+}
+
+fn splits(texts: [Option<Text>; 3], warnings: Vec<String>) -> Splits {
+    let all = texts.map(|text| text.expect("every split was wanted"));
+    Splits {
+        warnings,
+        ..all.into()
     }
 }
 
-fn load_from(config: &WikitextConfig, place: &Place) -> Result<Splits> {
-    let tokens = Tokens::of(config, place)?;
+fn texts(
+    config: &WikitextConfig,
+    data_dir: Option<&Path>,
+    wanted: [bool; 3],
+) -> Result<([Option<Text>; 3], Vec<String>)> {
+    config.check()?;
+    match config.corpus {
+        Corpus::Sample => {
+            let mut texts = sample::load(config, data_dir)?.map(Some);
+            let unwanted = texts.iter_mut().zip(wanted).filter(|(_, wanted)| !wanted);
+            unwanted.for_each(|(text, _)| *text = None);
+            Ok((texts, Vec::new()))
+        }
+        _ => texts_from(config, &Place::new(data_dir)?, wanted),
+    }
+}
+
+fn texts_from(
+    config: &WikitextConfig,
+    place: &Place,
+    wanted: [bool; 3],
+) -> Result<([Option<Text>; 3], Vec<String>)> {
+    let tokens = Tokens::of(config, place, wanted)?;
     tokens.make(&mut |_| Ok(()))?;
-    splits(config, tokens.load()?)
+    let (texts, mut warnings) = tokens.load()?;
+    warnings.extend(incomplete(config.corpus, &texts));
+    Ok((texts, warnings))
 }
 
 /// The token file of each split, made or not.
@@ -176,7 +247,7 @@ pub fn token_files(config: &WikitextConfig, data_dir: Option<&Path>) -> Result<[
     if config.corpus == Corpus::Sample {
         refuse!("--corpus sample is part of the program and has no token files");
     }
-    Ok(Tokens::of(config, &Place::new(data_dir)?)?.paths())
+    Ok(Tokens::of(config, &Place::new(data_dir)?, ALL)?.paths())
 }
 
 /// The folder below `dir` in which files of `corpus` lie, in any of the forms that [`load`] reads. Those in
@@ -219,17 +290,6 @@ fn cut(ids: Ids, counts: Counts, config: &WikitextConfig, split: usize) -> Text 
     Text::new(ids, counts, config.seq_len, config.limits()[split])
 }
 
-fn splits(config: &WikitextConfig, texts: [Text; 3]) -> Result<Splits> {
-    for (split, text) in texts.iter().enumerate() {
-        enough(config, split, text)?;
-    }
-    let warnings = incomplete(config.corpus, &texts).into_iter().collect();
-    Ok(Splits {
-        warnings,
-        ..texts.into()
-    })
-}
-
 /// Refuses a split that has no window, or fewer than asked.
 fn enough(config: &WikitextConfig, split: usize, text: &Text) -> Result<()> {
     let (name, tokens, length) = (SPLITS[split], text.ids().len(), config.seq_len);
@@ -254,7 +314,7 @@ fn enough(config: &WikitextConfig, split: usize, text: &Text) -> Result<()> {
 }
 
 /// A sentence where splits have not as many words as the whole of them.
-fn incomplete(corpus: Corpus, texts: &[Text; 3]) -> Option<String> {
+fn incomplete(corpus: Corpus, texts: &[Option<Text>; 3]) -> Option<String> {
     let train = match corpus {
         Corpus::Wikitext103Raw | Corpus::Wikitext103 => 101_425_671,
         Corpus::Wikitext2Raw | Corpus::Wikitext2 => 2_051_910,
@@ -262,7 +322,13 @@ fn incomplete(corpus: Corpus, texts: &[Text; 3]) -> Option<String> {
     };
     let whole = [train, 213_886, 241_211];
     let parts: Vec<String> = (0..3)
-        .map(|split| (SPLITS[split], texts[split].counts().words, whole[split]))
+        .filter_map(|split| {
+            Some((
+                SPLITS[split],
+                texts[split].as_ref()?.counts().words,
+                whole[split],
+            ))
+        })
         .filter(|(_, words, whole)| words != whole)
         .map(|(split, words, whole)| format!("{split} has {words} words of {whole}"))
         .collect();

@@ -28,6 +28,15 @@ fn world() -> (TempDir, Place) {
     (dir, place)
 }
 
+/// [`load`] from `place`.
+fn load_from(config: &WikitextConfig, place: &Place) -> Result<Splits> {
+    let (texts, warnings) = texts_from(config, place, ALL)?;
+    for (split, text) in texts.iter().flatten().enumerate() {
+        enough(config, split, text)?;
+    }
+    Ok(splits(texts, warnings))
+}
+
 fn with(texts: [&str; 3]) -> (TempDir, Place) {
     let (dir, place) = world();
     for (name, text) in ["train.txt", "valid.txt", "test.txt"].iter().zip(texts) {

@@ -31,6 +31,8 @@ const NAMED: usize = 4;
 /// The token files of one config.
 pub(super) struct Tokens<'a> {
     config: &'a WikitextConfig,
+    /// The splits that are made and read.
+    wanted: [bool; 3],
     sources: [Vec<PathBuf>; 3],
     /// None for bytes.
     tokenizer: Option<Found>,
@@ -38,9 +40,10 @@ pub(super) struct Tokens<'a> {
 }
 
 impl<'a> Tokens<'a> {
-    /// Where they are or will be: text of another content, or for another tokenizer, has another folder.
-    pub(super) fn of(config: &'a WikitextConfig, place: &Place) -> Result<Self> {
-        let sources = place.sources(config.corpus)?;
+    /// Where they are or will be: text of another content, or for another tokenizer, has another folder. The text of a
+    /// split that is not `wanted` need not be there.
+    pub(super) fn of(config: &'a WikitextConfig, place: &Place, wanted: [bool; 3]) -> Result<Self> {
+        let sources = place.sources(config.corpus, wanted)?;
         let tokenizer = match &config.tokenizer {
             Tokenizer::Bytes => None,
             file => Some(Found::find(file, place)?),
@@ -51,6 +54,7 @@ impl<'a> Tokens<'a> {
         let folder = place.tokens(config, &stamp[..12]);
         Ok(Self {
             config,
+            wanted,
             sources,
             tokenizer,
             folder,
@@ -62,16 +66,22 @@ impl<'a> Tokens<'a> {
         SPLITS.map(|split| self.folder.join(format!("{split}.tokens")))
     }
 
-    /// Makes those that are not there, in one process of all that ask.
+    /// Those wanted that are not there, with the index of their split.
+    fn absent(&self) -> Vec<(usize, PathBuf)> {
+        let all = self.paths().into_iter().enumerate();
+        all.filter(|(split, path)| self.wanted[*split] && !path.is_file())
+            .collect()
+    }
+
+    /// Makes those wanted that are not there, in one process of all that ask.
     pub(super) fn make(&self, watch: Watch) -> Result<()> {
-        let there = || self.paths().iter().all(|path| path.is_file());
-        match there() {
+        match self.absent().is_empty() {
             true => Ok(()),
-            false => self.make_absent(&there, watch).map_err(cache::with_remedy),
+            false => self.make_absent(watch).map_err(cache::with_remedy),
         }
     }
 
-    fn make_absent(&self, there: &dyn Fn() -> bool, watch: Watch) -> Result<()> {
+    fn make_absent(&self, watch: Watch) -> Result<()> {
         let all = rows::bytes(&self.sources.concat())?;
         let waiting = || {
             watch(Progress {
@@ -81,7 +91,8 @@ impl<'a> Tokens<'a> {
             })
         };
         let _lock = files::lock(&self.folder.with_extension("lock"), waiting)?;
-        if there() {
+        let absent = self.absent();
+        if absent.is_empty() {
             return Ok(()); // made in the meantime
         }
         fs::create_dir_all(&self.folder).map_err(Error::io("create", &self.folder))?;
@@ -94,10 +105,8 @@ impl<'a> Tokens<'a> {
             vocabulary,
             eos: self.config.eos_between_articles,
         };
-        for (split, path) in self.paths().iter().enumerate() {
-            if !path.is_file() {
-                self.make_split(split, path, &encoder, watch)?;
-            }
+        for (split, path) in absent {
+            self.make_split(split, &path, &encoder, watch)?;
         }
         Ok(())
     }
@@ -147,11 +156,15 @@ impl<'a> Tokens<'a> {
         files::publish(file, path)
     }
 
-    /// The splits, mapped and checked.
-    pub(super) fn load(&self) -> Result<[Text; 3]> {
-        let paths = self.paths();
-        let open = |split: usize| self.open(split, &paths[split]);
-        Ok([open(0)?, open(1)?, open(2)?])
+    /// The splits wanted, mapped and checked, and what their reader should know.
+    pub(super) fn load(&self) -> Result<([Option<Text>; 3], Vec<String>)> {
+        let mut texts = [None, None, None];
+        for (split, path) in self.paths().iter().enumerate() {
+            if self.wanted[split] {
+                texts[split] = Some(self.open(split, path)?);
+            }
+        }
+        Ok((texts, Vec::new()))
     }
 
     fn open(&self, split: usize, path: &Path) -> Result<Text> {

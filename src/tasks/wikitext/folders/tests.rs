@@ -13,7 +13,7 @@ fn with(files: &[&str]) -> TempDir {
 
 fn names(corpus: Corpus, files: &[&str]) -> [Vec<String>; 3] {
     let dir = with(files);
-    let found = find(corpus, dir.path()).unwrap();
+    let found = find(corpus, dir.path(), [true; 3]).unwrap();
     found.map(|paths| {
         let below = |p: &PathBuf| p.strip_prefix(dir.path()).unwrap().display().to_string();
         paths.iter().map(below).collect()
@@ -60,7 +60,9 @@ fn shards_come_in_order() {
 }
 
 fn refused(corpus: Corpus, files: &[&str]) -> String {
-    find(corpus, with(files).path()).unwrap_err().to_string()
+    find(corpus, with(files).path(), [true; 3])
+        .unwrap_err()
+        .to_string()
 }
 
 #[test]
@@ -99,4 +101,17 @@ fn a_corpus_with_rare_words_is_not_read_as_the_one_without() {
     assert_eq!(names(Corpus::Wikitext2, &tokens)[0], ["wiki.train.tokens"]);
     assert!(refused(Corpus::Wikitext2Raw, &tokens).contains("no train.txt"));
     assert_eq!(names(Corpus::Text, &tokens)[0], ["wiki.train.tokens"]);
+}
+
+#[test]
+fn a_split_that_is_not_wanted_need_not_be_there() {
+    let dir = with(&["test.txt"]);
+    let found = find(Corpus::Text, dir.path(), [false, false, true]).unwrap();
+    assert_eq!(found, [vec![], vec![], vec![dir.path().join("test.txt")]]);
+    let message = find(Corpus::Text, dir.path(), [false, true, true]).unwrap_err();
+    let message = message.to_string();
+    assert!(
+        message.contains("lacks valid.txt, the validation split"),
+        "{message}"
+    );
 }

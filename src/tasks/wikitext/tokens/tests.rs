@@ -37,7 +37,7 @@ fn the_head_of_a_file_says_what_it_holds() {
         eos_between_articles: true,
         ..config()
     };
-    let tokens = Tokens::of(&config, &place).unwrap();
+    let tokens = Tokens::of(&config, &place, [true; 3]).unwrap();
     tokens.make(&mut |_| Ok(())).unwrap();
     let whole = fs::read(&tokens.paths()[0]).unwrap();
     let head = std::str::from_utf8(&whole[..4096]).unwrap();
@@ -52,7 +52,7 @@ fn the_head_of_a_file_says_what_it_holds() {
     assert_eq!(header.sources[0].name, "train.txt");
     assert_eq!(header.sources[0].sha256, sha256(BODY.as_bytes()));
     assert_eq!(header.sha256, sha256(&whole[4096..]));
-    assert_eq!(tokens.load().unwrap()[0].digest(), header.sha256);
+    assert_eq!(tokens.load().unwrap().0[0].as_ref().unwrap().digest(), header.sha256);
 }
 
 #[test]
@@ -77,7 +77,7 @@ fn files_are_made_once_by_all_who_ask() {
     std::thread::scope(|scope| {
         for _ in 0..4 {
             scope.spawn(|| {
-                let tokens = Tokens::of(&config, &place).unwrap();
+                let tokens = Tokens::of(&config, &place, [true; 3]).unwrap();
                 let mut begun = false;
                 tokens
                     .make(&mut |progress| {
@@ -97,7 +97,7 @@ fn files_are_made_once_by_all_who_ask() {
 fn the_end_is_heard_and_a_stop_leaves_nothing_half() {
     let (_dir, place) = world(BODY);
     let config = config();
-    let tokens = Tokens::of(&config, &place).unwrap();
+    let tokens = Tokens::of(&config, &place, [true; 3]).unwrap();
     let stopped = tokens.make(&mut |progress| match progress.split {
         "val" => Err(Error::Stopped),
         _ => Ok(()),
@@ -121,17 +121,17 @@ fn the_end_is_heard_and_a_stop_leaves_nothing_half() {
 fn another_text_has_another_folder() {
     let (dir, place) = world(BODY);
     let config = config();
-    let before = Tokens::of(&config, &place).unwrap().folder;
-    assert_eq!(Tokens::of(&config, &place).unwrap().folder, before);
+    let before = Tokens::of(&config, &place, [true; 3]).unwrap().folder;
+    assert_eq!(Tokens::of(&config, &place, [true; 3]).unwrap().folder, before);
     fs::write(dir.path().join("test.txt"), "another one, and longer").unwrap();
-    assert_ne!(Tokens::of(&config, &place).unwrap().folder, before);
+    assert_ne!(Tokens::of(&config, &place, [true; 3]).unwrap().folder, before);
 }
 
 /// What is said about the first token file once `damage` was done to it.
 fn refused(damage: impl Fn(&mut Vec<u8>)) -> String {
     let (_dir, place) = world(BODY);
     let config = config();
-    let tokens = Tokens::of(&config, &place).unwrap();
+    let tokens = Tokens::of(&config, &place, [true; 3]).unwrap();
     tokens.make(&mut |_| Ok(())).unwrap();
     let path = &tokens.paths()[0];
     let mut bytes = fs::read(path).unwrap();
@@ -192,7 +192,7 @@ fn damaged_and_foreign_files_are_refused() {
 fn the_files_of_another_text_are_not_taken_for_ours() {
     let (_dir, place) = world(BODY);
     let config = config();
-    let tokens = Tokens::of(&config, &place).unwrap();
+    let tokens = Tokens::of(&config, &place, [true; 3]).unwrap();
     tokens.make(&mut |_| Ok(())).unwrap();
     let [train, val, _] = tokens.paths();
     fs::copy(val, train).unwrap();
@@ -204,7 +204,7 @@ fn the_files_of_another_text_are_not_taken_for_ours() {
 fn what_killed_processes_left_is_removed_by_the_next_one_that_makes_files() {
     let (_dir, place) = world(BODY);
     let config = config();
-    let tokens = Tokens::of(&config, &place).unwrap();
+    let tokens = Tokens::of(&config, &place, [true; 3]).unwrap();
     fs::create_dir_all(&tokens.folder).unwrap();
     fs::write(tokens.folder.join(".unfinished-abc"), "half").unwrap();
     tokens.make(&mut |_| Ok(())).unwrap();
@@ -218,9 +218,24 @@ fn a_table_with_too_few_rows_is_refused() {
         vocab_size: 100,
         ..config()
     };
-    let tokens = Tokens::of(&config, &place).unwrap();
+    let tokens = Tokens::of(&config, &place, [true; 3]).unwrap();
     tokens.make(&mut |_| Ok(())).unwrap();
     let message = tokens.load().unwrap_err().to_string();
     let says = "--vocab-size 100 is too small: ids of the train split need 120";
     assert!(message.contains(says), "{message}");
+}
+
+#[test]
+fn the_splits_that_are_wanted_are_made_and_no_others() {
+    let (_dir, place) = world(BODY);
+    let config = config();
+    let test = Tokens::of(&config, &place, [false, false, true]).unwrap();
+    test.make(&mut |_| Ok(())).unwrap();
+    let made = || fs::read_dir(&test.folder).unwrap().count();
+    assert_eq!(made(), 1);
+    let (texts, _) = test.load().unwrap();
+    assert!(matches!(texts, [None, None, Some(_)]));
+    let all = Tokens::of(&config, &place, [true; 3]).unwrap();
+    all.make(&mut |_| Ok(())).unwrap();
+    assert_eq!(made(), 3, "in the same folder");
 }
