@@ -342,8 +342,8 @@ pub static SETTINGS: Settings = {
             "bytes, gpt-neox or a tokenizer.json").common()
             .shown(column(44, Empty, "bytes, gpt-neox, or the digest of another tokenizer's file")),
         row("eos-between-articles", At::Task("eos_between_articles"), Bool, Language,
-            "Whether token id 0 stands before each article")
-            .shown(column(45, Where("tokenizer", "", "false"), "whether the end-of-text token, id 0, stands before each article")),
+            "Whether the tokenizer's end-of-text token stands before each article")
+            .shown(column(45, Where("tokenizer", "", "false"), "whether the end-of-text token stands before each article")),
         row("seq-len", At::Task("seq_len"), ANY, Task,
             "Sequence length L, in tokens")
             .more(&[(POOLED, "Of the longest document, with its end token.")])

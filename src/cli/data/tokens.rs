@@ -18,7 +18,7 @@ pub(super) struct Arguments {
     /// Tokenizer: bytes, gpt-neox, or a tokenizer.json.
     #[arg(long, value_name = "NAME|FILE", default_value = "gpt-neox")]
     tokenizer: TokenizerName,
-    /// Put the end-of-text token, id 0, before each article.
+    /// Put the tokenizer's end-of-text token before each article.
     #[arg(long)]
     eos_between_articles: bool,
     /// Where the text lies [default: where `dsf data fetch` puts it]. Token files go below dsf/wikitext in

@@ -5,8 +5,7 @@ use crate::cli::{exit, print, Global};
 use crate::error::{ensure, Result};
 use crate::model::weights::Checkpoint;
 use crate::sweep::estimate::grouped;
-use crate::tasks::wikitext::tokenizer_file;
-use crate::tasks::wikitext::Tokenizer;
+use crate::tasks::wikitext::{known_eos, tokenizer_file, Tokenizer};
 use clap::Args;
 use serde_json::json;
 use std::path::{Path, PathBuf};
@@ -59,17 +58,23 @@ pub(super) fn export(arguments: &Export, global: &Global) -> Result<u8> {
     }
     let found = chosen::open(&arguments.checkpoint, global)?;
     let parameters = found.check()?;
-    let tokenizer = match &found.text()?.tokenizer {
+    let name = found.text()?.tokenizer;
+    let tokenizer = match &name {
         Tokenizer::Bytes => None,
         file => match tokenizer_file(file, arguments.data_dir.as_deref()) {
-            Ok(path) => Some(path),
+            Ok(found) => Some(found),
             Err(e) => {
-                print::talk(&format!("warning: no tokenizer.json is written: {e}"));
+                let lost = match known_eos(&name) {
+                    Some(_) => "no tokenizer.json is",
+                    None => "neither tokenizer.json nor an end-of-text token is",
+                };
+                print::talk(&format!("warning: {lost} written: {e}"));
                 None
             }
         },
     };
-    found.export(&arguments.to, tokenizer.as_deref())?;
+    let eos = tokenizer.as_ref().map_or(known_eos(&name), |file| file.eos);
+    found.export(&arguments.to, tokenizer.as_ref(), eos)?;
     let path = arguments.to.display();
     let next = format!("transformers.AutoModelForCausalLM.from_pretrained(\"{path}\")");
     said(&found, parameters, &arguments.to, &next, global)

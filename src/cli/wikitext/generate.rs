@@ -26,7 +26,7 @@ pub(super) struct Arguments {
     /// Prompt; - reads it from stdin.
     #[arg(long, value_name = "TEXT", allow_hyphen_values = true)]
     prompt: String,
-    /// Tokens to generate at most; fewer where the model ends the article.
+    /// Tokens to generate at most; fewer where the model writes the tokenizer's end-of-text token.
     #[arg(long, value_name = "N", default_value_t = 100)]
     tokens: usize,
     #[command(flatten)]
@@ -88,7 +88,7 @@ pub(super) fn main(arguments: &Arguments, global: &Global) -> Result<u8> {
     let mut continued = String::new();
     while made < arguments.tokens {
         let id = written.next_token()?;
-        if id == vocabulary.eos() {
+        if vocabulary.eos() == Some(id) {
             break;
         }
         made += 1;

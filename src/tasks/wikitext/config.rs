@@ -18,7 +18,7 @@ pub struct WikitextConfig {
     pub vocab_size: usize,
     /// Tokens a window, L.
     pub seq_len: usize,
-    /// Whether id 0 stands before each article.
+    /// Whether the tokenizer's end-of-text token stands before each article.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub eos_between_articles: bool,
     /// Training windows, the first ones of the text; `None` is all of them.
@@ -130,11 +130,12 @@ impl Corpus {
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", from = "String", into = "String")]
 pub enum Tokenizer {
-    /// Each byte of the UTF-8 text is an id; id 0 is in no text.
+    /// Each byte of the UTF-8 text is an id; id 0 is in no text, and ends one.
     Bytes,
     /// The 50,277 tokens of GPT-NeoX-20B and Pythia.
     GptNeox,
-    /// Another file of the `tokenizers` library, by its digest.
+    /// Another file of the `tokenizers` library, by a digest of it and of its end-of-text token where that is declared
+    /// elsewhere.
     File(String),
 }
 

@@ -4,15 +4,20 @@
 //! `tokens/<corpus>-<tokenizer>-<digest>/{train,val,test}.tokens` as made by [`Task::prepare`].
 
 mod config;
+mod end_of_text;
 mod folders;
 mod rows;
 mod sample;
+#[cfg(test)]
+mod testing;
 mod tokens;
 mod vocabulary;
 
 pub use config::{Corpus, Tokenizer, WikitextConfig};
 pub use folders::GPT_NEOX_FOLDER;
-pub use vocabulary::{adopt, table_rows, tokenizer_file, TokenizerName, Vocabulary};
+pub use vocabulary::{
+    adopt, known_eos, table_rows, tokenizer_file, TokenizerFile, TokenizerName, Vocabulary,
+};
 
 use super::{
     Counts, Files, Ids, Objective, Sizes, Sources, Task, TaskEntry, Text, TrainValTest, Watch,
@@ -21,6 +26,7 @@ use crate::cache;
 use crate::config::TaskConfig;
 use crate::error::{refuse, Result};
 use folders::{Place, SPLITS};
+use rows::Encoder;
 use std::path::{Path, PathBuf};
 use tokens::Tokens;
 use vocabulary::Found;
@@ -110,7 +116,10 @@ impl Task for WikitextConfig {
     fn sources(&self, data_dir: Option<&Path>) -> Result<Option<Sources>> {
         // Its digest stands in the config already.
         if self.tokenizer != Tokenizer::Bytes {
-            Found::find(&self.tokenizer, &Place::new(data_dir)?)?;
+            let found = Found::find(&self.tokenizer, &Place::new(data_dir)?)?;
+            if self.eos_between_articles {
+                Encoder::new(found.vocabulary()?, self)?;
+            }
         }
         match self.corpus {
             Corpus::Sample => Ok(None),
@@ -259,7 +268,9 @@ pub fn found(corpus: Corpus, dir: &Path) -> Option<PathBuf> {
 
 /// The file of GPT-NeoX's tokenizer, where `dir` or a cache has it.
 pub fn found_tokenizer(dir: &Path) -> Option<PathBuf> {
-    tokenizer_file(&Tokenizer::GptNeox, Some(dir)).ok()
+    let place = Place::new(Some(dir)).ok()?;
+    let found = Found::find(&Tokenizer::GptNeox, &place).ok()?;
+    Some(found.path)
 }
 
 /// The files of each split by its name and their place in it.

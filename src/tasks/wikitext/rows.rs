@@ -1,7 +1,9 @@
 //! A split row by row, the same rows from plain text as from Parquet files; rows to ids, and what is counted on the way.
 
+use super::end_of_text;
 use super::vocabulary::Vocabulary;
-use crate::error::{Error, Position, Result};
+use super::WikitextConfig;
+use crate::error::{refuse, Error, Position, Result};
 use crate::tasks::lines::begins_article;
 use crate::tasks::{lines, parquet, Counts};
 use rayon::prelude::*;
@@ -104,17 +106,34 @@ pub(super) struct Row {
 /// What makes ids of a text.
 pub(super) struct Encoder {
     pub(super) vocabulary: Vocabulary,
-    /// Whether an id stands before each article.
-    pub(super) eos: bool,
+    /// The id before each article, if there is to be one.
+    pub(super) eos: Option<u16>,
 }
 
 impl Encoder {
+    /// That of `config` with the `vocabulary` of its tokenizer.
+    ///
+    /// # Errors
+    /// An id between articles that the tokenizer does not have.
+    pub(super) fn new(vocabulary: Vocabulary, config: &WikitextConfig) -> Result<Self> {
+        let eos = match (config.eos_between_articles, vocabulary.eos()) {
+            (true, None) => refuse!(
+                "--eos-between-articles: the tokenizer {} declares no end-of-text token; `eos_token` in {} beside its \
+                 tokenizer.json declares one",
+                config.tokenizer,
+                end_of_text::DECLARES
+            ),
+            (asked, eos) => eos.filter(|_| asked),
+        };
+        Ok(Self { vocabulary, eos })
+    }
+
     /// The ids of one row, whatever stands around it.
     pub(super) fn row(&self, row: &str) -> Result<Row, String> {
         let begins_article = begins_article(row);
         let mut ids = self.vocabulary.encode(row).map_err(|e| e.to_string())?;
-        if begins_article && self.eos {
-            ids.insert(0, self.vocabulary.eos());
+        if let Some(eos) = self.eos.filter(|_| begins_article) {
+            ids.insert(0, eos);
         }
         Ok(Row {
             ids,

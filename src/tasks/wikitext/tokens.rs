@@ -101,10 +101,7 @@ impl<'a> Tokens<'a> {
             None => Vocabulary::bytes(),
             Some(found) => found.vocabulary()?,
         };
-        let encoder = Encoder {
-            vocabulary,
-            eos: self.config.eos_between_articles,
-        };
+        let encoder = Encoder::new(vocabulary, self.config)?;
         for (split, path) in absent {
             self.make_split(split, &path, &encoder, watch)?;
         }

@@ -1,5 +1,6 @@
 //! Tokenizers: bytes, GPT-NeoX's file, or another file of the `tokenizers` library.
 
+use super::end_of_text;
 use super::folders::Place;
 use super::Tokenizer;
 use crate::cache;
@@ -30,6 +31,9 @@ const GPT_NEOX_ENCODES: [(&str, &[u32]); 2] = [
 /// Ids that have a token.
 const GPT_NEOX_SIZE: usize = 50_277;
 
+/// The end-of-text token of GPT-NeoX, id 0.
+const GPT_NEOX_END: &str = "<|endoftext|>";
+
 /// Ids are stored as two bytes.
 const MOST: usize = 1 << 16;
 
@@ -37,6 +41,7 @@ const MOST: usize = 1 << 16;
 pub struct Vocabulary {
     kind: Kind,
     size: usize,
+    eos: Option<u16>,
 }
 
 enum Kind {
@@ -62,6 +67,7 @@ impl Vocabulary {
         Self {
             kind: Kind::Bytes,
             size: 256,
+            eos: Some(0),
         }
     }
 
@@ -105,13 +111,13 @@ impl Vocabulary {
         self.size
     }
 
-    /// The id between articles.
-    pub fn eos(&self) -> u16 {
-        0
+    /// The end-of-text token, if the tokenizer declares one. Of bytes it is id 0, which no text has.
+    pub fn eos(&self) -> Option<u16> {
+        self.eos
     }
 
-    /// Of the `tokenizer.json` at `path`, whose bytes are `content`.
-    fn parse(content: &[u8], path: &Path) -> Result<Self> {
+    /// Of the `tokenizer.json` at `path`, whose bytes are `content`, with the end-of-text token `eos`.
+    fn parse(content: &[u8], path: &Path, eos: Option<&str>) -> Result<Self> {
         let refused = |why: String| {
             let reason = format!("no tokenizer.json that can be used here: {why}");
             Error::data(path, reason)
@@ -125,6 +131,17 @@ impl Vocabulary {
         file.with_truncation(None)
             .map_err(|e| refused(e.to_string()))?;
         file.with_padding(None);
+        let eos = match eos.map(|token| (token, file.token_to_id(token))) {
+            None => None,
+            Some((_, Some(id))) => u16::try_from(id).ok(),
+            Some((token, None)) => {
+                return Err(refused(format!(
+                    "{} beside it declares the end-of-text token `{token}`, which it does not have: correct \
+                     `eos_token` there, or make it null",
+                    end_of_text::DECLARES
+                )))
+            }
+        };
         let largest = file.get_vocab(true).into_values().max();
         match largest.map(|id| id as usize + 1) {
             None => Err(refused("it has no tokens".to_owned())),
@@ -136,6 +153,7 @@ impl Vocabulary {
             Some(size) => Ok(Self {
                 kind: Kind::File(Box::new(file)),
                 size,
+                eos,
             }),
         }
     }
@@ -160,26 +178,42 @@ impl Vocabulary {
     }
 }
 
-/// A tokenizer's file, read.
+/// A tokenizer's file, read, with the end-of-text token that is declared for it.
 pub(super) struct Found {
-    path: PathBuf,
+    pub(super) path: PathBuf,
     content: Vec<u8>,
-    /// SHA-256 in hexadecimal digits.
+    eos: Option<String>,
+    /// Whether a file beside it declares another end-of-text token than the content tells.
+    declared: bool,
+    /// SHA-256 of all that its ids depend on in hexadecimal digits: of the content, and of the end-of-text token where the
+    /// content does not tell it.
     pub(super) sha256: String,
 }
 
 impl Found {
     fn read(path: &Path) -> Result<Self> {
         let content = files::read_bytes(path)?;
+        let named = end_of_text::named(&content);
+        let eos = match end_of_text::declared(path)? {
+            Some((token, _)) => token,
+            None => named.clone(),
+        };
+        let declared = eos != named;
+        let mut identity = content.clone();
+        if declared {
+            identity.extend(["\0eos=", eos.as_deref().unwrap_or("")].concat().bytes());
+        }
         Ok(Self {
             path: path.to_owned(),
-            sha256: sha256(&content),
+            sha256: sha256(&identity),
             content,
+            eos,
+            declared,
         })
     }
 
     pub(super) fn vocabulary(&self) -> Result<Vocabulary> {
-        Vocabulary::parse(&self.content, &self.path)
+        Vocabulary::parse(&self.content, &self.path, self.eos.as_deref())
     }
 
     /// Whether it is the file of `tokenizer`.
@@ -188,10 +222,17 @@ impl Found {
             Tokenizer::Bytes => false,
             Tokenizer::GptNeox => {
                 let known = self.sha256 == GPT_NEOX;
-                known || self.vocabulary().is_ok_and(|file| file.is_gpt_neox())
+                let same = || self.vocabulary().is_ok_and(|file| file.is_gpt_neox());
+                known || (self.eos.as_deref() == Some(GPT_NEOX_END) && same())
             }
             Tokenizer::File(digest) => digest.len() >= 12 && self.sha256.starts_with(digest),
         }
+    }
+
+    /// The content of a file that declares the end-of-text token, where the tokenizer's own does not tell it.
+    fn declaration(&self) -> Option<String> {
+        let declaration = || end_of_text::declaration(self.eos.as_deref());
+        self.declared.then(declaration)
     }
 
     /// The file of `tokenizer`, which is not bytes.
@@ -213,13 +254,13 @@ impl Found {
         });
         Err(Error::Missing(match tokenizer {
             Tokenizer::File(digest) => format!(
-                "the tokenizer.json with the digest {digest} is not kept here{other}: name the file \
-                 again by --tokenizer FILE"
+                "the tokenizer.json with the digest {digest} is not kept here{other}: --data-dir DIR names a \
+                 folder that holds it under that name"
             ),
             _ => format!(
                 "the tokenizer of GPT-NeoX is not here{other}: `dsf data fetch wikitext --tokenizer` \
-                 gets it, --tokenizer FILE names one that lies elsewhere, and --tokenizer bytes needs \
-                 none"
+                 gets it, and --data-dir DIR names a folder that holds its tokenizer.json; a new run takes \
+                 --tokenizer FILE or --tokenizer bytes as well"
             ),
         }))
     }
@@ -248,22 +289,48 @@ pub(super) fn adopt_into(path: &Path, place: &Place) -> Result<(Tokenizer, usize
     Ok((tokenizer, vocabulary.size.next_multiple_of(128)))
 }
 
-/// Puts a copy at `kept`, where there is none yet.
+/// Puts a copy at `kept`, where there is none yet, behind the declaration of its end-of-text token.
 fn keep(found: &Found, kept: &Path) -> Result<()> {
     if fs::read(kept).is_ok_and(|content| content == found.content) {
         return Ok(());
     }
     let folder = kept.parent().unwrap_or(Path::new("."));
     fs::create_dir_all(folder).map_err(Error::io("create", folder))?;
+    if let Some(declaration) = found.declaration() {
+        write_atomic(&end_of_text::kept(kept), declaration.as_bytes())?;
+    }
     write_atomic(kept, &found.content)
+}
+
+/// The file of a tokenizer, as it is handed on.
+pub struct TokenizerFile {
+    /// The `tokenizer.json`.
+    pub path: PathBuf,
+    /// The end-of-text token.
+    pub eos: Option<u16>,
+    /// The `tokenizer_config.json` that declares it, where the file itself does not tell.
+    pub declaration: Option<String>,
 }
 
 /// The file of `tokenizer`, which is not bytes, found as [`Vocabulary::open`] finds it.
 ///
 /// # Errors
 /// A file that is nowhere, or is another one.
-pub fn tokenizer_file(tokenizer: &Tokenizer, data_dir: Option<&Path>) -> Result<PathBuf> {
-    Ok(Found::find(tokenizer, &Place::new(data_dir)?)?.path)
+pub fn tokenizer_file(tokenizer: &Tokenizer, data_dir: Option<&Path>) -> Result<TokenizerFile> {
+    let found = Found::find(tokenizer, &Place::new(data_dir)?)?;
+    Ok(TokenizerFile {
+        eos: found.vocabulary()?.eos(),
+        declaration: found.declaration(),
+        path: found.path,
+    })
+}
+
+/// The end-of-text token of `tokenizer` where its name tells it.
+pub fn known_eos(tokenizer: &Tokenizer) -> Option<u16> {
+    match tokenizer {
+        Tokenizer::Bytes | Tokenizer::GptNeox => Some(0),
+        Tokenizer::File(_) => None,
+    }
 }
 
 /// Refuses a token table with too few rows, where that is known without the file.

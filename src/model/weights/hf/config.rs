@@ -180,8 +180,9 @@ pub(super) fn obstacle(model: &ModelConfig) -> Option<String> {
     (!turned).then(|| "it has no rotary positions, and GPT-NeoX always has some".to_owned())
 }
 
-/// The `config.json` of `model`, which has no [`obstacle`], in the words of `transformers` 4 and 5.
-pub(super) fn write(model: &ModelConfig, text: &WikitextConfig) -> String {
+/// The `config.json` of `model`, which has no [`obstacle`], in the words of `transformers` 4 and 5. The end-of-text token
+/// `eos` is said even where there is none: `transformers` would take id 2 for it.
+pub(super) fn write(model: &ModelConfig, text: &WikitextConfig, eos: Option<u16>) -> String {
     let language = model.language.as_ref();
     let (width, dims) = language.map_or((0, 0), |l| (l.mlp_width, l.rotary_dims));
     let share = share(dims, model.d_model / model.n_heads);
@@ -203,8 +204,8 @@ pub(super) fn write(model: &ModelConfig, text: &WikitextConfig) -> String {
         "attention_dropout": 0.0,
         "hidden_dropout": 0.0,
         "initializer_range": 0.02,
-        "bos_token_id": 0,
-        "eos_token_id": 0,
+        "bos_token_id": eos,
+        "eos_token_id": eos,
         "use_cache": true,
         "torch_dtype": "float32",
     });

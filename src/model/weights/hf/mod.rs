@@ -12,7 +12,7 @@ use crate::error::{Error, Result};
 use crate::files::{self, write_atomic, write_atomic_by};
 use crate::store::Archive;
 use crate::tasks::wikitext;
-use crate::tasks::wikitext::{Corpus, Tokenizer, WikitextConfig};
+use crate::tasks::wikitext::{Corpus, Tokenizer, TokenizerFile, WikitextConfig};
 use candle_core::Tensor;
 use config::Shape;
 use shards::INDEX;
@@ -23,6 +23,7 @@ use std::path::Path;
 const CONFIG: &str = "config.json";
 const WHOLE: &str = "model.safetensors";
 const TOKENIZER: &str = "tokenizer.json";
+const TOKENIZER_CONFIG: &str = "tokenizer_config.json";
 
 /// Whether `folder` has the layout of Hugging Face.
 pub(super) fn is_in(folder: &Path) -> bool {
@@ -111,7 +112,7 @@ fn renamed(
 fn remembered(file: &Mapped, shape: &Shape) -> Option<(RunConfig, Origin)> {
     let text = file.metadata().get(super::CONFIG)?;
     let config = RunConfig::parse(text, "").ok()?;
-    let model = config::read(&described(&config).ok()?, "").ok()?;
+    let model = config::read(&described(&config, None).ok()?, "").ok()?;
     (model == *shape).then(|| (config, Origin::read(file.metadata())))
 }
 
@@ -157,26 +158,31 @@ fn imported(shape: Shape, tokenizer: Tokenizer) -> RunConfig {
     }
 }
 
-/// The `config.json` of a run's model.
-fn described(run: &RunConfig) -> Result<String> {
+/// The `config.json` of a run's model, with the end-of-text token `eos` of its tokenizer.
+fn described(run: &RunConfig, eos: Option<u16>) -> Result<String> {
     let refused = |why: String| Error::usage(format!("cannot be exported: {why}"));
     let Ok(text) = run.task.typed::<WikitextConfig>() else {
         return Err(refused("the model is none of `dsf wikitext`".to_owned()));
     };
     match config::obstacle(&run.model) {
         Some(why) => Err(refused(why)),
-        None => Ok(config::write(&run.model, &text)),
+        None => Ok(config::write(&run.model, &text, eos)),
     }
 }
 
 impl Checkpoint {
     /// Writes `config.json` and `model.safetensors`, which `transformers` 4 and 5 load as a
-    /// `GPTNeoXForCausalLM`, and the tokenizer's file if `tokenizer` is one.
+    /// `GPTNeoXForCausalLM`, and the tokenizer's file if `tokenizer` is one. Its end-of-text token is `eos`.
     ///
     /// # Errors
     /// In one sentence where GPT-NeoX has no such model.
-    pub fn export(&self, folder: &Path, tokenizer: Option<&Path>) -> Result<()> {
-        let config = described(&self.config)
+    pub fn export(
+        &self,
+        folder: &Path,
+        tokenizer: Option<&TokenizerFile>,
+        eos: Option<u16>,
+    ) -> Result<()> {
+        let config = described(&self.config, eos)
             .map_err(|e| Error::usage(format!("{} {e}", self.place.display())))?;
         // `transformers` requires the `format`.
         let format = [("format", "pt".to_owned())];
@@ -197,8 +203,11 @@ impl Checkpoint {
         fs::create_dir_all(folder).map_err(Error::io("create", folder))?;
         write_atomic_by(&folder.join(WHOLE), |out| theirs.write(out))?;
         if let Some(file) = tokenizer {
-            let bytes = fs::read(file).map_err(Error::io("read", file))?;
+            let bytes = fs::read(&file.path).map_err(Error::io("read", &file.path))?;
             write_atomic(&folder.join(TOKENIZER), &bytes)?;
+            if let Some(declaration) = &file.declaration {
+                write_atomic(&folder.join(TOKENIZER_CONFIG), declaration.as_bytes())?;
+            }
         }
         write_atomic(&folder.join(CONFIG), config.as_bytes())
     }

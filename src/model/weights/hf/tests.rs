@@ -61,7 +61,7 @@ fn an_imported_model_is_read_back_as_it_was() {
 fn an_exported_run_comes_back_to_the_bit_with_its_config() {
     let dir = tempfile::tempdir().unwrap();
     let wanted = checkpoint(&run("softmax"));
-    wanted.export(dir.path(), None).unwrap();
+    wanted.export(dir.path(), None, Some(0)).unwrap();
     assert_same(&Checkpoint::open(dir.path()).unwrap(), &wanted);
     // Another width in config.json: then the run in the header is not this model's.
     let place = dir.path().join(CONFIG);
@@ -83,7 +83,7 @@ fn what_transformers_saved_is_exported_as_it_was() {
     let dir = tempfile::tempdir().unwrap();
     Checkpoint::open(&saved())
         .unwrap()
-        .export(dir.path(), None)
+        .export(dir.path(), None, Some(0))
         .unwrap();
     let back = Mapped::open(&dir.path().join(WHOLE))
         .unwrap()
@@ -168,7 +168,10 @@ fn a_tensor_that_is_missing_misshapen_or_unknown_is_named() {
 fn what_gpt_neox_has_not_is_not_exported() {
     let dir = tempfile::tempdir().unwrap();
     let linear = checkpoint(&run("linear"));
-    let message = linear.export(dir.path(), None).unwrap_err().to_string();
+    let message = linear
+        .export(dir.path(), None, Some(0))
+        .unwrap_err()
+        .to_string();
     assert!(
         message.contains("cannot be exported") && message.contains("linear"),
         "{message}"

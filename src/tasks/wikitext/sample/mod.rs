@@ -15,10 +15,8 @@ const PAGES: [&str; 3] = [
 
 /// Its splits; the tokenizer's file is looked for as for any other corpus.
 pub(super) fn load(config: &WikitextConfig, data_dir: Option<&Path>) -> Result<[Text; 3]> {
-    let encoder = Encoder {
-        vocabulary: Vocabulary::open(&config.tokenizer, data_dir)?,
-        eos: config.eos_between_articles,
-    };
+    let vocabulary = Vocabulary::open(&config.tokenizer, data_dir)?;
+    let encoder = Encoder::new(vocabulary, config)?;
     let text = |split: usize| -> Result<Text> {
         let mut tally = Tally::new(Vec::new());
         for row in rows::of(PAGES[split]) {

@@ -1,4 +1,6 @@
 use super::*;
+use crate::tasks::wikitext::testing::{byte_level, FIRST_ADDED};
+use crate::tasks::wikitext::vocabulary::adopt_into;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use tempfile::TempDir;
 
@@ -238,4 +240,46 @@ fn the_splits_that_are_wanted_are_made_and_no_others() {
     let all = Tokens::of(&config, &place, [true; 3]).unwrap();
     all.make(&mut |_| Ok(())).unwrap();
     assert_eq!(made(), 3, "in the same folder");
+}
+
+#[test]
+fn an_id_between_articles_needs_a_tokenizer_that_has_one() {
+    let (dir, mut place) = world(BODY);
+    place.data_dir = Some(dir.path().to_owned());
+    let path = dir.path().join("some.json");
+    for (special, ids) in [
+        (&["<|endoftext|>"][..], Some(vec![FIRST_ADDED])),
+        (&[], None),
+    ] {
+        fs::write(&path, byte_level(special).to_string()).unwrap();
+        let (tokenizer, vocab_size) = adopt_into(&path, &place).unwrap();
+        let config = WikitextConfig {
+            tokenizer,
+            vocab_size,
+            eos_between_articles: true,
+            ..config()
+        };
+        let tokens = Tokens::of(&config, &place, [true; 3]).unwrap();
+        let made = tokens.make(&mut |_| Ok(()));
+        match ids {
+            Some(ids) => {
+                made.unwrap();
+                let text = tokens.load().unwrap().0[0].clone().unwrap();
+                assert_eq!(text.ids()[..1], ids);
+                assert_eq!(
+                    text.ids().iter().filter(|id| **id == FIRST_ADDED).count(),
+                    2
+                );
+                assert!(!text.ids().contains(&0), "id 0 is `!`");
+            }
+            None => {
+                let message = made.unwrap_err().to_string();
+                assert!(
+                    message.contains("declares no end-of-text token"),
+                    "{message}"
+                );
+                assert!(message.contains("tokenizer_config.json"), "{message}");
+            }
+        }
+    }
 }

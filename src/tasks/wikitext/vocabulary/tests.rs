@@ -1,7 +1,9 @@
 use super::*;
 use crate::tasks::testing::real;
+use crate::tasks::wikitext::testing::byte_level;
 use proptest::prelude::*;
 use serde_json::json;
+use std::sync::LazyLock;
 use tempfile::TempDir;
 
 fn neox() -> Option<Found> {
@@ -63,7 +65,8 @@ fn gpt_neox_encodes_as_published() {
         assert_eq!(vocabulary.encode(text).unwrap(), ids, "{text:?}");
         assert_eq!(vocabulary.decode(ids), text);
     }
-    assert_eq!(vocabulary.decode(&[vocabulary.eos()]), "<|endoftext|>");
+    assert_eq!(vocabulary.eos(), Some(0));
+    assert_eq!(vocabulary.decode(&[0]), "<|endoftext|>");
 }
 
 #[test]
@@ -123,17 +126,19 @@ fn another_file_is_adopted_by_its_digest_and_never_taken_for_gpt_neox() {
     for part in [
         "data/tokenizer.json is another one",
         "`dsf data fetch wikitext --tokenizer`",
-        "--tokenizer FILE",
-        "--tokenizer bytes",
+        "--data-dir DIR names a folder that holds its tokenizer.json",
+        "a new run takes --tokenizer FILE or --tokenizer bytes",
     ] {
         assert!(refused.contains(part), "{refused}");
     }
     let lost = Tokenizer::File("0123456789ab".to_owned());
     let refused = Found::find(&lost, &place(&dir)).err().unwrap().to_string();
-    assert!(
-        refused.contains("0123456789ab is not kept here"),
-        "{refused}"
-    );
+    for part in [
+        "0123456789ab is not kept here",
+        ": --data-dir DIR names a folder that holds it",
+    ] {
+        assert!(refused.contains(part), "{refused}");
+    }
 }
 
 #[test]
@@ -186,4 +191,132 @@ fn a_tokenizer_is_a_name_or_a_file_that_is_there() {
     let file = tempfile::NamedTempFile::new().unwrap();
     let name: TokenizerName = file.path().to_str().unwrap().parse().unwrap();
     assert_eq!(name, TokenizerName::File(file.path().into()));
+}
+
+/// The end-of-text token of a tokenizer with the special tokens `special` and, beside it, files of these contents.
+fn end_of_text(special: &[&str], beside: &[(&str, &str)]) -> Result<(Option<u16>, String)> {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("tokenizer.json");
+    fs::write(&path, byte_level(special).to_string()).unwrap();
+    for (name, content) in beside {
+        fs::write(dir.path().join(name), content).unwrap();
+    }
+    let found = Found::read(&path)?;
+    Ok((found.vocabulary()?.eos(), found.sha256))
+}
+
+#[test]
+fn the_end_of_text_is_the_token_that_is_declared_for_it() {
+    let (config, map) = ("tokenizer_config.json", "special_tokens_map.json");
+    let chat = ["<|pad|>", "<|endoftext|>", "<|im_end|>"];
+    let cases: [(&[&str], &[(&str, &str)], Option<u16>); 10] = [
+        (&[], &[], None),
+        (&["<|pad|>", "<|endoftext|>"], &[], Some(264)),
+        (&["<s>", "</s>"], &[], Some(264)),
+        (&chat, &[], None),
+        (
+            &chat,
+            &[(config, r#"{"eos_token": "<|im_end|>"}"#)],
+            Some(265),
+        ),
+        (
+            &chat,
+            &[(
+                config,
+                r#"{"eos_token": {"content": "<|pad|>", "lstrip": false}}"#,
+            )],
+            Some(263),
+        ),
+        (
+            &chat,
+            &[(config, "{}"), (map, r#"{"eos_token": "<|endoftext|>"}"#)],
+            Some(264),
+        ),
+        (
+            &["</s>"],
+            &[
+                (config, r#"{"eos_token": null}"#),
+                (map, r#"{"eos_token": "</s>"}"#),
+            ],
+            None,
+        ),
+        (&["</s>"], &[(config, "{}")], Some(263)),
+        (&[], &[(config, r#"{"eos_token": "a"}"#)], Some(64)),
+    ];
+    for (special, beside, wanted) in cases {
+        let (found, _) = end_of_text(special, beside).unwrap();
+        assert_eq!(found, wanted, "{special:?} {beside:?}");
+    }
+    for (content, says) in [
+        (
+            r#"{"eos_token": "<|over|>"}"#,
+            "declares the end-of-text token `<|over|>`, which it does not have",
+        ),
+        (
+            r#"{"eos_token": 7}"#,
+            "tokenizer_config.json: `eos_token` is 7, not a token or null",
+        ),
+        (
+            "{",
+            "tokenizer_config.json: not the JSON of a tokenizer's settings",
+        ),
+    ] {
+        let message = end_of_text(&chat, &[(config, content)])
+            .unwrap_err()
+            .to_string();
+        assert!(message.contains(says), "{message}");
+    }
+}
+
+#[test]
+fn a_declaration_that_the_file_does_not_tell_is_part_of_the_digest_and_kept() {
+    let beside = |token: &str| format!("{{\"eos_token\": {token}}}");
+    let digest = |declared: Option<&str>| {
+        let content = declared.map(beside);
+        let files: Vec<_> = content
+            .iter()
+            .map(|c| ("tokenizer_config.json", c.as_str()))
+            .collect();
+        end_of_text(&["</s>", "<|pad|>"], &files).unwrap().1
+    };
+    assert_eq!(
+        digest(None),
+        sha256(byte_level(&["</s>", "<|pad|>"]).to_string().as_bytes())
+    );
+    assert_eq!(digest(Some("\"</s>\"")), digest(None));
+    let others = [
+        digest(Some("null")),
+        digest(Some("\"<|pad|>\"")),
+        digest(None),
+    ];
+    assert!(others[0] != others[1] && others[1] != others[2] && others[0] != others[2]);
+
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("some.json");
+    fs::write(&path, byte_level(&["</s>", "<|pad|>"]).to_string()).unwrap();
+    for (token, wanted) in [
+        ("\"<|pad|>\"", Some(264)),
+        ("null", None),
+        ("\"</s>\"", Some(263)),
+    ] {
+        fs::write(dir.path().join("tokenizer_config.json"), beside(token)).unwrap();
+        let (tokenizer, _) = adopt_into(&path, &place(&dir)).unwrap();
+        fs::remove_file(dir.path().join("tokenizer_config.json")).unwrap();
+        let found = Found::find(&tokenizer, &place(&dir)).unwrap();
+        assert_eq!(found.vocabulary().unwrap().eos(), wanted, "{token}");
+    }
+}
+
+#[test]
+fn gpt_neox_with_another_end_of_text_is_another_tokenizer() {
+    let Some(found) = neox() else { return };
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("tokenizer.json");
+    fs::write(&path, &found.content).unwrap();
+    for (token, is_gpt_neox) in [("<|endoftext|>", true), ("<|padding|>", false)] {
+        let declaration = json!({ "eos_token": token }).to_string();
+        fs::write(dir.path().join("tokenizer_config.json"), declaration).unwrap();
+        let (tokenizer, _) = adopt_into(&path, &place(&dir)).unwrap();
+        assert_eq!(tokenizer == Tokenizer::GptNeox, is_gpt_neox, "{token}");
+    }
 }

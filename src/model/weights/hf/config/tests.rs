@@ -97,7 +97,7 @@ fn what_is_written_is_read_as_the_same_model() {
         (model.d_model, model.d_state) = (width, width);
         model.language.as_mut().unwrap().rotary_dims = dims;
         assert_eq!(obstacle(&model), None);
-        let json = write(&model, &text);
+        let json = write(&model, &text, None);
         let shape = read(&json, "config.json").unwrap();
         assert_eq!(
             (&shape.model, shape.vocab_size, shape.seq_len),
@@ -107,6 +107,24 @@ fn what_is_written_is_read_as_the_same_model() {
         let mut old: Value = serde_json::from_str(&json).unwrap();
         old.as_object_mut().unwrap().remove("rope_parameters");
         assert_eq!(read(&old.to_string(), "config.json").unwrap(), shape);
+    }
+}
+
+#[test]
+fn the_end_of_text_is_that_of_the_tokenizer_and_is_said_where_there_is_none() {
+    let run = run("softmax");
+    let text = run.task.typed().unwrap();
+    for (eos, wanted) in [
+        (Some(0), json!(0)),
+        (Some(293), json!(293)),
+        (None, Value::Null),
+    ] {
+        let config = write(&run.model, &text, eos);
+        let config: Value = serde_json::from_str(&config).unwrap();
+        for key in ["eos_token_id", "bos_token_id"] {
+            assert_eq!(config.get(key), Some(&wanted), "{key}");
+        }
+        read(&config.to_string(), "config.json").unwrap();
     }
 }
 

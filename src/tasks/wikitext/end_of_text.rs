@@ -1,0 +1,85 @@
+//! The end-of-text token of a tokenizer. A `tokenizer.json` has no field for it: Hugging Face declares it in files beside
+//! it.
+
+use crate::error::{Error, Result};
+use serde::Deserialize;
+use serde_json::Value;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// Names that special tokens have only where they end a text.
+const NAMES: [&str; 13] = [
+    "<|endoftext|>",
+    "</s>",
+    "<|end_of_text|>",
+    "<eos>",
+    "[EOS]",
+    "<EOS>",
+    "<|eos|>",
+    "<|endofdocument|>",
+    "<end_of_text>",
+    "<|im_end|>",
+    "<|eot_id|>",
+    "<|end|>",
+    "<｜end▁of▁sentence｜>",
+];
+
+/// The file that declares it, in the folder of a model.
+pub(super) const DECLARES: &str = "tokenizer_config.json";
+
+/// The key of the token in that file.
+const KEY: &str = "eos_token";
+
+/// The only special token of the tokenizer.json in `content` with a name that says so. None where several have one: in a
+/// model of chats, `<|im_end|>` may end a text or an answer.
+pub(super) fn named(content: &[u8]) -> Option<String> {
+    #[derive(Deserialize)]
+    struct File {
+        added_tokens: Vec<Added>,
+    }
+    #[derive(Deserialize)]
+    struct Added {
+        content: String,
+        special: bool,
+    }
+    let file: File = serde_json::from_slice(content).ok()?;
+    let added = file.added_tokens.into_iter();
+    let mut known = added.filter(|token| token.special && NAMES.contains(&token.content.as_str()));
+    let first = known.next()?;
+    known.next().is_none().then_some(first.content)
+}
+
+/// What a file beside `tokenizer` declares, and that file: `Some(None)` declares that there is none.
+pub(super) fn declared(tokenizer: &Path) -> Result<Option<(Option<String>, PathBuf)>> {
+    let folder = tokenizer.parent().unwrap_or(Path::new(""));
+    let places = [
+        kept(tokenizer),
+        folder.join(DECLARES),
+        folder.join("special_tokens_map.json"),
+    ];
+    for place in places.into_iter().filter(|place| place.is_file()) {
+        let content = fs::read(&place).map_err(Error::io("read", &place))?;
+        let refused = |why: String| Error::data(&place, why);
+        let all: Value = serde_json::from_slice(&content)
+            .map_err(|e| refused(format!("not the JSON of a tokenizer's settings: {e}")))?;
+        let Some(token) = all.get(KEY) else { continue };
+        let token = match token.get("content").unwrap_or(token) {
+            Value::Null => None,
+            Value::String(token) => Some(token.clone()),
+            other => return Err(refused(format!("`{KEY}` is {other}, not a token or null"))),
+        };
+        return Ok(Some((token, place)));
+    }
+    Ok(None)
+}
+
+/// Where the declaration of an adopted copy at `tokenizer` is kept.
+pub(super) fn kept(tokenizer: &Path) -> PathBuf {
+    tokenizer.with_extension("config.json")
+}
+
+/// A file that declares `token`, as Hugging Face reads it.
+pub(super) fn declaration(token: Option<&str>) -> String {
+    let all = serde_json::json!({ KEY: token, "tokenizer_class": "PreTrainedTokenizerFast" });
+    format!("{all:#}\n")
+}

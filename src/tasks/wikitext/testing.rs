@@ -1,0 +1,46 @@
+//! Small tokenizers for tests.
+
+use serde_json::{json, Value};
+use tokenizers::pre_tokenizers::byte_level::ByteLevel;
+
+/// A tokenizer.json of `model` and nothing else.
+pub(super) fn file(model: Value) -> Value {
+    json!({
+        "version": "1.0", "truncation": null, "padding": null, "added_tokens": [], "normalizer": null,
+        "pre_tokenizer": null, "post_processor": null, "decoder": null, "model": model,
+    })
+}
+
+/// The first id of [`byte_level`] that is no byte and no pair of tokens.
+pub(super) const FIRST_ADDED: u16 = 263;
+
+/// A tokenizer of bytes like that of GPT-2, sorted, so that `!` is 0; blanks are merged with what follows and with one
+/// another. `special` are added tokens from id [`FIRST_ADDED`] on.
+pub(super) fn byte_level(special: &[&str]) -> Value {
+    let mut alphabet: Vec<String> = ByteLevel::alphabet().iter().map(char::to_string).collect();
+    alphabet.sort_by_key(|c| c.chars().next());
+    let merges = [
+        ["Ġ", "a"],
+        ["Ċ", "Ċ"],
+        ["Ġ", "Ġ"],
+        ["ĠĠ", "ĠĠ"],
+        ["Ċ", "Ġ"],
+        ["a", "b"],
+        ["!", "Ċ"],
+    ];
+    let merged = merges.map(|[a, b]| format!("{a}{b}"));
+    let tokens = alphabet.into_iter().chain(merged);
+    let vocabulary: serde_json::Map<_, _> =
+        tokens.enumerate().map(|(i, t)| (t, json!(i))).collect();
+    let mut file =
+        file(json!({"type": "BPE", "vocab": vocabulary, "merges": merges.map(|m| m.join(" "))}));
+    let bytes = json!({"type": "ByteLevel", "add_prefix_space": false, "trim_offsets": true});
+    file["pre_tokenizer"] = bytes.clone();
+    file["decoder"] = bytes;
+    let added = special.iter().enumerate().map(|(i, content)| {
+        json!({"id": usize::from(FIRST_ADDED) + i, "content": content, "special": true, "normalized": false,
+               "single_word": false, "lstrip": false, "rstrip": false})
+    });
+    file["added_tokens"] = added.collect();
+    file
+}
