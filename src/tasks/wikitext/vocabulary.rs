@@ -11,6 +11,7 @@ use std::fmt;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
+use tokenizers::DecoderWrapper;
 
 /// SHA-256 of `utils/20B_tokenizer.json` of EleutherAI/pythia.
 const GPT_NEOX: &str = "56ac4821e129d2c520fdaba60abd920fa852ada51b45c0dd52bbb6bd8c985ade";
@@ -101,7 +102,7 @@ impl Vocabulary {
             }
             Kind::File(file) => {
                 let ids: Vec<u32> = ids.iter().map(|id| u32::from(*id)).collect();
-                file.decode(&ids, false).unwrap_or_default()
+                decode(file, &ids)
             }
         }
     }
@@ -176,6 +177,25 @@ impl Vocabulary {
         };
         sha256(joined.as_bytes()) == GPT_NEOX_TOKENS && GPT_NEOX_ENCODES.into_iter().all(encodes)
     }
+}
+
+/// The text of `ids`. The decoder of bytes takes the characters of a token for bytes where it can, which is wrong for added
+/// tokens: their content is text. What it makes of several tokens is what it makes of each, one behind the other, so that
+/// it can be asked for those between added ones.
+fn decode(file: &tokenizers::Tokenizer, ids: &[u32]) -> String {
+    let plain = |ids: &[u32]| file.decode(ids, false).unwrap_or_default();
+    if !matches!(file.get_decoder(), Some(DecoderWrapper::ByteLevel(_))) {
+        return plain(ids);
+    }
+    let added = file.get_added_vocabulary().get_added_tokens_decoder();
+    let mut text = String::new();
+    for run in ids.chunk_by(|a, b| !added.contains_key(a) && !added.contains_key(b)) {
+        match added.get(&run[0]) {
+            Some(token) => text += &token.content,
+            None => text += &plain(run),
+        }
+    }
+    text
 }
 
 /// A tokenizer's file, read, with the end-of-text token that is declared for it.

@@ -19,6 +19,14 @@ fn place(dir: &TempDir) -> Place {
     }
 }
 
+/// That of a tokenizer.json with nothing beside it.
+fn vocabulary(file: &serde_json::Value) -> Vocabulary {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("tokenizer.json");
+    fs::write(&path, file.to_string()).unwrap();
+    Found::read(&path).unwrap().vocabulary().unwrap()
+}
+
 /// A tokenizer of words with `n` ids, the first of which stands for all others.
 fn words(n: usize) -> Vec<u8> {
     let vocabulary: serde_json::Map<String, serde_json::Value> =
@@ -318,5 +326,24 @@ fn gpt_neox_with_another_end_of_text_is_another_tokenizer() {
         fs::write(dir.path().join("tokenizer_config.json"), declaration).unwrap();
         let (tokenizer, _) = adopt_into(&path, &place(&dir)).unwrap();
         assert_eq!(tokenizer == Tokenizer::GptNeox, is_gpt_neox, "{token}");
+    }
+}
+
+#[test]
+fn added_tokens_are_decoded_as_they_are_written() {
+    let vocabulary = vocabulary(&byte_level(&["Öx", "<|endoftext|>"]));
+    for text in ["a Öxb é<|endoftext|>Öx", "ÖxÖx", "é"] {
+        let ids = vocabulary.encode(text).unwrap();
+        assert_eq!(vocabulary.decode(&ids), text);
+    }
+    assert_eq!(vocabulary.decode(&[]), "");
+}
+
+proptest! {
+    #[test]
+    fn a_tokenizer_of_bytes_gives_every_text_back(text in ".*") {
+        static VOCABULARY: LazyLock<Vocabulary> = LazyLock::new(|| vocabulary(&byte_level(&["<|endoftext|>"])));
+        let ids = VOCABULARY.encode(&text).unwrap();
+        prop_assert_eq!(VOCABULARY.decode(&ids), text);
     }
 }
