@@ -5,15 +5,27 @@ use memmap2::Mmap;
 use std::fmt;
 use std::sync::Arc;
 
-/// What a text was before it became ids; words and lines make its perplexity comparable.
+/// What a text was before it became ids; its words and bytes make perplexities of different tokenizers comparable.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct Counts {
     /// Bytes of UTF-8.
     pub bytes: u64,
     /// Runs of anything but white space.
     pub words: u64,
-    /// Lines, each of them one more word of the WikiText convention.
+    /// Lines; the last one may lack its end.
     pub lines: u64,
+    /// Whether each line is one more word of a perplexity per word, as in WikiText, whose lines end with `<eos>`.
+    pub lines_are_words: bool,
+}
+
+impl Counts {
+    /// Words that a perplexity per word is taken over, W.
+    pub fn ppl_words(&self) -> u64 {
+        match self.lines_are_words {
+            true => self.words + self.lines,
+            false => self.words,
+        }
+    }
 }
 
 /// Ids, two bytes each.

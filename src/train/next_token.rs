@@ -174,10 +174,10 @@ fn perplexity(loss: f64) -> Option<f64> {
     finite(loss.exp())
 }
 
-/// Perplexity per word, the end of a line being one, and bits per byte.
+/// Perplexity per word, and bits per byte.
 fn by_words_and_bytes(whole: Scored, text: &Text) -> (Option<f64>, Option<f64>) {
     let counts = text.counts();
-    let words = (counts.words + counts.lines) as f64;
+    let words = counts.ppl_words() as f64;
     let bits = whole.nll / (LN_2 * counts.bytes as f64);
     (perplexity(whole.nll / words), finite(bits))
 }

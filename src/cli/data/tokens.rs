@@ -79,12 +79,13 @@ fn tell(config: &WikitextConfig, data_dir: Option<&Path>, global: &Global) -> Re
         let (words, lines, bytes) = (counts.words, counts.lines, counts.bytes);
         let event = json!({
             "event": "tokens", "schema": 1, "corpus": name, "tokenizer": config.tokenizer,
-            "split": split, "tokens": tokens, "words": words, "lines": lines, "bytes": bytes,
-            "path": path,
+            "split": split, "tokens": tokens, "words": words, "lines": lines,
+            "ppl_words": counts.ppl_words(), "bytes": bytes, "path": path,
         });
         let (bytes, path) = (DecimalBytes(bytes), path.display());
         let line = format!(
-            "{name} {split}: {tokens} tokens, {words} words, {lines} lines, {bytes}, {path}"
+            "{name} {split}: {tokens} tokens, {words} words, {lines} lines (W = {}), {bytes}, {path}",
+            counts.ppl_words()
         );
         global.tell(&event, &line)?;
     }

@@ -114,7 +114,7 @@ pub(super) fn main(arguments: &Arguments, global: &Global) -> Result<u8> {
         })?;
     }
     if !global.silent() {
-        print::line(FOOT)?;
+        print::line(foot(&text))?;
     }
     Ok(exit::DONE)
 }
@@ -163,6 +163,11 @@ fn title(found: &Checkpoint, text: &WikitextConfig, how: &Scoring, device: &str)
 
 const HEAD: &str = "split       tokens  nats/token  token ppl  word ppl            W  bits/byte";
 
-const FOOT: &str =
-    "word ppl and bits per byte count every token once; W is words and lines, WikiText's \
-                    convention";
+fn foot(text: &WikitextConfig) -> &'static str {
+    match text.corpus.lines_are_words() {
+        true => {
+            "word ppl and bits per byte count every token once; W is words and lines, WikiText's convention"
+        }
+        false => "word ppl and bits per byte count every token once; W is words, runs of anything but white space",
+    }
+}

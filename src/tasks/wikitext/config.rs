@@ -49,7 +49,7 @@ pub enum Corpus {
     #[value(name = "wikitext-2")]
     #[serde(rename = "wikitext-2")]
     Wikitext2,
-    /// Any `train.txt`, `valid.txt` and `test.txt` in the folder of `--data-dir`.
+    /// Any `train.txt`, `valid.txt` and `test.txt` in the folder of `--data-dir`, byte for byte.
     Text,
     /// A few pages that are part of the program.
     Sample,
@@ -98,6 +98,11 @@ impl WikitextConfig {
 }
 
 impl Corpus {
+    /// Whether each line is one more word of a perplexity per word: the convention of WikiText, which the sample follows.
+    pub const fn lines_are_words(self) -> bool {
+        !matches!(self, Self::Text)
+    }
+
     /// Its folder in `Salesforce/wikitext` on the hub.
     pub const fn hub_folder(self) -> Option<&'static str> {
         Some(match self {

@@ -3,9 +3,11 @@
 //! Below the data root: `<config of the hub>/*.parquet` as fetched, `tokenizers/<name>.json` as adopted,
 //! `tokens/<corpus>-<tokenizer>-<digest>/{train,val,test}.tokens` as made by [`Task::prepare`].
 
+mod borders;
 mod config;
 mod end_of_text;
 mod folders;
+mod plain;
 mod rows;
 mod sample;
 #[cfg(test)]

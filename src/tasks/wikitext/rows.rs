@@ -1,4 +1,5 @@
-//! A split row by row, the same rows from plain text as from Parquet files; rows to ids, and what is counted on the way.
+//! A split of WikiText row by row, the same rows from plain text as from Parquet files; rows to ids, and what is counted on
+//! the way.
 
 use super::end_of_text;
 use super::vocabulary::Vocabulary;
@@ -34,7 +35,7 @@ pub(super) fn read<T: Send>(
     for path in files {
         let length = bytes(std::slice::from_ref(path))?;
         if path.extension().is_some_and(|e| e == "parquet") {
-            groups(path, &make, &mut |made, share| {
+            groups(path, &|row| make(text(row)), &mut |made, share| {
                 take(made, before + (share * length as f64) as u64)
             })?;
         } else {
@@ -45,14 +46,15 @@ pub(super) fn read<T: Send>(
     Ok(())
 }
 
-fn groups<T: Send>(
+/// [`read`] of one Parquet file, whose rows are made as they stand in it.
+pub(super) fn groups<T: Send>(
     path: &Path,
     make: &(impl Fn(&str) -> Result<T, String> + Sync),
     take: &mut impl FnMut(T, f64) -> Result<()>,
 ) -> Result<()> {
     let mut number = 0;
     parquet::each_group(path, "text", |rows, share| {
-        let made: Vec<_> = rows.par_iter().map(|row| make(text(row)?)).collect();
+        let made: Vec<_> = rows.par_iter().map(|row| make(utf8(row)?)).collect();
         for made in made {
             let fault = |why: String| Error::data_at(path, Position::Row(number), why);
             take(made.map_err(fault)?, share)?;
@@ -69,7 +71,7 @@ fn plain<T: Send>(
 ) -> Result<()> {
     let mut read = 0;
     let row = |line: lines::Line| {
-        let mut row = text(line.text)?.to_owned();
+        let mut row = text(utf8(line.text)?).to_owned();
         if line.ended && !row.is_empty() {
             row.push('\n');
         }
@@ -82,18 +84,21 @@ fn plain<T: Send>(
     rows.map(drop)
 }
 
+fn utf8(row: &[u8]) -> Result<&str, String> {
+    std::str::from_utf8(row).map_err(|e| format!("not UTF-8: {e}"))
+}
+
 /// A row as it counts: one of nothing but white space is empty.
-fn text(row: &[u8]) -> Result<&str, String> {
-    let row = std::str::from_utf8(row).map_err(|e| format!("not UTF-8: {e}"))?;
-    Ok(if row.trim().is_empty() { "" } else { row })
+fn text(row: &str) -> &str {
+    match row.trim() {
+        "" => "",
+        _ => row,
+    }
 }
 
 /// The rows of a text in memory.
 pub(super) fn of(whole: &str) -> impl Iterator<Item = &str> {
-    let empty = |line: &str| line.trim().is_empty();
-    whole
-        .split_inclusive('\n')
-        .map(move |line| if empty(line) { "" } else { line })
+    whole.split_inclusive('\n').map(text)
 }
 
 /// One row as ids.
@@ -141,6 +146,7 @@ impl Encoder {
                 bytes: row.len() as u64,
                 words: row.split_whitespace().count() as u64,
                 lines: 1,
+                lines_are_words: true,
             },
             begins_article,
         })
@@ -170,14 +176,20 @@ impl<W: Write> Tally<W> {
     }
 
     pub(super) fn push(&mut self, row: &Row) -> io::Result<()> {
-        let bytes = bytemuck::cast_slice(&row.ids);
-        self.hash.update(bytes);
-        self.tokens += row.ids.len() as u64;
         self.counts.bytes += row.counts.bytes;
         self.counts.words += row.counts.words;
         self.counts.lines += row.counts.lines;
+        self.counts.lines_are_words = row.counts.lines_are_words;
         self.articles += u64::from(row.begins_article);
-        self.largest = row.ids.iter().fold(self.largest, |most, id| most.max(*id));
+        self.push_ids(&row.ids)
+    }
+
+    /// Ids of a text that is counted elsewhere.
+    pub(super) fn push_ids(&mut self, ids: &[u16]) -> io::Result<()> {
+        let bytes = bytemuck::cast_slice(ids);
+        self.hash.update(bytes);
+        self.tokens += ids.len() as u64;
+        self.largest = ids.iter().fold(self.largest, |most, id| most.max(*id));
         self.to.write_all(bytes)
     }
 

@@ -44,3 +44,31 @@ pub(super) fn byte_level(special: &[&str]) -> Value {
     file["added_tokens"] = added.collect();
     file
 }
+
+/// A tokenizer of characters like that of Llama 2, which puts `▁` before a text and in the place of each space.
+pub(super) fn prepending() -> Value {
+    let tokens = ["<unk>", "<s>", "</s>", "▁", "\n", "a", "b", "c", "=", "▁a"];
+    let vocabulary: serde_json::Map<_, _> = tokens
+        .iter()
+        .enumerate()
+        .map(|(i, t)| ((*t).to_owned(), json!(i)))
+        .collect();
+    let mut file = file(json!({
+        "type": "BPE", "vocab": vocabulary, "merges": ["▁ a"], "unk_token": "<unk>", "fuse_unk": true
+    }));
+    file["normalizer"] = json!({"type": "Sequence", "normalizers": [
+        {"type": "Prepend", "prepend": "▁"},
+        {"type": "Replace", "pattern": {"String": " "}, "content": "▁"},
+    ]});
+    file["decoder"] = json!({"type": "Sequence", "decoders": [
+        {"type": "Replace", "pattern": {"String": "▁"}, "content": " "},
+        {"type": "Fuse"},
+        {"type": "Strip", "content": " ", "start": 1, "stop": 0},
+    ]});
+    let special = |id: usize| {
+        json!({"id": id, "content": tokens[id], "special": true, "normalized": false,
+               "single_word": false, "lstrip": false, "rstrip": false})
+    };
+    file["added_tokens"] = json!([special(0), special(1), special(2)]);
+    file
+}

@@ -175,6 +175,7 @@ fn a_text_of_the_users_is_read_from_the_named_folder_alone() {
         bytes: 120,
         words: 28,
         lines: 4,
+        lines_are_words: false,
     };
     assert_eq!(splits.train.counts(), counts);
     assert_eq!(splits.val.windows(), 3);

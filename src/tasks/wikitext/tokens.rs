@@ -1,6 +1,7 @@
 //! Token files: a split as ids, made once and mapped ever after.
 
 use super::folders::{Place, SPLITS};
+use super::plain;
 use super::rows::{self, Encoder, Tally};
 use super::vocabulary::{Found, Vocabulary};
 use super::{Corpus, Tokenizer, WikitextConfig};
@@ -23,7 +24,7 @@ const HEADER: usize = 4096;
 const FORMAT: &str = "dsf tokens";
 
 /// Raised when the same text would give other ids or another layout.
-const VERSION: u32 = 2;
+const VERSION: u32 = 3;
 
 /// Files that are named one by one; a header has room for so many.
 const NAMED: usize = 4;
@@ -122,14 +123,7 @@ impl<'a> Tokens<'a> {
         let mut file = files::begin(path)?;
         file.write_all(&[b' '; HEADER]).map_err(failed())?;
         let mut tally = Tally::new(BufWriter::with_capacity(1 << 20, file));
-        rows::read(
-            &self.sources[split],
-            |row| encoder.row(row),
-            |row, done| {
-                tally.push(&row).map_err(failed())?;
-                at(done)
-            },
-        )?;
+        let byte_order_mark = self.encode(split, path, encoder, &mut tally, &mut at)?;
         let mut header = Header {
             format: FORMAT.to_owned(),
             version: VERSION,
@@ -142,6 +136,7 @@ impl<'a> Tokens<'a> {
             counts: tally.counts,
             articles: tally.articles,
             largest: tally.largest,
+            byte_order_mark,
             sha256: String::new(),
             sources,
         };
@@ -153,18 +148,54 @@ impl<'a> Tokens<'a> {
         files::publish(file, path)
     }
 
-    /// The splits wanted, mapped and checked, and what their reader should know.
-    pub(super) fn load(&self) -> Result<([Option<Text>; 3], Vec<String>)> {
-        let mut texts = [None, None, None];
-        for (split, path) in self.paths().iter().enumerate() {
-            if self.wanted[split] {
-                texts[split] = Some(self.open(split, path)?);
-            }
+    /// Writes the ids of a split to the file at `path` by `tally`, and says whether a byte-order mark was left out.
+    fn encode<W: Write>(
+        &self,
+        split: usize,
+        path: &Path,
+        encoder: &Encoder,
+        tally: &mut Tally<W>,
+        at: &mut dyn FnMut(u64) -> Result<()>,
+    ) -> Result<bool> {
+        let (failed, files) = (|| Error::io("write", path), &self.sources[split]);
+        if self.config.corpus == Corpus::Text {
+            let whole = plain::encode(files, encoder, |ids, done| {
+                tally.push_ids(ids).map_err(failed())?;
+                at(done)
+            })?;
+            (tally.counts, tally.articles) = (whole.counts, whole.articles);
+            return Ok(whole.byte_order_mark);
         }
-        Ok((texts, Vec::new()))
+        rows::read(
+            files,
+            |row| encoder.row(row),
+            |row, done| {
+                tally.push(&row).map_err(failed())?;
+                at(done)
+            },
+        )?;
+        Ok(false)
     }
 
-    fn open(&self, split: usize, path: &Path) -> Result<Text> {
+    /// The splits wanted, mapped and checked, and what their reader should know.
+    pub(super) fn load(&self) -> Result<([Option<Text>; 3], Vec<String>)> {
+        let (mut texts, mut marked) = ([None, None, None], Vec::new());
+        for (split, path) in self.paths().iter().enumerate() {
+            if self.wanted[split] {
+                let (text, header) = self.open(split, path)?;
+                texts[split] = Some(text);
+                let sources = header.sources.into_iter().map(|source| source.name);
+                marked.extend(sources.filter(|_| header.byte_order_mark));
+            }
+        }
+        let warning = (!marked.is_empty()).then(|| {
+            let files = marked.join(", ");
+            format!("the byte-order mark at the beginning of {files} is left out: it is no part of the text")
+        });
+        Ok((texts, warning.into_iter().collect()))
+    }
+
+    fn open(&self, split: usize, path: &Path) -> Result<(Text, Header)> {
         let map = files::map(path)?;
         let header = self.check(split, &map).map_err(|why| {
             let reason = format!("not as it was made: {why}; delete it, and it is made again");
@@ -172,7 +203,8 @@ impl<'a> Tokens<'a> {
         })?;
         super::fits(self.config, split, header.largest)?;
         let ids = Ids::Mapped(Arc::new(map), HEADER);
-        Ok(super::cut(ids, header.counts, self.config, split).with_digest(header.sha256))
+        let text = super::cut(ids, header.counts, self.config, split);
+        Ok((text.with_digest(header.sha256.clone()), header))
     }
 
     /// What is wrong with the file of a split.
@@ -214,6 +246,8 @@ struct Header {
     articles: u64,
     /// The largest id.
     largest: u16,
+    /// Whether a byte-order mark before the text was left out.
+    byte_order_mark: bool,
     /// Of all ids as they are stored.
     sha256: String,
     sources: Vec<Source>,

@@ -1,5 +1,6 @@
 //! Tokenizers: bytes, GPT-NeoX's file, or another file of the `tokenizers` library.
 
+use super::borders::Borders;
 use super::end_of_text;
 use super::folders::Place;
 use super::Tokenizer;
@@ -43,6 +44,7 @@ pub struct Vocabulary {
     kind: Kind,
     size: usize,
     eos: Option<u16>,
+    pub(super) borders: Borders,
 }
 
 enum Kind {
@@ -69,6 +71,7 @@ impl Vocabulary {
             kind: Kind::Bytes,
             size: 256,
             eos: Some(0),
+            borders: Borders::Anywhere,
         }
     }
 
@@ -78,18 +81,28 @@ impl Vocabulary {
     /// A zero byte where bytes are ids, since that one separates articles; what the file's own model
     /// refuses.
     pub fn encode(&self, text: &str) -> Result<Vec<u16>> {
+        self.check(text).map_err(Error::usage)?;
         match &self.kind {
-            Kind::Bytes if text.contains('\0') => refuse!(
-                "the text holds a zero byte, whose id separates articles: remove it or take another \
-                 --tokenizer"
-            ),
             Kind::Bytes => Ok(text.bytes().map(u16::from).collect()),
             Kind::File(file) => {
                 let encoded = file.encode_fast(text, false);
-                let encoded = encoded.map_err(|e| Error::usage(format!("the tokenizer says: {e}")))?;
+                let encoded =
+                    encoded.map_err(|e| Error::usage(format!("the tokenizer says: {e}")))?;
                 // Every id was found small enough when the file was read.
                 Ok(encoded.get_ids().iter().map(|id| *id as u16).collect())
             }
+        }
+    }
+
+    /// What [`Self::encode`] refuses, where that is known without encoding.
+    pub(super) fn check(&self, text: &str) -> Result<(), String> {
+        match &self.kind {
+            Kind::Bytes if text.contains('\0') => Err(
+                "the text holds a zero byte, whose id separates articles: remove it or take another \
+                 --tokenizer"
+                    .to_owned(),
+            ),
+            _ => Ok(()),
         }
     }
 
@@ -152,6 +165,7 @@ impl Vocabulary {
                 MOST - 1
             ))),
             Some(size) => Ok(Self {
+                borders: Borders::of(&file),
                 kind: Kind::File(Box::new(file)),
                 size,
                 eos,
@@ -422,4 +436,4 @@ impl fmt::Display for TokenizerName {
 }
 
 #[cfg(test)]
-mod tests;
+pub(super) mod tests;

@@ -21,6 +21,7 @@ mod runs;
 mod show;
 mod sources;
 mod sweeps;
+mod text;
 mod wikitext;
 mod wikitext_tools;
 

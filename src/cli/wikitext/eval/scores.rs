@@ -58,10 +58,9 @@ impl<'a> Scores<'a> {
         })
     }
 
-    /// What words and lines of the text cost, the WikiText convention.
+    /// Words that the perplexity per word is taken over, W.
     fn words(&self) -> u64 {
-        let counts = self.text.counts();
-        counts.words + counts.lines
+        self.text.counts().ppl_words()
     }
 
     fn word_ppl(&self) -> f64 {
@@ -101,7 +100,7 @@ impl<'a> Scores<'a> {
             "split": split.name(), "seq_len": how.seq_len, "stride": how.stride.unwrap_or(how.seq_len),
             "tokens": self.windows.tokens, "nll": self.windows.nll, "token_ppl": self.windows.ppl(),
             "all_tokens": self.whole.tokens, "all_nll": self.whole.nll,
-            "words": counts.words, "lines": counts.lines, "word_ppl": self.word_ppl(),
+            "words": counts.words, "lines": counts.lines, "ppl_words": self.words(), "word_ppl": self.word_ppl(),
             "bytes": counts.bytes, "bits_per_byte": self.bits_per_byte(),
         })
     }

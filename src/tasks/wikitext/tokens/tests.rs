@@ -45,8 +45,8 @@ fn the_head_of_a_file_says_what_it_holds() {
     let head = std::str::from_utf8(&whole[..4096]).unwrap();
     assert!(head.starts_with('{') && head.ends_with(" \n"), "{head}");
     let header = Header::parse(&whole).unwrap();
-    // A line of blanks is no text; an id stands before each of two articles.
-    let bytes = BODY.len() as u64 - 2;
+    // An id stands before each of two articles.
+    let bytes = BODY.len() as u64;
     assert_eq!((header.tokens, header.articles), (bytes + 2, 2));
     assert_eq!((header.counts.bytes, header.counts.lines), (bytes, 4));
     assert_eq!(header.counts.words, 11);
@@ -54,7 +54,10 @@ fn the_head_of_a_file_says_what_it_holds() {
     assert_eq!(header.sources[0].name, "train.txt");
     assert_eq!(header.sources[0].sha256, sha256(BODY.as_bytes()));
     assert_eq!(header.sha256, sha256(&whole[4096..]));
-    assert_eq!(tokens.load().unwrap().0[0].as_ref().unwrap().digest(), header.sha256);
+    assert_eq!(
+        tokens.load().unwrap().0[0].as_ref().unwrap().digest(),
+        header.sha256
+    );
 }
 
 #[test]
@@ -124,9 +127,15 @@ fn another_text_has_another_folder() {
     let (dir, place) = world(BODY);
     let config = config();
     let before = Tokens::of(&config, &place, [true; 3]).unwrap().folder;
-    assert_eq!(Tokens::of(&config, &place, [true; 3]).unwrap().folder, before);
+    assert_eq!(
+        Tokens::of(&config, &place, [true; 3]).unwrap().folder,
+        before
+    );
     fs::write(dir.path().join("test.txt"), "another one, and longer").unwrap();
-    assert_ne!(Tokens::of(&config, &place, [true; 3]).unwrap().folder, before);
+    assert_ne!(
+        Tokens::of(&config, &place, [true; 3]).unwrap().folder,
+        before
+    );
 }
 
 /// What is said about the first token file once `damage` was done to it.
@@ -162,21 +171,21 @@ fn damaged_and_foreign_files_are_refused() {
     assert!(refused(|b| b.clear()).contains("shorter than a header"));
     let cases: [(Damage, &str); 3] = [
         (|b| b.truncate(4095), "shorter than a header"),
-        (|b| b.truncate(b.len() - 1), "bytes of 4172"),
+        (|b| b.truncate(b.len() - 1), "bytes of 4176"),
         (|b| b[0] = b'x', "its header is none"),
     ];
     for (damage, says) in cases {
         let message = refused(damage);
         assert!(message.contains(says), "{message}");
     }
-    let message = refused(|b| change(b, "\"version\":2", "\"version\":9"));
+    let message = refused(|b| change(b, "\"version\":3", "\"version\":9"));
     assert!(
-        message.contains("`dsf tokens` 9, not `dsf tokens` 2"),
+        message.contains("`dsf tokens` 9, not `dsf tokens` 3"),
         "{message}"
     );
     // The number of bytes goes into bits a byte.
     for (from, to) in [
-        ("\"bytes\":38", "\"bytes\":39"),
+        ("\"bytes\":40", "\"bytes\":41"),
         ("\"split\":\"train\"", "\"split\":\"val\""),
     ] {
         let message = refused(|b| change(b, from, to));
@@ -225,6 +234,22 @@ fn a_table_with_too_few_rows_is_refused() {
     let message = tokens.load().unwrap_err().to_string();
     let says = "--vocab-size 100 is too small: ids of the train split need 120";
     assert!(message.contains(says), "{message}");
+}
+
+#[test]
+fn a_byte_order_mark_is_left_out_and_said() {
+    let (dir, place) = world(BODY);
+    let config = config();
+    fs::write(dir.path().join("valid.txt"), format!("\u{feff}{BODY}")).unwrap();
+    let tokens = Tokens::of(&config, &place, [true; 3]).unwrap();
+    tokens.make(&mut |_| Ok(())).unwrap();
+    let ([train, val, _], warnings) = tokens.load().unwrap();
+    assert_eq!(train.unwrap().ids(), val.unwrap().ids());
+    assert_eq!(warnings.len(), 1);
+    assert!(
+        warnings[0].starts_with("the byte-order mark at the beginning of valid.txt is left out"),
+        "{warnings:?}"
+    );
 }
 
 #[test]

@@ -20,7 +20,7 @@ fn place(dir: &TempDir) -> Place {
 }
 
 /// That of a tokenizer.json with nothing beside it.
-fn vocabulary(file: &serde_json::Value) -> Vocabulary {
+pub(in crate::tasks::wikitext) fn vocabulary(file: &serde_json::Value) -> Vocabulary {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("tokenizer.json");
     fs::write(&path, file.to_string()).unwrap();

@@ -99,7 +99,7 @@ fn tokens_are_made_ahead_and_counted() {
     let out = dsf(&world, line, &[]).ok();
     assert_eq!(out.lines().count(), 3, "{out}");
     assert!(
-        out.starts_with("text train: 22 tokens, 6 words, 3 lines, 22 B, "),
+        out.starts_with("text train: 24 tokens, 6 words, 3 lines (W = 6), 24 B, "),
         "{out}"
     );
     let file = out.lines().last().unwrap().rsplit(", ").next().unwrap();
@@ -116,7 +116,7 @@ fn tokens_are_made_ahead_and_counted() {
         &[],
     );
     let out = again.ok();
-    assert!(out.contains("\"tokens\":23"), "{out}");
+    assert!(out.contains("\"tokens\":25"), "{out}");
     let missing = dsf(
         &world,
         "data tokens --corpus wikitext-2 --tokenizer bytes",

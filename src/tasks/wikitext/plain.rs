@@ -1,0 +1,336 @@
+//! A text of one's own: every byte of it as it stands, encoded in pieces whose borders do not change the tokens.
+
+use super::rows::{self, Encoder};
+use crate::error::{Error, Position, Result};
+use crate::tasks::lines::begins_article;
+use crate::tasks::Counts;
+use rayon::prelude::*;
+use std::fs::File;
+use std::io::Read;
+use std::mem::take;
+use std::path::{Path, PathBuf};
+
+/// How much of a text is in hand at once, in bytes.
+#[derive(Clone, Copy)]
+struct Sizes {
+    /// Read at once, and encoded at once by all threads.
+    block: usize,
+    /// Of a piece, where the text has borders enough.
+    piece: usize,
+    /// Of a line that is held to see whether it is a heading; a longer one is none.
+    heading: usize,
+    /// Of a text without a border; encoding takes a hundred times as many.
+    most: usize,
+}
+
+const SIZES: Sizes = Sizes {
+    block: 4 << 20,
+    piece: 64 << 10,
+    heading: 1 << 20,
+    most: 256 << 20,
+};
+
+/// What Windows puts before a text in UTF-8.
+const BYTE_ORDER_MARK: &str = "\u{feff}";
+
+/// What is known of a text when all of it is encoded.
+pub(super) struct Whole {
+    pub(super) counts: Counts,
+    /// Headings of the first level.
+    pub(super) articles: u64,
+    /// Whether a byte-order mark was left out.
+    pub(super) byte_order_mark: bool,
+}
+
+/// Encodes `files`, one behind the other, as one text, and hands its ids to `take`, in order, with how many bytes of the
+/// files have been read. Without `eos` the tokenizer sees the text once; with it, each article, of which the ids begin
+/// with `eos`.
+///
+/// A row of a Parquet file is as much of the text as stands in it: nothing is put between rows.
+pub(super) fn encode(
+    files: &[PathBuf],
+    encoder: &Encoder,
+    take: impl FnMut(&[u16], u64) -> Result<()>,
+) -> Result<Whole> {
+    encode_by(files, encoder, SIZES, take)
+}
+
+fn encode_by(
+    files: &[PathBuf],
+    encoder: &Encoder,
+    sizes: Sizes,
+    take: impl FnMut(&[u16], u64) -> Result<()>,
+) -> Result<Whole> {
+    let mut text = Text::new(encoder, sizes, take);
+    let mut before = 0;
+    for path in files {
+        let length = rows::bytes(std::slice::from_ref(path))?;
+        if path.extension().is_some_and(|e| e == "parquet") {
+            let check = |row: &str| encoder.vocabulary.check(row).map(|()| row.to_owned());
+            rows::groups(path, &check, &mut |row, share| {
+                text.push(&row, path, None, before + (share * length as f64) as u64)
+            })?;
+        } else {
+            read(path, before, &mut text)?;
+        }
+        before += length;
+    }
+    text.end(files.last().map_or(Path::new(""), PathBuf::as_path), before)
+}
+
+/// Hands the file at `path` to `text`, block by block, without a byte-order mark.
+fn read<F: FnMut(&[u16], u64) -> Result<()>>(
+    path: &Path,
+    before: u64,
+    text: &mut Text<F>,
+) -> Result<()> {
+    let mut file = File::open(path).map_err(Error::io("read", path))?;
+    let (mut block, mut done, mut lines) = (Vec::new(), 0, 1);
+    loop {
+        let read = file
+            .by_ref()
+            .take(text.sizes.block as u64)
+            .read_to_end(&mut block);
+        let read = read.map_err(Error::io("read", path))?;
+        if done == 0 && block.starts_with(BYTE_ORDER_MARK.as_bytes()) {
+            block.drain(..BYTE_ORDER_MARK.len());
+            text.byte_order_mark = true;
+        }
+        done += read as u64;
+        let ended = read < text.sizes.block;
+        let valid = match std::str::from_utf8(&block) {
+            // The beginning of a character whose rest is in the next block.
+            Err(e) if e.error_len().is_none() && !ended => e.valid_up_to(),
+            Err(e) => {
+                let valid = e.valid_up_to();
+                let line = lines + line_ends(&block[..valid]);
+                let byte = done as usize - block.len() + valid;
+                let reason = format!("not UTF-8 from byte {byte} of the file on");
+                return Err(Error::data_at(path, Position::Line(line), reason));
+            }
+            Ok(_) => block.len(),
+        };
+        let whole = std::str::from_utf8(&block[..valid]).unwrap_or_default();
+        text.push(whole, path, Some(lines), before + done)?;
+        lines += line_ends(whole.as_bytes());
+        block.drain(..valid);
+        if ended {
+            return Ok(());
+        }
+    }
+}
+
+fn line_ends(bytes: &[u8]) -> u64 {
+    bytes.iter().filter(|byte| **byte == b'\n').count() as u64
+}
+
+/// A text on its way: read, then cut into pieces, then encoded.
+struct Text<'a, F> {
+    encoder: &'a Encoder,
+    sizes: Sizes,
+    take: F,
+    counts: Counts,
+    /// The last character that was counted.
+    last: Option<char>,
+    articles: u64,
+    byte_order_mark: bool,
+    /// The last line, which is not whole yet.
+    line: String,
+    /// Whether the beginning of that line went on before the rest of it.
+    cut: bool,
+    /// What is in no piece yet of the text, or of its last article.
+    rest: String,
+    /// The line of its file that the rest begins on.
+    rest_line: u64,
+    /// Bytes of the rest that are known to have no border to cut at.
+    searched: usize,
+    /// Whether the next piece begins an article.
+    begins: bool,
+    pieces: Vec<Piece>,
+    /// Bytes of all pieces.
+    ready: usize,
+}
+
+/// A part of the text that is encoded by itself.
+struct Piece {
+    text: String,
+    /// The line of its file that it begins on.
+    line: u64,
+    begins_article: bool,
+}
+
+impl<'a, F: FnMut(&[u16], u64) -> Result<()>> Text<'a, F> {
+    fn new(encoder: &'a Encoder, sizes: Sizes, take: F) -> Self {
+        Self {
+            encoder,
+            sizes,
+            take,
+            counts: Counts::default(),
+            last: None,
+            articles: 0,
+            byte_order_mark: false,
+            line: String::new(),
+            cut: false,
+            rest: String::new(),
+            rest_line: 1,
+            searched: 0,
+            begins: false,
+            pieces: Vec::new(),
+            ready: 0,
+        }
+    }
+
+    /// Takes more of the text, from the file at `path`, of which `done` bytes have been read; `line` is where it begins,
+    /// where the file has lines.
+    fn push(&mut self, more: &str, path: &Path, line: Option<u64>, done: u64) -> Result<()> {
+        self.count(more);
+        self.line += more;
+        let whole = self.line.rfind('\n').map_or(0, |end| end + 1);
+        let mut lines = take(&mut self.line);
+        self.line = lines.split_off(whole);
+        for line in lines.split_inclusive('\n') {
+            self.pass(line);
+            self.cut = false;
+        }
+        if self.line.len() > self.sizes.heading {
+            let begun = take(&mut self.line);
+            self.cut = true;
+            self.pass(&begun);
+        }
+        if self.rest.len() >= self.sizes.block {
+            self.cut_at_borders(false);
+        }
+        if self.rest.len() > self.sizes.most {
+            return Err(Error::data(path, self.too_long()));
+        }
+        match self.ready >= self.sizes.block {
+            true => self.flush(path, line.is_some(), done),
+            false => Ok(()),
+        }
+    }
+
+    /// Encodes what is left.
+    fn end(mut self, path: &Path, done: u64) -> Result<Whole> {
+        let line = take(&mut self.line);
+        self.pass(&line);
+        self.cut_at_borders(true);
+        let lines = path.extension().is_none_or(|e| e != "parquet");
+        self.flush(path, lines, done)?;
+        if self.last.is_some_and(|last| last != '\n') {
+            self.counts.lines += 1;
+        }
+        Ok(Whole {
+            counts: self.counts,
+            articles: self.articles,
+            byte_order_mark: self.byte_order_mark,
+        })
+    }
+
+    fn count(&mut self, more: &str) {
+        let inside = |c: char| !c.is_whitespace();
+        let goes_on = self.last.is_some_and(inside) && more.starts_with(inside);
+        let words = more.split_whitespace().count() - usize::from(goes_on);
+        self.counts.words += words as u64;
+        self.counts.bytes += more.len() as u64;
+        self.counts.lines += line_ends(more.as_bytes());
+        self.last = more.chars().next_back().or(self.last);
+    }
+
+    /// A line, or part of a long one.
+    fn pass(&mut self, line: &str) {
+        let may_begin = !self.cut && line.len() <= self.sizes.heading;
+        if may_begin && begins_article(line) {
+            self.articles += 1;
+            if self.encoder.eos.is_some() {
+                self.cut_at_borders(true);
+                self.begins = true;
+            }
+        }
+        self.rest += line;
+    }
+
+    /// Makes pieces of the rest up to the last border, or of all of it.
+    fn cut_at_borders(&mut self, all: bool) {
+        let mut rest = take(&mut self.rest);
+        let (mut from, borders) = (0, self.encoder.vocabulary.borders);
+        let mut searched = take(&mut self.searched);
+        while let Some(at) = borders.next(&rest, searched.max(from + self.sizes.piece)) {
+            self.piece(&rest[from..at]);
+            from = at;
+            searched = 0;
+        }
+        if all {
+            self.piece(&rest[from..]);
+            return;
+        }
+        rest.drain(..from);
+        (self.searched, self.rest) = (rest.len(), rest);
+    }
+
+    fn piece(&mut self, text: &str) {
+        if text.is_empty() {
+            return;
+        }
+        self.pieces.push(Piece {
+            text: text.to_owned(),
+            line: self.rest_line,
+            begins_article: take(&mut self.begins),
+        });
+        self.rest_line += line_ends(text.as_bytes());
+        self.ready += text.len();
+    }
+
+    /// Encodes the pieces.
+    fn flush(&mut self, path: &Path, lines: bool, done: u64) -> Result<()> {
+        let pieces = take(&mut self.pieces);
+        self.ready = 0;
+        let vocabulary = &self.encoder.vocabulary;
+        let encoded: Vec<_> = pieces
+            .par_iter()
+            .map(|piece| vocabulary.encode(&piece.text))
+            .collect();
+        for (piece, ids) in pieces.iter().zip(encoded) {
+            let ids = ids.map_err(|e| match lines {
+                true => self.fault(path, piece),
+                false => Error::data(path, e.to_string()),
+            })?;
+            let eos = self.encoder.eos.filter(|_| piece.begins_article);
+            (self.take)(eos.as_slice(), done)?;
+            (self.take)(&ids, done)?;
+        }
+        Ok(())
+    }
+
+    /// The first line of a piece that cannot be encoded.
+    fn fault(&self, path: &Path, piece: &Piece) -> Error {
+        let refused = |line: &str| self.encoder.vocabulary.encode(line).err();
+        let mut lines = (piece.line..).zip(piece.text.split_inclusive('\n'));
+        let found = lines.find_map(|(number, line)| Some((number, refused(line)?)));
+        let (number, why) = match found {
+            Some((number, error)) => (number, error.to_string()),
+            None => (
+                piece.line,
+                "the tokenizer refuses the text from here on".to_owned(),
+            ),
+        };
+        Error::data_at(path, Position::Line(number), why)
+    }
+
+    /// The sentence about a text without borders.
+    fn too_long(&self) -> String {
+        let most = self.sizes.most >> 20;
+        match self.encoder.eos {
+            Some(_) => format!(
+                "an article of more than {most} MiB, which this tokenizer must see whole: make articles shorter, or take \
+                 a tokenizer that splits at spaces as that of GPT-2 does"
+            ),
+            None => format!(
+                "more than {most} MiB, which this tokenizer must see whole: take one that splits at spaces as that of \
+                 GPT-2 does, or separate articles by --eos-between-articles"
+            ),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

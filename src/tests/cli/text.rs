@@ -1,0 +1,249 @@
+//! A text of one's own and its tokenizer, as a person types it.
+
+use super::World;
+use serde_json::{json, Value};
+use std::fs;
+use std::path::Path;
+
+/// A folder `name` with these texts.
+fn texts(world: &World, name: &str, texts: &[(&str, &str)]) {
+    fs::create_dir_all(world.path(name)).unwrap();
+    for (file, text) in texts {
+        fs::write(world.path(name).join(file), text).unwrap();
+    }
+}
+
+/// The same text in each split.
+fn text(world: &World, name: &str, text: &str) {
+    texts(
+        world,
+        name,
+        &["train.txt", "valid.txt", "test.txt"].map(|file| (file, text)),
+    );
+}
+
+/// The 256 characters that GPT-2 has for bytes, sorted: `!` is the first.
+fn alphabet() -> Vec<char> {
+    let printed = |byte: &u32| matches!(byte, 0x21..=0x7e | 0xa1..=0xac | 0xae..=0xff);
+    let others = (0..256).filter(|byte| !printed(byte)).count() as u32;
+    let all = (0..256).filter(printed).chain(256..256 + others);
+    all.map(|c| char::from_u32(c).unwrap()).collect()
+}
+
+/// Writes `name`, a tokenizer of bytes like that of GPT-2, with the added tokens `special` from id 256 on.
+fn tokenizer(world: &World, name: &str, special: &[&str]) {
+    let tokens = alphabet().into_iter().enumerate();
+    let vocabulary: serde_json::Map<_, _> =
+        tokens.map(|(i, c)| (c.to_string(), json!(i))).collect();
+    let bytes = json!({"type": "ByteLevel", "add_prefix_space": false, "trim_offsets": true, "use_regex": true});
+    let added = special.iter().enumerate().map(|(i, content)| {
+        json!({"id": 256 + i, "content": content, "special": true, "normalized": false, "single_word": false,
+               "lstrip": false, "rstrip": false})
+    });
+    let file = json!({
+        "version": "1.0", "truncation": null, "padding": null, "added_tokens": added.collect::<Value>(),
+        "normalizer": null, "pre_tokenizer": bytes, "post_processor": null, "decoder": bytes,
+        "model": {"type": "BPE", "vocab": vocabulary, "merges": []},
+    });
+    fs::write(world.path(name), file.to_string()).unwrap();
+}
+
+fn events(text: &str) -> Vec<Value> {
+    text.lines()
+        .map(|line| serde_json::from_str(line).unwrap())
+        .collect()
+}
+
+/// The ids in the first token file that `out` names.
+fn ids(out: &str) -> Vec<u16> {
+    let file = fs::read(events(out)[0]["path"].as_str().unwrap()).unwrap();
+    let ids = file[4096..].chunks_exact(2);
+    ids.map(|id| u16::from_le_bytes([id[0], id[1]])).collect()
+}
+
+#[test]
+fn a_text_becomes_tokens_to_the_byte() {
+    let world = World::new();
+    let body = "First.\n\nSecond.\r\n   \nlast";
+    text(&world, "mine", body);
+    texts(&world, "mine", &[("train.txt", &format!("\u{feff}{body}"))]);
+    let said = world.dsf("data tokens --corpus text --data-dir mine --tokenizer bytes --json");
+    assert!(
+        said.err
+            .contains("warning: the byte-order mark at the beginning of train.txt is left out"),
+        "{}",
+        said.err
+    );
+    let out = said.ok();
+    for event in events(&out) {
+        for (key, wanted) in [
+            ("tokens", 25),
+            ("bytes", 25),
+            ("words", 3),
+            ("lines", 5),
+            ("ppl_words", 3),
+        ] {
+            assert_eq!(event[key], wanted, "{key}: {event}");
+        }
+    }
+    let bytes: Vec<u8> = ids(&out).iter().map(|id| *id as u8).collect();
+    assert_eq!(bytes, body.as_bytes());
+}
+
+#[test]
+fn a_split_is_evaluated_without_the_others() {
+    let world = World::new();
+    world.dsf("wikitext --preset smoke --device cpu").ok();
+    let run = world.only_run("results");
+    let text = "Words of a test ,\n\nand no others .\n".repeat(4);
+    texts(&world, "mine", &[("test.txt", &text)]);
+    let eval = format!(
+        "wikitext eval --checkpoint {} --corpus text --data-dir mine",
+        run.display()
+    );
+    let out = world.dsf(&format!("{eval} --split test --json")).ok();
+    let event = &events(&out)[0];
+    let number = |key: &str| event[key].as_f64().unwrap();
+    assert_eq!(
+        (number("bytes"), number("ppl_words")),
+        (text.len() as f64, 36.0)
+    );
+    let word_ppl = (number("all_nll") / 36.0).exp();
+    assert!(
+        (number("word_ppl") / word_ppl - 1.0).abs() < 1e-9,
+        "{event}"
+    );
+    let said = world.dsf(&format!("{eval} --split test")).ok();
+    assert!(
+        said.contains("W is words, runs of anything but white space"),
+        "{said}"
+    );
+    let message = world.dsf(&eval).ends(66);
+    assert!(
+        message.contains("lacks valid.txt, the validation split"),
+        "{message}"
+    );
+    texts(
+        &world,
+        "mine",
+        &[
+            ("train.txt", "ab"),
+            ("valid.txt", "ab"),
+            ("test.txt", "abc"),
+        ],
+    );
+    let message = world.dsf(&format!("{eval} --split test")).refused();
+    assert!(message.contains("the test split has 3 tokens"), "{message}");
+}
+
+#[test]
+fn an_empty_text_is_refused_by_its_split() {
+    let world = World::new();
+    text(&world, "mine", "some words\n");
+    texts(&world, "mine", &[("train.txt", "")]);
+    let message = world
+        .dsf("data tokens --corpus text --data-dir mine --tokenizer bytes")
+        .refused();
+    assert!(
+        message.contains("the text of the train split is empty"),
+        "{message}"
+    );
+    assert!(!message.contains("--seq-len"), "{message}");
+}
+
+#[test]
+fn articles_are_separated_by_the_end_of_text_of_their_tokenizer() {
+    let world = World::new();
+    tokenizer(&world, "plain.json", &[]);
+    tokenizer(&world, "ended.json", &["<|pad|>", "<|endoftext|>"]);
+    text(&world, "mine", " = One = \n Wow! \n = Two = \n");
+    let line =
+        "data tokens --corpus text --data-dir mine --eos-between-articles --json --tokenizer";
+    let found = ids(&world.dsf(&format!("{line} ended.json")).ok());
+    let exclamation = found.iter().filter(|id| **id == 0).count();
+    let ends: Vec<usize> = (0..found.len()).filter(|i| found[*i] == 257).collect();
+    assert_eq!((exclamation, ends), (1, vec![0, 17]));
+    for command in [line, "wikitext --preset smoke --corpus text --data-dir mine --eos-between-articles true --tokenizer"] {
+        let message = world.dsf(&format!("{command} plain.json")).refused();
+        assert!(message.contains("declares no end-of-text token"), "{message}");
+    }
+    let declaration = json!({ "eos_token": "<|pad|>" }).to_string();
+    fs::write(world.path("tokenizer_config.json"), declaration).unwrap();
+    let found = ids(&world.dsf(&format!("{line} ended.json")).ok());
+    assert_eq!((found[0], found[17]), (256, 256));
+}
+
+#[test]
+fn nothing_ends_a_text_where_the_tokenizer_declares_nothing() {
+    let world = World::new();
+    tokenizer(&world, "plain.json", &[]);
+    let hf = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/tests/golden/wikitext/hf");
+    let write = |name: &str| {
+        let line = format!(
+            "wikitext generate --checkpoint {} --tokenizer {name} --prompt a --tokens 600 --json",
+            hf.display()
+        );
+        events(&world.dsf(&line).ok())[0]["ids"]
+            .as_array()
+            .unwrap()
+            .clone()
+    };
+    let ids = write("plain.json");
+    assert!(ids.contains(&json!(0)), "id 0 is `!`");
+    assert_eq!(ids.len(), 600);
+    let until = write("bytes");
+    assert!(
+        until.len() < 600 && until.last() == Some(&json!(0)),
+        "id 0 ends bytes"
+    );
+}
+
+#[test]
+fn what_is_exported_ends_a_text_as_its_tokenizer_does() {
+    let world = World::new();
+    text(&world, "mine", &"a few words of a text\n".repeat(200));
+    let cases = [
+        (&[][..], None, Value::Null),
+        (&["</s>"], None, json!(256)),
+        (&["</s>", "<|x|>"], Some("<|x|>"), json!(257)),
+    ];
+    for (special, declared, wanted) in cases {
+        tokenizer(&world, "t.json", special);
+        if let Some(token) = declared {
+            fs::write(
+                world.path("tokenizer_config.json"),
+                json!({ "eos_token": token }).to_string(),
+            )
+            .unwrap();
+        }
+        let _ = fs::remove_dir_all(world.path("results"));
+        let _ = fs::remove_dir_all(world.path("to"));
+        world.dsf("wikitext --preset smoke --device cpu --corpus text --data-dir mine --tokenizer t.json").ok();
+        let run = world.only_run("results");
+        world
+            .dsf(&format!(
+                "wikitext export --checkpoint {} --to to",
+                run.display()
+            ))
+            .ok();
+        let read = |name: &str| -> Value {
+            serde_json::from_str(&fs::read_to_string(world.path("to").join(name)).unwrap()).unwrap()
+        };
+        let config = read("config.json");
+        assert_eq!(config.get("eos_token_id"), Some(&wanted), "{special:?}");
+        assert_eq!(
+            world.path("to/tokenizer_config.json").exists(),
+            declared.is_some()
+        );
+        // The folder tells all that was known of the tokenizer.
+        fs::remove_dir_all(world.path("home/dsf/wikitext/tokenizers")).unwrap();
+        let eval = "wikitext eval --checkpoint to --corpus text --data-dir";
+        let message = world.dsf(&format!("{eval} mine")).ends(66);
+        assert!(
+            message.contains("--data-dir DIR names a folder that holds it"),
+            "{message}"
+        );
+        text(&world, "to", &"a few words of a text\n".repeat(200));
+        world.dsf(&format!("{eval} to")).ok();
+    }
+}
