@@ -3,10 +3,10 @@
 use super::floors::Rates;
 use super::row::{Details, Report, Row};
 use super::timer::{Clock, Schedule, Timing};
-use crate::error::{ensure, Result};
+use crate::error::Result;
 use crate::gpu;
 use crate::ops::{self, Peaks};
-use crate::store::{memory_bytes, peak_memory_bytes, Provenance};
+use crate::store::{peak_memory_bytes, Provenance};
 use candle_core::{DType, Device};
 use std::fs;
 use std::path::PathBuf;
@@ -134,16 +134,4 @@ fn gpu_model(name: &str) -> String {
         Some(model.trim().to_owned())
     };
     model().unwrap_or_default()
-}
-
-/// Refuses `what` if it needs more bytes than this machine has; `remedy` is what to give instead.
-pub(super) fn check_memory(needed: f64, what: &str, remedy: &str) -> Result<()> {
-    let available = memory_bytes().map_or(f64::INFINITY, |bytes| bytes as f64);
-    ensure!(
-        needed <= available,
-        "{what} would take at least {:.0} GB of memory, and this machine has {:.0}: give {remedy}",
-        needed / 1e9,
-        available / 1e9
-    );
-    Ok(())
 }

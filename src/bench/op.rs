@@ -1,12 +1,13 @@
 //! One op alone, timed: forward, and forward with backward.
 
 use super::floors::Shape;
-use super::machine::{self, Machine};
+use super::machine::Machine;
 use super::ops::{self, Drawn, Op, Pass};
 use super::peers::save;
 use super::row::{Details, Kind, Report, Row};
 use super::timer::Schedule;
 use crate::error::{refuse, Error, Result};
+use crate::store::check_memory;
 use candle_core::{DType, Device, Tensor};
 use serde_json::json;
 use std::path::Path;
@@ -19,6 +20,12 @@ const MOST_REPEATS: usize = 10_000;
 
 /// Largest size of an axis; whether the tensors fit into memory is checked beside.
 const LARGEST: usize = 1 << 30;
+
+/// Bytes of a number as it is drawn.
+const DRAWN: f64 = 4.0;
+
+/// Copies of an input in the type of the op that are in memory at one time: itself, its gradient, and about as much of outputs.
+const COPIES: f64 = 4.0;
 
 /// Types that the fused ops of the CPU compute in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
@@ -79,9 +86,8 @@ impl OpTiming {
         let count = |dims: &[usize]| dims.iter().map(|&size| size as f64).product::<f64>();
         let inputs = (op.inputs)(&shape);
         let numbers: f64 = inputs.iter().map(|input| count(&input.dims)).sum();
-        // Every input has a gradient.
-        let needed = 2.0 * numbers * io.size_in_bytes() as f64;
-        machine::check_memory(needed, "these inputs", "a smaller --shape")?;
+        let needed = numbers * (DRAWN + COPIES * io.size_in_bytes() as f64);
+        check_memory(needed, "this op", "give a smaller --shape")?;
         let schedule = Schedule::single(request.repeats);
         Ok(Self {
             op,

@@ -2,7 +2,7 @@
 
 use super::export;
 use super::floors;
-use super::machine::{self, Machine};
+use super::machine::Machine;
 use super::ops::{PAIRS, TASKS, VOCABULARY};
 use super::row::{Details, Kind, Report, Row};
 use super::timer::Schedule;
@@ -11,6 +11,7 @@ use crate::error::{ensure, Result};
 use crate::mixers;
 use crate::nn::Params;
 use crate::recipes;
+use crate::store;
 use crate::tasks::{self, Objective, Splits};
 use crate::train::Trainer;
 use candle_core::{DType, Device};
@@ -99,6 +100,11 @@ impl Step {
             schedule,
             form,
         })
+    }
+
+    /// The run whose steps they are.
+    pub fn config(&self) -> &RunConfig {
+        &self.config
     }
 
     /// Times the steps on the CPU.
@@ -220,10 +226,11 @@ fn check_memory(config: &RunConfig) -> Result<()> {
     let [d, n, layers] = [m.d_model, m.d_state, m.n_layers].map(|x| x as f64);
     let train = &config.train;
     let at_once = train.micro_batch.unwrap_or(train.batch_size);
-    let tokens = (at_once * sizes.tokens_per_example()) as f64;
+    let tokens = at_once as f64 * sizes.tokens_per_example() as f64;
     let weights = sizes.vocab_size as f64 * d + layers * d * d;
     let needed = 4.0 * (4.0 * weights + tokens * layers * (2.0 * d + n));
-    machine::check_memory(needed, "a step", "a smaller --batch-size, --d or --n")
+    let remedy = "give a smaller --batch-size, --d or --n";
+    store::check_memory(needed, "a step", remedy)
 }
 
 /// The sizes of a step: batch, length, width, states; key-value pairs; vocabulary.

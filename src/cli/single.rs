@@ -103,7 +103,7 @@ pub(super) fn main(mut arguments: Arguments, task: Task, global: &Global) -> Res
         let notes = notes.iter();
         notes.for_each(|note| screen.say(&format!("note: {note}")));
         if context.device.is_cpu() && !arguments.training.allow_swap {
-            estimate::check_room(std::slice::from_ref(&config))?;
+            estimate::check_room(std::slice::from_ref(&config), Some("--allow-swap"))?;
         }
         screen.say(&estimate::sentence(&config, &sizes, &context.device)?);
     }

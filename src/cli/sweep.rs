@@ -122,7 +122,7 @@ fn train(typed: &Typed, asked: Asked, global: &Global) -> Result<u8> {
     { plan.runs.iter() }.try_for_each(|run| device.serves(run, training))?;
     let options = typed.options(global)?;
     if !options.training.allow_swap && !device.is_gpu() {
-        estimate::check_room(&plan.runs)?;
+        estimate::check_room(&plan.runs, Some("--allow-swap"))?;
     }
     let data_dir = training.data_dir.as_deref();
     match typed.dry_run {

@@ -131,6 +131,9 @@ impl Delay {
     }
 }
 
+/// Matrices of the size of its transition that [`exponential`] holds at one time.
+const MATRICES: usize = 4;
+
 /// e^M of a square matrix: by its series after it is halved until it is small, and squared as often again.
 fn exponential(matrix: &Tensor) -> Result<Tensor> {
     /// Terms of the series: the next one of a norm of 1/2 is below the digits of f64.
@@ -153,6 +156,7 @@ impl Lmu {
     fn new(spec: &MixerSpec, params: &Params) -> Result<Self> {
         let (d, inputs, n) = (spec.d_model, inputs(spec), spec.d_state);
         let theta = spec.option("theta").and_then(|theta| theta.parse().ok());
+        params.count_constant("delay", MATRICES * (n + 1) * (n + 1));
         Ok(Self {
             wu: params.weight("wu", (inputs, d), spec.input_std)?,
             bu: params.bias("bu", inputs, d)?,

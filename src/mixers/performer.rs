@@ -63,8 +63,12 @@ impl RandomFeatures {
                 .collect()
         };
         let omega = params.constant("omega", (heads, count, m), draw)?;
+        let omega = omega.transpose(1, 2)?;
         Ok(Self {
-            omega: omega.transpose(1, 2)?.contiguous()?,
+            omega: match params.has_values() {
+                true => omega.contiguous()?,
+                false => omega,
+            },
         })
     }
 }

@@ -53,25 +53,30 @@ struct S4 {
     cascade: bool,
 }
 
-/// A_ij = -√((2i+1)(2j+1)) below the diagonal and -(i+1) on it, and B_i = √(2i+1).
-fn legs(n: usize) -> [Vec<f64>; 2] {
-    let root = |i: usize| (2.0 * i as f64 + 1.0).sqrt();
+/// A_ij = -√((2i+1)(2j+1)) below the diagonal and -(i+1) on it.
+fn legs(n: usize) -> Vec<f64> {
+    let b = roots(n);
     let entry = |i: usize, j: usize| match i.cmp(&j) {
-        std::cmp::Ordering::Greater => -root(i) * root(j),
+        std::cmp::Ordering::Greater => -b[i] * b[j],
         std::cmp::Ordering::Equal => -(i as f64 + 1.0),
         std::cmp::Ordering::Less => 0.0,
     };
-    let a = (0..n * n).map(|at| entry(at / n, at % n)).collect();
-    [a, (0..n).map(root).collect()]
+    (0..n * n).map(|at| entry(at / n, at % n)).collect()
+}
+
+/// B_i = √(2i+1).
+fn roots(n: usize) -> Vec<f64> {
+    (0..n).map(|i| (2.0 * i as f64 + 1.0).sqrt()).collect()
 }
 
 impl S4 {
     fn new(spec: &MixerSpec, params: &Params) -> Result<Self> {
         let (d, n) = (spec.d_model, spec.d_state);
-        let [a, b] = legs(n);
+        // An identity of that size, and what of `a` it leaves.
+        params.count_constant("diagonal", 2 * n * n);
         Ok(Self {
-            a: params.constant("a", (n, n), |_| a)?,
-            b: params.constant("b", n, |_| b)?.unsqueeze(1)?,
+            a: params.constant("a", (n, n), |_| legs(n))?,
+            b: params.constant("b", n, |_| roots(n))?.unsqueeze(1)?,
             c: params.get("c", (d, n), Init::Normal(1.0))?,
             log_dt: params.get("log_dt", d, Init::Each(&log_step))?,
             dskip: params.get("dskip", d, Init::Normal(1.0))?,
@@ -251,7 +256,7 @@ mod tests {
 
     #[test]
     fn hippo_keeps_what_a_random_start_forgets() {
-        let [a, b] = legs(N);
+        let [a, b] = [legs(N), roots(N)];
         let kept = capacity([a.clone(), b]);
         assert!(kept > 15.8, "{kept} of {N}");
         for seed in 0..5 {
@@ -270,7 +275,8 @@ mod tests {
 
     #[test]
     fn the_cascade_has_the_kernel_of_the_matrix() {
-        let [fast, slow] = [true, false].map(|cascade| s4(legs(N), cascade).kernel(256).unwrap());
+        let [fast, slow] =
+            [true, false].map(|cascade| s4([legs(N), roots(N)], cascade).kernel(256).unwrap());
         let apart = (fast - slow).unwrap().abs().unwrap().max_all().unwrap();
         assert!(apart.to_scalar::<f64>().unwrap() < 1e-12);
     }

@@ -64,6 +64,8 @@ struct Shared {
     vars: RefCell<BTreeMap<String, Var>>,
     /// Numbers in each parameter.
     sizes: RefCell<BTreeMap<String, usize>>,
+    /// Numbers in each matrix that is no parameter.
+    constants: RefCell<BTreeMap<String, usize>>,
     source: Source,
     dtype: DType,
     device: Device,
@@ -100,6 +102,7 @@ impl Params {
         let shared = Shared {
             vars: RefCell::default(),
             sizes: RefCell::default(),
+            constants: RefCell::default(),
             source,
             dtype,
             device: device.clone(),
@@ -180,7 +183,7 @@ impl Params {
         let mut sizes = self.shared.sizes.borrow_mut();
         sizes.insert(name.clone(), shape.elem_count());
         drop(sizes);
-        if matches!(self.shared.source, Source::Nowhere) {
+        if !self.has_values() {
             let Shared { dtype, device, .. } = &*self.shared;
             return Tensor::zeros((), *dtype, device)?.broadcast_as(shape);
         }
@@ -212,7 +215,8 @@ impl Params {
     ) -> Result<Tensor> {
         let shape = shape.into();
         let Shared { dtype, device, .. } = &*self.shared;
-        if let Source::Nowhere = &self.shared.source {
+        self.count_constant(name, shape.elem_count());
+        if !self.has_values() {
             return Tensor::zeros((), *dtype, device)?.broadcast_as(shape);
         }
         let value = match self.given_constant(name) {
@@ -227,6 +231,17 @@ impl Params {
             }
         };
         value.to_dtype(*dtype)
+    }
+
+    /// Counts `numbers` that a model computes for itself and holds beside its parameters.
+    pub fn count_constant(&self, name: &str, numbers: usize) {
+        let name = format!("{}{name}", self.prefix);
+        self.shared.constants.borrow_mut().insert(name, numbers);
+    }
+
+    /// Whether parameters have values: a model without them is built to be counted alone.
+    pub fn has_values(&self) -> bool {
+        !matches!(self.shared.source, Source::Nowhere)
     }
 
     /// What given values hold for [`Self::constant`].
@@ -275,6 +290,11 @@ impl Params {
     /// Numbers in all parameters created so far.
     pub fn count(&self) -> usize {
         self.shared.sizes.borrow().values().sum()
+    }
+
+    /// Numbers in all constants so far.
+    pub fn constants(&self) -> usize {
+        self.shared.constants.borrow().values().sum()
     }
 }
 
@@ -349,6 +369,11 @@ mod tests {
         p.get("b", 3, Init::Constant(0.0)).unwrap();
         assert_eq!(p.count(), (1 << 40) + 3);
         assert!(p.vars().is_empty());
+        let never = |_: Rng| unreachable!("nothing is drawn");
+        p.constant("c", (1 << 20, 1 << 20), never).unwrap();
+        p.count_constant("d", 7);
+        assert_eq!(p.constants(), (1 << 40) + 7);
+        assert_eq!(p.count(), (1 << 40) + 3);
     }
 
     #[test]

@@ -60,8 +60,8 @@ pub use losses::Losses;
 pub use merge::Merged;
 pub use metrics::{Direction, Metric, Metrics, Shown, METRICS};
 pub use provenance::{
-    cpu, host, memory_bytes, memory_kills, memory_limit, peak_memory_bytes, utc_now, MemoryLimit,
-    Provenance,
+    check_memory, cpu, gigabytes, host, memory_bytes, memory_kills, memory_limit,
+    peak_memory_bytes, utc_now, MemoryLimit, Provenance,
 };
 pub use reconcile::reconcile;
 pub use record::{Record, Source, SOURCE_DIGEST};

@@ -1,5 +1,6 @@
 //! Where, when and by what a run was trained. Recorded, never part of a run's identity.
 
+use crate::error::{ensure, Result};
 use crate::ops::Simd;
 use serde::{Deserialize, Serialize};
 use std::fs;
@@ -119,6 +120,30 @@ pub fn memory_limit() -> Option<MemoryLimit> {
     .into_iter()
     .flatten()
     .min_by_key(|limit| limit.bytes)
+}
+
+/// Refuses `what`, which needs this many bytes, where this process may not take as many; `remedy` says what would need fewer.
+pub fn check_memory(needed: f64, what: &str, remedy: &str) -> Result<()> {
+    let Some(limit) = memory_limit() else {
+        return Ok(());
+    };
+    let room = limit.bytes as f64;
+    ensure!(
+        needed <= room,
+        "{what} needs about {} of memory, and {} is {}: {remedy}",
+        gigabytes(needed),
+        limit.of,
+        gigabytes(room)
+    );
+    Ok(())
+}
+
+/// `70 MB`, `1.4 GB`.
+pub fn gigabytes(count: f64) -> String {
+    if count < 0.95e9 {
+        return format!("{:.0} MB", (count / 1e6).ceil());
+    }
+    format!("{:.1} GB", count / 1e9)
 }
 
 /// The tightest limit of the control group of this process, of version 2, and of the groups around it.

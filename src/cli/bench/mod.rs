@@ -9,7 +9,7 @@ use super::{exit, Global};
 use crate::bench::{op_names, Machine, OpRequest, OpTiming, Report, Step};
 use crate::error::{refuse, Result};
 use crate::recipes;
-use crate::sweep::Flags;
+use crate::sweep::{estimate, Flags};
 use clap::{Args, Subcommand};
 use std::path::PathBuf;
 
@@ -73,6 +73,7 @@ impl StepArguments {
         let machine = this_cpu(global)?;
         let run = self.flags.single(recipes::task(&self.task)?)?;
         let step = Step::new(run.config, self.steps)?;
+        estimate::check_room(std::slice::from_ref(step.config()), None)?;
         print(&step.report(&machine, self.export.as_deref())?, global)
     }
 }

@@ -1,5 +1,6 @@
 //! Durations, bytes and counts as text.
 
+pub use crate::store::gigabytes as bytes;
 use indicatif::HumanCount;
 
 /// `0.8 s`, `41 s`, `6 min 10 s`, `3 h 05 min`, `12 d 06 h`.
@@ -18,14 +19,6 @@ pub fn duration(seconds: f64) -> String {
         (0..2, h, m) => format!("{h} h {:02} min", m % 60),
         (d, h, _) => format!("{d} d {:02} h", h % 24),
     }
-}
-
-/// `70 MB`, `1.4 GB`.
-pub fn bytes(count: f64) -> String {
-    if count < 0.95e9 {
-        return format!("{:.0} MB", (count / 1e6).ceil());
-    }
-    format!("{:.1} GB", count / 1e9)
 }
 
 /// `1,966,080`.

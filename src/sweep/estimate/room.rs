@@ -6,18 +6,19 @@ use crate::config::RunConfig;
 use crate::error::{refuse, Result};
 use crate::store::memory_limit;
 
-/// Refuses runs on the CPU that need more memory than there is, counted from their sizes: nothing of them is built.
+/// Refuses runs on the CPU that need more memory than there is, counted from their sizes: nothing of them is built. `insist`
+/// is a flag that makes them all the same, if there is one.
 ///
 /// # Errors
 /// In a sentence that names the largest run and what would make it smaller.
-pub fn check_room(runs: &[RunConfig]) -> Result<()> {
+pub fn check_room(runs: &[RunConfig], insist: Option<&str>) -> Result<()> {
     match memory_limit() {
-        Some(limit) => check(runs, limit.bytes as f64, limit.of),
+        Some(limit) => check(runs, limit.bytes as f64, limit.of, insist),
         None => Ok(()),
     }
 }
 
-fn check(runs: &[RunConfig], room: f64, of: &str) -> Result<()> {
+fn check(runs: &[RunConfig], room: f64, of: &str, insist: Option<&str>) -> Result<()> {
     let mut sizes = SizeCache::default();
     let mut largest: Option<(f64, &RunConfig)> = None;
     for run in runs {
@@ -31,9 +32,10 @@ fn check(runs: &[RunConfig], room: f64, of: &str) -> Result<()> {
         let (model, train) = (&run.model, &run.train);
         let (needed, room) = (bytes(needed), bytes(room));
         let batch = train.micro_batch.unwrap_or(train.batch_size);
+        let insist = insist.map_or(String::new(), |flag| format!(", or insist with {flag}"));
         refuse!(
             "{} with --d {}, --n {} and {batch} examples at a time needs about {needed} of memory, and {of} is {room}: \
-             take a smaller --d or --n, a smaller --micro-batch, or insist with --allow-swap",
+             take a smaller --d or --n, or a smaller --micro-batch{insist}",
             model.mixer,
             model.d_model,
             model.d_state
@@ -54,7 +56,7 @@ mod tests {
     #[test]
     fn a_model_far_beyond_memory_is_refused_without_being_built() {
         let runs = [run(&[]), run(&[("d", "65536")])];
-        let message = check(&runs, 32e9, "the machine's memory").unwrap_err();
+        let message = check(&runs, 32e9, "the machine's memory", Some("--allow-swap")).unwrap_err();
         let message = message.to_string();
         for said in [
             "--d 65536",
@@ -65,18 +67,27 @@ mod tests {
         }
     }
 
+    /// Their transitions and random features are matrices of n by n and more that are no parameters.
+    #[test]
+    fn constants_far_beyond_memory_are_refused_without_being_made() {
+        for mixer in ["s4", "lmu", "performer"] {
+            let runs = [run(&[("mixer", mixer), ("n", "65536")])];
+            assert!(check(&runs, 32e9, "the limit", None).is_err(), "{mixer}");
+        }
+    }
+
     #[test]
     fn a_batch_that_does_not_fit_is_refused_and_micro_batches_of_it_are_not() {
         let many = [("batch-size", "1000000"), ("train-examples", "1000000")];
-        assert!(check(&[run(&many)], 1e9, "the limit").is_err());
+        assert!(check(&[run(&many)], 1e9, "the limit", None).is_err());
         let parts = [&many[..], &[("micro-batch", "64")]].concat();
-        check(&[run(&parts)], 1e9, "the limit").unwrap();
+        check(&[run(&parts)], 1e9, "the limit", None).unwrap();
     }
 
     #[test]
     fn every_mixer_is_sized_without_values() {
         for entry in crate::mixers::MIXERS {
-            check(&[run(&[("mixer", entry.name)])], 1e9, "the limit").unwrap();
+            check(&[run(&[("mixer", entry.name)])], 1e9, "the limit", None).unwrap();
         }
     }
 }

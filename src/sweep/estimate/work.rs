@@ -22,6 +22,8 @@ const EVALUATION: f64 = 1.0 / 3.0;
 const FLOAT: f64 = 4.0;
 /// Weight, gradient, two moments, and the weight's successor.
 const FLOATS_PER_PARAMETER: f64 = 5.0;
+/// A constant, and what it was computed from.
+const FLOATS_PER_CONSTANT: f64 = 3.0;
 /// With micro-batches, the gradients of one beside their accumulated sum.
 const FLOATS_PER_ACCUMULATED_PARAMETER: f64 = 1.0;
 /// Labelled rows whose logits exist at one time.
@@ -99,6 +101,7 @@ impl Work {
             update,
             epoch: steps * update + task.examples[0] as f64 * example + evaluated * tested,
             bytes: FLOAT * (FLOATS_PER_PARAMETER + accumulated) * parameters
+                + FLOAT * FLOATS_PER_CONSTANT * layers * model.constants
                 + data_bytes(run.task.entry()?.objective, task)
                 + step_bytes(run, task, &model).max(test_bytes(run, task, &model))
                 + PROGRAM,
@@ -176,6 +179,8 @@ pub(super) struct ModelSizes {
     pub block: f64,
     /// Parameters of a classifier outside its blocks; `None` of a language model.
     pub outside: Option<f64>,
+    /// Numbers in constants of one block, on average over the layers.
+    constants: f64,
     /// State of one mixer, on average over the layers, after as many tokens as [`LENGTHS`] says.
     state: [f64; 3],
 }
@@ -220,25 +225,27 @@ impl ModelSizes {
         Ok(Self {
             block: (params.count() - embedding) as f64 / n_layers as f64,
             outside: None,
+            constants: params.constants() as f64 / n_layers as f64,
             state: LENGTHS.map(|length| built.state_size(length) as f64 / n_layers as f64),
         })
     }
 
     fn of_classifier(model: &ModelConfig, task: &Sizes) -> Result<Self> {
-        let of = |n_layers: usize| -> Result<(usize, Classifier)> {
+        let of = |n_layers: usize| -> Result<([usize; 2], Classifier)> {
             let model = ModelConfig {
                 n_layers,
                 ..model.clone()
             };
             let params = Params::without_values(DType::F32);
             let built = Classifier::new(&model, task, &params)?;
-            Ok((params.count(), built))
+            Ok(([params.count(), params.constants()], built))
         };
         let n_layers = different_layers(model);
-        let ((none, _), (all, built)) = (of(0)?, of(n_layers)?);
+        let (([none, _], _), ([all, constants], built)) = (of(0)?, of(n_layers)?);
         Ok(Self {
             block: (all - none) as f64 / n_layers as f64,
             outside: Some(none as f64),
+            constants: constants as f64 / n_layers as f64,
             state: LENGTHS.map(|length| built.state_size(length) as f64 / n_layers as f64),
         })
     }
