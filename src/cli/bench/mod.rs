@@ -7,7 +7,8 @@ use super::device::use_threads;
 use super::print::{self, columns, Align};
 use super::{exit, Global};
 use crate::bench::{op_names, Machine, OpRequest, OpTiming, Report, Step};
-use crate::error::{refuse, Result};
+use crate::config::Precision;
+use crate::error::{ensure, refuse, Result};
 use crate::recipes;
 use crate::sweep::{estimate, Flags};
 use clap::{Args, Subcommand};
@@ -72,6 +73,7 @@ impl StepArguments {
     fn main(&self, global: &Global) -> Result<u8> {
         let machine = this_cpu(global)?;
         let run = self.flags.single(recipes::task(&self.task)?)?;
+        computes_in(run.config.train.precision)?;
         let step = Step::new(run.config, self.steps)?;
         estimate::check_room(std::slice::from_ref(step.config()), None)?;
         print(&step.report(&machine, self.export.as_deref())?, global)
@@ -101,6 +103,16 @@ impl OpArguments {
         let timing = OpTiming::new(&self.request)?;
         print(&timing.report(&machine, self.export.as_deref())?, global)
     }
+}
+
+/// Refuses number formats in which a GPU alone computes.
+fn computes_in(precision: Precision) -> Result<()> {
+    ensure!(
+        precision.is_usual(),
+        "--precision {} needs a GPU, and a step alone is timed on the CPU: leave it out, or time steps by `dsf bench --device cuda`",
+        precision.as_str()
+    );
+    Ok(())
 }
 
 fn this_cpu(global: &Global) -> Result<Machine> {

@@ -187,6 +187,22 @@ fn a_table_is_for_people() {
 fn what_cannot_be_timed_is_refused_in_a_sentence() {
     for (line, needle) in [
         ("bench step --steps 0", "--steps must be 1 to 1000"),
+        (
+            "bench step --precision bf16",
+            "--precision bf16 needs a GPU",
+        ),
+        (
+            "bench step --precision tf32",
+            "--precision tf32 needs a GPU",
+        ),
+        (
+            "bench step --task lra --precision bf16",
+            "--precision bf16 needs a GPU",
+        ),
+        (
+            "bench compare -q --peer true -- step --precision bf16",
+            "--precision bf16 needs a GPU",
+        ),
         ("bench step --mixer s4 --n 65536", "of memory"),
         ("bench op ssd --shape 8,10000000,128,64", "GB of memory"),
         ("bench step --mixer linnear", "Did you mean `linear`?"),
