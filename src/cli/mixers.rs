@@ -60,7 +60,11 @@ pub(super) fn main(arguments: &Arguments, global: &Global) -> Result<u8> {
             if family.replace(row.entry.family) != Some(row.entry.family) {
                 table.push(vec![row.entry.family.name().to_owned()]);
             }
-            let mut fields = row.fields()[shown.clone()].to_vec();
+            let mut fields = row.fields();
+            if !arguments.wide {
+                fields[3] = row.of_first_variant().to_owned();
+            }
+            let mut fields = fields[shown.clone()].to_vec();
             fields[0].insert_str(0, "  ");
             table.push(fields);
         }
@@ -123,6 +127,12 @@ impl Row {
             entry.cite.to_owned(),
             entry.equation.to_owned(),
         ]
+    }
+
+    /// The finite system of the variant whose sizes these are.
+    fn of_first_variant(&self) -> &str {
+        let all = self.entry.dsf;
+        all.split_once(" (variant ").map_or(all, |(first, _)| first)
     }
 
     /// For people, all that is known.

@@ -17,7 +17,7 @@ pub(super) const ENTRY: Entry = Entry {
     equation: "S_i = (I - β_i k_i k_iᵀ) S_{i-1} + β_i k_i v_iᵀ, |k_i| = 1, β_i = σ(w·u_i)",
     cite: "Yang et al. 2024",
     variants: &["paper"],
-    dsf: "no (a norm behind its state)",
+    dsf: "N = n d/s, behind its convolution",
     heads: true,
     expands: true,
     widens: false,

@@ -14,7 +14,7 @@ pub(super) const ENTRY: Entry = Entry {
     equation: "S_i = diag(f_i) S_{i-1} + k_i v_iᵀ, f = σ(W_2 W_1 u + b)^(1/16)",
     cite: "Yang et al. 2023",
     variants: &["paper"],
-    dsf: "no (a norm behind its state)",
+    dsf: "N = n d/s, inside its norm",
     heads: true,
     expands: true,
     widens: false,

@@ -16,7 +16,7 @@ pub(super) const ENTRY: Entry = Entry {
     equation: "y = W (q ⊙ S4D(shift(k) ⊙ v)), q, k, v = W u",
     cite: "Fu et al. 2023",
     variants: &["paper"],
-    dsf: "no (a product drives its state)",
+    dsf: "N = 2n d, behind a product",
     heads: false,
     expands: true,
     widens: false,

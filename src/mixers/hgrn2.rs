@@ -13,7 +13,7 @@ pub(super) const ENTRY: Entry = Entry {
     equation: "S_i = diag(f_i) S_{i-1} + (1-f_i) v_iᵀ, f = l + (1-l) σ(W_f u)",
     cite: "Qin et al. 2024",
     variants: &["paper"],
-    dsf: "no (a norm behind its state)",
+    dsf: "N = n d/s, inside its norm",
     heads: true,
     expands: true,
     widens: false,

@@ -14,7 +14,7 @@ pub(super) const ENTRY: Entry = Entry {
     equation: "y_i = W (W_g u_i ⊙ norm(Σ_j e^(-r(i-j)) (q_i·k_j) v_j)), q, k = silu(W u)",
     cite: "Qin et al. 2023",
     variants: &["paper"],
-    dsf: "no (a norm behind its state)",
+    dsf: "N = n d/s, inside its norm",
     heads: true,
     expands: true,
     widens: false,

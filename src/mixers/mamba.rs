@@ -16,7 +16,7 @@ pub(super) const ENTRY: Entry = Entry {
     equation: "y = W ((S6(x) + D x) ⊙ silu(z)), x = silu(conv(W_x u)), z = W_z u",
     cite: "Gu & Dao 2023",
     variants: &["block"],
-    dsf: "no (none is derived here)",
+    dsf: "N = n E, behind its convolution",
     heads: false,
     expands: true,
     widens: true,

@@ -18,7 +18,7 @@ pub(super) const ENTRY: Entry = Entry {
     equation: "y = W norm((SSD(x) + D x) ⊙ silu(z)), x, b, c = silu(conv(W u)), z = W_z u",
     cite: "Dao & Gu 2024",
     variants: &["block"],
-    dsf: "no (a norm behind its state)",
+    dsf: "N = n E, behind its convolution",
     heads: true,
     expands: true,
     widens: true,

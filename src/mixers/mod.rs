@@ -145,7 +145,8 @@ pub struct Entry {
     pub cite: &'static str,
     /// Variants; the protocols `reference` and `matched` train the first.
     pub variants: &'static [&'static str],
-    /// The state dimension N of its system (11), or why there is none.
+    /// The state dimension N of its system (11), with what surrounds the system where it is not the mixer itself, or why there
+    /// is none; for each variant where they differ.
     pub dsf: &'static str,
     /// Whether `n_heads` may differ from 1.
     pub heads: bool,

@@ -13,7 +13,7 @@ pub(super) const ENTRY: Entry = Entry {
     equation: "x_i = σ(z_f) x_{i-1} + σ(z_i) tanh(W u_i), y_i = σ(z_o) tanh(x_i)",
     cite: "(8), (20)",
     variants: &["reference", "paper", "dsf"],
-    dsf: "N = d (variant dsf)",
+    dsf: "N = E, behind its convolution (variant reference); N = d (variant dsf)",
     heads: false,
     expands: false,
     widens: true,

@@ -14,7 +14,7 @@ pub(super) const ENTRY: Entry = Entry {
     equation: "y_i = W (silu(W_g u_i) ⊙ norm(Σ_j γ^(i-j) (R_i q_i·R_j k_j/√m) v_j))",
     cite: "Sun et al. 2023",
     variants: &["block"],
-    dsf: "no (a norm behind its state)",
+    dsf: "N = n d/s, inside its norm",
     heads: true,
     expands: true,
     widens: false,

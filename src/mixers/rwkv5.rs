@@ -18,7 +18,7 @@ pub(super) const EAGLE: Entry = Entry {
     equation: "S_i = diag(w) S_{i-1} + k_i v_iᵀ, o_i = (S_{i-1} + diag(b) k_i v_iᵀ)ᵀ r_i",
     cite: "Peng et al. 2024",
     variants: &["paper"],
-    dsf: "no (a norm behind its state)",
+    dsf: "no (blends neighbouring tokens)",
     heads: true,
     expands: true,
     widens: false,

@@ -17,7 +17,7 @@ pub(super) const ENTRY: Entry = Entry {
     equation: "S_i = (diag(w_i) - (a_i ⊙ κ_i) κ_iᵀ) S_{i-1} + k_i v_iᵀ, |κ_i| = 1",
     cite: "Peng et al. 2025",
     variants: &["paper"],
-    dsf: "no (its transition is not diagonal)",
+    dsf: "no (blends neighbouring tokens)",
     heads: true,
     expands: true,
     widens: false,

@@ -3,7 +3,7 @@
 
 use crate::world::{distance, normal, parameters, perturb, Case};
 use candle_core::{Device, Tensor};
-use dsf::mixers::State;
+use dsf::mixers::{MixerSpec, State};
 use dsf::nn::{Cx, Rows};
 
 /// Lengths: one token, fewer than any block of an algorithm, one more than a power of two.
@@ -122,35 +122,47 @@ fn rows_asked_for_are_rows_of_the_whole_output() {
     });
 }
 
-/// The N that the registry claims for a case; `None` where it claims no finite system.
-fn claimed_width(case: &Case) -> Option<usize> {
+/// The N that the registry claims for a case, and whether it is that of a system inside the mixer; `None` where it claims none.
+fn claimed_width(case: &Case) -> Option<(usize, bool)> {
+    let mut claims = case.entry.dsf.split("; ").filter_map(|claim| {
+        let (claim, variant) = match claim.split_once(" (variant ") {
+            Some((claim, variant)) => (claim, variant.strip_suffix(')')),
+            None => (claim, None),
+        };
+        let around = [", inside ", ", behind "].map(|word| claim.split_once(word));
+        let around = around.into_iter().flatten().next();
+        let formula = around.map_or(claim, |(formula, _)| formula);
+        let of_case = variant.is_none_or(|v| v == case.config.variant);
+        (of_case && !claim.starts_with("no (")).then_some((formula, around.is_some()))
+    });
+    let (formula, inside) = claims.next()?;
+    assert!(claims.next().is_none(), "{case}: one claim a variant");
+    Some((width(case, formula), inside))
+}
+
+fn width(case: &Case, formula: &str) -> usize {
     let (d, n, s) = (
         case.config.d_model,
         case.config.d_state,
         case.config.n_heads,
     );
-    let (formula, variant) = match case.entry.dsf.split_once(" (variant ") {
-        Some((formula, variant)) => (formula, variant.strip_suffix(')')),
-        None => (case.entry.dsf, None),
-    };
-    if variant.is_some_and(|v| v != case.config.variant) || formula.starts_with("no ") {
-        return None;
-    }
     match formula {
-        "N = n d/s" => Some(n * d / s),
-        "N = n d" => Some(n * d),
+        "N = n d/s" => n * d / s,
+        "N = n d" => n * d,
         "N = d C(n/s+P, P)" => {
             let order: usize = case.config.options["order"].parse().unwrap();
             let monomials = (1..=order).fold(1, |count, p| count * (n / s + p) / p);
-            Some(d * monomials)
+            d * monomials
         }
         "N = d M" => {
             let m = n / s;
-            Some(d * m.max((m as f64 * (m as f64).ln()) as usize))
+            d * m.max((m as f64 * (m as f64).ln()) as usize)
         }
-        "N = d" => Some(d),
-        "N = 2d" => Some(2 * d),
-        "N = 2n d" => Some(2 * n * d),
+        "N = d" => d,
+        "N = 2d" => 2 * d,
+        "N = 2n d" => 2 * n * d,
+        "N = E" => MixerSpec::from(&case.config).inner_width(),
+        "N = n E" => n * MixerSpec::from(&case.config).inner_width(),
         other => panic!("{case}: `{other}` is not a formula that this test knows"),
     }
 }
@@ -159,9 +171,12 @@ fn claimed_width(case: &Case) -> Option<usize> {
 fn a_finite_system_exists_where_the_table_says_and_is_as_wide() {
     for_each(|case, _, seq_len| {
         let u = case.input(1, seq_len).squeeze(0).unwrap();
-        let system = case.build().0.ltv(&u).unwrap();
-        let width = system.map(|s| s.width().unwrap());
-        assert_eq!(width, claimed_width(case), "{case}");
+        let mixer = case.build().0;
+        let found = match mixer.ltv(&u).unwrap() {
+            Some(system) => Some((system.width().unwrap(), false)),
+            None => { mixer.inner(&u).unwrap() }.map(|i| (i.system.width().unwrap(), true)),
+        };
+        assert_eq!(found, claimed_width(case), "{case}");
     });
 }
 

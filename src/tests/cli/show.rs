@@ -163,6 +163,14 @@ fn mixers_fit_a_terminal_and_each_has_a_page() {
     let listed = world.dsf("mixers").ok();
     let widest = listed.lines().map(|line| line.chars().count()).max();
     assert!(widest <= Some(80), "{listed}");
+    let row = |name: &str| listed.lines().find(|line| line.trim().starts_with(name));
+    let mamba = row("mamba ").unwrap();
+    assert!(
+        mamba.ends_with("N = n E, behind its convolution"),
+        "{mamba}"
+    );
+    let hawk = row("rg-lru ").unwrap();
+    assert!(hawk.ends_with("N = E, behind its convolution"), "{hawk}");
     assert!(world.dsf("mixers --wide").ok().contains("H_i = e^"));
     let page = world.dsf("mixers s6 rg-lru").ok();
     for part in [
