@@ -163,13 +163,18 @@ impl Ltv {
 
     /// Λ_i spelled out, `(N, N)` each: for small sizes, as are the next three and the kernel.
     pub fn transitions(&self) -> Result<Vec<Tensor>> {
-        let (seq_len, channels, states) = self.sizes()?;
+        (0..self.decay.dim(0)?)
+            .map(|i| self.transition(i))
+            .collect()
+    }
+
+    /// Λ_i alone.
+    pub fn transition(&self, i: usize) -> Result<Tensor> {
+        let (_, channels, states) = self.sizes()?;
         let width = channels * states;
         let eye = Tensor::eye(width, self.decay.dtype(), self.decay.device())?;
         let eye = eye.reshape((channels, states, width))?;
-        (0..seq_len)
-            .map(|i| self.advance(i, &eye)?.reshape((width, width)))
-            .collect()
+        self.advance(i, &eye)?.reshape((width, width))
     }
 
     /// B_i, `(L, N, inputs)`.
@@ -269,39 +274,50 @@ impl Ltv {
         }
     }
 
-    /// y by all pairs of tokens, the dual form of Dao & Gu (2024), in time quadratic in L: of diagonal systems in which the
-    /// states of a channel share one decay above 0; `None` of others.
+    /// y by all pairs of tokens, the dual form of Dao & Gu (2024), in time quadratic in L and memory linear in it: of diagonal
+    /// systems in which the states of a channel share one decay above 0 and of 1 at most; `None` of others.
     pub fn by_pairs(&self, u: &Tensor) -> Result<Option<Tensor>> {
+        let Some(logs) = self.log_decays()? else {
+            return Ok(None);
+        };
+        let values = self.values(u)?;
+        let each = (0..self.decay.dim(1)?).map(|c| {
+            let of = |x: &Tensor| x.narrow(1, c, 1)?.squeeze(1)?.contiguous();
+            let v = values.narrow(1, c, 1)?.contiguous()?;
+            let log = logs.narrow(1, c, 1)?.contiguous()?;
+            pairs(&of(&self.read)?, &of(&self.write)?, &v, &log)
+        });
+        let o = Tensor::cat(&each.collect::<Result<Vec<_>>>()?, 1)?;
+        self.read_out(o, &values, u).map(Some)
+    }
+
+    /// Σ_{k≤i} ln λ_k of each channel, `(L, E)` in f64 whatever the system, since differences of long sums cost digits; `None`
+    /// where the states of a channel have several decays, or one that is not above 0 or is above 1.
+    fn log_decays(&self) -> Result<Option<Tensor>> {
         if !matches!(self.beside, Beside::Nothing) {
             return Ok(None);
         }
-        let (seq_len, channels, _) = self.sizes()?;
+        let seq_len = self.decay.dim(0)?;
         let decay = self.decay.to_dtype(DType::F64)?;
         let apart = (decay.max(2)? - decay.min(2)?)?.max_all()?;
         // Λ_0 multiplies the state before the first token, which is 0.
         let decay = decay.narrow(2, 0, 1)?.squeeze(2)?;
         let later = decay.narrow(0, 1, seq_len - 1)?;
-        let grows = seq_len > 1 && later.min_all()?.to_scalar::<f64>()? <= 0.0;
-        if apart.to_scalar::<f64>()? > 0.0 || grows {
+        let decays = |x: f64| x > 0.0 && x <= 1.0;
+        let all = seq_len == 1
+            || decays(later.min_all()?.to_scalar()?) && decays(later.max_all()?.to_scalar()?);
+        if apart.to_scalar::<f64>()? > 0.0 || !all {
             return Ok(None);
         }
-        // In f64 whatever the system: differences of long sums cost digits.
         let first = decay.narrow(0, 0, 1)?.zeros_like()?;
-        let logs = Tensor::cat(&[&first, &later.log()?], 0)?.cumsum(0)?;
-        let steps = Tensor::arange(0, seq_len as u32, u.device())?;
-        let past = steps.unsqueeze(1)?.broadcast_ge(&steps.unsqueeze(0)?)?;
-        let never = Tensor::full(f64::NEG_INFINITY, (seq_len, seq_len), u.device())?;
-        let values = self.values(u)?;
-        let each = (0..channels).map(|c| {
-            let of = |x: &Tensor| x.narrow(1, c, 1)?.squeeze(1)?.contiguous();
-            let log = logs.narrow(1, c, 1)?;
-            let kept = past.where_cond(&log.broadcast_sub(&log.t()?)?, &never)?;
-            let kept = kept.exp()?.to_dtype(values.dtype())?;
-            let scores = of(&self.read)?.matmul(&of(&self.write)?.t()?.contiguous()?)?;
-            (scores * kept)?.matmul(&values.narrow(1, c, 1)?.contiguous()?)
-        });
-        let o = Tensor::cat(&each.collect::<Result<Vec<_>>>()?, 1)?;
-        self.read_out(o, &values, u).map(Some)
+        // Candle's own cumulative sum is a product with a matrix of L by L.
+        let mut sums: Vec<Vec<f64>> = Tensor::cat(&[&first, &later.log()?], 0)?.to_vec2()?;
+        for i in 1..seq_len {
+            let (before, now) = sums.split_at_mut(i);
+            let each = now[0].iter_mut().zip(&before[i - 1]);
+            each.for_each(|(now, before)| *now += before);
+        }
+        Tensor::new(sums, self.decay.device()).map(Some)
     }
 
     /// The block kernel (12), `(L, L, d_model, inputs)`; zero for j > i.
@@ -346,4 +362,52 @@ impl Ltv {
         let one = Tensor::ones((u.dim(0)?, 1), u.dtype(), u.device())?;
         Tensor::cat(&[u, &one], 1)?.contiguous()
     }
+}
+
+/// Steps to a side of a tile of pairs.
+const TILE: usize = 512;
+
+/// o_i = Σ_{j≤i} (c_i·b_j) e^(log_i - log_j) v_j of one channel, `(L, 1)`, tile by tile; c and b `(L, m)`, the others `(L, 1)`.
+fn pairs(c: &Tensor, b: &Tensor, v: &Tensor, log: &Tensor) -> Result<Tensor> {
+    let seq_len = v.dim(0)?;
+    let mut rows = Vec::with_capacity(seq_len.div_ceil(TILE));
+    for top in (0..seq_len).step_by(TILE) {
+        let count = TILE.min(seq_len - top);
+        let [c, log_i] = [c, log].map(|x| x.narrow(0, top, count));
+        let (c, log_i) = (c?, log_i?);
+        let mut o = v.narrow(0, top, count)?.zeros_like()?;
+        for left in (0..=top).step_by(TILE) {
+            let width = TILE.min(seq_len - left);
+            let (b, v) = (b.narrow(0, left, width)?, v.narrow(0, left, width)?);
+            let scores = match left == top {
+                true => (c.matmul(&b.t()?)? * kept_within(&log_i)?.to_dtype(v.dtype())?)?,
+                false => {
+                    let kept = kept_between(&log_i, &log.narrow(0, left, width)?)?;
+                    let [after, before] = kept.map(|x| x.to_dtype(v.dtype()));
+                    c.broadcast_mul(&after?)?
+                        .matmul(&b.broadcast_mul(&before?)?.t()?)?
+                }
+            };
+            o = (o + scores.matmul(&v)?)?;
+        }
+        rows.push(o);
+    }
+    Tensor::cat(&rows, 0)
+}
+
+/// e^(log_i - log_j) among the steps of one tile, 0 for j > i.
+fn kept_within(log: &Tensor) -> Result<Tensor> {
+    let steps = Tensor::arange(0, log.dim(0)? as u32, log.device())?;
+    let past = steps.unsqueeze(1)?.broadcast_ge(&steps.unsqueeze(0)?)?;
+    let apart = log.broadcast_sub(&log.t()?)?;
+    let never = Tensor::full(f64::NEG_INFINITY, apart.shape(), log.device())?;
+    past.where_cond(&apart, &never)?.exp()
+}
+
+/// Two factors of the same from steps j to later steps i, one for each i and one for each j: they meet at the last j.
+fn kept_between(log_i: &Tensor, log_j: &Tensor) -> Result<[Tensor; 2]> {
+    let last = log_j.narrow(0, log_j.dim(0)? - 1, 1)?;
+    let after = log_i.broadcast_sub(&last)?.exp()?;
+    let before = log_j.neg()?.broadcast_add(&last)?.exp()?;
+    Ok([after, before])
 }

@@ -125,9 +125,7 @@ impl<M: FeatureMap> Mixer for LinearAttention<M> {
         let at = Positions::Sequence(&cx);
         let [q, k, _] = p.maps(&u.unsqueeze(0)?, &at)?;
         let [[q, k], [read, write]] = self.features([&q, &k], &at)?;
-        let eta = (p.split(&q)? * p.split(&k)?.cumsum(2)?)?
-            .sum(3)?
-            .squeeze(0)?;
+        let eta = p.sums(&q, &k, &cx)?.squeeze(0)?.t()?;
         p.separable(&p.split(&read)?, &p.split(&write)?, &eta)
             .map(Some)
     }
