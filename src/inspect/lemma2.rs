@@ -3,15 +3,15 @@
 use super::subject::Subject;
 use super::table::{record, shown};
 use crate::config::ModelConfig;
-use crate::error::{ensure, Result};
-use crate::ltv::lemmas::{run, Step};
-use crate::ltv::Ltv;
-use crate::mixers::{Growth, MIXERS};
+use crate::error::{ensure, Error, Result};
+use crate::ltv::lemmas::Step;
+use crate::mixers::{Growth, MixerSpec, MIXERS};
 use crate::nn::{Cx, Params};
 use crate::ops;
 use crate::ops::rng::Rng;
 use crate::report::{Cell, Coverage, Facts, Form, Grid, Line, Report, Style};
-use candle_core::{DType, Device, Tensor};
+use crate::store::check_memory;
+use candle_core::{DType, Device, IndexOp, Tensor};
 use serde_json::json;
 use std::collections::HashMap;
 
@@ -19,6 +19,13 @@ use std::collections::HashMap;
 const BIASES: [f64; 5] = [0.0, -5.0, -14.0, -30.0, -40.0];
 /// How far fresh weights are moved, so that nothing is zero or one by chance.
 const MOVED: f64 = 0.3;
+
+/// Copies of a Λ_i that are in memory at one time.
+const SPELLED: f64 = 5.0;
+/// Copies of grown weights that are.
+const GROWN: f64 = 4.0;
+/// The end of a sentence about a Λ_i that does not fit into memory.
+const LEFT_OUT: &str = "left out";
 
 /// A mixer and the size that it grows to.
 pub struct Growing<'a> {
@@ -73,13 +80,13 @@ impl Growing<'_> {
         }
     }
 
-    /// The small weights inside weights of size n': 0 in what is `zeroed`, random elsewhere; `fill` says what else is
-    /// done to a parameter.
+    /// The small weights inside weights of size n': 0 in what is `zeroed`, random elsewhere; `fill` says what the new part of a
+    /// parameter holds instead.
     fn embedded(
         &self,
         small: &HashMap<String, Tensor>,
         zeroed: &[&str],
-        fill: impl Fn(&str, Tensor, Tensor) -> Result<Tensor>,
+        fill: impl Fn(&str, Tensor) -> Result<Tensor>,
     ) -> Result<HashMap<String, Tensor>> {
         let params = Params::seeded(self.subject.seed, DType::F64, &Device::Cpu).detached();
         self.subject.entry.build(&self.model(self.to), &params)?;
@@ -88,10 +95,20 @@ impl Growing<'_> {
                 true => var.zeros_like()?,
                 false => self.normal(&name, &var)?,
             };
-            let value = fill(&name, new, small[&name].clone())?;
+            let new = fill(&name, new)?;
+            let parts = [self.subject.model.d_state, self.to].map(|n| self.parts(&name, n));
+            let value = inside(&new, &small[&name], parts, self.subject.model.n_heads)?;
             Ok((name, value))
         };
         params.vars().into_iter().map(grow).collect()
+    }
+
+    /// Rows of the parts of which a parameter is stacked with state expansion `n`.
+    fn parts(&self, name: &str, n: usize) -> Option<Vec<usize>> {
+        match self.subject.entry.growth {
+            Growth::Stacked { parts, .. } => parts(name, &MixerSpec::from(&self.model(n))),
+            _ => None,
+        }
     }
 
     /// Relative to the largest output.
@@ -100,7 +117,7 @@ impl Growing<'_> {
         let got = self.output(self.to, big)?;
         let largest: f64 = wanted.abs()?.max_all()?.to_scalar()?;
         let apart: f64 = (got - wanted)?.abs()?.max_all()?.to_scalar()?;
-        Ok(apart / largest)
+        Ok(relative(apart, largest))
     }
 
     /// By the rule of the registry.
@@ -109,16 +126,29 @@ impl Growing<'_> {
         let factor = (self.to as f64 / self.subject.model.d_state as f64).sqrt();
         Ok(match self.subject.entry.growth {
             Growth::Exact { zeroed, scaled } => {
-                let big = self.embedded(&small, zeroed, |name, new, old| {
-                    let scale = if scaled.contains(&name) { factor } else { 1.0 };
-                    Ok((corner(&new, &old)? * scale)?)
-                })?;
+                let mut big = self.embedded(&small, zeroed, |_, new| Ok(new))?;
+                for name in scaled {
+                    // A parameter of this name is one of another variant where it is not here.
+                    if let Some(value) = big.get_mut(*name) {
+                        *value = (&*value * factor)?;
+                    }
+                }
                 let scaled = match scaled {
                     [] => String::new(),
                     names => format!(", {} times √(n'/n)", names.join(" and ")),
                 };
                 vec![Grown {
                     how: format!("zeros in the new rows of {}{scaled}", zeroed.join(", ")),
+                    off: Some(self.off(&small, big)?),
+                }]
+            }
+            Growth::Stacked { zeroed, .. } => {
+                let big = self.embedded(&small, zeroed, |_, new| Ok(new))?;
+                vec![Grown {
+                    how: format!(
+                        "zeros in the new rows of each part of {}",
+                        zeroed.join(", ")
+                    ),
                     off: Some(self.off(&small, big)?),
                 }]
             }
@@ -129,13 +159,9 @@ impl Growing<'_> {
                     if value != 0.0 && !small.contains_key(bias) {
                         continue;
                     }
-                    let big = self.embedded(&small, zeroed, |name, new, old| {
-                        let new = if name == bias {
-                            (new.zeros_like()? + value)?
-                        } else {
-                            new
-                        };
-                        corner(&new, &old)
+                    let big = self.embedded(&small, zeroed, |name, new| match name == bias {
+                        true => Ok((new.zeros_like()? + value)?),
+                        false => Ok(new),
                     })?;
                     let off = Some(self.off(&small, big)?);
                     lines.push(Grown {
@@ -152,67 +178,110 @@ impl Growing<'_> {
         })
     }
 
-    /// The lemma itself: the system with as many further states again, coupled at random.
-    fn as_system(&self) -> Result<Option<f64>> {
+    /// The lemma itself: the system with further states, coupled at random. One step's matrices are spelled out at a time.
+    fn as_system(&self) -> Result<Option<Grown>> {
         let Ok(seen) = self.subject.system()? else {
             return Ok(None);
         };
-        let small = steps(&seen.system)?;
+        let (system, states) = (&seen.system, seen.system.width()?);
+        let needed = SPELLED * 8.0 * (states as f64).powi(2);
+        if let Err(why) = check_memory(needed, &format!("a Λ_i of {states} by {states}"), LEFT_OUT)
+        {
+            let how = format!("as a system: {why}");
+            return Ok(Some(Grown { how, off: None }));
+        }
         let mut rng = Rng::new(self.subject.seed, "inspect/lemma2/blocks", 0);
         let mut block = |rows: usize, columns: usize| -> Vec<Vec<f64>> {
             let mut row = || (0..columns).map(|_| 0.1 * rng.normals().0).collect();
             (0..rows).map(|_| row()).collect()
         };
-        let states = seen.system.width()?;
-        let extra = states.min(8);
-        let inputs = seen.system.inputs()?;
-        let big: Vec<Step> = small
-            .iter()
-            .map(|step| {
-                let (bar, hat) = (block(extra, states), block(extra, extra));
-                step.enlarged(&bar, &hat, &block(extra, inputs))
-            })
-            .collect();
-        let mut u: Vec<Vec<f64>> = seen.input.to_vec2()?;
-        if u[0].len() < inputs {
-            u.iter_mut().for_each(|row| row.push(1.0));
+        let (extra, inputs) = (states.min(8), system.inputs()?);
+        let (mut h, mut larger) = (vec![0.0; states], vec![0.0; states + extra]);
+        let (mut largest, mut apart) = (0.0f64, 0.0f64);
+        let (b, c, d) = (system.b()?, system.c()?, system.d()?);
+        for (i, mut u) in seen.input.to_vec2()?.into_iter().enumerate() {
+            u.resize(inputs, 1.0); // the constant input of an affine mixer
+            let c: Vec<Vec<f64>> = c.i(i)?.to_vec2()?;
+            let step = Step {
+                lambda: system.transition(i)?.to_vec2()?,
+                b: b.i(i)?.to_vec2()?,
+                d: match &d {
+                    Some(d) => d.i(i)?.to_vec2()?,
+                    None => vec![vec![0.0; inputs]; c.len()],
+                },
+                c,
+            };
+            let (bar, hat) = (block(extra, states), block(extra, extra));
+            let wanted = step.advance(&mut h, &u);
+            let enlarged = step.enlarged(&bar, &hat, &block(extra, inputs));
+            let got = enlarged.advance(&mut larger, &u);
+            largest = wanted.iter().fold(largest, |most, y| most.max(y.abs()));
+            let pairs = wanted.iter().zip(&got);
+            apart = pairs.fold(apart, |worst, (a, b)| worst.max((a - b).abs()));
         }
-        let (wanted, _) = run(&small, &u);
-        let (got, _) = run(&big, &u);
-        let largest = wanted
-            .iter()
-            .flatten()
-            .fold(0.0, |m: f64, y| m.max(y.abs()));
-        let pairs = wanted.iter().flatten().zip(got.iter().flatten());
-        let apart = pairs.map(|(a, b)| (a - b).abs()).fold(0.0, f64::max);
-        Ok(Some(apart / largest))
+        Ok(Some(Grown {
+            how: "as a system, with random Λ̄, Λ̂ and B̄".to_owned(),
+            off: Some(relative(apart, largest)),
+        }))
     }
+
+    /// Refuses sizes n' that the mixer cannot have, or whose weights do not fit into memory.
+    fn check(&self) -> Result<()> {
+        let (subject, to) = (self.subject, self.to);
+        let (entry, from) = (subject.entry, subject.model.d_state);
+        if !entry.expands {
+            return Ok(());
+        }
+        ensure!(
+            to > from,
+            "--to-n {to}: Lemma 2 embeds n = {from} in a larger n"
+        );
+        let model = self.model(to);
+        let fits = entry.check_sizes(&model);
+        fits.map_err(|why| Error::usage(format!("--to-n {to}: {why}")))?;
+        let counted = Params::without_values(DType::F64);
+        entry.build(&model, &counted)?;
+        let numbers = counted.count() + counted.constants();
+        check_memory(
+            GROWN * 8.0 * numbers as f64,
+            &format!("--to-n {to} of {}", entry.name),
+            "take a smaller --to-n",
+        )
+    }
+}
+
+/// A difference in units of the largest output, or as it is where all outputs are 0.
+fn relative(apart: f64, largest: f64) -> f64 {
+    apart / if largest > 0.0 { largest } else { 1.0 }
+}
+
+/// `small` in the leading corner of each part of `big`, and of each head of a part that grows.
+fn inside(
+    big: &Tensor,
+    small: &Tensor,
+    parts: [Option<Vec<usize>>; 2],
+    heads: usize,
+) -> Result<Tensor> {
+    let [small_parts, big_parts] = parts;
+    let of = |parts: Option<Vec<usize>>, x: &Tensor| parts.unwrap_or_else(|| vec![x.dims()[0]]);
+    let (mut from, mut to) = (0, 0);
+    let mut pieces = Vec::new();
+    for (few, many) in of(small_parts, small).into_iter().zip(of(big_parts, big)) {
+        let by_head = few != many && few % heads == 0 && many % heads == 0;
+        let count = if by_head { heads } else { 1 };
+        for _ in 0..count {
+            let new = big.narrow(0, to, many / count)?;
+            pieces.push(corner(&new, &small.narrow(0, from, few / count)?)?);
+            (from, to) = (from + few / count, to + many / count);
+        }
+    }
+    Ok(Tensor::cat(&pieces, 0)?)
 }
 
 /// `small` in the leading corner of `big`.
 fn corner(big: &Tensor, small: &Tensor) -> Result<Tensor> {
     let range: Vec<_> = small.dims().iter().map(|n| 0..*n).collect();
     Ok(big.slice_assign(&range, small)?)
-}
-
-/// The matrices of every step, spelled out.
-fn steps(system: &Ltv) -> Result<Vec<Step>> {
-    let lambda = system.transitions()?.into_iter();
-    let lambda: Vec<Vec<Vec<f64>>> = lambda
-        .map(|x| x.to_vec2())
-        .collect::<candle_core::Result<_>>()?;
-    let (b, c) = (system.b()?.to_vec3::<f64>()?, system.c()?.to_vec3::<f64>()?);
-    let d: Option<Vec<Vec<Vec<f64>>>> = system.d()?.map(|d| d.to_vec3()).transpose()?;
-    let step = |i: usize| Step {
-        lambda: lambda[i].clone(),
-        b: b[i].clone(),
-        d: match &d {
-            Some(d) => d[i].clone(),
-            None => vec![vec![0.0; b[i][0].len()]; c[i].len()],
-        },
-        c: c[i].clone(),
-    };
-    Ok((0..lambda.len()).map(step).collect())
 }
 
 /// Every mixer grown.
@@ -227,23 +296,11 @@ pub fn lemma2(growing: &[Growing]) -> Result<Report> {
         });
         records.push(record(subject, how, [None, None], off));
     };
+    growing.iter().try_for_each(Growing::check)?;
     for growing in growing {
-        let subject = growing.subject;
-        ensure!(
-            !subject.entry.expands || growing.to > subject.model.d_state,
-            "--to-n {}: Lemma 2 embeds n = {} in a larger n",
-            growing.to,
-            subject.model.d_state
-        );
-        for grown in growing.grown()? {
-            push(&subject.name, &grown.how, grown.off);
-        }
-        if let Some(off) = growing.as_system()? {
-            push(
-                &subject.name,
-                "as a system, with random Λ̄, Λ̂ and B̄",
-                Some(off),
-            );
+        let system = growing.as_system()?;
+        for grown in growing.grown()?.into_iter().chain(system) {
+            push(&growing.subject.name, &grown.how, grown.off);
         }
     }
     let columns = ["difference".to_owned(), "how".to_owned()].to_vec();

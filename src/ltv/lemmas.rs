@@ -201,15 +201,21 @@ impl Step {
             d: self.d.clone(),
         }
     }
+
+    /// Moves the state by the input `u`; gives the output.
+    pub fn advance(&self, h: &mut Vec<f64>, u: &[f64]) -> Vec<f64> {
+        *h = sum(&times(&self.lambda, h), &times(&self.b, u));
+        sum(&times(&self.c, h), &times(&self.d, u))
+    }
 }
 
 /// Runs a system over inputs `u`; gives the outputs and the last state.
 pub fn run(steps: &[Step], u: &[Vec<f64>]) -> (Vec<Vec<f64>>, Vec<f64>) {
     let mut h = vec![0.0; steps.first().map_or(0, |s| s.b.len())];
-    let outputs = steps.iter().zip(u).map(|(step, u_i)| {
-        h = sum(&times(&step.lambda, &h), &times(&step.b, u_i));
-        sum(&times(&step.c, &h), &times(&step.d, u_i))
-    });
+    let outputs = steps
+        .iter()
+        .zip(u)
+        .map(|(step, u_i)| step.advance(&mut h, u_i));
     let outputs = outputs.collect();
     (outputs, h)
 }

@@ -26,7 +26,16 @@ pub(super) const ENTRY: Entry = Entry {
     family: Family::GatedLinear,
     released: ReleasedBlock::WITHOUT_POSITIONS,
     options: &[],
-    growth: Growth::No("a key has length 1 over all n directions: one of n' is another"),
+    // A key of zeros in its new rows has the length that it had.
+    growth: Growth::Stacked {
+        zeroed: &["win", "conv_b"],
+        parts: |name, spec| {
+            let (n, d) = (spec.d_state, spec.d_model);
+            ["win", "conv_w", "conv_b"]
+                .contains(&name)
+                .then(|| vec![n, n, d])
+        },
+    },
     stem: "delta_net",
     work: |spec| {
         let mut work = work(spec, 1);

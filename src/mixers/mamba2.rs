@@ -27,9 +27,17 @@ pub(super) const ENTRY: Entry = Entry {
     family: Family::StateSpace,
     released: ReleasedBlock::STATE_SPACE,
     options: &[],
-    growth: Growth::No(
-        "b and c go through one convolution with x, whose weights have no axis of n alone",
-    ),
+    growth: Growth::Stacked {
+        zeroed: &["win", "conv_b"],
+        parts: |name, spec| {
+            let (width, n) = (spec.inner_width(), spec.d_state);
+            match name {
+                "win" => Some(vec![2 * width, n, n, spec.n_heads]),
+                "conv_w" | "conv_b" => Some(vec![width, n, n]),
+                _ => None,
+            }
+        },
+    },
     stem: "mamba2",
     work: |spec| {
         let (d, width, n) = (spec.d_model, spec.inner_width(), spec.d_state);

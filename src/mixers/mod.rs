@@ -186,6 +186,13 @@ pub enum Growth {
         /// Parameters that are multiplied by √(n'/n).
         scaled: &'static [&'static str],
     },
+    /// Outputs are equal, where the parts of which some parameters are stacked grow each for itself.
+    Stacked {
+        /// Parameters that are 0 in their new rows; all others may be anything there.
+        zeroed: &'static [&'static str],
+        /// Rows of each part of a parameter.
+        parts: fn(&str, &MixerSpec) -> Option<Vec<usize>>,
+    },
     /// Outputs are equal only in the limit of a bias towards -∞.
     Limit {
         /// Parameters that are 0 in their new part.

@@ -36,7 +36,11 @@ pub(super) const ENTRY: Entry = Entry {
         variants: &[],
         implied: false,
     }],
-    growth: Growth::No("a key has length 1 over all n directions: one of n' is another"),
+    // A key of zeros in its new rows has the length that it had, and writes nothing there.
+    growth: Growth::Exact {
+        zeroed: &["wk"],
+        scaled: &[],
+    },
     stem: "rwkv7",
     work: |spec| {
         let (d, n, rank) = (spec.d_model, spec.d_state, rank(spec));
