@@ -5,11 +5,13 @@ use super::results::Form;
 use super::{exit, Global};
 use crate::config::RunConfig;
 use crate::error::{ensure, refuse, Error, Result};
-use crate::inspect::{self, Course, Growing, Heads, Input, Network, Snapshot, Subject, View, ETAS};
+use crate::inspect::{
+    self, Course, Growing, Heads, Input, Need, Network, Shown, Snapshot, Subject, View, ETAS,
+};
 use crate::mixers::{self, MIXERS};
 use crate::model::weights::Checkpoint;
 use crate::recipes;
-use crate::report::Report;
+use crate::report::{Format, Report};
 use crate::store::{epochs, read_config, snapshots, Store, Weights};
 use candle_core::DType;
 use clap::{Args, Subcommand, ValueEnum};
@@ -17,6 +19,8 @@ use std::path::{Path, PathBuf};
 
 /// Cells of a heatmap to a side that a terminal has room for, and a picture.
 const CELLS: [u16; 2] = [16, 32];
+/// Forms that hold every number unrounded, a page among them: it brings its data along.
+const FOR_PROGRAMS: [&str; 3] = ["csv", "json", "html"];
 
 #[derive(Args)]
 #[command(
@@ -39,7 +43,7 @@ pub(super) struct Arguments {
     /// Run each mixer by every engine that it has, and time them.
     ///
     /// Step by step, in chunks, by all pairs of tokens: the differences of their outputs, and tokens a second of each;
-    /// exits with 4 where they differ by more than `--verify` allows.
+    /// exits with 4 where they differ by more than `--verify` allows. One that does not fit into memory is left out.
     #[arg(long, conflicts_with_all = ["verify", "over_training"])]
     engines: bool,
     /// Rows and columns of the heatmaps at most, 1 to 64 [default: 16 as text, 32 in pictures; CSV and JSON have all].
@@ -177,9 +181,9 @@ enum Lemma {
         /// n of fresh mixers.
         #[arg(long, default_value = "4")]
         n: String,
-        /// n' [default: 2 n + 1].
-        #[arg(long, value_name = "N")]
-        to_n: Option<usize>,
+        /// n' [default: 2 n and one more a head].
+        #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=65_536))]
+        to_n: Option<u32>,
         #[command(flatten)]
         form: Form,
     },
@@ -244,6 +248,22 @@ fn ended(equal: bool) -> u8 {
     }
 }
 
+/// The way in which a format shows systems, with heatmaps of `cells` to a side where that is given.
+fn shown(format: &Format, cells: Option<u16>) -> Shown {
+    let usual = CELLS[usize::from(format.name != "text")];
+    Shown {
+        cells: cells.unwrap_or(usual).into(),
+        records: FOR_PROGRAMS.contains(&format.name),
+    }
+}
+
+fn need(shown: Shown) -> Need {
+    match shown.records {
+        true => Need::Records,
+        false => Need::System,
+    }
+}
+
 /// Whether all forms that were compared are equal.
 fn hold<'a>(views: impl IntoIterator<Item = &'a View>) -> bool {
     let mut errors = views.into_iter().filter_map(|view| view.errors);
@@ -253,18 +273,16 @@ fn hold<'a>(views: impl IntoIterator<Item = &'a View>) -> bool {
 impl Arguments {
     /// The systems as they are, and whether their forms are equal.
     fn systems(&self, global: &Global) -> Result<(Report, bool)> {
-        let subjects = self.what.subjects(global)?;
+        let shown = shown(self.form.format(global)?, self.cells);
+        let subjects = self.what.subjects(global, need(shown))?;
         let views = self.views(&subjects)?;
-        let format = self.form.format(global)?;
-        let cells = CELLS[usize::from(format.name != "text")];
-        let cells = self.cells.unwrap_or(cells).into();
         let heading = self.what.heading("As dynamical systems (11)", &subjects);
-        Ok((inspect::report(heading, &views, cells), hold(&views)))
+        Ok((inspect::report(heading, &views, shown), hold(&views)))
     }
 
     /// Every engine of each, and whether their outputs are equal.
     fn timed(&self, global: &Global) -> Result<(Report, bool)> {
-        let subjects = self.what.subjects(global)?;
+        let subjects = self.what.subjects(global, Need::Pass)?;
         let heading = self.what.heading("By every engine", &subjects);
         inspect::engines(heading, &subjects)
     }
@@ -280,7 +298,8 @@ impl Arguments {
                 let found = Checkpoint::of_any_task(&file)?;
                 let epoch = found.origin.epoch;
                 let network = Network::trained(found, self.what.dtype())?;
-                let subjects = network.subjects(self.what.input(), self.what.layer)?;
+                let subjects =
+                    network.subjects(self.what.input(), self.what.layer, Need::System)?;
                 heading = self
                     .what
                     .heading("Over training, as systems (11)", &subjects);
@@ -345,7 +364,7 @@ impl What {
         format!("{what}, on {input}{sizes}")
     }
 
-    fn subjects(&self, global: &Global) -> Result<Vec<Subject>> {
+    fn subjects(&self, global: &Global, need: Need) -> Result<Vec<Subject>> {
         ensure!(
             !self.runs.is_empty() || !self.mixer.is_empty(),
             "nothing to inspect: give a run, or fresh mixers by --mixer NAME"
@@ -365,17 +384,17 @@ impl What {
             let mut name = vec![mixer.clone()];
             name.extend(self.options_of(mixer)?);
             network.name = name.join(", ");
-            subjects.extend(network.subjects(self.input(), self.layer)?);
+            subjects.extend(network.subjects(self.input(), self.layer, need)?);
         }
         for run in &self.runs {
             let found = weights(run, global)?;
             let config = found.config.clone();
             let network = Network::trained(found, self.dtype())?;
-            subjects.extend(network.subjects(self.input(), self.layer)?);
+            subjects.extend(network.subjects(self.input(), self.layer, need)?);
             if self.fresh {
                 let mut network = Network::fresh(config, self.dtype())?;
                 network.name += ", fresh";
-                subjects.extend(network.subjects(self.input(), self.layer)?);
+                subjects.extend(network.subjects(self.input(), self.layer, need)?);
             }
         }
         Ok(subjects)
@@ -517,7 +536,7 @@ fn weights(run: &Path, global: &Global) -> Result<Checkpoint> {
 /// The layer `layer` of a run on the first test example of its task, in f64.
 fn trained(run: &Path, layer: usize, global: &Global) -> Result<Subject> {
     let network = Network::trained(weights(run, global)?, DType::F64)?;
-    let mut subjects = network.subjects(Input::Task(None, None), Some(layer))?;
+    let mut subjects = network.subjects(Input::Task(None, None), Some(layer), Need::System)?;
     Ok(subjects.remove(0))
 }
 
@@ -558,7 +577,9 @@ impl Lemma {
                 };
                 let growing = subjects.iter().map(|subject| Growing {
                     subject,
-                    to: to_n.unwrap_or(2 * subject.model.d_state + 1),
+                    to: to_n.map_or(2 * subject.model.d_state + subject.model.n_heads, |n| {
+                        n as usize
+                    }),
                     moved: run.is_none(),
                 });
                 (inspect::lemma2(&growing.collect::<Vec<_>>())?, form)
@@ -582,7 +603,10 @@ impl Lemma {
                             DType::F64,
                         )?;
                         let read = Input::Random(Some(seq_len.into()));
-                        network.subjects(read, Some(0))?.remove(0).of_unit_gain()?
+                        network
+                            .subjects(read, Some(0), Need::System)?
+                            .remove(0)
+                            .of_unit_gain()?
                     }
                 };
                 let all = || ETAS.iter().map(|eta| eta.name.to_owned()).collect();
@@ -591,8 +615,8 @@ impl Lemma {
                 equal = hold(&views);
                 let heading = "Equation (17), attention with a normaliser η(q, k), as a system; queries and keys of";
                 let heading = format!("{heading} {}", subject.name);
-                let cells = CELLS[usize::from(form.format(global)?.name != "text")].into();
-                (inspect::report(heading, &views, cells), form)
+                let shown = shown(form.format(global)?, None);
+                (inspect::report(heading, &views, shown), form)
             }
             Self::Identity { a, form } => {
                 let model = |mixer: &str| Ok(smoke(mixer, &[])?.model);
@@ -618,7 +642,7 @@ fn fresh(n: &str) -> Result<Vec<Subject>> {
             let config = smoke(entry.name, &[("n", n), ("d", "8"), ("variant", variant)])?;
             let mut network = Network::fresh(config, DType::F64)?;
             network.name = format!("{} ({variant})", entry.name);
-            subjects.extend(network.subjects(Input::Random(Some(8)), None)?);
+            subjects.extend(network.subjects(Input::Random(Some(8)), None, Need::System)?);
         }
     }
     Ok(subjects)

@@ -1,6 +1,6 @@
 //! The attention matrix of a softmax on the same input: with the mixer's own queries and keys, or with fresh ones.
 
-use super::measures::horizon;
+use super::measures::{horizon, Horizon};
 use super::spectrum::effective_rank;
 use super::subject::Subject;
 use crate::config::ModelConfig;
@@ -18,7 +18,7 @@ pub struct Attention {
     /// As that of Φ.
     pub rank: f64,
     /// As that of Φ.
-    pub horizon: f64,
+    pub horizon: Option<Horizon>,
 }
 
 impl Attention {

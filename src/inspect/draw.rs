@@ -1,6 +1,7 @@
 //! The report of several views: a table, and panels of each.
 
 use super::measures::{evenly, Measures};
+use super::products::bins;
 use super::table::{record, table};
 use super::view::View;
 use crate::report::{Cell, Content, Coverage, Form, Grid, Line, Report, Style};
@@ -13,8 +14,17 @@ pub(super) const LAMBDAS: [&str; 3] = ["smallest |λ|", "median |λ|", "largest 
 /// The column of attention matrices.
 const SOFTMAX: &str = "attention of a softmax";
 
-/// The report of `views`, whose heatmaps have at most `cells` rows and columns.
-pub fn report(heading: String, views: &[View], cells: usize) -> Report {
+/// The way in which a report shows its views.
+#[derive(Clone, Copy, Debug)]
+pub struct Shown {
+    /// Rows and columns of a heatmap at most.
+    pub cells: usize,
+    /// Whether heatmaps hold every number, unrounded, for programs.
+    pub records: bool,
+}
+
+/// The report of `views`.
+pub fn report(heading: String, views: &[View], shown: Shown) -> Report {
     let mut grids = vec![table(views)];
     let mut notes = Vec::new();
     for view in views {
@@ -30,12 +40,12 @@ pub fn report(heading: String, views: &[View], cells: usize) -> Report {
         let attention = (&rows, &view.attention.weights);
         if let Ok(measures) = &view.found {
             let norms = (&measures.rows, &measures.norms);
-            grids.push(heatmap(view, ["Φ", "Φ without D"], norms, cells));
-            grids.push(heatmap(view, [SOFTMAX, view.attended()], attention, cells));
+            grids.push(heatmap(view, ["Φ", "Φ without D"], norms, shown));
+            grids.push(heatmap(view, [SOFTMAX, view.attended()], attention, shown));
             grids.extend(lines(view, measures));
-            grids.push(half_lives(view, measures));
+            grids.extend(half_lives(view, measures));
         } else {
-            grids.push(heatmap(view, [SOFTMAX, view.attended()], attention, cells));
+            grids.push(heatmap(view, [SOFTMAX, view.attended()], attention, shown));
         }
         notes.extend(said(view));
     }
@@ -67,10 +77,12 @@ fn said(view: &View) -> Vec<String> {
         Ok(_) => {}
     }
     notes.extend(view.around.map(|around| format!("{}: {around}", view.name)));
-    let gate = view.found.as_ref().ok().and_then(|m| m.gate);
+    let found = view.found.as_ref().ok();
+    let spreads = found.and_then(|m| m.gate.zip(m.product));
     notes.extend(
-        gate.filter(|[before, _]| *before > 0.0)
-            .map(|[before, after]| {
+        spreads
+            .filter(|(gate, _)| *gate > 0.0)
+            .map(|(before, after)| {
                 let cancels = after < 1e-9 * before.max(1.0);
                 let what = if cancels {
                     "cancels"
@@ -111,9 +123,9 @@ fn heatmap(
     view: &View,
     [column, what]: [&str; 2],
     (rows, numbers): (&Vec<usize>, &Vec<Vec<f64>>),
-    cells: usize,
+    shown: Shown,
 ) -> Grid {
-    let cells = cells.clamp(1, MOST);
+    let cells = shown.cells.clamp(1, MOST);
     let seq_len = rows.last().map_or(1, |last| last + 1);
     let count = cells.min(seq_len);
     let ends: Vec<usize> = (1..=count).map(|c| c * seq_len / count).collect();
@@ -138,7 +150,8 @@ fn heatmap(
         }
     };
     let lines = kept.iter().map(line).collect();
-    let each = rows.iter().zip(numbers).flat_map(|(i, row)| {
+    let recorded = rows.iter().zip(numbers).filter(|_| shown.records);
+    let each = recorded.flat_map(|(i, row)| {
         let token = json!(i + 1);
         row.iter().enumerate().map(move |(j, value)| {
             let at = [Some(token.clone()), Some(json!(j + 1))];
@@ -208,7 +221,10 @@ impl Curves<'_> {
             printed: false,
             cells: kept
                 .iter()
-                .map(|&i| Cell::from(Content::Value(self.points[i].1[k])))
+                .map(|&i| match self.points[i].1[k] {
+                    value if value.is_nan() => Cell::text("-"),
+                    value => Cell::from(Content::Value(value)),
+                })
                 .collect(),
         };
         let lines = self.names.iter().enumerate().map(line).collect();
@@ -237,18 +253,18 @@ impl Curves<'_> {
     }
 }
 
-/// How the entries of all Λ_i are distributed over half-lives.
-fn half_lives(view: &View, measures: &Measures) -> Grid {
-    let bins = Measures::bins();
-    let what = "half-lives";
-    let records = bins.iter().zip(&measures.half_lives);
+/// The distribution of states over half-lives of the product of Λs with the gate.
+fn half_lives(view: &View, measures: &Measures) -> Option<Grid> {
+    let (bins, shares) = (bins(), &measures.shares);
+    let what = "half-lives of ΠΛ g";
+    let records = bins.iter().zip(shares);
     let records = records.map(|(bin, share)| {
         let at = [None, Some(Value::from(bin.as_str()))];
         record(&view.name, what, at, Some(*share))
     });
-    let cells = measures.half_lives.iter();
+    let cells = shares.iter();
     let line = Line {
-        name: "entries of Λ".to_owned(),
+        name: "states".to_owned(),
         printed: false,
         cells: cells
             .map(|share| Cell::from(Content::Value(*share)))
@@ -261,8 +277,8 @@ fn half_lives(view: &View, measures: &Measures) -> Grid {
             String::new(),
             bins.clone(),
             vec![line],
-            Style::Share("share of Λ (%)"),
+            Style::Share("share of the states (%)"),
         )
     };
-    placed(&view.name, [what; 2], grid)
+    (!shares.is_empty()).then(|| placed(&view.name, [what; 2], grid))
 }

@@ -1,6 +1,7 @@
 //! One map by several algorithms: step by step as when decoding, over the whole sequence as in training, by all pairs of
 //! tokens; how far their outputs are apart, and how fast each of them is.
 
+use super::products::median;
 use super::subject::Subject;
 use super::table::{record, shown};
 use super::verify::{apart, rows, scale, stepped, tolerance};
@@ -9,6 +10,7 @@ use crate::mixers::{Core, Family};
 use crate::nn::Cx;
 use crate::ops::{with_pairs, Pairs};
 use crate::report::{Cell, Coverage, Form, Grid, Line, Report, Style};
+use crate::store::{gigabytes, memory_limit, MemoryLimit};
 use candle_core::Tensor;
 use serde_json::json;
 use std::time::{Duration, Instant};
@@ -24,18 +26,22 @@ const ENOUGH: Duration = Duration::from_secs(2);
 struct Engine {
     name: &'static str,
     run: fn(&Subject) -> candle_core::Result<Option<Tensor>>,
+    /// Bytes that it needs beside what a pass over the sequence does.
+    beside: fn(&Subject) -> f64,
 }
 
 /// Step by step, through a state.
 const STEPS: Engine = Engine {
     name: "step by step",
     run: stepped,
+    beside: |_| 0.0,
 };
 
 /// All pairs, where the sum over tokens can go by chunks as well.
 const DIRECT: Engine = Engine {
     name: "all pairs",
     run: |subject| with_pairs(Pairs::Direct, || pass(subject)),
+    beside: |_| 0.0,
 };
 
 /// All pairs, with the products of the decays between them: the dual form of a system.
@@ -48,6 +54,7 @@ const DUAL: Engine = Engine {
             None => Ok(None),
         },
     },
+    beside: |subject| subject.sizes().system(),
 };
 
 /// What runs over whole sequences.
@@ -55,6 +62,7 @@ const fn whole(name: &'static str) -> Engine {
     Engine {
         name,
         run: |subject| with_pairs(Pairs::Chunked, || pass(subject)),
+        beside: |_| 0.0,
     }
 }
 
@@ -147,17 +155,46 @@ fn timed(subject: &Subject, engines: &[Engine]) -> Result<Vec<Timed>> {
         Timed {
             name: engine.name,
             off: apart(y, first) / scale(first),
-            seconds: times[times.len() / 2],
+            seconds: median(times).unwrap_or(f64::NAN),
         }
     });
     Ok(each.collect())
 }
 
-/// The report of the engines of `subjects`, and whether their outputs are equal.
+/// The engines that fit into `room`, and a sentence for each that does not.
+fn fitting(
+    subject: &Subject,
+    engines: Vec<Engine>,
+    room: Option<MemoryLimit>,
+) -> (Vec<Engine>, Vec<String>) {
+    let Some(room) = room else {
+        return (engines, Vec::new());
+    };
+    let needed = |engine: &Engine| subject.sizes().pass() + (engine.beside)(subject);
+    let fits = |engine: &Engine| needed(engine) <= room.bytes as f64;
+    let (kept, left): (Vec<Engine>, Vec<Engine>) = engines.into_iter().partition(fits);
+    let left = left.iter().map(|engine| {
+        format!(
+            "{}: `{}` is left out: it needs about {} of memory, and {} is {}",
+            subject.name,
+            engine.name,
+            gigabytes(needed(engine)),
+            room.of,
+            gigabytes(room.bytes as f64)
+        )
+    });
+    let left = left.collect();
+    (kept, left)
+}
+
+/// The report of the engines of `subjects`, and whether their outputs are equal; those that do not fit into memory are left
+/// out.
 pub fn engines(heading: String, subjects: &[Subject]) -> Result<(Report, bool)> {
     let (mut grids, mut notes, mut hold) = (Vec::new(), Vec::new(), true);
     for subject in subjects {
         let (engines, why) = engines_of(subject);
+        let (engines, left) = fitting(subject, engines, memory_limit());
+        notes.extend(left);
         let timed = timed(subject, &engines)?;
         let tolerance = tolerance(subject);
         let equal = timed.iter().all(|engine| engine.off <= tolerance);

@@ -2,7 +2,7 @@
 //! as a system, and what its η does to Λ and to the product of Λs with B.
 
 use super::attention::{queries_and_keys, Attention};
-use super::measures::Measures;
+use super::measures::{uniform_horizon, Measures};
 use super::subject::{Seen, Subject};
 use super::verify::{apart, rows, scale, tolerance, Errors};
 use super::view::View;
@@ -131,6 +131,7 @@ fn view(subject: &Subject, heads: &[Head], bare: &Ltv, eta: &Eta) -> Result<View
         name,
         state: [seen.system.width()?, 0],
         attention: Attention::of(subject, &measures.rows)?,
+        uniform: uniform_horizon(&measures.rows),
         around: None,
         found: Ok(measures),
         errors: Some(errors),

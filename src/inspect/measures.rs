@@ -1,21 +1,15 @@
 //! One pass over a system, from its last token to its first: rows of the block kernel (12), and what Λ, B and C are
 //! like along the way. It holds E m numbers a row and a step, never a matrix of N by N or one of L by L blocks.
 
+use super::products::{median, Products, AT_ONE, LEAST};
+use super::room::ROWS;
 use super::spectrum::{beside_rank_one, effective_rank};
 use super::subject::Seen;
 use crate::ltv::Beside;
 use candle_core::{DType, IndexOp, Result, Tensor};
 
-/// Rows of Φ that are computed at most.
-const ROWS: usize = 64;
 /// The share of a row's norms that its effective horizon holds.
 const HELD: f64 = 0.9;
-/// Half-lives, in tokens, at which the bins of their distribution end.
-const ENDS: [f64; 6] = [1.0, 2.0, 4.0, 16.0, 64.0, 256.0];
-/// Entries within this of 1 do not decay.
-const AT_ONE: f64 = 1e-12;
-/// Below this a number is taken for 0, and its logarithm for that of this.
-const LEAST: f64 = 1e-300;
 
 /// What one system shows along its input.
 #[derive(Clone, Debug)]
@@ -32,22 +26,39 @@ pub struct Measures {
     pub outputs: Vec<Vec<f64>>,
     /// The effective rank of the rows, each a vector of all its blocks, without D.
     pub rank: f64,
-    /// Tokens back that hold nine tenths of a row's norms, the mean over rows.
-    pub horizon: f64,
+    /// The reach of the rows back in time; `None` where all are 0.
+    pub horizon: Option<Horizon>,
     /// For each token but the first, smallest, median and largest |λ|.
     pub spectrum: Vec<[f64; 3]>,
     /// For each token ‖B_i‖ and ‖C_i‖ (Frobenius).
     pub gains: Vec<[f64; 2]>,
-    /// Eigenvalues of all Λ_i by half-life, as shares: see [`Measures::bins`].
+    /// For each state the tokens after which (Π_{k=j+1..L-1} Λ_k) g_j is halved, ascending; infinite where it is not. Empty where
+    /// there is but one token, and where the eigenvalues of a product are no products of eigenvalues.
     pub half_lives: Vec<f64>,
-    /// Most different numbers in one Λ_i.
-    pub free: usize,
-    /// The largest |λ| of a product of Λs up to the last token; not-a-number where the eigenvalues of a product are no products
-    /// of eigenvalues.
-    pub largest_product: f64,
-    /// Standard deviation, over tokens j, of the logarithm of the gate g_j, and of (Π_{k=j+1..L-1} Λ_k) g_j, means over
-    /// states. The second is 0 where the product cancels the gate.
-    pub gate: Option<[f64; 2]>,
+    /// The share of states in each of the [bins](super::products::bins); empty where there are no half-lives.
+    pub shares: Vec<f64>,
+    /// The share of |λ| above 1; `None` of a single token.
+    pub growing: Option<f64>,
+    /// Most different numbers in one Λ_i; `None` of a single token.
+    pub free: Option<usize>,
+    /// The largest |λ| of a product of Λs up to the last token; `None` of a single token, and where the eigenvalues of a
+    /// product are no products of eigenvalues.
+    pub largest_product: Option<f64>,
+    /// Standard deviation over tokens j of ln g_j, the mean over channels; `None` where nothing scales what is written, and of a
+    /// single token.
+    pub gate: Option<f64>,
+    /// The same of ln |(Π_{k=j+1..L-1} Λ_k) g_j|, the mean over states: 0 where the product cancels the gate. `None` where there
+    /// are no half-lives.
+    pub product: Option<f64>,
+}
+
+/// Tokens back that hold nine tenths of a row's norms, means over rows.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Horizon {
+    /// In tokens.
+    pub tokens: f64,
+    /// A share of the tokens of the row.
+    pub share: f64,
 }
 
 impl Measures {
@@ -56,43 +67,18 @@ impl Measures {
         Pass::new(seen)?.run()
     }
 
-    /// Names of the bins of half-lives.
-    pub fn bins() -> Vec<String> {
-        let mut from = 0.0;
-        let mut names: Vec<String> = Vec::new();
-        for end in ENDS {
-            names.push(format!("{from}-{end}"));
-            from = end;
-        }
-        names.extend([format!("> {from}"), "never".to_owned(), "grows".to_owned()]);
-        names
-    }
-
-    /// The share of |λ| above 1.
-    pub fn growing(&self) -> f64 {
-        self.half_lives.last().copied().unwrap_or(0.0)
-    }
-
-    /// The median over tokens of the median |λ|.
-    pub fn median(&self) -> f64 {
-        let mut medians: Vec<f64> = self.spectrum.iter().map(|row| row[1]).collect();
+    /// Smallest, median and largest |λ|, the median over tokens of the median; `None` of a single token.
+    pub fn moduli(&self) -> Option<[f64; 3]> {
+        let of = |which: usize| self.spectrum.iter().map(move |row| row[which]);
+        let mut medians: Vec<f64> = of(1).collect();
         medians.sort_by(f64::total_cmp);
-        medians.get(medians.len() / 2).copied().unwrap_or(f64::NAN)
+        let [low, high] = [of(0).reduce(f64::min)?, of(2).reduce(f64::max)?];
+        Some([low, median(&medians)?, high])
     }
 
-    /// Smallest and largest |λ|.
-    pub fn ends(&self) -> [f64; 2] {
-        let low = self.spectrum.iter().map(|row| row[0]);
-        let high = self.spectrum.iter().map(|row| row[2]);
-        [low.fold(f64::INFINITY, f64::min), high.fold(0.0, f64::max)]
-    }
-
-    /// Tokens after which a state with this factor is halved.
-    pub fn half_life(factor: f64) -> f64 {
-        match factor {
-            f if f >= 1.0 - AT_ONE => f64::INFINITY,
-            f => 2f64.ln() / -f.max(LEAST).ln(),
-        }
+    /// The median over states of the half-life.
+    pub fn half_life(&self) -> Option<f64> {
+        median(&self.half_lives)
     }
 }
 
@@ -107,43 +93,35 @@ pub fn evenly(count: usize, most: usize) -> Vec<usize> {
     (1..=kept).map(|c| c * count / kept - 1).collect()
 }
 
-/// The mean horizon of rows of norms, each ending at its own token.
-pub fn horizon(norms: &[Vec<f64>]) -> f64 {
-    let of_row = |row: &Vec<f64>| {
-        let wanted = HELD * row.iter().sum::<f64>();
-        let mut held = 0.0;
-        let short = row.iter().rev().take_while(|norm| {
-            held += **norm;
-            held < wanted
-        });
-        (short.count() + 1).min(row.len()) as f64
-    };
-    norms.iter().map(of_row).sum::<f64>() / norms.len().max(1) as f64
+/// The mean horizon of rows of norms, each ending at its own token; a row of zeros has none.
+pub fn horizon(norms: &[Vec<f64>]) -> Option<Horizon> {
+    let rows = norms
+        .iter()
+        .filter_map(|row| Some((held(row)?, row.len() as f64)));
+    let rows: Vec<(f64, f64)> = rows.collect();
+    let count = rows.len() as f64;
+    (count > 0.0).then(|| Horizon {
+        tokens: rows.iter().map(|(held, _)| held).sum::<f64>() / count,
+        share: rows.iter().map(|(held, all)| held / all).sum::<f64>() / count,
+    })
 }
 
-/// Sums for a mean and a deviation.
-#[derive(Clone, Copy, Default)]
-struct Spread {
-    count: f64,
-    mean: f64,
-    squares: f64,
+/// The count of last numbers of a row that hold nine tenths of its sum.
+fn held(row: &[f64]) -> Option<f64> {
+    let sum = row.iter().sum::<f64>();
+    let mut held = 0.0;
+    let short = row.iter().rev().take_while(|norm| {
+        held += **norm;
+        held < HELD * sum
+    });
+    let tokens = (short.count() + 1).min(row.len()) as f64;
+    (sum > 0.0).then_some(tokens)
 }
 
-impl Spread {
-    fn add(&mut self, x: f64) {
-        self.count += 1.0;
-        let off = x - self.mean;
-        self.mean += off / self.count;
-        self.squares += off * (x - self.mean);
-    }
-
-    fn std(&self) -> f64 {
-        (self.squares / self.count.max(1.0)).max(0.0).sqrt()
-    }
-}
-
-fn mean_std(spreads: &[Spread]) -> f64 {
-    spreads.iter().map(Spread::std).sum::<f64>() / spreads.len().max(1) as f64
+/// The horizon of rows that end at these tokens and weigh all their tokens the same.
+pub fn uniform_horizon(rows: &[usize]) -> Option<Horizon> {
+    let norms: Vec<Vec<f64>> = rows.iter().map(|&i| vec![1.0; i + 1]).collect();
+    horizon(&norms)
 }
 
 /// Λ at one token.
@@ -355,11 +333,8 @@ impl<'a> Pass<'a> {
         let mut active: Vec<Row> = Vec::new();
         let mut gram = vec![vec![0.0; rows.len()]; rows.len()];
         let (mut spectrum, mut gains) = (Vec::new(), Vec::new());
-        let mut bins = vec![0usize; ENDS.len() + 3];
-        let (mut free, mut largest) = (0, 0.0);
-        let mut logs = vec![0.0f64; distinct * states];
-        let mut before = vec![Spread::default(); distinct];
-        let mut after = vec![Spread::default(); distinct * states];
+        let (mut growing, mut free) = (0.0, None);
+        let mut products = Products::new(system, distinct)?;
         for j in (0..seq_len).rev() {
             let (write, read) = (step(&writes, j)?, step(&reads, j)?);
             let transition = Transition::of(&decays, &system.beside, j)?;
@@ -367,15 +342,7 @@ impl<'a> Pass<'a> {
                 Some(skip) => step(skip, j)?,
                 None => vec![0.0; channels],
             };
-            if let Some(gate) = &gates {
-                for (c, gate) in step(gate, j)?.iter().enumerate() {
-                    let gate = gate.abs().max(LEAST).ln();
-                    before[c].add(gate);
-                    for s in c * states..(c + 1) * states {
-                        after[s].add(logs[s] + gate);
-                    }
-                }
-            }
+            products.meet(j, gates.as_ref().map(|gate| step(gate, j)).transpose()?);
             gains.push([
                 gain(&write, &self.maps[0], states),
                 gain(&read, &self.maps[1], states),
@@ -399,19 +366,16 @@ impl<'a> Pass<'a> {
                 transition.pull(&mut row.carried, states);
             }
             let moduli = transition.moduli(states);
-            for (log, modulus) in logs.iter_mut().zip(&moduli) {
-                *log += modulus.max(LEAST).ln();
-                largest = log.exp().max(largest);
-            }
-            spectrum.push(sorted(moduli, &mut bins));
-            free = free.max(transition.different());
+            products.pass(&moduli);
+            growing += share_above_one(&moduli) / (seq_len - 1) as f64;
+            spectrum.push(sorted(moduli));
+            free = free.max(Some(transition.different()));
         }
         spectrum.reverse();
         gains.reverse();
         active.reverse();
         gram.reverse();
         gram.iter_mut().for_each(|row| row.reverse());
-        let entries = bins.iter().sum::<usize>().max(1) as f64;
         let outputs = active.iter().map(|row| self.output(row));
         let outputs = outputs.collect::<Result<_>>()?;
         let norms: Vec<Vec<f64>> = { active }
@@ -421,23 +385,20 @@ impl<'a> Pass<'a> {
         Ok(Measures {
             seq_len,
             width: channels * states,
-            rows,
             horizon: horizon(&norms),
+            rows,
             norms,
             outputs,
             rank: effective_rank(gram),
             spectrum,
             gains,
-            half_lives: bins.iter().map(|&n| n as f64 / entries).collect(),
+            shares: products.shares(),
+            half_lives: products.half_lives(),
+            growing: (seq_len > 1).then_some(growing),
             free,
-            largest_product: match system.beside {
-                Beside::RankOne { .. } => f64::NAN,
-                _ => largest,
-            },
-            gate: system
-                .gate
-                .is_some()
-                .then(|| [mean_std(&before), mean_std(&after)]),
+            largest_product: products.largest(),
+            gate: products.gate(),
+            product: products.product(),
         })
     }
 
@@ -508,23 +469,16 @@ impl<'a> Pass<'a> {
     }
 }
 
-/// Smallest, median and largest |λ| of one token; counts them into `bins`.
-fn sorted(mut sizes: Vec<f64>, bins: &mut [usize]) -> [f64; 3] {
+/// Smallest, median and largest |λ| of one token.
+fn sorted(mut sizes: Vec<f64>) -> [f64; 3] {
     sizes.sort_by(f64::total_cmp);
-    let last = bins.len() - 1;
-    for size in &sizes {
-        let life = Measures::half_life(*size);
-        let bin = match *size {
-            s if s > 1.0 + AT_ONE => last,
-            _ if life == f64::INFINITY => last - 1,
-            _ => ENDS
-                .iter()
-                .position(|end| life < *end)
-                .unwrap_or(ENDS.len()),
-        };
-        bins[bin] += 1;
-    }
-    [sizes[0], sizes[sizes.len() / 2], sizes[sizes.len() - 1]]
+    let middle = median(&sizes).unwrap_or(f64::NAN);
+    [sizes[0], middle, sizes[sizes.len() - 1]]
+}
+
+fn share_above_one(sizes: &[f64]) -> f64 {
+    let above = sizes.iter().filter(|size| **size > 1.0 + AT_ONE).count();
+    above as f64 / sizes.len() as f64
 }
 
 /// The Frobenius norm of a factor `(E, m)` times a map whose rows have these squared norms.

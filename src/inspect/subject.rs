@@ -1,22 +1,23 @@
 //! What is looked at: a layer's mixer with its weights, and what it reads.
 
+use super::room::{self, LayerSizes, Need};
 use crate::config::{ModelConfig, RunConfig};
 use crate::error::{ensure, refuse, Error, Result};
 use crate::ltv::Ltv;
-use crate::mixers::{self, Entry, Family, Mixer, MixerSpec};
+use crate::mixers::{self, Entry, Mixer, MixerSpec};
 use crate::model::weights::Checkpoint;
 use crate::model::{Classifier, Io, Model};
 use crate::nn::Params;
 use crate::ops::rng::Rng;
-use crate::store::memory_limit;
+use crate::store::check_memory;
 use crate::tasks::wikitext::{Vocabulary, WikitextConfig};
 use crate::tasks::{self, Splits};
 use candle_core::{DType, Device, Tensor};
 use std::collections::HashMap;
 use std::path::Path;
 
-/// Copies of the factors of a system that are in memory at one time at most.
-const COPIES: usize = 7;
+/// Copies of fresh weights that are in memory at one time at most, and of constants.
+const COPIES: [f64; 2] = [2.0, 3.0];
 
 /// A model with its weights, on the CPU.
 pub struct Network {
@@ -34,6 +35,16 @@ pub struct Network {
 enum Body {
     Language(Model),
     Classifier(Classifier),
+}
+
+impl Body {
+    fn new(config: &RunConfig, params: &Params) -> Result<Self> {
+        let (model, sizes) = (&config.model, config.task.sizes()?);
+        Ok(match &model.classifier {
+            Some(_) => Self::Classifier(Classifier::new(model, &sizes, params)?),
+            None => Self::Language(Model::new(model, Io::from(&sizes), params)?),
+        })
+    }
 }
 
 /// What a network reads.
@@ -76,8 +87,17 @@ pub struct Seen {
 }
 
 impl Network {
-    /// The model of `config` at its beginning.
+    /// The model of `config` at its beginning. Refuses weights that do not fit into memory.
     pub fn fresh(config: RunConfig, dtype: DType) -> Result<Self> {
+        let counted = Params::without_values(dtype);
+        Body::new(&config, &counted)?;
+        let numbers = [counted.count(), counted.constants()].map(|count| count as f64);
+        let copies = COPIES[0] * numbers[0] + COPIES[1] * numbers[1];
+        check_memory(
+            copies * dtype.size_in_bytes() as f64,
+            &of_sizes(&config.model),
+            "take a smaller --d or --n",
+        )?;
         let params = Params::seeded(config.seed, dtype, &Device::Cpu).detached();
         let name = config.model.mixer.clone();
         Self::new(name, config, false, params)
@@ -99,14 +119,10 @@ impl Network {
     }
 
     fn new(name: String, config: RunConfig, trained: bool, params: Params) -> Result<Self> {
-        let (model, sizes) = (&config.model, config.task.sizes()?);
-        if model.is_bidirectional() {
+        if config.model.is_bidirectional() {
             refuse!("{name}: with --bidirectional true each output depends on all tokens, and no system runs along time");
         }
-        let body = match &model.classifier {
-            Some(_) => Body::Classifier(Classifier::new(model, &sizes, &params)?),
-            None => Body::Language(Model::new(model, Io::from(&sizes), &params)?),
-        };
+        let body = Body::new(&config, &params)?;
         Ok(Self {
             name,
             config,
@@ -116,8 +132,9 @@ impl Network {
         })
     }
 
-    /// The mixers of its layers, or of one of them, counted from 0, with what they read of `input`.
-    pub fn subjects(&self, input: Input, layer: Option<usize>) -> Result<Vec<Subject>> {
+    /// The mixers of its layers, or of one of them, counted from 0, with what they read of `input`. Refuses lengths at which
+    /// what is needed of them does not fit into memory.
+    pub fn subjects(&self, input: Input, layer: Option<usize>, need: Need) -> Result<Vec<Subject>> {
         let layers = self.config.model.n_layers;
         if let Some(layer) = layer {
             ensure!(
@@ -131,12 +148,12 @@ impl Network {
             Some(layer) => vec![layer],
             None => (0..layers).collect(),
         };
-        let read = self.read(input)?;
+        let read = self.read(input, need)?;
         chosen.iter().map(|&i| self.subject(i, &read[i])).collect()
     }
 
     /// What the mixer of each layer reads, `(L, d_model)` each.
-    fn read(&self, input: Input) -> Result<Vec<Tensor>> {
+    fn read(&self, input: Input, need: Need) -> Result<Vec<Tensor>> {
         let (model, dtype) = (&self.config.model, self.params.dtype());
         if let Input::Random(length) = input {
             let seq_len = match length {
@@ -144,7 +161,7 @@ impl Network {
                 None => self.config.task.sizes()?.seq_len,
             };
             ensure!(seq_len > 0, "--seq-len must be at least 1");
-            self.check_room(seq_len)?;
+            self.check_room(seq_len, need)?;
             let mut rng = Rng::new(self.config.seed, "inspect/input", 0);
             let count = seq_len * model.d_model;
             let values: Vec<f64> = (0..count).map(|_| rng.normals().0).collect();
@@ -152,7 +169,7 @@ impl Network {
             return Ok(vec![u.to_dtype(dtype)?; model.n_layers]);
         }
         let tokens = self.tokens(input)?;
-        self.check_room(tokens.len())?;
+        self.check_room(tokens.len(), need)?;
         let tokens = Tensor::from_slice(&tokens, (1, tokens.len()), &Device::Cpu)?;
         let inputs = match &self.body {
             Body::Language(model) => model.mixer_inputs(&tokens)?,
@@ -217,37 +234,14 @@ impl Network {
         })
     }
 
-    /// Refuses lengths whose factors do not fit into memory.
-    fn check_room(&self, seq_len: usize) -> Result<()> {
+    fn check_room(&self, seq_len: usize, need: Need) -> Result<()> {
         let model = &self.config.model;
-        let Some(limit) = memory_limit() else {
-            return Ok(());
-        };
-        let states = mixers::of_model(model)?
-            .into_iter()
-            .map(|(entry, model, _)| {
-                // The channels of one head share their factors.
-                let shared = entry.family == Family::LinearAttention && model.n_heads == 1;
-                entry.work(&*model).map_or(2 * model.d_model, |work| {
-                    let channels = if shared { 1 } else { work.channels };
-                    channels.saturating_mul(work.states).max(model.d_model)
-                })
-            });
-        let states = states.max().unwrap_or(model.d_model);
-        let needed = 8.0 * COPIES as f64 * states as f64 * seq_len as f64;
-        if needed > limit.bytes as f64 {
-            refuse!(
-                "--seq-len {seq_len} with --d {} and --n {}: the factors of {} take about {:.0} GiB, and {} is {:.0} \
-                 GiB; take a smaller --seq-len",
-                model.d_model,
-                model.d_state,
-                self.name,
-                needed / f64::from(1 << 30),
-                limit.of,
-                limit.bytes as f64 / f64::from(1 << 30)
-            );
-        }
-        Ok(())
+        let vars = self.params.vars().into_iter();
+        let of_mixers = vars.filter(|(name, _)| name.contains(".mixer."));
+        let parameters = of_mixers.map(|(_, var)| var.elem_count()).sum();
+        let needed = room::of_model(model, parameters, seq_len, need)?;
+        let what = format!("--seq-len {seq_len} of {}", of_sizes(model));
+        check_memory(needed, &what, "take a smaller --seq-len, --d or --n")
     }
 
     fn subject(&self, layer: usize, u: &Tensor) -> Result<Subject> {
@@ -284,7 +278,25 @@ impl Network {
     }
 }
 
+/// A model in a sentence about its memory.
+fn of_sizes(model: &ModelConfig) -> String {
+    format!(
+        "{} with --d {} and --n {}",
+        model.mixer, model.d_model, model.d_state
+    )
+}
+
 impl Subject {
+    /// Its sizes.
+    pub fn sizes(&self) -> LayerSizes<'_> {
+        LayerSizes {
+            entry: self.entry,
+            model: &self.model,
+            parameters: self.weights.values().map(Tensor::elem_count).sum(),
+            seq_len: self.seq_len(),
+        }
+    }
+
     /// Its system along u, its inner one, or why there is neither.
     pub fn system(&self) -> Result<Result<Seen, &'static str>> {
         if let Some(system) = self.mixer.ltv(&self.u)? {

@@ -8,6 +8,7 @@ use serde_json::{json, Value};
 /// A number that is measured of every system, by its name in a table.
 struct Quantity {
     name: &'static str,
+    /// `None` where there is no system, or no such number of it, as of the transitions of a single token.
     of: fn(&View) -> Option<f64>,
 }
 
@@ -18,29 +19,33 @@ const fn row(name: &'static str, of: fn(&View) -> Option<f64>) -> Quantity {
 /// In the order of the table.
 #[rustfmt::skip]
 const QUANTITIES: &[Quantity] = &[
-    row("state N of (11)", |view| measured(view, |m| m.width as f64)),
+    row("state N of (11)", |view| Some(measures(view)?.width as f64)),
     row("numbers kept while decoding", |view| Some(view.state[0] as f64)),
     row("growth a token", |view| Some(view.state[1] as f64)),
-    row("different numbers in Λ_i", |view| measured(view, |m| m.free as f64)),
-    row("smallest |λ|", |view| measured(view, |m| m.ends()[0])),
-    row("median |λ|", |view| measured(view, Measures::median)),
-    row("largest |λ|", |view| measured(view, |m| m.ends()[1])),
-    row("share of |λ| > 1 (%)", |view| measured(view, |m| 100.0 * m.growing())),
-    row("largest product of Λs", |view| measured(view, |m| m.largest_product)),
-    row("median half-life (tokens)", |view| measured(view, |m| Measures::half_life(m.median()))),
-    row("effective horizon (tokens)", |view| measured(view, |m| m.horizon)),
-    row("that of softmax", |view| Some(view.attention.horizon)),
-    row("effective rank of Φ", |view| measured(view, |m| m.rank)),
+    row("different numbers in Λ_i", |view| Some(measures(view)?.free? as f64)),
+    row("smallest |λ|", |view| Some(measures(view)?.moduli()?[0])),
+    row("median |λ|", |view| Some(measures(view)?.moduli()?[1])),
+    row("largest |λ|", |view| Some(measures(view)?.moduli()?[2])),
+    row("share of |λ| > 1 (%)", |view| Some(100.0 * measures(view)?.growing?)),
+    row("largest product of Λs", |view| measures(view)?.largest_product),
+    row("spread of the gate g (ln)", |view| measures(view)?.gate),
+    row("spread of ΠΛ g (ln)", |view| measures(view)?.product),
+    row("median half-life of ΠΛ g (tokens)", |view| measures(view)?.half_life()),
+    row("effective horizon (tokens)", |view| Some(measures(view)?.horizon?.tokens)),
+    row("that of softmax", |view| Some(view.attention.horizon?.tokens)),
+    row("that of a uniform average", |view| Some(view.uniform?.tokens)),
+    row("effective horizon (% of the row)", |view| Some(100.0 * measures(view)?.horizon?.share)),
+    row("that of softmax (% of the row)", |view| Some(100.0 * view.attention.horizon?.share)),
+    row("that of a uniform average (% of the row)", |view| Some(100.0 * view.uniform?.share)),
+    row("rows of Φ, which no rank exceeds", |view| Some(view.attention.weights.len() as f64)),
+    row("effective rank of Φ", |view| Some(measures(view)?.rank)),
     row("that of softmax's attention", |view| Some(view.attention.rank)),
-    row("mean gain in, ‖B_i‖", |view| measured(view, |m| mean(m, 0))),
-    row("mean gain out, ‖C_i‖", |view| measured(view, |m| mean(m, 1))),
-    row("spread of the gate (ln)", |view| measured(view, |m| m.gate.map_or(0.0, |g| g[0]))),
-    row("spread of ΠΛ times the gate (ln)", |view| measured(view, |m| m.gate.map_or(0.0, |g| g[1]))),
+    row("mean gain in, ‖B_i‖", |view| Some(mean(measures(view)?, 0))),
+    row("mean gain out, ‖C_i‖", |view| Some(mean(measures(view)?, 1))),
 ];
 
-/// `None` where there is no system, or where the number is none, as half-lives of a single token.
-fn measured(view: &View, of: impl Fn(&Measures) -> f64) -> Option<f64> {
-    view.found.as_ref().ok().map(of).filter(|x| !x.is_nan())
+fn measures(view: &View) -> Option<&Measures> {
+    view.found.as_ref().ok()
 }
 
 fn mean(measures: &Measures, which: usize) -> f64 {
@@ -93,7 +98,8 @@ pub fn of_columns(title: String, columns: &[Column]) -> Grid {
         }
     };
     for quantity in QUANTITIES {
-        push(quantity.name, views().map(quantity.of).collect());
+        let number = |view| (quantity.of)(view).filter(|x| !x.is_nan());
+        push(quantity.name, views().map(number).collect());
     }
     let verified = views().find_map(|view| view.errors);
     for (i, (name, _)) in verified.iter().flat_map(|errors| errors.each()).enumerate() {
@@ -115,26 +121,27 @@ pub fn of_columns(title: String, columns: &[Column]) -> Grid {
     }
 }
 
-/// A line of CSV: which system, what, at which token i and which j or name, and the number; infinite ones are words.
+/// A line of CSV: which system, what, at which token i and which j or name, and the number; one that is not finite is nothing,
+/// as JSON has no other.
 pub fn record(subject: &str, quantity: &str, at: [Option<Value>; 2], value: Option<f64>) -> Facts {
     let [token, of] = at.map(Option::unwrap_or_default);
-    let value = match value {
-        Some(value) if value.is_infinite() => json!("inf"),
-        value => json!(value),
-    };
     let fields = [
         ("subject", json!(subject)),
         ("quantity", json!(quantity)),
         ("token", token),
         ("of", of),
-        ("value", value),
+        ("value", json!(value)),
     ];
     fields
         .map(|(name, value)| (name.to_owned(), value))
         .to_vec()
 }
 
-/// In a table.
+/// A number in a table, `-` where it is none.
 pub fn shown(value: f64) -> String {
-    Style::Measured("").number(value)
+    match value {
+        f64::INFINITY => "∞".to_owned(),
+        value if value.is_nan() => "-".to_owned(),
+        value => Style::Measured("").number(value),
+    }
 }

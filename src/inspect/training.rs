@@ -10,6 +10,9 @@ use serde_json::{json, Value};
 /// Epochs that a table has at most.
 const COLUMNS: usize = 10;
 
+/// Names of curves: of the system, and of what stands beside it.
+const BESIDE: [&str; 3] = ["of Φ", "of softmax's attention", "of a uniform average"];
+
 /// A run at the epochs whose weights it kept.
 pub struct Course {
     /// As a report names it.
@@ -29,13 +32,13 @@ pub struct Snapshot {
 }
 
 /// A quantity that a sentence follows over an epoch.
-type Followed = (&'static str, fn(&Measures) -> f64);
+type Followed = (&'static str, fn(&Measures) -> Option<f64>);
 
 /// What is said of the epoch that taught most.
 const FOLLOWED: [Followed; 3] = [
-    ("median |λ|", Measures::median),
-    ("horizon", |m| m.horizon),
-    ("effective rank", |m| m.rank),
+    ("median |λ|", |m| Some(m.moduli()?[1])),
+    ("horizon", |m| Some(m.horizon?.tokens)),
+    ("effective rank", |m| Some(m.rank)),
 ];
 
 /// The report of `courses`: accuracy, and of each layer spectrum, horizon and rank by epoch.
@@ -124,32 +127,36 @@ impl Course {
             };
             curves.grid()
         };
-        // Beside each number of Φ that of softmax's attention; alone where there is no Φ.
-        let beside = |of: fn(&Measures) -> f64, attention: fn(&View) -> f64| {
+        // Beside each number of Φ others on the same rows; they alone where there is no Φ.
+        let of_phi = views.clone().all(|(_, view)| view.found.is_ok());
+        let beside = |of: fn(&Measures) -> Option<f64>, others: &[fn(&View) -> Option<f64>]| {
             let numbers = views.clone().map(|(epoch, view)| {
-                let own = view.found.as_ref().ok().map(of);
-                (epoch, own.into_iter().chain([attention(view)]).collect())
+                let own = view.found.as_ref().ok().filter(|_| of_phi).map(of);
+                let others = others.iter().map(|other| other(view));
+                let all = own.into_iter().chain(others);
+                (epoch, all.map(|x| x.unwrap_or(f64::NAN)).collect())
             });
             numbers.collect::<Vec<(usize, Vec<f64>)>>()
         };
-        let names: &'static [&'static str] = match views.clone().all(|(_, v)| v.found.is_ok()) {
-            true => &["of Φ", "of softmax's attention"],
-            false => &["of softmax's attention"],
-        };
+        let names = |count| &BESIDE[usize::from(!of_phi)..count];
         let spectrum = views.clone().filter_map(|(epoch, view)| {
-            let measures = view.found.as_ref().ok().filter(|m| m.seq_len > 1)?;
-            let [low, high] = measures.ends();
-            Some((epoch, vec![low, measures.median(), high]))
+            Some((epoch, view.found.as_ref().ok()?.moduli()?.to_vec()))
         });
         let spectrum: Vec<_> = spectrum.collect();
         let mut grids = Vec::new();
         if !spectrum.is_empty() {
             grids.push(curves("spectrum of all Λ_i", "|λ|", &LAMBDAS, spectrum));
         }
-        let horizon = beside(|m| m.horizon, |view| view.attention.horizon);
-        grids.push(curves("effective horizon", "tokens", names, horizon));
-        let rank = beside(|m| m.rank, |view| view.attention.rank);
-        grids.push(curves("effective rank", "rank", names, rank));
+        let horizon = beside(
+            |m| Some(m.horizon?.tokens),
+            &[
+                |view| Some(view.attention.horizon?.tokens),
+                |view| Some(view.uniform?.tokens),
+            ],
+        );
+        grids.push(curves("effective horizon", "tokens", names(3), horizon));
+        let rank = beside(|m| Some(m.rank), &[|view| Some(view.attention.rank)]);
+        grids.push(curves("effective rank", "rank", names(2), rank));
         grids
     }
 
@@ -177,9 +184,11 @@ impl Course {
         let layers = before.views.iter().zip(&after.views);
         let moved = layers.filter_map(|(before, after)| {
             let (start, end) = (before.found.as_ref().ok()?, after.found.as_ref().ok()?);
-            let moves = FOLLOWED.map(|(name, of)| {
-                format!("{name} from {} to {}", shown(of(start)), shown(of(end)))
+            let moves = FOLLOWED.iter().filter_map(|(name, of)| {
+                let [start, end] = [of(start)?, of(end)?].map(shown);
+                Some(format!("{name} from {start} to {end}"))
             });
+            let moves: Vec<String> = moves.collect();
             Some(format!("{} meanwhile: {}", before.name, moves.join(", ")))
         });
         let (start, end) = (before.epoch, after.epoch);

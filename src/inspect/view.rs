@@ -1,7 +1,7 @@
 //! What is known of one subject: its system, softmax beside it, and how far its forms are apart.
 
 use super::attention::Attention;
-use super::measures::{chosen, Measures};
+use super::measures::{chosen, uniform_horizon, Horizon, Measures};
 use super::subject::Subject;
 use super::verify::{verify, Errors};
 use crate::error::Result;
@@ -18,6 +18,8 @@ pub struct View {
     pub around: Option<&'static str>,
     /// Softmax on the same input.
     pub attention: Attention,
+    /// The horizon of the same rows, had all their tokens the same weight.
+    pub uniform: Option<Horizon>,
     /// How far the four forms are apart, if they were compared.
     pub errors: Option<Errors>,
 }
@@ -44,6 +46,7 @@ impl View {
             name: subject.name.clone(),
             state: [size(seq_len), size(seq_len + 1) - size(seq_len)],
             attention: Attention::of(subject, &rows)?,
+            uniform: uniform_horizon(&rows),
             around: seen.ok().and_then(|seen| seen.around),
             found: measures,
             errors,

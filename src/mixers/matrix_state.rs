@@ -93,6 +93,12 @@ pub(super) trait MatrixState {
     /// The inputs of the state along u `(batch, seq_len, d)`.
     fn drive(&self, u: &Tensor, at: &Positions) -> Result<Drive>;
 
+    /// The factor of the keys that also makes the decays, `(batch, seq_len, heads)`, for analysis alone; `None` where no factor
+    /// of the keys does.
+    fn gate(&self, _u: &Tensor) -> Result<Option<Tensor>> {
+        Ok(None)
+    }
+
     /// What o `(batch, rows, heads, columns)` is multiplied with, `(batch, rows, d)`; `None` is 1.
     fn factor(&self, o: &Tensor, beside: &Tensor) -> Result<Option<Tensor>>;
 
@@ -142,7 +148,10 @@ impl<M: MatrixState> MatrixMixer<M> {
         let output = self.0.output();
         let decay = sizes.per_channel(&drive.g.exp()?)?;
         let decay = decay.broadcast_as(write.shape())?.contiguous()?;
+        let gate = self.0.gate(&u.unsqueeze(0)?)?;
+        let gate = gate.map(|gate| sizes.per_channel(&gate.unsqueeze(3)?)?.squeeze(2));
         Ok(Ltv {
+            gate: gate.transpose()?,
             value: Some(match bias {
                 Some(b) => Tensor::cat(&[value, &b.unsqueeze(1)?], 1)?,
                 None => value.clone(),

@@ -85,6 +85,25 @@ impl MLstm {
     }
 }
 
+impl MLstm {
+    /// Exponents of the input gates and logarithms of the forget gates along u, `(batch, seq_len, heads)` each.
+    fn gates(&self, u: &Tensor) -> Result<[Tensor; 2]> {
+        let [w, b] = [0, 1].map(|part| Tensor::cat(&[&self.i[part], &self.f[part]], 0));
+        let gates = linear(u, &w?, Some(&b?))?;
+        let gate = |i: usize| gates.narrow(2, i * self.sizes.heads, self.sizes.heads);
+        Ok([gate(0)?, log_sigmoid(&gate(1)?.contiguous()?)?])
+    }
+}
+
+/// Logarithms of decays and of what is written, for a state that is held divided by e^m, and m: the largest exponent so far,
+/// which nothing else depends on.
+fn scaled(input: &Tensor, log_forget: &Tensor) -> Result<[Tensor; 3]> {
+    let m = running_max(log_forget, input)?;
+    let before = Tensor::cat(&[&m.narrow(1, 0, 1)?, &m.narrow(1, 0, m.dim(1)? - 1)?], 1)?;
+    let decay = (log_forget + (before - &m)?)?;
+    Ok([decay, (input - &m)?, m])
+}
+
 impl MatrixState for MLstm {
     const AROUND: Option<&'static str> = None;
 
@@ -99,25 +118,15 @@ impl MatrixState for MLstm {
         let (cx, sizes) = (at.cx(), self.sizes);
         let all = [map(&self.k), map(&self.v)];
         let maps = project(u, &all, &[map(&self.q), map(&self.o)], cx)?;
-        let [w, b] = [0, 1].map(|part| Tensor::cat(&[&self.i[part], &self.f[part]], 0));
-        let gates = linear(u, &w?, Some(&b?))?;
-        let gate = |i: usize| gates.narrow(2, i * sizes.heads, sizes.heads);
         // k = W_k u / √m + b: the scale is the weights' alone.
         let scale = (sizes.features as f64).powf(-0.5);
         let unscaled = (&self.k[1] * (1.0 - scale))?.to_dtype(u.dtype())?;
         let k = sizes.split(&(&maps.all[0] * scale)?.broadcast_add(&unscaled)?)?;
         let v = sizes.split(&maps.all[1])?;
-        let (input, log_forget) = (gate(0)?, log_sigmoid(&gate(1)?.contiguous()?)?);
-        // The state is held divided by e^m, m being the largest exponent so far, which nothing else depends on.
-        let (decay, write, m) = match at {
-            Positions::Sequence(_) => {
-                let m = running_max(&log_forget, &input)?;
-                let before =
-                    Tensor::cat(&[&m.narrow(1, 0, 1)?, &m.narrow(1, 0, m.dim(1)? - 1)?], 1)?;
-                let decay = (log_forget + (before - &m)?)?;
-                (decay, (&input - &m)?, m)
-            }
-            Positions::Token(_) => (log_forget, input.clone(), input.zeros_like()?),
+        let [input, log_forget] = self.gates(u)?;
+        let [decay, write, m] = match at {
+            Positions::Sequence(_) => scaled(&input, &log_forget)?,
+            Positions::Token(_) => [log_forget, input.clone(), input.zeros_like()?],
         };
         let k = k.broadcast_mul(&write.exp()?.unsqueeze(3)?)?;
         let ones = v.narrow(3, 0, 1)?.ones_like()?;
@@ -129,6 +138,12 @@ impl MatrixState for MLstm {
             g: decay.unsqueeze(3)?,
             beside: Tensor::cat(&[&maps.queried[1], &floor], 2)?,
         })
+    }
+
+    fn gate(&self, u: &Tensor) -> Result<Option<Tensor>> {
+        let [input, log_forget] = self.gates(u)?;
+        let [_, write, _] = scaled(&input, &log_forget)?;
+        write.exp().map(Some)
     }
 
     fn factor(&self, o: &Tensor, beside: &Tensor) -> Result<Option<Tensor>> {

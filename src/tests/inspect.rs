@@ -3,8 +3,8 @@
 use crate::world::{distance, perturb, Case};
 use candle_core::{DType, Device, Tensor};
 use dsf::inspect::{
-    engines, etas, identity, lemma1, lemma2, verify, Growing, Heads, Measures, Seen, Subject, View,
-    ETAS,
+    bins, engines, etas, identity, lemma1, lemma2, verify, Growing, Heads, Input, Measures, Need,
+    Network, Seen, Subject, View, ETAS,
 };
 use dsf::ltv::Ltv;
 use dsf::mixers::{find, Entry, Growth, MIXERS};
@@ -213,7 +213,8 @@ fn attention_with_any_normaliser_is_a_system_whose_products_cancel_it() {
         for view in etas(&subject, &names).unwrap() {
             let errors = view.errors.unwrap();
             assert!(errors.hold(), "{}: {errors:?}", view.name);
-            let [before, after] = view.found.unwrap().gate.unwrap();
+            let found = view.found.unwrap();
+            let (before, after) = (found.gate.unwrap(), found.product.unwrap());
             let constant = view.name.ends_with("one");
             assert_eq!(before < 1e-9, constant, "{}: {before}", view.name);
             assert!(after < 1e-9, "{}: {after}", view.name);
@@ -257,14 +258,16 @@ fn channels_that_see_the_same_are_measured_once_and_alike() {
         let numbers = |m: &Measures| {
             let ends = [
                 m.rank,
-                m.horizon,
-                m.largest_product,
-                m.free as f64,
+                m.horizon.unwrap().tokens,
+                m.largest_product.unwrap(),
+                m.free.unwrap() as f64,
                 m.width as f64,
+                m.gate.unwrap(),
+                m.product.unwrap(),
             ];
             let rows = m.norms.concat().into_iter().chain(m.outputs.concat());
-            let gains = m.gains.concat().into_iter().chain(m.gate.unwrap());
-            let spectrum = m.spectrum.concat().into_iter().chain(m.half_lives.clone());
+            let gains = m.gains.concat().into_iter();
+            let spectrum = m.spectrum.concat().into_iter().chain(m.shares.clone());
             let all = rows.chain(gains).chain(spectrum).chain(ends);
             all.collect::<Vec<f64>>()
         };
@@ -371,11 +374,19 @@ fn measures_are_those_of_the_matrices_spelled_out() {
         }
         let transitions = system.transitions().unwrap();
         let highest = transitions[1..].iter().map(radius).fold(0.0, f64::max);
-        let apart = (measures.ends()[1] - highest).abs();
-        assert!(apart < 1e-9, "{mixer}: {highest} {:?}", measures.ends());
-        let share: f64 = measures.half_lives.iter().sum();
-        assert!((share - 1.0).abs() < 1e-12);
-        assert_eq!(measures.half_lives.len(), Measures::bins().len());
+        let [_, _, largest] = measures.moduli().unwrap();
+        assert!(
+            (largest - highest).abs() < 1e-9,
+            "{mixer}: {highest} {largest}"
+        );
+        let share: f64 = measures.shares.iter().sum();
+        match mixer.ends_with("delta-net") {
+            true => assert!(measures.shares.is_empty() && measures.half_lives.is_empty()),
+            false => {
+                assert!((share - 1.0).abs() < 1e-12, "{mixer}: {share}");
+                assert_eq!(measures.shares.len(), bins().len());
+            }
+        }
     }
 }
 
@@ -383,7 +394,7 @@ fn measures_are_those_of_the_matrices_spelled_out() {
 fn free_numbers_of_a_transition_are_what_section_4_says() {
     let free = |mixer: &str, variant: &str, heads: usize| {
         let subject = subject(mixer, variant, [16, 8, 12], heads, DType::F64);
-        Measures::of(&seen(&subject)).unwrap().free
+        Measures::of(&seen(&subject)).unwrap().free.unwrap()
     };
     assert_eq!(free("normalized", "reference", 1), 1);
     assert_eq!(free("normalized", "reference", 4), 4);
@@ -400,7 +411,8 @@ fn free_numbers_of_a_transition_are_what_section_4_says() {
 fn the_normaliser_cancels_in_the_product_and_the_step_does_not() {
     let gate = |mixer: &str, variant: &str| {
         let subject = subject(mixer, variant, [16, 8, 24], 1, DType::F64);
-        Measures::of(&seen(&subject)).unwrap().gate.unwrap()
+        let measures = Measures::of(&seen(&subject)).unwrap();
+        [measures.gate.unwrap(), measures.product.unwrap()]
     };
     for mixer in [
         "linear",
@@ -477,7 +489,9 @@ fn the_state_of_a_larger_n_does_what_a_smaller_one_does_where_the_registry_says_
                 .collect();
             let place = format!("{} {variant}: {values:?}", entry.name);
             match entry.growth {
-                Growth::Exact { .. } | Growth::Stacked { .. } => assert!(values[0].unwrap() < 1e-12, "{place}"),
+                Growth::Exact { .. } | Growth::Stacked { .. } => {
+                    assert!(values[0].unwrap() < 1e-12, "{place}")
+                }
                 Growth::Limit { .. } => {
                     assert!(values[0].unwrap() > 0.01, "{place}");
                     if *variant == "reference" {
@@ -540,4 +554,168 @@ fn the_transition_of_s6_is_the_reversed_sigmoid_to_the_power_a() {
         }
     }
     assert!(identity(model, -1.0, 12).is_err());
+}
+
+/// The measures of a fresh model of `mixer` with these settings, on normal numbers, its only layer.
+fn fresh(mixer: &str, settings: &[(&str, &str)], seq_len: usize) -> Measures {
+    let usual = [("preset", "smoke"), ("mixer", mixer), ("layers", "1")];
+    let config = recipes::run("mqar", &[&usual, settings].concat()).unwrap();
+    let network = Network::fresh(config, DType::F64).unwrap();
+    let read = Input::Random(Some(seq_len));
+    let subject = network.subjects(read, None, Need::System).unwrap();
+    Measures::of(&seen(&subject[0])).unwrap()
+}
+
+#[test]
+fn the_median_of_an_even_number_is_the_mean_of_the_two_in_the_middle() {
+    // Λ of the released S6 has e^(-ln 2) and e^(-2 ln 2) at its start: half-lives of 1 and 1/2.
+    let measures = fresh("s6", &[("n", "2"), ("d", "4")], 9);
+    let [low, median, high] = measures.moduli().unwrap();
+    assert!((low - 0.25).abs() < 1e-2 && (high - 0.5).abs() < 1e-2);
+    assert!((median - 0.375).abs() < 1e-2, "{median}");
+    let life = measures.half_life().unwrap();
+    assert!((life - 0.75).abs() < 1e-2, "{life}");
+}
+
+#[test]
+fn no_start_that_many_models_share_lies_on_an_edge_of_the_bins() {
+    // ln 2 / (ln 2 k) for the A = 1 to n of a step of ln 2, and an A of 1 for whole steps.
+    let ends = bins();
+    let ends = ends.iter().filter_map(|name| name.split_once('-'));
+    let ends: Vec<f64> = ends.map(|(_, end)| end.parse().unwrap()).collect();
+    assert_eq!(ends.len(), 6);
+    for end in ends {
+        for start in [1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0, 128.0, 256.0] {
+            assert!((end - start).abs() > 0.1, "{end}");
+        }
+    }
+    for mixer in ["s6", "ssd"] {
+        let first = fresh(mixer, &[("n", "4"), ("d", "8")], 17).shares[0];
+        assert!((first - 1.0).abs() < 1e-9, "{mixer}: {first}");
+    }
+}
+
+#[test]
+fn half_lives_do_not_depend_on_where_a_normaliser_is_written() {
+    for mixer in ["linear", "normalized", "mlstm"] {
+        let subject = subject(
+            mixer,
+            find(mixer).unwrap().variants[0],
+            SHAPES[1],
+            1,
+            DType::F64,
+        );
+        let seen = seen(&subject);
+        let gate = seen.system.gate.clone().unwrap();
+        // The same map with the gate in C_i: h becomes h/g, Λ_i becomes Λ_i g_{i-1}/g_i.
+        let before = gate.narrow(0, 0, 16).unwrap();
+        let before = Tensor::cat(&[&gate.narrow(0, 0, 1).unwrap(), &before], 0).unwrap();
+        let ratio = (before / &gate).unwrap().unsqueeze(2).unwrap();
+        let each = gate.unsqueeze(2).unwrap();
+        let moved = Seen {
+            system: Ltv {
+                decay: seen.system.decay.broadcast_mul(&ratio).unwrap(),
+                write: seen.system.write.broadcast_div(&each).unwrap(),
+                read: seen.system.read.broadcast_mul(&each).unwrap(),
+                gate: None,
+                ..seen.system.clone()
+            },
+            input: seen.input.clone(),
+            around: None,
+        };
+        let outputs = [&seen, &moved].map(|seen| seen.system.run(&seen.input).unwrap());
+        assert!(distance(&outputs[0], &outputs[1]) < 1e-10, "{mixer}");
+        let [here, there] = [&seen, &moved].map(|seen| Measures::of(seen).unwrap());
+        for (a, b) in here.shares.iter().zip(&there.shares) {
+            assert!((a - b).abs() < 1e-9, "{mixer}: {a} {b}");
+        }
+        for (a, b) in here.half_lives.iter().zip(&there.half_lives) {
+            assert!(a == b || (a - b).abs() < 1e-8 * b, "{mixer}: {a} {b}");
+        }
+        let apart = here.product.unwrap() - there.product.unwrap();
+        assert!(apart.abs() < 1e-10, "{mixer}: {apart}");
+        if mixer != "mlstm" {
+            assert!(
+                here.half_lives.iter().all(|life| life.is_infinite()),
+                "{mixer}"
+            );
+            assert_ne!(
+                here.moduli(),
+                there.moduli(),
+                "{mixer}: Λ alone does depend on it"
+            );
+        }
+    }
+}
+
+#[test]
+fn a_horizon_stands_beside_that_of_a_uniform_average() {
+    for (seq_len, wanted) in [(16, 8.0625), (32, 15.28125), (64, 29.6875)] {
+        let subject = subject("linear", "reference", [8, 4, seq_len], 1, DType::F64);
+        let view = View::of(&subject, false).unwrap();
+        let uniform = view.uniform.unwrap();
+        assert_eq!(uniform.tokens, wanted, "L = {seq_len}");
+        assert!(uniform.share > 0.9 && uniform.share < 1.0, "{uniform:?}");
+        let horizon = view.found.unwrap().horizon.unwrap();
+        assert!(horizon.share > 0.0 && horizon.share <= 1.0);
+        assert!(horizon.tokens <= (seq_len + 1) as f64 / 2.0);
+    }
+}
+
+#[test]
+fn a_single_token_has_no_transition_and_none_is_measured() {
+    for mixer in ["s6", "linear", "gla", "delta-net", "lru"] {
+        let measures = fresh(mixer, &[("d", "8")], 1);
+        assert_eq!(measures.moduli(), None, "{mixer}");
+        assert_eq!(measures.half_life(), None, "{mixer}");
+        let numbers = [
+            measures.growing,
+            measures.largest_product,
+            measures.gate,
+            measures.product,
+            measures.free.map(|count| count as f64),
+        ];
+        assert_eq!(numbers, [None; 5], "{mixer}");
+        assert!(measures.shares.is_empty(), "{mixer}");
+    }
+}
+
+#[test]
+fn pairs_of_a_sequence_of_several_tiles_sum_to_the_recurrence() {
+    for mixer in ["ssd", "mamba2"] {
+        let variant = find(mixer).unwrap().variants[0];
+        let subject = subject(mixer, variant, [4, 2, 1100], 1, DType::F64);
+        let seen = seen(&subject);
+        let dual = seen.system.by_pairs(&seen.input).unwrap().unwrap();
+        let run = seen.system.run(&seen.input).unwrap();
+        assert!(distance(&dual, &run) < 1e-11, "{mixer}");
+    }
+}
+
+#[test]
+fn heads_grow_each_for_themselves() {
+    for (mixer, variant) in [
+        ("softmax", "reference"),
+        ("normalized", "reference"),
+        ("gla", "paper"),
+        ("delta-net", "paper"),
+        ("rwkv7", "paper"),
+        ("mamba2", "block"),
+    ] {
+        let subject = subject(mixer, variant, [8, 4, 9], 2, DType::F64);
+        let growing = |to| {
+            [Growing {
+                subject: &subject,
+                to,
+                moved: false,
+            }]
+        };
+        let report = lemma2(&growing(10)).unwrap();
+        let off = report.grids[0].records[0].last().unwrap().1.as_f64();
+        assert!(off.unwrap() < 1e-12, "{mixer}: {off:?}");
+        if find(mixer).unwrap().name != "mamba2" {
+            let said = lemma2(&growing(9)).unwrap_err().to_string();
+            assert!(said.contains("--to-n 9"), "{mixer}: {said}");
+        }
+    }
 }

@@ -266,6 +266,96 @@ fn lemmas_and_identity_are_computed() {
     assert!(of && eta, "{text}");
 }
 
+/// The cells of the report of `line` as JSON, by system and quantity.
+fn cells(world: &World, line: &str) -> Vec<serde_json::Value> {
+    let json = world.dsf(&format!("{line} --json")).ok();
+    let json: serde_json::Value = serde_json::from_str(&json).unwrap();
+    let panels = json["panels"].as_array().unwrap();
+    let cells = panels
+        .iter()
+        .flat_map(|panel| panel["cells"].as_array().unwrap());
+    cells.cloned().collect()
+}
+
+#[test]
+fn a_single_token_has_a_dash_for_what_transitions_have() {
+    let world = World::new();
+    let line = "inspect --mixer s6,linear --d 8 --seq-len 1";
+    let text = world.dsf(line).ok();
+    for name in [
+        "different numbers in Λ_i",
+        "smallest |λ|",
+        "median |λ|",
+        "largest |λ|",
+        "share of |λ| > 1 (%)",
+        "largest product of Λs",
+        "spread of the gate g (ln)",
+        "spread of ΠΛ g (ln)",
+        "median half-life of ΠΛ g (tokens)",
+    ] {
+        let row = text.lines().find(|row| row.trim().starts_with(name));
+        let row = row.unwrap_or_else(|| panic!("{name}: {text}"));
+        assert_eq!(row.matches(" -").count(), 2, "{row}");
+        for cell in cells(&world, line) {
+            let other = cell["quantity"] != name;
+            assert!(other || cell["value"].is_null(), "{cell}");
+        }
+    }
+    assert!(!text.contains("half-lives of ΠΛ g"), "{text}");
+}
+
+#[test]
+fn a_horizon_stands_beside_a_uniform_one_and_a_rank_beside_the_most_that_it_can_be() {
+    let world = World::new();
+    let cells = cells(&world, "inspect --mixer linear --d 8 --n 4 --seq-len 100");
+    let value = |name: &str| {
+        let found = cells.iter().find(|cell| cell["quantity"] == name);
+        found.unwrap_or_else(|| panic!("{name}"))["value"].as_f64()
+    };
+    let uniform = value("that of a uniform average").unwrap();
+    assert!(uniform > 40.0 && uniform < 50.0, "{uniform}");
+    let share = value("effective horizon (% of the row)").unwrap();
+    assert!(share > 50.0 && share <= 100.0, "{share}");
+    assert_eq!(value("rows of Φ, which no rank exceeds"), Some(64.0));
+    let life = value("median half-life of ΠΛ g (tokens)");
+    assert_eq!(life, None, "never, since the product cancels η");
+    let never = cells.iter().find(|cell| cell["of"] == "never").unwrap();
+    assert_eq!(
+        (&never["quantity"], &never["value"]),
+        (&"half-lives of ΠΛ g".into(), &1.0.into())
+    );
+}
+
+#[test]
+fn a_long_input_is_paired_by_tiles() {
+    let world = World::new();
+    let line = "inspect --mixer ssd,linear --d 2 --n 2 --seq-len 6000 --precision f32";
+    let said = world
+        .dsf_within(300_000, &format!("{line} --engines --threads 1"))
+        .ok();
+    assert!(said.contains("all pairs, the dual form"), "{said}");
+    let said = world
+        .dsf_within(300_000, &format!("{line} --threads 1"))
+        .ok();
+    assert!(said.contains("effective rank"), "{said}");
+}
+
+#[test]
+fn an_engine_that_does_not_fit_into_memory_is_left_out_with_a_sentence() {
+    let world = World::new();
+    let line = "inspect --mixer ssd --d 2 --n 2048 --seq-len 3000 --engines --precision f32";
+    let said = world
+        .dsf_within(750_000, &format!("{line} --threads 1"))
+        .ok();
+    let sentence = "ssd: `all pairs, the dual form` is left out: it needs about 886 MB";
+    assert!(said.contains(sentence), "{said}");
+    assert!(said.contains("(`ulimit -v`) is 768 MB"), "{said}");
+    assert!(
+        said.contains("in chunks") && said.contains("step by step"),
+        "{said}"
+    );
+}
+
 #[test]
 fn what_cannot_be_inspected_is_refused_in_a_sentence() {
     let world = World::new();
@@ -274,7 +364,18 @@ fn what_cannot_be_inspected_is_refused_in_a_sentence() {
         ("inspect --mixer sd6", "Did you mean `s6`?"),
         ("inspect --mixer s6 --layer 3", "--layer 3"),
         ("inspect --mixer s6 --seq-len 0", "--seq-len"),
-        ("inspect --mixer s6 --seq-len 400000000", "GiB"),
+        ("inspect --mixer s6 --seq-len 400000000", "GB"),
+        ("inspect --mixer s6 --d 65536", "needs about"),
+        ("inspect --mixer s4 --n 65536", "take a smaller --d or --n"),
+        ("inspect --mixer performer --n 65536", "needs about"),
+        ("inspect --mixer lmu --n 65536", "needs about"),
+        ("inspect --mixer s6 --precision bf16", "f64, f32"),
+        ("inspect eta --d 60000", "needs about"),
+        ("inspect lemma2 --to-n 9999999999", "--to-n"),
+        (
+            "inspect lemma2 --to-n 65536",
+            "--to-n 65536: --n 65536 and --heads 1 make",
+        ),
         ("inspect --mixer s6 --input task --seq-len 4000", "vocab"),
         (
             "inspect --mixer s6 --task mqar --text abc",

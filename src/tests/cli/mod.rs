@@ -68,15 +68,26 @@ impl World {
         Said::of(self.command(arguments).write_stdin(stdin))
     }
 
+    /// [`Self::dsf`] in an address space of so many KiB.
+    pub fn dsf_within(&self, kib: u32, line: &str) -> Said {
+        let program = assert_cmd::cargo::cargo_bin("dsf");
+        let script = format!("ulimit -v {kib}; exec {} {line}", program.display());
+        let mut command = Command::new("sh");
+        Said::of(self.at_home(command.args(["-c", &script])))
+    }
+
     fn command(&self, arguments: &[&str]) -> Command {
         let mut command = Command::cargo_bin("dsf").unwrap();
+        self.at_home(command.args(arguments));
         command
-            .args(arguments)
+    }
+
+    fn at_home<'a>(&self, command: &'a mut Command) -> &'a mut Command {
+        command
             .current_dir(self.dir.path())
             .env_remove("DSF_OUT")
             .env_remove("DSF_DATA")
-            .env("HF_HOME", self.path("home"));
-        command
+            .env("HF_HOME", self.path("home"))
     }
 
     /// The only run under `out`.

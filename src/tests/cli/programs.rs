@@ -65,6 +65,20 @@ fn fault(object: &Value, listed: &BTreeMap<String, Listed>) -> Option<String> {
     wrong.then(|| format!("`{name}` lacks {missing:?}, has {extra:?}: {object}"))
 }
 
+/// A string that stands for a number which is not finite, where null is promised.
+fn number_in_words(value: &Value) -> Option<&str> {
+    match value {
+        Value::String(text) => {
+            let words = ["inf", "-inf", "infinity", "nan", "∞"];
+            let found = words.contains(&text.to_lowercase().as_str());
+            found.then_some(text)
+        }
+        Value::Array(values) => values.iter().find_map(number_in_words),
+        Value::Object(fields) => fields.values().find_map(number_in_words),
+        _ => None,
+    }
+}
+
 /// Events that no command here tells: what damages a checkpoint is tested where it is met, and signals below.
 const ELSEWHERE: [&str; 2] = ["warning", "stopped"];
 
@@ -98,6 +112,8 @@ fn every_command_prints_the_objects_that_the_guide_lists() {
         for text in said.out.lines() {
             match serde_json::from_str::<Value>(text) {
                 Ok(object) if object["event"].is_string() => {
+                    let word = number_in_words(&object);
+                    faults.extend(word.map(|word| format!("{line}: a number is `{word}`")));
                     seen.insert(object["event"].as_str().unwrap().to_owned());
                     faults.extend(fault(&object, &listed).map(|why| format!("{line}: {why}")));
                 }
@@ -141,7 +157,12 @@ fn every_command_prints_the_objects_that_the_guide_lists() {
         "data fetch lra",
         "data generate listops --train-examples 4 --val-examples 2 --test-examples 2 --data-dir files",
         "data tokens --corpus text --tokenizer bytes --data-dir words",
-        "inspect --mixer linear",
+        "inspect --mixer linear,normalized,delta-net,softmax --d 6",
+        "inspect --mixer s6,linear,delta-net --seq-len 1 --verify",
+        "inspect --mixer ssd --d 4 --engines",
+        "inspect lemma1 --m 2 --order 3 --seq-len 40",
+        "inspect identity",
+        "inspect eta --eta one,exp --seq-len 6",
         "check golden golden",
         "bench step --preset smoke --mixer ssd --steps 1",
         "wikitext --preset smoke --out texts",

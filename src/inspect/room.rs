@@ -1,0 +1,114 @@
+//! The memory that an inspection takes, counted from its sizes before it takes any.
+
+use crate::config::ModelConfig;
+use crate::error::Result;
+use crate::mixers::{self, Entry, Family, MixerWork};
+
+/// Rows of Φ that are computed at most.
+pub const ROWS: usize = 64;
+/// Copies of the factors of a system that are in memory at one time at most.
+const COPIES: f64 = 7.0;
+/// Copies of a map of values or outputs in f64, beside the weights: as it is, turned round, and as rows.
+const MAPS: f64 = 3.0;
+/// Numbers that a pass over a sequence makes of a token for each of its d channels, and for each feature of its maps and
+/// channel of its core.
+const OF_CHANNEL: f64 = 7.0;
+const OF_FEATURE: f64 = 2.0;
+/// Rows of softmax's attention, as scores and as weights, and of norms.
+const OF_ROW: f64 = 4.0;
+/// Bytes of the two panels' numbers of a row and a token in a form for programs, with their names.
+const RECORD: f64 = 1500.0;
+/// Bytes of an f64, as which everything is measured.
+const NUMBER: f64 = 8.0;
+
+/// The part of an inspection that is asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Need {
+    /// Its outputs.
+    Pass,
+    /// Its system as well.
+    System,
+    /// Outputs, system, and every number in a form for programs.
+    Records,
+}
+
+/// A layer's mixer by its sizes.
+pub struct LayerSizes<'a> {
+    /// Its row of the registry.
+    pub entry: &'a Entry,
+    /// The model as if all its layers were like this one.
+    pub model: &'a ModelConfig,
+    /// Numbers in its weights.
+    pub parameters: usize,
+    /// Tokens.
+    pub seq_len: usize,
+}
+
+impl LayerSizes<'_> {
+    fn bytes(&self, need: Need) -> f64 {
+        match need {
+            Need::Pass => self.pass(),
+            Need::System | Need::Records => self.pass() + self.system() + self.measures(),
+        }
+    }
+
+    /// Bytes of the factors of its system.
+    pub fn system(&self) -> f64 {
+        let (states, _) = self.factors();
+        COPIES * NUMBER * states * self.seq_len as f64
+    }
+
+    fn work(&self) -> Option<MixerWork> {
+        self.entry.work(self.model)
+    }
+
+    /// Numbers of a factor for a token, and channels.
+    fn factors(&self) -> (f64, f64) {
+        let d = self.model.d_model as f64;
+        let Some(work) = self.work() else {
+            return (2.0 * d, d);
+        };
+        // The channels of one head share their factors.
+        let shared = self.entry.family == Family::LinearAttention && self.model.n_heads == 1;
+        let (channels, states) = (work.channels as f64, work.states as f64);
+        let states = if shared { states } else { channels * states };
+        (states.max(d), channels)
+    }
+
+    /// Bytes of a pass over the sequence.
+    pub fn pass(&self) -> f64 {
+        let d = self.model.d_model as f64;
+        let (mapped, channels) = self.work().map_or((0.0, d), |work| {
+            (work.features as f64, work.channels as f64)
+        });
+        let features = self.parameters as f64 / d + mapped + channels;
+        NUMBER * self.seq_len as f64 * (OF_CHANNEL * d + OF_FEATURE * features)
+    }
+
+    /// Products of maps, which are as wide as its channels, and rows of attention.
+    fn measures(&self) -> f64 {
+        let (d, (_, channels)) = (self.model.d_model as f64, self.factors());
+        let maps = MAPS * (2.0 * d * channels + channels * channels);
+        let rows = OF_ROW * (ROWS.min(self.seq_len) * self.seq_len) as f64;
+        NUMBER * (maps + rows)
+    }
+}
+
+/// Bytes that an inspection of the layers of `model` takes, one after the other.
+pub fn of_model(model: &ModelConfig, parameters: usize, seq_len: usize, need: Need) -> Result<f64> {
+    let mut most = 0.0f64;
+    for (entry, model, _) in mixers::of_model(model)? {
+        let layer = LayerSizes {
+            entry,
+            model: &model,
+            parameters: parameters / model.n_layers,
+            seq_len,
+        };
+        most = most.max(layer.bytes(need));
+    }
+    let records = RECORD * (ROWS.min(seq_len) * seq_len) as f64;
+    Ok(match need {
+        Need::Records => most + records * model.n_layers as f64,
+        _ => most,
+    })
+}
