@@ -2,9 +2,9 @@
 //! it.
 
 use crate::error::{Error, Result};
+use crate::files;
 use serde::Deserialize;
 use serde_json::Value;
-use std::fs;
 use std::path::{Path, PathBuf};
 
 /// Names that special tokens have only where they end a text.
@@ -58,9 +58,9 @@ pub(super) fn declared(tokenizer: &Path) -> Result<Option<(Option<String>, PathB
         folder.join("special_tokens_map.json"),
     ];
     for place in places.into_iter().filter(|place| place.is_file()) {
-        let content = fs::read(&place).map_err(Error::io("read", &place))?;
+        let content = files::read_text(&place)?;
         let refused = |why: String| Error::data(&place, why);
-        let all: Value = serde_json::from_slice(&content)
+        let all: Value = serde_json::from_str(&content)
             .map_err(|e| refused(format!("not the JSON of a tokenizer's settings: {e}")))?;
         let Some(token) = all.get(KEY) else { continue };
         let token = match token.get("content").unwrap_or(token) {

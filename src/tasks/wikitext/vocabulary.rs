@@ -227,7 +227,8 @@ pub(super) struct Found {
 impl Found {
     fn read(path: &Path) -> Result<Self> {
         let content = files::read_bytes(path)?;
-        let named = end_of_text::named(&content);
+        let json = content.strip_prefix(files::BOM).unwrap_or(&content);
+        let named = end_of_text::named(json);
         let eos = match end_of_text::declared(path)? {
             Some((token, _)) => token,
             None => named.clone(),
