@@ -1,7 +1,7 @@
 //! A finished run's config as something chosen, for another run that differs from it in what is set beside it.
 
 use super::{resolve, Choice, Fixed, Task, PRESETS};
-use crate::config::{spelt, RunConfig, Setting};
+use crate::config::{spelt, Precision, RunConfig, Setting};
 use crate::error::{refuse, Result};
 use serde_json::{json, Value};
 
@@ -30,6 +30,8 @@ impl Choice {
             found.cloned().or_else(|| match setting.name {
                 "clip" => Some(json!(0)),
                 "micro-batch" => Some(json!(config.train.batch_size)),
+                "warmup-epochs" => Some(json!(0)),
+                "precision" => Some(json!(Precision::F32)),
                 _ => None,
             })
         };

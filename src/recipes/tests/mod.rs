@@ -399,6 +399,22 @@ fn a_config_chosen_again_is_the_same_run() {
 }
 
 #[test]
+fn a_config_chosen_again_keeps_what_it_leaves_out() {
+    let settings = [
+        ("preset", "smoke"),
+        ("warmup-epochs", "0"),
+        ("precision", "f32"),
+    ];
+    for (task, settings) in [("lra", &settings[..]), ("wikitext", &settings[..1])] {
+        let run = run(task, settings).unwrap();
+        let mut again = Choice::again(&run, "config.json").unwrap();
+        again.gpu = true;
+        let again = resolve(self::task(task).unwrap(), &again).unwrap().config;
+        assert_eq!(again, run, "{task}");
+    }
+}
+
+#[test]
 fn what_is_set_beside_a_config_is_all_that_changes() {
     let run = mqar(&[
         ("preset", "paper"),
