@@ -2,7 +2,10 @@
 //! network makes of the position.
 
 use super::short_conv::ShortConv;
-use super::{Core, Entry, Family, Growth, Mixer, MixerOption, MixerSpec, MixerWork, ReleasedBlock};
+use super::{
+    kernel_length, Core, Entry, Family, Growth, Mixer, MixerOption, MixerSpec, MixerWork,
+    ReleasedBlock,
+};
 use crate::nn::{linear, Cx, Init, Params};
 use crate::ops;
 use candle_core::{Result, Tensor};
@@ -46,14 +49,10 @@ pub(super) const ENTRY: Entry = Entry {
             variants: &[],
             implied: false,
         },
-        MixerOption {
-            name: "l_max",
-            help: "length that positions are fractions of: `auto` is that of the input, up to 16777216",
-            default: |_| "auto",
-            accepts: |v| v == "auto" || v.parse::<usize>().is_ok_and(|l| (1..=1 << 24).contains(&l)),
-            variants: &[],
-            implied: false,
-        },
+        kernel_length::option(
+            "length that positions are fractions of: `auto` is the task's --seq-len, up to 16777216",
+            false,
+        ),
     ],
     growth: Growth::No("its kernel has no state: there is no n to grow"),
     stem: "hyena",
@@ -79,7 +78,7 @@ struct Hyena {
     fbias: Tensor,
     out: [Tensor; 2],
     freq: f64,
-    /// The length that positions are fractions of, if not that of the input.
+    /// The length that positions are fractions of; `None` where every input has that length.
     l_max: Option<usize>,
 }
 
@@ -117,11 +116,11 @@ impl Hyena {
                 params.bias("bout", d, d)?,
             ],
             freq: number("freq").unwrap_or(10.0),
-            l_max: number("l_max").map(|l| l as usize),
+            l_max: kernel_length::of(spec),
         })
     }
 
-    /// The kernel of `len` taps, `(d, len)`.
+    /// The first `len` taps of the kernel, `(d, len)`.
     fn kernel(&self, len: usize) -> Result<Tensor> {
         let l_max = self.l_max.unwrap_or(len);
         let like = &self.decay;

@@ -29,6 +29,7 @@ mod gss;
 mod h3;
 mod hgrn2;
 mod hyena;
+pub(crate) mod kernel_length;
 mod lightning;
 mod linear_attention;
 mod lmu;

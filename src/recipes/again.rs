@@ -1,5 +1,6 @@
 //! A finished run's config as something chosen, for another run that differs from it in what is set beside it.
 
+use super::rules::reopened;
 use super::{resolve, Choice, Fixed, Task, PRESETS};
 use crate::config::{spelt, Precision, RunConfig, Setting};
 use crate::error::{refuse, Result};
@@ -21,6 +22,7 @@ impl Choice {
     /// Where the task is unknown.
     pub fn again(config: &RunConfig, place: &str) -> Result<Self> {
         let objective = super::task(config.task.name())?.objective;
+        let config = &reopened(config)?;
         let document = serde_json::to_value(config).expect("a run config is plain data");
         let mut choice = Self::default();
         let value = |setting: &Setting| {

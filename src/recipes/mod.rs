@@ -11,6 +11,7 @@
 
 mod again;
 mod draft;
+mod kernel_length;
 mod recipe;
 mod rules;
 

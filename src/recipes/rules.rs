@@ -1,15 +1,16 @@
 //! What follows from other settings, and the config at the end.
 
 use super::draft::{check_option, resolved_options, Draft, Origin};
-use super::{Explained, Resolved};
+use super::{kernel_length, Explained, Resolved};
 use crate::config::{
-    Hybrid, Objective, PositionEmbedding, Protocol, RunConfig, Setting, TaskConfig, FORMAT,
+    Hybrid, ModelConfig, Objective, PositionEmbedding, Protocol, RunConfig, Setting, TaskConfig,
+    FORMAT,
 };
 use crate::error::{refuse, Error, Result};
 use crate::mixers::{self, Entry, SOFTMAX};
 use crate::tasks::lra::HARD_CONTOUR;
 use crate::tasks::wikitext::table_rows;
-use crate::tasks::Sizes;
+use crate::tasks::{Sizes, Task};
 use serde_json::{json, Map, Value};
 use std::collections::BTreeMap;
 
@@ -52,6 +53,9 @@ pub(super) fn finish(draft: &mut Draft) -> Result<Resolved> {
         }
         config.model.hybrid = Some(hybrid);
     }
+    if !reads_one_length(&*task, &config.model) {
+        kernel_length::fix(&mut config.model, task.sizes().seq_len)?;
+    }
     let learnt = config.model.position_embedding == PositionEmbedding::Learnt;
     if !config.model.positions && !learnt {
         refuse!("--position-embedding sinusoidal: this model has no embeddings of positions; add --positions true");
@@ -72,10 +76,27 @@ pub(super) fn finish(draft: &mut Draft) -> Result<Resolved> {
         entry.check_sizes(&*model)?;
     }
     Ok(Resolved {
-        explained: explained(draft, &options),
+        explained: explained(draft, &options, &config.model.options),
         notes: std::mem::take(&mut draft.notes),
         config,
     })
+}
+
+/// Whether the mixers of `model` read sequences of one length alone.
+fn reads_one_length(task: &dyn Task, model: &ModelConfig) -> bool {
+    let classifier = model.classifier.as_ref();
+    let padded = classifier.is_some_and(|c| c.pad_to_longest && !c.mask);
+    padded || task.has_one_length()
+}
+
+/// `config` without what [`finish`] would put into it again.
+pub(super) fn reopened(config: &RunConfig) -> Result<RunConfig> {
+    let mut config = config.clone();
+    let task = config.task.read()?;
+    if !reads_one_length(&*task, &config.model) {
+        kernel_length::reopen(&mut config.model, task.sizes().seq_len)?;
+    }
+    Ok(config)
 }
 
 /// The layers of another mixer with all that is set of it, and that mixer.
@@ -271,7 +292,12 @@ fn config_value(draft: &Draft, name: &str) -> Option<Value> {
     }
 }
 
-fn explained(draft: &Draft, options: &BTreeMap<String, String>) -> Vec<Explained> {
+/// `options` are those of the mixer before the task decided what it decides, and `decided` those after it.
+fn explained(
+    draft: &Draft,
+    options: &BTreeMap<String, String>,
+    decided: &BTreeMap<String, String>,
+) -> Vec<Explained> {
     let settings = placed(draft).filter_map(|(setting, _, value)| {
         Some(Explained {
             name: setting.name.to_owned(),
@@ -279,17 +305,20 @@ fn explained(draft: &Draft, options: &BTreeMap<String, String>) -> Vec<Explained
             origin: draft.origin(setting.name)?,
         })
     });
-    let options = options.iter().map(|(name, value)| {
+    let decided = decided.iter().map(|(name, value)| {
+        let by_task = options.get(name) != Some(value);
+        let by_task = by_task.then_some(Origin::Rule("the task's --seq-len"));
         let given = draft.choice.options.get(name);
         let given = given.map(|(_, place)| Origin::Given(place.clone()));
         let layered = || draft.options.get(name).map(|(_, origin)| origin.clone());
         Explained {
             name: format!("option {name}"),
             value: json!(value),
-            origin: given
+            origin: by_task
+                .or(given)
                 .or_else(layered)
                 .unwrap_or(Origin::Rule("the mixer's default under the protocol")),
         }
     });
-    settings.chain(options).collect()
+    settings.chain(decided).collect()
 }

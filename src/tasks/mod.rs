@@ -101,6 +101,12 @@ pub trait Task {
         None
     }
 
+    /// Whether every sequence that a model of it reads, trained or tested, has as many tokens.
+    fn has_one_length(&self) -> bool {
+        let sizes = self.sizes();
+        sizes.seq_len == sizes.test_seq_len
+    }
+
     /// What tells it from others in a list of runs: `L=64/4`.
     fn label(&self) -> String;
 

@@ -56,6 +56,25 @@ fn an_output_depends_on_no_later_token_and_on_no_other_example() {
     });
 }
 
+/// A mixer is not told how long its input is to be: padding that is not looked at changes nothing.
+#[test]
+fn an_output_does_not_depend_on_how_many_tokens_follow() {
+    for_each(|case, batch, seq_len| {
+        let (mixer, _) = case.build();
+        let x = case.input(batch, seq_len);
+        let whole = mixer.forward(&x, &Cx::eval()).unwrap();
+        for len in [1, seq_len / 2, seq_len - 1]
+            .into_iter()
+            .filter(|len| *len > 0)
+        {
+            let first = |x: &Tensor| x.narrow(1, 0, len).unwrap().contiguous().unwrap();
+            let alone = mixer.forward(&first(&x), &Cx::eval()).unwrap();
+            let apart = distance(&alone, &first(&whole));
+            assert!(apart <= 1e-12, "{case}, {len} of {seq_len}: {apart:e}");
+        }
+    });
+}
+
 /// Outputs `(batch, seq_len, d_model)` token by token, and the last state.
 fn stepped(case: &Case, x: &Tensor) -> Option<(Tensor, State)> {
     let (mixer, _) = case.build();

@@ -541,3 +541,86 @@ fn positions_are_learnt_unless_said_and_sinusoidal_ones_ask_for_embeddings() {
     };
     assert!(never("learnt") && !never("sinusoidal"));
 }
+
+/// The length of the kernels of hyena and DSS, in their options.
+fn kernel_length(run: &RunConfig) -> Option<&str> {
+    run.model.options.get("l_max").map(String::as_str)
+}
+
+#[test]
+fn a_kernel_has_the_length_of_the_task_where_inputs_differ_in_length() {
+    let of = |task, settings: &[(&str, &str)]| run(task, settings).unwrap();
+    for mixer in ["hyena", "dss"] {
+        let smoke = [("preset", "smoke"), ("mixer", mixer)];
+        let lra = |dataset| of("lra", &[&smoke[..], &[("dataset", dataset)]].concat());
+        for dataset in ["listops", "text", "retrieval"] {
+            let run = lra(dataset);
+            let seq_len = arena(&run).seq_len.to_string();
+            assert_eq!(kernel_length(&run), Some(&*seq_len), "{mixer} {dataset}");
+        }
+        let longer = of("mqar", &[&smoke[..], &[("test-seq-len", "32")]].concat());
+        assert_eq!(kernel_length(&longer), Some("16"), "as it was trained");
+        let text = of("wikitext", &smoke);
+        let seq_len = self::text(&text).seq_len.to_string();
+        assert_eq!(kernel_length(&text), Some(&*seq_len), "{mixer}");
+        let given = [("dataset", "listops"), ("option", "l_max=99")];
+        let given = of("lra", &[&smoke[..], &given].concat());
+        assert_eq!(kernel_length(&given), Some("99"));
+    }
+    let hybrid = [
+        ("preset", "smoke"),
+        ("dataset", "listops"),
+        ("layers", "2"),
+        ("hybrid", "hyena:every=2"),
+    ];
+    let hybrid = of("lra", &hybrid);
+    let seq_len = arena(&hybrid).seq_len.to_string();
+    let other = hybrid.model.hybrid.as_ref().unwrap();
+    assert_eq!(other.options["l_max"], seq_len);
+}
+
+/// The same as before kernels had the length of the task.
+#[test]
+fn runs_whose_inputs_have_one_length_keep_their_names() {
+    for (task, settings, hyena, dss) in [
+        ("mqar", ("preset", "smoke"), "2bdfa0218a3f", "be434c283ca4"),
+        ("lra", ("dataset", "image"), "35b3c1347295", "a6056aaff352"),
+    ] {
+        for (mixer, id) in [("hyena", hyena), ("dss", dss)] {
+            let run = run(task, &[settings, ("mixer", mixer)]).unwrap();
+            assert_eq!(run.id(), id, "{task} {mixer}: {}", run.canonical());
+        }
+    }
+}
+
+#[test]
+fn a_kernel_of_the_task_follows_another_length_and_a_given_one_stays() {
+    let with = |option: &[(&str, &str)]| {
+        let listops = [
+            ("preset", "smoke"),
+            ("mixer", "hyena"),
+            ("dataset", "listops"),
+        ];
+        run("lra", &[&listops, option].concat()).unwrap()
+    };
+    for (config, wanted) in [(with(&[]), "64"), (with(&[("option", "l_max=99")]), "99")] {
+        let command = command(&config).unwrap();
+        assert_eq!(command.contains("l_max"), wanted == "99", "{command}");
+        let task = config.task.entry().unwrap();
+        let again = Choice::again(&config, "here").unwrap();
+        let same = resolve(task, &again).unwrap().config;
+        assert_eq!(same, config);
+        let mut other = Choice::default();
+        other.set("seq-len", "64", "--seq-len").unwrap();
+        let shorter = Choice::again(&config, "here").unwrap().with(other).unwrap();
+        let shorter = resolve(task, &shorter).unwrap().config;
+        assert_eq!(kernel_length(&shorter), Some(wanted));
+    }
+    let mut choice = Choice::default();
+    choice.set("mixer", "hyena", "--mixer").unwrap();
+    choice.set("dataset", "listops", "--dataset").unwrap();
+    let explained = resolve(task("lra").unwrap(), &choice).unwrap().explained;
+    let length = explained.iter().find(|row| row.name == "option l_max");
+    let length = length.unwrap();
+    assert_eq!(length.origin.to_string(), "the task's --seq-len");
+}

@@ -81,6 +81,10 @@ impl Task for LraConfig {
         }
     }
 
+    fn has_one_length(&self) -> bool {
+        self.dataset.is_picture()
+    }
+
     fn check(&self) -> Result<()> {
         match (self.data, self.dataset) {
             (Generator::Files, _) | (Generator::Native, LraDataset::Pathfinder) => {}

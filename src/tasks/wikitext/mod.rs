@@ -78,6 +78,11 @@ impl Task for WikitextConfig {
         Sizes::of_tokens(self.vocab_size, lengths, self.seq_len, self.windows())
     }
 
+    /// The last window of a text is shorter, prompts have any length, and `eval` can take other windows.
+    fn has_one_length(&self) -> bool {
+        false
+    }
+
     fn check(&self) -> Result<()> {
         vocabulary::check_size(&self.tokenizer, self.vocab_size)?;
         let sizes = [

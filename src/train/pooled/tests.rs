@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::config::Protocol;
+use crate::mixers::MIXERS;
 use crate::ops;
 use crate::ops::rng::Rng;
 use crate::recipes;
@@ -38,6 +39,11 @@ fn run(settings: &[Settings]) -> RunConfig {
 
 /// Documents of 3 to 20 tokens.
 fn splits(documents: usize) -> TrainValTest<Documents> {
+    splits_of(documents, 20)
+}
+
+/// The same with so many training examples.
+fn splits_of(documents: usize, train: usize) -> TrainValTest<Documents> {
     let mut rng = Rng::new(5, "documents", 0);
     let mut split = |count: usize| {
         let mut examples = Documents::new(documents);
@@ -54,7 +60,7 @@ fn splits(documents: usize) -> TrainValTest<Documents> {
         examples
     };
     TrainValTest {
-        train: split(20),
+        train: split(train),
         val: split(7),
         test: split(9),
         ..TrainValTest::default()
@@ -120,6 +126,76 @@ fn a_step_in_micro_batches_is_the_step_in_one() {
                 assert!((a - b).abs() < 1e-11, "{mixer} in {micro}: {a} {b}");
             }
         }
+    }
+}
+
+/// Loss, gradients and the score of the tests, each number as f32 has it.
+fn step_and_test(run: &RunConfig, splits: &TrainValTest<Documents>) -> (f64, Vec<f64>, f64) {
+    let params = Params::seeded(1, DType::F32, &Device::Cpu);
+    let objective = pooled(run, splits, &params);
+    let (mut loss, mut grads) = (0.0, Vec::new());
+    for batch in objective.micro_batches(&examples(0, 0..run.train.batch_size)) {
+        let of_batch = objective.loss(&batch, &Cx::train(0, 0)).unwrap();
+        loss += f64::from(of_batch.to_scalar::<f32>().unwrap()) * batch.weight;
+        let found = ops::backward(&of_batch).unwrap();
+        let vars = params.vars().into_iter();
+        let flat = vars.flat_map(|(_, var)| {
+            // A parameter without a gradient is one that the variant does not read.
+            let none = || var.zeros_like().unwrap();
+            let grad = found.get(&var).cloned().unwrap_or_else(none);
+            grad.flatten_all().unwrap().to_vec1::<f32>().unwrap()
+        });
+        let flat: Vec<f64> = flat.map(|g| f64::from(g) * batch.weight).collect();
+        grads.resize(flat.len(), 0.0);
+        grads.iter_mut().zip(flat).for_each(|(sum, g)| *sum += g);
+    }
+    (loss, grads, objective.evaluate().unwrap().test.loss)
+}
+
+/// Neither the documents beside one nor what it is padded to are a part of what a model makes of it.
+fn assert_independent_of_batches(whole: &Settings, splits: &TrainValTest<Documents>) {
+    let batch = |size| vec![("batch-size", size)];
+    let (loss, grads, tested) = step_and_test(&run(&[whole.clone(), batch("24")]), splits);
+    let largest = grads.iter().fold(1.0, |most: f64, g| most.max(g.abs()));
+    for micro in ["5", "1"] {
+        let cut = [whole.clone(), batch("24"), vec![("micro-batch", micro)]];
+        let (of_cut, grads_of_cut, tested_cut) = step_and_test(&run(&cut), splits);
+        let place = format!("{whole:?} in {micro}");
+        assert!((of_cut - loss).abs() <= 1e-6, "{place}: {of_cut} {loss}");
+        let tests = (tested_cut - tested).abs();
+        assert!(tests <= 1e-6, "{place}: {tested_cut} {tested}");
+        let apart = grads.iter().zip(&grads_of_cut).map(|(a, b)| (a - b).abs());
+        // Not by `max`: of a number and NaN, it is the number.
+        let close = apart.clone().all(|apart| apart <= 1e-6 * largest);
+        let worst = apart.fold(0.0, f64::max);
+        assert!(close, "{place}: a gradient is {worst:e} off, of {largest}");
+    }
+}
+
+#[test]
+fn every_mixer_trains_on_documents_of_unequal_length_whatever_their_batch() {
+    let splits = splits_of(1, 24);
+    for entry in MIXERS {
+        let matched = settings(LraDataset::Listops, entry.name, Protocol::Matched);
+        assert_independent_of_batches(&matched, &splits);
+        if entry.bidirectional {
+            let seeing = [matched, vec![("bidirectional", "true")]].concat();
+            assert_independent_of_batches(&seeing, &splits);
+        }
+    }
+}
+
+#[test]
+fn pooling_and_heads_look_at_no_padding_either() {
+    let splits = splits_of(2, 24);
+    for (dual, pool) in [
+        ("logits", "max"),
+        ("features", "last"),
+        ("features", "mean"),
+    ] {
+        let matched = settings(LraDataset::Retrieval, "hyena", Protocol::Matched);
+        let set = vec![("dual", dual), ("pool", pool), ("lambda-skip", "true")];
+        assert_independent_of_batches(&[matched, set].concat(), &splits);
     }
 }
 
