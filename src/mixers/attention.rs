@@ -26,7 +26,7 @@ pub(super) struct Projections {
     dropout: f64,
     /// Whether attention without a softmax drops elements of o and not weights: its running sums have no
     /// weights.
-    drops_output: bool,
+    pub drops_output: bool,
 }
 
 /// The arithmetic of an attention whose heads meet by `core`.

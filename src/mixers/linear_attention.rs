@@ -2,6 +2,7 @@
 //! non-negative sum of features it is the same recurrence.
 
 use super::attention::{accumulate, Projections};
+use super::log_features::{split, LogFeatures, LOW};
 use super::rotary::{Positions, RotaryEmbedding};
 use super::{
     attention, Core, Entry, Family, Growth, Mixer, MixerSpec, Recurrent, ReleasedBlock, State,
@@ -9,7 +10,7 @@ use super::{
 use crate::ltv::Ltv;
 use crate::nn::{Cx, Params};
 use crate::ops::{self, Weights};
-use candle_core::{Device, Result, Tensor};
+use candle_core::{DType, Device, Result, Tensor};
 
 pub(super) const ENTRY: Entry = Entry {
     name: "linear",
@@ -44,6 +45,11 @@ pub(super) trait FeatureMap {
 
     /// x `(batch, rows, heads · m)` to `(batch, rows, heads · width)`.
     fn features(&self, x: &Tensor) -> Result<Tensor>;
+
+    /// The logarithms of the features of queries and keys, where the features themselves could be too small to be told from 0.
+    fn logs(&self, _maps: [&Tensor; 2], _heads: usize) -> Result<Option<LogFeatures>> {
+        Ok(None)
+    }
 }
 
 /// elu(x) + 1 of each of m numbers.
@@ -56,6 +62,20 @@ impl FeatureMap for Elu1 {
 
     fn features(&self, x: &Tensor) -> Result<Tensor> {
         ops::elu1(x)
+    }
+
+    /// It is asked of the numbers on a CPU alone, since a GPU would have to be waited for.
+    fn logs(&self, [q, k]: [&Tensor; 2], heads: usize) -> Result<Option<LogFeatures>> {
+        let least = |x: &Tensor| x.min_all()?.to_dtype(DType::F64)?.to_scalar::<f64>();
+        if !q.device().is_cpu() || least(q)? + least(k)? >= LOW {
+            return Ok(None);
+        }
+        // x below 0, and ln(1 + x) above.
+        let log = |x: &Tensor| split(&((x.relu()? + 1.0)?.log()? - x.neg()?.relu()?)?, heads);
+        Ok(Some(LogFeatures {
+            q: log(q)?,
+            k: log(k)?,
+        }))
     }
 }
 
@@ -84,6 +104,18 @@ impl<M: FeatureMap> LinearAttention<M> {
         })
     }
 
+    /// The logarithms of features that are too small for their products. Rotated features are no positive ones.
+    fn small_features(&self, maps: [&Tensor; 2], cx: &Cx) -> Result<Option<LogFeatures>> {
+        let logs = match self.rotary {
+            None => self.map.logs(maps, self.projections.n_heads)?,
+            Some(_) => None,
+        };
+        match logs {
+            Some(logs) if !logs.are_moderate(cx)? => Ok(Some(logs)),
+            _ => Ok(None),
+        }
+    }
+
     /// φ(q) and φ(k) for the normaliser, and both for the weighted sum of values.
     fn features(&self, [q, k]: [&Tensor; 2], positions: &Positions) -> Result<[[Tensor; 2]; 2]> {
         let (q, k) = (self.map.features(q)?, self.map.features(k)?);
@@ -100,6 +132,9 @@ impl<M: FeatureMap> Mixer for LinearAttention<M> {
         let p = &self.projections;
         let at = Positions::Sequence(cx);
         let [q, k, v] = p.maps(x, &at)?;
+        if let Some(logs) = self.small_features([&q, &k], cx)? {
+            return p.output(&logs.attend(p, &v, cx)?);
+        }
         let [[q, k], rotated] = self.features([&q, &k], &at)?;
         let o = match &self.rotary {
             None => p.attend([&q, &k, &v], Weights::LinearNormalised, cx)?,

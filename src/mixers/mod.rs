@@ -33,6 +33,7 @@ pub(crate) mod kernel_length;
 mod lightning;
 mod linear_attention;
 mod lmu;
+mod log_features;
 mod lru;
 mod lstm;
 mod mamba;

@@ -1,11 +1,18 @@
 //! Performer (Choromanski et al. 2020): softmax attention estimated without bias by positive random features, which makes it
-//! linear attention.
+//! linear attention. Its features are exponentials that long queries and keys drive out of the numbers that there are: their
+//! logarithms are kept, and exponents taken from the largest.
 
-use super::linear_attention::{FeatureMap, LinearAttention};
-use super::{attention, Core, Entry, Family, Growth, MixerOption, MixerSpec, ReleasedBlock};
-use crate::nn::Params;
-use crate::ops::{self, rng::Rng};
-use candle_core::{Result, Tensor, D};
+use super::attention::Projections;
+use super::log_features::LogFeatures;
+use super::rotary::Positions;
+use super::{
+    attention, Core, Entry, Family, Growth, Mixer, MixerOption, MixerSpec, Recurrent,
+    ReleasedBlock, State,
+};
+use crate::ltv::Ltv;
+use crate::nn::{Cx, Params};
+use crate::ops::{self, rng::Rng, Weights};
+use candle_core::{DType, Result, Tensor, D};
 
 pub(super) const ENTRY: Entry = Entry {
     name: "performer",
@@ -35,8 +42,10 @@ pub(super) const ENTRY: Entry = Entry {
         Some(work.over_features(features(spec), 2 * spec.n_heads))
     },
     build: |spec, params| {
-        let map = |_: &_| RandomFeatures::new(spec, params);
-        Ok(Box::new(LinearAttention::new(spec, params, map)?))
+        Ok(Box::new(Performer {
+            projections: Projections::new(spec, params)?,
+            map: RandomFeatures::new(spec, params)?,
+        }))
     },
 };
 
@@ -97,25 +106,96 @@ fn orthogonal(m: usize, count: usize, rng: &mut Rng) -> Vec<f64> {
     rows.concat()
 }
 
-impl FeatureMap for RandomFeatures {
-    fn width(&self) -> usize {
-        self.omega.dims()[2]
-    }
-
-    /// e^{Ωx - |x|²/2} / √M of x / m^{1/4}.
-    fn features(&self, x: &Tensor) -> Result<Tensor> {
+impl RandomFeatures {
+    /// Ωx - |x|²/2 of x / m^{1/4}, of x `(batch, rows, heads · m)`: `(batch, rows, heads, M)`.
+    fn exponents(&self, x: &Tensor) -> Result<Tensor> {
         let (heads, m, count) = self.omega.dims3()?;
         let (batch, rows, _) = x.dims3()?;
         let x = (x * (m as f64).powf(-0.25))?;
         let x = x.reshape((batch * rows, heads, m))?.transpose(0, 1)?;
         let half = (x.sqr()?.sum_keepdim(D::Minus1)? * 0.5)?;
         let projected = ops::matmul(&x, &self.omega.to_dtype(x.dtype())?)?;
-        let features = projected.broadcast_sub(&half)?.exp()?;
-        let features = (features * (count as f64).powf(-0.5))?;
-        features
-            .transpose(0, 1)?
-            .contiguous()?
-            .reshape((batch, rows, heads * count))
+        let exponents = projected.broadcast_sub(&half)?.transpose(0, 1)?;
+        exponents.contiguous()?.reshape((batch, rows, heads, count))
+    }
+
+    /// The features of such exponents, `(batch, rows, heads · M)`.
+    fn features(exponents: &Tensor) -> Result<Tensor> {
+        let count = exponents.dim(3)? as f64;
+        (exponents.exp()? * count.powf(-0.5))?.flatten_from(2)
+    }
+}
+
+struct Performer {
+    projections: Projections,
+    map: RandomFeatures,
+}
+
+impl Performer {
+    /// The logarithms of the features of queries and keys, in the type `dtype`: what rounding adds to an exponent, it multiplies
+    /// the feature by.
+    fn logs(&self, [q, k]: [&Tensor; 2], dtype: DType) -> Result<LogFeatures> {
+        let of = |x: &Tensor| self.map.exponents(&x.to_dtype(dtype)?);
+        Ok(LogFeatures {
+            q: of(q)?,
+            k: of(k)?,
+        })
+    }
+
+    /// The type of the weights.
+    fn wide(&self) -> DType {
+        self.map.omega.dtype()
+    }
+}
+
+impl Mixer for Performer {
+    fn forward(&self, x: &Tensor, cx: &Cx) -> Result<Tensor> {
+        let p = &self.projections;
+        let [q, k, v] = p.maps(x, &Positions::Sequence(cx))?;
+        let logs = self.logs([&q, &k], x.dtype())?;
+        if logs.are_moderate(cx)? {
+            let [q, k] = [&logs.q, &logs.k].map(RandomFeatures::features);
+            return p.output(&p.attend([&q?, &k?, &v], Weights::LinearNormalised, cx)?);
+        }
+        let wide = self.wide();
+        let logs = match x.dtype() == wide {
+            true => logs,
+            false => self.logs([&q, &k], wide)?,
+        };
+        let o = logs.attend(p, &v.to_dtype(wide)?, cx)?;
+        p.output(&o.to_dtype(x.dtype())?)
+    }
+
+    fn state_size(&self, _seq_len: usize) -> usize {
+        LogFeatures::state_size(&self.projections, self.map.omega.dims()[2])
+    }
+
+    fn recurrent(&self) -> Option<&dyn Recurrent> {
+        Some(self)
+    }
+
+    fn ltv(&self, u: &Tensor) -> Result<Option<Ltv>> {
+        let (p, cx) = (&self.projections, Cx::eval());
+        let [q, k, _] = p.maps(&u.unsqueeze(0)?, &Positions::Sequence(&cx))?;
+        let logs = self.logs([&q, &k], u.dtype())?;
+        let [q, k] = [&logs.q, &logs.k].map(RandomFeatures::features);
+        let (q, k) = (p.split(&q?)?, p.split(&k?)?);
+        let eta = (&q * k.cumsum(2)?)?.sum(3)?.squeeze(0)?;
+        p.separable(&q, &k, &eta).map(Some)
+    }
+}
+
+impl Recurrent for Performer {
+    fn init(&self, batch: usize) -> Result<State> {
+        LogFeatures::start(&self.projections, batch, self.map.omega.dims()[2])
+    }
+
+    fn step(&self, x_t: &Tensor, at: usize, state: &mut State) -> Result<Tensor> {
+        let (p, wide) = (&self.projections, self.wide());
+        let [q, k, v] = p.maps(&x_t.unsqueeze(1)?, &Positions::Token(at))?;
+        let logs = self.logs([&q, &k], wide)?;
+        let o = logs.step(&v.to_dtype(wide)?, state)?;
+        p.output(&o.to_dtype(x_t.dtype())?)?.squeeze(1)
     }
 }
 

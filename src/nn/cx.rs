@@ -93,6 +93,14 @@ impl Cx {
         self.reach.as_ref().or(positions)
     }
 
+    /// The last token of each sequence, `(batch)` u32, where attention sees all of them; `None` where it sees the past alone.
+    pub fn last_seen(&self) -> Result<Option<Tensor>> {
+        let reach = self.reach.as_ref();
+        reach
+            .map(|reach| reach.narrow(1, 0, 1)?.squeeze(1))
+            .transpose()
+    }
+
     /// Whether this is a pass of training.
     pub fn is_training(&self) -> bool {
         self.training.is_some()

@@ -22,6 +22,7 @@ mod published;
 mod pytorch;
 mod registry;
 mod resume;
+mod scales;
 mod sources;
 mod threads;
 mod training;
