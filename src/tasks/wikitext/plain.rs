@@ -2,10 +2,10 @@
 
 use super::rows::{self, Encoder};
 use crate::error::{Error, Position, Result};
+use crate::files;
 use crate::tasks::lines::begins_article;
 use crate::tasks::Counts;
 use rayon::prelude::*;
-use std::fs::File;
 use std::io::Read;
 use std::mem::take;
 use std::path::{Path, PathBuf};
@@ -29,9 +29,6 @@ const SIZES: Sizes = Sizes {
     heading: 1 << 20,
     most: 256 << 20,
 };
-
-/// What Windows puts before a text in UTF-8.
-const BYTE_ORDER_MARK: &str = "\u{feff}";
 
 /// What is known of a text when all of it is encoded.
 pub(super) struct Whole {
@@ -84,7 +81,7 @@ fn read<F: FnMut(&[u16], u64) -> Result<()>>(
     before: u64,
     text: &mut Text<F>,
 ) -> Result<()> {
-    let mut file = File::open(path).map_err(Error::io("read", path))?;
+    let mut file = files::open(path)?;
     let (mut block, mut done, mut lines) = (Vec::new(), 0, 1);
     loop {
         let read = file
@@ -92,8 +89,11 @@ fn read<F: FnMut(&[u16], u64) -> Result<()>>(
             .take(text.sizes.block as u64)
             .read_to_end(&mut block);
         let read = read.map_err(Error::io("read", path))?;
-        if done == 0 && block.starts_with(BYTE_ORDER_MARK.as_bytes()) {
-            block.drain(..BYTE_ORDER_MARK.len());
+        if done == 0 && files::is_utf16(&block) {
+            return Err(Error::data(path, files::UTF16));
+        }
+        if done == 0 && block.starts_with(files::BOM) {
+            block.drain(..files::BOM.len());
             text.byte_order_mark = true;
         }
         done += read as u64;

@@ -9,6 +9,9 @@ use std::fs;
 use std::sync::LazyLock;
 use tempfile::TempDir;
 
+/// What Windows puts before a text in UTF-8.
+const BYTE_ORDER_MARK: &str = "\u{feff}";
+
 /// So small that short texts have many blocks, pieces and lines too long for a heading.
 const SMALL: Sizes = Sizes {
     block: 16,
@@ -257,4 +260,17 @@ fn gpt_neox_gives_real_text_back_and_the_same_tokens_in_pieces() {
         assert_counted(&whole, &text);
     }
     assert!(encoder.vocabulary.decode(&wanted) == text);
+}
+
+#[test]
+fn a_text_in_utf_16_is_refused_by_its_name() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("train.txt");
+    fs::write(&path, b"\xff\xfeh\0i\0").unwrap();
+    let encoder = with(Vocabulary::bytes(), false);
+    let refused = encode(&[path], &encoder, |_, _| Ok(())).err().unwrap();
+    assert!(
+        refused.to_string().contains("train.txt: UTF-16"),
+        "{refused}"
+    );
 }
