@@ -16,11 +16,14 @@ pub(super) fn result(text: &str) -> Result<()> {
 pub(super) fn bytes(bytes: &[u8]) -> Result<()> {
     match std::str::from_utf8(bytes) {
         Ok(text) => result(text),
-        Err(_) => {
-            let mut out = io::stdout().lock();
-            written(out.write_all(bytes).and_then(|()| out.flush()))
-        }
+        Err(_) => raw(bytes),
     }
+}
+
+/// A [`result`] to the byte, escape sequences included.
+pub(super) fn raw(bytes: &[u8]) -> Result<()> {
+    let mut out = io::stdout().lock();
+    written(out.write_all(bytes).and_then(|()| out.flush()))
 }
 
 fn written(written: io::Result<()>) -> Result<()> {

@@ -81,7 +81,7 @@ pub(super) fn main(arguments: &Arguments, global: &Global) -> Result<u8> {
     // One object at the end, or text as it comes.
     let say = |text: &str| match global.json {
         true => Ok(()),
-        false => print::result(text),
+        false => print::raw(text.as_bytes()),
     };
     say(&prompt)?;
     let (clock, mut made) = (Instant::now(), 0);
