@@ -4,7 +4,7 @@ use super::typed::Typed;
 use super::words::describe;
 use crate::cli::print::{self, columns, Align};
 use crate::cli::{exit, raised, stop_flag, Global};
-use crate::error::{refuse, Result};
+use crate::error::Result;
 use crate::store::{Heard, Outcome, Store};
 use crate::sweep::estimate::{counted, duration};
 use crate::sweep::{Overview, Seen, Stand};
@@ -75,8 +75,10 @@ fn lines_on_screen(text: &str) -> usize {
 fn look(typed: &Typed, global: &Global) -> Result<(Store, Overview)> {
     let store = Store::existing(&global.out)?;
     let asked = typed.asked_or_all(&store)?;
-    if let Some(e) = asked.unidentified {
-        refuse!("a run on files is known by their content, and without --task or an experiment the status is that of all runs here: {e}");
+    if let Some(e) = asked.unidentified.filter(|_| !global.silent()) {
+        print::talk(&format!(
+            "note: runs on files that are not here count as to be done: {e}"
+        ));
     }
     let runs = asked.plan.runs;
     let overview = Overview::of(&runs, &store)?;
