@@ -378,16 +378,13 @@ fn unstable(table: &str) -> Vec<u8> {
     let header = reader.headers().unwrap().clone();
     let at = |name: &str| header.iter().position(|found| found == name).unwrap();
     let mut writer = csv::Writer::from_writer(Vec::new());
-    let without = |row: &[String]| {
-        row.to_vec()
-            .into_iter()
-            .enumerate()
-            .filter(|(i, _)| *i != at("checksum"))
+    let without = |row: &[String]| -> Vec<String> {
+        let cells = row.iter().enumerate();
+        let cells = cells.filter(|(i, _)| *i != at("checksum"));
+        cells.map(|(_, cell)| cell.clone()).collect()
     };
     let header_cells: Vec<String> = header.iter().map(str::to_owned).collect();
-    writer
-        .write_record(without(&header_cells).map(|(_, cell)| cell))
-        .unwrap();
+    writer.write_record(without(&header_cells)).unwrap();
     for row in reader.records() {
         let mut row: Vec<String> = row.unwrap().iter().map(str::to_owned).collect();
         if (row[at("mixer")].as_str(), row[at("lr")].as_str()) == ("ssd", "0.01") {
@@ -396,9 +393,7 @@ fn unstable(table: &str) -> Vec<u8> {
                 _ => row[at("outcome")] = "diverged".to_owned(),
             }
         }
-        writer
-            .write_record(without(&row).map(|(_, cell)| cell))
-            .unwrap();
+        writer.write_record(without(&row)).unwrap();
     }
     writer.into_inner().unwrap()
 }

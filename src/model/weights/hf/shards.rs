@@ -7,7 +7,7 @@ use crate::files;
 use candle_core::Tensor;
 use serde::de::{Error as _, MapAccess, Visitor};
 use serde::{Deserialize, Deserializer};
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fmt;
 use std::path::{Component, Path};
 
@@ -29,12 +29,11 @@ struct Index {
 pub(super) fn read(folder: &Path) -> Result<(Vec<Mapped>, HashMap<String, Tensor>)> {
     let place = folder.join(INDEX);
     let index = index(&place)?;
-    let mut shards = BTreeMap::new();
-    for shard in index.values() {
-        if !shards.contains_key(&shard) {
-            shards.insert(shard, open(folder, shard)?);
-        }
-    }
+    let names: BTreeSet<&String> = index.values().collect();
+    let shards = names
+        .into_iter()
+        .map(|shard| Ok((shard, open(folder, shard)?)));
+    let shards: BTreeMap<&String, Mapped> = shards.collect::<Result<_>>()?;
     check(&index, &shards).map_err(|why| Error::data(&place, why))?;
     let mut tensors = HashMap::new();
     for (name, shard) in &shards {

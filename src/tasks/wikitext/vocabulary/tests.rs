@@ -213,11 +213,14 @@ fn end_of_text(special: &[&str], beside: &[(&str, &str)]) -> Result<(Option<u16>
     Ok((found.vocabulary()?.eos(), found.sha256))
 }
 
+/// Special tokens, the files beside the tokenizer's with their content, and the id at the end of a text.
+type Declared<'a> = (&'a [&'a str], &'a [(&'a str, &'a str)], Option<u16>);
+
 #[test]
 fn the_end_of_text_is_the_token_that_is_declared_for_it() {
     let (config, map) = ("tokenizer_config.json", "special_tokens_map.json");
     let chat = ["<|pad|>", "<|endoftext|>", "<|im_end|>"];
-    let cases: [(&[&str], &[(&str, &str)], Option<u16>); 10] = [
+    let cases: [Declared; 10] = [
         (&[], &[], None),
         (&["<|pad|>", "<|endoftext|>"], &[], Some(264)),
         (&["<s>", "</s>"], &[], Some(264)),
