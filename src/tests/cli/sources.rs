@@ -212,7 +212,9 @@ fn one_changed_byte_in_any_file_that_is_read_is_another_run_or_is_refused() {
         let line = format!("{line} --data-dir {folder}");
         let before = id(&world, &line);
         assert!(before.is_some(), "{folder}");
-        let all = files(&world.path(folder));
+        let mut all = files(&world.path(folder));
+        // A lock of the generator is empty, and no data.
+        all.retain(|path| fs::metadata(path).unwrap().len() > 0);
         // Many of one kind are alike.
         let step = (all.len() / 4).max(1);
         for path in all.iter().step_by(step).chain(all.last()) {

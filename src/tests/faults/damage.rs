@@ -232,7 +232,10 @@ fn damaged_weights_are_refused_or_the_same() {
 #[test]
 fn damaged_token_files_are_refused_or_the_same() {
     let folder = tempfile::tempdir().unwrap();
-    let text = " = A = \n \n the words of a page , of which there are some \n".repeat(30);
+    // A text of its own: tokens of one text are shared by whoever reads it.
+    let page = folder.path().display();
+    let text =
+        format!(" = {page} = \n \n the words of a page , of which there are some \n").repeat(30);
     for name in ["train.txt", "valid.txt", "test.txt"] {
         fs::write(folder.path().join(name), &text).unwrap();
     }
