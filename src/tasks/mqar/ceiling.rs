@@ -106,22 +106,14 @@ fn others(rung: &[f64], range: Range<usize>, counts: &[f64], out: &mut impl FnMu
 
 #[cfg(test)]
 mod tests {
+    use super::super::tests;
     use super::*;
     use crate::tasks::Generator;
 
     fn config(seq_len: usize, kv_pairs: usize) -> MqarConfig {
         MqarConfig {
-            data: Generator::Native,
-            data_seed: 0,
-            vocab_size: 8192,
-            seq_len,
-            test_seq_len: None,
-            kv_pairs,
-            key_tokens: 1,
-            overwrites: 0,
-            passes: 1,
             train_examples: 20_000,
-            test_examples: 1,
+            ..tests::config(Generator::Native, seq_len, kv_pairs, 8192)
         }
     }
 

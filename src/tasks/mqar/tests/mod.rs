@@ -8,7 +8,12 @@ use crate::tasks::testing::per_token;
 use proptest::prelude::*;
 use std::collections::{HashMap, HashSet};
 
-fn config(data: Generator, seq_len: usize, kv_pairs: usize, vocab_size: usize) -> MqarConfig {
+pub(super) fn config(
+    data: Generator,
+    seq_len: usize,
+    kv_pairs: usize,
+    vocab_size: usize,
+) -> MqarConfig {
     MqarConfig {
         data,
         data_seed: 0,
