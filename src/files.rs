@@ -173,7 +173,7 @@ pub const BOM: &[u8] = b"\xef\xbb\xbf";
 /// Opens the file at `path` to read it.
 ///
 /// # Errors
-/// What the system refuses; a folder; a named pipe, whose reader would wait for ever. A pipe that another program has
+/// A file that the system refuses; a folder; a named pipe, whose reader would wait for ever. A pipe that another program has
 /// open, as in `<(command)`, is read.
 pub fn open(path: &Path) -> Result<File> {
     let found = fs::metadata(path).map_err(Error::io("read", path))?;
@@ -201,7 +201,7 @@ pub fn read_bytes(path: &Path) -> Result<Vec<u8>> {
 /// The text of the file at `path`, which is UTF-8, without the byte-order mark that may stand before it.
 ///
 /// # Errors
-/// Those of [`open`], and another encoding.
+/// The errors of [`open`], and another encoding than UTF-8.
 pub fn read_text(path: &Path) -> Result<String> {
     let mut bytes = read_bytes(path)?;
     if is_utf16(&bytes) {

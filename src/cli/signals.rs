@@ -15,7 +15,7 @@ use std::sync::Arc;
 pub(super) fn stop_flag() -> Result<Arc<AtomicBool>, Error> {
     let stop = Arc::new(AtomicBool::new(false));
     flag::register_conditional_shutdown(SIGINT, 130, Arc::clone(&stop)).map_err(failed)?;
-    // Of `nohup`: the run is to outlive its terminal.
+    // `nohup` ignores it, so that the run outlives its terminal.
     let kept = |signal: &c_int| *signal == SIGHUP && is_ignored(*signal);
     for signal in STOPPING.into_iter().filter(|signal| !kept(signal)) {
         flag::register(signal, Arc::clone(&stop)).map_err(failed)?;

@@ -267,7 +267,7 @@ fn sentence(config: &RunConfig, task: &str, result: &RunResult) -> String {
 /// Test accuracy, in percent, from which on a task counts as learnt and nothing has to be said of it.
 const LEARNT: f64 = 90.0;
 
-/// Of a run that did not learn its task: the accuracy without recall, and what was to be expected of its mixer.
+/// The accuracy without recall and the measured accuracy of the mixer, for a run that did not learn its task; else empty.
 fn expected(config: &RunConfig, accuracy: f64) -> String {
     if accuracy >= LEARNT {
         return String::new();

@@ -15,14 +15,14 @@ use candle_core::{DType, Result, Tensor, D};
 const HIGH: f64 = 30.0;
 /// The least exponent of the largest term of a sum whose terms of any weight are products of two normal numbers in f32.
 pub(super) const LOW: f64 = -40.0;
-/// What stands for the logarithm of nothing.
+/// The stand-in for the logarithm of 0.
 const NOTHING: f64 = -1e30;
 
 /// The logarithms of a sequence's features.
 pub(super) struct LogFeatures {
-    /// Of queries, `(batch, rows, heads, m)`.
+    /// Logarithms of the features of queries, `(batch, rows, heads, m)`.
     pub q: Tensor,
-    /// Of keys, `(batch, seq_len, heads, m)`.
+    /// Logarithms of the features of keys, `(batch, seq_len, heads, m)`.
     pub k: Tensor,
 }
 

@@ -225,7 +225,7 @@ impl Resolved {
     /// [`TaskConfig::identify`]: crate::config::TaskConfig::identify
     ///
     /// # Errors
-    /// Those of that function.
+    /// The errors of that function.
     pub fn identify(&mut self, data_dir: Option<&Path>) -> Result<()> {
         let named = self.config.task.source_digest().is_some();
         self.config.task.identify(data_dir)?;

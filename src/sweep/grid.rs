@@ -38,7 +38,7 @@ impl Plan {
     /// not there stay as they are.
     ///
     /// # Errors
-    /// That of the first of these.
+    /// The error of the first of these runs.
     ///
     /// [`TaskConfig::identify`]: crate::config::TaskConfig::identify
     pub fn identify(&mut self, data_dir: Option<&Path>) -> Result<()> {

@@ -122,7 +122,7 @@ pub(super) fn studies<'a>(
             left_out: Vec::new(),
         };
         for (at, mut sources) in cells {
-            // Of runs on several files those that most mixers saw.
+            // Runs on several files are not mixed: the files that most mixers saw are taken.
             let fullest = sources.iter().max_by_key(|(_, sides)| sides.len());
             let Some(files) = fullest.map(|(files, _)| *files) else {
                 continue;

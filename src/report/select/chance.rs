@@ -15,7 +15,7 @@ pub(super) const NO_RECALL: &str = "no recall";
 /// The majority-class baseline, as tables and legends name it.
 pub(super) const MAJORITY: &str = "majority";
 
-/// What is reached without learning, and its name: the best accuracy without recall where tokens are the answers, a guess among
+/// The accuracy that needs no learning, and its name: the best accuracy without recall where tokens are the answers, a guess among
 /// the classes where a class is; `None` where the next token of a text is, or sizes are not known.
 pub(super) fn chance(run: &Record) -> Option<(&'static str, f64)> {
     let task = crate::tasks::find(run.text("task")).ok()?;

@@ -49,7 +49,7 @@ pub(super) fn named(content: &[u8]) -> Option<String> {
     known.next().is_none().then_some(first.content)
 }
 
-/// What a file beside `tokenizer` declares, and that file: `Some(None)` declares that there is none.
+/// The end-of-text token that a file beside `tokenizer` declares, and that file: `Some(None)` declares that there is none.
 pub(super) fn declared(tokenizer: &Path) -> Result<Option<(Option<String>, PathBuf)>> {
     let folder = tokenizer.parent().unwrap_or(Path::new(""));
     let places = [
@@ -73,7 +73,7 @@ pub(super) fn declared(tokenizer: &Path) -> Result<Option<(Option<String>, PathB
     Ok(None)
 }
 
-/// Where the declaration of an adopted copy at `tokenizer` is kept.
+/// The path of the declaration of an adopted copy at `tokenizer`.
 pub(super) fn kept(tokenizer: &Path) -> PathBuf {
     tokenizer.with_extension("config.json")
 }

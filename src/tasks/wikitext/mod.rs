@@ -195,7 +195,7 @@ pub fn load(config: &WikitextConfig, data_dir: Option<&Path>) -> Result<Splits> 
 /// others need not be there.
 ///
 /// # Errors
-/// Those of [`load`], of these splits.
+/// The errors of [`load`], of these splits.
 pub fn load_some(
     config: &WikitextConfig,
     data_dir: Option<&Path>,
@@ -212,7 +212,7 @@ pub fn load_some(
 /// [`load`], whatever number of tokens the splits have.
 ///
 /// # Errors
-/// Those of [`load`] but for the number of windows.
+/// The errors of [`load`] but for the number of windows.
 pub fn load_of_any_length(config: &WikitextConfig, data_dir: Option<&Path>) -> Result<Splits> {
     let (texts, warnings) = texts(config, data_dir, ALL)?;
     Ok(splits(texts, warnings))

@@ -10,16 +10,16 @@ use std::io::Read;
 use std::mem::take;
 use std::path::{Path, PathBuf};
 
-/// How much of a text is in hand at once, in bytes.
+/// Bytes of a text that are in hand at once.
 #[derive(Clone, Copy)]
 struct Sizes {
     /// Read at once, and encoded at once by all threads.
     block: usize,
-    /// Of a piece, where the text has borders enough.
+    /// Bytes of a piece, where the text has borders enough.
     piece: usize,
-    /// Of a line that is held to see whether it is a heading; a longer one is none.
+    /// Bytes of a line that is held to see whether it is a heading; a longer one is none.
     heading: usize,
-    /// Of a text without a border; encoding takes a hundred times as many.
+    /// Bytes of a text without a border; encoding takes a hundred times as many.
     most: usize,
 }
 
@@ -30,7 +30,7 @@ const SIZES: Sizes = Sizes {
     most: 256 << 20,
 };
 
-/// What is known of a text when all of it is encoded.
+/// Counts of a text that is encoded to its end.
 pub(super) struct Whole {
     pub(super) counts: Counts,
     /// Headings of the first level.
@@ -138,7 +138,7 @@ struct Text<'a, F> {
     line: String,
     /// Whether the beginning of that line went on before the rest of it.
     cut: bool,
-    /// What is in no piece yet of the text, or of its last article.
+    /// Text that is in no piece yet, of the last article where articles are separated.
     rest: String,
     /// The line of its file that the rest begins on.
     rest_line: u64,

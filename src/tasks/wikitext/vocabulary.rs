@@ -94,7 +94,7 @@ impl Vocabulary {
         }
     }
 
-    /// What [`Self::encode`] refuses, where that is known without encoding.
+    /// The refusal of [`Self::encode`], where it is known without encoding.
     pub(super) fn check(&self, text: &str) -> Result<(), String> {
         match &self.kind {
             Kind::Bytes if text.contains('\0') => Err(
@@ -130,7 +130,7 @@ impl Vocabulary {
         self.eos
     }
 
-    /// Of the `tokenizer.json` at `path`, whose bytes are `content`, with the end-of-text token `eos`.
+    /// The vocabulary of the `tokenizer.json` at `path`, whose bytes are `content`, with the end-of-text token `eos`.
     fn parse(content: &[u8], path: &Path, eos: Option<&str>) -> Result<Self> {
         let refused = |why: String| {
             let reason = format!("no tokenizer.json that can be used here: {why}");
