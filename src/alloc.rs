@@ -133,20 +133,35 @@ fn large(layout: Layout) -> Option<usize> {
     is.then(|| layout.size().next_multiple_of(PAGE))
 }
 
-/// A block, and whether it is known to be zero; null if the system has no more.
+/// A block, and whether it is known to be zero. Ends the process if the system has no more, as the standard library would,
+/// but in a sentence instead of a backtrace.
 fn obtain(bytes: usize) -> (*mut u8, bool) {
+    obtained(bytes).unwrap_or_else(|used| {
+        eprintln!("error: {}", refusal(bytes, used));
+        std::process::exit(1)
+    })
+}
+
+/// As [`obtain`], or the bytes in use if the system has no more.
+fn obtained(bytes: usize) -> Result<(*mut u8, bool), usize> {
     let mut blocks = blocks();
     if let Some(block) = blocks.take(bytes) {
-        return (block.address, false);
+        return Ok((block.address, false));
     }
     while let Some(block) = blocks.surplus(bytes) {
         release(block);
     }
     let made = map(bytes);
-    if !made.is_null() {
-        blocks.use_more(bytes);
+    if made.is_null() {
+        return Err(blocks.used);
     }
-    (made, true)
+    blocks.use_more(bytes);
+    Ok((made, true))
+}
+
+fn refusal(bytes: usize, used: usize) -> String {
+    let [more, used] = [bytes, used].map(|count| format!("{:.1} GB", count as f64 / 1e9));
+    format!("memory allocation of {more} failed, beside {used} in use: take smaller sizes, a smaller batch or a shorter text")
 }
 
 fn keep(block: Block) {

@@ -105,12 +105,15 @@ fn a_block_that_grows_or_shrinks_keeps_its_content() {
 }
 
 #[test]
-fn more_than_the_system_has_is_an_error_and_is_not_remembered() {
-    let most = blocks().most;
-    // SAFETY: the layout is not empty; nothing is made.
-    let address = unsafe { Allocator.alloc(layout(1 << 60)) };
-    assert!(address.is_null());
-    assert!(blocks().most < most.max(1 << 50));
+fn more_than_the_system_has_is_refused_with_its_size_and_is_not_remembered() {
+    let (much, most) = (1 << 46, blocks().most);
+    let used = obtained(much).unwrap_err();
+    let said = refusal(much, used);
+    assert!(
+        said.starts_with("memory allocation of 70368.7 GB failed"),
+        "{said}"
+    );
+    assert!(blocks().most < most + much);
 }
 
 #[test]

@@ -377,6 +377,10 @@ pub fn identity(
         records.push(record(&name, "identity", [None, None], Some(off)));
     }
     let columns = ["difference".to_owned(), "steps Δ".to_owned()].to_vec();
+    let a = match (1e-6..1e6).contains(&a) {
+        true => format!("{a}"),
+        false => format!("{a:e}"),
+    };
     let title = format!("largest |e^(-Δ a) - σ(-z)^a| with Δ = softplus(z), a = {a}");
     Ok(table_report(
         "Identity (33): the transition of S6 with A = a I is a reversed sigmoid",

@@ -78,11 +78,12 @@ impl LayerSizes<'_> {
     /// Bytes of a pass over the sequence.
     pub fn pass(&self) -> f64 {
         let d = self.model.d_model as f64;
-        let (mapped, channels) = self.work().map_or((0.0, d), |work| {
-            (work.features as f64, work.channels as f64)
+        let (mapped, channels, pairs) = self.work().map_or((0.0, d, 0.0), |work| {
+            (work.features as f64, work.channels as f64, work.pairs[0])
         });
         let features = self.parameters as f64 / d + mapped + channels;
-        NUMBER * self.seq_len as f64 * (OF_CHANNEL * d + OF_FEATURE * features)
+        let of_token = OF_CHANNEL * d + OF_FEATURE * features + pairs * self.seq_len as f64;
+        NUMBER * self.seq_len as f64 * of_token
     }
 
     /// Products of maps, which are as wide as its channels, and rows of attention.

@@ -5,7 +5,8 @@
 use super::attention::{self, Projections};
 use super::rotary::Positions;
 use super::{
-    Core, Entry, Family, Growth, Mixer, MixerOption, MixerSpec, Recurrent, ReleasedBlock, State,
+    Core, Entry, Family, Growth, Mixer, MixerOption, MixerSpec, MixerWork, Recurrent,
+    ReleasedBlock, State,
 };
 use crate::nn::{linear, Cx, Params};
 use crate::ops::{self, Weights};
@@ -48,8 +49,17 @@ pub(super) const ENTRY: Entry = Entry {
     },
     stem: "sinkhorn",
     work: |spec| {
-        let keys = option(spec, "block", 16).saturating_mul(2);
-        Some(attention::work(spec, Core::SparseAttention(keys)))
+        let [block, rounds] =
+            [("block", 16), ("rounds", 5)].map(|(name, of)| option(spec, name, of));
+        let work = attention::work(spec, Core::SparseAttention(block.saturating_mul(2)));
+        let matrices = spec.n_heads as f64 / (block as f64).powi(2);
+        Some(MixerWork {
+            pairs: [
+                matrices * AT_ONCE,
+                matrices * KEPT_IN_A_ROUND * (rounds + 1) as f64,
+            ],
+            ..work
+        })
     },
     build: |spec, params| Ok(Box::new(Sinkhorn::new(spec, params)?)),
 };
@@ -64,6 +74,10 @@ fn option(spec: &MixerSpec, name: &str, default: usize) -> usize {
     let given = spec.option(name).and_then(|count| count.parse().ok());
     given.unwrap_or(default)
 }
+
+/// Matrices over pairs of blocks that exist at one time, and those that the backward pass keeps of a round.
+const AT_ONCE: f64 = 6.0;
+const KEPT_IN_A_ROUND: f64 = 12.0;
 
 /// Subtracted from the logarithms of weights that are none.
 const FAR: f64 = 1e30;

@@ -3,7 +3,7 @@
 use super::{Entry, MixerSpec};
 
 /// What one layer of a mixer computes for a token.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub struct MixerWork {
     /// The algorithm that moves information along the sequence.
     pub core: Core,
@@ -16,6 +16,9 @@ pub struct MixerWork {
     pub projections: usize,
     /// Numbers a token that a feature map makes of queries and keys, where they are more than these.
     pub features: usize,
+    /// Numbers for each pair of tokens of a sequence, of matrices over pairs: those that exist at one time in a pass, and
+    /// those that its backward pass keeps.
+    pub pairs: [f64; 2],
 }
 
 /// Algorithms along the sequence, by the arithmetic that bounds their time.
@@ -47,6 +50,7 @@ impl MixerWork {
             states,
             projections,
             features: 0,
+            pairs: [0.0; 2],
         }
     }
 

@@ -137,14 +137,15 @@ fn step_bytes(run: &RunConfig, task: &Sizes, model: &ModelSizes) -> f64 {
         Some(_) => 0.0,
         None => HEAD_ROWS * task.vocab_size as f64,
     };
-    FLOAT * (examples * layers * token_floats(run, model) + head)
+    FLOAT * (examples * layers * token_floats(run, model, task.seq_len) + head)
 }
 
 /// Bytes of the examples that are tested at one time, of which no layer outlives the next; where they are no longer than
 /// those of a step, a step has more.
 fn test_bytes(run: &RunConfig, task: &Sizes, model: &ModelSizes) -> f64 {
     let examples = at_once(run, task.tested_examples());
-    FLOAT * examples * task.tokens_per_tested_example() as f64 * token_floats(run, model)
+    let of_token = token_floats(run, model, task.test_seq_len);
+    FLOAT * examples * task.tokens_per_tested_example() as f64 * of_token
 }
 
 /// Of `examples` those that go through the model together.
@@ -153,8 +154,8 @@ fn at_once(run: &RunConfig, examples: usize) -> f64 {
     step.min(examples) as f64
 }
 
-/// Floats that one layer makes of a token.
-fn token_floats(run: &RunConfig, model: &ModelSizes) -> f64 {
+/// Floats that one layer makes of a token of a sequence of this length.
+fn token_floats(run: &RunConfig, model: &ModelSizes, seq_len: usize) -> f64 {
     let (d, layers) = (run.model.d_model as f64, run.model.n_layers as f64);
     // A map from d channels has as many features as it has weights for each of them.
     let features = model.block / d;
@@ -164,10 +165,12 @@ fn token_floats(run: &RunConfig, model: &ModelSizes) -> f64 {
     };
     let of_model = mixers::of_model(&run.model).unwrap_or_default();
     let mapped = of_model.iter().map(|(mixer, model, count)| {
-        let features = mixer.work(&**model).map_or(0, |work| work.features);
-        features as f64 * *count as f64 / layers
+        let of_token = mixer.work(&**model).map_or(0.0, |work| {
+            FLOATS_PER_MAPPED_FEATURE * work.features as f64 + work.pairs[1] * seq_len as f64
+        });
+        of_token * *count as f64 / layers
     });
-    let mapped = FLOATS_PER_MAPPED_FEATURE * mapped.sum::<f64>();
+    let mapped = mapped.sum::<f64>();
     let channels = (FLOATS_PER_CHANNEL + by_head) * d;
     channels + FLOATS_PER_FEATURE * features + mapped
 }
