@@ -78,6 +78,7 @@ pub(super) fn main(mut arguments: Arguments, task: Task, global: &Global) -> Res
         return Ok(exit::DONE);
     }
     identified?;
+    arguments.training.check_data_dir([&resolved.config.task])?;
     let Resolved { config, notes, .. } = resolved;
     arguments.device.serves(&config, &arguments.training)?;
     let stop = stop_flag()?;
@@ -295,7 +296,7 @@ fn expected(config: &RunConfig, accuracy: f64) -> String {
             why => why,
         };
         format!(
-            " By these defaults {} was measured at {:.1} %: {why}.",
+            " By these defaults {} was measured at {:.1} % with AVX-512: {why}.",
             row.mixer,
             100.0 * row.accuracy
         )
@@ -337,13 +338,13 @@ mod tests {
         assert!(
             plain.starts_with(
                 " Without recall, position alone answers 30.7 % right: no recall shown. By these defaults s6 was measured at \
-                 27.3 %: it learns"
+                 27.3 % with AVX-512: it learns"
             ),
             "{plain}"
         );
         let unlucky = run(&[("mixer", "normalized")]);
         assert!(
-            unlucky.contains("99.0 %: on another processor"),
+            unlucky.contains("99.0 % with AVX-512: on another processor"),
             "{unlucky}"
         );
         let other = run(&[("mixer", "s6"), ("kv-pairs", "2")]);

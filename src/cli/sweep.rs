@@ -130,7 +130,10 @@ fn train(typed: &Typed, asked: Asked, global: &Global) -> Result<u8> {
             unidentified
                 .map(|e| format!("runs on files that are not here count as to be done: {e}")),
         ),
-        false => plan.identify(data_dir)?,
+        false => {
+            plan.identify(data_dir)?;
+            training.check_data_dir(plan.runs.iter().map(|run| &run.task))?;
+        }
     }
     if !global.silent() {
         let notes = plan.notes.iter();

@@ -1,11 +1,12 @@
 //! What trains one run: a child process, or a stand-in in tests.
 
-use crate::config::RunConfig;
-use crate::error::Result;
+use crate::config::{RunConfig, TaskConfig};
+use crate::error::{ensure, Result};
 use crate::store::Failure;
 use clap::Args;
 use serde::Deserialize;
 use serde_json::Value;
+use std::env;
 use std::path::PathBuf;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
@@ -30,6 +31,35 @@ pub struct Training {
     /// Train even what needs more memory than there is.
     #[arg(long, hide_short_help = true)]
     pub allow_swap: bool,
+}
+
+impl Training {
+    /// Refuses a `--data-dir` that none of `tasks`, whose files are named already, reads. One that `DSF_DATA` names may wait
+    /// for another command.
+    pub fn check_data_dir<'a>(
+        &self,
+        tasks: impl IntoIterator<Item = &'a TaskConfig>,
+    ) -> Result<()> {
+        let by_variable = env::var_os("DSF_DATA").map(PathBuf::from);
+        let Some(dir) = self
+            .data_dir
+            .as_ref()
+            .filter(|_| self.data_dir != by_variable)
+        else {
+            return Ok(());
+        };
+        let mut tasks = tasks.into_iter().peekable();
+        let Some(name) = tasks.peek().map(|task| task.name().to_owned()) else {
+            return Ok(());
+        };
+        ensure!(
+            tasks.any(|task| task.source_digest().is_some()),
+            "--data-dir {}: no file is read, since the data of {name} are generated or built in. \
+             Give `--data files` in lra or `--corpus text` in wikitext to read files, or leave --data-dir out",
+            dir.display()
+        );
+        Ok(())
+    }
 }
 
 /// A span given in minutes, at least a second.

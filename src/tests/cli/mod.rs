@@ -60,8 +60,13 @@ impl World {
 
     /// [`Self::dsf`] under an instruction set.
     pub fn dsf_with(&self, simd: &str, line: &str) -> Said {
+        self.dsf_in(("DSF_SIMD", simd), line)
+    }
+
+    /// [`Self::dsf`] with a variable of the environment.
+    pub fn dsf_in(&self, (name, value): (&str, &str), line: &str) -> Said {
         let mut command = self.command(&line.split_whitespace().collect::<Vec<_>>());
-        Said::of(command.env("DSF_SIMD", simd))
+        Said::of(command.env(name, value))
     }
 
     pub fn call(&self, arguments: &[&str], stdin: &[u8]) -> Said {

@@ -291,3 +291,22 @@ fn runs_of_generated_data_keep_their_ids_and_name_no_files() {
         assert_eq!(id(&world, line).as_deref(), Some(known), "{line}");
     }
 }
+
+/// A folder that a command names and does not read would leave its user with results on other data than meant.
+#[test]
+fn a_folder_of_data_that_no_run_reads_is_refused() {
+    let world = World::new();
+    for line in [
+        "wikitext --preset smoke --data-dir mine",
+        "lra --preset smoke --dataset listops --data-dir mine",
+        "mqar --preset smoke --data-dir mine",
+        "sweep --task mqar --preset smoke --mixer softmax --data-dir mine",
+    ] {
+        let message = world.dsf(line).refused();
+        assert!(message.contains("--data-dir mine"), "{message}");
+    }
+    // A variable of the environment is for all commands.
+    world
+        .dsf_in(("DSF_DATA", "mine"), "mqar --preset smoke")
+        .ok();
+}
