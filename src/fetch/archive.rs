@@ -218,8 +218,11 @@ fn inner(path: &Path) -> PathBuf {
 }
 
 fn broken(path: &Path, error: &io::Error) -> Error {
-    use ErrorKind::{PermissionDenied, QuotaExceeded, ReadOnlyFilesystem, StorageFull};
+    use ErrorKind::{
+        FileTooLarge, PermissionDenied, QuotaExceeded, ReadOnlyFilesystem, StorageFull,
+    };
     let disk = [
+        FileTooLarge,
         PermissionDenied,
         QuotaExceeded,
         ReadOnlyFilesystem,

@@ -232,6 +232,8 @@ fn column<T: DataType>(
     at: usize,
     name: &str,
 ) -> Result<Vec<T::T>, Fault> {
+    let before = reader.metadata().row_groups()[..group].iter();
+    let before: i64 = before.map(|group| group.num_rows()).sum();
     let group = reader.get_row_group(group)?;
     if group.num_columns() <= at {
         let columns = group.num_columns();
@@ -255,7 +257,10 @@ fn column<T: DataType>(
         let (rows, present, _) =
             column.read_records(CHUNK, Some(&mut levels), None, &mut values)?;
         if present < rows {
-            return Err(Fault::Columns(format!("`{name}` is null in some row")));
+            let whole = schema.column(at).max_def_level();
+            let null = levels.iter().position(|level| *level < whole);
+            let row = before as usize + values.len() - present + null.unwrap_or(0) + 1;
+            return Err(Fault::Columns(format!("`{name}` is null in row {row}")));
         }
         if rows == 0 {
             return Ok(values);

@@ -117,7 +117,10 @@ impl Place {
             }
         };
         refuse_to_replace()?;
-        let files = Staging::of(folder, || go_on(stop))?;
+        let files = Staging::of(folder, || go_on(stop)).map_err(|e| match self.data_dir {
+            Some(_) => e,
+            None => cache::with_remedy(e),
+        })?;
         // Another process may have written them in the meantime.
         refuse_to_replace()?;
         Ok(files)

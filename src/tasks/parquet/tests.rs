@@ -29,17 +29,18 @@ fn compressions() -> [Compression; 6] {
 /// A file with 8 rows in two row groups; every leaf of bytes holds `text of row i`.
 fn written(schema: &str, compression: Compression) -> Vec<u8> {
     let properties = WriterProperties::builder().set_compression(compression);
-    written_by(schema, properties.build())
+    written_by(schema, properties.build(), None)
 }
 
 /// The same, of [`TEXTS`], with texts that are encoded in another way.
 fn written_in(encoding: Encoding) -> Vec<u8> {
     let properties = WriterProperties::builder().set_dictionary_enabled(false);
     let properties = properties.set_column_encoding("text".into(), encoding);
-    written_by(TEXTS, properties.build())
+    written_by(TEXTS, properties.build(), None)
 }
 
-fn written_by(schema: &str, properties: WriterProperties) -> Vec<u8> {
+/// The same by other properties of the writer, with no text in the row `null`, counted from 0.
+fn written_by(schema: &str, properties: WriterProperties, null: Option<i64>) -> Vec<u8> {
     let schema = Arc::new(parse_message_type(schema).unwrap());
     let properties = Arc::new(properties);
     let mut writer = SerializedFileWriter::new(Vec::new(), schema, properties).unwrap();
@@ -56,8 +57,11 @@ fn written_by(schema: &str, properties: WriterProperties) -> Vec<u8> {
                 ByteArrayColumnWriter(w) => {
                     let depth = w.get_descriptor().max_def_level();
                     let of = |n: &i64| ByteArray::from(format!("text of row {n}").as_str());
-                    let texts: Vec<ByteArray> = numbers.iter().map(of).collect();
-                    w.write_batch(&texts, Some(&levels(depth)), None).unwrap();
+                    let given = numbers.iter().filter(|n| Some(**n) != null);
+                    let texts: Vec<ByteArray> = given.map(of).collect();
+                    let level = |n: &i64| depth - i16::from(Some(*n) == null);
+                    let levels: Vec<i16> = numbers.iter().map(level).collect();
+                    w.write_batch(&texts, Some(&levels), None).unwrap();
                 }
                 _ => panic!("only bytes and numbers are written here"),
             }
@@ -110,6 +114,16 @@ fn other_columns_are_listed() {
     );
     let message = refused(&written(TEXTS, Compression::SNAPPY), "label");
     assert!(message.contains("column `label` is INT64"), "{message}");
+}
+
+#[test]
+fn a_row_without_a_text_is_named() {
+    for row in 0..8 {
+        let properties = WriterProperties::builder().build();
+        let message = refused(&written_by(TEXTS, properties, Some(row)), "text");
+        let named = format!("`text` is null in row {}", row + 1);
+        assert!(message.contains(&named), "{message}");
+    }
 }
 
 /// Written by pyarrow: `text of row i` in `text`, i in `label`.

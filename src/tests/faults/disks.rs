@@ -112,6 +112,7 @@ fn a_cache_that_cannot_be_written_to_is_refused_with_what_helps() {
         "data tokens --corpus text --data-dir texts --tokenizer words.json",
         "data fetch wikitext --corpus wikitext-2",
         "wikitext --preset smoke --corpus text --data-dir texts --seq-len 4",
+        "data generate listops --train-examples 4 --val-examples 2 --test-examples 2",
     ] {
         let message = world.dsf(line).ends(1);
         assert!(message.contains("set HF_HOME to a folder"), "{message}");
