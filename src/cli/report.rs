@@ -47,10 +47,12 @@ pub(super) struct Arguments {
     all: bool,
     /// Verdicts on what the paper claims.
     ///
-    /// A verdict a claim at the paper's sizes, and apart from it at the sizes of other runs, with effect, interval and,
-    /// where it is undecided, the command that would decide.
-    #[arg(long, conflicts_with_all = ["table", "figure", "experiment", "metric", "orient", "over", "curves", "all"])]
-    claims: bool,
+    /// A verdict a claim at the paper's sizes, and apart from it at the sizes of other runs, with effect, interval and level.
+    /// With names, as in --claims=ssd-beats-s6, these claims alone, and where one is undecided the command that would decide.
+    #[arg(long, value_name = "NAMES", num_args = 0.., require_equals = true, value_delimiter = ',', value_parser = claim_names(),
+          hide_possible_values = true,
+          conflicts_with_all = ["table", "figure", "experiment", "metric", "orient", "over", "curves", "all"])]
+    claims: Option<Vec<String>>,
     /// Print what the columns of a summary mean, and stop.
     #[arg(long, hide_short_help = true)]
     columns: bool,
@@ -74,6 +76,10 @@ pub(super) struct Arguments {
 fn figures(series: Series) -> PossibleValuesParser {
     let figures = FIGURES.iter().filter(|figure| figure.series == series);
     PossibleValuesParser::new(figures.map(|f| PossibleValue::new(f.number).help(f.about)))
+}
+
+fn claim_names() -> PossibleValuesParser {
+    PossibleValuesParser::new(report::CLAIMS.iter().map(|claim| claim.name))
 }
 
 fn tolerance(text: &str) -> Result<f64, String> {
@@ -135,8 +141,12 @@ impl Arguments {
         if self.curves {
             return self.drawn_curves(self.sources(folder));
         }
-        if self.claims {
-            return report::claims(&rows(self.sources(folder))?, &presets_of, &self.asked);
+        if let Some(names) = &self.claims {
+            let asked = Asked {
+                claims: names.clone(),
+                ..self.asked.clone()
+            };
+            return report::claims(&rows(self.sources(folder))?, &presets_of, &asked);
         }
         let figure = match (&self.table, &self.figure) {
             (Some(number), _) => Figure::find(Series::Table, number)?,

@@ -240,6 +240,7 @@ impl Curves<'_> {
             form: Form::Lines {
                 over: self.over.to_owned(),
                 log: false,
+                steps: false,
             },
             records,
             ..Grid::new(

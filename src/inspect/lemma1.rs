@@ -165,6 +165,7 @@ pub fn lemma1(heads: &Heads, order: usize) -> Result<Report> {
         form: Form::Lines {
             over: "order P".to_owned(),
             log: false,
+            steps: false,
         },
         corner: "order P".to_owned(),
         records,

@@ -6,7 +6,7 @@
 use super::figures::FIGURES;
 use super::grid::{fact, rate, Cell, Facts, Grid, Line, Style};
 use super::score::{Score, Status};
-use super::stats::{holm, Block, Estimate, Within, ALPHA, FEWEST};
+use super::stats::{holm, within_level, Block, Estimate, Within, ALPHA, FEWEST};
 use super::{joined, Coverage, Report, SCHEMA};
 use crate::error::{refuse, Result};
 use crate::store::{
@@ -231,7 +231,7 @@ impl Pair<'_> {
         };
         let ways = [vec![paired], vec![block(a, -1.0), block(b, 1.0)]];
         if let Some((way, estimate)) = Estimate::first(&ways) {
-            self.level = Some(estimate.p_outside(Within(0.0, 0.0)));
+            self.level = Some(within_level(Within(0.0, 0.0), |bound| estimate.tails(bound))[1]);
             (self.estimate, self.paired) = (Some(estimate), way == 0);
         }
     }

@@ -48,6 +48,10 @@ pub enum Drawn {
     },
     /// A point a setting: the metric over another one.
     Points(&'static str),
+    /// The share of a setting's runs that have reached the accuracy at which training stops, over training examples.
+    Times,
+    /// The expected best of a setting's rates, over how many are tried.
+    Tuning,
     /// Models by tasks, in percent, beside what the paper prints.
     Accuracies(&'static Printed),
     /// Models by perplexities, beside what the paper prints.
@@ -186,6 +190,18 @@ pub static FIGURES: &[Figure] = &[
         number: "seconds",
         about: "accuracy against the seconds of training and testing",
         drawn: Drawn::Points("seconds"),
+        ..RECALL_MEMORY
+    },
+    Figure {
+        number: "times",
+        about: "runs that have reached the accuracy at which training stops, over training examples",
+        drawn: Drawn::Times,
+        ..RECALL_MEMORY
+    },
+    Figure {
+        number: "tuning",
+        about: "the best accuracy that is expected of so many learning rates",
+        drawn: Drawn::Tuning,
         ..RECALL_MEMORY
     },
     Figure {
@@ -351,7 +367,8 @@ impl Figure {
         }
         let of_column = match &self.drawn {
             Drawn::Accuracies(printed) => printed.columns.iter().any(|column| column.holds(run)),
-            Drawn::Axes { .. } | Drawn::Points(_) | Drawn::Perplexities(_) => true,
+            Drawn::Times => run.number("stop_above").is_some(),
+            Drawn::Axes { .. } | Drawn::Points(_) | Drawn::Tuning | Drawn::Perplexities(_) => true,
         };
         of_column && holds(self.runs, run)
     }

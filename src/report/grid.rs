@@ -101,6 +101,8 @@ pub enum Form {
         over: String,
         /// Whether equal factors are equal distances.
         log: bool,
+        /// Whether a number stands until the next one.
+        steps: bool,
     },
     /// Its cells in colour.
     Heatmap,

@@ -18,6 +18,7 @@ mod presets;
 mod render;
 mod score;
 mod select;
+mod solved;
 mod stats;
 #[cfg(test)]
 mod tests;
@@ -79,12 +80,22 @@ pub struct Asked {
         hide_default_value = true
     )]
     pub select: RateChoice,
+    /// Names of the claims that are judged; all where there is none.
+    #[arg(skip)]
+    pub claims: Vec<String>,
     /// Which of its runs.
     #[command(flatten)]
     pub filter: Filter,
     /// Whether cells may show several metrics side by side.
     #[arg(skip)]
     pub side_by_side: bool,
+}
+
+impl Asked {
+    /// Whether the claim `name` is to be judged.
+    fn is_about(&self, name: &str) -> bool {
+        self.claims.is_empty() || self.claims.iter().any(|claim| claim == name)
+    }
 }
 
 /// Which way round d and n are.
@@ -189,6 +200,8 @@ pub fn report(
     let selected = match &figure.drawn {
         Drawn::Axes { lines, columns } => select::axes(&selection, lines, columns)?,
         Drawn::Points(across) => select::points(&selection, across),
+        Drawn::Times => select::times(&selection),
+        Drawn::Tuning => select::tuning(&selection),
         Drawn::Accuracies(printed) => select::accuracies(&selection, printed),
         Drawn::Perplexities(printed) => select::perplexities(&selection, printed),
     };

@@ -202,7 +202,7 @@ impl Axes {
 
     fn x(&self, grid: &Grid) -> Axis {
         match &grid.form {
-            Form::Lines { over, log } => {
+            Form::Lines { over, log, .. } => {
                 let ticks = self.across.get(over).cloned().unwrap_or_default();
                 match log {
                     true => Axis::at(over, Scale::Log, ticks),
@@ -282,6 +282,7 @@ impl Axes {
                     key,
                     points,
                     joined,
+                    steps: matches!(grid.form, Form::Lines { steps: true, .. }),
                     hollow: drawn.printed,
                 }),
             }
@@ -556,7 +557,9 @@ fn unshared(grids: &[Grid]) -> Vec<String> {
     let mut notes = Vec::new();
     for grid in grids {
         let (name, all, own) = match &grid.form {
-            Form::Lines { over, log: true } => {
+            Form::Lines {
+                over, log: true, ..
+            } => {
                 let all = axes.across[over]
                     .iter()
                     .map(|(_, title)| title.clone())

@@ -1,13 +1,11 @@
-//! What a few seeds say about a difference: intervals of Student's t, and Holm's correction where several are looked at.
+//! Intervals of Student's t for differences of means over a few seeds, and Holm's correction where several are looked at.
 //!
 //! With three to five seeds a percentile bootstrap resamples so few values that its interval is far too narrow: it
 //! covers about 75 % where it says 95. Student's t knows how badly a spread is known from few seeds, and a difference
-//! of two mixers under one procedure is symmetric where there is no effect, which is what t needs most. Accuracies can
-//! have two peaks, seeds that learn and seeds that do not: two seeds that agree by chance would then pass for an effect
-//! in one study of sixteen, so that a verdict needs at least [`FEWEST`]. A simulation in the tests of this room holds
-//! the rate of false verdicts below 5 %.
+//! of two mixers under one procedure is symmetric where there is no effect, which is what t needs most. A verdict needs at
+//! least [`FEWEST`] seeds. Runs that solve their task or do not are no matter of means: see [`solved`](super::solved).
 
-use statrs::distribution::{ContinuousCDF, StudentsT};
+use statrs::distribution::{ContinuousCDF, Normal, StudentsT};
 use std::cmp::Ordering;
 
 /// Fewest seeds that a verdict may rest on.
@@ -17,7 +15,7 @@ pub(super) const ALPHA: f64 = 0.05;
 /// More seeds than these are not worth a question that fewer leave open.
 pub(super) const MOST: usize = 100;
 /// With which probability the seeds that are asked for should settle a question.
-const POWER: f64 = 0.8;
+pub(super) const POWER: f64 = 0.8;
 
 /// Values that were drawn together, one a seed.
 #[derive(Clone, Debug, PartialEq)]
@@ -85,34 +83,16 @@ impl Estimate {
         [self.mean - half, self.mean + half]
     }
 
-    /// The level of the narrowest interval that is not inside `within`: at most [`ALPHA`] where [`Self::interval`] is.
-    pub fn p_inside(&self, within: Within) -> f64 {
-        let Within(low, high) = within;
-        let outside = [self.p_below(low), 1.0 - self.p_below(high)];
-        (2.0 * outside[0].max(outside[1])).min(1.0)
-    }
-
-    /// The level of the narrowest interval that touches `within`: at most [`ALPHA`] where [`Self::interval`] does not.
-    pub fn p_outside(&self, within: Within) -> f64 {
-        let Within(low, high) = within;
-        let beyond = [1.0 - self.p_below(low), self.p_below(high)];
-        (2.0 * beyond[0].min(beyond[1])).min(1.0)
-    }
-
-    /// How probable it is, were the quantity `bound`, to see a mean as high as this one, from 0 to 1.
-    fn p_below(&self, bound: f64) -> f64 {
-        if bound.is_infinite() {
-            return if bound < 0.0 { 0.0 } else { 1.0 };
-        }
+    /// How probable it is, were the quantity `bound`, to see a mean as high as this one and one as low.
+    pub fn tails(&self, bound: f64) -> [f64; 2] {
         let apart = self.mean - bound;
-        if self.error > 0.0 {
-            return 1.0 - student(self.freedom).cdf(apart / self.error);
-        }
-        match apart.partial_cmp(&0.0) {
-            Some(Ordering::Greater) => 0.0,
-            Some(Ordering::Less) => 1.0,
+        let below = match apart.partial_cmp(&0.0) {
+            _ if self.error > 0.0 => student(self.freedom).cdf(apart / self.error),
+            Some(Ordering::Greater) => 1.0,
+            Some(Ordering::Less) => 0.0,
             _ => 0.5,
-        }
+        };
+        [1.0 - below, below]
     }
 
     /// How many seeds would, with probability [`POWER`], decide whether the quantity is inside `within`, were this mean
@@ -134,12 +114,31 @@ impl Estimate {
     }
 }
 
+/// The two-sided levels of a quantity being inside `within` and outside of it. `tails` says of a bound how probable it is,
+/// were the quantity there, to see one as high as was found and one as low.
+pub(super) fn within_level(within: Within, tails: impl Fn(f64) -> [f64; 2]) -> [f64; 2] {
+    let Within(low, high) = within;
+    let of = |bound: f64, infinite: [f64; 2]| match bound.is_infinite() {
+        true => infinite,
+        false => tails(bound),
+    };
+    let (low, high) = (of(low, [0.0, 1.0]), of(high, [1.0, 0.0]));
+    let inside = low[0].max(high[1]);
+    let outside = low[1].min(high[0]);
+    [inside, outside].map(|level| (2.0 * level).min(1.0))
+}
+
 fn student(freedom: f64) -> StudentsT {
     StudentsT::new(0.0, 1.0, freedom).expect("at least one degree of freedom")
 }
 
 fn quantile(probability: f64, freedom: f64) -> f64 {
     student(freedom).inverse_cdf(probability)
+}
+
+/// The quantile of the standard normal distribution.
+pub(super) fn quantile_of_normal(probability: f64) -> f64 {
+    Normal::standard().inverse_cdf(probability)
 }
 
 /// `levels` after Holm's correction: the least is counted as often as there are levels, the next once less, and none
@@ -168,6 +167,10 @@ mod tests {
             values: values.to_vec(),
             least: 0.0,
         }
+    }
+
+    fn levels(estimate: &Estimate, within: Within) -> [f64; 2] {
+        within_level(within, |bound| estimate.tails(bound))
     }
 
     fn close(a: f64, b: f64) -> bool {
@@ -202,7 +205,7 @@ mod tests {
         let estimate = Estimate::of(&[block(&first), block(&second)]).unwrap();
         assert!(close(estimate.mean / estimate.error, 1.8608));
         assert!(close(estimate.freedom, 17.776));
-        assert!(close(estimate.p_inside(ABOVE_ZERO), 0.0794));
+        assert!(close(levels(&estimate, ABOVE_ZERO)[0], 0.0794));
     }
 
     #[test]
@@ -218,8 +221,8 @@ mod tests {
             ] {
                 let inside = within.0 < low && high < within.1;
                 let outside = high < within.0 || low > within.1;
-                assert_eq!(estimate.p_inside(within) <= ALPHA, inside, "{shift}");
-                assert_eq!(estimate.p_outside(within) <= ALPHA, outside, "{shift}");
+                assert_eq!(levels(&estimate, within)[0] <= ALPHA, inside, "{shift}");
+                assert_eq!(levels(&estimate, within)[1] <= ALPHA, outside, "{shift}");
             }
         }
     }
@@ -233,8 +236,8 @@ mod tests {
             }])
             .unwrap()
         };
-        assert_eq!(equal(0.0).p_inside(ABOVE_ZERO), 1.0);
-        assert_eq!(equal(0.0).p_outside(ABOVE_ZERO), 1.0);
+        assert_eq!(levels(&equal(0.0), ABOVE_ZERO)[0], 1.0);
+        assert_eq!(levels(&equal(0.0), ABOVE_ZERO)[1], 1.0);
         let [low, high] = equal(0.01).interval();
         assert!(low < 0.0 && high > 0.0);
         assert_eq!(Estimate::of(&[block(&[1.0])]), None);

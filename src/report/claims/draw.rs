@@ -1,49 +1,64 @@
 //! Verdicts as grids: a line a claim, a grid a study, and for programs a record a quantity.
 
 use super::super::grid::{fact, Cell, Facts, Grid, Line, Style};
+use super::super::solved::Share;
 use super::super::stats::{Within, ALPHA, FEWEST};
 use super::super::{Asked, Coverage, Report, SCHEMA};
 use super::judge::{decisive, Found, Test, Verdict};
-use super::table::Over;
+use super::table::{Measure, Over};
 use super::Judgement;
 use crate::store::Record;
 use clap::ValueEnum;
 use serde_json::Value;
 
-const COLUMNS: [&str; 7] = [
+const COLUMNS: [&str; 9] = [
     "protocol",
     "cells",
     "seeds",
+    "solved",
     "effect",
     "95 % interval",
     "p",
+    "p (Holm)",
     "verdict",
 ];
 
 pub(super) fn report(judged: &[Judgement], runs: &[&Record], asked: &Asked) -> Report {
-    let paper: Vec<&Judgement> = judged.iter().filter(|j| j.paper).collect();
-    let mut others: Vec<&Judgement> = judged.iter().filter(|j| !j.paper).collect();
-    // Stable: claims stay in the order of the paper.
-    others.sort_by(|a, b| a.study.cmp(&b.study));
-    let mut grids = vec![grid("at the paper's sizes".into(), &paper)];
-    for study in others.chunk_by(|a, b| a.study == b.study) {
-        let title = format!(
-            "at the sizes of these runs, not the paper's: {}",
-            study[0].study
-        );
-        grids.push(grid(title, study));
-    }
+    let mut sorted: Vec<&Judgement> = judged.iter().collect();
+    // Stable: claims stay in the order of the paper, and its sizes come first.
+    sorted.sort_by_key(|judgement| (!judgement.paper, judgement.sizes()));
+    let is_open = |judgement: &&Judgement| judgement.verdict == Verdict::Undecided;
+    let (open, decided): (Vec<&Judgement>, Vec<&Judgement>) = sorted.into_iter().partition(is_open);
+    let of_sizes = |judged: &[&Judgement], about: &str, whole: bool| -> Vec<Grid> {
+        let studies = judged.chunk_by(|a, b| a.sizes() == b.sizes());
+        let grids =
+            studies.map(|study| grid(format!("{about} {}", study[0].sizes()), study, whole));
+        grids.collect()
+    };
+    let named = !asked.claims.is_empty();
+    let mut grids = of_sizes(&decided, "decided", true);
+    grids.extend(of_sizes(&open, "undecided", named));
     let select = asked.select.to_possible_value();
     let select = select.map_or(String::new(), |value| value.get_name().to_owned());
     let mut notes = vec![
-        "supported: the 95 % interval of the effect is where the claim has it; not supported: it is elsewhere; undecided: \
-         neither, or runs are missing".to_owned(),
+        "supported: the quantity is where the claim has it; not supported: it is elsewhere; undecided: neither, or runs are \
+         missing; with an error of 5 % over all claims above together (Holm's correction)"
+            .to_owned(),
         format!(
-            "effect: a difference of means over seeds at the best rate, in points of accuracy or in perplexity; paired where \
-             mixers have the same seeds, of which a verdict needs {FEWEST}; intervals of Student's t, Holm's correction where \
-             one of several quantities would do"
+            "solved: runs that end above the accuracy of the claim, at all rates and seeds, of each mixer; the effect is their \
+             difference in points, p by Cochran, Mantel and Haenszel in strata of cell and rate, a slope by Mantel's trend test, \
+             a share of seeds with the interval of Clopper and Pearson. Accuracies and perplexities without that column: means \
+             over seeds at the best rate, intervals of Student's t. A verdict needs {FEWEST} seeds"
         ),
+        "p supposes that the number of seeds was fixed before the results were seen: who adds seeds until a claim is decided \
+         will find some that are not so"
+            .to_owned(),
     ];
+    if !named && !open.is_empty() {
+        notes.push(
+            "dsf report --claims=NAME says what an undecided claim lacks, and the command that makes its runs".to_owned(),
+        );
+    }
     if asked.select == super::super::RateChoice::HeldOut {
         notes.extend(super::super::held_out_note(runs));
     }
@@ -63,19 +78,18 @@ pub(super) fn report(judged: &[Judgement], runs: &[&Record], asked: &Asked) -> R
     }
 }
 
-fn grid(title: String, judged: &[&Judgement]) -> Grid {
+/// The lines of `judged`; `whole` with what each claim says and lacks below.
+fn grid(title: String, judged: &[&Judgement], whole: bool) -> Grid {
     let lines = judged.iter().map(|judgement| Line {
         name: judgement.claim.name.to_owned(),
         printed: false,
         cells: judgement.cells(),
     });
     let columns = COLUMNS.map(str::to_owned).into();
+    let said = judged.iter().filter(|_| whole);
     Grid {
         corner: "claim".into(),
-        notes: judged
-            .iter()
-            .flat_map(|judgement| judgement.said())
-            .collect(),
+        notes: said.flat_map(|judgement| judgement.said()).collect(),
         records: judged
             .iter()
             .flat_map(|judgement| judgement.records())
@@ -85,6 +99,17 @@ fn grid(title: String, judged: &[&Judgement]) -> Grid {
 }
 
 impl Judgement {
+    /// As a title names them.
+    fn sizes(&self) -> String {
+        match self.paper {
+            true => "at the paper's sizes".to_owned(),
+            false => format!(
+                "at the sizes of these runs, not the paper's: {}",
+                self.study
+            ),
+        }
+    }
+
     fn decisive(&self) -> Option<&Test> {
         decisive(self.claim, &self.tests, self.verdict)
     }
@@ -96,21 +121,24 @@ impl Judgement {
             Some(test) => test.cells,
             None => self.cells,
         };
+        let or_dash = |text: Option<String>| text.unwrap_or_else(|| "-".into());
+        let solved = found.map(|found| solved(&found.solved));
         let texts = [
             self.under(),
             cells.to_string(),
-            found.map_or("-".into(), |found| found.estimate.seeds.to_string()),
-            found.map_or("-".into(), |_| {
-                test.map_or(String::new(), |t| self.number(t, t.mean()))
-            }),
-            found.map_or("-".into(), |found| {
-                let [low, high] = found.estimate.interval();
-                let number = |x| test.map_or(String::new(), |test| self.number(test, x));
-                format!("{} to {}", number(low), number(high))
-            }),
-            found.map_or("-".into(), |_| {
-                test.map_or(String::new(), |t| level(self.level(t)))
-            }),
+            or_dash(found.map(|found| found.evidence.seeds().to_string())),
+            or_dash(solved.filter(|solved| !solved.is_empty())),
+            or_dash(found.and_then(|found| Some(self.number(test?, found.evidence.mean())))),
+            or_dash(found.and_then(|found| {
+                let [low, high] = found.evidence.interval();
+                Some(format!(
+                    "{} to {}",
+                    self.number(test?, low),
+                    self.number(test?, high)
+                ))
+            })),
+            or_dash(found.and_then(|_| Some(level(self.level_of(test?))))),
+            or_dash(found.map(|_| level(self.level))),
             self.outcome(),
         ];
         texts.map(Cell::text).into()
@@ -122,14 +150,16 @@ impl Judgement {
         parts.into_iter().flatten().collect::<Vec<_>>().join(", ")
     }
 
-    /// The level that decided, or that was farthest from it.
-    fn level(&self, test: &Test) -> f64 {
+    /// The level of the test that decided, or that was farthest from it; of two directions the one that it points to.
+    fn level_of(&self, test: &Test) -> f64 {
         use super::table::Holds::{Every, Some};
         match (self.claim.holds, self.verdict) {
             (Every, Verdict::NotSupported) => test.p_holm[1],
-            (Every, _) => test.p[0],
             (Some, Verdict::NotSupported) => test.p[1],
-            (Some, _) => test.p_holm[0],
+            (Every, Verdict::Supported) => test.p[0],
+            (Some, Verdict::Supported) => test.p_holm[0],
+            (Every, Verdict::Undecided) => test.p[0].min(test.p_holm[1]),
+            (Some, Verdict::Undecided) => test.p_holm[0].min(test.p[1]),
         }
     }
 
@@ -167,6 +197,16 @@ impl Judgement {
             claim.about
         )];
         let mut aside = |text: String| said.push(format!("  {text}"));
+        for test in &self.tests {
+            let log_rank = test.found.as_ref().ok().and_then(|found| found.log_rank);
+            if let Some(found) = log_rank {
+                let (z, p) = (found.z, level(found.p));
+                aside(format!(
+                    "{}: log-rank on examples until training stops, z {z:.1}, p {p}",
+                    test.about
+                ));
+            }
+        }
         if self.tests.len() > 1 {
             if let Some(test) = self.decisive() {
                 let counts = Counts::of(&self.tests);
@@ -205,12 +245,19 @@ impl Judgement {
     fn record(&self, role: &str, test: Option<&Test>) -> Facts {
         let need = self.need.as_ref();
         let found: Option<&Found> = test.and_then(|test| test.found.as_ref().ok());
-        let interval = found.map(|found| found.estimate.interval());
+        let interval = found.map(|found| found.evidence.interval());
+        let log_rank = found.and_then(|found| found.log_rank);
+        let solved = found
+            .map(|found| solved(&found.solved))
+            .filter(|text| !text.is_empty());
+        let counted = matches!(self.claim.measure, Measure::Solved(_));
         let doubling = self.claim.contrasts.iter().any(|c| c.over != Over::Cells);
-        let unit = match (self.claim.measure.is_share(), doubling) {
-            (true, true) => "accuracy a doubling",
-            (true, false) => "accuracy",
-            (false, _) => "perplexity",
+        let unit = match (counted, self.claim.measure.is_share(), doubling) {
+            (true, _, true) => "share of runs a doubling",
+            (true, _, false) => "share of runs",
+            (false, true, true) => "accuracy a doubling",
+            (false, true, false) => "accuracy",
+            (false, false, _) => "perplexity",
         };
         let within = test.map_or([None, None], |test| {
             let Within(low, high) = test.within;
@@ -232,10 +279,10 @@ impl Judgement {
             fact("role", role),
             fact("quantity", test.map(|test| test.about.clone())),
             fact("cells", test.map(|test| test.cells)),
-            fact("seeds", found.map(|found| found.estimate.seeds)),
-            fact("paired", found.map(|found| found.paired)),
+            fact("seeds", found.map(|found| found.evidence.seeds())),
+            fact("solved", solved),
             fact("unit", unit),
-            fact("effect", found.map(|found| found.estimate.mean)),
+            fact("effect", found.map(|found| found.evidence.mean())),
             fact("low", interval.map(|[low, _]| low)),
             fact("high", interval.map(|[_, high]| high)),
             fact("claimed_above", within[0]),
@@ -244,16 +291,19 @@ impl Judgement {
             fact("p_outside", level(|test| test.p[1])),
             fact("p_inside_holm", level(|test| test.p_holm[0])),
             fact("p_outside_holm", level(|test| test.p_holm[1])),
+            fact("p_of_claim", Some(self.level).filter(|_| found.is_some())),
+            fact("log_rank_z", log_rank.map(|test| test.z)),
+            fact("log_rank_p", log_rank.map(|test| test.p)),
         ]
     }
 }
 
-impl Test {
-    fn mean(&self) -> f64 {
-        self.found
-            .as_ref()
-            .map_or(f64::NAN, |found| found.estimate.mean)
-    }
+/// `20/30, 5/30`.
+fn solved(shares: &[Share]) -> String {
+    let shares = shares
+        .iter()
+        .map(|share| format!("{}/{}", share.solved, share.of));
+    shares.collect::<Vec<_>>().join(", ")
 }
 
 /// Of several quantities how many are where the claim has them, elsewhere, and open, after Holm's correction.
@@ -284,7 +334,8 @@ impl Counts {
 
 fn level(p: f64) -> String {
     match p {
-        p if p < 0.001 => "<0.001".into(),
+        p if p < 1e-4 => "<0.0001".into(),
+        p if p < 1e-3 => format!("{p:.4}"),
         p => format!("{p:.3}"),
     }
 }

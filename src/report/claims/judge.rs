@@ -1,11 +1,12 @@
-//! From the cells of a study to a verdict: a contrast of means over seeds for each quantity of a claim.
+//! From the cells of a study to a verdict: a difference or a slope for each quantity of a claim.
 
 use super::super::score::{distinct_rates, RateChoice, Reported, Status};
-use super::super::stats::{holm, Block, Estimate, Within, ALPHA};
+use super::super::solved::{Difference, LogRank, Share, Stratum, Time, Trial};
+use super::super::stats::{holm, within_level, Block, Estimate, Within, ALPHA, FEWEST};
 use super::study::Cell;
 use super::table::{Claim, Contrast, End, Holds, Measure, Only, Over, Rates};
 use crate::store::{Metric, Outcome, Record, Shown};
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 /// What the runs say about a claim.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -45,12 +46,71 @@ pub(super) struct Test {
     pub is_level: bool,
 }
 
-/// The estimate of a quantity.
-#[derive(Clone, Copy, Debug, PartialEq)]
+/// What was found of a quantity.
+#[derive(Clone, Debug)]
 pub(super) struct Found {
-    pub estimate: Estimate,
-    /// Whether the same seeds were compared.
-    pub paired: bool,
+    pub evidence: Evidence,
+    /// The runs of each mixer that solve the task, where runs are counted.
+    pub solved: Vec<Share>,
+    /// Who is sooner, where two mixers are compared and times are known.
+    pub log_rank: Option<LogRank>,
+}
+
+/// The estimate of a quantity.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Evidence {
+    /// A sum of means over seeds.
+    Means(Estimate),
+    /// A difference or a slope of the share of runs that solve the task.
+    Difference(Difference),
+    /// The share of seeds that solve the task at some rate, and the seeds of the cell with the fewest.
+    Share(Share, usize),
+}
+
+impl Evidence {
+    pub fn mean(&self) -> f64 {
+        match self {
+            Self::Means(estimate) => estimate.mean,
+            Self::Difference(difference) => difference.mean,
+            Self::Share(share, _) => share.mean(),
+        }
+    }
+
+    /// The interval that covers it with probability 1 - [`ALPHA`].
+    pub fn interval(&self) -> [f64; 2] {
+        match self {
+            Self::Means(estimate) => estimate.interval(),
+            Self::Difference(difference) => difference.interval(),
+            Self::Share(share, _) => share.interval(),
+        }
+    }
+
+    /// Of the cell and the mixer with the fewest.
+    pub fn seeds(&self) -> usize {
+        match self {
+            Self::Means(estimate) => estimate.seeds,
+            Self::Difference(difference) => difference.seeds,
+            Self::Share(_, seeds) => *seeds,
+        }
+    }
+
+    fn levels(&self, within: Within) -> [f64; 2] {
+        within_level(within, |bound| match self {
+            Self::Means(estimate) => estimate.tails(bound),
+            Self::Difference(difference) => difference.tails(bound),
+            Self::Share(share, _) => share.tails(bound),
+        })
+    }
+
+    /// How many seeds should decide whether it is inside `within`, were it to stay as it is; `None` where no number that is
+    /// worth it would.
+    pub fn seeds_to_decide(&self, within: Within) -> Option<usize> {
+        match self {
+            Self::Means(estimate) => estimate.seeds_to_decide(within),
+            Self::Difference(difference) => difference.seeds_to_decide(within),
+            Self::Share(share, _) => share.seeds_to_decide(within),
+        }
+    }
 }
 
 /// Why there is no estimate.
@@ -66,16 +126,9 @@ pub(super) enum Problem {
     Seeds(usize),
 }
 
-/// The number of one mixer in one cell, by seed, and its weight in a quantity.
-struct Term<'a> {
-    mixer: &'a str,
-    weight: f64,
-    seeds: BTreeMap<usize, f64>,
-}
-
 /// The cells to judge: all of them must be there, or those that are are judged.
 pub(super) struct Cells<'a> {
-    pub cells: Vec<&'a Cell<'a>>,
+    pub cells: Vec<Cell<'a>>,
     /// Whether every mixer is wanted in every cell.
     pub whole: bool,
 }
@@ -135,19 +188,41 @@ fn corrected(mut tests: Vec<Test>) -> Vec<Test> {
     tests
 }
 
-/// What `tests` come to.
-pub(super) fn verdict(claim: &Claim, tests: &[Test]) -> Verdict {
-    let all = |p: fn(&Test) -> f64| !tests.is_empty() && tests.iter().all(|t| p(t) <= ALPHA);
-    let any = |p: fn(&Test) -> f64| tests.iter().any(|t| p(t) <= ALPHA);
-    let (supported, contradicted) = match claim.holds {
-        Holds::Every => (all(|t| t.p[0]), any(|t| t.p_holm[1])),
-        Holds::Some => (any(|t| t.p_holm[0]), all(|t| t.p[1])),
-    };
-    match (supported, contradicted) {
+/// The levels at which `tests` make the claim supported, and not supported.
+pub(super) fn levels(claim: &Claim, tests: &[Test]) -> [f64; 2] {
+    if tests.is_empty() {
+        return [1.0, 1.0];
+    }
+    let most = |level: fn(&Test) -> f64| tests.iter().map(level).fold(0.0, f64::max);
+    let least = |level: fn(&Test) -> f64| tests.iter().map(level).fold(1.0, f64::min);
+    match claim.holds {
+        Holds::Every => [most(|t| t.p[0]), least(|t| t.p_holm[1])],
+        Holds::Some => [least(|t| t.p_holm[0]), most(|t| t.p[1])],
+    }
+}
+
+/// What the levels of a claim come to, after Holm's correction over all claims that are judged together.
+pub(super) fn verdict([supported, contradicted]: [f64; 2]) -> Verdict {
+    match (supported <= ALPHA, contradicted <= ALPHA) {
         (true, _) => Verdict::Supported,
         (_, true) => Verdict::NotSupported,
         (false, false) => Verdict::Undecided,
     }
+}
+
+/// The levels of several claims after Holm's correction. A claim is supported or contradicted and not both, so that it
+/// counts once, by the lesser of its levels.
+pub(super) fn corrected_over_claims(levels: &[[f64; 2]]) -> Vec<[f64; 2]> {
+    let least: Vec<f64> = levels.iter().map(|[a, b]| a.min(*b)).collect();
+    let corrected = holm(&least).into_iter().zip(levels);
+    corrected
+        .map(
+            |(level, [supported, contradicted])| match supported <= contradicted {
+                true => [level, 1.0],
+                false => [1.0, level],
+            },
+        )
+        .collect()
 }
 
 /// The test that decides, or that is farthest from it.
@@ -167,6 +242,7 @@ impl Measure {
     pub fn metrics(self, run: &Record) -> [&'static Metric; 2] {
         let names = match (self, run.count("val_examples")) {
             (Self::Metric(name), _) => [name, name],
+            (Self::Solved(_), _) => ["accuracy", "accuracy"],
             (Self::Selected, 0) => ["best_accuracy", "best_accuracy"],
             (Self::Selected, _) => ["val_accuracy", "selected_accuracy"],
         };
@@ -177,7 +253,7 @@ impl Measure {
     pub fn is_share(self) -> bool {
         match self {
             Self::Metric(name) => Metric::find(name).is_some_and(|m| m.shown == Shown::Percent),
-            Self::Selected => true,
+            Self::Selected | Self::Solved(_) => true,
         }
     }
 }
@@ -206,10 +282,10 @@ impl Judged<'_> {
     }
 
     /// The cells that the quantity is about; those that have runs of all its mixers, unless every cell must.
-    fn cells<'c>(&self, cells: &Cells<'c>) -> Vec<&'c Cell<'c>> {
+    fn cells<'c>(&self, cells: &'c Cells<'c>) -> Vec<&'c Cell<'c>> {
         let mixers = || self.contrast.weights.iter().map(|(mixer, _)| *mixer);
         let there = |cell: &Cell| mixers().all(|mixer| cell.sides.contains_key(mixer));
-        let present = cells.cells.iter().copied();
+        let present = cells.cells.iter();
         let present = present.filter(|cell| cells.whole || there(cell));
         let is = |cell: &Cell, at: &[(&str, &str)]| {
             at.iter()
@@ -242,13 +318,13 @@ impl Judged<'_> {
         if compared.is_empty() {
             return None;
         }
-        let found = self.found(&compared);
+        let found = match self.claim.measure {
+            Measure::Solved(above) => self.solved(&compared, above),
+            Measure::Metric(_) | Measure::Selected => self.means(&compared),
+        };
         let within = self.contrast.within;
         let p = match &found {
-            Ok(found) => [
-                found.estimate.p_inside(within),
-                found.estimate.p_outside(within),
-            ],
+            Ok(found) => found.evidence.levels(within),
             Err(_) => [1.0, 1.0],
         };
         Some(Test {
@@ -290,20 +366,132 @@ impl Judged<'_> {
             .collect()
     }
 
-    fn found(&self, compared: &[Vec<(f64, &Cell)>]) -> Result<Found, Problem> {
+    /// By how many runs end above the accuracy `above`. A run that diverged does not.
+    fn solved(&self, compared: &[Vec<(f64, &Cell)>], above: f64) -> Result<Found, Problem> {
+        let mixers: Vec<(&str, f64)> = self.contrast.weights.clone();
+        let mut missing = Missing::default();
+        // Of each mixer a stratum a set of cells and a rate; of each cell and seed whether some rate solves it.
+        let mut strata = vec![Vec::new(); mixers.len()];
+        let mut seeds: BTreeMap<(usize, &[String], usize), bool> = BTreeMap::new();
+        for set in compared {
+            let rates = self.rates(set).unwrap_or_default();
+            let mut of_rate: BTreeMap<u64, Vec<Stratum>> = BTreeMap::new();
+            for (_, cell) in set {
+                for (side, (mixer, _)) in mixers.iter().enumerate() {
+                    let name = || format!("{mixer} at {}", self.name(cell));
+                    let group = cell.sides.get(mixer);
+                    let runs = group.iter().flat_map(|group| &group.runs);
+                    let mut runs = runs.filter(|run| has_ended(run)).peekable();
+                    if runs.peek().is_none() {
+                        missing.runs.push(name());
+                    } else if rates.is_empty() {
+                        missing.rates.push(name());
+                    }
+                    for run in runs {
+                        let lr = run.number("lr").unwrap_or(f64::NAN);
+                        if !rates.contains(&lr) {
+                            continue;
+                        }
+                        let trial = Trial {
+                            score: self.score(side, cell),
+                            solved: run
+                                .number("accuracy")
+                                .is_some_and(|accuracy| accuracy > above)
+                                && run.outcome() != Some(Outcome::Diverged),
+                            time: Time::of(run),
+                        };
+                        *seeds
+                            .entry((side, &cell.at, run.count("seed")))
+                            .or_default() |= trial.solved;
+                        let sides = of_rate.entry(lr.to_bits());
+                        sides.or_insert_with(|| vec![Vec::new(); mixers.len()])[side].push(trial);
+                    }
+                }
+            }
+            for sides in of_rate.into_values() {
+                strata
+                    .iter_mut()
+                    .zip(sides)
+                    .for_each(|(all, stratum)| all.push(stratum));
+            }
+        }
+        missing.problem()?;
+        let mut of_cell: BTreeMap<(usize, &[String]), usize> = BTreeMap::new();
+        seeds
+            .keys()
+            .for_each(|(side, at, _)| *of_cell.entry((*side, at)).or_default() += 1);
+        let fewest = of_cell.into_values().min().unwrap_or(0);
+        let too_few = Problem::Seeds(fewest);
+        if fewest < FEWEST {
+            return Err(too_few);
+        }
+        let share = |trials: &[bool]| Share {
+            solved: trials.iter().filter(|solved| **solved).count(),
+            of: trials.len(),
+        };
+        let of_mixer = strata.iter().map(|strata| {
+            let trials = strata.iter().flatten().map(|trial: &Trial| trial.solved);
+            share(&trials.collect::<Vec<_>>())
+        });
+        let solved: Vec<Share> = of_mixer.collect();
+        let mut log_rank = None;
+        let evidence = match (self.contrast.over, &mixers[..]) {
+            (Over::Doublings(_), mixers) => {
+                let parts = mixers
+                    .iter()
+                    .zip(strata)
+                    .map(|((_, weight), strata)| (*weight, strata));
+                let parts: Vec<(f64, Vec<Stratum>)> = parts.collect();
+                Difference::of_slopes(&parts, fewest).map(Evidence::Difference)
+            }
+            (Over::Cells, [_, _]) => {
+                let [first, second] = &strata[..] else {
+                    unreachable!("one a mixer");
+                };
+                let both = first
+                    .iter()
+                    .zip(second)
+                    .map(|(a, b)| [&a[..], &b[..]].concat());
+                let both: Vec<Stratum> = both.collect();
+                log_rank = LogRank::of(&both);
+                Difference::between(&both, fewest).map(Evidence::Difference)
+            }
+            (Over::Cells, _) => {
+                let seeds: Vec<bool> = seeds.into_values().collect();
+                Some(Evidence::Share(share(&seeds), fewest))
+            }
+        };
+        Ok(Found {
+            evidence: evidence.ok_or(too_few)?,
+            solved,
+            log_rank,
+        })
+    }
+
+    /// What a test compares: 1 and 0 for the mixers of a difference; for a slope the binary logarithm of its axis.
+    fn score(&self, side: usize, cell: &Cell) -> f64 {
+        match self.contrast.over {
+            Over::Cells => f64::from(u8::from(side == 0)),
+            Over::Doublings(flag) => self.number(cell, flag).log2(),
+        }
+    }
+
+    /// By means over seeds at the best rate. Nothing that is drawn by a seed is shared by two mixers or two sizes, so that
+    /// all means are independent.
+    fn means(&self, compared: &[Vec<(f64, &Cell)>]) -> Result<Found, Problem> {
         let mut terms = Vec::new();
-        let (mut missing, mut unstable, mut apart) = (Vec::new(), Vec::new(), Vec::new());
+        let mut missing = Missing::default();
         for set in compared {
             let rates = self.rates(set);
             for (weight, cell) in set {
                 for (mixer, side) in &self.contrast.weights {
                     let name = || format!("{mixer} at {}", self.name(cell));
                     let Some(group) = cell.sides.get(mixer) else {
-                        missing.push(name());
+                        missing.runs.push(name());
                         continue;
                     };
                     if rates.as_ref().is_some_and(Vec::is_empty) {
-                        apart.push(name());
+                        missing.rates.push(name());
                         continue;
                     }
                     let tried = |run: &&&Record| {
@@ -312,50 +500,42 @@ impl Judged<'_> {
                     };
                     let runs: Vec<&Record> = group.runs.iter().filter(tried).copied().collect();
                     let [by, shown] = self.claim.measure.metrics(group.record);
+                    let weight = weight * side / compared.len() as f64;
                     match Reported::of(&runs, by, shown, self.choice) {
-                        Ok(reported) if reported.diverged == 0 => terms.push(Term {
-                            mixer,
-                            weight: weight * side / compared.len() as f64,
-                            seeds: self.numbers(group.record, &reported),
+                        Ok(reported) if reported.diverged == 0 => terms.push(Block {
+                            values: reported
+                                .seeds
+                                .iter()
+                                .map(|(_, value)| weight * value)
+                                .collect(),
+                            least: weight.abs() * self.least(group.record),
                         }),
-                        Ok(_) | Err(Status::Diverged) => unstable.push(name()),
-                        Err(_) => missing.push(name()),
+                        Ok(_) | Err(Status::Diverged) => missing.stable.push(name()),
+                        Err(_) => missing.runs.push(name()),
                     }
                 }
             }
         }
-        for (problem, list) in [
-            (Problem::Missing as fn(_) -> _, missing),
-            (Problem::Unstable, unstable),
-            (Problem::NoSharedRate, apart),
-        ] {
-            if !list.is_empty() {
-                return Err(problem(list));
-            }
-        }
-        let sides = compared
+        missing.problem()?;
+        let fewest = terms
             .iter()
-            .flatten()
-            .flat_map(|(_, cell)| cell.sides.values());
-        let examples = sides.map(|group| group.record.count("test_examples"));
-        // No accuracy is finer than one example of the smallest test set.
-        let least = match (self.claim.measure.is_share(), examples.min()) {
-            (true, Some(examples)) if examples > 0 => 1.0 / examples as f64,
-            _ => 0.0,
-        };
-        estimated(&terms, least)
+            .map(|block| block.values.len())
+            .min()
+            .unwrap_or(0);
+        let estimate = Estimate::of(&terms).filter(|_| fewest >= FEWEST);
+        Ok(Found {
+            evidence: Evidence::Means(estimate.ok_or(Problem::Seeds(fewest))?),
+            solved: Vec::new(),
+            log_rank: None,
+        })
     }
 
-    /// An accuracy above that at which training ends says when it ended: it counts as that.
-    fn numbers(&self, record: &Record, reported: &Reported) -> BTreeMap<usize, f64> {
-        let most = match (self.claim.measure.is_share(), record.number("stop_above")) {
-            (true, Some(most)) => most,
-            _ => f64::INFINITY,
-        };
-        let seeds = reported.seeds.iter();
-        seeds
-            .map(|(seed, value)| (*seed, value.min(most)))
-            .collect()
+    /// No accuracy is finer than one example of the test set.
+    fn least(&self, record: &Record) -> f64 {
+        match (self.claim.measure.is_share(), record.count("test_examples")) {
+            (true, examples) if examples > 0 => 1.0 / examples as f64,
+            _ => 0.0,
+        }
     }
 
     /// The rates at which a set of cells is compared: those that all its mixers tried in all its cells. `None`: any.
@@ -367,12 +547,8 @@ impl Judged<'_> {
             let mixers = self.contrast.weights.iter();
             mixers.filter_map(|(mixer, _)| cell.sides.get(mixer))
         });
-        let tried = sides.map(|group| {
-            let ended = group.runs.iter().copied().filter(|run| {
-                run.number("accuracy").is_some() || run.outcome() == Some(Outcome::Diverged)
-            });
-            distinct_rates(ended)
-        });
+        let tried = sides
+            .map(|group| distinct_rates(group.runs.iter().copied().filter(|run| has_ended(run))));
         tried.reduce(|shared, other| {
             let both = shared.into_iter().filter(|lr| other.contains(lr));
             both.collect()
@@ -387,39 +563,30 @@ impl Judged<'_> {
     }
 }
 
-/// The sum of `terms`: paired over the seeds that all have; where those are too few, of each mixer over its seeds,
-/// the mixers independent of each other; then of each number alone.
-fn estimated(terms: &[Term], least: f64) -> Result<Found, Problem> {
-    let mixers: BTreeSet<&str> = terms.iter().map(|term| term.mixer).collect();
-    let of_mixer = |mixer: &&str| terms.iter().filter(|t| t.mixer == *mixer).collect();
-    let ways: [Vec<Vec<&Term>>; 3] = [
-        vec![terms.iter().collect()],
-        mixers.iter().map(of_mixer).collect(),
-        terms.iter().map(|term| vec![term]).collect(),
-    ];
-    let blocks = |way: Vec<Vec<&Term>>| way.iter().map(|terms| block(terms, least)).collect();
-    if let Some((way, estimate)) = Estimate::first(&ways.map(blocks)) {
-        let paired = way == 0 && mixers.len() > 1;
-        return Ok(Found { estimate, paired });
-    }
-    let fewest = terms.iter().map(|term| term.seeds.len()).min();
-    Err(Problem::Seeds(fewest.unwrap_or(0)))
+/// What keeps a quantity from being estimated.
+#[derive(Default)]
+struct Missing {
+    runs: Vec<String>,
+    stable: Vec<String>,
+    rates: Vec<String>,
 }
 
-/// The weighted sum of `terms`, by the seeds that all of them have.
-fn block(terms: &[&Term], least: f64) -> Block {
-    let (first, rest) = (&terms[0], &terms[1..]);
-    let shared = first.seeds.keys();
-    let shared = shared.filter(|seed| rest.iter().all(|term| term.seeds.contains_key(seed)));
-    let sum = |seed: &usize| {
-        terms
-            .iter()
-            .map(|term| term.weight * term.seeds[seed])
-            .sum()
-    };
-    let squares: f64 = terms.iter().map(|term| term.weight.powi(2)).sum();
-    Block {
-        values: shared.map(sum).collect(),
-        least: least * squares.sqrt(),
+impl Missing {
+    fn problem(self) -> Result<(), Problem> {
+        for (problem, list) in [
+            (Problem::Missing as fn(_) -> _, self.runs),
+            (Problem::Unstable, self.stable),
+            (Problem::NoSharedRate, self.rates),
+        ] {
+            if !list.is_empty() {
+                return Err(problem(list));
+            }
+        }
+        Ok(())
     }
+}
+
+/// Whether a run has an accuracy, or never will.
+fn has_ended(run: &Record) -> bool {
+    run.number("accuracy").is_some() || run.outcome() == Some(Outcome::Diverged)
 }

@@ -1,8 +1,10 @@
 //! Whether the runs bear out what the paper claims.
 //!
-//! A claim is a contrast of means over seeds and an interval that the paper puts it in. It is judged at the paper's
-//! sizes, where every cell of its grid must be there, and at the sizes of other runs by itself: the two are never
-//! mixed, and neither are protocols. See [`stats`](super::stats) for the intervals.
+//! A claim is a quantity and an interval that the paper puts it in. On associative recall the quantity is the share of runs
+//! that solve the task, over all rates and seeds (see [`solved`](super::solved)); in accuracy on the Long Range Arena and in
+//! perplexity it is a mean over seeds at the best rate (see [`stats`](super::stats)). A claim is judged at the paper's
+//! sizes, where every cell of its grid must be there, and at the sizes of other runs by itself: the two are never mixed,
+//! and neither are protocols. All claims that are judged together share one error of 5 % (Holm's correction).
 
 mod draw;
 mod judge;
@@ -20,7 +22,7 @@ use super::score::Status;
 use super::{groups, joined, Asked, Group, Report};
 use crate::error::Result;
 use crate::store::{places, Record, Role, COLUMNS};
-use judge::{tests, tests_by_cell, verdict, Cells, Test};
+use judge::{corrected_over_claims, levels, tests, tests_by_cell, verdict, Cells, Test};
 use need::{Need, Place};
 use std::collections::{BTreeMap, BTreeSet};
 use study::{studies, Cell, Kind, Study};
@@ -37,6 +39,8 @@ struct Judgement {
     /// What the runs have in common.
     study: String,
     verdict: Verdict,
+    /// The lesser of its levels, after the correction over all claims.
+    level: f64,
     tests: Vec<Test>,
     by_cell: Vec<Test>,
     /// How many there are, with runs or without.
@@ -53,9 +57,9 @@ pub fn claims(rows: &[Record], presets: PresetsOf, asked: &Asked) -> Result<Repo
     let passing: Vec<&Record> = rows.iter().filter(|run| asked.filter.passes(run)).collect();
     let (runs, _) = joined(passing.clone(), None);
     let groups = groups(&runs);
-    let mut judged = Vec::new();
     let mut used = BTreeSet::new();
-    for claim in CLAIMS.iter() {
+    let mut of_claims = Vec::new();
+    for claim in CLAIMS.iter().filter(|claim| asked.is_about(claim.name)) {
         let mixers = claim.mixers();
         let of_claim = groups.iter().filter(|group| {
             holds(claim.runs, group.record) && mixers.contains(&group.record.text("mixer"))
@@ -63,9 +67,31 @@ pub fn claims(rows: &[Record], presets: PresetsOf, asked: &Asked) -> Result<Repo
         let of_claim: Vec<&Group> = of_claim.collect();
         let runs = of_claim.iter().flat_map(|group| &group.runs);
         used.extend(runs.map(|run| run.run_id()));
-        let studies = studies(claim, &of_claim, presets);
-        judged.extend(of_studies(claim, &studies, asked));
+        of_claims.push((claim, studies(claim, &of_claim, presets)));
     }
+    let each = of_claims.iter();
+    let drafts: Vec<Draft> = each
+        .flat_map(|(claim, studies)| of_studies(claim, studies, asked))
+        .collect();
+    let levels: Vec<[f64; 2]> = drafts.iter().map(Draft::levels).collect();
+    // What has no number is no look at the data.
+    let looked = |draft: &Draft| draft.tests.iter().any(|test| test.found.is_ok());
+    let counted = drafts
+        .iter()
+        .zip(&levels)
+        .filter(|(draft, _)| looked(draft));
+    let counted: Vec<[f64; 2]> = counted.map(|(_, levels)| *levels).collect();
+    let mut corrected = corrected_over_claims(&counted).into_iter();
+    let judged: Vec<Judgement> = drafts
+        .into_iter()
+        .map(|draft| {
+            let levels = match looked(&draft) {
+                true => corrected.next().unwrap_or([1.0; 2]),
+                false => [1.0; 2],
+            };
+            draft.judged(levels, asked)
+        })
+        .collect();
     let used = passing
         .into_iter()
         .filter(|run| used.contains(run.run_id()));
@@ -81,15 +107,31 @@ pub fn claims(rows: &[Record], presets: PresetsOf, asked: &Asked) -> Result<Repo
     Ok(report)
 }
 
+/// A claim in one study before the claims beside it are known.
+struct Draft<'a> {
+    claim: &'static Claim,
+    kind: Kind<'a>,
+    cells: Cells<'a>,
+    tests: Vec<Test>,
+    left_out: Vec<String>,
+}
+
 /// At the paper's sizes under every protocol that has runs of them, or its own; and at all others that there are.
-fn of_studies(claim: &'static Claim, studies: &[Study], asked: &Asked) -> Vec<Judgement> {
+fn of_studies<'a>(claim: &'static Claim, studies: &[Study<'a>], asked: &Asked) -> Vec<Draft<'a>> {
     let paper = studies.iter().filter(|study| study.kind.is_paper());
-    let mut judged: Vec<Judgement> = Vec::new();
+    let draft = |study: &Study<'a>, cells: Cells<'a>| Draft {
+        claim,
+        kind: study.kind.clone(),
+        tests: tests(claim, &cells, asked.select),
+        cells,
+        left_out: study.left_out.clone(),
+    };
     let nothing = Study {
         kind: Kind {
             protocol: claim.protocol,
             preset: "paper",
             differences: Vec::new(),
+            of_mixers: String::new(),
             tokenizer: "",
             precision: "",
         },
@@ -100,38 +142,43 @@ fn of_studies(claim: &'static Claim, studies: &[Study], asked: &Asked) -> Vec<Ju
         .clone()
         .any(|study| study.kind.protocol == claim.protocol);
     let own = (!own).then_some(&nothing);
-    for study in own.into_iter().chain(paper) {
-        judged.push(at_paper(claim, study, asked));
-    }
+    let whole = own
+        .into_iter()
+        .chain(paper)
+        .map(|study| draft(study, at_paper(claim, study)));
+    let mut drafts: Vec<Draft> = whole.collect();
     for study in studies {
-        let cells: Vec<&Cell> = study.cells.iter().collect();
-        let whole = |cell: &&&Cell| {
+        let whole = |cell: &&Cell| {
             claim.mixers().iter().all(|m| cell.sides.contains_key(m)) && claim.has(cell)
         };
         let grid: usize = claim.axes.iter().map(|axis| axis.points.len()).product();
         let answered = study.kind.is_paper()
-            && cells.iter().filter(whole).count() == grid
-            && cells.len() == grid;
+            && study.cells.iter().filter(whole).count() == grid
+            && study.cells.len() == grid;
         // Of a part of its mixers a claim says nothing, unless one is enough.
-        let there = |mixer: &&str| cells.iter().any(|cell| cell.sides.contains_key(mixer));
+        let there = |mixer: &&str| {
+            study
+                .cells
+                .iter()
+                .any(|cell| cell.sides.contains_key(mixer))
+        };
         let mixers = claim.mixers();
         let enough = match claim.holds {
             Holds::Every => mixers.iter().all(there),
             Holds::Some => mixers.iter().any(there),
         };
         if !answered && enough {
-            judged.push(judgement(
-                claim,
+            let cells = study.cells.clone();
+            drafts.push(draft(
                 study,
                 Cells {
                     cells,
                     whole: false,
                 },
-                asked,
             ));
         }
     }
-    judged
+    drafts
 }
 
 impl Claim {
@@ -155,8 +202,8 @@ impl Claim {
     }
 }
 
-/// In every cell of the paper's grid, whether it has runs or not.
-fn at_paper(claim: &'static Claim, study: &Study, asked: &Asked) -> Judgement {
+/// Every cell of the paper's grid, whether it has runs or not.
+fn at_paper<'a>(claim: &Claim, study: &Study<'a>) -> Cells<'a> {
     let found = |at: Vec<String>| {
         let known = study.cells.iter().find(|cell| cell.at == at);
         known.cloned().unwrap_or(Cell {
@@ -164,50 +211,65 @@ fn at_paper(claim: &'static Claim, study: &Study, asked: &Asked) -> Judgement {
             sides: Default::default(),
         })
     };
-    let cells: Vec<Cell> = claim.grid().into_iter().map(found).collect();
-    let cells = cells.iter().collect();
-    judgement(claim, study, Cells { cells, whole: true }, asked)
+    Cells {
+        cells: claim.grid().into_iter().map(found).collect(),
+        whole: true,
+    }
 }
 
-fn judgement(claim: &'static Claim, study: &Study, cells: Cells, asked: &Asked) -> Judgement {
-    let tests = tests(claim, &cells, asked.select);
-    let verdict = verdict(claim, &tests);
-    let place = Place {
-        claim,
-        kind: &study.kind,
-        cells: &cells.cells,
-        paper: cells.whole,
-    };
-    let groups = cells.cells.iter().flat_map(|cell| cell.sides.values());
-    let results = groups.clone().map(|group| {
-        let [by, shown] = claim.measure.metrics(group.record);
-        let status = Status::of(&group.runs, by, shown, asked.select);
-        (group.record.run_id().to_owned(), status)
-    });
-    let runs = groups.clone().flat_map(|group| group.runs.iter().copied());
-    let mut notes = mixed::warnings(runs);
-    notes.extend(asides(claim, &cells.cells));
-    if !study.left_out.is_empty() {
-        notes.push(format!("left out: {}", study.left_out.join("; ")));
+impl Draft<'_> {
+    fn levels(&self) -> [f64; 2] {
+        levels(self.claim, &self.tests)
     }
-    Judgement {
-        claim,
-        paper: cells.whole,
-        protocol: study.kind.protocol.to_owned(),
-        examples: study.kind.examples().filter(|_| cells.whole),
-        study: study.kind.title(),
-        verdict,
-        by_cell: tests_by_cell(claim, &cells, asked.select),
-        need: (verdict == Verdict::Undecided).then(|| place.need(&tests)),
-        tests,
-        cells: cells.cells.len(),
-        notes,
-        results: results.collect(),
+
+    /// By its levels after the correction over all claims.
+    fn judged(self, levels: [f64; 2], asked: &Asked) -> Judgement {
+        let Self {
+            claim,
+            kind,
+            cells,
+            tests,
+            left_out,
+        } = self;
+        let verdict = verdict(levels);
+        let place = Place {
+            claim,
+            kind: &kind,
+            cells: &cells.cells,
+            paper: cells.whole,
+        };
+        let groups = cells.cells.iter().flat_map(|cell| cell.sides.values());
+        let results = groups.clone().map(|group| {
+            let [by, shown] = claim.measure.metrics(group.record);
+            let status = Status::of(&group.runs, by, shown, asked.select);
+            (group.record.run_id().to_owned(), status)
+        });
+        let runs = groups.clone().flat_map(|group| group.runs.iter().copied());
+        let mut notes = mixed::warnings(runs);
+        notes.extend(asides(claim, &cells.cells));
+        if !left_out.is_empty() {
+            notes.push(format!("left out: {}", left_out.join("; ")));
+        }
+        Judgement {
+            claim,
+            paper: cells.whole,
+            protocol: kind.protocol.to_owned(),
+            examples: kind.examples().filter(|_| cells.whole),
+            study: kind.title(),
+            verdict,
+            level: levels[0].min(levels[1]),
+            by_cell: tests_by_cell(claim, &cells, asked.select),
+            need: (verdict == Verdict::Undecided).then(|| place.need(&tests)),
+            tests,
+            cells: cells.cells.len(),
+            notes,
+            results: results.collect(),
+        }
     }
 }
 
 /// In what else the mixers of a cell differ, such as the block that a protocol puts around each.
-fn asides(claim: &Claim, cells: &[&Cell]) -> Option<String> {
+fn asides(claim: &Claim, cells: &[Cell]) -> Option<String> {
     let mixers = claim.mixers();
     let cell = cells.iter().find(|cell| cell.sides.len() == mixers.len())?;
     let spans = |name: &str| claim.axes.iter().any(|axis| axis.columns.contains(&name));

@@ -24,7 +24,7 @@ pub(super) struct Need {
 pub(super) struct Place<'a> {
     pub claim: &'a Claim,
     pub kind: &'a Kind<'a>,
-    pub cells: &'a [&'a Cell<'a>],
+    pub cells: &'a [Cell<'a>],
     /// Whether the paper's rates are wanted; else those that there are.
     pub paper: bool,
 }
@@ -60,7 +60,7 @@ impl Place<'_> {
             (None, None) => match self.seeds_to_decide(tests) {
                 Some(seeds) => (
                     seeds,
-                    format!("the interval holds both; {seeds} seeds should decide, were the spread as it is now"),
+                    format!("the interval holds both; {seeds} seeds should decide, were they to come out like these"),
                 ),
                 None => {
                     return Need {
@@ -102,7 +102,7 @@ impl Place<'_> {
         let open = tests.iter().filter(|test| test.p[0] > ALPHA);
         let needed = open.filter_map(|test| {
             let found = test.found.as_ref().ok()?;
-            Some(found.estimate.seeds_to_decide(test.within))
+            Some(found.evidence.seeds_to_decide(test.within))
         });
         match self.claim.holds {
             Holds::Every => needed.max_by_key(|seeds| seeds.unwrap_or(usize::MAX))?,

@@ -8,7 +8,7 @@ use super::super::presets::{generated, listed, Difference, Nearest, PresetsOf, T
 use super::super::Group;
 use super::table::{Axis, Claim};
 use crate::store::{places, Record, Role, COLUMNS, SOURCE_DIGEST};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// What belongs to a mixer: its preset's wins where runs of one cell differ in it.
 #[rustfmt::skip]
@@ -32,6 +32,8 @@ pub(super) struct Kind<'a> {
     pub preset: &'static str,
     /// What they have otherwise than that.
     pub differences: Vec<Difference>,
+    /// What some mixer has otherwise than its own preset, such as the start of its steps; empty where none has.
+    pub of_mixers: String,
     pub tokenizer: &'a str,
     pub precision: &'a str,
 }
@@ -51,7 +53,7 @@ impl Kind<'_> {
     pub fn is_paper(&self) -> bool {
         let tokens = ["", TOKENIZER].contains(&self.tokenizer);
         let same = self.differences.iter().all(Self::is_numpys);
-        self.preset == "paper" && tokens && same
+        self.preset == "paper" && tokens && same && self.of_mixers.is_empty()
     }
 
     fn is_numpys(difference: &Difference) -> bool {
@@ -75,6 +77,7 @@ impl Kind<'_> {
             named("protocol ", self.protocol),
             named("preset ", self.preset),
             differences,
+            named("", &self.of_mixers),
             named("tokenizer ", self.tokenizer),
             named("", self.precision).filter(|precision| precision != "f32"),
         ];
@@ -90,11 +93,15 @@ impl Axis {
     }
 }
 
-/// Which of several groups at one point is the mixer's own setting: the one nearest to its preset.
+/// Runs of a mixer at one point, and in which of its own settings they are not its preset's.
 struct Candidate<'a> {
     group: &'a Group<'a>,
-    of_mixer: Vec<Difference>,
+    /// How many these are, and their text; the latter is empty for the preset's.
+    setting: (usize, String),
 }
+
+/// By mixer, those nearest to the preset first.
+type Sides<'a> = BTreeMap<&'a str, Vec<Candidate<'a>>>;
 
 /// The studies that `groups`, all of `claim`, fall into.
 pub(super) fn studies<'a>(
@@ -102,7 +109,6 @@ pub(super) fn studies<'a>(
     groups: &[&'a Group<'a>],
     presets: PresetsOf,
 ) -> Vec<Study<'a>> {
-    type Sides<'a> = BTreeMap<&'a str, Vec<Candidate<'a>>>;
     type Cells<'a> = BTreeMap<Vec<String>, BTreeMap<&'a str, Sides<'a>>>;
     let mut kinds: BTreeMap<Kind, Cells> = BTreeMap::new();
     let of_cells = places(&[Role::Cell]).into_iter();
@@ -113,44 +119,118 @@ pub(super) fn studies<'a>(
         let cell = kinds.entry(kind).or_default().entry(at.collect());
         let sides = cell.or_default().entry(group.record.text(SOURCE_DIGEST));
         let side = sides.or_default().entry(group.record.text("mixer"));
-        side.or_default().push(Candidate { group, of_mixer });
+        side.or_default().push(Candidate {
+            group,
+            setting: (of_mixer.len(), setting(&of_mixer)),
+        });
     }
-    let study = |(kind, cells): (Kind<'a>, Cells<'a>)| {
-        let mut study = Study {
-            kind,
-            cells: Vec::new(),
-            left_out: Vec::new(),
-        };
+    let mut studies = Vec::new();
+    for (kind, cells) in kinds {
+        let mut left_out = Vec::new();
+        let mut points: Vec<(Vec<String>, Sides)> = Vec::new();
         for (at, mut sources) in cells {
             // Runs on several files are not mixed: the files that most mixers saw are taken.
             let fullest = sources.iter().max_by_key(|(_, sides)| sides.len());
             let Some(files) = fullest.map(|(files, _)| *files) else {
                 continue;
             };
-            let sides = sources.remove(files).unwrap_or_default();
+            let mut sides = sources.remove(files).unwrap_or_default();
+            let candidates = sides.values_mut();
+            candidates.for_each(|candidates| candidates.sort_by_key(|c| c.setting.clone()));
             let others = sources.into_keys();
             let others = others.map(|other| format!("{} on the files {other}", at.join(" ")));
-            study.left_out.extend(others);
-            let chosen = sides.into_iter().map(|(mixer, mut candidates)| {
-                candidates.sort_by_cached_key(|c| (c.of_mixer.len(), listed(&c.of_mixer)));
-                let others = candidates.iter().skip(1);
-                study.left_out.extend(others.map(|other| {
-                    let setting = Some(listed(&other.of_mixer)).filter(|list| !list.is_empty());
-                    format!(
-                        "{mixer} with {}",
-                        setting.unwrap_or("other settings".into())
-                    )
-                }));
-                (mixer, candidates[0].group)
-            });
-            let sides = chosen.collect();
-            study.cells.push(Cell { at, sides });
+            left_out.extend(others);
+            points.push((at, sides));
         }
-        study.left_out.sort();
-        study.left_out.dedup();
-        study
+        studies.extend(by_setting(&kind, &points, &left_out));
+    }
+    studies
+}
+
+/// A study of each setting that some mixer has: there every mixer that has it is taken with it, and every other one with
+/// the setting that is nearest to its preset.
+fn by_setting<'a>(
+    kind: &Kind<'a>,
+    points: &[(Vec<String>, Sides<'a>)],
+    left_out: &[String],
+) -> Vec<Study<'a>> {
+    let all = points.iter().flat_map(|(_, sides)| sides);
+    let mut having: BTreeMap<&(usize, String), BTreeSet<&str>> = BTreeMap::new();
+    for (mixer, candidates) in all {
+        for candidate in candidates {
+            having.entry(&candidate.setting).or_default().insert(*mixer);
+        }
+    }
+    let mut studies: Vec<Study> = Vec::new();
+    for (setting, having) in having {
+        let mut left_out = left_out.to_vec();
+        let mut named = BTreeSet::new();
+        let mut cells = Vec::new();
+        for (at, sides) in points {
+            let mut chosen = BTreeMap::new();
+            for (mixer, candidates) in sides {
+                let alike = |c: &&Candidate| !having.contains(mixer) || c.setting == *setting;
+                let mut alike = candidates.iter().filter(alike);
+                let Some(first) = alike.next() else {
+                    continue;
+                };
+                named.insert(&first.setting.1);
+                chosen.insert(*mixer, first.group);
+                let others = alike.filter(|other| other.setting == first.setting);
+                left_out.extend(others.map(|_| format!("{mixer} with other settings")));
+            }
+            if chosen.keys().any(|mixer| having.contains(mixer)) {
+                let at = at.clone();
+                cells.push(Cell { at, sides: chosen });
+            }
+        }
+        if studies.iter().any(|study| same(&study.cells, &cells)) {
+            continue;
+        }
+        named.remove(&String::new());
+        let named: Vec<&str> = named.into_iter().map(String::as_str).collect();
+        left_out.sort();
+        left_out.dedup();
+        studies.push(Study {
+            kind: Kind {
+                of_mixers: named.join(", "),
+                ..kind.clone()
+            },
+            cells,
+            left_out,
+        });
+    }
+    studies
+}
+
+/// Whether the same runs are in the same cells.
+fn same(cells: &[Cell], others: &[Cell]) -> bool {
+    let groups = |cell: &Cell| -> Vec<*const ()> {
+        let groups = cell.sides.values();
+        groups
+            .map(|group| std::ptr::from_ref(*group).cast())
+            .collect()
     };
-    kinds.into_iter().map(study).collect()
+    let mut pairs = cells.iter().zip(others);
+    cells.len() == others.len() && pairs.all(|(a, b)| a.at == b.at && groups(a) == groups(b))
+}
+
+/// Differences from a mixer's preset as one text; of its options those that are not the preset's.
+fn setting(differences: &[Difference]) -> String {
+    let parts = differences.iter().flat_map(|difference| {
+        let text = difference.to_string();
+        let preset: Vec<&str> = difference.preset.split(';').collect();
+        match difference.name {
+            "options" => difference
+                .value
+                .split(';')
+                .filter(|option| !preset.contains(option))
+                .map(str::to_owned)
+                .collect(),
+            _ => vec![text],
+        }
+    });
+    parts.collect::<Vec<_>>().join(", ")
 }
 
 /// What `run` has in common with others, and what belongs to its mixer alone.
@@ -171,6 +251,7 @@ fn kind_of<'a>(
         protocol: run.text("protocol"),
         preset: nearest.preset,
         differences,
+        of_mixers: String::new(),
         tokenizer: run.text("tokenizer"),
         precision: run.text("precision"),
     };

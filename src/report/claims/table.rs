@@ -35,12 +35,14 @@ pub struct Claim {
 }
 
 /// Which number of a run is judged.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Measure {
     /// One metric, by which rates are chosen as well.
     Metric(&'static str),
     /// Test accuracy after the epoch that the validation split chooses; the best one where there is no such split.
     Selected,
+    /// Whether the accuracy after the last epoch is above this.
+    Solved(f64),
 }
 
 /// Some columns whose values together are a point.
@@ -113,11 +115,17 @@ const INFINITE: f64 = f64::INFINITY;
 const POSITIVE: Within = Within(0.0, INFINITE);
 const NEGATIVE: Within = Within(-INFINITE, 0.0);
 
-/// Two mixers are on par if their mean accuracies are less than five points apart. The paper states no margin: this one
-/// is ours, and `about` says it.
-const ON_PAR: f64 = 0.05;
+/// A run of associative recall solves its task where it ends above 90 %. Runs that miss the lookup end at half of that.
+const SOLVED: f64 = 0.9;
+/// Two mixers are on par if the shares of their runs that solve the task are less than ten points apart. The paper states no
+/// margin: this one is ours, and `about` says it.
+const ON_PAR: f64 = 0.1;
+/// The same for mean accuracies.
+const CLOSE: f64 = 0.05;
 /// Training ends above 99 %, which is where the paper's figures call a cell perfect; a point is allowed for.
 const PERFECT: f64 = 0.98;
+/// The least share of seeds that end so at some rate, for a cell to be called perfect.
+const RELIABLE: f64 = 0.8;
 /// By how much the share of a gap may differ from 25 %.
 const OF_GAP: (f64, f64) = (0.15, 0.35);
 
@@ -153,7 +161,7 @@ fn recall() -> Claim {
         source: "",
         about: "",
         runs: &[("task", &["mqar"])],
-        measure: Measure::Metric("accuracy"),
+        measure: Measure::Solved(SOLVED),
         released: false,
         axes: vec![SIZES, WIDTHS, STATES],
         contrasts: Vec::new(),
@@ -246,7 +254,8 @@ pub static CLAIMS: LazyLock<Vec<Claim>> = LazyLock::new(|| vec![
     },
     Claim {
         name: "linear-approaches-softmax", source: "Figure 1",
-        about: "linear attention approaches softmax attention as n grows: softmax - linear falls as n doubles, on each task",
+        about: "linear attention approaches softmax attention as n grows: the gap in runs that solve the task falls as n doubles, on \
+                each task",
         axes: vec![sizes(&["256:16", "512:64"]), axis("d", &["d"], &["512"]), STATES],
         contrasts: vec![Contrast {
             within: NEGATIVE, over: Over::Doublings("n"), about: "softmax - linear, a doubling of n".into(),
@@ -257,7 +266,8 @@ pub static CLAIMS: LazyLock<Vec<Claim>> = LazyLock::new(|| vec![
     },
     Claim {
         name: "linear-reaches-softmax", source: "Figure 1",
-        about: "linear attention converges to softmax attention: at the largest n it is less than 5 points below, on each task",
+        about: "linear attention converges to softmax attention: at the largest n less than 10 points fewer of its runs solve the \
+                task, on each",
         axes: vec![sizes(&["256:16", "512:64"]), axis("d", &["d"], &["512"]), STATES],
         contrasts: vec![Contrast {
             within: Within(-INFINITE, ON_PAR), only: Some(Only::Ends(vec![("n", End::Limit)])),
@@ -268,32 +278,34 @@ pub static CLAIMS: LazyLock<Vec<Claim>> = LazyLock::new(|| vec![
     },
     Claim {
         name: "normalized-beats-linear", source: "Figures 2 and 7",
-        about: "normalized attention is above linear attention, on average over the grid",
+        about: "normalized attention is above linear attention: more of its runs solve the task, in cells and at rates alike",
         contrasts: vec![above("normalized", "linear")],
         ..recall()
     },
     Claim {
         name: "ssd-beats-s6", source: "Figure 7",
-        about: "SSD is above S6, on average over the grid",
+        about: "SSD is above S6: more of its runs solve the task, in cells and at rates alike",
         contrasts: vec![above("ssd", "s6")],
         ..recall()
     },
     Claim {
         name: "normalized-on-par-with-s6", source: "Figure 7",
-        about: "normalized attention is on par with S6: on average over the grid less than 5 points apart",
+        about: "normalized attention is on par with S6: the shares of their runs that solve the task are less than 10 points apart",
         contrasts: vec![Contrast { within: Within(-ON_PAR, ON_PAR), ..above("normalized", "s6") }],
         ..recall()
     },
     Claim {
         name: "softmax-is-perfect", source: "Figure 7",
-        about: "softmax attention is perfect but for one cell, L=512 k=64 d=64 n=32: above 98 % in each other, below 99 % there",
+        about: "softmax attention is perfect but for one cell, L=512 k=64 d=64 n=32: in each other, more than 80 % of its seeds end \
+                above 98 % at the best of the rates, and there, fewer do",
+        measure: Measure::Solved(PERFECT),
         contrasts: vec![
             Contrast {
-                about: "softmax".into(), weights: vec![("softmax", 1.0)], within: Within(PERFECT, INFINITE),
+                about: "softmax".into(), weights: vec![("softmax", 1.0)], within: Within(RELIABLE, INFINITE),
                 over: Over::Cells, only: Some(Only::AllBut(NOT_PERFECT.to_vec())),
             },
             Contrast {
-                about: "softmax in the one cell".into(), weights: vec![("softmax", 1.0)], within: Within(-INFINITE, 0.99),
+                about: "softmax in the one cell".into(), weights: vec![("softmax", 1.0)], within: Within(-INFINITE, RELIABLE),
                 over: Over::Cells, only: only(&NOT_PERFECT),
             },
         ],
@@ -302,7 +314,7 @@ pub static CLAIMS: LazyLock<Vec<Claim>> = LazyLock::new(|| vec![
     },
     Claim {
         name: "larger-n-hurts-at-small-d", source: "Figure 7",
-        about: "at the smallest d a larger n can hurt on the largest task: accuracy falls as n doubles, for at least one mixer; \
+        about: "at the smallest d a larger n can hurt on the largest task: fewer runs solve it as n doubles, for at least one mixer; \
                 that this happens at small d alone is not judged",
         axes: vec![sizes(&["512:64"]), axis("d", &["d"], &["64"]), STATES],
         contrasts: ["softmax", "linear", "normalized", "s6", "ssd"].into_iter().map(falls_with_n).collect(),
@@ -311,7 +323,7 @@ pub static CLAIMS: LazyLock<Vec<Claim>> = LazyLock::new(|| vec![
     },
     Claim {
         name: "reversed-beats-plain", source: "Figure 3",
-        about: "qLSTM with the reversed sigmoid is above the plain qLSTM on each task, on average over d",
+        about: "qLSTM with the reversed sigmoid is above the plain qLSTM: more of its runs solve each task, at widths and rates alike",
         axes: vec![sizes(&["64:4", "128:8", "256:16"]), WIDTHS],
         contrasts: vec![above("qlstm-reversed", "qlstm")],
         apart: &["sizes"],
@@ -319,20 +331,21 @@ pub static CLAIMS: LazyLock<Vec<Claim>> = LazyLock::new(|| vec![
     },
     Claim {
         name: "exp-is-best", source: "Table 2",
-        about: "exp is the best normaliser of normalized attention, by little: above softplus and sigmoid by less than 5 points; \
-                the paper does not say at which d and n: here 512 and 256",
+        about: "exp is the best normaliser of normalized attention, by little: mean accuracy at the best rate is above that of \
+                softplus and sigmoid by less than 5 points; the paper does not say at which d and n: here 512 and 256",
+        measure: Measure::Metric("accuracy"),
         axes: vec![sizes(&["512:64"]), axis("d", &["d"], &["512"]), axis("n", &["n"], &["256"])],
         contrasts: ["normalized-softplus", "normalized-sigmoid"]
-            .map(|other| Contrast { within: Within(0.0, ON_PAR), ..above("normalized", other) }).into(),
+            .map(|other| Contrast { within: Within(0.0, CLOSE), ..above("normalized", other) }).into(),
         apart: &["sizes"],
         ..recall()
     },
     Claim {
         name: "exp-is-best-on-images", source: "Table 2",
-        about: "the same on the images of the Long Range Arena",
+        about: "exp is the best normaliser of normalized attention, by little, on the images of the Long Range Arena, too",
         axes: vec![axis("dataset", &["dataset"], &["image"])],
         contrasts: ["normalized-softplus", "normalized-sigmoid"]
-            .map(|other| Contrast { within: Within(0.0, ON_PAR), ..above("normalized", other) }).into(),
+            .map(|other| Contrast { within: Within(0.0, CLOSE), ..above("normalized", other) }).into(),
         ..arena()
     },
     Claim {

@@ -73,6 +73,8 @@ pub struct Series {
     pub points: Vec<Point>,
     /// Whether a line joins them.
     pub joined: bool,
+    /// Whether that line keeps the height of a point until the next one.
+    pub steps: bool,
     /// Whether its markers are outlines: what the paper prints, beside what was measured.
     pub hollow: bool,
 }

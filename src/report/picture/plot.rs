@@ -165,6 +165,13 @@ fn line<B: DrawingBackend>(chart: &mut Chart<B>, series: &Series, unit: Unit) {
         .map(|point| (point.x, point.y))
         .collect();
     if series.joined {
+        let corners = places
+            .windows(2)
+            .flat_map(|pair| [pair[0], (pair[1].0, pair[0].1)]);
+        let places = match series.steps {
+            true => corners.chain(places.last().copied()).collect(),
+            false => places,
+        };
         stroke(chart, &places, (colour, 2, dash), unit);
     }
     let area = chart.plotting_area().strip_coord_spec();

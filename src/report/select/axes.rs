@@ -231,6 +231,7 @@ impl Axes {
                     over.name
                 ),
                 log: true,
+                steps: false,
             },
         }
     }

@@ -157,6 +157,7 @@ fn panel(measure: &'static Measure, curves: &[&Curve], places_of_line: &[usize])
         form: Form::Lines {
             over: "epoch".into(),
             log: false,
+            steps: false,
         },
         baselines,
         records,

@@ -5,6 +5,7 @@ mod axes;
 mod chance;
 mod curves;
 mod naming;
+mod outcomes;
 mod perplexities;
 mod points;
 
@@ -12,6 +13,7 @@ pub(super) use accuracies::accuracies;
 pub(super) use axes::axes;
 pub(super) use curves::curves;
 pub use curves::Curve;
+pub(super) use outcomes::{times, tuning};
 pub(super) use perplexities::perplexities;
 pub(super) use points::points;
 

@@ -17,9 +17,20 @@ const PANEL: [&str; 8] =
 
 pub(in super::super) fn points(of: &Selection, across: &str) -> Selected {
     let across = metric(across);
+    let grids = by_task(of, |groups, title, of_point| {
+        panel(of, across, groups, title, of_point)
+    });
+    selected(of, grids)
+}
+
+/// A grid a task, made by `panel` of its groups, its title and the settings that tell its lines apart.
+pub(super) fn by_task(
+    of: &Selection,
+    panel: impl Fn(&[&Group], String, &[usize]) -> Grid,
+) -> Vec<Grid> {
     let (mut panels, head) = settings(&PANEL, &[]);
     panels.truncate(head);
-    let of_point = settings(&["mixer"], &panels).0;
+    let of_line = settings(&["mixer"], &panels).0;
     let texts = |name: &str| -> BTreeSet<&str> {
         let texts = of.groups.iter().map(|group| group.record.text(name));
         texts.collect()
@@ -36,10 +47,10 @@ pub(in super::super) fn points(of: &Selection, across: &str) -> Selected {
         let place = titles.place(key, protocols, &title);
         Grid {
             place,
-            ..panel(of, across, groups, title, &of_point)
+            ..panel(groups, title, &of_line)
         }
     });
-    selected(of, grids.collect())
+    grids.collect()
 }
 
 /// The points of one task.

@@ -238,3 +238,72 @@ fn a_row_of_a_figure_is_drawn_in_every_format_and_says_what_it_lacks() {
         "{message}"
     );
 }
+
+/// Three rates by three seeds, of which two seeds stop, at the last rate.
+fn tuned() -> Vec<Record> {
+    let mut rows = Vec::new();
+    for (lr, accuracies) in [
+        (1e-3, [0.2, 0.2, 0.2]),
+        (3e-3, [0.3, 0.4, 0.5]),
+        (1e-2, [0.995, 0.996, 0.6]),
+    ] {
+        for (seed, accuracy) in accuracies.into_iter().enumerate() {
+            let mut row = run("ssd", 64, 32, accuracy, |_| {});
+            row.set("lr", lr);
+            row.set("seed", seed);
+            row.set("run_id", format!("{:012x}", rows.len()).as_str());
+            row.set(
+                "epochs_run",
+                if accuracy > 0.99 {
+                    4 + 2 * seed
+                } else {
+                    row.count("epochs_max")
+                },
+            );
+            rows.push(row);
+        }
+    }
+    rows
+}
+
+#[test]
+fn times_are_the_share_of_all_runs_that_have_stopped() {
+    let mut rows = tuned();
+    let report = drawn_figure("times", &rows).unwrap();
+    let grid = &report.grids[0];
+    assert_eq!(grid.columns, ["0", "400000", "600000"]);
+    let shares = grid.lines[0].cells.iter().map(|cell| match cell.content {
+        Content::Value(share) => (9.0 * share).round(),
+        _ => f64::NAN,
+    });
+    assert_eq!(shares.collect::<Vec<_>>(), [0.0, 1.0, 2.0]);
+    assert!(matches!(grid.form, Form::Lines { steps: true, .. }));
+    rows.iter_mut()
+        .for_each(|row| row.set("stop_above", Field::Absent));
+    let message = drawn_figure("times", &rows).unwrap_err().to_string();
+    assert!(message.contains("no results for Figure times"), "{message}");
+}
+
+#[test]
+fn tuning_is_the_expected_best_of_the_rates() {
+    let report = drawn_figure("tuning", &tuned()).unwrap();
+    let means = [0.2, 0.4, (0.995 + 0.996 + 0.6) / 3.0];
+    let wanted = [
+        means.iter().sum::<f64>() / 3.0,
+        (means[1] + 2.0 * means[2]) / 3.0,
+        means[2],
+    ];
+    let found = report.grids[0].lines[0]
+        .cells
+        .iter()
+        .map(|cell| match cell.content {
+            Content::Value(value) => value,
+            _ => f64::NAN,
+        });
+    for (found, wanted) in found.zip(wanted) {
+        assert!((found - wanted).abs() < 1e-12, "{found} {wanted}");
+    }
+    for format in FORMATS.iter().filter(|format| format.is_text()) {
+        assert!(!drawn(&report, format.name).is_empty(), "{}", format.name);
+    }
+}

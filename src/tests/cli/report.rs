@@ -272,7 +272,14 @@ fn a_picture_goes_to_the_file_whose_name_says_its_format() {
 fn everything_is_drawn_in_every_format_and_what_is_missing_comes_with_its_command() {
     let world = swept();
     let said = world.dsf("report --all --out drawn").ok();
-    for name in ["grid", "figure-state", "figure-seconds", "curves"] {
+    for name in [
+        "grid",
+        "figure-state",
+        "figure-seconds",
+        "figure-times",
+        "figure-tuning",
+        "curves",
+    ] {
         for extension in ["txt", "md", "csv", "json", "tex", "svg", "png", "html"] {
             let file = format!("drawn/{name}.{extension}");
             assert!(said.lines().any(|line| line == file), "{file}: {said}");
@@ -284,7 +291,7 @@ fn everything_is_drawn_in_every_format_and_what_is_missing_comes_with_its_comman
     }
     let index = fs::read_to_string(world.path("drawn/index.html")).unwrap();
     assert!(index.contains("<a href=\"grid.svg\">svg</a>"), "{index}");
-    assert_eq!(index.matches("<section").count(), 4);
+    assert_eq!(index.matches("<section").count(), 6);
     let missing = "no results for Table 1; `dsf wikitext` makes a small one";
     assert!(said.contains(missing), "{said}");
     let refused = world.dsf("report --all").refused();

@@ -1,0 +1,652 @@
+//! Statistics of runs that solve their task or do not: all runs count, at every learning rate.
+//!
+//! On associative recall a run finds the lookup or misses it, and the mean accuracy over a few seeds at the best rate is
+//! then neither normal nor stable. What is compared instead is the share of runs that solve the task. A stratum is one
+//! cell at one learning rate, within which mixers are compared: by the test of Cochran, Mantel and Haenszel, and, for a
+//! trend, by Mantel's (1963) extension of it to scores; the time to a solution by the log-rank test. See [`stats`] for
+//! means.
+//!
+//! [`stats`]: super::stats
+
+use super::stats::{quantile_of_normal, within_level, ALPHA, MOST, POWER};
+use crate::store::{Outcome, Record};
+use statrs::distribution::{Beta, Binomial, ContinuousCDF, DiscreteCDF, Normal};
+
+/// A run in a stratum.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct Trial {
+    /// What is compared: 1 or 0 for two mixers, the logarithm of a size for a trend.
+    pub score: f64,
+    /// Whether it solved its task.
+    pub solved: bool,
+    /// Training examples until it did, or until training ended without; `None` where that was not recorded.
+    pub time: Option<Time>,
+}
+
+/// How long a run took.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct Time {
+    /// Training examples.
+    pub examples: f64,
+    /// Whether it reached the accuracy at which training stops; else it is censored there.
+    pub reached: bool,
+}
+
+impl Time {
+    /// When `run` reached the accuracy at which its training stops; `None` where there is no such. A run that diverged would
+    /// not have reached it.
+    pub fn of(run: &Record) -> Option<Self> {
+        let stop = run.number("stop_above")?;
+        let of_epochs = |epochs: usize| (epochs * run.count("train_examples")) as f64;
+        let most = run.count("epochs_max");
+        if run.outcome() == Some(Outcome::Diverged) {
+            return Some(Self {
+                examples: of_epochs(most),
+                reached: false,
+            });
+        }
+        let accuracy = run.number("accuracy")?;
+        let epochs = run.count("epochs_run");
+        Some(Self {
+            examples: of_epochs(epochs),
+            reached: epochs < most || accuracy > stop,
+        })
+    }
+}
+
+/// Runs that are compared with each other and with no others.
+pub(super) type Stratum = Vec<Trial>;
+
+/// The sums of Mantel's test over strata.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+struct Mantel {
+    /// Σ (scores of solved runs - their expectation if scores meant nothing).
+    excess: f64,
+    /// Its variance then, by the hypergeometric distribution.
+    variance: f64,
+    /// Σ (score - mean score)², by which the excess is a difference or a slope.
+    spread: f64,
+}
+
+impl Mantel {
+    fn of(strata: &[Stratum]) -> Self {
+        let mut sums = Self::default();
+        for stratum in strata.iter().filter(|stratum| stratum.len() > 1) {
+            let count = stratum.len() as f64;
+            let solved = stratum.iter().filter(|trial| trial.solved);
+            let among = solved.clone().count() as f64;
+            let mean = stratum.iter().map(|trial| trial.score).sum::<f64>() / count;
+            let square = |trial: &Trial| (trial.score - mean).powi(2);
+            let spread: f64 = stratum.iter().map(square).sum();
+            sums.excess += solved.map(|trial| trial.score - mean).sum::<f64>();
+            sums.variance += among * (count - among) * spread / (count * (count - 1.0));
+            sums.spread += spread;
+        }
+        sums
+    }
+}
+
+/// A difference between two mixers in the share of runs that solve their task, or a slope of that share.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct Difference {
+    /// The Mantel-Haenszel estimate: strata by the product of their sizes over their sum. Of a slope a unit of the score.
+    pub mean: f64,
+    /// Standard error, for intervals and for bounds other than zero.
+    pub error: f64,
+    /// The normal deviate of the test against zero, with the continuity correction; 0 where no stratum can tell.
+    pub z: f64,
+    /// Of the mixer and the cell with the fewest.
+    pub seeds: usize,
+}
+
+impl Difference {
+    /// Between scores 1 and 0. The error is that of Sato (1989), and at least that of Agresti and Caffo (2000) without
+    /// strata: where all runs of a mixer agree, Sato's is zero. `None` where no stratum has both.
+    pub fn between(strata: &[Stratum], seeds: usize) -> Option<Self> {
+        let sums = Mantel::of(strata);
+        let (mut p, mut q) = (0.0, 0.0);
+        let mut all = [[0.0; 2]; 2];
+        for stratum in strata {
+            let side = |score: f64| stratum.iter().filter(move |trial| trial.score == score);
+            let [first, second] = [1.0, 0.0].map(|score| {
+                let solved = side(score).filter(|trial| trial.solved).count();
+                [solved as f64, side(score).count() as f64]
+            });
+            let ([x, n], [y, m]) = (first, second);
+            if n * m == 0.0 {
+                continue;
+            }
+            let total = n + m;
+            p += (n * n * y - m * m * x + n * m * (m - n) / 2.0) / (total * total);
+            q += (x * (m - y) + y * (n - x)) / (2.0 * total);
+            for (sum, side) in all.iter_mut().zip([first, second]) {
+                sum[0] += side[0];
+                sum[1] += side[1];
+            }
+        }
+        if sums.spread == 0.0 {
+            return None;
+        }
+        let mean = sums.excess / sums.spread;
+        let sato = (mean * p + q).max(0.0) / sums.spread.powi(2);
+        let least = all.map(|[solved, count]| {
+            let share = (solved + 1.0) / (count + 2.0);
+            share * (1.0 - share) / (count + 2.0)
+        });
+        Some(Self {
+            mean,
+            error: sato.max(least.iter().sum()).sqrt(),
+            z: deviate(sums.excess, sums.variance),
+            seeds,
+        })
+    }
+
+    /// The sum of the slopes of several sets of strata, each with its weight: that of one mixer, or the difference of two.
+    /// The error is that under no slope, which is the one of the test.
+    pub fn of_slopes(parts: &[(f64, Vec<Stratum>)], seeds: usize) -> Option<Self> {
+        let (mut mean, mut variance, mut correction) = (0.0, 0.0, 0.0f64);
+        for (weight, strata) in parts {
+            let sums = Mantel::of(strata);
+            if sums.spread == 0.0 {
+                return None;
+            }
+            let scale = weight / sums.spread;
+            mean += scale * sums.excess;
+            variance += scale * scale * sums.variance;
+            correction = correction.max(CONTINUITY * scale.abs());
+        }
+        let distance = (mean.abs() - correction).max(0.0) * mean.signum();
+        Some(Self {
+            mean,
+            error: variance.sqrt(),
+            z: if variance > 0.0 {
+                distance / variance.sqrt()
+            } else {
+                0.0
+            },
+            seeds,
+        })
+    }
+
+    /// The interval that covers the difference with probability 1 - [`ALPHA`].
+    pub fn interval(&self) -> [f64; 2] {
+        let half = quantile_of_normal(1.0 - ALPHA / 2.0) * self.error;
+        [(self.mean - half).max(-1.0), (self.mean + half).min(1.0)]
+    }
+
+    /// How probable it is, were the difference `bound`, to see one as high as this and one as low.
+    pub fn tails(&self, bound: f64) -> [f64; 2] {
+        let z = match bound {
+            0.0 => self.z,
+            bound if self.error > 0.0 => (self.mean - bound) / self.error,
+            bound => f64::INFINITY * (self.mean - bound),
+        };
+        let below = match z.is_nan() {
+            true => 0.5,
+            false => normal().cdf(z),
+        };
+        [1.0 - below, below]
+    }
+
+    /// The same with `times` as many seeds, were they to come out alike.
+    fn with_seeds(&self, seeds: usize) -> Self {
+        let root = (seeds as f64 / self.seeds as f64).sqrt();
+        Self {
+            error: self.error / root,
+            z: self.z * root,
+            seeds,
+            ..*self
+        }
+    }
+
+    /// The seeds with which the difference would, were it the true one, be found inside or outside `within` with
+    /// probability [`POWER`]; `None` where [`MOST`] would not do.
+    pub fn seeds_to_decide(&self, within: super::stats::Within) -> Option<usize> {
+        // The deviate must pass its threshold by the quantile of the power.
+        let reserve = quantile_of_normal(POWER);
+        let decides = |seeds: &usize| {
+            let then = self.with_seeds(*seeds);
+            let shifted = |bound: f64| match bound {
+                0.0 => then.z.abs() - reserve,
+                bound => (then.mean - bound).abs() / then.error - reserve,
+            };
+            let bounds = [within.0, within.1]
+                .into_iter()
+                .filter(|bound| bound.is_finite());
+            let least = bounds.map(shifted).fold(f64::INFINITY, f64::min);
+            least >= quantile_of_normal(1.0 - ALPHA / 2.0)
+        };
+        (self.seeds + 1..=MOST).find(decides)
+    }
+}
+
+/// Half of the step between two outcomes.
+const CONTINUITY: f64 = 0.5;
+
+fn deviate(excess: f64, variance: f64) -> f64 {
+    if variance == 0.0 {
+        return 0.0;
+    }
+    (excess.abs() - CONTINUITY).max(0.0) * excess.signum() / variance.sqrt()
+}
+
+fn normal() -> Normal {
+    Normal::standard()
+}
+
+/// The share of seeds that solve their task.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct Share {
+    pub solved: usize,
+    pub of: usize,
+}
+
+impl Share {
+    /// Between 0 and 1.
+    pub fn mean(&self) -> f64 {
+        self.solved as f64 / self.of as f64
+    }
+
+    /// The exact interval of Clopper and Pearson (1934).
+    pub fn interval(&self) -> [f64; 2] {
+        let (k, n) = (self.solved as f64, self.of as f64);
+        let quantile = |a: f64, b: f64, p: f64| {
+            let beta = Beta::new(a, b).expect("counts above zero");
+            beta.inverse_cdf(p)
+        };
+        [
+            if self.solved == 0 {
+                0.0
+            } else {
+                quantile(k, n - k + 1.0, ALPHA / 2.0)
+            },
+            if self.solved == self.of {
+                1.0
+            } else {
+                quantile(k + 1.0, n - k, 1.0 - ALPHA / 2.0)
+            },
+        ]
+    }
+
+    /// How probable it is, were the share `bound`, to see one as high as this and one as low.
+    pub fn tails(&self, bound: f64) -> [f64; 2] {
+        if bound <= 0.0 {
+            return [if self.solved > 0 { 0.0 } else { 1.0 }, 1.0];
+        }
+        if bound >= 1.0 {
+            return [1.0, if self.solved < self.of { 0.0 } else { 1.0 }];
+        }
+        let binomial = Binomial::new(bound, self.of as u64).expect("a probability");
+        let high = match self.solved {
+            0 => 1.0,
+            solved => 1.0 - binomial.cdf(solved as u64 - 1),
+        };
+        [high, binomial.cdf(self.solved as u64)]
+    }
+
+    /// The seeds that would put the interval on one side of every bound, were the share to stay.
+    pub fn seeds_to_decide(&self, within: super::stats::Within) -> Option<usize> {
+        let decides = |of: &usize| {
+            let solved = (self.mean() * *of as f64).round() as usize;
+            let then = Self { solved, of: *of };
+            let levels = within_level(within, |bound| then.tails(bound));
+            levels.iter().any(|level| *level <= ALPHA)
+        };
+        (self.of + 1..=MOST).find(decides)
+    }
+}
+
+/// The log-rank test of two mixers, scores 1 and 0, in strata.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct LogRank {
+    /// Above zero where the first is sooner.
+    pub z: f64,
+    /// Two-sided level.
+    pub p: f64,
+}
+
+impl LogRank {
+    /// `None` where times were not recorded or no run reached the end.
+    pub fn of(strata: &[Stratum]) -> Option<Self> {
+        let (mut excess, mut variance) = (0.0, 0.0);
+        for stratum in strata {
+            let timed: Option<Vec<(f64, Time)>> = stratum
+                .iter()
+                .map(|trial| Some((trial.score, trial.time?)))
+                .collect();
+            let timed = timed?;
+            let mut ends: Vec<f64> = timed
+                .iter()
+                .filter(|(_, time)| time.reached)
+                .map(|(_, time)| time.examples)
+                .collect();
+            ends.sort_by(f64::total_cmp);
+            ends.dedup();
+            for end in ends {
+                let at_risk = timed.iter().filter(|(_, time)| time.examples >= end);
+                let count = at_risk.clone().count() as f64;
+                let first = at_risk.filter(|(score, _)| *score == 1.0).count() as f64;
+                let ended = |&&(_, time): &&(f64, Time)| time.reached && time.examples == end;
+                let all = timed.iter().filter(ended).count() as f64;
+                let own = timed
+                    .iter()
+                    .filter(ended)
+                    .filter(|(score, _)| *score == 1.0)
+                    .count();
+                let share = first / count;
+                excess += own as f64 - all * share;
+                if count > 1.0 {
+                    variance += all * share * (1.0 - share) * (count - all) / (count - 1.0);
+                }
+            }
+        }
+        if variance == 0.0 {
+            return None;
+        }
+        let z = excess / variance.sqrt();
+        let p = 2.0 * normal().sf(z.abs());
+        Some(Self { z, p })
+    }
+}
+
+/// The estimate of Kaplan and Meier (1958) of the share that is not done yet, at each time at which some run is.
+pub(super) fn kaplan_meier(times: &[Time]) -> Vec<(f64, f64)> {
+    let mut ends: Vec<f64> = times
+        .iter()
+        .filter(|time| time.reached)
+        .map(|time| time.examples)
+        .collect();
+    ends.sort_by(f64::total_cmp);
+    ends.dedup();
+    let mut left = 1.0;
+    ends.into_iter()
+        .map(|end| {
+            let at_risk = times.iter().filter(|time| time.examples >= end).count();
+            let ended = times
+                .iter()
+                .filter(|time| time.reached && time.examples == end);
+            left *= 1.0 - ended.count() as f64 / at_risk as f64;
+            (end, left)
+        })
+        .collect()
+}
+
+/// The expected best of k of these values, drawn without replacement, for k = 1 to all of them (Dodge et al. 2019, with
+/// the correction of Tang et al. 2020).
+pub(super) fn best_of(values: &[f64]) -> Vec<f64> {
+    let mut sorted = values.to_vec();
+    sorted.sort_by(f64::total_cmp);
+    let count = sorted.len();
+    (1..=count)
+        .map(|k| {
+            // P(the i-th smallest is the best of k) = C(i, k - 1) / C(n, k), i counted from 0.
+            let mut chance = k as f64 / count as f64;
+            let mut mean = 0.0;
+            for i in (k - 1..count).rev() {
+                mean += chance * sorted[i];
+                // C(i - 1, k - 1) / C(i, k - 1)
+                chance *= (i + 1 - k) as f64 / i.max(1) as f64;
+            }
+            mean
+        })
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::stats::{Block, Estimate, Within};
+    use super::*;
+    use crate::ops::rng::Rng;
+
+    /// A stratum of two mixers by how many of how many solved it.
+    fn counted(first: [usize; 2], second: [usize; 2]) -> Stratum {
+        let side = |score: f64, [solved, of]: [usize; 2]| {
+            (0..of).map(move |i| Trial {
+                score,
+                solved: i < solved,
+                time: None,
+            })
+        };
+        side(1.0, first).chain(side(0.0, second)).collect()
+    }
+
+    fn close(found: f64, wanted: f64) {
+        assert!(
+            (found - wanted).abs() < 1e-4 * wanted.abs().max(1.0),
+            "{found} for {wanted}"
+        );
+    }
+
+    /// Admissions to Berkeley, 1973, men beside women in six departments (Bickel et al. 1975): R's `mantelhaen.test` gives
+    /// a chi-square of 1.4269 with the correction, p = 0.2323.
+    #[test]
+    fn the_test_is_that_of_cochran_mantel_and_haenszel() {
+        let departments = [
+            ([512, 825], [89, 108]),
+            ([353, 560], [17, 25]),
+            ([120, 325], [202, 593]),
+            ([138, 417], [131, 375]),
+            ([53, 191], [94, 393]),
+            ([22, 373], [24, 341]),
+        ];
+        let strata = departments.map(|(men, women)| counted(men, women));
+        let found = Difference::between(&strata, 5).unwrap();
+        assert!(
+            (found.z.powi(2) - 1.4269).abs() < 1e-3,
+            "{}",
+            found.z.powi(2)
+        );
+        assert!(found.z < 0.0, "fewer men");
+        let [high, low] = found.tails(0.0);
+        assert!((2.0 * low - 0.2323).abs() < 1e-3, "{low}");
+        close(high + low, 1.0);
+    }
+
+    /// In one stratum Sato's variance is p(1 - p)/n of each side, and the estimate the plain difference.
+    #[test]
+    fn the_error_in_one_stratum_is_that_of_two_proportions() {
+        let found = Difference::between(&[counted([30, 50], [20, 50])], 5).unwrap();
+        close(found.mean, 0.2);
+        close(found.error, (0.6 * 0.4 / 50.0 + 0.4 * 0.6 / 50.0f64).sqrt());
+        let [low, high] = found.interval();
+        close(high - low, 2.0 * 1.959_964 * found.error);
+    }
+
+    #[test]
+    fn equal_outcomes_leave_an_error_and_decide_nothing() {
+        let found = Difference::between(&[counted([5, 5], [5, 5])], 5).unwrap();
+        assert_eq!((found.mean, found.z), (0.0, 0.0));
+        assert!(found.error > 0.1, "{found:?}");
+        assert_eq!(found.tails(0.0), [0.5, 0.5]);
+        assert_eq!(Difference::between(&[counted([5, 5], [0, 0])], 5), None);
+    }
+
+    /// Strata of the runs of `results/figure2-small.csv`, SSD beside S6: statsmodels' `StratifiedTable` gives p = 0.000174
+    /// with the correction, and 0.0000589 without.
+    #[test]
+    fn runs_at_several_rates_are_one_test() {
+        let strata: Vec<Stratum> = [(5, 1), (5, 3)]
+            .map(|(a, b)| counted([a, 5], [b, 5]))
+            .into();
+        let found = Difference::between(&strata, 5).unwrap();
+        // Of 10 and 10: excess 3, variance (6·4·2.5/9 + 8·2·2.5/9)/10 = 1.1111.
+        close(found.z, 2.5 / (10.0f64 / 9.0).sqrt());
+        close(found.mean, 0.6);
+    }
+
+    /// Dose and response (Mantel 1963, computed by hand): scores 0, 1, 2 with 1, 3, 5 of 5.
+    #[test]
+    fn a_trend_is_tested_by_scores() {
+        let dose = |score: f64, solved: usize| {
+            (0..5).map(move |i| Trial {
+                score,
+                solved: i < solved,
+                time: None,
+            })
+        };
+        let stratum: Stratum = dose(0.0, 1)
+            .chain(dose(1.0, 3))
+            .chain(dose(2.0, 5))
+            .collect();
+        let found = Difference::of_slopes(&[(1.0, vec![stratum.clone()])], 5).unwrap();
+        close(found.mean, 0.4);
+        // Excess 4, spread 10, variance 9·6·10/(15·14) = 2.5714.
+        close(found.error, (18.0f64 / 7.0).sqrt() / 10.0);
+        close(found.z, 3.5 / (18.0f64 / 7.0).sqrt());
+        let against = [(1.0, vec![stratum.clone()]), (-1.0, vec![stratum])];
+        let none = Difference::of_slopes(&against, 5).unwrap();
+        close(none.mean, 0.0);
+        close(none.z, 0.0);
+    }
+
+    /// From scipy's `binomtest(k, n).proportion_ci(method="exact")`.
+    #[test]
+    fn intervals_of_a_share_are_exact() {
+        for (solved, of, low, high) in [
+            (5, 5, 0.478_176, 1.0),
+            (0, 3, 0.0, 0.707_598),
+            (20, 30, 0.471_881, 0.827_129),
+            (5, 30, 0.056_422, 0.347_211),
+        ] {
+            let [found_low, found_high] = Share { solved, of }.interval();
+            close(found_low, low);
+            close(found_high, high);
+        }
+        let five = Share { solved: 5, of: 5 };
+        close(five.tails(0.5)[0], 0.031_25);
+        close(five.tails(0.5)[1], 1.0);
+        // 0.8^17 is below 0.025, 0.8^16 is not.
+        assert_eq!(five.seeds_to_decide(Within(0.8, f64::INFINITY)), Some(17));
+    }
+
+    /// Remission of leukaemia under 6-MP and placebo (Freireich et al. 1963): the log-rank chi-square is 16.79.
+    #[test]
+    fn the_log_rank_test_is_that_of_the_textbooks() {
+        let drug = [
+            (6.0, true),
+            (6.0, true),
+            (6.0, true),
+            (6.0, false),
+            (7.0, true),
+            (9.0, false),
+            (10.0, true),
+            (10.0, false),
+            (11.0, false),
+            (13.0, true),
+            (16.0, true),
+            (17.0, false),
+            (19.0, false),
+            (20.0, false),
+            (22.0, true),
+            (23.0, true),
+            (25.0, false),
+            (32.0, false),
+            (32.0, false),
+            (34.0, false),
+            (35.0, false),
+        ];
+        let placebo = [
+            1.0, 1.0, 2.0, 2.0, 3.0, 4.0, 4.0, 5.0, 5.0, 8.0, 8.0, 8.0, 8.0, 11.0, 11.0, 12.0,
+            12.0, 15.0, 17.0, 22.0, 23.0,
+        ];
+        let trial = |score: f64, examples: f64, reached: bool| Trial {
+            score,
+            solved: reached,
+            time: Some(Time { examples, reached }),
+        };
+        let treated = drug.map(|(weeks, back)| trial(0.0, weeks, back));
+        let others = placebo.map(|weeks| trial(1.0, weeks, true));
+        let stratum: Stratum = treated.into_iter().chain(others).collect();
+        let found = LogRank::of(std::slice::from_ref(&stratum)).unwrap();
+        assert!((found.z.powi(2) - 16.79).abs() < 0.01, "{found:?}");
+        assert!(found.z > 0.0 && found.p < 1e-4);
+        let treated: Vec<Time> = stratum[..21]
+            .iter()
+            .filter_map(|trial| trial.time)
+            .collect();
+        let curve = kaplan_meier(&treated);
+        // The textbook's product-limit estimates after 6, 7, 10, 13, 16, 22 and 23 weeks.
+        let wanted = [0.857, 0.807, 0.753, 0.690, 0.627, 0.538, 0.448];
+        assert_eq!(curve.len(), wanted.len());
+        for ((_, left), wanted) in curve.iter().zip(wanted) {
+            assert!((left - wanted).abs() < 1e-3, "{curve:?}");
+        }
+    }
+
+    /// Runs of two mixers at three rates by five seeds, each solved with the probability of its mixer and rate, and the
+    /// accuracies that such runs have.
+    fn study(shares: [[f64; 3]; 2], stream: &mut Rng) -> Vec<Stratum> {
+        let rates = (0..3).map(|rate| {
+            let sides = [(1.0, shares[0][rate]), (0.0, shares[1][rate])];
+            let trials = sides.into_iter().flat_map(|(score, share)| {
+                let solved: Vec<bool> = (0..5).map(|_| stream.uniform() < share).collect();
+                solved.into_iter().map(move |solved| Trial {
+                    score,
+                    solved,
+                    time: None,
+                })
+            });
+            trials.collect()
+        });
+        rates.collect()
+    }
+
+    /// The mean accuracy at the best rate of each mixer, compared by Student's t over seeds.
+    fn by_best_rate(strata: &[Stratum]) -> f64 {
+        let of = |score: f64, weight: f64| {
+            let rates = strata.iter().map(|stratum| {
+                let own = stratum.iter().filter(|trial| trial.score == score);
+                let accuracies = own.map(|trial| if trial.solved { 0.97 } else { 0.3 });
+                accuracies.collect::<Vec<f64>>()
+            });
+            let sum = |values: &Vec<f64>| values.iter().sum::<f64>();
+            let best = rates.max_by(|a, b| sum(a).total_cmp(&sum(b))).unwrap();
+            Block {
+                values: best.into_iter().map(|accuracy| weight * accuracy).collect(),
+                least: 1e-3,
+            }
+        };
+        let estimate = Estimate::of(&[of(1.0, 1.0), of(0.0, -1.0)]).unwrap();
+        within_level(ABOVE, |bound| estimate.tails(bound))[0]
+    }
+
+    const ABOVE: Within = Within(0.0, f64::INFINITY);
+
+    /// Two thousand studies with a true difference, and as many with none: how often each test finds one.
+    #[test]
+    fn the_test_over_all_runs_finds_what_the_best_rate_hides() {
+        let found = |shares: [[f64; 3]; 2]| {
+            let mut stream = Rng::new(1, "power", 0);
+            let mut found = [0.0; 2];
+            for _ in 0..2000 {
+                let strata = study(shares, &mut stream);
+                let all = Difference::between(&strata, 5).unwrap();
+                let levels = [
+                    within_level(ABOVE, |bound| all.tails(bound))[0],
+                    by_best_rate(&strata),
+                ];
+                for (count, level) in found.iter_mut().zip(levels) {
+                    *count += f64::from(u8::from(level <= ALPHA)) / 2000.0;
+                }
+            }
+            found
+        };
+        let [all, best] = found([[0.5, 0.7, 0.8], [0.1, 0.1, 0.4]]);
+        println!("power: {all:.2} over all runs, {best:.2} at the best rate");
+        assert!(all > 0.6 && best < 0.2, "{all} {best}");
+        for shares in [[0.1, 0.1, 0.4], [0.5, 0.7, 0.8]] {
+            let [all, _] = found([shares, shares]);
+            assert!(all <= 0.05, "{all}");
+        }
+    }
+
+    #[test]
+    fn the_best_of_more_draws_is_expected_to_be_better() {
+        let curve = best_of(&[3.0, 1.0, 2.0]);
+        for (found, wanted) in curve.iter().zip([2.0, 8.0 / 3.0, 3.0]) {
+            close(*found, wanted);
+        }
+        assert_eq!(best_of(&[]), Vec::<f64>::new());
+        assert_eq!(best_of(&[0.5]), [0.5]);
+    }
+}
