@@ -1,7 +1,7 @@
 //! Help of the commands that train one task: what the task takes with its defaults, the common settings first.
 
-use crate::config::{spelt, Objective, Setting, SETTINGS};
-use crate::recipes::{self, Explained, Task};
+use crate::config::{Objective, Setting, SETTINGS};
+use crate::recipes::{self, as_typed, Explained, Task};
 use crate::sweep::Flags;
 use clap::builder::PossibleValuesParser;
 use clap::{Arg, Command};
@@ -72,7 +72,7 @@ pub(super) fn of_sweep(command: Command) -> Command {
 fn described(arg: Arg, setting: &Setting, task: Task, defaults: &[Explained]) -> Arg {
     let value = defaults.iter().find(|row| row.name == setting.name);
     let value = value.map(|row| &row.value).filter(|value| !value.is_null());
-    let default = value.map(|value| format!(" [default: {}]", spelt(value)));
+    let default = value.map(|value| format!(" [default: {}]", as_typed(value)));
     let default = default.unwrap_or_default();
     let full = format!("{}{default}", setting.full_help(&[task.objective]));
     let taken = setting.is_of(&task.taker());

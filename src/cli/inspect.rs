@@ -58,7 +58,7 @@ pub(super) struct Arguments {
 struct What {
     /// Finished runs: ids, folders, or files of weights.
     ///
-    /// Ids in the folder of --out, folders of runs, or files of weights. A run of a sweep keeps none.
+    /// Ids in the folder of --out, folders of runs, or files of weights. A run of a sweep keeps none, but for those on text.
     #[arg(value_name = "RUN", conflicts_with_all = ["mixer", "d", "n", "heads", "variant", "options", "seed", "task"])]
     runs: Vec<PathBuf>,
     /// Fresh models of these mixers: NAME, or NAME/VARIANT.

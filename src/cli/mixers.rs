@@ -23,7 +23,7 @@ pub(super) struct Arguments {
     /// Sequence length L, which sets the size of a key-value cache.
     #[arg(long, default_value_t = 64, value_parser = clap::value_parser!(u32).range(1..))]
     seq_len: u32,
-    /// All columns, which takes a terminal of 200.
+    /// All columns, in lines of up to 290 characters.
     #[arg(long)]
     wide: bool,
 }
@@ -73,7 +73,7 @@ pub(super) fn main(arguments: &Arguments, global: &Global) -> Result<u8> {
     let Arguments { d, n, seq_len, .. } = arguments;
     let more = match (named.is_empty(), arguments.wide) {
         (true, false) => {
-            "\n`dsf mixers NAME` says all of one, --wide of all: equation, variants, options."
+            "\n`dsf mixers NAME` says all of one; --wide adds variants, source and equation."
         }
         _ => "",
     };

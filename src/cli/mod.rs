@@ -48,7 +48,7 @@ use std::path::PathBuf;
     name = "dsf",
     version,
     after_long_help = "Exit codes: 0 done; 1 the system, the network or a computation failed; 2 wrong usage; 3 some runs of \
-                  a sweep failed, the rest stand; 4 a check did not hold (report --check, compare --check, inspect --verify, check, doctor); 65 a file of data is not understood, or one \
+                  a sweep failed, the rest stand; 4 a check did not hold (report --check, compare --check, inspect --verify and --engines, bench --device, check, doctor); 65 a file of data is not understood, or one \
                   of the program's own is damaged; 66 data are missing; 69 another process is working on the run; 75 \
                   stopped by a signal after a checkpoint: the same command continues; 130 stopped at once by a second \
                   Ctrl-C.\n\nDSF_SIMD=avx512, avx2 or baseline (neon on ARM) forces an instruction set, for matrix \
@@ -285,6 +285,12 @@ impl Global {
 /// All commands. Those of one task do not speak of what only another knows.
 fn tree() -> clap::Command {
     let tree = Cli::command().mut_subcommand("sweep", help::of_sweep);
+    // A step is of one run.
+    let tree = tree.mut_subcommand("bench", |bench| {
+        bench.mut_subcommand("step", |step| {
+            step.mut_arg("seeds", |seeds| seeds.hide(true))
+        })
+    });
     TASKS.iter().fold(tree, |tree, task| {
         // Its defaults are looked up when the command is called, and for no other.
         tree.mut_subcommand(task.name, |command| command.defer(help::of_task))

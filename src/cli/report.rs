@@ -17,7 +17,7 @@ use std::path::{Path, PathBuf};
 
 #[derive(Args)]
 pub(super) struct Arguments {
-    /// Results folders or summary CSV files [default: that of --out].
+    /// Results folders or summary CSV files.
     ///
     /// Of a folder the runs below `runs` are read and every summary `*.csv` in it but those that dsf makes of these
     /// runs [default: the folder of --out; with --all that of DSF_OUT, or `results`].

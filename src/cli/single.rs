@@ -7,10 +7,10 @@ use super::run::{execute, Kept, RunContext, RunEvent};
 use super::screen::Screen;
 use super::worker::{code, done, emit, Events};
 use super::{exit, go_on, progress, stop_flag, Global};
-use crate::config::{spelt, RunConfig};
+use crate::config::RunConfig;
 use crate::error::{ensure, Error, Result};
 use crate::files;
-use crate::recipes::{self, Explained, Resolved, Task};
+use crate::recipes::{self, as_typed, Explained, Resolved, Task};
 use crate::store::{Metrics, Outcome, RunResult, RunStatus, Status, Store, Weights};
 use crate::sweep::estimate::{self, counted, duration};
 use crate::sweep::{Experiment, Flags, Training};
@@ -149,7 +149,7 @@ fn explanation(resolved: &mut Resolved, identified: Result<()>, global: &Global)
     let row = |row: &Explained| {
         vec![
             row.name.to_string(),
-            spelt(&row.value),
+            as_typed(&row.value),
             row.origin.to_string(),
         ]
     };

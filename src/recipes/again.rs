@@ -142,7 +142,7 @@ fn typed(
 }
 
 /// A value as typed.
-fn as_typed(value: &Value) -> String {
+pub fn as_typed(value: &Value) -> String {
     match value.as_str() {
         Some("warmup-constant") => "constant".to_owned(),
         _ => spelt(value),

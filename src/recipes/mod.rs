@@ -17,7 +17,7 @@ mod rules;
 
 pub use crate::tasks::find as task;
 pub use crate::tasks::TASKS;
-pub use again::command;
+pub use again::{as_typed, command};
 pub use draft::Origin;
 pub use recipe::Measured;
 

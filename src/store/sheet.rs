@@ -82,6 +82,15 @@ impl<'a> Sheet<'a> {
     /// Reads the next row that holds something; false behind the last.
     pub fn read(&mut self, row: &mut StringRecord) -> csv::Result<bool> {
         while self.reader.read_record(row)? {
+            // The reader counts the end of a line when it passes a line feed, which of CR LF it has not yet.
+            if let Some(at) = row
+                .position()
+                .filter(|at| self.text.get(at.byte() as usize) == Some(&b'\n'))
+            {
+                let mut at = at.clone();
+                at.set_line(at.line() + 1);
+                row.set_position(Some(at));
+            }
             if row.iter().any(|cell| !cell.trim().is_empty()) {
                 return Ok(true);
             }

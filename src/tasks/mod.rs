@@ -75,6 +75,8 @@ pub struct TaskEntry {
 pub struct Files {
     /// The folder of what `dsf data fetch` has downloaded.
     pub root: fn() -> Result<PathBuf>,
+    /// What is downloaded.
+    pub about: &'static str,
     /// The flags of `dsf data fetch` that say what is wanted.
     pub flags: &'static str,
 }

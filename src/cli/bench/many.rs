@@ -20,11 +20,12 @@ struct Run {
     /// Rounds of a case, each of them ours and then the peer's [default: 3 for `all`, 5 for `compare`, else 1].
     #[arg(long, value_name = "N")]
     rounds: Option<usize>,
-    /// Begin no measurement after this many minutes [default: 8 with --device, else no limit].
+    /// Begin no measurement after this many minutes [default: 8 for
+    /// `dsf bench --device`, else no limit].
     #[arg(long, value_name = "N")]
     minutes: Option<f64>,
-    /// Write the rows to a CSV file, complete after every one of them [default: results/bench-gpu.csv with
-    /// --device, else none].
+    /// Write the rows to a CSV file, complete after every one of them [default: results/bench-gpu.csv
+    /// for `dsf bench --device`, else none].
     #[arg(long, value_name = "FILE")]
     csv: Option<PathBuf>,
 }

@@ -51,7 +51,10 @@ pub(super) struct Arguments {
 /// The tasks that have files to download.
 fn task() -> impl TypedValueParser<Value = &'static TaskEntry> {
     let fetched = TASKS.iter().filter(|task| task.files.is_some());
-    let named = fetched.map(|task| PossibleValue::new(task.name).help(task.about));
+    let named = fetched.filter_map(|task| {
+        let files = task.files.as_ref()?;
+        Some(PossibleValue::new(task.name).help(files.about))
+    });
     let find = |name: String| tasks::find(&name).expect("it is one of those listed");
     PossibleValuesParser::new(named).map(find)
 }

@@ -5,7 +5,8 @@ use crate::cli::{exit, print, progress, stop_flag, Global};
 use crate::config::TaskConfig;
 use crate::error::{ensure, Error, Result};
 use crate::tasks::wikitext::{self, Corpus, TokenizerName, WikitextConfig};
-use clap::Args;
+use clap::builder::{PossibleValuesParser, TypedValueParser};
+use clap::{Args, ValueEnum};
 use indicatif::DecimalBytes;
 use serde_json::json;
 use std::path::{Path, PathBuf};
@@ -13,7 +14,7 @@ use std::path::{Path, PathBuf};
 #[derive(Args)]
 pub(super) struct Arguments {
     /// Corpora, separated by commas.
-    #[arg(long, value_delimiter = ',', value_name = "NAME", required = true)]
+    #[arg(long, value_delimiter = ',', value_name = "NAME", required = true, value_parser = corpus())]
     corpus: Vec<Corpus>,
     /// Tokenizer: bytes, gpt-neox, or a tokenizer.json.
     #[arg(long, value_name = "NAME|FILE", default_value = "gpt-neox")]
@@ -25,6 +26,16 @@ pub(super) struct Arguments {
     /// HF_HOME.
     #[arg(long, value_name = "DIR", env = "DSF_DATA", hide_env_values = true)]
     data_dir: Option<PathBuf>,
+}
+
+/// A corpus that has token files, which the built-in sample has not.
+fn corpus() -> impl TypedValueParser<Value = Corpus> {
+    let of_files = Corpus::value_variants()
+        .iter()
+        .filter(|corpus| **corpus != Corpus::Sample)
+        .filter_map(ValueEnum::to_possible_value);
+    let find = |name: String| Corpus::from_str(&name, false).expect("it is one of those listed");
+    PossibleValuesParser::new(of_files).map(find)
 }
 
 pub(super) fn main(arguments: Arguments, global: &Global) -> Result<u8> {

@@ -203,14 +203,23 @@ fn only(at: &[(&'static str, &'static str)]) -> Option<Only> {
     Some(Only::Point(at.to_vec()))
 }
 
-/// The slope of one mixer over n where d is smallest and the task largest.
-fn falls_with_n(mixer: &'static str) -> Contrast {
+/// The slope of one mixer over n, above zero where the task is largest.
+fn rises_with_n(mixer: &'static str) -> Contrast {
     Contrast {
         about: format!("{mixer}, a doubling of n"),
         weights: vec![(mixer, 1.0)],
-        within: NEGATIVE,
+        within: POSITIVE,
         over: Over::Doublings("n"),
+        only: Some(Only::Ends(vec![("sizes", End::Most)])),
+    }
+}
+
+/// The slope of one mixer over n, below zero where the task is largest and d smallest.
+fn falls_with_n(mixer: &'static str) -> Contrast {
+    Contrast {
+        within: NEGATIVE,
         only: Some(Only::Ends(vec![("d", End::Least), ("sizes", End::Most)])),
+        ..rises_with_n(mixer)
     }
 }
 
@@ -253,6 +262,15 @@ pub static CLAIMS: LazyLock<Vec<Claim>> = LazyLock::new(|| vec![
         ..recall()
     },
     Claim {
+        name: "order-in-perplexity", source: "Table 1",
+        about: "softmax attention is below normalized attention, and that below linear attention, in perplexity of training",
+        runs: &[("task", &["wikitext"])], measure: Measure::Metric("train_ppl"),
+        axes: vec![axis("corpus", &["dataset"], &["wikitext-103-raw"])],
+        contrasts: vec![above("linear", "normalized"), above("normalized", "softmax")],
+        apart: &["corpus"], protocol: "paper", has_protocols: false,
+        ..recall()
+    },
+    Claim {
         name: "linear-approaches-softmax", source: "Figure 1",
         about: "linear attention approaches softmax attention as n grows: the gap in runs that solve the task falls as n doubles, on \
                 each task",
@@ -280,6 +298,12 @@ pub static CLAIMS: LazyLock<Vec<Claim>> = LazyLock::new(|| vec![
         name: "normalized-beats-linear", source: "Figures 2 and 7",
         about: "normalized attention is above linear attention: more of its runs solve the task, in cells and at rates alike",
         contrasts: vec![above("normalized", "linear")],
+        ..recall()
+    },
+    Claim {
+        name: "ssms-beat-linear", source: "Figures 2 and 7",
+        about: "S6 and SSD are above linear attention: more of their runs solve the task, in cells and at rates alike",
+        contrasts: vec![above("s6", "linear"), above("ssd", "linear")],
         ..recall()
     },
     Claim {
@@ -313,6 +337,13 @@ pub static CLAIMS: LazyLock<Vec<Claim>> = LazyLock::new(|| vec![
         ..recall()
     },
     Claim {
+        name: "larger-n-helps", source: "Figure 7",
+        about: "on the largest task a larger n helps normalized attention, S6 and SSD: more runs solve it as n doubles, for each of them",
+        axes: vec![sizes(&["512:64"]), WIDTHS, STATES],
+        contrasts: ["normalized", "s6", "ssd"].into_iter().map(rises_with_n).collect(),
+        ..recall()
+    },
+    Claim {
         name: "larger-n-hurts-at-small-d", source: "Figure 7",
         about: "at the smallest d a larger n can hurt on the largest task: fewer runs solve it as n doubles, for at least one mixer; \
                 that this happens at small d alone is not judged",
@@ -341,6 +372,17 @@ pub static CLAIMS: LazyLock<Vec<Claim>> = LazyLock::new(|| vec![
         ..recall()
     },
     Claim {
+        name: "normalisers-are-alike", source: "Appendix H",
+        about: "exp, softplus and sigmoid perform similarly: mean accuracies at the best rate are less than 5 points apart, pair by pair",
+        measure: Measure::Metric("accuracy"),
+        axes: vec![sizes(&["512:64"]), axis("d", &["d"], &["512"]), axis("n", &["n"], &["256"])],
+        contrasts: [
+            ["normalized", "normalized-softplus"], ["normalized", "normalized-sigmoid"], ["normalized-softplus", "normalized-sigmoid"],
+        ].map(|[first, second]| Contrast { within: Within(-CLOSE, CLOSE), ..above(first, second) }).into(),
+        apart: &["sizes"],
+        ..recall()
+    },
+    Claim {
         name: "exp-is-best-on-images", source: "Table 2",
         about: "exp is the best normaliser of normalized attention, by little, on the images of the Long Range Arena, too",
         axes: vec![axis("dataset", &["dataset"], &["image"])],
@@ -359,6 +401,13 @@ pub static CLAIMS: LazyLock<Vec<Claim>> = LazyLock::new(|| vec![
         name: "s6-beats-normalized", source: "Table 3",
         about: "S6, as released (mixer mamba), is above normalized attention on average over the Long Range Arena",
         contrasts: vec![above("mamba", "normalized")],
+        apart: &[],
+        ..arena()
+    },
+    Claim {
+        name: "s6-beats-attention", source: "Table 3",
+        about: "S6, as released (mixer mamba), is above softmax, linear and normalized attention on average over the Long Range Arena",
+        contrasts: ["softmax", "linear", "normalized"].map(|attention| above("mamba", attention)).into(),
         apart: &[],
         ..arena()
     },
@@ -446,6 +495,9 @@ mod tests {
             [
                 (vec!["normalized", "softmax"], DATASETS.points),
                 (vec!["normalized", "linear"], DATASETS.points),
+                (vec!["mamba", "normalized"], DATASETS.points),
+                (vec!["mamba", "softmax"], DATASETS.points),
+                (vec!["mamba", "linear"], DATASETS.points),
                 (vec!["mamba", "normalized"], DATASETS.points),
                 (vec!["mamba", "softmax"], &["text", "image"]),
                 (vec!["mamba", "softmax"], &["text", "image"]),

@@ -302,6 +302,21 @@ fn cells_that_a_spreadsheet_left_out_at_the_end_of_a_row_are_empty() {
     );
 }
 
+/// Spreadsheets and Python's csv module end lines with CR LF.
+#[test]
+fn a_row_is_named_by_its_line_however_lines_end() {
+    let text = text_of(&records()[..3]);
+    let lines: Vec<&str> = text.lines().collect();
+    let last = lines.len();
+    for end in ["\n", "\r\n"] {
+        let cut = lines[last - 1].rsplit_once(',').unwrap().0;
+        let broken = [&lines[..last - 1], &[cut]].concat().join(end) + end;
+        let (_dir, path) = summary_of(&broken);
+        let message = read_summary(&path).unwrap_err().to_string();
+        assert!(message.contains(&format!("line {last}: ")), "{message}");
+    }
+}
+
 #[test]
 fn another_encoding_is_refused_by_its_name() {
     let text = text_of(&records());

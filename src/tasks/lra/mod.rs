@@ -52,6 +52,7 @@ pub(super) const ENTRY: TaskEntry = TaskEntry {
     report: " --table 3",
     files: Some(Files {
         root: cache::lra,
+        about: "the released files of the Long Range Arena",
         flags: "--dataset NAME[,NAME]",
     }),
     read: |config| Ok(Box::new(config.typed::<LraConfig>()?)),

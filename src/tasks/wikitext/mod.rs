@@ -57,6 +57,7 @@ pub(super) const ENTRY: TaskEntry = TaskEntry {
     report: " --table 1",
     files: Some(Files {
         root: cache::wikitext,
+        about: "the text of WikiText, and GPT-NeoX's tokenizer",
         flags: "--corpus NAME[,NAME] and --tokenizer",
     }),
     read: |config| Ok(Box::new(config.typed::<WikitextConfig>()?)),
