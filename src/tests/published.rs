@@ -1,4 +1,4 @@
-//! The tables of the guide on speed print the numbers of the published measurements, digit for digit.
+//! The numbers of the guide on speed, of `results/README.md` and of the README are those of the published runs and measurements.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -81,5 +81,268 @@ fn rates_by_length_are_those_of_the_measurement() {
         let slowest = rates.iter().copied().fold(f64::INFINITY, f64::min);
         expected.push(format!("{:.2}", fastest / slowest));
         assert_eq!(line[1..], expected[..], "{}", line[0]);
+    }
+}
+
+const RESULTS: &str = include_str!("../../results/README.md");
+const README: &str = include_str!("../../README.md");
+
+/// Runs of a summary whose columns hold these values.
+fn runs<'a>(rows: &'a [Row], wanted: &[(&str, &str)]) -> Vec<&'a Row> {
+    let holds = |row: &&Row| wanted.iter().all(|(column, value)| row[*column] == *value);
+    rows.iter().filter(holds).collect()
+}
+
+/// The accuracies by learning rate.
+fn by_rate(runs: &[&Row]) -> Vec<(f64, Vec<f64>)> {
+    let mut rates: Vec<(f64, Vec<f64>)> = Vec::new();
+    for run in runs {
+        let (lr, accuracy) = (number(run, "lr"), number(run, "accuracy"));
+        match rates.iter_mut().find(|(rate, _)| *rate == lr) {
+            Some((_, accuracies)) => accuracies.push(accuracy),
+            None => rates.push((lr, vec![accuracy])),
+        }
+    }
+    rates.sort_by(|a, b| a.0.total_cmp(&b.0));
+    rates
+}
+
+fn mean(values: &[f64]) -> f64 {
+    values.iter().sum::<f64>() / values.len() as f64
+}
+
+/// The best rate, and the accuracies there.
+fn best(runs: &[&Row]) -> (f64, Vec<f64>) {
+    let rates = by_rate(runs).into_iter();
+    let best = rates.max_by(|a, b| mean(&a.1).total_cmp(&mean(&b.1)));
+    best.expect("there are such runs")
+}
+
+/// `84.2 ± 5.1 %`, at the best rate.
+fn spread(runs: &[&Row]) -> String {
+    let (_, values) = best(runs);
+    let middle = mean(&values);
+    let squares: f64 = values.iter().map(|value| (value - middle).powi(2)).sum();
+    let std = (squares / (values.len() as f64 - 1.0)).sqrt();
+    format!("{} ± {:.1} %", percent(middle), 100.0 * std)
+}
+
+fn percent(share: f64) -> String {
+    format!("{:.1}", 100.0 * share)
+}
+
+/// Whether a page, its lines joined, has a text.
+fn assert_printed(page: &str, text: &str) {
+    let joined = page.split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(joined.contains(text), "{text}");
+}
+
+/// The cells of the lines of `page` that begin with these cells.
+fn line<'a>(page: &'a str, after: &str, first: &str) -> Vec<&'a str> {
+    let place = page.find(after).unwrap_or_else(|| panic!("{after}"));
+    let mut lines = page[place..].lines().map(|line| {
+        let cells = line.trim_matches('|').split('|');
+        cells.map(str::trim).collect::<Vec<_>>()
+    });
+    let found = lines.find(|cells| cells[0] == first);
+    found.unwrap_or_else(|| panic!("{first} after {after}"))
+}
+
+#[test]
+fn the_figures_at_a_small_size_are_those_of_their_runs() {
+    let rows = measured("figure2-small.csv");
+    for mixer in ["softmax", "normalized", "ssd", "linear", "s6"] {
+        let cells = line(RESULTS, "Figure 2 at that size", mixer);
+        let expected = ["32", "64"].map(|d| spread(&runs(&rows, &[("mixer", mixer), ("d", d)])));
+        assert_eq!(cells[1..], expected, "{mixer}");
+    }
+    let steps = measured("figure2-small-steps.csv");
+    for (start, rows, first) in [
+        ("0.69, as released", &rows, "s6"),
+        ("Mamba's", &steps, "s6"),
+    ] {
+        let place = RESULTS.find("| steps at the start |").unwrap();
+        let after = &RESULTS[place..];
+        let own = line(after, &format!("| {start} |"), start);
+        assert_eq!(own[1], first);
+        for (mixer, cells) in [
+            ("s6", own.clone()),
+            ("ssd", line(after, &format!("| {start} |"), "")),
+        ] {
+            let of = |d| spread(&runs(rows, &[("mixer", mixer), ("d", d)]));
+            let all = runs(rows, &[("mixer", mixer)]);
+            let solved = all
+                .iter()
+                .filter(|run| number(run, "accuracy") > 0.9)
+                .count();
+            let expected = [of("32"), of("64"), format!("{solved} of {}", all.len())];
+            assert_eq!(cells[2..5], expected, "{start} {mixer}");
+        }
+    }
+    let matched = measured("figure2-small-matched.csv");
+    for mixer in ["normalized", "linear"] {
+        assert_printed(RESULTS, &spread(&runs(&matched, &[("mixer", mixer)])));
+    }
+    let first = measured("figure1-small.csv");
+    let of = |n| runs(&first, &[("mixer", "linear"), ("n", n)]);
+    let [a, b, c, d] = ["8", "16", "32", "64"].map(|n| spread(&of(n)));
+    assert_printed(
+        RESULTS,
+        &format!("reaches {a} at n = 8, {b} at 16, {c} at 32 and {d} at 64"),
+    );
+    for rate in [1e-3, 3e-3] {
+        let means = ["8", "16", "32", "64"].map(|n| {
+            let rates = by_rate(&of(n));
+            percent(mean(&rates.iter().find(|(lr, _)| *lr == rate).unwrap().1))
+        });
+        let [a, b, c, d] = means;
+        assert_printed(RESULTS, &format!("({a}, {b}, {c} and {d} %)"));
+    }
+    let gates = measured("figure3-small.csv");
+    let of = |mixer, d| spread(&runs(&gates, &[("mixer", mixer), ("d", d)]));
+    let [a, b] = ["32", "64"].map(|d| of("qlstm", d));
+    let [c, d] = ["32", "64"].map(|d| of("qlstm-reversed", d));
+    assert_printed(
+        RESULTS,
+        &format!(
+            "reaches {a} at d = 32 and {b} at 64, the one with the reversed sigmoid {c} and {d}"
+        ),
+    );
+}
+
+#[test]
+fn the_front_page_counts_the_runs_that_solve_the_task() {
+    let solved = |file: &str, mixer: &str| {
+        let rows = measured(file);
+        let all = runs(&rows, &[("mixer", mixer)]);
+        let solved = all.iter().filter(|run| number(run, "accuracy") > 0.9);
+        (solved.count(), all.len())
+    };
+    let base = "figure2-small.csv";
+    assert_eq!(solved(base, "linear"), (0, 30));
+    let (normalized, of) = solved(base, "normalized");
+    assert_printed(
+        README,
+        &format!("{normalized} of its {of} runs end above 90 %"),
+    );
+    let ((ssd, of), (s6, _)) = (solved(base, "ssd"), solved(base, "s6"));
+    assert_printed(README, &format!("{ssd} of {of} runs and {s6}"));
+    let steps = "figure2-small-steps.csv";
+    let ((ssd, _), (s6, _)) = (solved(steps, "ssd"), solved(steps, "s6"));
+    assert_printed(README, &format!("{ssd} runs of SSD and {s6} of S6"));
+    let (matched, of) = solved("figure2-small-matched.csv", "normalized");
+    assert_printed(README, &format!("around both, {matched} of {of} and none"));
+}
+
+#[test]
+fn the_true_cell_and_the_smallest_task_are_those_of_their_runs() {
+    let rows = measured("figure7-cell.csv");
+    for mixer in ["softmax", "linear", "normalized", "s6", "ssd"] {
+        let mut own = runs(&rows, &[("mixer", mixer)]);
+        own.sort_by(|a, b| number(a, "lr").total_cmp(&number(b, "lr")));
+        let expected = own.iter().map(|run| {
+            let accuracy = percent(number(run, "accuracy"));
+            match number(run, "accuracy") > number(run, "stop_above") {
+                true => format!("{accuracy} % ({})", run["epochs_run"]),
+                false => format!("{accuracy} %"),
+            }
+        });
+        let cells = line(RESULTS, "One cell of Figure 7", mixer);
+        assert_eq!(cells[1..], expected.collect::<Vec<_>>()[..], "{mixer}");
+    }
+    let rows = measured("mqar-small.csv");
+    for mixer in [
+        "softmax",
+        "normalized",
+        "ssd",
+        "qlstm-reversed",
+        "qlstm",
+        "linear",
+        "s6",
+    ] {
+        let own = runs(&rows, &[("mixer", mixer)]);
+        let run = own
+            .iter()
+            .max_by(|a, b| number(a, "accuracy").total_cmp(&number(b, "accuracy")));
+        let run = run.unwrap();
+        let expected = [
+            number(run, "lr").to_string(),
+            format!("{} %", percent(number(run, "accuracy"))),
+            run["epochs_run"].clone(),
+        ];
+        let cells = line(RESULTS, "At a size that anyone can repeat", mixer);
+        assert_eq!(cells[1..], expected, "{mixer}");
+    }
+}
+
+#[test]
+fn the_survey_is_that_of_its_runs() {
+    let rows = measured("survey.csv");
+    let known = |name: &str| rows.iter().any(|row| row["mixer"] == name);
+    let place = RESULTS.find("The survey: all 50 mixers").unwrap();
+    let mut checked = 0;
+    let table = RESULTS[place..]
+        .lines()
+        .skip_while(|line| !line.starts_with('|'));
+    for cell in table.skip(2).take_while(|line| line.starts_with('|')) {
+        let list = cell.trim_matches('|').split('|').nth(1).unwrap();
+        // A mixer in several settings has lines that say which.
+        for entry in list.split(", ") {
+            let words: Vec<&str> = entry.split_whitespace().collect();
+            let [name, printed, range @ ..] = &words[..] else {
+                continue;
+            };
+            let own = runs(&rows, &[("mixer", name)]);
+            let settings: std::collections::BTreeSet<(&str, &str)> = own
+                .iter()
+                .map(|run| (&*run["options"], &*run["heads"]))
+                .collect();
+            if !known(name) || printed.parse::<f64>().is_err() || settings.len() > 1 {
+                continue;
+            }
+            let (_, values) = best(&own);
+            assert_eq!(*printed, percent(mean(&values)), "{name}");
+            if let [low, "to", high] = range {
+                let [found_low, found_high] =
+                    [f64::min, f64::max].map(|of| values.iter().copied().reduce(of).unwrap());
+                let digits = usize::from(high.contains('.'));
+                let of = |share: f64, digits: usize| format!("{:.digits$}", 100.0 * share);
+                assert_eq!(*low, format!("({}", of(found_low, 0)), "{name}");
+                assert_eq!(*high, format!("{})", of(found_high, digits)), "{name}");
+            }
+            checked += 1;
+        }
+    }
+    assert!(checked >= 25, "{checked}");
+}
+
+#[test]
+fn the_arena_and_texts_are_those_of_their_runs() {
+    let rows = measured("lra-small.csv");
+    for dataset in ["listops", "text", "retrieval", "image", "pathfinder"] {
+        let run = runs(&rows, &[("dataset", dataset)])[0];
+        let cells = line(RESULTS, "| task | model | trained on |", dataset);
+        let expected =
+            ["accuracy", "majority"].map(|column| format!("{} %", percent(number(run, column))));
+        assert_eq!(cells[3..5], expected, "{dataset}");
+    }
+    let rows = measured("wikitext-small.csv");
+    for (first, tokenizer, digits) in [
+        ("by the byte, 2 M bytes, some 3 min a run", "bytes", 2),
+        (
+            "GPT-NeoX's tokens, 410,000 of them, 4 to 9 min",
+            "gpt-neox",
+            0,
+        ),
+    ] {
+        let cells = line(RESULTS, "| perplexity per token of the test text |", first);
+        for (cell, mixer) in cells[1..4].iter().zip(["softmax", "linear", "normalized"]) {
+            let run = runs(&rows, &[("tokenizer", tokenizer), ("mixer", mixer)])[0];
+            assert_eq!(
+                *cell,
+                format!("{:.digits$}", number(run, "test_ppl")),
+                "{mixer}"
+            );
+        }
     }
 }
