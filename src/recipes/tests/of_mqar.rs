@@ -67,6 +67,9 @@ fn the_matched_protocol_gives_every_mixer_the_same_block() {
         let block = (m.layout, m.state_mixer, m.positions);
         assert_eq!(block, (Layout::Transformer, StateMixer::Mlp, true));
         assert_eq!((run.train.batch_size, m.embed_dropout), (512, 0.1));
+        if let Some(steps) = m.options.get("dt_init") {
+            assert_eq!(steps, "mamba", "{}", entry.name);
+        }
     }
 }
 
