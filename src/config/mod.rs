@@ -35,7 +35,7 @@ pub const FORMAT: u32 = 1;
 pub struct RunConfig {
     /// See [`FORMAT`].
     pub format: u32,
-    /// Seeds initial weights and dropout. The data has its own seed in the task.
+    /// Seed of initial weights and dropout, and by default of generated data: see [`Self::draws_own_data`].
     pub seed: u64,
     /// Which protocol filled the fields below; part of the identity and of every row.
     pub protocol: Protocol,
@@ -64,6 +64,15 @@ impl RunConfig {
     pub fn canonical(&self) -> String {
         let value = serde_json::to_value(self).expect("a run config is plain data");
         value.to_string() // serde_json's maps are ordered by key
+    }
+
+    /// Whether its examples are drawn by its own seed, so that another seed has other examples. Under the protocol `reference`
+    /// the data are fixed, and a data seed is a setting like any other.
+    pub fn draws_own_data(&self) -> bool {
+        let setting = |name| self.task.get(name);
+        let from_files = setting("data").is_some_and(|data| data == "files");
+        let data_seed = setting("data_seed").and_then(serde_json::Value::as_u64);
+        self.protocol != Protocol::Reference && !from_files && data_seed == Some(self.seed)
     }
 
     /// Twelve hex digits of the SHA-256 over [`Self::canonical`]: the name of the run.

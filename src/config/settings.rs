@@ -394,6 +394,8 @@ pub static SETTINGS: Settings = {
             .shown(column(18, Empty, "generator of the examples")),
         row("data-seed", At::Task("data_seed"), ANY, Task,
             "Seed of the examples")
+            .more(&[(EVERY, "By default that of --seed, so that every seed draws its own examples; under --protocol reference 0, \
+                the same examples for all seeds, as released.")])
             .shown(column(19, Is("0"), "seed of the data")),
         row("contour-length", At::Task("contour_length"), ANY, Classifier,
             "Paddles of Pathfinder's long paths")
@@ -502,7 +504,8 @@ pub static SETTINGS: Settings = {
         row("tokens-at-once", At::Rule, ANY, Recipe, ""),
         row("seed", At::Run("seed"), ANY, Training,
             "Seed of initial weights and dropout")
-            .more(&[(POOLED, "And of the order of examples."), (TEXT, "And of the order of examples.")])
+            .more(&[(LABELS, "And, but under --protocol reference, of the examples."), (POOLED, "And of the order of examples; \
+                but under --protocol reference, of generated examples as well."), (TEXT, "And of the order of examples.")])
             .common()
             .shown(column(29, Required, "seed of initial weights and dropout").role(Seed)),
     ])

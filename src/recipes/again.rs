@@ -115,6 +115,7 @@ fn typed(
     let names: Vec<&str> = ["dataset", "corpus"]
         .into_iter()
         .chain(DECIDING)
+        .chain(["seed"])
         .chain(all)
         .collect();
     let mut now = made(&chosen);
@@ -131,6 +132,8 @@ fn typed(
             now = made(&chosen);
         }
     }
+    // The seed stands behind what it was typed before, in the order of help.
+    typed.sort_by_key(|(name, _)| name == "seed");
     for (name, value) in &whole.options {
         if now.as_ref()?.options.get(name) != Some(value) {
             let option = format!("{name}={value}");

@@ -278,12 +278,14 @@ pub fn measured(config: &RunConfig) -> Option<&'static Measured> {
     let name = config.task.name();
     let rows = task(name).ok()?.layers().measured.iter();
     let mut of_mixer = rows.filter(|row| row.mixer == config.model.mixer);
+    let seed = config.seed.to_string();
     of_mixer.find(|row| {
-        let plain = run(name, &[("preset", &row.preset), ("mixer", &row.mixer)]);
-        plain.is_ok_and(|plain| {
-            let seed = config.seed;
-            RunConfig { seed, ..plain } == *config
-        })
+        let settings = [
+            ("preset", &*row.preset),
+            ("mixer", &*row.mixer),
+            ("seed", &*seed),
+        ];
+        run(name, &settings).is_ok_and(|plain| plain == *config)
     })
 }
 
@@ -306,7 +308,11 @@ fn planned(row: &Record, preset: &'static str) -> Option<Record> {
         let text = row.at(place(&column)?).to_string();
         choice.set(name, &text, "the row").ok()?;
     }
-    let mut planned = Record::planned(&resolve(task, &choice).ok()?.config);
+    let config = resolve(task, &choice).ok()?.config;
+    let mut planned = Record::planned(&config);
+    if config.draws_own_data() {
+        planned.set_own_data();
+    }
     for name in &compare.open {
         planned.set(&name.replace('-', "_"), 0usize);
     }

@@ -35,6 +35,7 @@ pub(super) fn finish(draft: &mut Draft) -> Result<Resolved> {
     }
     check_warmup(draft)?;
     mixer_sizes(draft, &variant, hybrid.as_ref());
+    data_seed(draft);
     let task = task_config(draft).read()?;
     task.check()?;
     batches(draft, &task.sizes());
@@ -175,6 +176,19 @@ fn check_warmup(draft: &Draft) -> Result<()> {
         refuse!("--warmup-epochs: protocol paper warms up over a tenth of all steps; leave it out");
     }
     Ok(())
+}
+
+/// Each seed draws its own examples, unless a layer or the user fixes them.
+fn data_seed(draft: &mut Draft) {
+    if draft.value("data") == Some(&json!("files")) {
+        draft.default("data-seed", 0, "no meaning for examples from files");
+    } else if let Some(seed) = draft.value("seed").cloned() {
+        draft.default(
+            "data-seed",
+            seed,
+            "as seed: every seed draws its own examples",
+        );
+    }
 }
 
 /// What the mixer has no use for is recorded as 1 or left out.

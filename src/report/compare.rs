@@ -5,6 +5,7 @@
 
 use super::figures::FIGURES;
 use super::grid::{fact, rate, Cell, Facts, Grid, Line, Style};
+use super::own_data::OwnData;
 use super::score::{Score, Status};
 use super::stats::{holm, within_level, Block, Estimate, Within, ALPHA, FEWEST};
 use super::{joined, Coverage, Report, SCHEMA};
@@ -97,6 +98,8 @@ pub fn compare(
             metric.meaning
         );
     }
+    let own_data = OwnData::of(a.iter().chain(b));
+    let [a, b] = &[a, b].map(|rows| own_data.marked(rows));
     let [a, b] = [a, b].map(|rows| joined(rows.iter().collect(), None).0);
     let mut pairs = pairs([&a, &b], metric);
     let levels = pairs

@@ -12,6 +12,7 @@ mod coverage;
 mod figures;
 mod grid;
 mod mixed;
+mod own_data;
 mod panels;
 mod picture;
 mod presets;
@@ -23,7 +24,7 @@ mod stats;
 #[cfg(test)]
 mod tests;
 
-pub use claims::{claims, Claim, Verdict, CLAIMS};
+pub use claims::{Claim, Verdict, CLAIMS};
 pub use compare::{compare, Change, Comparison};
 pub use coverage::Coverage;
 pub use figures::{Figure, Series, FIGURES};
@@ -42,6 +43,7 @@ use crate::tasks::TASKS;
 use clap::builder::PossibleValuesParser;
 use clap::{Args, ValueEnum};
 use figures::Drawn;
+use own_data::OwnData;
 use select::{Selected, Selection};
 use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -174,12 +176,16 @@ pub fn report(
     asked: &Asked,
 ) -> Result<Report> {
     let metric = figure.metric(asked.metric.as_deref())?;
+    let mut planned: Option<Vec<Record>> =
+        planned.map(|runs| runs.iter().map(Record::planned).collect());
+    let own_data = OwnData::of(rows.iter().chain(planned.iter().flatten()));
+    let planned_runs = planned.iter_mut().flatten();
+    planned_runs.for_each(|run| own_data.mark(run));
+    let rows = &own_data.marked(rows);
     let rows_of: Vec<&Record> = rows.iter().filter(|run| figure.holds(run)).collect();
     if rows_of.is_empty() && planned.is_none() {
         return Err(nothing_yet(figure, rows));
     }
-    let planned: Option<Vec<Record>> =
-        planned.map(|runs| runs.iter().map(Record::planned).collect());
     let keep = |run: &&Record| figure.holds(run) && asked.filter.passes(run);
     let found: Vec<&Record> = rows_of.iter().copied().filter(keep).collect();
     let planned = planned
@@ -274,6 +280,11 @@ fn held_out_note(runs: &[&Record]) -> Option<String> {
     })
 }
 
+/// Every claim of the paper, judged by `rows`.
+pub fn claims(rows: &[Record], presets: PresetsOf, asked: &Asked) -> Result<Report> {
+    claims::claims(&own_data::marked(rows), presets, asked)
+}
+
 /// Whether `figure` shows any of `rows` that pass `filter`.
 pub fn shows(figure: &Figure, rows: &[Record], filter: &Filter) -> bool {
     let mut rows = rows.iter();
@@ -285,7 +296,11 @@ pub fn curves(curves: &[Curve], asked: &Asked) -> Result<Report> {
     let passing = curves
         .iter()
         .filter(|curve| asked.filter.passes(&curve.run));
-    let passing: Vec<&Curve> = passing.collect();
+    let own_data = OwnData::of(passing.clone().map(|curve| &curve.run));
+    let mut passing: Vec<Curve> = passing.cloned().collect();
+    let runs = passing.iter_mut();
+    runs.for_each(|curve| own_data.mark(&mut curve.run));
+    let passing: Vec<&Curve> = passing.iter().collect();
     if passing.is_empty() {
         return Err(Error::usage(match curves.len() {
             0 => {

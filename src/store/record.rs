@@ -5,11 +5,18 @@ use super::metrics::Metric;
 use super::schema::{place, COLUMNS, SCHEMA};
 use super::{Outcome, RunResult, RunStatus};
 use crate::config::RunConfig;
+use crate::tasks;
 use std::fmt;
 use std::sync::{Arc, LazyLock};
 
 /// The column of the digest of the files that a run was trained on.
 pub const SOURCE_DIGEST: &str = "source_digest";
+
+/// The column of the seed of generated examples.
+const DATA_SEED: &str = "data_seed";
+
+/// What stands in that column, in reports, of a run whose own seed draws its examples.
+const OWN_SEED: &str = "seed";
 
 /// Behind it stands the id of a run of whose files nothing is known.
 const UNKNOWN_FILES: &str = "unknown:";
@@ -169,6 +176,21 @@ impl Record {
     /// Whether nothing is known of the files that the run was trained on.
     pub fn is_of_unknown_files(&self) -> bool {
         self.text(SOURCE_DIGEST).starts_with(UNKNOWN_FILES)
+    }
+
+    /// Whether its examples have the run's seed under a protocol that does not fix the data: they were drawn by that seed, or
+    /// a user gave the two the same number.
+    pub fn may_draw_own_data(&self) -> bool {
+        let fixed = ["", "reference"].contains(&self.text("protocol"));
+        let generated = tasks::find(self.text("task")).is_ok_and(|t| t.fields.contains(&DATA_SEED));
+        let from_files = self.text("data") == "files";
+        let (data, own) = (self.get(DATA_SEED), self.get("seed"));
+        !fixed && generated && !from_files && data == own
+    }
+
+    /// Says that its own seed draws its examples, so that it is in one cell with other seeds that do so.
+    pub fn set_own_data(&mut self) {
+        self.set(DATA_SEED, OWN_SEED);
     }
 
     /// Fills in what absent values mean.

@@ -294,5 +294,9 @@ fn seeds() -> Arg {
             number.map_err(|_| "not a whole number of 0 or more, such as 64".to_owned())
         })
         .help("Number of seeds, counting up from the first")
+        .long_help(
+            "Number of seeds, counting up from the first. Each draws initial weights and, but under --protocol reference, \
+             the examples of generated data, unless --data-seed fixes them",
+        )
         .help_heading(crate::config::Group::Training.heading())
 }

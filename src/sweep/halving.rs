@@ -127,11 +127,15 @@ impl Halving {
     }
 }
 
-/// By what a cell is, the runs of each rate by the order of numbers above 0, each in the order of the plan.
+/// By what a cell is, the runs of each rate by the order of numbers above 0, each in the order of the plan. Seeds that draw
+/// their own data are of one cell.
 fn cells(runs: &[RunConfig]) -> BTreeMap<String, BTreeMap<u64, Vec<&RunConfig>>> {
     let mut cells: BTreeMap<String, BTreeMap<u64, Vec<&RunConfig>>> = BTreeMap::new();
     for run in runs {
         let mut cell = run.clone();
+        if run.draws_own_data() {
+            cell.task.remove("data_seed");
+        }
         (cell.seed, cell.train.lr) = (0, 0.0);
         let rates = cells.entry(cell.canonical()).or_default();
         rates.entry(run.train.lr.to_bits()).or_default().push(run);

@@ -43,7 +43,7 @@ pub(super) fn all_tokens(vocab_size: usize) -> (usize, &'static str) {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Settings {
-    /// Seed of the data, apart from the model's seed: models vary over the same data.
+    /// Seed of the data. Recipes take that of the run, or fix it.
     pub data_seed: u64,
     /// Vocabulary V.
     pub vocab_size: usize,

@@ -42,7 +42,6 @@ pub(super) const ENTRY: TaskEntry = TaskEntry {
         batch-size = 16
         stop-at = 1.0
         seed = 7
-        data-seed = 0
         vocab-size = 4
         seq-len = 4
         train-examples = 256

@@ -146,3 +146,88 @@ fn the_full_preset_is_a_cell_of_the_papers_smallest_task() {
     );
     assert_eq!((task.train_examples, task.test_examples), (100_000, 3_000));
 }
+
+/// `--seed 5` is another data set, too, unless the protocol or the user fixes the data.
+#[test]
+fn the_seed_draws_the_data_but_under_reference_or_where_the_data_seed_is_typed() {
+    let seeds = |settings: Settings| {
+        let run = mqar(&[&[("seed", "5")], settings].concat());
+        (recall(&run).data_seed, run.draws_own_data())
+    };
+    assert_eq!(seeds(&[]), (0, false));
+    assert_eq!(
+        seeds(&[("protocol", "reference"), ("data-seed", "5")]),
+        (5, false)
+    );
+    for protocol in ["paper", "matched"] {
+        assert_eq!(seeds(&[("protocol", protocol)]), (5, true));
+        let typed = seeds(&[("protocol", protocol), ("data-seed", "0")]);
+        assert_eq!(typed, (0, false));
+    }
+    for task in ["induction", "recall", "selective-copying"] {
+        let run = super::super::run(task, &[("seed", "5")]).unwrap();
+        assert_eq!(run.task.get("data_seed"), Some(&5.into()), "{task}");
+        assert!(run.draws_own_data());
+    }
+}
+
+#[test]
+fn the_data_seed_says_where_it_comes_from() {
+    let origin = |settings: Settings| {
+        let mut choice = Choice::default();
+        for (name, text) in settings {
+            choice.set(name, text, &format!("--{name}")).unwrap();
+        }
+        let resolved = resolve(task("mqar").unwrap(), &choice).unwrap();
+        let mut rows = resolved.explained.into_iter();
+        rows.find(|row| row.name == "data-seed")
+            .unwrap()
+            .origin
+            .to_string()
+    };
+    let released = origin(&[]);
+    assert!(
+        released.ends_with("the released data, the same for every seed"),
+        "{released}"
+    );
+    let drawn = origin(&[("protocol", "matched")]);
+    assert_eq!(drawn, "as seed: every seed draws its own examples");
+    assert_eq!(
+        origin(&[("protocol", "matched"), ("data-seed", "3")]),
+        "--data-seed"
+    );
+}
+
+/// A config names its data: another seed beside it is the same data, and another data seed other data.
+#[test]
+fn a_config_keeps_its_data_under_another_seed() {
+    let run = mqar(&[("protocol", "matched"), ("seed", "5")]);
+    let mut beside = Choice::default();
+    beside.set("seed", "6", "--seed").unwrap();
+    let choice = Choice::again(&run, "a config")
+        .unwrap()
+        .with(beside)
+        .unwrap();
+    let other = resolve(task("mqar").unwrap(), &choice).unwrap().config;
+    assert_eq!((other.seed, recall(&other).data_seed), (6, 5));
+}
+
+#[test]
+fn the_command_of_a_run_names_no_data_seed_that_follows_its_seed() {
+    let of = |settings: Settings| command(&mqar(settings)).unwrap();
+    let own = [("protocol", "matched"), ("seed", "5")];
+    assert_eq!(of(&own), "dsf mqar --protocol matched --seed 5");
+    let fixed = [("protocol", "matched"), ("seed", "5"), ("data-seed", "0")];
+    assert_eq!(
+        of(&fixed),
+        "dsf mqar --protocol matched --data-seed 0 --seed 5"
+    );
+}
+
+#[test]
+fn a_seed_that_numpy_cannot_take_is_refused_where_it_draws_the_data() {
+    let beyond = [("data", "numpy"), ("seed", "4294967296")];
+    assert!(run("mqar", &beyond).is_ok());
+    let said = refusal("mqar", &[&beyond[..], &[("protocol", "matched")]].concat());
+    assert!(said.contains("a smaller --seed"), "{said}");
+}

@@ -151,3 +151,17 @@ fn nothing_to_compare_is_said() {
     assert!(refusal(&rows, &rows, "train_ppl").contains("no run of old or new has train_ppl"));
     assert!(refusal(&rows, &rows, "params").contains("neither better nor worse"));
 }
+
+#[test]
+fn seeds_that_draw_their_own_data_are_compared_as_one_cell() {
+    let drawn = |accuracies: &[f64]| -> Vec<Record> {
+        let rows = (1..).zip(accuracies).map(|(seed, accuracy)| {
+            let mut config = config_of(64, seed);
+            config.task.set("data_seed", seed);
+            Record::new(&config, &done(*accuracy))
+        });
+        rows.collect()
+    };
+    let (a, b) = (drawn(&[0.50, 0.51, 0.52]), drawn(&[0.90, 0.91, 0.92]));
+    assert_eq!(changes(&compared(&a, &b)), [(64, "better".to_owned())]);
+}

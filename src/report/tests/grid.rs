@@ -482,3 +482,61 @@ fn json_is_one_versioned_object() {
     assert_eq!(whole["coverage"]["failed"]["out of memory"], 1);
     assert_eq!(whole["coverage"]["planned"], serde_json::Value::Null);
 }
+
+/// Seeds 0, 1, .. with the data seed that `data` makes of each.
+fn drawing(data: fn(u64) -> u64, accuracies: &[f64]) -> Vec<Record> {
+    let numbered = (0..).zip(accuracies);
+    let rows = numbered.map(|(seed, accuracy)| {
+        let mut config = at(64, 32, 1e-3, seed);
+        config.task.set("data_seed", data(seed));
+        Record::new(&config, &done(*accuracy))
+    });
+    rows.collect()
+}
+
+fn seeds_of(status: Status) -> usize {
+    status.score().unwrap().seeds
+}
+
+#[test]
+fn seeds_that_draw_their_own_data_are_a_mean() {
+    let rows = drawing(|seed| seed, &[0.5, 0.6, 0.7]);
+    let status = only_cell(&rows);
+    assert_eq!(seeds_of(status), 3);
+    assert!((status.score().unwrap().mean - 0.6).abs() < 1e-9);
+    // Of a planned run that is not done the data seed is the same setting.
+    let plan: Vec<RunConfig> = (0..5)
+        .map(|seed| {
+            let mut config = at(64, 32, 1e-3, seed);
+            config.task.set("data_seed", seed);
+            config
+        })
+        .collect();
+    let planned = asked(&rows, Some(&plan), &Asked::default()).unwrap();
+    assert_eq!(planned.grids.len(), 1);
+    assert_eq!(planned.coverage.planned, Some(5));
+}
+
+#[test]
+fn data_that_seeds_share_are_another_setting_than_data_of_their_own() {
+    let shared = drawing(|_| 7, &[0.5, 0.6]);
+    assert_eq!(seeds_of(only_cell(&shared)), 2);
+    // Seeds 3 and 4 with data of their own, and 7 with the data that the others share.
+    let own = drawing(|seed| seed, &[0.0, 0.0, 0.0, 0.7, 0.9, 0.0, 0.0, 0.5]);
+    let own = [&own[3..5], &own[7..]].concat();
+    let report = report(&[shared, own].concat());
+    let titles = titles(&report);
+    assert_eq!(titles.len(), 2, "{titles:?}");
+    assert!(titles[0].ends_with("data_seed=7"), "{titles:?}");
+    assert!(titles[1].ends_with("data_seed=seed"), "{titles:?}");
+}
+
+/// The data are fixed: a data seed that equals the seed is one like any other.
+#[test]
+fn under_reference_a_data_seed_is_a_setting() {
+    let mut rows = drawing(|seed| seed, &[0.5, 0.6, 0.7]);
+    for row in &mut rows {
+        row.set("protocol", "reference");
+    }
+    assert_eq!(report(&rows).grids.len(), 3);
+}

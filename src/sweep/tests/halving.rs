@@ -93,3 +93,16 @@ fn a_cell_with_one_rate_is_not_tried_first() {
     assert_eq!(halving.rounds(), 0);
     assert_eq!(halving.left().runs.len(), 2);
 }
+
+#[test]
+fn seeds_that_draw_their_own_data_are_of_one_cell() {
+    let whole = plan("--protocol matched --mixer ssd --lr 1e-3,2e-3 --seed 0,1,2");
+    let of_data: Vec<_> = whole
+        .runs
+        .iter()
+        .map(|run| run.task.get("data_seed").cloned())
+        .collect();
+    assert!(of_data.contains(&Some(2.into())), "{of_data:?}");
+    // One seed at each rate, then all seeds at the better one.
+    assert_eq!(Halving::of(whole, 2).outline(), [(2, 8)]);
+}

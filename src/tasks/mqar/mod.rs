@@ -88,7 +88,7 @@ pub(super) const ENTRY: TaskEntry = TaskEntry {
 pub struct MqarConfig {
     /// Which generator draws the examples.
     pub data: Generator,
-    /// Seed of the data, apart from the model's seed: models vary over the same data.
+    /// Seed of the data. Recipes take that of the run, or fix it.
     pub data_seed: u64,
     /// Vocabulary V; keys come from its lower half, values from its upper half, 0 is the filler.
     pub vocab_size: usize,

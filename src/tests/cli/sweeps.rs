@@ -1,6 +1,7 @@
 //! `dsf sweep`.
 
 use super::World;
+use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
 
@@ -312,4 +313,24 @@ fn several_experiments_are_one_sweep_that_trains_every_run_once() {
         missing.contains("cannot read the experiment file c.toml"),
         "{missing}"
     );
+}
+
+#[test]
+fn seeds_draw_data_of_their_own_and_are_reported_as_one_cell() {
+    let world = World::new();
+    world
+        .dsf("sweep --preset smoke --protocol matched --mixer ssd --seeds 2 -q")
+        .ok();
+    let data_seeds: BTreeSet<u64> = { world.runs("results") }
+        .iter()
+        .map(|run| {
+            let config = fs::read(run.join("config.json")).unwrap();
+            let config: serde_json::Value = serde_json::from_slice(&config).unwrap();
+            assert_eq!(config["seed"], config["task"]["data_seed"]);
+            config["seed"].as_u64().unwrap()
+        })
+        .collect();
+    assert_eq!(data_seeds, BTreeSet::from([123, 124]));
+    let text = world.dsf("report").ok();
+    assert!(text.contains("over 2 seeds"), "{text}");
 }

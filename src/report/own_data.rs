@@ -1,0 +1,63 @@
+//! Runs whose seeds draw their own examples: in reports their data seeds are one setting, so that a cell is a mean over seeds of
+//! the data as well.
+
+use crate::store::{places, Field, Record, Role, COLUMNS};
+use std::borrow::Cow;
+use std::collections::{BTreeMap, BTreeSet};
+
+/// The ids of runs whose own seed draws their examples.
+pub(super) struct OwnData(BTreeSet<String>);
+
+impl OwnData {
+    /// Of runs that belong together. A data seed that two seeds share is typed, and a setting. That of a run with both seeds 0
+    /// may be typed as well, and counts as drawn where other runs of its cell draw theirs.
+    pub fn of<'a>(runs: impl Iterator<Item = &'a Record> + Clone) -> Self {
+        if !runs.clone().any(Record::may_draw_own_data) {
+            return Self(BTreeSet::new());
+        }
+        let mut settings = places(&[Role::Setting, Role::Cell]);
+        settings.retain(|place| COLUMNS[*place].name != "data_seed");
+        let mut cells: BTreeMap<Vec<&Field>, Vec<&Record>> = BTreeMap::new();
+        for run in runs {
+            let key = settings.iter().map(|place| run.at(*place)).collect();
+            cells.entry(key).or_default().push(run);
+        }
+        let mut ids = BTreeSet::new();
+        for runs in cells.values() {
+            let mut seeds: BTreeMap<&Field, BTreeSet<&Field>> = BTreeMap::new();
+            for run in runs {
+                let of_data = seeds.entry(run.get("data_seed")).or_default();
+                of_data.insert(run.get("seed"));
+            }
+            let drawn = runs
+                .iter()
+                .filter(|run| run.may_draw_own_data() && seeds[run.get("data_seed")].len() == 1);
+            if drawn.clone().any(|run| run.count("seed") > 0) {
+                ids.extend(drawn.map(|run| run.run_id().to_owned()));
+            }
+        }
+        Self(ids)
+    }
+
+    /// Says so in `run`, if it is one of them.
+    pub fn mark(&self, run: &mut Record) {
+        if self.0.contains(run.run_id()) {
+            run.set_own_data();
+        }
+    }
+
+    /// `runs` with those of them marked.
+    pub fn marked<'a>(&self, runs: &'a [Record]) -> Cow<'a, [Record]> {
+        if self.0.is_empty() {
+            return Cow::Borrowed(runs);
+        }
+        let mut runs = runs.to_vec();
+        runs.iter_mut().for_each(|run| self.mark(run));
+        Cow::Owned(runs)
+    }
+}
+
+/// `runs`, where those that draw their own examples say so.
+pub(super) fn marked(runs: &[Record]) -> Cow<'_, [Record]> {
+    OwnData::of(runs.iter()).marked(runs)
+}
