@@ -382,9 +382,11 @@ pub static SETTINGS: Settings = {
             "Test examples")
             .more(&[(TEXT, "Of the validation text as many; 0 is all.")])
             .shown(column(17, Is("0"), "test examples; of a text as train_examples, validation alike")),
-        row("val-examples", At::Task("val_examples"), ANY, Classifier,
+        row("val-examples", At::Task("val_examples"), ANY, Task,
             "Validation examples, which choose the epoch")
-            .more(&[(POOLED, "0 is none. By default those of the official split.")])
+            .more(&[(LABELS, "And end the training (--stop-at), and choose the rate in reports, so that nothing is chosen by the test \
+                examples; 0 is none. By default as many as test examples; under --protocol reference and paper 0, so that training \
+                ends by the test examples, as released."), (POOLED, "0 is none. By default those of the official split.")])
             .shown(column(32, Empty, "validation examples, which choose an epoch")),
         row("data", At::Task("data"), OneOf(&["native", "numpy", "files"]), Task,
             "Source of the examples")
@@ -434,8 +436,9 @@ pub static SETTINGS: Settings = {
             .shown(column(24, Required, "dropout on attention weights")),
         row("embed-dropout", At::Model("embed_dropout"), Share, Recipe, "")
             .shown(column(23, Required, "dropout on the embeddings")),
-        row("stop-at", At::Train("stop_above"), NotNegative, Training, "Test accuracy above which training ends; 1 is never")
-            .shown(column(28, Required, "test accuracy above which training ends").named("stop_above")),
+        row("stop-at", At::Train("stop_above"), NotNegative, Training, "Accuracy above which training ends; 1 is never")
+            .more(&[(EVERY, "Of the validation examples where there are some, else of the test examples.")])
+            .shown(column(28, Required, "accuracy above which training ends: of validation examples where there are some, else of test examples").named("stop_above")),
 
         row("warmup-epochs", At::TrainOfClassifier("warmup_epochs"), Whole(0, 1_000_000), Classifier,
             "Epochs of linear learning rate warm-up")

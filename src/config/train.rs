@@ -29,7 +29,7 @@ pub struct TrainConfig {
     /// The optimiser where it is not the released one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub adam: Option<AdamConfig>,
-    /// Training ends after the epoch whose test accuracy exceeds this.
+    /// Training ends after the epoch whose accuracy exceeds this: on the validation split where there is one, else on the test split.
     pub stop_above: f64,
 }
 

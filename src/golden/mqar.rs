@@ -22,6 +22,7 @@ pub(super) fn check(file: &File) -> Result<Worst> {
             key_tokens: 1,
             overwrites: 0,
             passes: 1,
+            val_examples: 0,
             train_examples: facts.size("examples")?,
             test_examples: 1,
         };

@@ -23,6 +23,7 @@ impl Choice {
     pub fn again(config: &RunConfig, place: &str) -> Result<Self> {
         let objective = super::task(config.task.name())?.objective;
         let config = &reopened(config)?;
+        let fields = config.task.entry()?.fields;
         let document = serde_json::to_value(config).expect("a run config is plain data");
         let mut choice = Self::default();
         let value = |setting: &Setting| {
@@ -33,6 +34,7 @@ impl Choice {
                 "clip" => Some(json!(0)),
                 "micro-batch" => Some(json!(config.train.batch_size)),
                 "warmup-epochs" => Some(json!(0)),
+                "val-examples" if fields.contains(&"val_examples") => Some(json!(0)),
                 "precision" => Some(json!(Precision::F32)),
                 _ => None,
             })

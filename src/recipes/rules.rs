@@ -36,6 +36,7 @@ pub(super) fn finish(draft: &mut Draft) -> Result<Resolved> {
     check_warmup(draft)?;
     mixer_sizes(draft, &variant, hybrid.as_ref());
     data_seed(draft);
+    val_examples(draft);
     let task = task_config(draft).read()?;
     task.check()?;
     batches(draft, &task.sizes());
@@ -188,6 +189,16 @@ fn data_seed(draft: &mut Draft) {
             seed,
             "as seed: every seed draws its own examples",
         );
+    }
+}
+
+/// A validation set of generated examples is as large as the test set, unless a layer leaves it out.
+fn val_examples(draft: &mut Draft) {
+    if draft.task.objective != Objective::PerToken {
+        return;
+    }
+    if let Some(tested) = draft.value("test-examples").cloned() {
+        draft.default("val-examples", tested, "as many as test examples");
     }
 }
 

@@ -72,7 +72,7 @@ pub struct Asked {
     pub metric: Option<String>,
     /// What learning rates are chosen on [default: best].
     ///
-    /// With held-out, tasks that record no number of a validation split take half of
+    /// Of generated tasks with --val-examples the validation accuracy in any case. With held-out, tasks that record no number of a validation split take half of
     /// the seeds: each half is reported at the rate that is best on the other (cross-fitting).
     #[arg(
         long,
@@ -215,8 +215,9 @@ pub fn report(
     if figure.series == Series::Grid {
         report.notes.extend(elsewhere(rows));
     }
-    if asked.select == RateChoice::HeldOut {
-        report.notes.extend(held_out_note(&runs));
+    match asked.select {
+        RateChoice::HeldOut => report.notes.extend(held_out_note(&runs)),
+        RateChoice::Best => report.notes.extend(validation_note(&runs)),
     }
     report.notes.extend(unknown_files(&runs));
     Ok(report)
@@ -283,6 +284,18 @@ fn held_out_note(runs: &[&Record]) -> Option<String> {
 /// Every claim of the paper, judged by `rows`.
 pub fn claims(rows: &[Record], presets: PresetsOf, asked: &Asked) -> Result<Report> {
     claims::claims(&own_data::marked(rows), presets, asked)
+}
+
+/// Which of `runs` have a validation set of their own, by which their rates are chosen.
+fn validation_note(runs: &[&Record]) -> Option<String> {
+    let with = runs.iter().filter(|run| score::has_validation_set(run));
+    let count = with.count();
+    (count > 0).then(|| {
+        format!(
+            "rates of {} with validation examples are chosen by the accuracy on these: the test accuracy chose nothing",
+            coverage::counted(count, "run")
+        )
+    })
 }
 
 /// Whether `figure` shows any of `rows` that pass `filter`.

@@ -1,6 +1,7 @@
 //! What runs that differ only in learning rate and seed come to: the mean over seeds at the best rate.
 
 use crate::store::{Metric, Outcome, Record, RunStatus, Shown};
+use crate::tasks::{self, Objective};
 use clap::ValueEnum;
 use std::collections::BTreeSet;
 
@@ -49,7 +50,7 @@ pub enum Edge {
 /// What learning rates are chosen on.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub enum RateChoice {
-    /// The numbers that are reported: the best mean over seeds.
+    /// The numbers that are reported: the best mean over seeds. Runs with --val-examples of a generated task: validation accuracy.
     #[default]
     Best,
     /// Numbers that are not reported: those of a validation split; where runs have none, those of the other half of the
@@ -153,6 +154,14 @@ pub(super) fn has_validation(run: &Record) -> bool {
     VALIDATION.iter().any(|name| run.number(name).is_some())
 }
 
+/// Whether a run of a generated task has a validation set (`--val-examples`), by which its rate is chosen unless a user says
+/// otherwise, so that the test examples choose nothing.
+pub(super) fn has_validation_set(run: &Record) -> bool {
+    let task = tasks::find(run.text("task"));
+    let labels = task.is_ok_and(|task| task.objective == Objective::PerToken);
+    labels && run.count("val_examples") > 0
+}
+
 /// `runs` by whether their seed is of an even or an odd rank among those with a number.
 fn halves<'a>(runs: &[&'a Record], by: &Metric) -> [Vec<&'a Record>; 2] {
     let numbered = runs.iter().filter(|run| run.number(by.name).is_some());
@@ -186,11 +195,16 @@ impl Reported {
         choice: RateChoice,
     ) -> Result<Self, Status> {
         let several = || distinct_rates(runs.iter().copied()).len() > 1;
-        if choice == RateChoice::Best || !several() {
+        let own = choice == RateChoice::Best && !runs.iter().all(|run| has_validation_set(run));
+        if own || !several() {
             let rates = rates(runs, by, shown);
             return Self::at(&rates, &rates, by, Status::Failed);
         }
         if let Some(by) = validation(runs, shown) {
+            let rates = rates(runs, by, shown);
+            return Self::at(&rates, &rates, by, Status::Failed);
+        }
+        if choice == RateChoice::Best {
             let rates = rates(runs, by, shown);
             return Self::at(&rates, &rates, by, Status::Failed);
         }

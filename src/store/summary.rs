@@ -12,7 +12,7 @@ use super::{read_if_present, Cause, Record, RunStatus, Store, CONFIG, RESULT, RU
 use crate::config::RunConfig;
 use crate::error::{Error, Position, Result};
 use crate::files::{is_hidden, is_utf16, open_lock, read_bytes, remove_unfinished, write_atomic};
-use crate::tasks;
+use crate::tasks::{self, Objective, TaskEntry};
 use csv::{ErrorKind, StringRecord};
 use serde::Serialize;
 use std::collections::{BTreeSet, HashSet};
@@ -234,7 +234,15 @@ fn line_of(record: &Record, places: &[usize], sum: &Checksum) -> StringRecord {
 pub fn columns_with(records: &[Record]) -> Vec<usize> {
     let tasks: BTreeSet<&str> = records.iter().map(|record| record.text("task")).collect();
     let tasks = tasks.into_iter().filter_map(|task| tasks::find(task).ok());
-    let fields: BTreeSet<&str> = tasks.flat_map(|task| task.fields).copied().collect();
+    // Generated tasks got a validation set after summaries of them were published: those without one have no column of it.
+    let later = |task: &TaskEntry, field: &str| {
+        task.objective == Objective::PerToken && field == "val_examples"
+    };
+    let fields = tasks.flat_map(|task| {
+        let fields = task.fields.iter().copied();
+        fields.filter(move |field| !later(task, field))
+    });
+    let fields: BTreeSet<&str> = fields.collect();
     let own = |place: &usize| {
         let column = &COLUMNS[*place];
         let everywhere = match column.role {

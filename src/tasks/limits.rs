@@ -74,13 +74,13 @@ impl Lengths {
 }
 
 /// Refuses a run of `task` that breaks one of its own `rules`, by which both lengths are at least 1; a vocabulary beyond
-/// the largest; and a training or test split of no or of too many examples.
+/// the largest; and `examples` of the training, the validation and the test split that are none, but of the validation split, or too many.
 pub(super) fn check(
     task: &str,
     rules: &[Rule],
     vocab_size: usize,
     lengths: Lengths,
-    examples: [usize; 2],
+    examples: [usize; 3],
 ) -> Result<()> {
     for (holds, why) in rules {
         ensure!(*holds, "{task}: {why}");
@@ -89,11 +89,16 @@ pub(super) fn check(
         vocab_size <= MAX_VOCAB,
         "{task}: --vocab-size {vocab_size} is beyond the largest vocabulary. Give at most {MAX_VOCAB}"
     );
-    let flags = ["--train-examples", "--test-examples"].into_iter();
-    for ((flag, examples), length) in flags.zip(examples).zip(lengths.each()) {
+    let [train, test] = lengths.each();
+    let splits = [
+        ("--train-examples", train, 1),
+        ("--val-examples", test, 0),
+        ("--test-examples", test, 1),
+    ];
+    for ((flag, length, least), examples) in splits.into_iter().zip(examples) {
         let most = MAX_TOKENS / length.tokens;
         ensure!(
-            examples > 0,
+            examples >= least,
             "{task}: {flag} {examples} leaves an empty split. Give at least 1"
         );
         ensure!(

@@ -17,6 +17,8 @@ pub enum Splits {
     PerToken {
         /// What is trained on.
         train: Dataset,
+        /// What ends the training and chooses the epoch; it may be empty.
+        val: Dataset,
         /// What is reported.
         test: Dataset,
     },
@@ -73,7 +75,7 @@ impl TrainValTest<Text> {
 }
 
 impl Splits {
-    /// Sequences with labels at their last positions, drawn from the streams `TASK/train` and `TASK/test` of `seed`.
+    /// Sequences with labels at their last positions, drawn from the streams `TASK/train`, `TASK/val` and `TASK/test` of `seed`.
     /// `draw` fills the tokens and the labels of a sequence from a stream of its own.
     pub(super) fn drawn(
         task: &str,
@@ -81,13 +83,14 @@ impl Splits {
         sizes: &Sizes,
         draw: impl Fn(&mut Rng, &mut [u32], &mut [u32]) + Sync,
     ) -> Self {
-        let [train, _, test] = sizes.examples;
+        let [train, val, test] = sizes.examples;
         let split = |name: &str, examples, seq_len| {
             let rng = Rng::new(seed, &format!("{task}/{name}"), 0);
             Dataset::drawn(&rng, examples, seq_len, sizes.labels_per_example, &draw)
         };
         Self::PerToken {
             train: split("train", train, sizes.seq_len),
+            val: split("val", val, sizes.test_seq_len),
             test: split("test", test, sizes.test_seq_len),
         }
     }
@@ -124,6 +127,7 @@ impl Splits {
         match objective {
             Objective::PerToken => Self::PerToken {
                 train: Dataset::placeholder(sizes, sizes.seq_len, examples),
+                val: Dataset::placeholder(sizes, sizes.test_seq_len, 0),
                 test: Dataset::placeholder(sizes, sizes.test_seq_len, 1),
             },
             Objective::Pooled => {
@@ -318,10 +322,10 @@ mod tests {
             examples: [9, 9, 9],
         };
         let of = |objective| Splits::placeholder(objective, &sizes, 6);
-        let Splits::PerToken { train, test } = of(Objective::PerToken) else {
+        let Splits::PerToken { train, val, test } = of(Objective::PerToken) else {
             panic!("another objective");
         };
-        assert_eq!((train.len(), test.len()), (6, 1));
+        assert_eq!((train.len(), val.len(), test.len()), (6, 0, 1));
         assert_eq!(train.batch(5..6).positions, [1, 2, 3]);
         assert_eq!(test.batch(0..1).positions, [4, 5, 6]);
         assert!(train.tokens().iter().all(|token| *token < 5));

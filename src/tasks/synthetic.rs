@@ -31,6 +31,7 @@ pub(super) const ONE_ANSWER: &[&str] = &[
     "seq_len",
     "test_seq_len",
     "train_examples",
+    "val_examples",
     "test_examples",
 ];
 
@@ -57,8 +58,16 @@ pub(super) struct Settings {
     pub copy_tokens: Option<usize>,
     /// Training examples, generated once, used in the same order every epoch.
     pub train_examples: usize,
+    /// Validation examples, which end the training and choose the epoch; with 0 the test examples do.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub val_examples: usize,
     /// Test examples.
     pub test_examples: usize,
+}
+
+/// Whether there is nothing to say.
+pub(super) fn is_zero(count: &usize) -> bool {
+    *count == 0
 }
 
 /// The field that not every task has.
@@ -131,7 +140,7 @@ impl Task for Run {
 
     fn sizes(&self) -> Sizes {
         let s = &self.settings;
-        let examples = [s.train_examples, 0, s.test_examples];
+        let examples = [s.train_examples, s.val_examples, s.test_examples];
         Sizes::of_tokens(s.vocab_size, s.lengths().tokens(), s.answers(), examples)
     }
 
@@ -139,7 +148,7 @@ impl Task for Run {
         let s = &self.settings;
         let rules = s.lengths().each();
         let rules = rules.map(|length| (self.task.rules)(s.vocab_size, length, s.answers()));
-        let examples = [s.train_examples, s.test_examples];
+        let examples = self.sizes().examples;
         let (name, lengths) = (self.task.name, s.lengths());
         limits::check(name, &rules.concat(), s.vocab_size, lengths, examples)
     }

@@ -16,8 +16,14 @@ pub(super) fn real(name: &str) -> Option<PathBuf> {
 
 /// The training and the test split of a task of labels at positions.
 pub(super) fn per_token(task: &dyn Task) -> (Dataset, Dataset) {
+    let [train, _, test] = per_token_splits(task);
+    (train, test)
+}
+
+/// The training, the validation and the test split of the same.
+pub(super) fn per_token_splits(task: &dyn Task) -> [Dataset; 3] {
     match task.load(None).unwrap() {
-        Splits::PerToken { train, test } => (train, test),
+        Splits::PerToken { train, val, test } => [train, val, test],
         _ => panic!("another objective"),
     }
 }
@@ -44,6 +50,7 @@ pub(super) fn paper(vocab_size: usize, seq_len: usize) -> Settings {
         seq_len,
         test_seq_len: None,
         copy_tokens: None,
+        val_examples: 0,
         train_examples: 5_000,
         test_examples: 500,
     }
@@ -62,6 +69,14 @@ pub(super) fn assert_seeded(task: &'static Synthetic, paper: &Settings) {
     assert_eq!(test, same);
     assert_ne!(train.batch(0..500), test.batch(0..500));
     assert_ne!(data(|s| s.data_seed = 1).1, test);
+    let with_validation = Settings {
+        val_examples: 500,
+        ..paper.clone()
+    };
+    let [trained, val, tested] = per_token_splits(&*task.of(&with_validation));
+    assert_eq!((&trained, &tested), (&train, &test));
+    assert_eq!(val.len(), 500);
+    assert!(val != test && val.batch(0..500) != train.batch(0..500));
 }
 
 /// A test of another length is one of the same task, and leaves the training examples as they are.

@@ -85,7 +85,7 @@ impl Task for ToyConfig {
     }
 
     fn check(&self) -> Result<()> {
-        let examples = [self.train_examples, self.test_examples];
+        let examples = [self.train_examples, 0, self.test_examples];
         let lengths = Lengths::new(self.seq_len, None);
         limits::check(ENTRY.name, &[], self.vocab_size, lengths, examples)
     }

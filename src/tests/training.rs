@@ -269,3 +269,39 @@ fn by_hand(model: &Model, data: &Dataset) -> (f64, f64) {
     }
     (loss / labels, right / labels)
 }
+
+/// Validation examples of their own end the training and choose the epoch; the test is left as it was.
+#[test]
+fn validation_examples_end_the_training_in_place_of_test_examples() {
+    let (mut config, data) = world("softmax");
+    config.train.epochs = 2;
+    let Splits::PerToken { train, test, .. } = data else {
+        panic!("not MQAR")
+    };
+    let split = |val: &Dataset| Splits::PerToken {
+        train: train.clone(),
+        val: val.clone(),
+        test: test.clone(),
+    };
+    let plain = split(&train);
+    let mut trained = trainer(&config, &plain);
+    follow(&mut trained, usize::MAX, &mut Trace::default());
+    let rows = trained.progress().epochs.clone();
+    assert!(rows.iter().all(|row| row.val_loss != Some(row.test_loss)));
+    let val = rows[0].val_accuracy.unwrap();
+    let best = trained.selected().unwrap().val_accuracy.unwrap();
+    assert!(rows.iter().all(|row| row.val_accuracy.unwrap() <= best));
+    // Just below what is reached on validation examples after an epoch.
+    let mut lower = config.clone();
+    lower.train.stop_above = val - 1e-9;
+    let mut stopped = trainer(&lower, &plain);
+    let mut trace = Trace::default();
+    follow(&mut stopped, usize::MAX, &mut trace);
+    assert_eq!(trace.outcome, Some(Outcome::Converged));
+    assert_eq!(stopped.progress().epochs.len(), 1);
+    let row = stopped.progress().epochs[0];
+    assert_eq!(
+        (row.test_loss, row.accuracy),
+        (rows[0].test_loss, rows[0].accuracy)
+    );
+}

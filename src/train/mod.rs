@@ -85,10 +85,10 @@ impl<'a> Trainer<'a> {
         });
         let sizes = config.task.sizes()?;
         let objective: Box<dyn Objective> = match data {
-            Splits::PerToken { train, test } => Box::new(PerToken::new(
+            Splits::PerToken { train, val, test } => Box::new(PerToken::new(
                 config,
                 &sizes,
-                [train, test],
+                [train, val, test],
                 &params,
                 device,
             )?),
@@ -146,7 +146,9 @@ impl<'a> Trainer<'a> {
     fn ended(&self) -> Option<Outcome> {
         let (train, epochs) = (&self.config.train, &self.progress.epochs);
         match epochs.last() {
-            Some(last) if last.accuracy > train.stop_above => Some(Outcome::Converged),
+            Some(last) if last.val_accuracy.unwrap_or(last.accuracy) > train.stop_above => {
+                Some(Outcome::Converged)
+            }
             _ if epochs.len() >= train.epochs => Some(Outcome::Finished),
             _ => None,
         }

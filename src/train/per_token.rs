@@ -1,7 +1,7 @@
 //! Labels at some positions of sequences of one length, in the same order every epoch.
 
 use super::labelled::Labelled;
-use super::objective::{MicroBatch, Objective, OneShape, ScoreSum, StepExamples, Tested};
+use super::objective::{MicroBatch, Objective, OneShape, Score, ScoreSum, StepExamples, Tested};
 use crate::config::RunConfig;
 use crate::model::{Io, Model};
 use crate::nn::{Cx, Params};
@@ -12,6 +12,8 @@ use candle_core::{Device, Result, Tensor};
 pub(super) struct PerToken<'a> {
     config: &'a RunConfig,
     train: &'a Dataset,
+    /// Empty where the test examples end the training.
+    val: &'a Dataset,
     test: &'a Dataset,
     device: Device,
     model: Model,
@@ -23,7 +25,7 @@ impl<'a> PerToken<'a> {
     pub fn new(
         config: &'a RunConfig,
         sizes: &Sizes,
-        [train, test]: [&'a Dataset; 2],
+        [train, val, test]: [&'a Dataset; 3],
         params: &Params,
         device: &Device,
     ) -> Result<Self> {
@@ -31,11 +33,28 @@ impl<'a> PerToken<'a> {
         Ok(Self {
             config,
             train,
+            val,
             test,
             device: device.clone(),
             model: Model::new(&config.model, io, params)?,
             tested: Model::new(&config.model, io, &params.detached())?,
         })
+    }
+}
+
+impl PerToken<'_> {
+    /// Every example has as many labels, so the share of right answers is that of all labels.
+    fn score(&self, data: &Dataset) -> Result<Score> {
+        let mut sum = ScoreSum::default();
+        let train = &self.config.train;
+        let size = train.micro_batch.unwrap_or(train.batch_size);
+        for first in (0..data.len()).step_by(size) {
+            let range = first..(first + size).min(data.len());
+            let batch = Labelled::new(data.batch(range), data, &self.device)?;
+            let found = batch.classify(&self.tested, &Cx::eval())?;
+            sum.add(&found, batch.len())?;
+        }
+        Ok(sum.score())
     }
 }
 
@@ -66,20 +85,11 @@ impl Objective for PerToken<'_> {
         Ok(labelled.classify(&self.model, cx)?.loss)
     }
 
-    /// Every example has as many labels, so the share of right answers is that of all labels.
     fn evaluate(&self) -> Result<Tested> {
-        let mut sum = ScoreSum::default();
-        let train = &self.config.train;
-        let size = train.micro_batch.unwrap_or(train.batch_size);
-        for first in (0..self.test.len()).step_by(size) {
-            let range = first..(first + size).min(self.test.len());
-            let batch = Labelled::new(self.test.batch(range), self.test, &self.device)?;
-            let found = batch.classify(&self.tested, &Cx::eval())?;
-            sum.add(&found, batch.len())?;
-        }
+        let val = self.val;
         Ok(Tested {
-            test: sum.score(),
-            val: None,
+            val: (!val.is_empty()).then(|| self.score(val)).transpose()?,
+            test: self.score(self.test)?,
         })
     }
 

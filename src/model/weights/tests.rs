@@ -142,6 +142,7 @@ fn a_file_that_is_none_of_ours_is_named_with_what_it_is() {
         key_tokens: 1,
         overwrites: 0,
         passes: 1,
+        val_examples: 0,
         train_examples: 4,
         test_examples: 4,
     }

@@ -292,7 +292,13 @@ fn every_value_says_where_it_came_from() {
         };
         let pointer = setting.pointer(taker.objective).unwrap();
         let found = config.pointer(&pointer).unwrap_or(&Value::Null);
-        assert_eq!(found.as_f64(), row.value.as_f64(), "{}", row.name);
+        // Without a validation set a config says nothing of it.
+        let unsaid = row.name == "val-examples" && row.value == 0;
+        assert!(
+            unsaid || found.as_f64() == row.value.as_f64(),
+            "{}",
+            row.name
+        );
     }
 }
 

@@ -231,3 +231,17 @@ fn a_seed_that_numpy_cannot_take_is_refused_where_it_draws_the_data() {
     let said = refusal("mqar", &[&beyond[..], &[("protocol", "matched")]].concat());
     assert!(said.contains("a smaller --seed"), "{said}");
 }
+
+#[test]
+fn a_validation_set_is_as_large_as_the_test_set_but_under_reference_and_paper() {
+    let val = |settings: Settings| recall(&mqar(settings)).val_examples;
+    assert_eq!((val(&[]), val(&[("protocol", "paper")])), (0, 0));
+    assert_eq!(val(&[("protocol", "matched"), ("test-examples", "70")]), 70);
+    assert_eq!(val(&[("val-examples", "50")]), 50);
+    // None is the same run as before there were validation sets.
+    let none = mqar(&[("protocol", "matched"), ("val-examples", "0")]);
+    assert!(!none.canonical().contains("val_examples"));
+    let plain = "dsf mqar --protocol matched";
+    assert_eq!(command(&mqar(&[("protocol", "matched")])).unwrap(), plain);
+    assert_eq!(command(&none).unwrap(), format!("{plain} --val-examples 0"));
+}

@@ -198,3 +198,28 @@ fn printed_numbers_are_held_missed_or_absent() {
     assert!((missed[0]["apart"].as_f64().unwrap() - 100.0 * 0.58 / 17.42).abs() < 1e-9);
     assert!(table(18.0).check(4.0), "a wider tolerance holds it");
 }
+
+/// A validation set of a generated task chooses the rate without being asked.
+#[test]
+fn validation_examples_of_a_generated_task_choose_the_rate() {
+    let run = |lr: f64, val: f64, accuracy: f64, examples: usize| {
+        let mut config = config();
+        config.train.lr = lr;
+        if examples > 0 {
+            config.task.set("val_examples", examples);
+        }
+        let mut result = done(accuracy);
+        result.metrics.set("val_accuracy", val);
+        Record::new(&config, &result)
+    };
+    let mean = |examples: usize| {
+        let rows = [run(1e-3, 0.5, 0.9, examples), run(1e-2, 0.6, 0.7, examples)];
+        let none: PresetsOf = &|_| unreachable!("the grid asks no preset");
+        let grid = figure(Series::Grid, "");
+        let report = super::super::report(grid, &rows, None, none, &Asked::default()).unwrap();
+        let said = text(&report).contains("2 runs with validation examples");
+        (told(&report.grids[0], 0, "mean"), said)
+    };
+    assert_eq!(mean(100), (0.7.into(), true));
+    assert_eq!(mean(0), (0.9.into(), false));
+}

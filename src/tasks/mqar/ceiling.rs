@@ -147,7 +147,7 @@ mod tests {
     #[test]
     fn the_predictor_reaches_its_ceiling_on_drawn_examples() {
         let config = config(32, 4);
-        let [train, _] = super::super::native::load(&config);
+        let [train, ..] = super::super::native::load(&config);
         let batch = train.batch(0..train.len());
         let mut counts = vec![[0_usize; 4]; config.slots()];
         for (i, (position, answer)) in batch.positions.iter().zip(batch.answers).enumerate() {

@@ -45,6 +45,7 @@ mod native;
 pub mod numpy;
 
 use super::limits::{self, Length, Lengths, Rule};
+use super::synthetic::is_zero;
 use super::{Dataset, Generator, NoRecall, Objective, Sizes, Splits, Task, TaskEntry};
 use crate::config::TaskConfig;
 use crate::error::{refuse, Result};
@@ -73,6 +74,7 @@ pub(super) const ENTRY: TaskEntry = TaskEntry {
         "overwrites",
         "passes",
         "train_examples",
+        "val_examples",
         "test_examples",
     ],
     objective: Objective::PerToken,
@@ -103,13 +105,16 @@ pub struct MqarConfig {
     #[serde(default = "once", skip_serializing_if = "is_once")]
     pub key_tokens: usize,
     /// Pairs that are shown again with another value, K.
-    #[serde(default, skip_serializing_if = "is_none")]
+    #[serde(default, skip_serializing_if = "is_zero")]
     pub overwrites: usize,
     /// Times that all pairs are shown, P.
     #[serde(default = "once", skip_serializing_if = "is_once")]
     pub passes: usize,
     /// Training examples, generated once, used in the same order every epoch.
     pub train_examples: usize,
+    /// Validation examples, which end the training and choose the epoch; with 0 the test examples do.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub val_examples: usize,
     /// Test examples.
     pub test_examples: usize,
 }
@@ -121,10 +126,6 @@ fn once() -> usize {
 
 fn is_once(count: &usize) -> bool {
     *count == once()
-}
-
-fn is_none(count: &usize) -> bool {
-    *count == 0
 }
 
 impl From<MqarConfig> for TaskConfig {
@@ -144,7 +145,7 @@ impl Task for MqarConfig {
     }
 
     fn sizes(&self) -> Sizes {
-        let examples = [self.train_examples, 0, self.test_examples];
+        let examples = [self.train_examples, self.val_examples, self.test_examples];
         let lengths = self.lengths().tokens();
         Sizes::of_tokens(self.vocab_size, lengths, self.kv_pairs, examples)
     }
@@ -190,7 +191,7 @@ impl Task for MqarConfig {
                 format!("--vocab-size {v} must exceed --seq-len {l}. Give a larger vocabulary"),
             ),
         ]);
-        let examples = [self.train_examples, self.test_examples];
+        let examples = self.sizes().examples;
         limits::check(ENTRY.name, &rules, v, self.lengths(), examples)?;
         match self.data {
             Generator::Native => Ok(()),
@@ -208,12 +209,12 @@ impl Task for MqarConfig {
 
     fn load(&self, _data_dir: Option<&Path>) -> Result<Splits> {
         self.check()?;
-        let [train, test] = match self.data {
+        let [train, val, test] = match self.data {
             Generator::Native => native::load(self),
             Generator::Numpy => numpy::load(self)?,
             Generator::Files => unreachable!("refused by check"),
         };
-        Ok(Splits::PerToken { train, test })
+        Ok(Splits::PerToken { train, val, test })
     }
 
     fn title(&self) -> String {

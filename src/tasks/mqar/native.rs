@@ -7,14 +7,15 @@ use crate::tasks::Dataset;
 use std::collections::HashSet;
 use std::ops::Range;
 
-/// Generates the training and the test split of sizes that passed the check.
-pub(super) fn load(config: &MqarConfig) -> [Dataset; 2] {
+/// Generates the training, the validation and the test split of sizes that passed the check.
+pub(super) fn load(config: &MqarConfig) -> [Dataset; 3] {
     let split = |purpose, examples, config: &MqarConfig| {
         let rng = Rng::new(config.data_seed, purpose, 0);
         segment(&rng, examples, config)
     };
     [
         split("mqar/train", config.train_examples, config),
+        split("mqar/val", config.val_examples, &config.tested()),
         split("mqar/test", config.test_examples, &config.tested()),
     ]
 }

@@ -1,7 +1,8 @@
 //! Bit for bit the tokens that the released code draws from numpy's legacy `RandomState`.
 //!
 //! A segment seeds a fresh generator and draws the keys of all examples, then all values, then
-//! all slots. Training and test segment have seeds of their own, drawn from the data seed.
+//! all slots. Training, test and validation segment have seeds of their own, drawn from the data seed; the last is not in the
+//! released code.
 
 use super::{lay_out, MqarConfig, POWER};
 use crate::error::{Error, Result};
@@ -9,14 +10,20 @@ use crate::ops::rng::mt19937::Mt19937;
 use crate::tasks::Dataset;
 use std::ops::Range;
 
-/// Generates the training and the test split of sizes that passed the check.
-pub(super) fn load(config: &MqarConfig) -> Result<[Dataset; 2]> {
-    let [train, test] = segment_seeds(seed(config)?);
-    let (train, test) = rayon::join(
+/// Generates the training, the validation and the test split of sizes that passed the check.
+pub(super) fn load(config: &MqarConfig) -> Result<[Dataset; 3]> {
+    let [train, test, val] = segment_seeds(seed(config)?);
+    let tested = &config.tested();
+    let (train, (val, test)) = rayon::join(
         || draw_segment(train, config.train_examples, config, POWER),
-        || draw_segment(test, config.test_examples, &config.tested(), POWER),
+        || {
+            rayon::join(
+                || draw_segment(val, config.val_examples, tested, POWER),
+                || draw_segment(test, config.test_examples, tested, POWER),
+            )
+        },
     );
-    Ok([train, test])
+    Ok([train, val, test])
 }
 
 /// The data seed, if numpy would take it.
@@ -31,10 +38,17 @@ pub(super) fn seed(config: &MqarConfig) -> Result<u32> {
     })
 }
 
-/// The seeds of the training and of the test segment.
-fn segment_seeds(data_seed: u32) -> [u32; 2] {
+/// The seeds of the training, the test and the validation segment.
+fn segment_seeds(data_seed: u32) -> [u32; 3] {
     let mut generator = Mt19937::new(data_seed);
-    [0, 1 << 31].map(|low| generator.randint_31_bits(low))
+    let [train, test] = [0, 1 << 31].map(|low| generator.randint_31_bits(low));
+    let val = loop {
+        let val = generator.randint_31_bits(1 << 31);
+        if val != test {
+            break val;
+        }
+    };
+    [train, test, val]
 }
 
 /// One segment of the released data, the training split of `config` under a seed of its own; its sizes must pass the
@@ -184,6 +198,7 @@ mod tests {
             key_tokens: 1,
             overwrites: 0,
             passes: 1,
+            val_examples: 0,
             train_examples,
             test_examples: 1,
         };
@@ -271,6 +286,6 @@ mod tests {
 
     #[test]
     fn segment_seeds_are_the_released_ones() {
-        assert_eq!(segment_seeds(0), [209_652_396, 2_546_248_239]);
+        assert_eq!(segment_seeds(0)[..2], [209_652_396, 2_546_248_239]);
     }
 }

@@ -4,7 +4,7 @@ mod sizes;
 mod variants;
 
 use super::*;
-use crate::tasks::testing::per_token;
+use crate::tasks::testing::{per_token, per_token_splits};
 use proptest::prelude::*;
 use std::collections::{HashMap, HashSet};
 
@@ -24,6 +24,7 @@ pub(super) fn config(
         key_tokens: 1,
         overwrites: 0,
         passes: 1,
+        val_examples: 0,
         train_examples: 8,
         test_examples: 3,
     }
@@ -201,5 +202,35 @@ fn native_draws_every_key_and_value_equally_often() {
     assert!(
         values.iter().all(|c| c.abs_diff(20_000 * 4 / 9) < 400),
         "{values:?}"
+    );
+}
+
+/// Training and test examples keep their bits beside a validation set, which is another draw of the tested length.
+#[test]
+fn a_validation_set_is_drawn_from_a_stream_of_its_own() {
+    for data in [Generator::Native, Generator::Numpy] {
+        let plain = MqarConfig {
+            test_seq_len: Some(20),
+            ..config(data, 16, 2, 64)
+        };
+        let with = MqarConfig {
+            val_examples: 3,
+            ..plain.clone()
+        };
+        let [train, none, test] = per_token_splits(&plain);
+        let [trained, val, tested] = per_token_splits(&with);
+        assert!(none.is_empty());
+        assert_eq!((trained, &tested), (train, &test));
+        assert_eq!((val.len(), val.seq_len()), (3, 20));
+        assert_ne!(val, test);
+    }
+    let most = MqarConfig {
+        val_examples: 1 << 40,
+        ..config(Generator::Native, 16, 2, 64)
+    };
+    let message = most.check().unwrap_err().to_string();
+    assert!(
+        message.starts_with("mqar: --val-examples 1099511627776"),
+        "{message}"
     );
 }
