@@ -7,7 +7,7 @@ use super::{exit, print, Global};
 use crate::config::RunConfig;
 use crate::error::{refuse, Result};
 use crate::recipes::presets_of;
-use crate::report::{self, Asked, Curve, Figure, Format, Report, Series, FIGURES};
+use crate::report::{self, Asked, By, Curve, Figure, Format, Report, Series, Sliced, FIGURES};
 use crate::store::{Column, Record, Store, COLUMNS, SCHEMA};
 use crate::sweep::{Experiment, Flags};
 use clap::builder::{PossibleValue, PossibleValuesParser};
@@ -39,6 +39,12 @@ pub(super) struct Arguments {
     /// Loss and accuracy, on text perplexities, by epoch.
     #[arg(long, conflicts_with_all = ["table", "figure", "metric", "orient", "over", "experiment", "all"])]
     curves: bool,
+    /// Accuracy by pair or by distance, from the run folders.
+    ///
+    /// Of MQAR after the last epoch: by the pair that a question asks for, or by the tokens between its value and the
+    /// question. Every epoch is in runs/ID/slices.csv.
+    #[arg(long, value_enum, value_name = "WHAT", conflicts_with_all = ["table", "figure", "metric", "orient", "over", "experiment", "all", "curves", "claims", "check"])]
+    by: Option<By>,
     /// Every figure and table, and a page, into --out.
     ///
     /// Every figure and table that there are results for, in every format, and a page `index.html` of all, into the
@@ -138,6 +144,9 @@ impl Arguments {
 
     /// What is asked for, as yet without a form.
     fn report(&self, format: &Format, folder: &PathBuf) -> Result<Report> {
+        if let Some(by) = self.by {
+            return self.sliced(by, self.sources(folder));
+        }
         if self.curves {
             return self.drawn_curves(self.sources(folder));
         }
@@ -165,6 +174,20 @@ impl Arguments {
         let mut asked = self.asked.clone();
         asked.side_by_side = format.side_by_side;
         report::report(figure, &rows, planned.as_deref(), &presets_of, &asked)
+    }
+
+    fn sliced(&self, by: By, sources: &[PathBuf]) -> Result<Report> {
+        let mut runs = Vec::new();
+        for source in sources {
+            if source.is_file() {
+                refuse!(
+                    "{} is a summary, which has one accuracy a run: give the results folder that holds `runs`",
+                    source.display()
+                );
+            }
+            runs.extend(read_slices(source)?);
+        }
+        report::slices(&runs, by, &self.asked)
     }
 
     fn drawn_curves(&self, sources: &[PathBuf]) -> Result<Report> {
@@ -227,4 +250,21 @@ fn read_curves(source: &Path) -> Result<Vec<Curve>> {
         }
     }
     Ok(curves)
+}
+
+/// The runs of a results folder that tell answers apart, each with its last epoch.
+fn read_slices(source: &Path) -> Result<Vec<Sliced>> {
+    let store = Store::existing(source)?;
+    let mut runs = Vec::new();
+    for run in results::scan(&store)? {
+        match store.slices(run.run_id()) {
+            Ok(mut slices) => {
+                let last = slices.last().map(|row| row.epoch);
+                slices.retain(|row| Some(row.epoch) == last);
+                runs.extend((!slices.is_empty()).then_some(Sliced { run, slices }));
+            }
+            Err(e) => print::talk(&format!("warning: {e}")),
+        }
+    }
+    Ok(runs)
 }

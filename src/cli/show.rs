@@ -6,7 +6,7 @@ use crate::config::RunConfig;
 use crate::error::{ensure, refuse, Result};
 use crate::export::Run;
 use crate::recipes;
-use crate::store::{EpochRow, RunResult, RunStatus, Store, METRICS};
+use crate::store::{EpochRow, RunResult, RunStatus, SliceRow, Store, METRICS};
 use crate::sweep::estimate::{counted, duration};
 use clap::Args;
 use serde_json::json;
@@ -36,6 +36,8 @@ pub(super) struct Shown {
     config: RunConfig,
     result: Option<RunResult>,
     epochs: Vec<EpochRow>,
+    /// Accuracies of slices of the test answers, where the task tells them apart.
+    slices: Vec<SliceRow>,
     /// When it was first begun.
     started: String,
     /// What trains it again.
@@ -53,6 +55,7 @@ impl Shown {
         Ok(Self {
             result: store.result(&id)?,
             epochs: store.epochs(&id)?,
+            slices: store.slices(&id)?,
             started: store.started(&id)?.unwrap_or_default(),
             config,
             command,
@@ -112,6 +115,9 @@ impl Shown {
         if !self.epochs.is_empty() {
             text += &format!("\n{}", self.curve());
         }
+        for by in ["pair", "distance"] {
+            text += &self.sliced(by);
+        }
         Ok(text)
     }
 
@@ -160,6 +166,26 @@ impl Shown {
             ]
         }));
         columns(&rows, Align::Right)
+    }
+
+    /// The test accuracies after the last epoch, by a property of the answers; empty where these are not told apart.
+    fn sliced(&self, by: &str) -> String {
+        let last = self.slices.last().map(|row| row.epoch);
+        let rows = self.slices.iter();
+        let rows = rows.filter(|row| Some(row.epoch) == last && row.by == by);
+        let rows = rows.map(|row| {
+            let slice = match row.from == row.to {
+                true => row.from.to_string(),
+                false => format!("{}-{}", row.from, row.to),
+            };
+            let accuracy = format!("{:.2} %", 100.0 * row.accuracy);
+            vec![slice, accuracy, counted(row.answers, "answer")]
+        });
+        let rows: Vec<Vec<String>> = rows.collect();
+        match rows.is_empty() {
+            true => String::new(),
+            false => format!("\ntest accuracy by {by}\n{}", columns(&rows, Align::Right)),
+        }
     }
 
     /// For programs.

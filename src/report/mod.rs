@@ -34,7 +34,7 @@ pub use grid::{
 pub use presets::{Difference, PresetsOf};
 pub use render::{index, Format, Screen, FORMATS};
 pub use score::{Edge, RateChoice, Score, Status};
-pub use select::Curve;
+pub use select::{Curve, Sliced};
 
 use crate::config::{Protocol, RunConfig};
 use crate::error::{Error, Result};
@@ -330,6 +330,49 @@ pub fn curves(curves: &[Curve], asked: &Asked) -> Result<Report> {
         select::curves(&passing),
         Coverage::of(&runs),
     ))
+}
+
+/// By what the answers of MQAR are told apart.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum By {
+    /// The pair that a question asks for, from 0 in the order in which they are shown.
+    Pair,
+    /// The tokens from the value of a pair to the question for it.
+    Distance,
+}
+
+impl By {
+    /// As in `slices.csv`, and what it means.
+    fn names(self) -> [&'static str; 2] {
+        match self {
+            Self::Pair => ["pair", "the pair asked for, in the order shown"],
+            Self::Distance => ["distance", "tokens from the value to the question"],
+        }
+    }
+}
+
+/// Accuracies of slices of the test answers of those of `runs` that pass the filter.
+pub fn slices(runs: &[Sliced], by: By, asked: &Asked) -> Result<Report> {
+    let passing = runs.iter().filter(|run| asked.filter.passes(&run.run));
+    let own_data = OwnData::of(passing.clone().map(|run| &run.run));
+    let mut passing: Vec<Sliced> = passing.cloned().collect();
+    passing
+        .iter_mut()
+        .for_each(|run| own_data.mark(&mut run.run));
+    let passing: Vec<&Sliced> = passing.iter().collect();
+    if passing.is_empty() {
+        return Err(Error::usage(match runs.len() {
+            0 => "no run here has accuracies by pair and distance: every finished run of `dsf mqar` leaves them in \
+                  runs/ID/slices.csv"
+                .into(),
+            runs => format!("none of the {runs} runs here passes the filter"),
+        }));
+    }
+    let records: Vec<&Record> = passing.iter().map(|run| &run.run).collect();
+    let [name, meaning] = by.names();
+    let selected = select::slices(&passing, name, meaning);
+    let figure = Figure::find(Series::Grid, "")?;
+    Ok(finished(figure, selected, Coverage::of(&records)))
 }
 
 fn finished(figure: &Figure, selected: Selected, coverage: Coverage) -> Report {

@@ -4,6 +4,7 @@
 //! OUT/runs/<id>/config.json             the run's config, written first
 //!              /env.json                where and by what it is trained
 //!              /metrics.csv             one row an epoch
+//!              /slices.csv              accuracies by pair and distance; in runs of MQAR only
 //!              /losses.csv              one row a step; in runs on text only, as is the next
 //!              /best.safetensors        the weights that validation chooses
 //!              /weights.safetensors     the weights at the end; of a sweep in runs on text only
@@ -66,7 +67,7 @@ pub use provenance::{
 pub use reconcile::reconcile;
 pub use record::{Record, Source, SOURCE_DIGEST};
 pub use result::{Outcome, RunResult, RunStatus};
-pub use run_dir::{epochs, snapshots, EpochRow, RunDir, Weights};
+pub use run_dir::{epochs, snapshots, EpochRow, RunDir, SliceRow, Weights};
 pub use schema::{columns, place, places, COLUMNS, SCHEMA};
 pub use staging::Staging;
 pub use summary::{columns_with, read_summary, to_csv, Configs, Scan};
@@ -210,6 +211,12 @@ impl Store {
     /// The epochs of the run `id` so far; none of a run that is not there.
     pub fn epochs(&self, id: &str) -> Result<Vec<EpochRow>> {
         run_dir::epochs(&self.run_folder(id))
+    }
+
+    /// The accuracies of slices of the test answers of the run `id`, epoch by epoch; none of a run that is not finished, of a task
+    /// that tells none apart, or by an earlier version.
+    pub fn slices(&self, id: &str) -> Result<Vec<SliceRow>> {
+        run_dir::slices(&self.run_folder(id))
     }
 
     /// Removes what a killed process may have left of the run `id`, which is done: checkpoints, claim and beat.

@@ -12,6 +12,7 @@ use crate::files::{
     begin, publish, remove_if_present, remove_unfinished, seal, write_atomic, write_atomic_by,
     write_to,
 };
+use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use sha2::{Digest, Sha256};
@@ -21,9 +22,12 @@ use std::path::{Path, PathBuf};
 
 const ENV: &str = "env.json";
 const METRICS: &str = "metrics.csv";
+const SLICES: &str = "slices.csv";
 const LOSSES: &str = "losses.csv";
 /// The field of a result that holds the digest of the epochs beside it.
 const METRICS_DIGEST: &str = "metrics_sha256";
+/// The same of its slices.
+const SLICES_DIGEST: &str = "slices_sha256";
 /// The newest checkpoint, and the one before it.
 const CHECKPOINTS: [&str; 2] = ["checkpoint.safetensors", "checkpoint-before.safetensors"];
 
@@ -63,6 +67,23 @@ pub struct EpochRow {
     /// Accuracy on the validation split.
     #[serde(default)]
     pub val_accuracy: Option<f64>,
+}
+
+/// The accuracy of one slice of the test answers after one epoch: a row of `slices.csv`.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct SliceRow {
+    /// The epoch, from 1.
+    pub epoch: usize,
+    /// The property by which answers are told apart: of MQAR `pair` or `distance`.
+    pub by: String,
+    /// The least value of it in the slice.
+    pub from: usize,
+    /// The greatest.
+    pub to: usize,
+    /// Answers in the slice.
+    pub answers: usize,
+    /// The share of right ones, 0 to 1.
+    pub accuracy: f64,
 }
 
 /// Weights that a run on text leaves behind.
@@ -188,6 +209,17 @@ impl RunDir {
         write_atomic(&path, &bytes)
     }
 
+    /// Writes the accuracies of slices of the test answers, if there are some.
+    pub fn write_slices(&self, rows: &[SliceRow]) -> Result<()> {
+        if rows.is_empty() {
+            return Ok(());
+        }
+        self.still_mine()?;
+        let path = self.folder.join(SLICES);
+        let bytes = to_csv(rows, &path)?;
+        write_atomic(&path, &bytes)
+    }
+
     /// The epochs so far.
     pub fn read_metrics(&self) -> Result<Vec<EpochRow>> {
         epochs(&self.folder)
@@ -253,8 +285,10 @@ impl RunDir {
     pub fn finish(self, result: &RunResult) -> Result<()> {
         self.still_mine()?;
         let mut sealed = json(result);
-        if let Some(epochs) = read_if_present(&self.folder.join(METRICS))? {
-            sealed[METRICS_DIGEST] = digest_of(&epochs).into();
+        for (file, digest) in [(METRICS, METRICS_DIGEST), (SLICES, SLICES_DIGEST)] {
+            if let Some(rows) = read_if_present(&self.folder.join(file))? {
+                sealed[digest] = digest_of(&rows).into();
+            }
         }
         seal(&mut sealed);
         write_atomic(&self.folder.join(RESULT), &pretty(&sealed))?;
@@ -296,30 +330,45 @@ fn remove_checkpoints(folder: &Path) -> Result<()> {
 
 /// The epochs of the run in `folder`, none where nothing was trained yet.
 pub fn epochs(folder: &Path) -> Result<Vec<EpochRow>> {
-    let path = folder.join(METRICS);
+    rows(folder, METRICS, METRICS_DIGEST, "epochs")
+}
+
+/// The accuracies of slices of the test answers of the run in `folder`; none where there is no such file.
+pub(super) fn slices(folder: &Path) -> Result<Vec<SliceRow>> {
+    rows(folder, SLICES, SLICES_DIGEST, "accuracies by slice")
+}
+
+/// The rows of `file` in `folder`, which the digest of this name in the result is of; `what` they are in a sentence.
+fn rows<T: DeserializeOwned>(
+    folder: &Path,
+    file: &str,
+    digest: &str,
+    what: &str,
+) -> Result<Vec<T>> {
+    let path = folder.join(file);
     let Some(bytes) = read_if_present(&path)? else {
         return Ok(Vec::new());
     };
     let broken = |why: String| {
         let folder = folder.display();
         let remedy = format!("delete the folder {folder} to train it from the start");
-        Error::corrupt(&path, format!("not the epochs of a run: {why}; {remedy}"))
+        Error::corrupt(&path, format!("not the {what} of a run: {why}; {remedy}"))
     };
-    if let Some(written) = written_digest(folder)? {
+    if let Some(written) = written_digest(folder, digest)? {
         if written != digest_of(&bytes) {
             return Err(broken("they were changed since the run ended".into()));
         }
     }
-    let rows: Result<Vec<EpochRow>, csv::Error> =
+    let rows: Result<Vec<T>, csv::Error> =
         csv::Reader::from_reader(&bytes[..]).deserialize().collect();
     rows.map_err(|e| broken(e.to_string()))
 }
 
-/// The digest of the epochs that the result in `folder` holds; none of a run that is not finished, or by an earlier version.
-fn written_digest(folder: &Path) -> Result<Option<String>> {
+/// The digest called `name` that the result in `folder` holds; none of a run that is not finished, or by an earlier version.
+fn written_digest(folder: &Path, name: &str) -> Result<Option<String>> {
     let bytes = read_if_present(&folder.join(RESULT))?.unwrap_or_default();
     let result: Option<Value> = serde_json::from_slice(&bytes).ok();
-    let digest = result.and_then(|result| Some(result.get(METRICS_DIGEST)?.as_str()?.to_owned()));
+    let digest = result.and_then(|result| Some(result.get(name)?.as_str()?.to_owned()));
     Ok(digest)
 }
 

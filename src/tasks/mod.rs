@@ -10,6 +10,7 @@ pub mod mqar;
 mod parquet;
 mod recall;
 mod selective_copying;
+mod slices;
 mod sources;
 mod splits;
 mod synthetic;
@@ -22,6 +23,7 @@ pub mod wikitext;
 
 pub use crate::config::Objective;
 pub use documents::Documents;
+pub use slices::{Slice, Slices};
 pub use sources::{Sources, DIGEST};
 pub use splits::{Batch, Dataset, Splits, TrainValTest, IGNORED};
 pub use text::{Counts, Ids, Text};
@@ -100,6 +102,11 @@ pub trait Task {
 
     /// The best accuracy without recall; `None` where the data say that better (a majority-class baseline, a unigram model).
     fn without_recall(&self) -> Option<NoRecall> {
+        None
+    }
+
+    /// The answers of `test`, one of its test sets, in slices whose accuracies are told apart; `None` where it tells none apart.
+    fn slices(&self, _test: &Dataset) -> Option<Slices> {
         None
     }
 

@@ -22,8 +22,8 @@ use crate::error::Result;
 use crate::gpu::{self, Factors, Gpu};
 use crate::nn::{Cx, Params};
 use crate::ops;
-use crate::store::{EpochRow, Metrics, Outcome};
-use crate::tasks::Splits;
+use crate::store::{EpochRow, Metrics, Outcome, SliceRow};
+use crate::tasks::{Slices, Splits};
 use candle_core::backprop::GradStore;
 use candle_core::{DType, Device, Tensor, Var};
 use cuda_graph::{Own, Recorded, Steps};
@@ -59,6 +59,9 @@ pub struct Progress {
     epoch_seconds: f64,
     /// The epochs that are over.
     pub epochs: Vec<EpochRow>,
+    /// Right test answers in each slice, of each epoch of which they are known: the last ones.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    right: Vec<Vec<usize>>,
 }
 
 /// One run in training.
@@ -355,9 +358,32 @@ impl<'a> Trainer<'a> {
             val_accuracy: tested.val.map(|val| val.accuracy),
         };
         self.progress.epochs.push(row);
+        if !tested.right.is_empty() {
+            self.progress.right.push(tested.right);
+        }
         self.progress.summed_loss = 0.0;
         self.progress.epoch_seconds = 0.0;
         Ok(row)
+    }
+
+    /// The accuracies of slices of the test answers, epoch by epoch; none where the task tells none apart.
+    pub fn slices(&self) -> Vec<SliceRow> {
+        let slices = self.objective.slices().map_or(Vec::new(), Slices::all);
+        let Progress { epochs, right, .. } = &self.progress;
+        let first = epochs.len().saturating_sub(right.len()) + 1;
+        let rows = right.iter().enumerate().flat_map(|(i, right)| {
+            let slices = slices.iter().zip(right);
+            let filled = slices.filter(|(slice, _)| slice.answers > 0);
+            filled.map(move |(slice, right)| SliceRow {
+                epoch: first + i,
+                by: slice.by.to_owned(),
+                from: slice.from,
+                to: slice.to,
+                answers: slice.answers,
+                accuracy: *right as f64 / slice.answers as f64,
+            })
+        });
+        rows.collect()
     }
 
     /// How far the run has come.

@@ -142,6 +142,7 @@ impl Objective for NextToken<'_> {
         Ok(Tested {
             test: self.test_all(&self.splits.test)?,
             val: Some(self.test_all(&self.splits.val)?),
+            ..Tested::default()
         })
     }
 

@@ -6,7 +6,7 @@ use crate::nn::Cx;
 use crate::ops::rng::Rng;
 use crate::ops::Classified;
 use crate::store::{EpochRow, Metrics};
-use crate::tasks::Dataset;
+use crate::tasks::{Dataset, Slices};
 use candle_core::{Result, Tensor};
 use std::cell::RefCell;
 use std::ops::Range;
@@ -28,6 +28,11 @@ pub(super) trait Objective {
 
     /// The mean loss of a micro-batch, to be differentiated.
     fn loss(&self, batch: &MicroBatch, cx: &Cx) -> Result<Tensor>;
+
+    /// The slices of the test answers, where they are told apart.
+    fn slices(&self) -> Option<&Slices> {
+        None
+    }
 
     /// Tests the weights as they are.
     fn evaluate(&self) -> Result<Tested>;
@@ -139,11 +144,13 @@ impl EpochOrder {
 }
 
 /// What tests say of the weights.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct Tested {
     pub test: Score,
     /// Of the examples that choose the epoch, where there are some.
     pub val: Option<Score>,
+    /// Right test answers in each slice, where answers are told apart.
+    pub right: Vec<usize>,
 }
 
 /// A mean over labels.

@@ -5,7 +5,7 @@ use super::objective::{MicroBatch, Objective, OneShape, Score, ScoreSum, StepExa
 use crate::config::RunConfig;
 use crate::model::{Io, Model};
 use crate::nn::{Cx, Params};
-use crate::tasks::{Dataset, Sizes};
+use crate::tasks::{Dataset, Sizes, Slices};
 use candle_core::{Device, Result, Tensor};
 
 /// The objective of [`crate::tasks::Objective::PerToken`].
@@ -15,6 +15,8 @@ pub(super) struct PerToken<'a> {
     /// Empty where the test examples end the training.
     val: &'a Dataset,
     test: &'a Dataset,
+    /// Of the test answers.
+    slices: Option<Slices>,
     device: Device,
     model: Model,
     /// The same weights without gradients.
@@ -30,11 +32,13 @@ impl<'a> PerToken<'a> {
         device: &Device,
     ) -> Result<Self> {
         let io = Io::from(sizes);
+        let task = config.task.read().map_err(candle_core::Error::wrap)?;
         Ok(Self {
             config,
             train,
             val,
             test,
+            slices: task.slices(test),
             device: device.clone(),
             model: Model::new(&config.model, io, params)?,
             tested: Model::new(&config.model, io, &params.detached())?,
@@ -44,7 +48,8 @@ impl<'a> PerToken<'a> {
 
 impl PerToken<'_> {
     /// Every example has as many labels, so the share of right answers is that of all labels.
-    fn score(&self, data: &Dataset) -> Result<Score> {
+    /// `read` is given `(labels)` of each batch, which is 1 where an answer is right.
+    fn score(&self, data: &Dataset, read: &mut dyn FnMut(&Tensor) -> Result<()>) -> Result<Score> {
         let mut sum = ScoreSum::default();
         let train = &self.config.train;
         let size = train.micro_batch.unwrap_or(train.batch_size);
@@ -53,6 +58,7 @@ impl PerToken<'_> {
             let batch = Labelled::new(data.batch(range), data, &self.device)?;
             let found = batch.classify(&self.tested, &Cx::eval())?;
             sum.add(&found, batch.len())?;
+            read(&found.correct)?;
         }
         Ok(sum.score())
     }
@@ -85,11 +91,27 @@ impl Objective for PerToken<'_> {
         Ok(labelled.classify(&self.model, cx)?.loss)
     }
 
+    fn slices(&self) -> Option<&Slices> {
+        self.slices.as_ref()
+    }
+
     fn evaluate(&self) -> Result<Tested> {
         let val = self.val;
+        let val = (!val.is_empty()).then(|| self.score(val, &mut |_| Ok(())));
+        let mut correct = Vec::new();
+        let mut read = |found: &Tensor| {
+            correct.extend(found.flatten_all()?.to_vec1::<f32>()?);
+            Ok(())
+        };
+        let test = match self.slices {
+            Some(_) => self.score(self.test, &mut read)?,
+            None => self.score(self.test, &mut |_| Ok(()))?,
+        };
+        let slices = self.slices.as_ref();
         Ok(Tested {
-            val: (!val.is_empty()).then(|| self.score(val)).transpose()?,
-            test: self.score(self.test)?,
+            val: val.transpose()?,
+            test,
+            right: slices.map_or(Vec::new(), |slices| slices.right(&correct)),
         })
     }
 

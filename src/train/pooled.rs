@@ -158,6 +158,7 @@ impl Objective for Pooled<'_> {
         Ok(Tested {
             val: (!val.is_empty()).then(|| self.test(val)).transpose()?,
             test: self.test(&self.splits.test)?,
+            ..Tested::default()
         })
     }
 }

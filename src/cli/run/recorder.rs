@@ -121,12 +121,14 @@ impl<'a> RunRecorder<'a> {
     /// At the end of training. A run is done only if all that it leaves behind is there: where something cannot be
     /// written, it stays unfinished, behind a checkpoint if there is room for one.
     pub fn end(&mut self, trainer: &Trainer, outcome: Outcome) -> Result<()> {
-        if !self.kept.last {
-            return Ok(());
-        }
-        let written = self.flush().and_then(|()| match outcome {
-            Outcome::Diverged => Ok(()),
-            _ => self.weights(Weights::Last, trainer),
+        let slices = self.dir.write_slices(&trainer.slices());
+        let written = slices.and_then(|()| match (self.kept.last, outcome) {
+            (false, _) => Ok(()),
+            (true, Outcome::Diverged) => self.flush(),
+            (true, _) => {
+                self.flush()?;
+                self.weights(Weights::Last, trainer)
+            }
         });
         written.or_else(|e| self.checkpoint(trainer).and(Err(e)))
     }

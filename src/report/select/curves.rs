@@ -12,7 +12,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 /// What tells panels apart: the task and its data. All else belongs to a line.
 #[rustfmt::skip]
-const PANEL: [&str; 9] = [
+pub(super) const PANEL: [&str; 9] = [
     "task", "protocol", "dataset", "tokenizer", "contour_length", "seq_len", "kv_pairs", "vocab_size", "train_examples",
 ];
 

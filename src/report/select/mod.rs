@@ -8,6 +8,7 @@ mod naming;
 mod outcomes;
 mod perplexities;
 mod points;
+mod slices;
 
 pub(super) use accuracies::accuracies;
 pub(super) use axes::axes;
@@ -16,6 +17,8 @@ pub use curves::Curve;
 pub(super) use outcomes::{times, tuning};
 pub(super) use perplexities::perplexities;
 pub(super) use points::points;
+pub(super) use slices::slices;
+pub use slices::Sliced;
 
 use super::grid::{fact, Facts, Grid, PrintedNumber};
 use super::mixed;

@@ -46,7 +46,7 @@ pub mod numpy;
 
 use super::limits::{self, Length, Lengths, Rule};
 use super::synthetic::is_zero;
-use super::{Dataset, Generator, NoRecall, Objective, Sizes, Splits, Task, TaskEntry};
+use super::{Dataset, Generator, NoRecall, Objective, Sizes, Slices, Splits, Task, TaskEntry};
 use crate::config::TaskConfig;
 use crate::error::{refuse, Result};
 use rayon::prelude::*;
@@ -235,6 +235,26 @@ impl Task for MqarConfig {
             accuracy,
             predictor,
         })
+    }
+
+    /// By the pair that a question asks for, in the order in which they are first shown, and by the tokens from its value,
+    /// where it was shown last, to the question.
+    fn slices(&self, test: &Dataset) -> Option<Slices> {
+        let (mut pairs, mut distances) = (Vec::new(), Vec::new());
+        for example in 0..test.len() {
+            let example = test.batch(example..example + 1);
+            for position in example.positions {
+                let asked = *position as usize;
+                let key = &example.tokens[asked + 1 - self.key_tokens..=asked];
+                let mut shown = example.tokens[..self.context()].chunks_exact(self.width());
+                let shows = |pair: &[u32]| &pair[..self.key_tokens] == key;
+                pairs.push(shown.clone().position(shows)?);
+                let value = self.width() * shown.rposition(shows)? + self.key_tokens;
+                distances.push(asked - value);
+            }
+        }
+        let slices = Slices::default().each("pair", &pairs);
+        Some(slices.octaves("distance", &distances))
     }
 
     fn label(&self) -> String {

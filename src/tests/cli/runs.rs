@@ -2,6 +2,7 @@
 
 use super::{numbers, World};
 use dsf::ops::Simd;
+use std::collections::BTreeMap;
 use std::fs;
 
 const SMOKE: &str = "mqar --preset smoke --epochs 2";
@@ -268,4 +269,56 @@ fn variants_of_recall_are_runs_of_their_own_and_the_released_generator_has_none(
         let refused = world.dsf(line).refused();
         assert!(refused.contains("means nothing to the task"), "{refused}");
     }
+}
+
+/// Accuracies by pair and by distance are kept, shown, and those of the whole test set taken apart.
+#[test]
+fn a_run_of_mqar_tells_its_answers_apart() {
+    let world = World::new();
+    world.dsf("mqar --preset smoke --epochs 2 --seed 3 -q").ok();
+    world.dsf("mqar --preset smoke --epochs 2 --seed 4 -q").ok();
+    for run in world.runs("results") {
+        let read = |file: &str| {
+            let mut table = csv::Reader::from_path(run.join(file)).unwrap();
+            let rows = table.deserialize::<BTreeMap<String, String>>();
+            rows.map(Result::unwrap).collect::<Vec<_>>()
+        };
+        let (slices, epochs) = (read("slices.csv"), read("metrics.csv"));
+        let number = |row: &BTreeMap<String, String>, name: &str| row[name].parse::<f64>().unwrap();
+        for epoch in &epochs {
+            for by in ["pair", "distance"] {
+                let of = slices.iter();
+                let of = of.filter(|row| row["epoch"] == epoch["epoch"] && row["by"] == by);
+                let right: f64 = of
+                    .clone()
+                    .map(|row| number(row, "answers") * number(row, "accuracy"))
+                    .sum();
+                let answers: f64 = of.map(|row| number(row, "answers")).sum();
+                assert_eq!(answers, 200.0);
+                assert!((right / answers - number(epoch, "accuracy")).abs() < 1e-6);
+            }
+        }
+    }
+    let pairs = world.dsf("report --by pair").ok();
+    assert!(pairs.contains("mixer \\ pair"), "{pairs}");
+    assert!(pairs.contains("over 2 seeds"), "{pairs}");
+    let distances = world.dsf("report --by distance --format csv").ok();
+    assert!(distances.contains(",distance,2,3,"), "{distances}");
+    let run = world.runs("results").remove(0);
+    let shown = world.dsf(&format!("show {}", run.display())).ok();
+    assert!(shown.contains("by distance"), "{shown}");
+    fs::write(
+        run.join("slices.csv"),
+        "epoch,by,from,to,answers,accuracy\n",
+    )
+    .unwrap();
+    let changed = world.dsf("report --by pair");
+    assert!(changed.err.contains("slices.csv"), "{}", changed.err);
+    let summary = world.dsf("report results/mqar.csv --by pair");
+    assert_eq!(summary.code, 2);
+    assert!(
+        summary.err.contains("give the results folder"),
+        "{}",
+        summary.err
+    );
 }

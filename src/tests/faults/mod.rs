@@ -65,6 +65,7 @@ fn no_leftovers(run: &Path) {
             "config.json",
             "env.json",
             "metrics.csv",
+            "slices.csv",
             "losses.csv",
             "best.safetensors",
             "weights.safetensors",

@@ -234,3 +234,54 @@ fn a_validation_set_is_drawn_from_a_stream_of_its_own() {
         "{message}"
     );
 }
+
+/// By hand, on the example of this file's head: pairs a 1, b 2, c 3, of which c and a are shown again.
+#[test]
+fn answers_are_told_apart_by_pair_and_by_the_distance_from_the_value_shown_last() {
+    let config = MqarConfig {
+        overwrites: 2,
+        ..config(Generator::Native, 16, 3, 64)
+    };
+    let [a, b, c] = [1, 2, 3];
+    let tokens = vec![a, 41, b, 42, c, 43, c, 44, a, 45, b, 0, a, 0, c, 0];
+    let test = Dataset {
+        seq_len: 16,
+        labels_per_example: 3,
+        tokens,
+        positions: vec![10, 12, 14],
+        answers: vec![42, 45, 44],
+    };
+    let slices = Task::slices(&config, &test).unwrap();
+    let of = |right: [f32; 3]| -> Vec<(&str, usize, usize)> {
+        let right = slices.right(&right);
+        let found = slices.all().into_iter().zip(right);
+        let found = found.filter(|(_, right)| *right > 0);
+        found
+            .map(|(slice, _)| (slice.by, slice.from, slice.to))
+            .collect()
+    };
+    assert_eq!(of([1.0, 0.0, 0.0]), [("pair", 1, 1), ("distance", 4, 7)]);
+    assert_eq!(of([0.0, 1.0, 0.0]), [("pair", 0, 0), ("distance", 2, 3)]);
+    assert_eq!(of([0.0, 0.0, 1.0]), [("pair", 2, 2), ("distance", 4, 7)]);
+}
+
+#[test]
+fn every_answer_is_in_one_slice_of_each_kind() {
+    for (key_tokens, overwrites, passes) in [(1, 0, 1), (2, 1, 1), (1, 2, 2)] {
+        let config = MqarConfig {
+            key_tokens,
+            overwrites,
+            passes,
+            test_examples: 50,
+            ..config(Generator::Native, 60, 4, 128)
+        };
+        let (_, test) = per_token(&config);
+        let slices = Task::slices(&config, &test).unwrap().all();
+        let of = |by: &str| -> Vec<usize> {
+            let of = slices.iter().filter(|slice| slice.by == by);
+            of.map(|slice| slice.answers).collect()
+        };
+        assert_eq!(of("pair"), [50; 4]);
+        assert_eq!(of("distance").iter().sum::<usize>(), 200);
+    }
+}
