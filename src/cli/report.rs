@@ -39,11 +39,11 @@ pub(super) struct Arguments {
     /// Loss and accuracy, on text perplexities, by epoch.
     #[arg(long, conflicts_with_all = ["table", "figure", "metric", "orient", "over", "experiment", "all"])]
     curves: bool,
-    /// Accuracy by pair or by distance, from the run folders.
+    /// Accuracy by `pair` or `distance`.
     ///
-    /// Of MQAR after the last epoch: by the pair that a question asks for, or by the tokens between its value and the
+    /// From the run folders of MQAR, after the last epoch: by the pair that a question asks for, or by the tokens between its value and the
     /// question. Every epoch is in runs/ID/slices.csv.
-    #[arg(long, value_enum, value_name = "WHAT", conflicts_with_all = ["table", "figure", "metric", "orient", "over", "experiment", "all", "curves", "claims", "check"])]
+    #[arg(long, value_enum, value_name = "WHAT", hide_possible_values = true, conflicts_with_all = ["table", "figure", "metric", "orient", "over", "experiment", "all", "curves", "claims", "check"])]
     by: Option<By>,
     /// Every figure and table, and a page, into --out.
     ///
@@ -54,8 +54,8 @@ pub(super) struct Arguments {
     /// Verdicts on what the paper claims.
     ///
     /// A verdict a claim at the paper's sizes, and apart from it at the sizes of other runs, with effect, interval and level.
-    /// With names, as in --claims=ssd-beats-s6, these claims alone, and where one is undecided the command that would decide.
-    #[arg(long, value_name = "NAMES", num_args = 0.., require_equals = true, value_delimiter = ',', value_parser = claim_names(),
+    /// With names, as in --claims=ssd-beats-s6, those claims alone, and where one is undecided the command that would decide.
+    #[arg(long, value_name = "NAME", num_args = 0.., require_equals = true, value_delimiter = ',', value_parser = claim_names(),
           hide_possible_values = true,
           conflicts_with_all = ["table", "figure", "experiment", "metric", "orient", "over", "curves", "all"])]
     claims: Option<Vec<String>>,
