@@ -142,7 +142,7 @@ fn obtain(bytes: usize) -> (*mut u8, bool) {
     })
 }
 
-/// As [`obtain`], or the bytes in use if the system has no more.
+/// A block, and whether it is known to be zero; the bytes in use if the system has no more.
 fn obtained(bytes: usize) -> Result<(*mut u8, bool), usize> {
     let mut blocks = blocks();
     if let Some(block) = blocks.take(bytes) {

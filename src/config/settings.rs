@@ -384,7 +384,7 @@ pub static SETTINGS: Settings = {
             .shown(column(17, Is("0"), "test examples; of a text as train_examples, validation alike")),
         row("val-examples", At::Task("val_examples"), ANY, Task,
             "Validation examples, which choose the epoch")
-            .more(&[(LABELS, "And end the training (--stop-at), and choose the rate in reports, so that nothing is chosen by the test \
+            .more(&[(LABELS, "They also end the training (--stop-at) and choose the rate in reports, so that nothing is chosen by the test \
                 examples; 0 is none. By default as many as test examples; under --protocol reference and paper 0, so that training \
                 ends by the test examples, as released."), (POOLED, "0 is none. By default those of the official split.")])
             .shown(column(32, Empty, "validation examples, which choose an epoch")),
@@ -507,8 +507,8 @@ pub static SETTINGS: Settings = {
         row("tokens-at-once", At::Rule, ANY, Recipe, ""),
         row("seed", At::Run("seed"), ANY, Training,
             "Seed of initial weights and dropout")
-            .more(&[(LABELS, "And, but under --protocol reference, of the examples."), (POOLED, "And of the order of examples; \
-                but under --protocol reference, of generated examples as well."), (TEXT, "And of the order of examples.")])
+            .more(&[(LABELS, "Also of the examples, unless --protocol is reference."), (POOLED, "Also of the order of examples, and \
+                of generated examples unless --protocol is reference."), (TEXT, "Also of the order of examples.")])
             .common()
             .shown(column(29, Required, "seed of initial weights and dropout").role(Seed)),
     ])

@@ -72,8 +72,9 @@ pub struct Asked {
     pub metric: Option<String>,
     /// What learning rates are chosen on [default: best].
     ///
-    /// Of generated tasks with --val-examples the validation accuracy in any case. With held-out, tasks that record no number of a validation split take half of
-    /// the seeds: each half is reported at the rate that is best on the other (cross-fitting).
+    /// Where synthetic tasks have validation examples (--val-examples), these choose in any case. With held-out, tasks
+    /// without a validation split take half of the seeds: each half is reported at the rate that is best on the other
+    /// (cross-fitting).
     #[arg(
         long,
         value_enum,

@@ -15,7 +15,7 @@ use statrs::distribution::{Beta, Binomial, ContinuousCDF, DiscreteCDF, Normal};
 /// A run in a stratum.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Trial {
-    /// What is compared: 1 or 0 for two mixers, the logarithm of a size for a trend.
+    /// Score that is compared: 1 or 0 for two mixers, the logarithm of a size for a trend.
     pub score: f64,
     /// Whether it solved its task.
     pub solved: bool,
@@ -23,7 +23,7 @@ pub(super) struct Trial {
     pub time: Option<Time>,
 }
 
-/// How long a run took.
+/// Duration of a run.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Time {
     /// Training examples.
@@ -174,7 +174,7 @@ impl Difference {
         [(self.mean - half).max(-1.0), (self.mean + half).min(1.0)]
     }
 
-    /// How probable it is, were the difference `bound`, to see one as high as this and one as low.
+    /// Probabilities of an estimate as high as this one, and as low, if the difference were `bound`.
     pub fn tails(&self, bound: f64) -> [f64; 2] {
         let z = match bound {
             0.0 => self.z,
@@ -268,7 +268,7 @@ impl Share {
         ]
     }
 
-    /// How probable it is, were the share `bound`, to see one as high as this and one as low.
+    /// Probabilities of a share as high as this one, and as low, if the true one were `bound`.
     pub fn tails(&self, bound: f64) -> [f64; 2] {
         if bound <= 0.0 {
             return [if self.solved > 0 { 0.0 } else { 1.0 }, 1.0];

@@ -83,7 +83,7 @@ impl Estimate {
         [self.mean - half, self.mean + half]
     }
 
-    /// How probable it is, were the quantity `bound`, to see a mean as high as this one and one as low.
+    /// Probabilities of a mean as high as this one, and as low, if the quantity were `bound`.
     pub fn tails(&self, bound: f64) -> [f64; 2] {
         let apart = self.mean - bound;
         let below = match apart.partial_cmp(&0.0) {

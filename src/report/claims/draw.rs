@@ -99,7 +99,7 @@ fn grid(title: String, judged: &[&Judgement], whole: bool) -> Grid {
 }
 
 impl Judgement {
-    /// As a title names them.
+    /// The sizes of its runs, for a title.
     fn sizes(&self) -> String {
         match self.paper {
             true => "at the paper's sizes".to_owned(),

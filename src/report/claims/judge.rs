@@ -46,7 +46,7 @@ pub(super) struct Test {
     pub is_level: bool,
 }
 
-/// What was found of a quantity.
+/// The estimate of a quantity and what stands beside it.
 #[derive(Clone, Debug)]
 pub(super) struct Found {
     pub evidence: Evidence,
@@ -85,7 +85,7 @@ impl Evidence {
         }
     }
 
-    /// Of the cell and the mixer with the fewest.
+    /// Seeds of the cell and the mixer with the fewest.
     pub fn seeds(&self) -> usize {
         match self {
             Self::Means(estimate) => estimate.seeds,
@@ -102,7 +102,7 @@ impl Evidence {
         })
     }
 
-    /// How many seeds should decide whether it is inside `within`, were it to stay as it is; `None` where no number that is
+    /// Seeds that should decide whether it is inside `within`, were it to stay as it is; `None` where no number that is
     /// worth it would.
     pub fn seeds_to_decide(&self, within: Within) -> Option<usize> {
         match self {
@@ -201,7 +201,7 @@ pub(super) fn levels(claim: &Claim, tests: &[Test]) -> [f64; 2] {
     }
 }
 
-/// What the levels of a claim come to, after Holm's correction over all claims that are judged together.
+/// The verdict that the levels of a claim give, after Holm's correction over all claims that are judged together.
 pub(super) fn verdict([supported, contradicted]: [f64; 2]) -> Verdict {
     match (supported <= ALPHA, contradicted <= ALPHA) {
         (true, _) => Verdict::Supported,
@@ -370,7 +370,7 @@ impl Judged<'_> {
     fn solved(&self, compared: &[Vec<(f64, &Cell)>], above: f64) -> Result<Found, Problem> {
         let mixers: Vec<(&str, f64)> = self.contrast.weights.clone();
         let mut missing = Missing::default();
-        // Of each mixer a stratum a set of cells and a rate; of each cell and seed whether some rate solves it.
+        // A mixer has a stratum for each set of cells and rate, and a cell one outcome a seed: whether some rate solves it.
         let mut strata = vec![Vec::new(); mixers.len()];
         let mut seeds: BTreeMap<(usize, &[String], usize), bool> = BTreeMap::new();
         for set in compared {
@@ -468,7 +468,7 @@ impl Judged<'_> {
         })
     }
 
-    /// What a test compares: 1 and 0 for the mixers of a difference; for a slope the binary logarithm of its axis.
+    /// Score of a run in the test: 1 and 0 for the mixers of a difference; for a slope the binary logarithm of its axis.
     fn score(&self, side: usize, cell: &Cell) -> f64 {
         match self.contrast.over {
             Over::Cells => f64::from(u8::from(side == 0)),

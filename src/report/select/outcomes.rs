@@ -56,11 +56,7 @@ pub(in super::super) fn times(of: &Selection) -> Selected {
         );
         grid
     });
-    Selected {
-        results: Vec::new(),
-        heading: heading(of),
-        ..selected(of, grids)
-    }
+    of_all_runs(of, grids)
 }
 
 /// The expected best of k rates, over k.
@@ -91,15 +87,16 @@ pub(in super::super) fn tuning(of: &Selection) -> Selected {
         );
         grid
     });
-    Selected {
-        results: Vec::new(),
-        heading: heading(of),
-        ..selected(of, grids)
-    }
+    of_all_runs(of, grids)
 }
 
-fn heading(of: &Selection) -> String {
-    format!("{}: {}", of.figure.title(), of.figure.about)
+/// `grids` under the title of their figure. No rate won in them.
+fn of_all_runs(of: &Selection, grids: Vec<Grid>) -> Selected {
+    Selected {
+        results: Vec::new(),
+        heading: format!("{}: {}", of.figure.title(), of.figure.about),
+        ..selected(of, grids)
+    }
 }
 
 /// The mean over the seeds of one rate; `None` where no run has ended.

@@ -58,7 +58,7 @@ impl World {
     }
 }
 
-/// What is said of the index.
+/// Reason that an error gives for the index.
 fn named(error: &Error) -> String {
     let message = error.to_string();
     let (place, why) = message.split_once(": ").unwrap();
