@@ -287,7 +287,7 @@ pub fn claims(rows: &[Record], presets: PresetsOf, asked: &Asked) -> Result<Repo
     claims::claims(&own_data::marked(rows), presets, asked)
 }
 
-/// Which of `runs` have a validation set of their own, by which their rates are chosen.
+/// Note on the `runs` whose rates are chosen by a validation set of their own.
 fn validation_note(runs: &[&Record]) -> Option<String> {
     let with = runs.iter().filter(|run| score::has_validation_set(run));
     let count = with.count();
@@ -343,7 +343,7 @@ pub enum By {
 }
 
 impl By {
-    /// As in `slices.csv`, and what it means.
+    /// Name of the property in `slices.csv`, and its meaning.
     fn names(self) -> [&'static str; 2] {
         match self {
             Self::Pair => ["pair", "the pair asked for, in the order shown"],

@@ -95,7 +95,7 @@ pub(super) struct Difference {
     pub error: f64,
     /// The normal deviate of the test against zero, with the continuity correction; 0 where no stratum can tell.
     pub z: f64,
-    /// Of the mixer and the cell with the fewest.
+    /// Seeds of the mixer and the cell with the fewest.
     pub seeds: usize,
 }
 

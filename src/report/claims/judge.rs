@@ -563,7 +563,7 @@ impl Judged<'_> {
     }
 }
 
-/// What keeps a quantity from being estimated.
+/// Reasons for which a quantity cannot be estimated.
 #[derive(Default)]
 struct Missing {
     runs: Vec<String>,

@@ -74,7 +74,7 @@ pub fn claims(rows: &[Record], presets: PresetsOf, asked: &Asked) -> Result<Repo
         .flat_map(|(claim, studies)| of_studies(claim, studies, asked))
         .collect();
     let levels: Vec<[f64; 2]> = drafts.iter().map(Draft::levels).collect();
-    // What has no number is no look at the data.
+    // A claim without a number has not looked at the data.
     let looked = |draft: &Draft| draft.tests.iter().any(|test| test.found.is_ok());
     let counted = drafts
         .iter()

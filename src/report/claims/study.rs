@@ -32,7 +32,7 @@ pub(super) struct Kind<'a> {
     pub preset: &'static str,
     /// What they have otherwise than that.
     pub differences: Vec<Difference>,
-    /// What some mixer has otherwise than its own preset, such as the start of its steps; empty where none has.
+    /// Settings in which some mixer is not its preset, such as the start of its steps; empty where there are none.
     pub of_mixers: String,
     pub tokenizer: &'a str,
     pub precision: &'a str,
@@ -96,7 +96,7 @@ impl Axis {
 /// Runs of a mixer at one point, and in which of its own settings they are not its preset's.
 struct Candidate<'a> {
     group: &'a Group<'a>,
-    /// How many these are, and their text; the latter is empty for the preset's.
+    /// Number of these settings, and their text, which is empty for the preset's.
     setting: (usize, String),
 }
 
