@@ -46,7 +46,10 @@ pub fn hub() -> Result<PathBuf> {
 /// As [`lra`].
 pub fn home() -> Result<PathBuf> {
     home_from(variable).ok_or_else(|| {
-        Error::usage("no home folder is known: say where data lies by --data-dir or HF_HOME")
+        Error::flag(
+            "--data-dir",
+            "no home folder is known: say by this flag or by HF_HOME where data lies",
+        )
     })
 }
 

@@ -1,5 +1,5 @@
-//! What can go wrong, by kind: each error is one sentence that names the thing, the place and the remedy, and its kind
-//! decides the exit code of the program.
+//! Errors by kind. The kind decides the exit code of the program; what is at fault (a flag, a file and the place in it) and
+//! the reason are fields, so that programs and tests match on them and the sentence may be improved.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -7,19 +7,38 @@ use std::path::{Path, PathBuf};
 /// The library's result.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
-/// Returns an [`Error::Refused`] whose sentence is written as in [`format!`].
+/// Returns an [`Error::Refused`]. The reason is written as in [`format!`]; a flag at fault stands before it, with the value
+/// that it has if it has one:
+///
+/// ```ignore
+/// refuse!("there are no batches");
+/// refuse!(flag "--prompt", "empty: a text needs at least one token to go on from");
+/// refuse!(flag "--threads" = n, "must be 1 to 1024");
+/// ```
 macro_rules! refuse {
-    ($($sentence:tt)*) => {
-        return Err($crate::error::Error::usage(format!($($sentence)*)))
+    (flag $flag:literal = $value:expr, $($reason:tt)*) => {
+        $crate::error::refuse!(flag ($flag) = $value, $($reason)*)
+    };
+    (flag ($flag:expr) = $value:expr, $($reason:tt)*) => {
+        return Err($crate::error::Error::flag_value(&$flag, &$value, format!($($reason)*)))
+    };
+    (flag $flag:literal, $($reason:tt)*) => {
+        $crate::error::refuse!(flag ($flag), $($reason)*)
+    };
+    (flag ($flag:expr), $($reason:tt)*) => {
+        return Err($crate::error::Error::flag(&$flag, format!($($reason)*)))
+    };
+    ($($reason:tt)*) => {
+        return Err($crate::error::Error::usage(format!($($reason)*)))
     };
 }
 
-/// [`refuse!`] unless what it is given holds.
+/// [`refuse!`] unless the condition holds.
 macro_rules! ensure {
-    ($holds:expr, $($sentence:tt)*) => {
+    ($holds:expr, $($refusal:tt)*) => {
         match $holds {
             true => {}
-            false => $crate::error::refuse!($($sentence)*),
+            false => $crate::error::refuse!($($refusal)*),
         }
     };
 }
@@ -53,36 +72,24 @@ pub mod exit {
 pub enum Error {
     /// The request cannot be carried out: a wrong flag, name or size.
     #[error("{0}")]
-    Refused(String),
-    /// Data that the request needs are not there. The sentence says where they were looked for and what gets them.
+    Refused(Box<Diagnostic>),
+    /// Data that the request needs are not there. The reason says where they were looked for and how to get them.
     #[error("{0}")]
-    Missing(String),
+    Missing(Box<Diagnostic>),
     /// A file of data that is not understood.
-    #[error("{}{}: {reason}", path.display(), position.map(|at| format!(", {at}")).unwrap_or_default())]
-    Data {
-        /// The file or folder.
-        path: PathBuf,
-        /// Where in the file, if in one place.
-        position: Option<Position>,
-        /// What is wrong, what would be right, and the remedy.
-        reason: String,
-    },
+    #[error("{0}")]
+    Data(Box<Diagnostic>),
     /// A file that this program wrote and that was damaged or edited since.
-    #[error("{}: {reason}", path.display())]
-    Corrupt {
-        /// The file.
-        path: PathBuf,
-        /// What is wrong and the remedy.
-        reason: String,
-    },
+    #[error("{0}")]
+    Corrupt(Box<Diagnostic>),
     /// The operating system refused a file operation.
     #[error("cannot {action} {}: {source}", path.display())]
     Io {
-        /// What was tried, as a verb: "read", "write", "create".
+        /// The operation as a verb: "read", "write", "create".
         action: &'static str,
         /// The file or folder.
         path: PathBuf,
-        /// What the system said.
+        /// The system's error.
         source: std::io::Error,
     },
     /// A tensor operation failed: a bug in this program or memory that ran out.
@@ -94,6 +101,59 @@ pub enum Error {
     /// Another process is working on this run.
     #[error("run {0} is being worked on by another process")]
     Busy(String),
+}
+
+/// The place of an error and its reason. As text: `PATH, line 3: --flag VALUE: reason`, of which what is unknown is left out.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Diagnostic {
+    /// The file or folder at fault.
+    pub path: Option<PathBuf>,
+    /// The place in that file, if it is one place.
+    pub position: Option<Position>,
+    /// The flag at fault with its dashes, or the environment variable.
+    pub flag: Option<String>,
+    /// The value of the flag, where the fault lies in it.
+    pub value: Option<String>,
+    /// What is wrong, what would be right, and the remedy.
+    pub reason: String,
+}
+
+impl fmt::Display for Diagnostic {
+    fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
+        match (&self.path, &self.position) {
+            (Some(path), Some(position)) => write!(f, "{}, {position}: ", path.display())?,
+            (Some(path), None) => write!(f, "{}: ", path.display())?,
+            (None, _) => {}
+        }
+        match (&self.flag, &self.value) {
+            (Some(flag), Some(value)) => write!(f, "{flag} {value}: ")?,
+            (Some(flag), None) => write!(f, "{flag}: ")?,
+            (None, _) => {}
+        }
+        f.write_str(&self.reason)
+    }
+}
+
+impl Diagnostic {
+    fn new(reason: impl Into<String>) -> Box<Self> {
+        Box::new(Self {
+            reason: reason.into(),
+            ..Self::default()
+        })
+    }
+
+    fn at(
+        path: impl AsRef<Path>,
+        position: Option<Position>,
+        reason: impl Into<String>,
+    ) -> Box<Self> {
+        Box::new(Self {
+            path: Some(path.as_ref().to_owned()),
+            position,
+            reason: reason.into(),
+            ..Self::default()
+        })
+    }
 }
 
 /// A place in a file of data.
@@ -119,33 +179,99 @@ impl fmt::Display for Position {
 
 impl Error {
     /// A refusal of the request, see [`Error::Refused`].
-    pub fn usage(message: impl Into<String>) -> Self {
-        Self::Refused(message.into())
+    pub fn usage(reason: impl Into<String>) -> Self {
+        Self::Refused(Diagnostic::new(reason))
+    }
+
+    /// A refusal for a flag: one that is missing, superfluous, or unusable whatever its value.
+    pub fn flag(flag: impl fmt::Display, reason: impl Into<String>) -> Self {
+        let mut diagnostic = Diagnostic::new(reason);
+        diagnostic.flag = Some(flag.to_string());
+        Self::Refused(diagnostic)
+    }
+
+    /// A refusal for the value of a flag.
+    pub fn flag_value(
+        flag: impl fmt::Display,
+        value: impl fmt::Display,
+        reason: impl Into<String>,
+    ) -> Self {
+        let mut diagnostic = Diagnostic::new(reason);
+        diagnostic.flag = Some(flag.to_string());
+        diagnostic.value = Some(value.to_string());
+        Self::Refused(diagnostic)
+    }
+
+    /// Data that are not there, see [`Error::Missing`].
+    pub fn missing(reason: impl Into<String>) -> Self {
+        Self::Missing(Diagnostic::new(reason))
+    }
+
+    /// Data that are not in the file or folder `path`, see [`Error::Missing`].
+    pub fn missing_at(path: impl AsRef<Path>, reason: impl Into<String>) -> Self {
+        Self::Missing(Diagnostic::at(path, None, reason))
     }
 
     /// A file of data that is not understood as a whole, see [`Error::Data`].
     pub fn data(path: impl AsRef<Path>, reason: impl Into<String>) -> Self {
-        Self::Data {
-            path: path.as_ref().to_owned(),
-            position: None,
-            reason: reason.into(),
-        }
+        Self::Data(Diagnostic::at(path, None, reason))
     }
 
     /// A file of data that is not understood at one place, see [`Error::Data`].
     pub fn data_at(path: impl AsRef<Path>, position: Position, reason: impl Into<String>) -> Self {
-        Self::Data {
-            path: path.as_ref().to_owned(),
-            position: Some(position),
-            reason: reason.into(),
-        }
+        Self::Data(Diagnostic::at(path, Some(position), reason))
     }
 
     /// A damaged or edited file of this program, see [`Error::Corrupt`].
     pub fn corrupt(path: impl AsRef<Path>, reason: impl Into<String>) -> Self {
-        Self::Corrupt {
-            path: path.as_ref().to_owned(),
-            reason: reason.into(),
+        Self::Corrupt(Diagnostic::at(path, None, reason))
+    }
+
+    /// The error as a refusal of the request: what is at fault and why remain.
+    pub fn into_refusal(self) -> Self {
+        match self {
+            Self::Refused(_) => self,
+            other => Self::Refused(Box::new(other.diagnostic())),
+        }
+    }
+
+    /// The refusal of a request that stands at `position` of the file `path`.
+    pub fn in_file(self, path: impl AsRef<Path>, position: Option<Position>) -> Self {
+        let mut diagnostic = self.diagnostic();
+        if diagnostic.path.is_some() {
+            diagnostic = *Diagnostic::new(self.to_string());
+        }
+        diagnostic.path = Some(path.as_ref().to_owned());
+        diagnostic.position = position;
+        Self::Refused(Box::new(diagnostic))
+    }
+
+    /// The kind as one word, for programs.
+    pub fn kind(&self) -> &'static str {
+        match self {
+            Self::Refused(_) => "refused",
+            Self::Missing(_) => "missing",
+            Self::Data(_) => "data",
+            Self::Corrupt(_) => "corrupt",
+            Self::Io { .. } => "io",
+            Self::Tensor(_) => "computation",
+            Self::Stopped => "stopped",
+            Self::Busy(_) => "busy",
+        }
+    }
+
+    /// The place and the reason, of any kind.
+    pub fn diagnostic(&self) -> Diagnostic {
+        match self {
+            Self::Refused(own) | Self::Missing(own) | Self::Data(own) | Self::Corrupt(own) => {
+                (**own).clone()
+            }
+            Self::Io {
+                action,
+                path,
+                source,
+            } => *Diagnostic::at(path, None, format!("cannot {action} it: {source}")),
+            Self::Tensor(_) | Self::Stopped | Self::Busy(_) => *Diagnostic::new(self.to_string()),
         }
     }
 
@@ -164,7 +290,7 @@ impl Error {
         match self {
             Self::Refused(_) => exit::REFUSED,
             Self::Missing(_) => exit::NO_DATA,
-            Self::Data { .. } | Self::Corrupt { .. } => exit::BAD_DATA,
+            Self::Data(_) | Self::Corrupt(_) => exit::BAD_DATA,
             Self::Io { .. } | Self::Tensor(_) => exit::FAILED,
             Self::Stopped => exit::STOPPED,
             Self::Busy(_) => exit::BUSY,
@@ -172,8 +298,25 @@ impl Error {
     }
 }
 
-/// The sentence for an unknown name: the nearest known one first, then all of them.
+/// The refusal of an unknown name: the nearest known one first, then all of them.
 pub fn unknown<'a>(kind: &str, given: &str, known: impl IntoIterator<Item = &'a str>) -> Error {
+    let remedy = known_names(given, known);
+    Error::usage(format!("unknown {kind} `{given}`.{remedy}"))
+}
+
+/// [`unknown`], of a name that is the value of `flag`.
+pub fn unknown_value<'a>(
+    flag: &str,
+    kind: &str,
+    given: &str,
+    known: impl IntoIterator<Item = &'a str>,
+) -> Error {
+    let remedy = known_names(given, known);
+    Error::flag_value(flag, given, format!("unknown {kind}.{remedy}"))
+}
+
+/// The known name nearest to `given`, if one is near, and all of them.
+fn known_names<'a>(given: &str, known: impl IntoIterator<Item = &'a str>) -> String {
     let known: Vec<&str> = known.into_iter().collect();
     let nearest = known
         .iter()
@@ -181,10 +324,7 @@ pub fn unknown<'a>(kind: &str, given: &str, known: impl IntoIterator<Item = &'a 
         .min()
         .filter(|(distance, k)| *distance <= k.len().max(given.len()) / 2);
     let hint = nearest.map_or(String::new(), |(_, k)| format!(" Did you mean `{k}`?"));
-    Error::usage(format!(
-        "unknown {kind} `{given}`.{hint} Known: {}",
-        known.join(", ")
-    ))
+    format!("{hint} Known: {}", known.join(", "))
 }
 
 #[cfg(test)]
@@ -212,7 +352,7 @@ mod tests {
             (Error::usage("x"), 2),
             (Error::data("x", "y"), 65),
             (Error::corrupt("x", "y"), 65),
-            (Error::Missing("x".to_owned()), 66),
+            (Error::missing("x"), 66),
             (io, 1),
             (candle_core::Error::Msg("x".to_owned()).into(), 1),
             (Error::Busy("x".to_owned()), 69),

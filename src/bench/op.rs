@@ -77,7 +77,7 @@ impl OpTiming {
         let shape = shape(op, request)?;
         if !(1..=MOST_REPEATS).contains(&request.repeats) {
             let repeats = request.repeats;
-            refuse!("--repeats must be 1 to {MOST_REPEATS}, not {repeats}");
+            refuse!(flag "--repeats" = repeats, "must be 1 to {MOST_REPEATS}");
         }
         let io = match request.dtype {
             Number::F32 => DType::F32,

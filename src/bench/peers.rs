@@ -124,8 +124,7 @@ impl Peer {
         let command: Vec<String> = line.split_whitespace().map(str::to_owned).collect();
         ensure!(
             !command.is_empty(),
-            "--peer is empty: name a program and its arguments"
-        );
+            flag "--peer", "empty: name a program and its arguments");
         Ok(Self {
             name: line.to_owned(),
             command,
@@ -228,7 +227,7 @@ fn numbers(list: &Value) -> Vec<f64> {
 /// Runs `command` to its end; the last line of its stdout is its report.
 pub(super) fn call(command: &[String]) -> Result<Value> {
     let (title, [program, arguments @ ..]) = (command.join(" "), command) else {
-        refuse!("--peer names no program");
+        refuse!(flag "--peer", "names no program");
     };
     let output = Command::new(program)
         .args(arguments)

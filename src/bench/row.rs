@@ -1,7 +1,7 @@
 //! A measurement as a row of a CSV file: one schema for CPU and GPU, checks and times.
 
 use super::timer::{Clock, Spread, Timing};
-use crate::error::{Error, Result};
+use crate::error::{Error, Position, Result};
 use crate::files::write_atomic;
 use crate::store::to_csv;
 use serde::{Deserialize, Serialize};
@@ -230,10 +230,8 @@ pub fn read_csv(path: &Path) -> Result<Vec<Row>> {
     let mut reader = csv::Reader::from_reader(file);
     let rows = reader.deserialize().enumerate().map(|(index, row)| {
         row.map_err(|e| {
-            let (line, file) = (index + 2, path.display());
-            Error::usage(format!(
-                "{file}, line {line}: no row of this version's measurements: {e}; move the file away, or give another --csv"
-            ))
+            let reason = format!("no row of this version's measurements: {e}; move the file away, or give another --csv");
+            Error::data_at(path, Position::Line(index as u64 + 2), reason).into_refusal()
         })
     });
     rows.collect()

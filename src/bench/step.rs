@@ -88,7 +88,7 @@ impl Step {
     /// The first steps of `config`, `steps` of them timed. Refuses sizes that cannot fit into memory.
     pub fn new(config: RunConfig, steps: usize) -> Result<Self> {
         let few = (1..=MOST_STEPS).contains(&steps);
-        ensure!(few, "--steps must be 1 to {MOST_STEPS}, not {steps}");
+        ensure!(few, flag "--steps" = steps, "must be 1 to {MOST_STEPS}");
         check_memory(&config)?;
         Self::scheduled(config, Schedule::single(steps), Form::Launched)
     }

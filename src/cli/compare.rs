@@ -2,7 +2,7 @@
 
 use super::results::{self, Form};
 use super::{exit, Global};
-use crate::error::{unknown, Result};
+use crate::error::{unknown_value, Result};
 use crate::report;
 use crate::store::{Metric, METRICS};
 use clap::Args;
@@ -51,5 +51,12 @@ pub(super) fn main(arguments: Arguments, global: &Global) -> Result<u8> {
 /// With underscores as in a summary, or with hyphens as flags are.
 fn named(typed: &str) -> Result<&'static Metric> {
     let found = Metric::find(&typed.replace('-', "_"));
-    found.ok_or_else(|| unknown("metric", typed, METRICS.iter().map(|metric| metric.name)))
+    found.ok_or_else(|| {
+        unknown_value(
+            "--metric",
+            "metric",
+            typed,
+            METRICS.iter().map(|metric| metric.name),
+        )
+    })
 }

@@ -76,7 +76,7 @@ impl Choice {
                 std::iter::once(Ok(first)).chain(others).collect()
             }
             Self::Auto | Self::Cpu => {
-                refuse!("--per-gpu shares GPUs: add --device cuda (all of them) or, say, cuda:1")
+                refuse!(flag "--per-gpu", "shares GPUs: add --device cuda (all of them) or, say, cuda:1")
             }
         }
     }
@@ -93,15 +93,14 @@ impl Choice {
         }
         ensure!(
             !training.cuda_graph,
-            "--cuda-graph records the steps of a GPU: add --device cuda, or leave it out"
-        );
+            flag "--cuda-graph", "records the steps of a GPU: add --device cuda, or leave it out");
         let precision = run.train.precision;
         if precision.is_usual() {
             return Ok(());
         }
         let name = precision.to_possible_value();
         let name = name.as_ref().map_or("", PossibleValue::get_name);
-        refuse!("--precision {name} needs a GPU: add --device cuda, or compute in f32")
+        refuse!(flag "--precision" = name, "needs a GPU: add --device cuda, or compute in f32")
     }
 
     fn ordinal(self) -> Option<usize> {
@@ -115,7 +114,7 @@ impl Choice {
 
 /// The name of a GPU that has passed every check, so that nothing below meets a missing library.
 fn check(ordinal: usize) -> Result<String> {
-    cuda::check(ordinal).map_err(|why| Error::usage(format!("--device cuda: {why}")))?;
+    cuda::check(ordinal).map_err(|why| Error::flag_value("--device", "cuda", why))?;
     Ok(format!("cuda:{ordinal}"))
 }
 

@@ -60,7 +60,9 @@ pub(super) fn main(arguments: &Arguments, global: &Global) -> Result<u8> {
             print::result(&lines(&shown))?;
             return Ok(exit::DONE);
         }
-        (format, None) => refuse!("--format {} writes files: give --to FOLDER", format.name()),
+        (format, None) => {
+            refuse!(flag "--format" = format.name(), "writes files: give --to FOLDER")
+        }
         (Format::Jsonl, Some(to)) => {
             write_atomic(to, lines(&shown).as_bytes())?;
             vec![to.clone()]
@@ -101,7 +103,7 @@ impl Arguments {
 fn folder(format: Format, runs: &[Run], to: &Path) -> Result<Vec<PathBuf>> {
     if to.is_file() {
         let (name, to) = (format.name(), to.display());
-        refuse!("--to {to} is a file, and --format {name} writes a folder: give another name");
+        refuse!(flag "--to" = to, "is a file, and --format {name} writes a folder: give another name");
     }
     match format {
         Format::Parquet => parquet(runs, to),

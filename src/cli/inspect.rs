@@ -375,9 +375,7 @@ impl What {
             let having: Vec<bool> = having.collect::<Result<_>>()?;
             ensure!(
                 self.mixer.len() == 1 || having.contains(&true),
-                "--option {option}: none of {} has it, in the variant that is asked for",
-                self.mixer.join(", ")
-            );
+                flag "--option" = option, "none of {} has it in this variant", self.mixer.join(", "));
         }
         for mixer in &self.mixer {
             let mut network = Network::fresh(self.config(mixer)?, self.dtype())?;
@@ -481,9 +479,7 @@ fn place(run: &Path, global: &Global) -> Result<PathBuf> {
 fn kept_by_epoch(place: &Path) -> Result<Vec<PathBuf>> {
     ensure!(
         place.is_dir(),
-        "{} is a file: --over-training takes the folder of a run",
-        place.display()
-    );
+        flag "--over-training" = place.display(), "is a file; give the folder of a run");
     let mut files = snapshots(place)?;
     if files.is_empty() {
         let task = config_of(place)?.task;

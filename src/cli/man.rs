@@ -74,9 +74,7 @@ fn page(command: &Command) -> Result<Vec<u8>> {
 fn write(tree: &Command, folder: &Path, global: &Global) -> Result<()> {
     ensure!(
         !folder.is_file(),
-        "--to {} is a file: give a folder, such as ~/.local/share/man/man1",
-        folder.display()
-    );
+        flag "--to" = folder.display(), "is a file: give a folder, such as ~/.local/share/man/man1");
     fs::create_dir_all(folder).map_err(Error::io("create", folder))?;
     let mut files = Vec::new();
     for command in all(tree) {

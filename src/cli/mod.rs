@@ -30,10 +30,11 @@ mod tests;
 mod wikitext;
 mod worker;
 
-use crate::error::{exit, refuse, Error};
+use crate::error::{exit, refuse, Error, Position};
 use crate::ops::{self, Route, Simd};
 use crate::recipes::{task, Task, TASKS};
 use crate::sweep::slurm::all_quoted;
+use clap::error::{ContextKind, ContextValue};
 use clap::{ArgMatches, Args, CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum};
 use serde_json::{json, Value};
 use signals::{go_on, raised, stop_flag};
@@ -250,7 +251,9 @@ impl Global {
     fn threads(&self) -> Result<usize, Error> {
         let all = || std::thread::available_parallelism().map_or(1, usize::from);
         match self.threads {
-            Some(n) if !(1..=1024).contains(&n) => refuse!("--threads must be 1 to 1024, not {n}"),
+            Some(n) if !(1..=1024).contains(&n) => {
+                refuse!(flag "--threads" = n, "must be 1 to 1024")
+            }
             given => Ok(given.unwrap_or_else(all)),
         }
     }
@@ -304,6 +307,9 @@ pub fn main() -> u8 {
     let Cli { command, global } = match parsed.and_then(|found| Cli::from_arg_matches(&found)) {
         Ok(cli) => cli,
         Err(e) => {
+            if e.use_stderr() && std::env::args_os().any(|word| word == "--json") {
+                let _ = print::line(error_event(&misuse(&e)));
+            }
             // A reader that went away is no reason to complain.
             let _ = e.print();
             return e.exit_code() as u8;
@@ -322,9 +328,48 @@ pub fn main() -> u8 {
         e => Err(e),
     };
     result.or_else(stop).unwrap_or_else(|e| {
+        if global.json {
+            let _ = print::line(error_event(&e));
+        }
         print::talk(&format!("error: {e}"));
         e.exit_code()
     })
+}
+
+/// The event of an error that ends the command.
+fn error_event(error: &Error) -> Value {
+    let at = error.diagnostic();
+    let (mut line, mut row) = (None, None);
+    match at.position {
+        Some(Position::Line(number)) => line = Some(number),
+        Some(Position::Row(number) | Position::Record(number)) => row = Some(number),
+        None => {}
+    }
+    json!({ "event": "error", "schema": 1, "kind": error.kind(), "code": error.exit_code(), "flag": at.flag,
+            "value": at.value, "path": at.path, "line": line, "row": row, "reason": at.reason,
+            "text": error.to_string() })
+}
+
+/// The error of a command line that clap does not understand, as one of ours.
+fn misuse(e: &clap::Error) -> Error {
+    let text = |kind| match e.get(kind) {
+        Some(ContextValue::String(text)) => Some(text.clone()),
+        _ => None,
+    };
+    let whole = e.render().to_string();
+    let sentence = whole.split("\n\n").next().unwrap_or_default();
+    let reason = sentence.strip_prefix("error: ").unwrap_or(sentence);
+    // `--d <N>` is the flag with the name of its value.
+    let flag = text(ContextKind::InvalidArg);
+    let flag = flag.and_then(|flag| flag.split(' ').next().map(str::to_owned));
+    match (
+        flag.filter(|flag| flag.starts_with('-')),
+        text(ContextKind::InvalidValue),
+    ) {
+        (Some(flag), Some(value)) => Error::flag_value(flag, value, reason),
+        (Some(flag), None) => Error::flag(flag, reason),
+        (None, _) => Error::usage(reason),
+    }
 }
 
 /// An environment variable that is empty, as scripts leave them, is one that is not set.

@@ -103,7 +103,7 @@ pub(super) fn main(arguments: Arguments, global: &Global) -> Result<u8> {
         crate::mixers::find(name)?;
     }
     if !arguments.asked.filter.datasets.is_empty() && arguments.table.as_deref() != Some("3") {
-        refuse!("--dataset names tasks of the Long Range Arena: give it with --table 3");
+        refuse!(flag "--dataset", "names tasks of the Long Range Arena: give it with --table 3");
     }
     if arguments.all {
         return all::main(&arguments, global);
@@ -163,11 +163,7 @@ impl Arguments {
             (None, None) => Figure::find(Series::Grid, "")?,
         };
         if self.check.is_some() && figure.series != Series::Table {
-            refuse!(
-                "--check compares with numbers that the paper prints, and {} has none: give --table 1, 2 or 3; what \
-                 figures claim is judged by --claims",
-                figure.title()
-            );
+            refuse!(flag "--check", "compares with numbers that the paper prints, and {} has none: give --table 1, 2 or 3; what figures claim is judged by --claims", figure.title());
         }
         let planned = self.planned()?;
         let rows = rows(self.sources(folder))?;

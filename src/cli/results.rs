@@ -35,16 +35,15 @@ impl Form {
                     .map(|format| format!(".{}", format.extension));
                 let endings: Vec<String> = endings.collect();
                 let (file, endings) = (file.display(), endings.join(", "));
-                Error::usage(format!(
-                    "--to {file} ends in no format: give --format, or one of {endings}"
-                ))
+                Error::flag_value(
+                    "--to",
+                    file,
+                    format!("ends in no format: give --format, or one of {endings}"),
+                )
             })?,
         };
         if !format.is_text() && self.to.is_none() && io::stdout().is_terminal() {
-            refuse!(
-                "--format {} is not for a terminal: give --to FILE, or pipe it into a program",
-                format.name
-            );
+            refuse!(flag "--format" = format.name, "is not for a terminal: give --to FILE, or pipe it into a program");
         }
         Ok(format)
     }

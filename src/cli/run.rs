@@ -214,7 +214,7 @@ fn resume(
     for checkpoint in dir.checkpoints() {
         let (path, bytes) = checkpoint?;
         match trainer.restore(&bytes, &path.display().to_string()) {
-            Err(e @ Error::Corrupt { .. }) => {
+            Err(e @ Error::Corrupt(_)) => {
                 on(RunEvent::Warning(format!("{e}; left out")))?;
                 dir.discard_checkpoint(&path)?;
             }

@@ -57,13 +57,12 @@ impl Arguments {
         }
         let place = file.display().to_string();
         let text = files::read_text(&file);
-        let text = text.map_err(|e| Error::usage(format!("--config: {e}")))?;
+        let text = text.map_err(Error::into_refusal)?;
         let config = RunConfig::parse(&text, &place)?;
         let name = config.task.name();
         ensure!(
             name == task.name,
-            "--config: {place} is a run of {name}: `dsf {name} --config {place}` trains it"
-        );
+            flag "--config" = place, "is a run of {name}: `dsf {name} --config {place}` trains it");
         self.flags.again(task, &config, &place)
     }
 }

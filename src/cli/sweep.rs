@@ -101,8 +101,7 @@ fn sweep(typed: &Typed, global: &Global) -> Result<u8> {
     }
     ensure!(
         typed.halving.is_none() || typed.executor == Executor::Local,
-        "--halving: which runs are whole is known only when the short ones are over; take --executor local"
-    );
+        flag "--halving", "the runs to train further are known only when the short ones are over; take --executor local");
     let asked = typed.asked()?;
     match typed.executor {
         Executor::Slurm | Executor::Print if !typed.dry_run => submit::main(typed, &asked, global),
@@ -269,9 +268,7 @@ fn halved(
         let tally = work_off(&short, &store, &out, &*worker, options, stop, global)?;
         ensure!(
             tally.busy == 0,
-            "--halving: another process is at work on {}; start the same command again when it is done",
-            out.display()
-        );
+            flag "--halving", "another process is at work on {}; start the same command again when it is done", out.display());
         halving.give_up(round, &store)?;
     }
     Ok(halving.left())
@@ -281,8 +278,7 @@ impl Retry {
     fn main(mut self, global: &Global) -> Result<u8> {
         ensure!(
             self.typed.executor == Executor::Local,
-            "--executor: a retry trains here; a cluster takes `dsf sweep ... --retry-failed --executor slurm`"
-        );
+            flag "--executor", "a retry trains here; for a cluster type `dsf sweep ... --retry-failed --executor slurm`");
         // There are no others among them.
         self.typed.retry_failed = true;
         let causes = self.reason.iter().map(|name| Cause::find(name));

@@ -6,6 +6,7 @@
 
 use super::column::{Absent, Role, SettingColumn, Summary};
 use super::hybrid::Hybrid;
+use crate::error::{refuse, Result};
 use serde_json::Value;
 use std::collections::BTreeSet;
 
@@ -667,8 +668,8 @@ impl Setting {
         }
     }
 
-    /// Refuses a value out of range, in a sentence that names the flag.
-    pub fn check(&self, value: &Value) -> Result<(), String> {
+    /// Refuses a value out of range.
+    pub fn check(&self, value: &Value) -> Result<()> {
         let (name, number) = (self.name, value.as_f64());
         let finite = |within: fn(f64) -> bool| number.is_some_and(within);
         let wanted = match self.kind {
@@ -691,7 +692,7 @@ impl Setting {
             Kind::Bool | Kind::OneOf(_) | Kind::Name | Kind::Layers | Kind::Tokenizer => None,
         };
         match wanted {
-            Some(wanted) => Err(format!("--{name} must be {wanted}, not {}", spelt(value))),
+            Some(wanted) => refuse!(flag(format!("--{name}")) = spelt(value), "must be {wanted}"),
             None => Ok(()),
         }
     }

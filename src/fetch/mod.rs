@@ -69,7 +69,8 @@ fn refuse_bad_proxies(variable: impl Fn(&str) -> Option<String>) -> Result<()> {
             let address = variable(&name).filter(|address| !address.is_empty());
             if let Some(address) = address.filter(|address| ureq::Proxy::new(address).is_err()) {
                 refuse!(
-                    "{name} is `{address}`, not the address of a proxy such as http://HOST:PORT"
+                    flag(name) = address,
+                    "not the address of a proxy such as http://HOST:PORT"
                 );
             }
         }
@@ -140,7 +141,7 @@ fn with_suffix(path: &Path, suffix: &str) -> PathBuf {
 }
 
 fn offline_without(what: &str) -> Error {
-    Error::Missing(format!(
+    Error::missing(format!(
         "{what} is not there, and nothing is downloaded under --offline, DSF_OFFLINE or \
          HF_HUB_OFFLINE: fetch it once without them"
     ))

@@ -7,7 +7,7 @@ mod mixer;
 mod mqar;
 mod trajectory;
 
-use crate::error::{refuse, Error, Result};
+use crate::error::{Error, Result};
 use crate::files::is_hidden;
 use candle_core::backprop::GradStore;
 use candle_core::{Tensor, Var};
@@ -107,8 +107,7 @@ fn gradients(
 
 /// The golden files of a folder, sorted by name.
 pub fn files(dir: &Path) -> Result<Vec<PathBuf>> {
-    let entries = fs::read_dir(dir)
-        .map_err(|e| Error::usage(format!("cannot read the folder {}: {e}", dir.display())))?;
+    let entries = fs::read_dir(dir).map_err(|e| Error::io("read", dir)(e).into_refusal())?;
     let mut files = Vec::new();
     for entry in entries {
         let path = entry.map_err(Error::io("read", dir))?.path();
@@ -118,10 +117,11 @@ pub fn files(dir: &Path) -> Result<Vec<PathBuf>> {
         }
     }
     if files.is_empty() {
-        refuse!(
-            "{}: no .safetensors file in it; give a folder of golden files",
-            dir.display()
-        );
+        return Err(Error::data(
+            dir,
+            "no .safetensors file in it; give a folder of golden files",
+        )
+        .into_refusal());
     }
     files.sort();
     Ok(files)

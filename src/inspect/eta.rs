@@ -7,7 +7,7 @@ use super::subject::{Seen, Subject};
 use super::verify::{apart, rows, scale, tolerance, Errors};
 use super::view::View;
 use crate::config::ModelConfig;
-use crate::error::{ensure, unknown, Result};
+use crate::error::{ensure, unknown_value, Result};
 use crate::ltv::Ltv;
 use crate::mixers::{Entry, MIXERS};
 use crate::nn::Params;
@@ -80,7 +80,7 @@ pub fn etas(subject: &Subject, names: &[String]) -> Result<Vec<View>> {
     let view = |name: &String| {
         let known = ETAS.iter().find(|eta| eta.name == name);
         let names = ETAS.iter().map(|eta| eta.name);
-        let eta = known.ok_or_else(|| unknown("η", name, names))?;
+        let eta = known.ok_or_else(|| unknown_value("--eta", "η", name, names))?;
         view(subject, &heads, &bare, eta)
     };
     names.iter().map(view).collect()

@@ -129,7 +129,7 @@ fn apart(a: &[Vec<f64>], b: &[Vec<f64>]) -> f64 {
 /// Error and bound of every order from 1 to `order`.
 pub fn lemma1(heads: &Heads, order: usize) -> Result<Report> {
     if !(1..=HIGHEST).contains(&order) {
-        refuse!("--order must be 1 to {HIGHEST}, not {order}");
+        refuse!(flag "--order" = order, "must be 1 to {HIGHEST}");
     }
     let orders: Vec<usize> = (1..=order).collect();
     let each: Vec<Truncated> = orders.iter().map(|&p| Truncated::of(heads, p)).collect();

@@ -234,11 +234,10 @@ impl Growing<'_> {
         }
         ensure!(
             to > from,
-            "--to-n {to}: Lemma 2 embeds n = {from} in a larger n"
-        );
+            flag "--to-n" = to, "Lemma 2 embeds n = {from} in a larger n");
         let model = self.model(to);
         let fits = entry.check_sizes(&model);
-        fits.map_err(|why| Error::usage(format!("--to-n {to}: {why}")))?;
+        fits.map_err(|e| Error::flag_value("--to-n", to, e.to_string()))?;
         let counted = Params::without_values(DType::F64);
         entry.build(&model, &counted)?;
         let numbers = counted.count() + counted.constants();
@@ -337,8 +336,7 @@ pub fn identity(
 ) -> Result<Report> {
     ensure!(
         a > 0.0 && a.is_finite(),
-        "--a must be a positive number, not {a}"
-    );
+        flag "--a" = a, "must be a positive number");
     let (mut lines, mut records) = (Vec::new(), Vec::new());
     for entry in MIXERS {
         let model = model(entry.name)?;

@@ -120,7 +120,7 @@ impl Network {
 
     fn new(name: String, config: RunConfig, trained: bool, params: Params) -> Result<Self> {
         if config.model.is_bidirectional() {
-            refuse!("{name}: with --bidirectional true each output depends on all tokens, and no system runs along time");
+            refuse!(flag "--bidirectional" = true, "each output of {name} depends on all tokens, and no system runs along time");
         }
         let body = Body::new(&config, &params)?;
         Ok(Self {
@@ -139,10 +139,7 @@ impl Network {
         if let Some(layer) = layer {
             ensure!(
                 layer < layers,
-                "--layer {layer}: {} has layers 0 to {}",
-                self.name,
-                layers - 1
-            );
+                flag "--layer" = layer, "{} has layers 0 to {}", self.name, layers - 1);
         }
         let chosen: Vec<usize> = match layer {
             Some(layer) => vec![layer],
@@ -160,7 +157,7 @@ impl Network {
                 Some(length) => length,
                 None => self.config.task.sizes()?.seq_len,
             };
-            ensure!(seq_len > 0, "--seq-len must be at least 1");
+            ensure!(seq_len > 0, flag "--seq-len" = seq_len, "must be at least 1");
             self.check_room(seq_len, need)?;
             let mut rng = Rng::new(self.config.seed, "inspect/input", 0);
             let count = seq_len * model.d_model;
@@ -189,9 +186,7 @@ impl Network {
         let length = length.unwrap_or(most);
         ensure!(
             (1..=most).contains(&length),
-            "--seq-len {length}: the input of {} has 1 to {most} tokens",
-            self.name
-        );
+            flag "--seq-len" = length, "the input of {} has 1 to {most} tokens", self.name);
         tokens.truncate(length);
         Ok(tokens)
     }
@@ -200,10 +195,7 @@ impl Network {
         let task = &self.config.task;
         ensure!(
             task.entry()?.objective.is_language_model(),
-            "--text is for models of text: {} is one of {}, whose own examples are --input task",
-            self.name,
-            task.name()
-        );
+            flag "--text", "is for models of text: {} is one of {}, whose own examples are --input task", self.name, task.name());
         let settings: WikitextConfig = task.typed()?;
         let vocabulary = Vocabulary::open(&settings.tokenizer, data_dir)?;
         let ids: Vec<u32> = vocabulary
@@ -213,8 +205,7 @@ impl Network {
             .collect();
         ensure!(
             !ids.is_empty(),
-            "--text is empty: a system needs at least one token"
-        );
+            flag "--text", "empty: a system needs at least one token");
         Ok(ids)
     }
 

@@ -370,10 +370,9 @@ pub static MIXERS: &[Entry] = &[
 
 /// The entry called `name`, or the sentence that says which names exist.
 pub fn find(name: &str) -> error::Result<&'static Entry> {
-    MIXERS
-        .iter()
-        .find(|e| e.name == name)
-        .ok_or_else(|| error::unknown("mixer", name, MIXERS.iter().map(|e| e.name)))
+    MIXERS.iter().find(|e| e.name == name).ok_or_else(|| {
+        error::unknown_value("--mixer", "mixer", name, MIXERS.iter().map(|e| e.name))
+    })
 }
 
 /// The mixer of layer `layer`, from 0, and the model as if all its layers were like this one.
@@ -452,7 +451,8 @@ impl Entry {
             return Ok(());
         }
         let kind = format!("variant of {}", self.name);
-        Err(error::unknown(
+        Err(error::unknown_value(
+            "--variant",
             &kind,
             variant,
             self.variants.iter().copied(),

@@ -129,11 +129,7 @@ impl Entry {
         if self.bidirectional || !spec.bidirectional {
             return Ok(());
         }
-        refuse!(
-            "--bidirectional true: mixer `{}` reads a document in order; softmax, linear and normalized attention, taylor and \
-             performer can see all of it at once",
-            self.name
-        )
+        refuse!(flag "--bidirectional" = true, "mixer `{}` reads a document in order; softmax, linear and normalized attention, taylor and performer can see all of it at once", self.name)
     }
 
     fn check_expand(&self, spec: &MixerSpec) -> error::Result<()> {
@@ -141,20 +137,13 @@ impl Entry {
             return Ok(());
         };
         if !self.widens || spec.variant != self.variants[0] {
-            refuse!(
-                "--expand {expand}: mixer `{}`, variant `{}`, has no inner width; leave --expand out",
-                self.name, spec.variant
-            );
+            refuse!(flag "--expand" = expand, "mixer `{}`, variant `{}`, has no inner width; leave --expand out", self.name, spec.variant);
         }
         // Not-a-number fails the first comparison.
         if expand.is_finite() && expand <= MOST_EXPAND && spec.inner_width() >= 1 {
             return Ok(());
         }
-        refuse!(
-            "--expand must be at most {MOST_EXPAND} and make of --d {} an inner width of at least 1, \
-             not {expand}",
-            spec.d_model
-        )
+        refuse!(flag "--expand" = expand, "must be at most {MOST_EXPAND} and make of --d {} an inner width of at least 1", spec.d_model)
     }
 
     fn check_heads(&self, spec: &MixerSpec) -> error::Result<()> {
@@ -163,21 +152,16 @@ impl Entry {
             return Ok(());
         }
         if !self.heads {
-            refuse!(
-                "mixer `{}` has no heads: --heads must be 1, not {s}",
-                self.name
-            );
+            refuse!(flag "--heads" = s, "mixer `{}` has no heads: it must be 1", self.name);
         }
         for (flag, size) in [("--d", d), ("--n", n)] {
             if size % s != 0 && (flag == "--d" || self.expands) {
-                refuse!(
-                    "--heads {s} does not divide {flag} {size}: each head takes an equal share"
-                );
+                refuse!(flag "--heads" = s, "does not divide {flag} {size}: each head takes an equal share");
             }
         }
         let width = spec.inner_width();
         if self.widens && !width.is_multiple_of(s) {
-            refuse!("--heads {s} does not divide the inner width {width} that --expand makes of --d {d}: each head takes an equal share");
+            refuse!(flag "--heads" = s, "does not divide the inner width {width} that --expand makes of --d {d}: each head takes an equal share");
         }
         Ok(())
     }
@@ -191,13 +175,7 @@ impl Entry {
         if states <= MOST_FEATURES {
             return Ok(());
         }
-        refuse!(
-            "--n {} and --heads {} make {states} features a head of mixer `{}`, and {MOST_FEATURES} are the most: take a \
-             smaller --n, more --heads, or a lower order",
-            spec.d_state,
-            spec.n_heads,
-            self.name
-        )
+        refuse!(flag "--n" = spec.d_state, "with --heads {} this makes {states} features a head of mixer `{}`, and {MOST_FEATURES} are the most: take a smaller --n, more --heads, or a lower order", spec.n_heads, self.name)
     }
 
     /// Expects heads that divide n, as [`Self::check_features`] does.
@@ -207,28 +185,16 @@ impl Entry {
         };
         let dims = rotary.dims;
         if !self.rotary {
-            refuse!(
-                "mixer `{}` has no queries and keys that a rotary embedding could rotate: --rotary must \
-                 be none",
-                self.name
-            );
+            refuse!(flag "--rotary", "mixer `{}` has no queries and keys that a rotary embedding could rotate: it must be none", self.name);
         }
         let products = self.work(*spec).is_some_and(|work| work.features > 0);
         if rotary.after_feature_map && products {
-            refuse!(
-                "--rotary post: the features of mixer `{}` are no channels that a rotation could turn; it must be \
-                 pre or none",
-                self.name
-            );
+            refuse!(flag "--rotary" = "post", "the features of mixer `{}` are no channels that a rotation could turn; it must be pre or none", self.name);
         }
         let (n, s) = (spec.d_state, spec.n_heads);
         if dims >= 2 && dims % 2 == 0 && dims <= n / s {
             return Ok(());
         }
-        refuse!(
-            "--rotary rotates an even number of channels, not {dims} of the {} that --n {n} and \
-             --heads {s} give each head",
-            n / s
-        )
+        refuse!(flag "--rotary", "rotates an even number of channels, not {dims} of the {} that --n {n} and --heads {s} give each head", n / s)
     }
 }

@@ -59,7 +59,8 @@ impl Choice {
         let deciding = DECIDING.into_iter().find(|name| other.is_chosen(name));
         if let Some(name) = deciding.or(other.preset.map(|_| "preset")) {
             refuse!(
-                "--{name} decides other settings, which --config has fixed: give one of the two"
+                flag(format!("--{name}")),
+                "decides other settings, which --config has fixed: give one of the two"
             );
         }
         other.fixed = self.fixed;

@@ -75,7 +75,7 @@ impl<'a> Draft<'a> {
             recipe,
             choice,
             entry,
-            protocol: protocol.map_err(|e| Error::usage(format!("--protocol: {e}")))?,
+            protocol: protocol.map_err(|e| Error::flag("--protocol", e.to_string()))?,
             preset: choice.preset.unwrap_or(default),
             merged: BTreeMap::new(),
             options: BTreeMap::new(),
@@ -221,17 +221,20 @@ impl<'a> Draft<'a> {
                 continue;
             };
             if !setting.is_of(&taker) {
-                refuse!("--{name} means nothing to the task {task}: leave it out");
+                refuse!(
+                    flag(format!("--{name}")),
+                    "means nothing to the task {task}: leave it out"
+                );
             }
         }
         let protocols = &self.recipe.protocols;
         if !protocols.is_empty() && !protocols.contains(&self.protocol) {
             let (name, why) = (self.protocol.as_str(), &self.recipe.why_protocols);
-            refuse!("--protocol {name}: {why}");
+            refuse!(flag "--protocol" = name, "{why}");
         }
         for (name, (value, _)) in &self.choice.values {
             if let Some(setting) = self.choice.settings.find(name) {
-                setting.check(value).map_err(Error::usage)?;
+                setting.check(value)?;
             }
         }
         Ok(())
@@ -277,22 +280,20 @@ pub(super) fn check_option(entry: &Entry, variant: &str, name: &str, value: &str
     let Some(option) = entry.options.iter().find(|o| o.name == name) else {
         let known: Vec<&str> = entry.options.iter().map(|o| o.name).collect();
         if known.is_empty() {
-            refuse!("--option {name}={value}: mixer `{mixer}` has no options");
+            refuse!(flag "--option" = format!("{name}={value}"), "mixer `{mixer}` has no options");
         }
-        return Err(error::unknown(&format!("option of {mixer}"), name, known));
+        return Err(error::unknown_value(
+            "--option",
+            &format!("option of {mixer}"),
+            name,
+            known,
+        ));
     };
     if !option.is_of(variant) {
-        refuse!(
-            "--option {name}={value}: variant `{variant}` of {mixer} has no {name}; {} has it",
-            option.variants.join(", ")
-        );
+        refuse!(flag "--option" = format!("{name}={value}"), "variant `{variant}` of {mixer} has no {name}; {} has it", option.variants.join(", "));
     }
     if !(option.accepts)(value) {
-        refuse!(
-            "--option {name}={value}: not a value of {name}. {}: {}",
-            option.name,
-            option.help
-        );
+        refuse!(flag "--option" = format!("{name}={value}"), "not a value of {name}. {}: {}", option.name, option.help);
     }
     Ok(())
 }

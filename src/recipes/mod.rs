@@ -63,8 +63,7 @@ impl TaskEntry {
         } = self.layers();
         ensure!(
             !rates.is_empty(),
-            "--lr paper: {why_no_rates}; name rates, such as --lr 1e-3,3e-3"
-        );
+            flag "--lr" = "paper", "{why_no_rates}; name rates, such as --lr 1e-3,3e-3");
         Ok(rates)
     }
 
@@ -132,7 +131,14 @@ pub static PRESETS: [Preset; 3] = [
 pub fn preset(name: &str) -> Result<&'static str> {
     let known = |preset: &&Preset| preset.name == name || preset.aliases.contains(&name);
     let found = PRESETS.iter().find(known).map(|preset| preset.name);
-    found.ok_or_else(|| error::unknown("preset", name, PRESETS.iter().map(|preset| preset.name)))
+    found.ok_or_else(|| {
+        error::unknown_value(
+            "--preset",
+            "preset",
+            name,
+            PRESETS.iter().map(|preset| preset.name),
+        )
+    })
 }
 
 /// What a user chose for one run: a value a setting, and where it was said.
@@ -181,9 +187,7 @@ impl Choice {
         }
         if name == "option" {
             let (option, value) = text.split_once('=').ok_or_else(|| {
-                Error::usage(format!(
-                    "--option {text}: not NAME=VALUE, such as dt_init=zero"
-                ))
+                Error::flag_value("--option", text, "not NAME=VALUE, such as dt_init=zero")
             })?;
             let set = (value.trim().to_owned(), place.to_owned());
             self.options.insert(option.trim().to_owned(), set);
@@ -192,7 +196,7 @@ impl Choice {
         let known = || self.settings.iter().map(|setting| setting.name);
         let setting = self.settings.find(name);
         let setting = setting.ok_or_else(|| error::unknown("setting", name, known()))?;
-        let refused = |why| Error::usage(format!("--{name} {text}: {why}"));
+        let refused = |why| Error::flag_value(format!("--{name}"), text, why);
         let mut value = setting.parse(text).map_err(refused)?;
         if name == "tokenizer" && Path::new(text).is_file() {
             let (tokenizer, rows) = adopt(Path::new(text))?;

@@ -44,11 +44,7 @@ pub(super) fn finish(draft: &mut Draft) -> Result<Resolved> {
     if let Some((entry, hybrid)) = hybrid {
         let layers = config.model.n_layers;
         if layers <= hybrid.offset {
-            refuse!(
-                "--hybrid {hybrid}: its first layer is number {} from 0, and --layers is {layers}; give --layers {} or more",
-                hybrid.offset,
-                hybrid.offset + 1
-            );
+            refuse!(flag "--hybrid" = hybrid, "its first layer is number {} from 0, and --layers is {layers}; give --layers {} or more", hybrid.offset, hybrid.offset + 1);
         }
         if !(draft.entry.expands || entry.expands) {
             config.model.d_state = 1;
@@ -60,7 +56,7 @@ pub(super) fn finish(draft: &mut Draft) -> Result<Resolved> {
     }
     let learnt = config.model.position_embedding == PositionEmbedding::Learnt;
     if !config.model.positions && !learnt {
-        refuse!("--position-embedding sinusoidal: this model has no embeddings of positions; add --positions true");
+        refuse!(flag "--position-embedding" = "sinusoidal", "this model has no embeddings of positions; add --positions true");
     }
     if draft.is_given("n") && config.model.d_state == 1 && draft.get("n") != Some(1) {
         let note = "a mixer without a state expansion takes no --n: it is 1 in its runs";
@@ -109,7 +105,7 @@ fn hybrid(draft: &Draft, protocol: Protocol) -> Result<Option<(&'static Entry, H
     if hybrid.mixer == "attention" {
         hybrid.mixer = SOFTMAX.to_owned();
     }
-    let in_flag = |e: Error| Error::usage(format!("--hybrid: {e}"));
+    let in_flag = |e: Error| Error::flag("--hybrid", e.to_string());
     let entry = mixers::find(&hybrid.mixer).map_err(in_flag)?;
     if hybrid.variant.is_empty() {
         hybrid.variant = entry.default_variant(protocol).to_owned();
@@ -174,7 +170,7 @@ fn language(draft: &mut Draft, hybrid: Option<&(&'static Entry, Hybrid)>) {
 fn check_warmup(draft: &Draft) -> Result<()> {
     let constant = draft.value("schedule") == Some(&json!("warmup-constant"));
     if draft.is_given("warmup-epochs") && constant && draft.protocol == Protocol::Paper {
-        refuse!("--warmup-epochs: protocol paper warms up over a tenth of all steps; leave it out");
+        refuse!(flag "--warmup-epochs", "protocol paper warms up over a tenth of all steps; leave it out");
     }
     Ok(())
 }

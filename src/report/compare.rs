@@ -92,11 +92,7 @@ pub fn compare(
         }
     }
     if let Some(metric) = metric.filter(|metric| metric.better == Direction::Neither) {
-        refuse!(
-            "--metric {} ({}) is neither better nor worse: take one of what was learnt, such as accuracy or train_ppl",
-            metric.name,
-            metric.meaning
-        );
+        refuse!(flag "--metric" = metric.name, "{} is neither better nor worse: take one of what was learnt, such as accuracy or train_ppl", metric.meaning);
     }
     let own_data = OwnData::of(a.iter().chain(b));
     let [a, b] = &[a, b].map(|rows| own_data.marked(rows));

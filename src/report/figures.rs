@@ -391,7 +391,7 @@ impl Figure {
             .collect();
         let meaning = Metric::find(name).map_or("unknown", |metric| metric.meaning);
         let mut wanted = format!(
-            "--metric {name} ({meaning}) is no number of {}: take {}",
+            "no number of {} ({meaning}); take {}",
             self.title(),
             self.metrics.join(", ")
         );
@@ -399,7 +399,7 @@ impl Figure {
             let having: Vec<String> = having.into_iter().collect();
             wanted += &format!(", or {}, which has it", having.join(" or "));
         }
-        Err(Error::usage(wanted))
+        Err(Error::flag_value("--metric", name, wanted))
     }
 }
 

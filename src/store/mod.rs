@@ -119,11 +119,7 @@ impl Store {
         fs::create_dir_all(out.join(RUNS))
             .and_then(|()| tempfile::tempfile_in(out).map(drop))
             .map_err(|e| {
-                Error::usage(format!(
-                    "cannot write to the results folder {}: {e}; \
-                     give --out a folder that can be written to",
-                    out.display()
-                ))
+                Error::flag_value("--out", out.display(), format!("cannot write to this results folder: {e}; give a folder that can be written to"))
             })?;
         Ok(store)
     }
@@ -133,9 +129,7 @@ impl Store {
         refuse_non_folder(out)?;
         ensure!(
             out.exists(),
-            "there is no results folder {}; give --out the folder that holds `{RUNS}`",
-            out.display()
-        );
+            flag "--out" = out.display(), "there is no such results folder; give the folder that holds `{RUNS}`");
         Ok(Self {
             out: out.to_owned(),
             locks: true,
@@ -309,10 +303,7 @@ pub fn read_config(path: &Path) -> Result<RunConfig> {
 
 fn refuse_non_folder(out: &Path) -> Result<()> {
     if out.exists() && !out.is_dir() {
-        refuse!(
-            "{} is a file, not a results folder; give --out a folder, or a name that is still free",
-            out.display()
-        );
+        refuse!(flag "--out" = out.display(), "is a file, not a results folder; give a folder, or a name that is still free");
     }
     Ok(())
 }

@@ -16,7 +16,7 @@ use super::flags::Flags;
 use super::grid::Plan;
 use super::shipped::Shipped;
 use crate::config::{Settings, SETTINGS};
-use crate::error::{self, ensure, refuse, Error, Result};
+use crate::error::{self, Error, Position, Result};
 use crate::files;
 use crate::recipes::{self, Resolved, Task};
 use clap::{Command, FromArgMatches};
@@ -49,13 +49,16 @@ impl Experiment {
         let place = path.display().to_string();
         match (files::read_text(path), Shipped::find(path)) {
             (Ok(text), _) => Self::parse(&text, &place, SETTINGS),
-            (Err(Error::Io { source, .. }), Some(shipped)) if source.kind() == ErrorKind::NotFound => {
+            (Err(Error::Io { source, .. }), Some(shipped))
+                if source.kind() == ErrorKind::NotFound =>
+            {
                 Self::parse(shipped.text, &place, SETTINGS)
             }
-            (Err(Error::Io { source, .. }), _) => refuse!(
-                "cannot read the experiment file {place}: {source}; `dsf experiments` lists those that need no file"
-            ),
-            (Err(e), _) => refuse!("{e}"),
+            (Err(Error::Io { source, .. }), _) => {
+                let reason = format!("cannot read it: {source}; `dsf experiments` lists the experiments that need no file");
+                Err(Error::usage(reason).in_file(path, None))
+            }
+            (Err(e), _) => Err(e.into_refusal()),
         }
     }
 
@@ -100,17 +103,20 @@ impl Experiment {
     pub fn single(&self, task: Task, flags: &Flags) -> Result<Resolved> {
         let place = &self.place;
         let [grid] = &self.grids[..] else {
-            let grids = self.grids.len();
-            refuse!("{place} has {grids} grids: `dsf sweep {place}` trains them all");
+            let reason = format!(
+                "{} grids: `dsf sweep {place}` trains them all",
+                self.grids.len()
+            );
+            return Err(Error::usage(reason).in_file(place, None));
         };
-        ensure!(
-            grid.task.name == task.name,
-            "{place} describes {}: `dsf {} --config {place}` trains it",
-            grid.task.name,
-            grid.task.name
-        );
+        if grid.task.name != task.name {
+            let other = grid.task.name;
+            let reason =
+                format!("describes a run of {other}: `dsf {other} --config {place}` trains it");
+            return Err(Error::usage(reason).in_file(place, None));
+        }
         let resolved = flags.over(&grid.flags).single(task);
-        resolved.map_err(|e| Error::usage(format!("{place}: {e}")))
+        resolved.map_err(|e| e.in_file(place, Some(Position::Line(grid.line as u64))))
     }
 
     /// The runs of all grids of the experiments at `paths` under the flags of the command line, each run once.
@@ -133,10 +139,7 @@ impl Experiment {
     fn add_to(&self, plan: &mut Plan, flags: &Flags) -> Result<()> {
         for grid in &self.grids {
             let added = plan.extend(grid.task, &flags.over(&grid.flags));
-            added.map_err(|e| {
-                let place = format!("{}: grid of line {}", self.place, grid.line);
-                Error::usage(format!("{place}: {e}"))
-            })?;
+            added.map_err(|e| e.in_file(&self.place, Some(Position::Line(grid.line as u64))))?;
         }
         Ok(())
     }
@@ -158,8 +161,8 @@ impl Source<'_> {
     }
 
     fn refuse(&self, offset: usize, message: impl std::fmt::Display) -> Error {
-        let line = self.line(offset);
-        Error::usage(format!("{}: line {line}: {message}", self.place))
+        let line = Position::Line(self.line(offset) as u64);
+        Error::usage(message.to_string()).in_file(self.place, Some(line))
     }
 
     fn check_key(&self, key: &Spanned<impl AsRef<str>>, known: &[&str]) -> Result<()> {

@@ -125,8 +125,8 @@ impl Flags {
         if let Some(axis) = axes.iter().find(|axis| axis.points.len() > 1) {
             let Axis { flag, text, .. } = axis;
             refuse!(
-                "--{flag} {text}: one run takes one value; \
-                 `dsf sweep --task {} --{flag} {text}` trains them all",
+                flag(format!("--{flag}")) = text,
+                "one run takes one value; `dsf sweep --task {} --{flag} {text}` trains them all",
                 task.name
             );
         }
@@ -215,7 +215,7 @@ fn sizes(flags: &Flags) -> Result<Axis> {
     let mut points = Vec::new();
     for text in flags.list(SIZES) {
         let (seq_len, kv_pairs) =
-            size(text).map_err(|why| Error::usage(format!("--{SIZES} {text}: {why}")))?;
+            size(text).map_err(|why| Error::flag_value(format!("--{SIZES}"), text, why))?;
         points.push(vec![
             ("seq-len", seq_len.to_string()),
             ("kv-pairs", kv_pairs.to_string()),
@@ -254,12 +254,12 @@ fn options(flags: &Flags) -> Vec<Axis> {
 
 fn seeds(flags: &Flags, task: Task, count: u64) -> Result<Axis> {
     if !(1..=MOST_RUNS).contains(&count) {
-        refuse!("--seeds must be 1 to {MOST_RUNS}, not {count}");
+        refuse!(flag "--seeds" = count, "must be 1 to {MOST_RUNS}");
     }
     let given = flags.list("seed").first().map(|text| text.parse().ok());
     let first = given.flatten().unwrap_or_else(|| task.seed());
     let Some(end) = first.checked_add(count) else {
-        refuse!("--seeds {count} from --seed {first}: beyond the largest seed; start lower");
+        refuse!(flag "--seeds" = count, "with --seed {first} this is beyond the largest seed; start lower");
     };
     Ok(Axis {
         flag: "seeds",
@@ -273,16 +273,10 @@ fn seeds(flags: &Flags, task: Task, count: u64) -> Result<Axis> {
 fn check_alternatives(flags: &Flags) -> Result<()> {
     let given = |name: &str| !flags.list(name).is_empty();
     if given(SIZES) && (given("seq-len") || given("kv-pairs")) {
-        refuse!(
-            "--sizes {} gives lengths and pairs: leave out --seq-len and --kv-pairs",
-            flags.list(SIZES).join(",")
-        );
+        refuse!(flag "--sizes" = flags.list(SIZES).join(","), "gives lengths and pairs: leave out --seq-len and --kv-pairs");
     }
     if flags.seeds.is_some() && flags.list("seed").len() > 1 {
-        refuse!(
-            "--seed {} lists the seeds and --seeds counts them: give a list, or a first seed and a count",
-            flags.list("seed").join(",")
-        );
+        refuse!(flag "--seed" = flags.list("seed").join(","), "lists the seeds, and --seeds counts them: give a list, or a first seed and a count");
     }
     Ok(())
 }

@@ -104,7 +104,7 @@ impl Shard {
     /// Part `index` of `count`, from 1.
     fn new(index: usize, count: usize, text: &str) -> Result<Self> {
         if !(1..=MOST).contains(&count) || !(1..=count).contains(&index) {
-            refuse!("--shard {text}: no such part; write 1/8 to 8/8, of at most {MOST} parts");
+            refuse!(flag "--shard" = text, "no such part; write 1/8 to 8/8, of at most {MOST} parts");
         }
         let index = index - 1;
         Ok(Self { index, count })
@@ -113,11 +113,7 @@ impl Shard {
     /// `2/8` is the second of eight parts; `auto` what the scheduler around this process says in its environment, which
     /// `variable` gives; `auto/8` the part of eight that belongs to the number of this task, whichever others there are.
     pub fn parse(text: &str, variable: &dyn Fn(&str) -> Option<String>) -> Result<Self> {
-        let wrong = || {
-            Error::usage(format!(
-                "--shard {text}: not i/N, such as 2/8, auto or auto/8"
-            ))
-        };
+        let wrong = || Error::flag_value("--shard", text, "not i/N, such as 2/8, auto or auto/8");
         let (index, count) = match text.split_once('/') {
             Some((index, count)) => (index, Some(count.parse().map_err(|_| wrong())?)),
             None if text == "auto" => (text, None),
@@ -141,12 +137,12 @@ impl Shard {
         let mut found = SCHEDULERS.iter();
         let Some((scheduler, index)) = found.find_map(|s| Some((s, index(s)?))) else {
             let names = SCHEDULERS.each_ref().map(|s| s.index).join(", ");
-            refuse!("--shard {text}: this is no task of an array, which would set one of {names}; write 1/8");
+            refuse!(flag "--shard" = text, "this is no task of an array, which would set one of {names}; write 1/8");
         };
         let others = scheduler.others.as_ref();
         let range = others.and_then(|others| Range::told(others, &number));
         let (position, count) = match count {
-            Some(0) => refuse!("--shard {text}: no such part; write auto/8"),
+            Some(0) => refuse!(flag "--shard" = text, "no such part; write auto/8"),
             Some(count) => (scheduler.of_number(text, index, count, range)?, count),
             None => scheduler.of_range(text, index, range)?,
         };
@@ -183,17 +179,13 @@ impl Scheduler {
     fn of_range(&self, text: &str, index: usize, range: Option<Range>) -> Result<(usize, usize)> {
         let (name, variable) = (self.name, self.index);
         let Some(range) = range else {
-            refuse!("--shard {text}: {name} does not say which tasks there are; write auto/N for tasks numbered 1 to N");
+            refuse!(flag "--shard" = text, "{name} does not say which tasks there are; write auto/N for tasks numbered 1 to N");
         };
         if !range.is_whole(index) {
             let Range {
                 first, last, count, ..
             } = range;
-            refuse!(
-                "--shard {text}: the {count} tasks from {first} to {last} are no range, and {name} does not say which numbers \
-                 they have; write auto/N, where N is the number of parts and each task takes that of its own number, or i/N, \
-                 such as --shard ${variable}/N"
-            );
+            refuse!(flag "--shard" = text, "the {count} tasks from {first} to {last} are no range, and {name} does not say which numbers they have; write auto/N, where N is the number of parts and each task takes that of its own number, or i/N, such as --shard ${variable}/N");
         }
         // The same part as under auto/N: a task that is submitted again has its old one.
         let turns = (index - self.least) / range.step;
@@ -218,10 +210,7 @@ impl Scheduler {
             None => index <= count,
         };
         if !apart {
-            refuse!(
-                "--shard {text}: as far as {name} says, two tasks of this array may have one part; number them 1 to {count}, or \
-                 write i/{count}, with an i that is made of ${variable}"
-            );
+            refuse!(flag "--shard" = text, "as far as {name} says, two tasks of this array may have one part; number them 1 to {count}, or write i/{count}, with an i that is made of ${variable}");
         }
         Ok((index - self.least) % count)
     }

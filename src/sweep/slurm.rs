@@ -86,10 +86,10 @@ pub fn shards(site: &Site, to_do: usize, most: Option<usize>) -> Result<usize> {
     let most = most.unwrap_or(usize::MAX);
     let shards = site.shards.unwrap_or(to_do.min(USUAL_SHARDS).min(most));
     if shards == 0 {
-        refuse!("--shards must be 1 or more, not 0");
+        refuse!(flag "--shards" = 0, "must be 1 or more");
     }
     if shards > most {
-        refuse!("--shards {shards}: this cluster takes arrays of {most} tasks at most (MaxArraySize); a task trains many runs");
+        refuse!(flag "--shards" = shards, "this cluster takes arrays of {most} tasks at most (MaxArraySize); a task trains many runs");
     }
     Ok(shards)
 }

@@ -54,10 +54,7 @@ impl Training {
         };
         ensure!(
             tasks.any(|task| task.source_digest().is_some()),
-            "--data-dir {}: no file is read, since the data of {name} are generated or built in. \
-             Give `--data files` in lra or `--corpus text` in wikitext to read files, or leave --data-dir out",
-            dir.display()
-        );
+            flag "--data-dir" = dir.display(), "no file is read, since the data of {name} are generated or built in. Give `--data files` in lra or `--corpus text` in wikitext to read files, or leave --data-dir out");
         Ok(())
     }
 }

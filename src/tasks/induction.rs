@@ -40,19 +40,15 @@ const SPECIAL: u32 = 0;
 
 fn rules(vocab_size: usize, length: Length, _answers: usize) -> Vec<Rule> {
     vec![
-        (
+        Rule::new(
             length.tokens >= 3,
-            format!(
-                "{length} has no room for the special token, the token behind it and the \
-                 special token at the end. Give at least 3"
-            ),
+            length.typed(),
+            "no room for the special token, the token after it and the special token at the end. Give at least 3",
         ),
-        (
+        Rule::new(
             vocab_size >= 3,
-            format!(
-                "--vocab-size {vocab_size} leaves nothing to tell apart: one token is the special one. \
-                 Give at least 3"
-            ),
+            ("--vocab-size", vocab_size),
+            "leaves nothing to tell apart: one token is the special one. Give at least 3",
         ),
     ]
 }

@@ -9,8 +9,27 @@ const MAX_VOCAB: usize = 1 << 24;
 /// Tokens a split, 8 GiB of host memory.
 const MAX_TOKENS: usize = 1 << 31;
 
-/// A rule of sizes: whether it holds, and what is said where it does not.
-pub(super) type Rule = (bool, String);
+/// A limit of one size of a task.
+#[derive(Clone)]
+pub(super) struct Rule {
+    pub holds: bool,
+    /// The flag that is refused where it does not hold, and its value.
+    pub flag: &'static str,
+    pub value: usize,
+    /// The reason of the refusal.
+    pub why: String,
+}
+
+impl Rule {
+    pub fn new(holds: bool, (flag, value): (&'static str, usize), why: impl Into<String>) -> Self {
+        Self {
+            holds,
+            flag,
+            value,
+            why: why.into(),
+        }
+    }
+}
 
 /// How long the sequences of a run are.
 #[derive(Clone, Copy, Debug)]
@@ -26,6 +45,13 @@ pub(super) struct Lengths {
 pub(super) struct Length {
     pub flag: &'static str,
     pub tokens: usize,
+}
+
+impl Length {
+    /// The flag and its value.
+    pub fn typed(self) -> (&'static str, usize) {
+        (self.flag, self.tokens)
+    }
 }
 
 impl fmt::Display for Length {
@@ -73,8 +99,8 @@ impl Lengths {
     }
 }
 
-/// Refuses a run of `task` that breaks one of its own `rules`, by which both lengths are at least 1; a vocabulary beyond
-/// the largest; and `examples` of the training, the validation and the test split that are none, but of the validation split, or too many.
+/// Refuses a run of `task` that breaks one of its own `rules`, which hold both lengths to at least 1; a vocabulary beyond
+/// the largest; and `examples` (training, validation, test) that are too many, or none in the training or test split.
 pub(super) fn check(
     task: &str,
     rules: &[Rule],
@@ -82,13 +108,18 @@ pub(super) fn check(
     lengths: Lengths,
     examples: [usize; 3],
 ) -> Result<()> {
-    for (holds, why) in rules {
-        ensure!(*holds, "{task}: {why}");
+    for Rule {
+        holds,
+        flag,
+        value,
+        why,
+    } in rules
+    {
+        ensure!(*holds, flag(flag) = value, "{why}");
     }
     ensure!(
         vocab_size <= MAX_VOCAB,
-        "{task}: --vocab-size {vocab_size} is beyond the largest vocabulary. Give at most {MAX_VOCAB}"
-    );
+        flag "--vocab-size" = vocab_size, "beyond the largest vocabulary of {task}: give at most {MAX_VOCAB}");
     let [train, test] = lengths.each();
     let splits = [
         ("--train-examples", train, 1),
@@ -99,12 +130,13 @@ pub(super) fn check(
         let most = MAX_TOKENS / length.tokens;
         ensure!(
             examples >= least,
-            "{task}: {flag} {examples} leaves an empty split. Give at least 1"
+            flag(flag) = examples,
+            "leaves an empty split of {task}: give at least 1"
         );
         ensure!(
             examples <= most,
-            "{task}: {flag} {examples} with {length}: a split holds at most {MAX_TOKENS} tokens. Give at \
-             most {flag} {most}"
+            flag(flag) = examples,
+            "with {length} a split of {task} would exceed {MAX_TOKENS} tokens: give at most {most}"
         );
     }
     Ok(())

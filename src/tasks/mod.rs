@@ -29,7 +29,7 @@ pub use splits::{Batch, Dataset, Splits, TrainValTest, IGNORED};
 pub use text::{Counts, Ids, Text};
 
 use crate::config::{RunConfig, TaskConfig, FORMAT};
-use crate::error::{unknown, Error, Result};
+use crate::error::{unknown_value, Error, Result};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 use std::borrow::Cow;
@@ -253,7 +253,7 @@ pub enum Generator {
 pub fn find(name: &str) -> Result<&'static TaskEntry> {
     let known = TASKS.iter().map(|entry| entry.name);
     let found = TASKS.iter().find(|entry| entry.name == name);
-    found.ok_or_else(|| unknown("task", name, known))
+    found.ok_or_else(|| unknown_value("--task", "task", name, known))
 }
 
 /// Makes the splits of `config`, or reads them from under `data_dir`; `None` is where downloads lie.
@@ -281,7 +281,7 @@ fn same_files(named: &str, found: &str, task: &dyn Task, data_dir: Option<&Path>
         return Ok(());
     }
     let place = data_dir.map_or(String::new(), |dir| format!(" in {}", dir.display()));
-    Err(Error::Missing(format!(
+    Err(Error::missing(format!(
         "the files of {}{place} have the digest {found}, and those of this run {named}: give the folder of its files by \
          --data-dir, or type its settings without --config for a run on these files",
         task.title()

@@ -37,26 +37,22 @@ const RECALL: Synthetic = Synthetic {
 };
 
 fn rules(vocab_size: usize, length: Length, _answers: usize) -> Vec<Rule> {
+    let vocabulary = ("--vocab-size", vocab_size);
     vec![
-        (
+        Rule::new(
             length.tokens >= 3,
-            format!(
-                "{length} has no room for a key, its value and the key at the end. Give at \
-                 least 3"
-            ),
+            length.typed(),
+            "no room for a key, its value and the key at the end. Give at least 3",
         ),
-        (
+        Rule::new(
             vocab_size.is_multiple_of(2),
-            format!(
-                "--vocab-size {vocab_size} is odd, but keys and values share it in halves. Give an even \
-                 size"
-            ),
+            vocabulary,
+            "odd, but keys and values share the vocabulary in halves. Give an even size",
         ),
-        (
+        Rule::new(
             vocab_size >= 4,
-            format!(
-                "--vocab-size {vocab_size} leaves one value, and nothing to recall. Give at least 4"
-            ),
+            vocabulary,
+            "leaves one value, and nothing to recall. Give at least 4",
         ),
     ]
 }

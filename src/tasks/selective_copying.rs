@@ -51,24 +51,24 @@ const NOISE: u32 = 0;
 fn rules(vocab_size: usize, length: Length, copied: usize) -> Vec<Rule> {
     let seq_len = length.tokens;
     vec![
-        (
+        Rule::new(
             copied > 0,
-            "--copy-tokens 0 leaves nothing to copy. Give at least 1".to_owned(),
+            ("--copy-tokens", copied),
+            "leaves nothing to copy. Give at least 1",
         ),
-        (
+        Rule::new(
             copied <= seq_len / 2,
+            length.typed(),
             format!(
-                "{length} has no room for --copy-tokens {copied}, which take a place in it each, and a marker at \
-                 its end. Give fewer, or a length of at least {}",
+                "no room for --copy-tokens {copied}: each takes one position, and a marker at the end another. Give \
+                 fewer, or a length of at least {}",
                 copied.saturating_mul(2)
             ),
         ),
-        (
+        Rule::new(
             vocab_size >= 4,
-            format!(
-                "--vocab-size {vocab_size} leaves nothing to tell apart: one token is the noise, one the marker. \
-                 Give at least 4"
-            ),
+            ("--vocab-size", vocab_size),
+            "leaves nothing to tell apart: one token is the noise, one the marker. Give at least 4",
         ),
     ]
 }

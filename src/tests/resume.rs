@@ -140,7 +140,7 @@ fn refusal(bytes: &[u8]) -> String {
     let (config, data) = world("softmax");
     let refused = trainer(&config, &data).restore(bytes, "runs/a/checkpoint");
     match refused {
-        Err(e @ Error::Corrupt { .. }) => e.to_string(),
+        Err(e @ Error::Corrupt(_)) => e.to_string(),
         other => panic!("{} bytes: {other:?}", bytes.len()),
     }
 }

@@ -60,7 +60,7 @@ impl Selection {
         let only = &self.only;
         cases.retain(|case| case.title().contains(only));
         match cases.is_empty() {
-            true => refuse!("--only {only}: no {what} contains it"),
+            true => refuse!(flag "--only" = only, "no {what} contains it"),
             false => Ok(cases),
         }
     }
@@ -71,13 +71,13 @@ impl Run {
     fn bench(&self, machine: Machine, rounds: usize, minutes: Option<f64>) -> Result<Bench> {
         let rounds = self.rounds.unwrap_or(rounds);
         if !(1..=1000).contains(&rounds) {
-            refuse!("--rounds must be 1 to 1000, not {rounds}");
+            refuse!(flag "--rounds" = rounds, "must be 1 to 1000");
         }
         let mut bench = Bench::new(machine);
         bench.rounds = rounds;
         if let Some(minutes) = self.minutes.or(minutes) {
             bench.time = Duration::try_from_secs_f64(60.0 * minutes)
-                .map_err(|_| Error::usage(format!("--minutes must be 0 or more, not {minutes}")))?;
+                .map_err(|_| Error::flag_value("--minutes", minutes, "must be 0 or more"))?;
         }
         Ok(bench)
     }
@@ -158,10 +158,10 @@ impl Device {
     pub fn main(mut self, global: &Global) -> Result<u8> {
         let choice = match self.device {
             Some(Choice::Auto) | None => {
-                refuse!("--device auto leaves open what is measured: name cuda, cuda:1 or cpu");
+                refuse!(flag "--device" = "auto", "leaves open what is measured: name cuda, cuda:1 or cpu");
             }
             Some(Choice::Cpu) if self.selection.only.is_empty() => {
-                refuse!("--device cpu would take hours at sizes meant for a GPU: add --only TEXT");
+                refuse!(flag "--device" = "cpu", "would take hours at sizes meant for a GPU: add --only TEXT");
             }
             Some(choice) => choice,
         };
@@ -242,7 +242,7 @@ impl Lengths {
         let (lengths, tokens) = (&self.seq_len, self.tokens);
         let fits = |&l: &usize| l >= 4 && l.is_multiple_of(4) && tokens.is_multiple_of(l);
         if lengths.is_empty() || !lengths.iter().all(fits) {
-            refuse!("--seq-len must list multiples of 4 that divide --tokens {tokens}");
+            refuse!(flag "--seq-len", "must list multiples of 4 that divide --tokens {tokens}");
         }
         let cases = cases::lengths(&self.mixer, lengths, tokens, self.steps);
         let bench = self.run.bench(Machine::cpu(global.threads()?), 1, None)?;

@@ -42,7 +42,7 @@ pub(super) fn main(arguments: Arguments, global: &Global) -> Result<u8> {
         return arguments.device.main(global);
     };
     if arguments.device.given() {
-        refuse!("--device stands for itself: a step or an op alone is timed on the CPU");
+        refuse!(flag "--device", "a step or an op alone is timed on the CPU; `dsf bench --device cuda` times a GPU");
     }
     match what {
         What::Step(arguments) => arguments.main(global),
@@ -109,9 +109,7 @@ impl OpArguments {
 fn computes_in(precision: Precision) -> Result<()> {
     ensure!(
         precision.is_usual(),
-        "--precision {} needs a GPU, and a step alone is timed on the CPU: leave it out, or time steps by `dsf bench --device cuda`",
-        precision.as_str()
-    );
+        flag "--precision" = precision.as_str(), "needs a GPU, and a step alone is timed on the CPU: leave it out, or time steps by `dsf bench --device cuda`");
     Ok(())
 }
 

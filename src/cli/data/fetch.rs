@@ -115,7 +115,8 @@ fn wanted(arguments: &Arguments) -> Result<Vec<Dataset>> {
     let given: Vec<(&str, Dataset)> = datasets.chain(corpora).chain(tokenizer).collect();
     if let Some((flag, other)) = given.iter().find(|(_, d)| d.task() != task.name) {
         refuse!(
-            "{flag} is of `dsf data fetch {}`; {} has {}",
+            flag(flag),
+            "belongs to `dsf data fetch {}`; {} has {}",
             other.task(),
             task.name,
             flags(task)
@@ -123,10 +124,7 @@ fn wanted(arguments: &Arguments) -> Result<Vec<Dataset>> {
     }
     let archived = |entry: &&Entry| !matches!(entry.origin, Origin::Hub(_));
     if arguments.delete_archive && !of_task(task).any(|entry| archived(&entry)) {
-        refuse!(
-            "--delete-archive: {} has no archives, leave it out",
-            task.name
-        );
+        refuse!(flag "--delete-archive", "{} has no archives; leave it out", task.name);
     }
     Ok(given.into_iter().map(|(_, dataset)| dataset).collect())
 }
@@ -193,12 +191,10 @@ fn to_request(arguments: Arguments, datasets: Vec<Dataset>) -> Result<FetchReque
 fn mirrored(datasets: &[Dataset]) -> Result<Origin> {
     let origin = entry(datasets[0]).origin;
     if datasets.iter().any(|d| entry(*d).origin != origin) {
-        refuse!(
-            "--url names one archive, but the datasets come from several: fetch them one by one"
-        );
+        refuse!(flag "--url", "names one archive, but the datasets come from several: fetch them one by one");
     }
     if let Origin::Hub(_) = origin {
-        refuse!("--url is for archives; text comes from a Hugging Face hub, named by HF_ENDPOINT");
+        refuse!(flag "--url", "is for archives; text comes from a Hugging Face hub, which HF_ENDPOINT names");
     }
     Ok(origin)
 }
@@ -212,7 +208,8 @@ fn address(what: &str, url: String) -> Result<String> {
     });
     ensure!(
         web,
-        "{what} must be an address like https://example.org/file, not `{url}`"
+        flag(what) = url,
+        "must be an address like https://example.org/file"
     );
     Ok(url)
 }
@@ -223,10 +220,9 @@ fn token() -> Result<Option<String>> {
     let token = variable("HF_TOKEN").or_else(file);
     let token = token.map(|t| t.trim().to_owned()).filter(|t| !t.is_empty());
     match token {
-        Some(token) if !token.bytes().all(|b| b.is_ascii_graphic()) => refuse!(
-            "HF_TOKEN, or the file `token` in HF_HOME, holds no token: it has blanks or control \
-             characters"
-        ),
+        Some(token) if !token.bytes().all(|b| b.is_ascii_graphic()) => {
+            refuse!(flag "HF_TOKEN", "this variable, or the file `token` in HF_HOME, holds no token: it has blanks or control characters")
+        }
         token => Ok(token),
     }
 }

@@ -157,8 +157,7 @@ fn pictures(given: &Pathfinder) -> Result<LraConfig> {
     let n = given.examples;
     ensure!(
         (10..=10_000_000).contains(&n) && n.is_multiple_of(10),
-        "--examples must be a multiple of 10 up to 10000000, not {n}"
-    );
+        flag "--examples" = n, "must be a multiple of 10 up to 10000000");
     let sizes = [n - 2 * (n / 10), n / 10, n / 10];
     Ok(LraConfig {
         contour_length: given.contour_length,
@@ -224,7 +223,7 @@ fn pairs(given: &Retrieval, global: &Global) -> Result<()> {
         ("--test-examples", given.test_examples),
     ];
     if let Some((flag, size)) = sizes.iter().find(|(_, size)| *size > 10_000_000) {
-        refuse!("{flag} must be at most 10000000, not {size}");
+        refuse!(flag(flag) = size, "must be at most 10000000");
     }
     let folder = place.root()?.join("retrieval");
     let stop = stop_flag()?;

@@ -18,8 +18,7 @@ pub(super) fn main(typed: &Typed, asked: &Asked, global: &Global) -> Result<u8> 
     runs.try_for_each(|run| device.serves(run, &typed.training))?;
     ensure!(
         asked.shard.is_none(),
-        "--shard is what each task is given by itself: leave it out with --executor, or say --shards N"
-    );
+        flag "--shard", "each task of the array is given its own: leave it out with --executor, or say --shards N");
     if let Some(e) = &asked.unidentified {
         print::talk(&format!(
             "note: the tasks need files that are not here, and count as to be done: {e}"
@@ -27,7 +26,7 @@ pub(super) fn main(typed: &Typed, asked: &Asked, global: &Global) -> Result<u8> 
     }
     let site = &typed.site;
     if site.gpus.is_some_and(|gpus| gpus > 0) && !device.is_gpu() {
-        refuse!("--gpus asks for GPUs that the runs would not use: add --device cuda");
+        refuse!(flag "--gpus", "asks for GPUs that the runs would not use: add --device cuda");
     }
     let to_do = to_do(&asked.plan, &global.out, typed.retry_failed)?;
     if to_do == 0 {

@@ -122,10 +122,7 @@ impl Typed {
         let plan = Experiment::plan_of(&self.experiment, &flags)?;
         let other = |task: recipes::Task| plan.tasks().into_iter().find(|name| *name != task.name);
         if let Some((task, other)) = task.and_then(|task| Some((task, other(task)?))) {
-            refuse!(
-                "--task {}: the experiment has runs of {other}, and names its tasks itself; leave --task out",
-                task.name
-            );
+            refuse!(flag "--task" = task.name, "the experiment has runs of {other}, and names its tasks itself; leave --task out");
         }
         Ok(plan)
     }
@@ -160,9 +157,7 @@ impl Typed {
         for file in &self.done_in {
             ensure!(
                 file.is_file(),
-                "--done-in: there is no file {}; it takes a summary of runs, such as results/mqar.csv",
-                file.display()
-            );
+                flag "--done-in" = file.display(), "there is no such file; give a summary of runs, such as results/mqar.csv");
             let planned = plan.runs.len();
             let done = read_summary(file)?;
             let done = done
@@ -209,7 +204,7 @@ impl Typed {
     fn places(&self) -> Result<(Vec<String>, usize)> {
         let within = |flag: &str, n: usize| match n {
             1..=1024 => Ok(n),
-            _ => refuse!("{flag} must be 1 to 1024, not {n}"),
+            _ => refuse!(flag(flag) = n, "must be 1 to 1024"),
         };
         let Some(each) = self.per_gpu else {
             let jobs = within("--jobs", self.jobs.unwrap_or(1))?;

@@ -84,9 +84,7 @@ pub(super) fn export(arguments: &Export, global: &Global) -> Result<u8> {
 fn free(path: &Path) -> Result<()> {
     ensure!(
         !path.exists(),
-        "{} is there already: remove it, or give --to another name",
-        path.display()
-    );
+        flag "--to" = path.display(), "is there already: remove it, or give another name");
     Ok(())
 }
 

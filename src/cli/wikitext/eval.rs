@@ -121,12 +121,11 @@ pub(super) fn main(arguments: &Arguments, global: &Global) -> Result<u8> {
 
 fn scoring(arguments: &Arguments, seq_len: usize) -> Result<Scoring> {
     if let Some(stride) = arguments.stride.filter(|s| !(1..=seq_len).contains(s)) {
-        refuse!("--stride must be 1 to {seq_len}, the tokens of a window, not {stride}");
+        refuse!(flag "--stride" = stride, "must be 1 to {seq_len}, the tokens of a window");
     }
     ensure!(
         arguments.batch_size != Some(0),
-        "--batch-size must be at least 1"
-    );
+        flag "--batch-size" = 0, "must be at least 1");
     let most = (AT_ONCE / seq_len.max(1)).max(1);
     Ok(Scoring {
         seq_len,

@@ -56,8 +56,7 @@ impl Arguments {
         }
         ensure!(
             !prompt.is_empty(),
-            "--prompt is empty: a text needs at least one token to go on from"
-        );
+            flag "--prompt", "empty: a text needs at least one token to go on from");
         Ok(prompt)
     }
 }
@@ -132,10 +131,7 @@ fn fits(vocabulary: &Vocabulary, text: &WikitextConfig) -> Result<()> {
     if ids <= rows {
         return Ok(());
     }
-    refuse!(
-        "the tokenizer {} has {ids} ids, and the model rows for {rows}: give the right one by --tokenizer",
-        text.tokenizer
-    )
+    refuse!(flag "--tokenizer" = text.tokenizer, "has {ids} ids, and the model rows for {rows}: give the tokenizer that it was trained with")
 }
 
 /// What the text so far costs to remember.

@@ -40,7 +40,7 @@ impl Choice {
         let Self::Sampled(how) = self else {
             return Ok(());
         };
-        let wrong = |flag: &str, must: &str| Err(Error::usage(format!("{flag} must be {must}")));
+        let wrong = |flag: &str, must: &str| Err(Error::flag(flag, format!("must be {must}")));
         match how {
             // Not-a-number is neither above 0 nor below.
             Sampling { temperature: t, .. } if !(*t > 0.0 && t.is_finite()) => wrong(

@@ -66,11 +66,7 @@ pub fn bitmap(picture: &Picture) -> Result<(Size, Vec<u8>)> {
     let layout = Layout::of(picture, DENSE);
     let size = (DENSE.px(layout.size.0), DENSE.px(layout.size.1));
     if u64::from(size.0) * u64::from(size.1) > MOST {
-        refuse!(
-            "the picture would have {} x {} pixels: take --format svg or html, or fewer runs, as with --mixer",
-            size.0,
-            size.1
-        );
+        refuse!(flag "--format" = "png", "the picture would have {} x {} pixels: take svg or html, or fewer runs, as with --mixer", size.0, size.1);
     }
     Ok((size, pixels(size, |area| layout.draw(area))))
 }

@@ -105,10 +105,7 @@ impl Axes {
         let (mut lines, mut column) = (lines.to_vec(), column);
         if let Some(orient) = of.asked.orient {
             if lines.len() > 1 {
-                refuse!(
-                    "--orient turns grids of d and n: {} has mixers in its rows",
-                    of.figure.title()
-                );
+                refuse!(flag "--orient", "turns grids of d and n: {} has mixers in its rows", of.figure.title());
             }
             (lines, column) = match orient {
                 Orient::Brief => (vec!["n"], "d"),

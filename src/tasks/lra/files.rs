@@ -97,7 +97,7 @@ pub(super) fn find(dataset: LraDataset, contour_length: usize, dir: &Path) -> Re
     match (found.next(), dataset) {
         (Some(folder), LraDataset::Pathfinder) => Ok(folder.join(level)),
         (Some(folder), _) => Ok(folder),
-        (None, _) => Err(Error::Missing(missing(dir, dataset, forms[0]))),
+        (None, _) => Err(Error::missing(missing(dir, dataset, forms[0]))),
     }
 }
 

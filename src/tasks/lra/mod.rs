@@ -90,13 +90,12 @@ impl Task for LraConfig {
         match (self.data, self.dataset) {
             (Generator::Files, _) | (Generator::Native, LraDataset::Pathfinder) => {}
             (Generator::Native, LraDataset::Listops) => listops::check_generated(self)?,
-            (Generator::Native, other) => refuse!(
-                "--data native: {} cannot be generated; take --data files",
-                other.name()
-            ),
-            (Generator::Numpy, _) => refuse!(
-                "--data numpy is a generator of MQAR; the Long Range Arena has native and files"
-            ),
+            (Generator::Native, other) => {
+                refuse!(flag "--data" = "native", "{} cannot be generated; take --data files", other.name())
+            }
+            (Generator::Numpy, _) => {
+                refuse!(flag "--data" = "numpy", "a generator of MQAR; the Long Range Arena has native and files")
+            }
         }
         check_sizes(self)
     }
@@ -209,20 +208,16 @@ fn check_sizes(config: &LraConfig) -> Result<()> {
     ];
     for (flag, size, least, most) in sizes {
         let fits = (least..=most).contains(&size);
-        ensure!(fits, "{flag} must be {least} to {most}, not {size}");
+        ensure!(fits, flag(flag) = size, "must be {least} to {most}");
     }
     let (dataset, name, seq_len) = (config.dataset, config.dataset.name(), config.seq_len);
     if let Some(paddles) = config.contour_length {
         ensure!(
             dataset == LraDataset::Pathfinder,
-            "--contour-length is of Pathfinder; leave it out with --dataset {name}"
-        );
+            flag "--contour-length", "belongs to Pathfinder; leave it out with --dataset {name}");
         ensure!(
             CONTOURS.contains(&paddles),
-            "--contour-length must be {} to {} paddles, not {paddles}; the released levels have 6, 9 and 14",
-            CONTOURS.start(),
-            CONTOURS.end()
-        );
+            flag "--contour-length" = paddles, "must be {} to {} paddles; the released levels have 6, 9 and 14", CONTOURS.start(), CONTOURS.end());
     }
     if dataset.is_picture() {
         ensure!(
@@ -231,7 +226,7 @@ fn check_sizes(config: &LraConfig) -> Result<()> {
         );
     } else {
         let fits = (16..=65_536).contains(&seq_len);
-        ensure!(fits, "--seq-len must be 16 to 65536, not {seq_len}");
+        ensure!(fits, flag "--seq-len" = seq_len, "must be 16 to 65536");
     }
     Ok(())
 }

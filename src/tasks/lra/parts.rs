@@ -45,11 +45,7 @@ impl Part {
                 let reason = format!("holds no {noun} examples: get it again");
                 Err(Error::data(path, reason))
             }
-            _ => refuse!(
-                "{} holds {holds} {noun} examples, not {wanted}: give {flag} {holds} for a run on part \
-                 of the data",
-                path.display()
-            ),
+            _ => refuse!(flag (flag) = wanted, "{} holds {holds} {noun} examples: give {flag} {holds} for a run on part of the data", path.display()),
         }
     }
 
@@ -57,15 +53,11 @@ impl Part {
     fn first(self, examples: &[usize], wanted: usize) -> Result<&[usize]> {
         let (found, flag) = (examples.len(), self.flag);
         examples.get(..wanted).ok_or_else(|| {
-            Error::usage(match found {
-                0 => format!(
-                    "{flag} {wanted}: there is none in the files found; give --data-dir more of the data"
-                ),
-                _ => format!(
-                    "{flag} {wanted}: there are {found} in the files found; \
-                     give {flag} {found} or less, or --data-dir the whole data"
-                ),
-            })
+            let reason = match found {
+                0 => "there is none in the files found; give --data-dir more of the data".to_owned(),
+                _ => format!("the files found hold {found}; give {flag} {found} or less, or --data-dir the whole data"),
+            };
+            Error::flag_value(flag, wanted, reason)
         })
     }
 }

@@ -38,14 +38,7 @@ pub(super) fn load(config: &LraConfig, dir: &Path) -> Result<Splits> {
     };
     let (held, val, used) = (read(&train)?, config.val_examples, config.train_examples);
     if val > 0 && val + used > held.len() && used <= held.len() {
-        refuse!(
-            "{} holds {} training examples, not {used} and {val} held out of them: give \
-             --train-examples {} or --val-examples {}",
-            train.display(),
-            held.len(),
-            held.len().saturating_sub(val).max(1),
-            held.len() - used,
-        );
+        refuse!(flag "--train-examples" = used, "{} holds {} training examples, and {val} are held out of them: give --train-examples {} or --val-examples {}", train.display(), held.len(), held.len().saturating_sub(val).max(1), held.len() - used,);
     }
     TRAIN.enough(&train, held.len(), used)?;
     // From both ends of one order: what is trained on does not depend on how much is held out.

@@ -33,15 +33,7 @@ impl<T: Copy + Ord + Hash> Vocabulary<T> {
         tokens.retain(|(_, count)| *count >= least);
         let (entries, most) = (SPECIAL + tokens.len(), config.vocab_size.min(256));
         if entries > most {
-            refuse!(
-                "--vocab-size {most} is too small: the training examples have {entries} tokens \
-                 with padding, unknown and end{}",
-                if entries > 256 {
-                    ", and 256 is the most; the files are another task's or damaged"
-                } else {
-                    ""
-                }
-            );
+            refuse!(flag "--vocab-size" = most, "too small: the training examples have {entries} tokens with padding, unknown and end{}", if entries > 256 { ", and 256 is the most; the files are another task's or damaged" } else { "" });
         }
         tokens.sort_unstable_by(|a, b| b.1.cmp(&a.1).then(a.0.cmp(&b.0)));
         let ids = (SPECIAL as u8..=u8::MAX).zip(tokens);

@@ -155,26 +155,26 @@ impl Task for MqarConfig {
     fn check(&self) -> Result<()> {
         let (v, l, k) = (self.vocab_size, self.seq_len, self.kv_pairs);
         let mut rules = vec![
-            (
+            Rule::new(
                 k > 0,
-                format!("--kv-pairs {k} leaves nothing to recall. Give at least 1"),
+                ("--kv-pairs", k),
+                "leaves nothing to recall. Give at least 1",
             ),
-            (
+            Rule::new(
                 (1..=MOST_KEY_TOKENS).contains(&self.key_tokens),
-                format!(
-                    "--key-tokens {} is no length of a key. Give 1 to {MOST_KEY_TOKENS}",
-                    self.key_tokens
-                ),
+                ("--key-tokens", self.key_tokens),
+                format!("no length of a key. Give 1 to {MOST_KEY_TOKENS}"),
             ),
-            (
+            Rule::new(
                 self.passes > 0,
-                "--passes 0 shows no pair. Give at least 1".to_owned(),
+                ("--passes", self.passes),
+                "shows no pair. Give at least 1",
             ),
-            (
+            Rule::new(
                 self.overwrites <= k,
+                ("--overwrites", self.overwrites),
                 format!(
-                    "--overwrites {} with --kv-pairs {k}: a pair is overwritten once at most. Give at most {k}",
-                    self.overwrites
+                    "--kv-pairs is {k}, and a pair is overwritten once at most. Give at most {k}"
                 ),
             ),
         ];
@@ -182,13 +182,15 @@ impl Task for MqarConfig {
         rules.extend(train);
         rules.extend(test);
         rules.extend([
-            (
+            Rule::new(
                 v.is_multiple_of(2) || self.key_tokens > 1,
-                format!("--vocab-size {v} is odd, but keys and values share it in halves. Give an even size"),
+                ("--vocab-size", v),
+                "odd, but keys and values share the vocabulary in halves. Give an even size",
             ),
-            (
+            Rule::new(
                 v > l,
-                format!("--vocab-size {v} must exceed --seq-len {l}. Give a larger vocabulary"),
+                ("--vocab-size", v),
+                format!("must exceed --seq-len {l}"),
             ),
         ]);
         let examples = self.sizes().examples;
@@ -197,12 +199,13 @@ impl Task for MqarConfig {
             Generator::Native => Ok(()),
             Generator::Numpy => match self.variants().first() {
                 Some((flag, _)) => refuse!(
-                    "mqar: {flag} is of our own generator: take --data native, or leave it out"
+                    flag(flag),
+                    "belongs to our own generator: take --data native, or leave it out"
                 ),
                 None => numpy::seed(self).map(drop),
             },
             Generator::Files => {
-                refuse!("--data files: MQAR is generated; take --data native or numpy")
+                refuse!(flag "--data" = "files", "MQAR is generated; take --data native or numpy")
             }
         }
     }
@@ -327,13 +330,15 @@ impl MqarConfig {
             _ => format!("a pair takes {width} positions each time that it is shown, and {width} to be asked for"),
         };
         [
-            (
+            Rule::new(
                 l.is_multiple_of(2) || self.key_tokens > 1,
-                format!("{length} is odd, but slots are two positions wide. Give an even length"),
+                length.typed(),
+                "odd, but slots are two positions wide. Give an even length",
             ),
-            (
+            Rule::new(
                 needed <= l,
-                format!("--kv-pairs {k}{variants} with {length}: {why}. Give fewer pairs, or at least {flag} {least}"),
+                ("--kv-pairs", k),
+                format!("too many{variants} with {length}: {why}. Give fewer pairs, or at least {flag} {least}"),
             ),
         ]
     }

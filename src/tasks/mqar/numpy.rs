@@ -29,12 +29,7 @@ pub(super) fn load(config: &MqarConfig) -> Result<[Dataset; 3]> {
 /// The data seed, if numpy would take it.
 pub(super) fn seed(config: &MqarConfig) -> Result<u32> {
     u32::try_from(config.data_seed).map_err(|_| {
-        Error::usage(format!(
-            "mqar: --data-seed {} is beyond numpy's largest seed, {}. Give a smaller one, or a smaller --seed where the data \
-             seed is left to follow it",
-            config.data_seed,
-            u32::MAX
-        ))
+        Error::flag_value("--data-seed", config.data_seed, format!("beyond numpy's largest seed, {}. Give a smaller one, or a smaller --seed where the data seed is left to follow it", u32::MAX))
     })
 }
 

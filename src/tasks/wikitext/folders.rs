@@ -40,9 +40,7 @@ impl Place {
     /// they are there.
     pub(super) fn sources(&self, corpus: Corpus, wanted: [bool; 3]) -> Result<[Vec<PathBuf>; 3]> {
         if corpus == Corpus::Text && self.data_dir.is_none() {
-            refuse!(
-                "--corpus text needs --data-dir DIR, the folder of train.txt, valid.txt and test.txt"
-            );
+            refuse!(flag "--corpus" = "text", "needs --data-dir DIR, the folder of train.txt, valid.txt and test.txt");
         }
         find(corpus, self.folder(), wanted)
     }
@@ -102,7 +100,7 @@ fn find(corpus: Corpus, dir: &Path, wanted: [bool; 3]) -> Result<[Vec<PathBuf>; 
     }
     // Of equally incomplete folders, the first.
     let fullest = looked.iter().rev().max_by_key(|found| found.splits());
-    Err(Error::Missing(missing(corpus, dir, wanted, fullest)))
+    Err(Error::missing(missing(corpus, dir, wanted, fullest)))
 }
 
 /// As [`find`], in the folders below `dir` that are named after the corpus.

@@ -98,7 +98,7 @@ impl Task for WikitextConfig {
                     most => format!("1 to {most}"),
                 };
                 let size = size.unwrap_or(0);
-                refuse!("{flag} must be {range}, not {size}");
+                refuse!(flag(flag) = size, "must be {range}");
             }
         }
         Ok(())
@@ -262,7 +262,7 @@ fn texts_from(
 /// Those of [`Task::sources`]; a [`Corpus::Sample`] has none.
 pub fn token_files(config: &WikitextConfig, data_dir: Option<&Path>) -> Result<[PathBuf; 3]> {
     if config.corpus == Corpus::Sample {
-        refuse!("--corpus sample is part of the program and has no token files");
+        refuse!(flag "--corpus" = "sample", "part of the program; it has no token files");
     }
     Ok(Tokens::of(config, &Place::new(data_dir)?, ALL)?.paths())
 }
@@ -298,10 +298,7 @@ fn fits(config: &WikitextConfig, split: usize, largest: u16) -> Result<()> {
     if needed <= rows {
         return Ok(());
     }
-    refuse!(
-        "--vocab-size {rows} is too small: ids of the {} split need {needed}",
-        SPLITS[split]
-    )
+    refuse!(flag "--vocab-size" = rows, "too small: ids of the {} split need {needed}", SPLITS[split])
 }
 
 /// The windows of one split.
@@ -318,16 +315,14 @@ fn enough(config: &WikitextConfig, split: usize, text: &Text) -> Result<()> {
             0 | 1 => "it needs more text".to_owned(),
             _ => format!("give --seq-len {} or less", tokens - 1),
         };
-        refuse!(
-            "the {name} split has {tokens} tokens, and a window of --seq-len {length} takes {}: {advice}",
-            length + 1
-        );
+        refuse!(flag "--seq-len" = length, "the {name} split has {tokens} tokens, and a window takes {}: {advice}", length + 1);
     }
     let flag = ["--train-examples", "--test-examples"][split.min(1)];
     match config.limits()[split].filter(|asked| *asked > windows) {
         None => Ok(()),
         Some(asked) => refuse!(
-            "{flag} {asked} is too many: the {name} split has {windows} windows of {length} tokens"
+            flag(flag) = asked,
+            "the {name} split has only {windows} windows of {length} tokens"
         ),
     }
 }

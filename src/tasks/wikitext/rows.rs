@@ -122,12 +122,9 @@ impl Encoder {
     /// An id between articles that the tokenizer does not have.
     pub(super) fn new(vocabulary: Vocabulary, config: &WikitextConfig) -> Result<Self> {
         let eos = match (config.eos_between_articles, vocabulary.eos()) {
-            (true, None) => refuse!(
-                "--eos-between-articles: the tokenizer {} declares no end-of-text token; `eos_token` in {} beside its \
-                 tokenizer.json declares one",
-                config.tokenizer,
-                end_of_text::DECLARES
-            ),
+            (true, None) => {
+                refuse!(flag "--eos-between-articles", "the tokenizer {} declares no end-of-text token; `eos_token` in {} beside its tokenizer.json declares one", config.tokenizer, end_of_text::DECLARES)
+            }
             (asked, eos) => eos.filter(|_| asked),
         };
         Ok(Self { vocabulary, eos })

@@ -287,7 +287,7 @@ impl Found {
             let (path, digest) = (other.path.display(), &other.sha256[..12]);
             format!(" ({path} is another one, with the digest {digest})")
         });
-        Err(Error::Missing(match tokenizer {
+        Err(Error::missing(match tokenizer {
             Tokenizer::File(digest) => format!(
                 "the tokenizer.json with the digest {digest} is not kept here{other}: --data-dir DIR names a \
                  folder that holds it under that name"
@@ -378,9 +378,7 @@ pub(super) fn check_size(tokenizer: &Tokenizer, vocab_size: usize) -> Result<()>
     if (least..=MOST).contains(&vocab_size) {
         return Ok(());
     }
-    refuse!(
-        "--vocab-size must be {least} to {MOST} with the tokenizer {tokenizer}, not {vocab_size}"
-    )
+    refuse!(flag "--vocab-size" = vocab_size, "must be {least} to {MOST} with the tokenizer {tokenizer}")
 }
 
 /// `bytes`, `gpt-neox`, or the file of another tokenizer.

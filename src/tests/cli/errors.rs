@@ -1,171 +1,176 @@
-//! What is refused, and in which words.
+//! Refusals: which flag, file and line they name, and that they leave nothing behind.
 
-use super::World;
+use super::{Fault, World};
 use std::fs;
 
-fn refusal(line: &str) -> String {
-    let world = World::new();
-    let message = world.dsf(line).refused();
-    let results = world.path("results");
-    assert!(!results.exists(), "{line}: a refusal makes nothing");
-    message
-}
-
-fn assert_says(line: &str, needles: &[&str]) {
-    let message = refusal(line);
-    for needle in needles {
-        assert!(message.contains(needle), "`dsf {line}` says: {message}");
-    }
+fn refuses(line: &str, flag: &str) -> Fault {
+    World::new().refuses(line, flag)
 }
 
 #[test]
 fn an_unknown_mixer_is_answered_with_the_nearest() {
-    let needles = [
-        "unknown mixer `linnear`",
-        "Did you mean `linear`?",
-        "rg-lru",
-    ];
-    assert_says("mqar --mixer linnear", &needles);
-    assert_says("sweep --mixer softmax,linnear", &needles);
-    assert_says(
-        "mqar --mixer softmax --variant papr",
-        &["Did you mean `paper`?"],
-    );
+    for line in ["mqar --mixer linnear", "sweep --mixer softmax,linnear"] {
+        refuses(line, "--mixer").names(&["`linear`", "rg-lru"]);
+    }
+    refuses("mqar --mixer softmax --variant papr", "--variant").names(&["`paper`"]);
 }
 
 #[test]
 fn bad_numbers_name_their_flag() {
-    assert_says("mqar --lr -1", &["--lr must be a positive number", "-1"]);
-    assert_says("mqar --lr nan", &["--lr"]);
-    assert_says("mqar --weight-decay -0.1", &["--weight-decay"]);
-    assert_says("mqar --dropout 1.5", &["--dropout", "1.5"]);
-    assert_says("mqar --d 0", &["--d"]);
-    assert_says("mqar --epochs 0", &["--epochs"]);
-    assert_says("mqar --threads 0", &["--threads"]);
-    assert_says("sweep --d 64,x", &["--d", "x"]);
-    assert_says("sweep --d 64,,128", &["--d"]);
-    assert_says("sweep --sizes 64-4", &["--sizes", "64-4"]);
-    assert_says("sweep --jobs 0", &["--jobs"]);
-    assert_says("mqar --d 99999999999999999999", &["--d"]);
+    for (line, flag, value) in [
+        ("mqar --lr -1", "--lr", "-1.0"),
+        ("mqar --lr nan", "--lr", "NaN"),
+        ("mqar --weight-decay -0.1", "--weight-decay", "-0.1"),
+        ("mqar --dropout 1.5", "--dropout", "1.5"),
+        ("mqar --d 0", "--d", "0"),
+        ("mqar --epochs 0", "--epochs", "0"),
+        ("mqar --threads 0", "--threads", "0"),
+        ("sweep --d 64,x", "--d", "x"),
+        ("sweep --d 64,,128", "--d", ""),
+        ("sweep --sizes 64-4", "--sizes", "64-4"),
+        ("sweep --jobs 0", "--jobs", "0"),
+        (
+            "mqar --d 99999999999999999999",
+            "--d",
+            "99999999999999999999",
+        ),
+    ] {
+        assert_eq!(refuses(line, flag).value.as_deref(), Some(value), "{line}");
+    }
 }
 
 #[test]
-fn sizes_that_the_task_forbids_name_the_rule() {
-    assert_says("mqar --seq-len 33", &["--seq-len", "33", "even"]);
-    assert_says("mqar --seq-len 32 --kv-pairs 9", &["--kv-pairs", "9"]);
-    assert_says("mqar --vocab-size 32 --seq-len 32", &["--vocab-size", "32"]);
-    assert_says("mqar --kv-pairs 0", &["--kv-pairs", "0"]);
-    assert_says("mqar --train-examples 0", &["--train-examples"]);
-    assert_says("mqar --train-examples 99999999999", &["--train-examples"]);
+fn sizes_that_the_task_forbids_name_the_flag_and_what_would_be_right() {
+    refuses("mqar --seq-len 33", "--seq-len");
+    refuses("mqar --seq-len 32 --kv-pairs 9", "--kv-pairs").names(&["--seq-len 36"]);
+    refuses("mqar --vocab-size 32 --seq-len 32", "--vocab-size").names(&["--seq-len 32"]);
+    refuses("mqar --kv-pairs 0", "--kv-pairs").names(&["1"]);
+    refuses("mqar --train-examples 0", "--train-examples").names(&["1"]);
+    refuses("mqar --train-examples 99999999999", "--train-examples").names(&["67108864"]);
 }
 
 #[test]
 fn heads_that_do_not_fit_are_refused() {
-    assert_says(
-        "mqar --mixer softmax --heads 3 --d 64",
-        &["--heads 3 does not divide --d 64"],
-    );
-    assert_says("mqar --mixer s6 --heads 2", &["s6", "--heads"]);
+    refuses("mqar --mixer softmax --heads 3 --d 64", "--heads").names(&["--d 64"]);
+    refuses("mqar --mixer s6 --heads 2", "--heads").names(&["`s6`"]);
 }
 
 #[test]
 fn options_that_do_not_exist_are_refused() {
-    assert_says(
-        "mqar --mixer s6 --option dt_inti=zero",
-        &["Did you mean `dt_init`?"],
+    refuses("mqar --mixer s6 --option dt_inti=zero", "--option").names(&["`dt_init`"]);
+    let fault = refuses("mqar --mixer s6 --option dt_init=one", "--option");
+    assert_eq!(
+        fault.names(&["`zero`", "`mamba`"]).value.as_deref(),
+        Some("dt_init=one")
     );
-    assert_says(
-        "mqar --mixer s6 --option dt_init=one",
-        &["dt_init=one", "zero"],
-    );
-    assert_says(
-        "mqar --mixer softmax --option dt_init=zero",
-        &["no options"],
-    );
+    refuses("mqar --mixer softmax --option dt_init=zero", "--option").names(&["`softmax`"]);
 }
 
 #[cfg(not(feature = "cuda"))]
 #[test]
 fn a_build_without_cuda_says_how_to_make_one_with_it() {
-    let remedies = &["no CUDA support", "make cuda", "--device cpu"];
-    assert_says("mqar --device cuda", remedies);
-    assert_says("sweep --device cuda:1 --dry-run", remedies);
+    for line in ["mqar --device cuda", "sweep --device cuda:1 --dry-run"] {
+        refuses(line, "--device").names(&["`make cuda`", "--device cpu"]);
+    }
 }
 
 #[test]
 fn lower_precision_needs_a_gpu() {
-    let remedy = &["--precision bf16", "--device cuda"];
-    assert_says("mqar --precision bf16 --device cpu", remedy);
-    assert_says("sweep --precision f32,bf16 --device cpu", remedy);
-    assert_says("mqar --precision f8", &["f32", "tf32", "bf16"]);
+    for line in [
+        "mqar --precision bf16 --device cpu",
+        "sweep --precision f32,bf16 --device cpu",
+    ] {
+        let fault = refuses(line, "--precision");
+        assert_eq!(
+            fault.names(&["--device cuda"]).value.as_deref(),
+            Some("bf16"),
+            "{line}"
+        );
+    }
+    refuses("mqar --precision f8", "--precision").names(&["f32", "tf32", "bf16"]);
 }
 
 #[test]
 fn a_recorded_step_needs_a_gpu() {
-    let remedy = &["--cuda-graph", "--device cuda"];
-    assert_says("mqar --cuda-graph --device cpu", remedy);
-    assert_says("sweep --cuda-graph --device cpu --dry-run", remedy);
-    assert_says("sweep --cuda-graph --executor print", remedy);
+    for line in [
+        "mqar --cuda-graph --device cpu",
+        "sweep --cuda-graph --device cpu --dry-run",
+        "sweep --cuda-graph --executor print",
+    ] {
+        refuses(line, "--cuda-graph").names(&["--device cuda"]);
+    }
 }
 
 #[test]
 fn runs_per_gpu_need_a_gpu() {
-    let remedy = &["--per-gpu", "--device cuda"];
-    assert_says("sweep --per-gpu 4 --dry-run", remedy);
-    assert_says("sweep --per-gpu 4 --device cpu", remedy);
-    assert_says("sweep --per-gpu 4 --device cuda", &["no CUDA support"]);
-    assert_says(
-        "sweep --per-gpu 0 --device cuda",
-        &["--per-gpu must be 1 to 1024, not 0"],
-    );
-    assert_says("sweep --per-gpu 2 --jobs 2", &["--per-gpu", "--jobs"]);
+    refuses("sweep --per-gpu 4 --dry-run", "--per-gpu").names(&["--device cuda"]);
+    refuses("sweep --per-gpu 4 --device cpu", "--per-gpu").names(&["--device cuda"]);
+    #[cfg(not(feature = "cuda"))]
+    refuses("sweep --per-gpu 4 --device cuda", "--device").names(&["`make cuda`"]);
+    refuses("sweep --per-gpu 0 --device cuda", "--per-gpu").names(&["1 to 1024"]);
+    refuses("sweep --per-gpu 2 --jobs 2", "--per-gpu").names(&["--jobs"]);
 }
 
 #[test]
 fn devices_that_do_not_exist_are_refused() {
-    assert_says("mqar --device gpu", &["unknown device `gpu`"]);
-    assert_says("mqar --device cuda:x", &["cuda:0"]);
+    refuses("mqar --device gpu", "--device").names(&["auto", "cpu", "cuda:1"]);
+    refuses("mqar --device cuda:x", "--device").names(&["cuda:0"]);
 }
 
 #[test]
 fn a_list_in_a_single_run_points_to_sweep() {
-    assert_says("mqar --d 64,128", &["dsf sweep --task mqar", "--d"]);
+    refuses("mqar --d 64,128", "--d").names(&["`dsf sweep --task mqar --d 64,128`"]);
 }
 
 #[test]
-fn tasks_and_subcommands_that_do_not_exist_are_refused() {
-    assert_says("sweep --task mqr", &["unknown task `mqr`", "mqar"]);
-    assert_says("mqra", &["mqra", "mqar"]);
-    assert_says("mqar --mixr ssd", &["--mixr", "--mixer"]);
+fn tasks_flags_and_subcommands_that_do_not_exist_are_refused() {
+    refuses("sweep --task mqr", "--task").names(&["`mqar`"]);
+    refuses("mqar --mixr ssd", "--mixr");
+    let said = World::new().dsf("mqar --mixr ssd");
+    assert!(
+        said.err.contains("--mixer"),
+        "the nearest flag: {}",
+        said.err
+    );
+    let fault = World::new().fault("mqra");
+    assert_eq!((fault.kind.as_str(), fault.code), ("refused", 2));
+    fault.names(&["mqra"]);
 }
 
 #[test]
 fn experiment_files_are_refused_with_file_and_place() {
-    assert_says("sweep nowhere.toml", &["nowhere.toml"]);
     let world = World::new();
-    for (text, needles) in [
+    world.fault("sweep nowhere.toml").at("nowhere.toml", None);
+    for (text, line, names) in [
         (
             "task = \"mqar\"\n[[grid]]\nmixr = \"ssd\"\n",
-            ["line 3", "mixr"],
+            3,
+            &["`mixr`", "`mixer`"][..],
         ),
         (
             "task = \"mqar\"\n[[grid]]\nd = \"wide\"\n",
-            ["line 3", "wide"],
+            3,
+            &["wide", "--d"],
         ),
-        ("task = \"mqar\"\n[[grid]\n", ["line 2", "file.toml"]),
-        ("task = \"mqar\"\n", ["grid", "file.toml"]),
+        ("task = \"mqar\"\n[[grid]\n", 2, &[]),
+        ("task = \"mqar\"\n", 1, &["[[grid]]"]),
         (
             "task = \"mqar\"\n[[grid]]\nmixer = \"linnear\"\n",
-            ["linnear", "linear"],
+            2,
+            &["`linear`"],
         ),
-        ("", ["task", "file.toml"]),
+        ("", 1, &["task = \"mqar\""]),
     ] {
         fs::write(world.path("file.toml"), text).unwrap();
-        let message = world.dsf("sweep file.toml").refused();
-        for needle in needles {
-            assert!(message.contains(needle), "{text:?} says: {message}");
-        }
+        let fault = world.fault("sweep file.toml");
+        assert_eq!(
+            (fault.kind.as_str(), fault.code),
+            ("refused", 2),
+            "{text:?}: {fault:?}"
+        );
+        fault.at("file.toml", Some(line)).names(names);
     }
+    assert!(!world.path("results").exists(), "a refusal makes nothing");
 }
 
 #[test]
@@ -176,23 +181,16 @@ fn a_file_that_is_no_text_of_utf8_is_refused_by_what_it_is() {
         .flat_map(u16::to_le_bytes)
         .collect();
     fs::create_dir(world.path("folder.toml")).unwrap();
-    for (file, content, why) in [
-        (
-            "wide.toml",
-            Some(&utf16[..]),
-            ": UTF-16, not UTF-8: save it as UTF-8",
-        ),
+    for (file, content, place, is) in [
+        ("wide.toml", Some(&utf16[..]), None, "UTF-16"),
         (
             "old.toml",
             Some(b"task = \"mqar\"\n# \xe4\n"),
-            ", line 2: not UTF-8",
+            Some(2),
+            "UTF-8",
         ),
-        ("folder.toml", None, ": a folder, not a file"),
-        (
-            "wide.json",
-            Some(&utf16),
-            ": UTF-16, not UTF-8: save it as UTF-8",
-        ),
+        ("folder.toml", None, None, "folder"),
+        ("wide.json", Some(&utf16), None, "UTF-16"),
     ] {
         if let Some(content) = content {
             fs::write(world.path(file), content).unwrap();
@@ -201,11 +199,13 @@ fn a_file_that_is_no_text_of_utf8_is_refused_by_what_it_is() {
             true => format!("sweep {file}"),
             false => format!("mqar --config {file}"),
         };
-        let message = world.dsf(&line).refused();
-        assert!(
-            message.contains(&format!("{file}{why}")),
-            "{line}: {message}"
+        let fault = world.fault(&line);
+        assert_eq!(
+            (fault.kind.as_str(), fault.code),
+            ("refused", 2),
+            "{line}: {fault:?}"
         );
+        fault.at(file, place).names(&[is]);
     }
 }
 
@@ -257,9 +257,9 @@ fn nobody_waits_for_a_named_pipe() {
             .arg(world.path(file))
             .status();
         assert!(made.unwrap().success());
-        let message = world.dsf(line).ends(code);
-        let wanted = format!("{file}: a pipe, a socket or a device, not a file");
-        assert!(message.contains(&wanted), "{line}: {message}");
+        let fault = world.fault(line);
+        assert_eq!(fault.code, code, "{line}: {fault:?}");
+        fault.at(file, None).names(&["pipe"]);
     }
 }
 
@@ -270,8 +270,7 @@ fn a_results_place_that_cannot_be_written_to_is_refused_before_training() {
     for out in ["file", "file/below"] {
         for command in ["mqar", "sweep --mixer ssd"] {
             let line = format!("{command} --preset smoke --out {out}");
-            let message = world.dsf(&line).refused();
-            assert!(message.contains("--out"), "{line}: {message}");
+            assert_eq!(world.fault(&line).flag.as_deref(), Some("--out"), "{line}");
         }
     }
 }

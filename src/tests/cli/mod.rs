@@ -26,6 +26,7 @@ mod wikitext;
 mod wikitext_tools;
 
 use assert_cmd::Command;
+use serde::Deserialize;
 use std::fs;
 use std::path::{Path, PathBuf};
 use tempfile::TempDir;
@@ -40,6 +41,20 @@ pub(crate) struct Said {
     pub code: i32,
     pub out: String,
     pub err: String,
+}
+
+/// The event of an error, as programs read it under `--json`.
+#[derive(Debug, Deserialize)]
+pub(crate) struct Fault {
+    pub kind: String,
+    pub code: i32,
+    pub flag: Option<String>,
+    pub value: Option<String>,
+    pub path: Option<PathBuf>,
+    pub line: Option<u64>,
+    pub row: Option<u64>,
+    /// For people. Tests look in it for names, commands and numbers alone, see [`Self::names`].
+    pub reason: String,
 }
 
 impl World {
@@ -67,6 +82,28 @@ impl World {
     pub fn dsf_in(&self, (name, value): (&str, &str), line: &str) -> Said {
         let mut command = self.command(&line.split_whitespace().collect::<Vec<_>>());
         Said::of(command.env(name, value))
+    }
+
+    /// The error that `dsf` with `line` ends in.
+    pub fn fault(&self, line: &str) -> Fault {
+        self.dsf(&format!("{line} --json")).fault()
+    }
+
+    /// Asserts that `dsf` refuses `line` for `flag` before it makes anything, and gives the error.
+    pub fn refuses(&self, line: &str, flag: &str) -> Fault {
+        let existed = self.path("results").exists();
+        let fault = self.fault(line);
+        assert_eq!(
+            (fault.kind.as_str(), fault.flag.as_deref()),
+            ("refused", Some(flag)),
+            "{line}: {fault:?}"
+        );
+        assert_eq!(
+            self.path("results").exists(),
+            existed,
+            "{line}: a refusal makes nothing"
+        );
+        fault
     }
 
     pub fn call(&self, arguments: &[&str], stdin: &[u8]) -> Said {
@@ -142,6 +179,38 @@ impl Said {
         assert!(!self.err.contains("panicked"), "{}", self.err);
         assert_eq!(self.out, "", "a refusal leaves stdout empty");
         self.err
+    }
+}
+
+impl Said {
+    /// The error of a call with `--json`: the last event on stdout, a sentence on stderr, and the exit code of its kind.
+    pub fn fault(self) -> Fault {
+        let last = self.out.lines().last().unwrap_or_default();
+        let fault: Fault = serde_json::from_str(last)
+            .unwrap_or_else(|e| panic!("{e}: {}\n{}", self.out, self.err));
+        assert_eq!(self.code, fault.code, "{fault:?}");
+        let sentence = self.err.lines().any(|line| line.starts_with("error: "));
+        assert!(sentence && !self.err.contains("panicked"), "{}", self.err);
+        fault
+    }
+}
+
+impl Fault {
+    /// Asserts that the reason names each of `names`: flags, values, commands, files or numbers, and no other words.
+    #[track_caller]
+    pub fn names(&self, names: &[&str]) -> &Self {
+        for name in names {
+            assert!(self.reason.contains(name), "{name}: {self:?}");
+        }
+        self
+    }
+
+    /// Asserts the place in a file.
+    #[track_caller]
+    pub fn at(&self, path: impl AsRef<Path>, line: Option<u64>) -> &Self {
+        let found = (self.path.as_deref(), self.line);
+        assert_eq!(found, (Some(path.as_ref()), line), "{self:?}");
+        self
     }
 }
 

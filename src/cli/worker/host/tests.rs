@@ -17,7 +17,7 @@ impl Trains for Pretends {
     fn open(&self) -> Result<Self::Device> {
         match self.lost {
             Some("a panic") => panic!("no way"),
-            Some(why) => Err(Error::Refused(why.to_owned())),
+            Some(why) => Err(Error::usage(why)),
             None => Ok(RefCell::default()),
         }
     }
@@ -25,7 +25,7 @@ impl Trains for Pretends {
     fn train(&self, device: &Self::Device, asked: &Asked, stop: &AtomicBool) -> Result<u8> {
         device.replace(asked.config.clone());
         match asked.config.as_str() {
-            "fail" => return Err(Error::Missing("no data".to_owned())),
+            "fail" => return Err(Error::missing("no data")),
             "panic" => panic!("no way"),
             "break" => return Ok(exit::FAILED),
             "wait" => {

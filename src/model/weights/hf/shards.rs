@@ -61,10 +61,7 @@ fn index(place: &Path) -> Result<BTreeMap<String, String>> {
 fn open(folder: &Path, shard: &str) -> Result<Mapped> {
     let path = folder.join(shard);
     if !path.exists() {
-        return Err(Error::Missing(format!(
-            "{} is not there, and {INDEX} beside it says that it holds a part of the model: get it, too",
-            path.display()
-        )));
+        return Err(Error::missing_at(&path, format!("not there, and {INDEX} beside it says that it holds a part of the model: get it, too")));
     }
     Mapped::open(&path)
 }
