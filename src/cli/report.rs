@@ -5,15 +5,15 @@ mod all;
 use super::results::{self, Form};
 use super::{exit, print, Global};
 use crate::config::RunConfig;
-use crate::error::{refuse, Result};
+use crate::error::{refuse, Error, Result};
 use crate::recipes::presets_of;
-use crate::report::{self, Asked, By, Curve, Figure, Format, Report, Series, Sliced, FIGURES};
-use crate::store::{Column, Record, Store, COLUMNS, SCHEMA};
+use crate::report::{self, Asked, By, Figure, Format, Report, Series, Traced, FIGURES};
+use crate::store::{Column, Record, SliceRow, Store, COLUMNS, SCHEMA};
 use crate::sweep::{Experiment, Flags};
 use clap::builder::{PossibleValue, PossibleValuesParser};
 use clap::Args;
 use serde_json::json;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 #[derive(Args)]
 pub(super) struct Arguments {
@@ -145,10 +145,10 @@ impl Arguments {
     /// What is asked for, as yet without a form.
     fn report(&self, format: &Format, folder: &PathBuf) -> Result<Report> {
         if let Some(by) = self.by {
-            return self.sliced(by, self.sources(folder));
+            return report::slices(&traced(self.sources(folder), last_slices)?, by, &self.asked);
         }
         if self.curves {
-            return self.drawn_curves(self.sources(folder));
+            return report::curves(&traced(self.sources(folder), Store::epochs)?, &self.asked);
         }
         if let Some(names) = &self.claims {
             let asked = Asked {
@@ -171,34 +171,37 @@ impl Arguments {
         asked.side_by_side = format.side_by_side;
         report::report(figure, &rows, planned.as_deref(), &presets_of, &asked)
     }
+}
 
-    fn sliced(&self, by: By, sources: &[PathBuf]) -> Result<Report> {
-        let mut runs = Vec::new();
-        for source in sources {
-            if source.is_file() {
-                refuse!(
-                    "{} is a summary, which has one accuracy a run: give the results folder that holds `runs`",
-                    source.display()
-                );
-            }
-            runs.extend(read_slices(source)?);
+/// The runs of `folders` with the rows that `read` finds of them, as far as there are any.
+fn traced<R>(
+    folders: &[PathBuf],
+    read: impl Fn(&Store, &str) -> Result<Vec<R>>,
+) -> Result<Vec<Traced<R>>> {
+    let mut traced = Vec::new();
+    for folder in folders {
+        if folder.is_file() {
+            let reason = "a summary, which has the last numbers of each run alone: give the results folder that holds `runs`";
+            return Err(Error::data(folder, reason).into_refusal());
         }
-        report::slices(&runs, by, &self.asked)
+        let store = Store::existing(folder)?;
+        for run in results::scan(&store)? {
+            match read(&store, run.run_id()) {
+                Ok(rows) if rows.is_empty() => {}
+                Ok(rows) => traced.push(Traced { run, rows }),
+                Err(e) => print::talk(&format!("warning: {e}")),
+            }
+        }
     }
+    Ok(traced)
+}
 
-    fn drawn_curves(&self, sources: &[PathBuf]) -> Result<Report> {
-        let mut curves = Vec::new();
-        for source in sources {
-            if source.is_file() {
-                refuse!(
-                    "{} is a summary, which has no curves: give the results folder that holds `runs`",
-                    source.display()
-                );
-            }
-            curves.extend(read_curves(source)?);
-        }
-        report::curves(&curves, &self.asked)
-    }
+/// The slices of the last epoch of a run.
+fn last_slices(store: &Store, run: &str) -> Result<Vec<SliceRow>> {
+    let mut slices = store.slices(run)?;
+    let last = slices.last().map(|row| row.epoch);
+    slices.retain(|row| Some(row.epoch) == last);
+    Ok(slices)
 }
 
 /// Every run of `sources`, each known by one result.
@@ -232,35 +235,4 @@ fn columns(json: bool) -> String {
         text += &format!("  {name:18}  {meaning}{unit}\n");
     }
     text
-}
-
-/// The runs of a results folder that have epochs.
-fn read_curves(source: &Path) -> Result<Vec<Curve>> {
-    let store = Store::existing(source)?;
-    let mut curves = Vec::new();
-    for run in results::scan(&store)? {
-        match store.epochs(run.run_id()) {
-            Ok(epochs) if epochs.is_empty() => {}
-            Ok(epochs) => curves.push(Curve { run, epochs }),
-            Err(e) => print::talk(&format!("warning: {e}")),
-        }
-    }
-    Ok(curves)
-}
-
-/// The runs of a results folder that tell answers apart, each with its last epoch.
-fn read_slices(source: &Path) -> Result<Vec<Sliced>> {
-    let store = Store::existing(source)?;
-    let mut runs = Vec::new();
-    for run in results::scan(&store)? {
-        match store.slices(run.run_id()) {
-            Ok(mut slices) => {
-                let last = slices.last().map(|row| row.epoch);
-                slices.retain(|row| Some(row.epoch) == last);
-                runs.extend((!slices.is_empty()).then_some(Sliced { run, slices }));
-            }
-            Err(e) => print::talk(&format!("warning: {e}")),
-        }
-    }
-    Ok(runs)
 }

@@ -4,7 +4,7 @@ use super::measures::{evenly, Measures};
 use super::products::bins;
 use super::table::{record, table};
 use super::view::View;
-use crate::report::{Cell, Content, Coverage, Form, Grid, Line, Report, Style};
+use crate::report::{Cell, Content, Coverage, Form, Grid, Line, Report, Style, Tick};
 use serde_json::{json, Value};
 
 /// Rows and columns of a heatmap, and tokens of a line, at most.
@@ -143,11 +143,7 @@ fn heatmap(
                 false => Cell::from(Content::Value(largest / most)),
             }
         });
-        Line {
-            name: (rows[r] + 1).to_string(),
-            printed: false,
-            cells: cells.collect(),
-        }
+        Line::new(Tick::whole(rows[r] + 1), cells.collect())
     };
     let lines = kept.iter().map(line).collect();
     let recorded = rows.iter().zip(numbers).filter(|_| shown.records);
@@ -158,13 +154,13 @@ fn heatmap(
             record(&view.name, what, at, Some(*value))
         })
     });
-    let titles = ends.iter().map(ToString::to_string).collect();
+    let columns = ends.iter().copied().map(Tick::whole);
     let style = Style::Share("share of the row's largest (%)");
     let grid = Grid {
-        corner: "token i \\ token j".to_owned(),
+        axes: ["token i", "token j"].map(str::to_owned),
         form: Form::Heatmap,
         records: each.collect(),
-        ..Grid::new(String::new(), titles, lines, style)
+        ..Grid::new("", columns, lines, style)
     };
     placed(&view.name, [column, what], grid)
 }
@@ -216,19 +212,19 @@ impl Curves<'_> {
     /// Their panel; programs are told of all points, of which a picture has some.
     pub fn grid(self) -> Grid {
         let kept = evenly(self.points.len(), MOST);
-        let line = |(k, name): (usize, &&str)| Line {
-            name: (*name).to_owned(),
-            printed: false,
-            cells: kept
-                .iter()
-                .map(|&i| match self.points[i].1[k] {
-                    value if value.is_nan() => Cell::text("-"),
-                    value => Cell::from(Content::Value(value)),
-                })
-                .collect(),
+        let line = |(k, name): (usize, &&str)| {
+            Line::new(
+                *name,
+                kept.iter()
+                    .map(|&i| match self.points[i].1[k] {
+                        value if value.is_nan() => Cell::text("-"),
+                        value => Cell::from(Content::Value(value)),
+                    })
+                    .collect(),
+            )
         };
         let lines = self.names.iter().enumerate().map(line).collect();
-        let titles = kept.iter().map(|&i| self.points[i].0.to_string());
+        let columns = kept.iter().map(|&i| Tick::whole(self.points[i].0));
         let mut records = Vec::new();
         for (across, numbers) in &self.points {
             for (name, value) in self.names.iter().zip(numbers) {
@@ -236,19 +232,14 @@ impl Curves<'_> {
             }
         }
         let grid = Grid {
-            corner: self.over.to_owned(),
+            axes: [self.over.to_owned(), String::new()],
             form: Form::Lines {
                 over: self.over.to_owned(),
                 log: false,
                 steps: false,
             },
             records,
-            ..Grid::new(
-                String::new(),
-                titles.collect(),
-                lines,
-                Style::Measured(self.unit),
-            )
+            ..Grid::new(String::new(), columns, lines, Style::Measured(self.unit))
         };
         placed(self.of, [self.what; 2], grid)
     }
@@ -264,15 +255,14 @@ fn half_lives(view: &View, measures: &Measures) -> Option<Grid> {
         record(&view.name, what, at, Some(*share))
     });
     let cells = shares.iter();
-    let line = Line {
-        name: "states".to_owned(),
-        printed: false,
-        cells: cells
+    let line = Line::new(
+        "states",
+        cells
             .map(|share| Cell::from(Content::Value(*share)))
             .collect(),
-    };
+    );
     let grid = Grid {
-        corner: "tokens".to_owned(),
+        axes: ["tokens".to_owned(), String::new()],
         records: records.collect(),
         ..Grid::new(
             String::new(),

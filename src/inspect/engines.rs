@@ -234,17 +234,18 @@ fn grid(subject: &Subject, timed: &[Timed]) -> Grid {
             records.push(record(&subject.name, column, at, Some(value)));
         }
     }
-    let line = |engine: &Timed| Line {
-        name: engine.name.to_owned(),
-        printed: false,
-        cells: numbers(engine).map(|x| Cell::text(shown(x))).to_vec(),
+    let line = |engine: &Timed| {
+        Line::new(
+            engine.name,
+            numbers(engine).map(|x| Cell::text(shown(x))).to_vec(),
+        )
     };
     Grid {
         form: Form::Table,
         records,
         ..Grid::new(
             format!("{}: its engines", subject.name),
-            columns.map(str::to_owned).to_vec(),
+            columns,
             timed.iter().map(line).collect(),
             Style::Measured("number"),
         )

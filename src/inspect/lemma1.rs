@@ -6,7 +6,7 @@ use super::table::record;
 use crate::error::{ensure, refuse, Result};
 use crate::ltv::lemmas::{attention, taylor, truncated_softmax, truncation_bound};
 use crate::ops::rng::Rng;
-use crate::report::{Cell, Content, Coverage, Form, Grid, Line, Report, Style};
+use crate::report::{Cell, Content, Coverage, Form, Grid, Line, Report, Style, Tick};
 use candle_core::D;
 use serde_json::json;
 
@@ -133,7 +133,7 @@ pub fn lemma1(heads: &Heads, order: usize) -> Result<Report> {
     }
     let orders: Vec<usize> = (1..=order).collect();
     let each: Vec<Truncated> = orders.iter().map(|&p| Truncated::of(heads, p)).collect();
-    let titles: Vec<String> = orders.iter().map(ToString::to_string).collect();
+    let columns = orders.iter().copied().map(Tick::whole);
     let subject = heads.name.as_str();
     let rows: [Shown; 5] = [
         ("error", |t| Some(t.error)),
@@ -149,17 +149,17 @@ pub fn lemma1(heads: &Heads, order: usize) -> Result<Report> {
             records.push(record(subject, name, at, of(truncated)));
         }
     }
-    let line = |(name, of): &Shown, text: bool| Line {
-        name: (*name).to_owned(),
-        printed: false,
-        cells: each
-            .iter()
-            .map(|truncated| match of(truncated) {
-                None => Cell::text("-"),
-                Some(value) if text => Cell::text(super::table::shown(value)),
-                Some(value) => Cell::from(Content::Value(value)),
-            })
-            .collect(),
+    let line = |(name, of): &Shown, text: bool| {
+        Line::new(
+            *name,
+            each.iter()
+                .map(|truncated| match of(truncated) {
+                    None => Cell::text("-"),
+                    Some(value) if text => Cell::text(super::table::shown(value)),
+                    Some(value) => Cell::from(Content::Value(value)),
+                })
+                .collect(),
+        )
     };
     let curve = Grid {
         form: Form::Lines {
@@ -167,21 +167,21 @@ pub fn lemma1(heads: &Heads, order: usize) -> Result<Report> {
             log: false,
             steps: false,
         },
-        corner: "order P".to_owned(),
+        axes: ["order P".to_owned(), String::new()],
         records,
         ..Grid::new(
             "largest difference of an output, and the bound 2δ/(1-δ) max|v|".to_owned(),
-            titles.clone(),
+            columns.clone(),
             rows[..2].iter().map(|row| line(row, false)).collect(),
             Style::Measured("difference"),
         )
     };
     let sizes = Grid {
         form: Form::Table,
-        corner: "order P".to_owned(),
+        axes: ["order P".to_owned(), String::new()],
         ..Grid::new(
             "features of the truncated system, N is d times as large".to_owned(),
-            titles,
+            columns,
             rows[2..].iter().map(|row| line(row, true)).collect(),
             Style::Measured("number"),
         )

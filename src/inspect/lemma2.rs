@@ -288,11 +288,10 @@ pub fn lemma2(growing: &[Growing]) -> Result<Report> {
     let mut lines = Vec::new();
     let mut records: Vec<Facts> = Vec::new();
     let mut push = |subject: &str, how: &str, off: Option<f64>| {
-        lines.push(Line {
-            name: subject.to_owned(),
-            printed: false,
-            cells: vec![Cell::text(off.map_or("-".into(), shown)), Cell::text(how)],
-        });
+        lines.push(Line::new(
+            subject,
+            vec![Cell::text(off.map_or("-".into(), shown)), Cell::text(how)],
+        ));
         records.push(record(subject, how, [None, None], off));
     };
     growing.iter().try_for_each(Growing::check)?;
@@ -302,7 +301,7 @@ pub fn lemma2(growing: &[Growing]) -> Result<Report> {
             push(&growing.subject.name, &grown.how, grown.off);
         }
     }
-    let columns = ["difference".to_owned(), "how".to_owned()].to_vec();
+    let columns = ["difference", "how"];
     let style = Style::Measured("difference");
     let title = "outputs with n' against those with n, relative to the largest".to_owned();
     Ok(table_report(
@@ -364,17 +363,16 @@ pub fn identity(
         let ends = [steps.min_all()?, steps.max_all()?];
         let ends = [ends[0].to_scalar::<f64>()?, ends[1].to_scalar::<f64>()?];
         let name = format!("{} ({})", entry.name, model.variant);
-        lines.push(Line {
-            name: name.clone(),
-            printed: false,
-            cells: vec![
+        lines.push(Line::new(
+            name.as_str(),
+            vec![
                 Cell::text(shown(off)),
                 Cell::text(format!("{:.1e} to {:.1e}", ends[0], ends[1])),
             ],
-        });
+        ));
         records.push(record(&name, "identity", [None, None], Some(off)));
     }
-    let columns = ["difference".to_owned(), "steps Δ".to_owned()].to_vec();
+    let columns = ["difference", "steps Δ"];
     let a = match (1e-6..1e6).contains(&a) {
         true => format!("{a}"),
         false => format!("{a:e}"),

@@ -87,11 +87,10 @@ pub fn of_columns(title: String, columns: &[Column]) -> Grid {
         let each = columns.iter().zip(&values);
         let cells = each.clone().filter(|(column, _)| column.drawn);
         let cell = |value: &Option<f64>| Cell::text(value.map_or("-".into(), shown));
-        lines.push(Line {
-            name: name.to_owned(),
-            printed: false,
-            cells: cells.map(|(_, value)| cell(value)).collect(),
-        });
+        lines.push(Line::new(
+            name,
+            cells.map(|(_, value)| cell(value)).collect(),
+        ));
         for (column, value) in each {
             let at = [None, column.of.clone()];
             records.push(record(&column.view.name, name, at, *value));
@@ -114,7 +113,7 @@ pub fn of_columns(title: String, columns: &[Column]) -> Grid {
         records,
         ..Grid::new(
             title,
-            drawn().map(|column| column.title.clone()).collect(),
+            drawn().map(|column| column.title.as_str()),
             lines,
             Style::Measured("number"),
         )

@@ -384,23 +384,19 @@ fn grid(pairs: &[Pair]) -> Grid {
         .filter(|p| p.change != Change::Identical)
         .collect();
     shown.sort_by_key(|pair| pair.change);
-    let lines = shown.iter().map(|pair| Line {
-        name: name(pair),
-        printed: false,
-        cells: pair.cells(),
-    });
-    let columns = ["A", "B", "B - A", "95 % interval", "change"].map(str::to_owned);
+    let lines = shown.iter().map(|pair| Line::new(name(pair), pair.cells()));
+    let columns = ["A", "B", "B - A", "95 % interval", "change"];
     let task = pairs[0].record.text("task").to_uppercase();
     let meaning = match pairs[0].style() {
         Style::Percent => format!("{} (%)", pairs[0].metric.meaning),
         _ => pairs[0].metric.meaning.to_owned(),
     };
     Grid {
-        corner: "cell".into(),
+        axes: ["cell".into(), String::new()],
         records: pairs.iter().map(Pair::facts).collect(),
         ..Grid::new(
             format!("{task}: {meaning}"),
-            columns.into(),
+            columns,
             lines.collect(),
             pairs[0].style(),
         )

@@ -5,7 +5,7 @@
 use super::coverage::counted;
 use super::score::{Score, Status, SATURATED};
 use super::Coverage;
-use crate::store::{Metric, Shown};
+use crate::store::{Field, Metric, Shown};
 use serde_json::{Map, Value};
 use std::borrow::Cow;
 
@@ -66,10 +66,10 @@ pub enum Distance {
 pub struct Grid {
     /// What all its runs have in common.
     pub title: String,
-    /// Names of both axes where they are numbers; empty where lines and columns speak for themselves.
-    pub corner: String,
-    /// Titles of the columns.
-    pub columns: Vec<String>,
+    /// Names of the axes down and across; empty where lines or columns speak for themselves.
+    pub axes: [String; 2],
+    /// The columns.
+    pub columns: Vec<Tick>,
     /// The lines, each a cell a column.
     pub lines: Vec<Line>,
     /// How its numbers are written.
@@ -108,13 +108,51 @@ pub enum Form {
     Heatmap,
     /// Not at all: numbers of several units, which a caption says.
     Table,
-    /// A point for each of its lines, at the number of its last column.
+    /// A point for each of its lines, at [`Line::across`] and the number of its last column.
     Points {
-        /// What runs across.
+        /// The name of the axis across.
         over: String,
-        /// For each line the name of its series, and where it stands across.
-        at: Vec<(String, f64)>,
     },
+}
+
+/// A place on an axis.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Tick {
+    /// Its title.
+    pub title: String,
+    /// Its number, where the axis is one of numbers.
+    pub at: Option<f64>,
+}
+
+impl<T: Into<String>> From<T> for Tick {
+    fn from(title: T) -> Self {
+        Self {
+            title: title.into(),
+            at: None,
+        }
+    }
+}
+
+impl From<&Field> for Tick {
+    fn from(value: &Field) -> Self {
+        let title = value.to_string();
+        let at = match value {
+            Field::Count(count) => Some(*count as f64),
+            Field::Real(value) => Some(*value),
+            Field::Absent | Field::Flag(_) | Field::Text(_) => None,
+        };
+        Self { title, at }
+    }
+}
+
+impl Tick {
+    /// A whole number.
+    pub fn whole(number: usize) -> Self {
+        Self {
+            title: number.to_string(),
+            at: Some(number as f64),
+        }
+    }
 }
 
 /// What a guess comes to.
@@ -129,12 +167,55 @@ pub struct Baseline {
 /// One line of a grid.
 #[derive(Clone, Debug)]
 pub struct Line {
-    /// Its name.
-    pub name: String,
+    /// Its title.
+    pub tick: Tick,
+    /// The series of a picture that it belongs to, by its name in the legend; none for baselines.
+    pub series: Option<String>,
+    /// The settings that tell it from other lines of its series.
+    pub detail: String,
+    /// The number at which it stands across, in a grid of points.
+    pub across: Option<f64>,
     /// Whether it is what the paper prints.
     pub printed: bool,
     /// A cell a column.
     pub cells: Vec<Cell>,
+}
+
+impl Line {
+    /// A series of its own, of our numbers.
+    pub fn new(tick: impl Into<Tick>, cells: Vec<Cell>) -> Self {
+        let tick = tick.into();
+        Self {
+            series: Some(tick.title.clone()),
+            tick,
+            detail: String::new(),
+            across: None,
+            printed: false,
+            cells,
+        }
+    }
+
+    /// Of a baseline: in a table alone.
+    pub fn of_baseline(name: impl Into<Tick>, cells: Vec<Cell>) -> Self {
+        Self {
+            series: None,
+            ..Self::new(name, cells)
+        }
+    }
+
+    /// The numbers that the paper prints of `series`.
+    pub fn of_paper(name: &str, series: Option<&str>, cells: Vec<Cell>) -> Self {
+        Self {
+            series: series.map(str::to_owned),
+            printed: true,
+            ..Self::new(name, cells)
+        }
+    }
+
+    /// Its title.
+    pub fn name(&self) -> &str {
+        &self.tick.title
+    }
 }
 
 /// One cell of a grid.
@@ -238,11 +319,16 @@ impl From<Content> for Cell {
 
 impl Grid {
     /// A grid whose lines and columns speak for themselves, with nothing said below it or for programs.
-    pub fn new(title: String, columns: Vec<String>, lines: Vec<Line>, style: Style) -> Self {
+    pub fn new(
+        title: impl Into<String>,
+        columns: impl IntoIterator<Item = impl Into<Tick>>,
+        lines: Vec<Line>,
+        style: Style,
+    ) -> Self {
         Self {
-            title,
-            corner: String::new(),
-            columns,
+            title: title.into(),
+            axes: Default::default(),
+            columns: columns.into_iter().map(Into::into).collect(),
             lines,
             style,
             form: Form::Columns,
@@ -253,6 +339,13 @@ impl Grid {
             facts: Vec::new(),
             records: Vec::new(),
         }
+    }
+
+    /// The title of the columns of titles: the names of both axes.
+    pub fn corner(&self) -> String {
+        let names = self.axes.iter().map(String::as_str);
+        let names: Vec<&str> = names.filter(|name| !name.is_empty()).collect();
+        names.join(" \\ ")
     }
 
     /// Every result in it.

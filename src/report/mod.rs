@@ -29,16 +29,18 @@ pub use compare::{compare, Change, Comparison};
 pub use coverage::Coverage;
 pub use figures::{Figure, Series, FIGURES};
 pub use grid::{
-    Baseline, Cell, Content, Distance, Facts, Form, Grid, Line, PrintedNumber, Report, Style,
+    Baseline, Cell, Content, Distance, Facts, Form, Grid, Line, PrintedNumber, Report, Style, Tick,
 };
 pub use presets::{Difference, PresetsOf};
 pub use render::{index, Format, Screen, FORMATS};
 pub use score::{Edge, RateChoice, Score, Status};
-pub use select::{Curve, Sliced};
+pub use select::Traced;
 
 use crate::config::{Protocol, RunConfig};
-use crate::error::{Error, Result};
-use crate::store::{places, Field, Record, Role, RunStatus, COLUMNS, SOURCE_DIGEST};
+use crate::error::{refuse, Error, Result};
+use crate::store::{
+    places, EpochRow, Field, Record, Role, RunStatus, SliceRow, COLUMNS, SOURCE_DIGEST,
+};
 use crate::tasks::TASKS;
 use clap::builder::PossibleValuesParser;
 use clap::{Args, ValueEnum};
@@ -305,32 +307,14 @@ pub fn shows(figure: &Figure, rows: &[Record], filter: &Filter) -> bool {
     rows.any(|run| figure.holds(run) && filter.passes(run))
 }
 
-/// Training curves of those of `curves` that pass the filter.
-pub fn curves(curves: &[Curve], asked: &Asked) -> Result<Report> {
-    let passing = curves
-        .iter()
-        .filter(|curve| asked.filter.passes(&curve.run));
-    let own_data = OwnData::of(passing.clone().map(|curve| &curve.run));
-    let mut passing: Vec<Curve> = passing.cloned().collect();
-    let runs = passing.iter_mut();
-    runs.for_each(|curve| own_data.mark(&mut curve.run));
-    let passing: Vec<&Curve> = passing.iter().collect();
-    if passing.is_empty() {
-        return Err(Error::usage(match curves.len() {
-            0 => {
-                "no run here has epochs to draw: every training leaves them in runs/ID/metrics.csv"
-                    .into()
-            }
-            runs => format!("none of the {runs} runs here passes the filter"),
-        }));
-    }
-    let runs: Vec<&Record> = passing.iter().map(|curve| &curve.run).collect();
-    let figure = Figure::find(Series::Grid, "")?;
-    Ok(finished(
-        figure,
-        select::curves(&passing),
-        Coverage::of(&runs),
-    ))
+/// Training curves of the `runs` that pass the filter.
+pub fn curves(runs: &[Traced<EpochRow>], asked: &Asked) -> Result<Report> {
+    let passing = passing(
+        runs,
+        asked,
+        "epochs to draw: every training leaves them in runs/ID/metrics.csv",
+    )?;
+    traced(&passing, select::curves(&passing))
 }
 
 /// By what the answers of MQAR are told apart.
@@ -352,26 +336,32 @@ impl By {
     }
 }
 
-/// Accuracies of slices of the test answers of those of `runs` that pass the filter.
-pub fn slices(runs: &[Sliced], by: By, asked: &Asked) -> Result<Report> {
-    let passing = runs.iter().filter(|run| asked.filter.passes(&run.run));
-    let own_data = OwnData::of(passing.clone().map(|run| &run.run));
-    let mut passing: Vec<Sliced> = passing.cloned().collect();
+/// Accuracies by `by` of the `runs` that pass the filter.
+pub fn slices(runs: &[Traced<SliceRow>], by: By, asked: &Asked) -> Result<Report> {
+    let why = "accuracies by pair and distance: every finished run of `dsf mqar` leaves them in runs/ID/slices.csv";
+    let passing = passing(runs, asked, why)?;
+    traced(&passing, select::slices(&passing, by))
+}
+
+/// Those of `runs` that pass the filter, as [`OwnData`] marks them. `what` runs have, and where, says the refusal of none.
+fn passing<R: Clone>(runs: &[Traced<R>], asked: &Asked, what: &str) -> Result<Vec<Traced<R>>> {
+    let passing = runs
+        .iter()
+        .filter(|traced| asked.filter.passes(&traced.run));
+    let own_data = OwnData::of(passing.clone().map(|traced| &traced.run));
+    let mut passing: Vec<Traced<R>> = passing.cloned().collect();
     passing
         .iter_mut()
-        .for_each(|run| own_data.mark(&mut run.run));
-    let passing: Vec<&Sliced> = passing.iter().collect();
-    if passing.is_empty() {
-        return Err(Error::usage(match runs.len() {
-            0 => "no run here has accuracies by pair and distance: every finished run of `dsf mqar` leaves them in \
-                  runs/ID/slices.csv"
-                .into(),
-            runs => format!("none of the {runs} runs here passes the filter"),
-        }));
+        .for_each(|traced| own_data.mark(&mut traced.run));
+    match (passing.is_empty(), runs.len()) {
+        (true, 0) => refuse!("no run here has {what}"),
+        (true, runs) => refuse!("none of the {runs} runs here passes the filter"),
+        (false, _) => Ok(passing),
     }
-    let records: Vec<&Record> = passing.iter().map(|run| &run.run).collect();
-    let [name, meaning] = by.names();
-    let selected = select::slices(&passing, name, meaning);
+}
+
+fn traced<R>(runs: &[Traced<R>], selected: Selected) -> Result<Report> {
+    let records: Vec<&Record> = runs.iter().map(|traced| &traced.run).collect();
     let figure = Figure::find(Series::Grid, "")?;
     Ok(finished(figure, selected, Coverage::of(&records)))
 }

@@ -1,7 +1,7 @@
 //! From a report to its picture: a panel a grid, all on common scales.
 
 use super::coverage::counted;
-use super::grid::{rates_won, Cell, Content, Form, Grid, Line, Report, Style};
+use super::grid::{rates_won, Cell, Content, Form, Grid, Line, Report, Style, Tick};
 use super::picture::{
     Axis, Body, Heatmap, Level, Panel, Picture, Plot, Point, Scale, Series, Tile,
 };
@@ -54,50 +54,15 @@ pub(super) fn in_order(report: &Report) -> Picture {
     }
 }
 
-/// A line of a grid as a series of its picture.
-struct Drawn<'a> {
-    /// In the legend.
-    name: &'a str,
-    line: &'a Line,
-    /// Where it stands across, of a line that is one point.
-    at: Option<f64>,
-    /// Whether the paper prints it.
-    printed: bool,
-}
-
-/// The series of a grid. Lines of baselines are none, and what the paper prints belongs to the model above it.
-fn series(grid: &Grid) -> Vec<Drawn<'_>> {
-    if let Form::Points { at, .. } = &grid.form {
-        let each = at.iter().zip(&grid.lines);
-        let drawn = each.map(|((name, at), line)| Drawn {
-            name,
-            line,
-            at: Some(*at),
-            printed: false,
-        });
-        return drawn.collect();
-    }
-    let mut model = None;
-    let mut drawn = Vec::new();
-    for line in &grid.lines {
-        if grid.baselines.iter().any(|known| known.name == line.name) {
-            continue;
-        }
-        if !line.printed {
-            model = Some(line.name.as_str());
-        }
-        if let Some(name) = model.filter(|_| line.cells.iter().any(|cell| is_measured(grid, cell)))
-        {
-            let (at, printed) = (None, line.printed);
-            drawn.push(Drawn {
-                name,
-                line,
-                at,
-                printed,
-            });
-        }
-    }
+/// The lines of a grid that are drawn, with the names of their series: those of models, ours and the paper's.
+fn series(grid: &Grid) -> Vec<(&str, &Line)> {
+    let points = matches!(grid.form, Form::Points { .. });
+    let lines = grid.lines.iter();
+    let drawn =
+        lines.filter(|line| points || line.cells.iter().any(|cell| is_measured(grid, cell)));
     drawn
+        .filter_map(|line| Some((line.series.as_deref()?, line)))
+        .collect()
 }
 
 /// Whether a cell has a number or a reason for its absence; a learning rate or a gap has neither.
@@ -110,9 +75,9 @@ fn is_measured(grid: &Grid, cell: &Cell) -> bool {
 fn names(grids: &[Grid]) -> Vec<String> {
     let mut names: Vec<String> = Vec::new();
     for grid in grids.iter().filter(|grid| grid.form != Form::Heatmap) {
-        for drawn in series(grid) {
-            if !names.iter().any(|known| known == drawn.name) {
-                names.push(drawn.name.to_owned());
+        for (name, _) in series(grid) {
+            if !names.iter().any(|known| known == name) {
+                names.push(name.to_owned());
             }
         }
     }
@@ -133,12 +98,12 @@ fn levels(grids: &[Grid]) -> Vec<String> {
 
 /// What panels of one kind share.
 struct Axes {
-    /// Values across, by the name of the axis.
+    /// Numbers across and their titles, by the name of the axis.
     across: BTreeMap<String, Vec<(f64, String)>>,
     /// Lowest and highest number, by how numbers are written.
     up: Vec<(Style, [f64; 2])>,
     /// Of each heatmap the names of its axes, its columns and its rows.
-    cells: Vec<(String, [Vec<String>; 2])>,
+    cells: Vec<([String; 2], [Vec<Tick>; 2])>,
 }
 
 impl Axes {
@@ -158,24 +123,22 @@ impl Axes {
         match &grid.form {
             Form::Columns | Form::Table => {}
             Form::Heatmap => {
-                let names = grid.lines.iter().map(|line| line.name.clone());
-                let sides = [grid.columns.clone(), names.collect()];
-                self.cells.push((grid.corner.clone(), sides));
+                let rows = grid.lines.iter().map(|line| line.tick.clone());
+                let sides = [grid.columns.clone(), rows.collect()];
+                self.cells.push((grid.axes.clone(), sides));
             }
             Form::Lines { over, .. } => {
-                let values = grid
-                    .columns
-                    .iter()
-                    .filter_map(|title| Some((title.parse().ok()?, title.clone())));
+                let columns = grid.columns.iter();
+                let values = columns.filter_map(|tick| Some((tick.at?, tick.title.clone())));
                 let known = self.across.entry(over.clone()).or_default();
                 known.extend(values);
                 known.sort_by(|a: &(f64, String), b| a.0.total_cmp(&b.0));
                 known.dedup_by(|a, b| a.0 == b.0);
             }
-            Form::Points { over, at } => {
-                let values = at.iter().filter(|(_, value)| value.is_finite());
+            Form::Points { over } => {
+                let values = grid.lines.iter().filter_map(|line| line.across);
                 let known = self.across.entry(over.clone()).or_default();
-                known.extend(values.map(|(name, value)| (*value, name.clone())));
+                known.extend(values.map(|value| (value, String::new())));
             }
         }
         let numbers = grid.lines.iter().flat_map(|line| &line.cells);
@@ -212,7 +175,7 @@ impl Axes {
                     }
                 }
             }
-            Form::Points { over, .. } => {
+            Form::Points { over } => {
                 let values = self
                     .across
                     .get(over)
@@ -226,7 +189,9 @@ impl Axes {
                     false => Axis::round(over, Scale::Linear, [0.0, 1.0]),
                 }
             }
-            Form::Columns | Form::Heatmap | Form::Table => Axis::names(&grid.columns),
+            Form::Columns | Form::Heatmap | Form::Table => {
+                Axis::names(grid.columns.iter().map(|tick| &tick.title))
+            }
         }
     }
 
@@ -251,7 +216,7 @@ impl Axes {
         let all = series(grid);
         let measured = |i: &usize| {
             all.iter()
-                .any(|drawn| is_measured(grid, &drawn.line.cells[*i]))
+                .any(|(_, line)| is_measured(grid, &line.cells[*i]))
         };
         let columns = 0..grid.columns.len();
         let columns: Vec<usize> = match grid.form {
@@ -261,20 +226,16 @@ impl Axes {
             Form::Lines { .. } | Form::Heatmap | Form::Table => columns.collect(),
         };
         let x = match grid.form {
-            Form::Columns => {
-                let titles: Vec<String> =
-                    columns.iter().map(|i| grid.columns[*i].clone()).collect();
-                Axis::names(&titles)
-            }
+            Form::Columns => Axis::names(columns.iter().map(|i| &grid.columns[*i].title)),
             _ => self.x(grid),
         };
         let mut series: Vec<Series> = Vec::new();
-        for drawn in &all {
-            let key = names.iter().position(|known| known == drawn.name);
+        for (name, line) in &all {
+            let key = names.iter().position(|known| known == name);
             let key = key.expect("every name of every grid is known");
-            let points = points(grid, drawn, &columns, shift(drawn.name, &all));
+            let points = points(grid, line, &columns, shift(name, &all));
             let joined = matches!(grid.form, Form::Lines { .. });
-            let same = |known: &&mut Series| known.key == key && known.hollow == drawn.printed;
+            let same = |known: &&mut Series| known.key == key && known.hollow == line.printed;
             // Points of one mixer are one series.
             match series.iter_mut().find(same).filter(|_| !joined) {
                 Some(known) => known.points.extend(points),
@@ -283,7 +244,7 @@ impl Axes {
                     points,
                     joined,
                     steps: matches!(grid.form, Form::Lines { steps: true, .. }),
-                    hollow: drawn.printed,
+                    hollow: line.printed,
                 }),
             }
         }
@@ -298,11 +259,11 @@ impl Axes {
     }
 
     /// The values of one side of a heatmap: its `own`, and those of all heatmaps that have one of them.
-    fn shared(&self, grid: &Grid, side: usize, own: &[String]) -> Vec<String> {
+    fn shared(&self, grid: &Grid, side: usize, own: &[Tick]) -> Vec<Tick> {
         let mut shared = own.to_vec();
-        for (corner, sides) in &self.cells {
+        for (axes, sides) in &self.cells {
             let others = &sides[side];
-            if *corner == grid.corner && others.iter().any(|value| own.contains(value)) {
+            if *axes == grid.axes && others.iter().any(|value| own.contains(value)) {
                 merge(&mut shared, others.iter().cloned());
             }
         }
@@ -310,14 +271,14 @@ impl Axes {
     }
 
     fn heatmap(&self, grid: &Grid) -> Heatmap {
-        let names: Vec<String> = grid.lines.iter().map(|line| line.name.clone()).collect();
+        let rows: Vec<Tick> = grid.lines.iter().map(|line| line.tick.clone()).collect();
         let [columns, rows] =
-            [(0, &grid.columns), (1, &names)].map(|(side, own)| self.shared(grid, side, own));
-        let (down, across) = grid.corner.split_once(" \\ ").unwrap_or(("", ""));
+            [(0, &grid.columns), (1, &rows)].map(|(side, own)| self.shared(grid, side, own));
+        let [down, across] = grid.axes.clone();
         let seeds = grid.seeds();
-        let tile = |row: &String, column: &String| {
-            let line = grid.lines.iter().find(|line| line.name == *row);
-            let index = grid.columns.iter().position(|title| title == column);
+        let tile = |row: &Tick, column: &Tick| {
+            let line = grid.lines.iter().find(|line| line.tick == *row);
+            let index = grid.columns.iter().position(|known| known == column);
             let missing = Cell::result(Status::NotRun);
             let cell = line
                 .zip(index)
@@ -344,31 +305,31 @@ impl Axes {
                 Style::Share(name) => name,
                 _ => "Accuracy in percent",
             },
-            axes: [across.to_owned(), down.to_owned()],
+            axes: [across, down],
             cells: rows
                 .iter()
                 .map(|row| columns.iter().map(|column| tile(row, column)).collect())
                 .collect(),
-            columns,
-            rows,
+            columns: columns.into_iter().map(|tick| tick.title).collect(),
+            rows: rows.into_iter().map(|tick| tick.title).collect(),
             levels: shown.collect(),
         }
     }
 }
 
 /// The numbers of a line in `columns`; above names `shift` moves them aside.
-fn points(grid: &Grid, drawn: &Drawn, columns: &[usize], shift: f64) -> Vec<Point> {
+fn points(grid: &Grid, line: &Line, columns: &[usize], shift: f64) -> Vec<Point> {
     let place = |at: usize, column: usize| match grid.form {
-        Form::Points { .. } => drawn.at,
+        Form::Points { .. } => line.across,
         Form::Columns => Some(at as f64 + shift),
-        Form::Lines { .. } | Form::Heatmap | Form::Table => grid.columns[column].parse().ok(),
+        Form::Lines { .. } | Form::Heatmap | Form::Table => grid.columns[column].at,
     };
     let each = columns.iter().enumerate();
     let points = each.filter_map(|(at, column)| {
-        let (y, std) = drawn.line.cells[*column].number(grid.style)?;
+        let (y, std) = line.cells[*column].number(grid.style)?;
         let x = place(at, *column)?;
         let told = match grid.form {
-            Form::Points { .. } => told(drawn),
+            Form::Points { .. } => line.detail.clone(),
             _ => String::new(),
         };
         Some(Point { told, x, y, std })
@@ -377,34 +338,24 @@ fn points(grid: &Grid, drawn: &Drawn, columns: &[usize], shift: f64) -> Vec<Poin
     finite.collect()
 }
 
-/// What the name of a point's line says beside its mixer.
-fn told(drawn: &Drawn) -> String {
-    let told = drawn.line.name.strip_prefix(drawn.name).unwrap_or_default();
-    told.trim_start_matches(", ").to_owned()
-}
-
 /// How far the points of a model stand from the middle of a column, so that models are beside each other.
-fn shift(name: &str, all: &[Drawn]) -> f64 {
-    let mut models: Vec<&str> = all.iter().map(|drawn| drawn.name).collect();
+fn shift(name: &str, all: &[(&str, &Line)]) -> f64 {
+    let mut models: Vec<&str> = all.iter().map(|(name, _)| *name).collect();
     models.dedup();
     let model = models.iter().position(|model| *model == name).unwrap_or(0);
     0.8 * ((model as f64 + 0.5) / models.len() as f64 - 0.5)
 }
 
-/// Adds what is not yet known; numbers in their order.
-fn merge(known: &mut Vec<String>, more: impl Iterator<Item = String>) {
-    for name in more {
-        if !known.contains(&name) {
-            known.push(name);
+/// Adds the ticks that are not yet known; numbers in their order.
+fn merge(known: &mut Vec<Tick>, more: impl Iterator<Item = Tick>) {
+    for tick in more {
+        if !known.contains(&tick) {
+            known.push(tick);
         }
     }
-    let number = |name: &String| name.parse::<f64>();
-    if known.iter().all(|name| number(name).is_ok()) {
-        known.sort_by(|a, b| {
-            number(a)
-                .unwrap_or(0.0)
-                .total_cmp(&number(b).unwrap_or(0.0))
-        });
+    if known.iter().all(|tick| tick.at.is_some()) {
+        let number = |tick: &Tick| tick.at.unwrap_or(f64::NAN);
+        known.sort_by(|a, b| number(a).total_cmp(&number(b)));
     }
 }
 
@@ -545,8 +496,8 @@ fn tabled(grid: &Grid) -> Vec<String> {
     }
     let of = |line: &Line| {
         let cells = grid.columns.iter().zip(&line.cells);
-        let cells = cells.map(|(title, cell)| format!("{title} {}", grid.label(cell, 1)));
-        format!("{}: {}", line.name, cells.collect::<Vec<_>>().join("; "))
+        let cells = cells.map(|(tick, cell)| format!("{} {}", tick.title, grid.label(cell, 1)));
+        format!("{}: {}", line.name(), cells.collect::<Vec<_>>().join("; "))
     };
     grid.lines.iter().map(of).collect()
 }
@@ -556,26 +507,26 @@ fn unshared(grids: &[Grid]) -> Vec<String> {
     let axes = Axes::of(grids);
     let mut notes = Vec::new();
     for grid in grids {
-        let (name, all, own) = match &grid.form {
+        let own = |title: &String| grid.columns.iter().any(|tick| tick.title == *title);
+        let (name, all): (&str, Vec<String>) = match &grid.form {
             Form::Lines {
                 over, log: true, ..
             } => {
-                let all = axes.across[over]
-                    .iter()
-                    .map(|(_, title)| title.clone())
-                    .collect();
-                (over.as_str(), all, &grid.columns)
+                let all = axes.across[over].iter().map(|(_, title)| title.clone());
+                (over, all.collect())
             }
             Form::Heatmap => {
-                let across = grid.corner.rsplit(' ').next().unwrap_or("");
                 let all = axes.shared(grid, 0, &grid.columns);
-                (across, all, &grid.columns)
+                (
+                    &grid.axes[1],
+                    all.into_iter().map(|tick| tick.title).collect(),
+                )
             }
             _ => continue,
         };
         let lacking: Vec<&str> = all
             .iter()
-            .filter(|v: &&String| !own.contains(v))
+            .filter(|title| !own(title))
             .map(String::as_str)
             .collect();
         if !lacking.is_empty() {
@@ -605,7 +556,8 @@ fn missing(grids: &[Grid]) -> Option<String> {
             for (cell, column) in line.cells.iter().zip(&grid.columns) {
                 if let Content::Result(status @ (Status::Failed | Status::Diverged)) = &cell.content
                 {
-                    cells.push(format!("{} at {column} ({})", line.name, status.name()));
+                    let (name, column) = (line.name(), &column.title);
+                    cells.push(format!("{name} at {column} ({})", status.name()));
                 }
             }
         }

@@ -113,7 +113,7 @@ fn every_engine_of_a_mixer_gives_the_same_outputs_at_every_shape() {
                             report.notes, report.grids[0].lines
                         );
                         let lines = report.grids[0].lines.iter();
-                        let lines: Vec<String> = lines.map(|line| line.name.clone()).collect();
+                        let lines: Vec<String> = lines.map(|line| line.name().to_owned()).collect();
                         let steps = lines.last().unwrap() == "step by step";
                         assert_eq!(steps, subject_steps, "{place}");
                         // The note on the medians, the one on equality, and why there are no more.

@@ -1,11 +1,12 @@
 //! `dsf report --all`: every figure and table in every format, and a page of all of them.
 
 use super::super::{exit, print, Global};
-use super::{read_curves, rows, Arguments};
+use super::{rows, traced, Arguments};
 use crate::error::{refuse, Error, Result};
 use crate::files::write_atomic;
 use crate::recipes::presets_of;
 use crate::report::{self, index, Report, Screen, FIGURES, FORMATS};
+use crate::store::Store;
 use serde_json::json;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -71,10 +72,12 @@ fn same(a: &Path, b: &Path) -> bool {
 
 /// The training curves of all folders among `sources`; `None` where there are none.
 fn curves(arguments: &Arguments, sources: &[PathBuf]) -> Result<Option<Report>> {
-    let mut curves = Vec::new();
-    for source in sources.iter().filter(|source| source.is_dir()) {
-        curves.extend(read_curves(source)?);
-    }
+    let folders: Vec<PathBuf> = sources
+        .iter()
+        .filter(|source| source.is_dir())
+        .cloned()
+        .collect();
+    let curves = traced(&folders, Store::epochs)?;
     let passing = curves
         .iter()
         .any(|curve| arguments.asked.filter.passes(&curve.run));

@@ -80,21 +80,18 @@ pub(super) fn report(judged: &[Judgement], runs: &[&Record], asked: &Asked) -> R
 
 /// The lines of `judged`; `whole` with what each claim says and lacks below.
 fn grid(title: String, judged: &[&Judgement], whole: bool) -> Grid {
-    let lines = judged.iter().map(|judgement| Line {
-        name: judgement.claim.name.to_owned(),
-        printed: false,
-        cells: judgement.cells(),
-    });
-    let columns = COLUMNS.map(str::to_owned).into();
+    let lines = judged
+        .iter()
+        .map(|judgement| Line::new(judgement.claim.name, judgement.cells()));
     let said = judged.iter().filter(|_| whole);
     Grid {
-        corner: "claim".into(),
+        axes: ["claim".into(), String::new()],
         notes: said.flat_map(|judgement| judgement.said()).collect(),
         records: judged
             .iter()
             .flat_map(|judgement| judgement.records())
             .collect(),
-        ..Grid::new(title, columns, lines.collect(), Style::Percent)
+        ..Grid::new(title, COLUMNS, lines.collect(), Style::Percent)
     }
 }
 

@@ -105,16 +105,13 @@ impl Axis {
     }
 
     /// Names, at 0, 1, 2 and so on.
-    pub fn names(names: &[String]) -> Self {
-        let ticks = names
-            .iter()
-            .enumerate()
-            .map(|(i, name)| (i as f64, name.clone()))
-            .collect();
+    pub fn names<'a>(names: impl IntoIterator<Item = &'a String>) -> Self {
+        let names = names.into_iter().enumerate();
+        let ticks: Vec<(f64, String)> = names.map(|(i, name)| (i as f64, name.clone())).collect();
         Self {
             name: String::new(),
             scale: Scale::Linear,
-            ends: [-0.5, names.len() as f64 - 0.5],
+            ends: [-0.5, ticks.len() as f64 - 0.5],
             ticks,
             kind: Kind::Names,
         }

@@ -125,7 +125,7 @@ fn table(grid: &Grid) -> String {
     let titles = grid
         .columns
         .iter()
-        .map(|title| format!("<th scope=\"col\">{}</th>", escaped(title)));
+        .map(|tick| format!("<th scope=\"col\">{}</th>", escaped(&tick.title)));
     let titles: String = titles.collect();
     let rows: String = grid.lines.iter().map(|line| row(grid, line)).collect();
     let notes: String = grid
@@ -137,7 +137,7 @@ fn table(grid: &Grid) -> String {
         "<div class=\"table\" tabindex=\"0\"><table>\n<caption>{}</caption>\n<thead><tr><th scope=\"col\">{}</th>{titles}</tr></thead>\n\
          <tbody>\n{rows}</tbody>\n</table></div>\n<ul class=\"notes\">{notes}</ul>\n",
         escaped(&grid.title),
-        escaped(&grid.corner)
+        escaped(&grid.corner())
     )
 }
 
@@ -157,7 +157,7 @@ fn row(grid: &Grid, line: &Line) -> String {
     };
     format!(
         "<tr{class}><th scope=\"row\">{}</th>{cells}</tr>\n",
-        escaped(&line.name)
+        escaped(line.name())
     )
 }
 

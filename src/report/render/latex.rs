@@ -26,8 +26,8 @@ pub(super) fn render(report: &Report, _screen: Screen) -> String {
 
 fn table(grid: &Grid) -> String {
     let sides = "r".repeat(grid.columns.len());
-    let titles = grid.columns.iter().map(|title| escaped(title));
-    let titles: Vec<String> = std::iter::once(escaped(&grid.corner))
+    let titles = grid.columns.iter().map(|tick| escaped(&tick.title));
+    let titles: Vec<String> = std::iter::once(escaped(&grid.corner()))
         .chain(titles)
         .collect();
     let rows: String = grid.lines.iter().map(|line| row(grid, line)).collect();
@@ -41,8 +41,8 @@ fn table(grid: &Grid) -> String {
 fn row(grid: &Grid, line: &Line) -> String {
     let seeds = grid.seeds();
     let name = match line.printed {
-        true => format!("\\emph{{{}}}", escaped(&line.name)),
-        false => escaped(&line.name),
+        true => format!("\\emph{{{}}}", escaped(line.name())),
+        false => escaped(line.name()),
     };
     let cells = line.cells.iter().map(|cell| match cell.marks.as_str() {
         "" => escaped(&grid.label(cell, seeds)),

@@ -16,12 +16,17 @@ pub(super) fn render(report: &Report, _screen: Screen) -> String {
 }
 
 fn table(grid: &Grid) -> String {
-    let (corner, side) = match grid.corner.as_str() {
-        "" => (String::new(), "---"),
+    let (corner, side) = match grid.corner() {
+        none if none.is_empty() => (String::new(), "---"),
         corner => (format!(" {corner}"), "---:"),
     };
+    let titles: Vec<&str> = grid
+        .columns
+        .iter()
+        .map(|tick| tick.title.as_str())
+        .collect();
     let mut lines = vec![
-        format!("|{corner} | {} |", grid.columns.join(" | ")),
+        format!("|{corner} | {} |", titles.join(" | ")),
         format!("|{side}|{}", "---:|".repeat(grid.columns.len())),
     ];
     lines.extend(grid.lines.iter().map(|line| row(grid, line)));
@@ -34,8 +39,8 @@ fn row(grid: &Grid, line: &Line) -> String {
     let cells = cells.map(|cell| grid.label(cell, seeds) + &cell.marks);
     let cells: Vec<String> = cells.collect();
     let name = match line.printed {
-        true => format!("*{}*", line.name),
-        false => line.name.clone(),
+        true => format!("*{}*", line.name()),
+        false => line.name().to_owned(),
     };
     format!("| {name} | {} |", cells.join(" | "))
 }

@@ -37,26 +37,27 @@ fn drawn(grid: &Grid, colour: bool) -> Vec<String> {
     // Of the numbers of each column, and of the marks behind them.
     let widths: Vec<[usize; 2]> = (0..grid.columns.len())
         .map(|i| {
-            let numbers = labels(i).chain([grid.columns[i].clone()]);
+            let numbers = labels(i).chain([grid.columns[i].title.clone()]);
             let marks = grid.lines.iter().map(|line| &line.cells[i].marks);
             [longest(numbers), longest(marks)]
         })
         .collect();
     let name = |line: &super::super::Line| match line.printed {
-        true => format!("  {}", line.name),
-        false => line.name.clone(),
+        true => format!("  {}", line.name()),
+        false => line.name().to_owned(),
     };
-    let numeric = |name: &String| name.parse::<f64>().is_ok();
+    let corner = grid.corner();
     let names: Vec<String> = grid.lines.iter().map(name).collect();
-    let right = names.iter().all(numeric);
-    let first = longest(names.iter().chain([&grid.corner]));
+    let right = grid.lines.iter().all(|line| line.tick.at.is_some());
+    let first = longest(names.iter().chain([&corner]));
     let named = |name: &str| match right {
         true => format!("  {name:>first$}"),
         false => format!("  {name:first$}"),
     };
     let titles = grid.columns.iter().zip(&widths);
-    let titles = titles.map(|(title, [number, marks])| format!("  {title:>number$}{:marks$}", ""));
-    let mut lines = vec![named(&grid.corner) + &titles.collect::<String>()];
+    let titles =
+        titles.map(|(tick, [number, marks])| format!("  {:>number$}{:marks$}", tick.title, ""));
+    let mut lines = vec![named(&corner) + &titles.collect::<String>()];
     for (name, line) in names.iter().zip(&grid.lines) {
         let cells = line.cells.iter().zip(&widths);
         let cells = cells.map(|(cell, widths)| {

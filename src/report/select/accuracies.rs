@@ -370,23 +370,20 @@ impl<'a> Table<'a> {
     fn grid(&self) -> Grid {
         let mut lines: Vec<Line> = self.majority().into_iter().collect();
         let random = self.printed.random.filter(|_| self.first.beside);
-        lines.extend(random.map(|random| paper("paper: random", &self.of_columns(random))));
+        lines.extend(random.map(|random| paper("paper: random", None, &self.of_columns(random))));
         for (i, line) in self.lines.iter().enumerate() {
-            lines.push(Line {
-                name: self.label(line.mixer).to_owned(),
-                printed: false,
-                cells: self.cells(line),
-            });
+            let label = self.label(line.mixer);
+            lines.push(Line::new(label, self.cells(line)));
             // Further settings of a model share what the paper prints.
             let next = self.lines.get(i + 1);
             if next.is_none_or(|next| next.mixer != line.mixer) {
                 let printed = self.printed(line.mixer);
-                lines.extend(printed.map(|numbers| paper("paper", &numbers)));
+                lines.extend(printed.map(|numbers| paper("paper", Some(label), &numbers)));
             }
         }
-        let mut columns: Vec<String> = self.columns.iter().map(|c| c.title.to_owned()).collect();
+        let mut columns: Vec<&str> = self.columns.iter().map(|c| c.title).collect();
         if self.averages() {
-            columns.push("average".into());
+            columns.push("average");
         }
         let mut grid = Grid {
             facts: vec![fact("whole", self.first.beside)],
@@ -447,11 +444,7 @@ impl<'a> Table<'a> {
             let average = shares.map(|shares| Cell::text(percent(mean(shares))));
             cells.push(average.unwrap_or(Cell::result(Status::NotRun)));
         }
-        Some(Line {
-            name: MAJORITY.into(),
-            printed: false,
-            cells,
-        })
+        Some(Line::of_baseline(MAJORITY, cells))
     }
 
     fn cells(&self, line: &ModelLine) -> Vec<Cell> {
@@ -594,13 +587,9 @@ impl<'a> Table<'a> {
 }
 
 /// A line of what the paper prints.
-fn paper(name: &str, numbers: &[Option<f64>]) -> Line {
+fn paper(name: &str, series: Option<&str>, numbers: &[Option<f64>]) -> Line {
     let text = |n: &Option<f64>| n.map_or(Cell::text(""), |n| Cell::from(Content::Printed(n)));
-    Line {
-        name: name.to_owned(),
-        printed: true,
-        cells: numbers.iter().map(text).collect(),
-    }
+    Line::of_paper(name, series, numbers.iter().map(text).collect())
 }
 
 impl ModelLine<'_> {

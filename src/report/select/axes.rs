@@ -1,12 +1,13 @@
 //! Grids of one metric over two axes, a grid a setting.
 
 use super::super::figures::{Series, MIXERS};
-use super::super::grid::{fact, rates_won, Cell, Form, Grid, Line, Style};
+use super::super::grid::{fact, rates_won, Cell, Form, Grid, Line, Style, Tick};
 use super::super::mixed;
 use super::super::score::Status;
 use super::super::{Group, Orient, SCHEMA};
 use super::chance::{baselines, say_without_recall};
-use super::naming::{key as key_of, known, names, rank, settings, Key, Titles, TITLE};
+use super::naming::{key as key_of, known, names, settings, Key, Titles, TITLE};
+use super::tasks::{split, tasks, texts};
 use super::{numbers, Selected, Selection};
 use crate::error::{refuse, Result};
 use crate::store::{places, Field, Role, COLUMNS};
@@ -24,7 +25,7 @@ struct Axes {
 
 pub(in super::super) fn axes(of: &Selection, lines: &[&str], column: &str) -> Result<Selected> {
     let axes = Axes::of(of, lines, column)?;
-    let settings = split(of, &axes.titles.places);
+    let settings = split(of.figure.runs, &of.groups, &axes.titles.places);
     let mut grids = Vec::new();
     // Twins share all that every title says.
     let head = axes.titles.head;
@@ -38,39 +39,18 @@ pub(in super::super) fn axes(of: &Selection, lines: &[&str], column: &str) -> Re
     Ok(selected(of, grids))
 }
 
-/// The groups by their values at `places`, in the order of the figure.
-pub(super) fn split<'a>(of: &'a Selection, places: &[usize]) -> Vec<(Key<'a>, Vec<&'a Group<'a>>)> {
-    let mut settings: BTreeMap<Key, Vec<&Group>> = BTreeMap::new();
-    for group in &of.groups {
-        let key = key_of(group.record, places);
-        settings.entry(key).or_default().push(group);
-    }
-    let mut settings: Vec<(Key, Vec<&Group>)> = settings.into_iter().collect();
-    if !of.figure.runs.is_empty() {
-        settings.sort_by_cached_key(|(key, _)| {
-            let ranked = places.iter().zip(key);
-            let ranked = ranked.map(|(place, value)| (rank(of.figure.runs, *place, value), *value));
-            ranked.collect::<Vec<_>>()
-        });
-    }
-    settings
-}
-
 /// `grids`, and what is said around grids of one metric.
 pub(super) fn selected(of: &Selection, grids: Vec<Grid>) -> Selected {
-    let tasks: BTreeSet<&str> = of.groups.iter().map(|g| g.record.text("task")).collect();
     let figure = of.figure;
-    let names: Vec<String> = tasks.iter().map(|task| task.to_uppercase()).collect();
-    let names = names.join(", ");
+    let [names, tasks] = tasks(&of.groups);
     let about = match figure.series {
         Series::Grid => names,
         _ => format!("{}, {}: {names}", figure.title(), figure.about),
     };
     let metric = of.metric.meaning.replacen("accuracy", "accuracy (%)", 1);
-    let tasks: Vec<&str> = tasks.into_iter().collect();
     let mut facts = vec![
         fact("schema", SCHEMA),
-        fact("task", tasks.join(",")),
+        fact("task", tasks),
         fact("metric", of.metric.name),
     ];
     if figure.series == Series::Figure {
@@ -121,19 +101,15 @@ impl Axes {
         let column = known(column);
         let taken: Vec<usize> = lines.iter().copied().chain([column]).collect();
         let (places, head) = settings(&TITLE, &taken);
-        let texts = |name: &str| -> BTreeSet<&str> {
-            let texts = of.groups.iter().map(|group| group.record.text(name));
-            texts.collect()
-        };
         Ok(Self {
             lines,
             column,
             titles: Titles {
                 places,
                 head,
-                tasks: texts("task").len() > 1,
+                tasks: texts(&of.groups, "task").len() > 1,
             },
-            protocols: texts("protocol").len(),
+            protocols: texts(&of.groups, "protocol").len(),
         })
     }
 
@@ -154,13 +130,14 @@ impl Axes {
             let found = cells.get(&(line.clone(), *column));
             found.copied().unwrap_or(Status::NotRun)
         };
-        let lines = names.iter().map(|(name, line)| Line {
-            name: name.clone(),
-            printed: false,
-            cells: columns
+        let lines = names.iter().map(|(line, key)| {
+            let cells = columns
                 .iter()
-                .map(|column| Cell::result(status(line, column)))
-                .collect(),
+                .map(|column| Cell::result(status(key, column)));
+            Line {
+                cells: cells.collect(),
+                ..line.clone()
+            }
         });
         let value = |line: &Key, column: &Field, i: usize| {
             let within = |places: &[usize], key: &Key| {
@@ -193,11 +170,8 @@ impl Axes {
             title,
             form: self.form(),
             baselines: baselines(groups, of.metric, columns.len()),
-            corner: format!(
-                "{} \\ {}",
-                COLUMNS[self.lines[0]].name, COLUMNS[self.column].name
-            ),
-            columns: columns.iter().map(ToString::to_string).collect(),
+            axes: [self.lines[0], self.column].map(|place| COLUMNS[place].name.to_owned()),
+            columns: columns.iter().map(|column| Tick::from(*column)).collect(),
             lines: lines.collect(),
             style: Style::of(of.metric),
             notes: Vec::new(),

@@ -3,22 +3,20 @@
 mod accuracies;
 mod axes;
 mod chance;
-mod curves;
 mod naming;
 mod outcomes;
 mod perplexities;
 mod points;
-mod slices;
+mod tasks;
+mod traced;
 
 pub(super) use accuracies::accuracies;
 pub(super) use axes::axes;
-pub(super) use curves::curves;
-pub use curves::Curve;
 pub(super) use outcomes::{times, tuning};
 pub(super) use perplexities::perplexities;
 pub(super) use points::points;
-pub(super) use slices::slices;
-pub use slices::Sliced;
+pub use traced::Traced;
+pub(super) use traced::{curves, slices};
 
 use super::grid::{fact, Facts, Grid, PrintedNumber};
 use super::mixed;
@@ -56,6 +54,12 @@ impl Selection<'_> {
             value: said(&own),
             preset: String::new(),
         })
+    }
+}
+
+impl tasks::Recorded for Group<'_> {
+    fn record(&self) -> &Record {
+        self.record
     }
 }
 

@@ -1,6 +1,7 @@
 //! How settings become titles of grids and names of lines.
 
 use super::super::figures::Where;
+use super::super::grid::{Line, Tick};
 use super::super::presets::said;
 use crate::store::{place, places, Field, Record, Role, COLUMNS};
 use std::collections::BTreeSet;
@@ -113,12 +114,12 @@ impl Titles {
     }
 }
 
-/// `lines` in the order of `runs`, each with its name: its first value, and what tells it from others of that name.
+/// `lines` in the order of `runs`, each titled by its first value and what tells it from others of that value.
 pub(super) fn names<'a>(
     runs: Where,
     places: &[usize],
     lines: BTreeSet<Key<'a>>,
-) -> Vec<(String, Key<'a>)> {
+) -> Vec<(Line, Key<'a>)> {
     let mut lines: Vec<Key> = lines.into_iter().collect();
     lines.sort_by_key(|line| rank(runs, places[0], line[0]));
     // Lines of one name stand together: `rank` keeps the order of their first values.
@@ -136,8 +137,22 @@ pub(super) fn names<'a>(
                     "options" => told_options(line[*i], &shared),
                     name => Some(format!("{name}={}", said(line[*i]))),
                 });
-            let parts: Vec<String> = std::iter::once(said(line[0])).chain(told).collect();
-            named.push((parts.join(", "), line.clone()));
+            let detail = told.collect::<Vec<String>>().join(", ");
+            let first = Tick {
+                title: said(line[0]),
+                ..Tick::from(line[0])
+            };
+            let tick = match detail.as_str() {
+                "" => first,
+                detail => Tick::from(format!("{}, {detail}", first.title)),
+            };
+            named.push((
+                Line {
+                    detail,
+                    ..Line::new(tick, Vec::new())
+                },
+                line.clone(),
+            ));
         }
     }
     named

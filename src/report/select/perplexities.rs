@@ -289,10 +289,11 @@ impl<'a> Table<'a> {
     fn grid(&self) -> Grid {
         let mut lines: Vec<Line> = self.lines.iter().map(|line| self.line(line)).collect();
         lines.extend(self.unigram.map(|ppl| {
-            self.row(UNIGRAM.into(), Cell::text(""), "", &|metric| match metric {
+            let cells = self.row(Cell::text(""), "", &|metric| match metric {
                 "test_ppl" => Cell::from(Content::Value(ppl)),
                 _ => Cell::text(""),
-            })
+            });
+            Line::of_baseline(UNIGRAM, cells)
         }));
         if self.compares() {
             let percent = |gap: Gap| {
@@ -302,12 +303,12 @@ impl<'a> Table<'a> {
             };
             let share = |metric: &str| Cell::text(percent(self.gap(metric)));
             let paper = Cell::text(percent(self.paper_gap()));
-            lines.push(self.row("gap closed".into(), paper, "", &share));
+            lines.push(Line::of_baseline("gap closed", self.row(paper, "", &share)));
         }
-        let mut columns = vec!["rate".to_owned()];
-        columns.extend(SHOWN.map(|(_, title)| title.to_owned()));
+        let mut columns = vec!["rate"];
+        columns.extend(SHOWN.map(|(_, title)| title));
         if self.first.beside {
-            columns.insert(0, "paper".into());
+            columns.insert(0, "paper");
         }
         let mut gaps: Facts = measured()
             .map(|metric| fact(metric.name, self.gap(metric.name).share()))
@@ -330,8 +331,8 @@ impl<'a> Table<'a> {
     }
 
     /// The unigram model, above the test perplexity.
-    fn baselines(&self, columns: &[String]) -> Vec<Baseline> {
-        let tested = |title: &String| SHOWN.contains(&("test_ppl", title));
+    fn baselines(&self, columns: &[&str]) -> Vec<Baseline> {
+        let tested = |title: &&str| SHOWN.contains(&("test_ppl", title));
         let level = |title| self.unigram.into_iter().filter(|_| tested(title)).collect();
         let (name, levels) = (UNIGRAM, columns.iter().map(level).collect());
         vec![Baseline { name, levels }]
@@ -343,21 +344,17 @@ impl<'a> Table<'a> {
         let score = SHOWN.iter().find_map(|(name, _)| self.score(line, name));
         let rate = score.map_or(String::new(), |score| chosen_rate(score.lr));
         let shown = |name: &str| Cell::result(self.status(line, name));
-        self.row(line.label(), paper, &rate, &shown)
+        Line::new(line.label(), self.row(paper, &rate, &shown))
     }
 
     /// A cell a column.
-    fn row(&self, name: String, paper: Cell, rate: &str, shown: &dyn Fn(&str) -> Cell) -> Line {
+    fn row(&self, paper: Cell, rate: &str, shown: &dyn Fn(&str) -> Cell) -> Vec<Cell> {
         let mut cells = vec![Cell::text(rate)];
         cells.extend(SHOWN.iter().map(|(metric, _)| shown(metric)));
         if self.first.beside {
             cells.insert(0, paper);
         }
-        Line {
-            name,
-            printed: false,
-            cells,
-        }
+        cells
     }
 
     /// The share of the gap that normalisation closes: of the first setting that all three attentions have,

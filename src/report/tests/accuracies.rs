@@ -125,7 +125,7 @@ fn any_other_setting_has_a_place_of_its_own_and_a_footnote() {
     for (change, footnote) in changes {
         let tables = third(&[usual("softmax", Listops), changed(Listops, change)]);
         let lines = tables.grids[0].lines.iter();
-        let softmax = lines.filter(|line| line.name == "softmax");
+        let softmax = lines.filter(|line| line.name() == "softmax");
         assert_eq!(softmax.count(), 2, "{footnote}");
         let text = text(&tables);
         assert!(
@@ -256,7 +256,7 @@ fn a_check_counts_no_number_of_generated_examples() {
 fn an_average_needs_all_five_tasks_in_one_setting() {
     let average = |rows: &[Record]| {
         let grid = third(rows).grids.remove(0);
-        let line = grid.lines.iter().find(|line| line.name == "softmax");
+        let line = grid.lines.iter().find(|line| line.name() == "softmax");
         match line.unwrap().cells[5].content {
             Content::Value(average) => Some(average),
             _ => None,

@@ -635,7 +635,7 @@ fn a_claim_judged_on_two_sources_of_examples_says_which_line_is_which() {
     let report = claims(&rows.rows, &full, &asked).unwrap();
     let at_paper = |grid: &&Grid| grid.title == "undecided at the paper's sizes";
     let lines = &report.grids.iter().find(at_paper).unwrap().lines;
-    assert!(lines.iter().all(|line| line.name == BEATS));
+    assert!(lines.iter().all(|line| line.name() == BEATS));
     let under: Vec<String> = lines
         .iter()
         .map(|line| match &line.cells[0].content {

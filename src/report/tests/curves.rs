@@ -21,17 +21,17 @@ fn epochs(accuracies: &[f64]) -> Vec<EpochRow> {
     rows.collect()
 }
 
-fn curve(mixer: &str, lr: f64, seed: u64, accuracies: &[f64]) -> Curve {
+fn curve(mixer: &str, lr: f64, seed: u64, accuracies: &[f64]) -> Traced<EpochRow> {
     let mut config = config();
     config.model.mixer = mixer.into();
     (config.train.lr, config.seed) = (lr, seed);
-    Curve {
+    Traced {
         run: Record::new(&config, &done(0.5)),
-        epochs: epochs(accuracies),
+        rows: epochs(accuracies),
     }
 }
 
-fn small() -> Vec<Curve> {
+fn small() -> Vec<Traced<EpochRow>> {
     vec![
         curve("linear", 1e-3, 0, &[0.25, 0.5]),
         curve("linear", 1e-3, 1, &[0.75, 0.5]),
@@ -126,7 +126,7 @@ fn texts_have_curves_of_perplexity() {
         row.val_loss = Some(2f64.ln());
     }
     let run = Record::new(&text_config(), &read(16.0));
-    let report = curves(&[Curve { run, epochs: rows }], &Asked::default()).unwrap();
+    let report = curves(&[Traced { run, rows }], &Asked::default()).unwrap();
     let text = text(&report);
     assert!(
         text.contains("validation perplexity: paper, wikitext-103-raw, gpt-neox"),

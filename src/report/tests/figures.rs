@@ -62,7 +62,7 @@ fn lines_of_one_mixer_say_what_tells_them_apart() {
         run("linear", 64, 128, 0.5, |c| c.model.n_heads = 4),
     ];
     let report = drawn_figure("2", &rows).unwrap();
-    let names: Vec<&str> = report.grids[0].lines.iter().map(|l| &*l.name).collect();
+    let names: Vec<&str> = report.grids[0].lines.iter().map(|l| l.name()).collect();
     assert_eq!(names, ["linear, heads=1", "linear, heads=4"]);
 }
 
@@ -89,7 +89,7 @@ fn lines_that_differ_in_options_name_those_that_differ() {
         }),
     ];
     let report = drawn_figure("2", &rows).unwrap();
-    let names: Vec<&str> = report.grids[0].lines.iter().map(|l| &*l.name).collect();
+    let names: Vec<&str> = report.grids[0].lines.iter().map(|l| l.name()).collect();
     assert_eq!(names, ["linear", "linear, b=2", "linear, b=3"]);
 }
 
@@ -98,8 +98,8 @@ fn the_first_figure_is_over_n_and_the_seventh_has_d_down() {
     let rows = [32, 64].map(|n| run("linear", 512, n, 0.5, |_| {}));
     let grid = drawn_figure("1", &rows).unwrap().grids.remove(0);
     assert_eq!(
-        (&*grid.corner, &grid.columns[..]),
-        ("mixer \\ n", &["32".to_owned(), "64".into()][..])
+        (&*grid.corner(), &column_titles(&grid)[..]),
+        ("mixer \\ n", &["32", "64"][..])
     );
     assert!(
         grid.title.ends_with("100000 examples, d=512"),
@@ -107,7 +107,7 @@ fn the_first_figure_is_over_n_and_the_seventh_has_d_down() {
         grid.title
     );
     let grid = drawn_figure("7", &rows).unwrap().grids.remove(0);
-    assert_eq!((&*grid.corner, &*grid.lines[0].name), ("d \\ n", "512"));
+    assert_eq!((&*grid.corner(), grid.lines[0].name()), ("d \\ n", "512"));
 }
 
 #[test]
@@ -271,7 +271,7 @@ fn times_are_the_share_of_all_runs_that_have_stopped() {
     let mut rows = tuned();
     let report = drawn_figure("times", &rows).unwrap();
     let grid = &report.grids[0];
-    assert_eq!(grid.columns, ["0", "400000", "600000"]);
+    assert_eq!(column_titles(&grid), ["0", "400000", "600000"]);
     let shares = grid.lines[0].cells.iter().map(|cell| match cell.content {
         Content::Value(share) => (9.0 * share).round(),
         _ => f64::NAN,

@@ -47,11 +47,11 @@ fn refusal(rows: &[Record], asked: &Asked) -> String {
 /// The result at (d, n) of the first grid.
 fn cell(report: &Report, d: usize, n: usize) -> Status {
     let grid = &report.grids[0];
-    let line = grid.lines.iter().find(|line| line.name == n.to_string());
+    let line = grid.lines.iter().find(|line| line.name() == n.to_string());
     let column = grid
         .columns
         .iter()
-        .position(|column| *column == d.to_string());
+        .position(|column| column.title == d.to_string());
     match line.unwrap().cells[column.unwrap()].content {
         Content::Result(status) => status,
         ref other => panic!("{other:?}"),

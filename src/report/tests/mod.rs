@@ -17,6 +17,11 @@ fn figure(series: Series, number: &str) -> &'static Figure {
     Figure::find(series, number).unwrap()
 }
 
+/// The titles of the columns.
+fn column_titles(grid: &Grid) -> Vec<&str> {
+    grid.columns.iter().map(|tick| &*tick.title).collect()
+}
+
 /// What a table asked with `metric` alone.
 fn by(metric: &str) -> Asked {
     Asked {

@@ -255,7 +255,7 @@ fn what_belongs_to_a_mixer_alone_makes_a_line() {
     let lines = &report.grids[0].lines[..5];
     let lines: Vec<(&str, &Content)> = lines
         .iter()
-        .map(|line| (&*line.name, &line.cells[0].content))
+        .map(|line| (line.name(), &line.cells[0].content))
         .collect();
     let paper = Content::Printed;
     assert_eq!(

@@ -1,0 +1,199 @@
+//! Numbers that runs keep by epoch or by slice of the test answers: the mean over seeds, a line a setting and rate.
+
+use super::super::grid::{fact, Cell, Facts, Form, Grid, Line, Style, Tick};
+use super::super::score::{Score, Status};
+use super::super::{By, SCHEMA};
+use super::chance::chance_of;
+use super::tasks::{lines, panels, tasks, Panel, Recorded};
+use super::Selected;
+use crate::config::Objective;
+use crate::store::{places, EpochRow, Record, Role, SliceRow, COLUMNS};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// A run, and the rows of one of its files.
+#[derive(Clone, Debug)]
+pub struct Traced<R> {
+    /// The run.
+    pub run: Record,
+    /// The rows, in the order of the file.
+    pub rows: Vec<R>,
+}
+
+impl<R> Recorded for Traced<R> {
+    fn record(&self) -> &Record {
+        &self.run
+    }
+}
+
+/// One number of every epoch.
+struct Measure {
+    /// For programs.
+    name: &'static str,
+    /// For readers.
+    title: &'static str,
+    style: Style,
+    of: fn(&EpochRow) -> Option<f64>,
+}
+
+/// Of tasks with right answers.
+#[rustfmt::skip]
+const ANSWERS: [Measure; 2] = [
+    Measure { name: "train_loss", title: "training loss", style: Style::Loss, of: |row| Some(row.train_loss) },
+    Measure { name: "accuracy", title: "test accuracy", style: Style::Percent, of: |row| Some(row.accuracy) },
+];
+
+/// Of language models.
+#[rustfmt::skip]
+const TEXTS: [Measure; 2] = [
+    Measure { name: "train_ppl", title: "training perplexity", style: Style::Perplexity, of: |row| Some(row.train_loss.exp()) },
+    Measure { name: "val_ppl", title: "validation perplexity", style: Style::Perplexity, of: |row| row.val_loss.map(f64::exp) },
+];
+
+/// Training curves: two numbers of every epoch.
+pub(in super::super) fn curves(runs: &[Traced<EpochRow>]) -> Selected {
+    let panels = panels(&[], runs);
+    let each = panels.iter().flat_map(|panel| {
+        let measures = measures(panel.runs[0].record());
+        measures.iter().map(|measure| curve(measure, panel))
+    });
+    let [names, task] = tasks(runs);
+    selected(
+        format!("Training curves: {names}, by epoch"),
+        vec![fact("task", task)],
+        each.collect(),
+    )
+}
+
+/// Accuracies of slices of the test answers after the last epoch.
+pub(in super::super) fn slices(runs: &[Traced<SliceRow>], by: By) -> Selected {
+    let panels = panels(&[], runs);
+    let grids = panels.iter().map(|panel| sliced(by, panel));
+    let ([names, task], [name, meaning]) = (tasks(runs), by.names());
+    let heading = format!("{names}: test accuracy (%) after the last epoch, by {meaning}");
+    selected(
+        heading,
+        vec![fact("task", task), fact("by", name)],
+        grids.collect(),
+    )
+}
+
+fn selected(heading: String, facts: Facts, grids: Vec<Grid>) -> Selected {
+    Selected {
+        heading,
+        facts: [vec![fact("schema", SCHEMA)], facts].concat(),
+        grids,
+        results: Vec::new(),
+        printed: Vec::new(),
+        before: Vec::new(),
+        after: Vec::new(),
+    }
+}
+
+fn measures(run: &Record) -> &'static [Measure; 2] {
+    let task = crate::tasks::find(run.text("task"));
+    match task.map(|task| task.objective) {
+        Ok(Objective::NextToken) => &TEXTS,
+        _ => &ANSWERS,
+    }
+}
+
+fn curve(measure: &Measure, panel: &Panel<Traced<EpochRow>>) -> Grid {
+    let rows = panel.runs.iter().flat_map(|run| &run.rows);
+    let last = rows.map(|row| row.epoch).max().unwrap_or(0);
+    let epochs: Vec<usize> = (1..=last).collect();
+    let number = |row: &EpochRow| Some((row.epoch, (measure.of)(row)?));
+    let at = |epoch: &usize| vec![fact("metric", measure.name), fact("epoch", *epoch)];
+    let (lines, records) = means(&panel.runs, &epochs, number, at);
+    let baselines = match measure.style {
+        Style::Percent => chance_of(panel.runs[0].record(), epochs.len()),
+        _ => Vec::new(),
+    };
+    let title = format!("{}: {}", measure.title, panel.title);
+    let mut grid = Grid {
+        axes: ["mixer", "epoch"].map(str::to_owned),
+        form: Form::Lines {
+            over: "epoch".into(),
+            log: false,
+            steps: false,
+        },
+        place: [measure.title.to_owned(), panel.title.clone()],
+        baselines,
+        records,
+        ..Grid::new(
+            title,
+            epochs.into_iter().map(Tick::whole),
+            lines,
+            measure.style,
+        )
+    };
+    let seeds = grid.about_seeds();
+    grid.notes
+        .extend(seeds.map(|seeds| seeds + " that were still training"));
+    grid
+}
+
+fn sliced(by: By, panel: &Panel<Traced<SliceRow>>) -> Grid {
+    let [name, _] = by.names();
+    let rows = panel.runs.iter().flat_map(|run| &run.rows);
+    let slices: BTreeSet<_> = rows
+        .filter(|row| row.by == name)
+        .map(|row| (row.from, row.to))
+        .collect();
+    let slices: Vec<(usize, usize)> = slices.into_iter().collect();
+    let number = |row: &SliceRow| (row.by == name).then_some(((row.from, row.to), row.accuracy));
+    let at =
+        |(from, to): &(usize, usize)| vec![fact("by", name), fact("from", *from), fact("to", *to)];
+    let (lines, records) = means(&panel.runs, &slices, number, at);
+    let titles = slices.iter().map(|(from, to)| match from == to {
+        true => from.to_string(),
+        false => format!("{from}-{to}"),
+    });
+    let mut grid = Grid {
+        axes: ["mixer", name].map(str::to_owned),
+        place: [panel.title.clone(), String::new()],
+        records,
+        ..Grid::new(panel.title.clone(), titles, lines, Style::Percent)
+    };
+    grid.notes.extend(grid.about_seeds());
+    grid
+}
+
+/// The mean over seeds of the number of each of `columns`, a line a setting and rate, and a record a number. `number`
+/// gives the column of a row and its number, `at` the column for programs.
+fn means<R, C: Ord>(
+    runs: &[&Traced<R>],
+    columns: &[C],
+    number: impl Fn(&R) -> Option<(C, f64)>,
+    at: impl Fn(&C) -> Facts,
+) -> (Vec<Line>, Vec<Facts>) {
+    let settings = places(&[Role::Setting, Role::Cell, Role::Rate]);
+    let (mut drawn, mut records) = (Vec::new(), Vec::new());
+    for (mut line, seeds) in lines(&[], runs, &[Role::Rate]) {
+        let run = &seeds[0].run;
+        let numbers = |run: &&Traced<R>| -> BTreeMap<C, f64> {
+            run.rows.iter().filter_map(&number).collect()
+        };
+        let numbers: Vec<BTreeMap<C, f64>> = seeds.iter().map(numbers).collect();
+        for column in columns {
+            let values = numbers.iter().filter_map(|run| run.get(column).copied());
+            let values: Vec<f64> = values.filter(|value| value.is_finite()).collect();
+            if values.is_empty() {
+                line.cells.push(Cell::result(Status::NoNumber));
+                continue;
+            }
+            let score = Score::of(&values, run.number("lr").unwrap_or(f64::NAN));
+            line.cells.push(Cell::result(Status::Done(score)));
+            let own = settings
+                .iter()
+                .map(|i| fact(COLUMNS[*i].name, run.at(*i).json()));
+            let found = [
+                fact("mean", score.mean),
+                fact("std", score.std),
+                fact("seeds", score.seeds),
+            ];
+            records.push(own.chain(at(column)).chain(found).collect());
+        }
+        drawn.push(line);
+    }
+    (drawn, records)
+}
